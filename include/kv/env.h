@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam to the operating system: host memory, time, sleeping, logging.
+ *
+ * No folder above lib/ calls libc for any of these. Tests and the simulator put their own table
+ * in place: a clock that they turn, an allocation that fails the n-th time.
+ */
+#ifndef KV_ENV_H
+#define KV_ENV_H
+
+#include <kv/types.h>
+
+/**
+ * struct kv_env_ops - what the library needs of its host
+ * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL
+ * @free: give back what alloc returned; @bytes as asked for
+ * @clock_ns: monotonic time in nanoseconds
+ * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds
+ * @wake: wake all who wait on @word
+ * @log: one line of text for the operator; may be called from any thread; NULL = silent
+ * @random: 64 unpredictable bits
+ */
+struct kv_env_ops {
+	void *(*alloc)(void *ctx, size_t bytes, size_t align);
+	void (*free)(void *ctx, void *ptr, size_t bytes);
+	u64 (*clock_ns)(void *ctx);
+	void (*wait)(void *ctx, u32 *word, u32 old, u64 ns);
+	void (*wake)(void *ctx, u32 *word);
+	void (*log)(void *ctx, int level, const char *line);
+	u64 (*random)(void *ctx);
+	void *ctx;
+};
+
+/* The system's own table: jemalloc where the process has it, malloc else, futex, vDSO clock. */
+extern const struct kv_env_ops kv_env_system;
+
+/* The table in force; never NULL. Set it before the first pool is made, or between tests. */
+const struct kv_env_ops *kv_env(void);
+void kv_env_set(const struct kv_env_ops *ops);	/* NULL: back to kv_env_system */
+
+static inline u64 kv_clock_ns(void)
+{
+	return kv_env()->clock_ns(kv_env()->ctx);
+}
+
+static inline u64 kv_random(void)
+{
+	return kv_env()->random(kv_env()->ctx);
+}
+
+#endif /* KV_ENV_H */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Locks with ranks.
+ *
+ * A thread may only take a lock whose rank is higher than that of every lock it holds (outermost
+ * is lowest; zones among themselves in id order). Debug builds check it on every acquisition.
+ *
+ * The uncontended path is one exchange to lock and one plain store to unlock, about half a
+ * pthread mutex: the hot sections here are shorter than the lock. Waiters spin a little, then
+ * sleep in the kernel; a wake-up lost to the missing fence in unlock costs at most the sleep's
+ * time-out (see lib/lock.c).
+ */
+#ifndef KV_LOCK_H
+#define KV_LOCK_H
+
+#include <kv/atomic.h>
+#include <kv/types.h>
+
+/* Outermost first. */
+enum kv_lock_rank {
+	KV_RANK_CONFIG = 1,
+	KV_RANK_COMPACT,
+	KV_RANK_TIER,
+	KV_RANK_POOL,
+	KV_RANK_EVICT,
+	KV_RANK_ZONE,
+	KV_RANK_BUCKET,
+	KV_RANK_ATTACH,
+	KV_RANK_LEAF,
+};
+
+struct kv_lock {
+	u32	held;		/* 0 or 1; the lock itself */
+	u32	nr_waiting;	/* threads that sleep or are about to; atomic */
+	u32	rank;		/* enum kv_lock_rank; fixed at creation */
+	u32	id;		/* order among locks of one rank; fixed at creation */
+};
+
+static inline void kv_lock_init(struct kv_lock *lock, enum kv_lock_rank rank, u32 id)
+{
+	*lock = (struct kv_lock){ .rank = rank, .id = id };
+}
+
+void __kv_lock_slow(struct kv_lock *lock);
+void __kv_unlock_wake(struct kv_lock *lock);
+
+#ifdef KVMM_DEBUG
+void kv_rank_acquire(const struct kv_lock *lock);
+void kv_rank_release(const struct kv_lock *lock);
+bool kv_rank_is_held(const struct kv_lock *lock);
+#else
+static inline void kv_rank_acquire(const struct kv_lock *lock) {}
+static inline void kv_rank_release(const struct kv_lock *lock) {}
+static inline bool kv_rank_is_held(const struct kv_lock *lock)
+{
+	return READ_ONCE(lock->held);
+}
+#endif
+
+static __always_inline void kv_lock(struct kv_lock *lock)
+{
+	kv_rank_acquire(lock);
+	/* Acquire pairs with the release in kv_unlock(): what the last holder did is visible. */
+	if (unlikely(kv_xchg_acquire(&lock->held, 1)))
+		__kv_lock_slow(lock);
+}
+
+static __always_inline void kv_unlock(struct kv_lock *lock)
+{
+	kv_rank_release(lock);
+	/* Release pairs with the acquire in kv_lock() and in __kv_lock_slow(). */
+	smp_store_release(&lock->held, 0);
+	if (unlikely(READ_ONCE(lock->nr_waiting)))
+		__kv_unlock_wake(lock);
+}
+
+#define kv_assert_held(lock)	KV_BUG_ON(!kv_rank_is_held(lock))
+
+#include <kv/err.h>
+
+#endif /* KV_LOCK_H */

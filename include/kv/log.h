@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One line for the operator, through the env seam; nothing is printed unless somebody listens. */
+#ifndef KV_LOG_H
+#define KV_LOG_H
+
+#include <kv/types.h>
+
+enum { KV_LOG_ERR = 3, KV_LOG_WARN = 4, KV_LOG_INFO = 6, KV_LOG_DEBUG = 7 };
+
+void kv_log(int level, const char *fmt, ...) __printf(2, 3);
+
+#endif /* KV_LOG_H */

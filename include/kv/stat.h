@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Event counters: each thread writes its own row, readers add the rows up and may lag.
+ *
+ * A thread's row is claimed on its first count and given back when the thread ends; the counts
+ * stay. More threads than rows share the last row, atomically.
+ */
+#ifndef KV_STAT_H
+#define KV_STAT_H
+
+#include <kv/atomic.h>
+#include <kv/types.h>
+
+enum kv_event {
+	KV_EV_ALLOC,		/* successful allocations */
+	KV_EV_ALLOC_BLOCKS,	/* blocks in them */
+	KV_EV_FREE,
+	KV_EV_FREE_BLOCKS,
+	KV_EV_FAIL_NOSPC,	/* fewer free blocks than asked for */
+	KV_EV_FAIL_FRAG,	/* enough free blocks, but scattered */
+	KV_EV_EVICT,		/* cached blocks that lost their key to an allocation */
+	KV_EV_HIT_BLOCKS,
+	KV_EV_MISS_BLOCKS,
+	KV_EV_COMPACT,		/* compactions that made room */
+	KV_EV_COMPACT_FAIL,
+	KV_EV_MOVED_BLOCKS,
+	KV_EV_BAD_HANDLE,	/* stale, foreign or made-up handles refused */
+	KV_EV_BUG,		/* broken invariants */
+	KV_NR_EVENTS,
+};
+
+struct kv_stat_row {
+	u64 n[KV_NR_EVENTS];	/* owner thread; READ_ONCE() by readers */
+	u32 claimed;		/* atomic */
+} __cacheline_aligned;
+
+struct kv_stat_row *__kv_stat_row_slow(void);
+extern __thread struct kv_stat_row *kv_stat_row __attribute__((tls_model("initial-exec")));
+
+static inline void kv_count_add(enum kv_event ev, u64 nr)
+{
+	struct kv_stat_row *row = kv_stat_row;
+
+	if (unlikely(!row))
+		row = __kv_stat_row_slow();
+	WRITE_ONCE(row->n[ev], row->n[ev] + nr);
+}
+
+static inline void kv_count(enum kv_event ev)
+{
+	kv_count_add(ev, 1);
+}
+
+/* Sum over all rows, dead threads included. */
+u64 kv_stat_sum(enum kv_event ev);
+
+#endif /* KV_STAT_H */

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Zones inside the tree: the lock, the engines behind one ops table, and the free map's walkers.
+ *
+ * A zone is an engine (who knows which blocks are free) plus what all engines share: argument
+ * checks, the lock, pageblock classes, statistics. The engine never sees a bad argument.
+ */
+#ifndef KV_ZONE_H
+#define KV_ZONE_H
+
+#include <kv/lock.h>
+#include <kv/types.h>
+#include <kvmm/zone.h>
+
+/**
+ * struct kv_zone_ops - one way of keeping the free blocks of a zone
+ *
+ * All but metadata_bytes and init are called with zone->lock held, get checked arguments, must
+ * not sleep or allocate host memory, and change nothing when they fail. @engine is the memory of
+ * metadata_bytes() bytes that init() was given, cache-line aligned and zeroed.
+ *
+ * @name: as in struct kvmm_zone_attr
+ * @metadata_bytes: host memory for @nr_blocks blocks
+ * @init: all blocks free
+ * @take: one run of req->nr blocks inside [req->lo, req->hi), req->align >= 1: its start, or
+ *	KV_NONE. What is held may be more (rounding engines)
+ * @take_at: exactly [start, start + nr): 0, -EBUSY, or -EOPNOTSUPP
+ * @take_many: @nr single blocks, no more than are free. NULL: take() one by one
+ * @give: free [start, start + nr): 0, or -EINVAL if a block of it is free already or if the
+ *	engine only takes back whole allocations and this is none
+ * @give_many: the same for single blocks. NULL: give() one by one after a check of the whole
+ * @next_free: first maximal free run that ends after @from, or .nr = 0
+ * @is_free: is this block in no extent?
+ * @nr_free: blocks in no extent (rounding counts as held)
+ * @nr_runs: maximal free runs (buddies: free buddy blocks), as @usable counts pieces
+ * @largest: longest piece that take() could hand out now
+ * @usable: free blocks in pieces that can hold @nr blocks; @pieces gets their number
+ * @kth_largest: lengths of the @k longest free pieces, longest first; how many there are
+ * @check: recompute everything; 0 or -EUCLEAN
+ */
+struct kv_zone_ops {
+	const char *name;
+	size_t (*metadata_bytes)(u32 nr_blocks);
+	void (*init)(void *engine, u32 nr_blocks);
+	u32 (*take)(void *engine, const struct kvmm_zone_req *req);
+	int (*take_at)(void *engine, u32 start, u32 nr);
+	void (*take_many)(void *engine, u32 nr, u32 *ids);
+	int (*give)(void *engine, u32 start, u32 nr);
+	int (*give_many)(void *engine, const u32 *ids, u32 nr);
+	struct kvmm_extent (*next_free)(const void *engine, u32 from);
+	bool (*is_free)(const void *engine, u32 block);
+	u32 (*nr_free)(const void *engine);
+	u32 (*nr_runs)(const void *engine);
+	u32 (*largest)(const void *engine);
+	u32 (*usable)(const void *engine, u32 nr, u32 *pieces);
+	unsigned int (*kth_largest)(const void *engine, u32 *len, unsigned int k);
+	int (*check)(const void *engine);
+};
+
+extern const struct kv_zone_ops kv_zone_runs;		/* "zone" */
+extern const struct kv_zone_ops kv_zone_buddy;		/* "buddy" */
+extern const struct kv_zone_ops kv_zone_buddy_trim;	/* "buddy-trim" */
+extern const struct kv_zone_ops kv_zone_first;		/* "first" */
+extern const struct kv_zone_ops kv_zone_best;		/* "best" */
+extern const struct kv_zone_ops kv_zone_lists;		/* "lists" */
+
+struct kvmm_zone {
+	/* Fixed at creation; read without a lock. */
+	const struct kv_zone_ops	*ops;
+	void				*engine;
+	u8				*block_class;	/* enum kvmm_mobility a pageblock; ->lock */
+	u32				nr_blocks;
+	u32				pageblock_order;
+	u64				metadata_bytes;
+
+	/* Every allocation writes this line: keep read-mostly fields away. */
+	struct kv_lock			lock __cacheline_aligned;
+};
+
+/* For callers that hold the zone's lock over several steps (compaction). */
+int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr);
+int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
+
+/* Is the block free at this moment? */
+bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);
+
+#endif /* KV_ZONE_H */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Words that every kvmm call shares: handles, runs, limits.
+ *
+ * Handles are 8 bytes, passed by value. They name a slot and the generation of what lives in it:
+ * a handle kept too long is answered with -ESTALE, never with somebody else's blocks. Each kind
+ * is a struct type of its own, so the compiler refuses the wrong one.
+ */
+#ifndef KVMM_TYPES_H
+#define KVMM_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define KVMM_API __attribute__((visibility("default")))
+#else
+#define KVMM_API
+#endif
+
+/** Most blocks a zone can hold: block ids fit 24 bits, so tables of them stay small. */
+#define KVMM_MAX_BLOCKS		(1u << 24)
+
+/** Most runs ("extents") one range may have. */
+#define KVMM_MAX_RUNS		8u
+
+/** Most pieces ("planes") a block may be made of. */
+#define KVMM_MAX_PLANES		1024u
+
+/** Bytes of a key: an opaque name of a prefix block, given by the engine. */
+#define KVMM_KEY_BYTES		16u
+
+/** Orders shown by buddyinfo: blocks of 2^0 .. 2^(KVMM_NR_ORDERS - 1). */
+#define KVMM_NR_ORDERS		11u
+
+struct kvmm_pool;
+struct kvmm_zone;
+
+/** A run of blocks: @nr blocks from @start on. Both count blocks, not bytes. */
+struct kvmm_extent {
+	uint32_t start;
+	uint32_t nr;
+};
+
+/** The blocks of one request (or of any other owner): 1 to KVMM_MAX_RUNS extents. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_range_t;
+
+/** A private block of a caching pool: it has no key yet and only its owner can see it. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_mut_t;
+
+/** A reference on a registered (named, shareable, immutable) block of a caching pool. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_ref_t;
+
+/** Name of a prefix block. Equal bytes mean equal content, so use a strong hash. */
+typedef struct {
+	uint8_t byte[KVMM_KEY_BYTES];
+} kvmm_key_t;
+
+/**
+ * enum kvmm_mobility - how long a piece of memory is expected to stay where it is
+ * @KVMM_MOVABLE: registered prefixes and requests; may be moved by compaction
+ * @KVMM_UNMOVABLE: pinned or immortal; placed from the bottom, never moved
+ * @KVMM_RECLAIMABLE: short-lived; placed from the top
+ */
+enum kvmm_mobility {
+	KVMM_MOVABLE,
+	KVMM_UNMOVABLE,
+	KVMM_RECLAIMABLE,
+	KVMM_NR_MOBILITY,
+};
+
+/** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
+KVMM_API const char *kvmm_version(void);
+
+/**
+ * kvmm_strerror() - one line of English for a negative errno that a kvmm call returned
+ * @err: what the call returned
+ *
+ * Return: a static string; never NULL.
+ */
+KVMM_API const char *kvmm_strerror(int err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_TYPES_H */
