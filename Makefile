@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The top of the build: options, configuration, libraries, installation.
+# Folders list their objects (format: scripts/Makefile.build); "make help"
+# lists the targets.
+
+VERSION		:= 0.1.0
+SONAME		:= libkvmm.so.0
+
+MAKEFLAGS	+= -rR --no-print-directory
+
+# Bottom to top, as in Documentation/layers.txt.
+lib-folders	:= lib buddy registry cuda alloc evict defrag tier pool ctl net init
+prog-folders	:= tools samples tests
+
+all:
+.PHONY: all FORCE
+FORCE:
+
+# ---------------------------------------------------------------------------
+# O=dir: start again inside the object tree; there the paths of all products
+# are relative to the current directory, and those of sources to $(srctree).
+
+this-makefile	:= $(abspath $(lastword $(MAKEFILE_LIST)))
+objtree		:= $(if $(O),$(abspath $(O)),$(CURDIR))
+
+ifneq ($(objtree),$(CURDIR))
+
+goals := $(or $(MAKECMDGOALS),all)
+
+.PHONY: $(goals) enter-objtree
+$(goals): enter-objtree
+	@:
+enter-objtree:
+	@mkdir -p $(objtree)
+	@$(MAKE) -C $(objtree) -f $(this-makefile) O= $(goals)
+$(this-makefile): ;
+
+else
+
+srctree := $(patsubst %/,%,$(dir $(this-makefile)))
+ifeq ($(srctree),$(CURDIR))
+srctree := .
+endif
+
+include $(srctree)/scripts/Makefile.lib
+
+# ---------------------------------------------------------------------------
+# Configuration. Nothing but make and awk is needed: .config is a copy of a
+# defconfig until somebody edits it, and what it does not mention is taken
+# from configs/defconfig.
+
+no-config-goals	:= help clean distclean deps demo check menuconfig %defconfig
+configured	:= $(if $(filter-out $(no-config-goals),$(or $(MAKECMDGOALS),all)),y)
+
+ifdef configured
+config-error := $(shell $(srctree)/scripts/mkconfig $(srctree) "$(DEBUG)" 2>&1)
+$(if $(config-error),$(error $(config-error)))
+include include/generated/auto.conf
+endif
+
+.PHONY: menuconfig
+menuconfig:
+	@command -v kconfig-mconf >/dev/null || { \
+		echo "menuconfig: kconfig-mconf not found; install the package" \
+		     "kconfig-frontends, or edit .config" >&2; exit 1; }
+	@cd $(srctree) && KCONFIG_CONFIG=$(objtree)/.config kconfig-mconf Kconfig
+
+%defconfig: FORCE
+	@cp $(srctree)/configs/$@ .config
+	@echo "  CONFIG  .config from configs/$@"
+
+# ---------------------------------------------------------------------------
+# Tools and flags. CFLAGS and LDFLAGS belong to the user and come last.
+
+default-tool	= $(if $(filter default undefined,$(origin $(1))),$(eval $(1) := $(2)))
+$(call default-tool,CC,gcc)
+$(call default-tool,LD,ld)
+$(call default-tool,AR,ar)
+NM		?= nm
+OBJCOPY		?= objcopy
+PKG_CONFIG	?= pkg-config
+
+KVFLAGS	:= -std=gnu11 $(if $(CONFIG_DEBUG),-O1,-O2) -g -pthread -fPIC \
+	   -fvisibility=hidden -fno-strict-aliasing \
+	   -fmacro-prefix-map=$(srctree)/= \
+	   -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
+	   -Wmissing-prototypes -Wstrict-prototypes \
+	   -Iinclude $(if $(filter-out .,$(srctree)),-I$(srctree)/include) \
+	   -include include/generated/autoconf.h \
+	   $(if $(CONFIG_DEBUG),-DKVMM_DEBUG=1)
+
+ifneq ($(filter 1,$(W)),)
+KVFLAGS	+= -Wshadow -Wundef -Wpointer-arith -Wcast-align -Wredundant-decls \
+	   -Wmissing-declarations -Wformat=2 -Wvla -Wunused-macros
+endif
+ifneq ($(filter 1,$(WERROR)),)
+KVFLAGS	+= -Werror
+endif
+ifdef SAN
+SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+endif
+ifdef COVERAGE
+SANFLAGS := --coverage -O0
+endif
+
+KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-bp 2>/dev/null),-lurcu-bp) \
+	   -lpthread -ldl -lm
+
+# The tools bring jemalloc along; the library only uses it where it finds it
+# in the process. Sanitizers must see every allocation themselves.
+TOOLLIBS := $(if $(SAN),,-Wl,--no-as-needed -ljemalloc)
+
+include $(srctree)/scripts/Makefile.build
+include $(srctree)/scripts/Makefile.check
+
+# ---------------------------------------------------------------------------
+# The library in its three forms.
+
+.PHONY: libs tools samples tests
+all: libs tools samples
+libs: $(SONAME) libkvmm.so libkvmm.a
+tools: $(tools-prog)
+samples: $(samples-prog)
+tests: $(test-progs)
+
+# Per-thread data has destructors inside the library: it must stay mapped
+# after dlclose(). Sanitizer run-times come with the executable, so only plain
+# builds can insist on having every symbol defined.
+quiet_cmd_ld_so = LD      $@
+      cmd_ld_so = $(CC) -shared -o $@ $(lib-objs) $(SANFLAGS) $(LDFLAGS) \
+		  -Wl,-soname,$(SONAME),-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs) \
+		  -Wl,--version-script=$(srctree)/scripts/kvmm.map $(KVLIBS)
+
+$(SONAME): $(lib-objs) $(srctree)/scripts/kvmm.map FORCE
+	$(call if_changed,ld_so)
+
+quiet_cmd_symlink = LN      $@
+      cmd_symlink = ln -sf $(<F) $@
+
+libkvmm.so: $(SONAME)
+	$(call cmd,symlink)
+
+# One object, in which everything that is not exported has become local.
+quiet_cmd_ld_r = LD      $@
+      cmd_ld_r = $(LD) -r -o $@ $(lib-objs) && $(OBJCOPY) --localize-hidden $@
+
+libkvmm.o: $(lib-objs) FORCE
+	$(call if_changed,ld_r)
+
+quiet_cmd_ar = AR      $@
+      cmd_ar = rm -f $@ && $(AR) rcs$(ARFLAGS_$@) $@ $(filter %.o,$^)
+
+libkvmm.a: libkvmm.o FORCE
+	$(call if_changed,ar)
+
+# For the tests, which may look inside: thin, all symbols visible to the linker.
+ARFLAGS_libkvmm-internal.a := T
+libkvmm-internal.a: $(lib-objs) FORCE
+	$(call if_changed,ar)
+
+# ---------------------------------------------------------------------------
+# Installation
+
+prefix		?= /usr/local
+bindir		?= $(prefix)/bin
+libdir		?= $(prefix)/lib
+includedir	?= $(prefix)/include
+
+quiet_cmd_pc = GEN     $@
+      cmd_pc = sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
+		   -e 's|@includedir@|$(includedir)|' -e 's|@version@|$(VERSION)|' \
+		   -e 's|@libs@|$(KVLIBS)|' $< > $@
+
+kvmm.pc: $(srctree)/kvmm.pc.in FORCE
+	$(call if_changed,pc)
+
+.PHONY: install
+install: libs tools kvmm.pc
+	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
+		$(DESTDIR)$(includedir)/kvmm
+	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
+	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
+	install -m 644 libkvmm.a $(DESTDIR)$(libdir)
+	install -m 644 kvmm.pc $(DESTDIR)$(libdir)/pkgconfig
+	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
+	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
+
+# ---------------------------------------------------------------------------
+# Cleaning. Only what the build made: never by a wildcard over the tree.
+
+.PHONY: clean distclean
+clean:
+	@echo "  CLEAN   $(if $(filter .,$(srctree)),.,$(objtree))"
+	@find $(wildcard $(lib-folders) $(prog-folders)) \
+		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
+		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
+	@rm -f $(all-progs)
+	@rm -f libkvmm.* libkvmm-internal.a $(SONAME) kvmm.pc .*.cmd
+	@rm -rf include/generated build
+
+distclean: clean
+	@rm -f .config
+
+# ---------------------------------------------------------------------------
+
+.PHONY: help
+help:
+	@sed -n '/^=/,$$p' $(srctree)/scripts/help.txt | sed 1d
+
+endif # objtree
