@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices there are. */
+#ifndef KV_CUDA_H
+#define KV_CUDA_H
+
+#include <kv/dev.h>
+
+extern const struct kv_dev_ops kv_dev_host;	/* plain memory; every call is synchronous */
+
+#endif /* KV_CUDA_H */

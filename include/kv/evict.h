@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Eviction order of the blocks that nobody references.
+ *
+ * A policy sees block indexes and keeps whatever order it likes in its own side memory, sized at
+ * creation. It never sees a referenced block.
+ */
+#ifndef KV_EVICT_H
+#define KV_EVICT_H
+
+#include <kv/types.h>
+#include <kvmm/types.h>
+
+/**
+ * struct kv_evict_ops - one policy
+ *
+ * All but bytes, init and exit are called with the pool's lock held and must not sleep or
+ * allocate, except @seen, which may allocate and fail silently (it then knows less).
+ *
+ * @name: as in struct kvmm_pool_attr
+ * @keeps_unnamed: blocks without key wait in this order too (vLLM's classic free queue) instead
+ *	of going back to the zone
+ * @bytes: side memory for @nr_blocks blocks
+ * @init: zeroed memory of that size; nothing is in the order
+ * @exit: free what @seen allocated; may be NULL
+ * @seen: a request named these keys, resident or not; once a request; may be NULL
+ * @fill: the block got content and a key; may be NULL
+ * @hit: the block was hit; may be NULL
+ * @hint: expected next use of the block; may be NULL
+ * @enter: the last reference is gone; @key is NULL for a block without key
+ * @leave: the block was hit again or freed
+ * @pick: next victim, already out of the order, or KV_NONE
+ * @unpick: undo the last pick exactly (a failed allocation); victims come back newest first
+ * @nr: blocks in the order
+ * @check: 0 or -EUCLEAN; recomputes everything
+ */
+struct kv_evict_ops {
+	const char *name;
+	bool keeps_unnamed;
+	size_t (*bytes)(u32 nr_blocks);
+	void (*init)(void *policy, u32 nr_blocks);
+	void (*exit)(void *policy);
+	void (*seen)(void *policy, const kvmm_key_t *keys, u32 nr);
+	void (*fill)(void *policy, u32 block, const kvmm_key_t *key);
+	void (*hit)(void *policy, u32 block);
+	void (*hint)(void *policy, u32 block, u64 when);
+	void (*enter)(void *policy, u32 block, const kvmm_key_t *key);
+	void (*leave)(void *policy, u32 block);
+	u32 (*pick)(void *policy);
+	void (*unpick)(void *policy, u32 block);
+	u32 (*nr)(const void *policy);
+	int (*check)(const void *policy);
+};
+
+extern const struct kv_evict_ops kv_evict_lru;		/* "lru": vLLM's order of today */
+extern const struct kv_evict_ops kv_evict_lru_classic;	/* "lru-classic": its older order */
+extern const struct kv_evict_ops kv_evict_slru;		/* "slru" */
+extern const struct kv_evict_ops kv_evict_lfu;		/* "lfu" */
+extern const struct kv_evict_ops kv_evict_glfu;		/* "glfu": counts keys, resident or not */
+extern const struct kv_evict_ops kv_evict_hint;		/* "hint": farthest hinted use first */
+
+/* All of them; NULL at the end. */
+extern const struct kv_evict_ops *const kv_evict_policies[];
+
+#endif /* KV_EVICT_H */

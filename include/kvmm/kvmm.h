@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All of kvmm: include this one. */
+#ifndef KVMM_KVMM_H
+#define KVMM_KVMM_H
+
+#include <kvmm/pool.h>
+#include <kvmm/types.h>
+#include <kvmm/zone.h>
+
+#endif /* KVMM_KVMM_H */

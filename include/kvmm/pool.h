@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A pool: the blocks of one KV group on one device, their owners, their content, their life.
+ *
+ * Two ways to hold blocks, which share one zone:
+ *
+ * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs that grow and shrink in place
+ *   and that compaction may move between steps;
+ * - a *cached block* has a key once it is full, can be shared by all requests with the same
+ *   prefix, and stays a hit after its last reference is gone, until the memory is needed.
+ *
+ * Calls are thread safe. Each is all or nothing: a call that fails has changed nothing. Handles
+ * that are stale (-ESTALE) or made up (-EINVAL) are refused. If a pool ever finds that it
+ * contradicts itself it refuses every further call with -EUCLEAN.
+ *
+ * Unless a call says otherwise: any thread, no kvmm lock is held on return, it may allocate host
+ * memory and never sleeps longer than another caller's compaction takes.
+ */
+#ifndef KVMM_POOL_H
+#define KVMM_POOL_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct kvmm_plane - where piece p of every block lies
+ * @base: device address of the piece of block 0
+ * @stride: bytes from one block to the next
+ * @bytes: bytes of the piece, at most @stride
+ *
+ * A block is 1, L or 2L pieces, depending on how the engine lays its tensors out.
+ */
+struct kvmm_plane {
+	uint64_t base;
+	uint64_t stride;
+	uint64_t bytes;
+};
+
+/** Block 0 is never handed out, counted as used, or evicted: engines pad tables with it. */
+#define KVMM_POOL_NULL_BLOCK	(1u << 0)
+
+/**
+ * struct kvmm_pool_attr - how to make a pool
+ * @size: sizeof(struct kvmm_pool_attr); set by KVMM_POOL_ATTR_INIT
+ * @name: shown by tools; copied; "pool" if NULL
+ * @device: "host" (the default, if NULL): plain memory
+ * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
+ * @policy: eviction policy, see kvmm_policies(); NULL = a pool without cached blocks
+ * @compactor: "window" (the default, if NULL), "slide", or "off"
+ * @planes: memory of the caller that holds the blocks ("adopted"); NULL = see @block_bytes
+ * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied
+ * @block_bytes: without @planes: bytes a block, allocated by the pool; 0 = ids only, no memory
+ * @nr_blocks: blocks, the null block included; 1 to KVMM_MAX_BLOCKS
+ * @block_tokens: tokens a block, 1 to 1024, a power of two; 16 if 0
+ * @flags: KVMM_POOL_*
+ * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
+ */
+struct kvmm_pool_attr {
+	size_t size;
+	const char *name;
+	const char *device;
+	const char *allocator;
+	const char *policy;
+	const char *compactor;
+	const struct kvmm_plane *planes;
+	uint32_t nr_planes;
+	uint64_t block_bytes;
+	uint32_t nr_blocks;
+	uint32_t block_tokens;
+	uint32_t flags;
+	uint32_t compact_max_blocks;
+};
+
+#define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
+			      NULL, 0, 0, 0, 0, 0, 0 }
+
+/**
+ * kvmm_pool_create() - make a pool, all of its blocks free
+ * @attr: what to make; borrowed during the call
+ * @pool: set on success only
+ *
+ * Return: 0; -EINVAL a bad attribute; -ENOENT no device, engine, policy or compactor of that
+ * name; -ENOMEM; -EEXIST a pool of that name exists (unnamed pools are numbered).
+ */
+KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool);
+
+/**
+ * kvmm_pool_destroy() - free a pool, or NULL; whatever is still held in it is gone
+ *
+ * No other call on the pool may run or start. Cannot fail.
+ */
+KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
+
+/** kvmm_pool_find() - the pool of that name, or NULL; it stays its creator's. Lock-free. */
+KVMM_API struct kvmm_pool *kvmm_pool_find(const char *name);
+
+/** kvmm_policies() - names of the eviction policies, as kvmm_zone_engines() does. */
+KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
+
+/* ---- ranges: the memory of a request ---- */
+
+#define KVMM_ALLOC_PINNED	(1u << 0)	/* never moved; placed from the bottom */
+#define KVMM_ALLOC_TOPDOWN	(1u << 1)	/* short-lived; placed from the top */
+#define KVMM_ALLOC_NO_COMPACT	(1u << 2)	/* rather fail than move blocks */
+#define KVMM_ALLOC_NO_EVICT	(1u << 3)	/* rather fail than evict cached blocks */
+#define KVMM_ALLOC_ZERO		(1u << 4)	/* content is zero on return */
+
+enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
+
+/**
+ * struct kvmm_alloc_report - what one allocation took, for those who ask
+ * @time_ns: from call to return
+ * @evicted: cached blocks that lost their key
+ * @moved: blocks that compaction moved
+ * @fragmentation_ppm: kvmm_zone_unusable() for this length, just before
+ */
+struct kvmm_alloc_report {
+	uint64_t time_ns;
+	uint32_t evicted;
+	uint32_t moved;
+	uint32_t fragmentation_ppm;
+};
+
+/**
+ * struct kvmm_range_attr - one request for a range
+ * @size: sizeof(struct kvmm_range_attr)
+ * @nr: blocks, at least 1
+ * @max_runs: most extents, 1 to KVMM_MAX_RUNS; 0 = 4
+ * @seq: the engine's name of the sequence; 0 = none
+ * @prio: enum kvmm_priority, kept with the range
+ * @flags: KVMM_ALLOC_*
+ * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
+ */
+struct kvmm_range_attr {
+	size_t size;
+	uint32_t nr;
+	uint32_t max_runs;
+	uint64_t seq;
+	uint32_t prio;
+	uint32_t flags;
+	struct kvmm_alloc_report *report;
+};
+
+/**
+ * kvmm_range_alloc_attr() - take the blocks of one request
+ *
+ * One run if there is one, else up to @attr->max_runs. If enough blocks are free but too
+ * scattered, blocks are moved to make room, unless told not to; if too few are free, exactly the
+ * shortfall of cached blocks is evicted first.
+ *
+ * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
+ * evicted; -ENOMEM no host memory for the handle; -EIO a copy failed.
+ */
+KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+				   kvmm_range_t *range);
+
+/* Most runs, for the short form below. */
+#define KVMM_RUNS(n)		((uint32_t)(n) << 16)
+
+/** kvmm_range_alloc() - the short form: @flags are KVMM_ALLOC_* and KVMM_RUNS(). */
+static inline int kvmm_range_alloc(struct kvmm_pool *pool, uint32_t nr, uint32_t flags,
+				   kvmm_range_t *range)
+{
+	struct kvmm_range_attr attr = { sizeof(attr), nr, flags >> 16, 0, KVMM_PRIO_NORMAL,
+					flags & 0xffffu, NULL };
+
+	return kvmm_range_alloc_attr(pool, &attr, range);
+}
+
+/** kvmm_range_get() - one more reference. Return: 0; -ESTALE; -EINVAL; -EOVERFLOW. */
+KVMM_API int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range);
+
+/**
+ * kvmm_range_free() - drop one reference; the last one gives the blocks back
+ *
+ * Return: 0; -ESTALE it is gone already (a double free); -EINVAL; -EBUSY it is the last
+ * reference and a pin is held.
+ */
+KVMM_API int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range);
+
+/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, maybe more than @max. */
+KVMM_API int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
+				 unsigned int max);
+
+/** kvmm_range_free_seq() - drop one reference on each range of a sequence. Return: how many;
+ * -EBUSY one of them is pinned (then none was freed); -EINVAL @seq is 0. */
+KVMM_API int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq);
+
+/**
+ * kvmm_range_extents() - where the range lies now
+ * @ext: room for @max extents, in the order of the range's blocks
+ *
+ * Lock-free. True until the next compaction: ask at each step.
+ *
+ * Return: number of extents, which may be more than @max; -ESTALE; -EINVAL; -EIO a failed copy
+ * has destroyed the content.
+ */
+KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
+				struct kvmm_extent *ext, unsigned int max);
+
+/**
+ * kvmm_range_grow() - @nr more blocks at the end: in place if the blocks behind are free, else
+ * as a further extent
+ *
+ * Return: 0; -ENOSPC; -ESTALE; -EINVAL.
+ */
+KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+
+/** kvmm_range_shrink() - give the last @nr blocks back. Return: 0; -EINVAL @nr is not less than
+ * the range's length; -ESTALE; -EBUSY pinned. */
+KVMM_API int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+
+/** kvmm_range_shrink_front() - the same with the first @nr blocks (sliding windows). */
+KVMM_API int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+
+/** kvmm_range_split() - blocks from @at on become a range of their own, @tail, same sequence.
+ * Return: 0; -EINVAL @at is 0 or not inside; -ESTALE; -EBUSY pinned or shared; -ENOMEM. */
+KVMM_API int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
+			      kvmm_range_t *tail);
+
+/** kvmm_range_pin() - keep the blocks where they are. Counted. Return: 0; -ESTALE; -EINVAL;
+ * -EOVERFLOW. */
+KVMM_API int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range);
+
+/** kvmm_range_unpin() - undo one kvmm_range_pin(). Return: 0; -EINVAL no pin is held; -ESTALE. */
+KVMM_API int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range);
+
+/**
+ * struct kvmm_range_info - one range, as of one moment
+ * @seq, @prio, @flags: as asked for
+ * @nr, @bytes: its length in blocks and bytes
+ * @refs, @pins: references and pins held
+ * @nr_ext, @ext: where it lies
+ * @range: its handle
+ */
+struct kvmm_range_info {
+	uint64_t seq;
+	uint64_t bytes;
+	uint32_t nr;
+	uint32_t refs;
+	uint32_t pins;
+	uint32_t prio;
+	uint32_t flags;
+	uint32_t nr_ext;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	kvmm_range_t range;
+};
+
+/** kvmm_range_info() - Return: 0; -ESTALE; -EINVAL. */
+KVMM_API int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
+			     struct kvmm_range_info *info);
+
+/**
+ * kvmm_range_next() - walk all ranges
+ * @cursor: 0 at first; moved on by each call
+ *
+ * Ranges that come and go meanwhile may or may not be seen.
+ *
+ * Return: 0; -ENOENT that was all; -EINVAL.
+ */
+KVMM_API int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
+			     struct kvmm_range_info *info);
+
+/* ---- cached blocks: shared prefixes ---- */
+
+/**
+ * struct kvmm_acquire - the blocks of a prompt: reuse the longest cached prefix, take the rest
+ * @keys: keys of the prompt's full blocks, first to last
+ * @nr_keys: their number
+ * @max_hits: at most so many hits (engines recompute the last token); @nr_keys = no limit
+ * @nr_blocks: blocks wanted in all: hits and new ones; at least the hits
+ * @hits: room for @max_hits handles; one reference each
+ * @nr_hits: out: how many
+ * @fresh: room for @nr_blocks handles; private blocks for the rest
+ * @nr_fresh: out: @nr_blocks - @nr_hits
+ * @evicted: NULL, or room for @nr_blocks keys that lost their block
+ * @nr_evicted: out
+ */
+struct kvmm_acquire {
+	const kvmm_key_t *keys;
+	uint32_t nr_keys;
+	uint32_t max_hits;
+	uint32_t nr_blocks;
+	kvmm_ref_t *hits;
+	uint32_t nr_hits;
+	kvmm_mut_t *fresh;
+	uint32_t nr_fresh;
+	kvmm_key_t *evicted;
+	uint32_t nr_evicted;
+};
+
+/**
+ * kvmm_acquire() - match and allocate in one step
+ *
+ * Stops matching at the first miss. Of several blocks with one key the oldest is returned.
+ *
+ * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
+ * included); -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
+
+/** kvmm_match_len() - how many leading keys are cached; takes nothing, changes nothing. */
+KVMM_API int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr);
+
+/**
+ * kvmm_match() - reference the longest cached prefix of @keys
+ * Return: number of hits; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_match(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr,
+			kvmm_ref_t *hits);
+
+/** kvmm_alloc() - @nr private blocks, free ones first, then evicted ones; @nr = 0 is success.
+ * Return: 0; -ENOSPC; -EINVAL; -EOPNOTSUPP. */
+KVMM_API int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *blocks);
+
+/**
+ * kvmm_register() - name full blocks and publish them
+ * @blocks: private blocks of the caller; taken on success
+ * @keys: their keys
+ * @refs: one reference on each, on success; may be the memory of @blocks
+ *
+ * A key that is cached already is cached twice (block tables stay append-only).
+ *
+ * Return: 0; -ESTALE, -EINVAL: the blocks are still the caller's.
+ */
+KVMM_API int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks,
+			   const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs);
+
+/** kvmm_free() - give private blocks back, last of @blocks first. Return: 0; -ESTALE, -EINVAL
+ * (none was freed). */
+KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
+
+/**
+ * kvmm_put_many() - drop references, last of @refs first
+ *
+ * Give the blocks of a prompt in order, so that its tail is the first to be evicted. A block
+ * without references stays cached until its memory is needed.
+ *
+ * Return: 0; -ESTALE, -EINVAL (none was dropped).
+ */
+KVMM_API int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * kvmm_hint() - tell a hint-driven policy when each block is expected to be used next
+ * @when: any unit that grows with time; read when the block's last reference is dropped
+ *
+ * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP the policy takes no hints.
+ */
+KVMM_API int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when,
+		       uint32_t nr);
+
+/** kvmm_block_of() - block id behind a handle, for block tables. Return: id; -ESTALE; -EINVAL. */
+KVMM_API int kvmm_block_of_ref(struct kvmm_pool *pool, kvmm_ref_t ref);
+KVMM_API int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut);
+
+/** kvmm_reset_inactive() - forget every cached block that nobody references. Return: how many. */
+KVMM_API int kvmm_reset_inactive(struct kvmm_pool *pool);
+
+/* ---- what a block is, and its content ---- */
+
+enum kvmm_block_state {
+	KVMM_BLOCK_FREE,
+	KVMM_BLOCK_NULL,	/* reserved block 0 */
+	KVMM_BLOCK_RANGE,	/* in a range */
+	KVMM_BLOCK_PRIVATE,	/* allocated for the cache, without key */
+	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
+	KVMM_BLOCK_INACTIVE,	/* registered, nobody references it: a hit, or the next victim */
+	KVMM_NR_BLOCK_STATES,
+};
+
+/**
+ * struct kvmm_block_info - one block
+ * @state: enum kvmm_block_state
+ * @refs, @pins: of the block or of the range that holds it
+ * @seq: sequence of the range
+ * @last_access_ns: kvmm's clock at the last match or allocation
+ * @range: the range that holds it, if the state says so
+ */
+struct kvmm_block_info {
+	uint64_t seq;
+	uint64_t last_access_ns;
+	uint32_t state;
+	uint32_t refs;
+	uint32_t pins;
+	kvmm_range_t range;
+};
+
+/** kvmm_block_info() - Return: 0; -EINVAL no such block. */
+KVMM_API int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
+			     struct kvmm_block_info *info);
+
+/**
+ * kvmm_block_write() - copy from host memory into a block
+ * @offset: in bytes, counted through the planes one after the other
+ *
+ * Waits until the copy is done. Return: 0; -EINVAL outside the block, or a pool of ids only; -EIO.
+ */
+KVMM_API int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset,
+			      const void *buf, size_t bytes);
+
+/** kvmm_block_read() - the other way round; same returns. */
+KVMM_API int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
+			     size_t bytes);
+
+/* ---- compaction ---- */
+
+/**
+ * struct kvmm_compact - one compaction
+ * @size: sizeof(struct kvmm_compact)
+ * @want_run: stop when a free run of so many blocks exists; 0 = pack everything downward
+ * @max_blocks: move at most so many; 0 = no limit
+ * @max_us: plan no further moves after so long; 0 = no limit
+ * @moved: out: blocks moved
+ * @nr_moves: out: copies (runs) they were moved in
+ * @plan_ns, @copy_ns: out: time taken
+ * @largest_before, @largest_after: out: longest free run, in blocks
+ */
+struct kvmm_compact {
+	size_t size;
+	uint32_t want_run;
+	uint32_t max_blocks;
+	uint32_t max_us;
+	uint32_t moved;
+	uint32_t nr_moves;
+	uint64_t plan_ns;
+	uint64_t copy_ns;
+	uint32_t largest_before;
+	uint32_t largest_after;
+};
+
+/**
+ * kvmm_pool_compact() - move blocks so that free ones lie together
+ *
+ * Stops the world: the caller sees to it that nothing reads or writes the pool's blocks on the
+ * device meanwhile. Other callers of this pool wait. Pinned ranges stay.
+ *
+ * Return: 0 the goal is reached; -EAGAIN a budget ended it before (what was moved stays moved);
+ * -ENOSPC no allowed sequence of moves reaches the goal; -EIO a copy failed (ranges whose content
+ * it destroyed say so from now on); -EOPNOTSUPP the pool's compactor is "off"; -EINVAL.
+ */
+KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact);
+
+/* ---- statistics ---- */
+
+/**
+ * struct kvmm_pool_stat - one coherent snapshot of a pool; counts are since its creation
+ * @nr_blocks: blocks that can be used (without the null block)
+ * @nr_free: in no extent, holding nothing
+ * @nr_inactive: cached, evictable
+ * @nr_available: @nr_free + @nr_inactive
+ * @nr_state: blocks by enum kvmm_block_state
+ * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
+ * @block_bytes, @block_tokens: as created
+ * @allocs, @alloc_blocks, @frees: successful calls of either kind, and blocks
+ * @fail_nospc, @fail_frag: failures for want of blocks, and with enough of them
+ * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
+ * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
+ * @metadata_bytes: host memory of the pool
+ */
+struct kvmm_pool_stat {
+	uint32_t nr_blocks;
+	uint32_t nr_free;
+	uint32_t nr_inactive;
+	uint32_t nr_available;
+	uint32_t nr_state[KVMM_NR_BLOCK_STATES];
+	uint32_t nr_ranges;
+	uint32_t largest;
+	uint32_t nr_runs;
+	uint32_t block_tokens;
+	uint64_t block_bytes;
+	uint64_t allocs;
+	uint64_t alloc_blocks;
+	uint64_t frees;
+	uint64_t fail_nospc;
+	uint64_t fail_frag;
+	uint64_t evictions;
+	uint64_t hit_blocks;
+	uint64_t miss_blocks;
+	uint64_t registered;
+	uint64_t compactions;
+	uint64_t moved_blocks;
+	uint64_t moves;
+	uint64_t metadata_bytes;
+};
+
+/** kvmm_pool_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
+
+/** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. */
+KVMM_API struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool);
+
+/**
+ * kvmm_pool_map() - the pool as a picture: one character for each of @width equal parts
+ * @buf: room for @width + 1 characters
+ *
+ * ' ' all free, '.' mostly free, ':' half, '#' mostly held, '@' all held; 'P' holds a pinned
+ * range; 'c' only cached, evictable blocks.
+ *
+ * Return: 0; -EINVAL.
+ */
+KVMM_API int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width);
+
+/**
+ * kvmm_validate() - walk everything and recompute every count
+ *
+ * Return: 0; -EUCLEAN something contradicts itself (the log says what, and the pool refuses
+ * further calls); -EINVAL.
+ */
+KVMM_API int kvmm_validate(struct kvmm_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_POOL_H */
