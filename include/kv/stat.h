@@ -34,16 +34,19 @@ struct kv_stat_row {
 	u32 claimed;		/* atomic */
 } __cacheline_aligned;
 
-struct kv_stat_row *__kv_stat_row_slow(void);
+/* For a thread without a row: claims one, or counts in the shared one. */
+void __kv_count_slow(enum kv_event ev, u64 nr);
+
 extern __thread struct kv_stat_row *kv_stat_row __attribute__((tls_model("initial-exec")));
 
 static inline void kv_count_add(enum kv_event ev, u64 nr)
 {
 	struct kv_stat_row *row = kv_stat_row;
 
-	if (unlikely(!row))
-		row = __kv_stat_row_slow();
-	WRITE_ONCE(row->n[ev], row->n[ev] + nr);
+	if (likely(row))
+		WRITE_ONCE(row->n[ev], row->n[ev] + nr);
+	else
+		__kv_count_slow(ev, nr);
 }
 
 static inline void kv_count(enum kv_event ev)

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The system behind the env seam, and which table is in force.
+ *
+ * The hard part is host memory: jemalloc cannot be dlopen()ed late (its static TLS does not fit),
+ * so a hard dependency would keep the library out of every process that does not bring jemalloc
+ * along. Its functions are weak here: found at load time, they give us an arena of our own;
+ * absent, malloc serves.
+ */
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/env.h>
+
+#define NS_PER_SEC	1000000000ull
+
+/* The part of jemalloc's documented interface that is used, without its header. */
+extern void *mallocx(size_t bytes, int flags) __attribute__((weak));
+extern void dallocx(void *ptr, int flags) __attribute__((weak));
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new, size_t new_len)
+	__attribute__((weak));
+
+#define JE_ALIGN(align)		((int)kv_log2(align))
+#define JE_ZERO			0x40
+#define JE_NO_TCACHE		0x100
+#define JE_ARENA(arena)		((int)((arena) + 1) << 20)
+
+/* What malloc() aligns to anyway. */
+#define MALLOC_ALIGN		_Alignof(max_align_t)
+
+/* Zero until the arena exists; then its number + 1. Set once, any thread. */
+static u32 arena_plus_1;
+
+static bool have_jemalloc(void)
+{
+	return mallocx && dallocx && mallctl;
+}
+
+/*
+ * Two threads may both get here first: the arena of the slower one stays empty. Without an arena
+ * (a jemalloc that is out of memory, or too old) the caller's default one is used.
+ */
+static int arena_flag(void)
+{
+	u32 arena = READ_ONCE(arena_plus_1);
+	unsigned int made;
+	size_t len = sizeof(made);
+
+	if (!arena && !mallctl("arenas.create", &made, &len, NULL, 0)) {
+		arena = made + 1;
+		WRITE_ONCE(arena_plus_1, arena);
+	}
+	return arena ? JE_ARENA(arena - 1) : 0;
+}
+
+/*
+ * Past the thread caches: those hold memory of whichever arena, so blocks of ours would end up
+ * in the application's arena and the other way round. Metadata is allocated seldom.
+ */
+static void *system_alloc(void *ctx, size_t bytes, size_t align)
+{
+	void *ptr;
+
+	if (!bytes || !kv_is_pow2(align) || bytes > PTRDIFF_MAX - align)
+		return NULL;
+	if (have_jemalloc())
+		return mallocx(bytes, JE_ALIGN(align) | JE_ZERO | JE_NO_TCACHE | arena_flag());
+	if (align <= MALLOC_ALIGN)
+		return calloc(1, bytes);
+
+	ptr = aligned_alloc(align, kv_align_up(bytes, align));
+	if (ptr)
+		memset(ptr, 0, bytes);
+	return ptr;
+}
+
+static void system_free(void *ctx, void *ptr, size_t bytes)
+{
+	if (!ptr)
+		return;
+	if (have_jemalloc())
+		dallocx(ptr, JE_NO_TCACHE);
+	else
+		free(ptr);
+}
+
+static u64 system_clock_ns(void *ctx)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * NS_PER_SEC + now.tv_nsec;
+}
+
+/* May return early for any reason: who waits looks again. */
+static void system_wait(void *ctx, u32 *word, u32 old, u64 ns)
+{
+	struct timespec timeout = { .tv_sec = ns / NS_PER_SEC, .tv_nsec = ns % NS_PER_SEC };
+	int saved = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, &timeout, NULL, 0);
+	errno = saved;
+}
+
+static void system_wake(void *ctx, u32 *word)
+{
+	int saved = errno;
+
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+	errno = saved;
+}
+
+/* A kernel without entropy at hand still has a clock and a randomised address space. */
+static u64 system_random(void *ctx)
+{
+	int saved = errno;
+	u64 bits;
+
+	if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
+		bits = (system_clock_ns(ctx) ^ (uintptr_t)&bits) * 0x9e3779b97f4a7c15ull;
+	errno = saved;
+	return bits;
+}
+
+/* No log: whoever wants to hear the library puts a table with a log function in place. */
+const struct kv_env_ops kv_env_system = {
+	.alloc		= system_alloc,
+	.free		= system_free,
+	.clock_ns	= system_clock_ns,
+	.wait		= system_wait,
+	.wake		= system_wake,
+	.random		= system_random,
+};
+
+static const struct kv_env_ops *env_in_force = &kv_env_system;
+
+const struct kv_env_ops *kv_env(void)
+{
+	/* Pairs with kv_env_set(): whoever sees the table sees what it was filled with. */
+	return smp_load_acquire(&env_in_force);
+}
+
+void kv_env_set(const struct kv_env_ops *ops)
+{
+	/* Pairs with kv_env(). */
+	smp_store_release(&env_in_force, ops ? ops : &kv_env_system);
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The slow half of locking, and the rank checker of debug builds.
+ *
+ * kv_unlock() stores 0 and then looks whether somebody waits. Nothing orders these two: the load
+ * may be done while the store still sits in the store buffer. A fence would cost as much as the
+ * exchange in kv_lock(), on every unlock, for the sake of an event that is rare. So a wake-up may
+ * get lost, like this:
+ *
+ *	kv_unlock()				__kv_lock_slow()
+ *
+ *	nr_waiting == 0 (load, early)
+ *						nr_waiting++
+ *						xchg(held, 1) == 1
+ *						wait(held, 1): still 1, sleeps
+ *	held = 0 (store, drains)
+ *	returns, wakes nobody
+ *						time-out: xchg(held, 1) == 0
+ *
+ * The sleeper has a time-out for that reason: a lost wake-up costs at most LOCK_SLEEP_NS once,
+ * and no lock is ever lost. Everything that the lock guards is ordered by the release store and
+ * the acquire exchange alone; nr_waiting is a hint and orders nothing.
+ *
+ * Waiters do not queue: who comes at the right moment goes first. Sections are shorter than a
+ * switch of threads, and handing a lock to a thread that sleeps would leave it idle meanwhile.
+ */
+#include <kv/env.h>
+#include <kv/lock.h>
+
+/* A few hot sections long; more only keeps the owner's core from running it. */
+#define LOCK_SPINS	100
+#define LOCK_SLEEP_NS	1000000ull
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static bool lock_by_spinning(struct kv_lock *lock)
+{
+	for (unsigned int i = 0; i < LOCK_SPINS; i++) {
+		cpu_relax();
+		/* Look before the exchange: a load shares the line, an exchange takes it. */
+		if (READ_ONCE(lock->held))
+			continue;
+		/* Acquire pairs with the release in kv_unlock(), as in kv_lock(). */
+		if (!kv_xchg_acquire(&lock->held, 1))
+			return true;
+	}
+	return false;
+}
+
+noinline void __kv_lock_slow(struct kv_lock *lock)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	if (lock_by_spinning(lock))
+		return;
+
+	kv_fetch_add(&lock->nr_waiting, 1);
+	/* Acquire pairs with the release in kv_unlock(), as in kv_lock(). */
+	while (kv_xchg_acquire(&lock->held, 1))
+		env->wait(env->ctx, &lock->held, 1, LOCK_SLEEP_NS);
+	kv_fetch_sub(&lock->nr_waiting, 1);
+}
+
+noinline void __kv_unlock_wake(struct kv_lock *lock)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	env->wake(env->ctx, &lock->held);
+}
+
+#ifdef KVMM_DEBUG
+
+/* One lock of each rank and a fair number of zones. */
+#define MAX_HELD	64
+
+/* Locks that this thread holds, in the order taken; owner thread. */
+static __thread const struct kv_lock *held_locks[MAX_HELD];
+static __thread unsigned int nr_held;
+
+static bool must_come_before(const struct kv_lock *first, const struct kv_lock *second)
+{
+	if (first->rank != second->rank)
+		return first->rank < second->rank;
+	return first->id < second->id;
+}
+
+void kv_rank_acquire(const struct kv_lock *lock)
+{
+	for (unsigned int i = 0; i < nr_held; i++)
+		KV_BUG_ON(!must_come_before(held_locks[i], lock));
+	if (KV_BUG_ON(nr_held == MAX_HELD))
+		return;
+	held_locks[nr_held++] = lock;
+}
+
+/* Locks may be released in any order. */
+void kv_rank_release(const struct kv_lock *lock)
+{
+	unsigned int i = nr_held;
+
+	while (i && held_locks[i - 1] != lock)
+		i--;
+	if (KV_BUG_ON(!i))
+		return;
+	for (nr_held--; i <= nr_held; i++)
+		held_locks[i - 1] = held_locks[i];
+}
+
+bool kv_rank_is_held(const struct kv_lock *lock)
+{
+	for (unsigned int i = 0; i < nr_held; i++)
+		if (held_locks[i] == lock)
+			return true;
+	return false;
+}
+
+#endif /* KVMM_DEBUG */

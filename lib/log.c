@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lines for the operator, and what happens when an invariant of ours is broken.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/log.h>
+#include <kv/stat.h>
+
+#define LOG_LINE	256
+#define NR_BUG_SITES	64
+
+/* Formats on the stack: a line can be logged when memory is out, and from any thread. */
+void kv_log(int level, const char *fmt, ...)
+{
+	const struct kv_env_ops *env = kv_env();
+	char line[LOG_LINE];
+	va_list args;
+	int len;
+
+	if (!env->log)
+		return;
+	va_start(args, fmt);
+	len = vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	if (len < 0)
+		return;
+	if (len >= sizeof(line))
+		memcpy(line + sizeof(line) - 4, "...", 4);
+	env->log(env->ctx, level, line);
+}
+
+/*
+ * A broken invariant in a hot path would flood the log, so each place in the source speaks once.
+ * Two places that share a slot here share one line; the counter has them all.
+ */
+static bool is_first_bug_at(const char *file, int line)
+{
+	static u32 told[NR_BUG_SITES];		/* atomic */
+	u32 site = line;
+
+	while (*file)
+		site = site * 31 + (u8)*file++;
+	return !kv_xchg_acquire(&told[site % NR_BUG_SITES], 1);
+}
+
+void kv_bug(const char *file, int line, const char *what)
+{
+	kv_count(KV_EV_BUG);
+	if (is_first_bug_at(file, line))
+		kv_log(KV_LOG_ERR, "kvmm: bug at %s:%d: %s", file, line, what);
+#ifdef KVMM_DEBUG
+	__builtin_trap();
+#endif
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Host memory for metadata.
+ *
+ * Each object has a header right before it, so that kv_free() knows its size, and can tell an
+ * object from a stray pointer. In front of the header is whatever alignment asks for:
+ *
+ *	base         ptr - 16   ptr
+ *	 | (padding) | header   | bytes as asked for |
+ */
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+
+#define MEM_LIVE	0x6b766d6du
+#define MEM_DEAD	0x64656164u
+
+/* Fixed while the object lives. */
+struct mem_header {
+	u64	bytes;		/* as asked for */
+	u32	offset;		/* of the object from the start of the allocation */
+	u32	state;		/* MEM_LIVE or MEM_DEAD */
+};
+
+static_assert(sizeof(struct mem_header) == 16, "objects must keep malloc's alignment");
+
+/* Sum of mem_header.bytes over all live objects; atomic. */
+static u64 bytes_held;
+
+/* @align: a power of two, at least the header's size, which it keeps in front of the object. */
+static void *alloc_aligned(size_t nr, size_t size, u32 align)
+{
+	const struct kv_env_ops *env = kv_env();
+	struct mem_header *header;
+	size_t bytes, total;
+	char *base;
+
+	if (kv_mul_overflows(nr, size, &bytes) || kv_add_overflows(bytes, align, &total))
+		return NULL;
+	base = env->alloc(env->ctx, total, align);
+	if (!base)
+		return NULL;
+
+	header = (struct mem_header *)(base + align) - 1;
+	*header = (struct mem_header){ .bytes = bytes, .offset = align, .state = MEM_LIVE };
+	kv_fetch_add(&bytes_held, bytes);
+	return base + align;
+}
+
+void *kv_alloc_array(size_t nr, size_t size)
+{
+	return alloc_aligned(nr, size, sizeof(struct mem_header));
+}
+
+void *kv_alloc_lines(size_t nr, size_t size)
+{
+	return alloc_aligned(nr, size, KV_CACHELINE);
+}
+
+/* A pointer that is none of ours is reported and left alone: a leak is better than a crash. */
+void kv_free(void *ptr)
+{
+	const struct kv_env_ops *env = kv_env();
+	struct mem_header *header;
+
+	if (!ptr)
+		return;
+	header = (struct mem_header *)ptr - 1;
+	if (KV_BUG_ON(header->state != MEM_LIVE))
+		return;
+	header->state = MEM_DEAD;
+	kv_fetch_sub(&bytes_held, header->bytes);
+	env->free(env->ctx, (char *)ptr - header->offset, header->offset + header->bytes);
+}
+
+u64 kv_mem_bytes(void)
+{
+	return READ_ONCE(bytes_held);
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Which library this is, and its errors in words.
+ */
+#include <kvmm/types.h>
+
+#include <kv/types.h>
+
+const char *kvmm_version(void)
+{
+	return VERSION;
+}
+
+/* Our own words: strerror() is neither thread safe nor specific. */
+const char *kvmm_strerror(int err)
+{
+	switch (err) {
+	case -EINVAL:
+		return "invalid argument";
+	case -ENOSPC:
+		return "not enough free blocks";
+	case -ENOMEM:
+		return "out of host memory";
+	case -ESTALE:
+		return "stale handle: what it named is gone";
+	case -EBUSY:
+		return "in use";
+	case -ENOENT:
+		return "no such thing";
+	case -EUCLEAN:
+		return "metadata is inconsistent";
+	case -EIO:
+		return "input or output failed";
+	case -EAGAIN:
+		return "would have to wait, try again";
+	case -EOPNOTSUPP:
+		return "not supported here";
+	case -EEXIST:
+		return "exists already";
+	case -EOVERFLOW:
+		return "number too large";
+	case -EOWNERDEAD:
+		return "not usable in a child process after fork";
+	}
+	return err >= 0 ? "success" : "unknown error";
+}
