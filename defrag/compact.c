@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The mover: snapshot, plan, isolate, copy, commit.
+ *
+ * The hard part is to stop half-way without a trace: a copy may fail, the time may run out, the
+ * picture may be out of date. So nothing is published before its copy is done, each move is
+ * copied on its own, and whatever was not reached is handed back to its owner as it was.
+ *
+ * The owner's compaction lock is held throughout and serialises everything here; no other lock is
+ * held across a copy.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+/* How often a picture may go out of date between snapshot and isolation. */
+#define MAX_TRIES	8
+
+struct compaction {
+	const struct kv_planner_ops	*planner;
+	const struct kv_movable_ops	*ops;
+	void				*owner;
+	struct kv_item			*items;		/* ours; room for max_items */
+	u32				max_items;
+	struct kv_plan_req		req;
+	struct kv_plan			plan;
+	u64				start_ns;
+};
+
+static u32 largest_hole(const struct kv_plan_req *req)
+{
+	u32 i, largest = 0;
+
+	for (i = 0; i <= req->nr_items; i++)
+		if (hole_nr(req, i) > largest)
+			largest = hole_nr(req, i);
+	return largest;
+}
+
+/* The owner goes on working: what it has may have grown between asking and filling. */
+static int take_picture(struct compaction *c)
+{
+	for (;;) {
+		u32 nr = c->ops->snapshot(c->owner, c->items, c->max_items);
+
+		if (nr <= c->max_items) {
+			c->req.items = c->items;
+			c->req.nr_items = nr;
+			return 0;
+		}
+		kv_free(c->items);
+		c->max_items = nr + nr / 8;
+		c->items = kv_alloc_array(c->max_items, sizeof(*c->items));
+		if (!c->items) {
+			c->max_items = 0;
+			return -ENOMEM;
+		}
+	}
+}
+
+static int make_plan(struct compaction *c)
+{
+	void *scratch;
+	int err;
+
+	kv_free(c->plan.moves);
+	c->plan = (struct kv_plan){ .max_moves = c->req.nr_items };
+	c->plan.moves = kv_alloc_array(c->req.nr_items + 1, sizeof(*c->plan.moves));
+	scratch = kv_alloc(c->planner->scratch_bytes(c->req.nr_items) + 1);
+	if (c->plan.moves && scratch)
+		err = c->planner->plan(&c->req, &c->plan, scratch);
+	else
+		err = -ENOMEM;
+	kv_free(scratch);
+	return err;
+}
+
+static bool out_of_time(const struct compaction *c, const struct kvmm_compact *goal)
+{
+	return goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull;
+}
+
+/* Returns how many moves were copied; *@err says why it was not all of them. */
+static u32 copy_moves(struct compaction *c, const struct kvmm_compact *goal, int *err)
+{
+	u32 i;
+
+	*err = 0;
+	for (i = 0; i < c->plan.nr_moves && !*err; i++) {
+		if (out_of_time(c, goal))
+			*err = -EAGAIN;
+		else
+			*err = c->ops->copy(c->owner, &c->plan.moves[i]);
+	}
+	return *err ? i - 1 : i;
+}
+
+static bool overlaps_itself(const struct kv_move *move)
+{
+	u32 gap = move->src > move->dst ? move->src - move->dst : move->dst - move->src;
+
+	return gap < move->nr;
+}
+
+static int execute(struct compaction *c, struct kvmm_compact *goal)
+{
+	u64 begin_ns = kv_clock_ns();
+	u32 i, nr_done;
+	bool lost;
+	int err;
+
+	nr_done = copy_moves(c, goal, &err);
+	lost = err && err != -EAGAIN && overlaps_itself(&c->plan.moves[nr_done]);
+	c->ops->commit(c->owner, c->plan.moves, c->plan.nr_moves, nr_done, lost);
+
+	for (i = 0; i < nr_done; i++)
+		goal->moved += c->plan.moves[i].nr;
+	goal->nr_moves += nr_done;
+	goal->copy_ns += kv_clock_ns() - begin_ns;
+	return err;
+}
+
+/* A plan whose sources and destinations are ours to use. */
+static int plan_and_isolate(struct compaction *c, struct kvmm_compact *goal)
+{
+	int err, tries = MAX_TRIES;
+
+	do {
+		u64 begin_ns;
+
+		err = take_picture(c);
+		if (err)
+			return err;
+		begin_ns = kv_clock_ns();
+		goal->largest_before = goal->largest_after = largest_hole(&c->req);
+		err = make_plan(c);
+		goal->plan_ns += kv_clock_ns() - begin_ns;
+		if (err)
+			return err;
+		err = c->ops->isolate(c->owner, c->plan.moves, c->plan.nr_moves);
+	} while (err == -EAGAIN && --tries);
+	return err;
+}
+
+static int run_compaction(struct compaction *c, struct kvmm_compact *goal)
+{
+	int err;
+
+	err = plan_and_isolate(c, goal);
+	if (err == -EALREADY)
+		return 0;
+	if (err)
+		return err;
+
+	err = execute(c, goal);
+	if (!take_picture(c))
+		goal->largest_after = largest_hole(&c->req);
+	return err;
+}
+
+int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
+	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
+{
+	struct compaction c = {
+		.planner = planner, .ops = ops, .owner = owner,
+		.req = { .nr_blocks = nr_blocks, .want = goal->want_run,
+			 .max_blocks = goal->max_blocks },
+		.start_ns = kv_clock_ns(),
+	};
+	int err;
+
+	goal->moved = goal->nr_moves = 0;
+	goal->plan_ns = goal->copy_ns = 0;
+	goal->largest_before = goal->largest_after = 0;
+
+	err = run_compaction(&c, goal);
+	kv_free(c.plan.moves);
+	kv_free(c.items);
+	return err;
+}

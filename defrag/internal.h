@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What planners share: the holes between the items of a picture, and packing. */
+#ifndef DEFRAG_INTERNAL_H
+#define DEFRAG_INTERNAL_H
+
+#include <kv/defrag.h>
+
+/*
+ * Hole @i lies before item @i, hole @nr_items behind the last one. A hole may be empty.
+ */
+static inline u32 hole_start(const struct kv_plan_req *req, u32 i)
+{
+	return i ? req->items[i - 1].start + req->items[i - 1].nr : 0;
+}
+
+static inline u32 hole_end(const struct kv_plan_req *req, u32 i)
+{
+	return i < req->nr_items ? req->items[i].start : req->nr_blocks;
+}
+
+static inline u32 hole_nr(const struct kv_plan_req *req, u32 i)
+{
+	return hole_end(req, i) - hole_start(req, i);
+}
+
+/* Append one move; false if it would go over the budget or the room. */
+bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 dst, u32 nr);
+
+/* Slide the items [from, to) down so that the first begins at @dst; returns the end of the last. */
+u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst);
+
+/* Pack everything movable downward, between the items that are not. */
+int plan_pack_all(const struct kv_plan_req *req, struct kv_plan *plan);
+
+#endif /* DEFRAG_INTERNAL_H */
