@@ -9,9 +9,6 @@ SONAME		:= libkvmm.so.0
 
 MAKEFLAGS	+= -rR --no-print-directory
 
-# Bottom to top, as in Documentation/layers.txt.
-lib-folders	:= lib buddy registry cuda alloc evict defrag tier pool ctl net init
-prog-folders	:= tools samples tests
 
 all:
 .PHONY: all FORCE
@@ -44,6 +41,10 @@ srctree := .
 endif
 
 include $(srctree)/scripts/Makefile.lib
+
+lib-folders	:= $(shell sed -n 's/^folder \([a-z]*\):.*/\1/p' \
+			$(srctree)/Documentation/layers.txt)
+prog-folders	:= tools samples tests
 
 # ---------------------------------------------------------------------------
 # Configuration. Nothing but make and awk is needed: .config is a copy of a

@@ -1,0 +1,226 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Do the checkers and the build notice what they should? A small tree with a
+# library of two folders is built and broken in one way at a time. A check that
+# also fails on the sound tree would prove nothing, so that one comes first.
+#
+# usage: selftest.sh		prints "N passed, N failed"
+set -u
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+unset MAKEFLAGS MAKELEVEL KVMM_RESULTS KVMM_RUN	# of the make that called us
+passed=0 failed=0
+
+result() {
+	if [ "$1" = ok ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $2"
+		cat "$tmp/out"
+	fi
+}
+
+# accepts WHAT COMMAND...: the command succeeds
+accepts() {
+	local what=$1
+	shift
+	if "$@" >"$tmp/out" 2>&1; then result ok; else result bad "$what"; fi
+}
+
+# refuses WHAT PATTERN COMMAND...: it fails, and says why
+refuses() {
+	local what=$1 why=$2
+	shift 2
+	if ! "$@" >"$tmp/out" 2>&1 && grep -q -e "$why" "$tmp/out"; then
+		result ok
+	else
+		result bad "$what"
+	fi
+}
+
+# says WHAT EXPECTED COMMAND...: it succeeds with exactly this output
+says() {
+	local what=$1 expected=$2
+	shift 2
+	if "$@" >"$tmp/out" 2>&1 && [ "$(cat "$tmp/out")" = "$expected" ]; then
+		result ok
+	else
+		result bad "$what"
+	fi
+}
+
+# A fresh sound tree in $tmp/tree, which becomes the current directory.
+fresh_tree() {
+	cd "$tmp" && rm -rf tree && mkdir -p tree && cd tree || exit 1
+	cp -r "$here"/{Makefile,Kconfig,configs,scripts,kvmm.pc.in} .
+	mkdir -p Documentation include/kv include/kvmm lib buddy tools tests
+	cp "$here/Documentation/layers.txt" Documentation/
+	echo 'obj-y := low.o' >lib/Makefile
+	echo 'obj-y := high.o' >buddy/Makefile
+	echo 'prog-y := tool' >tools/Makefile
+	echo 'int kv_low(int x);' >include/kv/lib.h
+	echo 'int kv_high(void);' >include/kv/buddy.h
+	echo '__attribute__((visibility("default"))) int kvmm_one(void);' >include/kvmm/api.h
+	cat >lib/low.c <<-'END'
+		#include <string.h>
+		#include <kv/lib.h>
+		int kv_low(int x) { char c[8]; memset(c, x, 8); return c[3]; }
+	END
+	cat >buddy/high.c <<-'END'
+		#include <kvmm/api.h>
+		#include <kv/buddy.h>
+		#include <kv/lib.h>
+		int kv_high(void) { return kv_low(1); }
+		int kvmm_one(void) { return kv_high(); }
+	END
+	cat >tools/tool.c <<-'END'
+		#include <kvmm/api.h>
+		int main(void) { return kvmm_one() - 1; }
+	END
+}
+
+build() {
+	make SAN= DEBUG= WERROR=1 C= CFLAGS= CC=gcc "$@"
+}
+
+# What a build with nothing new to show prints: the names of what it makes.
+rebuilt() {
+	build -j2 "$@" | awk '{ print $1, $2 }' | sort | tr '\n' ';'
+}
+
+test_layercheck() {
+	fresh_tree
+	accepts "layercheck: sound tree" scripts/layercheck .
+	echo '#include <kv/buddy.h>' >>lib/low.c
+	refuses "layercheck: lower folder uses higher" "lib may not use buddy" scripts/layercheck .
+
+	fresh_tree
+	echo '#include <kv/buddy.h>' >>include/kv/lib.h
+	refuses "layercheck: header uses higher folder" "include/kv/lib.h:2" scripts/layercheck .
+
+	fresh_tree
+	echo '#include "../lib/internal.h"' >>buddy/high.c
+	refuses "layercheck: internal.h of another folder" "own folder" scripts/layercheck .
+
+	fresh_tree
+	echo '#include <kv/lib.h>' >>tools/tool.c
+	refuses "layercheck: tool uses kv" "tools sees only" scripts/layercheck .
+
+	fresh_tree
+	echo '#include <kv/lib.h>' >>include/kvmm/api.h
+	refuses "layercheck: installed header uses kv" "sees only" scripts/layercheck .
+
+	fresh_tree
+	touch include/kv/stray.h
+	refuses "layercheck: header without owner" "no owner" scripts/layercheck .
+}
+
+test_symcheck() {
+	fresh_tree
+	accepts "symcheck: sound tree" build symcheck
+	cat >>buddy/high.c <<-'END'
+		#include <stdlib.h>
+		void *kv_leak(void);
+		void *kv_leak(void) { return malloc(8); }
+	END
+	refuses "symcheck: malloc outside lib" "buddy/high.o: uses malloc" build symcheck
+
+	fresh_tree
+	cat >>lib/low.c <<-'END'
+		#include <time.h>
+		long kv_now(void);
+		long kv_now(void) { return time(NULL); }
+	END
+	refuses "symcheck: time in lib, but not in the seam" "lib/low.o: uses time" build symcheck
+	mv lib/low.c lib/env.c
+	sed -i 's/low/env/' lib/Makefile
+	accepts "symcheck: time in the seam" build symcheck
+}
+
+test_headercheck() {
+	fresh_tree
+	accepts "headercheck: sound tree" build headercheck
+	echo 'size_t kv_size(void);' >>include/kv/lib.h
+	refuses "headercheck: misses an include" "size_t" build headercheck
+
+	fresh_tree
+	echo 'int kvmm_new(int class);' >>include/kvmm/api.h
+	refuses "headercheck: not C++" "api.h" build headercheck
+}
+
+# A program in $tmp that prints its first argument and exits with the second.
+program() {
+	printf '#!/bin/sh\ncat <<END\n%s\nEND\n%s\n' "$1" "$2" >"$tmp/prog"
+	chmod +x "$tmp/prog"
+}
+
+test_runner() {
+	cd "$tmp" || exit 1
+	program "" "exit 0"
+	accepts "runtests: exit 0" "$here/scripts/runtests" ./prog
+	program "" "exit 3"
+	refuses "runtests: exit 3" "0 passed, 1 failed" "$here/scripts/runtests" ./prog
+	program "" 'kill -SEGV $$'
+	refuses "runtests: crash" "0 passed, 1 failed" "$here/scripts/runtests" ./prog
+	program "" "sleep 5"
+	refuses "runtests: hangs" "no end after" env KVMM_TIMEOUT=1 "$here/scripts/runtests" ./prog
+	program "[====] Synthesis: Tested: 5 | Passing: 3 | Failing: 2 | Crashing: 1 " "exit 1"
+	refuses "runtests: counts" "3 passed, 2 failed" "$here/scripts/runtests" ./prog
+	program "[====] Synthesis: Tested: 0 | Passing: 0 | Failing: 0 | Crashing: 0 " "exit 0"
+	refuses "runtests: no tests" "nothing ran" "$here/scripts/runtests" ./prog
+	program "7 passed, 0 failed" "exit 1"
+	refuses "runtests: fails after its summary" "7 passed, 1 failed" \
+		"$here/scripts/runtests" ./prog
+}
+
+# Stands in for make: one target prints counts, one fails, the rest succeed.
+test_summary() {
+	cd "$tmp" || exit 1
+	program "" "for t; do :; done; [ \$t != test ] || echo 4 0 unit >>\$KVMM_RESULTS"
+	accepts "check: all good" "$here/scripts/check" ./prog
+	says "check: adds up" "12 passed, 0 failed" sh -c "'$here/scripts/check' ./prog | tail -n 1"
+	program "" "for t; do :; done; [ \$t != tsan ]"
+	refuses "check: failing phase" "8 passed, 1 failed" "$here/scripts/check" ./prog
+	program "" "false"
+	refuses "check: no build" "0 passed, 1 failed" "$here/scripts/check" ./prog
+}
+
+test_build() {
+	fresh_tree
+	accepts "build: sound tree" build -j2
+	accepts "build: tool runs" tools/tool
+	says "build: nothing to do" "" rebuilt
+	touch include/kv/buddy.h
+	says "build: header changed" \
+		"AR libkvmm.a;CC buddy/high.o;LD libkvmm.o;LD libkvmm.so.0;LD tools/tool;LN libkvmm.so;" \
+		rebuilt
+	says "build: flags changed" "CC lib/low.o;" rebuilt CFLAGS=-DX="'\"a b\"'" lib/low.o
+	says "build: same flags" "" rebuilt CFLAGS=-DX="'\"a b\"'" lib/low.o
+	accepts "build: O=" build O=out DEBUG=1 all buddy/high.s
+	accepts "build: products in O=" test -f out/libkvmm.a -a -f out/buddy/high.s
+	accepts "build: debug is in the configuration" grep -q DEBUG out/include/generated/autoconf.h
+	says "build: exports only kvmm_*" "kvmm_one" \
+		sh -c "nm -D --defined-only libkvmm.so.0 | sed -n 's/.* T \\([a-z_]*\\).*/\\1/p'"
+	says "build: so do the static library's globals" "kvmm_one" \
+		sh -c "nm -g --defined-only libkvmm.a | sed -n 's/.* T //p'"
+	accepts "build: install" build install DESTDIR="$tmp/root" prefix=/usr
+	says "build: installed" "bin/tool include/kvmm/api.h lib/libkvmm.a lib/libkvmm.so lib/libkvmm.so.0 lib/pkgconfig/kvmm.pc" \
+		sh -c "cd '$tmp/root/usr' && find . ! -type d | sort | sed 's|^./||' | xargs"
+	sed -i 's/kv_low(1)/kv_gone(1)/' buddy/high.c
+	refuses "build: error" "kv_gone" build -j2
+	accepts "build: clean" build clean
+	says "build: clean leaves nothing" "" find lib buddy tools -name '*.o' -o -name '.*'
+}
+
+test_layercheck
+test_symcheck
+test_headercheck
+test_runner
+test_summary
+test_build
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
