@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The mover: what is published, what is given back, and when it stops. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/defrag/picture.h"
+#include "tests/support/fake_env.h"
+
+static int compact(struct picture *pic, struct kvmm_compact *goal)
+{
+	goal->size = sizeof(*goal);
+	return kv_compact(&kv_planner_slide, &picture_ops, pic, pic->nr, goal);
+}
+
+/* Wherever the owner says a letter lies, the memory holds that letter. */
+static void expect_content_follows(const struct picture *pic)
+{
+	u32 b;
+
+	for (b = 0; b < pic->nr; b++)
+		if (pic->cell[b] != '.')
+			cr_expect_eq(pic->content[b], pic->cell[b], "block %u of %s holds %c", b,
+				     pic->cell, pic->content[b]);
+	cr_expect_not(pic->moving);
+}
+
+Test(compact, joins_the_holes_around_the_shortest_run)
+{
+	struct kvmm_compact goal = { .want_run = 4 };
+	struct picture pic;
+
+	picture_init(&pic, "AAAA..BBB..CC..D");
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "AAAA..BBBCC....D");
+	expect_content_follows(&pic);
+	cr_expect_eq(goal.moved, 2);
+	cr_expect_eq(goal.nr_moves, 1);
+	cr_expect_eq(goal.largest_before, 2);
+	cr_expect_eq(goal.largest_after, 4);
+}
+
+Test(compact, does_nothing_if_such_a_run_exists)
+{
+	struct kvmm_compact goal = { .want_run = 3 };
+	struct picture pic;
+
+	picture_init(&pic, "AA..BB...C");
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "AA..BB...C");
+	cr_expect_eq(pic.nr_copies, 0);
+}
+
+Test(compact, packs_downward_between_what_cannot_move)
+{
+	struct kvmm_compact goal = { .want_run = 0 };
+	struct picture pic;
+
+	picture_init(&pic, ".A.BB.pp..C.D.");
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "ABB...ppCD....");
+	expect_content_follows(&pic);
+}
+
+Test(compact, never_slides_across_what_cannot_move)
+{
+	struct kvmm_compact goal = { .want_run = 3 };
+	struct picture pic;
+
+	picture_init(&pic, "..p..A.");
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "..pA...");
+
+	goal.want_run = 4;
+	cr_expect_eq(compact(&pic, &goal), -ENOSPC);
+	cr_expect_str_eq(pic.cell, "..pA...");
+}
+
+Test(compact, refuses_a_plan_over_the_block_budget)
+{
+	struct kvmm_compact goal = { .want_run = 4, .max_blocks = 2 };
+	struct picture pic;
+
+	picture_init(&pic, "..AAA..");
+	cr_expect_eq(compact(&pic, &goal), -ENOSPC);
+	cr_expect_str_eq(pic.cell, "..AAA..");
+	goal.max_blocks = 3;
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "AAA....");
+}
+
+/* The k-th copy fails: what came before is published, the rest is where it was. */
+Test(compact, a_failed_copy_leaves_every_owner_valid_blocks)
+{
+	static const char *const after[] = {
+		".A.BBBB.CC..", "A..BBBB.CC..", "ABBBB...CC..",
+	};
+	u32 fail;
+
+	for (fail = 1; fail <= 3; fail++) {
+		struct kvmm_compact goal = { .want_run = 5 };
+		struct picture pic;
+
+		picture_init(&pic, ".A.BBBB.CC..");
+		pic.fail_copy = fail;
+		cr_expect_eq(compact(&pic, &goal), -EIO);
+		cr_expect_str_eq(pic.cell, after[fail - 1]);
+		cr_expect_eq(goal.nr_moves, fail - 1);
+		expect_content_follows(&pic);
+		/* B would have overlapped itself, A and C not. */
+		cr_expect_eq(pic.lost, fail == 2, "copy %u", fail);
+	}
+}
+
+Test(compact, takes_a_new_picture_if_the_first_is_out_of_date)
+{
+	struct kvmm_compact goal = { .want_run = 2 };
+	struct picture pic;
+
+	picture_init(&pic, ".A.");
+	pic.nr_stale = 3;
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, "A..");
+
+	picture_init(&pic, ".A.");
+	pic.nr_stale = 1000;
+	cr_expect_eq(compact(&pic, &goal), -EAGAIN, "must give up at some point");
+	cr_expect_str_eq(pic.cell, ".A.");
+}
+
+static struct fake_env clock_env;
+
+static int copy_takes_a_while(void *owner, const struct kv_move *move)
+{
+	fake_env_advance(&clock_env, 600000);
+	return picture_ops.copy(owner, move);
+}
+
+Test(compact, stops_when_the_time_is_up_and_keeps_what_it_has)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .max_us = 1000 };
+	struct kv_movable_ops slow = picture_ops;
+	struct picture pic;
+
+	fake_env_install(&clock_env);
+	slow.copy = copy_takes_a_while;
+	picture_init(&pic, ".A.B.C.D");
+	cr_expect_eq(kv_compact(&kv_planner_slide, &slow, &pic, pic.nr, &goal), -EAGAIN);
+	cr_expect_str_eq(pic.cell, "AB...C.D");
+	expect_content_follows(&pic);
+	cr_expect_eq(clock_env.nr_live, 0);
+	fake_env_remove(&clock_env);
+}
+
+Test(compact, without_host_memory_nothing_moves)
+{
+	static struct fake_env fake;
+	struct picture pic;
+	u32 nth;
+	int err = -ENOMEM;
+
+	fake_env_install(&fake);
+	for (nth = 1; err; nth++) {
+		struct kvmm_compact goal = { .want_run = 2 };
+
+		picture_init(&pic, ".A.");
+		fake_env_fail(&fake, nth, false);
+		err = compact(&pic, &goal);
+		if (!fake_env_failed(&fake))
+			break;
+		/* The last picture only serves the report: it may be missing. */
+		cr_expect(err == -ENOMEM ? !strcmp(pic.cell, ".A.") : !strcmp(pic.cell, "A.."));
+		cr_expect_eq(fake.nr_live, 0);
+		err = -ENOMEM;
+	}
+	cr_expect_eq(nth, 4, "three allocations, each made to fail");
+	cr_expect_eq(err, 0);
+	fake_env_remove(&fake);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A zone as a picture: the owner that the mover's tests work for. */
+#include <ctype.h>
+#include <string.h>
+
+#include "tests/defrag/picture.h"
+
+void picture_init(struct picture *pic, const char *cells)
+{
+	memset(pic, 0, sizeof(*pic));
+	pic->nr = strlen(cells);
+	strcpy(pic->cell, cells);
+	strcpy(pic->content, cells);
+}
+
+u32 picture_items(const char *cells, struct kv_item *items, u32 max)
+{
+	u32 b, nr = 0;
+
+	for (b = 0; cells[b]; b++) {
+		if (cells[b] == '.')
+			continue;
+		if (b && cells[b - 1] == cells[b]) {
+			if (nr <= max)
+				items[nr - 1].nr++;
+			continue;
+		}
+		if (nr < max)
+			items[nr] = (struct kv_item){ b, 1, isupper(cells[b]) };
+		nr++;
+	}
+	return nr;
+}
+
+static void move_letters(char *cells, const struct kv_move *move)
+{
+	char letters[PICTURE_MAX];
+
+	memcpy(letters, cells + move->src, move->nr);
+	memset(cells + move->src, '.', move->nr);
+	memcpy(cells + move->dst, letters, move->nr);
+}
+
+void picture_apply(char *cells, const struct kv_plan *plan)
+{
+	u32 i;
+
+	for (i = 0; i < plan->nr_moves; i++)
+		move_letters(cells, &plan->moves[i]);
+}
+
+static u32 snapshot(void *owner, struct kv_item *items, u32 max)
+{
+	struct picture *pic = owner;
+	struct kv_item all[PICTURE_MAX];
+	u32 nr = picture_items(pic->cell, all, PICTURE_MAX);
+
+	if (nr <= max)
+		memcpy(items, all, nr * sizeof(*items));
+	return nr;
+}
+
+static int isolate(void *owner, const struct kv_move *moves, u32 nr)
+{
+	struct picture *pic = owner;
+	u32 i, b;
+
+	if (pic->nr_stale) {
+		pic->nr_stale--;
+		return -EAGAIN;
+	}
+	for (i = 0; i < nr; i++)
+		for (b = 0; b < moves[i].nr; b++)
+			pic->reserved[moves[i].dst + b] = true;
+	pic->moving = true;
+	return 0;
+}
+
+static int copy(void *owner, const struct kv_move *move)
+{
+	struct picture *pic = owner;
+
+	if (++pic->nr_copies == pic->fail_copy)
+		return -EIO;
+	memmove(pic->content + move->dst, pic->content + move->src, move->nr);
+	return 0;
+}
+
+static void commit(void *owner, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
+{
+	struct picture *pic = owner;
+	u32 i;
+
+	for (i = 0; i < nr_done; i++)
+		move_letters(pic->cell, &moves[i]);
+	memset(pic->reserved, 0, sizeof(pic->reserved));
+	pic->moving = false;
+	pic->lost = lost;
+}
+
+const struct kv_movable_ops picture_ops = {
+	.snapshot	= snapshot,
+	.isolate	= isolate,
+	.copy		= copy,
+	.commit		= commit,
+};
