@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The memory of one request: take it, let it grow, see where it lies, give it back. */
+#include <kvmm/kvmm.h>
+#include <stdio.h>
+
+static int fail(const char *what, int err)
+{
+	fprintf(stderr, "%s: %s\n", what, kvmm_strerror(err));
+	return 1;
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	struct kvmm_pool *pool;
+	kvmm_range_t range;
+	int i, nr, err;
+
+	attr.nr_blocks = 65536;		/* 16 tokens each */
+	attr.block_bytes = 4096;	/* plain memory here; engines pass their tensors as planes */
+	err = kvmm_pool_create(&attr, &pool);
+	if (err)
+		return fail("kvmm_pool_create", err);
+
+	err = kvmm_range_alloc(pool, 75, KVMM_RUNS(4), &range);		/* a prompt of 1200 tokens */
+	if (err)
+		return fail("kvmm_range_alloc", err);	/* -ENOSPC: nothing was taken */
+	err = kvmm_range_grow(pool, range, 5);		/* 80 more tokens were decoded */
+	if (err)
+		return fail("kvmm_range_grow", err);
+
+	nr = kvmm_range_extents(pool, range, ext, KVMM_MAX_RUNS);
+	for (i = 0; i < nr; i++)
+		printf("blocks %u to %u\n", ext[i].start, ext[i].start + ext[i].nr - 1);
+
+	kvmm_range_free(pool, range);
+	err = kvmm_range_free(pool, range);
+	printf("a second free: %s\n", kvmm_strerror(err));
+	kvmm_pool_destroy(pool);
+	return 0;
+}
