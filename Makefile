@@ -51,7 +51,8 @@ prog-folders	:= tools samples tests
 # defconfig until somebody edits it, and what it does not mention is taken
 # from configs/defconfig.
 
-no-config-goals	:= help clean distclean deps demo check menuconfig %defconfig
+defconfigs	:= $(notdir $(wildcard $(srctree)/configs/*defconfig))
+no-config-goals	:= help clean distclean deps demo check menuconfig $(defconfigs)
 configured	:= $(if $(filter-out $(no-config-goals),$(or $(MAKECMDGOALS),all)),y)
 
 ifdef configured
@@ -67,7 +68,8 @@ menuconfig:
 		     "kconfig-frontends, or edit .config" >&2; exit 1; }
 	@cd $(srctree) && KCONFIG_CONFIG=$(objtree)/.config kconfig-mconf Kconfig
 
-%defconfig: FORCE
+.PHONY: $(defconfigs)
+$(defconfigs):
 	@cp $(srctree)/configs/$@ .config
 	@echo "  CONFIG  .config from configs/$@"
 
