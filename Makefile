@@ -9,7 +9,6 @@ SONAME		:= libkvmm.so.0
 
 MAKEFLAGS	+= -rR --no-print-directory
 
-
 all:
 .PHONY: all FORCE
 FORCE:
@@ -95,7 +94,7 @@ KVFLAGS	:= -std=gnu11 $(if $(CONFIG_DEBUG),-O1,-O2) -g -pthread -fPIC \
 
 ifneq ($(filter 1,$(W)),)
 KVFLAGS	+= -Wshadow -Wundef -Wpointer-arith -Wcast-align -Wredundant-decls \
-	   -Wmissing-declarations -Wformat=2 -Wvla -Wunused-macros
+	   -Wformat=2 -Wvla -Wunused-macros
 endif
 ifneq ($(filter 1,$(WERROR)),)
 KVFLAGS	+= -Werror
@@ -190,7 +189,7 @@ install: libs tools kvmm.pc
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
 
 # ---------------------------------------------------------------------------
-# Cleaning. Only what the build made: never by a wildcard over the tree.
+# Cleaning, in the folders of the build only.
 
 .PHONY: clean distclean
 clean:
@@ -198,8 +197,7 @@ clean:
 	@find $(wildcard $(lib-folders) $(prog-folders)) \
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
-	@rm -f $(all-progs)
-	@rm -f libkvmm.* libkvmm-internal.a $(SONAME) kvmm.pc .*.cmd
+	@rm -f $(all-progs) libkvmm.* libkvmm-internal.a kvmm.pc .*.cmd
 	@rm -rf include/generated build
 
 distclean: clean
