@@ -29,6 +29,7 @@
  * @give: free [start, start + nr): 0, or -EINVAL if a block of it is free already or if the
  *	engine only takes back whole allocations and this is none
  * @give_many: the same for single blocks. NULL: give() one by one after a check of the whole
+ * @held: blocks that take() holds for a request of @nr. NULL: @nr, nothing is rounded
  * @next_free: first maximal free run that ends after @from, or .nr = 0
  * @is_free: is this block in no extent?
  * @nr_free: blocks in no extent (rounding counts as held)
@@ -47,6 +48,7 @@ struct kv_zone_ops {
 	void (*take_many)(void *engine, u32 nr, u32 *ids);
 	int (*give)(void *engine, u32 start, u32 nr);
 	int (*give_many)(void *engine, const u32 *ids, u32 nr);
+	u32 (*held)(u32 nr);
 	struct kvmm_extent (*next_free)(const void *engine, u32 from);
 	bool (*is_free)(const void *engine, u32 block);
 	u32 (*nr_free)(const void *engine);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the engines of this folder share: where a request fits in a hole, which hole wins. */
+#ifndef BUDDY_INTERNAL_H
+#define BUDDY_INTERNAL_H
+
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kv/zone.h>
+
+/* No window, no direction, nothing but a length: what the fast paths serve. */
+static inline bool req_is_plain(const struct kvmm_zone_req *req, u32 nr_blocks, u32 align)
+{
+	return !(req->lo | req->topdown | req->fit) && req->hi == nr_blocks &&
+	       req->align <= align;
+}
+
+/* Where the request would lie in this hole, or KV_NONE. */
+static inline u32 place_in_hole(struct kvmm_extent hole, const struct kvmm_zone_req *req)
+{
+	u64 lo = max(hole.start, req->lo);
+	u64 hi = min(hole.start + hole.nr, req->hi);
+	u64 start;
+
+	if (hi < lo + req->nr)
+		return KV_NONE;
+	if (req->topdown)
+		start = (hi - req->nr) & ~((u64)req->align - 1);
+	else
+		start = kv_align_up(lo, req->align);
+	return start >= lo && start + req->nr <= hi ? start : KV_NONE;
+}
+
+/**
+ * struct pick - the best place seen so far, holes being shown in any order
+ * @start: KV_NONE as long as nothing fitted
+ * @hole: length of the whole hole, whatever part of it the window shows
+ */
+struct pick {
+	u32 start;
+	u32 hole;
+};
+
+#define PICK_NONE ((struct pick){ KV_NONE, 0 })
+
+static inline void pick_offer(struct pick *best, struct kvmm_extent hole,
+			      const struct kvmm_zone_req *req)
+{
+	u32 start = place_in_hole(hole, req);
+	bool better;
+
+	if (start == KV_NONE)
+		return;
+	if (best->start == KV_NONE)
+		better = true;
+	else if (req->fit == KVMM_FIT_BEST && hole.nr != best->hole)
+		better = hole.nr < best->hole;
+	else
+		better = req->topdown ? start > best->start : start < best->start;
+	if (better)
+		*best = (struct pick){ start, hole.nr };
+}
+
+/* Puts @nr into the @k longest seen so far, longest first; returns how many there are now. */
+static inline unsigned int keep_longest(u32 *len, unsigned int k, unsigned int have, u32 nr)
+{
+	unsigned int i;
+
+	if (have < k)
+		len[have++] = 0;
+	else if (!k || len[k - 1] >= nr)
+		return have;
+	for (i = have - 1; i > 0 && len[i - 1] < nr; i--)
+		len[i] = len[i - 1];
+	len[i] = nr;
+	return have;
+}
+
+/* a zone, and a length that it has? */
+static inline bool zone_can_hold(const struct kvmm_zone *zone, u32 nr)
+{
+	return zone && nr && nr <= zone->nr_blocks;
+}
+
+static inline u32 nr_pageblocks(const struct kvmm_zone *zone)
+{
+	return ((zone->nr_blocks - 1) >> zone->pageblock_order) + 1;
+}
+
+/* buddyinfo's counts, zone->lock held. */
+void kv_zone_count_orders(const struct kvmm_zone *zone, u64 *counts);
+
+/* First free buddy block that ends after @from, or .nr = 0. For tests: tells blocks of a run apart. */
+struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from);
+
+#endif /* BUDDY_INTERNAL_H */

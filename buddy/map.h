@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bitmaps for the engines: ranges of a flat map, and a map with summaries.
+ *
+ * A bitree is a bitmap with a bit above each of its words, and so on up to a single word: the
+ * lowest set bit, or the next one in either direction, costs one word a level whatever the map
+ * looks like. Four levels reach KVMM_MAX_BLOCKS. Lock rules: the zone's lock guards everything.
+ */
+#ifndef BUDDY_MAP_H
+#define BUDDY_MAP_H
+
+#include <kv/bits.h>
+#include <kv/types.h>
+
+static inline bool map_test(const u64 *map, u32 bit)
+{
+	return map[bit / KV_WORD_BITS] >> (bit % KV_WORD_BITS) & 1;
+}
+
+/* Walks the words that [lo, hi) touches; mask has the bits of the range. */
+#define for_each_map_word(word, mask, lo, hi)						\
+	for (u32 __at = (lo), __end = (hi);						\
+	     __at < __end && (word = __at / KV_WORD_BITS,				\
+			      mask = kv_mask64(__at % KV_WORD_BITS,			\
+					       min(__end - word * KV_WORD_BITS,		\
+						   KV_WORD_BITS)), true);		\
+	     __at = (word + 1) * KV_WORD_BITS)
+
+static inline void map_set(u64 *map, u32 lo, u32 hi)
+{
+	u64 mask;
+	u32 word;
+
+	for_each_map_word(word, mask, lo, hi)
+		map[word] |= mask;
+}
+
+static inline void map_clear(u64 *map, u32 lo, u32 hi)
+{
+	u64 mask;
+	u32 word;
+
+	for_each_map_word(word, mask, lo, hi)
+		map[word] &= ~mask;
+}
+
+static inline bool map_is_clear(const u64 *map, u32 lo, u32 hi)
+{
+	u64 mask;
+	u32 word;
+
+	for_each_map_word(word, mask, lo, hi)
+		if (map[word] & mask)
+			return false;
+	return true;
+}
+
+static inline bool map_is_set(const u64 *map, u32 lo, u32 hi)
+{
+	u64 mask;
+	u32 word;
+
+	for_each_map_word(word, mask, lo, hi)
+		if (~map[word] & mask)
+			return false;
+	return true;
+}
+
+/* First bit in [lo, hi) that equals @value, or @hi. */
+static inline u32 map_next(const u64 *map, u32 lo, u32 hi, bool value)
+{
+	u64 flip = value ? 0 : ~0ull, mask, hit;
+	u32 word;
+
+	for_each_map_word(word, mask, lo, hi) {
+		hit = (map[word] ^ flip) & mask;
+		if (hit)
+			return word * KV_WORD_BITS + kv_lowest64(hit);
+	}
+	return hi;
+}
+
+/* First bit of the set bits that end at @bit, which is set itself. */
+static inline u32 map_run_start(const u64 *map, u32 bit)
+{
+	u32 word = bit / KV_WORD_BITS;
+	u64 gap = ~map[word] & kv_mask64(0, bit % KV_WORD_BITS + 1);
+
+	while (!gap) {
+		if (!word)
+			return 0;
+		gap = ~map[--word];
+	}
+	return word * KV_WORD_BITS + kv_highest64(gap) + 1;
+}
+
+#define BITREE_LEVELS	4u
+
+struct bitree {
+	u64	*level[BITREE_LEVELS];	/* [0] is the map; [nr_levels - 1] is one word */
+	u32	nr_levels;
+	u32	nr_bits;		/* room in level[0] */
+};
+
+static inline size_t bitree_words(u32 nr_bits)
+{
+	size_t words = 0;
+
+	do {
+		nr_bits = KV_WORDS(nr_bits);
+		words += nr_bits;
+	} while (nr_bits > 1);
+	return words;
+}
+
+/* Lays the tree out in zeroed @mem and returns what follows it. */
+static inline u64 *bitree_init(struct bitree *tree, u64 *mem, u32 nr_bits)
+{
+	tree->nr_levels = 0;
+	tree->nr_bits = nr_bits;
+	do {
+		nr_bits = KV_WORDS(nr_bits);
+		tree->level[tree->nr_levels++] = mem;
+		mem += nr_bits;
+	} while (nr_bits > 1);
+	return mem;
+}
+
+static inline bool bitree_test(const struct bitree *tree, u32 bit)
+{
+	return map_test(tree->level[0], bit);
+}
+
+static inline void bitree_set(struct bitree *tree, u32 bit)
+{
+	for (u32 level = 0; level < tree->nr_levels; level++) {
+		u64 *word = &tree->level[level][bit / KV_WORD_BITS];
+		u64 old = *word;
+
+		*word = old | BIT64(bit % KV_WORD_BITS);
+		if (old)
+			return;		/* the summaries above know of this word already */
+		bit /= KV_WORD_BITS;
+	}
+}
+
+static inline void bitree_clear(struct bitree *tree, u32 bit)
+{
+	for (u32 level = 0; level < tree->nr_levels; level++) {
+		u64 *word = &tree->level[level][bit / KV_WORD_BITS];
+
+		*word &= ~BIT64(bit % KV_WORD_BITS);
+		if (*word)
+			return;
+		bit /= KV_WORD_BITS;
+	}
+}
+
+/* Lowest set bit below word @bit of @level; that word's subtree is not empty. */
+static inline u32 bitree_lowest_below(const struct bitree *tree, u32 level, u32 bit)
+{
+	while (level--)
+		bit = bit * KV_WORD_BITS + kv_lowest64(tree->level[level][bit]);
+	return bit;
+}
+
+static inline u32 bitree_highest_below(const struct bitree *tree, u32 level, u32 bit)
+{
+	while (level--)
+		bit = bit * KV_WORD_BITS + kv_highest64(tree->level[level][bit]);
+	return bit;
+}
+
+/* The tree must not be empty. */
+static inline u32 bitree_lowest(const struct bitree *tree)
+{
+	return bitree_lowest_below(tree, tree->nr_levels, 0);
+}
+
+/* Lowest set bit >= @bit, or KV_NONE. @bit may be past the end of the map. */
+static inline u32 bitree_next(const struct bitree *tree, u32 bit)
+{
+	u32 nr_bits = tree->nr_bits;
+
+	for (u32 level = 0; level < tree->nr_levels && bit < nr_bits; level++) {
+		u32 word = bit / KV_WORD_BITS;
+		u64 hit = tree->level[level][word] & ~0ull << bit % KV_WORD_BITS;
+
+		if (hit)
+			return bitree_lowest_below(tree, level,
+						   word * KV_WORD_BITS + kv_lowest64(hit));
+		bit = word + 1;
+		nr_bits = KV_WORDS(nr_bits);
+	}
+	return KV_NONE;
+}
+
+/* Highest set bit <= @bit, or KV_NONE; @bit must lie in the map. */
+static inline u32 bitree_prev(const struct bitree *tree, u32 bit)
+{
+	for (u32 level = 0; level < tree->nr_levels; level++) {
+		u32 word = bit / KV_WORD_BITS;
+		u64 hit = tree->level[level][word] & kv_mask64(0, bit % KV_WORD_BITS + 1);
+
+		if (hit)
+			return bitree_highest_below(tree, level,
+						    word * KV_WORD_BITS + kv_highest64(hit));
+		if (!word)
+			break;
+		bit = word - 1;
+	}
+	return KV_NONE;
+}
+
+#endif /* BUDDY_MAP_H */

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The zone layer: what all engines have in common.
+ *
+ * Arguments are checked here, in 64 bits, before the lock is taken; the engine is called under the
+ * lock and never sees a bad argument; events are counted after it. Failing calls change nothing:
+ * they are refused before the first step, or what was done is undone.
+ *
+ * Pageblock classes: a pageblock that was wholly free takes the class of whoever comes first. The
+ * hot path only compares one byte. It is enough to look at pageblocks whose class differs, after
+ * the fact: one was empty before if and only if all that is used in it now is ours.
+ */
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/err.h>
+#include <kv/lock.h>
+#include <kv/mem.h>
+#include <kv/stat.h>
+#include <kv/zone.h>
+
+#include "internal.h"
+
+#define DEFAULT_PAGEBLOCK_ORDER	9u
+#define MAX_PAGEBLOCK_ORDER	24u
+
+/* The first one is the default. */
+static const struct kv_zone_ops *const engines[] = {
+	&kv_zone_best,
+	&kv_zone_lists,
+	&kv_zone_buddy,
+	&kv_zone_buddy_trim,
+	&kv_zone_first,
+};
+
+static u32 next_zone_id;	/* kv_fetch_add(); lock order among zones */
+
+unsigned int kvmm_zone_engines(const char **names, unsigned int max)
+{
+	for (unsigned int i = 0; names && i < min(max, (unsigned int)ARRAY_SIZE(engines)); i++)
+		names[i] = engines[i]->name;
+	return ARRAY_SIZE(engines);
+}
+
+static const struct kv_zone_ops *find_engine(const char *name)
+{
+	if (!name)
+		return engines[0];
+	for (unsigned int i = 0; i < ARRAY_SIZE(engines); i++)
+		if (!strcmp(engines[i]->name, name))
+			return engines[i];
+	return NULL;
+}
+
+/* Memory for everything, sizes known; the engine is not told yet. */
+static struct kvmm_zone *alloc_zone(const struct kvmm_zone *shape)
+{
+	size_t engine_bytes = shape->ops->metadata_bytes(shape->nr_blocks);
+	struct kvmm_zone *zone = kv_alloc_lines(1, sizeof(*zone));
+
+	if (!zone)
+		return NULL;
+	*zone = *shape;
+	zone->engine = kv_alloc_lines(1, engine_bytes);
+	if (!zone->engine)
+		goto out_free_zone;
+	zone->block_class = kv_alloc(nr_pageblocks(zone));
+	if (!zone->block_class)
+		goto out_free_engine;
+	zone->metadata_bytes = sizeof(*zone) + engine_bytes + nr_pageblocks(zone);
+	return zone;
+
+out_free_engine:
+	kv_free(zone->engine);
+out_free_zone:
+	kv_free(zone);
+	return NULL;
+}
+
+int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **result)
+{
+	struct kvmm_zone shape = { 0 }, *zone;
+
+	if (!attr || !result || attr->size != sizeof(*attr))
+		return -EINVAL;
+	if (!attr->nr_blocks || attr->nr_blocks > KVMM_MAX_BLOCKS ||
+	    attr->pageblock_order > MAX_PAGEBLOCK_ORDER)
+		return -EINVAL;
+	shape.nr_blocks = attr->nr_blocks;
+	shape.pageblock_order = attr->pageblock_order ? attr->pageblock_order :
+							DEFAULT_PAGEBLOCK_ORDER;
+	shape.ops = find_engine(attr->engine);
+	if (!shape.ops)
+		return -ENOENT;
+
+	zone = alloc_zone(&shape);
+	if (!zone)
+		return -ENOMEM;
+	kv_lock_init(&zone->lock, KV_RANK_ZONE, kv_fetch_add(&next_zone_id, 1));
+	memset(zone->block_class, KVMM_MOVABLE, nr_pageblocks(zone));
+	zone->ops->init(zone->engine, zone->nr_blocks);
+	*result = zone;
+	return 0;
+}
+
+void kvmm_zone_destroy(struct kvmm_zone *zone)
+{
+	if (!zone)
+		return;
+	kv_free(zone->block_class);
+	kv_free(zone->engine);
+	kv_free(zone);
+}
+
+/* Used blocks in [lo, hi). */
+static u32 count_used(const struct kvmm_zone *zone, u32 lo, u32 hi)
+{
+	u32 used = hi - lo;
+
+	for (u32 at = lo; at < hi;) {
+		struct kvmm_extent run = zone->ops->next_free(zone->engine, at);
+
+		if (!run.nr || run.start >= hi)
+			break;
+		used -= min(run.start + run.nr, hi) - max(run.start, lo);
+		at = run.start + run.nr;
+	}
+	return used;
+}
+
+static noinline void __adopt_class_slow(struct kvmm_zone *zone, u32 start, u32 nr, u8 class)
+{
+	u32 size = BIT(zone->pageblock_order);
+	u32 end = start + (zone->ops->held ? zone->ops->held(nr) : nr);
+
+	for (u32 lo = start & ~(size - 1); lo < end; lo += size) {
+		u32 hi = min(lo + size, zone->nr_blocks);
+		u32 ours = min(end, hi) - max(start, lo);
+		u8 *old = &zone->block_class[lo >> zone->pageblock_order];
+
+		if (*old != class && count_used(zone, lo, hi) == ours)
+			*old = class;
+	}
+}
+
+/* Pageblocks that were empty before [start, start + nr) was taken get its class. */
+static inline void adopt_class(struct kvmm_zone *zone, u32 start, u32 nr, u8 class)
+{
+	u32 first = start >> zone->pageblock_order;
+	u32 last = (start + nr - 1) >> zone->pageblock_order;
+
+	if (unlikely(first != last || zone->block_class[first] != class))
+		__adopt_class_slow(zone, start, nr, class);
+}
+
+/* After a batch: one visit for each stretch of ids in one pageblock, so cheap if they are sorted. */
+static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+{
+	u32 size = BIT(zone->pageblock_order), done = KV_NONE;
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 lo = ids[i] & ~(size - 1), ours = 0;
+		u8 *class = &zone->block_class[lo >> zone->pageblock_order];
+
+		if (*class == KVMM_MOVABLE || lo == done)
+			continue;
+		for (u32 j = 0; j < nr; j++)
+			ours += (ids[j] & ~(size - 1)) == lo;
+		if (count_used(zone, lo, min(lo + size, zone->nr_blocks)) == ours)
+			*class = KVMM_MOVABLE;
+		done = lo;
+	}
+}
+
+static void adopt_class_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		if (likely(zone->block_class[ids[i] >> zone->pageblock_order] == KVMM_MOVABLE))
+			continue;
+		__adopt_class_many_slow(zone, ids, nr);
+		return;
+	}
+}
+
+static inline void count_alloc(u32 nr)
+{
+	kv_count(KV_EV_ALLOC);
+	kv_count_add(KV_EV_ALLOC_BLOCKS, nr);
+}
+
+static inline void count_free(u32 nr)
+{
+	kv_count(KV_EV_FREE);
+	kv_count_add(KV_EV_FREE_BLOCKS, nr);
+}
+
+/* -ENOSPC, counted by its reason. */
+static noinline int fail_nospc(u32 nr_free, u32 nr)
+{
+	kv_count(nr_free < nr ? KV_EV_FAIL_NOSPC : KV_EV_FAIL_FRAG);
+	return -ENOSPC;
+}
+
+static inline int take_run(struct kvmm_zone *zone, const struct kvmm_zone_req *req, u32 *start)
+{
+	u32 at, nr_free = 0;
+
+	kv_lock(&zone->lock);
+	at = zone->ops->take(zone->engine, req);
+	if (likely(at != KV_NONE))
+		adopt_class(zone, at, req->nr, req->mobility);
+	else
+		nr_free = zone->ops->nr_free(zone->engine);
+	kv_unlock(&zone->lock);
+
+	if (unlikely(at == KV_NONE))
+		return fail_nospc(nr_free, req->nr);
+	count_alloc(req->nr);
+	*start = at;
+	return 0;
+}
+
+int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
+{
+	struct kvmm_zone_req req = { .nr = nr, .align = 1 };
+
+	if (unlikely(!zone_can_hold(zone, nr) || !start))
+		return -EINVAL;
+	req.hi = zone->nr_blocks;
+	return take_run(zone, &req, start);
+}
+
+int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *asked, u32 *start)
+{
+	struct kvmm_zone_req req;
+
+	if (!asked || !start || !zone_can_hold(zone, asked->nr))
+		return -EINVAL;
+	req = *asked;
+	if (!req.align)
+		req.align = 1;
+	if (!req.hi)
+		req.hi = zone->nr_blocks;
+	if (!kv_is_pow2(req.align) || req.lo >= req.hi || req.hi > zone->nr_blocks)
+		return -EINVAL;
+	if (req.fit > KVMM_FIT_FIRST || req.mobility >= KVMM_NR_MOBILITY)
+		return -EINVAL;
+	return take_run(zone, &req, start);
+}
+
+int kvmm_zone_alloc_order(struct kvmm_zone *zone, unsigned int order, u32 *start)
+{
+	struct kvmm_zone_req req = { 0 };
+
+	if (order >= 32 || !zone_can_hold(zone, BIT(order)) || !start)
+		return -EINVAL;
+	req.nr = req.align = BIT(order);
+	req.hi = zone->nr_blocks;
+	return take_run(zone, &req, start);
+}
+
+static bool range_is_in_zone(const struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	return zone_can_hold(zone, nr) && (u64)start + nr <= zone->nr_blocks;
+}
+
+static int take_at(struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	int err = zone->ops->take_at(zone->engine, start, nr);
+
+	if (!err)
+		adopt_class(zone, start, nr, KVMM_MOVABLE);
+	return err;
+}
+
+int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	int err;
+
+	if (!range_is_in_zone(zone, start, nr))
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	err = take_at(zone, start, nr);
+	kv_unlock(&zone->lock);
+	if (!err)
+		count_alloc(nr);
+	return err;
+}
+
+int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	kv_assert_held(&zone->lock);
+	if (!range_is_in_zone(zone, start, nr))
+		return -EINVAL;
+	return take_at(zone, start, nr);
+}
+
+/* Do the @k longest pieces have @nr blocks together? */
+static bool longest_hold(const struct kvmm_zone *zone, u32 nr, unsigned int k)
+{
+	u32 len[KVMM_MAX_RUNS];
+	u64 sum = 0;
+
+	k = zone->ops->kth_largest(zone->engine, len, k);
+	while (k--)
+		sum += len[k];
+	return sum >= nr;
+}
+
+/* Take @nr blocks that longest_hold() has promised; number of extents. */
+static int take_runs(struct kvmm_zone *zone, u32 nr, struct kvmm_extent *ext)
+{
+	struct kvmm_zone_req req = { .align = 1, .hi = zone->nr_blocks };
+	int i;
+
+	for (i = 0; nr; i++) {
+		u32 start;
+
+		req.nr = min(nr, zone->ops->largest(zone->engine));
+		start = zone->ops->take(zone->engine, &req);
+		if (KV_BUG_ON(start == KV_NONE))
+			goto out_give;
+		adopt_class(zone, start, req.nr, req.mobility);
+		ext[i] = (struct kvmm_extent){ start, req.nr };
+		nr -= req.nr;
+	}
+	return i;
+
+out_give:
+	while (i-- > 0)
+		zone->ops->give(zone->engine, ext[i].start, ext[i].nr);
+	return -EUCLEAN;
+}
+
+int kvmm_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
+			 struct kvmm_extent *ext)
+{
+	struct kvmm_extent taken[KVMM_MAX_RUNS];
+	u32 nr_free;
+	int nr_ext = -ENOSPC;
+
+	if (!zone_can_hold(zone, nr) || !max_runs || max_runs > KVMM_MAX_RUNS || !ext)
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	nr_free = zone->ops->nr_free(zone->engine);
+	if (zone->ops->largest(zone->engine) >= nr || longest_hold(zone, nr, max_runs))
+		nr_ext = take_runs(zone, nr, taken);
+	kv_unlock(&zone->lock);
+
+	if (nr_ext == -ENOSPC)
+		return fail_nospc(nr_free, nr);
+	if (nr_ext > 0) {
+		memcpy(ext, taken, nr_ext * sizeof(*ext));
+		count_alloc(nr);
+	}
+	return nr_ext;
+}
+
+/* @nr single blocks, which the zone has. */
+static void take_singles(struct kvmm_zone *zone, u32 nr, u32 *ids)
+{
+	struct kvmm_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
+
+	if (zone->ops->take_many) {
+		zone->ops->take_many(zone->engine, nr, ids);
+		adopt_class_many(zone, ids, nr);
+		return;
+	}
+	for (u32 i = 0; i < nr; i++) {
+		ids[i] = zone->ops->take(zone->engine, &req);
+		adopt_class(zone, ids[i], 1, req.mobility);
+	}
+}
+
+int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
+{
+	u32 nr_free;
+
+	if (!zone_can_hold(zone, nr) || !ids)
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	nr_free = zone->ops->nr_free(zone->engine);
+	if (likely(nr_free >= nr))
+		take_singles(zone, nr, ids);
+	kv_unlock(&zone->lock);
+
+	if (unlikely(nr_free < nr))
+		return fail_nospc(nr_free, nr);
+	count_alloc(nr);
+	return 0;
+}
+
+int kvmm_zone_free(struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	int err;
+
+	if (unlikely(!range_is_in_zone(zone, start, nr)))
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	err = zone->ops->give(zone->engine, start, nr);
+	kv_unlock(&zone->lock);
+	if (likely(!err))
+		count_free(nr);
+	return err;
+}
+
+int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr)
+{
+	kv_assert_held(&zone->lock);
+	if (!range_is_in_zone(zone, start, nr))
+		return -EINVAL;
+	return zone->ops->give(zone->engine, start, nr);
+}
+
+/* One by one; a block that stands there twice is free already the second time. */
+static int give_singles(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+{
+	int err = 0;
+	u32 i;
+
+	if (zone->ops->give_many)
+		return zone->ops->give_many(zone->engine, ids, nr);
+	for (i = 0; i < nr && !err; i++)
+		err = zone->ops->give(zone->engine, ids[i], 1);
+	if (!err)
+		return 0;
+	for (i--; i-- > 0;)
+		KV_BUG_ON(zone->ops->take_at(zone->engine, ids[i], 1));
+	return err;
+}
+
+int kvmm_zone_free_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
+{
+	int err;
+
+	if (!zone_can_hold(zone, nr) || !ids)
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		if (ids[i] >= zone->nr_blocks)
+			return -EINVAL;
+	kv_lock(&zone->lock);
+	err = give_singles(zone, ids, nr);
+	kv_unlock(&zone->lock);
+	if (!err)
+		count_free(nr);
+	return err;
+}
+
+bool kv_zone_is_free(struct kvmm_zone *zone, u32 block)
+{
+	bool is_free;
+
+	if (!zone || block >= zone->nr_blocks)
+		return false;
+	kv_lock(&zone->lock);
+	is_free = zone->ops->is_free(zone->engine, block);
+	kv_unlock(&zone->lock);
+	return is_free;
+}

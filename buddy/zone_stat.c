@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a zone says about itself: counts, Linux's two fragmentation indices, the buddy view.
+ *
+ * Each answer is of one moment: it is taken under the zone's lock. buddyinfo and the check walk
+ * the whole map under it and take their time; everything else is as fast as the engine's counts.
+ */
+#include <kv/bits.h>
+#include <kv/lock.h>
+#include <kv/zone.h>
+
+#include "internal.h"
+
+#define PPM	1000000ull
+
+int kvmm_zone_stat(struct kvmm_zone *zone, struct kvmm_zone_stat *stat)
+{
+	if (!zone || !stat)
+		return -EINVAL;
+	stat->nr_blocks = zone->nr_blocks;
+	stat->metadata_bytes = zone->metadata_bytes;
+	kv_lock(&zone->lock);
+	stat->nr_free = zone->ops->nr_free(zone->engine);
+	stat->nr_runs = zone->ops->nr_runs(zone->engine);
+	stat->largest = zone->ops->largest(zone->engine);
+	kv_unlock(&zone->lock);
+	return 0;
+}
+
+int kvmm_zone_unusable(struct kvmm_zone *zone, u32 nr)
+{
+	u64 nr_free, usable;
+	u32 pieces;
+
+	if (!zone_can_hold(zone, nr))
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	nr_free = zone->ops->nr_free(zone->engine);
+	usable = zone->ops->usable(zone->engine, nr, &pieces);
+	kv_unlock(&zone->lock);
+	return nr_free ? (nr_free - usable) * PPM / nr_free : PPM;
+}
+
+/*
+ * 1 - (1 + free / nr) / pieces, as mm/vmstat.c has it. The formula goes below zero when there is
+ * less than one request's worth in one piece; that is "memory is short" and reads as 0 here, so
+ * that it cannot be mistaken for an error.
+ */
+static int fragmentation_index(u64 nr_free, u64 pieces, u32 nr)
+{
+	u64 spread;
+
+	if (!pieces)
+		return 0;
+	spread = (PPM + nr_free * PPM / nr) / pieces;
+	return spread < PPM ? PPM - spread : 0;
+}
+
+int kvmm_zone_fragmentation(struct kvmm_zone *zone, u32 nr)
+{
+	u32 nr_free, pieces, suitable;
+
+	if (!zone_can_hold(zone, nr))
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	nr_free = zone->ops->nr_free(zone->engine);
+	pieces = zone->ops->nr_runs(zone->engine);
+	zone->ops->usable(zone->engine, nr, &suitable);
+	kv_unlock(&zone->lock);
+	return suitable ? -(int)PPM : fragmentation_index(nr_free, pieces, nr);
+}
+
+int kvmm_zone_next_free(struct kvmm_zone *zone, u32 from, struct kvmm_extent *run)
+{
+	struct kvmm_extent found;
+
+	if (!zone || !run || from > zone->nr_blocks)
+		return -EINVAL;
+	if (from == zone->nr_blocks)
+		return -ENOENT;			/* where a walk ends */
+	kv_lock(&zone->lock);
+	found = zone->ops->next_free(zone->engine, from);
+	kv_unlock(&zone->lock);
+	if (!found.nr)
+		return -ENOENT;
+	*run = found;
+	return 0;
+}
+
+/*
+ * Maximal aligned blocks of [lo, hi): upwards while the start's low bits demand small ones, whole
+ * top-order blocks, downwards by the bits of what is left.
+ */
+static void count_run(u32 lo, u32 hi, u64 *count)
+{
+	const unsigned int top = KVMM_NR_ORDERS - 1;
+	unsigned int order;
+
+	for (order = 0; order < top && lo + BIT(order) <= hi; order++) {
+		if (!(lo & BIT(order)))
+			continue;
+		count[order]++;
+		lo += BIT(order);
+	}
+	if (hi - lo >= BIT(top)) {
+		count[top] += (hi - lo) >> top;
+		lo += (hi - lo) & ~(BIT(top) - 1);
+	}
+	for (order = 0; order < top; order++)
+		count[order] += (hi - lo) >> order & 1;
+}
+
+/* Cuts a run where the class of the pageblocks changes. */
+static void count_run_by_class(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts)
+{
+	unsigned int shift = zone->pageblock_order;
+	u32 end = run.start + run.nr;
+
+	for (u32 lo = run.start, hi; lo < end; lo = hi) {
+		u8 class = zone->block_class[lo >> shift];
+		u32 pageblock = (lo >> shift) + 1;
+
+		while (pageblock < nr_pageblocks(zone) && pageblock << shift < end &&
+		       zone->block_class[pageblock] == class)
+			pageblock++;
+		hi = min(pageblock << shift, end);
+		count_run(lo, hi, &counts[class * KVMM_NR_ORDERS]);
+	}
+}
+
+void kv_zone_count_orders(const struct kvmm_zone *zone, u64 *counts)
+{
+	struct kvmm_extent run;
+
+	kv_assert_held(&zone->lock);
+	for (u32 i = 0; i < KVMM_NR_MOBILITY * KVMM_NR_ORDERS; i++)
+		counts[i] = 0;
+	for (u32 at = 0; at < zone->nr_blocks; at = run.start + run.nr) {
+		run = zone->ops->next_free(zone->engine, at);
+		if (!run.nr)
+			break;
+		count_run_by_class(zone, run, counts);
+	}
+}
+
+int kvmm_zone_buddyinfo(struct kvmm_zone *zone, u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS])
+{
+	if (!zone || !counts)
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	kv_zone_count_orders(zone, counts);
+	kv_unlock(&zone->lock);
+	return 0;
+}
+
+/* Does the engine's walk agree with its bits at this run's edges? */
+static bool run_is_maximal(const struct kvmm_zone *zone, struct kvmm_extent run)
+{
+	const struct kv_zone_ops *ops = zone->ops;
+	u32 end = run.start + run.nr;
+
+	if (end > zone->nr_blocks || !ops->is_free(zone->engine, run.start) ||
+	    !ops->is_free(zone->engine, end - 1))
+		return false;
+	if (run.start && ops->is_free(zone->engine, run.start - 1))
+		return false;
+	return end == zone->nr_blocks || !ops->is_free(zone->engine, end);
+}
+
+/* The free map, run by run, against the counts. */
+static int recount(const struct kvmm_zone *zone)
+{
+	const struct kv_zone_ops *ops = zone->ops;
+	u32 nr_free = 0, longest = 0, pieces;
+	struct kvmm_extent run;
+
+	for (u32 at = 0; at < zone->nr_blocks; at = run.start + run.nr) {
+		run = ops->next_free(zone->engine, at);
+		if (!run.nr)
+			break;
+		if (run.start < at || run.nr > zone->nr_blocks || !run_is_maximal(zone, run))
+			return -EUCLEAN;
+		nr_free += run.nr;
+		longest = max(longest, run.nr);
+	}
+	if (nr_free != ops->nr_free(zone->engine) || ops->largest(zone->engine) > longest)
+		return -EUCLEAN;
+	if (ops->usable(zone->engine, 1, &pieces) != nr_free ||
+	    pieces != ops->nr_runs(zone->engine))
+		return -EUCLEAN;
+	return 0;
+}
+
+static int check_locked(const struct kvmm_zone *zone)
+{
+	int err = zone->ops->check(zone->engine);
+
+	for (u32 i = 0; i < nr_pageblocks(zone) && !err; i++)
+		if (zone->block_class[i] >= KVMM_NR_MOBILITY)
+			err = -EUCLEAN;
+	return err ? err : recount(zone);
+}
+
+int kvmm_zone_check(struct kvmm_zone *zone)
+{
+	int err;
+
+	if (!zone)
+		return -EINVAL;
+	kv_lock(&zone->lock);
+	err = check_locked(zone);
+	kv_unlock(&zone->lock);
+	return err;
+}
