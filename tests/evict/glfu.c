@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+/* glfu: the table of counts, as it grows and as it cannot. */
+#include <criterion/criterion.h>
+
+#include "evict/glfu.c"
+#include "tests/evict/order.h"
+#include "tests/support/fake_env.h"
+
+TestSuite(evict_glfu);
+
+Test(evict_glfu, takes_the_key_of_fewest_requests_first)
+{
+	struct order order;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	order_seen(&order, "abc");
+	order_seen(&order, "ac");
+	order_seen(&order, "a");
+	order_enter(&order, "acbdE");
+	order_expect(&order, "edbca");
+	order_exit(&order);
+}
+
+Test(evict_glfu, counts_a_request_once_however_often_it_names_a_key)
+{
+	struct order order;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	order_seen(&order, "aaaa");
+	order_seen(&order, "b");
+	order_seen(&order, "b");
+	order_enter(&order, "ba");
+	order_expect(&order, "ab");
+	order_exit(&order);
+}
+
+Test(evict_glfu, looks_the_count_up_when_the_block_is_put_back)
+{
+	struct order order;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	order_seen(&order, "ab");
+	order_enter(&order, "ab");
+	order_seen(&order, "a");
+	order_expect(&order, "ab");
+	order_leave(&order, "a");
+	order_enter(&order, "a");
+	order_expect(&order, "ba");
+	order_exit(&order);
+}
+
+/* One request for each of @nr keys, and a second one for every third. */
+static void see_many(struct order *order, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		kvmm_key_t key = order_key(i);
+
+		order->ops->seen(order->policy, &key, 1);
+		if (i % 3 == 0)
+			order->ops->seen(order->policy, &key, 1);
+	}
+}
+
+Test(evict_glfu, keeps_all_counts_while_the_table_grows)
+{
+	struct order order;
+	struct heap *heap;
+	const u32 nr = 20 * MIN_SLOTS;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	see_many(&order, nr);
+	heap = order.policy;
+	cr_expect_gt(heap->counts->nr_slots, nr);
+	cr_expect_eq(heap->counts->nr, nr);
+	for (u32 i = 0; i < nr; i++) {
+		kvmm_key_t key = order_key(i);
+
+		cr_expect_eq(requests_with(heap->counts, &key), i % 3 ? 1 : 2);
+	}
+	order_exit(&order);
+}
+
+/* All allocations up to the n-th succeed, none after it. */
+static void expect_counts_as_far_as_known(u32 nth)
+{
+	struct fake_env fake;
+	struct order order;
+	struct heap *heap;
+	u32 known = 0;
+
+	fake_env_install(&fake);
+	order_init(&order, &kv_evict_glfu, 8);
+	heap = order.policy;
+	fake_env_fail(&fake, nth, true);
+	see_many(&order, 3 * MIN_SLOTS);
+	cr_expect_eq(order.ops->check(order.policy), 0);
+	for (u32 i = 0; i < 3 * MIN_SLOTS; i++) {
+		kvmm_key_t key = order_key(i);
+		u32 nr = requests_with(heap->counts, &key);
+
+		cr_expect(nr == 0 || nr == (i % 3 ? 1 : 2));
+		known += nr != 0;
+	}
+	cr_expect_eq(known, nth <= 2 ? 0 : min(room_in(MIN_SLOTS << (nth - 3)), 3 * MIN_SLOTS));
+	order_enter(&order, "aBc");
+	cr_expect_eq(order.ops->pick(order.policy), 1);
+	order_exit(&order);
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+/* The counter itself, its first table, then two larger ones; the fifth attempt is never made. */
+Test(evict_glfu, knows_less_but_nothing_wrong_without_memory)
+{
+	for (u32 nth = 1; nth <= 5; nth++)
+		expect_counts_as_far_as_known(nth);
+}
+
+Test(evict_glfu, catches_up_when_there_is_memory_again)
+{
+	struct fake_env fake;
+	struct order order;
+
+	fake_env_install(&fake);
+	order_init(&order, &kv_evict_glfu, 8);
+	fake_env_fail(&fake, 1, true);
+	order_seen(&order, "a");
+	fake_env_fail(&fake, 0, false);
+	order_seen(&order, "b");
+	order_enter(&order, "ba");
+	order_expect(&order, "ab");
+	order_exit(&order);
+	cr_expect_eq(fake.nr_live, 0);
+	fake_env_remove(&fake);
+}
+
+Test(evict_glfu, check_notices_a_table_that_contradicts_itself)
+{
+	struct order order;
+	struct key_counts *counts;
+	kvmm_key_t key = order_key(2);
+	struct key_count *slot;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	order_seen(&order, "abc");
+	counts = ((struct heap *)order.policy)->counts;
+	slot = slot_of_key(counts, &key);
+
+	counts->nr++;
+	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	counts->nr--;
+	slot->key.byte[3] ^= 8;
+	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	slot->key.byte[3] ^= 8;
+	slot->nr = 0;
+	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
+	slot->nr = 1;
+	order_exit(&order);
+}

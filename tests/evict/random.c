@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Every policy against its definition: random requests, the whole order compared each time. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/env.h>
+
+#include "tests/evict/model.h"
+#include "tests/evict/order.h"
+
+#define NR_STEPS	20000u
+
+struct walk {
+	struct order order;
+	struct model model;
+	u64 random;
+};
+
+static u32 below(struct walk *walk, u32 limit)
+{
+	walk->random = walk->random * 6364136223846793005ull + 1442695040888963407ull;
+	return (walk->random >> 33) % limit;
+}
+
+/* Blocks that are in the order, or are not; returns how many. */
+static u32 blocks_where(struct walk *walk, bool in, u32 *blocks)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < walk->model.nr_blocks; i++)
+		if (walk->model.block[i].in == in)
+			blocks[nr++] = i;
+	return nr;
+}
+
+static void step_request(struct walk *walk)
+{
+	u32 keys[6], nr = 1 + below(walk, 6);
+	kvmm_key_t names[6];
+
+	for (u32 i = 0; i < nr; i++) {
+		keys[i] = below(walk, below(walk, MODEL_KEYS) + 1);
+		names[i] = order_key(keys[i]);
+	}
+	model_seen(&walk->model, keys, nr);
+	if (walk->order.ops->seen)
+		walk->order.ops->seen(walk->order.policy, names, nr);
+}
+
+static void step_fill(struct walk *walk, u32 block)
+{
+	u32 number = below(walk, MODEL_KEYS);
+	kvmm_key_t key = order_key(number);
+
+	model_fill(&walk->model, block, number);
+	if (walk->order.ops->fill)
+		walk->order.ops->fill(walk->order.policy, block, &key);
+}
+
+static void step_hit(struct walk *walk, u32 block)
+{
+	model_hit(&walk->model, block);
+	if (walk->order.ops->hit)
+		walk->order.ops->hit(walk->order.policy, block);
+}
+
+static void step_hint(struct walk *walk)
+{
+	u32 block = below(walk, walk->model.nr_blocks);
+	u64 when = below(walk, 50);
+
+	model_hint(&walk->model, block, when);
+	if (walk->order.ops->hint)
+		walk->order.ops->hint(walk->order.policy, block, when);
+}
+
+static void enter_one(struct walk *walk, u32 block)
+{
+	const struct model_block *state = &walk->model.block[block];
+	kvmm_key_t key = order_key(state->key);
+
+	walk->order.ops->enter(walk->order.policy, block, state->named ? &key : NULL);
+}
+
+/* The end of a request has no key yet, and is freed first: so its blocks lead each batch. */
+static void step_free(struct walk *walk)
+{
+	u32 held[MODEL_BLOCKS], nr_held = blocks_where(walk, false, held);
+	u32 nr = min(1 + below(walk, 5), nr_held), nr_unnamed = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 other = i + below(walk, nr_held - i), block = held[other];
+
+		held[other] = held[i];
+		if (below(walk, 3))
+			step_fill(walk, block);
+		held[i] = block;
+		if (!walk->model.block[block].named) {
+			held[i] = held[nr_unnamed];
+			held[nr_unnamed++] = block;
+		}
+	}
+	for (u32 i = 0; i < nr; i++)
+		enter_one(walk, held[i]);
+	model_free(&walk->model, held, nr);
+}
+
+static void step_take_back(struct walk *walk)
+{
+	u32 in[MODEL_BLOCKS], nr = blocks_where(walk, true, in);
+	u32 block = nr ? in[below(walk, nr)] : 0;
+
+	if (!nr)
+		return;
+	if (below(walk, 2))
+		step_hit(walk, block);
+	model_leave(&walk->model, block);
+	walk->order.ops->leave(walk->order.policy, block);
+}
+
+/* Some victims, of which the last ones go back, as after an allocation that failed. */
+static void step_evict(struct walk *walk)
+{
+	const struct kv_evict_ops *ops = walk->order.ops;
+	u32 expected[MODEL_BLOCKS], nr = model_read(&walk->model, expected);
+	u32 nr_picks = min(below(walk, 8), nr), nr_kept = below(walk, nr_picks + 1);
+
+	for (u32 i = 0; i < nr_picks; i++)
+		cr_assert_eq(ops->pick(walk->order.policy), expected[i]);
+	for (u32 i = nr_picks; i-- > nr_kept; )
+		ops->unpick(walk->order.policy, expected[i]);
+	for (u32 i = 0; i < nr_kept; i++) {
+		model_leave(&walk->model, expected[i]);
+		walk->model.block[expected[i]].named = false;
+	}
+}
+
+static void step(struct walk *walk)
+{
+	switch (below(walk, 8)) {
+	case 0: return step_request(walk);
+	case 1: return step_hint(walk);
+	case 2:
+	case 3: return step_take_back(walk);
+	case 4: return step_evict(walk);
+	default: return step_free(walk);
+	}
+}
+
+static void expect_same(struct walk *walk, u64 seed, u32 nr_steps)
+{
+	u32 got[MODEL_BLOCKS + 1], expected[MODEL_BLOCKS];
+	u32 nr = order_read(&walk->order, got);
+
+	cr_assert_eq(nr, model_read(&walk->model, expected), "seed %llu, step %u",
+		     (unsigned long long)seed, nr_steps);
+	cr_assert(!memcmp(got, expected, nr * sizeof(*got)), "%s: seed %llu, step %u",
+		  walk->order.ops->name, (unsigned long long)seed, nr_steps);
+}
+
+static void walk_along(const struct kv_evict_ops *ops, u32 nr_blocks, u64 seed)
+{
+	struct walk walk = { .random = seed };
+
+	order_init(&walk.order, ops, nr_blocks);
+	model_init(&walk.model, ops->name, nr_blocks);
+	for (u32 i = 0; i < NR_STEPS; i++) {
+		step(&walk);
+		expect_same(&walk, seed, i);
+	}
+	order_exit(&walk.order);
+}
+
+Test(evict_random, every_policy_is_what_it_is_defined_as)
+{
+	u64 seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : kv_random();
+
+	cr_log_warn("KVMM_SEED=%llu", (unsigned long long)seed);
+	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		walk_along(kv_evict_policies[i], MODEL_BLOCKS, seed);
+		walk_along(kv_evict_policies[i], 5, seed);
+	}
+}
+
+Test(evict_random, an_empty_order_has_no_victim)
+{
+	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		struct order order;
+
+		order_init(&order, kv_evict_policies[i], 3);
+		cr_expect_eq(order.ops->pick(order.policy), KV_NONE);
+		cr_expect_eq(order.ops->nr(order.policy), 0);
+		order_exit(&order);
+	}
+}
