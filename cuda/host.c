@@ -46,22 +46,35 @@ static bool is_memory(u64 addr, u64 bytes)
 	return !bytes || (addr && !kv_add_overflows(addr, bytes, &end));
 }
 
+/*
+ * Aligned here rather than by kv_alloc_lines(): aligned memory must be zeroed by hand where there
+ * is no jemalloc, which would touch all of a large pool before anybody uses it. The byte in front
+ * of the block says how far it is from the start of the allocation.
+ */
 static int host_alloc(struct kv_dev *dev, u64 bytes, u64 *addr)
 {
-	void *ptr;
+	u64 total;
+	u8 *base, *ptr;
 
 	if (!bytes)
 		return -EINVAL;
-	ptr = kv_alloc_lines(bytes, 1);
-	if (!ptr)
+	if (kv_add_overflows(bytes, KV_CACHELINE, &total))
 		return -ENOMEM;
+	base = kv_alloc(total);
+	if (!base)
+		return -ENOMEM;
+	ptr = at(kv_align_up((uintptr_t)base + 1, KV_CACHELINE));
+	ptr[-1] = ptr - base;
 	*addr = (uintptr_t)ptr;
 	return 0;
 }
 
 static void host_free(struct kv_dev *dev, u64 addr, u64 bytes)
 {
-	kv_free(at(addr));
+	u8 *ptr = at(addr);
+
+	if (ptr)
+		kv_free(ptr - ptr[-1]);
 }
 
 static bool run_is_memory(const struct kvmm_plane *plane, u32 start, u32 nr)
@@ -95,6 +108,11 @@ static void move_pieces(const struct kvmm_plane *plane, const struct kv_move *mo
 	}
 }
 
+/*
+ * memmove() it is: 1000 blocks of 64 KiB move at 21 to 28 GB/s, by single blocks or in one piece,
+ * and one memcpy() of as much at 21 to 23; streaming stores gained nothing on single blocks and
+ * 20 % on long runs, for code of each architecture's own.
+ */
 static void move_in_plane(const struct kvmm_plane *plane, const struct kv_move *move)
 {
 	if (plane->stride != plane->bytes)
