@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Every policy against its definition: random requests, the whole order compared each time. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,7 +177,7 @@ Test(evict_random, every_policy_is_what_it_is_defined_as)
 {
 	u64 seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : kv_random();
 
-	cr_log_warn("KVMM_SEED=%llu", (unsigned long long)seed);
+	fprintf(stderr, "KVMM_SEED=%llu\n", (unsigned long long)seed);
 	for (u32 i = 0; kv_evict_policies[i]; i++) {
 		walk_along(kv_evict_policies[i], MODEL_BLOCKS, seed);
 		walk_along(kv_evict_policies[i], 5, seed);

@@ -6,6 +6,7 @@
 #define KV_REGISTRY_MAX_BUCKETS	16u
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <kv/env.h>
@@ -180,7 +181,7 @@ Test(registry, agrees_with_a_plain_list)
 	struct model model = { 0 };
 	u64 random = seed;
 
-	cr_log_warn("KVMM_SEED=%llu", (unsigned long long)seed);
+	fprintf(stderr, "KVMM_SEED=%llu\n", (unsigned long long)seed);
 	cr_assert_eq(chains->nr_buckets, 16);
 	for (u32 i = 0; i < NR_STEPS; i++) {
 		u32 number = below(&random, 150);
