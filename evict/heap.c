@@ -16,9 +16,15 @@
 
 static_assert(ARITY * sizeof(struct heap_rank) == KV_CACHELINE, "siblings fill one line");
 
+/* As one number, which needs no branch: which sibling is smallest cannot be predicted. */
+static unsigned __int128 rank_value(struct heap_rank rank)
+{
+	return (unsigned __int128)rank.first << 64 | rank.seq;
+}
+
 static bool rank_before(struct heap_rank a, struct heap_rank b)
 {
-	return a.first != b.first ? a.first < b.first : a.seq < b.seq;
+	return rank_value(a) < rank_value(b);
 }
 
 static u32 parent_of(u32 slot)
