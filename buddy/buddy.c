@@ -41,10 +41,12 @@ struct buddy {
 	struct free_area	area[NR_ORDERS];
 };
 
+/* A bit for each block that begins in the zone and, so that it can be asked for, its buddy. */
 static u32 area_bits(u32 nr_blocks, unsigned int order)
 {
-	/* One more than fits: the last block's buddy can then be asked for, and is never free. */
-	return (nr_blocks >> order) + 1;
+	u32 nr = ((nr_blocks - 1) >> order) + 1;
+
+	return kv_align_up(nr, 2);
 }
 
 static void add_block(struct buddy *b, u32 head, unsigned int order)
@@ -466,10 +468,13 @@ static unsigned int buddy_kth_largest(const void *engine, u32 *len, unsigned int
 /* Bits, counters and summaries of one order; adds its blocks to @nr_free. */
 static int check_order(const struct buddy *b, unsigned int order, u32 *nr_free)
 {
-	const struct bitree *map = &b->area[order].map;
-	u32 nr = 0;
+	const struct free_area *area = &b->area[order];
+	const struct bitree *map = &area->map;
 
-	for (u32 i = bitree_next(map, 0); i != KV_NONE; i = bitree_next(map, i + 1), nr++) {
+	if (!bitree_is_sound(map) || bitree_count(map) != area->nr ||
+	    !area->nr != !(b->nonempty & BIT(order)))
+		return -EUCLEAN;
+	for (u32 i = bitree_next(map, 0); i != KV_NONE; i = bitree_next(map, i + 1)) {
 		if (((u64)i + 1) << order > b->nr_blocks)
 			return -EUCLEAN;
 		if (order < b->max_order && bitree_test(map, i ^ 1))
@@ -477,16 +482,7 @@ static int check_order(const struct buddy *b, unsigned int order, u32 *nr_free)
 		if (order_around(b, i << order, order + 1) >= 0)
 			return -EUCLEAN;		/* inside a larger free block */
 	}
-	for (u32 word = 0; word < KV_WORDS(map->nr_bits); word++)
-		nr -= __builtin_popcountll(map->level[0][word]);
-	if (nr)
-		return -EUCLEAN;			/* the summaries hide or invent words */
-	nr = b->area[order].nr;
-	for (u32 word = 0; word < KV_WORDS(map->nr_bits); word++)
-		nr -= __builtin_popcountll(map->level[0][word]);
-	if (nr || !b->area[order].nr != !(b->nonempty & BIT(order)))
-		return -EUCLEAN;
-	*nr_free += b->area[order].nr << order;
+	*nr_free += area->nr << order;
 	return 0;
 }
 
@@ -509,6 +505,8 @@ static int classic_check(const void *engine)
 	const struct buddy *b = engine;
 	u32 at = 0;
 
+	if (trim_check(b))
+		return -EUCLEAN;
 	while (at < b->nr_blocks) {
 		struct kvmm_extent next = kv_buddy_next_block(b, at);
 		u32 nr;
@@ -528,7 +526,7 @@ static int classic_check(const void *engine)
 				return -EUCLEAN;
 		at += nr;
 	}
-	return trim_check(b);
+	return 0;
 }
 
 const struct kv_zone_ops kv_zone_buddy = {

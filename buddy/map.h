@@ -11,6 +11,7 @@
 
 #include <kv/bits.h>
 #include <kv/types.h>
+#include <kvmm/types.h>
 
 static inline bool map_test(const u64 *map, u32 bit)
 {
@@ -95,6 +96,8 @@ static inline u32 map_run_start(const u64 *map, u32 bit)
 }
 
 #define BITREE_LEVELS	4u
+
+static_assert(KVMM_MAX_BLOCKS == BIT(BITREE_LEVELS * 6), "a bit for each block of any zone");
 
 struct bitree {
 	u64	*level[BITREE_LEVELS];	/* [0] is the map; [nr_levels - 1] is one word */
@@ -210,6 +213,35 @@ static inline u32 bitree_prev(const struct bitree *tree, u32 bit)
 		bit = word - 1;
 	}
 	return KV_NONE;
+}
+
+/* Set bits of the whole map, counted without its summaries. */
+static inline u32 bitree_count(const struct bitree *tree)
+{
+	u32 nr = 0;
+
+	for (u32 word = 0; word < KV_WORDS(tree->nr_bits); word++)
+		nr += __builtin_popcountll(tree->level[0][word]);
+	return nr;
+}
+
+/* Does every summary bit say whether its word is empty, and nothing lie past the end? */
+static inline bool bitree_is_sound(const struct bitree *tree)
+{
+	u32 nr_bits = tree->nr_bits;
+
+	for (u32 level = 0; level < tree->nr_levels; level++) {
+		u32 nr_words = KV_WORDS(nr_bits);
+		const u64 *map = tree->level[level];
+
+		if (!map_is_clear(map, nr_bits, nr_words * KV_WORD_BITS))
+			return false;
+		for (u32 word = 0; word < nr_words && level + 1 < tree->nr_levels; word++)
+			if (map_test(tree->level[level + 1], word) != !!map[word])
+				return false;
+		nr_bits = nr_words;
+	}
+	return true;
 }
 
 #endif /* BUDDY_MAP_H */
