@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From "what is it for" to "where does it go".
+ *
+ * What cannot move gathers at the bottom, what is gone soon at the top, and everything else fills
+ * the smallest hole in between that it fits: so the long runs in the middle survive.
+ */
+#include <kv/alloc.h>
+#include <kv/err.h>
+#include <kv/lock.h>
+#include <kv/zone.h>
+
+static const struct kvmm_zone_req placements[KV_NR_PLACEMENTS] = {
+	[KV_PLACE_MOVABLE] = { .fit = KVMM_FIT_BEST, .mobility = KVMM_MOVABLE },
+	[KV_PLACE_PINNED]  = { .fit = KVMM_FIT_FIRST, .mobility = KVMM_UNMOVABLE },
+	[KV_PLACE_TOPDOWN] = { .fit = KVMM_FIT_BEST, .mobility = KVMM_RECLAIMABLE, .topdown = 1 },
+};
+
+static int alloc_one_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr,
+			 struct kvmm_extent *ext)
+{
+	struct kvmm_zone_req req = placements[place];
+	int err;
+
+	req.nr = nr;
+	err = kvmm_zone_alloc_req(zone, &req, &ext->start);
+	if (err)
+		return err;
+	ext->nr = nr;
+	return 1;
+}
+
+/* Scattered pieces are whole holes: there is no direction left to choose for them. */
+int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
+		  struct kvmm_extent *ext)
+{
+	int nr_ext;
+
+	if (place == KV_PLACE_MOVABLE && max_runs > 1)
+		return kvmm_zone_alloc_runs(zone, nr, max_runs, ext);
+	nr_ext = alloc_one_run(zone, place, nr, ext);
+	if (nr_ext == -ENOSPC && max_runs > 1)
+		return kvmm_zone_alloc_runs(zone, nr, max_runs, ext);
+	return nr_ext;
+}
+
+/* An engine that cannot take these blocks there (-EOPNOTSUPP) has them not free for us. */
+int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr)
+{
+	if (kv_zone_rounds(zone) || kvmm_zone_alloc_at(zone, end, nr))
+		return -ENOSPC;
+	return 0;
+}
+
+void kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	for (u32 i = 0; i < nr_ext; i++)
+		KV_BUG_ON(kvmm_zone_free(zone, ext[i].start, ext[i].nr));
+}
+
+u32 kv_zone_nr_free(struct kvmm_zone *zone)
+{
+	u32 nr;
+
+	kv_lock(&zone->lock);
+	nr = zone->ops->nr_free(zone->engine);
+	kv_unlock(&zone->lock);
+	return nr;
+}
+
+bool kv_zone_rounds(const struct kvmm_zone *zone)
+{
+	return zone->ops->held != NULL;
+}

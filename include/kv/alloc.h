@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where blocks are taken from: one place for the choice of direction, fit and class.
+ *
+ * All calls are all or nothing, take the zone's lock and no other, and allocate no host memory.
+ */
+#ifndef KV_ALLOC_H
+#define KV_ALLOC_H
+
+#include <kv/types.h>
+#include <kvmm/types.h>
+
+/* How long the blocks are expected to stay where they are, and so where they go. */
+enum kv_placement {
+	KV_PLACE_MOVABLE,	/* best fit, bottom-up */
+	KV_PLACE_PINNED,	/* first fit from the bottom: immovable blocks stay together */
+	KV_PLACE_TOPDOWN,	/* best fit from the top: what is short-lived stays apart */
+	KV_NR_PLACEMENTS,
+};
+
+/* @nr blocks in at most @max_runs runs: number of extents in @ext, -ENOSPC or -EINVAL. */
+int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
+		  struct kvmm_extent *ext);
+
+/* The @nr blocks behind @end: 0, or -ENOSPC if they are not all free. */
+int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr);
+
+/* Give @nr_ext extents back that were taken whole; they are the caller's, so this cannot fail. */
+void kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
+
+/* Blocks in no extent, as of one moment. */
+u32 kv_zone_nr_free(struct kvmm_zone *zone);
+
+/* Engines that round requests up take back whole allocations only. */
+bool kv_zone_rounds(const struct kvmm_zone *zone);
+
+#endif /* KV_ALLOC_H */

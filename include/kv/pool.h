@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools inside the tree: what the composition root needs to build one from parts. */
+#ifndef KV_POOL_H
+#define KV_POOL_H
+
+#include <kv/defrag.h>
+#include <kv/dev.h>
+#include <kv/evict.h>
+#include <kv/registry.h>
+#include <kvmm/pool.h>
+
+/** Room for a pool's name, NUL included. */
+#define KV_POOL_NAME	64u
+
+/**
+ * struct kv_pool_parts - who does what for a pool; all borrowed for ever
+ * @dev, @dev_number: where the blocks lie
+ * @registry: from keys to cached blocks
+ * @evict: order of eviction; NULL = no cached blocks
+ * @planner: what to move; NULL = blocks are never moved
+ */
+struct kv_pool_parts {
+	const struct kv_dev_ops *dev;
+	unsigned int dev_number;
+	const struct kv_registry_ops *registry;
+	const struct kv_evict_ops *evict;
+	const struct kv_planner_ops *planner;
+};
+
+/*
+ * A pool as @attr says, of @parts; the names in @attr but the zone engine's are not looked at.
+ * 0; -EINVAL, -ENOENT, -ENODEV, -ENOMEM, -EOPNOTSUPP.
+ */
+int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,
+		   struct kvmm_pool **pool);
+
+/* Frees all of it but the memory that its name is in, and that after a grace period. */
+void kv_pool_destroy(struct kvmm_pool *pool);
+
+/* Set it before others can see the pool. */
+void kv_pool_set_name(struct kvmm_pool *pool, const char *name);
+const char *kv_pool_name(const struct kvmm_pool *pool);
+
+/*
+ * Copy @src, whose first field is its size, to @dst of @bytes. What an older caller does not
+ * know yet is 0; -EINVAL if a newer one asks for what we do not know.
+ */
+int kv_copy_attr(void *dst, size_t bytes, const void *src);
+
+#endif /* KV_POOL_H */

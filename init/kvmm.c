@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The composition root: the one place that knows every part by name.
+ *
+ * Pools are found by name without a lock: the table of pools is replaced when it grows, entries
+ * come and go in place, and a pool's name outlives it by a grace period. Writers hold table_lock.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/cuda.h>
+#include <kv/defrag.h>
+#include <kv/evict.h>
+#include <kv/lock.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/rcu.h>
+#include <kv/registry.h>
+
+#define MIN_POOLS	8u
+
+struct pool_table {
+	struct kv_rcu_head	rcu;
+	u32			nr;		/* fixed at creation */
+	struct kvmm_pool	*pool[];	/* NULL or published; table_lock, RCU */
+};
+
+static struct kv_lock table_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
+static struct pool_table *table;		/* table_lock, RCU */
+
+static const struct kv_dev_ops *const devices[] = {
+	&kv_dev_host,
+};
+
+/* The first one is the default. */
+static const struct kv_planner_ops *const planners[] = {
+	&kv_planner_slide,
+};
+
+/* ---- names ---- */
+
+/* "host" or "host:0". */
+static int find_device(const char *name, struct kv_pool_parts *parts)
+{
+	size_t len = strcspn(name, ":");
+
+	if (name[len]) {
+		const char *digit = name + len + 1;
+
+		if (*digit < '0' || *digit > '9' || digit[1])
+			return -ENOENT;
+		parts->dev_number = *digit - '0';
+	}
+	for (u32 i = 0; i < ARRAY_SIZE(devices); i++) {
+		if (strlen(devices[i]->name) != len || strncmp(devices[i]->name, name, len))
+			continue;
+		parts->dev = devices[i];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static int find_policy(const char *name, struct kv_pool_parts *parts)
+{
+	if (!name)
+		return 0;
+	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		if (strcmp(kv_evict_policies[i]->name, name))
+			continue;
+		parts->evict = kv_evict_policies[i];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static int find_planner(const char *name, struct kv_pool_parts *parts)
+{
+	if (!name)
+		parts->planner = planners[0];
+	if (!name || !strcmp(name, "off"))
+		return 0;
+	for (u32 i = 0; i < ARRAY_SIZE(planners); i++) {
+		if (strcmp(planners[i]->name, name))
+			continue;
+		parts->planner = planners[i];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *parts)
+{
+	int err;
+
+	*parts = (struct kv_pool_parts){ .registry = &kv_registry_chained };
+	err = find_device(attr->device ? attr->device : "host", parts);
+	if (!err)
+		err = find_policy(attr->policy, parts);
+	if (!err)
+		err = find_planner(attr->compactor, parts);
+	return err;
+}
+
+unsigned int kvmm_policies(const char **names, unsigned int max)
+{
+	u32 nr;
+
+	for (nr = 0; kv_evict_policies[nr]; nr++)
+		if (names && nr < max)
+			names[nr] = kv_evict_policies[nr]->name;
+	return nr;
+}
+
+/* ---- the table of pools ---- */
+
+static struct kvmm_pool *find_in(const struct pool_table *in, const char *name)
+{
+	for (u32 i = 0; in && i < in->nr; i++) {
+		/* Pairs with publish_pool(): the name is there. */
+		struct kvmm_pool *pool = kv_rcu_dereference(in->pool[i]);
+
+		if (pool && !strcmp(kv_pool_name(pool), name))
+			return pool;
+	}
+	return NULL;
+}
+
+struct kvmm_pool *kvmm_pool_find(const char *name)
+{
+	struct kvmm_pool *pool;
+
+	if (!name)
+		return NULL;
+	kv_rcu_read_lock();
+	pool = find_in(kv_rcu_dereference(table), name);
+	kv_rcu_read_unlock();
+	return pool;
+}
+
+static void free_table(struct kv_rcu_head *head)
+{
+	kv_free(container_of(head, struct pool_table, rcu));
+}
+
+/* A place in the table, which may have to grow for it; NULL if there is no memory. */
+static struct kvmm_pool **free_place(void)
+{
+	struct pool_table *old = table, *new;
+	u32 i, nr = old ? old->nr : 0;
+
+	for (i = 0; i < nr; i++)
+		if (!old->pool[i])
+			return &old->pool[i];
+	new = kv_alloc(sizeof(*new) + max(2 * nr, MIN_POOLS) * sizeof(new->pool[0]));
+	if (!new)
+		return NULL;
+	new->nr = max(2 * nr, MIN_POOLS);
+	if (old) {
+		memcpy(new->pool, old->pool, nr * sizeof(old->pool[0]));
+		kv_rcu_defer(&old->rcu, free_table);
+	}
+	kv_rcu_assign(table, new);
+	return &new->pool[nr];
+}
+
+/* "pool", "pool1", "pool2", ...: the first that nobody has. */
+static void number_pool(struct kvmm_pool *pool)
+{
+	char name[KV_POOL_NAME] = "pool";
+
+	for (u32 i = 1; find_in(table, name); i++)
+		snprintf(name, sizeof(name), "pool%u", i);
+	kv_pool_set_name(pool, name);
+}
+
+static int publish_pool(struct kvmm_pool *pool, bool is_named)
+{
+	struct kvmm_pool **place;
+	int err = 0;
+
+	kv_lock(&table_lock);
+	if (!is_named)
+		number_pool(pool);
+	else if (find_in(table, kv_pool_name(pool)))
+		err = -EEXIST;
+	place = err ? NULL : free_place();
+	if (place)
+		kv_rcu_assign(*place, pool);
+	else if (!err)
+		err = -ENOMEM;
+	kv_unlock(&table_lock);
+	return err;
+}
+
+/* Needs no memory: the place stays, empty; the last one takes the table along. */
+static void unpublish_pool(struct kvmm_pool *pool)
+{
+	struct pool_table *in;
+	u32 nr_left = 0;
+
+	kv_lock(&table_lock);
+	in = table;
+	for (u32 i = 0; i < in->nr; i++) {
+		if (in->pool[i] == pool)
+			kv_rcu_assign(in->pool[i], NULL);
+		nr_left += in->pool[i] != NULL;
+	}
+	if (!nr_left) {
+		kv_rcu_assign(table, NULL);
+		kv_rcu_defer(&in->rcu, free_table);
+	}
+	kv_unlock(&table_lock);
+}
+
+int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **result)
+{
+	struct kvmm_pool_attr known;
+	struct kv_pool_parts parts;
+	struct kvmm_pool *pool;
+	int err;
+
+	if (!attr || !result)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = find_parts(&known, &parts);
+	if (!err)
+		err = kv_pool_create(&known, &parts, &pool);
+	if (err)
+		return err;
+	err = publish_pool(pool, known.name);
+	if (err) {
+		kv_pool_destroy(pool);
+		kv_rcu_barrier();
+		return err;
+	}
+	*result = pool;
+	return 0;
+}
+
+void kvmm_pool_destroy(struct kvmm_pool *pool)
+{
+	if (!pool)
+		return;
+	unpublish_pool(pool);
+	kv_pool_destroy(pool);
+	/* Also for those who watch memory: what was the pool's is back on return. */
+	kv_rcu_barrier();
+}

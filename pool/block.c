@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Blocks: who owns them, and their content.
+ *
+ * The owner array has one word a block. Content is copied through the device's ops with
+ * compact_lock held, so that no compaction moves a block under a copy.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
+{
+	u32 *at = pool->owner + start;
+
+	for (u32 i = 0; i < nr; i++)
+		at[i] = owner;
+}
+
+void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	static_assert(OWNER_FREE == 0, "a free block's owner is 0");
+	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
+}
+
+static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
+{
+	const struct slot *slot = slot_at(pool, index);
+
+	info->state = KVMM_BLOCK_RANGE;
+	info->seq = slot->seq;
+	info->refs = slot->refs;
+	info->pins = slot->pins;
+	info->last_access_ns = slot->last_access_ns;
+	info->range = slot_handle(slot, index);
+}
+
+static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
+{
+	static const u8 state_of[NR_ENTRY_STATES] = {
+		[ENTRY_PRIVATE]	 = KVMM_BLOCK_PRIVATE,
+		[ENTRY_ACTIVE]	 = KVMM_BLOCK_ACTIVE,
+		[ENTRY_INACTIVE] = KVMM_BLOCK_INACTIVE,
+		[ENTRY_UNNAMED]	 = KVMM_BLOCK_FREE,
+	};
+	const struct entry *entry = &pool->entry[index];
+
+	info->state = state_of[entry->state];
+	info->refs = entry->refs;
+	info->last_access_ns = entry->state == ENTRY_UNNAMED ? 0 : entry->last_access_ns;
+}
+
+int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info)
+{
+	u32 owner;
+	int err;
+
+	if (!pool || !info || block >= pool->nr_blocks)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	owner = pool->owner[block];
+	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
+	if (owner_kind(owner) == OWNER_NULL)
+		info->state = KVMM_BLOCK_NULL;
+	else if (owner_kind(owner) == OWNER_SLOT)
+		slot_info(pool, owner_index(owner), info);
+	else if (owner_kind(owner) == OWNER_ENTRY)
+		entry_info(pool, owner_index(owner), info);
+	pool_leave(pool);
+	return 0;
+}
+
+/* A piece of content: where on the device, and which part of the caller's buffer. */
+struct piece {
+	u64 addr;
+	u64 offset;
+	u64 bytes;
+};
+
+typedef int (*piece_fn)(struct kvmm_pool *pool, const struct piece *piece, void *buf);
+
+/* Call @fn for the parts of [offset, offset + bytes) in each plane. */
+static int for_each_piece(struct kvmm_pool *pool, u32 block, u64 offset, u64 bytes,
+			  piece_fn fn, void *buf)
+{
+	u64 done = 0;
+	int err = 0;
+
+	for (u32 i = 0; i < pool->nr_planes && done < bytes && !err; i++) {
+		const struct kvmm_plane *plane = &pool->plane[i];
+		struct piece piece;
+
+		if (offset >= plane->bytes) {
+			offset -= plane->bytes;
+			continue;
+		}
+		piece.addr = plane->base + block * plane->stride + offset;
+		piece.offset = done;
+		piece.bytes = min(bytes - done, plane->bytes - offset);
+		err = fn(pool, &piece, buf);
+		done += piece.bytes;
+		offset = 0;
+	}
+	return err;
+}
+
+static int write_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
+{
+	return pool->parts.dev->write(pool->dev, piece->addr, (u8 *)buf + piece->offset,
+				      piece->bytes);
+}
+
+static int read_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
+{
+	return pool->parts.dev->read(pool->dev, piece->addr, (u8 *)buf + piece->offset,
+				     piece->bytes);
+}
+
+static int zero_piece(struct kvmm_pool *pool, const struct piece *piece, void *buf)
+{
+	return pool->parts.dev->fill(pool->dev, piece->addr, 0, piece->bytes);
+}
+
+static int check_access(const struct kvmm_pool *pool, u32 block, u64 offset, const void *buf,
+			u64 bytes)
+{
+	u64 end;
+
+	if (!pool || (!buf && bytes) || block >= pool->nr_blocks || !pool->nr_planes)
+		return -EINVAL;
+	if (kv_add_overflows(offset, bytes, &end) || end > pool->block_bytes)
+		return -EINVAL;
+	return READ_ONCE(pool->gate) & GATE_POISONED ? -EUCLEAN : 0;
+}
+
+static int access_block(struct kvmm_pool *pool, u32 block, u64 offset, u64 bytes, piece_fn fn,
+			void *buf)
+{
+	int err;
+
+	kv_lock(&pool->compact_lock);
+	err = for_each_piece(pool, block, offset, bytes, fn, buf);
+	kv_unlock(&pool->compact_lock);
+	return err ? -EIO : 0;
+}
+
+int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset, const void *buf,
+		     size_t bytes)
+{
+	int err = check_access(pool, block, offset, buf, bytes);
+
+	return err ? err : access_block(pool, block, offset, bytes, write_piece, (void *)buf);
+}
+
+int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
+		    size_t bytes)
+{
+	int err = check_access(pool, block, offset, buf, bytes);
+
+	return err ? err : access_block(pool, block, offset, bytes, read_piece, buf);
+}
+
+int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < nr_ext && !err; i++)
+		for (u32 b = 0; b < ext[i].nr && !err; b++)
+			err = for_each_piece(pool, ext[i].start + b, 0, pool->block_bytes,
+					     zero_piece, NULL);
+	return err ? -EIO : 0;
+}

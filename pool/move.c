@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The pool's side of compaction: what there is, what may move, and where it lies afterwards.
+ *
+ * The gate is closed all the while, so nothing changes but what is done here; isolate checks the
+ * plan against the owners nevertheless, since a wrong move destroys somebody's content. A block
+ * may be a source once and a destination once, and a destination must be free or the source of the
+ * same or an earlier move: the marks in owner[] say which is which.
+ *
+ * Destinations that were free belong to OWNER_MOVE from isolate on. A move that succeeded turns its
+ * source into OWNER_MOVE and its destination into the range's or the entry's. Whatever is left of
+ * OWNER_MOVE in the end is free.
+ */
+#include <string.h>
+
+#include "internal.h"
+
+#define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
+
+/* ---- the picture ---- */
+
+/* The extent of @slot that begins at @start, or KV_NONE. */
+static u32 extent_at(const struct slot *slot, u32 start)
+{
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		if (slot->ext[i].start == start)
+			return i;
+	return KV_NONE;
+}
+
+static struct kv_item slot_item(const struct kvmm_pool *pool, u32 index, u32 start)
+{
+	const struct slot *slot = slot_at(pool, index);
+	u32 i = extent_at(slot, start);
+
+	if (KV_BUG_ON(i == KV_NONE))
+		return (struct kv_item){ start, 1, false };
+	return (struct kv_item){ start, slot->ext[i].nr, !slot_is_pinned(slot) };
+}
+
+static bool entry_is_movable(const struct entry *entry)
+{
+	return entry->state == ENTRY_INACTIVE || entry->state == ENTRY_UNNAMED;
+}
+
+/* What begins at @start, which has an owner. */
+static struct kv_item item_at(const struct kvmm_pool *pool, u32 start)
+{
+	u32 owner = pool->owner[start] & ~OWNER_MARKS;
+	u32 index = owner_index(owner);
+
+	if (owner_kind(owner) == OWNER_SLOT)
+		return slot_item(pool, index, start);
+	return (struct kv_item){ start, 1, owner_kind(owner) == OWNER_ENTRY &&
+					   entry_is_movable(&pool->entry[index]) };
+}
+
+static u32 snapshot(void *arg, struct kv_item *items, u32 max)
+{
+	struct kvmm_pool *pool = arg;
+	u32 nr = 0;
+
+	kv_lock(&pool->lock);
+	for (u32 at = 0; at < pool->nr_blocks;) {
+		struct kv_item item;
+
+		if (pool->owner[at] == OWNER_FREE) {
+			at++;
+			continue;
+		}
+		item = item_at(pool, at);
+		at += item.nr;
+		if (nr < max)
+			items[nr] = item;
+		nr++;
+	}
+	kv_unlock(&pool->lock);
+	return nr;
+}
+
+/* ---- isolate ---- */
+
+static void mark_source(struct kvmm_pool *pool, const struct kv_move *move)
+{
+	for (u32 b = 0; b < move->nr; b++)
+		pool->owner[move->src + b] |= OWNER_IS_SRC;
+}
+
+static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	return nr && start < pool->nr_blocks && nr <= pool->nr_blocks - start;
+}
+
+/* The move is of one whole item, which may move and does not yet. */
+static bool source_is_good(const struct kvmm_pool *pool, const struct kv_move *move)
+{
+	struct kv_item item;
+	u32 owner;
+
+	if (!is_in_pool(pool, move->src, move->nr) || !is_in_pool(pool, move->dst, move->nr))
+		return false;
+	owner = pool->owner[move->src];
+	if (owner & OWNER_MARKS)
+		return false;
+	if (owner_kind(owner) == OWNER_SLOT &&
+	    extent_at(slot_at(pool, owner_index(owner)), move->src) == KV_NONE)
+		return false;
+	item = item_at(pool, move->src);
+	return item.movable && item.nr == move->nr;
+}
+
+/* Blocks of one move's destination that are free lie in runs; take each as a whole. */
+static int take_destination(struct kvmm_pool *pool, const struct kv_move *move)
+{
+	u32 end = move->dst + move->nr;
+
+	for (u32 b = move->dst, nr; b < end; b += nr) {
+		for (nr = 0; b + nr < end && pool->owner[b + nr] == OWNER_FREE; nr++)
+			;
+		if (nr) {
+			if (kvmm_zone_alloc_at(pool->zone, b, nr))
+				return -EAGAIN;
+			owner_fill(pool, b, nr, make_owner(OWNER_MOVE, 0));
+			continue;
+		}
+		nr = 1;
+		if ((pool->owner[b] & OWNER_MARKS) != OWNER_IS_SRC)
+			return -EAGAIN;
+		pool->owner[b] |= OWNER_IS_DST;
+	}
+	return 0;
+}
+
+static void clear_marks(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		for (u32 b = 0; b < moves[i].nr; b++)
+			pool->owner[moves[i].src + b] &= ~OWNER_MARKS;
+}
+
+/* Runs of OWNER_MOVE in [start, start + nr) are free now. */
+static void give_back_run(struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	const u32 moving = make_owner(OWNER_MOVE, 0);
+	u32 end = start + nr;
+
+	for (u32 b = start; b < end; b += max(nr, 1u)) {
+		for (nr = 0; b + nr < end && pool->owner[b + nr] == moving; nr++)
+			;
+		if (!nr)
+			continue;
+		owner_clear(pool, b, nr);
+		KV_BUG_ON(kvmm_zone_free(pool->zone, b, nr));
+	}
+}
+
+static void give_back(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		give_back_run(pool, moves[i].src, moves[i].nr);
+		give_back_run(pool, moves[i].dst, moves[i].nr);
+	}
+}
+
+static int isolate_move(struct kvmm_pool *pool, const struct kv_move *move)
+{
+	if (!source_is_good(pool, move))
+		return -EAGAIN;
+	mark_source(pool, move);
+	return take_destination(pool, move);
+}
+
+/* A move that was refused may have marked its source and taken part of its destination. */
+static void undo_isolate(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_tried)
+{
+	const struct kv_move *last = &moves[nr_tried - 1];
+
+	clear_marks(pool, moves, nr_tried - 1);
+	give_back(pool, moves, nr_tried - 1);
+	if (!is_in_pool(pool, last->src, last->nr) || !is_in_pool(pool, last->dst, last->nr))
+		return;
+	clear_marks(pool, last, 1);
+	give_back(pool, last, 1);
+}
+
+static int isolate(void *arg, const struct kv_move *moves, u32 nr)
+{
+	struct kvmm_pool *pool = arg;
+	int err = 0;
+
+	kv_lock(&pool->lock);
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = isolate_move(pool, &moves[i]);
+		if (err)
+			undo_isolate(pool, moves, i + 1);
+	}
+	kv_unlock(&pool->lock);
+	return err;
+}
+
+/* ---- copy ---- */
+
+static int copy(void *arg, const struct kv_move *move)
+{
+	struct kvmm_pool *pool = arg;
+	const struct kv_dev_ops *dev = pool->parts.dev;
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	struct kv_fence none = { 0 }, fence;
+	int err;
+
+	if (!pool->nr_planes)
+		return 0;
+	err = dev->move_blocks(pool->dev, &planes, move, 1, none, &fence);
+	if (!err)
+		err = dev->wait(pool->dev, fence);
+	return err ? -EIO : 0;
+}
+
+/* ---- commit ---- */
+
+static void move_extent(struct slot *slot, u32 src, u32 dst)
+{
+	u32 i = extent_at(slot, src);
+
+	if (KV_BUG_ON(i == KV_NONE))
+		return;
+	slot_write_begin(slot);
+	WRITE_ONCE(slot->ext[i].start, dst);
+	slot_write_end(slot);
+}
+
+/* Nobody has our old blocks yet: isolate saw to it that only later moves may want them. */
+static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
+{
+	u32 owner = pool->owner[move->src];
+
+	owner_fill(pool, move->src, move->nr, make_owner(OWNER_MOVE, 0));
+	owner_fill(pool, move->dst, move->nr, owner);
+	if (owner_kind(owner) == OWNER_SLOT)
+		move_extent(slot_at(pool, owner_index(owner)), move->src, move->dst);
+	else
+		pool->entry[owner_index(owner)].block = move->dst;
+}
+
+/* Extents that have come to lie behind one another are one. */
+static void join_extents(struct slot *slot)
+{
+	u32 nr = 1;
+
+	slot_write_begin(slot);
+	for (u32 i = 1; i < slot->nr_ext; i++) {
+		struct kvmm_extent ext = slot->ext[i], last = slot->ext[nr - 1];
+
+		if (last.start + last.nr == ext.start)
+			slot_set_ext(slot, nr - 1, last.start, last.nr + ext.nr);
+		else
+			slot_set_ext(slot, nr++, ext.start, ext.nr);
+	}
+	WRITE_ONCE(slot->nr_ext, nr);
+	slot_write_end(slot);
+}
+
+static void join_moved(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
+{
+	for (u32 i = 0; i < nr_done; i++) {
+		u32 owner = pool->owner[moves[i].dst];
+
+		if (owner_kind(owner) == OWNER_SLOT)
+			join_extents(slot_at(pool, owner_index(owner)));
+	}
+}
+
+/* Only what overlaps itself can be lost, and that is never a single block. */
+static void lose_content(struct kvmm_pool *pool, const struct kv_move *move)
+{
+	u32 owner = pool->owner[move->src];
+
+	if (!KV_BUG_ON(owner_kind(owner) != OWNER_SLOT))
+		slot_lose(pool, slot_at(pool, owner_index(owner)));
+}
+
+static void count_moves(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
+{
+	u64 nr_blocks = 0;
+
+	for (u32 i = 0; i < nr_done; i++)
+		nr_blocks += moves[i].nr;
+	pool->count.compactions += nr_done > 0;
+	pool->count.moves += nr_done;
+	pool->count.moved_blocks += nr_blocks;
+	kv_count_add(KV_EV_COMPACT, nr_done > 0);
+	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
+}
+
+static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
+{
+	struct kvmm_pool *pool = arg;
+
+	kv_lock(&pool->lock);
+	clear_marks(pool, moves, nr);
+	for (u32 i = 0; i < nr_done; i++)
+		commit_move(pool, &moves[i]);
+	if (lost)
+		lose_content(pool, &moves[nr_done]);
+	give_back(pool, moves, nr);
+	join_moved(pool, moves, nr_done);
+	count_moves(pool, moves, nr_done);
+	kv_unlock(&pool->lock);
+}
+
+static const struct kv_movable_ops movable_ops = {
+	.snapshot	= snapshot,
+	.isolate	= isolate,
+	.copy		= copy,
+	.commit		= commit,
+};
+
+/* ---- entry ---- */
+
+/* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
+{
+	int err;
+
+	kv_assert_held(&pool->compact_lock);
+	kv_assert_held(&pool->lock);
+	if (!pool->parts.planner || pool->rounds)
+		return -EOPNOTSUPP;
+	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
+	kv_unlock(&pool->lock);
+	err = kv_compact(pool->parts.planner, &movable_ops, pool, pool->nr_blocks, goal);
+	kv_lock(&pool->lock);
+	WRITE_ONCE(pool->gate, pool->gate & ~GATE_STOPPED);
+	return err;
+}
+
+static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
+{
+	int err;
+
+	kv_lock(&pool->compact_lock);
+	err = pool_enter(pool);
+	if (!err) {
+		err = pool_compact(pool, goal);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+/* What an older caller has no room for is not written. */
+int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
+{
+	struct kvmm_compact goal;
+	size_t size;
+	int err;
+
+	if (!pool || !compact)
+		return -EINVAL;
+	size = compact->size;
+	err = kv_copy_attr(&goal, sizeof(goal), compact);
+	if (err)
+		return err;
+	if (goal.want_run > pool->nr_usable)
+		return -EINVAL;
+	err = compact_pool(pool, &goal);
+	goal.size = size;
+	memcpy(compact, &goal, min(size, sizeof(goal)));
+	return err;
+}

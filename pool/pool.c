@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A pool's birth and death, and the gate that every caller passes.
+ *
+ * The gate is one word under the lock: closed for good once the pool has found that it contradicts
+ * itself, and for a while when blocks are being moved. Callers wait for the latter on compact_lock
+ * and look again.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define DEFAULT_BLOCK_TOKENS	16u
+#define MAX_BLOCK_TOKENS	1024u
+
+static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
+
+noinline int __pool_enter_slow(struct kvmm_pool *pool)
+{
+	while (pool->gate & GATE_STOPPED) {
+		kv_unlock(&pool->lock);
+		kv_lock(&pool->compact_lock);
+		kv_unlock(&pool->compact_lock);
+		kv_lock(&pool->lock);
+	}
+	if (!(pool->gate & GATE_POISONED))
+		return 0;
+	kv_unlock(&pool->lock);
+	return -EUCLEAN;
+}
+
+void pool_poison(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	if (pool->gate & GATE_POISONED)
+		return;
+	kv_log(KV_LOG_ERR, "kvmm: pool %s contradicts itself and is closed", pool->name);
+	WRITE_ONCE(pool->gate, pool->gate | GATE_POISONED);
+}
+
+int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
+{
+	kv_count(KV_EV_BAD_HANDLE);
+	return gen && gen - pool->gen_base < now - pool->gen_base ? -ESTALE : -EINVAL;
+}
+
+static bool is_zero(const u8 *byte, size_t nr)
+{
+	while (nr--)
+		if (*byte++)
+			return false;
+	return true;
+}
+
+int kv_copy_attr(void *dst, size_t bytes, const void *src)
+{
+	size_t size;
+
+	memcpy(&size, src, sizeof(size));
+	if (size < sizeof(size))
+		return -EINVAL;
+	if (size > bytes && !is_zero((const u8 *)src + bytes, size - bytes))
+		return -EINVAL;
+	memset(dst, 0, bytes);
+	memcpy(dst, src, min(size, bytes));
+	return 0;
+}
+
+/* The last piece ends within 64 bits of address. */
+static bool plane_is_good(const struct kvmm_plane *plane, u32 nr_blocks)
+{
+	u64 bytes, end;
+
+	return plane->base && plane->bytes && plane->bytes <= plane->stride &&
+	       !kv_mul_overflows(plane->stride, (u64)nr_blocks, &bytes) &&
+	       !kv_add_overflows(plane->base, bytes, &end);
+}
+
+static int check_memory(const struct kvmm_pool_attr *attr)
+{
+	u64 bytes, sum = 0;
+
+	if (!attr->planes && attr->nr_planes)
+		return -EINVAL;
+	if (!attr->planes)
+		return kv_mul_overflows(attr->block_bytes, (u64)attr->nr_blocks, &bytes) ?
+		       -EINVAL : 0;
+	if (!attr->nr_planes || attr->nr_planes > KVMM_MAX_PLANES)
+		return -EINVAL;
+	for (u32 i = 0; i < attr->nr_planes; i++) {
+		if (!plane_is_good(&attr->planes[i], attr->nr_blocks) ||
+		    kv_add_overflows(sum, attr->planes[i].bytes, &sum))
+			return -EINVAL;
+	}
+	return attr->block_bytes && attr->block_bytes != sum ? -EINVAL : 0;
+}
+
+static int check_attr(const struct kvmm_pool_attr *attr)
+{
+	u32 tokens = attr->block_tokens;
+
+	if (!attr->nr_blocks || attr->nr_blocks > KVMM_MAX_BLOCKS)
+		return -EINVAL;
+	if (tokens && (!kv_is_pow2(tokens) || tokens > MAX_BLOCK_TOKENS))
+		return -EINVAL;
+	if (attr->flags & ~KVMM_POOL_NULL_BLOCK)
+		return -EINVAL;
+	if (attr->name && (!attr->name[0] || strlen(attr->name) >= KV_POOL_NAME))
+		return -EINVAL;
+	return check_memory(attr);
+}
+
+static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr,
+			const struct kv_pool_parts *parts)
+{
+	u32 id = kv_fetch_add(&next_pool_id, 1);
+	u64 random = kv_random();
+
+	pool->parts = *parts;
+	pool->nr_blocks = attr->nr_blocks;
+	pool->has_null = attr->flags & KVMM_POOL_NULL_BLOCK;
+	pool->nr_usable = pool->nr_blocks - pool->has_null;
+	pool->block_tokens = attr->block_tokens ? attr->block_tokens : DEFAULT_BLOCK_TOKENS;
+	pool->compact_max_blocks = attr->compact_max_blocks;
+	pool->gen_base = (u32)random ? (u32)random : 1;
+	pool->seq_secret = random | 1;
+	pool->free_slot = KV_NONE;
+	pool->free_entry = KV_NONE;
+	pool->metadata_bytes = sizeof(*pool);
+	kv_pool_set_name(pool, attr->name ? attr->name : "pool");
+	kv_lock_init(&pool->compact_lock, KV_RANK_COMPACT, id);
+	kv_lock_init(&pool->lock, KV_RANK_POOL, id);
+}
+
+static int init_zone(struct kvmm_pool *pool, const char *engine)
+{
+	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	struct kvmm_zone_stat stat;
+	int err;
+
+	attr.nr_blocks = pool->nr_blocks;
+	attr.engine = engine;
+	err = kvmm_zone_create(&attr, &pool->zone);
+	if (err)
+		return err;
+	kvmm_zone_stat(pool->zone, &stat);
+	pool->metadata_bytes += stat.metadata_bytes;
+	pool->rounds = kv_zone_rounds(pool->zone);
+	return 0;
+}
+
+/* Block 0 is the lowest of an empty zone, so any engine can take it. */
+static int init_owners(struct kvmm_pool *pool)
+{
+	pool->owner = kv_alloc_array(pool->nr_blocks, sizeof(*pool->owner));
+	if (!pool->owner)
+		return -ENOMEM;
+	pool->metadata_bytes += (u64)pool->nr_blocks * sizeof(*pool->owner);
+	if (!pool->has_null)
+		return 0;
+	pool->owner[0] = make_owner(OWNER_NULL, 0);
+	return kvmm_zone_alloc_at(pool->zone, 0, 1);
+}
+
+static int adopt_planes(struct kvmm_pool *pool, const struct kvmm_plane *planes, u32 nr)
+{
+	pool->plane = kv_alloc_array(nr, sizeof(*planes));
+	if (!pool->plane)
+		return -ENOMEM;
+	memcpy(pool->plane, planes, nr * sizeof(*planes));
+	pool->metadata_bytes += nr * sizeof(*planes);
+	pool->nr_planes = nr;
+	for (u32 i = 0; i < nr; i++)
+		pool->block_bytes += planes[i].bytes;
+	return 0;
+}
+
+static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
+{
+	const struct kv_dev_ops *ops = pool->parts.dev;
+	struct kvmm_plane own = { .stride = attr->block_bytes, .bytes = attr->block_bytes };
+	int err;
+
+	if (!attr->planes && !attr->block_bytes)
+		return 0;
+	err = ops->open(pool->parts.dev_number, &pool->dev);
+	if (err)
+		return err;
+	if (attr->planes)
+		return adopt_planes(pool, attr->planes, attr->nr_planes);
+	pool->own_bytes = attr->block_bytes * attr->nr_blocks;
+	err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
+	if (err)
+		return err;
+	own.base = pool->own_addr;
+	return adopt_planes(pool, &own, 1);
+}
+
+static void exit_memory(struct kvmm_pool *pool)
+{
+	const struct kv_dev_ops *ops = pool->parts.dev;
+
+	kv_free(pool->plane);
+	if (pool->own_addr)
+		ops->free(pool->dev, pool->own_addr, pool->own_bytes);
+	if (pool->dev)
+		ops->close(pool->dev);
+}
+
+/* Takes a pool that is half made, too: what was not made yet is 0. */
+static void exit_fields(struct kvmm_pool *pool)
+{
+	slots_exit(pool);
+	cache_exit(pool);
+	exit_memory(pool);
+	kv_free(pool->owner);
+	kvmm_zone_destroy(pool->zone);
+}
+
+int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,
+		   struct kvmm_pool **result)
+{
+	struct kvmm_pool *pool;
+	int err;
+
+	err = check_attr(attr);
+	if (err)
+		return err;
+	pool = kv_alloc_lines(1, sizeof(*pool));
+	if (!pool)
+		return -ENOMEM;
+	init_fields(pool, attr, parts);
+	err = init_zone(pool, attr->allocator);
+	if (!err)
+		err = init_owners(pool);
+	if (!err)
+		err = cache_init(pool);
+	if (!err)
+		err = init_memory(pool, attr);
+	if (err) {
+		exit_fields(pool);
+		kv_free(pool);
+		return err;
+	}
+	*result = pool;
+	return 0;
+}
+
+static void free_pool(struct kv_rcu_head *head)
+{
+	kv_free(container_of(head, struct kvmm_pool, rcu));
+}
+
+void kv_pool_destroy(struct kvmm_pool *pool)
+{
+	exit_fields(pool);
+	kv_rcu_defer(&pool->rcu, free_pool);
+}
+
+void kv_pool_set_name(struct kvmm_pool *pool, const char *name)
+{
+	strncpy(pool->name, name, sizeof(pool->name) - 1);
+}
+
+const char *kv_pool_name(const struct kvmm_pool *pool)
+{
+	return pool->name;
+}
+
+struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool)
+{
+	return pool ? pool->zone : NULL;
+}

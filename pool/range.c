@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ranges: taken, shared, pinned, given back.
+ *
+ * The ordinary allocation is one pass under pool->lock: blocks from the zone, a slot from the free
+ * list, their owner noted. Everything else goes through room.c.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+
+#include "internal.h"
+
+#define DEFAULT_MAX_RUNS	4u
+#define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
+				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO)
+
+/* A request on its way: what is asked for, and what it became. */
+struct request {
+	struct room		room;
+	struct kvmm_range_attr	attr;
+	kvmm_range_t		range;
+};
+
+static int check_request(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
+{
+	const u32 contradiction = KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN;
+
+	if (!attr->nr || attr->nr > pool->nr_usable)
+		return -EINVAL;
+	if (!attr->max_runs)
+		attr->max_runs = DEFAULT_MAX_RUNS;
+	if (attr->max_runs > KVMM_MAX_RUNS || attr->prio > KVMM_PRIO_URGENT)
+		return -EINVAL;
+	if (attr->flags & KVMM_ALLOC_ZERO && !pool->nr_planes)
+		return -EINVAL;
+	if (attr->flags & ~ALLOC_FLAGS || (attr->flags & contradiction) == contradiction)
+		return -EINVAL;
+	return 0;
+}
+
+static int read_attr(struct kvmm_range_attr *dst, const struct kvmm_range_attr *src)
+{
+	if (unlikely(src->size != sizeof(*src)))
+		return kv_copy_attr(dst, sizeof(*dst), src);
+	*dst = *src;
+	return 0;
+}
+
+enum kv_placement range_placement(u32 flags)
+{
+	if (flags & KVMM_ALLOC_PINNED)
+		return KV_PLACE_PINNED;
+	return flags & KVMM_ALLOC_TOPDOWN ? KV_PLACE_TOPDOWN : KV_PLACE_MOVABLE;
+}
+
+static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
+{
+	pool->count.nr_ranges++;
+	pool->count.range_blocks += slot->nr;
+	pool->count.range_refs += slot->refs;
+	pool->count.range_pins += slot->pins;
+	pool->count.range_seqs += slot->seq;
+	pool->count.range_attrs += slot_attrs(slot);
+}
+
+static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
+{
+	pool->count.nr_ranges--;
+	pool->count.range_blocks -= slot->nr;
+	pool->count.range_refs -= slot->refs;
+	pool->count.range_pins -= slot->pins;
+	pool->count.range_seqs -= slot->seq;
+	pool->count.range_attrs -= slot_attrs(slot);
+}
+
+static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
+		      const struct kvmm_extent *ext, u32 nr_ext)
+{
+	slot->refs = 1;
+	slot->last_access_ns = kv_clock_ns();
+	slot->pins = !!(attr->flags & KVMM_ALLOC_ZERO);	/* until get_zeroed_range() is done */
+	slot->seq = attr->seq;
+	slot->prio = attr->prio;
+	slot->flags = attr->flags;
+	slot->nr = attr->nr;
+	slot_write_begin(slot);
+	for (u32 i = 0; i < nr_ext; i++)
+		slot_set_ext(slot, i, ext[i].start, ext[i].nr);
+	WRITE_ONCE(slot->nr_ext, nr_ext);
+	slot_write_end(slot);
+}
+
+kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+		       const struct kvmm_extent *ext, u32 nr_ext)
+{
+	u32 index = slot_take(pool);
+	struct slot *slot = slot_at(pool, index);
+
+	fill_slot(slot, attr, ext, nr_ext);
+	for (u32 i = 0; i < nr_ext; i++)
+		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
+	seq_add(pool, index);
+	count_range_add(pool, slot);
+	return slot_handle(slot, index);
+}
+
+/* The blocks first: who fails for want of them has not grown the table. */
+static int take_range(struct kvmm_pool *pool, struct room *room)
+{
+	struct request *req = container_of(room, struct request, room);
+	struct kvmm_range_attr *attr = &req->attr;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	int nr_ext;
+
+	nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
+			       attr->max_runs, ext);
+	if (unlikely(nr_ext < 0))
+		return nr_ext;
+	if (unlikely(pool->free_slot == KV_NONE) && slots_reserve(pool)) {
+		kv_free_runs(pool->zone, ext, nr_ext);
+		return -ENOMEM;
+	}
+	req->range = range_add(pool, attr, ext, nr_ext);
+	pool->count.allocs++;
+	pool->count.alloc_blocks += attr->nr;
+	return 0;
+}
+
+static int get_range(struct kvmm_pool *pool, struct request *req)
+{
+	int err;
+
+	err = pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = take_range(pool, &req->room);
+	pool_leave(pool);
+	return err == -ENOSPC ? pool_get_room(pool, &req->room) : err;
+}
+
+/* Drop the last reference of a range that nobody pins. */
+static void range_del(struct kvmm_pool *pool, u32 index)
+{
+	struct slot *slot = slot_at(pool, index);
+
+	count_range_del(pool, slot);
+	seq_del(pool, index);
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		owner_clear(pool, slot->ext[i].start, slot->ext[i].nr);
+	kv_free_runs(pool->zone, slot->ext, slot->nr_ext);
+	slot_put(pool, index);
+	pool->count.frees++;
+}
+
+/*
+ * Nobody has the handle yet, but the walks can find the range: its first pin keeps it alive, and
+ * where it is, until the content is zero.
+ */
+static int zero_range(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot copy, *slot;
+	int err, failed;
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	copy = *slot;
+	pool_leave(pool);
+
+	failed = blocks_zero(pool, copy.ext, copy.nr_ext);
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	slot->pins--;
+	pool->count.range_pins--;
+	if (failed)
+		range_del(pool, range.index);
+	pool_leave(pool);
+	return failed;
+}
+
+static int fill_request(struct kvmm_pool *pool, struct request *req,
+			const struct kvmm_range_attr *attr)
+{
+	int err;
+
+	if (unlikely(!pool || !attr))
+		return -EINVAL;
+	err = read_attr(&req->attr, attr);
+	if (!err)
+		err = check_request(pool, &req->attr);
+	req->room = (struct room){ .take = take_range, .nr = req->attr.nr,
+				   .flags = req->attr.flags };
+	return err;
+}
+
+static int get_content(struct kvmm_pool *pool, struct request *req)
+{
+	int err;
+
+	err = get_range(pool, req);
+	if (unlikely(!err && req->attr.flags & KVMM_ALLOC_ZERO))
+		err = zero_range(pool, req->range);
+	return err;
+}
+
+/* For those who ask: two clock readings and a look at the zone. */
+static noinline int get_reported(struct kvmm_pool *pool, struct request *req)
+{
+	struct kvmm_alloc_report *report = req->attr.report;
+	u64 begin_ns = kv_clock_ns();
+	int ppm, err;
+
+	ppm = kvmm_zone_unusable(pool->zone, req->attr.nr);
+	err = get_content(pool, req);
+	if (err && err != -ENOSPC)
+		return err;
+	*report = (struct kvmm_alloc_report){
+		.time_ns = kv_clock_ns() - begin_ns, .evicted = req->room.evicted,
+		.moved = req->room.moved, .fragmentation_ppm = max(ppm, 0),
+	};
+	return err;
+}
+
+int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			  kvmm_range_t *range)
+{
+	struct request req;
+	int err;
+
+	if (unlikely(!range))
+		return -EINVAL;
+	err = fill_request(pool, &req, attr);
+	if (unlikely(err))
+		return err;
+	err = req.attr.report ? get_reported(pool, &req) : get_content(pool, &req);
+	if (unlikely(err))
+		return err;
+	*range = req.range;
+	return 0;
+}
+
+/* Enter, and find the slot; on error the lock is not held. */
+int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot)
+{
+	int err;
+
+	err = pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = slot_find(pool, range, slot);
+	if (unlikely(err))
+		pool_leave(pool);
+	return err;
+}
+
+int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	int err;
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	if (slot->refs == UINT32_MAX) {
+		err = -EOVERFLOW;
+	} else {
+		slot->refs++;
+		pool->count.range_refs++;
+	}
+	pool_leave(pool);
+	return err;
+}
+
+static bool last_put_is_barred(const struct slot *slot)
+{
+	return slot->refs == 1 && slot->pins;
+}
+
+static void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
+{
+	if (likely(slot->refs == 1)) {
+		range_del(pool, index);
+		return;
+	}
+	slot->refs--;
+	pool->count.range_refs--;
+}
+
+int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	int err;
+
+	err = range_enter(pool, range, &slot);
+	if (unlikely(err))
+		return err;
+	if (unlikely(last_put_is_barred(slot)))
+		err = -EBUSY;
+	else
+		put_slot(pool, slot, range.index);
+	pool_leave(pool);
+	return err;
+}
+
+static bool seq_is_barred(const struct kvmm_pool *pool, u64 seq)
+{
+	for (u32 i = seq_first(pool, seq); i != KV_NONE; i = seq_next(pool, i))
+		if (last_put_is_barred(slot_at(pool, i)))
+			return true;
+	return false;
+}
+
+int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
+{
+	u32 i, next;
+	int err, nr = 0;
+
+	if (!seq)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	if (seq_is_barred(pool, seq)) {
+		pool_leave(pool);
+		return -EBUSY;
+	}
+	for (i = seq_first(pool, seq); i != KV_NONE; i = next, nr++) {
+		next = seq_next(pool, i);
+		put_slot(pool, slot_at(pool, i), i);
+	}
+	pool_leave(pool);
+	return nr;
+}
+
+int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	int err;
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	if (slot->pins == UINT32_MAX) {
+		err = -EOVERFLOW;
+	} else {
+		slot->pins++;
+		pool->count.range_pins++;
+	}
+	pool_leave(pool);
+	return err;
+}
+
+int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	int err;
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	if (!slot->pins) {
+		err = -EINVAL;
+	} else {
+		slot->pins--;
+		pool->count.range_pins--;
+	}
+	pool_leave(pool);
+	return err;
+}
+
+static void fill_info(const struct kvmm_pool *pool, const struct slot *slot, u32 index,
+		      struct kvmm_range_info *info)
+{
+	*info = (struct kvmm_range_info){
+		.seq = slot->seq, .bytes = slot->nr * pool->block_bytes, .nr = slot->nr,
+		.refs = slot->refs, .pins = slot->pins, .prio = slot->prio,
+		.flags = slot->flags, .nr_ext = slot->nr_ext,
+		.range = slot_handle(slot, index),
+	};
+	memcpy(info->ext, slot->ext, slot->nr_ext * sizeof(slot->ext[0]));
+}
+
+int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_range_info *info)
+{
+	struct slot *slot;
+	int err;
+
+	if (!info)
+		return -EINVAL;
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	fill_info(pool, slot, range.index, info);
+	pool_leave(pool);
+	return 0;
+}
+
+int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_info *info)
+{
+	u32 i, nr;
+	int err;
+
+	if (!cursor || !info)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	nr = pool->slots ? dir_nr_slots(pool->slots) : 0;
+	for (i = *cursor; i < nr && !slot_at(pool, i)->nr_ext; i++)
+		;
+	if (i < nr) {
+		fill_info(pool, slot_at(pool, i), i, info);
+		*cursor = i + 1;
+	} else {
+		err = -ENOENT;
+	}
+	pool_leave(pool);
+	return err;
+}

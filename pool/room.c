@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Making room: what an allocation does when the zone says no.
+ *
+ * In this order: evict exactly the shortfall, then move blocks until the run is there. The hard
+ * part is that failing must leave no trace, the order of eviction included. So victims keep their
+ * entries and keys until the allocation has succeeded; only their blocks go to the zone, and come
+ * back from there if it fails. The gate is closed while the lock is dropped for the copies, so
+ * nobody sees, or takes, what is under way.
+ *
+ * All of it runs with compact_lock held: one caller at a time makes room.
+ */
+
+#include "internal.h"
+
+/* Chained by entry->link, last picked first. */
+struct victims {
+	u32 newest;
+	u32 nr;
+};
+
+static void victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+{
+	while (victims->nr < nr) {
+		u32 index = pool->parts.evict->pick(pool->policy);
+		struct entry *entry;
+
+		if (KV_BUG_ON(index == KV_NONE))
+			return;
+		entry = &pool->entry[index];
+		entry->link = victims->newest;
+		victims->newest = index;
+		victims->nr++;
+		owner_clear(pool, entry->block, 1);
+		KV_BUG_ON(kvmm_zone_free(pool->zone, entry->block, 1));
+	}
+}
+
+/* Its place may have been used meanwhile, if a copy failed half-way; then it is gone after all. */
+static bool victim_restore(struct kvmm_pool *pool, u32 index)
+{
+	struct entry *entry = &pool->entry[index];
+
+	if (kvmm_zone_alloc_at(pool->zone, entry->block, 1))
+		return false;
+	owner_fill(pool, entry->block, 1, make_owner(OWNER_ENTRY, index));
+	pool->parts.evict->unpick(pool->policy, index);
+	return true;
+}
+
+/* Evict them for good, or put them back where they were. */
+static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
+			struct room *room)
+{
+	u32 index, next;
+
+	for (index = victims->newest; index != KV_NONE; index = next) {
+		next = pool->entry[index].link;
+		if (restore && victim_restore(pool, index))
+			continue;
+		room->evicted += entry_forget(pool, &pool->entry[index]);
+		entry_put(pool, &pool->entry[index]);
+	}
+	count_evictions(pool, room->evicted);
+}
+
+/* Free exactly so many cached blocks as are missing, if there are so many. */
+static int evict_shortfall(struct kvmm_pool *pool, const struct room *room, u32 nr_free,
+			   struct victims *victims)
+{
+	u32 shortfall = room->nr - nr_free;
+
+	if (room->flags & KVMM_ALLOC_NO_EVICT || cache_nr_order(pool) < shortfall)
+		return -ENOSPC;
+	victims_pick(pool, shortfall, victims);
+	return 0;
+}
+
+static int compact_and_take(struct kvmm_pool *pool, struct room *room)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = room->nr,
+				     .max_blocks = pool->compact_max_blocks };
+	int err;
+
+	if (room->flags & KVMM_ALLOC_NO_COMPACT)
+		return -ENOSPC;
+	err = pool_compact(pool, &goal);
+	room->moved += goal.moved;
+	if (!err)
+		return room->take(pool, room);
+	kv_count(KV_EV_COMPACT_FAIL);
+	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
+}
+
+static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+{
+	u32 nr_free;
+	int err;
+
+	err = room->take(pool, room);	/* somebody may have freed some meanwhile */
+	if (err != -ENOSPC)
+		return err;
+	nr_free = kv_zone_nr_free(pool->zone);
+	if (nr_free < room->nr) {
+		err = evict_shortfall(pool, room, nr_free, victims);
+		if (err) {
+			pool->count.fail_nospc++;
+			return err;
+		}
+		err = room->take(pool, room);
+	}
+	if (err != -ENOSPC)
+		return err;
+	pool->count.fail_frag++;
+	return compact_and_take(pool, room);
+}
+
+int pool_get_room(struct kvmm_pool *pool, struct room *room)
+{
+	struct victims victims = { .newest = KV_NONE };
+	int err;
+
+	kv_lock(&pool->compact_lock);
+	err = pool_enter(pool);
+	if (!err) {
+		err = try_harder(pool, room, &victims);
+		victims_end(pool, &victims, err != 0, room);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
+	kv_rcu_reap();
+	return err;
+}

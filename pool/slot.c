@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The table of ranges.
+ *
+ * Readers look slots up without a lock while the table grows. Slots sit in chunks that stay where
+ * they are; the directory of chunks is replaced as a whole when one is added, and the old one is
+ * freed after a grace period. All writers hold pool->lock.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define MAX_CHUNKS	(KVMM_MAX_BLOCKS >> CHUNK_ORDER)
+
+static_assert((u64)MAX_CHUNKS << CHUNK_ORDER <= BIT(OWNER_INDEX_BITS), "an index fits an owner");
+
+static void free_dir(struct kv_rcu_head *head)
+{
+	kv_free(container_of(head, struct slot_dir, rcu));
+}
+
+static size_t dir_bytes(u32 nr_chunks)
+{
+	return sizeof(struct slot_dir) + nr_chunks * sizeof(struct slot *);
+}
+
+/* A directory with one chunk more; NULL if there is no memory for either. */
+static struct slot_dir *longer_dir(const struct slot_dir *old)
+{
+	u32 nr = old ? old->nr_chunks : 0;
+	struct slot_dir *dir = kv_alloc(dir_bytes(nr + 1));
+
+	if (!dir)
+		return NULL;
+	dir->nr_chunks = nr + 1;
+	if (old)
+		memcpy(dir->chunk, old->chunk, nr * sizeof(old->chunk[0]));
+	dir->chunk[nr] = kv_alloc_lines(CHUNK_SLOTS, sizeof(struct slot));
+	if (dir->chunk[nr])
+		return dir;
+	kv_free(dir);
+	return NULL;
+}
+
+/* Lowest index first, so that it is the first to be handed out. */
+static void link_free_slots(struct kvmm_pool *pool, const struct slot_dir *dir)
+{
+	u32 first = (dir->nr_chunks - 1) << CHUNK_ORDER;
+
+	for (u32 i = CHUNK_SLOTS; i-- > 0;) {
+		struct slot *slot = dir_slot(dir, first + i);
+
+		slot->gen = pool->gen_base;
+		slot->next = pool->free_slot;
+		pool->free_slot = first + i;
+	}
+}
+
+static void publish_dir(struct kvmm_pool *pool, struct slot_dir *dir)
+{
+	struct slot_dir *old = pool->slots;
+
+	link_free_slots(pool, dir);
+	pool->metadata_bytes += CHUNK_SLOTS * sizeof(struct slot) + dir_bytes(dir->nr_chunks);
+	kv_rcu_assign(pool->slots, dir);
+	if (!old)
+		return;
+	pool->metadata_bytes -= dir_bytes(old->nr_chunks);
+	kv_rcu_defer(&old->rcu, free_dir);
+}
+
+/* As many buckets as slots, or more. */
+static int grow_buckets(struct kvmm_pool *pool, u32 nr_slots)
+{
+	u32 nr = pool->nr_buckets;
+	u32 *bucket;
+
+	if (nr >= nr_slots)
+		return 0;
+	nr = max(CHUNK_SLOTS, 2 * nr);
+	bucket = kv_alloc_array(nr, sizeof(*bucket));
+	if (!bucket)
+		return -ENOMEM;
+	pool->metadata_bytes += (nr - pool->nr_buckets) * sizeof(*bucket);
+	kv_free(seq_rehash(pool, bucket, nr));
+	return 0;
+}
+
+static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
+{
+	struct slot_dir *dir;
+
+	if (pool->slots && pool->slots->nr_chunks == MAX_CHUNKS)
+		return -ENOMEM;
+	dir = longer_dir(pool->slots);
+	if (!dir)
+		return -ENOMEM;
+	if (grow_buckets(pool, dir_nr_slots(dir))) {
+		kv_free(dir->chunk[dir->nr_chunks - 1]);
+		kv_free(dir);
+		return -ENOMEM;
+	}
+	publish_dir(pool, dir);
+	return 0;
+}
+
+int slots_reserve(struct kvmm_pool *pool)
+{
+	kv_assert_held(&pool->lock);
+	return likely(pool->free_slot != KV_NONE) ? 0 : __slots_reserve_slow(pool);
+}
+
+u32 slot_take(struct kvmm_pool *pool)
+{
+	u32 index = pool->free_slot;
+
+	pool->free_slot = slot_at(pool, index)->next;
+	return index;
+}
+
+/*
+ * A slot that has used up its generations retires: the oldest of its handles would come to life
+ * again. That is 128 bytes lost every four billion frees.
+ */
+void slot_put(struct kvmm_pool *pool, u32 index)
+{
+	struct slot *slot = slot_at(pool, index);
+	u32 old = slot->gen - pool->gen_base;
+
+	slot_write_begin(slot);
+	WRITE_ONCE(slot->gen, next_gen(slot->gen));
+	WRITE_ONCE(slot->nr_ext, 0);
+	WRITE_ONCE(slot->lost, 0);
+	slot_write_end(slot);
+	slot->refs = slot->nr = 0;
+	pool->count.range_gens += (slot->gen - pool->gen_base) - (u64)old;
+	if (unlikely(slot->gen == pool->gen_base)) {
+		pool->nr_retired++;
+		return;
+	}
+	slot->next = pool->free_slot;
+	pool->free_slot = index;
+}
+
+int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
+{
+	struct slot *slot;
+
+	if (unlikely(!pool->slots || range.index >= dir_nr_slots(pool->slots)))
+		return refuse_handle(pool, pool->gen_base, range.gen);
+	slot = slot_at(pool, range.index);
+	if (unlikely(slot->gen != range.gen || !slot->nr_ext))
+		return refuse_handle(pool, slot->gen, range.gen);
+	*result = slot;
+	return 0;
+}
+
+/* Copy what a reader wants; the version says later whether it was one moment's. */
+static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ext, u32 max)
+{
+	u32 nr = READ_ONCE(slot->nr_ext);
+
+	if (READ_ONCE(slot->gen) != gen || !nr)
+		return -ESTALE;
+	if (READ_ONCE(slot->lost))
+		return -EIO;
+	for (u32 i = 0; i < nr && i < max; i++) {
+		ext[i].start = READ_ONCE(slot->ext[i].start);
+		ext[i].nr = READ_ONCE(slot->ext[i].nr);
+	}
+	return nr;
+}
+
+static int read_extents(const struct kvmm_pool *pool, kvmm_range_t range,
+			struct kvmm_extent *ext, u32 max)
+{
+	/* Pairs with publish_dir(): the chunks that the directory names are filled. */
+	const struct slot_dir *dir = kv_rcu_dereference(pool->slots);
+	const struct slot *slot;
+	u32 version, gen;
+	int nr;
+
+	if (!dir || range.index >= dir_nr_slots(dir))
+		return refuse_handle(pool, pool->gen_base, range.gen);
+	slot = dir_slot(dir, range.index);
+	do {
+		version = kv_seq_read_begin(&slot->version);
+		nr = copy_extents(slot, range.gen, ext, max);
+		gen = READ_ONCE(slot->gen);
+	} while (unlikely(kv_seq_read_retry(&slot->version, version)));
+	return nr == -ESTALE ? refuse_handle(pool, gen, range.gen) : nr;
+}
+
+int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_extent *ext,
+		       unsigned int max)
+{
+	int nr;
+
+	if (!pool || (!ext && max))
+		return -EINVAL;
+	if (unlikely(READ_ONCE(pool->gate) & GATE_POISONED))
+		return -EUCLEAN;
+	kv_rcu_read_lock();
+	nr = read_extents(pool, range, ext, max);
+	kv_rcu_read_unlock();
+	return nr;
+}
+
+void slots_exit(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; pool->slots && i < pool->slots->nr_chunks; i++)
+		kv_free(pool->slots->chunk[i]);
+	kv_free(pool->slots);
+	kv_free(pool->bucket);
+}
