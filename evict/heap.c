@@ -12,7 +12,7 @@
 #include "heap.h"
 
 #define ARITY		4u
-#define NR_FIRST_LINE	(ARITY - 1)	/* unused ranks before slot 0, so that slot 1 starts a line */
+#define NR_FIRST_LINE	(ARITY - 1)	/* unused ranks, so that slot 1 starts a line */
 
 static_assert(ARITY * sizeof(struct heap_rank) == KV_CACHELINE, "siblings fill one line");
 

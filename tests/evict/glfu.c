@@ -61,21 +61,87 @@ static void see_many(struct order *order, u32 nr)
 	}
 }
 
+static void expect_counts(const struct key_counts *counts, u32 nr)
+{
+	cr_assert_eq(counts->nr, nr);
+	for (u32 i = 0; i < nr; i++) {
+		kvmm_key_t key = order_key(i);
+
+		cr_assert_eq(requests_with(counts, &key), i % 3 ? 1 : 2);
+	}
+}
+
 Test(evict_glfu, keeps_all_counts_while_the_table_grows)
 {
 	struct order order;
 	struct heap *heap;
-	const u32 nr = 20 * MIN_SLOTS;
 
 	order_init(&order, &kv_evict_glfu, 8);
-	see_many(&order, nr);
+	see_many(&order, 20 * MIN_SLOTS);
 	heap = order.policy;
-	cr_expect_gt(heap->counts->nr_slots, nr);
-	cr_expect_eq(heap->counts->nr, nr);
-	for (u32 i = 0; i < nr; i++) {
+	cr_expect_gt(heap->counts->now.nr_slots, 20 * MIN_SLOTS);
+	expect_counts(heap->counts, 20 * MIN_SLOTS);
+	order_exit(&order);
+}
+
+static void see_once(struct order *order, u32 nth)
+{
+	kvmm_key_t key = order_key(nth);
+
+	order->ops->seen(order->policy, &key, 1);
+}
+
+/* Every key is found at every moment of the move, in whichever table it is. */
+Test(evict_glfu, keeps_all_counts_between_two_tables)
+{
+	const u32 room = room_in(MIN_SLOTS);
+	struct key_counts *counts;
+	struct order order;
+	u32 steps = 0;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	see_many(&order, room);
+	counts = ((struct heap *)order.policy)->counts;
+	cr_assert_eq(counts->old.nr_slots, 0);
+	see_once(&order, room + 1);
+	cr_assert_eq(counts->old.nr_slots, MIN_SLOTS);
+	cr_expect_eq(counts->moved, MOVES_A_KEY);
+
+	for (; counts->old.nr_slots; steps++) {
+		see_once(&order, room + 1);
+		cr_assert_eq(order.ops->check(order.policy), 0);
+		for (u32 i = 0; i < room; i++) {
+			kvmm_key_t key = order_key(i);
+
+			cr_assert_eq(requests_with(counts, &key), i % 3 ? 1 : 2);
+		}
+	}
+	cr_expect_eq(steps, MIN_SLOTS / MOVES_A_KEY - 1);
+	order_exit(&order);
+}
+
+/* A request that needs a third table while the second one is still being filled. */
+Test(evict_glfu, keeps_all_counts_when_it_grows_again_at_once)
+{
+	static kvmm_key_t keys[4 * MIN_SLOTS];
+	const u32 room = room_in(MIN_SLOTS);
+	struct key_counts *counts;
+	struct order order;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	see_many(&order, room);
+	see_once(&order, room);
+	counts = ((struct heap *)order.policy)->counts;
+	cr_assert_neq(counts->old.nr_slots, 0);
+	for (u32 i = 0; i < ARRAY_SIZE(keys); i++)
+		keys[i] = order_key(room + 1 + i);
+	order.ops->seen(order.policy, keys, ARRAY_SIZE(keys));
+	cr_expect_eq(order.ops->check(order.policy), 0);
+	cr_expect_eq(counts->nr, room + 1 + ARRAY_SIZE(keys));
+	for (u32 i = 0; i < room; i++) {
 		kvmm_key_t key = order_key(i);
 
-		cr_expect_eq(requests_with(heap->counts, &key), i % 3 ? 1 : 2);
+		cr_assert_eq(requests_with(counts, &key), i % 3 ? 1 : 2);
 	}
 	order_exit(&order);
 }
@@ -153,8 +219,33 @@ Test(evict_glfu, check_notices_a_table_that_contradicts_itself)
 	slot->key.byte[3] ^= 8;
 	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
 	slot->key.byte[3] ^= 8;
+	cr_expect_eq(order.ops->check(order.policy), 0);
 	slot->nr = 0;
 	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
 	slot->nr = 1;
 	order_exit(&order);
+}
+
+Test(evict_glfu, check_notices_a_key_lost_between_two_tables)
+{
+	const u32 room = room_in(MIN_SLOTS);
+	const u64 bytes = kv_mem_bytes();
+	struct key_counts *counts;
+	struct order order;
+	u32 at;
+
+	order_init(&order, &kv_evict_glfu, 8);
+	see_many(&order, room);
+	see_once(&order, room);
+	counts = ((struct heap *)order.policy)->counts;
+	counts->moved = MIN_SLOTS / 2;
+	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN, "not all of that has moved");
+	counts->moved = MOVES_A_KEY;
+	for (at = MIN_SLOTS - 1; !counts->old.slot[at].nr; at--)
+		;
+	counts->old.slot[at].nr = 0;
+	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN, "a key is gone");
+	counts->old.slot[at].nr = 1;
+	order_exit(&order);
+	cr_expect_eq(kv_mem_bytes(), bytes, "both tables were freed");
 }
