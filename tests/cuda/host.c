@@ -233,7 +233,8 @@ Test(host, keeps_every_byte_of_long_overlapping_moves)
 		for (u32 b = 0; b < 60; b++)
 			for (u32 i = 0; i < BYTES; i++)
 				expected[(dst + b) * STRIDE + i] = memory[(20 + b) * STRIDE + i];
-		cr_assert_eq(ops->move_blocks(host(), &planes, &down_or_up, 1, no_fence, &fence), 0);
+		cr_assert_eq(ops->move_blocks(host(), &planes, &down_or_up, 1, no_fence,
+					      &fence), 0);
 		cr_expect(!memcmp(memory, expected, sizeof(memory)), "to block %u", dst);
 	}
 }
