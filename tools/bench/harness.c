@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Clock, runs, medians and output of the benchmarks.
+ *
+ * glibc takes mutexes without atomics while a process has one thread, which makes them look three
+ * times faster than they are in any engine. So a second thread is parked before anything is timed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "harness.h"
+
+/* Fixed after bench_open(). */
+static struct {
+	double ns_per_tick;
+	double empty_ticks;	/* between begin and end of nothing */
+	u64 step_ticks;		/* the clock counts in steps of so many */
+} clock_facts = { 1, 0, 1 };
+
+u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000u + ts.tv_nsec;
+}
+
+void *must_alloc(size_t bytes)
+{
+	void *mem = calloc(1, bytes ? bytes : 1);
+
+	if (!mem) {
+		fprintf(stderr, "kvmm-bench: out of memory (%zu bytes)\n", bytes);
+		exit(1);
+	}
+	return mem;
+}
+
+u64 random_next(u64 *state)
+{
+	u64 x = *state += 0x9e3779b97f4a7c15u;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+/* ---- the place to measure in ---- */
+
+static void *park(void *lock)
+{
+	pthread_mutex_lock(lock);	/* held by the main thread for ever */
+	return NULL;
+}
+
+static int park_thread(void)
+{
+	static pthread_mutex_t forever = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+
+	pthread_mutex_lock(&forever);
+	return -pthread_create(&thread, NULL, park, &forever);
+}
+
+/* The last core of those allowed: the first one has most of the interrupts. */
+static int pin_thread(void)
+{
+	int cpu = CPU_SETSIZE - 1;
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return -errno;
+	while (cpu && !CPU_ISSET(cpu, &set))
+		cpu--;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+static u64 common_divisor(u64 a, u64 b)
+{
+	while (b) {
+		u64 rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* The fastest nine tenths: the others were interrupted. */
+static void time_nothing(void)
+{
+	static struct histogram seen;
+	u64 sum = 0, nr = 0;
+
+	for (u32 i = 0; i < 200000; i++) {
+		u64 begin = ticks_begin();
+
+		histogram_add(&seen, ticks_end() - begin);
+	}
+	clock_facts.step_ticks = 0;
+	for (u32 t = 0; t < BENCH_MAX_TICKS - 1 && nr < 180000; t++) {
+		nr += seen.count[t];
+		sum += (u64)seen.count[t] * t;
+		if (seen.count[t])
+			clock_facts.step_ticks = common_divisor(clock_facts.step_ticks, t);
+	}
+	clock_facts.empty_ticks = (double)sum / nr;
+	clock_facts.step_ticks = clock_facts.step_ticks ? clock_facts.step_ticks : 1;
+}
+
+static void look_at_clock(void)
+{
+	u64 ns = now_ns(), ticks = ticks_begin();
+
+	while (now_ns() - ns < 50000000)
+		;
+	clock_facts.ns_per_tick = (double)(now_ns() - ns) / (ticks_end() - ticks);
+	time_nothing();
+}
+
+int bench_open(void)
+{
+	int err = park_thread();
+
+	err = err ? err : pin_thread();
+	if (!err)
+		look_at_clock();
+	return err;
+}
+
+/* ---- series ---- */
+
+struct series *bench_series(struct bench *bench, const char *metric, const char *unit,
+			    const char *params, ...)
+{
+	struct series *series = &bench->series[bench->nr_series++];
+	va_list args;
+
+	if (bench->nr_series > BENCH_MAX_SERIES) {
+		fprintf(stderr, "kvmm-bench: %s: too many series\n", bench->kind->name);
+		exit(1);
+	}
+	memset(series, 0, sizeof(*series));
+	series->metric = metric;
+	series->unit = unit;
+	va_start(args, params);
+	vsnprintf(series->params, sizeof(series->params), params, args);
+	va_end(args);
+	return series;
+}
+
+void series_add(struct series *series, double value)
+{
+	if (series->nr < BENCH_MAX_RUNS)
+		series->value[series->nr++] = value;
+}
+
+void series_against(struct series *series, const char *name, const struct series *ref)
+{
+	series->ref_name = name;
+	series->ref = ref;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *value, unsigned int nr)
+{
+	qsort(value, nr, sizeof(*value), compare_doubles);
+	return nr % 2 ? value[nr / 2] : (value[nr / 2 - 1] + value[nr / 2]) / 2;
+}
+
+double series_median(const struct series *series)
+{
+	double value[BENCH_MAX_RUNS];
+
+	if (!series->nr)
+		return 0;
+	memcpy(value, series->value, sizeof(value));
+	return median(value, series->nr);
+}
+
+static double series_spread(const struct series *series)
+{
+	double mid = series_median(series), low = series->value[0], high = low;
+
+	for (unsigned int i = 1; i < series->nr; i++) {
+		low = series->value[i] < low ? series->value[i] : low;
+		high = series->value[i] > high ? series->value[i] : high;
+	}
+	return mid ? (high - low) / mid : 0;
+}
+
+/* ---- output ---- */
+
+/* "key=value key=value" as members of an object; values that are numbers stay numbers. */
+static void print_params(const char *params)
+{
+	char copy[sizeof(((struct series *)0)->params)], *rest = copy, *pair, *value, *end;
+	const char *comma = "";
+
+	snprintf(copy, sizeof(copy), "%s", params);
+	putchar('{');
+	while ((pair = strsep(&rest, " "))) {
+		value = pair;
+		strsep(&value, "=");
+		if (!value)
+			continue;
+		strtod(value, &end);
+		printf(*end ? "%s\"%s\": \"%s\"" : "%s\"%s\": %s", comma, pair, value);
+		comma = ", ";
+	}
+	putchar('}');
+}
+
+static void print_json(const struct bench *bench, const struct series *series)
+{
+	double value = series_median(series), ref = series->ref ? series_median(series->ref) : 0;
+
+	printf("{\"bench\": \"%s\", \"params\": ", bench->kind->name);
+	print_params(series->params);
+	printf(", \"metric\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"", series->metric, value,
+	       series->unit);
+	if (series->ref)
+		printf(", \"ref\": \"%s\", \"ref_value\": %.6g", series->ref_name, ref);
+	else
+		printf(", \"ref\": null, \"ref_value\": null");
+	if (ref)
+		printf(", \"ratio\": %.4g", value / ref);
+	else
+		printf(", \"ratio\": null");
+	printf(", \"runs\": %u, \"spread\": %.3g}\n", series->nr, series_spread(series));
+}
+
+static void print_row(const struct series *series)
+{
+	double value = series_median(series), ref = series->ref ? series_median(series->ref) : 0;
+
+	printf("  %-17s %-39s %10.5g %-7s ", series->metric, series->params, value, series->unit);
+	if (series->ref)
+		printf("%-12s %10.5g ", series->ref_name, ref);
+	else
+		printf("%-12s %10s ", "-", "");
+	if (ref)
+		printf("%8.3f ", value / ref);
+	else
+		printf("%8s ", "-");
+	printf("%6.0f%%\n", 100 * series_spread(series));
+}
+
+static void print_title(struct bench *bench)
+{
+	if (bench->titled)
+		return;
+	bench->titled = true;
+	printf("\n%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
+	       bench->nr_runs);
+	printf("  %-17s %-39s %10s %-7s %-12s %10s %8s %7s\n", "metric", "parameters", "value",
+	       "unit", "against", "its value", "ratio", "spread");
+}
+
+/* A series that only serves as a baseline is seen beside what it is compared with. */
+static bool is_baseline(const struct bench *bench, const struct series *series)
+{
+	return series == bench->mutex_pair;
+}
+
+void bench_report(struct bench *bench)
+{
+	if (!bench->json)
+		print_title(bench);
+	for (unsigned int i = 0; i < bench->nr_series; i++) {
+		const struct series *series = &bench->series[i];
+
+		if (!series->nr || is_baseline(bench, series))
+			continue;
+		if (bench->json)
+			print_json(bench, series);
+		else
+			print_row(series);
+	}
+	fflush(stdout);
+	bench->nr_series = 0;
+	bench->mutex_pair = NULL;
+}
+
+void bench_skip(const struct bench *bench, const char *what, const char *why)
+{
+	fprintf(stderr, "kvmm-bench: %s: %s left out: %s\n", bench->kind->name, what, why);
+}
+
+/* ---- time ---- */
+
+#define WARM_SLICES	3u
+
+double task_ns(const struct task *task)
+{
+	double slice[BENCH_SLICES];
+
+	for (u32 i = 0; i < WARM_SLICES; i++)
+		task->step(task->arg, task->nr);
+	for (u32 i = 0; i < BENCH_SLICES; i++) {
+		u64 begin = now_ns();
+
+		task->step(task->arg, task->nr);
+		slice[i] = (double)(now_ns() - begin) / task->nr;
+	}
+	return median(slice, BENCH_SLICES);
+}
+
+static void mutex_step(void *arg, u32 nr)
+{
+	pthread_mutex_t *mutex = arg;
+
+	for (u32 i = 0; i < nr; i++) {
+		pthread_mutex_lock(mutex);
+		pthread_mutex_unlock(mutex);
+	}
+}
+
+const struct series *bench_mutex_pair(struct bench *bench)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	const struct task task = { mutex_step, &mutex, 4096 };
+
+	if (!bench->mutex_pair)
+		bench->mutex_pair = bench_series(bench, "mutex_pair", "ns", "%s", "");
+	series_add(bench->mutex_pair, task_ns(&task));
+	return bench->mutex_pair;
+}
+
+/* ---- single operations ---- */
+
+void histogram_clear(struct histogram *histogram)
+{
+	memset(histogram, 0, sizeof(*histogram));
+}
+
+double ticks_ns(u64 ticks, u64 nr)
+{
+	double net = nr ? (double)ticks / nr - clock_facts.empty_ticks : 0;
+
+	return net > 0 ? net * clock_facts.ns_per_tick : 0;
+}
+
+/*
+ * Where the clock counts in coarse steps, what takes 1.3 steps is seen as 1 or as 2: within a
+ * step the quantile is interpolated.
+ */
+double histogram_ns(const struct histogram *histogram, double part)
+{
+	double wanted = part * histogram->total, below = 0, ticks;
+	u32 t = 0;
+
+	while (t < BENCH_MAX_TICKS - 1 && below + histogram->count[t] < wanted)
+		below += histogram->count[t++];
+	ticks = t;
+	if (histogram->count[t])
+		ticks += ((wanted - below) / histogram->count[t] - 0.5) * clock_facts.step_ticks;
+	ticks -= clock_facts.empty_ticks;
+	return ticks > 0 ? ticks * clock_facts.ns_per_tick : 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every benchmark shares: the clock, the runs, their medians, how they are shown.
+ *
+ * A benchmark makes one series for each figure that it reports and adds one value to each of them
+ * in every run. It goes through all contenders and all baselines in each run, so that whatever
+ * disturbs the machine disturbs all of them alike. Figures are judged by their ratio to a
+ * baseline of the same runs.
+ */
+#ifndef BENCH_HARNESS_H
+#define BENCH_HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#ifndef __always_inline
+#define __always_inline	inline __attribute__((__always_inline__))
+#endif
+
+#define BENCH_MAX_RUNS	7u
+
+struct bench;
+
+/**
+ * struct bench_kind - one benchmark
+ * @name: what the user types
+ * @what: one line for people
+ * @run: measure everything and report it; 0 or a negative errno
+ */
+struct bench_kind {
+	const char *name;
+	const char *what;
+	int (*run)(struct bench *bench);
+};
+
+extern const struct bench_kind bench_alloc_range, bench_alloc_request, bench_alloc_single,
+	bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation, bench_compact,
+	bench_blockpool, bench_range, bench_overhead;
+
+/* One figure: a value for each run, and what it is compared with. */
+struct series {
+	char params[120];		/* "engine=zone nr=16384" */
+	const char *metric;		/* static */
+	const char *unit;		/* static */
+	const char *ref_name;		/* static; NULL without a baseline */
+	const struct series *ref;	/* another series of the same benchmark */
+	double value[BENCH_MAX_RUNS];
+	unsigned int nr;
+};
+
+#define BENCH_MAX_SERIES	256u
+
+struct bench {
+	const struct bench_kind *kind;
+	unsigned int nr_runs;
+	u64 seed;
+	bool json;
+	bool titled;			/* the head of the table is printed */
+	struct series *mutex_pair;	/* of this group; NULL until asked for */
+	struct series series[BENCH_MAX_SERIES];
+	unsigned int nr_series;
+};
+
+/** bench_open() - pin this thread, park another one, look at the clock. Return: 0; -errno. */
+int bench_open(void);
+
+/** bench_series() - one more figure; @params is a format for "key=value key=value". */
+struct series *bench_series(struct bench *bench, const char *metric, const char *unit,
+			    const char *params, ...) __attribute__((format(printf, 4, 5)));
+
+void series_add(struct series *series, double value);
+void series_against(struct series *series, const char *name, const struct series *ref);
+double series_median(const struct series *series);
+
+/** bench_report() - show the series made since the last report, and forget them. */
+void bench_report(struct bench *bench);
+
+/** bench_skip() - say that something cannot be measured here, and why. */
+void bench_skip(const struct bench *bench, const char *what, const char *why);
+
+/* ---- time ---- */
+
+u64 now_ns(void);
+
+#define BENCH_SLICES	25u
+
+/**
+ * struct task - something that can be done again and again
+ * @step: do it @nr times
+ */
+struct task {
+	void (*step)(void *arg, u32 nr);
+	void *arg;
+	u32 nr;
+};
+
+/**
+ * task_ns() - nanoseconds each: the median of BENCH_SLICES slices of @task->nr, after a warm-up
+ *
+ * A slice in which the thread lost its core says nothing about the task; the median drops it.
+ */
+double task_ns(const struct task *task);
+
+/**
+ * bench_mutex_pair() - measure an uncontended pthread mutex lock + unlock once more
+ *
+ * To be called once in each run. Return: the series, the baseline of whatever takes a lock.
+ */
+const struct series *bench_mutex_pair(struct bench *bench);
+
+/* ---- time of single operations ---- */
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+
+/* Fenced on both sides: nothing of the operation is outside, nothing else inside. */
+static inline u64 ticks_begin(void)
+{
+	u64 now;
+
+	_mm_lfence();
+	now = __rdtsc();
+	_mm_lfence();
+	return now;
+}
+
+static inline u64 ticks_end(void)
+{
+	unsigned int cpu;
+	u64 now = __rdtscp(&cpu);
+
+	_mm_lfence();
+	return now;
+}
+#else
+static inline u64 ticks_begin(void)
+{
+	return now_ns();
+}
+
+static inline u64 ticks_end(void)
+{
+	return now_ns();
+}
+#endif
+
+#define BENCH_MAX_TICKS	65536u
+
+/* How often each duration was seen. The last one stands for all longer ones. */
+struct histogram {
+	u32 count[BENCH_MAX_TICKS];
+	u64 total;
+};
+
+static inline void histogram_add(struct histogram *histogram, u64 ticks)
+{
+	histogram->count[ticks < BENCH_MAX_TICKS ? ticks : BENCH_MAX_TICKS - 1]++;
+	histogram->total++;
+}
+
+void histogram_clear(struct histogram *histogram);
+
+/** histogram_ns() - the @part (0 to 1) quantile, less what reading the clock takes. */
+double histogram_ns(const struct histogram *histogram, double part);
+
+/** ticks_ns() - the same conversion for a sum of @nr durations. */
+double ticks_ns(u64 ticks, u64 nr);
+
+/* ---- chance ---- */
+
+/** random_next() - 64 bits; the same for the same start. */
+u64 random_next(u64 *state);
+
+static inline u32 random_below(u64 *state, u32 limit)
+{
+	return (u32)(((random_next(state) >> 32) * limit) >> 32);
+}
+
+/* ---- memory: out of it is the end of a benchmark ---- */
+
+void *must_alloc(size_t bytes);
+
+#endif /* BENCH_HARNESS_H */

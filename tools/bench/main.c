@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm-bench: what the library costs and how well it packs, always beside a baseline. */
+#include <argp.h>
+#include <kvmm/kvmm.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness.h"
+
+static const struct bench_kind *const kinds[] = {
+	&bench_alloc_range,	&bench_alloc_request,	&bench_alloc_single, &bench_alloc_batch,
+	&bench_alloc_mt,	&bench_growth,		&bench_fragmentation, &bench_compact,
+	&bench_blockpool,	&bench_range,		&bench_overhead,
+};
+
+struct options {
+	bool wanted[ARRAY_SIZE(kinds)];
+	bool list;
+	bool quick;
+	bool json;
+	u64 seed;
+};
+
+enum { KEY_QUICK = 'q', KEY_JSON = 'j', KEY_SEED = 's' };
+
+static const struct argp_option argp_options[] = {
+	{ "quick", KEY_QUICK, NULL, 0, "3 runs instead of 7", 0 },
+	{ "json", KEY_JSON, NULL, 0, "One JSON object a line", 0 },
+	{ "seed", KEY_SEED, "N", 0, "Start of the random numbers (default 1)", 0 },
+	{ 0 },
+};
+
+static void add_name(struct options *opt, struct argp_state *state, const char *name)
+{
+	bool all = !strcmp(name, "all"), found = all || !strcmp(name, "list");
+
+	opt->list |= !strcmp(name, "list");
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (all || !strcmp(name, kinds[i]->name))
+			found = opt->wanted[i] = true;
+	}
+	if (!found)
+		argp_error(state, "no benchmark '%s'; see '%s list'", name, state->name);
+}
+
+static u64 parse_seed(struct argp_state *state, const char *arg)
+{
+	char *end;
+	u64 seed = strtoull(arg, &end, 0);
+
+	if (!*arg || *end)
+		argp_error(state, "'%s' is not a number", arg);
+	return seed;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *opt = state->input;
+
+	switch (key) {
+	case KEY_QUICK:
+		opt->quick = true;
+		return 0;
+	case KEY_JSON:
+		opt->json = true;
+		return 0;
+	case KEY_SEED:
+		opt->seed = parse_seed(state, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		add_name(opt, state, arg);
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_usage(state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void list_kinds(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		printf("%-14s %s\n", kinds[i]->name, kinds[i]->what);
+}
+
+static int run_kind(const struct bench_kind *kind, const struct options *opt)
+{
+	static struct bench bench;
+	int err;
+
+	bench = (struct bench){
+		.kind = kind,
+		.nr_runs = opt->quick ? 3 : BENCH_MAX_RUNS,
+		.seed = opt->seed,
+		.json = opt->json,
+	};
+	err = kind->run(&bench);
+	if (err)
+		fprintf(stderr, "kvmm-bench: %s: %s\n", kind->name, kvmm_strerror(err));
+	return err;
+}
+
+static int run_wanted(const struct options *opt)
+{
+	int err = bench_open(), failed = 0;
+
+	if (err) {
+		fprintf(stderr, "kvmm-bench: no thread pinned and parked: %s\n", strerror(-err));
+		return 1;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (opt->wanted[i])
+			failed |= !!run_kind(kinds[i], opt);
+	}
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = {
+		argp_options, parse, "list\nall\nNAME...",
+		"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.",
+		NULL, NULL, NULL,
+	};
+	struct options opt = { .seed = 1 };
+
+	argp_err_exit_status = 2;
+	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	if (opt.list) {
+		list_kinds();
+		return 0;
+	}
+	return run_wanted(&opt);
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Lengths of requests: uniform, from a trace, or from a distribution that was fitted to it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sizes.h"
+
+#define NR_SIZES	65536u
+#define TOKENS		16u
+
+static void sizes_init(struct sizes *sizes, const char *name)
+{
+	sizes->name = name;
+	sizes->nr = NR_SIZES;
+	sizes->at = must_alloc(NR_SIZES * sizeof(*sizes->at));
+}
+
+static void set_mean(struct sizes *sizes)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < sizes->nr; i++)
+		sum += sizes->at[i];
+	sizes->mean = (double)sum / sizes->nr;
+}
+
+void sizes_exit(struct sizes *sizes)
+{
+	free(sizes->at);
+	sizes->at = NULL;
+}
+
+void sizes_uniform(struct sizes *sizes, u32 max, u64 seed)
+{
+	sizes_init(sizes, "uniform");
+	for (u32 i = 0; i < sizes->nr; i++)
+		sizes->at[i] = 1 + random_below(&seed, max);
+	set_mean(sizes);
+}
+
+static double random_unit(u64 *seed)
+{
+	return ((random_next(seed) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+/* Mean and standard deviation of ln(blocks) over the 19,366 requests of the trace. */
+#define LOG_MEAN	4.147
+#define LOG_DEVIATION	0.806
+
+static void draw_requests(struct sizes *sizes, u64 seed)
+{
+	const double pi = 3.14159265358979323846;
+
+	for (u32 i = 0; i < sizes->nr; i++) {
+		double radius = sqrt(-2 * log(random_unit(&seed)));
+		double normal = radius * cos(2 * pi * random_unit(&seed));
+		double blocks = ceil(exp(LOG_MEAN + LOG_DEVIATION * normal));
+
+		sizes->at[i] = blocks > SIZES_MAX ? SIZES_MAX : blocks;
+	}
+}
+
+static FILE *open_trace(void)
+{
+	const char *dir = getenv("KVMM_TRACES");
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/AzureLLMInferenceTrace_conv.csv",
+		 dir ? dir : "../shared/traces");
+	return fopen(path, "r");
+}
+
+/* Blocks of each request in file order; how many. */
+static u32 read_trace(FILE *file, u16 *blocks, u32 max)
+{
+	unsigned int input, output;
+	char line[256];
+	u32 nr = 0;
+
+	while (nr < max && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%*[^,],%u,%u", &input, &output) != 2 || input > 1u << 20 ||
+		    output > 1u << 20 || input + output == 0)
+			continue;
+		input = (input + output + TOKENS - 1) / TOKENS;
+		blocks[nr++] = input > SIZES_MAX ? SIZES_MAX : input;
+	}
+	return nr;
+}
+
+void sizes_requests(struct sizes *sizes, u64 seed)
+{
+	static u16 blocks[NR_SIZES];
+	FILE *file = open_trace();
+	u32 nr = file ? read_trace(file, blocks, NR_SIZES) : 0;
+
+	if (file)
+		fclose(file);
+	sizes_init(sizes, nr ? "azure-conv" : "log-normal");
+	if (nr) {
+		for (u32 i = 0; i < sizes->nr; i++)
+			sizes->at[i] = blocks[random_below(&seed, nr)];
+	} else {
+		draw_requests(sizes, seed);
+	}
+	set_mean(sizes);
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Acquire, fill, register, release: one request after the other or many at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache.h"
+#include "record.h"
+
+static int make_pool(struct cache *cache)
+{
+	const struct options *opt = cache->run->opt;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.name = "replay";
+	attr.device = opt->device;
+	attr.policy = cache->hints ? "hint" : opt->policy;
+	attr.compactor = "off";
+	attr.block_bytes = opt->block_bytes;
+	attr.nr_blocks = opt->nr_blocks;
+	attr.block_tokens = opt->block_tokens;
+	return kvmm_pool_create(&attr, &cache->pool);
+}
+
+static int make_room(struct cache *cache)
+{
+	const struct run *run = cache->run;
+	size_t nr_keys = 1;
+
+	for (u32 q = 0; q < run->trace->nr; q++)
+		nr_keys = max_u64(nr_keys, shape_of(run->opt, &run->trace->req[q]).nr_keys);
+	cache->keys = malloc(nr_keys * sizeof(*cache->keys));
+	cache->when = malloc(nr_keys * sizeof(*cache->when));
+	if (run->record)
+		cache->filled_by = calloc(run->opt->nr_blocks, sizeof(*cache->filled_by));
+	if (!cache->keys || !cache->when || (run->record && !cache->filled_by))
+		return -ENOMEM;
+	return cache->hints ? future_init(&cache->future, run->opt, run->trace) : 0;
+}
+
+enum exit_code cache_init(struct cache *cache, const struct run *run)
+{
+	int err;
+
+	memset(cache, 0, sizeof(*cache));
+	cache->run = run;
+	cache->keys_of = U32_NONE;
+	cache->hints = !strcmp(run->opt->policy, "min");
+	err = make_pool(cache);
+	if (err)
+		return complain_of(err, "a pool of %u blocks with policy '%s' on device '%s'",
+				   run->opt->nr_blocks, run->opt->policy,
+				   run->opt->device ? run->opt->device : "none");
+	err = make_room(cache);
+	if (!err)
+		err = pattern_init(&cache->pattern, run->opt, cache->pool);
+	return err ? complain_of(err, "start") : EXIT_GOOD;
+}
+
+void cache_exit(struct cache *cache)
+{
+	kvmm_pool_destroy(cache->pool);
+	pattern_exit(&cache->pattern);
+	future_exit(&cache->future);
+	free(cache->filled_by);
+	free(cache->keys);
+	free(cache->when);
+}
+
+/* A request that waits is tried again and again: its keys are made only once. */
+static void make_keys(struct cache *cache, u32 q, u32 nr_keys)
+{
+	const struct run *run = cache->run;
+
+	if (cache->keys_of == q)
+		return;
+	for (u32 i = 0; i < nr_keys; i++)
+		cache->keys[i] = key_of(key_name(run->opt, run->trace, &run->trace->req[q], i));
+	cache->keys_of = q;
+}
+
+static struct held *held_alloc(u32 q, const struct shape *shape, u32 nr_blocks)
+{
+	size_t nr_refs = (size_t)shape->nr_keys, nr_muts = nr_blocks;
+	struct held *held = malloc(sizeof(*held) + nr_refs * sizeof(kvmm_ref_t) +
+				   nr_muts * sizeof(kvmm_mut_t));
+
+	if (!held)
+		return NULL;
+	memset(held, 0, sizeof(*held));
+	held->q = q;
+	held->refs = (kvmm_ref_t *)(held + 1);
+	held->muts = (kvmm_mut_t *)(held->refs + nr_refs);
+	return held;
+}
+
+/* ---- content ---- */
+
+static u64 name_of_ref(struct cache *cache, u32 q, u32 i)
+{
+	const struct run *run = cache->run;
+
+	return pattern_of_key(key_name(run->opt, run->trace, &run->trace->req[q], i));
+}
+
+static enum exit_code check_refs(struct cache *cache, const struct held *held, u32 nr,
+				 const char *when)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	for (u32 i = 0; cache->pattern.want && !code && i < nr; i++) {
+		int block = kvmm_block_of_ref(cache->pool, held->refs[i]);
+
+		if (block < 0)
+			return complain_of(block, "find a block of request %u", held->q);
+		code = pattern_check(&cache->pattern, (u32)block,
+				     name_of_ref(cache, held->q, i), held->q, when);
+	}
+	return code;
+}
+
+static enum exit_code check_muts(struct cache *cache, const struct held *held)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	for (u32 i = 0; cache->pattern.want && !code && i < held->nr_muts; i++) {
+		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
+
+		if (block < 0)
+			return complain_of(block, "find a block of request %u", held->q);
+		code = pattern_check(&cache->pattern, (u32)block,
+				     pattern_of_request(held->q, held->nr_refs + i), held->q,
+				     "at free");
+	}
+	return code;
+}
+
+/* Fill the fresh blocks: those that will get a key with its content, others with their own. */
+static enum exit_code fill(struct cache *cache, const struct held *held, u32 nr_fresh,
+			   u32 nr_keys)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	if (!cache->pattern.want && !cache->filled_by)
+		return EXIT_GOOD;
+	for (u32 i = 0; !code && i < nr_fresh; i++) {
+		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
+		u32 at = held->nr_hits + i;
+
+		if (block < 0)
+			return complain_of(block, "find a block of request %u", held->q);
+		if (cache->filled_by)
+			cache->filled_by[block] = held->q;
+		code = pattern_write(&cache->pattern, (u32)block,
+				     at < nr_keys ? name_of_ref(cache, held->q, at) :
+						    pattern_of_request(held->q, at));
+	}
+	return code;
+}
+
+/* ---- admission ---- */
+
+/* The first of the fresh blocks get the keys that did not hit. */
+static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_keys)
+{
+	u32 nr = nr_keys - held->nr_hits;
+	int err;
+
+	err = kvmm_register(cache->pool, held->muts, cache->keys + held->nr_hits, nr,
+			    held->refs + held->nr_hits);
+	if (err)
+		return err;
+	held->nr_refs = nr_keys;
+	held->nr_muts = nr_fresh - nr;
+	held->muts += nr;
+	return 0;
+}
+
+/* "min": the farthest next request goes first; of one request's blocks the last one. */
+static int hint(struct cache *cache, const struct held *held)
+{
+	const u32 *next;
+
+	if (!cache->hints)
+		return 0;
+	next = future_of(&cache->future, held->q);
+	for (u32 i = 0; i < held->nr_refs; i++)
+		cache->when[i] = (u64)next[i] << 32 | i;
+	return kvmm_hint(cache->pool, held->refs, cache->when, held->nr_refs);
+}
+
+static void count(struct cache *cache, const struct held *held, const struct shape *shape,
+		  u32 nr_evicted)
+{
+	const struct trace_request *req = &cache->run->trace->req[held->q];
+	u64 tokens = (u64)held->nr_hits * cache->run->opt->block_tokens;
+
+	cache->admitted++;
+	cache->hits += held->nr_hits;
+	cache->accesses += shape->prompt;
+	cache->evictions += nr_evicted;
+	cache->full_hits += held->nr_hits == shape->prompt;
+	cache->hit_tokens += min_u64(tokens, req->input);
+	cache->input_tokens += req->input;
+	cache->resident += shape->nr_keys - held->nr_hits - nr_evicted;
+	cache->peak_resident = (u32)max_u64(cache->peak_resident, cache->resident);
+	cache->peak_held = (u32)max_u64(cache->peak_held, shape->prompt);
+}
+
+static enum exit_code settle(struct cache *cache, struct held *held, const struct shape *shape,
+			     const struct kvmm_acquire *got)
+{
+	enum exit_code code;
+	int err;
+
+	held->nr_hits = got->nr_hits;
+	count(cache, held, shape, got->nr_evicted);
+	code = check_refs(cache, held, held->nr_hits, "at a hit");
+	if (code)
+		return code;
+	code = fill(cache, held, got->nr_fresh, shape->nr_keys);
+	if (code)
+		return code;
+	err = publish(cache, held, got->nr_fresh, shape->nr_keys);
+	if (!err)
+		err = hint(cache, held);
+	return err ? complain_of(err, "register blocks of request %u", held->q) : EXIT_GOOD;
+}
+
+enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held)
+{
+	const struct run *run = cache->run;
+	struct shape shape = shape_of(run->opt, &run->trace->req[q]);
+	struct kvmm_acquire acquire = { 0 };
+	struct held *new = held_alloc(q, &shape, nr_blocks);
+	enum exit_code code;
+	int err;
+
+	*held = NULL;
+	if (!new)
+		return complain_of(-ENOMEM, "admit request %u", q);
+	make_keys(cache, q, shape.nr_keys);
+	acquire.keys = cache->keys;
+	acquire.nr_keys = shape.nr_keys;
+	acquire.max_hits = shape.max_hits;
+	acquire.nr_blocks = nr_blocks;
+	acquire.hits = new->refs;
+	acquire.fresh = new->muts;
+	err = kvmm_acquire(cache->pool, &acquire);
+	if (err) {
+		free(new);
+		return err == -ENOSPC ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
+	}
+	code = settle(cache, new, &shape, &acquire);
+	*held = new;
+	return code;
+}
+
+enum exit_code cache_release(struct cache *cache, struct held *held)
+{
+	enum exit_code code = check_refs(cache, held, held->nr_refs, "at free");
+	int err = 0;
+
+	if (!code)
+		code = check_muts(cache, held);
+	if (!code)
+		err = kvmm_free(cache->pool, held->muts, held->nr_muts);
+	if (!code && !err)
+		err = kvmm_put_many(cache->pool, held->refs, held->nr_refs);
+	if (err)
+		code = complain_of(err, "free request %u", held->q);
+	free(held);
+	return code;
+}
+
+/* ---- results ---- */
+
+u32 cache_available(struct cache *cache)
+{
+	struct kvmm_pool_stat stat;
+
+	return kvmm_pool_stat(cache->pool, &stat) ? 0 : stat.nr_available;
+}
+
+enum exit_code cache_finish(struct cache *cache)
+{
+	struct kvmm_pool_stat stat;
+	int err = kvmm_validate(cache->pool);
+
+	if (!err)
+		err = kvmm_pool_stat(cache->pool, &stat);
+	if (err)
+		return complain_of(err, "validate the pool");
+	if (stat.evictions != cache->evictions || stat.hit_blocks != cache->hits ||
+	    stat.nr_state[KVMM_BLOCK_INACTIVE] != cache->resident)
+		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu evictions, %u cached "
+				"blocks, but %llu, %llu, %u were seen",
+				(unsigned long long)stat.hit_blocks,
+				(unsigned long long)stat.evictions,
+				stat.nr_state[KVMM_BLOCK_INACTIVE],
+				(unsigned long long)cache->hits,
+				(unsigned long long)cache->evictions, cache->resident);
+	return EXIT_GOOD;
+}
+
+static char cell_of(struct cache *cache, u32 block)
+{
+	struct kvmm_block_info info;
+
+	if (kvmm_block_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
+		return CELL_FREE;
+	if (info.state != KVMM_BLOCK_INACTIVE)
+		return CELL_ACTIVE;
+	return record_age(cache->admitted - 1 - cache->filled_by[block]);
+}
+
+void cache_record(struct cache *cache, u64 x)
+{
+	struct record *record = cache->run->record;
+	struct kvmm_pool_stat stat;
+	struct sample sample = { .x = x };
+	char *cells;
+
+	if (!record_due(record, x) || kvmm_pool_stat(cache->pool, &stat))
+		return;
+	sample.cached = stat.nr_inactive;
+	sample.held = stat.nr_blocks - stat.nr_available;
+	sample.largest = stat.largest;
+	sample.runs = stat.nr_runs;
+	sample.nr_hits = cache->hits;
+	sample.nr_accesses = cache->accesses;
+	sample.nr_evicted = cache->evictions;
+	cells = record_add(record, &sample);
+	for (u32 i = 0; i < record->nr_cells; i++)
+		cells[i] = cell_of(cache, record_block(record, i));
+}
+
+void cache_describe(const struct cache *cache, const char *kind)
+{
+	const struct options *opt = cache->run->opt;
+	struct results *results = cache->run->results;
+
+	results_str(results, "trace", cache->run->trace->name);
+	results_str(results, "kind", kind);
+	results_str(results, "policy", opt->policy);
+	results_num(results, "n", opt->nr_blocks);
+	results_num(results, "bs", opt->block_tokens);
+	results_str(results, "mode", opt->keys == KEYS_IDS ? "ids" : "vllm");
+	results_num(results, "requests", cache->run->trace->nr);
+	results_num(results, "accesses", cache->accesses);
+	results_num(results, "hits", cache->hits);
+	results_num(results, "misses", cache->accesses - cache->hits);
+	results_num(results, "evictions", cache->evictions);
+	results_num(results, "rejected", cache->rejected);
+	results_num(results, "checked_blocks", cache->pattern.nr_checked);
+}
+
+void cache_say(const struct cache *cache)
+{
+	const struct options *opt = cache->run->opt;
+	struct results *results = cache->run->results;
+	char a[32], b[32];
+
+	results_say(results, "trace", "%s, %s requests%s", cache->run->trace->name,
+		    format_grouped(cache->run->trace->nr, a),
+		    cache->run->trace->ids ? "" : " (no block numbers in it: every prompt is new)");
+	results_say(results, "pool", "%s blocks of %u tokens, policy %s",
+		    format_grouped(opt->nr_blocks, a), opt->block_tokens, opt->policy);
+	results_say(results, "prompt blocks", "%s, of which %s hit: %.2f %%",
+		    format_grouped(cache->accesses, a), format_grouped(cache->hits, b),
+		    100 * share(cache->hits, cache->accesses));
+	results_say(results, "prompt tokens", "%s, of which %s need no computing: %.2f %%",
+		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
+		    100 * share(cache->hit_tokens, cache->input_tokens));
+	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
+	if (cache->rejected)
+		results_say(results, "rejected", "%u requests larger than the pool",
+			    cache->rejected);
+	if (opt->verify)
+		results_say(results, "verified", "%s blocks read back, all as written",
+			    format_grouped(cache->pattern.nr_checked, a));
+}

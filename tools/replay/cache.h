@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests as the users of a prefix cache: what seq and conc have in common. All blocks, keys and
+ * orders of eviction are the library's; this only asks and counts.
+ */
+#ifndef REPLAY_CACHE_H
+#define REPLAY_CACHE_H
+
+#include <kvmm/kvmm.h>
+
+#include "future.h"
+#include "pattern.h"
+#include "shape.h"
+
+/* What a running request has: hits and registered blocks, then blocks without key. */
+struct held {
+	kvmm_ref_t *refs;	/* in the same memory as the struct */
+	kvmm_mut_t *muts;
+	u32 q;
+	u32 nr_hits;
+	u32 nr_refs;
+	u32 nr_muts;
+};
+
+/**
+ * struct cache - the pool and what was counted
+ * @filled_by: for the report: the request that filled each block; else NULL
+ * @future: for "min" only
+ * @keys: keys of request @keys_of
+ */
+struct cache {
+	const struct run *run;
+	struct kvmm_pool *pool;
+	struct pattern pattern;
+	struct future future;
+	u32 *filled_by;
+	kvmm_key_t *keys;
+	u64 *when;
+	u32 keys_of;
+	bool hints;
+
+	u64 fp;
+	u64 hits;
+	u64 accesses;
+	u64 evictions;
+	u64 hit_tokens;
+	u64 input_tokens;
+	u32 admitted;
+	u32 rejected;
+	u32 full_hits;
+	u32 resident;
+	u32 peak_resident;
+	u32 peak_held;
+};
+
+/** cache_init() - Return: EXIT_GOOD, or it was said why not. */
+enum exit_code cache_init(struct cache *cache, const struct run *run);
+
+void cache_exit(struct cache *cache);
+
+/**
+ * cache_admit() - take @nr_blocks for request @q
+ * @held: set to what it has; to NULL if it does not fit now
+ */
+enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
+
+/** cache_release() - the request is over; takes @held */
+enum exit_code cache_release(struct cache *cache, struct held *held);
+
+/** cache_finish() - do the library's own counts agree with what was seen from here? */
+enum exit_code cache_finish(struct cache *cache);
+
+/** cache_record() - keep this moment for the report */
+void cache_record(struct cache *cache, u64 x);
+
+/* Blocks that can be had now: free ones and those that may be evicted. */
+u32 cache_available(struct cache *cache);
+
+/* Fields and lines that both modes print. */
+void cache_describe(const struct cache *cache, const char *kind);
+void cache_say(const struct cache *cache);
+
+#endif /* REPLAY_CACHE_H */

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mode conc: requests arrive when the trace says so and run side by side; the time of one is what
+ * its misses and its answer take. First come, first served: the head of the queue waits until its
+ * blocks fit and everybody behind it waits too.
+ */
+#include <stdlib.h>
+
+#include "cache.h"
+#include "heap.h"
+#include "progress.h"
+#include "record.h"
+
+#define US_PER_MISSED_TOKEN	125u
+#define US_PER_OUTPUT_TOKEN	20000u
+
+/**
+ * struct conc - the simulation
+ * @running: what each running request has, by request
+ * @finish: when they will be done
+ * @head: the first request that waits
+ * @arrived: requests that have arrived so far
+ * @stuck: the head did not fit and nothing was freed since
+ * @used: blocks that somebody refers to, now
+ */
+struct conc {
+	struct cache cache;
+	struct held **running;
+	struct heap finish;
+	u64 now;
+	u32 head;
+	u32 arrived;
+	bool stuck;
+
+	u32 used;
+	u32 peak_used;
+	u32 delayed;
+	u128 used_area;
+	u128 wait_us;
+	u64 makespan_us;
+};
+
+static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
+{
+	u32 prompt = shape_of(run->opt, req).prompt;
+
+	return (u32)max_u64(prompt, blocks_of(run->opt, (u64)req->input + req->output));
+}
+
+static enum exit_code start(struct conc *conc, struct held *held)
+{
+	struct cache *cache = &conc->cache;
+	const struct run *run = cache->run;
+	const struct trace_request *req = &run->trace->req[held->q];
+	u64 missed = shape_of(run->opt, req).prompt - held->nr_hits;
+	u64 us = missed * run->opt->block_tokens * US_PER_MISSED_TOKEN +
+		 (u64)req->output * US_PER_OUTPUT_TOKEN;
+
+	conc->running[held->q] = held;
+	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
+	conc->wait_us += conc->now - req->arrival_us;
+	conc->delayed += conc->now > req->arrival_us;
+	if (heap_push(&conc->finish, conc->now + us, held->q))
+		return complain_of(-ENOMEM, "start request %u", held->q);
+	return EXIT_GOOD;
+}
+
+/* Admit from the head of the queue until somebody does not fit. */
+static enum exit_code admit(struct conc *conc)
+{
+	const struct run *run = conc->cache.run;
+	enum exit_code code = EXIT_GOOD;
+
+	for (; !code && !conc->stuck && conc->head < conc->arrived; conc->head++) {
+		u32 nr = blocks_wanted(run, &run->trace->req[conc->head]);
+		struct held *held;
+
+		if (nr > run->opt->nr_blocks) {
+			conc->cache.rejected++;
+			continue;
+		}
+		code = cache_admit(&conc->cache, conc->head, nr, &held);
+		if (!held) {
+			conc->stuck = true;
+			break;
+		}
+		if (!code)
+			code = start(conc, held);
+		else
+			free(held);
+	}
+	conc->used = run->opt->nr_blocks - cache_available(&conc->cache);
+	conc->peak_used = (u32)max_u64(conc->peak_used, conc->used);
+	return code;
+}
+
+static enum exit_code complete(struct conc *conc)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	while (!code && conc->finish.nr && conc->finish.event[0].time == conc->now) {
+		u32 q = heap_pop(&conc->finish).index;
+		struct held *held = conc->running[q];
+
+		conc->running[q] = NULL;
+		code = cache_release(&conc->cache, held);
+		conc->stuck = false;
+		conc->makespan_us = conc->now;
+	}
+	return code;
+}
+
+static void arrive(struct conc *conc)
+{
+	const struct trace *trace = conc->cache.run->trace;
+
+	while (conc->arrived < trace->nr && trace->req[conc->arrived].arrival_us <= conc->now)
+		conc->arrived++;
+}
+
+/* Go on to the next moment at which anything happens. */
+static bool advance(struct conc *conc)
+{
+	const struct trace *trace = conc->cache.run->trace;
+	u64 next = UINT64_MAX;
+
+	if (conc->finish.nr)
+		next = conc->finish.event[0].time;
+	if (conc->arrived < trace->nr)
+		next = min_u64(next, trace->req[conc->arrived].arrival_us);
+	if (next == UINT64_MAX)
+		return false;
+	conc->used_area += (u128)conc->used * (next - conc->now);
+	conc->now = next;
+	return true;
+}
+
+static enum exit_code simulate(struct conc *conc)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	progress_start(conc->cache.run->opt->progress, "conc", conc->cache.run->trace->nr);
+	while (!code && advance(conc)) {
+		code = complete(conc);
+		arrive(conc);
+		if (!code)
+			code = admit(conc);
+		cache_record(&conc->cache, conc->now);
+		progress_step(conc->head);
+	}
+	progress_stop();
+	return code ? code : cache_finish(&conc->cache);
+}
+
+static void report(const struct conc *conc)
+{
+	const struct options *opt = conc->cache.run->opt;
+	struct results *results = conc->cache.run->results;
+	u128 whole = (u128)opt->nr_blocks * conc->makespan_us;
+
+	cache_describe(&conc->cache, "conc");
+	results_num(results, "a", opt->block_tokens * US_PER_MISSED_TOKEN);
+	results_num(results, "b", US_PER_OUTPUT_TOKEN);
+	results_num(results, "peak_used", conc->peak_used);
+	results_num(results, "used_area_us", conc->used_area);
+	results_num(results, "makespan_us", conc->makespan_us);
+	results_num(results, "delayed", conc->delayed);
+	results_num(results, "wait_us", conc->wait_us);
+	results_num(results, "hit_tokens", conc->cache.hit_tokens);
+	results_num(results, "input_tokens", conc->cache.input_tokens);
+	results_hex(results, "fp", conc->cache.fp);
+
+	cache_say(&conc->cache);
+	results_say(results, "in use", "%.2f %% of the pool in the mean, %u blocks at most",
+		    100 * share(conc->used_area, whole), conc->peak_used);
+	results_say(results, "all done after", "%.1f s", (double)conc->makespan_us / 1e6);
+	results_say(results, "waiting", "%u requests had to, %.3f s a request in the mean",
+		    conc->delayed, share(conc->wait_us, conc->cache.admitted) / 1e6);
+}
+
+enum exit_code run_conc(const struct run *run)
+{
+	struct conc conc = { 0 };
+	enum exit_code code;
+
+	if (!run->trace->has_arrivals)
+		return complain(EXIT_INPUT, "the trace has no arrival times; conc needs them");
+	code = cache_init(&conc.cache, run);
+	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
+	if (!code && !conc.running)
+		code = complain_of(-ENOMEM, "start");
+	if (!code && record_begin(run->record, run->opt->nr_blocks, "us", true))
+		code = complain_of(-ENOMEM, "record");
+	if (!code)
+		code = simulate(&conc);
+	if (!code)
+		report(&conc);
+
+	while (conc.running && conc.finish.nr)
+		free(conc.running[heap_pop(&conc.finish).index]);
+	heap_exit(&conc.finish);
+	free(conc.running);
+	cache_exit(&conc.cache);
+	return code;
+}

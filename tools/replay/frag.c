@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Mode frag: each request holds its memory in one run (or a few) from admission to its end. How
+ * much of the pool can be used is then a question of where the runs lie. First come, first
+ * served: a head that does not fit blocks everybody behind it until something is freed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frag.h"
+#include "progress.h"
+
+#define US_PER_INPUT_TOKEN	125u
+#define US_PER_OUTPUT_TOKEN	20000u
+
+/* Background compaction starts where this share of the free blocks is of no use to the median
+ * request, and moves at most this part of the pool between two events. */
+#define BACKGROUND_PPM		200000
+#define BACKGROUND_PART		64u
+
+static u32 blocks_wanted(const struct frag *frag, u32 q)
+{
+	const struct trace_request *req = &frag->run->trace->req[q];
+
+	return blocks_of(frag->run->opt, (u64)req->input + req->output);
+}
+
+struct kvmm_zone_stat frag_zone_stat(const struct frag *frag)
+{
+	struct kvmm_zone_stat stat;
+
+	kvmm_zone_stat(frag->zone, &stat);
+	return stat;
+}
+
+u64 frag_ext_ppm(const struct kvmm_zone_stat *stat)
+{
+	return stat->nr_free ? (u64)(stat->nr_free - stat->largest) * 1000000 / stat->nr_free : 0;
+}
+
+/* ---- the content of a range ---- */
+
+static enum exit_code for_each_block(struct frag *frag, u32 q, const char *check)
+{
+	const struct live *live = frag->live[q];
+	enum exit_code code = EXIT_GOOD;
+	u32 ordinal = 0;
+
+	for (u32 e = 0; frag->pattern.want && e < live->nr_ext; e++) {
+		for (u32 i = 0; !code && i < live->ext[e].nr; i++, ordinal++) {
+			u64 name = pattern_of_request(q, ordinal);
+			u32 block = live->ext[e].start + i;
+
+			code = check ? pattern_check(&frag->pattern, block, name, q, check) :
+				       pattern_write(&frag->pattern, block, name);
+		}
+	}
+	if (!code && frag->pattern.want && ordinal != live->nr)
+		code = complain(EXIT_WRONG, "request %u has %u blocks instead of %u", q, ordinal,
+				live->nr);
+	return code;
+}
+
+/* Where does the range lie? *@moved: not where it did. */
+static int look_up(struct frag *frag, u32 q, bool *moved)
+{
+	struct live *live = frag->live[q];
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	int n = kvmm_range_extents(frag->pool, live->range, ext, KVMM_MAX_RUNS);
+
+	if (n < 0)
+		return n;
+	*moved = live->nr_ext != (u32)n || memcmp(live->ext, ext, n * sizeof(*ext));
+	live->nr_ext = (u32)n;
+	memcpy(live->ext, ext, n * sizeof(*ext));
+	return 0;
+}
+
+/* After a compaction: note the new places, see that the content came along. */
+static enum exit_code follow_moves(struct frag *frag)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	for (u32 i = 0; !code && i < frag->nr_running; i++) {
+		u32 q = frag->running[i];
+		bool moved = false;
+		int err = look_up(frag, q, &moved);
+
+		if (err)
+			code = complain_of(err, "find request %u after a compaction", q);
+		else if (moved)
+			code = for_each_block(frag, q, "after a move");
+	}
+	return code;
+}
+
+/* ---- one attempt ---- */
+
+static int read_layout(struct frag *frag)
+{
+	int err = layout_holes(&frag->layout, frag->zone);
+
+	layout_clear_runs(&frag->layout);
+	for (u32 i = 0; i < frag->nr_running; i++) {
+		const struct live *live = frag->live[frag->running[i]];
+
+		for (u32 e = 0; !err && e < live->nr_ext; e++)
+			err = layout_add_run(&frag->layout, live->ext[e].start);
+	}
+	layout_sort_runs(&frag->layout, frag->run->opt->nr_blocks);
+	return err;
+}
+
+static enum exit_code count_failure(struct frag *frag, u32 nr, u32 nr_free)
+{
+	struct frag_count *count = &frag->count;
+
+	if (nr_free < nr) {
+		count->fail_capacity++;
+		return EXIT_GOOD;
+	}
+	count->fail_frag++;
+	if (read_layout(frag))
+		return complain_of(-ENOMEM, "read the layout");
+	count->fail_but_extent += layout_longest_hole(&frag->layout) >= nr;
+	count->slide_blocks += layout_slide_cost(&frag->layout, nr);
+	count->bound_blocks += layout_bound_cost(&frag->layout, frag->run->opt->nr_blocks, nr);
+	return EXIT_GOOD;
+}
+
+static void count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
+{
+	if (frag->head_tried) {
+		frag->count.retries++;
+		return;
+	}
+	frag->count.first_tries++;
+	frag->count.ext_ppm += frag_ext_ppm(stat);
+	frag->count.unusable_ppm += (u64)kvmm_zone_unusable(frag->zone, nr);
+}
+
+static int allocate(struct frag *frag, u32 q, u32 nr, u32 flags, kvmm_range_t *range)
+{
+	struct kvmm_alloc_report report = { 0 };
+	struct kvmm_range_attr attr = {
+		.size		= sizeof(attr),
+		.nr		= nr,
+		.max_runs	= frag->run->opt->max_runs,
+		.seq		= (u64)q + 1,
+		.flags		= flags,
+		.report		= &report,
+	};
+	int err = kvmm_range_alloc_attr(frag->pool, &attr, range);
+
+	frag->count.moved_blocks += report.moved;
+	frag->count.compactions += report.moved > 0;
+	return err;
+}
+
+static enum exit_code compact_and_allocate(struct frag *frag, u32 q, u32 nr, kvmm_range_t *range,
+					   int *err)
+{
+	*err = allocate(frag, q, nr, 0, range);
+	if (*err == -ENOSPC)
+		frag->count.fail_compacted++;
+	return follow_moves(frag);
+}
+
+/*
+ * Try to place the head. First without moving anything, so that a failure can be looked at; then,
+ * if it is one of fragmentation and the user wants it, with compaction. *@err says how it went.
+ */
+static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
+{
+	const struct options *opt = frag->run->opt;
+	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	bool first = !frag->head_tried;
+	enum exit_code code = EXIT_GOOD;
+
+	count_try(frag, nr, &stat);
+	frag->head_tried = true;
+	*err = allocate(frag, frag->head, nr, KVMM_ALLOC_NO_COMPACT, range);
+	if (*err != -ENOSPC)
+		return *err ? complain_of(*err, "allocate %u blocks", nr) : EXIT_GOOD;
+	if (first)
+		code = count_failure(frag, nr, stat.nr_free);
+	if (!code && stat.nr_free >= nr &&
+	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT))
+		code = compact_and_allocate(frag, frag->head, nr, range, err);
+	if (!code && *err && *err != -ENOSPC)
+		code = complain_of(*err, "allocate %u blocks with compaction", nr);
+	return code;
+}
+
+/* ---- admission ---- */
+
+static void close_window(struct frag *frag)
+{
+	if (!frag->window.inside)
+		return;
+	frag->window.inside = false;
+	frag->window.us = frag->now - frag->window.begin;
+}
+
+static void update_window(struct frag *frag)
+{
+	u64 nr = frag->run->trace->nr, n = frag->count.admitted;
+
+	if (n == nr / 10) {
+		frag->window.inside = true;
+		frag->window.begin = frag->now;
+	}
+	if (n == nr * 9 / 10)
+		close_window(frag);
+}
+
+static int update_curve(struct frag *frag)
+{
+	u32 step = frag->run->trace->nr / FRAG_CURVE_ROWS, n = (u32)frag->count.admitted;
+	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	int err;
+
+	if (!step || n % step || frag->nr_curve == FRAG_CURVE_ROWS)
+		return 0;
+	err = layout_holes(&frag->layout, frag->zone);
+	frag->curve[frag->nr_curve++] = (struct curve_row){
+		.now		= frag->now,
+		.admitted	= n,
+		.held		= stat.nr_blocks - stat.nr_free,
+		.asked		= (u32)frag->asked,
+		.free		= stat.nr_free,
+		.largest	= stat.largest,
+		.nr_holes	= frag->layout.nr_holes,
+	};
+	return err;
+}
+
+static void count_admission(struct frag *frag, const struct live *live, u32 held)
+{
+	const struct trace_request *req = &frag->run->trace->req[frag->head];
+
+	frag->asked += live->nr;
+	frag->tokens += (u64)req->input + req->output;
+	frag->count.admitted++;
+	frag->count.asked_blocks += live->nr;
+	frag->count.held_blocks += held;
+	frag->count.runs += live->nr_ext;
+	frag->count.wait_us += frag->now - (frag->run->opt->by_time ? req->arrival_us : 0);
+	frag->fp = fold(fold(frag->fp, frag->head), live->ext[0].start);
+}
+
+static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
+{
+	const struct trace_request *req = &frag->run->trace->req[frag->head];
+	u64 us = (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
+	struct live *live = calloc(1, sizeof(*live));
+	u32 q = frag->head;
+	bool moved;
+	int err = -ENOMEM;
+
+	if (live) {
+		*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running };
+		frag->live[q] = live;
+		frag->running[frag->nr_running++] = q;
+		err = look_up(frag, q, &moved);
+	}
+	if (!err)
+		err = heap_push(&frag->finish, frag->now + us, q);
+	if (err)
+		return complain_of(err, "start request %u", q);
+	count_admission(frag, live, held);
+	update_window(frag);
+	if (update_curve(frag))
+		return complain_of(-ENOMEM, "read the layout");
+	return for_each_block(frag, q, NULL);
+}
+
+static void next_head(struct frag *frag)
+{
+	frag->head++;
+	frag->head_tried = false;
+}
+
+static enum exit_code admit(struct frag *frag)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	while (!code && !frag->stuck && frag->head < frag->arrived) {
+		u32 nr = blocks_wanted(frag, frag->head), before;
+		kvmm_range_t range;
+		int err;
+
+		if (nr > frag->limit) {
+			frag->count.rejected++;
+			next_head(frag);
+			continue;
+		}
+		if (frag->asked + nr > frag->limit)
+			break;
+		before = frag_zone_stat(frag).nr_free;
+		code = try_head(frag, nr, &range, &err);
+		frag->stuck = err != 0;
+		if (!code && !err) {
+			code = start(frag, range, nr, before - frag_zone_stat(frag).nr_free);
+			next_head(frag);
+		}
+	}
+	return code;
+}
+
+/* ---- events ---- */
+
+static enum exit_code finish(struct frag *frag, u32 q)
+{
+	const struct trace_request *req = &frag->run->trace->req[q];
+	struct live *live = frag->live[q];
+	u32 last = frag->running[--frag->nr_running];
+	enum exit_code code = for_each_block(frag, q, "at free");
+	int err = kvmm_range_free(frag->pool, live->range);
+
+	frag->running[live->at] = last;
+	frag->live[last]->at = live->at;
+	frag->asked -= live->nr;
+	frag->tokens -= (u64)req->input + req->output;
+	frag->stuck = false;
+	frag->live[q] = NULL;
+	free(live);
+	return err ? complain_of(err, "free request %u", q) : code;
+}
+
+static enum exit_code complete(struct frag *frag)
+{
+	enum exit_code code = EXIT_GOOD;
+
+	while (!code && frag->finish.nr && frag->finish.event[0].time == frag->now)
+		code = finish(frag, heap_pop(&frag->finish).index);
+	return code;
+}
+
+static void arrive(struct frag *frag)
+{
+	const struct trace *trace = frag->run->trace;
+
+	while (frag->arrived < trace->nr &&
+	       (!frag->run->opt->by_time || trace->req[frag->arrived].arrival_us <= frag->now))
+		frag->arrived++;
+}
+
+static void integrate(struct frag *frag, u64 us)
+{
+	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	struct frag_window *window = &frag->window;
+
+	if (!window->inside)
+		return;
+	window->held += (u128)(stat.nr_blocks - stat.nr_free) * us;
+	window->asked += (u128)frag->asked * us;
+	window->tokens += (u128)frag->tokens * us;
+	window->ext_ppm += (u128)frag_ext_ppm(&stat) * us;
+}
+
+static bool advance(struct frag *frag)
+{
+	const struct trace *trace = frag->run->trace;
+	u64 next = UINT64_MAX;
+
+	if (frag->finish.nr)
+		next = frag->finish.event[0].time;
+	if (frag->arrived < trace->nr)
+		next = min_u64(next, trace->req[frag->arrived].arrival_us);
+	if (next == UINT64_MAX)
+		return false;
+	integrate(frag, next - frag->now);
+	frag->now = next;
+	return true;
+}
+
+/* Between two events, if it is worth it: pack downward until the budget is used up. */
+static enum exit_code compact_in_background(struct frag *frag)
+{
+	struct kvmm_compact compact = { .size = sizeof(compact) };
+	int err;
+
+	if (frag->run->opt->compact != COMPACT_BACKGROUND ||
+	    kvmm_zone_unusable(frag->zone, frag->median) <= BACKGROUND_PPM)
+		return EXIT_GOOD;
+	compact.max_blocks = (u32)max_u64(1, frag->run->opt->nr_blocks / BACKGROUND_PART);
+	err = kvmm_pool_compact(frag->pool, &compact);
+	frag->count.compactions += compact.moved > 0;
+	frag->count.moved_blocks += compact.moved;
+	if (err && err != -EAGAIN && err != -ENOSPC)
+		return complain_of(err, "compact");
+	if (compact.moved)
+		frag->stuck = false;
+	return follow_moves(frag);
+}
+
+static enum exit_code simulate(struct frag *frag)
+{
+	enum exit_code code = EXIT_GOOD;
+	int err;
+
+	progress_start(frag->run->opt->progress, "frag", frag->run->trace->nr);
+	do {
+		code = complete(frag);
+		arrive(frag);
+		if (!code)
+			code = compact_in_background(frag);
+		if (!code)
+			code = admit(frag);
+		frag_record(frag);
+		progress_step(frag->head);
+	} while (!code && advance(frag));
+	progress_stop();
+	close_window(frag);	/* where requests were rejected it may still be open */
+	if (code)
+		return code;
+	err = kvmm_validate(frag->pool);
+	if (err)
+		return complain_of(err, "validate the pool");
+	if (frag_zone_stat(frag).nr_free != frag->run->opt->nr_blocks)
+		return complain(EXIT_WRONG, "blocks are missing after the last request");
+	return EXIT_GOOD;
+}
+
+/* ---- beginning and end ---- */
+
+static int compare_u32(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void find_median(struct frag *frag)
+{
+	u32 nr = frag->run->trace->nr;
+
+	for (u32 q = 0; q < nr; q++)
+		frag->running[q] = blocks_wanted(frag, q);
+	qsort(frag->running, nr, sizeof(*frag->running), compare_u32);
+	frag->median = frag->running[nr / 2];
+}
+
+static int make_pool(struct frag *frag)
+{
+	static const char *const compactor[] = {
+		[COMPACT_OFF]		= "off",
+		[COMPACT_SLIDE]		= "slide",
+		[COMPACT_DIRECT]	= "window",
+		[COMPACT_BACKGROUND]	= "window",
+	};
+	const struct options *opt = frag->run->opt;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	int err;
+
+	attr.name = "replay";
+	attr.device = opt->device;
+	attr.allocator = opt->alloc;
+	attr.compactor = compactor[opt->compact];
+	attr.block_bytes = opt->block_bytes;
+	attr.nr_blocks = opt->nr_blocks;
+	attr.block_tokens = opt->block_tokens;
+	err = kvmm_pool_create(&attr, &frag->pool);
+	if (!err)
+		frag->zone = kvmm_pool_zone(frag->pool);
+	return err;
+}
+
+static enum exit_code frag_init(struct frag *frag)
+{
+	const struct options *opt = frag->run->opt;
+	u32 nr = frag->run->trace->nr;
+	int err = make_pool(frag);
+
+	if (err)
+		return complain_of(err, "a pool of %u blocks with allocator '%s' on device '%s'",
+				   opt->nr_blocks, opt->alloc, opt->device ? opt->device : "none");
+	frag->limit = (u64)opt->nr_blocks * opt->mark / 100;
+	frag->live = calloc(nr, sizeof(*frag->live));
+	frag->running = calloc(nr, sizeof(*frag->running));
+	if (!frag->live || !frag->running ||
+	    record_begin(frag->run->record, opt->nr_blocks, "us", false) ||
+	    pattern_init(&frag->pattern, opt, frag->pool))
+		return complain_of(-ENOMEM, "start");
+	find_median(frag);
+	return EXIT_GOOD;
+}
+
+static void frag_exit(struct frag *frag)
+{
+	for (u32 i = 0; i < frag->nr_running; i++)
+		free(frag->live[frag->running[i]]);
+	kvmm_pool_destroy(frag->pool);
+	pattern_exit(&frag->pattern);
+	layout_exit(&frag->layout);
+	heap_exit(&frag->finish);
+	free(frag->live);
+	free(frag->running);
+}
+
+enum exit_code run_frag(const struct run *run)
+{
+	struct frag frag = { .run = run };
+	enum exit_code code;
+
+	if (run->opt->by_time && !run->trace->has_arrivals)
+		return complain(EXIT_INPUT, "the trace has no arrival times; use --arrivals sat");
+	code = frag_init(&frag);
+	if (!code)
+		code = simulate(&frag);
+	if (!code)
+		frag_report(&frag);
+	frag_exit(&frag);
+	return code;
+}

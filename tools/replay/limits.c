@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What no cache can beat: "infinite" never evicts, "bound" is Belady's MIN on the flat list of
+ * keys with nothing pinned. Neither needs a pool; both need to know more than a pool can.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "heap.h"
+#include "idmap.h"
+#include "progress.h"
+#include "shape.h"
+
+struct limit {
+	const struct run *run;
+	u64 accesses;
+	u64 hits;
+	u64 hit_tokens;
+	u64 input_tokens;
+	u64 fp;
+};
+
+bool limit_is(const char *policy)
+{
+	return !strcmp(policy, "bound") || !strcmp(policy, "infinite");
+}
+
+static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
+{
+	const struct options *opt = limit->run->opt;
+	struct results *results = limit->run->results;
+	char a[32], b[32];
+
+	results_str(results, "trace", limit->run->trace->name);
+	results_str(results, "kind", kind);
+	results_str(results, "policy", opt->policy);
+	results_num(results, "n", nr_blocks);
+	results_num(results, "bs", opt->block_tokens);
+	results_str(results, "mode", opt->keys == KEYS_IDS ? "ids" : "vllm");
+	results_num(results, "requests", limit->run->trace->nr);
+	results_num(results, "accesses", limit->accesses);
+	results_num(results, "hits", limit->hits);
+	results_num(results, "misses", limit->accesses - limit->hits);
+
+	results_say(results, "trace", "%s, %s requests", limit->run->trace->name,
+		    format_grouped(limit->run->trace->nr, a));
+	results_say(results, "prompt blocks", "%s, of which at most %s can hit: %.2f %%",
+		    format_grouped(limit->accesses, a), format_grouped(limit->hits, b),
+		    100 * share(limit->hits, limit->accesses));
+}
+
+/* ---- infinite ---- */
+
+/* How many leading keys were there already; afterwards all are. */
+static int look_up(struct limit *limit, struct idmap *seen, u32 q, const struct shape *shape)
+{
+	const struct run *run = limit->run;
+	const struct trace_request *req = &run->trace->req[q];
+	bool found, all = true;
+	u32 hits = 0;
+
+	for (u32 i = 0; i < shape->nr_keys; i++) {
+		if (!idmap_get(seen, key_name(run->opt, run->trace, req, i), &found))
+			return -ENOMEM;
+		all = all && found && i < shape->max_hits;
+		hits += all;
+	}
+	limit->hits += hits;
+	limit->hit_tokens += min_u64((u64)hits * run->opt->block_tokens, req->input);
+	limit->fp = fold(limit->fp, hits);
+	return 0;
+}
+
+static int infinite(struct limit *limit)
+{
+	const struct run *run = limit->run;
+	struct idmap seen = { 0 };
+	int err = 0;
+
+	for (u32 q = 0; !err && q < run->trace->nr; q++) {
+		struct shape shape = shape_of(run->opt, &run->trace->req[q]);
+
+		limit->accesses += shape.prompt;
+		limit->input_tokens += run->trace->req[q].input;
+		err = look_up(limit, &seen, q, &shape);
+		progress_step(q);
+	}
+	if (!err) {
+		describe(limit, "inf", 0);
+		results_num(run->results, "distinct", seen.nr);
+		results_num(run->results, "hit_tokens", limit->hit_tokens);
+		results_num(run->results, "input_tokens", limit->input_tokens);
+		results_hex(run->results, "fp", limit->fp);
+	}
+	idmap_exit(&seen);
+	return err;
+}
+
+/* ---- bound ---- */
+
+/**
+ * struct belady - Belady's MIN
+ * @flat: dense numbers of all keys, in order of access
+ * @next: position of each access's successor, or "never"
+ * @due: by dense number: next access of a resident key, U32_NONE if it is not resident
+ * @farthest: heap of (~next, number); entries whose @due has changed are stale
+ */
+struct belady {
+	u32 *flat;
+	u32 *next;
+	u32 *due;
+	u64 nr;
+	u32 nr_keys;
+	u32 nr_resident;
+	struct heap farthest;
+};
+
+static int number_keys(struct belady *belady, struct limit *limit)
+{
+	const struct run *run = limit->run;
+	struct idmap numbers = { 0 };
+	u64 at = 0;
+	bool found;
+
+	for (u32 q = 0; q < run->trace->nr; q++) {
+		const struct trace_request *req = &run->trace->req[q];
+		u32 nr_keys = shape_of(run->opt, req).nr_keys;
+
+		for (u32 i = 0; i < nr_keys; i++) {
+			u32 *n = idmap_get(&numbers, key_name(run->opt, run->trace, req, i),
+					   &found);
+
+			if (!n) {
+				idmap_exit(&numbers);
+				return -ENOMEM;
+			}
+			if (!found)
+				*n = belady->nr_keys++;
+			belady->flat[at++] = *n;
+		}
+	}
+	idmap_exit(&numbers);
+	return 0;
+}
+
+/* @due serves as "last position seen" here and is all U32_NONE again afterwards. */
+static int link_accesses(struct belady *belady)
+{
+	belady->due = malloc(max_u64(1, belady->nr_keys) * sizeof(u32));
+	if (!belady->due)
+		return -ENOMEM;
+	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
+	for (u64 at = belady->nr; at--; ) {
+		belady->next[at] = (u32)min_u64(belady->due[belady->flat[at]], belady->nr);
+		belady->due[belady->flat[at]] = (u32)at;
+	}
+	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
+	return 0;
+}
+
+static void evict_farthest(struct belady *belady)
+{
+	struct event event;
+
+	do {
+		event = heap_pop(&belady->farthest);
+	} while (belady->due[event.index] != (u32)~event.time);
+	belady->due[event.index] = U32_NONE;
+	belady->nr_resident--;
+}
+
+static int walk(struct belady *belady, struct limit *limit)
+{
+	for (u64 at = 0; at < belady->nr; at++) {
+		u32 key = belady->flat[at];
+
+		if (belady->due[key] != U32_NONE) {
+			limit->hits++;
+		} else {
+			if (belady->nr_resident == limit->run->opt->nr_blocks)
+				evict_farthest(belady);
+			belady->nr_resident++;
+		}
+		belady->due[key] = belady->next[at];
+		if (heap_push(&belady->farthest, ~(u64)belady->next[at], key))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int bound(struct limit *limit)
+{
+	const struct run *run = limit->run;
+	struct belady belady = { 0 };
+	int err = -ENOMEM;
+
+	for (u32 q = 0; q < run->trace->nr; q++) {
+		struct shape shape = shape_of(run->opt, &run->trace->req[q]);
+
+		limit->accesses += shape.prompt;
+		belady.nr += shape.nr_keys;
+	}
+	belady.flat = malloc(max_u64(1, belady.nr) * sizeof(u32));
+	belady.next = malloc(max_u64(1, belady.nr) * sizeof(u32));
+	if (belady.flat && belady.next && belady.nr < U32_NONE)
+		err = number_keys(&belady, limit);
+	if (!err)
+		err = link_accesses(&belady);
+	if (!err)
+		err = walk(&belady, limit);
+	if (!err)
+		describe(limit, "bound", run->opt->nr_blocks);
+	heap_exit(&belady.farthest);
+	free(belady.flat);
+	free(belady.next);
+	free(belady.due);
+	return err;
+}
+
+enum exit_code run_limit(const struct run *run)
+{
+	struct limit limit = { .run = run };
+	int err;
+
+	progress_start(run->opt->progress, run->opt->policy, run->trace->nr);
+	err = strcmp(run->opt->policy, "bound") ? infinite(&limit) : bound(&limit);
+	progress_stop();
+	return err ? complain_of(err, "policy %s", run->opt->policy) : EXIT_GOOD;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page of --report: one HTML file that needs nothing else. */
+#ifndef REPLAY_REPORT_H
+#define REPLAY_REPORT_H
+
+#include "record.h"
+#include "replay.h"
+
+/** report_write() - Return: 0; -errno: the page could not be written. */
+int report_write(const struct run *run, const char *path);
+
+#endif /* REPLAY_REPORT_H */

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Results as JSON and as text. Integers are printed digit by digit, never through a double. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results.h"
+
+char *format_u128(u128 value, char buf[40])
+{
+	char digits[40];
+	int n = 0;
+
+	do {
+		digits[n++] = (char)('0' + (int)(value % 10));
+		value /= 10;
+	} while (value);
+	for (int i = 0; i < n; i++)
+		buf[i] = digits[n - 1 - i];
+	buf[n] = '\0';
+	return buf;
+}
+
+char *format_grouped(u64 value, char buf[32])
+{
+	char plain[40];
+	size_t n = strlen(format_u128(value, plain)), at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (i && (n - i) % 3 == 0)
+			buf[at++] = ',';
+		buf[at++] = plain[i];
+	}
+	buf[at] = '\0';
+	return buf;
+}
+
+double share(u128 part, u128 whole)
+{
+	return whole ? (double)part / (double)whole : 0;
+}
+
+void print_json_string(FILE *out, const char *text)
+{
+	putc('"', out);
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		/* '<' too: this also goes into a script element. */
+		if (c == '"' || c == '\\')
+			fprintf(out, "\\%c", c);
+		else if (c < 0x20 || c == '<' || c >= 0x7f)
+			fprintf(out, "\\u%04x", c);
+		else
+			putc(c, out);
+	}
+	putc('"', out);
+}
+
+void results_raw(struct results *results, const char *key, const char *json)
+{
+	char *text = strdup(json);
+
+	if (!text || results->nr_fields == RESULTS_MAX_FIELDS) {
+		free(text);
+		return;
+	}
+	results->field[results->nr_fields++] = (struct field){ key, text };
+}
+
+void results_num(struct results *results, const char *key, u128 value)
+{
+	char buf[40];
+
+	results_raw(results, key, format_u128(value, buf));
+}
+
+void results_str(struct results *results, const char *key, const char *value)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
+		return;
+	print_json_string(out, value);
+	fclose(out);
+	if (text)
+		results_raw(results, key, text);
+	free(text);
+}
+
+void results_bool(struct results *results, const char *key, bool value)
+{
+	results_raw(results, key, value ? "true" : "false");
+}
+
+void results_hex(struct results *results, const char *key, u64 value)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "\"%016llx\"", (unsigned long long)value);
+	results_raw(results, key, text);
+}
+
+void results_say(struct results *results, const char *label, const char *format, ...)
+{
+	struct line *line = &results->line[results->nr_lines];
+	va_list args;
+
+	if (results->nr_lines == RESULTS_MAX_LINES)
+		return;
+	results->nr_lines++;
+	line->label = label;
+	va_start(args, format);
+	vsnprintf(line->text, sizeof(line->text), format, args);
+	va_end(args);
+}
+
+void results_print_json(const struct results *results, FILE *out)
+{
+	putc('{', out);
+	for (u32 i = 0; i < results->nr_fields; i++) {
+		fputs(i ? ", " : "", out);
+		print_json_string(out, results->field[i].key);
+		fprintf(out, ": %s", results->field[i].text);
+	}
+	fputs("}\n", out);
+}
+
+void results_print_text(const struct results *results, FILE *out)
+{
+	for (u32 i = 0; i < results->nr_lines; i++)
+		fprintf(out, "%-18s %s\n", results->line[i].label, results->line[i].text);
+}
+
+void results_exit(struct results *results)
+{
+	for (u32 i = 0; i < results->nr_fields; i++)
+		free(results->field[i].text);
+	memset(results, 0, sizeof(*results));
+}

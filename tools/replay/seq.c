@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Mode seq: one request after the other, each finished before the next: cache hits and no time. */
+#include "cache.h"
+#include "progress.h"
+#include "record.h"
+
+static enum exit_code replay_request(struct cache *cache, u32 q)
+{
+	const struct run *run = cache->run;
+	u32 nr = shape_of(run->opt, &run->trace->req[q]).prompt, hits;
+	struct held *held = NULL;
+	enum exit_code code;
+
+	if (nr > run->opt->nr_blocks) {
+		cache->rejected++;
+		cache->fp = fold(cache->fp, 0);
+		return EXIT_GOOD;
+	}
+	code = cache_admit(cache, q, nr, &held);
+	if (!code && !held)
+		code = complain(EXIT_WRONG, "request %u does not fit into an idle pool", q);
+	hits = held ? held->nr_hits : 0;
+	cache->fp = fold(cache->fp, hits);
+	if (!code)
+		cache_record(cache, q);
+	return code ? code : cache_release(cache, held);
+}
+
+static void report(const struct cache *cache)
+{
+	struct results *results = cache->run->results;
+	char a[32];
+
+	cache_describe(cache, "seq");
+	results_num(results, "resident_end", cache->resident);
+	results_num(results, "peak_resident", cache->peak_resident);
+	results_num(results, "peak_held", cache->peak_held);
+	results_num(results, "full_hits", cache->full_hits);
+	results_num(results, "hit_tokens", cache->hit_tokens);
+	results_num(results, "input_tokens", cache->input_tokens);
+	results_hex(results, "fp", cache->fp);
+
+	cache_say(cache);
+	results_say(results, "whole prompts", "%u found without a miss", cache->full_hits);
+	results_say(results, "cached at the end", "%s blocks",
+		    format_grouped(cache->resident, a));
+}
+
+enum exit_code run_seq(const struct run *run)
+{
+	enum exit_code code;
+	struct cache cache;
+
+	if (limit_is(run->opt->policy))
+		return run_limit(run);
+	code = cache_init(&cache, run);
+	if (!code && record_begin(run->record, run->opt->nr_blocks, "requests", true))
+		code = complain_of(-ENOMEM, "record");
+	progress_start(run->opt->progress, "seq", run->trace->nr);
+	for (u32 q = 0; !code && q < run->trace->nr; q++) {
+		code = replay_request(&cache, q);
+		progress_step(q);
+	}
+	progress_stop();
+	if (!code)
+		code = cache_finish(&cache);
+	if (!code)
+		report(&cache);
+	cache_exit(&cache);
+	return code;
+}

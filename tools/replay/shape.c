@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Requests in blocks and keys. */
+#include <string.h>
+
+#include "shape.h"
+
+struct shape shape_of(const struct options *opt, const struct trace_request *req)
+{
+	if (opt->keys == KEYS_IDS)
+		return (struct shape){ req->nr_ids, req->nr_ids, req->nr_ids };
+	return (struct shape){
+		.nr_keys	= req->input / opt->block_tokens,
+		.max_hits	= (req->input - 1) / opt->block_tokens,
+		.prompt		= blocks_of(opt, req->input),
+	};
+}
+
+u64 key_name(const struct options *opt, const struct trace *trace,
+	     const struct trace_request *req, u32 i)
+{
+	u32 per_id = TRACE_ID_TOKENS / opt->block_tokens;
+
+	if (opt->keys == KEYS_IDS)
+		return trace_id(trace, req, i);
+	return trace_id(trace, req, i / per_id) * per_id + i % per_id;
+}
+
+kvmm_key_t key_of(u64 name)
+{
+	u64 words[2] = { mix64(name), mix64(name ^ 0x9e3779b97f4a7c15u) };
+	kvmm_key_t key;
+
+	memcpy(&key, words, sizeof(key));
+	return key;
+}
