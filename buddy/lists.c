@@ -13,8 +13,6 @@
  *
  * Metadata: 12 bytes a block for tags, a bit for the map. All under the zone's lock.
  */
-#include <string.h>
-
 #include <kv/bits.h>
 #include <kv/zone.h>
 
@@ -24,12 +22,17 @@
 #define STEP_BITS	3u
 #define STEPS		BIT(STEP_BITS)		/* bins for each doubling of the length */
 #define NR_GROUPS	23u			/* lengths up to 2^24 */
+#define NR_BINS		(NR_GROUPS * STEPS)
 #define SCAN_MAX	8u
 
-/* Of a free run: all of it at the first block, nr alone at the last. Else meaningless. */
+/*
+ * Of a free run: all of it at the first block, nr alone at the last. Else meaningless. The tags
+ * after the blocks' are the lists' heads, one a bin: lists are rings, so that linking and
+ * unlinking need not ask where in the list they are.
+ */
 struct tag {
 	u32	nr;
-	u32	next;		/* first block of the next run of the bin, or KV_NONE */
+	u32	next;		/* first block of the next run of the bin, or its head */
 	u32	prev;
 };
 
@@ -43,52 +46,48 @@ struct lists {
 	u32		nr_runs;
 	u32		group_bits;		/* bit g: bin_bits[g] is not 0 */
 	u8		bin_bits[NR_GROUPS];
-	u32		head[NR_GROUPS * STEPS];
 };
 
 /* Monotonic in @nr; exact up to 2 * STEPS - 1. */
 static inline u32 bin_of(u32 nr)
 {
-	unsigned int log;
+	unsigned int shift = kv_log2(nr | STEPS) - STEP_BITS;
 
-	if (nr < STEPS)
-		return nr;
-	log = kv_log2(nr);
-	return ((log - STEP_BITS + 1) << STEP_BITS) + (nr >> (log - STEP_BITS)) - STEPS;
+	return (shift << STEP_BITS) + (nr >> shift);
 }
 
 static_assert(NR_GROUPS == 24 - STEP_BITS + 2, "bin_of(KVMM_MAX_BLOCKS) is in the last group");
 
+static inline u32 head_of(const struct lists *l, u32 bin)
+{
+	return l->nr_blocks + bin;
+}
+
+#define for_each_run(l, at, bin)						\
+	for (at = (l)->tag[head_of(l, bin)].next; at < (l)->nr_blocks; at = (l)->tag[at].next)
+
 static inline void link_run(struct lists *l, u32 start, u32 nr)
 {
-	u32 bin = bin_of(nr), next = l->head[bin];
+	u32 bin = bin_of(nr), head = head_of(l, bin), next = l->tag[head].next;
 
-	l->tag[start] = (struct tag){ nr, next, KV_NONE };
+	l->tag[start] = (struct tag){ nr, next, head };
 	l->tag[start + nr - 1].nr = nr;
-	l->head[bin] = start;
-	if (next != KV_NONE) {
-		l->tag[next].prev = start;
-		return;
-	}
+	l->tag[next].prev = start;
+	l->tag[head].next = start;
 	l->bin_bits[bin / STEPS] |= BIT(bin % STEPS);
 	l->group_bits |= BIT(bin / STEPS);
 }
 
 static inline void unlink_run(struct lists *l, u32 start)
 {
-	struct tag *tag = &l->tag[start];
-	u32 bin;
+	u32 next = l->tag[start].next, prev = l->tag[start].prev, bin;
 
-	if (tag->next != KV_NONE)
-		l->tag[tag->next].prev = tag->prev;
-	if (tag->prev != KV_NONE) {
-		l->tag[tag->prev].next = tag->next;
+	l->tag[next].prev = prev;
+	l->tag[prev].next = next;
+	if (next != prev)
 		return;
-	}
-	bin = bin_of(tag->nr);
-	l->head[bin] = tag->next;
-	if (tag->next != KV_NONE)
-		return;
+	/* Only a head is on both sides of a run: the bin is empty now. */
+	bin = next - l->nr_blocks;
 	l->bin_bits[bin / STEPS] &= ~BIT(bin % STEPS);
 	if (!l->bin_bits[bin / STEPS])
 		l->group_bits &= ~BIT(bin / STEPS);
@@ -116,16 +115,16 @@ static inline u32 next_bin(const struct lists *l, u32 bin)
 /* Shortest run of at least @nr among the first @max of a bin, or KV_NONE. */
 static inline u32 scan_bin(const struct lists *l, u32 bin, u32 nr, u32 max)
 {
-	u32 best = KV_NONE, best_nr = KV_NONE;
+	u32 best = KV_NONE, best_nr = KV_NONE, at;
 
-	for (u32 at = l->head[bin]; at != KV_NONE && max--; at = l->tag[at].next) {
+	for_each_run(l, at, bin) {
 		u32 have = l->tag[at].nr;
 
-		if (have < nr || have >= best_nr)
-			continue;
-		best = at;
-		best_nr = have;
-		if (have == nr)
+		if (have >= nr && have < best_nr) {
+			best = at;
+			best_nr = have;
+		}
+		if (have == nr || !--max)
 			break;
 	}
 	return best;
@@ -148,9 +147,10 @@ static inline u32 find_run(const struct lists *l, u32 nr)
 static noinline struct pick find_place_slow(const struct lists *l, const struct kvmm_zone_req *req)
 {
 	struct pick best = PICK_NONE;
+	u32 at;
 
 	for (u32 bin = next_bin(l, bin_of(req->nr)); bin != KV_NONE; bin = next_bin(l, bin + 1)) {
-		for (u32 at = l->head[bin]; at != KV_NONE; at = l->tag[at].next)
+		for_each_run(l, at, bin)
 			pick_offer(&best, (struct kvmm_extent){ at, l->tag[at].nr }, req);
 		if (best.start != KV_NONE && req->fit == KVMM_FIT_BEST)
 			break;			/* later bins have longer runs only */
@@ -184,6 +184,20 @@ static struct kvmm_extent run_around(const struct lists *l, u32 block)
 	return (struct kvmm_extent){ start, l->tag[start].nr };
 }
 
+/* The hot case of carve(): the low end of the run at @at. */
+static inline void carve_front(struct lists *l, u32 at, u32 nr)
+{
+	u32 back = l->tag[at].nr - nr;
+
+	unlink_run(l, at);
+	map_clear(l->free, at, at + nr);
+	l->nr_free -= nr;
+	if (back)
+		link_run(l, at + nr, back);
+	else
+		l->nr_runs--;
+}
+
 static u32 lists_take(void *engine, const struct kvmm_zone_req *req)
 {
 	struct lists *l = engine;
@@ -192,8 +206,8 @@ static u32 lists_take(void *engine, const struct kvmm_zone_req *req)
 	if (likely(req_is_plain(req, l->nr_blocks, 1))) {
 		u32 at = find_run(l, req->nr);
 
-		if (at != KV_NONE)
-			carve(l, (struct kvmm_extent){ at, l->tag[at].nr }, at, req->nr);
+		if (likely(at != KV_NONE))
+			carve_front(l, at, req->nr);
 		return at;
 	}
 	place = find_place_slow(l, req);
@@ -239,7 +253,7 @@ static int lists_give(void *engine, u32 start, u32 nr)
 static size_t lists_bytes(u32 nr_blocks)
 {
 	return sizeof(struct lists) + KV_WORDS((size_t)nr_blocks) * sizeof(u64) +
-	       nr_blocks * sizeof(struct tag);
+	       ((size_t)nr_blocks + NR_BINS) * sizeof(struct tag);
 }
 
 static void lists_init(void *engine, u32 nr_blocks)
@@ -249,7 +263,8 @@ static void lists_init(void *engine, u32 nr_blocks)
 	l->nr_blocks = nr_blocks;
 	l->free = (u64 *)(l + 1);
 	l->tag = (struct tag *)(l->free + KV_WORDS(nr_blocks));
-	memset(l->head, 0xff, sizeof(l->head));
+	for (u32 head = nr_blocks; head < nr_blocks + NR_BINS; head++)
+		l->tag[head] = (struct tag){ 0, head, head };
 	lists_give(l, 0, nr_blocks);
 }
 
@@ -282,9 +297,10 @@ static unsigned int lists_kth_largest(const void *engine, u32 *len, unsigned int
 {
 	const struct lists *l = engine;
 	unsigned int have = 0;
+	u32 at;
 
-	for (u32 bin = NR_GROUPS * STEPS; bin-- > 0 && have < k;)
-		for (u32 at = l->head[bin]; at != KV_NONE; at = l->tag[at].next)
+	for (u32 bin = NR_BINS; bin-- > 0 && have < k;)
+		for_each_run(l, at, bin)
 			have = keep_longest(len, k, have, l->tag[at].nr);
 	return have;
 }
@@ -300,11 +316,11 @@ static u32 lists_largest(const void *engine)
 static u32 lists_usable(const void *engine, u32 nr, u32 *pieces)
 {
 	const struct lists *l = engine;
-	u32 blocks = 0;
+	u32 blocks = 0, at;
 
 	*pieces = 0;
 	for (u32 bin = next_bin(l, bin_of(nr)); bin != KV_NONE; bin = next_bin(l, bin + 1))
-		for (u32 at = l->head[bin]; at != KV_NONE; at = l->tag[at].next) {
+		for_each_run(l, at, bin) {
 			if (l->tag[at].nr < nr)
 				continue;
 			blocks += l->tag[at].nr;
@@ -313,26 +329,29 @@ static u32 lists_usable(const void *engine, u32 nr, u32 *pieces)
 	return blocks;
 }
 
-/* The list of one bin against the map; counts its runs. */
+/* A run that stands in the list of @bin after @prev, against the map and its own ends. */
+static bool run_is_sound(const struct lists *l, u32 bin, u32 at, u32 prev)
+{
+	const struct tag *tag = &l->tag[at];
+
+	if (!tag->nr || tag->nr > l->nr_blocks - at || bin_of(tag->nr) != bin || tag->prev != prev)
+		return false;
+	return l->tag[at + tag->nr - 1].nr == tag->nr && map_run_start(l->free, at) == at &&
+	       map_next(l->free, at, l->nr_blocks, false) == at + tag->nr;
+}
+
+/* Counts the runs of one bin, never more than there can be. */
 static int check_bin(const struct lists *l, u32 bin, u32 *nr_runs)
 {
-	u32 prev = KV_NONE;
+	u32 head = head_of(l, bin), prev = head, at;
 
-	for (u32 at = l->head[bin]; at != KV_NONE; at = l->tag[at].next) {
-		const struct tag *tag;
-
-		if (at >= l->nr_blocks || ++*nr_runs > l->nr_blocks)
-			return -EUCLEAN;
-		tag = &l->tag[at];
-		if (!tag->nr || tag->nr > l->nr_blocks - at || bin_of(tag->nr) != bin ||
-		    tag->prev != prev || l->tag[at + tag->nr - 1].nr != tag->nr)
-			return -EUCLEAN;
-		if (map_run_start(l->free, at) != at ||
-		    map_next(l->free, at, l->nr_blocks, false) != at + tag->nr)
+	for_each_run(l, at, bin) {
+		if (++*nr_runs > l->nr_blocks || !map_test(l->free, at) ||
+		    !run_is_sound(l, bin, at, prev))
 			return -EUCLEAN;
 		prev = at;
 	}
-	return 0;
+	return at != head || l->tag[head].prev != prev ? -EUCLEAN : 0;
 }
 
 static int lists_check(const void *engine)
@@ -340,12 +359,12 @@ static int lists_check(const void *engine)
 	const struct lists *l = engine;
 	u32 nr_runs = 0, nr_free = 0;
 
-	for (u32 bin = 0; bin < NR_GROUPS * STEPS; bin++) {
-		bool has_runs = l->bin_bits[bin / STEPS] & BIT(bin % STEPS);
+	for (u32 bin = 0; bin < NR_BINS; bin++) {
+		bool has_runs = l->tag[head_of(l, bin)].next < l->nr_blocks;
 
-		if (has_runs != (l->head[bin] != KV_NONE) || check_bin(l, bin, &nr_runs))
-			return -EUCLEAN;
-		if (!l->bin_bits[bin / STEPS] != !(l->group_bits & BIT(bin / STEPS)))
+		if (has_runs != !!(l->bin_bits[bin / STEPS] & BIT(bin % STEPS)) ||
+		    !l->bin_bits[bin / STEPS] != !(l->group_bits & BIT(bin / STEPS)) ||
+		    check_bin(l, bin, &nr_runs))
 			return -EUCLEAN;
 	}
 	for (u32 word = 0; word < KV_WORDS(l->nr_blocks); word++)
