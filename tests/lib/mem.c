@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/stat.h>
 
 #include "tests/support/fake_env.h"
 
@@ -99,6 +100,52 @@ Test(mem, accounting_equals_a_recount)
 	cr_expect_eq(fake.nr_bad_frees, 0);
 	fake_env_remove(&fake);
 }
+
+#ifndef KVMM_DEBUG
+
+struct kept {
+	unsigned int nr;
+	void *last;
+};
+
+/* Looking at the memory once more is allowed. */
+static void keep_it(void *ctx, void *ptr, size_t bytes)
+{
+	struct kept *kept = ctx;
+
+	kept->nr++;
+	kept->last = ptr;
+}
+
+Test(mem, second_free_is_counted_and_ignored)
+{
+	struct kv_env_ops env = kv_env_system;
+	struct kept kept = { 0 };
+	char *other, *ptr;
+
+	env.free = keep_it;
+	env.ctx = &kept;
+	kv_env_set(&env);
+	other = kv_alloc(1000);
+	ptr = kv_alloc(100);
+	kv_free(ptr);
+	kv_free(ptr);
+	cr_expect_eq(kept.nr, 1);
+	cr_expect_eq(kv_mem_bytes(), 1000);
+	cr_expect_eq(kv_stat_sum(KV_EV_BUG), 1);
+
+	kv_free(other + 512);		/* the middle of an object is none */
+	cr_expect_eq(kept.nr, 1);
+	cr_expect_eq(kv_mem_bytes(), 1000);
+	cr_expect_eq(kv_stat_sum(KV_EV_BUG), 2);
+
+	kv_env_set(NULL);
+	kv_free(other);
+	kv_env_system.free(NULL, kept.last, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+#endif /* !KVMM_DEBUG */
 
 /* Four objects or none, with the unwinding that callers write. */
 static int build_four(void *part[4])

@@ -6,6 +6,8 @@
 #include <kv/stat.h>
 
 #define NR_CROWD	300		/* more than there are rows */
+#define NR_COUNTS	1000
+#define NR_CROSS_COUNTS	1000000		/* many time slices: two threads run at a time */
 
 Test(stat, events_do_not_mix)
 {
@@ -43,13 +45,16 @@ Test(stat, counts_outlive_their_thread_and_rows_are_used_again)
 
 static pthread_barrier_t all_have_counted;
 
-/* Enough counts for a thread without a row to look for one again. */
+/* Threads without a row look for one again now and then, and meet each other in the shared one. */
 static void *count_in_a_crowd(void *row)
 {
+	int nr;
+
 	kv_count(KV_EV_ALLOC);
 	*(struct kv_stat_row **)row = kv_stat_row;
 	pthread_barrier_wait(&all_have_counted);
-	for (int i = 0; i < 10000; i++)
+	nr = kv_stat_row ? NR_COUNTS : NR_CROSS_COUNTS;
+	for (int i = 0; i < nr; i++)
 		kv_count_add(KV_EV_ALLOC_BLOCKS, 3);
 	pthread_barrier_wait(&all_have_counted);
 	return NULL;
@@ -78,15 +83,19 @@ Test(stat, more_threads_than_rows_lose_no_count)
 		for (int j = 0; j < i; j++)
 			cr_assert(!row[i] || row[i] != row[j], "a row with two owners");
 	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC), NR_CROWD);
-	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC_BLOCKS), NR_CROWD * 30000ull);
+	cr_expect_eq(kv_stat_sum(KV_EV_ALLOC_BLOCKS), 3ull * nr_without * NR_CROSS_COUNTS +
+		     3ull * (NR_CROWD - nr_without) * NR_COUNTS);
 }
 
 /* A destructor of somebody else may count after ours has given the row back. */
 static pthread_key_t late_key;
+static u32 nr_foreign_rows;
 
 static void count_late(void *again)
 {
 	kv_count(KV_EV_EVICT);
+	if (kv_stat_row && !READ_ONCE(kv_stat_row->claimed))
+		kv_fetch_add(&nr_foreign_rows, 1);
 	if (again)
 		pthread_setspecific(late_key, NULL);
 }
@@ -109,4 +118,5 @@ Test(stat, counts_made_while_the_thread_ends_are_kept)
 		pthread_join(thread, NULL);
 	}
 	cr_expect_eq(kv_stat_sum(KV_EV_EVICT), 1 + 2 * NR_CROWD);
+	cr_expect_eq(nr_foreign_rows, 0);
 }
