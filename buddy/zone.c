@@ -27,6 +27,7 @@
 
 /* The first one is the default. */
 static const struct kv_zone_ops *const engines[] = {
+	&kv_zone_runs,
 	&kv_zone_best,
 	&kv_zone_lists,
 	&kv_zone_buddy,
