@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CUDA driver as this library sees it: own declarations of its ABI and the table of calls.
+ *
+ * No vendor header is needed to build. Names are exports of libcuda.so.1, each with the version
+ * of CUDA that introduced exactly this signature; a plain and a _v2 export are different ABIs,
+ * and so are the two batched copies. cuda/check_layout.c and cuda/check_sig.c compare everything
+ * here with cuda.h and cudaTypedefs.h where a toolkit is installed.
+ */
+#ifndef KV_KCU_H
+#define KV_KCU_H
+
+#include <kv/bits.h>
+#include <kv/types.h>
+
+/* check_sig.c sees the vendor's types under our names, so that signatures can be compared. */
+#ifdef KCU_NATIVE
+#define KCU_TYPE(own, vendor)	vendor
+#else
+#define KCU_TYPE(own, vendor)	own
+#endif
+
+/* ---- Layouts: x86-64 and aarch64 Linux ---- */
+
+struct kcu_uuid_bytes {
+	u8 bytes[16];
+};
+
+struct kcu_mem_location {
+	u32 type;			/* enum kcu_location */
+	s32 id;				/* device ordinal or host node */
+};
+
+struct kcu_mem_alloc_prop {
+	u32 type;			/* KCU_ALLOCATION_PINNED */
+	u32 handle_types;		/* enum kcu_handle_type, chosen at creation for good */
+	struct kcu_mem_location location;
+	void *win32_meta;		/* NULL */
+	struct {
+		u8 compression;
+		u8 gpu_direct_rdma;	/* 1, or RDMA registration will fail */
+		u16 usage;
+		u8 reserved[4];
+	} flags;
+};
+
+struct kcu_mem_access_desc {
+	struct kcu_mem_location location;
+	u32 flags;			/* enum kcu_access */
+};
+
+struct kcu_memcpy_attributes {
+	u32 src_access_order;		/* KCU_SRC_ORDER_STREAM, always */
+	struct kcu_mem_location src_hint;
+	struct kcu_mem_location dst_hint;
+	u32 flags;			/* 0, always */
+};
+
+#define KCU_SIZE(type, size)		static_assert(sizeof(struct type) == (size), #type)
+#define KCU_AT(type, field, offset) \
+	static_assert(offsetof(struct type, field) == (offset), #type "." #field)
+
+KCU_SIZE(kcu_uuid_bytes, 16);
+KCU_SIZE(kcu_mem_location, 8);
+KCU_AT(kcu_mem_location, type, 0);
+KCU_AT(kcu_mem_location, id, 4);
+KCU_SIZE(kcu_mem_alloc_prop, 32);
+KCU_AT(kcu_mem_alloc_prop, type, 0);
+KCU_AT(kcu_mem_alloc_prop, handle_types, 4);
+KCU_AT(kcu_mem_alloc_prop, location, 8);
+KCU_AT(kcu_mem_alloc_prop, win32_meta, 16);
+KCU_AT(kcu_mem_alloc_prop, flags, 24);
+KCU_AT(kcu_mem_alloc_prop, flags.compression, 24);
+KCU_AT(kcu_mem_alloc_prop, flags.gpu_direct_rdma, 25);
+KCU_AT(kcu_mem_alloc_prop, flags.usage, 26);
+KCU_AT(kcu_mem_alloc_prop, flags.reserved, 28);
+KCU_SIZE(kcu_mem_access_desc, 12);
+KCU_AT(kcu_mem_access_desc, location, 0);
+KCU_AT(kcu_mem_access_desc, flags, 8);
+KCU_SIZE(kcu_memcpy_attributes, 24);
+KCU_AT(kcu_memcpy_attributes, src_access_order, 0);
+KCU_AT(kcu_memcpy_attributes, src_hint, 4);
+KCU_AT(kcu_memcpy_attributes, dst_hint, 12);
+KCU_AT(kcu_memcpy_attributes, flags, 20);
+
+/* ---- Names for them, and the scalar and opaque types ---- */
+
+typedef KCU_TYPE(s32, CUresult)					kcu_result;
+typedef KCU_TYPE(s32, CUdevice)					kcu_device;
+typedef KCU_TYPE(u64, CUdeviceptr)				kcu_deviceptr;
+typedef KCU_TYPE(u64, CUmemGenericAllocationHandle)		kcu_mem_handle;
+typedef KCU_TYPE(struct kcu_context_opaque *, CUcontext)	kcu_context;
+typedef KCU_TYPE(struct kcu_stream_opaque *, CUstream)		kcu_stream;
+typedef KCU_TYPE(struct kcu_event_opaque *, CUevent)		kcu_event;
+typedef KCU_TYPE(struct kcu_module_opaque *, CUmodule)		kcu_module;
+typedef KCU_TYPE(struct kcu_function_opaque *, CUfunction)	kcu_function;
+typedef KCU_TYPE(struct kcu_uuid_bytes, CUuuid)			kcu_uuid;
+typedef KCU_TYPE(struct kcu_mem_alloc_prop, CUmemAllocationProp) kcu_mem_prop;
+typedef KCU_TYPE(struct kcu_mem_access_desc, CUmemAccessDesc)	kcu_mem_access;
+typedef KCU_TYPE(struct kcu_memcpy_attributes, CUmemcpyAttributes) kcu_memcpy_attr;
+
+/* Values of the enums below. */
+typedef KCU_TYPE(u32, CUdevice_attribute)			kcu_device_attr;
+typedef KCU_TYPE(u32, CUdevice_P2PAttribute)			kcu_p2p_attr;
+typedef KCU_TYPE(u32, CUpointer_attribute)			kcu_pointer_attr;
+typedef KCU_TYPE(u32, CUjit_option)				kcu_jit_option;
+typedef KCU_TYPE(u32, CUstreamCaptureStatus)			kcu_capture_status;
+typedef KCU_TYPE(u32, CUstreamCaptureMode)			kcu_capture_mode;
+typedef KCU_TYPE(u32, CUmemAllocationGranularity_flags)		kcu_granularity;
+typedef KCU_TYPE(u32, CUmemAllocationHandleType)		kcu_handle_kind;
+typedef KCU_TYPE(u32, CUmemRangeHandleType)			kcu_range_handle;
+typedef KCU_TYPE(u32, CUdriverProcAddressQueryResult)		kcu_proc_status;
+
+typedef void (*kcu_host_fn)(void *user);
+
+/* ---- Values ---- */
+
+enum kcu_allocation	{ KCU_ALLOCATION_PINNED = 1 };
+enum kcu_handle_type	{ KCU_HANDLE_NONE = 0, KCU_HANDLE_POSIX_FD = 1, KCU_HANDLE_FABRIC = 8 };
+enum kcu_location	{ KCU_LOCATION_DEVICE = 1, KCU_LOCATION_HOST = 2,
+			  KCU_LOCATION_HOST_NUMA = 3, KCU_LOCATION_HOST_NUMA_CURRENT = 4 };
+enum kcu_access		{ KCU_ACCESS_NONE = 0, KCU_ACCESS_READ = 1, KCU_ACCESS_READWRITE = 3 };
+enum kcu_granule	{ KCU_GRANULARITY_MINIMUM = 0, KCU_GRANULARITY_RECOMMENDED = 1 };
+enum kcu_src_order	{ KCU_SRC_ORDER_STREAM = 1, KCU_SRC_ORDER_DURING_CALL = 2,
+			  KCU_SRC_ORDER_ANY = 3 };
+enum kcu_memcpy_flag	{ KCU_MEMCPY_PREFER_OVERLAP = 1 };
+enum kcu_memory_type	{ KCU_MEMORY_HOST = 1, KCU_MEMORY_DEVICE = 2, KCU_MEMORY_UNIFIED = 4 };
+enum kcu_host_alloc	{ KCU_HOST_ALLOC_PORTABLE = 1, KCU_HOST_ALLOC_DEVICEMAP = 2,
+			  KCU_HOST_ALLOC_WRITECOMBINED = 4 };
+enum kcu_host_register	{ KCU_HOST_REGISTER_PORTABLE = 1, KCU_HOST_REGISTER_DEVICEMAP = 2,
+			  KCU_HOST_REGISTER_IOMEMORY = 4, KCU_HOST_REGISTER_READ_ONLY = 8 };
+enum kcu_stream_flag	{ KCU_STREAM_NON_BLOCKING = 1 };
+enum kcu_event_flag	{ KCU_EVENT_BLOCKING_SYNC = 1, KCU_EVENT_DISABLE_TIMING = 2,
+			  KCU_EVENT_INTERPROCESS = 4 };
+enum kcu_capturing	{ KCU_CAPTURE_NONE = 0, KCU_CAPTURE_ACTIVE = 1,
+			  KCU_CAPTURE_INVALIDATED = 2 };
+enum kcu_capture_kind	{ KCU_CAPTURE_MODE_GLOBAL = 0, KCU_CAPTURE_MODE_THREAD = 1,
+			  KCU_CAPTURE_MODE_RELAXED = 2 };
+enum kcu_proc		{ KCU_PROC_OK = 0, KCU_PROC_NOT_FOUND = 1, KCU_PROC_TOO_OLD = 2 };
+enum kcu_range_kind	{ KCU_RANGE_DMA_BUF_FD = 1 };
+enum kcu_range_flag	{ KCU_RANGE_DMA_BUF_PCIE = 1 };
+
+/* Streams that the driver holds special. Never passed by the library. */
+#define KCU_STREAM_LEGACY	((kcu_stream)1)
+#define KCU_STREAM_PER_THREAD	((kcu_stream)2)
+
+/* Lower is more urgent; the driver brings what is out of range down to its lowest priority. */
+#define KCU_PRIORITY_LOWEST	1000
+
+enum kcu_device_attribute {
+	KCU_ATTR_SM_COUNT		= 16,
+	KCU_ATTR_INTEGRATED		= 18,
+	KCU_ATTR_COMPUTE_MODE		= 20,
+	KCU_ATTR_PCI_BUS		= 33,
+	KCU_ATTR_PCI_DEVICE		= 34,
+	KCU_ATTR_L2_BYTES		= 38,
+	KCU_ATTR_ASYNC_ENGINES		= 40,
+	KCU_ATTR_UVA			= 41,
+	KCU_ATTR_PCI_DOMAIN		= 50,
+	KCU_ATTR_CC_MAJOR		= 75,
+	KCU_ATTR_CC_MINOR		= 76,
+	KCU_ATTR_PAGEABLE_ACCESS	= 88,
+	KCU_ATTR_SMEM_OPTIN		= 97,
+	KCU_ATTR_VMM			= 102,
+	KCU_ATTR_HANDLE_POSIX_FD	= 103,
+	KCU_ATTR_RDMA_WITH_VMM		= 110,
+	KCU_ATTR_MEMORY_POOLS		= 115,
+	KCU_ATTR_RDMA			= 116,
+	KCU_ATTR_RDMA_FLUSH_OPTIONS	= 117,
+	KCU_ATTR_RDMA_WRITE_ORDER	= 118,
+	KCU_ATTR_DMA_BUF		= 124,
+	KCU_ATTR_IPC_EVENTS		= 125,
+	KCU_ATTR_HANDLE_FABRIC		= 128,
+	KCU_ATTR_NUMA_ID		= 131,
+	KCU_ATTR_MULTICAST		= 132,
+	KCU_ATTR_MPS			= 133,
+	KCU_ATTR_HOST_NUMA_ID		= 134,
+	KCU_ATTR_HOST_NUMA_VMM		= 141,
+	KCU_ATTR_HOST_VMM		= 145,
+	KCU_ATTR_HOST_ALLOC_DMA_BUF	= 146,
+};
+
+enum kcu_p2p_attribute {
+	KCU_P2P_PERFORMANCE_RANK	= 1,
+	KCU_P2P_ACCESS			= 2,
+	KCU_P2P_NATIVE_ATOMICS		= 3,
+};
+
+enum kcu_pointer_attribute {
+	KCU_POINTER_CONTEXT		= 1,
+	KCU_POINTER_MEMORY_TYPE		= 2,
+	KCU_POINTER_SYNC_MEMOPS		= 6,
+	KCU_POINTER_BUFFER_ID		= 7,
+	KCU_POINTER_ORDINAL		= 9,
+	KCU_POINTER_RANGE_START		= 11,
+	KCU_POINTER_RANGE_SIZE		= 12,
+	KCU_POINTER_MAPPED		= 13,
+	KCU_POINTER_HANDLE_TYPES	= 14,
+};
+
+enum kcu_jit {
+	KCU_JIT_INFO_LOG		= 3,
+	KCU_JIT_INFO_LOG_BYTES		= 4,
+	KCU_JIT_ERROR_LOG		= 5,
+	KCU_JIT_ERROR_LOG_BYTES		= 6,
+};
+
+/* ---- Results ---- */
+
+/*
+ * What a result means for who called; see kcu_class_of().
+ *	OK		done
+ *	SOFT		this call failed, the device is as before: a wrong argument, a lost race
+ *	RETRY		the same call may succeed later or smaller: not ready, full, capturing
+ *	UNSUPPORTED	this driver or device will not do it: go without the feature
+ *	FATAL		the context is lost, and mostly the process's use of the device with it
+ */
+enum kcu_class { KCU_OK, KCU_SOFT, KCU_RETRY, KCU_UNSUPPORTED, KCU_FATAL };
+
+/*
+ * X(name, value, class, errno), by value. CUDA_ERROR_<name>, but for CUDA_SUCCESS. -ENODEV in
+ * the last column: no device to be had, or none left. A code that is not here counts as fatal.
+ */
+#define KCU_ERRORS(X)								\
+	X(SUCCESS,				0, OK,		0)		\
+	X(INVALID_VALUE,			1, SOFT,	-EINVAL)	\
+	X(OUT_OF_MEMORY,			2, RETRY,	-ENOMEM)	\
+	X(NOT_INITIALIZED,			3, SOFT,	-ENODEV)	\
+	X(DEINITIALIZED,			4, FATAL,	-EIO)		\
+	X(PROFILER_DISABLED,			5, SOFT,	-EOPNOTSUPP)	\
+	X(PROFILER_NOT_INITIALIZED,		6, SOFT,	-EOPNOTSUPP)	\
+	X(PROFILER_ALREADY_STARTED,		7, SOFT,	-EALREADY)	\
+	X(PROFILER_ALREADY_STOPPED,		8, SOFT,	-EALREADY)	\
+	X(STUB_LIBRARY,				34, UNSUPPORTED, -ENODEV)	\
+	X(CALL_REQUIRES_NEWER_DRIVER,		36, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(DEVICE_UNAVAILABLE,			46, RETRY,	-ENODEV)	\
+	X(NO_DEVICE,				100, UNSUPPORTED, -ENODEV)	\
+	X(INVALID_DEVICE,			101, SOFT,	-ENODEV)	\
+	X(DEVICE_NOT_LICENSED,			102, UNSUPPORTED, -ENODEV)	\
+	X(INVALID_IMAGE,			200, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(INVALID_CONTEXT,			201, SOFT,	-EINVAL)	\
+	X(CONTEXT_ALREADY_CURRENT,		202, SOFT,	-EALREADY)	\
+	X(MAP_FAILED,				205, SOFT,	-EFAULT)	\
+	X(UNMAP_FAILED,				206, SOFT,	-EFAULT)	\
+	X(ARRAY_IS_MAPPED,			207, SOFT,	-EBUSY)		\
+	X(ALREADY_MAPPED,			208, SOFT,	-EEXIST)	\
+	X(NO_BINARY_FOR_GPU,			209, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(ALREADY_ACQUIRED,			210, SOFT,	-EBUSY)		\
+	X(NOT_MAPPED,				211, SOFT,	-ENXIO)		\
+	X(NOT_MAPPED_AS_ARRAY,			212, SOFT,	-ENXIO)		\
+	X(NOT_MAPPED_AS_POINTER,		213, SOFT,	-ENXIO)		\
+	X(ECC_UNCORRECTABLE,			214, FATAL,	-EIO)		\
+	X(UNSUPPORTED_LIMIT,			215, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(CONTEXT_ALREADY_IN_USE,		216, SOFT,	-EBUSY)		\
+	X(PEER_ACCESS_UNSUPPORTED,		217, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(INVALID_PTX,				218, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(INVALID_GRAPHICS_CONTEXT,		219, SOFT,	-EINVAL)	\
+	X(NVLINK_UNCORRECTABLE,			220, FATAL,	-EIO)		\
+	X(JIT_COMPILER_NOT_FOUND,		221, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(UNSUPPORTED_PTX_VERSION,		222, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(JIT_COMPILATION_DISABLED,		223, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(UNSUPPORTED_EXEC_AFFINITY,		224, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(UNSUPPORTED_DEVSIDE_SYNC,		225, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(CONTAINED,				226, FATAL,	-EIO)		\
+	X(INVALID_SOURCE,			300, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(FILE_NOT_FOUND,			301, SOFT,	-ENOENT)	\
+	X(SHARED_OBJECT_SYMBOL_NOT_FOUND,	302, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(SHARED_OBJECT_INIT_FAILED,		303, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(OPERATING_SYSTEM,			304, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(INVALID_HANDLE,			400, SOFT,	-EINVAL)	\
+	X(ILLEGAL_STATE,			401, SOFT,	-EINVAL)	\
+	X(LOSSY_QUERY,				402, SOFT,	-EINVAL)	\
+	X(NOT_FOUND,				500, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(NOT_READY,				600, RETRY,	-EAGAIN)	\
+	X(ILLEGAL_ADDRESS,			700, FATAL,	-EIO)		\
+	X(LAUNCH_OUT_OF_RESOURCES,		701, RETRY,	-ENOBUFS)	\
+	X(LAUNCH_TIMEOUT,			702, FATAL,	-EIO)		\
+	X(LAUNCH_INCOMPATIBLE_TEXTURING,	703, SOFT,	-EINVAL)	\
+	X(PEER_ACCESS_ALREADY_ENABLED,		704, SOFT,	-EALREADY)	\
+	X(PEER_ACCESS_NOT_ENABLED,		705, SOFT,	-ENXIO)		\
+	X(PRIMARY_CONTEXT_ACTIVE,		708, SOFT,	-EBUSY)		\
+	X(CONTEXT_IS_DESTROYED,			709, FATAL,	-EIO)		\
+	X(ASSERT,				710, FATAL,	-EIO)		\
+	X(TOO_MANY_PEERS,			711, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(HOST_MEMORY_ALREADY_REGISTERED,	712, SOFT,	-EALREADY)	\
+	X(HOST_MEMORY_NOT_REGISTERED,		713, SOFT,	-ENXIO)		\
+	X(HARDWARE_STACK_ERROR,			714, FATAL,	-EIO)		\
+	X(ILLEGAL_INSTRUCTION,			715, FATAL,	-EIO)		\
+	X(MISALIGNED_ADDRESS,			716, FATAL,	-EIO)		\
+	X(INVALID_ADDRESS_SPACE,		717, FATAL,	-EIO)		\
+	X(INVALID_PC,				718, FATAL,	-EIO)		\
+	X(LAUNCH_FAILED,			719, FATAL,	-EIO)		\
+	X(COOPERATIVE_LAUNCH_TOO_LARGE,		720, SOFT,	-EINVAL)	\
+	X(TENSOR_MEMORY_LEAK,			721, FATAL,	-EIO)		\
+	X(NOT_PERMITTED,			800, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(NOT_SUPPORTED,			801, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(SYSTEM_NOT_READY,			802, UNSUPPORTED, -ENODEV)	\
+	X(SYSTEM_DRIVER_MISMATCH,		803, UNSUPPORTED, -ENODEV)	\
+	X(COMPAT_NOT_SUPPORTED_ON_DEVICE,	804, UNSUPPORTED, -ENODEV)	\
+	X(MPS_CONNECTION_FAILED,		805, UNSUPPORTED, -ENODEV)	\
+	X(MPS_RPC_FAILURE,			806, UNSUPPORTED, -ENODEV)	\
+	X(MPS_SERVER_NOT_READY,			807, RETRY,	-EAGAIN)	\
+	X(MPS_MAX_CLIENTS_REACHED,		808, UNSUPPORTED, -ENODEV)	\
+	X(MPS_MAX_CONNECTIONS_REACHED,		809, UNSUPPORTED, -ENODEV)	\
+	X(MPS_CLIENT_TERMINATED,		810, FATAL,	-EIO)		\
+	X(CDP_NOT_SUPPORTED,			811, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(CDP_VERSION_MISMATCH,			812, UNSUPPORTED, -EOPNOTSUPP)	\
+	X(STREAM_CAPTURE_UNSUPPORTED,		900, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_INVALIDATED,		901, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_MERGE,			902, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_UNMATCHED,		903, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_UNJOINED,		904, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_ISOLATION,		905, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_IMPLICIT,		906, RETRY,	-EBUSY)		\
+	X(CAPTURED_EVENT,			907, RETRY,	-EBUSY)		\
+	X(STREAM_CAPTURE_WRONG_THREAD,		908, RETRY,	-EBUSY)		\
+	X(TIMEOUT,				909, SOFT,	-ETIMEDOUT)	\
+	X(GRAPH_EXEC_UPDATE_FAILURE,		910, SOFT,	-EINVAL)	\
+	X(EXTERNAL_DEVICE,			911, FATAL,	-EIO)		\
+	X(INVALID_CLUSTER_SIZE,			912, SOFT,	-EINVAL)	\
+	X(FUNCTION_NOT_LOADED,			913, SOFT,	-EINVAL)	\
+	X(INVALID_RESOURCE_TYPE,		914, SOFT,	-EINVAL)	\
+	X(INVALID_RESOURCE_CONFIGURATION,	915, SOFT,	-EINVAL)	\
+	X(KEY_ROTATION,				916, SOFT,	-EINVAL)	\
+	X(UNKNOWN,				999, FATAL,	-EIO)
+
+#define KCU_ERROR_VALUE(name, value, class, err)	KCU_E_##name = (value),
+enum kcu_error { KCU_ERRORS(KCU_ERROR_VALUE) };		/* KCU_E_SUCCESS, KCU_E_NOT_READY, ... */
+#undef KCU_ERROR_VALUE
+
+/* ---- Signatures: one type a call, named after the version that introduced it ---- */
+
+#define KCU_CALL(base, version, ...)	\
+	typedef kcu_result (*kcu_##base##_v##version)(__VA_ARGS__)
+
+KCU_CALL(cuInit, 2000, unsigned int flags);
+KCU_CALL(cuDriverGetVersion, 2020, int *version);
+KCU_CALL(cuGetErrorName, 6000, kcu_result error, const char **name);
+KCU_CALL(cuGetErrorString, 6000, kcu_result error, const char **text);
+
+KCU_CALL(cuDeviceGetCount, 2000, int *count);
+KCU_CALL(cuDeviceGet, 2000, kcu_device *dev, int ordinal);
+KCU_CALL(cuDeviceGetName, 2000, char *name, int bytes, kcu_device dev);
+KCU_CALL(cuDeviceGetUuid, 11040, kcu_uuid *uuid, kcu_device dev);
+KCU_CALL(cuDeviceTotalMem, 3020, size_t *bytes, kcu_device dev);
+KCU_CALL(cuDeviceGetAttribute, 2000, int *value, kcu_device_attr attr, kcu_device dev);
+KCU_CALL(cuDeviceGetPCIBusId, 4010, char *id, int bytes, kcu_device dev);
+
+KCU_CALL(cuDevicePrimaryCtxRetain, 7000, kcu_context *ctx, kcu_device dev);
+KCU_CALL(cuDevicePrimaryCtxRelease, 11000, kcu_device dev);
+KCU_CALL(cuDevicePrimaryCtxGetState, 7000, kcu_device dev, unsigned int *flags, int *active);
+KCU_CALL(cuCtxGetCurrent, 4000, kcu_context *ctx);
+KCU_CALL(cuCtxPushCurrent, 4000, kcu_context ctx);
+KCU_CALL(cuCtxPopCurrent, 4000, kcu_context *ctx);
+KCU_CALL(cuCtxGetDevice, 2000, kcu_device *dev);
+
+KCU_CALL(cuMemGetInfo, 3020, size_t *free, size_t *total);
+KCU_CALL(cuMemAlloc, 3020, kcu_deviceptr *addr, size_t bytes);
+KCU_CALL(cuMemFree, 3020, kcu_deviceptr addr);
+KCU_CALL(cuMemHostAlloc, 2020, void **ptr, size_t bytes, unsigned int flags);
+KCU_CALL(cuMemFreeHost, 2000, void *ptr);
+KCU_CALL(cuMemHostRegister, 6050, void *ptr, size_t bytes, unsigned int flags);
+KCU_CALL(cuMemHostUnregister, 4000, void *ptr);
+KCU_CALL(cuMemHostGetDevicePointer, 3020, kcu_deviceptr *addr, void *ptr, unsigned int flags);
+KCU_CALL(cuPointerGetAttributes, 7000, unsigned int nr, kcu_pointer_attr *attrs, void **data,
+	 kcu_deviceptr addr);
+
+KCU_CALL(cuMemcpyAsync, 4000, kcu_deviceptr dst, kcu_deviceptr src, size_t bytes,
+	 kcu_stream stream);
+KCU_CALL(cuMemcpyDtoDAsync, 3020, kcu_deviceptr dst, kcu_deviceptr src, size_t bytes,
+	 kcu_stream stream);
+KCU_CALL(cuMemcpyHtoDAsync, 3020, kcu_deviceptr dst, const void *src, size_t bytes,
+	 kcu_stream stream);
+KCU_CALL(cuMemcpyDtoHAsync, 3020, void *dst, kcu_deviceptr src, size_t bytes,
+	 kcu_stream stream);
+KCU_CALL(cuMemsetD8Async, 3020, kcu_deviceptr dst, unsigned char byte, size_t bytes,
+	 kcu_stream stream);
+
+KCU_CALL(cuStreamCreateWithPriority, 5050, kcu_stream *stream, unsigned int flags, int priority);
+KCU_CALL(cuStreamDestroy, 4000, kcu_stream stream);
+KCU_CALL(cuStreamSynchronize, 2000, kcu_stream stream);
+KCU_CALL(cuStreamQuery, 2000, kcu_stream stream);
+KCU_CALL(cuStreamWaitEvent, 3020, kcu_stream stream, kcu_event event, unsigned int flags);
+KCU_CALL(cuStreamIsCapturing, 10000, kcu_stream stream, kcu_capture_status *status);
+KCU_CALL(cuLaunchHostFunc, 10000, kcu_stream stream, kcu_host_fn fn, void *user);
+
+KCU_CALL(cuEventCreate, 2000, kcu_event *event, unsigned int flags);
+KCU_CALL(cuEventDestroy, 4000, kcu_event event);
+KCU_CALL(cuEventRecord, 2000, kcu_event event, kcu_stream stream);
+KCU_CALL(cuEventQuery, 2000, kcu_event event);
+KCU_CALL(cuEventSynchronize, 2000, kcu_event event);
+KCU_CALL(cuEventElapsedTime, 2000, float *ms, kcu_event start, kcu_event end);
+
+KCU_CALL(cuModuleLoadDataEx, 2010, kcu_module *module, const void *image, unsigned int nr,
+	 kcu_jit_option *options, void **values);
+KCU_CALL(cuModuleUnload, 2000, kcu_module module);
+KCU_CALL(cuModuleGetFunction, 2000, kcu_function *fn, kcu_module module, const char *name);
+KCU_CALL(cuLaunchKernel, 4000, kcu_function fn, unsigned int grid_x, unsigned int grid_y,
+	 unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z,
+	 unsigned int shared_bytes, kcu_stream stream, void **params, void **extra);
+KCU_CALL(cuThreadExchangeStreamCaptureMode, 10010, kcu_capture_mode *mode);
+
+KCU_CALL(cuMemAddressReserve, 10020, kcu_deviceptr *addr, size_t bytes, size_t align,
+	 kcu_deviceptr hint, unsigned long long flags);
+KCU_CALL(cuMemAddressFree, 10020, kcu_deviceptr addr, size_t bytes);
+KCU_CALL(cuMemCreate, 10020, kcu_mem_handle *handle, size_t bytes, const kcu_mem_prop *prop,
+	 unsigned long long flags);
+KCU_CALL(cuMemRelease, 10020, kcu_mem_handle handle);
+KCU_CALL(cuMemMap, 10020, kcu_deviceptr addr, size_t bytes, size_t offset,
+	 kcu_mem_handle handle, unsigned long long flags);
+KCU_CALL(cuMemUnmap, 10020, kcu_deviceptr addr, size_t bytes);
+KCU_CALL(cuMemSetAccess, 10020, kcu_deviceptr addr, size_t bytes, const kcu_mem_access *desc,
+	 size_t nr);
+KCU_CALL(cuMemGetAllocationGranularity, 10020, size_t *bytes, const kcu_mem_prop *prop,
+	 kcu_granularity option);
+KCU_CALL(cuMemExportToShareableHandle, 10020, void *shared, kcu_mem_handle handle,
+	 kcu_handle_kind kind, unsigned long long flags);
+KCU_CALL(cuMemImportFromShareableHandle, 10020, kcu_mem_handle *handle, void *shared,
+	 kcu_handle_kind kind);
+KCU_CALL(cuMemRetainAllocationHandle, 11000, kcu_mem_handle *handle, void *addr);
+
+/* Two ABIs of one name: the first has a pointer where the second has the stream. */
+KCU_CALL(cuMemcpyBatchAsync, 12080, kcu_deviceptr *dsts, kcu_deviceptr *srcs, size_t *bytes,
+	 size_t nr, kcu_memcpy_attr *attrs, size_t *attr_from, size_t nr_attrs,
+	 size_t *fail_idx, kcu_stream stream);
+KCU_CALL(cuMemcpyBatchAsync, 13000, kcu_deviceptr *dsts, kcu_deviceptr *srcs, size_t *bytes,
+	 size_t nr, kcu_memcpy_attr *attrs, size_t *attr_from, size_t nr_attrs,
+	 kcu_stream stream);
+
+KCU_CALL(cuDeviceCanAccessPeer, 4000, int *can, kcu_device dev, kcu_device peer);
+KCU_CALL(cuDeviceGetP2PAttribute, 8000, int *value, kcu_p2p_attr attr, kcu_device src,
+	 kcu_device dst);
+KCU_CALL(cuCtxEnablePeerAccess, 4000, kcu_context peer, unsigned int flags);
+KCU_CALL(cuMemcpyPeerAsync, 4000, kcu_deviceptr dst, kcu_context dst_ctx, kcu_deviceptr src,
+	 kcu_context src_ctx, size_t bytes, kcu_stream stream);
+
+KCU_CALL(cuMemGetHandleForAddressRange, 11070, void *handle, kcu_deviceptr addr, size_t bytes,
+	 kcu_range_handle kind, unsigned long long flags);
+
+KCU_CALL(cuStreamWriteValue64, 11070, kcu_stream stream, kcu_deviceptr addr, u64 value,
+	 unsigned int flags);
+KCU_CALL(cuStreamWaitValue64, 11070, kcu_stream stream, kcu_deviceptr addr, u64 value,
+	 unsigned int flags);
+
+KCU_CALL(cuGetProcAddress, 12000, const char *base, void **fn, int version, u64 flags,
+	 kcu_proc_status *status);
+
+/* ---- Groups: X(field, export_name, type, pinned_version) ---- */
+
+#define KCU_FN(base, version)	kcu_##base##_v##version
+
+/* Without one of these there is no device. */
+#define KCU_REQUIRED(X)									\
+	X(init, cuInit, KCU_FN(cuInit, 2000), 2000)					\
+	X(driver_get_version, cuDriverGetVersion,					\
+	  KCU_FN(cuDriverGetVersion, 2020), 2020)					\
+	X(get_error_name, cuGetErrorName, KCU_FN(cuGetErrorName, 6000), 6000)		\
+	X(get_error_string, cuGetErrorString, KCU_FN(cuGetErrorString, 6000), 6000)	\
+	X(device_get_count, cuDeviceGetCount, KCU_FN(cuDeviceGetCount, 2000), 2000)	\
+	X(device_get, cuDeviceGet, KCU_FN(cuDeviceGet, 2000), 2000)			\
+	X(device_get_name, cuDeviceGetName, KCU_FN(cuDeviceGetName, 2000), 2000)	\
+	X(device_get_uuid, cuDeviceGetUuid_v2, KCU_FN(cuDeviceGetUuid, 11040), 11040)	\
+	X(device_total_mem, cuDeviceTotalMem_v2, KCU_FN(cuDeviceTotalMem, 3020), 3020)	\
+	X(device_get_attribute, cuDeviceGetAttribute,					\
+	  KCU_FN(cuDeviceGetAttribute, 2000), 2000)					\
+	X(device_get_pci_bus_id, cuDeviceGetPCIBusId,					\
+	  KCU_FN(cuDeviceGetPCIBusId, 4010), 4010)					\
+	X(primary_ctx_retain, cuDevicePrimaryCtxRetain,					\
+	  KCU_FN(cuDevicePrimaryCtxRetain, 7000), 7000)					\
+	X(primary_ctx_release, cuDevicePrimaryCtxRelease_v2,				\
+	  KCU_FN(cuDevicePrimaryCtxRelease, 11000), 11000)				\
+	X(primary_ctx_get_state, cuDevicePrimaryCtxGetState,				\
+	  KCU_FN(cuDevicePrimaryCtxGetState, 7000), 7000)				\
+	X(ctx_get_current, cuCtxGetCurrent, KCU_FN(cuCtxGetCurrent, 4000), 4000)	\
+	X(ctx_push_current, cuCtxPushCurrent_v2, KCU_FN(cuCtxPushCurrent, 4000), 4000)	\
+	X(ctx_pop_current, cuCtxPopCurrent_v2, KCU_FN(cuCtxPopCurrent, 4000), 4000)	\
+	X(ctx_get_device, cuCtxGetDevice, KCU_FN(cuCtxGetDevice, 2000), 2000)		\
+	X(mem_get_info, cuMemGetInfo_v2, KCU_FN(cuMemGetInfo, 3020), 3020)		\
+	X(mem_alloc, cuMemAlloc_v2, KCU_FN(cuMemAlloc, 3020), 3020)			\
+	X(mem_free, cuMemFree_v2, KCU_FN(cuMemFree, 3020), 3020)			\
+	X(mem_host_alloc, cuMemHostAlloc, KCU_FN(cuMemHostAlloc, 2020), 2020)		\
+	X(mem_free_host, cuMemFreeHost, KCU_FN(cuMemFreeHost, 2000), 2000)		\
+	X(mem_host_register, cuMemHostRegister_v2, KCU_FN(cuMemHostRegister, 6050), 6050) \
+	X(mem_host_unregister, cuMemHostUnregister,					\
+	  KCU_FN(cuMemHostUnregister, 4000), 4000)					\
+	X(mem_host_get_device_pointer, cuMemHostGetDevicePointer_v2,			\
+	  KCU_FN(cuMemHostGetDevicePointer, 3020), 3020)				\
+	X(pointer_get_attributes, cuPointerGetAttributes,				\
+	  KCU_FN(cuPointerGetAttributes, 7000), 7000)					\
+	X(memcpy_async, cuMemcpyAsync, KCU_FN(cuMemcpyAsync, 4000), 4000)		\
+	X(memcpy_dtod_async, cuMemcpyDtoDAsync_v2, KCU_FN(cuMemcpyDtoDAsync, 3020), 3020) \
+	X(memcpy_htod_async, cuMemcpyHtoDAsync_v2, KCU_FN(cuMemcpyHtoDAsync, 3020), 3020) \
+	X(memcpy_dtoh_async, cuMemcpyDtoHAsync_v2, KCU_FN(cuMemcpyDtoHAsync, 3020), 3020) \
+	X(memset_d8_async, cuMemsetD8Async, KCU_FN(cuMemsetD8Async, 3020), 3020)	\
+	X(stream_create_with_priority, cuStreamCreateWithPriority,			\
+	  KCU_FN(cuStreamCreateWithPriority, 5050), 5050)				\
+	X(stream_destroy, cuStreamDestroy_v2, KCU_FN(cuStreamDestroy, 4000), 4000)	\
+	X(stream_synchronize, cuStreamSynchronize,					\
+	  KCU_FN(cuStreamSynchronize, 2000), 2000)					\
+	X(stream_query, cuStreamQuery, KCU_FN(cuStreamQuery, 2000), 2000)		\
+	X(stream_wait_event, cuStreamWaitEvent, KCU_FN(cuStreamWaitEvent, 3020), 3020)	\
+	X(stream_is_capturing, cuStreamIsCapturing,					\
+	  KCU_FN(cuStreamIsCapturing, 10000), 10000)					\
+	X(launch_host_func, cuLaunchHostFunc, KCU_FN(cuLaunchHostFunc, 10000), 10000)	\
+	X(event_create, cuEventCreate, KCU_FN(cuEventCreate, 2000), 2000)		\
+	X(event_destroy, cuEventDestroy_v2, KCU_FN(cuEventDestroy, 4000), 4000)		\
+	X(event_record, cuEventRecord, KCU_FN(cuEventRecord, 2000), 2000)		\
+	X(event_query, cuEventQuery, KCU_FN(cuEventQuery, 2000), 2000)			\
+	X(event_synchronize, cuEventSynchronize, KCU_FN(cuEventSynchronize, 2000), 2000) \
+	X(event_elapsed_time, cuEventElapsedTime, KCU_FN(cuEventElapsedTime, 2000), 2000) \
+	X(module_load_data_ex, cuModuleLoadDataEx,					\
+	  KCU_FN(cuModuleLoadDataEx, 2010), 2010)					\
+	X(module_unload, cuModuleUnload, KCU_FN(cuModuleUnload, 2000), 2000)		\
+	X(module_get_function, cuModuleGetFunction,					\
+	  KCU_FN(cuModuleGetFunction, 2000), 2000)					\
+	X(launch_kernel, cuLaunchKernel, KCU_FN(cuLaunchKernel, 4000), 4000)		\
+	X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode,		\
+	  KCU_FN(cuThreadExchangeStreamCaptureMode, 10010), 10010)
+
+/* Each group is there as a whole or not at all: then its fields are NULL, its bit is clear. */
+#define KCU_VMM(X)									\
+	X(mem_address_reserve, cuMemAddressReserve,					\
+	  KCU_FN(cuMemAddressReserve, 10020), 10020)					\
+	X(mem_address_free, cuMemAddressFree, KCU_FN(cuMemAddressFree, 10020), 10020)	\
+	X(mem_create, cuMemCreate, KCU_FN(cuMemCreate, 10020), 10020)			\
+	X(mem_release, cuMemRelease, KCU_FN(cuMemRelease, 10020), 10020)		\
+	X(mem_map, cuMemMap, KCU_FN(cuMemMap, 10020), 10020)				\
+	X(mem_unmap, cuMemUnmap, KCU_FN(cuMemUnmap, 10020), 10020)			\
+	X(mem_set_access, cuMemSetAccess, KCU_FN(cuMemSetAccess, 10020), 10020)		\
+	X(mem_get_granularity, cuMemGetAllocationGranularity,				\
+	  KCU_FN(cuMemGetAllocationGranularity, 10020), 10020)				\
+	X(mem_export, cuMemExportToShareableHandle,					\
+	  KCU_FN(cuMemExportToShareableHandle, 10020), 10020)				\
+	X(mem_import, cuMemImportFromShareableHandle,					\
+	  KCU_FN(cuMemImportFromShareableHandle, 10020), 10020)				\
+	X(mem_retain_handle, cuMemRetainAllocationHandle,				\
+	  KCU_FN(cuMemRetainAllocationHandle, 11000), 11000)
+
+#define KCU_BATCH12(X)									\
+	X(memcpy_batch_async_v12, cuMemcpyBatchAsync,					\
+	  KCU_FN(cuMemcpyBatchAsync, 12080), 12080)
+
+#define KCU_BATCH13(X)									\
+	X(memcpy_batch_async_v13, cuMemcpyBatchAsync_v2,				\
+	  KCU_FN(cuMemcpyBatchAsync, 13000), 13000)
+
+#define KCU_PEER(X)									\
+	X(device_can_access_peer, cuDeviceCanAccessPeer,				\
+	  KCU_FN(cuDeviceCanAccessPeer, 4000), 4000)					\
+	X(device_get_p2p_attribute, cuDeviceGetP2PAttribute,				\
+	  KCU_FN(cuDeviceGetP2PAttribute, 8000), 8000)					\
+	X(ctx_enable_peer_access, cuCtxEnablePeerAccess,				\
+	  KCU_FN(cuCtxEnablePeerAccess, 4000), 4000)					\
+	X(memcpy_peer_async, cuMemcpyPeerAsync, KCU_FN(cuMemcpyPeerAsync, 4000), 4000)
+
+#define KCU_DMABUF(X)									\
+	X(mem_get_range_handle, cuMemGetHandleForAddressRange,				\
+	  KCU_FN(cuMemGetHandleForAddressRange, 11070), 11070)
+
+#define KCU_MEMOPS(X)									\
+	X(stream_write_value64, cuStreamWriteValue64_v2,				\
+	  KCU_FN(cuStreamWriteValue64, 11070), 11070)					\
+	X(stream_wait_value64, cuStreamWaitValue64_v2,					\
+	  KCU_FN(cuStreamWaitValue64, 11070), 11070)
+
+/* G(name): KCU_<name>(X) lists its calls, KCU_F_<name> is its feature bit. */
+#define KCU_OPTIONAL_GROUPS(G)	G(VMM) G(BATCH12) G(BATCH13) G(PEER) G(DMABUF) G(MEMOPS)
+
+#define KCU_OPTIONAL(X)									\
+	KCU_VMM(X) KCU_BATCH12(X) KCU_BATCH13(X) KCU_PEER(X) KCU_DMABUF(X) KCU_MEMOPS(X)
+
+#define KCU_ALL(X)		KCU_REQUIRED(X) KCU_OPTIONAL(X)
+
+#define KCU_NR_REQUIRED		50
+#define KCU_NR_VMM		11
+#define KCU_NR_ALL		70
+
+#define KCU_COUNT_ONE(field, name, type, version)	+ 1
+static_assert(0 KCU_REQUIRED(KCU_COUNT_ONE) == KCU_NR_REQUIRED, "required calls");
+static_assert(0 KCU_VMM(KCU_COUNT_ONE) == KCU_NR_VMM, "calls for virtual memory");
+static_assert(0 KCU_ALL(KCU_COUNT_ONE) == KCU_NR_ALL, "all calls");
+#undef KCU_COUNT_ONE
+
+/*
+ * What there is beyond the required calls. IPC_FD and FABRIC have no calls of their own: they say
+ * that a device can export VMM memory that way, and are found per device.
+ */
+enum kcu_feature {
+	KCU_F_VMM	= BIT(0),
+	KCU_F_BATCH12	= BIT(1),
+	KCU_F_BATCH13	= BIT(2),
+	KCU_F_PEER	= BIT(3),
+	KCU_F_DMABUF	= BIT(4),
+	KCU_F_MEMOPS	= BIT(5),
+	KCU_F_IPC_FD	= BIT(6),
+	KCU_F_FABRIC	= BIT(7),
+};
+
+/* ---- The table ---- */
+
+#define KCU_FIELD(field, name, type, version)	type field;
+struct kcu {
+	KCU_ALL(KCU_FIELD)	/* fixed by kcu_load() */
+	u32 features;		/* enum kcu_feature, what the symbols allow; fixed by kcu_load() */
+	int driver_version;	/* 1000 * major + 10 * minor; fixed by kcu_load() */
+	int nr_devices;		/* fixed by kcu_load() */
+};
+#undef KCU_FIELD
+
+/**
+ * kcu_load() - open a driver, fill the table, start the driver
+ * @cu: filled on success, zeroed on failure
+ * @path: the driver library; NULL: what KVMM_CUDA_DRIVER names, else libcuda.so.1
+ *
+ * The library stays loaded for the life of the process. Calls of the table may be made from any
+ * thread; the rules about contexts, capture and forks are kept by struct kv_gpu, not here.
+ *
+ * Context: may sleep, runs the driver's start-up code; not while a stream is capturing.
+ * Return: 0; -ENODEV no driver, a call is missing, no device, or the driver refuses; -ECHILD the
+ * process has forked since the library was loaded; else the errno of the driver's answer.
+ */
+int kcu_load(struct kcu *cu, const char *path);
+
+/* "CUDA_ERROR_NO_DEVICE"; never NULL, "unknown CUDA error" for codes that are not in the table. */
+const char *kcu_error_name(kcu_result result);
+enum kcu_class kcu_class_of(kcu_result result);
+int kcu_errno(kcu_result result);		/* 0 or negative; -EIO for unknown codes */
+
+#endif /* KV_KCU_H */
