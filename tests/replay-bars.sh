@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# How well the library's own allocator uses a saturated pool of 8192 blocks: at least so much
+# occupancy, at most so many moves. Run from the object tree.
+set -u
+
+tool=${KVMM_REPLAY:-tools/kvmm-replay}
+trace=${KVMM_TRACES:-../shared/traces}/AzureLLMInferenceTrace_conv.csv
+passed=0 failed=0
+
+# value KEY: an integer of the last run
+value() {
+	printf '%s\n' "$out" | sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p"
+}
+
+# bar TEXT GOT ge|le WANT
+bar() {
+	if [ -n "$2" ] && [ "$2" "-$3" "$4" ]; then
+		passed=$((passed + 1))
+		echo "ok   $1: $2 ($3 $4)"
+	else
+		failed=$((failed + 1))
+		echo "FAIL $1: ${2:-nothing} (wanted: $3 $4)"
+	fi
+}
+
+# replay OPTIONS...
+replay() {
+	echo "frag --blocks 8192 $*"
+	out=$("$tool" frag --json --no-progress --blocks 8192 --arrivals sat "$@" "$trace")
+}
+
+# compacted MARK OCCUPANCY-PPM MOVED-PPM
+compacted() {
+	replay --mark "$1" --max-runs 1 --compact direct --verify
+	bar "occupancy, ppm" "$(value occupancy_ppm)" ge "$2"
+	bar "failures with enough free" "$(value fail_compacted)" le 0
+	bar "retries" "$(value retries)" le 0
+	moved=$(value moved_blocks) asked=$(value asked_blocks)
+	bar "moved blocks per million allocated" "${moved:+$((moved * 1000000 / asked))}" le "$3"
+}
+
+if [ ! -f "$trace" ]; then
+	echo "skipped: there is no $trace"
+	exit 0
+fi
+replay --max-runs 4
+bar "occupancy, ppm" "$(value occupancy_ppm)" ge 965000
+replay --max-runs 1
+bar "occupancy, ppm" "$(value occupancy_ppm)" ge 845000
+compacted 95 940000 300000
+compacted 97 960000 500000
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

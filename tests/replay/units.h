@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TESTS_REPLAY_UNITS_H
+#define TESTS_REPLAY_UNITS_H
+
+#include "tools/replay/heap.h"
+#include "tools/replay/layout.h"
+#include "tools/replay/pattern.h"
+#include "tools/replay/trace.h"
+
+/* The last thing that complain() was told. */
+extern char complaint[256];
+
+#endif /* TESTS_REPLAY_UNITS_H */
