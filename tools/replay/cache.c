@@ -47,7 +47,7 @@ enum exit_code cache_init(struct cache *cache, const struct run *run)
 	cache->hints = !strcmp(run->opt->policy, "min");
 	err = make_pool(cache);
 	if (err)
-		return complain_of(err, "a pool of %u blocks with policy '%s' on device '%s'",
+		return complain_of(err, "a pool of %u blocks, policy '%s', device '%s'",
 				   run->opt->nr_blocks, run->opt->policy,
 				   run->opt->device ? run->opt->device : "none");
 	err = make_room(cache);
@@ -313,25 +313,27 @@ static char cell_of(struct cache *cache, u32 block)
 	return record_age(cache->admitted - 1 - cache->filled_by[block]);
 }
 
-void cache_record(struct cache *cache, u64 x)
+void cache_record(struct cache *cache, u64 x, u32 q)
 {
 	struct record *record = cache->run->record;
 	struct kvmm_pool_stat stat;
-	struct sample sample = { .x = x };
-	char *cells;
+	char *row;
 
-	if (!record_due(record, x) || kvmm_pool_stat(cache->pool, &stat))
+	if (!record_due(record, x, q) || kvmm_pool_stat(cache->pool, &stat))
 		return;
-	sample.cached = stat.nr_inactive;
-	sample.held = stat.nr_blocks - stat.nr_available;
-	sample.largest = stat.largest;
-	sample.runs = stat.nr_runs;
-	sample.nr_hits = cache->hits;
-	sample.nr_accesses = cache->accesses;
-	sample.nr_evicted = cache->evictions;
-	cells = record_add(record, &sample);
+	row = record_row(record);
 	for (u32 i = 0; i < record->nr_cells; i++)
-		cells[i] = cell_of(cache, record_block(record, i));
+		row[i] = cell_of(cache, record_block(record, i));
+	record_add(record, &(struct sample){
+		.x		= x,
+		.cached		= stat.nr_inactive,
+		.held		= stat.nr_blocks - stat.nr_available,
+		.largest	= stat.largest,
+		.runs		= stat.nr_runs,
+		.nr_hits	= cache->hits,
+		.nr_accesses	= cache->accesses,
+		.nr_evicted	= cache->evictions,
+	});
 }
 
 void cache_describe(const struct cache *cache, const char *kind)
@@ -360,6 +362,9 @@ void cache_say(const struct cache *cache)
 	struct results *results = cache->run->results;
 	char a[32], b[32];
 
+	results_tile(results, "of prompt blocks hit", "%.2f %%",
+		     100 * share(cache->hits, cache->accesses));
+	results_tile(results, "blocks evicted", "%s", format_grouped(cache->evictions, a));
 	results_say(results, "trace", "%s, %s requests%s", cache->run->trace->name,
 		    format_grouped(cache->run->trace->nr, a),
 		    cache->run->trace->ids ? "" : " (no block numbers in it: every prompt is new)");

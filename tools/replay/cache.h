@@ -70,8 +70,8 @@ enum exit_code cache_release(struct cache *cache, struct held *held);
 /** cache_finish() - do the library's own counts agree with what was seen from here? */
 enum exit_code cache_finish(struct cache *cache);
 
-/** cache_record() - keep this moment for the report */
-void cache_record(struct cache *cache, u64 x);
+/** cache_record() - keep this moment for the report; the run has come to request @q */
+void cache_record(struct cache *cache, u64 x, u32 q);
 
 /* Blocks that can be had now: free ones and those that may be evicted. */
 u32 cache_available(struct cache *cache);

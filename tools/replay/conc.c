@@ -145,7 +145,7 @@ static enum exit_code simulate(struct conc *conc)
 		arrive(conc);
 		if (!code)
 			code = admit(conc);
-		cache_record(&conc->cache, conc->now);
+		cache_record(&conc->cache, conc->now, conc->head);
 		progress_step(conc->head);
 	}
 	progress_stop();
@@ -171,6 +171,9 @@ static void report(const struct conc *conc)
 	results_hex(results, "fp", conc->cache.fp);
 
 	cache_say(&conc->cache);
+	results_tile(results, "of the pool in use", "%.1f %%",
+		     100 * share(conc->used_area, whole));
+	results_tile(results, "requests had to wait", "%u", conc->delayed);
 	results_say(results, "in use", "%.2f %% of the pool in the mean, %u blocks at most",
 		    100 * share(conc->used_area, whole), conc->peak_used);
 	results_say(results, "all done after", "%.1f s", (double)conc->makespan_us / 1e6);
@@ -189,7 +192,8 @@ enum exit_code run_conc(const struct run *run)
 	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
 	if (!code && !conc.running)
 		code = complain_of(-ENOMEM, "start");
-	if (!code && record_begin(run->record, run->opt->nr_blocks, "us", true))
+	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "us",
+				  true))
 		code = complain_of(-ENOMEM, "record");
 	if (!code)
 		code = simulate(&conc);

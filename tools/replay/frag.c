@@ -442,14 +442,16 @@ static void find_median(struct frag *frag)
 	frag->median = frag->running[nr / 2];
 }
 
+/* What the library calls them. */
+static const char *const compactors[] = {
+	[COMPACT_OFF]		= "off",
+	[COMPACT_SLIDE]		= "slide",
+	[COMPACT_DIRECT]	= "window",
+	[COMPACT_BACKGROUND]	= "window",
+};
+
 static int make_pool(struct frag *frag)
 {
-	static const char *const compactor[] = {
-		[COMPACT_OFF]		= "off",
-		[COMPACT_SLIDE]		= "slide",
-		[COMPACT_DIRECT]	= "window",
-		[COMPACT_BACKGROUND]	= "window",
-	};
 	const struct options *opt = frag->run->opt;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	int err;
@@ -457,7 +459,7 @@ static int make_pool(struct frag *frag)
 	attr.name = "replay";
 	attr.device = opt->device;
 	attr.allocator = opt->alloc;
-	attr.compactor = compactor[opt->compact];
+	attr.compactor = compactors[opt->compact];
 	attr.block_bytes = opt->block_bytes;
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
@@ -474,13 +476,14 @@ static enum exit_code frag_init(struct frag *frag)
 	int err = make_pool(frag);
 
 	if (err)
-		return complain_of(err, "a pool of %u blocks with allocator '%s' on device '%s'",
-				   opt->nr_blocks, opt->alloc, opt->device ? opt->device : "none");
+		return complain_of(err, "a pool of %u blocks, allocator '%s', compactor '%s', "
+				   "device '%s'", opt->nr_blocks, opt->alloc,
+				   compactors[opt->compact], opt->device ? opt->device : "none");
 	frag->limit = (u64)opt->nr_blocks * opt->mark / 100;
 	frag->live = calloc(nr, sizeof(*frag->live));
 	frag->running = calloc(nr, sizeof(*frag->running));
 	if (!frag->live || !frag->running ||
-	    record_begin(frag->run->record, opt->nr_blocks, "us", false) ||
+	    record_begin(frag->run->record, opt->nr_blocks, nr, "us", false) ||
 	    pattern_init(&frag->pattern, opt, frag->pool))
 		return complain_of(-ENOMEM, "start");
 	find_median(frag);

@@ -12,16 +12,28 @@ static const char *const compact_names[] = {
 	[COMPACT_BACKGROUND]	= "background",
 };
 
+static void paint(const struct frag *frag, struct record *record)
+{
+	record_row(record);
+	for (u32 i = 0; i < frag->nr_running; i++) {
+		u32 q = frag->running[i];
+		const struct live *live = frag->live[q];
+
+		for (u32 e = 0; e < live->nr_ext; e++)
+			record_paint(record, live->ext[e].start, live->ext[e].nr, record_owner(q));
+	}
+}
+
 void frag_record(struct frag *frag)
 {
 	struct record *record = frag->run->record;
 	struct kvmm_zone_stat stat;
-	char *cells;
 
-	if (!record_due(record, frag->now))
+	if (!record_due(record, frag->now, frag->head))
 		return;
 	stat = frag_zone_stat(frag);
-	cells = record_add(record, &(struct sample){
+	paint(frag, record);
+	record_add(record, &(struct sample){
 		.x		= frag->now,
 		.held		= stat.nr_blocks - stat.nr_free,
 		.largest	= stat.largest,
@@ -29,13 +41,6 @@ void frag_record(struct frag *frag)
 		.nr_fails	= frag->count.fail_frag,
 		.nr_moved	= frag->count.moved_blocks,
 	});
-	for (u32 i = 0; i < frag->nr_running; i++) {
-		u32 q = frag->running[i];
-
-		for (u32 e = 0; e < frag->live[q]->nr_ext; e++)
-			record_paint(record, cells, frag->live[q]->ext[e].start,
-				     frag->live[q]->ext[e].nr, record_owner(q));
-	}
 }
 
 static void describe_curve(const struct frag *frag)
@@ -185,6 +190,22 @@ static void say_failures(const struct frag *frag)
 			    format_grouped(frag->pattern.nr_checked, a));
 }
 
+static void tile(const struct frag *frag)
+{
+	const struct frag_count *count = &frag->count;
+	struct results *results = frag->run->results;
+	u128 whole = (u128)frag->run->opt->nr_blocks * frag->window.us;
+
+	results_tile(results, "of the pool held", "%.2f %%",
+		     100 * share(frag->window.held, whole));
+	results_tile(results, "found no room at first", "%.1f %%",
+		     100 * share(count->fail_frag, count->first_tries));
+	results_tile(results, "runs a request", "%.2f", share(count->runs, count->admitted));
+	if (frag->run->opt->compact != COMPACT_OFF)
+		results_tile(results, "blocks moved a block allocated", "%.3f",
+			     share(count->moved_blocks, count->asked_blocks));
+}
+
 void frag_report(const struct frag *frag)
 {
 	describe_setup(frag);
@@ -193,6 +214,7 @@ void frag_report(const struct frag *frag)
 	results_hex(frag->run->results, "fp", frag->fp);
 	describe_curve(frag);
 
+	tile(frag);
 	say_setup(frag);
 	say_use(frag);
 	say_failures(frag);

@@ -42,6 +42,8 @@ static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 	results_num(results, "hits", limit->hits);
 	results_num(results, "misses", limit->accesses - limit->hits);
 
+	results_tile(results, "of prompt blocks can hit", "%.2f %%",
+		     100 * share(limit->hits, limit->accesses));
 	results_say(results, "trace", "%s, %s requests", limit->run->trace->name,
 		    format_grouped(limit->run->trace->nr, a));
 	results_say(results, "prompt blocks", "%s, of which at most %s can hit: %.2f %%",

@@ -94,12 +94,8 @@ static enum exit_code replay(const struct options *opt, struct trace *trace)
 		.results	= &results,
 		.record		= opt->report_path ? &record : NULL,
 	};
-	enum exit_code code = EXIT_GOOD;
+	enum exit_code code = opt->mode->run(&run);
 
-	if (run.record && record_init(run.record))
-		code = complain(EXIT_WRONG, "no memory for the report");
-	if (!code)
-		code = opt->mode->run(&run);
 	if (!code)
 		code = print(&run);
 	record_exit(&record);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the report shows over time: numbers, and a picture of the memory, at a few hundred moments.
+ * What the report shows over time: numbers, and a picture of the memory, at a few hundred moments
+ * of the whole run, and at as many moments one after the other from its middle on.
  *
  * How long a run will be is not known before its end. So every moment is kept until there is no
  * more room, then every other one is dropped and from there on only half as many are taken.
@@ -12,7 +13,7 @@
 
 #include "common.h"
 
-#define RECORD_ROWS	400
+#define RECORD_ROWS		400
 #define RECORD_MAX_CELLS	640
 
 /* Characters of a cell: these, or record_owner() or record_age(). */
@@ -34,34 +35,46 @@ struct sample {
 	u64 nr_evicted;
 };
 
-struct record {
+/* Some moments with their pictures. */
+struct film {
 	struct sample *sample;
-	char *cells;		/* RECORD_ROWS rows of @nr_cells */
-	const char *x_unit;	/* "us" or "requests" */
+	char *cells;		/* RECORD_ROWS rows of record.nr_cells */
 	u64 next_x;
 	u64 step;
+	u32 nr;
+	bool due;		/* takes the moment that is being made */
+};
+
+struct record {
+	struct film whole;
+	struct film closeup;
+	char *row;		/* cells of the moment that is being made */
+	const char *x_unit;	/* "us" or "requests" */
+	u32 nr_requests;
 	u32 nr_blocks;
 	u32 nr_cells;
-	u32 nr;
 	bool by_age;		/* cells are ages, not owners */
 };
 
-/** record_init() - Return: 0; -ENOMEM. */
-int record_init(struct record *record);
-
-/** record_begin() - the run knows its pool now. Return: 0; -ENOMEM. @record may be NULL. */
-int record_begin(struct record *record, u32 nr_blocks, const char *x_unit, bool by_age);
+/** record_begin() - a run begins. Return: 0; -ENOMEM. @record may be NULL. */
+int record_begin(struct record *record, u32 nr_blocks, u32 nr_requests, const char *x_unit,
+		 bool by_age);
 
 void record_exit(struct record *record);
 
-/** record_due() - is it time for the next moment? @record may be NULL: never. */
-static inline bool record_due(const struct record *record, u64 x)
-{
-	return record && x >= record->next_x;
-}
+/**
+ * record_due() - is it time for a moment? If so paint record_row() and call record_add().
+ * @x: now
+ * @q: the request that the run has come to
+ *
+ * @record may be NULL: never.
+ */
+bool record_due(struct record *record, u64 x, u32 q);
 
-/** record_add() - keep the moment. Return: its cells, all CELL_FREE, to be painted. */
-char *record_add(struct record *record, const struct sample *sample);
+/** record_row() - cells for the moment, all CELL_FREE */
+char *record_row(struct record *record);
+
+void record_add(struct record *record, const struct sample *sample);
 
 /* The block in the middle of a cell: it speaks for its neighbours. */
 static inline u32 record_block(const struct record *record, u32 cell)
@@ -70,7 +83,7 @@ static inline u32 record_block(const struct record *record, u32 cell)
 }
 
 /* Paint the cells whose middle lies in [@start, @start + @nr). */
-void record_paint(const struct record *record, char *cells, u32 start, u32 nr, char colour);
+void record_paint(struct record *record, u32 start, u32 nr, char colour);
 
 char record_owner(u32 q);
 char record_age(u64 age);

@@ -19,19 +19,27 @@ __asm__(
 
 extern const char replay_page[];
 
+static void print_lines(const struct line *line, u32 nr, FILE *out)
+{
+	putc('[', out);
+	for (u32 i = 0; i < nr; i++) {
+		fputs(i ? ",\n[" : "\n[", out);
+		print_json_string(out, line[i].label);
+		putc(',', out);
+		print_json_string(out, line[i].text);
+		putc(']', out);
+	}
+	putc(']', out);
+}
+
 static void print_fields(const struct results *results, FILE *out)
 {
 	fputs("\"fields\":", out);
 	results_print_json(results, out);
-	fputs(",\n\"lines\":[", out);
-	for (u32 i = 0; i < results->nr_lines; i++) {
-		fputs(i ? ",\n[" : "\n[", out);
-		print_json_string(out, results->line[i].label);
-		putc(',', out);
-		print_json_string(out, results->line[i].text);
-		putc(']', out);
-	}
-	putc(']', out);
+	fputs(",\n\"tiles\":", out);
+	print_lines(results->tile, results->nr_tiles, out);
+	fputs(",\n\"lines\":", out);
+	print_lines(results->line, results->nr_lines, out);
 }
 
 static void print_data(const struct run *run, FILE *out)
@@ -44,7 +52,7 @@ static void print_data(const struct run *run, FILE *out)
 	print_json_string(out, run->trace->name);
 	fputs(",\n", out);
 	print_fields(run->results, out);
-	if (run->record->nr) {
+	if (run->record->whole.nr) {
 		fputs(",\n\"record\":{", out);
 		record_print(run->record, out);
 		putc('}', out);

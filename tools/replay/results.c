@@ -103,17 +103,31 @@ void results_hex(struct results *results, const char *key, u64 value)
 	results_raw(results, key, text);
 }
 
+static void add_line(struct line *line, u32 *nr, u32 max, const char *label,
+		     const char *format, va_list args)
+{
+	if (*nr == max)
+		return;
+	line[*nr].label = label;
+	vsnprintf(line[*nr].text, sizeof(line->text), format, args);
+	(*nr)++;
+}
+
 void results_say(struct results *results, const char *label, const char *format, ...)
 {
-	struct line *line = &results->line[results->nr_lines];
 	va_list args;
 
-	if (results->nr_lines == RESULTS_MAX_LINES)
-		return;
-	results->nr_lines++;
-	line->label = label;
 	va_start(args, format);
-	vsnprintf(line->text, sizeof(line->text), format, args);
+	add_line(results->line, &results->nr_lines, RESULTS_MAX_LINES, label, format, args);
+	va_end(args);
+}
+
+void results_tile(struct results *results, const char *label, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add_line(results->tile, &results->nr_tiles, RESULTS_MAX_TILES, label, format, args);
 	va_end(args);
 }
 

@@ -12,6 +12,7 @@
 
 #define RESULTS_MAX_FIELDS	64
 #define RESULTS_MAX_LINES	32
+#define RESULTS_MAX_TILES	4
 
 /* A field; @text is its JSON. */
 struct field {
@@ -27,8 +28,10 @@ struct line {
 struct results {
 	struct field field[RESULTS_MAX_FIELDS];
 	struct line line[RESULTS_MAX_LINES];
+	struct line tile[RESULTS_MAX_TILES];
 	u32 nr_fields;
 	u32 nr_lines;
+	u32 nr_tiles;
 };
 
 /* Fields. Keys are borrowed; a field without memory is left out. */
@@ -40,6 +43,10 @@ void results_raw(struct results *results, const char *key, const char *json);
 
 /* A line for people; labels are borrowed. */
 void results_say(struct results *results, const char *label, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* A short line that the report page shows large. */
+void results_tile(struct results *results, const char *label, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
 void results_print_json(const struct results *results, FILE *out);

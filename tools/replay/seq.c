@@ -22,7 +22,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 	hits = held ? held->nr_hits : 0;
 	cache->fp = fold(cache->fp, hits);
 	if (!code)
-		cache_record(cache, q);
+		cache_record(cache, q, q);
 	return code ? code : cache_release(cache, held);
 }
 
@@ -41,6 +41,7 @@ static void report(const struct cache *cache)
 	results_hex(results, "fp", cache->fp);
 
 	cache_say(cache);
+	results_tile(results, "prompts found whole", "%u", cache->full_hits);
 	results_say(results, "whole prompts", "%u found without a miss", cache->full_hits);
 	results_say(results, "cached at the end", "%s blocks",
 		    format_grouped(cache->resident, a));
@@ -54,7 +55,8 @@ enum exit_code run_seq(const struct run *run)
 	if (limit_is(run->opt->policy))
 		return run_limit(run);
 	code = cache_init(&cache, run);
-	if (!code && record_begin(run->record, run->opt->nr_blocks, "requests", true))
+	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "requests",
+				  true))
 		code = complain_of(-ENOMEM, "record");
 	progress_start(run->opt->progress, "seq", run->trace->nr);
 	for (u32 q = 0; !code && q < run->trace->nr; q++) {

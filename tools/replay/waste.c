@@ -24,6 +24,8 @@ enum exit_code run_waste(const struct run *run)
 	results_num(results, "tokens", tokens);
 	results_num(results, "waste", waste);
 
+	results_tile(results, "of the room is empty", "%.2f %%",
+		     100 * share(waste, (u128)blocks * run->opt->block_tokens));
 	results_say(results, "trace", "%s, %s requests", run->trace->name,
 		    format_grouped(run->trace->nr, a));
 	results_say(results, "blocks", "%s of %u tokens", format_grouped(blocks, a),
