@@ -185,15 +185,17 @@ static int check_free_entries(const struct kvmm_pool *pool, const struct recount
 	return nr == nr_free ? 0 : complain(pool, "entries lost", nr);
 }
 
-/* The parts check themselves; how many they hold must be what the states say. */
-static int check_parts(const struct kvmm_pool *pool, const struct recount *re)
+/* Before anything is looked up in it. */
+static int check_registry(const struct kvmm_pool *pool, u32 *nr_named)
+{
+	return pool->parts.registry->check(pool->registry, nr_named) ?
+	       complain(pool, "registry", 0) : 0;
+}
+
+static int check_order(const struct kvmm_pool *pool, const struct recount *re)
 {
 	const u32 *nr = re->count.nr_entries;
-	u32 nr_named;
 
-	if (pool->parts.registry->check(pool->registry, &nr_named) ||
-	    nr_named != nr[ENTRY_ACTIVE] + nr[ENTRY_INACTIVE])
-		return complain(pool, "registry", 0);
 	if (pool->parts.evict->check(pool->policy) ||
 	    cache_nr_order(pool) != nr[ENTRY_INACTIVE] + nr[ENTRY_UNNAMED])
 		return complain(pool, "order of eviction", cache_nr_order(pool));
@@ -202,16 +204,21 @@ static int check_parts(const struct kvmm_pool *pool, const struct recount *re)
 
 static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 {
-	int err = 0;
+	const u32 *nr = re->count.nr_entries;
+	u32 nr_named;
+	int err;
 
 	if (!pool->entry)
 		return 0;
+	err = check_registry(pool, &nr_named);
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_entry(pool, i, re);
+	if (!err && nr_named != nr[ENTRY_ACTIVE] + nr[ENTRY_INACTIVE])
+		err = complain(pool, "entries missing in the registry", nr_named);
 	if (!err)
 		err = check_free_entries(pool, re);
 	if (!err)
-		err = check_parts(pool, re);
+		err = check_order(pool, re);
 	return err;
 }
 

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Cached blocks: hits, misses, what is evicted and in which order. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+/* A prompt of keys first ... first + nr - 1, in a pool of test size. */
+struct prompt {
+	kvmm_key_t key[64];
+	kvmm_ref_t ref[64];
+	kvmm_mut_t mut[64];
+	kvmm_key_t evicted[64];
+	struct kvmm_acquire req;
+};
+
+static int acquire(struct kvmm_pool *pool, struct prompt *p, u32 first, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		p->key[i] = key_of(first + i);
+	p->req = (struct kvmm_acquire){
+		.keys = p->key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
+		.hits = p->ref, .fresh = p->mut, .evicted = p->evicted,
+	};
+	return kvmm_acquire(pool, &p->req);
+}
+
+static void end_prompt(struct kvmm_pool *pool, struct prompt *p)
+{
+	u32 nr_hits = p->req.nr_hits;
+
+	cr_expect_eq(kvmm_register(pool, p->mut, p->key + nr_hits, p->req.nr_fresh,
+				   p->ref + nr_hits), 0);
+	cr_expect_eq(kvmm_put_many(pool, p->ref, p->req.nr_blocks), 0);
+}
+
+static void expect_order(struct kvmm_pool *pool, const char *want)
+{
+	char got[1024] = "";
+	u32 number[256], nr = eviction_order(pool, number, 256);
+
+	for (u32 i = 0; i < nr; i++)
+		snprintf(got + strlen(got), sizeof(got) - strlen(got), "%u ", number[i]);
+	cr_expect_str_eq(got, want);
+}
+
+Test(cache, a_second_request_reuses_the_first_ones_blocks)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct prompt p;
+
+	cr_expect_eq(acquire(pool, &p, 0, 6), 0);
+	cr_expect_eq(p.req.nr_hits, 0);
+	cr_expect_eq(p.req.nr_fresh, 6);
+	end_prompt(pool, &p);
+	cr_expect_eq(acquire(pool, &p, 0, 8), 0);
+	cr_expect_eq(p.req.nr_hits, 6);
+	cr_expect_eq(p.req.nr_fresh, 2);
+	cr_expect_eq(p.req.nr_evicted, 0);
+	cr_expect_str_eq(picture(pool), "AAAAAAPP........");
+	end_prompt(pool, &p);
+	cr_expect_str_eq(picture(pool), "IIIIIIII........");
+	cr_expect_eq(stat_of(pool).hit_blocks, 6);
+	cr_expect_eq(stat_of(pool).miss_blocks, 8);
+	end_pool(pool);
+}
+
+Test(cache, matching_stops_at_the_first_miss_and_at_the_limit)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_key_t key[5] = { key_of(0), key_of(1), key_of(9), key_of(2), key_of(3) };
+	kvmm_ref_t ref[5];
+	struct prompt p;
+
+	cache_keys(pool, 0, 4);
+	cr_expect_eq(kvmm_match_len(pool, key, 5), 2);
+	cr_expect_eq(stat_of(pool).nr_inactive, 4);
+	cr_expect_eq(kvmm_match(pool, key, 5, ref), 2);
+	cr_expect_eq(stat_of(pool).nr_inactive, 2);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+
+	for (u32 i = 0; i < 4; i++)
+		p.key[i] = key_of(i);
+	p.req = (struct kvmm_acquire){ .keys = p.key, .nr_keys = 4, .max_hits = 3,
+				       .nr_blocks = 4, .hits = p.ref, .fresh = p.mut };
+	cr_expect_eq(kvmm_acquire(pool, &p.req), 0);
+	cr_expect_eq(p.req.nr_hits, 3);
+	end_pool(pool);
+}
+
+Test(cache, evicts_the_tail_of_the_oldest_prompt_first)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+
+	cache_keys(pool, 10, 3);
+	cache_keys(pool, 20, 3);
+	expect_order(pool, "12 11 10 22 21 20 ");
+	end_pool(pool);
+}
+
+Test(cache, evicts_exactly_what_is_missing)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct prompt p;
+
+	cache_keys(pool, 10, 3);
+	cache_keys(pool, 20, 3);
+	cr_expect_eq(acquire(pool, &p, 30, 4), 0);
+	cr_expect_eq(p.req.nr_evicted, 2);
+	cr_expect_eq(number_of(&p.evicted[0]), 12);
+	cr_expect_eq(number_of(&p.evicted[1]), 11);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+	end_prompt(pool, &p);
+	expect_order(pool, "10 22 21 20 33 32 31 30 ");
+	end_pool(pool);
+}
+
+Test(cache, hits_do_not_serve_as_room_for_the_rest)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_pool_stat before, after;
+	struct prompt p;
+
+	cache_keys(pool, 0, 6);
+	before = stat_of(pool);
+	cr_expect_eq(acquire(pool, &p, 0, 9), -ENOSPC);
+	after = stat_of(pool);
+	cr_expect_eq(after.fail_nospc, before.fail_nospc + 1);
+	after.fail_nospc = before.fail_nospc;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	expect_order(pool, "5 4 3 2 1 0 ");
+	end_pool(pool);
+}
+
+Test(cache, a_block_hit_twice_in_one_prompt_is_counted_once)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	struct prompt p;
+
+	cache_keys(pool, 7, 1);
+	p.key[0] = p.key[1] = key_of(7);
+	p.key[2] = key_of(8);
+	p.req = (struct kvmm_acquire){ .keys = p.key, .nr_keys = 3, .max_hits = 3,
+				       .nr_blocks = 5, .hits = p.ref, .fresh = p.mut };
+	cr_expect_eq(kvmm_acquire(pool, &p.req), 0);
+	cr_expect_eq(p.req.nr_hits, 2);
+	cr_expect_eq(p.req.nr_fresh, 3);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put_many(pool, p.ref, 2), 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 1);
+	end_pool(pool);
+}
+
+Test(cache, fewer_blocks_than_hits_is_a_mistake_without_effect)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct prompt p = { .req = { .nr_keys = 3, .max_hits = 3, .nr_blocks = 2 } };
+
+	cache_keys(pool, 0, 3);
+	for (u32 i = 0; i < 3; i++)
+		p.key[i] = key_of(i);
+	p.req.keys = p.key;
+	p.req.hits = p.ref;
+	p.req.fresh = p.mut;
+	cr_expect_eq(kvmm_acquire(pool, &p.req), -EINVAL);
+	expect_order(pool, "2 1 0 ");
+	end_pool(pool);
+}
+
+Test(cache, of_two_blocks_with_one_key_the_older_is_hit)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_key_t key = key_of(5);
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[2], hit;
+
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(kvmm_register(pool, &mut[1], &key, 1, &ref[1]), 0);
+	cr_expect_eq(kvmm_register(pool, &mut[0], &key, 1, &ref[0]), 0);
+	cr_expect_eq(kvmm_match(pool, &key, 1, &hit), 1);
+	cr_expect_eq(hit.index, ref[1].index);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_put_many(pool, &hit, 1), 0);
+	end_pool(pool);
+}
+
+Test(cache, handles_may_be_registered_in_place)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	union { kvmm_mut_t mut[4]; kvmm_ref_t ref[4]; } block;
+	kvmm_key_t key[4] = { key_of(0), key_of(1), key_of(2), key_of(3) };
+
+	cr_assert_eq(kvmm_alloc(pool, 4, block.mut), 0);
+	cr_expect_eq(kvmm_register(pool, block.mut, key, 4, block.ref), 0);
+	cr_expect_eq(kvmm_block_of_ref(pool, block.ref[3]), 3);
+	cr_expect_eq(kvmm_put_many(pool, block.ref, 4), 0);
+	cr_expect_eq(kvmm_match_len(pool, key, 4), 4);
+	end_pool(pool);
+}
+
+Test(cache, nothing_is_a_valid_number_of_blocks)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_acquire req = { 0 };
+
+	cr_expect_eq(kvmm_alloc(pool, 0, NULL), 0);
+	cr_expect_eq(kvmm_free(pool, NULL, 0), 0);
+	cr_expect_eq(kvmm_put_many(pool, NULL, 0), 0);
+	cr_expect_eq(kvmm_match(pool, NULL, 0, NULL), 0);
+	cr_expect_eq(kvmm_register(pool, NULL, NULL, 0, NULL), 0);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(stat_of(pool).allocs, 0);
+	end_pool(pool);
+}
+
+Test(cache, a_pool_without_policy_has_none)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_acquire req = { 0 };
+	kvmm_mut_t mut;
+
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_acquire(pool, &req), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_match(pool, NULL, 0, NULL), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_reset_inactive(pool), -EOPNOTSUPP);
+	end_pool(pool);
+}
+
+Test(cache, absurd_numbers_do_not_fit)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_mut_t mut[1];
+	kvmm_ref_t ref[1];
+	struct kvmm_acquire req = { .nr_blocks = UINT32_MAX, .fresh = mut };
+
+	cr_expect_eq(kvmm_alloc(pool, 9, mut), -ENOSPC);
+	cr_expect_eq(kvmm_alloc(pool, UINT32_MAX, mut), -ENOSPC);
+	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_eq(kvmm_match(pool, NULL, 1, ref), -EINVAL);
+	cr_expect_eq(kvmm_alloc(pool, 1, NULL), -EINVAL);
+	cr_expect_eq(stat_of(pool).nr_free, 8);
+	end_pool(pool);
+}
+
+Test(cache, reset_forgets_what_nobody_holds)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_key_t key = key_of(0);
+	kvmm_ref_t ref;
+
+	cache_keys(pool, 0, 6);
+	cr_expect_eq(kvmm_match(pool, &key, 1, &ref), 1);
+	cr_expect_eq(kvmm_reset_inactive(pool), 5);
+	cr_expect_eq(stat_of(pool).nr_free, 15);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(kvmm_match_len(pool, &key, 1), 1);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	end_pool(pool);
+}
+
+Test(cache, the_classic_order_keeps_blocks_without_key)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru-classic");
+	kvmm_mut_t mut[4];
+
+	cache_keys(pool, 0, 2);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	/* The keys are older than the blocks without, and go first. */
+	cr_expect_eq(stat_of(pool).nr_free, 2);
+	cr_expect_eq(stat_of(pool).nr_available, 4);
+	cr_expect_str_eq(picture(pool), "II..");
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	end_pool(pool);
+}
+
+Test(cache, a_classic_pool_hands_out_new_blocks_first_and_upward)
+{
+	struct kvmm_pool *pool = make_cache(6, "lru-classic");
+	kvmm_mut_t mut[6];
+
+	for (u32 i = 0; i < 6; i++) {
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut[i]), 0);
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), i);
+		cr_assert_eq(kvmm_free(pool, &mut[i], 1), 0);
+	}
+	cr_assert_eq(kvmm_alloc(pool, 1, mut), 0);
+	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]), 0);
+	end_pool(pool);
+}
+
+Test(cache, hints_are_for_policies_that_take_them)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru"), *hinted = make_cache(8, "hint");
+	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
+	u64 when[3] = { 10, 30, 20 };
+	kvmm_mut_t mut[3];
+	kvmm_ref_t ref[3];
+
+	cr_expect_eq(kvmm_hint(pool, NULL, NULL, 0), -EOPNOTSUPP);
+	end_pool(pool);
+	cr_assert_eq(kvmm_alloc(hinted, 3, mut), 0);
+	cr_assert_eq(kvmm_register(hinted, mut, key, 3, ref), 0);
+	cr_expect_eq(kvmm_hint(hinted, ref, when, 3), 0);
+	cr_expect_eq(kvmm_put_many(hinted, ref, 3), 0);
+	cr_expect_eq(kvmm_hint(hinted, ref, when, 3), -ESTALE);
+	expect_order(hinted, "1 2 0 ");
+	end_pool(hinted);
+}
+
+/* What each policy does is tested where it lives: here, that all of them live through it. */
+Test(cache, every_policy_survives_traffic)
+{
+	const char *name[16];
+	u32 nr = kvmm_policies(name, 16);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_pool *pool = make_cache(24, name[i]);
+		struct prompt p;
+
+		for (u32 round = 0; round < 500; round++) {
+			cr_assert_eq(acquire(pool, &p, round * round % 7 * 3, 1 + round % 20), 0);
+			end_prompt(pool, &p);
+			cr_assert_eq(kvmm_validate(pool), 0, "%s", name[i]);
+		}
+		cr_expect_gt(stat_of(pool).hit_blocks, 100);
+		cr_expect_gt(stat_of(pool).evictions, 100);
+		end_pool(pool);
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Making pools, finding them, and what they say about blocks. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "tests/pool/util.h"
+
+static const struct kvmm_plane good_plane = { 1 << 20, 4096, 4096 };
+
+static struct kvmm_pool_attr good_attr(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 16;
+	return attr;
+}
+
+static int create(const struct kvmm_pool_attr *attr)
+{
+	struct kvmm_pool *pool = NULL;
+	int err = kvmm_pool_create(attr, &pool);
+
+	kvmm_pool_destroy(pool);
+	return err;
+}
+
+#define expect_create(want, ...)					\
+	do {								\
+		struct kvmm_pool_attr attr = good_attr();		\
+		__VA_ARGS__;						\
+		cr_expect_eq(create(&attr), want, "%s", #__VA_ARGS__);	\
+	} while (0)
+
+Test(pool, bad_attributes_are_refused)
+{
+	char long_name[100] = { 0 };
+	u64 before;
+
+	memset(long_name, 'x', 99);
+	expect_create(0, attr.block_tokens = 1);	/* the table of pools may stay */
+	before = kv_mem_bytes();
+	expect_create(-EINVAL, attr.nr_blocks = 0);
+	expect_create(-EINVAL, attr.nr_blocks = KVMM_MAX_BLOCKS + 1);
+	expect_create(-EINVAL, attr.nr_blocks = UINT32_MAX);
+	expect_create(-EINVAL, attr.block_tokens = 3);
+	expect_create(-EINVAL, attr.block_tokens = 2048);
+	expect_create(-EINVAL, attr.flags = 2);
+	expect_create(-EINVAL, attr.name = "");
+	expect_create(-EINVAL, attr.name = long_name);
+	expect_create(-EINVAL, attr.size = 0);
+	expect_create(-EINVAL, attr.block_bytes = UINT64_MAX);
+	expect_create(-EINVAL, attr.block_bytes = UINT64_MAX / 16 + 1);
+	expect_create(-ENOENT, attr.device = "abacus");
+	expect_create(-ENOENT, attr.device = "host:x");
+	expect_create(-ENOENT, attr.device = "host:");
+	expect_create(-ENOENT, attr.allocator = "abacus");
+	expect_create(-ENOENT, attr.policy = "abacus");
+	expect_create(-ENOENT, attr.compactor = "abacus");
+	cr_expect_eq(kvmm_pool_create(NULL, NULL), -EINVAL);
+	cr_expect_eq(kv_mem_bytes(), before);
+}
+
+#define expect_plane(want, ...)						\
+	do {								\
+		struct kvmm_plane plane = good_plane;			\
+		__VA_ARGS__;						\
+		expect_create(want, attr.planes = &plane; attr.nr_planes = 1);	\
+	} while (0)
+
+Test(pool, planes_must_fit_the_address_space)
+{
+	struct kvmm_plane two[2] = { good_plane, good_plane };
+
+	expect_plane(0, plane.stride = 8192);
+	expect_plane(-EINVAL, plane.base = 0);
+	expect_plane(-EINVAL, plane.bytes = 0);
+	expect_plane(-EINVAL, plane.bytes = 4097);
+	expect_plane(-EINVAL, plane.stride = UINT64_MAX / 2);
+	expect_plane(-EINVAL, plane.base = UINT64_MAX - 16 * 4096 + 1);
+	expect_plane(0, plane.base = UINT64_MAX - 16 * 4096);
+	expect_create(-EINVAL, attr.planes = two);
+	expect_create(-EINVAL, attr.nr_planes = 1);
+	expect_create(-EINVAL, attr.planes = two; attr.nr_planes = KVMM_MAX_PLANES + 1);
+	expect_create(-EINVAL, attr.planes = two; attr.nr_planes = UINT32_MAX);
+	expect_create(0, attr.planes = two; attr.nr_planes = 2; attr.block_bytes = 8192);
+	expect_create(-EINVAL, attr.planes = two; attr.nr_planes = 2; attr.block_bytes = 4096);
+}
+
+Test(pool, is_found_by_its_name_while_it_lives)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct kvmm_pool *pool, *other;
+
+	attr.name = "layer0";
+	pool = make_pool_of(&attr);
+	cr_expect_eq(kvmm_pool_find("layer0"), pool);
+	cr_expect_null(kvmm_pool_find("layer1"));
+	cr_expect_null(kvmm_pool_find(NULL));
+	cr_expect_eq(kvmm_pool_create(&attr, &other), -EEXIST);
+	kvmm_pool_destroy(pool);
+	cr_expect_null(kvmm_pool_find("layer0"));
+}
+
+Test(pool, unnamed_ones_are_numbered)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct kvmm_pool *pool[20];
+
+	for (u32 i = 0; i < 20; i++)
+		pool[i] = make_pool_of(&attr);
+	cr_expect_eq(kvmm_pool_find("pool"), pool[0]);
+	cr_expect_eq(kvmm_pool_find("pool1"), pool[1]);
+	cr_expect_eq(kvmm_pool_find("pool19"), pool[19]);
+	kvmm_pool_destroy(pool[1]);
+	pool[1] = make_pool_of(&attr);
+	cr_expect_eq(kvmm_pool_find("pool1"), pool[1]);
+	for (u32 i = 0; i < 20; i++)
+		kvmm_pool_destroy(pool[i]);
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+Test(pool, an_older_caller_knows_fewer_fields)
+{
+	struct { struct kvmm_pool_attr known; u64 unknown; } newer = { .known = good_attr() };
+
+	expect_create(0, attr.size = offsetof(struct kvmm_pool_attr, block_tokens);
+		      attr.block_tokens = 3);
+	expect_create(-EINVAL, attr.size = offsetof(struct kvmm_pool_attr, nr_blocks));
+	newer.known.size = sizeof(newer);
+	cr_expect_eq(create(&newer.known), 0);
+	newer.unknown = 1;
+	cr_expect_eq(create(&newer.known), -EINVAL);
+}
+
+Test(pool, policies_can_be_listed)
+{
+	const char *name[16];
+	u32 nr = kvmm_policies(name, 16);
+
+	cr_expect_eq(kvmm_policies(NULL, 0), nr);
+	cr_expect_str_eq(name[0], "lru");
+	for (u32 i = 0; i < nr; i++)
+		expect_create(0, attr.policy = name[i]);
+}
+
+Test(pool, content_is_counted_through_the_planes)
+{
+	static u8 memory[2][8 * 32];
+	struct kvmm_plane planes[2] = {
+		{ (uintptr_t)memory[0], 32, 24 }, { (uintptr_t)memory[1], 32, 32 },
+	};
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	u8 buf[56], back[56];
+
+	attr.nr_blocks = 8;
+	attr.planes = planes;
+	attr.nr_planes = 2;
+	pool = make_pool_of(&attr);
+	cr_expect_eq(stat_of(pool).block_bytes, 56);
+	for (u32 i = 0; i < 56; i++)
+		buf[i] = i + 1;
+	cr_expect_eq(kvmm_block_write(pool, 3, 0, buf, 56), 0);
+	cr_expect_eq(memory[0][3 * 32 + 23], 24);
+	cr_expect_eq(memory[0][3 * 32 + 24], 0);
+	cr_expect_eq(memory[1][3 * 32], 25);
+	cr_expect_eq(kvmm_block_read(pool, 3, 20, back, 10), 0);
+	cr_expect_arr_eq(back, buf + 20, 10);
+	cr_expect_eq(kvmm_block_read(pool, 3, 56, back, 0), 0);
+	cr_expect_eq(kvmm_block_read(pool, 3, 50, back, 7), -EINVAL);
+	cr_expect_eq(kvmm_block_read(pool, 8, 0, back, 1), -EINVAL);
+	cr_expect_eq(kvmm_block_write(pool, 0, UINT64_MAX, buf, 2), -EINVAL);
+	cr_expect_eq(kvmm_block_write(pool, 0, 0, NULL, 2), -EINVAL);
+	end_pool(pool);
+}
+
+Test(pool, one_of_ids_only_has_no_content)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct kvmm_pool *pool = make_pool_of(&attr);
+	kvmm_range_t range;
+	u8 byte = 0;
+
+	cr_expect_eq(kvmm_block_write(pool, 0, 0, &byte, 1), -EINVAL);
+	cr_expect_eq(kvmm_block_read(pool, 0, 0, &byte, 1), -EINVAL);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, KVMM_ALLOC_ZERO, &range), -EINVAL);
+	end_pool(pool);
+}
+
+Test(pool, the_map_shows_what_is_held)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t range[26];
+	char map[65];
+
+	paint(pool, "aaaabbb.cc..d.......eeee........", range);
+	cr_expect_eq(kvmm_pool_map(pool, map, 8), 0);
+	cr_expect_str_eq(map, "@#:. @  ");
+	kvmm_range_pin(pool, range[4]);
+	cr_expect_eq(kvmm_pool_map(pool, map, 8), 0);
+	cr_expect_str_eq(map, "@#:. P  ");
+	cr_expect_eq(kvmm_pool_map(pool, map, 64), 0);
+	cr_expect_eq(strlen(map), 64);
+	cr_expect_eq(strncmp(map, "@@@@@@@@@@@@@@  @@@@    @@", 26), 0);
+	cr_expect_eq(kvmm_pool_map(pool, map, 0), -EINVAL);
+	end_pool(pool);
+}
+
+Test(pool, the_map_tells_cached_blocks_apart)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_mut_t mut[4];
+	char map[5];
+
+	cache_keys(pool, 0, 8);
+	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(kvmm_pool_map(pool, map, 4), 0);
+	cr_expect_str_eq(map, "cc: ");
+	end_pool(pool);
+}
+
+Test(pool, says_what_a_block_is)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	kvmm_range_t range = take_seq(pool, 2, KVMM_ALLOC_PINNED, 77);
+	struct kvmm_block_info info;
+
+	kvmm_range_get(pool, range);
+	kvmm_range_pin(pool, range);
+	cr_expect_eq(kvmm_block_info(pool, 1, &info), 0);
+	cr_expect_eq(info.state, KVMM_BLOCK_RANGE);
+	cr_expect_eq(info.seq, 77);
+	cr_expect_eq(info.refs, 2);
+	cr_expect_eq(info.pins, 1);
+	cr_expect_eq(info.range.index, range.index);
+	cr_expect_eq(info.range.gen, range.gen);
+	cr_expect_neq(info.last_access_ns, 0);
+	cr_expect_eq(kvmm_block_info(pool, 2, &info), 0);
+	cr_expect_eq(info.state, KVMM_BLOCK_FREE);
+	cr_expect_eq(kvmm_block_info(pool, 8, &info), -EINVAL);
+	cr_expect_eq(kvmm_block_info(pool, 0, NULL), -EINVAL);
+	end_pool(pool);
+}
+
+Test(pool, takes_null_for_an_error)
+{
+	struct kvmm_range_info info;
+	kvmm_range_t range = { 0, 0 };
+	u32 cursor = 0;
+	char map[2];
+
+	cr_expect_eq(kvmm_pool_stat(NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_validate(NULL), -EINVAL);
+	cr_expect_eq(kvmm_pool_map(NULL, map, 1), -EINVAL);
+	cr_expect_eq(kvmm_pool_compact(NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_range_free(NULL, range), -EINVAL);
+	cr_expect_eq(kvmm_range_extents(NULL, range, NULL, 0), -EINVAL);
+	cr_expect_eq(kvmm_range_next(NULL, &cursor, &info), -EINVAL);
+	cr_expect_eq(kvmm_match_len(NULL, NULL, 0), -EINVAL);
+	cr_expect_eq(kvmm_acquire(NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_put_many(NULL, NULL, 0), -EINVAL);
+	cr_expect_eq(kvmm_reset_inactive(NULL), -EINVAL);
+	cr_expect_null(kvmm_pool_zone(NULL));
+	kvmm_pool_destroy(NULL);
+}

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Making room: eviction and compaction, their limits, and how they fail. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/cuda.h>
+#include <kv/rcu.h>
+
+#include "pool/internal.h"
+#include "tests/pool/util.h"
+
+#define NO_COMPACT	KVMM_ALLOC_NO_COMPACT
+#define NO_EVICT	KVMM_ALLOC_NO_EVICT
+
+static void expect_order(struct kvmm_pool *pool, const u32 *want, u32 nr_want)
+{
+	u32 number[64], nr = eviction_order(pool, number, 64);
+
+	cr_assert_eq(nr, nr_want);
+	cr_expect_arr_eq(number, want, nr * sizeof(*want));
+}
+
+/* ---- compaction ---- */
+
+Test(room, scattered_blocks_are_joined_and_content_follows)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[26], got;
+	struct kvmm_pool_stat stat;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	for (u32 i = 0; i < 4; i++)
+		write_pattern(pool, range[i], i);
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), 0);
+	cr_expect_eq(kvmm_range_extents(pool, got, NULL, 0), 1);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	stat = stat_of(pool);
+	cr_expect_eq(stat.fail_frag, 1);
+	cr_expect_eq(stat.compactions, 1);
+	cr_expect_eq(stat.moved_blocks, 2 * stat.moves);
+	end_pool(pool);
+}
+
+Test(room, all_extents_of_a_range_move_and_join)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_range_info info;
+	kvmm_range_t range[26];
+
+	paint(pool, "..aa.aa..b.aa...", range);
+	write_pattern(pool, range[0], 5);
+	kvmm_range_free(pool, range[1]);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_str_eq(picture(pool), "aaaaaa..........");
+	cr_expect_eq(kvmm_range_info(pool, range[0], &info), 0);
+	cr_expect_eq(info.nr_ext, 1);
+	cr_expect(has_pattern(pool, range[0], 5));
+	cr_expect_eq(goal.moved, 6);
+	cr_expect_eq(goal.largest_after, 10);
+	end_pool(pool);
+}
+
+Test(room, pinned_ranges_stay_where_they_are)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	kvmm_range_t range[26], got;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	kvmm_range_pin(pool, range[1]);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(strncmp(picture(pool) + 4, "bb", 2), 0);
+	for (u32 i = 0; i < 4; i++)
+		kvmm_range_pin(pool, range[i]);
+	cr_expect_eq(kvmm_range_alloc(pool, 8, KVMM_RUNS(1), &got), -ENOSPC);
+	end_pool(pool);
+}
+
+Test(room, no_more_is_moved_than_allowed)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool_stat before, after;
+	kvmm_range_t range[26], got;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = 16;
+	attr.compact_max_blocks = 3;
+	pool = make_pool_of(&attr);
+	paint(pool, "aaaa..bbbb..cccc", range);
+	before = stat_of(pool);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "aaaa..bbbb..cccc");
+	after = stat_of(pool);
+	cr_expect_eq(after.fail_frag, before.fail_frag + 1);
+	after.fail_frag--;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	end_pool(pool);
+}
+
+Test(room, nothing_moves_for_those_who_would_rather_fail)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[26], got;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1) | NO_COMPACT, &got), -ENOSPC);
+	cr_expect_eq(stat_of(pool).fail_frag, 1);
+	end_pool(pool);
+
+	attr.nr_blocks = 16;
+	attr.compactor = "off";
+	pool = make_pool_of(&attr);
+	paint(pool, "aa..bb..cc..dd..", range);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EOPNOTSUPP);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	end_pool(pool);
+}
+
+Test(room, a_range_that_grows_may_be_moved_itself)
+{
+	struct kvmm_pool *pool = make_pool(12);
+	kvmm_range_t range[26];
+
+	paint(pool, "aa.bb.cc.dd.", range);
+	write_pattern(pool, range[1], 9);
+	cr_expect_eq(kvmm_range_grow(pool, range[1], 4), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_eq(kvmm_range_shrink(pool, range[1], 4), 0);
+	cr_expect(has_pattern(pool, range[1], 9));
+	end_pool(pool);
+}
+
+Test(room, too_few_blocks_is_another_failure_than_scattered_ones)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	kvmm_range_t got;
+
+	take(pool, 6, 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 3, 0, &got), -ENOSPC);
+	cr_expect_eq(stat_of(pool).fail_nospc, 1);
+	cr_expect_eq(stat_of(pool).fail_frag, 0);
+	end_pool(pool);
+}
+
+Test(room, compaction_refuses_bad_goals)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 9 };
+	struct kvmm_compact older = { .size = offsetof(struct kvmm_compact, moved), .moved = 99 };
+
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EINVAL);
+	cr_expect_eq(kvmm_pool_compact(pool, NULL), -EINVAL);
+	goal.size = 3;
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EINVAL);
+	take(pool, 2, 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &older), 0);
+	cr_expect_eq(older.moved, 99);
+	end_pool(pool);
+}
+
+Test(room, the_report_says_what_it_took)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kvmm_alloc_report report = { 0 };
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 8, .max_runs = 1,
+					.report = &report };
+	kvmm_range_t range[4], got;
+
+	for (u32 i = 0; i < 4; i++)
+		range[i] = take(pool, 2, 0);
+	cache_keys(pool, 0, 6);
+	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(kvmm_range_free(pool, range[2]), 0);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &got), 0);
+	cr_expect_eq(report.evicted, 2);
+	cr_expect_gt(report.moved, 0);
+	cr_expect_gt(report.time_ns, 0);
+	cr_expect_eq(report.fragmentation_ppm, 1000000);
+	attr.nr = 16;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &got), -ENOSPC);
+	cr_expect_eq(report.evicted, 0);
+	end_pool(pool);
+}
+
+/* ---- eviction ---- */
+
+Test(room, exactly_the_shortfall_is_evicted)
+{
+	static const u32 left[] = { 3, 2, 1, 0 };
+	struct kvmm_pool *pool = make_cache(16, "lru");
+
+	cache_keys(pool, 0, 8);
+	take(pool, 12, 0);
+	cr_expect_eq(stat_of(pool).evictions, 4);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	expect_order(pool, left, 4);
+	end_pool(pool);
+}
+
+Test(room, nothing_is_evicted_for_those_who_would_rather_fail)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_range_t got;
+
+	cache_keys(pool, 0, 8);
+	cr_expect_eq(kvmm_range_alloc(pool, 12, NO_EVICT, &got), -ENOSPC);
+	cr_expect_eq(stat_of(pool).nr_inactive, 8);
+	cr_expect_eq(stat_of(pool).fail_nospc, 1);
+	end_pool(pool);
+}
+
+Test(room, a_failed_allocation_leaves_the_order_of_eviction)
+{
+	static const u32 all[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kvmm_pool_stat before, after;
+	kvmm_range_t got;
+
+	take(pool, 1, 0);
+	for (u32 i = 0; i < 8; i++) {
+		cache_keys(pool, 7 - i, 1);
+		if (i < 3)
+			take(pool, 1, 0);
+	}
+	take(pool, 2, 0);
+	before = stat_of(pool);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, NO_COMPACT | KVMM_RUNS(1), &got), -ENOSPC);
+	after = stat_of(pool);
+	cr_expect_eq(after.fail_frag, before.fail_frag + 1);
+	after.fail_frag--;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	cr_expect_eq(kvmm_validate(pool), 0);
+	expect_order(pool, all, 8);
+	end_pool(pool);
+}
+
+Test(room, victims_are_spared_if_even_compaction_cannot_help)
+{
+	static const u32 all[] = { 5, 4, 3, 2, 1, 0 };
+	struct kvmm_pool *pool = make_cache(12, "lru");
+	kvmm_range_t got;
+
+	take(pool, 1, KVMM_ALLOC_PINNED);
+	cache_keys(pool, 3, 3);
+	take(pool, 1, KVMM_ALLOC_PINNED);
+	cache_keys(pool, 0, 3);
+	take(pool, 3, KVMM_ALLOC_PINNED);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	expect_order(pool, all, 6);
+	end_pool(pool);
+}
+
+Test(room, evicted_and_moved_in_one_call)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_range_t range[4], got;
+	kvmm_key_t key = key_of(100);
+
+	for (u32 i = 0; i < 4; i++) {
+		range[i] = take(pool, 2, 0);
+		write_pattern(pool, range[i], i);
+		cache_keys(pool, 100 + 2 * i, 2);
+	}
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), 0);
+	cr_expect_eq(stat_of(pool).evictions, 6);
+	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	end_pool(pool);
+}
+
+Test(room, cached_blocks_move_with_key_content_and_order)
+{
+	static const u32 order[] = { 3, 2, 1, 0 };
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	kvmm_range_t range = take(pool, 4, 0);
+	u8 buf[TEST_BLOCK_BYTES], back[TEST_BLOCK_BYTES];
+	kvmm_key_t key[4];
+	kvmm_ref_t ref[4];
+
+	cache_keys(pool, 0, 4);
+	for (u32 i = 0; i < 4; i++) {
+		key[i] = key_of(i);
+		memset(buf, 'a' + i, sizeof(buf));
+		cr_expect_eq(kvmm_block_write(pool, 4 + i, 0, buf, sizeof(buf)), 0);
+	}
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_str_eq(picture(pool), "IIII............");
+	cr_expect_eq(kvmm_match(pool, key, 4, ref), 4);
+	for (u32 i = 0; i < 4; i++) {
+		int block = kvmm_block_of_ref(pool, ref[i]);
+
+		memset(buf, 'a' + i, sizeof(buf));
+		cr_expect_eq(kvmm_block_read(pool, block, 0, back, sizeof(back)), 0);
+		cr_expect_arr_eq(back, buf, sizeof(buf));
+	}
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	expect_order(pool, order, 4);
+	end_pool(pool);
+}
+
+Test(room, referenced_and_private_blocks_do_not_move)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_range_t range = take(pool, 4, 0);
+	kvmm_key_t key = key_of(0);
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, &key, 1, &ref), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_str_eq(picture(pool), "....AP..");
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_str_eq(picture(pool), "....AP..");
+	end_pool(pool);
+}
+
+/* ---- copies that fail ---- */
+
+static u32 copies_left;		/* until copies fail */
+
+static int flaky_move(struct kv_dev *dev, const struct kv_planes *planes,
+		      const struct kv_move *moves, u32 nr, struct kv_fence after,
+		      struct kv_fence *fence)
+{
+	if (!copies_left)
+		return -EIO;
+	copies_left--;
+	return kv_dev_host.move_blocks(dev, planes, moves, nr, after, fence);
+}
+
+static int flaky_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
+{
+	if (!copies_left)
+		return -EIO;
+	copies_left--;
+	return kv_dev_host.fill(dev, addr, byte, bytes);
+}
+
+static struct kvmm_pool *make_flaky(u32 nr_blocks, const struct kv_evict_ops *evict)
+{
+	static struct kv_dev_ops dev;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_parts parts = { .dev = &dev, .registry = &kv_registry_chained,
+				       .evict = evict, .planner = &kv_planner_slide };
+	struct kvmm_pool *pool;
+
+	dev = kv_dev_host;
+	dev.move_blocks = flaky_move;
+	dev.fill = flaky_fill;
+	attr.nr_blocks = nr_blocks;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+	return pool;
+}
+
+static void end_flaky(struct kvmm_pool *pool)
+{
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
+
+Test(room, what_was_moved_before_a_failed_copy_stays_moved)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_flaky(16, NULL);
+	kvmm_range_t range[26];
+
+	paint(pool, "..aa..bb..cc..dd", range);
+	for (u32 i = 0; i < 4; i++)
+		write_pattern(pool, range[i], i);
+	copies_left = 2;
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EIO);
+	cr_expect_eq(goal.moved, 4);
+	cr_expect_str_eq(picture(pool), "aabb......cc..dd");
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	cr_expect_eq(stat_of(pool).moves, 2);
+	end_flaky(pool);
+}
+
+Test(room, content_that_overlapped_its_failed_copy_is_lost)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_flaky(12, NULL);
+	struct kvmm_extent ext[1];
+	kvmm_range_t range[26], tail;
+
+	paint(pool, ".aaaa.bb....", range);
+	write_pattern(pool, range[1], 1);
+	copies_left = 0;
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EIO);
+	cr_expect_str_eq(picture(pool), ".aaaa.bb....");
+	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 1), -EIO);
+	cr_expect_eq(kvmm_range_split(pool, range[0], 1, &tail), 0);
+	cr_expect_eq(kvmm_range_extents(pool, tail, ext, 1), -EIO);
+	cr_expect(has_pattern(pool, range[1], 1));
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(kvmm_range_free(pool, tail), 0);
+	end_flaky(pool);
+}
+
+Test(room, an_allocation_whose_copy_fails_takes_nothing)
+{
+	struct kvmm_pool *pool = make_flaky(16, &kv_evict_lru);
+	kvmm_range_t got;
+
+	for (u32 i = 0; i < 4; i++) {
+		take(pool, 2, 0);
+		cache_keys(pool, 100 + 2 * i, 2);
+	}
+	copies_left = 0;
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -EIO);
+	cr_expect_eq(stat_of(pool).nr_inactive, 8);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	copies_left = 1;
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), -EIO);
+	cr_expect_eq(stat_of(pool).nr_ranges, 4);
+	cr_expect_eq(stat_of(pool).nr_available, 8);
+	end_flaky(pool);
+}
+
+Test(room, a_range_that_cannot_be_zeroed_is_given_back)
+{
+	struct kvmm_pool *pool = make_flaky(16, NULL);
+	kvmm_range_t got;
+
+	copies_left = 3;
+	cr_expect_eq(kvmm_range_alloc(pool, 8, KVMM_ALLOC_ZERO, &got), -EIO);
+	cr_expect_eq(stat_of(pool).nr_free, 16);
+	cr_expect_eq(stat_of(pool).nr_ranges, 0);
+	end_flaky(pool);
+}
+
+/* ---- plans that are wrong ---- */
+
+static int plan_error;
+static struct kv_move bad_move[2];
+static u32 nr_bad_moves;
+
+static size_t no_scratch(u32 nr_items)
+{
+	return 0;
+}
+
+static int bad_plan(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
+{
+	memcpy(plan->moves, bad_move, sizeof(bad_move[0]) * nr_bad_moves);
+	plan->nr_moves = nr_bad_moves;
+	return plan_error;
+}
+
+static const struct kv_planner_ops bad_planner = {
+	.name = "bad", .scratch_bytes = no_scratch, .plan = bad_plan,
+};
+
+#define expect_bad_plan(...)						\
+	do {								\
+		struct kv_move moves[] = { __VA_ARGS__ };		\
+		nr_bad_moves = ARRAY_SIZE(moves);			\
+		memcpy(bad_move, moves, sizeof(moves));			\
+		cr_expect_neq(kvmm_pool_compact(pool, &goal), 0, "%s", #__VA_ARGS__);	\
+		cr_expect_str_eq(picture(pool), "aa..bb..pp..c...");	\
+		cr_expect_eq(kvmm_validate(pool), 0, "%s", #__VA_ARGS__);	\
+	} while (0)
+
+Test(room, plans_that_would_destroy_something_are_refused_as_a_whole)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_parts parts = { .dev = &kv_dev_host, .planner = &bad_planner };
+	struct kvmm_pool *pool;
+	kvmm_range_t range[26];
+
+	attr.nr_blocks = 16;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+	paint(pool, "aa..bb..pp..c...", range);
+	kvmm_range_pin(pool, range['p' - 'a']);
+	expect_bad_plan({ 4, 2, 1 });			/* half a range */
+	expect_bad_plan({ 5, 2, 1 });			/* from its middle */
+	expect_bad_plan({ 2, 12, 2 });			/* nobody's */
+	expect_bad_plan({ 8, 2, 2 });			/* pinned */
+	expect_bad_plan({ 4, 1, 2 });			/* onto another */
+	expect_bad_plan({ 4, 15, 2 });			/* over the end */
+	expect_bad_plan({ 4, UINT32_MAX, 2 });
+	expect_bad_plan({ UINT32_MAX, 2, 2 });
+	expect_bad_plan({ 4, 2, 0 });
+	expect_bad_plan({ 4, 2, UINT32_MAX });
+	expect_bad_plan({ 4, 2, 2 }, { 4, 6, 2 });	/* twice */
+	expect_bad_plan({ 4, 2, 2 }, { 12, 3, 1 });	/* both to one place */
+	expect_bad_plan({ 4, 0, 2 }, { 0, 2, 2 });	/* before it has left */
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
