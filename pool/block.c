@@ -5,8 +5,6 @@
  * The owner array has one word a block. Content is copied through the device's ops with
  * compact_lock held, so that no compaction moves a block under a copy.
  */
-#include <string.h>
-
 #include "internal.h"
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)

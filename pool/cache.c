@@ -106,8 +106,10 @@ bool entry_forget(struct kvmm_pool *pool, struct entry *entry)
 {
 	bool is_named = entry->state == ENTRY_INACTIVE;
 
-	if (is_named)
+	if (is_named) {
 		KV_BUG_ON(pool->parts.registry->del(pool->registry, entry_index(pool, entry)));
+		pool->count.entry_keys -= key_sum(&entry->key);
+	}
 	entry_new_gen(pool, entry);
 	return is_named;
 }
@@ -324,6 +326,7 @@ static void name_entry(struct kvmm_pool *pool, struct entry *entry, const kvmm_k
 	entry->key = *key;
 	entry->refs = 1;
 	pool->count.entry_refs++;
+	pool->count.entry_keys += key_sum(key);
 	entry_set_state(pool, entry, ENTRY_ACTIVE);
 	pool->parts.registry->add(pool->registry, index, key);
 	if (evict->fill)

@@ -22,6 +22,8 @@
 #ifndef POOL_INTERNAL_H
 #define POOL_INTERNAL_H
 
+#include <string.h>
+
 #include <kv/alloc.h>
 #include <kv/atomic.h>
 #include <kv/bits.h>
@@ -159,6 +161,7 @@ struct pool_count {
 	u32 nr_entries[NR_ENTRY_STATES];
 	u64 entry_refs;
 	u64 entry_gens;
+	u64 entry_keys;		/* sum of key_sum() over all registered */
 
 	/* Events. */
 	u64 allocs;
@@ -370,6 +373,15 @@ static inline void entry_set_state(struct kvmm_pool *pool, struct entry *entry,
 	pool->count.nr_entries[entry->state]--;
 	pool->count.nr_entries[state]++;
 	entry->state = state;
+}
+
+/* Any flipped bit of a key changes its sum. */
+static inline u64 key_sum(const kvmm_key_t *key)
+{
+	u64 half[2];
+
+	memcpy(half, key, sizeof(half));
+	return half[0] + 3 * half[1];
 }
 
 static inline u32 entry_index(const struct kvmm_pool *pool, const struct entry *entry)

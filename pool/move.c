@@ -11,8 +11,6 @@
  * source into OWNER_MOVE and its destination into the range's or the entry's. Whatever is left of
  * OWNER_MOVE in the end is free.
  */
-#include <string.h>
-
 #include "internal.h"
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)

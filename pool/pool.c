@@ -6,8 +6,6 @@
  * itself, and for a while when blocks are being moved. Callers wait for the latter on compact_lock
  * and look again.
  */
-#include <string.h>
-
 #include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>

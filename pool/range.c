@@ -5,8 +5,6 @@
  * The ordinary allocation is one pass under pool->lock: blocks from the zone, a slot from the free
  * list, their owner noted. Everything else goes through room.c.
  */
-#include <string.h>
-
 #include <kv/env.h>
 
 #include "internal.h"

@@ -5,8 +5,6 @@
  * There are at least as many buckets as slots, so a chain is short unless a sequence has many
  * ranges. Guarded by pool->lock.
  */
-#include <string.h>
-
 
 #include "internal.h"
 

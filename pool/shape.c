@@ -3,8 +3,6 @@
  * Ranges that grow, shrink and split in place. All under pool->lock; readers without the lock see
  * the extents before or after, by the slot's version.
  */
-#include <string.h>
-
 #include "internal.h"
 
 static void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)

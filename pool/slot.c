@@ -6,8 +6,6 @@
  * they are; the directory of chunks is replaced as a whole when one is added, and the old one is
  * freed after a grace period. All writers hold pool->lock.
  */
-#include <string.h>
-
 #include <kv/mem.h>
 
 #include "internal.h"

@@ -167,9 +167,11 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *
 	if (entry->block >= pool->nr_blocks ||
 	    pool->owner[entry->block] != make_owner(OWNER_ENTRY, index))
 		return complain(pool, "entry does not own its block", index);
-	if (is_registered(entry) && !key_leads_to(pool, index))
-		return complain(pool, "key does not lead to its block", index);
-	return 0;
+	if (!is_registered(entry))
+		return 0;
+	re->count.entry_keys += key_sum(&entry->key);
+	return key_leads_to(pool, index) ? 0 :
+	       complain(pool, "key does not lead to its block", index);
 }
 
 static int check_free_entries(const struct kvmm_pool *pool, const struct recount *re)
@@ -283,7 +285,8 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||
 	    a->range_attrs != b->range_attrs)
 		return complain(pool, "counts of ranges", b->nr_ranges);
-	if (a->entry_refs != b->entry_refs || a->entry_gens != b->entry_gens)
+	if (a->entry_refs != b->entry_refs || a->entry_gens != b->entry_gens ||
+	    a->entry_keys != b->entry_keys)
 		return complain(pool, "references of entries", b->entry_refs);
 	for (u32 i = 0; i < NR_ENTRY_STATES; i++)
 		if (a->nr_entries[i] != b->nr_entries[i])

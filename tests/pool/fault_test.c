@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Host memory that runs out: at the first allocation, at the second, and so on until the call
+ * succeeds. Each time nothing may have changed, nor be left behind.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "pool/internal.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+}
+
+static void tear_down(void)
+{
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(fault, .init = set_up, .fini = tear_down);
+
+/* Returns after how many failures it succeeded. */
+static u32 create_until_it_succeeds(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool)
+{
+	for (u32 n = 1;; n++) {
+		u64 live;
+		int err;
+
+		kv_rcu_barrier();	/* old tables go, too */
+		live = fake.nr_live;
+		fake_env_fail(&fake, n, false);
+		err = kvmm_pool_create(attr, pool);
+		if (!fake_env_failed(&fake)) {
+			fake_env_fail(&fake, 0, false);
+			cr_assert_eq(err, 0);
+			return n - 1;
+		}
+		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);
+		cr_assert_eq(fake.nr_live, live, "allocation %u", n);
+	}
+}
+
+Test(fault, a_pool_is_made_as_a_whole_or_not_at_all)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = 64;
+	attr.policy = "lru";
+	attr.block_bytes = 64;
+	cr_expect_geq(create_until_it_succeeds(&attr, &pool), 10);
+	end_pool(pool);
+}
+
+Test(fault, every_policy_is_made_as_a_whole)
+{
+	const char *name[16];
+	u32 nr = kvmm_policies(name, 16);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool *pool;
+
+		attr.nr_blocks = 64;
+		attr.policy = name[i];
+		create_until_it_succeeds(&attr, &pool);
+		cache_keys(pool, 0, 40);
+		end_pool(pool);
+	}
+}
+
+Test(fault, the_table_of_pools_grows_or_stays)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool[20];
+
+	attr.nr_blocks = 4;
+	for (u32 i = 0; i < 20; i++)
+		create_until_it_succeeds(&attr, &pool[i]);
+	cr_expect_eq(kvmm_pool_find("pool19"), pool[19]);
+	for (u32 i = 0; i < 20; i++)
+		end_pool(pool[i]);
+}
+
+/* Everything that a failed call might have changed. */
+struct picture {
+	struct kvmm_pool_stat stat;
+	char map[4097];
+	u64 bytes;
+	u64 nr_live;
+};
+
+static void take_picture(struct kvmm_pool *pool, struct picture *pic)
+{
+	memset(pic, 0, sizeof(*pic));
+	cr_assert_eq(kvmm_validate(pool), 0);
+	pic->stat = stat_of(pool);
+	strcpy(pic->map, picture(pool));
+	pic->bytes = kv_mem_bytes();
+	pic->nr_live = fake.nr_live;
+}
+
+static void expect_same(struct kvmm_pool *pool, const struct picture *before, u32 n)
+{
+	static struct picture after;
+
+	take_picture(pool, &after);
+	/* A failure may be counted, and is the only thing that may. */
+	after.stat.fail_frag = before->stat.fail_frag;
+	cr_assert_arr_eq(&after, before, sizeof(after), "allocation %u left a trace", n);
+}
+
+/* @call until it succeeds without a failed allocation. */
+static u32 expect_all_or_nothing(struct kvmm_pool *pool, int (*call)(struct kvmm_pool *, void *),
+				 void *arg)
+{
+	static struct picture before;
+
+	take_picture(pool, &before);
+	for (u32 n = 1;; n++) {
+		int err;
+
+		fake_env_fail(&fake, n, false);
+		err = call(pool, arg);
+		if (!fake_env_failed(&fake)) {
+			fake_env_fail(&fake, 0, false);
+			cr_assert_eq(err, 0, "%d", err);
+			return n - 1;
+		}
+		fake_env_fail(&fake, 0, false);
+		if (!err)	/* it could do without */
+			return n;
+		cr_assert_eq(err, -ENOMEM, "allocation %u: %d", n, err);
+		expect_same(pool, &before, n);
+	}
+}
+
+static int alloc_two(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_alloc(pool, 2, 0, range);
+}
+
+static int split_one(struct kvmm_pool *pool, void *arg)
+{
+	kvmm_range_t *range = arg;
+
+	return kvmm_range_split(pool, range[0], 1, &range[1]);
+}
+
+static int alloc_run(struct kvmm_pool *pool, void *range)
+{
+	return kvmm_range_alloc(pool, 6, KVMM_RUNS(1), range);
+}
+
+static int compact_all(struct kvmm_pool *pool, void *goal)
+{
+	return kvmm_pool_compact(pool, goal);
+}
+
+/* Slots, their directory and the chains of sequences grow every CHUNK_SLOTS ranges. */
+Test(fault, the_table_of_ranges_grows_or_stays)
+{
+	struct kvmm_pool *pool = make_pool(4096);
+	kvmm_range_t range;
+
+	for (u32 i = 0; i < 4 * CHUNK_SLOTS + 1; i++) {
+		u32 nr = i % CHUNK_SLOTS ? 0 : i < 2 * CHUNK_SLOTS ? 3 : 2;
+
+		if (i % CHUNK_SLOTS)
+			take_seq(pool, 1, 0, i);
+		else
+			cr_expect_geq(expect_all_or_nothing(pool, alloc_two, &range), nr);
+	}
+	end_pool(pool);
+}
+
+Test(fault, a_split_needs_a_slot_or_does_nothing)
+{
+	struct kvmm_pool *pool = make_pool(1024);
+	kvmm_range_t range[2];
+
+	range[0] = take_seq(pool, 4, 0, 'x');
+	for (u32 i = 1; i < CHUNK_SLOTS; i++)
+		take(pool, 1, 0);
+	cr_expect_eq(expect_all_or_nothing(pool, split_one, range), 3);
+	end_pool(pool);
+}
+
+Test(fault, compaction_without_memory_moves_nothing)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[26];
+
+	paint(pool, "a.bb.cc.dd.ee.ff", range);
+	cr_expect_geq(expect_all_or_nothing(pool, compact_all, &goal), 1);
+	cr_expect_str_eq(picture(pool), "abbccddeeff.....");
+	end_pool(pool);
+}
+
+Test(fault, direct_compaction_and_eviction_leave_no_trace)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	u32 order[16], nr;
+	kvmm_range_t got;
+
+	for (u32 i = 0; i < 4; i++) {
+		take_seq(pool, 2, 0, 'a' + i);
+		cache_keys(pool, 100 + 2 * i, 2);
+	}
+	cr_expect_geq(expect_all_or_nothing(pool, alloc_run, &got), 1);
+	nr = eviction_order(pool, order, 16);
+	cr_expect_eq(nr, 2);
+	cr_expect_eq(order[0], 107);
+	cr_expect_eq(order[1], 106);
+	end_pool(pool);
+}
+
+Test(fault, the_hot_path_allocates_nothing)
+{
+	struct kvmm_pool *pool = make_pool(64), *cache = make_cache(64, "lru");
+	kvmm_range_t range = take(pool, 4, 0);
+	u64 before = fake.nr_allocs;
+
+	for (u32 i = 0; i < 1000; i++) {
+		cr_assert_eq(kvmm_range_free(pool, range), 0);
+		range = take(pool, 1 + i % 64, 0);
+		cache_keys(cache, i * 3, 7);
+	}
+	cr_expect_eq(fake.nr_allocs, before);
+	cr_expect_gt(stat_of(cache).evictions, 1000);
+	end_pool(cache);
+	end_pool(pool);
+}

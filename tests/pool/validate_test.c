@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A bit that flips anywhere in the metadata must be noticed.
+ *
+ * Each test takes one field and flips its bits one after the other. A poisoned pool refuses every
+ * call, so the gate is opened again after each flip, which only a test may do.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "pool/internal.h"
+#include "tests/pool/util.h"
+
+static struct kvmm_pool *pool;
+static kvmm_range_t range[26];
+static kvmm_mut_t mut[2];
+static kvmm_ref_t ref[2];
+
+/* Something of everything: shared, pinned, of several extents, of sequences, freed, cached. */
+static void set_up(void)
+{
+	kvmm_key_t key[2] = { key_of(50), key_of(51) };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 64;
+	attr.policy = "lru";
+	attr.flags = KVMM_POOL_NULL_BLOCK;
+	pool = make_pool_of(&attr);
+	for (u32 i = 0; i < 6; i++)
+		range[i] = take_seq(pool, 2 + i, 0, i < 5 ? 'a' + i / 2 : 0);
+	kvmm_range_free(pool, range[1]);
+	kvmm_range_free(pool, range[3]);
+	kvmm_range_grow(pool, range[0], 2);
+	kvmm_range_pin(pool, range[2]);
+	kvmm_range_get(pool, range[4]);
+	cache_keys(pool, 10, 6);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+}
+
+static void tear_down(void)
+{
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_pool_destroy(pool);
+}
+
+TestSuite(validate, .init = set_up, .fini = tear_down);
+
+static void expect_noticed(const char *what, u32 bit)
+{
+	struct kvmm_pool_stat stat;
+
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s, bit %u", what, bit);
+	cr_expect_eq(kvmm_pool_stat(pool, &stat), -EUCLEAN);
+	pool->gate = 0;
+}
+
+static void flip_each_bit(const char *what, void *field, size_t bytes)
+{
+	u8 *byte = field;
+
+	for (u32 bit = 0; bit < 8 * bytes; bit++) {
+		byte[bit / 8] ^= 1u << bit % 8;
+		expect_noticed(what, bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+	}
+	cr_assert_eq(kvmm_validate(pool), 0, "%s", what);
+}
+
+#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+
+Test(validate, owners)
+{
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		flip_each_bit("owner", &pool->owner[i], sizeof(pool->owner[i]));
+}
+
+Test(validate, ranges)
+{
+	for (u32 i = 0; i < 8; i++) {
+		struct slot *slot = slot_at(pool, i);
+
+		flip(slot, gen);
+		flip(slot, refs);
+		flip(slot, pins);
+		flip(slot, nr);
+		flip(slot, nr_ext);
+		flip(slot, lost);
+		for (u32 e = 0; e < slot->nr_ext; e++)
+			flip_each_bit("ext", &slot->ext[e], sizeof(slot->ext[e]));
+		if (!slot->nr_ext)
+			continue;
+		flip(slot, seq);
+		flip(slot, prio);
+		flip(slot, flags);
+	}
+}
+
+Test(validate, a_slot_in_the_middle_of_a_change)
+{
+	struct slot *slot = slot_at(pool, 0);
+
+	slot->version ^= 1;
+	expect_noticed("version", 0);
+	slot->version ^= 1;
+}
+
+Test(validate, chains_of_sequences)
+{
+	for (u32 i = 0; i < 8; i++) {
+		struct slot *slot = slot_at(pool, i);
+
+		if (!slot->nr_ext || !slot->seq)
+			continue;
+		flip(slot, next);
+		flip(slot, prev);
+	}
+	for (u32 i = 0; i < pool->nr_buckets; i++)
+		flip_each_bit("bucket", &pool->bucket[i], sizeof(pool->bucket[i]));
+}
+
+Test(validate, free_lists)
+{
+	u32 index = pool->free_slot;
+
+	flip(pool, free_slot);
+	for (u32 i = 0; i < 20; i++) {
+		flip(slot_at(pool, index), next);
+		index = slot_at(pool, index)->next;
+	}
+	flip(pool, nr_retired);
+	index = pool->free_entry;
+	flip(pool, free_entry);
+	for (u32 i = 0; i < 20; i++) {
+		flip(&pool->entry[index], link);
+		index = pool->entry[index].link;
+	}
+}
+
+Test(validate, entries)
+{
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		struct entry *entry = &pool->entry[i];
+
+		flip(entry, gen);
+		flip(entry, refs);
+		flip(entry, state);
+		if (entry->state == ENTRY_FREE)
+			continue;
+		flip(entry, block);
+		if (entry->state != ENTRY_PRIVATE)
+			flip(entry, key);
+	}
+}
+
+Test(validate, counts)
+{
+	struct pool_count *count = &pool->count;
+
+	flip(count, nr_ranges);
+	flip(count, range_blocks);
+	flip(count, range_refs);
+	flip(count, range_pins);
+	flip(count, range_gens);
+	flip(count, range_seqs);
+	flip(count, range_attrs);
+	flip(count, entry_refs);
+	flip(count, entry_gens);
+	flip(count, entry_keys);
+	for (u32 i = 0; i < NR_ENTRY_STATES; i++)
+		flip_each_bit("nr_entries", &count->nr_entries[i], sizeof(count->nr_entries[i]));
+}
+
+Test(validate, a_block_that_the_zone_lost_or_found)
+{
+	u32 start;
+
+	cr_assert_eq(kvmm_zone_alloc(pool->zone, 1, &start), 0);
+	expect_noticed("zone", start);
+	cr_assert_eq(kvmm_zone_free(pool->zone, start, 1), 0);
+	cr_assert_eq(kvmm_zone_free(pool->zone, 1, 1), 0);
+	expect_noticed("zone", 1);
+	cr_assert_eq(kvmm_zone_alloc_at(pool->zone, 1, 1), 0);
+}
+
+Test(validate, a_key_that_the_registry_lost)
+{
+	const struct kv_registry_ops *registry = pool->parts.registry;
+	u32 index = ref[0].index;
+
+	cr_assert_eq(registry->del(pool->registry, index), 0);
+	expect_noticed("registry", index);
+	registry->add(pool->registry, index, &pool->entry[index].key);
+}
+
+Test(validate, a_block_that_the_order_of_eviction_lost)
+{
+	u32 victim = pool->parts.evict->pick(pool->policy);
+
+	expect_noticed("order", victim);
+	pool->parts.evict->unpick(pool->policy, victim);
+}
+
+Test(validate, a_poisoned_pool_refuses_everything)
+{
+	struct kvmm_extent ext[1];
+	kvmm_range_t got;
+	u8 byte;
+
+	pool->owner[1] ^= 1;
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
+	pool->owner[1] ^= 1;
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &got), -EUCLEAN);
+	cr_expect_eq(kvmm_range_free(pool, range[0]), -EUCLEAN);
+	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 1), -EUCLEAN);
+	cr_expect_eq(kvmm_alloc(pool, 1, mut), -EUCLEAN);
+	cr_expect_eq(kvmm_put_many(pool, ref, 1), -EUCLEAN);
+	cr_expect_eq(kvmm_block_read(pool, 0, 0, &byte, 0), -EINVAL);
+	pool->gate = 0;
+}
