@@ -24,17 +24,17 @@ enum option_key {
 };
 
 static const struct argp_option options[] = {
-	{ 0, 0, 0, 0, "The pool:", 1 },
+	{ NULL, 0, NULL, 0, "The pool:", 1 },
 	{ "blocks", KEY_BLOCKS, "N", 0, "Usable blocks [room for 2,560,000 tokens; frag: 8192]", 0 },
 	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [512; frag, waste: 16]", 0 },
 	{ "device", KEY_DEVICE, "NAME", 0,
 	  "none: ids without memory; host: plain memory; others as the library knows them "
 	  "[none; with --verify host]", 0 },
 	{ "block-bytes", KEY_BLOCK_BYTES, "N", 0, "Content of a block [0; with --verify 64]", 0 },
-	{ "verify", KEY_VERIFY, 0, 0,
+	{ "verify", KEY_VERIFY, NULL, 0,
 	  "Write a pattern into each block; check it at every hit, move and free", 0 },
 
-	{ 0, 0, 0, 0, "Prefix caching (seq, conc):", 2 },
+	{ NULL, 0, NULL, 0, "Prefix caching (seq, conc):", 2 },
 	{ "policy", KEY_POLICY, "NAME", 0,
 	  "Who is evicted: a policy of the library, or min (knows the future); seq also: bound "
 	  "(no policy hits more), infinite (nothing is evicted) [lru]", 0 },
@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
 
-	{ 0, 0, 0, 0, "Contiguous runs (frag):", 3 },
+	{ NULL, 0, NULL, 0, "Contiguous runs (frag):", 3 },
 	{ "alloc", KEY_ALLOC, "NAME", 0, "Allocator: an engine of the library [zone]", 0 },
 	{ "max-runs", KEY_MAX_RUNS, "K", 0, "Most runs a request may hold, 1 to 8 [1]", 0 },
 	{ "mark", KEY_MARK, "PCT", 0, "Admit up to this share of the pool, 1 to 100 [100]", 0 },
@@ -52,15 +52,15 @@ static const struct argp_option options[] = {
 	  "off; slide: on failure, the cheapest slide; direct: on failure, the cheapest window; "
 	  "background: between events, when much is unusable [off]", 0 },
 
-	{ 0, 0, 0, 0, "Workload made up when no TRACE is given:", 4 },
+	{ NULL, 0, NULL, 0, "Workload made up when no TRACE is given:", 4 },
 	{ "requests", KEY_REQUESTS, "N", 0, "Number of requests [12000]", 0 },
 	{ "seed", KEY_SEED, "S", 0, "Seed of the workload and of patterns [1]", 0 },
 
-	{ 0, 0, 0, 0, "Output:", 5 },
-	{ "json", KEY_JSON, 0, 0, "One JSON object on standard output", 0 },
+	{ NULL, 0, NULL, 0, "Output:", 5 },
+	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 0 },
 	{ "report", KEY_REPORT, "FILE.html", 0, "Also write a page: memory over time", 0 },
-	{ "progress", KEY_PROGRESS, 0, 0, "Progress bar on stderr [on a terminal]", 0 },
-	{ "no-progress", KEY_NO_PROGRESS, 0, 0, "No progress bar", 0 },
+	{ "progress", KEY_PROGRESS, NULL, 0, "Progress bar on stderr [on a terminal]", 0 },
+	{ "no-progress", KEY_NO_PROGRESS, NULL, 0, "No progress bar", 0 },
 	{ 0 }
 };
 
@@ -192,7 +192,7 @@ static void check(struct argp_state *state, struct options *opt)
 		opt->device = NULL;
 }
 
-/* The two modes of parsing that only the parser needs to know. */
+/* What the parser has to remember. */
 struct parse {
 	struct options *opt;
 	bool keys_given;
