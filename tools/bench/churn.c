@@ -1,39 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Setting churn up, and timing it in slices. */
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "churn.h"
 
 #define SLICE_REQUESTS	4096u
 #define WARM_TURNOVERS	20u	/* of all that is live, before anything is counted */
 
-bool churn_open(struct churn *churn, const struct contender *contender,
-		const struct sizes *sizes, u32 nr_blocks, u32 percent, u64 seed)
+void churn_need_live(const struct churn *churn)
 {
-	memset(churn, 0, sizeof(*churn));
-	churn->heap = contender->open(contender->name, nr_blocks);
-	if (!churn->heap)
-		return false;
-	churn->sizes = sizes;
-	churn->nr_blocks = nr_blocks;
-	churn->limit = (u64)nr_blocks * percent / 100;
-	churn->seed = seed ? seed : 1;
-	churn->at = seed * 7919;
-	churn->live = must_alloc((nr_blocks + 1) * sizeof(*churn->live));
-	contender->step(churn, WARM_TURNOVERS * (1 + churn->limit / sizes->mean));
+	if (churn->nr_live)
+		return;
+	fprintf(stderr, "kvmm-bench: an empty allocator of %u blocks refuses a request\n",
+		churn->nr_blocks);
+	exit(1);
+}
+
+void churn_start(struct churn *churn, const struct contender *contender, const struct load *load)
+{
+	u32 held = (u64)load->nr_blocks * load->percent / 100;
+	u32 nr_live = held / load->sizes->mean;
+
+	*churn = (struct churn){
+		.heap = churn->heap,
+		.sizes = load->sizes,
+		.nr_blocks = load->nr_blocks,
+		.target = load->brimful ? load->nr_blocks : nr_live,
+		.limit = load->brimful ? held : load->nr_blocks,
+		.at = load->seed * 7919,
+		.seed = load->seed ? load->seed : 1,
+		.live = must_alloc((load->nr_blocks + 1) * sizeof(*churn->live)),
+	};
+	contender->step(churn, WARM_TURNOVERS * (nr_live + 1));
 	churn_forget(churn);
-	return true;
+}
+
+void churn_end(struct churn *churn, const struct contender *contender)
+{
+	contender->empty(churn);
+	free(churn->live);
+	churn->live = NULL;
+}
+
+bool churn_open(struct churn *churn, const struct contender *contender, const struct load *load)
+{
+	churn->heap = contender->open(contender->name, load->nr_blocks);
+	if (churn->heap)
+		churn_start(churn, contender, load);
+	return churn->heap;
 }
 
 void churn_close(struct churn *churn, const struct contender *contender)
 {
 	if (!churn->heap)
 		return;
-	contender->empty(churn);
+	churn_end(churn, contender);
 	contender->close(churn->heap);
-	free(churn->live);
-	memset(churn, 0, sizeof(*churn));
 }
 
 void churn_forget(struct churn *churn)
@@ -43,11 +66,6 @@ void churn_forget(struct churn *churn)
 	churn->held = 0;
 }
 
-struct churning {
-	const struct contender *contender;
-	struct churn *churn;
-};
-
 static void churn_step(void *arg, u32 nr)
 {
 	struct churning *churning = arg;
@@ -55,10 +73,15 @@ static void churn_step(void *arg, u32 nr)
 	churning->contender->step(churning->churn, nr);
 }
 
+struct task churn_task(struct churning *churning)
+{
+	return (struct task){ churn_step, churning, SLICE_REQUESTS };
+}
+
 double churn_pair_ns(struct churn *churn, const struct contender *contender)
 {
 	struct churning churning = { contender, churn };
-	const struct task task = { churn_step, &churning, SLICE_REQUESTS };
+	const struct task task = churn_task(&churning);
 
 	return task_ns(&task);
 }

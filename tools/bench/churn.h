@@ -2,10 +2,14 @@
 /*
  * Churn: an allocator kept at a given load by requests that come and go in random order.
  *
- * Each request is first met by freeing random live ones until it would fit under the load, then
- * allocated. If that is refused although the blocks would be there, it counts as a failure and
- * random ones are freed until it fits: nothing is ever dropped, or the survivors would be the
- * short ones and the load a different one.
+ * Two ways to hold the load. *Steady*: a fixed number of requests is live, each new one replaces a
+ * random old one; so each turn is one release and one allocation, no branch of the loop is hard to
+ * foresee, and time is what it measures. *Brimful*: as many are live as fit under the load, random
+ * ones leave until the next one would fit; the load is exact, and quality is what it measures.
+ *
+ * A request that is refused although so many blocks are not held is a failure; random ones are
+ * then freed until it fits. It is never dropped: or the survivors would be the short ones and the
+ * load another one.
  *
  * The loop is compiled once for each contender with its calls inlined, as an engine would have
  * them; the time of the loop itself is in every figure (the contender "driver" shows it).
@@ -28,6 +32,7 @@ struct churn {
 	struct live *live;
 	u32 nr_live;
 	u32 nr_blocks;
+	u32 target;			/* requests live at most */
 	u32 limit;			/* blocks held at most */
 	u32 used;			/* blocks held, as asked for */
 	u32 at;				/* next of @sizes */
@@ -53,6 +58,9 @@ static __always_inline u32 churn_pick(struct churn *churn)
 	churn->seed = x;
 	return (u32)(((x >> 32) * churn->nr_live) >> 32);
 }
+
+/* An allocator that refuses although it is empty ends the benchmark. */
+void churn_need_live(const struct churn *churn);
 
 static __always_inline void churn_drop(struct churn *churn, churn_free_fn *give, bool timed)
 {
@@ -92,13 +100,16 @@ static __always_inline void churn_loop(struct churn *churn, u32 nr_requests,
 	for (u32 i = 0; i < nr_requests; i++) {
 		u32 nr = churn->sizes->at[churn->at++ & (churn->sizes->nr - 1)];
 
+		if (churn->nr_live >= churn->target)
+			churn_drop(churn, give, timed);
 		while (churn->used + nr > churn->limit)
 			churn_drop(churn, give, timed);
 		if (churn_take(churn, nr, take, timed)) {
 			churn->failures++;
 			do {
+				churn_need_live(churn);
 				churn_drop(churn, give, timed);
-			} while (churn->nr_live && churn_take(churn, nr, take, timed));
+			} while (churn_take(churn, nr, take, timed));
 		}
 		churn->live[churn->nr_live++].nr = nr;
 		churn->used += nr;
@@ -150,13 +161,38 @@ unsigned int contenders(const struct contender **all);
 /** contender_find() - by name; NULL */
 const struct contender *contender_find(const char *name);
 
-/** churn_open() - a contender filled to @percent of @nr_blocks and churned until it is steady */
-bool churn_open(struct churn *churn, const struct contender *contender,
-		const struct sizes *sizes, u32 nr_blocks, u32 percent, u64 seed);
+/**
+ * struct load - what a churn is to be
+ * @percent: of @nr_blocks that is held
+ * @brimful: hold the load exactly, at the price of a loop that is harder to foresee
+ */
+struct load {
+	const struct sizes *sizes;
+	u32 nr_blocks;
+	u32 percent;
+	bool brimful;
+	u64 seed;
+};
+
+/** churn_open() - a contender filled, and churned until it has forgotten how it was filled */
+bool churn_open(struct churn *churn, const struct contender *contender, const struct load *load);
 void churn_close(struct churn *churn, const struct contender *contender);
+
+/** churn_start() - the same with @churn->heap set already; it may be shared */
+void churn_start(struct churn *churn, const struct contender *contender, const struct load *load);
+/** churn_end() - give everything back */
+void churn_end(struct churn *churn, const struct contender *contender);
 
 /** churn_forget() - count failures and occupancy from now on */
 void churn_forget(struct churn *churn);
+
+/** churn_task() - nr requests of it; @churning must live as long as the task */
+struct churning {
+	const struct contender *contender;
+	struct churn *churn;
+};
+
+struct task churn_task(struct churning *churning);
 
 /** churn_pair_ns() - one more measurement of a request: its allocation and a release */
 double churn_pair_ns(struct churn *churn, const struct contender *contender);

@@ -69,19 +69,37 @@ static int park_thread(void)
 	return -pthread_create(&thread, NULL, park, &forever);
 }
 
-/* The last core of those allowed: the first one has most of the interrupts. */
-static int pin_thread(void)
+int bench_pin(int cpu)
 {
-	int cpu = CPU_SETSIZE - 1;
 	cpu_set_t set;
 
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return -errno;
-	while (cpu && !CPU_ISSET(cpu, &set))
-		cpu--;
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+/* Cores that we may use, and the one that is measured on; fixed after bench_open(). */
+static cpu_set_t allowed;
+static int measured_cpu;
+
+/* The last core of those allowed: the first one has most of the interrupts. */
+static int pin_thread(void)
+{
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return -errno;
+	measured_cpu = CPU_SETSIZE - 1;
+	while (measured_cpu && !CPU_ISSET(measured_cpu, &allowed))
+		measured_cpu--;
+	return bench_pin(measured_cpu);
+}
+
+int bench_other_cpu(void)
+{
+	for (int cpu = measured_cpu - 1; cpu >= 0; cpu--) {
+		if (CPU_ISSET(cpu, &allowed))
+			return cpu;
+	}
+	return -1;
 }
 
 static u64 common_divisor(u64 a, u64 b)
@@ -177,7 +195,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *value, unsigned int nr)
+double median_of(double *value, unsigned int nr)
 {
 	qsort(value, nr, sizeof(*value), compare_doubles);
 	return nr % 2 ? value[nr / 2] : (value[nr / 2 - 1] + value[nr / 2]) / 2;
@@ -190,7 +208,7 @@ double series_median(const struct series *series)
 	if (!series->nr)
 		return 0;
 	memcpy(value, series->value, sizeof(value));
-	return median(value, series->nr);
+	return median_of(value, series->nr);
 }
 
 static double series_spread(const struct series *series)
@@ -245,11 +263,12 @@ static void print_json(const struct bench *bench, const struct series *series)
 	printf(", \"runs\": %u, \"spread\": %.3g}\n", series->nr, series_spread(series));
 }
 
-static void print_row(const struct series *series)
+static void print_row(const struct series *series, int width)
 {
 	double value = series_median(series), ref = series->ref ? series_median(series->ref) : 0;
 
-	printf("  %-17s %-39s %10.5g %-7s ", series->metric, series->params, value, series->unit);
+	printf("  %-17s %-*s %10.5g %-7s ", series->metric, width, series->params, value,
+	       series->unit);
 	if (series->ref)
 		printf("%-12s %10.5g ", series->ref_name, ref);
 	else
@@ -261,15 +280,26 @@ static void print_row(const struct series *series)
 	printf("%6.0f%%\n", 100 * series_spread(series));
 }
 
-static void print_title(struct bench *bench)
+static int params_width(const struct bench *bench)
+{
+	size_t width = strlen("parameters");
+
+	for (unsigned int i = 0; i < bench->nr_series; i++) {
+		if (strlen(bench->series[i].params) > width)
+			width = strlen(bench->series[i].params);
+	}
+	return width;
+}
+
+static void print_title(struct bench *bench, int width)
 {
 	if (bench->titled)
 		return;
 	bench->titled = true;
-	printf("\n%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
+	printf("%s: %s; medians of %u runs\n\n", bench->kind->name, bench->kind->what,
 	       bench->nr_runs);
-	printf("  %-17s %-39s %10s %-7s %-12s %10s %8s %7s\n", "metric", "parameters", "value",
-	       "unit", "against", "its value", "ratio", "spread");
+	printf("  %-17s %-*s %10s %-7s %-12s %10s %8s %7s\n", "metric", width, "parameters",
+	       "value", "unit", "against", "its value", "ratio", "spread");
 }
 
 /* A series that only serves as a baseline is seen beside what it is compared with. */
@@ -278,10 +308,13 @@ static bool is_baseline(const struct bench *bench, const struct series *series)
 	return series == bench->mutex_pair;
 }
 
+/* Groups of one benchmark are set apart by an empty line. */
 void bench_report(struct bench *bench)
 {
+	int width = params_width(bench);
+
 	if (!bench->json)
-		print_title(bench);
+		print_title(bench, width);
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];
 
@@ -290,15 +323,24 @@ void bench_report(struct bench *bench)
 		if (bench->json)
 			print_json(bench, series);
 		else
-			print_row(series);
+			print_row(series, width);
 	}
+	if (!bench->json)
+		putchar('\n');
 	fflush(stdout);
 	bench->nr_series = 0;
 	bench->mutex_pair = NULL;
 }
 
-void bench_skip(const struct bench *bench, const char *what, const char *why)
+/* Once a benchmark, not once a group. */
+void bench_skip(struct bench *bench, const char *what, const char *why)
 {
+	for (unsigned int i = 0; i < bench->nr_skipped; i++) {
+		if (!strcmp(bench->skipped[i], what))
+			return;
+	}
+	if (bench->nr_skipped < ARRAY_SIZE(bench->skipped))
+		bench->skipped[bench->nr_skipped++] = what;
 	fprintf(stderr, "kvmm-bench: %s: %s left out: %s\n", bench->kind->name, what, why);
 }
 
@@ -318,10 +360,10 @@ double task_ns(const struct task *task)
 		task->step(task->arg, task->nr);
 		slice[i] = (double)(now_ns() - begin) / task->nr;
 	}
-	return median(slice, BENCH_SLICES);
+	return median_of(slice, BENCH_SLICES);
 }
 
-static void mutex_step(void *arg, u32 nr)
+void mutex_step(void *arg, u32 nr)
 {
 	pthread_mutex_t *mutex = arg;
 

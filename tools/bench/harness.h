@@ -65,10 +65,18 @@ struct bench {
 	struct series *mutex_pair;	/* of this group; NULL until asked for */
 	struct series series[BENCH_MAX_SERIES];
 	unsigned int nr_series;
+	const char *skipped[8];		/* what the user was told of */
+	unsigned int nr_skipped;
 };
 
 /** bench_open() - pin this thread, park another one, look at the clock. Return: 0; -errno. */
 int bench_open(void);
+
+/** bench_other_cpu() - a core that the measuring thread is not on; -1 if there is none */
+int bench_other_cpu(void);
+
+/** bench_pin() - put the calling thread on @cpu. Return: 0; -errno. */
+int bench_pin(int cpu);
 
 /** bench_series() - one more figure; @params is a format for "key=value key=value". */
 struct series *bench_series(struct bench *bench, const char *metric, const char *unit,
@@ -81,8 +89,8 @@ double series_median(const struct series *series);
 /** bench_report() - show the series made since the last report, and forget them. */
 void bench_report(struct bench *bench);
 
-/** bench_skip() - say that something cannot be measured here, and why. */
-void bench_skip(const struct bench *bench, const char *what, const char *why);
+/** bench_skip() - say that something cannot be measured here, and why; @what is static. */
+void bench_skip(struct bench *bench, const char *what, const char *why);
 
 /* ---- time ---- */
 
@@ -107,12 +115,18 @@ struct task {
  */
 double task_ns(const struct task *task);
 
+/** median_of() - reorders @value */
+double median_of(double *value, unsigned int nr);
+
 /**
  * bench_mutex_pair() - measure an uncontended pthread mutex lock + unlock once more
  *
  * To be called once in each run. Return: the series, the baseline of whatever takes a lock.
  */
 const struct series *bench_mutex_pair(struct bench *bench);
+
+/** mutex_step() - the step of that task; @arg is a pthread_mutex_t */
+void mutex_step(void *arg, u32 nr);
 
 /* ---- time of single operations ---- */
 
