@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads on one pool: allocation, compaction, cached blocks, and readers without a lock.
+ *
+ * All ranges have RANGE_NR blocks, so whatever a reader sees while others allocate, free and move
+ * must add up to that, or be a refusal. A pinned range stays where it is: its owner checks its
+ * content then. Exit code 0: nothing contradicted that, and the pool is valid in the end.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	256u
+#define RANGE_NR	8u
+#define BLOCK_BYTES	32u
+#define NR_SHARED	16u
+#define NR_HELD		8u
+#define NR_ROUNDS	20000u
+
+static struct kvmm_pool *pool;
+static u64 shared[NR_SHARED];		/* atomic: handles that come and go */
+static u32 stop;			/* atomic */
+static u32 nr_bad;			/* atomic */
+
+#define expect(cond)						\
+	do {							\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+struct random {
+	u64 state;
+};
+
+static u32 any(struct random *r, u32 below)
+{
+	r->state ^= r->state << 13;
+	r->state ^= r->state >> 7;
+	r->state ^= r->state << 17;
+	return (r->state >> 20) % below;
+}
+
+static u64 pack(kvmm_range_t range)
+{
+	return (u64)range.gen << 32 | range.index;
+}
+
+static kvmm_range_t unpack(u64 word)
+{
+	return (kvmm_range_t){ (u32)word, word >> 32 };
+}
+
+/* Extents of a range of the right length, inside the pool, or a refusal. */
+static void look(kvmm_range_t range)
+{
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	int nr = kvmm_range_extents(pool, range, ext, KVMM_MAX_RUNS);
+	u32 sum = 0;
+
+	if (nr < 0) {
+		expect(nr == -ESTALE || nr == -EINVAL);
+		return;
+	}
+	expect(nr <= KVMM_MAX_RUNS);
+	for (int i = 0; i < nr; i++) {
+		sum += ext[i].nr;
+		expect(ext[i].start + ext[i].nr <= NR_BLOCKS);
+	}
+	expect(sum == RANGE_NR);
+}
+
+static void *read_extents(void *arg)
+{
+	struct random r = { (uintptr_t)arg * 77 + 1 };
+
+	while (!READ_ONCE(stop)) {
+		look(unpack(READ_ONCE(shared[any(&r, NR_SHARED)])));
+		expect(!kvmm_pool_find("nobody"));
+		expect(kvmm_pool_find("threads") == pool);
+	}
+	return NULL;
+}
+
+/* What this thread writes into block @i of its range number @n. */
+static u8 pattern(const struct random *r, u32 n, u32 i)
+{
+	return (uintptr_t)r * 3 + n * 17 + i;
+}
+
+static void check_or_write(struct random *r, kvmm_range_t range, u32 n, bool write)
+{
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	u8 want[BLOCK_BYTES], buf[BLOCK_BYTES];
+	u32 block = 0;
+	int nr;
+
+	expect(!kvmm_range_pin(pool, range));
+	nr = kvmm_range_extents(pool, range, ext, KVMM_MAX_RUNS);
+	for (int e = 0; e < nr; e++) {
+		for (u32 i = 0; i < ext[e].nr; i++) {
+			memset(want, pattern(r, n, block++), sizeof(want));
+			if (write) {
+				expect(!kvmm_block_write(pool, ext[e].start + i, 0, want,
+							 sizeof(want)));
+				continue;
+			}
+			expect(!kvmm_block_read(pool, ext[e].start + i, 0, buf, sizeof(buf)));
+			expect(!memcmp(buf, want, sizeof(buf)));
+		}
+	}
+	expect(block == RANGE_NR);
+	expect(!kvmm_range_unpin(pool, range));
+}
+
+static void *use_ranges(void *arg)
+{
+	struct random r = { (uintptr_t)arg * 1234567 + 1 };
+	kvmm_range_t held[NR_HELD];
+	bool has[NR_HELD] = { false };
+
+	for (u32 round = 0; round < NR_ROUNDS; round++) {
+		u32 n = any(&r, NR_HELD);
+
+		if (has[n]) {
+			check_or_write(&r, held[n], n, false);
+			expect(!kvmm_range_free(pool, held[n]));
+			has[n] = false;
+			continue;
+		}
+		has[n] = !kvmm_range_alloc(pool, RANGE_NR, KVMM_RUNS(1 + any(&r, 3)), &held[n]);
+		if (!has[n])
+			continue;
+		WRITE_ONCE(shared[any(&r, NR_SHARED)], pack(held[n]));
+		check_or_write(&r, held[n], n, true);
+	}
+	for (u32 n = 0; n < NR_HELD; n++)
+		if (has[n])
+			expect(!kvmm_range_free(pool, held[n]));
+	return NULL;
+}
+
+static void *use_cache(void *arg)
+{
+	struct random r = { (uintptr_t)arg * 7654321 + 1 };
+	kvmm_key_t key[6];
+	kvmm_mut_t fresh[6];
+	kvmm_ref_t ref[6];
+
+	for (u32 round = 0; round < NR_ROUNDS; round++) {
+		struct kvmm_acquire req = { .keys = key, .nr_keys = 6, .max_hits = 6,
+					    .nr_blocks = 6, .hits = ref, .fresh = fresh };
+		u32 root = any(&r, 40);
+
+		memset(key, 0, sizeof(key));
+		for (u32 i = 0; i < 6; i++) {
+			key[i].byte[0] = root;
+			key[i].byte[1] = i;
+		}
+		if (kvmm_acquire(pool, &req))
+			continue;
+		expect(!kvmm_register(pool, fresh, key + req.nr_hits, req.nr_fresh,
+				      ref + req.nr_hits));
+		expect(kvmm_block_of_ref(pool, ref[0]) >= 0);
+		expect(!kvmm_put_many(pool, ref, 6));
+	}
+	return NULL;
+}
+
+static void *disturb(void *arg)
+{
+	struct random r = { 99 };
+
+	while (!READ_ONCE(stop)) {
+		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = any(&r, 64) };
+		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+		struct kvmm_pool *other;
+		struct kvmm_pool_stat stat;
+		u32 sum = 0;
+
+		kvmm_pool_compact(pool, &goal);
+		expect(!kvmm_pool_stat(pool, &stat));
+		for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++)
+			sum += stat.nr_state[i];
+		expect(sum == NR_BLOCKS);
+		expect(!kvmm_validate(pool));
+		attr.nr_blocks = 8;
+		expect(!kvmm_pool_create(&attr, &other));
+		kvmm_pool_destroy(other);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	pthread_t worker[4], helper[3];
+	struct kvmm_pool_stat stat;
+
+	attr.name = "threads";
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = BLOCK_BYTES;
+	attr.policy = "lru";
+	if (kvmm_pool_create(&attr, &pool))
+		return 1;
+	for (uintptr_t i = 0; i < 4; i++)
+		pthread_create(&worker[i], NULL, i < 3 ? use_ranges : use_cache, (void *)(i + 1));
+	for (uintptr_t i = 0; i < 3; i++)
+		pthread_create(&helper[i], NULL, i < 2 ? read_extents : disturb, (void *)(i + 1));
+	for (u32 i = 0; i < 4; i++)
+		pthread_join(worker[i], NULL);
+	WRITE_ONCE(stop, 1);
+	for (u32 i = 0; i < 3; i++)
+		pthread_join(helper[i], NULL);
+	expect(!kvmm_validate(pool));
+	expect(!kvmm_pool_stat(pool, &stat));
+	expect(stat.moved_blocks && stat.evictions && stat.hit_blocks);
+	kvmm_pool_destroy(pool);
+	return nr_bad ? 1 : 0;
+}
