@@ -13,10 +13,15 @@
 #define US_PER_INPUT_TOKEN	125u
 #define US_PER_OUTPUT_TOKEN	20000u
 
-/* Background compaction starts where this share of the free blocks is of no use to the median
- * request, and moves at most this part of the pool between two events. */
+/*
+ * Background compaction starts where this share of the free blocks is of no use to the median
+ * request. It makes a run of so many medians, and moves at most this part of the pool between two
+ * events. By slides on the Azure trace at mark 95 that gave 90.3 % occupancy for 0.33 moves a
+ * block; packing everything 91.5 % for 4.9, runs of two and four medians less for nearly as much.
+ */
 #define BACKGROUND_PPM		200000
-#define BACKGROUND_PART		64u
+#define BACKGROUND_MEDIANS	3u
+#define BACKGROUND_PART		16u
 
 static u32 blocks_wanted(const struct frag *frag, u32 q)
 {
@@ -36,6 +41,13 @@ struct kvmm_zone_stat frag_zone_stat(const struct frag *frag)
 u64 frag_ext_ppm(const struct kvmm_zone_stat *stat)
 {
 	return stat->nr_free ? (u64)(stat->nr_free - stat->largest) * 1000000 / stat->nr_free : 0;
+}
+
+bool frag_is_pinned(const struct frag *frag, u32 q)
+{
+	const struct options *opt = frag->run->opt;
+
+	return mix64(opt->seed ^ mix64(q + 1)) % 100 < opt->pinned;
 }
 
 /* ---- the content of a range ---- */
@@ -88,6 +100,8 @@ static enum exit_code follow_moves(struct frag *frag)
 
 		if (err)
 			code = complain_of(err, "find request %u after a compaction", q);
+		else if (moved && frag_is_pinned(frag, q))
+			code = complain(EXIT_WRONG, "request %u is pinned, but was moved", q);
 		else if (moved)
 			code = for_each_block(frag, q, "after a move");
 	}
@@ -147,7 +161,7 @@ static int allocate(struct frag *frag, u32 q, u32 nr, u32 flags, kvmm_range_t *r
 		.nr		= nr,
 		.max_runs	= frag->run->opt->max_runs,
 		.seq		= (u64)q + 1,
-		.flags		= flags,
+		.flags		= flags | (frag_is_pinned(frag, q) ? KVMM_ALLOC_PINNED : 0),
 		.report		= &report,
 	};
 	int err = kvmm_range_alloc_attr(frag->pool, &attr, range);
@@ -375,7 +389,7 @@ static bool advance(struct frag *frag)
 	return true;
 }
 
-/* Between two events, if it is worth it: pack downward until the budget is used up. */
+/* Between two events, if it is worth it and within the budget. */
 static enum exit_code compact_in_background(struct frag *frag)
 {
 	struct kvmm_compact compact = { .size = sizeof(compact) };
@@ -384,6 +398,8 @@ static enum exit_code compact_in_background(struct frag *frag)
 	if (frag->run->opt->compact != COMPACT_BACKGROUND ||
 	    kvmm_zone_unusable(frag->zone, frag->median) <= BACKGROUND_PPM)
 		return EXIT_GOOD;
+	compact.want_run = (u32)min_u64((u64)frag->median * BACKGROUND_MEDIANS,
+					frag->run->opt->nr_blocks);
 	compact.max_blocks = (u32)max_u64(1, frag->run->opt->nr_blocks / BACKGROUND_PART);
 	err = kvmm_pool_compact(frag->pool, &compact);
 	frag->count.compactions += compact.moved > 0;

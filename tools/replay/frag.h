@@ -111,6 +111,9 @@ struct kvmm_zone_stat frag_zone_stat(const struct frag *frag);
 /* (free - largest) in parts per million of free. */
 u64 frag_ext_ppm(const struct kvmm_zone_stat *stat);
 
+/* Is this one of the requests that stay where they are? */
+bool frag_is_pinned(const struct frag *frag, u32 q);
+
 void frag_record(struct frag *frag);
 void frag_report(const struct frag *frag);
 

@@ -18,9 +18,10 @@ static void paint(const struct frag *frag, struct record *record)
 	for (u32 i = 0; i < frag->nr_running; i++) {
 		u32 q = frag->running[i];
 		const struct live *live = frag->live[q];
+		char colour = frag_is_pinned(frag, q) ? CELL_PINNED : record_owner(q);
 
 		for (u32 e = 0; e < live->nr_ext; e++)
-			record_paint(record, live->ext[e].start, live->ext[e].nr, record_owner(q));
+			record_paint(record, live->ext[e].start, live->ext[e].nr, colour);
 	}
 }
 
@@ -78,6 +79,7 @@ static void describe_setup(const struct frag *frag)
 	results_str(results, "arrivals", opt->by_time ? "ts" : "sat");
 	results_num(results, "mark", opt->mark);
 	results_num(results, "max_runs", opt->max_runs);
+	results_num(results, "pinned", opt->pinned);
 	results_bool(results, "compact", opt->compact != COMPACT_OFF);
 	results_str(results, "compactor", compact_names[opt->compact]);
 	results_num(results, "requests", frag->run->trace->nr);
@@ -145,6 +147,8 @@ static void say_setup(const struct frag *frag)
 		    format_grouped(opt->nr_blocks, a), opt->block_tokens, opt->alloc, opt->mark);
 	results_say(results, "placement", "at most %u run%s a request, compaction %s",
 		    opt->max_runs, opt->max_runs > 1 ? "s" : "", compact_names[opt->compact]);
+	if (opt->pinned)
+		results_say(results, "pinned", "%u %% of the requests", opt->pinned);
 }
 
 static void say_use(const struct frag *frag)

@@ -20,7 +20,7 @@ enum option_key {
 	KEY_ALLOC = 'a', KEY_MAX_RUNS = 'r', KEY_MARK = 'm', KEY_COMPACT = 'c',
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
-	KEY_REQUESTS,
+	KEY_REQUESTS, KEY_PINNED,
 };
 
 static const struct argp_option options[] = {
@@ -48,6 +48,7 @@ static const struct argp_option options[] = {
 	{ "mark", KEY_MARK, "PCT", 0, "Admit up to this share of the pool, 1 to 100 [100]", 0 },
 	{ "arrivals", KEY_ARRIVALS, "sat|ts", 0,
 	  "sat: all requests wait from the start; ts: they come as recorded [sat]", 0 },
+	{ "pinned", KEY_PINNED, "PCT", 0, "Requests that no compaction may move, 0 to 100 [0]", 0 },
 	{ "compact", KEY_COMPACT, "HOW", 0,
 	  "off; slide: on failure, the cheapest slide; direct: on failure, the cheapest window; "
 	  "background: between events, when much is unusable [off]", 0 },
@@ -238,6 +239,8 @@ static void parse_frag(struct argp_state *state, struct options *opt, int key, c
 		opt->max_runs = number(state, "max-runs", arg, 1, KVMM_MAX_RUNS);
 	else if (key == KEY_MARK)
 		opt->mark = number(state, "mark", arg, 1, 100);
+	else if (key == KEY_PINNED)
+		opt->pinned = number(state, "pinned", arg, 0, 100);
 	else if (key == KEY_ARRIVALS)
 		opt->by_time = word(state, "arrivals", arg, arrivals);
 	else
@@ -280,6 +283,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_pool(state, parse->opt, key, arg);
 		return 0;
 	case KEY_ALLOC: case KEY_MAX_RUNS: case KEY_MARK: case KEY_ARRIVALS: case KEY_COMPACT:
+	case KEY_PINNED:
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
 	case KEY_POLICY: case KEY_KEYS:

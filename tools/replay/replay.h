@@ -29,6 +29,7 @@ struct mode;
  * @trace_path: NULL: made up; "-": standard input
  * @block_bytes: content of a block; 0: ids only
  * @mark: percent of the blocks that may be asked for at a time
+ * @pinned: percent of the requests that must not be moved
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -45,6 +46,7 @@ struct options {
 	u32 nr_requests;
 	u32 max_runs;
 	u32 mark;
+	u32 pinned;
 	enum key_rule keys;
 	enum compact_mode compact;
 	enum progress_wish progress;

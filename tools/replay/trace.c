@@ -193,10 +193,9 @@ static int parse_lines(struct trace_parser *parser, const char *text, size_t byt
 
 static int parser_finish(struct trace_parser *parser, int err)
 {
-	if (!err && !parser->trace->nr) {
-		parser->error->line = max_u64(parser->error->line, 1);
+	parser->error->line = max_u64(parser->error->line, 1);
+	if (!err && !parser->trace->nr)
 		err = trace_fail(parser, "no request in it");
-	}
 	if (err == -ENOMEM)
 		trace_fail(parser, "out of memory");
 	if (err)
