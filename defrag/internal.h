@@ -29,6 +29,19 @@ bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 
 /* Slide the items [from, to) down so that the first begins at @dst; returns the end of the last. */
 u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst);
 
+/* The holes first..last and what lies between them, which can all move. */
+struct stretch {
+	u32 first;	/* KV_NONE: there is none */
+	u32 last;
+	u64 cost;	/* blocks of the items in between */
+};
+
+/* The cheapest with @want blocks free; cost 0 = such a hole exists. */
+struct stretch plan_cheapest_stretch(const struct kv_plan_req *req);
+
+/* Slide all of it down; -ENOSPC, and no moves, if that goes over the budget or the room. */
+int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct stretch *stretch);
+
 /* Pack everything movable downward, between the items that are not. */
 int plan_pack_all(const struct kv_plan_req *req, struct kv_plan *plan);
 

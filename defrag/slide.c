@@ -48,18 +48,11 @@ int plan_pack_all(const struct kv_plan_req *req, struct kv_plan *plan)
 	return plan->nr_moves ? 0 : -EALREADY;
 }
 
-/* A stretch of holes first..last and what lies between them. */
-struct stretch {
-	u32 first;
-	u32 last;
-	u64 cost;	/* blocks of the items in between */
-};
-
 /*
  * For each hole in turn, the shortest stretch from there on with enough free blocks: both ends
  * only ever move up. A stretch never reaches across an item that cannot move.
  */
-static struct stretch cheapest_stretch(const struct kv_plan_req *req)
+struct stretch plan_cheapest_stretch(const struct kv_plan_req *req)
 {
 	struct stretch best = { KV_NONE, KV_NONE, ~0ull };
 	u32 i, j = 0;
@@ -85,23 +78,30 @@ static struct stretch cheapest_stretch(const struct kv_plan_req *req)
 	return best;
 }
 
+int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct stretch *stretch)
+{
+	u32 gap;
+
+	if (stretch->first == KV_NONE || stretch->last - stretch->first > plan->max_moves)
+		return -ENOSPC;
+	if (req->max_blocks && stretch->cost > req->max_blocks)
+		return -ENOSPC;
+
+	gap = plan_pack(req, plan, stretch->first, stretch->last,
+			hole_start(req, stretch->first));
+	plan->gap = (struct kvmm_extent){ gap, hole_end(req, stretch->last) - gap };
+	return 0;
+}
+
 static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
 {
-	struct stretch best;
-	u32 gap;
+	struct stretch cheapest;
 
 	if (!req->want)
 		return plan_pack_all(req, plan);
 
-	best = cheapest_stretch(req);
-	if (best.first == KV_NONE || (req->max_blocks && best.cost > req->max_blocks))
-		return -ENOSPC;
-	if (!best.cost)
-		return -EALREADY;
-
-	gap = plan_pack(req, plan, best.first, best.last, hole_start(req, best.first));
-	plan->gap = (struct kvmm_extent){ gap, hole_end(req, best.last) - gap };
-	return 0;
+	cheapest = plan_cheapest_stretch(req);
+	return cheapest.cost ? plan_slide(req, plan, &cheapest) : -EALREADY;
 }
 
 static size_t slide_scratch_bytes(u32 nr_items)

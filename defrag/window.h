@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the three files of the window planner share.
+ *
+ * A window is a row of neighbouring items with every hole before, between and behind them. The
+ * work is divided so: window.c picks windows, window_place.c finds places for the items of one,
+ * window_holes.c knows the room there is outside. No function here is called by anyone else.
+ */
+#ifndef DEFRAG_WINDOW_H
+#define DEFRAG_WINDOW_H
+
+#include <kv/bits.h>
+
+#include "internal.h"
+
+/* Scores are in sixteenths of a block: the differences that decide are below one block. */
+#define SCORE_BLOCK	16
+
+/* Items of one window; fits a word of bits. Longer ones never won on the traces. */
+#define MAX_RUNS	56
+#define MAX_MOVES	(MAX_RUNS + 1)	/* and the one that steps aside */
+#define MAX_RESTS	(MAX_RUNS + 1)	/* each move opens one at most */
+#define MAX_TAKEN	(MAX_RUNS + 2)	/* who steps aside gives up the holes on both sides */
+
+/* A hole in the index by length; @idx as in hole_start(). Empty ones are left out. */
+struct hole {
+	u32 nr;
+	u32 idx;
+};
+
+/* What is left of a hole that something went into, and how long its neighbours are now. */
+struct rest {
+	u32 start;
+	u32 nr;
+	u32 below;	/* KV_NONE: a wall or an item that cannot move */
+	u32 above;
+};
+
+/* Where something fits. */
+struct room {
+	u32 nr;		/* length of the room; KV_NONE: it fits nowhere */
+	u32 hole;	/* an untouched hole, if @rest is KV_NONE */
+	u32 rest;
+};
+
+struct window {
+	u32 first;	/* items first..last, holes first..last + 1 */
+	u32 last;
+	u32 live;	/* blocks of the items: what it costs to clear it */
+	u32 total;	/* blocks of the items and the holes */
+};
+
+/* The shortest window that begins with one item and is long enough. */
+struct shortest {
+	u32 last;
+	u32 live;	/* KV_NONE: there is none */
+};
+
+/* A plan for one window; small, since nearly all that are tried are thrown away. */
+struct proposal {
+	s64 score;
+	u32 nr_blocks;
+	u32 nr_moves;
+	struct kvmm_extent gap;
+	struct kv_move moves[MAX_MOVES];
+};
+
+/* The scratch of one call; whoever calls the planner owns it. */
+struct search {
+	const struct kv_plan_req *req;
+	u32 max_moves;
+	u32 mean;			/* length of a usual item */
+	u32 from, to;			/* the slice looked at: items from..to - 1 */
+	u32 limit;			/* a plan that moves more is of no use */
+	bool found;			/* there is a best */
+
+	/* Work that may still be put into this slice. */
+	u32 looks_left;
+	u32 tries_left;
+	u32 asks_left;
+
+	/* The arrays behind this struct, sized by the number of items. */
+	struct hole *holes;		/* of the slice, by length, then address */
+	struct hole *spare_holes;	/* the other half of sorting */
+	u32 nr_holes;
+	struct shortest *shortest;	/* [item - from] */
+	struct window *candidates;
+	u16 *order;			/* of the candidates, cheapest first */
+	u32 nr_candidates;
+	u32 max_candidates;
+
+	/* The window being tried. */
+	struct window window;
+	u32 spare;			/* blocks that items may keep in it and leave want free */
+	u64 staying;			/* bit per item of the window */
+	bool stepped_aside;
+	u32 taken[MAX_TAKEN];		/* holes outside that are in use */
+	u32 nr_taken;
+	struct rest rest[MAX_RESTS];
+	u32 nr_rests;
+	s64 worth;			/* of the holes afterwards, less that of those before */
+
+	struct proposal *current;
+	struct proposal *best;
+	struct proposal proposal[2];
+};
+
+/* Length of item @i, KV_NONE if it never gives way; holes lie between items @hole - 1 and @hole. */
+static inline u32 neighbour_nr(const struct kv_plan_req *req, u32 i)
+{
+	return i < req->nr_items && req->items[i].movable ? req->items[i].nr : KV_NONE;
+}
+
+static inline u32 below_hole(const struct kv_plan_req *req, u32 hole)
+{
+	return hole ? neighbour_nr(req, hole - 1) : KV_NONE;
+}
+
+/* window_holes.c */
+void holes_index(struct search *s);
+s64 hole_worth(const struct search *s, u64 nr);
+bool hole_is_taken(const struct search *s, u32 hole);
+void hole_take(struct search *s, u32 hole);
+u32 longest_hole_outside(const struct search *s, const struct window *w);
+u32 longest_room(const struct search *s);
+struct room room_find(const struct search *s, u32 nr);
+u32 room_take(struct search *s, struct room room, u32 nr);
+struct room room_open(struct search *s, struct rest rest);
+
+/* window_place.c */
+bool window_place(struct search *s, const struct window *w);
+
+#endif /* DEFRAG_WINDOW_H */
