@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One GPU: finding out what it is, entering its context, and what happens when it fails.
+ *
+ * An engine shares the device with us. It has contexts current on its threads, captures graphs,
+ * forks helpers, and is the likelier cause of a fault that we are the first to see. The rules that
+ * follow from that stand in internal.h; this file keeps them.
+ *
+ * No locks: a device is fixed once created, but for the latch and the list of lines told, which
+ * are atomic.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/bits.h>
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+/* ---- failures ---- */
+
+/*
+ * A failing call can be repeated for ever, as by a poll or by an allocation that is tried smaller
+ * and smaller. Each (call, result) speaks once; two that share a slot share one line.
+ */
+static bool is_news(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
+{
+	u32 slot = ((u32)result * 71 + call) % KV_GPU_TOLD;
+
+	return !kv_xchg_acquire(&gpu->told[slot], 1);
+}
+
+/* Streams run behind the host: the culprit may be any work in the context, the engine's too. */
+static void latch(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
+{
+	/* At exit the driver goes before us, which is no reason for alarm. */
+	int level = result == KCU_E_DEINITIALIZED ? KV_LOG_INFO : KV_LOG_ERR;
+
+	/* Acquire is more than needed: the code is all there is, and it says itself that it is. */
+	if (kv_xchg_acquire(&gpu->latching, 1))
+		return;
+	WRITE_ONCE(gpu->fatal, result);
+	kv_log(level, "kvmm: gpu %d: %s (%d) observed at %s, device is lost", gpu->ordinal,
+	       kcu_error_name(result), result, kcu_call_name(call));
+}
+
+int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
+{
+	enum kcu_class class = kcu_class_of(result);
+
+	if (class == KCU_FATAL)
+		latch(gpu, call, result);
+	else if (result != KCU_E_NOT_READY && is_news(gpu, call, result))
+		kv_log(class == KCU_SOFT ? KV_LOG_WARN : KV_LOG_INFO, "kvmm: gpu %d: %s: %s (%d)",
+		       gpu->ordinal, kcu_call_name(call), kcu_error_name(result), result);
+	return kcu_errno(result);
+}
+
+/* ---- contexts and captures ---- */
+
+int kv_gpu_enter(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	kcu_context current;
+	int err;
+
+	*scope = (struct kv_gpu_scope){ 0 };
+	err = kv_gpu_call(gpu, ctx_get_current, &current);
+	if (err || current == gpu->ctx)
+		return err;
+	err = kv_gpu_call(gpu, ctx_push_current, gpu->ctx);
+	scope->pushed = !err;
+	return err;
+}
+
+static int relax(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	int err;
+
+	scope->mode = KCU_CAPTURE_MODE_RELAXED;
+	err = kv_gpu_call(gpu, thread_exchange_capture_mode, &scope->mode);
+	scope->relaxed = !err;
+	return err;
+}
+
+int kv_gpu_enter_relaxed(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	int err = kv_gpu_enter(gpu, scope);
+
+	if (err)
+		return err;
+	err = relax(gpu, scope);
+	if (err)
+		kv_gpu_leave(gpu, scope);
+	return err;
+}
+
+/*
+ * Past the latch: what was changed is the caller's thread, which outlives the device. The results
+ * are of no use to anybody. A child has no driver to tell.
+ */
+void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	kcu_context ours;
+
+	if (kv_forked())
+		return;
+	if (scope->relaxed)
+		gpu->cu->thread_exchange_capture_mode(&scope->mode);
+	if (scope->pushed)
+		gpu->cu->ctx_pop_current(&ours);
+	*scope = (struct kv_gpu_scope){ 0 };
+}
+
+/* Invalidated is capturing, too: until its owner ends it, whatever is added fails. */
+int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
+{
+	kcu_capture_status status = KCU_CAPTURE_NONE;
+	int err;
+
+	if (!stream || stream == KCU_STREAM_LEGACY || stream == KCU_STREAM_PER_THREAD)
+		return -EINVAL;
+	err = kv_gpu_call(gpu, stream_is_capturing, stream, &status);
+	if (err)
+		return err;
+	return status == KCU_CAPTURE_NONE ? 0 : -EBUSY;
+}
+
+/* ---- what the device is ---- */
+
+/* 0 as well for attributes that this driver has not heard of: then it cannot do the thing. */
+static int attribute(struct kv_gpu *gpu, enum kcu_device_attribute attr)
+{
+	int value = 0;
+
+	if (gpu->cu->device_get_attribute(&value, attr, gpu->dev))
+		return 0;
+	return value;
+}
+
+static void read_attributes(struct kv_gpu *gpu)
+{
+	gpu->nr_sms = attribute(gpu, KCU_ATTR_SM_COUNT);
+	gpu->nr_copy_engines = attribute(gpu, KCU_ATTR_ASYNC_ENGINES);
+	gpu->l2_bytes = attribute(gpu, KCU_ATTR_L2_BYTES);
+	gpu->cc_major = attribute(gpu, KCU_ATTR_CC_MAJOR);
+	gpu->cc_minor = attribute(gpu, KCU_ATTR_CC_MINOR);
+	gpu->rdma_with_vmm = attribute(gpu, KCU_ATTR_RDMA_WITH_VMM);
+}
+
+static void read_features(struct kv_gpu *gpu)
+{
+	gpu->features = gpu->cu->features;
+	if (!attribute(gpu, KCU_ATTR_VMM))
+		gpu->features &= ~KCU_F_VMM;
+	if (!attribute(gpu, KCU_ATTR_DMA_BUF))
+		gpu->features &= ~KCU_F_DMABUF;
+	if (!(gpu->features & KCU_F_VMM))
+		return;
+	if (attribute(gpu, KCU_ATTR_HANDLE_POSIX_FD))
+		gpu->features |= KCU_F_IPC_FD;
+	if (attribute(gpu, KCU_ATTR_HANDLE_FABRIC))
+		gpu->features |= KCU_F_FABRIC;
+}
+
+static int identify(struct kv_gpu *gpu)
+{
+	size_t total = 0;
+	int err;
+
+	err = kv_gpu_call(gpu, device_get, &gpu->dev, gpu->ordinal);
+	if (!err)
+		err = kv_gpu_call(gpu, device_get_name, gpu->name, sizeof(gpu->name), gpu->dev);
+	if (!err)
+		err = kv_gpu_call(gpu, device_get_uuid, &gpu->uuid, gpu->dev);
+	if (!err)
+		err = kv_gpu_call(gpu, device_get_pci_bus_id, gpu->pci_id, sizeof(gpu->pci_id),
+				  gpu->dev);
+	if (!err)
+		err = kv_gpu_call(gpu, device_total_mem, &total, gpu->dev);
+	gpu->total_bytes = total;
+	return err;
+}
+
+/* The driver writes capitals, the kernel's files are named in lower case. */
+static void lower_pci_id(struct kv_gpu *gpu)
+{
+	for (char *c = gpu->pci_id; *c; c++)
+		if (*c >= 'A' && *c <= 'F')
+			*c += 'a' - 'A';
+}
+
+/* The kernel knows on every driver; the driver's own attribute is of CUDA 12.2. */
+static int find_numa_node(struct kv_gpu *gpu)
+{
+	char path[64], text[16];
+	int node = -1;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", gpu->pci_id);
+	if (!kv_sys()->read_file(kv_sys()->ctx, path, text, sizeof(text)) &&
+	    sscanf(text, "%d", &node) == 1 && node >= 0)
+		return node;
+	if (gpu->cu->device_get_attribute(&node, KCU_ATTR_HOST_NUMA_ID, gpu->dev))
+		return -1;
+	return node;
+}
+
+/* A device whose granule is unknown, or no power of two, gets no VMM. */
+static void read_granules(struct kv_gpu *gpu)
+{
+	kcu_mem_prop prop = {
+		.type = KCU_ALLOCATION_PINNED,
+		.location = { .type = KCU_LOCATION_DEVICE, .id = gpu->ordinal },
+	};
+	size_t least = 0, good = 0;
+
+	if (!(gpu->features & KCU_F_VMM))
+		return;
+	if (kv_gpu_call(gpu, mem_get_granularity, &least, &prop, KCU_GRANULARITY_MINIMUM) ||
+	    kv_gpu_call(gpu, mem_get_granularity, &good, &prop, KCU_GRANULARITY_RECOMMENDED) ||
+	    !kv_is_pow2(least) || !kv_is_pow2(good)) {
+		gpu->features &= ~(KCU_F_VMM | KCU_F_IPC_FD | KCU_F_FABRIC);
+		return;
+	}
+	gpu->granule_bytes = least;
+	gpu->good_granule_bytes = good;
+}
+
+static int describe(struct kv_gpu *gpu)
+{
+	int err = identify(gpu);
+
+	if (err)
+		return err;
+	lower_pci_id(gpu);
+	gpu->numa_node = find_numa_node(gpu);
+	read_attributes(gpu);
+	read_features(gpu);
+	read_granules(gpu);
+	return kv_gpu_ready(gpu);
+}
+
+/* ---- context and streams of a new device ---- */
+
+/* A caller's context must be of this device: work would silently go to another one. */
+static int check_context(struct kv_gpu *gpu)
+{
+	struct kv_gpu_scope scope;
+	kcu_device dev;
+	int err = kv_gpu_enter(gpu, &scope);
+
+	if (err)
+		return err;
+	err = kv_gpu_call(gpu, ctx_get_device, &dev);
+	kv_gpu_leave(gpu, &scope);
+	if (err)
+		return err;
+	return dev == gpu->dev ? 0 : -EINVAL;
+}
+
+static int take_context(struct kv_gpu *gpu, kcu_context ctx)
+{
+	int err;
+
+	gpu->ctx = ctx;
+	if (ctx)
+		return check_context(gpu);
+	err = kv_gpu_call(gpu, primary_ctx_retain, &gpu->ctx, gpu->dev);
+	gpu->ctx_is_primary = !err;
+	return err;
+}
+
+static void drop_context(struct kv_gpu *gpu)
+{
+	if (gpu->ctx_is_primary)
+		kv_gpu_call(gpu, primary_ctx_release, gpu->dev);
+}
+
+static int create_stream(struct kv_gpu *gpu, kcu_stream *stream)
+{
+	return kv_gpu_call(gpu, stream_create_with_priority, stream, KCU_STREAM_NON_BLOCKING,
+			   KCU_PRIORITY_LOWEST);
+}
+
+static void destroy_stream(struct kv_gpu *gpu, kcu_stream stream)
+{
+	if (stream)
+		kv_gpu_call(gpu, stream_destroy, stream);
+}
+
+static void destroy_streams(struct kv_gpu *gpu)
+{
+	struct kv_gpu_scope scope;
+
+	if (kv_gpu_enter(gpu, &scope))
+		return;
+	destroy_stream(gpu, gpu->transfer);
+	destroy_stream(gpu, gpu->compact);
+	kv_gpu_leave(gpu, &scope);
+}
+
+static int create_streams(struct kv_gpu *gpu)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_gpu_enter(gpu, &scope);
+
+	if (err)
+		return err;
+	err = create_stream(gpu, &gpu->compact);
+	if (!err)
+		err = create_stream(gpu, &gpu->transfer);
+	if (err)
+		destroy_stream(gpu, gpu->compact);
+	kv_gpu_leave(gpu, &scope);
+	return err;
+}
+
+static int open_described(struct kv_gpu *gpu, kcu_context ctx)
+{
+	int err = take_context(gpu, ctx);
+
+	if (err)
+		return err;
+	err = create_streams(gpu);
+	if (err)
+		drop_context(gpu);
+	return err;
+}
+
+/* Relaxed from the first call on: a primary context may have to be started. */
+static int open_gpu(struct kv_gpu *gpu, kcu_context ctx)
+{
+	struct kv_gpu_scope scope = { 0 };
+	int err = relax(gpu, &scope);
+
+	if (err)
+		return err;
+	err = describe(gpu);
+	if (!err)
+		err = open_described(gpu, ctx);
+	kv_gpu_leave(gpu, &scope);
+	return err;
+}
+
+int kv_gpu_create(const struct kcu *cu, int ordinal, kcu_context ctx, struct kv_gpu **gpu)
+{
+	struct kv_gpu *new;
+	int err;
+
+	if (ordinal < 0 || ordinal >= cu->nr_devices)
+		return -ENODEV;
+	new = kv_alloc(sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	new->cu = cu;
+	new->ordinal = ordinal;
+	err = open_gpu(new, ctx);
+	if (err) {
+		kv_free(new);
+		return err;
+	}
+	kv_log(KV_LOG_INFO, "kvmm: gpu %d: %s, %d SMs, %llu MiB, node %d, features 0x%x", ordinal,
+	       new->name, new->nr_sms, (unsigned long long)new->total_bytes >> 20,
+	       new->numa_node, new->features);
+	*gpu = new;
+	return 0;
+}
+
+void kv_gpu_destroy(struct kv_gpu *gpu)
+{
+	struct kv_gpu_scope scope = { 0 };
+
+	if (!gpu)
+		return;
+	if (!relax(gpu, &scope)) {
+		destroy_streams(gpu);
+		drop_context(gpu);
+		kv_gpu_leave(gpu, &scope);
+	}
+	kv_free(gpu);
+}

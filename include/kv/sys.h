@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The other seam to the operating system: what start-up code asks of it, never a hot path.
+ *
+ * Apart from kv_env_ops because hardly anybody needs it: the environment, libraries opened at run
+ * time, small files of the kernel, and forks. Tests put their own table in place and thereby
+ * decide which libraries there are and which symbols those lack.
+ */
+#ifndef KV_SYS_H
+#define KV_SYS_H
+
+#include <kv/atomic.h>
+#include <kv/types.h>
+
+/**
+ * struct kv_sys_ops - what start-up code needs of the system
+ * @getenv: value of a variable of the environment, or NULL; NULL as well in programs that run
+ *	with more rights than their user, since our variables name code to load
+ * @open_library: handle of a shared library, or NULL and *@why; it is never closed
+ * @find_symbol: address of a symbol of that library, or NULL
+ * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno
+ */
+struct kv_sys_ops {
+	const char *(*getenv)(void *ctx, const char *name);
+	void *(*open_library)(void *ctx, const char *path, const char **why);
+	void *(*find_symbol)(void *ctx, void *library, const char *name);
+	int (*read_file)(void *ctx, const char *path, char *text, size_t bytes);
+	void *ctx;
+};
+
+extern const struct kv_sys_ops kv_sys_system;
+
+/* The table in force; never NULL. Set it before the first device is opened, or between tests. */
+const struct kv_sys_ops *kv_sys(void);
+void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
+
+/*
+ * Something that does not survive a fork is in use (on) or is not: children of this process know
+ * that from then on by kv_forked(), and so do theirs. Calls with true and false come in pairs.
+ * 0 or -ENOMEM, and then forks go unnoticed.
+ */
+int kv_fork_watch(bool on);
+
+extern u32 kv_forked_flag;	/* 0 or 1; written in a child before it runs */
+
+static inline bool kv_forked(void)
+{
+	return READ_ONCE(kv_forked_flag);
+}
+
+#endif /* KV_SYS_H */
