@@ -52,10 +52,14 @@ int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr)
 	return 0;
 }
 
-void kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
+int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
 {
+	int err = 0;
+
 	for (u32 i = 0; i < nr_ext; i++)
-		KV_BUG_ON(kvmm_zone_free(zone, ext[i].start, ext[i].nr));
+		if (KV_BUG_ON(kvmm_zone_free(zone, ext[i].start, ext[i].nr)))
+			err = -EUCLEAN;
+	return err;
 }
 
 u32 kv_zone_nr_free(struct kvmm_zone *zone)

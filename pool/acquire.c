@@ -118,9 +118,10 @@ static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	keep_hits(pool, req->hits, match.nr);
 	req->nr_hits = match.nr;
 	req->nr_fresh = req->nr_blocks - match.nr;
-	req->nr_evicted = cache_take(pool, req->nr_fresh, req->fresh, req->evicted);
 	count_match(pool, req->nr_hits, req->nr_fresh);
-	return 0;
+	err = cache_take(pool, req->nr_fresh, req->fresh, req->evicted);
+	req->nr_evicted = max(err, 0);
+	return min(err, 0);
 }
 
 int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)

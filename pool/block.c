@@ -21,6 +21,14 @@ void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 
+void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	for (u32 i = 0; i < nr_ext; i++)
+		owner_clear(pool, ext[i].start, ext[i].nr);
+	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
+		pool_poison(pool);
+}
+
 static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
 {
 	const struct slot *slot = slot_at(pool, index);

@@ -107,7 +107,8 @@ bool entry_forget(struct kvmm_pool *pool, struct entry *entry)
 	bool is_named = entry->state == ENTRY_INACTIVE;
 
 	if (is_named) {
-		KV_BUG_ON(pool->parts.registry->del(pool->registry, entry_index(pool, entry)));
+		POOL_BUG_ON(pool, pool->parts.registry->del(pool->registry,
+							    entry_index(pool, entry)));
 		pool->count.entry_keys -= key_sum(&entry->key);
 	}
 	entry_new_gen(pool, entry);
@@ -119,9 +120,8 @@ static void entry_free(struct kvmm_pool *pool, struct entry *entry)
 {
 	u32 block = entry->block;
 
-	owner_clear(pool, block, 1);
 	entry_put(pool, entry);
-	KV_BUG_ON(kvmm_zone_free(pool->zone, block, 1));
+	block_free(pool, block);
 }
 
 static int find_entry(struct kvmm_pool *pool, u32 index, u32 gen, struct entry **entry)
@@ -183,15 +183,15 @@ static kvmm_mut_t mut_of(const struct kvmm_pool *pool, const struct entry *entry
 	return (kvmm_mut_t){ entry_index(pool, entry), entry->gen };
 }
 
-static void take_free(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks)
+static int take_free(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks)
 {
 	u32 ids[TAKE_BATCH];
 
 	while (nr) {
 		u32 batch = min(nr, TAKE_BATCH);
 
-		if (KV_BUG_ON(kvmm_zone_alloc_many(pool->zone, batch, ids)))
-			return;
+		if (POOL_BUG_ON(pool, kvmm_zone_alloc_many(pool->zone, batch, ids)))
+			return -EUCLEAN;
 		for (u32 i = 0; i < batch; i++) {
 			struct entry *entry = entry_take(pool, ids[i]);
 
@@ -200,20 +200,26 @@ static void take_free(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *bl
 		}
 		nr -= batch;
 	}
+	return 0;
 }
 
-static u32 take_evicted(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks,
+struct entry *cache_pick(struct kvmm_pool *pool)
+{
+	u32 index = pool->parts.evict->pick(pool->policy);
+
+	return POOL_BUG_ON(pool, index >= pool->nr_blocks) ? NULL : &pool->entry[index];
+}
+
+static int take_evicted(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks,
 			kvmm_key_t *evicted)
 {
 	u32 nr_evicted = 0;
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 index = pool->parts.evict->pick(pool->policy);
-		struct entry *entry;
+		struct entry *entry = cache_pick(pool);
 
-		if (KV_BUG_ON(index >= pool->nr_blocks))
-			break;
-		entry = &pool->entry[index];
+		if (unlikely(!entry))
+			return -EUCLEAN;
 		if (entry_forget(pool, entry)) {
 			if (evicted)
 				evicted[nr_evicted] = entry->key;
@@ -227,16 +233,18 @@ static u32 take_evicted(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *
 	return nr_evicted;
 }
 
-u32 cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted)
+int cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted)
 {
 	u32 nr_free = min(nr, kv_zone_nr_free(pool->zone));
-	u64 now_ns = kv_clock_ns();
+	u64 now_ns;
 
 	if (!nr)
 		return 0;
+	now_ns = kv_clock_ns();
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
-	take_free(pool, nr_free, now_ns, blocks);
+	if (take_free(pool, nr_free, now_ns, blocks))
+		return -EUCLEAN;
 	return take_evicted(pool, nr - nr_free, now_ns, blocks + nr_free, evicted);
 }
 
@@ -250,7 +258,7 @@ int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *blocks)
 	if (err)
 		return err;
 	if (nr <= cache_nr_available(pool)) {
-		cache_take(pool, nr, blocks, NULL);
+		err = min(cache_take(pool, nr, blocks, NULL), 0);
 	} else {
 		pool->count.fail_nospc++;
 		err = -ENOSPC;
@@ -368,8 +376,12 @@ int kvmm_reset_inactive(struct kvmm_pool *pool)
 	if (err)
 		return err;
 	for (u32 left = cache_nr_order(pool); left; left--) {
-		struct entry *entry = &pool->entry[pool->parts.evict->pick(pool->policy)];
+		struct entry *entry = cache_pick(pool);
 
+		if (unlikely(!entry)) {
+			nr = -EUCLEAN;
+			break;
+		}
 		nr += entry_forget(pool, entry);
 		if (pool->parts.evict->keeps_unnamed)
 			keep_unnamed(pool, entry);

@@ -228,6 +228,15 @@ struct kvmm_pool {
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
 
+/* As KV_BUG_ON(), and the pool is closed. */
+#define POOL_BUG_ON(pool, cond)			\
+	({					\
+		bool __bad = KV_BUG_ON(cond);	\
+		if (__bad)			\
+			pool_poison(pool);	\
+		__bad;				\
+	})
+
 /* Take the lock. Waits while blocks are being moved: whoever is in sees a whole picture. */
 static __always_inline int pool_enter(struct kvmm_pool *pool)
 {
@@ -357,6 +366,14 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room);
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
+/* Nobody's from here on, and free in the zone; if that says otherwise the pool is poisoned. */
+void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+
+static inline void block_free(struct kvmm_pool *pool, u32 block)
+{
+	blocks_free(pool, &(struct kvmm_extent){ block, 1 }, 1);
+}
+
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and stay where they are. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
@@ -403,9 +420,11 @@ static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 
 /* Free blocks and those that could be evicted. */
 u32 cache_nr_available(struct kvmm_pool *pool);
+/* Next victim, out of the order; NULL: there should have been one, and the pool is poisoned. */
+struct entry *cache_pick(struct kvmm_pool *pool);
 u32 cache_nr_order(const struct kvmm_pool *pool);
-/* @nr private blocks; cache_nr_available() says that there are so many. */
-u32 cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted);
+/* @nr private blocks; cache_nr_available() says that there are so many. Returns evictions. */
+int cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted);
 int ref_find(struct kvmm_pool *pool, kvmm_ref_t ref, struct entry **entry);
 int mut_find(struct kvmm_pool *pool, kvmm_mut_t mut, struct entry **entry);
 

@@ -26,12 +26,12 @@ static u32 extent_at(const struct slot *slot, u32 start)
 	return KV_NONE;
 }
 
-static struct kv_item slot_item(const struct kvmm_pool *pool, u32 index, u32 start)
+static struct kv_item slot_item(struct kvmm_pool *pool, u32 index, u32 start)
 {
 	const struct slot *slot = slot_at(pool, index);
 	u32 i = extent_at(slot, start);
 
-	if (KV_BUG_ON(i == KV_NONE))
+	if (POOL_BUG_ON(pool, i == KV_NONE))
 		return (struct kv_item){ start, 1, false };
 	return (struct kv_item){ start, slot->ext[i].nr, !slot_is_pinned(slot) };
 }
@@ -42,7 +42,7 @@ static bool entry_is_movable(const struct entry *entry)
 }
 
 /* What begins at @start, which has an owner. */
-static struct kv_item item_at(const struct kvmm_pool *pool, u32 start)
+static struct kv_item item_at(struct kvmm_pool *pool, u32 start)
 {
 	u32 owner = pool->owner[start] & ~OWNER_MARKS;
 	u32 index = owner_index(owner);
@@ -90,7 +90,7 @@ static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
 }
 
 /* The move is of one whole item, which may move and does not yet. */
-static bool source_is_good(const struct kvmm_pool *pool, const struct kv_move *move)
+static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	struct kv_item item;
 	u32 owner;
@@ -147,8 +147,7 @@ static void give_back_run(struct kvmm_pool *pool, u32 start, u32 nr)
 			;
 		if (!nr)
 			continue;
-		owner_clear(pool, b, nr);
-		KV_BUG_ON(kvmm_zone_free(pool->zone, b, nr));
+		blocks_free(pool, &(struct kvmm_extent){ b, nr }, 1);
 	}
 }
 
@@ -216,11 +215,11 @@ static int copy(void *arg, const struct kv_move *move)
 
 /* ---- commit ---- */
 
-static void move_extent(struct slot *slot, u32 src, u32 dst)
+static void move_extent(struct kvmm_pool *pool, struct slot *slot, u32 src, u32 dst)
 {
 	u32 i = extent_at(slot, src);
 
-	if (KV_BUG_ON(i == KV_NONE))
+	if (POOL_BUG_ON(pool, i == KV_NONE))
 		return;
 	slot_write_begin(slot);
 	WRITE_ONCE(slot->ext[i].start, dst);
@@ -235,7 +234,7 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 	owner_fill(pool, move->src, move->nr, make_owner(OWNER_MOVE, 0));
 	owner_fill(pool, move->dst, move->nr, owner);
 	if (owner_kind(owner) == OWNER_SLOT)
-		move_extent(slot_at(pool, owner_index(owner)), move->src, move->dst);
+		move_extent(pool, slot_at(pool, owner_index(owner)), move->src, move->dst);
 	else
 		pool->entry[owner_index(owner)].block = move->dst;
 }
@@ -273,7 +272,7 @@ static void lose_content(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	u32 owner = pool->owner[move->src];
 
-	if (!KV_BUG_ON(owner_kind(owner) != OWNER_SLOT))
+	if (!POOL_BUG_ON(pool, owner_kind(owner) != OWNER_SLOT))
 		slot_lose(pool, slot_at(pool, owner_index(owner)));
 }
 

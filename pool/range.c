@@ -116,7 +116,7 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
 	if (unlikely(pool->free_slot == KV_NONE) && slots_reserve(pool)) {
-		kv_free_runs(pool->zone, ext, nr_ext);
+		blocks_free(pool, ext, nr_ext);
 		return -ENOMEM;
 	}
 	req->range = range_add(pool, attr, ext, nr_ext);
@@ -144,9 +144,7 @@ static void range_del(struct kvmm_pool *pool, u32 index)
 
 	count_range_del(pool, slot);
 	seq_del(pool, index);
-	for (u32 i = 0; i < slot->nr_ext; i++)
-		owner_clear(pool, slot->ext[i].start, slot->ext[i].nr);
-	kv_free_runs(pool->zone, slot->ext, slot->nr_ext);
+	blocks_free(pool, slot->ext, slot->nr_ext);
 	slot_put(pool, index);
 	pool->count.frees++;
 }

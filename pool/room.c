@@ -22,17 +22,14 @@ struct victims {
 static void victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	while (victims->nr < nr) {
-		u32 index = pool->parts.evict->pick(pool->policy);
-		struct entry *entry;
+		struct entry *entry = cache_pick(pool);
 
-		if (KV_BUG_ON(index == KV_NONE))
+		if (unlikely(!entry))
 			return;
-		entry = &pool->entry[index];
 		entry->link = victims->newest;
-		victims->newest = index;
+		victims->newest = entry_index(pool, entry);
 		victims->nr++;
-		owner_clear(pool, entry->block, 1);
-		KV_BUG_ON(kvmm_zone_free(pool->zone, entry->block, 1));
+		block_free(pool, entry->block);
 	}
 }
 

@@ -136,9 +136,7 @@ static int cut_and_free(struct kvmm_pool *pool, struct slot *slot, u32 at, bool 
 		return -EOPNOTSUPP;
 	set_extents(slot, free_head ? tail : head, free_head ? nr_tail : nr_head);
 	slot_resize(pool, slot, free_head ? slot->nr - at : at);
-	for (u32 i = 0; i < nr_gone; i++)
-		owner_clear(pool, gone[i].start, gone[i].nr);
-	kv_free_runs(pool->zone, gone, nr_gone);
+	blocks_free(pool, gone, nr_gone);
 	pool->count.frees++;
 	return 0;
 }

@@ -25,8 +25,8 @@ int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 m
 /* The @nr blocks behind @end: 0, or -ENOSPC if they are not all free. */
 int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr);
 
-/* Give @nr_ext extents back that were taken whole; they are the caller's, so this cannot fail. */
-void kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
+/* Give @nr_ext extents back, all of them: 0, or -EUCLEAN if the zone says that one was free. */
+int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
 
 /* Blocks in no extent, as of one moment. */
 u32 kv_zone_nr_free(struct kvmm_zone *zone);

@@ -277,6 +277,37 @@ Test(cache, the_classic_order_keeps_blocks_without_key)
 	end_pool(pool);
 }
 
+Test(cache, the_classic_order_takes_blocks_last_first)
+{
+	struct kvmm_pool *pool = make_cache(3, "lru-classic");
+	kvmm_mut_t mut[3];
+
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), 2 - i);
+	end_pool(pool);
+}
+
+Test(cache, reset_keeps_the_classic_order)
+{
+	static const int want[] = { 1, 0, 3, 2 };
+	struct kvmm_pool *pool = make_cache(4, "lru-classic");
+	kvmm_mut_t mut[4];
+
+	cache_keys(pool, 0, 2);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 2);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect_eq(kvmm_block_of_mut(pool, mut[i]), want[i]);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	end_pool(pool);
+}
+
 Test(cache, a_classic_pool_hands_out_new_blocks_first_and_upward)
 {
 	struct kvmm_pool *pool = make_cache(6, "lru-classic");

@@ -247,6 +247,25 @@ Test(pool, says_what_a_block_is)
 	end_pool(pool);
 }
 
+Test(pool, knows_how_much_memory_it_takes)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct kvmm_pool *other = make_pool_of(&attr), *pool;
+	u64 before = kv_mem_bytes();
+
+	attr.nr_blocks = 10000;
+	attr.policy = "lru";
+	pool = make_pool_of(&attr);
+	cr_expect_eq(stat_of(pool).metadata_bytes, kv_mem_bytes() - before);
+	for (u32 i = 0; i < 5000; i++)
+		take_seq(pool, 1, 0, i);
+	kv_rcu_barrier();
+	cr_expect_eq(stat_of(pool).metadata_bytes, kv_mem_bytes() - before);
+	kvmm_pool_destroy(pool);
+	cr_expect_eq(kv_mem_bytes(), before);
+	kvmm_pool_destroy(other);
+}
+
 Test(pool, takes_null_for_an_error)
 {
 	struct kvmm_range_info info;

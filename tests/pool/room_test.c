@@ -448,7 +448,7 @@ Test(room, a_range_that_cannot_be_zeroed_is_given_back)
 /* ---- plans that are wrong ---- */
 
 static int plan_error;
-static struct kv_move bad_move[2];
+static struct kv_move bad_move[3];
 static u32 nr_bad_moves;
 
 static size_t no_scratch(u32 nr_items)
@@ -502,6 +502,7 @@ Test(room, plans_that_would_destroy_something_are_refused_as_a_whole)
 	expect_bad_plan({ 4, 2, 2 }, { 4, 6, 2 });	/* twice */
 	expect_bad_plan({ 4, 2, 2 }, { 12, 3, 1 });	/* both to one place */
 	expect_bad_plan({ 4, 0, 2 }, { 0, 2, 2 });	/* before it has left */
+	expect_bad_plan({ 0, 2, 2 }, { 4, 0, 2 }, { 12, 0, 1 });	/* both to where it was */
 	kv_pool_destroy(pool);
 	kv_rcu_barrier();
 }

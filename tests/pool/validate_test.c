@@ -121,6 +121,16 @@ Test(validate, chains_of_sequences)
 		flip_each_bit("bucket", &pool->bucket[i], sizeof(pool->bucket[i]));
 }
 
+Test(validate, a_sequence_that_lost_its_chain)
+{
+	u32 *bucket = &pool->bucket[seq_bucket(pool, 'c')];
+	u32 first = *bucket;
+
+	*bucket = KV_NONE;
+	expect_noticed("bucket", 0);
+	*bucket = first;
+}
+
 Test(validate, free_lists)
 {
 	u32 index = pool->free_slot;
