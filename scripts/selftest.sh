@@ -183,9 +183,9 @@ test_summary() {
 	cd "$tmp" || exit 1
 	program "" "for t; do :; done; [ \$t != test ] || echo 4 0 unit >>\$KVMM_RESULTS"
 	accepts "check: all good" "$here/scripts/check" ./prog
-	says "check: adds up" "11 passed, 0 failed" sh -c "'$here/scripts/check' ./prog | tail -n 1"
+	says "check: adds up" "12 passed, 0 failed" sh -c "'$here/scripts/check' ./prog | tail -n 1"
 	program "" "for t; do :; done; [ \$t != tsan ]"
-	refuses "check: failing phase" "7 passed, 1 failed" "$here/scripts/check" ./prog
+	refuses "check: failing phase" "8 passed, 1 failed" "$here/scripts/check" ./prog
 	program "" "false"
 	refuses "check: no build" "0 passed, 1 failed" "$here/scripts/check" ./prog
 }
