@@ -105,7 +105,7 @@ static int run(struct bench *bench)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(batch); i++) {
-		struct batches many = { NULL }, ones = { NULL };
+		struct batches many = { 0 }, ones = { 0 };
 
 		err = batches_open(&many, batch[i], bench->seed);
 		if (!err)

@@ -2,6 +2,8 @@
 /* Setting churn up, and timing it in slices. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "churn.h"
 
@@ -17,6 +19,23 @@ void churn_need_live(const struct churn *churn)
 	exit(1);
 }
 
+/* On large pages where there are any: the user's table must not cost the zone its TLB entries. */
+static struct live *make_live(u32 nr_blocks)
+{
+	const size_t page = 2u << 20;
+	size_t bytes = ((nr_blocks + 1) * sizeof(struct live) + page - 1) & ~(page - 1);
+	struct live *live;
+
+	if (bytes == page)
+		return must_alloc(bytes);
+	live = aligned_alloc(page, bytes);
+	if (!live)
+		return must_alloc(bytes);
+	madvise(live, bytes, MADV_HUGEPAGE);
+	memset(live, 0, bytes);
+	return live;
+}
+
 void churn_start(struct churn *churn, const struct contender *contender, const struct load *load)
 {
 	u32 held = (u64)load->nr_blocks * load->percent / 100;
@@ -30,7 +49,7 @@ void churn_start(struct churn *churn, const struct contender *contender, const s
 		.limit = load->brimful ? held : load->nr_blocks,
 		.at = load->seed * 7919,
 		.seed = load->seed ? load->seed : 1,
-		.live = must_alloc((load->nr_blocks + 1) * sizeof(*churn->live)),
+		.live = make_live(load->nr_blocks),
 	};
 	contender->step(churn, WARM_TURNOVERS * (nr_live + 1));
 	churn_forget(churn);

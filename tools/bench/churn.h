@@ -26,6 +26,8 @@ struct live {
 	u32 nr;
 };
 
+#define CHURN_AHEAD	16u
+
 struct churn {
 	void *heap;			/* the contender's */
 	const struct sizes *sizes;
@@ -36,6 +38,8 @@ struct churn {
 	u32 limit;			/* blocks held at most */
 	u32 used;			/* blocks held, as asked for */
 	u32 at;				/* next of @sizes */
+	u32 ahead[CHURN_AHEAD];		/* the next victims */
+	u32 turn;			/* next of @ahead */
 	u64 seed;
 	u64 requests;
 	u64 failures;			/* first tries refused with enough blocks not held */
@@ -47,16 +51,24 @@ struct churn {
 typedef int churn_alloc_fn(void *heap, u32 nr, u32 *word);
 typedef void churn_free_fn(void *heap, const u32 *word, u32 nr);
 
-/* Three numbers from one: a multiplication would be part of every figure. */
+/*
+ * The next victim, chosen some turns ago: what is known of it has come into the cache meanwhile,
+ * or a large zone would be charged for the table of its user. The
+ * random numbers are of the cheapest kind that will do.
+ */
 static __always_inline u32 churn_pick(struct churn *churn)
 {
+	u32 *ahead = &churn->ahead[churn->turn++ & (CHURN_AHEAD - 1)];
+	u32 pick = *ahead;
 	u64 x = churn->seed;
 
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
 	churn->seed = x;
-	return (u32)(((x >> 32) * churn->nr_live) >> 32);
+	*ahead = (u32)(((x >> 32) * churn->nr_live) >> 32);
+	__builtin_prefetch(&churn->live[*ahead], 1);
+	return pick < churn->nr_live ? pick : *ahead;
 }
 
 /* An allocator that refuses although it is empty ends the benchmark. */

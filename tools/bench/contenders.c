@@ -161,7 +161,7 @@ static void driver_close(void *heap)
 {
 }
 
-/* ---- all of them ---- */
+/* ---- all of them, the driver last ---- */
 
 static const struct contender all_contenders[] = {
 	{ .name = "zone", .is_zone = true, CONTENDER_CALLS(zone) },

@@ -138,7 +138,8 @@ static int look_at_half(struct half_rows *rows, size_t engine, u64 seed)
 	kvmm_zone_stat(kvmm_pool_zone(s.pool), &stat);
 	series_add(rows->unusable.of[engine],
 		   kvmm_zone_unusable(kvmm_pool_zone(s.pool), 32) / 1e4);
-	series_add(rows->scattered.of[engine], 100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
+	series_add(rows->scattered.of[engine],
+		   100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
 	scatter_close(&s);
 	return 0;
 }

@@ -9,9 +9,10 @@
 #include "harness.h"
 
 static const struct bench_kind *const kinds[] = {
-	&bench_alloc_range,	&bench_alloc_request,	&bench_alloc_single, &bench_alloc_batch,
-	&bench_alloc_mt,	&bench_growth,		&bench_fragmentation, &bench_compact,
-	&bench_blockpool,	&bench_range,		&bench_overhead,
+	&bench_alloc_range,   &bench_alloc_request, &bench_alloc_single,
+	&bench_alloc_batch,   &bench_alloc_mt,      &bench_growth,
+	&bench_fragmentation, &bench_compact,       &bench_blockpool,
+	&bench_range,         &bench_overhead,
 };
 
 struct options {

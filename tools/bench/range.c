@@ -64,8 +64,8 @@ static int run_load(struct bench *bench, const struct load *load)
 				       "sizes=%s nr=%u load=%u", load->sizes->name,
 				       load->nr_blocks, load->percent);
 	}
-	share = bench_series(bench, "pool_pair_ns", "ns", "sizes=%s nr=%u load=%u", load->sizes->name,
-			     load->nr_blocks, load->percent);
+	share = bench_series(bench, "pool_pair_ns", "ns", "sizes=%s nr=%u load=%u",
+			     load->sizes->name, load->nr_blocks, load->percent);
 	for (unsigned int run = 0; run < bench->nr_runs; run++) {
 		const struct series *mutex_pair = bench_mutex_pair(bench);
 
