@@ -374,7 +374,7 @@ static inline void block_free(struct kvmm_pool *pool, u32 block)
 	blocks_free(pool, &(struct kvmm_extent){ block, 1 }, 1);
 }
 
-/* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and stay where they are. */
+/* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
 /* ---- cache.c ---- */

@@ -18,6 +18,7 @@ struct request {
 	struct room		room;
 	struct kvmm_range_attr	attr;
 	kvmm_range_t		range;
+	bool			grew;	/* the table of ranges did: its old directory waits */
 };
 
 static int check_request(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
@@ -115,9 +116,12 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 			       attr->max_runs, ext);
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
-	if (unlikely(pool->free_slot == KV_NONE) && slots_reserve(pool)) {
-		blocks_free(pool, ext, nr_ext);
-		return -ENOMEM;
+	if (unlikely(pool->free_slot == KV_NONE)) {
+		if (slots_reserve(pool)) {
+			blocks_free(pool, ext, nr_ext);
+			return -ENOMEM;
+		}
+		req->grew = true;
 	}
 	req->range = range_add(pool, attr, ext, nr_ext);
 	pool->count.allocs++;
@@ -134,7 +138,11 @@ static int get_range(struct kvmm_pool *pool, struct request *req)
 		return err;
 	err = take_range(pool, &req->room);
 	pool_leave(pool);
-	return err == -ENOSPC ? pool_get_room(pool, &req->room) : err;
+	if (unlikely(err == -ENOSPC))
+		err = pool_get_room(pool, &req->room);
+	if (unlikely(req->grew))
+		kv_rcu_reap();
+	return err;
 }
 
 /* Drop the last reference of a range that nobody pins. */
@@ -189,6 +197,7 @@ static int fill_request(struct kvmm_pool *pool, struct request *req,
 		err = check_request(pool, &req->attr);
 	req->room = (struct room){ .take = take_range, .nr = req->attr.nr,
 				   .flags = req->attr.flags };
+	req->grew = false;
 	return err;
 }
 

@@ -125,6 +125,5 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
-	kv_rcu_reap();
 	return err;
 }
