@@ -34,6 +34,7 @@ static const struct kv_dev_ops *const devices[] = {
 
 /* The first one is the default. */
 static const struct kv_planner_ops *const planners[] = {
+	&kv_planner_window,
 	&kv_planner_slide,
 };
 

@@ -349,12 +349,14 @@ enum kv_placement range_placement(u32 flags);
  * @take: take the blocks, under the lock: 0, -ENOSPC (then room is made), or another error
  * @nr: blocks
  * @flags: KVMM_ALLOC_*
+ * @hopeless: set by @take with -ENOSPC: no room would help
  * @evicted, @moved: out
  */
 struct room {
 	int (*take)(struct kvmm_pool *pool, struct room *room);
 	u32 nr;
 	u32 flags;
+	bool hopeless;
 	u32 evicted;
 	u32 moved;
 };

@@ -89,6 +89,15 @@ static int compact_and_take(struct kvmm_pool *pool, struct room *room)
 	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
 }
 
+static int fail(struct kvmm_pool *pool, const struct room *room, u32 nr_free)
+{
+	if (nr_free < room->nr)
+		pool->count.fail_nospc++;
+	else
+		pool->count.fail_frag++;
+	return -ENOSPC;
+}
+
 static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 {
 	u32 nr_free;
@@ -98,17 +107,16 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 	if (err != -ENOSPC)
 		return err;
 	nr_free = kv_zone_nr_free(pool->zone);
+	if (room->hopeless)
+		return fail(pool, room, nr_free);
 	if (nr_free < room->nr) {
-		err = evict_shortfall(pool, room, nr_free, victims);
-		if (err) {
-			pool->count.fail_nospc++;
-			return err;
-		}
+		if (evict_shortfall(pool, room, nr_free, victims))
+			return fail(pool, room, nr_free);
 		err = room->take(pool, room);
 	}
 	if (err != -ENOSPC)
 		return err;
-	pool->count.fail_frag++;
+	fail(pool, room, room->nr);
 	return compact_and_take(pool, room);
 }
 

@@ -32,18 +32,23 @@ static void append_extent(struct slot *slot, const struct kvmm_extent *ext)
 	slot_write_end(slot);
 }
 
-/* The blocks behind the end, or one more extent. */
-static int take_extent(struct kvmm_pool *pool, const struct slot *slot, u32 nr,
+/*
+ * The blocks behind the end, or one more extent. Compaction is not asked for a place behind the
+ * end, so a range that can have no more extents is not worth moving anything for.
+ */
+static int take_extent(struct kvmm_pool *pool, const struct slot *slot, struct room *room,
 		       struct kvmm_extent *ext)
 {
 	const struct kvmm_extent *last = &slot->ext[slot->nr_ext - 1];
+	enum kv_placement place = range_placement(slot->flags);
 
-	*ext = (struct kvmm_extent){ last->start + last->nr, nr };
-	if (!kv_alloc_behind(pool->zone, ext->start, nr))
+	*ext = (struct kvmm_extent){ last->start + last->nr, room->nr };
+	if (!kv_alloc_behind(pool->zone, ext->start, room->nr))
 		return 0;
-	if (slot->nr_ext == KVMM_MAX_RUNS)
+	room->hopeless = slot->nr_ext == KVMM_MAX_RUNS;
+	if (room->hopeless)
 		return -ENOSPC;
-	return min(kv_alloc_runs(pool->zone, range_placement(slot->flags), nr, 1, ext), 0);
+	return min(kv_alloc_runs(pool->zone, place, room->nr, 1, ext), 0);
 }
 
 /* The range may be gone since the last try: it is looked up anew. */
@@ -58,7 +63,7 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	room->flags = slot->flags;
-	err = take_extent(pool, slot, room->nr, &ext);
+	err = take_extent(pool, slot, room, &ext);
 	if (err)
 		return err;
 	owner_fill(pool, ext.start, ext.nr, make_owner(OWNER_SLOT, growth->range.index));

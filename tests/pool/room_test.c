@@ -135,6 +135,28 @@ Test(room, a_range_that_grows_may_be_moved_itself)
 	end_pool(pool);
 }
 
+Test(room, nothing_is_evicted_or_moved_for_a_range_that_cannot_grow)
+{
+	struct kvmm_pool *pool = make_cache(32, "lru");
+	struct kvmm_pool_stat before, after;
+	kvmm_range_t range = take(pool, 1, 0);
+
+	for (u32 i = 1; i < KVMM_MAX_RUNS; i++) {
+		take(pool, 1, 0);
+		cr_assert_eq(kvmm_range_grow(pool, range, 1), 0);
+	}
+	take(pool, 1, 0);
+	cache_keys(pool, 0, 14);
+	before = stat_of(pool);
+	cr_expect_eq(before.nr_free, 2);
+	cr_expect_eq(kvmm_range_grow(pool, range, 4), -ENOSPC);
+	after = stat_of(pool);
+	cr_expect_eq(after.fail_nospc, before.fail_nospc + 1);
+	after.fail_nospc--;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	end_pool(pool);
+}
+
 Test(room, too_few_blocks_is_another_failure_than_scattered_ones)
 {
 	struct kvmm_pool *pool = make_pool(8);
