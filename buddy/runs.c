@@ -220,6 +220,22 @@ static __always_inline void run_add(struct kv_runs *runs, u32 start, u32 len)
 	class_add(runs, c, start);
 }
 
+/* A run got longer or shorter; most of the time its class bit stays where it is. */
+static void run_resize(struct kv_runs *runs, struct kv_run old, struct kv_run new)
+{
+	u32 c = class_of(old.len), k;
+
+	if (old.len >= KV_RUNS_EXACT && class_of(new.len) == c) {
+		k = class_shift(c);
+		if (old.start >> k == new.start >> k) {
+			runs->bin_blocks[c - KV_RUNS_EXACT] += new.len - old.len;
+			return;
+		}
+	}
+	run_del(runs, old.start, old.len);
+	run_add(runs, new.start, new.len);
+}
+
 /* ---- groups of a row ---- */
 
 static __always_inline u32 first_group(const struct kv_runs *runs,
@@ -284,37 +300,69 @@ static __always_inline void map_clear(struct kv_runs *runs, u32 start, u32 n)
 		bits_clear(runs->map, start, start + n - 1);
 }
 
+/* I8 after the run was cut in two, one of which may be empty. */
+static void note_cut(struct kv_runs *runs, struct kv_run run, struct kv_run low,
+		     struct kv_run high)
+{
+	if (high.len >= KV_RUNS_EXACT)
+		runs->big = high;
+	else if (low.len >= KV_RUNS_EXACT)
+		runs->big = low;
+	else if (runs->big.start == run.start)
+		runs->big.len = 0;
+}
+
 /* Take [start, start + n) out of a free run. */
 static void take(struct kv_runs *runs, struct kv_run run, u32 start, u32 n)
 {
-	u32 before = start - run.start, after = run.len - before - n;
+	const struct kv_run low = { run.start, start - run.start };
+	const struct kv_run high = { start + n, run.len - low.len - n };
 
-	run_del(runs, run.start, run.len);
-	if (before)
-		run_add(runs, run.start, before);
-	if (after)
-		run_add(runs, start + n, after);
+	if (high.len)
+		run_resize(runs, run, high);
+	else
+		run_del(runs, run.start, run.len);
+	if (low.len)
+		run_add(runs, low.start, low.len);
 	map_clear(runs, start, n);
 	if (run.len >= 64)
 		full_clear_range(runs, start, n);
+	note_cut(runs, run, low, high);
 	runs->nr_free -= n;
-	runs->nr_runs += (before != 0) + (after != 0) - 1;
+	runs->nr_runs += (low.len != 0) + (high.len != 0) - 1;
+}
+
+static u32 left_of(const struct kv_runs *runs, u32 pos)
+{
+	if (runs->big.len && runs->big.start + runs->big.len == pos)
+		return runs->big.len;
+	return free_before(runs, pos);
+}
+
+static u32 right_of(const struct kv_runs *runs, u32 pos)
+{
+	if (runs->big.len && runs->big.start == pos)
+		return runs->big.len;
+	return free_after(runs, pos);
 }
 
 /* Give back a range that is known to be used. */
 static noinline void give(struct kv_runs *runs, u32 start, u32 n)
 {
-	u32 left = free_before(runs, start), right = free_after(runs, start + n);
+	u32 left = left_of(runs, start), right = right_of(runs, start + n);
 	struct kv_run run = { start - left, left + n + right };
 
 	bits_set(runs->map, start, start + n - 1);
 	if (left)
 		run_del(runs, run.start, left);
 	if (right)
-		run_del(runs, start + n, right);
-	run_add(runs, run.start, run.len);
+		run_resize(runs, (struct kv_run){ start + n, right }, run);
+	else
+		run_add(runs, run.start, run.len);
 	if (run.len >= 64)
 		full_set_range(runs, run, start, n);
+	if (run.len >= KV_RUNS_EXACT)
+		runs->big = run;
 	runs->nr_free += n;
 	runs->nr_runs += 1 - (left != 0) - (right != 0);
 }
@@ -327,6 +375,8 @@ static struct kv_run best_of_bin(const struct kv_runs *runs, u32 c, u32 n, bool 
 	struct kv_run run, best = { 0, 0 };
 	u32 pos = 0;
 
+	if (runs->class[c].nr == 1 && runs->big.len && class_of(runs->big.len) == c)
+		return runs->big.len >= n ? runs->big : best;
 	for (; kv_runs_next_of_class(runs, c, pos, &run); pos = run.start + run.len) {
 		if (run.len < n)
 			continue;

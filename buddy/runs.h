@@ -30,7 +30,10 @@
  *      c has any, bit w of nonempty_sum iff nonempty[w] is not zero.
  *  I6  bin_blocks of a bin is the sum of the lengths of its runs.
  *  I7  nr_free is the number of bits set in map, nr_runs of its maximal runs.
- *  I8  A call that returns an error has changed nothing.
+ *  I8  big is a maximal free run of at least KV_RUNS_EXACT blocks, or big.len is
+ *      0. It is the last one that was cut or joined: an empty zone is carved
+ *      from one run, whose ends are far to seek.
+ *  I9  A call that returns an error has changed nothing.
  *
  * Nothing in here takes a lock: the caller holds the lock of the zone, for
  * reading calls as well.
@@ -56,6 +59,11 @@ struct kv_runs_class {
 	u32 nr;			/* runs in the class */
 };
 
+struct kv_run {
+	u32 start;
+	u32 len;
+};
+
 /* Guard of all that is not said to be fixed: the zone's lock. */
 struct kv_runs {
 	u64 *map;		/* fixed; one guard word before, one after */
@@ -64,6 +72,7 @@ struct kv_runs {
 	u32 nr_free;
 	u32 nr_runs;
 	u32 nonempty_sum;
+	struct kv_run big;	/* I8 */
 	u32 nr_classes;		/* fixed */
 	u32 *bin_blocks;	/* fixed pointer; [class - KV_RUNS_EXACT] */
 	u64 nonempty[KV_RUNS_CLASS_WORDS];
@@ -71,11 +80,6 @@ struct kv_runs {
 	u32 nr_full;		/* fixed; levels in use */
 	size_t bytes;		/* fixed; of the whole memory block */
 	struct kv_runs_class class[] __attribute__((aligned(64)));
-};
-
-struct kv_run {
-	u32 start;
-	u32 len;
 };
 
 /* Take the highest place, not the lowest, and there the end of the run. */

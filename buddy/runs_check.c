@@ -114,6 +114,18 @@ static bool classes_are_sound(const struct kv_runs *runs)
 	return nr_runs == runs->nr_runs && sum == runs->nonempty_sum;
 }
 
+/* I8 */
+static bool big_is_sound(const struct kv_runs *runs)
+{
+	struct kv_run big = runs->big;
+
+	if (!big.len)
+		return true;
+	if (big.start >= runs->nr_blocks || big.len < KV_RUNS_EXACT)
+		return false;
+	return !free_before(runs, big.start) && free_after(runs, big.start) == big.len;
+}
+
 /**
  * kv_runs_check() - recompute everything from the map
  * @runs: the index
@@ -124,5 +136,5 @@ static bool classes_are_sound(const struct kv_runs *runs)
 int kv_runs_check(const struct kv_runs *runs)
 {
 	return map_is_sound(runs) && runs_are_indexed(runs) &&
-	       classes_are_sound(runs) ? 0 : -EUCLEAN;
+	       classes_are_sound(runs) && big_is_sound(runs) ? 0 : -EUCLEAN;
 }

@@ -186,14 +186,12 @@ static void adopt_class_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
 
 static inline void count_alloc(u32 nr)
 {
-	kv_count(KV_EV_ALLOC);
-	kv_count_add(KV_EV_ALLOC_BLOCKS, nr);
+	kv_count_call(KV_EV_ALLOC, KV_EV_ALLOC_BLOCKS, nr);
 }
 
 static inline void count_free(u32 nr)
 {
-	kv_count(KV_EV_FREE);
-	kv_count_add(KV_EV_FREE_BLOCKS, nr);
+	kv_count_call(KV_EV_FREE, KV_EV_FREE_BLOCKS, nr);
 }
 
 /* -ENOSPC, counted by its reason. */
@@ -203,33 +201,50 @@ static noinline int fail_nospc(u32 nr_free, u32 nr)
 	return -ENOSPC;
 }
 
-static inline int take_run(struct kvmm_zone *zone, const struct kvmm_zone_req *req, u32 *start)
+/* The zone's lock is held; drops it. */
+static __always_inline int finish_take(struct kvmm_zone *zone, u32 at, u32 nr, u8 mobility,
+				       u32 *start)
 {
-	u32 at, nr_free = 0;
+	u32 nr_free = 0;
 
-	kv_lock(&zone->lock);
-	at = zone->ops->take(zone->engine, req);
 	if (likely(at != KV_NONE))
-		adopt_class(zone, at, req->nr, req->mobility);
+		adopt_class(zone, at, nr, mobility);
 	else
 		nr_free = zone->ops->nr_free(zone->engine);
 	kv_unlock(&zone->lock);
 
 	if (unlikely(at == KV_NONE))
-		return fail_nospc(nr_free, req->nr);
-	count_alloc(req->nr);
+		return fail_nospc(nr_free, nr);
+	count_alloc(nr);
 	*start = at;
 	return 0;
 }
 
+static int take_run(struct kvmm_zone *zone, const struct kvmm_zone_req *req, u32 *start)
+{
+	kv_lock(&zone->lock);
+	return finish_take(zone, zone->ops->take(zone->engine, req), req->nr, req->mobility, start);
+}
+
+/* Engines without a hot path of their own. */
+static noinline int __alloc_slow(struct kvmm_zone *zone, u32 nr, u32 *start)
+{
+	struct kvmm_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
+
+	return take_run(zone, &req, start);
+}
+
 int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
 {
-	struct kvmm_zone_req req = { .nr = nr, .align = 1 };
+	u32 (*take_best)(void *engine, u32 nr);
 
 	if (unlikely(!zone_can_hold(zone, nr) || !start))
 		return -EINVAL;
-	req.hi = zone->nr_blocks;
-	return take_run(zone, &req, start);
+	take_best = zone->ops->take_best;
+	if (!take_best)
+		return __alloc_slow(zone, nr, start);
+	kv_lock(&zone->lock);
+	return finish_take(zone, take_best(zone->engine, nr), nr, KVMM_MOVABLE, start);
 }
 
 int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *asked, u32 *start)

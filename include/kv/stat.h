@@ -54,6 +54,20 @@ static inline void kv_count(enum kv_event ev)
 	kv_count_add(ev, 1);
 }
 
+/* One more @call, and @nr of what it was about: two counts for the price of one look-up. */
+static inline void kv_count_call(enum kv_event call, enum kv_event what, u64 nr)
+{
+	struct kv_stat_row *row = kv_stat_row;
+
+	if (likely(row)) {
+		WRITE_ONCE(row->n[call], row->n[call] + 1);
+		WRITE_ONCE(row->n[what], row->n[what] + nr);
+	} else {
+		__kv_count_slow(call, 1);
+		__kv_count_slow(what, nr);
+	}
+}
+
 /* Sum over all rows, dead threads included. */
 u64 kv_stat_sum(enum kv_event ev);
 

@@ -24,6 +24,8 @@
  * @init: all blocks free
  * @take: one run of req->nr blocks inside [req->lo, req->hi), req->align >= 1: its start, or
  *	KV_NONE. What is held may be more (rounding engines)
+ * @take_best: take() of so many blocks, best fit from the bottom, nothing else asked: the hot
+ *	path. NULL: take()
  * @take_at: exactly [start, start + nr): 0, -EBUSY, or -EOPNOTSUPP
  * @take_many: @nr single blocks, no more than are free. NULL: take() one by one
  * @give: free [start, start + nr): 0, or -EINVAL if a block of it is free already or if the
@@ -44,6 +46,7 @@ struct kv_zone_ops {
 	size_t (*metadata_bytes)(u32 nr_blocks);
 	void (*init)(void *engine, u32 nr_blocks);
 	u32 (*take)(void *engine, const struct kvmm_zone_req *req);
+	u32 (*take_best)(void *engine, u32 nr);
 	int (*take_at)(void *engine, u32 start, u32 nr);
 	void (*take_many)(void *engine, u32 nr, u32 *ids);
 	int (*give)(void *engine, u32 start, u32 nr);
