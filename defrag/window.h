@@ -16,8 +16,8 @@
 /* Scores are in sixteenths of a block: the differences that decide are below one block. */
 #define SCORE_BLOCK	16
 
-/* Items of one window; fits a word of bits. Longer ones never won on the traces. */
-#define MAX_RUNS	56
+/* Items of one window: a word of bits. The longest that won on the traces had 15. */
+#define MAX_RUNS	KV_WORD_BITS
 #define MAX_MOVES	(MAX_RUNS + 1)	/* and the one that steps aside */
 #define MAX_RESTS	(MAX_RUNS + 1)	/* each move opens one at most */
 #define MAX_TAKEN	(MAX_RUNS + 2)	/* who steps aside gives up the holes on both sides */
@@ -75,7 +75,6 @@ struct search {
 	bool found;			/* there is a best */
 
 	/* Work that may still be put into this slice. */
-	u32 looks_left;
 	u32 tries_left;
 	u32 asks_left;
 
@@ -121,7 +120,6 @@ void holes_index(struct search *s);
 s64 hole_worth(const struct search *s, u64 nr);
 bool hole_is_taken(const struct search *s, u32 hole);
 void hole_take(struct search *s, u32 hole);
-u32 longest_hole_outside(const struct search *s, const struct window *w);
 u32 longest_room(const struct search *s);
 struct room room_find(const struct search *s, u32 nr);
 u32 room_take(struct search *s, struct room room, u32 nr);

@@ -55,16 +55,11 @@ s64 hole_worth(const struct search *s, u64 nr)
 	return SCORE_BLOCK * nr * nr / (nr + s->mean);
 }
 
-static bool hole_in_window(const struct window *w, u32 hole)
-{
-	return hole >= w->first && hole <= w->last + 1;
-}
-
 bool hole_is_taken(const struct search *s, u32 hole)
 {
 	u32 k;
 
-	if (hole_in_window(&s->window, hole))
+	if (hole >= s->window.first && hole <= s->window.last + 1)
 		return true;
 	for (k = 0; k < s->nr_taken; k++)
 		if (s->taken[k] == hole)
@@ -75,15 +70,6 @@ bool hole_is_taken(const struct search *s, u32 hole)
 void hole_take(struct search *s, u32 hole)
 {
 	s->taken[s->nr_taken++] = hole;
-}
-
-u32 longest_hole_outside(const struct search *s, const struct window *w)
-{
-	u32 k = s->nr_holes;
-
-	while (k && hole_in_window(w, s->holes[k - 1].idx))
-		k--;
-	return k ? s->holes[k - 1].nr : 0;
 }
 
 /* The longest that could still be placed outside the window being tried. */
