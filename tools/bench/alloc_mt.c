@@ -127,8 +127,9 @@ static void pair_close(struct pair *pair)
 
 static void mutex_open(struct bench *bench, struct pair *pair)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t mutex;
 
+	pthread_mutex_init(&mutex, NULL);
 	pair->name = "mutex";
 	pair->task[0] = pair->task[1] = (struct task){ mutex_step, &mutex, 4096 };
 	pair_series(bench, pair);

@@ -62,9 +62,10 @@ static void *park(void *lock)
 
 static int park_thread(void)
 {
-	static pthread_mutex_t forever = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t forever;
 	pthread_t thread;
 
+	pthread_mutex_init(&forever, NULL);
 	pthread_mutex_lock(&forever);
 	return -pthread_create(&thread, NULL, park, &forever);
 }
@@ -375,9 +376,10 @@ void mutex_step(void *arg, u32 nr)
 
 const struct series *bench_mutex_pair(struct bench *bench)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t mutex;
 	const struct task task = { mutex_step, &mutex, 4096 };
 
+	pthread_mutex_init(&mutex, NULL);
 	if (!bench->mutex_pair)
 		bench->mutex_pair = bench_series(bench, "mutex_pair", "ns", "%s", "");
 	series_add(bench->mutex_pair, task_ns(&task));
