@@ -103,6 +103,7 @@ void results_hex(struct results *results, const char *key, u64 value)
 	results_raw(results, key, text);
 }
 
+__attribute__((format(printf, 5, 0)))
 static void add_line(struct line *line, u32 *nr, u32 max, const char *label,
 		     const char *format, va_list args)
 {
