@@ -266,6 +266,24 @@ Test(pool, knows_how_much_memory_it_takes)
 	kvmm_pool_destroy(other);
 }
 
+/* Each directory of ranges is longer than the last; they are freed 256 at a time. */
+Test(pool, old_directories_do_not_pile_up)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	const u32 nr_chunks = 800;
+	struct kvmm_pool *pool;
+	u64 before, most;
+
+	attr.nr_blocks = nr_chunks * 256;
+	pool = make_pool_of(&attr);
+	before = kv_mem_bytes() - stat_of(pool).metadata_bytes;
+	for (u32 i = 0; i < attr.nr_blocks; i++)
+		take(pool, 1, 0);
+	most = 256 * (nr_chunks + 8) * sizeof(void *);
+	cr_expect_leq(kv_mem_bytes() - stat_of(pool).metadata_bytes - before, most);
+	kvmm_pool_destroy(pool);
+}
+
 Test(pool, takes_null_for_an_error)
 {
 	struct kvmm_range_info info;

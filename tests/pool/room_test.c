@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Making room: eviction and compaction, their limits, and how they fail. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <kv/cuda.h>
 #include <kv/rcu.h>
@@ -465,6 +467,55 @@ Test(room, a_range_that_cannot_be_zeroed_is_given_back)
 	cr_expect_eq(stat_of(pool).nr_free, 16);
 	cr_expect_eq(stat_of(pool).nr_ranges, 0);
 	end_flaky(pool);
+}
+
+/* ---- others, meanwhile ---- */
+
+static struct kvmm_pool *busy_pool;
+static pthread_t intruder;
+static u32 intruder_is_through;		/* atomic */
+
+static void *intrude(void *arg)
+{
+	kvmm_range_t range;
+	int err = kvmm_range_alloc(busy_pool, 1, 0, &range);
+
+	WRITE_ONCE(intruder_is_through, 1);
+	return (void *)(intptr_t)err;
+}
+
+/* Somebody wants a block during the first copy, and does not get it before the last. */
+static int watched_move(struct kv_dev *dev, const struct kv_planes *planes,
+			const struct kv_move *moves, u32 nr, struct kv_fence after,
+			struct kv_fence *fence)
+{
+	if (!intruder)
+		cr_assert_eq(pthread_create(&intruder, NULL, intrude, NULL), 0);
+	usleep(20000);
+	cr_expect_eq(READ_ONCE(intruder_is_through), 0);
+	return kv_dev_host.move_blocks(dev, planes, moves, nr, after, fence);
+}
+
+Test(room, who_comes_during_a_compaction_waits_for_its_end)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_extent ext[1];
+	kvmm_range_t range[26];
+	struct kv_dev_ops dev;
+	void *err;
+
+	busy_pool = make_flaky(16, NULL);
+	dev = *busy_pool->parts.dev;
+	dev.move_blocks = watched_move;
+	busy_pool->parts.dev = &dev;
+	paint(busy_pool, "..aa..bb..cc..dd", range);
+	cr_expect_eq(kvmm_pool_compact(busy_pool, &goal), 0);
+	cr_assert_eq(pthread_join(intruder, &err), 0);
+	cr_expect_null(err);
+	cr_expect_str_eq(picture(busy_pool), "aabbccdd#.......");
+	cr_expect_eq(kvmm_range_extents(busy_pool, range[3], ext, 1), 1);
+	cr_expect_eq(ext[0].start, 6);
+	end_flaky(busy_pool);
 }
 
 /* ---- plans that are wrong ---- */
