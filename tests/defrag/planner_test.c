@@ -292,18 +292,23 @@ Test(window, has_an_answer_where_nothing_is_held)
 
 static void expect_limits_hold(const char *cells, u32 want, u32 max_blocks, u32 max_moves)
 {
+	char after[PICTURE_MAX + 1];
 	struct case_t c;
 	u32 slide;
 	int err;
 
+	strcpy(after, cells);
 	case_init(&c, cells, want);
 	slide = brute_force_slide(&c.req, want);
 	c.req.max_blocks = max_blocks;
 	c.plan.max_moves = max_moves;
 	err = run_planner(&kv_planner_window, &c.req, &c.plan, 0);
 	cr_assert(c.plan.nr_blocks <= max_blocks && c.plan.nr_moves <= max_moves);
+	expect_executable(&c, after);
 	if (err)
 		cr_assert_eq(c.plan.nr_moves, 0);
+	else
+		expect_gap_is_free(&c, after);
 	if (max_moves >= c.req.nr_items && slide && slide <= max_blocks)
 		cr_assert_eq(err, 0, "%s: a slide of %u would do for %u", cells, slide, want);
 }
@@ -432,12 +437,17 @@ static bool expect_good_on_model(u32 nr_items, u32 longest, u32 want, u32 *rng)
 
 Test(window, copes_with_thousands_of_items)
 {
-	static const u32 nr_items[] = { 100, 3000, 8192, 8193, 40000 };
+	static const u32 nr_items[] = { 100, 3000, 8192, 8193 };
+	static const u32 longest[] = { 4, 40, 700 };
 	u32 rng = 5, round, nr_planned = 0;
 
-	for (round = 0; round < 60; round++)
-		nr_planned += expect_good_on_model(nr_items[round % ARRAY_SIZE(nr_items)],
-						   round % 2 ? 40 : 4, 5 + 7 * (round % 23), &rng);
+	for (round = 0; round < 60; round++) {
+		u32 len = longest[round % ARRAY_SIZE(longest)];
+
+		nr_planned += expect_good_on_model(nr_items[round % ARRAY_SIZE(nr_items)], len,
+						   1 + len + len * (round % 23) / 4, &rng);
+	}
+	nr_planned += expect_good_on_model(100000, 9, 60, &rng);
 	cr_expect(nr_planned > 40, "only %u of %u had a plan", nr_planned, round);
 }
 
