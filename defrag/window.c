@@ -18,7 +18,7 @@
 
 /*
  * Bounds of the search. On the Azure trace they are hardly ever met: with all of them lifted the
- * longest plan takes as long and moves the same within 2 %. They are for zones of thousands of
+ * longest plan takes no longer and 2 % less is moved. They are for zones of thousands of
  * short items at 99 %, where a search without bounds moves 5 % less and takes up to 10 ms for it
  * instead of 0.5 ms. Half as many tries move 3 % more there.
  */

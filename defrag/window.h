@@ -104,7 +104,7 @@ struct search {
 	struct proposal proposal[2];
 };
 
-/* Length of item @i, KV_NONE if it never gives way; holes lie between items @hole - 1 and @hole. */
+/* Length of item @i, which stands above hole @i; KV_NONE if it never gives way. */
 static inline u32 neighbour_nr(const struct kv_plan_req *req, u32 i)
 {
 	return i < req->nr_items && req->items[i].movable ? req->items[i].nr : KV_NONE;

@@ -77,8 +77,8 @@ static void random_cells(char *cells, u32 nr, u32 *rng, bool pinned)
 	memset(cells, '.', nr);
 	cells[nr] = '\0';
 	while (b < nr && letter < 26) {
-		u32 gap = rand_r((unsigned int *)rng) % 4, len = 1 + rand_r((unsigned int *)rng) % 5;
-		char c = (pinned && rand_r((unsigned int *)rng) % 10 == 0 ? 'a' : 'A') + letter++;
+		u32 gap = rand_r(rng) % 4, len = 1 + rand_r(rng) % 5;
+		char c = (pinned && rand_r(rng) % 10 == 0 ? 'a' : 'A') + letter++;
 
 		for (b += gap; len && b < nr; len--)
 			cells[b++] = c;
