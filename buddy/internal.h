@@ -86,8 +86,8 @@ static inline u32 nr_pageblocks(const struct kvmm_zone *zone)
 	return ((zone->nr_blocks - 1) >> zone->pageblock_order) + 1;
 }
 
-/* buddyinfo's counts, zone->lock held. */
-void kv_zone_count_orders(const struct kvmm_zone *zone, u64 *counts);
+/* buddyinfo's counts; takes zone->lock, a slice of the zone at a time. */
+void kv_zone_count_orders(struct kvmm_zone *zone, u64 *counts);
 
 /* First free buddy block that ends after @from, or .nr = 0. For tests: tells blocks of a run apart. */
 struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from);

@@ -55,8 +55,8 @@ static void take_snapshot(struct kvmm_zone *zone, struct snapshot *snap)
 {
 	memset(snap->nr_pageblocks, 0, sizeof(snap->nr_pageblocks));
 	snap->pageblock_order = zone->pageblock_order;
-	kv_lock(&zone->lock);
 	kv_zone_count_orders(zone, snap->free);
+	kv_lock(&zone->lock);
 	for (u32 i = 0; i < nr_pageblocks(zone); i++)
 		snap->nr_pageblocks[zone->block_class[i]]++;
 	kv_unlock(&zone->lock);

@@ -181,7 +181,8 @@ KVMM_API int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range);
  */
 KVMM_API int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range);
 
-/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, maybe more than @max. */
+/** kvmm_range_find_seq() - ranges of a sequence. Return: how many, maybe more than @max; -EINVAL
+ * @seq is 0. */
 KVMM_API int kvmm_range_find_seq(struct kvmm_pool *pool, uint64_t seq, kvmm_range_t *ranges,
 				 unsigned int max);
 
@@ -210,14 +211,15 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_shrink() - give the last @nr blocks back. Return: 0; -EINVAL @nr is not less than
- * the range's length; -ESTALE; -EBUSY pinned. */
+ * the range's length; -ESTALE; -EBUSY pinned; -EOPNOTSUPP allocator "buddy" cannot cut. */
 KVMM_API int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_shrink_front() - the same with the first @nr blocks (sliding windows). */
 KVMM_API int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_split() - blocks from @at on become a range of their own, @tail, same sequence.
- * Return: 0; -EINVAL @at is 0 or not inside; -ESTALE; -EBUSY pinned or shared; -ENOMEM. */
+ * Return: 0; -EINVAL @at is 0 or not inside; -ESTALE; -EBUSY pinned or shared; -ENOMEM;
+ * -EOPNOTSUPP allocator "buddy" cannot cut. */
 KVMM_API int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 			      kvmm_range_t *tail);
 

@@ -121,7 +121,8 @@ KVMM_API int kvmm_zone_alloc_order(struct kvmm_zone *zone, unsigned int order, u
  *
  * This is how ranges grow in place, to the back and to the front.
  *
- * Return: 0; -EINVAL outside the zone; -EBUSY one of the blocks is taken.
+ * Return: 0; -EINVAL outside the zone; -EBUSY one of the blocks is taken; -EOPNOTSUPP the engine
+ * cannot hold such a run ("buddy": anything but an aligned power of two).
  */
 KVMM_API int kvmm_zone_alloc_at(struct kvmm_zone *zone, uint32_t start, uint32_t nr);
 
@@ -191,8 +192,10 @@ KVMM_API int kvmm_zone_next_free(struct kvmm_zone *zone, uint32_t from, struct k
  * kvmm_zone_buddyinfo() - free aligned power-of-two blocks by order and mobility class
  * @counts: maximal free blocks of order o in pageblocks of class m, at [m * KVMM_NR_ORDERS + o]
  *
- * What a buddy allocator would hold on its lists for the same free map. Read from the map: takes
- * time in proportion to the zone's size.
+ * What a buddy allocator would hold on its lists for the same free map. Read from the map, since
+ * keeping these counts would make each allocation dearer (see Documentation/zone.rst): takes time
+ * in proportion to the free runs. Exact if the zone does not change meanwhile; it is looked at in
+ * slices of 32768 blocks, each as of one moment, so that allocation never waits long.
  */
 KVMM_API int kvmm_zone_buddyinfo(struct kvmm_zone *zone,
 				 uint64_t counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS]);
