@@ -59,42 +59,6 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 
 /* ---- contexts and captures ---- */
 
-int kv_gpu_enter(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
-{
-	kcu_context current;
-	int err;
-
-	*scope = (struct kv_gpu_scope){ 0 };
-	err = kv_gpu_call(gpu, ctx_get_current, &current);
-	if (err || current == gpu->ctx)
-		return err;
-	err = kv_gpu_call(gpu, ctx_push_current, gpu->ctx);
-	scope->pushed = !err;
-	return err;
-}
-
-static int relax(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
-{
-	int err;
-
-	scope->mode = KCU_CAPTURE_MODE_RELAXED;
-	err = kv_gpu_call(gpu, thread_exchange_capture_mode, &scope->mode);
-	scope->relaxed = !err;
-	return err;
-}
-
-int kv_gpu_enter_relaxed(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
-{
-	int err = kv_gpu_enter(gpu, scope);
-
-	if (err)
-		return err;
-	err = relax(gpu, scope);
-	if (err)
-		kv_gpu_leave(gpu, scope);
-	return err;
-}
-
 /*
  * Past the latch: what was changed is the caller's thread, which outlives the device. The results
  * are of no use to anybody. A child has no driver to tell.
@@ -110,6 +74,55 @@ void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 	if (scope->pushed)
 		gpu->cu->ctx_pop_current(&ours);
 	*scope = (struct kv_gpu_scope){ 0 };
+}
+
+/* Past the latch, as above. */
+static bool is_current(struct kv_gpu *gpu)
+{
+	kcu_context current = NULL;
+
+	if (!kv_forked())
+		gpu->cu->ctx_get_current(&current);
+	return current == gpu->ctx;
+}
+
+/*
+ * Here and in relax(): a call may report the failure of earlier work although it has done its own.
+ * Then that has to be undone as well.
+ */
+int kv_gpu_enter(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	kcu_context current = NULL;
+	int err;
+
+	*scope = (struct kv_gpu_scope){ 0 };
+	err = kv_gpu_call(gpu, ctx_get_current, &current);
+	if (err || current == gpu->ctx)
+		return err;
+	err = kv_gpu_call(gpu, ctx_push_current, gpu->ctx);
+	scope->pushed = !err || is_current(gpu);
+	if (err)
+		kv_gpu_leave(gpu, scope);
+	return err;
+}
+
+static int relax(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	int err;
+
+	scope->mode = KCU_CAPTURE_MODE_RELAXED;
+	err = kv_gpu_call(gpu, thread_exchange_capture_mode, &scope->mode);
+	scope->relaxed = !err || scope->mode != KCU_CAPTURE_MODE_RELAXED;
+	if (err)
+		kv_gpu_leave(gpu, scope);
+	return err;
+}
+
+int kv_gpu_enter_relaxed(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
+{
+	int err = kv_gpu_enter(gpu, scope);
+
+	return err ? err : relax(gpu, scope);
 }
 
 /* Invalidated is capturing, too: until its owner ends it, whatever is added fails. */
