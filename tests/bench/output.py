@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What kvmm-bench promises of its output: one JSON object a row, these keys, these types; names
+that do not exist are refused. Runs in the object tree."""
+
+import json
+import math
+import subprocess
+import sys
+
+BENCH = "tools/kvmm-bench"
+KEYS = {"bench": str, "params": dict, "metric": str, "value": (int, float), "unit": str,
+        "ref": (str, type(None)), "ref_value": (int, float, type(None)),
+        "ratio": (int, float, type(None)), "runs": int, "spread": (int, float)}
+passed = failed = 0
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("failed:", what)
+
+
+def run(*args):
+    return subprocess.run([BENCH, *args], capture_output=True, text=True, timeout=300)
+
+
+def check_row(name, line):
+    row = json.loads(line)
+    check(list(row) == list(KEYS), f"{name}: keys {list(row)}")
+    check(all(isinstance(row[k], t) for k, t in KEYS.items()), f"{name}: types of {row}")
+    check(row["bench"] == name and row["runs"] >= 1 and row["spread"] >= 0, f"{name}: {row}")
+    if row["ref_value"] and row["ratio"] is not None:
+        ratio = row["value"] / row["ref_value"]
+        check(math.isclose(ratio, row["ratio"], rel_tol=0.02, abs_tol=0.002), f"ratio of {row}")
+
+
+def main():
+    names = run("list").stdout.split("\n")
+    names = [n.split()[0] for n in names if n.strip()]
+    for name in ("alloc-range", "alloc-single", "fragmentation", "compact"):
+        check(name in names, f"{name} is listed")
+
+    for name in ("alloc-batch", "compact"):
+        out = run("--quick", "--json", name)
+        rows = out.stdout.splitlines()
+        check(out.returncode == 0 and rows, f"{name}: exit {out.returncode}: {out.stderr}")
+        for line in rows:
+            check_row(name, line)
+
+    for args in (["no-such-bench"], ["--no-such-option"], []):
+        out = run(*args)
+        check(out.returncode == 2 and out.stderr and not out.stdout, f"{args} is refused")
+
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
+sys.exit(main())
