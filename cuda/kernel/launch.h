@@ -48,8 +48,8 @@ u32 kv_launch_alike(const struct kvmm_plane *src, const struct kvmm_plane *dst, 
  * @vectors: for kv_move16 or the fill kernels; otherwise for kv_move1
  *
  * Return: threads of a group, a power of two from 64 to 256; -EINVAL planes that no kernel can
- * serve: not as many on both sides, a piece of 0 or of 2 GiB or more, unequal pieces, a piece longer
- * than its stride.
+ * serve: not as many on both sides, a piece of 0 or of 2 GiB or more, unequal pieces, a piece
+ * longer than its stride.
  */
 int kv_launch_head(struct kv_move_head *head, const struct kv_launch_planes *src,
 		   const struct kv_launch_planes *dst, bool vectors);
@@ -62,9 +62,9 @@ int kv_launch_head(struct kv_move_head *head, const struct kv_launch_planes *src
  * @moves: moves; those of length 0 count as done
  * @nr: how many
  *
- * Return: how many moves, from the first on, are in the launch or of length 0; the next launch takes
- * the rest. If they are all of length 0 then there is nothing to launch: head.nr_blocks is 0. 0 if
- * not even one fits beside the planes: use a table.
+ * Return: how many moves, from the first on, are in the launch or of length 0; the next launch
+ * takes the rest. If they are all of length 0 then there is nothing to launch: head.nr_blocks is 0.
+ * Returns 0 if not even one fits beside the planes: use a table.
  */
 u32 kv_launch_moves(struct kv_move_args *args, const struct kv_launch_planes *src,
 		    const struct kv_launch_planes *dst, const struct kv_move *moves, u32 nr);
@@ -79,7 +79,8 @@ u32 kv_launch_moves(struct kv_move_args *args, const struct kv_launch_planes *sr
  * @moves: moves; those of length 0 are left out
  * @nr: how many
  *
- * Return: how many moves, from the first on, are done; fewer than @nr if they add up to 2^31 blocks.
+ * Return: how many moves, from the first on, are in the list; fewer than @nr if all of them would
+ * be 2^31 blocks or more.
  */
 u32 kv_launch_list(struct kv_move_head *head, u32 *words, const struct kv_move *moves, u32 nr);
 

@@ -2,10 +2,10 @@
 /*
  * The kernels: move blocks, fill them, sum them up.
  *
- * The work of a move is blocks x planes x chunks, all of one size but for the ends of pieces; groups
- * of threads take the chunks in turn. What is hard is to keep enough bytes under way: each thread
- * loads four vectors before it stores the first. A chunk is that for all threads of a group, and
- * whoever runs with fewer threads goes around more often.
+ * The work of a move is blocks x planes x chunks, all of one size but for the ends of pieces;
+ * groups of threads take the chunks in turn. What is hard is to keep enough bytes under way: each
+ * thread loads four vectors before it stores the first. A chunk is that for all threads of a group,
+ * and whoever runs with fewer threads goes around more often.
  *
  * Where chunk number n lies would take divisions, which cost more than the rest of a round; so each
  * thread divides once at its start, and from then on counts with carry. 64 bits are used for
@@ -70,9 +70,9 @@ kv_kernel_inline struct cursor cursor_add(const struct kv_move_head *head,
 }
 
 /*
- * Where block number @block of all moves comes from and goes to. The host has summed up the lengths,
- * so this is a search for the last move that does not begin behind it. Defined for each kind of
- * memory, since a pointer to parameters is not one to global memory.
+ * Where block number @block of all moves comes from and goes to. The host has summed up the
+ * lengths, so this is a search for the last move that does not begin behind it. Defined for each
+ * kind of memory, since a pointer to parameters is not one to global memory.
  */
 #define DEFINE_FIND_PAIR(name, space)						\
 kv_kernel_inline struct pair name(const struct kv_move_head *head,		\

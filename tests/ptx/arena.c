@@ -430,6 +430,7 @@ bool arena_run_sums(struct arena *arena, arena_launch_fn launch, char error[AREN
 	grid.nr_groups = shape->nr_groups ? shape->nr_groups :
 		kv_launch_sum_groups(&args, cap);
 	grid.nr_threads = shape->nr_threads ? shape->nr_threads : 32;
+	arena_reset(arena);
 	memset(arena->sums, 0, arena->nr_blocks * sizeof(u64));
 	memcpy(arena->expected, arena->before, arena->bytes);
 	return launch(arena, &grid, &args, error) && memory_is_right(arena, error) &&

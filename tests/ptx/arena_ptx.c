@@ -7,12 +7,38 @@
 
 /* Far more than the largest case takes; an endless loop shall not take long, though. */
 #define MAX_STEPS	1000000u
+#define MAX_TOUCHED	4000u
 
 static const struct ptx_module *module;
 
 void arena_use_ptx(const struct ptx_module *mod)
 {
 	module = mod;
+}
+
+static bool run(const struct arena_grid *grid, const void *args,
+		const struct ptx_region *region, u32 nr_regions, char error[ARENA_ERROR])
+{
+	const struct ptx_entry *entry = ptx_find(module, grid->kernel);
+	struct ptx_launch launch = {
+		.nr_groups	= grid->nr_groups,
+		.nr_threads	= grid->nr_threads,
+		.backwards	= grid->backwards,
+		.args		= args,
+		.region		= region,
+		.nr_regions	= nr_regions,
+		.max_steps	= MAX_STEPS,
+	};
+	char what[PTX_ERROR];
+
+	if (!entry) {
+		snprintf(error, ARENA_ERROR, "no kernel %s", grid->kernel);
+		return false;
+	}
+	if (ptx_run(entry, &launch, what))
+		return true;
+	snprintf(error, ARENA_ERROR, "%s: %s", grid->kernel, what);
+	return false;
 }
 
 bool arena_launch_ptx(const struct arena *arena, const struct arena_grid *grid,
@@ -27,24 +53,29 @@ bool arena_launch_ptx(const struct arena *arena, const struct arena_grid *grid,
 		{ (uintptr_t)arena->list,
 		  KV_LAUNCH_LIST_WORDS(arena->shape.nr_moves) * sizeof(u32), false },
 	};
-	struct ptx_launch launch = {
-		.nr_groups	= grid->nr_groups,
-		.nr_threads	= grid->nr_threads,
-		.backwards	= grid->backwards,
-		.args		= args,
-		.region		= region,
-		.nr_regions	= ARRAY_SIZE(region),
-		.max_steps	= MAX_STEPS,
-	};
-	const struct ptx_entry *entry = ptx_find(module, grid->kernel);
-	char what[PTX_ERROR];
 
-	if (!entry) {
-		snprintf(error, ARENA_ERROR, "no kernel %s", grid->kernel);
-		return false;
-	}
-	if (ptx_run(entry, &launch, what))
-		return true;
-	snprintf(error, ARENA_ERROR, "%s: %s", grid->kernel, what);
-	return false;
+	return run(grid, args, region, ARRAY_SIZE(region), error);
+}
+
+struct touched {
+	struct ptx_region region[MAX_TOUCHED];
+	u32 nr;
+};
+
+static void add_touched(void *arg, u64 addr, u64 bytes, bool write)
+{
+	struct touched *touched = arg;
+
+	if (touched->nr < MAX_TOUCHED)
+		touched->region[touched->nr++] = (struct ptx_region) { addr, bytes, write };
+}
+
+bool arena_launch_ptx_exactly(const struct arena *arena, const struct arena_grid *grid,
+			      const void *args, char error[ARENA_ERROR])
+{
+	struct touched touched;
+
+	touched.nr = 0;
+	kv_kernel_touch(grid->kernel, args, add_touched, &touched);
+	return run(grid, args, touched.region, touched.nr, error);
 }

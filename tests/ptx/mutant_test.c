@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Would the tests notice if the text were wrong? Each instruction is spoiled in turn, and a few small
- * cases must then fail.
+ * Would the tests notice if the text were wrong? Each instruction is spoiled in turn, and a few
+ * small cases must then fail.
  *
  * Left out, it is noticed without exception. Not so branches and moves between registers, of which
  * the compiler writes some that make no difference; nor all that is swapped, as "less" for "less or

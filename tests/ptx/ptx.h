@@ -4,8 +4,8 @@
  * runs: kernels without barriers, calls, floats or local memory, thread after thread.
  *
  * It is stricter than a GPU, since it looks for mistakes: unknown words, registers of the wrong
- * width, reads of registers that were never written, accesses that are unaligned or outside what the
- * caller says is memory, divisions by zero and endless loops are all errors.
+ * width, reads of registers that were never written, accesses that are unaligned or outside what
+ * the caller says is memory, divisions by zero and endless loops are all errors.
  */
 #ifndef PTX_H
 #define PTX_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The committed PTX text, run by the interpreter: the same bytes as memcpy(), and as the same source
- * compiled for the host.
+ * The committed PTX text, run by the interpreter: the same bytes as memcpy(), and as the same
+ * source compiled for the host.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -144,4 +144,75 @@ Test(text, moves_full_launches_with_the_grid_of_the_launch_helper)
 	shape.runs = true;
 	shape.list = true;
 	expect_moves(&shape);
+}
+
+/* The race checker of the software driver believes what kv_kernel_touch() says. */
+Test(text, touches_only_what_it_is_said_to_touch)
+{
+	u64 seed = arena_seed();
+
+	for (u32 i = 0; i < NR_RANDOM; i++) {
+		struct arena_shape shape = arena_random_shape(seed + i, true);
+		struct arena *arena = arena_create(&shape);
+		char error[ARENA_ERROR];
+
+		cr_expect(arena_run(arena, arena_launch_ptx_exactly, error), "%s: %s",
+			  arena_describe(&shape), error);
+		cr_expect(arena_run_sums(arena, arena_launch_ptx_exactly, error), "%s: %s",
+			  arena_describe(&shape), error);
+		arena_destroy(arena);
+	}
+}
+
+/* Adds up what is said to be written, and to be read of the arena itself. */
+struct tally {
+	const struct arena *arena;
+	u64 read;
+	u64 written;
+};
+
+static void add_to_tally(void *arg, u64 addr, u64 bytes, bool write)
+{
+	struct tally *tally = arg;
+
+	if (addr - (uintptr_t)tally->arena->mem >= tally->arena->bytes)
+		return;
+	tally->read += write ? 0 : bytes;
+	tally->written += write ? bytes : 0;
+}
+
+static u64 bytes_moved(const struct arena *arena)
+{
+	u64 blocks = 0, block = 0;
+
+	for (u32 i = 0; i < arena->shape.nr_moves; i++)
+		blocks += arena->moves[i].nr;
+	for (u32 p = 0; p < arena->shape.nr_planes; p++)
+		block += arena->src[p].bytes;
+	return blocks * block;
+}
+
+static bool launch_is_tallied(const struct arena *arena, const struct arena_grid *grid,
+			      const void *args, char error[ARENA_ERROR])
+{
+	struct tally tally = { .arena = arena };
+	u64 moved = bytes_moved(arena);
+
+	kv_kernel_touch(grid->kernel, args, add_to_tally, &tally);
+	cr_expect_eq(tally.written, moved);
+	cr_expect_eq(tally.read, arena->shape.act == ARENA_FILL ? 0 : moved);
+	return arena_launch_host(arena, grid, args, error);
+}
+
+/* And not a byte more: the claim would be true of all memory, too. */
+Test(text, touches_all_that_it_is_said_to_touch)
+{
+	for (u32 seed = 0; seed < NR_RANDOM; seed++) {
+		struct arena_shape shape = arena_random_shape(seed, true);
+		struct arena *arena = arena_create(&shape);
+		char error[ARENA_ERROR];
+
+		cr_expect(arena_run(arena, launch_is_tallied, error), "%s", error);
+		arena_destroy(arena);
+	}
 }
