@@ -155,17 +155,20 @@ kv_kernel_inline u64 kv_sum_word(u64 word, u64 pos)
 static inline u64 kv_sum_piece(const void *piece, u64 bytes, u64 pos)
 {
 	const u8 *byte = piece;
-	u64 sum = 0;
+	u64 sum = 0, word;
 
-	for (u64 i = 0; i < bytes; i += 8) {
-		u64 word = 0;
-
-		for (u64 j = 0; j < 8 && i + j < bytes; j++)
-			word |= (u64)byte[i + j] << 8 * j;
-		sum += kv_sum_word(word, pos + i / 8);
+	for (; bytes >= sizeof(word); bytes -= sizeof(word), byte += sizeof(word)) {
+		__builtin_memcpy(&word, byte, sizeof(word));
+		sum += kv_sum_word(word, pos++);
 	}
-	return sum;
+	if (!bytes)
+		return sum;
+	word = 0;
+	__builtin_memcpy(&word, byte, bytes);
+	return sum + kv_sum_word(word, pos);
 }
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of the checksum, as on a device");
 
 /* Words of a piece, as the checksum counts them. */
 static inline u64 kv_sum_words(u64 bytes)
