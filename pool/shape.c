@@ -18,12 +18,14 @@ struct growth {
 	kvmm_range_t	range;
 };
 
-static void append_extent(struct slot *slot, const struct kvmm_extent *ext)
+/* What lies behind the end is joined to it, unless the engine wants each allocation back whole. */
+static void append_extent(const struct kvmm_pool *pool, struct slot *slot,
+			  const struct kvmm_extent *ext)
 {
 	u32 last = slot->nr_ext - 1;
 
 	slot_write_begin(slot);
-	if (slot->ext[last].start + slot->ext[last].nr == ext->start) {
+	if (!pool->rounds && slot->ext[last].start + slot->ext[last].nr == ext->start) {
 		WRITE_ONCE(slot->ext[last].nr, slot->ext[last].nr + ext->nr);
 	} else {
 		slot_set_ext(slot, last + 1, ext->start, ext->nr);
@@ -67,7 +69,7 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	owner_fill(pool, ext.start, ext.nr, make_owner(OWNER_SLOT, growth->range.index));
-	append_extent(slot, &ext);
+	append_extent(pool, slot, &ext);
 	slot_resize(pool, slot, slot->nr + ext.nr);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += ext.nr;

@@ -312,6 +312,27 @@ Test(range, an_older_caller_knows_fewer_fields)
 	end_pool(pool);
 }
 
+/* Extents of such an engine that happen to be neighbours are two allocations all the same. */
+Test(range, an_engine_that_rounds_up_gets_back_what_it_gave)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_range_info info;
+	struct kvmm_pool *pool;
+	kvmm_range_t range;
+
+	attr.nr_blocks = 16;
+	attr.allocator = "buddy";
+	pool = make_pool_of(&attr);
+	range = take(pool, 4, KVMM_RUNS(1));
+	cr_expect_eq(kvmm_range_grow(pool, range, 4), 0);
+	cr_expect_eq(kvmm_range_info(pool, range, &info), 0);
+	cr_expect_eq(info.nr_ext, 2);
+	cr_expect_eq(info.ext[1].start, info.ext[0].start + 4);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 16);
+	end_pool(pool);
+}
+
 Test(range, an_engine_that_rounds_up_takes_whole_extents_back)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
