@@ -193,24 +193,31 @@ static int publish_pool(struct kvmm_pool *pool, bool is_named)
 	return err;
 }
 
-/* Needs no memory: the place stays, empty; the last one takes the table along. */
-static void unpublish_pool(struct kvmm_pool *pool)
+/*
+ * Needs no memory: the place stays, empty; the last one takes the table along. False: there is no
+ * such pool, or no longer.
+ */
+static bool unpublish_pool(const struct kvmm_pool *pool)
 {
 	struct pool_table *in;
 	u32 nr_left = 0;
+	bool found = false;
 
 	kv_lock(&table_lock);
 	in = table;
-	for (u32 i = 0; i < in->nr; i++) {
-		if (in->pool[i] == pool)
+	for (u32 i = 0; in && i < in->nr; i++) {
+		if (in->pool[i] == pool) {
 			kv_rcu_assign(in->pool[i], NULL);
+			found = true;
+		}
 		nr_left += in->pool[i] != NULL;
 	}
-	if (!nr_left) {
+	if (found && !nr_left) {
 		kv_rcu_assign(table, NULL);
 		kv_rcu_defer(&in->rcu, free_table);
 	}
 	kv_unlock(&table_lock);
+	return found;
 }
 
 int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **result)
@@ -241,9 +248,8 @@ int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **resul
 
 void kvmm_pool_destroy(struct kvmm_pool *pool)
 {
-	if (!pool)
+	if (!pool || !unpublish_pool(pool))
 		return;
-	unpublish_pool(pool);
 	kv_pool_destroy(pool);
 	/* Also for those who watch memory: what was the pool's is back on return. */
 	kv_rcu_barrier();

@@ -14,6 +14,7 @@
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
+#define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
 
@@ -59,7 +60,7 @@ int kv_copy_attr(void *dst, size_t bytes, const void *src)
 	size_t size;
 
 	memcpy(&size, src, sizeof(size));
-	if (size < sizeof(size))
+	if (size < sizeof(size) || size > MAX_ATTR_BYTES)
 		return -EINVAL;
 	if (size > bytes && !is_zero((const u8 *)src + bytes, size - bytes))
 		return -EINVAL;
@@ -78,6 +79,33 @@ static bool plane_is_good(const struct kvmm_plane *plane, u32 nr_blocks)
 	       !kv_add_overflows(plane->base, bytes, &end);
 }
 
+/*
+ * Do pieces of two planes of one stride share a byte? Planes may well be interleaved. Those of
+ * different strides are not compared.
+ */
+static bool planes_overlap(const struct kvmm_plane *a, const struct kvmm_plane *b, u32 nr_blocks)
+{
+	u64 ahead, rest;
+
+	if (a->stride != b->stride)
+		return false;
+	if (a->base > b->base)
+		return planes_overlap(b, a, nr_blocks);
+	ahead = (b->base - a->base) / a->stride;
+	rest = (b->base - a->base) % a->stride;
+	return (ahead < nr_blocks && rest < a->bytes) ||
+	       (ahead + 1 < nr_blocks && rest + b->bytes > a->stride);
+}
+
+static bool any_planes_overlap(const struct kvmm_pool_attr *attr)
+{
+	for (u32 i = 0; i < attr->nr_planes; i++)
+		for (u32 j = 0; j < i; j++)
+			if (planes_overlap(&attr->planes[i], &attr->planes[j], attr->nr_blocks))
+				return true;
+	return false;
+}
+
 static int check_memory(const struct kvmm_pool_attr *attr)
 {
 	u64 bytes, sum = 0;
@@ -94,7 +122,9 @@ static int check_memory(const struct kvmm_pool_attr *attr)
 		    kv_add_overflows(sum, attr->planes[i].bytes, &sum))
 			return -EINVAL;
 	}
-	return attr->block_bytes && attr->block_bytes != sum ? -EINVAL : 0;
+	if (attr->block_bytes && attr->block_bytes != sum)
+		return -EINVAL;
+	return any_planes_overlap(attr) ? -EINVAL : 0;
 }
 
 static int check_attr(const struct kvmm_pool_attr *attr)

@@ -31,7 +31,8 @@ extern "C" {
  * @stride: bytes from one block to the next
  * @bytes: bytes of the piece, at most @stride
  *
- * A block is 1, L or 2L pieces, depending on how the engine lays its tensors out.
+ * A block is 1, L or 2L pieces, depending on how the engine lays its tensors out. Pieces must not
+ * share memory; between planes of one stride that is checked.
  */
 struct kvmm_plane {
 	uint64_t base;
@@ -90,7 +91,8 @@ KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_poo
 /**
  * kvmm_pool_destroy() - free a pool, or NULL; whatever is still held in it is gone
  *
- * No other call on the pool may run or start. Cannot fail.
+ * No other call on the pool may run or start. Cannot fail; a second time does nothing, unless
+ * another pool has come to lie there.
  */
 KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
 
@@ -441,7 +443,8 @@ struct kvmm_compact {
  *
  * Return: 0 the goal is reached; -EAGAIN a budget ended it before (what was moved stays moved);
  * -ENOSPC no allowed sequence of moves reaches the goal; -EIO a copy failed (ranges whose content
- * it destroyed say so from now on); -EOPNOTSUPP the pool's compactor is "off"; -EINVAL.
+ * it destroyed say so from now on); -EOPNOTSUPP the pool's compactor is
+ * "off", or its allocator "buddy"; -EINVAL.
  */
 KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact);
 
@@ -457,7 +460,8 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
  * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
  * @block_bytes, @block_tokens: as created
  * @allocs, @alloc_blocks, @frees: successful calls of either kind, and blocks
- * @fail_nospc, @fail_frag: failures for want of blocks, and with enough of them
+ * @fail_nospc: requests that failed for want of blocks
+ * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
  * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
  * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
  * @metadata_bytes: host memory of the pool

@@ -2,6 +2,8 @@
 /* Making pools, finding them, and what they say about blocks. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <kv/mem.h>
 #include <kv/rcu.h>
@@ -74,7 +76,7 @@ Test(pool, bad_attributes_are_refused)
 
 Test(pool, planes_must_fit_the_address_space)
 {
-	struct kvmm_plane two[2] = { good_plane, good_plane };
+	struct kvmm_plane two[2] = { good_plane, { 2 << 20, 4096, 4096 } };
 
 	expect_plane(0, plane.stride = 8192);
 	expect_plane(-EINVAL, plane.base = 0);
@@ -89,6 +91,29 @@ Test(pool, planes_must_fit_the_address_space)
 	expect_create(-EINVAL, attr.planes = two; attr.nr_planes = UINT32_MAX);
 	expect_create(0, attr.planes = two; attr.nr_planes = 2; attr.block_bytes = 8192);
 	expect_create(-EINVAL, attr.planes = two; attr.nr_planes = 2; attr.block_bytes = 4096);
+}
+
+#define expect_planes(want, offset, first, second)				\
+	do {									\
+		const struct kvmm_plane plane[2] = {				\
+			{ 1 << 20, 4096, first }, { (1 << 20) + (offset), 4096, second },	\
+		}, other[2] = { plane[1], plane[0] };				\
+		expect_create(want, attr.planes = plane; attr.nr_planes = 2);	\
+		expect_create(want, attr.planes = other; attr.nr_planes = 2);	\
+	} while (0)
+
+/* 16 blocks of 4096 bytes a plane; pieces may lie side by side in one stride. */
+Test(pool, planes_must_not_share_memory)
+{
+	expect_planes(-EINVAL, 0, 4096, 4096);
+	expect_planes(-EINVAL, 0, 1, 1);
+	expect_planes(0, 1024, 1024, 3072);
+	expect_planes(-EINVAL, 1023, 1024, 3072);
+	expect_planes(-EINVAL, 1024, 1024, 3073);
+	expect_planes(-EINVAL, 15 * 4096, 4096, 4096);
+	expect_planes(-EINVAL, 15 * 4096 + 2048, 2049, 1);
+	expect_planes(0, 15 * 4096 + 2048, 2048, 4096);
+	expect_planes(0, 16 * 4096, 4096, 4096);
 }
 
 Test(pool, is_found_by_its_name_while_it_lives)
@@ -135,6 +160,36 @@ Test(pool, an_older_caller_knows_fewer_fields)
 	cr_expect_eq(create(&newer.known), 0);
 	newer.unknown = 1;
 	cr_expect_eq(create(&newer.known), -EINVAL);
+}
+
+/* What lies behind such a "newer" structure is not looked at: it may be no memory at all. */
+Test(pool, a_size_out_of_all_proportion_is_refused)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	u8 *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kvmm_pool_attr *last = (void *)(two + page - sizeof(*last));
+
+	cr_assert_eq(mprotect(two + page, page, PROT_NONE), 0);
+	*last = good_attr();
+	cr_expect_eq(create(last), 0);
+	last->size = SIZE_MAX;
+	cr_expect_eq(create(last), -EINVAL);
+	last->size = 1 << 20;
+	cr_expect_eq(create(last), -EINVAL);
+	munmap(two, 2 * page);
+}
+
+Test(pool, is_destroyed_once)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct kvmm_pool *pool = make_pool_of(&attr), *other = make_pool_of(&attr);
+
+	kvmm_pool_destroy(pool);
+	kvmm_pool_destroy(pool);
+	cr_expect_eq(kvmm_pool_find("pool1"), other);
+	kvmm_pool_destroy(other);
+	kvmm_pool_destroy(other);
+	cr_expect_eq(kv_mem_bytes(), 0);
 }
 
 Test(pool, policies_can_be_listed)
