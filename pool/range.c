@@ -177,8 +177,10 @@ static int zero_range(struct kvmm_pool *pool, kvmm_range_t range)
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	slot->pins--;
-	pool->count.range_pins--;
+	if (slot->pins) {	/* who has found the range may have dropped more than its own */
+		slot->pins--;
+		pool->count.range_pins--;
+	}
 	if (failed)
 		range_del(pool, range.index);
 	pool_leave(pool);

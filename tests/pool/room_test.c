@@ -469,6 +469,39 @@ Test(room, a_range_that_cannot_be_zeroed_is_given_back)
 	end_flaky(pool);
 }
 
+static struct kvmm_pool *zeroed_pool;
+
+/* Who walks the ranges finds the one that is being zeroed, and drops a pin that is not its own. */
+static int unpinning_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
+{
+	struct kvmm_range_info info;
+	u32 cursor = 0;
+
+	if (!kvmm_range_next(zeroed_pool, &cursor, &info))
+		kvmm_range_unpin(zeroed_pool, info.range);
+	return kv_dev_host.fill(dev, addr, byte, bytes);
+}
+
+Test(room, a_range_that_is_being_zeroed_survives_those_who_unpin_it)
+{
+	static struct kv_dev_ops dev;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_parts parts = { .dev = &dev, .registry = &kv_registry_chained };
+	struct kvmm_range_info info;
+	kvmm_range_t got;
+
+	dev = kv_dev_host;
+	dev.fill = unpinning_fill;
+	attr.nr_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &zeroed_pool), 0);
+	cr_expect_eq(kvmm_range_alloc(zeroed_pool, 2, KVMM_ALLOC_ZERO, &got), 0);
+	cr_expect_eq(kvmm_range_info(zeroed_pool, got, &info), 0);
+	cr_expect_eq(info.pins, 0);
+	cr_expect_eq(kvmm_range_free(zeroed_pool, got), 0);
+	end_flaky(zeroed_pool);
+}
+
 /* ---- others, meanwhile ---- */
 
 static struct kvmm_pool *busy_pool;
