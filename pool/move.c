@@ -17,6 +17,11 @@
 
 /* ---- the picture ---- */
 
+static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	return nr && start < pool->nr_blocks && nr <= pool->nr_blocks - start;
+}
+
 /* The extent of @slot that begins at @start, or KV_NONE. */
 static u32 extent_at(const struct slot *slot, u32 start)
 {
@@ -31,7 +36,7 @@ static struct kv_item slot_item(struct kvmm_pool *pool, u32 index, u32 start)
 	const struct slot *slot = slot_at(pool, index);
 	u32 i = extent_at(slot, start);
 
-	if (POOL_BUG_ON(pool, i == KV_NONE))
+	if (POOL_BUG_ON(pool, i == KV_NONE || !is_in_pool(pool, start, slot->ext[i].nr)))
 		return (struct kv_item){ start, 1, false };
 	return (struct kv_item){ start, slot->ext[i].nr, !slot_is_pinned(slot) };
 }
@@ -82,11 +87,6 @@ static void mark_source(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	for (u32 b = 0; b < move->nr; b++)
 		pool->owner[move->src + b] |= OWNER_IS_SRC;
-}
-
-static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
-{
-	return nr && start < pool->nr_blocks && nr <= pool->nr_blocks - start;
 }
 
 /* The move is of one whole item, which may move and does not yet. */
