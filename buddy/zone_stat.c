@@ -2,8 +2,9 @@
 /*
  * What a zone says about itself: counts, Linux's two fragmentation indices, the buddy view.
  *
- * Each answer is of one moment: it is taken under the zone's lock. buddyinfo and the check walk
- * the whole map under it and take their time; everything else is as fast as the engine's counts.
+ * Each answer is taken under the zone's lock and of one moment, but for buddyinfo, which walks the
+ * map in slices. The check walks all of it in one hold; everything else is as fast as the engine's
+ * counts.
  */
 #include <kv/bits.h>
 #include <kv/lock.h>
