@@ -192,10 +192,6 @@ struct kv_kernel {
 /* Defined by move.c, compiled for the host; ends with a name of NULL. */
 extern const struct kv_kernel kv_kernels[];
 
-/* Defined by touch.c: tells @fn of all memory that a launch of kernel @name reads and writes. */
-typedef void (*kv_kernel_touch_fn)(void *arg, u64 addr, u64 bytes, bool write);
-void kv_kernel_touch(const char *name, const void *args, kv_kernel_touch_fn fn, void *arg);
-
 #endif /* __OPENCL_C_VERSION__ */
 
 #endif /* KV_KERNEL_H */

@@ -7,7 +7,6 @@
 
 /* Far more than the largest case takes; an endless loop shall not take long, though. */
 #define MAX_STEPS	1000000u
-#define MAX_TOUCHED	4000u
 
 static const struct ptx_module *module;
 
@@ -55,27 +54,4 @@ bool arena_launch_ptx(const struct arena *arena, const struct arena_grid *grid,
 	};
 
 	return run(grid, args, region, ARRAY_SIZE(region), error);
-}
-
-struct touched {
-	struct ptx_region region[MAX_TOUCHED];
-	u32 nr;
-};
-
-static void add_touched(void *arg, u64 addr, u64 bytes, bool write)
-{
-	struct touched *touched = arg;
-
-	if (touched->nr < MAX_TOUCHED)
-		touched->region[touched->nr++] = (struct ptx_region) { addr, bytes, write };
-}
-
-bool arena_launch_ptx_exactly(const struct arena *arena, const struct arena_grid *grid,
-			      const void *args, char error[ARENA_ERROR])
-{
-	struct touched touched;
-
-	touched.nr = 0;
-	kv_kernel_touch(grid->kernel, args, add_touched, &touched);
-	return run(grid, args, touched.region, touched.nr, error);
 }

@@ -12,8 +12,4 @@ void arena_use_ptx(const struct ptx_module *mod);
 bool arena_launch_ptx(const struct arena *arena, const struct arena_grid *grid,
 		      const void *args, char error[ARENA_ERROR]);
 
-/* The same, where only that is memory which kv_kernel_touch() says is touched by the launch. */
-bool arena_launch_ptx_exactly(const struct arena *arena, const struct arena_grid *grid,
-			      const void *args, char error[ARENA_ERROR]);
-
 #endif /* ARENA_PTX_H */

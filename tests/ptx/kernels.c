@@ -1,5 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The kernels, compiled for the host, and what they touch. */
+/* The kernels, compiled for the host. */
 #include "cuda/kernel/move.c"
-
-#include "cuda/kernel/touch.c"
