@@ -43,7 +43,7 @@ include $(srctree)/scripts/Makefile.lib
 
 lib-folders	:= $(shell sed -n 's/^folder \([a-z]*\):.*/\1/p' \
 			$(srctree)/Documentation/layers.txt)
-prog-folders	:= tools samples tests
+prog-folders	:= tools samples tests swcuda
 
 # ---------------------------------------------------------------------------
 # Configuration. Nothing but make and awk is needed: .config is a copy of a
@@ -120,11 +120,11 @@ include $(srctree)/scripts/Makefile.check
 # The library in its three forms.
 
 .PHONY: libs tools samples tests
-all: libs tools samples
+all: libs tools samples $(shlibs)
 libs: $(SONAME) libkvmm.so libkvmm.a
 tools: $(tools-prog)
 samples: $(samples-prog)
-tests: $(test-progs)
+tests: $(test-progs) $(shlibs)
 
 # Per-thread data has destructors inside the library: it must stay mapped
 # after dlclose(). Sanitizer run-times come with the executable, so only plain
@@ -178,11 +178,12 @@ kvmm.pc: $(srctree)/kvmm.pc.in FORCE
 	$(call if_changed,pc)
 
 .PHONY: install
-install: libs tools kvmm.pc
+install: libs tools $(shlibs) kvmm.pc
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
+	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
 	install -m 644 libkvmm.a $(DESTDIR)$(libdir)
 	install -m 644 kvmm.pc $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
@@ -197,7 +198,7 @@ clean:
 	@find $(wildcard $(lib-folders) $(prog-folders)) \
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
-	@rm -f $(all-progs) libkvmm.* libkvmm-internal.a kvmm.pc .*.cmd
+	@rm -f $(all-progs) $(shlibs) libkvmm.* libkvmm-internal.a kvmm.pc .*.cmd
 	@rm -rf include/generated build
 
 distclean: clean

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The fault plan: which call fails how. */
+#include "internal.h"
+
+static bool strikes(const struct sw_fault *fault, enum sw_call call)
+{
+	u64 nr = sw.calls[call];
+
+	if (fault->call >= 0 && fault->call != call)
+		return false;
+	if (fault->per_mille)
+		return sw_below(1000) < fault->per_mille;
+	return fault->persistent ? nr >= fault->nth : nr == fault->nth;
+}
+
+static kcu_result planned(enum sw_call call, bool async)
+{
+	for (u32 i = 0; i < sw.opt.nr_faults; i++) {
+		const struct sw_fault *fault = &sw.opt.fault[i];
+
+		if (fault->async == async && strikes(fault, call))
+			return fault->code;
+	}
+	return KCU_E_SUCCESS;
+}
+
+kcu_result sw_fault_now(enum sw_call call)
+{
+	sw.calls[call]++;
+	return planned(call, false);
+}
+
+kcu_result sw_fault_async(enum sw_call call)
+{
+	return planned(call, true);
+}

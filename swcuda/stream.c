@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Streams: queues of operations. Non-blocking ones only; the NULL stream is refused. */
+#include "internal.h"
+
+/* ---- Operations ---- */
+
+void *sw_op_new(const struct sw_op_ops *ops, size_t bytes)
+{
+	struct sw_op *op = calloc(1, bytes);
+
+	if (!op)
+		return NULL;
+	op->ops = ops;
+	op->what = ops->name;
+	op->engine = -1;
+	return op;
+}
+
+void sw_op_free(struct sw_op *op)
+{
+	if (op->ops->drop)
+		op->ops->drop(op);
+	free(op);
+}
+
+u64 sw_copy_ns(u64 bytes, u32 gbps)
+{
+	return bytes / gbps;		/* 1 GB/s is one byte in a nanosecond */
+}
+
+static void append(struct sw_stream *stream, struct sw_op *op)
+{
+	op->stream = stream;
+	op->seq = ++sw.count.nr_ops;
+	op->queued_ns = sw.count.host_ns;
+	/* What the host does from here on is not ordered before the operation. */
+	op->host = sw.host;
+	sw.host.t[SW_HOST_SLOT]++;
+	*stream->last = op;
+	stream->last = &op->next;
+}
+
+kcu_result sw_queue(struct sw_stream *stream, struct sw_op *op, enum sw_call call)
+{
+	if (stream->capture) {
+		sw.count.nr_captured++;
+		sw_op_free(op);
+		return stream->capture == KCU_CAPTURE_ACTIVE ?
+		       KCU_E_SUCCESS : KCU_E_STREAM_CAPTURE_INVALIDATED;
+	}
+	op->fault = sw_fault_async(call) ?: op->fault;
+	append(stream, op);
+	sw_changed();
+	if (sw.opt.eager)
+		sw_steps(sw_below(4));
+	return KCU_E_SUCCESS;
+}
+
+bool sw_in_use(u64 addr, u64 bytes, char *text, size_t text_bytes)
+{
+	struct sw_access_list list = { .find_addr = addr, .find_bytes = bytes };
+
+	for (u32 i = 1; i < SW_NR_SLOTS; i++) {
+		struct sw_op *op = sw.stream[i] ? sw.stream[i]->first : NULL;
+
+		for (; op; op = op->next) {
+			list.op = op;
+			if (op->ops->touch)
+				op->ops->touch(op, &list);
+			if (!list.found)
+				continue;
+			snprintf(text, text_bytes, "%s #%llu on stream %u", op->what,
+				 (unsigned long long)op->seq, op->stream->id);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- Streams ---- */
+
+static bool is_special(kcu_stream handle)
+{
+	return !handle || handle == KCU_STREAM_LEGACY || handle == KCU_STREAM_PER_THREAD;
+}
+
+kcu_result sw_stream_get(kcu_stream handle, struct sw_stream **stream)
+{
+	if (is_special(handle)) {
+		sw_report(SW_REPORT_MISUSE, "default stream %p used", (void *)handle);
+		return KCU_E_INVALID_HANDLE;
+	}
+	*stream = sw_object(SW_T_STREAM, (u64)handle);
+	return *stream ? KCU_E_SUCCESS : KCU_E_INVALID_HANDLE;
+}
+
+kcu_result sw_stream_here(kcu_stream handle, struct sw_stream **stream)
+{
+	kcu_result rc = sw_stream_get(handle, stream);
+
+	if (!rc && (*stream)->dev != sw_current())
+		rc = KCU_E_INVALID_CONTEXT;
+	return rc;
+}
+
+/*
+ * The slot that was free for the longest time: what a stream did before it was destroyed counts
+ * as ordered before all that the next owner of its slot does.
+ */
+static u32 free_slot(void)
+{
+	static u32 next;
+
+	for (u32 i = 0; i < SW_NR_SLOTS; i++) {
+		next = next % (SW_NR_SLOTS - 1) + 1;
+		if (!sw.stream[next])
+			return next;
+	}
+	return 0;
+}
+
+static kcu_result create(kcu_stream *handle, unsigned int flags)
+{
+	u32 slot = free_slot();
+	struct sw_stream *stream;
+
+	if (!handle || flags & ~KCU_STREAM_NON_BLOCKING)
+		return KCU_E_INVALID_VALUE;
+	if (!flags)
+		sw_report(SW_REPORT_MISUSE, "stream that waits for the NULL stream");
+	stream = slot ? calloc(1, sizeof(*stream)) : NULL;
+	if (!stream)
+		return KCU_E_OUT_OF_MEMORY;
+	*stream = (struct sw_stream){ .dev = sw_current(), .slot = slot };
+	stream->id = ++sw.nr_streams_made;
+	stream->last = &stream->first;
+	stream->clock = sw.host;
+	stream->handle = sw_object_add(SW_T_STREAM, stream);
+	if (!stream->handle || sw_worker_start(stream)) {
+		if (stream->handle)
+			sw_object_del(stream->handle);
+		free(stream);
+		return KCU_E_OUT_OF_MEMORY;
+	}
+	sw.stream[slot] = stream;
+	sw.live.nr_streams++;
+	*handle = (kcu_stream)stream->handle;
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuStreamCreateWithPriority(kcu_stream *stream, unsigned int flags, int priority)
+{
+	return SW_RUN(cuStreamCreateWithPriority, SW_INIT | SW_CTX, create(stream, flags));
+}
+
+/* Nobody can name it from here on; it goes away when its work is done. */
+static kcu_result destroy(kcu_stream handle)
+{
+	struct sw_stream *stream;
+	kcu_result rc = sw_stream_get(handle, &stream);
+
+	if (rc)
+		return rc;
+	sw_object_del(stream->handle);
+	stream->dying = true;
+	stream->capture = KCU_CAPTURE_NONE;
+	sw.live.nr_streams--;
+	sw_stream_reap(stream);
+	sw_changed();
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuStreamDestroy_v2(kcu_stream stream)
+{
+	return SW_RUN(cuStreamDestroy_v2, SW_INIT | SW_CTX, destroy(stream));
+}
+
+/* In threaded mode the worker does it, last of all. */
+void sw_stream_reap(struct sw_stream *stream)
+{
+	if (!stream->dying || stream->first || stream->busy || stream->has_thread)
+		return;
+	sw.stream[stream->slot] = NULL;
+	free(stream);
+}
+
+/* ---- Waiting for them ---- */
+
+bool sw_idle(void *handle)
+{
+	struct sw_stream *stream = sw_object(SW_T_STREAM, (u64)handle);
+
+	return !stream || !stream->first;
+}
+
+/* The host knows now that all is done. */
+static kcu_result saw(kcu_stream handle)
+{
+	struct sw_stream *stream = sw_object(SW_T_STREAM, (u64)handle);
+
+	if (!stream)
+		return KCU_E_INVALID_HANDLE;
+	sw_host_saw(&stream->clock, stream->ns);
+	return sw_dev_error(stream->dev);
+}
+
+static kcu_result refuse_captured(struct sw_stream *stream)
+{
+	if (!stream->capture)
+		return KCU_E_SUCCESS;
+	stream->capture = KCU_CAPTURE_INVALIDATED;
+	return KCU_E_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+kcu_result sw_stream_finish(kcu_stream handle)
+{
+	struct sw_stream *stream;
+	kcu_result rc = sw_stream_get(handle, &stream);
+
+	if (!rc)
+		rc = refuse_captured(stream);
+	if (!rc)
+		rc = sw_dev_error(stream->dev);
+	if (!rc)
+		rc = sw_wait(sw_idle, handle);
+	return rc ?: saw(handle);
+}
+
+kcu_result cuStreamSynchronize(kcu_stream stream)
+{
+	return SW_RUN(cuStreamSynchronize, SW_INIT | SW_CTX | SW_UNSAFE, sw_stream_finish(stream));
+}
+
+static kcu_result query(kcu_stream handle)
+{
+	struct sw_stream *stream;
+	kcu_result rc = sw_stream_get(handle, &stream);
+
+	if (!rc)
+		rc = refuse_captured(stream);
+	if (rc)
+		return rc;
+	sw_steps(1 + sw_below(8));
+	rc = sw_dev_error(stream->dev);
+	if (rc)
+		return rc;
+	return sw_idle(handle) ? saw(handle) : KCU_E_NOT_READY;
+}
+
+kcu_result cuStreamQuery(kcu_stream stream)
+{
+	return SW_RUN(cuStreamQuery, SW_INIT | SW_CTX | SW_UNSAFE, query(stream));
+}
+
+/* ---- Capture: only its effects on others; nothing is ever replayed ---- */
+
+struct sw_stream *sw_capturing(void)
+{
+	for (u32 i = 1; i < SW_NR_SLOTS; i++)
+		if (sw.stream[i] && sw.stream[i]->capture == KCU_CAPTURE_ACTIVE)
+			return sw.stream[i];
+	return NULL;
+}
+
+static kcu_result is_capturing(kcu_stream handle, kcu_capture_status *status)
+{
+	struct sw_stream *stream;
+	kcu_result rc = sw_stream_get(handle, &stream);
+
+	if (rc)
+		return rc;
+	if (!status)
+		return KCU_E_INVALID_VALUE;
+	*status = stream->capture;
+	return KCU_E_SUCCESS;
+}
+
+kcu_result cuStreamIsCapturing(kcu_stream stream, kcu_capture_status *status)
+{
+	return SW_RUN(cuStreamIsCapturing, SW_INIT | SW_CTX, is_capturing(stream, status));
+}
