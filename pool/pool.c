@@ -60,7 +60,8 @@ int kv_copy_attr(void *dst, size_t bytes, const void *src)
 	size_t size;
 
 	memcpy(&size, src, sizeof(size));
-	if (size < sizeof(size) || size > MAX_ATTR_BYTES)
+	/* No version ends in the middle of a word: half a pointer is a wild one. */
+	if (size < sizeof(size) || size > MAX_ATTR_BYTES || size % sizeof(size))
 		return -EINVAL;
 	if (size > bytes && !is_zero((const u8 *)src + bytes, size - bytes))
 		return -EINVAL;

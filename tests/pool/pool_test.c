@@ -153,8 +153,8 @@ Test(pool, an_older_caller_knows_fewer_fields)
 {
 	struct { struct kvmm_pool_attr known; u64 unknown; } newer = { .known = good_attr() };
 
-	expect_create(0, attr.size = offsetof(struct kvmm_pool_attr, block_tokens);
-		      attr.block_tokens = 3);
+	expect_create(0, attr.size = offsetof(struct kvmm_pool_attr, flags); attr.flags = 99);
+	expect_create(-EINVAL, attr.size = offsetof(struct kvmm_pool_attr, flags) - 4);
 	expect_create(-EINVAL, attr.size = offsetof(struct kvmm_pool_attr, nr_blocks));
 	newer.known.size = sizeof(newer);
 	cr_expect_eq(create(&newer.known), 0);

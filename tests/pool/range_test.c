@@ -296,11 +296,12 @@ Test(range, bad_requests_change_nothing)
 Test(range, an_older_caller_knows_fewer_fields)
 {
 	struct kvmm_pool *pool = make_pool(8);
-	struct kvmm_range_attr attr = { .size = offsetof(struct kvmm_range_attr, max_runs),
-					.nr = 2, .max_runs = 99, .flags = 99 };
+	struct kvmm_range_attr attr = { .size = offsetof(struct kvmm_range_attr, prio),
+					.nr = 2, .prio = 99, .flags = 99 };
 	struct { struct kvmm_range_attr known; u64 unknown; } newer = {
 		.known = { .size = sizeof(newer), .nr = 2 },
 	};
+	struct kvmm_alloc_report report;
 	kvmm_range_t range;
 
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
@@ -308,6 +309,9 @@ Test(range, an_older_caller_knows_fewer_fields)
 	newer.unknown = 1;
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &newer.known, &range), -EINVAL);
 	attr.size = 0;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EINVAL);
+	/* Half of the pointer to the report. */
+	attr = (struct kvmm_range_attr){ .size = sizeof(attr) - 4, .nr = 2, .report = &report };
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), -EINVAL);
 	end_pool(pool);
 }

@@ -175,7 +175,8 @@ Test(room, compaction_refuses_bad_goals)
 {
 	struct kvmm_pool *pool = make_pool(8);
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 9 };
-	struct kvmm_compact older = { .size = offsetof(struct kvmm_compact, moved), .moved = 99 };
+	struct kvmm_compact older = { .size = offsetof(struct kvmm_compact, plan_ns),
+				      .plan_ns = 99 };
 
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EINVAL);
 	cr_expect_eq(kvmm_pool_compact(pool, NULL), -EINVAL);
@@ -183,7 +184,7 @@ Test(room, compaction_refuses_bad_goals)
 	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EINVAL);
 	take(pool, 2, 0);
 	cr_expect_eq(kvmm_pool_compact(pool, &older), 0);
-	cr_expect_eq(older.moved, 99);
+	cr_expect_eq(older.plan_ns, 99);
 	end_pool(pool);
 }
 
