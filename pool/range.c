@@ -78,7 +78,7 @@ static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
 {
 	slot->refs = 1;
 	slot->last_access_ns = kv_clock_ns();
-	slot->pins = !!(attr->flags & KVMM_ALLOC_ZERO);	/* until get_zeroed_range() is done */
+	slot->pins = 0;
 	slot->seq = attr->seq;
 	slot->prio = attr->prio;
 	slot->flags = attr->flags;
@@ -124,6 +124,10 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 		req->grew = true;
 	}
 	req->range = range_add(pool, attr, ext, nr_ext);
+	if (unlikely(attr->flags & KVMM_ALLOC_ZERO)) {	/* until zero_range() is done */
+		slot_at(pool, req->range.index)->pins = 1;
+		pool->count.range_pins++;
+	}
 	pool->count.allocs++;
 	pool->count.alloc_blocks += attr->nr;
 	return 0;

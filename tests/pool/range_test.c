@@ -270,6 +270,21 @@ Test(range, content_is_zero_if_asked_for)
 	end_pool(pool);
 }
 
+Test(range, both_halves_of_a_zeroed_one_can_be_freed)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	kvmm_range_t range = take(pool, 4, KVMM_ALLOC_ZERO), tail;
+	struct kvmm_range_info info;
+
+	cr_expect_eq(kvmm_range_split(pool, range, 1, &tail), 0);
+	cr_expect_eq(kvmm_range_info(pool, tail, &info), 0);
+	cr_expect_eq(info.pins, 0);
+	cr_expect_eq(kvmm_range_free(pool, tail), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 8);
+	end_pool(pool);
+}
+
 Test(range, bad_requests_change_nothing)
 {
 	struct kvmm_pool *pool = make_pool(8);
