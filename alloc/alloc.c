@@ -76,3 +76,8 @@ bool kv_zone_rounds(const struct kvmm_zone *zone)
 {
 	return zone->ops->held != NULL;
 }
+
+bool kv_zone_takes_any_run(const struct kvmm_zone *zone)
+{
+	return !zone->ops->aligned;
+}

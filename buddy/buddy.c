@@ -531,6 +531,7 @@ static int classic_check(const void *engine)
 
 const struct kv_zone_ops kv_zone_buddy = {
 	.name		= "buddy",
+	.aligned	= true,
 	.metadata_bytes	= classic_bytes,
 	.init		= classic_init,
 	.take		= classic_take,
@@ -549,6 +550,7 @@ const struct kv_zone_ops kv_zone_buddy = {
 
 const struct kv_zone_ops kv_zone_buddy_trim = {
 	.name		= "buddy-trim",
+	.aligned	= true,
 	.metadata_bytes	= trim_bytes,
 	.init		= trim_init,
 	.take		= trim_take,

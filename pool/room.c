@@ -73,13 +73,14 @@ static int evict_shortfall(struct kvmm_pool *pool, const struct room *room, u32 
 	return 0;
 }
 
+/* Moving is for nothing where the engine may not take the run that it makes. */
 static int compact_and_take(struct kvmm_pool *pool, struct room *room)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = room->nr,
 				     .max_blocks = pool->compact_max_blocks };
 	int err;
 
-	if (room->flags & KVMM_ALLOC_NO_COMPACT)
+	if (room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone))
 		return -ENOSPC;
 	err = pool_compact(pool, &goal);
 	room->moved += goal.moved;

@@ -34,4 +34,7 @@ u32 kv_zone_nr_free(struct kvmm_zone *zone);
 /* Engines that round requests up take back whole allocations only. */
 bool kv_zone_rounds(const struct kvmm_zone *zone);
 
+/* Does a free run of @nr blocks serve any request of so many, wherever it lies? */
+bool kv_zone_takes_any_run(const struct kvmm_zone *zone);
+
 #endif /* KV_ALLOC_H */

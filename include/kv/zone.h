@@ -31,6 +31,7 @@
  * @give: free [start, start + nr): 0, or -EINVAL if a block of it is free already or if the
  *	engine only takes back whole allocations and this is none
  * @give_many: the same for single blocks. NULL: give() one by one after a check of the whole
+ * @aligned: pieces are aligned blocks, so a free run may not serve a request of its length
  * @held: blocks that take() holds for a request of @nr. NULL: @nr, nothing is rounded
  * @next_free: first maximal free run that ends after @from, or .nr = 0
  * @is_free: is this block in no extent?
@@ -43,6 +44,7 @@
  */
 struct kv_zone_ops {
 	const char *name;
+	bool aligned;
 	size_t (*metadata_bytes)(u32 nr_blocks);
 	void (*init)(void *engine, u32 nr_blocks);
 	u32 (*take)(void *engine, const struct kvmm_zone_req *req);

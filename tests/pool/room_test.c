@@ -123,6 +123,25 @@ Test(room, nothing_moves_for_those_who_would_rather_fail)
 	end_pool(pool);
 }
 
+/* The run of 3 that would come of it is not in one aligned block of 4. */
+Test(room, nothing_moves_for_an_engine_that_may_not_take_the_run)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	kvmm_range_t range[4], got;
+
+	attr.nr_blocks = 16;
+	attr.allocator = "buddy-trim";
+	pool = make_pool_of(&attr);
+	for (u32 i = 0; i < 4; i++)
+		range[i] = take_seq(pool, 4, KVMM_RUNS(1), 'a' + i);
+	cr_expect_eq(kvmm_range_shrink(pool, range[0], 1), 0);
+	cr_expect_eq(kvmm_range_shrink(pool, range[3], 2), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "aaa.bbbbccccdd..");
+	end_pool(pool);
+}
+
 Test(room, a_range_that_grows_may_be_moved_itself)
 {
 	struct kvmm_pool *pool = make_pool(12);
