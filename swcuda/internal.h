@@ -371,6 +371,7 @@ struct sw_state {
 	struct sw_spans regions, mappings;
 	struct sw_stream *stream[SW_NR_SLOTS];	/* by slot; slot 0 is the host's */
 	u32 nr_streams_made;
+	u32 last_slot;			/* that was given to a stream */
 	struct sw_clock host;
 	struct sw_counters count;
 	struct sw_live live;

@@ -109,12 +109,10 @@ kcu_result sw_stream_here(kcu_stream handle, struct sw_stream **stream)
  */
 static u32 free_slot(void)
 {
-	static u32 next;
-
 	for (u32 i = 0; i < SW_NR_SLOTS; i++) {
-		next = next % (SW_NR_SLOTS - 1) + 1;
-		if (!sw.stream[next])
-			return next;
+		sw.last_slot = sw.last_slot % (SW_NR_SLOTS - 1) + 1;
+		if (!sw.stream[sw.last_slot])
+			return sw.last_slot;
 	}
 	return 0;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Memory of the device and of the host, and what the driver says about addresses. */
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,7 +162,7 @@ Test(memory, host_memory_comes_and_goes)
 
 Test(memory, registering_is_once_and_exact)
 {
-	char *mem = aligned_alloc(4096, 8192);
+	static char mem[8192];
 	kcu_deviceptr addr = 0;
 
 	start("");
