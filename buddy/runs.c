@@ -369,8 +369,8 @@ static noinline void give(struct kv_runs *runs, u32 start, u32 n)
 
 /* ---- best fit ---- */
 
-/* The best run of a bin for n blocks; lowest (topdown: highest) among equals. */
-static struct kv_run best_of_bin(const struct kv_runs *runs, u32 c, u32 n, bool topdown)
+/* The best run of a bin for n blocks; lowest among equals. */
+static struct kv_run best_of_bin(const struct kv_runs *runs, u32 c, u32 n)
 {
 	struct kv_run run, best = { 0, 0 };
 	u32 pos = 0;
@@ -380,15 +380,14 @@ static struct kv_run best_of_bin(const struct kv_runs *runs, u32 c, u32 n, bool 
 	for (; kv_runs_next_of_class(runs, c, pos, &run); pos = run.start + run.len) {
 		if (run.len < n)
 			continue;
-		if (!best.len || run.len < best.len || (topdown && run.len == best.len))
+		if (!best.len || run.len < best.len)
 			best = run;
 	}
 	return best;
 }
 
 /* Best fit where the class of the answer has no closed form for its length. */
-static noinline int best_fit_far(const struct kv_runs *runs, u32 n, bool topdown,
-				 struct kv_run *run)
+static noinline int best_fit_far(const struct kv_runs *runs, u32 n, struct kv_run *run)
 {
 	const struct kv_runs_class *class;
 	u32 c = next_class(runs, class_of(n));
@@ -396,20 +395,18 @@ static noinline int best_fit_far(const struct kv_runs *runs, u32 n, bool topdown
 	for (; c != KV_RUNS_NONE; c = next_class(runs, c + 1)) {
 		class = &runs->class[c];
 		if (c < KV_RUNS_EXACT) {
-			u32 g = topdown ? prev_group(runs, class, (runs->nr_blocks - 1) >> geo_shift(class))
-					: first_group(runs, class);
-
-			*run = (struct kv_run){ group_start(runs, class, g), c };
+			*run = (struct kv_run){
+				group_start(runs, class, first_group(runs, class)), c };
 			return 0;
 		}
-		*run = best_of_bin(runs, c, n, topdown);
+		*run = best_of_bin(runs, c, n);
 		if (run->len)
 			return 0;
 	}
 	return -ENOSPC;
 }
 
-static noinline int alloc_far(struct kv_runs *runs, u32 n, bool topdown, u32 *start)
+static noinline int alloc_far(struct kv_runs *runs, u32 n, u32 *start)
 {
 	struct kv_run run;
 	int err;
@@ -418,10 +415,10 @@ static noinline int alloc_far(struct kv_runs *runs, u32 n, bool topdown, u32 *st
 		return -EINVAL;
 	if (n > runs->nr_free)
 		return -ENOSPC;
-	err = best_fit_far(runs, n, topdown, &run);
+	err = best_fit_far(runs, n, &run);
 	if (err)
 		return err;
-	*start = topdown ? run.start + run.len - n : run.start;
+	*start = run.start;
 	take(runs, run, *start, n);
 	return 0;
 }
@@ -471,26 +468,11 @@ int kv_runs_alloc(struct kv_runs *runs, u32 n, u32 *start)
 	if (n == 1 && likely(runs->nonempty[0] & bit_in_word(1)))
 		return alloc_one(runs, start);
 	if (unlikely(n - 1 >= KV_RUNS_EXACT - 1))
-		return alloc_far(runs, n, false, start);
+		return alloc_far(runs, n, start);
 	fits = runs->nonempty[n >> 6] & mask_from(n);
 	if (unlikely(!fits))
-		return alloc_far(runs, n, false, start);
+		return alloc_far(runs, n, start);
 	return alloc_near(runs, n, (n & ~63u) + kv_lowest64(fits), start);
-}
-
-/**
- * kv_runs_alloc_topdown() - as kv_runs_alloc(), from the other end
- * @runs:  the index
- * @n:     blocks wanted, at least 1
- * @start: out: first block
- *
- * Shortest run that fits, highest address among equals, its last n blocks.
- * Context: the lock of the zone is held.
- * Return: 0; -ENOSPC if no run is long enough; -EINVAL if n is 0.
- */
-int kv_runs_alloc_topdown(struct kv_runs *runs, u32 n, u32 *start)
-{
-	return alloc_far(runs, n, true, start);
 }
 
 /**
@@ -666,7 +648,7 @@ static u32 take_of_shortest(struct kv_runs *runs, u32 n, u32 *start)
 	struct kv_run run;
 	u32 len;
 
-	best_fit_far(runs, 1, false, &run);
+	best_fit_far(runs, 1, &run);
 	len = min(run.len, n);
 	*start = run.start;
 	take(runs, run, run.start, len);

@@ -103,7 +103,6 @@ size_t kv_runs_bytes(u32 nr_blocks);
 int kv_runs_init(struct kv_runs *runs, u32 nr_blocks);
 
 int kv_runs_alloc(struct kv_runs *runs, u32 n, u32 *start);
-int kv_runs_alloc_topdown(struct kv_runs *runs, u32 n, u32 *start);
 int kv_runs_alloc_req(struct kv_runs *runs, const struct kv_runs_req *req, u32 *start);
 int kv_runs_alloc_at(struct kv_runs *runs, u32 start, u32 n);
 int kv_runs_alloc_scattered(struct kv_runs *runs, u32 *ids, u32 n);
@@ -112,9 +111,6 @@ int kv_runs_free_many(struct kv_runs *runs, const u32 *ids, u32 n);
 
 int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *req, u32 *start);
 bool kv_runs_range_is_free(const struct kv_runs *runs, u32 start, u32 n);
-bool kv_runs_range_is_used(const struct kv_runs *runs, u32 start, u32 n);
-u32 kv_runs_free_before(const struct kv_runs *runs, u32 pos);
-u32 kv_runs_free_after(const struct kv_runs *runs, u32 pos);
 bool kv_runs_next(const struct kv_runs *runs, u32 pos, struct kv_run *run);
 bool kv_runs_next_of_class(const struct kv_runs *runs, u32 class, u32 pos, struct kv_run *run);
 struct kv_run kv_runs_largest(const struct kv_runs *runs);

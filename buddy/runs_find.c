@@ -206,23 +206,6 @@ bool kv_runs_range_is_free(const struct kv_runs *runs, u32 start, u32 n)
 	return range_is_inside(runs, start, n) && free_after(runs, start) >= n;
 }
 
-bool kv_runs_range_is_used(const struct kv_runs *runs, u32 start, u32 n)
-{
-	return range_is_inside(runs, start, n) && !overlaps_free(runs, start, n);
-}
-
-/* Free blocks right before pos: how far a range at pos can grow to the front. */
-u32 kv_runs_free_before(const struct kv_runs *runs, u32 pos)
-{
-	return pos && pos <= runs->nr_blocks ? free_before(runs, pos) : 0;
-}
-
-/* Free blocks from pos on: how far a range that ends at pos can grow. */
-u32 kv_runs_free_after(const struct kv_runs *runs, u32 pos)
-{
-	return pos < runs->nr_blocks ? free_after(runs, pos) : 0;
-}
-
 /**
  * kv_runs_next() - walk the free runs by address
  * @runs: the index
