@@ -13,6 +13,11 @@
 #include <kv/bits.h>
 #include <kv/cuda.h>
 #include <kv/mem.h>
+#include <kv/pages.h>
+
+#include "kernel/kernel.h"
+
+#define PAGE_BYTES	4096ull
 
 /* Device 0 is the only one; nobody looks inside. */
 struct kv_dev {
@@ -86,25 +91,39 @@ static bool run_is_memory(const struct kvmm_plane *plane, u32 start, u32 nr)
 	       is_memory(plane->base, end);
 }
 
-static bool move_is_good(const struct kv_planes *planes, const struct kv_move *move)
+static bool move_is_good(const struct kv_copy *copy, const struct kv_move *move)
 {
-	for (u32 i = 0; i < planes->nr; i++)
-		if (!run_is_memory(&planes->plane[i], move->src, move->nr) ||
-		    !run_is_memory(&planes->plane[i], move->dst, move->nr))
+	for (u32 i = 0; i < copy->src.nr; i++)
+		if (!run_is_memory(&copy->src.plane[i], move->src, move->nr) ||
+		    !run_is_memory(&copy->dst.plane[i], move->dst, move->nr))
+			return false;
+	return true;
+}
+
+static bool copy_is_good(const struct kv_copy *copy)
+{
+	if (copy->src.nr != copy->dst.nr || copy->after.id)
+		return false;
+	for (u32 i = 0; i < copy->src.nr; i++)
+		if (copy->src.plane[i].bytes != copy->dst.plane[i].bytes)
+			return false;
+	for (u32 i = 0; i < copy->nr; i++)
+		if (!move_is_good(copy, &copy->moves[i]))
 			return false;
 	return true;
 }
 
 /* Block by block, away from the end that is overwritten first if the move overlaps itself. */
-static void move_pieces(const struct kvmm_plane *plane, const struct kv_move *move)
+static void move_pieces(const struct kvmm_plane *src, const struct kvmm_plane *dst,
+			const struct kv_move *move)
 {
 	bool up = move->dst > move->src;
 
 	for (u32 i = 0; i < move->nr; i++) {
 		u64 nth = up ? move->nr - 1 - i : i;
 
-		memmove(at(plane->base + (move->dst + nth) * plane->stride),
-			at(plane->base + (move->src + nth) * plane->stride), plane->bytes);
+		memmove(at(dst->base + (move->dst + nth) * dst->stride),
+			at(src->base + (move->src + nth) * src->stride), src->bytes);
 	}
 }
 
@@ -113,28 +132,87 @@ static void move_pieces(const struct kvmm_plane *plane, const struct kv_move *mo
  * and one memcpy() of as much at 21 to 23; streaming stores gained nothing on single blocks and
  * 20 % on long runs, for code of each architecture's own.
  */
-static void move_in_plane(const struct kvmm_plane *plane, const struct kv_move *move)
+static void move_in_plane(const struct kvmm_plane *src, const struct kvmm_plane *dst,
+			  const struct kv_move *move)
 {
-	if (plane->stride != plane->bytes)
-		move_pieces(plane, move);
+	if (src->stride != src->bytes || dst->stride != dst->bytes)
+		move_pieces(src, dst, move);
 	else
-		memmove(at(plane->base + move->dst * plane->stride),
-			at(plane->base + move->src * plane->stride),
-			move->nr * plane->stride);
+		memmove(at(dst->base + move->dst * dst->stride),
+			at(src->base + move->src * src->stride), move->nr * src->stride);
+}
+
+/* All memory is the host's, whatever the direction. */
+static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
+			    struct kv_fence *fence)
+{
+	if (copy->dir >= KV_NR_COPY_DIRS || !copy_is_good(copy))
+		return -EINVAL;
+
+	for (u32 i = 0; i < copy->nr; i++)
+		for (u32 p = 0; p < copy->src.nr; p++)
+			move_in_plane(&copy->src.plane[p], &copy->dst.plane[p], &copy->moves[i]);
+	fence->id = 0;
+	return 0;
 }
 
 static int host_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
 			    const struct kv_move *moves, u32 nr, struct kv_fence after,
 			    struct kv_fence *fence)
 {
-	for (u32 i = 0; i < nr; i++)
-		if (!move_is_good(planes, &moves[i]))
-			return -EINVAL;
+	const struct kv_copy copy = {
+		.src = *planes, .dst = *planes, .moves = moves, .nr = nr, .after = after,
+	};
 
+	return host_copy_blocks(dev, &copy, fence);
+}
+
+static void fill_run(const struct kvmm_plane *plane, const struct kv_move *run, u8 byte)
+{
+	for (u64 i = 0; i < run->nr; i++)
+		memset(at(plane->base + (run->dst + i) * plane->stride), byte, plane->bytes);
+}
+
+static int host_fill_blocks(struct kv_dev *dev, const struct kv_planes *planes,
+			    const struct kv_move *runs, u32 nr, u8 byte, struct kv_fence after,
+			    struct kv_fence *fence)
+{
 	for (u32 i = 0; i < nr; i++)
 		for (u32 p = 0; p < planes->nr; p++)
-			move_in_plane(&planes->plane[p], &moves[i]);
+			if (!run_is_memory(&planes->plane[p], runs[i].dst, runs[i].nr))
+				return -EINVAL;
+	if (after.id)
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		for (u32 p = 0; p < planes->nr; p++)
+			fill_run(&planes->plane[p], &runs[i], byte);
 	fence->id = 0;
+	return 0;
+}
+
+static u64 sum_block(const struct kv_planes *planes, u32 block)
+{
+	u64 sum = 0, pos = 0;
+
+	for (u32 i = 0; i < planes->nr; i++) {
+		const struct kvmm_plane *plane = &planes->plane[i];
+
+		sum += kv_sum_piece(at(plane->base + block * plane->stride), plane->bytes, pos);
+		pos += kv_sum_words(plane->bytes);
+	}
+	return sum;
+}
+
+static int host_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
+			   struct kv_fence after, u64 *sums)
+{
+	if (after.id)
+		return -EINVAL;
+	for (u32 p = 0; p < planes->nr; p++)
+		if (!run_is_memory(&planes->plane[p], first, nr))
+			return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		sums[i] = sum_block(planes, first + i);
 	return 0;
 }
 
@@ -142,6 +220,33 @@ static int host_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
 static int host_wait(struct kv_dev *dev, struct kv_fence fence)
 {
 	return fence.id ? -EINVAL : 0;
+}
+
+static int host_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)
+{
+	return host_wait(dev, fence);
+}
+
+/* There are no streams: whatever the caller did is done. */
+static int host_signal(struct kv_dev *dev, void *stream, struct kv_fence *fence)
+{
+	fence->id = 0;
+	return 0;
+}
+
+static int host_stall(struct kv_dev *dev, void *stream, struct kv_fence fence)
+{
+	return host_wait(dev, fence);
+}
+
+static int host_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
+		     struct kv_fence *fence)
+{
+	for (u32 i = 0; i < nr; i++)
+		if (fences[i].id)
+			return -EINVAL;
+	fence->id = 0;
+	return 0;
 }
 
 static int host_write(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes)
@@ -171,15 +276,135 @@ static int host_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
 	return 0;
 }
 
+static int host_host_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem *mem)
+{
+	u64 whole = kv_align_up(bytes, PAGE_BYTES);
+	void *ptr;
+
+	if (!bytes || whole < bytes)
+		return -EINVAL;
+	ptr = kv_pages()->map(kv_pages()->ctx, whole, node);
+	if (!ptr)
+		return -ENOMEM;
+	*mem = (struct kv_host_mem){ .ptr = ptr, .bytes = whole, .is_mapped = true };
+	return 0;
+}
+
+static void host_host_free(struct kv_dev *dev, struct kv_host_mem *mem)
+{
+	if (!mem || !mem->ptr)
+		return;
+	kv_pages()->unmap(kv_pages()->ctx, mem->ptr, mem->bytes);
+	*mem = (struct kv_host_mem){ 0 };
+}
+
+/* ---- areas: one allocation that stays; the kernel gives pages when they are touched ---- */
+
+struct kv_area {
+	u64 addr;			/* fixed at creation */
+	u64 bytes;			/* fixed at creation */
+};
+
+static int host_area_create(struct kv_dev *dev, const struct kv_area_attr *attr,
+			    struct kv_area **result)
+{
+	u64 bytes = kv_align_up(attr->max_bytes, PAGE_BYTES);
+	struct kv_area *area;
+	int err;
+
+	if (!attr->max_bytes || bytes < attr->max_bytes)
+		return -EINVAL;
+	area = kv_alloc(sizeof(*area));
+	if (!area)
+		return -ENOMEM;
+	area->bytes = bytes;
+	err = host_alloc(dev, bytes, &area->addr);
+	if (err) {
+		kv_free(area);
+		return err;
+	}
+	*result = area;
+	return 0;
+}
+
+static void host_area_destroy(struct kv_area *area)
+{
+	if (area)
+		host_free(&the_host, area->addr, area->bytes);
+	kv_free(area);
+}
+
+static void host_area_info(struct kv_area *area, struct kv_area_info *info)
+{
+	*info = (struct kv_area_info){
+		.addr = area->addr, .max_bytes = area->bytes, .unit_bytes = PAGE_BYTES,
+		.present_bytes = area->bytes,
+	};
+}
+
+static bool area_has(const struct kv_area *area, u64 offset, u64 bytes)
+{
+	u64 end;
+
+	return !((offset | bytes) % PAGE_BYTES) && bytes &&
+	       !kv_add_overflows(offset, bytes, &end) && end <= area->bytes;
+}
+
+static int host_area_grow(struct kv_area *area, u64 offset, u64 bytes)
+{
+	return area_has(area, offset, bytes) ? 0 : -EINVAL;
+}
+
+static int host_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
+{
+	return area_has(area, offset, bytes) ? -EOPNOTSUPP : -EINVAL;
+}
+
+static int host_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
+{
+	return area_has(area, offset, PAGE_BYTES) && kv_is_pow2(kind) ? -EOPNOTSUPP : -EINVAL;
+}
+
+/* ---- */
+
+/* There is one path. */
+static int host_tune(struct kv_dev *dev, enum kv_knob knob, u64 value)
+{
+	return knob < KV_NR_KNOBS && (knob != KV_KNOB_PATH || value < KV_NR_PATHS) ? 0 : -EINVAL;
+}
+
+static void host_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
+{
+	*stat = (struct kv_dev_stat){ 0 };
+}
+
 const struct kv_dev_ops kv_dev_host = {
 	.name		= "host",
 	.open		= host_open,
 	.close		= host_close,
 	.alloc		= host_alloc,
 	.free		= host_free,
+	.host_alloc	= host_host_alloc,
+	.host_free	= host_host_free,
 	.move_blocks	= host_move_blocks,
+	.copy_blocks	= host_copy_blocks,
+	.fill_blocks	= host_fill_blocks,
+	.sum_blocks	= host_sum_blocks,
+	.signal		= host_signal,
+	.stall		= host_stall,
+	.join		= host_join,
+	.poll		= host_wait,
 	.wait		= host_wait,
+	.wait_until	= host_wait_until,
 	.write		= host_write,
 	.read		= host_read,
 	.fill		= host_fill,
+	.area_create	= host_area_create,
+	.area_destroy	= host_area_destroy,
+	.area_info	= host_area_info,
+	.area_grow	= host_area_grow,
+	.area_shrink	= host_area_shrink,
+	.area_export	= host_area_export,
+	.tune		= host_tune,
+	.stat		= host_stat,
 };

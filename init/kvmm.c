@@ -30,6 +30,8 @@ static struct pool_table *table;		/* table_lock, RCU */
 
 static const struct kv_dev_ops *const devices[] = {
 	&kv_dev_host,
+	&kv_dev_cuda,
+	&kv_dev_soft,
 };
 
 /* The first one is the default. */
@@ -40,7 +42,7 @@ static const struct kv_planner_ops *const planners[] = {
 
 /* ---- names ---- */
 
-/* "host" or "host:0". */
+/* "host", "cuda" or "soft", and ":0" to ":9" behind it. */
 static int find_device(const char *name, struct kv_pool_parts *parts)
 {
 	size_t len = strcspn(name, ":");

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
@@ -32,6 +33,21 @@ static void *system_open_library(void *ctx, const char *path, const char **why)
 static void *system_find_symbol(void *ctx, void *library, const char *name)
 {
 	return dlsym(library, name);
+}
+
+static int system_own_folder(void *ctx, char *path, size_t bytes)
+{
+	Dl_info info;
+	const char *end;
+
+	if (!dladdr(&kv_sys_system, &info) || !info.dli_fname)
+		return -ENOENT;
+	end = strrchr(info.dli_fname, '/');
+	if (!end || end - info.dli_fname >= bytes)
+		return -ENOENT;
+	memcpy(path, info.dli_fname, end - info.dli_fname);
+	path[end - info.dli_fname] = '\0';
+	return 0;
 }
 
 /* For files of /sys and /proc, which come in one piece. */
@@ -57,6 +73,7 @@ const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
 	.find_symbol	= system_find_symbol,
+	.own_folder	= system_own_folder,
 	.read_file	= system_read_file,
 };
 

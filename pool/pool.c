@@ -218,7 +218,7 @@ static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr
 		return 0;
 	err = ops->open(pool->parts.dev_number, &pool->dev);
 	if (err)
-		return err == -ENODEV ? -ENOENT : err;
+		return err;
 	if (attr->planes)
 		return adopt_planes(pool, attr->planes, attr->nr_planes);
 	pool->own_bytes = attr->block_bytes * attr->nr_blocks;

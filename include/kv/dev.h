@@ -28,38 +28,260 @@ struct kv_planes {
 	u32 nr;
 };
 
-/* Completion of what was submitted. 0 = nothing to wait for. */
+/*
+ * Completion of what was submitted. 0 = nothing to wait for. A fence has a status: what its work
+ * was to write must not be read unless that is 0.
+ */
 struct kv_fence {
 	u64 id;
 };
 
+enum kv_copy_dir {
+	KV_COPY_LOCAL,			/* within the device */
+	KV_COPY_TO_DEVICE,		/* from host memory */
+	KV_COPY_TO_HOST,
+	KV_COPY_TO_PEER,		/* to memory of kv_copy.peer */
+	KV_NR_COPY_DIRS,
+};
+
+/* How bytes are moved. AUTO: whatever is expected to be fastest. */
+enum kv_copy_path {
+	KV_PATH_AUTO,
+	KV_PATH_KERNEL,			/* one launch for many pieces */
+	KV_PATH_BATCH,			/* one call for many pieces */
+	KV_PATH_SINGLE,			/* one call a piece */
+	KV_NR_PATHS,
+};
+
+/* Why a path was not taken that was wanted. */
+enum kv_fallback {
+	KV_FALL_NO_KERNEL,		/* the driver would not compile or load it */
+	KV_FALL_NO_BATCH,		/* the driver has no such call */
+	KV_FALL_SHAPE,			/* planes that the path cannot serve */
+	KV_FALL_UNMAPPED,		/* host memory that the device cannot address */
+	KV_FALL_NO_MEMORY,		/* none for the list of moves */
+	KV_FALL_REFUSED,		/* the driver refused the call */
+	KV_NR_FALLBACKS,
+};
+
+#define KV_COPY_BACKGROUND	(1u << 0)	/* slowly, beside the engine's own work */
+#define KV_COPY_MAPPED		(1u << 1)	/* all host memory is from host_alloc, and mapped */
+
+/**
+ * struct kv_copy - blocks from one set of planes to another; borrowed during the call
+ * @src: planes to read
+ * @dst: planes to write, as many, with pieces of the same lengths. The same array as @src for moves
+ *	inside a pool; otherwise the memory of the two is disjoint
+ * @moves: done as if one after the other
+ * @nr: length of @moves
+ * @dir: enum kv_copy_dir
+ * @flags: KV_COPY_*
+ * @peer: the device of @dst for KV_COPY_TO_PEER, of the same ops
+ * @after: nothing is read or written before it is complete
+ */
+struct kv_copy {
+	struct kv_planes src;
+	struct kv_planes dst;
+	const struct kv_move *moves;
+	u32 nr;
+	u32 dir;
+	u32 flags;
+	struct kv_dev *peer;
+	struct kv_fence after;
+};
+
+/**
+ * struct kv_host_mem - host memory for copies
+ * @ptr: where it is
+ * @bytes: how much
+ * @is_pinned: copies to and from it need no staging, and run beside the host
+ * @is_mapped: pinned, and the device can address it as the host does: KV_COPY_MAPPED
+ * @nr_chunks: opaque
+ */
+struct kv_host_mem {
+	void *ptr;
+	u64 bytes;
+	bool is_pinned;
+	bool is_mapped;
+	u32 nr_chunks;
+};
+
+/* What an area's memory can be exported as: bits of exports. */
+#define KV_EXPORT_FD		(1u << 0)	/* a file descriptor of this host */
+#define KV_EXPORT_FABRIC	(1u << 1)	/* 64 bytes, for hosts of one fabric */
+#define KV_FABRIC_BYTES		64u
+
+/**
+ * struct kv_area_attr - device memory that grows and shrinks at fixed addresses
+ * @max_bytes: addresses to set aside
+ * @handle_bytes: the unit of growing and shrinking, a power of two; 0 = the device's choice
+ * @keep_bytes: memory kept for the next grow when shrinking; the rest goes back to the device
+ * @exports: KV_EXPORT_* wanted
+ */
+struct kv_area_attr {
+	u64 max_bytes;
+	u64 handle_bytes;
+	u64 keep_bytes;
+	u32 exports;
+};
+
+/**
+ * struct kv_area_info - what became of it
+ * @addr: where it begins; fixed
+ * @max_bytes: as asked for, in whole units; fixed
+ * @unit_bytes: all offsets and lengths are multiples of it; fixed
+ * @present_bytes: there is memory behind
+ * @kept_bytes: held for the next grow
+ * @stuck_bytes: neither usable nor given back, because the driver failed half-way
+ * @exports: KV_EXPORT_* that will work; fixed
+ * @is_elastic: false: all memory was allocated at creation, and stays; fixed
+ */
+struct kv_area_info {
+	u64 addr;
+	u64 max_bytes;
+	u64 unit_bytes;
+	u64 present_bytes;
+	u64 kept_bytes;
+	u64 stuck_bytes;
+	u32 exports;
+	bool is_elastic;
+};
+
+struct kv_area;
+
+/**
+ * struct kv_dev_stat - counts since the device was opened
+ * @path: by enum kv_copy_path: submissions, driver calls in them, pieces, bytes, host time to submit
+ * @done_bytes: copied in fences that somebody waited for ...
+ * @busy_ns: ... and the time from submission, or from the end of the one before, to completion
+ * @fallback: by enum kv_fallback
+ * @nr_copies: calls of copy_blocks and move_blocks that did not fail
+ * @nr_waves: groups of moves that had to run one after the other
+ * @nr_failed: fences that ended with -EIO
+ * @nr_stalls: submissions that had to wait for room
+ * @mib_per_s: by kv_copy_dir and kv_copy_path, as measured at the start; 0 = not measured
+ * @call_ns: the same for the time that one call, or one piece of a batch, costs
+ * @groups: of a kernel at full speed
+ */
+struct kv_dev_stat {
+	struct kv_path_stat {
+		u64 nr;
+		u64 nr_calls;
+		u64 nr_pieces;
+		u64 bytes;
+		u64 submit_ns;
+	} path[KV_NR_PATHS];
+	u64 done_bytes;
+	u64 busy_ns;
+	u64 fallback[KV_NR_FALLBACKS];
+	u64 nr_copies;
+	u64 nr_waves;
+	u64 nr_failed;
+	u64 nr_stalls;
+	u32 mib_per_s[KV_NR_COPY_DIRS][KV_NR_PATHS];
+	u32 call_ns[KV_NR_COPY_DIRS][KV_NR_PATHS];
+	u32 groups;
+};
+
+enum kv_knob {
+	KV_KNOB_PATH,			/* enum kv_copy_path */
+	KV_KNOB_GROUPS,			/* of a kernel at full speed; 0 = as measured */
+	KV_KNOB_BACKGROUND_GROUPS,	/* of a kernel of KV_COPY_BACKGROUND; 0 = 16 */
+	KV_NR_KNOBS,
+};
+
 /**
  * struct kv_dev_ops - what kvmm needs of a device
+ *
+ * Calls may come from any thread. A call that returns an error has done nothing, unless it says
+ * otherwise. After -EIO from a lost device everything is -EIO; in a forked child, -ECHILD.
+ *
  * @name: "host", "soft", "cuda"
- * @open: the device of that number: 0, -ENODEV, -ENOMEM
+ * @open: the device of that number: 0, -ENODEV, -ENOMEM, -EIO
  * @close: takes NULL; waits for what was submitted
- * @alloc: @bytes of device memory at *@addr, content undefined: 0, -ENOMEM
+ *
+ * @alloc: @bytes of device memory at *@addr, content undefined: 0, -ENOMEM, -EINVAL
  * @free: give it back; nothing submitted may still use it
- * @move_blocks: submit the moves one after the other, after @after, over all planes. The moves of
- *	one call have disjoint sources and destinations. 0 and *@fence, or an error and nothing done
+ * @host_alloc: host memory for copies, on @node (-1: next to the device), zeroed. Pinned if the
+ *	system lets us: see @mem. 0, -ENOMEM, -EINVAL
+ * @host_free: give it back; nothing submitted may still use it
+ *
+ * @move_blocks: submit moves inside @planes, after @after, as if they were done one after the other.
+ *	0 and *@fence, or an error and nothing done: -EINVAL a bad fence, planes or moves that are no
+ *	memory; -EIO also if @after has failed
+ * @copy_blocks: the same between any planes. Also -EOPNOTSUPP a direction that is not to be had
+ * @fill_blocks: blocks @runs[i].dst to .dst + .nr := @byte, after @after; .src is not looked at
+ * @sum_blocks: checksums of @nr blocks from @first on, as kernel.h defines them; complete on return,
+ *	@after has been waited for: 0, -EIO
+ *
+ * @signal: *@fence := all that @stream, one of the caller's, has been given so far: 0; -EBUSY it is
+ *	capturing; -EINVAL a default stream
+ * @stall: what @stream is given from now on starts after @fence: 0; as signal; -EIO @fence has failed
+ * @join: *@fence := all of @fences: 0; -EIO one has failed
+ * @poll: status of @fence: 0; -EAGAIN it is not complete; -EIO; -EINVAL nobody gave out that one
  * @wait: until @fence is complete: its status, 0 or -EIO
+ * @wait_until: the same, but at most until @deadline_ns of kv_clock_ns(): also -ETIMEDOUT
+ *
  * @write: host memory to device memory, complete on return: 0, -EIO
  * @read: device memory to host memory, complete on return: 0, -EIO
  * @fill: @bytes of device memory := @byte, complete on return: 0, -EIO
+ *
+ * @area_create: 0; -EINVAL; -ENOMEM no addresses, or no memory where it is not elastic
+ * @area_destroy: takes NULL; nothing submitted may still use it
+ * @area_info: what there is
+ * @area_grow: memory behind [@offset, @offset + @bytes), content undefined; what is there already
+ *	stays: 0, -ENOMEM, -EINVAL; -EUCLEAN part of it is stuck
+ * @area_shrink: no memory behind it any more. The caller sees to it that nothing on the device can
+ *	touch it, now or later. 0; -EINVAL; -EBUSY part of it was exported; -EOPNOTSUPP not elastic;
+ *	-EIO the driver failed half-way: what is gone is gone, area_info tells how much
+ * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: int for FD, KV_FABRIC_BYTES else.
+ *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
+ *
+ * @tune: 0; -EINVAL
+ * @stat: a snapshot
  */
 struct kv_dev_ops {
 	const char *name;
 	int (*open)(unsigned int number, struct kv_dev **dev);
 	void (*close)(struct kv_dev *dev);
+
 	int (*alloc)(struct kv_dev *dev, u64 bytes, u64 *addr);
 	void (*free)(struct kv_dev *dev, u64 addr, u64 bytes);
+	int (*host_alloc)(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem *mem);
+	void (*host_free)(struct kv_dev *dev, struct kv_host_mem *mem);
+
 	int (*move_blocks)(struct kv_dev *dev, const struct kv_planes *planes,
 			   const struct kv_move *moves, u32 nr, struct kv_fence after,
 			   struct kv_fence *fence);
+	int (*copy_blocks)(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence);
+	int (*fill_blocks)(struct kv_dev *dev, const struct kv_planes *planes,
+			   const struct kv_move *runs, u32 nr, u8 byte, struct kv_fence after,
+			   struct kv_fence *fence);
+	int (*sum_blocks)(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
+			  struct kv_fence after, u64 *sums);
+
+	int (*signal)(struct kv_dev *dev, void *stream, struct kv_fence *fence);
+	int (*stall)(struct kv_dev *dev, void *stream, struct kv_fence fence);
+	int (*join)(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
+		    struct kv_fence *fence);
+	int (*poll)(struct kv_dev *dev, struct kv_fence fence);
 	int (*wait)(struct kv_dev *dev, struct kv_fence fence);
+	int (*wait_until)(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns);
+
 	int (*write)(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes);
 	int (*read)(struct kv_dev *dev, u64 addr, void *buf, u64 bytes);
 	int (*fill)(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes);
+
+	int (*area_create)(struct kv_dev *dev, const struct kv_area_attr *attr,
+			   struct kv_area **area);
+	void (*area_destroy)(struct kv_area *area);
+	void (*area_info)(struct kv_area *area, struct kv_area_info *info);
+	int (*area_grow)(struct kv_area *area, u64 offset, u64 bytes);
+	int (*area_shrink)(struct kv_area *area, u64 offset, u64 bytes);
+	int (*area_export)(struct kv_area *area, u64 offset, u32 kind, void *handle);
+
+	int (*tune)(struct kv_dev *dev, enum kv_knob knob, u64 value);
+	void (*stat)(struct kv_dev *dev, struct kv_dev_stat *stat);
 };
 
 #endif /* KV_DEV_H */

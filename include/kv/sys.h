@@ -19,6 +19,7 @@
  * @open_library: handle of a shared library, or NULL and *@why; it is never closed
  * @find_symbol: address of a symbol of that library, or NULL
  * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno
+ * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -26,6 +27,7 @@ struct kv_sys_ops {
 	void *(*find_symbol)(void *ctx, void *library, const char *name);
 	int (*read_file)(void *ctx, const char *path, char *text, size_t bytes);
 	void *ctx;
+	int (*own_folder)(void *ctx, char *path, size_t bytes);
 };
 
 extern const struct kv_sys_ops kv_sys_system;

@@ -47,7 +47,7 @@ struct kvmm_plane {
  * struct kvmm_pool_attr - how to make a pool
  * @size: sizeof(struct kvmm_pool_attr); set by KVMM_POOL_ATTR_INIT
  * @name: shown by tools; copied; "pool" if NULL
- * @device: "host" (the default, if NULL): plain memory
+ * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
  * @policy: eviction policy, see kvmm_policies(); NULL = a pool without cached blocks
  * @compactor: "window" (the default, if NULL), "slide", or "off"
@@ -84,7 +84,9 @@ struct kvmm_pool_attr {
  * @pool: set on success only
  *
  * Return: 0; -EINVAL a bad attribute; -ENOENT no device, engine, policy or compactor of that
- * name; -ENOMEM; -EEXIST a pool of that name exists (unnamed pools are numbered).
+ * name; -ENODEV no driver for it, or no device of that number; -ENOMEM; -EEXIST a pool of that
+ * name exists (unnamed pools are numbered); -EIO the device is lost; -ECHILD this is a forked
+ * child, and the device stayed with its parent.
  */
 KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool);
 

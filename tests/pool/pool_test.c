@@ -58,7 +58,7 @@ Test(pool, bad_attributes_are_refused)
 	expect_create(-ENOENT, attr.device = "abacus");
 	expect_create(-ENOENT, attr.device = "host:x");
 	expect_create(-ENOENT, attr.device = "host:");
-	expect_create(-ENOENT, attr.device = "host:1"; attr.block_bytes = 64);
+	expect_create(-ENODEV, attr.device = "host:1"; attr.block_bytes = 64);
 	expect_create(0, attr.device = "host:0"; attr.block_bytes = 64);
 	expect_create(-ENOENT, attr.allocator = "abacus");
 	expect_create(-ENOENT, attr.policy = "abacus");

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The copy engine: from a request to work on a stream, and a fence behind it.
+ *
+ * A request is cut into waves (wave.c); each goes by the path that is expected to take the least
+ * time, or if that fails by the next one: the moves of a wave are independent, so a wave that was
+ * queued by half may be queued again as a whole. What was not queued in the end is the request's
+ * error as long as nothing of it was queued; after that only its fence can say so.
+ */
+#include <kv/env.h>
+
+#include "engine.h"
+
+/* ---- requests ---- */
+
+static bool run_is_memory(const struct kvmm_plane *plane, u32 start, u32 nr)
+{
+	u64 end;
+
+	return !kv_mul_overflows((u64)start + nr, plane->stride, &end) &&
+	       !kv_add_overflows(end, plane->base, &end);
+}
+
+static bool planes_are_good(const struct kv_copy *copy)
+{
+	if (!copy->src.nr || copy->src.nr != copy->dst.nr || copy->src.nr > KVMM_MAX_PLANES)
+		return false;
+	for (u32 i = 0; i < copy->src.nr; i++) {
+		const struct kvmm_plane *src = &copy->src.plane[i], *dst = &copy->dst.plane[i];
+
+		if (!src->base || !dst->base || !src->bytes || src->bytes != dst->bytes ||
+		    src->bytes > src->stride || dst->bytes > dst->stride)
+			return false;
+	}
+	return true;
+}
+
+static bool move_is_good(const struct kv_copy *copy, const struct kv_move *move)
+{
+	u32 end;
+
+	if (kv_add_overflows(move->src, move->nr, &end) ||
+	    kv_add_overflows(move->dst, move->nr, &end))
+		return false;
+	for (u32 i = 0; i < copy->src.nr; i++)
+		if (!run_is_memory(&copy->src.plane[i], move->src, move->nr) ||
+		    !run_is_memory(&copy->dst.plane[i], move->dst, move->nr))
+			return false;
+	return true;
+}
+
+bool kv_copy_is_good(const struct kv_copy *copy)
+{
+	if (!planes_are_good(copy))
+		return false;
+	for (u32 i = 0; i < copy->nr; i++)
+		if (!move_is_good(copy, &copy->moves[i]))
+			return false;
+	return true;
+}
+
+/* ---- the choice of a path ---- */
+
+static u64 bytes_of(const struct kv_copy *copy, u64 nr_blocks)
+{
+	u64 bytes = 0;
+
+	for (u32 i = 0; i < copy->src.nr; i++)
+		bytes += copy->src.plane[i].bytes;
+	return bytes * nr_blocks;
+}
+
+/* A launch costs one call, however many pieces there are. */
+static u64 expected_ns(const struct job *job, u32 path, u64 bytes)
+{
+	u64 calls = path == KV_PATH_KERNEL ? 1 : job->nr_pieces;
+
+	return kv_cost_ns(job->dev, job->copy->dir, path, calls, bytes);
+}
+
+static u32 cheapest(const struct job *job, u32 tried)
+{
+	u64 bytes = bytes_of(job->copy, job->nr_blocks), best_ns = UINT64_MAX;
+	u32 best = KV_PATH_AUTO;
+
+	for (u32 path = KV_PATH_KERNEL; path < KV_NR_PATHS; path++) {
+		u64 ns;
+
+		if (tried & BIT(path) || kv_path_refusal(job, path))
+			continue;
+		ns = expected_ns(job, path, bytes);
+		if (ns < best_ns) {
+			best_ns = ns;
+			best = path;
+		}
+	}
+	return best;
+}
+
+static void count_fallback(struct kv_dev *dev, u32 refusal)
+{
+	dev->count.fallback[refusal - 1]++;
+}
+
+/*
+ * The kernel is what a copy within the device wants, and a batch what others do; that it cannot be
+ * had is worth counting.
+ */
+static void count_missing(const struct job *job)
+{
+	u32 wanted = job->dev->knob[KV_KNOB_PATH];
+	u32 refusal;
+
+	if (!wanted)
+		wanted = job->copy->dir == KV_COPY_LOCAL ? KV_PATH_KERNEL : KV_PATH_BATCH;
+	refusal = kv_path_refusal(job, wanted);
+	if (refusal)
+		count_fallback(job->dev, refusal);
+}
+
+static u32 choose(const struct job *job, u32 tried)
+{
+	u32 wanted = job->dev->knob[KV_KNOB_PATH];
+
+	if (wanted && !(tried & BIT(wanted)) && !kv_path_refusal(job, wanted))
+		return wanted;
+	return cheapest(job, tried);
+}
+
+/* ---- submission ---- */
+
+static void count_path(const struct job *job, u32 path, u64 submit_ns)
+{
+	struct kv_path_stat *stat = &job->dev->count.path[path];
+
+	stat->nr++;
+	stat->nr_calls += job->nr_calls;
+	stat->nr_pieces += job->nr_pieces;
+	stat->bytes += bytes_of(job->copy, job->nr_blocks);
+	stat->submit_ns += submit_ns;
+}
+
+/* On a healthy device an unsupported path is not tried a second time. */
+static void count_refusal(struct job *job, u32 path, int err)
+{
+	if (err == -EOPNOTSUPP && path != KV_PATH_SINGLE)
+		job->dev->refused_paths |= BIT(path);
+	count_fallback(job->dev, KV_FALL_REFUSED + 1);
+}
+
+/* By one path after the other; whatever stops the device stops this. */
+static int submit_wave(struct job *job)
+{
+	u32 tried = 0, path;
+	int err = -EIO;
+
+	count_missing(job);
+	while ((path = choose(job, tried)) != KV_PATH_AUTO) {
+		u64 start = kv_clock_ns();
+
+		job->nr_batch = 0;
+		err = kv_path_submit(job, path);
+		if (!err) {
+			count_path(job, path, kv_clock_ns() - start);
+			return 0;
+		}
+		if (kv_gpu_ready(job->dev->gpu) || kv_dev_is_blind(job->dev))
+			return -EIO;
+		count_refusal(job, path, err);
+		tried |= BIT(path);
+	}
+	return err;
+}
+
+static u64 blocks_of(const struct kv_move *moves, u32 nr)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < nr; i++)
+		sum += moves[i].nr;
+	return sum;
+}
+
+/* Returns whether anything was queued, and what of it went wrong. */
+static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream,
+			 u64 *bytes, int *err)
+{
+	struct wave_cursor at = {
+		.moves = copy->moves, .nr = copy->nr,
+		.is_one_space = copy->src.plane == copy->dst.plane,
+	};
+	bool any = false;
+	u32 nr;
+
+	*bytes = 0;
+	*err = 0;
+	while (!*err && (nr = kv_wave_next(dev->waves, &at))) {
+		struct job job = {
+			.dev = dev, .copy = copy, .moves = dev->waves->move, .nr = nr,
+			.nr_blocks = blocks_of(dev->waves->move, nr), .stream = stream,
+		};
+
+		job.nr_pieces = kv_job_pieces(&job);
+		*err = submit_wave(&job);
+		any |= job.nr_calls > 0;
+		*bytes += bytes_of(copy, job.nr_blocks);
+		dev->count.nr_waves++;
+	}
+	return any;
+}
+
+static kcu_stream stream_for(struct kv_dev *dev, const struct kv_copy *copy)
+{
+	return copy->dir == KV_COPY_LOCAL ? dev->gpu->compact : dev->gpu->transfer;
+}
+
+static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
+{
+	kcu_stream stream = stream_for(dev, copy);
+	struct fence *slot = kv_fence_reserve(dev);
+	bool any;
+	u64 bytes;
+	int err;
+
+	if (!slot)
+		return -EIO;
+	err = kv_fence_order(dev, stream, copy->after);
+	if (err)
+		return err;
+	any = submit_waves(dev, copy, stream, &bytes, &err);
+	if (err && !any)
+		return err;
+	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, bytes);
+	dev->count.nr_copies++;
+	return 0;
+}
+
+static int check(struct kv_dev *dev, const struct kv_copy *copy)
+{
+	if (copy->dir >= KV_NR_COPY_DIRS || !kv_copy_is_good(copy))
+		return -EINVAL;
+	if (copy->dir != KV_COPY_TO_PEER)
+		return 0;
+	if (!copy->peer || copy->peer->driver != dev->driver)
+		return -EINVAL;
+	return dev->gpu->features & KCU_F_PEER ? 0 : -EOPNOTSUPP;
+}
+
+int kv_copy_submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence)
+{
+	struct kv_gpu_scope scope;
+	int err = check(dev, copy);
+
+	if (!err)
+		err = kv_dev_begin(dev, &scope);
+	if (err)
+		return err;
+	err = submit(dev, copy, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+/* ---- fills ---- */
+
+static int set_run(struct kv_dev *dev, const struct kvmm_plane *plane, const struct kv_move *run,
+		   u8 byte, u32 *nr_calls)
+{
+	bool is_dense = plane->stride == plane->bytes;
+	u64 bytes = is_dense ? run->nr * plane->stride : plane->bytes;
+	u32 nr = is_dense ? min(run->nr, 1u) : run->nr;
+	int err = 0;
+
+	for (u64 i = 0; i < nr && !err; i++) {
+		err = kv_gpu_call(dev->gpu, memset_d8_async,
+				  plane->base + (run->dst + i) * plane->stride, byte, bytes,
+				  dev->gpu->compact);
+		*nr_calls += !err;
+	}
+	return err;
+}
+
+static int set_runs(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
+		    u32 nr, u8 byte, u32 *nr_calls)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < nr && !err; i++)
+		for (u32 p = 0; p < planes->nr && !err; p++)
+			err = set_run(dev, &planes->plane[p], &runs[i], byte, nr_calls);
+	return err;
+}
+
+/* Fills have no sources, so nothing orders them among themselves: all write the same byte. */
+static int fill_by(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
+		   u32 nr, u8 byte, u32 *nr_calls)
+{
+	int err;
+
+	if (dev->module && kv_kernel_serves(planes, planes)) {
+		err = kv_kernel_fill(dev, planes, runs, nr, byte, nr_calls);
+		if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
+			return err;
+	}
+	count_fallback(dev, dev->module ? KV_FALL_REFUSED + 1 : KV_FALL_NO_KERNEL + 1);
+	return set_runs(dev, planes, runs, nr, byte, nr_calls);
+}
+
+struct fill {
+	const struct kv_planes *planes;
+	const struct kv_move *runs;
+	u32 nr;
+	u8 byte;
+};
+
+static int fill(struct kv_dev *dev, const struct fill *fill, struct kv_fence after,
+		struct kv_fence *fence)
+{
+	struct fence *slot = kv_fence_reserve(dev);
+	u32 nr_calls = 0;
+	int err;
+
+	if (!slot)
+		return -EIO;
+	err = kv_fence_order(dev, dev->gpu->compact, after);
+	if (err)
+		return err;
+	err = fill_by(dev, fill->planes, fill->runs, fill->nr, fill->byte, &nr_calls);
+	if (err && !nr_calls)
+		return err;
+	*fence = kv_fence_commit(dev, slot, dev->gpu->compact, err ? -EIO : 0, 0);
+	return 0;
+}
+
+int kv_copy_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
+		 u32 nr, u8 byte, struct kv_fence after, struct kv_fence *fence)
+{
+	struct kv_copy copy = { .src = *planes, .dst = *planes, .moves = runs, .nr = nr };
+	const struct fill what = { planes, runs, nr, byte };
+	struct kv_gpu_scope scope;
+	int err = kv_copy_is_good(&copy) ? kv_dev_begin(dev, &scope) : -EINVAL;
+
+	if (err)
+		return err;
+	err = fill(dev, &what, after, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}

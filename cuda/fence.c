@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Fences: which work is done, and whether it may be believed.
+ *
+ * A fence is a number; its event and status live in a ring. A slot is reused when its work is done,
+ * and then only one bit of news can be lost: that it had failed. So the highest number among those
+ * is kept, and every fence up to it that has left the ring counts as failed. That is unfair to some,
+ * and never wrong: nobody reads what may be garbage.
+ *
+ * The driver can fail to record an event, or to tell about it. Then the stream is waited for; if not
+ * even that works then nobody knows what the device still does, the device is blind, and no memory
+ * that it may be writing to can be used again.
+ */
+#include <kv/env.h>
+#include <kv/log.h>
+
+#include "engine.h"
+
+#define ENTER_TRIES	3u
+#define MIN_NAP_NS	1000ull
+#define MAX_NAP_NS	100000ull
+
+static void go_blind(struct kv_dev *dev)
+{
+	if (kv_xchg_acquire(&dev->is_blind, 1))
+		return;
+	kv_log(KV_LOG_ERR, "kvmm: gpu %d: cannot see the end of work, no more is begun",
+	       dev->gpu->ordinal);
+}
+
+int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
+{
+	if (!kv_gpu_call(dev->gpu, event_synchronize, event))
+		return 0;
+	if (!kv_gpu_call(dev->gpu, stream_synchronize, stream))
+		return 0;
+	go_blind(dev);
+	return -EIO;
+}
+
+/* ---- the ring ---- */
+
+static struct fence *slot_of(struct kv_dev *dev, u64 id)
+{
+	return &dev->fence[id % KV_NR_FENCES];
+}
+
+static void count_done(struct kv_dev *dev, const struct fence *slot)
+{
+	u64 now = kv_clock_ns();
+	u64 since = max(slot->submit_ns, dev->last_done_ns);
+
+	if (slot->bytes && now > since) {
+		dev->count.done_bytes += slot->bytes;
+		dev->count.busy_ns += now - since;
+	}
+	dev->last_done_ns = now;
+}
+
+/* The work behind @slot has come to its end, one way or another. */
+static void finish(struct kv_dev *dev, struct fence *slot, int err)
+{
+	kv_assert_held(&dev->lock);
+	if (slot->is_done)
+		return;
+	slot->is_done = true;
+	if (err)
+		slot->status = -EIO;
+	if (slot->status)
+		dev->count.nr_failed++;
+	else
+		count_done(dev, slot);
+}
+
+struct fence *kv_fence_reserve(struct kv_dev *dev)
+{
+	struct fence *slot = slot_of(dev, dev->last_id + 1);
+
+	kv_assert_held(&dev->lock);
+	if (slot->id && !slot->is_done) {
+		dev->count.nr_stalls++;
+		finish(dev, slot, kv_event_settle(dev, slot->event, slot->stream));
+	}
+	return kv_dev_is_blind(dev) ? NULL : slot;
+}
+
+/* A slot of its own for what was recorded, or is about to be. */
+static struct kv_fence give_out(struct kv_dev *dev, struct fence *slot, kcu_stream stream)
+{
+	kv_assert_held(&dev->lock);
+	if (slot->status)
+		dev->lost_id = slot->id;
+	slot->id = ++dev->last_id;
+	slot->stream = stream;
+	slot->status = 0;
+	slot->bytes = 0;
+	slot->is_done = false;
+	slot->submit_ns = kv_clock_ns();
+	return (struct kv_fence){ .id = slot->id };
+}
+
+struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stream stream,
+				int status, u64 bytes)
+{
+	struct kv_fence fence = give_out(dev, slot, stream);
+
+	slot->status = status;
+	slot->bytes = bytes;
+	if (kv_gpu_call(dev->gpu, event_record, slot->event, stream)) {
+		int err = kv_gpu_call(dev->gpu, stream_synchronize, stream);
+
+		if (err)
+			go_blind(dev);
+		finish(dev, slot, err);
+	}
+	return fence;
+}
+
+/* 0: complete; -EAGAIN: as far as we know it is not, and *@slot is there; -EIO, -EINVAL. */
+static int look(struct kv_dev *dev, u64 id, struct fence **slot)
+{
+	kv_assert_held(&dev->lock);
+	if (!id)
+		return 0;
+	if (id > dev->last_id)
+		return -EINVAL;
+	*slot = slot_of(dev, id);
+	if ((*slot)->id != id)
+		return id <= dev->lost_id ? -EIO : 0;
+	return (*slot)->is_done ? (*slot)->status : -EAGAIN;
+}
+
+/* A fence that is known to fail need not be complete to be refused. */
+static int order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
+{
+	struct fence *slot;
+	int err = look(dev, after.id, &slot);
+
+	if (err != -EAGAIN)
+		return err;
+	if (slot->status)
+		return -EIO;
+	return kv_gpu_call(dev->gpu, stream_wait_event, stream, slot->event, 0);
+}
+
+int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
+{
+	int err = order(dev, stream, after);
+
+	/* As if the stream had refused: the caller has done nothing yet. */
+	return err == -EAGAIN ? -EIO : err;
+}
+
+int kv_fence_create(struct kv_dev *dev)
+{
+	for (u32 i = 0; i < KV_NR_FENCES; i++) {
+		int err = kv_gpu_call(dev->gpu, event_create, &dev->fence[i].event,
+				      KCU_EVENT_DISABLE_TIMING);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+void kv_fence_destroy(struct kv_dev *dev)
+{
+	for (u32 i = 0; i < KV_NR_FENCES; i++) {
+		struct fence *slot = &dev->fence[i];
+
+		if (slot->id && !slot->is_done)
+			finish(dev, slot, kv_event_settle(dev, slot->event, slot->stream));
+		if (slot->event)
+			kv_gpu_call(dev->gpu, event_destroy, slot->event);
+	}
+}
+
+/* ---- the caller's streams ---- */
+
+static int signal_locked(struct kv_dev *dev, kcu_stream stream, struct kv_fence *fence)
+{
+	struct fence *slot = kv_fence_reserve(dev);
+	int err;
+
+	if (!slot)
+		return -EIO;
+	err = kv_gpu_check_stream(dev->gpu, stream);
+	if (!err)
+		err = kv_gpu_call(dev->gpu, event_record, slot->event, stream);
+	if (!err)
+		*fence = give_out(dev, slot, stream);
+	return err;
+}
+
+int kv_fence_signal(struct kv_dev *dev, void *stream, struct kv_fence *fence)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_dev_begin(dev, &scope);
+
+	if (err)
+		return err;
+	err = signal_locked(dev, stream, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+int kv_fence_stall(struct kv_dev *dev, void *stream, struct kv_fence fence)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_dev_begin(dev, &scope);
+
+	if (err)
+		return err;
+	err = kv_gpu_check_stream(dev->gpu, stream);
+	if (!err)
+		err = kv_fence_order(dev, stream, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+static int join_locked(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
+		       struct kv_fence *fence)
+{
+	struct fence *slot = kv_fence_reserve(dev);
+	int err = slot ? 0 : -EIO;
+
+	for (u32 i = 0; i < nr && !err; i++)
+		err = kv_fence_order(dev, dev->gpu->compact, fences[i]);
+	if (!err)
+		*fence = kv_fence_commit(dev, slot, dev->gpu->compact, 0, 0);
+	return err;
+}
+
+int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
+		  struct kv_fence *fence)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_dev_begin(dev, &scope);
+
+	if (err)
+		return err;
+	err = join_locked(dev, fences, nr, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+/* ---- waiting ---- */
+
+/*
+ * The event is looked at without the lock. If the slot is reused meanwhile then its former work was
+ * done, and to wait for what took its place is only late.
+ */
+struct watched {
+	kcu_event event;
+	kcu_stream stream;
+};
+
+static int watch(struct kv_dev *dev, u64 id, struct watched *watched)
+{
+	struct fence *slot;
+	int status;
+
+	kv_lock(&dev->lock);
+	status = look(dev, id, &slot);
+	if (status == -EAGAIN)
+		*watched = (struct watched){ slot->event, slot->stream };
+	kv_unlock(&dev->lock);
+	return status;
+}
+
+/* What was watched has ended with @err. */
+static int conclude(struct kv_dev *dev, u64 id, int err)
+{
+	struct fence *slot;
+	int status;
+
+	kv_lock(&dev->lock);
+	status = look(dev, id, &slot);
+	if (status == -EAGAIN) {
+		finish(dev, slot, err);
+		status = slot->status;
+	}
+	kv_unlock(&dev->lock);
+	return status;
+}
+
+/* -EAGAIN: still running. Other failures may pass, or may be the work's own: the end will tell. */
+static int query(struct kv_dev *dev, const struct watched *watched)
+{
+	int err = kv_gpu_call(dev->gpu, event_query, watched->event);
+
+	if (!err || err == -EAGAIN)
+		return err;
+	return kv_event_settle(dev, watched->event, watched->stream);
+}
+
+/* Not to get in means not to see the end, so it is tried more than once. */
+static int enter(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < ENTER_TRIES; i++) {
+		err = kv_gpu_enter_relaxed(dev->gpu, scope);
+		if (!err || err == -ECHILD)
+			return err;
+	}
+	go_blind(dev);
+	return err;
+}
+
+static int ask(struct kv_dev *dev, u64 id,
+	       int (*how)(struct kv_dev *dev, const struct watched *watched))
+{
+	struct watched watched;
+	struct kv_gpu_scope scope;
+	int err = watch(dev, id, &watched);
+
+	if (err != -EAGAIN)
+		return err;
+	err = enter(dev, &scope);
+	if (err == -ECHILD)
+		return err;
+	if (!err) {
+		err = how(dev, &watched);
+		kv_gpu_leave(dev->gpu, &scope);
+	}
+	return err == -EAGAIN ? err : conclude(dev, id, err);
+}
+
+int kv_fence_poll(struct kv_dev *dev, struct kv_fence fence)
+{
+	return ask(dev, fence.id, query);
+}
+
+static int settle(struct kv_dev *dev, const struct watched *watched)
+{
+	return kv_event_settle(dev, watched->event, watched->stream);
+}
+
+int kv_fence_wait(struct kv_dev *dev, struct kv_fence fence)
+{
+	return ask(dev, fence.id, settle);
+}
+
+static void nap(u64 ns)
+{
+	u32 nobody = 0;
+
+	kv_env()->wait(kv_env()->ctx, &nobody, 0, ns);
+}
+
+int kv_fence_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)
+{
+	u64 ns = MIN_NAP_NS;
+	int err;
+
+	while ((err = kv_fence_poll(dev, fence)) == -EAGAIN) {
+		u64 now = kv_clock_ns();
+
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		nap(min(ns, deadline_ns - now));
+		ns = min(2 * ns, MAX_NAP_NS);
+	}
+	return err;
+}

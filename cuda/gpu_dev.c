@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * GPUs as devices: "cuda" with the system's driver, "soft" with ours, and no difference else.
+ *
+ * A driver is loaded when the first of its devices is opened and looked at anew when all were closed
+ * in between; it is never unloaded. Devices are opened by number as often as there are pools.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "engine.h"
+
+#define SOFT_VARIABLE	"KVMM_SOFT_DRIVER"
+#define SOFT_LIBRARY	"libkvmm-swcuda.so"
+#define PATH_BYTES	4096
+
+/* ---- drivers ---- */
+
+struct kv_driver {
+	const char *name;
+	int (*load)(struct kcu *cu);
+	struct kv_lock lock;
+	struct kcu cu;			/* fixed while nr_users > 0 */
+	u32 nr_users;			/* ->lock */
+};
+
+static int load_cuda(struct kcu *cu)
+{
+	return kcu_load(cu, NULL);
+}
+
+/* Beside the object that we are in, one up from there, and where libraries are from a bin. */
+static const char *const places[] = {
+	"/" SOFT_LIBRARY, "/../" SOFT_LIBRARY, "/../../" SOFT_LIBRARY, "/../lib/" SOFT_LIBRARY,
+};
+
+static bool can_open(const char *path)
+{
+	const char *why;
+
+	return kv_sys()->open_library(kv_sys()->ctx, path, &why);
+}
+
+/* Nothing found: the loader's path, and its message. */
+static void find_soft(char path[PATH_BYTES])
+{
+	const char *named = kv_sys()->getenv(kv_sys()->ctx, SOFT_VARIABLE);
+	char dir[PATH_BYTES - 64];
+
+	if (named && *named) {
+		snprintf(path, PATH_BYTES, "%s", named);
+		return;
+	}
+	if (!kv_sys()->own_folder || kv_sys()->own_folder(kv_sys()->ctx, dir, sizeof(dir)))
+		dir[0] = '\0';
+	for (u32 i = 0; dir[0] && i < ARRAY_SIZE(places); i++) {
+		snprintf(path, PATH_BYTES, "%s%s", dir, places[i]);
+		if (can_open(path))
+			return;
+	}
+	snprintf(path, PATH_BYTES, "%s", SOFT_LIBRARY);
+}
+
+static int load_soft(struct kcu *cu)
+{
+	char path[PATH_BYTES];
+
+	find_soft(path);
+	return kcu_load(cu, path);
+}
+
+static struct kv_driver cuda_driver = {
+	.name = "cuda", .load = load_cuda, .lock = { .rank = KV_RANK_TIER, .id = 1 },
+};
+
+static struct kv_driver soft_driver = {
+	.name = "soft", .load = load_soft, .lock = { .rank = KV_RANK_TIER, .id = 2 },
+};
+
+static int driver_get(struct kv_driver *driver)
+{
+	int err = 0;
+
+	kv_lock(&driver->lock);
+	if (!driver->nr_users)
+		err = driver->load(&driver->cu);
+	driver->nr_users += !err;
+	kv_unlock(&driver->lock);
+	return err;
+}
+
+static void driver_put(struct kv_driver *driver)
+{
+	kv_lock(&driver->lock);
+	driver->nr_users--;
+	kv_unlock(&driver->lock);
+}
+
+/* ---- entering ---- */
+
+int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	int err = kv_gpu_enter_relaxed(dev->gpu, scope);
+
+	if (err)
+		return err;
+	kv_lock(&dev->lock);
+	if (!kv_dev_is_blind(dev))
+		return 0;
+	kv_dev_end(dev, scope);
+	return -EIO;
+}
+
+void kv_dev_end(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	kv_unlock(&dev->lock);
+	kv_gpu_leave(dev->gpu, scope);
+}
+
+/* ---- opening ---- */
+
+static int alloc_rooms(struct kv_dev *dev)
+{
+	dev->waves = kv_alloc(sizeof(*dev->waves));
+	dev->batch = kv_alloc(sizeof(*dev->batch));
+	return dev->waves && dev->batch ? 0 : -ENOMEM;
+}
+
+static void free_rooms(struct kv_dev *dev)
+{
+	kv_free(dev->batch);
+	kv_free(dev->waves);
+}
+
+static int create_list_events(struct kv_dev *dev)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < KV_NR_LISTS && !err; i++)
+		err = kv_gpu_call(dev->gpu, event_create, &dev->list[i].event,
+				  KCU_EVENT_DISABLE_TIMING);
+	return err;
+}
+
+static void destroy_lists(struct kv_dev *dev)
+{
+	for (u32 i = 0; i < KV_NR_LISTS; i++)
+		if (dev->list[i].event)
+			kv_gpu_call(dev->gpu, event_destroy, dev->list[i].event);
+	if (dev->lists)
+		kv_gpu_call(dev->gpu, mem_free, dev->lists);
+	if (dev->lists_host)
+		kv_gpu_call(dev->gpu, mem_free_host, dev->lists_host);
+	memset(dev->list, 0, sizeof(dev->list));
+	dev->lists = 0;
+	dev->lists_host = NULL;
+}
+
+/* Without them every list of moves goes by value, in as many launches as it takes. */
+static void create_lists(struct kv_dev *dev)
+{
+	u64 bytes = KV_NR_LISTS * KV_LIST_BYTES;
+	void *host = NULL;
+	int err;
+
+	err = kv_gpu_call(dev->gpu, mem_host_alloc, &host, bytes, KCU_HOST_ALLOC_PORTABLE);
+	if (!err) {
+		dev->lists_host = host;
+		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + KV_SUM_BYTES);
+	}
+	if (!err)
+		err = create_list_events(dev);
+	if (!err)
+		return;
+	destroy_lists(dev);
+	dev->count.fallback[KV_FALL_NO_MEMORY]++;
+}
+
+/* In the context. The kernels and the lists are luxuries; a device that is lost has neither. */
+static int open_engine(struct kv_dev *dev)
+{
+	int err = kv_fence_create(dev);
+
+	if (!err) {
+		kv_kernels_load(dev);
+		create_lists(dev);
+		err = kv_gpu_ready(dev->gpu);
+	}
+	return err;
+}
+
+static void close_engine(struct kv_dev *dev)
+{
+	struct kv_gpu_scope scope;
+
+	if (kv_gpu_enter_relaxed(dev->gpu, &scope))
+		return;
+	kv_lock(&dev->lock);
+	kv_fence_destroy(dev);
+	destroy_lists(dev);
+	kv_kernels_unload(dev);
+	kv_unlock(&dev->lock);
+	kv_gpu_leave(dev->gpu, &scope);
+}
+
+static int open_in_context(struct kv_dev *dev)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_gpu_enter_relaxed(dev->gpu, &scope);
+
+	if (err)
+		return err;
+	err = open_engine(dev);
+	kv_gpu_leave(dev->gpu, &scope);
+	return err;
+}
+
+static int open_gpu(struct kv_dev *dev, unsigned int number)
+{
+	int err = number <= INT32_MAX ?
+		  kv_gpu_create(&dev->driver->cu, number, NULL, &dev->gpu) : -ENODEV;
+
+	if (err)
+		return err;
+	kv_lock_init(&dev->lock, KV_RANK_TIER, KV_DEV_LOCK_ID + number);
+	kv_lock_init(&dev->sum_lock, KV_RANK_TIER, KV_SUM_LOCK_ID + number);
+	err = open_in_context(dev);
+	if (!err) {
+		kv_calibrate(dev);
+		err = kv_gpu_ready(dev->gpu);
+	}
+	if (err) {
+		close_engine(dev);
+		kv_gpu_destroy(dev->gpu);
+	}
+	return err;
+}
+
+static struct kv_dev *new_dev(struct kv_driver *driver)
+{
+	struct kv_dev *dev = kv_alloc_lines(1, sizeof(*dev));
+
+	if (dev && alloc_rooms(dev)) {
+		free_rooms(dev);
+		kv_free(dev);
+		return NULL;
+	}
+	if (dev)
+		dev->driver = driver;
+	return dev;
+}
+
+static int open_with(struct kv_driver *driver, unsigned int number, struct kv_dev **result)
+{
+	struct kv_dev *dev;
+	int err = driver_get(driver);
+
+	if (err)
+		return err;
+	dev = new_dev(driver);
+	err = dev ? open_gpu(dev, number) : -ENOMEM;
+	if (!err) {
+		*result = dev;
+		return 0;
+	}
+	if (dev) {
+		free_rooms(dev);
+		kv_free(dev);
+	}
+	driver_put(driver);
+	return err;
+}
+
+static int cuda_open(unsigned int number, struct kv_dev **dev)
+{
+	return open_with(&cuda_driver, number, dev);
+}
+
+static int soft_open(unsigned int number, struct kv_dev **dev)
+{
+	return open_with(&soft_driver, number, dev);
+}
+
+static void gpu_close(struct kv_dev *dev)
+{
+	if (!dev)
+		return;
+	close_engine(dev);
+	kv_gpu_destroy(dev->gpu);
+	driver_put(dev->driver);
+	free_rooms(dev);
+	kv_free(dev);
+}
+
+/* ---- memory ---- */
+
+static int gpu_alloc(struct kv_dev *dev, u64 bytes, u64 *addr)
+{
+	struct kv_gpu_scope scope;
+	kcu_deviceptr new;
+	int err;
+
+	if (!bytes)
+		return -EINVAL;
+	err = kv_gpu_enter_relaxed(dev->gpu, &scope);
+	if (err)
+		return err;
+	err = kv_gpu_call(dev->gpu, mem_alloc, &new, bytes);
+	if (!err)
+		*addr = new;
+	kv_gpu_leave(dev->gpu, &scope);
+	return err;
+}
+
+static void gpu_free(struct kv_dev *dev, u64 addr, u64 bytes)
+{
+	struct kv_gpu_scope scope;
+
+	if (!addr || kv_gpu_enter_relaxed(dev->gpu, &scope))
+		return;
+	kv_gpu_call(dev->gpu, mem_free, addr);
+	kv_gpu_leave(dev->gpu, &scope);
+}
+
+/* ---- copies that are complete on return ---- */
+
+struct transfer {
+	u64 addr;
+	void *to;
+	const void *from;
+	u8 byte;
+	u64 bytes;
+};
+
+static int call_transfer(struct kv_dev *dev, const struct transfer *t)
+{
+	kcu_stream stream = dev->gpu->transfer;
+
+	if (t->to)
+		return kv_gpu_call(dev->gpu, memcpy_dtoh_async, t->to, t->addr, t->bytes, stream);
+	if (t->from)
+		return kv_gpu_call(dev->gpu, memcpy_htod_async, t->addr, t->from, t->bytes,
+				   stream);
+	return kv_gpu_call(dev->gpu, memset_d8_async, t->addr, t->byte, t->bytes, stream);
+}
+
+static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct kv_fence *fence)
+{
+	struct kv_gpu_scope scope;
+	struct fence *slot;
+	int err = kv_dev_begin(dev, &scope);
+
+	if (err)
+		return err;
+	slot = kv_fence_reserve(dev);
+	err = slot ? call_transfer(dev, t) : -EIO;
+	if (!err)
+		*fence = kv_fence_commit(dev, slot, dev->gpu->transfer, 0, 0);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+/* What the driver refuses is our caller's mistake as little as the device's failure is. */
+static int transfer(struct kv_dev *dev, const struct transfer *t)
+{
+	struct kv_fence fence;
+	u64 end;
+	int err;
+
+	if (!t->bytes)
+		return 0;
+	if (!t->addr || kv_add_overflows(t->addr, t->bytes, &end))
+		return -EINVAL;
+	err = submit_transfer(dev, t, &fence);
+	if (!err)
+		err = kv_fence_wait(dev, fence);
+	return err && err != -ECHILD ? -EIO : err;
+}
+
+static int gpu_write(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes)
+{
+	const struct transfer t = { .addr = addr, .from = buf, .bytes = bytes };
+
+	return buf || !bytes ? transfer(dev, &t) : -EINVAL;
+}
+
+int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
+{
+	const struct transfer t = { .addr = addr, .to = buf, .bytes = bytes };
+
+	return buf || !bytes ? transfer(dev, &t) : -EINVAL;
+}
+
+static int gpu_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
+{
+	const struct transfer t = { .addr = addr, .byte = byte, .bytes = bytes };
+
+	return transfer(dev, &t);
+}
+
+/* ---- moves ---- */
+
+static int gpu_move_blocks(struct kv_dev *dev, const struct kv_planes *planes,
+			   const struct kv_move *moves, u32 nr, struct kv_fence after,
+			   struct kv_fence *fence)
+{
+	const struct kv_copy copy = {
+		.src = *planes, .dst = *planes, .moves = moves, .nr = nr, .after = after,
+	};
+
+	return kv_copy_submit(dev, &copy, fence);
+}
+
+/* ---- knobs and counts ---- */
+
+static int gpu_tune(struct kv_dev *dev, enum kv_knob knob, u64 value)
+{
+	static const u64 most[KV_NR_KNOBS] = {
+		[KV_KNOB_PATH] = KV_NR_PATHS - 1,
+		[KV_KNOB_GROUPS] = 65535,
+		[KV_KNOB_BACKGROUND_GROUPS] = 65535,
+	};
+
+	if (knob >= KV_NR_KNOBS || value > most[knob])
+		return -EINVAL;
+	kv_lock(&dev->lock);
+	dev->knob[knob] = value;
+	kv_unlock(&dev->lock);
+	return 0;
+}
+
+static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
+{
+	kv_lock(&dev->lock);
+	*stat = dev->count;
+	kv_unlock(&dev->lock);
+	for (u32 dir = 0; dir < KV_NR_COPY_DIRS; dir++) {
+		for (u32 path = 0; path < KV_NR_PATHS; path++) {
+			stat->mib_per_s[dir][path] = dev->costs.cost[dir][path].mib_per_s;
+			stat->call_ns[dir][path] = dev->costs.cost[dir][path].call_ns;
+		}
+	}
+	stat->groups = dev->costs.groups;
+}
+
+#define GPU_OPS						\
+	.close		= gpu_close,			\
+	.alloc		= gpu_alloc,			\
+	.free		= gpu_free,			\
+	.host_alloc	= kv_hostmem_alloc,		\
+	.host_free	= kv_hostmem_free,		\
+	.move_blocks	= gpu_move_blocks,		\
+	.copy_blocks	= kv_copy_submit,		\
+	.fill_blocks	= kv_copy_fill,			\
+	.sum_blocks	= kv_sum_blocks,		\
+	.signal		= kv_fence_signal,		\
+	.stall		= kv_fence_stall,		\
+	.join		= kv_fence_join,		\
+	.poll		= kv_fence_poll,		\
+	.wait		= kv_fence_wait,		\
+	.wait_until	= kv_fence_wait_until,		\
+	.write		= gpu_write,			\
+	.read		= kv_dev_read,			\
+	.fill		= gpu_fill,			\
+	.area_create	= kv_area_create,		\
+	.area_destroy	= kv_area_destroy,		\
+	.area_info	= kv_area_info,			\
+	.area_grow	= kv_area_grow,			\
+	.area_shrink	= kv_area_shrink,		\
+	.area_export	= kv_area_export,		\
+	.tune		= gpu_tune,			\
+	.stat		= gpu_stat
+
+const struct kv_dev_ops kv_dev_cuda = { .name = "cuda", .open = cuda_open, GPU_OPS };
+const struct kv_dev_ops kv_dev_soft = { .name = "soft", .open = soft_open, GPU_OPS };

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Host memory that the device copies from and to at full speed.
+ *
+ * It is mapped by us, on the node next to the device, touched, and then registered with the driver:
+ * the driver's own allocator can do none of the three. Registering locks pages, which takes long and
+ * can be refused (a container's limits, a driver that may not); it goes in chunks so that no single
+ * call blocks the driver for seconds. All of it is pinned or nothing: half of it would make each
+ * copy ask which half it is in. Pageable memory is slower, not wrong.
+ *
+ * No locks: a struct kv_host_mem has one owner.
+ */
+#include <kv/bits.h>
+#include <kv/log.h>
+#include <kv/pages.h>
+
+#include "engine.h"
+
+#define CHUNK_BYTES	(512ull << 20)
+#define PAGE_BYTES	4096ull
+
+static u64 chunk_bytes(const struct kv_host_mem *mem, u32 chunk)
+{
+	return min(mem->bytes - chunk * CHUNK_BYTES, CHUNK_BYTES);
+}
+
+static void *chunk_at(const struct kv_host_mem *mem, u32 chunk)
+{
+	return (u8 *)mem->ptr + chunk * CHUNK_BYTES;
+}
+
+/*
+ * So that the pages are there, and on the node that was asked for, before they are locked. A load
+ * would map the page of zeros, which is nobody's.
+ */
+static void touch(const struct kv_host_mem *mem)
+{
+	volatile u8 *byte = mem->ptr;
+
+	for (u64 i = 0; i < mem->bytes; i += PAGE_BYTES)
+		byte[i] = 0;
+}
+
+static void unregister_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
+{
+	while (mem->nr_chunks)
+		kv_gpu_call(dev->gpu, mem_host_unregister, chunk_at(mem, --mem->nr_chunks));
+}
+
+static bool is_mapped_here(struct kv_dev *dev, void *ptr)
+{
+	kcu_deviceptr addr = 0;
+
+	return !kv_gpu_call(dev->gpu, mem_host_get_device_pointer, &addr, ptr, 0) &&
+	       addr == (uintptr_t)ptr;
+}
+
+static int register_chunks(struct kv_dev *dev, struct kv_host_mem *mem)
+{
+	u32 nr = (mem->bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
+	bool is_mapped = true;
+
+	for (u32 i = 0; i < nr; i++) {
+		int err = kv_gpu_call(dev->gpu, mem_host_register, chunk_at(mem, i),
+				      chunk_bytes(mem, i),
+				      KCU_HOST_REGISTER_PORTABLE | KCU_HOST_REGISTER_DEVICEMAP);
+
+		if (err) {
+			unregister_chunks(dev, mem);
+			return err;
+		}
+		mem->nr_chunks++;
+		is_mapped = is_mapped && is_mapped_here(dev, chunk_at(mem, i));
+	}
+	mem->is_pinned = true;
+	mem->is_mapped = is_mapped;
+	return 0;
+}
+
+/* Refused for any reason: the memory is as good as any other. A lost device is another matter. */
+static int pin(struct kv_dev *dev, struct kv_host_mem *mem)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_gpu_enter_relaxed(dev->gpu, &scope);
+
+	if (!err) {
+		err = register_chunks(dev, mem);
+		kv_gpu_leave(dev->gpu, &scope);
+	}
+	if (err)
+		kv_log(KV_LOG_WARN, "kvmm: gpu %d: %llu MiB of host memory stay pageable (%d)",
+		       dev->gpu->ordinal, (unsigned long long)mem->bytes >> 20, err);
+	return kv_gpu_ready(dev->gpu);
+}
+
+static void unmap(struct kv_host_mem *mem)
+{
+	kv_pages()->unmap(kv_pages()->ctx, mem->ptr, mem->bytes);
+	*mem = (struct kv_host_mem){ 0 };
+}
+
+int kv_hostmem_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem *mem)
+{
+	struct kv_host_mem new = { .bytes = kv_align_up(bytes, PAGE_BYTES) };
+	int err = kv_gpu_ready(dev->gpu);
+
+	if (err)
+		return err;
+	if (!bytes || new.bytes < bytes)
+		return -EINVAL;
+	new.ptr = kv_pages()->map(kv_pages()->ctx, new.bytes,
+				  node < 0 ? dev->gpu->numa_node : node);
+	if (!new.ptr)
+		return -ENOMEM;
+	touch(&new);
+	err = pin(dev, &new);
+	if (err) {
+		unmap(&new);
+		return err;
+	}
+	*mem = new;
+	return 0;
+}
+
+/* What is still registered must not be unmapped: the driver would go on using the addresses. */
+void kv_hostmem_free(struct kv_dev *dev, struct kv_host_mem *mem)
+{
+	struct kv_gpu_scope scope;
+
+	if (!mem || !mem->ptr)
+		return;
+	if (mem->nr_chunks && !kv_gpu_enter_relaxed(dev->gpu, &scope)) {
+		unregister_chunks(dev, mem);
+		kv_gpu_leave(dev->gpu, &scope);
+	}
+	unmap(mem);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Checksums of blocks: by the kernel, or where there is none by reading them back.
+ *
+ * For debugging and for samples in production: the caller waits. The results of one round share one
+ * buffer on the device, so that callers come one after the other, under a lock of their own.
+ */
+#include <string.h>
+
+#include "engine.h"
+
+#define ROUND_BLOCKS	4096u
+#define PART_BYTES	16384u		/* whole words */
+
+/* ---- on the device ---- */
+
+static int sum_round(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
+		     kcu_deviceptr sums, struct kv_fence after, struct kv_fence *fence)
+{
+	struct fence *slot = kv_fence_reserve(dev);
+	kcu_stream stream = dev->gpu->compact;
+	int err;
+
+	if (!slot)
+		return -EIO;
+	err = kv_fence_order(dev, stream, after);
+	if (!err)
+		err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, nr * sizeof(u64), stream);
+	if (err)
+		return err;
+	err = kv_kernel_sum(dev, planes, first, nr, sums);
+	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, 0);
+	return 0;
+}
+
+struct round {
+	const struct kv_planes *planes;
+	u32 first;
+	u32 nr;
+	struct kv_fence after;
+	u64 *sums;
+};
+
+static int do_round(struct kv_dev *dev, const struct round *round, kcu_deviceptr sums)
+{
+	struct kv_gpu_scope scope;
+	struct kv_fence fence;
+	int err = kv_dev_begin(dev, &scope);
+
+	if (err)
+		return err;
+	err = sum_round(dev, round->planes, round->first, round->nr, sums, round->after, &fence);
+	kv_dev_end(dev, &scope);
+	if (!err)
+		err = kv_fence_wait(dev, fence);
+	if (!err)
+		err = kv_dev_read(dev, sums, round->sums, round->nr * sizeof(u64));
+	return err;
+}
+
+/* ---- on the host ---- */
+
+static int read_piece(struct kv_dev *dev, u64 addr, u64 bytes, u64 pos, u64 *sum)
+{
+	u8 part[PART_BYTES];
+	int err = 0;
+
+	for (u64 done = 0; done < bytes && !err; done += PART_BYTES) {
+		u64 nr = min(bytes - done, (u64)PART_BYTES);
+
+		err = kv_dev_read(dev, addr + done, part, nr);
+		if (!err)
+			*sum += kv_sum_piece(part, nr, pos + done / sizeof(u64));
+	}
+	return err;
+}
+
+static int read_block(struct kv_dev *dev, const struct kv_planes *planes, u32 block, u64 *sum)
+{
+	u64 pos = 0;
+	int err = 0;
+
+	*sum = 0;
+	for (u32 i = 0; i < planes->nr && !err; i++) {
+		const struct kvmm_plane *plane = &planes->plane[i];
+
+		err = read_piece(dev, plane->base + block * plane->stride, plane->bytes, pos, sum);
+		pos += kv_sum_words(plane->bytes);
+	}
+	return err;
+}
+
+static int read_round(struct kv_dev *dev, const struct round *round)
+{
+	int err = kv_fence_wait(dev, round->after);
+
+	for (u32 i = 0; i < round->nr && !err; i++)
+		err = read_block(dev, round->planes, round->first + i, &round->sums[i]);
+	return err;
+}
+
+/* ---- either ---- */
+
+/* The buffer lives behind the lists, which a device without room for them does not have. */
+static bool can_use_kernel(struct kv_dev *dev, const struct kv_planes *planes)
+{
+	return dev->module && dev->lists_host && kv_kernel_serves(planes, planes);
+}
+
+static int run_round(struct kv_dev *dev, const struct round *round)
+{
+	int err = -EOPNOTSUPP;
+
+	if (can_use_kernel(dev, round->planes))
+		err = do_round(dev, round, dev->lists + KV_NR_LISTS * KV_LIST_BYTES);
+	if (!err || kv_gpu_ready(dev->gpu) || kv_dev_is_blind(dev))
+		return err;
+	return read_round(dev, round);
+}
+
+static bool is_good(const struct kv_planes *planes, u32 first, u32 nr)
+{
+	const struct kv_move all = { first, first, nr };
+	struct kv_copy copy = { .src = *planes, .dst = *planes, .moves = &all, .nr = 1 };
+
+	return kv_copy_is_good(&copy);
+}
+
+static_assert(KV_SUM_BYTES == ROUND_BLOCKS * sizeof(u64), "room for the sums of a round");
+
+int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
+		  struct kv_fence after, u64 *sums)
+{
+	int err = 0;
+
+	if (!is_good(planes, first, nr))
+		return -EINVAL;
+	kv_lock(&dev->sum_lock);
+	for (u32 done = 0; done < nr && !err; done += ROUND_BLOCKS) {
+		struct round round = { planes, first + done, min(nr - done, ROUND_BLOCKS), after,
+				       sums + done };
+
+		err = run_round(dev, &round);
+	}
+	kv_unlock(&dev->sum_lock);
+	return err;
+}

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Areas: device memory that comes and goes at addresses that stay.
+ *
+ * Addresses for the maximum are reserved once. Memory is in handles of one size, the unit; a handle
+ * is mapped as a whole and unmapped as a whole, since the driver knows no other way. To create one
+ * is by far the most expensive step, so some are kept for the next time. Access is set once for a
+ * run of new units, not for each.
+ *
+ * What can be wrong about a unit is kept with it, and nowhere else: one that the driver would not
+ * unmap is stuck for good, and the rest works on. A unit that was exported is somebody else's
+ * business, too: it stays.
+ *
+ * Where the driver has no such memory, an area is one plain allocation that stays as it is.
+ */
+#include <kv/bits.h>
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "engine.h"
+
+#define MIN_UNIT_BYTES	(2ull << 20)
+#define MAX_UNIT_BYTES	(64ull << 20)
+#define MANY_UNITS	64u
+
+enum unit_state {
+	UNIT_ABSENT,			/* addresses only */
+	UNIT_MAPPED,			/* a handle behind it, no access yet; inside kv_area_grow() */
+	UNIT_READY,
+	UNIT_EXPORTED,			/* ready, and never to be unmapped */
+	UNIT_STUCK,			/* the driver would not unmap it */
+};
+
+struct unit {
+	kcu_mem_handle handle;		/* ours from UNIT_MAPPED on */
+	enum unit_state state;
+};
+
+struct kv_area {
+	/* Fixed at creation. */
+	struct kv_dev *dev;
+	kcu_deviceptr addr;
+	u64 max_bytes;
+	u64 unit_bytes;
+	u32 nr_units;
+	u32 max_kept;
+	u32 exports;			/* KV_EXPORT_* that the handles were created with */
+	bool is_elastic;
+
+	struct kv_lock lock;
+	struct unit *unit;		/* content: ->lock */
+	kcu_mem_handle *kept;		/* ->lock */
+	u32 nr_kept;			/* ->lock */
+};
+
+/* ---- entering ---- */
+
+/* Enter the context, in a way that allocates, and take the area's lock. */
+static int begin(struct kv_area *area, struct kv_gpu_scope *scope)
+{
+	int err = kv_gpu_enter_relaxed(area->dev->gpu, scope);
+
+	if (!err)
+		kv_lock(&area->lock);
+	return err;
+}
+
+static void end(struct kv_area *area, struct kv_gpu_scope *scope)
+{
+	kv_unlock(&area->lock);
+	kv_gpu_leave(area->dev->gpu, scope);
+}
+
+/* ---- handles ---- */
+
+static kcu_mem_prop prop_of(const struct kv_area *area)
+{
+	struct kv_gpu *gpu = area->dev->gpu;
+	kcu_mem_prop prop = {
+		.type = KCU_ALLOCATION_PINNED,
+		.location = { .type = KCU_LOCATION_DEVICE, .id = gpu->ordinal },
+	};
+
+	if (area->exports & KV_EXPORT_FD)
+		prop.handle_types |= KCU_HANDLE_POSIX_FD;
+	if (area->exports & KV_EXPORT_FABRIC)
+		prop.handle_types |= KCU_HANDLE_FABRIC;
+	prop.flags.gpu_direct_rdma = gpu->rdma_with_vmm;
+	return prop;
+}
+
+static int create_handle(struct kv_area *area, kcu_mem_handle *handle)
+{
+	kcu_mem_prop prop = prop_of(area);
+
+	return kv_gpu_call(area->dev->gpu, mem_create, handle, area->unit_bytes, &prop, 0);
+}
+
+static int take_handle(struct kv_area *area, kcu_mem_handle *handle)
+{
+	if (!area->nr_kept)
+		return create_handle(area, handle);
+	*handle = area->kept[--area->nr_kept];
+	return 0;
+}
+
+static void release_handle(struct kv_area *area, kcu_mem_handle handle)
+{
+	kv_gpu_call(area->dev->gpu, mem_release, handle);
+}
+
+static void give_handle(struct kv_area *area, kcu_mem_handle handle)
+{
+	if (area->nr_kept < area->max_kept)
+		area->kept[area->nr_kept++] = handle;
+	else
+		release_handle(area, handle);
+}
+
+/* ---- units ---- */
+
+static kcu_deviceptr addr_of(const struct kv_area *area, u32 i)
+{
+	return area->addr + i * area->unit_bytes;
+}
+
+static int map_unit(struct kv_area *area, u32 i)
+{
+	struct unit *unit = &area->unit[i];
+	kcu_mem_handle handle;
+	int err = take_handle(area, &handle);
+
+	if (err)
+		return err;
+	err = kv_gpu_call(area->dev->gpu, mem_map, addr_of(area, i), area->unit_bytes, 0, handle,
+			  0);
+	if (err) {
+		give_handle(area, handle);
+		return err;
+	}
+	*unit = (struct unit){ .handle = handle, .state = UNIT_MAPPED };
+	return 0;
+}
+
+/* Its handle is kept, or given back to the device. */
+static int unmap_unit(struct kv_area *area, u32 i)
+{
+	struct unit *unit = &area->unit[i];
+	int err = kv_gpu_call(area->dev->gpu, mem_unmap, addr_of(area, i), area->unit_bytes);
+
+	if (err) {
+		unit->state = UNIT_STUCK;
+		kv_log(KV_LOG_ERR, "kvmm: gpu %d: %llu MiB at unit %u are stuck (%d)",
+		       area->dev->gpu->ordinal, (unsigned long long)area->unit_bytes >> 20, i,
+		       err);
+		return err;
+	}
+	give_handle(area, unit->handle);
+	*unit = (struct unit){ .state = UNIT_ABSENT };
+	return 0;
+}
+
+/* The driver takes any number of neighbours in one call. */
+static int open_run(struct kv_area *area, u32 first, u32 nr)
+{
+	kcu_mem_access access = {
+		.location = { .type = KCU_LOCATION_DEVICE, .id = area->dev->gpu->ordinal },
+		.flags = KCU_ACCESS_READWRITE,
+	};
+	int err = kv_gpu_call(area->dev->gpu, mem_set_access, addr_of(area, first),
+			      nr * area->unit_bytes, &access, 1);
+
+	for (u32 i = first; i < first + nr && !err; i++)
+		area->unit[i].state = UNIT_READY;
+	return err;
+}
+
+/* From @first on, before @end, in that state. */
+static u32 run_length(const struct kv_area *area, u32 first, u32 end, enum unit_state state)
+{
+	u32 i = first;
+
+	while (i < end && area->unit[i].state == state)
+		i++;
+	return i - first;
+}
+
+static int open_mapped(struct kv_area *area, u32 first, u32 end)
+{
+	int err = 0;
+
+	for (u32 i = first, nr; i < end && !err; i += max(nr, 1u)) {
+		nr = run_length(area, i, end, UNIT_MAPPED);
+		if (nr)
+			err = open_run(area, i, nr);
+	}
+	return err;
+}
+
+/* ---- growing ---- */
+
+static int map_absent(struct kv_area *area, u32 first, u32 end)
+{
+	int err = 0;
+
+	for (u32 i = first; i < end && !err; i++) {
+		if (area->unit[i].state == UNIT_STUCK)
+			err = -EUCLEAN;
+		else if (area->unit[i].state == UNIT_ABSENT)
+			err = map_unit(area, i);
+	}
+	return err;
+}
+
+/* @was: a bit for each unit that was absent before. Also what is ready already, but was not then. */
+static void undo_grow(struct kv_area *area, u32 first, u32 end, const u64 *was)
+{
+	for (u32 i = first; i < end; i++) {
+		u32 nth = i - first;
+		enum unit_state state = area->unit[i].state;
+
+		if (!(was[nth / KV_WORD_BITS] & BIT64(nth % KV_WORD_BITS)))
+			continue;
+		if (state == UNIT_MAPPED || state == UNIT_READY)
+			unmap_unit(area, i);
+	}
+}
+
+static u64 *absent_units(const struct kv_area *area, u32 first, u32 end)
+{
+	u64 *bits = kv_alloc_array(KV_WORDS(end - first), sizeof(*bits));
+
+	for (u32 i = first; bits && i < end; i++)
+		if (area->unit[i].state == UNIT_ABSENT)
+			bits[(i - first) / KV_WORD_BITS] |= BIT64((i - first) % KV_WORD_BITS);
+	return bits;
+}
+
+static int grow(struct kv_area *area, u32 first, u32 end)
+{
+	u64 *was = absent_units(area, first, end);
+	int err;
+
+	if (!was)
+		return -ENOMEM;
+	err = map_absent(area, first, end);
+	if (!err)
+		err = open_mapped(area, first, end);
+	if (err)
+		undo_grow(area, first, end, was);
+	kv_free(was);
+	return err;
+}
+
+/* Whole units inside the area. */
+static bool is_range(const struct kv_area *area, u64 offset, u64 bytes)
+{
+	u64 end;
+
+	return !((offset | bytes) & (area->unit_bytes - 1)) && bytes &&
+	       !kv_add_overflows(offset, bytes, &end) && end <= area->max_bytes;
+}
+
+int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes)
+{
+	struct kv_gpu_scope scope;
+	int err;
+
+	if (!is_range(area, offset, bytes))
+		return -EINVAL;
+	if (!area->is_elastic)
+		return kv_gpu_ready(area->dev->gpu);
+	err = begin(area, &scope);
+	if (err)
+		return err;
+	err = grow(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
+	end(area, &scope);
+	return err;
+}
+
+/* ---- shrinking ---- */
+
+/* All of them are asked first, so that a refusal leaves everything as it was. */
+static int check_shrink(const struct kv_area *area, u32 first, u32 end)
+{
+	for (u32 i = first; i < end; i++) {
+		if (area->unit[i].state == UNIT_EXPORTED)
+			return -EBUSY;
+		if (area->unit[i].state == UNIT_STUCK)
+			return -EUCLEAN;
+	}
+	return 0;
+}
+
+static int shrink(struct kv_area *area, u32 first, u32 end)
+{
+	int err = check_shrink(area, first, end);
+
+	if (err)
+		return err;
+	for (u32 i = first; i < end; i++)
+		if (area->unit[i].state == UNIT_READY && unmap_unit(area, i))
+			err = -EIO;
+	return err;
+}
+
+int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
+{
+	struct kv_gpu_scope scope;
+	int err;
+
+	if (!is_range(area, offset, bytes))
+		return -EINVAL;
+	if (!area->is_elastic)
+		return -EOPNOTSUPP;
+	err = begin(area, &scope);
+	if (err)
+		return err;
+	err = shrink(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
+	end(area, &scope);
+	return err;
+}
+
+/* ---- exporting ---- */
+
+static int export_unit(struct kv_area *area, struct unit *unit, u32 kind, void *handle)
+{
+	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
+	int err;
+
+	if (unit->state != UNIT_READY && unit->state != UNIT_EXPORTED)
+		return -ENXIO;
+	err = kv_gpu_call(area->dev->gpu, mem_export, handle, unit->handle, type, 0);
+	if (!err)
+		unit->state = UNIT_EXPORTED;
+	return err;
+}
+
+int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle)
+{
+	struct kv_gpu_scope scope;
+	int err;
+
+	if (!is_range(area, offset, area->unit_bytes) || !kv_is_pow2(kind))
+		return -EINVAL;
+	if (!(area->exports & kind))
+		return -EOPNOTSUPP;
+	err = begin(area, &scope);
+	if (err)
+		return err;
+	err = export_unit(area, &area->unit[offset / area->unit_bytes], kind, handle);
+	end(area, &scope);
+	return err;
+}
+
+/* ---- statistics ---- */
+
+static u64 bytes_in_state(const struct kv_area *area, enum unit_state state)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < area->nr_units; i++)
+		nr += area->unit[i].state == state;
+	return nr * area->unit_bytes;
+}
+
+void kv_area_info(struct kv_area *area, struct kv_area_info *info)
+{
+	*info = (struct kv_area_info){
+		.addr = area->addr, .max_bytes = area->max_bytes,
+		.unit_bytes = area->unit_bytes, .present_bytes = area->max_bytes,
+		.exports = area->exports, .is_elastic = area->is_elastic,
+	};
+	if (!area->is_elastic)
+		return;
+	kv_lock(&area->lock);
+	info->present_bytes = bytes_in_state(area, UNIT_READY) +
+			      bytes_in_state(area, UNIT_EXPORTED);
+	info->stuck_bytes = bytes_in_state(area, UNIT_STUCK);
+	info->kept_bytes = area->nr_kept * area->unit_bytes;
+	kv_unlock(&area->lock);
+}
+
+/* ---- making and breaking ---- */
+
+/* Small units give memory back sooner; large ones cost less to handle. */
+static u64 default_unit(const struct kv_area_attr *attr, u64 granule)
+{
+	u64 unit = max(granule, MIN_UNIT_BYTES);
+
+	while (unit < MAX_UNIT_BYTES && attr->max_bytes / unit > MANY_UNITS)
+		unit *= 2;
+	return unit;
+}
+
+static int set_sizes(struct kv_area *area, const struct kv_area_attr *attr)
+{
+	struct kv_gpu *gpu = area->dev->gpu;
+	u64 granule = gpu->granule_bytes ?: MIN_UNIT_BYTES, nr;
+
+	area->unit_bytes = attr->handle_bytes ?: default_unit(attr, gpu->good_granule_bytes);
+	if (!attr->max_bytes || !kv_is_pow2(area->unit_bytes) || area->unit_bytes < granule)
+		return -EINVAL;
+	area->max_bytes = kv_align_up(attr->max_bytes, area->unit_bytes);
+	nr = area->max_bytes / area->unit_bytes;
+	if (area->max_bytes < attr->max_bytes || nr > INT32_MAX)
+		return -EINVAL;
+	area->nr_units = nr;
+	area->max_kept = min(attr->keep_bytes / area->unit_bytes, nr);
+	return 0;
+}
+
+static u32 possible_exports(const struct kv_gpu *gpu)
+{
+	return (gpu->features & KCU_F_IPC_FD ? KV_EXPORT_FD : 0) |
+	       (gpu->features & KCU_F_FABRIC ? KV_EXPORT_FABRIC : 0);
+}
+
+/*
+ * Whether handles of these kinds can be created shows only when one is: a fabric needs a channel of
+ * the system that may not be there. The one for the trial is not kept, it may be large.
+ */
+static int try_exports(struct kv_area *area, u32 exports)
+{
+	kcu_mem_handle handle;
+	int err;
+
+	area->exports = exports;
+	err = create_handle(area, &handle);
+	if (!err)
+		release_handle(area, handle);
+	return err;
+}
+
+static int choose_exports(struct kv_area *area, u32 wanted)
+{
+	u32 all = wanted & possible_exports(area->dev->gpu);
+	int err = try_exports(area, all);
+
+	/* Too little memory for one unit is no reason to refuse addresses. */
+	if (err && err != -ENOMEM && all & KV_EXPORT_FABRIC)
+		err = try_exports(area, all & KV_EXPORT_FD);
+	if (err && err != -ENOMEM && all & KV_EXPORT_FD)
+		err = try_exports(area, 0);
+	return err == -ENOMEM ? 0 : err;
+}
+
+static void log_exports(const struct kv_area *area, u32 wanted)
+{
+	kv_log(KV_LOG_INFO, "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
+	       area->dev->gpu->ordinal, (unsigned long long)area->max_bytes >> 20,
+	       (unsigned long long)area->unit_bytes >> 20,
+	       area->is_elastic ? "" : ", not elastic",
+	       area->exports & KV_EXPORT_FD ? "fd " : "",
+	       area->exports & KV_EXPORT_FABRIC ? "fabric " : "",
+	       area->exports ? "" : "none ",
+	       wanted & ~area->exports ? "(not all that were wanted)" : "");
+}
+
+static int open_elastic(struct kv_area *area, u32 exports)
+{
+	int err = choose_exports(area, exports);
+
+	if (err)
+		return err;
+	err = kv_gpu_call(area->dev->gpu, mem_address_reserve, &area->addr, area->max_bytes,
+			  area->unit_bytes, 0, 0);
+	area->is_elastic = !err;
+	return err;
+}
+
+static int open_plain(struct kv_area *area)
+{
+	area->exports = 0;
+	return kv_gpu_call(area->dev->gpu, mem_alloc, &area->addr, area->max_bytes);
+}
+
+/* A driver that has the calls and refuses to serve them is like one that has none. */
+static int open_area(struct kv_area *area, u32 exports)
+{
+	struct kv_gpu *gpu = area->dev->gpu;
+	struct kv_gpu_scope scope;
+	int err = kv_gpu_enter_relaxed(gpu, &scope);
+
+	if (err)
+		return err;
+	err = gpu->features & KCU_F_VMM ? open_elastic(area, exports) : -EOPNOTSUPP;
+	if (err == -EOPNOTSUPP)
+		err = open_plain(area);
+	kv_gpu_leave(gpu, &scope);
+	return err;
+}
+
+static int alloc_tables(struct kv_area *area)
+{
+	area->unit = kv_alloc_array(area->nr_units, sizeof(*area->unit));
+	area->kept = kv_alloc_array(max(area->max_kept, 1u), sizeof(*area->kept));
+	return area->unit && area->kept ? 0 : -ENOMEM;
+}
+
+static void free_area(struct kv_area *area)
+{
+	kv_free(area->kept);
+	kv_free(area->unit);
+	kv_free(area);
+}
+
+int kv_area_create(struct kv_dev *dev, const struct kv_area_attr *attr, struct kv_area **result)
+{
+	struct kv_area *area = kv_alloc(sizeof(*area));
+	int err;
+
+	if (!area)
+		return -ENOMEM;
+	area->dev = dev;
+	kv_lock_init(&area->lock, KV_RANK_TIER, KV_AREA_LOCK_ID);
+	err = set_sizes(area, attr);
+	if (!err)
+		err = alloc_tables(area);
+	if (!err)
+		err = open_area(area, attr->exports);
+	if (err) {
+		free_area(area);
+		return err;
+	}
+	log_exports(area, attr->exports);
+	*result = area;
+	return 0;
+}
+
+/* A reservation with something stuck in it stays reserved. */
+static void close_elastic(struct kv_area *area)
+{
+	bool is_empty = true;
+
+	area->max_kept = 0;
+	for (u32 i = 0; i < area->nr_units; i++) {
+		enum unit_state state = area->unit[i].state;
+
+		if (state == UNIT_READY || state == UNIT_EXPORTED)
+			unmap_unit(area, i);
+		is_empty &= area->unit[i].state == UNIT_ABSENT;
+	}
+	while (area->nr_kept)
+		release_handle(area, area->kept[--area->nr_kept]);
+	if (is_empty)
+		kv_gpu_call(area->dev->gpu, mem_address_free, area->addr, area->max_bytes);
+}
+
+void kv_area_destroy(struct kv_area *area)
+{
+	struct kv_gpu_scope scope;
+
+	if (!area)
+		return;
+	if (!begin(area, &scope)) {
+		if (area->is_elastic)
+			close_elastic(area);
+		else
+			kv_gpu_call(area->dev->gpu, mem_free, area->addr);
+		end(area, &scope);
+	}
+	free_area(area);
+}
