@@ -406,29 +406,21 @@ static noinline int best_fit_far(const struct kv_runs *runs, u32 n, struct kv_ru
 	return -ENOSPC;
 }
 
-static noinline int alloc_far(struct kv_runs *runs, u32 n, u32 *start)
+static noinline u32 alloc_far(struct kv_runs *runs, u32 n)
 {
 	struct kv_run run;
-	int err;
 
-	if (!n)
-		return -EINVAL;
-	if (n > runs->nr_free)
-		return -ENOSPC;
-	err = best_fit_far(runs, n, &run);
-	if (err)
-		return err;
-	*start = run.start;
-	take(runs, run, *start, n);
-	return 0;
+	if (!n || n > runs->nr_free || best_fit_far(runs, n, &run))
+		return KV_RUNS_NONE;
+	take(runs, run, run.start, n);
+	return run.start;
 }
 
 /* Best fit in a class of exact length, which kv_runs_alloc() found. */
-static noinline int alloc_near(struct kv_runs *runs, u32 n, u32 c, u32 *start)
+static noinline u32 alloc_near(struct kv_runs *runs, u32 n, u32 c)
 {
 	u32 at = class_pop(runs, c);
 
-	*start = at;
 	if (c != n)
 		class_add(runs, c - n, at + n);
 	map_clear(runs, at, n);
@@ -436,43 +428,42 @@ static noinline int alloc_near(struct kv_runs *runs, u32 n, u32 c, u32 *start)
 		full_clear_range(runs, at, n);
 	runs->nr_free -= n;
 	runs->nr_runs -= c == n;
-	return 0;
+	return at;
 }
 
 /* Singles mostly meet singles: no remainder, and the group is the block. */
-static __always_inline int alloc_one(struct kv_runs *runs, u32 *start)
+static __always_inline u32 alloc_one(struct kv_runs *runs)
 {
 	u32 at = class_pop(runs, 1);
 
-	*start = at;
 	map_clear(runs, at, 1);
 	runs->nr_free--;
 	runs->nr_runs--;
-	return 0;
+	return at;
 }
 
 /**
  * kv_runs_alloc() - take n blocks from the start of the shortest run they fit
- * @runs:  the index
+ * @index: the index, untyped as the table of engines wants it: the hot path
  * @n:     blocks wanted, at least 1
- * @start: out: first block
  *
  * Lowest address among runs of equal length. Nothing is rounded.
  * Context: the lock of the zone is held.
- * Return: 0; -ENOSPC if no run is long enough; -EINVAL if n is 0.
+ * Return: first block; KV_RUNS_NONE if no run is long enough or n is 0.
  */
-int kv_runs_alloc(struct kv_runs *runs, u32 n, u32 *start)
+u32 kv_runs_alloc(void *index, u32 n)
 {
+	struct kv_runs *runs = index;
 	u64 fits;
 
 	if (n == 1 && likely(runs->nonempty[0] & bit_in_word(1)))
-		return alloc_one(runs, start);
+		return alloc_one(runs);
 	if (unlikely(n - 1 >= KV_RUNS_EXACT - 1))
-		return alloc_far(runs, n, start);
+		return alloc_far(runs, n);
 	fits = runs->nonempty[n >> 6] & mask_from(n);
 	if (unlikely(!fits))
-		return alloc_far(runs, n, start);
-	return alloc_near(runs, n, (n & ~63u) + kv_lowest64(fits), start);
+		return alloc_far(runs, n);
+	return alloc_near(runs, n, (n & ~63u) + kv_lowest64(fits));
 }
 
 /**
@@ -638,7 +629,7 @@ static u32 take_of_class(struct kv_runs *runs, u32 c, u32 n, u32 *start)
 {
 	u32 len = min(c, n);
 
-	alloc_near(runs, len, c, start);
+	*start = alloc_near(runs, len, c);
 	return len;
 }
 

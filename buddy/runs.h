@@ -102,7 +102,7 @@ struct kv_runs_req {
 size_t kv_runs_bytes(u32 nr_blocks);
 int kv_runs_init(struct kv_runs *runs, u32 nr_blocks);
 
-int kv_runs_alloc(struct kv_runs *runs, u32 n, u32 *start);
+u32 kv_runs_alloc(void *index, u32 n);
 int kv_runs_alloc_req(struct kv_runs *runs, const struct kv_runs_req *req, u32 *start);
 int kv_runs_alloc_at(struct kv_runs *runs, u32 start, u32 n);
 int kv_runs_alloc_scattered(struct kv_runs *runs, u32 *ids, u32 n);

@@ -32,20 +32,13 @@ static noinline u32 __runs_take_slow(struct kv_runs *runs, const struct kvmm_zon
 	return kv_runs_alloc_req(runs, &req, &start) ? KV_NONE : start;
 }
 
-static u32 runs_take_best(void *engine, u32 nr)
-{
-	u32 start;
-
-	return kv_runs_alloc(engine, nr, &start) ? KV_NONE : start;
-}
-
 static u32 runs_take(void *engine, const struct kvmm_zone_req *req)
 {
 	struct kv_runs *runs = engine;
 
 	if (unlikely(!req_is_plain(req, runs->nr_blocks, 1)))
 		return __runs_take_slow(runs, req);
-	return runs_take_best(runs, req->nr);
+	return kv_runs_alloc(runs, req->nr);
 }
 
 static int runs_take_at(void *engine, u32 start, u32 nr)
@@ -127,7 +120,7 @@ const struct kv_zone_ops kv_zone_runs = {
 	.metadata_bytes	= runs_metadata_bytes,
 	.init		= runs_init,
 	.take		= runs_take,
-	.take_best	= runs_take_best,
+	.take_best	= kv_runs_alloc,
 	.take_at	= runs_take_at,
 	.take_many	= runs_take_many,
 	.give		= runs_give,
