@@ -156,7 +156,8 @@ struct kvmm_range_attr {
  * shortfall of cached blocks is evicted first.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
- * evicted; -ENOMEM no host memory for the handle; -EIO a copy failed.
+ * evicted; -ENOMEM no host memory for the handle; -EIO a copy failed. What compaction had moved
+ * before -ENOMEM or -EIO stays moved.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);
