@@ -43,7 +43,7 @@ static void *alloc_aligned(size_t nr, size_t size, u32 align)
 	if (!base)
 		return NULL;
 
-	header = (struct mem_header *)(base + align) - 1;
+	header = (struct mem_header *)(void *)(base + align) - 1;
 	*header = (struct mem_header){ .bytes = bytes, .offset = align, .state = MEM_LIVE };
 	kv_fetch_add(&bytes_held, bytes);
 	return base + align;
