@@ -232,12 +232,14 @@ static int update_curve(struct frag *frag)
 {
 	u32 step = frag->run->trace->nr / FRAG_CURVE_ROWS, n = (u32)frag->count.admitted;
 	struct kvmm_zone_stat stat = frag_zone_stat(frag);
+	struct curve_row *row;
 	int err;
 
 	if (!step || n % step || frag->nr_curve == FRAG_CURVE_ROWS)
 		return 0;
+	row = &frag->curve[frag->nr_curve++];
 	err = layout_holes(&frag->layout, frag->zone);
-	frag->curve[frag->nr_curve++] = (struct curve_row){
+	*row = (struct curve_row){
 		.now		= frag->now,
 		.admitted	= n,
 		.held		= stat.nr_blocks - stat.nr_free,
@@ -246,7 +248,7 @@ static int update_curve(struct frag *frag)
 		.largest	= stat.largest,
 		.nr_holes	= frag->layout.nr_holes,
 	};
-	return err;
+	return err ? err : kvmm_pool_map(frag->pool, row->map, FRAG_MAP_WIDTH);
 }
 
 static void count_admission(struct frag *frag, const struct live *live, u32 held)

@@ -12,6 +12,7 @@
 #include "replay.h"
 
 #define FRAG_CURVE_ROWS		10
+#define FRAG_MAP_WIDTH		64
 
 /* A running request. */
 struct live {
@@ -31,6 +32,7 @@ struct curve_row {
 	u32 free;
 	u32 largest;
 	u32 nr_holes;
+	char map[FRAG_MAP_WIDTH + 1];	/* as kvmm_pool_map() draws it */
 };
 
 /* Sums over the run; ppm are summed as they are. */

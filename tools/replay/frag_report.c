@@ -194,6 +194,16 @@ static void say_failures(const struct frag *frag)
 			    format_grouped(frag->pattern.nr_checked, a));
 }
 
+/* The memory at each tenth of the run: from ' ' all free to '@' all held, 'P' pinned. */
+static void say_memory(const struct frag *frag)
+{
+	char a[32];
+
+	for (u32 i = 0; i < frag->nr_curve; i++)
+		results_say(frag->run->results, i ? "" : "memory", "|%s| after %s",
+			    frag->curve[i].map, format_grouped(frag->curve[i].admitted, a));
+}
+
 static void tile(const struct frag *frag)
 {
 	const struct frag_count *count = &frag->count;
@@ -222,4 +232,5 @@ void frag_report(const struct frag *frag)
 	say_setup(frag);
 	say_use(frag);
 	say_failures(frag);
+	say_memory(frag);
 }
