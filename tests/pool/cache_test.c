@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/mem.h>
+
 #include "tests/pool/util.h"
 
 /* A prompt of keys first ... first + nr - 1, in a pool of test size. */
@@ -360,5 +362,40 @@ Test(cache, every_policy_survives_traffic)
 		cr_expect_gt(stat_of(pool).hit_blocks, 100);
 		cr_expect_gt(stat_of(pool).evictions, 100);
 		end_pool(pool);
+		cr_expect_eq(kv_mem_bytes(), 0, "%s", name[i]);
 	}
+}
+
+Test(cache, takes_null_for_an_error_unless_it_is_for_nothing)
+{
+	struct kvmm_pool *pool = make_cache(8, "hint");
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[2], bad = { 0, 0 };
+	kvmm_key_t key[2] = { key_of(1), key_of(2) };
+	u64 when[2] = { 1, 2 };
+
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(kvmm_alloc(pool, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_register(pool, NULL, key, 2, ref), -EINVAL);
+	cr_expect_eq(kvmm_register(pool, mut, NULL, 2, ref), -EINVAL);
+	cr_expect_eq(kvmm_register(pool, mut, key, 2, NULL), -EINVAL);
+	cr_expect_eq(kvmm_register(pool, NULL, NULL, 0, NULL), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
+	cr_expect_eq(kvmm_free(pool, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_free(pool, NULL, 0), 0);
+	cr_expect_eq(kvmm_put_many(pool, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_put_many(pool, NULL, 0), 0);
+	cr_expect_eq(kvmm_match(pool, NULL, 1, ref), -EINVAL);
+	cr_expect_eq(kvmm_match(pool, key, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_match(pool, key, 1u << 31, ref), -EINVAL);
+	cr_expect_eq(kvmm_match(pool, NULL, 0, NULL), 0);
+	cr_expect_eq(kvmm_match_len(pool, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_match_len(pool, key, 1u << 31), -EINVAL);
+	cr_expect_eq(kvmm_hint(pool, NULL, when, 1), -EINVAL);
+	cr_expect_eq(kvmm_hint(pool, ref, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_hint(pool, &bad, when, 1), -EINVAL);
+	cr_expect_eq(kvmm_hint(pool, ref, when, 2), 0);
+	cr_expect_eq(kvmm_block_of_ref(pool, bad), -EINVAL);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	end_pool(pool);
 }

@@ -266,6 +266,20 @@ Test(pool, the_map_shows_what_is_held)
 	end_pool(pool);
 }
 
+/* From a third to two thirds, both included. */
+Test(pool, the_map_says_half_for_what_is_about_half)
+{
+	struct kvmm_pool *pool = make_pool(24);
+	kvmm_range_t range[26];
+	char map[5];
+
+	paint(pool, "aa....bbbb..cccccd.....e", range);
+	cr_expect_eq(kvmm_range_free(pool, range['d' - 'a']), 0);
+	cr_expect_eq(kvmm_pool_map(pool, map, 4), 0);
+	cr_expect_str_eq(map, "::#.");
+	end_pool(pool);
+}
+
 Test(pool, the_map_tells_cached_blocks_apart)
 {
 	struct kvmm_pool *pool = make_cache(16, "lru");

@@ -65,15 +65,16 @@ Test(range, the_null_block_is_nobodys)
 	end_pool(pool);
 }
 
+/* Even where another hole would fit better. */
 Test(range, grows_in_place_if_the_blocks_behind_are_free)
 {
-	struct kvmm_pool *pool = make_pool(12);
+	struct kvmm_pool *pool = make_pool(11);
 	kvmm_range_t range[26];
 	struct kvmm_extent ext[1];
 
-	paint(pool, "aa...bb.....", range);
+	paint(pool, "aa....bb...", range);
 	cr_expect_eq(kvmm_range_grow(pool, range[0], 3), 0);
-	cr_expect_str_eq(picture(pool), "aaaaabb.....");
+	cr_expect_str_eq(picture(pool), "aaaaa.bb...");
 	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 1), 1);
 	cr_expect_eq(ext[0].nr, 5);
 	end_pool(pool);
