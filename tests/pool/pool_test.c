@@ -226,6 +226,8 @@ Test(pool, content_is_counted_through_the_planes)
 	cr_expect_eq(memory[1][3 * 32], 25);
 	cr_expect_eq(kvmm_block_read(pool, 3, 20, back, 10), 0);
 	cr_expect_arr_eq(back, buf + 20, 10);
+	cr_expect_eq(kvmm_block_read(pool, 3, 30, back, 26), 0);
+	cr_expect_arr_eq(back, buf + 30, 26);
 	cr_expect_eq(kvmm_block_read(pool, 3, 56, back, 0), 0);
 	cr_expect_eq(kvmm_block_read(pool, 3, 50, back, 7), -EINVAL);
 	cr_expect_eq(kvmm_block_read(pool, 8, 0, back, 1), -EINVAL);

@@ -489,6 +489,51 @@ Test(room, a_range_that_cannot_be_zeroed_is_given_back)
 	end_flaky(pool);
 }
 
+/* Content of the ranges that have not been lost; how many have. */
+static u32 nr_lost_of(struct kvmm_pool *pool, const kvmm_range_t *range, u32 nr)
+{
+	struct kvmm_extent ext[1];
+	u32 nr_lost = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (kvmm_range_extents(pool, range[i], ext, 1) == -EIO)
+			nr_lost++;
+		else
+			cr_expect(has_pattern(pool, range[i], i), "range %u", i);
+	}
+	return nr_lost;
+}
+
+/* The n-th copy of a compaction fails, for each n until there are no more copies. */
+static u32 fail_each_copy(const struct kv_planner_ops *planner, u32 want)
+{
+	for (u32 n = 0;; n++) {
+		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
+		struct kvmm_pool *pool = make_flaky(24, NULL);
+		kvmm_range_t range[26];
+		int err;
+
+		paint(pool, ".aaa.bbb..cc.ddd.e.ff.ea", range);
+		pool->parts.planner = planner;
+		for (u32 i = 0; i < 6; i++)
+			write_pattern(pool, range[i], i);
+		copies_left = n;
+		err = kvmm_pool_compact(pool, &goal);
+		cr_expect_eq(err, goal.nr_moves == n && copies_left == 0 && err ? -EIO : 0);
+		cr_expect_leq(nr_lost_of(pool, range, 6), err ? 1 : 0, "copy %u", n);
+		end_flaky(pool);
+		if (!err)
+			return n;
+	}
+}
+
+Test(room, any_copy_may_fail)
+{
+	cr_expect_eq(fail_each_copy(&kv_planner_slide, 0), 8);
+	cr_expect_geq(fail_each_copy(&kv_planner_slide, 8), 2);
+	cr_expect_geq(fail_each_copy(&kv_planner_window, 8), 1);
+}
+
 static struct kvmm_pool *zeroed_pool;
 
 /* Who walks the ranges finds the one that is being zeroed, and drops a pin that is not its own. */
