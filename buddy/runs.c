@@ -757,6 +757,12 @@ static void init_classes(struct kv_runs *runs)
 	}
 }
 
+/* The layout keeps parts aligned to their words. */
+static void *part_at(struct kv_runs *runs, size_t offset)
+{
+	return (char *)runs + offset;
+}
+
 /**
  * kv_runs_init() - make an index in which every block is used
  * @runs:      kv_runs_bytes(nr_blocks) bytes, aligned to 64; the caller's to free
@@ -777,12 +783,12 @@ int kv_runs_init(struct kv_runs *runs, u32 nr_blocks)
 	runs->nr_blocks = nr_blocks;
 	runs->nr_classes = l.nr_classes;
 	runs->bytes = l.bytes;
-	runs->map = (u64 *)((char *)runs + l.map);
-	runs->rows = (u64 *)((char *)runs + l.rows);
-	runs->bin_blocks = (u32 *)((char *)runs + l.bins);
+	runs->map = part_at(runs, l.map);
+	runs->rows = part_at(runs, l.rows);
+	runs->bin_blocks = part_at(runs, l.bins);
 	runs->nr_full = l.nr_full;
 	for (i = 0; i < l.nr_full; i++)
-		runs->full[i] = (u64 *)((char *)runs + l.full[i]);
+		runs->full[i] = part_at(runs, l.full[i]);
 	init_classes(runs);
 	return 0;
 }
