@@ -41,7 +41,7 @@ struct bench_kind {
 
 extern const struct bench_kind bench_alloc_range, bench_alloc_request, bench_alloc_single,
 	bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation, bench_compact,
-	bench_blockpool, bench_range, bench_overhead;
+	bench_blockpool, bench_range, bench_overhead, bench_device;
 
 /* One figure: a value for each run, and what it is compared with. */
 struct series {
@@ -60,6 +60,8 @@ struct bench {
 	const struct bench_kind *kind;
 	unsigned int nr_runs;
 	u64 seed;
+	const char *device;		/* of the benchmark "device" */
+	bool device_is_chosen;		/* by the user: then it must be there */
 	bool json;
 	bool titled;			/* the head of the table is printed */
 	struct series *mutex_pair;	/* of this group; NULL until asked for */

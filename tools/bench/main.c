@@ -12,7 +12,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_alloc_range,   &bench_alloc_request, &bench_alloc_single,
 	&bench_alloc_batch,   &bench_alloc_mt,      &bench_growth,
 	&bench_fragmentation, &bench_compact,       &bench_blockpool,
-	&bench_range,         &bench_overhead,
+	&bench_range,         &bench_overhead,      &bench_device,
 };
 
 struct options {
@@ -21,14 +21,17 @@ struct options {
 	bool quick;
 	bool json;
 	u64 seed;
+	const char *device;	/* NULL: not chosen */
 };
 
-enum { KEY_QUICK = 'q', KEY_JSON = 'j', KEY_SEED = 's' };
+enum { KEY_QUICK = 'q', KEY_JSON = 'j', KEY_SEED = 's', KEY_DEVICE = 'd' };
 
 static const struct argp_option argp_options[] = {
 	{ "quick", KEY_QUICK, NULL, 0, "3 runs instead of 7", 0 },
 	{ "json", KEY_JSON, NULL, 0, "One JSON object a line", 0 },
 	{ "seed", KEY_SEED, "N", 0, "Start of the random numbers (default 1)", 0 },
+	{ "device", KEY_DEVICE, "NAME", 0, "For the benchmark \"device\": cuda:0, soft:0, host "
+	  "(default soft:0)", 0 },
 	{ 0 },
 };
 
@@ -69,6 +72,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_SEED:
 		opt->seed = parse_seed(state, arg);
 		return 0;
+	case KEY_DEVICE:
+		opt->device = arg;
+		return 0;
 	case ARGP_KEY_ARG:
 		add_name(opt, state, arg);
 		return 0;
@@ -95,6 +101,8 @@ static int run_kind(const struct bench_kind *kind, const struct options *opt)
 		.kind = kind,
 		.nr_runs = opt->quick ? 3 : BENCH_MAX_RUNS,
 		.seed = opt->seed,
+		.device = opt->device ? opt->device : "soft:0",
+		.device_is_chosen = opt->device,
 		.json = opt->json,
 	};
 	err = kind->run(&bench);
