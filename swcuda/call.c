@@ -84,7 +84,7 @@ static bool forked(void)
 	return pid && pid != getpid();
 }
 
-/* Takes the lock unless it refuses. A child after fork() has no driver, and a lock of unknown state. */
+/* Takes the lock unless it refuses. A forked child has no driver, and a lock of unknown state. */
 kcu_result sw_enter(enum sw_call call, u32 need)
 {
 	kcu_result rc;

@@ -54,7 +54,7 @@ typedef bool (*sw_touch_fn)(struct sw_access_list *list, kcu_deviceptr addr, u64
 struct sw_kernel {
 	const char *name;		/* of the .entry */
 	u32 nr_params;
-	/* Runs thread @thread, 0 to the number of threads - 1, x fastest; params[i]: parameter i. */
+	/* Runs thread number @thread, counted from 0, x fastest; params[i]: parameter i. */
 	void (*run)(const struct sw_kernel *kernel, const struct sw_grid *grid, u64 thread,
 		    void **params);
 	/* May be NULL: then neither bounds nor races are checked. */

@@ -282,7 +282,8 @@ kcu_result cuMemcpyDtoDAsync_v2(kcu_deviceptr dst, kcu_deviceptr src, size_t byt
 				kcu_stream stream)
 {
 	return SW_RUN(cuMemcpyDtoDAsync_v2, SW_INIT | SW_CTX,
-		      copy_one(dst, src, bytes, stream, DST_DEV | SRC_DEV, SW_cuMemcpyDtoDAsync_v2));
+		      copy_one(dst, src, bytes, stream, DST_DEV | SRC_DEV,
+			       SW_cuMemcpyDtoDAsync_v2));
 }
 
 kcu_result cuMemcpyHtoDAsync_v2(kcu_deviceptr dst, const void *src, size_t bytes,

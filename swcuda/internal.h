@@ -4,7 +4,8 @@
  *
  * One lock guards everything that is not marked otherwise: an exported call takes it in
  * sw_enter() and lets go in sw_leave(). It is dropped while a host function runs, and in threaded
- * mode while bytes are moved; the stream is `busy` then and nobody else touches its first operation.
+ * mode while bytes are moved; the stream is `busy` then, and its first operation belongs to whoever
+ * made it so.
  */
 #ifndef SWCUDA_INTERNAL_H
 #define SWCUDA_INTERNAL_H
@@ -281,7 +282,8 @@ struct sw_op {
 };
 
 kcu_result sw_stream_get(kcu_stream handle, struct sw_stream **stream);
-kcu_result sw_stream_here(kcu_stream handle, struct sw_stream **stream);	/* of this context */
+/* The same, but it must be of the current context. */
+kcu_result sw_stream_here(kcu_stream handle, struct sw_stream **stream);
 kcu_result sw_stream_finish(kcu_stream handle);		/* waits; drops and retakes the lock */
 void sw_stream_reap(struct sw_stream *stream);		/* frees it if it is dying and done */
 /* Takes the operation; frees it on failure and while the stream captures. */

@@ -40,9 +40,11 @@ static void touch_pair(const struct walk *walk, u32 from, u32 to, u32 nr_blocks)
 		const struct kv_kernel_plane *src = &walk->src[p], *dst = &walk->dst[p];
 
 		for (u32 i = 0; i < nr_blocks; i++) {
+			u64 read = piece_at(*src, from + i), written = piece_at(*dst, to + i);
+
 			if (walk->reads)
-				walk->touch(walk->list, piece_at(*src, from + i), src->bytes, false);
-			walk->touch(walk->list, piece_at(*dst, to + i), src->bytes, true);
+				walk->touch(walk->list, read, src->bytes, false);
+			walk->touch(walk->list, written, src->bytes, true);
 		}
 	}
 }

@@ -73,8 +73,8 @@ static kcu_result queue(const struct sw_op_ops *ops, kcu_stream handle, u64 addr
 
 	if (rc)
 		return rc;
-	if (addr % sizeof(u64) || !sw_may_touch(stream->dev, addr, sizeof(u64), ops == &write_ops) ||
-	    how > WAIT_NOR)
+	if (addr % sizeof(u64) || how > WAIT_NOR ||
+	    !sw_may_touch(stream->dev, addr, sizeof(u64), ops == &write_ops))
 		return KCU_E_INVALID_VALUE;
 	word = sw_op_new(ops, sizeof(*word));
 	if (!word)

@@ -61,7 +61,7 @@ Test(basic, no_device)
 
 Test(basic, devices_differ)
 {
-	kcu_uuid uuid[2];
+	kcu_uuid uuid[2] = { 0 };
 	char name[64] = "", pci[2][16];
 	kcu_device dev = -1;
 	int count = 0;
@@ -232,4 +232,39 @@ Test(basic, an_old_driver_lacks_newer_calls)
 	load("driver=12080");
 	cr_expect_not_null(cu.memcpy_batch_async_v12);
 	cr_expect_null(cu.memcpy_batch_async_v13);
+}
+
+static void *ask(const char *name, int version)
+{
+	kcu_proc_status status = 77;
+	void *fn = NULL;
+	kcu_result rc = get_proc(name, &fn, version, 0, &status);
+
+	cr_expect_eq(rc, fn ? KCU_E_SUCCESS : KCU_E_NOT_FOUND);
+	cr_expect_eq(status, fn ? KCU_PROC_OK : KCU_PROC_NOT_FOUND);
+	return fn;
+}
+
+Test(basic, calls_are_also_found_by_the_version_they_came_with)
+{
+	void *fn = NULL;
+
+	load("");
+	cr_expect_eq(ask("cuMemAlloc", 3020), (void *)cu.mem_alloc);
+	cr_expect_eq(ask("cuMemcpyBatchAsync", 12080), (void *)cu.memcpy_batch_async_v12);
+	cr_expect_eq(ask("cuMemcpyBatchAsync", 12090), (void *)cu.memcpy_batch_async_v12);
+	cr_expect_eq(ask("cuMemcpyBatchAsync", 13000), (void *)cu.memcpy_batch_async_v13);
+	cr_expect_null(ask("cuMemcpyBatchAsync", 12070));
+	cr_expect_null(ask("cuMemAlloc_v2", 3020));
+	cr_expect_null(ask("cuMem", 13000));
+	is(KCU_E_INVALID_VALUE, get_proc("cuInit", &fn, 13010, 0, NULL));
+}
+
+Test(basic, hidden_calls_are_found_that_way_only)
+{
+	load("hidden=cuMemMap,missing=cuMemUnmap");
+	cr_expect_null(cu.mem_map);
+	cr_expect_not_null(ask("cuMemMap", 10020));
+	cr_expect_null(cu.mem_unmap);
+	cr_expect_null(ask("cuMemUnmap", 10020));
 }

@@ -148,6 +148,48 @@ Test(copy, to_pageable_memory_is_waited_for)
 	cr_expect(all_bytes(pinned, 5, BYTES));
 }
 
+Test(copy, read_only_memory_is_not_written)
+{
+	kcu_deviceptr a;
+	kcu_stream stream;
+
+	start("");
+	stream = stream_new();
+	a = dev_alloc(BYTES);
+	ok(cu.mem_host_register(pageable, BYTES, KCU_HOST_REGISTER_READ_ONLY));
+	ok(cu.memcpy_htod_async(a, pageable, BYTES, stream));
+	finish(stream);
+	ok(cu.memcpy_dtoh_async(pageable, a, BYTES, stream));
+	is(KCU_E_ILLEGAL_ADDRESS, cu.stream_synchronize(stream));
+}
+
+/* One piece at a time, one of them before all that lie in front of it. */
+Test(copy, pieces_come_in_no_order)
+{
+	kcu_deviceptr a, b;
+	kcu_stream stream;
+	u32 nr_backwards = 0;
+
+	start("");
+	stream = stream_new();
+	a = dev_alloc(BYTES);
+	b = dev_alloc(BYTES);
+	fill(a, 1, BYTES, stream);
+	for (int round = 0; round < 20; round++) {
+		const u8 *seen = (const u8 *)b;
+
+		fill(b, 0, BYTES, stream);
+		finish(stream);
+		copy(b, a, BYTES, stream);
+		cr_assert(ctl->step());
+		cr_assert_not(all_bytes(seen, 1, BYTES));
+		nr_backwards += !seen[0];
+		finish(stream);
+		cr_assert(all_bytes(seen, 1, BYTES));
+	}
+	cr_expect_gt(nr_backwards, 5);
+}
+
 Test(copy, a_copy_onto_itself_is_a_race)
 {
 	kcu_deviceptr a;

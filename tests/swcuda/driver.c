@@ -7,6 +7,7 @@
 
 struct kcu cu;
 const struct kvmm_swcuda_control *ctl;
+KCU_FN(cuGetProcAddress, 12000) get_proc;
 
 /* Each test is a process of its own, so each loads the library anew, with its own options. */
 void load(const char *options)
@@ -20,6 +21,7 @@ void load(const char *options)
 	KCU_ALL(FIND)
 	ctl = dlsym(library, "kvmm_swcuda_control");
 	cr_assert_not_null(ctl);
+	get_proc = (KCU_FN(cuGetProcAddress, 12000))dlsym(library, "cuGetProcAddress_v2");
 	cr_assert_eq(ctl->bytes, sizeof(*ctl));
 }
 

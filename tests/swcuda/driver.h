@@ -14,6 +14,8 @@
 extern struct kcu cu;				/* every call that the library exports */
 extern const struct kvmm_swcuda_control *ctl;
 
+extern KCU_FN(cuGetProcAddress, 12000) get_proc;
+
 void load(const char *options);			/* loads the library, no call is made */
 void start(const char *options);		/* cuInit(), context of device 0 current */
 

@@ -140,6 +140,25 @@ Test(fault, one_lost_device_is_not_all)
 	cr_expect_neq(addr, 0);
 }
 
+/* Nobody hangs on an event of a device that is lost. */
+Test(fault, events_of_a_lost_device_complete)
+{
+	kcu_stream lost, waits;
+	kcu_context other;
+	kcu_event event;
+
+	start("devices=2,async=cuMemsetD8Async:1:LAUNCH_FAILED");
+	lost = stream_new();
+	event = event_new();
+	fill(dev_alloc(10), 1, 10, lost);
+	record(event, lost);
+	ok(cu.primary_ctx_retain(&other, 1));
+	ok(cu.ctx_push_current(other));
+	waits = stream_new();
+	wait_for(waits, event);
+	finish(waits);
+}
+
 Test(fault, device_loss_as_at_exit)
 {
 	int count;

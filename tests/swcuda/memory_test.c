@@ -40,6 +40,23 @@ Test(memory, there_is_an_end_to_it)
 	is(KCU_E_INVALID_VALUE, cu.mem_alloc(&addr, 0));
 }
 
+/* In whichever order the pieces come back. */
+Test(memory, free_pieces_become_one_again)
+{
+	static const u8 orders[][4] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 0, 2, 1, 3 }, { 2, 0, 3, 1 } };
+	kcu_deviceptr part[4], whole;
+
+	start("mem=8M,va=32M");
+	for (u32 i = 0; i < ARRAY_SIZE(orders); i++) {
+		for (u32 j = 0; j < 4; j++)
+			part[j] = dev_alloc(2 * MIB);
+		for (u32 j = 0; j < 4; j++)
+			ok(cu.mem_free(part[orders[i][j]]));
+		ok(cu.mem_alloc(&whole, 8 * MIB));
+		ok(cu.mem_free(whole));
+	}
+}
+
 Test(memory, oom_comes_earlier_if_asked_for)
 {
 	kcu_deviceptr addr;

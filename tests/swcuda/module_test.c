@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Modules and launches: entries of a text, kernels that were compiled for the host. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cuda/kernel/kernel.h"
+#include "cuda/kernel/launch.h"
 #include "tests/swcuda/driver.h"
 
 #define HEAD	".version 6.0\n.target sm_70\n.address_size 64\n"
@@ -141,6 +139,79 @@ Test(module, a_launch_counts_as_use)
 	ok(cu.mem_free(addr));
 }
 
+/* It would fault, since its threads touch the memory themselves. */
+Test(module, memory_that_goes_away_under_a_launch_is_caught)
+{
+	kcu_mem_prop prop = {
+		.type = KCU_ALLOCATION_PINNED, .location = { KCU_LOCATION_DEVICE, 0 },
+	};
+	kcu_mem_access desc = { { KCU_LOCATION_DEVICE, 0 }, KCU_ACCESS_READWRITE };
+	kcu_mem_handle handle;
+	kcu_deviceptr addr;
+	kcu_stream stream;
+	kcu_function fn;
+
+	start("");
+	fn = add_function();
+	stream = stream_new();
+	ok(cu.mem_address_reserve(&addr, 2 * MIB, 0, 0, 0));
+	ok(cu.mem_create(&handle, 2 * MIB, &prop, 0));
+	ok(cu.mem_map(addr, 2 * MIB, 0, handle, 0));
+	ok(cu.mem_set_access(addr, 2 * MIB, &desc, 1));
+	ok(launch_add(fn, addr, 1, stream));
+	cr_assert(ctl->step());
+	cr_assert(nr_run > 0 && nr_run < NR_THREADS);
+	ok(cu.mem_unmap(addr, 2 * MIB));
+	is(KCU_E_ILLEGAL_ADDRESS, cu.stream_synchronize(stream));
+}
+
+/* ---- A kernel that finds an address in memory ---- */
+
+static void through_run(const struct sw_kernel *kernel, const struct sw_grid *grid, u64 thread,
+			void **params)
+{
+	**(u64 **)*(u64 **)params[0] = 1;
+}
+
+static void through_access(const struct sw_kernel *kernel, void **params,
+			   struct sw_access_list *list, sw_touch_fn touch)
+{
+	u64 *word = *(u64 **)params[0];
+
+	if (touch(list, (u64)word, sizeof(*word), false))
+		touch(list, *word, sizeof(u64), true);
+}
+
+static const struct sw_kernel through_kernel = {
+	.name = "through", .nr_params = 1, .run = through_run, .access = through_access,
+};
+
+/* What the word says before the copy ahead of the launch has run means nothing. */
+Test(module, addresses_in_memory_count_when_the_launch_runs)
+{
+	kcu_deviceptr old, fresh, word;
+	void *params[] = { &word };
+	kcu_module module;
+	kcu_stream stream;
+	kcu_function fn;
+
+	start("");
+	ctl->add_kernel(&through_kernel);
+	ok(load_text(&module, HEAD ".entry through(.param .u64 a) {}"));
+	ok(cu.module_get_function(&fn, module, "through"));
+	stream = stream_new();
+	old = dev_alloc(8);
+	fresh = dev_alloc(8);
+	word = dev_alloc(8);
+	ok(cu.memcpy_htod_async(word, &old, 8, stream));
+	finish(stream);
+	ok(cu.memcpy_htod_async(word, &fresh, 8, stream));
+	ok(cu.launch_kernel(fn, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	ok(cu.mem_free(old));
+	finish(stream);
+	cr_expect_eq(*(u64 *)fresh, 1);
+}
+
 Test(module, launches_are_checked)
 {
 	void *params[2] = { &(u64){ 0 }, &(u32){ 0 } };
@@ -223,21 +294,6 @@ Test(module, text_may_be_too_new_for_the_driver)
 
 /* ---- The library's own ---- */
 
-static char *read_text(void)
-{
-	const char *tree = getenv("KVMM_SRCTREE");
-	static char text[MIB];
-	char path[512];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/cuda/kernel/move.sm70.ptx", tree ? tree : ".");
-	file = fopen(path, "r");
-	cr_assert_not_null(file, "%s", path);
-	cr_assert_gt(fread(text, 1, MIB - 1, file), 1000);
-	fclose(file);
-	return text;
-}
-
 Test(module, all_kernels_of_the_library_are_bound)
 {
 	static const char *const names[] = {
@@ -247,7 +303,7 @@ Test(module, all_kernels_of_the_library_are_bound)
 	kcu_function fn;
 
 	start("");
-	ok(load_text(&module, read_text()));
+	ok(load_text(&module, kv_kernel_ptx));
 	for (u32 i = 0; i < ARRAY_SIZE(names); i++)
 		ok(cu.module_get_function(&fn, module, names[i]));
 }
@@ -282,7 +338,7 @@ static void move_blocks(const char *options)
 	kcu_stream stream;
 
 	start(options);
-	ok(load_text(&module, read_text()));
+	ok(load_text(&module, kv_kernel_ptx));
 	ok(cu.module_get_function(&fn, module, "kv_move16"));
 	stream = stream_new();
 	pool = dev_alloc(BLOCKS * PIECE);
@@ -319,7 +375,7 @@ Test(module, what_moves_touch_is_known)
 	kcu_module module;
 
 	start("");
-	ok(load_text(&module, read_text()));
+	ok(load_text(&module, kv_kernel_ptx));
 	ok(cu.module_get_function(&fn, module, "kv_move16"));
 	one = stream_new();
 	two = stream_new();
@@ -352,12 +408,13 @@ Test(module, the_sum_kernel_sums)
 	u8 bytes[PIECE];
 	kcu_function fn;
 	kcu_module module;
-	kcu_stream stream;
+	kcu_stream stream, other;
 
 	start("");
-	ok(load_text(&module, read_text()));
+	ok(load_text(&module, kv_kernel_ptx));
 	ok(cu.module_get_function(&fn, module, "kv_sum"));
 	stream = stream_new();
+	other = stream_new();
 	pool = dev_alloc(BLOCKS * PIECE);
 	planes = dev_alloc(sizeof(plane));
 	sums = dev_alloc(16);
@@ -374,4 +431,10 @@ Test(module, the_sum_kernel_sums)
 		memset(bytes, i + 1, PIECE);
 		cr_expect_eq(((u64 *)sums)[i], kv_sum_piece(bytes, PIECE, 0));
 	}
+	cr_expect_eq(races(), 0);
+	ok(cu.launch_kernel(fn, 2, 1, 1, 64, 1, 1, 0, stream, params, NULL));
+	copy(pool, sums, 16, other);
+	finish(stream);
+	finish(other);
+	cr_expect_eq(races(), 1);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The checker: what is unordered is reported, what is ordered is not, and runs repeat themselves. */
+/* The checker: what is unordered is reported, what is ordered is not; runs repeat themselves. */
 #include <string.h>
 
 #include "tests/swcuda/driver.h"
@@ -67,6 +67,23 @@ Test(race, reads_do_not_race)
 	copy(b + 5000, a, 5000, two);
 	finish_both();
 	cr_expect_eq(races(), 0);
+}
+
+Test(race, a_write_must_be_after_every_read)
+{
+	setup("");
+	copy(b, a, 5000, one);
+	copy(b + 5000, a, 5000, two);
+	record(event, two);
+	wait_for(one, event);
+	fill(a, 1, BYTES, one);
+	finish_both();
+	cr_expect_eq(races(), 0);
+	copy(b, a, 5000, one);
+	copy(b + 5000, a, 5000, two);
+	fill(a, 1, BYTES, two);
+	finish_both();
+	cr_expect_eq(races(), 1, "of three accesses two are in one stream");
 }
 
 Test(race, neighbours_do_not_race)

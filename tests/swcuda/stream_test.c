@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Streams and events: when work happens, and who waits for whom. */
 #include <string.h>
+#include <time.h>
 
 #include "tests/swcuda/driver.h"
 
@@ -93,6 +94,38 @@ Test(stream, pieces_of_copies_interleave)
 		nr_torn += copy_is_torn(seed);
 	cr_expect_gt(nr_torn, 5);
 	cr_expect_gt(races(), 0);
+}
+
+Test(stream, eager_work_may_run_at_once)
+{
+	struct sw_counters count;
+	kcu_deviceptr addr;
+	kcu_stream stream;
+
+	start("eager=1");
+	stream = stream_new();
+	addr = dev_alloc(BYTES);
+	for (int i = 0; i < 10; i++)
+		fill(addr, 1, BYTES, stream);
+	ctl->counters(&count);
+	cr_expect(count.nr_steps > 0 && count.nr_done < 10, "%llu steps",
+		  (unsigned long long)count.nr_steps);
+}
+
+Test(stream, sleeping_takes_the_time_of_the_model)
+{
+	struct timespec from, to;
+	kcu_deviceptr addr;
+	kcu_stream stream;
+
+	start("sleep=1,latency_us=20000");
+	stream = stream_new();
+	addr = dev_alloc(10);
+	fill(addr, 1, 10, stream);
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	finish(stream);
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	cr_expect_geq((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000, 19);
 }
 
 Test(stream, priorities_and_flags_are_checked)
@@ -299,6 +332,73 @@ Test(event, times_come_from_the_model)
 	is(KCU_E_INVALID_HANDLE, cu.event_elapsed_time(&ms, from, plain));
 }
 
+static float ms_between(kcu_event from, kcu_event to)
+{
+	float ms = -1;
+
+	ok(cu.event_elapsed_time(&ms, from, to));
+	return ms;
+}
+
+/* Two copies of one millisecond each: they share an engine, or wait for each other, or neither. */
+Test(event, times_know_engines_and_waits)
+{
+	kcu_stream one, two;
+	kcu_event from, mid, to;
+	kcu_deviceptr a, b;
+	void *host;
+
+	start("latency_us=0,gbps_local=10,gbps=10");
+	one = stream_new();
+	two = stream_new();
+	a = dev_alloc(20 * MIB);
+	b = a + 10 * MIB;
+	host = host_alloc(10 * MIB);
+	ok(cu.event_create(&from, 0));
+	ok(cu.event_create(&mid, 0));
+	ok(cu.event_create(&to, 0));
+
+	record(from, one);
+	ok(cu.memcpy_htod_async(a, host, 10000000, one));
+	ok(cu.memcpy_htod_async(b, host, 10000000, two));
+	record(mid, one);
+	record(to, two);
+	finish(one);
+	finish(two);
+	cr_expect_float_eq(max(ms_between(from, mid), ms_between(from, to)), 2, 0.1);
+
+	record(from, one);
+	ok(cu.memcpy_htod_async(a, host, 10000000, one));
+	fill(b, 1, 10000000, two);
+	record(to, two);
+	finish(one);
+	finish(two);
+	cr_expect_float_eq(ms_between(from, to), 1, 0.1);
+
+	record(from, one);
+	ok(cu.memcpy_htod_async(a, host, 10000000, one));
+	record(mid, one);
+	wait_for(two, mid);
+	fill(b, 1, 10000000, two);
+	record(to, two);
+	finish(one);
+	finish(two);
+	cr_expect_float_eq(ms_between(from, to), 2, 0.1);
+}
+
+Test(event, stale_handles_stay_stale)
+{
+	kcu_event old, fresh;
+
+	start("");
+	old = event_new();
+	ok(cu.event_destroy(old));
+	fresh = event_new();
+	cr_expect_neq(old, fresh);
+	is(KCU_E_INVALID_HANDLE, cu.event_query(old));
+	is(KCU_E_INVALID_HANDLE, cu.stream_query((kcu_stream)fresh));
+}
+
 Test(event, flags_are_checked)
 {
 	kcu_event event;
@@ -356,6 +456,43 @@ Test(stream, words_are_written_and_waited_for)
 	cr_expect_eq(*(u64 *)addr, 6);
 	cr_expect(all_bytes((void *)(addr + 64), 9, 64));
 	is(KCU_E_INVALID_VALUE, cu.stream_wait_value64(two, addr + 1, 5, 0));
+}
+
+/* Does a wait for @value end while the word is 6? */
+static bool ends(kcu_stream one, kcu_stream two, kcu_deviceptr word, u64 value, u32 how)
+{
+	struct sw_counters before, after;
+
+	ok(cu.stream_write_value64(one, word, 6, 0));
+	finish(one);
+	ok(cu.stream_wait_value64(two, word, value, how));
+	ctl->counters(&before);
+	ctl->run();
+	ctl->counters(&after);
+	/* Satisfies all of them. */
+	ok(cu.stream_write_value64(one, word, how == 3 ? 0 : value, 0));
+	finish(two);
+	return after.nr_done > before.nr_done;
+}
+
+Test(stream, words_are_compared_in_four_ways)
+{
+	kcu_deviceptr word;
+	kcu_stream one, two;
+
+	start("");
+	one = stream_new();
+	two = stream_new();
+	word = dev_alloc(8);
+	cr_expect(ends(one, two, word, 6, 0) && ends(one, two, word, 5, 0));
+	cr_expect_not(ends(one, two, word, 7, 0));
+	cr_expect(ends(one, two, word, 6, 1));
+	cr_expect_not(ends(one, two, word, 5, 1));
+	cr_expect(ends(one, two, word, 2, 2));
+	cr_expect_not(ends(one, two, word, 9, 2));
+	cr_expect(ends(one, two, word, 1, 3));
+	cr_expect_not(ends(one, two, word, ~6ull, 3));
+	is(KCU_E_INVALID_VALUE, cu.stream_wait_value64(two, word, 0, 4));
 }
 
 Test(stream, a_wait_that_cannot_end_is_reported)
@@ -431,6 +568,8 @@ Test(capture, relaxed_mode_lets_unsafe_calls_pass)
 	cr_expect_eq(status, KCU_CAPTURE_ACTIVE);
 	/* The capturing stream itself cannot be waited for in any mode. */
 	is(KCU_E_STREAM_CAPTURE_UNSUPPORTED, cu.stream_synchronize(stream));
+	ok(cu.stream_is_capturing(stream, &status));
+	cr_expect_eq(status, KCU_CAPTURE_INVALIDATED);
 	ok(cu.thread_exchange_capture_mode(&mode));
 	cr_expect_eq(mode, KCU_CAPTURE_MODE_RELAXED);
 	mode = 3;

@@ -3,8 +3,8 @@
  * The software driver with a thread for each stream, for ThreadSanitizer: own main().
  *
  * Several host threads each run a pipeline over two streams, fill -> copy -> copy to the host,
- * ordered by events, and look at the bytes. All order comes from the driver: if it forgot some, bytes
- * would be wrong, or ThreadSanitizer would see two workers meet.
+ * ordered by events, and look at the bytes. All order comes from the driver: if it forgot some,
+ * bytes would be wrong, or ThreadSanitizer would see two workers meet.
  */
 #include <dlfcn.h>
 #include <pthread.h>

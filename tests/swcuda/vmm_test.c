@@ -290,6 +290,71 @@ Test(vmm, unmapping_under_running_work_is_caught)
 	is(KCU_E_ILLEGAL_ADDRESS, cu.stream_synchronize(stream));
 }
 
+Test(vmm, unmapping_a_source_under_running_work_is_caught)
+{
+	kcu_deviceptr addr, other;
+	kcu_stream stream;
+
+	start("");
+	stream = stream_new();
+	addr = mapped(G);
+	other = dev_alloc(G);
+	copy(other, addr, G, stream);
+	cr_assert(ctl->step());
+	ok(cu.mem_unmap(addr, G));
+	is(KCU_E_ILLEGAL_ADDRESS, cu.stream_synchronize(stream));
+}
+
+/* Done, but nobody has waited: it was luck. */
+Test(vmm, unmapping_wants_order)
+{
+	kcu_deviceptr addr, other;
+	kcu_stream stream;
+
+	start("");
+	stream = stream_new();
+	addr = mapped(G);
+	other = mapped(G);
+	fill(addr, 1, G, stream);
+	fill(other, 1, G, stream);
+	ctl->run();
+	ok(cu.mem_unmap(addr, G));
+	cr_expect_eq(races(), 1);
+	finish(stream);
+	ok(cu.mem_unmap(other, G));
+	cr_expect_eq(races(), 1);
+}
+
+/* Work that goes through one alias does not mind that another goes away. */
+Test(vmm, only_the_last_alias_wants_order)
+{
+	kcu_deviceptr addr;
+	kcu_mem_handle handle;
+	kcu_stream stream;
+
+	start("");
+	stream = stream_new();
+	addr = reserve(2 * G);
+	handle = create(G);
+	ok(cu.mem_map(addr, G, 0, handle, 0));
+	ok(cu.mem_map(addr + G, G, 0, handle, 0));
+	ok(access_of(addr, 2 * G, KCU_ACCESS_READWRITE));
+	fill(addr, 1, G, stream);
+	ctl->run();
+	ok(cu.mem_unmap(addr + G, G));
+	cr_expect_eq(races(), 0);
+	ok(cu.mem_unmap(addr, G));
+	cr_expect_eq(races(), 1);
+}
+
+Test(vmm, a_device_may_lack_it)
+{
+	kcu_mem_handle handle;
+
+	start("vmm=0");
+	is(KCU_E_NOT_SUPPORTED, cu.mem_create(&handle, G, &plain, 0));
+}
+
 Test(vmm, a_copy_may_span_mappings)
 {
 	kcu_deviceptr addr;
@@ -368,11 +433,12 @@ Test(vmm, exported_memory_is_the_same_memory)
 {
 	kcu_mem_handle handle, import = 0;
 	kcu_deviceptr a, b;
-	kcu_stream stream;
+	kcu_stream stream, other;
 	int fd = -1;
 
 	start("");
 	stream = stream_new();
+	other = stream_new();
 	a = reserve(G);
 	b = reserve(G);
 	ok(cu.mem_create(&handle, G, &shared, 0));
@@ -387,6 +453,11 @@ Test(vmm, exported_memory_is_the_same_memory)
 	fill(a, 6, G, stream);
 	finish(stream);
 	cr_expect(all_bytes((void *)b, 6, G));
+	fill(a, 6, 10, stream);
+	fill(b, 6, 10, other);
+	finish(stream);
+	finish(other);
+	cr_expect_eq(races(), 1, "the checker knows that it is the same");
 	ok(cu.mem_release(import));
 	is(KCU_E_INVALID_VALUE, cu.mem_release(import));
 	ok(cu.mem_release(handle));
