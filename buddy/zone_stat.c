@@ -112,8 +112,9 @@ static void count_run(u32 lo, u32 hi, u64 *count)
 }
 
 /*
- * So many blocks are counted in one lock hold, which allocators then wait for: some 15 us. No
- * buddy block lies across the edge of a slice, so cutting runs there changes no count.
+ * So many blocks are counted in one lock hold, which allocators then wait for: 30 to 60 ns a run,
+ * so some 15 us where there are 500 of them and 120 us with 2000. No buddy block lies across the
+ * edge of a slice, so cutting runs there changes no count.
  */
 #define COUNT_SLICE	BIT(15)
 
