@@ -152,11 +152,11 @@ static int fail(const char *name, u32 nth, kcu_result code, bool persistent, boo
 	struct sw_fault fault = { .code = code, .persistent = persistent, .async = async };
 	int err = 0;
 
-	fault.call = sw_call_find(name, strlen(name));
-	if (fault.call < 0)
+	fault.call = strcmp(name, "*") ? sw_call_find(name, strlen(name)) : -1;
+	if (fault.call < -1)
 		return fault.call;
 	sw_lock();
-	fault.nth = sw.calls[fault.call] + nth;
+	fault.nth = nth + (fault.call < 0 ? sw.nr_calls : sw.calls[fault.call]);
 	if (sw.opt.nr_faults < SW_MAX_FAULTS)
 		sw.opt.fault[sw.opt.nr_faults++] = fault;
 	else

@@ -78,8 +78,8 @@ struct kvmm_swcuda_control {
 	void (*set_seed)(u64 seed);
 
 	/*
-	 * From now on the @nth call (1: the next) of @name returns @code, and so do all later
-	 * ones if @persistent. @async: the call succeeds, what it queued fails when it runs.
+	 * From now on the @nth call (1: the next) of @name, or of any if that is "*", returns
+	 * @code, and so do all later ones if @persistent. @async: the call succeeds, what it queued fails when it runs.
 	 * -ENOENT: there is no such call; -ENOSPC: too many.
 	 */
 	int (*fail)(const char *name, u32 nth, kcu_result code, bool persistent, bool async);

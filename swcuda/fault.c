@@ -4,7 +4,7 @@
 
 static bool strikes(const struct sw_fault *fault, enum sw_call call)
 {
-	u64 nr = sw.calls[call];
+	u64 nr = fault->call < 0 ? sw.nr_calls : sw.calls[call];
 
 	if (fault->call >= 0 && fault->call != call)
 		return false;
@@ -27,6 +27,7 @@ static kcu_result planned(enum sw_call call, bool async)
 kcu_result sw_fault_now(enum sw_call call)
 {
 	sw.calls[call]++;
+	sw.nr_calls++;
 	return planned(call, false);
 }
 

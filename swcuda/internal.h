@@ -68,8 +68,8 @@ void sw_hide_missing(void);
 /* ---- Options, faults ---- */
 
 struct sw_fault {
-	int call;			/* -1: all that can fail */
-	u64 nth;			/* counted from the start of the library */
+	int call;			/* -1: any, and nth counts all calls */
+	u64 nth;			/* from the start of the library */
 	u32 per_mille;			/* instead of nth */
 	kcu_result code;
 	bool persistent, async;
@@ -275,6 +275,7 @@ struct sw_op {
 	const char *what;		/* for reports */
 	u64 seq;
 	u64 queued_ns, cost_ns;
+	bool cost_by_bytes;		/* more for what it writes, known when it begins */
 	int engine;			/* of dev->engine_ns, -1: none */
 	kcu_result fault;		/* it ends with this when it runs */
 	bool begun;
@@ -315,6 +316,7 @@ struct sw_access_list {
 	kcu_result rc;			/* of the check */
 	u64 find_addr, find_bytes;	/* 0 bytes: check */
 	bool found;
+	u64 nr_written;			/* bytes */
 	bool recheck;			/* checks bounds, declares nothing */
 };
 
@@ -377,7 +379,7 @@ struct sw_state {
 	struct sw_clock host;
 	struct sw_counters count;
 	struct sw_live live;
-	u64 calls[SW_NR_CALLS];
+	u64 calls[SW_NR_CALLS], nr_calls;
 	u64 next_id, next_foreign;
 	void (*log)(void *arg, const char *line);
 	void *log_arg;

@@ -129,6 +129,7 @@ static struct launch *new_launch(const struct sw_function *fn, const struct sw_g
 	launch->op.what = fn->kernel->name;
 	launch->op.engine = 0;
 	launch->op.cost_ns = sw.opt.latency_us * 1000ull;
+	launch->op.cost_by_bytes = true;
 	launch->grid = *grid;
 	launch->nr_threads = 1;
 	for (u32 i = 0; i < 3; i++)

@@ -155,6 +155,8 @@ bool sw_touch_as(struct sw_access_list *list, const struct sw_dev *dev, u64 addr
 		list->rc = KCU_E_ILLEGAL_ADDRESS;
 		return false;
 	}
+	if (write)
+		list->nr_written += bytes;
 	if (!list->recheck)
 		touch_now(op, addr, bytes, write);
 	return true;

@@ -69,12 +69,13 @@ static void begin(struct sw_op *op)
 	op->begun = true;
 	sw_clock_join(&stream->clock, &op->host);
 	stream->clock.t[stream->slot]++;
-	charge(op);
-	if (op->fault || stream->dev->sticky)
-		return;
-	if (op->ops->touch)
+	if (op->ops->touch && !op->fault && !stream->dev->sticky)
 		op->ops->touch(op, &list);
-	op->fault = list.rc;
+	if (op->cost_by_bytes)
+		op->cost_ns += sw_copy_ns(list.nr_written, sw.opt.gbps_local);
+	charge(op);
+	if (list.rc)
+		op->fault = list.rc;
 }
 
 static void nap(u64 ns)

@@ -45,6 +45,23 @@ Test(fault, or_by_chance)
 	cr_expect(nr > 200 && nr < 300, "%u of 1000", nr);
 }
 
+Test(fault, any_call_can_be_the_nth)
+{
+	size_t bytes;
+	int count;
+
+	start("");
+	ctl->fail("*", 3, KCU_E_NOT_PERMITTED, false, false);
+	ok(cu.device_get_count(&count));
+	ok(cu.mem_get_info(&bytes, &bytes));
+	is(KCU_E_NOT_PERMITTED, cu.ctx_get_device(&count));
+	ok(cu.ctx_get_device(&count));
+	cr_expect_eq(ctl->reset("fail=*:2+:DEINITIALIZED"), 0);
+	ok(cu.init(0));
+	is(KCU_E_DEINITIALIZED, cu.device_get_count(&count));
+	is(KCU_E_DEINITIALIZED, cu.mem_get_info(&bytes, &bytes));
+}
+
 /* A failed call has done nothing. */
 Test(fault, failed_calls_leave_nothing)
 {

@@ -43,7 +43,9 @@ Test(memory, there_is_an_end_to_it)
 /* In whichever order the pieces come back. */
 Test(memory, free_pieces_become_one_again)
 {
-	static const u8 orders[][4] = { { 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 0, 2, 1, 3 }, { 2, 0, 3, 1 } };
+	static const u8 orders[][4] = {
+		{ 0, 1, 2, 3 }, { 3, 2, 1, 0 }, { 0, 2, 1, 3 }, { 2, 0, 3, 1 },
+	};
 	kcu_deviceptr part[4], whole;
 
 	start("mem=8M,va=32M");

@@ -81,6 +81,29 @@ Test(module, every_thread_runs_once)
 	}
 }
 
+Test(module, a_launch_costs_what_it_writes)
+{
+	kcu_event from, to;
+	kcu_stream stream;
+	kcu_deviceptr addr;
+	kcu_function fn;
+	float ms = 0;
+
+	start("latency_us=2000,gbps_local=1");
+	fn = add_function();
+	stream = stream_new();
+	addr = dev_alloc(NR_THREADS * sizeof(u32));
+	ok(cu.event_create(&from, 0));
+	ok(cu.event_create(&to, 0));
+	record(from, stream);
+	for (int i = 0; i < 1000; i++)
+		ok(launch_add(fn, addr, 0, stream));
+	record(to, stream);
+	finish(stream);
+	ok(cu.event_elapsed_time(&ms, from, to));
+	cr_expect_float_eq(ms, 1000 * (2 + NR_THREADS * sizeof(u32) / 1e6), 1e-1, "%f", ms);
+}
+
 Test(module, slow_mode_is_in_another_order)
 {
 	u32 nr_moved = 0;
