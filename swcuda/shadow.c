@@ -3,7 +3,7 @@
  * Shadow memory: exact to the byte, so that neighbours never look like a race.
  *
  * Memory is cut into pages of 64 KiB; each keeps a sorted list of cells, of which one covers all
- * bytes with the same past. An access makes a new list of the old one.
+ * bytes with the same past. An access makes new cells of those that it touches.
  */
 #include "shadow.h"
 
@@ -14,7 +14,7 @@ struct page {
 	u64 number;
 	struct page *next;		/* in the same bucket */
 	struct sw_cell *cell;
-	u32 nr;
+	u32 nr, room;
 };
 
 static struct page *buckets[NR_BUCKETS];
@@ -93,13 +93,13 @@ static void add_new(struct list *list, const struct sw_cell *cell, u32 start, u3
 
 static const struct sw_cell blank;
 
-/* Goes over the old cells once; @look NULL: forget instead. */
-static void rebuild(const struct page *page, struct list *list, u32 from, u32 to,
-		    const struct sw_look *look)
+/* Goes over the old cells [first, last) once; @look NULL: forget instead. */
+static void rebuild(const struct page *page, u32 first, u32 last, struct list *list, u32 from,
+		    u32 to, const struct sw_look *look)
 {
 	u32 done = from;		/* bytes of [from, to) that are dealt with */
 
-	for (u32 i = 0; i < page->nr; i++) {
+	for (u32 i = first; i < last; i++) {
 		const struct sw_cell *cell = &page->cell[i];
 		u32 start = max(cell->start, from), end = min(cell->end, to);
 
@@ -125,17 +125,65 @@ static void rebuild(const struct page *page, struct list *list, u32 from, u32 to
 		add_new(list, &blank, done, to, look);
 }
 
+/* The first cell that ends at @from or behind it. */
+static u32 first_touched(const struct page *page, u32 from)
+{
+	u32 low = 0, high = page->nr;
+
+	while (low < high) {
+		u32 mid = (low + high) / 2;
+
+		if (page->cell[mid].end < from)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static bool make_room(struct sw_cell **cell, u32 *room, u32 nr)
+{
+	struct sw_cell *new;
+
+	if (nr <= *room)
+		return true;
+	new = realloc(*cell, 2 * nr * sizeof(*new));
+	if (!new)
+		return false;
+	*cell = new;
+	*room = 2 * nr;
+	return true;
+}
+
+static struct sw_cell *scratch;
+static u32 scratch_room;
+
+/* Puts the list in the place of [first, last). */
+static void splice(struct page *page, u32 first, u32 last, const struct list *list)
+{
+	u32 nr = page->nr - (last - first) + list->nr;
+
+	if (!make_room(&page->cell, &page->room, nr))
+		return;
+	memmove(page->cell + first + list->nr, page->cell + last,
+		(page->nr - last) * sizeof(*page->cell));
+	memcpy(page->cell + first, list->cell, list->nr * sizeof(*page->cell));
+	page->nr = nr;
+}
+
 /* Without memory for the list the access is not remembered: a race may be missed. */
 static void change(struct page *page, u32 from, u32 to, const struct sw_look *look)
 {
-	struct list list = { calloc(2 * page->nr + 3, sizeof(*list.cell)), 0 };
+	u32 first = first_touched(page, from), last = first;
+	struct list list = { 0 };
 
-	if (!list.cell)
+	while (last < page->nr && page->cell[last].start <= to)
+		last++;
+	if (!make_room(&scratch, &scratch_room, 2 * (last - first) + 3))
 		return;
-	rebuild(page, &list, from, to, look);
-	free(page->cell);
-	page->cell = realloc(list.cell, (list.nr + 1) * sizeof(*list.cell)) ?: list.cell;
-	page->nr = list.nr;
+	list.cell = scratch;
+	rebuild(page, first, last, &list, from, to, look);
+	splice(page, first, last, &list);
 }
 
 static void for_each_page(u64 place, u64 bytes, const struct sw_look *look)
@@ -166,6 +214,9 @@ void sw_race_forget(u64 place, u64 bytes)
 
 void sw_shadow_exit(void)
 {
+	free(scratch);
+	scratch = NULL;
+	scratch_room = 0;
 	for (u32 i = 0; i < NR_BUCKETS; i++) {
 		while (buckets[i]) {
 			struct page *page = buckets[i];
