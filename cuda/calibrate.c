@@ -232,7 +232,7 @@ static void give_memory(struct bench *bench)
 	struct kv_gpu_scope scope;
 
 	kv_hostmem_free(bench->dev, &bench->host);
-	if (kv_gpu_enter_relaxed(gpu, &scope))
+	if (kv_dev_enter_surely(bench->dev, &scope))
 		return;
 	kv_gpu_call(gpu, mem_free, bench->addr);
 	kv_gpu_leave(gpu, &scope);
@@ -241,6 +241,7 @@ static void give_memory(struct bench *bench)
 void kv_calibrate(struct kv_dev *dev)
 {
 	struct bench bench = { .dev = dev, .start_ns = kv_clock_ns() };
+	struct kv_dev_stat before = dev->count;
 
 	dev->costs = defaults;
 	dev->costs.groups = 2 * max(dev->gpu->nr_sms, 1);
@@ -250,6 +251,6 @@ void kv_calibrate(struct kv_dev *dev)
 	/* Memory that the device may still write to is not for others to have. */
 	if (!kv_dev_is_blind(dev))
 		give_memory(&bench);
-	memset(&dev->count, 0, sizeof(dev->count));
+	dev->count = before;
 	keep(dev);
 }

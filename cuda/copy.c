@@ -331,13 +331,27 @@ static int fill(struct kv_dev *dev, const struct fill *fill, struct kv_fence aft
 	return 0;
 }
 
+static bool runs_are_good(const struct kv_planes *planes, const struct kv_move *runs, u32 nr)
+{
+	struct kv_copy copy = { .src = *planes, .dst = *planes };
+
+	if (!planes_are_good(&copy))
+		return false;
+	for (u32 i = 0; i < nr; i++) {
+		const struct kv_move as_move = { runs[i].dst, runs[i].dst, runs[i].nr };
+
+		if (!move_is_good(&copy, &as_move))
+			return false;
+	}
+	return true;
+}
+
 int kv_copy_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
 		 u32 nr, u8 byte, struct kv_fence after, struct kv_fence *fence)
 {
-	struct kv_copy copy = { .src = *planes, .dst = *planes, .moves = runs, .nr = nr };
 	const struct fill what = { planes, runs, nr, byte };
 	struct kv_gpu_scope scope;
-	int err = kv_copy_is_good(&copy) ? kv_dev_begin(dev, &scope) : -EINVAL;
+	int err = runs_are_good(planes, runs, nr) ? kv_dev_begin(dev, &scope) : -EINVAL;
 
 	if (err)
 		return err;

@@ -114,6 +114,12 @@ struct kv_dev {
 /* ---- gpu_dev.c ---- */
 
 /*
+ * Enter the context, trying more than once: for those who are to give back, or to see the end of
+ * work, and cannot fail.
+ */
+int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope);
+
+/*
  * Enter the context and take the lock: 0, -ECHILD, -EIO, or what the driver says. Relaxed, since to ask
  * for the end of work would end the captures of others, too.
  */

@@ -16,13 +16,13 @@
 
 #include "engine.h"
 
-#define ENTER_TRIES	3u
 #define MIN_NAP_NS	1000ull
 #define MAX_NAP_NS	100000ull
 
 static void go_blind(struct kv_dev *dev)
 {
-	if (kv_xchg_acquire(&dev->is_blind, 1))
+	/* Of a lost device everybody has been told. */
+	if (kv_xchg_acquire(&dev->is_blind, 1) || kv_gpu_ready(dev->gpu))
 		return;
 	kv_log(KV_LOG_ERR, "kvmm: gpu %d: cannot see the end of work, no more is begun",
 	       dev->gpu->ordinal);
@@ -140,6 +140,9 @@ static int order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
 		return err;
 	if (slot->status)
 		return -EIO;
+	/* A stream does one thing after the other anyway. */
+	if (slot->stream == stream)
+		return 0;
 	return kv_gpu_call(dev->gpu, stream_wait_event, stream, slot->event, 0);
 }
 
@@ -294,20 +297,6 @@ static int query(struct kv_dev *dev, const struct watched *watched)
 	return kv_event_settle(dev, watched->event, watched->stream);
 }
 
-/* Not to get in means not to see the end, so it is tried more than once. */
-static int enter(struct kv_dev *dev, struct kv_gpu_scope *scope)
-{
-	int err = 0;
-
-	for (u32 i = 0; i < ENTER_TRIES; i++) {
-		err = kv_gpu_enter_relaxed(dev->gpu, scope);
-		if (!err || err == -ECHILD)
-			return err;
-	}
-	go_blind(dev);
-	return err;
-}
-
 static int ask(struct kv_dev *dev, u64 id,
 	       int (*how)(struct kv_dev *dev, const struct watched *watched))
 {
@@ -317,10 +306,12 @@ static int ask(struct kv_dev *dev, u64 id,
 
 	if (err != -EAGAIN)
 		return err;
-	err = enter(dev, &scope);
+	err = kv_dev_enter_surely(dev, &scope);
 	if (err == -ECHILD)
 		return err;
-	if (!err) {
+	if (err) {
+		go_blind(dev);
+	} else {
 		err = how(dev, &watched);
 		kv_gpu_leave(dev->gpu, &scope);
 	}

@@ -16,6 +16,7 @@
 #define SOFT_VARIABLE	"KVMM_SOFT_DRIVER"
 #define SOFT_LIBRARY	"libkvmm-swcuda.so"
 #define PATH_BYTES	4096
+#define ENTER_TRIES	3u
 
 /* ---- drivers ---- */
 
@@ -100,6 +101,15 @@ static void driver_put(struct kv_driver *driver)
 }
 
 /* ---- entering ---- */
+
+int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope)
+{
+	int err = -EIO;
+
+	for (u32 i = 0; i < ENTER_TRIES && err && err != -ECHILD; i++)
+		err = kv_gpu_enter_relaxed(dev->gpu, scope);
+	return err;
+}
 
 int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope)
 {
@@ -196,7 +206,7 @@ static void close_engine(struct kv_dev *dev)
 {
 	struct kv_gpu_scope scope;
 
-	if (kv_gpu_enter_relaxed(dev->gpu, &scope))
+	if (kv_dev_enter_surely(dev, &scope))
 		return;
 	kv_lock(&dev->lock);
 	kv_fence_destroy(dev);
@@ -319,7 +329,7 @@ static void gpu_free(struct kv_dev *dev, u64 addr, u64 bytes)
 {
 	struct kv_gpu_scope scope;
 
-	if (!addr || kv_gpu_enter_relaxed(dev->gpu, &scope))
+	if (!addr || kv_dev_enter_surely(dev, &scope))
 		return;
 	kv_gpu_call(dev->gpu, mem_free, addr);
 	kv_gpu_leave(dev->gpu, &scope);

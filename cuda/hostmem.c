@@ -129,7 +129,7 @@ void kv_hostmem_free(struct kv_dev *dev, struct kv_host_mem *mem)
 
 	if (!mem || !mem->ptr)
 		return;
-	if (mem->nr_chunks && !kv_gpu_enter_relaxed(dev->gpu, &scope)) {
+	if (mem->nr_chunks && !kv_dev_enter_surely(dev, &scope)) {
 		unregister_chunks(dev, mem);
 		kv_gpu_leave(dev->gpu, &scope);
 	}

@@ -258,9 +258,14 @@ static bool fits_by_value(const struct pass *pass)
 
 static int run_pass(struct pass *pass)
 {
-	if (!pass->job->dev->lists_host || fits_by_value(pass))
+	struct kv_dev *dev = pass->job->dev;
+
+	if (fits_by_value(pass))
 		return launch_by_value(pass);
-	return launch_list(pass);
+	if (dev->lists_host)
+		return launch_list(pass);
+	dev->count.fallback[KV_FALL_NO_MEMORY]++;
+	return launch_by_value(pass);
 }
 
 /* Planes [first, first + nr) of the wave. */

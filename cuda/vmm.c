@@ -553,12 +553,12 @@ void kv_area_destroy(struct kv_area *area)
 
 	if (!area)
 		return;
-	if (!begin(area, &scope)) {
+	if (!kv_dev_enter_surely(area->dev, &scope)) {
 		if (area->is_elastic)
 			close_elastic(area);
 		else
 			kv_gpu_call(area->dev->gpu, mem_free, area->addr);
-		end(area, &scope);
+		kv_gpu_leave(area->dev->gpu, &scope);
 	}
 	free_area(area);
 }
