@@ -18,11 +18,6 @@ static const struct call {
 static __thread bool in_callback;
 static __thread kcu_capture_mode capture_mode = KCU_CAPTURE_MODE_GLOBAL;
 
-const char *sw_call_name(u32 call)
-{
-	return calls[call].name;
-}
-
 int sw_call_version(u32 call)
 {
 	return calls[call].version;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Devices: what they say about themselves, and how they fail. */
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -58,7 +58,6 @@ kcu_result sw_leave(kcu_result rc);
 		__rc ? __rc : sw_leave(expr);					\
 	})
 
-const char *sw_call_name(u32 call);
 int sw_call_version(u32 call);
 int sw_call_find(const char *name, u32 len);		/* -ENOENT */
 void sw_callback_begin(void);
@@ -357,9 +356,6 @@ int sw_kernel_add(const struct sw_kernel *kernel);	/* -ENOSPC; -EEXIST */
 void sw_kernels_exit(void);
 void sw_modules_exit(void);
 
-/* Leaks and reports as text, through the log; returns how many. */
-u32 sw_exit_check(void);
-
 /* ---- All there is ---- */
 
 struct sw_state {
@@ -396,7 +392,5 @@ static inline void sw_unlock(void)
 {
 	pthread_mutex_unlock(&sw.lock);
 }
-
-int sw_reset(const char *options);
 
 #endif /* SWCUDA_INTERNAL_H */

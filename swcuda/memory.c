@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "internal.h"

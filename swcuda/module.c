@@ -125,7 +125,7 @@ kcu_result cuModuleLoadDataEx(kcu_module *module, const void *image, unsigned in
 		      load(module, image, nr, options, values));
 }
 
-/* Launches that are queued hold what they need: see launch.c. */
+/* Launches that are queued do not mind: they have the kernel and a copy of their parameters. */
 static kcu_result unload(kcu_module handle)
 {
 	struct module *module = sw_object(SW_T_MODULE, (u64)handle);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options: key=value, separated by commas. */
 #include <ctype.h>
-#include <stdio.h>
 
 #include "internal.h"
 

@@ -4,7 +4,6 @@
  * They have a lock of their own: host functions report as well.
  */
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "internal.h"
 

@@ -9,7 +9,6 @@
  *
  * In threaded mode each stream has a thread, and bytes move without the lock.
  */
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
