@@ -1,0 +1,593 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Entries: what is known of one cached block, in one cache line.
+ *
+ * A table of entries never frees one: a pointer to an entry is a pointer to *some* entry for as
+ * long as the table lives, so readers need neither lock nor grace period to look at one. What they
+ * may believe is decided by a single word:
+ *
+ *	63        36 35   33 32   28 27  20 19         0
+ *	| generation | state | flags | pins | references |
+ *
+ * Each step in the life of a block is one compare-and-swap of that word. A step that is not legal
+ * in the state at hand is an error and changes nothing. The steps are the functions kv_edge_*()
+ * below, from word to word; Documentation/life-cycle.rst has them as a table.
+ *
+ *	FREE -> PRIVATE -> STAGED -> REGISTERED -> EVICTING -> FREE, or RETIRED
+ *
+ * Invariants, recomputed by kv_entries_check():
+ *
+ *  1. FREE, RETIRED and EVICTING have no references. PRIVATE and STAGED have one, their owner's.
+ *  2. Pins are references, too: pins <= references.
+ *  3. MOVING excludes pins and eviction; it does not exclude references.
+ *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
+ *     gone: on the way out of PRIVATE, STAGED or EVICTING to FREE (or, recycled, to PRIVATE).
+ *     An entry out of generations is RETIRED and never used again.
+ *  5. Name and place are written by the owner while PRIVATE only; the place, besides, by the mover
+ *     while MOVING. While a generation is REGISTERED its name does not change.
+ *
+ * From 4 and 5: who reads the word (acquire), then the name, and then swaps that very word for one
+ * with a reference more, has read the name of the block it holds now. There is nothing to check
+ * again afterwards, and no ABA: a word with the same generation and REGISTERED is the same block.
+ *
+ * Each swap is acquire and release: what was done with the block before a step is visible to who
+ * takes a later one. The pairs are spelled out in Documentation/ordering.rst.
+ *
+ * Handles are {index, generation}. A generation has 28 bits and starts at random in each table:
+ * an entry lives 2^28 - 1 times (evicted ten times a second: 310 days) and is then retired, so an
+ * old handle is refused for ever; a made-up or foreign one is taken for good once in 2^28.
+ *
+ * Keys are 16 bytes. Longer or shorter keys of an engine are hashed down to that before they come
+ * here, with their length (SHA-256, cut): no copy of the long key is kept. Two of 10^12 different
+ * keys meet with a chance of 1.5e-15. Tenant, layout and group are no part of the key and are
+ * compared on their own.
+ */
+#ifndef KV_ENTRY_H
+#define KV_ENTRY_H
+
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/types.h>
+
+/* ---- the word ---- */
+
+#define KV_ENTRY_REF		1ull
+#define KV_ENTRY_REFS		0xfffffull		/* mask, and the most there can be */
+#define KV_ENTRY_PIN		BIT64(20)
+#define KV_ENTRY_PINS		(0xffull << 20)
+
+/* Flags. */
+#define KV_ENTRY_DUP		BIT64(28)	/* not the oldest of its name; ->bucket lock */
+#define KV_ENTRY_MOVING		BIT64(29)	/* a mover copies the content */
+#define KV_ENTRY_QUEUED		BIT64(30)	/* the order of eviction knows it */
+#define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
+#define KV_ENTRY_MARK		BIT64(32)	/* seen in the batch that is being checked */
+#define KV_ENTRY_FLAGS		(0x1full << 28)
+
+#define KV_ENTRY_STATE_SHIFT	33
+#define KV_ENTRY_STATE		(7ull << KV_ENTRY_STATE_SHIFT)
+#define KV_ENTRY_GEN_SHIFT	36
+#define KV_ENTRY_GEN_BITS	28
+#define KV_ENTRY_GEN_MASK	(BIT(KV_ENTRY_GEN_BITS) - 1)
+
+enum kv_entry_state {
+	KV_ENTRY_FREE,		/* on the free list; no block */
+	KV_ENTRY_PRIVATE,	/* mutable, its owner's alone; no name */
+	KV_ENTRY_STAGED,	/* named and complete, but nobody finds it */
+	KV_ENTRY_REGISTERED,	/* active with references, inactive without */
+	KV_ENTRY_EVICTING,	/* claimed: can neither be found nor referenced any more */
+	KV_ENTRY_RETIRED,	/* out of generations */
+	KV_NR_ENTRY_STATES,
+};
+
+static inline enum kv_entry_state kv_word_state(u64 word)
+{
+	return (word & KV_ENTRY_STATE) >> KV_ENTRY_STATE_SHIFT;
+}
+
+static inline u32 kv_word_refs(u64 word)
+{
+	return word & KV_ENTRY_REFS;
+}
+
+static inline u32 kv_word_pins(u64 word)
+{
+	return (word & KV_ENTRY_PINS) / KV_ENTRY_PIN;
+}
+
+static inline u32 kv_word_gen(u64 word)
+{
+	return word >> KV_ENTRY_GEN_SHIFT;
+}
+
+static inline u64 kv_word_make(u32 gen, enum kv_entry_state state, u64 rest)
+{
+	return (u64)gen << KV_ENTRY_GEN_SHIFT | (u64)state << KV_ENTRY_STATE_SHIFT | rest;
+}
+
+static inline u64 kv_word_with_state(u64 word, enum kv_entry_state state)
+{
+	return (word & ~KV_ENTRY_STATE) | (u64)state << KV_ENTRY_STATE_SHIFT;
+}
+
+/* ---- the entry ---- */
+
+/* Who may see a block, and how its bytes are laid out: two blocks differ if one of these does. */
+struct kv_domain {
+	u32 tenant;
+	u16 layout;
+	u16 group;
+};
+
+static_assert(sizeof(struct kv_domain) == sizeof(u64), "a domain is compared in one go");
+
+static inline u64 kv_domain_word(struct kv_domain domain)
+{
+	return domain.tenant | (u64)domain.layout << 32 | (u64)domain.group << 48;
+}
+
+/* What a block is called. */
+struct kv_name {
+	kvmm_key_t key;
+	struct kv_domain domain;
+	u32 parent;		/* entry of the block before, or KV_NONE */
+	u32 position;		/* in blocks from the start */
+};
+
+/* Where the content lies: a block of a tier. */
+#define KV_PLACE_BLOCK_BITS	24u
+
+static inline u32 kv_place_make(u32 tier, u32 block)
+{
+	return tier << KV_PLACE_BLOCK_BITS | block;
+}
+
+static inline u32 kv_place_tier(u32 place)
+{
+	return place >> KV_PLACE_BLOCK_BITS;
+}
+
+static inline u32 kv_place_block(u32 place)
+{
+	return place & (BIT(KV_PLACE_BLOCK_BITS) - 1);
+}
+
+static_assert(KVMM_MAX_BLOCKS <= BIT(KV_PLACE_BLOCK_BITS), "a block fits a place");
+
+/*
+ * One entry. Everything but the word may be read by anybody at any time, so all of it is read by
+ * READ_ONCE() and written by WRITE_ONCE(); the comment says who may write.
+ */
+struct kv_entry {
+	u64 word;		/* kv_edge_*() only */
+	u64 key[2];		/* owner, while PRIVATE */
+	u64 domain;		/* owner, while PRIVATE; kv_domain_word() */
+	u32 place;		/* owner while PRIVATE; the mover while MOVING */
+	u32 parent;		/* owner, while PRIVATE */
+	u32 position;		/* owner, while PRIVATE */
+	u32 vtime;		/* anybody; last touch in ticks of the policy */
+	u32 dup_next;		/* bucket lock: next younger of this name, or KV_NONE */
+	u32 dup_prev;		/* bucket lock: next older; of the oldest: the youngest */
+	u32 link;		/* FREE: free list. DUP that holds its elder: that one. Else KV_NONE */
+	u32 kids;		/* registry: registered children, if it counts them */
+} __cacheline_aligned;
+
+static_assert(sizeof(struct kv_entry) == KV_CACHELINE, "an entry is one line");
+
+/* A block by value. Of an owner, a holder of a reference, or, without one, a weak reference. */
+struct kv_handle {
+	u32 index;
+	u32 gen;		/* 1 to KV_ENTRY_GEN_MASK; 0 in no live handle */
+};
+
+/* ---- the steps ---- */
+
+/*
+ * One step: from @old to *@new. 0 or more and the swap may be done, or a negative errno. 1 tells
+ * whoever took the step that something is its job now; see each.
+ */
+typedef int (*kv_edge)(u64 old, u64 *new);
+
+#define KV_STATE_WORD(state)	((u64)(state) << KV_ENTRY_STATE_SHIFT)
+
+static inline bool kv_word_is(u64 word, enum kv_entry_state state)
+{
+	return (word & KV_ENTRY_STATE) == KV_STATE_WORD(state);
+}
+
+/* What a handle of the right generation gets that comes too late, or too early. */
+static inline int kv_word_refuse(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_EVICTING) ? -ESTALE : -EINVAL;
+}
+
+/* PRIVATE -> STAGED, by the owner, who has written the name. */
+static inline int kv_edge_stage(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 : kv_word_refuse(old);
+}
+
+/* STAGED -> PRIVATE, by the owner: the block was not full after all. */
+static inline int kv_edge_unstage(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old, KV_ENTRY_PRIVATE);
+	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 : kv_word_refuse(old);
+}
+
+/* STAGED, in a batch for the first time, by the owner. */
+static inline int kv_edge_mark(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MARK;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
+		return kv_word_refuse(old);
+	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_unmark(u64 old, u64 *new)
+{
+	*new = old & ~KV_ENTRY_MARK;
+	return likely(old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/* STAGED -> REGISTERED, by a registry under the bucket's lock. The owner's reference stays. */
+static inline int kv_edge_publish(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old & ~KV_ENTRY_MARK, KV_ENTRY_REGISTERED);
+	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 : kv_word_refuse(old);
+}
+
+static inline int kv_edge_publish_dup(u64 old, u64 *new)
+{
+	int ret = kv_edge_publish(old, new);
+
+	*new |= KV_ENTRY_DUP;
+	return ret;
+}
+
+/* The oldest of its name now, by a registry under the bucket's lock. */
+static inline int kv_edge_promote(u64 old, u64 *new)
+{
+	*new = old & ~KV_ENTRY_DUP;
+	return likely(old & KV_ENTRY_DUP) ? 0 : -EINVAL;
+}
+
+/* One reference more, by anybody: found in a registry, or an upgraded weak one. 1: the first. */
+static inline int kv_edge_try_get(u64 old, u64 *new)
+{
+	*new = old + KV_ENTRY_REF;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS))
+		return -EOVERFLOW;
+	return !kv_word_refs(old);
+}
+
+/* One more, by who has one. */
+static inline int kv_edge_get(u64 old, u64 *new)
+{
+	int ret = kv_edge_try_get(old, new);
+
+	return likely(ret != 1) ? ret : -EINVAL;
+}
+
+/* What becomes of a REGISTERED block, its references counted down; see kv_edge_put(). */
+static inline int kv_edge_dropped(u64 word, u64 *new)
+{
+	*new = word;
+	if (kv_word_refs(word))
+		return 0;
+	if (word & KV_ENTRY_RESET && !(word & KV_ENTRY_MOVING)) {
+		*new = kv_word_with_state(word & ~KV_ENTRY_RESET, KV_ENTRY_EVICTING);
+		return 1;
+	}
+	*new = word | KV_ENTRY_QUEUED;
+	return !(word & KV_ENTRY_QUEUED);
+}
+
+/*
+ * One less, by who has one. 1: it was the last, and the block is
+ *  - QUEUED from here on: the caller enters it into the order of eviction; or, if RESET,
+ *  - EVICTING, still QUEUED if the order has it: the caller evicts it.
+ */
+static inline int kv_edge_put(u64 old, u64 *new)
+{
+	*new = old;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	if (unlikely(kv_word_refs(old) <= kv_word_pins(old)))
+		return -EINVAL;
+	return kv_edge_dropped(old - KV_ENTRY_REF, new);
+}
+
+/* A reference that keeps the block where it is. -EBUSY: it is being moved. 1: the first. */
+static inline int kv_edge_pin(u64 old, u64 *new)
+{
+	int ret = kv_edge_try_get(old, new);
+
+	if (unlikely(ret < 0))
+		return ret;
+	if (unlikely(old & KV_ENTRY_MOVING))
+		return -EBUSY;
+	if (unlikely((old & KV_ENTRY_PINS) == KV_ENTRY_PINS))
+		return -EOVERFLOW;
+	*new += KV_ENTRY_PIN;
+	return ret;
+}
+
+/* 1: as kv_edge_put(). */
+static inline int kv_edge_unpin(u64 old, u64 *new)
+{
+	*new = old;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	if (unlikely(!kv_word_pins(old)))
+		return -EINVAL;
+	return kv_edge_dropped(old - KV_ENTRY_PIN - KV_ENTRY_REF, new);
+}
+
+/* Not to be cached beyond the last reference, or after all; by who has one. */
+static inline int kv_edge_set_reset(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_RESET;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	return likely(kv_word_refs(old)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_clear_reset(u64 old, u64 *new)
+{
+	int ret = kv_edge_set_reset(old, new);
+
+	*new &= ~KV_ENTRY_RESET;
+	return ret;
+}
+
+/*
+ * REGISTERED without references -> EVICTING, by the evictor, whose it is from here on. The order
+ * of eviction has forgotten it. -EBUSY: referenced or being moved; QUEUED stays.
+ */
+static inline int kv_edge_claim(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old & ~KV_ENTRY_QUEUED, KV_ENTRY_EVICTING);
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	return likely(!(old & (KV_ENTRY_REFS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
+}
+
+/* The order of eviction has met a referenced block and drops it. -EINVAL: not referenced. */
+static inline int kv_edge_unqueue(u64 old, u64 *new)
+{
+	*new = old & ~KV_ENTRY_QUEUED;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	return likely(old & KV_ENTRY_QUEUED && kv_word_refs(old)) ? 0 : -EINVAL;
+}
+
+/*
+ * EVICTING -> REGISTERED, by who claimed it, while a registry still has it: the room was not
+ * needed. 1: QUEUED from here on, the caller enters it into the order of eviction.
+ */
+static inline int kv_edge_unclaim(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old | KV_ENTRY_QUEUED, KV_ENTRY_REGISTERED);
+	if (unlikely(!kv_word_is(old, KV_ENTRY_EVICTING)))
+		return -EINVAL;
+	return !(old & KV_ENTRY_QUEUED);
+}
+
+/* A copy of the content begins, by the mover. -EBUSY: pinned, or another mover has it. */
+static inline int kv_edge_move(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MOVING;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old);
+	return likely(!(old & (KV_ENTRY_PINS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
+}
+
+/*
+ * It has ended, and ->place is written if it went well. 1: the last reference went meanwhile, the
+ * block was RESET and is EVICTING now: the mover evicts it.
+ */
+static inline int kv_edge_moved(u64 old, u64 *new)
+{
+	u64 word = old & ~KV_ENTRY_MOVING;
+
+	*new = word;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED) || !(old & KV_ENTRY_MOVING)))
+		return -EINVAL;
+	return word & KV_ENTRY_RESET && !kv_word_refs(word) ? kv_edge_dropped(word, new) : 0;
+}
+
+/* ---- the table ---- */
+
+struct kv_entries {
+	/* Fixed at creation. */
+	struct kv_entry *entry;
+	u32 nr;
+	u32 gen_first;		/* secret enough to refuse a foreign handle */
+	u32 gen_last;		/* of each entry; then it is retired */
+
+	/* Bounced by who takes and frees. */
+	u64 free __cacheline_aligned;	/* atomic; head of the list: count of changes | index */
+	u32 nr_free;			/* atomic; lags */
+	u32 nr_retired;			/* atomic; lags */
+};
+
+/**
+ * struct kv_entries_attr - a table to be made
+ * @nr: entries, up to KVMM_MAX_BLOCKS
+ * @gen_first: first generation; 0 = at random
+ * @nr_gens: times that each entry lives; 0 = all that there are
+ */
+struct kv_entries_attr {
+	u32 nr;
+	u32 gen_first;
+	u32 nr_gens;
+};
+
+/* 0, -EINVAL or -ENOMEM. */
+int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *attr);
+void kv_entries_exit(struct kv_entries *entries);
+
+/* FREE -> PRIVATE: @nr of them, one reference each, or -ENOSPC and none. Lock-free. */
+int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles);
+
+/*
+ * PRIVATE or STAGED -> FREE, by the owner; or EVICTING -> FREE, by the evictor, once no registry
+ * has it. Handles of it are stale from here on. 0, -ESTALE, -EINVAL.
+ */
+int kv_entry_free(struct kv_entries *entries, struct kv_handle handle);
+
+/*
+ * EVICTING -> PRIVATE, by the evictor, once no registry has it: the block changes hands without
+ * passing through the free list. *@fresh is its new handle. -ENOSPC: it was retired instead, and
+ * the block has no entry now. Else as kv_entry_free().
+ */
+int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
+		     struct kv_handle *fresh);
+
+/* PRIVATE -> STAGED with this name. 0, -ESTALE, -EINVAL. */
+int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
+		   const struct kv_name *name);
+
+/* -ESTALE if @gen was given out by this table before @now, else -EINVAL: made up, or foreign. */
+int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen);
+
+/* Everything that one entry can say of itself, and the free list: 0 or -EUCLEAN. Nobody writes. */
+int kv_entries_check(const struct kv_entries *entries);
+
+/* Entries by state; a snapshot without a moment. */
+void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATES]);
+
+/* ---- steps by handle ---- */
+
+/* The one place where words are swapped. The entry may be of another generation by now. */
+static __always_inline int kv_entry_step(struct kv_entry *entry, u32 gen, kv_edge edge)
+{
+	u64 old = smp_load_acquire(&entry->word), new;
+	int ret;
+
+	do {
+		if (unlikely(kv_word_gen(old) != gen))
+			return -ESTALE;
+		ret = edge(old, &new);
+		if (unlikely(ret < 0))
+			return ret;
+	} while (unlikely(!kv_cas(&entry->word, &old, new)));
+	return ret;
+}
+
+/* By a handle that came from outside. */
+static __always_inline int kv_handle_step(const struct kv_entries *entries,
+					  struct kv_handle handle, kv_edge edge)
+{
+	struct kv_entry *entry;
+	u32 now;
+
+	if (unlikely(handle.index >= entries->nr))
+		return -EINVAL;
+	entry = &entries->entry[handle.index];
+	now = kv_word_gen(READ_ONCE(entry->word));
+	if (unlikely(now != handle.gen))
+		return kv_handle_refuse(entries, now, handle.gen);
+	return kv_entry_step(entry, handle.gen, edge);
+}
+
+static inline struct kv_handle kv_handle_of(u32 index, u64 word)
+{
+	return (struct kv_handle){ index, kv_word_gen(word) };
+}
+
+/* Has the handle a reference, or an owner, at present? For whom it may be: just a hint. */
+static inline bool kv_handle_is_live(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return handle.index < entries->nr &&
+	       kv_word_gen(READ_ONCE(entries->entry[handle.index].word)) == handle.gen;
+}
+
+/* Upgrade a weak reference, or take one for what was found: one load and one swap. */
+static inline int kv_entry_try_get(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_try_get);
+}
+
+static inline int kv_entry_get(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_get);
+}
+
+static inline int kv_entry_put(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_put);
+}
+
+static inline int kv_entry_pin(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_pin);
+}
+
+static inline int kv_entry_unpin(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_unpin);
+}
+
+static inline int kv_entry_unstage(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_unstage);
+}
+
+static inline int kv_entry_claim(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_claim);
+}
+
+static inline int kv_entry_unclaim(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_unclaim);
+}
+
+static inline int kv_entry_unqueue(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_unqueue);
+}
+
+static inline int kv_entry_move(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_move);
+}
+
+static inline int kv_entry_moved(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_moved);
+}
+
+static inline int kv_entry_set_reset(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_set_reset);
+}
+
+static inline int kv_entry_clear_reset(const struct kv_entries *entries,
+				       struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_clear_reset);
+}
+
+/* ---- names ---- */
+
+static inline void kv_key_words(const kvmm_key_t *key, u64 word[2])
+{
+	memcpy(word, key, sizeof(*key));
+}
+
+/* Believe it only if the word did not change around it; see the head of this file. */
+static inline bool kv_entry_has_name(const struct kv_entry *entry, const u64 key[2], u64 domain)
+{
+	return READ_ONCE(entry->key[0]) == key[0] && READ_ONCE(entry->key[1]) == key[1] &&
+	       READ_ONCE(entry->domain) == domain;
+}
+
+#endif /* KV_ENTRY_H */

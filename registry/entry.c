@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The table of entries: its free list, generations, and the check of all of it.
+ *
+ * The free list is a stack of indexes, linked through the entries. Its head has a count of
+ * changes beside the index, so that a head read before others took and gave back the same entry
+ * is not taken for the present one. A taker of many walks the list without a lock: what it reads
+ * on the way may be nonsense, but then the head has changed and its swap fails.
+ */
+#include <kv/entry.h>
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+
+/* ---- the free list ---- */
+
+/* Head: count of changes in the upper half, an index or KV_NONE in the lower. */
+static u64 next_head(u64 head, u32 index)
+{
+	return ((head >> 32) + 1) << 32 | index;
+}
+
+static void push_chain(struct kv_entries *entries, u32 first, u32 last, u32 nr)
+{
+	u64 old = READ_ONCE(entries->free);
+
+	do
+		WRITE_ONCE(entries->entry[last].link, (u32)old);
+	while (!kv_cas(&entries->free, &old, next_head(old, first)));
+	kv_fetch_add(&entries->nr_free, nr);
+}
+
+/*
+ * The entry behind the first @nr of the list that starts at @index; KV_NONE may be that, too.
+ * False: the list is shorter, or changed meanwhile.
+ */
+static bool walk_free(const struct kv_entries *entries, u32 index, u32 nr, u32 *behind)
+{
+	while (nr--) {
+		if (index >= entries->nr)
+			return false;
+		index = READ_ONCE(entries->entry[index].link);
+	}
+	*behind = index;
+	return true;
+}
+
+/* Cut @nr entries off: the first, linked to the others, or KV_NONE. */
+static u32 pop_chain(struct kv_entries *entries, u32 nr)
+{
+	/* Acquire pairs with the swap in push_chain(): the links are visible. */
+	u64 old = smp_load_acquire(&entries->free);
+	u32 behind;
+
+	for (;;) {
+		if (walk_free(entries, (u32)old, nr, &behind)) {
+			if (kv_cas(&entries->free, &old, next_head(old, behind)))
+				break;
+		} else {
+			u64 now = smp_load_acquire(&entries->free);
+
+			if (now == old)
+				return KV_NONE;
+			old = now;
+		}
+	}
+	kv_fetch_sub(&entries->nr_free, nr);
+	return (u32)old;
+}
+
+/* ---- set-up ---- */
+
+static u32 next_gen(u32 gen)
+{
+	gen = (gen + 1) & KV_ENTRY_GEN_MASK;
+	return gen ? gen : 1;
+}
+
+/* The @nr-th generation from @first on. Zero is none, so a lap has one less than the mask says. */
+static u32 gen_after(u32 first, u32 nr)
+{
+	return (u32)(((u64)first - 1 + nr - 1) % KV_ENTRY_GEN_MASK) + 1;
+}
+
+static void fill_entries(struct kv_entries *entries)
+{
+	for (u32 i = 0; i < entries->nr; i++) {
+		struct kv_entry *entry = &entries->entry[i];
+
+		entry->word = kv_word_make(entries->gen_first, KV_ENTRY_FREE, 0);
+		entry->dup_next = entry->dup_prev = entry->parent = KV_NONE;
+		entry->link = i + 1 < entries->nr ? i + 1 : KV_NONE;
+	}
+	entries->free = entries->nr ? 0 : KV_NONE;
+	entries->nr_free = entries->nr;
+}
+
+int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *attr)
+{
+	u32 first = attr->gen_first ? attr->gen_first : 1 + kv_random() % KV_ENTRY_GEN_MASK;
+	u32 nr_gens = attr->nr_gens ? attr->nr_gens : KV_ENTRY_GEN_MASK;
+
+	if (attr->nr > KVMM_MAX_BLOCKS || first > KV_ENTRY_GEN_MASK || nr_gens > KV_ENTRY_GEN_MASK)
+		return -EINVAL;
+	*entries = (struct kv_entries){
+		.entry		= kv_alloc_lines(max(attr->nr, 1u), sizeof(struct kv_entry)),
+		.nr		= attr->nr,
+		.gen_first	= first,
+		.gen_last	= gen_after(first, nr_gens),
+	};
+	if (!entries->entry)
+		return -ENOMEM;
+	fill_entries(entries);
+	return 0;
+}
+
+void kv_entries_exit(struct kv_entries *entries)
+{
+	kv_free(entries->entry);
+	entries->entry = NULL;
+	entries->nr = 0;
+}
+
+/* ---- generations ---- */
+
+/* Generations of this table before @gen. Off by one beyond 0, which does not change the order. */
+static u32 gen_age(const struct kv_entries *entries, u32 gen)
+{
+	return (gen - entries->gen_first) & KV_ENTRY_GEN_MASK;
+}
+
+int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen)
+{
+	if (!gen || gen > KV_ENTRY_GEN_MASK)
+		return -EINVAL;
+	return gen_age(entries, gen) < gen_age(entries, now) ? -ESTALE : -EINVAL;
+}
+
+/* ---- taking and freeing ---- */
+
+static struct kv_handle make_private(struct kv_entries *entries, u32 index)
+{
+	struct kv_entry *entry = &entries->entry[index];
+	u64 word = READ_ONCE(entry->word);
+
+	KV_BUG_ON(!kv_word_is(word, KV_ENTRY_FREE));
+	WRITE_ONCE(entry->link, KV_NONE);
+	/* Nobody else changes a FREE word: the swap of the list's head has made it ours. */
+	smp_store_release(&entry->word,
+			  kv_word_make(kv_word_gen(word), KV_ENTRY_PRIVATE, KV_ENTRY_REF));
+	return kv_handle_of(index, word);
+}
+
+int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles)
+{
+	u32 index;
+
+	if (!nr)
+		return 0;
+	index = pop_chain(entries, nr);
+	if (index == KV_NONE)
+		return -ENOSPC;
+	while (nr--) {
+		u32 next = READ_ONCE(entries->entry[index].link);
+
+		*handles++ = make_private(entries, index);
+		index = next;
+	}
+	return 0;
+}
+
+/* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
+static u64 word_after(const struct kv_entries *entries, u64 word)
+{
+	u32 gen = kv_word_gen(word);
+
+	if (gen == entries->gen_last)
+		return kv_word_make(gen, KV_ENTRY_RETIRED, 0);
+	return kv_word_make(next_gen(gen), KV_ENTRY_FREE, 0);
+}
+
+static bool may_be_freed(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED) ||
+	       kv_word_is(word, KV_ENTRY_EVICTING);
+}
+
+/* Leave this generation. *@word is the entry's new one: FREE, or PRIVATE if recycled, or RETIRED. */
+static int end_generation(struct kv_entries *entries, struct kv_handle handle, bool recycle,
+			  u64 *word)
+{
+	struct kv_entry *entry;
+	u64 old, new;
+
+	if (handle.index >= entries->nr)
+		return -EINVAL;
+	entry = &entries->entry[handle.index];
+	old = smp_load_acquire(&entry->word);
+	do {
+		if (kv_word_gen(old) != handle.gen)
+			return kv_handle_refuse(entries, kv_word_gen(old), handle.gen);
+		if (recycle ? !kv_word_is(old, KV_ENTRY_EVICTING) : !may_be_freed(old))
+			return -EINVAL;
+		new = word_after(entries, old);
+		if (recycle && kv_word_is(new, KV_ENTRY_FREE))
+			new = kv_word_make(kv_word_gen(new), KV_ENTRY_PRIVATE, KV_ENTRY_REF);
+	} while (!kv_cas(&entry->word, &old, new));
+	if (kv_word_is(new, KV_ENTRY_RETIRED))
+		kv_fetch_add(&entries->nr_retired, 1);
+	*word = new;
+	return 0;
+}
+
+int kv_entry_free(struct kv_entries *entries, struct kv_handle handle)
+{
+	u64 word;
+	int err = end_generation(entries, handle, false, &word);
+
+	if (!err && kv_word_is(word, KV_ENTRY_FREE))
+		push_chain(entries, handle.index, handle.index, 1);
+	return err;
+}
+
+int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
+		     struct kv_handle *fresh)
+{
+	u64 word;
+	int err = end_generation(entries, handle, true, &word);
+
+	if (err)
+		return err;
+	if (kv_word_is(word, KV_ENTRY_RETIRED))
+		return -ENOSPC;
+	*fresh = kv_handle_of(handle.index, word);
+	return 0;
+}
+
+/* ---- naming ---- */
+
+static void write_name(struct kv_entry *entry, const struct kv_name *name)
+{
+	u64 key[2];
+
+	kv_key_words(&name->key, key);
+	WRITE_ONCE(entry->key[0], key[0]);
+	WRITE_ONCE(entry->key[1], key[1]);
+	WRITE_ONCE(entry->domain, kv_domain_word(name->domain));
+	WRITE_ONCE(entry->parent, name->parent);
+	WRITE_ONCE(entry->position, name->position);
+}
+
+int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
+		   const struct kv_name *name)
+{
+	struct kv_entry *entry;
+	u64 word;
+
+	if (handle.index >= entries->nr)
+		return -EINVAL;
+	entry = &entries->entry[handle.index];
+	word = smp_load_acquire(&entry->word);
+	if (kv_word_gen(word) != handle.gen)
+		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
+	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
+		return kv_word_refuse(word);
+	write_name(entry, name);
+	/* Whoever sees STAGED, or any word after it, sees the name: see kv_entry_has_name(). */
+	return kv_entry_step(entry, handle.gen, kv_edge_stage);
+}
+
+/* ---- checks ---- */
+
+void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATES])
+{
+	memset(nr, 0, KV_NR_ENTRY_STATES * sizeof(*nr));
+	for (u32 i = 0; i < entries->nr; i++) {
+		enum kv_entry_state state = kv_word_state(READ_ONCE(entries->entry[i].word));
+
+		if (state < KV_NR_ENTRY_STATES)
+			nr[state]++;
+	}
+}
+
+/* Invariants 1 to 3. */
+static bool word_is_sound(u64 word)
+{
+	u32 refs = kv_word_refs(word), pins = kv_word_pins(word);
+	u64 flags = word & KV_ENTRY_FLAGS;
+
+	switch (kv_word_state(word)) {
+	case KV_ENTRY_FREE:
+	case KV_ENTRY_RETIRED:
+		return !refs && !pins && !flags;
+	case KV_ENTRY_PRIVATE:
+		return refs == 1 && !pins && !flags;
+	case KV_ENTRY_STAGED:
+		return refs == 1 && !pins && !(flags & ~KV_ENTRY_MARK);
+	case KV_ENTRY_REGISTERED:
+		return pins <= refs && !(flags & KV_ENTRY_MARK) &&
+		       !(pins && flags & KV_ENTRY_MOVING) && (refs || flags & KV_ENTRY_QUEUED);
+	case KV_ENTRY_EVICTING:
+		return !refs && !pins && !(flags & (KV_ENTRY_MARK | KV_ENTRY_MOVING));
+	default:
+		return false;
+	}
+}
+
+static bool gen_is_sound(const struct kv_entries *entries, u64 word)
+{
+	u32 gen = kv_word_gen(word);
+
+	if (kv_word_is(word, KV_ENTRY_RETIRED) && gen != entries->gen_last)
+		return false;
+	return gen && gen_age(entries, gen) <= gen_age(entries, entries->gen_last);
+}
+
+static bool links_are_sound(const struct kv_entries *entries, const struct kv_entry *entry)
+{
+	return (entry->link < entries->nr || entry->link == KV_NONE) &&
+	       (entry->parent < entries->nr || entry->parent == KV_NONE);
+}
+
+/* Length of the free list; KV_NONE if it has a loop, or something in it is not free. */
+static u32 free_list_len(const struct kv_entries *entries)
+{
+	u32 nr = 0, index;
+
+	for (index = (u32)entries->free; index != KV_NONE; index = entries->entry[index].link)
+		if (index >= entries->nr || nr++ == entries->nr ||
+		    !kv_word_is(entries->entry[index].word, KV_ENTRY_FREE))
+			return KV_NONE;
+	return nr;
+}
+
+int kv_entries_check(const struct kv_entries *entries)
+{
+	u32 nr[KV_NR_ENTRY_STATES];
+
+	for (u32 i = 0; i < entries->nr; i++) {
+		const struct kv_entry *entry = &entries->entry[i];
+
+		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
+		    !links_are_sound(entries, entry))
+			return -EUCLEAN;
+	}
+	kv_entries_count(entries, nr);
+	if (free_list_len(entries) != nr[KV_ENTRY_FREE] || entries->nr_free != nr[KV_ENTRY_FREE] ||
+	    entries->nr_retired != nr[KV_ENTRY_RETIRED])
+		return -EUCLEAN;
+	return 0;
+}
