@@ -40,7 +40,16 @@ const char *kvmm_strerror(int err)
 	case -EOVERFLOW:
 		return "number too large";
 	case -EOWNERDEAD:
+	case -ECHILD:
 		return "not usable in a child process after fork";
+	case -ENODEV:
+		return "no such device, or no driver for it";
+	case -ENXIO:
+		return "no such device address";
+	case -EALREADY:
+		return "done already";
+	case -ETIMEDOUT:
+		return "took too long";
 	}
 	return err >= 0 ? "success" : "unknown error";
 }

@@ -98,7 +98,8 @@ Test(log, each_bug_is_counted_and_each_place_speaks_once)
 
 static const int errors[] = {
 	-EINVAL, -ENOSPC, -ENOMEM, -ESTALE, -EBUSY, -ENOENT, -EUCLEAN, -EIO, -EAGAIN,
-	-EOPNOTSUPP, -EEXIST, -EOVERFLOW, -EOWNERDEAD, 0, -EXFULL,
+	-EOPNOTSUPP, -EEXIST, -EOVERFLOW, -EOWNERDEAD, -ENODEV, -ENXIO, -EALREADY,
+	-ETIMEDOUT, 0, -EXFULL,
 };
 
 Test(strerror, each_error_has_words_of_its_own)
