@@ -148,6 +148,9 @@ int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
 /* Until the event is complete, else the stream: 0, or -EIO and the device is blind. */
 int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream);
 
+/* In the context, without the lock. False: leave memory as it is, for good. */
+bool kv_dev_sees_end(struct kv_dev *dev);
+
 int kv_fence_create(struct kv_dev *dev);
 void kv_fence_destroy(struct kv_dev *dev);		/* waits for all of them */
 

@@ -2,14 +2,15 @@
 /*
  * Fences: which work is done, and whether it may be believed.
  *
- * A fence is a number; its event and status live in a ring. A slot is reused when its work is done,
- * and then only one bit of news can be lost: that it had failed. So the highest number among those
- * is kept, and every fence up to it that has left the ring counts as failed. That is unfair to some,
- * and never wrong: nobody reads what may be garbage.
+ * A fence is a number; its event and status live in a ring. A slot is reused when its work is
+ * done, and then only one bit of news can be lost: that it had failed. So the highest number among
+ * those is kept, and every fence up to it that has left the ring counts as failed. That is unfair
+ * to some, and never wrong: nobody reads what may be garbage.
  *
- * The driver can fail to record an event, or to tell about it. Then the stream is waited for; if not
- * even that works then nobody knows what the device still does, the device is blind, and no memory
- * that it may be writing to can be used again.
+ * The driver can fail to record an event, or to tell about it. Then the stream is waited for; if
+ * not even that works then nobody knows what the device still does, the device is blind, and no
+ * memory that it may be writing to can be used again: until somebody who wants to give memory back
+ * manages to wait for all there is, nothing is begun and nothing given back.
  */
 #include <kv/env.h>
 #include <kv/log.h>
@@ -36,6 +37,18 @@ int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 		return 0;
 	go_blind(dev);
 	return -EIO;
+}
+
+/* Whether all that we submitted has come to its end: only then may memory go to somebody else. */
+bool kv_dev_sees_end(struct kv_dev *dev)
+{
+	if (!kv_dev_is_blind(dev))
+		return true;
+	if (kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->compact) ||
+	    kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->transfer))
+		return false;
+	WRITE_ONCE(dev->is_blind, 0);
+	return true;
 }
 
 /* ---- the ring ---- */

@@ -2,8 +2,8 @@
 /*
  * GPUs as devices: "cuda" with the system's driver, "soft" with ours, and no difference else.
  *
- * A driver is loaded when the first of its devices is opened and looked at anew when all were closed
- * in between; it is never unloaded. Devices are opened by number as often as there are pools.
+ * A driver is loaded when the first of its devices is opened, and looked at anew when all were
+ * closed in between; it is never unloaded. Each pool opens its device anew.
  */
 #include <stdio.h>
 #include <string.h>
@@ -210,8 +210,10 @@ static void close_engine(struct kv_dev *dev)
 		return;
 	kv_lock(&dev->lock);
 	kv_fence_destroy(dev);
-	destroy_lists(dev);
-	kv_kernels_unload(dev);
+	if (kv_dev_sees_end(dev)) {
+		destroy_lists(dev);
+		kv_kernels_unload(dev);
+	}
 	kv_unlock(&dev->lock);
 	kv_gpu_leave(dev->gpu, &scope);
 }
@@ -331,7 +333,8 @@ static void gpu_free(struct kv_dev *dev, u64 addr, u64 bytes)
 
 	if (!addr || kv_dev_enter_surely(dev, &scope))
 		return;
-	kv_gpu_call(dev->gpu, mem_free, addr);
+	if (kv_dev_sees_end(dev))
+		kv_gpu_call(dev->gpu, mem_free, addr);
 	kv_gpu_leave(dev->gpu, &scope);
 }
 

@@ -2,8 +2,8 @@
 /*
  * Host memory that the device copies from and to at full speed.
  *
- * It is mapped by us, on the node next to the device, touched, and then registered with the driver:
- * the driver's own allocator can do none of the three. Registering locks pages, which takes long and
+ * It is mapped by us, on the node next to the device, touched, and then registered with the
+ * driver, whose own allocator has no say in the node. Registering locks pages, which takes long and
  * can be refused (a container's limits, a driver that may not); it goes in chunks so that no single
  * call blocks the driver for seconds. All of it is pinned or nothing: half of it would make each
  * copy ask which half it is in. Pageable memory is slower, not wrong.
@@ -122,16 +122,28 @@ int kv_hostmem_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem
 	return 0;
 }
 
-/* What is still registered must not be unmapped: the driver would go on using the addresses. */
-void kv_hostmem_free(struct kv_dev *dev, struct kv_host_mem *mem)
+/* What the device may still write to stays ours, and stays registered. */
+static bool unpin(struct kv_dev *dev, struct kv_host_mem *mem)
 {
 	struct kv_gpu_scope scope;
+	bool is_over;
 
+	if (kv_dev_enter_surely(dev, &scope))
+		return kv_gpu_ready(dev->gpu);
+	is_over = kv_dev_sees_end(dev);
+	if (is_over)
+		unregister_chunks(dev, mem);
+	kv_gpu_leave(dev->gpu, &scope);
+	return is_over || kv_gpu_ready(dev->gpu);
+}
+
+/* A lost device, or one that stayed with the parent of this process, writes nothing any more. */
+void kv_hostmem_free(struct kv_dev *dev, struct kv_host_mem *mem)
+{
 	if (!mem || !mem->ptr)
 		return;
-	if (mem->nr_chunks && !kv_dev_enter_surely(dev, &scope)) {
-		unregister_chunks(dev, mem);
-		kv_gpu_leave(dev->gpu, &scope);
-	}
-	unmap(mem);
+	if (unpin(dev, mem))
+		unmap(mem);
+	else
+		*mem = (struct kv_host_mem){ 0 };
 }

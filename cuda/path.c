@@ -2,10 +2,10 @@
 /*
  * The three paths: which can do a job, and doing it.
  *
- * Single and batched copies see pieces: the stretches of memory that one move touches in one plane.
- * Where the blocks of a plane follow each other without gaps, that is the whole run at once. Batches
- * are in stream order and without flags: all else reads sources when it should not, see the notes
- * on attributes in kcu.h.
+ * Single and batched copies see pieces: the stretches of memory that one move touches in one
+ * plane. Where the blocks of a plane follow each other without gaps, that is the whole run at once.
+ * Batches are in stream order and without flags: all else may read a source before the work that
+ * writes it is done, or after the call's buffer is gone.
  */
 #include "engine.h"
 

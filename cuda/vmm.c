@@ -25,7 +25,7 @@
 
 enum unit_state {
 	UNIT_ABSENT,			/* addresses only */
-	UNIT_MAPPED,			/* a handle behind it, no access yet; inside kv_area_grow() */
+	UNIT_MAPPED,			/* a handle behind it, no access yet: while it grows */
 	UNIT_READY,
 	UNIT_EXPORTED,			/* ready, and never to be unmapped */
 	UNIT_STUCK,			/* the driver would not unmap it */
@@ -212,7 +212,7 @@ static int map_absent(struct kv_area *area, u32 first, u32 end)
 	return err;
 }
 
-/* @was: a bit for each unit that was absent before. Also what is ready already, but was not then. */
+/* @was: a bit for each unit that was absent before; by now it may be ready. */
 static void undo_grow(struct kv_area *area, u32 first, u32 end, const u64 *was)
 {
 	for (u32 i = first; i < end; i++) {
@@ -316,7 +316,10 @@ int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes)
 	err = begin(area, &scope);
 	if (err)
 		return err;
-	err = shrink(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
+	if (kv_dev_sees_end(area->dev))
+		err = shrink(area, offset / area->unit_bytes, (offset + bytes) / area->unit_bytes);
+	else
+		err = -EIO;
 	end(area, &scope);
 	return err;
 }
@@ -447,7 +450,8 @@ static int choose_exports(struct kv_area *area, u32 wanted)
 
 static void log_exports(const struct kv_area *area, u32 wanted)
 {
-	kv_log(KV_LOG_INFO, "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
+	kv_log(KV_LOG_INFO,
+	       "kvmm: gpu %d: area of %llu MiB in units of %llu MiB%s; exports: %s%s%s%s",
 	       area->dev->gpu->ordinal, (unsigned long long)area->max_bytes >> 20,
 	       (unsigned long long)area->unit_bytes >> 20,
 	       area->is_elastic ? "" : ", not elastic",
@@ -547,6 +551,14 @@ static void close_elastic(struct kv_area *area)
 		kv_gpu_call(area->dev->gpu, mem_address_free, area->addr, area->max_bytes);
 }
 
+static void close_area(struct kv_area *area)
+{
+	if (area->is_elastic)
+		close_elastic(area);
+	else
+		kv_gpu_call(area->dev->gpu, mem_free, area->addr);
+}
+
 void kv_area_destroy(struct kv_area *area)
 {
 	struct kv_gpu_scope scope;
@@ -554,10 +566,8 @@ void kv_area_destroy(struct kv_area *area)
 	if (!area)
 		return;
 	if (!kv_dev_enter_surely(area->dev, &scope)) {
-		if (area->is_elastic)
-			close_elastic(area);
-		else
-			kv_gpu_call(area->dev->gpu, mem_free, area->addr);
+		if (kv_dev_sees_end(area->dev))
+			close_area(area);
 		kv_gpu_leave(area->dev->gpu, &scope);
 	}
 	free_area(area);

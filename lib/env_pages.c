@@ -13,8 +13,8 @@
 #define MAX_NODES	1024
 
 /*
- * Advice only: a kernel without NUMA, a container that forbids the call, or a node that is not there
- * leave the memory where it would have been.
+ * Advice only: a kernel without NUMA, a container that forbids the call, or a node that is not
+ * there leave the memory where it would have been.
  */
 static void prefer_node(void *ptr, u64 bytes, int node)
 {

@@ -109,7 +109,8 @@ struct trip {
 	bool is_mapped;
 };
 
-static void copy_once(struct kv_dev *dev, struct blocks *dst, struct blocks *src, u32 dir, u32 flags)
+static void copy_once(struct kv_dev *dev, struct blocks *dst, struct blocks *src, u32 dir,
+		      u32 flags)
 {
 	struct kv_move moves[MOVES];
 	u32 nr = random_moves(moves, MOVES, 4, src->nr, dst->nr, true);
@@ -319,7 +320,8 @@ static void without(const char *options, u32 wanted, u32 got, u32 why)
 
 Test(copy, without_a_compiler_in_the_driver)
 {
-	without("jit=JIT_COMPILER_NOT_FOUND,missing=cuMemcpyBatchAsync,missing=cuMemcpyBatchAsync_v2",
+	without("jit=JIT_COMPILER_NOT_FOUND,missing=cuMemcpyBatchAsync,"
+		"missing=cuMemcpyBatchAsync_v2",
 		KV_PATH_KERNEL, KV_PATH_SINGLE, KV_FALL_NO_KERNEL);
 }
 

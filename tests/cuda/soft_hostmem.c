@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pinned host memory, and what happens when it cannot be pinned. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/pages.h>
+
+#include "soft.h"
+
+static const struct kv_dev_ops *const ops = &kv_dev_soft;
+
+static struct {
+	struct kv_pages_ops ops;
+	u64 bytes;
+	int node;
+	u32 nr_live;
+	bool is_out;
+} pages;
+
+static void *count_map(void *ctx, u64 bytes, int node)
+{
+	pages.bytes = bytes;
+	pages.node = node;
+	if (pages.is_out)
+		return NULL;
+	pages.nr_live++;
+	return kv_pages_system.map(NULL, bytes, node);
+}
+
+static void count_unmap(void *ctx, void *ptr, u64 bytes)
+{
+	cr_expect_eq(bytes, pages.bytes);
+	pages.nr_live--;
+	kv_pages_system.unmap(NULL, ptr, bytes);
+}
+
+static struct kv_dev *open_counted(const char *options)
+{
+	struct kv_dev *dev = soft_open(options);
+
+	pages.ops = (struct kv_pages_ops){ count_map, count_unmap, NULL };
+	kv_pages_set(&pages.ops);
+	return dev;
+}
+
+static void close_counted(struct kv_dev *dev)
+{
+	cr_expect_eq(pages.nr_live, 0);
+	soft_close(dev);
+	kv_pages_set(NULL);
+}
+
+Test(hostmem, is_pinned_and_addressed_alike)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem;
+
+	cr_assert_eq(ops->host_alloc(dev, 10000, 3, &mem), 0);
+	cr_expect(mem.is_pinned);
+	cr_expect(mem.is_mapped);
+	cr_expect_eq(mem.bytes, 12288);
+	cr_expect_eq(pages.node, 3);
+	ops->host_free(dev, &mem);
+	close_counted(dev);
+}
+
+/* Two chunks: a gigabyte of which little is touched by anything but us. */
+Test(hostmem, is_registered_in_chunks)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem;
+	u64 before = ctl->calls("cuMemHostRegister_v2");
+
+	cr_assert_eq(ops->host_alloc(dev, 513 * MIB, -1, &mem), 0);
+	cr_expect(mem.is_pinned);
+	cr_expect_eq(ctl->calls("cuMemHostRegister_v2"), before + 2);
+	ops->host_free(dev, &mem);
+	close_counted(dev);
+}
+
+static void refused(kcu_result code, u32 nth)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem;
+	u64 before = ctl->calls("cuMemHostUnregister");
+
+	ctl->fail("cuMemHostRegister_v2", nth, code, false, false);
+	cr_assert_eq(ops->host_alloc(dev, 513 * MIB, -1, &mem), 0);
+	cr_expect(!mem.is_pinned);
+	cr_expect(!mem.is_mapped);
+	cr_expect_eq(ctl->calls("cuMemHostUnregister"), before + nth - 1);
+	memset(mem.ptr, 1, 4096);
+	ops->host_free(dev, &mem);
+	close_counted(dev);
+}
+
+Test(hostmem, stays_pageable_where_pinning_is_not_supported)
+{
+	refused(KCU_E_NOT_SUPPORTED, 1);
+}
+
+Test(hostmem, stays_pageable_where_the_system_forbids_it)
+{
+	refused(KCU_E_OPERATING_SYSTEM, 2);
+}
+
+Test(hostmem, stays_pageable_where_too_much_is_locked)
+{
+	refused(KCU_E_OUT_OF_MEMORY, 2);
+}
+
+Test(hostmem, is_not_mapped_if_the_device_calls_it_otherwise)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem;
+
+	ctl->fail("cuMemHostGetDevicePointer_v2", 1, KCU_E_NOT_SUPPORTED, false, false);
+	cr_assert_eq(ops->host_alloc(dev, 4096, -1, &mem), 0);
+	cr_expect(mem.is_pinned);
+	cr_expect(!mem.is_mapped);
+	ops->host_free(dev, &mem);
+	close_counted(dev);
+}
+
+Test(hostmem, can_run_out)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem = { .bytes = 1 };
+
+	pages.is_out = true;
+	cr_expect_eq(ops->host_alloc(dev, 4096, -1, &mem), -ENOMEM);
+	cr_expect_eq(mem.bytes, 1);
+	pages.is_out = false;
+	close_counted(dev);
+}
+
+Test(hostmem, is_nobodys_on_a_lost_device)
+{
+	struct kv_dev *dev = open_counted("");
+	struct kv_host_mem mem;
+
+	ctl->fail("cuMemHostRegister_v2", 1, KCU_E_ILLEGAL_ADDRESS, false, false);
+	cr_expect_eq(ops->host_alloc(dev, 4096, -1, &mem), -EIO);
+	cr_expect_eq(pages.nr_live, 0);
+	cr_expect_eq(ops->host_alloc(dev, 4096, -1, &mem), -EIO);
+	ops->close(dev);
+}
+
+Test(pages, system_memory_is_zero_and_any_node_will_do)
+{
+	const int nodes[] = { -1, 0, 7, 5000 };
+
+	for (u32 i = 0; i < ARRAY_SIZE(nodes); i++) {
+		u8 *ptr = kv_pages_system.map(NULL, 1 << 20, nodes[i]);
+
+		cr_assert_not_null(ptr);
+		cr_expect_eq(ptr[0] | ptr[(1 << 20) - 1], 0);
+		kv_pages_system.unmap(NULL, ptr, 1 << 20);
+	}
+	cr_expect_null(kv_pages_system.map(NULL, UINT64_MAX / 2, -1));
+}

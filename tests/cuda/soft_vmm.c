@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Areas: memory that comes and goes behind fixed addresses. */
+#include <string.h>
+#include <unistd.h>
+
+#include <kv/sys.h>
+
+#include "soft.h"
+#include "tests/support/fake_env.h"
+
+#define UNIT	(2 * MIB)
+
+static const struct kv_dev_ops *const ops = &kv_dev_soft;
+
+static struct kv_area *area_of(struct kv_dev *dev, const struct kv_area_attr *attr)
+{
+	struct kv_area *area = NULL;
+
+	cr_assert_eq(ops->area_create(dev, attr, &area), 0);
+	return area;
+}
+
+static struct kv_area_info info_of(struct kv_area *area)
+{
+	struct kv_area_info info;
+
+	ops->area_info(area, &info);
+	return info;
+}
+
+static u64 device_bytes(void)
+{
+	struct sw_live live;
+
+	ctl->live(&live);
+	return live.device_bytes;
+}
+
+static void expect_word(struct kv_dev *dev, u64 addr, u32 word)
+{
+	u32 back = 0;
+
+	cr_expect_eq(ops->read(dev, addr, &back, sizeof(back)), 0);
+	cr_expect_eq(back, word);
+}
+
+Test(vmm, grows_and_shrinks_in_place)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
+								    .handle_bytes = UNIT });
+	u64 before = device_bytes(), addr = info_of(area).addr;
+	u32 word = 0x1234;
+
+	cr_expect_eq(ops->area_grow(area, 4 * MIB, 8 * MIB), 0);
+	cr_expect_eq(device_bytes() - before, 8 * MIB);
+	cr_expect_eq(ops->write(dev, addr + 6 * MIB, &word, 4), 0);
+	cr_expect_eq(ops->area_grow(area, 0, 16 * MIB), 0, "around what is there");
+	expect_word(dev, addr + 6 * MIB, word);
+	cr_expect_eq(ops->area_shrink(area, 0, 4 * MIB), 0);
+	cr_expect_eq(ops->area_shrink(area, 0, 6 * MIB), 0, "part of it is gone already");
+	cr_expect_eq(device_bytes() - before, 10 * MIB);
+	cr_expect_eq(info_of(area).present_bytes, 10 * MIB);
+	expect_word(dev, addr + 6 * MIB, word);
+	ops->area_destroy(area);
+	cr_expect_eq(device_bytes(), before);
+	soft_close(dev);
+}
+
+Test(vmm, sets_access_once_for_a_run)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
+								    .handle_bytes = UNIT });
+
+	cr_expect_eq(ops->area_grow(area, 4 * MIB, 2 * MIB), 0);
+	cr_expect_eq(ctl->calls("cuMemSetAccess"), 1);
+	cr_expect_eq(ops->area_grow(area, 0, 16 * MIB), 0);
+	cr_expect_eq(ctl->calls("cuMemSetAccess"), 3, "one on either side");
+	cr_expect_eq(ctl->calls("cuMemMap"), 8);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+Test(vmm, keeps_as_much_as_it_may)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 16 * MIB,
+					.handle_bytes = UNIT, .keep_bytes = 6 * MIB });
+	u64 created;
+
+	cr_expect_eq(ops->area_grow(area, 0, 16 * MIB), 0);
+	created = ctl->calls("cuMemCreate");
+	cr_expect_eq(ops->area_shrink(area, 0, 10 * MIB), 0);
+	cr_expect_eq(info_of(area).kept_bytes, 6 * MIB);
+	cr_expect_eq(ops->area_grow(area, 0, 6 * MIB), 0);
+	cr_expect_eq(ctl->calls("cuMemCreate"), created);
+	cr_expect_eq(info_of(area).kept_bytes, 0);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+Test(vmm, chooses_units_by_size)
+{
+	struct kv_dev *dev = soft_open("mem=1G");
+	struct kv_area *small = area_of(dev, &(struct kv_area_attr){ .max_bytes = 3 * MIB });
+	struct kv_area *large = area_of(dev, &(struct kv_area_attr){ .max_bytes = 9000 * MIB });
+	struct kv_area *area;
+
+	cr_expect_eq(info_of(small).unit_bytes, 2 * MIB);
+	cr_expect_eq(info_of(small).max_bytes, 4 * MIB);
+	cr_expect_eq(info_of(large).unit_bytes, 64 * MIB);
+	cr_expect_eq(ops->area_create(dev, &(struct kv_area_attr){ 0 }, &area), -EINVAL);
+	cr_expect_eq(ops->area_create(dev, &(struct kv_area_attr){ .max_bytes = UINT64_MAX },
+				      &area), -EINVAL);
+	cr_expect_eq(ops->area_create(dev, &(struct kv_area_attr){ .max_bytes = MIB,
+					.handle_bytes = 3 * MIB }, &area), -EINVAL);
+	cr_expect_eq(ops->area_create(dev, &(struct kv_area_attr){ .max_bytes = MIB,
+					.handle_bytes = MIB }, &area), -EINVAL);
+	ops->area_destroy(large);
+	ops->area_destroy(small);
+	soft_close(dev);
+}
+
+Test(vmm, a_grow_that_fails_leaves_nothing)
+{
+	struct kv_dev *dev = soft_open("mem=32M");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 64 * MIB,
+								    .handle_bytes = UNIT });
+	u64 before = device_bytes();
+
+	cr_expect_eq(ops->area_grow(area, 0, 64 * MIB), -ENOMEM);
+	cr_expect_eq(device_bytes(), before);
+	cr_expect_eq(info_of(area).present_bytes, 0);
+	cr_expect_eq(ops->area_grow(area, 0, 4 * MIB), 0);
+	cr_expect_eq(ops->area_grow(area, 0, 64 * MIB), -ENOMEM);
+	cr_expect_eq(info_of(area).present_bytes, 4 * MIB, "what was there stays");
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+Test(vmm, access_that_is_refused_undoes_the_mapping)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+								    .handle_bytes = UNIT });
+
+	ctl->fail("cuMemSetAccess", 1, KCU_E_INVALID_VALUE, false, false);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), -EINVAL);
+	cr_expect_eq(info_of(area).present_bytes, 0);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+/* Without aim at this unit everything goes on; the reservation cannot be given back. */
+Test(vmm, what_cannot_be_unmapped_is_stuck_and_alone)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+								    .handle_bytes = UNIT });
+	struct sw_live live;
+
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
+	ctl->fail("cuMemUnmap", 2, KCU_E_UNMAP_FAILED, false, false);
+	cr_expect_eq(ops->area_shrink(area, 0, 6 * MIB), -EIO);
+	cr_expect_eq(info_of(area).stuck_bytes, 2 * MIB);
+	cr_expect_eq(info_of(area).present_bytes, 2 * MIB);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), -EUCLEAN);
+	cr_expect_eq(info_of(area).present_bytes, 2 * MIB);
+	cr_expect_eq(ops->area_grow(area, 0, 2 * MIB), 0);
+	cr_expect_eq(ops->area_shrink(area, 2 * MIB, 2 * MIB), -EUCLEAN);
+	ops->area_destroy(area);
+	ctl->live(&live);
+	cr_expect_eq(live.nr_mappings, 1);
+	cr_expect_eq(live.nr_handles, 1);
+	cr_expect_eq(live.nr_reservations, 1);
+	ops->close(dev);
+}
+
+Test(vmm, what_was_exported_stays)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+				.handle_bytes = UNIT, .exports = KV_EXPORT_FD | KV_EXPORT_FABRIC });
+	u8 fabric[KV_FABRIC_BYTES];
+	int fd = -1;
+
+	cr_expect_eq(info_of(area).exports, KV_EXPORT_FD, "there is no fabric");
+	cr_expect_eq(ops->area_export(area, 0, KV_EXPORT_FD, &fd), -ENXIO);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
+	cr_expect_eq(ops->area_export(area, 0, KV_EXPORT_FABRIC, fabric), -EOPNOTSUPP);
+	cr_expect_eq(ops->area_export(area, MIB, KV_EXPORT_FD, &fd), -EINVAL);
+	cr_expect_eq(ops->area_export(area, 2 * MIB, KV_EXPORT_FD, &fd), 0);
+	cr_expect_geq(fd, 0);
+	cr_expect_eq(ops->area_shrink(area, 0, 8 * MIB), -EBUSY);
+	cr_expect_eq(info_of(area).present_bytes, 8 * MIB, "none of it is gone");
+	cr_expect_eq(ops->area_shrink(area, 0, 2 * MIB), 0);
+	close(fd);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+Test(vmm, says_which_exports_will_work)
+{
+	struct kv_dev *dev = soft_open("");
+	struct fake_env fake;
+	struct kv_area *area;
+
+	fake_env_install(&fake);
+	area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+						    .exports = KV_EXPORT_FD | KV_EXPORT_FABRIC });
+	cr_expect(strstr(fake.line, "exports: fd (not all"), "%s", fake.line);
+	ops->area_destroy(area);
+	fake_env_remove(&fake);
+	soft_close(dev);
+}
+
+/* Whether handles of a kind can be made shows only when one is. */
+Test(vmm, goes_without_exports_that_are_refused)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area;
+
+	ctl->fail("cuMemCreate", 1, KCU_E_NOT_PERMITTED, false, false);
+	area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+						    .exports = KV_EXPORT_FD });
+	cr_expect_eq(info_of(area).exports, 0);
+	cr_expect(info_of(area).is_elastic);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+static void plain(const char *options)
+{
+	struct kv_dev *dev = soft_open(options);
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+						    .exports = KV_EXPORT_FD });
+	struct kv_area_info info = info_of(area);
+	u32 word = 77;
+
+	cr_expect(!info.is_elastic);
+	cr_expect_eq(info.exports, 0);
+	cr_expect_eq(info.present_bytes, 8 * MIB);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
+	cr_expect_eq(ops->area_shrink(area, 0, 8 * MIB), -EOPNOTSUPP);
+	cr_expect_eq(ops->write(dev, info.addr + 8 * MIB - 4, &word, 4), 0);
+	expect_word(dev, info.addr + 8 * MIB - 4, word);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+Test(vmm, a_device_without_it_has_plain_areas)
+{
+	plain("vmm=0");
+}
+
+Test(vmm, a_driver_without_it_has_plain_areas)
+{
+	plain("missing=cuMemMap");
+}
+
+Test(vmm, a_driver_that_refuses_it_has_plain_areas)
+{
+	plain("fail=cuMemAddressReserve:1+:NOT_SUPPORTED");
+}
+
+Test(vmm, every_failing_call_leaves_a_whole_area)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 8 * MIB,
+					.handle_bytes = UNIT, .keep_bytes = 2 * MIB });
+	u64 before = device_bytes();
+	int err = -1;
+
+	for (u32 nth = 1; err; nth++) {
+		ctl->fail("*", nth, KCU_E_INVALID_VALUE, false, false);
+		err = ops->area_grow(area, 0, 8 * MIB);
+		ctl->fail_none();
+		cr_expect_eq(info_of(area).present_bytes, err ? 0 : 8 * MIB, "call %u", nth);
+		cr_expect_eq(info_of(area).stuck_bytes, 0);
+		cr_expect_eq(device_bytes() - before,
+			     info_of(area).present_bytes + info_of(area).kept_bytes);
+		cr_assert_lt(nth, 100);
+	}
+	ops->area_destroy(area);
+	soft_close(dev);
+}
