@@ -23,6 +23,8 @@ static struct {
 		u64 arg;
 	} at_end[MAX_AT_END];
 	u32 nr_at_end;
+	u64 *gate_words;		/* NULL: no gate in this check so far */
+	u32 nr_gates;
 } now;
 
 /* ---- verdicts ---- */
@@ -101,6 +103,8 @@ void check_run(const struct check *check, struct verdict *verdict)
 	*verdict = (struct verdict){ .outcome = CHECK_OK };
 	now.check = check;
 	now.verdict = verdict;
+	now.gate_words = NULL;
+	now.nr_gates = 0;
 	if ((cu->features & check->features) != check->features) {
 		verdict->outcome = CHECK_SKIPPED;
 		snprintf(verdict->text, sizeof(verdict->text), "the driver lacks these calls");
@@ -141,18 +145,20 @@ static void end_event(u64 event)
 
 kcu_deviceptr device_memory(size_t bytes)
 {
-	kcu_deviceptr addr;
+	kcu_deviceptr addr = 0;
 
 	must(cu->mem_alloc(&addr, bytes));
+	that(addr);
 	at_end(free_device, addr);
 	return addr;
 }
 
 void *pinned_memory(size_t bytes)
 {
-	void *ptr;
+	void *ptr = NULL;
 
 	must(cu->mem_host_alloc(&ptr, bytes, KCU_HOST_ALLOC_PORTABLE));
+	that(ptr);
 	at_end(free_pinned, (u64)ptr);
 	return ptr;
 }
@@ -191,20 +197,29 @@ static void open_word(u64 word)
 	*(volatile u64 *)word = 1;
 }
 
+/* All words of a check at once: an allocation may wait for streams, some behind a closed gate. */
+static volatile u64 *next_word(void)
+{
+	if (!(cu->features & KCU_F_MEMOPS))
+		check_skip("the driver cannot make a stream wait for memory");
+	if (!now.gate_words) {
+		now.gate_words = pinned_memory(PAGE);
+		memset(now.gate_words, 0, PAGE);
+	}
+	that(now.nr_gates < PAGE / sizeof(u64));
+	return &now.gate_words[now.nr_gates++];
+}
+
 /*
  * The stream waits for a word of pinned memory, which no driver can run ahead of. A host function
  * would do as well on a GPU, but the software driver runs those on the thread that asks.
  */
 struct gate closed_gate(kcu_stream stream)
 {
-	struct gate gate;
+	struct gate gate = { next_word() };
 	kcu_deviceptr addr;
 	kcu_result result;
 
-	if (!(cu->features & KCU_F_MEMOPS))
-		check_skip("the driver cannot make a stream wait for memory");
-	gate.word = pinned_memory(sizeof(u64));
-	*gate.word = 0;
 	must(cu->mem_host_get_device_pointer(&addr, (void *)gate.word, 0));
 	result = cu->stream_wait_value64(stream, addr, 1, 0);
 	if (kcu_class_of(result) == KCU_UNSUPPORTED)

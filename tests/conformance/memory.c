@@ -85,18 +85,26 @@ static void free_of_no_address(void)
 	answers(cu->mem_free(0x1000), INVALID_VALUE);
 }
 
-/* A GPU's driver waits for the work and then frees; that would be a hidden wait. */
+/*
+ * A GPU's driver waits for the work and then frees, so there the work must be able to end. The
+ * software driver must not have done all of it by then.
+ */
 static void free_with_queued_work(void)
 {
 	kcu_stream stream = new_stream();
 	kcu_deviceptr other = device_memory(MIB), addr;
+	struct gate gate = { NULL };
 	kcu_result result;
 
+	if (driver_is_soft)
+		gate = closed_gate(stream);
 	must(cu->mem_alloc(&addr, MIB));
 	put_pattern(addr, MIB, 5);
 	for (u32 i = 0; i < 64; i++)
 		must(cu->memcpy_dtod_async(other, addr, MIB, stream));
 	result = cu->mem_free(addr);
+	if (gate.word)
+		open_gate(gate);
 	must(cu->stream_synchronize(stream));
 	if (result)
 		must(cu->mem_free(addr));
