@@ -2,9 +2,10 @@
 /*
  * kcu-conformance: does a CUDA driver do what this library relies on?
  *
- * Talks to a driver through the library's own table and nothing else, so it says of any libcuda.so.1
- * whether the table fits, and of the software driver whether it is like a GPU's. Checks that may
- * lose the device or end the process run in a process of their own: this program again.
+ * Talks to a driver through the library's own table and nothing else, so it says of any
+ * libcuda.so.1 whether the table fits, and of the software driver whether it is like a GPU's.
+ * Checks that may lose the device or end the process run in a process of their own: this program
+ * again.
  */
 #include <argp.h>
 #include <dlfcn.h>
@@ -48,8 +49,10 @@ static char check_name[96];		/* for the alarm */
 
 /* ---- the command line ---- */
 
-enum { KEY_JSON = 'j', KEY_ONLY = 'o', KEY_LIST = 'l', KEY_CHILD = 256, KEY_DIFFERENCES, KEY_WITHOUT,
-       KEY_STOP, KEY_LIST_CALLS };
+enum {
+	KEY_JSON = 'j', KEY_ONLY = 'o', KEY_LIST = 'l', KEY_CHILD = 256, KEY_DIFFERENCES,
+	KEY_WITHOUT, KEY_STOP, KEY_LIST_CALLS,
+};
 
 static const struct argp_option argp_options[] = {
 	{ "json", KEY_JSON, "FILE", 0, "Also write the results there", 0 },

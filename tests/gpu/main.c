@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvmm-gpu-check: what the engine costs and reaches on the card at hand, beside what the driver does.
+ * kvmm-gpu-check: what the engine costs and reaches on the card at hand, beside what the driver
+ * does.
  *
  * Writes a table, and with --json the same for programs. On the software driver its figures mean
  * nothing, since that one has a clock of its own; it is there so that this program is tested.

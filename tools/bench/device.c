@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pools on a device. Blocks of several sizes are scattered, compacted, and read back: what has moved
- * must hold what was written before. Beside it, in the same run and by the same calls, one long run
+ * Pools on a device. Blocks of several sizes are scattered, compacted, and read back: what has
+ * moved must hold what was written before. Beside it, in the same run and by the same calls, one long run
  * of blocks moves, which is the best that the device can do for a pool.
  *
  * Also what a call costs that has to wait for the device: a block written, a block read.
