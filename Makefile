@@ -106,7 +106,8 @@ ifdef COVERAGE
 SANFLAGS := --coverage -O0
 endif
 
-KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-bp 2>/dev/null),-lurcu-bp) \
+KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds liburcu-bp 2>/dev/null), \
+	   -lurcu-cds -lurcu-bp) \
 	   -lpthread -ldl -lm
 
 # The tools bring jemalloc along; the library only uses it where it finds it

@@ -50,4 +50,30 @@ static inline bool kv_seq_read_retry(const u32 *seq, u32 begin)
 	return (begin & 1) || READ_ONCE(*seq) != begin;
 }
 
+/* One more look: is what was read since the acquire load of @p that gave @old still of it? */
+static inline bool kv_is_still(const u64 *p, u64 old, u64 mask)
+{
+	/* Pairs with the swaps of kv_cas(): reads before stay above the second look. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return !((READ_ONCE(*p) ^ old) & mask);
+}
+
+/* The lock of a sequence counter, in its lowest bit: odd = held. */
+static inline bool kv_seq_trylock(u32 *seq)
+{
+	u32 old = READ_ONCE(*seq);
+
+	if ((old & 1) || !kv_cas(seq, &old, old + 1))
+		return false;
+	/* Pairs with the acquire fence of kv_seq_read_retry(): odd is seen before new data. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	return true;
+}
+
+#define kv_seq_unlock(seq)	kv_seq_write_end(seq)
+
+/* The line of @p is needed soon, to be read, or written. */
+#define kv_prefetch(p)		__builtin_prefetch((p), 0, 3)
+#define kv_prefetch_write(p)	__builtin_prefetch((p), 1, 3)
+
 #endif /* KV_ATOMIC_H */

@@ -26,6 +26,11 @@ enum kv_event {
 	KV_EV_MOVED_BLOCKS,
 	KV_EV_BAD_HANDLE,	/* stale, foreign or made-up handles refused */
 	KV_EV_BUG,		/* broken invariants */
+	KV_EV_MISS_NEVER,	/* matches that ended at a name not heard of (lately) */
+	KV_EV_MISS_EVICTED,	/* ... at one that was registered once */
+	KV_EV_MISS_STAGED,	/* ... at one that is about to be */
+	KV_EV_MISS_TENANT,	/* ... at a key of another tenant */
+	KV_EV_MISS_GROUP,	/* ... at a key of another group or layout */
 	KV_NR_EVENTS,
 };
 

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Maps: from a name (key, tenant, layout, group) to the entry of the block that has it.
+ *
+ * Readers take no lock and write nothing but the reference that they ask for. What they find is
+ * decided by the entry's word and the name in it, never by the map: a map that lags can make
+ * somebody look again, it cannot make him take the wrong block.
+ *
+ * Guarantees, each with its test in tests/registry/map_test.c and tests/stress/:
+ *
+ *  1. A block is found from the return of insert() until somebody claims it for eviction, under any
+ *     load of insertions, removals, and resizes.
+ *  2. Of several blocks of one name the oldest that is still registered is found.
+ *  3. What is found had the name asked for, in all of its parts, when the reference was taken.
+ *  4. insert() takes all blocks or none.
+ *  5. Looking for names that are not there leaves memory as it was.
+ */
+#ifndef KV_REGISTRY_MAP_H
+#define KV_REGISTRY_MAP_H
+
+#include <kv/entry.h>
+#include <kv/types.h>
+
+struct kv_map;
+
+/* What becomes of a block whose name is taken. */
+enum kv_dup_policy {
+	KV_DUP_ALLOW,		/* registered as well, to be found when its elders are gone */
+	KV_DUP_HOLD,		/* the same, with a reference on the one that is found; see ->link */
+	KV_DUP_REJECT,		/* stays STAGED; a reference on the one that is found instead */
+	KV_NR_DUP_POLICIES,
+};
+
+/**
+ * struct kv_query - the names of a prompt's blocks
+ * @keys: first to last
+ * @nr: how many
+ * @domain: of all of them
+ */
+struct kv_query {
+	const kvmm_key_t *keys;
+	u32 nr;
+	struct kv_domain domain;
+};
+
+/**
+ * struct kv_insert - blocks to be registered
+ * @handles: STAGED, the caller's; each once
+ * @nr: how many
+ * @policy: enum kv_dup_policy
+ * @found: out: the block that serves the name now: the same handle, or with KV_DUP_REJECT that of
+ *	an elder, with a reference. May be @handles
+ * @nr_dups: out: blocks whose name was taken
+ * @nr_first: out: references taken on elders that had none (KV_DUP_HOLD, KV_DUP_REJECT)
+ */
+struct kv_insert {
+	const struct kv_handle *handles;
+	u32 nr;
+	enum kv_dup_policy policy;
+	struct kv_handle *found;
+	u32 nr_dups;
+	u32 nr_first;
+};
+
+/**
+ * struct kv_map_attr - a map to be made
+ * @entries: whose blocks are registered; borrowed, outlives the map
+ * @nr_entries: expected; may be exceeded, up to all of @entries, at the price of speed
+ * @seed: secret; where a name goes cannot be told without it
+ * @prefix_closed: whoever uses it registers a block only after the one before it, and evicts it
+ *	first: lengths may be found by bisection
+ */
+struct kv_map_attr {
+	struct kv_entries *entries;
+	u32 nr_entries;
+	u64 seed;
+	bool prefix_closed;
+};
+
+/**
+ * struct kv_map_ops - one kind of map
+ *
+ * All but create, destroy, resize and check may be called by any thread at any time.
+ *
+ * @name: for the log
+ * @create: 0 or -ENOMEM
+ * @destroy: nobody uses it any more. May wait for a grace period
+ * @match: the longest prefix of the query, a reference on each block. *@nr_first: how many of them
+ *	had none before. Returns the length
+ * @length: the same without references; an answer of one moment between call and return, each
+ *	block its own
+ * @scan: all blocks of the query; refs[i].gen is 0 where there is none. Returns how many
+ * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
+ * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
+ * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
+ * @resize: make it fit for so many entries, and choose another seed. Everybody goes on meanwhile.
+ *	One at a time. 0 or -ENOMEM. May wait for a grace period
+ * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
+ * @bytes: memory held
+ */
+struct kv_map_ops {
+	const char *name;
+	int (*create)(const struct kv_map_attr *attr, struct kv_map **map);
+	void (*destroy)(struct kv_map *map);
+	u32 (*match)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
+		     u32 *nr_first);
+	u32 (*length)(struct kv_map *map, const struct kv_query *query);
+	u32 (*scan)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
+		    u32 *nr_first);
+	int (*insert)(struct kv_map *map, struct kv_insert *insert);
+	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
+	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
+	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
+	int (*check)(struct kv_map *map, u32 *nr);
+	u64 (*bytes)(const struct kv_map *map);
+};
+
+/* The part that all kinds share; first in theirs. */
+struct kv_map {
+	const struct kv_map_ops *ops;	/* fixed at creation */
+	struct kv_entries *entries;	/* fixed at creation; borrowed */
+	bool prefix_closed;		/* fixed at creation */
+};
+
+extern const struct kv_map_ops kv_map_flat;	/* the default */
+extern const struct kv_map_ops kv_map_lfht;	/* liburcu's: unbounded, 3 to 6 times slower */
+
+#endif /* KV_REGISTRY_MAP_H */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of the flat map: buckets of one cache line, and what writers do to them.
+ *
+ *	0        8        12    16     20                                  64
+ *	| 8 tags | 3 tags | seq | next | index 0 | index 1 | ... | index 10 |
+ *
+ * A tag is 8 bits of the hash, and not 0; a slot without tag is free, and its index is 0. A slot
+ * names the oldest entry of its name; younger ones hang on that through ->dup_next. A bucket that
+ * is full goes on in overflow buckets. While there are any, no slot before the last one of the
+ * chain is free: so there can never be more of them than entries / NR_SLOTS, and that many are
+ * there from the start.
+ *
+ * ->seq is the bucket's lock and its version, odd while it is held; the home bucket's is for the
+ * whole chain. Writers hold it; readers look again if it has changed and they found nothing.
+ *
+ * While a table is being replaced, its buckets move to ->successor one by one. One that has moved
+ * says so in ->next. It is not cleared: what its slots name is still there, and entries say
+ * themselves who they are. So readers must look in the successor only for what they do not find.
+ */
+#ifndef REGISTRY_FLAT_H
+#define REGISTRY_FLAT_H
+
+#include <kv/lock.h>
+#include <kv/rcu.h>
+
+#include "internal.h"
+
+#define NR_SLOTS	11u
+#define LOW_TAGS	8u
+#define NEXT_MOVED	KV_NONE		/* in bucket.next: see table.successor */
+
+struct bucket {
+	u64 tags;		/* seq lock; READ_ONCE() by readers, as is all of it */
+	u32 tags_hi;		/* three, and a byte that is 0 */
+	u32 seq;		/* atomic; of the home bucket only */
+	u32 next;		/* index of an overflow bucket, 0 = none, or NEXT_MOVED */
+	u32 index[NR_SLOTS];
+} __cacheline_aligned;
+
+static_assert(sizeof(struct bucket) == KV_CACHELINE, "a bucket is one line");
+
+struct table {
+	/* Fixed at creation. */
+	struct bucket *bucket;		/* homes, then overflow; ours */
+	u32 nr_homes;
+	u32 nr_buckets;
+	u64 seed;
+	u32 number;			/* tables of one map count up: order of their locks */
+	struct kv_entries *entries;	/* borrowed */
+
+	struct table *successor;	/* RCU; NULL but while this one is being replaced */
+	struct kv_rcu_head rcu;
+
+	/* Overflow buckets; rare. */
+	struct kv_lock over_lock __cacheline_aligned;
+	u32 free_over;			/* ->over_lock; list through bucket.next; 0 = empty */
+	u32 top_over;			/* ->over_lock; from here on never used */
+};
+
+/* Where something is, or could be. */
+struct spot {
+	struct table *table;
+	struct bucket *home;
+	u8 tag;
+};
+
+struct slot {
+	struct bucket *bucket;		/* NULL: there is none */
+	u32 nr;
+};
+
+struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u32 number);
+void flat_table_destroy(struct table *table);
+u64 flat_table_bytes(const struct table *table);
+
+static inline u8 tag_of(u64 hash)
+{
+	u8 tag = hash >> 56;
+
+	return tag ? tag : 1;
+}
+
+/* High product of the hash's lower half: any number of homes, no division. */
+static inline struct bucket *home_of(const struct table *table, u64 hash)
+{
+	return &table->bucket[((hash & 0xffffffffu) * table->nr_homes) >> 32];
+}
+
+static inline struct spot spot_of(struct table *table, u64 hash)
+{
+	return (struct spot){ table, home_of(table, hash), tag_of(hash) };
+}
+
+/* The next of the chain, or NULL. */
+static inline struct bucket *next_of(const struct table *table, const struct bucket *bucket)
+{
+	u32 next = READ_ONCE(bucket->next);
+
+	return next && next < table->nr_buckets ? &table->bucket[next] : NULL;
+}
+
+/* ---- tags ---- */
+
+#define EACH_BYTE	0x0101010101010101ull
+
+/* The highest bit of each byte that equals @tag, and of no other. */
+static inline u64 bytes_equal(u64 bytes, u8 tag)
+{
+	u64 diff = bytes ^ tag * EACH_BYTE, low = EACH_BYTE * 0x7f;
+
+	return ~(((diff & low) + low) | diff | low);
+}
+
+/* The slots that have @tag: slot nr is bit 8 * nr + 7 of one large word. */
+struct slots {
+	u64 low;
+	u32 high;
+};
+
+static inline struct slots slots_with_tag(const struct bucket *bucket, u8 tag)
+{
+	return (struct slots){
+		.low	= bytes_equal(READ_ONCE(bucket->tags), tag),
+		/* The byte above the third is none. */
+		.high	= (u32)bytes_equal(READ_ONCE(bucket->tags_hi), tag) & 0xffffff,
+	};
+}
+
+static inline bool slots_left(struct slots slots)
+{
+	return slots.low | slots.high;
+}
+
+static inline u32 slots_first(struct slots slots)
+{
+	return slots.low ? kv_lowest64(slots.low) / 8 : LOW_TAGS + kv_lowest64(slots.high) / 8;
+}
+
+static inline void slots_pop(struct slots *slots)
+{
+	if (slots->low)
+		slots->low &= slots->low - 1;
+	else
+		slots->high &= slots->high - 1;
+}
+
+/* ---- under the lock of the home bucket ---- */
+
+void flat_lock_slow(struct bucket *home);
+
+static inline void spot_lock(struct spot spot)
+{
+	if (unlikely(!kv_seq_trylock(&spot.home->seq)))
+		flat_lock_slow(spot.home);
+}
+
+static inline void spot_unlock(struct spot spot)
+{
+	/* Pairs with kv_seq_read_begin() of readers and kv_seq_trylock() of writers. */
+	kv_seq_unlock(&spot.home->seq);
+}
+
+/* The slot of @entry's name, or of none. */
+struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry);
+/* One more slot with this index. The name is not there. */
+void flat_slot_add(struct spot spot, u32 index);
+/* Free this slot, and keep the chain dense. */
+void flat_slot_del(struct spot spot, struct slot slot);
+
+/* Each slot of the chain, last ones too; @next_bucket is for the macro. */
+#define for_each_slot(spot, slot)							\
+	for ((slot) = (struct slot){ (spot).home, 0 }; (slot).bucket;			\
+	     (slot) = (slot).nr + 1 < NR_SLOTS ?					\
+		      (struct slot){ (slot).bucket, (slot).nr + 1 } :			\
+		      (struct slot){ next_of((spot).table, (slot).bucket), 0 })
+
+u8 flat_slot_tag(struct slot slot);
+
+static inline u32 slot_index(struct slot slot)
+{
+	return READ_ONCE(slot.bucket->index[slot.nr]);
+}
+
+static inline void slot_set_index(struct slot slot, u32 index)
+{
+	WRITE_ONCE(slot.bucket->index[slot.nr], index);
+}
+
+/* Structure only; *@nr grows by the slots in use. Nobody writes. */
+bool flat_table_is_sound(const struct table *table, u32 *nr);
+
+#endif /* REGISTRY_FLAT_H */

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Buckets of the flat map: slots, chains, overflow; see flat.h for their layout.
+ *
+ * Everything but set-up and check runs under the lock of the home bucket. Overflow buckets change
+ * hands under over_lock, which is a leaf: it is taken for one bucket in thirty.
+ */
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+
+#include "flat.h"
+
+/*
+ * Entries for each home bucket at the number asked for. With 6.5 of 11 slots in use, 3 buckets of
+ * 100 overflow, which is 1 look-up in 100; with 8, 4 of them.
+ */
+#define ENTRIES_PER_TWO_HOMES	13u
+
+/* ---- set-up ---- */
+
+static u32 nr_homes_for(u32 nr_entries)
+{
+	return (u32)((u64)nr_entries * 2 / ENTRIES_PER_TWO_HOMES) + 1;
+}
+
+u64 flat_table_bytes(const struct table *table)
+{
+	return (u64)table->nr_buckets * sizeof(struct bucket);
+}
+
+struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 seed, u32 number)
+{
+	struct table *table = kv_alloc_lines(1, sizeof(*table));
+
+	if (!table)
+		return NULL;
+	table->nr_homes = nr_homes_for(min(nr_entries, entries->nr));
+	/* Whatever the hash does: as many chains as there are, or one with all entries. */
+	table->nr_buckets = table->nr_homes + entries->nr / NR_SLOTS + 1;
+	table->top_over = table->nr_homes;
+	table->seed = seed;
+	table->number = number;
+	table->entries = entries;
+	kv_lock_init(&table->over_lock, KV_RANK_LEAF, 0);
+	table->bucket = registry_alloc(flat_table_bytes(table));
+	if (!table->bucket) {
+		kv_free(table);
+		return NULL;
+	}
+	return table;
+}
+
+void flat_table_destroy(struct table *table)
+{
+	if (!table)
+		return;
+	registry_free(table->bucket, flat_table_bytes(table));
+	kv_free(table);
+}
+
+/* ---- the lock ---- */
+
+/* As many pauses as kv_lock() makes; then let the holder have this core. */
+#define BUCKET_SPINS	100u
+#define BUCKET_SLEEP_NS	20000ull
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/* Nobody wakes a sleeper: sections are a few stores long, and there are as many locks as buckets. */
+noinline void flat_lock_slow(struct bucket *home)
+{
+	const struct kv_env_ops *env = kv_env();
+	u32 spins = 0;
+
+	while (!kv_seq_trylock(&home->seq)) {
+		u32 seq = READ_ONCE(home->seq);
+
+		cpu_relax();
+		if (++spins % BUCKET_SPINS == 0 && seq & 1)
+			env->wait(env->ctx, &home->seq, seq, BUCKET_SLEEP_NS);
+	}
+}
+
+/* ---- slots ---- */
+
+u8 flat_slot_tag(struct slot slot)
+{
+	if (slot.nr < LOW_TAGS)
+		return READ_ONCE(slot.bucket->tags) >> 8 * slot.nr;
+	return READ_ONCE(slot.bucket->tags_hi) >> 8 * (slot.nr - LOW_TAGS);
+}
+
+static void slot_set_tag(struct slot slot, u8 tag)
+{
+	struct bucket *bucket = slot.bucket;
+	u32 shift = 8 * (slot.nr % LOW_TAGS);
+
+	if (slot.nr < LOW_TAGS)
+		WRITE_ONCE(bucket->tags, (bucket->tags & ~(0xffull << shift)) | (u64)tag << shift);
+	else
+		WRITE_ONCE(bucket->tags_hi, (bucket->tags_hi & ~(0xffu << shift)) |
+					    (u32)tag << shift);
+}
+
+static bool same_name(const struct kv_entry *a, const struct kv_entry *b)
+{
+	return kv_entry_has_name(a, b->key, b->domain);
+}
+
+struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
+{
+	const struct kv_entry *entries = spot.table->entries->entry;
+	struct bucket *bucket;
+
+	for (bucket = spot.home; bucket; bucket = next_of(spot.table, bucket)) {
+		struct slots slots = slots_with_tag(bucket, spot.tag);
+
+		for (; slots_left(slots); slots_pop(&slots)) {
+			u32 nr = slots_first(slots);
+
+			if (same_name(&entries[bucket->index[nr]], entry))
+				return (struct slot){ bucket, nr };
+		}
+	}
+	return (struct slot){ NULL, 0 };
+}
+
+static struct slot first_free(struct bucket *bucket)
+{
+	struct slots slots = slots_with_tag(bucket, 0);
+
+	if (!slots_left(slots))
+		return (struct slot){ NULL, 0 };
+	return (struct slot){ bucket, slots_first(slots) };
+}
+
+/* ---- overflow ---- */
+
+/* Empty and alone. There is always one: see flat_table_create(). */
+static u32 over_take(struct table *table)
+{
+	u32 over;
+
+	kv_lock(&table->over_lock);
+	over = table->free_over;
+	if (over)
+		table->free_over = table->bucket[over].next;
+	else
+		over = table->top_over++;
+	kv_unlock(&table->over_lock);
+	KV_BUG_ON(over >= table->nr_buckets);
+	WRITE_ONCE(table->bucket[over].next, 0);
+	return over;
+}
+
+static void over_put(struct table *table, u32 over)
+{
+	kv_lock(&table->over_lock);
+	WRITE_ONCE(table->bucket[over].next, table->free_over);
+	table->free_over = over;
+	kv_unlock(&table->over_lock);
+}
+
+/* The last bucket of the chain, and in *@before the one before it, or NULL. */
+static struct bucket *last_of(struct spot spot, struct bucket **before)
+{
+	struct bucket *last = spot.home, *next;
+
+	*before = NULL;
+	while ((next = next_of(spot.table, last))) {
+		*before = last;
+		last = next;
+	}
+	return last;
+}
+
+void flat_slot_add(struct spot spot, u32 index)
+{
+	struct bucket *before, *last = last_of(spot, &before);
+	struct slot slot = first_free(last);
+
+	if (!slot.bucket) {
+		u32 over = over_take(spot.table);
+
+		slot = (struct slot){ &spot.table->bucket[over], 0 };
+		WRITE_ONCE(last->next, over);
+	}
+	slot_set_index(slot, index);
+	slot_set_tag(slot, spot.tag);
+}
+
+static struct slot last_used(struct bucket *bucket)
+{
+	struct slot slot = { bucket, NR_SLOTS - 1 };
+
+	while (slot.nr && !flat_slot_tag(slot))
+		slot.nr--;
+	return slot;
+}
+
+static void slot_clear(struct slot slot)
+{
+	slot_set_tag(slot, 0);
+	slot_set_index(slot, 0);
+}
+
+/*
+ * A reader may pass by the slot that is being filled before it is, and come to the one that it was
+ * filled from when that is clear. It finds nothing then, sees that ->seq has changed, and looks
+ * again.
+ */
+void flat_slot_del(struct spot spot, struct slot slot)
+{
+	struct bucket *before, *last = last_of(spot, &before);
+	struct slot mover;
+
+	if (!before) {
+		slot_clear(slot);
+		return;
+	}
+	mover = last_used(last);
+	slot_set_index(slot, slot_index(mover));
+	slot_set_tag(slot, flat_slot_tag(mover));
+	slot_clear(mover);
+	if (!last->tags && !last->tags_hi) {
+		WRITE_ONCE(before->next, 0);
+		over_put(spot.table, last - spot.table->bucket);
+	}
+}
+
+/* ---- check ---- */
+
+static u32 nr_used(const struct bucket *bucket)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < NR_SLOTS; i++)
+		nr += !!flat_slot_tag((struct slot){ (struct bucket *)bucket, i });
+	return nr;
+}
+
+static bool slots_are_clear_or_used(const struct bucket *bucket)
+{
+	if (bucket->tags_hi >> 24)
+		return false;
+	for (u32 i = 0; i < NR_SLOTS; i++)
+		if (!flat_slot_tag((struct slot){ (struct bucket *)bucket, i }) && bucket->index[i])
+			return false;
+	return true;
+}
+
+/* One chain: *@nr_slots and *@nr_over grow by what is in it. */
+static bool chain_is_sound(const struct table *table, u32 home, u32 *nr_slots, u32 *nr_over)
+{
+	const struct bucket *bucket = &table->bucket[home], *next;
+
+	if (bucket->seq & 1 || bucket->next == NEXT_MOVED)
+		return false;
+	for (; bucket; bucket = next) {
+		u32 used = nr_used(bucket);
+
+		next = next_of(table, bucket);
+		if (!slots_are_clear_or_used(bucket) || (next && used != NR_SLOTS) ||
+		    (bucket->next && (!next || bucket->next < table->nr_homes)) ||
+		    (bucket != &table->bucket[home] && (!used || bucket->seq)) ||
+		    *nr_over > table->nr_buckets)
+			return false;
+		*nr_slots += used;
+		*nr_over += !!next;
+	}
+	return true;
+}
+
+/* Length of the list of free overflow buckets, at most one too many. */
+static u32 nr_free_over(const struct table *table)
+{
+	u32 nr = 0;
+
+	for (u32 over = table->free_over; over; over = table->bucket[over].next)
+		if (over < table->nr_homes || over >= table->nr_buckets ||
+		    nr_used(&table->bucket[over]) || nr++ > table->nr_buckets)
+			return KV_NONE;
+	return nr;
+}
+
+bool flat_table_is_sound(const struct table *table, u32 *nr)
+{
+	u32 nr_over = 0;
+
+	for (u32 home = 0; home < table->nr_homes; home++)
+		if (!chain_is_sound(table, home, nr, &nr_over))
+			return false;
+	return table->top_over >= table->nr_homes && table->top_over <= table->nr_buckets &&
+	       nr_free_over(table) == table->top_over - table->nr_homes - nr_over;
+}

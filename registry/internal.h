@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the maps share: how a name is hashed, large memory, why a match ended. */
+#ifndef REGISTRY_INTERNAL_H
+#define REGISTRY_INTERNAL_H
+
+#include <kv/entry.h>
+#include <kv/hash.h>
+#include <kv/registry_map.h>
+
+/*
+ * Tests compile the maps with hashes that have 16 values, the same in each part of them:
+ * everything collides, and only the comparison of names keeps blocks apart.
+ */
+#ifdef KV_MAP_4_BIT_HASH
+#define weaken(hash)	(((hash) & 15) * 0x1111111111111111ull)
+#else
+#define weaken(hash)	(hash)
+#endif
+
+/* The seed for the keys of one domain: mixed once a call instead of once a key. */
+static inline u64 domain_seed(u64 seed, u64 domain)
+{
+	return kv_mul_fold(seed ^ domain, ~seed * 0x9e3779b97f4a7c15ull ^ 0xe7037ed1a0b428dbull);
+}
+
+static inline u64 key_hash(const kvmm_key_t *key, u64 seed_of_domain)
+{
+	u64 hash = kv_hash_key(key, seed_of_domain);
+
+	return weaken(hash);
+}
+
+static inline kvmm_key_t entry_key(const struct kv_entry *entry)
+{
+	u64 half[2] = { READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]) };
+	kvmm_key_t key;
+
+	memcpy(&key, half, sizeof(key));
+	return key;
+}
+
+static inline u64 entry_hash(const struct kv_entry *entry, u64 seed)
+{
+	kvmm_key_t key = entry_key(entry);
+
+	return key_hash(&key, domain_seed(seed, READ_ONCE(entry->domain)));
+}
+
+/* ---- memory.c: zeroed, in huge pages where it is large ---- */
+
+void *registry_alloc(u64 bytes);
+void registry_free(void *ptr, u64 bytes);
+
+/* ---- trace.c: names heard of lately ---- */
+
+/*
+ * One word for each entry, chosen by the key alone, last writer wins: enough to say with a good
+ * chance why a name was not found, without keeping anything of blocks that are gone.
+ */
+struct trace {
+	u32 *word;		/* fixed pointer; words are atomic, and hints */
+	u32 mask;		/* fixed at creation */
+	u64 seed;		/* fixed at creation */
+};
+
+int trace_init(struct trace *trace, u32 nr_entries, u64 seed);
+void trace_exit(struct trace *trace);
+u64 trace_bytes(const struct trace *trace);
+void trace_prefetch(const struct trace *trace, const struct kv_entry *entry);
+/* The entry has become STAGED, or REGISTERED. */
+void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_staged);
+/* A match of @query ended before key @at; counts why. */
+void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
+
+/* ---- batch.c: what maps do with a batch before and after ---- */
+
+/* All of them STAGED, no handle twice, all marked; or nothing is: -ESTALE, -EINVAL. */
+int batch_mark(const struct kv_map *map, const struct kv_insert *insert);
+void batch_unmark(const struct kv_map *map, const struct kv_insert *insert, u32 nr);
+
+#endif /* REGISTRY_INTERNAL_H */
