@@ -3,8 +3,9 @@
  * The mover: snapshot, plan, isolate, copy, commit.
  *
  * The hard part is to stop half-way without a trace: a copy may fail, the time may run out, the
- * picture may be out of date. So nothing is published before its copy is done, each move is
- * copied on its own, and whatever was not reached is handed back to its owner as it was.
+ * picture may be out of date. So nothing is published before its copy is done, moves are copied
+ * together only if none can harm another, and whatever was not reached is handed back to its owner
+ * as it was.
  *
  * The owner's compaction lock is held throughout and serialises everything here; no other lock is
  * held across a copy.
@@ -16,6 +17,9 @@
 
 /* How often a picture may go out of date between snapshot and isolation. */
 #define MAX_TRIES	8
+
+/* Most moves in one copy: the time is looked at in between. */
+#define MAX_BATCH	256u
 
 struct compaction {
 	const struct kv_planner_ops	*planner;
@@ -81,26 +85,67 @@ static bool out_of_time(const struct compaction *c, const struct kvmm_compact *g
 	return goal->max_us && kv_clock_ns() - c->start_ns >= goal->max_us * 1000ull;
 }
 
-/* Returns how many moves were copied; *@err says why it was not all of them. */
-static u32 copy_moves(struct compaction *c, const struct kvmm_compact *goal, int *err)
-{
-	u32 i;
-
-	*err = 0;
-	for (i = 0; i < c->plan.nr_moves && !*err; i++) {
-		if (out_of_time(c, goal))
-			*err = -EAGAIN;
-		else
-			*err = c->ops->copy(c->owner, &c->plan.moves[i]);
-	}
-	return *err ? i - 1 : i;
-}
-
 static bool overlaps_itself(const struct kv_move *move)
 {
 	u32 gap = move->src > move->dst ? move->src - move->dst : move->dst - move->src;
 
 	return gap < move->nr;
+}
+
+/*
+ * Moves that may be one copy: if it fails, all of their sources must still be whole, so no
+ * destination may meet a source. The stretch that holds all sources stands for them: a window's
+ * runs lie together and go elsewhere. Runs that slide go one by one.
+ */
+struct batch {
+	u32 lo, hi;	/* the stretch of the sources */
+	u32 below;	/* destinations under the stretch end here at the latest */
+	u32 above;	/* those over it begin here at the earliest */
+};
+
+static bool batch_add(struct batch *batch, const struct kv_move *move)
+{
+	u32 end = move->dst + move->nr;
+
+	batch->lo = min(batch->lo, move->src);
+	batch->hi = max(batch->hi, move->src + move->nr);
+	if (end <= batch->lo)
+		batch->below = max(batch->below, end);
+	else if (move->dst >= batch->hi)
+		batch->above = min(batch->above, move->dst);
+	else
+		return false;
+	return batch->below <= batch->lo && batch->above >= batch->hi;
+}
+
+/* How many moves from @i on, at least one. */
+static u32 batch_from(const struct kv_plan *plan, u32 i)
+{
+	struct batch batch = { .lo = KV_NONE, .hi = 0, .below = 0, .above = KV_NONE };
+	u32 nr, max_nr = min(plan->nr_moves - i, MAX_BATCH);
+
+	for (nr = 0; nr < max_nr; nr++)
+		if (!batch_add(&batch, &plan->moves[i + nr]))
+			break;
+	return max(nr, 1u);
+}
+
+/* Returns how many moves were copied; *@err says why it was not all of them. */
+static u32 copy_moves(struct compaction *c, const struct kvmm_compact *goal, int *err)
+{
+	u32 i, nr;
+
+	*err = 0;
+	for (i = 0; i < c->plan.nr_moves; i += nr) {
+		nr = batch_from(&c->plan, i);
+		if (out_of_time(c, goal))
+			*err = -EAGAIN;
+		else
+			*err = c->ops->copy(c->owner, &c->plan.moves[i], nr);
+		if (*err)
+			break;
+	}
+	return i;
 }
 
 static int execute(struct compaction *c, struct kvmm_compact *goal)

@@ -197,7 +197,7 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 
 /* ---- copy ---- */
 
-static int copy(void *arg, const struct kv_move *move)
+static int copy(void *arg, const struct kv_move *moves, u32 nr)
 {
 	struct kvmm_pool *pool = arg;
 	const struct kv_dev_ops *dev = pool->parts.dev;
@@ -207,7 +207,7 @@ static int copy(void *arg, const struct kv_move *move)
 
 	if (!pool->nr_planes)
 		return 0;
-	err = dev->move_blocks(pool->dev, &planes, move, 1, none, &fence);
+	err = dev->move_blocks(pool->dev, &planes, moves, nr, none, &fence);
 	if (!err)
 		err = dev->wait(pool->dev, fence);
 	return err ? -EIO : 0;

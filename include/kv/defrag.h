@@ -72,7 +72,9 @@ extern const struct kv_planner_ops kv_planner_slide;	/* "slide": cheapest slide 
  *	may be more than @max (then the content is undefined: come back with more room)
  * @isolate: mark the owners of all sources as moving and take the destinations: 0, -EAGAIN the
  *	picture is out of date (nothing done)
- * @copy: move the content of one move and wait for it: 0, -EIO (the destination is unreadable)
+ * @copy: copy the content of so many moves and wait for it: 0, -EIO (all their destinations are
+ *	unreadable). Either one move, which may overlap itself, or several whose destinations meet
+ *	no source
  * @commit: the first @nr_done moves succeeded: publish the new places, give the old ones back;
  *	undo isolate for the rest. @lost: the content of move @nr_done was destroyed on its way
  *	(it overlapped itself): its owner must say -EIO from now on
@@ -80,7 +82,7 @@ extern const struct kv_planner_ops kv_planner_slide;	/* "slide": cheapest slide 
 struct kv_movable_ops {
 	u32 (*snapshot)(void *owner, struct kv_item *items, u32 max);
 	int (*isolate)(void *owner, const struct kv_move *moves, u32 nr);
-	int (*copy)(void *owner, const struct kv_move *move);
+	int (*copy)(void *owner, const struct kv_move *moves, u32 nr);
 	void (*commit)(void *owner, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost);
 };
 

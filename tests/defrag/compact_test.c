@@ -12,16 +12,24 @@ static int compact(struct picture *pic, struct kvmm_compact *goal)
 	return kv_compact(&kv_planner_slide, &picture_ops, pic, pic->nr, goal);
 }
 
-/* Wherever the owner says a letter lies, the memory holds that letter. */
-static void expect_content_follows(const struct picture *pic)
+/*
+ * Wherever the owner says a letter lies, the memory holds that letter; but that of @lost, whose
+ * content the failed copy has destroyed.
+ */
+static void __expect_content_follows(const struct picture *pic, char lost)
 {
 	u32 b;
 
 	for (b = 0; b < pic->nr; b++)
-		if (pic->cell[b] != '.')
+		if (pic->cell[b] != '.' && pic->cell[b] != lost)
 			cr_expect_eq(pic->content[b], pic->cell[b], "block %u of %s holds %c", b,
 				     pic->cell, pic->content[b]);
 	cr_expect_not(pic->moving);
+}
+
+static void expect_content_follows(const struct picture *pic)
+{
+	__expect_content_follows(pic, '.');
 }
 
 Test(compact, joins_the_holes_around_the_shortest_run)
@@ -105,10 +113,66 @@ Test(compact, a_failed_copy_leaves_every_owner_valid_blocks)
 		cr_expect_eq(compact(&pic, &goal), -EIO);
 		cr_expect_str_eq(pic.cell, after[fail - 1]);
 		cr_expect_eq(goal.nr_moves, fail - 1);
-		expect_content_follows(&pic);
+		__expect_content_follows(&pic, fail == 2 ? 'B' : '.');
 		/* B would have overlapped itself, A and C not. */
 		cr_expect_eq(pic.lost, fail == 2, "copy %u", fail);
 	}
+}
+
+static const struct kv_move *planned;
+static u32 nr_planned;
+
+static int given_plan(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
+{
+	memcpy(plan->moves, planned, nr_planned * sizeof(*planned));
+	plan->nr_moves = nr_planned;
+	return 0;
+}
+
+static size_t no_scratch(u32 nr_items)
+{
+	return 0;
+}
+
+/* How many copies a plan takes; with @fail, what that copy leaves. */
+static u32 nr_copies(const char *before, const struct kv_move *moves, u32 nr, u32 fail,
+		     const char *after)
+{
+	static const struct kv_planner_ops planner = {
+		.scratch_bytes = no_scratch, .plan = given_plan,
+	};
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct picture pic;
+
+	planned = moves;
+	nr_planned = nr;
+	picture_init(&pic, before);
+	pic.fail_copy = fail;
+	cr_expect_eq(kv_compact(&planner, &picture_ops, &pic, pic.nr, &goal), fail ? -EIO : 0);
+	cr_expect_str_eq(pic.cell, after);
+	expect_content_follows(&pic);
+	return pic.nr_copies;
+}
+
+/* A, B and C leave their window for holes on both sides: one copy, all or nothing. */
+Test(compact, moves_that_cannot_harm_each_other_are_one_copy)
+{
+	static const struct kv_move moves[] = { { 5, 0, 2 }, { 8, 12, 1 }, { 7, 3, 1 } };
+
+	cr_expect_eq(nr_copies("..D.EAACB.G.....", moves, 3, 0, "AADCE.....G.B..."), 1);
+	cr_expect_eq(nr_copies("..D.EAACB.G.....", moves, 3, 1, "..D.EAACB.G....."), 1);
+}
+
+/* B goes where A was: if that copy failed with A's, A would be gone. */
+Test(compact, what_takes_an_old_place_is_a_copy_of_its_own)
+{
+	static const struct kv_move moves[] = { { 2, 0, 2 }, { 5, 2, 2 } };
+	static const struct kv_move around[] = { { 2, 6, 1 }, { 8, 0, 1 } };
+
+	cr_expect_eq(nr_copies("..AA.BB.", moves, 2, 0, "AABB...."), 2);
+	cr_expect_eq(nr_copies("..AA.BB.", moves, 2, 2, "AA...BB."), 2);
+	/* The stretch of the sources would grow over A's new place. */
+	cr_expect_eq(nr_copies("..A.....B", around, 2, 0, "B.....A.."), 2);
 }
 
 Test(compact, takes_a_new_picture_if_the_first_is_out_of_date)
@@ -129,10 +193,10 @@ Test(compact, takes_a_new_picture_if_the_first_is_out_of_date)
 
 static struct fake_env clock_env;
 
-static int copy_takes_a_while(void *owner, const struct kv_move *move)
+static int copy_takes_a_while(void *owner, const struct kv_move *moves, u32 nr)
 {
 	fake_env_advance(&clock_env, 600000);
-	return picture_ops.copy(owner, move);
+	return picture_ops.copy(owner, moves, nr);
 }
 
 Test(compact, stops_when_the_time_is_up_and_keeps_what_it_has)
@@ -145,7 +209,8 @@ Test(compact, stops_when_the_time_is_up_and_keeps_what_it_has)
 	slow.copy = copy_takes_a_while;
 	picture_init(&pic, ".A.B.C.D");
 	cr_expect_eq(kv_compact(&kv_planner_slide, &slow, &pic, pic.nr, &goal), -EAGAIN);
-	cr_expect_str_eq(pic.cell, "AB...C.D");
+	/* B and C are one copy; D would go where C was. */
+	cr_expect_str_eq(pic.cell, "ABC....D");
 	expect_content_follows(&pic);
 	cr_expect_eq(clock_env.nr_live, 0);
 	fake_env_remove(&clock_env);

@@ -76,14 +76,26 @@ static int isolate(void *owner, const struct kv_move *moves, u32 nr)
 	return 0;
 }
 
-static int copy(void *owner, const struct kv_move *move)
+/* A copy that fails has written all of its destinations half. */
+static void spoil(struct picture *pic, const struct kv_move *move)
+{
+	for (u32 b = 0; b < move->nr; b += 2)
+		pic->content[move->dst + b] = '?';
+}
+
+static int copy(void *owner, const struct kv_move *moves, u32 nr)
 {
 	struct picture *pic = owner;
+	bool fails = ++pic->nr_copies == pic->fail_copy;
 
-	if (++pic->nr_copies == pic->fail_copy)
-		return -EIO;
-	memmove(pic->content + move->dst, pic->content + move->src, move->nr);
-	return 0;
+	for (u32 i = 0; i < nr; i++) {
+		if (fails)
+			spoil(pic, &moves[i]);
+		else
+			memmove(pic->content + moves[i].dst, pic->content + moves[i].src,
+				moves[i].nr);
+	}
+	return fails ? -EIO : 0;
 }
 
 static void commit(void *owner, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
