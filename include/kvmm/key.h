@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys of prefix blocks, for engines that have none of their own.
+ *
+ * The key of a block stands for everything that its content depends on: its tokens, those of all
+ * blocks before it, and what else the model was given. Equal keys mean that one block may be used
+ * for the other, so what differs must never get the same key. Hence:
+ *
+ * - each part enters the hash as a field with a tag and a length: a LoRA's name that happens to
+ *   be another request's salt is another key;
+ * - what holds for all blocks (tenant, layout, group, ...) is hashed once, into a *context*, and
+ *   the context is the start of each block's hash, not only of the first one's;
+ * - there is no hash without a secret unless it is SHA-256, and no key of 64 bits.
+ *
+ * Every byte that is hashed is written down in Documentation/keys.rst.
+ *
+ * A context does not change once it is made: any number of threads may use it. Make one for each
+ * set of attributes, or one a request; it takes less than the keys of five blocks do.
+ */
+#ifndef KVMM_KEY_H
+#define KVMM_KEY_H
+
+#include <errno.h>
+#include <string.h>
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most tokens a block can have here. */
+#define KVMM_KEY_MAX_BLOCK_TOKENS	4096u
+
+/** Most bytes of one text or extra. */
+#define KVMM_KEY_MAX_BYTES		65536u
+
+/** Bytes of a secret. */
+#define KVMM_KEY_SECRET_BYTES		16u
+
+struct kvmm_key_ctx;
+
+/** All of a SHA-256, of which a key is the first half. */
+typedef struct {
+	uint8_t byte[32];
+} kvmm_digest_t;
+
+/** Bytes of the caller, borrowed. Data that is NULL is none at all, which is not the same as "". */
+struct kvmm_key_bytes {
+	const void *data;
+	size_t bytes;
+};
+
+/**
+ * struct kvmm_key_attr - what all keys of a context have in common
+ * @size: sizeof(struct kvmm_key_attr); set by KVMM_KEY_ATTR_INIT
+ * @algo: "sha256" (the default, if NULL), "siphash", "vllm-sha256-cbor"; see kvmm_key_algos()
+ * @block_tokens: tokens a block, 1 to KVMM_KEY_MAX_BLOCK_TOKENS; 16 if 0
+ * @group: KV group
+ * @secret: all zero = none. "siphash" must have one; with one nobody else can compute keys of
+ *	"sha256", and so nobody can search for two prompts of one key. Processes that exchange keys
+ *	share it
+ * @layout_id: whatever tells apart blocks that hold other bytes for the same tokens: model, data
+ *	type, order of dimensions, layers, rank
+ * @tenant: isolation domain
+ * @lora: name of the adapter
+ * @salt: of the request or its user
+ * @vllm_root: "vllm-sha256-cbor" only: the parent of first blocks, NONE_HASH of vLLM
+ * @vllm_seed: instead of @vllm_root: the value of PYTHONHASHSEED
+ *
+ * "vllm-sha256-cbor" computes what vLLM does, whose format has no room for @secret, @layout_id,
+ * @tenant and @group, and does not tell a @lora from a @salt: keep those apart by other means.
+ */
+struct kvmm_key_attr {
+	size_t size;
+	const char *algo;
+	uint32_t block_tokens;
+	uint32_t group;
+	uint8_t secret[KVMM_KEY_SECRET_BYTES];
+	struct kvmm_key_bytes layout_id;
+	struct kvmm_key_bytes tenant;
+	struct kvmm_key_bytes lora;
+	struct kvmm_key_bytes salt;
+	const kvmm_digest_t *vllm_root;
+	struct kvmm_key_bytes vllm_seed;
+};
+
+#define KVMM_KEY_ATTR_INIT { sizeof(struct kvmm_key_attr), NULL, 0, 0, { 0 }, { NULL, 0 }, \
+			     { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, NULL, { NULL, 0 } }
+
+/**
+ * enum kvmm_key_kind - what a block depends on besides tokens and context
+ * @KVMM_KEY_LORA: an adapter for part of the sequence; for all of it, see &kvmm_key_attr.lora
+ * @KVMM_KEY_MM: identifier of an image, a sound, ..., for the tokens that stand in for it
+ * @KVMM_KEY_SALT: a salt from some token on; for all of them, see &kvmm_key_attr.salt
+ * @KVMM_KEY_EMBEDS: hash of the embeddings that were given instead of tokens
+ * @KVMM_KEY_OTHER: anything else
+ */
+enum kvmm_key_kind {
+	KVMM_KEY_LORA,
+	KVMM_KEY_MM,
+	KVMM_KEY_SALT,
+	KVMM_KEY_EMBEDS,
+	KVMM_KEY_OTHER,
+	KVMM_KEY_NR_KINDS,
+};
+
+/**
+ * struct kvmm_key_extra - something that the blocks of some tokens depend on
+ * @kind: enum kvmm_key_kind
+ * @bytes: length of @data, at most KVMM_KEY_MAX_BYTES
+ * @data: what it is; borrowed during the call
+ * @start: first token that it is about, counted from the first one of the call; negative if it
+ *	began before
+ * @nr: tokens that it is about, at least 1
+ *
+ * It enters the key of each block that has one of those tokens, with the place of its first token
+ * counted from the first one of the block: the same image one token further on is another key.
+ */
+struct kvmm_key_extra {
+	uint32_t kind;
+	uint32_t bytes;
+	const void *data;
+	int64_t start;
+	int64_t nr;
+};
+
+/**
+ * struct kvmm_key_seq - the tokens to compute keys of
+ * @size: sizeof(struct kvmm_key_seq); set by KVMM_KEY_SEQ_INIT
+ * @tokens: ids
+ * @nr_tokens: how many; those behind the last full block are left out
+ * @extras: sorted by kind, then by start; those of one kind have no token in common
+ * @nr_extras: length of @extras
+ * @parent: key of the block before the first one; NULL = the sequence begins here
+ * @parent_digest: the same for "vllm-sha256-cbor", whose chain needs all 32 bytes
+ *
+ * Everything is borrowed during the call.
+ */
+struct kvmm_key_seq {
+	size_t size;
+	const uint32_t *tokens;
+	size_t nr_tokens;
+	const struct kvmm_key_extra *extras;
+	size_t nr_extras;
+	const kvmm_key_t *parent;
+	const kvmm_digest_t *parent_digest;
+};
+
+#define KVMM_KEY_SEQ_INIT { sizeof(struct kvmm_key_seq), NULL, 0, NULL, 0, NULL, NULL }
+
+/**
+ * kvmm_key_algos() - names of the algorithms
+ * @names: room for @max pointers to static strings
+ * @max: length of @names
+ *
+ * Return: how many there are, which may be more than @max.
+ */
+KVMM_API unsigned int kvmm_key_algos(const char **names, unsigned int max);
+
+/**
+ * kvmm_key_ctx_create() - hash what all blocks have in common
+ * @attr: copied, and all that it points to
+ * @ctx: set on success only
+ *
+ * Context: allocates host memory.
+ * Return: 0; -EINVAL a bad attribute, or one that the algorithm has no room for; -ENOENT no
+ * algorithm of that name; -ENOMEM.
+ */
+KVMM_API int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **ctx);
+
+/** kvmm_key_ctx_destroy() - free a context, or NULL; its secret is overwritten. Cannot fail. */
+KVMM_API void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx);
+
+/**
+ * kvmm_key_chain() - compute the keys of all full blocks of a sequence
+ * @ctx: what they have in common
+ * @seq: tokens and extras
+ * @keys: one a block, in order; untouched on failure
+ * @max: room in @keys
+ *
+ * A sequence may be cut at any block and continued in another call, with the last key as
+ * &kvmm_key_seq.parent and starts of extras counted anew: the keys are the same.
+ *
+ * Context: any thread, no lock, no allocation, does not sleep.
+ * Return: number of keys, which is nr_tokens / block_tokens; -EINVAL that is more than @max, an
+ * extra is out of order or of a kind that the algorithm has no room for, or a parent of the wrong
+ * type.
+ */
+KVMM_API int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+			    kvmm_key_t *keys, uint32_t max);
+
+/**
+ * kvmm_key_digests() - the same with all 32 bytes of each hash
+ * @digests: one a block, in order; untouched on failure
+ *
+ * Return: as kvmm_key_chain(); -EOPNOTSUPP the algorithm has only 16 bytes ("siphash").
+ */
+KVMM_API int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+			      kvmm_digest_t *digests, uint32_t max);
+
+/** kvmm_key_of_digest() - the key of a block whose digest is known: its first 16 bytes. */
+static inline kvmm_key_t kvmm_key_of_digest(const kvmm_digest_t *digest)
+{
+	kvmm_key_t key;
+
+	memcpy(key.byte, digest->byte, sizeof(key.byte));
+	return key;
+}
+
+/**
+ * kvmm_key_block() - the key of one block without extras
+ * @parent: key of the block before it; NULL = it is the first. Not with "vllm-sha256-cbor"
+ * @tokens: ids
+ * @nr_tokens: at least block_tokens, less than two blocks
+ * @key: set on success only
+ *
+ * Return: 0; -EINVAL as kvmm_key_chain(), or @nr_tokens is no block or more than one.
+ */
+static inline int kvmm_key_block(const struct kvmm_key_ctx *ctx, const kvmm_key_t *parent,
+				 const uint32_t *tokens, uint32_t nr_tokens, kvmm_key_t *key)
+{
+	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
+	int nr;
+
+	seq.parent = parent;
+	seq.tokens = tokens;
+	seq.nr_tokens = nr_tokens;
+	nr = kvmm_key_chain(ctx, &seq, key, 1);
+	return nr == 1 ? 0 : -EINVAL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_KEY_H */

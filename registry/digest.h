@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hashes that keys are made of: SHA-256 and SipHash-2-4-128, fed piece by piece.
+ *
+ * A message collects in the buffer, so that the usual one (a block of 16 tokens) is hashed by one
+ * call into the algorithm, which pads it in place. Longer ones drain 64 bytes at a time.
+ */
+#ifndef REGISTRY_DIGEST_H
+#define REGISTRY_DIGEST_H
+
+#include <string.h>
+
+#include <kv/types.h>
+
+/* Lengths, tokens and words of SipHash are copied as they lie in memory. */
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "keys are defined in little endian");
+
+#define DIGEST_CHUNK	64u
+#define DIGEST_BUF	(4 * DIGEST_CHUNK)
+#define DIGEST_BYTES	32u		/* of the longest result */
+
+union digest_state {
+	u32 sha[8];
+	u64 sip[4];
+};
+
+struct digest;
+
+/**
+ * struct digest_ops - one algorithm, one way to compute it
+ * @bytes: length of the result, at most DIGEST_BYTES
+ * @absorb: take in @nr chunks
+ * @finish: take in what is left in @digest->buf, write the result; @digest is spent
+ */
+struct digest_ops {
+	u32 bytes;
+	void (*absorb)(union digest_state *state, const u8 *chunk, size_t nr);
+	void (*finish)(struct digest *digest, u8 *result);
+};
+
+/* Owner: the thread that computes. */
+struct digest {
+	const struct digest_ops *ops;
+	union digest_state state;
+	u64 absorbed;			/* bytes */
+	u32 fill;			/* bytes in buf, which are yet to be absorbed */
+	u8 buf[DIGEST_BUF];
+};
+
+extern const struct digest_ops kv_sha256_portable, kv_siphash;
+extern const union digest_state kv_sha256_start;
+
+/* The fastest that this processor can run. */
+const struct digest_ops *kv_sha256(void);
+
+/* With the processor's own instructions, or NULL. */
+const struct digest_ops *kv_sha256_native(void);
+
+void kv_siphash_key(union digest_state *state, const u8 key[16]);
+
+void __kv_digest_drain(struct digest *digest);
+void kv_digest_put(struct digest *digest, const void *data, size_t bytes);
+
+/* @absorbed: bytes that led to @state, a multiple of DIGEST_CHUNK */
+static inline void kv_digest_begin(struct digest *digest, const struct digest_ops *ops,
+				 const union digest_state *state, u64 absorbed)
+{
+	digest->ops = ops;
+	digest->state = *state;
+	digest->absorbed = absorbed;
+	digest->fill = 0;
+}
+
+/* Room for @bytes more, at most DIGEST_CHUNK; the caller adds to ->fill what it has written. */
+static inline u8 *kv_digest_room(struct digest *digest, u32 bytes)
+{
+	if (unlikely(digest->fill + bytes > DIGEST_BUF))
+		__kv_digest_drain(digest);
+	return digest->buf + digest->fill;
+}
+
+static inline void kv_digest_finish(struct digest *digest, u8 *result)
+{
+	digest->ops->finish(digest, result);
+}
+
+#endif /* REGISTRY_DIGEST_H */

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Keys of prefix blocks: contexts, the checks of what callers pass, the walk along a sequence.
+ *
+ * All checks come first, so that a call that fails has written nothing. Extras are sorted, which
+ * makes the order in which they are hashed the only one possible, and lets a cursor for each kind
+ * go along with the blocks: a call takes time in proportion to blocks and extras, not to their
+ * product. Contexts never change: no lock.
+ */
+#include <kv/bits.h>
+#include <kv/mem.h>
+
+#include "key.h"
+
+#define DEFAULT_BLOCK_TOKENS	16u
+#define FARTHEST_TOKEN		(INT64_MAX / 4)		/* sums and differences of two fit */
+
+static const struct key_format *const formats[] = {
+	&kv_key_sha256, &kv_key_siphash, &kv_key_vllm,
+};
+
+unsigned int kvmm_key_algos(const char **names, unsigned int max)
+{
+	for (unsigned int i = 0; names && i < min(max, (unsigned int)ARRAY_SIZE(formats)); i++)
+		names[i] = formats[i]->name;
+	return ARRAY_SIZE(formats);
+}
+
+/* ---- contexts ---- */
+
+static const struct key_format *find_format(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+		if (!name || !strcmp(name, formats[i]->name))
+			return formats[i];
+	}
+	return NULL;
+}
+
+static bool bytes_are_sound(const struct kvmm_key_bytes *bytes)
+{
+	return bytes->data ? bytes->bytes <= KVMM_KEY_MAX_BYTES : !bytes->bytes;
+}
+
+static int check_attr(const struct kvmm_key_attr *attr)
+{
+	if (attr->size != sizeof(*attr) || attr->block_tokens > KVMM_KEY_MAX_BLOCK_TOKENS)
+		return -EINVAL;
+	if (!bytes_are_sound(&attr->layout_id) || !bytes_are_sound(&attr->tenant) ||
+	    !bytes_are_sound(&attr->lora) || !bytes_are_sound(&attr->salt) ||
+	    !bytes_are_sound(&attr->vllm_seed))
+		return -EINVAL;
+	return 0;
+}
+
+/* Copies to @to. Return: the byte behind the copy. */
+static u8 *keep(struct kvmm_key_bytes *copy, const struct kvmm_key_bytes *bytes, u8 *to)
+{
+	if (!bytes->data)
+		return to;
+	memcpy(to, bytes->data, bytes->bytes);
+	*copy = (struct kvmm_key_bytes){ to, bytes->bytes };
+	return to + bytes->bytes;
+}
+
+int kvmm_key_ctx_create(const struct kvmm_key_attr *attr, struct kvmm_key_ctx **result)
+{
+	const struct key_format *format;
+	struct kvmm_key_ctx *ctx;
+	u8 *text;
+
+	if (!attr || !result || check_attr(attr))
+		return -EINVAL;
+	format = find_format(attr->algo);
+	if (!format)
+		return -ENOENT;
+	if (format->check(attr))
+		return -EINVAL;
+
+	ctx = kv_alloc(sizeof(*ctx) + attr->lora.bytes + attr->salt.bytes);
+	if (!ctx)
+		return -ENOMEM;
+	ctx->format = format;
+	ctx->block_tokens = attr->block_tokens ? attr->block_tokens : DEFAULT_BLOCK_TOKENS;
+	text = keep(&ctx->lora, &attr->lora, ctx->text);
+	keep(&ctx->salt, &attr->salt, text);
+	format->init(ctx, attr);
+	*result = ctx;
+	return 0;
+}
+
+void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx)
+{
+	if (ctx)
+		kv_wipe(ctx, sizeof(*ctx) + ctx->lora.bytes + ctx->salt.bytes);
+	kv_free(ctx);
+}
+
+/* ---- what callers pass ---- */
+
+static bool extra_is_sound(const struct kvmm_key_extra *extra)
+{
+	return extra->kind < KVMM_KEY_NR_KINDS && extra->data &&
+	       extra->bytes <= KVMM_KEY_MAX_BYTES &&
+	       extra->start >= -FARTHEST_TOKEN && extra->start <= FARTHEST_TOKEN &&
+	       extra->nr >= 1 && extra->nr <= FARTHEST_TOKEN;
+}
+
+static bool are_in_order(const struct kvmm_key_extra *extra, const struct kvmm_key_extra *next)
+{
+	return extra->kind < next->kind ||
+	       (extra->kind == next->kind && extra->start + extra->nr <= next->start);
+}
+
+/* Finds, while it is at it, where the extras of each kind lie. */
+static int check_extras(struct key_walk *walk)
+{
+	const struct kvmm_key_extra *extra = walk->seq->extras;
+
+	if (!extra && walk->seq->nr_extras)
+		return -EINVAL;
+	for (size_t i = 0; i < walk->seq->nr_extras; i++, extra++) {
+		if (!extra_is_sound(extra) || !walk->ctx->format->takes(walk->ctx, extra) ||
+		    (i && !are_in_order(extra - 1, extra)))
+			return -EINVAL;
+		if (!walk->end[extra->kind])
+			walk->next[extra->kind] = i;
+		walk->end[extra->kind] = i + 1;
+	}
+	return 0;
+}
+
+static int check_parent(struct key_walk *walk)
+{
+	const struct kvmm_key_seq *seq = walk->seq;
+	bool whole = walk->ctx->format->parent_bytes == sizeof(kvmm_digest_t);
+
+	if (whole ? seq->parent != NULL : seq->parent_digest != NULL)
+		return -EINVAL;
+	walk->parent = whole ? (const void *)seq->parent_digest : seq->parent;
+	return 0;
+}
+
+/* Return: number of full blocks, at most @max; -EINVAL. */
+static int begin(struct key_walk *walk, const struct kvmm_key_ctx *ctx,
+		 const struct kvmm_key_seq *seq, u32 max)
+{
+	size_t nr;
+
+	if (!ctx || !seq || seq->size != sizeof(*seq) || (seq->nr_tokens && !seq->tokens))
+		return -EINVAL;
+	nr = seq->nr_tokens / ctx->block_tokens;
+	if (nr > max || nr > INT32_MAX)
+		return -EINVAL;
+
+	walk->ctx = ctx;
+	walk->seq = seq;
+	walk->first = 0;
+	memset(walk->next, 0, sizeof(walk->next));
+	memset(walk->end, 0, sizeof(walk->end));
+	return check_parent(walk) || check_extras(walk) ? -EINVAL : (int)nr;
+}
+
+/* ---- the walk ---- */
+
+size_t kv_key_first(struct key_walk *walk, enum kvmm_key_kind kind)
+{
+	const struct kvmm_key_extra *extra = walk->seq->extras;
+	size_t i = walk->next[kind];
+
+	while (i < walk->end[kind] && extra[i].start + extra[i].nr <= walk->first)
+		i++;
+	walk->next[kind] = i;
+	return i;
+}
+
+size_t kv_key_last(const struct key_walk *walk, enum kvmm_key_kind kind)
+{
+	const struct kvmm_key_extra *extra = walk->seq->extras;
+	s64 end = walk->first + walk->ctx->block_tokens;
+	size_t i = walk->next[kind];
+
+	while (i < walk->end[kind] && extra[i].start < end)
+		i++;
+	return i;
+}
+
+static void hash_block(struct digest *digest, struct key_walk *walk)
+{
+	const struct kvmm_key_ctx *ctx = walk->ctx;
+
+	kv_digest_begin(digest, ctx->digest, &ctx->start, ctx->absorbed);
+	ctx->format->put_block(digest, walk);
+	kv_digest_finish(digest, walk->result);
+	walk->parent = walk->result;
+	walk->first += ctx->block_tokens;
+}
+
+/* The first @bytes of each of @nr results, side by side. */
+static void hash_blocks(struct key_walk *walk, u32 nr, void *results, size_t bytes)
+{
+	struct digest digest;
+	u8 *to = results;
+
+	for (; nr; nr--, to += bytes) {
+		hash_block(&digest, walk);
+		memcpy(to, walk->result, bytes);
+	}
+}
+
+int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+		   kvmm_key_t *keys, uint32_t max)
+{
+	struct key_walk walk;
+	int nr = begin(&walk, ctx, seq, max);
+
+	if (nr > 0 && !keys)
+		return -EINVAL;
+	if (nr > 0)
+		hash_blocks(&walk, nr, keys, sizeof(*keys));
+	return nr;
+}
+
+int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
+		     kvmm_digest_t *digests, uint32_t max)
+{
+	struct key_walk walk;
+	int nr = begin(&walk, ctx, seq, max);
+
+	if (nr > 0 && !digests)
+		return -EINVAL;
+	if (nr >= 0 && ctx->digest->bytes < sizeof(*digests))
+		return -EOPNOTSUPP;
+	if (nr > 0)
+		hash_blocks(&walk, nr, digests, sizeof(*digests));
+	return nr;
+}

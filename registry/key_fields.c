@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The library's own formats, "sha256" and "siphash": fields with a tag and a length.
+ *
+ * Documentation/keys.rst says what is hashed, byte by byte; tests/registry/keys.py computes it from
+ * there. Whatever changes here changes every key: then FORMAT_NAME must change as well.
+ *
+ * A context's attributes are hashed once, by SHA-256, into its *domain* D. For "sha256" D and
+ * zeros are the first chunk of each block's message, absorbed in advance; for "siphash" half of D
+ * is the key. So every block depends on the whole domain, and pays nothing for it.
+ */
+#include "key.h"
+
+#define FORMAT_NAME	"kvmm-key-1"
+
+enum field {
+	FIELD_FORMAT		= 1,
+	FIELD_ALGO		= 2,
+	FIELD_SECRET		= 3,
+	FIELD_LAYOUT_ID		= 4,
+	FIELD_TENANT		= 5,
+	FIELD_GROUP		= 6,
+	FIELD_BLOCK_TOKENS	= 7,
+	FIELD_LORA		= 8,
+	FIELD_SALT		= 9,
+	FIELD_PARENT		= 16,
+	FIELD_TOKENS		= 17,
+	FIELD_EXTRA		= 32,	/* + enum kvmm_key_kind */
+};
+
+static_assert(KVMM_KEY_MAX_BYTES + sizeof(s64) < 1u << 24, "lengths have 24 bits");
+static_assert(KVMM_KEY_MAX_BLOCK_TOKENS * sizeof(u32) < 1u << 24, "lengths have 24 bits");
+
+static inline void put_head(struct digest *digest, enum field field, u32 bytes)
+{
+	u32 head = (u32)field << 24 | bytes;
+
+	memcpy(kv_digest_room(digest, sizeof(head)), &head, sizeof(head));
+	digest->fill += sizeof(head);
+}
+
+static void put_field(struct digest *digest, enum field field, const void *data, size_t bytes)
+{
+	put_head(digest, field, bytes);
+	kv_digest_put(digest, data, bytes);
+}
+
+static void put_if_given(struct digest *digest, enum field field,
+			 const struct kvmm_key_bytes *bytes)
+{
+	if (bytes->data)
+		put_field(digest, field, bytes->data, bytes->bytes);
+}
+
+static bool has_secret(const struct kvmm_key_attr *attr)
+{
+	static const u8 none[KVMM_KEY_SECRET_BYTES];
+
+	return memcmp(attr->secret, none, sizeof(none));
+}
+
+/* ---- the domain ---- */
+
+static void hash_domain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr,
+			u8 domain[DIGEST_BYTES])
+{
+	const char *algo = ctx->format->name;
+	struct digest digest;
+
+	kv_digest_begin(&digest, kv_sha256(), &kv_sha256_start, 0);
+	put_field(&digest, FIELD_FORMAT, FORMAT_NAME, strlen(FORMAT_NAME));
+	put_field(&digest, FIELD_ALGO, algo, strlen(algo));
+	if (has_secret(attr))
+		put_field(&digest, FIELD_SECRET, attr->secret, sizeof(attr->secret));
+	put_if_given(&digest, FIELD_LAYOUT_ID, &attr->layout_id);
+	put_if_given(&digest, FIELD_TENANT, &attr->tenant);
+	put_field(&digest, FIELD_GROUP, &attr->group, sizeof(attr->group));
+	put_field(&digest, FIELD_BLOCK_TOKENS, &ctx->block_tokens, sizeof(ctx->block_tokens));
+	put_if_given(&digest, FIELD_LORA, &attr->lora);
+	put_if_given(&digest, FIELD_SALT, &attr->salt);
+	kv_digest_finish(&digest, domain);
+	kv_wipe(&digest, sizeof(digest));
+}
+
+static int check_sha256(const struct kvmm_key_attr *attr)
+{
+	return attr->vllm_root || attr->vllm_seed.data ? -EINVAL : 0;
+}
+
+static int check_siphash(const struct kvmm_key_attr *attr)
+{
+	return has_secret(attr) ? check_sha256(attr) : -EINVAL;
+}
+
+static void init_sha256(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
+{
+	u8 chunk[DIGEST_CHUNK] = { 0 };
+
+	hash_domain(ctx, attr, chunk);
+	ctx->digest = kv_sha256();
+	ctx->start = kv_sha256_start;
+	ctx->digest->absorb(&ctx->start, chunk, 1);
+	ctx->absorbed = sizeof(chunk);
+	kv_wipe(chunk, sizeof(chunk));
+}
+
+static void init_siphash(struct kvmm_key_ctx *ctx, const struct kvmm_key_attr *attr)
+{
+	u8 domain[DIGEST_BYTES];
+
+	hash_domain(ctx, attr, domain);
+	ctx->digest = &kv_siphash;
+	kv_siphash_key(&ctx->start, domain);
+	kv_wipe(domain, sizeof(domain));
+}
+
+/* ---- blocks ---- */
+
+static bool takes_all(const struct kvmm_key_ctx *ctx, const struct kvmm_key_extra *extra)
+{
+	return true;
+}
+
+static void put_extra(struct digest *digest, const struct kvmm_key_extra *extra, s64 offset)
+{
+	put_head(digest, FIELD_EXTRA + extra->kind, sizeof(offset) + extra->bytes);
+	kv_digest_put(digest, &offset, sizeof(offset));
+	kv_digest_put(digest, extra->data, extra->bytes);
+}
+
+static void put_extras(struct digest *digest, struct key_walk *walk, enum kvmm_key_kind kind)
+{
+	const struct kvmm_key_extra *extra = walk->seq->extras;
+	size_t i = kv_key_first(walk, kind), last = kv_key_last(walk, kind);
+
+	for (; i < last; i++)
+		put_extra(digest, &extra[i], extra[i].start - walk->first);
+}
+
+/* Of a constant length: copied without a call. */
+static inline void put_parent(struct digest *digest, const void *parent)
+{
+	put_head(digest, FIELD_PARENT, KVMM_KEY_BYTES);
+	memcpy(kv_digest_room(digest, KVMM_KEY_BYTES), parent, KVMM_KEY_BYTES);
+	digest->fill += KVMM_KEY_BYTES;
+}
+
+static void put_block(struct digest *digest, struct key_walk *walk)
+{
+	if (walk->parent)
+		put_parent(digest, walk->parent);
+	put_field(digest, FIELD_TOKENS, kv_key_tokens(walk),
+		  walk->ctx->block_tokens * sizeof(u32));
+	for (u32 kind = 0; walk->seq->nr_extras && kind < KVMM_KEY_NR_KINDS; kind++)
+		put_extras(digest, walk, kind);
+}
+
+const struct key_format kv_key_sha256 = {
+	.name		= "sha256",
+	.parent_bytes	= KVMM_KEY_BYTES,
+	.check		= check_sha256,
+	.init		= init_sha256,
+	.takes		= takes_all,
+	.put_block	= put_block,
+};
+
+const struct key_format kv_key_siphash = {
+	.name		= "siphash",
+	.parent_bytes	= KVMM_KEY_BYTES,
+	.check		= check_siphash,
+	.init		= init_siphash,
+	.takes		= takes_all,
+	.put_block	= put_block,
+};

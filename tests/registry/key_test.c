@@ -1,0 +1,903 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Keys: what must change them does, what must not does not, and callers' mistakes change nothing.
+ * That they are the keys which Documentation/keys.rst defines is for keys.py to say.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+#include <kvmm/key.h>
+
+#include "registry/digest.h"
+#include "tests/support/fake_env.h"
+
+#define NR_TOKENS	200u
+#define MAX_BLOCKS	NR_TOKENS
+#define NR_ATTRS	19u
+#define BYTES(text)	{ text, sizeof(text) - 1 }
+
+static const char *const own_algos[] = { "sha256", "siphash" };
+
+static struct kvmm_key_attr attr_of(const char *algo)
+{
+	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+
+	attr.algo = algo;
+	if (!strcmp(algo, "siphash"))
+		attr.secret[0] = 1;
+	if (!strcmp(algo, "vllm-sha256-cbor"))
+		attr.vllm_seed = (struct kvmm_key_bytes)BYTES("0");
+	return attr;
+}
+
+static struct kvmm_key_ctx *create(const struct kvmm_key_attr *attr)
+{
+	struct kvmm_key_ctx *ctx = NULL;
+
+	cr_assert_eq(kvmm_key_ctx_create(attr, &ctx), 0);
+	return ctx;
+}
+
+static struct kvmm_key_seq seq_of(const u32 *tokens, size_t nr)
+{
+	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
+
+	seq.tokens = tokens;
+	seq.nr_tokens = nr;
+	return seq;
+}
+
+static struct kvmm_key_extra extra_of(enum kvmm_key_kind kind, const char *text, s64 start, s64 nr)
+{
+	return (struct kvmm_key_extra){ kind, strlen(text), text, start, nr };
+}
+
+static const u32 *count_up(void)
+{
+	static u32 tokens[NR_TOKENS];
+
+	for (u32 i = 0; i < NR_TOKENS; i++)
+		tokens[i] = i;
+	return tokens;
+}
+
+static bool same_key(const kvmm_key_t *a, const kvmm_key_t *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+static int chain(const struct kvmm_key_attr *attr, const struct kvmm_key_seq *seq,
+		 kvmm_key_t *keys)
+{
+	struct kvmm_key_ctx *ctx = create(attr);
+	int nr = kvmm_key_chain(ctx, seq, keys, MAX_BLOCKS);
+
+	kvmm_key_ctx_destroy(ctx);
+	return nr;
+}
+
+/* ---- sequences ---- */
+
+static void expect_same_in_two_calls(const struct kvmm_key_ctx *ctx, u32 cut)
+{
+	struct kvmm_key_seq all = seq_of(count_up(), 160), head = seq_of(count_up(), 16 * cut);
+	struct kvmm_key_seq tail = seq_of(count_up() + 16 * cut, 160 - 16 * cut);
+	kvmm_key_t expected[10], keys[10];
+
+	cr_assert_eq(kvmm_key_chain(ctx, &all, expected, 10), 10);
+	cr_assert_eq(kvmm_key_chain(ctx, &head, keys, cut), cut);
+	tail.parent = cut ? &keys[cut - 1] : NULL;
+	cr_assert_eq(kvmm_key_chain(ctx, &tail, keys + cut, 10 - cut), 10 - cut);
+	cr_expect(!memcmp(keys, expected, sizeof(keys)), "cut at %u", cut);
+}
+
+Test(key, sequence_may_be_cut_at_any_block)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(own_algos); i++) {
+		struct kvmm_key_attr attr = attr_of(own_algos[i]);
+		struct kvmm_key_ctx *ctx = create(&attr);
+
+		for (u32 cut = 0; cut <= 10; cut++)
+			expect_same_in_two_calls(ctx, cut);
+		kvmm_key_ctx_destroy(ctx);
+	}
+}
+
+Test(key, only_full_blocks_have_keys)
+{
+	struct kvmm_key_attr attr = attr_of("sha256");
+	kvmm_key_t keys[MAX_BLOCKS], more[MAX_BLOCKS];
+	struct kvmm_key_seq seq;
+
+	for (u32 nr = 0; nr <= NR_TOKENS; nr++) {
+		seq = seq_of(count_up(), nr);
+		cr_assert_eq(chain(&attr, &seq, keys), nr / 16);
+	}
+	seq = seq_of(count_up(), 192 + 7);
+	cr_assert_eq(chain(&attr, &seq, more), 12);
+	cr_expect(!memcmp(keys, more, 12 * sizeof(*keys)));
+}
+
+Test(key, single_block_has_the_key_that_it_has_in_a_chain)
+{
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_seq seq = seq_of(count_up(), 32);
+	kvmm_key_t keys[2], key = { { 0 } };
+
+	cr_assert_eq(kvmm_key_chain(ctx, &seq, keys, 2), 2);
+	cr_assert_eq(kvmm_key_block(ctx, NULL, count_up(), 16, &key), 0);
+	cr_expect(same_key(&key, &keys[0]));
+	cr_assert_eq(kvmm_key_block(ctx, &key, count_up() + 16, 16, &key), 0);
+	cr_expect(same_key(&key, &keys[1]));
+	cr_expect_eq(kvmm_key_block(ctx, NULL, count_up(), 15, &key), -EINVAL);
+	cr_expect_eq(kvmm_key_block(ctx, NULL, count_up(), 32, &key), -EINVAL);
+	cr_expect(same_key(&key, &keys[1]));
+	kvmm_key_ctx_destroy(ctx);
+}
+
+Test(key, key_is_the_first_half_of_the_digest)
+{
+	struct kvmm_key_attr attr = attr_of("sha256");
+	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_seq seq = seq_of(count_up(), 48);
+	kvmm_digest_t digests[3];
+	kvmm_key_t keys[3], key;
+
+	cr_assert_eq(kvmm_key_chain(ctx, &seq, keys, 3), 3);
+	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 3), 3);
+	for (u32 i = 0; i < 3; i++) {
+		key = kvmm_key_of_digest(&digests[i]);
+		cr_expect(same_key(&key, &keys[i]));
+	}
+	kvmm_key_ctx_destroy(ctx);
+}
+
+/* ---- the format ---- */
+
+static void expect_key(const kvmm_key_t *key, const char *expected)
+{
+	char text[33];
+
+	for (u32 i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", key->byte[i]);
+	cr_expect_str_eq(text, expected);
+}
+
+static void expect_keys_with_everything(const char *algo, const char *first, const char *second)
+{
+	struct kvmm_key_extra extra = extra_of(KVMM_KEY_MM, "img", 2, 4);
+	struct kvmm_key_attr attr = attr_of(algo);
+	struct kvmm_key_seq seq = seq_of(count_up() + 1, 8);
+	kvmm_key_t keys[2];
+
+	for (u32 i = 0; i < sizeof(attr.secret); i++)
+		attr.secret[i] = i;
+	attr.block_tokens = 4;
+	attr.group = 1;
+	attr.layout_id = (struct kvmm_key_bytes)BYTES("layout");
+	attr.tenant = (struct kvmm_key_bytes)BYTES("tenant");
+	attr.lora = (struct kvmm_key_bytes)BYTES("lora");
+	attr.salt = (struct kvmm_key_bytes)BYTES("salt");
+	seq.extras = &extra;
+	seq.nr_extras = 1;
+	cr_assert_eq(chain(&attr, &seq, keys), 2);
+	expect_key(&keys[0], first);
+	expect_key(&keys[1], second);
+}
+
+/* Stored keys outlive the library: if this fails, the format's name must change. */
+Test(key, keys_are_those_of_kvmm_key_1)
+{
+	struct kvmm_key_attr attr = attr_of("sha256");
+	struct kvmm_key_seq seq = seq_of(count_up() + 1, 8);
+	kvmm_key_t keys[2];
+
+	attr.block_tokens = 4;
+	cr_assert_eq(chain(&attr, &seq, keys), 2);
+	expect_key(&keys[0], "fb6cab37856c5c16770df4ae68773300");
+	expect_key(&keys[1], "b8823fb084ace335b4767af626c0859f");
+	expect_keys_with_everything("sha256", "523a8de600f80dce0fca624b4328a061",
+				    "6e4227155da3ac3b2bac6623e40d51ea");
+	expect_keys_with_everything("siphash", "c9b6d79c24a74dc7a0c3c3f8c743f926",
+				    "f9731f9a7a8fd9291b3bb4aacd916039");
+}
+
+/* ---- what must change a key ---- */
+
+static void expect_others(const kvmm_key_t *keys, const kvmm_key_t *others, int nr,
+			  const char *what)
+{
+	for (int i = 0; i < nr; i++)
+		cr_expect(!same_key(&keys[i], &others[i]), "%s, block %d", what, i);
+}
+
+Test(key, every_bit_of_every_token_changes_its_block_and_all_later_ones)
+{
+	for (size_t a = 0; a < ARRAY_SIZE(own_algos); a++) {
+		struct kvmm_key_attr attr = attr_of(own_algos[a]);
+		kvmm_key_t keys[3], others[3];
+		u32 tokens[48];
+		struct kvmm_key_seq seq = seq_of(tokens, 48);
+
+		memcpy(tokens, count_up(), sizeof(tokens));
+		cr_assert_eq(chain(&attr, &seq, keys), 3);
+		for (u32 bit = 0; bit < 32 * 48; bit++) {
+			u32 block = bit / 32 / 16;
+
+			tokens[bit / 32] ^= 1u << bit % 32;
+			cr_assert_eq(chain(&attr, &seq, others), 3);
+			tokens[bit / 32] ^= 1u << bit % 32;
+			cr_expect(!memcmp(keys, others, block * sizeof(*keys)));
+			expect_others(keys + block, others + block, 3 - block, attr.algo);
+		}
+	}
+}
+
+/* Attributes that differ in one thing, or that look alike when written in a row. */
+static void make_attrs(const char *algo, struct kvmm_key_attr attr[NR_ATTRS])
+{
+	const struct kvmm_key_bytes x = BYTES("x"), ab = BYTES("ab"), a = BYTES("a");
+	const struct kvmm_key_bytes b = BYTES("b"), none = BYTES("");
+	u32 nr = 1;
+
+	for (u32 i = 0; i < NR_ATTRS; i++)
+		attr[i] = attr_of(algo);
+	attr[nr++].group = 1;
+	attr[nr++].group = 256;
+	attr[nr++].secret[15] = 1;
+	attr[nr++].secret[14] = 1;
+	attr[nr++].layout_id = x;
+	attr[nr++].tenant = x;
+	attr[nr++].lora = x;
+	attr[nr++].salt = x;
+	attr[nr++].layout_id = none;
+	attr[nr++].tenant = none;
+	attr[nr++].lora = none;
+	attr[nr++].salt = none;
+	attr[nr++].tenant = ab;
+	attr[nr].tenant = a;
+	attr[nr++].lora = b;
+	attr[nr].tenant = b;
+	attr[nr++].lora = a;
+	attr[nr].lora = a;
+	attr[nr++].salt = b;
+	attr[nr].lora = b;
+	attr[nr++].salt = a;
+	attr[nr++].salt = ab;
+	cr_assert_eq(nr, NR_ATTRS);
+}
+
+static void expect_all_different(const char *algo)
+{
+	struct kvmm_key_seq seq = seq_of(count_up(), 32);
+	struct kvmm_key_attr attr[NR_ATTRS];
+	kvmm_key_t keys[NR_ATTRS][2];
+
+	make_attrs(algo, attr);
+	for (u32 i = 0; i < NR_ATTRS; i++) {
+		cr_assert_eq(chain(&attr[i], &seq, keys[i]), 2);
+		for (u32 j = 0; j < i; j++)
+			expect_others(keys[i], keys[j], 2, algo);
+	}
+}
+
+Test(key, every_attribute_changes_all_keys_and_none_passes_for_another)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(own_algos); i++)
+		expect_all_different(own_algos[i]);
+}
+
+/* Also for a block whose parent is given: the domain is not only in the first block. */
+Test(key, context_changes_the_keys_of_continued_sequences)
+{
+	struct kvmm_key_attr attr = attr_of("sha256"), other = attr;
+	struct kvmm_key_seq seq = seq_of(count_up(), 16);
+	kvmm_key_t parent = { { 1, 2, 3 } }, keys[2];
+
+	seq.parent = &parent;
+	other.tenant = (struct kvmm_key_bytes)BYTES("someone else");
+	cr_assert_eq(chain(&attr, &seq, &keys[0]), 1);
+	cr_assert_eq(chain(&other, &seq, &keys[1]), 1);
+	cr_expect(!same_key(&keys[0], &keys[1]));
+}
+
+Test(key, algorithms_and_block_sizes_do_not_share_keys)
+{
+	struct kvmm_key_attr attr[3] = { attr_of("sha256"), attr_of("siphash"), attr_of("sha256") };
+	struct kvmm_key_seq seq = seq_of(count_up(), 32);
+	kvmm_key_t keys[3][2];
+
+	attr[0].secret[0] = attr[2].secret[0] = 1;
+	attr[2].block_tokens = 17;
+	cr_assert_eq(chain(&attr[0], &seq, keys[0]), 2);
+	cr_assert_eq(chain(&attr[1], &seq, keys[1]), 2);
+	cr_assert_eq(chain(&attr[2], &seq, keys[2]), 1);
+	expect_others(keys[0], keys[1], 2, "algorithm");
+	expect_others(keys[0], keys[2], 1, "block_tokens");
+}
+
+Test(key, parent_of_zeros_is_not_the_beginning)
+{
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kvmm_key_seq seq = seq_of(count_up(), 16);
+	kvmm_key_t zeros = { { 0 } }, keys[2];
+
+	cr_assert_eq(chain(&attr, &seq, &keys[0]), 1);
+	seq.parent = &zeros;
+	cr_assert_eq(chain(&attr, &seq, &keys[1]), 1);
+	cr_expect(!same_key(&keys[0], &keys[1]));
+}
+
+/* ---- extras ---- */
+
+/* Letter: a block whose key differs from that without the extra. */
+static void expect_touched(struct kvmm_key_extra extra, const char *picture)
+{
+	struct kvmm_key_attr attr = attr_of("sha256");
+	struct kvmm_key_seq seq = seq_of(count_up(), 80);
+	kvmm_key_t keys[5], others[5];
+	char seen[6] = "";
+
+	cr_assert_eq(chain(&attr, &seq, keys), 5);
+	seq.extras = &extra;
+	seq.nr_extras = 1;
+	cr_assert_eq(chain(&attr, &seq, others), 5);
+	for (u32 i = 0; i < 5; i++)
+		seen[i] = same_key(&keys[i], &others[i]) ? '.' : 'X';
+	cr_expect_str_eq(seen, picture);
+}
+
+Test(key, extra_changes_keys_from_its_first_block_on)
+{
+	expect_touched(extra_of(KVMM_KEY_MM, "img", 0, 80), "XXXXX");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", 15, 1), "XXXXX");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", 16, 1), ".XXXX");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", 79, 100), "....X");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", 80, 1), ".....");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", -5, 5), ".....");
+	expect_touched(extra_of(KVMM_KEY_MM, "img", -5, 6), "XXXXX");
+}
+
+static kvmm_key_t key_with(struct kvmm_key_extra *extras, size_t nr)
+{
+	struct kvmm_key_attr attr = attr_of("sha256");
+	struct kvmm_key_seq seq = seq_of(count_up(), 16);
+	kvmm_key_t key;
+
+	seq.extras = extras;
+	seq.nr_extras = nr;
+	cr_assert_eq(chain(&attr, &seq, &key), 1);
+	return key;
+}
+
+/* The first of them is a LoRA named like a salt. */
+Test(key, no_extra_passes_for_another)
+{
+	struct kvmm_key_extra one[] = {
+		extra_of(KVMM_KEY_LORA, "x", 0, 16), extra_of(KVMM_KEY_SALT, "x", 0, 16),
+		extra_of(KVMM_KEY_MM, "x", 0, 16), extra_of(KVMM_KEY_EMBEDS, "x", 0, 16),
+		extra_of(KVMM_KEY_OTHER, "x", 0, 16), extra_of(KVMM_KEY_MM, "x", 1, 15),
+		extra_of(KVMM_KEY_MM, "x", -1, 17), extra_of(KVMM_KEY_MM, "", 0, 16),
+		extra_of(KVMM_KEY_MM, "xy", 0, 16),
+	};
+	struct kvmm_key_extra two[] = {
+		extra_of(KVMM_KEY_MM, "x", 0, 1), extra_of(KVMM_KEY_MM, "y", 1, 1),
+	};
+	kvmm_key_t keys[ARRAY_SIZE(one) + 2];
+
+	for (u32 i = 0; i < ARRAY_SIZE(one); i++)
+		keys[i] = key_with(&one[i], 1);
+	keys[ARRAY_SIZE(one)] = key_with(two, 2);
+	keys[ARRAY_SIZE(one) + 1] = key_with(NULL, 0);
+	for (u32 i = 0; i < ARRAY_SIZE(keys); i++) {
+		for (u32 j = 0; j < i; j++)
+			cr_expect(!same_key(&keys[i], &keys[j]), "%u and %u", i, j);
+	}
+}
+
+/* The length of what an item covers does not matter, the blocks that it covers do. */
+Test(key, sequence_with_extras_may_be_cut_at_any_block)
+{
+	const struct kvmm_key_extra extras[] = {
+		extra_of(KVMM_KEY_LORA, "adapter", 40, 60), extra_of(KVMM_KEY_MM, "img-1", 3, 70),
+		extra_of(KVMM_KEY_MM, "img-2", 73, 1), extra_of(KVMM_KEY_MM, "img-3", 74, 86),
+		extra_of(KVMM_KEY_EMBEDS, "hash", 16, 16),
+	};
+	struct kvmm_key_extra moved[ARRAY_SIZE(extras)];
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kvmm_key_seq all = seq_of(count_up(), 160), tail;
+	kvmm_key_t expected[10], keys[10];
+
+	all.extras = extras;
+	all.nr_extras = ARRAY_SIZE(extras);
+	cr_assert_eq(chain(&attr, &all, expected), 10);
+	for (u32 cut = 1; cut < 10; cut++) {
+		tail = seq_of(count_up() + 16 * cut, 160 - 16 * cut);
+		tail.parent = &expected[cut - 1];
+		tail.extras = memcpy(moved, extras, sizeof(moved));
+		tail.nr_extras = ARRAY_SIZE(moved);
+		for (u32 i = 0; i < ARRAY_SIZE(moved); i++)
+			moved[i].start -= 16 * cut;
+		cr_assert_eq(chain(&attr, &tail, keys), 10 - cut);
+		cr_expect(!memcmp(keys, expected + cut, (10 - cut) * sizeof(*keys)));
+	}
+}
+
+/* ---- vLLM ---- */
+
+static void expect_digest(const kvmm_digest_t *digest, const char *expected)
+{
+	char text[65];
+
+	for (u32 i = 0; i < 32; i++)
+		snprintf(text + 2 * i, 3, "%02x", digest->byte[i]);
+	cr_expect_str_eq(text, expected);
+}
+
+/* One number on either side of each border of the encoding, then 1 to 8; then 100 to 115. */
+static const u32 vllm_tokens[32] = {
+	0, 23, 24, 255, 256, 65535, 65536, 4294967295, 1, 2, 3, 4, 5, 6, 7, 8,
+	100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114, 115,
+};
+
+/* The expected digests are those of Python's hashlib and cbor2. */
+Test(vllm, plain_blocks_have_the_hashes_of_the_engine)
+{
+	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
+	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
+	struct kvmm_key_ctx *ctx = create(&attr);
+	kvmm_digest_t digests[2];
+
+	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 2), 2);
+	expect_digest(&digests[0],
+		      "fc84391b61367f417c89779302c7ff7629f960d0b1501220b70e10df38cea689");
+	expect_digest(&digests[1],
+		      "841437145150a1dae7829ae4e81ab168d04b475f9a84e3d71c5031457036e637");
+	kvmm_key_ctx_destroy(ctx);
+}
+
+Test(vllm, blocks_with_everything_have_the_hashes_of_the_engine)
+{
+	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
+	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
+	struct kvmm_key_extra extras[] = {
+		extra_of(KVMM_KEY_MM, "img-1", 5, 20), extra_of(KVMM_KEY_MM, "img-2", 31, 9),
+		extra_of(KVMM_KEY_EMBEDS, "", 0, 16),
+	};
+	struct kvmm_key_ctx *ctx;
+	kvmm_digest_t digests[2];
+	u8 embeds[32];
+
+	for (u32 i = 0; i < sizeof(embeds); i++)
+		embeds[i] = i;
+	extras[2].data = embeds;
+	extras[2].bytes = sizeof(embeds);
+	attr.lora = (struct kvmm_key_bytes)BYTES("adapter");
+	attr.salt = (struct kvmm_key_bytes)BYTES("pepper");
+	seq.extras = extras;
+	seq.nr_extras = ARRAY_SIZE(extras);
+	ctx = create(&attr);
+	cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, 2), 2);
+	expect_digest(&digests[0],
+		      "293f78084f66c6cb047cf4f0e5e01fd2dba03d52785b1dec8c73b80eccadcec8");
+	expect_digest(&digests[1],
+		      "858b945636362ba5aee904d5571e27e25da8a84d61499551fbc892f5942f93b3");
+	kvmm_key_ctx_destroy(ctx);
+}
+
+static const char none_hash_of_0[] =
+	"\x4e\x11\x95\xdf\x02\x0d\xe5\x9e\x0d\x65\xa3\x3a\x42\x79\xf1\x18"
+	"\x3e\x7a\xe4\xe5\xd9\x80\xe3\x09\xf8\xb5\x5a\xdf\xf2\xe6\x1c\x3e";
+
+Test(vllm, root_may_be_given_as_seed_or_as_hash)
+{
+	struct kvmm_key_attr by_seed = attr_of("vllm-sha256-cbor"), by_root = by_seed;
+	struct kvmm_key_seq seq = seq_of(vllm_tokens, 32);
+	kvmm_digest_t root;
+	kvmm_key_t keys[2], same[2];
+
+	memcpy(root.byte, none_hash_of_0, sizeof(root.byte));
+	by_root.vllm_seed = (struct kvmm_key_bytes){ NULL, 0 };
+	by_root.vllm_root = &root;
+	cr_assert_eq(chain(&by_seed, &seq, keys), 2);
+	cr_assert_eq(chain(&by_root, &seq, same), 2);
+	cr_expect(!memcmp(keys, same, sizeof(keys)));
+}
+
+/* The salt is for the first block of the sequence, not of the call. */
+Test(vllm, sequence_is_continued_from_a_whole_digest)
+{
+	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
+	struct kvmm_key_seq all = seq_of(vllm_tokens, 32), tail = seq_of(vllm_tokens + 16, 16);
+	struct kvmm_key_ctx *ctx;
+	kvmm_digest_t digests[2], again;
+	kvmm_key_t key;
+
+	attr.salt = (struct kvmm_key_bytes)BYTES("pepper");
+	ctx = create(&attr);
+	cr_assert_eq(kvmm_key_digests(ctx, &all, digests, 2), 2);
+	expect_digest(&digests[0],
+		      "e5bd88d6fc65c733b7983e34f92a97033935c42d9cc50c41d425008fa68925fb");
+	tail.parent_digest = &digests[0];
+	cr_assert_eq(kvmm_key_digests(ctx, &tail, &again, 1), 1);
+	cr_expect(!memcmp(&again, &digests[1], sizeof(again)));
+
+	key = kvmm_key_of_digest(&digests[0]);
+	tail.parent = &key;
+	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
+	tail.parent_digest = NULL;
+	cr_expect_eq(kvmm_key_digests(ctx, &tail, &again, 1), -EINVAL);
+	kvmm_key_ctx_destroy(ctx);
+}
+
+/* ---- callers' mistakes ---- */
+
+static void expect_no_ctx(const struct kvmm_key_attr *attr, int expected)
+{
+	struct kvmm_key_ctx *const untouched = (void *)&expected, *ctx = untouched;
+
+	cr_expect_eq(kvmm_key_ctx_create(attr, &ctx), expected);
+	cr_expect_eq(ctx, untouched);
+}
+
+Test(key, bad_attributes_are_refused)
+{
+	const struct kvmm_key_bytes nowhere = { NULL, 1 };
+	const struct kvmm_key_bytes long_one = { "", KVMM_KEY_MAX_BYTES + 1 };
+	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_attr good = attr_of("sha256");
+
+#define expect_refused(change, expected)	\
+	(attr = good, change, expect_no_ctx(&attr, expected))
+	expect_refused(attr.size--, -EINVAL);
+	expect_refused(attr.size = 0, -EINVAL);
+	expect_refused(attr.algo = "xxh3", -ENOENT);
+	expect_refused(attr.algo = "", -ENOENT);
+	expect_refused(attr.block_tokens = KVMM_KEY_MAX_BLOCK_TOKENS + 1, -EINVAL);
+	expect_refused(attr.layout_id = nowhere, -EINVAL);
+	expect_refused(attr.tenant = long_one, -EINVAL);
+	expect_refused(attr.lora = nowhere, -EINVAL);
+	expect_refused(attr.salt = long_one, -EINVAL);
+	expect_refused(attr.vllm_seed = nowhere, -EINVAL);
+	expect_refused(attr.vllm_seed.data = "", -EINVAL);
+	expect_refused(attr.vllm_root = (void *)none_hash_of_0, -EINVAL);
+	expect_refused(attr.algo = "siphash", -EINVAL);		/* no secret */
+	cr_expect_eq(kvmm_key_ctx_create(NULL, &(struct kvmm_key_ctx *){ NULL }), -EINVAL);
+	cr_expect_eq(kvmm_key_ctx_create(&good, NULL), -EINVAL);
+	kvmm_key_ctx_destroy(NULL);
+}
+
+Test(vllm, attributes_without_room_in_the_format_are_refused)
+{
+	struct kvmm_key_attr attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_attr good = attr_of("vllm-sha256-cbor");
+
+	expect_refused(attr.secret[7] = 1, -EINVAL);
+	expect_refused(attr.group = 1, -EINVAL);
+	expect_refused(attr.tenant.data = "", -EINVAL);
+	expect_refused(attr.layout_id.data = "", -EINVAL);
+	expect_refused(attr.vllm_seed.data = NULL, -EINVAL);	/* its length is still 1 */
+	expect_refused(attr.vllm_seed = attr.salt, -EINVAL);	/* neither root nor seed */
+	expect_refused(attr.vllm_root = (void *)none_hash_of_0, -EINVAL);
+}
+
+static void expect_no_keys(const char *algo, const struct kvmm_key_seq *seq, u32 max)
+{
+	struct kvmm_key_attr attr = attr_of(algo);
+	struct kvmm_key_ctx *ctx = create(&attr);
+	kvmm_digest_t untouched[4], digests[4];
+
+	memset(untouched, 0x5a, sizeof(untouched));
+	memset(digests, 0x5a, sizeof(digests));
+	cr_expect_eq(kvmm_key_chain(ctx, seq, (void *)digests, max), -EINVAL);
+	cr_expect_eq(kvmm_key_digests(ctx, seq, digests, max), -EINVAL);
+	cr_expect(!memcmp(digests, untouched, sizeof(digests)));
+	kvmm_key_ctx_destroy(ctx);
+}
+
+Test(key, bad_sequences_are_refused)
+{
+	struct kvmm_key_seq seq = seq_of(count_up(), 64);
+	kvmm_digest_t parent = { { 0 } };
+
+	expect_no_keys("sha256", NULL, 4);
+	expect_no_keys("sha256", &seq, 3);
+	expect_no_keys("sha256", &seq, 0);
+	seq.parent_digest = &parent;
+	expect_no_keys("siphash", &seq, 4);
+	seq = seq_of(NULL, 64);
+	expect_no_keys("sha256", &seq, 4);
+	seq = seq_of(count_up(), SIZE_MAX);
+	expect_no_keys("siphash", &seq, UINT32_MAX);
+	seq = seq_of(count_up(), 16 * ((size_t)INT32_MAX + 1));
+	expect_no_keys("siphash", &seq, UINT32_MAX);
+	seq = seq_of(count_up(), 64);
+	seq.size--;
+	expect_no_keys("sha256", &seq, 4);
+	seq = seq_of(count_up(), 64);
+	seq.nr_extras = 1;
+	expect_no_keys("sha256", &seq, 4);
+}
+
+Test(key, missing_results_and_short_hashes_are_refused)
+{
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kvmm_key_ctx *ctx = create(&attr);
+	struct kvmm_key_seq seq = seq_of(count_up(), 64);
+	kvmm_digest_t digests[4];
+
+	cr_expect_eq(kvmm_key_chain(NULL, &seq, (void *)digests, 4), -EINVAL);
+	cr_expect_eq(kvmm_key_chain(ctx, &seq, NULL, 4), -EINVAL);
+	cr_expect_eq(kvmm_key_digests(ctx, &seq, NULL, 4), -EINVAL);
+	cr_expect_eq(kvmm_key_digests(ctx, &seq, digests, 4), -EOPNOTSUPP);
+	seq.nr_tokens = 15;
+	cr_expect_eq(kvmm_key_chain(ctx, &seq, NULL, 0), 0);
+	kvmm_key_ctx_destroy(ctx);
+}
+
+static void expect_bad_extras(const char *algo, struct kvmm_key_extra first,
+			      struct kvmm_key_extra second)
+{
+	struct kvmm_key_extra extras[] = { first, second };
+	struct kvmm_key_seq seq = seq_of(count_up(), 64);
+
+	seq.extras = extras;
+	seq.nr_extras = 2;
+	expect_no_keys(algo, &seq, 4);
+}
+
+Test(key, extras_that_could_be_ordered_another_way_are_refused)
+{
+	const struct kvmm_key_extra mm = extra_of(KVMM_KEY_MM, "x", 10, 10);
+
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_MM, "y", 19, 1));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_MM, "y", 0, 5));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_LORA, "y", 30, 1));
+	expect_bad_extras("sha256", mm, mm);
+}
+
+Test(key, extras_out_of_range_are_refused)
+{
+	const struct kvmm_key_extra mm = extra_of(KVMM_KEY_MM, "x", 0, 10);
+	struct kvmm_key_extra bad;
+
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_NR_KINDS, "y", 20, 1));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_OTHER, "y", 20, 0));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_OTHER, "y", 20, -1));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_OTHER, "y", 20, INT64_MAX));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_OTHER, "y", INT64_MAX, 1));
+	expect_bad_extras("sha256", mm, extra_of(KVMM_KEY_OTHER, "y", INT64_MIN, 1));
+	bad = extra_of(KVMM_KEY_OTHER, "y", 20, 1);
+	bad.bytes = KVMM_KEY_MAX_BYTES + 1;
+	expect_bad_extras("sha256", mm, bad);
+	bad.bytes = 1;
+	bad.data = NULL;
+	expect_bad_extras("sha256", mm, bad);
+}
+
+Test(vllm, extras_without_room_in_the_format_are_refused)
+{
+	const struct kvmm_key_extra mm = extra_of(KVMM_KEY_MM, "x", 0, 10);
+
+	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_OTHER, "y", 0, 16));
+	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_SALT, "y", 0, 16));
+	expect_bad_extras("vllm-sha256-cbor", extra_of(KVMM_KEY_LORA, "y", 0, 16), mm);
+	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_EMBEDS, "y", 0, 32));
+	expect_bad_extras("vllm-sha256-cbor", mm, extra_of(KVMM_KEY_EMBEDS, "y", 8, 16));
+}
+
+/* ---- against a plain model ---- */
+
+#define MESSAGE_BYTES	(1u << 20)
+
+struct message {
+	size_t bytes;
+	u8 byte[MESSAGE_BYTES];
+};
+
+static void add(struct message *m, const void *data, size_t bytes)
+{
+	cr_assert(m->bytes + bytes <= MESSAGE_BYTES);
+	memcpy(m->byte + m->bytes, data, bytes);
+	m->bytes += bytes;
+}
+
+static void add_head(struct message *m, u32 tag, u32 bytes)
+{
+	u8 head[4] = { bytes, bytes >> 8, bytes >> 16, tag };
+
+	add(m, head, sizeof(head));
+}
+
+static void add_overlapping(struct message *m, const struct kvmm_key_seq *seq, s64 first, u32 nr)
+{
+	const struct kvmm_key_extra *extra = seq->extras;
+
+	for (size_t i = 0; i < seq->nr_extras; i++, extra++) {
+		s64 offset = extra->start - first;
+
+		if (offset >= (s64)nr || offset + extra->nr <= 0)
+			continue;
+		add_head(m, 32 + extra->kind, 8 + extra->bytes);
+		add(m, &offset, 8);
+		add(m, extra->data, extra->bytes);
+	}
+}
+
+/* The domain of group 0 without anything else, and the chunk that begins with it. */
+static void add_domain(struct message *m, u32 block_tokens)
+{
+	static const u8 zeros[32];
+	struct digest digest;
+	u8 domain[32];
+
+	m->bytes = 0;
+	add_head(m, 1, 10);
+	add(m, "kvmm-key-1", 10);
+	add_head(m, 2, 6);
+	add(m, "sha256", 6);
+	add_head(m, 6, 4);
+	add(m, zeros, 4);
+	add_head(m, 7, 4);
+	add(m, &block_tokens, 4);
+	kv_digest_begin(&digest, &kv_sha256_portable, &kv_sha256_start, 0);
+	kv_digest_put(&digest, m->byte, m->bytes);
+	kv_digest_finish(&digest, domain);
+	m->bytes = 0;
+	add(m, domain, 32);
+	add(m, zeros, 32);
+}
+
+static void model_digest(const struct kvmm_key_seq *seq, u32 block, u32 block_tokens,
+			 kvmm_digest_t *digests)
+{
+	static struct message m;
+	struct digest digest;
+
+	add_domain(&m, block_tokens);
+	if (block) {
+		add_head(&m, 16, 16);
+		add(&m, &digests[block - 1], 16);
+	}
+	add_head(&m, 17, 4 * block_tokens);
+	add(&m, seq->tokens + block * block_tokens, 4 * block_tokens);
+	add_overlapping(&m, seq, block * block_tokens, block_tokens);
+	kv_digest_begin(&digest, &kv_sha256_portable, &kv_sha256_start, 0);
+	kv_digest_put(&digest, m.byte, m.bytes);
+	kv_digest_finish(&digest, digests[block].byte);
+}
+
+static u32 below(u64 *random, u32 limit)
+{
+	*random = *random * 6364136223846793005ull + 1442695040888963407ull;
+	return (*random >> 33) % limit;
+}
+
+static size_t random_extras(struct kvmm_key_extra *extra, size_t max, u64 *random)
+{
+	static const u8 data[1024];
+	u32 kind = below(random, KVMM_KEY_NR_KINDS);
+	s64 start = below(random, 40) - 20;
+	size_t nr = 0;
+
+	while (nr < max && kind < KVMM_KEY_NR_KINDS) {
+		extra[nr++] = (struct kvmm_key_extra){ kind, below(random, 700),
+						       data + below(random, 300), start,
+						       1 + below(random, 30) };
+		start += extra[nr - 1].nr + below(random, 9);
+		if (!below(random, 4)) {
+			kind += 1 + below(random, 2);
+			start = below(random, 40) - 20;
+		}
+	}
+	return nr;
+}
+
+Test(key, chains_agree_with_a_plain_model)
+{
+	u64 seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : kv_random();
+	kvmm_digest_t expected[MAX_BLOCKS], digests[MAX_BLOCKS];
+	struct kvmm_key_extra extras[24];
+	u64 random = seed;
+
+	fprintf(stderr, "KVMM_SEED=%llu\n", (unsigned long long)seed);
+	for (u32 round = 0; round < 500; round++) {
+		struct kvmm_key_attr attr = attr_of("sha256");
+		struct kvmm_key_seq seq = seq_of(count_up(), below(&random, NR_TOKENS + 1));
+		struct kvmm_key_ctx *ctx;
+		u32 nr;
+
+		attr.block_tokens = 1 + below(&random, 70);
+		seq.extras = extras;
+		seq.nr_extras = random_extras(extras, below(&random, 25), &random);
+		nr = seq.nr_tokens / attr.block_tokens;
+		ctx = create(&attr);
+		cr_assert_eq(kvmm_key_digests(ctx, &seq, digests, MAX_BLOCKS), nr);
+		kvmm_key_ctx_destroy(ctx);
+		for (u32 i = 0; i < nr; i++)
+			model_digest(&seq, i, attr.block_tokens, expected);
+		cr_assert(!memcmp(digests, expected, nr * sizeof(*digests)), "round %u", round);
+	}
+}
+
+/* ---- memory ---- */
+
+Test(key, context_owns_what_it_was_made_of)
+{
+	char lora[] = "adapter", salt[] = "pepper";
+	struct kvmm_key_attr attr = attr_of("vllm-sha256-cbor");
+	struct kvmm_key_seq seq = seq_of(count_up(), 16);
+	struct kvmm_key_ctx *ctx;
+	kvmm_key_t before, after;
+
+	attr.lora = (struct kvmm_key_bytes){ lora, sizeof(lora) };
+	attr.salt = (struct kvmm_key_bytes){ salt, sizeof(salt) };
+	ctx = create(&attr);
+	cr_assert_eq(kvmm_key_chain(ctx, &seq, &before, 1), 1);
+	memset(lora, 'x', sizeof(lora));
+	memset(salt, 'x', sizeof(salt));
+	memset(&attr, 0xff, sizeof(attr));
+	cr_assert_eq(kvmm_key_chain(ctx, &seq, &after, 1), 1);
+	cr_expect(same_key(&before, &after));
+	kvmm_key_ctx_destroy(ctx);
+}
+
+Test(key, out_of_memory_leaves_nothing_behind)
+{
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kvmm_key_ctx *ctx = NULL;
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(kvmm_key_ctx_create(&attr, &ctx), -ENOMEM);
+	cr_expect_null(ctx);
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(kvmm_key_ctx_create(&attr, &ctx), 0);
+	kvmm_key_ctx_destroy(ctx);
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+/* Bytes that are not zero in what is given back, behind the allocator's own header. */
+static size_t nr_left;
+
+static void look_and_free(void *ctx, void *ptr, size_t bytes)
+{
+	for (size_t i = 16; i < bytes; i++)
+		nr_left += ((u8 *)ptr)[i] != 0;
+	kv_env_system.free(kv_env_system.ctx, ptr, bytes);
+}
+
+Test(key, secrets_do_not_stay_in_freed_memory)
+{
+	struct kvmm_key_attr attr = attr_of("siphash");
+	struct kv_env_ops env = kv_env_system;
+	struct kvmm_key_ctx *ctx;
+
+	attr.salt = (struct kvmm_key_bytes)BYTES("pepper");
+	env.free = look_and_free;
+	kv_env_set(&env);
+	ctx = create(&attr);
+	kvmm_key_ctx_destroy(ctx);
+	kv_env_set(NULL);
+	cr_expect_eq(nr_left, 0);
+}
+
+Test(key, algorithms_are_listed_with_the_default_first)
+{
+	const char *names[4] = { NULL };
+
+	cr_expect_eq(kvmm_key_algos(NULL, 0), 3);
+	cr_expect_eq(kvmm_key_algos(names, 1), 3);
+	cr_expect_str_eq(names[0], "sha256");
+	cr_expect_null(names[1]);
+	cr_expect_eq(kvmm_key_algos(names, 4), 3);
+	cr_expect_str_eq(names[2], "vllm-sha256-cbor");
+	cr_expect_null(names[3]);
+}
