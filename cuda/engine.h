@@ -28,8 +28,8 @@
 #define KV_BACKGROUND_GROUPS	16u
 
 /*
- * Locks are of the rank KV_RANK_TIER, so that tiers can call in with theirs, and nothing below a pool
- * is held across a driver call; among themselves in this order.
+ * Locks are of the rank KV_RANK_TIER, so that tiers can call in with theirs, and no lock of what is
+ * below a pool is held across a driver call; among themselves in this order.
  */
 #define KV_AREA_LOCK_ID		0x100000u
 #define KV_SUM_LOCK_ID		0x200000u
@@ -40,7 +40,7 @@ struct fence {
 	u64 id;				/* dev->lock; 0: never used */
 	kcu_event event;		/* fixed once created; recorded under dev->lock */
 	kcu_stream stream;		/* dev->lock */
-	int status;			/* dev->lock; -EIO: failed, even if the rest is to be done */
+	int status;			/* dev->lock; -EIO: failed, done or not */
 	bool is_done;			/* dev->lock */
 	u64 bytes;			/* dev->lock */
 	u64 submit_ns;			/* dev->lock */
@@ -92,14 +92,14 @@ struct kv_dev {
 	struct wave_room *waves;	/* content: ->lock */
 	struct batch_room *batch;	/* content: ->lock */
 	u8 *lists_host;			/* pinned; NULL: no lists */
-	kcu_deviceptr lists;		/* their images on the device, and KV_SUM_BYTES; ->sum_lock */
+	kcu_deviceptr lists;		/* their images, and KV_SUM_BYTES under ->sum_lock */
 	struct costs costs;
 
 	struct kv_lock sum_lock;	/* one round of checksums at a time */
 	struct kv_lock lock;
 	struct fence fence[KV_NR_FENCES];	/* by id % KV_NR_FENCES */
 	u64 last_id;			/* ->lock; of the fence given out last */
-	u64 lost_id;			/* ->lock; last of the failed fences whose slots were reused */
+	u64 lost_id;			/* ->lock; last failed fence whose slot was reused */
 	u64 last_done_ns;		/* ->lock */
 	struct list list[KV_NR_LISTS];	/* ->lock */
 	u32 next_list;			/* ->lock */
@@ -120,8 +120,8 @@ struct kv_dev {
 int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope);
 
 /*
- * Enter the context and take the lock: 0, -ECHILD, -EIO, or what the driver says. Relaxed, since to ask
- * for the end of work would end the captures of others, too.
+ * Enter the context and take the lock: 0, -ECHILD, -EIO, or what the driver says. Relaxed, since to
+ * ask for the end of work would end the captures of others, too.
  */
 int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope);
 

@@ -151,7 +151,7 @@ struct kv_area;
 
 /**
  * struct kv_dev_stat - counts since the device was opened
- * @path: by enum kv_copy_path: submissions, driver calls in them, pieces, bytes, host time to submit
+ * @path: by enum kv_copy_path: submissions, driver calls, pieces, bytes, host time to submit
  * @done_bytes: copied in fences that somebody waited for ...
  * @busy_ns: ... and the time from submission, or from the end of the one before, to completion
  * @fallback: by enum kv_fallback
@@ -206,17 +206,17 @@ enum kv_knob {
  *	system lets us: see @mem. 0, -ENOMEM, -EINVAL
  * @host_free: give it back; nothing submitted may still use it
  *
- * @move_blocks: submit moves inside @planes, after @after, as if they were done one after the other.
- *	0 and *@fence, or an error and nothing done: -EINVAL a bad fence, planes or moves that are no
+ * @move_blocks: submit moves inside @planes, after @after, as if they were done one after the
+ *	other. 0 and *@fence, or an error and nothing done: -EINVAL a bad fence, or what is no
  *	memory; -EIO also if @after has failed
  * @copy_blocks: the same between any planes. Also -EOPNOTSUPP a direction that is not to be had
  * @fill_blocks: blocks @runs[i].dst to .dst + .nr := @byte, after @after; .src is not looked at
- * @sum_blocks: checksums of @nr blocks from @first on, as kernel.h defines them; complete on return,
- *	@after has been waited for: 0, -EIO
+ * @sum_blocks: checksums of @nr blocks from @first on, see kernel.h; complete on return, @after
+ *	has been waited for: 0, -EIO
  *
  * @signal: *@fence := all that @stream, one of the caller's, has been given so far: 0; -EBUSY it is
  *	capturing; -EINVAL a default stream
- * @stall: what @stream is given from now on starts after @fence: 0; as signal; -EIO @fence has failed
+ * @stall: what @stream is given from now on starts after @fence: 0; as signal; -EIO it has failed
  * @join: *@fence := all of @fences: 0; -EIO one has failed
  * @poll: status of @fence: 0; -EAGAIN it is not complete; -EIO; -EINVAL nobody gave out that one
  * @wait: until @fence is complete: its status, 0 or -EIO
@@ -234,7 +234,7 @@ enum kv_knob {
  * @area_shrink: no memory behind it any more. The caller sees to it that nothing on the device can
  *	touch it, now or later. 0; -EINVAL; -EBUSY part of it was exported; -EOPNOTSUPP not elastic;
  *	-EIO the driver failed half-way: what is gone is gone, area_info tells how much
- * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: int for FD, KV_FABRIC_BYTES else.
+ * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: an int, or KV_FABRIC_BYTES.
  *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
  *
  * @tune: 0; -EINVAL

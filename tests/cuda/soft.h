@@ -41,7 +41,7 @@ struct layout {
 	u64 bytes;			/* of a piece; that of plane p is p * @more longer */
 	u64 gap;			/* behind each piece */
 	u64 shift;			/* of the first piece */
-	bool is_crossed;		/* a block is all its pieces in a row, not a plane all its blocks */
+	bool is_crossed;		/* blocks in a row, each with all its pieces */
 	u64 more;
 };
 
