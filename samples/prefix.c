@@ -2,22 +2,14 @@
 /* Two requests with the same system prompt: the second one computes only what is new. */
 #include <kvmm/kvmm.h>
 #include <stdio.h>
-#include <string.h>
 
-#define NR_BLOCKS 6	/* a prompt of 6 full blocks, of which 4 are shared */
+#define NR_TOKENS	96	/* 64 of the system prompt, 32 of the user */
+#define NR_BLOCKS	(NR_TOKENS / 16)
 
-/* Engines use a strong hash of the tokens and of the key before; names will do here. */
-static void name_blocks(kvmm_key_t *keys, const char *request)
+static int serve(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, const char *user)
 {
-	int i;
-
-	memset(keys, 0, NR_BLOCKS * sizeof(*keys));
-	for (i = 0; i < NR_BLOCKS; i++)
-		snprintf((char *)keys[i].byte, KVMM_KEY_BYTES, "%s/%d", i < 4 ? "system" : request, i);
-}
-
-static int serve(struct kvmm_pool *pool, const char *request)
-{
+	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
+	uint32_t tokens[NR_TOKENS], i;
 	kvmm_key_t keys[NR_BLOCKS];
 	kvmm_mut_t fresh[NR_BLOCKS];
 	kvmm_ref_t refs[NR_BLOCKS];
@@ -25,11 +17,17 @@ static int serve(struct kvmm_pool *pool, const char *request)
 				    .nr_blocks = NR_BLOCKS, .hits = refs, .fresh = fresh };
 	int err;
 
-	name_blocks(keys, request);
+	for (i = 0; i < NR_TOKENS; i++)
+		tokens[i] = i < 64 ? i : i + (unsigned char)user[0] * 1000;
+	seq.tokens = tokens;
+	seq.nr_tokens = NR_TOKENS;
+	err = kvmm_key_chain(ctx, &seq, keys, NR_BLOCKS);	/* one key a full block */
+	if (err < 0)
+		return err;
 	err = kvmm_acquire(pool, &req);
 	if (err)
 		return err;		/* -ENOSPC: wait for another request to end */
-	printf("%s: %u blocks reused, %u to compute\n", request, req.nr_hits, req.nr_fresh);
+	printf("%s: %u blocks reused, %u to compute\n", user, req.nr_hits, req.nr_fresh);
 
 	/* ... compute the fresh blocks; then they can be shared ... */
 	err = kvmm_register(pool, fresh, keys + req.nr_hits, req.nr_fresh, refs + req.nr_hits);
@@ -41,18 +39,24 @@ static int serve(struct kvmm_pool *pool, const char *request)
 int main(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
+	struct kvmm_key_attr key_attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_key_ctx *ctx = NULL;
+	struct kvmm_pool *pool = NULL;
 	int err;
 
-	attr.nr_blocks = 1024;
+	attr.nr_blocks = 1024;		/* of 16 tokens */
 	attr.policy = "lru";
-	err = kvmm_pool_create(&attr, &pool);
+	key_attr.tenant = (struct kvmm_key_bytes){ "acme", 4 };
+	err = kvmm_key_ctx_create(&key_attr, &ctx);
 	if (!err)
-		err = serve(pool, "alice");
+		err = kvmm_pool_create(&attr, &pool);
 	if (!err)
-		err = serve(pool, "bob");
+		err = serve(pool, ctx, "alice");
+	if (!err)
+		err = serve(pool, ctx, "bob");
 	if (err)
 		fprintf(stderr, "%s\n", kvmm_strerror(err));
-	kvmm_pool_destroy(err ? NULL : pool);
+	kvmm_pool_destroy(pool);
+	kvmm_key_ctx_destroy(ctx);
 	return err ? 1 : 0;
 }
