@@ -31,11 +31,12 @@
 #define UNTOUCHED	0x5a		/* between the pieces */
 
 #define NR_SEEDS	8		/* of the runs without a rule ... */
-#define CATCH_OPS	10000		/* ... in each of which it is reported by then */
+#define CATCH_OPS	3000		/* ... in each of which it is reported by then */
+#define ENOUGH_OPS	2000		/* to have had all kinds of them */
 #define MAX_CPU_S	60		/* for DEFAULT_OPS, on one core */
 
 #if defined(__SANITIZE_ADDRESS__)
-#define DEFAULT_OPS	40000
+#define DEFAULT_OPS	200000
 #elif !defined(__OPTIMIZE__)
 #define DEFAULT_OPS	100000
 #else
@@ -261,7 +262,7 @@ static double run_all_rules(const char *options, u64 seed, u64 nr_ops)
 	tell_counts(options, nr_ops, start);
 	for (u32 i = 0; i < NR_KINDS; i++)
 		has_all &= world.nr[i] > 0;
-	expect(has_all, "each kind of operation was done");
+	expect(has_all || nr_ops < ENOUGH_OPS, "each kind of operation was done");
 	expect(!world.nr_wrong, "all contents are right");
 	end();
 	expect(!nr_reports(), "the checker has nothing to report");

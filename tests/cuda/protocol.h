@@ -46,7 +46,7 @@ struct mark {
 };
 
 struct agent {
-	kcu_stream stream;		/* NULL: the device's own, each submission gives a fence */
+	kcu_stream stream;		/* NULL: the device's own; submissions give fences */
 	u64 seq;			/* given so far */
 	u64 seen;			/* the host knows that it is complete up to here */
 	u64 waited[NR_AGENTS];		/* what it was told to wait for, of each */
@@ -98,6 +98,8 @@ struct world {
 	u64 nr_dropped;			/* times that it was not obeyed */
 	u64 nr_wrong;			/* contents */
 	u64 nr_stalls, nr_moved;
+	u64 nr_tries;
+	bool is_deep;			/* the host neither waits nor asks for a while */
 	u64 nr[NR_KINDS];
 };
 

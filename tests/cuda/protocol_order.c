@@ -32,7 +32,9 @@ static struct mark fence_for(struct agent *agent, u64 seq)
 
 static bool must_wait(const struct agent *me, u32 other, u64 seq)
 {
-	return me != &world.agent[other] && seq > me->waited[other] && seq > world.agent[other].seen;
+	const struct agent *agent = &world.agent[other];
+
+	return me != agent && seq > me->waited[other] && seq > agent->seen;
 }
 
 void stall(struct agent *me, const struct needs *needs)
