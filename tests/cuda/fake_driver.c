@@ -318,7 +318,8 @@ static int fake_read(void *ctx, const char *path, char *text, size_t bytes)
 void fake_driver_install(struct fake_driver *drv)
 {
 	*drv = (struct fake_driver){
-		.sys = { fake_getenv, fake_open, fake_symbol, fake_read, NULL },
+		.sys = { .getenv = fake_getenv, .open_library = fake_open,
+			 .find_symbol = fake_symbol, .read_file = fake_read },
 		.version = 13000,
 		.nr_devices = 2,
 		.granule = 2 << 20,
