@@ -165,6 +165,7 @@ static u32 mib_per_s(u64 bytes, u64 ns)
 static void measure_path(struct bench *bench, u32 dir, u32 path)
 {
 	struct cost *cost = &bench->dev->costs.cost[dir][path];
+	u64 before = bench->dev->count.path[path].nr;
 	u32 nr_small = path == KV_PATH_KERNEL ? 1 : NR_SMALL;
 	u64 small, large, rest;
 
@@ -174,6 +175,8 @@ static void measure_path(struct bench *bench, u32 dir, u32 path)
 	bench->dev->knob[KV_KNOB_PATH] = KV_PATH_AUTO;
 	if (!small || !large)
 		return;
+	if (bench->dev->count.path[path].nr > before)
+		bench->dev->costs.measured[dir] |= BIT(path);
 	small /= nr_small;
 	rest = large > small ? large - small : large;
 	cost->call_ns = min(small, (u64)UINT32_MAX);

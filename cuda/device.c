@@ -360,8 +360,11 @@ int kv_gpu_create(const struct kcu *cu, int ordinal, kcu_context ctx, struct kv_
 	struct kv_gpu *new;
 	int err;
 
-	if (ordinal < 0 || ordinal >= cu->nr_devices)
+	if (ordinal < 0 || ordinal >= cu->nr_devices) {
+		kv_log(KV_LOG_INFO, "kvmm: gpu %d: the driver has %d, counted from 0", ordinal,
+		       cu->nr_devices);
 		return -ENODEV;
+	}
 	new = kv_alloc(sizeof(*new));
 	if (!new)
 		return -ENOMEM;

@@ -67,6 +67,7 @@ struct cost {
 struct costs {
 	struct cost cost[KV_NR_COPY_DIRS][KV_NR_PATHS];
 	u32 groups;
+	u32 measured[KV_NR_COPY_DIRS];	/* bits: paths; of the others the cost is a default */
 };
 
 /* Scratch for finding out what may run side by side; see wave.c. */
@@ -234,6 +235,10 @@ int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 /* Without the lock; never fails: what cannot be measured is taken from a table. */
 void kv_calibrate(struct kv_dev *dev);
 u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes);
+
+/* ---- gpu_info.c; takes the lock itself ---- */
+
+int kv_gpu_info(struct kv_dev *dev, struct kvmm_device_info *info);
 
 /* ---- hostmem.c ---- */
 

@@ -485,7 +485,8 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.area_shrink	= kv_area_shrink,		\
 	.area_export	= kv_area_export,		\
 	.tune		= gpu_tune,			\
-	.stat		= gpu_stat
+	.stat		= gpu_stat,			\
+	.info		= kv_gpu_info
 
 const struct kv_dev_ops kv_dev_cuda = { .name = "cuda", .open = cuda_open, GPU_OPS };
 const struct kv_dev_ops kv_dev_soft = { .name = "soft", .open = soft_open, GPU_OPS };

@@ -8,12 +8,14 @@
  * No locks: the device has no state, and two callers of one piece of memory are their owner's
  * concern.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include <kv/bits.h>
 #include <kv/cuda.h>
 #include <kv/mem.h>
 #include <kv/pages.h>
+#include <kv/sys.h>
 
 #include "kernel/kernel.h"
 
@@ -378,6 +380,28 @@ static void host_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	*stat = (struct kv_dev_stat){ 0 };
 }
 
+/* A line of /proc/meminfo: "MemTotal:       65794392 kB". */
+static u64 meminfo_bytes(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+	unsigned long long kib;
+
+	return at && sscanf(at + strlen(key), " %llu", &kib) == 1 ? (u64)kib << 10 : 0;
+}
+
+static int host_info(struct kv_dev *dev, struct kvmm_device_info *info)
+{
+	char text[1024];		/* both are in the first lines */
+
+	if (!kv_sys()->read_file(kv_sys()->ctx, "/proc/meminfo", text, sizeof(text))) {
+		info->total_bytes = meminfo_bytes(text, "MemTotal:");
+		info->free_bytes = meminfo_bytes(text, "MemAvailable:");
+	}
+	info->numa_node = -1;
+	info->nr_devices = 1;
+	return 0;
+}
+
 const struct kv_dev_ops kv_dev_host = {
 	.name		= "host",
 	.open		= host_open,
@@ -407,4 +431,5 @@ const struct kv_dev_ops kv_dev_host = {
 	.area_export	= host_area_export,
 	.tune		= host_tune,
 	.stat		= host_stat,
+	.info		= host_info,
 };

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kv/cuda.h>
 #include <kv/defrag.h>
 #include <kv/evict.h>
 #include <kv/lock.h>
@@ -16,6 +15,8 @@
 #include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/registry.h>
+
+#include "internal.h"
 
 #define MIN_POOLS	8u
 
@@ -28,12 +29,6 @@ struct pool_table {
 static struct kv_lock table_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
 static struct pool_table *table;		/* table_lock, RCU */
 
-static const struct kv_dev_ops *const devices[] = {
-	&kv_dev_host,
-	&kv_dev_cuda,
-	&kv_dev_soft,
-};
-
 /* The first one is the default. */
 static const struct kv_planner_ops *const planners[] = {
 	&kv_planner_window,
@@ -41,27 +36,6 @@ static const struct kv_planner_ops *const planners[] = {
 };
 
 /* ---- names ---- */
-
-/* "host", "cuda" or "soft", and ":0" to ":9" behind it. */
-static int find_device(const char *name, struct kv_pool_parts *parts)
-{
-	size_t len = strcspn(name, ":");
-
-	if (name[len]) {
-		const char *digit = name + len + 1;
-
-		if (*digit < '0' || *digit > '9' || digit[1])
-			return -ENOENT;
-		parts->dev_number = *digit - '0';
-	}
-	for (u32 i = 0; i < ARRAY_SIZE(devices); i++) {
-		if (strlen(devices[i]->name) != len || strncmp(devices[i]->name, name, len))
-			continue;
-		parts->dev = devices[i];
-		return 0;
-	}
-	return -ENOENT;
-}
 
 static int find_policy(const char *name, struct kv_pool_parts *parts)
 {
@@ -96,7 +70,7 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 	int err;
 
 	*parts = (struct kv_pool_parts){ .registry = &kv_registry_chained };
-	err = find_device(attr->device ? attr->device : "host", parts);
+	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
 	if (!err)
 		err = find_policy(attr->policy, parts);
 	if (!err)

@@ -15,6 +15,17 @@
 #define LOG_LINE	256
 #define NR_BUG_SITES	64
 
+static __thread struct {
+	char *line;			/* owner thread; NULL: nothing is kept */
+	size_t bytes;			/* owner thread */
+} kept;
+
+void kv_log_keep(char *line, size_t bytes)
+{
+	kept.line = line;
+	kept.bytes = bytes;
+}
+
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
 void kv_log(int level, const char *fmt, ...)
 {
@@ -23,7 +34,7 @@ void kv_log(int level, const char *fmt, ...)
 	va_list args;
 	int len;
 
-	if (!env->log)
+	if (!env->log && !kept.line)
 		return;
 	va_start(args, fmt);
 	len = vsnprintf(line, sizeof(line), fmt, args);
@@ -32,7 +43,10 @@ void kv_log(int level, const char *fmt, ...)
 		return;
 	if (len >= sizeof(line))
 		memcpy(line + sizeof(line) - 4, "...", 4);
-	env->log(env->ctx, level, line);
+	if (kept.line)
+		snprintf(kept.line, kept.bytes, "%s", line);
+	if (env->log)
+		env->log(env->ctx, level, line);
 }
 
 /*

@@ -11,6 +11,7 @@
 #define KV_DEV_H
 
 #include <kv/types.h>
+#include <kvmm/device.h>
 #include <kvmm/pool.h>
 
 struct kv_dev;
@@ -239,6 +240,7 @@ enum kv_knob {
  *
  * @tune: 0; -EINVAL
  * @stat: a snapshot
+ * @info: what the device is, into zeroed memory; size, device and driver are the caller's: 0, -EIO
  */
 struct kv_dev_ops {
 	const char *name;
@@ -282,6 +284,7 @@ struct kv_dev_ops {
 
 	int (*tune)(struct kv_dev *dev, enum kv_knob knob, u64 value);
 	void (*stat)(struct kv_dev *dev, struct kv_dev_stat *stat);
+	int (*info)(struct kv_dev *dev, struct kvmm_device_info *info);
 };
 
 #endif /* KV_DEV_H */

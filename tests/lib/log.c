@@ -2,6 +2,7 @@
 /* Lines for the operator, bugs of ours, and errors in words. */
 #include <criterion/criterion.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,28 @@ Test(log, without_a_listener_is_silent)
 {
 	cr_assert_null(kv_env()->log);
 	kv_log(KV_LOG_ERR, "%s", "nobody hears this");
+}
+
+static void *log_elsewhere(void *unused)
+{
+	kv_log(KV_LOG_ERR, "another thread's");
+	return NULL;
+}
+
+Test(log, keeps_the_last_line_of_a_thread_for_it)
+{
+	char line[10] = "";
+	pthread_t thread;
+
+	cr_assert_null(kv_env()->log);
+	kv_log_keep(line, sizeof(line));
+	kv_log(KV_LOG_INFO, "one");
+	kv_log(KV_LOG_INFO, "%s", "two, which is cut");
+	cr_assert_eq(pthread_create(&thread, NULL, log_elsewhere, NULL), 0);
+	pthread_join(thread, NULL);
+	kv_log_keep(NULL, 0);
+	kv_log(KV_LOG_INFO, "three");
+	cr_expect_str_eq(line, "two, whic");
 }
 
 /* One character each side of the limit. */
