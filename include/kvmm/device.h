@@ -76,8 +76,8 @@ struct kvmm_path_step {
  * @granule_bytes: least unit of memory that grows and shrinks; 0 = none does
  * @good_granule_bytes: the unit that the driver recommends; 0 = none does
  * @cost: by enum kvmm_copy_dir and enum kvmm_copy_path
- * @step: by enum kvmm_copy_dir: the path that copies of KVMM_STEP_PIECES pieces take, by the size of a
- *	piece. Where nothing was measured, cautious defaults decide
+ * @step: by enum kvmm_copy_dir: the path that copies of KVMM_STEP_PIECES pieces take, by the size
+ *	of a piece. Where nothing was measured, cautious defaults decide
  */
 struct kvmm_device_info {
 	size_t size;
@@ -110,9 +110,9 @@ struct kvmm_device_info {
  *
  * Context: any thread; may sleep. Loads the driver; copies for about 50 ms when a process opens a
  * card for the first time.
- * Return: 0; -EINVAL NULL, or a bad size, and nothing is written; -ENOENT no device has such a name;
- * -ENODEV no driver for it, or no device of that number; -ENOMEM; -EIO the device is lost; -ECHILD
- * this is a forked child, and the device stayed with its parent.
+ * Return: 0; -EINVAL NULL, or a bad size, and nothing is written; -ENOENT no device has such a
+ * name; -ENODEV no driver for it, or no device of that number; -ENOMEM; -EIO the device is lost;
+ * -ECHILD this is a forked child, and the device stayed with its parent.
  */
 KVMM_API int kvmm_device_info(const char *device, struct kvmm_device_info *info);
 

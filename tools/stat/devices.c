@@ -35,8 +35,8 @@ static struct seen *look_at(struct devices *devices, const char *name)
 }
 
 /*
- * All numbers, since the first card may be somebody's alone. Shown are those that the driver says it
- * has, there or not, and the first one, which tells about the driver.
+ * All numbers, since the first card may be somebody's alone. Shown are those that the driver says
+ * it has, there or not, and the first one, which tells about the driver.
  */
 static void look_at_driver(struct devices *devices, const char *driver)
 {
