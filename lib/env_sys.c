@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The system behind the seam for start-up code, and who is a forked child.
+ * The system behind the seam for start-up code, threads that end with the call, and who is a forked
+ * child.
+ *
+ * Threads of a library get in the way of its process: they catch signals meant for others, and one
+ * that is still there at the end of the process, or after dlclose(), runs into what is gone. Ours
+ * catch none, and are joined before the call returns, even if the caller is cancelled meanwhile.
  *
  * A driver's state does not survive a fork, yet its calls remain callable in the child and may
  * hang there. The child's hook runs before anything else of the child, so a plain flag tells.
@@ -9,11 +14,15 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
+
+#define MAX_THREADS	16	/* the caller's included */
 
 static const char *system_getenv(void *ctx, const char *name)
 {
@@ -69,12 +78,87 @@ static int system_read_file(void *ctx, const char *path, char *text, size_t byte
 	return err;
 }
 
+struct parallel {
+	/* Fixed at creation. */
+	kv_part_fn *fn;
+	void *arg;
+	u32 nr_parts;
+
+	u64 next;		/* atomic; wider than a part, as each thread draws one too many */
+};
+
+static void *do_parts(void *data)
+{
+	struct parallel *work = data;
+	u64 part;
+
+	while ((part = kv_fetch_add(&work->next, 1)) < work->nr_parts)
+		work->fn(work->arg, part, work->nr_parts);
+	return NULL;
+}
+
+/* One for each CPU that this thread may use, since those that it starts may use the same ones. */
+static u32 nr_useful_threads(void)
+{
+	cpu_set_t cpus;
+	long nr;
+
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		nr = CPU_COUNT(&cpus);
+	else
+		nr = sysconf(_SC_NPROCESSORS_ONLN);	/* more than a cpu_set_t holds */
+	return nr > 0 ? min(nr, (long)MAX_THREADS) : 1;
+}
+
+/* Not those that a thread brings upon itself: blocked, they kill without a word from handlers. */
+static void block_signals(sigset_t *before)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+	sigset_t others;
+
+	sigfillset(&others);
+	for (u32 i = 0; i < ARRAY_SIZE(faults); i++)
+		sigdelset(&others, faults[i]);
+	pthread_sigmask(SIG_BLOCK, &others, before);
+}
+
+/* How many of @nr there are in the end. */
+static u32 start_threads(pthread_t *threads, u32 nr, struct parallel *work)
+{
+	sigset_t before;
+	u32 i = 0;
+
+	block_signals(&before);
+	while (i < nr && !pthread_create(&threads[i], NULL, do_parts, work))
+		i++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return i;
+}
+
+static void system_parallel(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
+{
+	struct parallel work = { fn, arg, nr_parts, 0 };
+	pthread_t threads[MAX_THREADS];
+	int saved = errno, cancel;
+	u32 nr;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	nr = min(nr_useful_threads(), nr_parts);
+	nr = nr > 1 ? start_threads(threads, nr - 1, &work) : 0;
+	do_parts(&work);
+	while (nr)
+		pthread_join(threads[--nr], NULL);
+	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+}
+
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
 	.find_symbol	= system_find_symbol,
 	.own_folder	= system_own_folder,
 	.read_file	= system_read_file,
+	.parallel	= system_parallel,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;
@@ -89,6 +173,18 @@ void kv_sys_set(const struct kv_sys_ops *ops)
 {
 	/* Pairs with kv_sys(). */
 	smp_store_release(&sys_in_force, ops ? ops : &kv_sys_system);
+}
+
+void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts)
+{
+	const struct kv_sys_ops *ops = kv_sys();
+
+	if (ops->parallel) {
+		ops->parallel(ops->ctx, fn, arg, nr_parts);
+		return;
+	}
+	for (u32 i = 0; i < nr_parts; i++)
+		fn(arg, i, nr_parts);
 }
 
 u32 kv_forked_flag;

@@ -3,14 +3,17 @@
  * The other seam to the operating system: what start-up code asks of it, never a hot path.
  *
  * Apart from kv_env_ops because hardly anybody needs it: the environment, libraries opened at run
- * time, small files of the kernel, and forks. Tests put their own table in place and thereby
- * decide which libraries there are and which symbols those lack.
+ * time, small files of the kernel, threads for the length of a call, and forks. Tests put their own
+ * table in place and thereby decide which libraries there are and which symbols those lack.
  */
 #ifndef KV_SYS_H
 #define KV_SYS_H
 
 #include <kv/atomic.h>
 #include <kv/types.h>
+
+/* Does part @part of @nr_parts. It touches what is of that part alone, and calls no driver. */
+typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
 
 /**
  * struct kv_sys_ops - what start-up code needs of the system
@@ -20,6 +23,7 @@
  * @find_symbol: address of a symbol of that library, or NULL
  * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
+ * @parallel: what kv_parallel() does; may be NULL
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -28,6 +32,7 @@ struct kv_sys_ops {
 	int (*read_file)(void *ctx, const char *path, char *text, size_t bytes);
 	void *ctx;
 	int (*own_folder)(void *ctx, char *path, size_t bytes);
+	void (*parallel)(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts);
 };
 
 extern const struct kv_sys_ops kv_sys_system;
@@ -35,6 +40,21 @@ extern const struct kv_sys_ops kv_sys_system;
 /* The table in force; never NULL. Set it before the first device is opened, or between tests. */
 const struct kv_sys_ops *kv_sys(void);
 void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
+
+/**
+ * kv_parallel() - do work in parts, on as many threads as are of use
+ * @fn: does one part; called once for each, in no order
+ * @arg: borrowed, for @fn
+ * @nr_parts: number of parts; a few for each CPU even the load out
+ *
+ * The caller does parts as well, so that it all gets done where no thread can be had: on one CPU, or
+ * where the system refuses. All parts are done on return, what they wrote is seen by the caller, and
+ * no thread is left. The other threads run on the caller's CPUs and take none of its signals but
+ * faults of their own.
+ *
+ * Context: may sleep; no lock is held. Not a point of cancellation.
+ */
+void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts);
 
 /*
  * Something that does not survive a fork is in use (on) or is not: children of this process know
