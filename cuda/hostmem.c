@@ -2,21 +2,24 @@
 /*
  * Host memory that the device copies from and to at full speed.
  *
- * It is mapped by us, on the node next to the device, touched, and then registered with the
- * driver, whose own allocator has no say in the node. Registering locks pages, which takes long and
- * can be refused (a container's limits, a driver that may not); it goes in chunks so that no single
- * call blocks the driver for seconds. All of it is pinned or nothing: half of it would make each
- * copy ask which half it is in. Pageable memory is slower, not wrong.
+ * It is mapped by us, bound to the node next to the device, touched by several threads, since the
+ * kernel clears each page on the CPU that touches it, and then registered with the driver, whose own
+ * allocator has no say in the node. Registering locks pages, which takes long and can be refused (a
+ * container's limits, a driver that may not); it goes in chunks so that no single call blocks the
+ * driver for seconds. All of it is pinned or nothing: half of it would make each copy ask which half
+ * it is in. Pageable memory is slower, not wrong.
  *
  * No locks: a struct kv_host_mem has one owner.
  */
 #include <kv/bits.h>
 #include <kv/log.h>
 #include <kv/pages.h>
+#include <kv/sys.h>
 
 #include "engine.h"
 
 #define CHUNK_BYTES	(512ull << 20)
+#define PART_BYTES	(16ull << 20)	/* milliseconds to touch: more than a thread costs */
 #define PAGE_BYTES	4096ull
 
 static u64 chunk_bytes(const struct kv_host_mem *mem, u32 chunk)
@@ -29,16 +32,25 @@ static void *chunk_at(const struct kv_host_mem *mem, u32 chunk)
 	return (u8 *)mem->ptr + chunk * CHUNK_BYTES;
 }
 
-/*
- * So that the pages are there, and on the node that was asked for, before they are locked. A load
- * would map the page of zeros, which is nobody's.
- */
-static void touch(const struct kv_host_mem *mem)
+/* A load would map the page of zeros, which is nobody's. */
+static void touch_part(void *arg, u32 part, u32 nr_parts)
 {
+	const struct kv_host_mem *mem = arg;
+	u64 end = min((part + 1) * PART_BYTES, mem->bytes);
 	volatile u8 *byte = mem->ptr;
 
-	for (u64 i = 0; i < mem->bytes; i += PAGE_BYTES)
+	for (u64 i = part * PART_BYTES; i < end; i += PAGE_BYTES)
 		byte[i] = 0;
+}
+
+/*
+ * So that the pages are there, and on the node that was asked for, before they are locked. They
+ * follow the node of the mapping, not the thread that comes first; only if no node is known do
+ * they lie wherever the caller's CPUs are.
+ */
+static void touch(struct kv_host_mem *mem)
+{
+	kv_parallel(touch_part, mem, (mem->bytes + PART_BYTES - 1) / PART_BYTES);
 }
 
 static void unregister_chunks(struct kv_dev *dev, struct kv_host_mem *mem)

@@ -2,8 +2,10 @@
 /* Pinned host memory, and what happens when it cannot be pinned. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <kv/pages.h>
+#include <kv/sys.h>
 
 #include "soft.h"
 
@@ -33,6 +35,108 @@ static void count_unmap(void *ctx, void *ptr, u64 bytes)
 	pages.nr_live--;
 	kv_pages_system.unmap(NULL, ptr, bytes);
 }
+
+/* ---- who touches it ---- */
+
+#define PAGE		4096ull
+#define SPAN		(40 * MIB + 3 * PAGE)	/* several parts, the last one short */
+
+/* Written by the thread that allocates. */
+static struct {
+	void *ptr;
+	u64 before, at_register;	/* pages that are there, of SPAN */
+	u32 nr_registered, nr_parts;
+	KCU_FN(cuMemHostRegister, 6050) host_register;
+} seen;
+
+static u64 nr_resident(void *ptr, u64 bytes)
+{
+	static unsigned char there[SPAN / PAGE];
+	u64 nr = 0;
+
+	cr_assert_eq(mincore(ptr, bytes, there), 0);
+	for (u64 i = 0; i < bytes / PAGE; i++)
+		nr += there[i] & 1;
+	return nr;
+}
+
+/* Small pages: a huge one would be there as a whole if but one of its pages were touched. */
+static void *look_and_map(void *ctx, u64 bytes, int node)
+{
+	seen.ptr = kv_pages_system.map(NULL, bytes, node);
+	cr_assert_not_null(seen.ptr);
+	madvise(seen.ptr, bytes, MADV_NOHUGEPAGE);
+	seen.before = nr_resident(seen.ptr, bytes);
+	return seen.ptr;
+}
+
+static kcu_result look_and_register(void *ptr, size_t bytes, unsigned int flags)
+{
+	if (ptr == seen.ptr) {
+		seen.at_register = nr_resident(ptr, bytes);
+		seen.nr_registered++;
+	}
+	return seen.host_register(ptr, bytes, flags);
+}
+
+static void *find_looking(void *ctx, void *library, const char *name)
+{
+	void *found = kv_sys_system.find_symbol(ctx, library, name);
+
+	if (strcmp(name, "cuMemHostRegister_v2"))
+		return found;
+	memcpy(&seen.host_register, &found, sizeof(found));
+	return (void *)look_and_register;
+}
+
+/* No thread can be had. Backwards: nobody may count on an order. */
+static void one_by_one(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
+{
+	seen.nr_parts = nr_parts;
+	for (u32 i = nr_parts; i--; )
+		fn(arg, i, nr_parts);
+}
+
+static void all_touched_before_pinned(void (*parallel)(void *, kv_part_fn *, void *, u32))
+{
+	static struct kv_pages_ops looking;
+	static struct kv_sys_ops sys;
+	struct kv_host_mem mem;
+	struct kv_dev *dev;
+
+	sys = kv_sys_system;
+	sys.find_symbol = find_looking;
+	sys.parallel = parallel;
+	kv_sys_set(&sys);
+	dev = soft_open("");
+	looking = (struct kv_pages_ops){ look_and_map, kv_pages_system.unmap, NULL };
+	kv_pages_set(&looking);
+	cr_assert_eq(ops->host_alloc(dev, SPAN, -1, &mem), 0);
+	cr_expect(mem.is_pinned);
+	cr_expect_eq(seen.before, 0);
+	cr_expect_eq(seen.nr_registered, 1);
+	cr_expect_eq(seen.at_register, SPAN / PAGE);
+	cr_expect(all_bytes(mem.ptr, 0, SPAN));
+	ops->host_free(dev, &mem);
+	soft_close(dev);
+	kv_pages_set(NULL);
+	kv_sys_set(NULL);
+}
+
+Test(hostmem, is_touched_as_a_whole_before_it_is_pinned)
+{
+	all_touched_before_pinned(kv_sys_system.parallel);
+}
+
+Test(hostmem, is_touched_by_the_caller_where_there_are_no_threads)
+{
+	all_touched_before_pinned(one_by_one);
+	cr_expect_eq(seen.nr_parts, 3);
+	memset(&seen, 0, sizeof(seen));
+	all_touched_before_pinned(NULL);
+}
+
+/* ---- pinning ---- */
 
 static struct kv_dev *open_counted(const char *options)
 {
