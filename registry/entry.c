@@ -10,7 +10,8 @@
 #include <kv/entry.h>
 #include <kv/env.h>
 #include <kv/err.h>
-#include <kv/mem.h>
+
+#include "internal.h"
 
 /* ---- the free list ---- */
 
@@ -103,7 +104,7 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 	if (attr->nr > KVMM_MAX_BLOCKS || first > KV_ENTRY_GEN_MASK || nr_gens > KV_ENTRY_GEN_MASK)
 		return -EINVAL;
 	*entries = (struct kv_entries){
-		.entry		= kv_alloc_lines(max(attr->nr, 1u), sizeof(struct kv_entry)),
+		.entry		= registry_alloc((u64)attr->nr * sizeof(struct kv_entry)),
 		.nr		= attr->nr,
 		.gen_first	= first,
 		.gen_last	= gen_after(first, nr_gens),
@@ -116,7 +117,7 @@ int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *at
 
 void kv_entries_exit(struct kv_entries *entries)
 {
-	kv_free(entries->entry);
+	registry_free(entries->entry, (u64)entries->nr * sizeof(struct kv_entry));
 	entries->entry = NULL;
 	entries->nr = 0;
 }
@@ -233,6 +234,54 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 		return -ENOSPC;
 	*fresh = kv_handle_of(handle.index, word);
 	return 0;
+}
+
+/* ---- dropping references ---- */
+
+#define AHEAD	16u
+
+static void prefetch_entry(const struct kv_entries *entries, struct kv_handle handle)
+{
+	if (likely(handle.index < entries->nr))
+		kv_prefetch_write(&entries->entry[handle.index]);
+}
+
+/* Could it be put at this moment? */
+static int check_put(const struct kv_entries *entries, struct kv_handle handle)
+{
+	u64 word, new;
+
+	if (unlikely(handle.index >= entries->nr))
+		return -EINVAL;
+	word = READ_ONCE(entries->entry[handle.index].word);
+	if (unlikely(kv_word_gen(word) != handle.gen))
+		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
+	return min(kv_edge_put(word, &new), 0);
+}
+
+static int check_puts(const struct kv_entries *entries, const struct kv_put *put)
+{
+	int err = 0;
+
+	for (u32 i = put->nr; i > 0 && !err; i--) {
+		if (likely(i > AHEAD))
+			prefetch_entry(entries, put->refs[i - 1 - AHEAD]);
+		err = check_put(entries, put->refs[i - 1]);
+	}
+	return err;
+}
+
+int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
+{
+	int err = check_puts(entries, put);
+
+	put->nr_last = 0;
+	for (u32 i = put->nr; i > 0 && err >= 0; i--) {
+		err = kv_entry_put(entries, put->refs[i - 1]);
+		if (err > 0)
+			put->last[put->nr_last++] = put->refs[i - 1];
+	}
+	return min(err, 0);
 }
 
 /* ---- naming ---- */

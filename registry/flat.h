@@ -46,7 +46,7 @@ struct table {
 	u32 nr_homes;
 	u32 nr_buckets;
 	u64 seed;
-	u32 number;			/* tables of one map count up: order of their locks */
+	struct kv_lock rank;		/* never taken: stands for all bucket locks; ->id counts up */
 	struct kv_entries *entries;	/* borrowed */
 
 	struct table *successor;	/* RCU; NULL but while this one is being replaced */
@@ -58,11 +58,29 @@ struct table {
 	u32 top_over;			/* ->over_lock; from here on never used */
 };
 
+struct flat {
+	struct kv_map map;
+	struct table *table;		/* RCU; written under ->resize_lock */
+	struct trace trace;
+	struct kv_lock resize_lock;
+};
+
+static inline struct flat *flat_of(struct kv_map *map)
+{
+	return container_of(map, struct flat, map);
+}
+
 /* Where something is, or could be. */
 struct spot {
 	struct table *table;
 	struct bucket *home;
 	u8 tag;
+};
+
+/* A block that was found. */
+struct found {
+	struct kv_handle handle;
+	bool is_first;		/* the reference on it is the first */
 };
 
 struct slot {
@@ -127,6 +145,18 @@ static inline struct slots slots_with_tag(const struct bucket *bucket, u8 tag)
 	};
 }
 
+/* Cheaper: the byte above one that has the tag may pass for another. Its index is some index. */
+static inline struct slots slots_like_tag(const struct bucket *bucket, u8 tag)
+{
+	u64 tags = tag * EACH_BYTE, low = READ_ONCE(bucket->tags) ^ tags;
+	u32 high = READ_ONCE(bucket->tags_hi) ^ (u32)tags;
+
+	return (struct slots){
+		.low	= (low - EACH_BYTE) & ~low & (EACH_BYTE << 7),
+		.high	= (high - (u32)EACH_BYTE) & ~high & 0x808080,
+	};
+}
+
 static inline bool slots_left(struct slots slots)
 {
 	return slots.low | slots.high;
@@ -145,21 +175,35 @@ static inline void slots_pop(struct slots *slots)
 		slots->high &= slots->high - 1;
 }
 
-/* ---- under the lock of the home bucket ---- */
+/* ---- the lock of the home bucket ---- */
 
 void flat_lock_slow(struct bucket *home);
 
+/* Debug builds check the order of locks; those of a table count as one. At most two are held. */
+#ifdef KVMM_DEBUG
+void flat_rank_acquire(const struct table *table);
+void flat_rank_release(const struct table *table);
+#else
+static inline void flat_rank_acquire(const struct table *table) {}
+static inline void flat_rank_release(const struct table *table) {}
+#endif
+
 static inline void spot_lock(struct spot spot)
 {
+	flat_rank_acquire(spot.table);
+	/* Pairs with spot_unlock(): what the last writer of this chain did is visible. */
 	if (unlikely(!kv_seq_trylock(&spot.home->seq)))
 		flat_lock_slow(spot.home);
 }
 
 static inline void spot_unlock(struct spot spot)
 {
+	flat_rank_release(spot.table);
 	/* Pairs with kv_seq_read_begin() of readers and kv_seq_trylock() of writers. */
 	kv_seq_unlock(&spot.home->seq);
 }
+
+/* ---- under it ---- */
 
 /* The slot of @entry's name, or of none. */
 struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry);
@@ -186,6 +230,16 @@ static inline void slot_set_index(struct slot slot, u32 index)
 {
 	WRITE_ONCE(slot.bucket->index[slot.nr], index);
 }
+
+/* ---- flat_find.c ---- */
+
+u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
+	       u32 *nr_first);
+u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
+	      u32 *nr_first);
+u32 flat_length(struct kv_map *map, const struct kv_query *query);
+
+/* ---- check ---- */
 
 /* Structure only; *@nr grows by the slots in use. Nobody writes. */
 bool flat_table_is_sound(const struct table *table, u32 *nr);

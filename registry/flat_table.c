@@ -40,7 +40,7 @@ struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 
 	table->nr_buckets = table->nr_homes + entries->nr / NR_SLOTS + 1;
 	table->top_over = table->nr_homes;
 	table->seed = seed;
-	table->number = number;
+	kv_lock_init(&table->rank, KV_RANK_BUCKET, number);
 	table->entries = entries;
 	kv_lock_init(&table->over_lock, KV_RANK_LEAF, 0);
 	table->bucket = registry_alloc(flat_table_bytes(table));
@@ -88,6 +88,18 @@ noinline void flat_lock_slow(struct bucket *home)
 			env->wait(env->ctx, &home->seq, seq, BUCKET_SLEEP_NS);
 	}
 }
+
+#ifdef KVMM_DEBUG
+void flat_rank_acquire(const struct table *table)
+{
+	kv_rank_acquire(&table->rank);
+}
+
+void flat_rank_release(const struct table *table)
+{
+	kv_rank_release(&table->rank);
+}
+#endif
 
 /* ---- slots ---- */
 

@@ -454,6 +454,26 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 		   const struct kv_name *name);
 
+/**
+ * struct kv_put - references to be dropped, last of @refs first
+ * @refs, @nr: one reference each
+ * @last: room for @nr; out: blocks whose last reference that was, in the order of dropping; what
+ *	has to be done with them says kv_edge_put()
+ * @nr_last: out
+ */
+struct kv_put {
+	const struct kv_handle *refs;
+	u32 nr;
+	struct kv_handle *last;
+	u32 nr_last;
+};
+
+/*
+ * 0; -ESTALE, -EINVAL: one of them is none, and nothing was dropped. A block that stands there more
+ * often than there are references is noticed late: -EINVAL, and those behind it were dropped.
+ */
+int kv_entries_put(struct kv_entries *entries, struct kv_put *put);
+
 /* -ESTALE if @gen was given out by this table before @now, else -EINVAL: made up, or foreign. */
 int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen);
 

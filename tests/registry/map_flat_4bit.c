@@ -4,6 +4,7 @@
 #define MAP	kv_map_flat
 #define SUITE	map_flat_4bit
 
+#include "registry/flat_find.c"
 #include "registry/flat.c"
 
 #include "map_suite.h"
