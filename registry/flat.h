@@ -121,6 +121,7 @@ static inline struct bucket *next_of(const struct table *table, const struct buc
 /* ---- tags ---- */
 
 #define EACH_BYTE	0x0101010101010101ull
+#define EACH_BYTE_32	0x01010101u
 
 /* The highest bit of each byte that equals @tag, and of no other. */
 static inline u64 bytes_equal(u64 bytes, u8 tag)
@@ -149,11 +150,11 @@ static inline struct slots slots_with_tag(const struct bucket *bucket, u8 tag)
 static inline struct slots slots_like_tag(const struct bucket *bucket, u8 tag)
 {
 	u64 tags = tag * EACH_BYTE, low = READ_ONCE(bucket->tags) ^ tags;
-	u32 high = READ_ONCE(bucket->tags_hi) ^ (u32)tags;
+	u32 high = READ_ONCE(bucket->tags_hi) ^ tag * EACH_BYTE_32;
 
 	return (struct slots){
 		.low	= (low - EACH_BYTE) & ~low & (EACH_BYTE << 7),
-		.high	= (high - (u32)EACH_BYTE) & ~high & 0x808080,
+		.high	= (high - EACH_BYTE_32) & ~high & 0x808080,
 	};
 }
 

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Entries: handles that come too late, generations that run out, what the check notices. */
+#include <criterion/criterion.h>
+
+#include <kv/mem.h>
+
+#include "tests/support/fake_env.h"
+
+#include <kv/entry.h>
+
+static struct kv_entries entries_of(u32 nr, u32 gen_first, u32 nr_gens)
+{
+	struct kv_entries_attr attr = { nr, gen_first, nr_gens };
+	struct kv_entries entries;
+
+	cr_assert_eq(kv_entries_init(&entries, &attr), 0);
+	return entries;
+}
+
+static struct kv_handle take(struct kv_entries *entries)
+{
+	struct kv_handle handle;
+
+	cr_assert_eq(kv_entries_take(entries, 1, &handle), 0);
+	return handle;
+}
+
+/* As a registry would. */
+static struct kv_handle registered(struct kv_entries *entries)
+{
+	struct kv_handle handle = take(entries);
+	struct kv_name name = { .parent = KV_NONE };
+
+	cr_assert_eq(kv_entry_stage(entries, handle, &name), 0);
+	cr_assert_eq(kv_handle_step(entries, handle, kv_edge_publish), 0);
+	return handle;
+}
+
+static void end(struct kv_entries *entries)
+{
+	cr_expect_eq(kv_entries_check(entries), 0);
+	kv_entries_exit(entries);
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+Test(entry, takes_all_or_none)
+{
+	struct kv_entries entries = entries_of(4, 1, 0);
+	struct kv_handle handles[5];
+
+	cr_expect_eq(kv_entries_take(&entries, 5, handles), -ENOSPC);
+	cr_expect_eq(kv_entries_take(&entries, 3, handles), 0);
+	cr_expect_eq(kv_entries_take(&entries, 2, handles), -ENOSPC);
+	cr_expect_eq(kv_entries_take(&entries, 1, handles), 0);
+	cr_expect_eq(kv_entries_take(&entries, 1, handles), -ENOSPC);
+	cr_expect_eq(kv_entries_take(&entries, 0, handles), 0);
+	end(&entries);
+}
+
+Test(entry, refuses_handles_that_are_stale_made_up_or_of_another_table)
+{
+	struct kv_entries entries = entries_of(4, 1000, 0), other = entries_of(4, 90000, 0);
+	struct kv_handle handle = registered(&entries), stale = handle;
+
+	cr_expect_eq(kv_entry_put(&entries, handle), 1);
+	cr_expect_eq(kv_entry_claim(&entries, handle), 0);
+	cr_expect_eq(kv_entry_try_get(&entries, handle), -ESTALE);
+	cr_expect_eq(kv_entry_free(&entries, handle), 0);
+	cr_expect_eq(kv_entry_try_get(&entries, stale), -ESTALE);
+	cr_expect_eq(kv_entry_free(&entries, stale), -ESTALE);
+	stale.gen += 2;		/* one that is still to come */
+	cr_expect_eq(kv_entry_try_get(&entries, stale), -EINVAL);
+	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 0 }), -EINVAL);
+	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 4, 1000 }), -EINVAL);
+	cr_expect_eq(kv_entry_try_get(&entries, (struct kv_handle){ 1, 0xffffffff }), -EINVAL);
+	cr_expect_eq(kv_entry_try_get(&entries, registered(&other)), -EINVAL);
+	kv_entries_exit(&other);
+	end(&entries);
+}
+
+Test(entry, a_weak_reference_is_upgraded_until_the_block_is_evicted)
+{
+	struct kv_entries entries = entries_of(2, 1, 0);
+	struct kv_handle weak = registered(&entries), fresh;
+
+	cr_expect_eq(kv_entry_try_get(&entries, weak), 0);
+	kv_entry_put(&entries, weak);
+	kv_entry_put(&entries, weak);
+	cr_expect_eq(kv_entry_try_get(&entries, weak), 1);
+	kv_entry_put(&entries, weak);
+	cr_expect_eq(kv_entry_claim(&entries, weak), 0);
+	cr_expect_eq(kv_entry_try_get(&entries, weak), -ESTALE);
+	cr_expect_eq(kv_entry_recycle(&entries, weak, &fresh), 0);
+	cr_expect_eq(fresh.index, weak.index);
+	cr_expect_eq(kv_entry_try_get(&entries, weak), -ESTALE);
+	cr_expect_eq(kv_entry_try_get(&entries, fresh), -EINVAL);
+	end(&entries);
+}
+
+/* The first generation is chosen so that they pass through the end of the 28 bits. */
+Test(entry, is_retired_when_its_generations_are_used_up)
+{
+	struct kv_entries entries = entries_of(1, KV_ENTRY_GEN_MASK - 2, 6);
+	struct kv_handle old[6], handle;
+	u32 nr[KV_NR_ENTRY_STATES];
+
+	for (u32 life = 0; life < 6; life++) {
+		old[life] = take(&entries);
+		cr_expect(old[life].gen);
+		cr_expect_eq(kv_entry_free(&entries, old[life]), 0);
+		for (u32 i = 0; i <= life; i++)
+			cr_expect_eq(kv_entry_free(&entries, old[i]),
+				     i == 5 ? -EINVAL : -ESTALE, "%u of %u", i, life);
+	}
+	cr_expect_eq(kv_entries_take(&entries, 1, &handle), -ENOSPC);
+	kv_entries_count(&entries, nr);
+	cr_expect_eq(nr[KV_ENTRY_RETIRED], 1);
+	end(&entries);
+}
+
+Test(entry, a_block_loses_its_entry_if_that_cannot_be_recycled)
+{
+	struct kv_entries entries = entries_of(1, 7, 1);
+	struct kv_handle handle = registered(&entries), fresh;
+
+	kv_entry_put(&entries, handle);
+	cr_expect_eq(kv_entry_recycle(&entries, handle, &fresh), -EINVAL);
+	kv_entry_claim(&entries, handle);
+	cr_expect_eq(kv_entry_recycle(&entries, handle, &fresh), -ENOSPC);
+	end(&entries);
+}
+
+Test(entry, references_and_pins_do_not_overflow)
+{
+	struct kv_entries entries = entries_of(1, 1, 0);
+	struct kv_handle handle = registered(&entries);
+
+	for (u32 i = 0; i < 255; i++)
+		cr_assert_eq(kv_entry_pin(&entries, handle), 0);
+	cr_expect_eq(kv_entry_pin(&entries, handle), -EOVERFLOW);
+	for (u32 i = 256; i < KV_ENTRY_REFS; i++)
+		cr_assert_eq(kv_entry_get(&entries, handle), 0);
+	cr_expect_eq(kv_entry_get(&entries, handle), -EOVERFLOW);
+	cr_expect_eq(kv_entry_try_get(&entries, handle), -EOVERFLOW);
+	cr_expect_eq(kv_entry_pin(&entries, handle), -EOVERFLOW);
+	for (u32 i = 255; i < KV_ENTRY_REFS; i++)
+		cr_assert_eq(kv_entry_put(&entries, handle), 0);
+	cr_expect_eq(kv_entry_put(&entries, handle), -EINVAL);
+	end(&entries);
+}
+
+Test(entry, a_batch_of_puts_tells_which_were_the_last)
+{
+	struct kv_entries entries = entries_of(3, 1, 0);
+	struct kv_handle a = registered(&entries), b = registered(&entries), last[4];
+	struct kv_handle refs[4] = { a, b, a, { 2, 1 } };
+	struct kv_put put = { refs, 4, last, 0 };
+
+	kv_entry_get(&entries, a);
+	cr_expect_eq(kv_entries_put(&entries, &put), -EINVAL);
+	cr_expect_eq(kv_word_refs(entries.entry[a.index].word), 2);
+	put.nr = 3;
+	cr_expect_eq(kv_entries_put(&entries, &put), 0);
+	cr_expect_eq(put.nr_last, 2);
+	cr_expect_eq(last[0].index, b.index);
+	cr_expect_eq(last[1].index, a.index);
+	end(&entries);
+}
+
+static u32 nr_flips_noticed(struct kv_entries *entries, void *field, u32 bits)
+{
+	u8 *byte = field;
+	u32 nr = 0;
+
+	for (u32 bit = 0; bit < bits; bit++) {
+		byte[bit / 8] ^= BIT(bit % 8);
+		nr += kv_entries_check(entries) == -EUCLEAN;
+		byte[bit / 8] ^= BIT(bit % 8);
+	}
+	return nr;
+}
+
+/* References may be any number, as may pins, and the flags of who has some: see the pool's check. */
+Test(entry, check_notices_flipped_bits)
+{
+	struct kv_entries entries = entries_of(8, 5, 1);
+	struct kv_handle private = take(&entries), held = registered(&entries);
+
+	for (u32 i = 2; i < 8; i++) {
+		cr_expect_eq(nr_flips_noticed(&entries, &entries.entry[i].word, 64), 64, "%u", i);
+		/* The end of the list may also be another that is no entry. */
+		cr_expect_eq(nr_flips_noticed(&entries, &entries.entry[i].link, 32), 32, "%u", i);
+	}
+	cr_expect_geq(nr_flips_noticed(&entries, &entries.entry[private.index].word, 64), 62);
+	cr_expect_geq(nr_flips_noticed(&entries, &entries.entry[held.index].word, 64), 32);
+	cr_expect_eq(nr_flips_noticed(&entries, &entries.entry[held.index].parent, 32), 32);
+	cr_expect_eq(nr_flips_noticed(&entries, &entries.nr_free, 32), 32);
+	cr_expect_eq(nr_flips_noticed(&entries, &entries.nr_retired, 32), 32);
+	cr_expect_eq(nr_flips_noticed(&entries, &entries.free, 32), 32);
+	end(&entries);
+}
+
+Test(entry, a_table_without_memory_is_none)
+{
+	struct kv_entries_attr attr = { 8, 0, 0 };
+	struct kv_entries entries;
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(kv_entries_init(&entries, &attr), -ENOMEM);
+	attr.nr = KVMM_MAX_BLOCKS + 1;
+	cr_expect_eq(kv_entries_init(&entries, &attr), -EINVAL);
+	fake_env_remove(&fake);
+}
