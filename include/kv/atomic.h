@@ -33,7 +33,7 @@ static inline void kv_seq_write_begin(u32 *seq)
 static inline void kv_seq_write_end(u32 *seq)
 {
 	/* Pairs with kv_seq_read_begin(): whoever sees even sees the data whole. */
-	smp_store_release(seq, *seq + 1);
+	smp_store_release(seq, READ_ONCE(*seq) + 1);
 }
 
 /* Reader: begin, copy with READ_ONCE(), retry if it says so. Odd = a writer is inside. */
