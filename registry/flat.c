@@ -300,7 +300,8 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 	for_each_slot(spot, slot)
 		if (flat_slot_tag(slot))
 			move_slot(slot, to);
-	WRITE_ONCE(spot.home->next, NEXT_MOVED);
+	/* Pairs with find_slowly(): who sees it sees ->successor, and what was copied. */
+	smp_store_release(&spot.home->next, NEXT_MOVED);
 	spot_unlock(spot);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The flat map: who looks for blocks. No lock, and nothing written but references.
+ * The flat map: who looks for blocks. No lock, and nothing written but references; only who has
+ * found nothing in a bucket that changed each time, PATIENCE times over, takes its lock.
  *
  * What it takes to find a block in memory much larger than the caches is two lines: the bucket and
  * the entry. The time goes into waiting for them, so keys are worked on in groups, and a group in
@@ -20,7 +21,7 @@
  */
 #include "flat.h"
 
-/* Times that a reader looks again before it takes the lock. */
+/* Times that a reader looks before it takes the lock, so that there is an end to it. */
 #define PATIENCE	8u
 
 /* ---- one key ---- */
@@ -178,9 +179,9 @@ static noinline bool find_slowly(const struct wanted *wanted, u32 i, struct foun
 
 		if (try_table(wanted, spot, words, found))
 			return true;
-		if (READ_ONCE(spot.home->next) != NEXT_MOVED)
+		/* Pairs with move_bucket(): the successor is visible, and what was copied there. */
+		if (smp_load_acquire(&spot.home->next) != NEXT_MOVED)
 			return false;
-		/* Set before any bucket moves, and kept until after a grace period. */
 		table = kv_rcu_dereference(table->successor);
 	}
 }

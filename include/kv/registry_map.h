@@ -49,7 +49,7 @@ struct kv_query {
  * @nr: how many
  * @policy: enum kv_dup_policy
  * @found: out: the block that serves the name now: the same handle, or with KV_DUP_REJECT that of
- *	an elder, with a reference. May be @handles
+ *	an elder, with a reference. May be @handles, if nothing is rejected
  * @nr_dups: out: blocks whose name was taken
  * @nr_first: out: references taken on elders that had none (KV_DUP_HOLD, KV_DUP_REJECT)
  */
@@ -94,7 +94,7 @@ struct kv_map_attr {
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
  * @resize: make it fit for so many entries, and choose another seed. Everybody goes on meanwhile.
- *	One at a time. 0 or -ENOMEM. May wait for a grace period
+ *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
  * @bytes: memory held
  */
