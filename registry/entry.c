@@ -311,7 +311,7 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 	if (kv_word_gen(word) != handle.gen)
 		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
 	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
-		return kv_word_refuse(word);
+		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
 	write_name(entry, name);
 	/* Whoever sees STAGED, or any word after it, sees the name: see kv_entry_has_name(). */
 	return kv_entry_step(entry, handle.gen, kv_edge_stage);
@@ -330,6 +330,16 @@ void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATE
 	}
 }
 
+/* Who is HIDDEN, or RESET without a mover, does not outlive its references. */
+static bool registered_is_sound(u32 refs, u32 pins, u64 flags)
+{
+	if (pins > refs || flags & KV_ENTRY_MARK || (pins && flags & KV_ENTRY_MOVING))
+		return false;
+	if (flags & KV_ENTRY_HIDDEN && !(flags & KV_ENTRY_RESET))
+		return false;
+	return refs || flags & KV_ENTRY_MOVING || !(flags & KV_ENTRY_RESET);
+}
+
 /* Invariants 1 to 3. */
 static bool word_is_sound(u64 word)
 {
@@ -339,16 +349,15 @@ static bool word_is_sound(u64 word)
 	switch (kv_word_state(word)) {
 	case KV_ENTRY_FREE:
 	case KV_ENTRY_RETIRED:
+	case KV_ENTRY_PARKED:
 		return !refs && !pins && !flags;
 	case KV_ENTRY_PRIVATE:
-		return refs == 1 && !pins && !flags;
 	case KV_ENTRY_STAGED:
 		return refs == 1 && !pins && !(flags & ~KV_ENTRY_MARK);
 	case KV_ENTRY_REGISTERED:
-		return pins <= refs && !(flags & KV_ENTRY_MARK) &&
-		       !(pins && flags & KV_ENTRY_MOVING) && (refs || flags & KV_ENTRY_QUEUED);
+		return registered_is_sound(refs, pins, flags);
 	case KV_ENTRY_EVICTING:
-		return !refs && !pins && !(flags & (KV_ENTRY_MARK | KV_ENTRY_MOVING));
+		return !refs && !pins && !(flags & KV_ENTRY_MOVING);
 	default:
 		return false;
 	}

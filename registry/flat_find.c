@@ -26,6 +26,9 @@
 
 /* ---- one key ---- */
 
+/* REGISTERED, and not HIDDEN. */
+#define FOUND_MASK		(KV_ENTRY_STATE | KV_ENTRY_HIDDEN)
+
 /* What is looked for, and what is to be done with it. */
 struct wanted {
 	struct table *table;	/* the one to begin with */
@@ -44,7 +47,7 @@ struct wanted {
 static __always_inline bool try_take(struct kv_entry *entry, const u64 key[2], u64 domain,
 				     u64 flags, u64 *word)
 {
-	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = KV_ENTRY_STATE | flags;
+	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
@@ -60,7 +63,7 @@ static __always_inline bool try_take(struct kv_entry *entry, const u64 key[2], u
 static __always_inline bool try_look(struct kv_entry *entry, const u64 key[2], u64 domain,
 				     u64 flags, u64 *word)
 {
-	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = KV_ENTRY_STATE | flags;
+	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
 
 	/* Acquire and the second look pair with the swaps, as in try_take(). */
 	*word = smp_load_acquire(&entry->word);
@@ -251,7 +254,7 @@ static __always_inline void group_compare_tags(const struct wanted *wanted, stru
 /* Registered under this name, the oldest that is, and with room for one more reference. */
 static __always_inline bool is_good(u64 word)
 {
-	u64 mask = KV_ENTRY_STATE | KV_ENTRY_DUP;
+	u64 mask = FOUND_MASK | KV_ENTRY_DUP;
 
 	return (word & mask) == KV_STATE_WORD(KV_ENTRY_REGISTERED) &&
 	       kv_word_refs(word) != KV_ENTRY_REFS;

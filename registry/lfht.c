@@ -129,7 +129,7 @@ static bool try_entry(struct kv_entry *entry, const struct name *name, bool take
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
-		if (!kv_word_is(old, KV_ENTRY_REGISTERED) ||
+		if (!kv_word_is(old, KV_ENTRY_REGISTERED) || old & KV_ENTRY_HIDDEN ||
 		    !kv_entry_has_name(entry, name->key, name->domain) ||
 		    kv_word_refs(old) == KV_ENTRY_REFS)
 			return false;

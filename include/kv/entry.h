@@ -14,12 +14,16 @@
  * below, from word to word; Documentation/life-cycle.rst has them as a table.
  *
  *	FREE -> PRIVATE -> STAGED -> REGISTERED -> EVICTING -> FREE, or RETIRED
+ *	           |         |                        ^
+ *	           +---------+--------> PARKED -------+
  *
  * Invariants, recomputed by kv_entries_check():
  *
- *  1. FREE, RETIRED and EVICTING have no references. PRIVATE and STAGED have one, their owner's.
+ *  1. FREE, RETIRED, PARKED and EVICTING have no references. PRIVATE and STAGED have one, their
+ *     owner's.
  *  2. Pins are references, too: pins <= references.
- *  3. MOVING excludes pins and eviction; it does not exclude references.
+ *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
+ *     is MOVING, too: else it would have gone with the last one.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
  *     gone: on the way out of PRIVATE, STAGED or EVICTING to FREE (or, recycled, to PRIVATE).
  *     An entry out of generations is RETIRED and never used again.
@@ -62,9 +66,10 @@
 /* Flags. */
 #define KV_ENTRY_DUP		BIT64(28)	/* not the oldest of its name; ->bucket lock */
 #define KV_ENTRY_MOVING		BIT64(29)	/* a mover copies the content */
-#define KV_ENTRY_QUEUED		BIT64(30)	/* the order of eviction knows it */
+#define KV_ENTRY_HIDDEN		BIT64(30)	/* its name is forgotten while it is still held */
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
-#define KV_ENTRY_MARK		BIT64(32)	/* seen in the batch that is being checked */
+/* PRIVATE, STAGED: seen in the batch that is being checked. EVICTING: was PARKED. */
+#define KV_ENTRY_MARK		BIT64(32)
 #define KV_ENTRY_FLAGS		(0x1full << 28)
 
 #define KV_ENTRY_STATE_SHIFT	33
@@ -80,6 +85,7 @@ enum kv_entry_state {
 	KV_ENTRY_REGISTERED,	/* active with references, inactive without */
 	KV_ENTRY_EVICTING,	/* claimed: can neither be found nor referenced any more */
 	KV_ENTRY_RETIRED,	/* out of generations */
+	KV_ENTRY_PARKED,	/* given back without a name; waits, with its block, to be used */
 	KV_NR_ENTRY_STATES,
 };
 
@@ -115,16 +121,10 @@ static inline u64 kv_word_with_state(u64 word, enum kv_entry_state state)
 
 /* ---- the entry ---- */
 
-/* Who may see a block, and how its bytes are laid out: two blocks differ if one of these does. */
-struct kv_domain {
-	u32 tenant;
-	u16 layout;
-	u16 group;
-};
+/* Two blocks differ if one of tenant, layout and group does. */
+static_assert(sizeof(kvmm_domain_t) == sizeof(u64), "a domain is compared in one go");
 
-static_assert(sizeof(struct kv_domain) == sizeof(u64), "a domain is compared in one go");
-
-static inline u64 kv_domain_word(struct kv_domain domain)
+static inline u64 kv_domain_word(kvmm_domain_t domain)
 {
 	return domain.tenant | (u64)domain.layout << 32 | (u64)domain.group << 48;
 }
@@ -132,7 +132,7 @@ static inline u64 kv_domain_word(struct kv_domain domain)
 /* What a block is called. */
 struct kv_name {
 	kvmm_key_t key;
-	struct kv_domain domain;
+	kvmm_domain_t domain;
 	u32 parent;		/* entry of the block before, or KV_NONE */
 	u32 position;		/* in blocks from the start */
 };
@@ -198,32 +198,42 @@ static inline bool kv_word_is(u64 word, enum kv_entry_state state)
 	return (word & KV_ENTRY_STATE) == KV_STATE_WORD(state);
 }
 
-/* What a handle of the right generation gets that comes too late, or too early. */
-static inline int kv_word_refuse(u64 word)
+/* What a handle of the right generation gets that comes too late for @wanted, or too early. */
+static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 {
-	return kv_word_is(word, KV_ENTRY_EVICTING) ? -ESTALE : -EINVAL;
+	return kv_word_state(word) > wanted ? -ESTALE : -EINVAL;
 }
 
 /* PRIVATE -> STAGED, by the owner, who has written the name. */
 static inline int kv_edge_stage(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
-	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 : kv_word_refuse(old);
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 :
+	       kv_word_refuse(old, KV_ENTRY_PRIVATE);
 }
 
 /* STAGED -> PRIVATE, by the owner: the block was not full after all. */
 static inline int kv_edge_unstage(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_PRIVATE);
-	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 : kv_word_refuse(old);
+	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 :
+	       kv_word_refuse(old, KV_ENTRY_STAGED);
 }
 
-/* STAGED, in a batch for the first time, by the owner. */
+/* In a batch for the first time, by the owner: STAGED, or PRIVATE. */
 static inline int kv_edge_mark(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MARK;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
-		return kv_word_refuse(old);
+		return kv_word_refuse(old, KV_ENTRY_STAGED);
+	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_mark_private(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_MARK;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_PRIVATE)))
+		return kv_word_refuse(old, KV_ENTRY_PRIVATE);
 	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
 }
 
@@ -237,7 +247,8 @@ static inline int kv_edge_unmark(u64 old, u64 *new)
 static inline int kv_edge_publish(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old & ~KV_ENTRY_MARK, KV_ENTRY_REGISTERED);
-	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 : kv_word_refuse(old);
+	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 :
+	       kv_word_refuse(old, KV_ENTRY_STAGED);
 }
 
 static inline int kv_edge_publish_dup(u64 old, u64 *new)
@@ -255,23 +266,42 @@ static inline int kv_edge_promote(u64 old, u64 *new)
 	return likely(old & KV_ENTRY_DUP) ? 0 : -EINVAL;
 }
 
-/* One reference more, by anybody: found in a registry, or an upgraded weak one. 1: the first. */
-static inline int kv_edge_try_get(u64 old, u64 *new)
+/*
+ * PRIVATE or STAGED -> PARKED, by the owner, who gives it back: the block stays with the entry, and
+ * the order of eviction gets it.
+ */
+static inline int kv_edge_park(u64 old, u64 *new)
+{
+	*new = kv_word_make(kv_word_gen(old), KV_ENTRY_PARKED, 0);
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) || kv_word_is(old, KV_ENTRY_STAGED)) ? 0 :
+	       kv_word_refuse(old, KV_ENTRY_STAGED);
+}
+
+/* One reference more, whatever there is. 1: the first. */
+static inline int kv_edge_add_ref(u64 old, u64 *new)
 {
 	*new = old + KV_ENTRY_REF;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
 	if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS))
 		return -EOVERFLOW;
 	return !kv_word_refs(old);
 }
 
+/* One more, by anybody: found in a registry, or an upgraded weak one. 1: the first. */
+static inline int kv_edge_try_get(u64 old, u64 *new)
+{
+	int ret = kv_edge_add_ref(old, new);
+
+	return unlikely(old & KV_ENTRY_HIDDEN) ? -ESTALE : ret;
+}
+
 /* One more, by who has one. */
 static inline int kv_edge_get(u64 old, u64 *new)
 {
-	int ret = kv_edge_try_get(old, new);
+	int ret = kv_edge_add_ref(old, new);
 
-	return likely(ret != 1) ? ret : -EINVAL;
+	return likely(ret != 1) ? ret : -ESTALE;
 }
 
 /* What becomes of a REGISTERED block, its references counted down; see kv_edge_put(). */
@@ -280,33 +310,38 @@ static inline int kv_edge_dropped(u64 word, u64 *new)
 	*new = word;
 	if (kv_word_refs(word))
 		return 0;
-	if (word & KV_ENTRY_RESET && !(word & KV_ENTRY_MOVING)) {
-		*new = kv_word_with_state(word & ~KV_ENTRY_RESET, KV_ENTRY_EVICTING);
-		return 1;
-	}
-	*new = word | KV_ENTRY_QUEUED;
-	return !(word & KV_ENTRY_QUEUED);
+	if (unlikely(word & KV_ENTRY_RESET && !(word & KV_ENTRY_MOVING)))
+		*new = kv_word_with_state(word & ~(KV_ENTRY_RESET | KV_ENTRY_HIDDEN),
+					  KV_ENTRY_EVICTING);
+	return 1;
+}
+
+/* What a put gets that has nothing to put. */
+static inline int kv_word_refuse_put(u64 word)
+{
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
+		return kv_word_refuse(word, KV_ENTRY_REGISTERED);
+	return kv_word_refs(word) ? -EINVAL : -ESTALE;
 }
 
 /*
  * One less, by who has one. 1: it was the last, and the block is
- *  - QUEUED from here on: the caller enters it into the order of eviction; or, if RESET,
- *  - EVICTING, still QUEUED if the order has it: the caller evicts it.
+ *  - inactive: the caller tells the order of eviction; or, if RESET,
+ *  - EVICTING: the caller evicts it. The order may have it still.
  */
 static inline int kv_edge_put(u64 old, u64 *new)
 {
 	*new = old;
-	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
-	if (unlikely(kv_word_refs(old) <= kv_word_pins(old)))
-		return -EINVAL;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED) ||
+		     kv_word_refs(old) <= kv_word_pins(old)))
+		return kv_word_refuse_put(old);
 	return kv_edge_dropped(old - KV_ENTRY_REF, new);
 }
 
 /* A reference that keeps the block where it is. -EBUSY: it is being moved. 1: the first. */
 static inline int kv_edge_pin(u64 old, u64 *new)
 {
-	int ret = kv_edge_try_get(old, new);
+	int ret = kv_edge_add_ref(old, new);
 
 	if (unlikely(ret < 0))
 		return ret;
@@ -323,60 +358,66 @@ static inline int kv_edge_unpin(u64 old, u64 *new)
 {
 	*new = old;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
 	if (unlikely(!kv_word_pins(old)))
 		return -EINVAL;
 	return kv_edge_dropped(old - KV_ENTRY_PIN - KV_ENTRY_REF, new);
 }
 
-/* Not to be cached beyond the last reference, or after all; by who has one. */
+/* Is it somebody's? */
+static inline int kv_edge_held(u64 old)
+{
+	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
+	return likely(kv_word_refs(old)) ? 0 : -ESTALE;
+}
+
+/* Not to be cached beyond the last reference, by who has one. */
 static inline int kv_edge_set_reset(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_RESET;
-	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
-	return likely(kv_word_refs(old)) ? 0 : -EINVAL;
+	return kv_edge_held(old);
 }
 
+/* Or after all; what is HIDDEN goes. */
 static inline int kv_edge_clear_reset(u64 old, u64 *new)
 {
-	int ret = kv_edge_set_reset(old, new);
+	*new = old & KV_ENTRY_HIDDEN ? old : old & ~KV_ENTRY_RESET;
+	return kv_edge_held(old);
+}
 
-	*new &= ~KV_ENTRY_RESET;
-	return ret;
+/* Its name is forgotten: nobody finds it any more, and it goes with its last reference. */
+static inline int kv_edge_hide(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_HIDDEN | KV_ENTRY_RESET;
+	return kv_edge_held(old);
 }
 
 /*
- * REGISTERED without references -> EVICTING, by the evictor, whose it is from here on. The order
- * of eviction has forgotten it. -EBUSY: referenced or being moved; QUEUED stays.
+ * REGISTERED without references, or PARKED -> EVICTING, by the evictor, whose it is from here on.
+ * -EBUSY: referenced or being moved.
  */
 static inline int kv_edge_claim(u64 old, u64 *new)
 {
-	*new = kv_word_with_state(old & ~KV_ENTRY_QUEUED, KV_ENTRY_EVICTING);
+	*new = kv_word_with_state(old, KV_ENTRY_EVICTING);
+	if (unlikely(kv_word_is(old, KV_ENTRY_PARKED))) {
+		*new |= KV_ENTRY_MARK;
+		return 0;
+	}
 	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
 	return likely(!(old & (KV_ENTRY_REFS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
 }
 
-/* The order of eviction has met a referenced block and drops it. -EINVAL: not referenced. */
-static inline int kv_edge_unqueue(u64 old, u64 *new)
-{
-	*new = old & ~KV_ENTRY_QUEUED;
-	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
-	return likely(old & KV_ENTRY_QUEUED && kv_word_refs(old)) ? 0 : -EINVAL;
-}
-
 /*
- * EVICTING -> REGISTERED, by who claimed it, while a registry still has it: the room was not
- * needed. 1: QUEUED from here on, the caller enters it into the order of eviction.
+ * What it was before kv_edge_claim(), by who claimed it, while a registry still has it: the room was
+ * not needed. The order of eviction gets it back.
  */
 static inline int kv_edge_unclaim(u64 old, u64 *new)
 {
-	*new = kv_word_with_state(old | KV_ENTRY_QUEUED, KV_ENTRY_REGISTERED);
-	if (unlikely(!kv_word_is(old, KV_ENTRY_EVICTING)))
-		return -EINVAL;
-	return !(old & KV_ENTRY_QUEUED);
+	*new = kv_word_with_state(old & ~KV_ENTRY_MARK,
+				  old & KV_ENTRY_MARK ? KV_ENTRY_PARKED : KV_ENTRY_REGISTERED);
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
 }
 
 /* A copy of the content begins, by the mover. -EBUSY: pinned, or another mover has it. */
@@ -384,7 +425,7 @@ static inline int kv_edge_move(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MOVING;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
-		return kv_word_refuse(old);
+		return kv_word_refuse(old, KV_ENTRY_REGISTERED);
 	return likely(!(old & (KV_ENTRY_PINS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
 }
 
@@ -437,8 +478,8 @@ void kv_entries_exit(struct kv_entries *entries);
 int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles);
 
 /*
- * PRIVATE or STAGED -> FREE, by the owner; or EVICTING -> FREE, by the evictor, once no registry
- * has it. Handles of it are stale from here on. 0, -ESTALE, -EINVAL.
+ * PRIVATE or STAGED -> FREE, by the owner, marked or not; or EVICTING -> FREE, by the evictor, once
+ * no registry has it. Handles of it are stale from here on. 0, -ESTALE, -EINVAL.
  */
 int kv_entry_free(struct kv_entries *entries, struct kv_handle handle);
 
@@ -570,9 +611,14 @@ static inline int kv_entry_unclaim(const struct kv_entries *entries, struct kv_h
 	return kv_handle_step(entries, handle, kv_edge_unclaim);
 }
 
-static inline int kv_entry_unqueue(const struct kv_entries *entries, struct kv_handle handle)
+static inline int kv_entry_park(const struct kv_entries *entries, struct kv_handle handle)
 {
-	return kv_handle_step(entries, handle, kv_edge_unqueue);
+	return kv_handle_step(entries, handle, kv_edge_park);
+}
+
+static inline int kv_entry_hide(const struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_hide);
 }
 
 static inline int kv_entry_move(const struct kv_entries *entries, struct kv_handle handle)

@@ -40,7 +40,7 @@ enum kv_dup_policy {
 struct kv_query {
 	const kvmm_key_t *keys;
 	u32 nr;
-	struct kv_domain domain;
+	kvmm_domain_t domain;
 };
 
 /**

@@ -58,16 +58,42 @@ typedef struct {
 	uint32_t gen;
 } kvmm_mut_t;
 
+/** A full block that has a key, but that nobody finds yet. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_staged_t;
+
 /** A reference on a registered (named, shareable, immutable) block of a caching pool. */
 typedef struct {
 	uint32_t index;
 	uint32_t gen;
 } kvmm_ref_t;
 
+/** A registered block without a reference: it may be evicted, and this says so then. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_weak_t;
+
 /** Name of a prefix block. Equal bytes mean equal content, so use a strong hash. */
 typedef struct {
 	uint8_t byte[KVMM_KEY_BYTES];
 } kvmm_key_t;
+
+/**
+ * kvmm_domain_t - who may use a block for what
+ * @tenant: isolation domain
+ * @layout: how the bytes of a block are laid out: model, data type, order of dimensions
+ * @group: KV cache group
+ *
+ * A block is a hit only if all three are equal, whatever the key says.
+ */
+typedef struct {
+	uint32_t tenant;
+	uint16_t layout;
+	uint16_t group;
+} kvmm_domain_t;
 
 /**
  * enum kvmm_mobility - how long a piece of memory is expected to stay where it is

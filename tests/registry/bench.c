@@ -26,7 +26,7 @@
 #define NR_MAPS		ARRAY_SIZE(maps)
 
 static const struct kv_map_ops *const maps[] = { &kv_map_flat, &kv_map_lfht };
-static const struct kv_domain domain = { .tenant = 1 };
+static const kvmm_domain_t domain = { .tenant = 1 };
 
 /* ---- output ---- */
 

