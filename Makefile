@@ -43,7 +43,7 @@ include $(srctree)/scripts/Makefile.lib
 
 lib-folders	:= $(shell sed -n 's/^folder \([a-z]*\):.*/\1/p' \
 			$(srctree)/Documentation/layers.txt)
-prog-folders	:= tools samples tests swcuda
+prog-folders	:= tools samples tests swcuda testing
 
 # ---------------------------------------------------------------------------
 # Configuration. Nothing but make and awk is needed: .config is a copy of a
@@ -114,6 +114,9 @@ KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds liburcu-bp 2>/dev/null),
 # in the process. Sanitizers must see every allocation themselves.
 TOOLLIBS := $(if $(SAN),,-Wl,--no-as-needed -ljemalloc)
 
+# One a library that programs link: itself, and that for their tests.
+pc-files := kvmm.pc $(if $(wildcard $(srctree)/testing/Makefile),kvmm-testing.pc)
+
 include $(srctree)/scripts/Makefile.build
 include $(srctree)/scripts/Makefile.check
 
@@ -121,11 +124,11 @@ include $(srctree)/scripts/Makefile.check
 # The library in its three forms.
 
 .PHONY: libs tools samples tests
-all: libs tools samples $(shlibs)
+all: libs tools samples $(shlibs) $(alibs)
 libs: $(SONAME) libkvmm.so libkvmm.a
 tools: $(tools-prog)
 samples: $(samples-prog)
-tests: $(test-progs) $(shlibs)
+tests: $(test-progs) $(shlibs) $(alibs)
 
 # Per-thread data has destructors inside the library: it must stay mapped
 # after dlclose(). Sanitizer run-times come with the executable, so only plain
@@ -146,7 +149,7 @@ libkvmm.so: $(SONAME)
 
 # One object, in which everything that is not exported has become local.
 quiet_cmd_ld_r = LD      $@
-      cmd_ld_r = $(LD) -r -o $@ $(lib-objs) && $(OBJCOPY) --localize-hidden $@
+      cmd_ld_r = $(LD) -r -o $@ $(filter %.o,$^) && $(OBJCOPY) --localize-hidden $@
 
 libkvmm.o: $(lib-objs) FORCE
 	$(call if_changed,ld_r)
@@ -175,18 +178,18 @@ quiet_cmd_pc = GEN     $@
 		   -e 's|@includedir@|$(includedir)|' -e 's|@version@|$(VERSION)|' \
 		   -e 's|@libs@|$(KVLIBS)|' $< > $@
 
-kvmm.pc: $(srctree)/kvmm.pc.in FORCE
+$(pc-files): %.pc: $(srctree)/%.pc.in FORCE
 	$(call if_changed,pc)
 
 .PHONY: install
-install: libs tools $(shlibs) kvmm.pc
+install: libs tools $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
 	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
-	install -m 644 libkvmm.a $(DESTDIR)$(libdir)
-	install -m 644 kvmm.pc $(DESTDIR)$(libdir)/pkgconfig
+	install -m 644 libkvmm.a $(alibs) $(DESTDIR)$(libdir)
+	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
 
@@ -199,7 +202,8 @@ clean:
 	@find $(wildcard $(lib-folders) $(prog-folders)) \
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
-	@rm -f $(all-progs) $(shlibs) libkvmm.* libkvmm-internal.a kvmm.pc .*.cmd
+	@rm -f $(all-progs) $(shlibs) $(alibs) $(alibs:.a=.o) libkvmm.* libkvmm-internal.a \
+		$(pc-files) .*.cmd
 	@rm -rf include/generated build
 
 distclean: clean

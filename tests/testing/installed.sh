@@ -1,0 +1,111 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a program sees that uses kvmm from where "make install" put it: headers, pkg-config files,
+# the shared and the static library. Run from the object tree; prints "N passed, N failed".
+set -u
+
+src=${KVMM_SRCTREE:?}
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+passed=0 failed=0
+
+result() {
+	if [ "$1" -eq 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $2"
+		cat "$root/out"
+	fi
+}
+
+# try WHAT COMMAND...
+try() {
+	local what=$1
+	shift
+	"$@" >"$root/out" 2>&1 </dev/null
+	result $? "$what"
+}
+
+# says WHAT EXPECTED COMMAND...: the last line
+says() {
+	local what=$1 expected=$2
+	shift 2
+	"$@" >"$root/out" 2>&1 </dev/null && [ "$(tail -n 1 "$root/out")" = "$expected" ]
+	result $? "$what"
+}
+
+# Everything was built by who runs the tests: the same options come by MAKEFLAGS.
+try "make install" make -f "$src/Makefile" O= install DESTDIR="$root" prefix=/usr
+lib=$root/usr/lib
+export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$lib/pkgconfig
+export PKG_CONFIG_SYSTEM_INCLUDE_PATH=/none PKG_CONFIG_SYSTEM_LIBRARY_PATH=/none
+unset MAKEFLAGS
+
+cc=${CC:-gcc}
+command -v pkg-config >/dev/null || { echo "installed: no pkg-config, nothing was compiled"; }
+
+# compile NAME SOURCE FLAG...
+compile() {
+	local name=$1 source=$2
+	shift 2
+	# shellcheck disable=SC2046,SC2086 # lists of flags
+	try "compile $name" $cc -std=c11 -Wall -Wextra -Werror -o "$root/$name" "$source" "$@"
+}
+
+flags() {
+	pkg-config --cflags --libs "$@"
+}
+
+# shellcheck disable=SC2046 # lists of flags
+if command -v pkg-config >/dev/null; then
+	compile engine_test "$src/samples/engine_test.c" $(flags kvmm-testing)
+	says "engine_test on the shared library" passed \
+		env LD_LIBRARY_PATH="$lib" "$root/engine_test"
+
+	# The archive in place of the shared library; what it needs itself is private.
+	private=$(pkg-config --static --libs-only-l kvmm | sed 's/-lkvmm\>//')
+	compile engine_static "$src/samples/engine_test.c" $(pkg-config --cflags kvmm-testing) \
+		"$lib/libkvmm-testing.a" "$lib/libkvmm.a" $private -pthread
+	says "engine_test on the static library" passed "$root/engine_static"
+
+	compile prefix "$src/samples/prefix.c" $(flags kvmm)
+	try "prefix" env LD_LIBRARY_PATH="$lib" "$root/prefix"
+
+	cat >"$root/soft.c" <<-'END'
+		#include <kvmm/kvmm.h>
+		#include <kvmm/testing.h>
+		#include <stdio.h>
+		int main(void)
+		{
+			struct kvmm_testing_pool spec = { .device = "soft:0", .block_bytes = 64,
+							  .nr_cached = 4 };
+			char why[KVMM_TESTING_WHY];
+			struct kvmm_testing *t;
+			struct kvmm_pool *pool;
+
+			if (kvmm_testing_begin(&t))
+				return 1;
+			if (!kvmm_testing_soft(t, "seed=5"))
+				kvmm_testing_pool_make(t, &spec, &pool);
+			puts(kvmm_testing_end(t, why, sizeof(why)) ? why : "passed");
+			return 0;
+		}
+	END
+	compile soft "$root/soft.c" $(flags kvmm-testing)
+	says "software device beside the shared library" passed \
+		env -u KVMM_SOFT_DRIVER LD_LIBRARY_PATH="$lib" "$root/soft"
+fi
+
+# The seam is a version of its own, so that packagers see who uses it.
+readelf -W --dyn-syms "$lib/libkvmm.so.0" >"$root/syms"
+says "version of the seam" "kvmm_testing_set_host@@KVMM_TESTING kvmm_testing_state@@KVMM_TESTING" \
+	sh -c "grep -o 'kvmm_testing_[a-z_]*@@[A-Z_]*' '$root/syms' | sort | xargs"
+says "nothing of the bench in the library" "" \
+	sh -c "nm -g --defined-only '$lib/libkvmm.a' | grep testing_begin"'; true'
+says "nothing but the bench in its library" "" \
+	sh -c "nm -g --defined-only '$lib/libkvmm-testing.a' | grep ' [A-Z] ' | grep -v ' kvmm_testing_'; true"
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
