@@ -6,11 +6,11 @@
  *
  * The counts outlive the blocks, so they are a table by key that grows with the number of
  * different keys, up to MAX_SLOTS. A key that finds no room is not counted and ranks as rare: the
- * order gets worse, nothing fails. Rehashing millions of keys at once would hold the pool's lock
+ * order gets worse, nothing fails. Rehashing millions of keys at once would hold the order's lock
  * for 135 ms, so the old table stays behind the new one, and each key that is counted moves a few
  * slots of it. What is left are the allocator's own 9 to 17 ms to give back 96 MiB.
  *
- * Guarded by the pool's lock.
+ * Guarded by the order's lock.
  */
 #include <kv/bits.h>
 #include <kv/env.h>
@@ -251,6 +251,7 @@ const struct kv_evict_ops kv_evict_glfu = {
 	.leave		= heap_leave,
 	.pick		= heap_pick,
 	.unpick		= heap_unpick,
+	.has		= heap_has,
 	.nr		= heap_nr,
 	.check		= glfu_check,
 };

@@ -163,19 +163,26 @@ u32 heap_pick(void *policy)
 }
 
 /*
- * A block that was not the last one picked has lost its rank. It came first when it was picked,
- * so that is where a release build puts it.
+ * A block has lost its rank if others have come since it was picked. It came first then, so that is
+ * where it goes.
  */
 void heap_unpick(void *policy, u32 block)
 {
 	struct heap *heap = policy;
-	struct heap_rank rank = { HEAP_UNNAMED, 0 };
+	struct heap_rank rank = { HEAP_UNNAMED, heap->next_seq };
 
 	if (KV_BUG_ON(block >= heap->nr_blocks) || KV_BUG_ON(heap_holds(heap, block)))
 		return;
-	if (!KV_BUG_ON(heap->block[heap->nr] != block))
+	if (likely(heap->block[heap->nr] == block))
 		rank = heap->rank[heap->nr];
+	else
+		heap->next_seq++;
 	sift_up(heap, heap->nr++, rank, block);
+}
+
+bool heap_has(const void *policy, u32 block)
+{
+	return heap_holds(policy, block);
 }
 
 u32 heap_nr(const void *policy)

@@ -10,7 +10,7 @@
  * 2. slot_of[block[s]] == s + 1 for s < nr; every other slot_of is 0.
  * 3. Picked blocks lie in the slots from nr on, newest first, until the next enter.
  *
- * Everything is guarded by the pool's lock.
+ * Everything is guarded by the order's lock.
  */
 #ifndef EVICT_HEAP_H
 #define EVICT_HEAP_H
@@ -44,6 +44,7 @@ void heap_init(void *policy, u32 nr_blocks);
 void heap_leave(void *policy, u32 block);
 u32 heap_pick(void *policy);
 void heap_unpick(void *policy, u32 block);
+bool heap_has(const void *policy, u32 block);
 u32 heap_nr(const void *policy);
 int heap_check(const void *policy);
 

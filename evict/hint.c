@@ -67,6 +67,7 @@ const struct kv_evict_ops kv_evict_hint = {
 	.leave		= heap_leave,
 	.pick		= heap_pick,
 	.unpick		= heap_unpick,
+	.has		= heap_has,
 	.nr		= heap_nr,
 	.check		= hint_check,
 };

@@ -17,7 +17,7 @@
  * and no end of a list is a special case. A picked block keeps its place's name (->list): that
  * is all that unpick needs.
  *
- * Everything below is guarded by the pool's lock.
+ * Everything below is guarded by the order's lock.
  */
 #include <kv/bits.h>
 #include <kv/err.h>
@@ -144,6 +144,13 @@ static void lists_unpick(void *policy, u32 block)
 	end_batch(lists);
 	list = lists->link[block].list;
 	link_add(lists, list, head_of(lists, list), block);
+}
+
+static bool lists_has(const void *policy, u32 block)
+{
+	const struct lists *lists = policy;
+
+	return block < lists->nr_blocks && lists->link[block].in;
 }
 
 static u32 lists_nr(const void *policy)
@@ -275,6 +282,7 @@ const struct kv_evict_ops kv_evict_lru = {
 	.leave		= lists_leave,
 	.pick		= lists_pick,
 	.unpick		= lists_unpick,
+	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,
 };
@@ -288,6 +296,7 @@ const struct kv_evict_ops kv_evict_lru_classic = {
 	.leave		= lists_leave,
 	.pick		= lists_pick,
 	.unpick		= lists_unpick,
+	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,
 };
@@ -302,6 +311,7 @@ const struct kv_evict_ops kv_evict_slru = {
 	.leave		= lists_leave,
 	.pick		= lists_pick,
 	.unpick		= lists_unpick,
+	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,
 };

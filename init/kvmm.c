@@ -14,7 +14,6 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/rcu.h>
-#include <kv/registry.h>
 
 #include "internal.h"
 
@@ -69,7 +68,7 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 {
 	int err;
 
-	*parts = (struct kv_pool_parts){ .registry = &kv_registry_chained };
+	*parts = (struct kv_pool_parts){ .map = &kv_map_flat };
 	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
 	if (!err)
 		err = find_policy(attr->policy, parts);

@@ -126,6 +126,14 @@ void kv_rcu_reap(void)
 		drain();
 }
 
+void kv_rcu_synchronize(void)
+{
+	if (KV_BUG_ON(urcu_bp_read_ongoing()))
+		return;
+	urcu_bp_synchronize_rcu();
+	tsan_grace_period_over();
+}
+
 void kv_rcu_barrier(void)
 {
 	drain();

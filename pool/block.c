@@ -5,6 +5,8 @@
  * The owner array has one word a block. Content is copied through the device's ops with
  * compact_lock held, so that no compaction moves a block under a copy.
  */
+#include <kv/env.h>
+
 #include "internal.h"
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
@@ -41,19 +43,32 @@ static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block
 	info->range = slot_handle(slot, index);
 }
 
+/* The clock has gone on by less than a lap of ticks since. */
+static u64 ns_of_tick(u32 tick)
+{
+	u64 now = kv_clock_ns() >> TICK_SHIFT;
+
+	return (now - (u32)((u32)now - tick)) << TICK_SHIFT;
+}
+
 static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
 {
-	static const u8 state_of[NR_ENTRY_STATES] = {
-		[ENTRY_PRIVATE]	 = KVMM_BLOCK_PRIVATE,
-		[ENTRY_ACTIVE]	 = KVMM_BLOCK_ACTIVE,
-		[ENTRY_INACTIVE] = KVMM_BLOCK_INACTIVE,
-		[ENTRY_UNNAMED]	 = KVMM_BLOCK_FREE,
+	static const u8 state_of[KV_NR_ENTRY_STATES] = {
+		[KV_ENTRY_PRIVATE]  = KVMM_BLOCK_PRIVATE,  [KV_ENTRY_STAGED]   = KVMM_BLOCK_STAGED,
+		[KV_ENTRY_EVICTING] = KVMM_BLOCK_INACTIVE, [KV_ENTRY_PARKED]   = KVMM_BLOCK_FREE,
+		[KV_ENTRY_FREE]	    = KVMM_BLOCK_FREE,	   [KV_ENTRY_RETIRED]  = KVMM_BLOCK_FREE,
 	};
-	const struct entry *entry = &pool->entry[index];
+	const struct kv_entry *entry = entry_at(pool, index);
+	u64 word = smp_load_acquire(&entry->word);
 
-	info->state = state_of[entry->state];
-	info->refs = entry->refs;
-	info->last_access_ns = entry->state == ENTRY_UNNAMED ? 0 : entry->last_access_ns;
+	info->state = state_of[kv_word_state(word)];
+	if (kv_word_is(word, KV_ENTRY_REGISTERED)) {
+		info->refs = kv_word_refs(word);
+		info->pins = kv_word_pins(word);
+		info->state = info->refs ? KVMM_BLOCK_ACTIVE : KVMM_BLOCK_INACTIVE;
+	}
+	if (info->state != KVMM_BLOCK_FREE)
+		info->last_access_ns = ns_of_tick(READ_ONCE(entry->vtime));
 }
 
 int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_info *info)

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Cached blocks, one by one: entries, their life, and what frees and evicts them.
+ * Cached blocks under the pool's lock: where they come from and where they go.
  *
- *	(zone) -> PRIVATE -> ACTIVE <-> INACTIVE -> evicted: PRIVATE again, or back to the zone
- *	             |
- *	             +-> back to the zone, or UNNAMED in the order of eviction (keeps_unnamed)
+ *	(zone) -> PRIVATE -> STAGED -> REGISTERED -> EVICTING: PRIVATE again, or back to the zone
+ *	             |          |                        ^
+ *	             +----------+-> the zone, or PARKED -+
  *
- * Policy and registry know entries by index and never see a block id, so a block may be moved
- * without them. A batch is checked as a whole before anything is done; a private block that stands
- * in it twice gives itself away by the state BATCH that it got the first time.
+ * Everything between PRIVATE and EVICTING happens without that lock; see match.c, ref.c, name.c.
+ *
+ * Policy and map know entries by index and never see a block id, so a block may be moved without
+ * them. Victims are claimed before anything else is done: whoever is referenced meanwhile is none,
+ * and if there are too few, those that were claimed are put back.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -17,298 +19,337 @@
 
 /* ---- set-up ---- */
 
-static void link_free_entries(struct kvmm_pool *pool)
+static u64 map_bytes(const struct kvmm_pool *pool)
 {
-	for (u32 i = pool->nr_blocks; i-- > 0;) {
-		struct entry *entry = &pool->entry[i];
-
-		entry->gen = pool->gen_base;
-		entry->link = pool->free_entry;
-		pool->free_entry = i;
-	}
-	pool->count.nr_entries[ENTRY_FREE] = pool->nr_blocks;
+	return pool->map->ops->bytes(pool->map) + pool->nr_blocks * sizeof(struct kv_entry) +
+	       pool->parts.evict->bytes(pool->nr_blocks) +
+	       NR_TALLY_ROWS * sizeof(struct tally_row);
 }
 
 int cache_init(struct kvmm_pool *pool)
 {
-	const struct kv_registry_ops *registry = pool->parts.registry;
-	const struct kv_evict_ops *evict = pool->parts.evict;
-	u32 nr = pool->nr_blocks;
-	size_t registry_bytes, policy_bytes;
+	struct kv_entries_attr attr = { .nr = pool->nr_blocks };
+	struct kv_map_attr map_attr = { &pool->entries, pool->nr_blocks, kv_random(),
+					pool->prefix_closed };
+	int err;
 
-	if (!evict)
+	if (!pool->parts.evict)
 		return 0;
-	registry_bytes = registry->bytes(nr);
-	policy_bytes = evict->bytes(nr);
-	pool->registry = kv_alloc_lines(1, registry_bytes);
-	pool->policy = kv_alloc_lines(1, policy_bytes);
-	pool->entry = kv_alloc_lines(nr, sizeof(*pool->entry));
-	if (!pool->registry || !pool->policy || !pool->entry) {
-		kv_free(pool->policy);
-		pool->policy = NULL;
+	pool->tally = kv_alloc_lines(NR_TALLY_ROWS, sizeof(*pool->tally));
+	if (!pool->tally)
 		return -ENOMEM;
-	}
-	registry->init(pool->registry, nr, kv_random());
-	evict->init(pool->policy, nr);
-	link_free_entries(pool);
-	pool->metadata_bytes += registry_bytes + policy_bytes + nr * sizeof(*pool->entry);
+	err = kv_entries_init(&pool->entries, &attr);
+	if (!err)
+		err = pool->parts.map->create(&map_attr, &pool->map);
+	if (!err)
+		err = order_init(&pool->order, pool->parts.evict, &pool->entries, pool->lock.id);
+	if (err)
+		return err;
+	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
+	pool->metadata_bytes += map_bytes(pool);
+	pool->caches = true;
 	return 0;
 }
 
 void cache_exit(struct kvmm_pool *pool)
 {
-	if (pool->policy && pool->parts.evict->exit)
-		pool->parts.evict->exit(pool->policy);
-	kv_free(pool->entry);
-	kv_free(pool->policy);
-	kv_free(pool->registry);
+	order_exit(&pool->order);
+	if (pool->map)
+		pool->map->ops->destroy(pool->map);
+	if (pool->entries.entry)
+		kv_entries_exit(&pool->entries);
+	kv_free(pool->tally);
 }
 
 int cache_enter(struct kvmm_pool *pool)
 {
 	if (unlikely(!pool))
 		return -EINVAL;
-	if (unlikely(!pool->parts.evict))
+	if (unlikely(!pool->caches))
 		return -EOPNOTSUPP;
 	return pool_enter(pool);
 }
 
-/* ---- entries ---- */
-
-void entry_new_gen(struct kvmm_pool *pool, struct entry *entry)
+noinline int __cache_begin_slow(struct kvmm_pool *pool)
 {
-	u32 old = entry->gen - pool->gen_base;
-
-	entry->gen = next_gen(entry->gen);
-	pool->count.entry_gens += (entry->gen - pool->gen_base) - (u64)old;
-}
-
-static struct entry *entry_take(struct kvmm_pool *pool, u32 block)
-{
-	u32 index = pool->free_entry;
-	struct entry *entry = &pool->entry[index];
-
-	pool->free_entry = entry->link;
-	entry->block = block;
-	entry_set_state(pool, entry, ENTRY_PRIVATE);
-	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
-	return entry;
-}
-
-void entry_put(struct kvmm_pool *pool, struct entry *entry)
-{
-	entry_set_state(pool, entry, ENTRY_FREE);
-	entry->link = pool->free_entry;
-	pool->free_entry = entry_index(pool, entry);
-}
-
-bool entry_forget(struct kvmm_pool *pool, struct entry *entry)
-{
-	bool is_named = entry->state == ENTRY_INACTIVE;
-
-	if (is_named) {
-		POOL_BUG_ON(pool, pool->parts.registry->del(pool->registry,
-							    entry_index(pool, entry)));
-		pool->count.entry_keys -= key_sum(&entry->key);
+	while (READ_ONCE(pool->gate) & GATE_STOPPED) {
+		kv_rcu_read_unlock();
+		kv_lock(&pool->compact_lock);
+		kv_unlock(&pool->compact_lock);
+		kv_rcu_read_lock();
 	}
-	entry_new_gen(pool, entry);
-	return is_named;
+	if (!(READ_ONCE(pool->gate) & GATE_POISONED))
+		return 0;
+	kv_rcu_read_unlock();
+	return -EUCLEAN;
 }
 
-/* The entry gives its block back; it is in no order. */
-static void entry_free(struct kvmm_pool *pool, struct entry *entry)
-{
-	u32 block = entry->block;
+/* ---- entries and their blocks ---- */
 
-	entry_put(pool, entry);
-	block_free(pool, block);
+static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
+{
+	pool->count.entry_gens += (u64)entry_handle(pool, old.index).gen - old.gen;
 }
 
-static int find_entry(struct kvmm_pool *pool, u32 index, u32 gen, struct entry **entry)
+void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 {
-	if (unlikely(index >= pool->nr_blocks))
-		return refuse_handle(pool, pool->gen_base, gen);
-	*entry = &pool->entry[index];
-	if (unlikely((*entry)->gen != gen))
-		return refuse_handle(pool, (*entry)->gen, gen);
+	POOL_BUG_ON(pool, kv_entry_free(&pool->entries, handle));
+	count_gen(pool, handle);
+	pool->count.nr_held--;
+}
+
+/* Without a name it may still be in the order: such policies hand free blocks out themselves. */
+void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	u32 block = entry_block(entry_at(pool, handle.index));
+
+	if (!pool->parts.evict->keeps_unnamed) {
+		entry_free(pool, handle);
+		block_free(pool, block);
+		return;
+	}
+	POOL_BUG_ON(pool, kv_entry_park(&pool->entries, handle));
+	pool->count.nr_parked++;
+	order_park(&pool->order, handle.index);
+}
+
+static void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
+{
+	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(0, block));
+	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	pool->count.nr_held++;
+}
+
+/* ---- names are forgotten ---- */
+
+/* Out of the map. Returns the elder that it held a reference on, or KV_NONE. */
+static u32 forget_name(struct kvmm_pool *pool, u32 index)
+{
+	const struct kv_entry *entry = entry_at(pool, index);
+	struct kv_handle handle = entry_handle(pool, index);
+	u32 elder = READ_ONCE(entry->link), nr = 1;
+
+	pool->count.nr_forgotten++;
+	pool->count.names_forgotten += name_sum(entry);
+	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, &handle, &nr));
+	return elder;
+}
+
+/* A reference that a duplicate held. Whoever was kept by that only goes, too. */
+static void release_elder(struct kvmm_pool *pool, u32 index)
+{
+	while (index != KV_NONE) {
+		struct kv_handle handle = entry_handle(pool, index);
+		int ret = kv_entry_put(&pool->entries, handle);
+
+		POOL_BUG_ON(pool, ret < 0);
+		tally_add(pool, TALLY_REFS, -1);
+		tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
+		if (ret == 1)
+			order_apply(&pool->order, NOTE_PUT, handle);
+		if (ret != 2)
+			return;
+		order_forget(&pool->order, index);
+		index = forget_name(pool, index);
+		entry_release(pool, handle);
+	}
+}
+
+bool entry_forget(struct kvmm_pool *pool, u32 index)
+{
+	if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
+		pool->count.nr_parked--;
+		return false;
+	}
+	release_elder(pool, forget_name(pool, index));
+	return true;
+}
+
+int evict_gone(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	int err;
+
+	if (!nr)
+		return 0;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	for (u32 i = 0; i < nr; i++) {
+		order_forget(&pool->order, handles[i].index);
+		entry_forget(pool, handles[i].index);
+		entry_release(pool, handles[i]);
+	}
+	order_leave(&pool->order);
+	pool_leave(pool);
 	return 0;
 }
 
-/* A handle of the right generation that no longer holds what it held. */
-static int refuse_state(void)
+/* ---- victims ---- */
+
+bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
-	kv_count(KV_EV_BAD_HANDLE);
-	return -ESTALE;
+	while (victims->nr < nr) {
+		u32 index = order_pick(&pool->order);
+
+		if (index == KV_NONE)
+			return false;
+		WRITE_ONCE(entry_at(pool, index)->chain, victims->newest);
+		victims->newest = index;
+		victims->nr++;
+	}
+	return true;
 }
 
-int ref_find(struct kvmm_pool *pool, kvmm_ref_t ref, struct entry **entry)
+void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 {
-	int err = find_entry(pool, ref.index, ref.gen, entry);
+	for (; victims->nr; victims->nr--) {
+		u32 index = victims->newest;
 
-	if (unlikely(err))
-		return err;
-	if (likely((*entry)->state == ENTRY_ACTIVE))
-		return 0;
-	return (*entry)->state == ENTRY_INACTIVE ? refuse_state() : -EINVAL;
-}
-
-int mut_find(struct kvmm_pool *pool, kvmm_mut_t mut, struct entry **entry)
-{
-	int err = find_entry(pool, mut.index, mut.gen, entry);
-
-	if (unlikely(err))
-		return err;
-	if (likely((*entry)->state == ENTRY_PRIVATE))
-		return 0;
-	return (*entry)->state == ENTRY_ACTIVE || (*entry)->state == ENTRY_INACTIVE ?
-	       refuse_state() : -EINVAL;
+		victims->newest = entry_at(pool, index)->chain;
+		order_unpick(&pool->order, index);
+	}
 }
 
 /* ---- taking private blocks ---- */
 
-u32 cache_nr_order(const struct kvmm_pool *pool)
-{
-	return pool->parts.evict ? pool->parts.evict->nr(pool->policy) : 0;
-}
-
 u32 cache_nr_available(struct kvmm_pool *pool)
 {
-	return kv_zone_nr_free(pool->zone) + cache_nr_order(pool);
+	return kv_zone_nr_free(pool->zone) + order_nr(&pool->order);
 }
 
 #define TAKE_BATCH	64u
 
-static kvmm_mut_t mut_of(const struct kvmm_pool *pool, const struct entry *entry)
-{
-	return (kvmm_mut_t){ entry_index(pool, entry), entry->gen };
-}
-
-static int take_free(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks)
+/* Entries first: there may be fewer of them than blocks, once some are retired. */
+static int take_free(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks)
 {
 	u32 ids[TAKE_BATCH];
 
+	if (kv_entries_take(&pool->entries, nr, (struct kv_handle *)blocks))
+		return -ENOSPC;
 	while (nr) {
 		u32 batch = min(nr, TAKE_BATCH);
 
 		if (POOL_BUG_ON(pool, kvmm_zone_alloc_many(pool->zone, batch, ids)))
 			return -EUCLEAN;
-		for (u32 i = 0; i < batch; i++) {
-			struct entry *entry = entry_take(pool, ids[i]);
-
-			entry->last_access_ns = now_ns;
-			*blocks++ = mut_of(pool, entry);
-		}
+		for (u32 i = 0; i < batch; i++)
+			entry_own(pool, blocks++->index, ids[i]);
 		nr -= batch;
 	}
 	return 0;
 }
 
-struct entry *cache_pick(struct kvmm_pool *pool)
+/* The same block under a fresh handle; another entry if this one has used up its generations. */
+static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 {
-	u32 index = pool->parts.evict->pick(pool->policy);
+	struct kv_handle old = entry_handle(pool, index), fresh;
+	u32 block = entry_block(entry_at(pool, index));
+	int err = kv_entry_recycle(&pool->entries, old, &fresh);
 
-	return POOL_BUG_ON(pool, index >= pool->nr_blocks) ? NULL : &pool->entry[index];
-}
-
-static int take_evicted(struct kvmm_pool *pool, u32 nr, u64 now_ns, kvmm_mut_t *blocks,
-			kvmm_key_t *evicted)
-{
-	u32 nr_evicted = 0;
-
-	for (u32 i = 0; i < nr; i++) {
-		struct entry *entry = cache_pick(pool);
-
-		if (unlikely(!entry))
-			return -EUCLEAN;
-		if (entry_forget(pool, entry)) {
-			if (evicted)
-				evicted[nr_evicted] = entry->key;
-			nr_evicted++;
-		}
-		entry_set_state(pool, entry, ENTRY_PRIVATE);
-		entry->last_access_ns = now_ns;
-		blocks[i] = mut_of(pool, entry);
+	if (unlikely(err)) {
+		pool->count.nr_held--;
+		err = kv_entries_take(&pool->entries, 1, &fresh);
+		if (err)
+			block_free(pool, block);
+		else
+			entry_own(pool, fresh.index, block);
 	}
-	count_evictions(pool, nr_evicted);
-	return nr_evicted;
-}
-
-int cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted)
-{
-	u32 nr_free = min(nr, kv_zone_nr_free(pool->zone));
-	u64 now_ns;
-
-	if (!nr)
-		return 0;
-	now_ns = kv_clock_ns();
-	pool->count.allocs++;
-	pool->count.alloc_blocks += nr;
-	if (take_free(pool, nr_free, now_ns, blocks))
-		return -EUCLEAN;
-	return take_evicted(pool, nr - nr_free, now_ns, blocks + nr_free, evicted);
-}
-
-int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *blocks)
-{
-	int err;
-
-	if (!blocks && nr)
-		return -EINVAL;
-	err = cache_enter(pool);
-	if (err)
-		return err;
-	if (nr <= cache_nr_available(pool)) {
-		err = min(cache_take(pool, nr, blocks, NULL), 0);
-	} else {
-		pool->count.fail_nospc++;
-		err = -ENOSPC;
-	}
-	pool_leave(pool);
+	count_gen(pool, old);
+	if (!err)
+		*mut = (kvmm_mut_t){ fresh.index, fresh.gen };
 	return err;
 }
 
-/* ---- giving private blocks back, or naming them ---- */
-
-static void unmark_batch(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
+/* From the newest to the oldest, so that those that remain after an error can be put back. */
+static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mut_t *blocks,
+			struct take *take)
 {
-	for (u32 i = 0; i < nr; i++)
-		entry_set_state(pool, &pool->entry[blocks[i].index], ENTRY_PRIVATE);
+	u32 nr = victims->nr, at = 0;
+
+	for (; victims->nr; victims->nr--) {
+		u32 index = victims->newest;
+		kvmm_key_t key = kv_entry_key(entry_at(pool, index));
+
+		victims->newest = entry_at(pool, index)->chain;
+		if (entry_forget(pool, index)) {
+			take->nr_evicted++;
+			if (take->evicted)
+				take->evicted[nr - take->nr_evicted] = key;
+		}
+		at = victims->nr - 1;
+		if (unlikely(reuse_entry(pool, index, &blocks[at])))
+			break;
+	}
+	if (take->evicted)
+		memmove(take->evicted, take->evicted + nr - take->nr_evicted,
+			take->nr_evicted * sizeof(*take->evicted));
+	count_evictions(pool, take->nr_evicted);
+	return victims->nr ? (int)(at + 1) : 0;
 }
 
-/* All of @blocks are private and none stands there twice; they are BATCH now. Or nothing is. */
-static int mark_batch(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
+/* A block was left without an entry: what has been taken goes back, and what has been evicted is. */
+static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 from,
+		  struct victims *victims)
+{
+	victims->nr--;
+	for (u32 i = nr_free + from; i < take->nr; i++)
+		entry_release(pool, mut_handle(take->blocks[i]));
+	for (u32 i = 0; i < nr_free; i++)
+		entry_release(pool, mut_handle(take->blocks[i]));
+	victims_unpick(pool, victims);
+	return -ENOSPC;
+}
+
+int cache_take(struct kvmm_pool *pool, struct take *take)
+{
+	u32 nr_free = min(take->nr, kv_zone_nr_free(pool->zone));
+	struct victims victims = NO_VICTIMS;
+	int err;
+
+	take->nr_evicted = 0;
+	if (!take->nr)
+		return 0;
+	if (!victims_pick(pool, take->nr - nr_free, &victims) ||
+	    take_free(pool, nr_free, take->blocks)) {
+		victims_unpick(pool, &victims);
+		return -ENOSPC;
+	}
+	err = take_victims(pool, &victims, take->blocks + nr_free, take);
+	if (unlikely(err))
+		return untake(pool, take, nr_free, err, &victims);
+	for (u32 i = 0, now = ticks_now(); i < take->nr; i++)
+		WRITE_ONCE(entry_at(pool, take->blocks[i].index)->vtime, now);
+	pool->count.allocs++;
+	pool->count.alloc_blocks += take->nr;
+	return 0;
+}
+
+/* ---- giving private blocks back ---- */
+
+static void unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
+}
+
+/* All of them are in the state that @edge wants, and none stands there twice; or nothing happens. */
+static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
 {
 	for (u32 i = 0; i < nr; i++) {
-		struct entry *entry;
-		int err = mut_find(pool, blocks[i], &entry);
+		int err = kv_handle_step(&pool->entries, handles[i], edge);
 
 		if (unlikely(err)) {
-			unmark_batch(pool, blocks, i);
+			unmark(pool, handles, i);
+			kv_count(KV_EV_BAD_HANDLE);
 			return err;
 		}
-		entry_set_state(pool, entry, ENTRY_BATCH);
 	}
 	return 0;
 }
 
-/* Without key, but still in the order: such policies hand free blocks out themselves. */
-static void keep_unnamed(struct kvmm_pool *pool, struct entry *entry)
+static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edge edge)
 {
-	entry_set_state(pool, entry, ENTRY_UNNAMED);
-	pool->parts.evict->enter(pool->policy, entry_index(pool, entry), NULL);
-}
-
-static void free_private(struct kvmm_pool *pool, struct entry *entry)
-{
-	entry_new_gen(pool, entry);
-	if (pool->parts.evict->keeps_unnamed)
-		keep_unnamed(pool, entry);
-	else
-		entry_free(pool, entry);
-}
-
-int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
-{
+	const struct kv_handle *handles = blocks;
 	int err;
 
 	if (!blocks && nr)
@@ -316,78 +357,28 @@ int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 	err = cache_enter(pool);
 	if (err)
 		return err;
-	err = mark_batch(pool, blocks, nr);
+	err = mark(pool, handles, nr, edge);
 	if (!err) {
+		order_enter(&pool->order);
 		for (u32 i = nr; i-- > 0;)
-			free_private(pool, &pool->entry[blocks[i].index]);
+			entry_release(pool, handles[i]);
+		order_leave(&pool->order);
 		pool->count.frees += !!nr;
 	}
 	pool_leave(pool);
 	return err;
 }
 
-static void name_entry(struct kvmm_pool *pool, struct entry *entry, const kvmm_key_t *key)
+int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 {
-	const struct kv_evict_ops *evict = pool->parts.evict;
-	u32 index = entry_index(pool, entry);
-
-	entry->key = *key;
-	entry->refs = 1;
-	pool->count.entry_refs++;
-	pool->count.entry_keys += key_sum(key);
-	entry_set_state(pool, entry, ENTRY_ACTIVE);
-	pool->parts.registry->add(pool->registry, index, key);
-	if (evict->fill)
-		evict->fill(pool->policy, index, key);
+	return free_owned(pool, blocks, nr, kv_edge_mark_private);
 }
 
-int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks, const kvmm_key_t *keys,
-		  uint32_t nr, kvmm_ref_t *refs)
+int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
 {
-	int err;
+	int err = free_owned(pool, staged, nr, kv_edge_mark);
 
-	if (nr && (!blocks || !keys || !refs))
-		return -EINVAL;
-	err = cache_enter(pool);
-	if (err)
-		return err;
-	err = mark_batch(pool, blocks, nr);
-	for (u32 i = 0; i < nr && !err; i++) {
-		/* May be the same memory: read before it is written. */
-		kvmm_mut_t mut = blocks[i];
-
-		name_entry(pool, &pool->entry[mut.index], &keys[i]);
-		refs[i] = (kvmm_ref_t){ mut.index, mut.gen };
-	}
 	if (!err)
-		pool->count.registered += nr;
-	pool_leave(pool);
+		tally_add(pool, TALLY_STAGED, -(u64)nr);
 	return err;
-}
-
-/* ---- forgetting ---- */
-
-/* Picked in order, and entered in order: blocks without key keep theirs. */
-int kvmm_reset_inactive(struct kvmm_pool *pool)
-{
-	int err, nr = 0;
-
-	err = cache_enter(pool);
-	if (err)
-		return err;
-	for (u32 left = cache_nr_order(pool); left; left--) {
-		struct entry *entry = cache_pick(pool);
-
-		if (unlikely(!entry)) {
-			nr = -EUCLEAN;
-			break;
-		}
-		nr += entry_forget(pool, entry);
-		if (pool->parts.evict->keeps_unnamed)
-			keep_unnamed(pool, entry);
-		else
-			entry_free(pool, entry);
-	}
-	pool_leave(pool);
-	return nr;
 }

@@ -10,14 +10,18 @@
  *     hold more blocks than have owners.
  *  3. A slot is live if and only if it has extents; otherwise it is on the free list. Its
  *     generation is never used twice.
- *  4. An entry is in the registry if and only if it is ACTIVE or INACTIVE; in the order of
- *     eviction if and only if it is INACTIVE or UNNAMED; it has references if and only if it is
- *     ACTIVE.
- *  5. Every count in struct pool_count equals a recount.
+ *  4. An entry has a block if and only if it is neither FREE nor RETIRED. It is in the map if it is
+ *     REGISTERED, and in the order of eviction, once the log is applied, if it is REGISTERED without
+ *     references, or PARKED.
+ *  5. Every count in struct pool_count, and every sum of struct tally, equals a recount.
  *
  * Locks, outermost first: compact_lock (whoever moves blocks, or touches their content), lock
- * (everything else here), then those of zone and device. The content of blocks is copied with
- * compact_lock held and lock not.
+ * (everything else here), order.lock, order.log_lock, then those of zone, map and device. The
+ * content of blocks is copied with compact_lock held and lock not.
+ *
+ * Lookups and references of cached blocks take none of these: cache_begin() opens a read section
+ * if the gate is open. Who closes the gate waits for a grace period: from then on the world has
+ * stopped, all of it.
  */
 #ifndef POOL_INTERNAL_H
 #define POOL_INTERNAL_H
@@ -27,6 +31,7 @@
 #include <kv/alloc.h>
 #include <kv/atomic.h>
 #include <kv/bits.h>
+#include <kv/env.h>
 #include <kv/err.h>
 #include <kv/hash.h>
 #include <kv/lock.h>
@@ -35,6 +40,8 @@
 #include <kv/stat.h>
 #include <kv/types.h>
 #include <kv/zone.h>
+
+#include "order.h"
 
 /* ---- owners of blocks ---- */
 
@@ -123,28 +130,32 @@ static inline struct slot *dir_slot(const struct slot_dir *dir, u32 index)
 
 /* ---- cached blocks ---- */
 
-enum entry_state {
-	ENTRY_FREE,		/* on the free list; no block */
-	ENTRY_PRIVATE,		/* a mut handle names it */
-	ENTRY_ACTIVE,		/* registered, referenced */
-	ENTRY_INACTIVE,		/* registered, in the order of eviction */
-	ENTRY_UNNAMED,		/* a free block that waits in the order (keeps_unnamed) */
-	ENTRY_BATCH,		/* private, seen in the batch that is being checked */
-	NR_ENTRY_STATES,
+/*
+ * What is counted without the pool's lock: each thread adds to one of a few rows, on lines of its
+ * own as long as there are no more threads than rows. Only sums mean anything.
+ */
+enum tally {
+	/* State. */
+	TALLY_STAGED,
+	TALLY_REGISTERED,
+	TALLY_ACTIVE,		/* registered, with references */
+	TALLY_REFS,		/* of the registered */
+	TALLY_PINS,
+	TALLY_NAMES,		/* sum of name_sum() over all registered */
+
+	/* Events. */
+	TALLY_HITS,
+	TALLY_MISSES,
+	TALLY_NEW,		/* registrations */
+	TALLY_DUPS,		/* of names that were taken */
+	NR_TALLIES,
 };
 
-/* One cached block. Entries outlive places: compaction changes ->block and nothing else. */
-struct entry {
-	kvmm_key_t	key;		/* ->lock; while registered */
-	u64		last_access_ns;	/* ->lock */
-	u32		gen;		/* ->lock; changes when the block loses its owner or key */
-	u32		refs;		/* ->lock */
-	u32		block;		/* ->lock; but FREE */
-	u32		link;		/* ->lock; free list, victims, or batch of dropped entries */
-	u8		state;		/* ->lock; enum entry_state */
-} __cacheline_aligned;
+#define NR_TALLY_ROWS	16u
 
-static_assert(sizeof(struct entry) == KV_CACHELINE, "an entry is one line");
+struct tally_row {
+	u64 nr[NR_TALLIES];	/* atomic */
+} __cacheline_aligned;
 
 /* ---- the pool ---- */
 
@@ -158,10 +169,11 @@ struct pool_count {
 	u64 range_gens;		/* sum over all slots of gen - gen_base */
 	u64 range_seqs;		/* sum of seq */
 	u64 range_attrs;	/* sum of slot_attrs() */
-	u32 nr_entries[NR_ENTRY_STATES];
-	u64 entry_refs;
-	u64 entry_gens;
-	u64 entry_keys;		/* sum of key_sum() over all registered */
+	u32 nr_held;		/* entries that have a block */
+	u32 nr_parked;
+	u64 nr_forgotten;	/* of TALLY_REGISTERED, and of TALLY_NAMES */
+	u64 names_forgotten;
+	u64 entry_gens;		/* sum of gen over all entries */
 
 	/* Events. */
 	u64 allocs;
@@ -170,9 +182,6 @@ struct pool_count {
 	u64 fail_nospc;
 	u64 fail_frag;
 	u64 evictions;
-	u64 hit_blocks;
-	u64 miss_blocks;
-	u64 registered;
 	u64 compactions;
 	u64 moved_blocks;
 	u64 moves;
@@ -200,9 +209,12 @@ struct kvmm_pool {
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
 	u32				*owner;		/* by block; the content: ->lock */
-	struct entry			*entry;		/* nr_blocks; NULL without policy */
-	void				*registry;	/* the content: ->lock */
-	void				*policy;	/* the content: ->lock */
+	bool				caches;		/* has a policy, and so entries and a map */
+	bool				prefix_closed;
+	bool				resets;		/* KVMM_POOL_RESET_ON_RELEASE */
+	u32				dup;		/* enum kvmm_dup, not KVMM_DUP_POOL */
+	struct kv_map			*map;		/* ours */
+	struct tally_row		*tally;		/* NR_TALLY_ROWS */
 	char				name[KV_POOL_NAME];
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
 
@@ -213,7 +225,6 @@ struct kvmm_pool {
 	struct kv_lock			lock __cacheline_aligned;
 	u32				gate;		/* ->lock; READ_ONCE() as a hint */
 	u32				free_slot;	/* ->lock; last freed first; KV_NONE */
-	u32				free_entry;	/* ->lock; the same of entries */
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	struct slot_dir			*slots;		/* ->lock; RCU */
 	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
@@ -221,6 +232,9 @@ struct kvmm_pool {
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock */
+
+	struct kv_entries		entries;	/* see there */
+	struct order			order;		/* see there */
 };
 
 /* ---- pool.c ---- */
@@ -379,40 +393,79 @@ static inline void block_free(struct kvmm_pool *pool, u32 block)
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
+/* ---- tally.c ---- */
+
+void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr);
+u64 tally_sum(const struct kvmm_pool *pool, enum tally what);
+
+/* Any flipped bit of a name changes its sum. */
+static inline u64 name_sum(const struct kv_entry *entry)
+{
+	return READ_ONCE(entry->key[0]) + 3 * READ_ONCE(entry->key[1]) +
+	       5 * READ_ONCE(entry->domain);
+}
+
 /* ---- cache.c ---- */
 
 int cache_init(struct kvmm_pool *pool);
 void cache_exit(struct kvmm_pool *pool);
 /* pool_enter(), but -EOPNOTSUPP without a policy. */
 int cache_enter(struct kvmm_pool *pool);
+int __cache_begin_slow(struct kvmm_pool *pool);
 
-static inline void entry_set_state(struct kvmm_pool *pool, struct entry *entry,
-				   enum entry_state state)
+/* A read section, while the gate is open. */
+static __always_inline int cache_begin(struct kvmm_pool *pool)
 {
-	pool->count.nr_entries[entry->state]--;
-	pool->count.nr_entries[state]++;
-	entry->state = state;
+	if (unlikely(!pool))
+		return -EINVAL;
+	if (unlikely(!pool->caches))
+		return -EOPNOTSUPP;
+	kv_rcu_read_lock();
+	/* Pairs with the grace period of pool_stop(): who misses that the gate was closed is waited for. */
+	if (likely(!READ_ONCE(pool->gate)))
+		return 0;
+	return __cache_begin_slow(pool);
 }
 
-/* Any flipped bit of a key changes its sum. */
-static inline u64 key_sum(const kvmm_key_t *key)
+static __always_inline void cache_end(struct kvmm_pool *pool)
 {
-	u64 half[2];
-
-	memcpy(half, key, sizeof(half));
-	return half[0] + 3 * half[1];
+	kv_rcu_read_unlock();
 }
 
-static inline u32 entry_index(const struct kvmm_pool *pool, const struct entry *entry)
+static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
 {
-	return entry - pool->entry;
+	return &pool->entries.entry[index];
 }
 
-void entry_new_gen(struct kvmm_pool *pool, struct entry *entry);
-/* Back to the free list; its block is no longer its own. */
-void entry_put(struct kvmm_pool *pool, struct entry *entry);
-/* A picked entry loses its key, if it had one (then true). Its gen is a new one. */
-bool entry_forget(struct kvmm_pool *pool, struct entry *entry);
+static inline u32 entry_index(const struct kvmm_pool *pool, const struct kv_entry *entry)
+{
+	return entry - pool->entries.entry;
+}
+
+static inline u32 entry_block(const struct kv_entry *entry)
+{
+	return kv_place_block(READ_ONCE(entry->place));
+}
+
+/* A handle of today's generation. */
+static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 index)
+{
+	return kv_handle_of(index, READ_ONCE(entry_at(pool, index)->word));
+}
+
+static inline struct kv_handle mut_handle(kvmm_mut_t mut)
+{
+	return (struct kv_handle){ mut.index, mut.gen };
+}
+
+/* Arrays of any kind of handle: they differ by their names only, to tell apart what they stand for. */
+static inline const struct kv_handle *as_handles(const void *array)
+{
+	return array;
+}
+
+static_assert(sizeof(kvmm_ref_t) == sizeof(struct kv_handle) &&
+	      offsetof(kvmm_ref_t, gen) == offsetof(struct kv_handle, gen), "one layout");
 
 static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 {
@@ -420,20 +473,81 @@ static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 	kv_count_add(KV_EV_EVICT, nr);
 }
 
-/* Free blocks and those that could be evicted. */
+/* Entries that were claimed to be used otherwise, newest first, through ->chain. ->lock. */
+struct victims {
+	u32 newest;
+	u32 nr;
+};
+
+#define NO_VICTIMS	((struct victims){ .newest = KV_NONE })
+
+/* Pick until there are @nr, or no more. The order's lock held. */
+bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
+/* Where they were. The order's lock held. */
+void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
+
+/* What is claimed loses its name. Then it may be freed, or recycled. The order's lock held. */
+bool entry_forget(struct kvmm_pool *pool, u32 index);
+/* What is claimed, or private, gives its entry back, but not its block. */
+void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
+/* And its block. The order's lock held. */
+void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
+/* Those that went EVICTING with their last reference: their blocks are free. No lock held. */
+int evict_gone(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+
+/* Free blocks and those that could be evicted. The order's lock held. */
 u32 cache_nr_available(struct kvmm_pool *pool);
-/* Next victim, out of the order; NULL: there should have been one, and the pool is poisoned. */
-struct entry *cache_pick(struct kvmm_pool *pool);
-u32 cache_nr_order(const struct kvmm_pool *pool);
-/* @nr private blocks; cache_nr_available() says that there are so many. Returns evictions. */
-int cache_take(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks, kvmm_key_t *evicted);
-int ref_find(struct kvmm_pool *pool, kvmm_ref_t ref, struct entry **entry);
-int mut_find(struct kvmm_pool *pool, kvmm_mut_t mut, struct entry **entry);
+
+/**
+ * struct take - private blocks to be taken
+ * @nr: how many
+ * @blocks: out
+ * @evicted: NULL, or out: keys that lost their block
+ * @nr_evicted: out
+ */
+struct take {
+	u32 nr;
+	kvmm_mut_t *blocks;
+	kvmm_key_t *evicted;
+	u32 nr_evicted;
+};
+
+/* 0, or -ENOSPC and nothing has changed. Both locks held. */
+int cache_take(struct kvmm_pool *pool, struct take *take);
+
+/* ---- match.c ---- */
+
+/* The map's match(); in a read section. */
+u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
+	       u32 *nr_first);
+void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
+
+/* ---- ref.c ---- */
+
+/* References that a lookup took, @nr_first of them the first ones: count them, tell the order. */
+void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
+/* The same where there may be holes: their gen is 0. */
+void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
+
+/* Time of an entry's last use: about a millisecond a tick, from some moment on. */
+#define TICK_SHIFT	20u
+
+static inline u32 ticks_now(void)
+{
+	return kv_clock_ns() >> TICK_SHIFT;
+}
 
 /* ---- move.c ---- */
 
 /* Compact with the gate closed. compact_lock and lock held; drops and retakes lock. */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal);
+
+/*
+ * Close the gate and wait until nobody is inside; open it again. compact_lock and lock held; the
+ * former drops lock, the latter wants it.
+ */
+void pool_stop(struct kvmm_pool *pool);
+void pool_resume(struct kvmm_pool *pool);
 
 /* ---- validate.c ---- */
 

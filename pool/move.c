@@ -41,9 +41,13 @@ static struct kv_item slot_item(struct kvmm_pool *pool, u32 index, u32 start)
 	return (struct kv_item){ start, slot->ext[i].nr, !slot_is_pinned(slot) };
 }
 
-static bool entry_is_movable(const struct entry *entry)
+/* The world has stopped: nobody takes a reference now. */
+static bool entry_is_movable(const struct kv_entry *entry)
 {
-	return entry->state == ENTRY_INACTIVE || entry->state == ENTRY_UNNAMED;
+	u64 word = READ_ONCE(entry->word);
+
+	return kv_word_is(word, KV_ENTRY_PARKED) ||
+	       (kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word));
 }
 
 /* What begins at @start, which has an owner. */
@@ -55,7 +59,7 @@ static struct kv_item item_at(struct kvmm_pool *pool, u32 start)
 	if (owner_kind(owner) == OWNER_SLOT)
 		return slot_item(pool, index, start);
 	return (struct kv_item){ start, 1, owner_kind(owner) == OWNER_ENTRY &&
-					   entry_is_movable(&pool->entry[index]) };
+					   entry_is_movable(entry_at(pool, index)) };
 }
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
@@ -236,7 +240,8 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 	if (owner_kind(owner) == OWNER_SLOT)
 		move_extent(pool, slot_at(pool, owner_index(owner)), move->src, move->dst);
 	else
-		pool->entry[owner_index(owner)].block = move->dst;
+		WRITE_ONCE(entry_at(pool, owner_index(owner))->place,
+			   kv_place_make(0, move->dst));
 }
 
 /* Extents that have come to lie behind one another are one. */
@@ -314,6 +319,20 @@ static const struct kv_movable_ops movable_ops = {
 
 /* ---- entry ---- */
 
+/* Who is in a read section found the gate open: they are waited for. */
+void pool_stop(struct kvmm_pool *pool)
+{
+	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
+	kv_unlock(&pool->lock);
+	if (pool->caches)
+		kv_rcu_synchronize();
+}
+
+void pool_resume(struct kvmm_pool *pool)
+{
+	WRITE_ONCE(pool->gate, pool->gate & ~GATE_STOPPED);
+}
+
 /* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
 {
@@ -323,11 +342,10 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	kv_assert_held(&pool->lock);
 	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
-	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
-	kv_unlock(&pool->lock);
+	pool_stop(pool);
 	err = kv_compact(pool->parts.planner, &movable_ops, pool, pool->nr_blocks, goal);
 	kv_lock(&pool->lock);
-	WRITE_ONCE(pool->gate, pool->gate & ~GATE_STOPPED);
+	pool_resume(pool);
 	return err;
 }
 

@@ -14,6 +14,8 @@
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
+#define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
+				 KVMM_POOL_PREFIX_CLOSED)
 #define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
@@ -136,7 +138,8 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 		return -EINVAL;
 	if (tokens && (!kv_is_pow2(tokens) || tokens > MAX_BLOCK_TOKENS))
 		return -EINVAL;
-	if (attr->flags & ~KVMM_POOL_NULL_BLOCK)
+	if (attr->flags & ~POOL_FLAGS || attr->dup_policy >= KVMM_NR_DUPS ||
+	    attr->zero >= KVMM_NR_ZEROS)
 		return -EINVAL;
 	if (attr->name && (!attr->name[0] || strlen(attr->name) >= KV_POOL_NAME))
 		return -EINVAL;
@@ -152,13 +155,15 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 	pool->parts = *parts;
 	pool->nr_blocks = attr->nr_blocks;
 	pool->has_null = attr->flags & KVMM_POOL_NULL_BLOCK;
+	pool->resets = attr->flags & KVMM_POOL_RESET_ON_RELEASE;
+	pool->prefix_closed = attr->flags & KVMM_POOL_PREFIX_CLOSED;
+	pool->dup = attr->dup_policy ? attr->dup_policy : KVMM_DUP_ALLOW;
 	pool->nr_usable = pool->nr_blocks - pool->has_null;
 	pool->block_tokens = attr->block_tokens ? attr->block_tokens : DEFAULT_BLOCK_TOKENS;
 	pool->compact_max_blocks = attr->compact_max_blocks;
 	pool->gen_base = (u32)random ? (u32)random : 1;
 	pool->seq_secret = random | 1;
 	pool->free_slot = KV_NONE;
-	pool->free_entry = KV_NONE;
 	pool->metadata_bytes = sizeof(*pool);
 	kv_pool_set_name(pool, attr->name ? attr->name : "pool");
 	kv_lock_init(&pool->compact_lock, KV_RANK_COMPACT, id);

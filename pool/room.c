@@ -13,35 +13,29 @@
 
 #include "internal.h"
 
-/* Chained by entry->link, last picked first. */
-struct victims {
-	u32 newest;
-	u32 nr;
-};
-
-static void victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+static bool victims_free_blocks(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
-	while (victims->nr < nr) {
-		struct entry *entry = cache_pick(pool);
+	bool enough;
 
-		if (unlikely(!entry))
-			return;
-		entry->link = victims->newest;
-		victims->newest = entry_index(pool, entry);
-		victims->nr++;
-		block_free(pool, entry->block);
-	}
+	order_enter(&pool->order);
+	enough = victims_pick(pool, nr, victims);
+	if (!enough)
+		victims_unpick(pool, victims);
+	order_leave(&pool->order);
+	for (u32 at = victims->newest, i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		block_free(pool, entry_block(entry_at(pool, at)));
+	return enough;
 }
 
 /* Its place may have been used meanwhile, if a copy failed half-way; then it is gone after all. */
 static bool victim_restore(struct kvmm_pool *pool, u32 index)
 {
-	struct entry *entry = &pool->entry[index];
+	u32 block = entry_block(entry_at(pool, index));
 
-	if (kvmm_zone_alloc_at(pool->zone, entry->block, 1))
+	if (kvmm_zone_alloc_at(pool->zone, block, 1))
 		return false;
-	owner_fill(pool, entry->block, 1, make_owner(OWNER_ENTRY, index));
-	pool->parts.evict->unpick(pool->policy, index);
+	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	order_unpick(&pool->order, index);
 	return true;
 }
 
@@ -49,15 +43,19 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index)
 static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
 			struct room *room)
 {
-	u32 index, next;
+	if (!victims->nr)
+		return;
+	order_enter(&pool->order);
+	for (; victims->nr; victims->nr--) {
+		u32 index = victims->newest;
 
-	for (index = victims->newest; index != KV_NONE; index = next) {
-		next = pool->entry[index].link;
+		victims->newest = entry_at(pool, index)->chain;
 		if (restore && victim_restore(pool, index))
 			continue;
-		room->evicted += entry_forget(pool, &pool->entry[index]);
-		entry_put(pool, &pool->entry[index]);
+		room->evicted += entry_forget(pool, index);
+		entry_free(pool, entry_handle(pool, index));
 	}
+	order_leave(&pool->order);
 	count_evictions(pool, room->evicted);
 }
 
@@ -67,10 +65,9 @@ static int evict_shortfall(struct kvmm_pool *pool, const struct room *room, u32 
 {
 	u32 shortfall = room->nr - nr_free;
 
-	if (room->flags & KVMM_ALLOC_NO_EVICT || cache_nr_order(pool) < shortfall)
+	if (room->flags & KVMM_ALLOC_NO_EVICT || !pool->caches)
 		return -ENOSPC;
-	victims_pick(pool, shortfall, victims);
-	return 0;
+	return victims_free_blocks(pool, shortfall, victims) ? 0 : -ENOSPC;
 }
 
 /* Moving is for nothing where the engine may not take the run that it makes. */
@@ -123,7 +120,7 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 
 int pool_get_room(struct kvmm_pool *pool, struct room *room)
 {
-	struct victims victims = { .newest = KV_NONE };
+	struct victims victims = NO_VICTIMS;
 	int err;
 
 	kv_lock(&pool->compact_lock);

@@ -7,20 +7,28 @@
 
 #include "internal.h"
 
+static u32 nr_registered(const struct kvmm_pool *pool)
+{
+	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
+}
+
 /*
  * An engine that rounds up holds blocks that nobody owns: they count as free by state, since they
  * hold nothing, but not in nr_free, since nobody can have them.
  */
 static void count_states(const struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
-	const u32 *nr = pool->count.nr_entries;
+	u32 nr_staged = tally_sum(pool, TALLY_STAGED), nr_named = nr_registered(pool);
+	u32 nr_active = min((u32)tally_sum(pool, TALLY_ACTIVE), nr_named);
 	u32 *nr_state = stat->nr_state;
 
 	nr_state[KVMM_BLOCK_NULL] = pool->has_null;
 	nr_state[KVMM_BLOCK_RANGE] = pool->count.range_blocks;
-	nr_state[KVMM_BLOCK_PRIVATE] = nr[ENTRY_PRIVATE];
-	nr_state[KVMM_BLOCK_ACTIVE] = nr[ENTRY_ACTIVE];
-	nr_state[KVMM_BLOCK_INACTIVE] = nr[ENTRY_INACTIVE];
+	nr_state[KVMM_BLOCK_STAGED] = nr_staged;
+	nr_state[KVMM_BLOCK_PRIVATE] = pool->count.nr_held - pool->count.nr_parked - nr_named -
+				       nr_staged;
+	nr_state[KVMM_BLOCK_ACTIVE] = nr_active;
+	nr_state[KVMM_BLOCK_INACTIVE] = nr_named - nr_active;
 	nr_state[KVMM_BLOCK_FREE] = pool->nr_blocks;
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		nr_state[KVMM_BLOCK_FREE] -= nr_state[i];
@@ -34,9 +42,6 @@ static void copy_events(const struct pool_count *count, struct kvmm_pool_stat *s
 	stat->fail_nospc = count->fail_nospc;
 	stat->fail_frag = count->fail_frag;
 	stat->evictions = count->evictions;
-	stat->hit_blocks = count->hit_blocks;
-	stat->miss_blocks = count->miss_blocks;
-	stat->registered = count->registered;
 	stat->compactions = count->compactions;
 	stat->moved_blocks = count->moved_blocks;
 	stat->moves = count->moves;
@@ -49,8 +54,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_entries[ENTRY_UNNAMED],
-		.nr_inactive = pool->count.nr_entries[ENTRY_INACTIVE],
+		.nr_free = zone.nr_free + pool->count.nr_parked,
 		.nr_ranges = pool->count.nr_ranges,
 		.largest = zone.largest,
 		.nr_runs = zone.nr_runs,
@@ -58,8 +62,13 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.block_bytes = pool->block_bytes,
 		.metadata_bytes = pool->metadata_bytes,
 	};
-	stat->nr_available = stat->nr_free + stat->nr_inactive;
 	count_states(pool, stat);
+	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
+	stat->nr_available = stat->nr_free + stat->nr_inactive;
+	stat->hit_blocks = tally_sum(pool, TALLY_HITS);
+	stat->miss_blocks = tally_sum(pool, TALLY_MISSES);
+	stat->registered = tally_sum(pool, TALLY_NEW);
+	stat->duplicates = tally_sum(pool, TALLY_DUPS);
 	copy_events(&pool->count, stat);
 }
 
@@ -97,9 +106,11 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	if (owner_kind(owner) == OWNER_SLOT)
 		part->has_pinned |= slot_is_pinned(slot_at(pool, index));
 	if (owner_kind(owner) == OWNER_ENTRY) {
-		if (pool->entry[index].state == ENTRY_UNNAMED)
+		u64 word = READ_ONCE(entry_at(pool, index)->word);
+
+		if (kv_word_is(word, KV_ENTRY_PARKED))
 			return;
-		part->nr_cached += pool->entry[index].state == ENTRY_INACTIVE;
+		part->nr_cached += kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word);
 	}
 	part->nr_held++;
 }

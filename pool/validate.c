@@ -15,6 +15,8 @@ struct recount {
 	u32 nr_free_slots;
 	u32 nr_in_seqs;			/* live slots with a sequence */
 	u32 nr_owned[OWNER_MOVE + 1];	/* blocks by kind of owner */
+	u32 nr_in_order;
+	u64 tally[NR_TALLIES];
 	struct pool_count count;
 };
 
@@ -136,92 +138,105 @@ static int check_slots(const struct kvmm_pool *pool, struct recount *re)
 
 /* ---- entries ---- */
 
-static bool is_registered(const struct entry *entry)
+static bool has_block(enum kv_entry_state state)
 {
-	return entry->state == ENTRY_ACTIVE || entry->state == ENTRY_INACTIVE;
+	return state != KV_ENTRY_FREE && state != KV_ENTRY_RETIRED;
 }
 
-/* Its key leads to it, or to an older entry of the same key. */
-static bool key_leads_to(const struct kvmm_pool *pool, u32 index)
+/* It is in the order if it must be, and not if it must not. Who is held may be there still. */
+static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct recount *re)
 {
-	const struct entry *entry = &pool->entry[index];
-	u32 found = pool->parts.registry->find(pool->registry, &entry->key);
+	u64 word = entry_at(pool, index)->word;
+	bool has = pool->order.ops->has(pool->order.policy, index);
 
-	return found < pool->nr_blocks && is_registered(&pool->entry[found]) &&
-	       kv_key_equal(&pool->entry[found].key, &entry->key);
+	re->nr_in_order += has;
+	switch (kv_word_state(word)) {
+	case KV_ENTRY_PARKED:
+		return has;
+	case KV_ENTRY_REGISTERED:
+		return has || kv_word_refs(word);
+	case KV_ENTRY_EVICTING:
+		return true;
+	default:
+		return !has;
+	}
+}
+
+static void count_entry(const struct kv_entry *entry, struct recount *re)
+{
+	enum kv_entry_state state = kv_word_state(entry->word);
+
+	re->count.nr_held += has_block(state);
+	re->count.nr_parked += state == KV_ENTRY_PARKED;
+	re->count.entry_gens += kv_word_gen(entry->word);
+	re->tally[TALLY_STAGED] += state == KV_ENTRY_STAGED;
+	if (entry->dup_prev != KV_NONE)
+		re->tally[TALLY_NAMES] += name_sum(entry);
+	if (state != KV_ENTRY_REGISTERED)
+		return;
+	re->tally[TALLY_ACTIVE] += kv_word_refs(entry->word) != 0;
+	re->tally[TALLY_REFS] += kv_word_refs(entry->word);
+	re->tally[TALLY_PINS] += kv_word_pins(entry->word);
 }
 
 static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *re)
 {
-	const struct entry *entry = &pool->entry[index];
+	const struct kv_entry *entry = entry_at(pool, index);
+	u32 block = entry_block(entry);
 
-	if (entry->state >= NR_ENTRY_STATES || entry->state == ENTRY_BATCH || !entry->gen)
-		return complain(pool, "entry in no state", index);
-	if ((entry->state == ENTRY_ACTIVE) != (entry->refs != 0))
-		return complain(pool, "references do not fit the state", index);
-	re->count.nr_entries[entry->state]++;
-	re->count.entry_refs += entry->refs;
-	re->count.entry_gens += entry->gen - pool->gen_base;
-	if (entry->state == ENTRY_FREE)
+	count_entry(entry, re);
+	if (!is_in_its_place(pool, index, re))
+		return complain(pool, "entry is in the order of eviction, or is not", index);
+	if (!has_block(kv_word_state(entry->word)))
 		return 0;
-	if (entry->block >= pool->nr_blocks ||
-	    pool->owner[entry->block] != make_owner(OWNER_ENTRY, index))
+	if (entry->word & (KV_ENTRY_MARK | KV_ENTRY_MOVING) || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
+	    pool->owner[block] != make_owner(OWNER_ENTRY, index))
 		return complain(pool, "entry does not own its block", index);
-	if (!is_registered(entry))
-		return 0;
-	re->count.entry_keys += key_sum(&entry->key);
-	return key_leads_to(pool, index) ? 0 :
-	       complain(pool, "key does not lead to its block", index);
+	return 0;
 }
 
-static int check_free_entries(const struct kvmm_pool *pool, const struct recount *re)
+/* Before anything is looked up in it. Who goes with its last reference may be on its way out. */
+static int check_map(const struct kvmm_pool *pool, struct recount *re)
 {
-	u32 index, nr = 0, nr_free = re->count.nr_entries[ENTRY_FREE];
+	u32 nr;
 
-	for (index = pool->free_entry; index != KV_NONE; index = pool->entry[index].link) {
-		if (index >= pool->nr_blocks || pool->entry[index].state != ENTRY_FREE)
-			return complain(pool, "used entry on the free list", index);
-		if (++nr > nr_free)
-			return complain(pool, "free list of entries without end", index);
-	}
-	return nr == nr_free ? 0 : complain(pool, "entries lost", nr);
-}
-
-/* Before anything is looked up in it. */
-static int check_registry(const struct kvmm_pool *pool, u32 *nr_named)
-{
-	return pool->parts.registry->check(pool->registry, nr_named) ?
-	       complain(pool, "registry", 0) : 0;
+	if (pool->map->ops->check(pool->map, &nr))
+		return complain(pool, "map", 0);
+	re->tally[TALLY_REGISTERED] = nr;
+	return 0;
 }
 
 static int check_order(const struct kvmm_pool *pool, const struct recount *re)
 {
-	const u32 *nr = re->count.nr_entries;
+	if (pool->order.ops->check(pool->order.policy) || order_nr(&pool->order) != re->nr_in_order)
+		return complain(pool, "order of eviction", order_nr(&pool->order));
+	return 0;
+}
 
-	if (pool->parts.evict->check(pool->policy) ||
-	    cache_nr_order(pool) != nr[ENTRY_INACTIVE] + nr[ENTRY_UNNAMED])
-		return complain(pool, "order of eviction", cache_nr_order(pool));
+static int check_tallies(const struct kvmm_pool *pool, struct recount *re)
+{
+	re->tally[TALLY_REGISTERED] += pool->count.nr_forgotten;
+	re->tally[TALLY_NAMES] += pool->count.names_forgotten;
+	for (u32 i = 0; i <= TALLY_NAMES; i++)
+		if (tally_sum(pool, i) != re->tally[i])
+			return complain(pool, "tallies of entries", i);
 	return 0;
 }
 
 static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 {
-	const u32 *nr = re->count.nr_entries;
-	u32 nr_named;
-	int err;
+	int err = 0;
 
-	if (!pool->entry)
+	if (!pool->caches)
 		return 0;
-	err = check_registry(pool, &nr_named);
+	if (kv_entries_check(&pool->entries))
+		return complain(pool, "entries", 0);
+	err = check_map(pool, re);
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_entry(pool, i, re);
-	if (!err && nr_named != nr[ENTRY_ACTIVE] + nr[ENTRY_INACTIVE])
-		err = complain(pool, "entries missing in the registry", nr_named);
-	if (!err)
-		err = check_free_entries(pool, re);
 	if (!err)
 		err = check_order(pool, re);
-	return err;
+	return err ? err : check_tallies(pool, re);
 }
 
 /* ---- blocks ---- */
@@ -245,14 +260,13 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
  */
 static int check_partition(const struct kvmm_pool *pool, struct recount *re)
 {
-	u32 nr_held = pool->entry ? pool->nr_blocks - re->count.nr_entries[ENTRY_FREE] : 0;
 	int err = 0;
 
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_owner(pool, i, re);
 	if (!err && re->nr_owned[OWNER_SLOT] != re->count.range_blocks)
 		err = complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
-	if (!err && re->nr_owned[OWNER_ENTRY] != nr_held)
+	if (!err && re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
 		err = complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
 	return err;
 }
@@ -285,12 +299,9 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||
 	    a->range_attrs != b->range_attrs)
 		return complain(pool, "counts of ranges", b->nr_ranges);
-	if (a->entry_refs != b->entry_refs || a->entry_gens != b->entry_gens ||
-	    a->entry_keys != b->entry_keys)
-		return complain(pool, "references of entries", b->entry_refs);
-	for (u32 i = 0; i < NR_ENTRY_STATES; i++)
-		if (a->nr_entries[i] != b->nr_entries[i])
-			return complain(pool, "counts of entries", i);
+	if (a->nr_held != b->nr_held || a->nr_parked != b->nr_parked ||
+	    a->entry_gens != b->entry_gens)
+		return complain(pool, "counts of entries", b->nr_held);
 	return 0;
 }
 
@@ -312,16 +323,36 @@ int pool_check(struct kvmm_pool *pool)
 	return err;
 }
 
+/* The world has stopped, and the order of eviction knows all that has happened. */
+static int check_stopped(struct kvmm_pool *pool)
+{
+	int err;
+
+	if (pool->caches)
+		order_enter(&pool->order);
+	err = pool_check(pool);
+	if (pool->caches)
+		order_leave(&pool->order);
+	if (err)
+		pool_poison(pool);
+	return err;
+}
+
 int kvmm_validate(struct kvmm_pool *pool)
 {
 	int err;
 
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
 	err = pool_enter(pool);
-	if (err)
-		return err;
-	err = pool_check(pool);
-	if (err)
-		pool_poison(pool);
-	pool_leave(pool);
+	if (!err) {
+		pool_stop(pool);
+		kv_lock(&pool->lock);
+		err = check_stopped(pool);
+		pool_resume(pool);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
 	return err;
 }

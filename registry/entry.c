@@ -247,7 +247,7 @@ static void prefetch_entry(const struct kv_entries *entries, struct kv_handle ha
 }
 
 /* Could it be put at this moment? */
-static int check_put(const struct kv_entries *entries, struct kv_handle handle)
+static int check_put(const struct kv_entries *entries, struct kv_handle handle, bool unpin)
 {
 	u64 word, new;
 
@@ -256,32 +256,60 @@ static int check_put(const struct kv_entries *entries, struct kv_handle handle)
 	word = READ_ONCE(entries->entry[handle.index].word);
 	if (unlikely(kv_word_gen(word) != handle.gen))
 		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
-	return min(kv_edge_put(word, &new), 0);
+	return min(unlikely(unpin) ? kv_edge_unpin(word, &new) : kv_edge_put(word, &new), 0);
 }
 
-static int check_puts(const struct kv_entries *entries, const struct kv_put *put)
+int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *put)
 {
 	int err = 0;
 
 	for (u32 i = put->nr; i > 0 && !err; i--) {
 		if (likely(i > AHEAD))
 			prefetch_entry(entries, put->refs[i - 1 - AHEAD]);
-		err = check_put(entries, put->refs[i - 1]);
+		err = check_put(entries, put->refs[i - 1], put->unpin);
 	}
 	return err;
 }
 
+static int drop(const struct kv_entries *entries, const struct kv_put *put, struct kv_handle ref)
+{
+	return unlikely(put->unpin) ? kv_entry_unpin(entries, ref) : kv_entry_put(entries, ref);
+}
+
+/* The first @from are still there. What was RESET and is EVICTING now is ours. */
+static noinline void take_again(const struct kv_entries *entries, const struct kv_put *put, u32 from)
+{
+	kv_edge again = put->unpin ? kv_edge_pin : kv_edge_add_ref;
+
+	for (u32 i = 0; i < put->nr_gone; i++)
+		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_unclaim);
+	for (u32 i = from; i < put->nr; i++)
+		kv_handle_step(entries, put->refs[i], again);
+	for (u32 i = 0; i < put->nr_gone; i++)
+		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_set_reset);
+}
+
 int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 {
-	int err = check_puts(entries, put);
+	int err = kv_entries_check_put(entries, put);
 
-	put->nr_last = 0;
-	for (u32 i = put->nr; i > 0 && err >= 0; i--) {
-		err = kv_entry_put(entries, put->refs[i - 1]);
-		if (err > 0)
-			put->last[put->nr_last++] = put->refs[i - 1];
+	put->nr_last = put->nr_gone = 0;
+	if (unlikely(err))
+		return err;
+	for (u32 i = put->nr; i > 0; i--) {
+		struct kv_handle ref = put->refs[i - 1];
+
+		err = drop(entries, put, ref);
+		if (err == 1)
+			put->last[put->nr_last++] = ref;
+		else if (unlikely(err == 2))
+			put->last[put->nr - ++put->nr_gone] = ref;
+		else if (unlikely(err)) {
+			take_again(entries, put, i);
+			return -EINVAL;
+		}
 	}
-	return min(err, 0);
+	return 0;
 }
 
 /* ---- naming ---- */

@@ -172,7 +172,7 @@ struct kv_entry {
 	u32 dup_next;		/* bucket lock: next younger of this name, or KV_NONE */
 	u32 dup_prev;		/* bucket lock: next older; of the oldest: the youngest */
 	u32 link;		/* FREE: free list. DUP that holds its elder: that one. Else KV_NONE */
-	u32 kids;		/* registry: registered children, if it counts them */
+	u32 chain;		/* who has claimed it: next of those it has claimed */
 } __cacheline_aligned;
 
 static_assert(sizeof(struct kv_entry) == KV_CACHELINE, "an entry is one line");
@@ -207,7 +207,7 @@ static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 /* PRIVATE -> STAGED, by the owner, who has written the name. */
 static inline int kv_edge_stage(u64 old, u64 *new)
 {
-	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
+	*new = kv_word_with_state(old & ~KV_ENTRY_MARK, KV_ENTRY_STAGED);
 	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 :
 	       kv_word_refuse(old, KV_ENTRY_PRIVATE);
 }
@@ -267,14 +267,16 @@ static inline int kv_edge_promote(u64 old, u64 *new)
 }
 
 /*
- * PRIVATE or STAGED -> PARKED, by the owner, who gives it back: the block stays with the entry, and
- * the order of eviction gets it.
+ * PRIVATE or STAGED -> PARKED, by the owner, who gives it back; or EVICTING -> PARKED, by the evictor,
+ * once no registry has it. The block stays with the entry, and the order of eviction gets it.
  */
 static inline int kv_edge_park(u64 old, u64 *new)
 {
 	*new = kv_word_make(kv_word_gen(old), KV_ENTRY_PARKED, 0);
-	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) || kv_word_is(old, KV_ENTRY_STAGED)) ? 0 :
-	       kv_word_refuse(old, KV_ENTRY_STAGED);
+	if (likely(kv_word_is(old, KV_ENTRY_PRIVATE) || kv_word_is(old, KV_ENTRY_STAGED) ||
+		   kv_word_is(old, KV_ENTRY_EVICTING)))
+		return 0;
+	return kv_word_refuse(old, KV_ENTRY_EVICTING);
 }
 
 /* One reference more, whatever there is. 1: the first. */
@@ -310,10 +312,10 @@ static inline int kv_edge_dropped(u64 word, u64 *new)
 	*new = word;
 	if (kv_word_refs(word))
 		return 0;
-	if (unlikely(word & KV_ENTRY_RESET && !(word & KV_ENTRY_MOVING)))
-		*new = kv_word_with_state(word & ~(KV_ENTRY_RESET | KV_ENTRY_HIDDEN),
-					  KV_ENTRY_EVICTING);
-	return 1;
+	if (likely(!(word & KV_ENTRY_RESET) || word & KV_ENTRY_MOVING))
+		return 1;
+	*new = kv_word_with_state(word & ~(KV_ENTRY_RESET | KV_ENTRY_HIDDEN), KV_ENTRY_EVICTING);
+	return 2;
 }
 
 /* What a put gets that has nothing to put. */
@@ -325,9 +327,8 @@ static inline int kv_word_refuse_put(u64 word)
 }
 
 /*
- * One less, by who has one. 1: it was the last, and the block is
- *  - inactive: the caller tells the order of eviction; or, if RESET,
- *  - EVICTING: the caller evicts it. The order may have it still.
+ * One less, by who has one. 1: it was the last, and the block is inactive: the caller tells the
+ * order of eviction. 2: it was RESET and is EVICTING: the caller evicts it. The order may have it.
  */
 static inline int kv_edge_put(u64 old, u64 *new)
 {
@@ -353,7 +354,7 @@ static inline int kv_edge_pin(u64 old, u64 *new)
 	return ret;
 }
 
-/* 1: as kv_edge_put(). */
+/* 1, 2: as kv_edge_put(). */
 static inline int kv_edge_unpin(u64 old, u64 *new)
 {
 	*new = old;
@@ -430,7 +431,7 @@ static inline int kv_edge_move(u64 old, u64 *new)
 }
 
 /*
- * It has ended, and ->place is written if it went well. 1: the last reference went meanwhile, the
+ * It has ended, and ->place is written if it went well. 2: the last reference went meanwhile, the
  * block was RESET and is EVICTING now: the mover evicts it.
  */
 static inline int kv_edge_moved(u64 old, u64 *new)
@@ -498,22 +499,29 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 /**
  * struct kv_put - references to be dropped, last of @refs first
  * @refs, @nr: one reference each
- * @last: room for @nr; out: blocks whose last reference that was, in the order of dropping; what
- *	has to be done with them says kv_edge_put()
- * @nr_last: out
+ * @unpin: one pin each, too
+ * @last: room for @nr; out: from its start, blocks that are inactive now, in the order of dropping;
+ *	from its end, blocks that are EVICTING now
+ * @nr_last, @nr_gone: out
  */
 struct kv_put {
 	const struct kv_handle *refs;
 	u32 nr;
+	bool unpin;
 	struct kv_handle *last;
 	u32 nr_last;
+	u32 nr_gone;
 };
 
 /*
  * 0; -ESTALE, -EINVAL: one of them is none, and nothing was dropped. A block that stands there more
- * often than there are references is noticed late: -EINVAL, and those behind it were dropped.
+ * often than there are references is noticed late: those behind it were dropped, and are taken
+ * again, unless an evictor has come in between.
  */
 int kv_entries_put(struct kv_entries *entries, struct kv_put *put);
+
+/* The first half of it: could all of them be dropped at this moment? For batches in parts. */
+int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *put);
 
 /* -ESTALE if @gen was given out by this table before @now, else -EINVAL: made up, or foreign. */
 int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen);
@@ -643,6 +651,15 @@ static inline int kv_entry_clear_reset(const struct kv_entries *entries,
 }
 
 /* ---- names ---- */
+
+static inline kvmm_key_t kv_entry_key(const struct kv_entry *entry)
+{
+	u64 half[2] = { READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]) };
+	kvmm_key_t key;
+
+	memcpy(&key, half, sizeof(key));
+	return key;
+}
 
 static inline void kv_key_words(const kvmm_key_t *key, u64 word[2])
 {

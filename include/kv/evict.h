@@ -3,7 +3,8 @@
  * Eviction order of the blocks that nobody references.
  *
  * A policy sees block indexes and keeps whatever order it likes in its own side memory, sized at
- * creation. It never sees a referenced block.
+ * creation. It is told of hits and puts in their order, but late: so it may pick a block that has
+ * been referenced since, which is then simply out of the order.
  */
 #ifndef KV_EVICT_H
 #define KV_EVICT_H
@@ -14,7 +15,7 @@
 /**
  * struct kv_evict_ops - one policy
  *
- * All but bytes, init and exit are called with the pool's lock held and must not sleep or
+ * All but bytes, init and exit are called with the order's lock held and must not sleep or
  * allocate, except @seen, which may allocate and fail silently (it then knows less).
  *
  * @name: as in struct kvmm_pool_attr
@@ -30,7 +31,9 @@
  * @enter: the last reference is gone; @key is NULL for a block without key
  * @leave: the block was hit again or freed
  * @pick: next victim, already out of the order, or KV_NONE
- * @unpick: undo the last pick exactly (a failed allocation); victims come back newest first
+ * @unpick: undo the last pick exactly (a failed allocation); victims come back newest first. If
+ *	others have come or gone since, the block is among the first to be picked again
+ * @has: is the block in the order?
  * @nr: blocks in the order
  * @check: 0 or -EUCLEAN; recomputes everything
  */
@@ -48,6 +51,7 @@ struct kv_evict_ops {
 	void (*leave)(void *policy, u32 block);
 	u32 (*pick)(void *policy);
 	void (*unpick)(void *policy, u32 block);
+	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
 	int (*check)(const void *policy);
 };

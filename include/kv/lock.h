@@ -65,6 +65,16 @@ static __always_inline void kv_lock(struct kv_lock *lock)
 		__kv_lock_slow(lock);
 }
 
+/* Take it if it is free. */
+static __always_inline bool kv_trylock(struct kv_lock *lock)
+{
+	/* Acquire as in kv_lock(). The look before saves the line from those who fail. */
+	if (READ_ONCE(lock->held) || kv_xchg_acquire(&lock->held, 1))
+		return false;
+	kv_rank_acquire(lock);
+	return true;
+}
+
 static __always_inline void kv_unlock(struct kv_lock *lock)
 {
 	kv_rank_release(lock);

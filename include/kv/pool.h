@@ -6,7 +6,7 @@
 #include <kv/defrag.h>
 #include <kv/dev.h>
 #include <kv/evict.h>
-#include <kv/registry.h>
+#include <kv/registry_map.h>
 #include <kvmm/pool.h>
 
 /** Room for a pool's name, NUL included. */
@@ -15,14 +15,14 @@
 /**
  * struct kv_pool_parts - who does what for a pool; all borrowed for ever
  * @dev, @dev_number: where the blocks lie
- * @registry: from keys to cached blocks
+ * @map: from names to cached blocks
  * @evict: order of eviction; NULL = no cached blocks
  * @planner: what to move; NULL = blocks are never moved
  */
 struct kv_pool_parts {
 	const struct kv_dev_ops *dev;
 	unsigned int dev_number;
-	const struct kv_registry_ops *registry;
+	const struct kv_map_ops *map;
 	const struct kv_evict_ops *evict;
 	const struct kv_planner_ops *planner;
 };

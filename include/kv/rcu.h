@@ -30,6 +30,12 @@ void kv_rcu_defer(struct kv_rcu_head *head, void (*free)(struct kv_rcu_head *hea
 /* Drain the list if it is long. May wait for a grace period: no lock held, no read section. */
 void kv_rcu_reap(void);
 
+/*
+ * Wait until every read section that has begun by now has ended. The caller is in none, and holds no
+ * lock that one may wait for.
+ */
+void kv_rcu_synchronize(void);
+
 /* Wait until everything deferred so far has been freed. Same context. */
 void kv_rcu_barrier(void);
 

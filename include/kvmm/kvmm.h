@@ -3,6 +3,7 @@
 #ifndef KVMM_KVMM_H
 #define KVMM_KVMM_H
 
+#include <kvmm/cache.h>
 #include <kvmm/device.h>
 #include <kvmm/key.h>
 #include <kvmm/pool.h>

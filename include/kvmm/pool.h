@@ -19,7 +19,7 @@
 #ifndef KVMM_POOL_H
 #define KVMM_POOL_H
 
-#include <kvmm/types.h>
+#include <kvmm/cache.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +43,26 @@ struct kvmm_plane {
 /** Block 0 is never handed out, counted as used, or evicted: engines pad tables with it. */
 #define KVMM_POOL_NULL_BLOCK	(1u << 0)
 
+/** Blocks go with their last reference unless kvmm_set_reset() says otherwise: no caching. */
+#define KVMM_POOL_RESET_ON_RELEASE	(1u << 1)
+
+/**
+ * Whoever registers a block has registered the one before it, and puts prompts as kvmm_put_many()
+ * wants them; keys are never forgotten by block id. Lengths of prefixes may then be found by
+ * bisection: where it does not hold, kvmm_prefix_len() may say too much.
+ */
+#define KVMM_POOL_PREFIX_CLOSED		(1u << 2)
+
+/**
+ * enum kvmm_zero - when is the content of private blocks and ranges made zero?
+ * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
+ * @KVMM_ZERO_TENANT: when a block goes to a tenant that was not the last one to have it
+ * @KVMM_ZERO_ALWAYS: whenever it is handed out
+ *
+ * It costs a fill of the block on the device, before the call returns.
+ */
+enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZEROS };
+
 /**
  * struct kvmm_pool_attr - how to make a pool
  * @size: sizeof(struct kvmm_pool_attr); set by KVMM_POOL_ATTR_INIT
@@ -58,6 +78,8 @@ struct kvmm_plane {
  * @block_tokens: tokens a block, 1 to 1024, a power of two; 16 if 0
  * @flags: KVMM_POOL_*
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
+ * @dup_policy: enum kvmm_dup for blocks whose name is taken; KVMM_DUP_ALLOW if 0
+ * @zero: enum kvmm_zero
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -73,10 +95,12 @@ struct kvmm_pool_attr {
 	uint32_t block_tokens;
 	uint32_t flags;
 	uint32_t compact_max_blocks;
+	uint32_t dup_policy;
+	uint32_t zero;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0 }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free
@@ -271,101 +295,6 @@ KVMM_API int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range,
 KVMM_API int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor,
 			     struct kvmm_range_info *info);
 
-/* ---- cached blocks: shared prefixes ---- */
-
-/**
- * struct kvmm_acquire - the blocks of a prompt: reuse the longest cached prefix, take the rest
- * @keys: keys of the prompt's full blocks, first to last
- * @nr_keys: their number
- * @max_hits: at most so many hits (engines recompute the last token); @nr_keys = no limit
- * @nr_blocks: blocks wanted in all: hits and new ones; at least the hits
- * @hits: room for @max_hits handles; one reference each
- * @nr_hits: out: how many
- * @fresh: room for @nr_blocks handles; private blocks for the rest
- * @nr_fresh: out: @nr_blocks - @nr_hits
- * @evicted: NULL, or room for @nr_blocks keys that lost their block
- * @nr_evicted: out
- */
-struct kvmm_acquire {
-	const kvmm_key_t *keys;
-	uint32_t nr_keys;
-	uint32_t max_hits;
-	uint32_t nr_blocks;
-	kvmm_ref_t *hits;
-	uint32_t nr_hits;
-	kvmm_mut_t *fresh;
-	uint32_t nr_fresh;
-	kvmm_key_t *evicted;
-	uint32_t nr_evicted;
-};
-
-/**
- * kvmm_acquire() - match and allocate in one step
- *
- * Stops matching at the first miss. Of several blocks with one key the oldest is returned.
- *
- * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
- * included); -EINVAL; -EOPNOTSUPP the pool has no policy.
- */
-KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
-
-/** kvmm_match_len() - how many leading keys are cached; takes nothing, changes nothing. */
-KVMM_API int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr);
-
-/**
- * kvmm_match() - reference the longest cached prefix of @keys
- * Return: number of hits; -EINVAL; -EOPNOTSUPP.
- */
-KVMM_API int kvmm_match(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr,
-			kvmm_ref_t *hits);
-
-/** kvmm_alloc() - @nr private blocks, free ones first, then evicted ones; @nr = 0 is success.
- * Return: 0; -ENOSPC; -EINVAL; -EOPNOTSUPP. */
-KVMM_API int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *blocks);
-
-/**
- * kvmm_register() - name full blocks and publish them
- * @blocks: private blocks of the caller; taken on success
- * @keys: their keys
- * @refs: one reference on each, on success; may be the memory of @blocks
- *
- * A key that is cached already is cached twice (block tables stay append-only).
- *
- * Return: 0; -ESTALE, -EINVAL: the blocks are still the caller's.
- */
-KVMM_API int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks,
-			   const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs);
-
-/** kvmm_free() - give private blocks back, last of @blocks first. Return: 0; -ESTALE, -EINVAL
- * (none was freed). */
-KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
-
-/**
- * kvmm_put_many() - drop references, last of @refs first
- *
- * Give the blocks of a prompt in order, so that its tail is the first to be evicted. A block
- * without references stays cached until its memory is needed.
- *
- * Return: 0; -ESTALE, -EINVAL (none was dropped).
- */
-KVMM_API int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
-
-/**
- * kvmm_hint() - tell a hint-driven policy when each block is expected to be used next
- * @when: any unit that grows with time; read when the block's last reference is dropped
- *
- * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP the policy takes no hints.
- */
-KVMM_API int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when,
-		       uint32_t nr);
-
-/** kvmm_block_of() - block id behind a handle, for block tables. Return: id; -ESTALE; -EINVAL. */
-KVMM_API int kvmm_block_of_ref(struct kvmm_pool *pool, kvmm_ref_t ref);
-KVMM_API int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut);
-
-/** kvmm_reset_inactive() - forget every cached block that nobody references. Return: how many. */
-KVMM_API int kvmm_reset_inactive(struct kvmm_pool *pool);
-
 /* ---- what a block is, and its content ---- */
 
 enum kvmm_block_state {
@@ -373,6 +302,7 @@ enum kvmm_block_state {
 	KVMM_BLOCK_NULL,	/* reserved block 0 */
 	KVMM_BLOCK_RANGE,	/* in a range */
 	KVMM_BLOCK_PRIVATE,	/* allocated for the cache, without key */
+	KVMM_BLOCK_STAGED,	/* named, but nobody finds it yet */
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
 	KVMM_BLOCK_INACTIVE,	/* registered, nobody references it: a hit, or the next victim */
 	KVMM_NR_BLOCK_STATES,
@@ -383,7 +313,8 @@ enum kvmm_block_state {
  * @state: enum kvmm_block_state
  * @refs, @pins: of the block or of the range that holds it
  * @seq: sequence of the range
- * @last_access_ns: kvmm's clock at the last match or allocation
+ * @last_access_ns: kvmm's clock, to a millisecond, when the range or the private block was allocated
+ *	or the cached block was acquired, touched, or held for the last time
  * @range: the range that holds it, if the state says so
  */
 struct kvmm_block_info {
@@ -466,6 +397,7 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
  * @fail_nospc: requests that failed for want of blocks
  * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
  * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
+ * @duplicates: blocks registered, or rejected, under a name that was taken
  * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
  * @metadata_bytes: host memory of the pool
  */
@@ -489,6 +421,7 @@ struct kvmm_pool_stat {
 	uint64_t hit_blocks;
 	uint64_t miss_blocks;
 	uint64_t registered;
+	uint64_t duplicates;
 	uint64_t compactions;
 	uint64_t moved_blocks;
 	uint64_t moves;

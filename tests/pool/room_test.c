@@ -395,7 +395,7 @@ static struct kvmm_pool *make_flaky(u32 nr_blocks, const struct kv_evict_ops *ev
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .registry = &kv_registry_chained,
+	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat,
 				       .evict = evict, .planner = &kv_planner_slide };
 	struct kvmm_pool *pool;
 
@@ -556,7 +556,7 @@ Test(room, a_range_that_is_being_zeroed_survives_those_who_unpin_it)
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .registry = &kv_registry_chained };
+	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat };
 	struct kvmm_range_info info;
 	kvmm_range_t got;
 

@@ -142,27 +142,39 @@ Test(validate, free_lists)
 		index = slot_at(pool, index)->next;
 	}
 	flip(pool, nr_retired);
-	index = pool->free_entry;
-	flip(pool, free_entry);
-	for (u32 i = 0; i < 20; i++) {
-		flip(&pool->entry[index], link);
-		index = pool->entry[index].link;
+}
+
+static void flip_bits(const char *what, u64 *word, u64 bits)
+{
+	for (u32 bit = 0; bit < 64; bit++) {
+		if (!(bits & BIT64(bit)))
+			continue;
+		*word ^= BIT64(bit);
+		expect_noticed(what, bit);
+		*word ^= BIT64(bit);
 	}
+}
+
+/* Whether a block that is held stays cached has no second copy. */
+static u64 unseen_bits(u64 word)
+{
+	return kv_word_refs(word) && kv_word_is(word, KV_ENTRY_REGISTERED) ?
+	       KV_ENTRY_RESET : 0;
 }
 
 Test(validate, entries)
 {
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		struct entry *entry = &pool->entry[i];
+		struct kv_entry *entry = entry_at(pool, i);
 
-		flip(entry, gen);
-		flip(entry, refs);
-		flip(entry, state);
-		if (entry->state == ENTRY_FREE)
+		flip_bits("word", &entry->word, ~unseen_bits(entry->word));
+		if (kv_word_is(entry->word, KV_ENTRY_FREE))
 			continue;
-		flip(entry, block);
-		if (entry->state != ENTRY_PRIVATE)
-			flip(entry, key);
+		flip(entry, place);
+		if (!kv_word_is(entry->word, KV_ENTRY_REGISTERED))
+			continue;
+		flip(entry, key);
+		flip(entry, domain);
 	}
 }
 
@@ -177,11 +189,13 @@ Test(validate, counts)
 	flip(count, range_gens);
 	flip(count, range_seqs);
 	flip(count, range_attrs);
-	flip(count, entry_refs);
+	flip(count, nr_held);
+	flip(count, nr_parked);
 	flip(count, entry_gens);
-	flip(count, entry_keys);
-	for (u32 i = 0; i < NR_ENTRY_STATES; i++)
-		flip_each_bit("nr_entries", &count->nr_entries[i], sizeof(count->nr_entries[i]));
+	flip(count, nr_forgotten);
+	flip(count, names_forgotten);
+	for (u32 i = 0; i <= TALLY_NAMES; i++)
+		flip_each_bit("tally", &pool->tally[3].nr[i], sizeof(pool->tally[3].nr[i]));
 }
 
 Test(validate, a_block_that_the_zone_lost_or_found)
@@ -198,20 +212,26 @@ Test(validate, a_block_that_the_zone_lost_or_found)
 
 Test(validate, a_key_that_the_registry_lost)
 {
-	const struct kv_registry_ops *registry = pool->parts.registry;
-	u32 index = ref[0].index;
+	struct kv_entry *entry = entry_at(pool, ref[0].index);
+	struct kv_handle handle = entry_handle(pool, ref[0].index), found;
+	struct kv_insert insert = { .handles = &handle, .nr = 1, .found = &found };
+	u64 word = entry->word;
+	u32 nr = 1;
 
-	cr_assert_eq(registry->del(pool->registry, index), 0);
-	expect_noticed("registry", index);
-	registry->add(pool->registry, index, &pool->entry[index].key);
+	entry->word = kv_word_make(handle.gen, KV_ENTRY_EVICTING, 0);
+	cr_assert_eq(pool->map->ops->remove(pool->map, &handle, &nr), 0);
+	entry->word = word;
+	expect_noticed("map", handle.index);
+	entry->word = kv_word_make(handle.gen, KV_ENTRY_STAGED, 1);
+	cr_assert_eq(pool->map->ops->insert(pool->map, &insert), 0);
 }
 
 Test(validate, a_block_that_the_order_of_eviction_lost)
 {
-	u32 victim = pool->parts.evict->pick(pool->policy);
+	u32 victim = pool->order.ops->pick(pool->order.policy);
 
 	expect_noticed("order", victim);
-	pool->parts.evict->unpick(pool->policy, victim);
+	pool->order.ops->unpick(pool->order.policy, victim);
 }
 
 #define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)

@@ -217,7 +217,9 @@ static void put_all(struct world *world, const struct kv_handle *refs, u32 nr)
 	static __thread struct kv_handle last[64];
 
 	for (u32 i = 0; i < nr; i += ARRAY_SIZE(last)) {
-		struct kv_put put = { &refs[i], min(nr - i, (u32)ARRAY_SIZE(last)), last, 0 };
+		struct kv_put put = { .refs = &refs[i],
+				      .nr = min(nr - i, (u32)ARRAY_SIZE(last)),
+				      .last = last };
 
 		if (kv_entries_put(&world->entries, &put))
 			exit(EXIT_FAILURE);

@@ -154,7 +154,7 @@ Test(entry, a_batch_of_puts_tells_which_were_the_last)
 	struct kv_entries entries = entries_of(3, 1, 0);
 	struct kv_handle a = registered(&entries), b = registered(&entries), last[4];
 	struct kv_handle refs[4] = { a, b, a, { 2, 1 } };
-	struct kv_put put = { refs, 4, last, 0 };
+	struct kv_put put = { .refs = refs, .nr = 4, .last = last };
 
 	kv_entry_get(&entries, a);
 	cr_expect_eq(kv_entries_put(&entries, &put), -EINVAL);

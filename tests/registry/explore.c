@@ -235,7 +235,7 @@ static bool makes_sense(const struct model *model, struct op op)
 {
 	const struct block *block = &model->block[op.block];
 
-	if (op.deed == DEED_FREE)
+	if (op.deed == DEED_FREE || op.deed == DEED_PARK)
 		return block->state != KV_ENTRY_EVICTING || !block->in_map;
 	if (op.deed == DEED_UNCLAIM)
 		return block->state != KV_ENTRY_EVICTING || block->in_map || block->parked;

@@ -103,6 +103,7 @@ static int dropped(struct block *block)
 	if (block->reset && !block->moving) {
 		block->state = KV_ENTRY_EVICTING;
 		block->reset = block->hidden = false;
+		return 2;
 	}
 	return 1;
 }
@@ -220,8 +221,9 @@ static int do_unclaim(struct block *block)
 
 static int do_park(struct block *block)
 {
-	if (block->state != KV_ENTRY_PRIVATE && block->state != KV_ENTRY_STAGED)
-		return late(block, KV_ENTRY_STAGED);
+	if (block->state != KV_ENTRY_PRIVATE && block->state != KV_ENTRY_STAGED &&
+	    block->state != KV_ENTRY_EVICTING)
+		return late(block, KV_ENTRY_EVICTING);
 	*block = (struct block){ .state = KV_ENTRY_PARKED };
 	return 0;
 }

@@ -193,7 +193,7 @@ Test(trace, mooncake_has_times_lengths_and_numbers)
 	cr_expect_eq(trace.req[0].nr_ids, 2);
 	cr_expect_eq(trace_id(&trace, &trace.req[0], 0), 40);
 	cr_expect_eq(trace_id(&trace, &trace.req[0], 1), 7);
-	trace_exit(&trace);
+	trace_close(&trace);
 }
 
 Test(trace, azure_counts_ticks_from_the_first_row_over_midnight_and_cuts_them_off)
@@ -211,7 +211,7 @@ Test(trace, azure_counts_ticks_from_the_first_row_over_midnight_and_cuts_them_of
 	cr_expect_eq(trace.req[2].arrival_us, 86400000000u);
 	cr_expect_null(trace.ids);
 	cr_expect_eq(trace.req[1].first_id, 2);		/* numbers of its own */
-	trace_exit(&trace);
+	trace_close(&trace);
 }
 
 Test(trace, names_are_short)
@@ -250,6 +250,6 @@ Test(trace, made_up_prompts_share_prefixes_and_are_the_same_for_one_seed)
 	}
 	cr_expect_gt(shared * 100, a.nr_ids * 25);
 	cr_expect_lt(shared * 100, a.nr_ids * 50);
-	trace_exit(&a);
-	trace_exit(&b);
+	trace_close(&a);
+	trace_close(&b);
 }

@@ -193,7 +193,7 @@ int trace_generate(struct trace *trace, u32 nr_requests, u64 seed)
 	free(gen.talk);
 	free(gen.turn);
 	if (err)
-		trace_exit(trace);
+		trace_close(trace);
 	trace->has_arrivals = true;
 	strcpy(trace->name, "generated");
 	return err;

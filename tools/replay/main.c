@@ -113,6 +113,6 @@ int main(int argc, char **argv)
 	code = load(&opt, &trace);
 	if (!code)
 		code = replay(&opt, &trace);
-	trace_exit(&trace);
+	trace_close(&trace);
 	return code;
 }

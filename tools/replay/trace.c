@@ -89,7 +89,7 @@ int trace_add_id(struct trace *trace, u64 id)
 	return 0;
 }
 
-void trace_exit(struct trace *trace)
+void trace_close(struct trace *trace)
 {
 	free(trace->req);
 	free(trace->ids);
@@ -199,7 +199,7 @@ static int parser_finish(struct trace_parser *parser, int err)
 	if (err == -ENOMEM)
 		trace_fail(parser, "out of memory");
 	if (err)
-		trace_exit(parser->trace);
+		trace_close(parser->trace);
 	else if (!parser->trace->ids)
 		number_prompts(parser->trace);
 	return err;

@@ -68,8 +68,8 @@ int trace_generate(struct trace *trace, u32 nr_requests, u64 seed);
 /** trace_set_name() - "conversation" for ".../conversation_trace.jsonl" and so on */
 void trace_set_name(struct trace *trace, const char *path);
 
-/** trace_exit() - free what a trace holds; a zeroed one is fine */
-void trace_exit(struct trace *trace);
+/** trace_close() - free what a trace holds; a zeroed one is fine */
+void trace_close(struct trace *trace);
 
 /* One more request, or id: 0, -ENOMEM, -E2BIG beyond the limits. */
 int trace_add(struct trace *trace, const struct trace_request *req);

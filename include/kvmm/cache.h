@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cached blocks: blocks with a key, shared by all requests with the same prefix.
+ *
+ * The life of a block, and the type of the handle that stands for it:
+ *
+ *	(free) --alloc--> kvmm_mut_t --stage--> kvmm_staged_t --publish--> kvmm_ref_t
+ *	  ^                   |                      |                  | get, put, match
+ *	  +-------free--------+----------------------+                  v
+ *	  +-------------------evict------------------------ no references: a hit, or evictable
+ *
+ * - *mutable* (kvmm_mut_t): the caller's alone, has no key;
+ * - *complete* (kvmm_staged_t): full and named, but nobody finds it yet;
+ * - *immutable* (kvmm_ref_t): registered; one reference. *Active* with references, *inactive*
+ *   without: still a hit, until its memory is needed;
+ * - *weak* (kvmm_weak_t): no reference. Does not keep the block; can be upgraded while it exists.
+ *
+ * All are 8 bytes, by value, and carry a generation: a handle of a block that is gone is answered
+ * with -ESTALE for ever, one that was made up, or is in another state, with -EINVAL. Each type is
+ * a struct of its own, so that the compiler refuses the wrong one.
+ *
+ * Calls work on batches. A batch is done as a whole or not at all, but for those that say how many.
+ *
+ * Lookups (match, scan, probe, length), references (get, upgrade, touch) and pins take no lock and
+ * allocate nothing; dropping references takes none but that of the order of eviction, briefly,
+ * when its log is full. They go on while other threads allocate, evict and compact.
+ */
+#ifndef KVMM_CACHE_H
+#define KVMM_CACHE_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct kvmm_prefix - names of consecutive blocks of a prompt
+ * @keys: first to last
+ * @nr: how many
+ * @position: of the first, in blocks from the start of the prompt
+ * @parent: key of the block before the first; NULL if it is the first, or nobody knows
+ * @domain: who may share them: a block is a hit only if tenant, layout and group are equal
+ *
+ * Lookups do not look at @position and @parent. They tell a registry of prefixes, and tools, what
+ * follows what; see <kvmm/registry.h>.
+ */
+struct kvmm_prefix {
+	const kvmm_key_t *keys;
+	uint32_t nr;
+	uint32_t position;
+	const kvmm_key_t *parent;
+	kvmm_domain_t domain;
+};
+
+/* ---- looking up ---- */
+
+/**
+ * kvmm_prefix_match() - reference the longest cached prefix of @prefix
+ * @refs: room for @prefix->nr; one reference each
+ *
+ * Stops at the first miss. Of several blocks with one name the oldest is returned. Lock-free.
+ *
+ * Return: number of hits; -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			       kvmm_ref_t *refs);
+
+/**
+ * kvmm_prefix_scan() - reference all blocks of @prefix that are cached, wherever misses are
+ * @refs: room for @prefix->nr; @refs[i].gen is 0 where key i is not cached. A key that stands there
+ *	twice is referenced twice
+ *
+ * Return: number of hits; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			      kvmm_ref_t *refs);
+
+/** kvmm_prefix_len() - how many leading keys are cached; takes nothing, changes nothing. */
+KVMM_API int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
+
+/**
+ * kvmm_prefix_probe() - which keys are cached; takes nothing, changes nothing
+ * @present: room for (@prefix->nr + 63) / 64 words; bit i % 64 of word i / 64 is key i
+ *
+ * Return: how many; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			       uint64_t *present);
+
+/** kvmm_match() - kvmm_prefix_match() in the domain 0. */
+static inline int kvmm_match(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr,
+			     kvmm_ref_t *refs)
+{
+	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
+
+	return kvmm_prefix_match(pool, &prefix, refs);
+}
+
+/** kvmm_match_len() - kvmm_prefix_len() in the domain 0. */
+static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr)
+{
+	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
+
+	return kvmm_prefix_len(pool, &prefix);
+}
+
+/**
+ * struct kvmm_acquire - the blocks of a prompt: reuse the longest cached prefix, take the rest
+ * @keys: keys of the prompt's full blocks, first to last
+ * @nr_keys: their number
+ * @max_hits: at most so many hits (engines recompute the last token); @nr_keys = no limit
+ * @nr_blocks: blocks wanted in all: hits and new ones; at least the hits
+ * @hits: room for @max_hits handles; one reference each
+ * @nr_hits: out: how many
+ * @fresh: room for @nr_blocks handles; private blocks for the rest
+ * @nr_fresh: out: @nr_blocks - @nr_hits
+ * @evicted: NULL, or room for @nr_blocks keys that lost their block
+ * @nr_evicted: out
+ * @domain: who may share the hits; new blocks are for @domain.tenant
+ * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
+ */
+struct kvmm_acquire {
+	const kvmm_key_t *keys;
+	uint32_t nr_keys;
+	uint32_t max_hits;
+	uint32_t nr_blocks;
+	kvmm_ref_t *hits;
+	uint32_t nr_hits;
+	kvmm_mut_t *fresh;
+	uint32_t nr_fresh;
+	kvmm_key_t *evicted;
+	uint32_t nr_evicted;
+	kvmm_domain_t domain;
+	uint32_t reserve;
+};
+
+/**
+ * kvmm_acquire() - match and allocate in one step
+ *
+ * Hits that nobody references count as needed: they can no longer be evicted for the rest.
+ *
+ * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
+ * included); -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed
+ * (nothing was taken; what was evicted for them is).
+ */
+KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
+
+/* ---- private blocks ---- */
+
+/** kvmm_alloc_for() - @nr private blocks for @tenant: free ones first, then evicted ones; @nr = 0 is
+ * success. Return: 0; -ENOSPC; -EINVAL; -EOPNOTSUPP; -EIO as kvmm_acquire(). */
+KVMM_API int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant,
+			    kvmm_mut_t *blocks);
+
+/** kvmm_alloc() - for tenant 0. */
+static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *blocks)
+{
+	return kvmm_alloc_for(pool, nr, 0, blocks);
+}
+
+/** kvmm_free() - give private blocks back, last of @blocks first. Return: 0; -ESTALE, -EINVAL
+ * (none was freed). */
+KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
+
+/* ---- naming and publishing ---- */
+
+/**
+ * kvmm_stage() - name full blocks; nobody finds them yet
+ * @blocks: private blocks, one for each key of @prefix; taken on success
+ * @staged: out; may be the memory of @blocks
+ *
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private.
+ */
+KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
+
+/** kvmm_unstage() - private again, and without name. Return: 0; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
+			  kvmm_mut_t *blocks);
+
+/** kvmm_free_staged() - as kvmm_free(). */
+KVMM_API int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr);
+
+/**
+ * enum kvmm_dup - what becomes of a block whose name is taken
+ * @KVMM_DUP_POOL: as struct kvmm_pool_attr says
+ * @KVMM_DUP_ALLOW: cached as well, and found when its elders are gone: block tables stay
+ *	append-only (vLLM)
+ * @KVMM_DUP_HOLD: the same, and it holds a reference on the one that is found as long as it is
+ *	cached (Dynamo's "allow")
+ * @KVMM_DUP_REJECT: the newcomer is freed, and the caller gets a reference on the one that is found
+ */
+enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, KVMM_NR_DUPS };
+
+/**
+ * struct kvmm_publish - staged blocks to be registered
+ * @staged: taken on success
+ * @nr: how many
+ * @dup: enum kvmm_dup
+ * @refs: one reference for each, on the block itself or, with KVMM_DUP_REJECT, on its elder; may be
+ *	the memory of @staged
+ * @nr_dups: out: blocks whose name was taken
+ */
+struct kvmm_publish {
+	const kvmm_staged_t *staged;
+	uint32_t nr;
+	uint32_t dup;
+	kvmm_ref_t *refs;
+	uint32_t nr_dups;
+};
+
+/** kvmm_publish() - register. Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still staged. */
+KVMM_API int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req);
+
+/**
+ * kvmm_prefix_register() - stage and publish in one step, duplicates as the pool says
+ * @blocks: private blocks of the caller; taken on success
+ * @refs: one reference for each, on success; may be the memory of @blocks
+ *
+ * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private.
+ */
+KVMM_API int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				  const kvmm_mut_t *blocks, kvmm_ref_t *refs);
+
+/** kvmm_register() - kvmm_prefix_register() in the domain 0, from the start of a prompt. */
+static inline int kvmm_register(struct kvmm_pool *pool, const kvmm_mut_t *blocks,
+				const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs)
+{
+	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
+
+	return kvmm_prefix_register(pool, &prefix, blocks, refs);
+}
+
+/* ---- references ---- */
+
+/** kvmm_get_many() - one more reference each. Return: 0; -ESTALE, -EINVAL, -EOVERFLOW (none). */
+KVMM_API int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * kvmm_put_many() - drop references, last of @refs first
+ *
+ * Give the blocks of a prompt in order, so that its tail is the first to be evicted. A block
+ * without references stays cached until its memory is needed.
+ *
+ * Return: 0; -ESTALE, -EINVAL (none was dropped).
+ */
+KVMM_API int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/** kvmm_touch_many() - the blocks are used: as a match, for the order of eviction and for touch
+ * callbacks, without a reference. Return: 0; -ESTALE, -EINVAL (none was touched). */
+KVMM_API int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/** kvmm_weak_of() - a weak reference: the same handle, of another type. */
+static inline kvmm_weak_t kvmm_weak_of(kvmm_ref_t ref)
+{
+	kvmm_weak_t weak = { ref.index, ref.gen };
+
+	return weak;
+}
+
+/**
+ * kvmm_upgrade_many() - references for weak ones
+ * @refs: room for @nr; @refs[i].gen is 0 where the block is gone
+ *
+ * Finds active and inactive blocks: one load and one compare-and-swap each.
+ *
+ * Return: how many; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t nr,
+			       kvmm_ref_t *refs);
+
+/**
+ * kvmm_pin_many() - a reference that keeps the block where it is, too
+ *
+ * Return: 0; -EBUSY one is being moved; -ESTALE, -EINVAL, -EOVERFLOW (none was pinned).
+ */
+KVMM_API int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/** kvmm_unpin_many() - undo kvmm_pin_many(), last of @refs first. Return: 0; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * kvmm_set_reset() - should these blocks go with their last reference, rather than stay cached?
+ *
+ * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says.
+ *
+ * Return: 0; -ESTALE, -EINVAL (none was changed).
+ */
+KVMM_API int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			    int on);
+
+/**
+ * kvmm_hint() - tell a hint-driven policy when each block is expected to be used next
+ * @when: any unit that grows with time; read when the block's last reference is dropped
+ *
+ * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP the policy takes no hints.
+ */
+KVMM_API int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when,
+		       uint32_t nr);
+
+/* ---- block ids, for block tables ---- */
+
+/**
+ * kvmm_blocks_of_refs() - block ids behind handles
+ * @blocks: room for @nr
+ *
+ * Lock-free. True until the next compaction: ask at each step.
+ *
+ * Return: 0; -ESTALE; -EINVAL.
+ */
+KVMM_API int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				 uint32_t *blocks);
+KVMM_API int kvmm_blocks_of_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, uint32_t nr,
+				 uint32_t *blocks);
+
+/** kvmm_block_of_ref() - the single form. Return: id; -ESTALE; -EINVAL. */
+static inline int kvmm_block_of_ref(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	uint32_t block;
+	int err = kvmm_blocks_of_refs(pool, &ref, 1, &block);
+
+	return err ? err : (int)block;
+}
+
+/** kvmm_block_of_mut() - the same of a private block. */
+static inline int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut)
+{
+	uint32_t block;
+	int err = kvmm_blocks_of_muts(pool, &mut, 1, &block);
+
+	return err ? err : (int)block;
+}
+
+/* ---- forgetting ---- */
+
+/**
+ * kvmm_evict_blocks() - forget the keys of these blocks
+ * @blocks: block ids
+ *
+ * Who holds a reference keeps it, and the block, but nobody finds it any more; it is free with its
+ * last reference. Inactive blocks are free at once. Blocks without key are left as they are.
+ *
+ * Return: how many lost their key; -EINVAL one of them is no block (none did).
+ */
+KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t nr);
+
+/** kvmm_reset_inactive() - forget every cached block that nobody references. Return: how many. */
+KVMM_API int kvmm_reset_inactive(struct kvmm_pool *pool);
+
+/** kvmm_reset_cache() - forget every cached block, if nothing is held: no private, staged or active
+ * block, no range. Return: how many; -EBUSY something is held (nothing was forgotten). */
+KVMM_API int kvmm_reset_cache(struct kvmm_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_CACHE_H */

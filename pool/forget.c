@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Forgetting keys because somebody says so: by block id, all that nobody holds, or everything. */
+#include <limits.h>
+
+#include "internal.h"
+
+/* What nobody holds, oldest first, so that blocks without key keep their order. Both locks held. */
+static u32 forget_inactive(struct kvmm_pool *pool)
+{
+	u32 nr = 0;
+
+	for (u32 left = order_nr(&pool->order); left; left--) {
+		u32 index = order_pick(&pool->order);
+
+		if (index == KV_NONE)
+			break;
+		nr += entry_forget(pool, index);
+		entry_release(pool, entry_handle(pool, index));
+	}
+	return nr;
+}
+
+int kvmm_reset_inactive(struct kvmm_pool *pool)
+{
+	int err, nr;
+
+	err = cache_enter(pool);
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	nr = forget_inactive(pool);
+	order_leave(&pool->order);
+	pool_leave(pool);
+	return nr;
+}
+
+/* With the world stopped nobody comes in between. */
+static int reset_if_idle(struct kvmm_pool *pool)
+{
+	int nr;
+
+	order_enter(&pool->order);
+	if (pool->count.nr_ranges || pool->count.nr_held != order_nr(&pool->order))
+		nr = -EBUSY;
+	else
+		nr = forget_inactive(pool);
+	order_leave(&pool->order);
+	return nr;
+}
+
+int kvmm_reset_cache(struct kvmm_pool *pool)
+{
+	int ret;
+
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	ret = cache_enter(pool);
+	if (!ret) {
+		pool_stop(pool);
+		kv_lock(&pool->lock);
+		ret = reset_if_idle(pool);
+		pool_resume(pool);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
+	return ret;
+}
+
+/* ---- by block id ---- */
+
+/* Whoever holds it keeps it; else it is free. False: it has no name. */
+static bool forget_entry(struct kvmm_pool *pool, u32 index)
+{
+	for (;;) {
+		struct kv_handle handle = entry_handle(pool, index);
+		u64 word = smp_load_acquire(&entry_at(pool, index)->word);
+
+		if (!kv_word_is(word, KV_ENTRY_REGISTERED) || word & KV_ENTRY_HIDDEN)
+			return false;
+		if (!kv_entry_hide(&pool->entries, handle))
+			return true;
+		if (kv_entry_claim(&pool->entries, handle))
+			continue;	/* somebody took a reference in between */
+		order_forget(&pool->order, index);
+		entry_forget(pool, index);
+		entry_release(pool, handle);
+		return true;
+	}
+}
+
+static bool blocks_are_bad(const struct kvmm_pool *pool, const uint32_t *blocks, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		if (blocks[i] >= pool->nr_blocks)
+			return true;
+	return false;
+}
+
+int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t nr)
+{
+	int err, nr_done = 0;
+
+	if (!pool || (nr && !blocks) || nr > INT_MAX || blocks_are_bad(pool, blocks, nr))
+		return -EINVAL;
+	err = cache_enter(pool);
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	for (u32 i = 0; i < nr; i++) {
+		u32 owner = pool->owner[blocks[i]];
+
+		if (owner_kind(owner) == OWNER_ENTRY)
+			nr_done += forget_entry(pool, owner_index(owner));
+	}
+	order_leave(&pool->order);
+	pool_leave(pool);
+	return nr_done;
+}

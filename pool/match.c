@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Looking cached blocks up: nothing here takes the pool's lock. */
+#include <limits.h>
+
+#include "internal.h"
+
+static bool prefix_is_bad(const struct kvmm_prefix *prefix)
+{
+	return !prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX;
+}
+
+static struct kv_query query_of(const struct kvmm_prefix *prefix)
+{
+	return (struct kv_query){ prefix->keys, prefix->nr, prefix->domain };
+}
+
+void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses)
+{
+	tally_add(pool, TALLY_HITS, nr_hits);
+	tally_add(pool, TALLY_MISSES, nr_misses);
+	kv_count_add(KV_EV_HIT_BLOCKS, nr_hits);
+	kv_count_add(KV_EV_MISS_BLOCKS, nr_misses);
+}
+
+u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
+	       u32 *nr_first)
+{
+	*nr_first = 0;
+	return query->nr ? pool->map->ops->match(pool->map, query, refs, nr_first) : 0;
+}
+
+int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	struct kv_handle *found = (struct kv_handle *)refs;
+	struct kv_query query;
+	u32 nr, nr_first;
+	int err;
+
+	if (prefix_is_bad(prefix) || (prefix->nr && !refs))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	query = query_of(prefix);
+	nr = match_refs(pool, &query, found, &nr_first);
+	order_note_seen(&pool->order, prefix->keys, prefix->nr);
+	note_refs(pool, found, nr, nr_first);
+	count_lookup(pool, nr, prefix->nr - nr);
+	cache_end(pool);
+	return nr;
+}
+
+int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	struct kv_handle *found = (struct kv_handle *)refs;
+	struct kv_query query;
+	u32 nr = 0, nr_first;
+	int err;
+
+	if (prefix_is_bad(prefix) || (prefix->nr && !refs))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	query = query_of(prefix);
+	if (prefix->nr) {
+		nr = pool->map->ops->scan(pool->map, &query, found, &nr_first);
+		order_note_seen(&pool->order, prefix->keys, prefix->nr);
+		note_found(pool, found, prefix->nr, nr_first);
+		count_lookup(pool, nr, prefix->nr - nr);
+	}
+	cache_end(pool);
+	return nr;
+}
+
+int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+{
+	struct kv_query query;
+	int err, len;
+
+	if (prefix_is_bad(prefix))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	query = query_of(prefix);
+	len = prefix->nr ? pool->map->ops->length(pool->map, &query) : 0;
+	cache_end(pool);
+	return len;
+}
+
+/* Bits of at most 64 keys. */
+static u64 probe_word(const struct kvmm_pool *pool, const struct kvmm_prefix *prefix, u32 first)
+{
+	u32 nr = min(prefix->nr - first, 64u);
+	u64 word = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_query one = { &prefix->keys[first + i], 1, prefix->domain };
+
+		word |= (u64)pool->map->ops->length(pool->map, &one) << i;
+	}
+	return word;
+}
+
+int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint64_t *present)
+{
+	int err, nr = 0;
+
+	if (prefix_is_bad(prefix) || (prefix->nr && !present))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	for (u32 i = 0; i < prefix->nr; i += 64) {
+		present[i / 64] = probe_word(pool, prefix, i);
+		nr += __builtin_popcountll(present[i / 64]);
+	}
+	cache_end(pool);
+	return nr;
+}

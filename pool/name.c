@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Naming full blocks, and publishing them. Without the pool's lock, but for newcomers that are
+ * rejected: their blocks go back.
+ */
+#include "internal.h"
+
+#define REJECT_BATCH	64u
+
+static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
+{
+	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out));
+}
+
+/* ---- stage ---- */
+
+static void unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		kv_entry_unstage(&pool->entries, handles[i]);
+}
+
+/* Refused, and private after all: it stands in the batch twice. */
+static bool is_private(const struct kvmm_pool *pool, struct kv_handle handle)
+{
+	u64 word;
+
+	if (handle.index >= pool->nr_blocks)
+		return false;
+	word = READ_ONCE(entry_at(pool, handle.index)->word);
+	return kv_word_gen(word) == handle.gen && kv_word_is(word, KV_ENTRY_PRIVATE);
+}
+
+static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		     const struct kv_handle *handles)
+{
+	struct kv_name name = { .domain = prefix->domain, .parent = KV_NONE };
+
+	for (u32 i = 0; i < prefix->nr; i++) {
+		int err;
+
+		name.key = prefix->keys[i];
+		name.position = prefix->position + i;
+		err = kv_entry_stage(&pool->entries, handles[i], &name);
+		if (unlikely(err)) {
+			unstage(pool, handles, i);
+			kv_count(KV_EV_BAD_HANDLE);
+			return is_private(pool, handles[i]) ? -EINVAL : err;
+		}
+	}
+	return 0;
+}
+
+int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+{
+	const struct kv_handle *handles = as_handles(blocks);
+	int err;
+
+	if (prefix_is_bad(prefix, blocks, staged))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	err = stage_all(pool, prefix, handles);
+	if (!err && prefix->nr) {
+		pool->map->ops->staged(pool->map, handles, prefix->nr);
+		tally_add(pool, TALLY_STAGED, prefix->nr);
+		memmove(staged, blocks, prefix->nr * sizeof(*staged));
+	}
+	cache_end(pool);
+	return err;
+}
+
+int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
+		 kvmm_mut_t *blocks)
+{
+	const struct kv_handle *handles = as_handles(staged);
+	int err;
+	u32 i;
+
+	if (nr && (!staged || !blocks))
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	for (i = 0; i < nr && !err; i++)
+		err = kv_entry_unstage(&pool->entries, handles[i]);
+	if (unlikely(err)) {
+		/* Their names are still there. */
+		for (i--; i-- > 0;)
+			kv_handle_step(&pool->entries, handles[i], kv_edge_stage);
+		kv_count(KV_EV_BAD_HANDLE);
+	} else if (nr) {
+		tally_add(pool, TALLY_STAGED, -(u64)nr);
+		memmove(blocks, staged, nr * sizeof(*blocks));
+	}
+	cache_end(pool);
+	return err;
+}
+
+/* ---- publish ---- */
+
+/* What has become of a batch. */
+struct outcome {
+	u32 nr_new;		/* registered */
+	u32 nr_refs;		/* references taken on elders */
+	u64 names;		/* sum of the new ones' */
+};
+
+static bool same(struct kv_handle a, struct kv_handle b)
+{
+	return a.index == b.index && a.gen == b.gen;
+}
+
+/* An elder was hit; blocks are filled. */
+static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found)
+{
+	u32 elder = READ_ONCE(entry_at(pool, handle.index)->link);
+	struct kv_handle held;
+
+	if (!same(handle, found)) {
+		order_note(&pool->order, NOTE_HIT, &found, 1);
+	} else if (elder != KV_NONE) {
+		held = entry_handle(pool, elder);
+		order_note(&pool->order, NOTE_HIT, &held, 1);
+	}
+}
+
+static void look_at(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found,
+		    struct outcome *out)
+{
+	const struct kv_entry *entry = entry_at(pool, handle.index);
+	bool is_new = same(handle, found);
+
+	out->nr_new += is_new;
+	out->names += is_new ? name_sum(entry) : 0;
+	out->nr_refs += !is_new || READ_ONCE(entry->link) != KV_NONE;
+	if (is_new && pool->resets)
+		kv_entry_set_reset(&pool->entries, handle);
+}
+
+static void count_published(struct kvmm_pool *pool, const struct kv_insert *insert,
+			    const struct outcome *out)
+{
+	tally_add(pool, TALLY_STAGED, -(u64)insert->nr);
+	tally_add(pool, TALLY_REGISTERED, out->nr_new);
+	tally_add(pool, TALLY_NEW, insert->nr);
+	tally_add(pool, TALLY_DUPS, insert->nr_dups);
+	tally_add(pool, TALLY_NAMES, out->names);
+	tally_add(pool, TALLY_ACTIVE, out->nr_new + insert->nr_first);
+	tally_add(pool, TALLY_REFS, out->nr_new + out->nr_refs);
+}
+
+/* @handles are what was inserted; ->found is what serves the names now. */
+static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
+		    const struct kv_handle *handles)
+{
+	struct outcome out = { 0 };
+
+	for (u32 i = 0; i < insert->nr; i++) {
+		look_at(pool, handles[i], insert->found[i], &out);
+		if (insert->nr_dups && insert->policy != KV_DUP_ALLOW)
+			tell_order(pool, handles[i], insert->found[i]);
+	}
+	count_published(pool, insert, &out);
+	if (pool->parts.evict->fill && out.nr_new == insert->nr)
+		order_note(&pool->order, NOTE_FILL, handles, insert->nr);
+	for (u32 i = 0; pool->parts.evict->fill && out.nr_new < insert->nr && i < insert->nr; i++)
+		if (same(handles[i], insert->found[i]))
+			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
+}
+
+static int insert_all(struct kvmm_pool *pool, struct kv_insert *insert)
+{
+	int err = pool->map->ops->insert(pool->map, insert);
+
+	if (unlikely(err))
+		return err;
+	account(pool, insert, insert->handles);
+	return 0;
+}
+
+/* ---- newcomers that are rejected ---- */
+
+/* Their blocks go back; the others' places in @handles are left alone. */
+static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr)
+{
+	if (pool_enter(pool))
+		return;
+	order_enter(&pool->order);
+	for (u32 i = nr; i-- > 0;)
+		if (!same(handles[i], found[i]))
+			entry_release(pool, handles[i]);
+	order_leave(&pool->order);
+	pool_leave(pool);
+}
+
+/* At most REJECT_BATCH. Nobody but their owner can have changed them since they were checked. */
+static int publish_or_reject(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
+			     struct kv_handle *refs, u32 *nr_dups)
+{
+	struct kv_handle handles[REJECT_BATCH], found[REJECT_BATCH];
+	struct kv_insert insert = { .handles = handles, .nr = nr, .policy = KV_DUP_REJECT,
+				    .found = found };
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	memcpy(handles, staged, nr * sizeof(*handles));
+	err = insert_all(pool, &insert);
+	cache_end(pool);
+	if (err)
+		return err;
+	*nr_dups += insert.nr_dups;
+	if (insert.nr_dups)
+		free_rejected(pool, handles, found, nr);
+	memcpy(refs, found, nr * sizeof(*refs));
+	return 0;
+}
+
+/* All of them are staged, and none stands there twice. */
+static int check_staged(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	int err = cache_begin(pool);
+	u32 nr_marked;
+
+	if (err)
+		return err;
+	for (nr_marked = 0; nr_marked < nr; nr_marked++) {
+		err = kv_handle_step(&pool->entries, handles[nr_marked], kv_edge_mark);
+		if (err)
+			break;
+	}
+	for (u32 i = 0; i < nr_marked; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
+	cache_end(pool);
+	return err;
+}
+
+static int publish_rejecting(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
+			     struct kv_handle *refs, u32 *nr_dups)
+{
+	int err = check_staged(pool, staged, nr);
+
+	for (u32 i = 0; i < nr && !err; i += REJECT_BATCH)
+		err = publish_or_reject(pool, staged + i, min(nr - i, REJECT_BATCH), refs + i,
+					nr_dups);
+	return err;
+}
+
+/* ---- entry ---- */
+
+static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
+		   enum kv_dup_policy policy, struct kv_handle *refs, u32 *nr_dups)
+{
+	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
+	int err;
+
+	*nr_dups = 0;
+	if (policy == KV_DUP_REJECT)
+		return publish_rejecting(pool, staged, nr, refs, nr_dups);
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	if (nr)
+		err = insert_all(pool, &insert);
+	cache_end(pool);
+	*nr_dups = insert.nr_dups;
+	return err;
+}
+
+static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)
+{
+	static const u8 policy[KVMM_NR_DUPS] = {
+		[KVMM_DUP_ALLOW] = KV_DUP_ALLOW, [KVMM_DUP_HOLD] = KV_DUP_HOLD,
+		[KVMM_DUP_REJECT] = KV_DUP_REJECT,
+	};
+
+	return policy[dup == KVMM_DUP_POOL ? pool->dup : dup];
+}
+
+int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
+{
+	int err;
+
+	if (!pool || !req || (req->nr && (!req->staged || !req->refs)) || req->dup >= KVMM_NR_DUPS)
+		return -EINVAL;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	err = publish(pool, as_handles(req->staged), req->nr, policy_of(pool, req->dup),
+		      (struct kv_handle *)req->refs, &req->nr_dups);
+	if (err == -ESTALE || err == -EINVAL)
+		kv_count(KV_EV_BAD_HANDLE);
+	return err;
+}
+
+/* What was staged here and could not be published is private again. */
+static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	tally_add(pool, TALLY_STAGED, -(u64)nr);
+	unstage(pool, handles, nr);
+}
+
+static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		      const struct kv_handle *handles)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	err = stage_all(pool, prefix, handles);
+	if (!err)
+		tally_add(pool, TALLY_STAGED, prefix->nr);
+	cache_end(pool);
+	return err;
+}
+
+int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
+{
+	const struct kv_handle *handles = as_handles(blocks);
+	u32 nr_dups;
+	int err;
+
+	if (prefix_is_bad(prefix, blocks, refs))
+		return -EINVAL;
+	err = stage_here(pool, prefix, handles);
+	if (err)
+		return err;
+	err = publish(pool, handles, prefix->nr, policy_of(pool, KVMM_DUP_POOL),
+		      (struct kv_handle *)refs, &nr_dups);
+	if (unlikely(err))
+		undo_stage(pool, handles, prefix->nr);
+	return err;
+}

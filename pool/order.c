@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The order of eviction and its log; see order.h. */
+#include <kv/bits.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+
+#include "order.h"
+
+/* Entries whose lines are asked for ahead of their notes. */
+#define AHEAD		8u
+
+/* How often a hit tries to get at the log before it is forgotten. */
+#define HIT_TRIES	16u
+
+/* ---- notes: | what | generation | index | ---- */
+
+#define NOTE_INDEX_BITS	24u
+#define NOTE_WHAT_SHIFT	(NOTE_INDEX_BITS + KV_ENTRY_GEN_BITS)
+
+static u64 note_make(enum order_note note, struct kv_handle handle)
+{
+	return (u64)note << NOTE_WHAT_SHIFT | (u64)handle.gen << NOTE_INDEX_BITS | handle.index;
+}
+
+static struct kv_handle note_handle(u64 note)
+{
+	return (struct kv_handle){ note & (BIT(NOTE_INDEX_BITS) - 1),
+				   (note >> NOTE_INDEX_BITS) & KV_ENTRY_GEN_MASK };
+}
+
+/* ---- applying them ---- */
+
+static struct kv_entry *entry_at(const struct order *order, u32 index)
+{
+	return &order->entries->entry[index];
+}
+
+void order_forget(struct order *order, u32 index)
+{
+	if (order->ops->has(order->policy, index))
+		order->ops->leave(order->policy, index);
+}
+
+static void apply_hit(struct order *order, u32 index)
+{
+	order_forget(order, index);
+	if (order->ops->hit)
+		order->ops->hit(order->policy, index);
+}
+
+static void apply_put(struct order *order, u32 index, const kvmm_key_t *key)
+{
+	order_forget(order, index);
+	order->ops->enter(order->policy, index, key);
+}
+
+/* Who has been claimed since has left the order, or is about to. */
+void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
+{
+	const struct kv_entry *entry = entry_at(order, handle.index);
+	u64 word = smp_load_acquire(&entry->word);
+	kvmm_key_t key;
+
+	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
+		return;
+	key = kv_entry_key(entry);
+	if (note == NOTE_HIT)
+		apply_hit(order, handle.index);
+	else if (note == NOTE_PUT)
+		apply_put(order, handle.index, &key);
+	else if (order->ops->fill)
+		order->ops->fill(order->policy, handle.index, &key);
+}
+
+static u32 empty_log(struct order *order)
+{
+	u32 nr;
+
+	kv_lock(&order->log_lock);
+	nr = order->nr_log;
+	memcpy(order->applied, order->log, nr * sizeof(*order->log));
+	order->nr_log = 0;
+	kv_unlock(&order->log_lock);
+	return nr;
+}
+
+static void apply_log(struct order *order)
+{
+	u32 nr = empty_log(order);
+
+	for (u32 i = 0; i < nr; i++) {
+		u64 note = order->applied[i];
+
+		if (likely(i + AHEAD < nr))
+			kv_prefetch(entry_at(order, note_handle(order->applied[i + AHEAD]).index));
+		order_apply(order, note >> NOTE_WHAT_SHIFT, note_handle(note));
+	}
+}
+
+void order_enter(struct order *order)
+{
+	kv_lock(&order->lock);
+	apply_log(order);
+}
+
+/* ---- making them ---- */
+
+static bool lock_log(struct order *order, bool may_wait)
+{
+	if (may_wait) {
+		kv_lock(&order->log_lock);
+		return true;
+	}
+	for (u32 i = 0; i < HIT_TRIES; i++)
+		if (kv_trylock(&order->log_lock))
+			return true;
+	return false;
+}
+
+/* How many of them fit. */
+static u32 append(struct order *order, enum order_note note, const struct kv_handle *handles,
+		  u32 nr, bool may_wait)
+{
+	if (!lock_log(order, may_wait))
+		return 0;
+	nr = min(nr, ORDER_LOG - order->nr_log);
+	for (u32 i = 0; i < nr; i++)
+		order->log[order->nr_log + i] = note_make(note, handles[i]);
+	order->nr_log += nr;
+	kv_unlock(&order->log_lock);
+	return nr;
+}
+
+/* Make room in the log, unless that would mean to wait. */
+static bool make_room(struct order *order, bool may_wait)
+{
+	if (may_wait)
+		kv_lock(&order->lock);
+	else if (!kv_trylock(&order->lock))
+		return false;
+	apply_log(order);
+	kv_unlock(&order->lock);
+	return true;
+}
+
+void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
+		u32 nr)
+{
+	bool may_wait = note != NOTE_HIT;
+
+	for (;;) {
+		u32 nr_done = append(order, note, handles, nr, may_wait);
+
+		handles += nr_done;
+		nr -= nr_done;
+		if (likely(!nr) || !make_room(order, may_wait))
+			return;
+	}
+}
+
+static bool try_order(struct order *order)
+{
+	for (u32 i = 0; i < HIT_TRIES; i++)
+		if (kv_trylock(&order->lock))
+			return true;
+	return false;
+}
+
+void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+{
+	if (likely(!order->ops->seen) || !nr || !try_order(order))
+		return;
+	apply_log(order);
+	order->ops->seen(order->policy, keys, nr);
+	kv_unlock(&order->lock);
+}
+
+/* ---- the rest ---- */
+
+void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+{
+	if (order->ops->seen)
+		order->ops->seen(order->policy, keys, nr);
+}
+
+void order_park(struct order *order, u32 index)
+{
+	order->ops->enter(order->policy, index, NULL);
+}
+
+/* What is referenced is out of the order now, and comes back with its last put. */
+u32 order_pick(struct order *order)
+{
+	for (;;) {
+		u32 index = order->ops->pick(order->policy);
+		struct kv_entry *entry;
+
+		if (index >= order->entries->nr)
+			return KV_NONE;
+		entry = entry_at(order, index);
+		if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)),
+					  kv_edge_claim)))
+			return index;
+	}
+}
+
+void order_unpick(struct order *order, u32 index)
+{
+	struct kv_entry *entry = entry_at(order, index);
+
+	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_unclaim));
+	order->ops->unpick(order->policy, index);
+}
+
+int order_init(struct order *order, const struct kv_evict_ops *ops, struct kv_entries *entries,
+	       u32 id)
+{
+	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
+	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
+	order->entries = entries;
+	order->policy = kv_alloc_lines(1, ops->bytes(entries->nr));
+	if (!order->policy)
+		return -ENOMEM;
+	order->ops = ops;
+	ops->init(order->policy, entries->nr);
+	return 0;
+}
+
+void order_exit(struct order *order)
+{
+	if (order->ops && order->ops->exit)
+		order->ops->exit(order->policy);
+	kv_free(order->policy);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The order of eviction of one pool: a policy, its lock, and a log of what it has not heard of yet.
+ *
+ * Who matches or puts a block only notes it in the log, a batch at a time. Who needs the order
+ * applies the log first, so in one thread the policy sees exactly what it would have seen without;
+ * between threads it sees the notes in the order in which they were made. Since a reference is
+ * noted before it can be put, the last put of a block comes behind all of its hits.
+ *
+ * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
+ * order while it is referenced; it is dropped from there when it is met, and its put brings it back.
+ * Notes of puts are never lost.
+ */
+#ifndef POOL_ORDER_H
+#define POOL_ORDER_H
+
+#include <kv/entry.h>
+#include <kv/evict.h>
+#include <kv/lock.h>
+
+enum order_note {
+	NOTE_HIT,	/* out of the order, and used */
+	NOTE_PUT,	/* the last reference is gone: to where a block goes now */
+	NOTE_FILL,	/* it got content and a name */
+};
+
+#define ORDER_LOG	512u
+
+struct order {
+	/* Fixed at creation. */
+	const struct kv_evict_ops *ops;
+	struct kv_entries *entries;	/* borrowed */
+	void *policy;			/* ours; the content: ->lock */
+
+	struct kv_lock lock __cacheline_aligned;
+	u64 applied[ORDER_LOG];		/* ->lock */
+
+	struct kv_lock log_lock __cacheline_aligned;
+	u32 nr_log;			/* ->log_lock */
+	u64 log[ORDER_LOG];		/* ->log_lock */
+};
+
+/* 0 or -ENOMEM. @id: of the pool. */
+int order_init(struct order *order, const struct kv_evict_ops *ops, struct kv_entries *entries,
+	       u32 id);
+void order_exit(struct order *order);
+
+/* Note it for all of @handles, first to last. No lock held; hits never wait. */
+void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
+		u32 nr);
+
+/* The keys of a request, resident or not, for policies that count them. Never waits. */
+void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
+
+/* Take the lock and apply the log: everything below is called with that held. */
+void order_enter(struct order *order);
+static inline void order_leave(struct order *order)
+{
+	kv_unlock(&order->lock);
+}
+
+/* As if it had been noted. */
+void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
+/* As order_note_seen(). */
+void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
+/* A parked block waits in the order, too. */
+void order_park(struct order *order, u32 index);
+/* Next victim, which is claimed, and out of the order; or KV_NONE. */
+u32 order_pick(struct order *order);
+/* Give it back to where it was. Newest first. */
+void order_unpick(struct order *order, u32 index);
+/* It is gone. The order need not have it. */
+void order_forget(struct order *order, u32 index);
+
+static inline u32 order_nr(const struct order *order)
+{
+	return order->ops ? order->ops->nr(order->policy) : 0;
+}
+
+#endif /* POOL_ORDER_H */

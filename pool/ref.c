@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * References on cached blocks, by handle: taken, dropped, upgraded, and pins. No lock is taken but
+ * for blocks that go with their last reference.
+ *
+ * Batches are all or nothing: what cannot be undone is checked before, what can be is undone.
+ */
+#include <limits.h>
+
+#include <kv/env.h>
+
+#include "internal.h"
+
+#define PUT_BATCH	128u
+
+/* ---- what others have to know ---- */
+
+void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first)
+{
+	tally_add(pool, TALLY_REFS, nr);
+	tally_add(pool, TALLY_ACTIVE, nr_first);
+	if (nr && (nr_first || pool->parts.evict->hit))
+		order_note(&pool->order, NOTE_HIT, refs, nr);
+}
+
+void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first)
+{
+	struct kv_handle found[PUT_BATCH];
+	u32 nr_found = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (refs[i].gen)
+			found[nr_found++] = refs[i];
+		if (nr_found < PUT_BATCH && i + 1 < nr)
+			continue;
+		note_refs(pool, found, nr_found, nr_first);
+		nr_found = nr_first = 0;
+	}
+}
+
+static int refuse(int err)
+{
+	kv_count(KV_EV_BAD_HANDLE);
+	return err;
+}
+
+/* ---- dropping ---- */
+
+/* Blocks that were held until now are used for the last time now. */
+static void stamp(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	u32 now = nr ? ticks_now() : 0;
+
+	for (u32 i = 0; i < nr; i++)
+		WRITE_ONCE(entry_at(pool, handles[i].index)->vtime, now);
+}
+
+/* At most PUT_BATCH. Those that are to be evicted are at the end of @last. */
+static int put_batch(struct kvmm_pool *pool, struct kv_put *put)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	err = kv_entries_put(&pool->entries, put);
+	if (likely(!err)) {
+		tally_add(pool, TALLY_REFS, -(u64)put->nr);
+		tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr : 0);
+		tally_add(pool, TALLY_ACTIVE, -(u64)(put->nr_last + put->nr_gone));
+		stamp(pool, put->last, put->nr_last);
+		if (put->nr_last)
+			order_note(&pool->order, NOTE_PUT, put->last, put->nr_last);
+	}
+	cache_end(pool);
+	return likely(!err) ? 0 : refuse(err);
+}
+
+static int put_and_evict(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin)
+{
+	struct kv_handle last[PUT_BATCH];
+	struct kv_put put = { .refs = refs, .nr = nr, .unpin = unpin, .last = last };
+	int err = put_batch(pool, &put);
+
+	return err ? err : evict_gone(pool, last + nr - put.nr_gone, put.nr_gone);
+}
+
+static int check_put(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin)
+{
+	struct kv_put put = { .refs = refs, .nr = nr, .unpin = unpin };
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	err = kv_entries_check_put(&pool->entries, &put);
+	cache_end(pool);
+	return likely(!err) ? 0 : refuse(err);
+}
+
+static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin)
+{
+	int err = 0;
+
+	if (!refs && nr)
+		return -EINVAL;
+	if (nr > PUT_BATCH || !nr)
+		err = check_put(pool, refs, nr, unpin);
+	while (nr && !err) {
+		u32 batch = min(nr, PUT_BATCH);
+
+		nr -= batch;
+		err = put_and_evict(pool, as_handles(refs) + nr, batch, unpin);
+	}
+	return err;
+}
+
+int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return drop_many(pool, refs, nr, false);
+}
+
+int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return drop_many(pool, refs, nr, true);
+}
+
+/* ---- steps that can be undone, on a whole batch ---- */
+
+typedef int (*step_fn)(const struct kv_entries *entries, struct kv_handle handle);
+
+/* How many of @nr could be done; *@err why not more. *@nr_first: those that returned 1. */
+static u32 step_many(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+		     step_fn step, int *err, u32 *nr_first)
+{
+	u32 i;
+
+	*nr_first = 0;
+	for (i = 0; i < nr; i++) {
+		*err = step(&pool->entries, handles[i]);
+		if (unlikely(*err < 0))
+			return i;
+		*nr_first += *err;
+	}
+	*err = 0;
+	return i;
+}
+
+/* @step adds a reference, @undo takes it back; or nothing is done. */
+static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn step,
+		    int (*undo)(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr))
+{
+	const struct kv_handle *handles = refs;
+	u32 nr_done, nr_first;
+	int err;
+
+	if (!refs && nr)
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	nr_done = step_many(pool, handles, nr, step, &err, &nr_first);
+	note_refs(pool, handles, nr_done, nr_first);
+	tally_add(pool, TALLY_PINS, step == kv_entry_pin ? nr_done : 0);
+	cache_end(pool);
+	if (likely(!err))
+		return 0;
+	if (nr_done)
+		undo(pool, refs, nr_done);
+	return refuse(err);
+}
+
+int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return ref_many(pool, refs, nr, kv_entry_get, kvmm_put_many);
+}
+
+int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return ref_many(pool, refs, nr, kv_entry_pin, kvmm_unpin_many);
+}
+
+/* ---- weak references ---- */
+
+int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t nr,
+		      kvmm_ref_t *refs)
+{
+	const struct kv_handle *handles = as_handles(weak);
+	struct kv_handle *found = (struct kv_handle *)refs;
+	u32 nr_found = 0, nr_first = 0;
+	int err;
+
+	if ((nr && (!weak || !refs)) || nr > INT_MAX)
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_handle handle = handles[i];
+		int ret = kv_entry_try_get(&pool->entries, handle);
+
+		found[i] = ret < 0 ? (struct kv_handle){ 0 } : handle;
+		nr_found += ret >= 0;
+		nr_first += ret == 1;
+	}
+	note_found(pool, found, nr, nr_first);
+	cache_end(pool);
+	return nr_found;
+}
+
+/* ---- what is said of blocks that are held ---- */
+
+static u64 word_of(const struct kvmm_pool *pool, struct kv_handle handle)
+{
+	return handle.index < pool->nr_blocks ?
+	       smp_load_acquire(&entry_at(pool, handle.index)->word) : 0;
+}
+
+/* 0 if @state has the block of that handle, and it is held. */
+static int check_held(const struct kvmm_pool *pool, struct kv_handle handle,
+		      enum kv_entry_state state)
+{
+	u64 word = word_of(pool, handle);
+
+	if (unlikely(handle.index >= pool->nr_blocks))
+		return -EINVAL;
+	if (unlikely(kv_word_gen(word) != handle.gen))
+		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
+	if (unlikely(!kv_word_is(word, state)))
+		return kv_word_refuse(word, state);
+	return likely(kv_word_refs(word)) ? 0 : -ESTALE;
+}
+
+/* A read section, in which all of @handles are held; or an error. */
+static int begin_held(struct kvmm_pool *pool, const void *handles, u32 nr,
+		      enum kv_entry_state state)
+{
+	int err;
+
+	if (!handles && nr)
+		return -EINVAL;
+	err = cache_begin(pool);
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr && !err; i++)
+		err = check_held(pool, as_handles(handles)[i], state);
+	if (likely(!err))
+		return 0;
+	cache_end(pool);
+	return refuse(err);
+}
+
+int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	int err = begin_held(pool, refs, nr, KV_ENTRY_REGISTERED);
+
+	if (err)
+		return err;
+	stamp(pool, as_handles(refs), nr);
+	if (nr && pool->parts.evict->hit)
+		order_note(&pool->order, NOTE_HIT, as_handles(refs), nr);
+	cache_end(pool);
+	return 0;
+}
+
+int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, int on)
+{
+	int err = begin_held(pool, refs, nr, KV_ENTRY_REGISTERED);
+
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, as_handles(refs)[i],
+			       on ? kv_edge_set_reset : kv_edge_clear_reset);
+	cache_end(pool);
+	return 0;
+}
+
+int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when, uint32_t nr)
+{
+	int err;
+
+	if (nr && !when)
+		return -EINVAL;
+	err = begin_held(pool, refs, nr, KV_ENTRY_REGISTERED);
+	if (err)
+		return err;
+	if (pool->parts.evict->hint) {
+		order_enter(&pool->order);
+		for (u32 i = 0; i < nr; i++)
+			pool->parts.evict->hint(pool->order.policy, refs[i].index, when[i]);
+		order_leave(&pool->order);
+	} else {
+		err = -EOPNOTSUPP;
+	}
+	cache_end(pool);
+	return err;
+}
+
+static int blocks_of(struct kvmm_pool *pool, const void *handles, u32 nr,
+		     enum kv_entry_state state, uint32_t *blocks)
+{
+	int err;
+
+	if (nr && !blocks)
+		return -EINVAL;
+	err = begin_held(pool, handles, nr, state);
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr; i++)
+		blocks[i] = entry_block(entry_at(pool, as_handles(handles)[i].index));
+	cache_end(pool);
+	return 0;
+}
+
+int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			uint32_t *blocks)
+{
+	return blocks_of(pool, refs, nr, KV_ENTRY_REGISTERED, blocks);
+}
+
+int kvmm_blocks_of_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, uint32_t nr,
+			uint32_t *blocks)
+{
+	return blocks_of(pool, muts, nr, KV_ENTRY_PRIVATE, blocks);
+}
