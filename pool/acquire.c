@@ -118,6 +118,15 @@ static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req, const struc
 	return err;
 }
 
+/* The content of new blocks could not be zeroed. */
+static int give_back(struct kvmm_pool *pool, struct kvmm_acquire *req)
+{
+	kvmm_free(pool, req->fresh, req->nr_fresh);
+	kvmm_put_many(pool, req->hits, req->nr_hits);
+	req->nr_fresh = req->nr_hits = 0;
+	return -EIO;
+}
+
 int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 {
 	struct hits hits = { 0 };
@@ -135,6 +144,8 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	err = acquire(pool, req, &hits);
 	order_leave(&pool->order);
 	pool_leave(pool);
+	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
+		err = give_back(pool, req);
 	return err;
 }
 
@@ -164,5 +175,9 @@ int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mu
 		return err;
 	err = alloc(pool, &take);
 	pool_leave(pool);
+	if (!err && tenant_take_muts(pool, blocks, nr, tenant)) {
+		kvmm_free(pool, blocks, nr);
+		return -EIO;
+	}
 	return err;
 }

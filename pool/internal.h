@@ -102,6 +102,7 @@ struct slot {
 	u32			next;		/* in the chain of its sequence, or in the free list */
 	u32			prev;		/* in the chain; KV_NONE: the first */
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * */
+	u32			tenant;
 } __cacheline_aligned;
 
 static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
@@ -209,6 +210,8 @@ struct kvmm_pool {
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
 	u32				*owner;		/* by block; the content: ->lock */
+	u32				zero;		/* enum kvmm_zero */
+	u32				*tenant;	/* by block: of its content; see tenant.c */
 	bool				caches;		/* has a policy, and so entries and a map */
 	bool				prefix_closed;
 	bool				resets;		/* KVMM_POOL_RESET_ON_RELEASE */
@@ -392,6 +395,36 @@ static inline void block_free(struct kvmm_pool *pool, u32 block)
 
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+
+/* ---- tenant.c ---- */
+
+int tenant_init(struct kvmm_pool *pool, enum kvmm_zero zero);
+void tenant_exit(struct kvmm_pool *pool);
+void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr);
+int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
+int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
+
+/* Content has been copied. */
+static inline void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
+{
+	if (unlikely(pool->tenant))
+		__tenant_move(pool, src, dst, nr);
+}
+
+/*
+ * Blocks are handed out: zero what has to be. 0 or -EIO. No lock held; they are the caller's, and
+ * do not move.
+ */
+static inline int tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant)
+{
+	return likely(!pool->zero) ? 0 : __tenant_take_run(pool, run, tenant);
+}
+
+static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr,
+				   u32 tenant)
+{
+	return likely(!pool->zero) ? 0 : __tenant_take_muts(pool, muts, nr, tenant);
+}
 
 /* ---- tally.c ---- */
 

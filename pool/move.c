@@ -237,6 +237,7 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 
 	owner_fill(pool, move->src, move->nr, make_owner(OWNER_MOVE, 0));
 	owner_fill(pool, move->dst, move->nr, owner);
+	tenant_move(pool, move->src, move->dst, move->nr);
 	if (owner_kind(owner) == OWNER_SLOT)
 		move_extent(pool, slot_at(pool, owner_index(owner)), move->src, move->dst);
 	else

@@ -250,6 +250,7 @@ static void exit_fields(struct kvmm_pool *pool)
 {
 	slots_exit(pool);
 	cache_exit(pool);
+	tenant_exit(pool);
 	exit_memory(pool);
 	kv_free(pool->owner);
 	kvmm_zone_destroy(pool->zone);
@@ -275,6 +276,8 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 		err = cache_init(pool);
 	if (!err)
 		err = init_memory(pool, attr);
+	if (!err)
+		err = tenant_init(pool, attr->zero);
 	if (err) {
 		exit_fields(pool);
 		kv_free(pool);

@@ -80,6 +80,7 @@ static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
 	slot->last_access_ns = kv_clock_ns();
 	slot->pins = 0;
 	slot->seq = attr->seq;
+	slot->tenant = attr->tenant;
 	slot->prio = attr->prio;
 	slot->flags = attr->flags;
 	slot->nr = attr->nr;
@@ -104,6 +105,11 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	return slot_handle(slot, index);
 }
 
+static bool is_zeroed(const struct kvmm_pool *pool, u32 flags)
+{
+	return flags & KVMM_ALLOC_ZERO || pool->zero;
+}
+
 /* The blocks first: who fails for want of them has not grown the table. */
 static int take_range(struct kvmm_pool *pool, struct room *room)
 {
@@ -124,7 +130,7 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 		req->grew = true;
 	}
 	req->range = range_add(pool, attr, ext, nr_ext);
-	if (unlikely(attr->flags & KVMM_ALLOC_ZERO)) {	/* until zero_range() is done */
+	if (unlikely(is_zeroed(pool, attr->flags))) {	/* until zero_range() is done */
 		slot_at(pool, req->range.index)->pins = 1;
 		pool->count.range_pins++;
 	}
@@ -165,6 +171,17 @@ static void range_del(struct kvmm_pool *pool, u32 index)
  * Nobody has the handle yet, but the walks can find the range: its first pin keeps it alive, and
  * where it is, until the content is zero.
  */
+static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
+{
+	int err = 0;
+
+	if (slot->flags & KVMM_ALLOC_ZERO)
+		err = blocks_zero(pool, slot->ext, slot->nr_ext);
+	for (u32 i = 0; i < slot->nr_ext && !err; i++)
+		err = tenant_take_run(pool, slot->ext[i], slot->tenant);
+	return err;
+}
+
 static int zero_range(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct slot copy, *slot;
@@ -176,7 +193,7 @@ static int zero_range(struct kvmm_pool *pool, kvmm_range_t range)
 	copy = *slot;
 	pool_leave(pool);
 
-	failed = blocks_zero(pool, copy.ext, copy.nr_ext);
+	failed = zero_blocks(pool, &copy);
 
 	err = range_enter(pool, range, &slot);
 	if (err)
@@ -212,7 +229,7 @@ static int get_content(struct kvmm_pool *pool, struct request *req)
 	int err;
 
 	err = get_range(pool, req);
-	if (unlikely(!err && req->attr.flags & KVMM_ALLOC_ZERO))
+	if (unlikely(!err && is_zeroed(pool, req->attr.flags)))
 		err = zero_range(pool, req->range);
 	return err;
 }

@@ -16,6 +16,7 @@ static void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 struct growth {
 	struct room	room;
 	kvmm_range_t	range;
+	u32		from;	/* blocks that the range had */
 };
 
 /* What lies behind the end is joined to it, unless the engine wants each allocation back whole. */
@@ -70,13 +71,58 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 		return err;
 	owner_fill(pool, ext.start, ext.nr, make_owner(OWNER_SLOT, growth->range.index));
 	append_extent(pool, slot, &ext);
+	growth->from = slot->nr;
 	slot_resize(pool, slot, slot->nr + ext.nr);
+	if (unlikely(pool->zero)) {	/* until zero_growth() is done */
+		slot->pins++;
+		pool->count.range_pins++;
+	}
 	pool->count.allocs++;
 	pool->count.alloc_blocks += ext.nr;
 	return 0;
 }
 
-/* The new blocks are not zeroed, whatever the range was allocated with. */
+/* Blocks of @slot from number @from on are its tenant's from now on. */
+static int take_tail(struct kvmm_pool *pool, const struct slot *slot, u32 from)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < slot->nr_ext && !err; i++) {
+		struct kvmm_extent ext = slot->ext[i];
+		u32 skip = min(from, ext.nr);
+
+		from -= skip;
+		ext.start += skip;
+		ext.nr -= skip;
+		err = tenant_take_run(pool, ext, slot->tenant);
+	}
+	return err;
+}
+
+/* A pin keeps the range where it is meanwhile. */
+static int zero_growth(struct kvmm_pool *pool, const struct growth *growth)
+{
+	struct slot copy, *slot;
+	int err, failed;
+
+	err = range_enter(pool, growth->range, &slot);
+	if (err)
+		return err;
+	copy = *slot;
+	pool_leave(pool);
+	failed = take_tail(pool, &copy, growth->from);
+	err = range_enter(pool, growth->range, &slot);
+	if (err)
+		return err;
+	slot->pins--;
+	pool->count.range_pins--;
+	pool_leave(pool);
+	if (failed)
+		kvmm_range_shrink(pool, growth->range, growth->room.nr);
+	return failed;
+}
+
+/* KVMM_ALLOC_ZERO is not for new blocks; the pool's zero policy is. */
 int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 {
 	struct growth growth = { .room = { .take = take_growth, .nr = nr }, .range = range };
@@ -89,7 +135,9 @@ int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 		return err;
 	err = take_growth(pool, &growth.room);
 	pool_leave(pool);
-	return err == -ENOSPC ? pool_get_room(pool, &growth.room) : err;
+	if (err == -ENOSPC)
+		err = pool_get_room(pool, &growth.room);
+	return unlikely(!err && pool->zero) ? zero_growth(pool, &growth) : err;
 }
 
 /* ---- shrinking ---- */
@@ -184,6 +232,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t
 	u32 nr_tail, nr_head = cut_extents(slot, at, ext[0], ext[1], &nr_tail);
 	struct kvmm_range_attr attr = {
 		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio, .flags = slot->flags,
+		.tenant = slot->tenant,
 	};
 
 	if (cut_is_barred(pool, slot, nr_head + nr_tail))

@@ -160,6 +160,7 @@ struct kvmm_alloc_report {
  * @seq: the engine's name of the sequence; 0 = none
  * @prio: enum kvmm_priority, kept with the range
  * @flags: KVMM_ALLOC_*
+ * @tenant: whose they are; see enum kvmm_zero
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  */
 struct kvmm_range_attr {
@@ -170,6 +171,8 @@ struct kvmm_range_attr {
 	uint32_t prio;
 	uint32_t flags;
 	struct kvmm_alloc_report *report;
+	uint32_t tenant;
+	uint32_t reserved;
 };
 
 /**
@@ -194,7 +197,7 @@ static inline int kvmm_range_alloc(struct kvmm_pool *pool, uint32_t nr, uint32_t
 				   kvmm_range_t *range)
 {
 	struct kvmm_range_attr attr = { sizeof(attr), nr, flags >> 16, 0, KVMM_PRIO_NORMAL,
-					flags & 0xffffu, NULL };
+					flags & 0xffffu, NULL, 0, 0 };
 
 	return kvmm_range_alloc_attr(pool, &attr, range);
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Who had a block last, and whether its content must be zero before another one gets it.
+ *
+ * One word a block, of its last tenant. It goes with the content: a move copies it, and freeing does
+ * not touch it. A block belongs to whoever was given it while its word is looked at and written, so
+ * there is no lock; it has come to him through one.
+ */
+#include <kv/mem.h>
+
+#include "internal.h"
+
+/* Nobody's: the content is of unknown origin, and zeroed for everybody. */
+#define TENANT_UNKNOWN	KV_NONE
+
+int tenant_init(struct kvmm_pool *pool, enum kvmm_zero zero)
+{
+	if (zero != KVMM_ZERO_NEVER && !pool->nr_planes)
+		return -EINVAL;
+	pool->zero = zero;
+	if (zero != KVMM_ZERO_TENANT)
+		return 0;
+	pool->tenant = kv_alloc_array(pool->nr_blocks, sizeof(*pool->tenant));
+	if (!pool->tenant)
+		return -ENOMEM;
+	pool->metadata_bytes += (u64)pool->nr_blocks * sizeof(*pool->tenant);
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		pool->tenant[i] = TENANT_UNKNOWN;
+	return 0;
+}
+
+void tenant_exit(struct kvmm_pool *pool)
+{
+	kv_free(pool->tenant);
+}
+
+void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
+{
+	memmove(&pool->tenant[dst], &pool->tenant[src], nr * sizeof(*pool->tenant));
+}
+
+static int take_block(struct kvmm_pool *pool, u32 block, u32 tenant)
+{
+	struct kvmm_extent one = { block, 1 };
+	int err;
+
+	if (pool->zero == KVMM_ZERO_ALWAYS)
+		return blocks_zero(pool, &one, 1);
+	if (tenant != TENANT_UNKNOWN && pool->tenant[block] == tenant)
+		return 0;
+	err = blocks_zero(pool, &one, 1);
+	pool->tenant[block] = err ? TENANT_UNKNOWN : tenant;
+	return err;
+}
+
+int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < run.nr && !err; i++)
+		err = take_block(pool, run.start + i, tenant);
+	return err;
+}
+
+int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < nr && !err; i++)
+		err = take_block(pool, entry_block(entry_at(pool, muts[i].index)), tenant);
+	return err;
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a tenant left behind is not seen by the next one: canaries in every block. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+#define NR	8u
+
+static struct kvmm_pool *make_zeroing(const char *policy, u32 zero)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = NR;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = policy;
+	attr.zero = zero;
+	return make_pool_of(&attr);
+}
+
+static void plant(struct kvmm_pool *pool, u32 block, u8 canary)
+{
+	u8 buf[TEST_BLOCK_BYTES];
+
+	memset(buf, canary, sizeof(buf));
+	cr_assert_eq(kvmm_block_write(pool, block, 0, buf, sizeof(buf)), 0);
+}
+
+/* The one byte value that the block is full of, or '?'. */
+static u8 content(struct kvmm_pool *pool, u32 block)
+{
+	u8 buf[TEST_BLOCK_BYTES];
+
+	cr_assert_eq(kvmm_block_read(pool, block, 0, buf, sizeof(buf)), 0);
+	for (u32 i = 1; i < sizeof(buf); i++)
+		if (buf[i] != buf[0])
+			return '?';
+	return buf[0] ? buf[0] : '0';
+}
+
+/* Content of all blocks that @mut name, and then theirs is @canary. */
+static const char *take_blocks(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *mut,
+			       u8 canary)
+{
+	static char seen[NR + 1];
+
+	cr_assert_eq(kvmm_alloc_for(pool, nr, tenant, mut), 0);
+	for (u32 i = 0; i < nr; i++) {
+		int block = kvmm_block_of_mut(pool, mut[i]);
+
+		seen[i] = content(pool, block);
+		plant(pool, block, canary);
+	}
+	seen[nr] = '\0';
+	return seen;
+}
+
+static void expect_seen(u32 zero, const char *again, const char *other)
+{
+	struct kvmm_pool *pool = make_zeroing("lru", zero);
+	kvmm_mut_t mut[NR];
+
+	for (u32 i = 0; i < NR; i++)
+		plant(pool, i, 'x');
+	take_blocks(pool, 4, 1, mut, 'a');
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+	cr_expect_str_eq(take_blocks(pool, 4, 1, mut, 'a'), again);
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+	cr_expect_str_eq(take_blocks(pool, 4, 2, mut, 'b'), other);
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+	end_pool(pool);
+}
+
+Test(tenant, blocks_are_zeroed_when_the_pool_says_so)
+{
+	expect_seen(KVMM_ZERO_NEVER, "aaaa", "aaaa");
+	expect_seen(KVMM_ZERO_TENANT, "aaaa", "0000");
+	expect_seen(KVMM_ZERO_ALWAYS, "0000", "0000");
+}
+
+Test(tenant, what_nobody_is_known_to_have_written_is_zeroed_for_everybody)
+{
+	struct kvmm_pool *pool = make_zeroing("lru", KVMM_ZERO_TENANT);
+	kvmm_mut_t mut[NR];
+
+	for (u32 i = 0; i < NR; i++)
+		plant(pool, i, 'x');
+	cr_expect_str_eq(take_blocks(pool, NR, 0, mut, 'a'), "00000000");
+	cr_expect_eq(kvmm_free(pool, mut, NR), 0);
+	end_pool(pool);
+}
+
+Test(tenant, evicted_blocks_are_zeroed_for_another_tenant)
+{
+	struct kvmm_pool *pool = make_zeroing("lru", KVMM_ZERO_TENANT);
+	kvmm_key_t key[NR];
+	kvmm_mut_t mut[NR];
+	kvmm_ref_t ref[NR];
+	struct kvmm_prefix prefix = { .keys = key, .nr = NR, .domain = { .tenant = 7 } };
+	struct kvmm_acquire req = { .nr_blocks = 3, .fresh = mut, .domain = { .tenant = 8 } };
+
+	for (u32 i = 0; i < NR; i++)
+		key[i] = key_of(i);
+	take_blocks(pool, NR, 7, mut, 'a');
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, mut, ref), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, NR), 0);
+	cr_assert_eq(kvmm_acquire(pool, &req), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_eq(content(pool, kvmm_block_of_mut(pool, mut[i])), '0');
+	/* What is cached still is what it was. */
+	cr_assert_eq(kvmm_prefix_match(pool, &prefix, ref), 5);
+	for (u32 i = 0; i < 5; i++)
+		cr_expect_eq(content(pool, kvmm_block_of_ref(pool, ref[i])), 'a');
+	cr_expect_eq(kvmm_put_many(pool, ref, 5), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end_pool(pool);
+}
+
+static kvmm_range_t take_range(struct kvmm_pool *pool, u32 nr, u32 tenant)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = nr, .max_runs = 1,
+					.tenant = tenant };
+	kvmm_range_t range;
+
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	return range;
+}
+
+static const char *range_content(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	static char seen[NR + 1];
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	int nr_ext = kvmm_range_extents(pool, range, ext, KVMM_MAX_RUNS);
+	u32 nr = 0;
+
+	for (int i = 0; i < nr_ext; i++)
+		for (u32 b = 0; b < ext[i].nr; b++)
+			seen[nr++] = content(pool, ext[i].start + b);
+	seen[nr] = '\0';
+	return seen;
+}
+
+Test(tenant, ranges_are_zeroed_when_they_are_made_and_when_they_grow)
+{
+	struct kvmm_pool *pool = make_zeroing(NULL, KVMM_ZERO_TENANT);
+	kvmm_range_t range = take_range(pool, NR, 1);
+
+	for (u32 i = 0; i < NR; i++)
+		plant(pool, i, 'a');
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	range = take_range(pool, 2, 2);
+	cr_expect_str_eq(range_content(pool, range), "00");
+	cr_assert_eq(kvmm_range_grow(pool, range, 2), 0);
+	cr_expect_str_eq(range_content(pool, range), "0000");
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	range = take_range(pool, NR, 1);
+	cr_expect_str_eq(range_content(pool, range), "0000aaaa");
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+Test(tenant, what_compaction_moves_keeps_its_tenant)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_zeroing(NULL, KVMM_ZERO_TENANT);
+	kvmm_range_t low = take_range(pool, 4, 1), high = take_range(pool, 4, 2);
+
+	for (u32 i = 0; i < NR; i++)
+		plant(pool, i, i < 4 ? 'a' : 'b');
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_str_eq(range_content(pool, high), "bbbb");
+	cr_assert_eq(kvmm_range_free(pool, high), 0);
+	/* Copies of its content lie in all eight blocks. */
+	low = take_range(pool, NR, 2);
+	cr_expect_str_eq(range_content(pool, low), "bbbbbbbb");
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	low = take_range(pool, NR, 1);
+	cr_expect_str_eq(range_content(pool, low), "00000000");
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	end_pool(pool);
+}
+
+Test(tenant, a_pool_without_memory_has_nothing_to_zero)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = NR;
+	attr.zero = KVMM_ZERO_TENANT;
+	cr_expect_eq(kvmm_pool_create(&attr, &pool), -EINVAL);
+}
