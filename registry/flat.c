@@ -62,8 +62,8 @@ static void dups_append(const struct flat *flat, u32 head, u32 index)
 	WRITE_ONCE(first->dup_prev, index);
 }
 
-/* The first of the list that can be referenced; the reference is taken. */
-static bool dups_take(const struct flat *flat, u32 head, struct found *found)
+/* A reference on the first of the list that can be had. 1 if it is its first, 0, or -ENOENT. */
+static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder)
 {
 	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next) {
 		struct kv_entry *entry = entry_at(flat, index);
@@ -71,11 +71,11 @@ static bool dups_take(const struct flat *flat, u32 head, struct found *found)
 		int ret = kv_entry_step(entry, kv_word_gen(word), kv_edge_try_get);
 
 		if (ret >= 0) {
-			*found = (struct found){ kv_handle_of(index, word), ret };
-			return true;
+			*elder = kv_handle_of(index, word);
+			return ret;
 		}
 	}
-	return false;
+	return -ENOENT;
 }
 
 /* The head is gone: the next one is the oldest now. */
@@ -113,17 +113,19 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 {
 	struct kv_handle handle = insert->handles[i];
 	struct kv_entry *entry = entry_at(flat, handle.index);
-	struct found found;
-	bool is_held = insert->policy != KV_DUP_ALLOW && dups_take(flat, head, &found);
+	struct kv_handle elder;
+	int ret = -ENOENT;
 
-	if (is_held) {
-		insert->nr_first += found.is_first;
-		WRITE_ONCE(entry->link, found.handle.index);
+	if (insert->policy != KV_DUP_ALLOW)
+		ret = dups_take(flat, head, &elder);
+	if (ret >= 0) {
+		insert->nr_first += ret;
+		WRITE_ONCE(entry->link, elder.index);
 	}
 	insert->nr_dups++;
-	if (is_held && insert->policy == KV_DUP_REJECT) {
+	if (ret >= 0 && insert->policy == KV_DUP_REJECT) {
 		WRITE_ONCE(entry->link, KV_NONE);
-		insert->found[i] = found.handle;
+		insert->found[i] = elder;
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}

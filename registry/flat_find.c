@@ -4,20 +4,21 @@
  * found nothing in a bucket that changed each time, PATIENCE times over, takes its lock.
  *
  * What it takes to find a block in memory much larger than the caches is two lines: the bucket and
- * the entry. The time goes into waiting for them, so keys are worked on in groups, and a group in
- * four steps, each for all of its keys: hash them and ask for the buckets; compare tags and ask for
- * the entries; compare names; take the references. Between the first two steps and between the next
- * two lies the work on another group, so that the lines are there when they are needed.
+ * the entry. The time goes into waiting for them, so keys go through a line of three steps: hash
+ * the key and ask for the bucket; compare tags and ask for the entry; compare the name and take the
+ * reference. Each turn of the loop does one step for each of three keys, DISTANCE apart.
  *
- * References come last and alone because a compare-and-swap lets nothing overlap with it: between
- * two of them the processor would have to wait for every load of a step to end (16 ns a block with
- * everything in the second-level cache when keys were taken one by one).
+ * A compare-and-swap takes 20 cycles whatever it meets. Work of the other steps disappears in its
+ * shadow as far as the processor looks ahead, but only work that does not wait for it: nothing on
+ * the fast path may go through memory that was written after the last swap, so what it needs is
+ * passed by value and stays in registers. With everything in the second-level cache a block takes
+ * 8 ns, of which 4.7 are the swap; doing one step for a group of keys, then the next, took 12.
  *
  * Each key goes down one of two paths. The fast one looks at the first slot with the right tag, in
  * the home bucket, and takes the entry if it has the name; nothing can be wrong with that, however
  * old what the table said. All else is the slow path's: another slot with that tag, an overflow
  * bucket, younger blocks of the name, a table that is being replaced, and misses, which count only
- * if the bucket's version did not change meanwhile.
+ * if the bucket's version did not change meanwhile. One hit in fifty is found there.
  */
 #include "flat.h"
 
@@ -29,13 +30,21 @@
 /* REGISTERED, and not HIDDEN. */
 #define FOUND_MASK		(KV_ENTRY_STATE | KV_ENTRY_HIDDEN)
 
+/* State and generation: another block, or one that is no longer there, has others. */
+#define WORD_IDENTITY		(~0ull << KV_ENTRY_STATE_SHIFT)
+
 /* What is looked for, and what is to be done with it. */
 struct wanted {
-	struct table *table;	/* the one to begin with */
+	struct table *table;	/* the one to begin with, and what is needed of it: */
+	struct bucket *bucket;
+	struct kv_entry *entry;
+	u32 nr_homes;
+	u32 nr;			/* of keys */
 	u64 seed;		/* of the table, for the domain */
 	u64 domain;
-	const struct kv_query *query;
-	bool take;		/* a reference, or just look? For the slow path */
+	const kvmm_key_t *keys;	/* every @step-th from this one on */
+	u32 step;
+	bool take;		/* a reference, or just look? */
 };
 
 /*
@@ -68,7 +77,7 @@ static __always_inline bool try_look(struct kv_entry *entry, const u64 key[2], u
 	/* Acquire and the second look pair with the swaps, as in try_take(). */
 	*word = smp_load_acquire(&entry->word);
 	return likely((*word & mask) == wanted && kv_entry_has_name(entry, key, domain)) &&
-	       kv_is_still(&entry->word, *word, ~KV_ENTRY_FLAGS & ~(KV_ENTRY_REFS | KV_ENTRY_PINS));
+	       kv_is_still(&entry->word, *word, WORD_IDENTITY);
 }
 
 static __always_inline bool try_entry(const struct wanted *wanted, struct kv_entry *entry,
@@ -76,14 +85,6 @@ static __always_inline bool try_entry(const struct wanted *wanted, struct kv_ent
 {
 	return wanted->take ? try_take(entry, key, wanted->domain, flags, word) :
 			      try_look(entry, key, wanted->domain, flags, word);
-}
-
-static inline struct found found_at(const struct wanted *wanted, const struct kv_entry *entry,
-				    u64 word)
-{
-	u32 index = entry - wanted->table->entries->entry;
-
-	return (struct found){ kv_handle_of(index, word), !kv_word_refs(word) };
 }
 
 /* ---- the slow path ---- */
@@ -96,15 +97,13 @@ static bool try_with_dups(const struct wanted *wanted, u32 index, const u64 key[
 			  struct found *found)
 {
 	const struct kv_entries *entries = wanted->table->entries;
-	u64 word;
 
 	for (u32 steps = 0; index < entries->nr && steps < entries->nr; steps++) {
 		struct kv_entry *entry = &entries->entry[index];
 
-		if (try_entry(wanted, entry, key, 0, &word)) {
-			*found = found_at(wanted, entry, word);
+		found->index = index;
+		if (try_entry(wanted, entry, key, 0, &found->word))
 			return true;
-		}
 		if (!kv_entry_has_name(entry, key, wanted->domain))
 			return false;
 		index = READ_ONCE(entry->dup_next);
@@ -169,10 +168,11 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 	return try_locked(wanted, spot, key, found);
 }
 
-static noinline bool find_slowly(const struct wanted *wanted, u32 i, struct found *found)
+/* What was looked at did not have the name, or changed meanwhile. Not found: a word of 0. */
+static noinline struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key)
 {
-	const kvmm_key_t *key = &wanted->query->keys[i];
 	struct table *table = wanted->table;
+	struct found found = { 0 };
 	u64 words[2];
 
 	kv_key_words(key, words);
@@ -180,75 +180,64 @@ static noinline bool find_slowly(const struct wanted *wanted, u32 i, struct foun
 		u64 hash = key_hash(key, domain_seed(table->seed, wanted->domain));
 		struct spot spot = spot_of(table, hash);
 
-		if (try_table(wanted, spot, words, found))
-			return true;
+		if (try_table(wanted, spot, words, &found))
+			return found;
 		/* Pairs with move_bucket(): the successor is visible, and what was copied there. */
 		if (smp_load_acquire(&spot.home->next) != NEXT_MOVED)
-			return false;
+			return (struct found){ 0 };
 		table = kv_rcu_dereference(table->successor);
 	}
 }
 
-/* ---- groups ---- */
+/* A copy of @wanted, and of it only here: see the head of this file. */
+static __always_inline struct found find_slowly(struct wanted wanted, const kvmm_key_t *key)
+{
+	return __find_slowly(&wanted, key);
+}
+
+/* ---- the line ---- */
 
 /*
- * About as many lines as a core can wait for. Nanoseconds a block with 100 Ki and with 4 Mi entries,
- * prompts of 85 and of 1024 blocks: 8: 17, 40; 16: 19, 29; 24: 15, 26; 32: 19, 23, and more than
- * that for short prompts.
+ * About as many lines as a core can wait for. Nanoseconds a block with 100 Ki entries and prompts
+ * of 85, and with 4 Mi and 1024: 12: 8.3, 21.6; 16: 8.3, 19.4; 24: 8.3, 16.8; 32: 8.4, 15.8.
  */
-#define GROUP		24u
+#define DISTANCE	24u
+#define RING		64u		/* a power of two, more than 2 * DISTANCE */
 
-/* Some keys of a query on their way: @first and every @step-th after it. */
-struct group {
-	u32 nr;
-	u32 first;
-	u32 step;			/* 1 but in a bisection */
-	struct bucket *home[GROUP];
-	u8 tag[GROUP];
-	struct kv_entry *entry[GROUP];	/* the one to look at */
-	u64 word[GROUP];		/* of an entry that has the name; 0: it has not */
+/* Keys on their way, by number modulo RING. */
+struct line {
+	struct bucket *home[RING];
+	u64 tags[RING];			/* the tag in each byte */
+	u32 index[RING];		/* of the entry to look at */
 };
 
-static __always_inline u32 key_at(const struct group *group, u32 j)
+static __always_inline const kvmm_key_t *key_at(struct wanted wanted, u32 j)
 {
-	return group->first + j * group->step;
+	return &wanted.keys[j * wanted.step];
 }
 
-/* Step 1 of one key. */
-static __always_inline void group_hash_one(const struct wanted *wanted, struct group *group, u32 j,
-					   const kvmm_key_t *key)
+/* Step 1: where must it be? */
+static __always_inline void line_hash(struct wanted wanted, struct line *line, u32 j)
 {
-	u64 hash = key_hash(key, wanted->seed);
+	u64 hash = key_hash(key_at(wanted, j), wanted.seed);
+	struct bucket *home = &wanted.bucket[home_nr(hash, wanted.nr_homes)];
 
-	group->home[j] = home_of(wanted->table, hash);
-	group->tag[j] = tag_of(hash);
-	kv_prefetch(group->home[j]);
-}
-
-static __always_inline void group_hash(const struct wanted *wanted, struct group *group)
-{
-	const kvmm_key_t *key = &wanted->query->keys[group->first];
-
-	for (u32 j = 0; j < group->nr; j++, key += group->step)
-		group_hash_one(wanted, group, j, key);
+	kv_prefetch(home);
+	line->home[j % RING] = home;
+	line->tags[j % RING] = tag_of(hash) * EACH_BYTE;
 }
 
 /*
  * Step 2. Without the right tag, or in the middle of a change, the index is that of some other
  * entry, or 0: step 3 finds out.
  */
-static __always_inline void group_compare_tags(const struct wanted *wanted, struct group *group)
+static __always_inline void line_compare_tags(struct wanted wanted, struct line *line, u32 j)
 {
-	struct kv_entry *entries = wanted->table->entries->entry;
+	const struct bucket *home = line->home[j % RING];
+	u32 index = READ_ONCE(home->index[slot_like_tag(home, line->tags[j % RING])]);
 
-	for (u32 j = 0; j < group->nr; j++) {
-		const struct bucket *home = group->home[j];
-		struct slots slots = slots_like_tag(home, group->tag[j]);
-		u32 nr = likely(slots_left(slots)) ? slots_first(slots) : 0;
-
-		group->entry[j] = &entries[READ_ONCE(home->index[nr])];
-		kv_prefetch_write(group->entry[j]);
-	}
+	kv_prefetch_write(&wanted.entry[index]);
+	line->index[j % RING] = index;
 }
 
 /* Registered under this name, the oldest that is, and with room for one more reference. */
@@ -262,102 +251,68 @@ static __always_inline bool is_good(u64 word)
 
 /*
  * Step 3. The acquire load of the word pairs with the swap that made it REGISTERED
- * (kv_edge_publish): the name is visible. What was read of it is confirmed in step 4.
+ * (kv_edge_publish): the name is visible. The swap succeeds only on the word that was there before
+ * the name was read; who takes nothing looks whether the word still is that one.
  */
-static __always_inline void group_compare_names(const struct wanted *wanted, struct group *group)
+static __always_inline struct found line_take(struct wanted wanted, const struct line *line, u32 j)
 {
-	const kvmm_key_t *key = &wanted->query->keys[group->first];
+	u32 index = line->index[j % RING];
+	struct kv_entry *entry = &wanted.entry[index];
+	u64 word = smp_load_acquire(&entry->word), old, key[2];
 
-	for (u32 j = 0; j < group->nr; j++, key += group->step) {
-		struct kv_entry *entry = group->entry[j];
-		u64 word = smp_load_acquire(&entry->word), key_words[2];
+	kv_key_words(key_at(wanted, j), key);
+	if (unlikely(!is_good(word) || !kv_entry_has_name(entry, key, wanted.domain)))
+		return find_slowly(wanted, key_at(wanted, j));
+	old = word;
+	if (unlikely(wanted.take ? !kv_cas(&entry->word, &old, word + KV_ENTRY_REF) :
+				   !kv_is_still(&entry->word, word, WORD_IDENTITY)))
+		return find_slowly(wanted, key_at(wanted, j));
+	return (struct found){ word, index };
+}
 
-		kv_key_words(key, key_words);
-		if (unlikely(!is_good(word) ||
-			     !kv_entry_has_name(entry, key_words, wanted->domain)))
-			word = 0;
-		group->word[j] = word;
+static __always_inline void line_start(struct wanted wanted, struct line *line)
+{
+	for (u32 j = 0; j < min(wanted.nr, 2 * DISTANCE); j++)
+		line_hash(wanted, line, j);
+	for (u32 j = 0; j < min(wanted.nr, DISTANCE); j++)
+		line_compare_tags(wanted, line, j);
+}
+
+/* One turn: key @j is through. */
+static __always_inline struct found line_turn(struct wanted wanted, struct line *line, u32 j)
+{
+	if (j + DISTANCE < wanted.nr)
+		line_compare_tags(wanted, line, j + DISTANCE);
+	if (j + 2 * DISTANCE < wanted.nr)
+		line_hash(wanted, line, j + 2 * DISTANCE);
+	return line_take(wanted, line, j);
+}
+
+/*
+ * All keys, or those up to the first miss, unless @through. What is found goes to @refs, if that is
+ * anywhere. Returns how many.
+ */
+static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs, u32 *nr_first,
+				    bool through)
+{
+	u32 hits = 0, first = 0;
+	struct line line;
+
+	line_start(wanted, &line);
+	for (u32 j = 0; j < wanted.nr; j++) {
+		struct found found = line_turn(wanted, &line, j);
+		bool hit = found.word;
+
+		if (!through && unlikely(!hit))
+			break;
+		if (refs)
+			refs[j] = kv_handle_of(found.index, found.word);
+		hits += hit;
+		first += hit && found_is_first(found);
 	}
-}
-
-/* The word has changed since step 3, or was not good. */
-static noinline bool group_retry(const struct wanted *wanted, const struct group *group, u32 j,
-				 struct found *found)
-{
-	u64 key[2], word;
-
-	kv_key_words(&wanted->query->keys[key_at(group, j)], key);
-	if (group->word[j] && try_take(group->entry[j], key, wanted->domain, KV_ENTRY_DUP, &word)) {
-		*found = found_at(wanted, group->entry[j], word);
-		return true;
-	}
-	return find_slowly(wanted, key_at(group, j), found);
-}
-
-/* Step 4: the swap succeeds only on the word that was there before the name was read. */
-static __always_inline bool group_take(const struct wanted *wanted, struct group *group, u32 j,
-				       struct found *found)
-{
-	u64 word = group->word[j];
-
-	if (unlikely(!word || !kv_cas(&group->entry[j]->word, &word, word + KV_ENTRY_REF)))
-		return group_retry(wanted, group, j, found);
-	*found = found_at(wanted, group->entry[j], word);
-	return true;
-}
-
-/* Step 4 of who takes nothing: the word that was there before the name was read still is. */
-static __always_inline bool group_look(const struct wanted *wanted, struct group *group, u32 j)
-{
-	u64 word = group->word[j], mask = ~0ull << KV_ENTRY_STATE_SHIFT;
-	struct found found;
-
-	if (likely(word && kv_is_still(&group->entry[j]->word, word, mask)))
-		return true;
-	return find_slowly(wanted, key_at(group, j), &found);
-}
-
-/* ---- a line of groups ---- */
-
-/* Group g is in the middle of it: g + 2 is hashed and g + 1 has its tags compared. */
-#define NR_GROUPS	4u
-
-struct line {
-	struct group group[NR_GROUPS];
-};
-
-static __always_inline struct group *line_at(struct line *line, u32 g)
-{
-	return &line->group[g % NR_GROUPS];
-}
-
-static __always_inline struct group *line_place(const struct wanted *wanted, struct line *line,
-						u32 g)
-{
-	struct group *group = line_at(line, g);
-
-	group->first = min(g * GROUP, wanted->query->nr);
-	group->nr = min(wanted->query->nr - group->first, GROUP);
-	group->step = 1;
-	return group;
-}
-
-static __always_inline void line_start(const struct wanted *wanted, struct line *line)
-{
-	group_hash(wanted, line_place(wanted, line, 0));
-	group_hash(wanted, line_place(wanted, line, 1));
-	group_compare_tags(wanted, line_at(line, 0));
-}
-
-/* Steps 2 and 3. */
-static __always_inline struct group *line_step(const struct wanted *wanted, struct line *line,
-					       u32 g)
-{
-	struct group *group = line_at(line, g);
-
-	group_compare_tags(wanted, line_at(line, g + 1));
-	group_compare_names(wanted, group);
-	return group;
+	if (nr_first)
+		*nr_first = first;
+	return hits;
 }
 
 static __always_inline struct wanted wanted_of(struct kv_map *map, const struct kv_query *query,
@@ -366,150 +321,69 @@ static __always_inline struct wanted wanted_of(struct kv_map *map, const struct 
 	struct table *table = kv_rcu_dereference(flat_of(map)->table);
 	u64 domain = kv_domain_word(query->domain);
 
-	return (struct wanted){ table, domain_seed(table->seed, domain), domain, query, take };
+	return (struct wanted){
+		.table		= table,
+		.bucket		= table->bucket,
+		.entry		= table->entries->entry,
+		.nr_homes	= table->nr_homes,
+		.seed		= domain_seed(table->seed, domain),
+		.domain		= domain,
+		.keys		= query->keys,
+		.nr		= query->nr,
+		.step		= 1,
+		.take		= take,
+	};
 }
 
-/* ---- match, scan ---- */
-
-/*
- * Step 4 of one group, with step 1 of a later one in its shadow: the key is loaded before the swap
- * and hashed while that goes on, which is free. A group is never shorter than one after it; beyond
- * the last key that key is hashed again.
- */
-static __always_inline u32 take_group(const struct wanted *wanted, struct group *group,
-				      struct group *later, struct kv_handle *refs, u32 *nr_first)
-{
-	const kvmm_key_t *keys = wanted->query->keys;
-	u32 j, last = wanted->query->nr - 1;
-
-	for (j = 0; j < group->nr; j++) {
-		kvmm_key_t key = keys[min(later->first + j, last)];
-		struct found found;
-
-		if (unlikely(!group_take(wanted, group, j, &found)))
-			break;
-		group_hash_one(wanted, later, j, &key);
-		refs[j] = found.handle;
-		*nr_first += found.is_first;
-	}
-	return j;
-}
+/* ---- match, scan, length ---- */
 
 u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first)
 {
-	u32 nr = 0, first_refs = 0, g;
-	struct wanted wanted;
-	struct line line;
+	u32 nr;
 
 	kv_rcu_read_lock();
-	wanted = wanted_of(map, query, true);
-	line_start(&wanted, &line);
-	for (g = 0; nr == g * GROUP && nr < query->nr; g++) {
-		struct group *group = line_step(&wanted, &line, g);
-
-		nr += take_group(&wanted, group, line_place(&wanted, &line, g + 2), refs + nr,
-				 &first_refs);
-	}
+	nr = line_run(wanted_of(map, query, true), refs, nr_first, false);
 	kv_rcu_read_unlock();
-	*nr_first = first_refs;
 	if (nr < query->nr)
 		trace_miss(&flat_of(map)->trace, query, nr);
-	return nr;
-}
-
-static __always_inline u32 scan_group(const struct wanted *wanted, struct group *group,
-				      struct kv_handle *refs, u32 *nr_first)
-{
-	u32 nr = 0;
-
-	for (u32 j = 0; j < group->nr; j++) {
-		struct found found = { 0 };
-
-		nr += group_take(wanted, group, j, &found);
-		refs[j] = found.handle;
-		*nr_first += found.is_first;
-	}
 	return nr;
 }
 
 u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
 	      u32 *nr_first)
 {
-	struct wanted wanted;
-	struct line line;
-	u32 nr = 0;
+	u32 nr;
 
-	*nr_first = 0;
 	kv_rcu_read_lock();
-	wanted = wanted_of(map, query, true);
-	line_start(&wanted, &line);
-	for (u32 g = 0; g * GROUP < query->nr; g++) {
-		struct group *group = line_step(&wanted, &line, g);
-
-		group_hash(&wanted, line_place(&wanted, &line, g + 2));
-		nr += scan_group(&wanted, group, refs + g * GROUP, nr_first);
-	}
+	nr = line_run(wanted_of(map, query, true), refs, nr_first, true);
 	kv_rcu_read_unlock();
 	return nr;
 }
 
-/* ---- length ---- */
-
-/* How many of the group, from the first on, are there. */
-static __always_inline u32 look_at_group(const struct wanted *wanted, struct group *group)
-{
-	u32 j;
-
-	for (j = 0; j < group->nr; j++)
-		if (!group_look(wanted, group, j))
-			break;
-	return j;
-}
-
-static u32 length_linear(const struct wanted *wanted)
-{
-	struct line line;
-	u32 nr = 0;
-
-	line_start(wanted, &line);
-	for (u32 g = 0; nr == g * GROUP && nr < wanted->query->nr; g++) {
-		group_hash(wanted, line_place(wanted, &line, g + 2));
-		nr += look_at_group(wanted, line_step(wanted, &line, g));
-	}
-	return nr;
-}
-
-/* One round of a bisection: at most GROUP keys at even distances in [lo, hi), ends included. */
-static void group_spread(struct group *group, u32 lo, u32 hi)
-{
-	group->step = (hi - lo + GROUP - 1) / GROUP;
-	group->nr = (hi - lo + group->step - 1) / group->step;
-	group->first = hi - 1 - (group->nr - 1) * group->step;
-}
-
 /*
  * Keys before @lo are there, the one at @hi is not. Where the map is closed under prefixes, a key
- * that is there says the same of all before it; so a round divides what is left by GROUP, and a
- * prompt of 1024 that is all there takes one round of two misses, any other one three.
+ * that is there says the same of all before it; so a round, DISTANCE keys spread evenly, the last one
+ * among them, divides what is left by DISTANCE: a prompt of 1024 that is all there takes one round
+ * of two misses, any other one three.
  */
-static u32 length_bisect(const struct wanted *wanted)
+static noinline u32 length_bisect(struct wanted wanted)
 {
-	u32 lo = 0, hi = wanted->query->nr;
-	struct group group;
+	const kvmm_key_t *keys = wanted.keys;
+	u32 lo = 0, hi = wanted.nr;
 
 	while (lo < hi) {
-		u32 hits;
+		u32 hits, first;
 
-		group_spread(&group, lo, hi);
-		group_hash(wanted, &group);
-		group_compare_tags(wanted, &group);
-		group_compare_names(wanted, &group);
-		hits = look_at_group(wanted, &group);
-		if (hits < group.nr)
-			hi = key_at(&group, hits);
+		wanted.step = (hi - lo + DISTANCE - 1) / DISTANCE;
+		wanted.nr = (hi - lo + wanted.step - 1) / wanted.step;
+		first = hi - 1 - (wanted.nr - 1) * wanted.step;
+		wanted.keys = keys + first;
+		hits = line_run(wanted, NULL, NULL, false);
+		if (hits < wanted.nr)
+			hi = first + hits * wanted.step;
 		if (hits)
-			lo = key_at(&group, hits - 1) + 1;
+			lo = first + (hits - 1) * wanted.step + 1;
 	}
 	return lo;
 }
@@ -521,7 +395,7 @@ u32 flat_length(struct kv_map *map, const struct kv_query *query)
 
 	kv_rcu_read_lock();
 	wanted = wanted_of(map, query, false);
-	length = map->prefix_closed ? length_bisect(&wanted) : length_linear(&wanted);
+	length = map->prefix_closed ? length_bisect(wanted) : line_run(wanted, NULL, NULL, false);
 	kv_rcu_read_unlock();
 	return length;
 }

@@ -4,7 +4,8 @@
 #include <kvmm/testing.h>
 #include <stdio.h>
 
-#define SECOND	1000000000ull
+#define MSEC	1000000ull
+#define SECOND	(1000 * MSEC)
 
 /* ---- the engine ---- */
 
@@ -44,9 +45,9 @@ static void test_idle(struct kvmm_testing *t)
 	KVMM_TESTING_EXPECT(t, !kvmm_range_alloc_attr(pool, &attr, &range));
 	kvmm_testing_expect_picture(t, pool, "aaabbb..");
 
-	kvmm_testing_advance(t, 10 * SECOND - 1);
+	kvmm_testing_advance(t, 10 * SECOND - MSEC);
 	KVMM_TESTING_EXPECT(t, drop_idle(pool, kvmm_testing_now(t)) == 0);
-	kvmm_testing_advance(t, 1);
+	kvmm_testing_advance(t, MSEC);
 	KVMM_TESTING_EXPECT(t, drop_idle(pool, kvmm_testing_now(t)) == 1);
 	kvmm_testing_expect_picture(t, pool, "...bbb..");
 	kvmm_testing_advance(t, IDLE_NS);

@@ -15,6 +15,7 @@ static const struct {
 	[KVMM_BLOCK_NULL] = { 'N', "the null block" },
 	[KVMM_BLOCK_RANGE] = { '#', "in a range" },
 	[KVMM_BLOCK_PRIVATE] = { 'P', "private" },
+	[KVMM_BLOCK_STAGED] = { 'S', "staged" },
 	[KVMM_BLOCK_ACTIVE] = { 'A', "referenced" },
 	[KVMM_BLOCK_INACTIVE] = { 'I', "cached" },
 };

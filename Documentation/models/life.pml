@@ -42,7 +42,7 @@ inline put(ghost)
 	}
 }
 
-/* group_compare_names(), group_take(): load the word, compare the name, swap that very word. */
+/* line_take(): load the word, compare the name, swap that very word. */
 proctype reader(byte wanted)
 {
 	byte w_state, w_refs, w_gen, seen;

@@ -229,11 +229,14 @@ static void put_all(struct world *world, const struct kv_handle *refs, u32 nr)
 /* A batch is about so many blocks. */
 #define BATCH_BLOCKS	8192u
 
-/* Nanoseconds a block, of prompts of @len blocks in random order, about @nr_blocks in all. */
+/*
+ * Nanoseconds a block, of prompts of @len blocks in random order, @nr_blocks in all: of a small map
+ * each of them many times, in the same order.
+ */
 static double match_ns(struct world *world, u32 len, u32 nr_blocks)
 {
 	u32 nr_prompts = world->nr / len, batch = BATCH_BLOCKS / len, nr_first, hits = 0;
-	u32 nr = min(nr_prompts, nr_blocks / len) / batch * batch;
+	u32 nr = nr_blocks / len / batch * batch;
 	u32 *order = must(malloc(nr_prompts * sizeof(*order)));
 	static struct kv_handle refs[BATCH_BLOCKS];
 	u64 ns = 0;
@@ -243,7 +246,8 @@ static double match_ns(struct world *world, u32 len, u32 nr_blocks)
 		u64 start = cpu_ns();
 
 		for (u32 j = 0; j < batch; j++) {
-			struct kv_query query = { &world->key[order[i + j] * len], len, domain };
+			u32 prompt = order[(i + j) % nr_prompts];
+			struct kv_query query = { &world->key[prompt * len], len, domain };
 
 			hits += world->map->ops->match(world->map, &query, &refs[j * len],
 						       &nr_first);
@@ -255,6 +259,23 @@ static double match_ns(struct world *world, u32 len, u32 nr_blocks)
 	if (hits != nr * len)
 		exit(EXIT_FAILURE);
 	return (double)ns / hits;
+}
+
+/* What no match can be without: one load and one compare-and-swap of each entry, nothing else. */
+static double swap_ns(struct world *world, u32 len, u32 nr_blocks)
+{
+	u64 start = cpu_ns();
+	u32 hits = 0;
+
+	for (u32 i = 0; i < nr_blocks; i++) {
+		u64 *word = &world->entries.entry[world->handle[i % world->nr].index].word;
+		u64 old = READ_ONCE(*word);
+
+		hits += kv_cas(word, &old, old);
+	}
+	if (hits != nr_blocks)
+		exit(EXIT_FAILURE);
+	return (double)(cpu_ns() - start) / nr_blocks;
 }
 
 /* Microseconds a query. */
@@ -314,6 +335,8 @@ static void run_sized(u32 nr, const u32 *lens, u32 nr_lens, bool lengths)
 	for (u32 l = 0; l < nr_lens; l++) {
 		struct shape shape = { nr, lens[l], lengths ? 2000000 : 1000000 };
 
+		if (!lengths && !l)
+			run_shape("registry-swap", "ns", shape, swap_ns, worlds);
 		if (lengths)
 			run_shape("registry-length", "us", shape, length_us, worlds);
 		else

@@ -30,6 +30,42 @@ static u32 nr_noticed(struct fixture *fix, void *field, u32 bits)
 	return nr;
 }
 
+static void expect_slot(const struct bucket *bucket, u8 tag, u32 nr)
+{
+	u8 first = flat_slot_tag((struct slot){ (struct bucket *)bucket, nr });
+
+	cr_expect_eq(first, tag, "slot %u has %#x, not %#x", nr, first, tag);
+}
+
+/* The tag in each slot, others that differ in one bit beside it; both ways to compare. */
+Test(flat, slot_with_tag_is_found_wherever_it_is)
+{
+	for (u32 nr = 0; nr < NR_SLOTS; nr++) {
+		for (u32 tag = 1; tag < 256; tag++) {
+			u8 tags[12], other = tag ^ 1 ? tag ^ 1 : 0xff;
+			struct bucket bucket = { 0 };
+
+			memset(tags, other, sizeof(tags));
+			tags[nr] = tag;
+			tags[NR_SLOTS] = 0;
+			memcpy(&bucket.tags, tags, 8);
+			memcpy(&bucket.tags_hi, tags + 8, 4);
+			expect_slot(&bucket, tag, slot_like_tag(&bucket, tag * EACH_BYTE));
+			expect_slot(&bucket, tag, slot_like_tag_words(&bucket, tag * EACH_BYTE));
+		}
+	}
+}
+
+Test(flat, slot_without_tag_is_some_slot)
+{
+	struct bucket bucket = { 0 };
+
+	for (u32 tag = 1; tag < 256; tag++) {
+		cr_expect_lt(slot_like_tag(&bucket, tag * EACH_BYTE), NR_SLOTS);
+		cr_expect_lt(slot_like_tag_words(&bucket, tag * EACH_BYTE), NR_SLOTS);
+	}
+}
+
 Test(flat, check_notices_any_flipped_bit_of_a_bucket)
 {
 	struct fixture fix = fixture_make(&kv_map_flat, NR_BLOCKS);

@@ -8,6 +8,7 @@
 #include <kvmm/testing.h>
 
 #define START_NS	1000000000ull
+#define MSEC		1000000ull
 
 static struct kvmm_testing *t;
 static char why[KVMM_TESTING_WHY];
@@ -43,10 +44,10 @@ Test(bench, time_is_what_the_test_says)
 	cr_expect_eq(kvmm_testing_now(t), START_NS);
 	cr_assert_eq(kvmm_testing_pool_make(t, &spec, &pool), 0);
 	cr_assert_eq(kvmm_range_alloc(pool, 1, 0, &range[0]), 0);
-	kvmm_testing_advance(t, 5);
+	kvmm_testing_advance(t, 5 * MSEC);
 	cr_assert_eq(kvmm_range_alloc(pool, 1, 0, &range[1]), 0);
 	cr_expect_eq(last_access(pool, 0), START_NS);
-	cr_expect_eq(last_access(pool, 1), START_NS + 5);
+	cr_expect_eq(last_access(pool, 1), START_NS + 5 * MSEC);
 	kvmm_testing_set_clock(t, 77);
 	cr_expect_eq(kvmm_testing_now(t), 77);
 	kvmm_range_free(pool, range[0]);

@@ -203,6 +203,22 @@ Test(builder, painted_handles_are_good)
 	expect_picture(pool, ".....I..");
 }
 
+Test(builder, staged_blocks_have_a_letter)
+{
+	struct kvmm_pool *pool = make((struct kvmm_testing_pool){ .nr_blocks = 3 });
+	kvmm_key_t key = kvmm_testing_key(1);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	kvmm_staged_t staged;
+	kvmm_mut_t mut;
+
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged), 0);
+	expect_picture(pool, "S..");
+	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), -EBADMSG);
+	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	end_with_failures();
+}
+
 Test(builder, of_two_inactive_blocks_the_left_one_goes_first)
 {
 	static const uint32_t order[] = { 1, 2, 4 };

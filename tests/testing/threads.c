@@ -8,6 +8,7 @@
 #include <kvmm/testing.h>
 
 #define NR_ROUNDS	3000u
+#define MSEC		1000000ull	/* what times of blocks are exact to */
 
 static struct kvmm_testing *t;
 static struct kvmm_pool *pool;
@@ -26,7 +27,7 @@ static void *use_pool(void *arg)
 			continue;
 		nr_bad += kvmm_range_info(pool, handle, &range) != 0;
 		nr_bad += kvmm_block_info(pool, range.ext[0].start, &block) != 0;
-		nr_bad += block.last_access_ns < before ||
+		nr_bad += block.last_access_ns < before / MSEC * MSEC ||
 			  block.last_access_ns > kvmm_testing_now(t);
 		kvmm_testing_random(t);
 		nr_bad += kvmm_range_free(pool, handle) != 0;
@@ -45,7 +46,7 @@ int main(void)
 	for (int i = 0; i < 2; i++)
 		pthread_create(&user[i], NULL, use_pool, NULL);
 	for (uint32_t i = 0; i < 10 * NR_ROUNDS; i++)
-		kvmm_testing_advance(t, 1);
+		kvmm_testing_advance(t, MSEC / 100);
 	for (int i = 0; i < 2; i++)
 		pthread_join(user[i], NULL);
 	if (kvmm_testing_end(t, why, sizeof(why)))
