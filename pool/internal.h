@@ -236,9 +236,17 @@ struct kvmm_pool {
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock */
 
+	struct hold_table		*holds;		/* see hold.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 };
+
+/* ---- hold.c ---- */
+
+static inline struct hold_table **pool_hold_table(struct kvmm_pool *pool)
+{
+	return &pool->holds;
+}
 
 /* ---- pool.c ---- */
 

@@ -3,6 +3,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <kv/cuda.h>
+#include <kv/pool.h>
+#include <kv/rcu.h>
+
 #include "tests/pool/util.h"
 
 #define NR	8u
@@ -179,6 +183,60 @@ Test(tenant, what_compaction_moves_keeps_its_tenant)
 	cr_expect_str_eq(range_content(pool, low), "00000000");
 	cr_assert_eq(kvmm_range_free(pool, low), 0);
 	end_pool(pool);
+}
+
+/* ---- fills that fail ---- */
+
+static u32 fills_left;
+
+static int failing_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
+{
+	if (!fills_left)
+		return -EIO;
+	fills_left--;
+	return kv_dev_host.fill(dev, addr, byte, bytes);
+}
+
+static struct kvmm_pool *make_failing(void)
+{
+	static struct kv_dev_ops dev;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat, .evict = &kv_evict_lru };
+	struct kvmm_pool *pool;
+
+	dev = kv_dev_host;
+	dev.fill = failing_fill;
+	attr.nr_blocks = NR;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.zero = KVMM_ZERO_TENANT;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+	return pool;
+}
+
+Test(tenant, blocks_that_cannot_be_zeroed_are_not_handed_out)
+{
+	struct kvmm_pool *pool = make_failing();
+	kvmm_key_t key[2] = { key_of(0), key_of(1) };
+	kvmm_mut_t mut[NR];
+	kvmm_ref_t ref[2];
+	struct kvmm_acquire req = { .keys = key, .nr_keys = 2, .max_hits = 2, .nr_blocks = 6,
+				    .hits = ref, .fresh = mut };
+
+	fills_left = 2;
+	cache_keys(pool, 0, 2);
+	/* What has been zeroed stays so: three blocks after the last round. */
+	for (u32 i = 0; i < 3; i++) {
+		fills_left = i;
+		cr_expect_eq(kvmm_acquire(pool, &req), -EIO);
+		cr_expect_str_eq(picture(pool), "II......");
+		fills_left = 0;
+		cr_expect_eq(kvmm_alloc(pool, 6, mut), -EIO);
+		cr_expect_eq(kvmm_range_alloc(pool, 6, 0, &(kvmm_range_t){ 0 }), -EIO);
+		cr_expect_str_eq(picture(pool), "II......");
+		cr_expect_eq(kvmm_validate(pool), 0);
+	}
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
 }
 
 Test(tenant, a_pool_without_memory_has_nothing_to_zero)
