@@ -34,7 +34,23 @@ static const struct kv_planner_ops *const planners[] = {
 	&kv_planner_slide,
 };
 
+static const struct kv_map_ops *const maps[] = {
+	&kv_map_flat,
+	&kv_map_lfht,
+};
+
 /* ---- names ---- */
+
+static int find_map(const char *name, struct kv_pool_parts *parts)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(maps); i++) {
+		if (name && strcmp(maps[i]->name, name))
+			continue;
+		parts->map = maps[i];
+		return 0;
+	}
+	return -ENOENT;
+}
 
 static int find_policy(const char *name, struct kv_pool_parts *parts)
 {
@@ -68,12 +84,14 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 {
 	int err;
 
-	*parts = (struct kv_pool_parts){ .map = &kv_map_flat };
+	*parts = (struct kv_pool_parts){ 0 };
 	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
 	if (!err)
 		err = find_policy(attr->policy, parts);
 	if (!err)
 		err = find_planner(attr->compactor, parts);
+	if (!err)
+		err = find_map(attr->index, parts);
 	return err;
 }
 

@@ -9,7 +9,7 @@
 static int serve(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, const char *user)
 {
 	struct kvmm_key_seq seq = KVMM_KEY_SEQ_INIT;
-	uint32_t tokens[NR_TOKENS], i;
+	uint32_t tokens[NR_TOKENS];
 	kvmm_key_t keys[NR_BLOCKS];
 	kvmm_mut_t fresh[NR_BLOCKS];
 	kvmm_ref_t refs[NR_BLOCKS];
@@ -17,10 +17,9 @@ static int serve(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, const c
 				    .nr_blocks = NR_BLOCKS, .hits = refs, .fresh = fresh };
 	int err;
 
-	for (i = 0; i < NR_TOKENS; i++)
+	for (uint32_t i = 0; i < NR_TOKENS; i++)
 		tokens[i] = i < 64 ? i : i + (unsigned char)user[0] * 1000;
-	seq.tokens = tokens;
-	seq.nr_tokens = NR_TOKENS;
+	seq.tokens = tokens, seq.nr_tokens = NR_TOKENS;
 	err = kvmm_key_chain(ctx, &seq, keys, NR_BLOCKS);	/* one key a full block */
 	if (err < 0)
 		return err;
@@ -28,12 +27,9 @@ static int serve(struct kvmm_pool *pool, const struct kvmm_key_ctx *ctx, const c
 	if (err)
 		return err;		/* -ENOSPC: wait for another request to end */
 	printf("%s: %u blocks reused, %u to compute\n", user, req.nr_hits, req.nr_fresh);
-
 	/* ... compute the fresh blocks; then they can be shared ... */
 	err = kvmm_register(pool, fresh, keys + req.nr_hits, req.nr_fresh, refs + req.nr_hits);
-	if (err)
-		return err;
-	return kvmm_put_many(pool, refs, NR_BLOCKS);	/* done; still cached */
+	return err ? err : kvmm_put_many(pool, refs, NR_BLOCKS);	/* done; still cached */
 }
 
 int main(void)

@@ -80,6 +80,9 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
  * @dup_policy: enum kvmm_dup for blocks whose name is taken; KVMM_DUP_ALLOW if 0
  * @zero: enum kvmm_zero
+ * @index: how cached blocks are found: "flat" (the default, if NULL): a table of one line a bucket,
+ *	made for all blocks of the pool; "lfht": liburcu's hash table, several times slower, which
+ *	grows and shrinks
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -97,18 +100,19 @@ struct kvmm_pool_attr {
 	uint32_t compact_max_blocks;
 	uint32_t dup_policy;
 	uint32_t zero;
+	const char *index;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free
  * @attr: what to make; borrowed during the call
  * @pool: set on success only
  *
- * Return: 0; -EINVAL a bad attribute; -ENOENT no device, engine, policy or compactor of that
- * name; -ENODEV no driver for it, or no device of that number; -ENOMEM; -EEXIST a pool of that
+ * Return: 0; -EINVAL a bad attribute; -ENOENT no device, engine, policy, compactor or index of
+ * that name; -ENODEV no driver for it, or no device of that number; -ENOMEM; -EEXIST a pool of that
  * name exists (unnamed pools are numbered); -EIO the device is lost; -ECHILD this is a forked
  * child, and the device stayed with its parent.
  */
