@@ -7,6 +7,7 @@
 #include <kvmm/device.h>
 #include <kvmm/key.h>
 #include <kvmm/pool.h>
+#include <kvmm/seq.h>
 #include <kvmm/types.h>
 #include <kvmm/zone.h>
 

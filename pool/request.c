@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sequences: their birth and death, their tokens, their refusals in words. */
+#include <limits.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/pool.h>
+
+#include "internal.h"
+#include "request.h"
+
+/* ---- refusals ---- */
+
+static const struct {
+	int err;
+	const char *text;
+} refusals[KVMM_NR_SEQ_ERRORS] = {
+	[KVMM_SEQ_OK] = { 0, "success" },
+	[KVMM_SEQ_NOT_IDLE] = { -EBUSY, "a step is scheduled: apply or revert it first" },
+	[KVMM_SEQ_NOT_SCHEDULED] = { -EPERM, "no such step is scheduled" },
+	[KVMM_SEQ_HOLDS_BLOCKS] = { -EEXIST, "the sequence has blocks: release them first" },
+	[KVMM_SEQ_NO_BLOCKS] = { -ENOSPC, "the pool has not enough blocks for the step" },
+	[KVMM_SEQ_PREFILL_OVERRUN] = { -ERANGE, "more tokens than wait for a prefill" },
+	[KVMM_SEQ_PREFILL_COMPLETE] = { -EALREADY, "no token waits for a prefill: decode" },
+	[KVMM_SEQ_PREFILL_INCOMPLETE] = { -EAGAIN, "tokens wait for a prefill first" },
+	[KVMM_SEQ_EARLY_TOKEN] = { -EPROTO, "a token on a chunk that is not the last" },
+	[KVMM_SEQ_MISSING_TOKEN] = { -ENODATA, "the step yields a token, and none was given" },
+	[KVMM_SEQ_TOO_MANY_TOKENS] = { -E2BIG, "more tokens than the step can have yielded" },
+	[KVMM_SEQ_COMPLETE] = { -EDQUOT, "no more output than max_output" },
+	[KVMM_SEQ_NO_DRAFT] = { -ENOMSG, "accepted drafts whose tokens are not known" },
+	[KVMM_SEQ_OTHER_DRAFT] = { -EILSEQ, "not the draft whose K/V was computed" },
+};
+
+int kvmm_seq_errno(enum kvmm_seq_error why)
+{
+	return (unsigned int)why < KVMM_NR_SEQ_ERRORS ? refusals[why].err : 0;
+}
+
+const char *kvmm_seq_strerror(int err)
+{
+	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++)
+		if (refusals[i].err == err)
+			return refusals[i].text;
+	return kvmm_strerror(err);
+}
+
+/* ---- birth and death ---- */
+
+static int check_attr(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
+{
+	if (!attr->keys || !attr->prompt || !attr->nr_prompt || attr->nr_prompt > INT_MAX ||
+	    attr->max_output > INT_MAX - attr->nr_prompt)
+		return -EINVAL;
+	return key_ctx_fits(attr->keys, pool->block_tokens) ? 0 : -EINVAL;
+}
+
+static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
+{
+	int err;
+
+	seq->pool = pool;
+	seq->ctx = attr->keys;
+	seq->domain = attr->domain;
+	seq->block_tokens = pool->block_tokens;
+	seq->max_output = attr->max_output;
+	seq->nr_prompt = attr->nr_prompt;
+	seq->has_digests = key_ctx_has_digests(attr->keys);
+	err = request_copy_extras(seq, attr->extras, attr->nr_extras);
+	if (!err)
+		err = request_reserve(seq, seq->nr_prompt + !!seq->max_output);
+	if (err)
+		return err;
+	memcpy(seq->room.tokens, attr->prompt, seq->nr_prompt * sizeof(*attr->prompt));
+	seq->nr_tokens = seq->nr_prompt;
+	return 0;
+}
+
+int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
+		    struct kvmm_seq **result)
+{
+	struct kvmm_seq_attr full;
+	struct kvmm_seq *seq;
+	int err;
+
+	if (!pool || !attr || !result || kv_copy_attr(&full, sizeof(full), attr))
+		return -EINVAL;
+	err = kvmm_match_len(pool, NULL, 0);	/* a pool that caches? */
+	if (!err)
+		err = check_attr(pool, &full);
+	if (err)
+		return err;
+	seq = kv_alloc(sizeof(*seq));
+	if (!seq)
+		return -ENOMEM;
+	err = init_seq(seq, pool, &full);
+	if (err) {
+		request_free_room(seq);
+		kv_free(seq);
+		return err;
+	}
+	*result = seq;
+	return 0;
+}
+
+void kvmm_seq_destroy(struct kvmm_seq *seq)
+{
+	if (!seq)
+		return;
+	request_keep_blocks(seq, 0);
+	request_free_room(seq);
+	kv_free(seq);
+}
+
+/* ---- tokens ---- */
+
+int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
+{
+	int err;
+
+	if (!seq || (!tokens && nr))
+		return -EINVAL;
+	if (seq->state != KVMM_SEQ_IDLE)
+		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
+	if (nr > seq_nr_remaining(seq))
+		return request_refuse(seq, KVMM_SEQ_COMPLETE);
+	if (!nr)
+		return 0;
+	err = request_reserve(seq, seq->nr_tokens + nr);
+	if (err)
+		return err;
+	memcpy(seq->room.tokens + seq->nr_tokens, tokens, nr * sizeof(*tokens));
+	seq->nr_tokens += nr;
+	seq->is_prefilled = false;
+	return 0;
+}
+
+int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens, uint32_t max)
+{
+	u32 nr;
+
+	if (!seq || from > seq->nr_tokens || (!tokens && max))
+		return -EINVAL;
+	nr = seq->nr_tokens - from;
+	if (max)
+		memcpy(tokens, seq->room.tokens + from, min(nr, max) * sizeof(*tokens));
+	return nr;
+}
+
+/* ---- looking ---- */
+
+int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
+{
+	if (!seq || !info)
+		return -EINVAL;
+	*info = (struct kvmm_seq_info){
+		.state = seq->state,
+		.why = seq->why,
+		.nr_tokens = seq->nr_tokens,
+		.nr_prompt = seq->nr_prompt,
+		.nr_computed = seq->nr_computed,
+		.nr_remaining = seq_nr_remaining(seq),
+		.nr_waiting = seq->is_prefilled ? 0 : seq->nr_tokens - seq->nr_computed,
+		.nr_scheduled = seq->nr_scheduled,
+		.nr_blocks = seq_nr_blocks(seq),
+		.nr_published = seq->nr_refs,
+		.nr_hits = seq->nr_hits,
+		.nr_missing = seq->nr_missing,
+	};
+	return 0;
+}
+
+int kvmm_seq_keys(const struct kvmm_seq *seq, kvmm_key_t *keys, uint32_t max)
+{
+	if (!seq || (!keys && max))
+		return -EINVAL;
+	if (max)
+		memcpy(keys, seq->room.keys, min(seq->nr_refs, max) * sizeof(*keys));
+	return seq->nr_refs;
+}
+
+int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, uint32_t max)
+{
+	if (!seq || (!refs && max))
+		return -EINVAL;
+	if (max)
+		memcpy(refs, seq->room.refs, min(seq->nr_refs, max) * sizeof(*refs));
+	return seq->nr_refs;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of sequences share; see <kvmm/seq.h> for what a sequence is.
+ *
+ * Invariants, between calls:
+ *
+ *  1. nr_refs == nr_computed / block_tokens: exactly the blocks that are full of computed tokens
+ *     are published.
+ *  2. All computed tokens have a block: nr_computed <= (nr_refs + nr_muts) * block_tokens.
+ *  3. nr_computed <= nr_tokens <= nr_prompt + max_output.
+ *  4. If is_prefilled, exactly one token waits for its K/V, or none and no output is left;
+ *     otherwise at least one does.
+ *  5. keys[] are right for the first nr_keys blocks, all of whose tokens are verified.
+ *  6. A sequence that is idle has nr_taken and nr_drafts 0.
+ *
+ * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a
+ * time. Host memory is taken when a step is scheduled, so that applying it needs none of its own.
+ */
+#ifndef POOL_REQUEST_H
+#define POOL_REQUEST_H
+
+#include <kv/types.h>
+#include <kvmm/cache.h>
+#include <kvmm/seq.h>
+
+/* All that grows with the tokens, in one allocation that begins at ->tokens. */
+struct seq_room {
+	u32		nr_blocks;	/* so many of each */
+	u32		*tokens;	/* nr_blocks * block_tokens; drafts behind nr_tokens */
+	kvmm_ref_t	*refs;
+	kvmm_mut_t	*muts;
+	kvmm_key_t	*keys;
+	kvmm_digest_t	*digests;	/* room for none unless has_digests */
+};
+
+/* Guard: the owner's thread, but for what is fixed at creation. */
+struct kvmm_seq {
+	/* Fixed at creation. */
+	struct kvmm_pool		*pool;		/* borrowed */
+	const struct kvmm_key_ctx	*ctx;		/* borrowed */
+	kvmm_domain_t			domain;
+	u32				block_tokens;
+	u32				max_output;
+	bool				has_digests;	/* chained by more than the key */
+
+	bool				is_prefilled;
+	enum kvmm_seq_state		state;
+	enum kvmm_seq_error		why;
+	u32				nr_tokens;
+	u32				nr_prompt;
+	u32				nr_computed;
+	u32				nr_keys;
+	u32				nr_refs;	/* table: refs, then muts */
+	u32				nr_muts;
+	u32				nr_hits;
+	u32				nr_missing;
+
+	/* The scheduled step. */
+	u32				nr_scheduled;	/* positions */
+	u32				nr_taken;	/* of muts, the last ones */
+	u32				nr_drafts;	/* known ones */
+
+	struct seq_room			room;
+	struct kvmm_key_extra		*extras;	/* ours, and the data behind them */
+	size_t				nr_extras;
+	u32				extras_base;	/* token that their starts count from */
+};
+
+static inline u32 seq_blocks_of(const struct kvmm_seq *seq, u32 nr_tokens)
+{
+	return nr_tokens / seq->block_tokens + !!(nr_tokens % seq->block_tokens);
+}
+
+static inline u32 seq_nr_blocks(const struct kvmm_seq *seq)
+{
+	return seq->nr_refs + seq->nr_muts;
+}
+
+static inline u32 seq_nr_remaining(const struct kvmm_seq *seq)
+{
+	return seq->nr_prompt + seq->max_output - seq->nr_tokens;
+}
+
+/* Remember the refusal; returns its errno. */
+static inline int request_refuse(struct kvmm_seq *seq, enum kvmm_seq_error why)
+{
+	seq->why = why;
+	return kvmm_seq_errno(why);
+}
+
+/* ---- request_keys.c: what grows with the tokens ---- */
+
+/* Room for so many tokens, and for their blocks. 0, or -ENOMEM and nothing has changed. */
+int request_reserve(struct kvmm_seq *seq, u32 nr_tokens);
+void request_free_room(struct kvmm_seq *seq);
+/* Deep copies. 0; -EINVAL; -ENOMEM. */
+int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t nr);
+/* Compute the keys of the first @nr blocks, if they are not there yet. 0; -EINVAL. */
+int request_extend_keys(struct kvmm_seq *seq, u32 nr);
+/* Are keys of @ctx for blocks of this length? */
+bool key_ctx_fits(const struct kvmm_key_ctx *ctx, u32 block_tokens);
+/* Does the chain of @ctx need all of a digest? */
+bool key_ctx_has_digests(const struct kvmm_key_ctx *ctx);
+
+/* ---- request_hold.c: the block table ---- */
+
+/* @nr private blocks at the end. 0; -ENOSPC refused; other errors of the pool. */
+int request_take(struct kvmm_seq *seq, u32 nr);
+/* Give blocks back, last first, until @nr are left. */
+int request_keep_blocks(struct kvmm_seq *seq, u32 nr);
+/* Publish the front of the private blocks until @nr are published: how many it were. */
+int request_publish(struct kvmm_seq *seq, u32 nr);
+
+#endif /* POOL_REQUEST_H */

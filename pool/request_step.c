@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The steps of a sequence: scheduled, then applied or reverted.
+ *
+ * A step computes a row of positions from nr_computed on: known tokens, then drafts. All checks
+ * come first; then host memory, then blocks; and what a step has yielded is written down only once
+ * its full blocks are published, which is the one thing that may still fail. Until then nothing
+ * that the sequence says has changed, so the call can be made again, with other tokens too.
+ */
+#include <string.h>
+
+#include "request.h"
+
+/* ---- schedule ---- */
+
+static enum kvmm_seq_error check_prefill(const struct kvmm_seq *seq, u32 nr)
+{
+	if (seq->state != KVMM_SEQ_IDLE)
+		return KVMM_SEQ_NOT_IDLE;
+	if (seq->is_prefilled)
+		return KVMM_SEQ_PREFILL_COMPLETE;
+	if (nr > seq->nr_tokens - seq->nr_computed)
+		return KVMM_SEQ_PREFILL_OVERRUN;
+	return KVMM_SEQ_OK;
+}
+
+static enum kvmm_seq_error check_decode(const struct kvmm_seq *seq)
+{
+	if (seq->state != KVMM_SEQ_IDLE)
+		return KVMM_SEQ_NOT_IDLE;
+	if (!seq->is_prefilled)
+		return KVMM_SEQ_PREFILL_INCOMPLETE;
+	if (!seq_nr_remaining(seq))
+		return KVMM_SEQ_COMPLETE;
+	return KVMM_SEQ_OK;
+}
+
+/* A step over @nr positions that may yield up to @nr_new tokens. */
+static int schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, u32 nr, u32 nr_new)
+{
+	u32 want = seq_blocks_of(seq, seq->nr_computed + nr), have = seq_nr_blocks(seq);
+	u32 nr_taken = want > have ? want - have : 0;
+	int err;
+
+	err = request_reserve(seq, seq->nr_tokens + nr_new);
+	if (!err)
+		err = request_take(seq, nr_taken);
+	if (err)
+		return err;
+	seq->state = state;
+	seq->nr_scheduled = nr;
+	seq->nr_taken = nr_taken;
+	return 0;
+}
+
+int kvmm_seq_schedule_prefill(struct kvmm_seq *seq, uint32_t nr)
+{
+	enum kvmm_seq_error why;
+
+	if (!seq || !nr)
+		return -EINVAL;
+	why = check_prefill(seq, nr);
+	if (why)
+		return request_refuse(seq, why);
+	return schedule(seq, KVMM_SEQ_PREFILL_SCHEDULED, nr, !!seq_nr_remaining(seq));
+}
+
+int kvmm_seq_schedule_decode(struct kvmm_seq *seq)
+{
+	enum kvmm_seq_error why;
+
+	if (!seq)
+		return -EINVAL;
+	why = check_decode(seq);
+	if (why)
+		return request_refuse(seq, why);
+	return schedule(seq, KVMM_SEQ_DECODE_SCHEDULED, 1, 1);
+}
+
+int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t *drafts, uint32_t nr)
+{
+	enum kvmm_seq_error why;
+	int err;
+
+	if (!seq)
+		return -EINVAL;
+	why = check_decode(seq);
+	if (why)
+		return request_refuse(seq, why);
+	nr = min(nr, seq_nr_remaining(seq) - 1);
+	err = schedule(seq, KVMM_SEQ_SPECULATIVE_SCHEDULED, nr + 1, nr + 1);
+	if (err)
+		return err;
+	if (drafts) {
+		memcpy(seq->room.tokens + seq->nr_tokens, drafts, nr * sizeof(*drafts));
+		seq->nr_drafts = nr;
+	}
+	return nr;
+}
+
+static void end_step(struct kvmm_seq *seq)
+{
+	seq->state = KVMM_SEQ_IDLE;
+	seq->nr_scheduled = 0;
+	seq->nr_taken = 0;
+	seq->nr_drafts = 0;
+}
+
+int kvmm_seq_revert(struct kvmm_seq *seq)
+{
+	u32 nr;
+
+	if (!seq)
+		return -EINVAL;
+	if (seq->state == KVMM_SEQ_IDLE)
+		return request_refuse(seq, KVMM_SEQ_NOT_SCHEDULED);
+	nr = seq_nr_blocks(seq) - seq->nr_taken;
+	end_step(seq);
+	return request_keep_blocks(seq, nr);
+}
+
+/* ---- apply ---- */
+
+static bool is_last_chunk(const struct kvmm_seq *seq)
+{
+	return seq->nr_computed + seq->nr_scheduled == seq->nr_tokens;
+}
+
+static enum kvmm_seq_error check_chunk(const struct kvmm_seq *seq, u32 nr)
+{
+	if (!nr)
+		return is_last_chunk(seq) && seq_nr_remaining(seq) ? KVMM_SEQ_MISSING_TOKEN :
+								     KVMM_SEQ_OK;
+	if (!is_last_chunk(seq))
+		return KVMM_SEQ_EARLY_TOKEN;
+	if (!seq_nr_remaining(seq))
+		return KVMM_SEQ_COMPLETE;
+	return nr > 1 ? KVMM_SEQ_TOO_MANY_TOKENS : KVMM_SEQ_OK;
+}
+
+/* All but the last one are inputs of the step: their K/V is that of the drafts. */
+static bool are_drafts(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
+{
+	u32 known = min(nr, seq->nr_drafts);
+
+	return !memcmp(seq->room.tokens + seq->nr_tokens, tokens, known * sizeof(*tokens));
+}
+
+static enum kvmm_seq_error check_apply(const struct kvmm_seq *seq, const u32 *tokens, u32 nr)
+{
+	if (seq->state == KVMM_SEQ_IDLE)
+		return KVMM_SEQ_NOT_SCHEDULED;
+	if (seq->state == KVMM_SEQ_PREFILL_SCHEDULED)
+		return check_chunk(seq, nr);
+	if (!nr)
+		return KVMM_SEQ_MISSING_TOKEN;
+	if (nr > seq->nr_scheduled)
+		return KVMM_SEQ_TOO_MANY_TOKENS;
+	return are_drafts(seq, tokens, nr - 1) ? KVMM_SEQ_OK : KVMM_SEQ_OTHER_DRAFT;
+}
+
+/* The step yielded @nr tokens: those behind nr_tokens already, and @last. */
+static int commit(struct kvmm_seq *seq, u32 nr, u32 last)
+{
+	bool is_chunk = seq->state == KVMM_SEQ_PREFILL_SCHEDULED;
+	u32 computed = seq->nr_computed + (is_chunk ? seq->nr_scheduled : nr);
+	int err, published;
+
+	published = request_publish(seq, computed / seq->block_tokens);
+	if (published < 0)
+		return published;
+	seq->is_prefilled = !is_chunk || is_last_chunk(seq);
+	seq->nr_computed = computed;
+	if (nr)
+		seq->room.tokens[seq->nr_tokens + nr - 1] = last;
+	seq->nr_tokens += nr;
+	end_step(seq);
+	err = request_keep_blocks(seq, min(seq_nr_blocks(seq), seq_blocks_of(seq, seq->nr_tokens)));
+	return err ? err : published;
+}
+
+int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
+{
+	enum kvmm_seq_error why;
+
+	if (!seq || (!tokens && nr))
+		return -EINVAL;
+	why = check_apply(seq, tokens, nr);
+	if (why)
+		return request_refuse(seq, why);
+	if (nr > 1 && !seq->nr_drafts)
+		memcpy(seq->room.tokens + seq->nr_tokens, tokens, (nr - 1) * sizeof(*tokens));
+	return commit(seq, nr, nr ? tokens[nr - 1] : 0);
+}
+
+static enum kvmm_seq_error check_accept(const struct kvmm_seq *seq, u32 nr)
+{
+	if (seq->state != KVMM_SEQ_SPECULATIVE_SCHEDULED)
+		return KVMM_SEQ_NOT_SCHEDULED;
+	if (nr >= seq->nr_scheduled)
+		return KVMM_SEQ_TOO_MANY_TOKENS;
+	return nr > seq->nr_drafts ? KVMM_SEQ_NO_DRAFT : KVMM_SEQ_OK;
+}
+
+int kvmm_seq_accept(struct kvmm_seq *seq, uint32_t nr, uint32_t token)
+{
+	enum kvmm_seq_error why;
+
+	if (!seq)
+		return -EINVAL;
+	why = check_accept(seq, nr);
+	if (why)
+		return request_refuse(seq, why);
+	return commit(seq, nr + 1, token);
+}

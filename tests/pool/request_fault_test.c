@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Sequences when something runs out: host memory, at the first allocation of a call, at the second,
+ * and so on until the call succeeds; and blocks, one less than needed, two less, and so on. Each
+ * time the call says so and nothing has changed.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "request_util.h"
+#include "tests/support/fake_env.h"
+
+#define NR_BLOCKS	32u
+
+static struct fake_env fake;
+static struct kvmm_pool *pool;
+static struct kvmm_key_ctx *ctx;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	pool = make_token_pool(NR_BLOCKS);
+	ctx = make_ctx("vllm-sha256-cbor");	/* the one that keeps digests, too */
+}
+
+static void tear_down(void)
+{
+	cr_expect(pool_is_idle(pool));
+	end_pool(pool);
+	kvmm_key_ctx_destroy(ctx);
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(request_fault, .init = set_up, .fini = tear_down);
+
+/* Everything that a failed call might have changed. */
+struct trace {
+	char table[128];
+	char blocks[NR_BLOCKS + 1];
+	u32 ids[NR_BLOCKS];
+	u32 tokens[128];
+	kvmm_key_t keys[NR_BLOCKS];
+	struct kvmm_seq_info info;
+	u64 nr_live;
+	u64 live_bytes;
+};
+
+static void take_trace(struct kvmm_seq *seq, struct trace *t)
+{
+	memset(t, 0, sizeof(*t));
+	cr_assert_eq(kvmm_validate(pool), 0);
+	strcpy(t->blocks, picture(pool));
+	t->nr_live = fake.nr_live;
+	t->live_bytes = fake.live_bytes;
+	if (!seq)
+		return;
+	strcpy(t->table, table_picture(seq));
+	cr_assert_geq(kvmm_seq_block_table(seq, t->ids, NR_BLOCKS), 0);
+	cr_assert_geq(kvmm_seq_tokens(seq, 0, t->tokens, 128), 0);
+	cr_assert_geq(kvmm_seq_keys(seq, t->keys, NR_BLOCKS), 0);
+	t->info = info_of(seq);
+	t->info.why = KVMM_SEQ_OK;	/* these two are allowed to say what happened */
+	t->info.nr_missing = 0;
+}
+
+/* Host memory may have been taken for a step that then found no blocks: the next try needs it. */
+static void forget_bytes(struct trace *t)
+{
+	t->live_bytes = 0;
+}
+
+typedef int (*call_fn)(struct kvmm_seq **seq);
+
+static void expect_no_trace(struct kvmm_seq *seq, const struct trace *before, const char *what, u32 n)
+{
+	static struct trace after;
+
+	take_trace(seq, &after);
+	if (!before->live_bytes)
+		forget_bytes(&after);
+	cr_assert_arr_eq(&after, before, sizeof(after), "%s, %u: left a trace", what, n);
+}
+
+/* Returns how many allocations there were to fail. */
+static u32 until_there_is_memory(struct kvmm_seq **seq, call_fn call, const char *what)
+{
+	static struct trace before;
+
+	take_trace(*seq, &before);
+	for (u32 n = 1;; n++) {
+		bool failed;
+		int err;
+
+		fake_env_fail(&fake, n, false);
+		err = call(seq);
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		if (!failed) {
+			cr_assert_geq(err, 0, "%s: %d", what, err);
+			return n - 1;
+		}
+		cr_assert_eq(err, -ENOMEM, "%s, allocation %u: %d", what, n, err);
+		expect_no_trace(*seq, &before, what, n);
+	}
+}
+
+/* ---- the calls ---- */
+
+static int create(struct kvmm_seq **seq)
+{
+	const struct kvmm_key_extra extra = { KVMM_KEY_MM, 3, "cat", 2, 3 };
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	u32 prompt[10] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 };
+
+	attr.keys = ctx;
+	attr.prompt = prompt;
+	attr.nr_prompt = 10;
+	attr.max_output = 60;
+	attr.extras = &extra;
+	attr.nr_extras = 1;
+	return kvmm_seq_create(pool, &attr, seq);
+}
+
+static int match(struct kvmm_seq **seq)
+{
+	return kvmm_seq_match(*seq);
+}
+
+static int acquire(struct kvmm_seq **seq)
+{
+	return kvmm_seq_acquire(*seq);
+}
+
+static int schedule_prefill(struct kvmm_seq **seq)
+{
+	return kvmm_seq_schedule_prefill(*seq, info_of(*seq).nr_waiting);
+}
+
+static int apply_one(struct kvmm_seq **seq)
+{
+	u32 token = 77;
+
+	return kvmm_seq_apply(*seq, &token, 1);
+}
+
+static int schedule_decode(struct kvmm_seq **seq)
+{
+	return kvmm_seq_schedule_decode(*seq);
+}
+
+static int schedule_drafts(struct kvmm_seq **seq)
+{
+	u32 draft[17] = { 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47 };
+
+	return kvmm_seq_schedule_speculative(*seq, draft, 17);
+}
+
+static int accept_nine(struct kvmm_seq **seq)
+{
+	return kvmm_seq_accept(*seq, 9, 99);
+}
+
+static int append_many(struct kvmm_seq **seq)
+{
+	u32 tokens[30] = { 5 };
+
+	return kvmm_seq_append(*seq, tokens, 30);
+}
+
+static int revert(struct kvmm_seq **seq)
+{
+	return kvmm_seq_revert(*seq);
+}
+
+static int truncate_to_nine(struct kvmm_seq **seq)
+{
+	return kvmm_seq_truncate(*seq, 9);
+}
+
+static int drop_three(struct kvmm_seq **seq)
+{
+	return kvmm_seq_drop_unassigned(*seq, 3);
+}
+
+static int release(struct kvmm_seq **seq)
+{
+	return kvmm_seq_release(*seq);
+}
+
+#define needs(call)		until_there_is_memory(&seq, call, #call)
+
+Test(request_fault, every_call_without_memory_leaves_no_trace)
+{
+	struct kvmm_seq *seq = NULL;
+
+	cr_expect_eq(needs(create), 3);
+	needs(match);
+	needs(schedule_prefill);
+	needs(apply_one);
+	cr_expect_str_eq(table_picture(seq), "PPp 10/11");
+	needs(schedule_decode);
+	needs(revert);
+	needs(schedule_decode);
+	needs(apply_one);
+	cr_expect_str_eq(table_picture(seq), "PPp 11/12");
+	cr_expect_geq(needs(schedule_drafts), 1);
+	needs(revert);
+	needs(schedule_drafts);
+	needs(accept_nine);
+	cr_expect_str_eq(table_picture(seq), "PPPPPp 21/22");
+	cr_expect_geq(needs(append_many), 1);
+	needs(schedule_prefill);
+	needs(apply_one);
+	cr_expect_str_eq(table_picture(seq), "PPPPPPPPPPPPP 52/53");
+	needs(truncate_to_nine);
+	needs(release);
+	needs(acquire);
+	cr_expect_str_eq(table_picture(seq), "HH. 8/9");
+	needs(drop_three);
+	cr_expect_str_eq(table_picture(seq), "HH 8/9");
+	kvmm_seq_destroy(seq);
+}
+
+/* A decode allocates now and then, twice as much each time, and never more than all of it. */
+Test(request_fault, decoding_allocates_rarely)
+{
+	struct kvmm_seq *seq = NULL;
+	u64 before;
+
+	cr_assert_eq(create(&seq), 0);
+	prefill(seq, 77);
+	before = fake.nr_allocs;
+	for (u32 i = 0; i < 59; i++)
+		decode(seq, 200 + i);
+	cr_expect_leq(fake.nr_allocs - before, 3 + stat_of(pool).registered);
+	cr_expect_eq(info_of(seq).nr_remaining, 0);
+	kvmm_seq_destroy(seq);
+}
+
+/* ---- blocks ---- */
+
+/* With 0, 1, ... blocks left: refused until @missing are there. */
+static void until_there_are_blocks(struct kvmm_seq **seq, call_fn call, u32 missing, const char *what)
+{
+	u32 nr = stat_of(pool).nr_free;
+	static struct trace before;
+	kvmm_mut_t mut[NR_BLOCKS];
+
+	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
+	for (u32 n = 0; n < missing; n++) {
+		take_trace(*seq, &before);
+		forget_bytes(&before);
+		cr_assert_eq(call(seq), -ENOSPC, "%s with %u blocks", what, n);
+		cr_assert_eq(info_of(*seq).why, KVMM_SEQ_NO_BLOCKS);
+		cr_assert_eq(info_of(*seq).nr_missing, missing);
+		expect_no_trace(*seq, &before, what, n);
+		cr_assert_eq(kvmm_free(pool, &mut[--nr], 1), 0);
+	}
+	cr_assert_geq(call(seq), 0, "%s with %u blocks", what, missing);
+	cr_assert_eq(kvmm_free(pool, mut, nr), 0);
+}
+
+#define wants(missing, call)	until_there_are_blocks(&seq, call, missing, #call)
+
+Test(request_fault, every_call_without_blocks_leaves_no_trace)
+{
+	struct kvmm_seq *seq = NULL;
+
+	cr_assert_eq(create(&seq), 0);
+	wants(3, acquire);
+	wants(0, release);
+	wants(3, schedule_prefill);
+	wants(0, apply_one);
+	cr_expect_str_eq(table_picture(seq), "PPp 10/11");
+	wants(0, schedule_decode);
+	wants(0, apply_one);
+	wants(0, schedule_decode);
+	wants(0, apply_one);
+	cr_expect_str_eq(table_picture(seq), "PPP 12/13");
+	wants(1, schedule_decode);
+	wants(0, revert);
+	wants(5, schedule_drafts);
+	wants(0, accept_nine);
+	cr_expect_str_eq(table_picture(seq), "PPPPPp 22/23");
+	wants(0, append_many);
+	wants(8, schedule_prefill);
+	wants(0, apply_one);
+	wants(0, release);
+	kvmm_seq_destroy(seq);
+}

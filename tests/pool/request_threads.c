@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two threads, each with several sequences, over one pool that is too small for all of them, while a
+ * third one compacts and validates.
+ *
+ * Each thread plays the engine and its device: the K/V of a token is a hash of all tokens up to it,
+ * written by each step to the blocks that the table names, drafts included, and what is computed must
+ * be found there at each look. Tables are true until the next compaction, so the device holds a lock
+ * that the compaction takes: the step boundary of a real engine. Exit code 0: nothing contradicted
+ * that, and nothing is left behind.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kvmm/kvmm.h>
+#include <kvmm/seq.h>
+
+#define NR_BLOCKS	48u
+#define BLOCK_TOKENS	4u
+#define BLOCK_BYTES	(BLOCK_TOKENS * sizeof(u64))
+#define NR_SEQS		4u
+#define MAX_TOKENS	64u
+#define NR_ROUNDS	60000u
+
+static struct kvmm_pool *pool;
+static struct kvmm_key_ctx *ctx;
+static pthread_rwlock_t step_boundary = PTHREAD_RWLOCK_INITIALIZER;
+static u32 stop;	/* atomic */
+static u32 nr_bad;	/* atomic */
+
+#define expect(cond)						\
+	do {							\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+struct random {
+	u64 state;
+};
+
+static u32 any(struct random *r, u32 below)
+{
+	r->state ^= r->state << 13;
+	r->state ^= r->state >> 7;
+	r->state ^= r->state << 17;
+	return (r->state >> 20) % below;
+}
+
+static u64 kv_next(u64 hash, u32 token)
+{
+	return (hash ^ token) * 0xff51afd7ed558ccdull + (hash >> 29);
+}
+
+/* Write, or look for, the K/V of tokens @from to @to - 1. */
+static void touch_kv(struct kvmm_seq *seq, const u32 *token, u32 from, u32 to, bool write)
+{
+	u32 ids[MAX_TOKENS];
+	u64 hash = 1, kv;
+
+	pthread_rwlock_rdlock(&step_boundary);
+	expect(kvmm_seq_block_table(seq, ids, MAX_TOKENS) >= 0);
+	for (u32 i = 0; i < to; i++) {
+		u32 block = ids[i / BLOCK_TOKENS], at = i % BLOCK_TOKENS * sizeof(kv);
+
+		hash = kv_next(hash, token[i]);
+		if (i < from)
+			continue;
+		if (write) {
+			expect(!kvmm_block_write(pool, block, at, &hash, sizeof(hash)));
+			continue;
+		}
+		expect(!kvmm_block_read(pool, block, at, &kv, sizeof(kv)));
+		expect(kv == hash);
+	}
+	pthread_rwlock_unlock(&step_boundary);
+}
+
+static struct kvmm_seq *new_seq(struct random *r)
+{
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	struct kvmm_seq *seq = NULL;
+	u32 token[MAX_TOKENS], root = any(r, 3);
+
+	attr.keys = ctx;
+	attr.prompt = token;
+	attr.nr_prompt = 1 + any(r, MAX_TOKENS / 2);
+	attr.max_output = any(r, MAX_TOKENS / 2);
+	for (u32 i = 0; i < attr.nr_prompt; i++)
+		token[i] = any(r, 30) ? root * 100 + i : any(r, 5);
+	expect(!kvmm_seq_create(pool, &attr, &seq));
+	return seq;
+}
+
+/* A step with K/V written by the "device", drafts included; then some of them are accepted. */
+static void speculate(struct random *r, struct kvmm_seq *seq, u32 *token,
+		      const struct kvmm_seq_info *info)
+{
+	u32 draft[4] = { any(r, 5), any(r, 5), any(r, 5), any(r, 5) };
+	int nr = kvmm_seq_schedule_speculative(seq, draft, any(r, 5));
+
+	if (nr == -ENOSPC) {
+		expect(!kvmm_seq_release(seq));
+		return;
+	}
+	expect(nr >= 0);
+	memcpy(token + info->nr_tokens, draft, sizeof(draft));
+	touch_kv(seq, token, info->nr_computed, info->nr_tokens + nr, true);
+	if (!any(r, 8))
+		expect(!kvmm_seq_revert(seq));
+	else
+		expect(kvmm_seq_accept(seq, any(r, nr + 1), any(r, 5)) >= 0);
+}
+
+static void prefill(struct random *r, struct kvmm_seq *seq, const u32 *token,
+		    const struct kvmm_seq_info *info)
+{
+	u32 nr = 1 + any(r, info->nr_waiting), next = any(r, 5);
+	bool yields = nr == info->nr_waiting && info->nr_remaining;
+	int err = kvmm_seq_schedule_prefill(seq, nr);
+
+	if (err == -ENOSPC) {
+		expect(!kvmm_seq_release(seq));
+		return;
+	}
+	expect(!err);
+	touch_kv(seq, token, info->nr_computed, info->nr_computed + nr, true);
+	expect(kvmm_seq_apply(seq, &next, yields) >= 0);
+}
+
+/* False: the request has ended. */
+static bool go_on(struct random *r, struct kvmm_seq *seq)
+{
+	u32 token[MAX_TOKENS + 8];
+	struct kvmm_seq_info info;
+	int err;
+
+	expect(!kvmm_seq_info(seq, &info));
+	expect(kvmm_seq_tokens(seq, 0, token, MAX_TOKENS) == (int)info.nr_tokens);
+	touch_kv(seq, token, 0, info.nr_computed, false);
+	if (!info.nr_blocks && any(r, 4)) {
+		err = any(r, 2) ? kvmm_seq_match(seq) : kvmm_seq_acquire(seq);
+		expect(err >= 0 || err == -ENOSPC);
+	} else if (info.nr_waiting) {
+		prefill(r, seq, token, &info);
+	} else if (info.nr_remaining) {
+		speculate(r, seq, token, &info);
+	}
+	return info.nr_waiting || info.nr_remaining;
+}
+
+static void *serve(void *arg)
+{
+	struct random r = { (uintptr_t)arg * 1234567 + 1 };
+	struct kvmm_seq *seq[NR_SEQS];
+
+	for (u32 i = 0; i < NR_SEQS; i++)
+		seq[i] = new_seq(&r);
+	for (u32 round = 0; round < NR_ROUNDS; round++) {
+		u32 i = any(&r, NR_SEQS);
+
+		if (go_on(&r, seq[i]))
+			continue;
+		kvmm_seq_destroy(seq[i]);
+		seq[i] = new_seq(&r);
+	}
+	for (u32 i = 0; i < NR_SEQS; i++)
+		kvmm_seq_destroy(seq[i]);
+	return NULL;
+}
+
+static void *disturb(void *arg)
+{
+	while (!READ_ONCE(stop)) {
+		struct kvmm_compact goal = { .size = sizeof(goal) };
+
+		pthread_rwlock_wrlock(&step_boundary);
+		kvmm_pool_compact(pool, &goal);
+		pthread_rwlock_unlock(&step_boundary);
+		expect(!kvmm_validate(pool));
+	}
+	return NULL;
+}
+
+static int set_up(void)
+{
+	struct kvmm_key_attr key_attr = KVMM_KEY_ATTR_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	int err;
+
+	key_attr.block_tokens = BLOCK_TOKENS;
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = BLOCK_BYTES;
+	attr.block_tokens = BLOCK_TOKENS;
+	attr.policy = "lru";
+	err = kvmm_key_ctx_create(&key_attr, &ctx);
+	return err ? err : kvmm_pool_create(&attr, &pool);
+}
+
+int main(void)
+{
+	pthread_t server[2], disturber;
+	struct kvmm_pool_stat stat;
+
+	if (set_up())
+		return 1;
+	for (uintptr_t i = 0; i < 2; i++)
+		pthread_create(&server[i], NULL, serve, (void *)(i + 1));
+	pthread_create(&disturber, NULL, disturb, NULL);
+	for (u32 i = 0; i < 2; i++)
+		pthread_join(server[i], NULL);
+	WRITE_ONCE(stop, 1);
+	pthread_join(disturber, NULL);
+	expect(!kvmm_validate(pool));
+	expect(!kvmm_pool_stat(pool, &stat));
+	expect(stat.nr_available == stat.nr_blocks);
+	expect(stat.evictions && stat.hit_blocks && stat.fail_nospc);
+	kvmm_pool_destroy(pool);
+	kvmm_key_ctx_destroy(ctx);
+	return nr_bad ? 1 : 0;
+}
