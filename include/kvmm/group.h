@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * KV cache groups: the layers of one model that keep different things of the same prompt.
+ *
+ * A hybrid model has layers that read all earlier tokens, layers that read the last few, layers
+ * that keep a state instead of tokens. Each kind is a *group*: blocks of its own, of its own
+ * length in tokens, needed by its own rule. Groups share one pool, or each has one.
+ *
+ *	groups			which groups there are; does not change once it is made
+ *	tables			the blocks of one request in all groups, by position
+ *
+ * A prompt is a hit of n tokens if *every* group has what its rule says it needs to go on at token
+ * n. n is a multiple of the *alignment*, the least common multiple of all groups' block lengths.
+ * The engine gives one key for each *granule*, their greatest common divisor; a block has the key
+ * of its last granule.
+ *
+ * The steps of a request:
+ *
+ *	kvmm_groups_acquire()	references on the blocks that hit, new blocks for the next step
+ *	  kvmm_groups_block_table()	... compute ...
+ *	kvmm_groups_commit()	tokens are computed: full blocks are registered, if they can ever hit
+ *	kvmm_groups_trim()	what no later token reads goes back at once
+ *	kvmm_groups_reserve()	blocks for the next step; kvmm_groups_abort() undoes that
+ *	kvmm_groups_release()	the end
+ *
+ * Groups may be used by any number of threads, tables by one at a time. A call that fails has
+ * changed nothing, unless it says otherwise.
+ */
+#ifndef KVMM_GROUP_H
+#define KVMM_GROUP_H
+
+#include <kvmm/cache.h>
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most groups of one model. */
+#define KVMM_MAX_GROUPS		16u
+
+/** Most tokens of a request, of a window and of a chunk; most of an alignment is 2^20. */
+#define KVMM_GROUPS_MAX_TOKENS	(1u << 30)
+
+/** What a block table says where no block is needed, in pools without null block. */
+#define KVMM_BLOCK_NONE		0xffffffffu
+
+struct kvmm_groups;
+struct kvmm_tables;
+
+/**
+ * enum kvmm_group_kind - what the layers of a group need, to go on at token n
+ * @KVMM_GROUP_FULL: the blocks of all tokens before n
+ * @KVMM_GROUP_WINDOW: those of the @span - 1 tokens before n (sliding window; the token itself is
+ *	in the window, too)
+ * @KVMM_GROUP_CHUNK: those from the last multiple of @span on, n being in the chunk that starts
+ *	there (chunked local attention)
+ * @KVMM_GROUP_LAST: not tokens but states, one a block: the last @span of them (Mamba: 1). A block
+ *	holds the state after its last token
+ */
+enum kvmm_group_kind {
+	KVMM_GROUP_FULL,
+	KVMM_GROUP_WINDOW,
+	KVMM_GROUP_CHUNK,
+	KVMM_GROUP_LAST,
+	KVMM_NR_GROUP_KINDS,
+};
+
+/**
+ * The block behind the hit must be cached as well; it is not used, though. For layers of a drafter
+ * (Eagle): what they keep of a token depends on the next one, too.
+ */
+#define KVMM_GROUP_DROP_LAST	(1u << 0)
+
+/**
+ * struct kvmm_group_attr - one group
+ * @pool: where its blocks are; borrowed as long as the groups exist
+ * @kind: enum kvmm_group_kind
+ * @block_tokens: tokens a block, 1 to 65536; 0 = as the pool says
+ * @span: see the kinds; 0 for KVMM_GROUP_FULL
+ * @flags: KVMM_GROUP_*
+ */
+struct kvmm_group_attr {
+	struct kvmm_pool *pool;
+	uint32_t kind;
+	uint32_t block_tokens;
+	uint32_t span;
+	uint32_t flags;
+};
+
+/**
+ * struct kvmm_groups_attr - the groups of a model
+ * @size: sizeof(struct kvmm_groups_attr)
+ * @group: copied
+ * @nr: how many, 1 to KVMM_MAX_GROUPS
+ * @first_id: blocks of group i are registered in the domain of group @first_id + i; models that
+ *	share a pool must not share those
+ */
+struct kvmm_groups_attr {
+	size_t size;
+	const struct kvmm_group_attr *group;
+	uint32_t nr;
+	uint32_t first_id;
+};
+
+#define KVMM_GROUPS_ATTR_INIT { sizeof(struct kvmm_groups_attr), NULL, 0, 0 }
+
+/**
+ * kvmm_groups_create() - say which groups there are
+ * @groups: set on success only
+ *
+ * Return: 0; -EINVAL a bad attribute, an alignment over 2^20, or a group other than
+ * KVMM_GROUP_FULL in a pool with KVMM_POOL_PREFIX_CLOSED; -EOPNOTSUPP a pool without policy;
+ * -ENOMEM.
+ */
+KVMM_API int kvmm_groups_create(const struct kvmm_groups_attr *attr, struct kvmm_groups **groups);
+
+/** kvmm_groups_destroy() - takes NULL. All tables must have been released; pools stay. */
+KVMM_API void kvmm_groups_destroy(struct kvmm_groups *groups);
+
+/** kvmm_groups_granule() - tokens a key: one key for each so many tokens of a prompt. */
+KVMM_API uint32_t kvmm_groups_granule(const struct kvmm_groups *groups);
+
+/** kvmm_groups_alignment() - tokens that the length of a hit is a multiple of. */
+KVMM_API uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups);
+
+/* ---- hits ---- */
+
+/**
+ * kvmm_groups_hit_len() - the longest prefix that hits in all groups, in tokens
+ * @prompt: one key for each full granule, from the start (@prompt->position is 0);
+ *	@prompt->domain.group is not looked at
+ * @max_tokens: the hit ends here at most; engines give the length less 1, since they have to
+ *	compute the last token in any case
+ *
+ * Takes no references and changes nothing. True for as long as nobody evicts.
+ *
+ * Return: tokens, 0 or more; -EINVAL.
+ */
+KVMM_API int kvmm_groups_hit_len(const struct kvmm_groups *groups,
+				 const struct kvmm_prefix *prompt, uint32_t max_tokens);
+
+/**
+ * kvmm_groups_match() - the same, with a reference on each block that is needed, and on no other
+ * @tables: set on success, if it is a hit or not; the caller's, until kvmm_groups_release()
+ *
+ * If a block is evicted between look and reference it looks again; each time after the fourth the
+ * hit is at most half as long as what it was about to take.
+ *
+ * Return: tokens, 0 or more; -EINVAL; -ENOMEM; -EUCLEAN.
+ */
+KVMM_API int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
+			       uint32_t max_tokens, struct kvmm_tables **tables);
+
+/**
+ * kvmm_groups_mask() - which blocks of a group can ever be part of a hit
+ * @first, @nr: blocks, by position
+ * @mask: room for (@nr + 63) / 64 words; bit i is block @first + i
+ *
+ * Hits end at multiples of the alignment, so of a window only the blocks before one can be needed,
+ * and of states only those that end at one. kvmm_groups_commit() registers no others.
+ *
+ * Return: how many; -EINVAL.
+ */
+KVMM_API int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t first,
+			      uint32_t nr, uint64_t *mask);
+
+/* ---- blocks of a request ---- */
+
+/**
+ * struct kvmm_groups_acquire - a request's first step
+ * @prompt: as for kvmm_groups_hit_len()
+ * @max_hit_tokens: the hit ends here at most; the length of the prompt less 1
+ * @nr_tokens: tokens of the request; the hit is not longer than that
+ * @step_tokens: room for so many of them behind the hit; 0 = for all
+ * @reserve: blocks that must stay available in each pool beside these (a watermark)
+ * @hit_tokens: out
+ */
+struct kvmm_groups_acquire {
+	struct kvmm_prefix prompt;
+	uint32_t max_hit_tokens;
+	uint32_t nr_tokens;
+	uint32_t step_tokens;
+	uint32_t reserve;
+	uint32_t hit_tokens;
+};
+
+/**
+ * kvmm_groups_acquire() - match, and private blocks for the rest, in all groups or in none
+ * @tables: set on success; the caller's, until kvmm_groups_release()
+ *
+ * Of a window or chunk, nothing before the hit is taken but what the next token reads; of states,
+ * the last @span of the step: the engine reads the state of the hit, and writes a new one.
+ *
+ * Return: 0; -ENOSPC it does not fit (nothing was evicted, the order of eviction is as it was; if
+ * other threads took blocks at that moment, some may have been evicted, and hits be younger);
+ * -EINVAL; -ENOMEM; -EIO as kvmm_acquire(); -EUCLEAN.
+ */
+KVMM_API int kvmm_groups_acquire(const struct kvmm_groups *groups,
+				 struct kvmm_groups_acquire *req, struct kvmm_tables **tables);
+
+/**
+ * kvmm_groups_reserve() - private blocks, so that there is room for @nr_tokens in all
+ * @reserve: blocks that must stay available in each pool
+ *
+ * Nothing is published. Return: 0; -ENOSPC, -ENOMEM, -EIO, -EUCLEAN as kvmm_groups_acquire();
+ * -EINVAL.
+ */
+KVMM_API int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens,
+				 uint32_t reserve);
+
+/**
+ * kvmm_groups_commit() - the first @nr_tokens are computed; register the blocks that are full
+ * @prompt: keys from the start, at least those of the blocks that are full now; its domain must be
+ *	that of the match. NULL = register nothing
+ *
+ * Blocks that can never hit stay private. A state is registered only if @nr_tokens is where its
+ * block ends: steps of engines that want states to hit end there. If a pool keeps one block of a
+ * name only, ids in block tables change.
+ *
+ * Return: 0; -EINVAL fewer tokens than before, or more than have room, or keys missing, or no
+ * block for the state of token @nr_tokens, since room was made for more than that; -ENOMEM,
+ * -EUCLEAN. With groups in several pools, those of some pools may have been registered then; call
+ * again.
+ */
+KVMM_API int kvmm_groups_commit(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+				uint32_t nr_tokens);
+
+/** kvmm_groups_abort() - give back what was reserved since the last commit. Return: 0; -EINVAL;
+ * -EUCLEAN. */
+KVMM_API int kvmm_groups_abort(struct kvmm_tables *tables);
+
+/**
+ * kvmm_groups_trim() - give back what no token from @nr_tokens on reads
+ * @nr_tokens: not more than are committed; engines that may take tokens back give fewer
+ *
+ * What is registered stays a hit until its memory is needed. Return: 0; -EINVAL; -EUCLEAN.
+ */
+KVMM_API int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens);
+
+/** kvmm_groups_release() - give all blocks back, group by group, last first; and the tables. Takes
+ * NULL. Registered blocks stay cached. */
+KVMM_API void kvmm_groups_release(struct kvmm_tables *tables);
+
+/** kvmm_groups_hit_tokens() - how long the hit was that these tables began with. */
+KVMM_API uint32_t kvmm_groups_hit_tokens(const struct kvmm_tables *tables);
+
+/**
+ * kvmm_groups_block_table() - block ids of a group, by position
+ * @ids: room for @max; 0 where no block is needed and the pool has a null block, else
+ *	KVMM_BLOCK_NONE
+ *
+ * True until the next compaction: ask at each step.
+ *
+ * Return: length of the table, which may be more than @max; -EINVAL; -EUCLEAN.
+ */
+KVMM_API int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group,
+				     uint32_t *ids, uint32_t max);
+
+/**
+ * kvmm_groups_refs() - registered blocks of a group, by position, to be hinted, pinned and so on
+ * @refs: room for @max; @refs[i].gen is 0 where there is none. The references stay the tables'
+ *
+ * Return: length of the table, which may be more than @max; -EINVAL.
+ */
+KVMM_API int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_t *refs,
+			      uint32_t max);
+
+/* ---- admission ---- */
+
+/**
+ * struct kvmm_groups_need - what a request would take
+ * @prompt, @max_hit_tokens: as for kvmm_groups_acquire()
+ * @nr_tokens: tokens that it will have in the end
+ * @step_tokens: most tokens of one step, if kvmm_groups_trim() follows each; 0 = all in one step
+ * @reserve: blocks that must stay available in each pool
+ * @hit_tokens: out
+ * @blocks: out, by group: blocks that would no longer be available to others: new ones, and hits
+ *	that nobody references. For windows, chunks and states not more than are held at a time
+ * @total: out: their sum
+ */
+struct kvmm_groups_need {
+	struct kvmm_prefix prompt;
+	uint32_t max_hit_tokens;
+	uint32_t nr_tokens;
+	uint32_t step_tokens;
+	uint32_t reserve;
+	uint32_t hit_tokens;
+	uint32_t blocks[KVMM_MAX_GROUPS];
+	uint32_t total;
+};
+
+/**
+ * kvmm_groups_blocks_needed() - how many blocks a request would take, and are there so many now?
+ *
+ * Engines that admit a request only if the needs of all running ones fit cannot deadlock.
+ *
+ * Takes references for a moment; nobody can tell afterwards.
+ *
+ * Return: 0 they are there; -ENOSPC they are not (@need is filled in, too); -EINVAL; -ENOMEM;
+ * -EUCLEAN.
+ */
+KVMM_API int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
+				       struct kvmm_groups_need *need);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_GROUP_H */

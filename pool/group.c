@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Groups: what they are, what they have in common, and what their blocks are called.
+ */
+#include <kv/mem.h>
+#include <kv/pool.h>
+
+#include "group.h"
+
+#define MAX_BLOCK_TOKENS	65536u
+#define MAX_ALIGN		BIT(20)
+
+/* ---- lengths ---- */
+
+static u32 gcd(u32 a, u32 b)
+{
+	while (b) {
+		u32 rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+static int set_lengths(struct kvmm_groups *groups)
+{
+	u64 align = 1;
+	u32 granule = 0;
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		u32 tokens = groups->group[i].rule.block_tokens;
+
+		granule = gcd(tokens, granule);
+		align = align / gcd(align, tokens) * tokens;
+		if (align > MAX_ALIGN)
+			return -EINVAL;
+	}
+	for (u32 i = 0; i < groups->nr; i++)
+		groups->group[i].stride = groups->group[i].rule.block_tokens / granule;
+	groups->granule = granule;
+	groups->align = align;
+	return 0;
+}
+
+/* ---- one group ---- */
+
+static bool attr_is_bad(const struct kvmm_group_attr *attr)
+{
+	if (!attr->pool || attr->kind >= KVMM_NR_GROUP_KINDS || attr->flags & ~KVMM_GROUP_DROP_LAST)
+		return true;
+	if (attr->kind == KVMM_GROUP_FULL ? attr->span : !attr->span)
+		return true;
+	return attr->span > KVMM_GROUPS_MAX_TOKENS || attr->block_tokens > MAX_BLOCK_TOKENS;
+}
+
+static int group_init(struct group *group, const struct kvmm_group_attr *attr, u32 id)
+{
+	struct kvmm_block_info first;
+	struct kvmm_pool_stat stat;
+	int err;
+
+	if (attr_is_bad(attr))
+		return -EINVAL;
+	err = kvmm_pool_stat(attr->pool, &stat);
+	if (!err)
+		err = kvmm_block_info(attr->pool, 0, &first);
+	if (!err)
+		err = kvmm_alloc(attr->pool, 0, NULL);	/* is it a pool with cached blocks? */
+	if (err)
+		return err;
+	if (attr->kind != KVMM_GROUP_FULL && !pool_takes_gaps(attr->pool))
+		return -EINVAL;
+	*group = (struct group){
+		.rule = {
+			.kind = attr->kind,
+			.block_tokens = attr->block_tokens ? : stat.block_tokens,
+			.span = attr->span,
+			.nr_ahead = !!(attr->flags & KVMM_GROUP_DROP_LAST),
+		},
+		.pool = attr->pool,
+		.pad = first.state == KVMM_BLOCK_NULL ? 0 : KVMM_BLOCK_NONE,
+		.id = id,
+	};
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static void set_order(struct kvmm_groups *groups)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		bool is_first = true;
+
+		for (u32 k = 0; k < i; k++)
+			is_first &= groups->group[k].pool != groups->group[i].pool;
+		for (u32 k = i; k < groups->nr && is_first; k++)
+			if (groups->group[k].pool == groups->group[i].pool)
+				groups->order[nr++] = k;
+	}
+}
+
+u32 groups_end_of_pool(const struct kvmm_groups *groups, u32 i)
+{
+	const struct kvmm_pool *pool = group_in_order(groups, i)->pool;
+
+	while (i < groups->nr && group_in_order(groups, i)->pool == pool)
+		i++;
+	return i;
+}
+
+static int groups_init(struct kvmm_groups *groups, const struct kvmm_groups_attr *attr)
+{
+	int err;
+
+	groups->nr = attr->nr;
+	for (u32 i = 0; i < attr->nr; i++) {
+		err = group_init(&groups->group[i], &attr->group[i], attr->first_id + i);
+		if (err)
+			return err;
+	}
+	set_order(groups);
+	return set_lengths(groups);
+}
+
+int kvmm_groups_create(const struct kvmm_groups_attr *given, struct kvmm_groups **groups)
+{
+	struct kvmm_groups_attr attr;
+	struct kvmm_groups *made;
+	int err;
+
+	if (!given || !groups)
+		return -EINVAL;
+	err = kv_copy_attr(&attr, sizeof(attr), given);
+	if (err)
+		return err;
+	if (!attr.group || !attr.nr || attr.nr > KVMM_MAX_GROUPS ||
+	    attr.first_id > UINT16_MAX + 1 - attr.nr)
+		return -EINVAL;
+	made = kv_alloc(sizeof(*made) + attr.nr * sizeof(made->group[0]));
+	if (!made)
+		return -ENOMEM;
+	err = groups_init(made, &attr);
+	if (err)
+		kv_free(made);
+	else
+		*groups = made;
+	return err;
+}
+
+void kvmm_groups_destroy(struct kvmm_groups *groups)
+{
+	kv_free(groups);
+}
+
+uint32_t kvmm_groups_granule(const struct kvmm_groups *groups)
+{
+	return groups ? groups->granule : 0;
+}
+
+uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups)
+{
+	return groups ? groups->align : 0;
+}
+
+int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t first, uint32_t nr,
+		     uint64_t *mask)
+{
+	u32 nr_useful = 0;
+
+	if (!groups || group >= groups->nr || (nr && !mask) || nr > KVMM_GROUPS_MAX_TOKENS ||
+	    (u64)first + nr > KVMM_GROUPS_MAX_TOKENS / groups->group[group].rule.block_tokens)
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++) {
+		bool useful = rule_is_useful(&groups->group[group].rule, groups->align, first + i);
+
+		if (i % KV_WORD_BITS == 0)
+			mask[i / KV_WORD_BITS] = 0;
+		mask[i / KV_WORD_BITS] |= (u64)useful << i % KV_WORD_BITS;
+		nr_useful += useful;
+	}
+	return nr_useful;
+}
+
+/* ---- names ---- */
+
+int prompt_check(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt)
+{
+	if (!groups || !prompt || prompt->position || (prompt->nr && !prompt->keys) ||
+	    prompt->nr > KVMM_GROUPS_MAX_TOKENS / groups->granule)
+		return -EINVAL;
+	return 0;
+}
+
+kvmm_domain_t group_domain(const struct group *group, kvmm_domain_t domain)
+{
+	domain.group = group->id;
+	return domain;
+}
+
+struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_prefix *prompt,
+				u32 block, u32 nr, struct group_keys *keys)
+{
+	const kvmm_key_t *first = group_key(group, prompt, block);
+
+	if (group->stride > 1) {
+		for (u32 i = 0; i < nr; i++)
+			keys->copy[i] = first[i * group->stride];
+		first = keys->copy;
+	}
+	return (struct kvmm_prefix){
+		.keys = first,
+		.nr = nr,
+		.position = block,
+		.parent = block ? group_key(group, prompt, block - 1) : prompt->parent,
+		.domain = group_domain(group, prompt->domain),
+	};
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups inside pool/: rules, which know neither pools nor keys, and what applies them to pools.
+ *
+ * A rule is an interval: to go on at token n, a group needs blocks [rule_first(n), n / block). It
+ * never moves left as n grows. All else follows from that: the longest hit, what a request keeps
+ * and may give back, which blocks are worth registering, and how many it holds at a time.
+ *
+ * Invariants of tables:
+ *
+ *  1. Slots of a table below ->low and from ->nr on hold nothing.
+ *  2. A slot holds one reference (SLOT_REF) or one private block, or its gen is 0.
+ *  3. ->done <= ->nr; full blocks below ->done are not looked at again by a commit.
+ *  4. No group has less than rule_end(->committed) slots.
+ */
+#ifndef POOL_GROUP_H
+#define POOL_GROUP_H
+
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/group.h>
+#include <kvmm/pool.h>
+
+/* ---- group_rule.c ---- */
+
+struct group_rule {
+	u32 kind;		/* enum kvmm_group_kind */
+	u32 block_tokens;
+	u32 span;		/* window or chunk in tokens, or number of states */
+	u32 nr_ahead;		/* blocks behind a hit that must be cached: 0 or 1 */
+};
+
+/* First block that is needed, to go on at token number @tokens. */
+u32 rule_first(const struct group_rule *rule, u32 tokens);
+
+/* Blocks that @tokens tokens begin. */
+static inline u32 rule_end(const struct group_rule *rule, u32 tokens)
+{
+	return (tokens + rule->block_tokens - 1) / rule->block_tokens;
+}
+
+/* May a hit, which is a multiple of @align tokens, ever need this block? */
+bool rule_is_useful(const struct group_rule *rule, u32 align, u32 block);
+
+/* Most blocks held at a time by a request that computes @step tokens a step and trims after each. */
+u32 rule_cap(const struct group_rule *rule, u32 step);
+
+/**
+ * struct presence - which blocks are cached
+ * @probe: bit i of the result: is block @first + i of @group cached? @nr is 1 to 64
+ */
+struct presence {
+	u64 (*probe)(const struct presence *presence, u32 group, u32 first, u32 nr);
+};
+
+/**
+ * struct look - one group's part in the search for the longest hit
+ *
+ * Asks for each block once at most: those of KVMM_GROUP_FULL from the left, up to the first miss;
+ * all others from the right, since less than all of a prefix may do.
+ *
+ * @rule, @presence, @group: whose; set by the caller, and so is
+ * @nr: blocks that have a key
+ * @edge: KVMM_GROUP_FULL: blocks [0, @edge) are cached. Else the row of cached blocks that was
+ *	looked at last starts here
+ * @base, @nr_word, @word: what was last probed
+ */
+struct look {
+	const struct group_rule *rule;
+	const struct presence *presence;
+	u32 group;
+	u32 nr;
+	u32 edge;
+	u32 base;
+	u32 nr_word;
+	u64 word;
+};
+
+void look_init(struct look *look);
+
+/* Longest prefix of at most @tokens, a multiple of @align, that hits in all groups. */
+u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens);
+
+/* ---- group.c ---- */
+
+/**
+ * struct group - one group; all fixed at creation
+ * @stride: keys a block
+ * @pad: what a block table says where there is no block
+ */
+struct group {
+	struct group_rule rule;
+	struct kvmm_pool *pool;		/* borrowed */
+	u32 stride;
+	u32 pad;
+	u32 id;				/* in domains */
+};
+
+/**
+ * struct kvmm_groups - all fixed at creation
+ * @order: groups of one pool one after the other
+ */
+struct kvmm_groups {
+	u32 nr;
+	u32 granule;
+	u32 align;
+	u32 order[KVMM_MAX_GROUPS];
+	struct group group[];
+};
+
+/* The i-th in ->order. */
+static inline const struct group *group_in_order(const struct kvmm_groups *groups, u32 i)
+{
+	return &groups->group[groups->order[i]];
+}
+
+/* First group in ->order that is of another pool than the @i-th. */
+u32 groups_end_of_pool(const struct kvmm_groups *groups, u32 i);
+
+kvmm_domain_t group_domain(const struct group *group, kvmm_domain_t domain);
+
+/* 0 or -EINVAL. */
+int prompt_check(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt);
+
+/* Name of block @block; its last granule's. */
+static inline const kvmm_key_t *group_key(const struct group *group,
+					  const struct kvmm_prefix *prompt, u32 block)
+{
+	return &prompt->keys[(block + 1) * group->stride - 1];
+}
+
+/* Names of up to GROUP_BATCH blocks one after the other; may need room for copies. */
+#define GROUP_BATCH	64u
+
+struct group_keys {
+	kvmm_key_t copy[GROUP_BATCH];
+};
+
+/* Blocks [@block, @block + @nr) as the pool knows them; valid as long as @keys is. */
+struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_prefix *prompt,
+				u32 block, u32 nr, struct group_keys *keys);
+
+/* ---- group_hit.c ---- */
+
+/* Length of the hit, or -EUCLEAN and so on, if a pool says that. */
+int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens);
+
+/*
+ * Quiet references on all that the longest hit needs, in empty tables with room for it: 0, or what
+ * a pool says. Then either of the others.
+ */
+int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens);
+void hit_keep(struct kvmm_tables *tables);
+void hit_put(struct kvmm_tables *tables);
+
+/* ---- group_table.c ---- */
+
+/* A slot is a handle; this bit of its index says that it is a reference. */
+#define SLOT_REF	BIT(31)
+
+static_assert(KVMM_MAX_BLOCKS <= SLOT_REF, "an index leaves room for the bit");
+
+/**
+ * struct table - the blocks of one group
+ * @base: first slot, in kvmm_tables.slot
+ * @nr: slots in use: blocks [0, @nr)
+ * @low: nothing is held below
+ * @done: full blocks below were considered for registration
+ * @nr_idle: hits that nobody referenced before
+ */
+struct table {
+	u32 base;
+	u32 nr;
+	u32 low;
+	u32 done;
+	u32 nr_idle;
+};
+
+/* The blocks of one request. All is its caller's: one thread at a time. */
+struct kvmm_tables {
+	const struct kvmm_groups *groups;	/* borrowed */
+	kvmm_domain_t domain;
+	u32 hit_tokens;
+	u32 committed;				/* tokens */
+	u32 max_tokens;				/* that the slots are for */
+	kvmm_mut_t *slot;			/* ours; of all groups */
+	struct table table[KVMM_MAX_GROUPS];
+};
+
+static inline bool slot_is_held(kvmm_mut_t slot)
+{
+	return slot.gen;
+}
+
+static inline bool slot_is_ref(kvmm_mut_t slot)
+{
+	return slot.index & SLOT_REF;
+}
+
+static inline kvmm_mut_t slot_of_ref(kvmm_ref_t ref)
+{
+	return (kvmm_mut_t){ ref.index | SLOT_REF, ref.gen };
+}
+
+static inline kvmm_ref_t ref_of_slot(kvmm_mut_t slot)
+{
+	return (kvmm_ref_t){ slot.index & ~SLOT_REF, slot.gen };
+}
+
+static inline kvmm_mut_t *table_slot(const struct kvmm_tables *tables, u32 group, u32 block)
+{
+	return &tables->slot[tables->table[group].base + block];
+}
+
+/* Empty ones with room for @nr_tokens: NULL if there is no memory. */
+struct kvmm_tables *tables_create(const struct kvmm_groups *groups,
+				  const struct kvmm_prefix *prompt, u32 nr_tokens);
+/* Room for @nr_tokens: 0 or -ENOMEM. */
+int tables_grow(struct kvmm_tables *tables, u32 nr_tokens);
+/* Give back blocks [@from, @to) of a group, last first: 0 or what the pool says. */
+int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to);
+/* Forget all slots; what was in them is not given back. */
+void tables_clear(struct kvmm_tables *tables);
+
+/* ---- group_quiet.c ---- */
+
+/* Names need not be registered one after the other in this pool. */
+bool pool_takes_gaps(const struct kvmm_pool *pool);
+
+/*
+ * References that the order of eviction has not heard of: dropped again, nobody can tell that they
+ * were there. Up to GROUP_BATCH at a time.
+ */
+
+/* All of @prefix: how many nobody referenced; -EAGAIN one is not cached (then none is taken). */
+int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
+/* They stay: from here on they are as any others. @was_idle: some of them may have been. */
+void quiet_keep(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was_idle);
+void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr);
+
+/* A request asks for these names, cached or not. */
+void quiet_seen(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens);
+
+#endif /* POOL_GROUP_H */

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Commit: tokens are computed, so blocks that are full get their names and can be hit.
+ *
+ * First all blocks of all groups are staged, which can be undone; then those of one pool are
+ * published in one call, which is all or nothing. A block is registered if a hit can ever need it,
+ * and a state if it was computed up to the very end of its block: the engine overwrites a state at
+ * each step, so a block that a step went past holds what nobody asked for.
+ */
+#include <kv/mem.h>
+
+#include "group.h"
+
+/**
+ * struct batch - blocks to be registered, in ->order of their groups
+ * @staged: handles
+ * @slot: where each is kept
+ * @end: by position in ->order: where the group's end
+ * @nr: in all
+ */
+struct batch {
+	kvmm_staged_t *staged;
+	u32 *slot;
+	u32 end[KVMM_MAX_GROUPS];
+	u32 nr;
+};
+
+/* Decode steps fill few blocks: those need no memory. */
+struct small_batch {
+	kvmm_staged_t staged[GROUP_BATCH];
+	u32 slot[GROUP_BATCH];
+};
+
+/* ---- which blocks ---- */
+
+static bool is_registrable(const struct kvmm_tables *tables, u32 group, u32 block, u32 nr_tokens)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	kvmm_mut_t slot = *table_slot(tables, group, block);
+
+	if (!slot_is_held(slot) || slot_is_ref(slot))
+		return false;
+	if (rule->kind == KVMM_GROUP_LAST && (block + 1) * rule->block_tokens != nr_tokens)
+		return false;
+	return rule_is_useful(rule, tables->groups->align, block);
+}
+
+/* The next one of a group from @block on, or where its full ones end. */
+static u32 next_registrable(const struct kvmm_tables *tables, u32 group, u32 block, u32 nr_tokens)
+{
+	u32 end = nr_tokens / tables->groups->group[group].rule.block_tokens;
+
+	while (block < end && !is_registrable(tables, group, block, nr_tokens))
+		block++;
+	return block;
+}
+
+static u32 nr_registrable(const struct kvmm_tables *tables, u32 nr_tokens)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		for (u32 k = tables->table[i].done;
+		     k < nr_tokens / tables->groups->group[i].rule.block_tokens; k++)
+			nr += is_registrable(tables, i, k, nr_tokens);
+	return nr;
+}
+
+/* ---- staging ---- */
+
+/* Back to private; from batch->staged[@from] on. */
+static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 from)
+{
+	const struct kvmm_groups *groups = tables->groups;
+
+	for (u32 i = 0; i < groups->nr; i++)
+		for (; from < batch->end[i]; from++)
+			kvmm_unstage(group_in_order(groups, i)->pool, &batch->staged[from], 1,
+				     &tables->slot[batch->slot[from]]);
+}
+
+/* A row of blocks whose names follow each other. */
+static int stage_row(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+		     const struct kvmm_extent *row, struct batch *batch)
+{
+	const struct group *g = &tables->groups->group[group];
+	struct group_keys keys;
+	struct kvmm_prefix prefix = group_prefix(g, prompt, row->start, row->nr, &keys);
+	kvmm_mut_t *slot = table_slot(tables, group, row->start);
+	int err = kvmm_stage(g->pool, &prefix, slot, batch->staged + batch->nr);
+
+	for (u32 i = 0; i < row->nr && !err; i++)
+		batch->slot[batch->nr++] = slot + i - tables->slot;
+	return err;
+}
+
+static int stage_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+		       u32 nr_tokens, struct batch *batch)
+{
+	u32 block = next_registrable(tables, group, tables->table[group].done, nr_tokens);
+	u32 end = nr_tokens / tables->groups->group[group].rule.block_tokens;
+
+	while (block < end) {
+		struct kvmm_extent row = { block, 1 };
+		int err;
+
+		while (row.nr < GROUP_BATCH && block + row.nr < end &&
+		       is_registrable(tables, group, block + row.nr, nr_tokens))
+			row.nr++;
+		err = stage_row(tables, prompt, group, &row, batch);
+		if (err)
+			return err;
+		block = next_registrable(tables, group, block + row.nr, nr_tokens);
+	}
+	return 0;
+}
+
+static int stage_all(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 nr_tokens,
+		     struct batch *batch)
+{
+	const struct kvmm_groups *groups = tables->groups;
+	int err = 0;
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		if (!err)
+			err = stage_group(tables, prompt, groups->order[i], nr_tokens, batch);
+		batch->end[i] = batch->nr;
+	}
+	if (err)
+		unstage(tables, batch, 0);
+	return err;
+}
+
+/* ---- publishing ---- */
+
+static int publish_all(struct kvmm_tables *tables, struct batch *batch)
+{
+	const struct kvmm_groups *groups = tables->groups;
+	u32 from = 0, end;
+
+	for (u32 i = 0; i < groups->nr; i = end) {
+		struct kvmm_publish req = { .staged = batch->staged + from,
+					    .refs = (kvmm_ref_t *)(batch->staged + from) };
+		int err;
+
+		end = groups_end_of_pool(groups, i);
+		req.nr = batch->end[end - 1] - from;
+		err = req.nr ? kvmm_publish(group_in_order(groups, i)->pool, &req) : 0;
+		if (err) {
+			unstage(tables, batch, from);
+			return err;
+		}
+		for (; from < batch->end[end - 1]; from++)
+			tables->slot[batch->slot[from]] =
+				slot_of_ref(((kvmm_ref_t *)batch->staged)[from]);
+	}
+	return 0;
+}
+
+/* ---- commit ---- */
+
+/* Was there a block for each token, or one for the state? */
+static bool has_room(const struct kvmm_tables *tables, u32 group, u32 nr_tokens)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	u32 end = rule_end(rule, nr_tokens);
+
+	if (end > tables->table[group].nr)
+		return false;
+	return rule->kind != KVMM_GROUP_LAST || nr_tokens == tables->committed ||
+	       slot_is_held(*table_slot(tables, group, end - 1));
+}
+
+static bool commit_is_bad(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+			  u32 nr_tokens)
+{
+	const struct kvmm_groups *groups = tables->groups;
+
+	if (nr_tokens < tables->committed || nr_tokens > tables->max_tokens)
+		return true;
+	for (u32 i = 0; i < groups->nr; i++)
+		if (!has_room(tables, i, nr_tokens))
+			return true;
+	if (!prompt)
+		return false;
+	if (prompt_check(groups, prompt) || prompt->domain.tenant != tables->domain.tenant ||
+	    prompt->domain.layout != tables->domain.layout)
+		return true;
+	for (u32 i = 0; i < groups->nr; i++)
+		if (nr_tokens / groups->group[i].rule.block_tokens * groups->group[i].stride >
+		    prompt->nr)
+			return true;
+	return false;
+}
+
+static int register_blocks(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+			   u32 nr_tokens)
+{
+	u32 nr = nr_registrable(tables, nr_tokens);
+	struct small_batch small;
+	struct batch batch = { .staged = small.staged, .slot = small.slot };
+	void *memory = NULL;
+	int err;
+
+	if (!nr)
+		return 0;
+	if (nr > GROUP_BATCH) {
+		memory = kv_alloc_array(nr, sizeof(*batch.staged) + sizeof(*batch.slot));
+		if (!memory)
+			return -ENOMEM;
+		batch.staged = memory;
+		batch.slot = (u32 *)(batch.staged + nr);
+	}
+	err = stage_all(tables, prompt, nr_tokens, &batch);
+	if (!err)
+		err = publish_all(tables, &batch);
+	kv_free(memory);
+	return err;
+}
+
+int kvmm_groups_commit(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+		       uint32_t nr_tokens)
+{
+	int err;
+
+	if (!tables || commit_is_bad(tables, prompt, nr_tokens))
+		return -EINVAL;
+	if (prompt) {
+		err = register_blocks(tables, prompt, nr_tokens);
+		if (err)
+			return err;
+		for (u32 i = 0; i < tables->groups->nr; i++)
+			tables->table[i].done =
+				nr_tokens / tables->groups->group[i].rule.block_tokens;
+	}
+	tables->committed = nr_tokens;
+	return 0;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Hits over pools: how long one is, and references on exactly the blocks that it needs.
+ *
+ * Looking takes no reference, so that blocks which turn out not to be needed keep their place in
+ * the order of eviction. What was seen may be gone by the time the references are taken: each is
+ * taken by name, and one that misses means looking again. The order hears of the references when
+ * it is sure that they stay.
+ */
+#include <kv/err.h>
+
+#include "group.h"
+
+/* After so many the hit gets shorter each time, so that it ends. */
+#define NR_TRIES	4u
+
+/* ---- looking ---- */
+
+/* A prompt, seen by the rules; @err is what a pool said that cannot answer. */
+struct pool_presence {
+	struct presence presence;
+	const struct kvmm_groups *groups;
+	const struct kvmm_prefix *prompt;
+	int *err;
+};
+
+static u64 probe_pool(const struct presence *presence, u32 group, u32 first, u32 nr)
+{
+	const struct pool_presence *p = container_of(presence, const struct pool_presence,
+						     presence);
+	const struct group *g = &p->groups->group[group];
+	struct group_keys keys;
+	struct kvmm_prefix prefix = group_prefix(g, p->prompt, first, nr, &keys);
+	u64 word = 0;
+	int ret = kvmm_prefix_probe(g->pool, &prefix, &word);
+
+	if (likely(ret >= 0))
+		return word;
+	*p->err = ret;
+	return 0;
+}
+
+int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
+{
+	int err = 0;
+	struct pool_presence p = { .presence.probe = probe_pool, .groups = groups,
+				   .prompt = prompt, .err = &err };
+	struct look look[KVMM_MAX_GROUPS];
+	u32 tokens = min(max_tokens, prompt->nr * groups->granule);
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		const struct group *group = &groups->group[i];
+
+		look[i] = (struct look){ .rule = &group->rule, .presence = &p.presence, .group = i,
+					 .nr = tokens / group->rule.block_tokens };
+		look_init(&look[i]);
+	}
+	tokens = looks_longest(look, groups->nr, groups->align, tokens);
+	return err ? : (int)tokens;
+}
+
+int kvmm_groups_hit_len(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
+			uint32_t max_tokens)
+{
+	int err = prompt_check(groups, prompt);
+
+	return err ? : groups_look(groups, prompt, max_tokens);
+}
+
+/* ---- taking references ---- */
+
+/* Blocks [@from, @to) of a group, all of them: 0, -EAGAIN one is gone, or what the pool says. */
+static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+		     u32 from, u32 to)
+{
+	const struct group *g = &tables->groups->group[group];
+	struct table *table = &tables->table[group];
+	kvmm_ref_t refs[GROUP_BATCH];
+	struct group_keys keys;
+
+	table->low = from;
+	for (table->nr = from; table->nr < to;) {
+		u32 nr = min(to - table->nr, GROUP_BATCH);
+		struct kvmm_prefix prefix = group_prefix(g, prompt, table->nr, nr, &keys);
+		int idle = quiet_get(g->pool, &prefix, refs);
+
+		if (idle < 0)
+			return idle;
+		table->nr_idle += idle;
+		for (u32 i = 0; i < nr; i++)
+			*table_slot(tables, group, table->nr++) = slot_of_ref(refs[i]);
+	}
+	table->done = to;
+	return 0;
+}
+
+/* Calls @fn for all hits, a batch at a time. @was_idle: some of the group's were. */
+static void for_each_hit(struct kvmm_tables *tables,
+			 void (*fn)(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
+				    bool was_idle))
+{
+	for (u32 g = 0; g < tables->groups->nr; g++) {
+		struct table *table = &tables->table[g];
+		kvmm_ref_t refs[GROUP_BATCH];
+		u32 nr;
+
+		for (u32 i = table->low; i < table->nr; i += nr) {
+			nr = min(table->nr - i, GROUP_BATCH);
+			for (u32 k = 0; k < nr; k++)
+				refs[k] = ref_of_slot(*table_slot(tables, g, i + k));
+			fn(tables->groups->group[g].pool, refs, nr, table->nr_idle);
+		}
+		table->nr_idle = 0;
+	}
+}
+
+void hit_keep(struct kvmm_tables *tables)
+{
+	for_each_hit(tables, quiet_keep);
+}
+
+static void put_batch(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was_idle)
+{
+	quiet_put(pool, refs, nr);
+}
+
+void hit_put(struct kvmm_tables *tables)
+{
+	for_each_hit(tables, put_batch);
+	tables_clear(tables);
+}
+
+/* All that a hit of @tokens needs, or nothing. */
+static int get_all(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 tokens)
+{
+	const struct kvmm_groups *groups = tables->groups;
+	int err = 0;
+
+	for (u32 i = 0; i < groups->nr && !err; i++) {
+		const struct group_rule *rule = &groups->group[i].rule;
+
+		err = get_group(tables, prompt, i, rule_first(rule, tokens),
+				rule_end(rule, tokens));
+	}
+	if (err)
+		hit_put(tables);
+	else
+		tables->hit_tokens = tables->committed = tokens;
+	return err;
+}
+
+int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens)
+{
+	for (u32 tries = 1;; tries++) {
+		int tokens = groups_look(tables->groups, prompt, max_tokens);
+		int err = tokens < 0 ? tokens : get_all(tables, prompt, tokens);
+
+		if (err != -EAGAIN)
+			return err;
+		if (tries >= NR_TRIES)
+			max_tokens = tokens / 2;
+	}
+}
+
+int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
+		      uint32_t max_tokens, struct kvmm_tables **tables)
+{
+	struct kvmm_tables *made;
+	int err = tables ? prompt_check(groups, prompt) : -EINVAL;
+
+	if (err)
+		return err;
+	made = tables_create(groups, prompt, min(max_tokens, prompt->nr * groups->granule));
+	if (!made)
+		return -ENOMEM;
+	err = hit_get(made, prompt, max_tokens);
+	if (err) {
+		kvmm_groups_release(made);
+		return err;
+	}
+	quiet_seen(groups, prompt, max_tokens);
+	hit_keep(made);
+	*tables = made;
+	return made->hit_tokens;
+}

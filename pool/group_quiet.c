@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * References that leave no trace if they are dropped again.
+ *
+ * kvmm_prefix_match() tells the order of eviction at once; a block that is put back is then the
+ * youngest. Here the order hears of a reference when it is kept. Until then the block is in the
+ * order while it is referenced, as after a note that was lost (see order.h): whoever meets it
+ * there drops it from the order, and quiet_put() brings it back.
+ */
+#include "internal.h"
+
+#include "group.h"
+
+bool pool_takes_gaps(const struct kvmm_pool *pool)
+{
+	return !pool->prefix_closed;
+}
+
+/* Who is in the order is where it was; who is not was dropped from there, and comes back. */
+static void put_one(struct kvmm_pool *pool, struct kv_handle ref)
+{
+	int ret = kv_entry_put(&pool->entries, ref);
+
+	tally_add(pool, TALLY_REFS, -1);
+	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
+	if (ret == 1 && !pool->order.ops->has(pool->order.policy, ref.index))
+		order_apply(&pool->order, NOTE_PUT, ref);
+	if (ret != 2)
+		return;
+	order_forget(&pool->order, ref.index);
+	entry_forget(pool, ref.index);
+	entry_release(pool, ref);
+}
+
+void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr)
+{
+	if (!nr || pool_enter(pool))
+		return;
+	order_enter(&pool->order);
+	for (u32 i = nr; i-- > 0;)
+		put_one(pool, as_handles(refs)[i]);
+	order_leave(&pool->order);
+	pool_leave(pool);
+}
+
+int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	u32 nr, nr_idle;
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	nr = match_refs(pool, &query, (struct kv_handle *)refs, &nr_idle);
+	tally_add(pool, TALLY_REFS, nr);
+	tally_add(pool, TALLY_ACTIVE, nr_idle);
+	cache_end(pool);
+	if (likely(nr == prefix->nr))
+		return nr_idle;
+	quiet_put(pool, refs, nr);
+	return -EAGAIN;
+}
+
+void quiet_keep(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was_idle)
+{
+	if (was_idle || pool->parts.evict->hit)
+		order_note(&pool->order, NOTE_HIT, as_handles(refs), nr);
+	count_lookup(pool, nr, 0);
+}
+
+void quiet_seen(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
+{
+	u32 nr = min(max_tokens / groups->granule, prompt->nr);
+
+	for (u32 i = 0; i < groups->nr; i = groups_end_of_pool(groups, i))
+		order_note_seen(&group_in_order(groups, i)->pool->order, prompt->keys, nr);
+}

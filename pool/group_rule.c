@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Rules of groups: which blocks are needed to go on at some token, and so how long a hit is.
+ *
+ * The longest hit in all groups is a fixed point. A group takes the length that the others allow,
+ * and if it misses a block in the interval that it needs there, no length does between that and
+ * the one whose interval ends before the block: intervals do not move left as lengths grow, so
+ * all lengths between need that very block. So each miss makes the length smaller, no hit is
+ * jumped over, and it ends at 0, which needs nothing.
+ */
+#include "group.h"
+
+u32 rule_first(const struct group_rule *rule, u32 tokens)
+{
+	u32 end = rule_end(rule, tokens);
+
+	switch (rule->kind) {
+	case KVMM_GROUP_WINDOW:
+		return tokens < rule->span ? 0 : (tokens - rule->span + 1) / rule->block_tokens;
+	case KVMM_GROUP_CHUNK:
+		return (tokens - tokens % rule->span) / rule->block_tokens;
+	case KVMM_GROUP_LAST:
+		return end - min(end, rule->span);
+	default:
+		return 0;
+	}
+}
+
+/* The next hit behind the block is the one that needs least before it. */
+bool rule_is_useful(const struct group_rule *rule, u32 align, u32 block)
+{
+	u32 start = block * rule->block_tokens;
+	u32 end = start + rule->block_tokens;
+	u32 hit = (end + align - 1) / align * align;
+
+	return rule_first(rule, hit) <= block || (rule->nr_ahead && block && start % align == 0);
+}
+
+/* Most blocks that so many tokens lie in; @aligned: the first one starts a block. */
+static u32 nr_touched(u32 tokens, u32 block_tokens, bool aligned)
+{
+	u32 before = aligned ? 0 : block_tokens - 1;
+
+	return tokens ? (tokens - 1 + before) / block_tokens + 1 : 0;
+}
+
+u32 rule_cap(const struct group_rule *rule, u32 step)
+{
+	u32 bt = rule->block_tokens;
+
+	switch (rule->kind) {
+	case KVMM_GROUP_WINDOW:
+		return nr_touched(rule->span - 1 + step, bt, false);
+	case KVMM_GROUP_CHUNK:
+		return nr_touched(rule->span - 1 + step, bt, rule->span % bt == 0);
+	case KVMM_GROUP_LAST:
+		return rule->span + min(rule->span, rule_end(rule, step));
+	default:
+		return KV_NONE;
+	}
+}
+
+/* ---- looking ---- */
+
+void look_init(struct look *look)
+{
+	look->edge = look->rule->kind == KVMM_GROUP_FULL ? 0 : look->nr;
+	look->nr_word = 0;
+}
+
+/* Asks for [@first, @end), which has @block in it, if nobody did: as much as fits a word. */
+static bool is_cached(struct look *look, u32 block, u32 first, u32 end)
+{
+	if (block - look->base >= look->nr_word) {
+		u32 nr = min(end - first, KV_WORD_BITS);
+
+		look->base = block == first ? first : end - nr;
+		look->nr_word = nr;
+		look->word = look->presence->probe(look->presence, look->group, look->base, nr);
+	}
+	return look->word >> (block - look->base) & 1;
+}
+
+/* Lowest block of [0, @end) that is not cached, or @end. */
+static u32 first_miss(struct look *look, u32 end)
+{
+	while (look->edge < end && is_cached(look, look->edge, look->edge, end))
+		look->edge++;
+	return min(look->edge, end);
+}
+
+/* Highest block of [@first, @end) that is not cached, or @end. */
+static u32 last_miss(struct look *look, u32 first, u32 end)
+{
+	look->edge = min(look->edge, end);
+	while (look->edge > first && is_cached(look, look->edge - 1, first, look->edge))
+		look->edge--;
+	return look->edge > first ? look->edge - 1 : end;
+}
+
+static u32 look_longest(struct look *look, u32 align, u32 tokens)
+{
+	const struct group_rule *rule = look->rule;
+
+	for (tokens -= tokens % align; tokens; tokens -= tokens % align) {
+		u32 end = tokens / rule->block_tokens + rule->nr_ahead;
+		u32 miss = look->nr;
+
+		if (end <= look->nr)
+			miss = rule->kind == KVMM_GROUP_FULL ? first_miss(look, end) :
+			       last_miss(look, rule_first(rule, tokens), end);
+		if (miss == end)
+			break;
+		tokens = (miss - min(miss, rule->nr_ahead)) * rule->block_tokens;
+	}
+	return tokens;
+}
+
+u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens)
+{
+	u32 before;
+
+	/* Whatever is shorter hits there, too: once is enough. */
+	for (u32 i = 0; i < nr; i++)
+		if (look[i].rule->kind == KVMM_GROUP_FULL)
+			tokens = look_longest(&look[i], align, tokens);
+	do {
+		before = tokens;
+		for (u32 i = 0; i < nr; i++)
+			if (look[i].rule->kind != KVMM_GROUP_FULL)
+				tokens = look_longest(&look[i], align, tokens);
+	} while (tokens < before);
+	return tokens;
+}

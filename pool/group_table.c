@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tables: the blocks of one request in all groups, by position.
+ *
+ * All slots are one piece of memory, so that growing either happens or does not. A slot is the
+ * handle itself, and one bit of it says of which kind: a table of a million tokens is 512 KiB a
+ * group of 16-token blocks.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "group.h"
+
+/* ---- memory ---- */
+
+/* Says where each table begins, for so many tokens; returns the number of slots. */
+static u64 lay_out(const struct kvmm_groups *groups, u32 nr_tokens, u32 *base)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		base[i] = nr;
+		nr += rule_end(&groups->group[i].rule, nr_tokens);
+	}
+	return nr;
+}
+
+static int tables_resize(struct kvmm_tables *tables, u32 nr_tokens)
+{
+	u32 base[KVMM_MAX_GROUPS];
+	u64 nr = lay_out(tables->groups, nr_tokens, base);
+	kvmm_mut_t *slot;
+
+	if (nr > UINT32_MAX)
+		return -ENOMEM;
+	slot = kv_alloc_array(nr, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		if (tables->table[i].nr)
+			memcpy(slot + base[i], table_slot(tables, i, 0),
+			       tables->table[i].nr * sizeof(*slot));
+		tables->table[i].base = base[i];
+	}
+	kv_free(tables->slot);
+	tables->slot = slot;
+	tables->max_tokens = nr_tokens;
+	return 0;
+}
+
+int tables_grow(struct kvmm_tables *tables, u32 nr_tokens)
+{
+	u32 twice = min(2 * tables->max_tokens, KVMM_GROUPS_MAX_TOKENS);
+
+	if (likely(nr_tokens <= tables->max_tokens))
+		return 0;
+	return tables_resize(tables, max(nr_tokens, twice));
+}
+
+struct kvmm_tables *tables_create(const struct kvmm_groups *groups,
+				  const struct kvmm_prefix *prompt, u32 nr_tokens)
+{
+	struct kvmm_tables *tables = kv_alloc(sizeof(*tables));
+
+	if (!tables)
+		return NULL;
+	tables->groups = groups;
+	tables->domain = prompt->domain;
+	if (tables_resize(tables, max(nr_tokens, 1u))) {
+		kv_free(tables);
+		return NULL;
+	}
+	return tables;
+}
+
+/* ---- giving back ---- */
+
+/* Up to GROUP_BATCH blocks; handles of one kind keep their order. */
+static int drop_batch(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
+{
+	struct kvmm_pool *pool = tables->groups->group[group].pool;
+	kvmm_ref_t refs[GROUP_BATCH];
+	kvmm_mut_t muts[GROUP_BATCH];
+	u32 nr_refs = 0, nr_muts = 0;
+	int err = 0, ret = 0;
+
+	for (u32 i = from; i < to; i++) {
+		kvmm_mut_t *slot = table_slot(tables, group, i);
+
+		if (slot_is_held(*slot) && slot_is_ref(*slot))
+			refs[nr_refs++] = ref_of_slot(*slot);
+		else if (slot_is_held(*slot))
+			muts[nr_muts++] = *slot;
+		*slot = (kvmm_mut_t){ 0, 0 };
+	}
+	if (nr_muts)
+		err = kvmm_free(pool, muts, nr_muts);
+	if (nr_refs)
+		ret = kvmm_put_many(pool, refs, nr_refs);
+	return err ? : ret;
+}
+
+int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to)
+{
+	int err = 0;
+
+	while (to > from) {
+		u32 start = to - min(to - from, GROUP_BATCH);
+		int ret = drop_batch(tables, group, start, to);
+
+		err = err ? : ret;
+		to = start;
+	}
+	return err;
+}
+
+void tables_clear(struct kvmm_tables *tables)
+{
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		struct table *table = &tables->table[i];
+
+		memset(table_slot(tables, i, 0), 0, table->nr * sizeof(kvmm_mut_t));
+		*table = (struct table){ .base = table->base };
+	}
+	tables->hit_tokens = 0;
+	tables->committed = 0;
+}
+
+void kvmm_groups_release(struct kvmm_tables *tables)
+{
+	if (!tables)
+		return;
+	/* A pool that is poisoned says so to whoever calls it next. */
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		table_drop(tables, i, tables->table[i].low, tables->table[i].nr);
+	kv_free(tables->slot);
+	kv_free(tables);
+}
+
+int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens)
+{
+	int err = 0;
+
+	if (!tables || nr_tokens > tables->committed)
+		return -EINVAL;
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		struct table *table = &tables->table[i];
+		u32 first = rule_first(&tables->groups->group[i].rule, nr_tokens);
+		int ret;
+
+		if (first <= table->low)
+			continue;
+		ret = table_drop(tables, i, table->low, first);
+		err = err ? : ret;
+		table->low = first;
+	}
+	return err;
+}
+
+int kvmm_groups_abort(struct kvmm_tables *tables)
+{
+	int err = 0;
+
+	if (!tables)
+		return -EINVAL;
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		struct table *table = &tables->table[i];
+		u32 end = rule_end(&tables->groups->group[i].rule, tables->committed);
+		int ret = table_drop(tables, i, end, table->nr);
+
+		err = err ? : ret;
+		table->nr = end;
+	}
+	return err;
+}
+
+/* ---- asking ---- */
+
+uint32_t kvmm_groups_hit_tokens(const struct kvmm_tables *tables)
+{
+	return tables ? tables->hit_tokens : 0;
+}
+
+/* How many of the blocks from @from on are of one kind: all references, all private, or none. */
+static u32 row_of_kind(const struct kvmm_tables *tables, u32 group, u32 from, u32 to)
+{
+	kvmm_mut_t first = *table_slot(tables, group, from);
+	u32 i;
+
+	for (i = from + 1; i < to; i++) {
+		kvmm_mut_t slot = *table_slot(tables, group, i);
+
+		if (slot_is_held(slot) != slot_is_held(first) ||
+		    slot_is_ref(slot) != slot_is_ref(first))
+			break;
+	}
+	return i - from;
+}
+
+static int row_ids(const struct kvmm_tables *tables, u32 group, u32 from, u32 nr, u32 *ids)
+{
+	const struct group *g = &tables->groups->group[group];
+	const kvmm_mut_t *slot = table_slot(tables, group, from);
+	kvmm_ref_t refs[GROUP_BATCH];
+
+	if (slot_is_held(*slot) && !slot_is_ref(*slot))
+		return kvmm_blocks_of_muts(g->pool, slot, nr, ids);
+	for (u32 i = 0; i < nr; i++) {
+		refs[i] = ref_of_slot(slot[i]);
+		ids[i] = g->pad;
+	}
+	return slot_is_held(*slot) ? kvmm_blocks_of_refs(g->pool, refs, nr, ids) : 0;
+}
+
+int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group, uint32_t *ids,
+			    uint32_t max)
+{
+	u32 nr, row;
+
+	if (!tables || group >= tables->groups->nr || (max && !ids))
+		return -EINVAL;
+	nr = min(max, tables->table[group].nr);
+	for (u32 i = 0; i < nr; i += row) {
+		int err;
+
+		row = row_of_kind(tables, group, i, min(nr, i + GROUP_BATCH));
+		err = row_ids(tables, group, i, row, ids + i);
+		if (err)
+			return err;
+	}
+	return tables->table[group].nr;
+}
+
+int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_t *refs,
+		     uint32_t max)
+{
+	u32 nr;
+
+	if (!tables || group >= tables->groups->nr || (max && !refs))
+		return -EINVAL;
+	nr = min(max, tables->table[group].nr);
+	for (u32 i = 0; i < nr; i++) {
+		kvmm_mut_t slot = *table_slot(tables, group, i);
+
+		refs[i] = slot_is_ref(slot) ? ref_of_slot(slot) : (kvmm_ref_t){ 0, 0 };
+	}
+	return tables->table[group].nr;
+}

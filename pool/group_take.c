@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Room for tokens: how many blocks that takes, and taking them in all groups or in none.
+ *
+ * What a pool can give is asked before anything is taken, while the references on the hits are not
+ * yet known to the order of eviction: hits that nobody else references count as needed. So what
+ * does not fit fails without a trace. Between asking and taking another thread may be faster; then
+ * what was taken goes back, and what was evicted for it is gone.
+ */
+#include "group.h"
+
+/* New blocks of a group, so that it has room for @nr_tokens: from *@from to what is returned. */
+static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 *from)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	u32 end = rule_end(rule, nr_tokens);
+
+	*from = tables->table[group].nr;
+	/* States in between are never written. */
+	if (rule->kind == KVMM_GROUP_LAST)
+		*from = max(*from, rule_first(rule, nr_tokens));
+	return max(end, *from);
+}
+
+/* ---- does it fit? ---- */
+
+/* @nr: by group. 0, -ENOSPC, or what a pool says. */
+static int check_fit(const struct kvmm_groups *groups, const u32 *nr, u32 reserve)
+{
+	u32 end;
+
+	for (u32 i = 0; i < groups->nr; i = end) {
+		struct kvmm_pool_stat stat;
+		u64 sum = 0;
+		int err = kvmm_pool_stat(group_in_order(groups, i)->pool, &stat);
+
+		if (err)
+			return err;
+		end = groups_end_of_pool(groups, i);
+		for (u32 k = i; k < end; k++)
+			sum += nr[groups->order[k]];
+		if (sum && sum + reserve > stat.nr_available)
+			return -ENOSPC;
+	}
+	return 0;
+}
+
+/* ---- reserve ---- */
+
+static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 reserve)
+{
+	const struct group *g = &tables->groups->group[group];
+	struct table *table = &tables->table[group];
+	u32 from, end = new_blocks(tables, group, nr_tokens, &from);
+	struct kvmm_acquire req = { .nr_blocks = end - from, .reserve = reserve,
+				    .fresh = table_slot(tables, group, from),
+				    .domain = group_domain(g, tables->domain) };
+	int err = end > from ? kvmm_acquire(g->pool, &req) : 0;
+
+	if (!err)
+		table->nr = max(table->nr, end);
+	return err;
+}
+
+/* Back to @nr slots each; what is behind was just taken. */
+static void undo_new(struct kvmm_tables *tables, const u32 *nr)
+{
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		table_drop(tables, i, nr[i], tables->table[i].nr);
+		tables->table[i].nr = nr[i];
+	}
+}
+
+/* Room for @nr_tokens, for which there is memory. */
+static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
+{
+	u32 nr[KVMM_MAX_GROUPS];
+	int err = 0;
+
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		nr[i] = tables->table[i].nr;
+	for (u32 i = 0; i < tables->groups->nr && !err; i++)
+		err = take_new(tables, i, nr_tokens, reserve);
+	if (err)
+		undo_new(tables, nr);
+	return err;
+}
+
+/* Does it fit beside the hits? Those are not available to anybody, though the order has them. */
+static int check_room(const struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
+{
+	u32 nr[KVMM_MAX_GROUPS];
+
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		u32 from, end = new_blocks(tables, i, nr_tokens, &from);
+
+		nr[i] = end - from;
+	}
+	return check_fit(tables->groups, nr, reserve);
+}
+
+int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens, uint32_t reserve)
+{
+	int err;
+
+	if (!tables || nr_tokens > KVMM_GROUPS_MAX_TOKENS)
+		return -EINVAL;
+	err = check_room(tables, nr_tokens, reserve);
+	if (!err)
+		err = tables_grow(tables, nr_tokens);
+	return err ? : reserve_blocks(tables, nr_tokens, reserve);
+}
+
+/* ---- acquire ---- */
+
+/* Where the first step ends, behind a hit. */
+static u32 end_of_step(const struct kvmm_groups_acquire *req, u32 hit)
+{
+	u32 left = req->nr_tokens - hit;
+
+	return hit + (req->step_tokens ? min(req->step_tokens, left) : left);
+}
+
+static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire *req)
+{
+	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end;
+	int err = hit_get(tables, &req->prompt, max_tokens);
+
+	if (err)
+		return err;
+	end = end_of_step(req, tables->hit_tokens);
+	err = check_room(tables, end, req->reserve);
+	if (err) {
+		hit_put(tables);
+		return err;
+	}
+	quiet_seen(tables->groups, &req->prompt, max_tokens);
+	hit_keep(tables);
+	return reserve_blocks(tables, end, req->reserve);
+}
+
+int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,
+			struct kvmm_tables **tables)
+{
+	struct kvmm_tables *made;
+	int err;
+
+	if (!req || !tables || req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
+		return -EINVAL;
+	err = prompt_check(groups, &req->prompt);
+	if (err)
+		return err;
+	made = tables_create(groups, &req->prompt, req->nr_tokens);
+	if (!made)
+		return -ENOMEM;
+	err = acquire(made, req);
+	if (err) {
+		kvmm_groups_release(made);
+		return err;
+	}
+	req->hit_tokens = made->hit_tokens;
+	*tables = made;
+	return 0;
+}
+
+/* ---- admission ---- */
+
+/* Blocks that a group would take out of what is available; its hits are quiet. */
+static u32 nr_needed(const struct kvmm_tables *tables, u32 group,
+		     const struct kvmm_groups_need *need)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	u32 idle = tables->table[group].nr_idle, from, end;
+
+	end = new_blocks(tables, group, need->nr_tokens, &from);
+	if (!need->step_tokens)
+		return idle + end - from;
+	return min(idle + end - tables->table[group].nr,
+		   rule_cap(rule, need->step_tokens));
+}
+
+int kvmm_groups_blocks_needed(const struct kvmm_groups *groups, struct kvmm_groups_need *need)
+{
+	struct kvmm_tables *tables;
+	int err;
+
+	if (!need || need->nr_tokens > KVMM_GROUPS_MAX_TOKENS ||
+	    need->step_tokens > KVMM_GROUPS_MAX_TOKENS)
+		return -EINVAL;
+	err = prompt_check(groups, &need->prompt);
+	if (err)
+		return err;
+	tables = tables_create(groups, &need->prompt, need->nr_tokens);
+	if (!tables)
+		return -ENOMEM;
+	err = hit_get(tables, &need->prompt, min(need->max_hit_tokens, need->nr_tokens));
+	if (!err) {
+		need->hit_tokens = tables->hit_tokens;
+		need->total = 0;
+		for (u32 i = 0; i < groups->nr; i++) {
+			need->blocks[i] = nr_needed(tables, i, need);
+			need->total += need->blocks[i];
+		}
+		hit_put(tables);
+		err = check_fit(groups, need->blocks, need->reserve);
+	}
+	kvmm_groups_release(tables);
+	return err;
+}
