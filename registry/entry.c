@@ -238,7 +238,13 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 
 /* ---- dropping references ---- */
 
-#define AHEAD	16u
+/*
+ * Lines that are asked for at once. Swaps overlap with little, so all of a batch has to be under way
+ * while it is checked: nanoseconds a block of 1 Mi, 64 and 1024 in a batch, with 16: 19, 15; with
+ * 64: 11.6, 9.9; with 128: 11.6, 9.3. Checked from the first to the last, as the handles lie in
+ * memory; from the last it would be 14.
+ */
+#define AHEAD	128u
 
 static void prefetch_entry(const struct kv_entries *entries, struct kv_handle handle)
 {
@@ -246,8 +252,9 @@ static void prefetch_entry(const struct kv_entries *entries, struct kv_handle ha
 		kv_prefetch_write(&entries->entry[handle.index]);
 }
 
-/* Could it be put at this moment? */
-static int check_put(const struct kv_entries *entries, struct kv_handle handle, bool unpin)
+/* Could it be dropped at this moment? */
+static __always_inline int check_drop(const struct kv_entries *entries, struct kv_handle handle,
+				      kv_edge drop)
 {
 	u64 word, new;
 
@@ -256,24 +263,29 @@ static int check_put(const struct kv_entries *entries, struct kv_handle handle, 
 	word = READ_ONCE(entries->entry[handle.index].word);
 	if (unlikely(kv_word_gen(word) != handle.gen))
 		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
-	return min(unlikely(unpin) ? kv_edge_unpin(word, &new) : kv_edge_put(word, &new), 0);
+	return min(drop(word, &new), 0);
 }
 
-int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *put)
+static __always_inline int check_drops(const struct kv_entries *entries,
+				       const struct kv_handle *refs, u32 nr, kv_edge drop)
 {
 	int err = 0;
+	u32 i;
 
-	for (u32 i = put->nr; i > 0 && !err; i--) {
-		if (likely(i > AHEAD))
-			prefetch_entry(entries, put->refs[i - 1 - AHEAD]);
-		err = check_put(entries, put->refs[i - 1], put->unpin);
+	for (i = 0; i < min(nr, AHEAD); i++)
+		prefetch_entry(entries, refs[i]);
+	for (i = 0; i < nr && !err; i++) {
+		if (i + AHEAD < nr)
+			prefetch_entry(entries, refs[i + AHEAD]);
+		err = check_drop(entries, refs[i], drop);
 	}
 	return err;
 }
 
-static int drop(const struct kv_entries *entries, const struct kv_put *put, struct kv_handle ref)
+int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *put)
 {
-	return unlikely(put->unpin) ? kv_entry_unpin(entries, ref) : kv_entry_put(entries, ref);
+	return unlikely(put->unpin) ? check_drops(entries, put->refs, put->nr, kv_edge_unpin) :
+				      check_drops(entries, put->refs, put->nr, kv_edge_put);
 }
 
 /* The first @from are still there. What was RESET and is EVICTING now is ours. */
@@ -289,27 +301,44 @@ static noinline void take_again(const struct kv_entries *entries, const struct k
 		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_set_reset);
 }
 
+/* Returns how many are left, first of all the one that could not be dropped. */
+static __always_inline u32 drop_all(const struct kv_entries *entries, struct kv_put *put,
+				    kv_edge drop)
+{
+	const struct kv_handle *refs = put->refs;
+	struct kv_handle *last = put->last, *gone = last + put->nr;
+	u32 left = put->nr;
+
+	for (; left > 0; left--) {
+		struct kv_handle ref = refs[left - 1];
+		int ret = kv_entry_step(&entries->entry[ref.index], ref.gen, drop);
+
+		if (unlikely(ret < 0))
+			break;
+		if (ret == 1)
+			*last++ = ref;
+		else if (unlikely(ret == 2))
+			*--gone = ref;
+	}
+	put->nr_last = last - put->last;
+	put->nr_gone = put->last + put->nr - gone;
+	return left;
+}
+
 int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 {
 	int err = kv_entries_check_put(entries, put);
+	u32 left;
 
 	put->nr_last = put->nr_gone = 0;
 	if (unlikely(err))
 		return err;
-	for (u32 i = put->nr; i > 0; i--) {
-		struct kv_handle ref = put->refs[i - 1];
-
-		err = drop(entries, put, ref);
-		if (err == 1)
-			put->last[put->nr_last++] = ref;
-		else if (unlikely(err == 2))
-			put->last[put->nr - ++put->nr_gone] = ref;
-		else if (unlikely(err)) {
-			take_again(entries, put, i);
-			return -EINVAL;
-		}
-	}
-	return 0;
+	left = unlikely(put->unpin) ? drop_all(entries, put, kv_edge_unpin) :
+				      drop_all(entries, put, kv_edge_put);
+	if (likely(!left))
+		return 0;
+	take_again(entries, put, left);
+	return -EINVAL;
 }
 
 /* ---- naming ---- */

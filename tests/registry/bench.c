@@ -212,14 +212,12 @@ static u64 cpu_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static void put_all(struct world *world, const struct kv_handle *refs, u32 nr)
+static void put_all(struct world *world, const struct kv_handle *refs, u32 nr, u32 batch)
 {
-	static __thread struct kv_handle last[64];
+	static __thread struct kv_handle last[MAX_PROMPT];
 
-	for (u32 i = 0; i < nr; i += ARRAY_SIZE(last)) {
-		struct kv_put put = { .refs = &refs[i],
-				      .nr = min(nr - i, (u32)ARRAY_SIZE(last)),
-				      .last = last };
+	for (u32 i = 0; i < nr; i += batch) {
+		struct kv_put put = { .refs = &refs[i], .nr = min(nr - i, batch), .last = last };
 
 		if (kv_entries_put(&world->entries, &put))
 			exit(EXIT_FAILURE);
@@ -229,21 +227,27 @@ static void put_all(struct world *world, const struct kv_handle *refs, u32 nr)
 /* A batch is about so many blocks. */
 #define BATCH_BLOCKS	8192u
 
+struct match_time {
+	u64 match_ns;
+	u64 put_ns;
+	u32 blocks;
+};
+
 /*
- * Nanoseconds a block, of prompts of @len blocks in random order, @nr_blocks in all: of a small map
- * each of them many times, in the same order.
+ * Prompts of @len blocks in random order, @nr_blocks in all: of a small map each of them many times,
+ * in the same order.
  */
-static double match_ns(struct world *world, u32 len, u32 nr_blocks)
+static struct match_time match_and_put(struct world *world, u32 len, u32 nr_blocks)
 {
 	u32 nr_prompts = world->nr / len, batch = BATCH_BLOCKS / len, nr_first, hits = 0;
 	u32 nr = nr_blocks / len / batch * batch;
 	u32 *order = must(malloc(nr_prompts * sizeof(*order)));
 	static struct kv_handle refs[BATCH_BLOCKS];
-	u64 ns = 0;
+	struct match_time time = { .blocks = nr * len };
 
 	shuffle(order, nr_prompts);
 	for (u32 i = 0; i < nr; i += batch) {
-		u64 start = cpu_ns();
+		u64 start = cpu_ns(), middle;
 
 		for (u32 j = 0; j < batch; j++) {
 			u32 prompt = order[(i + j) % nr_prompts];
@@ -252,13 +256,31 @@ static double match_ns(struct world *world, u32 len, u32 nr_blocks)
 			hits += world->map->ops->match(world->map, &query, &refs[j * len],
 						       &nr_first);
 		}
-		ns += cpu_ns() - start;
-		put_all(world, refs, batch * len);
+		middle = cpu_ns();
+		put_all(world, refs, batch * len, len);
+		time.match_ns += middle - start;
+		time.put_ns += cpu_ns() - middle;
 	}
 	free(order);
-	if (hits != nr * len)
+	if (hits != time.blocks)
 		exit(EXIT_FAILURE);
-	return (double)ns / hits;
+	return time;
+}
+
+/* Nanoseconds a block. */
+static double match_ns(struct world *world, u32 len, u32 nr_blocks)
+{
+	struct match_time time = match_and_put(world, len, nr_blocks);
+
+	return (double)time.match_ns / time.blocks;
+}
+
+/* The same of putting what was just matched, a prompt at once. */
+static double put_ns(struct world *world, u32 len, u32 nr_blocks)
+{
+	struct match_time time = match_and_put(world, len, nr_blocks);
+
+	return (double)time.put_ns / time.blocks;
 }
 
 /* What no match can be without: one load and one compare-and-swap of each entry, nothing else. */
@@ -341,6 +363,8 @@ static void run_sized(u32 nr, const u32 *lens, u32 nr_lens, bool lengths)
 			run_shape("registry-length", "us", shape, length_us, worlds);
 		else
 			run_shape("registry-match", "ns", shape, match_ns, worlds);
+		if (nr <= 100u << 10)
+			run_shape("registry-put", "ns", shape, put_ns, worlds);
 	}
 	for (u32 m = 0; m < NR_MAPS; m++)
 		world_end(&worlds[m]);
@@ -407,7 +431,7 @@ static void *read_prompts(void *arg)
 		struct kv_query query = { &world->key[prompt * MT_PROMPT], MT_PROMPT, domain };
 		u32 hits = world->map->ops->match(world->map, &query, refs, &nr_first);
 
-		put_all(world, refs, hits);
+		put_all(world, refs, hits, MT_PROMPT);
 		reader->blocks += hits;
 	}
 	reader->ns = cpu_ns() - start;
@@ -486,8 +510,22 @@ static void bench_mt(void)
 
 /* ---- register, put ---- */
 
-static double register_ns(const struct kv_map_ops *ops, u32 nr, double *put_ns)
+struct register_time {
+	double insert_ns;
+	double put_ns[2];	/* in batches of 64, of 1024 */
+};
+
+static double put_cold_ns(struct world *world, u32 first, u32 nr, u32 batch)
 {
+	u64 start = cpu_ns();
+
+	put_all(world, world->handle + first, nr, batch);
+	return (double)(cpu_ns() - start) / nr;
+}
+
+static struct register_time register_ns(const struct kv_map_ops *ops, u32 nr)
+{
+	struct register_time time;
 	struct world world;
 	u64 start, ns;
 
@@ -496,24 +534,32 @@ static double register_ns(const struct kv_map_ops *ops, u32 nr, double *put_ns)
 	start = cpu_ns();
 	world_register(&world, nr / 4, nr - nr / 4);
 	ns = cpu_ns() - start;
-	start = cpu_ns();
-	put_all(&world, world.handle, nr);
-	*put_ns = (double)(cpu_ns() - start) / nr;
+	time.insert_ns = (double)ns / (nr - nr / 4);
+	time.put_ns[0] = put_cold_ns(&world, 0, nr / 2, 64);
+	time.put_ns[1] = put_cold_ns(&world, nr / 2, nr / 2, MAX_PROMPT);
 	world_end(&world);
-	return (double)ns / (nr - nr / 4);
+	return time;
 }
 
 static void bench_register(void)
 {
-	double value[NR_MAPS][MAX_RUNS], put[NR_MAPS][MAX_RUNS];
+	double value[NR_MAPS][MAX_RUNS], put[2][MAX_RUNS];
 
-	for (u32 run = 0; run < nr_runs; run++)
-		for (u32 m = 0; m < NR_MAPS; m++)
-			value[m][run] = register_ns(maps[m], 1u << 20, &put[m][run]);
+	for (u32 run = 0; run < nr_runs; run++) {
+		for (u32 m = 0; m < NR_MAPS; m++) {
+			struct register_time time = register_ns(maps[m], 1u << 20);
+
+			value[m][run] = time.insert_ns;
+			for (u32 i = 0; i < 2; i++)
+				put[i][run] = time.put_ns[i];
+		}
+	}
 	print_row(&(struct row){ "registry-register", "map=flat entries=1048576 batch=64", "time",
 				 "ns", value[0], value[1], "lfht" });
 	print_row(&(struct row){ "registry-put", "entries=1048576 batch=64", "time", "ns",
 				 put[0], NULL, NULL });
+	print_row(&(struct row){ "registry-put", "entries=1048576 batch=1024", "time", "ns",
+				 put[1], NULL, NULL });
 }
 
 static const struct {
