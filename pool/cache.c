@@ -23,7 +23,7 @@ static u64 map_bytes(const struct kvmm_pool *pool)
 {
 	return pool->map->ops->bytes(pool->map) + pool->nr_blocks * sizeof(struct kv_entry) +
 	       pool->parts.evict->bytes(pool->nr_blocks) +
-	       NR_TALLY_ROWS * sizeof(struct tally_row);
+	       KV_TALLY_ROWS * sizeof(struct tally_row);
 }
 
 int cache_init(struct kvmm_pool *pool)
@@ -35,7 +35,7 @@ int cache_init(struct kvmm_pool *pool)
 
 	if (!pool->parts.evict)
 		return 0;
-	pool->tally = kv_alloc_lines(NR_TALLY_ROWS, sizeof(*pool->tally));
+	pool->tally = kv_alloc_lines(KV_TALLY_ROWS, sizeof(*pool->tally));
 	if (!pool->tally)
 		return -ENOMEM;
 	err = kv_entries_init(&pool->entries, &attr);

@@ -131,10 +131,7 @@ static inline struct slot *dir_slot(const struct slot_dir *dir, u32 index)
 
 /* ---- cached blocks ---- */
 
-/*
- * What is counted without the pool's lock: each thread adds to one of a few rows, on lines of its
- * own as long as there are no more threads than rows. Only sums mean anything.
- */
+/* What is counted without the pool's lock, in rows as in kv/stat.h. Only sums mean anything. */
 enum tally {
 	/* State. */
 	TALLY_STAGED,
@@ -149,10 +146,9 @@ enum tally {
 	TALLY_MISSES,
 	TALLY_NEW,		/* registrations */
 	TALLY_DUPS,		/* of names that were taken */
+	TALLY_SHORT,		/* requests without a full block */
 	NR_TALLIES,
 };
-
-#define NR_TALLY_ROWS	16u
 
 struct tally_row {
 	u64 nr[NR_TALLIES];	/* atomic */
@@ -217,7 +213,7 @@ struct kvmm_pool {
 	bool				resets;		/* KVMM_POOL_RESET_ON_RELEASE */
 	u32				dup;		/* enum kvmm_dup, not KVMM_DUP_POOL */
 	struct kv_map			*map;		/* ours */
-	struct tally_row		*tally;		/* NR_TALLY_ROWS */
+	struct tally_row		*tally;		/* KV_TALLY_ROWS */
 	char				name[KV_POOL_NAME];
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
 

@@ -47,6 +47,19 @@ static void copy_events(const struct pool_count *count, struct kvmm_pool_stat *s
 	stat->moves = count->moves;
 }
 
+static_assert(KVMM_MISS_GROUP + 1 == (int)KV_NR_MISSES, "reasons in the same order");
+
+static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+{
+	stat->hit_blocks = tally_sum(pool, TALLY_HITS);
+	stat->miss_blocks = tally_sum(pool, TALLY_MISSES);
+	stat->registered = tally_sum(pool, TALLY_NEW);
+	stat->duplicates = tally_sum(pool, TALLY_DUPS);
+	for (u32 why = 0; why < KV_NR_MISSES; why++)
+		stat->nr_missed[why] = pool->map->ops->nr_missed(pool->map, why);
+	stat->nr_missed[KVMM_MISS_SHORT] = tally_sum(pool, TALLY_SHORT);
+}
+
 static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
 	struct kvmm_zone_stat zone;
@@ -65,11 +78,9 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	count_states(pool, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
 	stat->nr_available = stat->nr_free + stat->nr_inactive;
-	stat->hit_blocks = tally_sum(pool, TALLY_HITS);
-	stat->miss_blocks = tally_sum(pool, TALLY_MISSES);
-	stat->registered = tally_sum(pool, TALLY_NEW);
-	stat->duplicates = tally_sum(pool, TALLY_DUPS);
 	copy_events(&pool->count, stat);
+	if (pool->caches)
+		copy_lookups(pool, stat);
 }
 
 int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)

@@ -451,6 +451,11 @@ static u64 flat_bytes(const struct kv_map *map)
 	       trace_bytes(&flat->trace);
 }
 
+static u64 flat_nr_missed(const struct kv_map *map, enum kv_miss why)
+{
+	return trace_nr_missed(&container_of(map, const struct flat, map)->trace, why);
+}
+
 const struct kv_map_ops kv_map_flat = {
 	.name		= "flat",
 	.create		= flat_create,
@@ -464,4 +469,5 @@ const struct kv_map_ops kv_map_flat = {
 	.resize		= flat_resize,
 	.check		= flat_check,
 	.bytes		= flat_bytes,
+	.nr_missed	= flat_nr_missed,
 };

@@ -57,7 +57,12 @@ void registry_free(void *ptr, u64 bytes);
  * One word for each entry, chosen by the key alone, last writer wins: enough to say with a good
  * chance why a name was not found, without keeping anything of blocks that are gone.
  */
+struct miss_row {
+	u64 nr[KV_NR_MISSES];	/* atomic */
+} __cacheline_aligned;
+
 struct trace {
+	struct miss_row *missed;	/* KV_TALLY_ROWS */
 	u32 *word;		/* fixed pointer; words are atomic, and hints */
 	u32 mask;		/* fixed at creation */
 	u64 seed;		/* fixed at creation */
@@ -71,6 +76,7 @@ void trace_prefetch(const struct trace *trace, const struct kv_entry *entry);
 void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_staged);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
+u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);
 
 /* ---- batch.c: what maps do with a batch before and after ---- */
 

@@ -517,6 +517,11 @@ static u64 lfht_bytes(const struct kv_map *map)
 	return sizeof(*lfht) + map->entries->nr * sizeof(*lfht->node) + trace_bytes(&lfht->trace);
 }
 
+static u64 lfht_nr_missed(const struct kv_map *map, enum kv_miss why)
+{
+	return trace_nr_missed(&container_of(map, const struct lfht, map)->trace, why);
+}
+
 const struct kv_map_ops kv_map_lfht = {
 	.name		= "lfht",
 	.create		= lfht_create,
@@ -530,4 +535,5 @@ const struct kv_map_ops kv_map_lfht = {
 	.resize		= lfht_resize,
 	.check		= lfht_check,
 	.bytes		= lfht_bytes,
+	.nr_missed	= lfht_nr_missed,
 };

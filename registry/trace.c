@@ -10,6 +10,7 @@
  * another counts as never heard of. Shape is layout and group.
  */
 #include <kv/env.h>
+#include <kv/mem.h>
 #include <kv/stat.h>
 
 #include "internal.h"
@@ -25,21 +26,33 @@ int trace_init(struct trace *trace, u32 nr_entries, u64 seed)
 	u32 nr = BIT(kv_order(max(nr_entries, 1u)));
 
 	*trace = (struct trace){
-		.word	= registry_alloc(nr * sizeof(u32)),
+		.missed	= kv_alloc_lines(KV_TALLY_ROWS, sizeof(*trace->missed)),
 		.mask	= nr - 1,
 		.seed	= ~seed,
 	};
-	return trace->word ? 0 : -ENOMEM;
+	if (!trace->missed)
+		return -ENOMEM;
+	trace->word = registry_alloc(nr * sizeof(u32));
+	if (trace->word)
+		return 0;
+	kv_free(trace->missed);
+	return -ENOMEM;
 }
 
-u64 trace_bytes(const struct trace *trace)
+static u64 word_bytes(const struct trace *trace)
 {
 	return (trace->mask + 1ull) * sizeof(u32);
 }
 
+u64 trace_bytes(const struct trace *trace)
+{
+	return word_bytes(trace) + KV_TALLY_ROWS * sizeof(*trace->missed);
+}
+
 void trace_exit(struct trace *trace)
 {
-	registry_free(trace->word, trace_bytes(trace));
+	registry_free(trace->word, word_bytes(trace));
+	kv_free(trace->missed);
 }
 
 static u32 *trace_place(const struct trace *trace, u64 hash)
@@ -77,15 +90,17 @@ void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_stage
 	WRITE_ONCE(*trace_place(trace, hash), word);
 }
 
-static enum kv_event reason(u32 seen, u32 wanted)
+static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in the same order");
+
+static enum kv_miss reason(u32 seen, u32 wanted)
 {
 	if (!(seen & TRACE_USED) || (seen ^ wanted) & TRACE_KEY)
-		return KV_EV_MISS_NEVER;
+		return KV_MISS_NEVER;
 	if ((seen ^ wanted) & TRACE_TENANT)
-		return KV_EV_MISS_TENANT;
+		return KV_MISS_TENANT;
 	if ((seen ^ wanted) & TRACE_SHAPE)
-		return KV_EV_MISS_GROUP;
-	return seen & TRACE_STAGED ? KV_EV_MISS_STAGED : KV_EV_MISS_EVICTED;
+		return KV_MISS_GROUP;
+	return seen & TRACE_STAGED ? KV_MISS_STAGED : KV_MISS_EVICTED;
 }
 
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)
@@ -93,5 +108,17 @@ void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)
 	u64 hash = kv_hash_key(&query->keys[at], trace->seed);
 	u32 wanted = trace_word(trace, hash, kv_domain_word(query->domain));
 
-	kv_count(reason(READ_ONCE(*trace_place(trace, hash)), wanted));
+	enum kv_miss why = reason(READ_ONCE(*trace_place(trace, hash)), wanted);
+
+	kv_fetch_add(&trace->missed[kv_tally_row()].nr[why], 1);
+	kv_count(KV_EV_MISS_NEVER + why);
+}
+
+u64 trace_nr_missed(const struct trace *trace, enum kv_miss why)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < KV_TALLY_ROWS; i++)
+		sum += READ_ONCE(trace->missed[i].nr[why]);
+	return sum;
 }

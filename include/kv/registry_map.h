@@ -31,6 +31,16 @@ enum kv_dup_policy {
 	KV_NR_DUP_POLICIES,
 };
 
+/* Why a match ended before the end of its keys, as far as it is known. */
+enum kv_miss {
+	KV_MISS_NEVER,		/* a name not heard of (lately) */
+	KV_MISS_EVICTED,	/* one that was registered once */
+	KV_MISS_STAGED,		/* one that is about to be */
+	KV_MISS_TENANT,		/* the key is another tenant's */
+	KV_MISS_GROUP,		/* another group's, or of another layout */
+	KV_NR_MISSES,
+};
+
 /**
  * struct kv_query - the names of a prompt's blocks
  * @keys: first to last
@@ -97,6 +107,7 @@ struct kv_map_attr {
  *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
  * @bytes: memory held
+ * @nr_missed: matches that ended so
  */
 struct kv_map_ops {
 	const char *name;
@@ -113,6 +124,7 @@ struct kv_map_ops {
 	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
 	int (*check)(struct kv_map *map, u32 *nr);
 	u64 (*bytes)(const struct kv_map *map);
+	u64 (*nr_missed)(const struct kv_map *map, enum kv_miss why);
 };
 
 /* The part that all kinds share; first in theirs. */

@@ -73,6 +73,18 @@ static inline void kv_count_call(enum kv_event call, enum kv_event what, u64 nr)
 	}
 }
 
+/*
+ * Objects that many threads count for have a few rows of their own, and each thread adds to one of
+ * them: on lines of its own as long as there are no more threads than rows. Those without a row of
+ * event counters share one.
+ */
+#define KV_TALLY_ROWS	16u
+
+static inline u32 kv_tally_row(void)
+{
+	return ((uintptr_t)kv_stat_row / sizeof(struct kv_stat_row)) % KV_TALLY_ROWS;
+}
+
 /* Sum over all rows, dead threads included. */
 u64 kv_stat_sum(enum kv_event ev);
 

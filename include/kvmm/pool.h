@@ -392,6 +392,27 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
 /* ---- statistics ---- */
 
 /**
+ * enum kvmm_miss - why a lookup ended before the end of its keys
+ * @KVMM_MISS_NEVER: a name that was not heard of, or not lately
+ * @KVMM_MISS_EVICTED: one that was cached once
+ * @KVMM_MISS_STAGED: one that is about to be published
+ * @KVMM_MISS_TENANT: the key is cached for another tenant
+ * @KVMM_MISS_GROUP: or for another group or layout
+ * @KVMM_MISS_SHORT: the request has no full block
+ *
+ * Told from fingerprints of the names heard of last, one a block: a good guess.
+ */
+enum kvmm_miss {
+	KVMM_MISS_NEVER,
+	KVMM_MISS_EVICTED,
+	KVMM_MISS_STAGED,
+	KVMM_MISS_TENANT,
+	KVMM_MISS_GROUP,
+	KVMM_MISS_SHORT,
+	KVMM_NR_MISSES,
+};
+
+/**
  * struct kvmm_pool_stat - one coherent snapshot of a pool; counts are since its creation
  * @nr_blocks: blocks that can be used (without the null block)
  * @nr_free: in no extent, holding nothing
@@ -405,6 +426,7 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
  * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
  * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
  * @duplicates: blocks registered, or rejected, under a name that was taken
+ * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, those of failed calls too
  * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
  * @metadata_bytes: host memory of the pool
  */
@@ -429,6 +451,7 @@ struct kvmm_pool_stat {
 	uint64_t miss_blocks;
 	uint64_t registered;
 	uint64_t duplicates;
+	uint64_t nr_missed[KVMM_NR_MISSES];
 	uint64_t compactions;
 	uint64_t moved_blocks;
 	uint64_t moves;

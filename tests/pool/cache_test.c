@@ -130,6 +130,8 @@ Test(cache, hits_do_not_serve_as_room_for_the_rest)
 	after = stat_of(pool);
 	cr_expect_eq(after.fail_nospc, before.fail_nospc + 1);
 	after.fail_nospc = before.fail_nospc;
+	cr_expect_eq(after.nr_missed[KVMM_MISS_NEVER], before.nr_missed[KVMM_MISS_NEVER] + 1);
+	after.nr_missed[KVMM_MISS_NEVER] = before.nr_missed[KVMM_MISS_NEVER];
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	expect_order(pool, "5 4 3 2 1 0 ");
 	end_pool(pool);
@@ -435,4 +437,50 @@ Test(cache, an_index_of_another_name_is_none)
 	attr.nr_blocks = 24;
 	attr.index = "tree";
 	cr_expect_eq(kvmm_pool_create(&attr, &pool), -ENOENT);
+}
+
+static void expect_missed(struct kvmm_pool *pool, u64 never, u64 evicted, u64 staged, u64 tenant,
+			  u64 group, u64 too_short)
+{
+	const u64 want[KVMM_NR_MISSES] = { never, evicted, staged, tenant, group, too_short };
+	struct kvmm_pool_stat stat = stat_of(pool);
+
+	cr_expect_arr_eq(stat.nr_missed, want, sizeof(want));
+}
+
+/* The reason is that of the first key that is missing. */
+Test(cache, says_why_a_match_ended)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
+	struct kvmm_prefix prefix = { .keys = key, .nr = 3 }, last = { .keys = &key[2], .nr = 1 };
+	struct kvmm_acquire none = { .nr_blocks = 1 };
+	kvmm_staged_t staged;
+	kvmm_ref_t ref[3];
+	kvmm_mut_t mut;
+
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 0);
+	expect_missed(pool, 1, 0, 0, 0, 0, 0);
+	cache_keys(pool, 0, 2);
+	prefix.domain.tenant = 1;
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 0);
+	expect_missed(pool, 1, 0, 0, 1, 0, 0);
+	prefix.domain = (kvmm_domain_t){ .group = 1 };
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 0);
+	expect_missed(pool, 1, 0, 0, 1, 1, 0);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_stage(pool, &last, &mut, &staged), 0);
+	prefix.domain = (kvmm_domain_t){ 0 };
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 2);
+	expect_missed(pool, 1, 0, 1, 1, 1, 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 2);
+	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 0);
+	expect_missed(pool, 1, 1, 1, 1, 1, 0);
+	none.fresh = &mut;
+	cr_expect_eq(kvmm_acquire(pool, &none), 0);
+	expect_missed(pool, 1, 1, 1, 1, 1, 1);
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	end_pool(pool);
 }
