@@ -49,8 +49,11 @@ static void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
-	if (ret == 1 && !pool->order.ops->has(pool->order.policy, ref.index))
-		order_apply(&pool->order, NOTE_PUT, ref);
+	if (ret == 1) {
+		order_catch_up(&pool->order);
+		if (!pool->order.ops->has(pool->order.policy, ref.index))
+			order_apply(&pool->order, NOTE_PUT, ref);
+	}
 	if (ret != 2)
 		return;
 	order_forget(&pool->order, ref.index);
@@ -144,7 +147,7 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	order_enter(&pool->order);
 	err = acquire(pool, req, &hits);
 	order_leave(&pool->order);
-	pool_leave(pool);
+	cache_leave(pool);
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;
@@ -175,7 +178,7 @@ int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mu
 	if (err)
 		return err;
 	err = alloc(pool, &take);
-	pool_leave(pool);
+	cache_leave(pool);
 	if (!err && tenant_take_muts(pool, blocks, nr, tenant)) {
 		kvmm_free(pool, blocks, nr);
 		return -EIO;

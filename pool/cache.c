@@ -72,7 +72,8 @@ int cache_enter(struct kvmm_pool *pool)
 
 noinline int __cache_begin_slow(struct kvmm_pool *pool)
 {
-	while (READ_ONCE(pool->gate) & GATE_STOPPED) {
+	/* Pairs with pool_resume(), as in cache_begin(). */
+	while (smp_load_acquire(&pool->gate) & GATE_STOPPED) {
 		kv_rcu_read_unlock();
 		kv_lock(&pool->compact_lock);
 		kv_unlock(&pool->compact_lock);
@@ -135,7 +136,10 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	return elder;
 }
 
-/* A reference that a duplicate held. Whoever was kept by that only goes, too. */
+/*
+ * A reference that a duplicate held. Whoever was kept by that only goes, too. Hits by references that
+ * were dropped before are in the log by now, and come first.
+ */
 static void release_elder(struct kvmm_pool *pool, u32 index)
 {
 	while (index != KV_NONE) {
@@ -145,8 +149,10 @@ static void release_elder(struct kvmm_pool *pool, u32 index)
 		POOL_BUG_ON(pool, ret < 0);
 		tally_add(pool, TALLY_REFS, -1);
 		tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
-		if (ret == 1)
+		if (ret == 1) {
+			order_catch_up(&pool->order);
 			order_apply(&pool->order, NOTE_PUT, handle);
+		}
 		if (ret != 2)
 			return;
 		order_forget(&pool->order, index);
@@ -165,23 +171,24 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-int evict_gone(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+int evict_gone(struct kvmm_pool *pool, u32 first)
 {
 	int err;
 
-	if (!nr)
+	if (first == KV_NONE)
 		return 0;
 	err = pool_enter(pool);
 	if (err)
 		return err;
 	order_enter(&pool->order);
-	for (u32 i = 0; i < nr; i++) {
-		order_forget(&pool->order, handles[i].index);
-		entry_forget(pool, handles[i].index);
-		entry_release(pool, handles[i]);
+	for (u32 index = first, next; index != KV_NONE; index = next) {
+		next = READ_ONCE(entry_at(pool, index)->chain);
+		order_forget(&pool->order, index);
+		entry_forget(pool, index);
+		entry_release(pool, entry_handle(pool, index));
 	}
 	order_leave(&pool->order);
-	pool_leave(pool);
+	cache_leave(pool);
 	return 0;
 }
 
@@ -364,6 +371,8 @@ static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edg
 			entry_release(pool, handles[i]);
 		order_leave(&pool->order);
 		pool->count.frees += !!nr;
+		if (edge == kv_edge_mark)
+			tally_add(pool, TALLY_STAGED, -(u64)nr);
 	}
 	pool_leave(pool);
 	return err;
@@ -376,9 +385,5 @@ int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 
 int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
 {
-	int err = free_owned(pool, staged, nr, kv_edge_mark);
-
-	if (!err)
-		tally_add(pool, TALLY_STAGED, -(u64)nr);
-	return err;
+	return free_owned(pool, staged, nr, kv_edge_mark);
 }

@@ -4,8 +4,8 @@
 
 #include "internal.h"
 
-/* What nobody holds, oldest first, so that blocks without key keep their order. Both locks held. */
-static u32 forget_inactive(struct kvmm_pool *pool)
+/* One round, oldest first, so that blocks without key keep their order. */
+static u32 forget_round(struct kvmm_pool *pool)
 {
 	u32 nr = 0;
 
@@ -20,6 +20,18 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 	return nr;
 }
 
+/* What nobody holds; then what was held by duplicates among that only. Both locks held. */
+static u32 forget_inactive(struct kvmm_pool *pool)
+{
+	u32 nr = 0, nr_more;
+
+	do {
+		nr_more = forget_round(pool);
+		nr += nr_more;
+	} while (nr_more);
+	return nr;
+}
+
 int kvmm_reset_inactive(struct kvmm_pool *pool)
 {
 	int err, nr;
@@ -30,20 +42,41 @@ int kvmm_reset_inactive(struct kvmm_pool *pool)
 	order_enter(&pool->order);
 	nr = forget_inactive(pool);
 	order_leave(&pool->order);
-	pool_leave(pool);
+	cache_leave(pool);
 	return nr;
 }
 
-/* With the world stopped nobody comes in between. */
+/* References that are not callers', but duplicates' on their elders. */
+static u64 nr_refs_of_dups(const struct kvmm_pool *pool)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		const struct kv_entry *entry = entry_at(pool, i);
+
+		nr += !kv_word_is(entry->word, KV_ENTRY_FREE) && entry->link != KV_NONE;
+	}
+	return nr;
+}
+
+/* The world has stopped: counts are exact, and the order may still have what is held. */
+static bool is_idle(const struct kvmm_pool *pool)
+{
+	const struct pool_count *count = &pool->count;
+	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten;
+
+	return !count->nr_ranges && count->nr_held - count->nr_parked == nr_named &&
+	       tally_sum(pool, TALLY_REFS) == nr_refs_of_dups(pool);
+}
+
 static int reset_if_idle(struct kvmm_pool *pool)
 {
 	int nr;
 
+	if (!is_idle(pool))
+		return -EBUSY;
 	order_enter(&pool->order);
-	if (pool->count.nr_ranges || pool->count.nr_held != order_nr(&pool->order))
-		nr = -EBUSY;
-	else
-		nr = forget_inactive(pool);
+	nr = forget_inactive(pool);
 	order_leave(&pool->order);
 	return nr;
 }
@@ -64,6 +97,7 @@ int kvmm_reset_cache(struct kvmm_pool *pool)
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
+	kv_rcu_reap();
 	return ret;
 }
 
@@ -114,6 +148,6 @@ int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t n
 			nr_done += forget_entry(pool, owner_index(owner));
 	}
 	order_leave(&pool->order);
-	pool_leave(pool);
+	cache_leave(pool);
 	return nr_done;
 }

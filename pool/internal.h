@@ -283,6 +283,13 @@ static inline u32 next_gen(u32 gen)
 /* -ESTALE if @gen was given out before @now, else it is made up, or another pool's. */
 int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
 
+/* The same by who has evicted: what the map has put aside may be freed now. */
+static inline void cache_leave(struct kvmm_pool *pool)
+{
+	pool_leave(pool);
+	kv_rcu_reap();
+}
+
 /* ---- slot.c ---- */
 
 static inline struct slot *slot_at(const struct kvmm_pool *pool, u32 index)
@@ -408,6 +415,15 @@ void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr);
 int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
 int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
 
+void __tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr);
+
+/* A copy to there has failed: there may be anything. */
+static inline void tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	if (unlikely(pool->tenant))
+		__tenant_forget(pool, start, nr);
+}
+
 /* Content has been copied. */
 static inline void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
 {
@@ -458,8 +474,11 @@ static __always_inline int cache_begin(struct kvmm_pool *pool)
 	if (unlikely(!pool->caches))
 		return -EOPNOTSUPP;
 	kv_rcu_read_lock();
-	/* Pairs with the grace period of pool_stop(): who misses that the gate was closed is waited for. */
-	if (likely(!READ_ONCE(pool->gate)))
+	/*
+	 * Pairs with the grace period of pool_stop(): who misses that the gate was closed is waited
+	 * for. Acquire pairs with pool_resume(): who finds it open again sees what was done meanwhile.
+	 */
+	if (likely(!smp_load_acquire(&pool->gate)))
 		return 0;
 	return __cache_begin_slow(pool);
 }
@@ -529,8 +548,11 @@ bool entry_forget(struct kvmm_pool *pool, u32 index);
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
 /* And its block. The order's lock held. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
-/* Those that went EVICTING with their last reference: their blocks are free. No lock held. */
-int evict_gone(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+/*
+ * Those that went EVICTING with their last reference, in a list through ->chain that ends in KV_NONE:
+ * their blocks are free. No lock held.
+ */
+int evict_gone(struct kvmm_pool *pool, u32 first);
 
 /* Free blocks and those that could be evicted. The order's lock held. */
 u32 cache_nr_available(struct kvmm_pool *pool);

@@ -303,6 +303,8 @@ static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, 
 	clear_marks(pool, moves, nr);
 	for (u32 i = 0; i < nr_done; i++)
 		commit_move(pool, &moves[i]);
+	for (u32 i = nr_done; i < nr; i++)
+		tenant_forget(pool, moves[i].dst, moves[i].nr);
 	if (lost)
 		lose_content(pool, &moves[nr_done]);
 	give_back(pool, moves, nr);
@@ -331,7 +333,8 @@ void pool_stop(struct kvmm_pool *pool)
 
 void pool_resume(struct kvmm_pool *pool)
 {
-	WRITE_ONCE(pool->gate, pool->gate & ~GATE_STOPPED);
+	/* Pairs with cache_begin(): who gets in sees where everything lies now. */
+	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
 }
 
 /* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */

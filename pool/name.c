@@ -3,9 +3,12 @@
  * Naming full blocks, and publishing them. Without the pool's lock, but for newcomers that are
  * rejected: their blocks go back.
  */
+#include <kv/mem.h>
+
 #include "internal.h"
 
-#define REJECT_BATCH	64u
+/* Newcomers that can be rejected without host memory. */
+#define REJECT_FEW	64u
 
 static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
 {
@@ -143,7 +146,7 @@ static void look_at(struct kvmm_pool *pool, struct kv_handle handle, struct kv_h
 static void count_published(struct kvmm_pool *pool, const struct kv_insert *insert,
 			    const struct outcome *out)
 {
-	tally_add(pool, TALLY_STAGED, -(u64)insert->nr);
+	tally_add(pool, TALLY_STAGED, -(u64)out->nr_new);
 	tally_add(pool, TALLY_REGISTERED, out->nr_new);
 	tally_add(pool, TALLY_NEW, insert->nr);
 	tally_add(pool, TALLY_DUPS, insert->nr_dups);
@@ -171,82 +174,66 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
 			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
 }
 
-static int insert_all(struct kvmm_pool *pool, struct kv_insert *insert)
-{
-	int err = pool->map->ops->insert(pool->map, insert);
-
-	if (unlikely(err))
-		return err;
-	account(pool, insert, insert->handles);
-	return 0;
-}
-
-/* ---- newcomers that are rejected ---- */
-
-/* Their blocks go back; the others' places in @handles are left alone. */
-static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handles,
-			  const struct kv_handle *found, u32 nr)
-{
-	if (pool_enter(pool))
-		return;
-	order_enter(&pool->order);
-	for (u32 i = nr; i-- > 0;)
-		if (!same(handles[i], found[i]))
-			entry_release(pool, handles[i]);
-	order_leave(&pool->order);
-	pool_leave(pool);
-}
-
-/* At most REJECT_BATCH. Nobody but their owner can have changed them since they were checked. */
-static int publish_or_reject(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
-			     struct kv_handle *refs, u32 *nr_dups)
-{
-	struct kv_handle handles[REJECT_BATCH], found[REJECT_BATCH];
-	struct kv_insert insert = { .handles = handles, .nr = nr, .policy = KV_DUP_REJECT,
-				    .found = found };
-	int err = cache_begin(pool);
-
-	if (err)
-		return err;
-	memcpy(handles, staged, nr * sizeof(*handles));
-	err = insert_all(pool, &insert);
-	cache_end(pool);
-	if (err)
-		return err;
-	*nr_dups += insert.nr_dups;
-	if (insert.nr_dups)
-		free_rejected(pool, handles, found, nr);
-	memcpy(refs, found, nr * sizeof(*refs));
-	return 0;
-}
-
-/* All of them are staged, and none stands there twice. */
-static int check_staged(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 {
 	int err = cache_begin(pool);
-	u32 nr_marked;
 
 	if (err)
 		return err;
-	for (nr_marked = 0; nr_marked < nr; nr_marked++) {
-		err = kv_handle_step(&pool->entries, handles[nr_marked], kv_edge_mark);
-		if (err)
-			break;
-	}
-	for (u32 i = 0; i < nr_marked; i++)
-		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
+	err = pool->map->ops->insert(pool->map, insert);
+	if (likely(!err))
+		account(pool, insert, insert->handles);
 	cache_end(pool);
 	return err;
 }
 
-static int publish_rejecting(struct kvmm_pool *pool, const struct kv_handle *staged, u32 nr,
-			     struct kv_handle *refs, u32 *nr_dups)
-{
-	int err = check_staged(pool, staged, nr);
+/* ---- newcomers that are rejected ---- */
 
-	for (u32 i = 0; i < nr && !err; i += REJECT_BATCH)
-		err = publish_or_reject(pool, staged + i, min(nr - i, REJECT_BATCH), refs + i,
-					nr_dups);
+/* They are still STAGED, and counted so: their blocks go back. */
+static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr)
+{
+	u32 nr_rejected = 0;
+
+	if (pool_enter(pool))
+		return;
+	order_enter(&pool->order);
+	for (u32 i = nr; i-- > 0;) {
+		if (same(handles[i], found[i]))
+			continue;
+		entry_release(pool, handles[i]);
+		nr_rejected++;
+	}
+	order_leave(&pool->order);
+	tally_add(pool, TALLY_STAGED, -(u64)nr_rejected);
+	pool_leave(pool);
+}
+
+static int publish_or_reject(struct kvmm_pool *pool, struct kv_insert *insert)
+{
+	int err = publish_all(pool, insert);
+
+	if (!err && insert->nr_dups)
+		free_rejected(pool, insert->handles, insert->found, insert->nr);
+	return err;
+}
+
+/* What is rejected must be known after its place has been taken by what was found. */
+static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
+{
+	struct kv_handle few[REJECT_FEW], *copy = few;
+	int err;
+
+	if (insert->nr > REJECT_FEW)
+		copy = kv_alloc_array(insert->nr, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	if (insert->nr)
+		memcpy(copy, insert->handles, insert->nr * sizeof(*copy));
+	insert->handles = copy;
+	err = publish_or_reject(pool, insert);
+	if (copy != few)
+		kv_free(copy);
 	return err;
 }
 
@@ -258,16 +245,11 @@ static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 n
 	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
 	int err;
 
-	*nr_dups = 0;
 	if (policy == KV_DUP_REJECT)
-		return publish_rejecting(pool, staged, nr, refs, nr_dups);
-	err = cache_begin(pool);
-	if (err)
-		return err;
-	if (nr)
-		err = insert_all(pool, &insert);
-	cache_end(pool);
-	*nr_dups = insert.nr_dups;
+		err = publish_rejecting(pool, &insert);
+	else
+		err = publish_all(pool, &insert);
+	*nr_dups = err ? 0 : insert.nr_dups;
 	return err;
 }
 
@@ -299,8 +281,11 @@ int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
 /* What was staged here and could not be published is private again. */
 static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
+	if (cache_begin(pool))
+		return;
 	tally_add(pool, TALLY_STAGED, -(u64)nr);
 	unstage(pool, handles, nr);
+	cache_end(pool);
 }
 
 static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,

@@ -84,7 +84,7 @@ static u32 empty_log(struct order *order)
 	return nr;
 }
 
-static void apply_log(struct order *order)
+void order_catch_up(struct order *order)
 {
 	u32 nr = empty_log(order);
 
@@ -100,7 +100,7 @@ static void apply_log(struct order *order)
 void order_enter(struct order *order)
 {
 	kv_lock(&order->lock);
-	apply_log(order);
+	order_catch_up(order);
 }
 
 /* ---- making them ---- */
@@ -138,7 +138,7 @@ static bool make_room(struct order *order, bool may_wait)
 		kv_lock(&order->lock);
 	else if (!kv_trylock(&order->lock))
 		return false;
-	apply_log(order);
+	order_catch_up(order);
 	kv_unlock(&order->lock);
 	return true;
 }
@@ -170,7 +170,7 @@ void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
 {
 	if (likely(!order->ops->seen) || !nr || !try_order(order))
 		return;
-	apply_log(order);
+	order_catch_up(order);
 	order->ops->seen(order->policy, keys, nr);
 	kv_unlock(&order->lock);
 }

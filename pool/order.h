@@ -59,7 +59,9 @@ static inline void order_leave(struct order *order)
 	kv_unlock(&order->lock);
 }
 
-/* As if it had been noted. */
+/* Apply what has been noted since. */
+void order_catch_up(struct order *order);
+/* As if it had been noted. Who drops a last reference so catches up in between. */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
 /* As order_note_seen(). */
 void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);

@@ -15,6 +15,13 @@
 
 /* ---- what others have to know ---- */
 
+/* By who holds them. */
+static void note_hits(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	if (nr && pool->parts.evict->hit)
+		order_note(&pool->order, NOTE_HIT, refs, nr);
+}
+
 void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first)
 {
 	tally_add(pool, TALLY_REFS, nr);
@@ -55,33 +62,75 @@ static void stamp(struct kvmm_pool *pool, const struct kv_handle *handles, u32 n
 		WRITE_ONCE(entry_at(pool, handles[i].index)->vtime, now);
 }
 
-/* At most PUT_BATCH. Those that are to be evicted are at the end of @last. */
-static int put_batch(struct kvmm_pool *pool, struct kv_put *put)
+/* Blocks that are EVICTING with their last reference, in the order of dropping, through ->chain. */
+struct gone {
+	u32 first;
+	u32 newest;
+};
+
+#define NOTHING_GONE	((struct gone){ KV_NONE, KV_NONE })
+
+static void gone_add(struct kvmm_pool *pool, struct gone *gone, const struct kv_put *put)
+{
+	for (u32 i = 1; i <= put->nr_gone; i++) {
+		u32 index = put->last[put->nr - i].index;
+
+		WRITE_ONCE(entry_at(pool, index)->chain, KV_NONE);
+		if (gone->newest == KV_NONE)
+			gone->first = index;
+		else
+			WRITE_ONCE(entry_at(pool, gone->newest)->chain, index);
+		gone->newest = index;
+	}
+}
+
+/* Of the references that were dropped, or, on an error, could not be taken again. */
+static void count_dropped(struct kvmm_pool *pool, const struct kv_put *put)
+{
+	tally_add(pool, TALLY_REFS, -(u64)put->nr_dropped);
+	tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr_dropped : 0);
+	tally_add(pool, TALLY_ACTIVE, (u64)put->nr_first - put->nr_last - put->nr_gone);
+}
+
+/* At most PUT_BATCH. */
+static int put_batch(struct kvmm_pool *pool, struct kv_put *put, struct gone *gone)
 {
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
 	err = kv_entries_put(&pool->entries, put);
+	count_dropped(pool, put);
 	if (likely(!err)) {
-		tally_add(pool, TALLY_REFS, -(u64)put->nr);
-		tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr : 0);
-		tally_add(pool, TALLY_ACTIVE, -(u64)(put->nr_last + put->nr_gone));
 		stamp(pool, put->last, put->nr_last);
 		if (put->nr_last)
 			order_note(&pool->order, NOTE_PUT, put->last, put->nr_last);
+		gone_add(pool, gone, put);
 	}
 	cache_end(pool);
 	return likely(!err) ? 0 : refuse(err);
 }
 
-static int put_and_evict(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin)
+/*
+ * Earlier batches of a call that is refused after all. Nobody has evicted them yet, but for who came
+ * in between.
+ */
+static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin,
+		      const struct gone *gone)
 {
-	struct kv_handle last[PUT_BATCH];
-	struct kv_put put = { .refs = refs, .nr = nr, .unpin = unpin, .last = last };
-	int err = put_batch(pool, &put);
+	u32 nr_first = 0, nr_taken;
 
-	return err ? err : evict_gone(pool, last + nr - put.nr_gone, put.nr_gone);
+	if (!nr || cache_begin(pool))
+		return;
+	for (u32 index = gone->first, next; index != KV_NONE; index = next) {
+		next = READ_ONCE(entry_at(pool, index)->chain);
+		kv_handle_step(&pool->entries, entry_handle(pool, index), kv_edge_undrop);
+	}
+	nr_taken = kv_entries_take_again(&pool->entries, refs, nr, unpin, &nr_first);
+	tally_add(pool, TALLY_REFS, nr_taken);
+	tally_add(pool, TALLY_PINS, unpin ? nr_taken : 0);
+	tally_add(pool, TALLY_ACTIVE, nr_first);
+	cache_end(pool);
 }
 
 static int check_put(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin)
@@ -98,18 +147,26 @@ static int check_put(struct kvmm_pool *pool, const struct kv_handle *refs, u32 n
 
 static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin)
 {
+	struct gone gone = NOTHING_GONE;
+	u32 left = nr;
 	int err = 0;
 
 	if (!refs && nr)
 		return -EINVAL;
 	if (nr > PUT_BATCH || !nr)
 		err = check_put(pool, refs, nr, unpin);
-	while (nr && !err) {
-		u32 batch = min(nr, PUT_BATCH);
+	while (left && !err) {
+		struct kv_handle last[PUT_BATCH];
+		u32 batch = min(left, PUT_BATCH);
+		struct kv_put put = { .refs = as_handles(refs) + left - batch, .nr = batch,
+				      .unpin = unpin, .last = last };
 
-		nr -= batch;
-		err = put_and_evict(pool, as_handles(refs) + nr, batch, unpin);
+		err = put_batch(pool, &put, &gone);
+		left -= err ? 0 : batch;
 	}
+	if (likely(!err))
+		return evict_gone(pool, gone.first);
+	take_back(pool, as_handles(refs) + left, nr - left, unpin, &gone);
 	return err;
 }
 
@@ -127,21 +184,22 @@ int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 
 typedef int (*step_fn)(const struct kv_entries *entries, struct kv_handle handle);
 
-/* How many of @nr could be done; *@err why not more. *@nr_first: those that returned 1. */
-static u32 step_many(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
-		     step_fn step, int *err, u32 *nr_first)
+static int pin_held(const struct kv_entries *entries, struct kv_handle handle)
 {
-	u32 i;
+	return kv_handle_step(entries, handle, kv_edge_pin_held);
+}
 
-	*nr_first = 0;
-	for (i = 0; i < nr; i++) {
+/* How many of @nr could be done; *@err why not more. */
+static u32 step_many(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+		     step_fn step, int *err)
+{
+	*err = 0;
+	for (u32 i = 0; i < nr; i++) {
 		*err = step(&pool->entries, handles[i]);
 		if (unlikely(*err < 0))
 			return i;
-		*nr_first += *err;
 	}
-	*err = 0;
-	return i;
+	return nr;
 }
 
 /* @step adds a reference, @undo takes it back; or nothing is done. */
@@ -149,7 +207,7 @@ static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn st
 		    int (*undo)(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr))
 {
 	const struct kv_handle *handles = refs;
-	u32 nr_done, nr_first;
+	u32 nr_done;
 	int err;
 
 	if (!refs && nr)
@@ -157,9 +215,11 @@ static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn st
 	err = cache_begin(pool);
 	if (err)
 		return err;
-	nr_done = step_many(pool, handles, nr, step, &err, &nr_first);
-	note_refs(pool, handles, nr_done, nr_first);
-	tally_add(pool, TALLY_PINS, step == kv_entry_pin ? nr_done : 0);
+	nr_done = step_many(pool, handles, nr, step, &err);
+	tally_add(pool, TALLY_REFS, nr_done);
+	tally_add(pool, TALLY_PINS, step == pin_held ? nr_done : 0);
+	if (likely(!err))
+		note_hits(pool, handles, nr_done);
 	cache_end(pool);
 	if (likely(!err))
 		return 0;
@@ -175,7 +235,7 @@ int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 
 int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return ref_many(pool, refs, nr, kv_entry_pin, kvmm_unpin_many);
+	return ref_many(pool, refs, nr, pin_held, kvmm_unpin_many);
 }
 
 /* ---- weak references ---- */
@@ -248,6 +308,19 @@ static int begin_held(struct kvmm_pool *pool, const void *handles, u32 nr,
 	return refuse(err);
 }
 
+/*
+ * A touch takes no reference: if somebody drops the last one meanwhile, which he should not, his put
+ * may have been noted before our hit, and the order would lose the block.
+ */
+static void note_put_meanwhile(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	if (!pool->parts.evict->hit)
+		return;
+	for (u32 i = 0; i < nr; i++)
+		if (unlikely(check_held(pool, refs[i], KV_ENTRY_REGISTERED)))
+			order_note(&pool->order, NOTE_PUT, &refs[i], 1);
+}
+
 int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
 	int err = begin_held(pool, refs, nr, KV_ENTRY_REGISTERED);
@@ -255,8 +328,8 @@ int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 	if (err)
 		return err;
 	stamp(pool, as_handles(refs), nr);
-	if (nr && pool->parts.evict->hit)
-		order_note(&pool->order, NOTE_HIT, as_handles(refs), nr);
+	note_hits(pool, as_handles(refs), nr);
+	note_put_meanwhile(pool, as_handles(refs), nr);
 	cache_end(pool);
 	return 0;
 }

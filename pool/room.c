@@ -27,7 +27,7 @@ static bool victims_free_blocks(struct kvmm_pool *pool, u32 nr, struct victims *
 	return enough;
 }
 
-/* Its place may have been used meanwhile, if a copy failed half-way; then it is gone after all. */
+/* Its place may have been used by what was moved; then it is gone after all. */
 static bool victim_restore(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
@@ -127,9 +127,11 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 	err = pool_enter(pool);
 	if (!err) {
 		err = try_harder(pool, room, &victims);
-		victims_end(pool, &victims, err != 0, room);
+		/* A copy that failed may have gone half-way, to where a victim was. */
+		victims_end(pool, &victims, err && err != -EIO, room);
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
+	kv_rcu_reap();
 	return err;
 }

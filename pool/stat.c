@@ -7,9 +7,10 @@
 
 #include "internal.h"
 
-static u32 nr_registered(const struct kvmm_pool *pool)
+/* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
+static u32 as_counted(u64 nr, u32 most)
 {
-	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
+	return (s64)nr < 0 ? 0 : min(nr, (u64)most);
 }
 
 /*
@@ -18,17 +19,16 @@ static u32 nr_registered(const struct kvmm_pool *pool)
  */
 static void count_states(const struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
-	u32 nr_staged = tally_sum(pool, TALLY_STAGED), nr_named = nr_registered(pool);
-	u32 nr_active = min((u32)tally_sum(pool, TALLY_ACTIVE), nr_named);
-	u32 *nr_state = stat->nr_state;
+	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
+	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool->count.nr_parked;
+	u32 named = as_counted(nr_named, nr_held);
 
 	nr_state[KVMM_BLOCK_NULL] = pool->has_null;
 	nr_state[KVMM_BLOCK_RANGE] = pool->count.range_blocks;
-	nr_state[KVMM_BLOCK_STAGED] = nr_staged;
-	nr_state[KVMM_BLOCK_PRIVATE] = pool->count.nr_held - pool->count.nr_parked - nr_named -
-				       nr_staged;
-	nr_state[KVMM_BLOCK_ACTIVE] = nr_active;
-	nr_state[KVMM_BLOCK_INACTIVE] = nr_named - nr_active;
+	nr_state[KVMM_BLOCK_STAGED] = as_counted(tally_sum(pool, TALLY_STAGED), nr_held - named);
+	nr_state[KVMM_BLOCK_PRIVATE] = nr_held - named - nr_state[KVMM_BLOCK_STAGED];
+	nr_state[KVMM_BLOCK_ACTIVE] = as_counted(tally_sum(pool, TALLY_ACTIVE), named);
+	nr_state[KVMM_BLOCK_INACTIVE] = named - nr_state[KVMM_BLOCK_ACTIVE];
 	nr_state[KVMM_BLOCK_FREE] = pool->nr_blocks;
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		nr_state[KVMM_BLOCK_FREE] -= nr_state[i];

@@ -39,6 +39,12 @@ void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
 	memmove(&pool->tenant[dst], &pool->tenant[src], nr * sizeof(*pool->tenant));
 }
 
+void __tenant_forget(struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		pool->tenant[start + i] = TENANT_UNKNOWN;
+}
+
 static int take_block(struct kvmm_pool *pool, u32 block, u32 tenant)
 {
 	struct kvmm_extent one = { block, 1 };

@@ -288,17 +288,30 @@ int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *
 				      check_drops(entries, put->refs, put->nr, kv_edge_put);
 }
 
-/* The first @from are still there. What was RESET and is EVICTING now is ours. */
-static noinline void take_again(const struct kv_entries *entries, const struct kv_put *put, u32 from)
+u32 kv_entries_take_again(const struct kv_entries *entries, const struct kv_handle *refs, u32 nr,
+			  bool unpin, u32 *nr_first)
 {
-	kv_edge again = put->unpin ? kv_edge_pin : kv_edge_add_ref;
+	kv_edge again = unpin ? kv_edge_pin : kv_edge_add_ref;
+	u32 nr_taken = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		int ret = kv_handle_step(entries, refs[i], again);
+
+		nr_taken += ret >= 0;
+		*nr_first += ret == 1;
+	}
+	return nr_taken;
+}
+
+/* The first @left are still there. What was RESET and is EVICTING now is ours. */
+static noinline void take_again(const struct kv_entries *entries, struct kv_put *put, u32 left)
+{
+	u32 nr = put->nr - left;
 
 	for (u32 i = 0; i < put->nr_gone; i++)
-		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_unclaim);
-	for (u32 i = from; i < put->nr; i++)
-		kv_handle_step(entries, put->refs[i], again);
-	for (u32 i = 0; i < put->nr_gone; i++)
-		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_set_reset);
+		kv_handle_step(entries, put->last[put->nr - 1 - i], kv_edge_undrop);
+	put->nr_dropped = nr - kv_entries_take_again(entries, put->refs + left, nr, put->unpin,
+						     &put->nr_first);
 }
 
 /* Returns how many are left, first of all the one that could not be dropped. */
@@ -330,13 +343,15 @@ int kv_entries_put(struct kv_entries *entries, struct kv_put *put)
 	int err = kv_entries_check_put(entries, put);
 	u32 left;
 
-	put->nr_last = put->nr_gone = 0;
+	put->nr_last = put->nr_gone = put->nr_dropped = put->nr_first = 0;
 	if (unlikely(err))
 		return err;
 	left = unlikely(put->unpin) ? drop_all(entries, put, kv_edge_unpin) :
 				      drop_all(entries, put, kv_edge_put);
-	if (likely(!left))
+	if (likely(!left)) {
+		put->nr_dropped = put->nr;
 		return 0;
+	}
 	take_again(entries, put, left);
 	return -EINVAL;
 }

@@ -402,7 +402,6 @@ static int lfht_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 		      remove_one(lfht, handles[*nr]) : -EINVAL;
 	kv_unlock(&lfht->lock);
 	kv_rcu_read_unlock();
-	kv_rcu_reap();
 	return err;
 }
 

@@ -314,7 +314,7 @@ static inline int kv_edge_dropped(u64 word, u64 *new)
 		return 0;
 	if (likely(!(word & KV_ENTRY_RESET) || word & KV_ENTRY_MOVING))
 		return 1;
-	*new = kv_word_with_state(word & ~(KV_ENTRY_RESET | KV_ENTRY_HIDDEN), KV_ENTRY_EVICTING);
+	*new = kv_word_with_state(word, KV_ENTRY_EVICTING);
 	return 2;
 }
 
@@ -352,6 +352,14 @@ static inline int kv_edge_pin(u64 old, u64 *new)
 		return -EOVERFLOW;
 	*new += KV_ENTRY_PIN;
 	return ret;
+}
+
+/* The same, by who has a reference. */
+static inline int kv_edge_pin_held(u64 old, u64 *new)
+{
+	int ret = kv_edge_pin(old, new);
+
+	return likely(ret != 1) ? ret : -ESTALE;
 }
 
 /* 1, 2: as kv_edge_put(). */
@@ -416,9 +424,16 @@ static inline int kv_edge_claim(u64 old, u64 *new)
  */
 static inline int kv_edge_unclaim(u64 old, u64 *new)
 {
-	*new = kv_word_with_state(old & ~KV_ENTRY_MARK,
+	*new = kv_word_with_state(old & ~(KV_ENTRY_MARK | KV_ENTRY_RESET | KV_ENTRY_HIDDEN),
 				  old & KV_ENTRY_MARK ? KV_ENTRY_PARKED : KV_ENTRY_REGISTERED);
 	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
+}
+
+/* What it was before the last reference was dropped, by who did that and is about to take it again. */
+static inline int kv_edge_undrop(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old, KV_ENTRY_REGISTERED);
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && old & KV_ENTRY_RESET) ? 0 : -EINVAL;
 }
 
 /* A copy of the content begins, by the mover. -EBUSY: pinned, or another mover has it. */
@@ -502,7 +517,9 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
  * @unpin: one pin each, too
  * @last: room for @nr; out: from its start, blocks that are inactive now, in the order of dropping;
  *	from its end, blocks that are EVICTING now
- * @nr_last, @nr_gone: out
+ * @nr_last, @nr_gone: out; on errors, too: for the counts
+ * @nr_dropped: out: references; on errors those that are lost
+ * @nr_first: out; on errors: references taken again that were the first ones
  */
 struct kv_put {
 	const struct kv_handle *refs;
@@ -511,6 +528,8 @@ struct kv_put {
 	struct kv_handle *last;
 	u32 nr_last;
 	u32 nr_gone;
+	u32 nr_dropped;
+	u32 nr_first;
 };
 
 /*
@@ -519,6 +538,13 @@ struct kv_put {
  * again, unless an evictor has come in between.
  */
 int kv_entries_put(struct kv_entries *entries, struct kv_put *put);
+
+/*
+ * Take dropped references again, and pins if @unpin; kv_edge_undrop() comes first where needed.
+ * Returns how many; *@nr_first grows by the first ones.
+ */
+u32 kv_entries_take_again(const struct kv_entries *entries, const struct kv_handle *refs, u32 nr,
+			  bool unpin, u32 *nr_first);
 
 /* The first half of it: could all of them be dropped at this moment? For batches in parts. */
 int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *put);

@@ -188,7 +188,7 @@ struct kvmm_range_attr {
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
  * evicted; -ENOMEM no host memory for the handle; -EIO a copy failed. What compaction had moved
- * before -ENOMEM or -EIO stays moved.
+ * before -ENOMEM or -EIO stays moved, and what had been evicted before -EIO is.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);

@@ -197,15 +197,28 @@ static int failing_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
 	return kv_dev_host.fill(dev, addr, byte, bytes);
 }
 
+/* Half of what was asked for. */
+static int failing_move(struct kv_dev *dev, const struct kv_planes *planes,
+			const struct kv_move *moves, u32 nr, struct kv_fence after,
+			struct kv_fence *fence)
+{
+	struct kv_move half = { moves[0].src, moves[0].dst, moves[0].nr / 2 };
+
+	kv_dev_host.move_blocks(dev, planes, &half, 1, after, fence);
+	return -EIO;
+}
+
 static struct kvmm_pool *make_failing(void)
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat, .evict = &kv_evict_lru };
+	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat, .evict = &kv_evict_lru,
+				       .planner = &kv_planner_slide };
 	struct kvmm_pool *pool;
 
 	dev = kv_dev_host;
 	dev.fill = failing_fill;
+	dev.move_blocks = failing_move;
 	attr.nr_blocks = NR;
 	attr.block_bytes = TEST_BLOCK_BYTES;
 	attr.zero = KVMM_ZERO_TENANT;
@@ -235,6 +248,27 @@ Test(tenant, blocks_that_cannot_be_zeroed_are_not_handed_out)
 		cr_expect_str_eq(picture(pool), "II......");
 		cr_expect_eq(kvmm_validate(pool), 0);
 	}
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
+
+Test(tenant, where_a_copy_failed_is_nobodys_content)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_failing();
+	kvmm_range_t low, high;
+
+	fills_left = 100;
+	low = take_range(pool, 4, 1);
+	high = take_range(pool, 4, 2);
+	for (u32 i = 0; i < NR; i++)
+		plant(pool, i, i < 4 ? 'a' : 'b');
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	cr_assert_eq(kvmm_pool_compact(pool, &goal), -EIO);
+	low = take_range(pool, 4, 1);
+	cr_expect_str_eq(range_content(pool, low), "0000");
+	cr_expect_str_eq(range_content(pool, high), "bbbb");
+	cr_expect_eq(kvmm_validate(pool), 0);
 	kv_pool_destroy(pool);
 	kv_rcu_barrier();
 }

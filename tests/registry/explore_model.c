@@ -102,7 +102,6 @@ static int dropped(struct block *block)
 		return 0;
 	if (block->reset && !block->moving) {
 		block->state = KV_ENTRY_EVICTING;
-		block->reset = block->hidden = false;
 		return 2;
 	}
 	return 1;
@@ -215,7 +214,7 @@ static int do_unclaim(struct block *block)
 	if (block->state != KV_ENTRY_EVICTING)
 		return -EINVAL;
 	block->state = block->parked ? KV_ENTRY_PARKED : KV_ENTRY_REGISTERED;
-	block->parked = false;
+	block->parked = block->reset = block->hidden = false;
 	return 0;
 }
 
