@@ -159,7 +159,10 @@ Test(group, bad_attributes_are_refused)
 	struct kvmm_pool *pool = make_cache(8, "lru"), *plain_pool = make_pool(8);
 	struct kvmm_group_attr good = { .pool = pool, .kind = KVMM_GROUP_WINDOW, .span = 8 };
 	struct kvmm_group_attr bad[9];
-	struct kvmm_groups_attr newer = { .size = sizeof(newer) + 8 };
+	struct {
+		struct kvmm_groups_attr attr;
+		u64 more;
+	} newer = { .attr = { sizeof(newer), &good, 1, 0 }, .more = 1 };
 	struct kvmm_groups *groups;
 
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
@@ -184,7 +187,7 @@ Test(group, bad_attributes_are_refused)
 	cr_expect_eq(try_create(&bad[7], 2, 0), -EINVAL);	/* alignment 2^32 */
 	good.pool = plain_pool;
 	cr_expect_eq(try_create(&good, 1, 0), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_groups_create(&newer, &groups), -EINVAL);
+	cr_expect_eq(kvmm_groups_create(&newer.attr, &groups), -EINVAL);
 	cr_expect_eq(kvmm_groups_create(NULL, &groups), -EINVAL);
 	end_pool(plain_pool);
 	end_pool(pool);
@@ -577,26 +580,43 @@ Test(group, the_tail_of_each_group_is_evicted_first)
 	end_pool(pool);
 }
 
-Test(group, what_does_not_fit_leaves_no_trace)
+/* Keys in the order of their eviction, after looking, or not. */
+static u32 order_after(const char *policy, bool looks, u32 *order)
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kvmm_pool *pool = make_cache(16, policy);
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
-	u32 order[2][16];
+	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16,
+					 .nr_tokens = 40 };
 	struct kvmm_tables *tables = NULL;
+	u32 nr;
 
-	for (u32 round = 0; round < 2; round++) {
-		serve(groups, plain(1), 16);	/* 4 blocks a group */
-		serve(groups, plain(2), 16);
+	serve(groups, plain(1), 16);	/* 4 blocks a group */
+	serve(groups, plain(2), 16);
+	if (looks) {
 		/* 3 and 2 hits, 7 new blocks a group: there is room for those, but for the hits. */
-		if (round)
-			cr_expect_eq(acquire(groups, prompt(1, 3, 3), 40, &tables), -ENOSPC);
+		cr_expect_eq(acquire(groups, prompt(1, 3, 3), 40, &tables), -ENOSPC);
 		cr_expect_null(tables);
-		cr_assert_eq(eviction_order(pool, order[round], 16), 16);
+		cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);
+		cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 16), 16);
 	}
-	for (u32 i = 0; i < 16; i++)
-		cr_expect_eq(order[1][i], order[0][i]);
+	nr = eviction_order(pool, order, 16);
 	kvmm_groups_destroy(groups);
 	end_pool(pool);
+	return nr;
+}
+
+Test(group, what_does_not_fit_leaves_no_trace)
+{
+	const char *policy[32];
+	u32 nr = kvmm_policies(policy, 32);
+
+	for (u32 p = 0; p < nr; p++) {
+		u32 want[16], got[16];
+
+		cr_assert_eq(order_after(policy[p], false, want), 16);
+		cr_assert_eq(order_after(policy[p], true, got), 16);
+		cr_expect_arr_eq(got, want, sizeof(want), "%s", policy[p]);
+	}
 }
 
 /* Hits that nobody references cannot be evicted for the rest: 4 + 2 of them, and 10 others. */
