@@ -78,7 +78,7 @@ static int unhook_locked(struct kvmm_registry *reg, u32 id)
 	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
 		struct hook *hook = &reg->hook[i];
 
-		if (hook->id != id || !READ_ONCE(hook->word))
+		if (hook->id != id)
 			continue;
 		if (turn_off(hook))
 			WRITE_ONCE(reg->nr_hooks[hook->kind], reg->nr_hooks[hook->kind] - 1);
