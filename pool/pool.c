@@ -10,7 +10,7 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "hold.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
@@ -248,6 +248,7 @@ static void exit_memory(struct kvmm_pool *pool)
 /* Takes a pool that is half made, too: what was not made yet is 0. */
 static void exit_fields(struct kvmm_pool *pool)
 {
+	holds_exit(pool);
 	slots_exit(pool);
 	cache_exit(pool);
 	tenant_exit(pool);

@@ -246,12 +246,6 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
  */
 #define AHEAD	128u
 
-static void prefetch_entry(const struct kv_entries *entries, struct kv_handle handle)
-{
-	if (likely(handle.index < entries->nr))
-		kv_prefetch_write(&entries->entry[handle.index]);
-}
-
 /* Could it be dropped at this moment? */
 static __always_inline int check_drop(const struct kv_entries *entries, struct kv_handle handle,
 				      kv_edge drop)
@@ -273,10 +267,10 @@ static __always_inline int check_drops(const struct kv_entries *entries,
 	u32 i;
 
 	for (i = 0; i < min(nr, AHEAD); i++)
-		prefetch_entry(entries, refs[i]);
+		kv_handle_prefetch(entries, refs[i]);
 	for (i = 0; i < nr && !err; i++) {
 		if (i + AHEAD < nr)
-			prefetch_entry(entries, refs[i + AHEAD]);
+			kv_handle_prefetch(entries, refs[i + AHEAD]);
 		err = check_drop(entries, refs[i], drop);
 	}
 	return err;

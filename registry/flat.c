@@ -14,24 +14,25 @@
 
 #include "flat.h"
 
-/* Blocks whose lines are asked for at once. */
-#define AHEAD		16u
-
 /* ---- writers ---- */
 
-/* Where the entry's name belongs, locked. In a read section. */
-static struct spot lock_home(const struct flat *flat, const struct kv_entry *entry)
+static struct kv_entry *entry_at(const struct flat *flat, u32 index)
 {
-	struct table *table = kv_rcu_dereference(flat->table);
+	return &flat->map.entries->entry[index];
+}
 
+/* Where the entry's name belongs, locked; @spot: where in some table. In a read section. */
+static struct spot lock_home(const struct kv_entry *entry, struct spot spot)
+{
 	for (;;) {
-		struct spot spot = spot_of(table, entry_hash(entry, table->seed));
+		struct table *table = spot.table;
 
 		spot_lock(spot);
-		if (likely(spot.home->next != NEXT_MOVED))
+		if (likely(spot_home(spot)->next != NEXT_MOVED))
 			return spot;
 		spot_unlock(spot);
 		table = kv_rcu_dereference(table->successor);
+		spot = spot_of(table, entry_hash(entry, table->seed));
 	}
 }
 
@@ -40,9 +41,28 @@ static void unlock_home(struct spot spot)
 	spot_unlock(spot);
 }
 
-static struct kv_entry *entry_at(const struct flat *flat, u32 index)
+/* ---- blocks on their way ---- */
+
+/*
+ * What writers do to a block waits for its bucket, and swaps that overlap with nothing; so they
+ * find out where it goes, and ask for that, so many blocks before.
+ */
+#define QUEUE_AHEAD	24u
+#define QUEUE_SIZE	32u		/* a power of two, more than QUEUE_AHEAD */
+
+struct queue {
+	struct table *table;
+	struct spot spot[QUEUE_SIZE];
+	struct trace_spot trace[QUEUE_SIZE];	/* of who inserts */
+};
+
+/* Its entry was asked for before. */
+static void queue_arrive(struct queue *queue, struct kv_handle handle, u32 i)
 {
-	return &flat->map.entries->entry[index];
+	const struct kv_entry *entry = &queue->table->entries->entry[handle.index];
+
+	queue->spot[i % QUEUE_SIZE] = spot_of(queue->table, entry_hash(entry, queue->table->seed));
+	kv_prefetch_write(spot_home(queue->spot[i % QUEUE_SIZE]));
 }
 
 /* ---- duplicates: a list in order of age; the slot names its head; under the home's lock ---- */
@@ -146,58 +166,54 @@ static void insert_new(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	insert->found[i] = handle;
 }
 
-static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i)
+static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
 {
 	struct kv_entry *entry = entry_at(flat, insert->handles[i].index);
-	struct spot spot = lock_home(flat, entry);
-	struct slot slot = flat_slot_find(spot, entry);
+	struct slot slot;
 
+	spot = lock_home(entry, spot);
+	slot = flat_slot_find(spot, entry);
 	if (likely(!slot.bucket))
 		insert_new(flat, insert, i, spot);
 	else
 		insert_dup(flat, insert, i, slot_index(slot));
 	unlock_home(spot);
-	trace_note(&flat->trace, entry, false);
 }
 
-/* What the next ones will need. */
-static void prefetch_homes(struct flat *flat, const struct kv_handle *handles, u32 nr)
+static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_handle handle, u32 i)
 {
-	struct table *table = kv_rcu_dereference(flat->table);
+	queue_arrive(queue, handle, i);
+	queue->trace[i % QUEUE_SIZE] = trace_arrive(&flat->trace, entry_at(flat, handle.index));
+}
 
+/* All of them are marked: nobody else changes their names. */
+static void insert_all(struct flat *flat, struct kv_insert *insert)
+{
+	struct queue queue;
+	u32 nr = insert->nr;
+
+	queue.table = kv_rcu_dereference(flat->table);
+	for (u32 i = 0; i < min(nr, QUEUE_AHEAD); i++)
+		insert_arrive(flat, &queue, insert->handles[i], i);
 	for (u32 i = 0; i < nr; i++) {
-		const struct kv_entry *entry = entry_at(flat, handles[i].index);
-
-		kv_prefetch_write(home_of(table, entry_hash(entry, table->seed)));
-		trace_prefetch(&flat->trace, entry);
+		if (i + QUEUE_AHEAD < nr)
+			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD], i + QUEUE_AHEAD);
+		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
+		trace_write(queue.trace[i % QUEUE_SIZE], false);
 	}
-}
-
-static void prefetch_entries(const struct flat *flat, const struct kv_handle *handles, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		if (handles[i].index < flat->map.entries->nr)
-			kv_prefetch_write(entry_at(flat, handles[i].index));
 }
 
 static int flat_insert(struct kv_map *map, struct kv_insert *insert)
 {
-	struct flat *flat = flat_of(map);
-	u32 nr = insert->nr;
 	int err;
 
 	insert->nr_dups = 0;
 	insert->nr_first = 0;
-	prefetch_entries(flat, insert->handles, min(nr, AHEAD));
 	err = batch_mark(map, insert);
 	if (err)
 		return err;
 	kv_rcu_read_lock();
-	for (u32 i = 0; i < nr; i++) {
-		if (i % AHEAD == 0)
-			prefetch_homes(flat, insert->handles + i, min(nr - i, AHEAD));
-		insert_one(flat, insert, i);
-	}
+	insert_all(flat_of(map), insert);
 	kv_rcu_read_unlock();
 	return 0;
 }
@@ -245,33 +261,53 @@ static int remove_locked(const struct flat *flat, struct spot spot, u32 index)
 	return 0;
 }
 
-static int remove_one(struct flat *flat, struct kv_handle handle)
+static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
 {
-	struct spot spot;
 	int err = removable(flat, handle);
 
 	if (err)
 		return err;
-	spot = lock_home(flat, entry_at(flat, handle.index));
+	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
 	unlock_home(spot);
 	return err;
 }
 
-static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
+/* What is no handle is refused when its turn comes; here it is just not followed. */
+static void remove_arrive(struct queue *queue, const struct kv_handle *handles, u32 i, u32 nr)
 {
-	struct flat *flat = flat_of(map);
+	const struct kv_entries *entries = queue->table->entries;
+
+	if (i + QUEUE_AHEAD < nr)
+		kv_handle_prefetch(entries, handles[i + QUEUE_AHEAD]);
+	if (i < nr && handles[i].index < entries->nr)
+		queue_arrive(queue, handles[i], i);
+}
+
+static int remove_all(struct flat *flat, const struct kv_handle *handles, u32 *nr)
+{
 	u32 wanted = *nr;
+	struct queue queue;
 	int err = 0;
 
-	kv_rcu_read_lock();
-	for (*nr = 0; *nr < wanted; ++*nr) {
-		if (*nr % AHEAD == 0)
-			prefetch_entries(flat, handles + *nr, min(wanted - *nr, AHEAD));
-		err = remove_one(flat, handles[*nr]);
-		if (err)
-			break;
+	queue.table = kv_rcu_dereference(flat->table);
+	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
+		kv_handle_prefetch(flat->map.entries, handles[i]);
+	for (u32 i = 0; i < QUEUE_AHEAD; i++)
+		remove_arrive(&queue, handles, i, wanted);
+	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
+		remove_arrive(&queue, handles, *nr + QUEUE_AHEAD, wanted);
+		err = remove_one(flat, handles[*nr], queue.spot[*nr % QUEUE_SIZE]);
 	}
+	return err;
+}
+
+static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
+{
+	int err;
+
+	kv_rcu_read_lock();
+	err = remove_all(flat_of(map), handles, nr);
 	kv_rcu_read_unlock();
 	return err;
 }
@@ -295,7 +331,7 @@ static void move_slot(struct slot slot, struct table *to)
  */
 static void move_bucket(struct table *from, u32 home, struct table *to)
 {
-	struct spot spot = { from, &from->bucket[home], 0 };
+	struct spot spot = { from, home, 0 };
 	struct slot slot;
 
 	spot_lock(spot);
@@ -303,7 +339,7 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 		if (flat_slot_tag(slot))
 			move_slot(slot, to);
 	/* Pairs with find_slowly(): who sees it sees ->successor, and what was copied. */
-	smp_store_release(&spot.home->next, NEXT_MOVED);
+	smp_store_release(&spot_home(spot)->next, NEXT_MOVED);
 	spot_unlock(spot);
 }
 
@@ -366,7 +402,7 @@ static bool slot_is_sound(const struct flat *flat, struct slot slot, u32 home, u
 	if (index >= table->entries->nr)
 		return false;
 	hash = entry_hash(entry_at(flat, index), table->seed);
-	return flat_slot_tag(slot) == tag_of(hash) && home_of(table, hash) == &table->bucket[home] &&
+	return flat_slot_tag(slot) == tag_of(hash) && home_nr(hash, table->nr_homes) == home &&
 	       dups_are_sound(flat, index, nr);
 }
 
@@ -393,7 +429,7 @@ static int flat_check(struct kv_map *map, u32 *nr)
 	if (table->successor || !flat_table_is_sound(table, &nr_slots))
 		return -EUCLEAN;
 	for (u32 home = 0; home < table->nr_homes; home++) {
-		struct spot spot = { table, &table->bucket[home], 0 };
+		struct spot spot = { table, home, 0 };
 		struct slot slot;
 
 		for_each_slot(spot, slot)

@@ -74,12 +74,17 @@ static inline struct flat *flat_of(struct kv_map *map)
 	return container_of(map, struct flat, map);
 }
 
-/* Where something is, or could be. */
+/* Where something is, or could be. Two words: it goes from call to call in registers. */
 struct spot {
 	struct table *table;
-	struct bucket *home;
+	u32 home;
 	u8 tag;
 };
+
+static inline struct bucket *spot_home(struct spot spot)
+{
+	return &spot.table->bucket[spot.home];
+}
 
 /* A block that was found: its entry, and the word before a reference was taken. */
 struct found {
@@ -114,14 +119,9 @@ static inline u32 home_nr(u64 hash, u32 nr_homes)
 	return ((hash & 0xffffffffu) * nr_homes) >> 32;
 }
 
-static inline struct bucket *home_of(const struct table *table, u64 hash)
-{
-	return &table->bucket[home_nr(hash, table->nr_homes)];
-}
-
 static inline struct spot spot_of(struct table *table, u64 hash)
 {
-	return (struct spot){ table, home_of(table, hash), tag_of(hash) };
+	return (struct spot){ table, home_nr(hash, table->nr_homes), tag_of(hash) };
 }
 
 /* The next of the chain, or NULL. */
@@ -226,15 +226,15 @@ static inline void spot_lock(struct spot spot)
 {
 	flat_rank_acquire(spot.table);
 	/* Pairs with spot_unlock(): what the last writer of this chain did is visible. */
-	if (unlikely(!kv_seq_trylock(&spot.home->seq)))
-		flat_lock_slow(spot.home);
+	if (unlikely(!kv_seq_trylock(&spot_home(spot)->seq)))
+		flat_lock_slow(spot_home(spot));
 }
 
 static inline void spot_unlock(struct spot spot)
 {
 	flat_rank_release(spot.table);
 	/* Pairs with kv_seq_read_begin() of readers and kv_seq_trylock() of writers. */
-	kv_seq_unlock(&spot.home->seq);
+	kv_seq_unlock(&spot_home(spot)->seq);
 }
 
 /* ---- under it ---- */
@@ -248,7 +248,7 @@ void flat_slot_del(struct spot spot, struct slot slot);
 
 /* Each slot of the chain, last ones too; @next_bucket is for the macro. */
 #define for_each_slot(spot, slot)							\
-	for ((slot) = (struct slot){ (spot).home, 0 }; (slot).bucket;			\
+	for ((slot) = (struct slot){ spot_home(spot), 0 }; (slot).bucket;			\
 	     (slot) = (slot).nr + 1 < NR_SLOTS ?					\
 		      (struct slot){ (slot).bucket, (slot).nr + 1 } :			\
 		      (struct slot){ next_of((spot).table, (slot).bucket), 0 })

@@ -129,7 +129,7 @@ static bool try_bucket(const struct wanted *wanted, const struct bucket *bucket,
 static bool try_chain(const struct wanted *wanted, struct spot spot, const u64 key[2],
 		      struct found *found)
 {
-	const struct bucket *bucket = spot.home;
+	const struct bucket *bucket = spot_home(spot);
 
 	for (u32 steps = 0; bucket && steps < spot.table->nr_buckets; steps++) {
 		if (try_bucket(wanted, bucket, spot.tag, key, found))
@@ -157,12 +157,12 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 {
 	for (u32 tries = 0; tries < PATIENCE; tries++) {
 		/* Pairs with spot_unlock(): what writers did before is visible. */
-		u32 seq = kv_seq_read_begin(&spot.home->seq);
+		u32 seq = kv_seq_read_begin(&spot_home(spot)->seq);
 
 		if (try_chain(wanted, spot, key, found))
 			return true;
 		/* Pairs with kv_seq_trylock(): if we saw half of a change, it has changed. */
-		if (!kv_seq_read_retry(&spot.home->seq, seq))
+		if (!kv_seq_read_retry(&spot_home(spot)->seq, seq))
 			return false;
 	}
 	return try_locked(wanted, spot, key, found);
@@ -183,7 +183,7 @@ static noinline struct found __find_slowly(const struct wanted *wanted, const kv
 		if (try_table(wanted, spot, words, &found))
 			return found;
 		/* Pairs with move_bucket(): the successor is visible, and what was copied there. */
-		if (smp_load_acquire(&spot.home->next) != NEXT_MOVED)
+		if (smp_load_acquire(&spot_home(spot)->next) != NEXT_MOVED)
 			return (struct found){ 0 };
 		table = kv_rcu_dereference(table->successor);
 	}

@@ -132,7 +132,7 @@ struct slot flat_slot_find(struct spot spot, const struct kv_entry *entry)
 	const struct kv_entry *entries = spot.table->entries->entry;
 	struct bucket *bucket;
 
-	for (bucket = spot.home; bucket; bucket = next_of(spot.table, bucket)) {
+	for (bucket = spot_home(spot); bucket; bucket = next_of(spot.table, bucket)) {
 		struct slots slots = slots_with_tag(bucket, spot.tag);
 
 		for (; slots_left(slots); slots_pop(&slots)) {
@@ -184,7 +184,7 @@ static void over_put(struct table *table, u32 over)
 /* The last bucket of the chain, and in *@before the one before it, or NULL. */
 static struct bucket *last_of(struct spot spot, struct bucket **before)
 {
-	struct bucket *last = spot.home, *next;
+	struct bucket *last = spot_home(spot), *next;
 
 	*before = NULL;
 	while ((next = next_of(spot.table, last))) {

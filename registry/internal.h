@@ -30,18 +30,9 @@ static inline u64 key_hash(const kvmm_key_t *key, u64 seed_of_domain)
 	return weaken(hash);
 }
 
-static inline kvmm_key_t entry_key(const struct kv_entry *entry)
-{
-	u64 half[2] = { READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]) };
-	kvmm_key_t key;
-
-	memcpy(&key, half, sizeof(key));
-	return key;
-}
-
 static inline u64 entry_hash(const struct kv_entry *entry, u64 seed)
 {
-	kvmm_key_t key = entry_key(entry);
+	kvmm_key_t key = kv_entry_key(entry);
 
 	return key_hash(&key, domain_seed(seed, READ_ONCE(entry->domain)));
 }
@@ -71,8 +62,25 @@ struct trace {
 int trace_init(struct trace *trace, u32 nr_entries, u64 seed);
 void trace_exit(struct trace *trace);
 u64 trace_bytes(const struct trace *trace);
-void trace_prefetch(const struct trace *trace, const struct kv_entry *entry);
-/* The entry has become STAGED, or REGISTERED. */
+
+#define TRACE_STAGED	BIT(1)
+
+/* A word, and what will be written there. */
+struct trace_spot {
+	u32 *place;
+	u32 word;
+};
+
+/* The entry will become STAGED, or REGISTERED: asks for the line; and, it has. */
+struct trace_spot trace_arrive(const struct trace *trace, const struct kv_entry *entry);
+
+static inline void trace_write(struct trace_spot spot, bool is_staged)
+{
+	/* A hint that may be lost to another name's. */
+	WRITE_ONCE(*spot.place, spot.word | (is_staged ? TRACE_STAGED : 0));
+}
+
+/* Both at once. */
 void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_staged);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);

@@ -16,7 +16,6 @@
 #include "internal.h"
 
 #define TRACE_USED	BIT(0)
-#define TRACE_STAGED	BIT(1)
 #define TRACE_SHAPE	(0xffu << 2)
 #define TRACE_TENANT	(0xffu << 10)
 #define TRACE_KEY	(0x3fffu << 18)
@@ -69,25 +68,24 @@ static u32 trace_word(const struct trace *trace, u64 hash, u64 domain)
 	       ((u32)(hash >> 32) & 0x3fff) << 18;
 }
 
-static u64 trace_hash(const struct trace *trace, const struct kv_entry *entry)
+struct trace_spot trace_arrive(const struct trace *trace, const struct kv_entry *entry)
 {
-	kvmm_key_t key = entry_key(entry);
+	kvmm_key_t key = kv_entry_key(entry);
+	u64 hash = kv_hash_key(&key, trace->seed);
+	struct trace_spot spot = {
+		trace_place(trace, hash),
+		trace_word(trace, hash, READ_ONCE(entry->domain)),
+	};
 
-	return kv_hash_key(&key, trace->seed);
-}
-
-void trace_prefetch(const struct trace *trace, const struct kv_entry *entry)
-{
-	kv_prefetch_write(trace_place(trace, trace_hash(trace, entry)));
+	kv_prefetch_write(spot.place);
+	return spot;
 }
 
 void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_staged)
 {
-	u64 hash = trace_hash(trace, entry);
-	u32 word = trace_word(trace, hash, READ_ONCE(entry->domain)) | (is_staged ? TRACE_STAGED : 0);
+	struct trace_spot spot = trace_arrive(trace, entry);
 
-	/* A hint that may be lost to another name's. */
-	WRITE_ONCE(*trace_place(trace, hash), word);
+	trace_write(spot, is_staged);
 }
 
 static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in the same order");

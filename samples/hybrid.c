@@ -36,8 +36,7 @@ static int serve(const struct kvmm_groups *groups, uint32_t user)
 					   .nr_tokens = NR_TOKENS, .step_tokens = 512,
 					   .max_hit_tokens = NR_TOKENS - 1 };
 	struct kvmm_tables *tables;
-	uint32_t i;
-	int err;
+	int err, i;
 
 	for (i = 0; i < NR_BLOCKS; i++) {	/* engines hash tokens: see samples/prefix.c */
 		keys[i].byte[0] = i;

@@ -141,14 +141,30 @@ int kvmm_testing_expect_victims(struct kvmm_testing *t, struct kvmm_pool *pool,
 
 /* ---- what is held ---- */
 
-static int tell_held(struct kvmm_testing *t, uint32_t nr, uint32_t block,
-		     const struct kvmm_block_info *info)
+static void tell_held(struct kvmm_testing *t, uint32_t nr, uint32_t block,
+		      const struct kvmm_block_info *info)
 {
 	const char *name = states[info->state].name;
 
-	return bench_fail(t, 0, "%u blocks were not returned, first block %u: %s, %u references, "
-			  "sequence %llu", nr, block, name ? name : "held", info->refs,
-			  (unsigned long long)info->seq);
+	bench_fail(t, 0, "%u blocks were not returned, first block %u: %s, %u references, "
+		   "sequence %llu", nr, block, name ? name : "held", info->refs,
+		   (unsigned long long)info->seq);
+}
+
+/* Blocks that are held have an owner to ask. */
+static void tell_holds(struct kvmm_testing *t, struct kvmm_pool *pool)
+{
+	struct kvmm_hold_info info, first = { 0 };
+	uint32_t cursor = 0, nr = 0;
+
+	while (!kvmm_hold_next(pool, &cursor, &info))
+		if (!nr++)
+			first = info;
+	if (!nr)
+		return;
+	bench_fail(t, 0, "%u holds were not released, first one of owner %llu: %s%s%s", nr,
+		   (unsigned long long)first.owner, kvmm_hold_reason_name(first.reason),
+		   first.text[0] ? ", " : "", first.text);
 }
 
 int kvmm_testing_expect_unheld(struct kvmm_testing *t, struct kvmm_pool *pool)
@@ -164,7 +180,11 @@ int kvmm_testing_expect_unheld(struct kvmm_testing *t, struct kvmm_pool *pool)
 			first_info = info;
 		}
 	}
-	return nr_held ? tell_held(t, nr_held, first, &first_info) : 0;
+	if (!nr_held)
+		return 0;
+	tell_held(t, nr_held, first, &first_info);
+	tell_holds(t, pool);
+	return -EBADMSG;
 }
 
 int kvmm_testing_validate(struct kvmm_testing *t, struct kvmm_pool *pool)

@@ -592,6 +592,13 @@ static __always_inline int kv_handle_step(const struct kv_entries *entries,
 	return kv_entry_step(entry, handle.gen, edge);
 }
 
+/* The entry is stepped soon, if the handle has any: who has a batch asks some steps before. */
+static inline void kv_handle_prefetch(const struct kv_entries *entries, struct kv_handle handle)
+{
+	if (likely(handle.index < entries->nr))
+		kv_prefetch_write(&entries->entry[handle.index]);
+}
+
 static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 {
 	return (struct kv_handle){ index, kv_word_gen(word) };

@@ -6,6 +6,7 @@
 #include <kvmm/cache.h>
 #include <kvmm/device.h>
 #include <kvmm/group.h>
+#include <kvmm/hold.h>
 #include <kvmm/key.h>
 #include <kvmm/pool.h>
 #include <kvmm/seq.h>

@@ -10,6 +10,7 @@
 #include <kv/rcu.h>
 
 #include "pool/group.h"
+#include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 
@@ -208,4 +209,176 @@ Test(group_fault, memory_of_tables_doubles_and_decoding_takes_no_other)
 	}
 	cr_expect_eq(fake.nr_allocs, before + 1);
 	release();
+}
+
+/* ---- other failures ---- */
+
+static int insert_fails(struct kv_map *map, struct kv_insert *insert)
+{
+	return -ENOMEM;
+}
+
+/* Registering needs memory so rarely that it is made to fail here; returns how it was. */
+static const struct kv_map_ops *fail_inserts(struct kvmm_pool *pool)
+{
+	static struct kv_map_ops ops[2];
+	static u32 n;
+	const struct kv_map_ops *real = pool->map->ops;
+	u32 i = n++ % 2;
+
+	ops[i] = *real;
+	ops[i].insert = insert_fails;
+	pool->map->ops = &ops[i];
+	return real;
+}
+
+static void start_request(u32 nr_tokens)
+{
+	cr_assert_eq(create(), 0);
+	w.nr_tokens = nr_tokens;
+	cr_assert_eq(acquire(), 0);
+}
+
+Test(group_fault, a_commit_that_fails_leaves_all_blocks_private)
+{
+	static struct picture before, after;
+	const struct kv_map_ops *real;
+
+	start_request(400);
+	real = fail_inserts(w.pool[0]);
+	take_picture(&before);
+	cr_expect_eq(commit(), -ENOMEM);
+	take_picture(&after);
+	cr_expect_arr_eq(&after, &before, sizeof(after));
+	w.pool[0]->map->ops = real;
+	cr_expect_eq(commit(), 0);
+	release();
+	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 400), 400);
+}
+
+Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
+{
+	const struct kv_map_ops *real;
+
+	start_request(40);
+	real = fail_inserts(w.pool[1]);
+	cr_expect_eq(commit(), -ENOMEM);
+	cr_expect_eq(w.tables->committed, 0);
+	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 20);
+	cr_expect_eq(stat_of(w.pool[1]).nr_state[KVMM_BLOCK_PRIVATE], 1);
+	w.pool[1]->map->ops = real;
+	cr_expect_eq(commit(), 0);
+	cr_expect_eq(stat_of(w.pool[1]).nr_state[KVMM_BLOCK_ACTIVE], 1);
+	release();
+	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), 40);
+}
+
+/* 40 tokens are cached, and 24 more computed, in 6 + 6 blocks of the first pool. */
+Test(group_fault, a_pool_that_is_closed_says_so_in_each_call)
+{
+	struct kvmm_groups_need req = { .prompt = w.prompt, .nr_tokens = 40, .max_hit_tokens = 40 };
+	struct kvmm_tables *other;
+	u32 ids[64];
+
+	start_request(40);
+	cr_assert_eq(commit(), 0);
+	w.nr_tokens = 64;
+	cr_assert_eq(reserve(), 0);
+	kv_lock(&w.pool[1]->lock);
+	pool_poison(w.pool[1]);
+	kv_unlock(&w.pool[1]->lock);
+
+	cr_expect_eq(commit(), -EUCLEAN);
+	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_PRIVATE], 12);	/* again */
+	cr_expect_eq(kvmm_groups_block_table(w.tables, 0, ids, 64), 16);
+	cr_expect_eq(kvmm_groups_block_table(w.tables, 2, ids, 64), -EUCLEAN);
+	cr_expect_eq(kvmm_groups_reserve(w.tables, 80, 0), -EUCLEAN);
+	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_PRIVATE], 12);
+	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), -EUCLEAN);
+	cr_expect_eq(kvmm_groups_match(w.groups, &w.prompt, 40, &other), -EUCLEAN);
+	cr_expect_eq(kvmm_groups_blocks_needed(w.groups, &req), -EUCLEAN);
+	cr_expect_eq(kvmm_groups_abort(w.tables), -EUCLEAN);
+	release();
+	cr_expect_eq(stat_of(w.pool[0]).nr_available, 512);
+	w.nr_tokens = 41;
+	cr_expect_eq(acquire(), -EUCLEAN);
+	cr_expect_eq(stat_of(w.pool[0]).nr_available, 512);
+	kvmm_pool_destroy(w.pool[1]);
+	w.pool[1] = make_cache(8, "lru");
+}
+
+/* It is cached, so it is seen; but it has as many references as there can be. */
+Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
+{
+	static kvmm_ref_t same[4096];
+	struct kvmm_tables *holder;
+	kvmm_ref_t refs[50];
+	u32 nr = 0;
+
+	start_request(200);
+	cr_assert_eq(commit(), 0);
+	cr_assert_eq(kvmm_groups_refs(w.tables, 0, refs, 50), 50);
+	for (u32 i = 0; i < ARRAY_SIZE(same); i++)
+		same[i] = refs[30];
+	while (!kvmm_get_many(w.pool[0], same, ARRAY_SIZE(same)))
+		nr += ARRAY_SIZE(same);
+	while (!kvmm_get_many(w.pool[0], same, 1))
+		nr++;
+	holder = w.tables;
+	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 200), 200);
+
+	/* Steps of 8 and 200, but there is a state of token 200 only: it looks in vain, and ends. */
+	cr_expect_eq(kvmm_groups_match(w.groups, &w.prompt, 200, &w.tables), 0);
+	release();
+	w.tables = holder;
+	for (; nr >= ARRAY_SIZE(same); nr -= ARRAY_SIZE(same))
+		cr_assert_eq(kvmm_put_many(w.pool[0], same, ARRAY_SIZE(same)), 0);
+	cr_assert_eq(kvmm_put_many(w.pool[0], same, nr), 0);
+	release();
+	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
+}
+
+/* ---- references that nobody knows of ---- */
+
+/* Keys 0 to 3 in group 0's domain, put back; what a reference on them is asked for by. */
+static struct kvmm_prefix cache_four(void)
+{
+	cache_keys(w.pool[0], 0, 4);
+	return (struct kvmm_prefix){ .keys = w.keys, .nr = 4 };
+}
+
+Test(group_fault, who_is_met_in_the_order_while_referenced_comes_back)
+{
+	struct kvmm_prefix four = cache_four();
+	kvmm_mut_t muts[512];
+	kvmm_ref_t refs[4];
+
+	cr_expect_eq(quiet_get(w.pool[0], &four, refs), 4);
+	/* All that is free, and one more: the order offers those that are referenced. */
+	cr_expect_eq(kvmm_alloc(w.pool[0], 508, muts), 0);
+	cr_expect_eq(kvmm_alloc(w.pool[0], 1, muts + 508), -ENOSPC);
+	quiet_put(w.pool[0], refs, 4);
+	cr_expect_eq(kvmm_free(w.pool[0], muts, 508), 0);
+	cr_expect_eq(stat_of(w.pool[0]).nr_inactive, 4);
+	cr_expect_eq(kvmm_alloc(w.pool[0], 512, muts), 0);
+	cr_expect_eq(stat_of(w.pool[0]).evictions, 4);
+	cr_expect_eq(kvmm_free(w.pool[0], muts, 512), 0);
+}
+
+Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
+{
+	struct kvmm_prefix four = cache_four(), five = four;
+	kvmm_ref_t refs[5];
+	u32 ids[4];
+
+	cr_expect_eq(quiet_get(w.pool[0], &four, refs), 4);
+	cr_assert_eq(kvmm_blocks_of_refs(w.pool[0], refs, 4, ids), 0);
+	cr_expect_eq(kvmm_evict_blocks(w.pool[0], ids, 2), 2);
+	quiet_put(w.pool[0], refs, 4);
+	cr_expect_eq(stat_of(w.pool[0]).nr_inactive, 2);
+	cr_expect_eq(stat_of(w.pool[0]).nr_free, 510);
+	five.nr = 5;
+	cr_expect_eq(quiet_get(w.pool[0], &five, refs), -EAGAIN);
+	cr_expect_eq(kvmm_prefix_len(w.pool[0], &four), 0);
+	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
 }

@@ -312,12 +312,25 @@ static void play(u32 nr_ops)
 	}
 }
 
+static struct kvmm_pool *any_pool(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	const char *policy[32];
+
+	attr.policy = policy[any(kvmm_policies(policy, 32))];
+	attr.nr_blocks = 40 + any(200);
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.dup_policy = any(2) ? KVMM_DUP_ALLOW : KVMM_DUP_REJECT;
+	attr.flags = any(8) ? 0 : KVMM_POOL_RESET_ON_RELEASE;
+	return make_pool_of(&attr);
+}
+
 static void make_world(void)
 {
 	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
 
-	m.pool[0] = make_cache(40 + any(200), "lru");
-	m.pool[1] = make_cache(40 + any(100), "lru");
+	m.pool[0] = any_pool();
+	m.pool[1] = any_pool();
 	m.nr = 1 + any(3);
 	for (u32 g = 0; g < m.nr; g++) {
 		u32 kind = any(KVMM_NR_GROUP_KINDS);

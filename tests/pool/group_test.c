@@ -159,9 +159,18 @@ Test(group, bad_attributes_are_refused)
 	struct kvmm_pool *pool = make_cache(8, "lru"), *plain_pool = make_pool(8);
 	struct kvmm_group_attr good = { .pool = pool, .kind = KVMM_GROUP_WINDOW, .span = 8 };
 	struct kvmm_group_attr bad[9];
-	struct kvmm_groups_attr newer = { .size = sizeof(newer) + 8 };
+	struct {
+		struct kvmm_groups_attr attr;
+		u64 more;
+	} newer = { .attr = { sizeof(newer), &good, 1, 0 }, .more = 1 };
+	struct kvmm_pool_attr closed_attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_groups *groups;
+	struct kvmm_pool *closed;
 
+	closed_attr.nr_blocks = 8;
+	closed_attr.policy = "lru";
+	closed_attr.flags = KVMM_POOL_PREFIX_CLOSED;
+	closed = make_pool_of(&closed_attr);
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
 		bad[i] = good;
 	cr_expect_eq(try_create(&good, 1, 0), 0);
@@ -182,10 +191,16 @@ Test(group, bad_attributes_are_refused)
 	bad[7].block_tokens = 65535;
 	bad[8].block_tokens = 65534;
 	cr_expect_eq(try_create(&bad[7], 2, 0), -EINVAL);	/* alignment 2^32 */
+	good.pool = closed;
+	cr_expect_eq(try_create(&good, 1, 0), -EINVAL);	/* would leave gaps there */
+	good.kind = KVMM_GROUP_FULL;
+	good.span = 0;
+	cr_expect_eq(try_create(&good, 1, 0), 0);
 	good.pool = plain_pool;
 	cr_expect_eq(try_create(&good, 1, 0), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_groups_create(&newer, &groups), -EINVAL);
+	cr_expect_eq(kvmm_groups_create(&newer.attr, &groups), -EINVAL);
 	cr_expect_eq(kvmm_groups_create(NULL, &groups), -EINVAL);
+	end_pool(closed);
 	end_pool(plain_pool);
 	end_pool(pool);
 }
@@ -211,6 +226,11 @@ Test(group, bad_calls_are_refused)
 	cr_expect_eq(kvmm_groups_match(groups, plain(1), 16, NULL), -EINVAL);
 	cr_expect_eq(kvmm_groups_acquire(groups, &req, &tables), -EINVAL);
 	cr_expect_eq(kvmm_groups_acquire(groups, NULL, &tables), -EINVAL);
+	req.nr_tokens = need.nr_tokens = 16;
+	req.prompt = need.prompt = bad;
+	cr_expect_eq(kvmm_groups_acquire(groups, &req, &tables), -EINVAL);
+	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -EINVAL);
+	need.nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1;
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -EINVAL);
 	cr_expect_eq(kvmm_groups_mask(groups, 2, 0, 1, &mask), -EINVAL);
 	cr_expect_eq(kvmm_groups_mask(groups, 0, KVMM_GROUPS_MAX_TOKENS / 4, 1, &mask), -EINVAL);
@@ -220,7 +240,11 @@ Test(group, bad_calls_are_refused)
 	cr_expect_eq(kvmm_groups_block_table(tables, 0, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_groups_block_table(tables, 0, NULL, 0), 4);
 	cr_expect_eq(kvmm_groups_refs(tables, 2, NULL, 0), -EINVAL);
-	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 17), -EINVAL);	/* no room */
+	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 17), -EINVAL);	/* no memory */
+	cr_expect_eq(kvmm_groups_abort(tables), 0);
+	cr_expect_eq(kvmm_groups_abort(NULL), -EINVAL);
+	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 13), -EINVAL);	/* no blocks */
+	cr_expect_eq(kvmm_groups_reserve(tables, 16, 0), 0);
 	cr_expect_eq(kvmm_groups_commit(tables, &few, 16), -EINVAL);
 	cr_expect_eq(kvmm_groups_commit(tables, &other, 16), -EINVAL);
 	cr_expect_eq(kvmm_groups_trim(tables, 1), -EINVAL);	/* nothing is committed */
@@ -419,6 +443,7 @@ Test(group, a_state_is_registered_where_its_block_ends)
 	struct kvmm_tables *tables = start(groups, plain(1), 20);
 
 	expect_tables(tables, pool, "ppppp", "--p");	/* states in between are never written */
+	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 16), -EINVAL);
 	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 20), 0);
 	expect_tables(tables, pool, "rrrrr", "--p");
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 20), 0);
@@ -577,26 +602,43 @@ Test(group, the_tail_of_each_group_is_evicted_first)
 	end_pool(pool);
 }
 
-Test(group, what_does_not_fit_leaves_no_trace)
+/* Keys in the order of their eviction, after looking, or not. */
+static u32 order_after(const char *policy, bool looks, u32 *order)
 {
-	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kvmm_pool *pool = make_cache(16, policy);
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 6);
-	u32 order[2][16];
+	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 16,
+					 .nr_tokens = 40 };
 	struct kvmm_tables *tables = NULL;
+	u32 nr;
 
-	for (u32 round = 0; round < 2; round++) {
-		serve(groups, plain(1), 16);	/* 4 blocks a group */
-		serve(groups, plain(2), 16);
+	serve(groups, plain(1), 16);	/* 4 blocks a group */
+	serve(groups, plain(2), 16);
+	if (looks) {
 		/* 3 and 2 hits, 7 new blocks a group: there is room for those, but for the hits. */
-		if (round)
-			cr_expect_eq(acquire(groups, prompt(1, 3, 3), 40, &tables), -ENOSPC);
+		cr_expect_eq(acquire(groups, prompt(1, 3, 3), 40, &tables), -ENOSPC);
 		cr_expect_null(tables);
-		cr_assert_eq(eviction_order(pool, order[round], 16), 16);
+		cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);
+		cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 16), 16);
 	}
-	for (u32 i = 0; i < 16; i++)
-		cr_expect_eq(order[1][i], order[0][i]);
+	nr = eviction_order(pool, order, 16);
 	kvmm_groups_destroy(groups);
 	end_pool(pool);
+	return nr;
+}
+
+Test(group, what_does_not_fit_leaves_no_trace)
+{
+	const char *policy[32];
+	u32 nr = kvmm_policies(policy, 32);
+
+	for (u32 p = 0; p < nr; p++) {
+		u32 want[16], got[16];
+
+		cr_assert_eq(order_after(policy[p], false, want), 16);
+		cr_assert_eq(order_after(policy[p], true, got), 16);
+		cr_expect_arr_eq(got, want, sizeof(want), "%s", policy[p]);
+	}
 }
 
 /* Hits that nobody references cannot be evicted for the rest: 4 + 2 of them, and 10 others. */

@@ -40,6 +40,20 @@ static void tear_down(void)
 
 TestSuite(request_fault, .init = set_up, .fini = tear_down);
 
+/* Registering needs memory so rarely that it is made to fail here (linked with --wrap). */
+static bool register_fails;
+
+int __wrap_kvmm_prefix_register(struct kvmm_pool *p, const struct kvmm_prefix *prefix,
+				const kvmm_mut_t *blocks, kvmm_ref_t *refs);
+int __real_kvmm_prefix_register(struct kvmm_pool *p, const struct kvmm_prefix *prefix,
+				const kvmm_mut_t *blocks, kvmm_ref_t *refs);
+
+int __wrap_kvmm_prefix_register(struct kvmm_pool *p, const struct kvmm_prefix *prefix,
+				const kvmm_mut_t *blocks, kvmm_ref_t *refs)
+{
+	return register_fails ? -ENOMEM : __real_kvmm_prefix_register(p, prefix, blocks, refs);
+}
+
 /* Everything that a failed call might have changed. */
 struct trace {
 	char table[128];
@@ -241,6 +255,54 @@ Test(request_fault, decoding_allocates_rarely)
 		decode(seq, 200 + i);
 	cr_expect_leq(fake.nr_allocs - before, 3 + stat_of(pool).registered);
 	cr_expect_eq(info_of(seq).nr_remaining, 0);
+	kvmm_seq_destroy(seq);
+}
+
+/* The step is still scheduled, and what it yielded may be other tokens the next time. */
+Test(request_fault, a_step_that_could_not_be_published_is_applied_again)
+{
+	const u32 first[6] = { 31, 32, 33, 34, 35, 36 }, second[6] = { 41, 42, 43, 44, 45, 46 };
+	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
+	static struct trace before;
+	struct kvmm_seq *seq = NULL;
+	kvmm_key_t want[4], got[4];
+	u32 tokens[17];
+
+	seq = make_seq(pool, ctx, 0, 10, 60);
+	prefill(seq, 10);
+	cr_assert_eq(kvmm_seq_schedule_speculative(seq, NULL, 5), 5);
+	take_trace(seq, &before);
+	register_fails = true;
+	cr_expect_eq(kvmm_seq_apply(seq, first, 6), -ENOMEM);
+	expect_no_trace(seq, &before, "apply", 0);
+	register_fails = false;
+	cr_expect_eq(kvmm_seq_apply(seq, second, 6), 2);
+	cr_expect_str_eq(table_picture(seq), "PPPP 16/17");
+	cr_assert_eq(kvmm_seq_tokens(seq, 0, tokens, 17), 17);
+	cr_expect_arr_eq(tokens + 11, second, sizeof(second));
+	what.tokens = tokens;
+	what.nr_tokens = 16;
+	cr_assert_eq(kvmm_key_chain(ctx, &what, want, 4), 4);
+	cr_assert_eq(kvmm_seq_keys(seq, got, 4), 4);
+	cr_expect_arr_eq(got, want, sizeof(want));
+	kvmm_seq_destroy(seq);
+}
+
+Test(request_fault, drafts_are_still_known_after_a_failure)
+{
+	const u32 draft[5] = { 31, 32, 33, 34, 35 };
+	struct kvmm_seq *seq = make_seq(pool, ctx, 0, 10, 60);
+	u32 tokens[20];
+
+	prefill(seq, 10);
+	cr_assert_eq(kvmm_seq_schedule_speculative(seq, draft, 5), 5);
+	register_fails = true;
+	cr_expect_eq(kvmm_seq_accept(seq, 3, 99), -ENOMEM);
+	register_fails = false;
+	cr_expect_eq(kvmm_seq_accept(seq, 5, 77), 2);
+	cr_assert_eq(kvmm_seq_tokens(seq, 11, tokens, 20), 6);
+	cr_expect_arr_eq(tokens, draft, sizeof(draft));
+	cr_expect_eq(tokens[5], 77);
 	kvmm_seq_destroy(seq);
 }
 

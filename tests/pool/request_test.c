@@ -303,6 +303,72 @@ Test(request, acquire_takes_the_whole_prompt_or_nothing)
 	kvmm_seq_destroy(seq);
 }
 
+static struct kvmm_seq *make_seq_of(kvmm_domain_t domain)
+{
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	u32 prompt[10] = { 1, 2, 3 };
+	struct kvmm_seq *seq = NULL;
+
+	attr.keys = ctx;
+	attr.prompt = prompt;
+	attr.nr_prompt = 10;
+	attr.max_output = 5;
+	attr.domain = domain;
+	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
+	return seq;
+}
+
+/* The same tokens, and the same keys: still nobody else's. */
+Test(request, domains_share_nothing)
+{
+	const kvmm_domain_t domain[] = { { 0, 0, 0 }, { 7, 0, 0 }, { 0, 7, 0 }, { 0, 0, 7 } };
+	struct kvmm_seq *seq[4], *again;
+
+	for (u32 i = 0; i < 4; i++) {
+		seq[i] = make_seq_of(domain[i]);
+		cr_expect_eq(kvmm_seq_match(seq[i]), 0);
+		prefill(seq[i], 100);
+	}
+	for (u32 i = 0; i < 4; i++) {
+		again = make_seq_of(domain[i]);
+		cr_expect_eq(kvmm_seq_acquire(again), 2);
+		kvmm_seq_destroy(again);
+		cr_expect_eq(kvmm_seq_release(seq[i]), 0);
+		cr_expect_eq(kvmm_seq_match(seq[i]), 2);
+		kvmm_seq_destroy(seq[i]);
+	}
+}
+
+/* Two that computed the same at the same time, in a pool that keeps one of each. */
+Test(request, a_duplicate_is_replaced_by_its_elder)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_seq *one, *two;
+	struct kvmm_pool *other;
+	u32 id[2][3];
+
+	attr.nr_blocks = 8;
+	attr.block_tokens = BLOCK_TOKENS;
+	attr.policy = "lru";
+	attr.dup_policy = KVMM_DUP_REJECT;
+	other = make_pool_of(&attr);
+	one = make_seq(other, ctx, 0, 10, 5);
+	two = make_seq(other, ctx, 0, 10, 5);
+	prefill(one, 100);
+	prefill(two, 200);
+	cr_expect_str_eq(table_picture(two), "PPp 10/11");
+	cr_expect_eq(kvmm_seq_block_table(one, id[0], 3), 3);
+	cr_expect_eq(kvmm_seq_block_table(two, id[1], 3), 3);
+	cr_expect_arr_eq(id[0], id[1], 2 * sizeof(u32));
+	cr_expect_eq(stat_of(other).nr_free, 4);
+	kvmm_seq_destroy(one);
+	cr_expect_eq(kvmm_validate(other), 0);
+	decode(two, 201);
+	kvmm_seq_destroy(two);
+	cr_expect(pool_is_idle(other));
+	end_pool(other);
+}
+
 /* ---- giving back ---- */
 
 Test(request, what_was_released_is_found_again)

@@ -144,7 +144,8 @@ static kvmm_key_t key_of(u64 number)
 	return key;
 }
 
-static void world_stage(struct world *world)
+/* Private blocks for the keys, in random order. */
+static void world_take(struct world *world)
 {
 	struct kv_handle *all = must(malloc(world->nr * sizeof(*all)));
 	u32 *order = must(malloc(world->nr * sizeof(*order)));
@@ -153,11 +154,8 @@ static void world_stage(struct world *world)
 	if (kv_entries_take(&world->entries, world->nr, all))
 		exit(EXIT_FAILURE);
 	for (u32 i = 0; i < world->nr; i++) {
-		struct kv_name name = { .domain = domain, .parent = KV_NONE };
-
 		world->handle[i] = all[order[i]];
-		name.key = world->key[i] = key_of(i);
-		kv_entry_stage(&world->entries, world->handle[i], &name);
+		world->key[i] = key_of(i);
 	}
 	free(order);
 	free(all);
@@ -175,9 +173,22 @@ static void world_make(struct world *world, const struct kv_map_ops *ops, u32 nr
 	};
 	if (kv_entries_init(&world->entries, &attr) || ops->create(&map_attr, &world->map))
 		exit(EXIT_FAILURE);
-	world_stage(world);
+	world_take(world);
 }
 
+static void world_stage(struct world *world, u32 first, u32 nr)
+{
+	for (u32 i = first; i < first + nr; i++)
+		kv_handle_prefetch(&world->entries, world->handle[i]);
+	for (u32 i = first; i < first + nr; i++) {
+		struct kv_name name = { .key = world->key[i], .domain = domain, .parent = KV_NONE };
+
+		if (kv_entry_stage(&world->entries, world->handle[i], &name))
+			exit(EXIT_FAILURE);
+	}
+}
+
+/* Private blocks. */
 static void world_register(struct world *world, u32 first, u32 nr)
 {
 	struct kv_handle found[64];
@@ -188,6 +199,7 @@ static void world_register(struct world *world, u32 first, u32 nr)
 			.found = found,
 		};
 
+		world_stage(world, i, insert.nr);
 		if (world->map->ops->insert(world->map, &insert))
 			exit(EXIT_FAILURE);
 	}
@@ -448,12 +460,10 @@ static void *churn(void *arg)
 	while (!READ_ONCE(stop)) {
 		u32 i = world->nr / 2 + reader_random(reader, world->nr / 2), nr = 1;
 		struct kv_handle *handle = &world->handle[i];
-		struct kv_name name = { .key = world->key[i], .domain = domain, .parent = KV_NONE };
 
 		if (kv_entry_claim(&world->entries, *handle) ||
 		    world->map->ops->remove(world->map, handle, &nr) ||
-		    kv_entry_recycle(&world->entries, *handle, handle) ||
-		    kv_entry_stage(&world->entries, *handle, &name))
+		    kv_entry_recycle(&world->entries, *handle, handle))
 			exit(EXIT_FAILURE);
 		world_register(world, i, 1);
 		kv_entry_put(&world->entries, *handle);

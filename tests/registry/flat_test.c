@@ -138,7 +138,7 @@ Test(flat, another_seed_ends_a_flood)
 		kvmm_key_t key = key_of(i);
 		u64 seed = domain_seed(table->seed, kv_domain_word(TEST_DOMAIN));
 
-		if (home_of(table, key_hash(&key, seed)) == &table->bucket[0]) {
+		if (!home_nr(key_hash(&key, seed), table->nr_homes)) {
 			put_in(&fix, i);
 			nr++;
 		}

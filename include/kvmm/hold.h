@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holds: cached blocks that somebody keeps, with a name to it.
+ *
+ * A reference says that a block is in use, but not by whom. A hold is references on the blocks of a
+ * prefix that can be listed: who has them, what for, since when, and until when at most.
+ *
+ *	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+ *
+ *	attr.prefix   = &prefix;		// blocks, by key
+ *	attr.reason   = KVMM_HOLD_TRANSFER;
+ *	attr.owner    = request_id;
+ *	attr.text     = "decode-7";
+ *	attr.lease_ns = 30 * SECOND;
+ *	attr.flags    = KVMM_HOLD_PIN;		// they must not move, either
+ *	nr = kvmm_hold(pool, &attr, &hold);
+ *	...
+ *	kvmm_hold_release(pool, hold);		// or, if that never comes:
+ *	kvmm_hold_expire(pool, 0);		// now and then
+ *
+ * A *lease* is a deadline by which the owner has said that it will be done. kvmm never drops a hold by
+ * itself: whoever knows that late owners cannot do harm calls kvmm_hold_expire(). Leases run by
+ * kvmm's monotonic clock.
+ *
+ * Blocks that are held with KVMM_HOLD_PIN stay where they are and have *addresses* (struct
+ * kvmm_pin_addr) that other components can be given, and can check later: an address is good exactly
+ * as long as a pin on that very block is held.
+ *
+ * Any thread; the order of eviction is touched as by a match. Finding, renewing and releasing a hold
+ * takes one short lock of its own and no time that depends on how many holds there are.
+ */
+#ifndef KVMM_HOLD_H
+#define KVMM_HOLD_H
+
+#include <kvmm/cache.h>
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most bytes of a hold's text, without the NUL. */
+#define KVMM_HOLD_TEXT	31u
+
+/** A hold. It goes stale when the hold is released or expires. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_hold_t;
+
+/**
+ * enum kvmm_hold_reason - what blocks are held for
+ * @KVMM_HOLD_USER: anything else
+ * @KVMM_HOLD_REQUEST: a request that runs, or is about to
+ * @KVMM_HOLD_TRANSFER: to be sent, or received, by the engine
+ * @KVMM_HOLD_RDMA: a remote side may read or write them at any time
+ * @KVMM_HOLD_GDS: storage does, directly
+ * @KVMM_HOLD_IPC: another process has them mapped
+ * @KVMM_HOLD_COPY: copies to another tier or device are under way
+ * @KVMM_HOLD_GRAPH: a captured graph has their addresses in it
+ */
+enum kvmm_hold_reason {
+	KVMM_HOLD_USER,
+	KVMM_HOLD_REQUEST,
+	KVMM_HOLD_TRANSFER,
+	KVMM_HOLD_RDMA,
+	KVMM_HOLD_GDS,
+	KVMM_HOLD_IPC,
+	KVMM_HOLD_COPY,
+	KVMM_HOLD_GRAPH,
+	KVMM_NR_HOLD_REASONS,
+};
+
+/** kvmm_hold_reason_name() - "user", "request", ...; "?" if there is no such reason. */
+KVMM_API const char *kvmm_hold_reason_name(uint32_t reason);
+
+#define KVMM_HOLD_PIN		(1u << 0)	/* the blocks stay where they are, too */
+#define KVMM_HOLD_PARTIAL	(1u << 1)	/* those that are cached, if at least one is */
+
+/**
+ * struct kvmm_hold_attr - what to hold, and for whom
+ * @size: sizeof(struct kvmm_hold_attr); set by KVMM_HOLD_ATTR_INIT
+ * @prefix: the blocks; any keys, in any order; one that stands there twice is held twice
+ * @owner: the engine's name of who holds them
+ * @text: NULL, or up to KVMM_HOLD_TEXT bytes more about it; copied
+ * @lease_ns: the owner is done within that time; 0 = no lease
+ * @reason: enum kvmm_hold_reason
+ * @flags: KVMM_HOLD_*
+ */
+struct kvmm_hold_attr {
+	size_t size;
+	const struct kvmm_prefix *prefix;
+	uint64_t owner;
+	const char *text;
+	uint64_t lease_ns;
+	uint32_t reason;
+	uint32_t flags;
+};
+
+#define KVMM_HOLD_ATTR_INIT { sizeof(struct kvmm_hold_attr), NULL, 0, NULL, 0, 0, 0 }
+
+/**
+ * kvmm_hold() - hold cached blocks by key
+ * @hold: set on success only
+ *
+ * All blocks of the prefix, or with KVMM_HOLD_PARTIAL those that are cached. Memory for the hold is
+ * taken before the first reference, so that a failure leaves no trace.
+ *
+ * Return: number of blocks held, at least 1; -ENOENT one is not cached, or with KVMM_HOLD_PARTIAL
+ * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -ENOMEM; -EINVAL; -EOVERFLOW a block has all
+ * the references, or pins, it can have; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
+		       kvmm_hold_t *hold);
+
+/**
+ * kvmm_hold_release() - drop it and its references
+ *
+ * Return: 0; -ESTALE it was released, or has expired; -EINVAL.
+ */
+KVMM_API int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t hold);
+
+/**
+ * kvmm_hold_renew() - the lease ends @lease_ns from now; 0 = no lease any more
+ *
+ * A hold whose lease has run out can be renewed as long as nobody has dropped it.
+ *
+ * Return: 0; -ESTALE; -EINVAL.
+ */
+KVMM_API int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t hold, uint64_t lease_ns);
+
+/**
+ * kvmm_hold_expire() - drop the holds whose lease has run out
+ * @now_ns: by which time, on kvmm's clock; 0 = now
+ *
+ * Walks all holds; the lock is held for some hundred of them at a time. For a timer, or for when
+ * memory is short.
+ *
+ * Return: how many; -EINVAL.
+ */
+KVMM_API int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns);
+
+/* ---- looking ---- */
+
+/**
+ * struct kvmm_hold_info - one hold, as of one moment
+ * @owner, @reason, @flags, @text: as asked for
+ * @since_ns: kvmm's clock when it was made
+ * @age_ns: since then
+ * @deadline_ns: end of the lease on that clock; 0 = no lease
+ * @nr: blocks
+ * @suspect: kvmm_leaks() only: why it is listed, KVMM_LEAK_*
+ * @hold: its handle
+ */
+struct kvmm_hold_info {
+	uint64_t owner;
+	uint64_t since_ns;
+	uint64_t age_ns;
+	uint64_t deadline_ns;
+	uint32_t reason;
+	uint32_t flags;
+	uint32_t nr;
+	uint32_t suspect;
+	kvmm_hold_t hold;
+	char text[KVMM_HOLD_TEXT + 1];
+};
+
+/** kvmm_hold_info() - Return: 0; -ESTALE; -EINVAL. */
+KVMM_API int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
+			    struct kvmm_hold_info *info);
+
+/**
+ * kvmm_hold_next() - walk all holds
+ * @cursor: 0 at first; moved on by each call
+ *
+ * Holds that come and go meanwhile may or may not be seen.
+ *
+ * Return: 0; -ENOENT that was all; -EINVAL.
+ */
+KVMM_API int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
+			    struct kvmm_hold_info *info);
+
+#define KVMM_LEAK_EXPIRED	(1u << 0)	/* its lease has run out */
+#define KVMM_LEAK_OLD		(1u << 1)	/* it has no lease and is older than asked for */
+
+/**
+ * kvmm_leaks() - holds that somebody may have forgotten
+ * @older_than_ns: without lease, from this age on; 0 = leases only
+ * @infos: room for @max
+ *
+ * Walks all holds as kvmm_hold_expire() does, and drops none.
+ *
+ * Return: how many there are, which may be more than @max; -EINVAL.
+ */
+KVMM_API int kvmm_leaks(struct kvmm_pool *pool, uint64_t older_than_ns,
+			struct kvmm_hold_info *infos, uint32_t max);
+
+/**
+ * kvmm_block_holds() - who holds the block of a key
+ * @domain: of the key; NULL = domain 0
+ * @infos: room for @max; a hold that has the key twice is there twice
+ *
+ * Also of a block that nobody finds by this key any more, as long as it is held under it.
+ *
+ * Return: how many there are, which may be more than @max; 0 nobody does; -EINVAL.
+ */
+KVMM_API int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key,
+			      const kvmm_domain_t *domain, struct kvmm_hold_info *infos,
+			      uint32_t max);
+
+/**
+ * kvmm_hold_refs() - the blocks of a hold
+ * @refs: NULL, or room for @max: its references, borrowed: good until it is released or expires
+ * @keys: NULL, or room for @max: their keys
+ *
+ * Return: number of blocks, which may be more than @max; -ESTALE; -EINVAL.
+ */
+KVMM_API int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t hold, kvmm_ref_t *refs,
+			    kvmm_key_t *keys, uint32_t max);
+
+/* ---- addresses of pinned blocks ---- */
+
+/**
+ * struct kvmm_pin_addr - one pinned block, for a component that knows nothing of pools and holds
+ * @pool_id: of the pool; unlike all others, also in other processes and at other times; never 0
+ * @key: of the block
+ * @block: where it lies
+ * @index, @gen: which block that is, of all that ever had the key
+ * @reserved: 0
+ *
+ * Plain bytes, 40 of them, without pointers: may be sent and stored.
+ */
+struct kvmm_pin_addr {
+	uint64_t pool_id;
+	kvmm_key_t key;
+	uint32_t block;
+	uint32_t index;
+	uint32_t gen;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_pin_addrs() - addresses of the blocks of a hold
+ * @addrs: room for @max, in the order of the hold's blocks
+ *
+ * Return: number of blocks, which may be more than @max; -EPERM it was made without KVMM_HOLD_PIN;
+ * -ESTALE; -EINVAL.
+ */
+KVMM_API int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t hold, struct kvmm_pin_addr *addrs,
+			    uint32_t max);
+
+/**
+ * kvmm_pin_check() - is that block still pinned at that place?
+ *
+ * Yes, as long as any hold pins it, not only the one that the address is from.
+ *
+ * Return: 0; -ESTALE no longer; -EXDEV it is an address of another pool; -EINVAL.
+ */
+KVMM_API int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_HOLD_H */

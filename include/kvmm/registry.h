@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A registry of prefixes: which blocks of prompts exist, in which tiers, and what follows what.
+ *
+ * One registry is shared by several pools, its *tiers* (device, host, disk, ...; numbers are the
+ * caller's choice). It holds no blocks, only names. A *name* is a key, a domain and a position; for
+ * each there is one *node*, with
+ *
+ * - how many blocks of that name each tier has; the tier has the name as long as it is not 0;
+ * - its parent, the name of the block before, and its children;
+ * - values of the caller's that are attached to it.
+ *
+ * A node exists while a tier has its name, or somebody holds it (kvmm_node_get()). Names that are
+ * asked for and not there leave nothing behind. A node whose parent is not registered is an
+ * *orphan*; it finds its parent when that appears.
+ *
+ * Lookups and walks take no lock, write nothing that is shared and allocate nothing. They go on while
+ * other threads register and forget. What they say of several names is true of each at some moment
+ * of the call.
+ *
+ * Guarantees are numbered in Documentation/registry.rst.
+ *
+ * Unless a call says otherwise: any thread, but not from a callback that is said to run under a
+ * lock.
+ */
+#ifndef KVMM_REGISTRY_H
+#define KVMM_REGISTRY_H
+
+#include <kvmm/cache.h>
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most tiers of a registry. Sets of tiers are masks: bit t is tier t. */
+#define KVMM_MAX_TIERS		16u
+
+/** Most names that a callback is given at once; longer batches come in parts. */
+#define KVMM_REGISTRY_BATCH	64u
+
+/** Most callbacks of both kinds that are registered at a time. */
+#define KVMM_REGISTRY_HOOKS	8u
+
+/** Most types of attachments. */
+#define KVMM_REGISTRY_TYPES	64u
+
+struct kvmm_registry;
+
+/** A node, by value: without a hold it may be gone any time, and is then refused for ever. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;		/* 0: no node */
+} kvmm_node_t;
+
+/**
+ * struct kvmm_name - what a block is called
+ * @key: of the block
+ * @domain: who may share it
+ * @position: in blocks from the start of the prompt
+ */
+struct kvmm_name {
+	kvmm_key_t key;
+	kvmm_domain_t domain;
+	uint32_t position;
+};
+
+/* ---- making one ---- */
+
+/** Whoever registers a name has registered the one before it in the same tier, and forgets it
+ * first: lengths are found by bisection. For a mask of tiers it must hold of all of them taken
+ * together. */
+#define KVMM_REGISTRY_PREFIX_CLOSED	(1u << 0)
+
+/**
+ * struct kvmm_registry_attr - how to make a registry
+ * @size: sizeof(struct kvmm_registry_attr); set by KVMM_REGISTRY_ATTR_INIT
+ * @capacity: nodes to have memory for; it grows beyond, by doubling
+ * @nr_tiers: 1 to KVMM_MAX_TIERS
+ * @flags: KVMM_REGISTRY_*
+ */
+struct kvmm_registry_attr {
+	size_t size;
+	uint32_t capacity;
+	uint32_t nr_tiers;
+	uint32_t flags;
+};
+
+#define KVMM_REGISTRY_ATTR_INIT { sizeof(struct kvmm_registry_attr), 1024, 4, 0 }
+
+/** kvmm_registry_create() - make an empty one. Return: 0; -EINVAL; -ENOMEM. */
+KVMM_API int kvmm_registry_create(const struct kvmm_registry_attr *attr,
+				  struct kvmm_registry **reg);
+
+/**
+ * kvmm_registry_destroy() - free a registry, or NULL
+ *
+ * No other call on it may run or start; no pool uses it any more. Destructors of attachments are
+ * called. Waits for a grace period.
+ */
+KVMM_API void kvmm_registry_destroy(struct kvmm_registry *reg);
+
+/* ---- what tiers have ---- */
+
+/**
+ * kvmm_registry_present() - @tier has got a block of each of these names
+ *
+ * Counts: a second block of a name is one more. A key that stands there twice counts twice. The key
+ * before each is its parent; if the node has none yet it gets that one, else it keeps what it has.
+ *
+ * Context: may allocate, and wait for a grace period; hooks are called.
+ * Return: 0; -EINVAL; -ENOMEM: nothing was registered.
+ */
+KVMM_API int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
+				   const struct kvmm_prefix *prefix);
+
+/**
+ * kvmm_registry_absent() - @tier has lost a block of each of these names, last name first
+ *
+ * Names that the tier does not have are passed over.
+ *
+ * Context: never allocates or waits; hooks are called.
+ * Return: how many blocks were counted down; -EINVAL.
+ */
+KVMM_API int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
+				  const struct kvmm_prefix *prefix);
+
+/**
+ * kvmm_registry_transfer() - a block of each of these names has gone from one tier to another
+ *
+ * In one step for each name: there is no moment at which neither has it. Counts as no access: touch
+ * callbacks are not called. Names that @from does not have are passed over.
+ *
+ * Context: as kvmm_registry_absent().
+ * Return: how many; -EINVAL.
+ */
+KVMM_API int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to,
+				    const struct kvmm_prefix *prefix);
+
+/* ---- looking up ---- */
+
+/**
+ * kvmm_registry_len() - how many leading names are in any of @tiers
+ *
+ * By bisection if the registry is KVMM_REGISTRY_PREFIX_CLOSED.
+ *
+ * Return: the length; -EINVAL.
+ */
+KVMM_API int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+			       uint32_t tiers);
+
+/**
+ * kvmm_registry_presence() - which tiers have each of these names
+ * @tiers: room for @prefix->nr masks; 0 where the name is not registered
+ *
+ * Return: how many names are in any tier; -EINVAL.
+ */
+KVMM_API int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+				    uint16_t *tiers);
+
+/**
+ * kvmm_registry_find() - the nodes of these names, without holding them
+ * @nodes: room for @prefix->nr; .gen is 0 where the name is not registered
+ *
+ * Return: how many there are; -EINVAL.
+ */
+KVMM_API int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+				kvmm_node_t *nodes);
+
+/** kvmm_registry_has_any() - has any of @tiers this name? */
+static inline int kvmm_registry_has_any(struct kvmm_registry *reg, const struct kvmm_name *name,
+					uint32_t tiers)
+{
+	struct kvmm_prefix prefix = { &name->key, 1, name->position, NULL, name->domain };
+
+	return kvmm_registry_len(reg, &prefix, tiers) == 1;
+}
+
+/** kvmm_registry_has_block() - has @tier this name? */
+static inline int kvmm_registry_has_block(struct kvmm_registry *reg, const struct kvmm_name *name,
+					  uint32_t tier)
+{
+	return tier < KVMM_MAX_TIERS && kvmm_registry_has_any(reg, name, 1u << tier);
+}
+
+/** kvmm_registry_is_registered() - is there a node of this name? */
+static inline int kvmm_registry_is_registered(struct kvmm_registry *reg,
+					      const struct kvmm_name *name)
+{
+	struct kvmm_prefix prefix = { &name->key, 1, name->position, NULL, name->domain };
+	kvmm_node_t node;
+
+	return kvmm_registry_find(reg, &prefix, &node) == 1;
+}
+
+/**
+ * kvmm_registry_at() - nodes at this position, of all domains, youngest first
+ * @nodes: room for @max; may be NULL if that is 0
+ *
+ * Return: how many were given; kvmm_registry_nr_at() says how many there are. -EINVAL.
+ */
+KVMM_API int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *nodes,
+			      uint32_t max);
+
+/** kvmm_registry_nr_at() - how many nodes are at this position. */
+KVMM_API uint32_t kvmm_registry_nr_at(struct kvmm_registry *reg, uint32_t position);
+
+/**
+ * struct kvmm_registry_stat - numbers, for tools
+ * @nodes: registered names
+ * @names: of them, those that tier t has
+ * @capacity: nodes there is memory for
+ * @positions: positions that have a node
+ * @bytes: host memory, as kvmm_registry_bytes()
+ */
+struct kvmm_registry_stat {
+	uint32_t nodes;
+	uint32_t names[KVMM_MAX_TIERS];
+	uint32_t capacity;
+	uint32_t positions;
+	uint64_t bytes;
+};
+
+/** kvmm_registry_stat() - sums over parts that may be of different moments. */
+KVMM_API void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat);
+
+/** kvmm_registry_bytes() - host memory held, attachments' own included. */
+KVMM_API uint64_t kvmm_registry_bytes(struct kvmm_registry *reg);
+
+/**
+ * kvmm_registry_check() - recompute all that is kept twice
+ *
+ * Context: nobody changes the registry meanwhile.
+ * Return: 0; -EUCLEAN it contradicts itself; -ENOMEM.
+ */
+KVMM_API int kvmm_registry_check(struct kvmm_registry *reg);
+
+/* ---- nodes ---- */
+
+/**
+ * kvmm_registry_hold() - register these names, whether a tier has them or not, and hold the nodes
+ * @nodes: room for @prefix->nr; give each back by kvmm_node_put()
+ *
+ * Context: as kvmm_registry_present(), but that no hook is called.
+ * Return: 0; -EINVAL; -ENOMEM, -EOVERFLOW: nothing was registered.
+ */
+KVMM_API int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+				kvmm_node_t *nodes);
+
+/** kvmm_node_get() - hold these nodes. Return: 0; -ESTALE, -EINVAL, -EOVERFLOW (none is held). */
+KVMM_API int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr);
+
+/**
+ * kvmm_node_put() - undo one kvmm_node_get() or kvmm_registry_hold() each
+ *
+ * Destructors of attachments may be called.
+ *
+ * Return: 0; -ESTALE, -EINVAL: one of them is not held (none was put).
+ */
+KVMM_API int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr);
+
+/**
+ * struct kvmm_node_info - what is known of a node
+ * @name: its name
+ * @tiers: those that have it
+ * @children: registered ones
+ */
+struct kvmm_node_info {
+	struct kvmm_name name;
+	uint32_t tiers;
+	uint32_t children;
+};
+
+/** kvmm_node_info() - Return: 0; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
+			    struct kvmm_node_info *info);
+
+/** kvmm_node_count() - blocks of this name in @tier; takes the node's lock. Return: as it says;
+ * -ESTALE, -EINVAL. */
+KVMM_API int kvmm_node_count(struct kvmm_registry *reg, kvmm_node_t node, uint32_t tier);
+
+/** kvmm_node_parent() - the node before. Return: 0; -ENOENT not known or not registered; -ESTALE,
+ * -EINVAL. */
+KVMM_API int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *parent);
+
+/**
+ * kvmm_node_children() - registered nodes that follow, youngest first
+ * @nodes: room for @max
+ *
+ * Return: how many were given; -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
+				uint32_t max);
+
+/**
+ * kvmm_node_lineage() - the node, its parent, and so on, until one is not registered
+ * @nodes: room for @max
+ *
+ * Return: how many were given; -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
+			       uint32_t max);
+
+/** What a walk calls for each node; not 0 ends it. It must not wait for other threads, nor call
+ * what may wait for a grace period. */
+typedef int kvmm_walk_fn(void *ctx, kvmm_node_t node, uint32_t depth);
+
+/**
+ * kvmm_node_walk() - @node and all below it, parents before children
+ *
+ * Each node that is there from beginning to end is visited once; one that comes or goes meanwhile
+ * at most once. Needs no memory, however deep the tree.
+ *
+ * Return: 0; what @fn returned, if not 0; -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t node, kvmm_walk_fn *fn,
+			    void *ctx);
+
+/* ---- attachments ---- */
+
+/**
+ * enum kvmm_attach_mode - how many values of one type a node may have
+ * @KVMM_ATTACH_UNIQUE: one; another replaces it
+ * @KVMM_ATTACH_MULTIPLE: any number, kept in the order of their arrival
+ * @KVMM_ATTACH_KEEPS: flag: a node exists as long as it has a value of this type
+ *
+ * Without KVMM_ATTACH_KEEPS values go with their node.
+ */
+enum kvmm_attach_mode {
+	KVMM_ATTACH_UNIQUE,
+	KVMM_ATTACH_MULTIPLE,
+	KVMM_ATTACH_KEEPS = 1 << 8,
+};
+
+/** Destroys a value: its node is gone, or another value replaced it. No lock is held. */
+typedef void kvmm_attach_dtor(void *value);
+
+/**
+ * kvmm_attach_type_create() - register a type of attachments
+ * @name: copied, at most 31 bytes
+ * @mode: enum kvmm_attach_mode
+ * @dtor: may be NULL
+ *
+ * Return: its id, that of an earlier call if all is the same; -EEXIST there is one of that name and
+ * another mode or destructor (kvmm_attach_why() says which); -ENOSPC; -EINVAL.
+ */
+KVMM_API int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_t mode,
+				     kvmm_attach_dtor *dtor);
+
+/** kvmm_attach_type_name() - its name, or NULL. */
+KVMM_API const char *kvmm_attach_type_name(struct kvmm_registry *reg, int type);
+
+/**
+ * kvmm_attach_why() - one line of English on why a value of @type cannot be attached as @mode
+ * @text: room for @bytes; 96 are enough
+ *
+ * Names the type: 'attachment type "score" is unique, not multiple'.
+ *
+ * Return: 0; -ENOENT nothing speaks against it; -EINVAL no such type.
+ */
+KVMM_API int kvmm_attach_why(struct kvmm_registry *reg, int type, uint32_t mode, char *text,
+			     size_t bytes);
+
+/**
+ * kvmm_node_attach() - attach a value to a node
+ * @mode: KVMM_ATTACH_UNIQUE or KVMM_ATTACH_MULTIPLE, the type's
+ *
+ * Return: 0: the value is the registry's; -EINVAL no such type, or of the other mode, see
+ * kvmm_attach_why(); -ESTALE; -ENOMEM; -EOVERFLOW.
+ */
+KVMM_API int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t node, int type,
+			      uint32_t mode, void *value);
+
+/** kvmm_node_detach() - destroy all values of @type. Return: how many; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t node, int type);
+
+/** Sees a value under the lock of the node; not 0 ends the visit. It calls nothing of the registry's
+ * and does not wait. */
+typedef int kvmm_attach_fn(void *ctx, int type, void *const *value);
+
+/** The same, and may put another value in its place; the former is the callback's then. */
+typedef int kvmm_attach_mut_fn(void *ctx, int type, void **value);
+
+/**
+ * kvmm_node_with() - visit the values of @type, in the order of their arrival
+ * @type: -1 = of all types
+ *
+ * Return: how many were visited; -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t node, int type,
+			    kvmm_attach_fn *fn, void *ctx);
+
+/** kvmm_node_with_mut() - the same, and values may be changed. */
+KVMM_API int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t node, int type,
+				kvmm_attach_mut_fn *fn, void *ctx);
+
+/* ---- hooks: who is told ---- */
+
+/** These names were touched. Called with the batch, by the thread that touched them, without a
+ * lock. */
+typedef void kvmm_touch_fn(void *ctx, const struct kvmm_name *names, uint32_t nr);
+
+/**
+ * struct kvmm_delegate - who is told what tiers have
+ * @on_present: @tier had none of these names and has them now; may be NULL
+ * @on_absent: @tier has lost the last block of each; may be NULL
+ * @ctx: passed on
+ *
+ * Called with batches, by the thread that makes the change, after it, without a lock: calls of two
+ * threads about one name may come in any order.
+ */
+struct kvmm_delegate {
+	void (*on_present)(void *ctx, uint32_t tier, const struct kvmm_name *names, uint32_t nr);
+	void (*on_absent)(void *ctx, uint32_t tier, const struct kvmm_name *names, uint32_t nr);
+	void *ctx;
+};
+
+/** kvmm_registry_on_touch() - be called for touches. Return: id of the hook; -ENOSPC; -EINVAL. */
+KVMM_API int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx);
+
+/** kvmm_registry_delegate() - be called for presence. Return: id of the hook; -ENOSPC; -EINVAL. */
+KVMM_API int kvmm_registry_delegate(struct kvmm_registry *reg,
+				    const struct kvmm_delegate *delegate);
+
+/**
+ * kvmm_registry_unhook() - be called no more
+ *
+ * Return: 0: it is not, and will not be; -EBUSY: no new calls are made, but one is running: ask
+ * again; -EINVAL.
+ */
+KVMM_API int kvmm_registry_unhook(struct kvmm_registry *reg, int hook);
+
+/** kvmm_registry_touch() - those of these names that are registered are used. Return: how many;
+ * -EINVAL. */
+KVMM_API int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix);
+
+/** kvmm_node_touch() - these nodes are used. Return: 0; -ESTALE, -EINVAL (none was touched). */
+KVMM_API int kvmm_node_touch(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_REGISTRY_H */

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Holds come and go.
+ *
+ * A hold is made in this order: memory, a slot, references, and then the table hears of it. Each step
+ * can be undone without a trace, and nothing is ever taken with the table's lock held. It goes in the
+ * opposite order, so between its leaving the table and the drop of its references the blocks are
+ * merely held by nobody in particular.
+ *
+ * The hard part is that a missing block must not cost the others a touch: what is cached is asked
+ * first, which takes nothing. A block that is evicted between that and the scan makes the difference
+ * of one touch to the others, and nothing else.
+ */
+#include <limits.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "hold.h"
+
+#define EXPIRE_BLOCKS	1024u	/* that leave the table in one go */
+
+/* ---- making one ---- */
+
+static int check_attr(const struct kvmm_hold_attr *attr)
+{
+	const struct kvmm_prefix *prefix = attr->prefix;
+
+	if (!prefix || !prefix->nr || !prefix->keys || prefix->nr > INT_MAX)
+		return -EINVAL;
+	if (attr->flags & ~(KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL) ||
+	    attr->reason >= KVMM_NR_HOLD_REASONS)
+		return -EINVAL;
+	return attr->text && strnlen(attr->text, KVMM_HOLD_TEXT + 1) > KVMM_HOLD_TEXT ? -EINVAL : 0;
+}
+
+static u64 deadline_of(u64 now_ns, u64 lease_ns)
+{
+	u64 deadline_ns;
+
+	if (!lease_ns)
+		return 0;
+	return kv_add_overflows(now_ns, lease_ns, &deadline_ns) ? UINT64_MAX : deadline_ns;
+}
+
+/* References have no place in it yet: there may be fewer. NULL: no memory. */
+static struct hold *new_hold(const struct kvmm_hold_attr *attr)
+{
+	u32 nr = attr->prefix->nr;
+	size_t bytes = nr * (sizeof(struct held) + sizeof(kvmm_ref_t));
+	struct hold *hold = kv_alloc(sizeof(*hold) + bytes);
+
+	if (!hold)
+		return NULL;
+	hold->owner = attr->owner;
+	hold->since_ns = kv_clock_ns();
+	hold->deadline_ns = deadline_of(hold->since_ns, attr->lease_ns);
+	hold->nr = nr;
+	hold->reason = attr->reason;
+	hold->flags = attr->flags;
+	hold->domain = attr->prefix->domain;
+	if (attr->text)
+		strncpy(hold->text, attr->text, KVMM_HOLD_TEXT);
+	hold->ref = (kvmm_ref_t *)&hold->block[nr];
+	return hold;
+}
+
+/* Only what was found stays; the handles move up right behind the blocks. */
+static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
+{
+	kvmm_ref_t *ref = (kvmm_ref_t *)&hold->block[nr_found], *from = hold->ref;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < hold->nr; i++) {
+		if (!from[i].gen)
+			continue;
+		hold->block[nr].hold = hold;
+		hold->block[nr].key = keys[i];
+		from[nr++] = from[i];
+	}
+	memmove(ref, from, nr_found * sizeof(*ref));
+	hold->ref = ref;
+	hold->nr = nr_found;
+}
+
+/* Is there what is wanted? Asking takes nothing. @scratch has room for a bit a key. */
+static int probe(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, void *scratch)
+{
+	int nr = kvmm_prefix_probe(pool, attr->prefix, scratch);
+
+	if (nr < 0)
+		return nr;
+	return nr == attr->prefix->nr || (nr && attr->flags & KVMM_HOLD_PARTIAL) ? 0 : -ENOENT;
+}
+
+/* References on what is wanted, in @hold, or an error and none. */
+static int take_refs(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, struct hold *hold)
+{
+	int err, nr = kvmm_prefix_scan(pool, attr->prefix, hold->ref);
+
+	if (nr < 0)
+		return nr;
+	err = nr == hold->nr || (nr && attr->flags & KVMM_HOLD_PARTIAL) ? 0 : -ENOENT;
+	keep_found(hold, attr->prefix->keys, nr);
+	if (err)
+		kvmm_put_many(pool, hold->ref, nr);
+	return err;
+}
+
+/* Pinned, so they stay true. */
+static int note_places(struct kvmm_pool *pool, struct hold *hold)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < hold->nr && !err; i++)
+		err = kvmm_blocks_of_refs(pool, &hold->ref[i], 1, &hold->block[i].block);
+	return err;
+}
+
+/* The references become pins, which are references as well; on error they are dropped. */
+static int pin_refs(struct kvmm_pool *pool, struct hold *hold)
+{
+	int err = kvmm_pin_many(pool, hold->ref, hold->nr);
+
+	if (!err) {
+		err = note_places(pool, hold);
+		if (err)
+			kvmm_unpin_many(pool, hold->ref, hold->nr);
+	}
+	kvmm_put_many(pool, hold->ref, hold->nr);
+	return err;
+}
+
+static int take_blocks(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
+		       struct hold *hold)
+{
+	int err = take_refs(pool, attr, hold);
+
+	return err || !(attr->flags & KVMM_HOLD_PIN) ? err : pin_refs(pool, hold);
+}
+
+static int make_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *handle)
+{
+	struct hold_table *table;
+	struct hold *hold = new_hold(attr);
+	u32 nr;
+	int err;
+
+	if (!hold)
+		return -ENOMEM;
+	err = probe(pool, attr, hold->ref);
+	if (!err)
+		err = holds_get(pool, &table);
+	if (err)
+		goto out_free_hold;
+	err = hold_reserve(table, &hold->handle);
+	if (err)
+		goto out_free_hold;
+	err = take_blocks(pool, attr, hold);
+	if (err)
+		goto out_unreserve;
+	/* Once it is in the table somebody may drop it. */
+	*handle = hold->handle;
+	nr = hold->nr;
+	hold_insert(table, hold);
+	return nr;
+
+out_unreserve:
+	hold_unreserve(table, hold->handle);
+out_free_hold:
+	kv_free(hold);
+	return err;
+}
+
+int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *hold)
+{
+	struct kvmm_hold_attr known;
+	int err;
+
+	if (!pool || !attr || !hold)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = check_attr(&known);
+	return err ? err : make_hold(pool, &known, hold);
+}
+
+/* ---- dropping it ---- */
+
+/* It has left the table. */
+static int drop_hold(struct kvmm_pool *pool, struct hold *hold)
+{
+	int err = hold->flags & KVMM_HOLD_PIN ? kvmm_unpin_many(pool, hold->ref, hold->nr) :
+						kvmm_put_many(pool, hold->ref, hold->nr);
+
+	kv_free(hold);
+	return err;
+}
+
+int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t handle)
+{
+	struct hold_table *table;
+	struct hold *hold;
+	int err = hold_enter(pool, handle, &table, &hold);
+
+	if (err)
+		return err;
+	hold_remove(table, hold);
+	kv_unlock(&table->lock);
+	return drop_hold(pool, hold);
+}
+
+int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
+{
+	u64 deadline_ns = deadline_of(kv_clock_ns(), lease_ns);
+	struct hold_table *table;
+	struct hold *hold;
+	int err = hold_enter(pool, handle, &table, &hold);
+
+	if (err)
+		return err;
+	table->deadlines += deadline_ns - hold->deadline_ns;
+	hold->deadline_ns = deadline_ns;
+	kv_unlock(&table->lock);
+	return 0;
+}
+
+/*
+ * From slot *@at on, holds whose lease has run out leave the table, for the returned list. Some slots
+ * and some blocks in one go: the lock is not held longer than that.
+ */
+static struct hold *take_expired(struct hold_table *table, u32 *at, u64 now_ns)
+{
+	u32 to = min(*at + HOLD_WALK, table->nr_slots), nr_blocks = 0;
+	struct hold *expired = NULL;
+
+	for (; *at < to && nr_blocks < EXPIRE_BLOCKS; (*at)++) {
+		struct hold *hold = hold_slot(table, *at)->hold;
+
+		if (!hold || !hold->deadline_ns || hold->deadline_ns > now_ns)
+			continue;
+		hold_remove(table, hold);
+		nr_blocks += hold->nr;
+		hold->next = expired;
+		expired = hold;
+	}
+	return expired;
+}
+
+static u32 drop_all(struct kvmm_pool *pool, struct hold *expired)
+{
+	struct hold *hold;
+	u32 nr;
+
+	for (nr = 0; (hold = expired); nr++) {
+		expired = hold->next;
+		drop_hold(pool, hold);
+	}
+	return nr;
+}
+
+int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
+{
+	struct hold_table *table;
+	u32 at = 0, nr_slots, nr = 0;
+	int err = holds_enter(pool, &table);
+
+	if (err || !table)
+		return err;
+	if (!now_ns)
+		now_ns = kv_clock_ns();
+	do {
+		struct hold *expired;
+
+		kv_lock(&table->lock);
+		expired = take_expired(table, &at, now_ns);
+		nr_slots = table->nr_slots;
+		kv_unlock(&table->lock);
+		nr += drop_all(pool, expired);
+	} while (at < nr_slots);
+	return nr;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of holds share: the table of a pool's holds, and their index by key.
+ *
+ * The table comes with the first hold and stays until the pool goes. A hold is one piece of memory
+ * with everything in it: it is made, and its references are taken, before the table hears of it, and
+ * it has left the table before they are dropped. So the table's lock is a leaf: under it there is no
+ * call of the pool and no allocation.
+ *
+ * Invariants, recomputed by holds_check():
+ *
+ *  1. A slot has a hold, or is on the free list, or is reserved by who is making a hold, or is out of
+ *     generations. A generation of a slot is used once.
+ *  2. Each block of a hold is in the chain of its key, once, and nothing else is there.
+ *  3. It is REGISTERED, of the generation of its reference, and referenced; of a pinned hold it is
+ *     pinned, at the place that the hold has noted.
+ *  4. The counts, and the sum over all that a hold says, equal a recount.
+ */
+#ifndef POOL_HOLD_H
+#define POOL_HOLD_H
+
+#include <kv/lock.h>
+#include <kvmm/hold.h>
+
+#include "internal.h"
+
+/* One block of a hold. Guard: ->lock of the table, for the links; the rest is fixed. */
+struct held {
+	kvmm_key_t	key;
+	struct held	*next;		/* in the chain of the key */
+	struct held	**prev;		/* what points to it */
+	struct hold	*hold;
+	u32		block;		/* place, if the hold is pinned */
+};
+
+/* Guard: ->lock of the table for the deadline, the rest is fixed once the table has it. */
+struct hold {
+	u64		owner;
+	u64		since_ns;
+	u64		deadline_ns;	/* 0: no lease */
+	u64		sum;		/* hold_sum() */
+	struct hold	*next;		/* of those that are being dropped; by who drops them */
+	kvmm_hold_t	handle;
+	u32		nr;
+	u32		reason;
+	u32		flags;
+	kvmm_domain_t	domain;
+	char		text[KVMM_HOLD_TEXT + 1];
+	kvmm_ref_t	*ref;		/* nr; behind the blocks, in the same memory */
+	struct held	block[];	/* nr */
+};
+
+/* Guard: ->lock of the table. */
+struct hold_slot {
+	struct hold	*hold;		/* ours; NULL: free, reserved or retired */
+	u32		gen;		/* of the hold, or of the next one */
+	u32		next;		/* in the free list; KV_NONE ends it */
+};
+
+#define HOLD_CHUNK_ORDER	6u
+#define HOLD_CHUNK		BIT(HOLD_CHUNK_ORDER)
+#define HOLD_WALK		256u	/* slots that are looked at in one go */
+
+struct hold_table {
+	/* Fixed at creation. */
+	u64			id;		/* of the pool, to those who have addresses; not 0 */
+	u64			secret;		/* of the index */
+	u32			gen_base;	/* first generation */
+	u32			nr_buckets;	/* a power of two */
+	u64			fixed_sum;	/* of the four */
+
+	struct kv_lock		lock __cacheline_aligned;
+	u32			free;		/* ->lock; first free slot, KV_NONE */
+	u32			nr_slots;	/* ->lock */
+	u32			max_chunks;	/* ->lock; room in chunk */
+	struct hold_slot	**chunk;	/* ->lock; ours; chunks never move */
+	u32			nr_free;	/* ->lock */
+	u32			nr_reserved;	/* ->lock */
+	u32			nr_retired;	/* ->lock */
+	u32			nr_holds;	/* ->lock */
+	u64			nr_blocks;	/* ->lock; of all holds */
+	u64			sum;		/* ->lock; of ->sum of all holds */
+	u64			deadlines;	/* ->lock; sum of all deadlines */
+	u64			gen_sum;	/* ->lock; of the generations of all slots */
+	u64			bytes;		/* ->lock; of host memory, holds included */
+
+	struct held		*bucket[];	/* ->lock; nr_buckets, by hash of the key */
+};
+
+/* ---- for the pool: hold_table.c ---- */
+
+/* Free what holds take, on the way out of the pool. */
+void holds_exit(struct kvmm_pool *pool);
+/* 0 or -EUCLEAN. Nobody touches a block: the world has stopped, or there is but one thread. */
+int holds_check(struct kvmm_pool *pool);
+/* Host memory of all holds. */
+u64 holds_bytes(struct kvmm_pool *pool);
+
+/* ---- hold_table.c ---- */
+
+/* 0 and the pool's table, NULL if there never was a hold; -EINVAL no pool; -EUCLEAN. */
+int holds_enter(struct kvmm_pool *pool, struct hold_table **table);
+/* The same, but without a table one is made, or -ENOMEM. */
+int holds_get(struct kvmm_pool *pool, struct hold_table **table);
+
+static inline struct hold_slot *hold_slot(const struct hold_table *table, u32 index)
+{
+	return &table->chunk[index >> HOLD_CHUNK_ORDER][index & (HOLD_CHUNK - 1)];
+}
+
+/* A slot for the hold to come: 0 or -ENOMEM. Neither it nor its generation is anybody else's. */
+int hold_reserve(struct hold_table *table, kvmm_hold_t *handle);
+/* It was not needed. */
+void hold_unreserve(struct hold_table *table, kvmm_hold_t handle);
+/* From here on it is found. Nothing but its deadline changes any more. */
+void hold_insert(struct hold_table *table, struct hold *hold);
+/* It is found no longer, its handle is stale. The lock is held. */
+void hold_remove(struct hold_table *table, struct hold *hold);
+
+/* holds_enter() and the lock, if it returns 0 and *@hold. Else -ESTALE, -EINVAL, -EUCLEAN. */
+int hold_enter(struct kvmm_pool *pool, kvmm_hold_t handle, struct hold_table **table,
+	       struct hold **hold);
+
+/* First of the chain in which all blocks of that key are. The lock is held. */
+struct held *hold_chain(const struct hold_table *table, const kvmm_key_t *key);
+
+static inline u64 hold_bytes(const struct hold *hold)
+{
+	return sizeof(*hold) + hold->nr * (sizeof(hold->block[0]) + sizeof(hold->ref[0]));
+}
+
+static inline bool held_is(const struct held *held, const kvmm_key_t *key,
+			   const kvmm_domain_t *domain)
+{
+	const kvmm_domain_t *own = &held->hold->domain;
+
+	return kv_key_equal(&held->key, key) && own->tenant == domain->tenant &&
+	       own->layout == domain->layout && own->group == domain->group;
+}
+
+static inline kvmm_ref_t held_ref(const struct held *held)
+{
+	return held->hold->ref[held - held->hold->block];
+}
+
+#endif /* POOL_HOLD_H */

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Who holds what, since when, and where it lies: answers about holds, and the addresses of pins. */
+#include <limits.h>
+
+#include <kv/env.h>
+
+#include "hold.h"
+
+const char *kvmm_hold_reason_name(uint32_t reason)
+{
+	static const char *const names[KVMM_NR_HOLD_REASONS] = {
+		[KVMM_HOLD_USER] = "user", [KVMM_HOLD_REQUEST] = "request",
+		[KVMM_HOLD_TRANSFER] = "transfer", [KVMM_HOLD_RDMA] = "rdma",
+		[KVMM_HOLD_GDS] = "gds", [KVMM_HOLD_IPC] = "ipc", [KVMM_HOLD_COPY] = "copy",
+		[KVMM_HOLD_GRAPH] = "graph",
+	};
+
+	return reason < KVMM_NR_HOLD_REASONS ? names[reason] : "?";
+}
+
+/* ---- one hold ---- */
+
+static void tell(const struct hold *hold, u64 now_ns, struct kvmm_hold_info *info)
+{
+	*info = (struct kvmm_hold_info){
+		.owner = hold->owner,
+		.since_ns = hold->since_ns,
+		.age_ns = now_ns - min(hold->since_ns, now_ns),
+		.deadline_ns = hold->deadline_ns,
+		.reason = hold->reason,
+		.flags = hold->flags,
+		.nr = hold->nr,
+		.hold = hold->handle,
+	};
+	memcpy(info->text, hold->text, sizeof(info->text));
+}
+
+int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info)
+{
+	u64 now_ns = kv_clock_ns();
+	struct hold_table *table;
+	struct hold *hold;
+	int err;
+
+	if (!info)
+		return -EINVAL;
+	err = hold_enter(pool, handle, &table, &hold);
+	if (err)
+		return err;
+	tell(hold, now_ns, info);
+	kv_unlock(&table->lock);
+	return 0;
+}
+
+int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t handle, kvmm_ref_t *refs, kvmm_key_t *keys,
+		   uint32_t max)
+{
+	struct hold_table *table;
+	struct hold *hold;
+	int nr, err = hold_enter(pool, handle, &table, &hold);
+
+	if (err)
+		return err;
+	nr = hold->nr;
+	for (u32 i = 0; i < min(hold->nr, max); i++) {
+		if (refs)
+			refs[i] = hold->ref[i];
+		if (keys)
+			keys[i] = hold->block[i].key;
+	}
+	kv_unlock(&table->lock);
+	return nr;
+}
+
+/* ---- all of them ---- */
+
+/* First hold from slot *@at on; the lock is held. NULL and false: look again, from *@at on. */
+static struct hold *walk(const struct hold_table *table, u32 *at, bool *is_end)
+{
+	u32 to = min(*at + HOLD_WALK, table->nr_slots);
+	struct hold *hold = NULL;
+
+	while (*at < to && !hold)
+		hold = hold_slot(table, (*at)++)->hold;
+	*is_end = !hold && *at >= table->nr_slots;
+	return hold;
+}
+
+int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_info *info)
+{
+	u64 now_ns = kv_clock_ns();
+	struct hold_table *table;
+	struct hold *hold = NULL;
+	bool is_end = false;
+	int err = cursor && info ? holds_enter(pool, &table) : -EINVAL;
+
+	if (err)
+		return err;
+	while (table && !hold && !is_end) {
+		kv_lock(&table->lock);
+		hold = walk(table, cursor, &is_end);
+		if (hold)
+			tell(hold, now_ns, info);
+		kv_unlock(&table->lock);
+	}
+	return hold ? 0 : -ENOENT;
+}
+
+static u32 suspect(const struct kvmm_hold_info *info, u64 now_ns, u64 older_than_ns)
+{
+	if (info->deadline_ns)
+		return info->deadline_ns <= now_ns ? KVMM_LEAK_EXPIRED : 0;
+	return older_than_ns && info->age_ns >= older_than_ns ? KVMM_LEAK_OLD : 0;
+}
+
+int kvmm_leaks(struct kvmm_pool *pool, uint64_t older_than_ns, struct kvmm_hold_info *infos,
+	       uint32_t max)
+{
+	u64 now_ns = kv_clock_ns();
+	struct kvmm_hold_info info;
+	u32 cursor = 0, nr = 0;
+	int err;
+
+	if (max && !infos)
+		return -EINVAL;
+	while (!(err = kvmm_hold_next(pool, &cursor, &info))) {
+		info.suspect = suspect(&info, now_ns, older_than_ns);
+		if (!info.suspect)
+			continue;
+		if (nr < max)
+			infos[nr] = info;
+		nr++;
+	}
+	return err == -ENOENT ? (int)nr : err;
+}
+
+int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_domain_t *domain,
+		     struct kvmm_hold_info *infos, uint32_t max)
+{
+	static const kvmm_domain_t domain_0;
+	struct hold_table *table;
+	u64 now_ns = kv_clock_ns();
+	u32 nr = 0;
+	int err = !key || (max && !infos) ? -EINVAL : holds_enter(pool, &table);
+
+	if (err || !table)
+		return err;
+	kv_lock(&table->lock);
+	for (const struct held *at = hold_chain(table, key); at; at = at->next) {
+		if (!held_is(at, key, domain ? domain : &domain_0))
+			continue;
+		if (nr < max)
+			tell(at->hold, now_ns, &infos[nr]);
+		nr++;
+	}
+	kv_unlock(&table->lock);
+	return nr;
+}
+
+/* ---- addresses ---- */
+
+static_assert(sizeof(struct kvmm_pin_addr) == 40, "an address has no gaps");
+
+int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_pin_addr *addrs,
+		   uint32_t max)
+{
+	struct hold_table *table;
+	struct hold *hold;
+	int nr, err;
+
+	if (max && !addrs)
+		return -EINVAL;
+	err = hold_enter(pool, handle, &table, &hold);
+	if (err)
+		return err;
+	nr = hold->flags & KVMM_HOLD_PIN ? (int)hold->nr : -EPERM;
+	for (int i = 0; i < nr && i < max; i++)
+		addrs[i] = (struct kvmm_pin_addr){
+			.pool_id = table->id, .key = hold->block[i].key,
+			.block = hold->block[i].block,
+			.index = hold->ref[i].index, .gen = hold->ref[i].gen,
+		};
+	kv_unlock(&table->lock);
+	return nr;
+}
+
+static bool is_pinned_there(const struct held *held, const struct kvmm_pin_addr *addr)
+{
+	kvmm_ref_t ref = held_ref(held);
+
+	return held->hold->flags & KVMM_HOLD_PIN && ref.index == addr->index &&
+	       ref.gen == addr->gen && held->block == addr->block &&
+	       kv_key_equal(&held->key, &addr->key);
+}
+
+int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr)
+{
+	struct hold_table *table;
+	const struct held *at;
+	int err;
+
+	if (!addr || !addr->pool_id || !addr->gen || addr->reserved)
+		return -EINVAL;
+	err = holds_enter(pool, &table);
+	if (err)
+		return err;
+	if (!table || table->id != addr->pool_id)
+		return -EXDEV;
+	kv_lock(&table->lock);
+	at = hold_chain(table, &addr->key);
+	while (at && !is_pinned_there(at, addr))
+		at = at->next;
+	kv_unlock(&table->lock);
+	return at ? 0 : -ESTALE;
+}

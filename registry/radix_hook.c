@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Who is told what happens in a registry of prefixes: touches, and what tiers have.
+ *
+ * Hooks are called by the thread that does it, after it, without a lock and outside read sections,
+ * so that they may call whatever they like. A hook's word counts who is inside, so that whoever
+ * takes it away can tell when nobody is. There is no waiting for that: a hook may take itself away.
+ */
+#include <kv/bits.h>
+#include <kv/err.h>
+
+#include "radix.h"
+
+#define HOOK_ON		BIT64(32)
+
+/* ---- coming and going of hooks ---- */
+
+static struct hook *free_hook(struct kvmm_registry *reg)
+{
+	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++)
+		/* Pairs with hook_leave(): whoever was inside is done with it. */
+		if (!smp_load_acquire(&reg->hook[i].word))
+			return &reg->hook[i];
+	return NULL;
+}
+
+static int hook_add(struct kvmm_registry *reg, const struct hook *fresh)
+{
+	struct hook *hook;
+	int id = -ENOSPC;
+
+	kv_lock(&reg->config_lock);
+	hook = free_hook(reg);
+	if (hook && reg->last_hook < INT32_MAX) {
+		id = reg->last_hook++;
+		hook->id = id;
+		hook->kind = fresh->kind;
+		hook->touch = fresh->touch;
+		hook->ctx = fresh->ctx;
+		hook->delegate = fresh->delegate;
+		/* Pairs with hook_enter(). */
+		smp_store_release(&hook->word, HOOK_ON);
+		WRITE_ONCE(reg->nr_hooks[fresh->kind], reg->nr_hooks[fresh->kind] + 1);
+	}
+	kv_unlock(&reg->config_lock);
+	return id;
+}
+
+int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)
+{
+	struct hook hook = { .kind = TOUCH_HOOK, .touch = fn, .ctx = ctx };
+
+	return reg && fn ? hook_add(reg, &hook) : -EINVAL;
+}
+
+int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate *delegate)
+{
+	struct hook hook = { .kind = PRESENCE_HOOK };
+
+	if (!reg || !delegate || (!delegate->on_present && !delegate->on_absent))
+		return -EINVAL;
+	hook.delegate = *delegate;
+	return hook_add(reg, &hook);
+}
+
+static bool turn_off(struct hook *hook)
+{
+	u64 word = READ_ONCE(hook->word);
+
+	while (word & HOOK_ON)
+		if (kv_cas(&hook->word, &word, word & ~HOOK_ON))
+			return true;
+	return false;
+}
+
+static int unhook_locked(struct kvmm_registry *reg, u32 id)
+{
+	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
+		struct hook *hook = &reg->hook[i];
+
+		if (hook->id != id)
+			continue;
+		if (turn_off(hook))
+			WRITE_ONCE(reg->nr_hooks[hook->kind], reg->nr_hooks[hook->kind] - 1);
+		/* Pairs with hook_leave(): what was done inside is visible. */
+		return smp_load_acquire(&hook->word) ? -EBUSY : 0;
+	}
+	return 0;
+}
+
+int kvmm_registry_unhook(struct kvmm_registry *reg, int hook)
+{
+	int err = -EINVAL;
+
+	if (!reg)
+		return -EINVAL;
+	kv_lock(&reg->config_lock);
+	if (hook >= 0 && (u32)hook < reg->last_hook)
+		err = unhook_locked(reg, hook);
+	kv_unlock(&reg->config_lock);
+	return err;
+}
+
+/* ---- calls ---- */
+
+static bool hook_enter(struct hook *hook)
+{
+	u64 word = READ_ONCE(hook->word);
+
+	while (word & HOOK_ON)
+		/* Pairs with hook_add(): function and context are written. */
+		if (kv_cas(&hook->word, &word, word + 1))
+			return true;
+	return false;
+}
+
+static void hook_leave(struct hook *hook)
+{
+	u64 word = READ_ONCE(hook->word);
+
+	/* Pairs with unhook_locked() and free_hook(): what we did is visible. */
+	while (!kv_cas(&hook->word, &word, word - 1))
+		;
+}
+
+static void tell_delegate(const struct kvmm_delegate *delegate, u32 tier, bool is_present,
+			  const struct news *news)
+{
+	if (is_present && delegate->on_present)
+		delegate->on_present(delegate->ctx, tier, news->name, news->nr);
+	if (!is_present && delegate->on_absent)
+		delegate->on_absent(delegate->ctx, tier, news->name, news->nr);
+}
+
+/* No news are left. */
+void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct news *news)
+{
+	if (!news->nr)
+		return;
+	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
+		struct hook *hook = &reg->hook[i];
+
+		if (!hook_enter(hook))
+			continue;
+		if (hook->kind == PRESENCE_HOOK)
+			tell_delegate(&hook->delegate, tier, is_present, news);
+		hook_leave(hook);
+	}
+	news->nr = 0;
+}
+
+void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *names, u32 nr)
+{
+	if (!nr)
+		return;
+	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
+		struct hook *hook = &reg->hook[i];
+
+		if (!hook_enter(hook))
+			continue;
+		if (hook->kind == TOUCH_HOOK)
+			hook->touch(hook->ctx, names, nr);
+		hook_leave(hook);
+	}
+}
+
+/* ---- touches ---- */
+
+bool kv_radix_wants_touches(const struct kvmm_registry *reg)
+{
+	return has_hooks(reg, TOUCH_HOOK);
+}
+
+static struct kvmm_name plain_name(const struct kv_radix_name *name)
+{
+	return (struct kvmm_name){ name->key, name->domain, name->position };
+}
+
+void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names, u32 nr)
+{
+	struct news news = { .nr = 0 };
+
+	if (!has_hooks(reg, TOUCH_HOOK))
+		return;
+	for (u32 i = 0; i < nr; i++) {
+		news.name[news.nr++] = plain_name(&names[i]);
+		if (news.nr == KVMM_REGISTRY_BATCH || i + 1 == nr) {
+			radix_tell_touch(reg, news.name, news.nr);
+			news.nr = 0;
+		}
+	}
+}
+
+/* Names of those of @nodes that are there, at most KVMM_REGISTRY_BATCH. */
+static void gather(const struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr,
+		   struct news *news)
+{
+	news->nr = 0;
+	kv_rcu_read_lock();
+	for (u32 i = 0; i < nr; i++) {
+		const struct node *node = node_of(reg, nodes[i]);
+
+		if (node)
+			news_add(news, node);
+	}
+	kv_rcu_read_unlock();
+}
+
+int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix)
+{
+	kvmm_node_t nodes[KVMM_REGISTRY_BATCH];
+	struct kvmm_prefix part;
+	struct batch batch;
+	struct news news;
+	u32 nr = 0;
+
+	if (!reg || radix_batch_of(prefix, &batch))
+		return -EINVAL;
+	part = *prefix;
+	for (u32 first = 0; first < prefix->nr; first += part.nr) {
+		part.keys = prefix->keys + first;
+		part.nr = min(prefix->nr - first, KVMM_REGISTRY_BATCH);
+		part.position = prefix->position + first;
+		kvmm_registry_find(reg, &part, nodes);
+		gather(reg, nodes, part.nr, &news);
+		radix_tell_touch(reg, news.name, news.nr);
+		nr += news.nr;
+	}
+	return nr;
+}
+
+int kvmm_node_touch(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
+{
+	struct news news;
+
+	if (!reg || (!nodes && nr))
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		if (!node_of(reg, nodes[i]))
+			return radix_refuse(reg, nodes[i]);
+	for (u32 first = 0; first < nr; first += KVMM_REGISTRY_BATCH) {
+		gather(reg, nodes + first, min(nr - first, KVMM_REGISTRY_BATCH), &news);
+		radix_tell_touch(reg, news.name, news.nr);
+	}
+	return 0;
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How nodes of the registry of prefixes come and go: names, families, positions.
+ *
+ * All of this runs under the locks of three stripes: of the node, of its family, of its position.
+ * The family of a node's children has the node's own name, hence its stripe.
+ */
+#include <kv/env.h>
+#include <kv/err.h>
+
+#include "radix.h"
+
+static const u64 no_key[2];
+
+/* The parent is known, of the same domain and one position before. */
+static void item_set_parent(struct item *item, const kvmm_key_t *parent, u64 seed)
+{
+	item->has_parent = true;
+	kv_key_words(parent, item->parent);
+	item->parent_hash = hash_words(item->parent, item->position - 1, seed);
+}
+
+static void item_hash(const struct kvmm_registry *reg, struct item *item, u64 seed)
+{
+	item->hash = hash_words(item->key, item->position, seed);
+	item->position_hash = position_hash(reg, item->position);
+	item->parent_hash = item->hash;
+	item->has_parent = false;
+}
+
+/* Name @i of a prefix; the item before it is that of the name before it, unless @i is @first. */
+static void item_of_key(const struct kvmm_registry *reg, const struct kvmm_prefix *prefix, u64 seed,
+			u32 i, u32 first, struct item *item)
+{
+	item->domain = domain_of(prefix->domain);
+	item->position = prefix->position + i;
+	kv_key_words(&prefix->keys[i], item->key);
+	item_hash(reg, item, seed);
+	if (i > first) {
+		item->has_parent = true;
+		item->parent[0] = item[-1].key[0];
+		item->parent[1] = item[-1].key[1];
+		item->parent_hash = item[-1].hash;
+	} else if (i) {
+		item_set_parent(item, &prefix->keys[i - 1], seed);
+	} else if (prefix->parent && item->position) {
+		item_set_parent(item, prefix->parent, seed);
+	}
+}
+
+static void item_of_name(const struct kvmm_registry *reg, const struct kv_radix_name *name,
+			 struct item *item)
+{
+	u64 seed;
+
+	item->domain = domain_of(name->domain);
+	item->position = name->position;
+	kv_key_words(&name->key, item->key);
+	seed = domain_seed(reg->seed, item->domain);
+	item_hash(reg, item, seed);
+	if (name->has_parent && item->position)
+		item_set_parent(item, &name->parent, seed);
+}
+
+void radix_items(const struct kvmm_registry *reg, const struct batch *batch, u32 first, u32 nr,
+		 struct item *items)
+{
+	const struct kvmm_prefix *prefix = batch->prefix;
+	u64 seed = prefix ? domain_seed(reg->seed, domain_of(prefix->domain)) : 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (prefix)
+			item_of_key(reg, prefix, seed, first + i, first, &items[i]);
+		else
+			item_of_name(reg, &batch->names[first + i], &items[i]);
+	}
+}
+
+int radix_batch_of(const struct kvmm_prefix *prefix, struct batch *batch)
+{
+	if (!prefix || (!prefix->keys && prefix->nr) || prefix->nr > INT32_MAX ||
+	    prefix->position > UINT32_MAX - prefix->nr)
+		return -EINVAL;
+	*batch = (struct batch){ .prefix = prefix, .nr = prefix->nr };
+	return 0;
+}
+
+struct kvmm_name radix_name_of(const struct named *named)
+{
+	struct kvmm_name name = {
+		.domain = { named->domain, named->domain >> 32, named->domain >> 48 },
+		.position = named->position,
+	};
+
+	memcpy(&name.key, named->key, sizeof(name.key));
+	return name;
+}
+
+/* ---- records ---- */
+
+static u32 supply_take(struct supply *supply, enum slot_kind kind)
+{
+	return supply->slot[kind][--supply->nr[kind]];
+}
+
+static u32 record_add(struct kvmm_registry *reg, const struct record *fresh, struct supply *supply)
+{
+	u32 index = supply_take(supply, RECORD);
+
+	*record_at(reg, index) = *fresh;
+	radix_chain_add(reg, RECORD, fresh->hash, index);
+	return index;
+}
+
+/* Nobody finds it any more; who is in it already goes on. */
+static void record_del(struct kvmm_registry *reg, u32 index, struct dead *dead)
+{
+	struct record *record = record_at(reg, index);
+
+	radix_chain_del(reg, RECORD, record->hash, index);
+	record->grave_next = dead->record;
+	dead->record = index;
+}
+
+/* ---- positions ---- */
+
+static u32 position_of(struct kvmm_registry *reg, const struct item *item, struct supply *supply)
+{
+	u64 hash = item->position_hash;
+	struct stripe *stripe = stripe_of(reg, hash);
+	u32 index = radix_find_record(reg, stripe, POSITION, hash, no_key, 0, item->position);
+	struct record fresh = {
+		.name = { .position = item->position, .mask = POSITION }, .hash = hash,
+	};
+
+	if (index)
+		return index;
+	stripe->nr_positions++;
+	return record_add(reg, &fresh, supply);
+}
+
+static void position_enter(struct kvmm_registry *reg, u32 record_index, u32 index)
+{
+	struct record *record = record_at(reg, record_index);
+	struct node *node = node_at(reg, index);
+
+	node->pos_prev = 0;
+	WRITE_ONCE(node->pos_next, record->first);
+	if (record->first)
+		node_at(reg, record->first)->pos_prev = index;
+	/* Pairs with the acquire load of kvmm_registry_at(): the node is visible. */
+	smp_store_release(&record->first, index);
+	WRITE_ONCE(record->nr, record->nr + 1);
+}
+
+static void position_leave(struct kvmm_registry *reg, const struct node *node, struct dead *dead)
+{
+	u64 hash = position_hash(reg, node->name.position);
+	struct stripe *stripe = stripe_of(reg, hash);
+	u32 index = radix_find_record(reg, stripe, POSITION, hash, no_key, 0, node->name.position);
+	struct record *record = record_at(reg, index);
+
+	if (node->pos_prev)
+		smp_store_release(&node_at(reg, node->pos_prev)->pos_next, node->pos_next);
+	else
+		smp_store_release(&record->first, node->pos_next);
+	if (node->pos_next)
+		node_at(reg, node->pos_next)->pos_prev = node->pos_prev;
+	WRITE_ONCE(record->nr, record->nr - 1);
+	if (!record->nr) {
+		stripe->nr_positions--;
+		record_del(reg, index, dead);
+	}
+}
+
+/* ---- families ---- */
+
+/* That of the item's parent. A parent that is registered learns that it has children. */
+static u32 family_of(struct kvmm_registry *reg, const struct item *item, struct supply *supply)
+{
+	u64 hash = item->parent_hash;
+	struct stripe *stripe = stripe_of(reg, hash);
+	u32 position = item->position - 1;
+	u32 index = radix_find_record(reg, stripe, FAMILY, hash, item->parent, item->domain,
+				      position);
+	struct record fresh = {
+		.name = { { item->parent[0], item->parent[1] }, item->domain, position,
+			  { 0, 0 }, FAMILY },
+		.hash = hash,
+	};
+
+	if (index)
+		return index;
+	fresh.last = radix_find_node(reg, stripe, hash, item->parent, item->domain, position);
+	index = record_add(reg, &fresh, supply);
+	if (fresh.last)
+		/* Pairs with the walkers' loads of ->down: the family is visible. */
+		smp_store_release(&node_at(reg, fresh.last)->down, index);
+	return index;
+}
+
+static void family_enter(struct kvmm_registry *reg, u32 family_index, u32 index)
+{
+	struct record *family = record_at(reg, family_index);
+	struct node *node = node_at(reg, index);
+
+	node->sib_prev = 0;
+	WRITE_ONCE(node->sib_next, family->first);
+	if (family->first)
+		node_at(reg, family->first)->sib_prev = index;
+	/* Pairs with the loads of ->up by those who look for a parent: the family is visible. */
+	smp_store_release(&node->up, family_index);
+	/* Pairs with the walkers' loads of ->first: the node is visible. */
+	smp_store_release(&family->first, index);
+	WRITE_ONCE(family->nr, family->nr + 1);
+}
+
+static void family_leave(struct kvmm_registry *reg, const struct node *node, struct dead *dead)
+{
+	struct record *family = record_at(reg, node->up);
+
+	if (node->sib_prev)
+		smp_store_release(&node_at(reg, node->sib_prev)->sib_next, node->sib_next);
+	else
+		smp_store_release(&family->first, node->sib_next);
+	if (node->sib_next)
+		node_at(reg, node->sib_next)->sib_prev = node->sib_prev;
+	WRITE_ONCE(family->nr, family->nr - 1);
+	if (family->nr)
+		return;
+	if (family->last && !(family->last & DEAD))
+		WRITE_ONCE(node_at(reg, family->last)->down, 0);
+	record_del(reg, node->up, dead);
+}
+
+/*
+ * A number larger than any before. The swap is a release: who has read it, or a later one, also
+ * sees that the life before has gone; pairs with walk_from().
+ */
+static u64 next_birth(struct kvmm_registry *reg)
+{
+	u64 birth = READ_ONCE(reg->births);
+
+	while (!kv_cas(&reg->births, &birth, birth + 1))
+		;
+	return birth + 1;
+}
+
+/*
+ * The children that wait for this name find it. If it was registered before while they were, the
+ * node gets a number, so that walkers can tell the two: see climb().
+ */
+static void family_adopt(struct kvmm_registry *reg, const struct item *item, u32 index)
+{
+	struct node *node = node_at(reg, index);
+	u32 down = radix_find_record(reg, stripe_of(reg, item->hash), FAMILY, item->hash, item->key,
+				     item->domain, item->position);
+	struct record *family;
+
+	node->down = down;
+	if (likely(!down))
+		return;
+	family = record_at(reg, down);
+	if (family->last) {
+		node->last_life = family->last & ~DEAD;
+		node->birth = next_birth(reg);
+	}
+	/* Pairs with climb() and with those who look for a parent: the node is visible. */
+	smp_store_release(&family->last, index);
+}
+
+/* ---- nodes ---- */
+
+/* What the slot says of its last life is overwritten, but for the count of its lives. */
+static void node_fill(struct node *node, const struct item *item)
+{
+	node->name = (struct named){
+		.key = { item->key[0], item->key[1] },
+		.domain = item->domain,
+		.position = item->position,
+	};
+	node->up = 0;
+	node->sib_next = 0;
+	node->sib_prev = 0;
+	node->holds = 0;
+	node->marks = 0;
+	node->last_life = 0;
+	node->birth = 0;
+	node->attached = NULL;
+	memset(node->count, 0, sizeof(u32) * MIN_COUNTS);
+}
+
+struct node *radix_node_add(struct kvmm_registry *reg, const struct item *item,
+			    struct supply *supply, u32 *index)
+{
+	struct stripe *stripe = stripe_of(reg, item->hash);
+	u32 slot = supply_take(supply, NODE);
+	struct node *node = node_at(reg, slot);
+
+	node_fill(node, item);
+	for (u32 tier = MIN_COUNTS; tier < reg->nr_tiers; tier++)
+		node->count[tier] = 0;
+	/* Pairs with node_lives(): whoever has a handle of this life sees what it is of. */
+	smp_store_release(&node->gen, (node->gen ? node->gen : reg->gen_base) + 1);
+	family_adopt(reg, item, slot);
+	radix_chain_add(reg, NODE, item->hash, slot);
+	position_enter(reg, position_of(reg, item, supply), slot);
+	if (item->has_parent)
+		family_enter(reg, family_of(reg, item, supply), slot);
+	stripe->nr_nodes++;
+	*index = slot;
+	return node;
+}
+
+void radix_node_link(struct kvmm_registry *reg, const struct item *item, u32 index,
+		     struct supply *supply)
+{
+	family_enter(reg, family_of(reg, item, supply), index);
+}
+
+/* Children stay, as orphans. */
+void radix_node_del(struct kvmm_registry *reg, u32 index, u64 hash, struct dead *dead)
+{
+	struct node *node = node_at(reg, index);
+
+	smp_store_release(&node->gen, node->gen + 1);
+	radix_chain_del(reg, NODE, hash, index);
+	position_leave(reg, node, dead);
+	if (node->up)
+		family_leave(reg, node, dead);
+	if (node->down)
+		WRITE_ONCE(record_at(reg, node->down)->last, index | DEAD);
+	stripe_of(reg, hash)->nr_nodes--;
+	node->marks = dead->node;
+	dead->node = index;
+	dead->nr++;
+}
+
+/* ---- graves ---- */
+
+/* Slots of one chain become free, so many at a time. */
+static void free_chain(struct kvmm_registry *reg, enum slot_kind kind, u32 index)
+{
+	u32 slot[64], nr = 0;
+
+	while (index) {
+		slot[nr++] = index;
+		index = kind == NODE ? node_at(reg, index)->marks :
+				       record_at(reg, index)->grave_next;
+		if (nr == ARRAY_SIZE(slot) || !index) {
+			radix_slab_free(&reg->slab[kind], nr, slot);
+			nr = 0;
+		}
+	}
+}
+
+/* How many lives a slot has: its count goes up by two in each, and must not come round. */
+#define LAST_GEN	0xfffffffeu
+
+/* Unlinks the slots that are used up; they are lost. */
+static u32 drop_used_up(struct kvmm_registry *reg, u32 first, u32 *nr)
+{
+	u32 *link = &first;
+
+	for (*nr = 0; *link; ++*nr) {
+		struct node *node = node_at(reg, *link);
+
+		if (unlikely(node->gen == LAST_GEN))
+			*link = node->marks;
+		else
+			link = &node->marks;
+	}
+	return first;
+}
+
+static void open_grave(struct kv_rcu_head *head)
+{
+	struct grave grave = *container_of(head, struct grave, rcu);
+	u32 nr, node = drop_used_up(grave.reg, grave.node, &nr);
+
+	free_chain(grave.reg, NODE, node);
+	free_chain(grave.reg, RECORD, grave.record);
+	kv_fetch_sub(&grave.reg->in_graves, nr);
+}
+
+void radix_bury(struct kvmm_registry *reg, struct dead *dead)
+{
+	struct node *first = node_at(reg, dead->node ? dead->node : 1);
+
+	if (!dead->node)
+		return;
+	for (u32 index = dead->node; index; index = node_at(reg, index)->marks)
+		if (node_at(reg, index)->attached)
+			radix_attach_destroy(reg, index);
+	first->grave = (struct grave){ .reg = reg, .node = dead->node, .record = dead->record };
+	kv_fetch_add(&reg->in_graves, dead->nr);
+	kv_rcu_defer(&first->grave.rcu, open_grave);
+}
+
+int radix_refuse(const struct kvmm_registry *reg, kvmm_node_t handle)
+{
+	u32 gen;
+
+	if (!handle.index || !(handle.gen & 1) ||
+	    handle.index > READ_ONCE(reg->slab[NODE].top))
+		return -EINVAL;
+	gen = READ_ONCE(node_at(reg, handle.index)->gen);
+	/* Lives count up from the base: one that has not been is made up. */
+	return gen > handle.gen && handle.gen > reg->gen_base ? -ESTALE : -EINVAL;
+}

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The registry of prefixes: from node to node. No lock, nothing written, no memory, no recursion.
+ *
+ * Everything that a list has ever led to stays readable for the length of a read section, with its
+ * own links as they were (see radix.h). So going down and sideways is plain. Going up is not: the
+ * parent that a walk came by may have gone, its name may have been registered anew, and the new
+ * node stands at another place in its own list. Nodes that come to a family which has had another
+ * one before are numbered, by one counter. A walk notes the counter when it begins; it came by the
+ * last life of the parent that is not younger than that, and each life leads to the one before.
+ *
+ *	walker                          writers
+ *	start = births                  ...
+ *	descends through P (life 1)     P goes: family.last = P | DEAD
+ *	visits P's children             P' comes: P'.last_life = P, P'.birth = ++births > start
+ *	climbs: family.last = P',       ...
+ *	  too young, so P, and on to
+ *	  P's next sibling
+ */
+#include <kv/err.h>
+
+#include "radix.h"
+
+/* ---- steps ---- */
+
+/* The registered parent, or 0. */
+static u32 parent_of(const struct kvmm_registry *reg, const struct node *node)
+{
+	/* Pair with family_enter() and family_adopt(): family and node are visible. */
+	u32 up = smp_load_acquire(&node->up);
+	u32 last = up ? smp_load_acquire(&record_at(reg, up)->last) : 0;
+
+	return last & DEAD ? 0 : last;
+}
+
+static u32 first_child(const struct kvmm_registry *reg, const struct node *node)
+{
+	/* Pair with family_of() and family_enter(): family and node are visible. */
+	u32 down = smp_load_acquire(&node->down);
+
+	return down ? smp_load_acquire(&record_at(reg, down)->first) : 0;
+}
+
+static u32 next_sibling(const struct kvmm_registry *reg, u32 index)
+{
+	/* Pairs with family_enter() and family_leave(): the node is visible. */
+	return smp_load_acquire(&node_at(reg, index)->sib_next);
+}
+
+/* The life of the parent by which a walk came that began at @start. */
+static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
+{
+	const struct record *family = record_at(reg, node_at(reg, index)->up);
+	u32 parent = smp_load_acquire(&family->last) & ~DEAD;
+
+	while (node_at(reg, parent)->birth > start)
+		parent = node_at(reg, parent)->last_life;
+	return parent;
+}
+
+/* ---- what is asked of one node ---- */
+
+int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_node_info *info)
+{
+	const struct node *node;
+
+	kv_rcu_read_lock();
+	node = node_of(reg, handle);
+	if (node) {
+		u32 down = smp_load_acquire(&node->down);
+
+		info->name = radix_name_of(&node->name);
+		info->tiers = READ_ONCE(node->name.mask);
+		info->children = down ? READ_ONCE(record_at(reg, down)->nr) : 0;
+	}
+	kv_rcu_read_unlock();
+	return node ? 0 : radix_refuse(reg, handle);
+}
+
+int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *parent)
+{
+	const struct node *node;
+	int err = 0;
+
+	kv_rcu_read_lock();
+	node = node_of(reg, handle);
+	if (node) {
+		u32 index = parent_of(reg, node);
+
+		*parent = index ? handle_of(reg, index) : (kvmm_node_t){ 0, 0 };
+		err = parent->gen ? 0 : -ENOENT;
+	}
+	kv_rcu_read_unlock();
+	return node ? err : radix_refuse(reg, handle);
+}
+
+static u32 list_children(const struct kvmm_registry *reg, const struct node *node,
+			 kvmm_node_t *nodes, u32 max)
+{
+	u32 nr = 0;
+
+	for (u32 index = first_child(reg, node); index && nr < max;
+	     index = next_sibling(reg, index)) {
+		nodes[nr] = handle_of(reg, index);
+		nr += nodes[nr].gen != 0;
+	}
+	return nr;
+}
+
+int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
+		       uint32_t max)
+{
+	const struct node *node;
+	u32 nr = 0;
+
+	if (max > INT32_MAX || (!nodes && max))
+		return -EINVAL;
+	kv_rcu_read_lock();
+	node = node_of(reg, handle);
+	if (node)
+		nr = list_children(reg, node, nodes, max);
+	kv_rcu_read_unlock();
+	return node ? (int)nr : radix_refuse(reg, handle);
+}
+
+static u32 list_lineage(const struct kvmm_registry *reg, u32 index, kvmm_node_t *nodes, u32 max)
+{
+	u32 nr = 0;
+
+	for (; index && nr < max; index = parent_of(reg, node_at(reg, index))) {
+		nodes[nr] = handle_of(reg, index);
+		if (!nodes[nr].gen)
+			break;
+		nr++;
+	}
+	return nr;
+}
+
+int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
+		      uint32_t max)
+{
+	const struct node *node;
+	u32 nr = 0;
+
+	if (max > INT32_MAX || (!nodes && max))
+		return -EINVAL;
+	kv_rcu_read_lock();
+	node = node_of(reg, handle);
+	if (node)
+		nr = list_lineage(reg, handle.index, nodes, max);
+	kv_rcu_read_unlock();
+	return node ? (int)nr : radix_refuse(reg, handle);
+}
+
+/* ---- subtrees ---- */
+
+struct walk {
+	const struct kvmm_registry *reg;
+	u64 start;
+	u32 index;		/* 0: the end */
+	u32 depth;		/* below the root */
+};
+
+/* Down if there is anything, else to the next sibling, of the next one above that has any. */
+static void walk_on(struct walk *walk)
+{
+	u32 child = first_child(walk->reg, node_at(walk->reg, walk->index));
+
+	if (child) {
+		walk->index = child;
+		walk->depth++;
+		return;
+	}
+	for (; walk->depth; walk->depth--) {
+		u32 next = next_sibling(walk->reg, walk->index);
+
+		if (next) {
+			walk->index = next;
+			return;
+		}
+		walk->index = climb(walk->reg, walk->index, walk->start);
+	}
+	walk->index = 0;
+}
+
+static int walk_from(const struct kvmm_registry *reg, u32 root, kvmm_walk_fn *fn, void *ctx)
+{
+	/* Pairs with next_birth(): of whoever was numbered up to here, the life before has gone. */
+	struct walk walk = { reg, smp_load_acquire(&reg->births), root, 0 };
+	int ret = 0;
+
+	for (; walk.index && !ret; walk_on(&walk)) {
+		kvmm_node_t handle = handle_of(reg, walk.index);
+
+		if (handle.gen)
+			ret = fn(ctx, handle, walk.depth);
+	}
+	return ret;
+}
+
+int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_walk_fn *fn, void *ctx)
+{
+	int ret = 0;
+	bool there;
+
+	if (!fn)
+		return -EINVAL;
+	kv_rcu_read_lock();
+	there = node_of(reg, handle);
+	if (there)
+		ret = walk_from(reg, handle.index, fn, ctx);
+	kv_rcu_read_unlock();
+	return there ? ret : radix_refuse(reg, handle);
+}
+
+/* ---- positions ---- */
+
+static const struct record *find_position(const struct kvmm_registry *reg, u32 position)
+{
+	static const u64 no_key[2];
+	u32 index = radix_find_record(reg, NULL, POSITION, position_hash(reg, position), no_key, 0,
+				      position);
+
+	return index ? record_at(reg, index) : NULL;
+}
+
+static u32 list_position(const struct kvmm_registry *reg, const struct record *record,
+			 kvmm_node_t *nodes, u32 max)
+{
+	u32 nr = 0, index;
+
+	/* Pair with position_enter() and position_leave(): the node is visible. */
+	for (index = smp_load_acquire(&record->first); index && nr < max;
+	     index = smp_load_acquire(&node_at(reg, index)->pos_next)) {
+		nodes[nr] = handle_of(reg, index);
+		nr += nodes[nr].gen != 0;
+	}
+	return nr;
+}
+
+int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *nodes, uint32_t max)
+{
+	const struct record *record;
+	u32 nr = 0;
+
+	if (!reg || max > INT32_MAX || (!nodes && max))
+		return -EINVAL;
+	kv_rcu_read_lock();
+	record = find_position(reg, position);
+	if (record)
+		nr = list_position(reg, record, nodes, max);
+	kv_rcu_read_unlock();
+	return nr;
+}
+
+uint32_t kvmm_registry_nr_at(struct kvmm_registry *reg, uint32_t position)
+{
+	const struct record *record;
+	u32 nr;
+
+	kv_rcu_read_lock();
+	record = find_position(reg, position);
+	nr = record ? READ_ONCE(record->nr) : 0;
+	kv_rcu_read_unlock();
+	return nr;
+}

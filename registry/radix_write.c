@@ -1,0 +1,634 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What tiers have got and lost, and who holds nodes.
+ *
+ * Batches are worked on in chunks: hash all names of one and ask for their lines, look them up
+ * without a lock, then do one after the other. The look without a lock is a guess at how many
+ * stripes it takes: one if the node is there and stays, three if it comes or goes. Under the locks
+ * everything is looked up again.
+ *
+ * All is told and buried after the read section: hooks and destructors may do what they like.
+ */
+#include <kv/env.h>
+#include <kv/err.h>
+
+#include "radix.h"
+
+/* In place of a tier: it is about holds. */
+#define NO_TIER		KVMM_MAX_TIERS
+
+/* Nodes in graves that are worth a grace period: a fraction of all, but not a few. */
+#define MANY_GRAVES	1024u
+#define GRAVES_SHIFT	3
+
+struct call {
+	struct kvmm_registry *reg;
+	u32 tier;		/* or NO_TIER */
+	u32 to;			/* of a transfer, or NO_TIER */
+	struct batch batch;
+	kvmm_node_t *nodes;	/* NO_TIER: handles of what is held now */
+	u32 nr_done;
+	int err;		/* of NO_TIER: -EOVERFLOW */
+	struct dead dead;
+	struct news news;	/* of ->tier */
+	struct news news_to;	/* of ->to */
+};
+
+/* ---- memory first ---- */
+
+static void clear_graves(struct kvmm_registry *reg)
+{
+	u32 nr = READ_ONCE(reg->in_graves);
+
+	if (nr >= MANY_GRAVES && nr >= READ_ONCE(reg->slab[NODE].capacity) >> GRAVES_SHIFT)
+		kv_rcu_barrier();
+	else
+		kv_rcu_reap();
+}
+
+/* A name may need two records: for the children of its parent, and for its position. */
+int kv_radix_reserve(struct kvmm_registry *reg, u32 nr)
+{
+	if (nr > INT32_MAX / 2)
+		return -ENOMEM;
+	clear_graves(reg);
+	if (radix_slab_reserve(&reg->slab[NODE], nr))
+		return -ENOMEM;
+	if (radix_slab_reserve(&reg->slab[RECORD], 2 * nr)) {
+		radix_slab_unreserve(&reg->slab[NODE], nr);
+		return -ENOMEM;
+	}
+	radix_table_grow(reg);
+	return 0;
+}
+
+void kv_radix_unreserve(struct kvmm_registry *reg, u32 nr)
+{
+	radix_slab_unreserve(&reg->slab[NODE], nr);
+	radix_slab_unreserve(&reg->slab[RECORD], 2 * nr);
+}
+
+static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr)
+{
+	supply->nr[NODE] = nr;
+	supply->nr[RECORD] = 2 * nr;
+	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
+		radix_slab_take(&reg->slab[kind], supply->nr[kind], supply->slot[kind]);
+	for (u32 i = 0; i < nr; i++) {
+		struct node *node = node_at(reg, supply->slot[NODE][i]);
+
+		kv_prefetch_write(node);
+		kv_prefetch_write(&node->pos_prev);
+		kv_prefetch_write(record_at(reg, supply->slot[RECORD][nr + i]));
+	}
+}
+
+/* What was not needed is nobody's now: the reservation is used up. */
+static void supply_drain(struct kvmm_registry *reg, struct supply *supply)
+{
+	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
+		if (supply->nr[kind])
+			radix_slab_free(&reg->slab[kind], supply->nr[kind], supply->slot[kind]);
+}
+
+/* ---- tiers of a node; its stripe is held ---- */
+
+static void set_tiers(struct kvmm_registry *reg, struct node *node, u64 hash, u32 tiers)
+{
+	struct stripe *stripe = stripe_of(reg, hash);
+	u32 changed = tiers ^ node->name.mask;
+
+	WRITE_ONCE(node->name.mask, tiers);
+	for (; changed; changed &= changed - 1) {
+		u32 tier = kv_lowest64(changed);
+
+		stripe->nr_names[tier] += tiers & BIT(tier) ? 1 : -1;
+	}
+}
+
+/* One block more. True: the first. A count that has reached its end stays there. */
+static bool count_up(struct node *node, u32 tier)
+{
+	if (KV_BUG_ON(node->count[tier] == UINT32_MAX))
+		return false;
+	return !node->count[tier]++;
+}
+
+static void gain(struct call *call, struct node *node, u64 hash)
+{
+	if (!count_up(node, call->tier))
+		return;
+	set_tiers(call->reg, node, hash, node->name.mask | BIT(call->tier));
+	if (has_hooks(call->reg, PRESENCE_HOOK))
+		news_add(&call->news, node);
+}
+
+static void take_hold(struct call *call, struct node *node, kvmm_node_t *handle, u32 index)
+{
+	*handle = (kvmm_node_t){ 0, 0 };
+	if (node->holds == UINT32_MAX) {
+		call->err = -EOVERFLOW;
+		return;
+	}
+	node->holds++;
+	*handle = (kvmm_node_t){ index, node->gen };
+}
+
+/* ---- present, hold ---- */
+
+static void enter_locked(struct call *call, const struct item *item, u32 i, u32 index)
+{
+	struct node *node = node_at(call->reg, index);
+
+	if (call->tier == NO_TIER)
+		take_hold(call, node, &call->nodes[i], index);
+	else
+		gain(call, node, item->hash);
+}
+
+/* There, and nothing new is said of its parent. */
+static bool is_settled(const struct kvmm_registry *reg, const struct item *item, u32 index)
+{
+	return index && (!item->has_parent || READ_ONCE(node_at(reg, index)->up));
+}
+
+static bool enter_settled(struct call *call, const struct item *item, u32 i)
+{
+	struct held held = hold_one(call->reg, item->hash);
+	u32 index = radix_find_node(call->reg, held.stripe[0], item->hash, item->key, item->domain,
+				    item->position);
+	bool ok = is_settled(call->reg, item, index);
+
+	if (ok)
+		enter_locked(call, item, i, index);
+	radix_release(held);
+	return ok;
+}
+
+static void enter_new(struct call *call, const struct item *item, u32 i, struct supply *supply)
+{
+	struct kvmm_registry *reg = call->reg;
+	struct held held = hold_item(reg, item);
+	u32 index = radix_find_node(reg, stripe_of(reg, item->hash), item->hash, item->key,
+				    item->domain, item->position);
+
+	if (!index)
+		radix_node_add(reg, item, supply, &index);
+	else if (!is_settled(reg, item, index))
+		radix_node_link(reg, item, index, supply);
+	enter_locked(call, item, i, index);
+	radix_release(held);
+}
+
+static void enter_one(struct call *call, const struct item *item, u32 i, struct supply *supply)
+{
+	u32 index = radix_find_node(call->reg, NULL, item->hash, item->key, item->domain,
+				    item->position);
+
+	if (!is_settled(call->reg, item, index) || !enter_settled(call, item, i))
+		enter_new(call, item, i, supply);
+}
+
+/* Items of a chunk from name @first on; their chains are on the way. */
+static void items_fill(const struct call *call, struct item *items, u32 first, u32 nr)
+{
+	const struct table *table = kv_rcu_dereference(call->reg->table);
+
+	radix_items(call->reg, &call->batch, first, nr, items);
+	for (u32 i = 0; i < nr; i++)
+		kv_prefetch_write(chains_of(table, items[i].hash));
+}
+
+/*
+ * Asks for what comes first in each chain, which as a rule is the right one; the nodes come back in
+ * @index. A record is looked for in any case: somebody may wait for a new name.
+ */
+static void ask_for_nodes(const struct call *call, const struct item *items, u32 nr, u32 *index)
+{
+	const struct table *table = kv_rcu_dereference(call->reg->table);
+
+	for (u32 i = 0; i < nr; i++) {
+		const struct chains *chains = chains_of(table, items[i].hash);
+		u32 record = READ_ONCE(chains->first[RECORD]);
+
+		if (record)
+			kv_prefetch_write(record_at(call->reg, record));
+		/* Pairs with radix_chain_add(). */
+		index[i] = smp_load_acquire(&chains->first[NODE]);
+		if (index[i]) {
+			kv_prefetch_write(node_at(call->reg, index[i]));
+			kv_prefetch_write(&node_at(call->reg, index[i])->pos_prev);
+		}
+	}
+}
+
+/* What those who go are linked with. */
+static void ask_for_neighbours(const struct kvmm_registry *reg, const u32 *index, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		const struct node *node = index[i] ? node_at(reg, index[i]) : NULL;
+		u32 up = node ? READ_ONCE(node->up) : 0, next = node ? READ_ONCE(node->pos_next) : 0;
+
+		if (up)
+			kv_prefetch_write(record_at(reg, up));
+		if (next)
+			kv_prefetch_write(&node_at(reg, next)->pos_prev);
+	}
+}
+
+static void enter_chunk(struct call *call, u32 first, u32 nr)
+{
+	struct item items[CHUNK];
+	struct supply supply;
+	u32 index[CHUNK];
+
+	kv_rcu_read_lock();
+	items_fill(call, items, first, nr);
+	supply_fill(call->reg, &supply, nr);
+	ask_for_nodes(call, items, nr, index);
+	for (u32 i = 0; i < nr; i++)
+		enter_one(call, &items[i], first + i, &supply);
+	kv_rcu_read_unlock();
+	supply_drain(call->reg, &supply);
+}
+
+/* Room for the news of another chunk, or those so far are told. */
+static void tell_if_full(struct call *call, u32 room)
+{
+	if (call->news.nr + room > KVMM_REGISTRY_BATCH)
+		radix_tell(call->reg, call->tier, true, &call->news);
+}
+
+static void enter_all(struct call *call)
+{
+	for (u32 first = 0; first < call->batch.nr; first += CHUNK) {
+		tell_if_full(call, CHUNK);
+		enter_chunk(call, first, min(call->batch.nr - first, CHUNK));
+	}
+	radix_tell(call->reg, call->tier, true, &call->news);
+}
+
+/* ---- absent, put, transfer ---- */
+
+static bool has_any(const struct node *node, u32 tier)
+{
+	return tier == NO_TIER ? node->holds : node->count[tier];
+}
+
+/* Would it have nothing left without one block of the tier, or one hold? */
+static bool is_last(const struct node *node, u32 tier)
+{
+	if (tier == NO_TIER)
+		return node->holds == 1 && !node->name.mask;
+	return !node->holds && node->count[tier] == 1 && node->name.mask == BIT(tier);
+}
+
+static void lose(struct call *call, struct node *node, u64 hash)
+{
+	u32 tiers = node->name.mask;
+
+	if (!--node->count[call->tier]) {
+		tiers &= ~BIT(call->tier);
+		if (has_hooks(call->reg, PRESENCE_HOOK))
+			news_add(&call->news, node);
+	}
+	if (call->to != NO_TIER && count_up(node, call->to)) {
+		tiers |= BIT(call->to);
+		if (has_hooks(call->reg, PRESENCE_HOOK))
+			news_add(&call->news_to, node);
+	}
+	set_tiers(call->reg, node, hash, tiers);
+}
+
+static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
+{
+	struct node *node = node_at(call->reg, index);
+	bool ends = is_last(node, call->tier) && call->to == NO_TIER;
+
+	if (!has_any(node, call->tier))
+		return 0;
+	if (ends && !all_held)
+		return -EAGAIN;
+	if (call->tier == NO_TIER) {
+		node->holds--;
+		node->marks--;
+	} else {
+		lose(call, node, hash);
+	}
+	if (ends)
+		radix_node_del(call->reg, index, hash, &call->dead);
+	return 1;
+}
+
+static struct held hold_for_end(struct kvmm_registry *reg, const struct node *node, u64 hash, u32 up)
+{
+	return radix_hold(reg, hash, up ? record_at(reg, up)->hash : hash,
+			  position_hash(reg, node->name.position));
+}
+
+/* Of this life of the node: 1 done, 0 it has nothing of that, -ESTALE. In a read section. */
+static int leave(struct call *call, u32 index, u32 gen, u64 hash)
+{
+	struct kvmm_registry *reg = call->reg;
+	struct node *node = node_at(reg, index);
+	bool all = false;
+	int ret;
+
+	do {
+		u32 up = smp_load_acquire(&node->up);
+		struct held held = all ? hold_for_end(reg, node, hash, up) : hold_one(reg, hash);
+
+		if (node->gen != gen)
+			ret = -ESTALE;
+		else if (all && node->up != up)
+			ret = -EAGAIN;
+		else
+			ret = leave_locked(call, index, hash, all);
+		radix_release(held);
+		all = true;
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+/* The name may go and come while we wait for its lock: then it is another node. */
+static void leave_by_name(struct call *call, const struct item *item)
+{
+	kvmm_node_t handle;
+	int ret;
+
+	do {
+		handle.index = radix_find_node(call->reg, NULL, item->hash, item->key,
+					       item->domain, item->position);
+		if (!handle.index)
+			return;
+		handle = handle_of(call->reg, handle.index);
+		ret = handle.gen ? leave(call, handle.index, handle.gen, item->hash) : -ESTALE;
+	} while (ret == -ESTALE);
+	call->nr_done += ret;
+}
+
+/* The chunk that ends before name @end. */
+static void leave_chunk(struct call *call, u32 end, u32 nr)
+{
+	struct item items[CHUNK];
+	u32 index[CHUNK];
+
+	kv_rcu_read_lock();
+	items_fill(call, items, end - nr, nr);
+	ask_for_nodes(call, items, nr, index);
+	ask_for_neighbours(call->reg, index, nr);
+	while (nr--)
+		leave_by_name(call, &items[nr]);
+	kv_rcu_read_unlock();
+}
+
+/* What a transfer has brought is told before what it has taken: at no time neither has it. */
+static void tell_loss(struct call *call, u32 room)
+{
+	if (max(call->news.nr, call->news_to.nr) + room <= KVMM_REGISTRY_BATCH)
+		return;
+	radix_tell(call->reg, call->to, true, &call->news_to);
+	radix_tell(call->reg, call->tier, false, &call->news);
+}
+
+static u32 leave_all(struct call *call)
+{
+	for (u32 end = call->batch.nr, nr; end; end -= nr) {
+		nr = min(end, CHUNK);
+		tell_loss(call, CHUNK);
+		leave_chunk(call, end, nr);
+	}
+	tell_loss(call, KVMM_REGISTRY_BATCH + 1);
+	radix_bury(call->reg, &call->dead);
+	return call->nr_done;
+}
+
+/* ---- what pools call ---- */
+
+/* Field by field: the room for news is large, and left as it is. */
+static void call_init(struct call *call, struct kvmm_registry *reg, u32 tier, u32 to,
+		      struct batch batch)
+{
+	call->reg = reg;
+	call->tier = tier;
+	call->to = to;
+	call->batch = batch;
+	call->nodes = NULL;
+	call->nr_done = 0;
+	call->err = 0;
+	call->dead = (struct dead){ 0 };
+	call->news.nr = 0;
+	call->news_to.nr = 0;
+}
+
+static void enter_batch(struct kvmm_registry *reg, u32 tier, struct batch batch)
+{
+	struct call call;
+
+	call_init(&call, reg, tier, NO_TIER, batch);
+	enter_all(&call);
+}
+
+static u32 leave_batch(struct kvmm_registry *reg, u32 tier, u32 to, struct batch batch)
+{
+	struct call call;
+
+	call_init(&call, reg, tier, to, batch);
+	return leave_all(&call);
+}
+
+static struct batch batch_of_names(const struct kv_radix_name *names, u32 nr)
+{
+	return (struct batch){ .names = names, .nr = nr };
+}
+
+bool kv_radix_has_tier(const struct kvmm_registry *reg, u32 tier)
+{
+	return tier < reg->nr_tiers;
+}
+
+void kv_radix_present(struct kvmm_registry *reg, u32 tier, const struct kv_radix_name *names,
+		      u32 nr)
+{
+	if (!KV_BUG_ON(tier >= reg->nr_tiers))
+		enter_batch(reg, tier, batch_of_names(names, nr));
+}
+
+u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_name *names, u32 nr)
+{
+	if (KV_BUG_ON(tier >= reg->nr_tiers))
+		return 0;
+	return leave_batch(reg, tier, NO_TIER, batch_of_names(names, nr));
+}
+
+u32 kv_radix_transfer(struct kvmm_registry *reg, u32 from, u32 to,
+		      const struct kv_radix_name *names, u32 nr)
+{
+	if (KV_BUG_ON(max(from, to) >= reg->nr_tiers || from == to))
+		return 0;
+	return leave_batch(reg, from, to, batch_of_names(names, nr));
+}
+
+/* ---- what everybody calls ---- */
+
+int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
+			  const struct kvmm_prefix *prefix)
+{
+	struct batch batch;
+
+	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
+		return -EINVAL;
+	if (kv_radix_reserve(reg, batch.nr))
+		return -ENOMEM;
+	enter_batch(reg, tier, batch);
+	return 0;
+}
+
+int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
+			 const struct kvmm_prefix *prefix)
+{
+	struct batch batch;
+
+	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
+		return -EINVAL;
+	return leave_batch(reg, tier, NO_TIER, batch);
+}
+
+int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to,
+			   const struct kvmm_prefix *prefix)
+{
+	struct batch batch;
+
+	if (!reg || max(from, to) >= reg->nr_tiers || from == to || radix_batch_of(prefix, &batch))
+		return -EINVAL;
+	return leave_batch(reg, from, to, batch);
+}
+
+/* ---- holds ---- */
+
+static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr);
+
+int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
+		       kvmm_node_t *nodes)
+{
+	struct batch batch;
+	struct call call;
+
+	if (!reg || radix_batch_of(prefix, &batch) || (!nodes && batch.nr))
+		return -EINVAL;
+	if (kv_radix_reserve(reg, batch.nr))
+		return -ENOMEM;
+	call_init(&call, reg, NO_TIER, NO_TIER, batch);
+	call.nodes = nodes;
+	enter_all(&call);
+	if (unlikely(call.err))
+		put_held(reg, nodes, batch.nr);
+	return call.err;
+}
+
+/* What is done to a node under its lock. */
+typedef int locked_fn(struct node *node, u32 arg);
+
+static int with_lock(struct kvmm_registry *reg, kvmm_node_t handle, locked_fn *fn, u32 arg)
+{
+	struct node *node;
+	int ret = 0;
+
+	kv_rcu_read_lock();
+	node = node_of(reg, handle);
+	if (node) {
+		struct held held = hold_one(reg, named_hash(reg, &node->name));
+
+		if (node->gen == handle.gen)
+			ret = fn(node, arg);
+		else
+			node = NULL;
+		radix_release(held);
+	}
+	kv_rcu_read_unlock();
+	return node ? ret : radix_refuse(reg, handle);
+}
+
+static int add_hold(struct node *node, u32 arg)
+{
+	if (node->holds == UINT32_MAX)
+		return -EOVERFLOW;
+	node->holds++;
+	return 0;
+}
+
+/* A hold is about to be put; its node stays until then. */
+static int mark_hold(struct node *node, u32 arg)
+{
+	if (node->marks >= node->holds)
+		return -EINVAL;
+	node->marks++;
+	return 0;
+}
+
+static int unmark_hold(struct node *node, u32 arg)
+{
+	node->marks--;
+	return 0;
+}
+
+/* These holds are marked. */
+static void put_marked(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
+{
+	struct call call;
+
+	call_init(&call, reg, NO_TIER, NO_TIER, (struct batch){ 0 });
+	kv_rcu_read_lock();
+	while (nr--) {
+		struct node *node = node_of(reg, nodes[nr]);
+
+		if (node)
+			leave(&call, nodes[nr].index, nodes[nr].gen, named_hash(reg, &node->name));
+	}
+	kv_rcu_read_unlock();
+	radix_bury(reg, &call.dead);
+}
+
+static void put_held(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		if (nodes[i].gen)
+			kvmm_node_put(reg, &nodes[i], 1);
+}
+
+int kvmm_node_get(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		int err = with_lock(reg, nodes[i], add_hold, 0);
+
+		if (err) {
+			put_held(reg, nodes, i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+int kvmm_node_put(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		int err = with_lock(reg, nodes[i], mark_hold, 0);
+
+		while (err && i--)
+			with_lock(reg, nodes[i], unmark_hold, 0);
+		if (err)
+			return err;
+	}
+	put_marked(reg, nodes, nr);
+	return 0;
+}
+
+static int read_count(struct node *node, u32 tier)
+{
+	return min(node->count[tier], (u32)INT32_MAX);
+}
+
+int kvmm_node_count(struct kvmm_registry *reg, kvmm_node_t handle, uint32_t tier)
+{
+	return tier < reg->nr_tiers ? with_lock(reg, handle, read_count, tier) : -EINVAL;
+}

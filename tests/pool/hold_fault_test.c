@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Holds when host memory runs out, and when a bit of theirs flips. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/rcu.h>
+
+#include "pool/hold.h"
+#include "tests/pool/hold_util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+static struct kvmm_pool *pool;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	pool = make_cache(8, "lru");
+	cache_keys(pool, 0, 6);
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(hold_fault, .init = set_up, .fini = tear_down);
+
+/* Returns after how many failures it succeeded; each left the pool as it was. */
+static u32 hold_until_it_succeeds(u32 flags, kvmm_hold_t *hold)
+{
+	u32 nr_holds_before = nr_holds(pool);
+	char before[16];
+
+	strcpy(before, picture(pool));
+	for (u32 n = 1;; n++) {
+		int ret;
+
+		fake_env_fail(&fake, n, false);
+		ret = try_hold(pool, 1, 4, flags, hold);
+		if (!fake_env_failed(&fake)) {
+			fake_env_fail(&fake, 0, false);
+			cr_assert_eq(ret, 4);
+			return n - 1;
+		}
+		cr_assert_eq(ret, -ENOMEM);
+		cr_expect_str_eq(picture(pool), before);
+		cr_expect_eq(nr_holds(pool), nr_holds_before);
+		cr_assert_eq(kvmm_validate(pool), 0);
+		cr_assert_eq(holds_check(pool), 0);
+	}
+}
+
+Test(hold_fault, the_first_hold_is_made_as_a_whole)
+{
+	kvmm_hold_t hold;
+
+	cr_expect_eq(hold_until_it_succeeds(KVMM_HOLD_PIN, &hold), 3,
+		     "the hold, the table, which stays, and a chunk");
+	cr_expect_str_eq(picture(pool), "IAAAAI..");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(hold_until_it_succeeds(0, &hold), 1, "just the hold");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+Test(hold_fault, a_full_table_grows_or_stays)
+{
+	kvmm_hold_t hold[8 * HOLD_CHUNK + 1];
+
+	for (u32 i = 0; i < 8 * HOLD_CHUNK; i++)
+		hold[i] = hold_keys(pool, 0, 1, 0);
+	cr_expect_eq(hold_until_it_succeeds(0, &hold[8 * HOLD_CHUNK]), 3);
+	for (u32 i = 0; i < ARRAY_SIZE(hold); i++)
+		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
+}
+
+Test(hold_fault, a_failure_is_no_use_of_the_blocks)
+{
+	u32 order[8];
+	kvmm_hold_t hold;
+
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(try_hold(pool, 5, 1, 0, &hold), -ENOMEM);
+	cr_assert_eq(eviction_order(pool, order, 8), 6);
+	cr_expect_eq(order[0], 5);
+}
+
+/* ---- flipped bits ---- */
+
+static void flip_each_bit(const char *what, void *field, size_t bytes)
+{
+	u8 *byte = field;
+
+	for (u32 bit = 0; bit < 8 * bytes; bit++) {
+		byte[bit / 8] ^= 1u << bit % 8;
+		cr_expect_eq(holds_check(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+	}
+	cr_assert_eq(holds_check(pool), 0, "%s", what);
+}
+
+#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+
+/* Some holds of each kind, and free slots between them. */
+static kvmm_hold_t some_holds(void)
+{
+	kvmm_hold_t hold[6];
+
+	for (u32 i = 0; i < 6; i++)
+		hold[i] = hold_keys(pool, i / 2, 2, i % 2 ? KVMM_HOLD_PIN : 0);
+	kvmm_hold_release(pool, hold[2]);
+	lease_keys(pool, 3, 2, 100);
+	kvmm_hold_release(pool, hold[4]);
+	return hold[3];
+}
+
+Test(hold_fault, flips_in_a_hold_are_noticed)
+{
+	kvmm_hold_t pinned = some_holds();
+	struct hold_table *table = *pool_hold_table(pool);
+
+	for (u32 i = 0; i < 4; i++) {
+		struct hold *hold = hold_slot(table, i)->hold;
+
+		if (!hold)
+			continue;
+		flip(hold, owner);
+		flip(hold, since_ns);
+		flip(hold, deadline_ns);
+		flip(hold, sum);
+		flip(hold, handle);
+		flip(hold, nr);
+		flip(hold, reason);
+		flip(hold, flags);
+		flip(hold, domain);
+		flip(hold, text);
+		for (u32 b = 0; b < hold->nr; b++) {
+			flip(hold, ref[b]);
+			flip(&hold->block[b], key);
+			flip(&hold->block[b], hold);
+		}
+	}
+	flip(&hold_slot(table, pinned.index)->hold->block[1], block);
+}
+
+Test(hold_fault, flips_in_the_table_are_noticed)
+{
+	struct hold_table *table;
+
+	some_holds();
+	table = *pool_hold_table(pool);
+	flip(table, id);
+	flip(table, secret);
+	flip(table, gen_base);
+	flip(table, nr_buckets);
+	flip(table, fixed_sum);
+	flip(table, free);
+	flip(table, nr_slots);
+	flip(table, max_chunks);
+	flip(table, nr_free);
+	flip(table, nr_reserved);
+	flip(table, nr_retired);
+	flip(table, nr_holds);
+	flip(table, nr_blocks);
+	flip(table, sum);
+	flip(table, deadlines);
+	flip(table, gen_sum);
+	flip(table, bytes);
+	for (u32 i = 0; i < HOLD_CHUNK; i++) {
+		flip(hold_slot(table, i), gen);
+		if (!hold_slot(table, i)->hold)
+			flip(hold_slot(table, i), next);
+	}
+}
+
+/* What the pool says of a held block and what the hold says must agree. */
+Test(hold_fault, lost_references_are_noticed)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 2, KVMM_HOLD_PIN);
+	kvmm_ref_t ref[2];
+
+	cr_assert_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), 2);
+	cr_assert_eq(kvmm_get_many(pool, ref, 1), 0);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, 1), 0);
+	cr_expect_eq(holds_check(pool), -EUCLEAN, "somebody dropped the hold's pin");
+	cr_assert_eq(kvmm_pin_many(pool, ref, 1), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, 1), 0);
+	cr_expect_eq(holds_check(pool), 0);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}

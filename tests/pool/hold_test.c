@@ -1,0 +1,611 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Holds: what they keep, for how long, who is told of them. Time is the fake host's. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "pool/hold.h"
+#include "tests/pool/hold_util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+static struct kvmm_pool *pool;
+
+/* Keys 0 to 3 are cached in blocks 0 to 3; of six. */
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	fake.now_ns = 1000;
+	pool = make_cache(6, "lru");
+	cache_keys(pool, 0, 4);
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(hold, .init = set_up, .fini = tear_down);
+
+#define expect_picture(want)	cr_expect_str_eq(picture(pool), want)
+#define expect_valid()		cr_expect(!kvmm_validate(pool) && !holds_check(pool))
+
+static struct kvmm_block_info block_info(u32 block)
+{
+	struct kvmm_block_info info;
+
+	cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+	return info;
+}
+
+static void expect_order(const u32 *want, u32 nr)
+{
+	u32 numbers[8];
+
+	cr_assert_eq(eviction_order(pool, numbers, 8), nr);
+	for (u32 i = 0; i < nr; i++)
+		cr_expect_eq(numbers[i], want[i], "place %u: key %u", i, numbers[i]);
+}
+
+/* ---- what a hold keeps ---- */
+
+Test(hold, held_blocks_are_not_evicted)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
+	kvmm_mut_t mut[5];
+
+	expect_picture("IAAI..");
+	cr_expect_eq(kvmm_alloc(pool, 5, mut), -ENOSPC);
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	expect_picture("PAAPPP");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	expect_picture("PIIPPP");
+	expect_valid();
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+}
+
+Test(hold, a_hold_counts_as_a_use)
+{
+	static const u32 order[] = { 3, 2, 1, 0 };
+
+	kvmm_hold_release(pool, hold_keys(pool, 0, 4, 0));
+	expect_order(order, 4);
+	cache_keys(pool, 0, 4);
+	kvmm_hold_release(pool, hold_keys(pool, 3, 1, 0));
+	expect_order((const u32[]){ 2, 1, 0, 3 }, 4);
+}
+
+Test(hold, all_blocks_or_none)
+{
+	kvmm_hold_t hold = { 77, 78 };
+
+	cr_expect_eq(try_hold(pool, 2, 3, 0, &hold), -ENOENT);
+	cr_expect_eq(hold.index, 77);
+	cr_expect_eq(nr_holds(pool), 0);
+	expect_picture("IIII..");
+	expect_valid();
+	expect_order((const u32[]){ 3, 2, 1, 0 }, 4);		/* those that are there were not used */
+}
+
+Test(hold, or_those_that_are_there)
+{
+	kvmm_key_t keys[5] = { key_of(9), key_of(3), key_of(8), key_of(1), key_of(7) }, held[5];
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 5 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_ref_t ref[5];
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	attr.flags = KVMM_HOLD_PARTIAL;
+	cr_expect_eq(kvmm_hold(pool, &attr, &hold), 2);
+	expect_picture("IAIA..");
+	cr_expect_eq(kvmm_hold_refs(pool, hold, ref, held, 5), 2);
+	cr_expect_eq(number_of(&held[0]), 3);
+	cr_expect_eq(number_of(&held[1]), 1);
+	cr_expect_eq(kvmm_block_of_ref(pool, ref[0]), 3);
+	cr_expect_eq(kvmm_block_of_ref(pool, ref[1]), 1);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(try_hold(pool, 10, 5, KVMM_HOLD_PARTIAL, &hold), -ENOENT, "none is there");
+	expect_picture("IIII..");
+}
+
+Test(hold, a_key_that_stands_there_twice_is_held_twice)
+{
+	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(1) };
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 3 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_info infos[3];
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 3);
+	cr_expect_eq(block_info(1).refs, 2);
+	cr_expect_eq(block_info(2).refs, 1);
+	cr_expect_eq(kvmm_block_holds(pool, &keys[0], NULL, infos, 3), 2);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	expect_picture("IIII..");
+}
+
+Test(hold, references_are_lent)
+{
+	kvmm_hold_t hold = hold_keys(pool, 0, 3, 0);
+	kvmm_ref_t ref[3] = { { 0 } };
+
+	cr_expect_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), 3, "more than there is room for");
+	cr_expect_eq(ref[2].gen, 0);
+	cr_expect_eq(kvmm_hold_refs(pool, hold, NULL, NULL, 0), 3);
+	cr_assert_eq(kvmm_get_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	expect_picture("AAII..");
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), -ESTALE);
+}
+
+/* ---- pins ---- */
+
+static void pack(void)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+}
+
+Test(hold, pinned_blocks_stay_where_they_are)
+{
+	kvmm_hold_t pinned = hold_keys(pool, 3, 1, KVMM_HOLD_PIN);
+	u32 first[2] = { 0, 1 };
+
+	cr_expect_eq(block_info(3).refs, 1);
+	cr_expect_eq(block_info(3).pins, 1);
+	cr_expect_eq(kvmm_evict_blocks(pool, first, 2), 2);
+	expect_picture("..IA..");
+	pack();
+	expect_picture("I..A..");
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, pinned), 0);
+	cr_expect_eq(block_info(3).pins, 0);
+	expect_picture("I..I..");
+	pack();
+	expect_picture("II....");
+}
+
+Test(hold, addresses_are_good_while_a_pin_is_held)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 3, KVMM_HOLD_PIN), other;
+	struct kvmm_pin_addr addr[3];
+
+	cr_assert_eq(kvmm_pin_addrs(pool, hold, addr, 3), 3);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(addr[i].block, 1 + i);
+		cr_expect_eq(number_of(&addr[i].key), 1 + i);
+		cr_expect_neq(addr[i].pool_id, 0);
+		cr_expect_eq(kvmm_pin_check(pool, &addr[i]), 0);
+	}
+	other = hold_keys(pool, 2, 1, KVMM_HOLD_PIN);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[0]), -ESTALE);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[1]), 0, "pinned by somebody else");
+	cr_expect_eq(kvmm_hold_release(pool, other), 0);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[1]), -ESTALE, "cached, but no longer pinned");
+	cr_assert_eq(kvmm_pin_addrs(pool, hold, addr, 3), -ESTALE);
+}
+
+Test(hold, an_address_is_of_one_block_among_those_of_its_key)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 1, KVMM_HOLD_PIN);
+	struct kvmm_pin_addr addr;
+	kvmm_hold_t again;
+
+	cr_assert_eq(kvmm_pin_addrs(pool, hold, &addr, 1), 1);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 4);
+	cache_keys(pool, 0, 4);
+	again = hold_keys(pool, 1, 1, KVMM_HOLD_PIN);
+	cr_expect_eq(block_info(1).pins, 1, "same key, same place");
+	cr_expect_eq(kvmm_pin_check(pool, &addr), -ESTALE, "but another block");
+	cr_expect_eq(kvmm_hold_release(pool, again), 0);
+}
+
+Test(hold, addresses_that_are_none)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 1, KVMM_HOLD_PIN), unpinned = hold_keys(pool, 2, 1, 0);
+	struct kvmm_pool *other = make_cache(6, "lru");
+	struct kvmm_pin_addr good, bad;
+
+	cr_expect_eq(kvmm_pin_addrs(pool, unpinned, &bad, 1), -EPERM);
+	cr_assert_eq(kvmm_pin_addrs(pool, hold, &good, 1), 1);
+	for (u32 bit = 0; bit < 8 * sizeof(good); bit++) {
+		bad = good;
+		((u8 *)&bad)[bit / 8] ^= 1u << bit % 8;
+		cr_expect_lt(kvmm_pin_check(pool, &bad), 0, "bit %u", bit);
+	}
+	cr_expect_eq(kvmm_pin_check(pool, &good), 0);
+	cr_expect_eq(kvmm_pin_check(other, &good), -EXDEV, "no hold was ever there");
+	cache_keys(other, 0, 2);
+	kvmm_hold_release(other, hold_keys(other, 1, 1, KVMM_HOLD_PIN));
+	cr_expect_eq(kvmm_pin_check(other, &good), -EXDEV);
+	memset(&bad, 0, sizeof(bad));
+	cr_expect_eq(kvmm_pin_check(pool, &bad), -EINVAL);
+	cr_expect_eq(kvmm_pin_check(pool, NULL), -EINVAL);
+	cr_expect_eq(kvmm_pin_check(NULL, &good), -EINVAL);
+	end_pool(other);
+	kvmm_hold_release(pool, hold);
+	kvmm_hold_release(pool, unpinned);
+}
+
+/* ---- leases ---- */
+
+Test(hold, a_hold_expires_at_its_deadline_and_when_asked_to)
+{
+	kvmm_hold_t brief = lease_keys(pool, 0, 1, 50), longer = lease_keys(pool, 1, 1, 90);
+	kvmm_hold_t forever = hold_keys(pool, 2, 1, 0);
+
+	fake_env_advance(&fake, 49);
+	cr_expect_eq(kvmm_hold_expire(pool, 0), 0);
+	fake_env_advance(&fake, 1);
+	expect_picture("AAAI..");			/* nothing happens by itself */
+	cr_expect_eq(kvmm_hold_expire(pool, 0), 1);
+	expect_picture("IAAI..");
+	cr_expect_eq(kvmm_hold_release(pool, brief), -ESTALE);
+	cr_expect_eq(kvmm_hold_expire(pool, 1089), 0, "by a time of the caller's");
+	cr_expect_eq(kvmm_hold_expire(pool, UINT64_MAX), 1);
+	cr_expect_eq(kvmm_hold_renew(pool, longer, 1), -ESTALE);
+	expect_picture("IIAI..");
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, forever), 0);
+}
+
+Test(hold, pins_expire_like_references)
+{
+	kvmm_key_t key = key_of(2);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	attr.flags = KVMM_HOLD_PIN;
+	attr.lease_ns = 10;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_expect_eq(kvmm_hold_expire(pool, 1010), 1);
+	cr_expect_eq(block_info(2).pins, 0);
+	expect_picture("IIII..");
+}
+
+Test(hold, a_lease_is_renewed_from_now_on)
+{
+	kvmm_hold_t hold = lease_keys(pool, 0, 1, 50);
+
+	cr_expect_eq(info_of(pool, hold).deadline_ns, 1050);
+	fake_env_advance(&fake, 60);
+	cr_expect_eq(kvmm_hold_renew(pool, hold, 50), 0, "late, but nobody has dropped it");
+	cr_expect_eq(info_of(pool, hold).deadline_ns, 1110);
+	cr_expect_eq(kvmm_hold_expire(pool, 0), 0);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_renew(pool, hold, 0), 0);
+	cr_expect_eq(info_of(pool, hold).deadline_ns, 0);
+	cr_expect_eq(kvmm_hold_expire(pool, UINT64_MAX), 0, "no lease any more");
+	cr_expect_eq(kvmm_hold_renew(pool, hold, UINT64_MAX), 0);
+	cr_expect_eq(info_of(pool, hold).deadline_ns, UINT64_MAX, "the end of time, not its start");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+/* ---- who is told what ---- */
+
+Test(hold, info_is_what_was_asked_for)
+{
+	kvmm_key_t keys[2] = { key_of(0), key_of(1) };
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_info info;
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	attr.owner = 0x123456789abcdefull;
+	attr.text = "31 bytes, as many as there can ";
+	attr.reason = KVMM_HOLD_RDMA;
+	attr.lease_ns = 500;
+	attr.flags = KVMM_HOLD_PIN;
+	cr_assert_eq(strlen(attr.text), KVMM_HOLD_TEXT);
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 2);
+	fake_env_advance(&fake, 7);
+	info = info_of(pool, hold);
+	cr_expect_eq(info.owner, attr.owner);
+	cr_expect_str_eq(info.text, attr.text);
+	cr_expect_eq(info.reason, KVMM_HOLD_RDMA);
+	cr_expect_eq(info.flags, KVMM_HOLD_PIN);
+	cr_expect_eq(info.since_ns, 1000);
+	cr_expect_eq(info.age_ns, 7);
+	cr_expect_eq(info.deadline_ns, 1500);
+	cr_expect_eq(info.nr, 2);
+	cr_expect_eq(info.suspect, 0);
+	cr_expect(!memcmp(&info.hold, &hold, sizeof(hold)));
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(kvmm_hold_info(pool, hold, &info), -ESTALE);
+	cr_expect_eq(kvmm_hold_info(pool, hold, NULL), -EINVAL);
+}
+
+Test(hold, reasons_have_names)
+{
+	for (u32 i = 0; i < KVMM_NR_HOLD_REASONS; i++)
+		for (u32 j = 0; j < i; j++)
+			cr_expect_str_neq(kvmm_hold_reason_name(i), kvmm_hold_reason_name(j));
+	cr_expect_str_eq(kvmm_hold_reason_name(KVMM_HOLD_TRANSFER), "transfer");
+	cr_expect_str_eq(kvmm_hold_reason_name(KVMM_NR_HOLD_REASONS), "?");
+}
+
+Test(hold, a_walk_sees_each_hold_once)
+{
+	kvmm_hold_t hold[3];
+	struct kvmm_hold_info info;
+	u32 cursor = 0, seen = 0;
+
+	cr_expect_eq(nr_holds(pool), 0);
+	for (u32 i = 0; i < 3; i++)
+		hold[i] = hold_keys(pool, i, 1, 0);
+	while (!kvmm_hold_next(pool, &cursor, &info)) {
+		cr_expect(!(seen & 1u << info.owner));
+		seen |= 1u << info.owner;
+	}
+	cr_expect_eq(seen, 7);
+	cr_expect_eq(kvmm_hold_next(pool, &cursor, &info), -ENOENT);
+	kvmm_hold_release(pool, hold[1]);
+	cr_expect_eq(nr_holds(pool), 2);
+	kvmm_hold_release(pool, hold[0]);
+	kvmm_hold_release(pool, hold[2]);
+	cr_expect_eq(kvmm_hold_next(pool, NULL, &info), -EINVAL);
+	cr_expect_eq(kvmm_hold_next(pool, &cursor, NULL), -EINVAL);
+	cr_expect_eq(kvmm_hold_next(NULL, &cursor, &info), -EINVAL);
+}
+
+Test(hold, leaks_are_expired_or_old)
+{
+	kvmm_hold_t old = hold_keys(pool, 0, 1, 0), expired = lease_keys(pool, 1, 1, 50);
+	kvmm_hold_t leased = lease_keys(pool, 2, 1, 500), young;
+	struct kvmm_hold_info infos[4];
+	u32 suspect[4] = { 0 };
+
+	fake_env_advance(&fake, 100);
+	young = hold_keys(pool, 3, 1, 0);
+	cr_expect_eq(kvmm_leaks(pool, 0, infos, 4), 1, "leases only");
+	cr_expect_eq(infos[0].owner, 1);
+	cr_expect_eq(infos[0].suspect, KVMM_LEAK_EXPIRED);
+	cr_assert_eq(kvmm_leaks(pool, 100, infos, 4), 2);
+	for (u32 i = 0; i < 2; i++)
+		suspect[infos[i].owner] = infos[i].suspect;
+	cr_expect_eq(suspect[0], KVMM_LEAK_OLD);
+	cr_expect_eq(suspect[1], KVMM_LEAK_EXPIRED);
+	cr_expect_eq(kvmm_leaks(pool, 101, NULL, 0), 1, "just counted");
+	cr_expect_eq(kvmm_leaks(pool, 1, infos, 1), 2);
+	cr_expect_eq(nr_holds(pool), 4, "nothing was dropped");
+	cr_expect_eq(kvmm_leaks(pool, 1, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_leaks(NULL, 1, infos, 1), -EINVAL);
+	kvmm_hold_release(pool, old);
+	kvmm_hold_release(pool, expired);
+	kvmm_hold_release(pool, leased);
+	kvmm_hold_release(pool, young);
+}
+
+Test(hold, who_holds_the_block_of_a_key)
+{
+	kvmm_hold_t hold[3] = { hold_keys(pool, 0, 3, 0), hold_keys(pool, 1, 1, 0),
+				hold_keys(pool, 2, 2, KVMM_HOLD_PIN) };
+	kvmm_key_t key = key_of(1), nobodys = key_of(99);
+	kvmm_domain_t other = { .tenant = 1 };
+	struct kvmm_hold_info infos[4];
+
+	cr_assert_eq(kvmm_block_holds(pool, &key, NULL, infos, 4), 2);
+	cr_expect_eq(infos[0].owner + infos[1].owner, 1);
+	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, NULL, 0), 2);
+	cr_expect_eq(kvmm_block_holds(pool, &nobodys, NULL, infos, 4), 0);
+	cr_expect_eq(kvmm_block_holds(pool, &key, &other, infos, 4), 0, "another tenant's");
+	cr_expect_eq(kvmm_block_holds(pool, NULL, NULL, infos, 4), -EINVAL);
+	for (u32 i = 0; i < 3; i++)
+		kvmm_hold_release(pool, hold[i]);
+	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, infos, 4), 0);
+}
+
+Test(hold, domains_are_kept_apart)
+{
+	kvmm_key_t key = key_of(50);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1, .domain = { 7, 8, 9 } };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_hold_info info;
+	kvmm_hold_t hold;
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_alloc_for(pool, 1, 7, &mut), 0);
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, &mut, &ref), 0);
+	attr.prefix = &prefix;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_expect_eq(kvmm_block_holds(pool, &key, &prefix.domain, &info, 1), 1);
+	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, &info, 1), 0);
+	cr_expect_eq(try_hold(pool, 50, 1, 0, &hold), -ENOENT, "of domain 0");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+}
+
+/* Forgotten by id, the block is found by nobody; who holds it is still known. */
+Test(hold, holds_outlive_the_key)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 1, 0);
+	kvmm_key_t key = key_of(1);
+	struct kvmm_hold_info info;
+	u32 block = 1;
+
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
+	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, &info, 1), 1);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	expect_picture("I.II..");
+}
+
+/* ---- handles ---- */
+
+Test(hold, stale_handles_are_refused_for_ever)
+{
+	kvmm_hold_t first = hold_keys(pool, 0, 1, 0), second, made_up;
+
+	cr_expect_eq(kvmm_hold_release(pool, first), 0);
+	cr_expect_eq(kvmm_hold_release(pool, first), -ESTALE);
+	made_up = first;
+	made_up.gen++;
+	cr_expect_eq(kvmm_hold_release(pool, made_up), -EINVAL, "the next one's, which is none yet");
+	second = hold_keys(pool, 1, 1, 0);
+	cr_expect_eq(second.index, first.index, "the slot is used again");
+	cr_expect_neq(second.gen, first.gen);
+	cr_expect_eq(kvmm_hold_release(pool, first), -ESTALE);
+	cr_expect_eq(kvmm_hold_renew(pool, first, 1), -ESTALE);
+	expect_picture("IAII..");
+	cr_expect_eq(kvmm_hold_release(pool, second), 0);
+}
+
+Test(hold, made_up_handles_are_refused)
+{
+	static const kvmm_hold_t bad[] = { { 0, 0 }, { 0, 1 }, { 63, 12345 }, { 64, 1 },
+					   { KV_NONE, KV_NONE } };
+	struct kvmm_pool *other = make_cache(4, "lru");
+	kvmm_hold_t hold = hold_keys(pool, 0, 1, 0);
+
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_lt(kvmm_hold_release(pool, bad[i]), 0, "%u", i);
+	cr_expect_eq(kvmm_hold_release(other, hold), -EINVAL);
+	cache_keys(other, 0, 1);
+	kvmm_hold_release(other, hold_keys(other, 0, 1, 0));
+	cr_expect_lt(kvmm_hold_release(other, hold), 0, "generations of pools differ");
+	cr_expect_eq(kvmm_hold_release(NULL, hold), -EINVAL);
+	end_pool(other);
+	cr_expect_eq(nr_holds(pool), 1);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+Test(hold, a_slot_out_of_generations_is_not_used_again)
+{
+	kvmm_hold_t hold = hold_keys(pool, 0, 1, 0), last, next;
+	struct hold_table *table = *pool_hold_table(pool);
+	struct hold_slot *slot = hold_slot(table, hold.index);
+	u32 last_gen = table->gen_base - 2;
+
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	table->gen_sum += (s64)last_gen - slot->gen;
+	slot->gen = last_gen;
+	last = hold_keys(pool, 0, 1, 0);
+	cr_assert_eq(last.gen, last_gen);
+	cr_expect_eq(kvmm_hold_release(pool, last), 0);
+	cr_expect_eq(table->nr_retired, 1);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_release(pool, last), -ESTALE);
+	cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE);
+	next = hold_keys(pool, 0, 1, 0);
+	cr_expect_neq(next.index, last.index);
+	cr_expect_eq(kvmm_hold_release(pool, next), 0);
+}
+
+Test(hold, there_can_be_many)
+{
+	static kvmm_hold_t hold[1500];
+
+	for (u32 i = 0; i < 1500; i++)
+		hold[i] = hold_keys(pool, i % 4, 1, i % 8 < 4 ? KVMM_HOLD_PIN : 0);
+	cr_expect_eq(block_info(0).refs, 375);
+	cr_expect_eq(nr_holds(pool), 1500);
+	cr_expect_geq(holds_bytes(pool), 1500 * sizeof(struct hold));
+	expect_valid();
+	for (u32 i = 0; i < 1500; i += 2)
+		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
+	expect_valid();
+	cr_expect_eq(nr_holds(pool), 750);
+	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	for (u32 i = 1; i < 1500; i += 2)
+		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
+	expect_picture("IIII..");
+	expect_valid();
+}
+
+Test(hold, many_expire_at_once)
+{
+	for (u32 i = 0; i < 700; i++)
+		lease_keys(pool, 0, 4, i % 7 ? 10 : 1000);
+	fake_env_advance(&fake, 10);
+	cr_expect_eq(kvmm_hold_expire(pool, 0), 600);
+	cr_expect_eq(nr_holds(pool), 100);
+	cr_expect_eq(block_info(0).refs, 100);
+	expect_valid();
+	cr_expect_eq(kvmm_hold_expire(pool, 2000), 100);
+	expect_picture("IIII..");
+}
+
+/* ---- what is refused ---- */
+
+Test(hold, attributes_that_are_none)
+{
+	kvmm_key_t key = key_of(0);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 }, none = { .nr = 1 };
+	struct kvmm_prefix empty = { .keys = &key };
+	struct kvmm_hold_attr good = KVMM_HOLD_ATTR_INIT, bad[8];
+	kvmm_hold_t hold;
+
+	good.prefix = &prefix;
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		bad[i] = good;
+	bad[0].prefix = NULL;
+	bad[1].prefix = &none;
+	bad[2].prefix = &empty;
+	bad[3].reason = KVMM_NR_HOLD_REASONS;
+	bad[4].flags = 4;
+	bad[5].text = "32 bytes, one more than there can";
+	bad[6].size = 7;
+	bad[7].size = 0;
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_eq(kvmm_hold(pool, &bad[i], &hold), -EINVAL, "%u", i);
+	cr_expect_eq(kvmm_hold(pool, NULL, &hold), -EINVAL);
+	cr_expect_eq(kvmm_hold(pool, &good, NULL), -EINVAL);
+	cr_expect_eq(kvmm_hold(NULL, &good, &hold), -EINVAL);
+	cr_expect_eq(kvmm_hold_expire(NULL, 0), -EINVAL);
+	cr_expect_null(*pool_hold_table(pool), "nothing was made for these");
+}
+
+Test(hold, a_pool_without_cached_blocks_has_no_holds)
+{
+	struct kvmm_pool *plain = make_pool(4);
+	u64 bytes = kv_mem_bytes();
+	kvmm_hold_t hold;
+
+	cr_expect_eq(try_hold(plain, 0, 1, 0, &hold), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_hold_expire(plain, 0), 0);
+	cr_expect_eq(nr_holds(plain), 0);
+	cr_expect_eq(kv_mem_bytes(), bytes);
+	end_pool(plain);
+}
+
+Test(hold, a_closed_pool_refuses)
+{
+	kvmm_hold_t hold = hold_keys(pool, 0, 1, 0), other;
+	kvmm_key_t key = key_of(0);
+
+	pool->gate |= GATE_POISONED;
+	cr_expect_eq(try_hold(pool, 0, 1, 0, &other), -EUCLEAN);
+	cr_expect_eq(kvmm_hold_release(pool, hold), -EUCLEAN);
+	cr_expect_eq(kvmm_hold_renew(pool, hold, 1), -EUCLEAN);
+	cr_expect_eq(kvmm_hold_expire(pool, 0), -EUCLEAN);
+	cr_expect_eq(kvmm_leaks(pool, 1, NULL, 0), -EUCLEAN);
+	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, NULL, 0), -EUCLEAN);
+	pool->gate = 0;
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0, "it is still there");
+}
+
+/* tear_down() looks for what is left. */
+Test(hold, a_pool_takes_its_holds_along)
+{
+	for (u32 i = 0; i < 100; i++)
+		hold_keys(pool, 0, 4, i % 2 ? KVMM_HOLD_PIN : 0);
+}
