@@ -76,6 +76,9 @@ struct grave {
 	u32 record;
 };
 
+/* Lives of a slot: its count goes up by two in each, and must not come round. */
+#define LAST_GEN	0xfffffffeu
+
 struct node {
 	struct named name;
 	u32 gen;		/* stripe; odd: in use */
@@ -137,8 +140,10 @@ struct slab {
 
 int radix_slab_init(struct slab *slab, u32 nr, u32 stride, u32 id);
 void radix_slab_exit(struct slab *slab);
-int radix_slab_reserve(struct slab *slab, u32 nr);
-void radix_slab_unreserve(struct slab *slab, u32 nr);
+/* 0, and *@nr_segments there were before; or -ENOMEM. */
+int radix_slab_reserve(struct slab *slab, u32 nr, u32 *nr_segments);
+/* Also gives back what nobody has ever used of segments beyond that number. */
+void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments);
 /* @nr reserved slots; their content is that of their last lives, or zero. */
 void radix_slab_take(struct slab *slab, u32 nr, u32 *slots);
 void radix_slab_free(struct slab *slab, u32 nr, const u32 *slots);

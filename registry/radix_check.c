@@ -178,7 +178,7 @@ static bool families_are_sound(const struct check *check, u32 index)
 	const struct node *node = node_at(check->reg, index);
 
 	if (!node->up != !has_seen(check, NODE, index, IN_FAMILY) ||
-	    (node->up && !family_above_is_sound(check, node)))
+	    (node->up ? !family_above_is_sound(check, node) : node->sib_next || node->sib_prev))
 		return false;
 	return !node->down || (has_seen(check, RECORD, node->down, IN_TABLE) &&
 			       record_at(check->reg, node->down)->last == index);

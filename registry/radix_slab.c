@@ -127,28 +127,29 @@ static bool try_reserve(struct slab *slab, u32 nr, u32 *nr_segments)
 	return ok;
 }
 
-int radix_slab_reserve(struct slab *slab, u32 nr)
+int radix_slab_reserve(struct slab *slab, u32 nr, u32 *nr_segments)
 {
-	u32 nr_segments, before;
+	u32 now;
 
-	if (likely(try_reserve(slab, nr, &nr_segments)))
+	if (likely(try_reserve(slab, nr, nr_segments)))
 		return 0;
-	before = nr_segments;
+	now = *nr_segments;
 	do {
-		if (grow(slab, nr_segments)) {
-			trim(slab, before);
+		if (grow(slab, now)) {
+			trim(slab, *nr_segments);
 			return -ENOMEM;
 		}
-	} while (!try_reserve(slab, nr, &nr_segments));
+	} while (!try_reserve(slab, nr, &now));
 	return 0;
 }
 
-void radix_slab_unreserve(struct slab *slab, u32 nr)
+void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments)
 {
 	kv_lock(&slab->lock);
 	KV_BUG_ON(nr > slab->reserved);
 	slab->reserved -= nr;
 	kv_unlock(&slab->lock);
+	trim(slab, nr_segments);
 }
 
 void radix_slab_take(struct slab *slab, u32 nr, u32 *slots)

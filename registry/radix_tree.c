@@ -354,9 +354,6 @@ static void free_chain(struct kvmm_registry *reg, enum slot_kind kind, u32 index
 	}
 }
 
-/* How many lives a slot has: its count goes up by two in each, and must not come round. */
-#define LAST_GEN	0xfffffffeu
-
 /* Unlinks the slots that are used up; they are lost. */
 static u32 drop_used_up(struct kvmm_registry *reg, u32 first, u32 *nr)
 {

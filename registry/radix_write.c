@@ -49,13 +49,15 @@ static void clear_graves(struct kvmm_registry *reg)
 /* A name may need two records: for the children of its parent, and for its position. */
 int kv_radix_reserve(struct kvmm_registry *reg, u32 nr)
 {
+	u32 nr_segments, unused;
+
 	if (nr > INT32_MAX / 2)
 		return -ENOMEM;
 	clear_graves(reg);
-	if (radix_slab_reserve(&reg->slab[NODE], nr))
+	if (radix_slab_reserve(&reg->slab[NODE], nr, &nr_segments))
 		return -ENOMEM;
-	if (radix_slab_reserve(&reg->slab[RECORD], 2 * nr)) {
-		radix_slab_unreserve(&reg->slab[NODE], nr);
+	if (radix_slab_reserve(&reg->slab[RECORD], 2 * nr, &unused)) {
+		radix_slab_unreserve(&reg->slab[NODE], nr, nr_segments);
 		return -ENOMEM;
 	}
 	radix_table_grow(reg);
@@ -64,8 +66,8 @@ int kv_radix_reserve(struct kvmm_registry *reg, u32 nr)
 
 void kv_radix_unreserve(struct kvmm_registry *reg, u32 nr)
 {
-	radix_slab_unreserve(&reg->slab[NODE], nr);
-	radix_slab_unreserve(&reg->slab[RECORD], 2 * nr);
+	radix_slab_unreserve(&reg->slab[NODE], nr, NR_SEGMENTS);
+	radix_slab_unreserve(&reg->slab[RECORD], 2 * nr, NR_SEGMENTS);
 }
 
 static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr)
@@ -203,7 +205,7 @@ static void items_fill(const struct call *call, struct item *items, u32 first, u
  * Asks for what comes first in each chain, which as a rule is the right one; the nodes come back in
  * @index. A record is looked for in any case: somebody may wait for a new name.
  */
-static void ask_for_nodes(const struct call *call, const struct item *items, u32 nr, u32 *index)
+static void ask_for_slots(const struct call *call, const struct item *items, u32 nr, u32 *index)
 {
 	const struct table *table = kv_rcu_dereference(call->reg->table);
 
@@ -245,7 +247,7 @@ static void enter_chunk(struct call *call, u32 first, u32 nr)
 	kv_rcu_read_lock();
 	items_fill(call, items, first, nr);
 	supply_fill(call->reg, &supply, nr);
-	ask_for_nodes(call, items, nr, index);
+	ask_for_slots(call, items, nr, index);
 	for (u32 i = 0; i < nr; i++)
 		enter_one(call, &items[i], first + i, &supply);
 	kv_rcu_read_unlock();
@@ -375,7 +377,7 @@ static void leave_chunk(struct call *call, u32 end, u32 nr)
 
 	kv_rcu_read_lock();
 	items_fill(call, items, end - nr, nr);
-	ask_for_nodes(call, items, nr, index);
+	ask_for_slots(call, items, nr, index);
 	ask_for_neighbours(call->reg, index, nr);
 	while (nr--)
 		leave_by_name(call, &items[nr]);

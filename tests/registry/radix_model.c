@@ -16,10 +16,6 @@
 
 #include "radix_util.h"
 
-#ifndef RADIX_SUITE
-#define RADIX_SUITE	radix_model
-#endif
-
 #define NR_KEYS		6u
 #define NR_POSITIONS	5u
 #define NR_DOMAINS	2u
@@ -478,7 +474,7 @@ static u64 from_env(const char *name, u64 otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-Test(RADIX_SUITE, does_what_the_model_does)
+Test(radix_model, does_what_the_model_does)
 {
 	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL };
 	u64 seed = from_env("KVMM_SEED", kv_random() | 1), nr_ops;
