@@ -272,7 +272,7 @@ static u64 hold_sum(const struct hold *hold)
 	u64 sum = mix(hold->owner, hold->since_ns), word[2];
 
 	sum = mix(sum, (u64)hold->reason << 32 | hold->flags);
-	sum = mix(sum, (u64)hold->domain.tenant << 32 | hold->domain.layout << 16 |
+	sum = mix(sum, (u64)hold->domain.tenant << 32 | (u32)hold->domain.layout << 16 |
 		       hold->domain.group);
 	for (u32 i = 0; i < sizeof(hold->text); i += sizeof(word[0])) {
 		memcpy(word, hold->text + i, sizeof(word[0]));
