@@ -233,6 +233,7 @@ struct kvmm_pool {
 	struct pool_count		count;		/* ->lock */
 
 	struct hold_table		*holds;		/* see hold.c */
+	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 };
@@ -595,6 +596,10 @@ static inline u32 ticks_now(void)
 {
 	return kv_clock_ns() >> TICK_SHIFT;
 }
+
+/* ---- request_tokens.c ---- */
+
+void tokens_exit(struct kvmm_pool *pool);
 
 /* ---- move.c ---- */
 

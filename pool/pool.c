@@ -251,6 +251,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	holds_exit(pool);
 	slots_exit(pool);
 	cache_exit(pool);
+	tokens_exit(pool);
 	tenant_exit(pool);
 	exit_memory(pool);
 	kv_free(pool->owner);

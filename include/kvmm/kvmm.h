@@ -10,6 +10,7 @@
 #include <kvmm/key.h>
 #include <kvmm/pool.h>
 #include <kvmm/seq.h>
+#include <kvmm/tokens.h>
 #include <kvmm/types.h>
 #include <kvmm/zone.h>
 
