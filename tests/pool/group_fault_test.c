@@ -382,3 +382,37 @@ Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
 	cr_expect_eq(kvmm_prefix_len(w.pool[0], &four), 0);
 	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
 }
+
+/* ---- what policies hear ---- */
+
+static u32 nr_seen;
+
+static void count_seen(void *policy, const kvmm_key_t *keys, u32 nr)
+{
+	nr_seen += nr;
+}
+
+/* Once a pool and request, however many groups there are; not when it is only looked at. */
+Test(group_fault, policies_hear_of_all_keys_asked_for)
+{
+	static struct kv_evict_ops ops[2];	/* outlive the test: pools are ended later */
+
+	for (u32 i = 0; i < 2; i++) {
+		ops[i] = *w.pool[i]->order.ops;
+		ops[i].seen = count_seen;
+		w.pool[i]->order.ops = &ops[i];
+	}
+	start_request(40);
+	cr_expect_eq(nr_seen, 2 * 9);		/* 39 tokens may hit: 9 granules */
+	cr_assert_eq(need(), 0);
+	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), 0);
+	cr_expect_eq(nr_seen, 2 * 9);
+	release();
+	w.prompt.nr = 5;
+	cr_assert_eq(match(), 0);
+	cr_expect_eq(nr_seen, 2 * (9 + 5));
+	release();
+	w.nr_tokens = 4000;			/* do not fit */
+	cr_expect_eq(acquire(), -ENOSPC);
+	cr_expect_eq(nr_seen, 2 * (9 + 5));
+}
