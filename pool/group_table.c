@@ -247,3 +247,37 @@ int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_
 	}
 	return tables->table[group].nr;
 }
+
+/* ---- checking ---- */
+
+static bool table_is_bad(const struct kvmm_tables *tables, u32 group)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	const struct table *table = &tables->table[group];
+	u32 end = rule_end(rule, tables->max_tokens);
+
+	if (table->low > table->nr || table->nr > end ||
+	    table->nr < rule_end(rule, tables->committed) ||
+	    table->done > tables->committed / rule->block_tokens)
+		return true;
+	for (u32 i = 0; i < end; i++) {
+		kvmm_mut_t slot = *table_slot(tables, group, i);
+		bool is_inside = i >= table->low && i < table->nr;
+
+		if (!slot_is_held(slot) ? slot.index : !is_inside)
+			return true;
+		if (i < table->done && slot_is_held(slot) && !slot_is_ref(slot) &&
+		    rule->kind != KVMM_GROUP_LAST &&
+		    rule_is_useful(rule, tables->groups->align, i))
+			return true;
+	}
+	return false;
+}
+
+int tables_check(const struct kvmm_tables *tables)
+{
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		if (table_is_bad(tables, i))
+			return -EUCLEAN;
+	return 0;
+}
