@@ -123,8 +123,6 @@ void tables_clear(struct kvmm_tables *tables)
 		memset(table_slot(tables, i, 0), 0, table->nr * sizeof(kvmm_mut_t));
 		*table = (struct table){ .base = table->base };
 	}
-	tables->hit_tokens = 0;
-	tables->committed = 0;
 }
 
 void kvmm_groups_release(struct kvmm_tables *tables)
