@@ -54,7 +54,11 @@ static void end_world(void)
 	fake_env_remove(&fake);
 }
 
-TestSuite(group_fault, .init = make_world, .fini = end_world);
+/*
+ * A test calls end_world() itself: what fails in a .fini of Criterion is printed, but the test has
+ * passed.
+ */
+TestSuite(group_fault, .init = make_world);
 
 /* Everything that a failed call might have changed. */
 struct picture {
@@ -167,6 +171,7 @@ static void release(void)
 Test(group_fault, groups_are_made_or_not)
 {
 	cr_expect_eq(expect_all_or_nothing(create), 1);
+	end_world();
 }
 
 Test(group_fault, a_request_goes_on_or_is_as_it_was)
@@ -191,6 +196,7 @@ Test(group_fault, a_request_goes_on_or_is_as_it_was)
 	cr_expect_eq(expect_all_or_nothing(acquire), 2);
 	cr_expect_eq(kvmm_groups_hit_tokens(w.tables), 400);
 	release();
+	end_world();
 }
 
 Test(group_fault, memory_of_tables_doubles_and_decoding_takes_no_other)
@@ -209,6 +215,7 @@ Test(group_fault, memory_of_tables_doubles_and_decoding_takes_no_other)
 	}
 	cr_expect_eq(fake.nr_allocs, before + 1);
 	release();
+	end_world();
 }
 
 /* ---- other failures ---- */
@@ -254,6 +261,7 @@ Test(group_fault, a_commit_that_fails_leaves_all_blocks_private)
 	cr_expect_eq(commit(), 0);
 	release();
 	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 400), 400);
+	end_world();
 }
 
 Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
@@ -271,6 +279,7 @@ Test(group_fault, a_commit_in_several_pools_goes_on_where_it_failed)
 	cr_expect_eq(stat_of(w.pool[1]).nr_state[KVMM_BLOCK_ACTIVE], 1);
 	release();
 	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), 40);
+	end_world();
 }
 
 /* 40 tokens are cached, and 24 more computed, in 6 + 6 blocks of the first pool. */
@@ -305,6 +314,7 @@ Test(group_fault, a_pool_that_is_closed_says_so_in_each_call)
 	cr_expect_eq(stat_of(w.pool[0]).nr_available, 512);
 	kvmm_pool_destroy(w.pool[1]);
 	w.pool[1] = make_cache(8, "lru");
+	end_world();
 }
 
 /* It is cached, so it is seen; but it has as many references as there can be. */
@@ -336,6 +346,7 @@ Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
 	cr_assert_eq(kvmm_put_many(w.pool[0], same, nr), 0);
 	release();
 	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
+	end_world();
 }
 
 /* ---- references that nobody knows of ---- */
@@ -363,6 +374,7 @@ Test(group_fault, who_is_met_in_the_order_while_referenced_comes_back)
 	cr_expect_eq(kvmm_alloc(w.pool[0], 512, muts), 0);
 	cr_expect_eq(stat_of(w.pool[0]).evictions, 4);
 	cr_expect_eq(kvmm_free(w.pool[0], muts, 512), 0);
+	end_world();
 }
 
 Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
@@ -381,6 +393,7 @@ Test(group_fault, who_is_forgotten_while_referenced_is_free_afterwards)
 	cr_expect_eq(quiet_get(w.pool[0], &five, refs), -EAGAIN);
 	cr_expect_eq(kvmm_prefix_len(w.pool[0], &four), 0);
 	cr_expect_eq(stat_of(w.pool[0]).nr_state[KVMM_BLOCK_ACTIVE], 0);
+	end_world();
 }
 
 /* ---- what policies hear ---- */
@@ -415,4 +428,5 @@ Test(group_fault, policies_hear_of_all_keys_asked_for)
 	w.nr_tokens = 4000;			/* do not fit */
 	cr_expect_eq(acquire(), -ENOSPC);
 	cr_expect_eq(nr_seen, 2 * (9 + 5));
+	end_world();
 }
