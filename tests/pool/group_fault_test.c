@@ -349,6 +349,52 @@ Test(group_fault, a_block_that_cannot_be_referenced_is_in_no_hit)
 	end_world();
 }
 
+/* Somebody else is faster: the n-th pool that is asked for blocks has none (linked with --wrap). */
+static u32 robbed_at;
+
+int __wrap_kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
+int __real_kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
+
+int __wrap_kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+{
+	if (robbed_at && !--robbed_at)
+		return -ENOSPC;
+	return __real_kvmm_acquire(pool, req);
+}
+
+Test(group_fault, what_another_takes_in_between_undoes_all)
+{
+	static struct picture before, after;
+
+	start_request(40);
+	cr_assert_eq(commit(), 0);
+	for (u32 n = 1; n <= 3; n++) {
+		struct kvmm_tables *holder = w.tables;
+
+		/* There are 39 more tokens in tables of 400. */
+		w.nr_tokens = 400;
+		cr_assert_eq(tables_grow(w.tables, w.nr_tokens), 0);
+		take_picture(&before);
+		robbed_at = n;
+		cr_expect_eq(reserve(), -ENOSPC);
+		take_picture(&after);
+		for (u32 i = 0; i < 2; i++)	/* blocks came and went */
+			after.stat[i] = before.stat[i];
+		cr_expect_arr_eq(&after, &before, sizeof(after), "%u", n);
+
+		robbed_at = n;
+		cr_expect_eq(acquire(), -ENOSPC);
+		cr_expect_eq(w.tables, holder);
+		take_picture(&after);
+		for (u32 i = 0; i < 2; i++)
+			after.stat[i] = before.stat[i];
+		cr_expect_arr_eq(&after, &before, sizeof(after), "%u", n);
+	}
+	cr_expect_eq(robbed_at, 0);
+	release();
+	end_world();
+}
+
 /* ---- references that nobody knows of ---- */
 
 /* Keys 0 to 3 in group 0's domain, put back; what a reference on them is asked for by. */
