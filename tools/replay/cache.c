@@ -176,10 +176,16 @@ static enum exit_code fill(struct cache *cache, const struct held *held, u32 nr_
 static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_keys)
 {
 	u32 nr = nr_keys - held->nr_hits;
+	struct kvmm_prefix prefix = {
+		.keys		= cache->keys + held->nr_hits,
+		.nr		= nr,
+		.position	= held->nr_hits,
+		.parent		= held->nr_hits ? cache->keys + held->nr_hits - 1 : NULL,
+	};
 	int err;
 
-	err = kvmm_register(cache->pool, held->muts, cache->keys + held->nr_hits, nr,
-			    held->refs + held->nr_hits);
+	err = kvmm_prefix_register(cache->pool, &prefix, held->muts,
+				   held->refs + held->nr_hits);
 	if (err)
 		return err;
 	held->nr_refs = nr_keys;
@@ -219,6 +225,20 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	cache->peak_held = (u32)max_u64(cache->peak_held, shape->prompt);
 }
 
+/* In how many copies could the new blocks be filled? */
+static void count_runs(struct cache *cache, const struct held *held, u32 nr_fresh)
+{
+	int last = -2;
+
+	for (u32 i = 0; i < nr_fresh; i++) {
+		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
+
+		cache->fresh_runs += block != last + 1;
+		last = block;
+	}
+	cache->fresh_blocks += nr_fresh;
+}
+
 /* Hits first: what is evicted for a request was not among them. */
 static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted, u32 nr_keys)
 {
@@ -256,6 +276,7 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 
 	held->nr_hits = got->nr_hits;
 	count(cache, held, shape, got->nr_evicted);
+	count_runs(cache, held, got->nr_fresh);
 	code = check_refs(cache, held, held->nr_hits, "at a hit");
 	if (code)
 		return code;
@@ -398,6 +419,8 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "hits", cache->hits);
 	results_num(results, "misses", cache->accesses - cache->hits);
 	results_num(results, "evictions", cache->evictions);
+	results_num(results, "fresh_blocks", cache->fresh_blocks);
+	results_num(results, "fresh_runs", cache->fresh_runs);
 	results_num(results, "rejected", cache->rejected);
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
 	ages_describe(cache->run->ages, results);
@@ -427,6 +450,9 @@ void cache_say(const struct cache *cache)
 		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
 		    100 * share(cache->hit_tokens, cache->input_tokens));
 	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
+	results_say(results, "new blocks", "%s in %s runs: %.2f blocks a run",
+		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
+		    share(cache->fresh_blocks, cache->fresh_runs));
 	if (cache->rejected)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);

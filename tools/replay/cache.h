@@ -45,6 +45,8 @@ struct cache {
 	u64 hits;
 	u64 accesses;
 	u64 evictions;
+	u64 fresh_blocks;
+	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
 	u64 hit_tokens;
 	u64 input_tokens;
 	u32 admitted;

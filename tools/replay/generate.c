@@ -34,7 +34,7 @@ static const struct word {
 	double max;
 	unsigned int kinds;
 	bool whole;
-} words[] = {
+} settings[] = {
 	{ "requests", offsetof(struct workload, requests), 12000, 1, 1 << 20, ALL, true },
 	{ "span",     offsetof(struct workload, span),	   3600, 1, 1e6, ALL, false },
 	{ "follow",   offsetof(struct workload, follow),   .33, 0, .99, KIND(CHAT), false },
@@ -61,8 +61,8 @@ void workload_init(struct workload *work, enum workload_kind kind)
 	memset(work, 0, sizeof(*work));
 	work->kind = kind;
 	work->seed = 1;
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		*place_of(work, &words[i]) = words[i].value;
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		*place_of(work, &settings[i]) = settings[i].value;
 }
 
 /* ---- reading ---- */
@@ -81,9 +81,9 @@ static int refuse(char why[160], const char *format, ...)
 static void list_names(char *list, size_t bytes, unsigned int kind)
 {
 	*list = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (words[i].kinds & 1u << kind) {
-			strncat(list, words[i].name, bytes - strlen(list) - 1);
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		if (settings[i].kinds & 1u << kind) {
+			strncat(list, settings[i].name, bytes - strlen(list) - 1);
 			strncat(list, ", ", bytes - strlen(list) - 1);
 		}
 	strncat(list, "seed", bytes - strlen(list) - 1);
@@ -91,10 +91,10 @@ static void list_names(char *list, size_t bytes, unsigned int kind)
 
 static const struct word *find_word(const struct workload *work, const char *name, size_t length)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
-		if (words[i].kinds & 1u << work->kind && strlen(words[i].name) == length &&
-		    !memcmp(words[i].name, name, length))
-			return &words[i];
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		if (settings[i].kinds & 1u << work->kind && strlen(settings[i].name) == length &&
+		    !memcmp(settings[i].name, name, length))
+			return &settings[i];
 	return NULL;
 }
 
@@ -168,9 +168,9 @@ void workload_print_help(void)
 {
 	for (unsigned int i = 0; i < WORKLOAD_NR_KINDS; i++) {
 		printf("%-8s%s\n", kinds[i].name, kinds[i].purpose);
-		for (size_t w = 0; w < ARRAY_SIZE(words); w++)
-			if (words[w].kinds & 1u << i)
-				printf("        %s=%g", words[w].name, words[w].value);
+		for (size_t w = 0; w < ARRAY_SIZE(settings); w++)
+			if (settings[w].kinds & 1u << i)
+				printf("        %s=%g", settings[w].name, settings[w].value);
 		printf("        seed=1\n");
 	}
 }
