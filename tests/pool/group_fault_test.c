@@ -306,6 +306,7 @@ Test(group_fault, a_pool_that_is_closed_says_so_in_each_call)
 	cr_expect_eq(kvmm_groups_hit_len(w.groups, &w.prompt, 40), -EUCLEAN);
 	cr_expect_eq(kvmm_groups_match(w.groups, &w.prompt, 40, &other), -EUCLEAN);
 	cr_expect_eq(kvmm_groups_blocks_needed(w.groups, &req), -EUCLEAN);
+	cr_expect_eq(kvmm_groups_trim(w.tables, 40), 0);		/* gives nothing back there */
 	cr_expect_eq(kvmm_groups_abort(w.tables), -EUCLEAN);
 	release();
 	cr_expect_eq(stat_of(w.pool[0]).nr_available, 512);
@@ -391,6 +392,62 @@ Test(group_fault, what_another_takes_in_between_undoes_all)
 		cr_expect_arr_eq(&after, &before, sizeof(after), "%u", n);
 	}
 	cr_expect_eq(robbed_at, 0);
+	release();
+	end_world();
+}
+
+Test(group_fault, giving_states_back_to_a_closed_pool_is_an_error)
+{
+	start_request(40);
+	cr_assert_eq(commit(), 0);
+	w.nr_tokens = 64;
+	cr_assert_eq(reserve(), 0);
+	cr_assert_eq(commit(), 0);
+	kv_lock(&w.pool[1]->lock);
+	pool_poison(w.pool[1]);
+	kv_unlock(&w.pool[1]->lock);
+	cr_expect_eq(kvmm_groups_trim(w.tables, 64), -EUCLEAN);
+	cr_expect_eq(tables_check(w.tables), 0);
+	cr_expect_eq(w.tables->table[1].low, (64 - 29) / 4);		/* the window's did go */
+	release();
+	kvmm_pool_destroy(w.pool[1]);
+	w.pool[1] = make_cache(8, "lru");
+	end_world();
+}
+
+/* @value instead of what is there: is it noticed? */
+static void expect_noticed(u32 *field, u32 value)
+{
+	u32 old = *field;
+
+	*field = value;
+	cr_expect_eq(tables_check(w.tables), -EUCLEAN);
+	*field = old;
+	cr_expect_eq(tables_check(w.tables), 0);
+}
+
+Test(group_fault, tables_that_contradict_themselves_are_noticed)
+{
+	struct table *table;
+
+	start_request(40);
+	cr_assert_eq(commit(), 0);
+	w.nr_tokens = 64;
+	cr_assert_eq(reserve(), 0);
+	cr_assert_eq(kvmm_groups_trim(w.tables, 40), 0);	/* of the window, 2 blocks go */
+	table = w.tables->table;
+	cr_assert_eq(table[1].low, 2);
+	expect_noticed(&table[1].low, 3);			/* block 2 is outside now */
+	expect_noticed(&table[0].low, 17);
+	expect_noticed(&table[1].nr, 15);			/* so is block 15 */
+	expect_noticed(&table[0].nr, 9);
+	expect_noticed(&table[0].nr, w.tables->max_tokens);
+	expect_noticed(&table[0].done, 11);
+	expect_noticed(&w.tables->committed, 65);
+	expect_noticed(&table_slot(w.tables, 0, 3)->gen, 0);
+	expect_noticed(&table_slot(w.tables, 1, 1)->gen, 1);
+	expect_noticed(&table_slot(w.tables, 1, 17 - 1)->index, 1);
+	expect_noticed(&table_slot(w.tables, 0, 3)->index, 3);	/* private, below ->done */
 	release();
 	end_world();
 }

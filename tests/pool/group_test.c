@@ -191,6 +191,8 @@ Test(group, bad_attributes_are_refused)
 	bad[6].block_tokens = 65537;
 	for (u32 i = 0; i < 7; i++)
 		cr_expect_eq(try_create(&bad[i], 1, 0), -EINVAL, "%u", i);
+	many[0].block_tokens = 65536;
+	cr_expect_eq(try_create(many, 1, 0), 0);
 	bad[7].block_tokens = 65535;
 	bad[8].block_tokens = 65534;
 	cr_expect_eq(try_create(&bad[7], 2, 0), -EINVAL);	/* alignment 2^32 */
