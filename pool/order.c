@@ -68,6 +68,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 		apply_hit(order, handle.index);
 	else if (note == NOTE_PUT)
 		apply_put(order, handle.index, &key);
+	else if (note == NOTE_HELD)
+		order_forget(order, handle.index);
 	else if (order->ops->fill)
 		order->ops->fill(order->policy, handle.index, &key);
 }
