@@ -60,8 +60,8 @@ static void set_up(void)
 	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
 }
 
-/* Whatever happened, all that is cached can be evicted in the end. */
-static void tear_down(void)
+/* Whatever happened, all that is cached can be evicted. At the end of each test, where it counts. */
+static void end(void)
 {
 	kvmm_mut_t mut[4];
 
@@ -72,7 +72,7 @@ static void tear_down(void)
 	kv_rcu_barrier();
 }
 
-TestSuite(life_race, .init = set_up, .fini = tear_down);
+TestSuite(life_race, .init = set_up);
 
 static void match_and_put_5(void)
 {
@@ -97,6 +97,7 @@ Test(life_race, an_elder_is_hit_while_its_duplicate_is_evicted)
 	cr_expect_str_eq(picture(pool), "IPPP");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end();
 }
 
 static kvmm_ref_t held;
@@ -126,6 +127,7 @@ Test(life_race, a_hit_comes_in_while_an_acquire_fails)
 	before_nr = match_and_put_5;
 	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "I...");
+	end();
 }
 
 /* The hit comes first, and is put when the acquire has failed. */
@@ -144,6 +146,7 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
 	cr_expect_str_eq(refs_picture(pool), "0...");
+	end();
 }
 
 /* Picked, then referenced: it is no victim, and out of the order until its put. */
@@ -158,6 +161,7 @@ Test(life_race, a_victim_is_hit_before_it_is_claimed)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
 	cr_expect_str_eq(picture(pool), "II..");
+	end();
 }
 
 /* Picked, referenced, put, and all that before it is claimed: the note comes too late. */
@@ -171,6 +175,7 @@ Test(life_race, a_victim_is_put_before_it_is_claimed)
 	cr_expect_str_eq(picture(pool), "IPPP");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end();
 }
 
 /* Nobody should drop the last reference while another thread touches by it. */
@@ -191,6 +196,7 @@ Test(life_race, a_touch_loses_against_the_last_put)
 	cr_expect_str_eq(refs_picture(pool), "01..");
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
+	end();
 }
 
 /* The log is full, and its lock busy: a hit is lost, and made up for when the block is met. */
@@ -216,6 +222,7 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 	cr_expect_not(pool->order.ops->has(pool->order.policy, held.index));
 	put_held();
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
+	end();
 }
 
 /* ---- a put of what somebody else has put already ---- */
@@ -252,4 +259,5 @@ Test(life_race, what_is_lost_by_a_double_put_is_counted)
 	cr_expect_eq(kv_entries_take_again(&pool->entries, refs, 2, false, &put.nr_first), 0);
 	cr_expect_eq(put.nr_first, 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), -ESTALE);
+	end();
 }

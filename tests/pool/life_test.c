@@ -349,6 +349,8 @@ Test(life, an_inactive_elder_that_is_held_is_no_victim)
 
 		cache_keys(pool, 5, 1);
 		cr_expect_eq(publish_as(pool, dups[d], 5, 1, &ref), 1);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(order_nr(&pool->order), 0);
 		cr_expect_eq(kvmm_alloc(pool, 3, mut), dups[d] == KVMM_DUP_HOLD ? -ENOSPC : 0);
 		cr_expect_eq(found_under(pool, 5), 0);
 		cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
