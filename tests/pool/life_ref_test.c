@@ -174,6 +174,35 @@ Test(life_ref, a_pin_that_is_undone_too_often_is_still_held)
 	end_pool(pool);
 }
 
+/* Nobody can tell the reference that is stolen so: but it costs nobody else's block, nor the pool. */
+Test(life_ref, a_put_too_many_may_take_the_reference_of_a_duplicate)
+{
+	static const u32 flags[] = { 0, KVMM_POOL_RESET_ON_RELEASE };
+
+	for (u32 i = 0; i < ARRAY_SIZE(flags); i++) {
+		struct kvmm_pool *pool = make_life(4, "lru", flags[i], KVMM_DUP_HOLD);
+		kvmm_ref_t elder, dup, other[3];
+		u32 block;
+
+		make_active(pool, 5, 1, &elder);
+		publish_as(pool, KVMM_DUP_HOLD, 5, 1, &dup);
+		cr_expect_eq(kvmm_put_many(pool, &elder, 1), 0);
+		cr_expect_eq(kvmm_put_many(pool, &elder, 1), 0);
+		/* Its entry goes to somebody else. */
+		make_active(pool, 7, 3, other);
+		cr_expect(other[0].index == elder.index || other[1].index == elder.index ||
+			  other[2].index == elder.index);
+		block = kvmm_block_of_ref(pool, dup);
+		cr_expect_eq(kvmm_put_many(pool, &dup, 1), 0);
+		cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), i ? 0 : 1);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		for (u32 k = 0; k < 3; k++)
+			cr_expect_eq(kvmm_put_many(pool, &other[k], 1), 0);
+		cr_expect_eq(kvmm_reset_cache(pool), i ? 0 : 3);
+		end_pool(pool);
+	}
+}
+
 /* The first and the last of a batch that is dropped in parts; some go, some are hidden. */
 static void put_many_too_often(u32 nr, u32 flags)
 {
