@@ -149,6 +149,29 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 	end();
 }
 
+/* Put, but not noted yet: such a block was not counted as room, and need not be kept free now. */
+Test(life_race, a_hit_was_put_a_moment_ago)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+	kvmm_mut_t fresh[4];
+	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 4,
+				    .hits = &ref, .fresh = fresh };
+
+	make_active(pool, 5, 1, &held);
+	cr_assert_eq(kv_entry_put(&pool->entries, *as_handles(&held)), 1);
+	tally_add(pool, TALLY_REFS, -1);
+	tally_add(pool, TALLY_ACTIVE, -1);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(req.nr_hits, 1);
+	order_note(&pool->order, NOTE_PUT, as_handles(&held), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_str_eq(refs_picture(pool), "1...");
+	cr_expect_eq(kvmm_free(pool, fresh, 3), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	end();
+}
+
 /* Picked, then referenced: it is no victim, and out of the order until its put. */
 Test(life_race, a_victim_is_hit_before_it_is_claimed)
 {
