@@ -163,6 +163,8 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	err = acquire(pool, req, &hits);
 	order_leave(&pool->order);
 	cache_leave(pool);
+	if (!err)
+		presence_touched(pool, hits.refs, hits.nr);
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;

@@ -133,6 +133,7 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	pool->count.nr_forgotten++;
 	pool->count.names_forgotten += name_sum(entry);
 	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, &handle, &nr));
+	presence_gone(pool, index);
 	return elder;
 }
 

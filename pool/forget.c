@@ -97,7 +97,7 @@ int kvmm_reset_cache(struct kvmm_pool *pool)
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
-	kv_rcu_reap();
+	cache_after(pool);
 	return ret;
 }
 

@@ -8,9 +8,10 @@
  *
  * Invariants of tables:
  *
- *  1. Slots of a table below ->low and from ->nr on hold nothing.
- *  2. A slot holds one reference (SLOT_REF) or one private block, or its gen is 0.
- *  3. ->done <= ->nr; full blocks below ->done are not looked at again by a commit.
+ *  1. Slots of a table below ->low and from ->nr on hold nothing: they are 0.
+ *  2. Any other slot holds one reference (SLOT_REF), one private block, or nothing.
+ *  3. Private blocks below ->done, which commits do not look at again, are those that no hit can
+ *     need, and states that a step went past. ->done is at most what ->committed tokens fill.
  *  4. No group has less than rule_end(->committed) slots.
  */
 #ifndef POOL_GROUP_H
@@ -221,6 +222,8 @@ int tables_grow(struct kvmm_tables *tables, u32 nr_tokens);
 int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to);
 /* Forget all slots; what was in them is not given back. */
 void tables_clear(struct kvmm_tables *tables);
+/* The invariants above: 0 or -EUCLEAN. */
+int tables_check(const struct kvmm_tables *tables);
 
 /* ---- group_quiet.c ---- */
 

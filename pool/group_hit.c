@@ -24,6 +24,18 @@ struct pool_presence {
 	int *err;
 };
 
+/* Most often all are there, which kvmm_prefix_len() finds faster: it looks keys up together. */
+static int probe_prefix(const struct group *group, const struct kvmm_prefix *prefix, u64 *word)
+{
+	int len = kvmm_prefix_len(group->pool, prefix);
+
+	if (len >= 0 && len < (int)prefix->nr && group->rule.kind != KVMM_GROUP_FULL)
+		return kvmm_prefix_probe(group->pool, prefix, word);
+	/* Of full attention nobody asks what is behind the first miss. */
+	*word = len > 0 ? kv_mask64(0, len) : 0;
+	return len;
+}
+
 static u64 probe_pool(const struct presence *presence, u32 group, u32 first, u32 nr)
 {
 	const struct pool_presence *p = container_of(presence, const struct pool_presence,
@@ -32,7 +44,7 @@ static u64 probe_pool(const struct presence *presence, u32 group, u32 first, u32
 	struct group_keys keys;
 	struct kvmm_prefix prefix = group_prefix(g, p->prompt, first, nr, &keys);
 	u64 word = 0;
-	int ret = kvmm_prefix_probe(g->pool, &prefix, &word);
+	int ret = probe_prefix(g, &prefix, &word);
 
 	if (likely(ret >= 0))
 		return word;

@@ -123,8 +123,6 @@ void tables_clear(struct kvmm_tables *tables)
 		memset(table_slot(tables, i, 0), 0, table->nr * sizeof(kvmm_mut_t));
 		*table = (struct table){ .base = table->base };
 	}
-	tables->hit_tokens = 0;
-	tables->committed = 0;
 }
 
 void kvmm_groups_release(struct kvmm_tables *tables)
@@ -246,4 +244,38 @@ int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_
 		refs[i] = slot_is_ref(slot) ? ref_of_slot(slot) : (kvmm_ref_t){ 0, 0 };
 	}
 	return tables->table[group].nr;
+}
+
+/* ---- checking ---- */
+
+static bool table_is_bad(const struct kvmm_tables *tables, u32 group)
+{
+	const struct group_rule *rule = &tables->groups->group[group].rule;
+	const struct table *table = &tables->table[group];
+	u32 end = rule_end(rule, tables->max_tokens);
+
+	if (table->low > table->nr || table->nr > end ||
+	    table->nr < rule_end(rule, tables->committed) ||
+	    table->done > tables->committed / rule->block_tokens)
+		return true;
+	for (u32 i = 0; i < end; i++) {
+		kvmm_mut_t slot = *table_slot(tables, group, i);
+		bool is_inside = i >= table->low && i < table->nr;
+
+		if (!slot_is_held(slot) ? slot.index : !is_inside)
+			return true;
+		if (i < table->done && slot_is_held(slot) && !slot_is_ref(slot) &&
+		    rule->kind != KVMM_GROUP_LAST &&
+		    rule_is_useful(rule, tables->groups->align, i))
+			return true;
+	}
+	return false;
+}
+
+int tables_check(const struct kvmm_tables *tables)
+{
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		if (table_is_bad(tables, i))
+			return -EUCLEAN;
+	return 0;
 }

@@ -24,25 +24,32 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
 
 /* ---- does it fit? ---- */
 
-/* @nr: by group. 0, -ENOSPC, or what a pool says. */
+static int check_pool(struct kvmm_pool *pool, u64 nr)
+{
+	struct kvmm_pool_stat stat;
+	int err = kvmm_pool_stat(pool, &stat);
+
+	if (err)
+		return err;
+	return nr > stat.nr_available ? -ENOSPC : 0;
+}
+
+/* @nr: by group. 0, -ENOSPC, or what a pool says. Most steps of a decode want nothing. */
 static int check_fit(const struct kvmm_groups *groups, const u32 *nr, u32 reserve)
 {
+	int err = 0;
 	u32 end;
 
-	for (u32 i = 0; i < groups->nr; i = end) {
-		struct kvmm_pool_stat stat;
+	for (u32 i = 0; i < groups->nr && !err; i = end) {
 		u64 sum = 0;
-		int err = kvmm_pool_stat(group_in_order(groups, i)->pool, &stat);
 
-		if (err)
-			return err;
 		end = groups_end_of_pool(groups, i);
 		for (u32 k = i; k < end; k++)
 			sum += nr[groups->order[k]];
-		if (sum && sum + reserve > stat.nr_available)
-			return -ENOSPC;
+		if (sum)
+			err = check_pool(group_in_order(groups, i)->pool, sum + reserve);
 	}
-	return 0;
+	return err;
 }
 
 /* ---- reserve ---- */

@@ -105,6 +105,12 @@ void holds_exit(struct kvmm_pool *pool)
 	*pool_hold_table(pool) = NULL;
 }
 
+/* Statistics read it without the lock. */
+static void add_bytes(struct hold_table *table, s64 bytes)
+{
+	WRITE_ONCE(table->bytes, table->bytes + bytes);
+}
+
 /* ---- slots ---- */
 
 static void push_slot(struct hold_table *table, u32 index)
@@ -150,14 +156,14 @@ static void add_chunk(struct hold_table *table, struct growth *growth)
 			return;		/* others have grown it twice meanwhile */
 		if (nr_chunks)
 			memcpy(growth->list, old, nr_chunks * sizeof(*old));
-		table->bytes += (growth->max_chunks - nr_chunks) * sizeof(*old);
+		add_bytes(table, (growth->max_chunks - nr_chunks) * sizeof(*old));
 		table->chunk = growth->list;
 		table->max_chunks = growth->max_chunks;
 		growth->list = old;
 	}
 	table->chunk[nr_chunks] = growth->chunk;
 	growth->chunk = NULL;
-	table->bytes += HOLD_CHUNK * sizeof(struct hold_slot);
+	add_bytes(table, HOLD_CHUNK * sizeof(struct hold_slot));
 	table->nr_slots += HOLD_CHUNK;
 	for (u32 i = HOLD_CHUNK; i-- > 0;) {
 		hold_slot(table, first + i)->gen = table->gen_base;
@@ -272,7 +278,7 @@ static u64 hold_sum(const struct hold *hold)
 	u64 sum = mix(hold->owner, hold->since_ns), word[2];
 
 	sum = mix(sum, (u64)hold->reason << 32 | hold->flags);
-	sum = mix(sum, (u64)hold->domain.tenant << 32 | hold->domain.layout << 16 |
+	sum = mix(sum, (u64)hold->domain.tenant << 32 | (u32)hold->domain.layout << 16 |
 		       hold->domain.group);
 	for (u32 i = 0; i < sizeof(hold->text); i += sizeof(word[0])) {
 		memcpy(word, hold->text + i, sizeof(word[0]));
@@ -293,7 +299,7 @@ static void count_hold(struct hold_table *table, const struct hold *hold, int si
 	table->nr_blocks += sign * (s64)hold->nr;
 	table->sum += sign * hold->sum;
 	table->deadlines += sign * hold->deadline_ns;
-	WRITE_ONCE(table->bytes, table->bytes + sign * (s64)hold_bytes(hold));
+	add_bytes(table, sign * (s64)hold_bytes(hold));
 }
 
 void hold_insert(struct hold_table *table, struct hold *hold)

@@ -37,6 +37,7 @@
 #include <kv/lock.h>
 #include <kv/pool.h>
 #include <kv/rcu.h>
+#include <kv/registry_radix.h>
 #include <kv/stat.h>
 #include <kv/types.h>
 #include <kv/zone.h>
@@ -188,6 +189,16 @@ struct pool_count {
 #define GATE_STOPPED	BIT(0)	/* blocks are being moved: wait for compact_lock */
 #define GATE_POISONED	BIT(1)	/* for ever */
 
+/* See presence.c. */
+struct pool_presence {
+	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: there is none */
+	u32			tier;		/* fixed at creation */
+	kvmm_key_t		*parent;	/* by entry: the block before; owner, while PRIVATE */
+	bool			*has_parent;	/* by entry; the same */
+	struct gone		*gone;		/* ->lock */
+	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
+};
+
 struct kvmm_pool {
 	/* Fixed at creation; read without a lock. */
 	struct kv_pool_parts		parts;
@@ -232,7 +243,9 @@ struct kvmm_pool {
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock */
 
+	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
+	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 };
@@ -283,11 +296,77 @@ static inline u32 next_gen(u32 gen)
 /* -ESTALE if @gen was given out before @now, else it is made up, or another pool's. */
 int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
 
-/* The same by who has evicted: what the map has put aside may be freed now. */
+/* ---- presence.c ---- */
+
+int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier);
+void presence_exit(struct kvmm_pool *pool);
+void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		       const struct kv_handle *handles);
+void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr);
+void __presence_gone(struct kvmm_pool *pool, u32 index);
+void __presence_flush(struct kvmm_pool *pool);
+void __presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
+
+/* Private blocks are being named: remember what comes before each. */
+static inline void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				   const struct kv_handle *handles)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_staged(pool, prefix, handles);
+}
+
+/* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
+static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
+{
+	return unlikely(pool->presence.reg) ? kv_radix_reserve(pool->presence.reg, nr) : 0;
+}
+
+static inline void presence_unreserve(struct kvmm_pool *pool, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		kv_radix_unreserve(pool->presence.reg, nr);
+}
+
+/* Uses up the reservation. The caller has references; no lock held. */
+static inline void presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+				      const struct kv_handle *found, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_published(pool, handles, found, nr);
+}
+
+/* A name is forgotten. ->lock held; presence_flush() follows when it is not any more. */
+static inline void presence_gone(struct kvmm_pool *pool, u32 index)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_gone(pool, index);
+}
+
+static inline void presence_flush(struct kvmm_pool *pool)
+{
+	if (unlikely(READ_ONCE(pool->presence.nr_gone)))
+		__presence_flush(pool);
+}
+
+/* Blocks were hit where @refs have a gen; the caller has the references. No lock held. */
+static inline void presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_touched(pool, refs, nr);
+}
+
+/* What a caller does who has evicted, when no lock is held any more. */
+static inline void cache_after(struct kvmm_pool *pool)
+{
+	presence_flush(pool);
+	kv_rcu_reap();
+}
+
 static inline void cache_leave(struct kvmm_pool *pool)
 {
 	pool_leave(pool);
-	kv_rcu_reap();
+	cache_after(pool);
 }
 
 /* ---- slot.c ---- */
@@ -595,6 +674,10 @@ static inline u32 ticks_now(void)
 {
 	return kv_clock_ns() >> TICK_SHIFT;
 }
+
+/* ---- request_tokens.c ---- */
+
+void tokens_exit(struct kvmm_pool *pool);
 
 /* ---- move.c ---- */
 

@@ -47,6 +47,7 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	note_refs(pool, found, nr, nr_first);
 	count_lookup(pool, nr, prefix->nr - nr);
 	cache_end(pool);
+	presence_touched(pool, found, nr);
 	return nr;
 }
 
@@ -70,6 +71,7 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 		count_lookup(pool, nr, prefix->nr - nr);
 	}
 	cache_end(pool);
+	presence_touched(pool, found, prefix->nr);
 	return nr;
 }
 

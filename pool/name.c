@@ -67,6 +67,7 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		return err;
 	err = stage_all(pool, prefix, handles);
 	if (!err && prefix->nr) {
+		presence_staged(pool, prefix, handles);
 		pool->map->ops->staged(pool->map, handles, prefix->nr);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
 		memmove(staged, blocks, prefix->nr * sizeof(*staged));
@@ -184,6 +185,8 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 	if (likely(!err))
 		account(pool, insert, insert->handles);
 	cache_end(pool);
+	if (likely(!err))
+		presence_published(pool, insert->handles, insert->found, insert->nr);
 	return err;
 }
 
@@ -243,13 +246,19 @@ static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 n
 		   enum kv_dup_policy policy, struct kv_handle *refs, u32 *nr_dups)
 {
 	struct kv_insert insert = { .handles = staged, .nr = nr, .policy = policy, .found = refs };
-	int err;
+	int err = presence_reserve(pool, nr);
 
+	*nr_dups = 0;
+	if (unlikely(err))
+		return err;
 	if (policy == KV_DUP_REJECT)
 		err = publish_rejecting(pool, &insert);
 	else
 		err = publish_all(pool, &insert);
-	*nr_dups = err ? 0 : insert.nr_dups;
+	if (unlikely(err))
+		presence_unreserve(pool, nr);
+	else
+		*nr_dups = insert.nr_dups;
 	return err;
 }
 
@@ -296,8 +305,10 @@ static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	if (err)
 		return err;
 	err = stage_all(pool, prefix, handles);
-	if (!err)
+	if (!err) {
+		presence_staged(pool, prefix, handles);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
+	}
 	cache_end(pool);
 	return err;
 }

@@ -249,8 +249,10 @@ static void exit_memory(struct kvmm_pool *pool)
 static void exit_fields(struct kvmm_pool *pool)
 {
 	holds_exit(pool);
+	presence_exit(pool);
 	slots_exit(pool);
 	cache_exit(pool);
+	tokens_exit(pool);
 	tenant_exit(pool);
 	exit_memory(pool);
 	kv_free(pool->owner);
@@ -279,6 +281,8 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 		err = init_memory(pool, attr);
 	if (!err)
 		err = tenant_init(pool, attr->zero);
+	if (!err)
+		err = presence_init(pool, attr->registry, attr->tier);
 	if (err) {
 		exit_fields(pool);
 		kv_free(pool);

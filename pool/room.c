@@ -132,6 +132,6 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
-	kv_rcu_reap();
+	cache_after(pool);
 	return err;
 }

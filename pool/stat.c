@@ -5,7 +5,7 @@
  * Everything here is read under the lock; blocks being moved are waited for.
  */
 
-#include "internal.h"
+#include "hold.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)
@@ -73,7 +73,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.nr_runs = zone.nr_runs,
 		.block_tokens = pool->block_tokens,
 		.block_bytes = pool->block_bytes,
-		.metadata_bytes = pool->metadata_bytes,
+		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool),
 	};
 	count_states(pool, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];

@@ -7,7 +7,7 @@
  */
 #include <kv/log.h>
 
-#include "internal.h"
+#include "hold.h"
 
 /* What a recount finds, to be compared with pool->count. */
 struct recount {
@@ -331,6 +331,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = pool_check(pool);
+	if (!err)
+		err = holds_check(pool);
 	if (pool->caches)
 		order_leave(&pool->order);
 	if (err)

@@ -5,8 +5,8 @@
  * A *node* is a registered name. A *family* is the children of one name, whether that name is
  * registered or not: children hang on the family, not on the parent, so that parents may come and
  * go without their children being touched. A *position* is the nodes at one position. Families and
- * positions are both *records*; nodes and records lie in slots of two slabs and are linked by index,
- * 0 being none.
+ * positions are both *records*. Nodes and records lie in slots of two slabs and are linked by the
+ * numbers of those, 0 being none.
  *
  *	family of P             node N                   family of N
  *	.last  = P (or was) <-- .up
@@ -15,10 +15,9 @@
  *	position of N
  *	.first = ...        --> .pos_next = ...
  *
- * All are found through one hash table, by chains. Name, hash and place in the table are fixed while
- * a slot is in use; so is membership in lists: what enters a list enters at its head, once, and
- * leaves it once, for good, with its own link left as it was. A slot is used again after a grace
- * period. Hence readers, in a read section, may follow any link from anything they stand on, and it
+ * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use; so
+ * is membership in lists: what enters a list enters it once, and leaves it once, for good, with its
+ * own link left as it was. A slot is used again after a grace period. Hence readers, in a read section, may follow any link from anything they stand on, and it
  * leads to what was in that list while they were under way.
  *
  * Locks: hashes fall into NR_STRIPES stripes, and stripes do not depend on the size of the table.
@@ -52,7 +51,7 @@
 
 enum slot_kind { NODE, RECORD, NR_SLOT_KINDS };
 
-/* Where links of a family lead that nobody follows but walkers on their way up; see radix_walk.c. */
+/* In record.last: that node has gone, and only walkers on their way up care; see radix_walk.c. */
 #define DEAD		BIT(31)
 
 /* The part that look-ups read, the same in both kinds. */
@@ -92,11 +91,11 @@ struct node {
 	u32 pos_prev;
 	u32 holds;		/* stripe */
 	u32 marks;		/* stripe; holds about to be put. In a grave: the next in it */
-	u32 last_life;		/* fixed; the node of this name before, while ->birth is not 0 */
+	u32 last_life;		/* fixed; the node before of this name, if ->birth */
 	u64 birth;		/* fixed; 0, or number among nodes that came to a family */
 	struct attachment *attached;	/* lock of attachments */
 	union {
-		u32 count[KVMM_MAX_TIERS];	/* stripe; as many as there are tiers, at least 8 */
+		u32 count[KVMM_MAX_TIERS];	/* stripe; not all are there */
 		struct grave grave;
 	};
 } __cacheline_aligned;
@@ -118,14 +117,14 @@ struct record {
 
 static_assert(sizeof(struct record) == KV_CACHELINE, "a record is one line");
 
-/* ---- slabs: slots in segments, the first of 2^shift, each later one as large as all before ---- */
+/* ---- slabs: slots in segments; the first has 2^shift, each later one as many as all before ---- */
 
 #define NR_SEGMENTS	28u
 #define MAX_SLOTS	BIT(31)
 
 struct slab {
 	/* Read by all; a segment is there before anybody has an index into it. */
-	uintptr_t bias[NR_SEGMENTS];	/* address that slot 0 would have if it were in that segment */
+	uintptr_t bias[NR_SEGMENTS];	/* address of slot 0, were it in that segment */
 	u32 stride;		/* fixed at creation */
 	u32 shift;		/* fixed at creation */
 
@@ -219,14 +218,14 @@ struct kvmm_registry {
 	/* Fixed at creation. */
 	u64 seed;
 	u32 nr_tiers;
-	u32 gen_base;			/* even; what slots start from, so that foreign handles fail */
+	u32 gen_base;			/* even; where slots begin: foreign handles fail */
 	bool prefix_closed;
 
 	struct table *table;		/* RCU; who grows it writes it */
 	struct slab slab[NR_SLOT_KINDS];
 	struct stripe stripe[NR_STRIPES];
 
-	u64 births __cacheline_aligned;	/* atomic; nodes that came to a family that had had one */
+	u64 births __cacheline_aligned;	/* atomic; nodes with ->birth so far */
 	u32 growing;			/* atomic; 1: a thread grows the table */
 	u32 in_graves;			/* atomic; nodes that wait for a grace period */
 

@@ -2,8 +2,8 @@
 /*
  * The check of the registry of prefixes: all that is kept twice is recomputed; nobody writes.
  *
- * Each slot that was ever used is in the table, in a grave, or free. Who is in the table is found by
- * going through all chains; lists are followed from their records, and each node must be met in
+ * Each slot that was ever used is in the table, in a grave, or free. Who is in the table is found
+ * by going through all chains; lists are followed from their records, and each node must be met in
  * just the lists that it should be in.
  */
 #include <kv/bits.h>

@@ -4,9 +4,8 @@
  *
  * What it takes is two lines a name, the head of its chain and its node, and the time goes into
  * waiting for them. So names are worked on in groups, in three steps: hash them all and ask for the
- * heads, ask for the first node of each chain, compare names. Groups follow each other at a distance
- * of one step. A chain has one node and a half on average if it has any, and what comes after the
- * first is rarely needed.
+ * heads, ask for the first node of each chain, compare names. Groups follow each other at a
+ * distance of one step. What comes after the first of a chain is rarely needed: see the table.
  */
 #include <kv/err.h>
 
@@ -107,7 +106,7 @@ static u32 group_len(const struct look *look, const struct group *group, u32 tie
 	return j;
 }
 
-/* ---- lines of groups: g is compared while g + 1 waits for its nodes and g + 2 for its chains ---- */
+/* ---- lines of groups: g is compared while g + 1 waits for nodes and g + 2 for chains ---- */
 
 #define NR_GROUPS	3u
 

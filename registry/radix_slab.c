@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Slots of the registry of prefixes: memory that never moves and is never given back before the end,
- * so that an index leads to a slot whoever has it, and however old it is.
+ * Slots of the registry of prefixes: memory that never moves and is never given back before the
+ * end, so that a number leads to a slot whoever has it, and however old it is.
  *
  * Who needs slots reserves them first, where failure does no harm, and takes them later, where it
  * would. What is reserved is a number, not slots: free ones are the last that became free, whose

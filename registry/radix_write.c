@@ -229,7 +229,8 @@ static void ask_for_neighbours(const struct kvmm_registry *reg, const u32 *index
 {
 	for (u32 i = 0; i < nr; i++) {
 		const struct node *node = index[i] ? node_at(reg, index[i]) : NULL;
-		u32 up = node ? READ_ONCE(node->up) : 0, next = node ? READ_ONCE(node->pos_next) : 0;
+		u32 up = node ? READ_ONCE(node->up) : 0;
+		u32 next = node ? READ_ONCE(node->pos_next) : 0;
 
 		if (up)
 			kv_prefetch_write(record_at(reg, up));
@@ -302,6 +303,14 @@ static void lose(struct call *call, struct node *node, u64 hash)
 	set_tiers(call->reg, node, hash, tiers);
 }
 
+/* A guess at that, without a lock. */
+static bool may_end(const struct call *call, const struct node *node)
+{
+	u32 tiers = call->tier == NO_TIER ? 0 : BIT(call->tier);
+
+	return call->to == NO_TIER && READ_ONCE(node->name.mask) == tiers;
+}
+
 static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
 {
 	struct node *node = node_at(call->reg, index);
@@ -322,7 +331,8 @@ static int leave_locked(struct call *call, u32 index, u64 hash, bool all_held)
 	return 1;
 }
 
-static struct held hold_for_end(struct kvmm_registry *reg, const struct node *node, u64 hash, u32 up)
+static struct held hold_for_end(struct kvmm_registry *reg, const struct node *node, u64 hash,
+				u32 up)
 {
 	return radix_hold(reg, hash, up ? record_at(reg, up)->hash : hash,
 			  position_hash(reg, node->name.position));
@@ -333,7 +343,7 @@ static int leave(struct call *call, u32 index, u32 gen, u64 hash)
 {
 	struct kvmm_registry *reg = call->reg;
 	struct node *node = node_at(reg, index);
-	bool all = false;
+	bool all = may_end(call, node);
 	int ret;
 
 	do {

@@ -173,6 +173,10 @@ test_runner() {
 	refuses "runtests: counts" "3 passed, 2 failed" "$here/scripts/runtests" ./prog
 	program "[====] Synthesis: Tested: 0 | Passing: 0 | Failing: 0 | Crashing: 0 " "exit 0"
 	refuses "runtests: no tests" "nothing ran" "$here/scripts/runtests" ./prog
+	program "[----] some_test.c:7: Assertion Failed
+[====] Synthesis: Tested: 5 | Passing: 5 | Failing: 0 | Crashing: 0 " "exit 0"
+	refuses "runtests: failure in a tear-down" "5 passed, 1 failed" \
+		"$here/scripts/runtests" ./prog
 	program "7 passed, 0 failed" "exit 1"
 	refuses "runtests: fails after its summary" "7 passed, 1 failed" \
 		"$here/scripts/runtests" ./prog

@@ -699,6 +699,13 @@ static inline void kv_key_words(const kvmm_key_t *key, u64 word[2])
 	memcpy(word, key, sizeof(*key));
 }
 
+static inline kvmm_domain_t kv_entry_domain(const struct kv_entry *entry)
+{
+	u64 word = READ_ONCE(entry->domain);
+
+	return (kvmm_domain_t){ (u32)word, word >> 32 & 0xffff, word >> 48 };
+}
+
 /* Believe it only if the word did not change around it; see the head of this file. */
 static inline bool kv_entry_has_name(const struct kv_entry *entry, const u64 key[2], u64 domain)
 {

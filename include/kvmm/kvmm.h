@@ -9,7 +9,9 @@
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
 #include <kvmm/pool.h>
+#include <kvmm/registry.h>
 #include <kvmm/seq.h>
+#include <kvmm/tokens.h>
 #include <kvmm/types.h>
 #include <kvmm/zone.h>
 

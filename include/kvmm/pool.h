@@ -83,6 +83,9 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @index: how cached blocks are found: "flat" (the default, if NULL): a table of one line a bucket,
  *	made for all blocks of the pool; "lfht": liburcu's hash table, several times slower, which
  *	grows and shrinks
+ * @registry: registry of prefixes that is told what this pool has, or NULL; see <kvmm/registry.h>.
+ *	Outlives the pool
+ * @tier: which of its tiers this pool is
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -101,10 +104,12 @@ struct kvmm_pool_attr {
 	uint32_t dup_policy;
 	uint32_t zero;
 	const char *index;
+	struct kvmm_registry *registry;
+	uint32_t tier;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0 }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free

@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		for (u32 q = 0; q < trace.nr; q++)
 			require(is_same(&trace.req[q], &trace2.req[q]));
 	}
-	trace_exit(&trace);
-	trace_exit(&trace2);
+	trace_close(&trace);
+	trace_close(&trace2);
 	return 0;
 }

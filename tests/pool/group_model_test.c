@@ -170,6 +170,7 @@ static void check_content(const struct request *r)
 {
 	u32 ids[MAX_TOKENS];
 
+	cr_assert_eq(tables_check(r->tables), 0);
 	for (u32 g = 0; g < m.nr; g++) {
 		kvmm_groups_block_table(r->tables, g, ids, MAX_TOKENS);
 		for (u32 i = 0; i < r->computed / m.attr[g].block_tokens; i++) {
@@ -283,6 +284,7 @@ static void step(u32 i)
 	compute(r, r->computed, to);
 	if (any(8) == 0) {	/* the step is taken back, and what it wrote with it */
 		cr_assert_eq(kvmm_groups_abort(r->tables), 0);
+		cr_assert_eq(tables_check(r->tables), 0);
 		end(i);
 		return;
 	}

@@ -158,7 +158,7 @@ Test(group, bad_attributes_are_refused)
 {
 	struct kvmm_pool *pool = make_cache(8, "lru"), *plain_pool = make_pool(8);
 	struct kvmm_group_attr good = { .pool = pool, .kind = KVMM_GROUP_WINDOW, .span = 8 };
-	struct kvmm_group_attr bad[9];
+	struct kvmm_group_attr bad[9], many[KVMM_MAX_GROUPS];
 	struct {
 		struct kvmm_groups_attr attr;
 		u64 more;
@@ -173,6 +173,9 @@ Test(group, bad_attributes_are_refused)
 	closed = make_pool_of(&closed_attr);
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
 		bad[i] = good;
+	for (u32 i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = good;
+	cr_expect_eq(try_create(many, KVMM_MAX_GROUPS, 0), 0);
 	cr_expect_eq(try_create(&good, 1, 0), 0);
 	cr_expect_eq(try_create(&good, 1, 65535), 0);
 	cr_expect_eq(try_create(&good, 1, 65536), -EINVAL);
@@ -188,6 +191,8 @@ Test(group, bad_attributes_are_refused)
 	bad[6].block_tokens = 65537;
 	for (u32 i = 0; i < 7; i++)
 		cr_expect_eq(try_create(&bad[i], 1, 0), -EINVAL, "%u", i);
+	many[0].block_tokens = 65536;
+	cr_expect_eq(try_create(many, 1, 0), 0);
 	bad[7].block_tokens = 65535;
 	bad[8].block_tokens = 65534;
 	cr_expect_eq(try_create(&bad[7], 2, 0), -EINVAL);	/* alignment 2^32 */
@@ -233,6 +238,8 @@ Test(group, bad_calls_are_refused)
 	need.nr_tokens = KVMM_GROUPS_MAX_TOKENS + 1;
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -EINVAL);
 	cr_expect_eq(kvmm_groups_mask(groups, 2, 0, 1, &mask), -EINVAL);
+	cr_expect_eq(kvmm_groups_mask(groups, 0, 0, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_groups_mask(groups, 0, 0, 0, NULL), 0);
 	cr_expect_eq(kvmm_groups_mask(groups, 0, KVMM_GROUPS_MAX_TOKENS / 4, 1, &mask), -EINVAL);
 
 	tables = start(groups, plain(1), 16);
@@ -462,6 +469,27 @@ Test(group, a_state_is_registered_where_its_block_ends)
 	tables = start(groups, prompt(1, 8, 2), 36);
 	cr_expect_eq(kvmm_groups_hit_tokens(tables), 32);
 	expect_tables(tables, pool, "rrrrrrrrp", "---rp");
+	kvmm_groups_release(tables);
+	kvmm_groups_destroy(groups);
+	end_pool(pool);
+}
+
+/* Drafted tokens 5 to 8, then 7 to 10, 8 to 11, and so on; one or all of them are accepted. */
+Test(group, a_step_that_is_no_longer_than_a_block_may_end_anywhere)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 4, 1);
+	struct kvmm_tables *tables = start(groups, plain(1), 5);
+	u32 n = 5;
+
+	cr_assert_eq(kvmm_groups_commit(tables, plain(1), n), 0);
+	while (n < 100) {
+		cr_assert_eq(kvmm_groups_reserve(tables, n + 4, 0), 0);
+		n += n % 3 ? 1 : 4;
+		cr_assert_eq(kvmm_groups_commit(tables, plain(1), n), 0, "%u", n);
+		cr_assert_eq(kvmm_groups_abort(tables), 0);
+		cr_assert_eq(kvmm_groups_trim(tables, n), 0);
+	}
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
 	end_pool(pool);

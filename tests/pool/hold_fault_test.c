@@ -177,6 +177,29 @@ Test(hold_fault, flips_in_the_table_are_noticed)
 	}
 }
 
+/* The pool asks its holds, and closes. */
+Test(hold_fault, validation_is_of_holds_too)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
+	struct hold_table *table = *pool_hold_table(pool);
+
+	table->nr_holds++;
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
+	cr_expect_eq(kvmm_hold_release(pool, hold), -EUCLEAN);
+	table->nr_holds--;
+	pool->gate = 0;
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+Test(hold_fault, metadata_is_of_holds_too)
+{
+	u64 before = stat_of(pool).metadata_bytes;
+	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
+
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + holds_bytes(pool));
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
 /* What the pool says of a held block and what the hold says must agree. */
 Test(hold_fault, lost_references_are_noticed)
 {

@@ -214,6 +214,17 @@ Test(hold, an_address_is_of_one_block_among_those_of_its_key)
 	cr_expect_eq(kvmm_hold_release(pool, again), 0);
 }
 
+Test(hold, a_hold_without_pin_keeps_no_address_good)
+{
+	kvmm_hold_t pinned = hold_keys(pool, 0, 1, KVMM_HOLD_PIN), held = hold_keys(pool, 0, 1, 0);
+	struct kvmm_pin_addr addr;
+
+	cr_assert_eq(kvmm_pin_addrs(pool, pinned, &addr, 1), 1);
+	cr_expect_eq(kvmm_hold_release(pool, pinned), 0);
+	cr_expect_eq(kvmm_pin_check(pool, &addr), -ESTALE);
+	cr_expect_eq(kvmm_hold_release(pool, held), 0);
+}
+
 Test(hold, addresses_that_are_none)
 {
 	kvmm_hold_t hold = hold_keys(pool, 1, 1, KVMM_HOLD_PIN), unpinned = hold_keys(pool, 2, 1, 0);
@@ -372,7 +383,11 @@ Test(hold, leaks_are_expired_or_old)
 	struct kvmm_hold_info infos[4];
 	u32 suspect[4] = { 0 };
 
-	fake_env_advance(&fake, 100);
+	fake_env_advance(&fake, 49);
+	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	fake_env_advance(&fake, 1);
+	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 1, "as soon as it could be dropped");
+	fake_env_advance(&fake, 50);
 	young = hold_keys(pool, 3, 1, 0);
 	cr_expect_eq(kvmm_leaks(pool, 0, infos, 4), 1, "leases only");
 	cr_expect_eq(infos[0].owner, 1);
@@ -531,6 +546,23 @@ Test(hold, there_can_be_many)
 	expect_valid();
 }
 
+/* More free slots in a row than a walk looks at in one go. */
+Test(hold, few_among_many_are_found)
+{
+	static kvmm_hold_t hold[700];
+
+	for (u32 i = 0; i < 700; i++)
+		hold[i] = lease_keys(pool, 0, 1, 10);
+	for (u32 i = 0; i < 690; i++)
+		kvmm_hold_release(pool, hold[i]);
+	cr_expect_eq(nr_holds(pool), 10);
+	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	fake_env_advance(&fake, 10);
+	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 10);
+	cr_expect_eq(kvmm_hold_expire(pool, 0), 10);
+	cr_expect_eq(nr_holds(pool), 0);
+}
+
 Test(hold, many_expire_at_once)
 {
 	for (u32 i = 0; i < 700; i++)
@@ -545,6 +577,38 @@ Test(hold, many_expire_at_once)
 }
 
 /* ---- what is refused ---- */
+
+/* All references and pins that a block can have, and then one more. */
+static void expect_refused_when_full(u32 flags, u32 max)
+{
+	static kvmm_ref_t many[1u << 20];
+	struct hold_table *table;
+	kvmm_hold_t hold = hold_keys(pool, 2, 1, 0);
+
+	cr_assert_eq(kvmm_hold_refs(pool, hold, many, NULL, 1), 1);
+	for (u32 i = 1; i < max; i++)
+		many[i] = many[0];
+	cr_assert_eq(flags ? kvmm_pin_many(pool, many, max) : kvmm_get_many(pool, many, max - 1), 0);
+	cr_expect_lt(try_hold(pool, 0, 4, flags, &hold), 0);
+	expect_picture("IIAI..");
+	expect_valid();
+	table = *pool_hold_table(pool);
+	cr_expect_eq(table->nr_reserved, 0);
+	cr_expect_eq(table->nr_holds, 1);
+	cr_assert_eq(flags ? kvmm_unpin_many(pool, many, max) : kvmm_put_many(pool, many, max - 1), 0);
+	cr_expect_eq(kvmm_hold_expire(pool, UINT64_MAX), 0);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+Test(hold, a_block_out_of_references_cannot_be_held)
+{
+	expect_refused_when_full(0, KV_ENTRY_REFS);
+}
+
+Test(hold, a_block_out_of_pins_cannot_be_pinned)
+{
+	expect_refused_when_full(KVMM_HOLD_PIN, KV_ENTRY_PINS / KV_ENTRY_PIN);
+}
 
 Test(hold, attributes_that_are_none)
 {

@@ -6,8 +6,9 @@
  *
  * All nodes are registered in prompts of PROMPT blocks that share nothing. Prompts are asked for in
  * random order, and there are more of them than caches hold, so heads of chains and nodes come from
- * memory. Times are the median of all runs. "churn" is a writer that forgets and registers
- * prompts, other than those asked for, as fast as it can.
+ * memory. Times are CPU times of the thread, the median of all runs; so are rates of several
+ * threads: calls for each second that they were let run, added up. "churn" is a writer that forgets
+ * and registers prompts, other than those asked for, as fast as it can.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -34,7 +35,7 @@ static u64 now_ns(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
 }
 
@@ -110,8 +111,8 @@ static void row(const char *what, double *value, const char *unit)
 {
 	double middle = median(value);
 
-	printf("%-44s %9.2f %-9s spread %4.1f %%\n", what, middle, unit,
-	       100 * (value[nr_runs - 1] - value[0]) / middle);
+	printf("%-44s %9.2f %-9s (%.2f to %.2f)\n", what, middle, unit, value[0],
+	       value[nr_runs - 1]);
 	fflush(stdout);
 }
 
@@ -174,6 +175,9 @@ static void bench_change(u32 tier, u32 len, const char *what)
 	u64 random = 12345;
 	char text[64];
 
+	/* Memory is touched for the first time in here. */
+	time_change(tier, len, true, &random);
+	time_change(tier, len, false, &random);
 	for (u32 run = 0; run < nr_runs; run++) {
 		up[run] = time_change(tier, len, true, &random);
 		down[run] = time_change(tier, len, false, &random);
@@ -191,7 +195,7 @@ static u32 stop, len_of_readers;
 struct reader {
 	pthread_t thread;
 	u32 cpu;
-	u64 calls;
+	double rate;		/* thousands of calls a second */
 };
 
 static void pin_to(u32 cpu)
@@ -206,55 +210,59 @@ static void pin_to(u32 cpu)
 static void *read_on(void *arg)
 {
 	struct reader *reader = arg;
-	u64 random = 999 + reader->cpu;
+	u64 random = 999 + reader->cpu, calls = 0, start;
 
 	pin_to(reader->cpu);
+	start = now_ns();
 	while (!READ_ONCE(stop)) {
-		time_len(len_of_readers, &random, 16);
-		reader->calls += 16;
+		time_len(len_of_readers, &random, 256);
+		calls += 256;
 	}
+	reader->rate = calls * 1e6 / (now_ns() - start);
 	return NULL;
 }
 
 static void *churn(void *arg)
 {
-	u64 random = 4711;
+	double *rate = arg;
+	u64 random = 4711, blocks = 0, start;
 
 	pin_to(1);
+	start = now_ns();
 	while (!READ_ONCE(stop)) {
 		u32 nr = next_random(&random) % (nr_prompts() / 2) * 2 + 1;
 		struct kvmm_prefix prefix = prompt(nr, 64);
 
-		prefix.position = 0;
 		kvmm_registry_absent(reg, 0, &prefix);
 		kvmm_registry_present(reg, 0, &prefix);
-		*(u64 *)arg += 64;
+		blocks += 64;
 	}
+	*rate = blocks * 1e3 / (now_ns() - start);
 	return NULL;
 }
 
-/* Calls a second of all readers. */
-static double time_threads(u32 nr_readers, bool with_writer, u64 *changed)
+/* Thousands of calls a second of all readers. */
+static double time_threads(u32 nr_readers, double *writer_rate)
 {
 	struct reader reader[2] = { { .cpu = 0 }, { .cpu = 1 } };
 	struct timespec nap = { 0, 300000000 };
 	pthread_t writer;
-	u64 start = now_ns(), calls = 0;
+	double rate = 0;
 
 	WRITE_ONCE(stop, 0);
 	for (u32 i = 0; i < nr_readers; i++)
 		pthread_create(&reader[i].thread, NULL, read_on, &reader[i]);
-	if (with_writer)
-		pthread_create(&writer, NULL, churn, changed);
+	if (writer_rate)
+		pthread_create(&writer, NULL, churn, writer_rate);
 	nanosleep(&nap, NULL);
 	WRITE_ONCE(stop, 1);
 	for (u32 i = 0; i < nr_readers; i++) {
 		pthread_join(reader[i].thread, NULL);
-		calls += reader[i].calls;
+		rate += reader[i].rate;
 	}
-	if (with_writer)
+	if (writer_rate)
 		pthread_join(writer, NULL);
-	return calls * 1e6 / (now_ns() - start);
+	return rate;
 }
 
 static void bench_threads(u32 len)
@@ -264,12 +272,9 @@ static void bench_threads(u32 len)
 
 	len_of_readers = len;
 	for (u32 run = 0; run < nr_runs; run++) {
-		u64 changed = 0;
-
-		one[run] = time_threads(1, false, NULL);
-		two[run] = time_threads(2, false, NULL) / one[run];
-		churned[run] = time_threads(1, true, &changed) / one[run];
-		writes[run] = changed / 300000.0;
+		one[run] = time_threads(1, NULL);
+		two[run] = time_threads(2, NULL) / one[run];
+		churned[run] = time_threads(1, &writes[run]) / one[run];
 	}
 	snprintf(text, sizeof(text), "longest prefix of %u, one reader", len);
 	row(text, one, "k/s");

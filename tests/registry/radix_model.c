@@ -2,8 +2,8 @@
 /*
  * Random operations on a registry of prefixes against a model that is an array of all names.
  *
- * The names are few, so that they go and come again all the time; parents are drawn as well, so that
- * there are orphans, names that were given two parents, and parents that come after their children.
+ * The names are few, so that they go and come again all the time; parents are drawn as well, so
+ * that there are orphans, names that were given two parents, and parents that come after their children.
  * After each operation everything that can be asked is asked of both. KVMM_SEED and KVMM_RADIX_OPS
  * choose the run.
  */
@@ -394,7 +394,8 @@ static void expect_tree_below(u32 nr)
 	cr_assert_eq(kvmm_node_walk(m.reg, node, visit, &seen), 0);
 	expect_set(seen.node, seen.nr, is_below, nr);
 	cr_assert_eq(nr_of_node(seen.node[0]), nr);
-	cr_assert_eq(kvmm_node_parent(m.reg, node, &parent), parent_of(nr) < NR_NAMES ? 0 : -ENOENT);
+	cr_assert_eq(kvmm_node_parent(m.reg, node, &parent),
+		     parent_of(nr) < NR_NAMES ? 0 : -ENOENT);
 	len = kvmm_node_lineage(m.reg, node, nodes, NR_NAMES);
 	for (int i = 0; i < len; i++) {
 		cr_assert_eq(nr_of_node(nodes[i]), above);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The parts of kvmm-replay on which its figures rest, against plain models of them. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <kvmm/kvmm.h>
@@ -226,30 +227,379 @@ Test(trace, names_are_short)
 	cr_expect_str_eq(trace.name, ".csv");
 }
 
-Test(trace, made_up_prompts_share_prefixes_and_are_the_same_for_one_seed)
+/* ---- workloads ---- */
+
+static char why[160];
+
+static struct trace make_up(const char *spec)
 {
-	struct trace a, b;
+	struct workload work;
+	struct trace trace;
+
+	workload_init(&work, WORKLOAD_CHAT);
+	cr_assert_eq(workload_parse(&work, spec, why), 0, "%s: %s", spec, why);
+	cr_assert_eq(workload_generate(&trace, &work), 0);
+	return trace;
+}
+
+/* What every reader of traces may rely on. */
+static void check_trace(const struct trace *trace)
+{
+	u64 last_us = 0, next_id = 0;
+
+	for (u32 q = 0; q < trace->nr; q++) {
+		const struct trace_request *req = &trace->req[q];
+
+		cr_assert(req->input > 0 && req->input <= TRACE_MAX_TOKENS);
+		cr_assert_eq(req->nr_ids, DIV_ROUND_UP(req->input, TRACE_ID_TOKENS));
+		cr_assert_eq(req->first_id, next_id);
+		cr_assert(req->arrival_us >= last_us && req->arrival_us % 1000 == 0);
+		next_id += req->nr_ids;
+		last_us = req->arrival_us;
+	}
+	cr_assert_eq(next_id, trace->nr_ids);
+}
+
+/*
+ * A number names a whole prefix: it always stands at the same place behind the same number. Numbers
+ * are dense enough here to be an index. Returns the share of blocks that were seen before.
+ */
+static double check_prefixes(const struct trace *trace)
+{
+	struct idmap before = { 0 };
+	u64 seen = 0;
+	bool found;
+
+	for (u32 q = 0; q < trace->nr; q++)
+		for (u32 i = 0; i < trace->req[q].nr_ids; i++) {
+			u64 id = trace_id(trace, &trace->req[q], i);
+			u64 last = i ? trace_id(trace, &trace->req[q], i - 1) : ~0ull;
+			u32 mark = (u32)mix64(last ^ mix64(i)), *at = idmap_get(&before, id, &found);
+
+			cr_assert(!found || *at == mark, "request %u, block %u", q, i);
+			*at = mark;
+			seen += found;
+		}
+	idmap_exit(&before);
+	return share(seen, trace->nr_ids);
+}
+
+static const char *const kinds_of_workload[] = { "chat", "agent", "zipf", "scan", "phase", "mix" };
+
+Test(workload, every_kind_makes_traces_of_shared_prefixes)
+{
+	char spec[60];
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds_of_workload); i++) {
+		struct trace trace;
+		double again;
+
+		snprintf(spec, sizeof(spec), "%s:requests=1500,seed=3", kinds_of_workload[i]);
+		trace = make_up(spec);
+		cr_expect_eq(trace.nr, 1500);
+		check_trace(&trace);
+		again = check_prefixes(&trace);
+		cr_expect(again > .2 && again < .98, "%s: %g", spec, again);
+		trace_close(&trace);
+	}
+}
+
+static bool are_same(const struct trace *a, const struct trace *b)
+{
+	bool same = a->nr == b->nr && a->nr_ids == b->nr_ids &&
+		    !memcmp(a->ids, b->ids, a->nr_ids * sizeof(*a->ids));
+
+	for (u32 q = 0; same && q < a->nr; q++)
+		same = a->req[q].arrival_us == b->req[q].arrival_us &&
+		       a->req[q].input == b->req[q].input &&
+		       a->req[q].output == b->req[q].output;
+	return same;
+}
+
+Test(workload, a_seed_makes_the_same_trace_each_time_and_another_one_another)
+{
+	char spec[3][60];
+
+	for (size_t i = 0; i < ARRAY_SIZE(kinds_of_workload); i++) {
+		struct trace trace[3];
+
+		for (u32 n = 0; n < 3; n++) {
+			snprintf(spec[n], sizeof(spec[n]), "%s:requests=400,seed=%u",
+				 kinds_of_workload[i], 5 + n / 2);
+			trace[n] = make_up(spec[n]);
+		}
+		cr_expect(are_same(&trace[0], &trace[1]), "%s", spec[0]);
+		cr_expect_not(are_same(&trace[0], &trace[2]), "%s", spec[0]);
+		for (u32 n = 0; n < 3; n++)
+			trace_close(&trace[n]);
+	}
+}
+
+/* Documents of a workload by their first block: how often each was asked about. */
+static void count_documents(const struct trace *trace, u32 from, u32 to, u32 *count, u32 max)
+{
+	memset(count, 0, max * sizeof(*count));
+	for (u32 q = from; q < to; q++) {
+		u64 id = trace_id(trace, &trace->req[q], 0);
+
+		cr_assert_lt(id, max);
+		count[id]++;
+	}
+}
+
+Test(workload, zipf_prefers_the_popular_by_the_power_that_was_asked_for)
+{
+	struct trace trace = make_up("zipf:requests=100000,docs=100,alpha=1,length=1,fresh=.01");
+	u32 count[2000], sorted[100] = { 0 }, nr = 0;
+
+	/* First blocks come in order of popularity. */
+	count_documents(&trace, 0, trace.nr, count, ARRAY_SIZE(count));
+	for (u32 i = 0; i < ARRAY_SIZE(count); i++)
+		if (count[i] && nr < 100)
+			sorted[nr++] = count[i];
+	cr_expect_eq(nr, 100);
+	/* Weights 1, 1/2, 1/4, 1/10 of 100000 / (1 + 1/2 + ... + 1/100). */
+	cr_expect_float_eq((double)sorted[0], 19277., 600.);
+	cr_expect_float_eq((double)sorted[1], 9639., 450.);
+	cr_expect_float_eq((double)sorted[3], 4819., 350.);
+	cr_expect_float_eq((double)sorted[9], 1928., 250.);
+	trace_close(&trace);
+}
+
+Test(workload, a_scan_goes_round_its_loop_in_order)
+{
+	struct trace trace = make_up("scan:requests=600,docs=1,share=.5,loop=50,length=1");
+	u64 first[50];
+	u32 nr = 0;
+
+	/* The only popular document begins with block 0. */
+	for (u32 q = 0; q < trace.nr; q++) {
+		u64 id = trace_id(&trace, &trace.req[q], 0);
+
+		if (!id)
+			continue;
+		if (nr < 50)
+			first[nr] = id;
+		cr_assert(nr < 50 ? !nr || id > first[nr - 1] : id == first[nr % 50]);
+		nr++;
+	}
+	cr_expect(nr > 240 && nr < 360, "%u", nr);
+	trace_close(&trace);
+}
+
+static u32 most_asked(const u32 *count, u32 nr)
+{
+	u32 best = 0;
+
+	for (u32 i = 0; i < nr; i++)
+		if (count[i] > count[best])
+			best = i;
+	return best;
+}
+
+Test(workload, with_each_phase_others_become_popular)
+{
+	struct trace trace = make_up("phase:requests=4000,every=1000,docs=300,alpha=1.5");
+	u32 count[8000], favourite[4];
+
+	for (u32 phase = 0; phase < 4; phase++) {
+		count_documents(&trace, phase * 1000, phase * 1000 + 1000, count, 8000);
+		favourite[phase] = most_asked(count, 8000);
+		cr_expect_gt(count[favourite[phase]], 250);
+		cr_expect(!phase || favourite[phase] != favourite[phase - 1]);
+	}
+	trace_close(&trace);
+}
+
+/* Blocks that different ones have followed, once behind the system prompts. */
+static u32 count_forks(const struct trace *trace)
+{
+	struct idmap child = { 0 };
+	u32 nr = 0;
+	bool found;
+
+	for (u32 q = 0; q < trace->nr; q++) {
+		const struct trace_request *req = &trace->req[q];
+
+		for (u32 i = 25; i + 1 < req->input / TRACE_ID_TOKENS; i++) {
+			u32 next = (u32)trace_id(trace, req, i + 1);
+			u32 *known = idmap_get(&child, trace_id(trace, req, i), &found);
+
+			nr += found && *known != next;
+			*known = next;
+		}
+	}
+	idmap_exit(&child);
+	return nr;
+}
+
+Test(workload, agents_repeat_nearly_all_they_said_and_fork_if_asked_to)
+{
+	struct trace loop = make_up("agent:requests=3000,steps=20,fork=0");
+	struct trace fork = make_up("agent:requests=3000,steps=20,fork=.4");
+
+	cr_expect_gt(check_prefixes(&loop), .9);
+	cr_expect_gt(check_prefixes(&fork), .9);
+	cr_expect_eq(count_forks(&loop), 0);
+	cr_expect_gt(count_forks(&fork), 50);
+	trace_close(&loop);
+	trace_close(&fork);
+}
+
+Test(workload, what_cannot_be_made_up_is_explained)
+{
+	static const char *const bad[] = {
+		"", "zip", "zipf:", "zipf:docs", "zipf:docs=", "zipf:docs=0", "zipf:docs=1.5",
+		"zipf:docs=1e3", "zipf:docs=-1", "zipf:docs=nan", "zipf:docs=5,", "zipf:,docs=5",
+		"zipf:think=5", "chat:docs=5", "chat:follow=1", "chat:seed=", "chat:seed=-1",
+		"chat:seed=18446744073709551616", "chat:seed=1x", "chat:requests=1048577",
+		"zipf:docs=5 ", "mix:loop=3", "zipf=5", "zipf:alpha=0x1", "zipf:alpha=1..2",
+	};
+	struct workload work;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		workload_init(&work, WORKLOAD_CHAT);
+		why[0] = '\0';
+		cr_expect_eq(workload_parse(&work, bad[i], why), -EINVAL, "'%s'", bad[i]);
+		cr_expect(why[0], "'%s'", bad[i]);
+	}
+	workload_init(&work, WORKLOAD_CHAT);
+	cr_assert_eq(workload_parse(&work, "scan:docs=7,alpha=1.25,seed=18446744073709551615,"
+					   "share=1", why), 0, "%s", why);
+	cr_expect_eq(work.kind, WORKLOAD_SCAN);
+	cr_expect(work.docs == 7 && work.alpha == 1.25 && work.share == 1);
+	cr_expect_eq(work.seed, UINT64_MAX);
+	cr_expect_eq(work.loop, 1500);
+}
+
+Test(workload, chats_share_a_third_of_their_blocks_and_number_them_in_order)
+{
+	struct trace trace = make_up("chat:requests=2000,seed=3");
 	u64 most = 0, shared = 0;
 
-	cr_assert_eq(trace_generate(&a, 2000, 3), 0);
-	cr_assert_eq(trace_generate(&b, 2000, 3), 0);
-	cr_assert_eq(a.nr, 2000);
-	cr_expect_eq(a.nr_ids, b.nr_ids);
-	cr_expect_arr_eq(a.ids, b.ids, a.nr_ids * sizeof(*a.ids));
-	for (u32 q = 0; q < a.nr; q++) {
-		cr_expect_eq(a.req[q].nr_ids, DIV_ROUND_UP(a.req[q].input, TRACE_ID_TOKENS));
-		cr_expect(!q || a.req[q].arrival_us >= a.req[q - 1].arrival_us);
-		cr_expect_eq(a.req[q].arrival_us, b.req[q].arrival_us);
-		cr_expect_eq(a.req[q].input, b.req[q].input);
-		cr_expect_eq(a.req[q].output, b.req[q].output);
-	}
 	/* Numbers are given in order: those up to the largest so far were seen before. */
-	for (size_t i = 0; i < a.nr_ids; i++) {
-		shared += a.ids[i] < most;
-		most = max_u64(most, a.ids[i] + 1);
+	for (size_t i = 0; i < trace.nr_ids; i++) {
+		shared += trace.ids[i] < most;
+		most = max_u64(most, trace.ids[i] + 1);
 	}
-	cr_expect_gt(shared * 100, a.nr_ids * 25);
-	cr_expect_lt(shared * 100, a.nr_ids * 50);
-	trace_close(&a);
-	trace_close(&b);
+	cr_expect_gt(shared * 100, trace.nr_ids * 25);
+	cr_expect_lt(shared * 100, trace.nr_ids * 50);
+	trace_close(&trace);
+}
+
+/* ---- names of policies ---- */
+
+Test(policies, a_digit_behind_a_comma_goes_on_with_the_name)
+{
+	struct policies list = { .nr = 0 };
+
+	cr_assert_eq(policies_parse(&list, "lru,multilru:3,8,15,slru,multilru:2,4,8,lru"), 0);
+	cr_assert_eq(list.nr, 4);
+	cr_expect_str_eq(list.name[0], "lru");
+	cr_expect_str_eq(list.name[1], "multilru:3,8,15");
+	cr_expect_str_eq(list.name[2], "slru");
+	cr_expect_str_eq(list.name[3], "multilru:2,4,8");
+}
+
+Test(policies, lists_with_nothing_in_them_are_refused)
+{
+	static const char *const bad[] = { "", ",", "lru,", ",lru", "lru,,slru" };
+	struct policies list;
+	char text[80];
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		list.nr = 0;
+		cr_expect_eq(policies_parse(&list, bad[i]), -EINVAL, "'%s'", bad[i]);
+	}
+	memset(text, 'x', sizeof(text));
+	text[POLICY_BYTES] = '\0';
+	list.nr = 0;
+	cr_expect_eq(policies_parse(&list, text), -EINVAL);
+	text[POLICY_BYTES - 1] = '\0';
+	cr_expect_eq(policies_parse(&list, text), 0);
+}
+
+Test(policies, no_more_than_there_is_room_for)
+{
+	struct policies list = { .nr = 0 };
+	char name[8];
+
+	for (u32 i = 0; i < MAX_POLICIES; i++) {
+		snprintf(name, sizeof(name), "p%u", i);
+		cr_assert_eq(policies_add(&list, name, strlen(name)), 0);
+	}
+	cr_expect_eq(policies_add(&list, "p0", 2), 0);
+	cr_expect_eq(policies_add(&list, "another", 7), -E2BIG);
+}
+
+Test(policies, the_library_says_which_there_are)
+{
+	struct policies list = { .nr = 0 };
+	char text[1024];
+
+	cr_assert_eq(policies_add_all(&list), 0);
+	cr_assert_gt(list.nr, 1);
+	policy_list(text, sizeof(text));
+	for (u32 i = 0; i < list.nr; i++) {
+		cr_expect_eq(policy_check(list.name[i]), 0, "%s", list.name[i]);
+		cr_expect(strstr(text, list.name[i]), "%s", list.name[i]);
+	}
+	cr_expect_eq(policy_check("no-such-policy"), -ENOENT);
+}
+
+/* ---- ages ---- */
+
+Test(ages, buckets_are_powers_of_two)
+{
+	struct histogram histogram = { .nr = 0 };
+
+	cr_expect_eq(histogram_within(&histogram, 50), 0);
+	for (u64 v = 0; v < 8; v++)
+		histogram_add(&histogram, v);
+	histogram_add(&histogram, UINT64_MAX);
+	cr_expect_eq(histogram.nr, 9);
+	cr_expect_eq(histogram.bucket[0], 1);
+	cr_expect_eq(histogram.bucket[1], 1);
+	cr_expect_eq(histogram.bucket[2], 2);
+	cr_expect_eq(histogram.bucket[3], 4);
+	cr_expect_eq(histogram.bucket[64], 1);
+	cr_expect_eq(histogram_within(&histogram, 11), 0);
+	cr_expect_eq(histogram_within(&histogram, 40), 3);
+	cr_expect_eq(histogram_within(&histogram, 50), 7);
+	cr_expect_eq(histogram_within(&histogram, 100), UINT64_MAX);
+}
+
+Test(ages, a_life_is_told_from_what_happened_to_its_name)
+{
+	const kvmm_key_t a = { { 1 } }, b = { { 2 } };
+	struct ages ages;
+
+	ages_begin(&ages, 2, "requests");
+	cr_assert_eq(ages_fill(&ages, &a), 0);		/* at 0 */
+	ages.now = 5;
+	ages_hit(&ages, &a);				/* idle for 5 */
+	ages.now = 6;
+	ages_release(&ages, &a);
+	cr_assert_eq(ages_fill(&ages, &b), 0);
+	ages.now = 16;
+	ages_evict(&ages, &a);				/* idle for 10, aged 16 */
+	ages_evict(&ages, &b);				/* idle and aged 10, never hit */
+	ages.now = 20;
+	cr_assert_eq(ages_fill(&ages, &a), 0);		/* one eviction later */
+	cr_expect_eq(ages.idle_at_hit.nr, 1);
+	cr_expect_eq((u64)ages.idle_at_hit.sum, 5);
+	cr_expect_eq((u64)ages.idle_at_eviction.sum, 20);
+	cr_expect_eq((u64)ages.age_at_eviction.sum, 26);
+	cr_expect_eq(ages.nr_unused, 1);
+	cr_expect_eq(ages.refault.nr, 1);
+	cr_expect_eq((u64)ages.refault.sum, 1);
+	cr_expect_eq(ages.nr_near, 1);
+
+	/* A second block of that name is no refault, and the first one to go is not the end. */
+	cr_assert_eq(ages_fill(&ages, &a), 0);
+	ages_evict(&ages, &a);
+	cr_assert_eq(ages_fill(&ages, &a), 0);
+	cr_expect_eq(ages.refault.nr, 1);
+	ages_end(&ages);
+	cr_expect_eq(ages.refault.nr, 1);
 }

@@ -2,10 +2,13 @@
 #ifndef TESTS_REPLAY_UNITS_H
 #define TESTS_REPLAY_UNITS_H
 
+#include "tools/replay/ages.h"
 #include "tools/replay/heap.h"
 #include "tools/replay/layout.h"
 #include "tools/replay/pattern.h"
+#include "tools/replay/policies.h"
 #include "tools/replay/trace.h"
+#include "tools/replay/workload.h"
 
 /* The last thing that complain() was told. */
 extern char complaint[256];

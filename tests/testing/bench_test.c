@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <kv/stat.h>
 #include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
 
@@ -186,6 +187,15 @@ Test(bench, there_is_one_a_process)
 	cr_expect_eq(kvmm_testing_end(other, NULL, 0), 0);
 	cr_expect_eq(kvmm_testing_end(NULL, NULL, 0), 0);
 	cr_expect_eq(kvmm_testing_begin(NULL), -EINVAL);
+}
+
+/* The counter is all that is left of a broken invariant in a release build. */
+Test(bench, broken_invariants_of_the_library_are_a_failure)
+{
+	kv_count(KV_EV_BUG);
+	expect_end(-EBADMSG, "kvmm found an invariant of its own broken: \n");
+	set_up();
+	expect_end(0, "");
 }
 
 Test(bench, failures_are_listed_in_order)

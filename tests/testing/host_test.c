@@ -8,6 +8,7 @@
 #include <kv/lock.h>
 #include <kv/log.h>
 #include <kv/mem.h>
+#include <kv/rcu.h>
 #include <kvmm/testing.h>
 
 #include "tests/support/fake_env.h"
@@ -179,6 +180,25 @@ Test(host, state_is_what_the_library_has)
 	cr_expect_eq(state.host_bytes, 123);
 	kv_free(ptr);
 	cr_expect_eq(state.nr_bugs, 0);
+}
+
+struct late {
+	struct kv_rcu_head rcu;
+};
+
+static void free_late(struct kv_rcu_head *head)
+{
+	kv_free(container_of(head, struct late, rcu));
+}
+
+Test(host, what_is_being_freed_is_not_held)
+{
+	struct kvmm_testing_state state = { .size = sizeof(state) };
+	struct late *late = kv_alloc(sizeof(*late));
+
+	kv_rcu_defer(&late->rcu, free_late);
+	cr_assert_eq(kvmm_testing_state(&state), 0);
+	cr_expect_eq(state.host_bytes, 0);
 }
 
 Test(host, state_is_cut_to_the_callers_size)

@@ -259,6 +259,23 @@ Test(builder, host_memory_may_run_out_while_painting)
 	end_with_failures();
 }
 
+Test(builder, host_memory_may_run_out_while_caching)
+{
+	struct kvmm_pool *pool = make((struct kvmm_testing_pool){ .nr_blocks = 512 });
+	uint32_t nr_failed = 0;
+	uint64_t nth = 0;
+	int err;
+
+	while (kvmm_testing_next_failure(t, &nth)) {
+		err = kvmm_testing_cache(t, pool, 1000 * nth, 300);
+		nr_failed += err == -ENOMEM;
+		cr_expect(!err || err == -ENOMEM, "%d", err);
+		cr_expect_eq(kvmm_testing_expect_unheld(t, pool), 0, "round %lu", nth);
+	}
+	if (nr_failed)
+		end_with_failures();
+}
+
 /* ---- keys and prompts ---- */
 
 Test(builder, keys_have_numbers)

@@ -27,15 +27,20 @@ struct cache {
 	u64 seed;
 };
 
-enum step { STEP_MISS, STEP_REGISTER, STEP_HIT, STEP_LENGTH, STEP_PUT_SHARED, STEP_PUT, NR_STEPS };
+enum step {
+	STEP_MISS, STEP_REGISTER, STEP_HIT, STEP_LENGTH, STEP_TOUCH, STEP_PUT_SHARED, STEP_PUT,
+	STEP_CYCLE, NR_STEPS
+};
 
 static const char *const step_name[NR_STEPS] = {
 	[STEP_MISS] = "acquire_new_ns",		/* all miss: evict and allocate */
 	[STEP_REGISTER] = "register_ns",
 	[STEP_HIT] = "acquire_hit_ns",		/* all hit */
 	[STEP_LENGTH] = "match_len_ns",
+	[STEP_TOUCH] = "touch_ns",
 	[STEP_PUT_SHARED] = "put_shared_ns",	/* others still hold them */
 	[STEP_PUT] = "put_last_ns",		/* the last reference: they can be evicted now */
+	[STEP_CYCLE] = "cycle_ns",		/* all of these: a request comes, is shared, goes */
 };
 
 /* Nanoseconds a block of each step, one value a request. */
@@ -112,9 +117,23 @@ static int share(struct cache *cache, struct request *req, struct samples *sampl
 	if (err || nr_hits != REQUEST || len != REQUEST)
 		return err ? err : -EUCLEAN;
 	begin = ticks_begin();
+	err = kvmm_touch_many(cache->pool, hits, REQUEST);
+	sample(samples, STEP_TOUCH, ticks_end() - begin);
+	if (err)
+		return err;
+	begin = ticks_begin();
 	err = kvmm_put_many(cache->pool, hits, REQUEST);
 	sample(samples, STEP_PUT_SHARED, ticks_end() - begin);
 	return err;
+}
+
+static void end_cycle(struct samples *samples)
+{
+	double sum = 0;
+
+	for (u32 step = 0; step < STEP_CYCLE; step++)
+		sum += samples->ns[step][samples->nr];
+	samples->ns[STEP_CYCLE][samples->nr++] = sum;
 }
 
 static int cycle(struct cache *cache, struct samples *samples)
@@ -129,7 +148,7 @@ static int cycle(struct cache *cache, struct samples *samples)
 	if (!err)
 		err = admit(cache, req, samples);
 	if (samples)
-		samples->nr++;
+		end_cycle(samples);
 	return err;
 }
 

@@ -94,6 +94,11 @@ static int pin_thread(void)
 	return bench_pin(measured_cpu);
 }
 
+int bench_cpu(void)
+{
+	return measured_cpu;
+}
+
 int bench_other_cpu(void)
 {
 	for (int cpu = measured_cpu - 1; cpu >= 0; cpu--) {

@@ -41,7 +41,8 @@ struct bench_kind {
 
 extern const struct bench_kind bench_alloc_range, bench_alloc_request, bench_alloc_single,
 	bench_alloc_batch, bench_alloc_mt, bench_growth, bench_fragmentation, bench_compact,
-	bench_blockpool, bench_range, bench_overhead, bench_device, bench_keys;
+	bench_blockpool, bench_range, bench_overhead, bench_device, bench_keys,
+	bench_registry, bench_kvbm;
 
 /* One figure: a value for each run, and what it is compared with. */
 struct series {
@@ -73,6 +74,9 @@ struct bench {
 
 /** bench_open() - pin this thread, park another one, look at the clock. Return: 0; -errno. */
 int bench_open(void);
+
+/** bench_cpu() - the core that the measuring thread is on */
+int bench_cpu(void);
 
 /** bench_other_cpu() - a core that the measuring thread is not on; -1 if there is none */
 int bench_other_cpu(void);

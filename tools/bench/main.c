@@ -13,7 +13,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_alloc_batch,   &bench_alloc_mt,      &bench_growth,
 	&bench_fragmentation, &bench_compact,       &bench_blockpool,
 	&bench_range,         &bench_overhead,      &bench_device,
-	&bench_keys,
+	&bench_keys,	      &bench_registry,	    &bench_kvbm,
 };
 
 struct options {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ages.h"
 #include "cache.h"
 #include "record.h"
 
@@ -11,7 +12,7 @@ static int make_pool(struct cache *cache)
 	const struct options *opt = cache->run->opt;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
-	attr.name = "replay";
+	attr.name = cache->run->meter ? NULL : "replay";	/* names are unique */
 	attr.device = opt->device;
 	attr.policy = cache->hints ? "hint" : opt->policy;
 	attr.compactor = "off";
@@ -32,12 +33,15 @@ static int make_room(struct cache *cache)
 	cache->when = malloc(nr_keys * sizeof(*cache->when));
 	if (run->record)
 		cache->filled_by = calloc(run->opt->nr_blocks, sizeof(*cache->filled_by));
-	if (!cache->keys || !cache->when || (run->record && !cache->filled_by))
+	if (run->ages)
+		cache->evicted = malloc(run->opt->nr_blocks * sizeof(*cache->evicted));
+	if (!cache->keys || !cache->when || (run->record && !cache->filled_by) ||
+	    (run->ages && !cache->evicted))
 		return -ENOMEM;
 	return cache->hints ? future_init(&cache->future, run->opt, run->trace) : 0;
 }
 
-enum exit_code cache_init(struct cache *cache, const struct run *run)
+enum exit_code cache_init(struct cache *cache, const struct run *run, const char *time_unit)
 {
 	int err;
 
@@ -45,6 +49,7 @@ enum exit_code cache_init(struct cache *cache, const struct run *run)
 	cache->run = run;
 	cache->keys_of = U32_NONE;
 	cache->hints = !strcmp(run->opt->policy, "min");
+	ages_begin(run->ages, run->opt->nr_blocks, time_unit);
 	err = make_pool(cache);
 	if (err)
 		return complain_of(err, "a pool of %u blocks, policy '%s', device '%s'",
@@ -61,9 +66,17 @@ void cache_exit(struct cache *cache)
 	kvmm_pool_destroy(cache->pool);
 	pattern_exit(&cache->pattern);
 	future_exit(&cache->future);
+	ages_end(cache->run->ages);
 	free(cache->filled_by);
 	free(cache->keys);
+	free(cache->evicted);
 	free(cache->when);
+}
+
+void cache_time(struct cache *cache, u64 now)
+{
+	if (cache->run->ages)
+		cache->run->ages->now = now;
 }
 
 /* A request that waits is tried again and again: its keys are made only once. */
@@ -163,10 +176,16 @@ static enum exit_code fill(struct cache *cache, const struct held *held, u32 nr_
 static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_keys)
 {
 	u32 nr = nr_keys - held->nr_hits;
+	struct kvmm_prefix prefix = {
+		.keys		= cache->keys + held->nr_hits,
+		.nr		= nr,
+		.position	= held->nr_hits,
+		.parent		= held->nr_hits ? cache->keys + held->nr_hits - 1 : NULL,
+	};
 	int err;
 
-	err = kvmm_register(cache->pool, held->muts, cache->keys + held->nr_hits, nr,
-			    held->refs + held->nr_hits);
+	err = kvmm_prefix_register(cache->pool, &prefix, held->muts,
+				   held->refs + held->nr_hits);
 	if (err)
 		return err;
 	held->nr_refs = nr_keys;
@@ -206,6 +225,49 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	cache->peak_held = (u32)max_u64(cache->peak_held, shape->prompt);
 }
 
+/* In how many copies could the new blocks be filled? */
+static void count_runs(struct cache *cache, const struct held *held, u32 nr_fresh)
+{
+	int last = -2;
+
+	for (u32 i = 0; i < nr_fresh; i++) {
+		int block = kvmm_block_of_mut(cache->pool, held->muts[i]);
+
+		cache->fresh_runs += block != last + 1;
+		last = block;
+	}
+	cache->fresh_blocks += nr_fresh;
+}
+
+/* Hits first: what is evicted for a request was not among them. */
+static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted, u32 nr_keys)
+{
+	struct ages *ages = cache->run->ages;
+	int err = 0;
+
+	if (!ages)
+		return 0;
+	for (u32 i = 0; i < held->nr_hits; i++)
+		ages_hit(ages, &cache->keys[i]);
+	for (u32 i = 0; i < nr_evicted; i++)
+		ages_evict(ages, &cache->evicted[i]);
+	for (u32 i = held->nr_hits; !err && i < nr_keys; i++)
+		err = ages_fill(ages, &cache->keys[i]);
+	return err;
+}
+
+static void note_release(struct cache *cache, const struct held *held)
+{
+	const struct run *run = cache->run;
+
+	for (u32 i = 0; run->ages && i < held->nr_refs; i++) {
+		kvmm_key_t key = key_of(key_name(run->opt, run->trace,
+						 &run->trace->req[held->q], i));
+
+		ages_release(run->ages, &key);
+	}
+}
+
 static enum exit_code settle(struct cache *cache, struct held *held, const struct shape *shape,
 			     const struct kvmm_acquire *got)
 {
@@ -214,6 +276,7 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 
 	held->nr_hits = got->nr_hits;
 	count(cache, held, shape, got->nr_evicted);
+	count_runs(cache, held, got->nr_fresh);
 	code = check_refs(cache, held, held->nr_hits, "at a hit");
 	if (code)
 		return code;
@@ -223,6 +286,8 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 	err = publish(cache, held, got->nr_fresh, shape->nr_keys);
 	if (!err)
 		err = hint(cache, held);
+	if (!err)
+		err = note_ages(cache, held, got->nr_evicted, shape->nr_keys);
 	return err ? complain_of(err, "register blocks of request %u", held->q) : EXIT_GOOD;
 }
 
@@ -245,6 +310,7 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	acquire.nr_blocks = nr_blocks;
 	acquire.hits = new->refs;
 	acquire.fresh = new->muts;
+	acquire.evicted = cache->evicted;
 	err = kvmm_acquire(cache->pool, &acquire);
 	if (err) {
 		free(new);
@@ -268,6 +334,7 @@ enum exit_code cache_release(struct cache *cache, struct held *held)
 		err = kvmm_put_many(cache->pool, held->refs, held->nr_refs);
 	if (err)
 		code = complain_of(err, "free request %u", held->q);
+	note_release(cache, held);
 	free(held);
 	return code;
 }
@@ -352,8 +419,14 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "hits", cache->hits);
 	results_num(results, "misses", cache->accesses - cache->hits);
 	results_num(results, "evictions", cache->evictions);
+	results_num(results, "fresh_blocks", cache->fresh_blocks);
+	results_num(results, "fresh_runs", cache->fresh_runs);
 	results_num(results, "rejected", cache->rejected);
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
+	ages_describe(cache->run->ages, results);
+	if (cache->run->tally)
+		*cache->run->tally = (struct tally){ cache->hits, cache->accesses,
+						     cache->rejected };
 }
 
 void cache_say(const struct cache *cache)
@@ -377,9 +450,13 @@ void cache_say(const struct cache *cache)
 		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
 		    100 * share(cache->hit_tokens, cache->input_tokens));
 	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
+	results_say(results, "new blocks", "%s in %s runs: %.2f blocks a run",
+		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
+		    share(cache->fresh_blocks, cache->fresh_runs));
 	if (cache->rejected)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);
+	ages_say(cache->run->ages, results);
 	if (opt->verify)
 		results_say(results, "verified", "%s blocks read back, all as written",
 			    format_grouped(cache->pattern.nr_checked, a));

@@ -27,6 +27,7 @@ struct held {
  * @filled_by: for the report: the request that filled each block; else NULL
  * @future: for "min" only
  * @keys: keys of request @keys_of
+ * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
 struct cache {
 	const struct run *run;
@@ -35,6 +36,7 @@ struct cache {
 	struct future future;
 	u32 *filled_by;
 	kvmm_key_t *keys;
+	kvmm_key_t *evicted;
 	u64 *when;
 	u32 keys_of;
 	bool hints;
@@ -43,6 +45,8 @@ struct cache {
 	u64 hits;
 	u64 accesses;
 	u64 evictions;
+	u64 fresh_blocks;
+	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
 	u64 hit_tokens;
 	u64 input_tokens;
 	u32 admitted;
@@ -54,7 +58,10 @@ struct cache {
 };
 
 /** cache_init() - Return: EXIT_GOOD, or it was said why not. */
-enum exit_code cache_init(struct cache *cache, const struct run *run);
+enum exit_code cache_init(struct cache *cache, const struct run *run, const char *time_unit);
+
+/* It is @now, in that unit. */
+void cache_time(struct cache *cache, u64 now);
 
 void cache_exit(struct cache *cache);
 

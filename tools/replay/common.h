@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What all of kvmm-replay shares. The tool has one thread: nothing in it is locked.
+ * What all of kvmm-replay shares. Runs have nothing in common but options and trace, which no run
+ * changes; so runs of compare may have a thread each, and nothing but its list of jobs is shared.
  */
 #ifndef REPLAY_COMMON_H
 #define REPLAY_COMMON_H
@@ -12,6 +13,7 @@
 
 typedef uint8_t u8;
 typedef uint32_t u32;
+typedef int64_t s64;
 typedef uint64_t u64;
 typedef unsigned __int128 u128;
 

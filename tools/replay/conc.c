@@ -132,6 +132,7 @@ static bool advance(struct conc *conc)
 		return false;
 	conc->used_area += (u128)conc->used * (next - conc->now);
 	conc->now = next;
+	cache_time(&conc->cache, next);
 	return true;
 }
 
@@ -139,16 +140,16 @@ static enum exit_code simulate(struct conc *conc)
 {
 	enum exit_code code = EXIT_GOOD;
 
-	progress_start(conc->cache.run->opt->progress, "conc", conc->cache.run->trace->nr);
+	progress_start(conc->cache.run, "conc", conc->cache.run->trace->nr);
 	while (!code && advance(conc)) {
 		code = complete(conc);
 		arrive(conc);
 		if (!code)
 			code = admit(conc);
 		cache_record(&conc->cache, conc->now, conc->head);
-		progress_step(conc->head);
+		progress_step(conc->cache.run, conc->head);
 	}
-	progress_stop();
+	progress_stop(conc->cache.run);
 	return code ? code : cache_finish(&conc->cache);
 }
 
@@ -188,7 +189,7 @@ enum exit_code run_conc(const struct run *run)
 
 	if (!run->trace->has_arrivals)
 		return complain(EXIT_INPUT, "the trace has no arrival times; conc needs them");
-	code = cache_init(&conc.cache, run);
+	code = cache_init(&conc.cache, run, "us");
 	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
 	if (!code && !conc.running)
 		code = complain_of(-ENOMEM, "start");

@@ -418,7 +418,7 @@ static enum exit_code simulate(struct frag *frag)
 	enum exit_code code = EXIT_GOOD;
 	int err;
 
-	progress_start(frag->run->opt->progress, "frag", frag->run->trace->nr);
+	progress_start(frag->run, "frag", frag->run->trace->nr);
 	do {
 		code = complete(frag);
 		arrive(frag);
@@ -427,9 +427,9 @@ static enum exit_code simulate(struct frag *frag)
 		if (!code)
 			code = admit(frag);
 		frag_record(frag);
-		progress_step(frag->head);
+		progress_step(frag->run, frag->head);
 	} while (!code && advance(frag));
-	progress_stop();
+	progress_stop(frag->run);
 	close_window(frag);	/* where requests were rejected it may still be open */
 	if (code)
 		return code;

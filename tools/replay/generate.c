@@ -1,197 +1,263 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * A made-up trace in the shape of a chat service's hour: conversations begin at random moments,
- * each turn repeats the whole conversation so far and adds to it, all of them begin with one of a
- * few system prompts. Lengths are log-normal. The constants give what public traces of this kind
- * show: prompts of 12,000 tokens and answers of 340 in the mean, and about 36 % of all blocks
- * seen before.
- */
-#include <math.h>
+/* Workloads by name: reading what is wanted, and mixing kinds. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "trace.h"
+#include "workload.h"
 
-#define HOUR_S			3600
-#define NR_APPS			4	/* system prompts */
-#define MAX_PROMPT		126000u
-#define MIN_PROMPT		891u
-#define MAX_ANSWER		2000u
-#define THINK_S			75.0	/* from an arrival to the next turn, in the mean */
-#define FOLLOW_UP		0.33	/* chance that a turn is not the last one */
+#define NR_PARTS	3	/* of a mix */
 
-struct rng {
-	u64 state;
+#define ALL		(~0u)
+#define KIND(k)		(1u << WORKLOAD_##k)
+#define DOCS		(KIND(ZIPF) | KIND(SCAN) | KIND(PHASE))
+
+static const struct {
+	const char *name;
+	const char *purpose;
+} kinds[WORKLOAD_NR_KINDS] = {
+	[WORKLOAD_CHAT]	 = { "chat",  "conversations: each turn repeats what was said" },
+	[WORKLOAD_AGENT] = { "agent", "tool loops: many short steps, forks, then never again" },
+	[WORKLOAD_ZIPF]	 = { "zipf",  "questions about documents, few of them popular" },
+	[WORKLOAD_SCAN]	 = { "scan",  "zipf beside a loop over more documents than fit" },
+	[WORKLOAD_PHASE] = { "phase", "zipf, but now and then others become popular" },
+	[WORKLOAD_MIX]	 = { "mix",   "chat, agent and scan at the same time" },
 };
 
-/* A turn of a conversation; becomes a request. */
-struct turn {
-	u64 arrival_ms;
-	u32 conversation;
-	u32 turn;
-	u32 input;
-	u32 output;
+/* A word that a kind takes; the first value is what it is without. */
+static const struct word {
+	const char *name;
+	size_t offset;
+	double value;
+	double min;
+	double max;
+	unsigned int kinds;
+	bool whole;
+} settings[] = {
+	{ "requests", offsetof(struct workload, requests), 12000, 1, 1 << 20, ALL, true },
+	{ "span",     offsetof(struct workload, span),	   3600, 1, 1e6, ALL, false },
+	{ "follow",   offsetof(struct workload, follow),   .33, 0, .99, KIND(CHAT), false },
+	{ "think",    offsetof(struct workload, think),	   75, 0, 1e5, KIND(CHAT), false },
+	{ "steps",    offsetof(struct workload, steps),	   12, 1, 1000, KIND(AGENT), false },
+	{ "pause",    offsetof(struct workload, pause),	   4, 0, 1e5, KIND(AGENT), false },
+	{ "fork",     offsetof(struct workload, fork),	   .05, 0, .5, KIND(AGENT), false },
+	{ "docs",     offsetof(struct workload, docs),	   2000, 1, 1 << 20, DOCS, true },
+	{ "alpha",    offsetof(struct workload, alpha),	   .9, 0, 4, DOCS, false },
+	{ "length",   offsetof(struct workload, length),   12, 1, 200, DOCS, false },
+	{ "fresh",    offsetof(struct workload, fresh),	   2, .01, 60, DOCS, false },
+	{ "loop",     offsetof(struct workload, loop),	   1500, 1, 1 << 20, KIND(SCAN), true },
+	{ "share",    offsetof(struct workload, share),	   .5, 0, 1, KIND(SCAN), false },
+	{ "every",    offsetof(struct workload, every),	   2000, 1, 1 << 20, KIND(PHASE), true },
 };
 
-/* The blocks that a conversation has filled so far. */
-struct talk {
-	u64 *id;
-	u32 nr_full;
-	u32 app;
-};
-
-struct generator {
-	struct rng rng;
-	struct turn *turn;
-	struct talk *talk;
-	u64 app_id[NR_APPS];
-	u64 next_id;
-	u32 nr_turns;
-	u32 nr_wanted;
-	u32 nr_talks;
-};
-
-static const u32 app_blocks[NR_APPS] = { 1, 2, 4, 7 };
-
-static u64 rng_next(struct rng *rng)
+static double *place_of(struct workload *work, const struct word *word)
 {
-	rng->state += 0x9e3779b97f4a7c15u;
-	return mix64(rng->state);
+	return (double *)((char *)work + word->offset);
 }
 
-/* In (0, 1). */
-static double rng_unit(struct rng *rng)
+void workload_init(struct workload *work, enum workload_kind kind)
 {
-	return ((double)(rng_next(rng) >> 11) + 0.5) * 0x1p-53;
+	memset(work, 0, sizeof(*work));
+	work->kind = kind;
+	work->seed = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		*place_of(work, &settings[i]) = settings[i].value;
 }
 
-static double rng_exponential(struct rng *rng, double mean)
+/* ---- reading ---- */
+
+__attribute__((format(printf, 2, 3)))
+static int refuse(char why[160], const char *format, ...)
 {
-	return -mean * log(rng_unit(rng));
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, 160, format, args);
+	va_end(args);
+	return -EINVAL;
 }
 
-static double rng_normal(struct rng *rng)
+static void list_names(char *list, size_t bytes, unsigned int kind)
 {
-	double radius = sqrt(-2 * log(rng_unit(rng)));
-
-	return radius * cos(2 * 3.14159265358979323846 * rng_unit(rng));
+	*list = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		if (settings[i].kinds & 1u << kind) {
+			strncat(list, settings[i].name, bytes - strlen(list) - 1);
+			strncat(list, ", ", bytes - strlen(list) - 1);
+		}
+	strncat(list, "seed", bytes - strlen(list) - 1);
 }
 
-static u32 rng_lognormal(struct rng *rng, double median, double sigma, u32 min, u32 max)
+static const struct word *find_word(const struct workload *work, const char *name, size_t length)
 {
-	double x = median * exp(sigma * rng_normal(rng));
-
-	return x < min ? min : x > max ? max : (u32)x;
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		if (settings[i].kinds & 1u << work->kind && strlen(settings[i].name) == length &&
+		    !memcmp(settings[i].name, name, length))
+			return &settings[i];
+	return NULL;
 }
 
-/* App 0 has half of the conversations, app 1 a quarter, and so on. */
-static u32 choose_app(struct rng *rng)
+static int parse_seed(struct workload *work, const char *value, char why[160])
 {
-	u32 app = 0;
+	char *end;
 
-	while (app < NR_APPS - 1 && rng_next(rng) & 1)
-		app++;
-	return app;
+	errno = 0;
+	work->seed = strtoull(value, &end, 10);
+	if (errno || *value < '0' || *value > '9' || (*end && *end != ','))
+		return refuse(why, "'seed' is not a number below 2^64");
+	return 0;
 }
 
-static void add_conversation(struct generator *gen)
+static int parse_value(struct workload *work, const struct word *word, const char *value,
+		       char why[160])
 {
-	struct rng *rng = &gen->rng;
-	u32 id = gen->nr_talks++, app = choose_app(rng);
-	u64 at = (u64)(rng_unit(rng) * HOUR_S * 1000);
-	u32 floor = max_u64(MIN_PROMPT, (app_blocks[app] + 1) * TRACE_ID_TOKENS);
-	u32 input = rng_lognormal(rng, 5700, 1.15, floor, MAX_PROMPT), output;
+	char *end;
+	double v = strtod(value, &end);
 
-	gen->talk[id].app = app;
-	for (u32 n = 0; gen->nr_turns < gen->nr_wanted; n++) {
-		output = rng_lognormal(rng, 250, 0.8, 1, MAX_ANSWER);
-		gen->turn[gen->nr_turns++] = (struct turn){ at, id, n, input, output };
+	/* Digits and a point: what else strtod() reads is no number to most people. */
+	if (end == value || (*end && *end != ',') ||
+	    strspn(value, "0123456789.") != (size_t)(end - value) ||
+	    !(v >= word->min && v <= word->max) || (word->whole && v != (u32)v))
+		return refuse(why, "'%s' is not a %snumber from %g to %g", word->name,
+			      word->whole ? "whole " : "", word->min, word->max);
+	*place_of(work, word) = v;
+	return 0;
+}
 
-		input += output + rng_lognormal(rng, 900, 1.3, 4, MAX_PROMPT);
-		at += 1000 + (u64)rng_exponential(rng, THINK_S * 1000);
-		if (input > MAX_PROMPT || rng_unit(rng) > FOLLOW_UP)
-			break;
+/* One "name=value" up to a comma or the end. */
+static int parse_word(struct workload *work, const char *text, char why[160])
+{
+	size_t length = strcspn(text, "=,");
+	const struct word *word = find_word(work, text, length);
+	char list[100];
+
+	if (text[length] == '=' && length == 4 && !memcmp(text, "seed", 4))
+		return parse_seed(work, text + 5, why);
+	if (text[length] == '=' && word)
+		return parse_value(work, word, text + length + 1, why);
+	list_names(list, sizeof(list), work->kind);
+	return refuse(why, "'%.*s': %s takes name=value of %s", (int)min_u64(length, 20), text,
+		      kinds[work->kind].name, list);
+}
+
+static int parse_kind(struct workload *work, const char *text, size_t length, char why[160])
+{
+	for (unsigned int i = 0; i < WORKLOAD_NR_KINDS; i++)
+		if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, text, length)) {
+			work->kind = i;
+			return 0;
+		}
+	return refuse(why, "there is no '%.*s', only chat, agent, zipf, scan, phase, mix",
+		      (int)min_u64(length, 40), text);
+}
+
+int workload_parse(struct workload *work, const char *text, char why[160])
+{
+	size_t length = strcspn(text, ":");
+	int err = parse_kind(work, text, length, why);
+
+	for (text += length; !err && *text; text += strcspn(text, ",")) {
+		text++;
+		err = parse_word(work, text, why);
 	}
-}
-
-static int compare_turns(const void *a, const void *b)
-{
-	const struct turn *x = a, *y = b;
-
-	if (x->arrival_ms != y->arrival_ms)
-		return x->arrival_ms < y->arrival_ms ? -1 : 1;
-	if (x->conversation != y->conversation)
-		return x->conversation < y->conversation ? -1 : 1;
-	return x->turn < y->turn ? -1 : 1;
-}
-
-/* The number of block @i of a prompt: the system prompt's, one said before, or a new one. */
-static u64 block_id(struct generator *gen, const struct talk *talk, u32 i)
-{
-	if (i < app_blocks[talk->app])
-		return gen->app_id[talk->app] + i;
-	return i < talk->nr_full ? talk->id[i] : gen->next_id++;
-}
-
-static int add_request(struct generator *gen, struct trace *trace, const struct turn *turn)
-{
-	struct talk *talk = &gen->talk[turn->conversation];
-	struct trace_request req = {
-		.arrival_us	= turn->arrival_ms * 1000,
-		.first_id	= trace->nr_ids,
-		.input		= turn->input,
-		.output		= turn->output,
-		.nr_ids		= DIV_ROUND_UP(turn->input, TRACE_ID_TOKENS),
-	};
-	u64 *id = realloc(talk->id, req.nr_ids * sizeof(*id));
-	int err = id ? 0 : -ENOMEM;
-
-	if (!err)
-		talk->id = id;
-	for (u32 i = 0; !err && i < req.nr_ids; i++) {
-		talk->id[i] = block_id(gen, talk, i);
-		err = trace_add_id(trace, talk->id[i]);
-	}
-	/* A block that is not full yet has other content in the next turn. */
-	talk->nr_full = turn->input / TRACE_ID_TOKENS;
-	return err ? err : trace_add(trace, &req);
-}
-
-static void number_apps(struct generator *gen)
-{
-	for (u32 i = 0; i < NR_APPS; i++) {
-		gen->app_id[i] = gen->next_id;
-		gen->next_id += app_blocks[i];
-	}
-}
-
-static int generate(struct generator *gen, struct trace *trace)
-{
-	int err = 0;
-
-	while (gen->nr_turns < gen->nr_wanted)
-		add_conversation(gen);
-	qsort(gen->turn, gen->nr_turns, sizeof(*gen->turn), compare_turns);
-	number_apps(gen);
-	for (u32 i = 0; !err && i < gen->nr_turns; i++)
-		err = add_request(gen, trace, &gen->turn[i]);
 	return err;
 }
 
-int trace_generate(struct trace *trace, u32 nr_requests, u64 seed)
+void workload_print_help(void)
 {
-	struct generator gen = { .rng.state = mix64(seed), .nr_wanted = nr_requests };
-	int err = -ENOMEM;
+	for (unsigned int i = 0; i < WORKLOAD_NR_KINDS; i++) {
+		printf("%-8s%s\n", kinds[i].name, kinds[i].purpose);
+		for (size_t w = 0; w < ARRAY_SIZE(settings); w++)
+			if (settings[w].kinds & 1u << i)
+				printf("        %s=%g", settings[w].name, settings[w].value);
+		printf("        seed=1\n");
+	}
+}
+
+/* ---- making ---- */
+
+int generate_ids(struct trace *trace, u64 *next, u32 nr)
+{
+	int err = 0;
+
+	for (u32 i = 0; !err && i < nr; i++)
+		err = trace_add_id(trace, (*next)++);
+	return err;
+}
+
+/* The next request of @part goes to the end of @trace, its numbers counted from @base on. */
+static int move_request(struct trace *trace, const struct trace *part, u32 q, u64 base)
+{
+	struct trace_request req = part->req[q];
+	int err = 0;
+
+	req.first_id = trace->nr_ids;
+	for (u32 i = 0; !err && i < req.nr_ids; i++)
+		err = trace_add_id(trace, base + trace_id(part, &part->req[q], i));
+	return err ? err : trace_add(trace, &req);
+}
+
+/* Merge by arrival. Each part numbers at most as many blocks as it has. */
+static int merge(struct trace *trace, const struct trace part[NR_PARTS])
+{
+	u32 at[NR_PARTS] = { 0 }, first;
+	u64 base[NR_PARTS] = { 0 };
+	int err = 0;
+
+	for (u32 i = 1; i < NR_PARTS; i++)
+		base[i] = (u64)i << 40;
+	do {
+		first = NR_PARTS;
+		for (u32 i = 0; i < NR_PARTS; i++)
+			if (at[i] < part[i].nr && (first == NR_PARTS ||
+			    part[i].req[at[i]].arrival_us <
+			    part[first].req[at[first]].arrival_us))
+				first = i;
+		if (first < NR_PARTS)
+			err = move_request(trace, &part[first], at[first]++, base[first]);
+	} while (!err && first < NR_PARTS);
+	return err;
+}
+
+static int generate_mix(struct trace *trace, const struct workload *work)
+{
+	static const enum workload_kind kind[NR_PARTS] = {
+		WORKLOAD_CHAT, WORKLOAD_AGENT, WORKLOAD_SCAN,
+	};
+	struct trace part[NR_PARTS] = { 0 };
+	double left = work->requests;
+	int err = 0;
+
+	for (u32 i = 0; !err && i < NR_PARTS; i++) {
+		struct workload one = *work;
+
+		one.kind = kind[i];
+		one.seed = mix64(work->seed + i);
+		one.requests = i < NR_PARTS - 1 ? (u32)(work->requests * 2 / 5) : left;
+		left -= one.requests;
+		if (one.requests >= 1)
+			err = one.kind == WORKLOAD_SCAN ? generate_docs(&part[i], &one) :
+							  generate_talks(&part[i], &one);
+	}
+	if (!err)
+		err = merge(trace, part);
+	for (u32 i = 0; i < NR_PARTS; i++)
+		trace_close(&part[i]);
+	return err;
+}
+
+int workload_generate(struct trace *trace, const struct workload *work)
+{
+	int err;
 
 	memset(trace, 0, sizeof(*trace));
-	gen.turn = calloc(nr_requests, sizeof(*gen.turn));
-	gen.talk = calloc(nr_requests, sizeof(*gen.talk));
-	if (gen.turn && gen.talk)
-		err = generate(&gen, trace);
-	for (u32 i = 0; gen.talk && i < gen.nr_talks; i++)
-		free(gen.talk[i].id);
-	free(gen.talk);
-	free(gen.turn);
+	if (work->kind == WORKLOAD_MIX)
+		err = generate_mix(trace, work);
+	else if (1u << work->kind & DOCS)
+		err = generate_docs(trace, work);
+	else
+		err = generate_talks(trace, work);
 	if (err)
 		trace_close(trace);
 	trace->has_arrivals = true;

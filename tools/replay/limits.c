@@ -42,6 +42,8 @@ static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 	results_num(results, "hits", limit->hits);
 	results_num(results, "misses", limit->accesses - limit->hits);
 
+	if (limit->run->tally)
+		*limit->run->tally = (struct tally){ limit->hits, limit->accesses, 0 };
 	results_tile(results, "of prompt blocks can hit", "%.2f %%",
 		     100 * share(limit->hits, limit->accesses));
 	results_say(results, "trace", "%s, %s requests", limit->run->trace->name,
@@ -85,7 +87,7 @@ static int infinite(struct limit *limit)
 		limit->accesses += shape.prompt;
 		limit->input_tokens += run->trace->req[q].input;
 		err = look_up(limit, &seen, q, &shape);
-		progress_step(q);
+		progress_step(run, q);
 	}
 	if (!err) {
 		describe(limit, "inf", 0);
@@ -224,8 +226,8 @@ enum exit_code run_limit(const struct run *run)
 	struct limit limit = { .run = run };
 	int err;
 
-	progress_start(run->opt->progress, run->opt->policy, run->trace->nr);
+	progress_start(run, run->opt->policy, run->trace->nr);
 	err = strcmp(run->opt->policy, "bound") ? infinite(&limit) : bound(&limit);
-	progress_stop();
+	progress_stop(run);
 	return err ? complain_of(err, "policy %s", run->opt->policy) : EXIT_GOOD;
 }

@@ -8,36 +8,54 @@
 
 #include <kvmm/types.h>
 
+#include "ages.h"
 #include "progress.h"
 #include "report.h"
 
-static void print_prefix(void)
+static _Thread_local char *complaint_into;
+
+void complain_into(char text[COMPLAINT_BYTES])
 {
-	progress_stop();
-	fputs("kvmm-replay: ", stderr);
+	complaint_into = text;
+	if (text)
+		*text = '\0';
+}
+
+/* Somebody who runs many takes the messages, or they are for people. */
+static void say(const char *text)
+{
+	if (complaint_into && !*complaint_into)
+		snprintf(complaint_into, COMPLAINT_BYTES, "%s", text);
+	if (complaint_into)
+		return;
+	bar_stop();
+	fprintf(stderr, "kvmm-replay: %s\n", text);
 }
 
 enum exit_code complain(enum exit_code code, const char *format, ...)
 {
+	char text[COMPLAINT_BYTES];
 	va_list args;
 
-	print_prefix();
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	putc('\n', stderr);
+	say(text);
 	return code;
 }
 
 enum exit_code complain_of(int err, const char *format, ...)
 {
+	char text[COMPLAINT_BYTES];
+	size_t n;
 	va_list args;
 
-	print_prefix();
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, ": %s\n", kvmm_strerror(err));
+	n = strlen(text);
+	snprintf(text + n, sizeof(text) - n, ": %s", kvmm_strerror(err));
+	say(text);
 	return err == -ENOENT || err == -EINVAL ? EXIT_INPUT : EXIT_WRONG;
 }
 
@@ -60,12 +78,21 @@ static enum exit_code load_file(const char *path, struct trace *trace)
 	return EXIT_GOOD;
 }
 
-static enum exit_code load(const struct options *opt, struct trace *trace)
+enum exit_code load(const struct source *source, struct trace *trace)
 {
-	if (opt->trace_path)
-		return load_file(opt->trace_path, trace);
-	if (trace_generate(trace, opt->nr_requests, opt->seed))
-		return complain(EXIT_WRONG, "no memory for %u requests", opt->nr_requests);
+	int err;
+
+	if (source->path)
+		return load_file(source->path, trace);
+	err = workload_generate(trace, &source->work);
+	if (err == -E2BIG)
+		return complain(EXIT_INPUT, "%s: more than %u requests or %u blocks",
+				source->spec ? source->spec : "chat", TRACE_MAX_REQUESTS,
+				TRACE_MAX_IDS);
+	if (err)
+		return complain(EXIT_WRONG, "no memory for %.0f requests", source->work.requests);
+	if (source->spec)
+		snprintf(trace->name, sizeof(trace->name), "%s", source->spec);
 	return EXIT_GOOD;
 }
 
@@ -88,11 +115,13 @@ static enum exit_code replay(const struct options *opt, struct trace *trace)
 {
 	struct results results = { 0 };
 	struct record record = { 0 };
+	struct ages ages = { .nr = 0 };
 	struct run run = {
 		.opt		= opt,
 		.trace		= trace,
 		.results	= &results,
 		.record		= opt->report_path ? &record : NULL,
+		.ages		= opt->ages ? &ages : NULL,
 	};
 	enum exit_code code = opt->mode->run(&run);
 
@@ -103,16 +132,21 @@ static enum exit_code replay(const struct options *opt, struct trace *trace)
 	return code;
 }
 
-int main(int argc, char **argv)
+static enum exit_code load_and_replay(const struct options *opt)
 {
 	struct trace trace = { 0 };
-	struct options opt;
-	enum exit_code code;
+	enum exit_code code = load(&opt->source[0], &trace);
 
-	options_parse(&opt, argc, argv);
-	code = load(&opt, &trace);
 	if (!code)
-		code = replay(&opt, &trace);
+		code = replay(opt, &trace);
 	trace_close(&trace);
 	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct options opt;
+
+	options_parse(&opt, argc, argv);
+	return opt.mode->whole ? opt.mode->whole(&opt) : load_and_replay(&opt);
 }

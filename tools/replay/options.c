@@ -6,13 +6,16 @@
 
 #include <kvmm/kvmm.h>
 
+#include "policies.h"
 #include "replay.h"
 
 static const struct mode modes[] = {
-	{ "seq",   "prefix caching, one request after the other", run_seq },
-	{ "conc",  "prefix caching, requests side by side in time", run_conc },
-	{ "frag",  "one contiguous run (or a few) a request", run_frag },
-	{ "waste", "empty room in last blocks", run_waste },
+	{ "seq",   "prefix caching, one request after the other", run_seq, NULL },
+	{ "conc",  "prefix caching, requests side by side in time", run_conc, NULL },
+	{ "frag",  "one contiguous run (or a few) a request", run_frag, NULL },
+	{ "waste", "empty room in last blocks", run_waste, NULL },
+	{ "compare", "policies and sizes of a prefix cache, side by side", NULL, run_compare },
+	{ "generate", "a made-up trace on standard output", NULL, run_generate },
 };
 
 enum option_key {
@@ -20,12 +23,13 @@ enum option_key {
 	KEY_ALLOC = 'a', KEY_MAX_RUNS = 'r', KEY_MARK = 'm', KEY_COMPACT = 'c',
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
-	KEY_REQUESTS, KEY_PINNED,
+	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
 };
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "The pool:", 1 },
-	{ "blocks", KEY_BLOCKS, "N", 0, "Usable blocks [room for 2,560,000 tokens; frag: 8192]", 0 },
+	{ "blocks", KEY_BLOCKS, "N", 0,
+	  "Usable blocks [room for 2,560,000 tokens; frag: 8192]; compare: N,N,...", 0 },
 	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [512; frag, waste: 16]", 0 },
 	{ "device", KEY_DEVICE, "NAME", 0,
 	  "none: ids without memory; host: plain memory; others as the library knows them "
@@ -34,15 +38,25 @@ static const struct argp_option options[] = {
 	{ "verify", KEY_VERIFY, NULL, 0,
 	  "Write a pattern into each block; check it at every hit, move and free", 0 },
 
-	{ NULL, 0, NULL, 0, "Prefix caching (seq, conc):", 2 },
+	{ NULL, 0, NULL, 0, "Prefix caching (seq, conc, compare):", 2 },
 	{ "policy", KEY_POLICY, "NAME", 0,
-	  "Who is evicted: a policy of the library, or min (knows the future); seq also: bound "
-	  "(no policy hits more), infinite (nothing is evicted) [lru]", 0 },
+	  "Who is evicted: a policy of the library, with parameters as in multilru:3,8,15, or min "
+	  "(knows the future); seq also: bound (no policy hits more), infinite (nothing is "
+	  "evicted) [lru]", 0 },
+	{ "ages", KEY_AGES, NULL, 0,
+	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
+	  "what was evicted came back", 0 },
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
 
-	{ NULL, 0, NULL, 0, "Contiguous runs (frag):", 3 },
+	{ NULL, 0, NULL, 0, "Comparing (compare):", 3 },
+	{ "policies", KEY_POLICIES, "LIST", 0,
+	  "Names with commas between; lru, min, bound and infinite are always there [all]", 0 },
+	{ "mode", KEY_MODE, "seq|conc", 0, "How requests come [seq]", 0 },
+	{ "jobs", KEY_JOBS, "N", 0, "Runs at a time; the output is the same for any number [1]", 0 },
+
+	{ NULL, 0, NULL, 0, "Contiguous runs (frag):", 4 },
 	{ "alloc", KEY_ALLOC, "NAME", 0, "Allocator: an engine of the library [zone]", 0 },
 	{ "max-runs", KEY_MAX_RUNS, "K", 0, "Most runs a request may hold, 1 to 8 [1]", 0 },
 	{ "mark", KEY_MARK, "PCT", 0, "Admit up to this share of the pool, 1 to 100 [100]", 0 },
@@ -53,12 +67,15 @@ static const struct argp_option options[] = {
 	  "off; slide: on failure, the cheapest slide; direct: on failure, the cheapest window; "
 	  "background: between events, when much is unusable [off]", 0 },
 
-	{ NULL, 0, NULL, 0, "Workload made up when no TRACE is given:", 4 },
+	{ NULL, 0, NULL, 0, "Workload made up when no TRACE is given:", 5 },
+	{ "generate", KEY_GENERATE, "SPEC", 0,
+	  "KIND or KIND:name=value,... of chat, agent, zipf, scan, phase, mix; kvmm-replay generate "
+	  "says what they take [chat]", 0 },
 	{ "requests", KEY_REQUESTS, "N", 0, "Number of requests [12000]", 0 },
 	{ "seed", KEY_SEED, "S", 0, "Seed of the workload and of patterns [1]", 0 },
 
-	{ NULL, 0, NULL, 0, "Output:", 5 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 0 },
+	{ NULL, 0, NULL, 0, "Output:", 6 },
+	{ "json", KEY_JSON, NULL, 0, "One JSON object a run on standard output", 0 },
 	{ "report", KEY_REPORT, "FILE.html", 0, "Also write a page: memory over time", 0 },
 	{ "progress", KEY_PROGRESS, NULL, 0, "Progress bar on stderr [on a terminal]", 0 },
 	{ "no-progress", KEY_NO_PROGRESS, NULL, 0, "No progress bar", 0 },
@@ -72,6 +89,8 @@ static const char doc[] =
 	"  conc   prefix caching, requests side by side in time: hits, waiting, memory in use\n"
 	"  frag   each request holds one contiguous run, or a few: occupancy, failures, moves\n"
 	"  waste  tokens of empty room in the last block of each request\n"
+	"  compare   seq or conc with each of a set of policies and sizes, beside the limits\n"
+	"  generate  write the made-up workload TRACE (a SPEC) as Mooncake JSONL\n"
 	"\n"
 	"TRACE is a Mooncake JSONL, an Azure CSV, or a CSV with the columns num_prefill_tokens and "
 	"num_decode_tokens; the format is seen from the content. - is standard input. Without "
@@ -129,20 +148,45 @@ static void refuse_name(struct argp_state *state, const char *name, const char *
 	argp_error(state, "--%s: there is no '%s', only %s%s", name, arg, list, more);
 }
 
+static void refuse_policy(struct argp_state *state, const char *option, const char *policy,
+			  int err)
+{
+	char list[1024];
+
+	policy_list(list, sizeof(list));
+	if (err == -EINVAL && strchr(policy, ':'))
+		argp_error(state, "--%s: not with these parameters: '%s'", option, policy);
+	argp_error(state, "--%s: there is no '%s', only %s", option, policy, list);
+}
+
 static void check_policy(struct argp_state *state, const struct options *opt)
 {
-	const char *names[64];
-	unsigned int nr = (unsigned int)min_u64(kvmm_policies(names, 64), 64), kept = 0;
+	bool limit = limit_is(opt->policy);
+	int err = limit || !strcmp(opt->policy, "min") ? 0 : policy_check(opt->policy);
 
-	/* Hints come from the future, which is "min" here. */
-	for (unsigned int i = 0; i < nr; i++)
-		if (strcmp(names[i], "hint"))
-			names[kept++] = names[i];
-	if (limit_is(opt->policy) && strcmp(opt->mode->name, "seq"))
+	if (limit && opt->mode->run != run_seq)
 		argp_error(state, "--policy %s: in mode seq only", opt->policy);
-	if (!is_one_of(opt->policy, names, kept) && strcmp(opt->policy, "min") &&
-	    !limit_is(opt->policy))
-		refuse_name(state, "policy", opt->policy, names, kept, ", min, bound, infinite");
+	if (err)
+		refuse_policy(state, "policy", opt->policy, err);
+}
+
+static void check_policies(struct argp_state *state, const struct options *opt)
+{
+	struct policies policies = { .nr = 0 };
+	int err = opt->policies ? policies_parse(&policies, opt->policies) : 0;
+
+	if (err)
+		argp_error(state, "--policies: '%s' is not a list of at most %u names",
+			   opt->policies, MAX_POLICIES);
+	for (u32 i = 0; i < policies.nr; i++) {
+		const char *name = policies.name[i];
+
+		if (limit_is(name) || !strcmp(name, "min") || !strcmp(name, "all"))
+			continue;
+		err = policy_check(name);
+		if (err)
+			refuse_policy(state, "policies", name, err);
+	}
 }
 
 static void check_alloc(struct argp_state *state, const struct options *opt)
@@ -156,14 +200,18 @@ static void check_alloc(struct argp_state *state, const struct options *opt)
 
 /* ---- the whole ---- */
 
+static bool is_cache(const struct options *opt)
+{
+	return opt->mode->run == run_seq || opt->mode->run == run_conc ||
+	       opt->mode->whole == run_compare;
+}
+
 static void set_defaults(struct options *opt, bool keys_given)
 {
-	bool cache = opt->mode->run == run_seq || opt->mode->run == run_conc;
-
 	if (!opt->block_tokens)
-		opt->block_tokens = cache ? TRACE_ID_TOKENS : 16;
+		opt->block_tokens = is_cache(opt) ? TRACE_ID_TOKENS : 16;
 	if (!opt->nr_blocks)
-		opt->nr_blocks = cache ? 2560000 / opt->block_tokens : 8192;
+		opt->nr_blocks = is_cache(opt) ? 2560000 / opt->block_tokens : 8192;
 	if (!keys_given)
 		opt->keys = opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
 	if (opt->verify && !opt->block_bytes)
@@ -172,18 +220,37 @@ static void set_defaults(struct options *opt, bool keys_given)
 		opt->device = "host";
 }
 
+static void check_sources(struct argp_state *state, struct options *opt, bool many)
+{
+	if (opt->nr_sources > 1 && !many)
+		argp_error(state, "one trace at a time: what is '%s'?",
+			   opt->source[1].path ? opt->source[1].path : opt->source[1].spec);
+	for (u32 i = 0; i < opt->nr_sources; i++) {
+		struct source *source = &opt->source[i];
+		char why[160];
+
+		workload_init(&source->work, WORKLOAD_CHAT);
+		source->work.seed = opt->seed;
+		source->work.requests = opt->nr_requests;
+		if (!source->path && source->spec &&
+		    workload_parse(&source->work, source->spec, why))
+			argp_error(state, "--generate: %s", why);
+	}
+}
+
 static void check(struct argp_state *state, struct options *opt)
 {
-	bool cache = opt->mode->run == run_seq || opt->mode->run == run_conc;
 	bool none = opt->device && !strcmp(opt->device, "none");
 
 	if (opt->block_tokens & (opt->block_tokens - 1))
 		argp_error(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
-	if (cache && opt->keys == KEYS_IDS && opt->block_tokens != TRACE_ID_TOKENS)
+	if (is_cache(opt) && opt->keys == KEYS_IDS && opt->block_tokens != TRACE_ID_TOKENS)
 		argp_error(state, "--keys ids: needs --block-tokens %u", TRACE_ID_TOKENS);
-	if (cache && opt->keys == KEYS_VLLM && opt->block_tokens > TRACE_ID_TOKENS)
+	if (is_cache(opt) && opt->keys == KEYS_VLLM && opt->block_tokens > TRACE_ID_TOKENS)
 		argp_error(state, "--keys vllm: --block-tokens must divide %u", TRACE_ID_TOKENS);
-	if (cache)
+	if (opt->mode->whole == run_compare)
+		check_policies(state, opt);
+	else if (is_cache(opt))
 		check_policy(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
@@ -196,28 +263,81 @@ static void check(struct argp_state *state, struct options *opt)
 /* What the parser has to remember. */
 struct parse {
 	struct options *opt;
+	const char *blocks;	/* a number or, for compare, a list */
 	bool keys_given;
-	u32 nr_args;
 };
 
-static void parse_arg(struct argp_state *state, struct parse *parse, const char *arg)
+static void parse_mode(struct argp_state *state, struct options *opt, const char *arg)
 {
-	if (parse->nr_args == 1)
-		parse->opt->trace_path = arg;
-	if (parse->nr_args > 1)
-		argp_error(state, "one trace at a time: what is '%s'?", arg);
-	for (size_t i = 0; !parse->nr_args && i < ARRAY_SIZE(modes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
 		if (!strcmp(arg, modes[i].name))
-			parse->opt->mode = &modes[i];
-	if (!parse->opt->mode)
-		argp_error(state, "there is no mode '%s', only seq, conc, frag, waste", arg);
-	parse->nr_args++;
+			opt->mode = &modes[i];
+	if (!opt->mode)
+		argp_error(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
+			   "generate", arg);
 }
 
-static void parse_pool(struct argp_state *state, struct options *opt, int key, const char *arg)
+static void add_source(struct argp_state *state, struct options *opt, const char *path,
+		       const char *spec)
 {
+	if (opt->nr_sources == MAX_SOURCES)
+		argp_error(state, "more than %u traces", MAX_SOURCES);
+	opt->source[opt->nr_sources].path = path;
+	opt->source[opt->nr_sources++].spec = spec;
+}
+
+static void parse_arg(struct argp_state *state, struct options *opt, const char *arg)
+{
+	if (!opt->mode)
+		parse_mode(state, opt, arg);
+	else if (opt->mode->whole == run_generate)
+		add_source(state, opt, NULL, arg);
+	else
+		add_source(state, opt, arg, NULL);
+}
+
+static void parse_sizes(struct argp_state *state, struct options *opt, const char *list)
+{
+	char text[16];
+	size_t n;
+
+	for (;; list += n + 1) {
+		n = strcspn(list, ",");
+		if (opt->nr_sizes == MAX_SIZES || n >= sizeof(text))
+			argp_error(state, "--blocks: '%s' is not a list of at most %u numbers",
+				   list, MAX_SIZES);
+		memcpy(text, list, n);
+		text[n] = '\0';
+		opt->size[opt->nr_sizes++] = number(state, "blocks", text, 1, KVMM_MAX_BLOCKS);
+		if (!list[n])
+			return;
+	}
+}
+
+/* What could not be read before the mode was known. */
+static void finish(struct argp_state *state, struct parse *parse)
+{
+	struct options *opt = parse->opt;
+
+	if (!opt->mode)
+		argp_error(state, "which mode? seq, conc, frag, waste, compare or generate");
+	if (parse->blocks && opt->mode->whole == run_compare)
+		parse_sizes(state, opt, parse->blocks);
+	else if (parse->blocks)
+		opt->nr_blocks = number(state, "blocks", parse->blocks, 1, KVMM_MAX_BLOCKS);
+	if (!opt->nr_sources && opt->mode->whole != run_generate)
+		add_source(state, opt, NULL, NULL);
+	check_sources(state, opt, opt->mode->whole == run_compare);
+	set_defaults(opt, parse->keys_given);
+	check(state, opt);
+}
+
+static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
+{
+	struct options *opt = parse->opt;
+
 	if (key == KEY_BLOCKS)
-		opt->nr_blocks = number(state, "blocks", arg, 1, KVMM_MAX_BLOCKS);
+		parse->blocks = arg;
 	else if (key == KEY_BLOCK_TOKENS)
 		opt->block_tokens = number(state, "block-tokens", arg, 1, 1024);
 	else if (key == KEY_BLOCK_BYTES)
@@ -250,19 +370,31 @@ static void parse_frag(struct argp_state *state, struct options *opt, int key, c
 static void parse_cache(struct argp_state *state, struct parse *parse, int key, const char *arg)
 {
 	static const char *const keys[] = { "ids", "vllm", NULL };
+	static const char *const modes_of_compare[] = { "seq", "conc", NULL };
+	struct options *opt = parse->opt;
 
 	if (key == KEY_POLICY) {
-		parse->opt->policy = arg;
-		return;
+		opt->policy = arg;
+	} else if (key == KEY_POLICIES) {
+		opt->policies = arg;
+	} else if (key == KEY_AGES) {
+		opt->ages = true;
+	} else if (key == KEY_MODE) {
+		opt->conc = word(state, "mode", arg, modes_of_compare);
+	} else if (key == KEY_JOBS) {
+		opt->jobs = number(state, "jobs", arg, 1, MAX_JOBS);
+	} else {
+		opt->keys = word(state, "keys", arg, keys);
+		parse->keys_given = true;
 	}
-	parse->opt->keys = word(state, "keys", arg, keys);
-	parse->keys_given = true;
 }
 
 static void parse_rest(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_REQUESTS)
 		opt->nr_requests = number(state, "requests", arg, 1, 1u << 20);
+	else if (key == KEY_GENERATE)
+		add_source(state, opt, NULL, arg);
 	else if (key == KEY_SEED)
 		opt->seed = number(state, "seed", arg, 0, UINT64_MAX);
 	else if (key == KEY_JSON)
@@ -280,27 +412,25 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_BLOCKS: case KEY_BLOCK_TOKENS: case KEY_BLOCK_BYTES: case KEY_DEVICE:
 	case KEY_VERIFY:
-		parse_pool(state, parse->opt, key, arg);
+		parse_pool(state, parse, key, arg);
 		return 0;
 	case KEY_ALLOC: case KEY_MAX_RUNS: case KEY_MARK: case KEY_ARRIVALS: case KEY_COMPACT:
 	case KEY_PINNED:
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
-	case KEY_POLICY: case KEY_KEYS:
+	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_POLICIES: case KEY_MODE:
+	case KEY_JOBS:
 		parse_cache(state, parse, key, arg);
 		return 0;
-	case KEY_REQUESTS: case KEY_SEED: case KEY_JSON: case KEY_REPORT: case KEY_PROGRESS:
-	case KEY_NO_PROGRESS:
+	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:
+	case KEY_PROGRESS: case KEY_NO_PROGRESS:
 		parse_rest(state, parse->opt, key, arg);
 		return 0;
 	case ARGP_KEY_ARG:
-		parse_arg(state, parse, arg);
+		parse_arg(state, parse->opt, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (!parse->opt->mode)
-			argp_error(state, "which mode? seq, conc, frag or waste");
-		set_defaults(parse->opt, parse->keys_given);
-		check(state, parse->opt);
+		finish(state, parse);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -317,7 +447,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 	static const struct argp argp = {
 		.options	= options,
 		.parser		= parse_option,
-		.args_doc	= "MODE [TRACE]",
+		.args_doc	= "MODE [TRACE...]",
 		.doc		= doc,
 	};
 	struct parse parse = { .opt = opt };
@@ -327,6 +457,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.alloc		= "zone",
 		.seed		= 1,
 		.nr_requests	= 12000,
+		.jobs		= 1,
 		.max_runs	= 1,
 		.mark		= 100,
 	};

@@ -44,7 +44,7 @@ static void draw(u64 done)
 	bar.drawn = true;
 }
 
-void progress_start(enum progress_wish wish, const char *what, u64 total)
+void bar_start(enum progress_wish wish, const char *what, u64 total)
 {
 	memset(&bar, 0, sizeof(bar));
 	bar.on = total && (wish == PROGRESS_ON || (wish == PROGRESS_AUTO && isatty(STDERR_FILENO)));
@@ -53,7 +53,7 @@ void progress_start(enum progress_wish wish, const char *what, u64 total)
 	bar.start_ms = bar.last_ms = now_ms();
 }
 
-void progress_step(u64 done)
+void bar_step(u64 done)
 {
 	u64 ms;
 
@@ -67,10 +67,35 @@ void progress_step(u64 done)
 	draw(min_u64(done, bar.total));
 }
 
-void progress_stop(void)
+void bar_stop(void)
 {
 	if (bar.drawn)
 		fputs("\r\033[K", stderr);
 	bar.on = false;
 	bar.drawn = false;
+}
+
+void progress_start(const struct run *run, const char *what, u64 total)
+{
+	if (!run->meter)
+		bar_start(run->opt->progress, what, total);
+}
+
+void progress_step(const struct run *run, u64 done)
+{
+	struct meter *meter = run->meter;
+
+	if (!meter) {
+		bar_step(done);
+		return;
+	}
+	/* Relaxed: only shown to people. */
+	__atomic_fetch_add(meter->sum, done - meter->done, __ATOMIC_RELAXED);
+	meter->done = done;
+}
+
+void progress_stop(const struct run *run)
+{
+	if (!run->meter)
+		bar_stop();
 }

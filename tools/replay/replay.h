@@ -5,6 +5,7 @@
 
 #include "results.h"
 #include "trace.h"
+#include "workload.h"
 
 /* What the process says at its end. */
 enum exit_code {
@@ -24,9 +25,25 @@ enum progress_wish { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF };
 
 struct mode;
 
+#define MAX_SOURCES	16
+#define MAX_SIZES	32
+#define MAX_JOBS	64
+#define COMPLAINT_BYTES	512
+
+/* Where a trace comes from: a file, "-" for standard input, or, without a path, @work. */
+struct source {
+	const char *path;
+	const char *spec;	/* how @work was asked for; NULL: it was not */
+	struct workload work;
+};
+
 /**
  * struct options - the command line, checked; strings are borrowed from argv
- * @trace_path: NULL: made up; "-": standard input
+ * @policies: compare: names; NULL: all
+ * @size, @nr_sizes: compare: blocks of the pools; none: a default set
+ * @jobs: compare: runs at a time
+ * @conc: compare: requests side by side
+ * @ages: also count how old blocks are when they hit and when they are evicted
  * @block_bytes: content of a block; 0: ids only
  * @mark: percent of the blocks that may be asked for at a time
  * @pinned: percent of the requests that must not be moved
@@ -34,12 +51,17 @@ struct mode;
  */
 struct options {
 	const struct mode *mode;
-	const char *trace_path;
 	const char *policy;
+	const char *policies;
 	const char *alloc;
 	const char *device;
 	const char *report_path;
 	u64 seed;
+	struct source source[MAX_SOURCES];
+	u32 nr_sources;
+	u32 size[MAX_SIZES];
+	u32 nr_sizes;
+	u32 jobs;
 	u32 nr_blocks;
 	u32 block_tokens;
 	u32 block_bytes;
@@ -53,34 +75,61 @@ struct options {
 	bool by_time;
 	bool verify;
 	bool json;
+	bool conc;
+	bool ages;
 };
 
+struct ages;
+struct meter;
 struct record;
 
-/* One run of a mode; all pointers borrowed. */
+/**
+ * struct run - one run of a mode; all pointers borrowed
+ * @results: out
+ * @record: out, for the report; NULL: none is wanted
+ * @tally: out: how many prompt blocks hit; NULL: nobody asks
+ * @ages: out: see struct options; NULL: not wanted
+ * @meter: this is one of many runs; NULL: the only one
+ */
 struct run {
 	const struct options *opt;
 	const struct trace *trace;
-	struct results *results;	/* out */
-	struct record *record;		/* out, for the report; NULL if none is wanted */
+	struct results *results;
+	struct record *record;
+	struct tally *tally;
+	struct ages *ages;
+	struct meter *meter;
+};
+
+struct tally {
+	u64 hits;
+	u64 accesses;
+	u64 rejected;
 };
 
 /**
  * struct mode - one thing the tool can do
- * @run: do it: EXIT_GOOD; EXIT_WRONG, EXIT_INPUT: the reason has been said
+ * @run: do it with one trace: EXIT_GOOD; EXIT_WRONG, EXIT_INPUT: the reason has been said
+ * @whole: instead of @run: read as many traces as it likes, and print
  */
 struct mode {
 	const char *name;
 	const char *purpose;
 	enum exit_code (*run)(const struct run *run);
+	enum exit_code (*whole)(const struct options *opt);
 };
 
 enum exit_code run_seq(const struct run *run);
 enum exit_code run_conc(const struct run *run);
 enum exit_code run_frag(const struct run *run);
 enum exit_code run_waste(const struct run *run);
+enum exit_code run_compare(const struct options *opt);
+enum exit_code run_generate(const struct options *opt);
 
-/* Policies that need the whole future and no pool: only seq offers them. */
+/* Read or make up a trace. */
+enum exit_code load(const struct source *source, struct trace *trace);
+
+/* Policies that need the whole future and no pool: seq and compare offer them. */
 bool limit_is(const char *policy);
 enum exit_code run_limit(const struct run *run);
 
@@ -92,6 +141,12 @@ enum exit_code complain(enum exit_code code, const char *format, ...)
  * the option behind it names something that does not exist. */
 enum exit_code complain_of(int err, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/*
+ * What this thread complains about goes into @text from now on, not to stderr; back with NULL.
+ * Only the first complaint is kept.
+ */
+void complain_into(char text[COMPLAINT_BYTES]);
 
 void options_parse(struct options *opt, int argc, char **argv);
 

@@ -60,6 +60,11 @@ static void print_data(const struct run *run, FILE *out)
 	putc('}', out);
 }
 
+void report_print_style(FILE *out)
+{
+	fwrite(replay_page, 1, (size_t)(strstr(replay_page, "</style>") - replay_page), out);
+}
+
 int report_write(const struct run *run, const char *path)
 {
 	static const char mark[] = "DATA";

@@ -16,6 +16,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 		cache->fp = fold(cache->fp, 0);
 		return EXIT_GOOD;
 	}
+	cache_time(cache, q);
 	code = cache_admit(cache, q, nr, &held);
 	if (!code && !held)
 		code = complain(EXIT_WRONG, "request %u does not fit into an idle pool", q);
@@ -54,16 +55,16 @@ enum exit_code run_seq(const struct run *run)
 
 	if (limit_is(run->opt->policy))
 		return run_limit(run);
-	code = cache_init(&cache, run);
+	code = cache_init(&cache, run, "requests");
 	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "requests",
 				  true))
 		code = complain_of(-ENOMEM, "record");
-	progress_start(run->opt->progress, "seq", run->trace->nr);
+	progress_start(run, "seq", run->trace->nr);
 	for (u32 q = 0; !code && q < run->trace->nr; q++) {
 		code = replay_request(&cache, q);
-		progress_step(q);
+		progress_step(run, q);
 	}
-	progress_stop();
+	progress_stop(run);
 	if (!code)
 		code = cache_finish(&cache);
 	if (!code)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Request traces: read from a file, from memory, or made up.
+ * Request traces: read from a file or from memory; workload.h makes them up.
  *
  * Whatever the bytes are, a parser either fills in a trace whose numbers all lie within the limits
  * below, so that nothing computed from them overflows, or says which line is wrong.
@@ -61,9 +61,6 @@ int trace_read(struct trace *trace, int fd, struct trace_error *error);
 
 /** trace_parse() - from memory; same returns. */
 int trace_parse(struct trace *trace, const void *text, size_t bytes, struct trace_error *error);
-
-/** trace_generate() - conversations that share prefixes. Return: 0; -ENOMEM. */
-int trace_generate(struct trace *trace, u32 nr_requests, u64 seed);
 
 /** trace_set_name() - "conversation" for ".../conversation_trace.jsonl" and so on */
 void trace_set_name(struct trace *trace, const char *path);

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a registry of prefixes is told of this pool, which is one of its tiers.
+ *
+ * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
+ * from kvmm_publish() on: whoever publishes has a reference until it returns, so a block cannot be
+ * gone before it was present. Names that are forgotten under the pool's lock wait in ->gone until
+ * that has been given back. There is room for every block twice: what waits from before, and what
+ * one caller forgets.
+ */
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define BATCH	32u
+
+/* A name that is gone. */
+struct gone {
+	kvmm_key_t key;
+	kvmm_domain_t domain;
+	u32 position;
+};
+
+static_assert(sizeof(struct gone) == 28, "no padding to pay for twice a block");
+
+static u64 presence_bytes(const struct kvmm_pool *pool)
+{
+	return (u64)pool->nr_blocks *
+	       (2 * sizeof(struct gone) + sizeof(kvmm_key_t) + sizeof(bool));
+}
+
+int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier)
+{
+	struct pool_presence *presence = &pool->presence;
+
+	if (!reg)
+		return tier ? -EINVAL : 0;
+	if (!pool->caches || !kv_radix_has_tier(reg, tier))
+		return -EINVAL;
+	presence->gone = kv_alloc_array(2 * pool->nr_blocks, sizeof(*presence->gone));
+	presence->parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->parent));
+	presence->has_parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->has_parent));
+	if (!presence->gone || !presence->parent || !presence->has_parent)
+		return -ENOMEM;
+	presence->reg = reg;
+	presence->tier = tier;
+	pool->metadata_bytes += presence_bytes(pool);
+	return 0;
+}
+
+/* ---- names ---- */
+
+static struct kv_radix_name name_of(const struct kvmm_pool *pool, u32 index)
+{
+	const struct pool_presence *presence = &pool->presence;
+	const struct kv_entry *entry = entry_at(pool, index);
+	struct kv_radix_name name = {
+		.key		= kv_entry_key(entry),
+		.domain		= kv_entry_domain(entry),
+		.position	= READ_ONCE(entry->position),
+		.has_parent	= presence->has_parent[index],
+	};
+
+	if (name.has_parent)
+		name.parent = presence->parent[index];
+	return name;
+}
+
+/* ---- present ---- */
+
+static void set_parent(struct pool_presence *presence, u32 index, const kvmm_key_t *parent)
+{
+	presence->has_parent[index] = parent;
+	if (parent)
+		presence->parent[index] = *parent;
+}
+
+void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		       const struct kv_handle *handles)
+{
+	for (u32 i = 0; i < prefix->nr; i++)
+		set_parent(&pool->presence, handles[i].index,
+			   i ? &prefix->keys[i - 1] : prefix->parent);
+}
+
+static void tell_present(const struct pool_presence *presence, const struct kv_radix_name *names,
+			 u32 *nr)
+{
+	kv_radix_present(presence->reg, presence->tier, names, *nr);
+	*nr = 0;
+}
+
+void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr)
+{
+	struct kv_radix_name names[BATCH];
+	u32 nr_names = 0, nr_new = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (handles[i].index != found[i].index)
+			continue;
+		names[nr_names++] = name_of(pool, handles[i].index);
+		nr_new++;
+		if (nr_names == BATCH)
+			tell_present(&pool->presence, names, &nr_names);
+	}
+	tell_present(&pool->presence, names, &nr_names);
+	kv_radix_unreserve(pool->presence.reg, nr - nr_new);
+}
+
+/* ---- absent ---- */
+
+void __presence_gone(struct kvmm_pool *pool, u32 index)
+{
+	struct pool_presence *presence = &pool->presence;
+	const struct kv_entry *entry = entry_at(pool, index);
+
+	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
+		/* Others forgot as many and have not told yet: better under a lock than not at all. */
+		struct kv_radix_name name = name_of(pool, index);
+
+		kv_radix_absent(presence->reg, presence->tier, &name, 1);
+		return;
+	}
+	presence->gone[presence->nr_gone] = (struct gone){
+		kv_entry_key(entry), kv_entry_domain(entry), READ_ONCE(entry->position),
+	};
+	WRITE_ONCE(presence->nr_gone, presence->nr_gone + 1);
+}
+
+/* At most BATCH of those that wait. */
+static u32 take_gone(struct kvmm_pool *pool, struct kv_radix_name *names)
+{
+	struct pool_presence *presence = &pool->presence;
+	u32 nr;
+
+	kv_lock(&pool->lock);
+	for (nr = 0; nr < BATCH && presence->nr_gone; nr++) {
+		const struct gone *gone = &presence->gone[presence->nr_gone - 1];
+
+		names[nr] = (struct kv_radix_name){ .key = gone->key, .domain = gone->domain,
+						    .position = gone->position };
+		WRITE_ONCE(presence->nr_gone, presence->nr_gone - 1);
+	}
+	kv_unlock(&pool->lock);
+	return nr;
+}
+
+void __presence_flush(struct kvmm_pool *pool)
+{
+	struct kv_radix_name names[BATCH];
+	u32 nr;
+
+	while ((nr = take_gone(pool, names)))
+		kv_radix_absent(pool->presence.reg, pool->presence.tier, names, nr);
+}
+
+/* ---- touched ---- */
+
+void __presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	struct kv_radix_name names[BATCH];
+	u32 nr_names = 0;
+
+	if (!kv_radix_wants_touches(pool->presence.reg))
+		return;
+	for (u32 i = 0; i < nr; i++) {
+		if (refs[i].gen)
+			names[nr_names++] = name_of(pool, refs[i].index);
+		if (nr_names < BATCH && i + 1 < nr)
+			continue;
+		kv_radix_touch(pool->presence.reg, names, nr_names);
+		nr_names = 0;
+	}
+}
+
+/* ---- the end ---- */
+
+static void forget_all(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		const struct kv_entry *entry = entry_at(pool, i);
+		struct kv_radix_name name;
+
+		if (entry->dup_prev == KV_NONE)
+			continue;
+		name = name_of(pool, i);
+		kv_radix_absent(pool->presence.reg, pool->presence.tier, &name, 1);
+	}
+}
+
+void presence_exit(struct kvmm_pool *pool)
+{
+	struct pool_presence *presence = &pool->presence;
+
+	if (presence->reg) {
+		__presence_flush(pool);
+		forget_all(pool);
+	}
+	kv_free(presence->has_parent);
+	kv_free(presence->parent);
+	kv_free(presence->gone);
+}

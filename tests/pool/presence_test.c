@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two pools that are tiers of one registry of prefixes: what it says of them is what they have,
+ * whichever way a block came or went, and its hooks are called with no lock held.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+#include <kvmm/registry.h>
+
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+#define NR	8u
+#define TIER0	0u
+#define TIER1	1u
+
+static struct kvmm_registry *reg;
+static struct kvmm_pool *pool[2];
+static char events[256];
+
+/* Hooks may call any pool: that would hang if a lock of it were held. */
+static void note(char what, u32 tier, const struct kvmm_name *names, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		char text[16];
+
+		snprintf(text, sizeof(text), "%c%u:%u ", what, tier, number_of(&names[i].key));
+		strncat(events, text, sizeof(events) - strlen(events) - 1);
+	}
+	for (u32 i = 0; i < 2; i++)
+		if (pool[i])
+			stat_of(pool[i]);
+}
+
+static void on_present(void *ctx, u32 tier, const struct kvmm_name *names, u32 nr)
+{
+	note('+', tier, names, nr);
+}
+
+static void on_absent(void *ctx, u32 tier, const struct kvmm_name *names, u32 nr)
+{
+	note('-', tier, names, nr);
+}
+
+static void on_touch(void *ctx, const struct kvmm_name *names, u32 nr)
+{
+	note('t', 0, names, nr);
+}
+
+static struct kvmm_pool *make_tier(u32 tier, u32 nr_blocks)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.policy = "lru";
+	attr.registry = reg;
+	attr.tier = tier;
+	return make_pool_of(&attr);
+}
+
+static void set_up(void)
+{
+	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_delegate delegate = { .on_present = on_present, .on_absent = on_absent };
+
+	attr.nr_tiers = 2;
+	cr_assert_eq(kvmm_registry_create(&attr, &reg), 0);
+	cr_assert_geq(kvmm_registry_delegate(reg, &delegate), 0);
+	pool[0] = make_tier(TIER0, NR);
+	pool[1] = make_tier(TIER1, NR);
+	events[0] = '\0';
+}
+
+/* Pools first: the registry outlives them. */
+static void tear_down(void)
+{
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_pool *last = pool[i];
+
+		pool[i] = NULL;
+		end_pool(last);
+	}
+	kvmm_registry_destroy(reg);
+}
+
+TestSuite(presence, .init = set_up, .fini = tear_down);
+
+static void expect_events(const char *want)
+{
+	cr_expect_str_eq(events, want);
+	events[0] = '\0';
+}
+
+/* One letter a key: the tiers that have it, in hexadecimal; '.' none. */
+static const char *tiers_of(u32 nr)
+{
+	static char text[65];
+	kvmm_key_t key[64];
+	uint16_t tiers[64];
+
+	for (u32 i = 0; i < nr; i++)
+		key[i] = key_of(i);
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_prefix one = { .keys = &key[i], .nr = 1, .position = i };
+
+		cr_assert_geq(kvmm_registry_presence(reg, &one, &tiers[i]), 0);
+		text[i] = tiers[i] ? "0123456789abcdef"[tiers[i]] : '.';
+	}
+	text[nr] = '\0';
+	return text;
+}
+
+static void register_keys(struct kvmm_pool *in, u32 first, u32 nr, kvmm_ref_t *ref)
+{
+	kvmm_key_t key[NR], parent = key_of(first - 1);
+	struct kvmm_prefix prefix = { .keys = key, .nr = nr, .position = first,
+				      .parent = first ? &parent : NULL };
+	kvmm_mut_t mut[NR];
+
+	for (u32 i = 0; i < nr; i++)
+		key[i] = key_of(first + i);
+	cr_assert_eq(kvmm_alloc(in, nr, mut), 0);
+	cr_assert_eq(kvmm_prefix_register(in, &prefix, mut, ref), 0);
+}
+
+Test(presence, says_which_tier_has_what)
+{
+	kvmm_ref_t ref[NR], other[NR];
+
+	register_keys(pool[0], 0, 3, ref);
+	register_keys(pool[1], 2, 2, other);
+	cr_expect_str_eq(tiers_of(5), "1132.");
+	expect_events("+0:0 +0:1 +0:2 +1:2 +1:3 ");
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 3), 0);
+	cr_expect_eq(kvmm_put_many(pool[1], other, 2), 0);
+	cr_expect_str_eq(tiers_of(5), "1132.");
+	expect_events("");
+}
+
+Test(presence, knows_the_parents_across_batches)
+{
+	kvmm_key_t key = key_of(3);
+	struct kvmm_prefix last = { .keys = &key, .nr = 1, .position = 3 };
+	kvmm_node_t node, lineage[8];
+	kvmm_ref_t ref[NR];
+
+	register_keys(pool[0], 0, 2, ref);
+	register_keys(pool[0], 2, 2, ref + 2);
+	cr_assert_eq(kvmm_registry_find(reg, &last, &node), 1);
+	cr_expect_eq(kvmm_node_lineage(reg, node, lineage, 8), 4);
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 4), 0);
+}
+
+Test(presence, ends_with_eviction_by_an_allocation)
+{
+	kvmm_ref_t ref[NR];
+	kvmm_mut_t mut[NR];
+
+	register_keys(pool[0], 0, 6, ref);
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 6), 0);
+	events[0] = '\0';
+	cr_assert_eq(kvmm_alloc(pool[0], 4, mut), 0);
+	cr_expect_str_eq(tiers_of(6), "1111..");
+	cr_expect_eq(strlen(events), strlen("-0:5 -0:4 "));
+	cr_expect_eq(kvmm_free(pool[0], mut, 4), 0);
+}
+
+Test(presence, ends_with_every_way_to_forget)
+{
+	uint32_t blocks[2];
+	kvmm_ref_t ref[NR];
+	kvmm_range_t range;
+
+	register_keys(pool[0], 0, 8, ref);
+	cr_expect_eq(kvmm_blocks_of_refs(pool[0], ref, 2, blocks), 0);
+	cr_expect_eq(kvmm_set_reset(pool[0], &ref[7], 1, 1), 0);
+	cr_expect_eq(kvmm_put_many(pool[0], ref + 1, 7), 0);
+	cr_expect_str_eq(tiers_of(8), "1111111.");
+	cr_expect_eq(kvmm_evict_blocks(pool[0], blocks, 2), 2);
+	cr_expect_str_eq(tiers_of(8), "1.11111.");	/* 0 is held, and has its place still */
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 1), 0);
+	cr_expect_str_eq(tiers_of(8), "..11111.");
+	cr_assert_eq(kvmm_range_alloc(pool[0], 5, 0, &range), 0);
+	cr_expect_str_eq(tiers_of(8), "..111...");
+	cr_expect_eq(kvmm_range_free(pool[0], range), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool[0]), 3);
+	cr_expect_str_eq(tiers_of(8), "........");
+	register_keys(pool[0], 0, 2, ref);
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 2), 0);
+	cr_expect_eq(kvmm_reset_cache(pool[0]), 2);
+	cr_expect_str_eq(tiers_of(8), "........");
+}
+
+Test(presence, a_duplicate_counts_until_it_is_gone)
+{
+	kvmm_ref_t ref[2];
+
+	register_keys(pool[0], 0, 1, &ref[0]);
+	register_keys(pool[0], 0, 1, &ref[1]);
+	expect_events("+0:0 ");
+	cr_expect_eq(kvmm_set_reset(pool[0], ref, 1, 1), 0);
+	cr_expect_eq(kvmm_put_many(pool[0], &ref[0], 1), 0);
+	cr_expect_str_eq(tiers_of(1), "1");
+	expect_events("");
+	cr_expect_eq(kvmm_put_many(pool[0], &ref[1], 1), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool[0]), 1);
+	expect_events("-0:0 ");
+}
+
+Test(presence, a_newcomer_that_is_rejected_never_was)
+{
+	kvmm_key_t key = key_of(0);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_publish publish = { .nr = 1, .dup = KVMM_DUP_REJECT };
+	kvmm_staged_t staged;
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut;
+
+	register_keys(pool[0], 0, 1, &ref[0]);
+	cr_assert_eq(kvmm_alloc(pool[0], 1, &mut), 0);
+	cr_assert_eq(kvmm_stage(pool[0], &prefix, &mut, &staged), 0);
+	publish.staged = &staged;
+	publish.refs = &ref[1];
+	cr_assert_eq(kvmm_publish(pool[0], &publish), 0);
+	expect_events("+0:0 ");
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 2), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool[0]), 1);
+	expect_events("-0:0 ");
+	cr_expect_str_eq(tiers_of(1), ".");
+}
+
+Test(presence, matches_are_touches)
+{
+	kvmm_key_t key[3] = { key_of(0), key_of(9), key_of(1) };
+	struct kvmm_prefix scan = { .keys = key, .nr = 3 };
+	kvmm_ref_t ref[NR], hit[3];
+
+	cr_assert_geq(kvmm_registry_on_touch(reg, on_touch, NULL), 0);
+	register_keys(pool[0], 0, 2, ref);
+	events[0] = '\0';
+	cr_expect_eq(kvmm_prefix_match(pool[0], &scan, hit), 1);
+	expect_events("t0:0 ");
+	cr_expect_eq(kvmm_put_many(pool[0], hit, 1), 0);
+	cr_expect_eq(kvmm_prefix_scan(pool[0], &scan, hit), 2);
+	expect_events("t0:0 t0:1 ");
+	cr_expect_eq(kvmm_put_many(pool[0], &hit[0], 1), 0);
+	cr_expect_eq(kvmm_put_many(pool[0], &hit[2], 1), 0);
+	cr_expect_eq(kvmm_touch_many(pool[0], ref, 2), 0);
+	expect_events("t0:0 t0:1 ");
+	cr_expect_eq(kvmm_put_many(pool[0], ref, 2), 0);
+}
+
+Test(presence, a_pool_that_ends_takes_its_blocks_along)
+{
+	struct kvmm_pool *last;
+	kvmm_ref_t ref[NR];
+
+	register_keys(pool[1], 0, 4, ref);
+	cr_expect_eq(kvmm_put_many(pool[1], ref, 2), 0);
+	cr_expect_str_eq(tiers_of(4), "2222");
+	last = pool[1];
+	pool[1] = NULL;
+	kvmm_pool_destroy(last);
+	pool[1] = make_tier(TIER1, NR);
+	cr_expect_str_eq(tiers_of(4), "....");
+}
+
+Test(presence, a_tier_that_the_registry_does_not_have_is_refused)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *none;
+
+	attr.nr_blocks = NR;
+	attr.policy = "lru";
+	attr.registry = reg;
+	attr.tier = 2;
+	cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
+	attr.registry = NULL;
+	cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
+	attr.registry = reg;
+	attr.tier = 1;
+	attr.policy = NULL;
+	cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
+}
+
+/* ---- memory that runs out ---- */
+
+static struct fake_env fake;
+
+static void set_up_fake(void)
+{
+	fake_env_install(&fake);
+	set_up();
+}
+
+static void tear_down_fake(void)
+{
+	tear_down();
+	kv_rcu_barrier();
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(presence_fault, .init = set_up_fake, .fini = tear_down_fake);
+
+/* More names than the registry has memory for, and none to be had. */
+Test(presence_fault, without_memory_nothing_is_published)
+{
+	struct kvmm_pool *large = make_tier(TIER0, 4096);
+	kvmm_key_t key[2048];
+	kvmm_mut_t mut[2048];
+	kvmm_ref_t ref[2048];
+	struct kvmm_prefix prefix = { .keys = key, .nr = 2048 };
+	u32 nr_failed = 0;
+	int err;
+
+	for (u32 i = 0; i < 2048; i++)
+		key[i] = key_of(1000 + i);
+	cr_assert_eq(kvmm_alloc(large, 2048, mut), 0);
+	do {
+		fake_env_fail(&fake, nr_failed + 1, false);
+		err = kvmm_prefix_register(large, &prefix, mut, ref);
+		fake_env_fail(&fake, 0, false);
+		cr_assert(!err || err == -ENOMEM);
+		cr_expect_eq(kvmm_validate(large), 0);
+		cr_expect_eq(kvmm_match_len(large, key, 2048), err ? 0 : 2048);
+		nr_failed += err != 0;
+	} while (err);
+	cr_expect_geq(nr_failed, 1);
+	cr_expect_eq(kvmm_put_many(large, ref, 2048), 0);
+	kvmm_pool_destroy(large);
+	cr_expect_eq(kvmm_registry_check(reg), 0);
+}

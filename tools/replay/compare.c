@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Running the board. Threads take jobs from a list; a job writes to itself alone and output is made
+ * in the order of the list when all is done, so it does not matter how many threads there are.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compare.h"
+#include "shape.h"
+
+/**
+ * struct crew - the threads
+ * @next: first job that nobody has taken; ->lock
+ * @nr_working: threads that are not done; ->lock
+ * @failed: take no more jobs; ->lock
+ * @done: requests of all runs, for the bar; atomic
+ */
+struct crew {
+	const struct board *board;
+	pthread_mutex_t lock;
+	pthread_cond_t idle;
+	u32 next;
+	u32 nr_working;
+	bool failed;
+	u64 done;
+};
+
+/* ---- one run ---- */
+
+static bool is_limit(const struct job *job)
+{
+	return limit_is(job->opt.policy);
+}
+
+static void run_job(struct job *job)
+{
+	complain_into(job->complaint);
+	if (is_limit(job))
+		job->code = run_limit(&job->run);
+	else
+		job->code = job->opt.conc ? run_conc(&job->run) : run_seq(&job->run);
+	complain_into(NULL);
+	progress_step(&job->run, job->run.trace->nr);
+}
+
+/* The next job, or NULL. Fields that stand for another (infinite) have no trace. */
+static struct job *take_job(struct crew *crew)
+{
+	struct job *job = NULL;
+
+	pthread_mutex_lock(&crew->lock);
+	while (!job && !crew->failed && crew->next < crew->board->nr_jobs) {
+		job = &crew->board->job[crew->next++];
+		if (!job->run.trace)
+			job = NULL;
+	}
+	pthread_mutex_unlock(&crew->lock);
+	return job;
+}
+
+static void *work(void *arg)
+{
+	struct crew *crew = arg;
+	struct job *job;
+
+	while ((job = take_job(crew))) {
+		run_job(job);
+		if (job->code) {
+			pthread_mutex_lock(&crew->lock);
+			crew->failed = true;
+			pthread_mutex_unlock(&crew->lock);
+		}
+	}
+	pthread_mutex_lock(&crew->lock);
+	crew->nr_working--;
+	pthread_cond_signal(&crew->idle);
+	pthread_mutex_unlock(&crew->lock);
+	return NULL;
+}
+
+/* ---- all of them ---- */
+
+static void watch(struct crew *crew)
+{
+	struct timespec until;
+
+	pthread_mutex_lock(&crew->lock);
+	while (crew->nr_working) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 100000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&crew->idle, &crew->lock, &until);
+		/* Relaxed: only shown to people. */
+		bar_step(__atomic_load_n(&crew->done, __ATOMIC_RELAXED));
+	}
+	pthread_mutex_unlock(&crew->lock);
+}
+
+static u64 requests_of(const struct board *board)
+{
+	u64 total = 0;
+
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		if (board->job[i].run.trace)
+			total += board->job[i].run.trace->nr;
+	return total;
+}
+
+/* At least one thread, or why there is none. */
+static enum exit_code start_threads(struct crew *crew, pthread_t *thread, u32 *nr)
+{
+	int err = 0;
+
+	for (*nr = 0; *nr < crew->board->opt->jobs; (*nr)++) {
+		pthread_mutex_lock(&crew->lock);
+		crew->nr_working++;
+		pthread_mutex_unlock(&crew->lock);
+		err = pthread_create(&thread[*nr], NULL, work, crew);
+		if (!err)
+			continue;
+		pthread_mutex_lock(&crew->lock);
+		crew->nr_working--;
+		pthread_mutex_unlock(&crew->lock);
+		break;
+	}
+	return *nr ? EXIT_GOOD : complain_of(-err, "start a thread");
+}
+
+/* Of all complaints the one of the first job: the same one for any number of threads. */
+static enum exit_code judge(const struct board *board)
+{
+	for (u32 i = 0; i < board->nr_jobs; i++) {
+		const struct job *job = &board->job[i];
+
+		if (job->code)
+			return complain(job->code, "%s, %s, %u blocks: %s", job->run.trace->name,
+					job->opt.policy, job->opt.nr_blocks, job->complaint);
+	}
+	return EXIT_GOOD;
+}
+
+static enum exit_code run_jobs(struct board *board)
+{
+	struct crew crew = { .board = board };
+	pthread_t thread[MAX_JOBS];
+	enum exit_code code;
+	u32 nr;
+
+	pthread_mutex_init(&crew.lock, NULL);
+	pthread_cond_init(&crew.idle, NULL);
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		board->job[i].meter.sum = &crew.done;
+	bar_start(board->opt->progress, "compare", requests_of(board));
+	code = start_threads(&crew, thread, &nr);
+	watch(&crew);
+	while (nr--)
+		pthread_join(thread[nr], NULL);
+	bar_stop();
+	pthread_cond_destroy(&crew.idle);
+	pthread_mutex_destroy(&crew.lock);
+	return code ? code : judge(board);
+}
+
+/* ---- the board ---- */
+
+static int add_rows(struct board *board)
+{
+	static const char *const references[NR_REFS] = { "min", "bound", "infinite" };
+	const char *list = board->opt->policies;
+	struct policies wanted = { .nr = 0 };
+	int err = policies_parse(&wanted, list ? list : "all");
+
+	if (!err)
+		err = policies_add(&board->row, "lru", 3);
+	for (u32 i = 0; !err && i < wanted.nr; i++) {
+		const char *name = wanted.name[i];
+
+		if (!strcmp(name, "all"))
+			err = policies_add_all(&board->row);
+		else if (strcmp(name, "min") && !limit_is(name))
+			err = policies_add(&board->row, name, strlen(name));
+	}
+	for (u32 i = 0; !err && i < NR_REFS; i++)
+		err = policies_add(&board->row, references[i], strlen(references[i]));
+	return err;
+}
+
+static int compare_sizes(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* In order, each once. */
+static void add_sizes(struct board *board)
+{
+	static const u32 usual[] = { 1000, 2000, 5000, 10000, 20000, 30000, 60000 };
+	const struct options *opt = board->opt;
+	u32 size[MAX_SIZES], nr = opt->nr_sizes;
+
+	memcpy(size, opt->size, sizeof(size));
+	for (; !opt->nr_sizes && nr < ARRAY_SIZE(usual); nr++)
+		size[nr] = usual[nr] * (u32)max_u64(1, TRACE_ID_TOKENS / opt->block_tokens);
+	qsort(size, nr, sizeof(*size), compare_sizes);
+	for (u32 i = 0; i < nr; i++)
+		if (!i || size[i] != size[i - 1])
+			board->size[board->nr_sizes++] = size[i];
+}
+
+static enum exit_code add_traces(struct board *board)
+{
+	const struct options *opt = board->opt;
+	enum exit_code code = EXIT_GOOD;
+
+	for (u32 t = 0; !code && t < opt->nr_sources; t++) {
+		struct trace *trace = &board->trace[t];
+
+		code = load(&opt->source[t], trace);
+		for (u32 q = 0; q < trace->nr; q++)
+			board->nr_blocks[t] += shape_of(opt, &trace->req[q]).prompt;
+		board->nr_traces++;
+	}
+	return code;
+}
+
+static void set_up_job(struct board *board, u32 trace, u32 row, u32 column)
+{
+	struct job *job = &board->job[(trace * board->row.nr + row) * board->nr_sizes + column];
+
+	if (is_infinite(board, row) && column)
+		return;
+	job->opt = *board->opt;
+	job->opt.policy = board->row.name[row];
+	job->opt.nr_blocks = board->size[column];
+	job->run.opt = &job->opt;
+	job->run.trace = &board->trace[trace];
+	job->run.results = &job->results;
+	job->run.tally = &job->tally;
+	job->run.meter = &job->meter;
+	if (board->opt->ages && !is_limit(job))
+		job->run.ages = &job->ages;
+}
+
+static int set_up_jobs(struct board *board)
+{
+	u32 nr = board->nr_traces * board->row.nr * board->nr_sizes;
+
+	board->job = calloc(nr, sizeof(*board->job));
+	if (!board->job)
+		return -ENOMEM;
+	board->nr_jobs = nr;
+	for (u32 t = 0; t < board->nr_traces; t++)
+		for (u32 row = 0; row < board->row.nr; row++)
+			for (u32 column = 0; column < board->nr_sizes; column++)
+				set_up_job(board, t, row, column);
+	return 0;
+}
+
+static enum exit_code set_up(struct board *board)
+{
+	int err = add_rows(board);
+	enum exit_code code;
+
+	if (err)
+		return complain(EXIT_INPUT, "--policies: more than %u names",
+				MAX_POLICIES - NR_REFS - 1);
+	add_sizes(board);
+	code = add_traces(board);
+	if (!code && set_up_jobs(board))
+		code = complain_of(-ENOMEM, "start");
+	return code;
+}
+
+static void board_exit(struct board *board)
+{
+	for (u32 i = 0; i < board->nr_jobs; i++)
+		results_exit(&board->job[i].results);
+	for (u32 t = 0; t < board->nr_traces; t++)
+		trace_close(&board->trace[t]);
+	free(board->job);
+	free(board);
+}
+
+/* ---- what follows from the runs ---- */
+
+bool gap_closed(const struct board *board, u32 trace, u32 row, u32 column, s64 *ppm)
+{
+	s64 lru = (s64)hits_at(board, trace, board->lru, column);
+	s64 min = (s64)hits_at(board, trace, first_reference(board) + REF_MIN, column);
+
+	if (min <= lru)
+		return false;
+	*ppm = ((s64)hits_at(board, trace, row, column) - lru) * 1000000 / (min - lru);
+	return true;
+}
+
+bool is_best(const struct board *board, u32 trace, u32 row, u32 column)
+{
+	u64 hits = hits_at(board, trace, row, column);
+
+	for (u32 other = 0; other < first_reference(board); other++)
+		if (hits_at(board, trace, other, column) > hits)
+			return false;
+	return row < first_reference(board);
+}
+
+const struct ages *ages_at(const struct board *board, u32 trace, u32 row, u32 column)
+{
+	return job_at(board, trace, row, column)->run.ages;
+}
+
+static enum exit_code print(const struct board *board)
+{
+	const struct options *opt = board->opt;
+	int err = opt->report_path ? compare_write_page(board, opt->report_path) : 0;
+
+	if (err)
+		return complain(EXIT_INPUT, "%s: %s", opt->report_path, strerror(-err));
+	if (opt->json)
+		compare_print_json(board, stdout);
+	else
+		compare_print_text(board, stdout);
+	return fflush(stdout) ? complain(EXIT_WRONG, "standard output: %s", strerror(errno)) :
+				EXIT_GOOD;
+}
+
+enum exit_code run_compare(const struct options *opt)
+{
+	struct board *board = calloc(1, sizeof(*board));
+	enum exit_code code;
+
+	if (!board)
+		return complain_of(-ENOMEM, "start");
+	board->opt = opt;
+	code = set_up(board);
+	if (!code)
+		code = run_jobs(board);
+	if (!code)
+		code = print(board);
+	board_exit(board);
+	return code;
+}
