@@ -91,6 +91,18 @@ def by_hand():
     yield "lru: refaults that two more blocks would have kept", rows["lru"]["refaults_near"] == 3
 
 
+def by_hand_in_prefixes():
+    """Prompts of two blocks: Z, AB, AB, and C and Y take the room of Z and B."""
+    row = lines("compare", "--policies", "lru", "--blocks", 3, "--ages", "-",
+                text=small_trace(["Z", "AB", "AB", "C", "Y"]))[0]
+    yield "each block has its own age", row["idle_at_hit"]["sum"] == 1 + 1
+    yield "the tail of a prompt is evicted first", \
+        (row["idle_at_eviction"]["sum"], row["age_at_eviction"]["sum"]) == (3 + 2, 3 + 3)
+    row = lines("seq", "--blocks", 9, "-", text=small_trace(["ABCDE"]))[0]
+    yield "an empty pool has one run for a prompt", \
+        (row["fresh_blocks"], row["fresh_runs"]) == (5, 1)
+
+
 def by_hand_in_time():
     """Two at a time: each runs 64 ms a missed block, the next arrives 100 s later."""
     rows = {r["policy"]: r for r in lines("compare", "--policies", "lru", "--blocks", 2, "--ages",
@@ -119,7 +131,7 @@ def equal_to_single_runs():
     work = ["--generate", "mix:requests=1500,seed=5"]
     for mode, extra in ("seq", []), ("conc", []), ("seq", ["--block-tokens", 128]), \
             ("seq", ["--ages"]):
-        sizes = [900, 4000]
+        sizes = [1000, 4000]      # enough for the longest prompt
         got = lines("compare", *work, *extra, "--mode", mode, "--blocks",
                     ",".join(map(str, sizes)))
         for row in got:
@@ -129,12 +141,19 @@ def equal_to_single_runs():
             if single != mode or row["reference"]:
                 want = {k: v for k, v in want.items() if k in row}
             yield f"{mode} {' '.join(map(str, extra))} {row['policy']} {row['n']}", \
-                without_added(row) == want
+                without_added(row) == want and row["prompt_blocks"] == row["accesses"]
+        yield f"{mode}: the best are those that hit most", all(
+            row["best"] == (not row["reference"] and row["hits"] == most_hits(got, row["n"]))
+            for row in got)
         names = [r["policy"] for r in got if r["n"] == sizes[0]]
         yield f"{mode}: every row is there once", \
             len(set(names)) == len(names) and {"lru", "slru", "min", "bound"} <= set(names)
         yield f"{mode}: lru <= min <= bound <= infinite" if mode == "seq" else \
             f"{mode}: nobody hits more than infinite", ordered(got, sizes, mode)
+
+
+def most_hits(rows, size):
+    return max((r["hits"] for r in rows if r["n"] == size and not r["reference"]), default=0)
 
 
 def ordered(rows, sizes, mode):
@@ -240,6 +259,21 @@ def page():
             bad.returncode == 2 and "no/page: No such file" in bad.stderr and not bad.stdout
 
 
+def sources():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "some_trace.jsonl")
+        with open(path, "w") as out:
+            out.write(small_trace(SMALL))
+        rows = lines("compare", "--generate", "chat:requests=50", path, "--blocks", 300,
+                     "--generate", "zipf:requests=50", "--policies", "lru")
+        names = list(dict.fromkeys(r["trace"] for r in rows))
+        yield "traces come in the order they were given", \
+            names == ["chat:requests=50", "some", "zipf:requests=50"]
+        again = lines("compare", "--generate", "chat:requests=50", "--blocks", 300, "--policies",
+                      "lru")
+        yield "and do not touch each other", again == [r for r in rows if r["trace"] == names[0]]
+
+
 def round_trip():
     for spec in "chat:requests=300", "agent:requests=300", "mix:requests=300,seed=9":
         text = run("generate", spec)
@@ -310,10 +344,14 @@ def every_policy():
             yield f"{mode} --policy {name}", row["policy"] == name and row["hits"] > 0
 
 
+TESTS = [by_hand, by_hand_in_prefixes, by_hand_in_time, too_large, equal_to_single_runs,
+         consistent, printed, any_number_of_threads, page, sources, round_trip, refused,
+         every_policy]
+
+
 def main():
     passed = failed = 0
-    for test in (by_hand, by_hand_in_time, too_large, equal_to_single_runs, consistent, printed,
-                 any_number_of_threads, page, round_trip, refused, every_policy):
+    for test in TESTS:
         try:
             for what, holds in test():
                 passed += bool(holds)

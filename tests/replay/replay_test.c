@@ -603,3 +603,30 @@ Test(ages, a_life_is_told_from_what_happened_to_its_name)
 	ages_end(&ages);
 	cr_expect_eq(ages.refault.nr, 1);
 }
+
+/* The pool is full: one goes, another one comes. */
+static void swap(struct ages *ages, const kvmm_key_t *gone, const kvmm_key_t *filled)
+{
+	ages_evict(ages, gone);
+	cr_assert_eq(ages_fill(ages, filled), 0);
+}
+
+Test(ages, a_refault_is_near_if_twice_the_pool_would_have_kept_the_block)
+{
+	const kvmm_key_t a = { { 1 } }, b = { { 2 } }, c = { { 3 } }, d = { { 4 } };
+	struct ages ages;
+
+	ages_begin(&ages, 2, "requests");
+	cr_assert_eq(ages_fill(&ages, &a), 0);
+	cr_assert_eq(ages_fill(&ages, &b), 0);
+	swap(&ages, &a, &c);
+	swap(&ages, &b, &d);
+	swap(&ages, &c, &a);			/* two evictions after its own: four were needed */
+	cr_expect_eq(ages.refault.nr, 1);
+	cr_expect_eq((u64)ages.refault.sum, 2);
+	cr_expect_eq(ages.nr_near, 0);
+	swap(&ages, &d, &c);			/* one: c, a and d would fit into four */
+	cr_expect_eq((u64)ages.refault.sum, 3);
+	cr_expect_eq(ages.nr_near, 1);
+	ages_end(&ages);
+}

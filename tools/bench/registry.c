@@ -268,19 +268,30 @@ static int run_size(struct bench *bench, u32 nr, const u32 *lens)
 /* ---- naming: each block once ---- */
 
 #define NAME_BLOCKS	(1u << 20)
+#define NAME_SLICES	(NAME_BLOCKS / 4 * 3 / SLICE_BLOCKS)
 
-/* Three quarters of a pool of which the first is there. */
+/* Three quarters of a pool of which the first is there; the median of the slices. */
+static int time_slices(struct cached *cached, double *ns)
+{
+	double value[NAME_SLICES];
+	int err = cached_register(cached, 0, NAME_BLOCKS / 4);
+
+	for (u32 s = 0; !err && s < NAME_SLICES; s++) {
+		u64 begin = now_ns();
+
+		err = cached_register(cached, NAME_BLOCKS / 4 + s * SLICE_BLOCKS, SLICE_BLOCKS);
+		value[s] = (double)(now_ns() - begin) / SLICE_BLOCKS;
+	}
+	*ns = err ? 0 : median_of(value, NAME_SLICES);
+	return err;
+}
+
 static int time_naming(struct bench *bench, const char *index, double *ns)
 {
 	struct cached cached;
-	u32 first = NAME_BLOCKS / 4, nr = NAME_BLOCKS - first;
 	int err = cached_open(&cached, index, NAME_BLOCKS, bench->seed);
-	u64 begin;
 
-	err = err ? err : cached_register(&cached, 0, first);
-	begin = now_ns();
-	err = err ? err : cached_register(&cached, first, nr);
-	*ns = (double)(now_ns() - begin) / nr;
+	err = err ? err : time_slices(&cached, ns);
 	if (cached.pool)
 		cached_close(&cached);
 	return err;
@@ -301,7 +312,8 @@ static int run_naming(struct bench *bench)
 			double ns;
 
 			err = time_naming(bench, registry_index[x], &ns);
-			series_add(series[x], ns);
+			if (!err)
+				series_add(series[x], ns);
 		}
 	}
 	bench_report(bench);

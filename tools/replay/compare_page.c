@@ -293,8 +293,9 @@ static void print_ages(const struct board *board, u32 trace, u32 column, FILE *o
 
 	count_buckets(board, trace, column, nr);
 	fprintf(out, "<section><details><summary>Ages with %s blocks</summary><div class=\"scroll\">"
-		"<table><thead><tr><th></th><th>idle at a hit, %s</th><th>idle at eviction, %s</th>"
-		"<th>refault distance, evictions</th><th>near refaults, %%</th>"
+		"<table><thead><tr><th></th><th class=\"spark\">idle at a hit, %s</th>"
+		"<th class=\"spark\">idle at eviction, %s</th>"
+		"<th class=\"spark\">refault distance, evictions</th><th>near refaults, %%</th>"
 		"<th>evicted unused, %%</th></tr></thead><tbody>\n",
 		format_grouped(board->size[column], text), unit, unit);
 	for (u32 row = 0; row < first_reference(board) + REF_MIN + 1; row++)

@@ -463,5 +463,5 @@ void options_parse(struct options *opt, int argc, char **argv)
 	};
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = EXIT_INPUT;
-	argp_parse(&argp, argc, argv, 0, NULL, &parse);
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &parse);	/* traces are in order */
 }
