@@ -89,7 +89,7 @@ struct node {
 
 	/* Lookups end above: one line. */
 	u32 pos_prev;
-	u32 holds;		/* stripe */
+	u32 holds;		/* stripe. In a grave: how many are in it, on one of them */
 	u32 marks;		/* stripe; holds about to be put. In a grave: the next in it */
 	u32 last_life;		/* fixed; the node before of this name, if ->birth */
 	u64 birth;		/* fixed; 0, or number among nodes that came to a family */

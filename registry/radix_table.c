@@ -22,8 +22,9 @@ static u64 table_bytes(u32 nr_chains)
 }
 
 /*
- * Two for each node, up to four, so that what is looked for is the first of its chain as a rule.
- * With one, and all in memory, registering takes 25 % longer and a look-up twice as long.
+ * Two for each node, so that what is looked for is the first of its chain as a rule; the table grows
+ * when there is less than one. With one, and all in memory, registering takes 25 % longer and a
+ * look-up twice as long.
  */
 static u32 nr_chains_for(u32 nr)
 {
@@ -273,9 +274,9 @@ void radix_table_grow(struct kvmm_registry *reg)
 	kv_rcu_read_lock();
 	nr_chains = kv_rcu_dereference(reg->table)->nr_chains;
 	kv_rcu_read_unlock();
-	if (likely(nr <= nr_chains / 2) || !kv_cas(&reg->growing, &idle, 1))
+	if (likely(nr <= nr_chains) || !kv_cas(&reg->growing, &idle, 1))
 		return;
-	to = nr > reg->table->nr_chains / 2 ?
+	to = nr > reg->table->nr_chains ?
 		     table_create(nr_chains_for(nr), !reg->table->parity) : NULL;
 	if (to)
 		replace(reg, to);

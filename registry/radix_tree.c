@@ -354,12 +354,23 @@ static void free_chain(struct kvmm_registry *reg, enum slot_kind kind, u32 index
 	}
 }
 
-/* Unlinks the slots that are used up; they are lost. */
-static u32 drop_used_up(struct kvmm_registry *reg, u32 first, u32 *nr)
+static void open_grave(struct kv_rcu_head *head)
+{
+	const struct node *holder = container_of(head, struct node, grave.rcu);
+	struct grave grave = holder->grave;
+	u32 nr = holder->holds;
+
+	free_chain(grave.reg, NODE, grave.node);
+	free_chain(grave.reg, RECORD, grave.record);
+	kv_fetch_sub(&grave.reg->in_graves, nr);
+}
+
+/* Unlinks the slots that are used up, from their chain: they are lost. Returns its start. */
+static u32 drop_used_up(struct kvmm_registry *reg, u32 first)
 {
 	u32 *link = &first;
 
-	for (*nr = 0; *link; ++*nr) {
+	while (*link) {
 		struct node *node = node_at(reg, *link);
 
 		if (unlikely(node->gen == LAST_GEN))
@@ -370,28 +381,23 @@ static u32 drop_used_up(struct kvmm_registry *reg, u32 first, u32 *nr)
 	return first;
 }
 
-static void open_grave(struct kv_rcu_head *head)
-{
-	struct grave grave = *container_of(head, struct grave, rcu);
-	u32 nr, node = drop_used_up(grave.reg, grave.node, &nr);
-
-	free_chain(grave.reg, NODE, node);
-	free_chain(grave.reg, RECORD, grave.record);
-	kv_fetch_sub(&grave.reg->in_graves, nr);
-}
-
+/* The grave is on one of those in it, in place of what a node in use counts. */
 void radix_bury(struct kvmm_registry *reg, struct dead *dead)
 {
-	struct node *first = node_at(reg, dead->node ? dead->node : 1);
+	struct node *holder;
 
 	if (!dead->node)
 		return;
 	for (u32 index = dead->node; index; index = node_at(reg, index)->marks)
 		if (node_at(reg, index)->attached)
 			radix_attach_destroy(reg, index);
-	first->grave = (struct grave){ .reg = reg, .node = dead->node, .record = dead->record };
+	holder = node_at(reg, dead->node);
+	holder->holds = dead->nr;
+	holder->grave = (struct grave){
+		.reg = reg, .node = drop_used_up(reg, dead->node), .record = dead->record,
+	};
 	kv_fetch_add(&reg->in_graves, dead->nr);
-	kv_rcu_defer(&first->grave.rcu, open_grave);
+	kv_rcu_defer(&holder->grave.rcu, open_grave);
 }
 
 int radix_refuse(const struct kvmm_registry *reg, kvmm_node_t handle)

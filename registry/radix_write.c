@@ -17,8 +17,12 @@
 /* In place of a tier: it is about holds. */
 #define NO_TIER		KVMM_MAX_TIERS
 
-/* Nodes in graves that are worth a grace period: a fraction of all, but not a few. */
-#define MANY_GRAVES	1024u
+/*
+ * Nodes in graves that are worth a grace period: a fraction of all, but not a few, since it may take
+ * milliseconds if readers lose their cores; nor so many that slots are cold when they come back.
+ */
+#define MIN_GRAVES	1024u
+#define MAX_GRAVES	16384u
 #define GRAVES_SHIFT	3
 
 struct call {
@@ -38,9 +42,10 @@ struct call {
 
 static void clear_graves(struct kvmm_registry *reg)
 {
-	u32 nr = READ_ONCE(reg->in_graves);
+	u32 enough = READ_ONCE(reg->slab[NODE].capacity) >> GRAVES_SHIFT;
 
-	if (nr >= MANY_GRAVES && nr >= READ_ONCE(reg->slab[NODE].capacity) >> GRAVES_SHIFT)
+	enough = max(enough, MIN_GRAVES);
+	if (READ_ONCE(reg->in_graves) >= min(enough, MAX_GRAVES))
 		kv_rcu_barrier();
 	else
 		kv_rcu_reap();
