@@ -91,22 +91,9 @@ int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 	return len;
 }
 
-/* Bits of at most 64 keys. */
-static u64 probe_word(const struct kvmm_pool *pool, const struct kvmm_prefix *prefix, u32 first)
-{
-	u32 nr = min(prefix->nr - first, 64u);
-	u64 word = 0;
-
-	for (u32 i = 0; i < nr; i++) {
-		struct kv_query one = { &prefix->keys[first + i], 1, prefix->domain };
-
-		word |= (u64)pool->map->ops->length(pool->map, &one) << i;
-	}
-	return word;
-}
-
 int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint64_t *present)
 {
+	struct kv_query query;
 	int err, nr = 0;
 
 	if (prefix_is_bad(prefix) || (prefix->nr && !present))
@@ -114,10 +101,9 @@ int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	err = cache_begin(pool);
 	if (err)
 		return err;
-	for (u32 i = 0; i < prefix->nr; i += 64) {
-		present[i / 64] = probe_word(pool, prefix, i);
-		nr += __builtin_popcountll(present[i / 64]);
-	}
+	query = query_of(prefix);
+	if (prefix->nr)
+		nr = pool->map->ops->probe(pool->map, &query, present);
 	cache_end(pool);
 	return nr;
 }

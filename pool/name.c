@@ -10,6 +10,9 @@
 /* Newcomers that can be rejected without host memory. */
 #define REJECT_FEW	64u
 
+/* Entries that are asked for before they are named. */
+#define AHEAD		32u
+
 static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
 {
 	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out));
@@ -39,9 +42,13 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 {
 	struct kv_name name = { .domain = prefix->domain, .parent = KV_NONE };
 
+	for (u32 i = 0; i < min(prefix->nr, AHEAD); i++)
+		kv_handle_prefetch(&pool->entries, handles[i]);
 	for (u32 i = 0; i < prefix->nr; i++) {
 		int err;
 
+		if (i + AHEAD < prefix->nr)
+			kv_handle_prefetch(&pool->entries, handles[i + AHEAD]);
 		name.key = prefix->keys[i];
 		name.position = prefix->position + i;
 		err = kv_entry_stage(&pool->entries, handles[i], &name);

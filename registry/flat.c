@@ -498,6 +498,7 @@ const struct kv_map_ops kv_map_flat = {
 	.destroy	= flat_destroy,
 	.match		= flat_match,
 	.length		= flat_length,
+	.probe		= flat_probe,
 	.scan		= flat_scan,
 	.insert		= flat_insert,
 	.staged		= flat_staged,

@@ -272,6 +272,7 @@ u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handl
 u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
 	      u32 *nr_first);
 u32 flat_length(struct kv_map *map, const struct kv_query *query);
+u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present);
 
 /* ---- check ---- */
 

@@ -361,6 +361,26 @@ u32 flat_scan(struct kv_map *map, const struct kv_query *query, struct kv_handle
 	return nr;
 }
 
+u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
+{
+	struct wanted wanted;
+	struct line line;
+	u32 hits = 0;
+
+	memset(present, 0, (query->nr + 63) / 64 * sizeof(*present));
+	kv_rcu_read_lock();
+	wanted = wanted_of(map, query, false);
+	line_start(wanted, &line);
+	for (u32 j = 0; j < wanted.nr; j++) {
+		bool hit = line_turn(wanted, &line, j).word;
+
+		present[j / 64] |= (u64)hit << j % 64;
+		hits += hit;
+	}
+	kv_rcu_read_unlock();
+	return hits;
+}
+
 /*
  * Keys before @lo are there, the one at @hi is not. Where the map is closed under prefixes, a key
  * that is there says the same of all before it; so a round, DISTANCE keys spread evenly, the last one

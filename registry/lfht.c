@@ -237,6 +237,22 @@ static u32 lfht_length(struct kv_map *map, const struct kv_query *query)
 	return length;
 }
 
+static u32 lfht_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
+{
+	u32 hits = 0;
+
+	memset(present, 0, (query->nr + 63) / 64 * sizeof(*present));
+	kv_rcu_read_lock();
+	for (u32 i = 0; i < query->nr; i++) {
+		bool hit = is_there(lfht_of(map), query, i);
+
+		present[i / 64] |= (u64)hit << i % 64;
+		hits += hit;
+	}
+	kv_rcu_read_unlock();
+	return hits;
+}
+
 /* ---- insert ---- */
 
 /* The first of this name that can be referenced; the reference is taken. */
@@ -527,6 +543,7 @@ const struct kv_map_ops kv_map_lfht = {
 	.destroy	= lfht_destroy,
 	.match		= lfht_match,
 	.length		= lfht_length,
+	.probe		= lfht_probe,
 	.scan		= lfht_scan,
 	.insert		= lfht_insert,
 	.staged		= lfht_staged,

@@ -99,6 +99,8 @@ struct kv_map_attr {
  *	had none before. Returns the length
  * @length: the same without references; an answer of one moment between call and return, each
  *	block its own
+ * @probe: bit i % 64 of @present[i / 64] says whether key i is there. Each an answer of a moment of
+ *	its own. Returns how many are
  * @scan: all blocks of the query; refs[i].gen is 0 where there is none. Returns how many
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
@@ -116,6 +118,7 @@ struct kv_map_ops {
 	u32 (*match)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
 		     u32 *nr_first);
 	u32 (*length)(struct kv_map *map, const struct kv_query *query);
+	u32 (*probe)(struct kv_map *map, const struct kv_query *query, u64 *present);
 	u32 (*scan)(struct kv_map *map, const struct kv_query *query, struct kv_handle *refs,
 		    u32 *nr_first);
 	int (*insert)(struct kv_map *map, struct kv_insert *insert);

@@ -327,6 +327,31 @@ MAP_TEST(scans_past_what_is_missing)
 	fixture_end(&fix);
 }
 
+/* 150 keys: every third one is there, the first included. */
+MAP_TEST(probing_says_which_are_there_and_takes_nothing)
+{
+	struct fixture fix = fixture_make(&MAP, 256);
+	u64 present[4] = { 0, 0, 0, 99 };
+	kvmm_key_t keys[150];
+	struct kv_query query = { keys, 150, TEST_DOMAIN };
+	struct kv_handle handle;
+
+	for (u64 i = 0; i < 150; i++) {
+		keys[i] = key_of(i);
+		if (i % 3 == 0)
+			drop(&fix, put_in(&fix, i));
+	}
+	cr_expect_eq(MAP.probe(fix.map, &query, present), 50);
+	for (u32 i = 0; i < 192; i++)
+		cr_expect_eq(present[i / 64] >> i % 64 & 1, i < 150 && i % 3 == 0, "%u", i);
+	cr_expect_eq(present[3], 99);
+	handle = find(&fix, 0);
+	cr_expect_eq(kv_word_refs(fix.entries.entry[handle.index].word), 1);
+	drop(&fix, handle);
+	expect_sound(&fix, 50);
+	fixture_end(&fix);
+}
+
 MAP_TEST(a_key_that_stands_twice_in_a_query_is_referenced_twice)
 {
 	struct fixture fix = fixture_make(&MAP, 8);
