@@ -250,6 +250,7 @@ const struct kv_evict_ops kv_evict_glfu = {
 	.enter		= glfu_enter,
 	.leave		= heap_leave,
 	.pick		= heap_pick,
+	.take		= heap_take,
 	.unpick		= heap_unpick,
 	.has		= heap_has,
 	.nr		= heap_nr,

@@ -146,20 +146,32 @@ void heap_leave(void *policy, u32 block)
 }
 
 /* The victim goes to the slot that becomes free, where unpick finds it with its rank. */
+static void take_slot(struct heap *heap, u32 slot)
+{
+	struct heap_rank rank = heap->rank[slot];
+	u32 victim = heap->block[slot];
+
+	remove_slot(heap, slot);
+	heap->rank[heap->nr] = rank;
+	heap->block[heap->nr] = victim;
+}
+
 u32 heap_pick(void *policy)
 {
 	struct heap *heap = policy;
-	struct heap_rank rank;
-	u32 victim;
 
 	if (!heap->nr)
 		return KV_NONE;
-	rank = heap->rank[0];
-	victim = heap->block[0];
-	remove_slot(heap, 0);
-	heap->rank[heap->nr] = rank;
-	heap->block[heap->nr] = victim;
-	return victim;
+	take_slot(heap, 0);
+	return heap->block[heap->nr];
+}
+
+void heap_take(void *policy, u32 block)
+{
+	struct heap *heap = policy;
+
+	if (!KV_BUG_ON(!heap_holds(heap, block)))
+		take_slot(heap, heap->slot_of[block] - 1);
 }
 
 /*

@@ -43,6 +43,7 @@ size_t heap_bytes(u32 nr_blocks);
 void heap_init(void *policy, u32 nr_blocks);
 void heap_leave(void *policy, u32 block);
 u32 heap_pick(void *policy);
+void heap_take(void *policy, u32 block);
 void heap_unpick(void *policy, u32 block);
 bool heap_has(const void *policy, u32 block);
 u32 heap_nr(const void *policy);

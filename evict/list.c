@@ -14,8 +14,8 @@
  * between count as one batch.
  *
  * Links are indexes in one array, which ends in the heads of the lists, so no link is ever "none"
- * and no end of a list is a special case. A picked block keeps its place's name (->list): that
- * is all that unpick needs.
+ * and no end of a list is a special case. A picked block keeps its links and its place's name
+ * (->list): that is all that unpick needs, be it that the block was not the first of its list.
  *
  * Everything below is guarded by the order's lock.
  */
@@ -41,6 +41,7 @@ static_assert(KVMM_MAX_BLOCKS + NR_LISTS <= BIT(28), "a block id fits the links"
 struct lists {
 	u32 nr_blocks;		/* fixed at creation */
 	u32 max_second;		/* fixed at creation: slru's limit on SECOND */
+	u32 nr_picked;		/* victims that can be put back where they were */
 	u32 batch;		/* where the batch of blocks without key goes on: behind this one */
 	u32 nr[NR_LISTS];	/* blocks in each list */
 	struct link link[];	/* by block; then the heads of the lists */
@@ -84,6 +85,12 @@ static void end_batch(struct lists *lists)
 	lists->batch = head_of(lists, UNNAMED);
 }
 
+/* Something changes for good. */
+static void begin_change(struct lists *lists)
+{
+	lists->nr_picked = 0;
+}
+
 static bool block_is_bad(const struct lists *lists, u32 block, bool in)
 {
 	return KV_BUG_ON(block >= lists->nr_blocks) || KV_BUG_ON(lists->link[block].in != in);
@@ -116,6 +123,18 @@ static void lists_leave(void *policy, u32 block)
 	if (block_is_bad(lists, block, true))
 		return;
 	end_batch(lists);
+	begin_change(lists);
+	link_del(lists, block);
+}
+
+static void lists_take(void *policy, u32 block)
+{
+	struct lists *lists = policy;
+
+	if (block_is_bad(lists, block, true))
+		return;
+	end_batch(lists);
+	lists->nr_picked++;
 	link_del(lists, block);
 }
 
@@ -128,7 +147,7 @@ static u32 lists_pick(void *policy)
 
 		if (victim >= lists->nr_blocks)
 			continue;
-		lists_leave(lists, victim);
+		lists_take(lists, victim);
 		return victim;
 	}
 	return KV_NONE;
@@ -137,13 +156,18 @@ static u32 lists_pick(void *policy)
 static void lists_unpick(void *policy, u32 block)
 {
 	struct lists *lists = policy;
-	u32 list;
+	u32 list, prev;
 
 	if (block_is_bad(lists, block, false))
 		return;
 	end_batch(lists);
 	list = lists->link[block].list;
-	link_add(lists, list, head_of(lists, list), block);
+	prev = head_of(lists, list);
+	if (likely(lists->nr_picked)) {
+		prev = lists->link[block].prev;
+		lists->nr_picked--;
+	}
+	link_add(lists, list, prev, block);
 }
 
 static bool lists_has(const void *policy, u32 block)
@@ -205,11 +229,13 @@ static int lists_check(const void *policy)
 static void enter_named(struct lists *lists, u32 list, u32 block)
 {
 	end_batch(lists);
+	begin_change(lists);
 	link_add_tail(lists, list, block);
 }
 
 static void enter_unnamed(struct lists *lists, u32 block)
 {
+	begin_change(lists);
 	link_add(lists, UNNAMED, lists->batch, block);
 	lists->batch = block;
 }
@@ -281,6 +307,7 @@ const struct kv_evict_ops kv_evict_lru = {
 	.enter		= lru_enter,
 	.leave		= lists_leave,
 	.pick		= lists_pick,
+	.take		= lists_take,
 	.unpick		= lists_unpick,
 	.has		= lists_has,
 	.nr		= lists_nr,
@@ -295,6 +322,7 @@ const struct kv_evict_ops kv_evict_lru_classic = {
 	.enter		= classic_enter,
 	.leave		= lists_leave,
 	.pick		= lists_pick,
+	.take		= lists_take,
 	.unpick		= lists_unpick,
 	.has		= lists_has,
 	.nr		= lists_nr,
@@ -310,6 +338,7 @@ const struct kv_evict_ops kv_evict_slru = {
 	.enter		= slru_enter,
 	.leave		= lists_leave,
 	.pick		= lists_pick,
+	.take		= lists_take,
 	.unpick		= lists_unpick,
 	.has		= lists_has,
 	.nr		= lists_nr,

@@ -1,13 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The policies there are, in the order in which they are listed to users. */
+#include <string.h>
+
 #include <kv/evict.h>
 
 const struct kv_evict_ops *const kv_evict_policies[] = {
+	&kv_evict_lrfu,
 	&kv_evict_lru,
 	&kv_evict_lru_classic,
 	&kv_evict_slru,
 	&kv_evict_lfu,
 	&kv_evict_glfu,
 	&kv_evict_hint,
+	&kv_evict_fifo,
+	&kv_evict_multilru,
+	&kv_evict_lineage,
+	&kv_evict_lineage_fifo,
+	&kv_evict_priority,
+	&kv_evict_ttl,
+	&kv_evict_cost,
+	&kv_evict_tlru,
+	&kv_evict_arc,
+	&kv_evict_s3fifo,
 	NULL,
 };
+
+const struct kv_evict_ops *kv_evict_find(const char *name, const char **args)
+{
+	const char *colon = strchr(name, ':');
+	size_t length = colon ? (size_t)(colon - name) : strlen(name);
+
+	*args = colon ? colon + 1 : NULL;
+	if (!colon && !strcmp(name, "default"))
+		return kv_evict_policies[0];
+	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		const char *other = kv_evict_policies[i]->name;
+
+		if (!strncmp(name, other, length) && !other[length])
+			return kv_evict_policies[i];
+	}
+	return NULL;
+}

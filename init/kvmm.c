@@ -56,13 +56,8 @@ static int find_policy(const char *name, struct kv_pool_parts *parts)
 {
 	if (!name)
 		return 0;
-	for (u32 i = 0; kv_evict_policies[i]; i++) {
-		if (strcmp(kv_evict_policies[i]->name, name))
-			continue;
-		parts->evict = kv_evict_policies[i];
-		return 0;
-	}
-	return -ENOENT;
+	parts->evict = kv_evict_find(name, &parts->evict_args);
+	return parts->evict ? 0 : -ENOENT;
 }
 
 static int find_planner(const char *name, struct kv_pool_parts *parts)

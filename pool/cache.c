@@ -22,7 +22,7 @@
 static u64 map_bytes(const struct kvmm_pool *pool)
 {
 	return pool->map->ops->bytes(pool->map) + pool->nr_blocks * sizeof(struct kv_entry) +
-	       pool->parts.evict->bytes(pool->nr_blocks) +
+	       order_bytes(&pool->order) +
 	       KV_TALLY_ROWS * sizeof(struct tally_row);
 }
 
@@ -42,7 +42,8 @@ int cache_init(struct kvmm_pool *pool)
 	if (!err)
 		err = pool->parts.map->create(&map_attr, &pool->map);
 	if (!err)
-		err = order_init(&pool->order, pool->parts.evict, &pool->entries, pool->lock.id);
+		err = order_init(&pool->order, pool->parts.evict, pool->parts.evict_args,
+				 &pool->entries, pool->lock.id);
 	if (err)
 		return err;
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;

@@ -35,10 +35,24 @@ static struct kv_entry *entry_at(const struct order *order, u32 index)
 	return &order->entries->entry[index];
 }
 
+/* The block before, if it still is that block. */
+static u32 parent_of(const struct order *order, u32 index)
+{
+	const struct kv_entry *entry = entry_at(order, index);
+	u32 parent = READ_ONCE(entry->parent);
+
+	if (likely(parent >= order->entries->nr) ||
+	    READ_ONCE(entry_at(order, parent)->position) + 1 != READ_ONCE(entry->position))
+		return KV_NONE;
+	return parent;
+}
+
 void order_forget(struct order *order, u32 index)
 {
-	if (order->ops->has(order->policy, index))
-		order->ops->leave(order->policy, index);
+	if (!order->ops->has(order->policy, index))
+		return;
+	order->ops->leave(order->policy, index);
+	family_del(&order->family, index);
 }
 
 static void apply_hit(struct order *order, u32 index)
@@ -52,6 +66,17 @@ static void apply_put(struct order *order, u32 index, const kvmm_key_t *key)
 {
 	order_forget(order, index);
 	order->ops->enter(order->policy, index, key);
+	family_add(&order->family, index, parent_of(order, index));
+}
+
+static void apply_fill(struct order *order, u32 index, const kvmm_key_t *key)
+{
+	if (order->ops->fill)
+		order->ops->fill(order->policy, index, key);
+	if (order->ops->place)
+		order->ops->place(order->policy, index,
+				  READ_ONCE(entry_at(order, index)->position),
+				  parent_of(order, index));
 }
 
 /* Who has been claimed since has left the order, or is about to. */
@@ -70,8 +95,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 		apply_put(order, handle.index, &key);
 	else if (note == NOTE_HELD)
 		order_forget(order, handle.index);
-	else if (order->ops->fill)
-		order->ops->fill(order->policy, handle.index, &key);
+	else
+		apply_fill(order, handle.index, &key);
 }
 
 static u32 empty_log(struct order *order)
@@ -190,14 +215,58 @@ void order_park(struct order *order, u32 index)
 	order->ops->enter(order->policy, index, NULL);
 }
 
+/* Children of what was there before are none. */
+static u32 child_of(const struct order *order, u32 parent)
+{
+	u32 position = READ_ONCE(entry_at(order, parent)->position) + 1;
+	u32 kid = family_first(&order->family, parent);
+
+	while (kid != KV_NONE && READ_ONCE(entry_at(order, kid)->position) != position)
+		kid = family_next(&order->family, kid);
+	return kid;
+}
+
+/* Instead of @top, which has children: a leaf below, from where the last one was on. */
+static u32 take_leaf(struct order *order, u32 top)
+{
+	u32 leaf = top, kid;
+
+	if (order->top == top && order->ops->has(order->policy, order->above))
+		leaf = order->above;
+	order->top = top;
+	for (kid = child_of(order, leaf); kid != KV_NONE; kid = child_of(order, leaf)) {
+		order->above = leaf;
+		leaf = kid;
+	}
+	if (leaf == top)
+		return top;
+	order->ops->unpick(order->policy, top);
+	order->ops->take(order->policy, leaf);
+	if (leaf == order->above)
+		order->above = parent_of(order, leaf);
+	return leaf;
+}
+
+static u32 next_victim(struct order *order)
+{
+	u32 index = order->ops->pick(order->policy);
+
+	if (index >= order->entries->nr)
+		return KV_NONE;
+	if (unlikely(family_first(&order->family, index) != KV_NONE))
+		index = take_leaf(order, index);
+	family_del(&order->family, index);
+	return index;
+}
+
 /* What is referenced is out of the order now, and comes back with its last put. */
 u32 order_pick(struct order *order)
 {
 	for (;;) {
-		u32 index = order->ops->pick(order->policy);
+		u32 index = next_victim(order);
 		struct kv_entry *entry;
 
-		if (index >= order->entries->nr)
+		if (index == KV_NONE)
 			return KV_NONE;
 		entry = entry_at(order, index);
 		if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)),
@@ -212,25 +281,36 @@ void order_unpick(struct order *order, u32 index)
 
 	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_unclaim));
 	order->ops->unpick(order->policy, index);
+	family_add(&order->family, index, parent_of(order, index));
 }
 
-int order_init(struct order *order, const struct kv_evict_ops *ops, struct kv_entries *entries,
-	       u32 id)
+int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
+	       struct kv_entries *entries, u32 id)
 {
 	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
 	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
 	order->entries = entries;
+	order->top = KV_NONE;
+	order->above = KV_NONE;
 	order->policy = kv_alloc_lines(1, ops->bytes(entries->nr));
-	if (!order->policy)
+	if (!order->policy || family_init(&order->family, entries->nr))
 		return -ENOMEM;
 	order->ops = ops;
 	ops->init(order->policy, entries->nr);
-	return 0;
+	if (ops->setup)
+		return ops->setup(order->policy, args);
+	return args ? -EINVAL : 0;
+}
+
+u64 order_bytes(const struct order *order)
+{
+	return order->ops->bytes(order->entries->nr) + family_bytes(order->entries->nr);
 }
 
 void order_exit(struct order *order)
 {
 	if (order->ops && order->ops->exit)
 		order->ops->exit(order->policy);
+	family_exit(&order->family);
 	kv_free(order->policy);
 }

@@ -10,6 +10,11 @@
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it back.
  * Notes of puts are never lost.
+ *
+ * Leaf first: whatever the policy, no block is evicted before a block that follows it in its chain
+ * and is in the order, too. If the policy picks one that has such children, it gets that back, and a
+ * leaf below goes instead. Who was picked once and where one has come to below is remembered, so a
+ * chain is walked down once, however many blocks of it are evicted.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H
@@ -17,6 +22,8 @@
 #include <kv/entry.h>
 #include <kv/evict.h>
 #include <kv/lock.h>
+
+#include "family.h"
 
 enum order_note {
 	NOTE_HIT,	/* out of the order, and used */
@@ -34,6 +41,9 @@ struct order {
 	void *policy;			/* ours; the content: ->lock */
 
 	struct kv_lock lock __cacheline_aligned;
+	struct family family;		/* ours; ->lock: children in the order */
+	u32 top;			/* ->lock; picked before its time last, or KV_NONE */
+	u32 above;			/* ->lock; parent of the leaf that went instead */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;
@@ -41,9 +51,14 @@ struct order {
 	u64 log[ORDER_LOG];		/* ->log_lock */
 };
 
-/* 0 or -ENOMEM. @id: of the pool. */
-int order_init(struct order *order, const struct kv_evict_ops *ops, struct kv_entries *entries,
-	       u32 id);
+/*
+ * 0; -ENOMEM; -EINVAL: @args are not what the policy takes. @args: what stands behind the colon of
+ * its name, or NULL. @id: of the pool.
+ */
+int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
+	       struct kv_entries *entries, u32 id);
+/* Host memory that it holds. */
+u64 order_bytes(const struct order *order);
 void order_exit(struct order *order);
 
 /* Note it for all of @handles, first to last. No lock held; hits never wait. */

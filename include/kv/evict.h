@@ -12,26 +12,42 @@
 #include <kv/types.h>
 #include <kvmm/types.h>
 
+/* What the owner of a block may say of it. Each is forgotten with the block's content. */
+enum kv_evict_advice {
+	KV_ADVISE_PRIORITY,	/* 0 to KV_MAX_PRIORITY, more is kept longer; KV_NO_PRIORITY if unsaid */
+	KV_ADVISE_TTL,		/* worth keeping for so long from now, in the policy's time */
+	KV_ADVISE_COST,		/* what it would cost to make again, in any unit; 1 if unsaid */
+};
+
+#define KV_MAX_PRIORITY		100u
+#define KV_NO_PRIORITY		50u
+
 /**
  * struct kv_evict_ops - one policy
  *
  * All but bytes, init and exit are called with the order's lock held and must not sleep or
  * allocate, except @seen, which may allocate and fail silently (it then knows less).
  *
- * @name: as in struct kvmm_pool_attr
+ * @name: as in struct kvmm_pool_attr, up to the colon if there is one
  * @keeps_unnamed: blocks without key wait in this order too (vLLM's classic free queue) instead
  *	of going back to the zone
  * @bytes: side memory for @nr_blocks blocks
  * @init: zeroed memory of that size; nothing is in the order
+ * @setup: what stands behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init. NULL:
+ *	nothing may stand there
  * @exit: free what @seen allocated; may be NULL
  * @seen: a request named these keys, resident or not; once a request; may be NULL
  * @fill: the block got content and a key; may be NULL
+ * @place: after @fill: the block's position in its chain, and the block before it if that is known,
+ *	else KV_NONE; may be NULL
  * @hit: the block was hit; may be NULL
  * @hint: expected next use of the block; may be NULL
+ * @advise: enum kv_evict_advice; 0, or -EOPNOTSUPP if this policy has no use for it; may be NULL
  * @enter: the last reference is gone; @key is NULL for a block without key
  * @leave: the block was hit again or freed
  * @pick: next victim, already out of the order, or KV_NONE
- * @unpick: undo the last pick exactly (a failed allocation); victims come back newest first. If
+ * @take: this block out of the order, as if it had been picked
+ * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest first. If
  *	others have come or gone since, the block is among the first to be picked again
  * @has: is the block in the order?
  * @nr: blocks in the order
@@ -42,26 +58,48 @@ struct kv_evict_ops {
 	bool keeps_unnamed;
 	size_t (*bytes)(u32 nr_blocks);
 	void (*init)(void *policy, u32 nr_blocks);
+	int (*setup)(void *policy, const char *args);
 	void (*exit)(void *policy);
 	void (*seen)(void *policy, const kvmm_key_t *keys, u32 nr);
 	void (*fill)(void *policy, u32 block, const kvmm_key_t *key);
+	void (*place)(void *policy, u32 block, u32 position, u32 parent);
 	void (*hit)(void *policy, u32 block);
 	void (*hint)(void *policy, u32 block, u64 when);
+	int (*advise)(void *policy, u32 block, enum kv_evict_advice what, u64 value);
 	void (*enter)(void *policy, u32 block, const kvmm_key_t *key);
 	void (*leave)(void *policy, u32 block);
 	u32 (*pick)(void *policy);
+	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
 	int (*check)(const void *policy);
 };
 
+extern const struct kv_evict_ops kv_evict_lrfu;		/* "lrfu": LRU and LFU as the load wants it */
 extern const struct kv_evict_ops kv_evict_lru;		/* "lru": vLLM's order of today */
 extern const struct kv_evict_ops kv_evict_lru_classic;	/* "lru-classic": its older order */
 extern const struct kv_evict_ops kv_evict_slru;		/* "slru" */
 extern const struct kv_evict_ops kv_evict_lfu;		/* "lfu" */
 extern const struct kv_evict_ops kv_evict_glfu;		/* "glfu": counts keys, resident or not */
 extern const struct kv_evict_ops kv_evict_hint;		/* "hint": farthest hinted use first */
+
+extern const struct kv_evict_ops kv_evict_fifo;		/* "fifo" */
+extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:3,8,15" */
+extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, longest ago first */
+extern const struct kv_evict_ops kv_evict_lineage_fifo;	/* "lineage-fifo": since they are leaves */
+extern const struct kv_evict_ops kv_evict_priority;	/* "priority" */
+extern const struct kv_evict_ops kv_evict_ttl;		/* "ttl": time to live, next use */
+extern const struct kv_evict_ops kv_evict_cost;		/* "cost": as GDSF */
+extern const struct kv_evict_ops kv_evict_tlru;		/* "t-lru": ends of chains first */
+extern const struct kv_evict_ops kv_evict_arc;		/* "arc" */
+extern const struct kv_evict_ops kv_evict_s3fifo;	/* "s3fifo" */
+
+/*
+ * The policy of a name, and in @args what stands behind its colon, or NULL; NULL if there is none.
+ * @args are checked by ->setup only.
+ */
+const struct kv_evict_ops *kv_evict_find(const char *name, const char **args);
 
 /* All of them; NULL at the end. */
 extern const struct kv_evict_ops *const kv_evict_policies[];

@@ -17,6 +17,7 @@
  * @dev, @dev_number: where the blocks lie
  * @map: from names to cached blocks
  * @evict: order of eviction; NULL = no cached blocks
+ * @evict_args: what its name has behind a colon, or NULL; looked at by kv_pool_create() only
  * @planner: what to move; NULL = blocks are never moved
  */
 struct kv_pool_parts {
@@ -24,6 +25,7 @@ struct kv_pool_parts {
 	unsigned int dev_number;
 	const struct kv_map_ops *map;
 	const struct kv_evict_ops *evict;
+	const char *evict_args;
 	const struct kv_planner_ops *planner;
 };
 

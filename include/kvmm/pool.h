@@ -69,7 +69,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @name: shown by tools; copied; "pool" if NULL
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
- * @policy: eviction policy, see kvmm_policies(); NULL = a pool without cached blocks
+ * @policy: eviction policy, see kvmm_policies(), "multilru:3,8,15" with what it takes behind a colon;
+ *	"default" is the first of them; NULL = a pool without cached blocks
  * @compactor: "window" (the default, if NULL), "slide", or "off"
  * @planes: memory of the caller that holds the blocks ("adopted"); NULL = see @block_bytes
  * @nr_planes: length of @planes, at most KVMM_MAX_PLANES; copied

@@ -14,6 +14,8 @@ void order_init(struct order *order, const struct kv_evict_ops *ops, u32 nr_bloc
 	order->policy = kv_alloc(ops->bytes(nr_blocks));
 	cr_assert(order->policy);
 	ops->init(order->policy, nr_blocks);
+	if (ops->setup)
+		cr_assert_eq(ops->setup(order->policy, NULL), 0);
 	cr_expect_eq(ops->check(order->policy), 0);
 }
 

@@ -7,14 +7,19 @@
 
 #include <kv/env.h>
 
+#include "evict/lrfu.c"
 #include "tests/evict/model.h"
 #include "tests/evict/order.h"
 
+/* Looking at a ring of thousands of lists takes its time. */
 #define NR_STEPS	20000u
+#define NR_RING_STEPS	6000u
+#define NR_HALF_STEPS	3000u
 
 struct walk {
 	struct order order;
 	struct model model;
+	u32 position;
 	u64 random;
 };
 
@@ -49,6 +54,19 @@ static void step_request(struct walk *walk)
 		walk->order.ops->seen(walk->order.policy, names, nr);
 }
 
+/* Mostly one row of positions after the other; parents at random, so that chains branch. */
+static void step_place(struct walk *walk, u32 block)
+{
+	u32 parent = below(walk, walk->model.nr_blocks);
+	u32 position = below(walk, 4) ? walk->position-- : below(walk, 12);
+
+	if (walk->position > 12)
+		walk->position = 12;
+	model_place(&walk->model, block, position, parent);
+	if (walk->order.ops->place)
+		walk->order.ops->place(walk->order.policy, block, position, parent);
+}
+
 static void step_fill(struct walk *walk, u32 block)
 {
 	u32 number = below(walk, MODEL_KEYS);
@@ -57,6 +75,8 @@ static void step_fill(struct walk *walk, u32 block)
 	model_fill(&walk->model, block, number);
 	if (walk->order.ops->fill)
 		walk->order.ops->fill(walk->order.policy, block, &key);
+	if (below(walk, 4))
+		step_place(walk, block);
 }
 
 static void step_hit(struct walk *walk, u32 block)
@@ -74,6 +94,20 @@ static void step_hint(struct walk *walk)
 	model_hint(&walk->model, block, when);
 	if (walk->order.ops->hint)
 		walk->order.ops->hint(walk->order.policy, block, when);
+}
+
+static void step_advise(struct walk *walk)
+{
+	u32 block = below(walk, walk->model.nr_blocks);
+	enum kv_evict_advice what = below(walk, 3);
+	u64 value = below(walk, what == KV_ADVISE_PRIORITY ? 110 : 3000);
+	int expected = model_advise(&walk->model, block, what, value);
+
+	if (walk->order.ops->advise)
+		cr_assert_eq(walk->order.ops->advise(walk->order.policy, block, what, value),
+			     expected);
+	else
+		cr_assert_eq(expected, -EOPNOTSUPP);
 }
 
 static void enter_one(struct walk *walk, u32 block)
@@ -139,8 +173,9 @@ static void step_evict(struct walk *walk)
 
 static void step(struct walk *walk)
 {
-	switch (below(walk, 8)) {
+	switch (below(walk, 9)) {
 	case 0: return step_request(walk);
+	case 8: return step_advise(walk);
 	case 1: return step_hint(walk);
 	case 2:
 	case 3: return step_take_back(walk);
@@ -160,27 +195,61 @@ static void expect_same(struct walk *walk, u64 seed, u32 nr_steps)
 		  walk->order.ops->name, (unsigned long long)seed, nr_steps);
 }
 
+static void walk_on(struct walk *walk, u64 seed, u32 nr_steps)
+{
+	for (u32 i = 0; i < nr_steps; i++) {
+		step(walk);
+		expect_same(walk, seed, i);
+	}
+	order_exit(&walk->order);
+}
+
 static void walk_along(const struct kv_evict_ops *ops, u32 nr_blocks, u64 seed)
 {
+	bool is_ring = ops->bytes(nr_blocks) > VTIME_BUCKETS * sizeof(u64);
 	struct walk walk = { .random = seed };
 
 	order_init(&walk.order, ops, nr_blocks);
 	model_init(&walk.model, ops->name, nr_blocks);
-	for (u32 i = 0; i < NR_STEPS; i++) {
-		step(&walk);
-		expect_same(&walk, seed, i);
-	}
-	order_exit(&walk.order);
+	walk_on(&walk, seed, is_ring ? NR_RING_STEPS : NR_STEPS);
 }
 
-Test(evict_random, every_policy_is_what_it_is_defined_as)
+static u64 chosen_seed(void)
 {
 	u64 seed = getenv("KVMM_SEED") ? strtoull(getenv("KVMM_SEED"), NULL, 0) : kv_random();
 
 	fprintf(stderr, "KVMM_SEED=%llu\n", (unsigned long long)seed);
+	return seed;
+}
+
+Test(evict_random, every_policy_is_what_it_is_defined_as)
+{
+	u64 seed = chosen_seed();
+
 	for (u32 i = 0; kv_evict_policies[i]; i++) {
+		if (kv_evict_policies[i] == &kv_evict_lrfu)
+			continue;
 		walk_along(kv_evict_policies[i], MODEL_BLOCKS, seed);
 		walk_along(kv_evict_policies[i], 5, seed);
+	}
+}
+
+/* The trials have tests of their own: here they have decided once and for all. */
+Test(evict_random, lrfu_is_what_it_is_defined_as_with_each_half_life)
+{
+	u64 seed = chosen_seed();
+
+	for (u32 i = 0; i < NR_TRIALS; i++) {
+		struct walk walk = { .random = seed + i };
+		struct lrfu *lrfu;
+
+		order_init(&walk.order, &kv_evict_lrfu, MODEL_BLOCKS);
+		model_init(&walk.model, "lrfu", MODEL_BLOCKS);
+		lrfu = walk.order.policy;
+		lrfu->trial->epoch = ~0u;
+		lrfu->trial->best = i;
+		walk.model.half_life = trial_best(lrfu->trial)->ticks;
+		walk_on(&walk, seed + i, NR_HALF_STEPS);
 	}
 }
 

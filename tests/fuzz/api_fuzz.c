@@ -676,7 +676,7 @@ static const char *any_engine(void)
 
 static const char *any_policy(void)
 {
-	const char *names[16];
+	const char *names[32];
 	u32 nr = kvmm_policies(names, ARRAY_SIZE(names)), i = any(nr + 1);
 
 	return i < nr ? names[i] : NULL;

@@ -349,8 +349,8 @@ Test(cache, hints_are_for_policies_that_take_them)
 /* What each policy does is tested where it lives: here, that all of them live through it. */
 Test(cache, every_policy_survives_traffic)
 {
-	const char *name[16];
-	u32 nr = kvmm_policies(name, 16);
+	const char *name[32];
+	u32 nr = kvmm_policies(name, 32);
 
 	for (u32 i = 0; i < nr; i++) {
 		struct kvmm_pool *pool = make_cache(24, name[i]);

@@ -66,8 +66,8 @@ Test(fault, a_pool_is_made_as_a_whole_or_not_at_all)
 
 Test(fault, every_policy_is_made_as_a_whole)
 {
-	const char *name[16];
-	u32 nr = kvmm_policies(name, 16);
+	const char *name[32];
+	u32 nr = kvmm_policies(name, 32);
 
 	for (u32 i = 0; i < nr; i++) {
 		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;

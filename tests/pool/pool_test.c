@@ -196,11 +196,11 @@ Test(pool, is_destroyed_once)
 
 Test(pool, policies_can_be_listed)
 {
-	const char *name[16];
-	u32 nr = kvmm_policies(name, 16);
+	const char *name[32];
+	u32 nr = kvmm_policies(name, 32);
 
 	cr_expect_eq(kvmm_policies(NULL, 0), nr);
-	cr_expect_str_eq(name[0], "lru");
+	cr_expect_str_eq(name[0], "lrfu", "the default one comes first");
 	for (u32 i = 0; i < nr; i++)
 		expect_create(0, attr.policy = name[i]);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pages.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 
@@ -167,6 +168,39 @@ Test(radix_fault, a_value_is_attached_or_stays_the_callers)
 	cr_assert_eq(kvmm_node_put(reg, &call.node, 1), 0);
 	cr_expect_eq(kvmm_node_detach(reg, call.node, call.type), 1);
 	end_registry(reg);
+}
+
+/* Tables and slabs of a million nodes are mapped: there may be no memory for that either. */
+static void *map_or_fail(void *ctx, u64 bytes, int node)
+{
+	u32 *left = ctx;
+
+	return (*left)-- ? kv_pages_system.map(kv_pages_system.ctx, bytes, node) : NULL;
+}
+
+static void unmap(void *ctx, void *ptr, u64 bytes)
+{
+	kv_pages_system.unmap(kv_pages_system.ctx, ptr, bytes);
+}
+
+Test(radix_fault, a_large_registry_is_made_as_a_whole_or_not_at_all)
+{
+	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
+	u32 left, n = 0;
+	struct kv_pages_ops ops = { map_or_fail, unmap, &left };
+	int err;
+
+	attr.capacity = 1u << 20;
+	kv_pages_set(&ops);
+	do {
+		left = n++;
+		err = kvmm_registry_create(&attr, &reg);
+		if (err)
+			cr_assert(err == -ENOMEM && fake.nr_live == 0, "mapping %u", n);
+	} while (err);
+	cr_expect_eq(n, 4);
+	end_registry(reg);
+	kv_pages_set(NULL);
 }
 
 /* After the reserve there may be no memory at all. */

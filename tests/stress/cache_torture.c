@@ -489,7 +489,7 @@ static int make_pool(u32 round)
 						 .bytes = sizeof(memory[0]) };
 	struct kvmm_plane planes[1] = { plane };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	const char *policy[16];
+	const char *policy[32];
 	u32 nr = kvmm_policies(policy, ARRAY_SIZE(policy));
 
 	planes[0].base = (uintptr_t)memory;

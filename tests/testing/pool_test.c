@@ -168,8 +168,8 @@ Test(builder, pools_look_like_their_pictures)
 
 Test(builder, every_policy_and_zone_can_be_painted)
 {
-	const char *policy[16], *engine[16];
-	uint32_t nr = kvmm_policies(policy, 16), nr_engines = kvmm_zone_engines(engine, 16);
+	const char *policy[32], *engine[16];
+	uint32_t nr = kvmm_policies(policy, 32), nr_engines = kvmm_zone_engines(engine, 16);
 	struct kvmm_testing_pool spec = { .picture = "NaabbAIPa..II.z" };
 
 	for (uint32_t i = 0; i < nr; i++) {

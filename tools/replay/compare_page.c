@@ -271,17 +271,14 @@ static void count_buckets(const struct board *board, u32 trace, u32 column, unsi
 	}
 }
 
-static void print_ages_row(const struct board *board, u32 trace, u32 row, u32 column,
-			   const unsigned int nr[2], FILE *out)
+static void print_ages_row(const struct ages *ages, u64 nr_blocks, const unsigned int nr[2],
+			   FILE *out)
 {
-	const struct ages *ages = ages_at(board, trace, row, column);
-
-	print_row_head(board, row, out);
 	print_bars(&ages->idle_at_hit, nr[0], "", out);
 	print_bars(&ages->idle_at_eviction, nr[0], "cold", out);
 	print_bars(&ages->refault, nr[1], "cold", out);
 	fprintf(out, "<td class=\"n\">%.2f</td><td class=\"n\">%.1f</td></tr>\n",
-		100 * share(ages->nr_near, board->nr_blocks[trace]),
+		100 * share(ages->nr_near, nr_blocks),
 		100 * share(ages->nr_unused, ages->nr_evictions));
 }
 
@@ -298,8 +295,10 @@ static void print_ages(const struct board *board, u32 trace, u32 column, FILE *o
 		"<th class=\"spark\">refault distance, evictions</th><th>near refaults, %%</th>"
 		"<th>evicted unused, %%</th></tr></thead><tbody>\n",
 		format_grouped(board->size[column], text), unit, unit);
-	for (u32 row = 0; row < first_reference(board) + REF_MIN + 1; row++)
-		print_ages_row(board, trace, row, column, nr, out);
+	for (u32 row = 0; row < first_reference(board) + REF_MIN + 1; row++) {
+		print_row_head(board, row, out);
+		print_ages_row(ages_at(board, trace, row, column), board->nr_blocks[trace], nr, out);
+	}
 	fputs("</tbody></table></div><p class=\"dim\">A bar for each doubling from 0 on. Near "
 	      "refaults: blocks filled again within one pool's worth of evictions, of all prompt "
 	      "blocks.</p></details></section>\n", out);

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What policies share that are one function; see keyed.h. */
+#include <kv/bits.h>
+#include <kv/err.h>
+#include <kv/hash.h>
+
+#include "keyed.h"
+
+/* Hashes only choose places in tables that forget: a fixed seed makes runs repeatable. */
+#define SEED	0xa24baed4963ee407ull
+
+static size_t aligned(size_t bytes)
+{
+	return kv_align_up(bytes, KV_CACHELINE);
+}
+
+size_t keyed_bytes_with(u32 nr_blocks, size_t extra)
+{
+	return aligned(sizeof(struct keyed)) + aligned(nr_blocks * sizeof(struct keyed_block)) +
+	       aligned(vtime_bytes(nr_blocks)) + extra;
+}
+
+size_t keyed_bytes(u32 nr_blocks)
+{
+	return keyed_bytes_with(nr_blocks, 0);
+}
+
+/* Buckets of a 32nd to a 64th of the pool: the window is some 64 to 128 sizes of it. */
+void keyed_init(void *policy, u32 nr_blocks)
+{
+	struct keyed *keyed = policy;
+	char *at = (char *)policy + aligned(sizeof(*keyed));
+
+	keyed->nr_blocks = nr_blocks;
+	keyed->shift = kv_log2(max(nr_blocks / 32, 1u));
+	keyed->nr_past = VTIME_BUCKETS / 4;
+	keyed->block = (struct keyed_block *)at;
+	at += aligned(nr_blocks * sizeof(struct keyed_block));
+	keyed->order = (struct vtime *)at;
+	keyed->extra = at + aligned(vtime_bytes(nr_blocks));
+	vtime_init(keyed->order, nr_blocks);
+}
+
+struct keyed_block *keyed_block(struct keyed *keyed, u32 block)
+{
+	return KV_BUG_ON(block >= keyed->nr_blocks) ? NULL : &keyed->block[block];
+}
+
+static void tick(struct keyed *keyed)
+{
+	u64 bucket = keyed_bucket(keyed, ++keyed->now);
+
+	if (bucket > keyed->nr_past)
+		vtime_advance(keyed->order, bucket - keyed->nr_past);
+}
+
+void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
+{
+	struct keyed *keyed = policy;
+	struct keyed_block *state = keyed_block(keyed, block);
+
+	if (!state)
+		return;
+	tick(keyed);
+	*state = (struct keyed_block){
+		.hash	= kv_hash_key(key, SEED),
+		.filled	= keyed->now,
+		.uses	= 1,
+	};
+}
+
+void keyed_hit(void *policy, u32 block)
+{
+	struct keyed_block *state = keyed_block(policy, block);
+
+	if (state && state->uses < 255)
+		state->uses++;
+}
+
+void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket)
+{
+	keyed->block[block].unnamed = !key;
+	if (key)
+		vtime_enter(keyed->order, block, bucket);
+	else
+		vtime_enter_first(keyed->order, block);
+}
+
+void keyed_move(struct keyed *keyed, u32 block, u64 bucket)
+{
+	if (!vtime_has(keyed->order, block) || keyed->block[block].unnamed)
+		return;
+	vtime_leave(keyed->order, block);
+	vtime_enter(keyed->order, block, bucket);
+}
+
+void keyed_leave(void *policy, u32 block)
+{
+	struct keyed *keyed = policy;
+
+	vtime_leave(keyed->order, block);
+}
+
+u32 keyed_pick(void *policy)
+{
+	struct keyed *keyed = policy;
+
+	return vtime_pick(keyed->order);
+}
+
+void keyed_take(void *policy, u32 block)
+{
+	struct keyed *keyed = policy;
+
+	vtime_take(keyed->order, block);
+}
+
+void keyed_unpick(void *policy, u32 block)
+{
+	struct keyed *keyed = policy;
+
+	vtime_unpick(keyed->order, block);
+}
+
+bool keyed_has(const void *policy, u32 block)
+{
+	const struct keyed *keyed = policy;
+
+	return vtime_has(keyed->order, block);
+}
+
+u32 keyed_nr(const void *policy)
+{
+	const struct keyed *keyed = policy;
+
+	return keyed->order->nr;
+}
+
+int keyed_check(const void *policy)
+{
+	const struct keyed *keyed = policy;
+
+	return vtime_check(keyed->order);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What policies share that are one function: from what is known of a block to a bucket of virtual
+ * time (vtime.h). Time passes as blocks are filled.
+ *
+ * Everything is guarded by the order's lock.
+ */
+#ifndef EVICT_KEYED_H
+#define EVICT_KEYED_H
+
+#include <kv/evict.h>
+
+#include "vtime.h"
+
+/* What is known of a block; the policy's, but for ->unnamed. */
+struct keyed_block {
+	u64 hash;		/* of its key */
+	u32 filled;		/* tick of its fill */
+	u32 position;		/* in its chain */
+	u32 value;		/* what it was advised, 0 if nothing */
+	u8 uses;		/* since it was filled, up to 255 */
+	u8 level;		/* list that it belongs to */
+	bool unnamed;		/* in the order without key */
+};
+
+struct keyed {
+	/* Fixed at creation. */
+	u32 nr_blocks;
+	u32 shift;			/* ticks a bucket, as a power of two */
+	u32 nr_past;			/* buckets of the past in the window */
+	u32 param[3];			/* the policy's */
+	struct keyed_block *block;	/* these three behind this */
+	struct vtime *order;
+	void *extra;			/* the policy's; aligned to a cache line */
+
+	u64 now;			/* blocks filled so far */
+	u32 hand;			/* the policy's: next block to look at */
+	u32 last_position;		/* the policy's: of the block that came last... */
+	u32 chain;			/* ...and the end of its chain */
+};
+
+/* The table for kv_evict_ops, as far as it is the same for all. */
+size_t keyed_bytes(u32 nr_blocks);
+void keyed_init(void *policy, u32 nr_blocks);
+void keyed_fill(void *policy, u32 block, const kvmm_key_t *key);
+void keyed_hit(void *policy, u32 block);
+void keyed_leave(void *policy, u32 block);
+u32 keyed_pick(void *policy);
+void keyed_take(void *policy, u32 block);
+void keyed_unpick(void *policy, u32 block);
+bool keyed_has(const void *policy, u32 block);
+u32 keyed_nr(const void *policy);
+int keyed_check(const void *policy);
+
+/* The same with @extra bytes behind it. */
+size_t keyed_bytes_with(u32 nr_blocks, size_t extra);
+
+/* Into a bucket; without key, before all buckets. */
+void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket);
+
+/* From one bucket to another, if it is in any. */
+void keyed_move(struct keyed *keyed, u32 block, u64 bucket);
+
+/* The state of a block, or NULL: there is none of that number. */
+struct keyed_block *keyed_block(struct keyed *keyed, u32 block);
+
+/* The bucket of a moment. */
+static inline u64 keyed_bucket(const struct keyed *keyed, u64 tick)
+{
+	return tick >> keyed->shift;
+}
+
+#define KEYED_OPS								\
+	.leave = keyed_leave, .pick = keyed_pick, .take = keyed_take,		\
+	.unpick = keyed_unpick, .has = keyed_has, .nr = keyed_nr, .check = keyed_check
+
+#endif /* EVICT_KEYED_H */

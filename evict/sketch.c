@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Counters of 4 bits, 16 to a word; see sketch.h. */
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/hash.h>
+
+#include "sketch.h"
+
+#define NR_HASHES	4u
+#define COUNTER_BITS	4u
+#define COUNTERS	16u		/* to a word */
+#define COUNTERS_A_KEY	4u
+#define WINDOW		10u		/* in keys of the capacity */
+#define HALF_MASK	0x7777777777777777ull
+/* Words halved for each key added: a round ends well before the next one is due. */
+#define HALVED_A_KEY	1u
+
+struct place {
+	u32 word;
+	u32 shift;
+};
+
+/* The lowest bits choose the counter, those above the word: no bit does both. */
+static struct place place_of(const struct sketch *sketch, u64 bits)
+{
+	return (struct place){
+		.word	= bits / COUNTERS & (sketch->nr_words - 1),
+		.shift	= bits % COUNTERS * COUNTER_BITS,
+	};
+}
+
+static void places_of(const struct sketch *sketch, u64 hash, struct place *places)
+{
+	u64 other = kv_mul_fold(hash ^ 0x9e3779b97f4a7c15ull, 0xd6e8feb86659fd93ull);
+
+	places[0] = place_of(sketch, hash & ~0u);
+	places[1] = place_of(sketch, hash >> 32);
+	places[2] = place_of(sketch, other & ~0u);
+	places[3] = place_of(sketch, other >> 32);
+}
+
+static u32 count_at(const struct sketch *sketch, struct place place)
+{
+	/* Each word is a statistic of its own: nothing else is read on the strength of it. */
+	return READ_ONCE(sketch->word[place.word]) >> place.shift & SKETCH_MAX;
+}
+
+size_t sketch_bytes(u32 capacity)
+{
+	u64 nr_words = 1ull << kv_order(max(capacity, 1u) * (u64)COUNTERS_A_KEY / COUNTERS + 1);
+
+	return sizeof(struct sketch) + nr_words * sizeof(u64);
+}
+
+void sketch_init(struct sketch *sketch, u32 capacity)
+{
+	sketch->nr_words = (sketch_bytes(capacity) - sizeof(*sketch)) / sizeof(u64);
+	sketch->window = (u64)sketch->nr_words * COUNTERS / COUNTERS_A_KEY * WINDOW;
+}
+
+static u32 lowest_of(const struct sketch *sketch, const struct place *places)
+{
+	u32 lowest = SKETCH_MAX;
+
+	for (u32 i = 0; i < NR_HASHES; i++)
+		lowest = min(lowest, count_at(sketch, places[i]));
+	return lowest;
+}
+
+u32 sketch_estimate(const struct sketch *sketch, u64 hash)
+{
+	struct place places[NR_HASHES];
+
+	places_of(sketch, hash, places);
+	return lowest_of(sketch, places);
+}
+
+/* From @from to one more, unless another thread has raised it already. */
+static void raise(struct sketch *sketch, struct place place, u32 from)
+{
+	u64 *word = &sketch->word[place.word], old = READ_ONCE(*word);
+
+	while ((old >> place.shift & SKETCH_MAX) == from)
+		if (kv_cas(word, &old, old + (1ull << place.shift)))
+			return;
+}
+
+static void add(struct sketch *sketch, u64 hash)
+{
+	struct place places[NR_HASHES];
+	u32 lowest;
+
+	places_of(sketch, hash, places);
+	lowest = lowest_of(sketch, places);
+	for (u32 i = 0; lowest < SKETCH_MAX && i < NR_HASHES; i++)
+		raise(sketch, places[i], lowest);
+}
+
+static void halve(u64 *word)
+{
+	u64 old = READ_ONCE(*word);
+
+	while (old && !kv_cas(word, &old, old >> 1 & HALF_MASK))
+		;
+}
+
+/* A few words of the rounds that have begun; each word of each round is one thread's. */
+static void halve_some(struct sketch *sketch, u32 nr)
+{
+	u64 due = READ_ONCE(sketch->nr_added) / sketch->window * sketch->nr_words;
+	u64 first = READ_ONCE(sketch->nr_halved);
+
+	do {
+		if (likely(first >= due))
+			return;
+		nr = min((u64)nr, due - first);
+	} while (!kv_cas(&sketch->nr_halved, &first, first + nr));
+	for (u32 i = 0; i < nr; i++)
+		halve(&sketch->word[(first + i) & (sketch->nr_words - 1)]);
+}
+
+void sketch_flush(struct sketch *sketch, struct sketch_batch *batch)
+{
+	struct place places[NR_HASHES];
+	u32 nr = batch->nr;
+
+	for (u32 i = 0; i < nr; i++) {
+		places_of(sketch, batch->hash[i], places);
+		for (u32 j = 0; j < NR_HASHES; j++)
+			kv_prefetch_write(&sketch->word[places[j].word]);
+	}
+	for (u32 i = 0; i < nr; i++)
+		add(sketch, batch->hash[i]);
+	batch->nr = 0;
+	kv_fetch_add(&sketch->nr_added, nr);
+	halve_some(sketch, nr * HALVED_A_KEY);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks ordered by virtual time: what most policies are built on.
+ *
+ * A policy maps each block to a bucket, a number that may grow for ever; smaller ones are evicted
+ * first, within a bucket the block that came first. The window of VTIME_BUCKETS buckets from @base on
+ * is a ring of intrusive lists, and two levels of bits name the lists that are not empty: so every
+ * call takes constant time. A bucket outside the window counts as the nearest one inside.
+ *
+ * A picked block keeps its links, and they are good again once everything that was done after has
+ * been undone: so unpick is exact, from wherever the block was taken.
+ *
+ * Invariants, recomputed by vtime_check():
+ * 1. A block is in one list at most, and in one if it is marked so; nr of them are.
+ * 2. The bit of a bucket is set exactly if its list is not empty, that of a word if it is not 0.
+ *
+ * Everything is guarded by the order's lock.
+ */
+#ifndef EVICT_VTIME_H
+#define EVICT_VTIME_H
+
+#include <kv/types.h>
+
+#define VTIME_BUCKETS	4096u
+#define VTIME_WORDS	(VTIME_BUCKETS / 64)
+
+/* All that a call needs of a block is on one cache line. */
+struct vtime_link {
+	u32 next;
+	u32 prev	: 31;
+	u32 in		: 1;
+};
+
+struct vtime {
+	u32 nr_blocks;			/* fixed at creation */
+	u32 nr;				/* blocks in the order */
+	u32 nr_picked;			/* victims that can be put back where they were */
+	u64 base;			/* first bucket of the window */
+	u64 words;			/* words of ->bits that are not 0 */
+	u64 bits[VTIME_WORDS];		/* by bucket, modulo VTIME_BUCKETS */
+	struct vtime_link link[];	/* by block; heads by bucket; the head of what comes first */
+};
+
+size_t vtime_bytes(u32 nr_blocks);
+/* Of zeroed memory. */
+void vtime_init(struct vtime *vtime, u32 nr_blocks);
+
+/* The block joins the order, behind the others of that bucket. */
+void vtime_enter(struct vtime *vtime, u32 block, u64 bucket);
+/* The same, before the others. */
+void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket);
+/* It joins those that go before all buckets, behind them. */
+void vtime_enter_first(struct vtime *vtime, u32 block);
+void vtime_leave(struct vtime *vtime, u32 block);
+
+/* The next victim, or KV_NONE. */
+u32 vtime_first(const struct vtime *vtime);
+/* The next victim of one bucket, or KV_NONE. */
+u32 vtime_first_in(const struct vtime *vtime, u64 bucket);
+/* vtime_first(), and it leaves the order; vtime_unpick() may undo it. */
+u32 vtime_pick(struct vtime *vtime);
+/* Any block leaves the order likewise. */
+void vtime_take(struct vtime *vtime, u32 block);
+/* Newest first. If others have come or gone since, the block goes before all others. */
+void vtime_unpick(struct vtime *vtime, u32 block);
+
+/* The window begins at @base now, if it did not later: whatever is older counts as of @base. */
+void vtime_advance(struct vtime *vtime, u64 base);
+
+int vtime_check(const struct vtime *vtime);
+
+static inline bool vtime_has(const struct vtime *vtime, u32 block)
+{
+	return block < vtime->nr_blocks && vtime->link[block].in;
+}
+
+#endif /* EVICT_VTIME_H */

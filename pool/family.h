@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which blocks of an order of eviction follow which: lists of children, 12 bytes a block.
+ *
+ * Only blocks in the order are in them. A child names its parent by index, and the parent may be
+ * another block by now: who walks down compares positions, which also ends every walk.
+ *
+ * Guarded by the order's lock.
+ */
+#ifndef POOL_FAMILY_H
+#define POOL_FAMILY_H
+
+#include <kv/types.h>
+
+struct kin {
+	u32 first;	/* child, or KV_NONE */
+	u32 next;	/* sibling, or KV_NONE */
+	u32 prev;	/* sibling; KIN_PARENT and the parent; KV_NONE: in no list */
+};
+
+struct family {
+	struct kin *kin;	/* ours; by block */
+};
+
+static inline u64 family_bytes(u32 nr)
+{
+	return (u64)nr * sizeof(struct kin);
+}
+
+/* 0 or -ENOMEM. */
+int family_init(struct family *family, u32 nr);
+void family_exit(struct family *family);
+
+/* Nothing is done if @parent is KV_NONE. */
+void family_add(struct family *family, u32 index, u32 parent);
+/* It need not be in a list. Its children stay. */
+void family_del(struct family *family, u32 index);
+
+static inline u32 family_first(const struct family *family, u32 index)
+{
+	return family->kin[index].first;
+}
+
+static inline u32 family_next(const struct family *family, u32 index)
+{
+	return family->kin[index].next;
+}
+
+#endif /* POOL_FAMILY_H */
