@@ -566,10 +566,10 @@ static void call_and_check(void)
 static int make_pool(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	const char *policies[16];
+	const char *policies[64];
 	u32 nr = kvmm_policies(policies, ARRAY_SIZE(policies));
 
-	attr.policy = policies[any(nr)];
+	attr.policy = policies[any(min(nr, (u32)ARRAY_SIZE(policies)))];
 	attr.index = any(4) ? "flat" : "lfht";
 	attr.nr_blocks = 1 + any(MAX_BLOCKS);
 	attr.flags = any(2) * KVMM_POOL_RESET_ON_RELEASE | any(2) * KVMM_POOL_NULL_BLOCK;

@@ -97,10 +97,10 @@ Test(life_forget, a_new_block_takes_the_name_of_a_hidden_one)
 
 Test(life_forget, every_policy_loses_what_is_evicted_by_id)
 {
-	const char *policy[16];
-	u32 nr = kvmm_policies(policy, 16);
+	const char *policy[64];
+	u32 nr = kvmm_policies(policy, 64);
 
-	for (u32 p = 0; p < nr; p++) {
+	for (u32 p = 0; p < min(nr, 64u); p++) {
 		struct kvmm_pool *pool = make_cache(16, policy[p]);
 		u32 blocks[3] = { 3, 7, 11 }, order[16];
 		kvmm_ref_t ref[4];
