@@ -67,6 +67,19 @@ static void undo_hits(struct kvmm_pool *pool, const struct hits *hits)
 		undo_hit(pool, hits->refs[i]);
 }
 
+/*
+ * Hits that are counted as available. Not those that are about to enter the order: whoever put them
+ * last has not noted it yet.
+ */
+static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < hits->nr && nr < hits->nr_first; i++)
+		nr += pool->order.ops->has(pool->order.policy, hits->refs[i].index);
+	return nr;
+}
+
 /* What is left besides the hits, once they have left the order. */
 static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 		     const struct hits *hits)
@@ -75,9 +88,11 @@ static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 
 	if (req->nr_blocks < hits->nr)
 		return -EINVAL;
-	if (nr_fresh + hits->nr_first + req->reserve > cache_nr_available(pool) && nr_fresh)
-		return -ENOSPC;
-	return 0;
+	if (likely(!nr_fresh ||
+		   nr_fresh + hits->nr_first + req->reserve <= cache_nr_available(pool)))
+		return 0;
+	return nr_fresh + nr_in_order(pool, hits) + req->reserve <= cache_nr_available(pool) ?
+	       0 : -ENOSPC;
 }
 
 static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)

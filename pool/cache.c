@@ -161,17 +161,26 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	return elder;
 }
 
-/*
- * A reference that a duplicate held. Whoever was kept by that only goes, too. Hits by references that
- * were dropped before are in the log by now, and come first.
- */
-static void release_elder(struct kvmm_pool *pool, u32 index)
+/* If a caller has put too often, it was the duplicate's reference that he dropped. */
+static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
-	while (index != KV_NONE) {
-		struct kv_handle handle = entry_handle(pool, index);
+	const struct kv_entry *entry = entry_at(pool, dup);
+
+	return !kv_entry_has_name(entry_at(pool, elder), entry->key, entry->domain);
+}
+
+/*
+ * A reference that duplicate @dup held on @elder. Whoever was kept by that only goes, too. Hits by
+ * references that were dropped before are in the log by now, and come first.
+ */
+static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
+{
+	while (elder != KV_NONE && !elder_is_gone(pool, elder, dup)) {
+		struct kv_handle handle = entry_handle(pool, elder);
 		int ret = kv_entry_put(&pool->entries, handle);
 
-		POOL_BUG_ON(pool, ret < 0);
+		if (unlikely(ret < 0))
+			return;
 		tally_add(pool, TALLY_REFS, -1);
 		tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
 		if (ret == 1) {
@@ -180,8 +189,9 @@ static void release_elder(struct kvmm_pool *pool, u32 index)
 		}
 		if (ret != 2)
 			return;
-		order_forget(&pool->order, index);
-		index = forget_name(pool, index);
+		order_forget(&pool->order, elder);
+		dup = elder;
+		elder = forget_name(pool, dup);
 		entry_release(pool, handle);
 	}
 }
@@ -192,7 +202,7 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 		pool->count.nr_parked--;
 		return false;
 	}
-	release_elder(pool, forget_name(pool, index));
+	release_elder(pool, forget_name(pool, index), index);
 	return true;
 }
 

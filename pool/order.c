@@ -113,6 +113,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 		apply_hit(order, handle.index);
 	else if (note == NOTE_PUT)
 		apply_put(order, handle.index, &key);
+	else if (note == NOTE_HELD)
+		order_forget(order, handle.index);
 	else
 		apply_fill(order, handle.index, &key);
 }

@@ -33,6 +33,7 @@ enum order_note {
 	NOTE_HIT,	/* out of the order, and used */
 	NOTE_PUT,	/* the last reference is gone: to where a block goes now */
 	NOTE_FILL,	/* it got content and a name */
+	NOTE_HELD,	/* the last reference was dropped by mistake: out of the order */
 };
 
 #define ORDER_LOG	512u

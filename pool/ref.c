@@ -130,6 +130,7 @@ static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 	tally_add(pool, TALLY_REFS, nr_taken);
 	tally_add(pool, TALLY_PINS, unpin ? nr_taken : 0);
 	tally_add(pool, TALLY_ACTIVE, nr_first);
+	order_note(&pool->order, NOTE_HELD, refs, nr);
 	cache_end(pool);
 }
 
@@ -167,7 +168,7 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 	if (likely(!err))
 		return evict_gone(pool, gone.first);
 	take_back(pool, as_handles(refs) + left, nr - left, unpin, &gone);
-	return err;
+	return left < nr && err == -ESTALE ? -EINVAL : err;
 }
 
 int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)

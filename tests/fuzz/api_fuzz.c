@@ -677,7 +677,8 @@ static const char *any_engine(void)
 static const char *any_policy(void)
 {
 	const char *names[32];
-	u32 nr = kvmm_policies(names, ARRAY_SIZE(names)), i = any(nr + 1);
+	u32 nr = min(kvmm_policies(names, ARRAY_SIZE(names)), (u32)ARRAY_SIZE(names));
+	u32 i = any(nr + 1);
 
 	return i < nr ? names[i] : NULL;
 }

@@ -227,3 +227,25 @@ Test(victim, what_is_left_of_a_class_is_completed_by_its_neighbours)
 	cr_expect_str_eq(layout(), "abc**fgh");
 	give_back(mut, 2);
 }
+
+/* The first of a chain lies next to the end of another one, but is not evicted before its own end. */
+Test(victim, a_chain_still_loses_its_end_first)
+{
+	kvmm_key_t key[3] = { key_of('x'), key_of('y'), key_of('z') };
+	kvmm_ref_t ref[3], other[3];
+	kvmm_mut_t mut[3];
+
+	make_window(12, 3, false);
+	lay_out("abc", "", other);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 3, ref), 0);
+	for (u32 i = 0; i < 3; i++)
+		of_block[kvmm_block_of_ref(pool, ref[i])] = "xyz"[i];
+	cr_expect_str_eq(layout(), "******......");
+	drop(pool, other[2]);
+	cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
+	drop(pool, other[0]);
+	drop(pool, other[1]);
+	cr_expect_str_eq(evicted_for(pool, 8), "cz");
+	cr_expect_str_eq(evicted(pool), "yxab");
+}

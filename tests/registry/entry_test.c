@@ -149,6 +149,54 @@ Test(entry, references_and_pins_do_not_overflow)
 	end(&entries);
 }
 
+static int pin_held(struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_pin_held);
+}
+
+static int undrop(struct kv_entries *entries, struct kv_handle handle)
+{
+	return kv_handle_step(entries, handle, kv_edge_undrop);
+}
+
+Test(entry, a_holder_pins_only_what_he_holds)
+{
+	struct kv_entries entries = entries_of(2, 1, 0);
+	struct kv_handle handle = registered(&entries);
+
+	cr_expect_eq(pin_held(&entries, handle), 0);
+	cr_expect_eq(kv_entry_unpin(&entries, handle), 0);
+	cr_expect_eq(kv_entry_put(&entries, handle), 1);
+	cr_expect_eq(pin_held(&entries, handle), -ESTALE);
+	cr_expect_eq(kv_word_refs(entries.entry[handle.index].word), 0);
+	end(&entries);
+}
+
+Test(entry, what_was_dropped_by_mistake_is_what_it_was)
+{
+	struct kv_entries entries = entries_of(2, 1, 0);
+	struct kv_handle handle = registered(&entries);
+	struct kv_entry *entry = &entries.entry[handle.index];
+	u64 word;
+
+	cr_expect_eq(undrop(&entries, handle), -EINVAL);
+	cr_assert_eq(kv_entry_hide(&entries, handle), 0);
+	word = entry->word;
+	cr_expect_eq(kv_entry_put(&entries, handle), 2);
+	cr_expect_eq(undrop(&entries, handle), 0);
+	cr_expect_eq(kv_handle_step(&entries, handle, kv_edge_add_ref), 1);
+	cr_expect_eq(entry->word, word);
+	/* Who changes his mind about evicting it does not hide it again. */
+	cr_expect_eq(kv_entry_put(&entries, handle), 2);
+	cr_expect_eq(kv_entry_unclaim(&entries, handle), 0);
+	cr_expect_eq(entry->word & (KV_ENTRY_HIDDEN | KV_ENTRY_RESET), 0);
+	/* What was claimed was not dropped. */
+	cr_expect_eq(kv_entry_claim(&entries, handle), 0);
+	cr_expect_eq(undrop(&entries, handle), -EINVAL);
+	cr_expect_eq(kv_entry_unclaim(&entries, handle), 0);
+	end(&entries);
+}
+
 Test(entry, a_batch_of_puts_tells_which_were_the_last)
 {
 	struct kv_entries entries = entries_of(3, 1, 0);

@@ -87,6 +87,8 @@ def by_hand():
         got = rows["lru"][key]
         yield f"lru: {key}", (got["n"], got["sum"], got["log2"]) == \
             (len(values), sum(values), histogram(values))
+    yield "lru: three end at a new block, three at an evicted one, two nowhere", \
+        [rows["lru"]["ended_" + e] for e in ("never", "evicted", "whole")] == [3, 3, 2]
     yield "lru: evicted without a hit", rows["lru"]["evicted_unused"] == 3
     yield "lru: refaults that two more blocks would have kept", rows["lru"]["refaults_near"] == 3
 
@@ -180,6 +182,9 @@ def consistent():
         yield f"{name}: nothing returns that was not evicted", \
             row["refaults_near"] <= row["refault_distance"]["n"] <= row["misses"] and \
             row["evicted_unused"] <= row["evictions"]
+        yield f"{name}: each request's hits end for one reason", \
+            sum(row["ended_" + e] for e in ("never", "evicted", "whole")) == \
+            row["requests"] - row["rejected"]
 
 
 def table(text, title):

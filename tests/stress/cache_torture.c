@@ -35,7 +35,7 @@
 #define NR_READERS	2u
 #define NR_WRITERS	2u
 #define NR_THREADS	(NR_READERS + NR_WRITERS + 4)
-#define NR_ROUNDS	24u		/* of equal length; each with other rules */
+#define MAX_POLICIES	64u
 
 /* What is in a block. */
 struct content {
@@ -483,22 +483,27 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* Each policy twice; the other rules in all combinations, more or less. */
+static u32 nr_rounds(const char **policy)
+{
+	u32 nr = kvmm_policies(policy, MAX_POLICIES);
+
+	return 2 * min(nr, MAX_POLICIES);
+}
+
 static int make_pool(u32 round)
 {
-	static const struct kvmm_plane plane = { .stride = sizeof(memory[0]),
-						 .bytes = sizeof(memory[0]) };
-	struct kvmm_plane planes[1] = { plane };
+	struct kvmm_plane planes[1] = { { (uintptr_t)memory, sizeof(memory[0]), sizeof(memory[0]) } };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	const char *policy[32];
-	u32 nr = kvmm_policies(policy, ARRAY_SIZE(policy));
+	const char *policy[MAX_POLICIES];
+	u32 nr = nr_rounds(policy) / 2;
 
-	planes[0].base = (uintptr_t)memory;
 	attr.planes = planes;
 	attr.nr_planes = 1;
 	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = policy[round % nr];
-	attr.index = round / nr % 4 == 3 ? "lfht" : "flat";
-	attr.dup_policy = (round + round / nr) % KVMM_NR_DUPS;
+	attr.index = round % 4 == 3 ? "lfht" : "flat";
+	attr.dup_policy = (round + round / 4) % KVMM_NR_DUPS;
 	attr.flags = round % 5 == 4 ? KVMM_POOL_RESET_ON_RELEASE : 0;
 	attr.compactor = round % 2 ? "slide" : "window";
 	return kvmm_pool_create(&attr, &pool);
@@ -592,10 +597,12 @@ int main(int argc, char **argv)
 	u64 ns = (argc > 1 ? atoi(argv[1]) : 5) * NS_PER_SEC;
 	u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	struct worker workers[NR_THREADS] = { 0 };
+	const char *policy[MAX_POLICIES];
+	u32 nr = nr_rounds(policy);
 
 	for (u32 i = 0; i < NR_THREADS; i++)
 		workers[i].random = seed * 1000003 + i;
-	for (u32 round = 0; round < NR_ROUNDS; round++)
-		run_round(workers, round, ns / NR_ROUNDS);
+	for (u32 round = 0; round < nr; round++)
+		run_round(workers, round, ns / nr);
 	return report(workers, seed);
 }

@@ -88,7 +88,10 @@ static struct life *life_of(struct ages *ages, const kvmm_key_t *key)
 	return memset(&ages->life[*at], 0, sizeof(*ages->life));
 }
 
-/* Names that hit, go or return were filled before: no memory is needed for them. */
+/*
+ * Names that hit, go or return were filled before: no memory is needed for them. A name that is
+ * missed is filled next, which says if there is none.
+ */
 void ages_hit(struct ages *ages, const kvmm_key_t *key)
 {
 	struct life *life = life_of(ages, key);
@@ -98,6 +101,13 @@ void ages_hit(struct ages *ages, const kvmm_key_t *key)
 	histogram_add(&ages->idle_at_hit, ages->now - life->last);
 	life->last = ages->now;
 	life->used = true;
+}
+
+void ages_miss(struct ages *ages, const kvmm_key_t *key)
+{
+	const struct life *life = key ? life_of(ages, key) : NULL;
+
+	ages->nr_ended[!key ? END_WHOLE : life && life->was_evicted ? END_EVICTED : END_NEVER]++;
 }
 
 void ages_release(struct ages *ages, const kvmm_key_t *key)
@@ -182,6 +192,9 @@ void ages_describe(const struct ages *ages, struct results *results)
 	describe(results, "refault_distance", "evictions", &ages->refault);
 	results_num(results, "refaults_near", ages->nr_near);
 	results_num(results, "evicted_unused", ages->nr_unused);
+	results_num(results, "ended_never", ages->nr_ended[END_NEVER]);
+	results_num(results, "ended_evicted", ages->nr_ended[END_EVICTED]);
+	results_num(results, "ended_whole", ages->nr_ended[END_WHOLE]);
 }
 
 static void say(struct results *results, const char *label, const char *unit,
@@ -206,6 +219,9 @@ void ages_say(const struct ages *ages, struct results *results)
 	say(results, "evicted too early", "evictions", &ages->refault);
 	results_say(results, "refaults", "%s blocks, of which twice the pool would have kept %s",
 		    format_grouped(ages->refault.nr, a), format_grouped(ages->nr_near, b));
+	results_say(results, "hits ended", "%s at a new block, %s at an evicted one",
+		    format_grouped(ages->nr_ended[END_NEVER], a),
+		    format_grouped(ages->nr_ended[END_EVICTED], b));
 	results_say(results, "never hit", "%s of the blocks evicted: %.1f %%",
 		    format_grouped(ages->nr_unused, a),
 		    100 * share(ages->nr_unused, ages->nr_evictions));

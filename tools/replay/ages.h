@@ -24,6 +24,9 @@ struct histogram {
 
 struct life;
 
+/* Why a request's hits ended: at a name that is new, or was evicted; or there were no more. */
+enum end { END_NEVER, END_EVICTED, END_WHOLE, NR_ENDS };
+
 /**
  * struct ages - what is known of all names that were ever cached
  * @index: by the first half of the key, which is one to one with the name: index in @life
@@ -36,6 +39,7 @@ struct life;
  *	have kept it, in an order of last use
  * @nr_near: refaults that a pool of twice the size would have kept
  * @nr_unused: evicted without having been hit
+ * @nr_ended: requests by why they did not hit further
  */
 struct ages {
 	struct idmap index;
@@ -48,6 +52,7 @@ struct ages {
 	u64 nr_evictions;
 	u64 nr_near;
 	u64 nr_unused;
+	u64 nr_ended[NR_ENDS];
 	struct histogram idle_at_hit;
 	struct histogram idle_at_eviction;
 	struct histogram age_at_eviction;
@@ -56,6 +61,9 @@ struct ages {
 
 /** ages_begin() - a run begins with an empty pool; @ages may be NULL here and below: nothing */
 void ages_begin(struct ages *ages, u32 nr_blocks, const char *unit);
+
+/** ages_miss() - the hits of a request end at @key; NULL: it may not hit further */
+void ages_miss(struct ages *ages, const kvmm_key_t *key);
 
 /** ages_hit(), ages_release() - a block is taken, is given back */
 void ages_hit(struct ages *ages, const kvmm_key_t *key);

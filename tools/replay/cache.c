@@ -243,8 +243,10 @@ static void count_runs(struct cache *cache, const struct held *held, u32 nr_fres
 }
 
 /* Hits first: what is evicted for a request was not among them. */
-static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted, u32 nr_keys)
+static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted,
+		     const struct shape *shape)
 {
+	bool whole = held->nr_hits == min_u64(shape->nr_keys, shape->max_hits);
 	struct ages *ages = cache->run->ages;
 	int err = 0;
 
@@ -252,9 +254,10 @@ static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicte
 		return 0;
 	for (u32 i = 0; i < held->nr_hits; i++)
 		ages_hit(ages, &cache->keys[i]);
+	ages_miss(ages, whole ? NULL : &cache->keys[held->nr_hits]);
 	for (u32 i = 0; i < nr_evicted; i++)
 		ages_evict(ages, &cache->evicted[i]);
-	for (u32 i = held->nr_hits; !err && i < nr_keys; i++)
+	for (u32 i = held->nr_hits; !err && i < shape->nr_keys; i++)
 		err = ages_fill(ages, &cache->keys[i]);
 	return err;
 }
@@ -290,7 +293,7 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 	if (!err)
 		err = hint(cache, held);
 	if (!err)
-		err = note_ages(cache, held, got->nr_evicted, shape->nr_keys);
+		err = note_ages(cache, held, got->nr_evicted, shape);
 	return err ? complain_of(err, "register blocks of request %u", held->q) : EXIT_GOOD;
 }
 

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Forgetting keys: by block id, all that nobody holds, everything. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/life_util.h"
+
+/* ---- by block id ---- */
+
+Test(life_forget, each_kind_of_block_by_its_id)
+{
+	struct kvmm_pool *pool = make_life(16, "lru", KVMM_POOL_NULL_BLOCK, 0);
+	u32 all[16], nr = 0;
+	kvmm_range_t range;
+	kvmm_staged_t staged;
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	make_private(pool, 1, &mut);
+	make_staged(pool, 0, 1, &staged);
+	make_active(pool, 1, 1, &ref);
+	cache_keys(pool, 2, 2);
+	range = take(pool, 2, 0);
+	cr_expect_str_eq(picture(pool), "NPSAII##........");
+	for (u32 i = 0; i < 16; i++)
+		all[nr++] = i;
+	cr_expect_eq(kvmm_evict_blocks(pool, all, nr), 3);
+	cr_expect_str_eq(picture(pool), "NPSA..##........");
+	cr_expect_eq(kvmm_match_len(pool, keys_from(1, 1), 1), 0);
+	expect_refused(pool, kvmm_evict_blocks(pool, all, nr), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	cr_expect_str_eq(picture(pool), "NPS...##........");
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+Test(life_forget, an_id_may_stand_twice_but_not_for_nothing)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	u32 twice[3] = { 1, 0, 1 }, bad[3] = { 0, 1, 8 };
+
+	cache_keys(pool, 0, 3);
+	expect_refused(pool, kvmm_evict_blocks(pool, bad, 3), -EINVAL);
+	bad[2] = UINT32_MAX;
+	expect_refused(pool, kvmm_evict_blocks(pool, bad, 3), -EINVAL);
+	cr_expect_eq(kvmm_evict_blocks(pool, twice, 3), 2);
+	cr_expect_str_eq(picture(pool), "..I.....");
+	end_pool(pool);
+}
+
+Test(life_forget, who_holds_a_hidden_block_keeps_it)
+{
+	struct kvmm_pool *pool = make_cache(8, "lfu");
+	kvmm_ref_t ref, got;
+	kvmm_weak_t weak;
+	u32 block = 0;
+
+	make_active(pool, 5, 1, &ref);
+	weak = kvmm_weak_of(ref);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_str_eq(refs_picture(pool), "1.......");
+	cr_expect_eq(found_under(pool, 5), -1);
+	expect_refused(pool, kvmm_upgrade_many(pool, &weak, 1, &got), 0);
+	/* Its holder may do what a holder may do. */
+	cr_expect_eq(kvmm_get_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_pin_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_touch_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_block_of_ref(pool, ref), 0);
+	cr_expect_eq(kvmm_unpin_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	/* But not keep it beyond that. */
+	cr_expect_eq(kvmm_set_reset(pool, &ref, 1, 0), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	cr_expect_str_eq(picture(pool), "........");
+	end_pool(pool);
+}
+
+Test(life_forget, a_new_block_takes_the_name_of_a_hidden_one)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_ref_t old, new;
+	u32 blocks[2] = { 0, 1 };
+
+	make_active(pool, 5, 1, &old);
+	cr_expect_eq(kvmm_evict_blocks(pool, &blocks[0], 1), 1);
+	cr_expect_eq(publish_as(pool, KVMM_DUP_ALLOW, 5, 1, &new), 1);
+	cr_expect_eq(found_under(pool, 5), 1);
+	cr_expect_eq(kvmm_evict_blocks(pool, &blocks[1], 1), 1);
+	cr_expect_eq(found_under(pool, 5), -1);
+	cr_expect_eq(kvmm_put_many(pool, &old, 1), 0);
+	cr_expect_eq(kvmm_put_many(pool, &new, 1), 0);
+	cr_expect_str_eq(picture(pool), "........");
+	end_pool(pool);
+}
+
+Test(life_forget, every_policy_loses_what_is_evicted_by_id)
+{
+	const char *policy[64];
+	u32 nr = kvmm_policies(policy, 64);
+
+	for (u32 p = 0; p < min(nr, 64u); p++) {
+		struct kvmm_pool *pool = make_cache(16, policy[p]);
+		u32 blocks[3] = { 3, 7, 11 }, order[16];
+		kvmm_ref_t ref[4];
+
+		cache_keys(pool, 0, 12);
+		make_active(pool, 12, 4, ref);
+		cr_expect_eq(kvmm_evict_blocks(pool, blocks, 3), 3, "%s", policy[p]);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(stat_of(pool).nr_free, 3);
+		cr_expect_eq(stat_of(pool).nr_inactive, 9);
+		cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+		cr_expect_eq(eviction_order(pool, order, 16), 13);
+		end_pool(pool);
+	}
+}
+
+/* ---- all that nobody holds ---- */
+
+Test(life_forget, elders_that_only_inactive_duplicates_hold_go_with_them)
+{
+	static const char *const policies[] = { "lru", "lru-classic", "slru", "glfu" };
+
+	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		kvmm_ref_t ref[4];
+		kvmm_mut_t mut;
+
+		make_active(pool, 5, 1, &ref[0]);
+		for (u32 i = 1; i < 4; i++)
+			publish_as(pool, KVMM_DUP_HOLD, 5, 1, &ref[i]);
+		cr_expect_str_eq(refs_picture(pool), "4111....");
+		cr_expect_eq(kvmm_put_many(pool, ref, 3), 0);
+		/* The last duplicate is still held, and so is the elder. */
+		cr_expect_eq(kvmm_reset_inactive(pool), 2);
+		cr_expect_str_eq(refs_picture(pool), "1..1....");
+		cr_expect_eq(kvmm_put_many(pool, &ref[3], 1), 0);
+		make_private(pool, 1, &mut);
+		cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+		cr_expect_eq(kvmm_reset_inactive(pool), 2, "%s", policies[p]);
+		cr_expect_str_eq(picture(pool), "........");
+		cr_expect_eq(stat_of(pool).nr_free, 8);
+		cr_expect_eq(stat_of(pool).evictions, 0);
+		end_pool(pool);
+	}
+}
+
+/* ---- everything ---- */
+
+static void expect_busy(struct kvmm_pool *pool)
+{
+	cache_keys(pool, 100, 2);
+	expect_refused(pool, kvmm_reset_cache(pool), -EBUSY);
+}
+
+Test(life_forget, everything_is_forgotten_only_if_nothing_is_held)
+{
+	struct kvmm_pool *pool = make_life(32, "lru", KVMM_POOL_NULL_BLOCK, KVMM_DUP_REJECT);
+	kvmm_range_t range;
+	kvmm_staged_t staged;
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	make_private(pool, 1, &mut);
+	expect_busy(pool);
+	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	make_staged(pool, 0, 1, &staged);
+	expect_busy(pool);
+	cr_assert_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	range = take(pool, 1, 0);
+	expect_busy(pool);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	make_active(pool, 0, 1, &ref);
+	expect_busy(pool);
+	cr_assert_eq(kvmm_pin_many(pool, &ref, 1), 0);
+	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
+	expect_busy(pool);
+	cr_assert_eq(kvmm_unpin_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_reset_cache(pool), 3);
+	cr_expect_eq(stat_of(pool).nr_free, 31);
+	cr_expect_eq(kvmm_reset_cache(pool), 0);
+	end_pool(pool);
+}
+
+Test(life_forget, duplicates_that_hold_their_elders_are_not_held_by_anybody)
+{
+	static const char *const policies[] = { "lru", "lru-classic", "lfu" };
+
+	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		kvmm_ref_t ref[3];
+		u32 block = 0;
+
+		make_active(pool, 5, 1, &ref[0]);
+		publish_as(pool, KVMM_DUP_HOLD, 5, 1, &ref[1]);
+		cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+		publish_as(pool, KVMM_DUP_HOLD, 5, 1, &ref[2]);
+		cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+		expect_refused(pool, kvmm_reset_cache(pool), -EBUSY);
+		cr_expect_eq(kvmm_put_many(pool, &ref[2], 1), 0);
+		cr_expect_str_eq(picture(pool), "AAI.....");
+		/* The first one has lost its key already. */
+		cr_expect_eq(kvmm_reset_cache(pool), 2, "%s", policies[p]);
+		cr_expect_str_eq(picture(pool), "........");
+		end_pool(pool);
+	}
+}
+
+/* A hit that was not noted: the block is held, and still in the order of eviction. */
+Test(life_forget, what_is_held_is_not_forgotten_even_if_its_hit_was_lost)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_ref_t ref;
+	kvmm_key_t key = key_of(0);
+
+	cache_keys(pool, 0, 2);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
+	pool->order.nr_log = 0;
+	expect_refused(pool, kvmm_reset_cache(pool), -EBUSY);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_str_eq(picture(pool), "A.......");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	cr_expect_eq(kvmm_reset_cache(pool), 1);
+	end_pool(pool);
+}
+
+/* ---- entries run out of generations ---- */
+
+Test(life_forget, entries_out_of_generations_are_replaced_until_there_are_none)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	u32 nr_rounds = 0;
+	kvmm_mut_t mut[4];
+
+	/* Four lives each. */
+	pool->entries.gen_last = (pool->entries.gen_first + 2) % KV_ENTRY_GEN_MASK + 1;
+	while (!kvmm_alloc(pool, 4, mut)) {
+		cr_assert_eq(kvmm_register(pool, mut, keys_from(10 * nr_rounds, 4), 4,
+					   (kvmm_ref_t *)mut), 0);
+		cr_assert_eq(kvmm_put_many(pool, (kvmm_ref_t *)mut, 4), 0);
+		cr_assert_eq(kvmm_validate(pool), 0);
+		nr_rounds++;
+	}
+	cr_expect_eq(nr_rounds, 4);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_leq(stat_of(pool).nr_available, 4);
+	kvmm_pool_destroy(pool);
+}
+
+/* Entries of various ages: some of a batch retire, the batch is undone. */
+Test(life_forget, a_batch_that_cannot_have_its_entries_is_given_back)
+{
+	for (u32 nr = 1; nr <= 6; nr++) {
+		struct kvmm_pool *pool = make_cache(6, "lru");
+		kvmm_mut_t mut[6];
+		u32 total = 0;
+
+		pool->entries.gen_last = pool->entries.gen_first % KV_ENTRY_GEN_MASK + 1;
+		for (u32 round = 0; round < 40; round++) {
+			u32 batch = 1 + (round * nr) % 6;
+
+			if (!kvmm_alloc(pool, batch, mut)) {
+				total += batch;
+				cr_assert_eq(kvmm_register(pool, mut, keys_from(10 * round, batch),
+							   batch, (kvmm_ref_t *)mut), 0);
+				cr_assert_eq(kvmm_put_many(pool, (kvmm_ref_t *)mut, batch), 0);
+			}
+			cr_assert_eq(kvmm_validate(pool), 0, "nr %u, round %u", nr, round);
+		}
+		/* Two lives of six entries, at most. */
+		cr_expect_leq(total, 12);
+		cr_expect_geq(total, 6);
+		kvmm_pool_destroy(pool);
+	}
+}
+
+/* ---- counts that begin near their end ---- */
+
+Test(life_forget, counts_may_wrap)
+{
+	struct kvmm_pool *pool = make_life(8, "lru", 0, KVMM_DUP_HOLD);
+	kvmm_ref_t ref[2];
+
+	/* Rows add up to what they did: each is near its end, another makes up for it. */
+	for (u32 i = 0; i < NR_TALLIES; i++) {
+		pool->tally[kv_tally_row()].nr[i] -= 3;
+		pool->tally[(kv_tally_row() + 1) % KV_TALLY_ROWS].nr[i] += 3;
+	}
+	pool->count.nr_forgotten -= 2;
+	pool->tally[kv_tally_row()].nr[TALLY_REGISTERED] -= 2;
+	for (u32 round = 0; round < 8; round++) {
+		publish_as(pool, KVMM_DUP_POOL, 5, 1, &ref[0]);
+		publish_as(pool, KVMM_DUP_POOL, 5, 1, &ref[1]);
+		cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE], 2);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+		cr_expect_eq(stat_of(pool).nr_inactive, 1);
+		cr_expect_eq(kvmm_reset_cache(pool), 2);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(stat_of(pool).nr_free, 8);
+	}
+	end_pool(pool);
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two threads in one: what another thread could do in between is done from inside of the policy, that
+ * is under the locks of the first one. Looking up and dropping references takes none of those, so
+ * these orders of events can be had one by one, each time the same.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/cuda.h>
+#include <kv/rcu.h>
+
+#include "tests/pool/life_util.h"
+
+/* "slru", with somebody else coming in before an operation. */
+static struct kv_evict_ops hooked;
+static void (*before_pick)(void);
+static void (*before_nr)(void);
+static void (*before_hit)(void);
+static struct kvmm_pool *pool;
+
+/* Once. */
+static void call(void (**hook)(void))
+{
+	void (*now)(void) = *hook;
+
+	*hook = NULL;
+	if (now)
+		now();
+}
+
+static u32 pick(void *policy)
+{
+	call(&before_pick);
+	return kv_evict_slru.pick(policy);
+}
+
+static u32 nr(const void *policy)
+{
+	call(&before_nr);
+	return kv_evict_slru.nr(policy);
+}
+
+static void hit(void *policy, u32 block)
+{
+	call(&before_hit);
+	kv_evict_slru.hit(policy, block);
+}
+
+static void set_up(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat, .evict = &hooked };
+
+	hooked = kv_evict_slru;
+	hooked.pick = pick;
+	hooked.nr = nr;
+	hooked.hit = hit;
+	attr.nr_blocks = 4;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+}
+
+/* Whatever happened, all that is cached can be evicted. At the end of each test, where it counts. */
+static void end(void)
+{
+	kvmm_mut_t mut[4];
+
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
+
+TestSuite(life_race, .init = set_up);
+
+static void match_and_put_5(void)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
+	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
+}
+
+/* The hit is noted, but not applied, when the evictor drops the duplicate's reference. */
+Test(life_race, an_elder_is_hit_while_its_duplicate_is_evicted)
+{
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut[3];
+
+	make_active(pool, 5, 1, &ref[0]);
+	publish_as(pool, KVMM_DUP_HOLD, 5, 1, &ref[1]);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	before_pick = match_and_put_5;
+	make_private(pool, 3, mut);
+	cr_expect_str_eq(picture(pool), "IPPP");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end();
+}
+
+static kvmm_ref_t held;
+
+static void match_5(void)
+{
+	kvmm_key_t key = key_of(5);
+
+	cr_assert_eq(kvmm_match(pool, &key, 1, &held), 1);
+}
+
+static void put_held(void)
+{
+	cr_assert_eq(kvmm_put_many(pool, &held, 1), 0);
+}
+
+/* The other's hit is noted, and it was not the last to put: that is who cannot have his blocks. */
+Test(life_race, a_hit_comes_in_while_an_acquire_fails)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+	kvmm_mut_t fresh[4];
+	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+				    .hits = &ref, .fresh = fresh };
+
+	cache_keys(pool, 5, 1);
+	before_nr = match_and_put_5;
+	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "I...");
+	end();
+}
+
+/* The hit comes first, and is put when the acquire has failed. */
+Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+	kvmm_mut_t fresh[4];
+	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+				    .hits = &ref, .fresh = fresh };
+
+	cache_keys(pool, 5, 1);
+	before_nr = match_5;
+	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_str_eq(refs_picture(pool), "1...");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	put_held();
+	cr_expect_str_eq(refs_picture(pool), "0...");
+	end();
+}
+
+/* Put, but not noted yet: such a block was not counted as room, and need not be kept free now. */
+Test(life_race, a_hit_was_put_a_moment_ago)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+	kvmm_mut_t fresh[4];
+	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 4,
+				    .hits = &ref, .fresh = fresh };
+
+	make_active(pool, 5, 1, &held);
+	cr_assert_eq(kv_entry_put(&pool->entries, *as_handles(&held)), 1);
+	tally_add(pool, TALLY_REFS, -1);
+	tally_add(pool, TALLY_ACTIVE, -1);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(req.nr_hits, 1);
+	order_note(&pool->order, NOTE_PUT, as_handles(&held), 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_str_eq(refs_picture(pool), "1...");
+	cr_expect_eq(kvmm_free(pool, fresh, 3), 0);
+	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
+	end();
+}
+
+/* Picked, then referenced: it is no victim, and out of the order until its put. */
+Test(life_race, a_victim_is_hit_before_it_is_claimed)
+{
+	kvmm_mut_t mut[4];
+
+	cache_keys(pool, 5, 2);
+	before_pick = match_5;
+	cr_expect_eq(kvmm_alloc(pool, 4, mut), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "AI..");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	put_held();
+	cr_expect_str_eq(picture(pool), "II..");
+	end();
+}
+
+/* Picked, referenced, put, and all that before it is claimed: the note comes too late. */
+Test(life_race, a_victim_is_put_before_it_is_claimed)
+{
+	kvmm_mut_t mut[4];
+
+	cache_keys(pool, 5, 2);
+	before_pick = match_and_put_5;
+	make_private(pool, 3, mut);
+	cr_expect_str_eq(picture(pool), "IPPP");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end();
+}
+
+/* Nobody should drop the last reference while another thread touches by it. */
+Test(life_race, a_touch_loses_against_the_last_put)
+{
+	kvmm_ref_t other, many[ORDER_LOG];
+
+	make_active(pool, 5, 1, &held);
+	make_active(pool, 6, 1, &other);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < ORDER_LOG; i++)
+		many[i] = other;
+	/* The log is full, so the touch applies it first; then the other one puts. */
+	cr_expect_eq(kvmm_touch_many(pool, many, ORDER_LOG), 0);
+	cr_expect_eq(pool->order.nr_log, ORDER_LOG);
+	before_hit = put_held;
+	cr_expect_eq(kvmm_touch_many(pool, &held, 1), 0);
+	cr_expect_str_eq(refs_picture(pool), "01..");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
+	end();
+}
+
+/* The log is full, and its lock busy: a hit is lost, and made up for when the block is met. */
+Test(life_race, a_hit_that_is_lost_costs_no_block)
+{
+	kvmm_ref_t other, many[ORDER_LOG];
+	kvmm_mut_t mut[3];
+
+	cache_keys(pool, 5, 1);
+	make_active(pool, 6, 1, &other);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < ORDER_LOG; i++)
+		many[i] = other;
+	cr_expect_eq(kvmm_touch_many(pool, many, ORDER_LOG), 0);
+	kv_lock(&pool->order.lock);
+	match_5();
+	kv_unlock(&pool->order.lock);
+	cr_expect(pool->order.ops->has(pool->order.policy, held.index));
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 0);
+	cr_expect_eq(stat_of(pool).nr_available, 2);
+	cr_expect_eq(kvmm_alloc(pool, 3, mut), -ENOSPC);
+	cr_expect_not(pool->order.ops->has(pool->order.policy, held.index));
+	put_held();
+	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
+	end();
+}
+
+/* ---- a put of what somebody else has put already ---- */
+
+static u32 forgotten;
+
+static void evict_5(void)
+{
+	struct kvmm_block_info info;
+
+	for (u32 i = 0; i < 4; i++)
+		if (!kvmm_block_info(pool, i, &info) && info.state == KVMM_BLOCK_INACTIVE)
+			forgotten += kvmm_evict_blocks(pool, &i, 1);
+}
+
+/* The first half of a double put has gone through, and its block been evicted: counts must hold. */
+Test(life_race, what_is_lost_by_a_double_put_is_counted)
+{
+	struct kv_handle last[2], refs[2];
+	struct kv_put put = { .refs = refs, .nr = 2, .last = last };
+	kvmm_ref_t ref[2];
+
+	make_active(pool, 5, 2, ref);
+	refs[0] = as_handles(ref)[0];
+	refs[1] = as_handles(ref)[1];
+	/* Between two batches of one call, as kvmm_put_many() makes them. */
+	cr_assert_eq(kv_entries_put(&pool->entries, &put), 0);
+	tally_add(pool, TALLY_REFS, -2);
+	tally_add(pool, TALLY_ACTIVE, -2);
+	order_note(&pool->order, NOTE_PUT, put.last, put.nr_last);
+	evict_5();
+	cr_expect_eq(forgotten, 2);
+	put.nr_first = 0;
+	cr_expect_eq(kv_entries_take_again(&pool->entries, refs, 2, false, &put.nr_first), 0);
+	cr_expect_eq(put.nr_first, 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), -ESTALE);
+	end();
+}
