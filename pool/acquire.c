@@ -76,7 +76,7 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < hits->nr && nr < hits->nr_first; i++)
-		nr += pool->order.ops->has(pool->order.policy, hits->refs[i].index);
+		nr += order_has(&pool->order, hits->refs[i].index);
 	return nr;
 }
 

@@ -216,7 +216,7 @@ static bool try_order(struct order *order)
 void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
 {
 	for (u32 i = 0; order->ops->seen && i < order->nr_policies; i++)
-		order->ops->seen(order->policy[i], keys, nr);
+		order->ops->seen(order->policies[i], keys, nr);
 }
 
 void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
@@ -287,7 +287,7 @@ static u32 next_class(const struct order *order)
 u32 order_peek(struct order *order)
 {
 	u32 class = likely(!order->classes) ? 0 : next_class(order);
-	u32 index = order->ops->pick(order->policy[class]);
+	u32 index = order->ops->pick(order->policies[class]);
 
 	if (index >= order->entries->nr)
 		return KV_NONE;
@@ -349,7 +349,7 @@ int order_check(const struct order *order)
 	int err = 0;
 
 	for (u32 class = 0; class < order->nr_policies && !err; class++)
-		err = order->ops->check(order->policy[class]);
+		err = order->ops->check(order->policies[class]);
 	return err;
 }
 
@@ -358,13 +358,13 @@ static int init_policy(struct order *order, u32 class, const char *args)
 	const struct kv_evict_ops *ops = order->ops;
 	u32 nr = order->entries->nr;
 
-	order->policy[class] = kv_alloc_lines(1, ops->bytes(nr));
-	if (!order->policy[class])
+	order->policies[class] = kv_alloc_lines(1, ops->bytes(nr));
+	if (!order->policies[class])
 		return -ENOMEM;
-	ops->init(order->policy[class], nr);
+	ops->init(order->policies[class], nr);
 	order->nr_policies++;
 	if (ops->setup)
-		return ops->setup(order->policy[class], args);
+		return ops->setup(order->policies[class], args);
 	return args ? -EINVAL : 0;
 }
 
@@ -396,8 +396,8 @@ void order_exit(struct order *order)
 {
 	for (u32 i = 0; i < KVMM_MAX_CLASSES; i++) {
 		if (i < order->nr_policies && order->ops->exit)
-			order->ops->exit(order->policy[i]);
-		kv_free(order->policy[i]);
+			order->ops->exit(order->policies[i]);
+		kv_free(order->policies[i]);
 	}
 	family_exit(&order->family);
 	classes_destroy(order->classes);

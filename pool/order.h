@@ -44,7 +44,7 @@ struct order {
 	struct kv_entries *entries;	/* borrowed */
 	u32 nr_policies;		/* classes, or 1 */
 	struct classes *classes;	/* ours; NULL: there are none */
-	void *policy[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
+	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
@@ -111,7 +111,7 @@ void order_forget(struct order *order, u32 index);
 /* The policy that has, or would have, this block. */
 static inline void *order_policy(const struct order *order, u32 index)
 {
-	return order->policy[class_of(order->classes, index)];
+	return order->policies[class_of(order->classes, index)];
 }
 
 static inline bool order_has(const struct order *order, u32 index)
@@ -127,7 +127,7 @@ static inline bool order_wants_fill(const struct order *order)
 
 static inline u32 order_nr_in(const struct order *order, u32 class)
 {
-	return order->ops->nr(order->policy[class]);
+	return order->ops->nr(order->policies[class]);
 }
 
 static inline u32 order_nr(const struct order *order)
