@@ -174,7 +174,7 @@ Test(life_ref, a_pin_that_is_undone_too_often_is_still_held)
 	end_pool(pool);
 }
 
-/* Nobody can tell the reference that is stolen so: but it costs nobody else's block, nor the pool. */
+/* Nobody can tell which reference is stolen so, but it costs nobody else's block, nor the pool. */
 Test(life_ref, a_put_too_many_may_take_the_reference_of_a_duplicate)
 {
 	static const u32 flags[] = { 0, KVMM_POOL_RESET_ON_RELEASE };
@@ -480,7 +480,7 @@ Test(life_ref, a_block_goes_with_its_last_pin)
 	end_pool(pool);
 }
 
-/* Blocks of a classic order that go are waited for in the order of their put: the last one first. */
+/* Blocks that go are free, in a classic order in that of their put: the last one first. */
 Test(life_ref, classic_blocks_that_go_are_reused_last_first)
 {
 	struct kvmm_pool *pool = make_life(3, "lru-classic", KVMM_POOL_RESET_ON_RELEASE, 0);
