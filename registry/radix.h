@@ -353,6 +353,8 @@ u32 radix_find_node(const struct kvmm_registry *reg, const struct stripe *stripe
 		    const u64 key[2], u64 domain, u32 position);
 u32 radix_find_record(const struct kvmm_registry *reg, const struct stripe *stripe,
 		      enum record_kind kind, u64 hash, const u64 key[2], u64 domain, u32 position);
+u32 radix_find_position(const struct kvmm_registry *reg, const struct stripe *stripe, u64 hash,
+			u32 position);
 /* Under the lock. */
 void radix_chain_add(struct kvmm_registry *reg, enum slot_kind kind, u64 hash, u32 index);
 void radix_chain_del(struct kvmm_registry *reg, enum slot_kind kind, u64 hash, u32 index);

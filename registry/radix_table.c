@@ -180,6 +180,14 @@ u32 radix_find_record(const struct kvmm_registry *reg, const struct stripe *stri
 	return index;
 }
 
+u32 radix_find_position(const struct kvmm_registry *reg, const struct stripe *stripe, u64 hash,
+			u32 position)
+{
+	static const u64 no_key[2];
+
+	return radix_find_record(reg, stripe, POSITION, hash, no_key, 0, position);
+}
+
 /* ---- locks ---- */
 
 static void order(u32 *a, u32 *b)

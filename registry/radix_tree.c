@@ -10,8 +10,6 @@
 
 #include "radix.h"
 
-static const u64 no_key[2];
-
 /* The parent is known, of the same domain and one position before. */
 static void item_set_parent(struct item *item, const kvmm_key_t *parent, u64 seed)
 {
@@ -128,7 +126,7 @@ static u32 position_of(struct kvmm_registry *reg, const struct item *item, struc
 {
 	u64 hash = item->position_hash;
 	struct stripe *stripe = stripe_of(reg, hash);
-	u32 index = radix_find_record(reg, stripe, POSITION, hash, no_key, 0, item->position);
+	u32 index = radix_find_position(reg, stripe, hash, item->position);
 	struct record fresh = {
 		.name = { .position = item->position, .mask = POSITION }, .hash = hash,
 	};
@@ -157,7 +155,7 @@ static void position_leave(struct kvmm_registry *reg, const struct node *node, s
 {
 	u64 hash = position_hash(reg, node->name.position);
 	struct stripe *stripe = stripe_of(reg, hash);
-	u32 index = radix_find_record(reg, stripe, POSITION, hash, no_key, 0, node->name.position);
+	u32 index = radix_find_position(reg, stripe, hash, node->name.position);
 	struct record *record = record_at(reg, index);
 
 	if (node->pos_prev)

@@ -217,9 +217,7 @@ int kvmm_node_walk(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_walk_fn *
 
 static const struct record *find_position(const struct kvmm_registry *reg, u32 position)
 {
-	static const u64 no_key[2];
-	u32 index = radix_find_record(reg, NULL, POSITION, position_hash(reg, position), no_key, 0,
-				      position);
+	u32 index = radix_find_position(reg, NULL, position_hash(reg, position), position);
 
 	return index ? record_at(reg, index) : NULL;
 }

@@ -338,7 +338,8 @@ Test(cache, hints_are_for_policies_that_take_them)
 	cr_expect_eq(kvmm_hint(pool, NULL, NULL, 0), -EOPNOTSUPP);
 	end_pool(pool);
 	cr_assert_eq(kvmm_alloc(hinted, 3, mut), 0);
-	cr_assert_eq(kvmm_register(hinted, mut, key, 3, ref), 0);
+	for (u32 i = 0; i < 3; i++)		/* three prompts: they are no chain */
+		cr_assert_eq(kvmm_register(hinted, &mut[i], &key[i], 1, &ref[i]), 0);
 	cr_expect_eq(kvmm_hint(hinted, ref, when, 3), 0);
 	cr_expect_eq(kvmm_put_many(hinted, ref, 3), 0);
 	cr_expect_eq(kvmm_hint(hinted, ref, when, 3), -ESTALE);
