@@ -48,38 +48,32 @@ u32 rule_cap(const struct group_rule *rule, u32 step);
 
 /**
  * struct presence - which blocks are cached
- * @probe: bit i of the result: is block @first + i of @group cached? @nr is 1 to 64
+ * @run: how many of [@first, @first + @nr) are cached, up to the first one that is not
  */
 struct presence {
-	u64 (*probe)(const struct presence *presence, u32 group, u32 first, u32 nr);
+	u32 (*run)(const struct presence *presence, u32 group, u32 first, u32 nr);
 };
 
 /**
  * struct look - one group's part in the search for the longest hit
  *
- * Asks for each block once at most: those of KVMM_GROUP_FULL from the left, up to the first miss;
- * all others from the right, since less than all of a prefix may do.
+ * Asks for each block once at most, and for few: where a window misses its first block, nobody asks
+ * for the others.
  *
  * @rule, @presence, @group: whose; set by the caller, and so is
  * @nr: blocks that have a key
- * @edge: KVMM_GROUP_FULL: blocks [0, @edge) are cached. Else the row of cached blocks that was
- *	looked at last starts here
- * @base, @nr_word, @word: what was last probed
+ * @low: what was asked for so far lies at or behind this block, and what is still of interest of
+ *	it is cached
  */
 struct look {
 	const struct group_rule *rule;
 	const struct presence *presence;
 	u32 group;
 	u32 nr;
-	u32 edge;
-	u32 base;
-	u32 nr_word;
-	u64 word;
+	u32 low;
 };
 
-void look_init(struct look *look);
-
-/* Longest prefix of at most @tokens, a multiple of @align, that hits in all groups. */
+/* Longest prefix of at most @tokens, a multiple of @align, that hits in all groups. Sets @low. */
 u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens);
 
 /* ---- group.c ---- */
@@ -232,7 +226,7 @@ bool pool_takes_gaps(const struct kvmm_pool *pool);
 
 /*
  * References that the order of eviction has not heard of: dropped again, nobody can tell that they
- * were there. Up to GROUP_BATCH at a time.
+ * were there.
  */
 
 /* All of @prefix: how many nobody referenced; -EAGAIN one is not cached (then none is taken). */

@@ -7,6 +7,8 @@
  * taken by name, and one that misses means looking again. The order hears of the references when
  * it is sure that they stay.
  */
+#include <string.h>
+
 #include <kv/err.h>
 
 #include "group.h"
@@ -24,30 +26,34 @@ struct pool_presence {
 	int *err;
 };
 
-/* Most often all are there, which kvmm_prefix_len() finds faster: it looks keys up together. */
-static int probe_prefix(const struct group *group, const struct kvmm_prefix *prefix, u64 *word)
+/* A block's keys are apart if there are several: then a batch at a time is copied. */
+static int run_of(const struct group *group, const struct kvmm_prefix *prompt, u32 first, u32 nr)
 {
-	int len = kvmm_prefix_len(group->pool, prefix);
+	u32 batch = group->stride > 1 ? GROUP_BATCH : nr, run = 0;
+	struct group_keys keys;
 
-	if (len >= 0 && len < (int)prefix->nr && group->rule.kind != KVMM_GROUP_FULL)
-		return kvmm_prefix_probe(group->pool, prefix, word);
-	/* Of full attention nobody asks what is behind the first miss. */
-	*word = len > 0 ? kv_mask64(0, len) : 0;
-	return len;
+	while (run < nr) {
+		struct kvmm_prefix prefix = group_prefix(group, prompt, first + run,
+							 min(batch, nr - run), &keys);
+		int len = kvmm_prefix_len(group->pool, &prefix);
+
+		if (len < 0)
+			return len;
+		run += len;
+		if (len < (int)prefix.nr)
+			break;
+	}
+	return run;
 }
 
-static u64 probe_pool(const struct presence *presence, u32 group, u32 first, u32 nr)
+static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u32 nr)
 {
 	const struct pool_presence *p = container_of(presence, const struct pool_presence,
 						     presence);
-	const struct group *g = &p->groups->group[group];
-	struct group_keys keys;
-	struct kvmm_prefix prefix = group_prefix(g, p->prompt, first, nr, &keys);
-	u64 word = 0;
-	int ret = probe_prefix(g, &prefix, &word);
+	int ret = run_of(&p->groups->group[group], p->prompt, first, nr);
 
 	if (likely(ret >= 0))
-		return word;
+		return ret;
 	*p->err = ret;
 	return 0;
 }
@@ -55,7 +61,7 @@ static u64 probe_pool(const struct presence *presence, u32 group, u32 first, u32
 int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
 {
 	int err = 0;
-	struct pool_presence p = { .presence.probe = probe_pool, .groups = groups,
+	struct pool_presence p = { .presence.run = run_in_pool, .groups = groups,
 				   .prompt = prompt, .err = &err };
 	struct look look[KVMM_MAX_GROUPS];
 	u32 tokens = min(max_tokens, prompt->nr * groups->granule);
@@ -65,7 +71,6 @@ int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prom
 
 		look[i] = (struct look){ .rule = &group->rule, .presence = &p.presence, .group = i,
 					 .nr = tokens / group->rule.block_tokens };
-		look_init(&look[i]);
 	}
 	tokens = looks_longest(look, groups->nr, groups->align, tokens);
 	return err ? : (int)tokens;
@@ -81,29 +86,41 @@ int kvmm_groups_hit_len(const struct kvmm_groups *groups, const struct kvmm_pref
 
 /* ---- taking references ---- */
 
-/* Blocks [@from, @to) of a group, all of them: 0, -EAGAIN one is gone, or what the pool says. */
-static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
-		     u32 from, u32 to)
+/* The next @nr blocks of a group, all of them: 0, -EAGAIN one is gone, or what the pool says. */
+static int get_batch(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+		     u32 nr)
 {
 	const struct group *g = &tables->groups->group[group];
 	struct table *table = &tables->table[group];
-	kvmm_ref_t refs[GROUP_BATCH];
+	kvmm_mut_t *slot = table_slot(tables, group, table->nr);
 	struct group_keys keys;
+	struct kvmm_prefix prefix = group_prefix(g, prompt, table->nr, nr, &keys);
+	int idle = quiet_get(g->pool, &prefix, (kvmm_ref_t *)slot);
 
-	table->low = from;
-	for (table->nr = from; table->nr < to;) {
-		u32 nr = min(to - table->nr, GROUP_BATCH);
-		struct kvmm_prefix prefix = group_prefix(g, prompt, table->nr, nr, &keys);
-		int idle = quiet_get(g->pool, &prefix, refs);
-
-		if (idle < 0)
-			return idle;
-		table->nr_idle += idle;
-		for (u32 i = 0; i < nr; i++)
-			*table_slot(tables, group, table->nr++) = slot_of_ref(refs[i]);
+	if (idle < 0) {
+		memset(slot, 0, nr * sizeof(*slot));
+		return idle;
 	}
-	table->done = to;
+	for (u32 i = 0; i < nr; i++)
+		slot[i].index |= SLOT_REF;
+	table->nr_idle += idle;
+	table->nr += nr;
 	return 0;
+}
+
+/* Blocks [@from, @to) of a group, all of them; errors as above. */
+static int get_group(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+		     u32 from, u32 to)
+{
+	u32 batch = tables->groups->group[group].stride > 1 ? GROUP_BATCH : to;
+	struct table *table = &tables->table[group];
+	int err = 0;
+
+	table->low = table->nr = from;
+	while (table->nr < to && !err)
+		err = get_batch(tables, prompt, group, min(to - table->nr, batch));
+	table->done = table->nr;
+	return err;
 }
 
 /* Calls @fn for all hits, a batch at a time. @was_idle: some of the group's were. */

@@ -7,6 +7,8 @@
  * the one whose interval ends before the block: intervals do not move left as lengths grow, so
  * all lengths between need that very block. So each miss makes the length smaller, no hit is
  * jumped over, and it ends at 0, which needs nothing.
+ *
+ * Intervals are asked for from the left: the first miss is the one that makes the length smallest.
  */
 #include "group.h"
 
@@ -62,40 +64,18 @@ u32 rule_cap(const struct group_rule *rule, u32 step)
 
 /* ---- looking ---- */
 
-void look_init(struct look *look)
+/*
+ * First block of [@first, @end) that is not cached, or @end. From call to call @first does not
+ * grow, and @end is at most the miss. So of what was asked for before, [->low, @end) is cached.
+ */
+static u32 first_miss(struct look *look, u32 first, u32 end)
 {
-	look->edge = look->rule->kind == KVMM_GROUP_FULL ? 0 : look->nr;
-	look->nr_word = 0;
-}
+	u32 ask_end = min(look->low, end), run = 0;
 
-/* Asks for [@first, @end), which has @block in it, if nobody did: as much as fits a word. */
-static bool is_cached(struct look *look, u32 block, u32 first, u32 end)
-{
-	if (block - look->base >= look->nr_word) {
-		u32 nr = min(end - first, KV_WORD_BITS);
-
-		look->base = block == first ? first : end - nr;
-		look->nr_word = nr;
-		look->word = look->presence->probe(look->presence, look->group, look->base, nr);
-	}
-	return look->word >> (block - look->base) & 1;
-}
-
-/* Lowest block of [0, @end) that is not cached, or @end. */
-static u32 first_miss(struct look *look, u32 end)
-{
-	while (look->edge < end && is_cached(look, look->edge, look->edge, end))
-		look->edge++;
-	return min(look->edge, end);
-}
-
-/* Highest block of [@first, @end) that is not cached, or @end. */
-static u32 last_miss(struct look *look, u32 first, u32 end)
-{
-	look->edge = min(look->edge, end);
-	while (look->edge > first && is_cached(look, look->edge - 1, first, look->edge))
-		look->edge--;
-	return look->edge > first ? look->edge - 1 : end;
+	if (first < ask_end)
+		run = look->presence->run(look->presence, look->group, first, ask_end - first);
+	look->low = min(look->low, first);
+	return first + run < ask_end ? first + run : end;
 }
 
 static u32 look_longest(struct look *look, u32 align, u32 tokens)
@@ -107,8 +87,7 @@ static u32 look_longest(struct look *look, u32 align, u32 tokens)
 		u32 miss = look->nr;
 
 		if (end <= look->nr)
-			miss = rule->kind == KVMM_GROUP_FULL ? first_miss(look, end) :
-			       last_miss(look, rule_first(rule, tokens), end);
+			miss = first_miss(look, rule_first(rule, tokens), end);
 		if (miss == end)
 			break;
 		tokens = (miss - min(miss, rule->nr_ahead)) * rule->block_tokens;
@@ -121,9 +100,11 @@ u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens)
 	u32 before;
 
 	/* Whatever is shorter hits there, too: once is enough. */
-	for (u32 i = 0; i < nr; i++)
+	for (u32 i = 0; i < nr; i++) {
+		look[i].low = KV_NONE;
 		if (look[i].rule->kind == KVMM_GROUP_FULL)
 			tokens = look_longest(&look[i], align, tokens);
+	}
 	do {
 		before = tokens;
 		for (u32 i = 0; i < nr; i++)

@@ -79,6 +79,7 @@ static void take_picture(struct picture *pic)
 		pic->stat[i] = stat_of(w.pool[i]);
 		/* Lookups are counted, fitting or not; so is what did not fit. */
 		pic->stat[i].hit_blocks = pic->stat[i].miss_blocks = 0;
+		memset(pic->stat[i].nr_missed, 0, sizeof(pic->stat[i].nr_missed));
 		pic->stat[i].fail_nospc = 0;
 		strcpy(pic->map[i], picture(w.pool[i]));
 	}

@@ -75,21 +75,27 @@ static u32 lcm(u32 a, u32 b)
 	return n;
 }
 
-static u64 probe(const struct presence *presence, u32 group, u32 first, u32 nr)
+static u32 run(const struct presence *presence, u32 group, u32 first, u32 nr)
 {
 	struct set *set = container_of(presence, struct set, presence);
-	u64 asked = kv_mask64(first, first + nr);
+	u32 i;
 
-	cr_assert(nr >= 1 && nr <= 64 && first + nr <= set->nr_blocks[group]);
-	cr_assert(!(set->asked[group] & asked), "asked twice");
-	set->asked[group] |= asked;
-	return set->cached[group] >> first & kv_mask64(0, nr);
+	cr_assert(nr >= 1 && first + nr <= set->nr_blocks[group]);
+	for (i = 0; i < nr; i++) {
+		u64 block = BIT64(first + i);
+
+		cr_assert(!(set->asked[group] & block), "asked twice");
+		set->asked[group] |= block;
+		if (!(set->cached[group] & block))
+			break;
+	}
+	return i;
 }
 
 /* @tokens: length of the prompt, in all groups. */
 static void set_up(struct set *set, u32 tokens)
 {
-	set->presence.probe = probe;
+	set->presence.run = run;
 	set->align = 1;
 	set->max_tokens = tokens;
 	for (u32 g = 0; g < set->nr; g++) {
@@ -123,7 +129,6 @@ static u32 got(struct set *set, u32 max_tokens)
 	for (u32 g = 0; g < set->nr; g++) {
 		look[g] = (struct look){ .rule = &set->rule[g], .presence = &set->presence,
 					 .group = g, .nr = set->nr_blocks[g] };
-		look_init(&look[g]);
 		set->asked[g] = 0;
 	}
 	return looks_longest(look, set->nr, set->align, max_tokens);

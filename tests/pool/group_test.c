@@ -565,13 +565,19 @@ Test(group, more_blocks_than_fit_a_batch)
 {
 	struct kvmm_pool *pool = make_cache(2048, "lru");
 	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_WINDOW, 4, 700);
+	struct kvmm_groups_need need = { .prompt = *plain(1), .max_hit_tokens = 1000,
+					 .nr_tokens = 1004 };
 	struct kvmm_tables *tables;
 
 	cr_expect_eq(serve(groups, plain(1), 1000), 0);
 	tables = start(groups, plain(1), 1001);
 	cr_expect_eq(kvmm_groups_hit_tokens(tables), 1000);
 	cr_expect_eq(nr_active(pool), 250 + 175);
+	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), 0);
+	cr_expect_eq(need.total, 2);
 	kvmm_groups_release(tables);
+	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), 0);
+	cr_expect_eq(need.total, 2 + 250 + 175);
 	cr_expect_eq(nr_active(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 500);
 	kvmm_groups_destroy(groups);
