@@ -382,7 +382,9 @@ Test(life_ref, a_touch_is_a_use_without_a_reference)
 	kvmm_ref_t ref[3];
 	u32 order[3];
 
-	make_active(pool, 0, 3, ref);
+	/* Three prompts of a block each: no block is behind another. */
+	for (u32 i = 0; i < 3; i++)
+		make_active(pool, i, 1, &ref[i]);
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_eq(kvmm_touch_many(pool, &ref[1], 1), 0);
 	cr_expect_eq(kvmm_touch_many(pool, &ref[0], 1), 0);
