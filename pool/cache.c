@@ -209,13 +209,18 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	while (victims->nr < nr) {
-		u32 index = order_pick(&pool->order);
+		u32 picked[ORDER_PICKS];
+		u32 nr_picked = order_pick(&pool->order, nr - victims->nr, picked);
 
-		if (index == KV_NONE)
+		if (!nr_picked && !order_nr(&pool->order))
 			return false;
-		WRITE_ONCE(entry_at(pool, index)->chain, victims->newest);
-		victims->newest = index;
-		victims->nr++;
+		if (pool->map->ops->expect)
+			pool->map->ops->expect(pool->map, picked, nr_picked);
+		for (u32 i = 0; i < nr_picked; i++) {
+			WRITE_ONCE(entry_at(pool, picked[i])->chain, victims->newest);
+			victims->newest = picked[i];
+		}
+		victims->nr += nr_picked;
 	}
 	return true;
 }

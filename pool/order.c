@@ -247,32 +247,62 @@ static u32 take_leaf(struct order *order, u32 top)
 	return leaf;
 }
 
-static u32 next_victim(struct order *order)
-{
-	u32 index = order->ops->pick(order->policy);
+/* Victims that the policy is asked for ahead, while what is known of them comes into the cache. */
+struct picked {
+	u32 nr;
+	u32 index[ORDER_PICKS];
+};
 
-	if (index >= order->entries->nr)
-		return KV_NONE;
-	if (unlikely(family_first(&order->family, index) != KV_NONE))
-		index = take_leaf(order, index);
-	family_del(&order->family, index);
-	return index;
+static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
+{
+	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
+		u32 index = order->ops->pick(order->policy);
+
+		if (index >= order->entries->nr)
+			return;
+		kv_prefetch_write(entry_at(order, index));
+		family_prefetch(&order->family, index);
+		picked->index[picked->nr] = index;
+	}
 }
 
-/* What is referenced is out of the order now, and comes back with its last put. */
-u32 order_pick(struct order *order)
+/* It has children, so a leaf below goes first: whoever was picked behind it is to be picked again. */
+static void replace(struct order *order, struct picked *picked, u32 at)
 {
-	for (;;) {
-		u32 index = next_victim(order);
-		struct kv_entry *entry;
+	while (picked->nr > at + 1)
+		order->ops->unpick(order->policy, picked->index[--picked->nr]);
+	picked->index[at] = take_leaf(order, picked->index[at]);
+}
 
-		if (index == KV_NONE)
-			return KV_NONE;
-		entry = entry_at(order, index);
-		if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)),
-					  kv_edge_claim)))
-			return index;
+/*
+ * What is referenced is out of the order now, for good, and comes back with its last put. Then the
+ * policy cannot put back what it picked before to where it was.
+ */
+static bool claim(struct order *order, u32 index)
+{
+	struct kv_entry *entry = entry_at(order, index);
+
+	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
+		return true;
+	order->ops->unpick(order->policy, index);
+	order->ops->leave(order->policy, index);
+	return false;
+}
+
+u32 order_pick(struct order *order, u32 nr, u32 *victims)
+{
+	struct picked picked;
+	u32 nr_victims = 0;
+
+	pick_ahead(order, &picked, min(nr, ORDER_PICKS));
+	for (u32 i = 0; i < picked.nr; i++) {
+		if (unlikely(family_first(&order->family, picked.index[i]) != KV_NONE))
+			replace(order, &picked, i);
+		family_del(&order->family, picked.index[i]);
+		victims[nr_victims] = picked.index[i];
+		nr_victims += claim(order, picked.index[i]);
 	}
+	return nr_victims;
 }
 
 void order_unpick(struct order *order, u32 index)

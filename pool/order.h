@@ -33,6 +33,7 @@ enum order_note {
 };
 
 #define ORDER_LOG	512u
+#define ORDER_PICKS	16u
 
 struct order {
 	/* Fixed at creation. */
@@ -83,8 +84,11 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
 /* A parked block waits in the order, too. */
 void order_park(struct order *order, u32 index);
-/* Next victim, which is claimed, and out of the order; or KV_NONE. */
-u32 order_pick(struct order *order);
+/*
+ * Up to @nr victims, at most ORDER_PICKS, which are claimed, and out of the order. Returns how many:
+ * fewer than there are, even none, if others were found referenced; see order_nr().
+ */
+u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
 void order_unpick(struct order *order, u32 index);
 /* It is gone. The order need not have it. */
