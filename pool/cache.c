@@ -234,11 +234,15 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	if (unlikely(pool->window.nr && victims->nr < nr))
 		window_pick(pool, nr, victims);
 	while (victims->nr < nr) {
-		u32 index = order_pick(&pool->order);
+		u32 picked[ORDER_PICKS];
+		u32 nr_picked = order_pick(&pool->order, nr - victims->nr, picked);
 
-		if (index == KV_NONE)
+		if (!nr_picked && !order_nr(&pool->order))
 			return false;
-		victims_add(pool, victims, index);
+		if (pool->map->ops->expect)
+			pool->map->ops->expect(pool->map, picked, nr_picked);
+		for (u32 i = 0; i < nr_picked; i++)
+			victims_add(pool, victims, picked[i]);
 	}
 	return true;
 }

@@ -101,11 +101,10 @@ static void trim(struct kvmm_pool *pool)
 	struct victims victims = NO_VICTIMS;
 
 	while (any_is_over(pool)) {
-		u32 index = order_pick(&pool->order);
+		u32 index;
 
-		if (index == KV_NONE)
-			break;
-		victims_add(pool, &victims, index);
+		if (order_pick(&pool->order, 1, &index))
+			victims_add(pool, &victims, index);
 	}
 	victims_evict(pool, &victims);
 }

@@ -10,6 +10,7 @@
 #ifndef POOL_FAMILY_H
 #define POOL_FAMILY_H
 
+#include <kv/atomic.h>
 #include <kv/types.h>
 
 struct kin {
@@ -39,6 +40,11 @@ void family_del(struct family *family, u32 index);
 static inline u32 family_first(const struct family *family, u32 index)
 {
 	return family->kin[index].first;
+}
+
+static inline void family_prefetch(const struct family *family, u32 index)
+{
+	kv_prefetch_write(&family->kin[index]);
 }
 
 static inline u32 family_next(const struct family *family, u32 index)

@@ -7,15 +7,18 @@
 /* One round, oldest first, so that blocks without key keep their order. */
 static u32 forget_round(struct kvmm_pool *pool)
 {
-	u32 nr = 0;
+	u32 nr = 0, nr_picked;
 
-	for (u32 left = order_nr(&pool->order); left; left--) {
-		u32 index = order_pick(&pool->order);
+	for (u32 left = order_nr(&pool->order); left; left -= min(left, nr_picked)) {
+		u32 picked[ORDER_PICKS];
 
-		if (index == KV_NONE)
+		nr_picked = order_pick(&pool->order, left, picked);
+		if (!nr_picked && !order_nr(&pool->order))
 			break;
-		nr += entry_forget(pool, index);
-		entry_release(pool, entry_handle(pool, index));
+		for (u32 i = 0; i < nr_picked; i++) {
+			nr += entry_forget(pool, picked[i]);
+			entry_release(pool, entry_handle(pool, picked[i]));
+		}
 	}
 	return nr;
 }

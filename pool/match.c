@@ -9,9 +9,14 @@ static bool prefix_is_bad(const struct kvmm_prefix *prefix)
 	return !prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX;
 }
 
-static struct kv_query query_of(const struct kvmm_prefix *prefix)
+/* cache_begin() for a lookup that answers to @out. */
+static int lookup_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, const void *out,
+			struct kv_query *query)
 {
-	return (struct kv_query){ prefix->keys, prefix->nr, prefix->domain };
+	if (prefix_is_bad(prefix) || (prefix->nr && !out))
+		return -EINVAL;
+	*query = (struct kv_query){ prefix->keys, prefix->nr, prefix->domain };
+	return cache_begin(pool);
 }
 
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses)
@@ -34,14 +39,10 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	struct kv_handle *found = (struct kv_handle *)refs;
 	struct kv_query query;
 	u32 nr, nr_first;
-	int err;
+	int err = lookup_begin(pool, prefix, refs, &query);
 
-	if (prefix_is_bad(prefix) || (prefix->nr && !refs))
-		return -EINVAL;
-	err = cache_begin(pool);
 	if (err)
 		return err;
-	query = query_of(prefix);
 	nr = match_refs(pool, &query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
@@ -56,14 +57,10 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 	struct kv_handle *found = (struct kv_handle *)refs;
 	struct kv_query query;
 	u32 nr = 0, nr_first;
-	int err;
+	int err = lookup_begin(pool, prefix, refs, &query);
 
-	if (prefix_is_bad(prefix) || (prefix->nr && !refs))
-		return -EINVAL;
-	err = cache_begin(pool);
 	if (err)
 		return err;
-	query = query_of(prefix);
 	if (prefix->nr) {
 		nr = pool->map->ops->scan(pool->map, &query, found, &nr_first);
 		order_note_seen(&pool->order, prefix->keys, prefix->nr);
@@ -78,14 +75,10 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 {
 	struct kv_query query;
-	int err, len;
+	int err = lookup_begin(pool, prefix, &query, &query), len;
 
-	if (prefix_is_bad(prefix))
-		return -EINVAL;
-	err = cache_begin(pool);
 	if (err)
 		return err;
-	query = query_of(prefix);
 	len = prefix->nr ? pool->map->ops->length(pool->map, &query) : 0;
 	cache_end(pool);
 	return len;
@@ -94,14 +87,10 @@ int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint64_t *present)
 {
 	struct kv_query query;
-	int err, nr = 0;
+	int err = lookup_begin(pool, prefix, present, &query), nr = 0;
 
-	if (prefix_is_bad(prefix) || (prefix->nr && !present))
-		return -EINVAL;
-	err = cache_begin(pool);
 	if (err)
 		return err;
-	query = query_of(prefix);
 	if (prefix->nr)
 		nr = pool->map->ops->probe(pool->map, &query, present);
 	cache_end(pool);

@@ -284,46 +284,93 @@ static u32 next_class(const struct order *order)
 	return class;
 }
 
-u32 order_peek(struct order *order)
-{
-	u32 class = likely(!order->classes) ? 0 : next_class(order);
-	u32 index = order->ops->pick(order->policies[class]);
+/* Victims that the policy is asked for ahead, while what is known of them comes into the cache. */
+struct picked {
+	u32 nr;
+	u32 index[ORDER_PICKS];
+};
 
-	if (index >= order->entries->nr)
-		return KV_NONE;
-	if (unlikely(family_first(&order->family, index) != KV_NONE))
-		index = take_leaf(order, index);
-	family_del(&order->family, index);
-	class_picked(order->classes, index);
-	return index;
+static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
+{
+	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
+		u32 class = likely(!order->classes) ? 0 : next_class(order);
+		u32 index = order->ops->pick(order->policies[class]);
+
+		if (index >= order->entries->nr)
+			return;
+		kv_prefetch_write(entry_at(order, index));
+		family_prefetch(&order->family, index);
+		class_picked(order->classes, index);
+		picked->index[picked->nr] = index;
+	}
 }
 
-void order_unpeek(struct order *order, u32 index)
+static void unpick(struct order *order, u32 index)
 {
 	class_unpicked(order->classes, index);
 	order->ops->unpick(order_policy(order, index), index);
-	family_add(&order->family, index, parent_of(order, index));
 }
 
-/* What is referenced is out of the order now, and comes back with its last put. */
+/* It has children, so a leaf below goes first: whoever was picked behind it is to be picked again. */
+static void replace(struct order *order, struct picked *picked, u32 at)
+{
+	u32 top = picked->index[at];
+
+	while (picked->nr > at + 1)
+		unpick(order, picked->index[--picked->nr]);
+	class_unpicked(order->classes, top);
+	picked->index[at] = take_leaf(order, top);
+	class_picked(order->classes, picked->index[at]);
+}
+
+/*
+ * What is referenced is out of the order now, for good, and comes back with its last put. Then the
+ * policy cannot put back what it picked before to where it was.
+ */
 static bool claim(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
 	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
 		return true;
-	class_unpicked(order->classes, index);
+	unpick(order, index);
+	order->ops->leave(order_policy(order, index), index);
 	return false;
 }
 
-u32 order_pick(struct order *order)
+u32 order_pick(struct order *order, u32 nr, u32 *victims)
 {
-	for (;;) {
-		u32 index = order_peek(order);
+	struct picked picked;
+	u32 nr_victims = 0;
 
-		if (index == KV_NONE || claim(order, index))
-			return index;
+	pick_ahead(order, &picked, min(nr, ORDER_PICKS));
+	for (u32 i = 0; i < picked.nr; i++) {
+		if (unlikely(family_first(&order->family, picked.index[i]) != KV_NONE))
+			replace(order, &picked, i);
+		family_del(&order->family, picked.index[i]);
+		victims[nr_victims] = picked.index[i];
+		nr_victims += claim(order, picked.index[i]);
 	}
+	return nr_victims;
+}
+
+u32 order_peek(struct order *order)
+{
+	struct picked picked;
+
+	pick_ahead(order, &picked, 1);
+	if (!picked.nr)
+		return KV_NONE;
+	if (unlikely(family_first(&order->family, picked.index[0]) != KV_NONE))
+		replace(order, &picked, 0);
+	family_del(&order->family, picked.index[0]);
+	return picked.index[0];
+}
+
+void order_unpeek(struct order *order, u32 index)
+{
+	unpick(order, index);
+	family_add(&order->family, index, parent_of(order, index));
 }
 
 bool order_take(struct order *order, u32 index)

@@ -17,7 +17,7 @@
  * chain is walked down once, however many blocks of it are evicted.
  *
  * With classes each has a policy of its own, and is an order of its own: who is picked comes from the
- * class that class_next() says, and leaf first holds inside a class.
+ * class that next_class() says, and leaf first holds inside a class.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H
@@ -37,6 +37,7 @@ enum order_note {
 };
 
 #define ORDER_LOG	512u
+#define ORDER_PICKS	16u
 
 struct order {
 	/* Fixed at creation. */
@@ -91,8 +92,11 @@ void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
 void order_reclass(struct order *order, u32 index, u32 class);
 /* A parked block waits in the order, too. */
 void order_park(struct order *order, u32 index);
-/* Next victim, which is claimed, and out of the order; or KV_NONE. */
-u32 order_pick(struct order *order);
+/*
+ * Up to @nr victims, at most ORDER_PICKS, which are claimed, and out of the order. Returns how many:
+ * fewer than there are, even none, if others were found referenced; see order_nr().
+ */
+u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
 void order_unpick(struct order *order, u32 index);
 /* The same without a claim: only to see who would be next. */

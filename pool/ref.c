@@ -112,8 +112,8 @@ static int put_batch(struct kvmm_pool *pool, struct kv_put *put, struct gone *go
 }
 
 /*
- * Earlier batches of a call that is refused after all. Nobody has evicted them yet, but for who came
- * in between.
+ * Earlier batches of a call that is refused after all. Nobody has evicted them yet, but for who
+ * came in between.
  */
 static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin,
 		      const struct gone *gone)
@@ -310,8 +310,8 @@ static int begin_held(struct kvmm_pool *pool, const void *handles, u32 nr,
 }
 
 /*
- * A touch takes no reference: if somebody drops the last one meanwhile, which he should not, his put
- * may have been noted before our hit, and the order would lose the block.
+ * A touch takes no reference: if somebody drops the last one meanwhile, which he should not, his
+ * put may have been noted before our hit, and the order would lose the block.
  */
 static void note_put_meanwhile(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {

@@ -312,6 +312,20 @@ static int flat_remove(struct kv_map *map, const struct kv_handle *handles, u32 
 	return err;
 }
 
+static void flat_expect(struct kv_map *map, const u32 *indexes, u32 nr)
+{
+	struct table *table;
+
+	kv_rcu_read_lock();
+	table = kv_rcu_dereference(flat_of(map)->table);
+	for (u32 i = 0; i < nr; i++) {
+		u64 hash = entry_hash(&table->entries->entry[indexes[i]], table->seed);
+
+		kv_prefetch_write(spot_home(spot_of(table, hash)));
+	}
+	kv_rcu_read_unlock();
+}
+
 /* ---- resize ---- */
 
 /* Nobody else can lock @spot's table out of order: writers hold one bucket at a time. */
@@ -503,6 +517,7 @@ const struct kv_map_ops kv_map_flat = {
 	.insert		= flat_insert,
 	.staged		= flat_staged,
 	.remove		= flat_remove,
+	.expect		= flat_expect,
 	.resize		= flat_resize,
 	.check		= flat_check,
 	.bytes		= flat_bytes,

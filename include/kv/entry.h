@@ -429,7 +429,7 @@ static inline int kv_edge_unclaim(u64 old, u64 *new)
 	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
 }
 
-/* What it was before the last reference was dropped, by who did that and is about to take it again. */
+/* What it was before the last reference was dropped, by who did that and takes it again now. */
 static inline int kv_edge_undrop(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_REGISTERED);

@@ -105,6 +105,8 @@ struct kv_map_attr {
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
+ * @expect: these entries, which are claimed, will be removed soon: their places are asked for. A
+ *	hint; may be NULL
  * @resize: make it fit for so many entries, and choose another seed. Everybody goes on meanwhile.
  *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
@@ -124,6 +126,7 @@ struct kv_map_ops {
 	int (*insert)(struct kv_map *map, struct kv_insert *insert);
 	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
 	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
+	void (*expect)(struct kv_map *map, const u32 *indexes, u32 nr);
 	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
 	int (*check)(struct kv_map *map, u32 *nr);
 	u64 (*bytes)(const struct kv_map *map);

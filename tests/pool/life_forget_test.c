@@ -278,6 +278,90 @@ Test(life_forget, a_batch_that_cannot_have_its_entries_is_given_back)
 	}
 }
 
+/* One life each. Blocks outlive their entries as long as others are free: those of a range's blocks. */
+Test(life_forget, a_block_gets_another_entry_if_its_own_retires)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	kvmm_range_t range = take(pool, 2, 0);
+	kvmm_mut_t mut[3];
+
+	pool->entries.gen_last = pool->entries.gen_first;
+	cache_keys(pool, 0, 2);
+	make_private(pool, 2, mut);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_str_eq(picture(pool), "##PP");
+	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]) + kvmm_block_of_mut(pool, mut[1]), 5);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_alloc(pool, 1, mut), -ENOSPC);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	end_pool(pool);
+}
+
+Test(life_forget, free_blocks_of_a_batch_without_entries_are_given_back)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	kvmm_mut_t mut[4];
+
+	pool->entries.gen_last = pool->entries.gen_first;
+	cache_keys(pool, 0, 3);
+	cr_expect_eq(kvmm_alloc(pool, 4, mut), -ENOSPC);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	/* The newest victim was lost over it, the others are where they were. */
+	cr_expect_str_eq(picture(pool), ".II.");
+	cr_expect_eq(found_under(pool, 1), 1);
+	end_pool(pool);
+}
+
+/* ---- a pool that is closed ---- */
+
+#define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)
+
+Test(life_forget, a_closed_pool_refuses_every_call)
+{
+	struct kvmm_pool *pool = make_cache(LIFE_MAX, "hint");
+	struct kvmm_prefix prefix = prefix_of(keys_from(0, 2), 2);
+	kvmm_staged_t staged[2];
+	kvmm_ref_t ref[200], got[2];
+	kvmm_mut_t mut[2];
+	struct kvmm_publish publish = { staged, 2, KVMM_DUP_ALLOW, got, 0 };
+	struct kvmm_publish reject = { staged, 2, KVMM_DUP_REJECT, got, 0 };
+	kvmm_weak_t weak[2] = { { 0, 1 }, { 1, 1 } };
+	u32 blocks[2] = { 0, 1 };
+	u64 when[2] = { 0 }, present;
+
+	make_private(pool, 2, mut);
+	make_staged(pool, 0, 2, staged);
+	make_active(pool, 2, 200, ref);
+	pool->gate = GATE_POISONED;
+	expect_closed(kvmm_prefix_match(pool, &prefix, got));
+	expect_closed(kvmm_prefix_scan(pool, &prefix, got));
+	expect_closed(kvmm_prefix_len(pool, &prefix));
+	expect_closed(kvmm_prefix_probe(pool, &prefix, &present));
+	expect_closed(kvmm_stage(pool, &prefix, mut, staged));
+	expect_closed(kvmm_unstage(pool, staged, 2, mut));
+	expect_closed(kvmm_free_staged(pool, staged, 2));
+	expect_closed(kvmm_publish(pool, &publish));
+	expect_closed(kvmm_publish(pool, &reject));
+	expect_closed(kvmm_prefix_register(pool, &prefix, mut, got));
+	expect_closed(kvmm_get_many(pool, ref, 2));
+	expect_closed(kvmm_put_many(pool, ref, 2));
+	expect_closed(kvmm_put_many(pool, ref, 200));
+	expect_closed(kvmm_touch_many(pool, ref, 2));
+	expect_closed(kvmm_upgrade_many(pool, weak, 2, got));
+	expect_closed(kvmm_pin_many(pool, ref, 2));
+	expect_closed(kvmm_unpin_many(pool, ref, 2));
+	expect_closed(kvmm_set_reset(pool, ref, 2, 1));
+	expect_closed(kvmm_hint(pool, ref, when, 2));
+	expect_closed(kvmm_blocks_of_refs(pool, ref, 2, blocks));
+	expect_closed(kvmm_blocks_of_muts(pool, mut, 2, blocks));
+	expect_closed(kvmm_evict_blocks(pool, blocks, 2));
+	expect_closed(kvmm_reset_inactive(pool));
+	expect_closed(kvmm_reset_cache(pool));
+	pool->gate = 0;
+	end_pool(pool);
+}
+
 /* ---- counts that begin near their end ---- */
 
 Test(life_forget, counts_may_wrap)

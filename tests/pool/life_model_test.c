@@ -305,16 +305,17 @@ static void op_stage(void)
 	kvmm_staged_t staged[MAX_BATCH];
 	kvmm_key_t keys[MAX_BATCH];
 	u32 chosen[MAX_BATCH], number[MAX_BATCH], nr = choose(PRIVATE, chosen, mut);
-	struct kvmm_prefix prefix = { .keys = keys, .nr = nr };
+	struct kvmm_prefix prefix = { .nr = 1 };
 
 	any_prompt(keys, number, &prefix.domain);
 	for (u32 i = 0; i < nr; i++) {
+		struct block *block = &m.block[chosen[i]];
+
+		/* One by one: blocks behind one another have an order of their own. */
 		number[i] = any(NR_KEYS);
 		keys[i] = key_of(number[i]);
-	}
-	cr_assert_eq(kvmm_stage(m.pool, &prefix, mut, staged), 0);
-	for (u32 i = 0; i < nr; i++) {
-		struct block *block = &m.block[chosen[i]];
+		prefix.keys = &keys[i];
+		cr_assert_eq(kvmm_stage(m.pool, &prefix, &mut[i], &staged[i]), 0);
 
 		block->state = STAGED;
 		block->key = number[i];

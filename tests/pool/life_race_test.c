@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two threads in one: what another thread could do in between is done from inside of the policy, that
- * is under the locks of the first one. Looking up and dropping references takes none of those, so
+ * Two threads in one: what another thread could do in between is done from inside of the policy,
+ * that is under the locks of the first one. Looking up and dropping references takes none of those, so
  * these orders of events can be had one by one, each time the same.
  */
 #include <criterion/criterion.h>
@@ -50,7 +50,8 @@ static void hit(void *policy, u32 block)
 static void set_up(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat, .evict = &hooked };
+	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat,
+				       .evict = &hooked };
 
 	hooked = kv_evict_slru;
 	hooked.pick = pick;
@@ -146,6 +147,23 @@ Test(life_race, the_hits_of_a_failed_acquire_are_held_by_another)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	put_held();
 	cr_expect_str_eq(refs_picture(pool), "0...");
+	end();
+}
+
+/* What does not stay goes with its last reference, and if that is the failed acquire's. */
+Test(life_race, the_hit_of_a_failed_acquire_was_not_to_stay)
+{
+	kvmm_key_t key = key_of(5);
+	kvmm_ref_t ref;
+	kvmm_mut_t fresh[4];
+	struct kvmm_acquire req = { .keys = &key, .nr_keys = 1, .max_hits = 1, .nr_blocks = 5,
+				    .hits = &ref, .fresh = fresh };
+
+	make_active(pool, 5, 1, &held);
+	cr_assert_eq(kvmm_set_reset(pool, &held, 1, 1), 0);
+	before_nr = put_held;
+	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "....");
 	end();
 }
 

@@ -174,7 +174,7 @@ Test(life_ref, a_pin_that_is_undone_too_often_is_still_held)
 	end_pool(pool);
 }
 
-/* Nobody can tell the reference that is stolen so: but it costs nobody else's block, nor the pool. */
+/* Nobody can tell which reference is stolen so, but it costs nobody else's block, nor the pool. */
 Test(life_ref, a_put_too_many_may_take_the_reference_of_a_duplicate)
 {
 	static const u32 flags[] = { 0, KVMM_POOL_RESET_ON_RELEASE };
@@ -382,7 +382,9 @@ Test(life_ref, a_touch_is_a_use_without_a_reference)
 	kvmm_ref_t ref[3];
 	u32 order[3];
 
-	make_active(pool, 0, 3, ref);
+	/* Three prompts of a block each: no block is behind another. */
+	for (u32 i = 0; i < 3; i++)
+		make_active(pool, i, 1, &ref[i]);
 	for (u32 i = 0; i < 3; i++)
 		cr_expect_eq(kvmm_touch_many(pool, &ref[1], 1), 0);
 	cr_expect_eq(kvmm_touch_many(pool, &ref[0], 1), 0);
@@ -480,7 +482,7 @@ Test(life_ref, a_block_goes_with_its_last_pin)
 	end_pool(pool);
 }
 
-/* Blocks of a classic order that go are waited for in the order of their put: the last one first. */
+/* Blocks that go are free, in a classic order in that of their put: the last one first. */
 Test(life_ref, classic_blocks_that_go_are_reused_last_first)
 {
 	struct kvmm_pool *pool = make_life(3, "lru-classic", KVMM_POOL_RESET_ON_RELEASE, 0);

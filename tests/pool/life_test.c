@@ -391,7 +391,7 @@ Test(life, an_elder_on_its_way_out_is_none)
 
 		cache_keys(pool, 5, 1);
 		order_enter(&pool->order);
-		victim = order_pick(&pool->order);
+		cr_assert_eq(order_pick(&pool->order, 1, &victim), 1);
 		order_leave(&pool->order);
 		publish_as(pool, dup, 5, 1, &ref);
 		cr_expect_eq(found_under(pool, 5), 1);

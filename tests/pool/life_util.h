@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the life of cached blocks share: everything that a refused call must leave as it
- * was, handles that must be refused, blocks in each state.
+ * What the tests of the life of cached blocks share: everything that a refused call must leave as
+ * it was, handles that must be refused, blocks in each state.
  */
 #ifndef POOL_TEST_LIFE_UTIL_H
 #define POOL_TEST_LIFE_UTIL_H

@@ -49,6 +49,7 @@ enum { FIXED = 100, FERRIED = 200, ROOT = 300, STEADY = 400, FLAPPING = 500, LEA
 struct value {
 	u64 magic;
 	u64 copy;
+	u32 position;		/* of its node */
 };
 
 struct worker {
@@ -181,10 +182,12 @@ static void look_at_ferried(struct worker *worker)
 	fill(keys, FERRIED, DEPTH);
 	if (kvmm_registry_len(reg, &prefix, 1u << FERRY_A | 1u << FERRY_B) != (int)DEPTH)
 		wrong(worker, "a block in neither tier");
-	kvmm_registry_presence(reg, &prefix, tiers);
-	for (u32 i = 0; i < DEPTH; i++)
-		if (!(tiers[i] & (1u << FERRY_A | 1u << FERRY_B)))
-			wrong(worker, "a block in no tier");
+	for (u32 tries = 0; tries < 50; tries++) {
+		kvmm_registry_presence(reg, &prefix, tiers);
+		for (u32 i = 0; i < DEPTH; i++)
+			if (!(tiers[i] & (1u << FERRY_A | 1u << FERRY_B)))
+				wrong(worker, "a block in no tier");
+	}
 }
 
 /* Its name, if it is still there: one that can be at this position. */
@@ -278,12 +281,20 @@ static void walk_tree(struct worker *worker)
 	worker->nr_walks++;
 }
 
+struct sight {
+	struct worker *worker;
+	u32 position;
+};
+
 static int look_at_value(void *ctx, int type, void *const *value)
 {
 	const struct value *seen = *value;
+	const struct sight *sight = ctx;
 
 	if (type != value_type || seen->copy != ~seen->magic)
-		wrong(ctx, "a value in the middle of a change");
+		wrong(sight->worker, "a value in the middle of a change");
+	if (seen->position != sight->position)
+		wrong(sight->worker, "a value of another node");
 	return 0;
 }
 
@@ -298,12 +309,13 @@ static int change_value(void *ctx, int type, void **value)
 
 static void look_at_values(struct worker *worker)
 {
+	struct sight sight = { worker, dice(worker, DEPTH) };
 	kvmm_node_t nodes[32];
-	int nr = kvmm_registry_at(reg, dice(worker, DEPTH), nodes, 32);
+	int nr = kvmm_registry_at(reg, sight.position, nodes, 32);
 
 	for (int i = 0; i < nr; i++) {
 		if (dice(worker, 4))
-			kvmm_node_with(reg, nodes[i], value_type, look_at_value, worker);
+			kvmm_node_with(reg, nodes[i], value_type, look_at_value, &sight);
 		else
 			kvmm_node_with_mut(reg, nodes[i], -1, change_value, worker);
 	}
@@ -362,9 +374,10 @@ static void ferry(struct worker *worker)
 	if (worker->number != NR_READERS)
 		return;
 	fill(keys, FERRIED, DEPTH);
-	if (kvmm_registry_transfer(reg, FERRY_A, FERRY_B, &prefix) != (int)DEPTH ||
-	    kvmm_registry_transfer(reg, FERRY_B, FERRY_A, &prefix) != (int)DEPTH)
-		wrong(worker, "a prompt that was not where it had been left");
+	for (u32 i = 0; i < 20; i++)
+		if (kvmm_registry_transfer(reg, FERRY_A, FERRY_B, &prefix) != (int)DEPTH ||
+		    kvmm_registry_transfer(reg, FERRY_B, FERRY_A, &prefix) != (int)DEPTH)
+			wrong(worker, "a prompt that was not where it had been left");
 }
 
 /* Counted twice and once again: others are told of neither. */
@@ -379,12 +392,12 @@ static void double_fixed(struct worker *worker)
 		wrong(worker, "a second block of a name");
 }
 
-static struct value *value_create(struct worker *worker)
+static struct value *value_create(struct worker *worker, u32 position)
 {
 	struct value *value = malloc(sizeof(*value));
 
 	must(value);
-	*value = (struct value){ worker->random, ~worker->random };
+	*value = (struct value){ worker->random, ~worker->random, position };
 	return value;
 }
 
@@ -401,7 +414,7 @@ static void hold_and_attach(struct worker *worker)
 	}
 	for (u32 i = 0; i < nr; i++) {
 		if (kvmm_node_attach(reg, nodes[i], value_type, KVMM_ATTACH_MULTIPLE,
-				     value_create(worker)))
+				     value_create(worker, position + i)))
 			wrong(worker, "a value that could not be attached");
 		worker->nr_values++;
 	}
