@@ -38,30 +38,32 @@ static bool is_private(const struct kvmm_pool *pool, struct kv_handle handle)
 }
 
 /*
- * The entry of the block before the first, for the order of eviction, or KV_NONE. Mostly somebody
- * holds it, who has just matched it; else it counts as put back now.
+ * Tell the first block of a batch which entry has the block before it, for the order of eviction.
+ * Mostly somebody holds that, who has just matched it; else it counts as put back now. After the
+ * batch was found to be good: what is refused leaves the order as it was.
  */
-static u32 find_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			struct kv_handle first)
 {
 	struct kv_query query = { prefix->parent, 1, prefix->domain };
 	u32 nr = 0, nr_first = 0;
 	struct kv_handle found;
 
-	if (!prefix->parent || !prefix->position || !prefix->nr || cache_begin(pool))
-		return KV_NONE;
+	if (!prefix->parent || !prefix->position || cache_begin(pool))
+		return;
 	/* A match that fails would count as a miss. */
 	if (pool->map->ops->length(pool->map, &query))
 		nr = match_refs(pool, &query, &found, &nr_first);
+	if (nr)
+		WRITE_ONCE(entry_at(pool, first.index)->parent, found.index);
 	tally_add(pool, TALLY_REFS, nr);
 	tally_add(pool, TALLY_ACTIVE, nr_first);
 	cache_end(pool);
-	if (!nr)
-		return KV_NONE;
-	kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
-	return found.index;
+	if (nr)
+		kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
 }
 
-static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, u32 parent,
+static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		     const struct kv_handle *handles)
 {
 	struct kv_name name = { .domain = prefix->domain };
@@ -75,7 +77,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, u
 			kv_handle_prefetch(&pool->entries, handles[i + AHEAD]);
 		name.key = prefix->keys[i];
 		name.position = prefix->position + i;
-		name.parent = i ? handles[i - 1].index : parent;
+		name.parent = i ? handles[i - 1].index : KV_NONE;
 		err = kv_entry_stage(&pool->entries, handles[i], &name);
 		if (unlikely(err)) {
 			unstage(pool, handles, i);
@@ -90,16 +92,14 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
 {
 	const struct kv_handle *handles = as_handles(blocks);
-	u32 parent;
 	int err;
 
 	if (prefix_is_bad(prefix, blocks, staged))
 		return -EINVAL;
-	parent = find_parent(pool, prefix);
 	err = cache_begin(pool);
 	if (err)
 		return err;
-	err = stage_all(pool, prefix, parent, handles);
+	err = stage_all(pool, prefix, handles);
 	if (!err && prefix->nr) {
 		presence_staged(pool, prefix, handles);
 		pool->map->ops->staged(pool->map, handles, prefix->nr);
@@ -107,6 +107,8 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		memmove(staged, blocks, prefix->nr * sizeof(*staged));
 	}
 	cache_end(pool);
+	if (!err && prefix->nr)
+		link_parent(pool, prefix, *as_handles(staged));
 	return err;
 }
 
@@ -338,17 +340,18 @@ static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, 
 static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		      const struct kv_handle *handles)
 {
-	u32 parent = find_parent(pool, prefix);
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
-	err = stage_all(pool, prefix, parent, handles);
+	err = stage_all(pool, prefix, handles);
 	if (!err) {
 		presence_staged(pool, prefix, handles);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
 	}
 	cache_end(pool);
+	if (!err && prefix->nr)
+		link_parent(pool, prefix, *handles);
 	return err;
 }
 

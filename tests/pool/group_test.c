@@ -584,6 +584,22 @@ Test(group, more_blocks_than_fit_a_batch)
 	end_pool(pool);
 }
 
+Test(group, more_blocks_of_several_keys_than_fit_a_batch)
+{
+	struct kvmm_pool *pool = make_cache(2048, "lru");
+	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_FULL, 8, 0);
+	struct kvmm_tables *tables;
+
+	cr_expect_eq(serve(groups, plain(1), 1000), 0);
+	tables = start(groups, plain(1), 1001);
+	cr_expect_eq(kvmm_groups_hit_tokens(tables), 1000);
+	cr_expect_eq(nr_active(pool), 250 + 125);
+	kvmm_groups_release(tables);
+	cr_expect_eq(kvmm_groups_hit_len(groups, prompt(1, 181, 2), 1000), 720);
+	kvmm_groups_destroy(groups);
+	end_pool(pool);
+}
+
 /* ---- null block, order, room ---- */
 
 static struct kvmm_pool *make_null_cache(u32 nr_blocks)
@@ -693,6 +709,13 @@ Test(group, idle_hits_are_counted_as_needed)
 	need.reserve = 1;
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);
 	need.reserve = 0;
+	need.max_hit_tokens = 15;
+	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);	/* 17 */
+	cr_expect_eq(need.hit_tokens, 12);
+	need.max_hit_tokens = 16;
+	need.nr_tokens = 10;
+	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), 0);
+	cr_expect_eq(need.hit_tokens, 8);
 	need.nr_tokens = 37;
 	cr_expect_eq(kvmm_groups_blocks_needed(groups, &need), -ENOSPC);
 	cr_expect_eq(acquire(groups, plain(1), 37, &tables), -ENOSPC);

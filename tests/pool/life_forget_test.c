@@ -228,6 +228,50 @@ Test(life_forget, what_is_held_is_not_forgotten_even_if_its_hit_was_lost)
 	end_pool(pool);
 }
 
+/* ---- what an allocation that fails puts back ---- */
+
+/* Two chains whose first blocks were put first, so leaves go before what is older; with gaps. */
+static struct kvmm_pool *make_chains(const char *policy)
+{
+	struct kvmm_pool *pool = make_cache(24, policy);
+	kvmm_mut_t mut[8];
+	kvmm_ref_t ref[8];
+
+	for (u32 i = 0; i < 8; i++) {
+		make_private(pool, 1, &mut[i]);
+		take(pool, 1, 0);
+	}
+	take(pool, 8, 0);
+	cr_assert_eq(kvmm_register(pool, mut, keys_from(0, 5), 5, ref), 0);
+	cr_assert_eq(kvmm_register(pool, mut + 5, keys_from(10, 3), 3, ref + 5), 0);
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(kvmm_put_many(pool, &ref[i], 1), 0);
+	return pool;
+}
+
+Test(life_forget, a_failed_allocation_leaves_chains_in_their_order)
+{
+	const char *policy[64];
+	u32 nr = kvmm_policies(policy, 64);
+
+	for (u32 p = 0; p < min(nr, 64u); p++) {
+		for (u32 wanted = 2; wanted <= 8; wanted++) {
+			struct kvmm_pool *one = make_chains(policy[p]), *two = make_chains(policy[p]);
+			u32 order[8], want[8];
+			kvmm_range_t got;
+
+			cr_assert_eq(kvmm_range_alloc(one, wanted, KVMM_ALLOC_NO_COMPACT |
+						      KVMM_RUNS(1), &got), -ENOSPC);
+			cr_assert_eq(kvmm_validate(one), 0);
+			cr_assert_eq(eviction_order(two, want, 8), 8);
+			cr_assert_eq(eviction_order(one, order, 8), 8);
+			cr_expect_arr_eq(order, want, sizeof(want), "%s, %u", policy[p], wanted);
+			kvmm_pool_destroy(one);
+			kvmm_pool_destroy(two);
+		}
+	}
+}
+
 /* ---- entries run out of generations ---- */
 
 Test(life_forget, entries_out_of_generations_are_replaced_until_there_are_none)

@@ -176,6 +176,34 @@ Test(life, one_bad_handle_and_the_whole_batch_stays_private)
 	end_pool(pool);
 }
 
+/* Who goes on behind a cached block uses that; but not if he may not. */
+Test(life, a_refused_name_is_no_use_of_the_block_before)
+{
+	static const char *const policies[] = { "lru", "slru", "lfu", "lrfu" };
+
+	for (u32 p = 0; p < ARRAY_SIZE(policies); p++) {
+		struct kvmm_pool *pool = make_cache(8, policies[p]);
+		kvmm_key_t parent = key_of(0), keys[2] = { key_of(1), key_of(2) };
+		struct kvmm_prefix prefix = { keys, 2, 1, &parent, { 0, 0, 0 } };
+		kvmm_staged_t staged[2];
+		kvmm_mut_t mut[2];
+		kvmm_ref_t ref[2];
+
+		cache_keys(pool, 0, 1);
+		cache_keys(pool, 7, 1);
+		make_private(pool, 2, mut);
+		mut[1].gen++;
+		expect_refused(pool, kvmm_stage(pool, &prefix, mut, staged), -EINVAL);
+		expect_refused(pool, kvmm_prefix_register(pool, &prefix, mut, ref), -EINVAL);
+		mut[1].gen--;
+		cr_expect_eq(kvmm_stage(pool, &prefix, mut, staged), 0);
+		cr_expect_eq(entry_at(pool, staged[0].index)->parent, 0);
+		cr_expect_eq(entry_at(pool, staged[1].index)->parent, staged[0].index);
+		cr_expect_eq(kvmm_free_staged(pool, staged, 2), 0);
+		end_pool(pool);
+	}
+}
+
 Test(life, each_refused_call_is_counted_once)
 {
 	struct kvmm_pool *pool = make_cache(16, "lru");

@@ -21,7 +21,7 @@ struct life {
 		u32 dup_next;
 		u32 dup_prev;
 	} entry[LIFE_MAX];
-	u8 policy[16384];
+	u8 policy[256 << 10];
 };
 
 void life_take(struct kvmm_pool *pool, struct life *life);
