@@ -51,7 +51,7 @@ static void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
 	if (ret == 1) {
 		order_catch_up(&pool->order);
-		if (!pool->order.ops->has(pool->order.policy, ref.index))
+		if (!order_has(&pool->order, ref.index))
 			order_apply(&pool->order, NOTE_PUT, ref);
 	}
 	if (ret != 2)
@@ -76,7 +76,7 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < hits->nr && nr < hits->nr_first; i++)
-		nr += pool->order.ops->has(pool->order.policy, hits->refs[i].index);
+		nr += order_has(&pool->order, hits->refs[i].index);
 	return nr;
 }
 

@@ -22,11 +22,29 @@
 static u64 map_bytes(const struct kvmm_pool *pool)
 {
 	return pool->map->ops->bytes(pool->map) + pool->nr_blocks * sizeof(struct kv_entry) +
-	       order_bytes(&pool->order) +
+	       order_bytes(&pool->order) + window_bytes(&pool->window) +
 	       KV_TALLY_ROWS * sizeof(struct tally_row);
 }
 
-int cache_init(struct kvmm_pool *pool)
+/* A policy that hands free blocks out itself has them in its order: they are of no class. */
+static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr)
+{
+	struct kvmm_evict_attr known;
+	int err;
+
+	if (!attr)
+		return 0;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (err)
+		return err;
+	pool->window.nr = known.run_window;
+	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
+	if (!err && pool->order.classes && pool->parts.evict->keeps_unnamed)
+		err = -EINVAL;
+	return err ? err : window_init(&pool->window, pool->nr_blocks);
+}
+
+int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 {
 	struct kv_entries_attr attr = { .nr = pool->nr_blocks };
 	struct kv_map_attr map_attr = { &pool->entries, pool->nr_blocks, kv_random(),
@@ -34,13 +52,15 @@ int cache_init(struct kvmm_pool *pool)
 	int err;
 
 	if (!pool->parts.evict)
-		return 0;
+		return evict ? -EINVAL : 0;
 	pool->tally = kv_alloc_lines(KV_TALLY_ROWS, sizeof(*pool->tally));
 	if (!pool->tally)
 		return -ENOMEM;
 	err = kv_entries_init(&pool->entries, &attr);
 	if (!err)
 		err = pool->parts.map->create(&map_attr, &pool->map);
+	if (!err)
+		err = evict_init(pool, evict);
 	if (!err)
 		err = order_init(&pool->order, pool->parts.evict, pool->parts.evict_args,
 				 &pool->entries, pool->lock.id);
@@ -55,6 +75,7 @@ int cache_init(struct kvmm_pool *pool)
 void cache_exit(struct kvmm_pool *pool)
 {
 	order_exit(&pool->order);
+	window_exit(&pool->window);
 	if (pool->map)
 		pool->map->ops->destroy(pool->map);
 	if (pool->entries.entry)
@@ -135,6 +156,8 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	pool->count.names_forgotten += name_sum(entry);
 	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, &handle, &nr));
 	presence_gone(pool, index);
+	if (unlikely(pool->order.classes != NULL))
+		class_gone(pool->order.classes, index);
 	return elder;
 }
 
@@ -208,6 +231,8 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
+	if (unlikely(pool->window.nr && victims->nr < nr))
+		window_pick(pool, nr, victims);
 	while (victims->nr < nr) {
 		u32 picked[ORDER_PICKS];
 		u32 nr_picked = order_pick(&pool->order, nr - victims->nr, picked);
@@ -216,13 +241,27 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 			return false;
 		if (pool->map->ops->expect)
 			pool->map->ops->expect(pool->map, picked, nr_picked);
-		for (u32 i = 0; i < nr_picked; i++) {
-			WRITE_ONCE(entry_at(pool, picked[i])->chain, victims->newest);
-			victims->newest = picked[i];
-		}
-		victims->nr += nr_picked;
+		for (u32 i = 0; i < nr_picked; i++)
+			victims_add(pool, victims, picked[i]);
 	}
 	return true;
+}
+
+u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
+{
+	u32 nr = 0;
+
+	for (; victims->nr; victims->nr--) {
+		u32 index = victims->newest;
+		u32 block = entry_block(entry_at(pool, index));
+
+		victims->newest = entry_at(pool, index)->chain;
+		nr += entry_forget(pool, index);
+		entry_free(pool, entry_handle(pool, index));
+		block_free(pool, block);
+	}
+	count_evictions(pool, nr);
+	return nr;
 }
 
 void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
@@ -341,6 +380,8 @@ int cache_take(struct kvmm_pool *pool, struct take *take)
 	err = take_victims(pool, &victims, take->blocks + nr_free, take);
 	if (unlikely(err))
 		return untake(pool, take, nr_free, err, &victims);
+	if (unlikely(pool->window.nr))
+		window_sort(pool, take->blocks, take->nr);
 	for (u32 i = 0, now = ticks_now(); i < take->nr; i++)
 		WRITE_ONCE(entry_at(pool, take->blocks[i].index)->vtime, now);
 	pool->count.allocs++;

@@ -23,7 +23,7 @@ static void put_one(struct kvmm_pool *pool, struct kv_handle ref)
 
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
-	if (ret == 1 && !pool->order.ops->has(pool->order.policy, ref.index))
+	if (ret == 1 && !order_has(&pool->order, ref.index))
 		order_apply(&pool->order, NOTE_PUT, ref);
 	if (ret != 2)
 		return;

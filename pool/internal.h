@@ -13,6 +13,7 @@
  *  4. An entry has a block if and only if it is neither FREE nor RETIRED. It is in the map if it is
  *     REGISTERED, and in the order of eviction, once the log is applied, if it is REGISTERED without
  *     references, or PARKED.
+ *     It is in the policy of its class; see class.h for what is known of classes.
  *  5. Every count in struct pool_count, and every sum of struct tally, equals a recount.
  *
  * Locks, outermost first: compact_lock (whoever moves blocks, or touches their content), lock
@@ -43,6 +44,7 @@
 #include <kv/zone.h>
 
 #include "order.h"
+#include "victim.h"
 
 /* ---- owners of blocks ---- */
 
@@ -248,6 +250,7 @@ struct kvmm_pool {
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
+	struct window			window;		/* see victim.h */
 };
 
 /* ---- hold.c ---- */
@@ -356,10 +359,31 @@ static inline void presence_touched(struct kvmm_pool *pool, const struct kv_hand
 		__presence_touched(pool, refs, nr);
 }
 
+/* ---- class_call.c ---- */
+
+void __class_tell(struct kvmm_pool *pool);
+void __class_trim(struct kvmm_pool *pool);
+
+/* Owners are told of what was evicted. No lock held. */
+static inline void class_tell(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->order.classes && pool->order.classes->hook &&
+		     READ_ONCE(pool->order.classes->nr_events)))
+		__class_tell(pool);
+}
+
+/* Blocks were registered: whoever exceeds its quota now. No lock held. */
+static inline void class_trim(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->order.classes && pool->order.classes->has_quotas))
+		__class_trim(pool);
+}
+
 /* What a caller does who has evicted, when no lock is held any more. */
 static inline void cache_after(struct kvmm_pool *pool)
 {
 	presence_flush(pool);
+	class_tell(pool);
 	kv_rcu_reap();
 }
 
@@ -539,7 +563,7 @@ static inline u64 name_sum(const struct kv_entry *entry)
 
 /* ---- cache.c ---- */
 
-int cache_init(struct kvmm_pool *pool);
+int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict);
 void cache_exit(struct kvmm_pool *pool);
 /* pool_enter(), but -EOPNOTSUPP without a policy. */
 int cache_enter(struct kvmm_pool *pool);
@@ -602,10 +626,13 @@ static inline const struct kv_handle *as_handles(const void *array)
 static_assert(sizeof(kvmm_ref_t) == sizeof(struct kv_handle) &&
 	      offsetof(kvmm_ref_t, gen) == offsetof(struct kv_handle, gen), "one layout");
 
+/* The order's lock held. */
 static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 {
 	pool->count.evictions += nr;
 	kv_count_add(KV_EV_EVICT, nr);
+	if (unlikely(pool->order.classes != NULL))
+		class_end(pool->order.classes);
 }
 
 /* Entries that were claimed to be used otherwise, newest first, through ->chain. ->lock. */
@@ -616,8 +643,18 @@ struct victims {
 
 #define NO_VICTIMS	((struct victims){ .newest = KV_NONE })
 
-/* Pick until there are @nr, or no more. The order's lock held. */
+/* Pick until there are @nr, or no more: the next ones, or those near them that lie together. The
+ * order's lock held. */
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
+static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, u32 index)
+{
+	WRITE_ONCE(entry_at(pool, index)->chain, victims->newest);
+	victims->newest = index;
+	victims->nr++;
+}
+
+/* For good, and their blocks go to the zone. How many had a name. Both locks held. */
+u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
 /* Where they were. The order's lock held. */
 void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 

@@ -204,9 +204,11 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
 			tell_order(pool, handles[i], insert->found[i]);
 	}
 	count_published(pool, insert, &out);
-	if (pool->parts.evict->fill && out.nr_new == insert->nr)
+	if (!order_wants_fill(&pool->order))
+		return;
+	if (out.nr_new == insert->nr)
 		order_note(&pool->order, NOTE_FILL, handles, insert->nr);
-	for (u32 i = 0; pool->parts.evict->fill && out.nr_new < insert->nr && i < insert->nr; i++)
+	for (u32 i = 0; out.nr_new < insert->nr && i < insert->nr; i++)
 		if (same(handles[i], insert->found[i]))
 			order_note(&pool->order, NOTE_FILL, &handles[i], 1);
 }
@@ -291,11 +293,13 @@ static int publish(struct kvmm_pool *pool, const struct kv_handle *staged, u32 n
 		err = publish_rejecting(pool, &insert);
 	else
 		err = publish_all(pool, &insert);
-	if (unlikely(err))
+	if (unlikely(err)) {
 		presence_unreserve(pool, nr);
-	else
-		*nr_dups = insert.nr_dups;
-	return err;
+		return err;
+	}
+	*nr_dups = insert.nr_dups;
+	class_trim(pool);
+	return 0;
 }
 
 static enum kv_dup_policy policy_of(const struct kvmm_pool *pool, u32 dup)

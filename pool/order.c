@@ -49,9 +49,9 @@ static u32 parent_of(const struct order *order, u32 index)
 
 void order_forget(struct order *order, u32 index)
 {
-	if (!order->ops->has(order->policy, index))
+	if (!order_has(order, index))
 		return;
-	order->ops->leave(order->policy, index);
+	order->ops->leave(order_policy(order, index), index);
 	family_del(&order->family, index);
 }
 
@@ -59,24 +59,44 @@ static void apply_hit(struct order *order, u32 index)
 {
 	order_forget(order, index);
 	if (order->ops->hit)
-		order->ops->hit(order->policy, index);
+		order->ops->hit(order_policy(order, index), index);
 }
 
 static void apply_put(struct order *order, u32 index, const kvmm_key_t *key)
 {
 	order_forget(order, index);
-	order->ops->enter(order->policy, index, key);
+	order->ops->enter(order_policy(order, index), index, key);
 	family_add(&order->family, index, parent_of(order, index));
+}
+
+static void fill_in(struct order *order, u32 index, const kvmm_key_t *key)
+{
+	void *policy = order_policy(order, index);
+
+	if (order->ops->fill)
+		order->ops->fill(policy, index, key);
+	if (order->ops->place)
+		order->ops->place(policy, index, READ_ONCE(entry_at(order, index)->position),
+				  parent_of(order, index));
 }
 
 static void apply_fill(struct order *order, u32 index, const kvmm_key_t *key)
 {
-	if (order->ops->fill)
-		order->ops->fill(order->policy, index, key);
-	if (order->ops->place)
-		order->ops->place(order->policy, index,
-				  READ_ONCE(entry_at(order, index)->position),
-				  parent_of(order, index));
+	if (!order->classes || class_filled(order->classes, index))
+		fill_in(order, index, key);
+}
+
+void order_reclass(struct order *order, u32 index, u32 class)
+{
+	kvmm_key_t key = kv_entry_key(entry_at(order, index));
+	bool has = order_has(order, index);
+
+	if (has)
+		order->ops->leave(order_policy(order, index), index);
+	class_change(order->classes, index, class);
+	fill_in(order, index, &key);
+	if (has)
+		order->ops->enter(order_policy(order, index), index, &key);
 }
 
 /* Who has been claimed since has left the order, or is about to. */
@@ -193,35 +213,37 @@ static bool try_order(struct order *order)
 	return false;
 }
 
+void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+{
+	for (u32 i = 0; order->ops->seen && i < order->nr_policies; i++)
+		order->ops->seen(order->policies[i], keys, nr);
+}
+
 void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
 {
 	if (likely(!order->ops->seen) || !nr || !try_order(order))
 		return;
 	order_catch_up(order);
-	order->ops->seen(order->policy, keys, nr);
+	order_seen(order, keys, nr);
 	kv_unlock(&order->lock);
 }
 
 /* ---- the rest ---- */
 
-void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
-{
-	if (order->ops->seen)
-		order->ops->seen(order->policy, keys, nr);
-}
-
 void order_park(struct order *order, u32 index)
 {
-	order->ops->enter(order->policy, index, NULL);
+	order->ops->enter(order_policy(order, index), index, NULL);
 }
 
-/* Children of what was there before are none. */
+/* Children of what was there before are none, nor are those of another class. */
 static u32 child_of(const struct order *order, u32 parent)
 {
 	u32 position = READ_ONCE(entry_at(order, parent)->position) + 1;
+	u32 class = class_of(order->classes, parent);
 	u32 kid = family_first(&order->family, parent);
 
-	while (kid != KV_NONE && READ_ONCE(entry_at(order, kid)->position) != position)
+	while (kid != KV_NONE && (READ_ONCE(entry_at(order, kid)->position) != position ||
+				  class_of(order->classes, kid) != class))
 		kid = family_next(&order->family, kid);
 	return kid;
 }
@@ -229,9 +251,10 @@ static u32 child_of(const struct order *order, u32 parent)
 /* Instead of @top, which has children: a leaf below, from where the last one was on. */
 static u32 take_leaf(struct order *order, u32 top)
 {
+	void *policy = order_policy(order, top);
 	u32 leaf = top, kid;
 
-	if (order->top == top && order->ops->has(order->policy, order->above))
+	if (order->top == top && order->ops->has(policy, order->above))
 		leaf = order->above;
 	order->top = top;
 	for (kid = child_of(order, leaf); kid != KV_NONE; kid = child_of(order, leaf)) {
@@ -240,11 +263,25 @@ static u32 take_leaf(struct order *order, u32 top)
 	}
 	if (leaf == top)
 		return top;
-	order->ops->unpick(order->policy, top);
-	order->ops->take(order->policy, leaf);
+	order->ops->unpick(policy, top);
+	order->ops->take(policy, leaf);
 	if (leaf == order->above)
 		order->above = parent_of(order, leaf);
 	return leaf;
+}
+
+/* Who exceeds its quota, then the lowest. */
+static u32 next_class(const struct order *order)
+{
+	u32 class;
+
+	for (class = 0; order->classes->has_quotas && class < order->nr_policies; class++)
+		if (class_is_over(order->classes, class) && order_nr_in(order, class))
+			return class;
+	for (class = 0; class + 1 < order->nr_policies; class++)
+		if (order_nr_in(order, class))
+			break;
+	return class;
 }
 
 /* Victims that the policy is asked for ahead, while what is known of them comes into the cache. */
@@ -256,22 +293,34 @@ struct picked {
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
 	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
-		u32 index = order->ops->pick(order->policy);
+		u32 class = likely(!order->classes) ? 0 : next_class(order);
+		u32 index = order->ops->pick(order->policies[class]);
 
 		if (index >= order->entries->nr)
 			return;
 		kv_prefetch_write(entry_at(order, index));
 		family_prefetch(&order->family, index);
+		class_picked(order->classes, index);
 		picked->index[picked->nr] = index;
 	}
+}
+
+static void unpick(struct order *order, u32 index)
+{
+	class_unpicked(order->classes, index);
+	order->ops->unpick(order_policy(order, index), index);
 }
 
 /* It has children, so a leaf below goes first: whoever was picked behind it is to be picked again. */
 static void replace(struct order *order, struct picked *picked, u32 at)
 {
+	u32 top = picked->index[at];
+
 	while (picked->nr > at + 1)
-		order->ops->unpick(order->policy, picked->index[--picked->nr]);
-	picked->index[at] = take_leaf(order, picked->index[at]);
+		unpick(order, picked->index[--picked->nr]);
+	class_unpicked(order->classes, top);
+	picked->index[at] = take_leaf(order, top);
+	class_picked(order->classes, picked->index[at]);
 }
 
 /*
@@ -284,8 +333,8 @@ static bool claim(struct order *order, u32 index)
 
 	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
 		return true;
-	order->ops->unpick(order->policy, index);
-	order->ops->leave(order->policy, index);
+	unpick(order, index);
+	order->ops->leave(order_policy(order, index), index);
 	return false;
 }
 
@@ -305,42 +354,98 @@ u32 order_pick(struct order *order, u32 nr, u32 *victims)
 	return nr_victims;
 }
 
+u32 order_peek(struct order *order)
+{
+	struct picked picked;
+
+	pick_ahead(order, &picked, 1);
+	if (!picked.nr)
+		return KV_NONE;
+	if (unlikely(family_first(&order->family, picked.index[0]) != KV_NONE))
+		replace(order, &picked, 0);
+	family_del(&order->family, picked.index[0]);
+	return picked.index[0];
+}
+
+void order_unpeek(struct order *order, u32 index)
+{
+	unpick(order, index);
+	family_add(&order->family, index, parent_of(order, index));
+}
+
+bool order_take(struct order *order, u32 index)
+{
+	if (!order_has(order, index) || child_of(order, index) != KV_NONE)
+		return false;
+	order->ops->take(order_policy(order, index), index);
+	family_del(&order->family, index);
+	class_picked(order->classes, index);
+	return claim(order, index);
+}
+
 void order_unpick(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
 	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_unclaim));
-	order->ops->unpick(order->policy, index);
-	family_add(&order->family, index, parent_of(order, index));
+	order_unpeek(order, index);
+}
+
+int order_check(const struct order *order)
+{
+	int err = 0;
+
+	for (u32 class = 0; class < order->nr_policies && !err; class++)
+		err = order->ops->check(order->policies[class]);
+	return err;
+}
+
+static int init_policy(struct order *order, u32 class, const char *args)
+{
+	const struct kv_evict_ops *ops = order->ops;
+	u32 nr = order->entries->nr;
+
+	order->policies[class] = kv_alloc_lines(1, ops->bytes(nr));
+	if (!order->policies[class])
+		return -ENOMEM;
+	ops->init(order->policies[class], nr);
+	order->nr_policies++;
+	if (ops->setup)
+		return ops->setup(order->policies[class], args);
+	return args ? -EINVAL : 0;
 }
 
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
 	       struct kv_entries *entries, u32 id)
 {
+	u32 nr = order->classes ? order->classes->nr : 1;
+	int err;
+
 	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
 	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
 	order->entries = entries;
 	order->top = KV_NONE;
 	order->above = KV_NONE;
-	order->policy = kv_alloc_lines(1, ops->bytes(entries->nr));
-	if (!order->policy || family_init(&order->family, entries->nr))
-		return -ENOMEM;
 	order->ops = ops;
-	ops->init(order->policy, entries->nr);
-	if (ops->setup)
-		return ops->setup(order->policy, args);
-	return args ? -EINVAL : 0;
+	err = family_init(&order->family, entries->nr);
+	for (u32 class = 0; class < nr && !err; class++)
+		err = init_policy(order, class, args);
+	return err;
 }
 
 u64 order_bytes(const struct order *order)
 {
-	return order->ops->bytes(order->entries->nr) + family_bytes(order->entries->nr);
+	return order->nr_policies * (u64)order->ops->bytes(order->entries->nr) +
+	       family_bytes(order->entries->nr) + classes_bytes(order->classes);
 }
 
 void order_exit(struct order *order)
 {
-	if (order->ops && order->ops->exit)
-		order->ops->exit(order->policy);
+	for (u32 i = 0; i < KVMM_MAX_CLASSES; i++) {
+		if (i < order->nr_policies && order->ops->exit)
+			order->ops->exit(order->policies[i]);
+		kv_free(order->policies[i]);
+	}
 	family_exit(&order->family);
-	kv_free(order->policy);
+	classes_destroy(order->classes);
 }

@@ -15,6 +15,9 @@
  * and is in the order, too. If the policy picks one that has such children, it gets that back, and a
  * leaf below goes instead. Who was picked once and where one has come to below is remembered, so a
  * chain is walked down once, however many blocks of it are evicted.
+ *
+ * With classes each has a policy of its own, and is an order of its own: who is picked comes from the
+ * class that next_class() says, and leaf first holds inside a class.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H
@@ -23,6 +26,7 @@
 #include <kv/evict.h>
 #include <kv/lock.h>
 
+#include "class.h"
 #include "family.h"
 
 enum order_note {
@@ -39,7 +43,9 @@ struct order {
 	/* Fixed at creation. */
 	const struct kv_evict_ops *ops;
 	struct kv_entries *entries;	/* borrowed */
-	void *policy;			/* ours; the content: ->lock */
+	u32 nr_policies;		/* classes, or 1 */
+	struct classes *classes;	/* ours; NULL: there are none */
+	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
@@ -54,7 +60,7 @@ struct order {
 
 /*
  * 0; -ENOMEM; -EINVAL: @args are not what the policy takes. @args: what stands behind the colon of
- * its name, or NULL. @id: of the pool.
+ * its name, or NULL. @id: of the pool. @order->classes is set, or NULL.
  */
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
 	       struct kv_entries *entries, u32 id);
@@ -82,6 +88,8 @@ void order_catch_up(struct order *order);
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
 /* As order_note_seen(). */
 void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
+/* From one class to another: a fresh block there, that was put back now if it is in the order. */
+void order_reclass(struct order *order, u32 index, u32 class);
 /* A parked block waits in the order, too. */
 void order_park(struct order *order, u32 index);
 /*
@@ -91,12 +99,48 @@ void order_park(struct order *order, u32 index);
 u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
 void order_unpick(struct order *order, u32 index);
+/* The same without a claim: only to see who would be next. */
+u32 order_peek(struct order *order);
+void order_unpeek(struct order *order, u32 index);
+/*
+ * This one, as if it had been picked. False: it has children in the order, or is referenced, which
+ * drops it from there.
+ */
+bool order_take(struct order *order, u32 index);
+/* 0 or -EUCLEAN. */
+int order_check(const struct order *order);
 /* It is gone. The order need not have it. */
 void order_forget(struct order *order, u32 index);
 
+/* The policy that has, or would have, this block. */
+static inline void *order_policy(const struct order *order, u32 index)
+{
+	return order->policies[class_of(order->classes, index)];
+}
+
+static inline bool order_has(const struct order *order, u32 index)
+{
+	return order->ops->has(order_policy(order, index), index);
+}
+
+/* Is NOTE_FILL to be noted? */
+static inline bool order_wants_fill(const struct order *order)
+{
+	return order->ops->fill || order->ops->place || order->classes;
+}
+
+static inline u32 order_nr_in(const struct order *order, u32 class)
+{
+	return order->ops->nr(order->policies[class]);
+}
+
 static inline u32 order_nr(const struct order *order)
 {
-	return order->ops ? order->ops->nr(order->policy) : 0;
+	u32 nr = 0;
+
+	for (u32 class = 0; class < order->nr_policies; class++)
+		nr += order_nr_in(order, class);
+	return nr;
 }
 
 #endif /* POOL_ORDER_H */

@@ -276,7 +276,7 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	if (!err)
 		err = init_owners(pool);
 	if (!err)
-		err = cache_init(pool);
+		err = cache_init(pool, attr->evict);
 	if (!err)
 		err = init_memory(pool, attr);
 	if (!err)

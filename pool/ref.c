@@ -361,7 +361,8 @@ int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *wh
 	if (pool->parts.evict->hint) {
 		order_enter(&pool->order);
 		for (u32 i = 0; i < nr; i++)
-			pool->parts.evict->hint(pool->order.policy, refs[i].index, when[i]);
+			pool->parts.evict->hint(order_policy(&pool->order, refs[i].index),
+						refs[i].index, when[i]);
 		order_leave(&pool->order);
 	} else {
 		err = -EOPNOTSUPP;

@@ -147,7 +147,7 @@ static bool has_block(enum kv_entry_state state)
 static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct recount *re)
 {
 	u64 word = entry_at(pool, index)->word;
-	bool has = pool->order.ops->has(pool->order.policy, index);
+	bool has = order_has(&pool->order, index);
 
 	re->nr_in_order += has;
 	switch (kv_word_state(word)) {
@@ -208,7 +208,7 @@ static int check_map(const struct kvmm_pool *pool, struct recount *re)
 
 static int check_order(const struct kvmm_pool *pool, const struct recount *re)
 {
-	if (pool->order.ops->check(pool->order.policy) || order_nr(&pool->order) != re->nr_in_order)
+	if (order_check(&pool->order) || order_nr(&pool->order) != re->nr_in_order)
 		return complain(pool, "order of eviction", order_nr(&pool->order));
 	return 0;
 }
@@ -231,6 +231,8 @@ static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 		return 0;
 	if (kv_entries_check(&pool->entries))
 		return complain(pool, "entries", 0);
+	if (pool->order.classes && classes_check(pool->order.classes))
+		return complain(pool, "classes", 0);
 	err = check_map(pool, re);
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)
 		err = check_entry(pool, i, re);

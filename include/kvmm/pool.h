@@ -25,6 +25,8 @@
 extern "C" {
 #endif
 
+struct kvmm_evict_attr;
+
 /**
  * struct kvmm_plane - where piece p of every block lies
  * @base: device address of the piece of block 0
@@ -87,6 +89,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @registry: registry of prefixes that is told what this pool has, or NULL; see <kvmm/registry.h>.
  *	Outlives the pool
  * @tier: which of its tiers this pool is
+ * @evict: classes of blocks, their quotas, and more on who is evicted; see <kvmm/evict.h>; NULL: the
+ *	policy alone says
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -107,10 +111,11 @@ struct kvmm_pool_attr {
 	const char *index;
 	struct kvmm_registry *registry;
 	uint32_t tier;
+	const struct kvmm_evict_attr *evict;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0 }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free

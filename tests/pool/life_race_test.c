@@ -255,12 +255,12 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 	kv_lock(&pool->order.lock);
 	match_5();
 	kv_unlock(&pool->order.lock);
-	cr_expect(pool->order.ops->has(pool->order.policy, held.index));
+	cr_expect(order_has(&pool->order, held.index));
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(stat_of(pool).nr_inactive, 0);
 	cr_expect_eq(stat_of(pool).nr_available, 2);
 	cr_expect_eq(kvmm_alloc(pool, 3, mut), -ENOSPC);
-	cr_expect_not(pool->order.ops->has(pool->order.policy, held.index));
+	cr_expect_not(order_has(&pool->order, held.index));
 	put_held();
 	cr_expect_eq(kvmm_put_many(pool, &other, 1), 0);
 	end();

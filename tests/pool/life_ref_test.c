@@ -220,7 +220,7 @@ static void put_many_too_often(u32 nr, u32 flags)
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(order_nr(&pool->order), 0);
 	if (nr > 128)
-		memcpy(before.policy, pool->order.policy,
+		memcpy(before.policy, pool->order.policies[0],
 		       pool->parts.evict->bytes(pool->nr_blocks));
 	life_expect_same(pool, &before, __LINE__);
 	cr_expect_eq(found_under(pool, 5), -1);

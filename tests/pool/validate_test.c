@@ -228,10 +228,10 @@ Test(validate, a_key_that_the_registry_lost)
 
 Test(validate, a_block_that_the_order_of_eviction_lost)
 {
-	u32 victim = pool->order.ops->pick(pool->order.policy);
+	u32 victim = pool->order.ops->pick(pool->order.policies[0]);
 
 	expect_noticed("order", victim);
-	pool->order.ops->unpick(pool->order.policy, victim);
+	pool->order.ops->unpick(pool->order.policies[0], victim);
 }
 
 #define expect_closed(call)	cr_expect_eq(call, -EUCLEAN, "%s", #call)

@@ -10,6 +10,7 @@
 static int make_pool(struct cache *cache)
 {
 	const struct options *opt = cache->run->opt;
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = opt->run_window };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.name = cache->run->meter ? NULL : "replay";	/* names are unique */
@@ -19,6 +20,7 @@ static int make_pool(struct cache *cache)
 	attr.block_bytes = opt->block_bytes;
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
+	attr.evict = opt->run_window ? &evict : NULL;
 	return kvmm_pool_create(&attr, &cache->pool);
 }
 
@@ -237,6 +239,7 @@ static void count_runs(struct cache *cache, const struct held *held, u32 nr_fres
 		last = block;
 	}
 	cache->fresh_blocks += nr_fresh;
+	cache->fresh_allocs += nr_fresh != 0;
 }
 
 /* Hits first: what is evicted for a request was not among them. */
@@ -424,6 +427,7 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "evictions", cache->evictions);
 	results_num(results, "fresh_blocks", cache->fresh_blocks);
 	results_num(results, "fresh_runs", cache->fresh_runs);
+	results_num(results, "run_window", opt->run_window);
 	results_num(results, "rejected", cache->rejected);
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
 	ages_describe(cache->run->ages, results);
@@ -453,9 +457,10 @@ void cache_say(const struct cache *cache)
 		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
 		    100 * share(cache->hit_tokens, cache->input_tokens));
 	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
-	results_say(results, "new blocks", "%s in %s runs: %.2f blocks a run",
+	results_say(results, "new blocks", "%s in %s runs: %.2f blocks a run, %.1f runs an allocation",
 		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
-		    share(cache->fresh_blocks, cache->fresh_runs));
+		    share(cache->fresh_blocks, cache->fresh_runs),
+		    share(cache->fresh_runs, cache->fresh_allocs));
 	if (cache->rejected)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);

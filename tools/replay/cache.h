@@ -47,6 +47,7 @@ struct cache {
 	u64 evictions;
 	u64 fresh_blocks;
 	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
+	u64 fresh_allocs;		/* that got any */
 	u64 hit_tokens;
 	u64 input_tokens;
 	u32 admitted;

@@ -24,6 +24,7 @@ enum option_key {
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
+	KEY_RUN_WINDOW,
 };
 
 static const struct argp_option options[] = {
@@ -46,6 +47,9 @@ static const struct argp_option options[] = {
 	{ "ages", KEY_AGES, NULL, 0,
 	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
 	  "what was evicted came back", 0 },
+	{ "run-window", KEY_RUN_WINDOW, "N", 0,
+	  "Evict blocks that lie together, from among those needed and the next N [0: plain order]",
+	  0 },
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
@@ -379,6 +383,8 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->policies = arg;
 	} else if (key == KEY_AGES) {
 		opt->ages = true;
+	} else if (key == KEY_RUN_WINDOW) {
+		opt->run_window = number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_MODE) {
 		opt->conc = word(state, "mode", arg, modes_of_compare);
 	} else if (key == KEY_JOBS) {
@@ -419,7 +425,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_POLICIES: case KEY_MODE:
-	case KEY_JOBS:
+	case KEY_JOBS: case KEY_RUN_WINDOW:
 		parse_cache(state, parse, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:

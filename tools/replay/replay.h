@@ -77,6 +77,7 @@ struct options {
 	bool json;
 	bool conc;
 	bool ages;
+	u32 run_window;
 };
 
 struct ages;

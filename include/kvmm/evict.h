@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which cached blocks go first: classes above the policy, advice to the policy, and which of the next
+ * victims are taken so that new blocks lie together.
+ *
+ * Classes are ordered. While a lower one has a block that nobody references, no block of a higher one
+ * is evicted; inside a class the pool's policy decides, and each class has an instance of it. A block
+ * is of the pool's default class when it is registered. kvmm_class_set() says it once; from then on it
+ * only goes down, and using it changes nothing. All is forgotten with the block's content.
+ *
+ * Calls on a pool that was made without classes are answered with -EOPNOTSUPP, and such a pool has no
+ * memory or time for them.
+ */
+#ifndef KVMM_EVICT_H
+#define KVMM_EVICT_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVMM_MAX_CLASSES	8u
+
+/** Who owns blocks of this class is told when one of them is evicted: kvmm_class_events(). */
+#define KVMM_CLASS_TELL		(1u << 0)
+
+/**
+ * struct kvmm_class - one class; the first of an array is evicted first
+ * @name: for tools; borrowed as long as the pool lives
+ * @quota_blocks: most blocks of this class, referenced ones included; 0 = @quota_permille
+ * @quota_permille: the same as a part of the pool; 0 = no quota
+ * @flags: KVMM_CLASS_TELL
+ *
+ * What a class has beyond its quota is evicted before anything else, and at the end of a call that
+ * registers or demotes blocks into it. Nothing is ever refused: referenced blocks may exceed it.
+ */
+struct kvmm_class {
+	const char *name;
+	uint32_t quota_blocks;
+	uint32_t quota_permille;
+	uint32_t flags;
+	uint32_t reserved;
+};
+
+/** Phases of a request that thinks before it answers. */
+enum kvmm_phase {
+	KVMM_PHASE_FINISHED_THOUGHT,
+	KVMM_PHASE_ACTIVE_THOUGHT,
+	KVMM_PHASE_OUTPUT_CRITICAL,
+	KVMM_NR_PHASES,
+};
+
+/** Initialises an array of KVMM_NR_PHASES classes; each of the two thoughts gets at most that much. */
+#define KVMM_PHASES(thought_permille) {						\
+	{ "finished-thought", 0, (thought_permille), 0, 0 },			\
+	{ "active-thought", 0, (thought_permille), 0, 0 },			\
+	{ "output-critical", 0, 0, KVMM_CLASS_TELL, 0 } }
+
+/** Who is demoted and not referenced is evicted at once. */
+#define KVMM_EVICT_AGGRESSIVE	(1u << 0)
+
+/**
+ * struct kvmm_class_event - blocks of a class with KVMM_CLASS_TELL were evicted
+ * @owner: whose they were, see kvmm_set_owner(); 0 = nobody's, or shared
+ * @cls: of which class
+ * @nr: how many, since the owner was told last
+ */
+struct kvmm_class_event {
+	uint64_t owner;
+	uint32_t cls;
+	uint32_t nr;
+};
+
+/** Called in the thread that has evicted, with no kvmm lock held; may call kvmm. */
+typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events, uint32_t nr);
+
+/**
+ * struct kvmm_evict_attr - how a pool evicts, beyond its policy
+ * @size: sizeof(struct kvmm_evict_attr)
+ * @classes: lowest first; copied, but for names; NULL = no classes
+ * @nr_classes: at most KVMM_MAX_CLASSES
+ * @default_class: of blocks that are registered
+ * @flags: KVMM_EVICT_*
+ * @run_window: how many blocks beyond those needed may be looked at to find victims that lie together;
+ *	0 = none, plain order. At most a fourth of the pool is. See Documentation/classes.rst
+ * @protect_above: blocks with a priority above this are protected
+ * @protect_permille: most of the pool that may be; 0 = no limit. Who is protected longest is so no more
+ * @hook: NULL, or told of what kvmm_class_events() would return
+ * @hook_arg: for @hook
+ */
+struct kvmm_evict_attr {
+	size_t size;
+	const struct kvmm_class *classes;
+	uint32_t nr_classes;
+	uint32_t default_class;
+	uint32_t flags;
+	uint32_t run_window;
+	uint32_t protect_above;
+	uint32_t protect_permille;
+	kvmm_class_hook hook;
+	void *hook_arg;
+};
+
+/* ---- classes ---- */
+
+/**
+ * kvmm_class_set() - these blocks are of class @cls
+ * @refs: referenced by the caller
+ *
+ * Return: 0; -EPERM one of them was set or demoted to a lower class before; -ESTALE; -EINVAL;
+ * -EOPNOTSUPP. Then none was changed.
+ */
+KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			    uint32_t cls);
+
+/**
+ * kvmm_demote() - down to class @cls; who is there, or below, stays
+ * @refs: registered blocks; the caller need not hold references any more
+ *
+ * Return: how many were demoted; -ESTALE one of them is gone (none was demoted); -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls);
+
+/**
+ * kvmm_set_owner() - these blocks are @owner's
+ * @refs: referenced by the caller
+ * @owner: any number but 0
+ *
+ * A block that two owners claim is shared: nobody's, until its content is forgotten.
+ *
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP (none was changed).
+ */
+KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			    uint64_t owner);
+
+/** kvmm_demote_owner() - all that @owner has and nobody shares, in time proportional to that.
+ * Return: as kvmm_demote(). */
+KVMM_API int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls);
+
+/**
+ * kvmm_class_events() - what owners have to be told
+ * @events: room for @max; oldest first
+ * @nr_lost: NULL, or out: blocks whose eviction was not kept, because nobody had asked for long
+ *
+ * Return: how many; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_class_events(struct kvmm_pool *pool, struct kvmm_class_event *events,
+			       uint32_t max, uint64_t *nr_lost);
+
+/**
+ * struct kvmm_class_stat - one class; counts of events are since the pool's creation
+ * @name: as created
+ * @nr: blocks, referenced ones included
+ * @nr_inactive: of these, evictable
+ * @quota: in blocks; UINT32_MAX = none
+ * @evicted: blocks
+ * @demoted: blocks that came down from it
+ * @reached: calls that evicted from it
+ */
+struct kvmm_class_stat {
+	const char *name;
+	uint32_t nr;
+	uint32_t nr_inactive;
+	uint32_t quota;
+	uint32_t reserved;
+	uint64_t evicted;
+	uint64_t demoted;
+	uint64_t reached;
+};
+
+/** kvmm_class_stat() - Return: 0; -EINVAL there is no such class; -EOPNOTSUPP. */
+KVMM_API int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat);
+
+/* ---- room ---- */
+
+/**
+ * struct kvmm_evict_for - room to be made
+ * @size: sizeof(struct kvmm_evict_for)
+ * @bytes: so many are to be free afterwards, in whole blocks
+ * @nr_blocks: the same in blocks; the larger one counts
+ * @nr_free: out: blocks free now
+ * @nr_evicted: out: exactly those that were missing
+ * @evicted_of: out: by class
+ */
+struct kvmm_evict_for {
+	size_t size;
+	uint64_t bytes;
+	uint32_t nr_blocks;
+	uint32_t nr_free;
+	uint32_t nr_evicted;
+	uint32_t evicted_of[KVMM_MAX_CLASSES];
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_evict_for() - evict until so much is free
+ *
+ * Return: 0; -ENOSPC there is not so much to be evicted: nothing was; -EINVAL; -EOPNOTSUPP the pool
+ * has no policy, or @req->bytes is asked of a pool of ids only.
+ */
+KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req);
+
+/* ---- advice ---- */
+
+/**
+ * enum kvmm_advice - what can be said of a block
+ * @KVMM_ADVISE_PRIORITY: 0 to 100, more is kept longer; 50 is the usual
+ * @KVMM_ADVISE_TTL: worth keeping for so long from now, in the policy's time: blocks put back
+ * @KVMM_ADVISE_COST: what it would cost to make it again, in any unit; 1 is the usual
+ * @KVMM_ADVISE_NEXT_USE: as kvmm_hint()
+ */
+enum kvmm_advice {
+	KVMM_ADVISE_PRIORITY,
+	KVMM_ADVISE_TTL,
+	KVMM_ADVISE_COST,
+	KVMM_ADVISE_NEXT_USE,
+	KVMM_NR_ADVICES,
+};
+
+/**
+ * kvmm_advise_many() - tell the policy something of each block
+ * @refs: referenced by the caller
+ * @what: enum kvmm_advice
+ * @values: one a block
+ *
+ * Forgotten with the content; a block that is demoted keeps its priority only.
+ *
+ * Return: 0; -EOPNOTSUPP the policy has no use for it; -EINVAL, also for a value that makes no sense;
+ * -ESTALE. Then nothing was said.
+ */
+KVMM_API int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t what,
+			      const uint64_t *values, uint32_t nr);
+
+/** kvmm_nr_protected() - blocks that a priority protects. Return: how many; -EINVAL; -EOPNOTSUPP
+ * the pool has no limit for them, and does not count. */
+KVMM_API int kvmm_nr_protected(struct kvmm_pool *pool);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_EVICT_H */

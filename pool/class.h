@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Classes of cached blocks, above the policy: who is of which, quotas, owners, what they are told.
+ *
+ * Invariants, recomputed by classes_check():
+ *
+ *  1. The marks of an entry are 0 unless it is registered, or claimed from there. COUNTED is set when
+ *     the order hears that it was filled, and goes with the name.
+ *  2. nr of a class is the number of COUNTED marks of that class, nr_picked that of PICKED ones: who is
+ *     claimed and not yet forgotten.
+ *  3. An entry is in the list of its owner if that is neither 0 nor OWNER_SHARED, and only while
+ *     COUNTED; and in the list of the protected if its priority is above the limit.
+ *
+ * Everything is guarded by the order's lock unless it says otherwise.
+ */
+#ifndef POOL_CLASS_H
+#define POOL_CLASS_H
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/evict.h>
+
+/* ---- marks, by entry ---- */
+
+#define CLASS_MASK	7u
+#define CLASS_COUNTED	BIT(3)
+#define CLASS_SET	BIT(4)	/* was said by somebody: only downward from here */
+#define CLASS_PICKED	BIT(5)
+
+#define CLASS_MARKS	(CLASS_MASK | CLASS_COUNTED | CLASS_SET | CLASS_PICKED)
+
+static_assert(KVMM_MAX_CLASSES == CLASS_MASK + 1, "a class fits its mark");
+
+struct class {
+	/* Fixed at creation. */
+	const char *name;	/* borrowed from the caller */
+	u32 quota;		/* UINT32_MAX: none */
+	u32 flags;
+
+	u32 nr;
+	u32 nr_picked;
+	u64 evicted;
+	u64 demoted;
+	u64 reached;
+};
+
+/* An owner's blocks, or the protected ones: a ring through an array that ends in its head. */
+struct class_link {
+	u32 next;
+	u32 prev;
+};
+
+#define OWNER_SHARED	UINT64_MAX
+#define CLASS_EVENTS	256u
+
+struct classes {
+	/* Fixed at creation. */
+	u32 nr;
+	u32 nr_blocks;
+	u32 by_default;
+	u32 protect_above;
+	u32 max_protected;		/* UINT32_MAX: no limit */
+	u32 owner_mask;			/* heads of owners' lists, a power of two, less 1 */
+	bool aggressive;
+	bool has_quotas;
+	kvmm_class_hook hook;
+	void *hook_arg;
+
+	u32 reached;			/* a bit a class: by the call under way */
+	u32 nr_protected;
+	struct class class[KVMM_MAX_CLASSES];
+	u8 *mark;			/* ours; by entry */
+	u8 *priority;			/* ours; by entry; 1 more than was said, 0: nothing was */
+	u64 *owner;			/* ours; by entry; 0: nobody */
+	struct class_link *owned;	/* ours; by entry, then heads by hash of owner */
+	struct class_link *guarded;	/* ours; by entry, then one head; longest first */
+
+	u32 nr_events;			/* READ_ONCE() as a hint */
+	u64 nr_lost;
+	struct kvmm_class_event event[CLASS_EVENTS];
+};
+
+/* NULL in *@result: nothing is asked for. 0, -EINVAL or -ENOMEM. */
+int classes_create(const struct kvmm_evict_attr *attr, u32 nr_blocks, struct classes **result);
+void classes_destroy(struct classes *classes);
+u64 classes_bytes(const struct classes *classes);
+int classes_check(const struct classes *classes);
+
+static inline u32 class_of(const struct classes *classes, u32 index)
+{
+	return likely(!classes) ? 0 : classes->mark[index] & CLASS_MASK;
+}
+
+static inline bool class_is_over(const struct classes *classes, u32 class)
+{
+	const struct class *of = &classes->class[class];
+
+	return of->nr - of->nr_picked > of->quota;
+}
+
+/* Out of the order, perhaps only to be looked at; and back. */
+void __class_picked(struct classes *classes, u32 index);
+void __class_unpicked(struct classes *classes, u32 index);
+
+static inline void class_picked(struct classes *classes, u32 index)
+{
+	if (unlikely(classes != NULL))
+		__class_picked(classes, index);
+}
+
+static inline void class_unpicked(struct classes *classes, u32 index)
+{
+	if (unlikely(classes != NULL))
+		__class_unpicked(classes, index);
+}
+
+/* It got content. False: that is known. */
+bool class_filled(struct classes *classes, u32 index);
+void class_change(struct classes *classes, u32 index, u32 class);
+/* Its content is forgotten. */
+void class_gone(struct classes *classes, u32 index);
+/* A call has evicted what it wanted. */
+void class_end(struct classes *classes);
+
+/* ---- class_owner.c ---- */
+
+int owners_init(struct classes *classes);
+void owners_exit(struct classes *classes);
+void owner_set(struct classes *classes, u32 index, u64 owner);
+void owner_forget(struct classes *classes, u32 index);
+/* Blocks of @owner, newest first, or KV_NONE. */
+u32 owner_first(const struct classes *classes, u64 owner);
+u32 owner_next(const struct classes *classes, u64 owner, u32 index);
+int owners_check(const struct classes *classes);
+
+/* ---- class_protect.c ---- */
+
+int protect_init(struct classes *classes);
+void protect_exit(struct classes *classes);
+/* Who has been protected longest, or KV_NONE. */
+u32 protect_oldest(const struct classes *classes);
+/* It is the youngest now. */
+void protect_set(struct classes *classes, u32 index, u32 priority);
+void protect_forget(struct classes *classes, u32 index);
+int protect_check(const struct classes *classes);
+
+#endif /* POOL_CLASS_H */

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Calls about classes: who is of which, who owns what, what owners are told.
+ *
+ * All of them hold both locks: blocks may be evicted in the end, and what the order has been told of
+ * before is applied first, so a block that is registered is counted.
+ */
+#include <limits.h>
+
+#include "internal.h"
+
+#define TELL_BATCH	32u
+
+/* ---- entering ---- */
+
+/* Both locks, or an error. */
+static int class_enter(struct kvmm_pool *pool)
+{
+	int err = cache_enter(pool);
+
+	if (err)
+		return err;
+	if (!pool->order.classes) {
+		pool_leave(pool);
+		return -EOPNOTSUPP;
+	}
+	order_enter(&pool->order);
+	return 0;
+}
+
+static void class_leave(struct kvmm_pool *pool)
+{
+	order_leave(&pool->order);
+	cache_leave(pool);
+}
+
+/* Registered, and heard of. */
+static int check_handle(struct kvmm_pool *pool, struct kv_handle handle, bool held)
+{
+	u64 word;
+
+	if (handle.index >= pool->nr_blocks)
+		return -EINVAL;
+	word = READ_ONCE(entry_at(pool, handle.index)->word);
+	if (kv_word_gen(word) != handle.gen)
+		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
+		return kv_word_refuse(word, KV_ENTRY_REGISTERED);
+	if (held && !kv_word_refs(word))
+		return -ESTALE;
+	order_apply(&pool->order, NOTE_FILL, handle);
+	return 0;
+}
+
+static int check_handles(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+			 bool held)
+{
+	for (u32 i = 0; i < nr; i++) {
+		int err = check_handle(pool, handles[i], held);
+
+		if (err) {
+			kv_count(KV_EV_BAD_HANDLE);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* class_enter(), and all of @refs are good. */
+static int enter_with(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool held)
+{
+	int err;
+
+	if ((nr && !refs) || nr > INT_MAX)
+		return -EINVAL;
+	err = class_enter(pool);
+	if (err)
+		return err;
+	err = check_handles(pool, as_handles(refs), nr, held);
+	if (err)
+		class_leave(pool);
+	return err;
+}
+
+/* ---- evicting ---- */
+
+/* Over its quota, as long as it has somebody whom nobody references. */
+static bool any_is_over(struct kvmm_pool *pool)
+{
+	const struct classes *classes = pool->order.classes;
+
+	for (u32 class = 0; classes->has_quotas && class < classes->nr; class++)
+		if (class_is_over(classes, class) && order_nr_in(&pool->order, class))
+			return true;
+	return false;
+}
+
+/* The order picks from those first. */
+static void trim(struct kvmm_pool *pool)
+{
+	struct victims victims = NO_VICTIMS;
+
+	while (any_is_over(pool)) {
+		u32 index;
+
+		if (order_pick(&pool->order, 1, &index))
+			victims_add(pool, &victims, index);
+	}
+	victims_evict(pool, &victims);
+}
+
+void __class_trim(struct kvmm_pool *pool)
+{
+	if (class_enter(pool))
+		return;
+	trim(pool);
+	class_leave(pool);
+}
+
+/* ---- setting ---- */
+
+static bool may_be_set(const struct classes *classes, u32 index, u32 class)
+{
+	return !(classes->mark[index] & CLASS_SET) || class <= class_of(classes, index);
+}
+
+/* The order keeps its priority for it. */
+static void change(struct kvmm_pool *pool, u32 index, u32 class)
+{
+	struct classes *classes = pool->order.classes;
+	u32 priority = classes->priority[index];
+
+	classes->mark[index] |= CLASS_SET;
+	if (class == class_of(classes, index))
+		return;
+	order_reclass(&pool->order, index, class);
+	if (priority && pool->order.ops->advise)
+		pool->order.ops->advise(order_policy(&pool->order, index), index,
+					KV_ADVISE_PRIORITY, priority - 1);
+}
+
+int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls)
+{
+	struct classes *classes;
+	int err;
+
+	err = enter_with(pool, refs, nr, true);
+	if (err)
+		return err;
+	classes = pool->order.classes;
+	if (cls >= classes->nr)
+		err = -EINVAL;
+	for (u32 i = 0; i < nr && !err; i++)
+		err = may_be_set(classes, refs[i].index, cls) ? 0 : -EPERM;
+	for (u32 i = nr; i-- > 0 && !err;)
+		change(pool, refs[i].index, cls);
+	if (!err)
+		trim(pool);
+	class_leave(pool);
+	return err;
+}
+
+/* ---- demoting ---- */
+
+/* Was it above? */
+static bool demote(struct kvmm_pool *pool, u32 index, u32 class)
+{
+	struct classes *classes = pool->order.classes;
+	u32 from = class_of(classes, index);
+
+	if (from <= class) {
+		classes->mark[index] |= CLASS_SET;
+		return false;
+	}
+	change(pool, index, class);
+	classes->class[from].demoted++;
+	return true;
+}
+
+/* Who is not referenced goes, children first. */
+static void take_at_once(struct kvmm_pool *pool, u32 index, struct victims *victims)
+{
+	if (pool->order.classes->aggressive && order_take(&pool->order, index))
+		victims_add(pool, victims, index);
+}
+
+int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls)
+{
+	struct victims victims = NO_VICTIMS;
+	int nr_demoted = 0, err;
+
+	err = enter_with(pool, refs, nr, false);
+	if (err)
+		return err;
+	if (cls >= pool->order.classes->nr) {
+		class_leave(pool);
+		return -EINVAL;
+	}
+	for (u32 i = nr; i-- > 0;)
+		nr_demoted += demote(pool, refs[i].index, cls);
+	for (u32 i = nr; i-- > 0;)
+		take_at_once(pool, refs[i].index, &victims);
+	victims_evict(pool, &victims);
+	trim(pool);
+	class_leave(pool);
+	return nr_demoted;
+}
+
+int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls)
+{
+	struct victims victims = NO_VICTIMS;
+	const struct classes *classes;
+	int nr_demoted = 0, err;
+	u32 at;
+
+	if (!owner || owner == OWNER_SHARED)
+		return -EINVAL;
+	err = class_enter(pool);
+	if (err)
+		return err;
+	classes = pool->order.classes;
+	if (cls >= classes->nr) {
+		class_leave(pool);
+		return -EINVAL;
+	}
+	for (at = owner_first(classes, owner); at != KV_NONE; at = owner_next(classes, owner, at))
+		nr_demoted += demote(pool, at, cls);
+	for (at = owner_first(classes, owner); at != KV_NONE; at = owner_next(classes, owner, at))
+		take_at_once(pool, at, &victims);
+	victims_evict(pool, &victims);
+	trim(pool);
+	class_leave(pool);
+	return nr_demoted;
+}
+
+/* ---- owners ---- */
+
+/* First to last, so that the ring has the end of a chain first. */
+int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint64_t owner)
+{
+	int err;
+
+	if (!owner || owner == OWNER_SHARED)
+		return -EINVAL;
+	err = enter_with(pool, refs, nr, true);
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr; i++)
+		owner_set(pool->order.classes, refs[i].index, owner);
+	class_leave(pool);
+	return 0;
+}
+
+/* ---- events ---- */
+
+static u32 take_events(struct classes *classes, struct kvmm_class_event *events, u32 max)
+{
+	u32 nr = min(classes->nr_events, max), nr_left = classes->nr_events - nr;
+
+	memcpy(events, classes->event, nr * sizeof(*events));
+	memmove(classes->event, classes->event + nr, nr_left * sizeof(*events));
+	WRITE_ONCE(classes->nr_events, nr_left);
+	return nr;
+}
+
+int kvmm_class_events(struct kvmm_pool *pool, struct kvmm_class_event *events, uint32_t max,
+		      uint64_t *nr_lost)
+{
+	struct classes *classes;
+	int ret;
+
+	if (!events && max)
+		return -EINVAL;
+	ret = class_enter(pool);
+	if (ret)
+		return ret;
+	classes = pool->order.classes;
+	ret = max ? (int)take_events(classes, events, max) : 0;
+	if (nr_lost)
+		*nr_lost = classes->nr_lost;
+	class_leave(pool);
+	return ret;
+}
+
+void __class_tell(struct kvmm_pool *pool)
+{
+	struct classes *classes = pool->order.classes;
+	struct kvmm_class_event batch[TELL_BATCH];
+	u32 nr;
+
+	do {
+		kv_lock(&pool->order.lock);
+		nr = take_events(classes, batch, TELL_BATCH);
+		kv_unlock(&pool->order.lock);
+		if (nr)
+			classes->hook(classes->hook_arg, batch, nr);
+	} while (nr);
+}
+
+/* ---- statistics ---- */
+
+int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat *stat)
+{
+	const struct class *class;
+	int err;
+
+	if (!stat)
+		return -EINVAL;
+	err = class_enter(pool);
+	if (err)
+		return err;
+	if (cls < pool->order.classes->nr) {
+		class = &pool->order.classes->class[cls];
+		*stat = (struct kvmm_class_stat){
+			.name = class->name, .nr = class->nr, .quota = class->quota,
+			.nr_inactive = order_nr_in(&pool->order, cls), .evicted = class->evicted,
+			.demoted = class->demoted, .reached = class->reached,
+		};
+	} else {
+		err = -EINVAL;
+	}
+	class_leave(pool);
+	return err;
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Room that somebody asks for without taking it: evicted are exactly the blocks that are missing. */
+
+#include "internal.h"
+
+static int read_req(struct kvmm_pool *pool, struct kvmm_evict_for *req, u64 *nr_blocks)
+{
+	if (!pool || !req || req->size != sizeof(*req))
+		return -EINVAL;
+	if (req->bytes && !pool->block_bytes)
+		return -EOPNOTSUPP;
+	*nr_blocks = req->nr_blocks;
+	if (req->bytes)
+		*nr_blocks = max(*nr_blocks, (req->bytes - 1) / pool->block_bytes + 1);
+	return *nr_blocks <= pool->nr_usable ? 0 : -ENOSPC;
+}
+
+static void count_by_class(const struct kvmm_pool *pool, const struct victims *victims,
+			   struct kvmm_evict_for *req)
+{
+	u32 at = victims->newest;
+
+	memset(req->evicted_of, 0, sizeof(req->evicted_of));
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		req->evicted_of[class_of(pool->order.classes, at)] +=
+			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
+}
+
+/* Both locks held. */
+static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_for *req)
+{
+	u64 nr_free = kv_zone_nr_free(pool->zone);
+	struct victims victims = NO_VICTIMS;
+
+	if (nr_blocks > nr_free && !victims_pick(pool, nr_blocks - nr_free, &victims)) {
+		victims_unpick(pool, &victims);
+		return -ENOSPC;
+	}
+	count_by_class(pool, &victims, req);
+	req->nr_evicted = victims_evict(pool, &victims);
+	req->nr_free = kv_zone_nr_free(pool->zone);
+	return 0;
+}
+
+int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req)
+{
+	u64 nr_blocks;
+	int err;
+
+	err = read_req(pool, req, &nr_blocks);
+	if (err)
+		return err;
+	err = cache_enter(pool);
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	err = evict_for(pool, nr_blocks, req);
+	order_leave(&pool->order);
+	cache_leave(pool);
+	return err;
+}

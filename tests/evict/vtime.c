@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The ring of lists against a plain table: enter, leave, take, undo, and time that goes on. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/bits.h>
+#include <kv/mem.h>
+
+#include "evict/vtime.h"
+
+#define NR	40u
+
+/* Smaller ranks first; of one rank, smaller places. */
+struct place {
+	bool in;
+	u64 rank;		/* 0: before all buckets; else the bucket, and 1 */
+	s64 place;
+};
+
+struct ring {
+	struct vtime *vtime;
+	struct place block[NR];
+	u64 base;
+	s64 first, last;
+	u64 random;
+};
+
+static u32 below(struct ring *ring, u32 limit)
+{
+	ring->random = ring->random * 6364136223846793005ull + 1442695040888963407ull;
+	return (ring->random >> 33) % limit;
+}
+
+static void ring_init(struct ring *ring, u64 seed)
+{
+	*ring = (struct ring){ .vtime = kv_alloc(vtime_bytes(NR)), .random = seed };
+	cr_assert(ring->vtime);
+	vtime_init(ring->vtime, NR);
+}
+
+static u32 first_of(const struct ring *ring)
+{
+	u32 first = KV_NONE;
+
+	for (u32 i = 0; i < NR; i++) {
+		const struct place *a = &ring->block[i], *b = &ring->block[first];
+
+		if (a->in && (first == KV_NONE || a->rank < b->rank ||
+			      (a->rank == b->rank && a->place < b->place)))
+			first = i;
+	}
+	return first;
+}
+
+static u64 in_window(const struct ring *ring, u64 bucket)
+{
+	u64 low = bucket < ring->base ? ring->base : bucket;
+
+	return low > ring->base + 4095 ? ring->base + 4095 : low;
+}
+
+static void enter(struct ring *ring, u32 block)
+{
+	u64 bucket = ring->base + below(ring, 5000) - min(ring->base, 300ull);
+	struct place *place = &ring->block[block];
+	u32 how = below(ring, 8);
+
+	*place = (struct place){ true, in_window(ring, bucket) + 1, ++ring->last };
+	if (how == 0) {
+		place->rank = 0;
+		vtime_enter_first(ring->vtime, block);
+	} else if (how == 1) {
+		place->place = --ring->first;
+		vtime_enter_front(ring->vtime, block, bucket);
+	} else {
+		vtime_enter(ring->vtime, block, bucket);
+	}
+}
+
+/* Of those of smaller ranks the one that goes last, or KV_NONE. */
+static u32 last_before(const struct ring *ring, u64 rank)
+{
+	u32 last = KV_NONE;
+
+	for (u32 i = 0; i < NR; i++) {
+		const struct place *a = &ring->block[i], *b = &ring->block[last];
+
+		if (a->in && a->rank && a->rank < rank &&
+		    (last == KV_NONE || a->rank > b->rank ||
+		     (a->rank == b->rank && a->place > b->place)))
+			last = i;
+	}
+	return last;
+}
+
+/* Those of buckets that have passed go in front of those of the first one, the last one first. */
+static void advance(struct ring *ring)
+{
+	u32 block;
+
+	ring->base += below(ring, 2000);
+	vtime_advance(ring->vtime, ring->base);
+	for (block = last_before(ring, ring->base + 1); block != KV_NONE;
+	     block = last_before(ring, ring->base + 1)) {
+		ring->block[block].rank = ring->base + 1;
+		ring->block[block].place = --ring->first;
+	}
+}
+
+/* Victims, some from the middle, all put back: and the order is what it was. */
+static void take_and_undo(struct ring *ring)
+{
+	u32 taken[NR], nr = 0;
+
+	while (nr < NR && ring->vtime->nr) {
+		u32 block = below(ring, NR);
+
+		if (below(ring, 2)) {
+			taken[nr++] = vtime_pick(ring->vtime);
+		} else if (vtime_has(ring->vtime, block)) {
+			vtime_take(ring->vtime, block);
+			taken[nr++] = block;
+		}
+		if (!below(ring, 20))
+			break;
+	}
+	cr_assert_eq(vtime_check(ring->vtime), 0);
+	while (nr)
+		vtime_unpick(ring->vtime, taken[--nr]);
+}
+
+static void expect_same(struct ring *ring)
+{
+	struct ring copy = *ring;
+	u32 picked[NR], nr = 0;
+
+	cr_assert_eq(vtime_check(ring->vtime), 0);
+	for (u32 block = first_of(&copy); block != KV_NONE; block = first_of(&copy)) {
+		cr_assert_eq(vtime_first(ring->vtime), block);
+		picked[nr] = vtime_pick(ring->vtime);
+		cr_assert_eq(picked[nr++], block);
+		copy.block[block].in = false;
+	}
+	cr_assert_eq(vtime_pick(ring->vtime), KV_NONE);
+	while (nr)
+		vtime_unpick(ring->vtime, picked[--nr]);
+}
+
+Test(evict_vtime, is_a_sorted_table)
+{
+	struct ring ring;
+
+	ring_init(&ring, 11);
+	for (u32 i = 0; i < 4000; i++) {
+		u32 block = below(&ring, NR), what = below(&ring, 40);
+
+		if (what == 0) {
+			advance(&ring);
+		} else if (what < 10) {
+			take_and_undo(&ring);
+		} else if (!ring.block[block].in) {
+			enter(&ring, block);
+		} else {
+			vtime_leave(ring.vtime, block);
+			ring.block[block].in = false;
+		}
+		expect_same(&ring);
+	}
+	kv_free(ring.vtime);
+}
+
+Test(evict_vtime, a_block_taken_before_others_changed_goes_before_all)
+{
+	struct ring ring;
+
+	ring_init(&ring, 1);
+	for (u32 i = 0; i < 4; i++)
+		vtime_enter(ring.vtime, i, 10 + i);
+	vtime_take(ring.vtime, 2);
+	vtime_leave(ring.vtime, 1);
+	vtime_unpick(ring.vtime, 2);
+	cr_expect_eq(vtime_check(ring.vtime), 0);
+	cr_expect_eq(vtime_pick(ring.vtime), 2);
+	cr_expect_eq(vtime_pick(ring.vtime), 0);
+	cr_expect_eq(vtime_pick(ring.vtime), 3);
+	kv_free(ring.vtime);
+}
+
+Test(evict_vtime, check_notices_what_contradicts_itself)
+{
+	struct ring ring;
+	u64 *link;
+
+	ring_init(&ring, 1);
+	for (u32 i = 0; i < 8; i++)
+		vtime_enter(ring.vtime, i, i / 2 * 100);
+	link = (u64 *)ring.vtime->link;
+	for (u32 bit = 0; bit < 8 * 64; bit++) {
+		link[bit / 64] ^= BIT64(bit % 64);
+		cr_expect_eq(vtime_check(ring.vtime), -EUCLEAN, "bit %u", bit);
+		link[bit / 64] ^= BIT64(bit % 64);
+	}
+	ring.vtime->bits[0] ^= 1;
+	cr_expect_eq(vtime_check(ring.vtime), -EUCLEAN);
+	ring.vtime->bits[0] ^= 1;
+	ring.vtime->words ^= 2;
+	cr_expect_eq(vtime_check(ring.vtime), -EUCLEAN);
+	ring.vtime->words ^= 2;
+	ring.vtime->nr++;
+	cr_expect_eq(vtime_check(ring.vtime), -EUCLEAN);
+	ring.vtime->nr--;
+	cr_expect_eq(vtime_check(ring.vtime), 0);
+	kv_free(ring.vtime);
+}

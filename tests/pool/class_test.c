@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Classes above the policy: who goes first, who goes down, who is told. Keys are letters. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "pool/internal.h"
+#include "tests/pool/class_util.h"
+
+static struct kvmm_pool *pool;
+
+static void make(u32 nr_blocks)
+{
+	pool = make_classed(nr_blocks, "lru", NULL, 0);
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+}
+
+TestSuite(class, .fini = tear_down);
+
+/* ---- order ---- */
+
+Test(class, a_lower_class_goes_first_whatever_its_age)
+{
+	make(8);
+	fill_all(pool, "a", HIGH);
+	fill_all(pool, "b", MID);
+	fill_all(pool, "c", LOW);
+	fill_all(pool, "d", HIGH);
+	fill_all(pool, "ef", LOW);
+	cr_expect_str_eq(evicted(pool), "cefbad");
+}
+
+Test(class, a_use_changes_the_place_in_the_class_but_not_the_class)
+{
+	kvmm_key_t key = key_of('a');
+	kvmm_ref_t ref;
+
+	make(8);
+	fill_all(pool, "abc", LOW);
+	fill_all(pool, "xyz", HIGH);
+	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
+	cr_expect_eq(kvmm_touch_many(pool, &ref, 1), 0);
+	drop(pool, ref);
+	cr_expect_str_eq(evicted(pool), "bcaxyz");
+}
+
+Test(class, blocks_are_of_the_default_class_until_somebody_says_otherwise)
+{
+	make(8);
+	cache_keys(pool, 'a', 3);
+	cr_expect_eq(class_stat(pool, HIGH).nr, 3);
+	cr_expect_eq(class_stat(pool, HIGH).nr_inactive, 3);
+	cr_expect_eq(class_stat(pool, LOW).nr, 0);
+	cr_expect_str_eq(class_stat(pool, LOW).name, "low");
+}
+
+Test(class, a_class_is_forgotten_with_the_content)
+{
+	make(2);
+	fill_all(pool, "ab", LOW);
+	cr_expect_str_eq(evicted(pool), "ab");
+	fill_all(pool, "c", HIGH);
+	cr_expect_eq(class_stat(pool, LOW).nr, 0);
+	cr_expect_eq(class_stat(pool, HIGH).nr, 1);
+}
+
+/* The ends of chains first, but only inside a class. */
+Test(class, a_chain_of_two_classes_loses_the_lower_one)
+{
+	kvmm_key_t key[4] = { key_of('a'), key_of('b'), key_of('c'), key_of('d') };
+	kvmm_mut_t mut[4];
+	kvmm_ref_t ref[4];
+
+	make(8);
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 4, ref), 0);
+	cr_assert_eq(kvmm_class_set(pool, ref + 1, 2, LOW), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, 4), 0);
+	cr_expect_str_eq(evicted(pool), "cbda");
+}
+
+/* ---- up and down ---- */
+
+Test(class, what_was_said_once_goes_down_only)
+{
+	kvmm_ref_t ref;
+
+	make(8);
+	ref = fill(pool, 'a', MID);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, HIGH), -EPERM);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, MID), 0);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, LOW), 0);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, MID), -EPERM);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, 3), -EINVAL);
+	drop(pool, ref);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, LOW), -ESTALE);
+	cr_expect_eq(class_stat(pool, LOW).nr, 1);
+}
+
+Test(class, a_batch_with_one_that_may_not_rise_changes_nothing)
+{
+	kvmm_ref_t ref[2];
+
+	make(8);
+	ref[0] = fill(pool, 'a', HIGH);
+	ref[1] = fill(pool, 'b', LOW);
+	cr_expect_eq(kvmm_class_set(pool, ref, 2, MID), -EPERM);
+	cr_expect_eq(class_stat(pool, HIGH).nr, 1);
+	cr_expect_eq(class_stat(pool, LOW).nr, 1);
+	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
+Test(class, demotion_moves_down_and_nobody_up)
+{
+	kvmm_ref_t ref[3];
+
+	make(8);
+	ref[0] = fill(pool, 'a', HIGH);
+	ref[1] = fill(pool, 'b', MID);
+	ref[2] = fill(pool, 'c', LOW);
+	cr_expect_eq(kvmm_demote(pool, ref, 3, MID), 1);
+	cr_expect_eq(class_stat(pool, HIGH).demoted, 1);
+	cr_expect_eq(class_stat(pool, MID).nr, 2);
+	cr_expect_eq(class_stat(pool, LOW).nr, 1);
+	cr_expect_eq(kvmm_class_set(pool, ref, 1, HIGH), -EPERM);
+	cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
+	cr_expect_str_eq(evicted(pool), "cba");
+}
+
+/* Last of the batch first, as if it had been put back now. */
+Test(class, who_is_demoted_unreferenced_is_the_youngest_there)
+{
+	kvmm_ref_t ref[2];
+
+	make(8);
+	ref[0] = fill(pool, 'a', HIGH);
+	ref[1] = fill(pool, 'b', HIGH);
+	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
+	fill_all(pool, "xy", LOW);
+	cr_expect_eq(kvmm_demote(pool, ref, 2, LOW), 2);
+	cr_expect_str_eq(evicted_for(pool, 7), "xyb");
+	cr_expect_eq(kvmm_demote(pool, ref, 2, LOW), -ESTALE);
+	cr_expect_str_eq(evicted(pool), "a");
+}
+
+Test(class, an_owner_s_blocks_are_demoted_but_not_those_that_are_shared)
+{
+	kvmm_ref_t ref[4];
+
+	make(8);
+	for (u32 i = 0; i < 4; i++)
+		ref[i] = fill(pool, 'a' + i, HIGH);
+	cr_expect_eq(kvmm_set_owner(pool, ref, 3, 7), 0);
+	cr_expect_eq(kvmm_set_owner(pool, ref + 2, 2, 8), 0);
+	cr_expect_eq(kvmm_set_owner(pool, ref, 1, 0), -EINVAL);
+	cr_expect_eq(kvmm_set_owner(pool, ref + 2, 1, 7), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, 4), 0);
+	cr_expect_eq(kvmm_demote_owner(pool, 7, LOW), 2);
+	cr_expect_eq(kvmm_demote_owner(pool, 9, LOW), 0);
+	cr_expect_str_eq(evicted_for(pool, 6), "ba");
+	cr_expect_str_eq(evicted(pool), "dc");
+	cr_expect_eq(kvmm_demote_owner(pool, 7, LOW), 0);
+}
+
+Test(class, aggressive_demotion_evicts_whom_nobody_holds)
+{
+	kvmm_ref_t ref[3];
+
+	pool = make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE);
+	for (u32 i = 0; i < 3; i++)
+		ref[i] = fill(pool, 'a' + i, HIGH);
+	cr_assert_eq(kvmm_set_owner(pool, ref, 3, 5), 0);
+	drop(pool, ref[0]);
+	drop(pool, ref[2]);
+	cr_expect_str_eq(picture(pool), "IAI.");
+	cr_expect_eq(kvmm_demote_owner(pool, 5, LOW), 3);
+	cr_expect_str_eq(picture(pool), ".A..");
+	cr_expect_eq(class_stat(pool, LOW).nr, 1);
+	cr_expect_eq(class_stat(pool, LOW).evicted, 2);
+	drop(pool, ref[1]);
+	cr_expect_eq(kvmm_demote(pool, &ref[1], 1, LOW), 0);
+	cr_expect_str_eq(picture(pool), "....");
+}
+
+/* ---- quotas ---- */
+
+Test(class, a_full_class_evicts_its_own_oldest)
+{
+	pool = make_classed(8, "lru", (u32[]){ 0, 2, 0 }, 0);
+	fill_all(pool, "x", LOW);
+	fill_all(pool, "ab", MID);
+	cr_expect_eq(class_stat(pool, MID).quota, 2);
+	fill_all(pool, "c", MID);
+	cr_expect_eq(class_stat(pool, MID).nr, 2);
+	cr_expect_eq(class_stat(pool, MID).evicted, 1);
+	cr_expect_eq(stat_of(pool).nr_free, 5);
+	cr_expect_str_eq(evicted(pool), "xbc");
+}
+
+Test(class, a_quota_never_refuses_and_what_exceeds_it_goes_before_the_lowest)
+{
+	kvmm_ref_t ref[3];
+
+	pool = make_classed(8, "lru", (u32[]){ 0, 1, 0 }, 0);
+	fill_all(pool, "xy", LOW);
+	for (u32 i = 0; i < 3; i++)
+		ref[i] = fill(pool, 'a' + i, MID);
+	cr_expect_eq(class_stat(pool, MID).nr, 3);
+	cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
+	cr_expect_str_eq(evicted(pool), "cbxya");
+}
+
+/* Enforced when the phase is registered, for blocks whose default class has the quota. */
+Test(class, registering_into_a_full_default_class_evicts_from_it)
+{
+	struct kvmm_class phases[] = KVMM_PHASES(500);
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = phases,
+					 .nr_classes = KVMM_NR_PHASES,
+					 .default_class = KVMM_PHASE_ACTIVE_THOUGHT };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 8;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+	cache_keys(pool, 'a', 4);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cache_keys(pool, 'e', 2);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_str_eq(evicted(pool), "bafe");
+}
+
+/* ---- room ---- */
+
+Test(class, evict_for_takes_exactly_what_is_missing)
+{
+	struct kvmm_evict_for req = { .size = sizeof(req), .bytes = 4 * TEST_BLOCK_BYTES + 1 };
+
+	make(8);
+	fill_all(pool, "ab", HIGH);
+	fill_all(pool, "c", LOW);
+	fill_all(pool, "de", MID);
+	cr_expect_eq(kvmm_evict_for(pool, &req), 0);
+	cr_expect_eq(req.nr_free, 5);
+	cr_expect_eq(req.nr_evicted, 2);
+	cr_expect_eq(req.evicted_of[LOW], 1);
+	cr_expect_eq(req.evicted_of[MID], 1);
+	cr_expect_eq(req.evicted_of[HIGH], 0);
+	cr_expect_eq(kvmm_evict_for(pool, &req), 0);
+	cr_expect_eq(req.nr_evicted, 0);
+	cr_expect_str_eq(evicted(pool), "eab");
+}
+
+Test(class, evict_for_more_than_there_is_evicts_nothing)
+{
+	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 8 };
+	kvmm_ref_t ref;
+
+	make(8);
+	ref = fill(pool, 'a', LOW);
+	fill_all(pool, "bcd", LOW);
+	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
+	req.nr_blocks = 9;
+	cr_expect_eq(kvmm_evict_for(pool, &req), -ENOSPC);
+	req.size--;
+	cr_expect_eq(kvmm_evict_for(pool, &req), -EINVAL);
+	cr_expect_eq(class_stat(pool, LOW).evicted, 0);
+	cr_expect_str_eq(evicted(pool), "bcd");
+	drop(pool, ref);
+}
+
+Test(class, a_failed_allocation_evicts_nobody_and_tells_nobody)
+{
+	struct kvmm_class_event event;
+	kvmm_mut_t mut[8];
+	kvmm_ref_t ref;
+
+	make(8);
+	ref = fill(pool, 'z', HIGH);
+	fill_all(pool, "ab", HIGH);
+	fill_all(pool, "cd", LOW);
+	cr_expect_eq(kvmm_alloc(pool, 8, mut), -ENOSPC);
+	cr_expect_eq(class_stat(pool, LOW).reached, 0);
+	cr_expect_eq(kvmm_class_events(pool, &event, 1, NULL), 0);
+	cr_expect_str_eq(evicted(pool), "cdab");
+	cr_expect_eq(class_stat(pool, LOW).reached, 1);
+	cr_expect_eq(class_stat(pool, MID).reached, 0);
+	drop(pool, ref);
+}
+
+/* ---- being told ---- */
+
+Test(class, owners_are_told_how_many_they_lost)
+{
+	struct kvmm_class_event event[4];
+	kvmm_ref_t ref[4];
+	u64 nr_lost = 1;
+
+	make(8);
+	for (u32 i = 0; i < 4; i++)
+		ref[i] = fill(pool, 'a' + i, i < 3 ? HIGH : LOW);
+	cr_assert_eq(kvmm_set_owner(pool, ref, 2, 41), 0);
+	cr_assert_eq(kvmm_set_owner(pool, ref + 2, 2, 42), 0);
+	for (u32 i = 0; i < 4; i++)
+		drop(pool, ref[i]);
+	cr_expect_str_eq(evicted(pool), "dabc");
+	cr_expect_eq(kvmm_class_events(pool, event, 4, &nr_lost), 2);
+	cr_expect_eq(nr_lost, 0);
+	/* The newest victim is forgotten first. */
+	cr_expect(event[0].owner == 42 && event[0].nr == 1 && event[0].cls == HIGH);
+	cr_expect(event[1].owner == 41 && event[1].nr == 2 && event[1].cls == HIGH);
+	cr_expect_eq(kvmm_class_events(pool, event, 4, &nr_lost), 0);
+}
+
+Test(class, what_nobody_asks_for_is_counted)
+{
+	u64 nr_lost;
+	kvmm_ref_t ref;
+
+	make(2);
+	for (u32 i = 0; i < CLASS_EVENTS + 3; i++) {
+		ref = fill(pool, 'a', HIGH);
+		cr_assert_eq(kvmm_set_owner(pool, &ref, 1, i + 1), 0);
+		drop(pool, ref);
+		cr_assert_str_eq(evicted(pool), "a");
+	}
+	cr_expect_eq(kvmm_class_events(pool, NULL, 0, &nr_lost), 0);
+	cr_expect_eq(nr_lost, 3);
+}
+
+static u32 nr_told;
+
+/* No lock is held: the pool can be asked. */
+static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
+{
+	cr_expect_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < nr; i++)
+		*(u32 *)arg += events[i].nr;
+}
+
+Test(class, a_hook_is_called_without_locks)
+{
+	struct kvmm_class class = { .name = "all", .flags = KVMM_CLASS_TELL };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = &class,
+					 .nr_classes = 1, .hook = hook, .hook_arg = &nr_told };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	kvmm_range_t range;
+
+	attr.nr_blocks = 4;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+	cache_keys(pool, 'a', 4);
+	range = take(pool, 2, 0);
+	cr_expect_eq(nr_told, 2);
+	cr_expect_str_eq(evicted(pool), "ba");
+	cr_expect_eq(nr_told, 4);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+}
+
+/* ---- asking for nonsense ---- */
+
+static int create(const struct kvmm_evict_attr *evict, const char *policy)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *made;
+	int err;
+
+	attr.nr_blocks = 4;
+	attr.policy = policy;
+	attr.evict = evict;
+	err = kvmm_pool_create(&attr, &made);
+	if (!err)
+		kvmm_pool_destroy(made);
+	return err;
+}
+
+Test(class, nonsense_is_refused_at_creation)
+{
+	struct kvmm_class class[9] = { [0 ... 8] = { .name = "c" } };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = class,
+					 .nr_classes = 8 };
+
+	make(8);
+	cr_expect_eq(create(&evict, "lru"), 0);
+	cr_expect_eq(create(&evict, NULL), -EINVAL);
+	cr_expect_eq(create(&evict, "lru-classic"), -EINVAL);
+	evict.nr_classes = 9;
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+	evict.nr_classes = 2;
+	evict.default_class = 2;
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+	evict.default_class = 0;
+	evict.flags = 2;
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+	evict.flags = 0;
+	class[1].quota_permille = 1001;
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+	class[1] = (struct kvmm_class){ .name = NULL };
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+	evict.size = 4;
+	cr_expect_eq(create(&evict, "lru"), -EINVAL);
+}
+
+Test(class, a_pool_without_classes_pays_nothing_and_says_so)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_class_stat stat;
+	struct kvmm_pool *plain = make_cache(8, "lru");
+	kvmm_ref_t ref = { 0 };
+
+	attr.nr_blocks = 8;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+	cr_expect_eq(stat_of(pool).metadata_bytes, stat_of(plain).metadata_bytes);
+	cr_expect_eq(kvmm_class_set(pool, &ref, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_demote(pool, &ref, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_demote_owner(pool, 1, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_class_stat(pool, 0, &stat), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_class_events(pool, NULL, 0, NULL), -EOPNOTSUPP);
+	end_pool(plain);
+}
+
+/* ---- invariants ---- */
+
+static void expect_noticed(const char *what)
+{
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s", what);
+	pool->gate = 0;
+}
+
+Test(class, a_flipped_bit_is_noticed)
+{
+	struct classes *classes;
+	kvmm_ref_t ref;
+
+	make(8);
+	ref = fill(pool, 'a', MID);
+	cr_assert_eq(kvmm_set_owner(pool, &ref, 1, 3), 0);
+	classes = pool->order.classes;
+	for (u32 bit = 0; bit < 8; bit++) {
+		if (BIT(bit) == CLASS_SET)
+			continue;	/* has no second copy */
+		classes->mark[ref.index] ^= BIT(bit);
+		expect_noticed("mark");
+		classes->mark[ref.index] ^= BIT(bit);
+	}
+	classes->class[LOW].nr++;
+	expect_noticed("count");
+	classes->class[LOW].nr--;
+	classes->owner[ref.index] = 0;
+	expect_noticed("owner");
+	classes->owner[ref.index] = 3;
+	classes->owned[ref.index].next++;
+	expect_noticed("list");
+	classes->owned[ref.index].next--;
+	classes->priority[ref.index + 1] = 1;
+	expect_noticed("priority");
+	classes->priority[ref.index + 1] = 0;
+	drop(pool, ref);
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Run-aware victims. Pictures have the letter of the key that each block holds; '.' free, '*' private
+ * or referenced.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/class_util.h"
+
+static struct kvmm_pool *pool;
+static u32 of_block[64];	/* letter that lies there last */
+
+static void make_window(u32 nr_blocks, u32 window, bool classed)
+{
+	struct kvmm_class classes[] = { { .name = "low" }, { .name = "mid" },
+					{ .name = "high" } };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window,
+					 .classes = classed ? classes : NULL,
+					 .nr_classes = classed ? 3 : 0,
+					 .default_class = classed ? HIGH : 0 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+}
+
+TestSuite(victim, .fini = tear_down);
+
+/* Blocks 0, 1, ... get the letters of @line and are put back in the order of @order. */
+static void lay_out(const char *line, const char *order, kvmm_ref_t *ref)
+{
+	u32 nr = strlen(line);
+
+	for (u32 i = 0; i < nr; i++) {
+		ref[i] = fill(pool, line[i], HIGH);
+		of_block[kvmm_block_of_ref(pool, ref[i])] = line[i];
+	}
+	for (; *order; order++)
+		drop(pool, ref[strchr(line, *order) - line]);
+}
+
+static const char *layout(void)
+{
+	static char line[65];
+	const char *now = picture(pool);
+	u32 i;
+
+	for (i = 0; now[i]; i++)
+		line[i] = now[i] == '.' ? '.' : now[i] == 'I' ? of_block[i] : '*';
+	line[i] = '\0';
+	return line;
+}
+
+static u32 nr_runs(const kvmm_mut_t *mut, u32 nr)
+{
+	int last = -2;
+	u32 runs = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		int block = kvmm_block_of_mut(pool, mut[i]);
+
+		runs += block != last + 1;
+		last = block;
+	}
+	return runs;
+}
+
+static void give_back(kvmm_mut_t *mut, u32 nr)
+{
+	cr_assert_eq(kvmm_free(pool, mut, nr), 0);
+}
+
+Test(victim, neighbours_go_together)
+{
+	kvmm_mut_t mut[4];
+	kvmm_ref_t ref[16];
+
+	make_window(16, 4, false);
+	/* Looked at are a i c e b d m: a to e are one run. */
+	lay_out("abcdefghijklmnop", "aicebdmpgkfhjlno", ref);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_expect_str_eq(layout(), "***defghijklmnop");
+	cr_expect_eq(nr_runs(mut, 3), 1);
+	give_back(mut, 3);
+}
+
+Test(victim, the_longest_run_goes_first_and_the_rest_is_cut_from_the_shortest_that_fits)
+{
+	kvmm_mut_t mut[5];
+	kvmm_ref_t ref[20];
+
+	make_window(20, 5, false);
+	/* Looked at are f, h, klm, opqr and t, and one more. */
+	lay_out("abcdefghijklmnopqrst", "fhklmopqrtabcdegijns", ref);
+	cr_assert_eq(kvmm_alloc(pool, 5, mut), 0);
+	cr_expect_str_eq(layout(), "abcde*ghijklmn****st");
+	cr_expect_eq(nr_runs(mut, 5), 2);
+	give_back(mut, 5);
+}
+
+Test(victim, who_is_beyond_the_window_stays)
+{
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[12];
+
+	make_window(12, 2, false);
+	lay_out("abcdefghijkl", "adgjefhikbcl", ref);	/* e and f are fifth and sixth */
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_str_eq(layout(), "*bc*efghijkl");
+	give_back(mut, 2);
+}
+
+Test(victim, without_a_window_the_order_is_plain)
+{
+	kvmm_mut_t mut[3];
+	kvmm_ref_t ref[8];
+
+	make_window(8, 0, false);
+	lay_out("abcdefgh", "hafbcdeg", ref);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_expect_str_eq(layout(), "*bcde*g*");
+	cr_expect_eq(kvmm_block_of_mut(pool, mut[0]), 7);
+	give_back(mut, 3);
+}
+
+Test(victim, a_free_block_draws_its_neighbours)
+{
+	kvmm_mut_t mut[3];
+	kvmm_ref_t ref[12];
+	kvmm_mut_t free_one;
+
+	make_window(12, 3, false);
+	lay_out("abcdef", "", ref);
+	cr_assert_eq(kvmm_alloc(pool, 1, &free_one), 0);
+	lay_out("hijkl", "", ref + 6);
+	give_back(&free_one, 1);
+	cr_expect_str_eq(layout(), "******.*****");
+	for (u32 i = 0; i < 12; i++)	/* a d f h k, then others */
+		if (strchr("adf", "abcdef.hijkl"[i]))
+			drop(pool, ref[i]);
+	drop(pool, ref[6]);
+	drop(pool, ref[9]);
+	cr_expect_str_eq(layout(), "a**d*f.h**k*");
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_expect_str_eq(layout(), "a**d******k*");
+	cr_expect_eq(nr_runs(mut, 3), 1);
+	give_back(mut, 3);
+	for (u32 i = 0; i < 11; i++)
+		if (i != 0 && i != 3 && i != 5 && i != 6 && i != 9)
+			drop(pool, ref[i]);
+}
+
+Test(victim, new_blocks_are_handed_out_lowest_first)
+{
+	kvmm_mut_t mut[6];
+	kvmm_ref_t ref[6];
+
+	make_window(6, 1, false);
+	lay_out("abcdef", "fedcba", ref);
+	cr_assert_eq(kvmm_alloc(pool, 6, mut), 0);
+	cr_expect_eq(nr_runs(mut, 6), 1);
+	give_back(mut, 6);
+}
+
+Test(victim, a_failed_allocation_leaves_the_order_as_it_was)
+{
+	kvmm_mut_t mut[12];
+	kvmm_ref_t ref[12];
+
+	make_window(12, 3, false);
+	lay_out("abcdefghijkl", "kcaljbifheg", ref);
+	cr_expect_eq(kvmm_alloc(pool, 12, mut), -ENOSPC);
+	cr_expect_str_eq(layout(), "abc*efghijkl");
+	cr_expect_str_eq(evicted(pool), "kcaljbifheg");
+	drop(pool, ref[3]);
+}
+
+Test(victim, a_range_too_is_cut_from_neighbours)
+{
+	kvmm_range_t range = { 0 };
+	kvmm_ref_t ref[12];
+
+	make_window(12, 3, false);
+	lay_out("abcdefghijkl", "aekghibcdfjl", ref);
+	cr_assert_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &range), 0);
+	cr_expect_str_eq(layout(), "abcdef***jkl");
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+}
+
+Test(victim, no_higher_class_is_touched_for_a_run)
+{
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[8];
+
+	make_window(8, 2, true);
+	lay_out("abcdefgh", "", ref);
+	cr_assert_eq(kvmm_class_set(pool, &ref[0], 1, LOW), 0);
+	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
+	for (u32 i = 0; i < 8; i++)
+		drop(pool, ref[i]);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_str_eq(layout(), "*bcd*fgh");
+	give_back(mut, 2);
+}
+
+/* All of the class below has to go; runs are looked for in the one above. */
+Test(victim, what_is_left_of_a_class_is_completed_by_its_neighbours)
+{
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[8];
+
+	make_window(8, 2, true);
+	lay_out("abcdefgh", "", ref);
+	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
+	for (u32 i = 0; i < 8; i++)
+		drop(pool, ref[(i * 3) % 8]);	/* a d g b(e) h c f */
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_str_eq(layout(), "abc**fgh");
+	give_back(mut, 2);
+}
+
+/* The first of a chain lies next to the end of another one, but is not evicted before its own end. */
+Test(victim, a_chain_still_loses_its_end_first)
+{
+	kvmm_key_t key[3] = { key_of('x'), key_of('y'), key_of('z') };
+	kvmm_ref_t ref[3], other[3];
+	kvmm_mut_t mut[3];
+
+	make_window(12, 3, false);
+	lay_out("abc", "", other);
+	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 3, ref), 0);
+	for (u32 i = 0; i < 3; i++)
+		of_block[kvmm_block_of_ref(pool, ref[i])] = "xyz"[i];
+	cr_expect_str_eq(layout(), "******......");
+	drop(pool, other[2]);
+	cr_assert_eq(kvmm_put_many(pool, ref, 3), 0);
+	drop(pool, other[0]);
+	drop(pool, other[1]);
+	cr_expect_str_eq(evicted_for(pool, 8), "cz");
+	cr_expect_str_eq(evicted(pool), "yxab");
+}
