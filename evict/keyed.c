@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What policies share that are one function; see keyed.h. */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/hash.h>
@@ -120,6 +121,15 @@ void keyed_unpick(void *policy, u32 block)
 	struct keyed *keyed = policy;
 
 	vtime_unpick(keyed->order, block);
+}
+
+void keyed_expect(const void *policy, u32 block, bool soon)
+{
+	const struct keyed *keyed = policy;
+
+	if (!soon)
+		kv_prefetch_write(&keyed->block[block]);
+	vtime_expect(keyed->order, block, soon);
 }
 
 bool keyed_has(const void *policy, u32 block)

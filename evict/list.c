@@ -19,6 +19,7 @@
  *
  * Everything below is guarded by the order's lock.
  */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/evict.h>
@@ -170,6 +171,20 @@ static void lists_unpick(void *policy, u32 block)
 	link_add(lists, list, prev, block);
 }
 
+/* Its links, and then those of its neighbours. */
+static void lists_expect(const void *policy, u32 block, bool soon)
+{
+	const struct lists *lists = policy;
+	const struct link *link = &lists->link[block];
+
+	if (!soon) {
+		kv_prefetch_write(link);
+		return;
+	}
+	kv_prefetch_write(&lists->link[link->prev]);
+	kv_prefetch_write(&lists->link[link->next]);
+}
+
 static bool lists_has(const void *policy, u32 block)
 {
 	const struct lists *lists = policy;
@@ -309,6 +324,7 @@ const struct kv_evict_ops kv_evict_lru = {
 	.pick		= lists_pick,
 	.take		= lists_take,
 	.unpick		= lists_unpick,
+	.expect		= lists_expect,
 	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,
@@ -324,6 +340,7 @@ const struct kv_evict_ops kv_evict_lru_classic = {
 	.pick		= lists_pick,
 	.take		= lists_take,
 	.unpick		= lists_unpick,
+	.expect		= lists_expect,
 	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,
@@ -340,6 +357,7 @@ const struct kv_evict_ops kv_evict_slru = {
 	.pick		= lists_pick,
 	.take		= lists_take,
 	.unpick		= lists_unpick,
+	.expect		= lists_expect,
 	.has		= lists_has,
 	.nr		= lists_nr,
 	.check		= lists_check,

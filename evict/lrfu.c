@@ -209,6 +209,13 @@ static void lrfu_unpick(void *policy, u32 block)
 	vtime_unpick(lrfu->order, block);
 }
 
+static void lrfu_expect(const void *policy, u32 block, bool soon)
+{
+	const struct lrfu *lrfu = policy;
+
+	vtime_expect(lrfu->order, block, soon);
+}
+
 static bool lrfu_has(const void *policy, u32 block)
 {
 	const struct lrfu *lrfu = policy;
@@ -242,6 +249,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.pick		= lrfu_pick,
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
+	.expect		= lrfu_expect,
 	.has		= lrfu_has,
 	.nr		= lrfu_nr,
 	.check		= lrfu_check,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Blocks ordered by virtual time; see vtime.h. */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/evict.h>
@@ -152,6 +153,19 @@ void vtime_leave(struct vtime *vtime, u32 block)
 		return;
 	vtime->nr_picked = 0;
 	link_del(vtime, block);
+}
+
+/* Its links, and then those of its neighbours. */
+void vtime_expect(const struct vtime *vtime, u32 block, bool soon)
+{
+	const struct vtime_link *link = &vtime->link[block];
+
+	if (!soon) {
+		kv_prefetch_write(link);
+		return;
+	}
+	kv_prefetch_write(&vtime->link[link->prev]);
+	kv_prefetch_write(&vtime->link[link->next]);
 }
 
 u32 vtime_first(const struct vtime *vtime)

@@ -67,6 +67,9 @@ void vtime_unpick(struct vtime *vtime, u32 block);
 /* The window begins at @base now, if it did not later: whatever is older counts as of @base. */
 void vtime_advance(struct vtime *vtime, u64 base);
 
+/* The block is about to enter or leave; see kv_evict_ops. */
+void vtime_expect(const struct vtime *vtime, u32 block, bool soon);
+
 int vtime_check(const struct vtime *vtime);
 
 static inline bool vtime_has(const struct vtime *vtime, u32 block)

@@ -7,7 +7,7 @@
 #include "order.h"
 
 /* Entries whose lines are asked for ahead of their notes. */
-#define AHEAD		8u
+#define AHEAD		16u
 
 /* How often a hit tries to get at the log before it is forgotten. */
 #define HIT_TRIES	16u
@@ -131,6 +131,19 @@ static u32 empty_log(struct order *order)
 	return nr;
 }
 
+/* A note will be applied after twice AHEAD others, or after AHEAD. */
+static void expect(const struct order *order, u64 note, bool soon)
+{
+	u32 index = note_handle(note).index;
+
+	if (!soon) {
+		kv_prefetch(entry_at(order, index));
+		family_prefetch(&order->family, index);
+	}
+	if (order->ops->expect)
+		order->ops->expect(order_policy(order, index), index, soon);
+}
+
 void order_catch_up(struct order *order)
 {
 	u32 nr = empty_log(order);
@@ -138,8 +151,10 @@ void order_catch_up(struct order *order)
 	for (u32 i = 0; i < nr; i++) {
 		u64 note = order->applied[i];
 
-		if (likely(i + AHEAD < nr))
-			kv_prefetch(entry_at(order, note_handle(order->applied[i + AHEAD]).index));
+		if (i + 2 * AHEAD < nr)
+			expect(order, order->applied[i + 2 * AHEAD], false);
+		if (i + AHEAD < nr)
+			expect(order, order->applied[i + AHEAD], true);
 		order_apply(order, note >> NOTE_WHAT_SHIFT, note_handle(note));
 	}
 }

@@ -49,6 +49,8 @@ enum kv_evict_advice {
  * @take: this block out of the order, as if it had been picked
  * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest first. If
  *	others have come or gone since, the block is among the first to be picked again
+ * @expect: the block is about to enter or leave, and then once more, @soon: ask for the memory that
+ *	it takes. Changes nothing; may be NULL
  * @has: is the block in the order?
  * @nr: blocks in the order
  * @check: 0 or -EUCLEAN; recomputes everything
@@ -71,6 +73,7 @@ struct kv_evict_ops {
 	u32 (*pick)(void *policy);
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
+	void (*expect)(const void *policy, u32 block, bool soon);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
 	int (*check)(const void *policy);

@@ -282,6 +282,8 @@ Test(group, a_window_keeps_what_the_next_token_reads)
 	cr_expect_eq(kvmm_groups_hit_tokens(tables), 20);
 	expect_tables(tables, pool, "rrrrrp", "---rrp");
 	cr_expect_eq(nr_active(pool), 7);
+	cr_expect_eq(stat_of(pool).hit_blocks, 7);
+	cr_expect_eq(stat_of(pool).miss_blocks, 12 + 2);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
 	end_pool(pool);

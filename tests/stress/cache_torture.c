@@ -329,6 +329,8 @@ static u32 name_rest(struct worker *worker, const struct prompt *prompt,
 
 	rest.keys += req->nr_hits;
 	rest.nr -= req->nr_hits;
+	rest.position = req->nr_hits;
+	rest.parent = req->nr_hits ? &prompt->key[req->nr_hits - 1] : NULL;
 	fill_fresh(worker, req->fresh, req->nr_fresh, prompt->first + req->nr_hits,
 		   prompt->tenant);
 	if (rest.nr && !any(worker, 4) && !stage_and_regret(worker, &rest, req->fresh))
