@@ -4,10 +4,10 @@
  *
  * Invariants, recomputed by classes_check():
  *
- *  1. The marks of an entry are 0 unless it is registered, or claimed from there. COUNTED is set when
- *     the order hears that it was filled, and goes with the name.
- *  2. nr of a class is the number of COUNTED marks of that class, nr_picked that of PICKED ones: who is
- *     claimed and not yet forgotten.
+ *  1. The marks of an entry are 0 unless it is registered, or claimed from there. COUNTED is set
+ *     when the order hears that it was filled, and goes with the name.
+ *  2. nr of a class is the number of COUNTED marks of that class, nr_picked that of PICKED ones:
+ *     who is claimed and not yet forgotten.
  *  3. An entry is in the list of its owner if that is neither 0 nor OWNER_SHARED, and only while
  *     COUNTED; and in the list of the protected if its priority is above the limit.
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Advice: what owners say of their blocks goes to the policy, and priorities are remembered, so that no
- * more than a part of the pool is protected by them.
+ * Advice: what owners say of their blocks goes to the policy, and priorities are remembered, so
+ * that no more than a part of the pool is protected by them.
  *
  * Pins count, too: pinned blocks are protected better than any. The more are pinned, the fewer a
  * priority may protect.
@@ -93,7 +93,7 @@ static int check_advice(struct kvmm_pool *pool, const struct kv_handle *handles,
 	return 0;
 }
 
-/* A policy knows one kind of advice for all blocks or for none, so only the first can be refused. */
+/* A policy knows a kind of advice for all blocks or for none: only the first can be refused. */
 static int advise_all(struct kvmm_pool *pool, const struct kv_handle *handles, u32 what,
 		      const u64 *values, u32 nr)
 {

@@ -2,8 +2,8 @@
 /*
  * Calls about classes: who is of which, who owns what, what owners are told.
  *
- * All of them hold both locks: blocks may be evicted in the end, and what the order has been told of
- * before is applied first, so a block that is registered is counted.
+ * All of them hold both locks: blocks may be evicted in the end, and what the order has been told
+ * of before is applied first, so a block that is registered is counted.
  */
 #include <limits.h>
 

@@ -32,6 +32,8 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 		nr_more = forget_round(pool);
 		nr += nr_more;
 	} while (nr_more);
+	if (pool->order.classes)
+		class_end(pool->order.classes);
 	return nr;
 }
 

@@ -16,8 +16,8 @@
  * leaf below goes instead. Who was picked once and where one has come to below is remembered, so a
  * chain is walked down once, however many blocks of it are evicted.
  *
- * With classes each has a policy of its own, and is an order of its own: who is picked comes from the
- * class that next_class() says, and leaf first holds inside a class.
+ * With classes each has a policy of its own, and is an order of its own: who is picked comes from
+ * the class that next_class() says, and leaf first holds inside a class.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H

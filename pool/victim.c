@@ -3,9 +3,9 @@
  * Run-aware victims; see victim.h.
  *
  * Bits by block say who is looked at, so runs are found in the order of addresses without sorting
- * anything. A run ends at the first block that is neither looked at, nor taken in any case, nor free:
- * when anything is evicted at all, everything that is free is taken, too. What is to be taken of runs
- * of each length is a sum over all runs; then they are walked again, and taken.
+ * anything. A run ends at the first block that is neither looked at, nor taken in any case, nor
+ * free: when anything is evicted at all, everything that is free is taken, too. What is to be taken
+ * of runs of each length is a sum over all runs; then they are walked again, and taken.
  */
 #include <kv/mem.h>
 
@@ -123,8 +123,8 @@ static void sum_up(struct kvmm_pool *pool)
 }
 
 /*
- * Longest first, until @nr are found. What is left then comes from the shortest run that has so many:
- * cutting a longer one would leave another piece.
+ * Longest first, until @nr are found. What is left then comes from the shortest run that has so
+ * many: cutting a longer one would leave another piece.
  */
 static void ration(struct window *window, u32 nr)
 {
@@ -192,8 +192,8 @@ static u32 block_at(const struct kvmm_pool *pool, u32 i)
 }
 
 /*
- * @nr, and more of the class of the last of them: no class above is touched for the sake of runs. Who
- * is referenced meanwhile is noticed when it is taken.
+ * @nr, and more of the class of the last of them: no class above is touched for the sake of runs.
+ * Who is referenced meanwhile is noticed when it is taken.
  */
 static u32 look(struct kvmm_pool *pool, u32 nr)
 {

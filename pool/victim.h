@@ -3,12 +3,13 @@
  * Run-aware victims: of the next ones, those that lie next to each other or to free blocks.
  *
  * In plain order what is evicted for one request was filled by several, and lies in pieces; so does
- * the request's content then, and copying it takes a descriptor a piece. Here some blocks beyond the
- * shortfall are looked at, and the longest runs among all of them are taken. Short pieces stay until
- * their neighbours come near the end of the order, too, or until they leave the window at its old end.
+ * the request's content then, and copying it takes a descriptor a piece. Here some blocks beyond
+ * the shortfall are looked at, and the longest runs among all of them are taken. Short pieces stay
+ * until their neighbours come near the end of the order, too, or until they leave the window at its
+ * old end.
  *
- * Who is looked at and not taken is given back to where it was, newest first; then who was chosen is
- * taken one by one in the order of eviction. So a failed allocation leaves the order as it was.
+ * Who is looked at and not taken is given back to where it was, newest first; then who was chosen
+ * is taken one by one in the order of eviction. So a failed allocation leaves the order as it was.
  */
 #ifndef POOL_VICTIM_H
 #define POOL_VICTIM_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Room that somebody asks for without taking it: evicted are exactly the blocks that are missing. */
+/* Room that somebody asks for without taking it: exactly the blocks that are missing are evicted. */
 
 #include "internal.h"
 

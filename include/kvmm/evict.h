@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which cached blocks go first: classes above the policy, advice to the policy, and which of the next
- * victims are taken so that new blocks lie together.
+ * Which cached blocks go first: classes above the policy, advice to the policy, and which of the
+ * next victims are taken so that new blocks lie together.
  *
- * Classes are ordered. While a lower one has a block that nobody references, no block of a higher one
- * is evicted; inside a class the pool's policy decides, and each class has an instance of it. A block
- * is of the pool's default class when it is registered. kvmm_class_set() says it once; from then on it
- * only goes down, and using it changes nothing. All is forgotten with the block's content.
+ * Classes are ordered. While a lower one has a block that nobody references, no block of a higher
+ * one is evicted; inside a class the pool's policy decides, and each class has an instance of it. A
+ * block is of the pool's default class when it is registered. kvmm_class_set() says it once; from
+ * then on it only goes down, and using it changes nothing. All is forgotten with the block's
+ * content.
  *
- * Calls on a pool that was made without classes are answered with -EOPNOTSUPP, and such a pool has no
- * memory or time for them.
+ * Calls on a pool that was made without classes are answered with -EOPNOTSUPP, and such a pool has
+ * no memory or time for them.
  */
 #ifndef KVMM_EVICT_H
 #define KVMM_EVICT_H
@@ -51,7 +52,7 @@ enum kvmm_phase {
 	KVMM_NR_PHASES,
 };
 
-/** Initialises an array of KVMM_NR_PHASES classes; each of the two thoughts gets at most that much. */
+/** Initialises an array of KVMM_NR_PHASES classes; either thought gets at most that much. */
 #define KVMM_PHASES(thought_permille) {						\
 	{ "finished-thought", 0, (thought_permille), 0, 0 },			\
 	{ "active-thought", 0, (thought_permille), 0, 0 },			\
@@ -82,11 +83,12 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  * @nr_classes: at most KVMM_MAX_CLASSES
  * @default_class: of blocks that are registered
  * @flags: KVMM_EVICT_*
- * @run_window: 0 = plain order; 1 = plain order, but new blocks are handed out lowest first; else how
- *	many blocks beyond those needed are looked at, too, to find victims that lie together, at most
- *	a fourth of the pool. See Documentation/classes.rst for what it is good for
+ * @run_window: 0 = plain order; 1 = plain order, but new blocks are handed out lowest first; else
+ *	how many blocks beyond those needed are looked at, too, to find victims that lie together,
+ *	at most a fourth of the pool. See Documentation/classes.rst for what it is good for
  * @protect_above: blocks with a priority above this are protected
- * @protect_permille: most of the pool that may be; 0 = no limit. Who is protected longest is so no more
+ * @protect_permille: most of the pool that may be; 0 = no limit. Who is protected longest is so no
+ *	more
  * @hook: NULL, or told of what kvmm_class_events() would return
  * @hook_arg: for @hook
  */
@@ -119,7 +121,8 @@ KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
  * kvmm_demote() - down to class @cls; who is there, or below, stays
  * @refs: registered blocks; the caller need not hold references any more
  *
- * Return: how many were demoted; -ESTALE one of them is gone (none was demoted); -EINVAL; -EOPNOTSUPP.
+ * Return: how many were demoted; -ESTALE one of them is gone (none was demoted); -EINVAL;
+ * -EOPNOTSUPP.
  */
 KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls);
 
@@ -227,7 +230,8 @@ enum kvmm_advice {
  *
  * Forgotten with the content; a block that is demoted keeps its priority only.
  *
- * Return: 0; -EOPNOTSUPP the policy has no use for it; -EINVAL, also for a value that makes no sense;
+ * Return: 0; -EOPNOTSUPP the policy has no use for it; -EINVAL, also for a value that makes no
+ * sense;
  * -ESTALE. Then nothing was said.
  */
 KVMM_API int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t what,

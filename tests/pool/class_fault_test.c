@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A pool with classes when host memory runs out at the n-th allocation: made as a whole or not at all;
- * and nothing that evicts, demotes or tells needs any. */
+/*
+ * A pool with classes when host memory runs out at the n-th allocation: made as a whole or not at
+ * all; and nothing that evicts, demotes or tells needs any.
+ */
 #include <criterion/criterion.h>
 
 #include <kv/mem.h>

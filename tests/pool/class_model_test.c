@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Random operations on a pool with classes, quotas and owners against a model that shares no code with
- * it: blocks with a class and a time of becoming idle, and a search through all of them for the next
- * victim. Who is evicted, and in which order, must be the same each time. KVMM_SEED and KVMM_MODEL_OPS
- * choose the run.
+ * Random operations on a pool with classes, quotas and owners against a model that shares no code
+ * with it: blocks with a class and a time of becoming idle, and a search through all of them for
+ * the next victim. Who is evicted, and in which order, must be the same each time. KVMM_SEED and
+ * KVMM_MODEL_OPS choose the run.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -275,7 +275,7 @@ static void op_evict_for(void)
 	}
 }
 
-/* All that could be, so that most rounds evict something; too many, so that they must be put back. */
+/* First more than there is, so that all have to be put back; then much of it. */
 static void op_fill_up(void)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];

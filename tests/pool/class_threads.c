@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Threads that use, demote, own and evict side by side, in a pool with classes, quotas, a hook and a
- * window. Exit code 0: nothing was refused that may not be, and the pool is valid.
+ * Threads that use, demote, own and evict side by side, in a pool with classes, quotas, a hook and
+ * a window. Exit code 0: nothing was refused that may not be, and the pool is valid.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run-aware victims against a list: whoever was evicted stood among the first of the plain order, as
- * many as were needed and as the window has; the others kept their places; and what was handed out lies
- * in no more runs, but one, than what plain order would have given. KVMM_SEED and KVMM_MODEL_OPS choose
- * the run.
+ * Run-aware victims against a list: whoever was evicted stood among the first of the plain order,
+ * as many as were needed and as the window has; the others kept their places; and what was handed
+ * out lies in no more runs, but one, than what plain order would have given. KVMM_SEED and
+ * KVMM_MODEL_OPS choose the run.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run-aware victims. Pictures have the letter of the key that each block holds; '.' free, '*' private
- * or referenced.
+ * Run-aware victims. Pictures have the letter of the key that each block holds; '.' free, '*'
+ * private or referenced.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -182,6 +182,46 @@ Test(victim, a_failed_allocation_leaves_the_order_as_it_was)
 	cr_expect_str_eq(layout(), "abc*efghijkl");
 	cr_expect_str_eq(evicted(pool), "kcaljbifheg");
 	drop(pool, ref[3]);
+}
+
+/*
+ * Of any policy: who was only looked at is where it was. A block that is held makes the allocation
+ * fail when all others have been picked.
+ */
+static void expect_as_before(const char *policy)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 6 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 24 };
+	struct kvmm_pool *plain, *windowed;
+	kvmm_ref_t held;
+	char order[32];
+
+	attr.nr_blocks = 24;
+	attr.policy = policy;
+	plain = make_pool_of(&attr);
+	attr.evict = &evict;
+	windowed = make_pool_of(&attr);
+	fill_all(plain, "abcdefghijklmnopqrstuvw", HIGH);
+	fill_all(windowed, "abcdefghijklmnopqrstuvw", HIGH);
+	held = fill(windowed, 'x', HIGH);
+	cr_expect_eq(kvmm_evict_for(windowed, &req), -ENOSPC);
+	drop(windowed, held);
+	fill_all(plain, "x", HIGH);
+	strcpy(order, evicted(plain));
+	cr_expect_str_eq(evicted(windowed), order, "%s", policy);
+	end_pool(plain);
+	end_pool(windowed);
+}
+
+Test(victim, every_policy_takes_back_whom_it_was_asked_for)
+{
+	const char *name[32];
+	u32 nr = kvmm_policies(name, 32);
+
+	make_window(4, 0, false);
+	for (u32 i = 0; i < nr; i++)
+		expect_as_before(name[i]);
 }
 
 Test(victim, a_range_too_is_cut_from_neighbours)

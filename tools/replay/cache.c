@@ -457,7 +457,8 @@ void cache_say(const struct cache *cache)
 		    format_grouped(cache->input_tokens, a), format_grouped(cache->hit_tokens, b),
 		    100 * share(cache->hit_tokens, cache->input_tokens));
 	results_say(results, "evictions", "%s blocks", format_grouped(cache->evictions, a));
-	results_say(results, "new blocks", "%s in %s runs: %.2f blocks a run, %.1f runs an allocation",
+	results_say(results, "new blocks",
+		    "%s in %s runs: %.2f blocks a run, %.1f runs an allocation",
 		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
 		    share(cache->fresh_blocks, cache->fresh_runs),
 		    share(cache->fresh_runs, cache->fresh_allocs));
