@@ -12,13 +12,13 @@
 #define KEYS_A_FIT	8u
 /* Epochs of this part of the pool... */
 #define EPOCHS_A_FIT	4u
-/* ...but not so short that chance decides; and each melts this part of the score away. */
+/* ...but not so short that chance decides; and each melts a quarter of the score away. */
 #define MIN_EPOCH	1250u
-#define MELT_SHIFT	3u
-/* What another candidate must be better by: 1/512 and a few hits. */
-#define LEAD_SHIFT	9u
+#define MELT_SHIFT	2u
+/* What another candidate must be better by: 1/256 and a few hits. */
+#define LEAD_SHIFT	8u
 #define HIT		16u
-#define LEAD_MIN	(2 * HIT)
+#define LEAD_MIN	(4 * HIT)
 
 /* Half-lives in sixteenths of the pool's size; time passes as blocks are filled. */
 static const u16 half_lives[NR_TRIALS] = { 0, 1, 4, 8, 16, 32, 64, 256 };

@@ -12,6 +12,7 @@
 #include <kvmm/pool.h>
 #include <kvmm/registry.h>
 #include <kvmm/seq.h>
+#include <kvmm/slab.h>
 #include <kvmm/tokens.h>
 #include <kvmm/types.h>
 #include <kvmm/zone.h>

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Slab caches: objects taken and given back.
+ *
+ * Objects come from the current slab, which stays the current one as long as no other with room is
+ * fuller: a pair of calls that takes an object and gives it back touches no list. Where a slab
+ * becomes fuller or emptier elsewhere it changes lists (slab_order.c).
+ *
+ * Batches are all or nothing without any memory of their own. Slabs that are missing are made
+ * before the first object is taken; handles that are freed are first struck off, each by moving
+ * its generation on, so that a bad one, or the second of two equal ones, is met before anything
+ * else has changed, and the generations go back to where they were.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/stat.h>
+
+#include "slab.h"
+
+static u32 next_cache_id;	/* kv_fetch_add(); tells locks of one rank apart */
+
+static bool name_is_good(const char *name)
+{
+	size_t len = name ? strnlen(name, KVMM_SLAB_NAME_BYTES) : 0;
+
+	for (size_t i = 0; i < len; i++)
+		if (name[i] <= ' ' || name[i] > '~')
+			return false;
+	return len && len < KVMM_SLAB_NAME_BYTES;
+}
+
+static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
+		       const struct kvmm_slab_attr *attr, const struct kvmm_slab_shape *shape)
+{
+	struct kvmm_zone_stat stat;
+
+	kvmm_zone_stat(zone, &stat);
+	cache->zone = zone;
+	cache->shape = *shape;
+	cache->object_bytes = attr->object_bytes;
+	cache->base_block_bytes = attr->base_block_bytes;
+	cache->colour_bytes = attr->colour_bytes;
+	cache->keep_empty = attr->keep_empty;
+	cache->obj_bits = kv_order(shape->nr_objects);
+	cache->max_records = min((u64)(stat.nr_blocks / shape->nr_blocks),
+				 BIT64(32 - cache->obj_bits) - 1);
+	memcpy(cache->name, attr->name, strlen(attr->name) + 1);
+	kv_lock_init(&cache->lock, KV_RANK_POOL, kv_fetch_add(&next_cache_id, 1));
+	cache->order.top = -1;
+	cache->free_record = KV_NONE;
+	for (u32 i = 0; i < shape->nr_objects; i++)
+		cache->order.head[i] = KV_NONE;
+	cache->metadata_bytes = sizeof(*cache) + shape->nr_objects * sizeof(u32);
+}
+
+int kvmm_slab_cache_create(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+			   struct kvmm_slab_cache **result)
+{
+	struct kvmm_slab_shape shape;
+	struct kvmm_slab_cache *cache;
+	int err;
+
+	if (!zone || !attr || !result || attr->size != sizeof(*attr) || !name_is_good(attr->name))
+		return -EINVAL;
+	err = slab_shape(zone, attr, &shape);
+	if (err)
+		return err;
+	cache = kv_alloc_lines(1, sizeof(*cache));
+	if (!cache)
+		return -ENOMEM;
+	err = -ENOMEM;
+	cache->order.head = kv_alloc_array(shape.nr_objects, sizeof(u32));
+	if (!cache->order.head)
+		goto out_free_cache;
+	fill_cache(cache, zone, attr, &shape);
+	err = slab_list_add(cache);
+	if (err)
+		goto out_free_head;
+	*result = cache;
+	return 0;
+
+out_free_head:
+	kv_free(cache->order.head);
+out_free_cache:
+	kv_free(cache);
+	return err;
+}
+
+void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache)
+{
+	if (!cache)
+		return;
+	slab_list_del(cache);
+	for (u32 i = 0; i < cache->nr_records; i++) {
+		struct slab *slab = slab_at(cache, i);
+
+		if (slab->start != KV_NONE)
+			KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks));
+	}
+	slab_drop_chunks(cache, 0);
+	kv_free(cache->order.head);
+	kv_free(cache);
+}
+
+/* On error the lock is not held. */
+static inline int cache_enter(struct kvmm_slab_cache *cache)
+{
+	kv_lock(&cache->lock);
+	if (likely(!cache->broken))
+		return 0;
+	kv_unlock(&cache->lock);
+	return -EUCLEAN;
+}
+
+/* ---- taking objects ---- */
+
+static u64 nr_missing(const struct kvmm_slab_cache *cache, u32 nr)
+{
+	u64 room = cache->nr_room - cache->nr_live;
+
+	return nr <= room ? 0 : (nr - room + cache->shape.nr_objects - 1) / cache->shape.nr_objects;
+}
+
+/* Slabs for @nr objects more: all of them, or none. */
+static noinline int make_slabs(struct kvmm_slab_cache *cache, u32 nr)
+{
+	u64 wanted = nr_missing(cache, nr), made;
+	u32 nr_chunks = cache->nr_chunks;
+	int err = wanted > cache->max_records ? -ENOSPC : 0;
+
+	for (made = 0; !err && made < wanted; made += !err)
+		err = slab_make(cache);
+	if (!err) {
+		cache->slabs_made += made;
+		return 0;
+	}
+	while (made--)
+		slab_unmake(cache);
+	slab_drop_chunks(cache, nr_chunks);
+	cache->fail_nospc += err == -ENOSPC;
+	return err;
+}
+
+/* There is one with room. */
+static noinline struct slab *__switch_slab(struct kvmm_slab_cache *cache)
+{
+	struct slab *cur = cache->cur;
+
+	if (cur && cur->used < cache->shape.nr_objects)
+		slab_order_add(cache, cur);
+	cur = slab_at(cache, cache->order.head[cache->order.top]);
+	slab_order_del(cache, cur);
+	cache->cur = cur;
+	return cur;
+}
+
+static inline struct slab *fullest_slab(struct kvmm_slab_cache *cache)
+{
+	struct slab *cur = cache->cur;
+
+	if (likely(cur && cur->used < cache->shape.nr_objects &&
+		   (s32)cur->used >= cache->order.top))
+		return cur;
+	return __switch_slab(cache);
+}
+
+/* There is room for it. */
+static inline kvmm_slab_obj_t take_object(struct kvmm_slab_cache *cache)
+{
+	struct slab *slab = fullest_slab(cache);
+	u32 i = slab->free;
+
+	if (i != KV_NONE)
+		slab->free = slab->objs[i].next;
+	else
+		i = slab->fresh++;
+	cache->nr_empty -= !slab->used++;
+	return (kvmm_slab_obj_t){ slab->index << cache->obj_bits | i, ++slab->objs[i].gen };
+}
+
+int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs)
+{
+	int err;
+
+	if (unlikely(!cache || !nr || !objs))
+		return -EINVAL;
+	err = cache_enter(cache);
+	if (unlikely(err))
+		return err;
+	if (unlikely(cache->nr_room - cache->nr_live < nr))
+		err = make_slabs(cache, nr);
+	if (likely(!err)) {
+		for (u32 i = 0; i < nr; i++)
+			objs[i] = take_object(cache);
+		cache->nr_live += nr;
+		cache->allocs += nr;
+	}
+	kv_unlock(&cache->lock);
+	return err;
+}
+
+/* ---- handles ---- */
+
+/* What it names if it were good. */
+static inline struct slab *slab_of(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
+				   u32 *i)
+{
+	*i = obj.index & (BIT(cache->obj_bits) - 1);
+	return slab_at(cache, obj.index >> cache->obj_bits);
+}
+
+/* Generations only grow: one that was not reached yet is made up. */
+static noinline int __bad_handle(u32 gen, u32 now)
+{
+	kv_count(KV_EV_BAD_HANDLE);
+	return !(gen & 1) || (s32)(gen - now) > 0 ? -EINVAL : -ESTALE;
+}
+
+static inline int find_object(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
+			      struct slab **slab, u32 *i)
+{
+	u32 now;
+
+	if (unlikely(obj.index >> cache->obj_bits >= cache->nr_records))
+		return __bad_handle(0, 0);
+	*slab = slab_of(cache, obj, i);
+	if (unlikely(*i >= cache->shape.nr_objects))
+		return __bad_handle(0, 0);
+	now = (*slab)->objs[*i].gen;
+	if (unlikely(now != obj.gen || !(now & 1)))
+		return __bad_handle(obj.gen, now);
+	return 0;
+}
+
+/* ---- giving them back ---- */
+
+static void restore(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
+{
+	for (u32 i, k = 0; k < nr; k++)
+		slab_of(cache, objs[k], &i)->objs[i].gen--;
+}
+
+/* All of them are dead from here on, or none. */
+static inline int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
+{
+	for (u32 k = 0; k < nr; k++) {
+		struct slab *slab;
+		u32 i;
+		int err = find_object(cache, objs[k], &slab, &i);
+
+		if (unlikely(err)) {
+			restore(cache, k, objs);
+			return err;
+		}
+		slab->objs[i].gen++;
+	}
+	return 0;
+}
+
+static noinline void __slab_became_empty(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	if (++cache->nr_empty > cache->keep_empty)
+		slab_return(cache, slab);
+}
+
+static inline void put_object(struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
+{
+	u32 i;
+	struct slab *slab = slab_of(cache, obj, &i);
+
+	slab->objs[i].next = slab->free;
+	slab->free = i;
+	if (likely(slab == cache->cur)) {
+		slab->used--;
+	} else {
+		if (slab->used < cache->shape.nr_objects)
+			slab_order_del(cache, slab);
+		slab->used--;
+		slab_order_add(cache, slab);
+	}
+	if (unlikely(!slab->used))
+		__slab_became_empty(cache, slab);
+}
+
+int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
+{
+	int err;
+
+	if (unlikely(!cache || !nr || !objs))
+		return -EINVAL;
+	err = cache_enter(cache);
+	if (unlikely(err))
+		return err;
+	err = strike_off(cache, nr, objs);
+	if (likely(!err)) {
+		for (u32 i = 0; i < nr; i++)
+			put_object(cache, objs[i]);
+		cache->nr_live -= nr;
+		cache->frees += nr;
+	}
+	kv_unlock(&cache->lock);
+	return err;
+}
+
+static int shrink(struct kvmm_slab_cache *cache)
+{
+	int nr;
+
+	for (nr = 0; cache->nr_empty; nr++) {
+		struct slab *cur = cache->cur;
+		bool cur_is_empty = cur && !cur->used;
+
+		slab_return(cache, cur_is_empty ? cur : slab_at(cache, cache->order.head[0]));
+	}
+	return nr;
+}
+
+int kvmm_slab_shrink(struct kvmm_slab_cache *cache)
+{
+	int ret;
+
+	if (!cache)
+		return -EINVAL;
+	ret = cache_enter(cache);
+	if (ret)
+		return ret;
+	ret = shrink(cache);
+	kv_unlock(&cache->lock);
+	return ret;
+}
+
+/* ---- where they lie ---- */
+
+static struct kvmm_slab_place place_of(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
+{
+	u32 i;
+	const struct slab *slab = slab_of(cache, obj, &i);
+
+	return (struct kvmm_slab_place){
+		.offset = slab->start * cache->base_block_bytes +
+			  slab->colour * cache->colour_bytes + i * cache->shape.stride,
+		.bytes = cache->object_bytes,
+		.run = { slab->start, cache->shape.nr_blocks },
+	};
+}
+
+static int find_places(const struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
+		       struct kvmm_slab_place *places)
+{
+	struct slab *slab;
+	int err = 0;
+
+	for (u32 i, k = 0; k < nr && !err; k++)
+		err = find_object(cache, objs[k], &slab, &i);
+	for (u32 k = 0; k < nr && !err; k++)
+		places[k] = place_of(cache, objs[k]);
+	return err;
+}
+
+int kvmm_slab_places(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
+		     struct kvmm_slab_place *places)
+{
+	int err;
+
+	if (!cache || !nr || !objs || !places)
+		return -EINVAL;
+	err = cache_enter(cache);
+	if (err)
+		return err;
+	err = find_places(cache, nr, objs, places);
+	kv_unlock(&cache->lock);
+	return err;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Hybrid models, as what one request needs of each size.
+ *
+ * Each is set against uniform pages: one size of page for the whole model, as engines without
+ * slabs have. What that means differs by model and is said there. Blocks are of 16 tokens, numbers
+ * of two bytes but for states, which are kept in four. The arithmetic is in
+ * Documentation/slab.rst, and is done once more, from the models' dimensions, by the tests.
+ */
+#include "slab.h"
+
+#define KIB	1024ull
+
+static const struct kvmm_slab_preset presets[] = {
+	{
+		.name = "window+full",
+		.what = "23 layers of full attention, 23 with a window of 4,096 of 8,192 tokens",
+		.base_block_bytes = 64 * KIB,
+		.nr_sizes = 2,
+		.size = {
+			{ "full", 23 * 128 * KIB, 256, 512 },
+			{ "window", 23 * 128 * KIB, 256, 256 },
+		},
+		.uniform = "a page is all layers of a block of tokens",
+		.uniform_page_bytes = 46 * 128 * KIB,
+		.uniform_pages = 512,
+	},
+	{
+		.name = "state+attention",
+		.what = "28 state space layers and 4 of attention, 1,155 tokens",
+		.base_block_bytes = 64 * KIB,
+		.nr_sizes = 2,
+		.size = {
+			{ "state", 560 * KIB, 256, 28 },
+			{ "attention", 4 * 64 * KIB, 256, 73 },
+		},
+		.uniform = "a page is the state of all layers, or up to 61 blocks of tokens",
+		.uniform_page_bytes = 28 * 560 * KIB,
+		.uniform_pages = 3,
+	},
+	{
+		.name = "multimodal",
+		.what = "32 layers for 43 text tokens, 8 for 6,193 image tokens",
+		.base_block_bytes = 64 * KIB,
+		.nr_sizes = 2,
+		.size = {
+			{ "text", 32 * 64 * KIB, 256, 3 },
+			{ "image", 8 * 64 * KIB, 256, 388 },
+		},
+		.uniform = "a page is all layers of a block of tokens, of either kind",
+		.uniform_page_bytes = 40 * 64 * KIB,
+		.uniform_pages = 390,
+	},
+	{
+		.name = "mla+draft",
+		.what = "61 layers of latent vectors, a draft model of 4 layers, 4,096 tokens",
+		.base_block_bytes = 64 * KIB,
+		.max_waste_pm = 20,
+		.nr_sizes = 2,
+		.size = {
+			{ "latent", 61 * 18 * KIB, 256, 256 },
+			{ "draft", 4 * 64 * KIB, 256, 256 },
+		},
+		.uniform = "a page is a block of the target model, or one of the draft model",
+		.uniform_page_bytes = 61 * 18 * KIB,
+		.uniform_pages = 512,
+	},
+};
+
+const struct kvmm_slab_preset *kvmm_slab_presets(u32 *nr)
+{
+	if (nr)
+		*nr = ARRAY_SIZE(presets);
+	return presets;
+}

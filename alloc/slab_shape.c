@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long a slab should be: the shortest one that wastes no more than allowed.
+ *
+ * All in integers of 64 bits: 64 blocks of at most 2^36 bytes, times 1000, are below 2^52.
+ */
+#include <kv/zone.h>
+
+#include "slab.h"
+
+static bool attr_is_good(const struct kvmm_slab_attr *attr)
+{
+	u64 align = attr->align ? attr->align : 1;
+
+	if (!attr->base_block_bytes || attr->base_block_bytes > KVMM_SLAB_MAX_BYTES)
+		return false;
+	if (!attr->object_bytes || attr->object_bytes > KVMM_SLAB_MAX_BYTES * KVMM_SLAB_MAX_BLOCKS)
+		return false;
+	if (!kv_is_pow2(align) || align > KVMM_SLAB_MAX_BYTES || attr->max_waste_pm > 1000)
+		return false;
+	return attr->colour_bytes <= KVMM_SLAB_MAX_BYTES && !(attr->colour_bytes & (align - 1));
+}
+
+/* Its first block is a multiple of what base blocks leave of the alignment. */
+static u64 block_align(u64 align, u64 base_block_bytes)
+{
+	u64 by_itself = base_block_bytes & -base_block_bytes;
+
+	return align > by_itself ? align / by_itself : 1;
+}
+
+/* The last object needs no gap behind it. */
+static u64 objects_in(u64 slab_bytes, u64 object_bytes, u64 stride)
+{
+	return slab_bytes < object_bytes ? 0 : (slab_bytes - object_bytes) / stride + 1;
+}
+
+static u32 colours_in(const struct kvmm_slab_attr *attr, const struct kvmm_slab_shape *shape)
+{
+	u64 over = shape->slab_bytes - (shape->nr_objects - 1) * shape->stride - attr->object_bytes;
+
+	return attr->colour_bytes ? min(over / attr->colour_bytes, (u64)KV_NONE - 1) + 1 : 1;
+}
+
+/* nr_objects is 0 if a slab of @nr blocks will not do at all. */
+static struct kvmm_slab_shape shape_of(const struct kvmm_slab_attr *attr, u32 nr)
+{
+	struct kvmm_slab_shape shape = { .nr_blocks = nr };
+	u64 align = attr->align ? attr->align : 1, nr_objects;
+
+	shape.slab_bytes = nr * attr->base_block_bytes;
+	shape.stride = kv_align_up(attr->object_bytes, align);
+	nr_objects = objects_in(shape.slab_bytes, attr->object_bytes, shape.stride);
+	if (!nr_objects || nr_objects > KVMM_SLAB_MAX_OBJECTS)
+		return (struct kvmm_slab_shape){ 0 };
+	shape.nr_objects = nr_objects;
+	shape.block_align = block_align(align, attr->base_block_bytes);
+	shape.nr_colours = colours_in(attr, &shape);
+	shape.waste_bytes = shape.slab_bytes - nr_objects * attr->object_bytes;
+	shape.waste_pm = (shape.waste_bytes * 1000 + shape.slab_bytes - 1) / shape.slab_bytes;
+	return shape;
+}
+
+static bool wastes_less(const struct kvmm_slab_shape *a, const struct kvmm_slab_shape *b)
+{
+	return !b->nr_objects || a->waste_bytes * b->nr_blocks < b->waste_bytes * a->nr_blocks;
+}
+
+static bool zone_has_such(const struct kvmm_zone *zone, u32 nr, u64 align)
+{
+	if (!zone)
+		return true;
+	if (nr > zone->nr_blocks || align > zone->nr_blocks)
+		return false;
+	return !zone->ops->held || zone->ops->held(nr) == nr;
+}
+
+int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+	       struct kvmm_slab_shape *shape)
+{
+	struct kvmm_slab_shape least = { 0 };
+
+	if (!attr_is_good(attr))
+		return -EINVAL;
+	for (u32 nr = 1; nr <= KVMM_SLAB_MAX_BLOCKS; nr++) {
+		struct kvmm_slab_shape this = shape_of(attr, nr);
+
+		if (!this.nr_objects || !zone_has_such(zone, nr, this.block_align))
+			continue;
+		if (wastes_less(&this, &least))
+			least = this;
+		if (this.waste_bytes * 1000 <= attr->max_waste_pm * this.slab_bytes) {
+			*shape = this;
+			return 0;
+		}
+	}
+	*shape = least;
+	return -ERANGE;
+}
+
+int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
+		    struct kvmm_slab_shape *shape)
+{
+	if (!attr || !shape || attr->size != sizeof(*attr))
+		return -EINVAL;
+	return slab_shape(zone, attr, shape);
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Caches as numbers and as text, and the list of them all.
+ *
+ * The list's lock is of the outermost rank: caches are locked inside it, one at a time.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "slab.h"
+
+static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG };
+static struct kvmm_slab_cache *list;	/* list_lock; the latest cache comes first */
+
+static bool is_wanted(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone)
+{
+	return !zone || cache->zone == zone;
+}
+
+/* Will they get on with each other? */
+static int compare_caches(const struct kvmm_slab_cache *cache, const struct kvmm_slab_cache *other)
+{
+	if (cache->zone != other->zone)
+		return 0;
+	if (cache->base_block_bytes != other->base_block_bytes)
+		return -EINVAL;
+	return strcmp(cache->name, other->name) ? 0 : -EEXIST;
+}
+
+int slab_list_add(struct kvmm_slab_cache *cache)
+{
+	int err = 0;
+
+	kv_lock(&list_lock);
+	for (struct kvmm_slab_cache *other = list; other && !err; other = other->next)
+		err = compare_caches(cache, other);
+	if (!err) {
+		cache->next = list;
+		list = cache;
+	}
+	kv_unlock(&list_lock);
+	return err;
+}
+
+void slab_list_del(struct kvmm_slab_cache *cache)
+{
+	struct kvmm_slab_cache **link = &list;
+
+	kv_lock(&list_lock);
+	while (*link && *link != cache)
+		link = &(*link)->next;
+	if (!KV_BUG_ON(!*link))
+		*link = cache->next;
+	kv_unlock(&list_lock);
+}
+
+static u32 per_mille_up(u64 part, u64 whole)
+{
+	return whole ? ((unsigned __int128)part * 1000 + whole - 1) / whole : 0;
+}
+
+/* The current slab is on no list, and so is one that is full. */
+static u64 count_full(const struct kvmm_slab_cache *cache)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < cache->nr_records; i++) {
+		const struct slab *slab = slab_at(cache, i);
+
+		nr += slab->start != KV_NONE && slab->used == cache->shape.nr_objects;
+	}
+	return nr;
+}
+
+static void fill_stat(const struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+{
+	const struct kvmm_slab_shape *shape = &cache->shape;
+
+	*stat = (struct kvmm_slab_stat){
+		.nr_caches = 1, .nr_objects = cache->nr_live, .nr_slots = cache->nr_room,
+		.nr_slabs = cache->nr_slabs, .nr_full = count_full(cache),
+		.nr_empty = cache->nr_empty,
+		.nr_blocks = (u64)cache->nr_slabs * shape->nr_blocks,
+		.held_bytes = cache->nr_slabs * shape->slab_bytes,
+		.live_bytes = cache->nr_live * cache->object_bytes,
+		.slack_bytes = cache->nr_slabs * shape->waste_bytes,
+		.unused_bytes = (cache->nr_room - cache->nr_live) * cache->object_bytes,
+		.allocs = cache->allocs, .frees = cache->frees,
+		.slabs_made = cache->slabs_made, .slabs_returned = cache->slabs_returned,
+		.fail_nospc = cache->fail_nospc, .metadata_bytes = cache->metadata_bytes,
+	};
+	stat->nr_partial = stat->nr_slabs - stat->nr_full - stat->nr_empty;
+	stat->waste_pm = per_mille_up(stat->slack_bytes + stat->unused_bytes, stat->held_bytes);
+}
+
+static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+{
+	kv_lock(&cache->lock);
+	fill_stat(cache, stat);
+	kv_unlock(&cache->lock);
+}
+
+int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
+{
+	if (!cache || !stat)
+		return -EINVAL;
+	read_stat(cache, stat);
+	return 0;
+}
+
+int kvmm_slab_cache_shape(struct kvmm_slab_cache *cache, struct kvmm_slab_shape *shape)
+{
+	if (!cache || !shape)
+		return -EINVAL;
+	*shape = cache->shape;
+	return 0;
+}
+
+static void add_stat(struct kvmm_slab_stat *sum, const struct kvmm_slab_stat *stat)
+{
+	sum->nr_caches += stat->nr_caches;
+	sum->nr_objects += stat->nr_objects;
+	sum->nr_slots += stat->nr_slots;
+	sum->nr_slabs += stat->nr_slabs;
+	sum->nr_full += stat->nr_full;
+	sum->nr_partial += stat->nr_partial;
+	sum->nr_empty += stat->nr_empty;
+	sum->nr_blocks += stat->nr_blocks;
+	sum->held_bytes += stat->held_bytes;
+	sum->live_bytes += stat->live_bytes;
+	sum->slack_bytes += stat->slack_bytes;
+	sum->unused_bytes += stat->unused_bytes;
+	sum->allocs += stat->allocs;
+	sum->frees += stat->frees;
+	sum->slabs_made += stat->slabs_made;
+	sum->slabs_returned += stat->slabs_returned;
+	sum->fail_nospc += stat->fail_nospc;
+	sum->metadata_bytes += stat->metadata_bytes;
+}
+
+int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
+{
+	struct kvmm_slab_stat stat;
+
+	if (!sum)
+		return -EINVAL;
+	*sum = (struct kvmm_slab_stat){ 0 };
+	kv_lock(&list_lock);
+	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
+		if (!is_wanted(cache, zone))
+			continue;
+		read_stat(cache, &stat);
+		add_stat(sum, &stat);
+	}
+	kv_unlock(&list_lock);
+	sum->waste_pm = per_mille_up(sum->slack_bytes + sum->unused_bytes, sum->held_bytes);
+	return 0;
+}
+
+/* ---- as Linux shows it ---- */
+
+struct text {
+	char *buf;
+	size_t room;
+	int len;	/* of the whole text, whether it fits or not */
+};
+
+static void __printf(2, 3) add(struct text *text, const char *fmt, ...)
+{
+	size_t at = min((size_t)text->len, text->room);
+	va_list args;
+
+	va_start(args, fmt);
+	text->len += vsnprintf(text->room ? text->buf + at : NULL, text->room - at, fmt, args);
+	va_end(args);
+}
+
+static void add_line(struct text *text, struct kvmm_slab_cache *cache)
+{
+	struct kvmm_slab_stat stat;
+
+	read_stat(cache, &stat);
+	add(text, "%-17s %6lu %6lu %6lu %4u %4u", cache->name, (unsigned long)stat.nr_objects,
+	    (unsigned long)stat.nr_slots, (unsigned long)cache->shape.stride,
+	    cache->shape.nr_objects, cache->shape.nr_blocks);
+	add(text, " : tunables %4u %4u %4u", 0, 0, 0);
+	add(text, " : slabdata %6lu %6lu %6lu\n", (unsigned long)(stat.nr_slabs - stat.nr_empty),
+	    (unsigned long)stat.nr_slabs, 0ul);
+}
+
+int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t len)
+{
+	struct text text = { buf, len, 0 };
+
+	if (len && !buf)
+		return -EINVAL;
+	add(&text, "slabinfo - version: 2.1\n");
+	add(&text, "# name            <active_objs> <num_objs> <objsize> <objperslab> "
+		   "<pagesperslab> : tunables <limit> <batchcount> <sharedfactor> "
+		   ": slabdata <active_slabs> <num_slabs> <sharedavail>\n");
+	kv_lock(&list_lock);
+	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
+		if (is_wanted(cache, zone))
+			add_line(&text, cache);
+	kv_unlock(&list_lock);
+	return text.len;
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Slabs come and go; their records stay.
+ *
+ * Records lie in chunks, each twice as long as the one before, and never move: a handle finds its
+ * record by arithmetic. The generations of a slab's objects outlive the slab in its record.
+ *
+ * What a batch has made is unmade in the reverse order if the batch fails: the list of empty slabs
+ * and that of records give back last what they were given first, so nothing remains of it.
+ */
+#include <kv/mem.h>
+
+#include "slab.h"
+
+static size_t chunk_bytes(const struct kvmm_slab_cache *cache, u32 nr)
+{
+	return nr * (sizeof(struct slab) + sizeof(struct slab_obj) * cache->shape.nr_objects);
+}
+
+/* Allocates host memory under cache->lock, whose rank allows that. */
+static int add_chunk(struct kvmm_slab_cache *cache)
+{
+	u32 nr = BIT(SLAB_FIRST_LOG2 + cache->nr_chunks);
+	u32 first = nr - BIT(SLAB_FIRST_LOG2);
+	struct slab *slabs = kv_alloc(chunk_bytes(cache, nr));
+	struct slab_obj *objs;
+
+	if (!slabs)
+		return -ENOMEM;
+	objs = (struct slab_obj *)(slabs + nr);
+	for (u32 i = 0; i < nr; i++) {
+		slabs[i].index = first + i;
+		slabs[i].start = KV_NONE;
+		slabs[i].objs = objs + (size_t)i * cache->shape.nr_objects;
+	}
+	cache->chunk[cache->nr_chunks++] = slabs;
+	cache->metadata_bytes += chunk_bytes(cache, nr);
+	return 0;
+}
+
+/* Nobody has a handle of an object there. */
+void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep)
+{
+	while (cache->nr_chunks > nr_keep) {
+		u32 nr = BIT(SLAB_FIRST_LOG2 + --cache->nr_chunks);
+
+		kv_free(cache->chunk[cache->nr_chunks]);
+		cache->chunk[cache->nr_chunks] = NULL;
+		cache->metadata_bytes -= chunk_bytes(cache, nr);
+	}
+}
+
+static struct slab *take_record(struct kvmm_slab_cache *cache)
+{
+	struct slab *slab;
+
+	if (cache->free_record != KV_NONE) {
+		slab = slab_at(cache, cache->free_record);
+		cache->free_record = slab->next;
+		return slab;
+	}
+	if (cache->nr_records == cache->max_records)
+		return ERR_PTR(-ENOSPC);
+	if (chunk_of(cache->nr_records) == cache->nr_chunks) {
+		int err = add_chunk(cache);
+
+		if (err)
+			return ERR_PTR(err);
+	}
+	return slab_at(cache, cache->nr_records++);
+}
+
+/* A record whose objects never lived is forgotten: only the last one can be that. */
+static void put_record(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	if (slab->index == cache->nr_records - 1 && !slab->fresh && !slab->objs[0].gen) {
+		cache->nr_records--;
+		return;
+	}
+	slab->next = cache->free_record;
+	cache->free_record = slab->index;
+}
+
+static int take_run(struct kvmm_slab_cache *cache, u32 *start)
+{
+	const struct kvmm_zone_req req = {
+		.nr = cache->shape.nr_blocks, .align = cache->shape.block_align,
+		.mobility = KVMM_UNMOVABLE,
+	};
+
+	return kvmm_zone_alloc_req(cache->zone, &req, start);
+}
+
+static void give_run(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	if (KV_BUG_ON(kvmm_zone_free(cache->zone, slab->start, cache->shape.nr_blocks)))
+		cache->broken = true;
+	slab->start = KV_NONE;
+}
+
+static void enter_slab(struct kvmm_slab_cache *cache, struct slab *slab, u32 start)
+{
+	slab->start = start;
+	slab->used = 0;
+	slab->free = KV_NONE;
+	slab->fresh = 0;
+	slab->colour = cache->next_colour;
+	cache->next_colour = (cache->next_colour + 1) % cache->shape.nr_colours;
+	cache->nr_slabs++;
+	cache->nr_empty++;
+	cache->nr_room += cache->shape.nr_objects;
+	slab_order_add(cache, slab);
+}
+
+/* The run first: who fails for want of blocks has not grown the table. */
+int slab_make(struct kvmm_slab_cache *cache)
+{
+	struct slab *slab;
+	u32 start;
+	int err;
+
+	kv_assert_held(&cache->lock);
+	err = take_run(cache, &start);
+	if (err)
+		return err;
+	slab = take_record(cache);
+	if (IS_ERR(slab)) {
+		if (KV_BUG_ON(kvmm_zone_free(cache->zone, start, cache->shape.nr_blocks)))
+			cache->broken = true;
+		return PTR_ERR(slab);
+	}
+	enter_slab(cache, slab, start);
+	return 0;
+}
+
+/* It is empty, and not the current one. */
+static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	slab_order_del(cache, slab);
+	give_run(cache, slab);
+	cache->nr_slabs--;
+	cache->nr_empty--;
+	cache->nr_room -= cache->shape.nr_objects;
+	put_record(cache, slab);
+}
+
+/* The slab that was made last, of which nobody has heard yet. */
+void slab_unmake(struct kvmm_slab_cache *cache)
+{
+	struct slab *slab = slab_at(cache, cache->order.head[0]);
+
+	cache->next_colour = slab->colour;
+	leave_slab(cache, slab);
+}
+
+void slab_return(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	kv_assert_held(&cache->lock);
+	if (slab == cache->cur) {
+		cache->cur = NULL;
+		slab_order_add(cache, slab);
+	}
+	leave_slab(cache, slab);
+	cache->slabs_returned++;
+}
