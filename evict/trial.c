@@ -7,7 +7,7 @@
 #include "trial.h"
 
 /* More sampled keys tell two candidates apart earlier, and cost more. */
-#define MAX_FIT		2048u
+#define MAX_FIT		1024u
 /* Keys remembered for each that fits: as the ghosts of a small pool. */
 #define KEYS_A_FIT	8u
 /* Epochs of this part of the pool... */

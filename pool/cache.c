@@ -231,7 +231,7 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
-	if (unlikely(pool->window.nr && victims->nr < nr))
+	if (unlikely(pool->window.nr > WINDOW_SORTS && victims->nr < nr))
 		window_pick(pool, nr, victims);
 	while (victims->nr < nr) {
 		u32 picked[ORDER_PICKS];

@@ -146,17 +146,29 @@ static void ration(struct window *window, u32 nr)
 	window->quota[length] = nr;
 }
 
-static void choose_in(struct window *window, const struct run *run)
+static void choose_one(struct window *window, u32 at, u32 *quota)
 {
-	u32 *quota = &window->quota[run->length];
+	if (!*quota || !has_bit(window->seen, at))
+		return;
+	set_bit(window->chosen, at);
+	clear_bit(window->seen, at);
+	--*quota;
+}
 
-	for (u32 at = run->start; at < run->end && *quota; at++) {
-		if (!has_bit(window->seen, at))
-			continue;
-		set_bit(window->chosen, at);
-		clear_bit(window->seen, at);
-		--*quota;
-	}
+/*
+ * What has to be cut is cut from its end: that is mostly the end of a chain, too. But what is taken
+ * anyhow is continued.
+ */
+static void choose_in(struct kvmm_pool *pool, const struct run *run)
+{
+	struct window *window = &pool->window;
+	u32 *quota = &window->quota[run->length];
+	bool goes_on = run->start && is_taken_anyhow(pool, run->start - 1);
+
+	for (u32 at = run->start; goes_on && at < run->end; at++)
+		choose_one(window, at, quota);
+	for (u32 at = run->end; !goes_on && at-- > run->start;)
+		choose_one(window, at, quota);
 }
 
 static void choose(struct kvmm_pool *pool, u32 nr)
@@ -169,7 +181,7 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 	sum_up(pool);
 	ration(window, nr);
 	for (u32 at = 0; next_run(pool, at, &run); at = run.end)
-		choose_in(window, &run);
+		choose_in(pool, &run);
 }
 
 /* ---- looking ---- */

@@ -23,6 +23,9 @@ struct victims;
 /* Runs are told apart by length up to here. */
 #define WINDOW_LENGTHS	256u
 
+/* This much is nothing to choose from: plain order, but new blocks are handed out lowest first. */
+#define WINDOW_SORTS	1u
+
 struct window {
 	u32 nr;			/* fixed at creation: blocks beyond the shortfall; 0: plain order */
 	u32 nr_blocks;		/* fixed at creation */

@@ -82,8 +82,9 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  * @nr_classes: at most KVMM_MAX_CLASSES
  * @default_class: of blocks that are registered
  * @flags: KVMM_EVICT_*
- * @run_window: how many blocks beyond those needed may be looked at to find victims that lie together;
- *	0 = none, plain order. At most a fourth of the pool is. See Documentation/classes.rst
+ * @run_window: 0 = plain order; 1 = plain order, but new blocks are handed out lowest first; else how
+ *	many blocks beyond those needed are looked at, too, to find victims that lie together, at most
+ *	a fourth of the pool. See Documentation/classes.rst for what it is good for
  * @protect_above: blocks with a priority above this are protected
  * @protect_permille: most of the pool that may be; 0 = no limit. Who is protected longest is so no more
  * @hook: NULL, or told of what kvmm_class_events() would return

@@ -48,8 +48,8 @@ static const struct argp_option options[] = {
 	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
 	  "what was evicted came back", 0 },
 	{ "run-window", KEY_RUN_WINDOW, "N", 0,
-	  "Evict blocks that lie together, from among those needed and the next N [0: plain order]",
-	  0 },
+	  "Hand new blocks out lowest first (1), and evict blocks that lie together, from among "
+	  "those needed and the next N (2 and more) [0: plain order]", 0 },
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
