@@ -45,7 +45,8 @@ struct lists {
 	u32 nr_picked;		/* victims that can be put back where they were */
 	u32 batch;		/* where the batch of blocks without key goes on: behind this one */
 	u32 nr[NR_LISTS];	/* blocks in each list */
-	struct link link[];	/* by block; then the heads of the lists */
+	/* By block; then the heads of the lists. No link lies on two cache lines. */
+	struct link link[] __attribute__((__aligned__(8)));
 };
 
 static u32 head_of(const struct lists *lists, u32 list)

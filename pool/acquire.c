@@ -47,6 +47,8 @@ static void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 {
 	int ret = kv_entry_put(&pool->entries, ref);
 
+	if (unlikely(ret < 0))	/* somebody has put what was not his */
+		return;
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
 	if (ret == 1) {

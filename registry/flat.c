@@ -293,7 +293,7 @@ static int remove_all(struct flat *flat, const struct kv_handle *handles, u32 *n
 	queue.table = kv_rcu_dereference(flat->table);
 	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		kv_handle_prefetch(flat->map.entries, handles[i]);
-	for (u32 i = 0; i < QUEUE_AHEAD; i++)
+	for (u32 i = 0; i < min(wanted, QUEUE_AHEAD); i++)
 		remove_arrive(&queue, handles, i, wanted);
 	for (*nr = 0; *nr < wanted && !err; *nr += !err) {
 		remove_arrive(&queue, handles, *nr + QUEUE_AHEAD, wanted);

@@ -43,7 +43,7 @@ static u32 first_of(const struct ring *ring)
 	u32 first = KV_NONE;
 
 	for (u32 i = 0; i < NR; i++) {
-		const struct place *a = &ring->block[i], *b = &ring->block[first];
+		const struct place *a = &ring->block[i], *b = first == KV_NONE ? a : &ring->block[first];
 
 		if (a->in && (first == KV_NONE || a->rank < b->rank ||
 			      (a->rank == b->rank && a->place < b->place)))
@@ -83,7 +83,7 @@ static u32 last_before(const struct ring *ring, u64 rank)
 	u32 last = KV_NONE;
 
 	for (u32 i = 0; i < NR; i++) {
-		const struct place *a = &ring->block[i], *b = &ring->block[last];
+		const struct place *a = &ring->block[i], *b = last == KV_NONE ? a : &ring->block[last];
 
 		if (a->in && a->rank && a->rank < rank &&
 		    (last == KV_NONE || a->rank > b->rank ||

@@ -272,6 +272,56 @@ Test(life_forget, a_failed_allocation_leaves_chains_in_their_order)
 	}
 }
 
+/* ---- blocks in the order of eviction that are held: their hits were lost ---- */
+
+/* Every third of twelve, in chains or not. */
+static struct kvmm_pool *make_lost(const char *policy, bool chain, kvmm_ref_t *held)
+{
+	struct kvmm_pool *pool = make_cache(12, policy);
+
+	for (u32 i = 0; i < 12; i += chain ? 4 : 1)
+		cache_keys(pool, i, chain ? 4 : 1);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < 12; i += 3)
+		cr_assert_eq(kvmm_match(pool, keys_from(i, 1), 1, &held[i / 3]), 1);
+	pool->order.nr_log = 0;
+	return pool;
+}
+
+static void take_all_but_held(const char *policy, bool chain, u32 wanted)
+{
+	kvmm_ref_t held[4];
+	struct kvmm_pool *pool = make_lost(policy, chain, held);
+	kvmm_mut_t mut[12];
+	int err = kvmm_alloc(pool, wanted, mut);
+
+	cr_expect_eq(err, wanted <= 8 ? 0 : -ENOSPC, "%s %u", policy, wanted);
+	cr_expect_eq(kvmm_validate(pool), 0, "%s %u", policy, wanted);
+	for (u32 i = 0; i < 12; i += 3)
+		cr_expect_eq(kvmm_match_len(pool, keys_from(i, 1), 1), 1);
+	cr_expect_eq(kvmm_put_many(pool, held, 4), 0);
+	cr_expect_eq(kvmm_validate(pool), 0, "%s %u", policy, wanted);
+	cr_expect_eq(stat_of(pool).nr_available, err ? 12 : 12 - wanted);
+	if (!err)
+		cr_expect_eq(kvmm_free(pool, mut, wanted), 0);
+	cr_expect_eq(kvmm_alloc(pool, 12, mut), 0, "%s %u", policy, wanted);
+	cr_expect_eq(kvmm_validate(pool), 0, "%s %u", policy, wanted);
+	kvmm_pool_destroy(pool);
+}
+
+Test(life_forget, no_policy_is_confused_by_blocks_that_are_held)
+{
+	const char *policy[64];
+	u32 nr = kvmm_policies(policy, 64);
+
+	for (u32 p = 0; p < min(nr, 64u); p++) {
+		for (u32 wanted = 1; wanted <= 12; wanted++) {
+			take_all_but_held(policy[p], false, wanted);
+			take_all_but_held(policy[p], true, wanted);
+		}
+	}
+}
+
 /* ---- entries run out of generations ---- */
 
 Test(life_forget, entries_out_of_generations_are_replaced_until_there_are_none)

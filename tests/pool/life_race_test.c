@@ -266,6 +266,26 @@ Test(life_race, a_hit_that_is_lost_costs_no_block)
 	end();
 }
 
+/* Somebody has put the owner's reference before that had noted that the block is full. */
+Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
+{
+	const char *policy[64];
+	u32 nr_policies = kvmm_policies(policy, 64);
+
+	for (u32 i = 0; i < min(nr_policies, 64u); i++) {
+		struct kvmm_pool *other = make_cache(4, policy[i]);
+		kvmm_ref_t ref;
+
+		make_active(other, 5, 1, &ref);
+		cr_assert_eq(kvmm_put_many(other, &ref, 1), 0);
+		order_note(&other->order, NOTE_FILL, as_handles(&ref), 1);
+		cr_expect_eq(kvmm_validate(other), 0, "%s", policy[i]);
+		cr_expect_eq(kvmm_reset_cache(other), 1);
+		end_pool(other);
+	}
+	end();
+}
+
 /* ---- a put of what somebody else has put already ---- */
 
 static u32 forgotten;
