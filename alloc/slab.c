@@ -48,6 +48,7 @@ static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 	memcpy(cache->name, attr->name, strlen(attr->name) + 1);
 	kv_lock_init(&cache->lock, KV_RANK_POOL, kv_fetch_add(&next_cache_id, 1));
 	cache->order.top = -1;
+	cache->order.last_empty = KV_NONE;
 	cache->free_record = KV_NONE;
 	for (u32 i = 0; i < shape->nr_objects; i++)
 		cache->order.head[i] = KV_NONE;
@@ -211,26 +212,28 @@ static inline struct slab *slab_of(const struct kvmm_slab_cache *cache, kvmm_sla
 }
 
 /* Generations only grow: one that was not reached yet is made up. */
-static noinline int __bad_handle(u32 gen, u32 now)
+static noinline struct slab_obj *__bad_handle(u32 gen, u32 now)
 {
 	kv_count(KV_EV_BAD_HANDLE);
-	return !(gen & 1) || (s32)(gen - now) > 0 ? -EINVAL : -ESTALE;
+	return ERR_PTR(!(gen & 1) || (s32)(gen - now) > 0 ? -EINVAL : -ESTALE);
 }
 
-static inline int find_object(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
-			      struct slab **slab, u32 *i)
+/* It lives, or ERR_PTR. */
+static inline struct slab_obj *find_object(const struct kvmm_slab_cache *cache,
+					   kvmm_slab_obj_t handle)
 {
-	u32 now;
+	struct slab_obj *obj;
+	u32 i;
 
-	if (unlikely(obj.index >> cache->obj_bits >= cache->nr_records))
+	if (unlikely(handle.index >> cache->obj_bits >= cache->nr_records))
 		return __bad_handle(0, 0);
-	*slab = slab_of(cache, obj, i);
-	if (unlikely(*i >= cache->shape.nr_objects))
+	obj = slab_of(cache, handle, &i)->objs;
+	if (unlikely(i >= cache->shape.nr_objects))
 		return __bad_handle(0, 0);
-	now = (*slab)->objs[*i].gen;
-	if (unlikely(now != obj.gen || !(now & 1)))
-		return __bad_handle(obj.gen, now);
-	return 0;
+	obj += i;
+	if (unlikely(obj->gen != handle.gen || !(obj->gen & 1)))
+		return __bad_handle(handle.gen, obj->gen);
+	return obj;
 }
 
 /* ---- giving them back ---- */
@@ -245,15 +248,13 @@ static void restore(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t
 static inline int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
 {
 	for (u32 k = 0; k < nr; k++) {
-		struct slab *slab;
-		u32 i;
-		int err = find_object(cache, objs[k], &slab, &i);
+		struct slab_obj *obj = find_object(cache, objs[k]);
 
-		if (unlikely(err)) {
+		if (unlikely(IS_ERR(obj))) {
 			restore(cache, k, objs);
-			return err;
+			return PTR_ERR(obj);
 		}
-		slab->objs[i].gen++;
+		obj->gen++;
 	}
 	return 0;
 }
@@ -348,14 +349,15 @@ static struct kvmm_slab_place place_of(const struct kvmm_slab_cache *cache, kvmm
 static int find_places(const struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
 		       struct kvmm_slab_place *places)
 {
-	struct slab *slab;
-	int err = 0;
+	for (u32 k = 0; k < nr; k++) {
+		const struct slab_obj *obj = find_object(cache, objs[k]);
 
-	for (u32 i, k = 0; k < nr && !err; k++)
-		err = find_object(cache, objs[k], &slab, &i);
-	for (u32 k = 0; k < nr && !err; k++)
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+	}
+	for (u32 k = 0; k < nr; k++)
 		places[k] = place_of(cache, objs[k]);
-	return err;
+	return 0;
 }
 
 int kvmm_slab_places(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,

@@ -50,7 +50,8 @@ struct slab {
 /* Slabs with room, but the current one, by the number of their living objects. ->lock */
 struct slab_order {
 	u32	*head;		/* nr_objects lists */
-	s32	top;		/* longest number of living objects with a list, or -1 */
+	u32	last_empty;	/* the end of the list of those where nothing lives */
+	s32	top;		/* largest number of living objects that has a list, or -1 */
 	u64	summary;	/* words that are not 0 */
 	u64	words[KVMM_SLAB_MAX_OBJECTS / KV_WORD_BITS];	/* lists that are not empty */
 };

@@ -120,7 +120,7 @@ static bool list_is_sound(const struct kvmm_slab_cache *cache, u32 used, u32 *nr
 			return false;
 		before = i;
 	}
-	return true;
+	return used || before == cache->order.last_empty;
 }
 
 static bool order_is_sound(const struct kvmm_slab_cache *cache, u32 nr_listed)

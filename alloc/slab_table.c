@@ -5,8 +5,8 @@
  * Records lie in chunks, each twice as long as the one before, and never move: a handle finds its
  * record by arithmetic. The generations of a slab's objects outlive the slab in its record.
  *
- * What a batch has made is unmade in the reverse order if the batch fails: the list of empty slabs
- * and that of records give back last what they were given first, so nothing remains of it.
+ * What a batch has made is unmade in the reverse order if the batch fails, from the end of the list
+ * of empty slabs and back onto that of records: so nothing remains of it.
  */
 #include <kv/mem.h>
 
@@ -147,7 +147,7 @@ static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
 /* The slab that was made last, of which nobody has heard yet. */
 void slab_unmake(struct kvmm_slab_cache *cache)
 {
-	struct slab *slab = slab_at(cache, cache->order.head[0]);
+	struct slab *slab = slab_at(cache, cache->order.last_empty);
 
 	cache->next_colour = slab->colour;
 	leave_slab(cache, slab);

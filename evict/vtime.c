@@ -114,7 +114,9 @@ void vtime_init(struct vtime *vtime, u32 nr_blocks)
 
 static u32 slot_of(const struct vtime *vtime, u64 bucket)
 {
-	return min(max(bucket, vtime->base), vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
+	u64 inside = max(bucket, vtime->base);
+
+	return min(inside, vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
 }
 
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
