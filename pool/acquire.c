@@ -43,7 +43,7 @@ static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire *req, str
 }
 
 /* Who is in the order is where it was; who is not was dropped from there, and comes back. */
-static void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
+void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 {
 	int ret = kv_entry_put(&pool->entries, ref);
 

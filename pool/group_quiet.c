@@ -16,31 +16,15 @@ bool pool_takes_gaps(const struct kvmm_pool *pool)
 	return !pool->prefix_closed;
 }
 
-/* Who is in the order is where it was; who is not was dropped from there, and comes back. */
-static void put_one(struct kvmm_pool *pool, struct kv_handle ref)
-{
-	int ret = kv_entry_put(&pool->entries, ref);
-
-	tally_add(pool, TALLY_REFS, -1);
-	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
-	if (ret == 1 && !order_has(&pool->order, ref.index))
-		order_apply(&pool->order, NOTE_PUT, ref);
-	if (ret != 2)
-		return;
-	order_forget(&pool->order, ref.index);
-	entry_forget(pool, ref.index);
-	entry_release(pool, ref);
-}
-
 void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr)
 {
 	if (!nr || pool_enter(pool))
 		return;
 	order_enter(&pool->order);
 	for (u32 i = nr; i-- > 0;)
-		put_one(pool, as_handles(refs)[i]);
+		undo_hit(pool, as_handles(refs)[i]);
 	order_leave(&pool->order);
-	pool_leave(pool);
+	cache_leave(pool);
 }
 
 int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)

@@ -697,6 +697,11 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 	       u32 *nr_first);
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
 
+/* ---- acquire.c ---- */
+
+/* A hit that the order has not been told of is put back without a trace. Both locks held. */
+void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
+
 /* ---- ref.c ---- */
 
 /* References that a lookup took, @nr_first of them the first ones: count them, tell the order. */
