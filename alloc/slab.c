@@ -30,6 +30,14 @@ static bool name_is_good(const char *name)
 	return len && len < KVMM_SLAB_NAME_BYTES;
 }
 
+/* Small records do not cross cache lines. */
+static u32 record_bytes(u32 nr_objects)
+{
+	u32 bytes = sizeof(struct slab) + nr_objects * sizeof(struct slab_obj);
+
+	return bytes <= KV_CACHELINE ? BIT(kv_order(bytes)) : bytes;
+}
+
 static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 		       const struct kvmm_slab_attr *attr, const struct kvmm_slab_shape *shape)
 {
@@ -43,6 +51,7 @@ static void fill_cache(struct kvmm_slab_cache *cache, struct kvmm_zone *zone,
 	cache->colour_bytes = attr->colour_bytes;
 	cache->keep_empty = attr->keep_empty;
 	cache->obj_bits = kv_order(shape->nr_objects);
+	cache->record_bytes = record_bytes(shape->nr_objects);
 	cache->max_records = min((u64)(stat.nr_blocks / shape->nr_blocks),
 				 BIT64(32 - cache->obj_bits) - 1);
 	memcpy(cache->name, attr->name, strlen(attr->name) + 1);
@@ -212,28 +221,28 @@ static inline struct slab *slab_of(const struct kvmm_slab_cache *cache, kvmm_sla
 }
 
 /* Generations only grow: one that was not reached yet is made up. */
-static noinline struct slab_obj *__bad_handle(u32 gen, u32 now)
+static noinline struct slab *__bad_handle(u32 gen, u32 now)
 {
 	kv_count(KV_EV_BAD_HANDLE);
 	return ERR_PTR(!(gen & 1) || (s32)(gen - now) > 0 ? -EINVAL : -ESTALE);
 }
 
-/* It lives, or ERR_PTR. */
-static inline struct slab_obj *find_object(const struct kvmm_slab_cache *cache,
-					   kvmm_slab_obj_t handle)
+/* The slab of an object that lives, and which one it is; or ERR_PTR. */
+static inline struct slab *find_object(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
+				       u32 *i)
 {
-	struct slab_obj *obj;
-	u32 i;
+	struct slab *slab;
+	u32 now;
 
-	if (unlikely(handle.index >> cache->obj_bits >= cache->nr_records))
+	*i = obj.index & (BIT(cache->obj_bits) - 1);
+	if (unlikely(obj.index >> cache->obj_bits >= cache->nr_records ||
+		     *i >= cache->shape.nr_objects))
 		return __bad_handle(0, 0);
-	obj = slab_of(cache, handle, &i)->objs;
-	if (unlikely(i >= cache->shape.nr_objects))
-		return __bad_handle(0, 0);
-	obj += i;
-	if (unlikely(obj->gen != handle.gen || !(obj->gen & 1)))
-		return __bad_handle(handle.gen, obj->gen);
-	return obj;
+	slab = slab_of(cache, obj, i);
+	now = slab->objs[*i].gen;
+	if (unlikely(now != obj.gen || !(now & 1)))
+		return __bad_handle(obj.gen, now);
+	return slab;
 }
 
 /* ---- giving them back ---- */
@@ -245,16 +254,16 @@ static void restore(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t
 }
 
 /* All of them are dead from here on, or none. */
-static inline int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
+static int strike_off(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
 {
-	for (u32 k = 0; k < nr; k++) {
-		struct slab_obj *obj = find_object(cache, objs[k]);
+	for (u32 i, k = 0; k < nr; k++) {
+		struct slab *slab = find_object(cache, objs[k], &i);
 
-		if (unlikely(IS_ERR(obj))) {
+		if (unlikely(IS_ERR(slab))) {
 			restore(cache, k, objs);
-			return PTR_ERR(obj);
+			return PTR_ERR(slab);
 		}
-		obj->gen++;
+		slab->objs[i].gen++;
 	}
 	return 0;
 }
@@ -265,23 +274,65 @@ static noinline void __slab_became_empty(struct kvmm_slab_cache *cache, struct s
 		slab_return(cache, slab);
 }
 
-static inline void put_object(struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
+static inline bool slab_is_full(const struct kvmm_slab_cache *cache, const struct slab *slab)
 {
-	u32 i;
-	struct slab *slab = slab_of(cache, obj, &i);
+	return slab->used == cache->shape.nr_objects;
+}
 
-	slab->objs[i].next = slab->free;
-	slab->free = i;
-	if (likely(slab == cache->cur)) {
+/*
+ * One object less. A full slab becomes the current one if that is full itself: none with room can
+ * be fuller, and neither of the two was or will be on a list.
+ */
+static inline void count_down(struct kvmm_slab_cache *cache, struct slab *slab)
+{
+	struct slab *cur = cache->cur;
+
+	if (slab == cur) {
+		slab->used--;
+	} else if (cur && slab_is_full(cache, cur) && slab_is_full(cache, slab)) {
+		cache->cur = slab;
 		slab->used--;
 	} else {
-		if (slab->used < cache->shape.nr_objects)
+		if (!slab_is_full(cache, slab))
 			slab_order_del(cache, slab);
 		slab->used--;
 		slab_order_add(cache, slab);
 	}
+}
+
+/* It has been struck off. */
+static inline void put_object(struct kvmm_slab_cache *cache, struct slab *slab, u32 i)
+{
+	slab->objs[i].next = slab->free;
+	slab->free = i;
+	count_down(cache, slab);
 	if (unlikely(!slab->used))
 		__slab_became_empty(cache, slab);
+}
+
+static inline int free_one(struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj)
+{
+	u32 i;
+	struct slab *slab = find_object(cache, obj, &i);
+
+	if (unlikely(IS_ERR(slab)))
+		return PTR_ERR(slab);
+	slab->objs[i].gen++;
+	put_object(cache, slab, i);
+	return 0;
+}
+
+static int free_batch(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
+{
+	int err = strike_off(cache, nr, objs);
+
+	for (u32 k = 0; k < nr && !err; k++) {
+		u32 i;
+		struct slab *slab = slab_of(cache, objs[k], &i);
+
+		put_object(cache, slab, i);
+	}
+	return err;
 }
 
 int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs)
@@ -293,10 +344,8 @@ int kvmm_slab_free(struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t 
 	err = cache_enter(cache);
 	if (unlikely(err))
 		return err;
-	err = strike_off(cache, nr, objs);
+	err = nr == 1 ? free_one(cache, *objs) : free_batch(cache, nr, objs);
 	if (likely(!err)) {
-		for (u32 i = 0; i < nr; i++)
-			put_object(cache, objs[i]);
 		cache->nr_live -= nr;
 		cache->frees += nr;
 	}
@@ -349,11 +398,11 @@ static struct kvmm_slab_place place_of(const struct kvmm_slab_cache *cache, kvmm
 static int find_places(const struct kvmm_slab_cache *cache, u32 nr, const kvmm_slab_obj_t *objs,
 		       struct kvmm_slab_place *places)
 {
-	for (u32 k = 0; k < nr; k++) {
-		const struct slab_obj *obj = find_object(cache, objs[k]);
+	for (u32 i, k = 0; k < nr; k++) {
+		const struct slab *slab = find_object(cache, objs[k], &i);
 
-		if (IS_ERR(obj))
-			return PTR_ERR(obj);
+		if (IS_ERR(slab))
+			return PTR_ERR(slab);
 	}
 	for (u32 k = 0; k < nr; k++)
 		places[k] = place_of(cache, objs[k]);

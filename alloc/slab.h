@@ -34,9 +34,11 @@ struct slab_obj {
 	u32	next;		/* free ones: the next one of the slab, or KV_NONE */
 };
 
-/* A record, type-stable; all by ->lock of the cache, ->objs and ->index fixed. */
+/*
+ * A record, type-stable; all by ->lock of the cache, ->index fixed. With up to four objects it is
+ * one cache line, so that a call touches no more of a slab than that.
+ */
 struct slab {
-	struct slab_obj	*objs;	/* nr_objects of them */
 	u32	index;
 	u32	start;		/* first block of the run; KV_NONE: not in use */
 	u32	used;		/* living objects */
@@ -45,7 +47,11 @@ struct slab {
 	u32	colour;		/* it begins with so many times colour_bytes unused ones */
 	u32	prev;		/* in the list of its fullness; KV_NONE at the ends */
 	u32	next;		/* there, or in the list of records that are not in use */
+	struct slab_obj	objs[];	/* nr_objects of them */
 };
+
+static_assert(sizeof(struct slab) + 4 * sizeof(struct slab_obj) == KV_CACHELINE,
+	      "small slabs are a line");
 
 /* Slabs with room, but the current one, by the number of their living objects. ->lock */
 struct slab_order {
@@ -66,6 +72,7 @@ struct kvmm_slab_cache {
 	u32			keep_empty;
 	u32			obj_bits;	/* of an index: the object's number in its slab */
 	u32			max_records;
+	u32			record_bytes;
 	char			name[KVMM_SLAB_NAME_BYTES];
 	struct kvmm_slab_cache	*next;		/* in the list of all caches; its lock */
 
@@ -80,7 +87,7 @@ struct kvmm_slab_cache {
 	u64			frees;
 	struct slab_order	order;
 
-	struct slab		*chunk[SLAB_MAX_CHUNKS];	/* of records; owner: the cache */
+	char			*chunk[SLAB_MAX_CHUNKS];	/* of records; owner: the cache */
 	u32			nr_chunks;
 	u32			nr_records;	/* ever in use */
 	u32			free_record;	/* list over ->next, or KV_NONE */
@@ -100,7 +107,8 @@ static inline struct slab *slab_at(const struct kvmm_slab_cache *cache, u32 inde
 {
 	u32 at = index + BIT(SLAB_FIRST_LOG2), log2 = kv_log2(at);
 
-	return &cache->chunk[log2 - SLAB_FIRST_LOG2][at - BIT(log2)];
+	return (struct slab *)(void *)(cache->chunk[log2 - SLAB_FIRST_LOG2] +
+				       (u64)(at - BIT(log2)) * cache->record_bytes);
 }
 
 static inline bool slab_is_listed(const struct kvmm_slab_cache *cache, const struct slab *slab)

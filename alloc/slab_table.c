@@ -12,29 +12,21 @@
 
 #include "slab.h"
 
-static size_t chunk_bytes(const struct kvmm_slab_cache *cache, u32 nr)
-{
-	return nr * (sizeof(struct slab) + sizeof(struct slab_obj) * cache->shape.nr_objects);
-}
-
 /* Allocates host memory under cache->lock, whose rank allows that. */
 static int add_chunk(struct kvmm_slab_cache *cache)
 {
 	u32 nr = BIT(SLAB_FIRST_LOG2 + cache->nr_chunks);
 	u32 first = nr - BIT(SLAB_FIRST_LOG2);
-	struct slab *slabs = kv_alloc(chunk_bytes(cache, nr));
-	struct slab_obj *objs;
+	char *chunk = kv_alloc_lines(nr, cache->record_bytes);
 
-	if (!slabs)
+	if (!chunk)
 		return -ENOMEM;
-	objs = (struct slab_obj *)(slabs + nr);
-	for (u32 i = 0; i < nr; i++) {
-		slabs[i].index = first + i;
-		slabs[i].start = KV_NONE;
-		slabs[i].objs = objs + (size_t)i * cache->shape.nr_objects;
+	cache->chunk[cache->nr_chunks++] = chunk;
+	cache->metadata_bytes += (u64)nr * cache->record_bytes;
+	for (u32 i = first; i < first + nr; i++) {
+		slab_at(cache, i)->index = i;
+		slab_at(cache, i)->start = KV_NONE;
 	}
-	cache->chunk[cache->nr_chunks++] = slabs;
-	cache->metadata_bytes += chunk_bytes(cache, nr);
 	return 0;
 }
 
@@ -46,7 +38,7 @@ void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep)
 
 		kv_free(cache->chunk[cache->nr_chunks]);
 		cache->chunk[cache->nr_chunks] = NULL;
-		cache->metadata_bytes -= chunk_bytes(cache, nr);
+		cache->metadata_bytes -= (u64)nr * cache->record_bytes;
 	}
 }
 
