@@ -153,7 +153,7 @@ static bool cache_is_sound(const struct kvmm_slab_cache *cache, struct recount *
 
 int kvmm_slab_cache_check(struct kvmm_slab_cache *cache)
 {
-	struct recount now = { NULL };
+	struct recount now = { .taken = NULL };
 	int err = 0;
 
 	if (!cache)

@@ -72,7 +72,7 @@ struct kvmm_slab_attr {
 	uint32_t keep_empty;
 };
 
-#define KVMM_SLAB_ATTR_INIT { .size = sizeof(struct kvmm_slab_attr) }
+#define KVMM_SLAB_ATTR_INIT { sizeof(struct kvmm_slab_attr), NULL, 0, 0, 0, 0, 0, 0 }
 
 /**
  * struct kvmm_slab_shape - what a slab looks like

@@ -246,7 +246,9 @@ static void open_caches(void)
 		u64 bytes, align, colour;
 		u32 waste, keep;
 	} shapes[NR_CACHES] = {
-		{ "small", 12, 4, 4, 100, 0 }, { "odd", 48, 16, 0, 0, 2 }, { "long", 150, 2, 2, 150, 1 },
+		{ "small", 12, 4, 4, 100, 0 },
+		{ "odd", 48, 16, 0, 0, 2 },
+		{ "long", 150, 2, 2, 150, 1 },
 	};
 
 	zone = slab_zone(NR_BLOCKS);

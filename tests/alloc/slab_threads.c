@@ -17,7 +17,7 @@
 #define NR_BLOCKS	64u
 #define BLOCK_BYTES	64u
 #define NR_HELD		40u
-#define NR_ROUNDS	20000u
+#define NR_ROUNDS	200000u
 
 static const u64 object_bytes[2] = { 24, 96 };
 static struct kvmm_slab_cache *caches[2];
