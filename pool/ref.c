@@ -156,6 +156,8 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 		return -EINVAL;
 	if (nr > PUT_BATCH || !nr)
 		err = check_put(pool, refs, nr, unpin);
+	if (unlikely(err))
+		return err;
 	while (left && !err) {
 		struct kv_handle last[PUT_BATCH];
 		u32 batch = min(left, PUT_BATCH);

@@ -225,6 +225,8 @@ Test(cache, a_pool_without_policy_has_none)
 	kvmm_mut_t mut;
 
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_put_many(pool, NULL, 0), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_unpin_many(pool, NULL, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_acquire(pool, &req), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_match(pool, NULL, 0, NULL), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_reset_inactive(pool), -EOPNOTSUPP);
