@@ -299,6 +299,44 @@ KVMM_API int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 KVMM_API int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *when,
 		       uint32_t nr);
 
+/* ---- the same of one block ---- */
+
+/** kvmm_get() - as kvmm_get_many(). */
+static inline int kvmm_get(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_get_many(pool, &ref, 1);
+}
+
+/** kvmm_put() - as kvmm_put_many(). */
+static inline int kvmm_put(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_put_many(pool, &ref, 1);
+}
+
+/** kvmm_touch() - as kvmm_touch_many(). */
+static inline int kvmm_touch(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_touch_many(pool, &ref, 1);
+}
+
+/** kvmm_upgrade() - a reference for a weak one. Return: 1; 0 the block is gone; or an error. */
+static inline int kvmm_upgrade(struct kvmm_pool *pool, kvmm_weak_t weak, kvmm_ref_t *ref)
+{
+	return kvmm_upgrade_many(pool, &weak, 1, ref);
+}
+
+/** kvmm_pin() - as kvmm_pin_many(). */
+static inline int kvmm_pin(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_pin_many(pool, &ref, 1);
+}
+
+/** kvmm_unpin() - as kvmm_unpin_many(). */
+static inline int kvmm_unpin(struct kvmm_pool *pool, kvmm_ref_t ref)
+{
+	return kvmm_unpin_many(pool, &ref, 1);
+}
+
 /* ---- block ids, for block tables ---- */
 
 /**

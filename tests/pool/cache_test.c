@@ -487,3 +487,31 @@ Test(cache, says_why_a_match_ended)
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	end_pool(pool);
 }
+
+Test(cache, single_forms_do_what_batches_do)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	kvmm_key_t key = key_of(7);
+	kvmm_weak_t weak;
+	kvmm_ref_t ref;
+	kvmm_mut_t mut;
+
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	weak = kvmm_weak_of(ref);
+	cr_expect_eq(kvmm_get(pool, ref), 0);
+	cr_expect_eq(kvmm_touch(pool, ref), 0);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(kvmm_pin(pool, ref), 0);
+	cr_expect_eq(kvmm_unpin(pool, ref), 0);
+	cr_expect_eq(kvmm_unpin(pool, ref), -EINVAL);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(kvmm_put(pool, ref), -ESTALE);
+	cr_expect_str_eq(picture(pool), "I...");
+	cr_expect_eq(kvmm_upgrade(pool, weak, &ref), 1);
+	cr_expect_str_eq(picture(pool), "A...");
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_eq(kvmm_upgrade(pool, weak, &ref), 0);
+	end_pool(pool);
+}
