@@ -7,7 +7,7 @@
  */
 #include <kv/env.h>
 
-#include "internal.h"
+#include "local.h"
 
 static bool acquire_is_bad(const struct kvmm_acquire *req)
 {
@@ -93,6 +93,7 @@ static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 	if (likely(!nr_fresh ||
 		   nr_fresh + hits->nr_first + req->reserve <= cache_nr_available(pool)))
 		return 0;
+	pool_drain_local(pool);
 	return nr_fresh + nr_in_order(pool, hits) + req->reserve <= cache_nr_available(pool) ?
 	       0 : -ENOSPC;
 }
@@ -179,7 +180,8 @@ static int alloc(struct kvmm_pool *pool, struct take *take)
 	int err = -ENOSPC;
 
 	order_enter(&pool->order);
-	if (take->nr <= cache_nr_available(pool))
+	if (take->nr <= cache_nr_available(pool) ||
+	    (pool_drain_local(pool) && take->nr <= cache_nr_available(pool)))
 		err = cache_take(pool, take);
 	order_leave(&pool->order);
 	pool->count.fail_nospc += err == -ENOSPC;

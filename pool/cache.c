@@ -15,7 +15,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "local.h"
 
 /* ---- set-up ---- */
 
@@ -365,13 +365,17 @@ static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 fr
 
 int cache_take(struct kvmm_pool *pool, struct take *take)
 {
-	u32 nr_free = min(take->nr, kv_zone_nr_free(pool->zone));
 	struct victims victims = NO_VICTIMS;
+	u32 nr_free;
 	int err;
 
 	take->nr_evicted = 0;
 	if (!take->nr)
 		return 0;
+	nr_free = kv_zone_nr_free(pool->zone);
+	if (nr_free < take->nr)
+		nr_free += pool_drain_local(pool);
+	nr_free = min(nr_free, take->nr);
 	if (!victims_pick(pool, take->nr - nr_free, &victims) ||
 	    take_free(pool, nr_free, take->blocks)) {
 		victims_unpick(pool, &victims);

@@ -11,7 +11,7 @@
  * source into OWNER_MOVE and its destination into the range's or the entry's. Whatever is left of
  * OWNER_MOVE in the end is free.
  */
-#include "internal.h"
+#include "local.h"
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
 
@@ -326,6 +326,7 @@ static const struct kv_movable_ops movable_ops = {
 void pool_stop(struct kvmm_pool *pool)
 {
 	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
+	pool_drain_local(pool);
 	kv_unlock(&pool->lock);
 	if (pool->caches)
 		kv_rcu_synchronize();

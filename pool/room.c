@@ -11,7 +11,7 @@
  * All of it runs with compact_lock held: one caller at a time makes room.
  */
 
-#include "internal.h"
+#include "local.h"
 
 static bool victims_free_blocks(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
@@ -101,6 +101,7 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 	u32 nr_free;
 	int err;
 
+	pool_drain_local(pool);
 	err = room->take(pool, room);	/* somebody may have freed some meanwhile */
 	if (err != -ENOSPC)
 		return err;

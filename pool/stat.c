@@ -6,6 +6,7 @@
  */
 
 #include "hold.h"
+#include "local.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)
@@ -67,7 +68,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_parked,
+		.nr_free = zone.nr_free + pool->count.nr_parked + pool_nr_local(pool),
 		.nr_ranges = pool->count.nr_ranges,
 		.largest = zone.largest,
 		.nr_runs = zone.nr_runs,

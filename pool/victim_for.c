@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Room that somebody asks for without taking it: exactly the blocks that are missing are evicted. */
 
-#include "internal.h"
+#include "local.h"
 
 static int read_req(struct kvmm_pool *pool, struct kvmm_evict_for *req, u64 *nr_blocks)
 {
@@ -29,9 +29,11 @@ static void count_by_class(const struct kvmm_pool *pool, const struct victims *v
 /* Both locks held. */
 static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_for *req)
 {
-	u64 nr_free = kv_zone_nr_free(pool->zone);
 	struct victims victims = NO_VICTIMS;
+	u64 nr_free;
 
+	pool_drain_local(pool);
+	nr_free = kv_zone_nr_free(pool->zone);
 	if (nr_blocks > nr_free && !victims_pick(pool, nr_blocks - nr_free, &victims)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;

