@@ -15,6 +15,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
+#include "determ.h"
 #include "local.h"
 
 /* ---- set-up ---- */
@@ -46,7 +47,8 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 
 int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 {
-	struct kv_entries_attr attr = { .nr = pool->nr_blocks };
+	struct kv_entries_attr attr = { .nr = pool->nr_blocks,
+					.gen_first = pool_first_gen(pool) };
 	struct kv_map_attr map_attr = { &pool->entries, pool->nr_blocks, kv_random(),
 					pool->prefix_closed };
 	int err;
@@ -66,6 +68,7 @@ int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 				 &pool->entries, pool->lock.id);
 	if (err)
 		return err;
+	pool->order.waits = pool->deterministic;
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
 	pool->metadata_bytes += map_bytes(pool);
 	pool->caches = true;

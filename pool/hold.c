@@ -16,6 +16,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
+#include "determ.h"
 #include "hold.h"
 
 #define EXPIRE_BLOCKS	1024u	/* that leave the table in one go */
@@ -44,7 +45,7 @@ static u64 deadline_of(u64 now_ns, u64 lease_ns)
 }
 
 /* References have no place in it yet: there may be fewer. NULL: no memory. */
-static struct hold *new_hold(const struct kvmm_hold_attr *attr)
+static struct hold *new_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr)
 {
 	u32 nr = attr->prefix->nr;
 	size_t bytes = nr * (sizeof(struct held) + sizeof(kvmm_ref_t));
@@ -53,7 +54,7 @@ static struct hold *new_hold(const struct kvmm_hold_attr *attr)
 	if (!hold)
 		return NULL;
 	hold->owner = attr->owner;
-	hold->since_ns = kv_clock_ns();
+	hold->since_ns = pool_clock_ns(pool);
 	hold->deadline_ns = deadline_of(hold->since_ns, attr->lease_ns);
 	hold->nr = nr;
 	hold->reason = attr->reason;
@@ -142,7 +143,7 @@ static int take_blocks(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
 static int make_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *handle)
 {
 	struct hold_table *table;
-	struct hold *hold = new_hold(attr);
+	struct hold *hold = new_hold(pool, attr);
 	u32 nr;
 	int err;
 
@@ -212,7 +213,7 @@ int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t handle)
 
 int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
 {
-	u64 deadline_ns = deadline_of(kv_clock_ns(), lease_ns);
+	u64 deadline_ns = deadline_of(pool ? pool_clock_ns(pool) : 0, lease_ns);
 	struct hold_table *table;
 	struct hold *hold;
 	int err = hold_enter(pool, handle, &table, &hold);
@@ -265,10 +266,11 @@ int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
 	u32 at = 0, nr_slots, nr = 0;
 	int err = holds_enter(pool, &table);
 
-	if (err || !table)
+	if (err)
 		return err;
-	if (!now_ns)
-		now_ns = kv_clock_ns();
+	now_ns = pool_told_ns(pool, now_ns);
+	if (!table)
+		return 0;
 	do {
 		struct hold *expired;
 

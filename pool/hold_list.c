@@ -4,6 +4,7 @@
 
 #include <kv/env.h>
 
+#include "determ.h"
 #include "hold.h"
 
 const char *kvmm_hold_reason_name(uint32_t reason)
@@ -37,7 +38,7 @@ static void tell(const struct hold *hold, u64 now_ns, struct kvmm_hold_info *inf
 
 int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info)
 {
-	u64 now_ns = kv_clock_ns();
+	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct hold_table *table;
 	struct hold *hold;
 	int err;
@@ -88,7 +89,7 @@ static struct hold *walk(const struct hold_table *table, u32 *at, bool *is_end)
 
 int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_info *info)
 {
-	u64 now_ns = kv_clock_ns();
+	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct hold_table *table;
 	struct hold *hold = NULL;
 	bool is_end = false;
@@ -116,7 +117,7 @@ static u32 suspect(const struct kvmm_hold_info *info, u64 now_ns, u64 older_than
 int kvmm_leaks(struct kvmm_pool *pool, uint64_t older_than_ns, struct kvmm_hold_info *infos,
 	       uint32_t max)
 {
-	u64 now_ns = kv_clock_ns();
+	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	struct kvmm_hold_info info;
 	u32 cursor = 0, nr = 0;
 	int err;
@@ -139,7 +140,7 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 {
 	static const kvmm_domain_t domain_0;
 	struct hold_table *table;
-	u64 now_ns = kv_clock_ns();
+	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	u32 nr = 0;
 	int err = !key || (max && !infos) ? -EINVAL : holds_enter(pool, &table);
 

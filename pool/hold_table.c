@@ -11,6 +11,7 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
+#include "determ.h"
 #include "hold.h"
 
 #define MIN_BUCKETS		16u
@@ -55,7 +56,7 @@ static struct hold_table *new_table(struct kvmm_pool *pool)
 	table->bytes = bytes;
 	table->id = kv_random() << 32 | (u32)kv_fetch_add(&next_table, 1);
 	table->secret = kv_random();
-	table->gen_base = (u32)kv_random() | 1;
+	table->gen_base = (u32)pool_random(pool) | 1;
 	table->nr_buckets = nr_buckets;
 	table->fixed_sum = fixed_sum(table);
 	table->free = KV_NONE;

@@ -213,8 +213,10 @@ struct kvmm_pool {
 	u32				block_tokens;
 	u32				compact_max_blocks;
 	u32				gen_base;	/* first generation of everything here */
+	bool				deterministic;	/* KVMM_POOL_DETERMINISTIC; see determ.h */
 	bool				has_null;
 	bool				rounds;		/* the engine holds more than was asked for */
+	u64				seed;		/* of what would be random, if deterministic */
 	u64				block_bytes;
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
@@ -247,6 +249,7 @@ struct kvmm_pool {
 
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
+	u64				told_ns;	/* atomic; see pool_clock_ns() */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */

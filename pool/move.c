@@ -381,7 +381,7 @@ int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
 	err = kv_copy_attr(&goal, sizeof(goal), compact);
 	if (err)
 		return err;
-	if (goal.want_run > pool->nr_usable)
+	if (goal.want_run > pool->nr_usable || (goal.max_us && pool->deterministic))
 		return -EINVAL;
 	err = compact_pool(pool, &goal);
 	goal.size = size;

@@ -208,7 +208,7 @@ static bool make_room(struct order *order, bool may_wait)
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr)
 {
-	bool may_wait = note != NOTE_HIT;
+	bool may_wait = note != NOTE_HIT || unlikely(order->waits);
 
 	for (;;) {
 		u32 nr_done = append(order, note, handles, nr, may_wait);
@@ -222,6 +222,10 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 
 static bool try_order(struct order *order)
 {
+	if (unlikely(order->waits)) {
+		kv_lock(&order->lock);
+		return true;
+	}
 	for (u32 i = 0; i < HIT_TRIES; i++)
 		if (kv_trylock(&order->lock))
 			return true;

@@ -9,7 +9,7 @@
  *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it back.
- * Notes of puts are never lost.
+ * Notes of puts are never lost. In deterministic pools no note is, and all of them wait.
  *
  * Leaf first: whatever the policy, no block is evicted before a block that follows it in its chain
  * and is in the order, too. If the policy picks one that has such children, it gets that back, and a
@@ -44,6 +44,7 @@ struct order {
 	const struct kv_evict_ops *ops;
 	struct kv_entries *entries;	/* borrowed */
 	u32 nr_policies;		/* classes, or 1 */
+	bool waits;			/* hits are waited for, too: none is forgotten */
 	struct classes *classes;	/* ours; NULL: there are none */
 	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
 

@@ -10,12 +10,13 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
+#include "determ.h"
 #include "hold.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
-				 KVMM_POOL_PREFIX_CLOSED)
+				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC)
 #define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
@@ -150,9 +151,12 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 			const struct kv_pool_parts *parts)
 {
 	u32 id = kv_fetch_add(&next_pool_id, 1);
-	u64 random = kv_random();
+	u64 random;
 
 	pool->parts = *parts;
+	pool->deterministic = attr->flags & KVMM_POOL_DETERMINISTIC;
+	pool->seed = attr->seed;
+	random = pool_random(pool);
 	pool->nr_blocks = attr->nr_blocks;
 	pool->has_null = attr->flags & KVMM_POOL_NULL_BLOCK;
 	pool->resets = attr->flags & KVMM_POOL_RESET_ON_RELEASE;

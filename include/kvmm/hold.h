@@ -133,6 +133,9 @@ KVMM_API int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t hold, uint64_t 
  * kvmm_hold_expire() - drop the holds whose lease has run out
  * @now_ns: by which time, on kvmm's clock; 0 = now
  *
+ * In a pool with KVMM_POOL_DETERMINISTIC there is no other clock than @now_ns: "now" is the latest
+ * one so far, 0 at first, and leases are taken from there. All ranks tell the same.
+ *
  * Walks all holds; the lock is held for some hundred of them at a time. For a timer, or for when
  * memory is short.
  *

@@ -56,6 +56,28 @@ struct kvmm_plane {
 #define KVMM_POOL_PREFIX_CLOSED		(1u << 2)
 
 /**
+ * Two pools that are made alike and called alike decide alike: blocks, handles, victims, and the
+ * order of eviction are the same, in whatever process, on whatever machine, at whatever speed. For
+ * engines whose ranks must agree without asking each other; see <kvmm/gang.h> for how they find out
+ * whether they still do.
+ *
+ * Made alike: same attributes, &struct kvmm_pool_attr.seed included. Called alike: the same calls one
+ * after the other, as by one thread; calls that change nothing (statistics, listings, lookups
+ * without references) may come from others at any time. Who runs out of host memory is called
+ * differently.
+ *
+ * Off, or otherwise, in such a pool:
+ *
+ * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
+ * - hits that are forgotten by the order of eviction rather than waited for;
+ * - @max_us of struct kvmm_compact is refused;
+ * - generations of handles start from the seed, so a handle of another pool of that seed may be
+ *   taken for one's own; pools of one process get different seeds;
+ * - leases of holds run by the clock that kvmm_hold_expire() is told, not by kvmm's.
+ */
+#define KVMM_POOL_DETERMINISTIC		(1u << 3)
+
+/**
  * enum kvmm_zero - when is the content of private blocks and ranges made zero?
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
  * @KVMM_ZERO_TENANT: when a block goes to a tenant that was not the last one to have it
@@ -91,6 +113,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @tier: which of its tiers this pool is
  * @evict: classes of blocks, their quotas, and more on who is evicted; see <kvmm/evict.h>; NULL: the
  *	policy alone says
+ * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here; else not looked at
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -112,10 +135,11 @@ struct kvmm_pool_attr {
 	struct kvmm_registry *registry;
 	uint32_t tier;
 	const struct kvmm_evict_attr *evict;
+	uint64_t seed;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0 }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free
@@ -368,7 +392,8 @@ KVMM_API int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t of
  * @size: sizeof(struct kvmm_compact)
  * @want_run: stop when a free run of so many blocks exists; 0 = pack everything downward
  * @max_blocks: move at most so many; 0 = no limit
- * @max_us: plan no further moves after so long; 0 = no limit
+ * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
+ *	KVMM_POOL_DETERMINISTIC
  * @moved: out: blocks moved
  * @nr_moves: out: copies (runs) they were moved in
  * @plan_ns, @copy_ns: out: time taken
