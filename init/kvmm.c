@@ -10,10 +10,12 @@
 
 #include <kv/defrag.h>
 #include <kv/evict.h>
+#include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/rcu.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
@@ -27,6 +29,7 @@ struct pool_table {
 
 static struct kv_lock table_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
 static struct pool_table *table;		/* table_lock, RCU */
+static struct kv_fork_node fork_node;		/* table_lock; on its list once there was a pool */
 
 /* The first one is the default. */
 static const struct kv_planner_ops *const planners[] = {
@@ -162,12 +165,24 @@ static void number_pool(struct kvmm_pool *pool)
 	kv_pool_set_name(pool, name);
 }
 
+/*
+ * What the parent had has no name here, and cannot be destroyed: it may be half changed, and has
+ * other references. The table stays behind with it.
+ */
+static void forget_in_child(struct kv_fork_node *node)
+{
+	kv_lock_init(&table_lock, table_lock.rank, table_lock.id);
+	table = NULL;
+}
+
 static int publish_pool(struct kvmm_pool *pool, bool is_named)
 {
 	struct kvmm_pool **place;
 	int err = 0;
 
 	kv_lock(&table_lock);
+	if (!fork_node.in_child)
+		kv_fork_add(&fork_node, forget_in_child);
 	if (!is_named)
 		number_pool(pool);
 	else if (find_in(table, kv_pool_name(pool)))
@@ -208,7 +223,7 @@ static bool unpublish_pool(const struct kvmm_pool *pool)
 	return found;
 }
 
-int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **result)
+static int create_pool(const struct kvmm_pool_attr *attr, struct kvmm_pool **result)
 {
 	struct kvmm_pool_attr known;
 	struct kv_pool_parts parts;
@@ -234,11 +249,29 @@ int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **resul
 	return 0;
 }
 
-void kvmm_pool_destroy(struct kvmm_pool *pool)
+/* Devices are opened and closed by drivers, which may well come by a point of cancellation. */
+int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool)
+{
+	int cancel = kv_cancel_off();
+	int err = create_pool(attr, pool);
+
+	kv_cancel_restore(cancel);
+	return err;
+}
+
+static void destroy_pool(struct kvmm_pool *pool)
 {
 	if (!pool || !unpublish_pool(pool))
 		return;
 	kv_pool_destroy(pool);
 	/* Also for those who watch memory: what was the pool's is back on return. */
 	kv_rcu_barrier();
+}
+
+void kvmm_pool_destroy(struct kvmm_pool *pool)
+{
+	int cancel = kv_cancel_off();
+
+	destroy_pool(pool);
+	kv_cancel_restore(cancel);
 }

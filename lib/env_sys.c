@@ -175,6 +175,19 @@ void kv_sys_set(const struct kv_sys_ops *ops)
 	smp_store_release(&sys_in_force, ops ? ops : &kv_sys_system);
 }
 
+int kv_cancel_off(void)
+{
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	return before;
+}
+
+void kv_cancel_restore(int before)
+{
+	pthread_setcancelstate(before, NULL);
+}
+
 void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts)
 {
 	const struct kv_sys_ops *ops = kv_sys();

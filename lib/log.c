@@ -11,6 +11,7 @@
 #include <kv/err.h>
 #include <kv/log.h>
 #include <kv/stat.h>
+#include <kv/sys.h>
 
 #define LOG_LINE	256
 #define NR_BUG_SITES	64
@@ -24,6 +25,15 @@ void kv_log_keep(char *line, size_t bytes)
 {
 	kept.line = line;
 	kept.bytes = bytes;
+}
+
+/* It writes to files, as likely as not, and any lock may be held: no point of cancellation. */
+static void call_log(const struct kv_env_ops *env, int level, const char *line)
+{
+	int cancel = kv_cancel_off();
+
+	env->log(env->ctx, level, line);
+	kv_cancel_restore(cancel);
 }
 
 /* Formats on the stack: a line can be logged when memory is out, and from any thread. */
@@ -46,7 +56,7 @@ void kv_log(int level, const char *fmt, ...)
 	if (kept.line)
 		snprintf(kept.line, kept.bytes, "%s", line);
 	if (env->log)
-		env->log(env->ctx, level, line);
+		call_log(env, level, line);
 }
 
 /*

@@ -7,6 +7,9 @@
  * then: once enough has piled up, it takes the whole list, waits for one grace period on behalf
  * of all of it, and frees.
  *
+ * Waiting for a grace period is a point of cancellation, of which liburcu knows nothing: a thread that
+ * ended there would keep its locks, and ours.
+ *
  * Locks: drain_lock serialises those who free, so that kv_rcu_barrier() also waits for a list
  * that another thread has taken already; it is held over the grace period. limbo.lock guards the
  * list; it is the last of all locks, because any may be held around kv_rcu_defer().
@@ -14,8 +17,10 @@
 #include <pthread.h>
 #include <urcu/urcu-bp.h>
 
+#include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/rcu.h>
+#include <kv/sys.h>
 
 #if defined(__SANITIZE_THREAD__)
 #define KV_TSAN 1
@@ -97,6 +102,15 @@ static struct kv_rcu_head *take_limbo(void)
 	return first;
 }
 
+static void wait_for_readers(void)
+{
+	int cancel = kv_cancel_off();
+
+	urcu_bp_synchronize_rcu();
+	kv_cancel_restore(cancel);
+	tsan_grace_period_over();
+}
+
 /* Freeing may defer more; that is left for the next time. */
 static void drain(void)
 {
@@ -108,10 +122,8 @@ static void drain(void)
 
 	kv_lock(&drain_lock);
 	head = take_limbo();
-	if (head) {
-		urcu_bp_synchronize_rcu();
-		tsan_grace_period_over();
-	}
+	if (head)
+		wait_for_readers();
 	for (; head; head = next) {
 		next = head->next;
 		head->free(head);
@@ -130,8 +142,7 @@ void kv_rcu_synchronize(void)
 {
 	if (KV_BUG_ON(urcu_bp_read_ongoing()))
 		return;
-	urcu_bp_synchronize_rcu();
-	tsan_grace_period_over();
+	wait_for_readers();
 }
 
 void kv_rcu_barrier(void)
@@ -146,6 +157,7 @@ void kv_rcu_barrier(void)
 static void before_fork(void)
 {
 	kv_lock(&drain_lock);
+	kv_fork_before();
 	kv_lock(&limbo.lock);
 	urcu_bp_before_fork();
 }
@@ -154,6 +166,7 @@ static void after_fork_parent(void)
 {
 	urcu_bp_after_fork_parent();
 	kv_unlock(&limbo.lock);
+	kv_fork_after(false);
 	kv_unlock(&drain_lock);
 }
 
@@ -161,6 +174,7 @@ static void after_fork_child(void)
 {
 	urcu_bp_after_fork_child();
 	kv_unlock(&limbo.lock);
+	kv_fork_after(true);
 	kv_unlock(&drain_lock);
 }
 

@@ -6,6 +6,7 @@
  * compact_lock held, so that no compaction moves a block under a copy.
  */
 #include <kv/env.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
@@ -153,17 +154,18 @@ static int check_access(const struct kvmm_pool *pool, u32 block, u64 offset, con
 		return -EINVAL;
 	if (kv_add_overflows(offset, bytes, &end) || end > pool->block_bytes)
 		return -EINVAL;
-	return READ_ONCE(pool->gate) & GATE_POISONED ? -EUCLEAN : 0;
+	return pool_refusal(pool);
 }
 
 static int access_block(struct kvmm_pool *pool, u32 block, u64 offset, u64 bytes, piece_fn fn,
 			void *buf)
 {
-	int err;
+	int err, cancel = kv_cancel_off();
 
 	kv_lock(&pool->compact_lock);
 	err = for_each_piece(pool, block, offset, bytes, fn, buf);
 	kv_unlock(&pool->compact_lock);
+	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }
 
@@ -185,11 +187,12 @@ int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, voi
 
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
-	int err = 0;
+	int err = 0, cancel = kv_cancel_off();
 
 	for (u32 i = 0; i < nr_ext && !err; i++)
 		for (u32 b = 0; b < ext[i].nr && !err; b++)
 			err = for_each_piece(pool, ext[i].start + b, 0, pool->block_bytes,
 					     zero_piece, NULL);
+	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }

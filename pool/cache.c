@@ -97,17 +97,19 @@ int cache_enter(struct kvmm_pool *pool)
 
 noinline int __cache_begin_slow(struct kvmm_pool *pool)
 {
+	int err;
+
 	/* Pairs with pool_resume(), as in cache_begin(). */
-	while (smp_load_acquire(&pool->gate) & GATE_STOPPED) {
+	while ((smp_load_acquire(&pool->gate) & (GATE_STOPPED | GATE_FORKED)) == GATE_STOPPED) {
 		kv_rcu_read_unlock();
 		kv_lock(&pool->compact_lock);
 		kv_unlock(&pool->compact_lock);
 		kv_rcu_read_lock();
 	}
-	if (!(READ_ONCE(pool->gate) & GATE_POISONED))
-		return 0;
-	kv_rcu_read_unlock();
-	return -EUCLEAN;
+	err = pool_refusal(pool);
+	if (err)
+		kv_rcu_read_unlock();
+	return err;
 }
 
 /* ---- entries and their blocks ---- */

@@ -39,7 +39,7 @@ int holds_enter(struct kvmm_pool *pool, struct hold_table **table)
 		return -EINVAL;
 	/* Pairs with the swap in holds_get(): who sees the table sees it made. */
 	*table = smp_load_acquire(pool_hold_table(pool));
-	return unlikely(READ_ONCE(pool->gate) & GATE_POISONED) ? -EUCLEAN : 0;
+	return pool_refusal(pool);
 }
 
 static struct hold_table *new_table(struct kvmm_pool *pool)

@@ -34,6 +34,7 @@
 #include <kv/bits.h>
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/fork.h>
 #include <kv/hash.h>
 #include <kv/lock.h>
 #include <kv/pool.h>
@@ -190,6 +191,7 @@ struct pool_count {
 /* Why pool->gate is closed to callers. */
 #define GATE_STOPPED	BIT(0)	/* blocks are being moved: wait for compact_lock */
 #define GATE_POISONED	BIT(1)	/* for ever */
+#define GATE_FORKED	BIT(2)	/* for ever: a child's copy, of which nothing else is to be touched */
 
 /* See presence.c. */
 struct pool_presence {
@@ -254,6 +256,7 @@ struct kvmm_pool {
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
+	struct kv_fork_node		fork_node;	/* its list's */
 };
 
 /* ---- hold.c ---- */
@@ -267,6 +270,19 @@ static inline struct hold_table **pool_hold_table(struct kvmm_pool *pool)
 
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
+
+/* For who does not wait at the gate: 0, or why nobody gets in any more. */
+static inline int gate_refusal(u32 gate)
+{
+	if (likely(!(gate & (GATE_POISONED | GATE_FORKED))))
+		return 0;
+	return gate & GATE_FORKED ? -ECHILD : -EUCLEAN;
+}
+
+static inline int pool_refusal(const struct kvmm_pool *pool)
+{
+	return gate_refusal(READ_ONCE(pool->gate));
+}
 
 /* As KV_BUG_ON(), and the pool is closed. */
 #define POOL_BUG_ON(pool, cond)			\

@@ -11,6 +11,8 @@
  * source into OWNER_MOVE and its destination into the range's or the entry's. Whatever is left of
  * OWNER_MOVE in the end is free.
  */
+#include <kv/sys.h>
+
 #include "local.h"
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
@@ -207,13 +209,15 @@ static int copy(void *arg, const struct kv_move *moves, u32 nr)
 	const struct kv_dev_ops *dev = pool->parts.dev;
 	struct kv_planes planes = { pool->plane, pool->nr_planes };
 	struct kv_fence none = { 0 }, fence;
-	int err;
+	int err, cancel;
 
 	if (!pool->nr_planes)
 		return 0;
+	cancel = kv_cancel_off();
 	err = dev->move_blocks(pool->dev, &planes, moves, nr, none, &fence);
 	if (!err)
 		err = dev->wait(pool->dev, fence);
+	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }
 

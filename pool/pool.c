@@ -23,16 +23,18 @@ static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
 
 noinline int __pool_enter_slow(struct kvmm_pool *pool)
 {
-	while (pool->gate & GATE_STOPPED) {
+	int err;
+
+	while ((pool->gate & (GATE_STOPPED | GATE_FORKED)) == GATE_STOPPED) {
 		kv_unlock(&pool->lock);
 		kv_lock(&pool->compact_lock);
 		kv_unlock(&pool->compact_lock);
 		kv_lock(&pool->lock);
 	}
-	if (!(pool->gate & GATE_POISONED))
-		return 0;
-	kv_unlock(&pool->lock);
-	return -EUCLEAN;
+	err = gate_refusal(pool->gate);
+	if (err)
+		kv_unlock(&pool->lock);
+	return err;
 }
 
 void pool_poison(struct kvmm_pool *pool)
@@ -263,6 +265,19 @@ static void exit_fields(struct kvmm_pool *pool)
 	kvmm_zone_destroy(pool->zone);
 }
 
+/*
+ * This thread is the only one: whoever held these locks, or had stopped the world, is not here. The
+ * state that they guarded may be half changed, and so nobody gets past the gate to look at it.
+ */
+static void close_in_child(struct kv_fork_node *node)
+{
+	struct kvmm_pool *pool = container_of(node, struct kvmm_pool, fork_node);
+
+	kv_lock_init(&pool->compact_lock, KV_RANK_COMPACT, pool->compact_lock.id);
+	kv_lock_init(&pool->lock, KV_RANK_POOL, pool->lock.id);
+	WRITE_ONCE(pool->gate, pool->gate | GATE_FORKED);
+}
+
 int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,
 		   struct kvmm_pool **result)
 {
@@ -292,6 +307,7 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 		kv_free(pool);
 		return err;
 	}
+	kv_fork_add(&pool->fork_node, close_in_child);
 	*result = pool;
 	return 0;
 }
@@ -303,6 +319,7 @@ static void free_pool(struct kv_rcu_head *head)
 
 void kv_pool_destroy(struct kvmm_pool *pool)
 {
+	kv_fork_del(&pool->fork_node);
 	exit_fields(pool);
 	kv_rcu_defer(&pool->rcu, free_pool);
 }
@@ -319,5 +336,5 @@ const char *kv_pool_name(const struct kvmm_pool *pool)
 
 struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool)
 {
-	return pool ? pool->zone : NULL;
+	return pool && pool_refusal(pool) != -ECHILD ? pool->zone : NULL;
 }

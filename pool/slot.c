@@ -198,8 +198,9 @@ int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_e
 
 	if (!pool || (!ext && max))
 		return -EINVAL;
-	if (unlikely(READ_ONCE(pool->gate) & GATE_POISONED))
-		return -EUCLEAN;
+	nr = pool_refusal(pool);
+	if (unlikely(nr))
+		return nr;
 	kv_rcu_read_lock();
 	nr = read_extents(pool, range, ext, max);
 	kv_rcu_read_unlock();

@@ -57,6 +57,14 @@ void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
 void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts);
 
 /*
+ * A thread that is cancelled must not leave a lock behind that it holds, nor a block that it has just
+ * taken. Locking and allocating are no points of cancellation; drivers, grace periods and functions of
+ * the engine may have some. So between these two none has an effect: they come in pairs, and nest.
+ */
+int kv_cancel_off(void);	/* what to give to the other */
+void kv_cancel_restore(int before);
+
+/*
  * Something that does not survive a fork is in use (on) or is not: children of this process know
  * that from then on by kv_forked(), and so do theirs. Calls with true and false come in pairs.
  * 0 or -ENOMEM, and then forks go unnoticed.

@@ -13,6 +13,10 @@
  * that are stale (-ESTALE) or made up (-EINVAL) are refused. If a pool ever finds that it
  * contradicts itself it refuses every further call with -EUCLEAN.
  *
+ * A pool belongs to the process that made it. In a child made by fork() each call on it says -ECHILD
+ * at once and touches nothing, whatever other threads were doing at the fork; it has no name there,
+ * and destroying it does nothing. The child may make pools of its own.
+ *
  * Unless a call says otherwise: any thread, no kvmm lock is held on return, it may allocate host
  * memory and never sleeps longer than another caller's compaction takes.
  */
@@ -157,7 +161,7 @@ KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_poo
  * kvmm_pool_destroy() - free a pool, or NULL; whatever is still held in it is gone
  *
  * No other call on the pool may run or start. Cannot fail; a second time does nothing, unless
- * another pool has come to lie there.
+ * another pool has come to lie there. Does nothing in a forked child, either.
  */
 KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
 
@@ -497,7 +501,8 @@ struct kvmm_pool_stat {
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */
 KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
 
-/** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. */
+/** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. NULL in a
+ * forked child. */
 KVMM_API struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool);
 
 /**
