@@ -82,6 +82,17 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
 	return nr;
 }
 
+static int check_quota(struct kvmm_pool *pool, const struct kvmm_acquire *req,
+		       const struct hits *hits)
+{
+	struct quota_want want = {
+		.tenant = req->domain.tenant, .nr = req->nr_blocks - hits->nr,
+		.reserve = req->reserve, .hits = hits->refs, .nr_hits = hits->nr,
+	};
+
+	return quota_check_fit(pool, &want);
+}
+
 /* What is left besides the hits, once they have left the order. */
 static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 		     const struct hits *hits)
@@ -90,6 +101,8 @@ static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 
 	if (req->nr_blocks < hits->nr)
 		return -EINVAL;
+	if (unlikely(pool->order.quotas != NULL))
+		return check_quota(pool, req, hits);
 	if (likely(!nr_fresh ||
 		   nr_fresh + hits->nr_first + req->reserve <= cache_nr_available(pool)))
 		return 0;
@@ -111,10 +124,10 @@ static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)
 static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const struct hits *hits)
 {
 	struct take take = { .nr = req->nr_blocks - hits->nr, .blocks = req->fresh,
-			     .evicted = req->evicted };
+			     .evicted = req->evicted, .tenant = req->domain.tenant };
 	int err;
 
-	order_seen(&pool->order, req->keys, req->nr_keys);
+	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
 	keep_hits(pool, hits);
 	err = cache_take(pool, &take);
 	if (err)
@@ -175,13 +188,24 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 
 /* ---- without keys ---- */
 
+static int check_take(struct kvmm_pool *pool, const struct take *take)
+{
+	struct quota_want want = { .tenant = take->tenant, .nr = take->nr };
+
+	if (unlikely(pool->order.quotas != NULL))
+		return quota_check_fit(pool, &want);
+	if (likely(take->nr <= cache_nr_available(pool)))
+		return 0;
+	return pool_drain_local(pool) && take->nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
+}
+
 static int alloc(struct kvmm_pool *pool, struct take *take)
 {
-	int err = -ENOSPC;
+	int err;
 
 	order_enter(&pool->order);
-	if (take->nr <= cache_nr_available(pool) ||
-	    (pool_drain_local(pool) && take->nr <= cache_nr_available(pool)))
+	err = check_take(pool, take);
+	if (likely(!err))
 		err = cache_take(pool, take);
 	order_leave(&pool->order);
 	pool->count.fail_nospc += err == -ENOSPC;
@@ -190,7 +214,7 @@ static int alloc(struct kvmm_pool *pool, struct take *take)
 
 int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
 {
-	struct take take = { .nr = nr, .blocks = blocks };
+	struct take take = { .nr = nr, .blocks = blocks, .tenant = tenant };
 	int err;
 
 	if (!blocks && nr)

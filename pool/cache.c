@@ -121,6 +121,7 @@ static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
 
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 {
+	quota_uncharge_entry(pool->order.quotas, handle.index);
 	POOL_BUG_ON(pool, kv_entry_free(&pool->entries, handle));
 	count_gen(pool, handle);
 	pool->count.nr_held--;
@@ -143,6 +144,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 
 static void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
 {
+	quota_charge_entry(pool->order.quotas, index);
 	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(0, block));
 	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 	pool->count.nr_held++;
@@ -242,7 +244,7 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 		u32 picked[ORDER_PICKS];
 		u32 nr_picked = order_pick(&pool->order, nr - victims->nr, picked);
 
-		if (!nr_picked && !order_nr(&pool->order))
+		if (!nr_picked && order_is_spent(&pool->order))
 			return false;
 		if (pool->map->ops->expect)
 			pool->map->ops->expect(pool->map, picked, nr_picked);
@@ -314,7 +316,10 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	u32 block = entry_block(entry_at(pool, index));
 	int err = kv_entry_recycle(&pool->entries, old, &fresh);
 
-	if (unlikely(err)) {
+	quota_uncharge_entry(pool->order.quotas, index);
+	if (likely(!err)) {
+		quota_charge_entry(pool->order.quotas, index);
+	} else {
 		pool->count.nr_held--;
 		err = kv_entries_take(&pool->entries, 1, &fresh);
 		if (err)
@@ -368,24 +373,56 @@ static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 fr
 	return -ENOSPC;
 }
 
-int cache_take(struct kvmm_pool *pool, struct take *take)
+/* Picked for @take beside *@nr_free free blocks, of which fewer may be needed then. */
+static int pick_for(struct kvmm_pool *pool, const struct take *take, u32 *nr_free,
+		    struct victims *victims)
 {
-	struct victims victims = NO_VICTIMS;
-	u32 nr_free;
 	int err;
 
-	take->nr_evicted = 0;
-	if (!take->nr)
-		return 0;
-	nr_free = kv_zone_nr_free(pool->zone);
+	if (likely(!pool->order.quotas)) {
+		if (likely(victims_pick(pool, take->nr - *nr_free, victims)))
+			return 0;
+		victims_unpick(pool, victims);
+		return -ENOSPC;
+	}
+	err = quota_pick(pool, take, *nr_free, victims);
+	*nr_free = take->nr - min(take->nr, victims->nr);
+	return err;
+}
+
+/* A tenant whose limits were lowered may have to give up more than it is about to get. */
+static void evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+{
+	struct victims extra = NO_VICTIMS;
+
+	while (victims->nr > nr) {
+		u32 index = victims->newest;
+
+		victims->newest = entry_at(pool, index)->chain;
+		victims->nr--;
+		victims_add(pool, &extra, index);
+	}
+	victims_evict(pool, &extra);
+}
+
+static int take_blocks(struct kvmm_pool *pool, struct take *take)
+{
+	struct victims victims = NO_VICTIMS;
+	u32 nr_free = kv_zone_nr_free(pool->zone);
+	int err;
+
 	if (nr_free < take->nr)
 		nr_free += pool_drain_local(pool);
 	nr_free = min(nr_free, take->nr);
-	if (!victims_pick(pool, take->nr - nr_free, &victims) ||
-	    take_free(pool, nr_free, take->blocks)) {
+	err = pick_for(pool, take, &nr_free, &victims);
+	if (err)
+		return err;
+	if (take_free(pool, nr_free, take->blocks)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}
+	if (unlikely(victims.nr > take->nr))
+		evict_beyond(pool, take->nr, &victims);
 	err = take_victims(pool, &victims, take->blocks + nr_free, take);
 	if (unlikely(err))
 		return untake(pool, take, nr_free, err, &victims);
@@ -396,6 +433,23 @@ int cache_take(struct kvmm_pool *pool, struct take *take)
 	pool->count.allocs++;
 	pool->count.alloc_blocks += take->nr;
 	return 0;
+}
+
+int cache_take(struct kvmm_pool *pool, struct take *take)
+{
+	struct quotas *quotas = pool->order.quotas;
+	int err;
+
+	take->nr_evicted = 0;
+	if (!take->nr)
+		return 0;
+	err = take_blocks(pool, take);
+	if (unlikely(quotas != NULL)) {
+		if (!err)
+			quota_took(quotas, quotas->who);
+		quota_end(quotas);
+	}
+	return err;
 }
 
 /* ---- giving private blocks back ---- */

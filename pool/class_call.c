@@ -180,8 +180,12 @@ static bool demote(struct kvmm_pool *pool, u32 index, u32 class)
 /* Who is not referenced goes, children first. */
 static void take_at_once(struct kvmm_pool *pool, u32 index, struct victims *victims)
 {
-	if (pool->order.classes->aggressive && order_take(&pool->order, index))
+	if (!pool->order.classes->aggressive)
+		return;
+	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
+	if (order_take(&pool->order, index))
 		victims_add(pool, victims, index);
+	quota_end(pool->order.quotas);
 }
 
 int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls)

@@ -28,10 +28,12 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_more;
 
+	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	do {
 		nr_more = forget_round(pool);
 		nr += nr_more;
 	} while (nr_more);
+	quota_end(pool->order.quotas);
 	if (pool->order.classes)
 		class_end(pool->order.classes);
 	return nr;

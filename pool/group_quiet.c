@@ -57,5 +57,6 @@ void quiet_seen(const struct kvmm_groups *groups, const struct kvmm_prefix *prom
 	u32 nr = min(max_tokens / groups->granule, prompt->nr);
 
 	for (u32 i = 0; i < groups->nr; i = groups_end_of_pool(groups, i))
-		order_note_seen(&group_in_order(groups, i)->pool->order, prompt->keys, nr);
+		order_note_seen(&group_in_order(groups, i)->pool->order, prompt->domain.tenant,
+				prompt->keys, nr);
 }

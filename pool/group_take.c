@@ -8,6 +8,7 @@
  * what was taken goes back, and what was evicted for it is gone.
  */
 #include "group.h"
+#include "quota.h"
 
 /* New blocks of a group, so that it has room for @nr_tokens: from *@from to what is returned. */
 static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 *from)
@@ -24,30 +25,49 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
 
 /* ---- does it fit? ---- */
 
-static int check_pool(struct kvmm_pool *pool, u64 nr)
+/**
+ * struct need - what is asked of the pools, by group
+ * @tenant: who would be charged for what is new
+ * @reserve: to stay available beside it, in each pool
+ * @is_held: the hits are referenced
+ * @nr_new: blocks
+ * @nr_idle: hits that nobody else references
+ */
+struct need {
+	u32 tenant;
+	u32 reserve;
+	bool is_held;
+	u32 nr_new[KVMM_MAX_GROUPS];
+	u32 nr_idle[KVMM_MAX_GROUPS];
+};
+
+static int check_pool(struct kvmm_pool *pool, const struct quota_want *want, bool is_held)
 {
+	u64 nr = want->nr + want->reserve + (is_held ? 0 : want->nr_idle);
 	struct kvmm_pool_stat stat;
 	int err = kvmm_pool_stat(pool, &stat);
 
 	if (err)
 		return err;
-	return nr > stat.nr_available ? -ENOSPC : 0;
+	return nr > stat.nr_available ? -ENOSPC : pool_check_room(pool, want);
 }
 
-/* @nr: by group. 0, -ENOSPC, or what a pool says. Most steps of a decode want nothing. */
-static int check_fit(const struct kvmm_groups *groups, const u32 *nr, u32 reserve)
+/* 0, -ENOSPC, -EDQUOT, or what a pool says. Most steps of a decode want nothing. */
+static int check_fit(const struct kvmm_groups *groups, const struct need *need)
 {
 	int err = 0;
 	u32 end;
 
 	for (u32 i = 0; i < groups->nr && !err; i = end) {
-		u64 sum = 0;
+		struct quota_want want = { .tenant = need->tenant, .reserve = need->reserve };
 
 		end = groups_end_of_pool(groups, i);
-		for (u32 k = i; k < end; k++)
-			sum += nr[groups->order[k]];
-		if (sum)
-			err = check_pool(group_in_order(groups, i)->pool, sum + reserve);
+		for (u32 k = i; k < end; k++) {
+			want.nr += need->nr_new[groups->order[k]];
+			want.nr_idle += need->nr_idle[groups->order[k]];
+		}
+		if (want.nr || (want.nr_idle && !need->is_held))
+			err = check_pool(group_in_order(groups, i)->pool, &want, need->is_held);
 	}
 	return err;
 }
@@ -96,14 +116,16 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 /* Does it fit beside the hits? Those are not available to anybody, though the order has them. */
 static int check_room(const struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
 {
-	u32 nr[KVMM_MAX_GROUPS];
+	struct need need = { .tenant = tables->domain.tenant, .reserve = reserve,
+			     .is_held = true };
 
 	for (u32 i = 0; i < tables->groups->nr; i++) {
 		u32 from, end = new_blocks(tables, i, nr_tokens, &from);
 
-		nr[i] = end - from;
+		need.nr_new[i] = end - from;
+		need.nr_idle[i] = tables->table[i].nr_idle;
 	}
-	return check_fit(tables->groups, nr, reserve);
+	return check_fit(tables->groups, &need);
 }
 
 int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens, uint32_t reserve)
@@ -186,6 +208,24 @@ static u32 nr_needed(const struct kvmm_tables *tables, u32 group,
 		   rule_cap(rule, need->step_tokens));
 }
 
+/* Hits are given back in the end. */
+static int count_needed(struct kvmm_tables *tables, struct kvmm_groups_need *need)
+{
+	const struct kvmm_groups *groups = tables->groups;
+	struct need of_pools = { .tenant = tables->domain.tenant, .reserve = need->reserve };
+
+	need->hit_tokens = tables->hit_tokens;
+	need->total = 0;
+	for (u32 i = 0; i < groups->nr; i++) {
+		need->blocks[i] = nr_needed(tables, i, need);
+		need->total += need->blocks[i];
+		of_pools.nr_idle[i] = min(tables->table[i].nr_idle, need->blocks[i]);
+		of_pools.nr_new[i] = need->blocks[i] - of_pools.nr_idle[i];
+	}
+	hit_put(tables);
+	return check_fit(groups, &of_pools);
+}
+
 int kvmm_groups_blocks_needed(const struct kvmm_groups *groups, struct kvmm_groups_need *need)
 {
 	struct kvmm_tables *tables;
@@ -201,16 +241,8 @@ int kvmm_groups_blocks_needed(const struct kvmm_groups *groups, struct kvmm_grou
 	if (!tables)
 		return -ENOMEM;
 	err = hit_get(tables, &need->prompt, min(need->max_hit_tokens, need->nr_tokens));
-	if (!err) {
-		need->hit_tokens = tables->hit_tokens;
-		need->total = 0;
-		for (u32 i = 0; i < groups->nr; i++) {
-			need->blocks[i] = nr_needed(tables, i, need);
-			need->total += need->blocks[i];
-		}
-		hit_put(tables);
-		err = check_fit(groups, need->blocks, need->reserve);
-	}
+	if (!err)
+		err = count_needed(tables, need);
 	kvmm_groups_release(tables);
 	return err;
 }

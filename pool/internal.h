@@ -107,6 +107,7 @@ struct slot {
 	u32			prev;		/* in the chain; KV_NONE: the first */
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * */
 	u32			tenant;
+	u32			account;	/* of @tenant, when it was allocated */
 } __cacheline_aligned;
 
 static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
@@ -485,9 +486,9 @@ u32 seq_bucket(const struct kvmm_pool *pool, u64 seq);
 
 /* ---- range.c ---- */
 
-/* A new range of @attr's kind over @ext; there is a free slot. Returns its handle. */
+/* A new range of @attr's kind over @ext, charged to @account; there is a free slot. Its handle. */
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
-		       const struct kvmm_extent *ext, u32 nr_ext);
+		       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
 /* pool_enter() and slot_find(); on error the lock is not held. */
 int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 enum kv_placement range_placement(u32 flags);
@@ -500,6 +501,8 @@ enum kv_placement range_placement(u32 flags);
  * @nr: blocks
  * @flags: KVMM_ALLOC_*
  * @hopeless: set by @take with -ENOSPC: no room would help
+ * @squeezed: its tenant's own blocks have been evicted as its limits want
+ * @account: set by @take: who is charged
  * @evicted, @moved: out
  */
 struct room {
@@ -507,9 +510,32 @@ struct room {
 	u32 nr;
 	u32 flags;
 	bool hopeless;
+	bool squeezed;
+	u32 account;
 	u32 evicted;
 	u32 moved;
 };
+
+/*
+ * Do tenants have limits? Then nobody takes or frees a block without ->lock: whoever keeps blocks aside
+ * asks this first. It changes once, while the gate is closed.
+ */
+static inline bool pool_has_quotas(const struct kvmm_pool *pool)
+{
+	return unlikely(READ_ONCE(pool->order.quotas) != NULL);
+}
+
+/* quota_take.c; one branch where nobody has limits. */
+static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct room *room)
+{
+	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, room);
+}
+
+static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
+				struct victims *victims)
+{
+	return likely(!pool->order.quotas) ? 0 : __quota_squeeze(pool, room, victims);
+}
 
 /* @room->take() until it succeeds: as it is, after eviction, after compaction. No lock held. */
 int pool_get_room(struct kvmm_pool *pool, struct room *room);
@@ -672,6 +698,8 @@ static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, 
 	victims->nr++;
 }
 
+/* Their blocks go to the zone, but they keep their entries. ->lock held. */
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims);
 /* For good, and their blocks go to the zone. How many had a name. Both locks held. */
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
 /* Where they were. The order's lock held. */
@@ -696,17 +724,19 @@ u32 cache_nr_available(struct kvmm_pool *pool);
  * struct take - private blocks to be taken
  * @nr: how many
  * @blocks: out
- * @evicted: NULL, or out: keys that lost their block
+ * @evicted: NULL, or out: keys that lost their block, at most @nr
  * @nr_evicted: out
+ * @tenant: who is charged
  */
 struct take {
 	u32 nr;
 	kvmm_mut_t *blocks;
 	kvmm_key_t *evicted;
 	u32 nr_evicted;
+	u32 tenant;
 };
 
-/* 0, or -ENOSPC and nothing has changed. Both locks held. */
+/* 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held. */
 int cache_take(struct kvmm_pool *pool, struct take *take);
 
 /* ---- match.c ---- */

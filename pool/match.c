@@ -44,7 +44,7 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	if (err)
 		return err;
 	nr = match_refs(pool, &query, found, &nr_first);
-	order_note_seen(&pool->order, prefix->keys, prefix->nr);
+	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
 	count_lookup(pool, nr, prefix->nr - nr);
 	cache_end(pool);
@@ -63,7 +63,7 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 		return err;
 	if (prefix->nr) {
 		nr = pool->map->ops->scan(pool->map, &query, found, &nr_first);
-		order_note_seen(&pool->order, prefix->keys, prefix->nr);
+		order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 		note_found(pool, found, prefix->nr, nr_first);
 		count_lookup(pool, nr, prefix->nr - nr);
 	}

@@ -66,6 +66,7 @@ static void apply_put(struct order *order, u32 index, const kvmm_key_t *key)
 {
 	order_forget(order, index);
 	order->ops->enter(order_policy(order, index), index, key);
+	quota_entered(order->quotas, index);
 	family_add(&order->family, index, parent_of(order, index));
 }
 
@@ -232,18 +233,22 @@ static bool try_order(struct order *order)
 	return false;
 }
 
-void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
+	if (unlikely(order->quotas && order->ops->seen)) {
+		quota_seen(order, tenant, keys, nr);
+		return;
+	}
 	for (u32 i = 0; order->ops->seen && i < order->nr_policies; i++)
 		order->ops->seen(order->policies[i], keys, nr);
 }
 
-void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
 	if (likely(!order->ops->seen) || !nr || !try_order(order))
 		return;
 	order_catch_up(order);
-	order_seen(order, keys, nr);
+	order_seen(order, tenant, keys, nr);
 	kv_unlock(&order->lock);
 }
 
@@ -254,7 +259,7 @@ void order_park(struct order *order, u32 index)
 	order->ops->enter(order_policy(order, index), index, NULL);
 }
 
-/* Children of what was there before are none, nor are those of another class. */
+/* Children of what was there before are none, nor are those of another class, or account. */
 static u32 child_of(const struct order *order, u32 parent)
 {
 	u32 position = READ_ONCE(entry_at(order, parent)->position) + 1;
@@ -262,7 +267,8 @@ static u32 child_of(const struct order *order, u32 parent)
 	u32 kid = family_first(&order->family, parent);
 
 	while (kid != KV_NONE && (READ_ONCE(entry_at(order, kid)->position) != position ||
-				  class_of(order->classes, kid) != class))
+				  class_of(order->classes, kid) != class ||
+				  !quota_is_same(order->quotas, kid, parent)))
 		kid = family_next(&order->family, kid);
 	return kid;
 }
@@ -303,30 +309,50 @@ static u32 next_class(const struct order *order)
 	return class;
 }
 
+/* Where the next victim is picked, or NULL: there is none. */
+static void *next_policy(struct order *order)
+{
+	if (unlikely(order->quotas != NULL))
+		return quota_next(order);
+	return order->policies[likely(!order->classes) ? 0 : next_class(order)];
+}
+
 /* Victims that the policy is asked for ahead, while what is known of them comes into the cache. */
 struct picked {
 	u32 nr;
 	u32 index[ORDER_PICKS];
 };
 
+static void picked_out(struct order *order, u32 index)
+{
+	class_picked(order->classes, index);
+	quota_picked(order->quotas, index);
+}
+
+static void picked_back(struct order *order, u32 index)
+{
+	quota_unpicked(order->quotas, index);
+	class_unpicked(order->classes, index);
+}
+
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
 	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
-		u32 class = likely(!order->classes) ? 0 : next_class(order);
-		u32 index = order->ops->pick(order->policies[class]);
+		void *policy = next_policy(order);
+		u32 index = likely(policy != NULL) ? order->ops->pick(policy) : KV_NONE;
 
 		if (index >= order->entries->nr)
 			return;
 		kv_prefetch_write(entry_at(order, index));
 		family_prefetch(&order->family, index);
-		class_picked(order->classes, index);
+		picked_out(order, index);
 		picked->index[picked->nr] = index;
 	}
 }
 
 static void unpick(struct order *order, u32 index)
 {
-	class_unpicked(order->classes, index);
+	picked_back(order, index);
 	order->ops->unpick(order_policy(order, index), index);
 }
 
@@ -337,9 +363,9 @@ static void replace(struct order *order, struct picked *picked, u32 at)
 
 	while (picked->nr > at + 1)
 		unpick(order, picked->index[--picked->nr]);
-	class_unpicked(order->classes, top);
+	picked_back(order, top);
 	picked->index[at] = take_leaf(order, top);
-	class_picked(order->classes, picked->index[at]);
+	picked_out(order, picked->index[at]);
 }
 
 /*
@@ -398,7 +424,7 @@ bool order_take(struct order *order, u32 index)
 		return false;
 	order->ops->take(order_policy(order, index), index);
 	family_del(&order->family, index);
-	class_picked(order->classes, index);
+	picked_out(order, index);
 	return claim(order, index);
 }
 
@@ -414,24 +440,45 @@ int order_check(const struct order *order)
 {
 	int err = 0;
 
+	if (unlikely(order->quotas != NULL))
+		return quota_order_check(order);
 	for (u32 class = 0; class < order->nr_policies && !err; class++)
 		err = order->ops->check(order->policies[class]);
 	return err;
 }
 
-static int init_policy(struct order *order, u32 class, const char *args)
+int order_make_policy(const struct order *order, void **policy)
 {
 	const struct kv_evict_ops *ops = order->ops;
 	u32 nr = order->entries->nr;
 
-	order->policies[class] = kv_alloc_lines(1, ops->bytes(nr));
-	if (!order->policies[class])
+	*policy = kv_alloc_lines(1, ops->bytes(nr));
+	if (!*policy)
 		return -ENOMEM;
-	ops->init(order->policies[class], nr);
-	order->nr_policies++;
+	ops->init(*policy, nr);
 	if (ops->setup)
-		return ops->setup(order->policies[class], args);
-	return args ? -EINVAL : 0;
+		return ops->setup(*policy, order->args);
+	return order->args ? -EINVAL : 0;
+}
+
+static int init_policy(struct order *order, u32 class)
+{
+	int err = order_make_policy(order, &order->policies[class]);
+
+	order->nr_policies += order->policies[class] != NULL;
+	return err;
+}
+
+/* The caller's go with the call that makes the pool; more policies may be made later. */
+static int init_args(struct order *order, const char *args)
+{
+	if (!args)
+		return 0;
+	order->args = kv_alloc(strlen(args) + 1);
+	if (!order->args)
+		return -ENOMEM;
+	memcpy(order->args, args, strlen(args));
+	return 0;
 }
 
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
@@ -446,15 +493,17 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 	order->top = KV_NONE;
 	order->above = KV_NONE;
 	order->ops = ops;
-	err = family_init(&order->family, entries->nr);
+	err = init_args(order, args);
+	if (!err)
+		err = family_init(&order->family, entries->nr);
 	for (u32 class = 0; class < nr && !err; class++)
-		err = init_policy(order, class, args);
+		err = init_policy(order, class);
 	return err;
 }
 
 u64 order_bytes(const struct order *order)
 {
-	return order->nr_policies * (u64)order->ops->bytes(order->entries->nr) +
+	return order->nr_policies * order_policy_bytes(order) +
 	       family_bytes(order->entries->nr) + classes_bytes(order->classes);
 }
 
@@ -465,6 +514,7 @@ void order_exit(struct order *order)
 			order->ops->exit(order->policies[i]);
 		kv_free(order->policies[i]);
 	}
+	kv_free(order->args);
 	family_exit(&order->family);
 	classes_destroy(order->classes);
 }

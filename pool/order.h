@@ -17,7 +17,8 @@
  * chain is walked down once, however many blocks of it are evicted.
  *
  * With classes each has a policy of its own, and is an order of its own: who is picked comes from
- * the class that next_class() says, and leaf first holds inside a class.
+ * the class that next_class() says, and leaf first holds inside a class. With quotas the same is so
+ * for each tenant that has an account, and quota_next() says who; see quota.h.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H
@@ -28,6 +29,7 @@
 
 #include "class.h"
 #include "family.h"
+#include "quota.h"
 
 enum order_note {
 	NOTE_HIT,	/* out of the order, and used */
@@ -47,6 +49,9 @@ struct order {
 	bool waits;			/* hits are waited for, too: none is forgotten */
 	struct classes *classes;	/* ours; NULL: there are none */
 	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
+	char *args;			/* ours; of each policy, or NULL */
+
+	struct quotas *quotas;		/* see there; ours; NULL: nobody has limits */
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
@@ -73,8 +78,8 @@ void order_exit(struct order *order);
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr);
 
-/* The keys of a request, resident or not, for policies that count them. Never waits. */
-void order_note_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
+/* The keys of a tenant's request, resident or not, for policies that count them. Never waits. */
+void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
 
 /* Take the lock and apply the log: everything below is called with that held. */
 void order_enter(struct order *order);
@@ -88,14 +93,14 @@ void order_catch_up(struct order *order);
 /* As if it had been noted. Who drops a last reference so catches up in between. */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
 /* As order_note_seen(). */
-void order_seen(struct order *order, const kvmm_key_t *keys, u32 nr);
+void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
 /* From one class to another: a fresh block there, that was put back now if it is in the order. */
 void order_reclass(struct order *order, u32 index, u32 class);
 /* A parked block waits in the order, too. */
 void order_park(struct order *order, u32 index);
 /*
  * Up to @nr victims, at most ORDER_PICKS, which are claimed, and out of the order. Returns how many:
- * fewer than there are, even none, if others were found referenced; see order_nr().
+ * fewer than there are, even none, if others were found referenced; see order_is_spent().
  */
 u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
@@ -113,15 +118,31 @@ int order_check(const struct order *order);
 /* It is gone. The order need not have it. */
 void order_forget(struct order *order, u32 index);
 
-/* The policy that has, or would have, this block. */
+/* One more instance of the policy: 0 or -ENOMEM. What is in *@policy then has to be freed. */
+int order_make_policy(const struct order *order, void **policy);
+
+static inline u64 order_policy_bytes(const struct order *order)
+{
+	return order->nr_policies ? order->ops->bytes(order->entries->nr) : 0;
+}
+
+/* The policy that has, or would have, this block: to change something there. */
 static inline void *order_policy(const struct order *order, u32 index)
 {
-	return order->policies[class_of(order->classes, index)];
+	u32 class = class_of(order->classes, index);
+
+	if (unlikely(order->quotas != NULL))
+		return quota_policy_to_change(order->quotas, class, index);
+	return order->policies[class];
 }
 
 static inline bool order_has(const struct order *order, u32 index)
 {
-	return order->ops->has(order_policy(order, index), index);
+	u32 class = class_of(order->classes, index);
+
+	if (unlikely(order->quotas != NULL))
+		return order->ops->has(quota_policy(order->quotas, class, index), index);
+	return order->ops->has(order->policies[class], index);
 }
 
 /* Is NOTE_FILL to be noted? */
@@ -132,6 +153,8 @@ static inline bool order_wants_fill(const struct order *order)
 
 static inline u32 order_nr_in(const struct order *order, u32 class)
 {
+	if (unlikely(order->quotas != NULL))
+		return quota_order_nr_in(order, class);
 	return order->ops->nr(order->policies[class]);
 }
 
@@ -142,6 +165,12 @@ static inline u32 order_nr(const struct order *order)
 	for (u32 class = 0; class < order->nr_policies; class++)
 		nr += order_nr_in(order, class);
 	return nr;
+}
+
+/* Is there nobody left who may be picked? Both locks held. */
+static inline bool order_is_spent(struct order *order)
+{
+	return unlikely(order->quotas != NULL) ? !quota_next(order) : !order_nr(order);
 }
 
 #endif /* POOL_ORDER_H */

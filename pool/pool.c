@@ -257,6 +257,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	holds_exit(pool);
 	presence_exit(pool);
 	slots_exit(pool);
+	quotas_exit(pool);
 	cache_exit(pool);
 	tokens_exit(pool);
 	tenant_exit(pool);

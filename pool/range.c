@@ -61,6 +61,7 @@ static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
 	pool->count.range_pins += slot->pins;
 	pool->count.range_seqs += slot->seq;
 	pool->count.range_attrs += slot_attrs(slot);
+	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
 }
 
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
@@ -71,16 +72,18 @@ static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
 	pool->count.range_pins -= slot->pins;
 	pool->count.range_seqs -= slot->seq;
 	pool->count.range_attrs -= slot_attrs(slot);
+	quota_charge_range(pool->order.quotas, slot->account, -(s64)slot->nr);
 }
 
 static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
-		      const struct kvmm_extent *ext, u32 nr_ext)
+		      const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
 	slot->refs = 1;
 	slot->last_access_ns = kv_clock_ns();
 	slot->pins = 0;
 	slot->seq = attr->seq;
 	slot->tenant = attr->tenant;
+	slot->account = account;
 	slot->prio = attr->prio;
 	slot->flags = attr->flags;
 	slot->nr = attr->nr;
@@ -92,12 +95,12 @@ static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
 }
 
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
-		       const struct kvmm_extent *ext, u32 nr_ext)
+		       const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
 	u32 index = slot_take(pool);
 	struct slot *slot = slot_at(pool, index);
 
-	fill_slot(slot, attr, ext, nr_ext);
+	fill_slot(slot, attr, ext, nr_ext, account);
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
 	seq_add(pool, index);
@@ -116,8 +119,12 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 	struct request *req = container_of(room, struct request, room);
 	struct kvmm_range_attr *attr = &req->attr;
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr_ext;
+	u32 account = quota_account(pool->order.quotas, attr->tenant);
+	int nr_ext, err;
 
+	err = quota_admit(pool, account, room);
+	if (unlikely(err))
+		return err;
 	nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
 			       attr->max_runs, ext);
 	if (unlikely(nr_ext < 0))
@@ -129,7 +136,8 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 		}
 		req->grew = true;
 	}
-	req->range = range_add(pool, attr, ext, nr_ext);
+	req->range = range_add(pool, attr, ext, nr_ext, account);
+	quota_took(pool->order.quotas, account);
 	if (unlikely(is_zeroed(pool, attr->flags))) {	/* until zero_range() is done */
 		slot_at(pool, req->range.index)->pins = 1;
 		pool->count.range_pins++;

@@ -138,7 +138,7 @@ int kvmm_seq_acquire(struct kvmm_seq *seq)
 	req.domain = seq->domain;
 	err = kvmm_acquire(seq->pool, &req);
 	if (err)
-		return err == -ENOSPC ? refuse_acquire(seq, &req) : err;
+		return err == -ENOSPC || err == -EDQUOT ? refuse_acquire(seq, &req) : err;
 	seq->nr_muts = req.nr_fresh;
 	return take_hits(seq, req.nr_hits);
 }

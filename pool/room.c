@@ -2,28 +2,53 @@
 /*
  * Making room: what an allocation does when the zone says no.
  *
- * In this order: evict exactly the shortfall, then move blocks until the run is there. The hard
- * part is that failing must leave no trace, the order of eviction included. So victims keep their
- * entries and keys until the allocation has succeeded; only their blocks go to the zone, and come
- * back from there if it fails. The gate is closed while the lock is dropped for the copies, so
- * nobody sees, or takes, what is under way.
+ * In this order: evict what its tenant's limits want, evict exactly the shortfall, then move blocks
+ * until the run is there. The hard part is that failing must leave no trace, the order of eviction
+ * included. So victims keep their entries and keys until the allocation has succeeded; only their
+ * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
+ * dropped for the copies, so nobody sees, or takes, what is under way.
  *
  * All of it runs with compact_lock held: one caller at a time makes room.
  */
 
 #include "local.h"
 
-static bool victims_free_blocks(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims)
 {
+	for (u32 at = victims->newest, i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		block_free(pool, entry_block(entry_at(pool, at)));
+}
+
+/* They were picked later than those that are there. */
+static void victims_join(struct kvmm_pool *pool, struct victims *victims,
+			 const struct victims *more)
+{
+	u32 at = more->newest;
+
+	if (!more->nr)
+		return;
+	for (u32 i = 1; i < more->nr; i++)
+		at = entry_at(pool, at)->chain;
+	WRITE_ONCE(entry_at(pool, at)->chain, victims->newest);
+	victims->newest = more->newest;
+	victims->nr += more->nr;
+}
+
+static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
+		       struct victims *victims)
+{
+	struct victims more = NO_VICTIMS;
 	bool enough;
 
 	order_enter(&pool->order);
-	enough = victims_pick(pool, nr, victims);
+	quota_begin(pool->order.quotas, room->account, QUOTA_FOR_WHO);
+	enough = victims_pick(pool, nr, &more);
 	if (!enough)
-		victims_unpick(pool, victims);
+		victims_unpick(pool, &more);
+	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
-	for (u32 at = victims->newest, i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		block_free(pool, entry_block(entry_at(pool, at)));
+	victims_free_blocks(pool, &more);
+	victims_join(pool, victims, &more);
 	return enough;
 }
 
@@ -67,7 +92,7 @@ static int evict_shortfall(struct kvmm_pool *pool, const struct room *room, u32 
 
 	if (room->flags & KVMM_ALLOC_NO_EVICT || !pool->caches)
 		return -ENOSPC;
-	return victims_free_blocks(pool, shortfall, victims) ? 0 : -ENOSPC;
+	return evict_more(pool, room, shortfall, victims) ? 0 : -ENOSPC;
 }
 
 /* Moving is for nothing where the engine may not take the run that it makes. */
@@ -96,6 +121,14 @@ static int fail(struct kvmm_pool *pool, const struct room *room, u32 nr_free)
 	return -ENOSPC;
 }
 
+/* Refused for now: perhaps because its tenant has to give something up first. */
+static int squeeze_and_take(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+{
+	int err = quota_squeeze(pool, room, victims);
+
+	return err ? err : room->take(pool, room);
+}
+
 static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 {
 	u32 nr_free;
@@ -103,6 +136,8 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 
 	pool_drain_local(pool);
 	err = room->take(pool, room);	/* somebody may have freed some meanwhile */
+	if (err == -ENOSPC && unlikely(pool->order.quotas != NULL))
+		err = squeeze_and_take(pool, room, victims);
 	if (err != -ENOSPC)
 		return err;
 	nr_free = kv_zone_nr_free(pool->zone);

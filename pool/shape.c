@@ -8,6 +8,7 @@
 static void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	pool->count.range_blocks += nr - (u64)slot->nr;
+	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
 	slot->nr = nr;
 }
 
@@ -66,6 +67,9 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	room->flags = slot->flags;
+	err = quota_admit(pool, slot->account, room);
+	if (err)
+		return err;
 	err = take_extent(pool, slot, room, &ext);
 	if (err)
 		return err;
@@ -73,6 +77,7 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	append_extent(pool, slot, &ext);
 	growth->from = slot->nr;
 	slot_resize(pool, slot, slot->nr + ext.nr);
+	quota_took(pool->order.quotas, slot->account);
 	if (unlikely(pool->zero)) {	/* until zero_growth() is done */
 		slot->pins++;
 		pool->count.range_pins++;
@@ -241,7 +246,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t
 		return -ENOMEM;
 	set_extents(slot, ext[0], nr_head);
 	slot_resize(pool, slot, at);
-	*tail = range_add(pool, &attr, ext[1], nr_tail);
+	*tail = range_add(pool, &attr, ext[1], nr_tail, slot->account);
 	slot_at(pool, tail->index)->last_access_ns = slot->last_access_ns;
 	if (slot->lost)
 		slot_lose(pool, slot_at(pool, tail->index));

@@ -322,6 +322,8 @@ int pool_check(struct kvmm_pool *pool)
 		err = check_zone(pool, &re);
 	if (!err)
 		err = check_counts(pool, &re);
+	if (!err && quotas_check(pool))
+		err = complain(pool, "accounts of tenants", 0);
 	return err;
 }
 

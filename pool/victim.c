@@ -191,33 +191,47 @@ static u32 block_at(const struct kvmm_pool *pool, u32 i)
 	return entry_block(entry_at(pool, pool->window.index[i]));
 }
 
+/* Not of the class of @last, or the turn of other tenants, whose rank is not @rank. */
+static bool is_above(const struct kvmm_pool *pool, u32 i, u32 last, u32 rank)
+{
+	const u32 *index = pool->window.index;
+
+	return class_of(pool->order.classes, index[i]) !=
+	       class_of(pool->order.classes, index[last]) ||
+	       quota_rank(pool->order.quotas) != rank;
+}
+
 /*
- * @nr, and more of the class of the last of them: no class above is touched for the sake of runs.
+ * @nr, and more of the class of the last of them, and of tenants of its rank: nobody above is
+ * touched for the sake of runs.
  * Who is referenced meanwhile is noticed when it is taken.
  */
 static u32 look(struct kvmm_pool *pool, u32 nr)
 {
 	struct window *window = &pool->window;
-	u32 most = min((u64)nr + window->nr, (u64)window->nr_blocks), i;
+	u32 most = min((u64)nr + window->nr, (u64)window->nr_blocks), i, rank = 0;
 
+	window->from = 0;
 	for (i = 0; i < most; i++) {
 		u32 index = order_peek(&pool->order);
 
 		if (index == KV_NONE)
 			break;
 		window->index[i] = index;
-		if (i >= nr && class_of(pool->order.classes, index) !=
-			       class_of(pool->order.classes, window->index[nr - 1])) {
+		if (i >= nr && is_above(pool, i, nr - 1, rank)) {
 			order_unpeek(&pool->order, index);
 			break;
 		}
+		if (quota_rank(pool->order.quotas) != rank)
+			window->from = i;
+		rank = quota_rank(pool->order.quotas);
 	}
 	for (u32 back = i; back-- > 0;)
 		order_unpeek(&pool->order, window->index[back]);
 	return i;
 }
 
-/* Who is of a class below has to go in any case. How many. */
+/* Who is of a class below, or whose turn comes before, has to go in any case. How many. */
 static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 {
 	const struct classes *classes = pool->order.classes;
@@ -225,7 +239,7 @@ static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 	u32 class = class_of(classes, window->index[nr - 1]), nr_forced = 0;
 
 	for (u32 i = 0; i < nr_seen; i++) {
-		bool forced = class_of(classes, window->index[i]) != class;
+		bool forced = class_of(classes, window->index[i]) != class || i < window->from;
 
 		set_bit(forced ? window->chosen : window->seen, block_at(pool, i));
 		nr_forced += forced;

@@ -32,6 +32,7 @@ struct window {
 	u32 nr_blocks;		/* fixed at creation */
 
 	/* The order's lock. */
+	u32 from;		/* of ->index: who comes before goes in any case */
 	u32 *index;		/* ours; who is looked at, in the order of eviction */
 	u64 *seen;		/* ours; a bit a block: who is looked at, and may be left */
 	u64 *chosen;		/* ours; a bit a block; both are 0 between calls */

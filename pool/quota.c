@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Accounts of tenants: finding them, what they are charged, and whether it is right. */
+#include <kv/mem.h>
+
+#include "quota_call.h"
+
+/* ---- by tenant ---- */
+
+static u32 slot_of(u32 tenant)
+{
+	return tenant * 0x9e3779b1u >> 16 & (QUOTA_SLOTS - 1);
+}
+
+/* Where it stands, or where it would have to. */
+static u32 find_slot(const struct quotas *quotas, u32 tenant)
+{
+	u32 at = slot_of(tenant);
+
+	while (quotas->slot[at] != QUOTA_REST &&
+	       quotas->account[quotas->slot[at]]->tenant != tenant)
+		at = (at + 1) & (QUOTA_SLOTS - 1);
+	return at;
+}
+
+u32 find_account(const struct quotas *quotas, u32 tenant)
+{
+	return quotas->slot[find_slot(quotas, tenant)];
+}
+
+static void fill_slots(struct quotas *quotas)
+{
+	memset(quotas->slot, 0, sizeof(quotas->slot));
+	for_each_account(quotas, at, i)
+		if (i != QUOTA_REST)
+			quotas->slot[find_slot(quotas, quotas->account[i]->tenant)] = i;
+}
+
+/* ---- accounts ---- */
+
+static void policies_free(const struct order *order, struct account *account)
+{
+	for (u32 class = 0; class < order->nr_policies; class++) {
+		if (account->policy[class] && order->ops->exit)
+			order->ops->exit(account->policy[class]);
+		kv_free(account->policy[class]);
+	}
+}
+
+void account_free(const struct order *order, struct account *account)
+{
+	if (account && account->tenant != KVMM_TENANT_REST)
+		policies_free(order, account);
+	kv_free(account);
+}
+
+static int policies_make(const struct order *order, struct account *account)
+{
+	int err = 0;
+
+	for (u32 class = 0; class < order->nr_policies && !err; class++)
+		err = order_make_policy(order, &account->policy[class]);
+	return err;
+}
+
+struct account *account_make(const struct order *order, u32 tenant)
+{
+	struct account *account = kv_alloc(sizeof(*account));
+	int err = 0;
+
+	if (!account)
+		return NULL;
+	account->tenant = tenant;
+	account->limit = (struct kvmm_tenant_attr)KVMM_TENANT_ATTR_INIT;
+	for (u32 class = 0; class < KVMM_MAX_CLASSES; class++)
+		account->next[class] = KV_NONE;
+	if (tenant == KVMM_TENANT_REST)
+		memcpy(account->policy, order->policies, sizeof(account->policy));
+	else
+		err = policies_make(order, account);
+	if (!err)
+		return account;
+	account_free(order, account);
+	return NULL;
+}
+
+u64 account_bytes(const struct order *order)
+{
+	return sizeof(struct account) + order->nr_policies * order_policy_bytes(order);
+}
+
+static u64 limits_of(const struct account *account)
+{
+	const struct kvmm_tenant_attr *limit = &account->limit;
+
+	return limit->min + 3ull * limit->low + 5ull * limit->high + 7ull * limit->max;
+}
+
+void account_set(struct quotas *quotas, u32 i, const struct kvmm_tenant_attr *limit)
+{
+	quotas->limits -= limits_of(quotas->account[i]);
+	quotas->account[i]->limit = *limit;
+	quotas->limits += limits_of(quotas->account[i]);
+}
+
+void account_add(struct quotas *quotas, struct account *account)
+{
+	u32 i = 0;
+
+	while (quotas->account[i])
+		i++;
+	quotas->account[i] = account;
+	quotas->live[quotas->nr++] = i;
+	quotas->limits += limits_of(account);
+	if (i != QUOTA_REST)
+		quotas->slot[find_slot(quotas, account->tenant)] = i;
+}
+
+struct account *account_del(struct quotas *quotas, u32 i)
+{
+	struct account *account = quotas->account[i];
+	u32 at = 0;
+
+	while (quotas->live[at] != i)
+		at++;
+	quotas->live[at] = quotas->live[--quotas->nr];
+	quotas->account[i] = NULL;
+	quotas->limits -= limits_of(account);
+	fill_slots(quotas);
+	return account;
+}
+
+/* ---- all of them ---- */
+
+void quotas_free(const struct order *order, struct quotas *quotas)
+{
+	if (!quotas)
+		return;
+	for_each_account(quotas, at, i)
+		account_free(order, quotas->account[i]);
+	kv_free(quotas->entered);
+	kv_free(quotas->of);
+	kv_free(quotas);
+}
+
+static int entries_make(struct quotas *quotas)
+{
+	quotas->of = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->of));
+	quotas->entered = kv_alloc_array(quotas->nr_blocks, sizeof(*quotas->entered));
+	return quotas->of && quotas->entered ? 0 : -ENOMEM;
+}
+
+/* Everything that was handed out before is the rest's. */
+struct quotas *quotas_make(const struct kvmm_pool *pool)
+{
+	struct quotas *quotas = kv_alloc(sizeof(*quotas));
+	struct account *rest = account_make(&pool->order, KVMM_TENANT_REST);
+
+	if (quotas && rest) {
+		quotas->nr_blocks = pool->nr_blocks;
+		quotas->who = QUOTA_NOBODY;
+		quotas->clock = 1;
+		account_add(quotas, rest);
+		if (!pool->caches || !entries_make(quotas))
+			return quotas;
+		rest = NULL;
+	}
+	kv_free(rest);
+	quotas_free(&pool->order, quotas);
+	return NULL;
+}
+
+u64 quotas_bytes(const struct quotas *quotas)
+{
+	u64 a_block = sizeof(*quotas->of) + sizeof(*quotas->entered);
+
+	return sizeof(*quotas) + sizeof(struct account) +
+	       (quotas->of ? quotas->nr_blocks * a_block : 0);
+}
+
+void quotas_exit(struct kvmm_pool *pool)
+{
+	quotas_free(&pool->order, pool->order.quotas);
+}
+
+/* ---- charges ---- */
+
+void __quota_charge_entry(struct quotas *quotas, u32 index)
+{
+	u32 i = quotas->who == QUOTA_NOBODY ? QUOTA_REST : quotas->who;
+
+	quotas->of[index] = i;
+	quotas->account[i]->usage++;
+}
+
+static void count_evicted(struct account *account, u32 mark)
+{
+	account->nr_picked--;
+	account->nr_evicted++;
+	account->nr_low += !!(mark & QUOTA_LOW);
+	account->nr_reclaimed += !!(mark & QUOTA_OWN);
+}
+
+void __quota_uncharge_entry(struct quotas *quotas, u32 index)
+{
+	struct account *account = quotas->account[quota_of(quotas, index)];
+
+	account->usage--;
+	if (quotas->of[index] & QUOTA_PICKED)
+		count_evicted(account, quotas->of[index]);
+	quotas->of[index] = 0;
+}
+
+void __quota_took(struct quotas *quotas, u32 i)
+{
+	struct account *account = quotas->account[i];
+
+	account->peak = max(account->peak, account->usage);
+}
+
+/* ---- check ---- */
+
+/* Sums of what is charged, by account. */
+struct recount {
+	u32 usage[MAX_ACCOUNTS];
+};
+
+static bool has_account(const struct quotas *quotas, u32 i)
+{
+	return i < MAX_ACCOUNTS && quotas->account[i];
+}
+
+static int recount_entries(const struct kvmm_pool *pool, const struct quotas *quotas,
+			   struct recount *re)
+{
+	for (u32 i = 0; i < quotas->nr_blocks; i++) {
+		enum kv_entry_state state = kv_word_state(entry_at(pool, i)->word);
+		bool has_block = state != KV_ENTRY_FREE && state != KV_ENTRY_RETIRED;
+
+		if (quotas->of[i] & ~QUOTA_ACCOUNT || !has_account(quotas, quotas->of[i]))
+			return -EUCLEAN;
+		if (!has_block && quotas->of[i])
+			return -EUCLEAN;
+		re->usage[quotas->of[i]] += has_block;
+	}
+	return 0;
+}
+
+static int recount_ranges(const struct kvmm_pool *pool, const struct quotas *quotas,
+			  struct recount *re)
+{
+	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
+
+	for (u32 i = 0; i < nr_slots; i++) {
+		const struct slot *slot = slot_at(pool, i);
+
+		if (!slot->nr_ext)
+			continue;
+		if (!has_account(quotas, slot->account))
+			return -EUCLEAN;
+		re->usage[slot->account] += slot->nr;
+	}
+	return 0;
+}
+
+static int check_account(const struct quotas *quotas, u32 i, const struct recount *re)
+{
+	const struct account *account;
+
+	if (!has_account(quotas, i))
+		return -EUCLEAN;
+	account = quotas->account[i];
+	if (account->usage != re->usage[i] || account->peak < account->usage ||
+	    account->nr_picked || account->nr_hits)
+		return -EUCLEAN;
+	if (account->nr_evicted < account->nr_low || account->nr_evicted < account->nr_reclaimed ||
+	    account->nr_max < account->nr_oom)
+		return -EUCLEAN;
+	return (i == QUOTA_REST) == (account->tenant == KVMM_TENANT_REST) &&
+	       find_account(quotas, account->tenant) == i ? 0 : -EUCLEAN;
+}
+
+/* As many slots are in use as there are accounts, so each stands in one. */
+static int check_table(const struct quotas *quotas, const struct recount *re)
+{
+	u32 nr_slots = 0, nr_accounts = 0;
+	u64 limits = 0;
+
+	if (!quotas->nr || quotas->nr > MAX_ACCOUNTS || !quotas->account[QUOTA_REST])
+		return -EUCLEAN;
+	for (u32 at = 0; at < QUOTA_SLOTS; at++) {
+		if (!has_account(quotas, quotas->slot[at]))
+			return -EUCLEAN;
+		nr_slots += quotas->slot[at] != QUOTA_REST;
+	}
+	for (u32 i = 0; i < MAX_ACCOUNTS; i++)
+		nr_accounts += quotas->account[i] != NULL;
+	if (nr_slots != quotas->nr - 1 || nr_accounts != quotas->nr)
+		return -EUCLEAN;
+	for_each_account(quotas, at, i) {
+		if (check_account(quotas, i, re))
+			return -EUCLEAN;
+		limits += limits_of(quotas->account[i]);
+	}
+	return limits == quotas->limits ? 0 : -EUCLEAN;
+}
+
+int quotas_check(const struct kvmm_pool *pool)
+{
+	const struct quotas *quotas = pool->order.quotas;
+	struct recount re = { 0 };
+
+	if (!quotas)
+		return 0;
+	if (quotas->who != QUOTA_NOBODY || quotas->mode != QUOTA_FOR_WHO)
+		return -EUCLEAN;
+	if (pool->caches && recount_entries(pool, quotas, &re))
+		return -EUCLEAN;
+	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(quotas, &re);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Limits of tenants: who is charged for which block, and whose turn it is when room is needed.
+ *
+ * An *account* is a tenant that limits were given to; the first one is of all others together. Each
+ * has an order of eviction of its own, an instance of the policy (with classes: one a class), so the
+ * next victim of a given tenant is found as the next one of a pool is, and what one tenant does
+ * cannot be seen in another one's order. Between tenants that are equally entitled it is by age: who
+ * came into the order longest ago. With "lru" that is the order of the pool as a whole.
+ *
+ * Invariants, recomputed by quotas_check():
+ *
+ *  1. ->usage of an account is the number of entries with a block whose ->of is that account, plus the
+ *     blocks of ranges with that ->account. All of them together are what the pool has handed out.
+ *  2. ->of of an entry without a block is 0. Marks stand on claimed entries only, and ->nr_picked is
+ *     their number; 0 between calls.
+ *  3. An entry is in the order of its account and class, or in none.
+ *  4. ->next is unknown, or who ->pick of that instance would return.
+ *  5. A tenant has one account at most, and find_account() finds it.
+ *
+ * Locks: limits, usage and events are pool->lock's. Who is charged for an entry, and the orders, are
+ * order.lock's, too: they are written with both, so either will do for reading. Accounts come and go
+ * with compact_lock and both of these held.
+ */
+#ifndef POOL_QUOTA_H
+#define POOL_QUOTA_H
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/evict.h>
+#include <kvmm/tenant.h>
+
+struct kv_handle;
+struct kvmm_pool;
+struct order;
+struct slot;
+struct room;
+struct take;
+struct victims;
+
+/* ---- accounts ---- */
+
+/* Who is charged for an entry, in 16 bits: an account, and why it was claimed, if it is. */
+#define QUOTA_ACCOUNT	0x3ffu
+#define QUOTA_PICKED	BIT(15)
+#define QUOTA_LOW	BIT(14)	/* although it was protected by ->low */
+#define QUOTA_OWN	BIT(13)	/* for its tenant's own limits */
+
+#define MAX_ACCOUNTS	(KVMM_MAX_TENANTS + 1)
+
+static_assert(MAX_ACCOUNTS == QUOTA_ACCOUNT + 1, "an account fits its bits");
+
+/* Accounts by tenant: open addressing, at most half full. */
+#define QUOTA_SLOTS	(2 * MAX_ACCOUNTS)
+
+/* The account of whoever has none. */
+#define QUOTA_REST	0u
+
+struct account {
+	u32 tenant;			/* fixed at creation */
+	u32 usage;			/* ->lock */
+	u32 peak;			/* ->lock */
+	u32 nr_picked;			/* both locks; claimed and not yet forgotten */
+	u32 nr_hits;			/* both locks; scratch of quota_check_fit(), else 0 */
+	struct kvmm_tenant_attr limit;	/* ->lock */
+	u64 nr_low;			/* ->lock, as what follows */
+	u64 nr_high;
+	u64 nr_max;
+	u64 nr_oom;
+	u64 nr_reclaimed;
+	u64 nr_evicted;
+	u32 next[KVMM_MAX_CLASSES];	/* order.lock; the next victim, or KV_NONE: unknown */
+	void *policy[KVMM_MAX_CLASSES];	/* ours, but those of QUOTA_REST, which are the order's */
+};
+
+/* What may be picked. */
+enum quota_mode {
+	QUOTA_FOR_WHO,	/* room for ->who, or for nobody in particular */
+	QUOTA_OF_WHO,	/* only what ->who has, without regard to its protection */
+	QUOTA_ANY,	/* everything goes */
+};
+
+#define QUOTA_NOBODY	UINT32_MAX
+
+struct quotas {
+	u32 nr_blocks;			/* fixed at creation */
+	u32 nr;				/* accounts */
+	u64 limits;			/* sum of all limits: a recount finds a flip */
+	u16 live[MAX_ACCOUNTS];		/* the first ->nr: all accounts, in no order */
+	struct account *account[MAX_ACCOUNTS];	/* ours; NULL: there is none */
+	u16 slot[QUOTA_SLOTS];		/* by hash of tenant: account, or QUOTA_REST */
+	u16 *of;			/* ours; by entry; NULL without a policy */
+	u32 *entered;			/* ours; by entry: ->clock when it came into the order */
+
+	/* Both locks. */
+	u32 clock;
+	u32 who;			/* QUOTA_NOBODY between calls */
+	enum quota_mode mode;		/* QUOTA_FOR_WHO between calls */
+	u32 rank;			/* of who was picked last; see quota_next() */
+};
+
+#define for_each_account(quotas, at, i)						\
+	for (u32 at = 0, i = QUOTA_REST;					\
+	     at < (quotas)->nr && (i = (quotas)->live[at], true); at++)
+
+static inline u32 quota_of(const struct quotas *quotas, u32 index)
+{
+	return quotas->of[index] & QUOTA_ACCOUNT;
+}
+
+/* ---- quota_order.c: the order of eviction, for order.c ---- */
+
+/* The policy that has this entry; as order_policy() if there are no quotas. */
+static inline void *quota_policy(const struct quotas *quotas, u32 class, u32 index)
+{
+	return quotas->account[quota_of(quotas, index)]->policy[class];
+}
+
+/* The same, to change something there. */
+static inline void *quota_policy_to_change(struct quotas *quotas, u32 class, u32 index)
+{
+	struct account *account = quotas->account[quota_of(quotas, index)];
+
+	account->next[class] = KV_NONE;
+	return account->policy[class];
+}
+
+/* Where the next victim is to be picked, or NULL: there is none. Both locks held. */
+void *quota_next(struct order *order);
+u32 quota_order_nr_in(const struct order *order, u32 class);
+int quota_order_check(const struct order *order);
+void quota_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
+/* Out of the order to be evicted, perhaps only to be looked at; and back. */
+void __quota_picked(struct quotas *quotas, u32 index);
+void __quota_unpicked(struct quotas *quotas, u32 index);
+
+static inline void quota_picked(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_picked(quotas, index);
+}
+
+static inline void quota_unpicked(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_unpicked(quotas, index);
+}
+
+static inline void quota_entered(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		quotas->entered[index] = quotas->clock++;
+}
+
+static inline bool quota_is_same(const struct quotas *quotas, u32 a, u32 b)
+{
+	return likely(!quotas) || quota_of(quotas, a) == quota_of(quotas, b);
+}
+
+static inline u32 quota_rank(const struct quotas *quotas)
+{
+	return likely(!quotas) ? 0 : quotas->rank;
+}
+
+/* ---- quota.c: accounts ---- */
+
+u32 find_account(const struct quotas *quotas, u32 tenant);
+void quotas_exit(struct kvmm_pool *pool);
+int quotas_check(const struct kvmm_pool *pool);
+
+/* Of @tenant, or QUOTA_REST. ->lock held. */
+static inline u32 quota_account(const struct quotas *quotas, u32 tenant)
+{
+	return likely(!quotas) ? QUOTA_REST : find_account(quotas, tenant);
+}
+
+/* From now on, until quota_end(). Both locks held. */
+static inline void quota_begin(struct quotas *quotas, u32 account, enum quota_mode mode)
+{
+	if (unlikely(quotas != NULL)) {
+		quotas->who = account;
+		quotas->mode = mode;
+	}
+}
+
+static inline void quota_end(struct quotas *quotas)
+{
+	quota_begin(quotas, QUOTA_NOBODY, QUOTA_FOR_WHO);
+}
+
+/* ---- quota.c: charges ---- */
+
+void __quota_charge_entry(struct quotas *quotas, u32 index);
+void __quota_uncharge_entry(struct quotas *quotas, u32 index);
+
+/* It gets a block, for whom quota_begin() has named. Both locks held. */
+static inline void quota_charge_entry(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_charge_entry(quotas, index);
+}
+
+/* It loses its block, or what was in it. Both locks held. */
+static inline void quota_uncharge_entry(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_uncharge_entry(quotas, index);
+}
+
+/* A range got @nr blocks, or, if that is negative, lost some. ->lock held. */
+static inline void quota_charge_range(struct quotas *quotas, u32 account, s64 nr)
+{
+	if (unlikely(quotas != NULL))
+		quotas->account[account]->usage += (u32)nr;
+}
+
+void __quota_took(struct quotas *quotas, u32 account);
+
+/* An allocation is complete. ->lock held. */
+static inline void quota_took(struct quotas *quotas, u32 account)
+{
+	if (unlikely(quotas != NULL))
+		__quota_took(quotas, account);
+}
+
+/* ---- quota_take.c ---- */
+
+struct quota_want {
+	u32 tenant;
+	u64 nr;				/* blocks */
+	u64 reserve;			/* to stay available besides */
+	const struct kv_handle *hits;	/* referenced, and perhaps still in the order */
+	u32 nr_hits;
+	u32 nr_idle;			/* besides: how many more of the tenant's are so */
+};
+
+/* 0, -EDQUOT, or -ENOSPC; changes nothing but events. Both locks held. */
+int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want);
+/* The same, if anybody has limits, else 0. No lock held. */
+int pool_check_room(struct kvmm_pool *pool, const struct quota_want *want);
+/* Victims for @take, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
+int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
+	       struct victims *victims);
+
+/*
+ * May a range of @account get so many blocks as they are? 0; -ENOSPC: not yet, the tenant's own
+ * blocks come first; -EDQUOT. ->lock held.
+ */
+int __quota_admit(struct kvmm_pool *pool, u32 account, struct room *room);
+/* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
+int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims);
+/* Evict up to @nr of one account's. How many. Both locks held. */
+u32 quota_reclaim(struct kvmm_pool *pool, u32 account, u32 nr);
+
+#endif /* POOL_QUOTA_H */

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Calls about tenants.
+ *
+ * Who adds or deletes accounts holds compact_lock from before it has looked to after it has done, so
+ * memory is allocated without the locks of the pool. The first call of all closes the gate: from
+ * then on nobody takes or frees blocks without those.
+ */
+#include "quota_call.h"
+
+/* ---- setting ---- */
+
+/* What a call brings along, so that nothing can fail once it has begun. */
+struct setting {
+	const u32 *tenants;
+	const struct kvmm_tenant_attr *attrs;
+	u32 nr;
+	struct quotas *quotas;		/* ours until they are the pool's; NULL: it has some */
+	struct account *account[MAX_ACCOUNTS];	/* ours until they are the pool's */
+	u32 nr_accounts;
+};
+
+static bool is_brought(const struct setting *set, u32 tenant)
+{
+	for (u32 i = 0; i < set->nr_accounts; i++)
+		if (set->account[i]->tenant == tenant)
+			return true;
+	return false;
+}
+
+static bool is_known(const struct quotas *quotas, u32 tenant)
+{
+	return tenant == KVMM_TENANT_REST ||
+	       (quotas && find_account(quotas, tenant) != QUOTA_REST);
+}
+
+static int bring_account(const struct kvmm_pool *pool, struct setting *set, u32 tenant)
+{
+	u32 nr = pool->order.quotas ? pool->order.quotas->nr : 1;
+
+	if (is_known(pool->order.quotas, tenant) || is_brought(set, tenant))
+		return 0;
+	if (nr + set->nr_accounts == MAX_ACCOUNTS)
+		return -EUSERS;
+	set->account[set->nr_accounts] = account_make(&pool->order, tenant);
+	return set->account[set->nr_accounts++] ? 0 : -ENOMEM;
+}
+
+static int bring(const struct kvmm_pool *pool, struct setting *set)
+{
+	int err = 0;
+
+	if (!pool->order.quotas) {
+		set->quotas = quotas_make(pool);
+		err = set->quotas ? 0 : -ENOMEM;
+	}
+	for (u32 i = 0; i < set->nr && !err; i++)
+		err = bring_account(pool, set, set->tenants[i]);
+	return err;
+}
+
+static void throw_away(const struct kvmm_pool *pool, struct setting *set)
+{
+	for (u32 i = 0; i < set->nr_accounts; i++)
+		account_free(&pool->order, set->account[i]);
+	quotas_free(&pool->order, set->quotas);
+}
+
+/* The world has stopped: what was handed out so far is counted, all of it the rest's. */
+static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
+{
+	struct account *rest = set->quotas->account[QUOTA_REST];
+
+	rest->usage = pool->count.range_blocks + pool->count.nr_held;
+	rest->peak = rest->usage;
+	pool->metadata_bytes += quotas_bytes(set->quotas);
+	WRITE_ONCE(pool->order.quotas, set->quotas);
+	set->quotas = NULL;
+}
+
+static void reclaim_excess(struct kvmm_pool *pool, u32 i)
+{
+	const struct account *account = pool->order.quotas->account[i];
+	u32 limit = min(account->limit.high, account->limit.max);
+
+	if (pool->caches && account->usage > limit)
+		quota_reclaim(pool, i, account->usage - limit);
+}
+
+/* All locks held. */
+static void apply(struct kvmm_pool *pool, struct setting *set)
+{
+	struct quotas *quotas = pool->order.quotas;
+
+	pool->metadata_bytes += set->nr_accounts * account_bytes(&pool->order);
+	while (set->nr_accounts)
+		account_add(quotas, set->account[--set->nr_accounts]);
+	for (u32 i = 0; i < set->nr; i++)
+		account_set(quotas, find_account(quotas, set->tenants[i]), &set->attrs[i]);
+	for (u32 i = 0; i < set->nr; i++)
+		reclaim_excess(pool, find_account(quotas, set->tenants[i]));
+}
+
+static void order_enter_any(struct kvmm_pool *pool)
+{
+	if (pool->caches)
+		order_enter(&pool->order);
+}
+
+static void order_leave_any(struct kvmm_pool *pool)
+{
+	if (pool->caches)
+		order_leave(&pool->order);
+}
+
+static int set_first(struct kvmm_pool *pool, struct setting *set)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	pool_stop(pool);
+	kv_lock(&pool->lock);
+	order_enter_any(pool);
+	begin_quotas(pool, set);
+	apply(pool, set);
+	order_leave_any(pool);
+	pool_resume(pool);
+	pool_leave(pool);
+	return 0;
+}
+
+static int set_more(struct kvmm_pool *pool, struct setting *set)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	order_enter_any(pool);
+	apply(pool, set);
+	order_leave_any(pool);
+	pool_leave(pool);
+	return 0;
+}
+
+static int check_set(const struct kvmm_pool *pool, const struct setting *set)
+{
+	if (!pool || !set->tenants || !set->attrs || !set->nr)
+		return -EINVAL;
+	for (u32 i = 0; i < set->nr; i++)
+		if (set->attrs[i].size != sizeof(set->attrs[i]))
+			return -EINVAL;
+	return pool->caches && pool->parts.evict->keeps_unnamed ? -EOPNOTSUPP : 0;
+}
+
+static int set_limits(struct kvmm_pool *pool, struct setting *set)
+{
+	int err;
+
+	kv_lock(&pool->compact_lock);
+	err = bring(pool, set);
+	if (!err)
+		err = pool->order.quotas ? set_more(pool, set) : set_first(pool, set);
+	throw_away(pool, set);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return err;
+}
+
+int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
+			 const struct kvmm_tenant_attr *attrs, uint32_t nr)
+{
+	struct setting set = { .tenants = tenants, .attrs = attrs, .nr = nr };
+	int err = check_set(pool, &set);
+
+	return err ? err : set_limits(pool, &set);
+}
+
+/* ---- one account ---- */
+
+/* ->lock, and if there is a policy the order's; or an error. */
+static int tenant_enter(struct kvmm_pool *pool, u32 tenant, u32 *account)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	*account = quota_account(pool->order.quotas, tenant);
+	if (!pool->order.quotas || (*account == QUOTA_REST && tenant != KVMM_TENANT_REST)) {
+		pool_leave(pool);
+		return -ENOENT;
+	}
+	order_enter_any(pool);
+	return 0;
+}
+
+static void tenant_leave(struct kvmm_pool *pool)
+{
+	order_leave_any(pool);
+	cache_leave(pool);
+}
+
+/* compact_lock held. In *@gone what is to be freed. */
+static int del(struct kvmm_pool *pool, u32 tenant, struct account **gone)
+{
+	u32 i;
+	int err = tenant_enter(pool, tenant, &i);
+
+	if (err)
+		return err;
+	if (pool->order.quotas->account[i]->usage) {
+		err = -EBUSY;
+	} else {
+		*gone = account_del(pool->order.quotas, i);
+		pool->metadata_bytes -= account_bytes(&pool->order);
+	}
+	tenant_leave(pool);
+	return err;
+}
+
+int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
+{
+	struct account *gone = NULL;
+	int err;
+
+	if (!pool || tenant == KVMM_TENANT_REST)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	err = del(pool, tenant, &gone);
+	account_free(&pool->order, gone);
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+int kvmm_tenant_reclaim(struct kvmm_pool *pool, uint32_t tenant, uint32_t nr)
+{
+	u32 i;
+	int ret;
+
+	if (!pool)
+		return -EINVAL;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	ret = tenant_enter(pool, tenant, &i);
+	if (ret)
+		return ret;
+	ret = quota_reclaim(pool, i, nr);
+	tenant_leave(pool);
+	return ret;
+}
+
+/* ---- statistics ---- */
+
+static void fill_stat(const struct kvmm_pool *pool, u32 i, struct kvmm_tenant_stat *stat)
+{
+	const struct account *account = pool->order.quotas->account[i];
+
+	*stat = (struct kvmm_tenant_stat){
+		.size = sizeof(*stat), .tenant = account->tenant,
+		.min = account->limit.min, .low = account->limit.low,
+		.high = account->limit.high, .max = account->limit.max,
+		.usage = account->usage, .peak = account->peak,
+		.nr_inactive = account_nr_inactive(pool, i),
+		.nr_low = account->nr_low, .nr_high = account->nr_high,
+		.nr_max = account->nr_max, .nr_oom = account->nr_oom,
+		.nr_reclaimed = account->nr_reclaimed, .nr_evicted = account->nr_evicted,
+	};
+}
+
+static bool stat_is_bad(const struct kvmm_tenant_stat *stat)
+{
+	return !stat || stat->size != sizeof(*stat);
+}
+
+int kvmm_tenant_stat(struct kvmm_pool *pool, uint32_t tenant, struct kvmm_tenant_stat *stat)
+{
+	u32 i;
+	int err;
+
+	if (stat_is_bad(stat))
+		return -EINVAL;
+	err = tenant_enter(pool, tenant, &i);
+	if (err)
+		return err;
+	fill_stat(pool, i, stat);
+	tenant_leave(pool);
+	return 0;
+}
+
+int kvmm_tenant_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_tenant_stat *stat)
+{
+	u32 i;
+	int err;
+
+	if (!cursor || stat_is_bad(stat))
+		return -EINVAL;
+	err = tenant_enter(pool, KVMM_TENANT_REST, &i);
+	if (err)
+		return err;
+	for (i = *cursor; i < MAX_ACCOUNTS && !pool->order.quotas->account[i]; i++)
+		;
+	if (i < MAX_ACCOUNTS) {
+		fill_stat(pool, i, stat);
+		*cursor = i + 1;
+	} else {
+		err = -ENOENT;
+	}
+	tenant_leave(pool);
+	return err;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Whose turn it is to lose a block.
+ *
+ * Rank by rank: a class that exceeds its quota, since that is asked of the pool as a whole; tenants
+ * over ->high; those above ->low; those above ->min; and who asks for room, if it has nothing better
+ * to offer than what ->min protects from others. Inside a rank the lowest class, and then whoever
+ * has waited in the order longest. Each step costs a look at each account, however many blocks any
+ * of them has.
+ *
+ * To compare ages one must know who would be next. Policies only tell by picking, which is undone at
+ * once; what they said is remembered until something is changed in that instance.
+ */
+#include <kv/err.h>
+
+#include "order.h"
+
+enum level {
+	LEVEL_HIGH,	/* over ->high */
+	LEVEL_PLAIN,
+	LEVEL_LOW,	/* ->low would rather not */
+	LEVEL_OWN,	/* ->min forbids it but for its own sake */
+	LEVEL_NEVER,
+};
+
+static enum level level_of(const struct quotas *quotas, u32 i)
+{
+	const struct account *account = quotas->account[i];
+	u32 usage = account->usage - account->nr_picked;
+
+	if (quotas->mode == QUOTA_ANY)
+		return LEVEL_PLAIN;
+	if (quotas->mode == QUOTA_OF_WHO)
+		return i == quotas->who ? LEVEL_PLAIN : LEVEL_NEVER;
+	if (usage <= account->limit.min)
+		return i == quotas->who ? LEVEL_OWN : LEVEL_NEVER;
+	if (usage > account->limit.high)
+		return LEVEL_HIGH;
+	return usage > account->limit.low ? LEVEL_PLAIN : LEVEL_LOW;
+}
+
+/* ---- who is next ---- */
+
+/* One instance that has somebody, and what it is worth. */
+struct turn {
+	u32 account;
+	u32 class;
+	u32 rank;
+};
+
+#define NO_TURN		((struct turn){ .rank = KV_NONE })
+
+static u32 nr_in(const struct order *order, const struct account *account, u32 class)
+{
+	return order->ops->nr(account->policy[class]);
+}
+
+static u32 next_of(const struct order *order, const struct turn *turn)
+{
+	struct account *account = order->quotas->account[turn->account];
+	u32 *next = &account->next[turn->class];
+
+	if (*next == KV_NONE) {
+		*next = order->ops->pick(account->policy[turn->class]);
+		order->ops->unpick(account->policy[turn->class], *next);
+	}
+	return *next;
+}
+
+static bool is_older(const struct order *order, const struct turn *a, const struct turn *b)
+{
+	const u32 *entered = order->quotas->entered;
+
+	return (s32)(entered[next_of(order, a)] - entered[next_of(order, b)]) < 0;
+}
+
+static void consider(const struct order *order, const struct turn *turn, struct turn *best)
+{
+	if (turn->rank < best->rank || (turn->rank == best->rank && is_older(order, turn, best)))
+		*best = *turn;
+}
+
+static u32 first_class(const struct order *order, const struct account *account)
+{
+	u32 class = 0;
+
+	while (class < order->nr_policies && !nr_in(order, account, class))
+		class++;
+	return class;
+}
+
+/* Quotas of classes are no wish of another tenant: they rule ->min. */
+static struct turn over_quota(const struct order *order)
+{
+	const struct quotas *quotas = order->quotas;
+	struct turn best = NO_TURN;
+
+	for (u32 class = 0; class < order->nr_policies && best.rank == KV_NONE; class++) {
+		if (!class_is_over(order->classes, class))
+			continue;
+		for_each_account(quotas, at, i) {
+			struct turn turn = { i, class, level_of(quotas, i) };
+
+			if ((quotas->mode != QUOTA_OF_WHO || i == quotas->who) &&
+			    nr_in(order, quotas->account[i], class))
+				consider(order, &turn, &best);
+		}
+	}
+	return best;
+}
+
+static struct turn by_level(const struct order *order)
+{
+	const struct quotas *quotas = order->quotas;
+	struct turn best = NO_TURN;
+
+	for_each_account(quotas, at, i) {
+		enum level level = level_of(quotas, i);
+		struct turn turn = { .account = i };
+
+		if (level == LEVEL_NEVER)
+			continue;
+		turn.class = first_class(order, quotas->account[i]);
+		turn.rank = (level + 1) << 8 | turn.class;
+		if (turn.class < order->nr_policies)
+			consider(order, &turn, &best);
+	}
+	return best;
+}
+
+void *quota_next(struct order *order)
+{
+	struct quotas *quotas = order->quotas;
+	struct turn turn = NO_TURN;
+
+	if (order->classes && order->classes->has_quotas)
+		turn = over_quota(order);
+	if (turn.rank == KV_NONE)
+		turn = by_level(order);
+	if (turn.rank == KV_NONE)
+		return NULL;
+	quotas->rank = turn.rank;
+	quotas->account[turn.account]->next[turn.class] = KV_NONE;
+	return quotas->account[turn.account]->policy[turn.class];
+}
+
+/* ---- marks ---- */
+
+/* Why it goes is known now, and counted when it has gone. */
+void __quota_picked(struct quotas *quotas, u32 index)
+{
+	u32 i = quota_of(quotas, index), mark = QUOTA_PICKED;
+
+	if (quotas->mode == QUOTA_OF_WHO)
+		mark |= QUOTA_OWN;
+	if (quotas->mode == QUOTA_FOR_WHO && i != quotas->who && level_of(quotas, i) == LEVEL_LOW)
+		mark |= QUOTA_LOW;
+	quotas->of[index] |= mark;
+	quotas->account[i]->nr_picked++;
+}
+
+void __quota_unpicked(struct quotas *quotas, u32 index)
+{
+	quotas->account[quota_of(quotas, index)]->nr_picked--;
+	quotas->of[index] &= QUOTA_ACCOUNT;
+}
+
+/* ---- the rest ---- */
+
+u32 quota_order_nr_in(const struct order *order, u32 class)
+{
+	u32 nr = 0;
+
+	for_each_account(order->quotas, at, i)
+		nr += nr_in(order, order->quotas->account[i], class);
+	return nr;
+}
+
+void quota_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
+{
+	struct account *account = order->quotas->account[find_account(order->quotas, tenant)];
+
+	for (u32 class = 0; class < order->nr_policies; class++) {
+		account->next[class] = KV_NONE;
+		order->ops->seen(account->policy[class], keys, nr);
+	}
+}
+
+static int check_account(const struct order *order, u32 i)
+{
+	const struct account *account = order->quotas->account[i];
+
+	for (u32 class = 0; class < order->nr_policies; class++) {
+		u32 next = account->next[class];
+
+		if (order->ops->check(account->policy[class]))
+			return -EUCLEAN;
+		if (next != KV_NONE && (next >= order->quotas->nr_blocks ||
+					!order->ops->has(account->policy[class], next)))
+			return -EUCLEAN;
+	}
+	return 0;
+}
+
+int quota_order_check(const struct order *order)
+{
+	for_each_account(order->quotas, at, i)
+		if (check_account(order, i))
+			return -EUCLEAN;
+	return 0;
+}

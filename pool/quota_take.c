@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Allocations of tenants: what their limits want before they get anything.
+ *
+ * An allocation that would go beyond ->max or ->high is paid for by the tenant's own inactive blocks,
+ * exactly as many as it would be beyond; what is missing then is looked for among all tenants, as
+ * quota_order.c says. Nothing is evicted before it is known that all of it succeeds.
+ */
+#include "quota_call.h"
+
+/* ---- limits ---- */
+
+/* How far @nr blocks more would be beyond the limits. */
+struct excess {
+	u64 max;
+	u64 high;
+};
+
+static u64 beyond(u64 usage, u32 limit)
+{
+	return usage > limit ? usage - limit : 0;
+}
+
+static struct excess excess_of(const struct account *account, u64 nr)
+{
+	u64 usage = account->usage - account->nr_picked + nr;
+
+	return (struct excess){ beyond(usage, account->limit.max),
+				beyond(usage, account->limit.high) };
+}
+
+static u32 nr_inactive(const struct kvmm_pool *pool, const struct account *account)
+{
+	u32 nr = 0;
+
+	for (u32 class = 0; class < pool->order.nr_policies; class++)
+		nr += pool->order.ops->nr(account->policy[class]);
+	return nr;
+}
+
+u32 account_nr_inactive(const struct kvmm_pool *pool, u32 i)
+{
+	return nr_inactive(pool, pool->order.quotas->account[i]);
+}
+
+static void count_excess(struct account *account, const struct excess *excess)
+{
+	account->nr_high += !!excess->high;
+	account->nr_max += !!excess->max;
+}
+
+static int refuse(struct account *account)
+{
+	account->nr_oom++;
+	return -EDQUOT;
+}
+
+/* ---- does it fit? ---- */
+
+/* What others may take from @account. */
+static u64 nr_unprotected(const struct account *account, u32 nr)
+{
+	return min((u64)nr, beyond(account->usage, account->limit.min));
+}
+
+/* Who was hit is in the order still, and must not be counted on. */
+static void count_hits(struct kvmm_pool *pool, const struct quota_want *want)
+{
+	struct quotas *quotas = pool->order.quotas;
+
+	for (u32 i = 0; i < want->nr_hits; i++)
+		if (order_has(&pool->order, want->hits[i].index))
+			quotas->account[quota_of(quotas, want->hits[i].index)]->nr_hits++;
+	quotas->account[find_account(quotas, want->tenant)]->nr_hits += want->nr_idle;
+}
+
+/* Of @own, and what is available in all; uncounts the hits. */
+static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
+{
+	struct quotas *quotas = pool->order.quotas;
+	u64 sum = kv_zone_nr_free(pool->zone);
+
+	for_each_account(quotas, at, i) {
+		struct account *account = quotas->account[i];
+		u32 nr = nr_inactive(pool, account);
+
+		nr -= min(nr, account->nr_hits);
+		account->nr_hits = 0;
+		sum += i == own ? nr : nr_unprotected(account, nr);
+		if (i == own)
+			*nr_own = nr;
+	}
+	return sum;
+}
+
+int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want)
+{
+	struct quotas *quotas = pool->order.quotas;
+	u32 own = find_account(quotas, want->tenant), nr_own = 0;
+	struct excess excess = excess_of(quotas->account[own], want->nr);
+	u64 nr_available;
+
+	count_hits(pool, want);
+	nr_available = sum_up(pool, own, &nr_own);
+	if (!want->nr)
+		return 0;
+	if (excess.max > nr_own) {
+		count_excess(quotas->account[own], &excess);
+		return refuse(quotas->account[own]);
+	}
+	return want->nr + want->reserve <= nr_available ? 0 : -ENOSPC;
+}
+
+int pool_check_room(struct kvmm_pool *pool, const struct quota_want *want)
+{
+	int err = cache_enter(pool);
+
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	err = pool->order.quotas ? quota_check_fit(pool, want) : 0;
+	order_leave(&pool->order);
+	cache_leave(pool);
+	return err;
+}
+
+/* ---- single blocks ---- */
+
+/* @excess.max of its own in any case, @excess.high as far as there are any. */
+static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess,
+		    struct victims *victims)
+{
+	struct quotas *quotas = pool->order.quotas;
+
+	count_excess(quotas->account[own], excess);
+	quota_begin(quotas, own, QUOTA_OF_WHO);
+	victims_pick(pool, min(max(excess->max, excess->high), (u64)pool->nr_blocks), victims);
+	if (victims->nr >= excess->max)
+		return 0;
+	victims_unpick(pool, victims);
+	return refuse(quotas->account[own]);
+}
+
+int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
+	       struct victims *victims)
+{
+	struct quotas *quotas = pool->order.quotas;
+	u32 own = find_account(quotas, take->tenant);
+	struct excess excess = excess_of(quotas->account[own], take->nr);
+	int err = 0;
+
+	if (excess.max || excess.high)
+		err = pick_own(pool, own, &excess, victims);
+	quota_begin(quotas, own, QUOTA_FOR_WHO);
+	if (!err && take->nr > (u64)nr_free + victims->nr &&
+	    !victims_pick(pool, take->nr - nr_free, victims)) {
+		victims_unpick(pool, victims);
+		err = -ENOSPC;
+	}
+	if (err)
+		quota_end(quotas);
+	return err;
+}
+
+/* ---- ranges ---- */
+
+static bool may_reclaim(const struct kvmm_pool *pool, const struct room *room)
+{
+	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
+}
+
+int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
+{
+	struct account *account = pool->order.quotas->account[i];
+	struct excess excess = excess_of(account, room->nr);
+
+	room->account = i;
+	if (room->squeezed)
+		return excess.max ? refuse(account) : 0;
+	return excess.max || (excess.high && may_reclaim(pool, room)) ? -ENOSPC : 0;
+}
+
+int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+{
+	struct account *account = pool->order.quotas->account[room->account];
+	struct excess excess = excess_of(account, room->nr);
+	int err;
+
+	room->squeezed = true;
+	if (!excess.max && !excess.high)
+		return 0;
+	if (!may_reclaim(pool, room)) {
+		count_excess(account, &excess);
+		return excess.max ? refuse(account) : 0;
+	}
+	order_enter(&pool->order);
+	err = pick_own(pool, room->account, &excess, victims);
+	quota_end(pool->order.quotas);
+	order_leave(&pool->order);
+	victims_free_blocks(pool, victims);
+	return err;
+}
+
+/* ---- reclaim ---- */
+
+u32 quota_reclaim(struct kvmm_pool *pool, u32 i, u32 nr)
+{
+	struct victims victims = NO_VICTIMS;
+
+	quota_begin(pool->order.quotas, i, QUOTA_OF_WHO);
+	victims_pick(pool, min(nr, pool->nr_blocks), &victims);
+	quota_end(pool->order.quotas);
+	return victims_evict(pool, &victims);
+}
