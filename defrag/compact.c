@@ -204,23 +204,47 @@ static int run_compaction(struct compaction *c, struct kvmm_compact *goal)
 	return err;
 }
 
-int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
+static struct compaction begin(const struct kv_planner_ops *planner,
+			       const struct kv_movable_ops *ops, void *owner, u32 nr_blocks,
+			       struct kvmm_compact *goal)
 {
-	struct compaction c = {
+	goal->moved = goal->nr_moves = 0;
+	goal->plan_ns = goal->copy_ns = 0;
+	goal->largest_before = goal->largest_after = 0;
+	return (struct compaction){
 		.planner = planner, .ops = ops, .owner = owner,
 		.req = { .nr_blocks = nr_blocks, .want = goal->want_run,
 			 .max_blocks = goal->max_blocks },
 		.start_ns = kv_clock_ns(),
 	};
+}
+
+static void end(struct compaction *c)
+{
+	kv_free(c->plan.moves);
+	kv_free(c->items);
+}
+
+int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
+	       void *owner, u32 nr_blocks, struct kvmm_compact *goal)
+{
+	struct compaction c = begin(planner, ops, owner, nr_blocks, goal);
+	int err = run_compaction(&c, goal);
+
+	end(&c);
+	return err;
+}
+
+int kv_compact_plan(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
+		    void *owner, u32 nr_blocks, struct kvmm_compact *goal)
+{
+	struct compaction c = begin(planner, ops, owner, nr_blocks, goal);
 	int err;
 
-	goal->moved = goal->nr_moves = 0;
-	goal->plan_ns = goal->copy_ns = 0;
-	goal->largest_before = goal->largest_after = 0;
-
-	err = run_compaction(&c, goal);
-	kv_free(c.plan.moves);
-	kv_free(c.items);
+	c.req.apart = true;
+	err = plan_and_isolate(&c, goal);
+	if (!err)
+		goal->largest_after = max(goal->largest_before, c.plan.gap.nr);
+	end(&c);
 	return err;
 }

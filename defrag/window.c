@@ -276,7 +276,7 @@ static u32 dearest_plan(const struct search *s, const struct stretch *slide)
 {
 	u32 limit = s->req->max_blocks ? s->req->max_blocks : KV_NONE;
 
-	if (slide->first != KV_NONE)
+	if (!s->req->apart && slide->first != KV_NONE)
 		limit = min((u64)limit, slide->cost + slack(s));
 	return limit;
 }
@@ -298,7 +298,7 @@ static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void
 	u64 held;
 
 	if (!req->want)
-		return plan_pack_all(req, plan);
+		return req->apart ? -ENOSPC : plan_pack_all(req, plan);
 	slide = plan_cheapest_stretch(req);
 	if (!slide.cost)
 		return -EALREADY;
@@ -312,7 +312,7 @@ static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void
 	s->limit = dearest_plan(s, &slide);
 	search_slices(s);
 	if (!s->found)
-		return plan_slide(req, plan, &slide);
+		return req->apart ? -ENOSPC : plan_slide(req, plan, &slide);
 	report(s, plan);
 	return 0;
 }

@@ -7,7 +7,8 @@
  *	2. stays, as long as the window is longer than wanted by that much; else
  *	3. once for each window, goes where a shorter item outside was that can step aside.
  * What stays is packed to the two ends. If all stay this is a slide, if none, an evacuation;
- * most plans that win are neither.
+ * most plans that win are neither. Moves that must keep apart are evacuations: 2 and 3 are not for
+ * them.
  */
 #include "window.h"
 
@@ -149,6 +150,8 @@ static bool place_item(struct search *s, u32 i)
 		propose_move(s, i, room_take(s, room, nr));
 		return true;
 	}
+	if (s->req->apart)
+		return false;
 	if (nr <= s->spare) {
 		s->staying |= BIT64(i - s->window.first);
 		s->spare -= nr;

@@ -24,7 +24,7 @@ void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 
-void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_clear(pool, ext[i].start, ext[i].nr);

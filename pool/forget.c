@@ -95,6 +95,7 @@ int kvmm_reset_cache(struct kvmm_pool *pool)
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
+	flights_cancel(pool);
 	ret = cache_enter(pool);
 	if (!ret) {
 		pool_stop(pool);
@@ -128,6 +129,13 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 		entry_release(pool, handle);
 		return true;
 	}
+}
+
+/* Who holds it keeps it, and learns of it from the device. */
+void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	if (entry_handle(pool, handle.index).gen == handle.gen)
+		forget_entry(pool, handle.index);
 }
 
 static bool blocks_are_bad(const struct kvmm_pool *pool, const uint32_t *blocks, u32 nr)

@@ -45,6 +45,7 @@
 #include <kv/zone.h>
 
 #include "order.h"
+#include "step.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */
@@ -108,6 +109,7 @@ struct slot {
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * */
 	u32			tenant;
 	u32			account;	/* of @tenant, when it was allocated */
+	u32			sealed;		/* blocks that are not written any more */
 } __cacheline_aligned;
 
 static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
@@ -243,6 +245,7 @@ struct kvmm_pool {
 	u32				gate;		/* ->lock; READ_ONCE() as a hint */
 	u32				free_slot;	/* ->lock; last freed first; KV_NONE */
 	u32				nr_retired;	/* ->lock; slots out of generations */
+	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
 	struct slot_dir			*slots;		/* ->lock; RCU */
 	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
 	u32				nr_buckets;	/* ->lock; a power of two */
@@ -253,6 +256,7 @@ struct kvmm_pool {
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
+	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
@@ -545,7 +549,16 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room);
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
 /* Nobody's from here on, and free in the zone; if that says otherwise the pool is poisoned. */
-void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+
+/* The same, but what is being copied waits for the end of that. */
+static inline void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	if (likely(!pool->nr_flying))
+		blocks_free_now(pool, ext, nr_ext);
+	else
+		flights_free(pool, ext, nr_ext);
+}
 
 static inline void block_free(struct kvmm_pool *pool, u32 block)
 {
@@ -770,7 +783,18 @@ static inline u32 ticks_now(void)
 
 void tokens_exit(struct kvmm_pool *pool);
 
+/* ---- forget.c ---- */
+
+/* Its content is undefined: nobody finds it any more. Both locks held. */
+void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
+
 /* ---- move.c ---- */
+
+/* As the movers' snapshot; @may_move says which runs may. */
+u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
+		  bool (*may_move)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
+/* Extents that have come to lie behind one another are one. */
+void slot_join_extents(struct slot *slot);
 
 /* Compact with the gate closed. compact_lock and lock held; drops and retakes lock. */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal);

@@ -33,14 +33,19 @@ static u32 extent_at(const struct slot *slot, u32 start)
 	return KV_NONE;
 }
 
-static struct kv_item slot_item(struct kvmm_pool *pool, u32 index, u32 start)
+/* What begins at @start, which has an owner. */
+static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
 {
-	const struct slot *slot = slot_at(pool, index);
-	u32 i = extent_at(slot, start);
+	u32 owner = pool->owner[start] & ~OWNER_MARKS, i;
+	const struct slot *slot;
 
+	if (owner_kind(owner) != OWNER_SLOT)
+		return (struct kvmm_extent){ start, 1 };
+	slot = slot_at(pool, owner_index(owner));
+	i = extent_at(slot, start);
 	if (POOL_BUG_ON(pool, i == KV_NONE || !is_in_pool(pool, start, slot->ext[i].nr)))
-		return (struct kv_item){ start, 1, false };
-	return (struct kv_item){ start, slot->ext[i].nr, !slot_is_pinned(slot) };
+		return (struct kvmm_extent){ start, 1 };
+	return slot->ext[i];
 }
 
 /* The world has stopped: nobody takes a reference now. */
@@ -52,39 +57,43 @@ static bool entry_is_movable(const struct kv_entry *entry)
 	       (kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word));
 }
 
-/* What begins at @start, which has an owner. */
-static struct kv_item item_at(struct kvmm_pool *pool, u32 start)
-{
-	u32 owner = pool->owner[start] & ~OWNER_MARKS;
-	u32 index = owner_index(owner);
-
-	if (owner_kind(owner) == OWNER_SLOT)
-		return slot_item(pool, index, start);
-	return (struct kv_item){ start, 1, owner_kind(owner) == OWNER_ENTRY &&
-					   entry_is_movable(entry_at(pool, index)) };
-}
-
-static u32 snapshot(void *arg, struct kv_item *items, u32 max)
+static bool is_movable(void *arg, u32 owner, struct kvmm_extent run)
 {
 	struct kvmm_pool *pool = arg;
+
+	if (owner_kind(owner) == OWNER_SLOT)
+		return !slot_is_pinned(slot_at(pool, owner_index(owner)));
+	return owner_kind(owner) == OWNER_ENTRY &&
+	       entry_is_movable(entry_at(pool, owner_index(owner)));
+}
+
+u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
+		  bool (*may_move)(void *arg, u32 owner, struct kvmm_extent run), void *arg)
+{
 	u32 nr = 0;
 
 	kv_lock(&pool->lock);
 	for (u32 at = 0; at < pool->nr_blocks;) {
-		struct kv_item item;
+		struct kvmm_extent run;
 
 		if (pool->owner[at] == OWNER_FREE) {
 			at++;
 			continue;
 		}
-		item = item_at(pool, at);
-		at += item.nr;
+		run = run_at(pool, at);
 		if (nr < max)
-			items[nr] = item;
+			items[nr] = (struct kv_item){ at, run.nr,
+						      may_move(arg, pool->owner[at], run) };
 		nr++;
+		at += run.nr;
 	}
 	kv_unlock(&pool->lock);
 	return nr;
+}
+
+static u32 snapshot(void *arg, struct kv_item *items, u32 max)
+{
+	return pool_snapshot(arg, items, max, is_movable, arg);
 }
 
 /* ---- isolate ---- */
@@ -98,7 +107,7 @@ static void mark_source(struct kvmm_pool *pool, const struct kv_move *move)
 /* The move is of one whole item, which may move and does not yet. */
 static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 {
-	struct kv_item item;
+	struct kvmm_extent run;
 	u32 owner;
 
 	if (!is_in_pool(pool, move->src, move->nr) || !is_in_pool(pool, move->dst, move->nr))
@@ -109,8 +118,8 @@ static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 	if (owner_kind(owner) == OWNER_SLOT &&
 	    extent_at(slot_at(pool, owner_index(owner)), move->src) == KV_NONE)
 		return false;
-	item = item_at(pool, move->src);
-	return item.movable && item.nr == move->nr;
+	run = run_at(pool, move->src);
+	return run.nr == move->nr && is_movable(pool, owner, run);
 }
 
 /* Blocks of one move's destination that are free lie in runs; take each as a whole. */
@@ -249,8 +258,7 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 			   kv_place_make(0, move->dst));
 }
 
-/* Extents that have come to lie behind one another are one. */
-static void join_extents(struct slot *slot)
+void slot_join_extents(struct slot *slot)
 {
 	u32 nr = 1;
 
@@ -273,7 +281,7 @@ static void join_moved(struct kvmm_pool *pool, const struct kv_move *moves, u32 
 		u32 owner = pool->owner[moves[i].dst];
 
 		if (owner_kind(owner) == OWNER_SLOT)
-			join_extents(slot_at(pool, owner_index(owner)));
+			slot_join_extents(slot_at(pool, owner_index(owner)));
 	}
 }
 
@@ -299,10 +307,23 @@ static void count_moves(struct kvmm_pool *pool, const struct kv_move *moves, u32
 	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
 }
 
+/* No step is open: the next ones are of a new epoch. */
+static void relocate(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
+{
+	struct steps *steps = steps_of(pool);
+
+	if (likely(!steps))
+		return;
+	for (u32 i = 0; i < nr_done; i++)
+		steps_relocated(steps, &moves[i], true);
+	steps->epoch++;
+}
+
 static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
 {
 	struct kvmm_pool *pool = arg;
 
+	relocate(pool, moves, nr_done);
 	kv_lock(&pool->lock);
 	clear_marks(pool, moves, nr);
 	for (u32 i = 0; i < nr_done; i++)
@@ -342,6 +363,20 @@ void pool_resume(struct kvmm_pool *pool)
 	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
 }
 
+/* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
+static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal)
+{
+	u32 max_blocks = goal->max_blocks;
+	int err = steps_stand_still(pool, &goal->max_blocks);
+
+	if (err)
+		return err;
+	err = kv_compact(pool->parts.planner, &movable_ops, pool, pool->nr_blocks, goal);
+	steps_let_go(pool);
+	goal->max_blocks = max_blocks;
+	return err;
+}
+
 /* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
 {
@@ -352,7 +387,7 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	pool_stop(pool);
-	err = kv_compact(pool->parts.planner, &movable_ops, pool, pool->nr_blocks, goal);
+	err = compact_between(pool, goal);
 	kv_lock(&pool->lock);
 	pool_resume(pool);
 	return err;

@@ -254,6 +254,7 @@ static void exit_memory(struct kvmm_pool *pool)
 /* Takes a pool that is half made, too: what was not made yet is 0. */
 static void exit_fields(struct kvmm_pool *pool)
 {
+	steps_exit(pool);
 	holds_exit(pool);
 	presence_exit(pool);
 	slots_exit(pool);

@@ -87,6 +87,7 @@ static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
 	slot->prio = attr->prio;
 	slot->flags = attr->flags;
 	slot->nr = attr->nr;
+	slot->sealed = 0;
 	slot_write_begin(slot);
 	for (u32 i = 0; i < nr_ext; i++)
 		slot_set_ext(slot, i, ext[i].start, ext[i].nr);

@@ -160,6 +160,7 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 	int err;
 
 	kv_lock(&pool->compact_lock);
+	flights_poll(pool);
 	err = pool_enter(pool);
 	if (!err) {
 		err = try_harder(pool, room, &victims);

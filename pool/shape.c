@@ -10,6 +10,7 @@ static void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 	pool->count.range_blocks += nr - (u64)slot->nr;
 	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
 	slot->nr = nr;
+	slot->sealed = min(slot->sealed, nr);
 }
 
 /* ---- growing ---- */
@@ -195,6 +196,8 @@ static int cut_and_free(struct kvmm_pool *pool, struct slot *slot, u32 at, bool 
 	if (cut_is_barred(pool, slot, nr_head + nr_tail))
 		return -EOPNOTSUPP;
 	set_extents(slot, free_head ? tail : head, free_head ? nr_tail : nr_head);
+	if (free_head)
+		slot->sealed -= min(slot->sealed, at);
 	slot_resize(pool, slot, free_head ? slot->nr - at : at);
 	blocks_free(pool, gone, nr_gone);
 	pool->count.frees++;
@@ -239,14 +242,17 @@ static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t
 		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio, .flags = slot->flags,
 		.tenant = slot->tenant,
 	};
+	u32 sealed;
 
 	if (cut_is_barred(pool, slot, nr_head + nr_tail))
 		return -EOPNOTSUPP;
 	if (slots_reserve(pool))
 		return -ENOMEM;
+	sealed = slot->sealed - min(slot->sealed, at);
 	set_extents(slot, ext[0], nr_head);
 	slot_resize(pool, slot, at);
 	*tail = range_add(pool, &attr, ext[1], nr_tail, slot->account);
+	slot_at(pool, tail->index)->sealed = sealed;
 	slot_at(pool, tail->index)->last_access_ns = slot->last_access_ns;
 	if (slot->lost)
 		slot_lose(pool, slot_at(pool, tail->index));

@@ -16,6 +16,7 @@ struct recount {
 	u32 nr_in_seqs;			/* live slots with a sequence */
 	u32 nr_owned[OWNER_MOVE + 1];	/* blocks by kind of owner */
 	u32 nr_in_order;
+	u32 nr_moving;			/* entries */
 	u64 tally[NR_TALLIES];
 	struct pool_count count;
 };
@@ -154,7 +155,7 @@ static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct reco
 	case KV_ENTRY_PARKED:
 		return has;
 	case KV_ENTRY_REGISTERED:
-		return has || kv_word_refs(word);
+		return has || kv_word_refs(word) || word & KV_ENTRY_MOVING;
 	case KV_ENTRY_EVICTING:
 		return true;
 	default:
@@ -189,7 +190,8 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *
 		return complain(pool, "entry is in the order of eviction, or is not", index);
 	if (!has_block(kv_word_state(entry->word)))
 		return 0;
-	if (entry->word & (KV_ENTRY_MARK | KV_ENTRY_MOVING) || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
+	re->nr_moving += !!(entry->word & KV_ENTRY_MOVING);
+	if (entry->word & KV_ENTRY_MARK || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
 	    pool->owner[block] != make_owner(OWNER_ENTRY, index))
 		return complain(pool, "entry does not own its block", index);
 	return 0;
@@ -248,7 +250,7 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
 
-	if (kind >= OWNER_MOVE || (kind < OWNER_SLOT && index))
+	if (kind > OWNER_MOVE || (kind != OWNER_SLOT && kind != OWNER_ENTRY && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
@@ -324,6 +326,8 @@ int pool_check(struct kvmm_pool *pool)
 		err = check_counts(pool, &re);
 	if (!err && quotas_check(pool))
 		err = complain(pool, "accounts of tenants", 0);
+	if (!err && flights_check(pool, re.nr_moving, re.nr_owned[OWNER_MOVE]))
+		err = complain(pool, "blocks on the move", re.nr_owned[OWNER_MOVE]);
 	return err;
 }
 

@@ -26,6 +26,7 @@ struct kv_item {
  * @nr_items: their number
  * @want: make a free run of so many blocks; 0 = pack everything movable downward
  * @max_blocks: move at most so many blocks; 0 = no limit
+ * @apart: readers go on in the old places: destinations are holes of the picture, whole ones
  */
 struct kv_plan_req {
 	u32 nr_blocks;
@@ -33,6 +34,7 @@ struct kv_plan_req {
 	u32 nr_items;
 	u32 want;
 	u32 max_blocks;
+	bool apart;
 };
 
 /**
@@ -55,7 +57,8 @@ struct kv_plan {
  * @name: as in struct kvmm_pool_attr
  * @scratch_bytes: memory for a picture of @nr_items
  * @plan: 0; -EALREADY such a run exists; -ENOSPC no allowed moves reach the goal (less than
- *	@want blocks free, pinned items in the way, or over @max_blocks). Deterministic.
+ *	@want blocks free, pinned items in the way, or over @max_blocks; or none that keep apart).
+ *	Deterministic.
  */
 struct kv_planner_ops {
 	const char *name;
@@ -95,5 +98,18 @@ struct kv_movable_ops {
  */
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
 	       void *owner, u32 nr_blocks, struct kvmm_compact *compact);
+
+/**
+ * kv_compact_plan() - its first half: moves that keep apart, isolated by @ops->isolate
+ * @compact: goal in; plan_ns and largest_before out
+ *
+ * The caller copies and commits, some time. Of @ops only snapshot and isolate are used.
+ *
+ * Context: as kv_compact().
+ * Return: 0; -EALREADY there is such a run; -ENOSPC; -EAGAIN the picture went out of date each time;
+ * -ENOMEM; what isolate says.
+ */
+int kv_compact_plan(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
+		    void *owner, u32 nr_blocks, struct kvmm_compact *compact);
 
 #endif /* KV_DEFRAG_H */

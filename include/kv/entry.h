@@ -395,11 +395,14 @@ static inline int kv_edge_clear_reset(u64 old, u64 *new)
 	return kv_edge_held(old);
 }
 
-/* Its name is forgotten: nobody finds it any more, and it goes with its last reference. */
+/*
+ * Its name is forgotten: nobody finds it any more, and it goes with its last reference, or with the
+ * end of its move.
+ */
 static inline int kv_edge_hide(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_HIDDEN | KV_ENTRY_RESET;
-	return kv_edge_held(old);
+	return kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MOVING ? 0 : kv_edge_held(old);
 }
 
 /*

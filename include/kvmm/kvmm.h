@@ -13,6 +13,7 @@
 #include <kvmm/registry.h>
 #include <kvmm/seq.h>
 #include <kvmm/slab.h>
+#include <kvmm/step.h>
 #include <kvmm/tenant.h>
 #include <kvmm/tokens.h>
 #include <kvmm/types.h>

@@ -158,10 +158,13 @@ static int do_move(struct block *block)
 	return 0;
 }
 
-/* To be kept or not, and under its name or not, is for a holder to say. */
+/*
+ * To be kept or not, and under its name or not, is for a holder to say; the name is anybody's while
+ * it cannot be evicted because it is being moved.
+ */
 static int do_flag(struct block *block, u8 deed)
 {
-	if (!block->refs)
+	if (!block->refs && !(block->moving && deed == DEED_HIDE))
 		return -ESTALE;
 	block->hidden |= deed == DEED_HIDE;
 	block->reset = deed != DEED_CLEAR_RESET || block->hidden;

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps: blocks that move while the engine works on them.
+ *
+ * An engine works in steps: it asks where blocks lie, gives the device its work on a stream, and
+ * asks anew for the next step. That is enough to move blocks without stopping anybody, as RCU does
+ * for host memory: copy, publish the new place, and use the old one again when every step that may
+ * have been told of it has ended on the device.
+ *
+ *	stream	[ step 1 ] [ step 2    ] [ step 3 ]
+ *	kvmm	     [ copy ]| publish   ^ the old place is free
+ *	                       step 2 goes on reading there; step 3 is told the new one
+ *
+ * Two modes. *Beside the engine*: the copy runs on a stream of kvmm's own, slowly, while steps are
+ * under way; only blocks that nobody writes move: registered ones, and sealed parts of ranges.
+ * *Between steps*: no step is open, so everything that is not pinned may move; the engine's streams
+ * wait for the copy on the device, the host does not.
+ *
+ * The engine's part of it:
+ *
+ *	- each stream on which blocks are read or written is added; work on blocks is given to it
+ *	  between kvmm_step_begin() and kvmm_step_end() only;
+ *	- where blocks lie is asked after kvmm_step_begin() and believed until kvmm_step_end(); or the
+ *	  engine keeps block tables, applies kvmm_relocations() to them, and acknowledges that;
+ *	- what must stay where it is, is pinned.
+ *
+ * Pools of ids only, and device "host", have no streams: there NULL is one, and a step has ended
+ * when kvmm_step_end() is called.
+ */
+#ifndef KVMM_STEP_H
+#define KVMM_STEP_H
+
+#include <kvmm/pool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most streams of a pool. */
+#define KVMM_MAX_STREAMS	32u
+
+/** A stream that was added to a pool. Stale when it was removed; all zeros is never one. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_stream_t;
+
+/** This stream's engine keeps block tables: it reads and acknowledges kvmm_relocations(). */
+#define KVMM_STREAM_TABLES	(1u << 0)
+
+/**
+ * kvmm_stream_add() - the engine works on blocks of @pool on this stream
+ * @stream: of the device's driver (CUstream), not a default one; NULL where there are none
+ * @flags: KVMM_STREAM_*
+ * @id: set on success only
+ *
+ * Return: 0; -EINVAL; -ENOSPC KVMM_MAX_STREAMS are there; -EEXIST this one is; -ENOMEM.
+ */
+KVMM_API int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags,
+			     kvmm_stream_t *id);
+
+/** kvmm_stream_del() - it does not any more. Waits until its steps have ended on the device.
+ * Return: 0; -EBUSY a step is open; -ESTALE, -EINVAL. */
+KVMM_API int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id);
+
+/**
+ * kvmm_step_begin() - from here on the engine asks where blocks lie
+ * @epoch: out; for kvmm_step_end()
+ *
+ * Publishes copies that have been finished, so that this step is told the new places. Never waits
+ * for the device.
+ *
+ * Return: 0; -EBUSY a step is open on this stream; -EAGAIN blocks that the step may write have
+ * moved, and their relocations are not acknowledged; -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch);
+
+/**
+ * kvmm_step_end() - the stream has been given all work of this step
+ *
+ * Records an event: what the step was told is kept until the device has passed that.
+ *
+ * Return: 0; -EINVAL no such step is open; -EBUSY the stream is capturing a graph (the step stays
+ * open); -EIO the device is lost (the step is over); -ESTALE.
+ */
+KVMM_API int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch);
+
+/**
+ * struct kvmm_relocation - a run of blocks has moved
+ * @from: its first block was here
+ * @to: and is here
+ * @nr: blocks
+ */
+struct kvmm_relocation {
+	uint32_t from;
+	uint32_t to;
+	uint32_t nr;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_relocations() - what this stream's engine has not acknowledged, oldest first
+ * @moves: room for @max
+ *
+ * A run may move more than once: apply them in order. Steps that begin before the acknowledgement
+ * may go on using the old places, which keep their content.
+ *
+ * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES; -ESTALE.
+ */
+KVMM_API int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
+			      struct kvmm_relocation *moves, uint32_t max);
+
+/** kvmm_relocations_ack() - the oldest @nr are in the engine's tables. No step may be open there.
+ * Return: 0; -EBUSY one is; -EINVAL there are not so many; -ESTALE. */
+KVMM_API int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr);
+
+/** kvmm_range_seal() - the first @nr blocks of the range are not written any more: they may move
+ * beside running steps. Never takes back. Return: 0; -EINVAL more than there are; -ESTALE. */
+KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+
+/** enum kvmm_move_mode - when blocks move; see the head of this file */
+enum kvmm_move_mode {
+	KVMM_MOVE_BESIDE,
+	KVMM_MOVE_BETWEEN,
+	KVMM_NR_MOVE_MODES,
+};
+
+/**
+ * kvmm_compact_start() - plan moves that make a free run, and let them begin
+ * @goal: as for kvmm_pool_compact(), with want_run of 1 or more; out: moved and nr_moves are what
+ *	is on its way, largest_after what there will be
+ * @mode: enum kvmm_move_mode
+ *
+ * The run is free when the moves have been published and all steps that were told of the old places
+ * have ended: later calls of kvmm_step_begin(), kvmm_step_end() and kvmm_compact_poll() see to it.
+ * Until then neither old nor new places are given to anybody.
+ *
+ * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the goal;
+ * -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on its way, or the pool is quiescent;
+ * -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
+ */
+KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
+
+/** kvmm_compact_poll() - publish what is finished, free what nobody reads any more. Never waits.
+ * Return: moves whose old places are not free yet; -EINVAL. */
+KVMM_API int kvmm_compact_poll(struct kvmm_pool *pool);
+
+/** kvmm_compact_cancel() - whatever is not published does not move. Waits for copies that run; a
+ * step is not waited for. Return: blocks that stay; -EINVAL. */
+KVMM_API int kvmm_compact_cancel(struct kvmm_pool *pool);
+
+/**
+ * kvmm_pool_quiesce() - no block moves until kvmm_pool_resume(), as while a graph is captured
+ *
+ * As kvmm_compact_cancel(), and nothing starts. Counted.
+ *
+ * Return: 0; -EOVERFLOW; -EINVAL.
+ */
+KVMM_API int kvmm_pool_quiesce(struct kvmm_pool *pool);
+
+/** kvmm_pool_resume() - undo one kvmm_pool_quiesce(). Return: 0; -EINVAL there is none to undo. */
+KVMM_API int kvmm_pool_resume(struct kvmm_pool *pool);
+
+/**
+ * struct kvmm_step_stat - since the pool's creation, but for the first four
+ * @nr_streams, @nr_open: streams; those with an open step
+ * @copying_blocks: on their way, not published
+ * @limbo_blocks: old places that a step may still read
+ * @steps: steps that were begun
+ * @published_blocks, @published_moves: that have a new place
+ * @void_moves: given up because their owner changed meanwhile
+ * @failed_moves: copies that failed; the blocks stayed, or, between steps, are lost
+ * @cancelled_moves: by kvmm_compact_cancel()
+ * @lost_blocks: whose content a failed copy between steps destroyed
+ */
+struct kvmm_step_stat {
+	uint32_t nr_streams;
+	uint32_t nr_open;
+	uint32_t copying_blocks;
+	uint32_t limbo_blocks;
+	uint64_t steps;
+	uint64_t published_blocks;
+	uint64_t published_moves;
+	uint64_t void_moves;
+	uint64_t failed_moves;
+	uint64_t cancelled_moves;
+	uint64_t lost_blocks;
+};
+
+/** kvmm_step_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_STEP_H */

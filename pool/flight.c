@@ -1,0 +1,817 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Moves beside or between steps: planned, copied, published, landed.
+ *
+ * What has an owner may change while it is copied: a range grows or goes, somebody pins. Nothing is
+ * held up by a copy; whoever publishes looks whether the run still is what it was, and if not the
+ * move is void and the copy forgotten. So cancelling is nothing but publishing without looking.
+ *
+ * The copy begins behind everything that the engine's streams were given: their last writes are in
+ * it, and what they read at the destination, before it was freed, has been read. It is complete
+ * before its places are published, or the streams wait for it: their next reads find it. And an old
+ * place is given to nobody until steps of earlier epochs are through: their reads are still of it.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
+
+static bool is_flying(const struct steps *steps, u32 block)
+{
+	return steps->flying[block / KV_WORD_BITS] >> block % KV_WORD_BITS & 1;
+}
+
+static void set_flying(struct steps *steps, const struct kv_move *move, bool flying)
+{
+	for (u32 b = move->src; b < move->src + move->nr; b++) {
+		u64 bit = BIT64(b % KV_WORD_BITS), *word = &steps->flying[b / KV_WORD_BITS];
+
+		*word = flying ? *word | bit : *word & ~bit;
+	}
+}
+
+/* ---- what may move ---- */
+
+/* An extent of the slot that begins and ends with the move; KV_NONE: not any more. */
+static u32 extent_of(const struct slot *slot, struct kvmm_extent run)
+{
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		if (slot->ext[i].start == run.start && slot->ext[i].nr == run.nr)
+			return i;
+	return KV_NONE;
+}
+
+static bool is_sealed(const struct slot *slot, u32 i)
+{
+	u32 nr = 0;
+
+	for (u32 k = 0; k <= i; k++)
+		nr += slot->ext[k].nr;
+	return nr <= slot->sealed;
+}
+
+static bool slot_may_move(struct kvmm_pool *pool, u32 index, struct kvmm_extent run, u32 mode)
+{
+	const struct slot *slot = slot_at(pool, index);
+	u32 i = extent_of(slot, run);
+
+	return i != KV_NONE && !slot_is_pinned(slot) && !slot->lost &&
+	       (mode == KVMM_MOVE_BETWEEN || is_sealed(slot, i)) &&
+	       !is_flying(pool->steps, run.start);
+}
+
+static bool entry_may_move(const struct kv_entry *entry)
+{
+	u64 new;
+
+	return kv_edge_move(READ_ONCE(entry->word), &new) == 0;
+}
+
+static bool run_may_move(struct kvmm_pool *pool, u32 owner, struct kvmm_extent run, u32 mode)
+{
+	if (owner_kind(owner) == OWNER_SLOT)
+		return slot_may_move(pool, owner_index(owner), run, mode);
+	return owner_kind(owner) == OWNER_ENTRY && run.nr == 1 &&
+	       entry_may_move(entry_at(pool, owner_index(owner)));
+}
+
+/* ---- flights ---- */
+
+static void flight_free(struct flight *flight)
+{
+	if (!flight)
+		return;
+	kv_free(flight->move);
+	kv_free(flight->leg);
+	kv_free(flight);
+}
+
+static struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
+{
+	struct flight *flight = kv_alloc(sizeof(*flight));
+
+	if (!flight)
+		return NULL;
+	flight->mode = mode;
+	flight->nr = nr;
+	flight->move = kv_alloc_array(nr, sizeof(*flight->move));
+	flight->leg = kv_alloc_array(nr, sizeof(*flight->leg));
+	if (!flight->move || !flight->leg) {
+		flight_free(flight);
+		return NULL;
+	}
+	memcpy(flight->move, moves, nr * sizeof(*moves));
+	for (u32 i = 0; i < nr; i++)
+		flight->nr_blocks += moves[i].nr;
+	return flight;
+}
+
+static void flight_add(struct steps *steps, struct flight *flight)
+{
+	struct flight **at = &steps->oldest;
+
+	while (*at)
+		at = &(*at)->next;
+	*at = flight;
+	WRITE_ONCE(steps->nr_flights, steps->nr_flights + 1);
+}
+
+static void flight_del(struct steps *steps, struct flight **at)
+{
+	struct flight *flight = *at;
+
+	*at = flight->next;
+	WRITE_ONCE(steps->nr_flights, steps->nr_flights - 1);
+	flight_free(flight);
+}
+
+/* ---- taking off ---- */
+
+/* The destination is ours, and the source is known to fly. -EAGAIN: something has changed. */
+static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
+{
+	const struct kv_move *move = &flight->move[i];
+	struct leg *leg = &flight->leg[i];
+	u32 owner = pool->owner[move->src], index = owner_index(owner);
+
+	if (!run_may_move(pool, owner, (struct kvmm_extent){ move->src, move->nr }, flight->mode) ||
+	    kvmm_zone_alloc_at(pool->zone, move->dst, move->nr))
+		return -EAGAIN;
+	*leg = (struct leg){ .owner = owner };
+	if (owner_kind(owner) == OWNER_ENTRY) {
+		leg->gen = entry_handle(pool, index).gen;
+		if (kv_entry_move(&pool->entries, (struct kv_handle){ index, leg->gen })) {
+			kv_free_runs(pool->zone, &(struct kvmm_extent){ move->dst, 1 }, 1);
+			return -EAGAIN;
+		}
+		pool->steps->nr_moving++;
+	} else {
+		leg->gen = slot_at(pool, index)->gen;
+		set_flying(pool->steps, move, true);
+		pool->nr_flying++;
+	}
+	owner_fill(pool, move->dst, move->nr, dark);
+	pool->steps->nr_dark += move->nr;
+	return 0;
+}
+
+/* ---- landing ---- */
+
+/* Blocks of a run that are nobody's, and nobody reads. */
+static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
+{
+	for (u32 b = start; b < start + nr; b++) {
+		if (pool->owner[b] != dark)
+			continue;
+		pool->steps->nr_dark--;
+		blocks_free(pool, &(struct kvmm_extent){ b, 1 }, 1);
+	}
+}
+
+/* It was moved in vain, or has been moved. Both locks held. */
+static void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen)
+{
+	struct kv_handle handle = { index, gen };
+	int ret = kv_entry_moved(&pool->entries, handle);
+
+	pool->steps->nr_moving--;
+	if (POOL_BUG_ON(pool, ret < 0))
+		return;
+	if (ret == 2) {	/* it was held for the copy only */
+		order_forget(&pool->order, index);
+		entry_forget(pool, index);
+		entry_release(pool, handle);
+	} else if (!kv_word_refs(READ_ONCE(entry_at(pool, index)->word)) &&
+		   !order_has(&pool->order, index)) {	/* an evictor has met it meanwhile */
+		order_apply(&pool->order, NOTE_PUT, handle);
+	}
+}
+
+/* The run has a new place, and the old one is dark. */
+static void run_moved(struct kvmm_pool *pool, const struct kv_move *move, u32 owner)
+{
+	owner_fill(pool, move->src, move->nr, dark);
+	owner_fill(pool, move->dst, move->nr, owner);
+	tenant_move(pool, move->src, move->dst, move->nr);
+}
+
+static bool slot_publish(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
+{
+	struct slot *slot = slot_at(pool, owner_index(leg->owner));
+	u32 i = extent_of(slot, (struct kvmm_extent){ move->src, move->nr });
+
+	if (slot->gen != leg->gen || i == KV_NONE || slot_is_pinned(slot))
+		return false;
+	run_moved(pool, move, leg->owner);
+	slot_write_begin(slot);
+	WRITE_ONCE(slot->ext[i].start, move->dst);
+	slot_write_end(slot);
+	return true;
+}
+
+/* Nobody can have pinned or evicted it. */
+static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
+{
+	struct kv_entry *entry = entry_at(pool, owner_index(leg->owner));
+
+	run_moved(pool, move, leg->owner);
+	WRITE_ONCE(entry->place, kv_place_make(0, move->dst));
+	return true;
+}
+
+/* The copy of one leg is over, and good if @good. Both locks held. */
+static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struct leg *leg, bool good)
+{
+	bool is_slot = owner_kind(leg->owner) == OWNER_SLOT;
+
+	if (good)
+		leg->done = is_slot ? slot_publish(pool, move, leg) : entry_publish(pool, move, leg);
+	if (is_slot) {
+		set_flying(pool->steps, move, false);
+		pool->nr_flying--;
+	} else {
+		entry_moved(pool, owner_index(leg->owner), leg->gen);
+	}
+	if (leg->done)
+		return;
+	tenant_forget(pool, move->dst, move->nr);
+	free_dark(pool, move->dst, move->nr);
+	free_dark(pool, move->src, move->nr);	/* given back while it was copied */
+}
+
+static void count_settled(struct kvmm_step_stat *stat, const struct flight *flight, bool good)
+{
+	stat->copying_blocks -= flight->nr_blocks;
+	for (u32 i = 0; i < flight->nr; i++) {
+		u32 nr = flight->move[i].nr;
+
+		if (flight->leg[i].done) {
+			stat->published_moves++;
+			stat->published_blocks += nr;
+			stat->limbo_blocks += nr;
+		} else if (good) {
+			stat->void_moves++;
+		}
+	}
+}
+
+static void settle_legs(struct kvmm_pool *pool, struct flight *flight, bool good)
+{
+	if (pool->caches)
+		order_enter(&pool->order);
+	for (u32 i = 0; i < flight->nr; i++)
+		leg_settle(pool, &flight->move[i], &flight->leg[i], good);
+	if (pool->caches)
+		order_leave(&pool->order);
+}
+
+/* Extents that have come to lie behind one another are one. */
+static void join_legs(struct kvmm_pool *pool, const struct flight *flight)
+{
+	for (u32 i = 0; i < flight->nr; i++)
+		if (flight->leg[i].done && owner_kind(flight->leg[i].owner) == OWNER_SLOT)
+			slot_join_extents(slot_at(pool, owner_index(flight->leg[i].owner)));
+}
+
+/*
+ * The copy is over, or the streams wait for it: @good legs get their new places, and an epoch
+ * begins. Steps that see the epoch see the places, which are written before under pool->lock.
+ */
+static void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
+{
+	struct steps *steps = pool->steps;
+
+	kv_assert_held(&steps->lock);
+	kv_lock(&pool->lock);
+	settle_legs(pool, flight, good);
+	join_legs(pool, flight);
+	count_settled(&steps->stat, flight, good);
+	pool->count.compactions += good;
+	kv_unlock(&pool->lock);
+	flight->state = FLIGHT_PUBLISHED;
+	if (!good)
+		return;
+	for (u32 i = 0; i < flight->nr; i++)
+		if (flight->leg[i].done)
+			steps_relocated(steps, &flight->move[i],
+					flight->mode == KVMM_MOVE_BETWEEN);
+	flight->epoch = ++steps->epoch;
+}
+
+/* Nobody reads the old places any more. */
+static void flight_land(struct kvmm_pool *pool, struct flight *flight)
+{
+	kv_lock(&pool->lock);
+	for (u32 i = 0; i < flight->nr; i++) {
+		if (!flight->leg[i].done)
+			continue;
+		free_dark(pool, flight->move[i].src, flight->move[i].nr);
+		pool->steps->stat.limbo_blocks -= flight->move[i].nr;
+	}
+	kv_unlock(&pool->lock);
+}
+
+/* ---- what fails ---- */
+
+/*
+ * The streams have gone on in new places that a failed copy has left undefined. As a rule the device
+ * is lost, and all of this is only for the books.
+ */
+static void leg_lose(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
+{
+	u32 index = owner_index(leg->owner);
+
+	if (!leg->done)
+		return;
+	pool->steps->stat.lost_blocks += move->nr;
+	if (owner_kind(leg->owner) == OWNER_ENTRY)
+		forget_lost_entry(pool, (struct kv_handle){ index, leg->gen });
+	else if (slot_at(pool, index)->gen == leg->gen)
+		slot_lose(pool, slot_at(pool, index));
+}
+
+static void flight_lose(struct kvmm_pool *pool, const struct flight *flight)
+{
+	kv_lock(&pool->lock);
+	if (pool->caches)
+		order_enter(&pool->order);
+	for (u32 i = 0; i < flight->nr; i++)
+		leg_lose(pool, &flight->move[i], &flight->leg[i]);
+	if (pool->caches)
+		order_leave(&pool->order);
+	pool->steps->stat.failed_moves += flight->nr;
+	kv_unlock(&pool->lock);
+}
+
+static void flight_fail(struct kvmm_pool *pool, struct flight *flight)
+{
+	flight_settle(pool, flight, false);
+	pool->steps->stat.failed_moves += flight->nr;
+}
+
+/* ---- polling ---- */
+
+static int poll_copy(struct kvmm_pool *pool, const struct flight *flight)
+{
+	return pool->dev ? pool->parts.dev->poll(pool->dev, flight->fence) : 0;
+}
+
+static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	int err = poll_copy(pool, flight);
+
+	if (err == -EAGAIN || (!err && !steps_have_room(steps, flight->nr)))
+		return;
+	if (err)
+		flight_fail(pool, flight);
+	else
+		flight_settle(pool, flight, true);
+}
+
+/* Its old places are free: also if the copy has failed, then they never were used for it. */
+static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
+{
+	int err;
+
+	if (flight->state != FLIGHT_PUBLISHED || oldest < flight->epoch)
+		return false;
+	err = poll_copy(pool, flight);
+	if (err == -EAGAIN)
+		return false;
+	if (err && flight->mode == KVMM_MOVE_BETWEEN)
+		flight_lose(pool, flight);
+	flight_land(pool, flight);
+	return true;
+}
+
+static void poll_all(struct kvmm_pool *pool, struct steps *steps)
+{
+	u64 oldest;
+
+	kv_assert_held(&steps->lock);
+	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
+		if (flight->state == FLIGHT_COPYING)
+			try_publish(pool, steps, flight);
+	oldest = steps_oldest(pool, steps);
+	for (struct flight **at = &steps->oldest; *at;) {
+		if (try_land(pool, steps, *at, oldest))
+			flight_del(steps, at);
+		else
+			at = &(*at)->next;
+	}
+}
+
+void flights_poll(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	if (!steps || !steps->nr_flights)
+		return;
+	kv_lock(&steps->lock);
+	poll_all(pool, steps);
+	kv_unlock(&steps->lock);
+}
+
+/* ---- cancelling ---- */
+
+static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
+{
+	u32 nr = 0;
+
+	for (struct flight *flight = steps->oldest; flight; flight = flight->next) {
+		if (flight->state != FLIGHT_COPYING)
+			continue;
+		if (pool->dev)
+			pool->parts.dev->wait(pool->dev, flight->fence);
+		flight_settle(pool, flight, false);
+		steps->stat.cancelled_moves += flight->nr;
+		nr += flight->nr_blocks;
+	}
+	return nr;
+}
+
+u32 flights_cancel(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+	u32 nr;
+
+	kv_assert_held(&pool->compact_lock);
+	if (!steps || !steps->nr_flights)
+		return 0;
+	kv_lock(&steps->lock);
+	nr = cancel_all(pool, steps);
+	poll_all(pool, steps);
+	kv_unlock(&steps->lock);
+	return nr;
+}
+
+void flights_exit(struct kvmm_pool *pool, struct steps *steps)
+{
+	while (steps->oldest) {
+		if (pool->dev)
+			pool->parts.dev->wait(pool->dev, steps->oldest->fence);
+		flight_del(steps, &steps->oldest);
+	}
+}
+
+/* ---- giving back what is copied ---- */
+
+void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	struct steps *steps = pool->steps;
+
+	for (u32 i = 0; i < nr_ext; i++) {
+		for (u32 b = ext[i].start; b < ext[i].start + ext[i].nr; b++) {
+			if (!is_flying(steps, b)) {
+				blocks_free_now(pool, &(struct kvmm_extent){ b, 1 }, 1);
+				continue;
+			}
+			pool->owner[b] = dark;
+			steps->nr_dark++;
+		}
+	}
+}
+
+/* ---- starting ---- */
+
+struct start {
+	struct kvmm_pool *pool;
+	struct steps *steps;
+	struct flight *flight;	/* out */
+	u32 mode;
+};
+
+static bool may_move(void *arg, u32 owner, struct kvmm_extent run)
+{
+	const struct start *start = arg;
+
+	return run_may_move(start->pool, owner, run, start->mode);
+}
+
+static u32 snapshot(void *arg, struct kv_item *items, u32 max)
+{
+	struct start *start = arg;
+
+	return pool_snapshot(start->pool, items, max, may_move, start);
+}
+
+/* What was lifted stays where it is. */
+static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
+{
+	if (pool->caches)
+		order_enter(&pool->order);
+	for (u32 i = 0; i < nr; i++)
+		leg_settle(pool, &flight->move[i], &flight->leg[i], false);
+	if (pool->caches)
+		order_leave(&pool->order);
+}
+
+static int lift(struct kvmm_pool *pool, struct flight *flight)
+{
+	for (u32 i = 0; i < flight->nr; i++) {
+		int err = leg_lift(pool, flight, i);
+
+		if (err) {
+			unlift(pool, flight, i);
+			return err;
+		}
+	}
+	pool->steps->stat.copying_blocks += flight->nr_blocks;
+	return 0;
+}
+
+static int isolate(void *arg, const struct kv_move *moves, u32 nr)
+{
+	struct start *start = arg;
+	struct kvmm_pool *pool = start->pool;
+	int err;
+
+	start->flight = flight_make(moves, nr, start->mode);
+	if (!start->flight)
+		return -ENOMEM;
+	kv_lock(&pool->lock);
+	err = lift(pool, start->flight);
+	kv_unlock(&pool->lock);
+	if (err) {
+		flight_free(start->flight);
+		start->flight = NULL;
+	}
+	return err;
+}
+
+static const struct kv_movable_ops start_ops = {
+	.snapshot	= snapshot,
+	.isolate	= isolate,
+};
+
+/* Behind all that the engine has given its streams so far. */
+static int submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	struct kv_copy copy = {
+		.src = planes, .dst = planes, .moves = flight->move, .nr = flight->nr,
+		.dir = KV_COPY_LOCAL,
+		.flags = flight->mode == KVMM_MOVE_BESIDE ? KV_COPY_BACKGROUND : 0,
+	};
+	int err;
+
+	if (!pool->nr_planes)
+		return 0;
+	err = steps_signal(pool, steps, &copy.after);
+	if (!err)
+		err = pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence);
+	return err;
+}
+
+/* Between steps the streams wait for the copy, and the places are new at once. */
+static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	int err = submit(pool, steps, flight);
+
+	if (err)
+		return err;
+	err = steps_stall(pool, steps, flight->fence);
+	if (!err) {
+		flight_settle(pool, flight, true);
+		return 0;
+	}
+	if (pool->dev)
+		pool->parts.dev->wait(pool->dev, flight->fence);
+	return err;
+}
+
+/* Some may have begun a step while we planned. */
+static int take_off(struct start *start)
+{
+	struct kvmm_pool *pool = start->pool;
+	struct steps *steps = start->steps;
+	struct flight *flight = start->flight;
+	int err;
+
+	kv_lock(&steps->lock);
+	if (start->mode == KVMM_MOVE_BESIDE)
+		err = submit(pool, steps, flight);
+	else if (steps_are_open(steps) || !steps_have_room(steps, flight->nr))
+		err = -EBUSY;
+	else
+		err = submit_between(pool, steps, flight);
+	if (err)
+		flight_settle(pool, flight, false);
+	kv_unlock(&steps->lock);
+	if (err)
+		flight_free(flight);
+	else
+		flight_add(steps, flight);
+	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
+}
+
+static int check_start(const struct kvmm_pool *pool, const struct steps *steps)
+{
+	if (!pool->parts.planner || pool->rounds)
+		return -EOPNOTSUPP;
+	return steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
+}
+
+/* compact_lock held: nothing else moves blocks, and the gate is not closed by anybody else. */
+static int start_moves(struct start *start, struct kvmm_compact *goal)
+{
+	struct kvmm_pool *pool = start->pool;
+	int err;
+
+	flights_poll(pool);
+	err = check_start(pool, start->steps);
+	if (!err)
+		err = pool_enter(pool);
+	if (err)
+		return err;
+	pool_leave(pool);
+	err = kv_compact_plan(pool->parts.planner, &start_ops, start, pool->nr_blocks, goal);
+	if (err)
+		return err == -EALREADY ? 0 : err;
+	goal->moved = start->flight->nr_blocks;
+	goal->nr_moves = start->flight->nr;
+	return take_off(start);
+}
+
+static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 mode)
+{
+	struct start start = { .pool = pool, .mode = mode };
+
+	start.steps = steps_get(pool);
+	return start.steps ? start_moves(&start, goal) : -ENOMEM;
+}
+
+int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
+{
+	struct kvmm_compact goal;
+	size_t size;
+	int err;
+
+	if (!pool || !compact || mode >= KVMM_NR_MOVE_MODES)
+		return -EINVAL;
+	size = compact->size;
+	err = kv_copy_attr(&goal, sizeof(goal), compact);
+	if (err)
+		return err;
+	if (!goal.want_run || goal.want_run > pool->nr_usable)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	err = start_locked(pool, &goal, mode);
+	if (err)
+		goal.moved = goal.nr_moves = 0;
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	goal.size = size;
+	memcpy(compact, &goal, min(size, sizeof(goal)));
+	return err;
+}
+
+/* ---- the other calls ---- */
+
+static u32 nr_in_flight(const struct steps *steps)
+{
+	u32 nr = 0;
+
+	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
+		nr += flight->nr;
+	return nr;
+}
+
+int kvmm_compact_poll(struct kvmm_pool *pool)
+{
+	int nr = 0;
+
+	if (!pool)
+		return -EINVAL;
+	if (!steps_of(pool))
+		return 0;
+	kv_lock(&pool->compact_lock);
+	flights_poll(pool);
+	nr = nr_in_flight(pool->steps);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return nr;
+}
+
+int kvmm_compact_cancel(struct kvmm_pool *pool)
+{
+	int nr;
+
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	nr = flights_cancel(pool);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return nr;
+}
+
+int kvmm_pool_quiesce(struct kvmm_pool *pool)
+{
+	struct steps *steps;
+	int err = 0;
+
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	steps = steps_get(pool);
+	if (!steps)
+		err = -ENOMEM;
+	else if (steps->nr_quiet == UINT32_MAX)
+		err = -EOVERFLOW;
+	else
+		steps->nr_quiet++;
+	if (!err)
+		flights_cancel(pool);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return err;
+}
+
+int kvmm_pool_resume(struct kvmm_pool *pool)
+{
+	struct steps *steps;
+	int err = -EINVAL;
+
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	steps = steps_of(pool);
+	if (steps && steps->nr_quiet) {
+		steps->nr_quiet--;
+		err = 0;
+	}
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+/* ---- checking ---- */
+
+static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flight, u32 i)
+{
+	const struct kv_move *move = &flight->move[i];
+	u32 start = flight->state == FLIGHT_COPYING ? move->dst : move->src;
+
+	if (flight->state == FLIGHT_PUBLISHED && !flight->leg[i].done)
+		return true;
+	for (u32 b = start; b < start + move->nr; b++)
+		if (pool->owner[b] != dark)
+			return false;
+	return true;
+}
+
+/* Blocks that were given back while they are copied. */
+static u32 nr_given_back(const struct kvmm_pool *pool, const struct steps *steps)
+{
+	u32 nr = 0;
+
+	for (u32 b = 0; b < pool->nr_blocks; b++)
+		nr += is_flying(steps, b) && pool->owner[b] == dark;
+	return nr;
+}
+
+struct flight_recount {
+	u32 nr_legs;		/* of ranges */
+	u32 nr_moving;
+	u32 copying;		/* blocks */
+	u32 limbo;
+};
+
+static bool recount(const struct kvmm_pool *pool, const struct flight *flight,
+		    struct flight_recount *re)
+{
+	for (u32 i = 0; i < flight->nr; i++) {
+		bool is_slot = owner_kind(flight->leg[i].owner) == OWNER_SLOT;
+
+		if (!leg_is_sound(pool, flight, i))
+			return false;
+		if (flight->state == FLIGHT_PUBLISHED) {
+			re->limbo += flight->leg[i].done ? flight->move[i].nr : 0;
+			continue;
+		}
+		re->copying += flight->move[i].nr;
+		re->nr_legs += is_slot;
+		re->nr_moving += !is_slot;
+	}
+	return true;
+}
+
+int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
+{
+	const struct steps *steps = steps_of(pool);
+	struct flight_recount re = { 0 };
+
+	if (!steps)
+		return nr_moving || nr_dark ? -EUCLEAN : 0;
+	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
+		if (!recount(pool, flight, &re))
+			return -EUCLEAN;
+	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
+	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
+		return -EUCLEAN;
+	return nr_moving == steps->nr_moving && nr_dark == steps->nr_dark &&
+	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
+}

@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Streams of the engine, their steps, and what they were told.
+ *
+ * A step is given the epoch in which it begins. When it ends, an event is recorded behind its work;
+ * events of one stream pass in order, so a stream keeps a short list of {epoch, event}, and when
+ * that is full the two youngest become one, which is waited for longer than need be.
+ *
+ * An engine that keeps block tables is always in the epoch of its oldest unread relocation, step or
+ * no step: the next one begins with the tables as they are.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define NOTHING_IN_USE	(~0ull)
+
+struct steps *steps_of(struct kvmm_pool *pool)
+{
+	/* Pairs with steps_get(): what it points to is made. */
+	return smp_load_acquire(&pool->steps);
+}
+
+static struct steps *steps_make(const struct kvmm_pool *pool)
+{
+	struct steps *steps = kv_alloc_lines(1, sizeof(*steps));
+
+	if (!steps)
+		return NULL;
+	steps->flying = kv_alloc_array(KV_WORDS(pool->nr_blocks), sizeof(*steps->flying));
+	if (!steps->flying) {
+		kv_free(steps);
+		return NULL;
+	}
+	steps->epoch = 1;
+	kv_lock_init(&steps->lock, KV_RANK_STEP, pool->lock.id);
+	return steps;
+}
+
+/* Two may come first at once: compact_lock lets one of them make it. */
+struct steps *steps_get(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	if (steps)
+		return steps;
+	steps = steps_make(pool);
+	if (steps)
+		smp_store_release(&pool->steps, steps);
+	return steps;
+}
+
+u64 steps_bytes(const struct kvmm_pool *pool)
+{
+	return pool->steps ? sizeof(*pool->steps) + KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
+}
+
+/* ---- what is in use ---- */
+
+static bool has_unread(const struct steps *steps, const struct stream *stream)
+{
+	return stream->tables && stream->acked != steps->nr_relocations;
+}
+
+static const struct relocation *relocation_at(const struct steps *steps, u64 number)
+{
+	return &steps->relocation[number % NR_RELOCATIONS];
+}
+
+/* Where a step of this stream would be. */
+static u64 epoch_of(const struct steps *steps, const struct stream *stream)
+{
+	if (has_unread(steps, stream))
+		return relocation_at(steps, stream->acked)->epoch - 1;
+	return steps->epoch;
+}
+
+/* Forget what the device has passed. A lost device reads nothing any more. */
+static void catch_up(struct kvmm_pool *pool, struct stream *stream)
+{
+	u32 nr = 0;
+
+	while (nr < stream->nr_ended &&
+	       (!pool->dev ||
+		pool->parts.dev->poll(pool->dev, stream->ended[nr].fence) != -EAGAIN))
+		nr++;
+	stream->nr_ended -= nr;
+	memmove(stream->ended, stream->ended + nr, stream->nr_ended * sizeof(*stream->ended));
+}
+
+static u64 oldest_of(const struct steps *steps, const struct stream *stream)
+{
+	u64 oldest = NOTHING_IN_USE;
+
+	if (stream->nr_ended)
+		oldest = stream->ended[0].epoch;
+	if (stream->open)
+		oldest = min(oldest, stream->epoch);
+	if (has_unread(steps, stream))
+		oldest = min(oldest, epoch_of(steps, stream));
+	return oldest;
+}
+
+u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps)
+{
+	u64 oldest = NOTHING_IN_USE;
+
+	kv_assert_held(&steps->lock);
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++) {
+		struct stream *stream = &steps->stream[i];
+
+		if (!stream->used)
+			continue;
+		catch_up(pool, stream);
+		oldest = min(oldest, oldest_of(steps, stream));
+	}
+	return oldest;
+}
+
+bool steps_are_open(const struct steps *steps)
+{
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		if (steps->stream[i].used && steps->stream[i].open)
+			return true;
+	return false;
+}
+
+/* ---- the device ---- */
+
+int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence)
+{
+	struct kv_fence fences[KVMM_MAX_STREAMS];
+	u32 nr = 0;
+
+	*fence = (struct kv_fence){ 0 };
+	for (u32 i = 0; i < KVMM_MAX_STREAMS && pool->dev; i++) {
+		int err;
+
+		if (!steps->stream[i].used)
+			continue;
+		err = pool->parts.dev->signal(pool->dev, steps->stream[i].stream, &fences[nr]);
+		if (err)
+			return err;
+		nr++;
+	}
+	return nr ? pool->parts.dev->join(pool->dev, fences, nr, fence) : 0;
+}
+
+int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < KVMM_MAX_STREAMS && pool->dev && !err; i++)
+		if (steps->stream[i].used)
+			err = pool->parts.dev->stall(pool->dev, steps->stream[i].stream, fence);
+	return err;
+}
+
+/* ---- relocations ---- */
+
+static u64 nr_unread(const struct steps *steps)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		if (steps->stream[i].used && steps->stream[i].tables)
+			nr = max(nr, steps->nr_relocations - steps->stream[i].acked);
+	return nr;
+}
+
+bool steps_have_room(const struct steps *steps, u32 nr)
+{
+	return nr_unread(steps) + nr <= NR_RELOCATIONS;
+}
+
+static bool anybody_reads(const struct steps *steps)
+{
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		if (steps->stream[i].used && steps->stream[i].tables)
+			return true;
+	return false;
+}
+
+void steps_relocated(struct steps *steps, const struct kv_move *move, bool between)
+{
+	struct relocation *relocation = &steps->relocation[steps->nr_relocations % NR_RELOCATIONS];
+
+	kv_assert_held(&steps->lock);
+	if (!anybody_reads(steps))
+		return;
+	*relocation = (struct relocation){
+		.move = { move->src, move->dst, move->nr, 0 },
+		.epoch = steps->epoch + 1, .between = between,
+	};
+	steps->nr_relocations++;
+}
+
+/* ---- one stream ---- */
+
+static int find_stream(struct steps *steps, kvmm_stream_t id, struct stream **stream)
+{
+	if (!steps || id.index >= KVMM_MAX_STREAMS || !id.gen ||
+	    id.gen > steps->stream[id.index].gen)
+		return -EINVAL;
+	*stream = &steps->stream[id.index];
+	return (*stream)->used && (*stream)->gen == id.gen ? 0 : -ESTALE;
+}
+
+/* The lock is held on success only. */
+static int enter_stream(struct kvmm_pool *pool, kvmm_stream_t id, struct steps **steps,
+			struct stream **stream)
+{
+	int err;
+
+	if (!pool)
+		return -EINVAL;
+	*steps = steps_of(pool);
+	if (!*steps)
+		return -EINVAL;
+	kv_lock(&(*steps)->lock);
+	err = find_stream(*steps, id, stream);
+	if (err)
+		kv_unlock(&(*steps)->lock);
+	return err;
+}
+
+static int take_stream(struct steps *steps, void *stream, u32 flags, kvmm_stream_t *id)
+{
+	struct stream *spare = NULL;
+
+	for (u32 i = KVMM_MAX_STREAMS; i-- > 0;) {
+		if (!steps->stream[i].used)
+			spare = &steps->stream[i];
+		else if (stream && steps->stream[i].stream == stream)
+			return -EEXIST;
+	}
+	if (!spare || spare->gen == UINT32_MAX)
+		return -ENOSPC;
+	*spare = (struct stream){ .gen = spare->gen + 1, .used = true, .stream = stream,
+				  .tables = flags & KVMM_STREAM_TABLES,
+				  .acked = steps->nr_relocations };
+	steps->nr_streams++;
+	*id = (kvmm_stream_t){ spare - steps->stream, spare->gen };
+	return 0;
+}
+
+/* A default stream, or one of another device, is found out by recording an event there. */
+static int try_stream(struct kvmm_pool *pool, void *stream)
+{
+	struct kv_fence fence;
+	int err;
+
+	if (!pool->dev)
+		return 0;
+	err = pool->parts.dev->signal(pool->dev, stream, &fence);
+	return err == -EIO ? -EIO : err ? -EINVAL : 0;
+}
+
+int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags, kvmm_stream_t *id)
+{
+	struct steps *steps;
+	int err;
+
+	if (!pool || !id || flags & ~KVMM_STREAM_TABLES)
+		return -EINVAL;
+	err = try_stream(pool, stream);
+	if (err)
+		return err;
+	kv_lock(&pool->compact_lock);
+	steps = steps_get(pool);
+	kv_unlock(&pool->compact_lock);
+	if (!steps)
+		return -ENOMEM;
+	kv_lock(&steps->lock);
+	err = take_stream(steps, stream, flags, id);
+	kv_unlock(&steps->lock);
+	return err;
+}
+
+static void wait_for(struct kvmm_pool *pool, const struct stream *stream)
+{
+	for (u32 i = 0; i < stream->nr_ended && pool->dev; i++)
+		pool->parts.dev->wait(pool->dev, stream->ended[i].fence);
+}
+
+int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
+{
+	struct stream *stream;
+	struct steps *steps;
+	int err = enter_stream(pool, id, &steps, &stream);
+
+	if (err)
+		return err;
+	if (stream->open) {
+		err = -EBUSY;
+	} else {
+		wait_for(pool, stream);
+		stream->used = false;
+		steps->nr_streams--;
+	}
+	kv_unlock(&steps->lock);
+	return err;
+}
+
+/* ---- steps ---- */
+
+/* Whoever moves blocks at the moment publishes what is finished. */
+static void try_poll(struct kvmm_pool *pool, const struct steps *steps)
+{
+	if (likely(!READ_ONCE(steps->nr_flights)) || !kv_trylock(&pool->compact_lock))
+		return;
+	flights_poll(pool);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+}
+
+/* Is there one among the unread that it must know of? The youngest of those are enough to see. */
+static bool must_read_first(const struct steps *steps, const struct stream *stream)
+{
+	if (!has_unread(steps, stream))
+		return false;
+	for (u64 i = stream->acked; i != steps->nr_relocations; i++)
+		if (relocation_at(steps, i)->between)
+			return true;
+	return false;
+}
+
+int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
+{
+	struct stream *stream;
+	struct steps *steps;
+	int err;
+
+	if (!pool || !epoch || !steps_of(pool))
+		return -EINVAL;
+	try_poll(pool, steps_of(pool));
+	err = enter_stream(pool, id, &steps, &stream);
+	if (err)
+		return err;
+	if (stream->open) {
+		err = -EBUSY;
+	} else if (must_read_first(steps, stream)) {
+		err = -EAGAIN;
+	} else {
+		stream->open = true;
+		stream->epoch = *epoch = epoch_of(steps, stream);
+		steps->nr_steps++;
+	}
+	kv_unlock(&steps->lock);
+	return err;
+}
+
+static void add_ended(struct stream *stream, struct kv_fence fence)
+{
+	struct ended *last = &stream->ended[NR_ENDED - 1];
+
+	if (stream->nr_ended == NR_ENDED)
+		last->fence = fence;
+	else
+		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
+}
+
+/* -EBUSY: nothing can be recorded there now. Otherwise the step is over. */
+static int end_step(struct kvmm_pool *pool, struct stream *stream)
+{
+	struct kv_fence fence = { 0 };
+	int err = 0;
+
+	if (pool->dev)
+		err = pool->parts.dev->signal(pool->dev, stream->stream, &fence);
+	if (err == -EBUSY || err == -ENOMEM)
+		return err;
+	catch_up(pool, stream);
+	if (!err && pool->dev)
+		add_ended(stream, fence);
+	stream->open = false;
+	return err ? -EIO : 0;
+}
+
+int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch)
+{
+	struct stream *stream;
+	struct steps *steps;
+	int err = enter_stream(pool, id, &steps, &stream);
+
+	if (err)
+		return err;
+	if (!stream->open || stream->epoch != epoch)
+		err = -EINVAL;
+	else
+		err = end_step(pool, stream);
+	kv_unlock(&steps->lock);
+	if (!err)
+		try_poll(pool, steps);
+	return err;
+}
+
+/* ---- tables ---- */
+
+int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id, struct kvmm_relocation *moves,
+		     uint32_t max)
+{
+	struct stream *stream;
+	struct steps *steps;
+	int ret;
+
+	if (!moves && max)
+		return -EINVAL;
+	ret = enter_stream(pool, id, &steps, &stream);
+	if (ret)
+		return ret;
+	if (stream->tables)
+		ret = min(steps->nr_relocations - stream->acked, (u64)max);
+	else
+		ret = -EINVAL;
+	for (int i = 0; i < ret; i++)
+		moves[i] = relocation_at(steps, stream->acked + i)->move;
+	kv_unlock(&steps->lock);
+	return ret;
+}
+
+int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
+{
+	struct stream *stream;
+	struct steps *steps;
+	int err = enter_stream(pool, id, &steps, &stream);
+
+	if (err)
+		return err;
+	if (!stream->tables || nr > steps->nr_relocations - stream->acked)
+		err = -EINVAL;
+	else if (stream->open)
+		err = -EBUSY;
+	else
+		stream->acked += nr;
+	kv_unlock(&steps->lock);
+	if (!err)
+		try_poll(pool, steps);
+	return err;
+}
+
+/* ---- standing still ---- */
+
+static int stand_still(struct kvmm_pool *pool, struct steps *steps)
+{
+	if (steps_are_open(steps))
+		return -EBUSY;
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		if (steps->stream[i].used)
+			wait_for(pool, &steps->stream[i]);
+	return 0;
+}
+
+/* Each block may be a move of its own. */
+static int bound_moves(const struct steps *steps, u32 *max_blocks)
+{
+	u32 room = NR_RELOCATIONS - nr_unread(steps);
+
+	if (!anybody_reads(steps))
+		return 0;
+	*max_blocks = *max_blocks ? min(*max_blocks, room) : room;
+	return room ? 0 : -EBUSY;
+}
+
+int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
+{
+	struct steps *steps = steps_of(pool);
+	int err;
+
+	if (likely(!steps))
+		return 0;
+	if (steps->nr_quiet)
+		return -EBUSY;
+	flights_cancel(pool);
+	kv_lock(&steps->lock);
+	err = stand_still(pool, steps);
+	if (!err)
+		err = bound_moves(steps, max_blocks);
+	if (err)
+		kv_unlock(&steps->lock);
+	return err;
+}
+
+void steps_let_go(struct kvmm_pool *pool)
+{
+	if (unlikely(steps_of(pool)))
+		kv_unlock(&steps_of(pool)->lock);
+}
+
+void steps_exit(struct kvmm_pool *pool)
+{
+	struct steps *steps = pool->steps;
+
+	if (!steps)
+		return;
+	flights_exit(pool, steps);
+	kv_free(steps->flying);
+	kv_free(steps);
+}
+
+/* ---- sealing, statistics ---- */
+
+int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
+{
+	struct slot *slot;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	if (nr > slot->nr)
+		err = -EINVAL;
+	else
+		slot->sealed = max(slot->sealed, nr);
+	pool_leave(pool);
+	return err;
+}
+
+static void count_streams(const struct steps *steps, struct kvmm_step_stat *stat)
+{
+	stat->nr_streams = steps->nr_streams;
+	stat->steps = steps->nr_steps;
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		stat->nr_open += steps->stream[i].used && steps->stream[i].open;
+}
+
+int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
+{
+	struct steps *steps;
+
+	if (!pool || !stat)
+		return -EINVAL;
+	*stat = (struct kvmm_step_stat){ 0 };
+	steps = steps_of(pool);
+	if (!steps)
+		return 0;
+	kv_lock(&steps->lock);
+	kv_lock(&pool->lock);
+	*stat = steps->stat;
+	kv_unlock(&pool->lock);
+	count_streams(steps, stat);
+	kv_unlock(&steps->lock);
+	return 0;
+}

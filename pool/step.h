@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Steps of the engine, and what moves beside or between them.
+ *
+ * Each publication of new places begins an epoch. A step belongs to the epoch in which it began:
+ * it may have been told any place of that epoch, and of later ones while it is open. Old places of
+ * epoch E are free when no step of an epoch before E can run any more on the device.
+ *
+ * A *flight* is a batch of moves: copying, then published, then landed when its old places are
+ * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so nobody
+ * is given either. While content is copied out of a block of a range, its bit in flying[] keeps
+ * it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries are
+ * MOVING meanwhile, which says the same.
+ *
+ * Locks: compact_lock for flights, ->lock for streams and epochs, pool->lock for places.
+ */
+#ifndef POOL_STEP_H
+#define POOL_STEP_H
+
+#include <kv/bits.h>
+#include <kv/dev.h>
+#include <kv/lock.h>
+#include <kvmm/step.h>
+
+struct kvmm_pool;
+
+/* Steps of one stream that have been given to the device, and may not be through. */
+#define NR_ENDED	8u
+
+struct ended {
+	u64 epoch;		/* of the oldest of them */
+	struct kv_fence fence;	/* behind the youngest */
+};
+
+struct stream {
+	u32 gen;
+	bool used;
+	bool tables;		/* KVMM_STREAM_TABLES */
+	bool open;
+	u32 nr_ended;
+	void *stream;		/* the driver's */
+	u64 epoch;		/* of the open step */
+	u64 acked;		/* relocations, since the pool's creation */
+	struct ended ended[NR_ENDED];	/* oldest first */
+};
+
+/* Relocations that somebody has not acknowledged. */
+#define NR_RELOCATIONS	4096u	/* a power of two */
+
+struct relocation {
+	struct kvmm_relocation move;
+	u64 epoch;
+	bool between;		/* no step may begin before it is acknowledged */
+};
+
+/* Who a run of blocks belonged to when its move began. */
+struct leg {
+	u32 owner;
+	u32 gen;
+	bool done;		/* it has the new place */
+};
+
+enum flight_state { FLIGHT_COPYING, FLIGHT_PUBLISHED };
+
+struct flight {
+	struct flight *next;		/* younger */
+	enum flight_state state;
+	u32 mode;			/* enum kvmm_move_mode */
+	u64 epoch;			/* begun by its publication */
+	struct kv_fence fence;		/* of the copy */
+	u32 nr;
+	u32 nr_blocks;
+	struct kv_move *move;		/* ours */
+	struct leg *leg;		/* ours */
+};
+
+#define MAX_FLIGHTS	8u
+
+struct steps {
+	/* compact_lock. */
+	struct flight *oldest;
+	u32 nr_flights;			/* READ_ONCE() as a hint */
+	u32 nr_quiet;
+
+	struct kv_lock lock;
+	u64 epoch;			/* ->lock */
+	u64 nr_steps;			/* ->lock; that were begun */
+	u32 nr_streams;			/* ->lock */
+	u64 nr_relocations;		/* ->lock; since the pool's creation */
+	struct stream stream[KVMM_MAX_STREAMS];		/* ->lock */
+	struct relocation relocation[NR_RELOCATIONS];	/* ->lock; by number modulo */
+
+	u64 *flying;			/* ours; pool->lock; a bit a block */
+	u32 nr_moving;			/* pool->lock: copying, of entries */
+	u32 nr_dark;			/* pool->lock: blocks of OWNER_MOVE */
+	struct kvmm_step_stat stat;	/* pool->lock: events, and blocks */
+};
+
+/* ---- step.c ---- */
+
+void steps_exit(struct kvmm_pool *pool);
+u64 steps_bytes(const struct kvmm_pool *pool);
+
+/* They are there, or NULL: nobody has asked for any. */
+struct steps *steps_of(struct kvmm_pool *pool);
+/* They are there from now on, or NULL: no memory. No lock held below compact_lock. */
+struct steps *steps_get(struct kvmm_pool *pool);
+
+/* Is a step open? ->lock held. */
+bool steps_are_open(const struct steps *steps);
+/* The oldest epoch that a step may be of that is not through. ->lock held. */
+u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps);
+/* All that the engine's streams have been given. ->lock held. 0, -EIO, -ENOMEM. */
+int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
+/* The engine's streams go on after @fence only. ->lock held. 0 or -EIO. */
+int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence);
+/* Room for @nr relocations, where somebody reads them? ->lock held. */
+bool steps_have_room(const struct steps *steps, u32 nr);
+/* Tell those who keep tables; of the epoch that begins next. ->lock held. */
+void steps_relocated(struct steps *steps, const struct kv_move *move, bool between);
+
+/*
+ * The engine stands still, or -EBUSY: wait for what it has given the device. On success no step can
+ * begin until steps_let_go(), and so many blocks can move as there is room to tell of; 0 = any
+ * number. compact_lock held.
+ */
+int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks);
+void steps_let_go(struct kvmm_pool *pool);
+
+/* ---- flight.c ---- */
+
+/* Publish and land what can be. compact_lock held. */
+void flights_poll(struct kvmm_pool *pool);
+/* Blocks that stay because of it. compact_lock held; waits for the device. */
+u32 flights_cancel(struct kvmm_pool *pool);
+void flights_exit(struct kvmm_pool *pool, struct steps *steps);
+/* As blocks_free(), while something flies. */
+void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* 0 or -EUCLEAN; @nr_moving entries are MOVING, and @nr_dark blocks OWNER_MOVE. Both locks held. */
+int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark);
+
+#endif /* POOL_STEP_H */

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Steps, and blocks that move beside or between them. A dark block, which is nobody's, shows as '.'. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+#define NO_STREAM	((void *)0)
+
+static kvmm_stream_t add_stream(struct kvmm_pool *pool, u32 flags)
+{
+	kvmm_stream_t id = { 0, 0 };
+
+	cr_assert_eq(kvmm_stream_add(pool, NO_STREAM, flags, &id), 0);
+	return id;
+}
+
+static u64 begin(struct kvmm_pool *pool, kvmm_stream_t id)
+{
+	uint64_t epoch = 0;
+
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	return epoch;
+}
+
+static void end(struct kvmm_pool *pool, kvmm_stream_t id, u64 epoch)
+{
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+}
+
+static int start(struct kvmm_pool *pool, u32 want, u32 mode)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
+
+	return kvmm_compact_start(pool, &goal, mode);
+}
+
+static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_step_stat stat;
+
+	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	return stat;
+}
+
+static u32 largest(struct kvmm_pool *pool)
+{
+	return stat_of(pool).largest;
+}
+
+/* Four ranges with holes between; all that was written into 'b' and 'c' stays as it is. */
+static struct kvmm_pool *scattered(kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(16);
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	for (u32 i = 0; i < 4; i++) {
+		write_pattern(pool, range[i], i);
+		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
+	}
+	return pool;
+}
+
+static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
+{
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+}
+
+/* ---- epochs ---- */
+
+Test(step, old_places_are_kept_until_the_steps_that_saw_them_have_ended)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t old = add_stream(pool, 0), young = add_stream(pool, 0);
+	u64 before = begin(pool, old), after;
+
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	after = begin(pool, young);
+	cr_expect_gt(after, before);
+	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 2);
+	cr_expect_eq(largest(pool), 2, "it was free before the first step ended");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	end(pool, young, after);
+	cr_expect_eq(kvmm_compact_poll(pool), 1);
+	end(pool, old, before);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
+	cr_expect_geq(largest(pool), 5);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+Test(step, without_steps_old_places_are_free_at_once)
+{
+	kvmm_range_t range[26], got;
+	struct kvmm_pool *pool = scattered(range);
+
+	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+Test(step, a_new_step_is_told_the_new_places)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t id = add_stream(pool, 0);
+	struct kvmm_extent old[4][2], now[2];
+	u32 nr_moved = 0;
+	u64 epoch = begin(pool, id);
+
+	for (u32 i = 0; i < 4; i++)
+		kvmm_range_extents(pool, range[i], old[i], 2);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	end(pool, id, epoch);
+	epoch = begin(pool, id);
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_range_extents(pool, range[i], now, 2);
+		nr_moved += now[0].start != old[i][0].start;
+	}
+	cr_expect_eq(nr_moved, 1);
+	end(pool, id, epoch);
+	end_pool(pool);
+}
+
+Test(step, misuse_is_refused)
+{
+	struct kvmm_pool *pool = make_pool(4);
+	kvmm_stream_t id, made_up = { 3, 1 };
+	uint64_t epoch;
+
+	cr_expect_eq(kvmm_step_begin(pool, made_up, &epoch), -EINVAL);
+	id = add_stream(pool, 0);
+	cr_expect_eq(kvmm_step_end(pool, id, 1), -EINVAL);
+	epoch = begin(pool, id);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -EBUSY);
+	cr_expect_eq(kvmm_step_end(pool, id, epoch + 1), -EINVAL);
+	cr_expect_eq(kvmm_stream_del(pool, id), -EBUSY);
+	end(pool, id, epoch);
+	cr_expect_eq(kvmm_relocations(pool, id, NULL, 0), -EINVAL);
+	cr_expect_eq(kvmm_stream_del(pool, id), 0);
+	cr_expect_eq(kvmm_stream_del(pool, id), -ESTALE);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -ESTALE);
+	cr_expect_eq(kvmm_pool_resume(pool), -EINVAL);
+	cr_expect_eq(start(pool, 0, KVMM_MOVE_BESIDE), -EINVAL);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), -EINVAL);
+	cr_expect_eq(start(pool, 2, KVMM_NR_MOVE_MODES), -EINVAL);
+	end_pool(pool);
+}
+
+Test(step, there_is_room_for_so_many_streams)
+{
+	struct kvmm_pool *pool = make_pool(4);
+	kvmm_stream_t id;
+
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		add_stream(pool, 0);
+	cr_expect_eq(kvmm_stream_add(pool, NO_STREAM, 0, &id), -ENOSPC);
+	cr_expect_eq(steps_of_pool(pool).nr_streams, KVMM_MAX_STREAMS);
+	end_pool(pool);
+}
+
+/* ---- what may move when ---- */
+
+Test(step, what_may_be_written_stays_while_steps_run)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_stream_t id = add_stream(pool, 0);
+	u64 epoch;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), -ENOSPC);
+	epoch = begin(pool, id);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BETWEEN), -EBUSY);
+	end(pool, id, epoch);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BETWEEN), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_geq(largest(pool), 5);
+	end_pool(pool);
+}
+
+Test(step, an_extent_moves_only_when_all_of_it_is_sealed)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = make_pool(12);
+
+	paint(pool, "aa..bbb..cc.", range);
+	cr_expect_eq(kvmm_range_seal(pool, range[1], 4), -EINVAL);
+	cr_expect_eq(kvmm_range_seal(pool, range[1], 2), 0);
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_expect_eq(kvmm_range_seal(pool, range[2], 2), 0);
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(strncmp(picture(pool) + 4, "bbb", 3), 0);
+	end_pool(pool);
+}
+
+Test(step, seals_follow_their_blocks)
+{
+	kvmm_range_t range[26], tail;
+	struct kvmm_pool *pool = make_pool(16);
+
+	paint(pool, "aaaaaa..........", range);
+	cr_expect_eq(kvmm_range_seal(pool, range[0], 4), 0);
+	cr_expect_eq(kvmm_range_split(pool, range[0], 3, &tail), 0);
+	cr_expect_eq(kvmm_range_shrink_front(pool, range[0], 1), 0);
+	/* 2 sealed of 2, then 1 sealed of 3, which stays. */
+	cr_expect_eq(start(pool, 12, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_expect_eq(kvmm_range_shrink(pool, tail, 2), 0);
+	cr_expect_eq(start(pool, 12, KVMM_MOVE_BESIDE), 0);
+	end_pool(pool);
+}
+
+Test(step, what_is_pinned_stays)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+
+	kvmm_range_pin(pool, range[1]);
+	kvmm_range_pin(pool, range[2]);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(strncmp(picture(pool) + 4, "bb..cc", 6), 0);
+	kvmm_range_unpin(pool, range[1]);
+	kvmm_range_unpin(pool, range[2]);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+/* Eight cached blocks, of which every second one is gone: "A.A.A.A.". */
+static struct kvmm_pool *sparse_cache(kvmm_ref_t *ref)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_mut_t mut[8];
+	kvmm_key_t key[8];
+
+	for (u32 i = 0; i < 8; i++)
+		key[i] = key_of(i);
+	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 8, ref), 0);
+	for (u32 i = 1; i < 8; i += 2) {
+		cr_assert_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
+		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
+	}
+	cr_assert_str_eq(picture(pool), "A.A.A.A.");
+	return pool;
+}
+
+/* The one of them that is on its way. */
+static u32 find_moving(struct kvmm_pool *pool, const kvmm_ref_t *ref)
+{
+	for (u32 i = 0; i < 8; i += 2) {
+		int err = kvmm_pin(pool, ref[i]);
+
+		if (err == -EBUSY)
+			return i;
+		cr_assert_eq(err, 0);
+		cr_assert_eq(kvmm_unpin(pool, ref[i]), 0);
+	}
+	cr_assert(false, "none is");
+	return 8;
+}
+
+Test(step, referenced_cached_blocks_move_beside_steps)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_geq(largest(pool), 3);
+	for (u32 i = 0; i < 8; i += 2) {
+		int block = kvmm_block_of_ref(pool, ref[i]);
+
+		cr_assert_geq(block, 0);
+		cr_expect_eq(picture(pool)[block], 'A');
+		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	}
+	cr_expect_eq(kvmm_reset_inactive(pool), 4);
+	end_pool(pool);
+}
+
+/* ---- what happens meanwhile ---- */
+
+Test(step, a_cached_block_may_lose_its_last_reference_while_it_is_copied)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	kvmm_key_t key;
+	u32 i;
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	i = find_moving(pool, ref);
+	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	key = key_of(i);
+	cr_expect_eq(kvmm_match(pool, &key, 1, &ref[i]), 1);
+	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	for (u32 k = 0; k < 8; k += 2)
+		cr_expect_eq(kvmm_put(pool, ref[k]), k == i ? -ESTALE : 0);
+	end_pool(pool);
+}
+
+Test(step, what_is_not_to_be_cached_goes_when_its_copy_ends)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	u32 i;
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	i = find_moving(pool, ref);
+	cr_expect_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
+	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE], 3);
+	cr_expect_eq(stat_of(pool).nr_free, 5);
+	end_pool(pool);
+}
+
+Test(step, what_is_forgotten_goes_when_its_copy_ends)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	kvmm_key_t key;
+	uint32_t block;
+	u32 i;
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	i = find_moving(pool, ref);
+	block = kvmm_block_of_ref(pool, ref[i]);
+	cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	cr_expect_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	key = key_of(i);
+	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(stat_of(pool).nr_free, 5);
+	end_pool(pool);
+}
+
+/* An evictor skips it, and would never come back to it. */
+Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	kvmm_mut_t mut[8];
+	u32 nr_free;
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	for (u32 i = 0; i < 8; i += 2)
+		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
+	nr_free = stat_of(pool).nr_free;
+	cr_expect_eq(kvmm_alloc(pool, nr_free + 4, mut), -ENOSPC);
+	cr_expect_eq(kvmm_alloc(pool, nr_free + 3, mut), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0, "the last one and its old place");
+	end_pool(pool);
+}
+
+static void change(struct kvmm_pool *pool, kvmm_range_t range, u32 how)
+{
+	kvmm_range_t tail;
+
+	switch (how) {
+	case 0:
+		cr_expect_eq(kvmm_range_free(pool, range), 0);
+		break;
+	case 1:
+		cr_expect_eq(kvmm_range_shrink(pool, range, 1), 0);
+		break;
+	case 2:
+		cr_expect_eq(kvmm_range_shrink_front(pool, range, 1), 0);
+		break;
+	case 3:
+		cr_expect_eq(kvmm_range_split(pool, range, 1, &tail), 0);
+		break;
+	case 4:
+		cr_expect_eq(kvmm_range_grow(pool, range, 1), 0);
+		break;
+	default:
+		cr_expect_eq(kvmm_range_pin(pool, range), 0);
+		break;
+	}
+}
+
+#define NR_CHANGES	6u
+
+/* One of the four is on its way; whatever happens to it before it has a new place, it stays. */
+Test(step, who_changes_while_it_is_copied_stays)
+{
+	for (u32 i = 0; i < 4 * NR_CHANGES; i++) {
+		kvmm_range_t range[26];
+		struct kvmm_pool *pool = scattered(range);
+		u32 how = i / 4, which = i % 4;
+
+		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+		change(pool, range[which], how);
+		cr_expect_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(kvmm_compact_poll(pool), 0);
+		for (u32 k = 0; k < 4; k++)
+			cr_expect(k == which || has_pattern(pool, range[k], k));
+		if (how == 5)
+			cr_expect_eq(kvmm_range_unpin(pool, range[which]), 0);
+		end_pool(pool);
+	}
+}
+
+Test(step, what_is_given_back_while_it_is_copied_is_free_afterwards)
+{
+	u32 nr_void = 0;
+
+	for (u32 which = 0; which < 4; which++) {
+		kvmm_range_t range[26], got;
+		struct kvmm_pool *pool = scattered(range);
+
+		cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+		cr_expect_eq(kvmm_range_free(pool, range[which]), 0);
+		cr_expect_lt(stat_of(pool).nr_free, 10, "copied from, or to");
+		kvmm_compact_poll(pool);
+		cr_expect_eq(stat_of(pool).nr_free, 10);
+		nr_void += steps_of_pool(pool).void_moves;
+		cr_expect_eq(kvmm_range_alloc(pool, 10, 0, &got), 0);
+		end_pool(pool);
+	}
+	cr_expect_eq(nr_void, 1);
+}
+
+Test(step, cancelled_moves_leave_everything_as_it_was)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_cancel(pool), 2);
+	cr_expect_eq(kvmm_compact_cancel(pool), 0);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	cr_expect_eq(stat_of(pool).nr_free, 8);
+	cr_expect_eq(steps_of_pool(pool).cancelled_moves, 1);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+/* ---- tables ---- */
+
+Test(step, relocations_are_told_in_order_and_old_places_kept_until_they_are_read)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
+	struct kvmm_relocation moves[4];
+	struct kvmm_extent ext;
+	u64 epoch = begin(pool, id);
+	int nr;
+
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 1);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, 1), -EBUSY);
+	end(pool, id, epoch);
+	end(pool, id, begin(pool, id));
+	cr_expect_eq(kvmm_compact_poll(pool), 1, "the tables still say the old place");
+	nr = kvmm_relocations(pool, id, moves, 4);
+	cr_assert_eq(nr, 1);
+	cr_expect_eq(moves[0].nr, 2);
+	cr_expect_eq(kvmm_range_extents(pool, range[moves[0].from / 4], &ext, 1), 1);
+	cr_expect_eq(ext.start, moves[0].to);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, 2), -EINVAL);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, 1), 0);
+	cr_expect_eq(kvmm_relocations(pool, id, moves, 4), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	end_pool(pool);
+}
+
+Test(step, what_moved_between_steps_is_read_before_the_next_one)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t id = add_stream(pool, KVMM_STREAM_TABLES);
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_relocation moves[8];
+	uint64_t epoch;
+
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BETWEEN), 0);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -EAGAIN);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, kvmm_relocations(pool, id, moves, 8)), 0);
+	end(pool, id, begin(pool, id));
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -EAGAIN);
+	cr_expect_eq(kvmm_relocations(pool, id, moves, 8), (int)goal.nr_moves);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, goal.nr_moves), 0);
+	end(pool, id, begin(pool, id));
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+Test(step, an_open_step_bars_stopping_the_world)
+{
+	kvmm_range_t range[26], got;
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t id = add_stream(pool, 0);
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	u64 epoch = begin(pool, id);
+
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EBUSY);
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), -ENOSPC);
+	end(pool, id, epoch);
+	cr_expect_eq(kvmm_range_alloc(pool, 6, KVMM_RUNS(1), &got), 0);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+/* ---- standing still ---- */
+
+Test(step, nothing_moves_in_a_quiescent_pool)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+
+	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
+	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
+	cr_expect_eq(kvmm_pool_resume(pool), 0);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), -EBUSY);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), -EBUSY);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	cr_expect_eq(kvmm_pool_resume(pool), 0);
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	end_pool(pool);
+}
