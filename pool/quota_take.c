@@ -177,7 +177,7 @@ int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
 	room->account = i;
 	if (room->squeezed)
 		return excess.max ? refuse(account) : 0;
-	return excess.max || (excess.high && may_reclaim(pool, room)) ? -ENOSPC : 0;
+	return excess.max || excess.high ? -ENOSPC : 0;
 }
 
 int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims)
