@@ -48,8 +48,10 @@ static void unprotect(struct kvmm_pool *pool, u32 index)
 	if (has)
 		order->ops->leave(policy, index);
 	advise(pool, index, KVMM_ADVISE_PRIORITY, KV_NO_PRIORITY);
-	if (has)
+	if (has) {
 		order->ops->enter(policy, index, &key);
+		quota_entered(order->quotas, index);
+	}
 	protect_forget(order->classes, index);
 }
 

@@ -96,8 +96,10 @@ void order_reclass(struct order *order, u32 index, u32 class)
 		order->ops->leave(order_policy(order, index), index);
 	class_change(order->classes, index, class);
 	fill_in(order, index, &key);
-	if (has)
-		order->ops->enter(order_policy(order, index), index, &key);
+	if (!has)
+		return;
+	order->ops->enter(order_policy(order, index), index, &key);
+	quota_entered(order->quotas, index);
 }
 
 /* Who has been claimed since has left the order, or is about to. */

@@ -214,7 +214,10 @@ void __quota_took(struct quotas *quotas, u32 i)
 {
 	struct account *account = quotas->account[i];
 
-	account->peak = max(account->peak, account->usage);
+	account->nr_high += !!(account->beyond & BEYOND_HIGH);
+	account->nr_max += !!(account->beyond & BEYOND_MAX);
+	/* Blocks of its own that a range got are charged until the victims are forgotten. */
+	account->peak = max(account->peak, account->usage - account->nr_picked);
 }
 
 /* ---- check ---- */

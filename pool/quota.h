@@ -54,6 +54,10 @@ static_assert(MAX_ACCOUNTS == QUOTA_ACCOUNT + 1, "an account fits its bits");
 /* Accounts by tenant: open addressing, at most half full. */
 #define QUOTA_SLOTS	(2 * MAX_ACCOUNTS)
 
+/* What an allocation would have exceeded. It is counted when it has succeeded, or for that. */
+#define BEYOND_HIGH		BIT(0)
+#define BEYOND_MAX		BIT(1)
+
 /* The account of whoever has none. */
 #define QUOTA_REST	0u
 
@@ -63,6 +67,7 @@ struct account {
 	u32 peak;			/* ->lock */
 	u32 nr_picked;			/* both locks; claimed and not yet forgotten */
 	u32 nr_hits;			/* both locks; scratch of quota_check_fit(), else 0 */
+	u32 beyond;			/* ->lock; of the allocation under way: BEYOND_* */
 	struct kvmm_tenant_attr limit;	/* ->lock */
 	u64 nr_low;			/* ->lock, as what follows */
 	u64 nr_high;

@@ -43,14 +43,15 @@ u32 account_nr_inactive(const struct kvmm_pool *pool, u32 i)
 	return nr_inactive(pool, pool->order.quotas->account[i]);
 }
 
-static void count_excess(struct account *account, const struct excess *excess)
+static void note_excess(struct account *account, const struct excess *excess)
 {
-	account->nr_high += !!excess->high;
-	account->nr_max += !!excess->max;
+	account->beyond = (excess->high ? BEYOND_HIGH : 0) | (excess->max ? BEYOND_MAX : 0);
 }
 
-static int refuse(struct account *account)
+static int refuse(struct account *account, const struct excess *excess)
 {
+	account->nr_high += !!excess->high;
+	account->nr_max++;
 	account->nr_oom++;
 	return -EDQUOT;
 }
@@ -104,10 +105,8 @@ int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want)
 	nr_available = sum_up(pool, own, &nr_own);
 	if (!want->nr)
 		return 0;
-	if (excess.max > nr_own) {
-		count_excess(quotas->account[own], &excess);
-		return refuse(quotas->account[own]);
-	}
+	if (excess.max > nr_own)
+		return refuse(quotas->account[own], &excess);
 	return want->nr + want->reserve <= nr_available ? 0 : -ENOSPC;
 }
 
@@ -132,13 +131,12 @@ static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess
 {
 	struct quotas *quotas = pool->order.quotas;
 
-	count_excess(quotas->account[own], excess);
 	quota_begin(quotas, own, QUOTA_OF_WHO);
 	victims_pick(pool, min(max(excess->max, excess->high), (u64)pool->nr_blocks), victims);
 	if (victims->nr >= excess->max)
 		return 0;
 	victims_unpick(pool, victims);
-	return refuse(quotas->account[own]);
+	return refuse(quotas->account[own], excess);
 }
 
 int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
@@ -149,6 +147,7 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
 	struct excess excess = excess_of(quotas->account[own], take->nr);
 	int err = 0;
 
+	note_excess(quotas->account[own], &excess);
 	if (excess.max || excess.high)
 		err = pick_own(pool, own, &excess, victims);
 	quota_begin(quotas, own, QUOTA_FOR_WHO);
@@ -176,7 +175,8 @@ int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
 
 	room->account = i;
 	if (room->squeezed)
-		return excess.max ? refuse(account) : 0;
+		return excess.max ? refuse(account, &excess) : 0;
+	note_excess(account, &excess);
 	return excess.max || excess.high ? -ENOSPC : 0;
 }
 
@@ -189,10 +189,8 @@ int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *v
 	room->squeezed = true;
 	if (!excess.max && !excess.high)
 		return 0;
-	if (!may_reclaim(pool, room)) {
-		count_excess(account, &excess);
-		return excess.max ? refuse(account) : 0;
-	}
+	if (!may_reclaim(pool, room))
+		return excess.max ? refuse(account, &excess) : 0;
 	order_enter(&pool->order);
 	err = pick_own(pool, room->account, &excess, victims);
 	quota_end(pool->order.quotas);
