@@ -10,10 +10,19 @@
 
 #include "internal.h"
 
+static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
+			    u32 owner)
+{
+	sum_add(&pool->history, history_word(mark, start, nr));
+	sum_add(&pool->history, owner);
+}
+
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 {
 	u32 *at = pool->owner + start;
 
+	if (unlikely(pool->deterministic))
+		record(pool, HISTORY_TAKEN, start, nr, owner);
 	for (u32 i = 0; i < nr; i++)
 		at[i] = owner;
 }
@@ -21,6 +30,8 @@ void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 {
 	static_assert(OWNER_FREE == 0, "a free block's owner is 0");
+	if (unlikely(pool->deterministic))
+		record(pool, HISTORY_FREED, start, nr, 0);
 	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 

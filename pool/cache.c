@@ -68,7 +68,7 @@ int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 				 &pool->entries, pool->lock.id);
 	if (err)
 		return err;
-	pool->order.waits = pool->deterministic;
+	pool->order.deterministic = pool->deterministic;
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
 	pool->metadata_bytes += map_bytes(pool);
 	pool->caches = true;
@@ -205,6 +205,7 @@ static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
 
 bool entry_forget(struct kvmm_pool *pool, u32 index)
 {
+	order_history(&pool->order, HISTORY_EVICTED, index, 0);
 	if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
 		pool->count.nr_parked--;
 		return false;
@@ -238,6 +239,8 @@ int evict_gone(struct kvmm_pool *pool, u32 first)
 
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
+	if (!victims->nr)
+		victims->before = pool->order.mark;
 	if (unlikely(pool->window.nr > WINDOW_SORTS && victims->nr < nr))
 		window_pick(pool, nr, victims);
 	while (victims->nr < nr) {
@@ -279,6 +282,7 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 		victims->newest = entry_at(pool, index)->chain;
 		order_unpick(&pool->order, index);
 	}
+	pool->order.mark = victims->before;
 }
 
 /* ---- taking private blocks ---- */

@@ -7,8 +7,6 @@
 
 #include "family.h"
 
-#define KIN_PARENT	BIT(31)
-
 static_assert(KVMM_MAX_BLOCKS < KIN_PARENT, "a block id leaves the bit free");
 
 int family_init(struct family *family, u32 nr)
@@ -30,13 +28,31 @@ void family_add(struct family *family, u32 index, u32 parent)
 {
 	struct kin *kin = &family->kin[index];
 
-	if (likely(parent == KV_NONE))
+	if (likely(parent == KV_NONE)) {
+		kin->next = KV_NONE;
 		return;
+	}
 	kin->next = family->kin[parent].first;
 	kin->prev = KIN_PARENT | parent;
 	if (kin->next != KV_NONE)
 		family->kin[kin->next].prev = index;
 	family->kin[parent].first = index;
+}
+
+void family_undel(struct family *family, u32 index, u32 parent, bool elder_stays)
+{
+	struct kin *kin = &family->kin[index];
+	u32 elder = family_elder(family, index);
+
+	if (elder == KV_NONE || !elder_stays) {
+		family_add(family, index, parent);
+		return;
+	}
+	kin->next = family->kin[elder].next;
+	kin->prev = elder;
+	if (kin->next != KV_NONE)
+		family->kin[kin->next].prev = index;
+	family->kin[elder].next = index;
 }
 
 void family_del(struct family *family, u32 index)
@@ -51,6 +67,6 @@ void family_del(struct family *family, u32 index)
 		family->kin[kin->prev].next = kin->next;
 	if (kin->next != KV_NONE)
 		family->kin[kin->next].prev = kin->prev;
-	kin->next = KV_NONE;
+	kin->next = kin->prev;
 	kin->prev = KV_NONE;
 }

@@ -13,9 +13,11 @@
 #include <kv/atomic.h>
 #include <kv/types.h>
 
+#define KIN_PARENT	0x80000000u
+
 struct kin {
 	u32 first;	/* child, or KV_NONE */
-	u32 next;	/* sibling, or KV_NONE */
+	u32 next;	/* sibling, or KV_NONE; in no list: ->prev when it was in one */
 	u32 prev;	/* sibling; KIN_PARENT and the parent; KV_NONE: in no list */
 };
 
@@ -34,12 +36,37 @@ void family_exit(struct family *family);
 
 /* Nothing is done if @parent is KV_NONE. */
 void family_add(struct family *family, u32 index, u32 parent);
+/*
+ * As if family_del() had not been: exactly, if calls are undone newest first. @parent: the one that
+ * family_add() was given, as far as it was in a list. @elder_stays: whom it was behind is still a
+ * child of that.
+ */
+void family_undel(struct family *family, u32 index, u32 parent, bool elder_stays);
 /* It need not be in a list. Its children stay. */
 void family_del(struct family *family, u32 index);
 
 static inline u32 family_first(const struct family *family, u32 index)
 {
 	return family->kin[index].first;
+}
+
+static inline bool family_has(const struct family *family, u32 index)
+{
+	return family->kin[index].prev != KV_NONE;
+}
+
+/* Was it in a list when it was deleted? */
+static inline bool family_was_in(const struct family *family, u32 index)
+{
+	return !family_has(family, index) && family->kin[index].next != KV_NONE;
+}
+
+/* Then: whom it was behind, or KV_NONE if it was the first. */
+static inline u32 family_elder(const struct family *family, u32 index)
+{
+	u32 prev = family->kin[index].next;
+
+	return prev & KIN_PARENT ? KV_NONE : prev;
 }
 
 static inline void family_prefetch(const struct family *family, u32 index)

@@ -257,6 +257,7 @@ struct kvmm_pool {
 	struct hold_table		*holds;		/* see hold.c */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
+	struct sum			history;	/* ->lock; see digest.h */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
@@ -697,6 +698,7 @@ static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 struct victims {
 	u32 newest;
 	u32 nr;
+	struct order_mark before;	/* the order's, when there was none */
 };
 
 #define NO_VICTIMS	((struct victims){ .newest = KV_NONE })

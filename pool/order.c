@@ -92,6 +92,7 @@ void order_reclass(struct order *order, u32 index, u32 class)
 	kvmm_key_t key = kv_entry_key(entry_at(order, index));
 	bool has = order_has(order, index);
 
+	order_history(order, HISTORY_RECLASSED, index, class);
 	if (has)
 		order->ops->leave(order_policy(order, index), index);
 	class_change(order->classes, index, class);
@@ -100,6 +101,22 @@ void order_reclass(struct order *order, u32 index, u32 class)
 		return;
 	order->ops->enter(order_policy(order, index), index, &key);
 	quota_entered(order->quotas, index);
+}
+
+static noinline void record_note(struct order *order, enum order_note note,
+				 struct kv_handle handle, const kvmm_key_t *key)
+{
+	const struct kv_entry *entry = entry_at(order, handle.index);
+	u64 word[2];
+
+	sum_add(&order->history, history_word(note, 0, handle.index));
+	if (note != NOTE_FILL)
+		return;
+	kv_key_words(key, word);
+	sum_add(&order->history, word[0]);
+	sum_add(&order->history, word[1]);
+	sum_add(&order->history, READ_ONCE(entry->domain));
+	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
 }
 
 /* Who has been claimed since has left the order, or is about to. */
@@ -112,6 +129,8 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
 		return;
 	key = kv_entry_key(entry);
+	if (unlikely(order->deterministic))
+		record_note(order, note, handle, &key);
 	if (note == NOTE_HIT)
 		apply_hit(order, handle.index);
 	else if (note == NOTE_PUT)
@@ -208,11 +227,25 @@ static bool make_room(struct order *order, bool may_wait)
 	return true;
 }
 
+/* When a log is applied depends on who looks at the pool, and blocks change until then. */
+static noinline void apply_now(struct order *order, enum order_note note,
+			       const struct kv_handle *handles, u32 nr)
+{
+	kv_lock(&order->lock);
+	for (u32 i = 0; i < nr; i++)
+		order_apply(order, note, handles[i]);
+	kv_unlock(&order->lock);
+}
+
 void order_note(struct order *order, enum order_note note, const struct kv_handle *handles,
 		u32 nr)
 {
-	bool may_wait = note != NOTE_HIT || unlikely(order->waits);
+	bool may_wait = note != NOTE_HIT;
 
+	if (unlikely(order->deterministic)) {
+		apply_now(order, note, handles, nr);
+		return;
+	}
 	for (;;) {
 		u32 nr_done = append(order, note, handles, nr, may_wait);
 
@@ -225,7 +258,7 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 
 static bool try_order(struct order *order)
 {
-	if (unlikely(order->waits)) {
+	if (unlikely(order->deterministic)) {
 		kv_lock(&order->lock);
 		return true;
 	}
@@ -235,8 +268,16 @@ static bool try_order(struct order *order)
 	return false;
 }
 
+static noinline void record_seen(struct order *order, const kvmm_key_t *keys, u32 nr)
+{
+	sum_add(&order->history, history_word(HISTORY_SEEN, 0, nr));
+	sum_add_bytes(&order->history, keys, nr * sizeof(*keys));
+}
+
 void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
+	if (unlikely(order->deterministic && order->ops->seen))
+		record_seen(order, keys, nr);
 	if (unlikely(order->quotas && order->ops->seen)) {
 		quota_seen(order, tenant, keys, nr);
 		return;
@@ -281,19 +322,19 @@ static u32 take_leaf(struct order *order, u32 top)
 	void *policy = order_policy(order, top);
 	u32 leaf = top, kid;
 
-	if (order->top == top && order->ops->has(policy, order->above))
-		leaf = order->above;
-	order->top = top;
+	if (order->mark.top == top && order->ops->has(policy, order->mark.above))
+		leaf = order->mark.above;
+	order->mark.top = top;
 	for (kid = child_of(order, leaf); kid != KV_NONE; kid = child_of(order, leaf)) {
-		order->above = leaf;
+		order->mark.above = leaf;
 		leaf = kid;
 	}
 	if (leaf == top)
 		return top;
 	order->ops->unpick(policy, top);
 	order->ops->take(policy, leaf);
-	if (leaf == order->above)
-		order->above = parent_of(order, leaf);
+	if (leaf == order->mark.above)
+		order->mark.above = parent_of(order, leaf);
 	return leaf;
 }
 
@@ -414,10 +455,23 @@ u32 order_peek(struct order *order)
 	return picked.index[0];
 }
 
+/* To its place among the children of its parent, or of what has come to be there since. */
+static void put_back(struct order *order, u32 index)
+{
+	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
+
+	if (likely(!family_was_in(&order->family, index)))
+		return;
+	elder = family_elder(&order->family, index);
+	family_undel(&order->family, index, parent,
+		     elder != KV_NONE && family_has(&order->family, elder) &&
+		     READ_ONCE(entry_at(order, elder)->parent) == parent);
+}
+
 void order_unpeek(struct order *order, u32 index)
 {
 	unpick(order, index);
-	family_add(&order->family, index, parent_of(order, index));
+	put_back(order, index);
 }
 
 bool order_take(struct order *order, u32 index)
@@ -492,8 +546,8 @@ int order_init(struct order *order, const struct kv_evict_ops *ops, const char *
 	kv_lock_init(&order->lock, KV_RANK_EVICT, id);
 	kv_lock_init(&order->log_lock, KV_RANK_LEAF, id);
 	order->entries = entries;
-	order->top = KV_NONE;
-	order->above = KV_NONE;
+	order->mark.top = KV_NONE;
+	order->mark.above = KV_NONE;
 	order->ops = ops;
 	err = init_args(order, args);
 	if (!err)

@@ -9,7 +9,8 @@
  *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
  * order while it is referenced; it is dropped from there when it is met, and its put brings it back.
- * Notes of puts are never lost. In deterministic pools no note is, and all of them wait.
+ * Notes of puts are never lost. In deterministic pools notes are applied at once: the time at which
+ * a log is applied depends on who looks at the pool.
  *
  * Leaf first: whatever the policy, no block is evicted before a block that follows it in its chain
  * and is in the order, too. If the policy picks one that has such children, it gets that back, and a
@@ -28,6 +29,7 @@
 #include <kv/lock.h>
 
 #include "class.h"
+#include "digest.h"
 #include "family.h"
 #include "quota.h"
 
@@ -41,12 +43,18 @@ enum order_note {
 #define ORDER_LOG	512u
 #define ORDER_PICKS	16u
 
+/* Where the search for leaves has come to. */
+struct order_mark {
+	u32 top;		/* picked before its time last, or KV_NONE */
+	u32 above;		/* parent of the leaf that went instead */
+};
+
 struct order {
 	/* Fixed at creation. */
 	const struct kv_evict_ops *ops;
 	struct kv_entries *entries;	/* borrowed */
 	u32 nr_policies;		/* classes, or 1 */
-	bool waits;			/* hits are waited for, too: none is forgotten */
+	bool deterministic;		/* notes are applied at once, and all is in ->history */
 	struct classes *classes;	/* ours; NULL: there are none */
 	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
 	char *args;			/* ours; of each policy, or NULL */
@@ -55,8 +63,8 @@ struct order {
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
-	u32 top;			/* ->lock; picked before its time last, or KV_NONE */
-	u32 above;			/* ->lock; parent of the leaf that went instead */
+	struct order_mark mark;		/* ->lock; who gives back all that was picked restores it */
+	struct sum history;		/* ->lock; see digest.h */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;
@@ -148,7 +156,16 @@ static inline bool order_has(const struct order *order, u32 index)
 /* Is NOTE_FILL to be noted? */
 static inline bool order_wants_fill(const struct order *order)
 {
-	return order->ops->fill || order->ops->place || order->classes;
+	return order->ops->fill || order->ops->place || order->classes || order->deterministic;
+}
+
+/* Two words for the history. One untaken branch where there is none. ->lock held. */
+static inline void order_history(struct order *order, enum history_mark mark, u32 index, u64 word)
+{
+	if (likely(!order->deterministic))
+		return;
+	sum_add(&order->history, history_word(mark, 0, index));
+	sum_add(&order->history, word);
 }
 
 static inline u32 order_nr_in(const struct order *order, u32 class)

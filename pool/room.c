@@ -71,6 +71,8 @@ static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool re
 	if (!victims->nr)
 		return;
 	order_enter(&pool->order);
+	if (restore)
+		pool->order.mark = victims->before;
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 

@@ -5,6 +5,7 @@
 
 #include <kvmm/cache.h>
 #include <kvmm/device.h>
+#include <kvmm/digest.h>
 #include <kvmm/evict.h>
 #include <kvmm/group.h>
 #include <kvmm/hold.h>

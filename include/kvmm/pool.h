@@ -73,7 +73,7 @@ struct kvmm_plane {
  * Off, or otherwise, in such a pool:
  *
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
- * - hits that are forgotten by the order of eviction rather than waited for;
+ * - the order of eviction is told of hits and puts at once, under its lock, not in batches;
  * - @max_us of struct kvmm_compact is refused;
  * - generations of handles start from the seed, so a handle of another pool of that seed may be
  *   taken for one's own; pools of one process get different seeds;

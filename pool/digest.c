@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Digests of a pool; see <kvmm/digest.h>.
+ *
+ * The walk looks at what decides on later calls and at what callers can see, and at nothing else:
+ * generations count from the first one of their table, which may be random, and tables that are
+ * hashed with a secret are walked by index.
+ *
+ * The order of eviction is known to policies only, so all blocks are picked, and given back newest
+ * first, which is to leave no trace. They are chained through ->chain meanwhile: the world has
+ * stopped, so no evictor needs it.
+ */
+#include <stdio.h>
+
+#include <kv/zone.h>
+#include <kvmm/digest.h>
+
+#include "determ.h"
+#include "digest.h"
+#include "hold.h"
+
+static_assert(KV_POOL_NAME <= KVMM_DIGEST_NAME, "a name fits");
+
+/* ---- how it was made ---- */
+
+static void sum_text(struct sum *sum, const char *text)
+{
+	sum_add(sum, strlen(text));
+	sum_add_bytes(sum, text, strlen(text));
+}
+
+static void sum_classes(struct sum *sum, const struct classes *classes)
+{
+	sum_add_two(sum, classes->nr, classes->by_default);
+	sum_add_two(sum, classes->protect_above, classes->max_protected);
+	sum_add(sum, classes->aggressive);
+	for (u32 i = 0; i < classes->nr; i++)
+		sum_add_two(sum, classes->class[i].quota, classes->class[i].flags);
+}
+
+static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
+{
+	sum_add_two(sum, pool->nr_blocks, pool->block_tokens);
+	sum_add(sum, pool->block_bytes);
+	sum_add_two(sum, pool->has_null | pool->resets << 1 | pool->prefix_closed << 2 |
+			 pool->deterministic << 3, pool->compact_max_blocks);
+	sum_add_two(sum, pool->dup, pool->zero);
+	sum_add(sum, pool->deterministic ? pool->seed : 0);
+	sum_text(sum, pool->zone->ops->name);
+	sum_text(sum, pool->parts.planner ? pool->parts.planner->name : "");
+	if (!pool->caches)
+		return;
+	sum_text(sum, pool->parts.evict->name);
+	sum_add(sum, pool->window.nr);
+	if (pool->order.classes)
+		sum_classes(sum, pool->order.classes);
+}
+
+/* ---- the zone ---- */
+
+static void sum_free(struct sum *sum, struct kvmm_pool *pool)
+{
+	struct kvmm_extent run;
+
+	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
+		sum_add_two(sum, run.start, run.nr);
+}
+
+/* ---- ranges ---- */
+
+static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
+{
+	const struct slot *slot = slot_at(pool, index);
+
+	sum_add_two(sum, index, slot->gen - pool->gen_base);
+	sum_add_two(sum, slot->refs, slot->pins);
+	sum_add(sum, slot->seq);
+	sum_add_two(sum, slot_attrs(slot), slot->tenant);
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		sum_add_two(sum, slot->ext[i].start, slot->ext[i].nr);
+}
+
+static void sum_ranges(struct sum *sum, struct kvmm_pool *pool)
+{
+	u32 nr = pool->slots ? dir_nr_slots(pool->slots) : 0;
+
+	for (u32 i = 0; i < nr; i++)
+		if (slot_at(pool, i)->nr_ext)
+			sum_slot(sum, pool, i);
+}
+
+/* ---- cached and private blocks ---- */
+
+static u32 gen_of(const struct kvmm_pool *pool, u32 gen)
+{
+	return (gen - pool->entries.gen_first) & KV_ENTRY_GEN_MASK;
+}
+
+static void sum_name(struct sum *sum, const struct kv_entry *entry)
+{
+	sum_add(sum, entry->key[0]);
+	sum_add(sum, entry->key[1]);
+	sum_add(sum, entry->domain);
+	sum_add_two(sum, entry->parent, entry->position);
+	sum_add_two(sum, entry->dup_next, entry->dup_prev);
+	sum_add(sum, entry->link);
+}
+
+static void sum_entry(struct sum *sum, const struct kvmm_pool *pool, u32 index)
+{
+	const struct kv_entry *entry = entry_at(pool, index);
+	enum kv_entry_state state = kv_word_state(entry->word);
+
+	if (state == KV_ENTRY_FREE || state == KV_ENTRY_RETIRED)
+		return;
+	sum_add_two(sum, index, gen_of(pool, kv_word_gen(entry->word)));
+	sum_add(sum, entry->word & (BIT64(KV_ENTRY_GEN_SHIFT) - 1));
+	sum_add(sum, entry->place);
+	if (state == KV_ENTRY_STAGED || state == KV_ENTRY_REGISTERED || entry->dup_prev != KV_NONE)
+		sum_name(sum, entry);
+}
+
+static void sum_blocks(struct sum *sum, struct kvmm_pool *pool)
+{
+	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++)
+		sum_entry(sum, pool, i);
+}
+
+/* ---- the order of eviction ---- */
+
+static void sum_policy(struct sum *sum, struct kvmm_pool *pool, void *policy)
+{
+	const struct kv_evict_ops *ops = pool->order.ops;
+	u32 newest = KV_NONE, index;
+
+	sum_add(sum, ops->nr(policy));
+	while ((index = ops->pick(policy)) < pool->nr_blocks) {
+		sum_add(sum, index);
+		WRITE_ONCE(entry_at(pool, index)->chain, newest);
+		newest = index;
+	}
+	for (; newest != KV_NONE; newest = index) {
+		index = entry_at(pool, newest)->chain;
+		ops->unpick(policy, newest);
+	}
+}
+
+static void sum_class_marks(struct sum *sum, const struct kvmm_pool *pool)
+{
+	const struct classes *classes = pool->order.classes;
+
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		sum_add_two(sum, classes->mark[i], classes->priority ? classes->priority[i] : 0);
+		sum_add(sum, classes->owner ? classes->owner[i] : 0);
+	}
+	sum_add_two(sum, classes->nr_protected, classes->nr_events);
+}
+
+/* Who follows whom decides which leaf goes instead of its parent. */
+static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
+{
+	const struct order *order = &pool->order;
+
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		if (order->family.kin[i].first != KV_NONE)
+			sum_add_two(sum, i, order->family.kin[i].first);
+		if (family_has(&order->family, i))
+			sum_add_two(sum, i, order->family.kin[i].next);
+	}
+	sum_add_two(sum, order->mark.top, order->mark.above);
+}
+
+static void sum_order(struct sum *sum, struct kvmm_pool *pool)
+{
+	struct order *order = &pool->order;
+
+	if (!pool->caches)
+		return;
+	for (u32 class = 0; class < order->nr_policies; class++)
+		sum_policy(sum, pool, order->policies[class]);
+	if (order->classes)
+		sum_class_marks(sum, pool);
+	sum_families(sum, pool);
+}
+
+/* ---- holds ---- */
+
+static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, const struct hold_table *table,
+		     const struct hold *hold)
+{
+	sum_add_two(sum, hold->handle.index, hold->handle.gen - table->gen_base);
+	sum_add(sum, hold->owner);
+	sum_add_two(sum, hold->reason, hold->flags);
+	sum_add(sum, kv_domain_word(hold->domain));
+	sum_add(sum, pool->deterministic ? hold->deadline_ns : !!hold->deadline_ns);
+	sum_add_bytes(sum, hold->text, sizeof(hold->text));
+	for (u32 i = 0; i < hold->nr; i++) {
+		sum_add_bytes(sum, &hold->block[i].key, sizeof(hold->block[i].key));
+		sum_add_two(sum, hold->ref[i].index, gen_of(pool, hold->ref[i].gen));
+	}
+}
+
+static void sum_holds(struct sum *sum, struct kvmm_pool *pool)
+{
+	struct hold_table *table = *pool_hold_table(pool);
+
+	sum_add(sum, pool->told_ns);
+	if (!table)
+		return;
+	kv_lock(&table->lock);
+	for (u32 i = 0; i < table->nr_slots; i++)
+		if (hold_slot(table, i)->hold)
+			sum_hold(sum, pool, table, hold_slot(table, i)->hold);
+	kv_unlock(&table->lock);
+}
+
+/* ---- the rest ---- */
+
+static void sum_tenants(struct sum *sum, struct kvmm_pool *pool)
+{
+	if (pool->tenant)
+		sum_add_bytes(sum, pool->tenant, pool->nr_blocks * sizeof(*pool->tenant));
+}
+
+static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
+{
+	struct hold_table *table = *pool_hold_table(pool);
+
+	if (!table)
+		return;
+	kv_lock(&table->lock);
+	for (u32 at = table->free; at != KV_NONE; at = hold_slot(table, at)->next)
+		sum_add_two(sum, at, hold_slot(table, at)->gen - table->gen_base);
+	kv_unlock(&table->lock);
+}
+
+/* Free lists, each in its order. */
+static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
+{
+	const struct kv_entries *entries = &pool->entries;
+	u32 at;
+
+	for (at = pool->free_slot; at != KV_NONE; at = slot_at(pool, at)->next)
+		sum_add_two(sum, at, slot_at(pool, at)->gen - pool->gen_base);
+	sum_add(sum, KV_NONE);
+	if (pool->caches)
+		for (at = (u32)entries->free; at < entries->nr; at = entries->entry[at].link)
+			sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
+	sum_add(sum, KV_NONE);
+	sum_free_holds(sum, pool);
+}
+
+static void sum_history(struct sum *sum, struct kvmm_pool *pool)
+{
+	if (!pool->deterministic)
+		return;
+	sum_add_sum(sum, &pool->history);
+	sum_add_sum(sum, &pool->order.history);
+}
+
+/* ---- calls ---- */
+
+static const struct {
+	const char *name;
+	void (*add)(struct sum *sum, struct kvmm_pool *pool);
+} parts[] = {
+	[KVMM_DIGEST_SHAPE]	= { "how it was made",		sum_shape },
+	[KVMM_DIGEST_FREE]	= { "free blocks",		sum_free },
+	[KVMM_DIGEST_RANGES]	= { "ranges",			sum_ranges },
+	[KVMM_DIGEST_BLOCKS]	= { "cached blocks",		sum_blocks },
+	[KVMM_DIGEST_ORDER]	= { "order of eviction",	sum_order },
+	[KVMM_DIGEST_HOLDS]	= { "holds",			sum_holds },
+	[KVMM_DIGEST_TENANTS]	= { "tenants of content",	sum_tenants },
+	[KVMM_DIGEST_HANDLES]	= { "handles to come",		sum_handles },
+	[KVMM_DIGEST_HISTORY]	= { "history",			sum_history },
+};
+
+static_assert(sizeof(parts) / sizeof(parts[0]) == KVMM_NR_DIGEST_PARTS, "each part has its sum");
+
+const char *kvmm_digest_part_name(uint32_t part)
+{
+	return part < KVMM_NR_DIGEST_PARTS ? parts[part].name : "?";
+}
+
+static kvmm_sum_t digest_of(const struct sum *sum)
+{
+	return (kvmm_sum_t){ { sum->lane[0], sum->lane[1] } };
+}
+
+/* The world has stopped, and the order knows all that has happened. */
+static void fill_info(struct kvmm_pool *pool, struct kvmm_digest_info *info)
+{
+	struct sum all = { { 0 } };
+
+	for (u32 i = 0; i < KVMM_NR_DIGEST_PARTS; i++) {
+		struct sum sum = { { 0 } };
+
+		parts[i].add(&sum, pool);
+		sum_add_sum(&all, &sum);
+		info->part[i] = digest_of(&sum);
+	}
+	info->all = digest_of(&all);
+	memcpy(info->name, pool->name, sizeof(pool->name));
+}
+
+static void digest_stopped(struct kvmm_pool *pool, struct kvmm_digest_info *info)
+{
+	if (pool->caches)
+		order_enter(&pool->order);
+	fill_info(pool, info);
+	if (pool->caches)
+		order_leave(&pool->order);
+}
+
+int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *info)
+{
+	struct kvmm_digest_info made = { .size = sizeof(made) };
+	int err;
+
+	if (!pool || !info || info->size != sizeof(*info))
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	err = pool_enter(pool);
+	if (!err) {
+		pool_stop(pool);
+		kv_lock(&pool->lock);
+		digest_stopped(pool, &made);
+		pool_resume(pool);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
+	if (!err)
+		*info = made;
+	return err;
+}
+
+int kvmm_pool_history(struct kvmm_pool *pool, kvmm_sum_t *digest)
+{
+	struct sum sum = { { 0 } };
+	int err;
+
+	if (!digest)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	if (pool->deterministic) {
+		if (pool->caches)
+			order_enter(&pool->order);
+		sum_history(&sum, pool);
+		if (pool->caches)
+			order_leave(&pool->order);
+		*digest = digest_of(&sum);
+	} else {
+		err = -EOPNOTSUPP;
+	}
+	pool_leave(pool);
+	return err;
+}
+
+/* ---- differences ---- */
+
+static u32 first_difference(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b)
+{
+	u32 part = 0;
+
+	while (part < KVMM_NR_DIGEST_PARTS && kvmm_sum_equal(&a->part[part], &b->part[part]))
+		part++;
+	return part;
+}
+
+int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
+		     uint32_t nr, struct kvmm_digest_diff *diff)
+{
+	if ((nr && (!a || !b)) || !diff)
+		return -EINVAL;
+	for (u32 i = 0; i < nr; i++)
+		if (a[i].size != sizeof(a[i]) || b[i].size != sizeof(b[i]))
+			return -EINVAL;
+	for (u32 i = 0; i < nr; i++) {
+		u32 part = first_difference(&a[i], &b[i]);
+
+		if (part == KVMM_NR_DIGEST_PARTS)
+			continue;
+		*diff = (struct kvmm_digest_diff){ .pool = i, .part = part };
+		memcpy(diff->name, a[i].name, sizeof(diff->name) - 1);
+		return 1;
+	}
+	return 0;
+}
+
+int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes)
+{
+	int len;
+
+	if (!diff || !buf || !bytes)
+		return -EINVAL;
+	len = snprintf(buf, bytes, "pool %u '%.*s': %s", diff->pool, (int)sizeof(diff->name),
+		       diff->name, kvmm_digest_part_name(diff->part));
+	return min((size_t)max(len, 0), bytes - 1);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The history of a deterministic pool: a sum over its decisions, in two parts, each under the lock
+ * that the decision is made under.
+ *
+ *	->history		lock: which blocks went to whom, and came back
+ *	->order.history		order.lock: what the order of eviction was told, and who was evicted
+ *
+ * Any choice ends in one of the two: whoever takes or frees blocks goes through owner_fill() and
+ * blocks_free(), whoever evicts through entry_forget(). What the order is told is in it as well, since
+ * it decides on later victims.
+ */
+#ifndef POOL_DIGEST_H
+#define POOL_DIGEST_H
+
+#include "sum.h"
+
+/* Where words of one kind begin. */
+enum history_mark {
+	HISTORY_TAKEN = 0x10,
+	HISTORY_FREED,
+	HISTORY_EVICTED,
+	HISTORY_RECLASSED,
+	HISTORY_SEEN,
+	HISTORY_ADVISED,	/* and what was advised */
+};
+
+static inline u64 history_word(u32 mark, u32 high, u32 low)
+{
+	return (u64)mark << 56 | (u64)high << 28 | low;
+}
+
+#endif /* POOL_DIGEST_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A sum over words in their order, of 128 bits in two lanes. The same everywhere: no secret in it.
+ *
+ * Each lane is a multiplication that depends on the last one; the two overlap. The second is one to
+ * one in both the word and the sum before, so a single word that differs is always seen.
+ */
+#ifndef POOL_SUM_H
+#define POOL_SUM_H
+
+#include <kv/hash.h>
+#include <kv/types.h>
+
+struct sum {
+	u64 lane[2];
+};
+
+static inline void sum_add(struct sum *sum, u64 word)
+{
+	u64 turned = sum->lane[1] << 23 | sum->lane[1] >> 41;
+
+	sum->lane[0] = kv_mul_fold(sum->lane[0] ^ word, 0xa0761d6478bd642full) + word;
+	sum->lane[1] = (turned ^ word) * 0x9e3779b97f4a7c15ull + 1;
+}
+
+static inline void sum_add_two(struct sum *sum, u32 high, u32 low)
+{
+	sum_add(sum, (u64)high << 32 | low);
+}
+
+static inline void sum_add_sum(struct sum *sum, const struct sum *other)
+{
+	sum_add(sum, other->lane[0]);
+	sum_add(sum, other->lane[1]);
+}
+
+/* @bytes of @data; what is missing of the last word is 0. */
+static inline void sum_add_bytes(struct sum *sum, const void *data, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += sizeof(u64)) {
+		u64 word = 0;
+
+		memcpy(&word, (const u8 *)data + at, bytes - at < sizeof(word) ? bytes - at :
+									      sizeof(word));
+		sum_add(sum, word);
+	}
+}
+
+#endif /* POOL_SUM_H */
