@@ -156,6 +156,28 @@ static void sum_class_marks(struct sum *sum, const struct kvmm_pool *pool)
 	sum_add_two(sum, classes->nr_protected, classes->nr_events);
 }
 
+/* Who has limits, how near to them, and since when each block waits. */
+static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
+{
+	const struct quotas *quotas = pool->order.quotas;
+
+	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
+		const struct account *account = quotas->account[i];
+
+		if (!account)
+			continue;
+		sum_add_two(sum, i, account->tenant);
+		sum_add_two(sum, account->usage, account->limit.min);
+		sum_add_two(sum, account->limit.low, account->limit.high);
+		sum_add(sum, account->limit.max);
+		for (u32 class = 0; i != QUOTA_REST && class < pool->order.nr_policies; class++)
+			sum_policy(sum, pool, account->policy[class]);
+	}
+	for (u32 i = 0; i < quotas->nr_blocks; i++)
+		if (quotas->of && order_has(&pool->order, i))
+			sum_add_two(sum, quotas->of[i], quotas->clock - quotas->entered[i]);
+}
+
 /* Who follows whom decides which leaf goes instead of its parent. */
 static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 {
@@ -178,6 +200,8 @@ static void sum_order(struct sum *sum, struct kvmm_pool *pool)
 		return;
 	for (u32 class = 0; class < order->nr_policies; class++)
 		sum_policy(sum, pool, order->policies[class]);
+	if (order->quotas)
+		sum_quotas(sum, pool);
 	if (order->classes)
 		sum_class_marks(sum, pool);
 	sum_families(sum, pool);

@@ -610,7 +610,8 @@ static int take_off(struct start *start)
 
 static int check_start(const struct kvmm_pool *pool, const struct steps *steps)
 {
-	if (!pool->parts.planner || pool->rounds)
+	/* When a copy is done, and its old places are free, is up to the device. */
+	if (!pool->parts.planner || pool->rounds || pool->deterministic)
 		return -EOPNOTSUPP;
 	return steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
 }
