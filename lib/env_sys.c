@@ -12,12 +12,15 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <kv/sys.h>
@@ -152,6 +155,25 @@ static void system_parallel(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts)
 	errno = saved;
 }
 
+static int membarrier(int command)
+{
+	int saved = errno, err = syscall(SYS_membarrier, command, 0, 0) < 0 ? -errno : 0;
+
+	errno = saved;
+	return err;
+}
+
+/* Who has not asked for it before, a forked child among others, is refused until it has. */
+static int system_fence_all(void *ctx)
+{
+	int err = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+
+	if (likely(err != -EPERM))
+		return err;
+	err = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	return err ? err : membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
@@ -159,6 +181,7 @@ const struct kv_sys_ops kv_sys_system = {
 	.own_folder	= system_own_folder,
 	.read_file	= system_read_file,
 	.parallel	= system_parallel,
+	.fence_all	= system_fence_all,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;
@@ -198,6 +221,13 @@ void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts)
 	}
 	for (u32 i = 0; i < nr_parts; i++)
 		fn(arg, i, nr_parts);
+}
+
+int kv_fence_all(void)
+{
+	const struct kv_sys_ops *ops = kv_sys();
+
+	return ops->fence_all ? ops->fence_all(ops->ctx) : -ENOSYS;
 }
 
 u32 kv_forked_flag;

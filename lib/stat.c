@@ -9,13 +9,12 @@
 #include <pthread.h>
 
 #include <kv/stat.h>
-
-#define NR_ROWS		256
+#include <kv/thread.h>
 
 /* How many counts a thread without a row makes before it looks for one again. */
 #define ROW_PATIENCE	4096
 
-static struct kv_stat_row rows[NR_ROWS];
+static struct kv_stat_row rows[KV_STAT_ROWS];
 static struct kv_stat_row overflow_row;		/* atomic */
 
 __thread struct kv_stat_row *kv_stat_row;	/* owner thread */
@@ -25,14 +24,25 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t row_key;			/* fixed after key_once */
 static bool have_row_key;			/* fixed after key_once */
 
+static void (*exit_hook)(u32 slot);		/* kv_thread_at_exit() */
+
+static void release_row(struct kv_stat_row *row)
+{
+	kv_stat_row = NULL;
+	/* Pairs with claim_row(): the next owner adds to our counts and not to older ones. */
+	smp_store_release(&row->claimed, 0);
+}
+
 /* Runs in the thread that ends. A count after this claims a row anew, and this runs again. */
 static void give_row_back(void *arg)
 {
 	struct kv_stat_row *row = arg;
+	/* Pairs with kv_thread_at_exit(). */
+	void (*hook)(u32 slot) = smp_load_acquire(&exit_hook);
 
-	kv_stat_row = NULL;
-	/* Pairs with claim_row(): the next owner adds to our counts and not to older ones. */
-	smp_store_release(&row->claimed, 0);
+	if (hook)
+		hook(row->slot);
+	release_row(row);
 }
 
 static void make_key(void)
@@ -42,10 +52,12 @@ static void make_key(void)
 
 static struct kv_stat_row *claim_row(void)
 {
-	for (unsigned int i = 0; i < NR_ROWS; i++) {
+	for (unsigned int i = 0; i < KV_STAT_ROWS; i++) {
 		/* Acquire pairs with the release in give_row_back(). */
-		if (!READ_ONCE(rows[i].claimed) && !kv_xchg_acquire(&rows[i].claimed, 1))
-			return &rows[i];
+		if (READ_ONCE(rows[i].claimed) || kv_xchg_acquire(&rows[i].claimed, 1))
+			continue;
+		rows[i].slot = i;
+		return &rows[i];
 	}
 	return NULL;
 }
@@ -60,19 +72,24 @@ static struct kv_stat_row *claim_row_until_exit(void)
 		return NULL;
 	row = claim_row();
 	if (row && pthread_setspecific(row_key, row)) {
-		give_row_back(row);
+		release_row(row);
 		return NULL;
 	}
 	return row;
 }
 
-noinline void __kv_count_slow(enum kv_event ev, u64 nr)
+noinline u32 __kv_thread_slot_slow(void)
 {
 	if (!nr_until_retry--) {
 		nr_until_retry = ROW_PATIENCE;
 		kv_stat_row = claim_row_until_exit();
 	}
-	if (kv_stat_row)
+	return kv_stat_row ? kv_stat_row->slot : KV_NONE;
+}
+
+noinline void __kv_count_slow(enum kv_event ev, u64 nr)
+{
+	if (__kv_thread_slot_slow() != KV_NONE)
 		kv_count_add(ev, nr);
 	else
 		kv_fetch_add(&overflow_row.n[ev], nr);
@@ -82,7 +99,13 @@ u64 kv_stat_sum(enum kv_event ev)
 {
 	u64 sum = READ_ONCE(overflow_row.n[ev]);
 
-	for (unsigned int i = 0; i < NR_ROWS; i++)
+	for (unsigned int i = 0; i < KV_STAT_ROWS; i++)
 		sum += READ_ONCE(rows[i].n[ev]);
 	return sum;
+}
+
+void kv_thread_at_exit(void (*hook)(u32 slot))
+{
+	/* Pairs with give_row_back(): who calls it sees what it looks at. */
+	smp_store_release(&exit_hook, hook);
 }

@@ -22,6 +22,12 @@
 #define kv_cas(p, old, new) \
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
 
+/* Nothing passes it in either direction. */
+#define kv_fence_full()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* As much for who calls kv_fence_all(), and nothing for anybody else: it only holds the compiler. */
+#define kv_fence_light()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
+
 /* Writer of a sequence counter: the caller holds the lock that serialises writers. */
 static inline void kv_seq_write_begin(u32 *seq)
 {

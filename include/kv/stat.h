@@ -37,7 +37,10 @@ enum kv_event {
 struct kv_stat_row {
 	u64 n[KV_NR_EVENTS];	/* owner thread; READ_ONCE() by readers */
 	u32 claimed;		/* atomic */
+	u32 slot;		/* owner thread; its number among the rows */
 } __cacheline_aligned;
+
+#define KV_STAT_ROWS	256u
 
 /* For a thread without a row: claims one, or counts in the shared one. */
 void __kv_count_slow(enum kv_event ev, u64 nr);

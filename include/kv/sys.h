@@ -24,6 +24,7 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
  * @parallel: what kv_parallel() does; may be NULL
+ * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -33,6 +34,7 @@ struct kv_sys_ops {
 	void *ctx;
 	int (*own_folder)(void *ctx, char *path, size_t bytes);
 	void (*parallel)(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts);
+	int (*fence_all)(void *ctx);
 };
 
 extern const struct kv_sys_ops kv_sys_system;
@@ -55,6 +57,16 @@ void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
  * Context: may sleep; no lock is held. Not a point of cancellation.
  */
 void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts);
+
+/**
+ * kv_fence_all() - a full fence in each thread of this process, somewhere in its program order
+ *
+ * One side of an asymmetric pair: who calls this pays a system call, so that the others need
+ * kv_fence_light() of kv/atomic.h only. Each of them has passed its fence on return. Any lock may be held.
+ *
+ * Return: 0; -ENOSYS, -EPERM: the system has none, or not for us; both sides need a fence.
+ */
+int kv_fence_all(void);
 
 /*
  * A thread that is cancelled must not leave a lock behind that it holds, nor a block that it has just
