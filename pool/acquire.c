@@ -113,7 +113,7 @@ static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 
 static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)
 {
-	u32 now = hits->nr ? ticks_now() : 0;
+	u32 now = hits->nr ? mags_tick(pool) : 0;
 
 	for (u32 i = 0; i < hits->nr; i++) {
 		order_apply(&pool->order, NOTE_HIT, hits->refs[i]);
@@ -212,21 +212,45 @@ static int alloc(struct kvmm_pool *pool, struct take *take)
 	return err;
 }
 
-int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
+static int alloc_locked(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
 {
 	struct take take = { .nr = nr, .blocks = blocks, .tenant = tenant };
 	int err;
 
-	if (!blocks && nr)
-		return -EINVAL;
+	mag_make(pool, nr);
 	err = cache_enter(pool);
 	if (err)
 		return err;
 	err = alloc(pool, &take);
+	if (!err)
+		mag_fill(pool, nr);
 	cache_leave(pool);
-	if (!err && tenant_take_muts(pool, blocks, nr, tenant)) {
-		kvmm_free(pool, blocks, nr);
-		return -EIO;
-	}
 	return err;
+}
+
+static noinline int zero_content(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
+{
+	if (!tenant_take_muts(pool, blocks, nr, tenant))
+		return 0;
+	kvmm_free(pool, blocks, nr);
+	return -EIO;
+}
+
+static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
+{
+	int err = 0;
+
+	if (!pool || (!blocks && nr))
+		return -EINVAL;
+	if (!mag_alloc_some(pool, nr, blocks))
+		err = alloc_locked(pool, nr, tenant, blocks);
+	return err ? err : zero_content(pool, nr, tenant, blocks);
+}
+
+int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
+{
+	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
+	    likely(mag_alloc_one(pool, blocks)))
+		return 0;
+	return alloc_some(pool, nr, tenant, blocks);
 }

@@ -72,7 +72,7 @@ int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
 	pool->metadata_bytes += map_bytes(pool);
 	pool->caches = true;
-	return 0;
+	return mags_init(pool);
 }
 
 void cache_exit(struct kvmm_pool *pool)
@@ -432,7 +432,7 @@ static int take_blocks(struct kvmm_pool *pool, struct take *take)
 		return untake(pool, take, nr_free, err, &victims);
 	if (unlikely(pool->window.nr))
 		window_sort(pool, take->blocks, take->nr);
-	for (u32 i = 0, now = ticks_now(); i < take->nr; i++)
+	for (u32 i = 0, now = mags_tick(pool); i < take->nr; i++)
 		WRITE_ONCE(entry_at(pool, take->blocks[i].index)->vtime, now);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += take->nr;
@@ -498,14 +498,26 @@ static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edg
 		pool->count.frees += !!nr;
 		if (edge == kv_edge_mark)
 			tally_add(pool, TALLY_STAGED, -(u64)nr);
+		else
+			mag_spill(pool, nr);
 	}
 	pool_leave(pool);
 	return err;
 }
 
+static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
+{
+	if (pool && blocks && mag_free_some(pool, blocks, nr))
+		return 0;
+	mag_make(pool, nr);
+	return free_owned(pool, blocks, nr, kv_edge_mark_private);
+}
+
 int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 {
-	return free_owned(pool, blocks, nr, kv_edge_mark_private);
+	if (likely(nr == 1) && likely(pool) && likely(blocks) && likely(mag_free_one(pool, blocks)))
+		return 0;
+	return free_some(pool, blocks, nr);
 }
 
 int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)

@@ -234,6 +234,8 @@ struct kvmm_pool {
 	u32				dup;		/* enum kvmm_dup, not KVMM_DUP_POOL */
 	struct kv_map			*map;		/* ours */
 	struct tally_row		*tally;		/* KV_TALLY_ROWS */
+	bool				no_mags;	/* KVMM_POOL_NO_MAGAZINES */
+	struct mags			*mags;		/* ours; see mag.h; NULL: there are none */
 	char				name[KV_POOL_NAME];
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
 

@@ -7,7 +7,7 @@
 #ifndef POOL_LOCAL_H
 #define POOL_LOCAL_H
 
-#include "internal.h"
+#include "mag.h"
 
 /*
  * All of them go back to the zone, and none is kept aside before ->lock is dropped. Returns how many.
@@ -15,13 +15,13 @@
  */
 static inline u32 pool_drain_local(struct kvmm_pool *pool)
 {
-	return 0;
+	return mags_drain(pool);
 }
 
 /* How many there are. Exact while nobody allocates or frees. ->lock held. */
 static inline u32 pool_nr_local(const struct kvmm_pool *pool)
 {
-	return 0;
+	return mags_nr(pool);
 }
 
 #endif /* POOL_LOCAL_H */

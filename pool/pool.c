@@ -12,11 +12,13 @@
 
 #include "determ.h"
 #include "hold.h"
+#include "mag.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
-				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC)
+				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
+				 KVMM_POOL_NO_MAGAZINES)
 #define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
@@ -44,6 +46,7 @@ void pool_poison(struct kvmm_pool *pool)
 		return;
 	kv_log(KV_LOG_ERR, "kvmm: pool %s contradicts itself and is closed", pool->name);
 	WRITE_ONCE(pool->gate, pool->gate | GATE_POISONED);
+	mags_disarm(pool);
 }
 
 int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
@@ -157,6 +160,7 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 
 	pool->parts = *parts;
 	pool->deterministic = attr->flags & KVMM_POOL_DETERMINISTIC;
+	pool->no_mags = attr->flags & KVMM_POOL_NO_MAGAZINES;
 	pool->seed = attr->seed;
 	random = pool_random(pool);
 	pool->nr_blocks = attr->nr_blocks;
@@ -255,6 +259,7 @@ static void exit_memory(struct kvmm_pool *pool)
 static void exit_fields(struct kvmm_pool *pool)
 {
 	steps_exit(pool);
+	mags_exit(pool);
 	holds_exit(pool);
 	presence_exit(pool);
 	slots_exit(pool);
@@ -278,6 +283,7 @@ static void close_in_child(struct kv_fork_node *node)
 	kv_lock_init(&pool->compact_lock, KV_RANK_COMPACT, pool->compact_lock.id);
 	kv_lock_init(&pool->lock, KV_RANK_POOL, pool->lock.id);
 	WRITE_ONCE(pool->gate, pool->gate | GATE_FORKED);
+	mags_forked(pool);
 }
 
 int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,

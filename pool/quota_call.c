@@ -6,6 +6,7 @@
  * memory is allocated without the locks of the pool. The first call of all closes the gate: from
  * then on nobody takes or frees blocks without those.
  */
+#include "mag.h"
 #include "quota_call.h"
 
 /* ---- setting ---- */
@@ -71,6 +72,7 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 {
 	struct account *rest = set->quotas->account[QUOTA_REST];
 
+	mags_off(pool);		/* who takes from there is not seen */
 	rest->usage = pool->count.range_blocks + pool->count.nr_held;
 	rest->peak = rest->usage;
 	pool->metadata_bytes += quotas_bytes(set->quotas);

@@ -9,7 +9,7 @@
 
 #include <kv/env.h>
 
-#include "internal.h"
+#include "mag.h"
 
 #define PUT_BATCH	128u
 
@@ -56,7 +56,7 @@ static int refuse(int err)
 /* Blocks that were held until now are used for the last time now. */
 static void stamp(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
-	u32 now = nr ? ticks_now() : 0;
+	u32 now = nr ? mags_tick(pool) : 0;
 
 	for (u32 i = 0; i < nr; i++)
 		WRITE_ONCE(entry_at(pool, handles[i].index)->vtime, now);

@@ -18,12 +18,15 @@ static u32 as_counted(u64 nr, u32 most)
  * An engine that rounds up holds blocks that nobody owns: they count as free by state, since they
  * hold nothing, but not in nr_free, since nobody can have them.
  */
-static void count_states(const struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+static void count_states(const struct kvmm_pool *pool, u32 nr_local, struct kvmm_pool_stat *stat)
 {
 	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
 	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool->count.nr_parked;
-	u32 named = as_counted(nr_named, nr_held);
+	u32 named;
 
+	/* A block on its way from one thread to another may have been seen with both. */
+	nr_held -= min(nr_local, nr_held);
+	named = as_counted(nr_named, nr_held);
 	nr_state[KVMM_BLOCK_NULL] = pool->has_null;
 	nr_state[KVMM_BLOCK_RANGE] = pool->count.range_blocks;
 	nr_state[KVMM_BLOCK_STAGED] = as_counted(tally_sum(pool, TALLY_STAGED), nr_held - named);
@@ -63,12 +66,15 @@ static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *st
 
 static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
+	struct pool_count count = pool->count;
+	u32 nr_local = pool_nr_local(pool);
 	struct kvmm_zone_stat zone;
 
+	mags_count(pool, &count);
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_parked + pool_nr_local(pool),
+		.nr_free = zone.nr_free + pool->count.nr_parked + nr_local,
 		.nr_ranges = pool->count.nr_ranges,
 		.largest = zone.largest,
 		.nr_runs = zone.nr_runs,
@@ -76,10 +82,10 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.block_bytes = pool->block_bytes,
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool),
 	};
-	count_states(pool, stat);
+	count_states(pool, nr_local, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
 	stat->nr_available = stat->nr_free + stat->nr_inactive;
-	copy_events(&pool->count, stat);
+	copy_events(&count, stat);
 	if (pool->caches)
 		copy_lookups(pool, stat);
 }
@@ -120,7 +126,7 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	if (owner_kind(owner) == OWNER_ENTRY) {
 		u64 word = READ_ONCE(entry_at(pool, index)->word);
 
-		if (kv_word_is(word, KV_ENTRY_PARKED))
+		if (kv_word_is(word, KV_ENTRY_PARKED) || kv_word_is(word, KV_ENTRY_FREE))
 			return;
 		part->nr_cached += kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word);
 	}

@@ -170,6 +170,27 @@ int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handle
 	return 0;
 }
 
+void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr, u64 stamp)
+{
+	for (u32 i = 0; i < nr; i++)
+		smp_store_release(&entries->entry[handles[i].index].word,
+				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, stamp));
+}
+
+void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_entry *entry = &entries->entry[indexes[i]];
+		u32 gen = kv_word_gen(READ_ONCE(entry->word));
+
+		smp_store_release(&entry->word, kv_word_make(gen, KV_ENTRY_FREE, 0));
+		if (i + 1 < nr)
+			WRITE_ONCE(entry->link, indexes[i + 1]);
+	}
+	if (nr)
+		push_chain(entries, indexes[0], indexes[nr - 1], nr);
+}
+
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
 static u64 word_after(const struct kv_entries *entries, u64 word)
 {

@@ -19,7 +19,7 @@
  *
  * Invariants, recomputed by kv_entries_check():
  *
- *  1. FREE, RETIRED, PARKED and EVICTING have no references. PRIVATE and STAGED have one, their
+ *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones. PRIVATE and STAGED have one, their
  *     owner's.
  *  2. Pins are references, too: pins <= references.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
@@ -68,7 +68,7 @@
 #define KV_ENTRY_MOVING		BIT64(29)	/* a mover copies the content */
 #define KV_ENTRY_HIDDEN		BIT64(30)	/* its name is forgotten while it is still held */
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
-/* PRIVATE, STAGED: seen in the batch that is being checked. EVICTING: was PARKED. */
+/* PRIVATE, STAGED: seen in the batch that is being checked. EVICTING: was PARKED. FREE: pocketed. */
 #define KV_ENTRY_MARK		BIT64(32)
 #define KV_ENTRY_FLAGS		(0x1full << 28)
 
@@ -196,6 +196,27 @@ typedef int (*kv_edge)(u64 old, u64 *new);
 static inline bool kv_word_is(u64 word, enum kv_entry_state state)
 {
 	return (word & KV_ENTRY_STATE) == KV_STATE_WORD(state);
+}
+
+/* ---- pockets ---- */
+
+/*
+ * An entry that somebody has put in the pocket is FREE, but not on the free list, and keeps its
+ * block. Whose pocket that is stands where references would be. Its handle has been stale since it
+ * was freed: who takes it from the pocket hands out the generation that it has.
+ */
+static inline u64 kv_pocket_stamp(u32 tag)
+{
+	return KV_STATE_WORD(KV_ENTRY_FREE) | KV_ENTRY_MARK | tag;
+}
+
+/* All of the word but the generation, and one generation. */
+#define KV_WORD_GEN		BIT64(KV_ENTRY_GEN_SHIFT)
+#define KV_WORD_PRIVATE		(KV_STATE_WORD(KV_ENTRY_PRIVATE) | KV_ENTRY_REF)
+
+static inline u64 kv_word_life(u64 word)
+{
+	return word & (KV_WORD_GEN - 1);
 }
 
 /* What a handle of the right generation gets that comes too late for @wanted, or too early. */
@@ -495,6 +516,10 @@ void kv_entries_exit(struct kv_entries *entries);
 
 /* FREE -> PRIVATE: @nr of them, one reference each, or -ENOSPC and none. Lock-free. */
 int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles);
+
+/* PRIVATE, and just taken -> pocketed; the other way back to the free list. By who has them. */
+void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr, u64 stamp);
+void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr);
 
 /*
  * PRIVATE or STAGED -> FREE, by the owner, marked or not; or EVICTING -> FREE, by the evictor, once

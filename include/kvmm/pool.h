@@ -83,6 +83,12 @@ struct kvmm_plane {
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
 
 /**
+ * No thread keeps free blocks aside: single blocks come from, and go to, the zone itself, under the
+ * pool's lock. See Documentation/magazines.rst.
+ */
+#define KVMM_POOL_NO_MAGAZINES		(1u << 4)
+
+/**
  * enum kvmm_zero - when is the content of private blocks and ranges made zero?
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
  * @KVMM_ZERO_TENANT: when a block goes to a tenant that was not the last one to have it

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Magazines: free blocks, with their entries, that each thread keeps aside for single private blocks.
+ *
+ *	  kvmm_alloc            mag->entry[]                     the zone, under ->lock
+ *	 <----------- [nr - 1] ............ [0] <-- 64 when empty, 64 of the oldest when full -->
+ *	 ----------->
+ *	  kvmm_free
+ *
+ * Two magazines of 64, one behind the other: whoever has just come from the lock can allocate 64
+ * blocks, or free 64, before it needs that again. A block in there is free: its entry is FREE with
+ * KV_ENTRY_MARK and the magazine's tag (kv_pocket_stamp()), it is in no free list, and the zone
+ * believes it taken. Neither a locked instruction nor a line of another thread is touched.
+ *
+ * A magazine is its thread's while it is *armed*. That begins and ends under ->lock; from then on
+ * the owner needs the lock, too. Who disarms one may be another thread, so the owner says when it
+ * is inside:
+ *
+ *	owner: mag_enter()			mags_drain()
+ *
+ *	busy = 1				armed = 0
+ *	kv_fence_light()			kv_fence_all()
+ *	armed? (acquire)			wait until busy is 0 (acquire)
+ *	... the content ...			... the content ...
+ *	busy = 0 (release)
+ *
+ * One of the two sees what the other one wrote: either the owner finds itself disarmed, or it is
+ * waited for. Where the system has no kv_fence_all() both have a full fence instead.
+ *
+ * Under pressure, when the zone has few free blocks, nobody is armed: single blocks then go through
+ * the lock, and nothing has to be drained. Off altogether where pool->mags is NULL.
+ *
+ * What is wrong in a call is found before anything is written, and such a call is left to the path
+ * with the lock: it refuses as ever. Only two frees of one handle at the same moment can both pass;
+ * the tag tells, when the block is taken again or drained, and the pool is closed.
+ */
+#ifndef POOL_MAG_H
+#define POOL_MAG_H
+
+#include <kv/thread.h>
+
+#include "internal.h"
+
+#define MAG_ROUNDS	64u			/* taken and given back at a time */
+#define MAG_ENTRIES	(2 * MAG_ROUNDS)
+#define MAG_MIN_BLOCKS	(8 * MAG_ROUNDS)	/* of a pool that has magazines */
+#define MAG_TICKS	128u			/* allocations between two looks at the clock */
+
+/* mag->armed. */
+enum {
+	MAG_DISARMED,
+	MAG_ARMED,		/* owners go the shortest way */
+	MAG_ARMED_CALL,		/* there is more to do: a full fence, or content to be zeroed */
+};
+
+/* Guard, where none is named: ->lock or, while armed, the owner, which is busy then. */
+struct mag {
+	u32		busy;		/* owner thread */
+	u32		armed;		/* ->lock; owner: acquire; MAG_* */
+	u32		nr;		/* READ_ONCE() as a hint */
+	u32		patience;	/* ->lock, of the owner: calls until it asks for blocks again */
+	u64		stamp;		/* fixed at creation: of the words of what is in here */
+	struct mag	*next;		/* ->lock; armed, too */
+
+	/* To be added to pool->count, by fold(). READ_ONCE() as a hint. */
+	u64		allocs;
+	u64		allocs_more;	/* blocks beyond the first of each */
+	u64		frees;
+	u64		frees_more;
+
+	u32		entry[MAG_ENTRIES];	/* oldest first */
+} __cacheline_aligned;
+
+static_assert(offsetof(struct mag, entry) == KV_CACHELINE, "all but the entries on one line");
+
+struct mags {
+	/* Fixed at creation; read without a lock. */
+	struct kvmm_pool	*pool;
+	u32			floor;		/* blocks that stay in the zone */
+
+	u32			fenced;		/* owners have a full fence; never 0 again */
+
+	struct mags		*next;		/* list lock; all there are */
+	struct mag		*armed;		/* pool->lock */
+	bool			off;		/* pool->lock; never again false */
+
+	u32			tick __cacheline_aligned;	/* anybody; the pool's latest */
+
+	struct mag		*mag[KV_THREAD_SLOTS] __cacheline_aligned;	/* that thread */
+};
+
+int mags_init(struct kvmm_pool *pool);
+void mags_exit(struct kvmm_pool *pool);
+u32 __mags_drain(struct kvmm_pool *pool);
+u32 mags_nr(const struct kvmm_pool *pool);
+void __mag_make(struct kvmm_pool *pool);
+void __mag_fill(struct kvmm_pool *pool);
+void __mag_spill(struct kvmm_pool *pool);
+/* What the magazines have not told yet. ->lock held. */
+void mags_count(const struct kvmm_pool *pool, struct pool_count *count);
+/* None from now on. ->lock held. */
+void mags_off(struct kvmm_pool *pool);
+/* This is the child. */
+void mags_forked(struct kvmm_pool *pool);
+
+/* The pool is closed: let nobody past the gate. ->lock held. */
+static inline void mags_disarm(struct kvmm_pool *pool)
+{
+	for (struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next)
+		WRITE_ONCE(mag->armed, MAG_DISARMED);
+}
+
+/* All blocks go back to the zone; how many. ->lock held. */
+static inline u32 mags_drain(struct kvmm_pool *pool)
+{
+	return likely(!pool->mags || !pool->mags->armed) ? 0 : __mags_drain(pool);
+}
+
+/* @nr blocks are to be allocated, or freed: give the thread a magazine, if there is memory. No lock
+ * held. */
+static inline void mag_make(struct kvmm_pool *pool, u32 nr)
+{
+	if (nr - 1 < MAG_ROUNDS && pool && pool->mags)
+		__mag_make(pool);
+}
+
+/* They were, under ->lock: without it next time. */
+static inline void mag_fill(struct kvmm_pool *pool, u32 nr)
+{
+	if (nr - 1 < MAG_ROUNDS && pool->mags)
+		__mag_fill(pool);
+}
+
+static inline void mag_spill(struct kvmm_pool *pool, u32 nr)
+{
+	if (nr - 1 < MAG_ROUNDS && pool->mags)
+		__mag_spill(pool);
+}
+
+/* ticks_now(), and magazines go by it for a while. */
+static inline u32 mags_tick(struct kvmm_pool *pool)
+{
+	u32 now = ticks_now();
+
+	if (pool->mags && READ_ONCE(pool->mags->tick) != now)
+		WRITE_ONCE(pool->mags->tick, now);
+	return now;
+}
+
+/* ---- the owner ---- */
+
+static __always_inline void mag_leave(struct mag *mag)
+{
+	/* Pairs with wait_for_owner(): who drains sees what we did. */
+	smp_store_release(&mag->busy, 0);
+}
+
+/* The thread's magazine, or NULL. */
+static __always_inline struct mag *mag_of_thread(const struct mags *mags)
+{
+	struct kv_stat_row *row = kv_stat_row;
+
+	return likely(mags && row) ? READ_ONCE(mags->mag[row->slot]) : NULL;
+}
+
+/* To be inside, if it is MAG_ARMED; the same if it is MAG_ARMED_CALL. */
+static __always_inline bool mag_enter(struct mag *mag)
+{
+	WRITE_ONCE(mag->busy, 1);
+	/* Pairs with fence_owners(): one of us sees the other's word. */
+	kv_fence_light();
+	/* Acquire pairs with arm(): what others did with the content meanwhile is visible. */
+	if (likely(smp_load_acquire(&mag->armed) == MAG_ARMED))
+		return true;
+	mag_leave(mag);
+	return false;
+}
+
+/* Pocketed by this magazine -> PRIVATE. False: it is not; somebody freed it twice. */
+static __always_inline bool mag_take_entry(struct kvmm_pool *pool, const struct mag *mag, u32 index,
+					   u32 tick, kvmm_mut_t *mut)
+{
+	struct kv_entry *entry = entry_at(pool, index);
+	u64 word = READ_ONCE(entry->word);
+
+	if (unlikely(kv_word_life(word) != mag->stamp))
+		return false;
+	WRITE_ONCE(entry->vtime, tick);
+	/* Nobody else changes the word of what is ours; release as any step of it. */
+	smp_store_release(&entry->word, word - mag->stamp + KV_WORD_PRIVATE);
+	/* One by one: packed in a vector they come late to whom reads them at once. */
+	WRITE_ONCE(mut->index, index);
+	WRITE_ONCE(mut->gen, kv_word_gen(word));
+	return true;
+}
+
+/* A block without a lock; false: nothing was done. Looking at the clock is left to others. */
+static __always_inline bool mag_alloc_one(struct kvmm_pool *pool, kvmm_mut_t *mut)
+{
+	struct mags *mags = pool->mags;
+	struct mag *mag = mag_of_thread(mags);
+	bool done = false;
+	u32 nr;
+
+	if (unlikely(!mag || !mag_enter(mag)))
+		return false;
+	nr = mag->nr;
+	if (likely(nr) && likely(mag->allocs % MAG_TICKS) &&
+	    likely(mag_take_entry(pool, mag, mag->entry[nr - 1], READ_ONCE(mags->tick), mut))) {
+		WRITE_ONCE(mag->nr, nr - 1);
+		WRITE_ONCE(mag->allocs, mag->allocs + 1);
+		done = true;
+	}
+	mag_leave(mag);
+	return done;
+}
+
+/* PRIVATE -> pocketed, of the next generation. False: it is not, or has no next one. */
+static __always_inline bool mag_give_entry(struct kvmm_pool *pool, const struct mag *mag,
+					   u32 index, u32 gen)
+{
+	struct kv_entry *entry;
+	u64 word = kv_word_make(gen, 0, KV_WORD_PRIVATE), next;
+
+	if (unlikely(index >= pool->nr_blocks || gen >= KV_ENTRY_GEN_MASK))
+		return false;
+	entry = entry_at(pool, index);
+	if (unlikely(smp_load_acquire(&entry->word) != word || gen == pool->entries.gen_last))
+		return false;
+	next = word + KV_WORD_GEN - KV_WORD_PRIVATE + mag->stamp;
+#ifdef KVMM_DEBUG
+	return kv_cas(&entry->word, &word, next);
+#else
+	smp_store_release(&entry->word, next);
+	return true;
+#endif
+}
+
+/* As kvmm_free() of one block without a lock; false: nothing was done. */
+static __always_inline bool mag_free_one(struct kvmm_pool *pool, const kvmm_mut_t *mut)
+{
+	struct mag *mag = mag_of_thread(pool->mags);
+	u32 nr, index = mut->index;
+	bool done = false;
+
+	if (unlikely(!mag || !mag_enter(mag)))
+		return false;
+	nr = mag->nr;
+	if (likely(nr < MAG_ENTRIES) && likely(mag_give_entry(pool, mag, index, mut->gen))) {
+		WRITE_ONCE(mag->entry[nr], index);
+		WRITE_ONCE(mag->nr, nr + 1);
+		WRITE_ONCE(mag->frees, mag->frees + 1);
+		done = true;
+	}
+	mag_leave(mag);
+	return done;
+}
+
+/* The same for up to MAG_ROUNDS blocks. */
+bool mag_alloc_some(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks);
+bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr);
+
+#endif /* POOL_MAG_H */

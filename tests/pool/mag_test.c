@@ -1,0 +1,794 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Magazines: what threads keep aside is free for everybody, and wrong calls are refused as without.
+ *
+ * That no lock is taken shows in that a call returns while the test holds the pool's.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+#include <kv/sys.h>
+#include <kvmm/evict.h>
+
+#include "pool/local.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+#define NR_BLOCKS	1024u
+
+static struct kvmm_pool *pool;
+
+static struct kvmm_pool *pool_with(u32 flags)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.flags = flags;
+	return make_pool_of(&attr);
+}
+
+static u32 zone_free(struct kvmm_pool *of)
+{
+	return kv_zone_nr_free(of->zone);
+}
+
+static struct mag *own(struct kvmm_pool *of)
+{
+	return of->mags->mag[kv_thread_slot()];
+}
+
+/* From here on the calling thread has 64 blocks aside. */
+static void load_one(struct kvmm_pool *of)
+{
+	kvmm_mut_t mut;
+
+	cr_assert_eq(kvmm_alloc(of, 1, &mut), 0);
+	cr_assert_eq(kvmm_free(of, &mut, 1), 0);
+	cr_assert_eq(own(of)->nr, MAG_ROUNDS + 1);
+}
+
+/* ---- another thread, step by step ---- */
+
+/* It loads its magazine, says so, and waits until it may end. */
+struct other {
+	pthread_t thread;
+	u32 loaded;		/* atomic */
+	u32 may_end;		/* atomic */
+};
+
+static void *live(void *arg)
+{
+	struct other *other = arg;
+	kvmm_mut_t mut;
+
+	if (!kvmm_alloc(pool, 1, &mut) && !kvmm_free(pool, &mut, 1))
+		smp_store_release(&other->loaded, 1);
+	while (!smp_load_acquire(&other->may_end))
+		usleep(100);
+	return NULL;
+}
+
+static void start_other(struct other *other)
+{
+	*other = (struct other){ 0 };
+	cr_assert_eq(pthread_create(&other->thread, NULL, live, other), 0);
+	while (!smp_load_acquire(&other->loaded))
+		usleep(100);
+}
+
+static void end_other(struct other *other)
+{
+	smp_store_release(&other->may_end, 1);
+	pthread_join(other->thread, NULL);
+}
+
+/* ---- the fast path ---- */
+
+Test(mag, single_blocks_come_and_go_without_the_lock)
+{
+	kvmm_mut_t mut[MAG_ROUNDS];
+
+	pool = pool_with(0);
+	load_one(pool);
+	kv_lock(&pool->lock);
+	for (u32 i = 0; i < MAG_ROUNDS; i++)
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut[i]), 0);
+	for (u32 i = 0; i < MAG_ROUNDS; i++)
+		cr_assert_eq(kvmm_free(pool, &mut[i], 1), 0);
+	kv_unlock(&pool->lock);
+	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
+	cr_expect_eq(own(pool)->nr, MAG_ROUNDS + 1);
+	end_pool(pool);
+}
+
+Test(mag, batches_come_and_go_without_the_lock)
+{
+	kvmm_mut_t mut[MAG_ROUNDS];
+
+	pool = pool_with(0);
+	load_one(pool);
+	kv_lock(&pool->lock);
+	cr_expect_eq(kvmm_alloc(pool, MAG_ROUNDS, mut), 0);
+	cr_expect_eq(kvmm_free(pool, mut, MAG_ROUNDS), 0);
+	kv_unlock(&pool->lock);
+	for (u32 i = 0; i < MAG_ROUNDS; i++)
+		for (u32 j = 0; j < i; j++)
+			cr_expect_neq(mut[i].index, mut[j].index);
+	end_pool(pool);
+}
+
+Test(mag, what_comes_last_goes_first)
+{
+	kvmm_mut_t mut, again;
+
+	pool = pool_with(0);
+	load_one(pool);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_assert_eq(kvmm_alloc(pool, 1, &again), 0);
+	cr_expect_eq(again.index, mut.index);
+	cr_expect_eq(again.gen, mut.gen + 1);
+	cr_expect_eq(kvmm_free(pool, &again, 1), 0);
+	end_pool(pool);
+}
+
+/* Empty: 64 more. Full: the older 64 go, and 64 remain. */
+Test(mag, sixty_four_at_a_time)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	u32 before;
+
+	pool = pool_with(0);
+	for (u32 i = 0; i < 4 * MAG_ROUNDS; i++) {
+		before = zone_free(pool);
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut[i]), 0);
+		cr_expect_eq(before - zone_free(pool), i % (MAG_ROUNDS + 1) ? 0 : MAG_ROUNDS + 1);
+	}
+	for (u32 i = 0; i < 4 * MAG_ROUNDS; i++) {
+		u32 gain;
+
+		before = zone_free(pool);
+		cr_assert_eq(kvmm_free(pool, &mut[i], 1), 0);
+		gain = zone_free(pool) - before;
+		cr_expect(!gain || gain == MAG_ROUNDS + 1);
+	}
+	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
+	end_pool(pool);
+}
+
+Test(mag, counts_are_those_of_a_pool_without)
+{
+	struct kvmm_pool *plain = pool_with(KVMM_POOL_NO_MAGAZINES);
+	kvmm_mut_t mut[200];
+	struct kvmm_pool_stat a, b;
+
+	pool = pool_with(0);
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_pool *of = i ? plain : pool;
+
+		for (u32 nr = 1; nr < 200; nr += nr < 10 ? 1 : 37) {
+			cr_assert_eq(kvmm_alloc(of, nr, mut), 0);
+			cr_assert_eq(kvmm_free(of, mut + nr / 2, nr - nr / 2), 0);
+			cr_assert_eq(kvmm_free(of, mut, nr / 2), 0);
+		}
+		cr_assert_eq(kvmm_alloc(of, 5, mut), 0);
+	}
+	a = stat_of(pool);
+	b = stat_of(plain);
+	cr_expect_gt(pool_nr_local(pool), 0);
+	cr_expect_eq(a.allocs, b.allocs);
+	cr_expect_eq(a.alloc_blocks, b.alloc_blocks);
+	cr_expect_eq(a.frees, b.frees);
+	cr_expect_eq(a.nr_free, b.nr_free);
+	cr_expect_eq(a.nr_available, b.nr_available);
+	cr_expect_arr_eq(a.nr_state, b.nr_state, sizeof(a.nr_state));
+	end_pool(plain);
+	end_pool(pool);
+}
+
+Test(mag, blocks_that_are_kept_aside_look_free)
+{
+	struct kvmm_block_info info;
+	char map[NR_BLOCKS / 64 + 1];
+
+	pool = pool_with(0);
+	load_one(pool);
+	for (u32 block = 0; block < NR_BLOCKS; block++) {
+		cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+		cr_expect_eq(info.state, KVMM_BLOCK_FREE);
+	}
+	cr_assert_eq(kvmm_pool_map(pool, map, sizeof(map) - 1), 0);
+	for (u32 i = 0; map[i]; i++)
+		cr_expect_eq(map[i], ' ');
+	end_pool(pool);
+}
+
+/* ---- what is refused ---- */
+
+/* Nothing was taken, given or counted, and the magazine is as it was. */
+#define expect_refused(call, err)						\
+	do {									\
+		struct kvmm_pool_stat before = stat_of(pool), after;		\
+		struct mag mag = *own(pool);					\
+										\
+		cr_expect_eq((call), err, "%s", #call);				\
+		after = stat_of(pool);						\
+		cr_expect_arr_eq(&after, &before, sizeof(after), "%s", #call);	\
+		cr_expect_arr_eq(own(pool)->entry, mag.entry, mag.nr * sizeof(u32));	\
+		cr_expect_eq(own(pool)->nr, mag.nr);				\
+	} while (0)
+
+Test(mag, wrong_frees_are_refused_as_ever)
+{
+	kvmm_mut_t mut[4], bad[4];
+	kvmm_staged_t staged;
+	kvmm_key_t key = key_of(1);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+
+	pool = pool_with(0);
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_assert_eq(kvmm_free(pool, &mut[3], 1), 0);
+	expect_refused(kvmm_free(pool, &mut[3], 1), -ESTALE);
+	bad[0] = (kvmm_mut_t){ mut[0].index, mut[0].gen + 1 };
+	expect_refused(kvmm_free(pool, bad, 1), -EINVAL);
+	bad[0] = (kvmm_mut_t){ mut[0].index, mut[0].gen + BIT(KV_ENTRY_GEN_BITS) };
+	expect_refused(kvmm_free(pool, bad, 1), -EINVAL);
+	bad[0] = (kvmm_mut_t){ NR_BLOCKS, mut[0].gen };
+	expect_refused(kvmm_free(pool, bad, 1), -EINVAL);
+	bad[0] = (kvmm_mut_t){ mut[3].index, mut[3].gen + 1 };	/* of a block in the magazine */
+	expect_refused(kvmm_free(pool, bad, 1), -EINVAL);
+	memcpy(bad, mut, sizeof(bad));
+	bad[3] = bad[1];
+	expect_refused(kvmm_free(pool, bad, 4), -EINVAL);	/* one of them twice */
+	bad[3] = mut[3];
+	expect_refused(kvmm_free(pool, bad, 4), -ESTALE);
+	cr_assert_eq(kvmm_stage(pool, &prefix, mut, &staged), 0);
+	expect_refused(kvmm_free(pool, mut, 1), -ESTALE);
+	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kvmm_free(pool, mut + 1, 2), 0);
+	expect_refused(kvmm_free(pool, NULL, 1), -EINVAL);
+	expect_refused(kvmm_alloc(pool, 1, NULL), -EINVAL);
+	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS + 1, bad), -ENOSPC);
+	cr_expect_eq(kvmm_free(NULL, mut, 1), -EINVAL);
+	cr_expect_eq(kvmm_alloc(NULL, 1, mut), -EINVAL);
+	end_pool(pool);
+}
+
+/* What another thread holds may be given back by this one. */
+Test(mag, a_handle_may_be_freed_where_it_was_not_allocated)
+{
+	struct other other;
+	kvmm_mut_t mut[2];
+
+	pool = pool_with(0);
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	start_other(&other);
+	cr_expect_eq(pool_nr_local(pool), 2 * MAG_ROUNDS + 1);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
+	end_other(&other);
+	end_pool(pool);
+}
+
+/* The last life of an entry ends under the lock, which retires it. */
+Test(mag, an_entry_out_of_generations_is_retired)
+{
+	kvmm_mut_t mut, next;
+
+	pool = pool_with(0);
+	load_one(pool);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	pool->entries.gen_last = mut.gen;
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect(kv_word_is(entry_at(pool, mut.index)->word, KV_ENTRY_RETIRED));
+	cr_expect_eq(kvmm_free(pool, &mut, 1), -ESTALE);
+	cr_expect_eq(kvmm_alloc(pool, 1, &next), 0);
+	cr_expect_neq(next.index, mut.index);
+	kvmm_pool_destroy(pool);
+}
+
+/* ---- others need what is kept aside ---- */
+
+#define expect_none_evicted()	cr_expect_eq(stat_of(pool).evictions, 0)
+
+Test(mag, private_blocks_of_another_thread_come_before_enospc)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	struct other other;
+
+	pool = pool_with(0);
+	start_other(&other);
+	cr_assert_eq(pool_nr_local(pool), MAG_ROUNDS + 1);
+	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS, mut), 0);
+	cr_expect_eq(kvmm_alloc(pool, 1, mut), -ENOSPC);
+	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
+	end_other(&other);
+	end_pool(pool);
+}
+
+Test(mag, ranges_get_what_another_thread_keeps_aside)
+{
+	struct other other;
+	kvmm_range_t range;
+
+	pool = pool_with(0);
+	start_other(&other);
+	range = take(pool, NR_BLOCKS, 0);
+	end_other(&other);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+Test(mag, nothing_is_evicted_while_somebody_keeps_blocks_aside)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	struct kvmm_evict_for room = { .size = sizeof(room) };
+	struct other other;
+	u32 nr = NR_BLOCKS - 10;
+
+	pool = pool_with(0);
+	cache_keys(pool, 0, 10);
+	start_other(&other);
+	room.nr_blocks = nr;
+	cr_expect_eq(kvmm_evict_for(pool, &room), 0);
+	expect_none_evicted();
+	end_other(&other);
+	start_other(&other);
+	cr_expect_eq(kvmm_alloc(pool, nr, mut), 0);
+	expect_none_evicted();
+	cr_expect_eq(kvmm_free(pool, mut, nr), 0);
+	end_other(&other);
+	end_pool(pool);
+}
+
+Test(mag, acquire_takes_what_is_kept_aside_first)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	struct kvmm_acquire req = { .nr_blocks = NR_BLOCKS - 10, .fresh = mut };
+	struct other other;
+
+	pool = pool_with(0);
+	cache_keys(pool, 0, 10);
+	start_other(&other);
+	req.reserve = 11;
+	cr_expect_eq(kvmm_acquire(pool, &req), -ENOSPC);
+	req.reserve = 10;
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	expect_none_evicted();
+	cr_expect_eq(kvmm_free(pool, mut, req.nr_fresh), 0);
+	end_other(&other);
+	end_pool(pool);
+}
+
+/* Few are free: single blocks go through the lock, and none is kept aside. */
+Test(mag, nobody_keeps_blocks_aside_under_pressure)
+{
+	static kvmm_mut_t mut[NR_BLOCKS];
+	kvmm_mut_t one;
+
+	pool = pool_with(0);
+	cr_assert_eq(kvmm_alloc(pool, NR_BLOCKS - pool->mags->floor + 1, mut), 0);
+	for (u32 i = 0; i < 200; i++) {
+		cr_assert_eq(kvmm_alloc(pool, 1, &one), 0);
+		cr_assert_eq(kvmm_free(pool, &one, 1), 0);
+		cr_assert_eq(pool_nr_local(pool), 0);
+	}
+	cr_assert_eq(kvmm_free(pool, mut, NR_BLOCKS - pool->mags->floor + 1), 0);
+	for (u32 i = 0; i < 200; i++) {
+		cr_assert_eq(kvmm_alloc(pool, 1, &one), 0);
+		cr_assert_eq(kvmm_free(pool, &one, 1), 0);
+	}
+	cr_expect_gt(pool_nr_local(pool), 0);
+	end_pool(pool);
+}
+
+/* ---- who is inside is waited for ---- */
+
+struct drainer {
+	pthread_t thread;
+	u32 done;		/* atomic */
+};
+
+static void *drain(void *arg)
+{
+	struct drainer *drainer = arg;
+
+	kv_lock(&pool->lock);
+	pool_drain_local(pool);
+	kv_unlock(&pool->lock);
+	smp_store_release(&drainer->done, 1);
+	return NULL;
+}
+
+Test(mag, a_drain_waits_for_an_owner_who_is_inside)
+{
+	struct drainer drainer = { 0 };
+	struct mag *mag;
+
+	pool = pool_with(0);
+	load_one(pool);
+	mag = own(pool);
+	cr_assert(mag_enter(mag));
+	cr_assert_eq(pthread_create(&drainer.thread, NULL, drain, &drainer), 0);
+	while (smp_load_acquire(&mag->armed))
+		usleep(100);
+	usleep(20000);
+	cr_expect_eq(smp_load_acquire(&drainer.done), 0);
+	cr_expect_eq(mag->nr, MAG_ROUNDS + 1);
+	mag_leave(mag);
+	pthread_join(drainer.thread, NULL);
+	cr_expect_eq(mag->nr, 0);
+	cr_expect_not(mag_enter(mag));
+	cr_expect_eq(zone_free(pool), NR_BLOCKS);
+	end_pool(pool);
+}
+
+static int fence_err;
+static u32 nr_fences;
+
+static int fake_fence(void *ctx)
+{
+	nr_fences++;
+	return fence_err;
+}
+
+static void install_fence(int err)
+{
+	static struct kv_sys_ops ops;
+
+	fence_err = err;
+	nr_fences = 0;
+	ops = kv_sys_system;
+	ops.fence_all = fake_fence;
+	kv_sys_set(&ops);
+}
+
+/* The system has no asymmetric fence: owners have a full one, the drain asks for none. */
+Test(mag, owners_fence_themselves_where_the_system_does_not)
+{
+	struct other other;
+	kvmm_mut_t mut;
+
+	install_fence(-ENOSYS);
+	pool = pool_with(0);
+	load_one(pool);
+	cr_expect_eq(own(pool)->armed, MAG_ARMED_CALL);
+	kv_lock(&pool->lock);
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	kv_unlock(&pool->lock);
+	start_other(&other);
+	nr_fences = 0;
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_fences, 0);
+	cr_expect_eq(zone_free(pool), NR_BLOCKS);
+	end_other(&other);
+	end_pool(pool);
+	kv_sys_set(NULL);
+}
+
+Test(mag, a_fence_that_is_taken_away_is_not_missed)
+{
+	struct other other;
+
+	install_fence(0);
+	pool = pool_with(0);
+	load_one(pool);
+	cr_expect_eq(own(pool)->armed, MAG_ARMED);
+	start_other(&other);
+	fence_err = -EPERM;
+	nr_fences = 0;
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_fences, 1);
+	load_one(pool);
+	cr_expect_eq(own(pool)->armed, MAG_ARMED_CALL);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_fences, 1);
+	end_other(&other);
+	end_pool(pool);
+	kv_sys_set(NULL);
+}
+
+/* Only its own blocks are aside: there is nobody to ask. */
+Test(mag, a_thread_alone_drains_without_a_fence)
+{
+	install_fence(0);
+	pool = pool_with(0);
+	load_one(pool);
+	nr_fences = 0;
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_fences, 0);
+	end_pool(pool);
+	kv_sys_set(NULL);
+}
+
+/* ---- content ---- */
+
+Test(mag, another_tenant_finds_zeroes)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	u8 secret[TEST_BLOCK_BYTES], seen[TEST_BLOCK_BYTES];
+	kvmm_mut_t mut, again;
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.zero = KVMM_ZERO_TENANT;
+	pool = make_pool_of(&attr);
+	memset(secret, 0xa5, sizeof(secret));
+	load_one(pool);
+	for (u32 tenant = 1; tenant <= 3; tenant++) {
+		int block;
+
+		kv_lock(&pool->lock);
+		cr_assert_eq(kvmm_alloc_for(pool, 1, tenant, &mut), 0);
+		kv_unlock(&pool->lock);
+		block = kvmm_block_of_mut(pool, mut);
+		cr_assert_eq(kvmm_block_read(pool, block, 0, seen, sizeof(seen)), 0);
+		for (u32 i = 0; i < sizeof(seen); i++)
+			cr_assert_eq(seen[i], 0);
+		cr_assert_eq(kvmm_block_write(pool, block, 0, secret, sizeof(secret)), 0);
+		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+		cr_assert_eq(kvmm_alloc_for(pool, 1, tenant, &again), 0);
+		cr_expect_eq(kvmm_block_of_mut(pool, again), block);
+		cr_assert_eq(kvmm_block_read(pool, block, 0, seen, sizeof(seen)), 0);
+		cr_expect_arr_eq(seen, secret, sizeof(seen));	/* still its own */
+		cr_assert_eq(kvmm_free(pool, &again, 1), 0);
+	}
+	end_pool(pool);
+}
+
+Test(mag, allocations_are_dated)
+{
+	struct fake_env fake;
+	struct kvmm_block_info info;
+	kvmm_mut_t mut;
+	u64 begin_ns;
+
+	fake_env_install(&fake);
+	pool = pool_with(0);
+	load_one(pool);
+	fake_env_advance(&fake, 1ull << 40);
+	begin_ns = fake.now_ns;
+	for (u32 i = 0; i < MAG_TICKS; i++) {
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	}
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_block_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
+	cr_expect_geq(info.last_access_ns + (1 << TICK_SHIFT), begin_ns);
+	fake_env_advance(&fake, 1ull << 40);
+	cache_keys(pool, 1, 1);		/* whoever looks at the clock tells the others */
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_block_info(pool, kvmm_block_of_mut(pool, mut), &info), 0);
+	cr_expect_geq(info.last_access_ns + (1 << TICK_SHIFT), begin_ns + (1ull << 40));
+	end_pool(pool);
+	fake_env_remove(&fake);
+}
+
+/* ---- threads and processes that end, pools that go ---- */
+
+Test(mag, a_thread_that_ends_gives_everything_back)
+{
+	struct other other;
+
+	pool = pool_with(0);
+	start_other(&other);
+	cr_expect_eq(zone_free(pool), NR_BLOCKS - MAG_ROUNDS - 1);
+	end_other(&other);
+	cr_expect_eq(zone_free(pool), NR_BLOCKS);
+	cr_expect_eq(pool_nr_local(pool), 0);
+	end_pool(pool);
+}
+
+Test(mag, a_thread_may_outlive_the_pool)
+{
+	struct other other;
+
+	for (u32 i = 0; i < 3; i++) {
+		pool = pool_with(0);
+		start_other(&other);
+		load_one(pool);
+		end_pool(pool);
+		pool = pool_with(0);	/* mostly where the other one was */
+		load_one(pool);
+		end_other(&other);
+		cr_expect_eq(stat_of(pool).nr_free, NR_BLOCKS);
+		end_pool(pool);
+	}
+}
+
+Test(mag, nobody_gets_round_the_gate_of_a_childs_pool)
+{
+	kvmm_mut_t mut;
+	pid_t child;
+	int status;
+
+	pool = pool_with(0);
+	load_one(pool);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	child = fork();
+	if (!child) {
+		kvmm_mut_t more;
+
+		if (kvmm_alloc(pool, 1, &more) != -ECHILD || kvmm_free(pool, &mut, 1) != -ECHILD)
+			_exit(1);
+		kvmm_pool_destroy(pool);
+		pool = pool_with(0);
+		load_one(pool);
+		_exit(kvmm_validate(pool) ? 2 : 0);
+	}
+	waitpid(child, &status, 0);
+	cr_expect_eq(status, 0);
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	end_pool(pool);
+}
+
+Test(mag, nobody_gets_round_the_gate_of_a_closed_pool)
+{
+	kvmm_mut_t mut;
+
+	pool = pool_with(0);
+	load_one(pool);
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EUCLEAN);
+	cr_expect_eq(kvmm_alloc(pool, 2, &mut), -EUCLEAN);
+	kvmm_pool_destroy(pool);
+}
+
+/* ---- pools without ---- */
+
+Test(mag, some_pools_have_none)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_evict_attr evict = { .size = sizeof(evict) };
+	struct kvmm_pool_attr no[6];
+
+	attr.nr_blocks = MAG_MIN_BLOCKS;
+	attr.policy = "lru";
+	for (u32 i = 0; i < ARRAY_SIZE(no); i++)
+		no[i] = attr;
+	no[0].nr_blocks--;
+	no[1].flags = KVMM_POOL_NO_MAGAZINES;
+	no[2].flags = KVMM_POOL_DETERMINISTIC;
+	no[3].policy = "lru-classic";
+	evict.run_window = 64;
+	no[4].evict = &evict;
+	no[5].policy = NULL;
+	for (u32 i = 0; i < ARRAY_SIZE(no); i++) {
+		pool = make_pool_of(&no[i]);
+		cr_expect_null(pool->mags, "%u", i);
+		end_pool(pool);
+	}
+	pool = make_pool_of(&attr);
+	cr_expect_not_null(pool->mags);
+	end_pool(pool);
+}
+
+/* ---- contradictions ---- */
+
+static void expect_found(void)
+{
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
+	kvmm_pool_destroy(pool);
+}
+
+/* Two threads freed one handle at the same moment: both have the entry, one has its tag. */
+Test(mag, an_entry_in_two_magazines_is_found)
+{
+	struct other other;
+	struct mag *mag;
+
+	pool = pool_with(0);
+	start_other(&other);
+	load_one(pool);
+	mag = pool->mags->armed == own(pool) ? own(pool)->next : pool->mags->armed;
+	own(pool)->entry[own(pool)->nr++] = mag->entry[0];
+	expect_found();
+	end_other(&other);
+}
+
+Test(mag, an_entry_in_two_magazines_is_not_handed_out)
+{
+	struct other other;
+	struct mag *mag;
+	kvmm_mut_t mut;
+
+	pool = pool_with(0);
+	start_other(&other);
+	load_one(pool);
+	mag = pool->mags->armed == own(pool) ? own(pool)->next : pool->mags->armed;
+	own(pool)->entry[own(pool)->nr++] = mag->entry[0];
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), 0);	/* another one, from the zone */
+	cr_expect_neq(mut.index, mag->entry[0]);
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EUCLEAN);
+	kvmm_pool_destroy(pool);
+	end_other(&other);
+}
+
+Test(mag, what_is_flipped_in_there_is_found)
+{
+	for (u32 what = 0; what < 6; what++) {
+		struct mag *mag;
+		struct kv_entry *entry;
+
+		pool = pool_with(0);
+		load_one(pool);
+		mag = own(pool);
+		entry = entry_at(pool, mag->entry[5]);
+		if (what == 0)
+			entry->word ^= KV_ENTRY_MARK;
+		else if (what == 1)
+			entry->word ^= KV_WORD_GEN;
+		else if (what == 2)
+			entry->place ^= 1;
+		else if (what == 3)
+			mag->nr--;
+		else if (what == 4)
+			mag->frees ^= 4;
+		else
+			mag->entry[5] = mag->entry[6];
+		expect_found();
+	}
+}
+
+/* ---- host memory ---- */
+
+/* Without memory for a magazine everything goes through the lock. */
+Test(mag, a_thread_without_memory_for_a_magazine_does_without)
+{
+	struct fake_env fake;
+	kvmm_mut_t mut;
+	u64 nr_live;
+
+	fake_env_install(&fake);
+	pool = pool_with(0);
+	kv_thread_claim_slot();
+	nr_live = fake.nr_live;
+	fake_env_fail(&fake, 1, true);
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
+	cr_expect(fake_env_failed(&fake));
+	cr_expect_eq(fake.nr_live, nr_live);
+	cr_expect_eq(zone_free(pool), NR_BLOCKS);
+	fake_env_fail(&fake, 0, false);
+	load_one(pool);
+	cr_expect_eq(fake.nr_live, nr_live + 1);
+	end_pool(pool);
+	kv_rcu_barrier();
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+Test(mag, a_pool_with_magazines_is_made_or_not)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct fake_env fake;
+	u32 n = 0;
+	int err;
+
+	fake_env_install(&fake);
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	do {
+		fake_env_fail(&fake, ++n, false);
+		err = kvmm_pool_create(&attr, &pool);
+		cr_expect(!err || err == -ENOMEM);
+		kv_rcu_barrier();
+		cr_expect(!err || !kv_mem_bytes(), "allocation %u left something", n);
+	} while (fake_env_failed(&fake));
+	fake_env_fail(&fake, 0, false);
+	cr_assert_eq(err, 0);
+	cr_expect_gt(n, 5);
+	cr_expect_not_null(pool->mags);
+	end_pool(pool);
+	fake_env_remove(&fake);
+}
