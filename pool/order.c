@@ -380,6 +380,7 @@ static void picked_back(struct order *order, u32 index)
 
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
+	quota_restart(order->quotas);
 	for (picked->nr = 0; picked->nr < nr; picked->nr++) {
 		void *policy = next_policy(order);
 		u32 index = likely(policy != NULL) ? order->ops->pick(policy) : KV_NONE;

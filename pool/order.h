@@ -187,6 +187,7 @@ static inline u32 order_nr(const struct order *order)
 /* Is there nobody left who may be picked? Both locks held. */
 static inline bool order_is_spent(struct order *order)
 {
+	quota_restart(order->quotas);
 	return unlikely(order->quotas != NULL) ? !quota_next(order) : !order_nr(order);
 }
 

@@ -88,6 +88,15 @@ enum quota_mode {
 
 #define QUOTA_NOBODY	UINT32_MAX
 
+/* One instance of the policy that has somebody, and what it is worth; see quota_order.c. */
+struct turn {
+	u32 account;
+	u32 class;
+	u32 rank;		/* KV_NONE: there is none */
+	bool has_rival;		/* another one of that rank */
+	u32 rival;		/* when the next of the rivals came into the order */
+};
+
 struct quotas {
 	u32 nr_blocks;			/* fixed at creation */
 	u32 nr;				/* accounts */
@@ -102,7 +111,8 @@ struct quotas {
 	u32 clock;
 	u32 who;			/* QUOTA_NOBODY between calls */
 	enum quota_mode mode;		/* QUOTA_FOR_WHO between calls */
-	u32 rank;			/* of who was picked last; see quota_next() */
+	struct turn turn;		/* of who was picked last */
+	bool goes_on;			/* ->turn may hold again: nothing but picking since */
 };
 
 #define for_each_account(quotas, at, i)						\
@@ -158,6 +168,13 @@ static inline void quota_entered(struct quotas *quotas, u32 index)
 		quotas->entered[index] = quotas->clock++;
 }
 
+/* Who is next is to be found out anew. */
+static inline void quota_restart(struct quotas *quotas)
+{
+	if (unlikely(quotas != NULL))
+		quotas->goes_on = false;
+}
+
 static inline bool quota_is_same(const struct quotas *quotas, u32 a, u32 b)
 {
 	return likely(!quotas) || quota_of(quotas, a) == quota_of(quotas, b);
@@ -165,7 +182,7 @@ static inline bool quota_is_same(const struct quotas *quotas, u32 a, u32 b)
 
 static inline u32 quota_rank(const struct quotas *quotas)
 {
-	return likely(!quotas) ? 0 : quotas->rank;
+	return likely(!quotas) ? 0 : quotas->turn.rank;
 }
 
 /* ---- quota.c: accounts ---- */

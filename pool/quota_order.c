@@ -5,8 +5,9 @@
  * Rank by rank: a class that exceeds its quota, since that is asked of the pool as a whole; tenants
  * over ->high; those above ->low; those above ->min; and who asks for room, if it has nothing better
  * to offer than what ->min protects from others. Inside a rank the lowest class, and then whoever
- * has waited in the order longest. Each step costs a look at each account, however many blocks any
- * of them has.
+ * has waited in the order longest. That costs a look at each account, however many blocks any of them
+ * has; then it stays the same one's turn until it comes into another rank, or somebody else has
+ * waited longer.
  *
  * To compare ages one must know who would be next. Policies only tell by picking, which is undone at
  * once; what they said is remembered until something is changed in that instance.
@@ -41,13 +42,6 @@ static enum level level_of(const struct quotas *quotas, u32 i)
 
 /* ---- who is next ---- */
 
-/* One instance that has somebody, and what it is worth. */
-struct turn {
-	u32 account;
-	u32 class;
-	u32 rank;
-};
-
 #define NO_TURN		((struct turn){ .rank = KV_NONE })
 
 static u32 nr_in(const struct order *order, const struct account *account, u32 class)
@@ -67,17 +61,36 @@ static u32 next_of(const struct order *order, const struct turn *turn)
 	return *next;
 }
 
-static bool is_older(const struct order *order, const struct turn *a, const struct turn *b)
+/* When its next one came into the order. */
+static u32 age_of(const struct order *order, const struct turn *turn)
 {
-	const u32 *entered = order->quotas->entered;
+	return order->quotas->entered[next_of(order, turn)];
+}
 
-	return (s32)(entered[next_of(order, a)] - entered[next_of(order, b)]) < 0;
+static bool is_before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
 }
 
 static void consider(const struct order *order, const struct turn *turn, struct turn *best)
 {
-	if (turn->rank < best->rank || (turn->rank == best->rank && is_older(order, turn, best)))
+	u32 age, best_age;
+
+	if (turn->rank > best->rank)
+		return;
+	if (turn->rank < best->rank) {
 		*best = *turn;
+		return;
+	}
+	age = age_of(order, turn);
+	best_age = age_of(order, best);
+	if (is_before(age, best_age)) {
+		*best = *turn;
+		best->rival = best_age;
+	} else if (!best->has_rival || is_before(age, best->rival)) {
+		best->rival = age;
+	}
+	best->has_rival = true;
 }
 
 static u32 first_class(const struct order *order, const struct account *account)
@@ -99,7 +112,8 @@ static struct turn over_quota(const struct order *order)
 		if (!class_is_over(order->classes, class))
 			continue;
 		for_each_account(quotas, at, i) {
-			struct turn turn = { i, class, level_of(quotas, i) };
+			struct turn turn = { .account = i, .class = class,
+					     .rank = level_of(quotas, i) };
 
 			if ((quotas->mode != QUOTA_OF_WHO || i == quotas->who) &&
 			    nr_in(order, quotas->account[i], class))
@@ -109,39 +123,68 @@ static struct turn over_quota(const struct order *order)
 	return best;
 }
 
+static struct turn turn_of(const struct order *order, u32 i)
+{
+	enum level level = level_of(order->quotas, i);
+	struct turn turn = { .account = i, .rank = KV_NONE };
+
+	if (level == LEVEL_NEVER)
+		return turn;
+	turn.class = first_class(order, order->quotas->account[i]);
+	if (turn.class < order->nr_policies)
+		turn.rank = (level + 1) << 8 | turn.class;
+	return turn;
+}
+
 static struct turn by_level(const struct order *order)
 {
 	const struct quotas *quotas = order->quotas;
 	struct turn best = NO_TURN;
 
+	if (quotas->mode == QUOTA_OF_WHO)
+		return turn_of(order, quotas->who);
 	for_each_account(quotas, at, i) {
-		enum level level = level_of(quotas, i);
-		struct turn turn = { .account = i };
+		struct turn turn = turn_of(order, i);
 
-		if (level == LEVEL_NEVER)
-			continue;
-		turn.class = first_class(order, quotas->account[i]);
-		turn.rank = (level + 1) << 8 | turn.class;
-		if (turn.class < order->nr_policies)
+		if (turn.rank != KV_NONE)
 			consider(order, &turn, &best);
 	}
 	return best;
 }
 
-void *quota_next(struct order *order)
+static bool is_still_next(const struct order *order)
 {
-	struct quotas *quotas = order->quotas;
+	const struct turn *last = &order->quotas->turn;
+	struct turn now;
+
+	if (!order->quotas->goes_on)
+		return false;
+	now = turn_of(order, last->account);
+	return now.rank == last->rank &&
+	       (!last->has_rival || is_before(age_of(order, &now), last->rival));
+}
+
+static struct turn next_turn(const struct order *order)
+{
 	struct turn turn = NO_TURN;
 
 	if (order->classes && order->classes->has_quotas)
 		turn = over_quota(order);
-	if (turn.rank == KV_NONE)
-		turn = by_level(order);
-	if (turn.rank == KV_NONE)
+	else if (is_still_next(order))
+		return order->quotas->turn;
+	return turn.rank == KV_NONE ? by_level(order) : turn;
+}
+
+void *quota_next(struct order *order)
+{
+	struct quotas *quotas = order->quotas;
+
+	quotas->turn = next_turn(order);
+	if (quotas->turn.rank == KV_NONE)
 		return NULL;
-	quotas->rank = turn.rank;
-	quotas->account[turn.account]->next[turn.class] = KV_NONE;
-	return quotas->account[turn.account]->policy[turn.class];
+	quotas->goes_on = true;
+	quotas->account[quotas->turn.account]->next[quotas->turn.class] = KV_NONE;
+	return quotas->account[quotas->turn.account]->policy[quotas->turn.class];
 }
 
 /* ---- marks ---- */

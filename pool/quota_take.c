@@ -101,10 +101,11 @@ int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want)
 	struct excess excess = excess_of(quotas->account[own], want->nr);
 	u64 nr_available;
 
+	if (!want->nr ||
+	    (!excess.max && want->nr + want->reserve <= kv_zone_nr_free(pool->zone)))
+		return 0;
 	count_hits(pool, want);
 	nr_available = sum_up(pool, own, &nr_own);
-	if (!want->nr)
-		return 0;
 	if (excess.max > nr_own)
 		return refuse(quotas->account[own], &excess);
 	return want->nr + want->reserve <= nr_available ? 0 : -ENOSPC;
