@@ -8,7 +8,7 @@
 
 static u32 slot_of(u32 tenant)
 {
-	return tenant * 0x9e3779b1u >> 16 & (QUOTA_SLOTS - 1);
+	return tenant * 0x9e3779b1u >> (32 - QUOTA_SLOT_BITS);
 }
 
 /* Where it stands, or where it would have to. */
@@ -92,7 +92,8 @@ static u64 limits_of(const struct account *account)
 {
 	const struct kvmm_tenant_attr *limit = &account->limit;
 
-	return limit->min + 3ull * limit->low + 5ull * limit->high + 7ull * limit->max;
+	return limit->min + 3ull * limit->low + 5ull * limit->high + 7ull * limit->max +
+	       11ull * account->tenant;
 }
 
 void account_set(struct quotas *quotas, u32 i, const struct kvmm_tenant_attr *limit)

@@ -52,7 +52,10 @@ struct victims;
 static_assert(MAX_ACCOUNTS == QUOTA_ACCOUNT + 1, "an account fits its bits");
 
 /* Accounts by tenant: open addressing, at most half full. */
-#define QUOTA_SLOTS	(2 * MAX_ACCOUNTS)
+#define QUOTA_SLOT_BITS		11u
+#define QUOTA_SLOTS		BIT(QUOTA_SLOT_BITS)
+
+static_assert(QUOTA_SLOTS == 2 * MAX_ACCOUNTS, "at most half full");
 
 /* What an allocation would have exceeded. It is counted when it has succeeded, or for that. */
 #define BEYOND_HIGH		BIT(0)
@@ -100,7 +103,7 @@ struct turn {
 struct quotas {
 	u32 nr_blocks;			/* fixed at creation */
 	u32 nr;				/* accounts */
-	u64 limits;			/* sum of all limits: a recount finds a flip */
+	u64 limits;			/* sum of tenants and limits: a recount finds a flip */
 	u16 live[MAX_ACCOUNTS];		/* the first ->nr: all accounts, in no order */
 	struct account *account[MAX_ACCOUNTS];	/* ours; NULL: there is none */
 	u16 slot[QUOTA_SLOTS];		/* by hash of tenant: account, or QUOTA_REST */

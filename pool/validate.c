@@ -312,10 +312,13 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 int pool_check(struct kvmm_pool *pool)
 {
 	struct recount re = { 0 };
-	int err;
+	int err = 0;
 
 	kv_assert_held(&pool->lock);
-	err = check_slots(pool, &re);
+	if (quotas_check(pool))		/* first: they say where an entry is in order */
+		err = complain(pool, "accounts of tenants", 0);
+	if (!err)
+		err = check_slots(pool, &re);
 	if (!err)
 		err = check_entries(pool, &re);
 	if (!err)
@@ -324,8 +327,6 @@ int pool_check(struct kvmm_pool *pool)
 		err = check_zone(pool, &re);
 	if (!err)
 		err = check_counts(pool, &re);
-	if (!err && quotas_check(pool))
-		err = complain(pool, "accounts of tenants", 0);
 	if (!err && flights_check(pool, re.nr_moving, re.nr_owned[OWNER_MOVE]))
 		err = complain(pool, "blocks on the move", re.nr_owned[OWNER_MOVE]);
 	return err;

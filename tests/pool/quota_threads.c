@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads of several tenants that fill a pool side by side, while another one gives them limits, takes
+ * them away, reclaims and looks. Exit code 0: nothing was refused that may not be, nobody exceeded
+ * its max, what is charged adds up, and the pool is valid.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	64u
+#define NR_PROMPTS	12u
+#define LENGTH		6u
+#define NR_ROUNDS	8000u
+#define NR_TENANTS	4u	/* 1 to 4; each is used by two threads */
+
+static struct kvmm_pool *pool;
+static u32 nr_bad;				/* atomic */
+static u32 nr_users = 2 * NR_TENANTS;		/* atomic */
+static u32 nr_made, nr_refused, nr_full, nr_ranges;	/* atomic */
+
+#define expect(cond)						\
+	do {							\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+static u32 any(u64 *state, u32 below)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (*state >> 20) % below;
+}
+
+static void count(int err)
+{
+	expect(!err || err == -ENOSPC || err == -EDQUOT);
+	kv_fetch_add(&nr_refused, err == -EDQUOT);
+	kv_fetch_add(&nr_full, err == -ENOSPC);
+}
+
+static void name_keys(kvmm_key_t *keys, u32 prompt)
+{
+	memset(keys, 0, LENGTH * sizeof(*keys));
+	for (u32 i = 0; i < LENGTH; i++) {
+		keys[i].byte[0] = prompt;
+		keys[i].byte[1] = i + 1;
+	}
+}
+
+static void live(u64 *random, u32 tenant)
+{
+	kvmm_key_t keys[LENGTH];
+	kvmm_mut_t fresh[LENGTH];
+	kvmm_ref_t refs[LENGTH];
+	struct kvmm_acquire req = { .keys = keys, .nr_keys = LENGTH, .max_hits = LENGTH,
+				    .nr_blocks = LENGTH, .hits = refs, .fresh = fresh,
+				    .domain.tenant = tenant };
+	struct kvmm_prefix prefix = { .keys = keys, .domain.tenant = tenant };
+	int err;
+
+	name_keys(keys, any(random, NR_PROMPTS));
+	err = kvmm_acquire(pool, &req);
+	count(err);
+	if (err)
+		return;
+	prefix.keys = keys + req.nr_hits;
+	prefix.nr = req.nr_fresh;
+	prefix.position = req.nr_hits;
+	expect(!kvmm_prefix_register(pool, &prefix, fresh, refs + req.nr_hits));
+	kv_fetch_add(&nr_made, 1);
+	expect(!kvmm_put_many(pool, refs, LENGTH));
+}
+
+static void range(u64 *random, u32 tenant)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(random, 8),
+					.max_runs = KVMM_MAX_RUNS, .tenant = tenant };
+	kvmm_range_t range;
+	int err = kvmm_range_alloc_attr(pool, &attr, &range);
+
+	count(err);
+	if (err)
+		return;
+	kv_fetch_add(&nr_ranges, 1);
+	count(kvmm_range_grow(pool, range, 1 + any(random, 4)));
+	expect(!kvmm_range_free(pool, range));
+}
+
+static void *user(void *arg)
+{
+	u32 tenant = 1 + (uintptr_t)arg % NR_TENANTS;
+	u64 random = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
+
+	for (u32 i = 0; i < NR_ROUNDS; i++) {
+		if (any(&random, 4))
+			live(&random, tenant);
+		else
+			range(&random, tenant);
+	}
+	kv_fetch_add(&nr_users, -1);
+	return NULL;
+}
+
+static void set_limits(u64 *random)
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+
+	attr.min = any(random, 3) ? 0 : any(random, 20);
+	attr.low = any(random, 3) ? 0 : any(random, 40);
+	attr.high = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, 24);
+	attr.max = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, 24);
+	expect(!kvmm_tenant_set(pool, 1 + any(random, NR_TENANTS), &attr));
+}
+
+static void look(void)
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+	u32 cursor = 0, nr = 0;
+	int err;
+
+	while (!(err = kvmm_tenant_next(pool, &cursor, &stat))) {
+		expect(stat.usage <= NR_BLOCKS && stat.nr_inactive <= stat.usage);
+		expect(stat.peak >= stat.usage);
+		nr++;
+	}
+	expect(err == -ENOENT && nr <= NR_TENANTS + 1);
+}
+
+/* As long as there are users. */
+static void *ruler(void *arg)
+{
+	u64 random = 4711;
+
+	for (u32 i = 0; READ_ONCE(nr_users); i++) {
+		u32 tenant = 1 + any(&random, NR_TENANTS);
+		int ret;
+
+		set_limits(&random);
+		ret = kvmm_tenant_reclaim(pool, tenant, any(&random, 8));
+		expect(ret >= 0 || ret == -ENOENT);
+		ret = kvmm_tenant_del(pool, tenant);
+		expect(!ret || ret == -ENOENT || ret == -EBUSY);
+		look();
+		if (i % 256 == 0)
+			expect(!kvmm_validate(pool));
+	}
+	return NULL;
+}
+
+/* Nobody holds anything any more. */
+static void expect_nothing_charged(void)
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+	u32 cursor = 0;
+
+	expect(kvmm_reset_inactive(pool) >= 0);
+	while (!kvmm_tenant_next(pool, &cursor, &stat))
+		expect(!stat.usage);
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	pthread_t thread[2 * NR_TENANTS], ruling;
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.dup_policy = KVMM_DUP_ALLOW;
+	if (kvmm_pool_create(&attr, &pool))
+		return 1;
+	pthread_create(&ruling, NULL, ruler, NULL);
+	for (u32 i = 0; i < 2 * NR_TENANTS; i++)
+		pthread_create(&thread[i], NULL, user, (void *)(uintptr_t)(i + 1));
+	for (u32 i = 0; i < 2 * NR_TENANTS; i++)
+		pthread_join(thread[i], NULL);
+	pthread_join(ruling, NULL);
+	expect(!kvmm_validate(pool));
+	expect_nothing_charged();
+	expect(nr_made && nr_refused && nr_full && nr_ranges);
+	kvmm_pool_destroy(pool);
+	printf("%u prompts, %u ranges, %u beyond max, %u without room\n", nr_made, nr_ranges,
+	       nr_refused, nr_full);
+	return nr_bad != 0;
+}
