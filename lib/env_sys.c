@@ -5,7 +5,8 @@
  *
  * Threads of a library get in the way of its process: they catch signals meant for others, and one
  * that is still there at the end of the process, or after dlclose(), runs into what is gone. Ours
- * catch none, and are joined before the call returns, even if the caller is cancelled meanwhile.
+ * catch none, and are joined before the call returns, even if the caller is cancelled meanwhile; the
+ * one that the engine may ask for is joined when it asks for it no more.
  *
  * A driver's state does not survive a fork, yet its calls remain callable in the child and may
  * hang there. The child's hook runs before anything else of the child, so a plain flag tells.
@@ -23,6 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <kv/mem.h>
 #include <kv/sys.h>
 
 #define MAX_THREADS	16	/* the caller's included */
@@ -174,6 +176,50 @@ static int system_fence_all(void *ctx)
 	return err ? err : membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
+struct spawned {
+	pthread_t thread;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+static void *run_spawned(void *data)
+{
+	struct spawned *spawned = data;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	spawned->fn(spawned->arg);
+	return NULL;
+}
+
+static int system_spawn(void *ctx, void (*fn)(void *arg), void *arg, void **thread)
+{
+	struct spawned *spawned = kv_alloc(sizeof(*spawned));
+	sigset_t before;
+	int err;
+
+	if (!spawned)
+		return -EAGAIN;
+	spawned->fn = fn;
+	spawned->arg = arg;
+	block_signals(&before);
+	err = pthread_create(&spawned->thread, NULL, run_spawned, spawned);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (err) {
+		kv_free(spawned);
+		return -EAGAIN;
+	}
+	*thread = spawned;
+	return 0;
+}
+
+static void system_join(void *ctx, void *thread)
+{
+	struct spawned *spawned = thread;
+
+	pthread_join(spawned->thread, NULL);
+	kv_free(spawned);
+}
+
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
@@ -182,6 +228,8 @@ const struct kv_sys_ops kv_sys_system = {
 	.read_file	= system_read_file,
 	.parallel	= system_parallel,
 	.fence_all	= system_fence_all,
+	.spawn		= system_spawn,
+	.join		= system_join,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;

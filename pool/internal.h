@@ -44,6 +44,7 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
+#include "background.h"
 #include "order.h"
 #include "step.h"
 #include "victim.h"
@@ -258,6 +259,8 @@ struct kvmm_pool {
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
+	struct asked			asked;		/* see background.h */
+	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct token_dir		*tokens;	/* see request_tokens.c */

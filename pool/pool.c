@@ -258,6 +258,7 @@ static void exit_memory(struct kvmm_pool *pool)
 /* Takes a pool that is half made, too: what was not made yet is 0. */
 static void exit_fields(struct kvmm_pool *pool)
 {
+	background_exit(pool);
 	steps_exit(pool);
 	mags_exit(pool);
 	holds_exit(pool);

@@ -143,6 +143,7 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 		slot_at(pool, req->range.index)->pins = 1;
 		pool->count.range_pins++;
 	}
+	asked_for(&pool->asked, attr->nr);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += attr->nr;
 	return 0;

@@ -19,6 +19,7 @@
 /* Outermost first. */
 enum kv_lock_rank {
 	KV_RANK_CONFIG = 1,
+	KV_RANK_TICK,
 	KV_RANK_COMPACT,
 	KV_RANK_STEP,
 	KV_RANK_TIER,

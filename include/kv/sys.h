@@ -3,7 +3,7 @@
  * The other seam to the operating system: what start-up code asks of it, never a hot path.
  *
  * Apart from kv_env_ops because hardly anybody needs it: the environment, libraries opened at run
- * time, small files of the kernel, threads for the length of a call, and forks. Tests put their own
+ * time, small files of the kernel, threads, and forks. Tests put their own
  * table in place and thereby decide which libraries there are and which symbols those lack.
  */
 #ifndef KV_SYS_H
@@ -25,6 +25,8 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
  * @parallel: what kv_parallel() does; may be NULL
  * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL
+ * @spawn: a thread that runs @fn(@arg) once, and takes none of the engine's signals: 0, or -EAGAIN
+ * @join: wait for its end
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -35,6 +37,8 @@ struct kv_sys_ops {
 	int (*own_folder)(void *ctx, char *path, size_t bytes);
 	void (*parallel)(void *ctx, kv_part_fn *fn, void *arg, u32 nr_parts);
 	int (*fence_all)(void *ctx);
+	int (*spawn)(void *ctx, void (*fn)(void *arg), void *arg, void **thread);
+	void (*join)(void *ctx, void *thread);
 };
 
 extern const struct kv_sys_ops kv_sys_system;

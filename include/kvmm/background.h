@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Background compaction: keep holes long enough before somebody needs them.
+ *
+ * The measure is the unusable free index at the length that requests ask for: the share of the free
+ * blocks that lie in holes too short for that. Above the threshold moves are started, as
+ * kvmm_compact_start() does, until the index has come down to half of it.
+ *
+ * Who does the work is the engine's choice: it calls kvmm_background_tick() when it has a moment,
+ * or it lets kvmm have a thread for it. Such a thread calls no function of the engine.
+ */
+#ifndef KVMM_BACKGROUND_H
+#define KVMM_BACKGROUND_H
+
+#include <kvmm/step.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A thread of kvmm's does the work. Without it, whoever calls kvmm_background_tick(). */
+#define KVMM_BACKGROUND_THREAD		(1u << 0)
+
+/** Moves are started only while no step is open. */
+#define KVMM_BACKGROUND_IDLE_ONLY	(1u << 1)
+
+/**
+ * struct kvmm_background - when blocks are moved without being asked
+ * @size: sizeof(struct kvmm_background); set by KVMM_BACKGROUND_INIT
+ * @threshold_pm: index at which work begins, per mille; 1 to 1000
+ * @interval_ms: the index is looked at so often
+ * @request_blocks: at which length; 0 = the median of the ranges that were allocated lately
+ * @max_blocks: most blocks on their way at a time
+ * @mode: enum kvmm_move_mode
+ * @flags: KVMM_BACKGROUND_*
+ */
+struct kvmm_background {
+	size_t size;
+	uint32_t threshold_pm;
+	uint32_t interval_ms;
+	uint32_t request_blocks;
+	uint32_t max_blocks;
+	uint32_t mode;
+	uint32_t flags;
+};
+
+#define KVMM_BACKGROUND_INIT { sizeof(struct kvmm_background), 200, 60000, 0, 1024, \
+			       KVMM_MOVE_BESIDE, 0 }
+
+/**
+ * kvmm_background_set() - from now on, or not any more
+ * @how: borrowed during the call; NULL = off
+ *
+ * May be called at any time; waits for a thread that is not wanted any more to end.
+ *
+ * Return: 0; -EINVAL; -ENOMEM; -EAGAIN no thread was to be had: everything is as it was;
+ * -EOPNOTSUPP as kvmm_pool_compact().
+ */
+KVMM_API int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how);
+
+/**
+ * kvmm_background_tick() - do what is due
+ *
+ * Cheap while nothing is: a clock reading. Never waits for the device.
+ *
+ * Return: 1 moves were started; 0 nothing was due or to be done; -EINVAL; errors of
+ * kvmm_compact_start() that are not a matter of course.
+ */
+KVMM_API int kvmm_background_tick(struct kvmm_pool *pool);
+
+/**
+ * struct kvmm_background_stat - what it does
+ * @score_pm: the index when it was looked at last
+ * @request_blocks: at which length
+ * @is_active: it is above the threshold, or not yet down to half of it
+ * @nr_deferred: looks that are left out because moving was useless lately
+ * @checks: how often it was looked at
+ * @starts: how often moves were started
+ * @useless: how often no allowed moves were found
+ * @busy: how often it had to wait for a step, or for moves under way
+ */
+struct kvmm_background_stat {
+	uint32_t score_pm;
+	uint32_t request_blocks;
+	uint32_t is_active;
+	uint32_t nr_deferred;
+	uint64_t checks;
+	uint64_t starts;
+	uint64_t useless;
+	uint64_t busy;
+};
+
+/** kvmm_background_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_BACKGROUND_H */

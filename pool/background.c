@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Background compaction: looks at the index now and then, and starts moves above the threshold.
+ *
+ * Between two looks nothing is done but reading the clock. Once above the threshold it goes on at
+ * each tick until the index is down to half of it, so that it does not stop and start around one
+ * value. When no allowed moves are found, the next 2, 4, ... 64 looks are left out: what is in the
+ * way does not go away so fast.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+#include <kv/sys.h>
+
+#include "internal.h"
+
+#define NS_PER_MS	1000000ull
+#define MOST_DEFERRED	6u
+/* A thread looks this often while there is work. */
+#define BUSY_NS		NS_PER_MS
+
+/* ---- what is asked for ---- */
+
+void asked_age(struct asked *asked)
+{
+	asked->sum = 0;
+	for (u32 i = 0; i < NR_ASKED; i++) {
+		asked->nr[i] /= 2;
+		asked->sum += asked->nr[i];
+	}
+}
+
+/* The longest length of a slot. */
+static u32 slot_blocks(u32 slot)
+{
+	return slot <= ASKED_EXACT ? slot : ASKED_EXACT << (slot - ASKED_EXACT);
+}
+
+/* 0: nobody has asked for any. */
+static u32 asked_median(const struct asked *asked)
+{
+	u32 below = 0;
+
+	for (u32 i = 0; i < NR_ASKED && asked->sum; i++) {
+		below += asked->nr[i];
+		if (2 * below >= asked->sum)
+			return slot_blocks(i);
+	}
+	return 0;
+}
+
+/* ---- looking ---- */
+
+static u32 length_to_look_at(struct kvmm_pool *pool, const struct kvmm_background *how)
+{
+	u32 nr;
+
+	if (how->request_blocks)
+		return how->request_blocks;
+	kv_lock(&pool->lock);
+	nr = asked_median(&pool->asked);
+	kv_unlock(&pool->lock);
+	return min(nr, pool->nr_usable);
+}
+
+/* Nothing that is free is unusable; nobody has asked for ranges: no index. */
+static u32 score(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_zone_stat zone;
+	int ppm;
+
+	if (!nr || kvmm_zone_stat(pool->zone, &zone) || zone.nr_free < nr)
+		return 0;
+	ppm = kvmm_zone_unusable(pool->zone, nr);
+	return ppm > 0 ? ppm / 1000 : 0;
+}
+
+static void look(struct kvmm_pool *pool, struct background *back)
+{
+	struct kvmm_background_stat *stat = &back->stat;
+	u32 threshold = back->how.threshold_pm;
+
+	stat->checks++;
+	stat->request_blocks = length_to_look_at(pool, &back->how);
+	stat->score_pm = score(pool, stat->request_blocks);
+	if (stat->is_active)
+		stat->is_active = stat->score_pm > threshold / 2;
+	else
+		stat->is_active = stat->score_pm >= threshold;
+}
+
+static void sleep_for(struct background *back, u64 nr_intervals)
+{
+	u64 ns = nr_intervals * back->how.interval_ms * NS_PER_MS;
+
+	WRITE_ONCE(back->next_ns, kv_clock_ns() + ns);
+}
+
+/* ---- moving ---- */
+
+static bool must_wait(struct kvmm_pool *pool, const struct background *back)
+{
+	struct kvmm_step_stat steps;
+
+	kvmm_step_stat(pool, &steps);
+	return (back->how.flags & KVMM_BACKGROUND_IDLE_ONLY && steps.nr_open) ||
+	       steps.copying_blocks + steps.limbo_blocks >= back->how.max_blocks;
+}
+
+static void defer(struct background *back)
+{
+	back->stat.useless++;
+	back->stat.is_active = false;
+	back->defer_shift = min(back->defer_shift + 1, MOST_DEFERRED);
+	back->stat.nr_deferred = BIT(back->defer_shift);
+	sleep_for(back, BIT(back->defer_shift));
+}
+
+/* A hole where there is none yet, or a longer one: it takes what is about it, a request's length more. */
+static u32 next_goal(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_zone_stat zone;
+
+	if (kvmm_zone_stat(pool->zone, &zone) || zone.largest < nr)
+		return nr;
+	return min(zone.largest + nr, zone.nr_free);
+}
+
+/* 1, 0, or an error that somebody should know of. */
+static int start(struct kvmm_pool *pool, struct background *back)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal),
+				     .want_run = next_goal(pool, back->stat.request_blocks),
+				     .max_blocks = back->how.max_blocks };
+	int err;
+
+	if (must_wait(pool, back)) {
+		back->stat.busy++;
+		return 0;
+	}
+	err = kvmm_compact_start(pool, &goal, back->how.mode);
+	if (err == -EBUSY || err == -EAGAIN) {
+		back->stat.busy++;
+		return 0;
+	}
+	if (err == -ENOSPC || (!err && !goal.nr_moves)) {
+		defer(back);
+		return 0;
+	}
+	if (err)
+		return err;
+	back->stat.starts++;
+	back->stat.nr_deferred = back->defer_shift = 0;
+	return 1;
+}
+
+static int tick(struct kvmm_pool *pool, struct background *back)
+{
+	if (!back->on || kv_clock_ns() < back->next_ns)
+		return 0;
+	kvmm_compact_poll(pool);
+	look(pool, back);
+	if (back->stat.is_active)
+		return start(pool, back);
+	sleep_for(back, 1);
+	return 0;
+}
+
+static struct background *background_of(struct kvmm_pool *pool)
+{
+	/* Pairs with make_background(). */
+	return smp_load_acquire(&pool->background);
+}
+
+int kvmm_background_tick(struct kvmm_pool *pool)
+{
+	struct background *back;
+	int ret;
+
+	if (!pool)
+		return -EINVAL;
+	back = background_of(pool);
+	if (!back || !READ_ONCE(back->on) || kv_clock_ns() < READ_ONCE(back->next_ns))
+		return 0;
+	if (!kv_trylock(&back->lock))	/* somebody is at it */
+		return 0;
+	ret = tick(pool, back);
+	kv_unlock(&back->lock);
+	return ret;
+}
+
+/* ---- the thread ---- */
+
+static u64 time_to_sleep(struct background *back)
+{
+	u64 now = kv_clock_ns(), next = READ_ONCE(back->next_ns);
+
+	return next > now + BUSY_NS ? next - now : BUSY_NS;
+}
+
+static void run_thread(void *arg)
+{
+	struct kvmm_pool *pool = arg;
+	struct background *back = background_of(pool);
+
+	/* Pairs with stop_thread(). */
+	while (!smp_load_acquire(&back->stop)) {
+		kvmm_background_tick(pool);
+		kv_env()->wait(kv_env()->ctx, &back->stop, 0, time_to_sleep(back));
+	}
+}
+
+/* The thread that was is no more in a child. */
+static void stop_thread(struct background *back)
+{
+	kv_assert_held(&back->thread_lock);
+	if (!back->thread)
+		return;
+	smp_store_release(&back->stop, 1);
+	kv_env()->wake(kv_env()->ctx, &back->stop);
+	if (!kv_forked())
+		kv_sys()->join(kv_sys()->ctx, back->thread);
+	back->thread = NULL;
+	WRITE_ONCE(back->stop, 0);
+}
+
+static int start_thread(struct kvmm_pool *pool, struct background *back)
+{
+	kv_assert_held(&back->thread_lock);
+	if (back->thread)
+		return 0;
+	return kv_sys()->spawn(kv_sys()->ctx, run_thread, pool, &back->thread) ? -EAGAIN : 0;
+}
+
+/* ---- on and off ---- */
+
+static int make_background(struct kvmm_pool *pool)
+{
+	struct background *back;
+
+	kv_assert_held(&pool->compact_lock);
+	if (background_of(pool))
+		return 0;
+	back = kv_alloc_lines(1, sizeof(*back));
+	if (!back)
+		return -ENOMEM;
+	kv_lock_init(&back->lock, KV_RANK_TICK, pool->lock.id);
+	kv_lock_init(&back->thread_lock, KV_RANK_CONFIG, pool->lock.id);
+	smp_store_release(&pool->background, back);
+	return 0;
+}
+
+static void set(struct background *back, const struct kvmm_background *how)
+{
+	kv_lock(&back->lock);
+	if (how)
+		back->how = *how;
+	WRITE_ONCE(back->on, how != NULL);
+	WRITE_ONCE(back->next_ns, 0);	/* it looks at once */
+	back->defer_shift = back->stat.nr_deferred = back->stat.is_active = 0;
+	kv_unlock(&back->lock);
+}
+
+/* First the thread, which may not be had; it finds nothing to do before the rest is set. */
+static int change(struct kvmm_pool *pool, struct background *back,
+		  const struct kvmm_background *how)
+{
+	bool wanted = how && how->flags & KVMM_BACKGROUND_THREAD;
+	int err = 0;
+
+	kv_lock(&back->thread_lock);
+	if (wanted)
+		err = start_thread(pool, back);
+	else
+		stop_thread(back);
+	if (!err)
+		set(back, how);
+	kv_unlock(&back->thread_lock);
+	return err;
+}
+
+static int check_how(const struct kvmm_pool *pool, const struct kvmm_background *how)
+{
+	const u32 flags = KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_IDLE_ONLY;
+
+	if (!how->threshold_pm || how->threshold_pm > 1000 || !how->interval_ms ||
+	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||
+	    how->request_blocks > pool->nr_usable)
+		return -EINVAL;
+	return pool->parts.planner && !pool->rounds ? 0 : -EOPNOTSUPP;
+}
+
+int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)
+{
+	struct kvmm_background copy;
+	int err = 0;
+
+	if (!pool)
+		return -EINVAL;
+	if (how)
+		err = kv_copy_attr(&copy, sizeof(copy), how);
+	if (how && !err)
+		err = check_how(pool, &copy);
+	if (err || (!how && !background_of(pool)))
+		return err;
+	kv_lock(&pool->compact_lock);
+	err = make_background(pool);
+	kv_unlock(&pool->compact_lock);
+	return err ? err : change(pool, background_of(pool), how ? &copy : NULL);
+}
+
+int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat)
+{
+	struct background *back;
+
+	if (!pool || !stat)
+		return -EINVAL;
+	*stat = (struct kvmm_background_stat){ 0 };
+	back = background_of(pool);
+	if (!back)
+		return 0;
+	kv_lock(&back->lock);
+	*stat = back->stat;
+	kv_unlock(&back->lock);
+	return 0;
+}
+
+void background_exit(struct kvmm_pool *pool)
+{
+	struct background *back = pool->background;
+
+	if (!back)
+		return;
+	kv_lock(&back->thread_lock);
+	stop_thread(back);
+	kv_unlock(&back->thread_lock);
+	kv_free(back);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compaction that nobody asked for: when, and on which thread. */
+#ifndef POOL_BACKGROUND_H
+#define POOL_BACKGROUND_H
+
+#include <kv/bits.h>
+#include <kv/lock.h>
+#include <kvmm/background.h>
+
+struct kvmm_pool;
+
+/* Requests by length: each length of its own up to here, then by powers of two. */
+#define ASKED_EXACT	64u
+#define NR_ASKED	(ASKED_EXACT + 1 + 32)
+/* Then all counts are halved: what was asked for lately is what counts. */
+#define ASKED_MOST	4096u
+
+/* Lengths of ranges; see background.c. */
+struct asked {
+	u32 sum;		/* pool->lock */
+	u16 nr[NR_ASKED];	/* pool->lock */
+};
+
+struct background {
+	struct kv_lock lock;
+	struct kvmm_background how;	/* ->lock */
+	struct kvmm_background_stat stat;	/* ->lock */
+	u64 next_ns;			/* ->lock; the next look; READ_ONCE() as a hint */
+	u32 defer_shift;		/* ->lock */
+	bool on;			/* ->lock; READ_ONCE() as a hint */
+
+	struct kv_lock thread_lock;	/* who starts and stops it */
+	void *thread;			/* ->thread_lock */
+	u32 stop;			/* atomic; slept on */
+};
+
+void asked_age(struct asked *asked);
+void background_exit(struct kvmm_pool *pool);
+
+static inline u32 asked_slot(u32 nr)
+{
+	return nr <= ASKED_EXACT ? nr : ASKED_EXACT + kv_log2(nr) - kv_log2(ASKED_EXACT) + 1;
+}
+
+/* A range of @nr blocks was allocated. pool->lock held. */
+static inline void asked_for(struct asked *asked, u32 nr)
+{
+	asked->nr[asked_slot(nr)]++;
+	if (unlikely(++asked->sum == ASKED_MOST))
+		asked_age(asked);
+}
+
+#endif /* POOL_BACKGROUND_H */

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Background compaction: when it looks, when it moves, and that it stops. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kv/sys.h>
+
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+#define MS	1000000ull
+#define TWELVE	"a.b.c.d.e.f.g.h.i.j.k.l."
+
+static struct fake_env fake;
+
+static void fake_time(void)
+{
+	fake_env_install(&fake);
+}
+
+/* Every second block is free: no hole is longer than one. */
+static struct kvmm_pool *full_of_holes(kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(24);
+
+	paint(pool, TWELVE, range);
+	for (u32 i = 0; i < 12; i++)
+		cr_assert_eq(kvmm_range_seal(pool, range[i], 1), 0);
+	return pool;
+}
+
+static struct kvmm_background every_second(u32 request_blocks)
+{
+	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+
+	how.interval_ms = 1000;
+	how.request_blocks = request_blocks;
+	return how;
+}
+
+static struct kvmm_background_stat stat_of_background(struct kvmm_pool *pool)
+{
+	struct kvmm_background_stat stat;
+
+	cr_assert_eq(kvmm_background_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void end(struct kvmm_pool *pool)
+{
+	kvmm_background_set(pool, NULL);
+	end_pool(pool);
+	fake_env_remove(&fake);
+}
+
+Test(background, holes_grow_until_the_index_is_half_of_the_threshold)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(4);
+	struct kvmm_pool *pool;
+	u32 nr = 0;
+
+	fake_time();
+	pool = full_of_holes(range);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	while (kvmm_background_tick(pool) == 1)
+		cr_assert_lt(++nr, 100);
+	cr_expect_gt(nr, 1);
+	cr_expect_leq(stat_of_background(pool).score_pm, 100);
+	cr_expect_eq(stat_of_background(pool).is_active, 0);
+	cr_expect_eq(stat_of_background(pool).starts, nr);
+	end(pool);
+}
+
+Test(background, it_looks_once_an_interval)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(1);
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = full_of_holes(range);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 10; i++)
+		cr_expect_eq(kvmm_background_tick(pool), 0);
+	cr_expect_eq(stat_of_background(pool).checks, 1);
+	fake_env_advance(&fake, 999 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(stat_of_background(pool).checks, 1);
+	fake_env_advance(&fake, 1 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(stat_of_background(pool).checks, 2);
+	cr_expect_eq(stat_of_background(pool).score_pm, 0, "single blocks can be had everywhere");
+	end(pool);
+}
+
+Test(background, useless_looks_are_left_out)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(4);
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = full_of_holes(range);
+	for (u32 i = 0; i < 12; i++)
+		kvmm_range_pin(pool, range[i]);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 1000; i++) {
+		kvmm_background_tick(pool);
+		fake_env_advance(&fake, 1000 * MS);
+	}
+	/* After 2, 4, 8, 16, 32 and then every 64 seconds. */
+	cr_expect_eq(stat_of_background(pool).useless, 6 + (1000 - 62) / 64);
+	cr_expect_eq(stat_of_background(pool).nr_deferred, 64);
+	for (u32 i = 0; i < 12; i++)
+		kvmm_range_unpin(pool, range[i]);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 1, "a change makes it look at once");
+	cr_expect_eq(stat_of_background(pool).nr_deferred, 0);
+	end(pool);
+}
+
+Test(background, the_median_of_requests_is_what_it_looks_at)
+{
+	struct kvmm_background how = every_second(0);
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = make_pool(4096);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 9; i++)
+		take(pool, 1 + i, 0);
+	kvmm_background_tick(pool);
+	cr_expect_eq(stat_of_background(pool).request_blocks, 5);
+	for (u32 i = 0; i < 20; i++)
+		take(pool, 100, 0);
+	fake_env_advance(&fake, 1000 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(stat_of_background(pool).request_blocks, 128, "long ones by powers of two");
+	end(pool);
+}
+
+Test(background, what_was_asked_for_long_ago_counts_less)
+{
+	struct kvmm_background how = every_second(0);
+	struct kvmm_pool *pool;
+	kvmm_range_t range;
+
+	fake_time();
+	pool = make_pool(64);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 8000; i++) {
+		range = take(pool, i < 4000 ? 20 : 3, 0);
+		kvmm_range_free(pool, range);
+	}
+	kvmm_background_tick(pool);
+	cr_expect_eq(stat_of_background(pool).request_blocks, 3);
+	end(pool);
+}
+
+Test(background, an_idle_worker_leaves_steps_alone)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(4);
+	struct kvmm_pool *pool;
+	kvmm_stream_t id;
+	uint64_t epoch;
+
+	fake_time();
+	pool = full_of_holes(range);
+	how.flags = KVMM_BACKGROUND_IDLE_ONLY;
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 0);
+	cr_expect_eq(stat_of_background(pool).busy, 1);
+	cr_expect_str_eq(picture(pool), TWELVE);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 1);
+	end(pool);
+}
+
+Test(background, so_much_is_on_its_way_at_a_time_and_no_more)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(3);
+	struct kvmm_pool *pool;
+	kvmm_stream_t id;
+	uint64_t epoch;
+	struct kvmm_step_stat steps;
+
+	fake_time();
+	pool = full_of_holes(range);
+	how.max_blocks = 2;
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 20; i++)
+		kvmm_background_tick(pool);
+	kvmm_step_stat(pool, &steps);
+	cr_expect_leq(steps.copying_blocks + steps.limbo_blocks, 3);
+	cr_expect_gt(stat_of_background(pool).busy, 10);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	end(pool);
+}
+
+Test(background, bad_settings_are_refused_and_change_nothing)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background good = every_second(4), bad;
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = full_of_holes(range);
+	cr_expect_eq(kvmm_background_set(pool, NULL), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 0);
+	bad = good, bad.threshold_pm = 0;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.threshold_pm = 1001;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.interval_ms = 0;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.max_blocks = 0;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.mode = KVMM_NR_MOVE_MODES;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.flags = 1u << 30;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	bad = good, bad.request_blocks = 25;
+	cr_expect_eq(kvmm_background_set(pool, &bad), -EINVAL);
+	cr_expect_eq(kvmm_background_tick(pool), 0);
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(kvmm_background_set(pool, &good), -ENOMEM);
+	cr_expect_eq(kvmm_background_set(pool, &good), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 1);
+	end(pool);
+}
+
+/* ---- the thread ---- */
+
+static int refuse(void *ctx, void (*fn)(void *arg), void *arg, void **thread)
+{
+	return -EAGAIN;
+}
+
+Test(background, without_a_thread_everything_is_as_it_was)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(4);
+	struct kv_sys_ops sys = kv_sys_system;
+	struct kvmm_pool *pool = full_of_holes(range);
+
+	sys.spawn = refuse;
+	kv_sys_set(&sys);
+	how.flags = KVMM_BACKGROUND_THREAD;
+	cr_expect_eq(kvmm_background_set(pool, &how), -EAGAIN);
+	cr_expect_eq(kvmm_background_tick(pool), 0);
+	kv_sys_set(NULL);
+	end_pool(pool);
+}
+
+/* Real time, and a limit that is there for a broken one only. */
+Test(background, a_thread_does_it_alone, .timeout = 60)
+{
+	kvmm_range_t range[26];
+	struct kvmm_background how = every_second(4);
+	struct kvmm_pool *pool = full_of_holes(range);
+
+	for (u32 i = 0; i < 12; i++)
+		write_pattern(pool, range[i], i);
+	how.flags = KVMM_BACKGROUND_THREAD;
+	how.interval_ms = 1;
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	while (stat_of(pool).largest < 4)
+		usleep(1000);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0, "a second time is a change of settings");
+	cr_expect_eq(kvmm_background_set(pool, NULL), 0);
+	for (u32 i = 0; i < 12; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	how.flags = KVMM_BACKGROUND_THREAD;
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	end_pool(pool);
+}
