@@ -44,6 +44,20 @@ int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 m
 	return nr_ext;
 }
 
+/* For a range and what is to be kept free behind it: see reserve.c. */
+u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start)
+{
+	struct kvmm_zone_req req = placements[place];
+
+	req.align = 1;
+	req.hi = zone->nr_blocks;
+	kv_lock(&zone->lock);
+	req.nr = min(zone->ops->largest(zone->engine), most);
+	*start = req.nr < nr ? KV_NONE : kv_zone_take_locked(zone, &req);
+	kv_unlock(&zone->lock);
+	return *start == KV_NONE ? 0 : req.nr;
+}
+
 /* An engine that cannot take these blocks there (-EOPNOTSUPP) has them not free for us. */
 int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr)
 {

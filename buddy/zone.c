@@ -304,6 +304,17 @@ int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
 	return err;
 }
 
+u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req)
+{
+	u32 start;
+
+	kv_assert_held(&zone->lock);
+	start = zone->ops->take(zone->engine, req);
+	if (start != KV_NONE)
+		adopt_class(zone, start, req->nr, req->mobility);
+	return start;
+}
+
 int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr)
 {
 	kv_assert_held(&zone->lock);

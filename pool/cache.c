@@ -289,7 +289,7 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 
 u32 cache_nr_available(struct kvmm_pool *pool)
 {
-	return kv_zone_nr_free(pool->zone) + order_nr(&pool->order);
+	return pool_nr_free(pool) + order_nr(&pool->order);
 }
 
 #define TAKE_BATCH	64u
@@ -417,6 +417,8 @@ static int take_blocks(struct kvmm_pool *pool, struct take *take)
 
 	if (nr_free < take->nr)
 		nr_free += pool_drain_local(pool);
+	if (nr_free < take->nr)
+		nr_free += pool_steal_reserved(pool, take->nr - nr_free);
 	nr_free = min(nr_free, take->nr);
 	err = pick_for(pool, take, &nr_free, &victims);
 	if (err)

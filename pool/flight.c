@@ -35,26 +35,26 @@ static void set_flying(struct steps *steps, const struct kv_move *move, bool fly
 /* ---- what may move ---- */
 
 /* An extent of the slot that begins and ends with the move; KV_NONE: not any more. */
-static u32 extent_of(const struct slot *slot, struct kvmm_extent run)
+static u32 extent_of(struct slot *slot, struct kvmm_extent run)
 {
 	for (u32 i = 0; i < slot->nr_ext; i++)
-		if (slot->ext[i].start == run.start && slot->ext[i].nr == run.nr)
+		if (slot_ext(slot, i)->start == run.start && slot_ext(slot, i)->nr == run.nr)
 			return i;
 	return KV_NONE;
 }
 
-static bool is_sealed(const struct slot *slot, u32 i)
+static bool is_sealed(struct slot *slot, u32 i)
 {
 	u32 nr = 0;
 
 	for (u32 k = 0; k <= i; k++)
-		nr += slot->ext[k].nr;
+		nr += slot_ext(slot, k)->nr;
 	return nr <= slot->sealed;
 }
 
 static bool slot_may_move(struct kvmm_pool *pool, u32 index, struct kvmm_extent run, u32 mode)
 {
-	const struct slot *slot = slot_at(pool, index);
+	struct slot *slot = slot_at(pool, index);
 	u32 i = extent_of(slot, run);
 
 	return i != KV_NONE && !slot_is_pinned(slot) && !slot->lost &&
@@ -205,8 +205,9 @@ static bool slot_publish(struct kvmm_pool *pool, const struct kv_move *move, con
 	if (slot->gen != leg->gen || i == KV_NONE || slot_is_pinned(slot))
 		return false;
 	run_moved(pool, move, leg->owner);
+	reserve_drop(pool, slot);
 	slot_write_begin(slot);
-	WRITE_ONCE(slot->ext[i].start, move->dst);
+	WRITE_ONCE(slot_ext(slot, i)->start, move->dst);
 	slot_write_end(slot);
 	return true;
 }

@@ -45,6 +45,7 @@
 #include <kv/zone.h>
 
 #include "background.h"
+#include "grow.h"
 #include "order.h"
 #include "step.h"
 #include "victim.h"
@@ -60,6 +61,7 @@ enum owner_kind {
 	OWNER_NULL,
 	OWNER_SLOT,
 	OWNER_ENTRY,
+	OWNER_RESERVED,		/* behind the end of a slot's range; counts as free */
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
 };
 
@@ -101,20 +103,33 @@ struct slot {
 	u64			seq;
 	u64			last_access_ns;
 	u32			nr;		/* blocks in all extents */
-	u8			nr_ext;		/* * 0: free */
+	u16			nr_ext;		/* * 0: free */
 	u8			lost;		/* * a failed copy destroyed the content */
 	u8			prio;
-	u8			flags;		/* KVMM_ALLOC_* */
 	u32			next;		/* in the chain of its sequence, or in the free list */
 	u32			prev;		/* in the chain; KV_NONE: the first */
-	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * */
+	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
 	u32			tenant;
 	u32			account;	/* of @tenant, when it was allocated */
 	u32			sealed;		/* blocks that are not written any more */
+	u32			flags;		/* KVMM_ALLOC_*, SLOT_* */
+	struct grow		grow __cacheline_aligned;	/* see there */
 } __cacheline_aligned;
 
+#define SLOT_MAX_EXT	UINT16_MAX
+
+/* Has grown, or has said that it will: ->grow is about this range. Not a caller's flag. */
+#define SLOT_GREW	BIT(31)
+
 static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
-static_assert(sizeof(struct slot) == 2 * KV_CACHELINE, "a slot is two lines");
+static_assert(offsetof(struct slot, grow) == 2 * KV_CACHELINE &&
+	      sizeof(struct slot) == 3 * KV_CACHELINE, "a third line for ranges that grow");
+
+/* Extent number @i, below nr_ext. ->lock held. */
+static inline struct kvmm_extent *slot_ext(struct slot *slot, u32 i)
+{
+	return likely(i < KVMM_MAX_RUNS) ? &slot->ext[i] : &slot->grow.more->ext[i - KVMM_MAX_RUNS];
+}
 
 #define CHUNK_ORDER	8u
 #define CHUNK_SLOTS	BIT(CHUNK_ORDER)
@@ -255,6 +270,7 @@ struct kvmm_pool {
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock */
+	struct pool_grow		grow;		/* ->lock */
 
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
@@ -445,6 +461,11 @@ static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
 	return (kvmm_range_t){ index, slot->gen };
 }
 
+/* Room for @nr extents: 0 or -ENOMEM. The caller reaps. */
+int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+/* All blocks of the slot are nobody's from here on. */
+void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot);
+
 /* Extents of a slot change between these two only. */
 static inline void slot_write_begin(struct slot *slot)
 {
@@ -458,14 +479,22 @@ static inline void slot_write_end(struct slot *slot)
 
 static inline void slot_set_ext(struct slot *slot, u32 i, u32 start, u32 nr)
 {
-	WRITE_ONCE(slot->ext[i].start, start);
-	WRITE_ONCE(slot->ext[i].nr, nr);
+	struct kvmm_extent *ext = slot_ext(slot, i);
+
+	WRITE_ONCE(ext->start, start);
+	WRITE_ONCE(ext->nr, nr);
+}
+
+/* Those inside the slot. */
+static inline u32 slot_nr_inline(const struct slot *slot)
+{
+	return min(slot->nr_ext, (u16)KVMM_MAX_RUNS);
 }
 
 /* What a recount can only find by a sum. */
 static inline u64 slot_attrs(const struct slot *slot)
 {
-	return slot->prio | slot->flags << 8 | slot->lost << 16;
+	return slot->prio | (u64)slot->flags << 8 | (u64)slot->lost << 40;
 }
 
 /* The content is gone; the range says so from here on. */
@@ -482,6 +511,123 @@ static inline bool slot_is_pinned(const struct slot *slot)
 {
 	return slot->pins || slot->flags & KVMM_ALLOC_PINNED;
 }
+
+static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	pool->count.range_blocks += nr - (u64)slot->nr;
+	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
+	slot->nr = nr;
+	slot->sealed = min(slot->sealed, nr);
+}
+
+static inline u32 slot_end(struct slot *slot)
+{
+	const struct kvmm_extent *last = slot_ext(slot, slot->nr_ext - 1);
+
+	return last->start + last->nr;
+}
+
+/* ---- shape.c ---- */
+
+/* Fewer blocks than it has, from the end. */
+void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+
+enum kv_placement range_placement(u32 flags);
+
+/* ---- reserve.c ---- */
+
+void __reserve_drop(struct kvmm_pool *pool, struct grow *grow);
+void __reserve_drop_all(struct kvmm_pool *pool);
+u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr);
+int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			 struct kvmm_extent *ext, int nr_ext);
+void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr);
+void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr);
+u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most,
+		      u32 *start);
+
+/* Blocks that are free though the zone does not say so. ->lock held. */
+static inline u32 pool_nr_reserved(const struct kvmm_pool *pool)
+{
+	return pool->grow.nr_reserved;
+}
+
+/* Free blocks, wherever they are. ->lock held. */
+static inline u32 pool_nr_free(struct kvmm_pool *pool)
+{
+	return kv_zone_nr_free(pool->zone) + pool_nr_reserved(pool);
+}
+
+/*
+ * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range that
+ * grew longest ago first. Returns how many. ->lock held. One untaken branch where nothing is reserved.
+ */
+static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
+{
+	return likely(!pool->grow.nr_reserved) ? 0 : __pool_steal_reserved(pool, nr);
+}
+
+/* So that the zone has @nr free blocks, if stealing can do it. ->lock held. */
+static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
+{
+	u32 nr_free;
+
+	if (likely(!pool->grow.nr_reserved))
+		return;
+	nr_free = kv_zone_nr_free(pool->zone);
+	if (nr_free < nr)
+		__pool_steal_reserved(pool, nr - nr_free);
+}
+
+/* kv_alloc_runs() for @attr; where that scatters, or fails, it takes what is reserved. ->lock held. */
+static inline int alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			     struct kvmm_extent *ext)
+{
+	int nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
+				   attr->max_runs, ext);
+
+	if (likely(nr_ext == 1 || !pool->grow.nr_reserved))
+		return nr_ext;
+	return __reserve_alloc_runs(pool, attr, ext, nr_ext);
+}
+
+/* The end of the slot's range is another one, or none, from here on. */
+static inline void reserve_drop(struct kvmm_pool *pool, struct slot *slot)
+{
+	if (unlikely(slot->flags & SLOT_GREW && slot->grow.res.nr))
+		__reserve_drop(pool, &slot->grow);
+}
+
+/* Blocks are about to be moved. */
+static inline void reserve_drop_all(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->grow.nr_reserved))
+		__reserve_drop_all(pool);
+}
+
+/* ---- grow.c ---- */
+
+/* kv_alloc_runs() for a range that will grow: @spare blocks behind its end are set aside. */
+int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct kvmm_extent *ext,
+	       u32 *spare);
+/* They are the new range's. */
+void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect);
+
+/* A range of so many extents goes. */
+static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slot)
+{
+	struct pool_grow *grow = &pool->grow;
+	u32 nr_ext = slot->nr_ext;
+
+	grow->finished_ext += nr_ext;
+	grow->finished[min(kv_order(nr_ext), GROW_HIST - 1)]++;
+	if (unlikely(nr_ext > grow->finished_max))
+		grow->finished_max = nr_ext;
+}
+
+/* ---- grow_check.c ---- */
+
+int grow_check(const struct kvmm_pool *pool, u32 nr_owned);
 
 /* ---- seq.c ---- */
 
@@ -510,18 +656,19 @@ enum kv_placement range_placement(u32 flags);
  * @take: take the blocks, under the lock: 0, -ENOSPC (then room is made), or another error
  * @nr: blocks
  * @flags: KVMM_ALLOC_*
- * @hopeless: set by @take with -ENOSPC: no room would help
  * @squeezed: its tenant's own blocks have been evicted as its limits want
  * @account: set by @take: who is charged
+ * @scatter: the last try, with enough blocks free: in as many pieces as it takes, if @scatters
  * @evicted, @moved: out
  */
 struct room {
 	int (*take)(struct kvmm_pool *pool, struct room *room);
 	u32 nr;
 	u32 flags;
-	bool hopeless;
 	bool squeezed;
 	u32 account;
+	bool scatters;
+	bool scatter;
 	u32 evicted;
 	u32 moved;
 };

@@ -25,10 +25,10 @@ static bool is_in_pool(const struct kvmm_pool *pool, u32 start, u32 nr)
 }
 
 /* The extent of @slot that begins at @start, or KV_NONE. */
-static u32 extent_at(const struct slot *slot, u32 start)
+static u32 extent_at(struct slot *slot, u32 start)
 {
 	for (u32 i = 0; i < slot->nr_ext; i++)
-		if (slot->ext[i].start == start)
+		if (slot_ext(slot, i)->start == start)
 			return i;
 	return KV_NONE;
 }
@@ -37,15 +37,15 @@ static u32 extent_at(const struct slot *slot, u32 start)
 static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
 {
 	u32 owner = pool->owner[start] & ~OWNER_MARKS, i;
-	const struct slot *slot;
+	struct slot *slot;
 
 	if (owner_kind(owner) != OWNER_SLOT)
 		return (struct kvmm_extent){ start, 1 };
 	slot = slot_at(pool, owner_index(owner));
 	i = extent_at(slot, start);
-	if (POOL_BUG_ON(pool, i == KV_NONE || !is_in_pool(pool, start, slot->ext[i].nr)))
+	if (POOL_BUG_ON(pool, i == KV_NONE || !is_in_pool(pool, start, slot_ext(slot, i)->nr)))
 		return (struct kvmm_extent){ start, 1 };
-	return slot->ext[i];
+	return *slot_ext(slot, i);
 }
 
 /* The world has stopped: nobody takes a reference now. */
@@ -73,6 +73,7 @@ u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
 	u32 nr = 0;
 
 	kv_lock(&pool->lock);
+	reserve_drop_all(pool);
 	for (u32 at = 0; at < pool->nr_blocks;) {
 		struct kvmm_extent run;
 
@@ -239,7 +240,7 @@ static void move_extent(struct kvmm_pool *pool, struct slot *slot, u32 src, u32 
 	if (POOL_BUG_ON(pool, i == KV_NONE))
 		return;
 	slot_write_begin(slot);
-	WRITE_ONCE(slot->ext[i].start, dst);
+	WRITE_ONCE(slot_ext(slot, i)->start, dst);
 	slot_write_end(slot);
 }
 
@@ -264,7 +265,7 @@ void slot_join_extents(struct slot *slot)
 
 	slot_write_begin(slot);
 	for (u32 i = 1; i < slot->nr_ext; i++) {
-		struct kvmm_extent ext = slot->ext[i], last = slot->ext[nr - 1];
+		struct kvmm_extent ext = *slot_ext(slot, i), last = *slot_ext(slot, nr - 1);
 
 		if (last.start + last.nr == ext.start)
 			slot_set_ext(slot, nr - 1, last.start, last.nr + ext.nr);

@@ -79,7 +79,7 @@ static void count_hits(struct kvmm_pool *pool, const struct quota_want *want)
 static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 {
 	struct quotas *quotas = pool->order.quotas;
-	u64 sum = kv_zone_nr_free(pool->zone);
+	u64 sum = pool_nr_free(pool);
 
 	for_each_account(quotas, at, i) {
 		struct account *account = quotas->account[i];

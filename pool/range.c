@@ -11,7 +11,7 @@
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
-				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO)
+				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_GROWS)
 
 /* A request on its way: what is asked for, and what it became. */
 struct request {
@@ -114,6 +114,15 @@ static bool is_zeroed(const struct kvmm_pool *pool, u32 flags)
 	return flags & KVMM_ALLOC_ZERO || pool->zero;
 }
 
+static void untake(struct kvmm_pool *pool, struct kvmm_extent *ext, int nr_ext, u32 spare)
+{
+	const struct kvmm_extent *last = &ext[nr_ext - 1];
+
+	if (spare && kv_unreserve(pool->zone, last->start + last->nr, spare))
+		pool_poison(pool);
+	blocks_free(pool, ext, nr_ext);
+}
+
 /* The blocks first: who fails for want of them has not grown the table. */
 static int take_range(struct kvmm_pool *pool, struct room *room)
 {
@@ -121,24 +130,29 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 	struct kvmm_range_attr *attr = &req->attr;
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
 	u32 account = quota_account(pool->order.quotas, attr->tenant);
+	u32 spare = 0;
 	int nr_ext, err;
 
 	err = quota_admit(pool, account, room);
 	if (unlikely(err))
 		return err;
-	nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
-			       attr->max_runs, ext);
+	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
+		nr_ext = grow_alloc(pool, attr, ext, &spare);
+	else
+		nr_ext = alloc_runs(pool, attr, ext);
 	if (unlikely(nr_ext < 0))
 		return nr_ext;
 	if (unlikely(pool->free_slot == KV_NONE)) {
 		if (slots_reserve(pool)) {
-			blocks_free(pool, ext, nr_ext);
+			untake(pool, ext, nr_ext, spare);
 			return -ENOMEM;
 		}
 		req->grew = true;
 	}
 	req->range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
+	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
+		grow_adopt(pool, req->range.index, spare, attr->expect);
 	if (unlikely(is_zeroed(pool, attr->flags))) {	/* until zero_range() is done */
 		slot_at(pool, req->range.index)->pins = 1;
 		pool->count.range_pins++;
@@ -171,23 +185,27 @@ static void range_del(struct kvmm_pool *pool, u32 index)
 	struct slot *slot = slot_at(pool, index);
 
 	count_range_del(pool, slot);
+	grow_count_end(pool, slot);
 	seq_del(pool, index);
-	blocks_free(pool, slot->ext, slot->nr_ext);
+	reserve_drop(pool, slot);
+	slot_free_blocks(pool, slot);
 	slot_put(pool, index);
 	pool->count.frees++;
 }
 
 /*
  * Nobody has the handle yet, but the walks can find the range: its first pin keeps it alive, and
- * where it is, until the content is zero.
+ * where it is, until the content is zero. New extents are in the slot; if somebody lets it grow
+ * meanwhile, that is zeroed once more.
  */
 static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
 {
+	u32 nr_ext = slot_nr_inline(slot);
 	int err = 0;
 
 	if (slot->flags & KVMM_ALLOC_ZERO)
-		err = blocks_zero(pool, slot->ext, slot->nr_ext);
-	for (u32 i = 0; i < slot->nr_ext && !err; i++)
+		err = blocks_zero(pool, slot->ext, nr_ext);
+	for (u32 i = 0; i < nr_ext && !err; i++)
 		err = tenant_take_run(pool, slot->ext[i], slot->tenant);
 	return err;
 }
@@ -415,10 +433,10 @@ static void fill_info(const struct kvmm_pool *pool, const struct slot *slot, u32
 	*info = (struct kvmm_range_info){
 		.seq = slot->seq, .bytes = slot->nr * pool->block_bytes, .nr = slot->nr,
 		.refs = slot->refs, .pins = slot->pins, .prio = slot->prio,
-		.flags = slot->flags, .nr_ext = slot->nr_ext,
+		.flags = slot->flags & ~SLOT_GREW, .nr_ext = slot->nr_ext,
 		.range = slot_handle(slot, index),
 	};
-	memcpy(info->ext, slot->ext, slot->nr_ext * sizeof(slot->ext[0]));
+	memcpy(info->ext, slot->ext, slot_nr_inline(slot) * sizeof(slot->ext[0]));
 }
 
 int kvmm_range_info(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_range_info *info)

@@ -144,9 +144,8 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 		err = squeeze_and_take(pool, room, victims);
 	if (err != -ENOSPC)
 		return err;
+	pool_steal_shortfall(pool, room->nr);
 	nr_free = kv_zone_nr_free(pool->zone);
-	if (room->hopeless)
-		return fail(pool, room, nr_free);
 	if (nr_free < room->nr) {
 		if (evict_shortfall(pool, room, nr_free, victims))
 			return fail(pool, room, nr_free);
@@ -155,7 +154,11 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 	if (err != -ENOSPC)
 		return err;
 	fail(pool, room, room->nr);
-	return compact_and_take(pool, room);
+	err = compact_and_take(pool, room);
+	if (err != -ENOSPC || !room->scatters)
+		return err;
+	room->scatter = true;
+	return room->take(pool, room);
 }
 
 int pool_get_room(struct kvmm_pool *pool, struct room *room)

@@ -51,6 +51,7 @@ static void link_free_slots(struct kvmm_pool *pool, const struct slot_dir *dir)
 		struct slot *slot = dir_slot(dir, first + i);
 
 		slot->gen = pool->gen_base;
+		slot->grow.index = first + i;
 		slot->next = pool->free_slot;
 		pool->free_slot = first + i;
 	}
@@ -155,6 +156,77 @@ int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 	return 0;
 }
 
+/* ---- extents ---- */
+
+static void free_more(struct kv_rcu_head *head)
+{
+	kv_free(container_of(head, struct more_extents, rcu));
+}
+
+static size_t more_bytes(u32 nr_room)
+{
+	return sizeof(struct more_extents) + nr_room * sizeof(struct kvmm_extent);
+}
+
+static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	struct more_extents *old = slot->grow.more, *more;
+	u32 nr_room = KVMM_MAX_RUNS;
+
+	if (old && old->nr_room >= nr)
+		return 0;
+	while (nr_room < nr)
+		nr_room *= 2;
+	more = kv_alloc(more_bytes(nr_room));
+	if (!more)
+		return -ENOMEM;
+	more->nr_room = nr_room;
+	if (old)
+		memcpy(more->ext, old->ext, old->nr_room * sizeof(old->ext[0]));
+	pool->metadata_bytes += more_bytes(nr_room) - (old ? more_bytes(old->nr_room) : 0);
+	/* Pairs with copy_more(): what was copied is there. */
+	kv_rcu_assign(slot->grow.more, more);
+	if (old)
+		kv_rcu_defer(&old->rcu, free_more);
+	return 0;
+}
+
+int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	kv_assert_held(&pool->lock);
+	if (likely(nr <= KVMM_MAX_RUNS))
+		return 0;
+	return nr > SLOT_MAX_EXT ? -ENOMEM : __slot_reserve_more(pool, slot, nr - KVMM_MAX_RUNS);
+}
+
+void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot)
+{
+	blocks_free(pool, slot->ext, slot_nr_inline(slot));
+	if (unlikely(slot->nr_ext > KVMM_MAX_RUNS))
+		blocks_free(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
+}
+
+static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		ext[i].start = READ_ONCE(from[i].start);
+		ext[i].nr = READ_ONCE(from[i].nr);
+	}
+}
+
+/*
+ * What is missing here was added to a slot that has changed since its version was read: the reader
+ * will try again.
+ */
+static noinline void copy_more(const struct slot *slot, struct kvmm_extent *ext, u32 nr)
+{
+	/* Pairs with __slot_reserve_more(): nr_room is set, and what was there before is there. */
+	const struct more_extents *more = kv_rcu_dereference(slot->grow.more);
+
+	if (more)
+		copy_some(more->ext, ext, min(nr, more->nr_room));
+}
+
 /* Copy what a reader wants; the version says later whether it was one moment's. */
 static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ext, u32 max)
 {
@@ -164,10 +236,9 @@ static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ex
 		return -ESTALE;
 	if (READ_ONCE(slot->lost))
 		return -EIO;
-	for (u32 i = 0; i < nr && i < max; i++) {
-		ext[i].start = READ_ONCE(slot->ext[i].start);
-		ext[i].nr = READ_ONCE(slot->ext[i].nr);
-	}
+	copy_some(slot->ext, ext, min(min(nr, max), KVMM_MAX_RUNS));
+	if (unlikely(nr > KVMM_MAX_RUNS && max > KVMM_MAX_RUNS))
+		copy_more(slot, ext + KVMM_MAX_RUNS, min(nr, max) - KVMM_MAX_RUNS);
 	return nr;
 }
 
@@ -209,6 +280,8 @@ int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_e
 
 void slots_exit(struct kvmm_pool *pool)
 {
+	for (u32 i = 0; pool->slots && i < dir_nr_slots(pool->slots); i++)
+		kv_free(slot_at(pool, i)->grow.more);
 	for (u32 i = 0; pool->slots && i < pool->slots->nr_chunks; i++)
 		kv_free(pool->slots->chunk[i]);
 	kv_free(pool->slots);

@@ -74,7 +74,8 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_parked + nr_local,
+		.nr_free = zone.nr_free + pool->count.nr_parked + nr_local +
+			   pool_nr_reserved(pool),
 		.nr_ranges = pool->count.nr_ranges,
 		.largest = zone.largest,
 		.nr_runs = zone.nr_runs,
@@ -119,7 +120,7 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	u32 index = owner_index(owner);
 
 	part->nr++;
-	if (owner_kind(owner) == OWNER_FREE)
+	if (owner_kind(owner) == OWNER_FREE || owner_kind(owner) == OWNER_RESERVED)
 		return;
 	if (owner_kind(owner) == OWNER_SLOT)
 		part->has_pinned |= slot_is_pinned(slot_at(pool, index));

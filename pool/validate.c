@@ -41,23 +41,24 @@ static bool extent_is_owned(const struct kvmm_pool *pool, const struct kvmm_exte
 }
 
 /* Extents may not share a block: the sum over all slots is compared with the owners. */
-static int check_extents(const struct kvmm_pool *pool, const struct slot *slot, u32 index)
+static int check_extents(const struct kvmm_pool *pool, struct slot *slot, u32 index)
 {
+	const struct more_extents *more = slot->grow.more;
 	u64 nr = 0;
 
-	if (slot->nr_ext > KVMM_MAX_RUNS)
+	if (slot->nr_ext > KVMM_MAX_RUNS + (more ? more->nr_room : 0))
 		return complain(pool, "range with too many extents", index);
 	for (u32 i = 0; i < slot->nr_ext; i++) {
-		if (!extent_is_owned(pool, &slot->ext[i], make_owner(OWNER_SLOT, index)))
+		if (!extent_is_owned(pool, slot_ext(slot, i), make_owner(OWNER_SLOT, index)))
 			return complain(pool, "range does not own its extent", index);
-		nr += slot->ext[i].nr;
+		nr += slot_ext(slot, i)->nr;
 	}
 	return nr == slot->nr ? 0 : complain(pool, "range of another length", index);
 }
 
 static int check_slot(const struct kvmm_pool *pool, u32 index, struct recount *re)
 {
-	const struct slot *slot = slot_at(pool, index);
+	struct slot *slot = slot_at(pool, index);
 
 	re->count.range_gens += slot->gen - pool->gen_base;
 	if (slot->version & 1 || !slot->gen)
@@ -249,8 +250,9 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 {
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
+	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED;
 
-	if (kind > OWNER_MOVE || (kind != OWNER_SLOT && kind != OWNER_ENTRY && index))
+	if (kind > OWNER_MOVE || (!has_index && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
@@ -272,7 +274,7 @@ static int check_partition(const struct kvmm_pool *pool, struct recount *re)
 		err = complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
 	if (!err && re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
 		err = complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
-	return err;
+	return err ? err : grow_check(pool, re->nr_owned[OWNER_RESERVED]);
 }
 
 static int check_zone(const struct kvmm_pool *pool, const struct recount *re)

@@ -33,6 +33,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	u64 nr_free;
 
 	pool_drain_local(pool);
+	pool_steal_shortfall(pool, nr_blocks);
 	nr_free = kv_zone_nr_free(pool->zone);
 	if (nr_blocks > nr_free && !victims_pick(pool, nr_blocks - nr_free, &victims)) {
 		victims_unpick(pool, &victims);
@@ -40,7 +41,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	}
 	count_by_class(pool, &victims, req);
 	req->nr_evicted = victims_evict(pool, &victims);
-	req->nr_free = kv_zone_nr_free(pool->zone);
+	req->nr_free = pool_nr_free(pool);
 	return 0;
 }
 

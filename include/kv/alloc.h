@@ -28,6 +28,23 @@ int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr);
 /* Give @nr_ext extents back, all of them: 0, or -EUCLEAN if the zone says that one was free. */
 int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
 
+/* ---- reserve.c: set aside, neither allocated nor freed ---- */
+
+/* Length of the free run that begins at @end. */
+u32 kv_free_behind(struct kvmm_zone *zone, u32 end);
+
+/* As many of the blocks behind @end as are free, at least @nr and at most @most: how many, or 0. */
+u32 kv_reserve_behind(struct kvmm_zone *zone, u32 end, u32 nr, u32 most);
+
+/* One run of at least @nr blocks, of @most if there is such a run: its length, or 0. */
+u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start);
+
+/* Give some back: 0, or -EUCLEAN if the zone says that one was free. */
+int kv_unreserve(struct kvmm_zone *zone, u32 start, u32 nr);
+
+/* @nr that were set aside are allocated now. */
+void kv_reserved_used(u32 nr);
+
 /* Blocks in no extent, as of one moment. */
 u32 kv_zone_nr_free(struct kvmm_zone *zone);
 

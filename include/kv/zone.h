@@ -85,6 +85,7 @@ struct kvmm_zone {
 };
 
 /* For callers that hold the zone's lock over several steps (compaction). */
+u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req);
 int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 

@@ -185,6 +185,7 @@ KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
 #define KVMM_ALLOC_NO_COMPACT	(1u << 2)	/* rather fail than move blocks */
 #define KVMM_ALLOC_NO_EVICT	(1u << 3)	/* rather fail than evict cached blocks */
 #define KVMM_ALLOC_ZERO		(1u << 4)	/* content is zero on return */
+#define KVMM_ALLOC_GROWS	(1u << 5)	/* will grow: keep room behind it, as long as there is */
 
 enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
 
@@ -212,6 +213,7 @@ struct kvmm_alloc_report {
  * @flags: KVMM_ALLOC_*
  * @tenant: whose they are; see enum kvmm_zero
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
+ * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
  */
 struct kvmm_range_attr {
 	size_t size;
@@ -222,7 +224,7 @@ struct kvmm_range_attr {
 	uint32_t flags;
 	struct kvmm_alloc_report *report;
 	uint32_t tenant;
-	uint32_t reserved;
+	uint32_t expect;
 };
 
 /**

@@ -92,18 +92,29 @@ Test(range, grows_by_a_further_extent_otherwise)
 	end_pool(pool);
 }
 
-Test(range, has_no_more_than_the_most_extents)
+/* With eight all of them are in the slot; with more they are not. */
+Test(range, grows_by_more_extents_than_an_allocation_has)
 {
 	struct kvmm_pool *pool = make_pool(20);
+	struct kvmm_range_info info;
+	struct kvmm_extent ext[9];
 	kvmm_range_t range[26];
 
 	paint(pool, "abacadaeafagahai.j.k", range);
 	cr_expect_eq(kvmm_range_extents(pool, range[0], NULL, 0), 8);
-	cr_expect_eq(kvmm_range_pin(pool, range[8]), 0);
-	cr_expect_eq(kvmm_range_pin(pool, range[9]), 0);
-	cr_expect_eq(kvmm_range_pin(pool, range[0]), 0);
-	cr_expect_eq(kvmm_range_grow(pool, range[0], 1), -ENOSPC);
-	cr_expect_str_eq(picture(pool), "abacadaeafagahai.j.k");
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 1), 0);
+	cr_expect_str_eq(picture(pool), "abacadaeafagahaiaj.k");
+	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 1), 9);
+	cr_expect_eq(kvmm_range_extents(pool, range[0], ext, 9), 9);
+	for (u32 i = 0; i < 9; i++)
+		cr_expect(ext[i].start == 2 * i && ext[i].nr == 1, "%u", i);
+	cr_expect_eq(kvmm_range_info(pool, range[0], &info), 0);
+	cr_expect_eq(info.nr_ext, 9);
+	cr_expect_eq(info.ext[7].start, 14);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 2), -ENOSPC);
+	cr_expect_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_str_eq(picture(pool), ".b.c.d.e.f.g.h.i.j.k");
 	end_pool(pool);
 }
 
@@ -292,7 +303,7 @@ Test(range, bad_requests_change_nothing)
 	struct kvmm_pool_stat before = stat_of(pool), after;
 	struct kvmm_range_attr bad[] = {
 		{ .nr = 0 }, { .nr = 9 }, { .nr = UINT32_MAX }, { .nr = 1, .max_runs = 9 },
-		{ .nr = 1, .prio = 3 }, { .nr = 1, .flags = 1u << 5 },
+		{ .nr = 1, .prio = 3 }, { .nr = 1, .flags = 1u << 15 },
 		{ .nr = 1, .flags = PINNED | TOPDOWN }, { .nr = 1, .max_runs = UINT32_MAX },
 	};
 	kvmm_range_t range;

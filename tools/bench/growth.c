@@ -75,6 +75,11 @@ static int range_open(struct holder *holder)
 	return open_pool(holder, KVMM_ALLOC_NO_COMPACT, 1);
 }
 
+static int grows_open(struct holder *holder)
+{
+	return open_pool(holder, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1);
+}
+
 static int chunk_open(struct holder *holder)
 {
 	return open_pool(holder, KVMM_ALLOC_NO_COMPACT, MAX_CHUNK);
@@ -229,6 +234,7 @@ static void stack_end(struct holder *holder, struct sequence *seq)
 }
 
 static const struct way ways[] = {
+	{ "grows", grows_open, range_close, range_start, range_grow, range_end, range_extents },
 	{ "range", range_open, range_close, range_start, range_grow, range_end, range_extents },
 	{ "chunks", chunk_open, range_close, range_start, range_grow, range_end, range_extents },
 	{ "chunks+compact", moving_open, range_close, range_start, range_grow, range_end,
@@ -462,7 +468,7 @@ static int run_load(struct bench *bench, u32 percent)
 
 static int run(struct bench *bench)
 {
-	static const u32 percent[] = { 80, 95 };
+	static const u32 percent[] = { 50, 60, 70, 80, 90, 95 };
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(percent); i++)

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ranges that grow, a few blocks at a time.
+ *
+ * The ordinary case is a reservation with room: the last extent becomes longer, and the zone is not
+ * asked. When it is used up, what is free behind it is reserved, twice as much as the last time; where
+ * nothing is, the range goes on elsewhere, with a run to grow into, if need be the far half of another
+ * range's reservation. The hard part is that this may never fail, or cost anybody else anything, as
+ * long as enough blocks are free: so a range may have more extents than an allocation gives, and
+ * whoever needs reserved blocks gets them.
+ */
+#include "internal.h"
+
+#define MIN_CHUNK	8u
+#define FIRST_CHUNK	16u	/* of ranges that say that they will grow */
+#define MAX_CHUNK	64u
+#define MAX_EXPECTED	256u	/* most that is reserved on somebody's word */
+#define MAX_PIECES	4u	/* extents that one call adds rather than have blocks moved */
+
+/* ---- how much to reserve ---- */
+
+static u32 clamp_chunk(u32 nr)
+{
+	return min(max(nr, MIN_CHUNK), MAX_CHUNK);
+}
+
+/* For a range of @nr blocks, that is to have @expect. */
+static u32 chunk_for(u32 nr, u32 expect, u32 last)
+{
+	if (expect > nr)
+		return min(expect - nr, MAX_EXPECTED);
+	return clamp_chunk(2 * last);
+}
+
+static void grow_begin(struct kvmm_pool *pool, struct slot *slot, u32 expect)
+{
+	struct grow *grow = &slot->grow;
+
+	pool->count.range_attrs -= slot_attrs(slot);
+	slot->flags |= SLOT_GREW;
+	pool->count.range_attrs += slot_attrs(slot);
+	grow->chunk = grow->in_place = grow->elsewhere = 0;
+	grow->expect = expect;
+}
+
+/* Blocks to reserve for a range that grows by @nr; 0: it has not been seen to do so before. */
+static u32 next_chunk(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	if (pool->rounds)
+		return 0;
+	if (!(slot->flags & SLOT_GREW)) {
+		grow_begin(pool, slot, 0);
+		return 0;
+	}
+	return chunk_for(slot->nr + nr, slot->grow.expect, slot->grow.chunk);
+}
+
+static void reserved_chunk(struct kvmm_pool *pool, struct slot *slot, u32 chunk, u32 start, u32 nr)
+{
+	struct grow *grow = &slot->grow;
+
+	if (!chunk)
+		return;
+	grow->chunk = min(chunk, MAX_CHUNK);
+	grow->used = pool->grow.clock;
+	reserve_extend(pool, grow, start, nr);
+}
+
+/* ---- pieces ---- */
+
+/* A piece that lies behind the end is joined to it, unless the engine wants each back whole. */
+static void append(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 start, u32 nr)
+{
+	u32 last = slot->nr_ext - 1;
+	struct kvmm_extent *ext = slot_ext(slot, last);
+
+	owner_fill(pool, start, nr, make_owner(OWNER_SLOT, index));
+	slot_write_begin(slot);
+	if (!pool->rounds && ext->start + ext->nr == start) {
+		WRITE_ONCE(ext->nr, ext->nr + nr);
+	} else {
+		slot_set_ext(slot, last + 1, start, nr);
+		WRITE_ONCE(slot->nr_ext, last + 2);
+	}
+	slot_write_end(slot);
+	slot_resize(pool, slot, slot->nr + nr);
+}
+
+/* Behind the end: all @nr, or if @part as many as there are. Returns how many. */
+static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool part)
+{
+	u32 have = slot->grow.res.nr, start = slot_end(slot);
+	u32 chunk = 0, got = 0;
+
+	if (unlikely(have < nr)) {
+		chunk = next_chunk(pool, slot, nr);
+		got = kv_reserve_behind(pool->zone, start + have, part ? 1 : nr - have,
+					nr - have + chunk);
+		if (have + got < (part ? 1 : nr))
+			return 0;
+		nr = min(nr, have + got);
+		reserved_chunk(pool, slot, chunk, start + have, got);
+	}
+	if (likely(have || chunk))
+		reserve_use(pool, &slot->grow, nr);
+	else
+		kv_reserved_used(nr);
+	append(pool, slot, index, start, nr);
+	slot->grow.in_place++;
+	pool->grow.in_place++;
+	return nr;
+}
+
+/* One run to grow into, or a short one, or if @part the longest there is. */
+static u32 take_run(struct kvmm_pool *pool, const struct slot *slot, u32 nr, u32 chunk, bool part,
+		    u32 *start)
+{
+	enum kv_placement place = range_placement(slot->flags);
+	u32 got = 0;
+
+	if (chunk)
+		got = kv_reserve_run(pool->zone, place, nr + MIN_CHUNK, nr + chunk, start);
+	if (!got && chunk && pool->grow.nr_reserved)
+		got = reserve_steal_run(pool, &slot->grow, nr + MIN_CHUNK, nr + chunk, start);
+	if (!got)
+		got = kv_reserve_run(pool->zone, place, part ? 1 : nr, nr + chunk, start);
+	return got;
+}
+
+/* As a further extent. Returns how many blocks, 0, or -ENOMEM. */
+static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool part)
+{
+	u32 chunk = next_chunk(pool, slot, nr), start, got;
+
+	if (slot_reserve_ext(pool, slot, slot->nr_ext + 1))
+		return -ENOMEM;
+	got = take_run(pool, slot, nr, chunk, part, &start);
+	if (!got)
+		return 0;
+	nr = min(nr, got);
+	reserve_drop(pool, slot);
+	kv_reserved_used(nr);
+	append(pool, slot, index, start, nr);
+	reserved_chunk(pool, slot, chunk, start + nr, got - nr);
+	slot->grow.elsewhere++;
+	pool->grow.elsewhere++;
+	return nr;
+}
+
+static u32 most_pieces(const struct slot *slot, u32 nr, bool scatter)
+{
+	if (scatter)
+		return nr;
+	return slot->nr_ext < KVMM_MAX_RUNS ? min(MAX_PIECES, KVMM_MAX_RUNS - slot->nr_ext) : 1;
+}
+
+/* Enough blocks are free, but not in one run. Returns how many, or -ENOMEM. */
+static int grow_scattered(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
+{
+	u32 most = most_pieces(slot, nr, scatter), done = grow_in_place(pool, slot, index, nr, true);
+
+	while (done < nr && most--) {
+		int got = grow_elsewhere(pool, slot, index, nr - done, true);
+
+		if (got <= 0)
+			return got ? got : (int)done;
+		done += got;
+	}
+	return done;
+}
+
+static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr,
+			    bool scatter)
+{
+	u32 before = slot->nr;
+	int got;
+
+	got = grow_elsewhere(pool, slot, index, nr, false);
+	if (got)
+		return min(got, 0);
+	pool_steal_shortfall(pool, nr);
+	if (kv_zone_nr_free(pool->zone) < nr)
+		return -ENOSPC;
+	got = grow_scattered(pool, slot, index, nr, scatter);
+	if (got == (int)nr)
+		return 0;
+	if (slot->nr > before)
+		slot_cut_back(pool, slot, slot->nr - before);
+	return got < 0 ? got : -ENOSPC;
+}
+
+static int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
+{
+	int err = 0;
+
+	if (unlikely(!grow_in_place(pool, slot, index, nr, false)))
+		err = __grow_slot_slow(pool, slot, index, nr, scatter);
+	if (unlikely(err))
+		return err;
+	quota_took(pool->order.quotas, slot->account);
+	pool->count.allocs++;
+	pool->count.alloc_blocks += nr;
+	return 0;
+}
+
+/* ---- a new range ---- */
+
+static u32 first_chunk(const struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
+{
+	return pool->rounds ? 0 : chunk_for(attr->nr, attr->expect, FIRST_CHUNK / 2);
+}
+
+int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct kvmm_extent *ext,
+	       u32 *spare)
+{
+	enum kv_placement place = range_placement(attr->flags);
+	u32 chunk = first_chunk(pool, attr), start, got;
+	const struct kvmm_extent *last;
+	int nr_ext;
+
+	got = kv_reserve_run(pool->zone, place, attr->nr, attr->nr + chunk, &start);
+	if (got) {
+		kv_reserved_used(attr->nr);
+		*spare = got - attr->nr;
+		ext[0] = (struct kvmm_extent){ start, attr->nr };
+		return 1;
+	}
+	nr_ext = alloc_runs(pool, attr, ext);
+	if (nr_ext < 0)
+		return nr_ext;
+	last = &ext[nr_ext - 1];
+	*spare = chunk ? kv_reserve_behind(pool->zone, last->start + last->nr, 1, chunk) : 0;
+	return nr_ext;
+}
+
+void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
+{
+	struct slot *slot = slot_at(pool, index);
+
+	grow_begin(pool, slot, expect);
+	reserved_chunk(pool, slot, spare, slot_end(slot), spare);
+}
+
+/* ---- one range ---- */
+
+struct growth {
+	struct room	room;
+	kvmm_range_t	range;
+	u32		from;	/* blocks that the range had */
+	bool		reaps;	/* its table of extents may have been replaced */
+};
+
+/* The range may be gone since the last try: it is looked up anew. */
+static int take_growth(struct kvmm_pool *pool, struct room *room)
+{
+	struct growth *growth = container_of(room, struct growth, room);
+	struct slot *slot;
+	int err;
+
+	err = slot_find(pool, growth->range, &slot);
+	if (unlikely(err))
+		return err;
+	room->flags = slot->flags;
+	err = quota_admit(pool, slot->account, room);
+	if (unlikely(err))
+		return err;
+	growth->from = slot->nr;
+	err = grow_slot(pool, slot, growth->range.index, room->nr, room->scatter);
+	growth->reaps = slot->nr_ext > KVMM_MAX_RUNS;
+	if (unlikely(!err && pool->zero)) {	/* until zero_growth() is done */
+		slot->pins++;
+		pool->count.range_pins++;
+	}
+	return err;
+}
+
+/* Which part of extent @i is among the new blocks; @at: number of the first block of the extent. */
+static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struct growth *growth)
+{
+	struct kvmm_extent ext = *slot_ext(slot, i);
+	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->room.nr);
+
+	return (struct kvmm_extent){ ext.start + lo - at, lo < hi ? hi - lo : 0 };
+}
+
+/* The range is pinned, so extents do not go away or move while the lock is dropped. */
+static int zero_new(struct kvmm_pool *pool, const struct growth *growth)
+{
+	u32 end = growth->from + growth->room.nr;
+	int err = 0;
+
+	for (u32 i = 0, at = 0, tenant; at < end && !err; i++) {
+		struct kvmm_extent part;
+		struct slot *slot;
+
+		err = range_enter(pool, growth->range, &slot);
+		if (err)
+			return err;
+		part = new_part(slot, i, at, growth);
+		at += slot_ext(slot, i)->nr;
+		tenant = slot->tenant;
+		pool_leave(pool);
+		if (part.nr)
+			err = tenant_take_run(pool, part, tenant);
+	}
+	return err;
+}
+
+static int zero_growth(struct kvmm_pool *pool, const struct growth *growth)
+{
+	int err, failed = zero_new(pool, growth);
+	struct slot *slot;
+
+	err = range_enter(pool, growth->range, &slot);
+	if (err)
+		return err;
+	slot->pins--;
+	pool->count.range_pins--;
+	pool_leave(pool);
+	if (failed)
+		kvmm_range_shrink(pool, growth->range, growth->room.nr);
+	return failed;
+}
+
+/* KVMM_ALLOC_ZERO is not for new blocks; the pool's zero policy is. */
+int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
+{
+	struct growth growth = {
+		.room = { .take = take_growth, .nr = nr, .scatters = true }, .range = range,
+	};
+	int err;
+
+	if (!pool || !nr || nr > pool->nr_usable)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = take_growth(pool, &growth.room);
+	pool_leave(pool);
+	if (unlikely(err == -ENOSPC))
+		err = pool_get_room(pool, &growth.room);
+	if (unlikely(growth.reaps))
+		kv_rcu_reap();
+	return unlikely(!err && pool->zero) ? zero_growth(pool, &growth) : err;
+}

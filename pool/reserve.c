@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Reservations: made, used, stolen, given up. See grow.h for what they are.
+ *
+ * Who steals a few blocks takes them from the far end: a range that goes on growing then loses the
+ * part that it needs last. Of a range that has not grown while all others have it takes everything.
+ */
+#include "internal.h"
+
+/* ---- the list ---- */
+
+static void list_add(struct pool_grow *list, struct grow *grow)
+{
+	grow->older = list->newest;
+	grow->newer = NULL;
+	if (list->newest)
+		list->newest->newer = grow;
+	else
+		list->oldest = grow;
+	list->newest = grow;
+}
+
+static void list_del(struct pool_grow *list, struct grow *grow)
+{
+	if (grow->older)
+		grow->older->newer = grow->newer;
+	else
+		list->oldest = grow->newer;
+	if (grow->newer)
+		grow->newer->older = grow->older;
+	else
+		list->newest = grow->older;
+}
+
+static inline u32 res_end(const struct grow *grow)
+{
+	return grow->res.start + grow->res.nr;
+}
+
+/* ---- one reservation ---- */
+
+/* What follows it, or begins it, is taken in the zone, and has no owner. */
+void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr)
+{
+	if (!nr)
+		return;
+	owner_fill(pool, start, nr, make_owner(OWNER_RESERVED, grow->index));
+	pool->grow.nr_reserved += nr;
+	if (grow->res.nr) {
+		grow->res.nr += nr;
+		return;
+	}
+	grow->res = (struct kvmm_extent){ start, nr };
+	pool->grow.nr_lists++;
+	list_add(&pool->grow, grow);
+}
+
+static void shorten(struct kvmm_pool *pool, struct grow *grow, u32 nr)
+{
+	grow->res.nr -= nr;
+	pool->grow.nr_reserved -= nr;
+	if (grow->res.nr)
+		return;
+	list_del(&pool->grow, grow);
+	pool->grow.nr_lists--;
+}
+
+/* The range grows by the first @nr blocks, whose owner the caller sets. */
+void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr)
+{
+	shorten(pool, grow, nr);
+	grow->res.start += nr;
+	kv_reserved_used(nr);
+	grow->used = ++pool->grow.clock;
+	if (!grow->res.nr || !grow->newer)
+		return;
+	list_del(&pool->grow, grow);
+	list_add(&pool->grow, grow);
+}
+
+/* The last @nr blocks are anybody's. */
+static void cut(struct kvmm_pool *pool, struct grow *grow, u32 nr)
+{
+	shorten(pool, grow, nr);
+	owner_clear(pool, res_end(grow), nr);
+	if (unlikely(kv_unreserve(pool->zone, res_end(grow), nr)))
+		pool_poison(pool);
+}
+
+void __reserve_drop(struct kvmm_pool *pool, struct grow *grow)
+{
+	cut(pool, grow, grow->res.nr);
+}
+
+void __reserve_drop_all(struct kvmm_pool *pool)
+{
+	while (pool->grow.oldest)
+		cut(pool, pool->grow.oldest, pool->grow.oldest->res.nr);
+}
+
+/* ---- stealing ---- */
+
+static void steal(struct kvmm_pool *pool, struct grow *grow, u32 nr)
+{
+	pool->grow.steals++;
+	pool->grow.stolen_blocks += nr;
+	cut(pool, grow, nr);
+}
+
+/* It could have grown twice since. */
+static bool is_idle(const struct kvmm_pool *pool, const struct grow *grow)
+{
+	return pool->grow.clock - grow->used > 2 * (u64)pool->grow.nr_lists;
+}
+
+/* At most as many rounds as halves of the longest reservation. */
+u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
+{
+	u32 got = 0;
+
+	kv_assert_held(&pool->lock);
+	while (got < nr && pool->grow.oldest) {
+		for (struct grow *grow = pool->grow.oldest, *next; grow && got < nr; grow = next) {
+			u32 part = is_idle(pool, grow) ? grow->res.nr : (grow->res.nr + 1) / 2;
+
+			next = grow->newer;
+			part = min(part, nr - got);
+			steal(pool, grow, part);
+			got += part;
+		}
+	}
+	return got;
+}
+
+/* ---- runs ---- */
+
+#define MAX_LOOKS	32u	/* reservations that one search looks at */
+
+/* A reservation, and what is free behind it. */
+struct stretch {
+	struct grow *grow;
+	u32 nr;
+};
+
+static struct stretch stretch_of(struct kvmm_pool *pool, struct grow *grow)
+{
+	return (struct stretch){ grow, grow->res.nr + kv_free_behind(pool->zone, res_end(grow)) };
+}
+
+/* The shortest that holds @nr blocks; .nr 0: none does. */
+static struct stretch find_stretch(struct kvmm_pool *pool, u32 nr)
+{
+	struct stretch best = { NULL, 0 };
+	struct grow *grow = pool->grow.oldest;
+
+	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
+		struct stretch stretch = stretch_of(pool, grow);
+
+		if (stretch.nr >= nr && (!best.nr || stretch.nr < best.nr))
+			best = stretch;
+	}
+	return best;
+}
+
+/* The longest but for that of @not. */
+static struct stretch longest_stretch(struct kvmm_pool *pool, const struct grow *not)
+{
+	struct stretch best = { NULL, 0 };
+	struct grow *grow = pool->grow.oldest;
+
+	for (u32 i = 0; i < MAX_LOOKS && grow; i++, grow = grow->newer) {
+		struct stretch stretch = stretch_of(pool, grow);
+
+		if (grow != not && stretch.nr > best.nr)
+			best = stretch;
+	}
+	return best;
+}
+
+/* Its last @nr blocks, set aside: the first of them. */
+static u32 take_stretch(struct kvmm_pool *pool, const struct stretch *stretch, u32 nr)
+{
+	u32 end = stretch->grow->res.start + stretch->nr;
+	u32 behind = stretch->nr - stretch->grow->res.nr;
+
+	if (nr > behind)
+		steal(pool, stretch->grow, nr - behind);
+	if (kv_reserve_behind(pool->zone, end - nr, nr, nr) != nr)
+		pool_poison(pool);
+	return end - nr;
+}
+
+u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most, u32 *start)
+{
+	struct stretch stretch = longest_stretch(pool, for_whom);
+
+	if (stretch.nr / 2 < nr)
+		return 0;
+	nr = min(stretch.nr / 2, most);
+	*start = take_stretch(pool, &stretch, nr);
+	return nr;
+}
+
+/* What was taken in several runs, or could not be, in one that reservations are part of. */
+static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ext, int nr_ext)
+{
+	struct stretch stretch = find_stretch(pool, nr);
+
+	if (!stretch.nr)
+		return false;
+	for (int i = 0; i < nr_ext; i++)
+		if (kv_unreserve(pool->zone, ext[i].start, ext[i].nr))
+			pool_poison(pool);
+	if (nr_ext < 0)
+		kv_reserved_used(nr);
+	ext[0] = (struct kvmm_extent){ take_stretch(pool, &stretch, nr), nr };
+	return true;
+}
+
+int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			 struct kvmm_extent *ext, int nr_ext)
+{
+	enum kv_placement place = range_placement(attr->flags);
+
+	if (nr_ext < 0 && nr_ext != -ENOSPC)
+		return nr_ext;
+	if (place == KV_PLACE_MOVABLE && alloc_stretch(pool, attr->nr, ext, nr_ext))
+		return 1;
+	while (nr_ext == -ENOSPC && pool->grow.nr_reserved) {
+		pool_steal_shortfall(pool, attr->nr);
+		__pool_steal_reserved(pool, (pool->grow.nr_reserved + 1) / 2);
+		nr_ext = kv_alloc_runs(pool->zone, place, attr->nr, attr->max_runs, ext);
+	}
+	return nr_ext;
+}
