@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <kvmm/kvmm.h>
 
@@ -15,7 +16,8 @@
 #define MAX_BATCH	64u
 #define NR_LIVE		48u
 #define WINDOW_NS	30000000u
-#define STEP_PAIRS	256u	/* between two looks at the clock */
+#define STEP_PAIRS	256u
+#define STEPS		16u	/* between two looks at the clock */
 
 /* What one thread works on. */
 struct work {
@@ -96,59 +98,64 @@ static void stack_step(void *arg, u32 nr)
 
 /* ---- two threads ---- */
 
-struct companion {
+/*
+ * Pairs a microsecond that the thread was on its core: on a machine that others use, too, wall time
+ * says how much of a core was left.
+ */
+struct worker {
 	const struct task *task;	/* fixed */
+	u32 running;			/* atomic; 1 since it has begun */
 	bool stop;			/* atomic */
-	u64 done;			/* pairs so far; atomic, written by the second thread */
+	double rate;			/* the thread; after its end anybody */
 };
 
-/* Relaxed, all of them: a counter that may lag, and a flag that is seen some time. */
-static u64 look(const u64 *word)
+static u64 core_ns(void)
 {
-	return __atomic_load_n(word, __ATOMIC_RELAXED);
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static void *keep_working(void *arg)
+static double pairs_per_us(const struct task *task, const bool *stop)
 {
-	struct companion *companion = arg;
-
-	bench_pin(bench_other_cpu());
-	while (!__atomic_load_n(&companion->stop, __ATOMIC_RELAXED)) {
-		companion->task->step(companion->task->arg, STEP_PAIRS);
-		__atomic_store_n(&companion->done, companion->done + STEP_PAIRS, __ATOMIC_RELAXED);
-	}
-	return NULL;
-}
-
-/* Pairs a microsecond of this thread and, if there is one, of its companion. */
-static double pairs_per_us(const struct task *task, struct companion *companion)
-{
-	u64 before = companion ? look(&companion->done) : 0;
-	u64 begin = now_ns(), pairs = 0, ns;
+	u64 begin = core_ns(), pairs = 0, ns;
 
 	do {
-		task->step(task->arg, STEP_PAIRS);
-		pairs += STEP_PAIRS;
-		ns = now_ns() - begin;
-	} while (ns < WINDOW_NS);
-	if (companion)
-		pairs += look(&companion->done) - before;
+		for (u32 i = 0; i < STEPS; i++)
+			task->step(task->arg, STEP_PAIRS);
+		pairs += STEPS * STEP_PAIRS;
+		ns = core_ns() - begin;
+		/* Relaxed: it is seen some time. */
+	} while (stop ? !__atomic_load_n(stop, __ATOMIC_RELAXED) : ns < WINDOW_NS);
 	return 1000.0 * pairs / ns;
+}
+
+static void *work_along(void *arg)
+{
+	struct worker *worker = arg;
+
+	bench_pin(bench_other_cpu());
+	/* Relaxed: only that it has begun matters. */
+	__atomic_store_n(&worker->running, 1, __ATOMIC_RELAXED);
+	worker->rate = pairs_per_us(worker->task, &worker->stop);
+	return NULL;
 }
 
 static int both_per_us(const struct task *mine, const struct task *other, double *rate)
 {
-	struct companion companion = { .task = other };
+	struct worker worker = { .task = other };
 	pthread_t thread;
-	int err = -pthread_create(&thread, NULL, keep_working, &companion);
+	int err = -pthread_create(&thread, NULL, work_along, &worker);
 
 	if (err)
 		return err;
-	while (!look(&companion.done))
+	while (!__atomic_load_n(&worker.running, __ATOMIC_RELAXED))
 		;
-	*rate = pairs_per_us(mine, &companion);
-	__atomic_store_n(&companion.stop, true, __ATOMIC_RELAXED);
+	*rate = pairs_per_us(mine, NULL);
+	__atomic_store_n(&worker.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
+	*rate += worker.rate;
 	return 0;
 }
 
