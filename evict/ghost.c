@@ -14,10 +14,12 @@
 #define SMALL_GHOSTS_A_BLOCK	64u
 #define SMALL_GHOSTS		BIT(16)
 
-#define NR_STEPS		1024u
+#define TAG_MASK		(BIT(20) - 1)
+#define NR_STEPS		BIT(14)
+#define NR_UNITS		BIT(24)
 #define CREDIT_STEP		2u
 
-static_assert(sizeof(struct ghost) == 4, "a ghost is 4 bytes");
+static_assert(sizeof(struct ghost) == 8, "a ghost is 8 bytes");
 static_assert(CREDIT_MAX / CREDIT_STEP + 1 < BIT(6), "credit fits a ghost");
 
 static u32 nr_sets_for(u32 nr_blocks)
@@ -38,13 +40,14 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks)
 {
 	ghosts->nr_sets = nr_sets_for(nr_blocks);
 	ghosts->step_shift = kv_order(max(ghosts->nr_sets * GHOST_WAYS / (NR_STEPS / 4), 1u));
+	ghosts->turn_shift = kv_order(max(ghosts->nr_sets * GHOST_WAYS / (NR_UNITS / 4), 1u));
 	ghosts->ghost = (struct ghost *)(uintptr_t)kv_align_up((uintptr_t)(ghosts + 1),
 							      KV_CACHELINE);
 }
 
 static struct ghost *set_of(const struct ghosts *ghosts, u64 hash)
 {
-	return &ghosts->ghost[(hash >> 16 & (ghosts->nr_sets - 1)) * GHOST_WAYS];
+	return &ghosts->ghost[(hash >> 24 & (ghosts->nr_sets - 1)) * GHOST_WAYS];
 }
 
 static u32 steps_since(const struct ghosts *ghosts, const struct ghost *ghost, u64 now)
@@ -52,7 +55,12 @@ static u32 steps_since(const struct ghosts *ghosts, const struct ghost *ghost, u
 	return ((now >> ghosts->step_shift) - ghost->last) & (NR_STEPS - 1);
 }
 
-static struct ghost *find(struct ghost *set, u16 tag)
+static u32 units_since(const struct ghosts *ghosts, const struct ghost *ghost, u64 turn)
+{
+	return ((turn >> ghosts->turn_shift) - ghost->turn) & (NR_UNITS - 1);
+}
+
+static struct ghost *find(struct ghost *set, u32 tag)
 {
 	for (u32 i = 0; i < GHOST_WAYS; i++)
 		if (set[i].tag == tag && set[i].credit)
@@ -61,7 +69,7 @@ static struct ghost *find(struct ghost *set, u16 tag)
 }
 
 /* Where a new one goes: on its former self, where nothing is, or on the oldest. */
-static struct ghost *place_for(const struct ghosts *ghosts, struct ghost *set, u16 tag, u64 now)
+static struct ghost *place_for(const struct ghosts *ghosts, struct ghost *set, u32 tag, u64 now)
 {
 	struct ghost *place = find(set, tag);
 	u32 most = 0;
@@ -83,23 +91,27 @@ static struct ghost *place_for(const struct ghosts *ghosts, struct ghost *set, u
 	return place;
 }
 
-void ghost_put(struct ghosts *ghosts, u64 hash, u32 credit, u64 last, u64 now)
+void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now)
 {
-	struct ghost *place = place_for(ghosts, set_of(ghosts, hash), hash, now);
+	struct ghost *place = place_for(ghosts, set_of(ghosts, hash), hash & TAG_MASK, now);
 
 	place->tag = hash;
-	place->credit = credit / CREDIT_STEP + 1;
-	place->last = last >> ghosts->step_shift;
+	place->credit = past->credit / CREDIT_STEP + 1;
+	place->last = past->last >> ghosts->step_shift;
+	place->turn = past->turn >> ghosts->turn_shift;
 }
 
-bool ghost_take(struct ghosts *ghosts, u64 hash, u64 now, u32 *credit, u32 *age)
+bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past)
 {
-	struct ghost *ghost = find(set_of(ghosts, hash), hash);
+	struct ghost *ghost = find(set_of(ghosts, hash), hash & TAG_MASK);
 
 	if (!ghost)
 		return false;
-	*credit = (ghost->credit - 1u) * CREDIT_STEP;
-	*age = min((u64)steps_since(ghosts, ghost, now) << ghosts->step_shift, (u64)~0u);
+	past->credit = (ghost->credit - 1u) * CREDIT_STEP;
+	past->last -= min((u64)steps_since(ghosts, ghost, past->last) << ghosts->step_shift,
+			  past->last);
+	past->turn -= min((u64)units_since(ghosts, ghost, past->turn) << ghosts->turn_shift,
+			  past->turn);
 	ghost->credit = 0;
 	return true;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is still known of blocks that were evicted: credit and last use, 4 bytes each.
+ * What is still known of blocks that were evicted: credit and last use, 8 bytes each.
  *
- * Sets of 16 on one cache line; the one used longest ago makes room. Two keys of one set are taken
- * for each other once in 65,536: the order gets worse by a little, nothing else happens. Ages come
- * in 1,024 steps and wrap: what is older than that seems young, if it has not been displaced by
- * then, as nearly all will.
+ * Sets of 8 on one cache line; the one used longest ago makes room. Two keys of one set are taken
+ * for each other once in 2^20: the order gets worse by a little, nothing else happens. Ages come in
+ * 16,384 steps, turns in 2^24, and wrap: what is older than that seems young, if it has not been
+ * displaced by then, as nearly all will.
  *
  * Guarded by the order's lock.
  */
@@ -14,28 +14,40 @@
 
 #include <kv/types.h>
 
-#define GHOST_WAYS	16u
+#define GHOST_WAYS	8u
 
 struct ghost {
-	u16 tag;
-	u16 credit	: 6;	/* in twice the unit of credit.h, and 1 more: 0 is no ghost */
-	u16 last	: 10;	/* in steps */
+	u64 tag		: 20;
+	u64 credit	: 6;	/* in twice the unit of credit.h, and 1 more: 0 is no ghost */
+	u64 last	: 14;	/* in steps */
+	u64 turn	: 24;	/* in units */
+};
+
+/* What a ghost tells; @turn is any number that grows, as that of duel.h. */
+struct ghost_past {
+	u32 credit;
+	u64 last;	/* tick of the last use, or a bit later */
+	u64 turn;
 };
 
 struct ghosts {
 	/* Fixed at creation. */
 	u32 nr_sets;		/* a power of two */
 	u32 step_shift;		/* ticks a step, as a power of two */
+	u32 turn_shift;		/* turns a unit, likewise */
 	struct ghost *ghost;	/* behind this; aligned to a cache line */
 };
 
 size_t ghosts_bytes(u32 nr_blocks);
 void ghosts_init(struct ghosts *ghosts, u32 nr_blocks);
 
-/* Keep what is known of a block of key hash @hash; @now and @last in ticks. */
-void ghost_put(struct ghosts *ghosts, u64 hash, u32 credit, u64 last, u64 now);
+/* Bits of a key hash that matter. */
+#define GHOST_HASH_BITS	48u
 
-/* Is it known? Then it is forgotten here. @age: ticks since its last use. */
-bool ghost_take(struct ghosts *ghosts, u64 hash, u64 now, u32 *credit, u32 *age);
+/* Keep what is known of a block of key hash @hash; it is tick @now. */
+void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now);
+
+/* Is it known? Then it is forgotten here. In: @past->last and @past->turn are those of now. */
+bool ghost_take(struct ghosts *ghosts, u64 hash, struct ghost_past *past);
 
 #endif /* EVICT_GHOST_H */

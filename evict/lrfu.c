@@ -21,6 +21,7 @@
 #include <kv/hash.h>
 
 #include "credit.h"
+#include "duel.h"
 #include "ghost.h"
 #include "trial.h"
 #include "vtime.h"
@@ -33,21 +34,28 @@
 #define SEED		0x5bd1e9955bd1e995ull
 
 struct lrfu_block {
-	u64 hash;		/* of the key; 0: never filled */
+	u64 hash	: 48;	/* of the key; 0: never filled */
+	u64 credit	: 8;
+	u64 unnamed	: 1;	/* in the order, without key */
+	u64 counted	: 1;	/* of ->nr_named: filled, and not picked since */
+	u64 waited	: 1;	/* has left the order since it was used */
 	u32 last;		/* tick of the last use */
-	u8 credit;
-	bool unnamed;		/* in the order, without key */
+	u32 turn;		/* the last one, in the duel */
 };
+
+static_assert(sizeof(struct lrfu_block) == 16, "a block is on one cache line");
 
 struct lrfu {
 	/* Fixed at creation. */
 	u32 nr_blocks;
 	u32 shift;			/* ticks a bucket, as a power of two */
-	struct lrfu_block *block;	/* these four behind this */
+	struct lrfu_block *block;	/* these five behind this */
 	struct vtime *order;
 	struct ghosts *ghosts;
 	struct trial *trial;
+	struct duel *duel;
 
+	u32 nr_named;		/* blocks with content */
 	u64 now;		/* blocks filled so far */
 	u32 sweep;		/* next block that gets a new place; nr_blocks: there are none */
 };
@@ -61,7 +69,7 @@ static size_t lrfu_bytes(u32 nr_blocks)
 {
 	return aligned(sizeof(struct lrfu)) + aligned(nr_blocks * sizeof(struct lrfu_block)) +
 	       aligned(vtime_bytes(nr_blocks)) + aligned(ghosts_bytes(nr_blocks)) +
-	       trial_bytes(nr_blocks);
+	       aligned(trial_bytes(nr_blocks)) + sizeof(struct duel);
 }
 
 static void lrfu_init(void *policy, u32 nr_blocks)
@@ -79,9 +87,12 @@ static void lrfu_init(void *policy, u32 nr_blocks)
 	lrfu->ghosts = (struct ghosts *)at;
 	at += aligned(ghosts_bytes(nr_blocks));
 	lrfu->trial = (struct trial *)at;
+	at += aligned(trial_bytes(nr_blocks));
+	lrfu->duel = (struct duel *)at;
 	vtime_init(lrfu->order, nr_blocks);
 	ghosts_init(lrfu->ghosts, nr_blocks);
 	trial_init(lrfu->trial, nr_blocks);
+	duel_init(lrfu->duel, nr_blocks);
 }
 
 static bool block_is_bad(const struct lrfu *lrfu, u32 block)
@@ -89,15 +100,30 @@ static bool block_is_bad(const struct lrfu *lrfu, u32 block)
 	return KV_BUG_ON(block >= lrfu->nr_blocks);
 }
 
+static u64 hash_of(const kvmm_key_t *key)
+{
+	return (kv_hash_key(key, SEED) & (BIT64(GHOST_HASH_BITS) - 1)) |
+	       BIT64(GHOST_HASH_BITS - 1);
+}
+
+static u64 last_turn(const struct lrfu *lrfu, const struct lrfu_block *state)
+{
+	return lrfu->duel->turn - (u32)((u32)lrfu->duel->turn - state->turn);
+}
+
 static u64 last_use(const struct lrfu *lrfu, const struct lrfu_block *state)
 {
 	return lrfu->now - (u32)((u32)lrfu->now - state->last);
 }
 
+/* Who has lost against LRU for now is LRU. */
 static u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
 {
-	return (last_use(lrfu, state) + credit_ticks(state->credit, trial_best(lrfu->trial))) >>
-	       lrfu->shift;
+	u64 tick = last_use(lrfu, state);
+
+	if (!lrfu->duel->lost)
+		tick += credit_ticks(state->credit, trial_best(lrfu->trial));
+	return tick >> lrfu->shift;
 }
 
 /* ---- time ---- */
@@ -124,46 +150,76 @@ static void tick(struct lrfu *lrfu)
 		sweep(lrfu);
 }
 
-static void count_use(struct lrfu *lrfu, u64 hash)
+/* @lru_hit: LRU would have had it. It had its turn. */
+static void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
 {
+	duel_fit(lrfu->duel, lrfu->nr_named);
 	if (unlikely(trial_use(lrfu->trial, hash, lrfu->now)))
+		lrfu->sweep = 0;
+	if (unlikely(trial_has_news(lrfu->trial, hash)))
+		duel_hope(lrfu->duel, trial_news(lrfu->trial));
+	if (unlikely(duel_score(lrfu->duel, hit, lru_hit, trial_promise(lrfu->trial))))
 		lrfu->sweep = 0;
 }
 
 /* ---- calls ---- */
 
 /* The former content is gone now at the latest: here it becomes a ghost, so picks are easily undone. */
+static void bury(struct lrfu *lrfu, struct lrfu_block *state)
+{
+	struct ghost_past past = { state->credit, last_use(lrfu, state), last_turn(lrfu, state) };
+
+	if (state->hash)
+		ghost_put(lrfu->ghosts, state->hash, &past, lrfu->now);
+	lrfu->nr_named += !state->counted;
+	state->counted = true;
+	state->waited = false;
+	state->credit = 0;
+}
+
 static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
-	u32 credit, age;
+	struct ghost_past past;
+	bool lru_hit = false;
 
 	if (block_is_bad(lrfu, block))
 		return;
 	tick(lrfu);
-	if (state->hash)
-		ghost_put(lrfu->ghosts, state->hash, state->credit, last_use(lrfu, state),
-			  lrfu->now);
-	state->hash = kv_hash_key(key, SEED) | BIT64(63);
-	state->credit = 0;
-	if (ghost_take(lrfu->ghosts, state->hash, lrfu->now, &credit, &age))
-		state->credit = credit_after(credit, age, trial_best(lrfu->trial));
+	bury(lrfu, state);
+	state->hash = hash_of(key);
 	state->last = lrfu->now;
-	count_use(lrfu, state->hash);
+	past = (struct ghost_past){ .last = lrfu->now, .turn = lrfu->duel->turn };
+	if (ghost_take(lrfu->ghosts, state->hash, &past)) {
+		state->credit = credit_after(past.credit, lrfu->now - past.last,
+					     trial_best(lrfu->trial));
+		lru_hit = duel_lru_has(lrfu->duel, past.turn);
+		state->turn = duel_move(lrfu->duel, past.turn);
+	} else {
+		state->turn = duel_add(lrfu->duel);
+	}
+	count_use(lrfu, state->hash, false, lru_hit);
 }
 
+/* What was held all the time any order would have. */
 static void lrfu_hit(void *policy, u32 block)
 {
 	struct lrfu *lrfu = policy;
 	struct lrfu_block *state = &lrfu->block[block];
+	bool lru_hit;
+	u64 turn;
 
 	if (block_is_bad(lrfu, block))
 		return;
+	turn = last_turn(lrfu, state);
+	lru_hit = !state->waited || duel_lru_has(lrfu->duel, turn);
+	state->turn = duel_move(lrfu->duel, turn);
 	state->credit = credit_after(state->credit, (u32)lrfu->now - state->last,
 				     trial_best(lrfu->trial));
 	state->last = lrfu->now;
-	count_use(lrfu, state->hash);
+	state->waited = false;
+	count_use(lrfu, state->hash, true, lru_hit);
 }
 
 static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
@@ -175,10 +231,12 @@ static void lrfu_enter(void *policy, u32 block, const kvmm_key_t *key)
 		return;
 	state->unnamed = !key;
 	state->last = lrfu->now;
-	if (key)
-		vtime_enter(lrfu->order, block, bucket_of(lrfu, state));
-	else
+	if (!key) {
 		vtime_enter_first(lrfu->order, block);
+		return;
+	}
+	state->turn = duel_move(lrfu->duel, last_turn(lrfu, state));
+	vtime_enter(lrfu->order, block, bucket_of(lrfu, state));
 }
 
 static void lrfu_leave(void *policy, u32 block)
@@ -186,13 +244,23 @@ static void lrfu_leave(void *policy, u32 block)
 	struct lrfu *lrfu = policy;
 
 	vtime_leave(lrfu->order, block);
+	lrfu->block[block].waited = true;
+}
+
+static void uncount(struct lrfu *lrfu, u32 block)
+{
+	lrfu->nr_named -= lrfu->block[block].counted;
+	lrfu->block[block].counted = false;
 }
 
 static u32 lrfu_pick(void *policy)
 {
 	struct lrfu *lrfu = policy;
+	u32 block = vtime_pick(lrfu->order);
 
-	return vtime_pick(lrfu->order);
+	if (likely(block != KV_NONE))
+		uncount(lrfu, block);
+	return block;
 }
 
 static void lrfu_take(void *policy, u32 block)
@@ -200,13 +268,17 @@ static void lrfu_take(void *policy, u32 block)
 	struct lrfu *lrfu = policy;
 
 	vtime_take(lrfu->order, block);
+	uncount(lrfu, block);
 }
 
 static void lrfu_unpick(void *policy, u32 block)
 {
 	struct lrfu *lrfu = policy;
+	struct lrfu_block *state = &lrfu->block[block];
 
 	vtime_unpick(lrfu->order, block);
+	state->counted = state->hash != 0 && !state->unnamed;
+	lrfu->nr_named += state->counted;
 }
 
 static void lrfu_expect(const void *policy, u32 block, bool soon)
@@ -234,8 +306,14 @@ static int lrfu_check(const void *policy)
 {
 	const struct lrfu *lrfu = policy;
 	int err = vtime_check(lrfu->order);
+	u32 nr_named = 0;
 
-	return err ? err : trial_check(lrfu->trial);
+	for (u32 block = 0; block < lrfu->nr_blocks; block++)
+		nr_named += lrfu->block[block].counted;
+	if (nr_named != lrfu->nr_named)
+		return -EUCLEAN;
+	err = err ? err : trial_check(lrfu->trial);
+	return err ? err : duel_check(lrfu->duel);
 }
 
 const struct kv_evict_ops kv_evict_lrfu = {

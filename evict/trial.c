@@ -14,11 +14,9 @@
 #define EPOCHS_A_FIT	4u
 /* ...but not so short that chance decides; and each melts a quarter of the score away. */
 #define MIN_EPOCH	1250u
-#define MELT_SHIFT	2u
 /* What another candidate must be better by: 1/256 and a few hits. */
 #define LEAD_SHIFT	8u
-#define HIT		16u
-#define LEAD_MIN	(4 * HIT)
+#define LEAD_MIN	(4 * TRIAL_HIT)
 
 /* Half-lives in sixteenths of the pool's size; time passes as blocks are filled. */
 static const u16 half_lives[NR_TRIALS] = { 0, 1, 4, 8, 16, 32, 64, 256 };
@@ -145,7 +143,7 @@ static void use(const struct trial *trial, struct candidate *candidate, u8 *cred
 	} else {
 		u64 bucket = bucket_of(trial, candidate, *credit, last);
 
-		candidate->score += uncount(candidate, bucket) ? HIT : 0;
+		candidate->score += uncount(candidate, bucket) ? TRIAL_HIT : 0;
 		*credit = credit_after(*credit, min(now - last, (u64)~0u), &candidate->half);
 	}
 	count(candidate, bucket_of(trial, candidate, *credit, now), trial->nr_fit);
@@ -203,7 +201,7 @@ static bool end_epoch(struct trial *trial)
 	trial->nr_uses = 0;
 	trial->best = best;
 	for (u32 i = 0; i < NR_TRIALS; i++)
-		trial->candidate[i].score -= trial->candidate[i].score >> MELT_SHIFT;
+		trial->candidate[i].score -= trial->candidate[i].score >> TRIAL_MELT_SHIFT;
 	return changed;
 }
 

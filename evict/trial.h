@@ -19,6 +19,8 @@
 #define NR_TRIALS	8u
 #define TRIAL_BUCKETS	4096u
 #define TRIAL_WAYS	8u
+#define TRIAL_MELT_SHIFT 2u		/* so much of a score melts in each epoch */
+#define TRIAL_HIT	16u		/* a hit in a score */
 
 /* A key that was sampled. Four to a cache line. */
 struct trial_key {
@@ -61,6 +63,35 @@ int trial_check(const struct trial *trial);
 static inline const struct half_life *trial_best(const struct trial *trial)
 {
 	return &trial->candidate[trial->best].half;
+}
+
+/* Hits that the best one has had beyond @sixteenths of those of LRU, older ones counting less. */
+static inline u64 trial_more(const struct trial *trial, u32 sixteenths)
+{
+	u64 best = trial->candidate[trial->best].score;
+	u64 lru = (u64)trial->candidate[0].score * sixteenths / 16;
+
+	return best > lru ? (best - lru) / TRIAL_HIT * (trial->sample_mask + 1ull) : 0;
+}
+
+/*
+ * What the best one may lose at first. It had its blocks all the time, whereas who changes to it has
+ * LRU's: so what is not far ahead is no promise.
+ */
+static inline u64 trial_promise(const struct trial *trial)
+{
+	return 2 * trial_more(trial, 24);
+}
+
+/* What it had more in the epoch that has just ended: of the sums a part melts in each. */
+static inline u64 trial_news(const struct trial *trial)
+{
+	return trial_more(trial, 16) >> TRIAL_MELT_SHIFT;
+}
+
+static inline bool trial_has_news(const struct trial *trial, u64 hash)
+{
+	return !(hash & trial->sample_mask) && !trial->nr_uses;
 }
 
 #endif /* EVICT_TRIAL_H */

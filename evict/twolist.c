@@ -73,11 +73,12 @@ static void s3fifo_init(void *policy, u32 nr_blocks)
 /* What was there is evicted now; recent ones weigh more. */
 static void bury(struct keyed *keyed, const struct keyed_block *state)
 {
+	struct ghost_past past = { state->level * CREDIT_ONE, keyed->now, 0 };
 	struct lists *lists = keyed->extra;
 
 	if (!state->filled || state->level == UNNAMED)
 		return;
-	ghost_put(&lists->ghosts, state->hash, state->level * CREDIT_ONE, keyed->now, keyed->now);
+	ghost_put(&lists->ghosts, state->hash, &past, keyed->now);
 	lists->nr_gone[state->level]++;
 	if (lists->nr_gone[NEW] + lists->nr_gone[PROVEN] <= keyed->nr_blocks)
 		return;
@@ -88,13 +89,13 @@ static void bury(struct keyed *keyed, const struct keyed_block *state)
 /* The list that the key was evicted from lately, or UNNAMED. */
 static u32 list_of_ghost(struct keyed *keyed, u64 hash)
 {
+	struct ghost_past past = { .last = keyed->now };
 	struct lists *lists = keyed->extra;
-	u32 credit, age;
 
-	if (!ghost_take(&lists->ghosts, hash, keyed->now, &credit, &age) ||
-	    age > keyed->nr_blocks)
+	if (!ghost_take(&lists->ghosts, hash, &past) ||
+	    keyed->now - past.last > keyed->nr_blocks)
 		return UNNAMED;
-	return credit / CREDIT_ONE;
+	return past.credit / CREDIT_ONE;
 }
 
 /* One more new block is worth as many misses as the others' ghosts outnumber its own. */

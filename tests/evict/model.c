@@ -49,9 +49,9 @@ static unsigned int step_shift(const struct model *model)
 {
 	unsigned int shift = 0, sets = 1;
 
-	while (sets * 16 < 64 * model->nr_blocks)
+	while (sets * 8 < 64 * model->nr_blocks)
 		sets *= 2;
-	while (256u << shift < sets * 16)
+	while (4096u << shift < sets * 8)
 		shift++;
 	return shift;
 }
@@ -78,7 +78,7 @@ static u64 ghost_age(const struct model *model, const struct model_ghost *ghost)
 {
 	unsigned int shift = step_shift(model);
 
-	return ((model->now >> shift) - ghost->step) % 1024 << shift;
+	return ((model->now >> shift) - ghost->step) % 16384 << shift;
 }
 
 /* ---- lrfu ---- */

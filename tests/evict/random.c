@@ -234,7 +234,7 @@ Test(evict_random, every_policy_is_what_it_is_defined_as)
 	}
 }
 
-/* The trials have tests of their own: here they have decided once and for all. */
+/* Trials and the duel have tests of their own: here they have decided once and for all. */
 Test(evict_random, lrfu_is_what_it_is_defined_as_with_each_half_life)
 {
 	u64 seed = chosen_seed();
@@ -248,6 +248,7 @@ Test(evict_random, lrfu_is_what_it_is_defined_as_with_each_half_life)
 		lrfu = walk.order.policy;
 		lrfu->trial->epoch = ~0u;
 		lrfu->trial->best = i;
+		lrfu->duel->hope = ~0ull >> 2;
 		walk.model.half_life = trial_best(lrfu->trial)->ticks;
 		walk_on(&walk, seed + i, NR_HALF_STEPS);
 	}

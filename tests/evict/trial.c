@@ -127,6 +127,7 @@ Test(evict_trial, counts_what_a_pool_would_hit)
 		trial = ((struct lrfu *)load.order.policy)->trial;
 		trial->epoch = ~0u;
 		trial->best = i;
+		((struct lrfu *)load.order.policy)->duel->hope = ~0ull >> 2;
 		use_by_frequency(&load, 60000);
 		guessed = trial->candidate[i].score / 16;
 		cr_expect_leq(abs((int)guessed - (int)load.nr_hits) * 10, (int)load.nr_hits,
@@ -175,4 +176,82 @@ Test(evict_lrfu, a_block_that_comes_back_has_its_credit)
 	kv_evict_lrfu.fill(order.policy, 3, &key);
 	cr_expect_eq(lrfu->block[3].credit, 25, "16 * log2(1 + 2)");
 	order_exit(&order);
+}
+
+/* ---- the duel ---- */
+
+static void follow(struct load *load, u32 candidate)
+{
+	struct lrfu *lrfu = load->order.policy;
+
+	lrfu->trial->epoch = ~0u;
+	lrfu->trial->best = candidate;
+}
+
+/* Whatever order the blocks are in: what LRU would have hit is known, use by use. */
+Test(evict_duel, counts_exactly_what_lru_would_have_hit)
+{
+	static void (*const loads[])(struct load *, u32) = { use_by_recency, use_by_frequency };
+
+	for (u32 i = 0; i < NR_TRIALS * 2; i++) {
+		struct load load;
+		struct duel *duel;
+
+		load_init(&load, &kv_evict_lrfu);
+		follow(&load, i / 2);
+		duel = ((struct lrfu *)load.order.policy)->duel;
+		duel->hope = ~0ull >> 2;
+		loads[i % 2](&load, 60000);
+		cr_expect_eq(duel->lru_hits, hits_of(&kv_evict_lru, loads[i % 2]),
+			     "half-life %u, load %u", i / 2, i % 2);
+		cr_expect(!kv_evict_lrfu.check(load.order.policy));
+		order_exit(&load.order);
+	}
+}
+
+/* A half-life that is wrong for the load costs some hits, once. */
+Test(evict_duel, who_has_lost_follows_lru)
+{
+	u32 lru = hits_of(&kv_evict_lru, use_by_recency);
+	struct load load;
+
+	load_init(&load, &kv_evict_lrfu);
+	follow(&load, 7);
+	use_by_recency(&load, 60000);
+	cr_expect(((struct lrfu *)load.order.policy)->duel->lost);
+	cr_expect_geq(load.nr_hits + NR / 2 + lru / 1000, lru);
+	order_exit(&load.order);
+}
+
+/* What has been promised all the time is tried again, and then pays. */
+Test(evict_duel, who_has_lost_gets_another_chance)
+{
+	struct load load;
+
+	load_init(&load, &kv_evict_lrfu);
+	use_by_recency(&load, 4000);
+	((struct lrfu *)load.order.policy)->duel->lead = -200;
+	((struct lrfu *)load.order.policy)->duel->lost = true;
+	use_by_frequency(&load, 60000);
+	cr_expect_not(((struct lrfu *)load.order.policy)->duel->lost);
+	cr_expect_gt(((struct lrfu *)load.order.policy)->duel->lead, 0);
+	order_exit(&load.order);
+}
+
+Test(evict_duel, a_check_finds_a_count_that_is_wrong)
+{
+	struct load load;
+	struct lrfu *lrfu;
+
+	load_init(&load, &kv_evict_lrfu);
+	use_by_recency(&load, 1000);
+	lrfu = load.order.policy;
+	cr_expect_eq(kv_evict_lrfu.check(lrfu), 0);
+	lrfu->duel->count[lrfu->duel->now][5]++;
+	cr_expect_eq(kv_evict_lrfu.check(lrfu), -EUCLEAN);
+	lrfu->duel->count[lrfu->duel->now][5]--;
+	lrfu->nr_named++;
+	cr_expect_eq(kv_evict_lrfu.check(lrfu), -EUCLEAN);
+	lrfu->nr_named--;
+	order_exit(&load.order);
 }
