@@ -82,12 +82,15 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
 	return nr;
 }
 
+static const struct ask normal_ask;
+
 static int check_quota(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 		       const struct hits *hits)
 {
 	struct quota_want want = {
 		.tenant = req->domain.tenant, .nr = req->nr_blocks - hits->nr,
-		.reserve = req->reserve, .hits = hits->refs, .nr_hits = hits->nr,
+		.reserve = (u64)req->reserve + door_keep(pool, &normal_ask),
+		.hits = hits->refs, .nr_hits = hits->nr,
 	};
 
 	return quota_check_fit(pool, &want);
@@ -97,18 +100,18 @@ static int check_quota(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
 		     const struct hits *hits)
 {
-	u64 nr_fresh = req->nr_blocks - hits->nr;
+	u64 nr_fresh = req->nr_blocks - hits->nr, nr;
 
 	if (req->nr_blocks < hits->nr)
 		return -EINVAL;
 	if (unlikely(pool->order.quotas != NULL))
 		return check_quota(pool, req, hits);
-	if (likely(!nr_fresh ||
-		   nr_fresh + hits->nr_first + req->reserve <= cache_nr_available(pool)))
+	nr = nr_fresh + req->reserve + door_keep(pool, &normal_ask);
+	if (likely(!nr_fresh || nr + hits->nr_first <= cache_nr_available(pool)))
 		return 0;
+	nr += nr_in_order(pool, hits);
 	pool_drain_local(pool);
-	return nr_fresh + nr_in_order(pool, hits) + req->reserve <= cache_nr_available(pool) ?
-	       0 : -ENOSPC;
+	return nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
 }
 
 static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)
@@ -190,16 +193,20 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 
 static int check_take(struct kvmm_pool *pool, const struct take *take)
 {
-	struct quota_want want = { .tenant = take->tenant, .nr = take->nr };
+	u32 keep = door_keep(pool, &take->ask);
+	struct quota_want want = { .tenant = take->tenant, .nr = take->nr, .reserve = keep };
+	u64 nr = (u64)take->nr + keep;
 
+	if (unlikely(keep == DOOR_SHUT))
+		return -ENOSPC;
 	if (unlikely(pool->order.quotas != NULL))
 		return quota_check_fit(pool, &want);
-	if (likely(take->nr <= cache_nr_available(pool)))
+	if (likely(nr <= cache_nr_available(pool)))
 		return 0;
-	return pool_drain_local(pool) && take->nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
+	return pool_drain_local(pool) && nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
 }
 
-static int alloc(struct kvmm_pool *pool, struct take *take)
+int private_take(struct kvmm_pool *pool, struct take *take)
 {
 	int err;
 
@@ -208,7 +215,7 @@ static int alloc(struct kvmm_pool *pool, struct take *take)
 	if (likely(!err))
 		err = cache_take(pool, take);
 	order_leave(&pool->order);
-	pool->count.fail_nospc += err == -ENOSPC;
+	pool->count.fail_nospc += err == -ENOSPC && !take->ask.waits;
 	return err;
 }
 
@@ -221,7 +228,7 @@ static int alloc_locked(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *
 	err = cache_enter(pool);
 	if (err)
 		return err;
-	err = alloc(pool, &take);
+	err = private_take(pool, &take);
 	if (!err)
 		mag_fill(pool, nr);
 	cache_leave(pool);

@@ -41,6 +41,7 @@ void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 
 		owner_clear(pool, ext[i].start, ext[i].nr);
 	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
 		pool_poison(pool);
+	door_freed(pool, ext, nr_ext);
 }
 
 static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)

@@ -140,9 +140,10 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 	POOL_BUG_ON(pool, kv_entry_park(&pool->entries, handle));
 	pool->count.nr_parked++;
 	order_park(&pool->order, handle.index);
+	door_gained(pool, 1);
 }
 
-static void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
+void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
 {
 	quota_charge_entry(pool->order.quotas, index);
 	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(0, block));
@@ -377,25 +378,50 @@ static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 fr
 	return -ENOSPC;
 }
 
-/* Picked for @take beside *@nr_free free blocks, of which fewer may be needed then. */
-static int pick_for(struct kvmm_pool *pool, const struct take *take, u32 *nr_free,
+/* Where the blocks come from. More victims than are taken fill up what has to stay free. */
+struct share {
+	u32 nr_free;		/* to be taken from the zone */
+	u32 nr_victims;		/* to be picked */
+	u32 nr_refill;		/* of these: for the zone */
+};
+
+/* False: it may have none, or not so many without evicting. */
+static bool share_out(struct kvmm_pool *pool, const struct take *take, struct share *share)
+{
+	u32 keep = door_keep(pool, &take->ask), nr_free = pool_nr_free(pool);
+	u64 want = (u64)take->nr + keep;
+
+	if (unlikely(keep == DOOR_SHUT))
+		return false;
+	if (nr_free < want)
+		nr_free += pool_drain_local(pool);
+	share->nr_victims = nr_free < want ? want - nr_free : 0;
+	share->nr_refill = nr_free < keep ? keep - nr_free : 0;
+	share->nr_free = take->nr - min(share->nr_victims - share->nr_refill, take->nr);
+	pool_steal_shortfall(pool, share->nr_free);
+	return !share->nr_victims || !take->no_evict;
+}
+
+/* Its tenant may have to give up more than is needed: then fewer free ones are. */
+static int pick_for(struct kvmm_pool *pool, const struct take *take, struct share *share,
 		    struct victims *victims)
 {
 	int err;
 
 	if (likely(!pool->order.quotas)) {
-		if (likely(victims_pick(pool, take->nr - *nr_free, victims)))
+		if (likely(victims_pick(pool, share->nr_victims, victims)))
 			return 0;
 		victims_unpick(pool, victims);
 		return -ENOSPC;
 	}
-	err = quota_pick(pool, take, *nr_free, victims);
-	*nr_free = take->nr - min(take->nr, victims->nr);
+	err = quota_pick(pool, take, share->nr_victims, victims);
+	if (!err)
+		share->nr_free = take->nr - min(take->nr, victims->nr - share->nr_refill);
 	return err;
 }
 
-/* A tenant whose limits were lowered may have to give up more than it is about to get. */
-static void evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+/* All but @nr of them: what its tenant has to give up beyond, or what fills up the zone. */
+static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	struct victims extra = NO_VICTIMS;
 
@@ -406,29 +432,28 @@ static void evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims
 		victims->nr--;
 		victims_add(pool, &extra, index);
 	}
-	victims_evict(pool, &extra);
+	return victims_evict(pool, &extra);
 }
 
 static int take_blocks(struct kvmm_pool *pool, struct take *take)
 {
 	struct victims victims = NO_VICTIMS;
-	u32 nr_free = kv_zone_nr_free(pool->zone);
+	struct share share;
+	u32 nr_free;
 	int err;
 
-	if (nr_free < take->nr)
-		nr_free += pool_drain_local(pool);
-	if (nr_free < take->nr)
-		nr_free += pool_steal_reserved(pool, take->nr - nr_free);
-	nr_free = min(nr_free, take->nr);
-	err = pick_for(pool, take, &nr_free, &victims);
+	if (!share_out(pool, take, &share))
+		return -ENOSPC;
+	err = pick_for(pool, take, &share, &victims);
 	if (err)
 		return err;
+	nr_free = share.nr_free;
 	if (take_free(pool, nr_free, take->blocks)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}
-	if (unlikely(victims.nr > take->nr))
-		evict_beyond(pool, take->nr, &victims);
+	if (unlikely(victims.nr > take->nr - nr_free))
+		take->nr_surplus = evict_beyond(pool, take->nr - nr_free, &victims);
 	err = take_victims(pool, &victims, take->blocks + nr_free, take);
 	if (unlikely(err))
 		return untake(pool, take, nr_free, err, &victims);
@@ -446,7 +471,7 @@ int cache_take(struct kvmm_pool *pool, struct take *take)
 	struct quotas *quotas = pool->order.quotas;
 	int err;
 
-	take->nr_evicted = 0;
+	take->nr_evicted = take->nr_surplus = 0;
 	if (!take->nr)
 		return 0;
 	err = take_blocks(pool, take);

@@ -264,6 +264,9 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	err = quota_admit(pool, slot->account, room);
 	if (unlikely(err))
 		return err;
+	room->ask = (struct ask){ .prio = slot->prio, .inside = true };
+	if (unlikely(!door_lets(pool, &room->ask, room->nr)))
+		return -ENOSPC;
 	growth->from = slot->nr;
 	err = grow_slot(pool, slot, growth->range.index, room->nr, room->scatter);
 	growth->reaps = slot->nr_ext > KVMM_MAX_RUNS;

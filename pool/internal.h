@@ -45,6 +45,7 @@
 #include <kv/zone.h>
 
 #include "background.h"
+#include "door.h"
 #include "grow.h"
 #include "order.h"
 #include "step.h"
@@ -261,6 +262,7 @@ struct kvmm_pool {
 	/* The hot lines. */
 	struct kv_lock			lock __cacheline_aligned;
 	u32				gate;		/* ->lock; READ_ONCE() as a hint */
+	u32				guard;		/* the same; see door.h */
 	u32				free_slot;	/* ->lock; last freed first; KV_NONE */
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
@@ -284,7 +286,51 @@ struct kvmm_pool {
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
 	struct kv_fork_node		fork_node;	/* its list's */
+	struct door			door;		/* see there */
 };
+
+/* ---- door.c ---- */
+
+/* Free blocks that a request leaves behind, or DOOR_SHUT. ->lock held. */
+static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct ask *ask)
+{
+	return likely(!pool->guard) ? 0 : __door_keep(pool, ask);
+}
+
+/* May it take @nr of what is free? ->lock held. */
+static __always_inline bool door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+{
+	return likely(!pool->guard) || __door_lets(pool, ask, nr);
+}
+
+/* @nr blocks have become free, or may be for others. ->lock held; order.lock may be. */
+static inline void door_gained(struct kvmm_pool *pool, u32 nr)
+{
+	if (unlikely(pool->guard & GUARD_QUEUE))
+		__door_gained(pool, nr);
+}
+
+static inline void door_freed(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	if (likely(!(pool->guard & GUARD_QUEUE)))
+		return;
+	for (u32 i = 0; i < nr_ext; i++)
+		__door_gained(pool, ext[i].nr);
+}
+
+/* @nr blocks can be evicted from now on; the order has been told. No lock held, no read section. */
+static inline void door_put(struct kvmm_pool *pool, u32 nr)
+{
+	/* Pairs with door_set_guard() through the lock of the log: see ordering.rst. */
+	if (unlikely(READ_ONCE(pool->guard) & GUARD_QUEUE))
+		__door_put(pool, nr);
+}
+
+/* Is @err an end of a request that its report is written for? */
+static inline bool door_reports(int err)
+{
+	return !err || err == -ENOSPC || err == -EAGAIN || err == -ETIMEDOUT || err == -ECANCELED;
+}
 
 /* ---- hold.c ---- */
 
@@ -656,19 +702,25 @@ enum kv_placement range_placement(u32 flags);
  * @take: take the blocks, under the lock: 0, -ENOSPC (then room is made), or another error
  * @nr: blocks
  * @flags: KVMM_ALLOC_*
+ * @max_runs: most runs that it may lie in; 0: one
+ * @ask: what it may have; @take looks at it
  * @squeezed: its tenant's own blocks have been evicted as its limits want
  * @account: set by @take: who is charged
  * @scatter: the last try, with enough blocks free: in as many pieces as it takes, if @scatters
+ * @patient: it would rather wait than do what costs more
  * @evicted, @moved: out
  */
 struct room {
 	int (*take)(struct kvmm_pool *pool, struct room *room);
 	u32 nr;
 	u32 flags;
+	u32 max_runs;
+	struct ask ask;
 	bool squeezed;
 	u32 account;
 	bool scatters;
 	bool scatter;
+	bool patient;
 	u32 evicted;
 	u32 moved;
 };
@@ -696,6 +748,8 @@ static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
 
 /* @room->take() until it succeeds: as it is, after eviction, after compaction. No lock held. */
 int pool_get_room(struct kvmm_pool *pool, struct room *room);
+/* The same, but first as things are; with KVMM_ALLOC_NOWAIT that is all. No lock held. */
+int pool_take_room(struct kvmm_pool *pool, struct room *room);
 
 /* ---- block.c ---- */
 
@@ -876,6 +930,8 @@ void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 bool entry_forget(struct kvmm_pool *pool, u32 index);
 /* What is claimed, or private, gives its entry back, but not its block. */
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
+/* Its block is @block from now on. */
+void entry_own(struct kvmm_pool *pool, u32 index, u32 block);
 /* And its block. The order's lock held. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
 /*
@@ -894,6 +950,9 @@ u32 cache_nr_available(struct kvmm_pool *pool);
  * @evicted: NULL, or out: keys that lost their block, at most @nr
  * @nr_evicted: out
  * @tenant: who is charged
+ * @nr_surplus: out: further keys that did, so that watermarks are kept
+ * @ask: what it may have
+ * @no_evict: free blocks only
  */
 struct take {
 	u32 nr;
@@ -901,6 +960,9 @@ struct take {
 	kvmm_key_t *evicted;
 	u32 nr_evicted;
 	u32 tenant;
+	u32 nr_surplus;
+	struct ask ask;
+	bool no_evict;
 };
 
 /* 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held. */
@@ -915,6 +977,8 @@ void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
 
 /* ---- acquire.c ---- */
 
+/* Private blocks as kvmm_alloc() takes them: 0 or -ENOSPC. ->lock held. */
+int private_take(struct kvmm_pool *pool, struct take *take);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 

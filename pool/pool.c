@@ -268,6 +268,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	cache_exit(pool);
 	tokens_exit(pool);
 	tenant_exit(pool);
+	door_exit(pool);
 	exit_memory(pool);
 	kv_free(pool->owner);
 	kvmm_zone_destroy(pool->zone);
@@ -304,6 +305,8 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	if (!err)
 		err = init_owners(pool);
 	if (!err)
+		err = door_init(pool, attr->alloc);
+	if (!err)
 		err = cache_init(pool, attr->evict);
 	if (!err)
 		err = init_memory(pool, attr);
@@ -328,6 +331,7 @@ static void free_pool(struct kv_rcu_head *head)
 
 void kv_pool_destroy(struct kvmm_pool *pool)
 {
+	door_close(pool);
 	kv_fork_del(&pool->fork_node);
 	exit_fields(pool);
 	kv_rcu_defer(&pool->rcu, free_pool);

@@ -264,9 +264,8 @@ struct quota_want {
 int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want);
 /* The same, if anybody has limits, else 0. No lock held. */
 int pool_check_room(struct kvmm_pool *pool, const struct quota_want *want);
-/* Victims for @take, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
-int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
-	       struct victims *victims);
+/* @nr victims for @take, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
+int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct victims *victims);
 
 /*
  * May a range of @account get so many blocks as they are? 0; -ENOSPC: not yet, the tenant's own

@@ -140,8 +140,7 @@ static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess
 	return refuse(quotas->account[own], excess);
 }
 
-int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
-	       struct victims *victims)
+int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct victims *victims)
 {
 	struct quotas *quotas = pool->order.quotas;
 	u32 own = find_account(quotas, take->tenant);
@@ -149,11 +148,12 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr_free,
 	int err = 0;
 
 	note_excess(quotas->account[own], &excess);
-	if (excess.max || excess.high)
+	if (take->no_evict)
+		err = excess.max ? refuse(quotas->account[own], &excess) : 0;
+	else if (excess.max || excess.high)
 		err = pick_own(pool, own, &excess, victims);
 	quota_begin(quotas, own, QUOTA_FOR_WHO);
-	if (!err && take->nr > (u64)nr_free + victims->nr &&
-	    !victims_pick(pool, take->nr - nr_free, victims)) {
+	if (!err && victims->nr < nr && !victims_pick(pool, nr, victims)) {
 		victims_unpick(pool, victims);
 		err = -ENOSPC;
 	}

@@ -11,31 +11,38 @@
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
-				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_GROWS)
+				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_NOWAIT | \
+				 KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | KVMM_ALLOC_MOVABLE | \
+				 KVMM_ALLOC_CONTIG | KVMM_ALLOC_RELATIVE | KVMM_ALLOC_GROWS)
+
+/* What callers have who do not know of waiting. */
+#define OLD_REPORT		offsetof(struct kvmm_alloc_report, reserved)
 
 /* A request on its way: what is asked for, and what it became. */
 struct request {
 	struct room		room;
 	struct kvmm_range_attr	attr;
+	struct wait		wait;
 	kvmm_range_t		range;
+	bool			old_report;	/* the caller's has no waited_ns */
 	bool			grew;	/* the table of ranges did: its old directory waits */
 };
 
 static int check_request(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 {
-	const u32 contradiction = KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN;
-
 	if (!attr->nr || attr->nr > pool->nr_usable)
 		return -EINVAL;
+	if (attr->flags & KVMM_ALLOC_CONTIG && attr->max_runs > 1)
+		return -EINVAL;
 	if (!attr->max_runs)
-		attr->max_runs = DEFAULT_MAX_RUNS;
-	if (attr->max_runs > KVMM_MAX_RUNS || attr->prio > KVMM_PRIO_URGENT)
+		attr->max_runs = attr->flags & KVMM_ALLOC_CONTIG ? 1 : DEFAULT_MAX_RUNS;
+	if (attr->max_runs > KVMM_MAX_RUNS || attr->flags & ~ALLOC_FLAGS)
 		return -EINVAL;
 	if (attr->flags & KVMM_ALLOC_ZERO && !pool->nr_planes)
 		return -EINVAL;
-	if (attr->flags & ~ALLOC_FLAGS || (attr->flags & contradiction) == contradiction)
-		return -EINVAL;
-	return 0;
+	if (likely(!(attr->flags | attr->prio | attr->deadline_ns)))
+		return 0;
+	return door_read_flags(pool, attr->flags, &attr->prio, attr->deadline_ns);
 }
 
 static int read_attr(struct kvmm_range_attr *dst, const struct kvmm_range_attr *src)
@@ -136,6 +143,13 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 	err = quota_admit(pool, account, room);
 	if (unlikely(err))
 		return err;
+	if (unlikely(room->ask.promise.gen)) {
+		err = promise_find(pool, &room->ask, attr->nr);
+		if (err)
+			return err;
+	}
+	if (unlikely(!door_lets(pool, &room->ask, attr->nr)))
+		return -ENOSPC;
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		nr_ext = grow_alloc(pool, attr, ext, &spare);
 	else
@@ -149,6 +163,7 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 		}
 		req->grew = true;
 	}
+	promise_take(pool, &room->ask, attr->nr);
 	req->range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
@@ -177,6 +192,32 @@ static int get_range(struct kvmm_pool *pool, struct request *req)
 	if (unlikely(req->grew))
 		kv_rcu_reap();
 	return err;
+}
+
+static int try_range(struct kvmm_pool *pool, struct wait *wait)
+{
+	struct request *req = container_of(wait, struct request, wait);
+	int err;
+
+	req->room.ask = wait->ask;
+	req->room.patient = wait->patient;
+	req->room.squeezed = false;
+	err = pool_take_room(pool, &req->room);
+	if (req->grew)
+		kv_rcu_reap();
+	return err;
+}
+
+/* For those who do not want to wait, or want to wait for longer. */
+static noinline int wait_for_range(struct kvmm_pool *pool, struct request *req)
+{
+	const struct kvmm_range_attr *attr = &req->attr;
+
+	req->wait = (struct wait){
+		.try = try_range, .ask = req->room.ask, .nr = attr->nr, .flags = attr->flags,
+		.seq = attr->seq, .deadline_ns = door_deadline(attr->flags, attr->deadline_ns),
+	};
+	return door_wait(pool, &req->wait);
 }
 
 /* Drop the last reference of a range that nobody pins. */
@@ -244,11 +285,14 @@ static int fill_request(struct kvmm_pool *pool, struct request *req,
 	if (unlikely(!pool || !attr))
 		return -EINVAL;
 	err = read_attr(&req->attr, attr);
+	req->old_report = attr->size <= offsetof(struct kvmm_range_attr, deadline_ns);
 	if (!err)
 		err = check_request(pool, &req->attr);
 	req->room = (struct room){ .take = take_range, .nr = req->attr.nr,
-				   .flags = req->attr.flags };
+				   .flags = req->attr.flags, .max_runs = req->attr.max_runs,
+				   .ask.prio = req->attr.prio, .ask.promise = req->attr.promise };
 	req->grew = false;
+	req->wait.waited_ns = 0;
 	return err;
 }
 
@@ -256,7 +300,10 @@ static int get_content(struct kvmm_pool *pool, struct request *req)
 {
 	int err;
 
-	err = get_range(pool, req);
+	if (unlikely(req->attr.deadline_ns || req->attr.flags & KVMM_ALLOC_NOWAIT))
+		err = wait_for_range(pool, req);
+	else
+		err = get_range(pool, req);
 	if (unlikely(!err && is_zeroed(pool, req->attr.flags)))
 		err = zero_range(pool, req->range);
 	return err;
@@ -266,17 +313,20 @@ static int get_content(struct kvmm_pool *pool, struct request *req)
 static noinline int get_reported(struct kvmm_pool *pool, struct request *req)
 {
 	struct kvmm_alloc_report *report = req->attr.report;
+	struct kvmm_alloc_report full;
 	u64 begin_ns = kv_clock_ns();
 	int ppm, err;
 
 	ppm = kvmm_zone_unusable(pool->zone, req->attr.nr);
 	err = get_content(pool, req);
-	if (err && err != -ENOSPC)
+	if (!door_reports(err))
 		return err;
-	*report = (struct kvmm_alloc_report){
+	full = (struct kvmm_alloc_report){
 		.time_ns = kv_clock_ns() - begin_ns, .evicted = req->room.evicted,
 		.moved = req->room.moved, .fragmentation_ppm = max(ppm, 0),
+		.waited_ns = req->wait.waited_ns,
 	};
+	memcpy(report, &full, req->old_report ? OLD_REPORT : sizeof(full));
 	return err;
 }
 

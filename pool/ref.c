@@ -167,8 +167,10 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 		err = put_batch(pool, &put, &gone);
 		left -= err ? 0 : batch;
 	}
-	if (likely(!err))
+	if (likely(!err)) {
+		door_put(pool, nr);
 		return evict_gone(pool, gone.first);
+	}
 	take_back(pool, as_handles(refs) + left, nr - left, unpin, &gone);
 	return left < nr && err == -ESTALE ? -EINVAL : err;
 }

@@ -2,15 +2,17 @@
 /*
  * Making room: what an allocation does when the zone says no.
  *
- * In this order: evict what its tenant's limits want, evict exactly the shortfall, then move blocks
- * until the run is there. The hard part is that failing must leave no trace, the order of eviction
- * included. So victims keep their entries and keys until the allocation has succeeded; only their
- * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
- * dropped for the copies, so nobody sees, or takes, what is under way.
+ * In this order: what others keep aside, what its tenant's limits want evicted, exactly the
+ * shortfall of cached blocks, then a run: by dropping what lies in its way where that is cheaper
+ * than moving it, else by moving. What a step would cost is weighed by cost.c. The hard part is that failing must leave no trace, the order of
+ * eviction included. So victims keep their entries and keys until the allocation has succeeded;
+ * only their blocks go to the zone, and come back from there if it fails. The gate is closed while
+ * the lock is dropped for the copies, so nobody sees, or takes, what is under way.
  *
  * All of it runs with compact_lock held: one caller at a time makes room.
  */
 
+#include "cost.h"
 #include "local.h"
 
 void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims)
@@ -70,6 +72,8 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index)
 static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
 			struct room *room)
 {
+	u32 nr = 0;
+
 	if (!victims->nr)
 		return;
 	order_enter(&pool->order);
@@ -81,44 +85,122 @@ static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool re
 		victims->newest = entry_at(pool, index)->chain;
 		if (restore && victim_restore(pool, index))
 			continue;
-		room->evicted += entry_forget(pool, index);
+		nr += entry_forget(pool, index);
 		entry_free(pool, entry_handle(pool, index));
 	}
 	order_leave(&pool->order);
-	count_evictions(pool, room->evicted);
+	count_evictions(pool, nr);
+	room->evicted += nr;	/* of all tries of one that waits */
+}
+
+/* What a step needs to know: how many blocks must be free, so that what has to stay stays. */
+struct effort {
+	struct room	*room;
+	struct victims	victims;
+	u64		want;
+	u32		nr_free;
+};
+
+static bool may_evict(const struct kvmm_pool *pool, const struct room *room)
+{
+	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
+}
+
+/* Done, and did it help? */
+static int take_after(struct kvmm_pool *pool, struct effort *e, enum kvmm_step step, u32 nr)
+{
+	int err = e->room->take(pool, e->room);
+
+	step_count(&pool->door, step, nr, !err);
+	return err;
+}
+
+/* So that the zone has @nr free blocks. How many were taken from those that grow. */
+static u32 pool_steal_for(struct kvmm_pool *pool, u32 nr)
+{
+	u32 nr_free = kv_zone_nr_free(pool->zone);
+
+	return nr_free < nr ? pool_steal_reserved(pool, nr - nr_free) : 0;
+}
+
+/* What is free but kept aside: it costs nobody's time. */
+static int gather(struct kvmm_pool *pool, struct effort *e)
+{
+	u32 nr = pool_drain_local(pool);
+	int err = take_after(pool, e, KVMM_STEP_DRAIN, nr);	/* somebody may have freed some, too */
+
+	if (err != -ENOSPC)
+		return err;
+	nr = pool_steal_for(pool, e->room->nr);
+	return nr ? take_after(pool, e, KVMM_STEP_STEAL, nr) : err;
 }
 
 /* Free exactly so many cached blocks as are missing, if there are so many. */
-static int evict_shortfall(struct kvmm_pool *pool, const struct room *room, u32 nr_free,
-			   struct victims *victims)
+static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
 {
-	u32 shortfall = room->nr - nr_free;
+	u32 shortfall = e->want - e->nr_free;
 
-	if (room->flags & KVMM_ALLOC_NO_EVICT || !pool->caches)
+	if (!may_evict(pool, e->room))
 		return -ENOSPC;
-	return evict_more(pool, room, shortfall, victims) ? 0 : -ENOSPC;
+	if (cost_says_wait(pool, e->room, shortfall, shortfall * pool->door.costs.drop_block_ns)) {
+		pool->door.skipped[KVMM_STEP_EVICT]++;
+		return -ENOSPC;
+	}
+	return evict_more(pool, e->room, shortfall, &e->victims) ? 0 : -ENOSPC;
 }
 
-/* Moving is for nothing where the engine may not take the run that it makes. */
-static int compact_and_take(struct kvmm_pool *pool, struct room *room)
+/* Cached blocks in the way of the cheapest run, if losing them costs less than moving them. */
+static int drop_window(struct kvmm_pool *pool, struct effort *e)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = room->nr,
-				     .max_blocks = pool->compact_max_blocks };
-	int err;
+	struct cost_window window;
+	u32 nr = e->victims.nr;
 
-	if (room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone))
+	if (!may_evict(pool, e->room) || !cost_prefers_drop(pool, e->room, &window))
 		return -ENOSPC;
-	err = pool_compact(pool, &goal);
-	room->moved += goal.moved;
+	cost_drop(pool, &window, &e->victims);
+	return take_after(pool, e, KVMM_STEP_DROP, e->victims.nr - nr);
+}
+
+static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
+				     .max_blocks = pool->compact_max_blocks };
+	int err = pool_compact(pool, &goal);
+
+	e->room->moved += goal.moved;
 	if (!err)
-		return room->take(pool, room);
+		return take_after(pool, e, KVMM_STEP_COMPACT, 1);
 	kv_count(KV_EV_COMPACT_FAIL);
 	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
 }
 
-static int fail(struct kvmm_pool *pool, const struct room *room, u32 nr_free)
+/*
+ * Moving is for nothing where the engine may not take the run that it makes. If what is pinned
+ * leaves no place for one run, there may still be enough in a few, once all lies together.
+ */
+static int compact_and_take(struct kvmm_pool *pool, struct effort *e)
 {
-	if (nr_free < room->nr)
+	int err;
+
+	if (e->room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone))
+		return -ENOSPC;
+	if (e->room->patient &&
+	    cost_says_wait(pool, e->room, e->room->nr, cost_of_run(pool, e->room->nr))) {
+		pool->door.skipped[KVMM_STEP_COMPACT]++;
+		return -ENOSPC;
+	}
+	err = compact(pool, e, e->room->nr);
+	if (err != -ENOSPC || !cost_packing_helps(pool, e->room))
+		return err;
+	return compact(pool, e, 0);
+}
+
+/* Who waits has not failed yet. */
+static int fail(struct kvmm_pool *pool, const struct effort *e)
+{
+	if (e->room->ask.waits)
+		return -ENOSPC;
+	if (e->nr_free < e->want)
 		pool->count.fail_nospc++;
 	else
 		pool->count.fail_frag++;
@@ -126,35 +208,44 @@ static int fail(struct kvmm_pool *pool, const struct room *room, u32 nr_free)
 }
 
 /* Refused for now: perhaps because its tenant has to give something up first. */
-static int squeeze_and_take(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+static int squeeze_and_take(struct kvmm_pool *pool, struct effort *e)
 {
-	int err = quota_squeeze(pool, room, victims);
+	u32 nr = e->victims.nr;
+	int err = quota_squeeze(pool, e->room, &e->victims);
 
-	return err ? err : room->take(pool, room);
+	return err ? err : take_after(pool, e, KVMM_STEP_EVICT, e->victims.nr - nr);
 }
 
-static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+static int try_harder(struct kvmm_pool *pool, struct effort *e)
 {
-	u32 nr_free;
+	struct room *room = e->room;
+	u32 keep;
 	int err;
 
-	pool_drain_local(pool);
-	err = room->take(pool, room);	/* somebody may have freed some meanwhile */
+	err = gather(pool, e);
 	if (err == -ENOSPC && unlikely(pool->order.quotas != NULL))
-		err = squeeze_and_take(pool, room, victims);
+		err = squeeze_and_take(pool, e);
 	if (err != -ENOSPC)
 		return err;
-	pool_steal_shortfall(pool, room->nr);
-	nr_free = kv_zone_nr_free(pool->zone);
-	if (nr_free < room->nr) {
-		if (evict_shortfall(pool, room, nr_free, victims))
-			return fail(pool, room, nr_free);
-		err = room->take(pool, room);
+	keep = door_keep(pool, &room->ask);
+	e->nr_free = pool_nr_free(pool);
+	e->want = (u64)room->nr + keep;
+	if (keep == DOOR_SHUT)
+		return fail(pool, e);
+	if (e->nr_free < e->want) {
+		u32 shortfall = e->want - e->nr_free;
+
+		if (evict_shortfall(pool, e))
+			return fail(pool, e);
+		err = take_after(pool, e, KVMM_STEP_EVICT, shortfall);
+		if (err != -ENOSPC)
+			return err;
+		e->nr_free = e->want;
 	}
-	if (err != -ENOSPC)
-		return err;
-	fail(pool, room, room->nr);
-	err = compact_and_take(pool, room);
+	fail(pool, e);
+	err = drop_window(pool, e);
+	if (err == -ENOSPC)
+		err = compact_and_take(pool, e);
 	if (err != -ENOSPC || !room->scatters)
 		return err;
 	room->scatter = true;
@@ -163,19 +254,79 @@ static int try_harder(struct kvmm_pool *pool, struct room *room, struct victims 
 
 int pool_get_room(struct kvmm_pool *pool, struct room *room)
 {
-	struct victims victims = NO_VICTIMS;
+	struct effort e = { .room = room, .victims = NO_VICTIMS };
 	int err;
 
+	pressure_change(&pool->door.pressure, 0, 1);
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
 	err = pool_enter(pool);
 	if (!err) {
-		err = try_harder(pool, room, &victims);
+		pool->door.muted = true;	/* see door_gained() */
+		err = try_harder(pool, &e);
 		/* A copy that failed may have gone half-way, to where a victim was. */
-		victims_end(pool, &victims, err && err != -EIO, room);
+		victims_end(pool, &e.victims, err && err != -EIO, room);
+		pool->door.muted = false;
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);
+	pressure_change(&pool->door.pressure, 0, -1);
 	cache_after(pool);
 	return err;
+}
+
+/* ---- without waiting ---- */
+
+/* Is there anything that would help if the caller could wait? */
+static int what_would_help(struct kvmm_pool *pool, const struct room *room)
+{
+	u32 keep = door_keep(pool, &room->ask);
+	u64 nr = pool_nr_free(pool), want = (u64)room->nr + keep;
+
+	if (keep == DOOR_SHUT)
+		return -ENOSPC;
+	if (pool->caches) {
+		order_enter(&pool->order);
+		nr = cache_nr_available(pool);
+		order_leave(&pool->order);
+	}
+	return nr < want ? -ENOSPC : -EAGAIN;
+}
+
+static int take_now(struct kvmm_pool *pool, struct room *room)
+{
+	struct effort e = { .room = room };
+	int err;
+
+	if (unlikely(!pool))
+		return -EINVAL;
+	kv_lock(&pool->lock);
+	room->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
+	err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);
+	if (unlikely(err)) {
+		pool_leave(pool);
+		return err;
+	}
+	err = room->take(pool, room);
+	if (err == -ENOSPC)
+		err = gather(pool, &e);
+	if (err == -ENOSPC)
+		err = what_would_help(pool, room);
+	pool->count.fail_nospc += err == -ENOSPC;
+	pool_leave(pool);
+	return err;
+}
+
+int pool_take_room(struct kvmm_pool *pool, struct room *room)
+{
+	int err;
+
+	if (unlikely(room->flags & KVMM_ALLOC_NOWAIT))
+		return take_now(pool, room);
+	err = pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = room->take(pool, room);
+	pool_leave(pool);
+	return unlikely(err == -ENOSPC) ? pool_get_room(pool, room) : err;
 }

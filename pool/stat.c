@@ -81,7 +81,8 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.nr_runs = zone.nr_runs,
 		.block_tokens = pool->block_tokens,
 		.block_bytes = pool->block_bytes,
-		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool),
+		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
+				  door_bytes(pool),
 	};
 	count_states(pool, nr_local, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];

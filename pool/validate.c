@@ -344,6 +344,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	err = pool_check(pool);
 	if (!err)
 		err = holds_check(pool);
+	if (!err)
+		err = door_check(pool);
 	if (pool->caches)
 		order_leave(&pool->order);
 	if (err)

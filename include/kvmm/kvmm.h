@@ -3,6 +3,7 @@
 #ifndef KVMM_KVMM_H
 #define KVMM_KVMM_H
 
+#include <kvmm/alloc.h>
 #include <kvmm/background.h>
 #include <kvmm/cache.h>
 #include <kvmm/device.h>

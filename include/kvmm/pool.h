@@ -30,6 +30,7 @@ extern "C" {
 #endif
 
 struct kvmm_evict_attr;
+struct kvmm_alloc_attr;
 
 /**
  * struct kvmm_plane - where piece p of every block lies
@@ -125,6 +126,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @evict: classes of blocks, their quotas, and more on who is evicted; see <kvmm/evict.h>; NULL: the
  *	policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here; else not looked at
+ * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -147,10 +149,11 @@ struct kvmm_pool_attr {
 	uint32_t tier;
 	const struct kvmm_evict_attr *evict;
 	uint64_t seed;
+	const struct kvmm_alloc_attr *alloc;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0 }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free
@@ -186,6 +189,15 @@ KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
 #define KVMM_ALLOC_NO_EVICT	(1u << 3)	/* rather fail than evict cached blocks */
 #define KVMM_ALLOC_ZERO		(1u << 4)	/* content is zero on return */
 #define KVMM_ALLOC_GROWS	(1u << 5)	/* will grow: keep room behind it, as long as there is */
+#define KVMM_ALLOC_NOWAIT	(1u << 8)	/* only what is free now; see allocation.rst */
+#define KVMM_ALLOC_HIGH		(1u << 9)	/* KVMM_PRIO_HIGH: below the low watermark, too */
+#define KVMM_ALLOC_URGENT	(1u << 10)	/* KVMM_PRIO_URGENT: below the min watermark, too */
+#define KVMM_ALLOC_MOVABLE	(1u << 11)	/* neither pinned nor topdown: the default */
+#define KVMM_ALLOC_CONTIG	(1u << 12)	/* one run */
+#define KVMM_ALLOC_RELATIVE	(1u << 13)	/* the deadline counts from the call */
+
+/** Flags that a range keeps, see struct kvmm_range_info. */
+#define KVMM_ALLOC_KEPT		0xffu
 
 enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
 
@@ -195,12 +207,15 @@ enum kvmm_priority { KVMM_PRIO_NORMAL, KVMM_PRIO_HIGH, KVMM_PRIO_URGENT };
  * @evicted: cached blocks that lost their key
  * @moved: blocks that compaction moved
  * @fragmentation_ppm: kvmm_zone_unusable() for this length, just before
+ * @waited_ns: of @time_ns: in the queue. Not written for callers whose request has no deadline field
  */
 struct kvmm_alloc_report {
 	uint64_t time_ns;
 	uint32_t evicted;
 	uint32_t moved;
 	uint32_t fragmentation_ppm;
+	uint32_t reserved;
+	uint64_t waited_ns;
 };
 
 /**
@@ -209,11 +224,12 @@ struct kvmm_alloc_report {
  * @nr: blocks, at least 1
  * @max_runs: most extents, 1 to KVMM_MAX_RUNS; 0 = 4
  * @seq: the engine's name of the sequence; 0 = none
- * @prio: enum kvmm_priority, kept with the range
+ * @prio: enum kvmm_priority, kept with the range; how far below the watermarks it may go
  * @flags: KVMM_ALLOC_*
  * @tenant: whose they are; see enum kvmm_zero
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
+ * @deadline_ns, @promise: as in struct kvmm_alloc_ctl, with its errors
  */
 struct kvmm_range_attr {
 	size_t size;
@@ -225,6 +241,8 @@ struct kvmm_range_attr {
 	struct kvmm_alloc_report *report;
 	uint32_t tenant;
 	uint32_t expect;
+	uint64_t deadline_ns;
+	kvmm_promise_t promise;
 };
 
 /**
@@ -249,7 +267,7 @@ static inline int kvmm_range_alloc(struct kvmm_pool *pool, uint32_t nr, uint32_t
 				   kvmm_range_t *range)
 {
 	struct kvmm_range_attr attr = { sizeof(attr), nr, flags >> 16, 0, KVMM_PRIO_NORMAL,
-					flags & 0xffffu, NULL, 0, 0 };
+					flags & 0xffffu, NULL, 0, 0, 0, { 0, 0 } };
 
 	return kvmm_range_alloc_attr(pool, &attr, range);
 }
@@ -316,7 +334,8 @@ KVMM_API int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range);
 
 /**
  * struct kvmm_range_info - one range, as of one moment
- * @seq, @prio, @flags: as asked for
+ * @seq, @prio: as asked for
+ * @flags: those of KVMM_ALLOC_KEPT that were asked for
  * @nr, @bytes: its length in blocks and bytes
  * @refs, @pins: references and pins held
  * @nr_ext, @ext: where it lies

@@ -76,6 +76,12 @@ typedef struct {
 	uint32_t gen;
 } kvmm_weak_t;
 
+/** Blocks reserved ahead: so many are kept free until they are taken. All 0: none. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_promise_t;
+
 /** Name of a prefix block. Equal bytes mean equal content, so use a strong hash. */
 typedef struct {
 	uint8_t byte[KVMM_KEY_BYTES];

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The front door of allocation: requests with priorities, watermarks, deadlines and promises.
+ *
+ * kvmm_alloc() and kvmm_range_alloc() are the short forms, for engines that take what there is or
+ * are refused. Here a request says in full what it is worth:
+ *
+ *	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+ *
+ *	ctl.nr = 64;
+ *	ctl.flags = KVMM_ALLOC_HIGH | KVMM_ALLOC_RELATIVE;
+ *	ctl.deadline_ns = 5 * 1000 * 1000;	// wait at most 5 ms until so many are free
+ *	err = kvmm_alloc_ctl(pool, &ctl, blocks);
+ *
+ * The same for ranges is in struct kvmm_range_attr. Documentation/allocation.rst has the order in
+ * which room is made, and a table of the flags.
+ */
+#ifndef KVMM_ALLOC_H
+#define KVMM_ALLOC_H
+
+#include <kvmm/pool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** kvmm_clock_ns() - now, on kvmm's clock, by which deadlines run: monotonic nanoseconds. */
+KVMM_API uint64_t kvmm_clock_ns(void);
+
+/* ---- private blocks ---- */
+
+/**
+ * struct kvmm_alloc_ctl - one request for private blocks
+ * @size: sizeof(struct kvmm_alloc_ctl); set by KVMM_ALLOC_CTL_INIT
+ * @nr: blocks; 0 is success
+ * @flags: KVMM_ALLOC_*
+ * @prio: enum kvmm_priority; KVMM_ALLOC_HIGH and KVMM_ALLOC_URGENT say the same
+ * @tenant: whose they are; see enum kvmm_zero
+ * @seq: the engine's name of the request, for kvmm_alloc_cancel(); 0 = none
+ * @deadline_ns: wait until then, on kvmm's clock (with KVMM_ALLOC_RELATIVE: for so long); 0 = do not
+ *	wait. Not in pools with KVMM_POOL_DETERMINISTIC: -EINVAL
+ * @promise: blocks promised before, to be taken from; see kvmm_promise_make()
+ * @report: NULL, or filled on success and on -ENOSPC, -EAGAIN, -ETIMEDOUT and -ECANCELED
+ */
+struct kvmm_alloc_ctl {
+	size_t size;
+	uint32_t nr;
+	uint32_t flags;
+	uint32_t prio;
+	uint32_t tenant;
+	uint64_t seq;
+	uint64_t deadline_ns;
+	kvmm_promise_t promise;
+	struct kvmm_alloc_report *report;
+};
+
+#define KVMM_ALLOC_CTL_INIT { sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL }
+
+/**
+ * kvmm_alloc_ctl() - @ctl->nr private blocks, all or none
+ * @blocks: room for @ctl->nr; untouched on failure
+ *
+ * With KVMM_ALLOC_CONTIG they are one run, first block first. If enough are free but scattered,
+ * blocks are moved to make the run, unless told not to.
+ *
+ * Context: may sleep if there is a deadline, and while blocks are moved; with KVMM_ALLOC_NOWAIT
+ * never.
+ * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks for
+ * a request of this priority, or others wait already; -EAGAIN KVMM_ALLOC_NOWAIT, and there is
+ * something to be done first (evict, move, or a compaction is going on); -ETIMEDOUT the deadline has
+ * passed; -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being destroyed; -EOPNOTSUPP the
+ * pool has no policy; -ENOMEM, -EIO, -EUCLEAN as kvmm_range_alloc_attr().
+ */
+KVMM_API int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+			    kvmm_mut_t *blocks);
+
+/**
+ * kvmm_alloc_cancel() - requests of this name stop waiting: their callers get -ECANCELED
+ *
+ * Any thread. A request that has got its blocks meanwhile succeeds.
+ *
+ * Return: how many; -EINVAL @seq is 0.
+ */
+KVMM_API int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq);
+
+/* ---- the same without sleeping, for event loops ---- */
+
+/** A request that waits without a thread. */
+typedef struct {
+	uint64_t id;
+} kvmm_ticket_t;
+
+/**
+ * kvmm_alloc_submit() - take the blocks, or queue up for them
+ * @ctl: must have a deadline; copied
+ * @blocks: room for @ctl->nr, until the ticket is gone; @ctl->report likewise
+ * @ticket: set on -EINPROGRESS only
+ *
+ * Its place in the queue is as good as that of a thread that sleeps. Who is first holds up all
+ * others of its priority until it is polled, or its deadline passes.
+ *
+ * Return: 0 done; -EINPROGRESS see kvmm_alloc_poll(); -ENOMEM; or as kvmm_alloc_ctl().
+ */
+KVMM_API int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+			       kvmm_mut_t *blocks, kvmm_ticket_t *ticket);
+
+/**
+ * kvmm_alloc_poll() - are they there?
+ *
+ * Cheap while nothing has been freed. By one thread at a time.
+ *
+ * Return: 0 done, the blocks are the caller's; -EINPROGRESS not yet; -ESTALE no such ticket; else
+ * what kvmm_alloc_ctl() would have returned. The ticket is gone but for -EINPROGRESS.
+ */
+KVMM_API int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket);
+
+/** kvmm_alloc_withdraw() - the ticket is given back; nothing was taken. Return: 0; -ESTALE. */
+KVMM_API int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
+
+/* ---- watermarks ---- */
+
+/**
+ * struct kvmm_watermarks - free blocks that are kept back
+ * @min: below this only urgent requests take blocks
+ * @low: below this only high and urgent ones do; others evict first, so that @low stay free
+ * @high: up to here kvmm_reclaim() frees
+ *
+ * @min <= @low <= @high <= blocks of the pool. All 0: off, and nothing is looked at.
+ *
+ * Evictable blocks are not free in this sense: a normal request takes free blocks down to @low and
+ * evicts for the rest, so that an urgent one finds blocks that nothing has to be done for.
+ */
+struct kvmm_watermarks {
+	uint32_t min;
+	uint32_t low;
+	uint32_t high;
+};
+
+/** kvmm_watermarks_set() - from now on. Return: 0; -EINVAL not in that order, or too high. */
+KVMM_API int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks);
+
+/** kvmm_watermarks() - what they are. Return: 0; -EINVAL. */
+KVMM_API int kvmm_watermarks(struct kvmm_pool *pool, struct kvmm_watermarks *marks);
+
+/**
+ * struct kvmm_reclaim - budget and result of one reclaim
+ * @size: sizeof(struct kvmm_reclaim)
+ * @max_blocks: evict at most so many; 0 = no limit
+ * @max_us: evict no further batch after so long; 0 = no limit; -EINVAL in a deterministic pool
+ * @nr_evicted: out: cached blocks that lost their key
+ * @nr_free: out: free blocks now
+ */
+struct kvmm_reclaim {
+	size_t size;
+	uint32_t max_blocks;
+	uint32_t max_us;
+	uint32_t nr_evicted;
+	uint32_t nr_free;
+};
+
+/**
+ * kvmm_reclaim() - evict until the high watermark is free; for between steps, or a thread of its own
+ *
+ * The pool's lock is dropped every 64 blocks.
+ *
+ * Return: 0 so many are free; -EAGAIN the budget is used up; -ENOSPC nothing more can be evicted;
+ * -EINVAL; -EOPNOTSUPP the pool has no policy.
+ */
+KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
+
+/* ---- promises: blocks reserved ahead ---- */
+
+/**
+ * kvmm_promise_make() - reserve blocks that are taken later
+ * @ctl: @nr blocks; @prio, @flags, @deadline_ns and @report as for kvmm_alloc_ctl(): the promise is
+ *	given when a request like that would succeed. KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG and
+ *	placements are for when they are taken: -EINVAL here
+ *
+ * So many blocks are kept free from now on, whichever they are. Requests with @promise take from
+ * them, past watermarks and queue: private blocks never fail for want of room then, nor do ranges,
+ * but for one thing: that so many blocks lie in so few runs is not promised.
+ *
+ * Return: as kvmm_alloc_ctl().
+ */
+KVMM_API int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+			       kvmm_promise_t *promise);
+
+/** kvmm_promise_left() - blocks not taken yet. Return: how many; -ESTALE; -EINVAL. */
+KVMM_API int kvmm_promise_left(struct kvmm_pool *pool, kvmm_promise_t promise);
+
+/** kvmm_promise_end() - what is left is anybody's. Return: how many that were; -ESTALE; -EINVAL. */
+KVMM_API int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promise);
+
+/* ---- what room costs ---- */
+
+/**
+ * struct kvmm_alloc_costs - what the slow path weighs, in nanoseconds of anybody's time
+ * @copy_block_ns: to move a block; 0 = 2,000
+ * @drop_block_ns: to lose a cached block: computing it again, times the chance that it is asked for;
+ *	0 = 200,000
+ * @wait_block_ns: to wait until a block becomes free by itself; 0 = waiting is dearer than anything
+ */
+struct kvmm_alloc_costs {
+	uint64_t copy_block_ns;
+	uint64_t drop_block_ns;
+	uint64_t wait_block_ns;
+};
+
+/**
+ * struct kvmm_alloc_attr - the front door of a pool, in struct kvmm_pool_attr
+ * @size: sizeof(struct kvmm_alloc_attr)
+ * @marks: watermarks to begin with
+ * @costs: see there
+ */
+struct kvmm_alloc_attr {
+	size_t size;
+	struct kvmm_watermarks marks;
+	uint32_t reserved;
+	struct kvmm_alloc_costs costs;
+};
+
+/**
+ * enum kvmm_step - what is done to make room, in this order
+ * @KVMM_STEP_DRAIN: free blocks that threads keep aside go back
+ * @KVMM_STEP_STEAL: so do those that growing ranges have reserved softly
+ * @KVMM_STEP_EVICT: exactly the cached blocks that are missing
+ * @KVMM_STEP_DROP: further ones, where dropping is cheaper than moving, to make a run
+ * @KVMM_STEP_COMPACT: blocks are moved to make a run
+ * @KVMM_STEP_OFFLOAD: held blocks go to another tier (no tier does that yet)
+ * @KVMM_STEP_WAIT: until others give something back
+ */
+enum kvmm_step {
+	KVMM_STEP_DRAIN,
+	KVMM_STEP_STEAL,
+	KVMM_STEP_EVICT,
+	KVMM_STEP_DROP,
+	KVMM_STEP_COMPACT,
+	KVMM_STEP_OFFLOAD,
+	KVMM_STEP_WAIT,
+	KVMM_NR_STEPS,
+};
+
+/** kvmm_step_name() - "drain" and so on; NULL: there is no such step. */
+KVMM_API const char *kvmm_step_name(uint32_t step);
+
+/**
+ * struct kvmm_alloc_stat - the front door, as of one moment; counts are since creation
+ * @taken: by step: it was done, and changed something
+ * @skipped: by step: it might have helped, but costs more than another one
+ * @saved: by step: the request then fitted
+ * @nr_waiting: requests that wait now
+ * @nr_promised: blocks promised and not taken yet
+ * @nr_timed_out, @nr_cancelled: requests that waited for nothing
+ * @marks, @costs: in force
+ */
+struct kvmm_alloc_stat {
+	uint64_t taken[KVMM_NR_STEPS];
+	uint64_t skipped[KVMM_NR_STEPS];
+	uint64_t saved[KVMM_NR_STEPS];
+	uint32_t nr_waiting;
+	uint32_t nr_promised;
+	uint64_t nr_timed_out;
+	uint64_t nr_cancelled;
+	struct kvmm_watermarks marks;
+	uint32_t reserved;
+	struct kvmm_alloc_costs costs;
+};
+
+/** kvmm_alloc_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat);
+
+/* ---- pressure ---- */
+
+/** Averages over 10, 60 and 300 seconds. */
+#define KVMM_NR_AVGS		3u
+
+/** Fraction bits of an average; 100 << KVMM_AVG_SHIFT is all of the time. */
+#define KVMM_AVG_SHIFT		11u
+
+/**
+ * struct kvmm_pressure_line - how much of the time was lost
+ * @avg: percent, over 10 s, 60 s and 300 s, with KVMM_AVG_SHIFT fraction bits
+ * @total_us: in all
+ */
+struct kvmm_pressure_line {
+	uint32_t avg[KVMM_NR_AVGS];
+	uint32_t reserved;
+	uint64_t total_us;
+};
+
+/**
+ * struct kvmm_pressure - pressure stall information of a pool
+ * @some: at least one request waited in the queue, or for room to be made
+ * @full: requests waited, and for none of them was room being made: nobody inside got anywhere.
+ *	Requests that take blocks without waiting are too short to be seen, and do not count as progress
+ */
+struct kvmm_pressure {
+	struct kvmm_pressure_line some;
+	struct kvmm_pressure_line full;
+};
+
+/** kvmm_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. Return: 0; -EINVAL. */
+KVMM_API int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure);
+
+/**
+ * kvmm_pressure_text() - the same in the layout of Linux: a line for "some", a line for "full"
+ * @buf: room for @len bytes, NUL included; always terminated if @len > 0
+ *
+ * Return: length of the whole text without NUL; -EINVAL.
+ */
+KVMM_API int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t len);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_ALLOC_H */

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Who may take how many free blocks: flags, watermarks, and what they add up to; see door.h.
+ *
+ * Everything here is under ->lock and looks at counts only; waiting is in queue.c, promises are in
+ * promise.c, and room is made in room.c.
+ */
+#include <kv/env.h>
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "local.h"
+
+#define DEFAULT_COPY_NS		2000u
+#define DEFAULT_DROP_NS		200000u
+
+/* ---- set-up ---- */
+
+static bool marks_are_good(const struct kvmm_pool *pool, const struct kvmm_watermarks *marks)
+{
+	return marks->min <= marks->low && marks->low <= marks->high &&
+	       marks->high <= pool->nr_usable;
+}
+
+static void set_costs(struct door *door, const struct kvmm_alloc_costs *costs)
+{
+	door->costs = *costs;
+	if (!costs->copy_block_ns)
+		door->costs.copy_block_ns = DEFAULT_COPY_NS;
+	if (!costs->drop_block_ns)
+		door->costs.drop_block_ns = DEFAULT_DROP_NS;
+}
+
+int door_init(struct kvmm_pool *pool, const struct kvmm_alloc_attr *attr)
+{
+	struct kvmm_alloc_attr known = { 0 };
+	int err = 0;
+
+	if (attr)
+		err = kv_copy_attr(&known, sizeof(known), attr);
+	if (err || known.reserved || !marks_are_good(pool, &known.marks))
+		return -EINVAL;
+	pool->door.marks = known.marks;
+	pool->door.free_promise = KV_NONE;
+	set_costs(&pool->door, &known.costs);
+	pool->guard = known.marks.low ? GUARD_MARKS : 0;
+	pressure_init(&pool->door.pressure, pool->lock.id);
+	return 0;
+}
+
+void door_exit(struct kvmm_pool *pool)
+{
+	kv_free(pool->door.promise);
+}
+
+u64 door_bytes(const struct kvmm_pool *pool)
+{
+	return pool->door.nr_promises * sizeof(struct promise);
+}
+
+/*
+ * Who hands out or takes back blocks without the lock looks at the guard first; who had looked
+ * before it was set is met by the drain.
+ */
+void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
+{
+	u32 guard = on ? pool->guard | bit : pool->guard & ~bit;
+
+	if (guard == pool->guard)
+		return;
+	/* See "Waiters and puts" in ordering.rst. */
+	WRITE_ONCE(pool->guard, guard);
+	if (on)
+		pool_drain_local(pool);
+}
+
+/* ---- flags ---- */
+
+#define DOOR_PRIOS	(KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT)
+#define DOOR_PLACES	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_MOVABLE)
+
+static bool is_one_bit_or_none(u32 bits)
+{
+	return !(bits & (bits - 1));
+}
+
+/* What is slow anyway cannot be had without waiting. */
+static bool time_is_contradictory(const struct kvmm_pool *pool, u32 flags, u64 deadline_ns)
+{
+	if (flags & KVMM_ALLOC_NOWAIT)
+		return deadline_ns || flags & (KVMM_ALLOC_RELATIVE | KVMM_ALLOC_ZERO);
+	return (flags & KVMM_ALLOC_RELATIVE && !deadline_ns) ||
+	       (deadline_ns && pool->deterministic);
+}
+
+int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns)
+{
+	u32 meant = flags & KVMM_ALLOC_URGENT ? KVMM_PRIO_URGENT : KVMM_PRIO_HIGH;
+
+	if (!is_one_bit_or_none(flags & DOOR_PRIOS) || !is_one_bit_or_none(flags & DOOR_PLACES))
+		return -EINVAL;
+	if (*prio > KVMM_PRIO_URGENT || time_is_contradictory(pool, flags, deadline_ns))
+		return -EINVAL;
+	if (!(flags & DOOR_PRIOS))
+		return 0;
+	if (*prio && *prio != meant)
+		return -EINVAL;
+	*prio = meant;
+	return 0;
+}
+
+u64 door_deadline(u32 flags, u64 deadline_ns)
+{
+	u64 at;
+
+	if (!(flags & KVMM_ALLOC_RELATIVE))
+		return deadline_ns;
+	return kv_add_overflows(kv_clock_ns(), deadline_ns, &at) ? UINT64_MAX : at;
+}
+
+/* ---- what a request has to leave ---- */
+
+static u32 floor_of(const struct door *door, u32 prio)
+{
+	if (prio == KVMM_PRIO_NORMAL)
+		return door->marks.low;
+	return prio == KVMM_PRIO_HIGH ? door->marks.min : 0;
+}
+
+bool door_may_wait(const struct kvmm_pool *pool, const struct wait *wait)
+{
+	return (u64)wait->nr + floor_of(&pool->door, wait->ask.prio) <= pool->nr_usable;
+}
+
+/* Promised blocks are free for the one they were promised to, whatever else there is. */
+noinline u32 __door_keep(struct kvmm_pool *pool, const struct ask *ask)
+{
+	struct door *door = &pool->door;
+
+	if (ask->promised)
+		return door->nr_promised - ask->promised;
+	if (pool->guard & GUARD_CLOSED || door_is_shut_by_queue(pool, ask))
+		return DOOR_SHUT;
+	return door->nr_promised + floor_of(door, ask->prio);
+}
+
+noinline bool __door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+{
+	u32 keep = __door_keep(pool, ask);
+
+	return keep != DOOR_SHUT && pool_nr_free(pool) >= (u64)nr + keep;
+}
+
+/* ---- watermarks ---- */
+
+int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks)
+{
+	int err;
+
+	if (!pool || !marks || !marks_are_good(pool, marks))
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	pool->door.marks = *marks;
+	door_set_guard(pool, GUARD_MARKS, marks->low != 0);
+	door_gained(pool, pool->nr_blocks);	/* it may be less that has to be left */
+	pool_leave(pool);
+	return 0;
+}
+
+int kvmm_watermarks(struct kvmm_pool *pool, struct kvmm_watermarks *marks)
+{
+	int err;
+
+	if (!marks)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	*marks = pool->door.marks;
+	pool_leave(pool);
+	return 0;
+}
+
+/* ---- statistics ---- */
+
+const char *kvmm_step_name(uint32_t step)
+{
+	static const char *const name[KVMM_NR_STEPS] = {
+		[KVMM_STEP_DRAIN]   = "drain",	 [KVMM_STEP_STEAL]   = "steal",
+		[KVMM_STEP_EVICT]   = "evict",	 [KVMM_STEP_DROP]    = "drop",
+		[KVMM_STEP_COMPACT] = "compact", [KVMM_STEP_OFFLOAD] = "offload",
+		[KVMM_STEP_WAIT]    = "wait",
+	};
+
+	return step < KVMM_NR_STEPS ? name[step] : NULL;
+}
+
+int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
+{
+	const struct door *door;
+	int err;
+
+	if (!stat)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	door = &pool->door;
+	*stat = (struct kvmm_alloc_stat){
+		.nr_waiting = door->nr_waiting, .nr_promised = door->nr_promised,
+		.nr_timed_out = door->nr_timed_out, .nr_cancelled = door->nr_cancelled,
+		.marks = door->marks, .costs = door->costs,
+	};
+	memcpy(stat->taken, door->taken, sizeof(door->taken));
+	memcpy(stat->skipped, door->skipped, sizeof(door->skipped));
+	memcpy(stat->saved, door->saved, sizeof(door->saved));
+	pool_leave(pool);
+	return 0;
+}
+
+/* ---- validation ---- */
+
+static int complain(const struct kvmm_pool *pool, const char *what, u32 nr)
+{
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, nr);
+	return -EUCLEAN;
+}
+
+static u32 guard_of(const struct door *door)
+{
+	return (door->marks.low ? GUARD_MARKS : 0) | (door->nr_promised ? GUARD_PROMISES : 0) |
+	       (door->head ? GUARD_QUEUE : 0);
+}
+
+int door_check(struct kvmm_pool *pool)
+{
+	const struct door *door = &pool->door;
+
+	if ((pool->guard & ~GUARD_CLOSED) != guard_of(door))
+		return complain(pool, "guard of the door", pool->guard);
+	if (!marks_are_good(pool, &door->marks))
+		return complain(pool, "watermarks", door->marks.low);
+	if (!door->costs.copy_block_ns || !door->costs.drop_block_ns)
+		return complain(pool, "costs", 0);
+	if (promises_check(pool))
+		return complain(pool, "promises", door->nr_promised);
+	if (pool_nr_free(pool) + (u64)pool_nr_local(pool) < door->nr_promised)
+		return complain(pool, "promised blocks are not there", door->nr_promised);
+	return queue_check(pool) ? complain(pool, "queue of requests", door->nr_waiting) : 0;
+}

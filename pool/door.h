@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The front door: who may take free blocks, who has to leave some, and who waits for them.
+ *
+ * One word, pool->guard, says whether there is anything to look at: it is 0 as long as there are no
+ * watermarks, no promises and no waiters, and then allocation costs what it did without all of
+ * these. It is written under ->lock. Rules for whoever hands out or takes back blocks:
+ *
+ *  1. Under ->lock: leave door_keep() free blocks behind, and none may be taken if that is DOOR_SHUT.
+ *     Blocks that become free go through blocks_free(), which calls door_gained().
+ *  2. Without ->lock: look at READ_ONCE(pool->guard) first. If it is not 0 take the way under the
+ *     lock. Who sets the guard drains what threads keep aside afterwards, under ->lock.
+ *  3. A cached block that can be evicted from now on: door_put(), after the order has been told.
+ *
+ * Invariants, recomputed by door_check():
+ *
+ *  1. guard has a bit if and only if there is what it stands for.
+ *  2. min <= low <= high <= usable blocks.
+ *  3. nr_promised is the sum over all promises, and at least so many blocks are free.
+ *  4. The queue is sorted: by priority, then by time of arrival. Who is in it has no result yet.
+ *
+ * The queue: its head alone may take blocks, of all requests of its priority and below; it tries in
+ * its own thread, with all that a request may do to make room. So a large request gets its turn,
+ * and smaller ones behind it wait even if they would fit. What the head lacked when it tried last is
+ * counted down by what becomes free, and it is not woken before that.
+ */
+#ifndef POOL_DOOR_H
+#define POOL_DOOR_H
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/alloc.h>
+
+#include "pressure.h"
+
+struct kvmm_pool;
+struct promise;
+struct ticket;
+
+/* pool->guard. */
+#define GUARD_MARKS	BIT(0)
+#define GUARD_PROMISES	BIT(1)
+#define GUARD_QUEUE	BIT(2)
+#define GUARD_CLOSED	BIT(3)	/* the pool is being destroyed */
+
+/* No block at all. */
+#define DOOR_SHUT	KV_NONE
+
+#define NR_PRIOS	3u
+
+/* One that waits: on the stack of its thread, or in a ticket. Guard: ->lock. */
+struct waiter {
+	struct waiter	*next;		/* in the queue; NULL: the last */
+	struct waiter	*prev;
+	u64		seq;		/* its name; fixed */
+	u64		deadline_ns;	/* fixed */
+	u64		since_ns;	/* fixed */
+	u64		ticket;		/* fixed; 0: a thread */
+	u32		prio;		/* fixed */
+	u32		word;		/* atomic; 1: it is worth trying again */
+	int		result;		/* why it left the queue without blocks; 0: it has not */
+	bool		queued;
+};
+
+/* What a request may have. Zeroed: of normal priority, waiting for nothing. */
+struct ask {
+	u32			prio;
+	u32			promised;	/* of its promise, to be taken by it */
+	const struct waiter	*self;		/* its place in the queue; NULL: none */
+	kvmm_promise_t		promise;
+	bool			waits;		/* it has a deadline: failing once is no failure */
+	bool			inside;		/* what has blocks and wants more: past the queue */
+};
+
+struct promise {
+	u32	left;		/* ->lock */
+	u32	gen;		/* ->lock; of the promise, or of the next one */
+	u32	next;		/* ->lock; free: in the list; else KV_NONE - 1 */
+};
+
+/* Everything is under ->lock, but for the pressure. */
+struct door {
+	struct kvmm_watermarks	marks;
+	struct kvmm_alloc_costs	costs;		/* no zeroes but for waiting */
+
+	u32			nr_promised;
+	u32			free_promise;	/* last freed first; KV_NONE */
+	u32			nr_promises;	/* length of the table */
+	struct promise		*promise;	/* ours */
+
+	struct waiter		*head;		/* highest priority first, then oldest */
+	struct waiter		*tail;
+	struct ticket		*tickets;	/* ours; all, queued or not */
+	u64			last_ticket;
+	u32			nr_waiting;
+	u32			nr_inside;	/* threads that have a waiter on their stack */
+	u32			lack;		/* blocks, until the head is worth waking */
+	u32			nr_events;	/* times that blocks became free while somebody waited */
+	bool			muted;		/* what becomes free is but moved about */
+
+	u64			taken[KVMM_NR_STEPS];
+	u64			skipped[KVMM_NR_STEPS];
+	u64			saved[KVMM_NR_STEPS];
+	u64			nr_timed_out;
+	u64			nr_cancelled;
+
+	struct pressure		pressure;	/* a lock of its own */
+};
+
+/* ---- door.c ---- */
+
+int door_init(struct kvmm_pool *pool, const struct kvmm_alloc_attr *attr);
+void door_exit(struct kvmm_pool *pool);
+/* 0 or -EUCLEAN. ->lock held, the gate stopped. */
+int door_check(struct kvmm_pool *pool);
+u64 door_bytes(const struct kvmm_pool *pool);
+/* Bits of the guard that are new: what threads keep aside is drained. ->lock held. */
+void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
+
+u32 __door_keep(struct kvmm_pool *pool, const struct ask *ask);
+bool __door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr);
+
+/* KVMM_ALLOC_* and a priority into one: 0, or -EINVAL if they contradict each other. */
+int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns);
+/* The moment that @deadline_ns means; 0: none. */
+u64 door_deadline(u32 flags, u64 deadline_ns);
+
+static inline void step_count(struct door *door, enum kvmm_step step, u32 nr, bool saved)
+{
+	door->taken[step] += nr != 0;
+	door->saved[step] += nr && saved;
+}
+
+/* ---- promise.c ---- */
+
+/* Fill in ->promised: 0, -ESTALE, or -EINVAL it has not so many left. ->lock held. */
+int promise_find(struct kvmm_pool *pool, struct ask *ask, u32 nr);
+/* @nr blocks that were promised are taken. ->lock held. */
+void promise_take(struct kvmm_pool *pool, const struct ask *ask, u32 nr);
+int promises_check(const struct kvmm_pool *pool);
+
+/* ---- queue.c ---- */
+
+/* What waits, in whatever way: try() until it does not say -ENOSPC. */
+struct wait {
+	int		(*try)(struct kvmm_pool *pool, struct wait *wait);
+	struct ask	ask;
+	u32		nr;
+	u32		flags;
+	u64		seq;
+	u64		deadline_ns;	/* absolute; 0: do not wait */
+	u64		waited_ns;	/* out */
+	bool		patient;	/* waiting is cheaper than what can be done: only what is free */
+};
+
+/* Try as things are. No lock held. */
+int door_try(struct kvmm_pool *pool, struct wait *wait);
+/* Could it ever fit? ->lock held. */
+bool door_may_wait(const struct kvmm_pool *pool, const struct wait *wait);
+/* Try, and wait if there is a deadline. No lock held. */
+int door_wait(struct kvmm_pool *pool, struct wait *wait);
+/* All who wait are turned away, and gone on return. */
+void door_close(struct kvmm_pool *pool);
+void __door_gained(struct kvmm_pool *pool, u32 nr);
+void __door_put(struct kvmm_pool *pool, u32 nr);
+bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask);
+int queue_check(const struct kvmm_pool *pool);
+
+#endif /* POOL_DOOR_H */

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pressure stall information; see pressure.h. Constants and rounding are those of Linux. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/env.h>
+
+#include "internal.h"
+
+#define FIXED_SHIFT	KVMM_AVG_SHIFT
+#define FIXED_1		(1ull << FIXED_SHIFT)
+#define PERIOD_NS	2000000000ull
+#define NS_PER_US	1000u
+
+/* 1 / exp(2 s / 10 s), and so on, in fixed point. */
+static const u64 decay[KVMM_NR_AVGS] = { 1677, 1981, 2034 };
+
+/* After so many periods of one state no average changes any more: 300 s have decayed by e^-27. */
+#define LAST_PERIODS	4096u
+
+void pressure_init(struct pressure *p, u32 id)
+{
+	memset(p, 0, sizeof(*p));
+	kv_lock_init(&p->lock, KV_RANK_LEAF, id);
+	p->since_ns = kv_clock_ns();
+	p->next_ns = p->since_ns + PERIOD_NS;
+}
+
+/* @load decays by @exp towards @active; rounded up while it rises, so that 100 % can be reached. */
+static u64 calc_load(u64 load, u64 exp, u64 active)
+{
+	u64 sum = load * exp + active * (FIXED_1 - exp);
+
+	if (active >= load)
+		sum += FIXED_1 - 1;
+	return sum / FIXED_1;
+}
+
+static void add_sample(u64 avg[KVMM_NR_AVGS], u64 lost_ns)
+{
+	u64 percent = lost_ns * 100 / PERIOD_NS * FIXED_1;
+
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
+		avg[i] = calc_load(avg[i], decay[i], percent);
+}
+
+static bool is_stalled(const struct pressure *p, enum stall stall)
+{
+	if (stall == STALL_SOME)
+		return p->nr_queued || p->nr_working;
+	return p->nr_queued && !p->nr_working;
+}
+
+/* Time goes by, in one state, up to @now within this period. */
+static void account(struct pressure *p, u64 now)
+{
+	for (u32 s = 0; s < NR_STALLS; s++) {
+		if (!is_stalled(p, s))
+			continue;
+		p->total_ns[s] += now - p->since_ns;
+		p->period_ns[s] += now - p->since_ns;
+	}
+	p->since_ns = now;
+}
+
+static void end_period(struct pressure *p)
+{
+	account(p, p->next_ns);
+	for (u32 s = 0; s < NR_STALLS; s++) {
+		add_sample(p->avg[s], p->period_ns[s]);
+		p->period_ns[s] = 0;
+	}
+	p->next_ns += PERIOD_NS;
+}
+
+/*
+ * Whole periods in one state that need no sample of their own: the averages settle in those that are
+ * left. Now is the beginning of a period.
+ */
+static void skip_periods(struct pressure *p, u64 now)
+{
+	u64 nr = (now - p->next_ns) / PERIOD_NS;
+
+	if (nr <= LAST_PERIODS)
+		return;
+	nr -= LAST_PERIODS;
+	account(p, p->since_ns + nr * PERIOD_NS);
+	p->next_ns += nr * PERIOD_NS;
+	memset(p->period_ns, 0, sizeof(p->period_ns));
+}
+
+/* A clock that goes back stands still here. ->lock held. */
+static void catch_up(struct pressure *p)
+{
+	u64 now = max(kv_clock_ns(), p->since_ns);
+
+	if (now >= p->next_ns) {
+		end_period(p);
+		if (now >= p->next_ns)
+			skip_periods(p, now);
+		while (now >= p->next_ns)
+			end_period(p);
+	}
+	account(p, now);
+}
+
+void pressure_change(struct pressure *p, int queued, int working)
+{
+	kv_lock(&p->lock);
+	catch_up(p);
+	p->nr_queued += queued;
+	p->nr_working += working;
+	kv_unlock(&p->lock);
+}
+
+static void fill_line(const struct pressure *p, enum stall stall, struct kvmm_pressure_line *line)
+{
+	*line = (struct kvmm_pressure_line){ .total_us = p->total_ns[stall] / NS_PER_US };
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
+		line->avg[i] = p->avg[stall][i];
+}
+
+void pressure_read(struct pressure *p, struct kvmm_pressure *out)
+{
+	kv_lock(&p->lock);
+	catch_up(p);
+	fill_line(p, STALL_SOME, &out->some);
+	fill_line(p, STALL_FULL, &out->full);
+	kv_unlock(&p->lock);
+}
+
+/* In a child after fork() the lock may be held for ever: pool_enter() says so first. */
+int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
+{
+	int err;
+
+	if (!pressure)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	pool_leave(pool);
+	pressure_read(&pool->door.pressure, pressure);
+	return 0;
+}
+
+struct text {
+	char	*buf;
+	size_t	room;
+	size_t	len;
+};
+
+static __printf(2, 3) void add(struct text *text, const char *fmt, ...)
+{
+	size_t left = text->len < text->room ? text->room - text->len : 0;
+	va_list args;
+
+	va_start(args, fmt);
+	text->len += vsnprintf(left ? text->buf + text->len : NULL, left, fmt, args);
+	va_end(args);
+}
+
+static u32 whole(u32 avg)
+{
+	return avg >> FIXED_SHIFT;
+}
+
+static u32 hundredths(u32 avg)
+{
+	return (avg & (FIXED_1 - 1)) * 100 >> FIXED_SHIFT;
+}
+
+static void add_line(struct text *text, const char *name, const struct kvmm_pressure_line *line)
+{
+	static const u32 seconds[KVMM_NR_AVGS] = { 10, 60, 300 };
+
+	add(text, "%s", name);
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
+		add(text, " avg%u=%u.%02u", seconds[i], whole(line->avg[i]),
+		    hundredths(line->avg[i]));
+	add(text, " total=%llu\n", (unsigned long long)line->total_us);
+}
+
+int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t len)
+{
+	struct text text = { .buf = buf, .room = len };
+	struct kvmm_pressure pressure;
+	int err;
+
+	if (!buf && len)
+		return -EINVAL;
+	err = kvmm_pressure(pool, &pressure);
+	if (err)
+		return err;
+	add_line(&text, "some", &pressure.some);
+	add_line(&text, "full", &pressure.full);
+	return text.len;
+}

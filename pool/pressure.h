@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pressure stall information, in the arithmetic of Linux (kernel/sched/psi.c).
+ *
+ * Linux samples every 2 s from a worker. There is no worker here: whoever changes the state, or
+ * reads it, first brings the averages up to now, period by period. Since the state did not change in
+ * between, the time lost in each of these periods is known exactly, and the result is that of a
+ * worker that was never late.
+ */
+#ifndef POOL_PRESSURE_H
+#define POOL_PRESSURE_H
+
+#include <kv/lock.h>
+#include <kv/types.h>
+#include <kvmm/alloc.h>
+
+enum stall { STALL_SOME, STALL_FULL, NR_STALLS };
+
+struct pressure {
+	struct kv_lock	lock;
+	u32		nr_queued;		/* ->lock; requests in the queue */
+	u32		nr_working;		/* ->lock; threads for which room is being made */
+	u64		since_ns;		/* ->lock; up to here all is accounted for */
+	u64		next_ns;		/* ->lock; end of this period */
+	u64		total_ns[NR_STALLS];	/* ->lock */
+	u64		period_ns[NR_STALLS];	/* ->lock; of total, in this period */
+	u64		avg[NR_STALLS][KVMM_NR_AVGS];	/* ->lock */
+};
+
+void pressure_init(struct pressure *p, u32 id);
+/* So many more, or fewer, are in the queue, or have room made for them. */
+void pressure_change(struct pressure *p, int queued, int working);
+void pressure_read(struct pressure *p, struct kvmm_pressure *out);
+
+#endif /* POOL_PRESSURE_H */

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Promises: blocks that are kept free for somebody who takes them later.
+ *
+ * A promise is a count, not a set of blocks: whichever are free serve it, compaction may move things
+ * about as ever. It can be kept since it is backed by free blocks alone: those that could be evicted
+ * may be hit, without any lock, and would be gone. So making a promise evicts what is missing.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "local.h"
+
+#define MIN_PROMISES	8u
+#define MAX_PROMISES	BIT(20)
+#define IS_TAKEN	(KV_NONE - 1)
+
+/* ---- the table ---- */
+
+/* Room for one more: 0 or -ENOMEM. */
+static int promises_reserve(struct kvmm_pool *pool)
+{
+	struct door *door = &pool->door;
+	u32 nr = max(2 * door->nr_promises, MIN_PROMISES);
+	struct promise *table;
+
+	if (door->free_promise != KV_NONE)
+		return 0;
+	table = nr <= MAX_PROMISES ? kv_alloc_array(nr, sizeof(*table)) : NULL;
+	if (!table)
+		return -ENOMEM;
+	if (door->nr_promises)
+		memcpy(table, door->promise, door->nr_promises * sizeof(*table));
+	for (u32 i = nr; i-- > door->nr_promises;) {
+		table[i] = (struct promise){ .gen = pool->gen_base, .next = door->free_promise };
+		door->free_promise = i;
+	}
+	kv_free(door->promise);
+	door->promise = table;
+	door->nr_promises = nr;
+	return 0;
+}
+
+/* NULL, and *@err says why. */
+static struct promise *find(struct kvmm_pool *pool, kvmm_promise_t handle, int *err)
+{
+	struct promise *promise;
+
+	*err = -EINVAL;
+	if (handle.index >= pool->door.nr_promises)
+		return NULL;
+	promise = &pool->door.promise[handle.index];
+	if (promise->gen == handle.gen && promise->next == IS_TAKEN)
+		return promise;
+	*err = refuse_handle(pool, promise->gen, handle.gen);
+	return NULL;
+}
+
+static void set_promised(struct kvmm_pool *pool, u32 nr)
+{
+	pool->door.nr_promised = nr;
+	door_set_guard(pool, GUARD_PROMISES, nr != 0);
+}
+
+int promise_find(struct kvmm_pool *pool, struct ask *ask, u32 nr)
+{
+	struct promise *promise;
+	int err;
+
+	ask->promised = 0;
+	if (likely(!ask->promise.gen))
+		return 0;
+	promise = find(pool, ask->promise, &err);
+	if (!promise)
+		return err;
+	if (nr > promise->left)
+		return -EINVAL;
+	ask->promised = nr;
+	return 0;
+}
+
+void promise_take(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+{
+	if (likely(!ask->promised))
+		return;
+	pool->door.promise[ask->promise.index].left -= nr;
+	set_promised(pool, pool->door.nr_promised - nr);
+}
+
+int promises_check(const struct kvmm_pool *pool)
+{
+	const struct door *door = &pool->door;
+	u64 sum = 0;
+	u32 nr_free = 0, nr_taken = 0;
+
+	for (u32 i = 0; i < door->nr_promises; i++) {
+		nr_taken += door->promise[i].next == IS_TAKEN;
+		sum += door->promise[i].left;
+		if (door->promise[i].next != IS_TAKEN && door->promise[i].left)
+			return -EUCLEAN;
+	}
+	for (u32 i = door->free_promise; i != KV_NONE; i = door->promise[i].next)
+		if (i >= door->nr_promises || ++nr_free > door->nr_promises)
+			return -EUCLEAN;
+	return sum == door->nr_promised && nr_free + nr_taken == door->nr_promises ? 0 : -EUCLEAN;
+}
+
+/* ---- making one ---- */
+
+struct making {
+	struct room	room;
+	struct wait	wait;
+	kvmm_promise_t	made;
+};
+
+/* Room has been made: it stays. */
+static int take_promise(struct kvmm_pool *pool, struct room *room)
+{
+	struct making *making = container_of(room, struct making, room);
+	struct door *door = &pool->door;
+	struct promise *promise;
+	u32 index;
+
+	if (pool_nr_free(pool) < (u64)room->nr + door_keep(pool, &room->ask))
+		return -ENOSPC;
+	if (promises_reserve(pool))
+		return -ENOMEM;
+	index = door->free_promise;
+	promise = &door->promise[index];
+	door->free_promise = promise->next;
+	promise->next = IS_TAKEN;
+	promise->left = room->nr;
+	set_promised(pool, door->nr_promised + room->nr);
+	making->made = (kvmm_promise_t){ index, promise->gen };
+	return 0;
+}
+
+static int try_promise(struct kvmm_pool *pool, struct wait *wait)
+{
+	struct making *making = container_of(wait, struct making, wait);
+
+	making->room.ask = wait->ask;
+	making->room.patient = wait->patient;
+	return pool_take_room(pool, &making->room);
+}
+
+#define PROMISE_FLAGS	(KVMM_ALLOC_NOWAIT | KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | \
+			 KVMM_ALLOC_RELATIVE | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)
+
+static int fill(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, struct making *making,
+		struct kvmm_alloc_report **report)
+{
+	struct kvmm_alloc_ctl ctl;
+	int err = kv_copy_attr(&ctl, sizeof(ctl), src);
+
+	if (err)
+		return err;
+	if (ctl.flags & ~PROMISE_FLAGS || !ctl.nr || ctl.nr > pool->nr_usable || ctl.promise.gen)
+		return -EINVAL;
+	err = door_read_flags(pool, ctl.flags, &ctl.prio, ctl.deadline_ns);
+	making->wait = (struct wait){
+		.try = try_promise, .ask = { .prio = ctl.prio }, .nr = ctl.nr,
+		.flags = ctl.flags, .seq = ctl.seq,
+		.deadline_ns = door_deadline(ctl.flags, ctl.deadline_ns),
+	};
+	/* Where they lie does not matter yet: nothing is moved for it. */
+	making->room = (struct room){ .take = take_promise, .nr = ctl.nr,
+				      .flags = ctl.flags | KVMM_ALLOC_NO_COMPACT };
+	*report = ctl.report;
+	return err;
+}
+
+int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+		      kvmm_promise_t *promise)
+{
+	struct kvmm_alloc_report *report;
+	struct making making;
+	u64 begin_ns;
+	int err;
+
+	if (!pool || !ctl || !promise)
+		return -EINVAL;
+	err = fill(pool, ctl, &making, &report);
+	if (err)
+		return err;
+	begin_ns = report ? kv_clock_ns() : 0;
+	err = door_wait(pool, &making.wait);
+	if (report && door_reports(err))
+		*report = (struct kvmm_alloc_report){
+			.time_ns = kv_clock_ns() - begin_ns, .evicted = making.room.evicted,
+			.waited_ns = making.wait.waited_ns,
+		};
+	if (!err)
+		*promise = making.made;
+	return err;
+}
+
+int kvmm_promise_left(struct kvmm_pool *pool, kvmm_promise_t handle)
+{
+	struct promise *promise;
+	int ret = pool_enter(pool);
+
+	if (ret)
+		return ret;
+	promise = find(pool, handle, &ret);
+	if (promise)
+		ret = promise->left;
+	pool_leave(pool);
+	return ret;
+}
+
+int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t handle)
+{
+	struct door *door;
+	struct promise *promise;
+	int ret = pool_enter(pool);
+
+	if (ret)
+		return ret;
+	door = &pool->door;
+	promise = find(pool, handle, &ret);
+	if (promise) {
+		ret = promise->left;
+		set_promised(pool, door->nr_promised - promise->left);
+		promise->left = 0;
+		promise->gen = next_gen(promise->gen);
+		promise->next = door->free_promise;
+		door->free_promise = handle.index;
+		door_gained(pool, ret);
+	}
+	pool_leave(pool);
+	return ret;
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Those who wait for blocks: one queue a pool, sorted by priority, then by time of arrival.
+ *
+ * The head tries, in its own thread and without the lock, as any request does; everybody else of its
+ * priority or below is shut out meanwhile (door_keep()), so nobody overtakes it, however small. When
+ * it has failed it notes what it lacks and sleeps on a word of its own. What becomes free is counted
+ * against that, and who frees the last missing block wakes it.
+ *
+ * The hard part is not to lose a wake-up. What is given back under ->lock is counted there, and what
+ * came while the head was trying is in nr_events. A cached block that is put goes to the order of
+ * eviction without ->lock:
+ *
+ *	put				head
+ *
+ *	log_lock: note the put		guard |= QUEUE, under ->lock
+ *	load guard: QUEUE?		log_lock: apply the notes
+ *
+ * Whichever section of log_lock is second sees what was done before the first: either the head has
+ * the block, or who put it sees the guard, takes ->lock, and counts.
+ *
+ * A request in a ticket has no thread: it is tried when it is polled. A deadline that has passed is
+ * noticed by whoever looks at the queue, so it holds up nobody for longer.
+ */
+#include <kv/env.h>
+
+#include "queue.h"
+
+u64 kvmm_clock_ns(void)
+{
+	return kv_clock_ns();
+}
+
+/* What came while the head tried may be gone again; then it sleeps all the same. */
+#define MAX_TRIES	8u
+
+/* ---- the queue ---- */
+
+/* Behind all of its priority. ->lock held. */
+static void queue_add(struct kvmm_pool *pool, struct waiter *w)
+{
+	struct door *door = &pool->door;
+	struct waiter *prev = door->tail;
+
+	while (prev && prev->prio < w->prio)
+		prev = prev->prev;
+	w->prev = prev;
+	w->next = prev ? prev->next : door->head;
+	w->queued = true;
+	if (w->next)
+		w->next->prev = w;
+	else
+		door->tail = w;
+	if (prev)
+		prev->next = w;
+	else
+		door->head = w;
+	door->nr_waiting++;
+	door->lack = prev ? door->lack : 0;
+	pressure_change(&door->pressure, 1, 0);
+	door_set_guard(pool, GUARD_QUEUE, true);
+}
+
+static void wake(struct waiter *w)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	if (!w)
+		return;
+	WRITE_ONCE(w->word, 1);
+	if (!w->ticket)
+		env->wake(env->ctx, &w->word);
+}
+
+/* The next one may have its turn now. ->lock held. */
+static void queue_del(struct kvmm_pool *pool, struct waiter *w)
+{
+	struct door *door = &pool->door;
+	bool was_head = door->head == w;
+
+	if (!w->queued)
+		return;
+	if (w->prev)
+		w->prev->next = w->next;
+	else
+		door->head = w->next;
+	if (w->next)
+		w->next->prev = w->prev;
+	else
+		door->tail = w->prev;
+	w->queued = false;
+	door->nr_waiting--;
+	pressure_change(&door->pressure, -1, 0);
+	door_set_guard(pool, GUARD_QUEUE, door->head != NULL);
+	if (!was_head)
+		return;
+	door->lack = 0;
+	wake(door->head);
+}
+
+/* It leaves without blocks. ->lock held; @w may be gone once that is dropped. */
+void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
+{
+	pool->door.nr_timed_out += result == -ETIMEDOUT;
+	pool->door.nr_cancelled += result == -ECANCELED;
+	pool->count.fail_nospc += result == -ETIMEDOUT;
+	w->result = result;
+	queue_del(pool, w);
+	wake(w);
+}
+
+static void expire_heads(struct kvmm_pool *pool)
+{
+	struct door *door = &pool->door;
+
+	while (door->head && door->head->deadline_ns <= kv_clock_ns())
+		waiter_refuse(pool, door->head, -ETIMEDOUT);
+}
+
+bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask)
+{
+	const struct door *door = &pool->door;
+
+	if (!door->head || ask->inside || ask->self == door->head)
+		return false;
+	if (!ask->self)
+		expire_heads(pool);
+	return door->head && door->head->prio >= ask->prio;
+}
+
+noinline void __door_gained(struct kvmm_pool *pool, u32 nr)
+{
+	struct door *door = &pool->door;
+
+	if (door->muted)
+		return;
+	door->nr_events++;
+	if (door->lack > nr) {
+		door->lack -= nr;
+		return;
+	}
+	door->lack = 0;
+	expire_heads(pool);
+	wake(door->head);
+}
+
+noinline void __door_put(struct kvmm_pool *pool, u32 nr)
+{
+	if (pool_enter(pool))
+		return;
+	door_gained(pool, nr);
+	pool_leave(pool);
+}
+
+int queue_check(const struct kvmm_pool *pool)
+{
+	const struct door *door = &pool->door;
+	const struct waiter *w, *prev = NULL;
+	u32 nr = 0;
+
+	for (w = door->head; w; prev = w, w = w->next) {
+		if (w->prev != prev || !w->queued || w->result || ++nr > door->nr_waiting)
+			return -EUCLEAN;
+		if (prev && prev->prio < w->prio)
+			return -EUCLEAN;
+	}
+	return prev == door->tail && nr == door->nr_waiting ? 0 : -EUCLEAN;
+}
+
+/* ---- one that waits ---- */
+
+void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+{
+	*w = (struct waiter){ .seq = wait->seq, .deadline_ns = wait->deadline_ns,
+			      .since_ns = kv_clock_ns(), .prio = wait->ask.prio,
+			      .ticket = w->ticket };
+	wait->ask.self = w;
+	wait->ask.waits = true;
+	queue_add(pool, w);
+}
+
+/* Until when it is patient: later it pays for what it could not wait for. */
+static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u32 nr)
+{
+	u64 ns, until;
+
+	if (kv_mul_overflows(pool->door.costs.wait_block_ns, (u64)nr, &ns) ||
+	    kv_add_overflows(w->since_ns, ns, &until))
+		return UINT64_MAX;
+	return until;
+}
+
+static u32 nr_in_reach(struct kvmm_pool *pool, const struct wait *wait)
+{
+	u32 nr;
+
+	if (!pool->caches || wait->flags & KVMM_ALLOC_NO_EVICT)
+		return pool_nr_free(pool);
+	order_enter(&pool->order);
+	nr = cache_nr_available(pool);
+	order_leave(&pool->order);
+	return nr;
+}
+
+/* Note what it lacks; true: something came while it tried. ->lock held. */
+static bool came_meanwhile(struct kvmm_pool *pool, struct wait *wait, u32 nr_events)
+{
+	u64 want = (u64)wait->nr + door_keep(pool, &wait->ask);
+	u32 nr = nr_in_reach(pool, wait);
+
+	pool->door.lack = want > nr ? want - nr : 1;
+	return want <= nr && pool->door.nr_events != nr_events;
+}
+
+/*
+ * The turn of @w, if it is the head: -ENOSPC, or the end. ->lock held; dropped and retaken.
+ */
+int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+{
+	u32 nr_events, tries = MAX_TRIES;
+	int err = -ENOSPC;
+
+	while (err == -ENOSPC && !w->result && pool->door.head == w && tries--) {
+		WRITE_ONCE(w->word, 0);
+		nr_events = pool->door.nr_events;
+		wait->patient = kv_clock_ns() < patient_until(pool, w, wait->nr);
+		kv_unlock(&pool->lock);
+		err = wait->try(pool, wait);
+		kv_lock(&pool->lock);
+		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, wait, nr_events))
+			break;
+	}
+	return err;
+}
+
+void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, int err)
+{
+	wait->waited_ns = kv_clock_ns() - w->since_ns;
+	pool->door.taken[KVMM_STEP_WAIT]++;
+	pool->door.saved[KVMM_STEP_WAIT] += !err;
+	queue_del(pool, w);
+}
+
+/* ---- threads ---- */
+
+/* How long to sleep at most; 0: the deadline has passed. ->lock held. */
+static u64 sleep_ns(const struct kvmm_pool *pool, const struct waiter *w, const struct wait *wait)
+{
+	u64 now = kv_clock_ns(), until = w->deadline_ns;
+
+	if (wait->patient && pool->door.head == w)
+		until = min(until, patient_until(pool, w, wait->nr));
+	return until > now ? until - now : 0;
+}
+
+/*
+ * ->lock held; dropped and retaken. Without regard to the gate: the queue is nobody's business who
+ * moves blocks, and who is closed out hears of it from try().
+ */
+static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	for (;;) {
+		int err = waiter_try(pool, w, wait);
+		u64 ns;
+
+		if (err != -ENOSPC)
+			return err;
+		if (w->result)
+			return w->result;
+		ns = sleep_ns(pool, w, wait);
+		if (!ns && w->deadline_ns <= kv_clock_ns()) {
+			waiter_refuse(pool, w, -ETIMEDOUT);
+			return -ETIMEDOUT;
+		}
+		kv_unlock(&pool->lock);
+		if (ns)
+			env->wait(env->ctx, &w->word, 0, ns);
+		kv_lock(&pool->lock);
+	}
+}
+
+/* A pool that is being destroyed waits until nr_inside is 0, and its memory for a grace period. */
+static int queue_up(struct kvmm_pool *pool, struct wait *wait)
+{
+	struct waiter w = { 0 };
+	int err;
+
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	err = pool->guard & GUARD_CLOSED ? -ESHUTDOWN : 0;
+	if (err || !door_may_wait(pool, wait)) {
+		pool_leave(pool);
+		return err ? err : -ENOSPC;
+	}
+	pool->door.nr_inside++;
+	waiter_enter(pool, &w, wait);
+	err = wait_in_queue(pool, &w, wait);
+	waiter_leave(pool, &w, wait, err);
+	kv_rcu_read_lock();
+	pool->door.nr_inside--;
+	pool_leave(pool);
+	kv_rcu_read_unlock();
+	return err;
+}
+
+int door_try(struct kvmm_pool *pool, struct wait *wait)
+{
+	wait->ask.waits = wait->deadline_ns != 0;
+	wait->patient = wait->ask.waits && pool->door.costs.wait_block_ns;
+	return wait->try(pool, wait);
+}
+
+int door_wait(struct kvmm_pool *pool, struct wait *wait)
+{
+	int err = door_try(pool, wait);
+
+	if (err != -ENOSPC || !wait->deadline_ns)
+		return err;
+	return queue_up(pool, wait);
+}
+
+/* ---- turned away ---- */
+
+int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)
+{
+	int err, nr = 0;
+
+	if (!seq)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	for (struct waiter *w = pool->door.head, *next; w; w = next) {
+		next = w->next;
+		if (w->seq != seq)
+			continue;
+		waiter_refuse(pool, w, -ECANCELED);
+		nr++;
+	}
+	pool_leave(pool);
+	return nr;
+}
+
+void door_close(struct kvmm_pool *pool)
+{
+	const struct kv_env_ops *env = kv_env();
+	u32 word = 0;
+
+	kv_lock(&pool->lock);
+	door_set_guard(pool, GUARD_CLOSED, true);
+	while (pool->door.head)
+		waiter_refuse(pool, pool->door.head, -ESHUTDOWN);
+	while (pool->door.nr_inside) {
+		kv_unlock(&pool->lock);
+		env->wait(env->ctx, &word, 0, 100000);	/* nobody wakes us: they are on their way out */
+		kv_lock(&pool->lock);
+	}
+	kv_unlock(&pool->lock);
+	tickets_exit(pool);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Up to the high watermark: blocks are evicted before anybody has to wait for it. */
+#include <kv/env.h>
+
+#include "local.h"
+
+#define BATCH	64u
+
+struct progress {
+	u64 until_ns;		/* 0: no limit */
+	u32 left;		/* of the budget of blocks */
+	u32 nr_evicted;
+	u32 nr_free;
+};
+
+/* As many as are missing, at most a batch: 0 there is more to do, else the end. Both locks held. */
+static int evict_some(struct kvmm_pool *pool, struct progress *p, bool *done)
+{
+	u32 high = pool->door.marks.high, nr_free = pool_nr_free(pool);
+	struct victims victims = NO_VICTIMS;
+	u32 nr;
+
+	nr_free += nr_free < high ? pool_drain_local(pool) : 0;
+	p->nr_free = nr_free;
+	*done = nr_free >= high;
+	if (*done)
+		return 0;
+	if (!p->left || (p->until_ns && kv_clock_ns() >= p->until_ns))
+		return -EAGAIN;
+	victims_pick(pool, min(min(high - nr_free, BATCH), p->left), &victims);
+	nr = victims.nr;
+	p->nr_evicted += victims_evict(pool, &victims);
+	p->left -= nr;
+	p->nr_free += nr;
+	return nr ? 0 : -ENOSPC;
+}
+
+static int reclaim(struct kvmm_pool *pool, struct progress *p)
+{
+	bool done = false;
+	int err;
+
+	do {
+		err = cache_enter(pool);
+		if (err)
+			return err;
+		order_enter(&pool->order);
+		err = evict_some(pool, p, &done);
+		order_leave(&pool->order);
+		cache_leave(pool);
+	} while (!err && !done);
+	return err;
+}
+
+/* What an older caller has no room for is not written. */
+int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *req)
+{
+	struct kvmm_reclaim known;
+	struct progress p = { 0 };
+	size_t size;
+	int err;
+
+	if (!pool || !req)
+		return -EINVAL;
+	size = req->size;
+	err = kv_copy_attr(&known, sizeof(known), req);
+	if (err || (known.max_us && pool->deterministic))
+		return -EINVAL;
+	p.left = known.max_blocks ? known.max_blocks : UINT32_MAX;
+	p.until_ns = known.max_us ? kv_clock_ns() + known.max_us * 1000ull : 0;
+	err = reclaim(pool, &p);
+	known.size = size;
+	known.nr_evicted = p.nr_evicted;
+	known.nr_free = p.nr_free;
+	memcpy(req, &known, min(size, sizeof(known)));
+	return err;
+}

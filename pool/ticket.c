@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Requests that wait without a thread.
+ *
+ * A ticket stands in the queue like anybody, and is tried by whoever polls it. It is ours from the
+ * time it is queued until it is polled for the last time, or withdrawn, so what others may do to it
+ * meanwhile is no more than to take it out of the queue, with a result.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "private.h"
+
+/* NULL: there is none. ->lock held. */
+static struct ticket **find(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+{
+	struct ticket **at = &pool->door.tickets;
+
+	while (*at && (*at)->waiter.ticket != ticket.id)
+		at = &(*at)->next;
+	return *at ? at : NULL;
+}
+
+static int queue_ticket(struct kvmm_pool *pool, struct ticket *t, kvmm_ticket_t *ticket)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	if (!door_may_wait(pool, &t->req.wait)) {
+		pool_leave(pool);
+		return -ENOSPC;
+	}
+	t->waiter.ticket = ++pool->door.last_ticket;
+	t->next = pool->door.tickets;
+	pool->door.tickets = t;
+	waiter_enter(pool, &t->waiter, &t->req.wait);
+	WRITE_ONCE(t->waiter.word, 1);	/* it has not been tried in its place */
+	ticket->id = t->waiter.ticket;
+	pool_leave(pool);
+	return -EINPROGRESS;
+}
+
+int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
+		      kvmm_ticket_t *ticket)
+{
+	struct private_req req;
+	struct ticket *t;
+	int err = ticket ? private_begin(pool, ctl, blocks, &req) : -EINVAL;
+
+	if (err)
+		return err;
+	if (!req.wait.deadline_ns)
+		return -EINVAL;
+	err = req.ctl.nr ? door_try(pool, &req.wait) : 0;
+	if (err != -ENOSPC)
+		return private_end(pool, &req, err);
+	t = kv_alloc(sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->req = req;
+	err = queue_ticket(pool, t, ticket);
+	if (err == -EINPROGRESS)
+		return err;
+	kv_free(t);
+	return private_end(pool, &req, err);
+}
+
+/* ->lock held; dropped and retaken. */
+static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
+{
+	struct waiter *w = &t->waiter;
+	int err = -ENOSPC;
+
+	if (!w->result && w->deadline_ns <= kv_clock_ns())
+		waiter_refuse(pool, w, -ETIMEDOUT);
+	if (w->result)
+		return w->result;
+	if (READ_ONCE(w->word) || t->req.wait.patient) {
+		t->busy = true;
+		err = waiter_try(pool, w, &t->req.wait);
+		t->busy = false;
+	}
+	if (err != -ENOSPC)
+		return err;
+	return w->result ? w->result : -EINPROGRESS;
+}
+
+int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+{
+	struct ticket **at, *t;
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	at = find(pool, ticket);
+	if (!at || (*at)->busy) {
+		pool_leave(pool);
+		return at ? -EINPROGRESS : -ESTALE;
+	}
+	t = *at;
+	err = poll_ticket(pool, t);
+	if (err == -EINPROGRESS) {
+		pool_leave(pool);
+		return err;
+	}
+	*find(pool, ticket) = t->next;
+	waiter_leave(pool, &t->waiter, &t->req.wait, err);
+	pool_leave(pool);
+	err = private_end(pool, &t->req, err);
+	kv_free(t);
+	return err;
+}
+
+int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
+{
+	struct ticket **at, *t = NULL;
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	at = find(pool, ticket);
+	if (!at)
+		err = -ESTALE;
+	else if ((*at)->busy)
+		waiter_refuse(pool, &(*at)->waiter, -ECANCELED);	/* who polls it hears of it */
+	else
+		t = *at;
+	if (t) {
+		*at = t->next;
+		waiter_leave(pool, &t->waiter, &t->req.wait, -ECANCELED);
+	}
+	pool_leave(pool);
+	kv_free(t);
+	return err;
+}
+
+void tickets_exit(struct kvmm_pool *pool)
+{
+	struct ticket *t, *next;
+
+	for (t = pool->door.tickets; t; t = next) {
+		next = t->next;
+		kv_free(t);
+	}
+	pool->door.tickets = NULL;
+}
