@@ -320,7 +320,7 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	err = kvmm_acquire(cache->pool, &acquire);
 	if (err) {
 		free(new);
-		return err == -ENOSPC ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
+		return err == -ENOSPC || err == -EDQUOT ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
 	}
 	code = settle(cache, new, &shape, &acquire);
 	*held = new;

@@ -56,6 +56,9 @@ struct cache {
 	u32 resident;
 	u32 peak_resident;
 	u32 peak_held;
+
+	u64 flood_blocks;	/* see flood.h */
+	u32 flood_refused;
 };
 
 /** cache_init() - Return: EXIT_GOOD, or it was said why not. */

@@ -6,6 +6,7 @@
 
 #include <kvmm/kvmm.h>
 
+#include "flood.h"
 #include "policies.h"
 #include "replay.h"
 
@@ -24,7 +25,7 @@ enum option_key {
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
-	KEY_RUN_WINDOW,
+	KEY_RUN_WINDOW, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +51,11 @@ static const struct argp_option options[] = {
 	{ "run-window", KEY_RUN_WINDOW, "N", 0,
 	  "Hand new blocks out lowest first (1), and evict blocks that lie together, from among "
 	  "those needed and the next N (2 and more) [0: plain order]", 0 },
+	{ "flood", KEY_FLOOD, "N", 0,
+	  "seq: after each request another tenant asks for N blocks that never come back [0]", 0 },
+	{ "limits", KEY_LIMITS, "LIST", 0,
+	  "seq: min=N,low=N,high=N,max=N, or some of these: blocks of the trace's tenant", 0 },
+	{ "flood-limits", KEY_FLOOD_LIMITS, "LIST", 0, "The same of the other one", 0 },
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
@@ -242,6 +248,22 @@ static void check_sources(struct argp_state *state, struct options *opt, bool ma
 	}
 }
 
+static void check_limits(struct argp_state *state, const struct options *opt)
+{
+	const char *limits[] = { opt->limits, opt->flood_limits };
+	struct kvmm_tenant_attr attr;
+
+	if ((opt->flood || opt->limits || opt->flood_limits) &&
+	    (opt->mode->run != run_seq || limit_is(opt->policy)))
+		argp_error(state, "--flood, --limits: in mode seq only, and with a policy");
+	if (opt->flood && opt->ages)
+		argp_error(state, "--ages: not with --flood, whose blocks have no age");
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		if (limits[i] && limits_parse(&attr, limits[i]))
+			argp_error(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
+				   limits[i]);
+}
+
 static void check(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
@@ -256,6 +278,7 @@ static void check(struct argp_state *state, struct options *opt)
 		check_policies(state, opt);
 	else if (is_cache(opt))
 		check_policy(state, opt);
+	check_limits(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
 	if (none && opt->block_bytes)
@@ -385,6 +408,12 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->ages = true;
 	} else if (key == KEY_RUN_WINDOW) {
 		opt->run_window = number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
+	} else if (key == KEY_FLOOD) {
+		opt->flood = number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
+	} else if (key == KEY_LIMITS) {
+		opt->limits = arg;
+	} else if (key == KEY_FLOOD_LIMITS) {
+		opt->flood_limits = arg;
 	} else if (key == KEY_MODE) {
 		opt->conc = word(state, "mode", arg, modes_of_compare);
 	} else if (key == KEY_JOBS) {
@@ -425,7 +454,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_POLICIES: case KEY_MODE:
-	case KEY_JOBS: case KEY_RUN_WINDOW:
+	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
 		parse_cache(state, parse, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:

@@ -47,6 +47,8 @@ struct source {
  * @block_bytes: content of a block; 0: ids only
  * @mark: percent of the blocks that may be asked for at a time
  * @pinned: percent of the requests that must not be moved
+ * @flood: seq: blocks that another tenant asks for after each request; see flood.h
+ * @limits, @flood_limits: of the trace and of that one, or NULL
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -78,6 +80,9 @@ struct options {
 	bool conc;
 	bool ages;
 	u32 run_window;
+	u32 flood;
+	const char *limits;
+	const char *flood_limits;
 };
 
 struct ages;

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Mode seq: one request after the other, each finished before the next: cache hits and no time. */
 #include "cache.h"
+#include "flood.h"
 #include "progress.h"
 #include "record.h"
+
+/* Then a request may be refused though the pool would have room. */
+static bool has_limits(const struct options *opt)
+{
+	return opt->limits || opt->flood_limits;
+}
 
 static enum exit_code replay_request(struct cache *cache, u32 q)
 {
@@ -18,6 +25,10 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 	}
 	cache_time(cache, q);
 	code = cache_admit(cache, q, nr, &held);
+	if (!code && !held && has_limits(run->opt)) {
+		cache->rejected++;
+		return EXIT_GOOD;
+	}
 	if (!code && !held)
 		code = complain(EXIT_WRONG, "request %u does not fit into an idle pool", q);
 	hits = held ? held->nr_hits : 0;
@@ -42,6 +53,7 @@ static void report(const struct cache *cache)
 	results_hex(results, "fp", cache->fp);
 
 	cache_say(cache);
+	flood_describe(cache);
 	results_tile(results, "prompts found whole", "%u", cache->full_hits);
 	results_say(results, "whole prompts", "%u found without a miss", cache->full_hits);
 	results_say(results, "cached at the end", "%s blocks",
@@ -56,12 +68,16 @@ enum exit_code run_seq(const struct run *run)
 	if (limit_is(run->opt->policy))
 		return run_limit(run);
 	code = cache_init(&cache, run, "requests");
+	if (!code)
+		code = flood_begin(&cache);
 	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "requests",
 				  true))
 		code = complain_of(-ENOMEM, "record");
 	progress_start(run, "seq", run->trace->nr);
 	for (u32 q = 0; !code && q < run->trace->nr; q++) {
 		code = replay_request(&cache, q);
+		if (!code)
+			code = flood_step(&cache);
 		progress_step(run, q);
 	}
 	progress_stop(run);
