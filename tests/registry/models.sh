@@ -40,11 +40,16 @@ for name in try_table find_slowly lock_home move_bucket; do
 	result $? "registry/flat*.c has no $name(), which table.pml models"
 done
 
+for name in mag_enter mag_leave wait_for_owner fence_owners __mags_drain; do
+	grep -q "[ *]$name(" "$src"/pool/mag.[ch]
+	result $? "pool/mag.[ch] has no $name(), which mag.pml models"
+done
+
 if ! command -v spin >/dev/null; then
 	echo "models: spin is not installed, the models were not checked"
-	skipped=10
+	skipped=16
 else
-	for model in life table; do
+	for model in life table mag; do
 		[ "$(errors "$models/$model.pml")" = 0 ]
 		result $? "$model.pml breaks what it asserts"
 		for bug in $(grep -o 'BUG_[A-Z_]*' "$models/$model.pml" | sort -u); do
