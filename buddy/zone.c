@@ -247,6 +247,22 @@ int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
 	return finish_take(zone, take_best(zone->engine, nr), nr, KVMM_MOVABLE, start);
 }
 
+u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
+{
+	struct kvmm_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
+	u32 at;
+
+	kv_lock(&zone->lock);
+	at = zone->ops->take_best ? zone->ops->take_best(zone->engine, nr) :
+				    zone->ops->take(zone->engine, &req);
+	if (likely(at != KV_NONE))
+		adopt_class(zone, at, nr, KVMM_MOVABLE);
+	kv_unlock(&zone->lock);
+	if (likely(at != KV_NONE))
+		count_alloc(nr);
+	return at;
+}
+
 int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *asked, u32 *start)
 {
 	struct kvmm_zone_req req;

@@ -19,6 +19,8 @@
 #include <kv/bits.h>
 #include <kv/env.h>
 
+#include "internal.h"
+
 #define NS_PER_SEC	1000000000ull
 
 /* The part of jemalloc's documented interface that is used, without its header. */
@@ -138,6 +140,7 @@ const struct kv_env_ops kv_env_system = {
 	.wait		= system_wait,
 	.wake		= system_wake,
 	.random		= system_random,
+	.cpu		= kv_system_cpu,
 };
 
 static const struct kv_env_ops *env_in_force = &kv_env_system;

@@ -8,7 +8,7 @@
 #include <kv/env.h>
 #include <kv/sys.h>
 
-#include "internal.h"
+#include "arena.h"
 
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)
@@ -94,6 +94,7 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 	err = pool_enter(pool);
 	if (err)
 		return err;
+	arenas_lock(pool);
 	owner = pool->owner[block];
 	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
 	if (owner_kind(owner) == OWNER_NULL)
@@ -102,6 +103,7 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 		slot_info(pool, owner_index(owner), info);
 	else if (owner_kind(owner) == OWNER_ENTRY)
 		entry_info(pool, owner_index(owner), info);
+	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;
 }

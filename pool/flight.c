@@ -14,7 +14,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "arena.h"
 
 static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
 
@@ -641,9 +641,15 @@ static int start_moves(struct start *start, struct kvmm_compact *goal)
 static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 mode)
 {
 	struct start start = { .pool = pool, .mode = mode };
+	int err;
 
 	start.steps = steps_get(pool);
-	return start.steps ? start_moves(&start, goal) : -ENOMEM;
+	if (!start.steps)
+		return -ENOMEM;
+	arenas_bar(pool);
+	err = start_moves(&start, goal);
+	arenas_unbar(pool);
+	return err;
 }
 
 int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)

@@ -2,7 +2,7 @@
 /* Forgetting keys because somebody says so: by block id, all that nobody holds, or everything. */
 #include <limits.h>
 
-#include "internal.h"
+#include "arena.h"
 
 /* One round, oldest first, so that blocks without key keep their order. */
 static u32 forget_round(struct kvmm_pool *pool)
@@ -72,7 +72,7 @@ static bool is_idle(const struct kvmm_pool *pool)
 	const struct pool_count *count = &pool->count;
 	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten;
 
-	return !count->nr_ranges && count->nr_held - count->nr_parked == nr_named &&
+	return !pool_counts(pool).nr_ranges && count->nr_held - count->nr_parked == nr_named &&
 	       tally_sum(pool, TALLY_REFS) == nr_refs_of_dups(pool);
 }
 
@@ -157,7 +157,8 @@ int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t n
 		return err;
 	order_enter(&pool->order);
 	for (u32 i = 0; i < nr; i++) {
-		u32 owner = pool->owner[blocks[i]];
+		/* Relaxed: what an arena writes there meanwhile is no entry. */
+		u32 owner = READ_ONCE(pool->owner[blocks[i]]);
 
 		if (owner_kind(owner) == OWNER_ENTRY)
 			nr_done += forget_entry(pool, owner_index(owner));

@@ -17,7 +17,8 @@
  *  5. Every count in struct pool_count, and every sum of struct tally, equals a recount.
  *
  * Locks, outermost first: compact_lock (whoever moves blocks, or touches their content), lock
- * (everything else here), order.lock, order.log_lock, then those of zone, map and device. The
+ * (everything else here), order.lock, order.log_lock, those of arenas, then those of zone, map and
+ * device. The
  * content of blocks is copied with compact_lock held and lock not.
  *
  * Lookups and references of cached blocks take none of these: cache_begin() opens a read section
@@ -94,7 +95,8 @@ static inline u32 owner_index(u32 owner)
  * reader without the lock may look at it at any time; it believes what it saw if the version
  * says that nobody wrote meanwhile. What it needs of an ordinary range is on the first line.
  *
- * Guard: pool->lock. Those marked * are read without it and written inside version only.
+ * Guard: pool->lock, or the lock of the arena that has it (see arena.h). Those marked * are read
+ * without it and written inside version only.
  */
 struct slot {
 	u32			version;	/* sequence counter of the fields marked * */
@@ -111,7 +113,8 @@ struct slot {
 	u32			prev;		/* in the chain; KV_NONE: the first */
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
 	u32			tenant;
-	u32			account;	/* of @tenant, when it was allocated */
+	u16			account;	/* of @tenant, when it was allocated */
+	u16			arena;		/* whose: number + 1, or 0: the pool's; to write: both locks */
 	u32			sealed;		/* blocks that are not written any more */
 	u32			flags;		/* KVMM_ALLOC_*, SLOT_* */
 	struct grow		grow __cacheline_aligned;	/* see there */
@@ -122,6 +125,7 @@ struct slot {
 /* Has grown, or has said that it will: ->grow is about this range. Not a caller's flag. */
 #define SLOT_GREW	BIT(31)
 
+static_assert(MAX_ACCOUNTS <= UINT16_MAX, "an account fits a slot");
 static_assert(offsetof(struct slot, ext[2]) == KV_CACHELINE, "two extents on the first line");
 static_assert(offsetof(struct slot, grow) == 2 * KV_CACHELINE &&
 	      sizeof(struct slot) == 3 * KV_CACHELINE, "a third line for ranges that grow");
@@ -253,6 +257,7 @@ struct kvmm_pool {
 	struct tally_row		*tally;		/* KV_TALLY_ROWS */
 	bool				no_mags;	/* KVMM_POOL_NO_MAGAZINES */
 	struct mags			*mags;		/* ours; see mag.h; NULL: there are none */
+	struct arenas			*arenas;	/* ours; set once, ->lock; see pool_arenas() */
 	char				name[KV_POOL_NAME];
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
 
@@ -271,8 +276,10 @@ struct kvmm_pool {
 	u32				nr_buckets;	/* ->lock; a power of two */
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
-	struct pool_count		count;		/* ->lock */
+	struct pool_count		count;		/* ->lock; see pool_counts() */
 	struct pool_grow		grow;		/* ->lock */
+	u32				arena_heat;	/* ->lock; see __arena_warm() */
+	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
@@ -498,7 +505,11 @@ int slots_reserve(struct kvmm_pool *pool);
 u32 slot_take(struct kvmm_pool *pool);
 /* The range is gone: its handles are stale from here on. */
 void slot_put(struct kvmm_pool *pool, u32 index);
-/* 0 and *@slot, -ESTALE or -EINVAL. */
+/* Its handles are stale from here on; it is nobody's yet. */
+void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *count);
+/* NULL, or the slot of that number; no lock held, and so whatever it is just now. */
+struct slot *slot_peek(const struct kvmm_pool *pool, u32 index);
+/* 0 and *@slot, -ESTALE or -EINVAL. What an arena has is the pool's from here on. */
 int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 void slots_exit(struct kvmm_pool *pool);
 
@@ -687,6 +698,30 @@ u32 *seq_rehash(struct kvmm_pool *pool, u32 *bucket, u32 nr);
 u32 seq_bucket(const struct kvmm_pool *pool, u64 seq);
 
 /* ---- range.c ---- */
+
+static inline void count_slot(struct pool_count *count, const struct slot *slot)
+{
+	count->nr_ranges++;
+	count->range_blocks += slot->nr;
+	count->range_refs += slot->refs;
+	count->range_pins += slot->pins;
+	count->range_seqs += slot->seq;
+	count->range_attrs += slot_attrs(slot);
+}
+
+static inline void uncount_slot(struct pool_count *count, const struct slot *slot)
+{
+	count->nr_ranges--;
+	count->range_blocks -= slot->nr;
+	count->range_refs -= slot->refs;
+	count->range_pins -= slot->pins;
+	count->range_seqs -= slot->seq;
+	count->range_attrs -= slot_attrs(slot);
+}
+
+/* A new range in a free slot. */
+void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
+	       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
 
 /* A new range of @attr's kind over @ext, charged to @account; there is a free slot. Its handle. */
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,

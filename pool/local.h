@@ -7,6 +7,7 @@
 #ifndef POOL_LOCAL_H
 #define POOL_LOCAL_H
 
+#include "arena.h"
 #include "mag.h"
 
 /*
@@ -15,13 +16,13 @@
  */
 static inline u32 pool_drain_local(struct kvmm_pool *pool)
 {
-	return mags_drain(pool);
+	return arenas_drain(pool) + mags_drain(pool);
 }
 
 /* How many there are. Exact while nobody allocates or frees. ->lock held. */
 static inline u32 pool_nr_local(const struct kvmm_pool *pool)
 {
-	return mags_nr(pool);
+	return arenas_nr_free(pool) + mags_nr(pool);
 }
 
 #endif /* POOL_LOCAL_H */

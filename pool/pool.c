@@ -10,6 +10,7 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
+#include "arena.h"
 #include "determ.h"
 #include "hold.h"
 #include "mag.h"
@@ -264,6 +265,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	holds_exit(pool);
 	presence_exit(pool);
 	slots_exit(pool);
+	arenas_exit(pool);
 	quotas_exit(pool);
 	cache_exit(pool);
 	tokens_exit(pool);

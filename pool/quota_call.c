@@ -6,6 +6,7 @@
  * memory is allocated without the locks of the pool. The first call of all closes the gate: from
  * then on nobody takes or frees blocks without those.
  */
+#include "arena.h"
 #include "mag.h"
 #include "quota_call.h"
 
@@ -73,7 +74,8 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 	struct account *rest = set->quotas->account[QUOTA_REST];
 
 	mags_off(pool);		/* who takes from there is not seen */
-	rest->usage = pool->count.range_blocks + pool->count.nr_held;
+	arenas_rest(pool);
+	rest->usage = pool_counts(pool).range_blocks + pool->count.nr_held;
 	rest->peak = rest->usage;
 	pool->metadata_bytes += quotas_bytes(set->quotas);
 	WRITE_ONCE(pool->order.quotas, set->quotas);

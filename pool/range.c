@@ -7,7 +7,7 @@
  */
 #include <kv/env.h>
 
-#include "internal.h"
+#include "arena.h"
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
@@ -62,28 +62,18 @@ enum kv_placement range_placement(u32 flags)
 
 static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
 {
-	pool->count.nr_ranges++;
-	pool->count.range_blocks += slot->nr;
-	pool->count.range_refs += slot->refs;
-	pool->count.range_pins += slot->pins;
-	pool->count.range_seqs += slot->seq;
-	pool->count.range_attrs += slot_attrs(slot);
+	count_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
 }
 
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
 {
-	pool->count.nr_ranges--;
-	pool->count.range_blocks -= slot->nr;
-	pool->count.range_refs -= slot->refs;
-	pool->count.range_pins -= slot->pins;
-	pool->count.range_seqs -= slot->seq;
-	pool->count.range_attrs -= slot_attrs(slot);
+	uncount_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, -(s64)slot->nr);
 }
 
-static void fill_slot(struct slot *slot, const struct kvmm_range_attr *attr,
-		      const struct kvmm_extent *ext, u32 nr_ext, u32 account)
+void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
+	       const struct kvmm_extent *ext, u32 nr_ext, u32 account)
 {
 	slot->refs = 1;
 	slot->last_access_ns = kv_clock_ns();
@@ -108,7 +98,7 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 	u32 index = slot_take(pool);
 	struct slot *slot = slot_at(pool, index);
 
-	fill_slot(slot, attr, ext, nr_ext, account);
+	slot_fill(slot, attr, ext, nr_ext, account);
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
 	seq_add(pool, index);
@@ -182,7 +172,9 @@ static int get_range(struct kvmm_pool *pool, struct request *req)
 {
 	int err;
 
-	err = pool_enter(pool);
+	if (arena_alloc(pool, &req->attr, &req->range))
+		return 0;
+	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
 	err = take_range(pool, &req->room);
@@ -400,10 +392,17 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 	struct slot *slot;
 	int err;
 
-	err = range_enter(pool, range, &slot);
+	if (unlikely(!pool))
+		return -EINVAL;
+	if (arena_free(pool, range))
+		return 0;
+	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
-	if (unlikely(last_put_is_barred(slot)))
+	err = slot_find(pool, range, &slot);
+	if (unlikely(err))
+		;
+	else if (unlikely(last_put_is_barred(slot)))
 		err = -EBUSY;
 	else
 		put_slot(pool, slot, range.index);
@@ -514,6 +513,7 @@ int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_
 	err = pool_enter(pool);
 	if (err)
 		return err;
+	arenas_lock(pool);
 	nr = pool->slots ? dir_nr_slots(pool->slots) : 0;
 	for (i = *cursor; i < nr && !slot_at(pool, i)->nr_ext; i++)
 		;
@@ -523,6 +523,7 @@ int kvmm_range_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_range_
 	} else {
 		err = -ENOENT;
 	}
+	arenas_unlock(pool);
 	pool_leave(pool);
 	return err;
 }

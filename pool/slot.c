@@ -8,7 +8,7 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "arena.h"
 
 #define MAX_CHUNKS	(KVMM_MAX_BLOCKS >> CHUNK_ORDER)
 
@@ -119,13 +119,8 @@ u32 slot_take(struct kvmm_pool *pool)
 	return index;
 }
 
-/*
- * A slot that has used up its generations retires: the oldest of its handles would come to life
- * again. That is 128 bytes lost every four billion frees.
- */
-void slot_put(struct kvmm_pool *pool, u32 index)
+void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *count)
 {
-	struct slot *slot = slot_at(pool, index);
 	u32 old = slot->gen - pool->gen_base;
 
 	slot_write_begin(slot);
@@ -134,7 +129,18 @@ void slot_put(struct kvmm_pool *pool, u32 index)
 	WRITE_ONCE(slot->lost, 0);
 	slot_write_end(slot);
 	slot->refs = slot->nr = 0;
-	pool->count.range_gens += (slot->gen - pool->gen_base) - (u64)old;
+	count->range_gens += (slot->gen - pool->gen_base) - (u64)old;
+}
+
+/*
+ * A slot that has used up its generations retires: the oldest of its handles would come to life
+ * again. That is 128 bytes lost every four billion frees.
+ */
+void slot_put(struct kvmm_pool *pool, u32 index)
+{
+	struct slot *slot = slot_at(pool, index);
+
+	slot_close(pool, slot, &pool->count);
 	if (unlikely(slot->gen == pool->gen_base)) {
 		pool->nr_retired++;
 		return;
@@ -143,13 +149,30 @@ void slot_put(struct kvmm_pool *pool, u32 index)
 	pool->free_slot = index;
 }
 
+struct slot *slot_peek(const struct kvmm_pool *pool, u32 index)
+{
+	const struct slot_dir *dir;
+	struct slot *slot = NULL;
+
+	kv_rcu_read_lock();
+	/* Pairs with publish_dir(): the chunks that the directory names are filled. */
+	dir = kv_rcu_dereference(pool->slots);
+	if (likely(dir && index < dir_nr_slots(dir)))
+		slot = dir_slot(dir, index);
+	kv_rcu_read_unlock();
+	return slot;
+}
+
 int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 {
 	struct slot *slot;
+	u32 gen = range.gen;
 
 	if (unlikely(!pool->slots || range.index >= dir_nr_slots(pool->slots)))
 		return refuse_handle(pool, pool->gen_base, range.gen);
 	slot = slot_at(pool, range.index);
+	if (unlikely(READ_ONCE(slot->arena)) && !arena_adopt(pool, slot, &gen))
+		return refuse_handle(pool, gen, range.gen);
 	if (unlikely(slot->gen != range.gen || !slot->nr_ext))
 		return refuse_handle(pool, slot->gen, range.gen);
 	*result = slot;
@@ -201,9 +224,9 @@ int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 
 void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot)
 {
-	blocks_free(pool, slot->ext, slot_nr_inline(slot));
+	arena_blocks_free(pool, slot->ext, slot_nr_inline(slot));
 	if (unlikely(slot->nr_ext > KVMM_MAX_RUNS))
-		blocks_free(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
+		arena_blocks_free(pool, slot->grow.more->ext, slot->nr_ext - KVMM_MAX_RUNS);
 }
 
 static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u32 nr)

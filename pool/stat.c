@@ -18,17 +18,18 @@ static u32 as_counted(u64 nr, u32 most)
  * An engine that rounds up holds blocks that nobody owns: they count as free by state, since they
  * hold nothing, but not in nr_free, since nobody can have them.
  */
-static void count_states(const struct kvmm_pool *pool, u32 nr_local, struct kvmm_pool_stat *stat)
+static void count_states(const struct kvmm_pool *pool, const struct pool_count *count, u32 nr_mags,
+			 struct kvmm_pool_stat *stat)
 {
 	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
 	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool->count.nr_parked;
 	u32 named;
 
 	/* A block on its way from one thread to another may have been seen with both. */
-	nr_held -= min(nr_local, nr_held);
+	nr_held -= min(nr_mags, nr_held);
 	named = as_counted(nr_named, nr_held);
 	nr_state[KVMM_BLOCK_NULL] = pool->has_null;
-	nr_state[KVMM_BLOCK_RANGE] = pool->count.range_blocks;
+	nr_state[KVMM_BLOCK_RANGE] = count->range_blocks;
 	nr_state[KVMM_BLOCK_STAGED] = as_counted(tally_sum(pool, TALLY_STAGED), nr_held - named);
 	nr_state[KVMM_BLOCK_PRIVATE] = nr_held - named - nr_state[KVMM_BLOCK_STAGED];
 	nr_state[KVMM_BLOCK_ACTIVE] = as_counted(tally_sum(pool, TALLY_ACTIVE), named);
@@ -66,17 +67,17 @@ static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *st
 
 static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
-	struct pool_count count = pool->count;
-	u32 nr_local = pool_nr_local(pool);
+	struct pool_count count = pool_counts(pool);
+	u32 nr_mags = mags_nr(pool);	/* of those that are held */
 	struct kvmm_zone_stat zone;
 
 	mags_count(pool, &count);
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_parked + nr_local +
+		.nr_free = zone.nr_free + pool->count.nr_parked + arenas_nr_free(pool) + nr_mags +
 			   pool_nr_reserved(pool),
-		.nr_ranges = pool->count.nr_ranges,
+		.nr_ranges = count.nr_ranges,
 		.largest = zone.largest,
 		.nr_runs = zone.nr_runs,
 		.block_tokens = pool->block_tokens,
@@ -84,7 +85,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
 				  door_bytes(pool),
 	};
-	count_states(pool, nr_local, stat);
+	count_states(pool, &count, nr_mags, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
 	stat->nr_available = stat->nr_free + stat->nr_inactive;
 	copy_events(&count, stat);
@@ -101,7 +102,9 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	err = pool_enter(pool);
 	if (err)
 		return err;
+	arenas_lock(pool);
 	fill_stat(pool, stat);
+	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;
 }
@@ -175,7 +178,9 @@ int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width)
 	err = pool_enter(pool);
 	if (err)
 		return err;
+	arenas_lock(pool);
 	draw_map(pool, buf, width);
+	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;
 }

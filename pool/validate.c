@@ -7,6 +7,7 @@
  */
 #include <kv/log.h>
 
+#include "arena.h"
 #include "hold.h"
 
 /* What a recount finds, to be compared with pool->count. */
@@ -63,6 +64,8 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct recount *r
 	re->count.range_gens += slot->gen - pool->gen_base;
 	if (slot->version & 1 || !slot->gen)
 		return complain(pool, "slot in the middle of a change", index);
+	if (slot->arena > (pool->arenas ? pool->arenas->nr : 0))
+		return complain(pool, "slot of an arena that is not there", index);
 	if (!slot->nr_ext && (slot->refs || slot->pins || slot->nr || slot->lost))
 		return complain(pool, "free slot in use", index);
 	if (!slot->nr_ext)
@@ -84,12 +87,14 @@ static int check_free_slots(const struct kvmm_pool *pool, struct recount *re)
 	u32 index;
 
 	for (index = pool->free_slot; index != KV_NONE; index = slot_at(pool, index)->next) {
-		if (index >= re->nr_slots || slot_at(pool, index)->nr_ext)
+		if (index >= re->nr_slots || slot_at(pool, index)->nr_ext ||
+		    slot_at(pool, index)->arena)
 			return complain(pool, "used slot on the free list", index);
 		if (++re->nr_free_slots > re->nr_slots)
 			return complain(pool, "free list of slots without end", index);
 	}
-	if (re->nr_free_slots + pool->nr_retired + re->count.nr_ranges != re->nr_slots)
+	if (re->nr_free_slots + arenas_nr_stock(pool) + pool->nr_retired + re->count.nr_ranges !=
+	    re->nr_slots)
 		return complain(pool, "slots lost", re->nr_free_slots);
 	return 0;
 }
@@ -289,6 +294,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
 			return complain(pool, "owned block is free in the zone", run.start);
 		nr_free += run.nr;
 	}
+	nr_free += arenas_nr_free(pool);
 	if (nr_free != re->nr_owned[OWNER_FREE] && !pool->rounds)
 		return complain(pool, "block of nobody is taken in the zone", nr_free);
 	return 0;
@@ -298,7 +304,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
 
 static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 {
-	const struct pool_count *a = &pool->count, *b = &re->count;
+	const struct pool_count sum = pool_counts(pool), *a = &sum, *b = &re->count;
 
 	if (a->nr_ranges != b->nr_ranges || a->range_blocks != b->range_blocks ||
 	    a->range_refs != b->range_refs || a->range_pins != b->range_pins ||
@@ -319,6 +325,8 @@ int pool_check(struct kvmm_pool *pool)
 	kv_assert_held(&pool->lock);
 	if (quotas_check(pool))		/* first: they say where an entry is in order */
 		err = complain(pool, "accounts of tenants", 0);
+	if (!err)
+		err = arenas_check(pool);
 	if (!err)
 		err = check_slots(pool, &re);
 	if (!err)
@@ -353,6 +361,22 @@ static int check_stopped(struct kvmm_pool *pool)
 	return err;
 }
 
+/* Drops and retakes the lock. */
+static int check_pool(struct kvmm_pool *pool)
+{
+	int err = arenas_check(pool);	/* before they are emptied */
+
+	if (err) {
+		pool_poison(pool);
+		return err;
+	}
+	pool_stop(pool);
+	kv_lock(&pool->lock);
+	err = check_stopped(pool);
+	pool_resume(pool);
+	return err;
+}
+
 int kvmm_validate(struct kvmm_pool *pool)
 {
 	int err;
@@ -362,10 +386,7 @@ int kvmm_validate(struct kvmm_pool *pool)
 	kv_lock(&pool->compact_lock);
 	err = pool_enter(pool);
 	if (!err) {
-		pool_stop(pool);
-		kv_lock(&pool->lock);
-		err = check_stopped(pool);
-		pool_resume(pool);
+		err = check_pool(pool);
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);

@@ -82,7 +82,8 @@ struct run {
 
 static bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
 {
-	return pool->owner[block] == OWNER_FREE || has_bit(pool->window.chosen, block);
+	/* Relaxed: what an arena takes or frees meanwhile is missed, or not. */
+	return READ_ONCE(pool->owner[block]) == OWNER_FREE || has_bit(pool->window.chosen, block);
 }
 
 /* The first run with somebody in it from @at on. */

@@ -45,6 +45,18 @@ int kv_unreserve(struct kvmm_zone *zone, u32 start, u32 nr);
 /* @nr that were set aside are allocated now. */
 void kv_reserved_used(u32 nr);
 
+/* ---- lend.c ---- */
+
+/*
+ * What is free in [lo, hi) of one zone is free in another one from now on, in which it was held: parts
+ * of a pool may be looked after elsewhere. No events are counted. Returns how many blocks. If the
+ * zones contradict each other a block may end up free in neither: a recount finds that.
+ */
+u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi);
+
+/* The first @nr blocks in a run from @lo on that are free at this moment, or KV_NONE. */
+u32 kv_find_free(struct kvmm_zone *zone, u32 nr, u32 lo);
+
 /* Blocks in no extent, as of one moment. */
 u32 kv_zone_nr_free(struct kvmm_zone *zone);
 

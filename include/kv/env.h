@@ -19,6 +19,7 @@
  * @wake: wake all who wait on @word
  * @log: one line of text for the operator; may be called from any thread; NULL = silent
  * @random: 64 unpredictable bits
+ * @cpu: number of the processor that the caller runs on, or ran on a moment ago; NULL: it is 0
  */
 struct kv_env_ops {
 	void *(*alloc)(void *ctx, size_t bytes, size_t align);
@@ -29,6 +30,7 @@ struct kv_env_ops {
 	void (*log)(void *ctx, int level, const char *line);
 	u64 (*random)(void *ctx);
 	void *ctx;
+	u32 (*cpu)(void *ctx);
 };
 
 /* The system's own table: jemalloc where the process has it, malloc else, futex, vDSO clock. */
@@ -46,6 +48,14 @@ static inline u64 kv_clock_ns(void)
 static inline u64 kv_random(void)
 {
 	return kv_env()->random(kv_env()->ctx);
+}
+
+/* A hint that tells threads apart which run at the same time. */
+static inline u32 kv_cpu(void)
+{
+	const struct kv_env_ops *env = kv_env();
+
+	return likely(env->cpu != NULL) ? env->cpu(env->ctx) : 0;
 }
 
 #endif /* KV_ENV_H */

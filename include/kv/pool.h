@@ -36,6 +36,12 @@ struct kv_pool_parts {
 int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,
 		   struct kvmm_pool **pool);
 
+/*
+ * For tests: @nr arenas, a power of two, which are in use from now on whoever meets whom, and
+ * whatever the pool's size. 0; -EINVAL; -EOPNOTSUPP not in this pool; -ENOMEM.
+ */
+int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr);
+
 /* Frees all of it but the memory that its name is in, and that after a grace period. */
 void kv_pool_destroy(struct kvmm_pool *pool);
 

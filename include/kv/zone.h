@@ -89,6 +89,9 @@ u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req)
 int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 
+/* kvmm_zone_alloc() for those who know where else to ask: a refusal is no event. KV_NONE: none. */
+u32 kv_zone_try(struct kvmm_zone *zone, u32 nr);
+
 /* Is the block free at this moment? */
 bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);
 

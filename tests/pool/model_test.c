@@ -5,13 +5,16 @@
  * The model knows who holds what: ranges with their references, pins and a pattern in each block;
  * private blocks; references on keys; and the keys that nobody references, in the order of "lru".
  * It does not know where anything lies: that is checked for overlaps, and by the patterns, which
- * must survive every move. KVMM_SEED and KVMM_MODEL_OPS choose the run.
+ * must survive every move. With arenas each call is made on another processor. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/env.h>
+
+#include "pool/arena.h"
 #include "tests/pool/util.h"
 
 #define NR_BLOCKS	192u
@@ -59,6 +62,8 @@ static struct model {
 	struct block block[NR_BLOCKS];
 	kvmm_range_t stale[16];
 	u64 nr_done[16];
+	bool has_arenas;
+	u32 cpu;
 } m;
 
 static u32 any(u32 below)
@@ -215,6 +220,8 @@ static void op_alloc_range(void)
 
 	if (m.nr_ranges == MAX_HELD)
 		return;
+	if (m.has_arenas && any(4))	/* they serve plain requests only */
+		attr.seq = attr.flags = 0;
 	if (attr.flags & KVMM_ALLOC_NO_EVICT)
 		room = nr_free();
 	err = kvmm_range_alloc_attr(m.pool, &attr, &held->range);
@@ -544,7 +551,36 @@ static u64 number_from_env(const char *name, u64 otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-static void run_model(const char *compactor, u64 seed, u64 nr_ops)
+static u32 model_cpu(void *ctx)
+{
+	return m.cpu;
+}
+
+static void use_arenas(void)
+{
+	static struct kv_env_ops env;
+
+	m.has_arenas = true;
+	env = kv_env_system;
+	env.cpu = model_cpu;
+	kv_env_set(&env);
+	cr_assert_eq(kv_pool_force_arenas(m.pool, 4), 0);
+}
+
+static void expect_used_arenas(u64 nr_ops)
+{
+	u64 allocs = 0, frees = 0;
+
+	for (u32 i = 0; i < m.pool->arenas->nr; i++) {
+		allocs += m.pool->arenas->arena[i].count.allocs;
+		frees += m.pool->arenas->arena[i].count.frees;
+	}
+	cr_log_info("arenas: %llu allocations, %llu frees\n", (unsigned long long)allocs, (unsigned long long)frees);
+	cr_expect_gt(allocs, nr_ops / 100);
+	cr_expect_gt(frees, nr_ops / 1000);
+}
+
+static void run_model(const char *compactor, u64 seed, u64 nr_ops, bool has_arenas)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
@@ -556,7 +592,10 @@ static void run_model(const char *compactor, u64 seed, u64 nr_ops)
 	attr.policy = "lru";
 	attr.compactor = compactor;
 	m.pool = make_pool_of(&attr);
+	if (has_arenas)
+		use_arenas();
 	for (u64 i = 0; i < nr_ops; i++) {
+		m.cpu = has_arenas ? any(4) : 0;
 		operations[any(ARRAY_SIZE(operations))]();
 		if (1)
 			compare();
@@ -564,6 +603,8 @@ static void run_model(const char *compactor, u64 seed, u64 nr_ops)
 	compare();
 	cr_expect_gt(stat_of(m.pool).evictions, 0);
 	cr_expect_gt(stat_of(m.pool).moved_blocks, 0);
+	if (has_arenas)
+		expect_used_arenas(nr_ops);
 	end_pool(m.pool);
 }
 
@@ -574,6 +615,17 @@ Test(model, random_operations_agree_with_a_model)
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);
-	run_model(NULL, seed, nr_ops);
-	run_model("slide", seed + 1, nr_ops / 4);
+	run_model(NULL, seed, nr_ops, false);
+	run_model("slide", seed + 1, nr_ops / 4, false);
+}
+
+Test(model, random_operations_agree_with_a_model_whoever_keeps_blocks_aside)
+{
+	u64 seed = number_from_env("KVMM_SEED", 1);
+	u64 nr_ops = number_from_env("KVMM_MODEL_OPS", 100000);
+
+	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
+		    (unsigned long long)nr_ops);
+	run_model(NULL, seed, nr_ops, true);
+	run_model("slide", seed + 1, nr_ops / 4, true);
 }

@@ -150,10 +150,9 @@ static int measure(struct pair *pair, const struct pair *mutex)
 	return 0;
 }
 
-static int run(struct bench *bench)
+int bench_two_threads(struct bench *bench, const struct contender *all, unsigned int nr_all)
 {
-	const struct contender *all;
-	unsigned int nr_all = contenders(&all), nr = 1;
+	unsigned int nr = 1;
 	struct pair *pair;
 	struct sizes sizes;
 	int err = 0;
@@ -179,6 +178,14 @@ static int run(struct bench *bench)
 	sizes_exit(&sizes);
 	free(pair);
 	return err;
+}
+
+static int run(struct bench *bench)
+{
+	const struct contender *all;
+	unsigned int nr_all = contenders(&all);
+
+	return bench_two_threads(bench, all, nr_all);
 }
 
 const struct bench_kind bench_alloc_mt = {

@@ -195,6 +195,12 @@ void churn_start(struct churn *churn, const struct contender *contender, const s
 /** churn_end() - give everything back */
 void churn_end(struct churn *churn, const struct contender *contender);
 
+/** bench_two_threads() - each contender with one thread and with two, and a mutex; 0 or -errno */
+int bench_two_threads(struct bench *bench, const struct contender *all, unsigned int nr_all);
+
+/** bench_pool - ranges of a pool; @heap is the pool */
+extern const struct contender bench_pool;
+
 /** churn_forget() - count failures and occupancy from now on */
 void churn_forget(struct churn *churn);
 

@@ -37,7 +37,7 @@ static void pool_close(void *heap)
 	kvmm_pool_destroy(heap);
 }
 
-static const struct contender pool_contender = { .name = "pool", CONTENDER_CALLS(pool) };
+const struct contender bench_pool = { .name = "pool", CONTENDER_CALLS(pool) };
 
 /* The pool's default engine, without a pool. */
 static const struct contender *zone_contender(void)
@@ -53,7 +53,7 @@ static const struct contender *zone_contender(void)
 
 static int run_load(struct bench *bench, const struct load *load)
 {
-	const struct contender *contender[2] = { &pool_contender, zone_contender() };
+	const struct contender *contender[2] = { &bench_pool, zone_contender() };
 	struct churn churn[2];
 	struct series *pair[2], *share;
 

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * All arenas of a pool: when they come into use and go out of it, what they have together, whether
+ * that adds up.
+ *
+ * They cost what they keep aside, so they are in use only while threads would wait for each other.
+ * A lock of the pool that was found taken counts WARM, one that was free takes 1 off again, so that
+ * one in WARM is where the line is; at HOT they come into use. They go out of use when one of them
+ * finds that no other was busy while it served LOOK_EVERY allocations, or when memory is so short that
+ * all of it is asked for before DRAIN_EVERY allocations were served.
+ */
+#include <kv/mem.h>
+
+#include "arena.h"
+
+#define WARM		32u
+#define HOT		1024u
+#define DRAIN_EVERY	1024u
+#define ARENAS_PART	8u	/* of the pool, at most, is kept aside */
+#define MIN_SHARE	2048u	/* blocks of the pool for each arena */
+#define REGIONS		1024u	/* in a pool, about */
+#define MAX_REGION	1024u	/* blocks */
+
+/* ---- in use, out of use ---- */
+
+static bool something_flies(const struct kvmm_pool *pool)
+{
+	return pool->steps && READ_ONCE(pool->steps->nr_flights);
+}
+
+/*
+ * Blocks must not depend on who meets whom, engines must take any part of a run back, content that is
+ * made zero is pinned meanwhile, and tenants are charged under ->lock. Who moves blocks while others
+ * allocate looks at ranges under ->lock only.
+ */
+static bool arenas_are_barred(const struct kvmm_pool *pool)
+{
+	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
+	       pool->arenas_barred || something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
+}
+
+static void free_arenas(struct arenas *arenas)
+{
+	kv_free(arenas->region);
+	kv_free(arenas);
+}
+
+static u64 arenas_bytes(const struct kvmm_pool *pool, const struct arenas *arenas)
+{
+	return sizeof(*arenas) + arenas->nr * sizeof(arenas->arena[0]) +
+	       nr_regions(pool, arenas->region_order);
+}
+
+/* A region is small beside what is there, and no range lies across more than two. */
+static u32 region_order_for(const struct kvmm_pool *pool)
+{
+	u32 nr = max(pool->nr_blocks / REGIONS, ARENA_MAX_NR);
+
+	return kv_log2(min(nr, MAX_REGION));
+}
+
+static struct arenas *make_arenas(const struct kvmm_pool *pool, u32 nr)
+{
+	struct arenas *arenas = kv_alloc_lines(1, sizeof(*arenas) + nr * sizeof(arenas->arena[0]));
+
+	if (!arenas)
+		return NULL;
+	arenas->nr = nr;
+	arenas->region_order = region_order_for(pool);
+	arenas->region = kv_alloc(nr_regions(pool, arenas->region_order));
+	if (!arenas->region) {
+		free_arenas(arenas);
+		return NULL;
+	}
+	for (u32 i = 0; i < nr; i++) {
+		kv_lock_init(&arenas->arena[i].lock, KV_RANK_ARENA, i);
+		arenas->arena[i].free_slot = KV_NONE;
+		/* Each starts at a place of its own. */
+		arenas->arena[i].at = (u64)pool->nr_blocks * i / nr;
+	}
+	return arenas;
+}
+
+/* @nr is a power of two. ->lock held. */
+int arenas_start(struct kvmm_pool *pool, u32 nr)
+{
+	struct arenas *arenas = pool->arenas;
+
+	kv_assert_held(&pool->lock);
+	if (arenas_are_barred(pool))
+		return -EOPNOTSUPP;
+	if (!arenas) {
+		arenas = make_arenas(pool, nr);
+		if (!arenas)
+			return -ENOMEM;
+		pool->metadata_bytes += arenas_bytes(pool, arenas);
+		arenas_share(pool, arenas);
+		/* Pairs with pool_arenas(): who sees them sees them filled. */
+		smp_store_release(&pool->arenas, arenas);
+	}
+	WRITE_ONCE(arenas->on, true);
+	return 0;
+}
+
+static u32 nr_arenas_for(const struct kvmm_pool *pool)
+{
+	u32 nr = min(pool->nr_usable / MIN_SHARE, MAX_ARENAS);
+
+	return nr ? BIT(kv_log2(nr)) : 0;
+}
+
+/* Two threads met at the pool's lock, which is held now. */
+noinline void __arena_warm(struct kvmm_pool *pool)
+{
+	u32 nr;
+
+	pool->arena_heat += WARM;
+	if (pool->arena_heat < HOT)
+		return;
+	pool->arena_heat = 0;
+	nr = nr_arenas_for(pool);
+	if (nr > 1)
+		arenas_start(pool, nr);	/* if it fails: later, maybe */
+}
+
+int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	if (!kv_is_pow2(nr) || nr > MAX_ARENAS || pool->arenas)
+		err = -EINVAL;
+	else
+		err = arenas_start(pool, nr);
+	if (!err)
+		pool->arenas->forced = true;
+	pool_leave(pool);
+	return err;
+}
+
+void arenas_exit(struct kvmm_pool *pool)
+{
+	if (!pool->arenas)
+		return;
+	for (u32 i = 0; i < pool->arenas->nr; i++)
+		kvmm_zone_destroy(pool->arenas->arena[i].zone);
+	free_arenas(pool->arenas);
+}
+
+/* Those that have a zone share what may be kept aside. ->lock held. */
+void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < arenas->nr; i++)
+		nr += arenas->arena[i].zone != NULL;
+	WRITE_ONCE(arenas->limit, pool->nr_usable / ARENAS_PART / max(nr, 1u));
+}
+
+/* ---- what is kept aside goes back ---- */
+
+/* Both locks held. */
+void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 region)
+{
+	u32 lo = region << arenas->region_order;
+	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
+
+	WRITE_ONCE(arenas->region[region], 0);
+	WRITE_ONCE(arena->nr_free,
+		   arena->nr_free - kv_pass_free(arena->zone, pool->zone, lo, hi));
+}
+
+/* Regions and free slots; how many blocks. Both locks held. */
+static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
+{
+	u32 id = arena - arenas->arena + 1, nr = arena->nr_free, index;
+
+	for (u32 i = 0; arena->zone && i < nr_regions(pool, arenas->region_order); i++)
+		if (arenas->region[i] == id)
+			arena_return_region(pool, arenas, arena, i);
+	while ((index = arena->free_slot) != KV_NONE) {
+		struct slot *slot = slot_at(pool, index);
+
+		arena->free_slot = slot->next;
+		WRITE_ONCE(slot->arena, 0);
+		slot->next = pool->free_slot;
+		pool->free_slot = index;
+	}
+	return nr;
+}
+
+/* *@allocs: those of all arenas so far. */
+static u32 drain_all(struct kvmm_pool *pool, struct arenas *arenas, u64 *allocs)
+{
+	u32 nr = 0;
+
+	*allocs = 0;
+	for (u32 i = 0; i < arenas->nr; i++) {
+		struct arena *arena = &arenas->arena[i];
+
+		kv_lock(&arena->lock);
+		nr += drain(pool, arenas, arena);
+		*allocs += arena->count.allocs;
+		kv_unlock(&arena->lock);
+	}
+	return nr;
+}
+
+/* All that is left of them from here on are ranges, which are changed under ->lock only. */
+static void turn_off(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	u64 allocs;
+
+	WRITE_ONCE(arenas->on, false);
+	pool->arena_heat = 0;
+	drain_all(pool, arenas, &allocs);
+}
+
+void __arenas_rest(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	kv_assert_held(&pool->lock);
+	if (arenas->on)
+		turn_off(pool, arenas);
+}
+
+void arenas_bar(struct kvmm_pool *pool)
+{
+	kv_lock(&pool->lock);
+	pool->arenas_barred++;
+	arenas_rest(pool);
+	kv_unlock(&pool->lock);
+}
+
+void arenas_unbar(struct kvmm_pool *pool)
+{
+	kv_lock(&pool->lock);
+	pool->arenas_barred--;
+	kv_unlock(&pool->lock);
+}
+
+/*
+ * With the gate closed each arena's lock is taken, even if there is nothing in it: whoever is still
+ * inside is waited for.
+ */
+noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	u64 allocs;
+	u32 nr;
+
+	kv_assert_held(&pool->lock);
+	if (!pool->gate && !__arenas_nr_free(arenas))
+		return 0;
+	nr = drain_all(pool, arenas, &allocs);
+	if (!pool->gate && !arenas->forced && allocs - arenas->drained_allocs < DRAIN_EVERY)
+		turn_off(pool, arenas);
+	arenas->drained_allocs = allocs;
+	return nr;
+}
+
+/*
+ * Who has served nobody lately keeps nothing. Nor does the only one who has, from then on: its
+ * thread meets nobody. No lock held.
+ */
+noinline void arenas_look(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	u32 nr_busy = 0;
+
+	if (pool_enter(pool))
+		return;
+	for (u32 i = 0; i < arenas->nr; i++) {
+		struct arena *arena = &arenas->arena[i];
+
+		kv_lock(&arena->lock);
+		if (arena->count.allocs == arena->seen_allocs)
+			drain(pool, arenas, arena);
+		nr_busy += arena->count.allocs != arena->seen_allocs;
+		arena->seen_allocs = arena->count.allocs;
+		kv_unlock(&arena->lock);
+	}
+	if (nr_busy < 2 && !arenas->forced)
+		turn_off(pool, arenas);
+	pool_leave(pool);
+}
+
+/* ---- all of them ---- */
+
+u32 __arenas_nr_free(const struct arenas *arenas)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < arenas->nr; i++)
+		nr += READ_ONCE(arenas->arena[i].nr_free);
+	return nr;
+}
+
+void __arenas_lock(struct arenas *arenas)
+{
+	for (u32 i = 0; i < arenas->nr; i++)
+		kv_lock(&arenas->arena[i].lock);
+}
+
+void __arenas_unlock(struct arenas *arenas)
+{
+	for (u32 i = arenas->nr; i-- > 0;)
+		kv_unlock(&arenas->arena[i].lock);
+}
+
+/* Nobody has a sequence or a pin there. */
+void __arenas_count(const struct arenas *arenas, struct pool_count *sum)
+{
+	for (u32 i = 0; i < arenas->nr; i++) {
+		const struct pool_count *count = &arenas->arena[i].count;
+
+		sum->nr_ranges += count->nr_ranges;
+		sum->range_blocks += count->range_blocks;
+		sum->range_refs += count->range_refs;
+		sum->range_gens += count->range_gens;
+		sum->range_attrs += count->range_attrs;
+		sum->allocs += count->allocs;
+		sum->alloc_blocks += count->alloc_blocks;
+		sum->frees += count->frees;
+	}
+}
