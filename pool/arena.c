@@ -69,6 +69,7 @@ static int take(struct kvmm_pool *pool, struct arena *arena, const struct kvmm_r
 		return -ENOSPC;
 	slot = slot_peek(pool, index);
 	arena->free_slot = slot->next;
+	arena->nr_stock--;
 	WRITE_ONCE(arena->nr_free, arena->nr_free - run.nr);
 	slot_fill(slot, attr, &run, 1, QUOTA_REST);
 	own_run(pool, run, make_owner(OWNER_SLOT, index));
@@ -160,8 +161,7 @@ static void lend_slots(struct kvmm_pool *pool, struct arenas *arenas, struct are
 		struct slot *slot = slot_at(pool, index);
 
 		WRITE_ONCE(slot->arena, arena_id(arenas, arena));
-		slot->next = arena->free_slot;
-		arena->free_slot = index;
+		stock_add(arena, slot, index);
 	}
 }
 
@@ -222,7 +222,7 @@ noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 	if (unlikely(!kv_trylock(&arena->lock)))
 		return false;
 	err = take(pool, arena, attr, range);
-	is_time = !err && unlikely(!(arena->count.allocs % LOOK_EVERY));
+	is_time = arena->count.allocs - arena->seen_allocs >= LOOK_EVERY;
 	kv_unlock(&arena->lock);
 	if (unlikely(err == -ENOSPC)) {
 		err = borrow_and_take(pool, arenas, arena, attr, range);
@@ -243,8 +243,7 @@ static int give(struct kvmm_pool *pool, struct arena *arena, struct slot *slot, 
 
 	uncount_slot(&arena->count, slot);
 	slot_close(pool, slot, &arena->count);
-	slot->next = arena->free_slot;
-	arena->free_slot = index;
+	stock_add(arena, slot, index);
 	own_run(pool, run, OWNER_FREE);
 	WRITE_ONCE(arena->nr_free, arena->nr_free + run.nr);
 	arena->count.frees++;

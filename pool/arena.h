@@ -35,9 +35,10 @@ struct arena {
 	struct kv_lock lock __cacheline_aligned;
 	u32 free_slot;			/* ->lock; last freed first; KV_NONE */
 	u32 nr_free;			/* ->lock; READ_ONCE() as a hint */
+	u32 nr_stock;			/* ->lock; free slots */
 	struct kvmm_zone *zone;		/* ours; set once, under both locks; the content: ->lock */
 	struct pool_count count;	/* ->lock; what is to be added to the pool's */
-	u64 seen_allocs;		/* pool->lock; when somebody looked around */
+	u64 seen_allocs;		/* both locks; when somebody looked around */
 	u32 at;				/* pool->lock; where it looks for the next region */
 };
 
@@ -83,7 +84,7 @@ void __arenas_count(const struct arenas *arenas, struct pool_count *sum);
 
 /* ---- arena_check.c ---- */
 
-u32 __arenas_nr_stock(const struct kvmm_pool *pool, const struct arenas *arenas);
+u32 __arenas_nr_stock(const struct arenas *arenas);
 int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas);
 
 /* ---- for everybody ---- */
@@ -168,6 +169,13 @@ static inline void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_e
 		__arena_blocks_free(pool, arenas, ext, nr_ext);
 }
 
+static inline void stock_add(struct arena *arena, struct slot *slot, u32 index)
+{
+	slot->next = arena->free_slot;
+	arena->free_slot = index;
+	arena->nr_stock++;
+}
+
 /* Everything that arenas keep aside goes back; how many blocks that was. ->lock held. */
 static inline u32 arenas_drain(struct kvmm_pool *pool)
 {
@@ -220,12 +228,12 @@ static inline struct pool_count pool_counts(const struct kvmm_pool *pool)
 	return sum;
 }
 
-/* Free slots that arenas have, after arenas_check(). The world has stopped. */
+/* Free slots that arenas have. All locks held, or the world has stopped. */
 static inline u32 arenas_nr_stock(const struct kvmm_pool *pool)
 {
 	const struct arenas *arenas = pool_arenas(pool);
 
-	return likely(!arenas) ? 0 : __arenas_nr_stock(pool, arenas);
+	return likely(!arenas) ? 0 : __arenas_nr_stock(arenas);
 }
 
 /* 0 or -EUCLEAN. ->lock held; no arena's. */

@@ -5,7 +5,8 @@
  *
  * They cost what they keep aside, so they are in use only while threads would wait for each other.
  * A lock of the pool that was found taken counts WARM, one that was free takes 1 off again, so that
- * one in WARM is where the line is; at HOT they come into use. They go out of use when one of them
+ * one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: who finds it
+ * taken may sleep, and the other one gets a thousand calls done meanwhile.) They go out of use when one of them
  * finds that no other was busy while it served LOOK_EVERY allocations, or when memory is so short that
  * all of it is asked for before DRAIN_EVERY allocations were served.
  */
@@ -13,8 +14,8 @@
 
 #include "arena.h"
 
-#define WARM		32u
-#define HOT		1024u
+#define WARM		1024u
+#define HOT		(32 * WARM)
 #define DRAIN_EVERY	1024u
 #define ARENAS_PART	8u	/* of the pool, at most, is kept aside */
 #define MIN_SHARE	2048u	/* blocks of the pool for each arena */
@@ -183,6 +184,7 @@ static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 		struct slot *slot = slot_at(pool, index);
 
 		arena->free_slot = slot->next;
+		arena->nr_stock--;
 		WRITE_ONCE(slot->arena, 0);
 		slot->next = pool->free_slot;
 		pool->free_slot = index;

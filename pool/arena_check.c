@@ -89,7 +89,8 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 		if (++nr > nr_slots)
 			return complain(pool, "stock of slots without end", number);
 	}
-	return 0;
+	return nr == arenas->arena[number].nr_stock ? 0 :
+	       complain(pool, "free slots of an arena", nr);
 }
 
 /* Lent to somebody who can have it, and only while they are in use. */
@@ -104,14 +105,12 @@ static int check_regions(const struct kvmm_pool *pool, const struct arenas *aren
 	return 0;
 }
 
-u32 __arenas_nr_stock(const struct kvmm_pool *pool, const struct arenas *arenas)
+u32 __arenas_nr_stock(const struct arenas *arenas)
 {
 	u32 nr = 0;
 
 	for (u32 i = 0; i < arenas->nr; i++)
-		for (u32 at = arenas->arena[i].free_slot; at != KV_NONE;
-		     at = slot_at(pool, at)->next)
-			nr++;
+		nr += arenas->arena[i].nr_stock;
 	return nr;
 }
 

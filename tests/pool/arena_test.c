@@ -1,0 +1,620 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Arenas: whose what is, who gets it, and that nobody is refused for it.
+ *
+ * The tests say which processor they are on, and have arenas from the beginning where the chance meeting
+ * of threads is not what is tested.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/env.h>
+
+#include "pool/arena.h"
+#include "tests/pool/util.h"
+
+#define NR_BLOCKS	512u	/* 8 regions of 64 */
+#define REGION		64u
+
+static u32 cpu;
+static struct kv_env_ops env;
+
+static u32 test_cpu(void *ctx)
+{
+	return cpu;
+}
+
+static void set_up(void)
+{
+	env = kv_env_system;
+	env.cpu = test_cpu;
+	kv_env_set(&env);
+	cpu = 0;
+}
+
+static void tear_down(void)
+{
+	kv_env_set(NULL);
+}
+
+TestSuite(arena, .init = set_up, .fini = tear_down);
+
+static struct kvmm_pool *pool_with_arenas(u32 nr)
+{
+	struct kvmm_pool *pool = make_pool(NR_BLOCKS);
+
+	cr_assert_eq(kv_pool_force_arenas(pool, nr), 0);
+	return pool;
+}
+
+static kvmm_range_t take_on(u32 number, struct kvmm_pool *pool, u32 nr)
+{
+	cpu = number;
+	return take(pool, nr, KVMM_RUNS(1));
+}
+
+static u32 arena_with(const struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return slot_at(pool, range.index)->arena;
+}
+
+static char letter_of(const struct kvmm_pool *pool, u32 block)
+{
+	u32 owner = pool->owner[block];
+
+	if (owner_kind(owner) == OWNER_SLOT)
+		return "#ab"[slot_at(pool, owner_index(owner))->arena];
+	for (u32 i = 0; i < pool->arenas->nr; i++)
+		if (pool->arenas->arena[i].zone &&
+		    kv_zone_is_free(pool->arenas->arena[i].zone, block))
+			return '0' + i;
+	return '.';
+}
+
+/*
+ * Eight letters a region, one for each eight blocks: '.' free in the zone, '0' and '1' in an arena; 'a'
+ * and 'b' a range of one, '#' one of the pool.
+ */
+static const char *regions(const struct kvmm_pool *pool)
+{
+	static char line[NR_BLOCKS / 8 + NR_BLOCKS / REGION + 1];
+	char *at = line;
+
+	for (u32 b = 0; b < NR_BLOCKS; b += 8) {
+		if (b && b % REGION == 0)
+			*at++ = ' ';
+		*at++ = letter_of(pool, b);
+	}
+	*at = '\0';
+	return line;
+}
+
+/* ---- whose what is ---- */
+
+Test(arena, ranges_of_two_processors_lie_in_regions_of_their_own)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+
+	take_on(0, pool, 8);
+	take_on(1, pool, 16);
+	take_on(0, pool, 8);
+	cr_expect_str_eq(regions(pool), "aa000000 00000000 00000000 00000000 "
+					"bb111111 11111111 11111111 11111111");
+	end_pool(pool);
+}
+
+Test(arena, what_is_freed_joins_what_is_free_beside_it)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t low = take_on(0, pool, 32), high = take_on(0, pool, 32), all;
+	struct kvmm_extent ext;
+
+	/* Wherever it is freed. */
+	cpu = 1;
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	cr_assert_eq(kvmm_range_free(pool, high), 0);
+	all = take_on(0, pool, 64);
+	cr_expect_eq(kvmm_range_extents(pool, all, &ext, 1), 1);
+	cr_expect_eq(ext.start, 0);
+	end_pool(pool);
+}
+
+Test(arena, a_range_of_the_pool_is_freed_to_whom_its_region_is_lent)
+{
+	struct kvmm_pool *pool = make_pool(NR_BLOCKS);
+	kvmm_range_t early = take(pool, 16, KVMM_RUNS(1)), late;
+
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	late = take_on(0, pool, 8);
+	cr_expect_eq(strncmp(regions(pool), "##a00000", 8), 0, "%s", regions(pool));
+	cr_assert_eq(kvmm_range_free(pool, early), 0);
+	cr_expect_eq(strncmp(regions(pool), "00a00000", 8), 0, "%s", regions(pool));
+	cr_assert_eq(kvmm_range_free(pool, late), 0);
+	end_pool(pool);
+}
+
+/* One end of it in a region that is lent, the other one in one that is not. */
+Test(arena, a_range_across_the_border_goes_to_both_sides)
+{
+	struct kvmm_pool *pool = make_pool(NR_BLOCKS);
+	kvmm_range_t all = take(pool, NR_BLOCKS, KVMM_RUNS(1)), across, above, low;
+	struct arena *arena;
+
+	cr_assert_eq(kvmm_range_split(pool, all, 128 + 32, &above), 0);
+	cr_assert_eq(kvmm_range_split(pool, all, 128 - 32, &across), 0);
+	cr_assert_eq(kvmm_range_split(pool, all, 64, &low), 0);
+	cr_assert_eq(kvmm_range_free(pool, low), 0);
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	take_on(0, pool, 8);
+	arena = &pool->arenas->arena[0];
+	kv_lock(&pool->lock);
+	kv_lock(&arena->lock);
+	arena_return_region(pool, pool->arenas, arena, 2);
+	kv_unlock(&arena->lock);
+	kv_unlock(&pool->lock);
+	cr_expect_str_eq(regions(pool), "######## a000#### ######## ######## "
+					"######## ######## ######## ########");
+	cr_assert_eq(kvmm_range_free(pool, across), 0);
+	cr_expect_str_eq(regions(pool), "######## a0000000 ....#### ######## "
+					"######## ######## ######## ########");
+	end_pool(pool);
+}
+
+Test(arena, what_asks_for_more_than_blocks_is_the_pools)
+{
+	struct kvmm_alloc_report report;
+	const struct kvmm_range_attr attr[] = {
+		{ .nr = ARENA_MAX_NR + 1 },		     { .nr = 1, .seq = 'a' },
+		{ .nr = 1, .prio = KVMM_PRIO_HIGH },	     { .nr = 1, .tenant = 1 },
+		{ .nr = 1, .flags = KVMM_ALLOC_PINNED },     { .nr = 1, .flags = KVMM_ALLOC_ZERO },
+		{ .nr = 1, .flags = KVMM_ALLOC_TOPDOWN },    { .nr = 1, .report = &report },
+	};
+	struct kvmm_pool *pool = pool_with_arenas(2);
+
+	for (u32 i = 0; i < ARRAY_SIZE(attr); i++) {
+		struct kvmm_range_attr copy = attr[i];
+		kvmm_range_t range;
+
+		copy.size = sizeof(copy);
+		cr_assert_eq(kvmm_range_alloc_attr(pool, &copy, &range), 0, "%u", i);
+		cr_expect_eq(arena_with(pool, range), 0, "%u", i);
+		cr_expect_eq(kvmm_range_free(pool, range), 0);
+	}
+	end_pool(pool);
+}
+
+/* ---- ranges change over ---- */
+
+static int get_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_get(pool, range);
+}
+
+static int pin_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_pin(pool, range);
+}
+
+static int grow_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_grow(pool, range, 3);
+}
+
+static int shrink_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_shrink(pool, range, 3);
+}
+
+static int split_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	kvmm_range_t tail;
+
+	return kvmm_range_split(pool, range, 3, &tail);
+}
+
+static int ask_for_it(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct kvmm_range_info info;
+	int err = kvmm_range_info(pool, range, &info);
+
+	return err ? err : info.nr == 8 && info.refs == 1 && !info.pins ? 0 : -EINVAL;
+}
+
+Test(arena, whoever_wants_more_of_a_range_gets_it)
+{
+	int (*const want[])(struct kvmm_pool *, kvmm_range_t) = { get_it, pin_it, grow_it,
+								  shrink_it, split_it, ask_for_it };
+
+	for (u32 i = 0; i < ARRAY_SIZE(want); i++) {
+		struct kvmm_pool *pool = pool_with_arenas(2);
+		kvmm_range_t range = take_on(1, pool, 8);
+
+		cr_assert_eq(arena_with(pool, range), 2);
+		cr_expect_eq(want[i](pool, range), 0, "%u", i);
+		cr_expect_eq(arena_with(pool, range), 0, "%u", i);
+		cr_expect_eq(pool->arenas->arena[1].count.nr_ranges, 0);
+		end_pool(pool);
+	}
+}
+
+Test(arena, handles_of_what_is_gone_are_refused)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t range = take_on(0, pool, 8);
+	struct kvmm_extent ext;
+
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), -ESTALE);
+	cr_expect_eq(kvmm_range_get(pool, range), -ESTALE);
+	cr_expect_eq(kvmm_range_extents(pool, range, &ext, 1), -ESTALE);
+	range.gen += 2;
+	cr_expect_eq(kvmm_range_free(pool, range), -EINVAL);
+	range.index = 1u << 20;
+	cr_expect_eq(kvmm_range_free(pool, range), -EINVAL);
+	end_pool(pool);
+}
+
+Test(arena, walks_see_ranges_of_arenas)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	struct kvmm_range_info info;
+	u32 cursor = 0, nr = 0, blocks = 0;
+
+	take_on(0, pool, 3);
+	take_on(1, pool, 4);
+	take_seq(pool, 5, 0, 's');
+	for (; !kvmm_range_next(pool, &cursor, &info); nr++)
+		blocks += info.nr;
+	cr_expect_eq(nr, 3);
+	cr_expect_eq(blocks, 12);
+	end_pool(pool);
+}
+
+/* ---- nobody is refused ---- */
+
+Test(arena, nobody_is_refused_for_what_an_arena_keeps)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t one = take_on(0, pool, 1), rest;
+
+	cr_expect_gt(pool->arenas->arena[0].nr_free, 0);
+	cpu = 1;
+	rest = take(pool, NR_BLOCKS - 1, KVMM_RUNS(1));
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_assert_eq(kvmm_range_free(pool, one), 0);
+	take_on(1, pool, 1);
+	cr_assert_eq(kvmm_range_free(pool, rest), 0);
+	end_pool(pool);
+}
+
+Test(arena, the_last_blocks_are_found_one_by_one)
+{
+	struct kvmm_pool *pool = pool_with_arenas(4);
+	kvmm_range_t range;
+
+	for (u32 i = 0; i < NR_BLOCKS; i++)
+		take_on(i % 4, pool, 1);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
+	end_pool(pool);
+}
+
+Test(arena, cached_blocks_get_what_an_arena_keeps)
+{
+	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
+	static kvmm_mut_t mut[NR_BLOCKS];
+
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	take_on(0, pool, 1);
+	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS, mut), -ENOSPC);
+	cr_expect_eq(kvmm_alloc(pool, NR_BLOCKS - 1, mut), 0);
+	end_pool(pool);
+}
+
+/* Nothing is evicted that need not be. */
+Test(arena, what_an_arena_keeps_is_used_before_anything_is_evicted)
+{
+	struct kvmm_pool *pool = make_cache(NR_BLOCKS, "lru");
+
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	cache_keys(pool, 0, 60);
+	take_on(0, pool, 1);
+	take(pool, NR_BLOCKS - 61, KVMM_RUNS(4));
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	end_pool(pool);
+}
+
+Test(arena, moves_keep_the_content_of_ranges_of_arenas)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t gap = take_on(0, pool, 8), low = take_on(0, pool, 8), high = take_on(1, pool, 8);
+
+	write_pattern(pool, low, 1);
+	write_pattern(pool, high, 2);
+	cr_assert_eq(kvmm_range_free(pool, gap), 0);
+	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_gt(goal.moved, 0);
+	cr_expect(has_pattern(pool, low, 1));
+	cr_expect(has_pattern(pool, high, 2));
+	cr_expect_eq(goal.largest_after, NR_BLOCKS - 16);
+	cr_assert_eq(kvmm_range_free(pool, high), 0);
+	end_pool(pool);
+}
+
+/* ---- counts ---- */
+
+Test(arena, counts_are_those_of_pool_and_arenas_together)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t a = take_on(0, pool, 8);
+	struct kvmm_pool_stat stat;
+
+	take_on(1, pool, 4);
+	take_seq(pool, 2, 0, 's');
+	cr_assert_eq(kvmm_range_free(pool, a), 0);
+	stat = stat_of(pool);
+	cr_expect_eq(stat.nr_free, NR_BLOCKS - 6);
+	cr_expect_eq(stat.nr_available, NR_BLOCKS - 6);
+	cr_expect_eq(stat.nr_state[KVMM_BLOCK_RANGE], 6);
+	cr_expect_eq(stat.nr_state[KVMM_BLOCK_FREE], NR_BLOCKS - 6);
+	cr_expect_eq(stat.nr_ranges, 2);
+	cr_expect_eq(stat.allocs, 3);
+	cr_expect_eq(stat.alloc_blocks, 14);
+	cr_expect_eq(stat.frees, 1);
+	end_pool(pool);
+}
+
+Test(arena, little_is_kept_aside)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	static kvmm_range_t range[512];
+	u32 most;
+
+	attr.nr_blocks = 1u << 15;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kv_pool_force_arenas(pool, 2), 0);
+	most = attr.nr_blocks / 8 + 4 * (1u << pool->arenas->region_order);
+	for (u32 i = 0; i < 512; i++)
+		range[i] = take_on(i % 2, pool, 60);
+	for (u32 i = 0; i < 512; i++) {
+		cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
+		cr_assert_leq(__arenas_nr_free(pool->arenas), most, "%u", i);
+	}
+	end_pool(pool);
+}
+
+/* ---- in use, out of use ---- */
+
+static struct kvmm_pool *large_pool(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 1u << 14;
+	return make_pool_of(&attr);
+}
+
+/* As if two threads had met at the lock. */
+static void meet(struct kvmm_pool *pool)
+{
+	kv_lock(&pool->lock);
+	__arena_warm(pool);
+	kv_unlock(&pool->lock);
+}
+
+Test(arena, who_meets_often_gets_arenas)
+{
+	struct kvmm_pool *pool = large_pool();
+
+	for (u32 i = 0; i < 31; i++)
+		meet(pool);
+	cr_expect_null(pool->arenas);
+	meet(pool);
+	cr_assert_not_null(pool->arenas);
+	cr_expect(pool->arenas->on);
+	cr_expect_eq(arena_with(pool, take_on(1, pool, 8)), 2);
+	end_pool(pool);
+}
+
+Test(arena, who_meets_seldom_does_not)
+{
+	struct kvmm_pool *pool = large_pool();
+
+	for (u32 i = 0; i < 100; i++) {
+		meet(pool);
+		for (u32 k = 0; k < 1024; k++)
+			cr_assert_eq(kvmm_range_free(pool, take(pool, 1, 0)), 0);
+	}
+	cr_expect_null(pool->arenas);
+	end_pool(pool);
+}
+
+static struct kvmm_pool *warm_pool(void)
+{
+	struct kvmm_pool *pool = large_pool();
+
+	for (u32 i = 0; i < 32; i++)
+		meet(pool);
+	cr_assert(pool->arenas && pool->arenas->on);
+	return pool;
+}
+
+Test(arena, who_is_left_alone_gives_all_of_it_back)
+{
+	struct kvmm_pool *pool = warm_pool();
+	kvmm_range_t range = take_on(1, pool, 8);
+	u32 nr = 0;
+
+	for (; pool->arenas->on && nr < 1u << 18; nr++)
+		cr_assert_eq(kvmm_range_free(pool, take_on(0, pool, 8)), 0);
+	cr_expect_lt(nr, 1u << 18);
+	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(stat_of(pool).nr_runs, 1);
+	end_pool(pool);
+}
+
+Test(arena, who_has_company_keeps_his)
+{
+	struct kvmm_pool *pool = warm_pool();
+
+	for (u32 nr = 0; nr < 1u << 18; nr++)
+		cr_assert_eq(kvmm_range_free(pool, take_on(nr % 2, pool, 8)), 0);
+	cr_expect(pool->arenas->on);
+	end_pool(pool);
+}
+
+Test(arena, arenas_are_of_no_use_where_memory_is_short)
+{
+	struct kvmm_pool *pool = warm_pool();
+	kvmm_range_t range;
+
+	take_on(0, pool, 8);
+	cr_expect_eq(kvmm_range_alloc(pool, 1u << 14, KVMM_RUNS(1), &range), -ENOSPC);
+	cr_expect_not(pool->arenas->on);
+	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
+	end_pool(pool);
+}
+
+Test(arena, some_pools_never_have_any)
+{
+	struct kvmm_pool_attr attr[4] = { KVMM_POOL_ATTR_INIT, KVMM_POOL_ATTR_INIT,
+					  KVMM_POOL_ATTR_INIT, KVMM_POOL_ATTR_INIT };
+
+	attr[0].flags = KVMM_POOL_DETERMINISTIC;
+	attr[1].allocator = "buddy";
+	attr[2].zero = KVMM_ZERO_ALWAYS;
+	attr[2].block_bytes = 64;
+	attr[3].nr_blocks = 1u << 11;	/* small */
+	for (u32 i = 0; i < 4; i++) {
+		struct kvmm_pool *pool;
+
+		attr[i].nr_blocks = i < 3 ? 1u << 14 : 1u << 11;
+		pool = make_pool_of(&attr[i]);
+		for (u32 k = 0; k < 100; k++)
+			meet(pool);
+		cr_expect_null(pool->arenas, "%u", i);
+		if (i < 3)
+			cr_expect_eq(kv_pool_force_arenas(pool, 2), -EOPNOTSUPP);
+		end_pool(pool);
+	}
+}
+
+/* Who moves blocks while others allocate sees nothing half done. */
+Test(arena, nobody_has_any_while_they_are_barred)
+{
+	struct kvmm_pool *pool = warm_pool();
+	kvmm_range_t range = take_on(0, pool, 8);
+
+	arenas_bar(pool);
+	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
+	for (u32 i = 0; i < 100; i++)
+		meet(pool);
+	cr_expect_not(pool->arenas->on);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	arenas_unbar(pool);
+	for (u32 i = 0; i < 32; i++)
+		meet(pool);
+	cr_expect(pool->arenas->on);
+	end_pool(pool);
+}
+
+Test(arena, tenants_with_limits_are_charged_for_all_they_have)
+{
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_pool *pool = warm_pool();
+	kvmm_range_t range = take_on(0, pool, 8);
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_tenant_set(pool, KVMM_TENANT_REST, &attr), 0);
+	cr_expect_not(pool->arenas->on);
+	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
+	cr_expect_eq(stat.usage, 8);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
+	cr_expect_eq(stat.usage, 0);
+	end_pool(pool);
+}
+
+/* ---- what goes wrong is noticed ---- */
+
+static void expect_noticed(struct kvmm_pool *pool, const char *what)
+{
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s", what);
+	pool->gate = 0;
+}
+
+#define flip(pool, field)						\
+	do {								\
+		for (u32 __i = 0; __i < 8 * sizeof(field); __i++) {	\
+			(field) ^= (__typeof__(field))1 << __i;		\
+			expect_noticed(pool, #field);			\
+			(field) ^= (__typeof__(field))1 << __i;		\
+		}							\
+	} while (0)
+
+Test(arena, a_bit_that_flips_is_noticed)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(0, pool, 4) };
+	struct arena *arena = &pool->arenas->arena[0];
+	struct slot *slot = slot_at(pool, range[0].index);
+
+	cr_assert_eq(kvmm_range_free(pool, range[1]), 0);
+	flip(pool, arena->nr_free);
+	flip(pool, arena->count.nr_ranges);
+	flip(pool, arena->count.range_blocks);
+	flip(pool, arena->count.range_refs);
+	flip(pool, arena->count.range_pins);
+	flip(pool, arena->count.range_seqs);
+	flip(pool, arena->count.range_attrs);
+	flip(pool, arena->free_slot);
+	flip(pool, slot->arena);
+	flip(pool, slot->refs);
+	flip(pool, slot->pins);
+	flip(pool, slot->seq);
+	flip(pool, slot->nr);
+	flip(pool, slot->nr_ext);
+	for (u32 i = 2; i < 8; i++) {
+		pool->arenas->region[7] ^= BIT(i);
+		expect_noticed(pool, "region");
+		pool->arenas->region[7] ^= BIT(i);
+	}
+	end_pool(pool);
+}
+
+Test(arena, a_block_that_is_free_twice_is_noticed)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t range[2] = { take_on(0, pool, 8), take_on(1, pool, 8) };
+	struct kvmm_zone *zone[2] = { pool->arenas->arena[0].zone, pool->arenas->arena[1].zone };
+
+	cr_assert_eq(kvmm_zone_free(pool->zone, 32, 1), 0);
+	expect_noticed(pool, "free in the zone and in an arena");
+	cr_assert_eq(kvmm_zone_alloc_at(pool->zone, 32, 1), 0);
+
+	cr_assert_eq(kvmm_zone_free(zone[1], 32, 1), 0);
+	pool->arenas->arena[1].nr_free++;
+	expect_noticed(pool, "free in two arenas");
+	pool->arenas->arena[1].nr_free--;
+	cr_assert_eq(kvmm_zone_alloc_at(zone[1], 32, 1), 0);
+
+	cr_assert_eq(kvmm_zone_free(zone[0], 2, 1), 0);
+	pool->arenas->arena[0].nr_free++;
+	expect_noticed(pool, "owned, and free");
+	pool->arenas->arena[0].nr_free--;
+	cr_assert_eq(kvmm_zone_alloc_at(zone[0], 2, 1), 0);
+
+	cr_assert_eq(kvmm_zone_alloc_at(zone[0], 32, 1), 0);
+	pool->arenas->arena[0].nr_free--;
+	expect_noticed(pool, "nowhere");
+	pool->arenas->arena[0].nr_free++;
+	cr_assert_eq(kvmm_zone_free(pool->zone, 32, 1), 0);
+	pool->arenas->arena[0].nr_free--;
+
+	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_assert_eq(kvmm_range_free(pool, range[1]), 0);
+	end_pool(pool);
+}
