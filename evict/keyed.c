@@ -132,6 +132,13 @@ void keyed_expect(const void *policy, u32 block, bool soon)
 	vtime_expect(keyed->order, block, soon);
 }
 
+u32 keyed_ahead(const void *policy, u32 block)
+{
+	const struct keyed *keyed = policy;
+
+	return vtime_ahead(keyed->order, block);
+}
+
 bool keyed_has(const void *policy, u32 block)
 {
 	const struct keyed *keyed = policy;

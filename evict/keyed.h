@@ -49,6 +49,7 @@ u32 keyed_pick(void *policy);
 void keyed_take(void *policy, u32 block);
 void keyed_unpick(void *policy, u32 block);
 void keyed_expect(const void *policy, u32 block, bool soon);
+u32 keyed_ahead(const void *policy, u32 block);
 bool keyed_has(const void *policy, u32 block);
 u32 keyed_nr(const void *policy);
 int keyed_check(const void *policy);
@@ -73,6 +74,7 @@ static inline u64 keyed_bucket(const struct keyed *keyed, u64 tick)
 
 #define KEYED_OPS								\
 	.leave = keyed_leave, .pick = keyed_pick, .take = keyed_take,		\
-	.unpick = keyed_unpick, .expect = keyed_expect, .has = keyed_has, .nr = keyed_nr, .check = keyed_check
+	.unpick = keyed_unpick, .expect = keyed_expect, .ahead = keyed_ahead,		\
+	.has = keyed_has, .nr = keyed_nr, .check = keyed_check
 
 #endif /* EVICT_KEYED_H */

@@ -15,6 +15,7 @@
  *
  * Everything is guarded by the order's lock.
  */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/evict.h>
@@ -285,7 +286,16 @@ static void lrfu_expect(const void *policy, u32 block, bool soon)
 {
 	const struct lrfu *lrfu = policy;
 
+	if (!soon)
+		kv_prefetch_write(&lrfu->block[block]);
 	vtime_expect(lrfu->order, block, soon);
+}
+
+static u32 lrfu_ahead(const void *policy, u32 block)
+{
+	const struct lrfu *lrfu = policy;
+
+	return vtime_ahead(lrfu->order, block);
 }
 
 static bool lrfu_has(const void *policy, u32 block)
@@ -328,6 +338,7 @@ const struct kv_evict_ops kv_evict_lrfu = {
 	.take		= lrfu_take,
 	.unpick		= lrfu_unpick,
 	.expect		= lrfu_expect,
+	.ahead		= lrfu_ahead,
 	.has		= lrfu_has,
 	.nr		= lrfu_nr,
 	.check		= lrfu_check,

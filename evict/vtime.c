@@ -12,7 +12,7 @@
 #define NR_HEADS	(VTIME_BUCKETS + 1)
 
 static_assert(VTIME_WORDS == 64, "one word names the words that are not 0");
-static_assert(sizeof(struct vtime_link) == 8, "side memory is 8 bytes a block");
+static_assert(sizeof(struct vtime_link) == 16, "side memory is 16 bytes a block");
 static_assert(KVMM_MAX_BLOCKS + NR_HEADS <= BIT(31), "a block id fits the links");
 
 /* ---- heads and bits ---- */
@@ -119,6 +119,16 @@ static u32 slot_of(const struct vtime *vtime, u64 bucket)
 	return min(inside, vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
 }
 
+/* Whoever came VTIME_AHEAD before is told. */
+static void remember(struct vtime *vtime, u32 block)
+{
+	u32 *before = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD];
+
+	vtime->ahead_sum += (u64)block - vtime->link[*before].ahead;
+	vtime->link[*before].ahead = block;
+	*before = block;
+}
+
 void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 {
 	u32 slot = slot_of(vtime, bucket);
@@ -128,6 +138,7 @@ void vtime_enter(struct vtime *vtime, u32 block, u64 bucket)
 	vtime->nr_picked = 0;
 	mark_slot(vtime, slot);
 	link_add(vtime, vtime->link[head_of_slot(vtime, slot)].prev, block);
+	remember(vtime, block);
 }
 
 void vtime_enter_front(struct vtime *vtime, u32 block, u64 bucket)
@@ -280,6 +291,20 @@ static bool bits_are_sound(const struct vtime *vtime, u32 slot, u32 nr)
 	return bit == (nr != 0) && word == (vtime->bits[slot / 64] != 0);
 }
 
+static bool aheads_are_sound(const struct vtime *vtime)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < vtime->nr_blocks + NR_HEADS; i++) {
+		const struct vtime_link *link = &vtime->link[i];
+
+		if (link->reserved || link->ahead >= max(vtime->nr_blocks, 1u))
+			return false;
+		sum += link->ahead;
+	}
+	return sum == vtime->ahead_sum;
+}
+
 int vtime_check(const struct vtime *vtime)
 {
 	u32 nr = count_list(vtime, head_of_first(vtime)), nr_in = 0;
@@ -295,5 +320,7 @@ int vtime_check(const struct vtime *vtime)
 	}
 	for (u32 block = 0; block < vtime->nr_blocks; block++)
 		nr_in += vtime->link[block].in;
+	if (!aheads_are_sound(vtime))
+		return -EUCLEAN;
 	return nr == vtime->nr && nr_in == nr ? 0 : -EUCLEAN;
 }

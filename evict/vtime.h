@@ -12,7 +12,8 @@
  *
  * Invariants, recomputed by vtime_check():
  * 1. A block is in one list at most, and in one if it is marked so; nr of them are.
- * 2. The bit of a bucket is set exactly if its list is not empty, that of a word if it is not 0.
+ * 2. ->ahead of all links adds up to ->ahead_sum.
+ * 3. The bit of a bucket is set exactly if its list is not empty, that of a word if it is not 0.
  *
  * Everything is guarded by the order's lock.
  */
@@ -24,17 +25,28 @@
 #define VTIME_BUCKETS	4096u
 #define VTIME_WORDS	(VTIME_BUCKETS / 64)
 
-/* All that a call needs of a block is on one cache line. */
+/*
+ * All that a call needs of a block is on one cache line. Who follows the links finds out where the
+ * next one is when it has this one, so each waits for memory in full; ->ahead names the one that came
+ * VTIME_AHEAD blocks later, and is likely to be picked so many later.
+ */
 struct vtime_link {
 	u32 next;
 	u32 prev	: 31;
 	u32 in		: 1;
+	u32 ahead;	/* may be wrong */
+	u32 reserved;	/* 0 */
 };
+
+#define VTIME_AHEAD	16u
 
 struct vtime {
 	u32 nr_blocks;			/* fixed at creation */
 	u32 nr;				/* blocks in the order */
 	u32 nr_picked;			/* victims that can be put back where they were */
+	u64 ahead_sum;			/* of ->ahead of all links */
+	u32 nr_entered;			/* at the end of some bucket; wraps */
+	u32 last[VTIME_AHEAD];		/* those that did last, modulo VTIME_AHEAD */
 	u64 base;			/* first bucket of the window */
 	u64 words;			/* words of ->bits that are not 0 */
 	u64 bits[VTIME_WORDS];		/* by bucket, modulo VTIME_BUCKETS */
@@ -71,6 +83,11 @@ void vtime_advance(struct vtime *vtime, u64 base);
 void vtime_expect(const struct vtime *vtime, u32 block, bool soon);
 
 int vtime_check(const struct vtime *vtime);
+
+static inline u32 vtime_ahead(const struct vtime *vtime, u32 block)
+{
+	return vtime->link[block].ahead;
+}
 
 static inline bool vtime_has(const struct vtime *vtime, u32 block)
 {

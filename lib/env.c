@@ -7,9 +7,12 @@
  * along. Its functions are weak here: found at load time, they give us an arena of our own;
  * absent, malloc serves.
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -62,6 +65,40 @@ static int arena_flag(void)
 	return arena ? JE_ARENA(arena - 1) : 0;
 }
 
+#define HUGE_PAGE		((uintptr_t)2 << 20)
+
+/*
+ * What has no room for two of them would waste more than it saves. Before it is touched; advice only.
+ * Whoever looks something up in a table that large would miss the TLB as often as the caches.
+ */
+static void prefer_huge_pages(void *ptr, size_t bytes)
+{
+	uintptr_t start = kv_align_up((uintptr_t)ptr, HUGE_PAGE);
+	uintptr_t end = ((uintptr_t)ptr + bytes) & ~(HUGE_PAGE - 1);
+	int saved = errno;
+
+	if (likely(!ptr || bytes < 2 * HUGE_PAGE))
+		return;
+	madvise((void *)start, end - start, MADV_HUGEPAGE);
+	errno = saved;
+}
+
+static void *alloc_zeroed(size_t bytes, size_t align)
+{
+	void *ptr;
+
+	if (align <= MALLOC_ALIGN) {
+		ptr = calloc(1, bytes);
+		prefer_huge_pages(ptr, bytes);
+		return ptr;
+	}
+	ptr = aligned_alloc(align, kv_align_up(bytes, align));
+	prefer_huge_pages(ptr, bytes);
+	if (ptr)
+		memset(ptr, 0, bytes);
+	return ptr;
+}
+
 /*
  * Past the thread caches: those hold memory of whichever arena, so blocks of ours would end up
  * in the application's arena and the other way round. Metadata is allocated seldom (150 ns for
@@ -73,14 +110,10 @@ static void *system_alloc(void *ctx, size_t bytes, size_t align)
 
 	if (!bytes || !kv_is_pow2(align) || bytes > PTRDIFF_MAX - align)
 		return NULL;
-	if (have_jemalloc())
-		return mallocx(bytes, JE_ALIGN(align) | JE_ZERO | JE_NO_TCACHE | arena_flag());
-	if (align <= MALLOC_ALIGN)
-		return calloc(1, bytes);
-
-	ptr = aligned_alloc(align, kv_align_up(bytes, align));
-	if (ptr)
-		memset(ptr, 0, bytes);
+	if (!have_jemalloc())
+		return alloc_zeroed(bytes, align);
+	ptr = mallocx(bytes, JE_ALIGN(align) | JE_ZERO | JE_NO_TCACHE | arena_flag());
+	prefer_huge_pages(ptr, bytes);
 	return ptr;
 }
 

@@ -378,6 +378,26 @@ static void picked_back(struct order *order, u32 index)
 	class_unpicked(order->classes, index);
 }
 
+/*
+ * All that will be touched of a victim is asked for some picks before it is picked, so that many
+ * misses are under way at once; if that was wrong, when it is.
+ */
+static void look_ahead(const struct order *order, const void *policy, u32 index)
+{
+	u32 ahead;
+
+	kv_prefetch_write(entry_at(order, index));
+	family_prefetch(&order->family, index);
+	if (!order->ops->ahead)
+		return;
+	ahead = order->ops->ahead(policy, index);
+	if (unlikely(ahead >= order->entries->nr))
+		return;
+	kv_prefetch_write(entry_at(order, ahead));
+	family_prefetch(&order->family, ahead);
+	order->ops->expect(policy, ahead, false);
+}
+
 static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 {
 	quota_restart(order->quotas);
@@ -387,8 +407,7 @@ static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 
 		if (index >= order->entries->nr)
 			return;
-		kv_prefetch_write(entry_at(order, index));
-		family_prefetch(&order->family, index);
+		look_ahead(order, policy, index);
 		picked_out(order, index);
 		picked->index[picked->nr] = index;
 	}

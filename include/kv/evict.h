@@ -51,6 +51,8 @@ enum kv_evict_advice {
  *	others have come or gone since, the block is among the first to be picked again
  * @expect: the block is about to enter or leave, and then once more, @soon: ask for the memory that
  *	it takes. Changes nothing; may be NULL
+ * @ahead: which block may be picked some picks after this one, or KV_NONE: a guess, so that its memory
+ *	can be asked for in time; may be NULL
  * @has: is the block in the order?
  * @nr: blocks in the order
  * @check: 0 or -EUCLEAN; recomputes everything
@@ -74,6 +76,7 @@ struct kv_evict_ops {
 	void (*take)(void *policy, u32 block);
 	void (*unpick)(void *policy, u32 block);
 	void (*expect)(const void *policy, u32 block, bool soon);
+	u32 (*ahead)(const void *policy, u32 block);
 	bool (*has)(const void *policy, u32 block);
 	u32 (*nr)(const void *policy);
 	int (*check)(const void *policy);

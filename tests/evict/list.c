@@ -130,7 +130,7 @@ Test(evict_list, slru_of_one_block_protects_nothing)
 	order_exit(&order);
 }
 
-/* Side memory ends in 8 bytes a block and 8 bytes a list; bit 63 of a link is slru's use bit. */
+/* Side memory ends in 16 bytes a block and 16 bytes a list; bit 63 of a link is slru's use bit. */
 #define NR_LISTS	3
 #define LINK_BITS	63
 #define HEAD_BITS	60
@@ -156,11 +156,11 @@ static void expect_link_flips_noticed(const struct kv_evict_ops *ops, const char
 	order_fill(&order, "abcdefgh");
 	order_hit(&order, "abc");
 	order_enter(&order, letters);
-	link = (u64 *)((char *)order.policy + end) - NR_LISTS - 8;
-	for (u32 block = 0; block < 8; block++)
-		expect_flips_noticed(&order, link + block, LINK_BITS);
-	for (u32 list = 0; list < NR_LISTS; list++)
-		expect_flips_noticed(&order, link + 8 + list, HEAD_BITS);
+	link = (u64 *)((char *)order.policy + end) - 2 * (NR_LISTS + 8);
+	for (u32 i = 0; i < NR_LISTS + 8; i++) {
+		expect_flips_noticed(&order, link + 2 * i, i < 8 ? LINK_BITS : HEAD_BITS);
+		expect_flips_noticed(&order, link + 2 * i + 1, 64);
+	}
 	order_exit(&order);
 }
 
@@ -178,9 +178,29 @@ Test(evict_list, check_notices_a_block_that_is_in_no_list_but_says_so)
 
 	order_init(&order, &kv_evict_lru, 8);
 	order_enter(&order, "abc");
-	link = (u64 *)((char *)order.policy + order.ops->bytes(8)) - NR_LISTS - 8;
-	link[5] ^= BIT64(62);
+	link = (u64 *)((char *)order.policy + order.ops->bytes(8)) - 2 * (NR_LISTS + 8);
+	link[2 * 5] ^= BIT64(62);
 	cr_expect_eq(order.ops->check(order.policy), -EUCLEAN);
-	link[5] ^= BIT64(62);
+	link[2 * 5] ^= BIT64(62);
+	order_exit(&order);
+}
+
+/* Who enters is told whom to ask for: what was picked names who is picked 16 later. */
+Test(evict_list, a_block_names_the_one_that_is_picked_some_picks_later)
+{
+	struct order order;
+
+	order_init(&order, &kv_evict_lru, 64);
+	for (u32 i = 0; i < 64; i++) {
+		u32 block = (i * 27) % 64;
+		kvmm_key_t key = order_key(block);
+
+		order.ops->enter(order.policy, block, &key);
+	}
+	for (u32 i = 0; i + 16 < 64; i++) {
+		u32 block = order.ops->pick(order.policy);
+
+		cr_expect_eq(order.ops->ahead(order.policy, block), (i + 16) * 27 % 64);
+	}
 	order_exit(&order);
 }

@@ -195,7 +195,7 @@ Test(evict_vtime, check_notices_what_contradicts_itself)
 	for (u32 i = 0; i < 8; i++)
 		vtime_enter(ring.vtime, i, i / 2 * 100);
 	link = (u64 *)ring.vtime->link;
-	for (u32 bit = 0; bit < 8 * 64; bit++) {
+	for (u32 bit = 0; bit < 8 * 128; bit++) {
 		link[bit / 64] ^= BIT64(bit % 64);
 		cr_expect_eq(vtime_check(ring.vtime), -EUCLEAN, "bit %u", bit);
 		link[bit / 64] ^= BIT64(bit % 64);
