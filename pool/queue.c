@@ -109,7 +109,7 @@ void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
 	wake(w);
 }
 
-static void expire_heads(struct kvmm_pool *pool)
+void queue_expire(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
 
@@ -124,7 +124,7 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask)
 	if (!door->head || ask->inside || ask->self == door->head)
 		return false;
 	if (!ask->self)
-		expire_heads(pool);
+		queue_expire(pool);
 	return door->head && door->head->prio >= ask->prio;
 }
 
@@ -140,7 +140,7 @@ noinline void __door_gained(struct kvmm_pool *pool, u32 nr)
 		return;
 	}
 	door->lack = 0;
-	expire_heads(pool);
+	queue_expire(pool);
 	wake(door->head);
 }
 
@@ -248,7 +248,9 @@ static u64 sleep_ns(const struct kvmm_pool *pool, const struct waiter *w, const 
 {
 	u64 now = kv_clock_ns(), until = w->deadline_ns;
 
-	if (wait->patient && pool->door.head == w)
+	if (pool->door.head != w)
+		until = min(until, pool->door.head->deadline_ns);
+	else if (wait->patient)
 		until = min(until, patient_until(pool, w, wait->nr));
 	return until > now ? until - now : 0;
 }
@@ -262,18 +264,20 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *
 	const struct kv_env_ops *env = kv_env();
 
 	for (;;) {
-		int err = waiter_try(pool, w, wait);
 		u64 ns;
+		int err;
 
+		queue_expire(pool);
+		err = waiter_try(pool, w, wait);
 		if (err != -ENOSPC)
 			return err;
 		if (w->result)
 			return w->result;
-		ns = sleep_ns(pool, w, wait);
-		if (!ns && w->deadline_ns <= kv_clock_ns()) {
+		if (w->deadline_ns <= kv_clock_ns()) {
 			waiter_refuse(pool, w, -ETIMEDOUT);
 			return -ETIMEDOUT;
 		}
+		ns = sleep_ns(pool, w, wait);
 		kv_unlock(&pool->lock);
 		if (ns)
 			env->wait(env->ctx, &w->word, 0, ns);

@@ -14,6 +14,9 @@ void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, i
 /* Out of the queue without blocks. */
 void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result);
 
+/* Heads whose deadline has passed leave. */
+void queue_expire(struct kvmm_pool *pool);
+
 /* ---- ticket.c ---- */
 
 void tickets_exit(struct kvmm_pool *pool);

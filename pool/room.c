@@ -115,24 +115,27 @@ static int take_after(struct kvmm_pool *pool, struct effort *e, enum kvmm_step s
 	return err;
 }
 
-/* So that the zone has @nr free blocks. How many were taken from those that grow. */
-static u32 pool_steal_for(struct kvmm_pool *pool, u32 nr)
-{
-	u32 nr_free = kv_zone_nr_free(pool->zone);
-
-	return nr_free < nr ? pool_steal_reserved(pool, nr - nr_free) : 0;
-}
-
-/* What is free but kept aside: it costs nobody's time. */
-static int gather(struct kvmm_pool *pool, struct effort *e)
+/* Free blocks that threads keep aside: it costs nobody's time. */
+static int drain_and_take(struct kvmm_pool *pool, struct effort *e)
 {
 	u32 nr = pool_drain_local(pool);
-	int err = take_after(pool, e, KVMM_STEP_DRAIN, nr);	/* somebody may have freed some, too */
 
-	if (err != -ENOSPC)
-		return err;
-	nr = pool_steal_for(pool, e->room->nr);
-	return nr ? take_after(pool, e, KVMM_STEP_STEAL, nr) : err;
+	return take_after(pool, e, KVMM_STEP_DRAIN, nr);	/* somebody may have freed some, too */
+}
+
+/* There are enough, but for those that are reserved softly: they are needed in the zone. */
+static int steal_and_take(struct kvmm_pool *pool, struct effort *e, u32 nr_evicted)
+{
+	u32 nr_free = kv_zone_nr_free(pool->zone), nr = 0;
+
+	if (nr_free < e->room->nr)
+		nr = pool_steal_reserved(pool, e->room->nr - nr_free);
+	if (!nr && !nr_evicted)
+		return -ENOSPC;
+	if (!nr_evicted)
+		return take_after(pool, e, KVMM_STEP_STEAL, nr);
+	step_count(&pool->door, KVMM_STEP_STEAL, nr, false);
+	return take_after(pool, e, KVMM_STEP_EVICT, nr_evicted);
 }
 
 /* Free exactly so many cached blocks as are missing, if there are so many. */
@@ -219,10 +222,10 @@ static int squeeze_and_take(struct kvmm_pool *pool, struct effort *e)
 static int try_harder(struct kvmm_pool *pool, struct effort *e)
 {
 	struct room *room = e->room;
-	u32 keep;
+	u32 keep, shortfall = 0;
 	int err;
 
-	err = gather(pool, e);
+	err = drain_and_take(pool, e);
 	if (err == -ENOSPC && unlikely(pool->order.quotas != NULL))
 		err = squeeze_and_take(pool, e);
 	if (err != -ENOSPC)
@@ -233,15 +236,14 @@ static int try_harder(struct kvmm_pool *pool, struct effort *e)
 	if (keep == DOOR_SHUT)
 		return fail(pool, e);
 	if (e->nr_free < e->want) {
-		u32 shortfall = e->want - e->nr_free;
-
+		shortfall = e->want - e->nr_free;
 		if (evict_shortfall(pool, e))
 			return fail(pool, e);
-		err = take_after(pool, e, KVMM_STEP_EVICT, shortfall);
-		if (err != -ENOSPC)
-			return err;
 		e->nr_free = e->want;
 	}
+	err = steal_and_take(pool, e, shortfall);
+	if (err != -ENOSPC)
+		return err;
 	fail(pool, e);
 	err = drop_window(pool, e);
 	if (err == -ENOSPC)
@@ -309,7 +311,9 @@ static int take_now(struct kvmm_pool *pool, struct room *room)
 	}
 	err = room->take(pool, room);
 	if (err == -ENOSPC)
-		err = gather(pool, &e);
+		err = drain_and_take(pool, &e);
+	if (err == -ENOSPC && pool_nr_free(pool) >= (u64)room->nr + door_keep(pool, &room->ask))
+		err = steal_and_take(pool, &e, 0);
 	if (err == -ENOSPC)
 		err = what_would_help(pool, room);
 	pool->count.fail_nospc += err == -ENOSPC;

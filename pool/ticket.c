@@ -72,6 +72,7 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 	struct waiter *w = &t->waiter;
 	int err = -ENOSPC;
 
+	queue_expire(pool);
 	if (!w->result && w->deadline_ns <= kv_clock_ns())
 		waiter_refuse(pool, w, -ETIMEDOUT);
 	if (w->result)

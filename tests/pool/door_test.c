@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The front door without waiting: flags, watermarks, reclaim, promises, and what room costs. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/pool/door_util.h"
+#include "tests/pool/life_util.h"
+
+TestSuite(door, .init = door_set_up, .fini = door_tear_down);
+
+static struct kvmm_alloc_attr marks(u32 low_min, u32 low, u32 high)
+{
+	return (struct kvmm_alloc_attr){ .size = sizeof(struct kvmm_alloc_attr),
+					 .marks = { low_min, low, high } };
+}
+
+/* ---- flags ---- */
+
+static const u32 contradictions[] = {
+	KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT,
+	KVMM_ALLOC_PINNED | KVMM_ALLOC_MOVABLE,
+	KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN,
+	KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_MOVABLE,
+	KVMM_ALLOC_NOWAIT | KVMM_ALLOC_ZERO,
+	KVMM_ALLOC_RELATIVE,			/* to what? */
+	KVMM_ALLOC_NOWAIT | KVMM_ALLOC_RELATIVE,
+	1u << 31,
+};
+
+Test(door, flags_that_contradict_each_other_are_refused)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_range_t range;
+	kvmm_mut_t mut[8];
+
+	for (u32 i = 0; i < ARRAY_SIZE(contradictions); i++) {
+		struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1,
+						.flags = contradictions[i] };
+
+		expect_refused(pool, ask_for(pool, 1, contradictions[i], 0, mut), -EINVAL);
+		expect_refused(pool, kvmm_range_alloc_attr(pool, &attr, &range), -EINVAL);
+	}
+	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_NOWAIT, 5000, mut), -EINVAL);
+	expect_refused(pool, kvmm_range_alloc(pool, 2, KVMM_ALLOC_CONTIG | KVMM_RUNS(2), &range),
+		       -EINVAL);
+	end_pool(pool);
+}
+
+Test(door, a_priority_is_said_once)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_mut_t mut[1];
+
+	ctl.nr = 1;
+	ctl.flags = KVMM_ALLOC_HIGH;
+	ctl.prio = KVMM_PRIO_URGENT;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
+	ctl.prio = KVMM_PRIO_URGENT + 1;
+	ctl.flags = 0;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
+	ctl.prio = KVMM_PRIO_HIGH;
+	ctl.flags = KVMM_ALLOC_HIGH;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 1), 0);
+	end_pool(pool);
+}
+
+Test(door, deterministic_pools_know_no_deadlines)
+{
+	struct kvmm_pool *pool = make_life(8, "lru", KVMM_POOL_DETERMINISTIC, 0);
+	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_us = 1 };
+	kvmm_mut_t mut[1];
+
+	cr_expect_eq(ask_for(pool, 1, 0, 5000, mut), -EINVAL);
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -EINVAL);
+	end_pool(pool);
+}
+
+Test(door, places_and_runs_are_where_they_were_asked_for)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_mut_t mut[8], run[3];
+	u32 at[3];
+
+	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_TOPDOWN, 0, mut), 0);
+	cr_expect_str_eq(picture(pool), "......PP");
+	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_PINNED, 0, mut + 2), 0);
+	cr_expect_str_eq(picture(pool), "P.....PP");
+	cr_expect_eq(ask_for(pool, 3, KVMM_ALLOC_CONTIG, 0, run), 0);
+	cr_expect_eq(kvmm_blocks_of_muts(pool, run, 3, at), 0);
+	cr_expect_eq(at[1], at[0] + 1);
+	cr_expect_eq(at[2], at[0] + 2);
+	cr_expect_eq(kvmm_free(pool, run, 3), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end_pool(pool);
+}
+
+/* Enough is free, but scattered: a run of private blocks is worth moving for. */
+Test(door, a_run_of_private_blocks_is_made_by_moving)
+{
+	struct kvmm_alloc_report report;
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_range_t range[26];
+	kvmm_mut_t run[4];
+
+	paint(pool, "a.b.c.d.", range);
+	ctl.nr = 4;
+	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_COMPACT;
+	ctl.report = &report;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -ENOSPC);
+	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -EAGAIN);
+	ctl.flags = KVMM_ALLOC_CONTIG;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), 0);
+	cr_expect_geq(report.moved, 2);
+	cr_expect_eq(report.fragmentation_ppm, 1000000);
+	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_COMPACT], 1);
+	cr_expect_eq(kvmm_free(pool, run, 4), 0);
+	end_pool(pool);
+}
+
+Test(door, content_is_zero_if_asked_for)
+{
+	struct kvmm_pool *pool = make_door(4, NULL);
+	u64 word = 1;
+	kvmm_mut_t mut[4];
+
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_block_write(pool, i, 8, &word, sizeof(word)), 0);
+	cr_assert_eq(kvmm_free(pool, mut, 4), 0);
+	cr_assert_eq(ask_for(pool, 4, KVMM_ALLOC_ZERO, 0, mut), 0);
+	for (u32 i = 0; i < 4; i++) {
+		cr_assert_eq(kvmm_block_read(pool, i, 8, &word, sizeof(word)), 0);
+		cr_expect_eq(word, 0);
+	}
+	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
+	end_pool(pool);
+}
+
+/* ---- only what is free now ---- */
+
+Test(door, nowait_takes_what_is_free_and_evicts_nothing)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_range_t range;
+	kvmm_mut_t mut[8];
+
+	cache_keys(pool, 0, 6);
+	expect_refused(pool, ask_for(pool, 3, KVMM_ALLOC_NOWAIT, 0, mut), -EAGAIN);
+	expect_refused(pool, kvmm_range_alloc(pool, 3, KVMM_ALLOC_NOWAIT, &range), -EAGAIN);
+	expect_refused(pool, ask_for(pool, 9, KVMM_ALLOC_NOWAIT, 0, mut), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_NOWAIT, 0, mut), 0);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	end_pool(pool);
+}
+
+Test(door, no_evict_is_no_evict)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_mut_t mut[8];
+
+	cache_keys(pool, 0, 6);
+	expect_refused(pool, ask_for(pool, 3, KVMM_ALLOC_NO_EVICT, 0, mut), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 3, 0, 0, mut), 0);
+	cr_expect_eq(stat_of(pool).evictions, 1);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	end_pool(pool);
+}
+
+/* ---- watermarks ---- */
+
+Test(door, watermarks_are_in_order_and_inside_the_pool)
+{
+	static const struct kvmm_watermarks bad[] = { { 3, 2, 4 }, { 1, 3, 2 }, { 1, 2, 9 } };
+	const struct kvmm_watermarks good = { 1, 2, 8 };
+	struct kvmm_pool *pool = make_door(8, NULL), *none;
+	struct kvmm_watermarks now;
+
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct kvmm_alloc_attr door = marks(bad[i].min, bad[i].low, bad[i].high);
+		struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+		attr.nr_blocks = 8;
+		attr.alloc = &door;
+		cr_expect_eq(kvmm_pool_create(&attr, &none), -EINVAL);
+		cr_expect_eq(kvmm_watermarks_set(pool, &bad[i]), -EINVAL);
+	}
+	cr_expect_eq(kvmm_watermarks_set(pool, &good), 0);
+	cr_expect_eq(kvmm_watermarks(pool, &now), 0);
+	cr_expect_eq(memcmp(&now, &good, sizeof(now)), 0);
+	end_pool(pool);
+}
+
+/* Free blocks that are left when requests of one take them one by one. */
+static u32 nr_left_by(u32 flags)
+{
+	struct kvmm_alloc_attr door = marks(2, 5, 6);
+	struct kvmm_pool *pool = make_door(16, &door);
+	kvmm_mut_t mut[16];
+	u32 nr = 0, left;
+
+	while (!ask_for(pool, 1, flags, 0, &mut[nr]))
+		nr++;
+	left = stat_of(pool).nr_free;
+	cr_expect_eq(left + nr, 16);
+	cr_expect_eq(kvmm_free(pool, mut, nr), 0);
+	end_pool(pool);
+	return left;
+}
+
+Test(door, each_priority_leaves_what_the_next_one_may_take)
+{
+	cr_expect_eq(nr_left_by(0), 5);
+	cr_expect_eq(nr_left_by(KVMM_ALLOC_HIGH), 2);
+	cr_expect_eq(nr_left_by(KVMM_ALLOC_URGENT), 0);
+}
+
+Test(door, the_short_calls_are_normal_requests)
+{
+	struct kvmm_alloc_attr door = marks(2, 5, 6);
+	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_acquire req = { .nr_blocks = 12 };
+	kvmm_range_t range;
+	kvmm_mut_t mut[16];
+
+	req.fresh = mut;
+	expect_refused(pool, kvmm_alloc(pool, 12, mut), -ENOSPC);
+	expect_refused(pool, kvmm_acquire(pool, &req), -ENOSPC);
+	expect_refused(pool, kvmm_range_alloc(pool, 12, 0, &range), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 11, 0, &range), 0);
+	expect_refused(pool, kvmm_range_grow(pool, range, 1), -ENOSPC);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+/* Free blocks stay at the mark: what is needed comes from the cache. */
+Test(door, below_the_low_mark_normal_requests_evict)
+{
+	struct kvmm_alloc_attr door = marks(1, 4, 4);
+	struct kvmm_pool *pool = make_door(16, &door);
+	kvmm_mut_t mut[16], urgent[4];
+	kvmm_range_t range;
+
+	cache_keys(pool, 0, 12);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+
+	cr_expect_eq(ask_for(pool, 4, KVMM_ALLOC_URGENT, 0, urgent), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+
+	/* What the urgent one took is made good by the next. */
+	cr_expect_eq(kvmm_alloc(pool, 1, mut + 2), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(stat_of(pool).evictions, 7);
+	cr_expect_eq(kvmm_range_alloc(pool, 3, 0, &range), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	expect_refused(pool, kvmm_alloc(pool, 3, mut + 3), -ENOSPC);
+	cr_expect_eq(kvmm_free(pool, mut, 3), 0);
+	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
+{
+	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = 3 };
+	struct kvmm_alloc_attr door = marks(1, 2, 9);
+	struct kvmm_pool *pool = make_door(16, &door);
+	struct kvmm_watermarks all = { 0, 0, 16 };
+	kvmm_ref_t ref[4];
+
+	make_active(pool, 100, 4, ref);
+	cache_keys(pool, 0, 10);
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -EAGAIN);
+	cr_expect_eq(reclaim.nr_evicted, 3);
+	cr_expect_eq(reclaim.nr_free, 5);
+	reclaim.max_blocks = 0;
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), 0);
+	cr_expect_eq(reclaim.nr_evicted, 4);
+	cr_expect_eq(reclaim.nr_free, 9);
+	cr_expect_eq(kvmm_watermarks_set(pool, &all), 0);
+	cr_expect_eq(kvmm_reclaim(pool, &reclaim), -ENOSPC);
+	cr_expect_eq(reclaim.nr_free, 12);
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	end_pool(pool);
+}
+
+/* ---- promises ---- */
+
+static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_promise_t promise = { 0, 0 };
+
+	ctl.nr = nr;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	return promise;
+}
+
+static int take_promised(struct kvmm_pool *pool, kvmm_promise_t promise, u32 nr, kvmm_mut_t *mut)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	ctl.nr = nr;
+	ctl.promise = promise;
+	return kvmm_alloc_ctl(pool, &ctl, mut);
+}
+
+Test(door, promised_blocks_are_there_when_nothing_else_is)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_promise_t promise;
+	kvmm_range_t range;
+	kvmm_mut_t mut[8];
+
+	cache_keys(pool, 0, 8);
+	promise = promise_of(pool, 3);
+	cr_expect_eq(stat_of(pool).evictions, 3);
+	expect_refused(pool, ask_for(pool, 6, KVMM_ALLOC_URGENT, 0, mut), -ENOSPC);
+	cr_expect_eq(kvmm_alloc(pool, 5, mut), 0);
+	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_URGENT, 0, mut + 5), -ENOSPC);
+	expect_refused(pool, take_promised(pool, promise, 4, mut + 5), -EINVAL);
+	cr_expect_eq(take_promised(pool, promise, 2, mut + 5), 0);
+	cr_expect_eq(kvmm_promise_left(pool, promise), 1);
+	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
+	cr_expect_eq(kvmm_promise_end(pool, promise), -ESTALE);
+	cr_expect_eq(take_promised(pool, promise, 1, mut + 7), -ESTALE);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 7), 0);
+	end_pool(pool);
+}
+
+Test(door, a_range_takes_what_was_promised_past_the_watermarks)
+{
+	struct kvmm_alloc_attr door = marks(1, 2, 2);
+	struct kvmm_pool *pool = make_door(8, &door);
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4 };
+	kvmm_range_t range;
+	kvmm_mut_t mut[2];
+
+	attr.promise = promise_of(pool, 4);
+	cr_expect_eq(ask_for(pool, 2, 0, 0, mut), 0);
+	expect_refused(pool, kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	cr_expect_eq(door_stat(pool).nr_promised, 0);
+	cr_expect_eq(kvmm_promise_end(pool, attr.promise), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	end_pool(pool);
+}
+
+/* ---- what room costs ---- */
+
+/* Two cached blocks in the way of a run: one copy each, or none. */
+static void expect_step(u64 copy_ns, u64 drop_ns, u32 flags, int err, u32 moved, u32 evictions)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door),
+					.costs = { copy_ns, drop_ns, 0 } };
+	struct kvmm_pool *pool = make_door(8, &door);
+	kvmm_range_t got;
+	kvmm_mut_t hole[5];
+
+	cr_assert_eq(kvmm_alloc(pool, 5, hole), 0);	/* 0 to 4 */
+	cache_keys(pool, 0, 1);				/* 5 */
+	take(pool, 1, 0);				/* 6 */
+	cr_assert_eq(kvmm_free(pool, hole + 3, 2), 0);
+	cr_assert_str_eq(picture(pool), "PPP..I#.");
+	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_ALLOC_CONTIG | flags, &got), err);
+	cr_expect_eq(stat_of(pool).moved_blocks, moved, "%lu moved", stat_of(pool).moved_blocks);
+	cr_expect_eq(stat_of(pool).evictions, evictions);
+	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_DROP], !err && evictions);
+	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_COMPACT], !err && moved);
+	end_pool(pool);
+}
+
+Test(door, the_cheaper_of_copy_and_drop_makes_the_run)
+{
+	expect_step(0, 0, 0, 0, 1, 0);			/* by default dropping is dear */
+	expect_step(1000, 1001, 0, 0, 1, 0);
+	expect_step(1000, 999, 0, 0, 0, 1);
+	expect_step(1000, 999, KVMM_ALLOC_NO_COMPACT, 0, 0, 1);
+	expect_step(1000, 999, KVMM_ALLOC_NO_EVICT, 0, 1, 0);
+	expect_step(1000, 1001, KVMM_ALLOC_NO_COMPACT, -ENOSPC, 0, 0);
+	expect_step(1000, 999, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT, -ENOSPC, 0, 0);
+}
+
+/* Two short ranges are pinned; no run of 4 can be made, but two runs of 2 can. */
+Test(door, where_no_run_can_be_made_several_may_do)
+{
+	struct kvmm_pool *pool = make_door(11, NULL);
+	kvmm_range_t range[26], got;
+
+	paint(pool, ".a.pp.b.pp.", range);
+	cr_assert_eq(kvmm_range_pin(pool, range['p' - 'a']), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(2), &got), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(2), &got), 0);
+	cr_expect_eq(kvmm_range_unpin(pool, range['p' - 'a']), 0);
+	end_pool(pool);
+}
+
+/* ---- never refused with enough free blocks ---- */
+
+#define NR_ROUNDS	400u
+#define NR_HELD		40u
+
+static u64 seed = 20251121;
+
+static u32 any(u32 below)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (seed >> 33) % below;
+}
+
+Test(door, nothing_is_refused_that_is_free_or_can_be_evicted)
+{
+	struct kvmm_pool *pool = make_door(96, NULL);
+	kvmm_range_t held[NR_HELD];
+	bool has[NR_HELD] = { false };
+	u32 nr_tight = 0;
+
+	printf("seed %lu\n", seed);
+	for (u32 round = 0; round < NR_ROUNDS; round++) {
+		u32 i = any(NR_HELD), nr = 1 + any(14), left = stat_of(pool).nr_available;
+
+		if (has[i])
+			cr_assert_eq(kvmm_range_free(pool, held[i]), 0);
+		has[i] = false;
+		if (any(4) == 0 && stat_of(pool).nr_free)
+			cache_keys(pool, round * 8, 1 + any(min(stat_of(pool).nr_free, 8u)));
+		left = stat_of(pool).nr_available;
+		if (any(3) == 0 && left)
+			nr = left;	/* all there is */
+		if (nr > left)
+			continue;
+		nr_tight += nr == left;
+		cr_assert_eq(kvmm_range_alloc(pool, nr, KVMM_RUNS(1 + any(KVMM_MAX_RUNS)), &held[i]), 0,
+			     "round %u: %u of %u", round, nr, left);
+		has[i] = true;
+		cr_assert_eq(kvmm_validate(pool), 0);
+	}
+	cr_expect_geq(nr_tight, 10);
+	end_pool(pool);
+}

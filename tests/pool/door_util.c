@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+
+#include <kv/atomic.h>
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "tests/pool/door_util.h"
+#include "tests/pool/util.h"
+
+struct fake_env fake;
+
+static struct {
+	struct kvmm_pool *pool;
+	const struct deed *deed;
+	u32 nr;
+	u32 done;
+} script;
+
+static void wait_for_others(void *ctx, u32 *word, u32 old, u64 ns)
+{
+	u64 until = fake.now_ns + ns;
+
+	if (READ_ONCE(*word) != old)
+		return;
+	if (script.done < script.nr && script.deed[script.done].at_ns <= until) {
+		const struct deed *deed = &script.deed[script.done++];
+
+		fake.now_ns = max(fake.now_ns, deed->at_ns);
+		deed->fn(script.pool, deed->arg);
+		return;
+	}
+	fake.now_ns = until;
+}
+
+void door_set_up(void)
+{
+	fake_env_install(&fake);
+	fake.ops.wait = wait_for_others;
+	fake.now_ns = 1000;
+}
+
+void door_tear_down(void)
+{
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+void others_do(struct kvmm_pool *pool, const struct deed *deeds, u32 nr)
+{
+	script.pool = pool;
+	script.deed = deeds;
+	script.nr = nr;
+	script.done = 0;
+}
+
+bool others_are_done(void)
+{
+	return script.done == script.nr;
+}
+
+struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *door)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.policy = "lru";
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.alloc = door;
+	return make_pool_of(&attr);
+}
+
+int ask_for(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut_t *blocks)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	ctl.nr = nr;
+	ctl.flags = flags;
+	ctl.deadline_ns = deadline_ns;
+	return kvmm_alloc_ctl(pool, &ctl, blocks);
+}
+
+struct kvmm_alloc_stat door_stat(struct kvmm_pool *pool)
+{
+	struct kvmm_alloc_stat stat;
+
+	cr_assert_eq(kvmm_alloc_stat(pool, &stat), 0);
+	return stat;
+}

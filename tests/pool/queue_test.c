@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Waiting: who gets blocks when, and who does not. One thread; see door_util.h for the others.
+ */
+#include <criterion/criterion.h>
+
+#include "pool/queue.h"
+#include "tests/pool/door_util.h"
+#include "tests/pool/life_util.h"
+
+TestSuite(queue, .init = door_set_up, .fini = door_tear_down);
+
+#define US	1000ull
+
+static kvmm_mut_t held[16];
+
+static void free_one(struct kvmm_pool *pool, void *at)
+{
+	cr_expect_eq(kvmm_free(pool, at, 1), 0);
+}
+
+static void put_one(struct kvmm_pool *pool, void *ref)
+{
+	cr_expect_eq(kvmm_put_many(pool, ref, 1), 0);
+}
+
+static void cancel(struct kvmm_pool *pool, void *seq)
+{
+	cr_expect_eq(kvmm_alloc_cancel(pool, (uintptr_t)seq), 1);
+}
+
+/* All blocks are held. */
+static struct kvmm_pool *make_full(u32 nr)
+{
+	struct kvmm_pool *pool = make_door(nr, NULL);
+
+	cr_assert_eq(kvmm_alloc(pool, nr, held), 0);
+	return pool;
+}
+
+static void end_full(struct kvmm_pool *pool, const kvmm_mut_t *mut, u32 nr)
+{
+	if (nr)
+		cr_expect_eq(kvmm_free(pool, mut, nr), 0);
+	cr_expect(others_are_done());
+	end_pool(pool);
+}
+
+Test(queue, a_request_waits_until_enough_is_freed)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = {
+		{ 5 * US, free_one, &held[0] }, { 9 * US, free_one, &held[1] },
+		{ 12 * US, free_one, &held[2] },
+	};
+	struct kvmm_alloc_report report;
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_mut_t mut[3];
+
+	others_do(pool, deeds, 3);
+	ctl.nr = 3;
+	ctl.deadline_ns = 20 * US;
+	ctl.report = &report;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+	cr_expect_eq(fake.now_ns, 12 * US);
+	cr_expect_eq(report.waited_ns, 11 * US);
+	cr_expect_eq(report.time_ns, 11 * US);
+	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_WAIT], 1);
+	cr_expect_eq(stat_of(pool).fail_nospc, 0);
+	/* Two of three did not suffice, and woke nobody. */
+	cr_expect_eq(fake.nr_wakes, 1);
+	end_full(pool, mut, 3);
+}
+
+Test(queue, at_the_deadline_nothing_was_taken)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = { { 5 * US, free_one, &held[0] } };
+	kvmm_mut_t mut[2];
+
+	others_do(pool, deeds, 1);
+	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_RELATIVE, 10 * US, mut), -ETIMEDOUT);
+	cr_expect_eq(fake.now_ns, 11 * US);
+	cr_expect_eq(stat_of(pool).nr_free, 1);
+	cr_expect_eq(door_stat(pool).nr_timed_out, 1);
+	cr_expect_eq(door_stat(pool).nr_waiting, 0);
+	cr_expect_eq(pool->guard, 0);
+	cr_expect_eq(ask_for(pool, 1, 0, 1, mut), 0, "a deadline in the past is no obstacle");
+	cr_expect_eq(ask_for(pool, 1, 0, 1, mut + 1), -ETIMEDOUT);
+	end_full(pool, mut, 1);
+}
+
+Test(queue, who_can_never_fit_does_not_wait)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .marks = { 1, 2, 2 } };
+	struct kvmm_pool *pool = make_door(8, &door);
+	kvmm_mut_t mut[8];
+
+	cr_expect_eq(ask_for(pool, 7, KVMM_ALLOC_RELATIVE, 10 * US, mut), -ENOSPC);
+	cr_expect_eq(fake.now_ns, 1 * US);
+	end_full(pool, mut, 0);
+}
+
+/* No lock of the pool is taken to put a reference, and yet the sleeper hears of it. */
+Test(queue, a_block_that_can_be_evicted_will_do)
+{
+	struct kvmm_pool *pool = make_door(4, NULL);
+	kvmm_mut_t mut[1];
+	kvmm_ref_t ref[4];
+	const struct deed deeds[] = { { 7 * US, put_one, &ref[2] } };
+
+	make_active(pool, 0, 4, ref);
+	others_do(pool, deeds, 1);
+	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), 0);
+	cr_expect_eq(fake.now_ns, 7 * US);
+	cr_expect_eq(stat_of(pool).evictions, 1);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref + 3, 1), 0);
+	end_full(pool, mut, 1);
+}
+
+Test(queue, a_range_waits_as_well)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = {
+		{ 5 * US, free_one, &held[3] }, { 6 * US, free_one, &held[6] },
+	};
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 2, .deadline_ns = 9 * US };
+	kvmm_range_t range;
+
+	others_do(pool, deeds, 2);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	cr_expect_eq(fake.now_ns, 6 * US);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_full(pool, NULL, 0);
+}
+
+Test(queue, cancelled_requests_have_taken_nothing)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = { { 5 * US, cancel, (void *)77 } };
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_mut_t mut[1];
+
+	others_do(pool, deeds, 1);
+	ctl.nr = 1;
+	ctl.seq = 77;
+	ctl.deadline_ns = 20 * US;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -ECANCELED);
+	cr_expect_eq(fake.now_ns, 5 * US);
+	cr_expect_eq(door_stat(pool).nr_cancelled, 1);
+	cr_expect_eq(kvmm_alloc_cancel(pool, 77), 0);
+	cr_expect_eq(kvmm_alloc_cancel(pool, 0), -EINVAL);
+	end_full(pool, NULL, 0);
+}
+
+/* ---- tickets, which stand in the queue without a thread ---- */
+
+static int submit(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut_t *blocks,
+		  kvmm_ticket_t *ticket)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	ctl.nr = nr;
+	ctl.flags = flags;
+	ctl.deadline_ns = deadline_ns;
+	ctl.seq = 5;
+	return kvmm_alloc_submit(pool, &ctl, blocks, ticket);
+}
+
+Test(queue, a_ticket_is_served_when_it_is_polled)
+{
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[2];
+
+	cr_expect_eq(submit(pool, 2, 0, 0, mut, &ticket), -EINVAL);
+	cr_expect_eq(submit(pool, 2, 0, 90 * US, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_free(pool, held, 1), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_free(pool, held + 1, 1), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -ESTALE);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket), -ESTALE);
+	cr_expect_str_eq(picture(pool), "PPPPPPPP");
+	end_full(pool, mut, 2);
+}
+
+/* A small one that would fit does not overtake, nor does one that does not wait. */
+Test(queue, a_large_request_at_the_head_gets_its_turn)
+{
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t large, small;
+	kvmm_mut_t mut[4], one[1], now[1];
+	kvmm_range_t range;
+
+	cr_expect_eq(submit(pool, 4, 0, 90 * US, mut, &large), -EINPROGRESS);
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, one, &small), -EINPROGRESS);
+	cr_expect_eq(kvmm_free(pool, held, 3), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, small), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc(pool, 1, now), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_NOWAIT, 0, now), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 1, 0, &range), -ENOSPC);
+	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_HIGH, 0, now), 0, "but a higher one does");
+	cr_expect_eq(kvmm_free(pool, now, 1), 0);
+	cr_expect_eq(kvmm_free(pool, held + 3, 2), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, large), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, small), 0);
+	cr_expect_eq(kvmm_free(pool, one, 1), 0);
+	end_full(pool, mut, 4);
+}
+
+Test(queue, higher_priority_comes_first_and_equals_in_order)
+{
+	static const u32 flags[5] = { 0, KVMM_ALLOC_HIGH, 0, KVMM_ALLOC_URGENT, KVMM_ALLOC_HIGH };
+	static const u32 order[5] = { 3, 1, 4, 0, 2 };
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t ticket[5];
+	kvmm_mut_t mut[5];
+
+	for (u32 i = 0; i < 5; i++)
+		cr_expect_eq(submit(pool, 1, flags[i], 90 * US, &mut[i], &ticket[i]), -EINPROGRESS);
+	for (u32 i = 0; i < 5; i++) {
+		cr_expect_eq(kvmm_free(pool, &held[i], 1), 0);
+		for (u32 j = 5; j-- > i + 1;)
+			cr_expect_eq(kvmm_alloc_poll(pool, ticket[order[j]]), -EINPROGRESS);
+		cr_expect_eq(kvmm_alloc_poll(pool, ticket[order[i]]), 0);
+	}
+	end_full(pool, mut, 5);
+}
+
+/* Nobody polls it, but its deadline is seen by those who are behind. */
+Test(queue, a_deadline_that_has_passed_holds_up_nobody)
+{
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[8], one[1];
+
+	cr_expect_eq(submit(pool, 8, 0, 20 * US, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_free(pool, held, 1), 0);
+	cr_expect_eq(kvmm_alloc(pool, 1, one), -ENOSPC);
+	fake.now_ns = 20 * US;
+	cr_expect_eq(kvmm_alloc(pool, 1, one), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -ETIMEDOUT);
+	end_full(pool, one, 1);
+}
+
+Test(queue, who_withdraws_makes_place_for_the_next)
+{
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t first, second;
+	kvmm_mut_t mut[8], one[1];
+
+	cr_expect_eq(submit(pool, 8, 0, 90 * US, mut, &first), -EINPROGRESS);
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, one, &second), -EINPROGRESS);
+	cr_expect_eq(kvmm_free(pool, held, 1), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, second), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, first), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, second), 0);
+	cr_expect_eq(submit(pool, 8, 0, 90 * US, mut, &first), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc_cancel(pool, 5), 1);
+	cr_expect_eq(kvmm_alloc_poll(pool, first), -ECANCELED);
+	end_full(pool, one, 1);
+}
+
+Test(queue, a_promise_is_past_the_queue)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_mut_t mut[8], one[1];
+	kvmm_ticket_t ticket;
+	kvmm_promise_t promise;
+
+	ctl.nr = 2;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	cr_expect_eq(submit(pool, 7, 0, 90 * US, mut, &ticket), -EINPROGRESS);
+	ctl.nr = 1;
+	ctl.promise = promise;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, one), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	cr_expect_eq(kvmm_free(pool, one, 1), 0);
+	end_full(pool, mut, 7);
+}
+
+/* Growing ranges hold what others wait for: who has blocks may finish. */
+Test(queue, growth_is_past_the_queue)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_range_t range = take(pool, 4, 0);
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[6];
+
+	cr_expect_eq(submit(pool, 6, 0, 90 * US, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_range_grow(pool, range, 2), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	end_full(pool, mut, 6);
+}
+
+/* ---- waiting against evicting ---- */
+
+Test(queue, who_finds_waiting_cheaper_waits_before_it_evicts)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 100, 1000, 400 } };
+	struct kvmm_pool *pool = make_door(8, &door);
+	kvmm_mut_t mut[2], hold[4];
+
+	cr_assert_eq(kvmm_alloc(pool, 4, hold), 0);
+	cache_keys(pool, 0, 4);
+	/* Two blocks: 800 ns of waiting against 2,000 of computing again. */
+	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_RELATIVE, 10 * US, mut), 0);
+	cr_expect_eq(fake.now_ns, 1800);
+	cr_expect_eq(stat_of(pool).evictions, 2);
+	cr_expect_geq(door_stat(pool).skipped[KVMM_STEP_EVICT], 1);
+	cr_expect_eq(kvmm_free(pool, hold, 4), 0);
+	end_full(pool, mut, 2);
+}
+
+Test(queue, what_comes_while_it_waits_spares_the_cache)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 100, 1000, 400 } };
+	struct kvmm_pool *pool = make_door(8, &door);
+	const struct deed deeds[] = {
+		{ 1200, free_one, &held[0] }, { 1500, free_one, &held[1] },
+	};
+	kvmm_mut_t mut[2];
+
+	cr_assert_eq(kvmm_alloc(pool, 4, held), 0);
+	cache_keys(pool, 0, 4);
+	others_do(pool, deeds, 2);
+	cr_expect_eq(ask_for(pool, 2, KVMM_ALLOC_RELATIVE, 10 * US, mut), 0);
+	cr_expect_eq(fake.now_ns, 1500);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	end_full(pool, mut, 2);
+}
+
+/* ---- the end ---- */
+
+static void destroy(struct kvmm_pool *pool, void *arg)
+{
+	/* What kvmm_pool_destroy() does first; the rest would wait for us. */
+	kv_lock(&pool->lock);
+	while (pool->door.head)
+		waiter_refuse(pool, pool->door.head, -ESHUTDOWN);
+	kv_unlock(&pool->lock);
+}
+
+Test(queue, who_waits_for_a_pool_that_goes_is_told)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = { { 5 * US, destroy, NULL } };
+	kvmm_mut_t mut[1];
+
+	others_do(pool, deeds, 1);
+	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), -ESHUTDOWN);
+	cr_expect_eq(fake.now_ns, 5 * US);
+	end_full(pool, NULL, 0);
+}
+
+Test(queue, tickets_go_with_their_pool)
+{
+	struct kvmm_pool *pool = make_full(8);
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[1];
+
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, mut, &ticket), -EINPROGRESS);
+	end_full(pool, NULL, 0);
+}
+
+/* ---- what validation sees ---- */
+
+#define expect_seen(pool, change, undo)				\
+	do {							\
+		change;						\
+		kv_lock(&(pool)->lock);				\
+		cr_expect_eq(door_check(pool), -EUCLEAN, #change);	\
+		kv_unlock(&(pool)->lock);			\
+		undo;						\
+	} while (0)
+
+Test(queue, whatever_contradicts_itself_is_found)
+{
+	struct kvmm_pool *pool = make_full(8);
+	struct door *door = &pool->door;
+	kvmm_ticket_t ticket[2];
+	kvmm_mut_t mut[2];
+
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, mut, &ticket[0]), -EINPROGRESS);
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, mut + 1, &ticket[1]), -EINPROGRESS);
+	expect_seen(pool, pool->guard = 0, pool->guard = GUARD_QUEUE);
+	expect_seen(pool, pool->guard |= GUARD_MARKS, pool->guard = GUARD_QUEUE);
+	expect_seen(pool, door->nr_waiting++, door->nr_waiting--);
+	expect_seen(pool, door->head->result = -1, door->head->result = 0);
+	expect_seen(pool, door->tail->prio = 2, door->tail->prio = 0);
+	expect_seen(pool, door->tail->prev = NULL, door->tail->prev = door->head);
+	expect_seen(pool, door->tail->queued = false, door->tail->queued = true);
+	expect_seen(pool, door->marks.high = 9, door->marks.high = 0);
+	expect_seen(pool, door->costs.copy_block_ns = 0, door->costs.copy_block_ns = 1);
+	expect_seen(pool, door->nr_promised = 1, door->nr_promised = 0);
+	end_full(pool, NULL, 0);
+}
