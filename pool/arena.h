@@ -136,7 +136,7 @@ static inline bool arena_may_serve(const struct kvmm_range_attr *attr)
 	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT;
 
 	return attr->nr <= ARENA_MAX_NR && !attr->seq && !attr->prio && !attr->tenant &&
-	       !attr->report && !(attr->flags & ~harmless);
+	       !attr->report && !attr->promise.gen && !(attr->flags & ~harmless);
 }
 
 /* A range of an arena, or false: ask the pool. No lock held. */

@@ -37,7 +37,7 @@ static bool something_flies(const struct kvmm_pool *pool)
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
 	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
-	       pool->arenas_barred || something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
+	       pool->arenas_barred || pool->guard || something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
 }
 
 static void free_arenas(struct arenas *arenas)

@@ -70,8 +70,10 @@ void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
 		return;
 	/* See "Waiters and puts" in ordering.rst. */
 	WRITE_ONCE(pool->guard, guard);
-	if (on)
-		pool_drain_local(pool);
+	if (!on)
+		return;
+	arenas_rest(pool);
+	pool_drain_local(pool);
 }
 
 /* ---- flags ---- */

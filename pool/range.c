@@ -471,6 +471,7 @@ int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
 	} else {
 		slot->pins--;
 		pool->count.range_pins--;
+		door_gained(pool, 1);	/* it may be moved out of somebody's way */
 	}
 	pool_leave(pool);
 	return err;
