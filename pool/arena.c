@@ -8,8 +8,8 @@
  * left anywhere takes everything back first (pool_drain_local()). So nobody is refused for what
  * an arena keeps aside.
  *
- * The gate is looked at under the arena's lock. Who closes it drains the arenas afterwards, and so
- * has held each of their locks:
+ * The gate, and the guard of the front door, are looked at under the arena's lock. Who closes them
+ * drains the arenas afterwards, and so has held each of their locks:
  *
  *	pool_stop()				__arena_alloc(), __arena_free()
  *
@@ -44,10 +44,11 @@ static void own_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 owner)
 		WRITE_ONCE(pool->owner[run.start + i], owner);
 }
 
+/* Blocks are being moved; or there are watermarks or waiters, which are looked at under pool->lock. */
 static bool gate_is_closed(const struct kvmm_pool *pool)
 {
 	/* Pairs with pool_resume(): who finds it open again sees what was done meanwhile. */
-	return unlikely(smp_load_acquire(&pool->gate));
+	return unlikely(smp_load_acquire(&pool->gate) || READ_ONCE(pool->guard));
 }
 
 /* ---- allocation ---- */
@@ -173,7 +174,7 @@ static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct
 
 	if (err)
 		return err;
-	err = arenas->on ? 0 : -EAGAIN;
+	err = arenas->on && !gate_is_closed(pool) ? 0 : -EAGAIN;
 	if (!err && !arena->zone)
 		err = make_zone(pool, arenas, arena);
 	if (!err)

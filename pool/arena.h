@@ -133,7 +133,8 @@ static __always_inline int arena_pool_enter(struct kvmm_pool *pool)
 /* Nothing asked for but blocks, and few. */
 static inline bool arena_may_serve(const struct kvmm_range_attr *attr)
 {
-	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT;
+	const u32 harmless = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_MOVABLE |
+			     KVMM_ALLOC_CONTIG;
 
 	return attr->nr <= ARENA_MAX_NR && !attr->seq && !attr->prio && !attr->tenant &&
 	       !attr->report && !attr->promise.gen && !(attr->flags & ~harmless);

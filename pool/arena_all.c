@@ -242,8 +242,8 @@ void arenas_unbar(struct kvmm_pool *pool)
 }
 
 /*
- * With the gate closed each arena's lock is taken, even if there is nothing in it: whoever is still
- * inside is waited for.
+ * With the gate closed, or a guard, each arena's lock is taken, even if there is nothing in it: whoever
+ * is still inside is waited for.
  */
 noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 {
@@ -251,10 +251,10 @@ noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 	u32 nr;
 
 	kv_assert_held(&pool->lock);
-	if (!pool->gate && !__arenas_nr_free(arenas))
+	if (!pool->gate && !pool->guard && !__arenas_nr_free(arenas))
 		return 0;
 	nr = drain_all(pool, arenas, &allocs);
-	if (!pool->gate && !arenas->forced && allocs - arenas->drained_allocs < DRAIN_EVERY)
+	if (!pool->gate && !pool->guard && !arenas->forced && allocs - arenas->drained_allocs < DRAIN_EVERY)
 		turn_off(pool, arenas);
 	arenas->drained_allocs = allocs;
 	return nr;

@@ -477,6 +477,24 @@ Test(arena, arenas_are_of_no_use_where_memory_is_short)
 	end_pool(pool);
 }
 
+/* Who has to leave blocks, or waits for some, is looked at under the lock of the pool. */
+Test(arena, watermarks_are_kept)
+{
+	struct kvmm_watermarks marks = { .min = 100, .low = 200, .high = 300 };
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t range = take_on(0, pool, 8), more;
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	cr_expect_eq(arena_with(pool, take_on(0, pool, 8)), 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(__arenas_nr_free(pool->arenas), 0);
+	for (u32 i = 0; i < NR_BLOCKS && !kvmm_range_alloc(pool, 8, 0, &more); i++)
+		;
+	cr_expect_geq(stat_of(pool).nr_free, 200);
+	end_pool(pool);
+}
+
 Test(arena, some_pools_never_have_any)
 {
 	struct kvmm_pool_attr attr[4] = { KVMM_POOL_ATTR_INIT, KVMM_POOL_ATTR_INIT,

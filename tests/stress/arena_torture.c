@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Arenas under threads that come and go.
+ *
+ * Workers take and free ranges of 1 to 40 blocks, each with its mark on the blocks that it holds; some
+ * ranges are handed to other threads to be freed there; now and then a worker wants more of one
+ * (another reference, a pin, more blocks), and now and then it dies, leaving what it has
+ * to whoever comes next. Others look at ranges without a lock, move blocks, validate, read counts, and
+ * take so much at once that everything kept aside is needed. In the end all is free, and counts are 0.
+ *
+ * A block that is in two ranges is seen by its mark.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/pool.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	4096u
+#define NR_WORKERS	4u
+#define NR_LIVES	6u	/* of each worker */
+#define NR_STEPS	3000u	/* in a life */
+#define NR_HELD		24u
+#define NR_SHARED	64u
+#define MAX_EXT		256u	/* of ranges that grow */
+
+static struct kvmm_pool *pool;
+static u32 mark[NR_BLOCKS];		/* atomic: who has the block; 0: nobody that is known */
+static u64 shared[NR_SHARED];		/* atomic: handles that wait for somebody to free them */
+static u32 stop;			/* atomic */
+static u32 nr_bad;			/* atomic */
+static u32 next_mark = 1;		/* atomic */
+
+#define expect(cond)								\
+	do {									\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+struct random {
+	u64 state;
+};
+
+static u32 any(struct random *r, u32 below)
+{
+	r->state ^= r->state << 13;
+	r->state ^= r->state >> 7;
+	r->state ^= r->state << 17;
+	return (r->state >> 20) % below;
+}
+
+static u64 pack(kvmm_range_t range)
+{
+	return (u64)range.gen << 32 | range.index;
+}
+
+static kvmm_range_t unpack(u64 word)
+{
+	return (kvmm_range_t){ (u32)word, word >> 32 };
+}
+
+/* Nothing moves meanwhile: no request lets others be moved. */
+static void set_marks(kvmm_range_t range, u32 from, u32 to)
+{
+	struct kvmm_extent ext[MAX_EXT];
+	int nr = kvmm_range_extents(pool, range, ext, MAX_EXT);
+
+	expect(nr > 0 && nr <= (int)MAX_EXT);
+	for (int i = 0; i < nr; i++)
+		for (u32 b = ext[i].start; b < ext[i].start + ext[i].nr; b++)
+			expect(__atomic_exchange_n(&mark[b], to, __ATOMIC_RELAXED) == from);
+}
+
+struct held {
+	kvmm_range_t range;
+	u32 mark;
+};
+
+static bool take_one(struct random *r, struct held *held)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(r, 40),
+					.max_runs = 1 + any(r, 4), .flags = KVMM_ALLOC_NO_COMPACT };
+
+	if (!any(r, 16))
+		attr.seq = 1 + any(r, 100);
+	if (kvmm_range_alloc_attr(pool, &attr, &held->range))
+		return false;
+	held->mark = kv_fetch_add(&next_mark, 1);
+	set_marks(held->range, 0, held->mark);
+	return true;
+}
+
+static void free_one(struct held *held)
+{
+	set_marks(held->range, held->mark, 0);
+	expect(!kvmm_range_free(pool, held->range));
+	expect(kvmm_range_free(pool, held->range) == -ESTALE);
+}
+
+/* Whoever finds a handle there frees it. Marks are taken off before. */
+static void hand_over(struct random *r, struct held *held)
+{
+	u64 old;
+
+	set_marks(held->range, held->mark, 0);
+	old = __atomic_exchange_n(&shared[any(r, NR_SHARED)], pack(held->range), __ATOMIC_ACQ_REL);
+	if (old)
+		expect(!kvmm_range_free(pool, unpack(old)));
+}
+
+static void want_more(struct random *r, struct held *held)
+{
+	struct kvmm_range_info info;
+
+	switch (any(r, 4)) {
+	case 0:
+		expect(!kvmm_range_get(pool, held->range));
+		expect(!kvmm_range_free(pool, held->range));
+		break;
+	case 1:
+		expect(!kvmm_range_pin(pool, held->range));
+		expect(kvmm_range_free(pool, held->range) == -EBUSY);
+		expect(!kvmm_range_unpin(pool, held->range));
+		break;
+	case 2:
+		set_marks(held->range, held->mark, 0);
+		kvmm_range_grow(pool, held->range, 1 + any(r, 4));
+		set_marks(held->range, 0, held->mark);
+		break;
+	default:
+		expect(!kvmm_range_info(pool, held->range, &info) && info.refs == 1);
+	}
+}
+
+static void *live(void *arg)
+{
+	struct random r = { .state = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1 };
+	struct held held[NR_HELD];
+	u32 nr = 0;
+
+	for (u32 i = 0; i < NR_STEPS; i++) {
+		u32 at = nr ? any(&r, nr) : 0;
+
+		if (nr < NR_HELD && (!nr || any(&r, 2))) {
+			nr += take_one(&r, &held[nr]);
+		} else if (!any(&r, 8)) {
+			want_more(&r, &held[at]);
+		} else {
+			if (any(&r, 4))
+				free_one(&held[at]);
+			else
+				hand_over(&r, &held[at]);
+			held[at] = held[--nr];
+		}
+	}
+	while (nr)
+		hand_over(&r, &held[--nr]);
+	pthread_exit(NULL);
+}
+
+/* Threads die, and others take their place. */
+static void *work(void *arg)
+{
+	for (uintptr_t life = 0; life < NR_LIVES; life++) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, live,
+				   (void *)((uintptr_t)arg * 1000 + life + 1)))
+			abort();
+		pthread_join(thread, NULL);
+	}
+	return NULL;
+}
+
+/* Ranges that are anybody's: whole, or refused. */
+static void *look(void *arg)
+{
+	struct random r = { .state = 4711 };
+
+	while (!READ_ONCE(stop)) {
+		u64 word = __atomic_load_n(&shared[any(&r, NR_SHARED)], __ATOMIC_ACQUIRE);
+		struct kvmm_extent ext[KVMM_MAX_RUNS];
+		int nr = word ? kvmm_range_extents(pool, unpack(word), ext, KVMM_MAX_RUNS) : 0;
+
+		expect(nr >= 0 || nr == -ESTALE);
+		for (int i = 0; i < nr && i < (int)KVMM_MAX_RUNS; i++)
+			expect(ext[i].nr && ext[i].start + ext[i].nr <= NR_BLOCKS);
+	}
+	return NULL;
+}
+
+static void *disturb(void *arg)
+{
+	struct random r = { .state = 815 };
+
+	while (!READ_ONCE(stop)) {
+		struct kvmm_pool_stat stat;
+		struct kvmm_block_info info;
+		kvmm_range_t range;
+		u32 used = 0;
+
+		switch (any(&r, 8)) {
+		case 0:
+			expect(!kvmm_validate(pool));
+			break;
+		case 1:
+			if (!kvmm_range_alloc(pool, 1 + any(&r, NR_BLOCKS / 2),
+					      KVMM_RUNS(8) | KVMM_ALLOC_NO_COMPACT, &range))
+				expect(!kvmm_range_free(pool, range));
+			break;
+		case 2:
+			expect(!kvmm_block_info(pool, any(&r, NR_BLOCKS), &info));
+			break;
+		default:
+			expect(!kvmm_pool_stat(pool, &stat));
+			for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
+				used += stat.nr_state[i];
+			expect(stat.nr_free + used == NR_BLOCKS);
+		}
+	}
+	return NULL;
+}
+
+static void run_all(void)
+{
+	pthread_t worker[NR_WORKERS], looker, disturber;
+
+	stop = 0;
+	pthread_create(&looker, NULL, look, NULL);
+	pthread_create(&disturber, NULL, disturb, NULL);
+	for (uintptr_t i = 0; i < NR_WORKERS; i++)
+		pthread_create(&worker[i], NULL, work, (void *)i);
+	for (u32 i = 0; i < NR_WORKERS; i++)
+		pthread_join(worker[i], NULL);
+	WRITE_ONCE(stop, 1);
+	pthread_join(looker, NULL);
+	pthread_join(disturber, NULL);
+}
+
+static void free_shared(void)
+{
+	for (u32 i = 0; i < NR_SHARED; i++) {
+		if (shared[i])
+			expect(!kvmm_range_free(pool, unpack(shared[i])));
+		shared[i] = 0;
+	}
+}
+
+static void torture(u32 nr_arenas)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool_stat stat;
+
+	attr.nr_blocks = NR_BLOCKS;
+	if (kvmm_pool_create(&attr, &pool))
+		abort();
+	if (nr_arenas)
+		expect(!kv_pool_force_arenas(pool, nr_arenas));
+	run_all();
+	expect(!kvmm_pool_compact(pool, &goal));
+	free_shared();
+	expect(!kvmm_pool_stat(pool, &stat) && stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
+	expect(!kvmm_validate(pool));
+	kvmm_pool_destroy(pool);
+	memset(mark, 0, sizeof(mark));
+}
+
+int main(void)
+{
+	torture(4);
+	torture(1);
+	torture(0);	/* as the threads meet */
+	return nr_bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}
