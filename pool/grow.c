@@ -32,7 +32,7 @@ static u32 chunk_for(u32 nr, u32 expect, u32 last)
 	return clamp_chunk(2 * last);
 }
 
-static void grow_begin(struct kvmm_pool *pool, struct slot *slot, u32 expect)
+static void grow_begin(struct kvmm_pool *pool, struct slot *slot, u32 calls, u32 expect)
 {
 	struct grow *grow = &slot->grow;
 
@@ -40,6 +40,7 @@ static void grow_begin(struct kvmm_pool *pool, struct slot *slot, u32 expect)
 	slot->flags |= SLOT_GREW;
 	pool->count.range_attrs += slot_attrs(slot);
 	grow->chunk = grow->in_place = grow->elsewhere = 0;
+	grow->calls = calls;
 	grow->expect = expect;
 }
 
@@ -48,10 +49,10 @@ static u32 next_chunk(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	if (pool->rounds)
 		return 0;
-	if (!(slot->flags & SLOT_GREW)) {
-		grow_begin(pool, slot, 0);
+	if (!(slot->flags & SLOT_GREW))
+		grow_begin(pool, slot, 0, 0);
+	if (!slot->grow.calls)
 		return 0;
-	}
 	return chunk_for(slot->nr + nr, slot->grow.expect, slot->grow.chunk);
 }
 
@@ -189,7 +190,7 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
 	return got < 0 ? got : -ENOSPC;
 }
 
-static int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
+int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
 {
 	int err = 0;
 
@@ -198,9 +199,17 @@ static int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 n
 	if (unlikely(err))
 		return err;
 	quota_took(pool->order.quotas, slot->account);
+	slot->grow.calls++;
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
 	return 0;
+}
+
+void grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	slot_cut_back(pool, slot, nr);
+	pool->count.allocs--;
+	pool->count.alloc_blocks -= nr;
 }
 
 /* ---- a new range ---- */
@@ -237,7 +246,7 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 {
 	struct slot *slot = slot_at(pool, index);
 
-	grow_begin(pool, slot, expect);
+	grow_begin(pool, slot, 1, expect);
 	reserved_chunk(pool, slot, spare, slot_end(slot), spare);
 }
 

@@ -37,6 +37,7 @@ struct grow {
 	u64			used;		/* clock at the last use */
 	u32			chunk;		/* what was reserved last */
 	u32			expect;		/* blocks the range will have in the end; 0: who knows */
+	u32			calls;		/* times the range has grown, or said that it will */
 	u32			index;		/* of the slot; fixed at creation */
 	u32			in_place;	/* times the range grew behind its end */
 	u32			elsewhere;	/* ... by a further extent */

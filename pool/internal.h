@@ -670,6 +670,16 @@ int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 /* They are the new range's. */
 void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect);
 
+/* By @nr blocks, in one piece or a few, if @scatter in as many as it takes: 0, -ENOSPC or -ENOMEM. */
+int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter);
+/* That was in vain. */
+void grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+
+static inline u32 grow_bucket(u32 nr_ext)
+{
+	return min(kv_order(nr_ext), GROW_HIST - 1);
+}
+
 /* A range of so many extents goes. */
 static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slot)
 {
@@ -677,7 +687,7 @@ static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slo
 	u32 nr_ext = slot->nr_ext;
 
 	grow->finished_ext += nr_ext;
-	grow->finished[min(kv_order(nr_ext), GROW_HIST - 1)]++;
+	grow->finished[grow_bucket(nr_ext)]++;
 	if (unlikely(nr_ext > grow->finished_max))
 		grow->finished_max = nr_ext;
 }

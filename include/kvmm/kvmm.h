@@ -10,6 +10,7 @@
 #include <kvmm/digest.h>
 #include <kvmm/evict.h>
 #include <kvmm/group.h>
+#include <kvmm/grow.h>
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
 #include <kvmm/pool.h>

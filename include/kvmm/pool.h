@@ -4,8 +4,8 @@
  *
  * Two ways to hold blocks, which share one zone:
  *
- * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs that grow and shrink in place
- *   and that compaction may move between steps;
+ * - a *range* is the memory of one request: 1 to KVMM_MAX_RUNS runs, or more once it has grown, that
+ *   grow and shrink in place and that compaction may move between steps;
  * - a *cached block* has a key once it is full, can be shared by all requests with the same
  *   prefix, and stays a hit after its last reference is gone, until the memory is needed.
  *
@@ -306,9 +306,13 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
 
 /**
  * kvmm_range_grow() - @nr more blocks at the end: in place if the blocks behind are free, else
- * as a further extent
+ * as a further extent, or as several
  *
- * Return: 0; -ENOSPC; -ESTALE; -EINVAL.
+ * From the second time on some free blocks are kept behind the range for the next time; see
+ * <kvmm/grow.h>.
+ *
+ * Return: 0; -ENOSPC too few blocks are free or evictable; -ESTALE; -EINVAL; -ENOMEM no host memory
+ * for an extent beyond KVMM_MAX_RUNS.
  */
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
@@ -338,7 +342,7 @@ KVMM_API int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range);
  * @flags: those of KVMM_ALLOC_KEPT that were asked for
  * @nr, @bytes: its length in blocks and bytes
  * @refs, @pins: references and pins held
- * @nr_ext, @ext: where it lies
+ * @nr_ext, @ext: where it lies; of more than KVMM_MAX_RUNS extents the first ones
  * @range: its handle
  */
 struct kvmm_range_info {

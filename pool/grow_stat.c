@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is told of growth, of one range and of all. */
+#include <kvmm/grow.h>
+
+#include "internal.h"
+
+static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");
+
+int kvmm_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_growth *growth)
+{
+	struct kvmm_growth now = { 0 };
+	struct slot *slot;
+	int err;
+
+	if (!growth)
+		return -EINVAL;
+	err = kv_copy_attr(&now, sizeof(now), growth);
+	if (err)
+		return err;
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	now = (struct kvmm_growth){ .size = growth->size, .nr_ext = slot->nr_ext };
+	if (slot->flags & SLOT_GREW) {
+		now.reserved = slot->grow.res.nr ? slot->grow.res : now.reserved;
+		now.chunk = slot->grow.chunk;
+		now.expect = slot->grow.expect;
+		now.in_place = slot->grow.in_place;
+		now.elsewhere = slot->grow.elsewhere;
+	}
+	pool_leave(pool);
+	memcpy(growth, &now, min(growth->size, sizeof(now)));
+	return 0;
+}
+
+static void count_live(const struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
+
+	for (u32 i = 0; i < nr_slots; i++) {
+		u32 nr_ext = slot_at(pool, i)->nr_ext;
+
+		if (!nr_ext)
+			continue;
+		stat->live[grow_bucket(nr_ext)]++;
+		stat->live_ext += nr_ext;
+		stat->live_max = max(stat->live_max, nr_ext);
+	}
+}
+
+int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	struct kvmm_growth_stat now;
+	const struct pool_grow *grow;
+	int err;
+
+	if (!pool || !stat)
+		return -EINVAL;
+	err = kv_copy_attr(&now, sizeof(now), stat);
+	if (err)
+		return err;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	grow = &pool->grow;
+	now = (struct kvmm_growth_stat){
+		.size = stat->size, .nr_reserved = grow->nr_reserved,
+		.nr_reservations = grow->nr_lists, .finished_ext = grow->finished_ext,
+		.finished_max = grow->finished_max, .in_place = grow->in_place,
+		.elsewhere = grow->elsewhere, .steals = grow->steals,
+		.stolen_blocks = grow->stolen_blocks,
+	};
+	memcpy(now.finished, grow->finished, sizeof(now.finished));
+	count_live(pool, &now);
+	pool_leave(pool);
+	memcpy(stat, &now, min(stat->size, sizeof(now)));
+	return 0;
+}

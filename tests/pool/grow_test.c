@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ranges that grow, as pictures: a letter is a range, a dot is free, and the letter's capital is what
+ * is reserved for it.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "pool/internal.h"
+#include "tests/pool/util.h"
+
+/* picture(), and what is reserved in it. */
+static const char *rooms(struct kvmm_pool *pool)
+{
+	static char text[4096];
+	u32 cursor = 0;
+	struct kvmm_range_info info;
+
+	strncpy(text, picture(pool), sizeof(text) - 1);
+	while (!kvmm_range_next(pool, &cursor, &info)) {
+		struct kvmm_growth growth = { .size = sizeof(growth) };
+
+		cr_assert_eq(kvmm_range_growth(pool, info.range, &growth), 0);
+		for (u32 i = 0; i < growth.reserved.nr; i++) {
+			char *at = &text[growth.reserved.start + i];
+
+			cr_assert_eq(*at, '.', "reserved, but not free");
+			*at = 'A' + info.seq - 'a';
+		}
+	}
+	cr_assert_eq(kvmm_validate(pool), 0);
+	return text;
+}
+
+static kvmm_range_t take_growing(struct kvmm_pool *pool, u32 nr, u64 seq, u32 expect)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = nr, .seq = seq,
+					.flags = KVMM_ALLOC_GROWS, .expect = expect };
+	kvmm_range_t range;
+
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	return range;
+}
+
+static void grow(struct kvmm_pool *pool, kvmm_range_t range, u32 nr)
+{
+	cr_assert_eq(kvmm_range_grow(pool, range, nr), 0);
+}
+
+static struct kvmm_growth_stat growth_of(struct kvmm_pool *pool)
+{
+	struct kvmm_growth_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_growth_stat(pool, &stat), 0);
+	return stat;
+}
+
+Test(grow, the_second_time_room_is_kept)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t a = take_seq(pool, 3, 0, 'a');
+
+	grow(pool, a, 1);
+	cr_expect_str_eq(rooms(pool), "aaaa............................");
+	grow(pool, a, 1);
+	cr_expect_str_eq(rooms(pool), "aaaaaAAAAAAAA...................");
+	cr_expect_eq(stat_of(pool).nr_free, 27);
+	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_FREE], 27);
+	grow(pool, a, 7);
+	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaA...................");
+	end_pool(pool);
+}
+
+Test(grow, room_that_is_used_up_is_made_twice_as_long)
+{
+	struct kvmm_pool *pool = make_pool(48);
+	kvmm_range_t a = take_seq(pool, 1, 0, 'a');
+
+	for (u32 i = 0; i < 11; i++)
+		grow(pool, a, 1);
+	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaAAAAAAAAAAAAAAAA....................");
+	end_pool(pool);
+}
+
+Test(grow, who_says_so_has_room_from_the_start)
+{
+	struct kvmm_pool *pool = make_pool(32);
+
+	take_growing(pool, 4, 'a', 0);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAA............");
+	take_growing(pool, 2, 'b', 6);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAbbBBBB......");
+	end_pool(pool);
+}
+
+Test(grow, neighbours_stay_out_while_they_have_other_places)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 0);
+
+	take_seq(pool, 8, 0, 'b');
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAbbbbbbbb....");
+	grow(pool, a, 16);
+	cr_expect_str_eq(rooms(pool), "aaaaaaaaaaaaaaaaaaaabbbbbbbb....");
+	cr_expect_eq(kvmm_range_extents(pool, a, NULL, 0), 1);
+	end_pool(pool);
+}
+
+/* Rather than in two pieces; and the grower keeps what is next to it. */
+Test(grow, who_would_be_scattered_takes_the_far_end)
+{
+	struct kvmm_pool *pool = make_pool(32);
+
+	take_growing(pool, 4, 'a', 0);
+	take_seq(pool, 6, 0, 'b');
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAbbbbbb......");
+	take_seq(pool, 8, 0, 'c');
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAccccccccbbbbbb......");
+	cr_expect_eq(growth_of(pool).stolen_blocks, 8);
+	end_pool(pool);
+}
+
+Test(grow, nobody_fails_for_want_of_reserved_blocks)
+{
+	struct kvmm_pool *pool = make_pool(32);
+
+	take_growing(pool, 4, 'a', 0);
+	take_seq(pool, 28, KVMM_RUNS(1), 'b');
+	cr_expect_str_eq(rooms(pool), "aaaabbbbbbbbbbbbbbbbbbbbbbbbbbbb");
+	end_pool(pool);
+}
+
+Test(grow, nothing_is_evicted_for_want_of_reserved_blocks)
+{
+	struct kvmm_pool *pool = make_cache(32, "lru");
+	kvmm_mut_t muts[16];
+
+	cache_keys(pool, 0, 8);
+	take_growing(pool, 4, 'a', 0);
+	cr_expect_eq(growth_of(pool).nr_reserved, 16);
+	cr_assert_eq(kvmm_alloc(pool, 16, muts), 0);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(growth_of(pool).nr_reserved, 4);
+	end_pool(pool);
+}
+
+/* b has grown since, a has not; then c, which has just begun, would be next. */
+Test(grow, the_room_unused_for_longest_is_taken_first)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 12), b = take_growing(pool, 4, 'b', 16);
+
+	take_seq(pool, 36, 0, 'x');
+	for (u32 i = 0; i < 4; i++)
+		grow(pool, b, 1);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAbbbbbbbbBBBBBBBBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+	cr_expect_eq(pool_steal_reserved(pool, 0), 0);
+	kv_lock(&pool->lock);
+	cr_expect_eq(pool_steal_reserved(pool, 3), 3);
+	kv_unlock(&pool->lock);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAA...bbbbbbbbBBBBBBBBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+	grow(pool, a, 1);
+	kv_lock(&pool->lock);
+	cr_expect_eq(pool_steal_reserved(pool, 4), 4);
+	kv_unlock(&pool->lock);
+	cr_expect_str_eq(rooms(pool), "aaaaaAAAA...bbbbbbbbBBBB....xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+	end_pool(pool);
+}
+
+/* Twice as many growths as there are reservations have gone by: it does not seem to grow any more. */
+Test(grow, who_has_stopped_growing_loses_everything_first)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t b;
+
+	take_growing(pool, 4, 'a', 12);
+	b = take_growing(pool, 4, 'b', 20);
+	take_seq(pool, 32, 0, 'x');
+	for (u32 i = 0; i < 5; i++)
+		grow(pool, b, 1);
+	kv_lock(&pool->lock);
+	cr_expect_eq(pool_steal_reserved(pool, 10), 10);
+	kv_unlock(&pool->lock);
+	cr_expect_str_eq(rooms(pool), "aaaa........bbbbbbbbbBBBBBBBBB..xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+	end_pool(pool);
+}
+
+/* b cannot go on behind its end, and no hole has room to grow into: it gets half of a's. */
+Test(grow, who_must_go_elsewhere_gets_half_of_the_longest_room)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t b;
+
+	take_growing(pool, 4, 'a', 44);
+	b = take_seq(pool, 4, 0, 'b');
+	take_seq(pool, 14, 0, 'x');
+	grow(pool, b, 1);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAbbbbxxxxxxxxxxxxxxb.");
+	grow(pool, b, 1);
+	grow(pool, b, 1);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAAAAAAAAAAAAAAAAbBBBBBBBBBBBBBBBBbbbbxxxxxxxxxxxxxxbb");
+	end_pool(pool);
+}
+
+Test(grow, room_goes_with_the_end_of_the_range)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 12), b = take_growing(pool, 4, 'b', 12), tail;
+
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAbbbbBBBBBBBB........");
+	cr_expect_eq(kvmm_range_shrink(pool, a, 1), 0);
+	cr_expect_str_eq(rooms(pool), "aaa.........bbbbBBBBBBBB........");
+	cr_expect_eq(kvmm_range_split(pool, b, 2, &tail), 0);
+	cr_expect_str_eq(rooms(pool), "aaa.........bbbb................");
+	grow(pool, tail, 1);
+	cr_expect_str_eq(rooms(pool), "aaa.........bbbbbBBBBBBBB.......");
+	cr_expect_eq(kvmm_range_free(pool, tail), 0);
+	cr_expect_str_eq(rooms(pool), "aaa.........bb..................");
+	end_pool(pool);
+}
+
+Test(grow, the_front_may_go_while_the_room_stays)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 12);
+
+	cr_expect_eq(kvmm_range_shrink_front(pool, a, 2), 0);
+	cr_expect_str_eq(rooms(pool), "..aaAAAAAAAA....................");
+	end_pool(pool);
+}
+
+Test(grow, what_is_reserved_is_free_for_compaction)
+{
+	struct kvmm_compact all = { .size = sizeof(all) };
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t a = take_growing(pool, 4, 'a', 12), hole = take_seq(pool, 4, 0, 'h');
+
+	take_seq(pool, 4, 0, 'b');
+	cr_expect_eq(kvmm_range_free(pool, hole), 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &all), 0);
+	cr_expect_str_eq(rooms(pool), "aaaabbbb........................");
+	grow(pool, a, 1);
+	cr_expect_eq(stat_of(pool).nr_free, 23);
+	end_pool(pool);
+}
+
+Test(grow, engines_that_round_up_reserve_nothing)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	kvmm_range_t a;
+
+	attr.nr_blocks = 32;
+	attr.allocator = "buddy";
+	pool = make_pool_of(&attr);
+	a = take_growing(pool, 4, 'a', 0);
+	for (u32 i = 0; i < 12; i++)
+		grow(pool, a, 1);
+	cr_expect_eq(growth_of(pool).nr_reserved, 0);
+	cr_expect_eq(kvmm_range_growth(pool, a, &(struct kvmm_growth){ .size = 40 }), 0);
+	end_pool(pool);
+}
+
+/* ---- many extents ---- */
+
+/* Of 64 blocks every second one is free; 'a' gets them all, one by one and then at once. */
+static kvmm_range_t comb(struct kvmm_pool *pool, kvmm_range_t *tooth)
+{
+	kvmm_range_t hole[32];
+
+	for (u32 i = 0; i < 32; i++) {
+		hole[i] = take_seq(pool, 1, 0, 'h');
+		tooth[i] = take_seq(pool, 1, KVMM_ALLOC_NO_COMPACT, 't');
+	}
+	for (u32 i = 0; i < 32; i++)
+		cr_assert_eq(kvmm_range_free(pool, hole[i]), 0);
+	return take_seq(pool, 1, KVMM_ALLOC_NO_COMPACT, 'a');
+}
+
+static const char all_taken[] = "atatatatatatatatatatatatatatatatatatatatatatatatatatatatatatatat";
+
+Test(grow, takes_as_many_extents_as_it_needs)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	struct kvmm_extent ext[32];
+	kvmm_range_t tooth[32], a = comb(pool, tooth), tail;
+
+	for (u32 i = 0; i < 12; i++)
+		grow(pool, a, 1);
+	grow(pool, a, 19);
+	cr_expect_str_eq(rooms(pool), all_taken);
+	cr_expect_eq(kvmm_range_extents(pool, a, ext, 32), 32);
+	for (u32 i = 0; i < 32; i++)
+		cr_expect(ext[i].nr == 1 && pool->owner[ext[i].start] == pool->owner[0]);
+	cr_expect_eq(growth_of(pool).live_max, 32);
+	cr_expect_eq(kvmm_range_split(pool, a, 20, &tail), 0);
+	cr_expect_eq(kvmm_range_extents(pool, tail, NULL, 0), 12);
+	cr_expect_eq(kvmm_range_shrink_front(pool, a, 11), 0);
+	cr_expect_eq(kvmm_range_shrink(pool, tail, 11), 0);
+	cr_expect_eq(kvmm_range_extents(pool, a, ext + 20, 12), 9);
+	for (u32 i = 0; i < 9; i++)
+		cr_expect_eq(ext[20 + i].start, ext[11 + i].start);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 22);
+	end_pool(pool);
+}
+
+Test(grow, the_last_extents_may_be_moved_together)
+{
+	struct kvmm_compact all = { .size = sizeof(all) };
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t tooth[32], a = comb(pool, tooth);
+
+	grow(pool, a, 23);
+	write_pattern(pool, tooth[9], 4);
+	for (u32 i = 0; i < 32; i++)
+		cr_assert_eq(i == 9 ? 0 : kvmm_range_free(pool, tooth[i]), 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &all), 0);
+	cr_expect_eq(stat_of(pool).nr_runs, 1);
+	cr_expect_leq(kvmm_range_extents(pool, a, NULL, 0), 2);
+	cr_expect(has_pattern(pool, tooth[9], 4));
+	end_pool(pool);
+}
+
+Test(grow, fails_without_a_trace_if_too_few_blocks_are_free)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t tooth[32], a = comb(pool, tooth);
+	struct kvmm_pool_stat before, after;
+	char text[65];
+
+	grow(pool, a, 2);
+	before = stat_of(pool);
+	strcpy(text, rooms(pool));
+	cr_expect_eq(kvmm_range_grow(pool, a, 30), -ENOSPC);
+	cr_expect_str_eq(rooms(pool), text);
+	after = stat_of(pool);
+	after.fail_nospc = before.fail_nospc;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	end_pool(pool);
+}
+
+/* ---- many ranges ---- */
+
+Test(grow_many, one_step_of_a_batch)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t range[3] = { take_growing(pool, 2, 'a', 10), take_growing(pool, 2, 'b', 10),
+				  take_growing(pool, 2, 'c', 10) };
+
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 3, 2), 0);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAbbbbBBBBBBccccCCCCCC..................................");
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 0, 1), 0);
+	cr_expect_eq(kvmm_range_grow_many(pool, (kvmm_range_t[]){ range[1], range[1] }, 2, 1), 0);
+	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAbbbbbbBBBBccccCCCCCC..................................");
+	end_pool(pool);
+}
+
+Test(grow_many, all_or_none)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[4] = { take_seq(pool, 4, 0, 'a'), take_seq(pool, 4, 0, 'b'),
+				  take_seq(pool, 5, 0, 'c'), { 0, 0 } };
+	struct kvmm_pool_stat before = stat_of(pool), after;
+
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 3, 2), -ENOSPC);
+	cr_expect_str_eq(rooms(pool), "aaaabbbbccccc...");
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 4, 1), -EINVAL);
+	cr_expect_str_eq(rooms(pool), "aaaabbbbccccc...");
+	after = stat_of(pool);
+	cr_expect_eq(after.fail_nospc, before.fail_nospc + 1);
+	after.fail_nospc = before.fail_nospc;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 3, 1), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 3, 0), -EINVAL);
+	cr_expect_eq(kvmm_range_grow_many(pool, NULL, 3, 1), -EINVAL);
+	cr_expect_eq(kvmm_range_grow_many(NULL, range, 3, 1), -EINVAL);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, UINT32_MAX, UINT32_MAX), -EINVAL);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, UINT32_MAX, 3), -ENOSPC);
+	end_pool(pool);
+}
+
+Test(grow_many, evicts_what_all_of_them_need)
+{
+	struct kvmm_pool *pool = make_cache(32, "lru");
+	kvmm_range_t range[2] = { take(pool, 8, 0), take(pool, 8, 0) };
+
+	cache_keys(pool, 0, 12);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 8), 0);
+	cr_expect_eq(stat_of(pool).evictions, 12);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	end_pool(pool);
+}
+
+/* ---- what is told ---- */
+
+Test(grow, statistics_count_extents_of_the_living_and_the_dead)
+{
+	struct kvmm_pool *pool = make_pool(64);
+	struct kvmm_growth one = { .size = sizeof(one) };
+	kvmm_range_t tooth[32], a = comb(pool, tooth);
+	struct kvmm_growth_stat stat;
+
+	grow(pool, a, 1);
+	grow(pool, a, 4);
+	cr_expect_eq(kvmm_range_growth(pool, a, &one), 0);
+	cr_expect_eq(one.nr_ext, 6);
+	cr_expect_eq(one.elsewhere, 5);
+	stat = growth_of(pool);
+	cr_expect_eq(stat.live[0], 32);
+	cr_expect_eq(stat.live[3], 1);
+	cr_expect_eq(stat.live_ext, 38);
+	cr_expect_eq(stat.live_max, 6);
+	cr_expect_eq(stat.finished[0], 32);
+	cr_expect_eq(kvmm_range_free(pool, a), 0);
+	stat = growth_of(pool);
+	cr_expect_eq(stat.finished[3], 1);
+	cr_expect_eq(stat.finished_ext, 38);
+	cr_expect_eq(stat.finished_max, 6);
+	cr_expect_eq(kvmm_range_growth(pool, a, &one), -ESTALE);
+	cr_expect_eq(kvmm_range_growth(pool, tooth[0], NULL), -EINVAL);
+	one.size = 3;
+	cr_expect_eq(kvmm_range_growth(pool, tooth[0], &one), -EINVAL);
+	cr_expect_eq(kvmm_growth_stat(pool, NULL), -EINVAL);
+	cr_expect_eq(kvmm_growth_stat(NULL, &stat), -EINVAL);
+	end_pool(pool);
+}
+
+/* ---- sliding windows ---- */
+
+/* The window walks through the zone many times, round what stands there for ever. */
+Test(grow, a_sliding_window_stays_in_few_pieces)
+{
+	struct kvmm_pool *pool = make_pool(1024);
+	kvmm_range_t window, rock[4];
+	u32 most = 0;
+
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_range_t gap = take(pool, 200, 0);
+
+		rock[i] = take(pool, 1, 0);
+		cr_assert_eq(kvmm_range_free(pool, gap), 0);
+		if (i < 3)
+			take(pool, 200, 0);
+	}
+	(void)rock;
+	window = take_growing(pool, 64, 'w', 0);
+	for (u32 i = 0; i < 100000; i++) {
+		int nr;
+
+		grow(pool, window, 1);
+		cr_assert_eq(kvmm_range_shrink_front(pool, window, 1), 0);
+		nr = kvmm_range_extents(pool, window, NULL, 0);
+		most = max(most, (u32)nr);
+	}
+	cr_expect_leq(most, 3);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	end_pool(pool);
+}
