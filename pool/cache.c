@@ -153,19 +153,36 @@ void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
 
 /* ---- names are forgotten ---- */
 
+#define FORGET_BATCH	64u
+
+/* @nr of them, at most FORGET_BATCH. Room for as many elders that they held references on. */
+static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+			 u32 *elders)
+{
+	u32 nr_removed = nr;
+
+	pool->count.nr_forgotten += nr;
+	for (u32 i = 0; i < nr; i++) {
+		const struct kv_entry *entry = entry_at(pool, handles[i].index);
+
+		elders[i] = READ_ONCE(entry->link);
+		pool->count.names_forgotten += name_sum(entry);
+	}
+	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, handles, &nr_removed));
+	for (u32 i = 0; i < nr; i++) {
+		presence_gone(pool, handles[i].index);
+		if (unlikely(pool->order.classes != NULL))
+			class_gone(pool->order.classes, handles[i].index);
+	}
+}
+
 /* Out of the map. Returns the elder that it held a reference on, or KV_NONE. */
 static u32 forget_name(struct kvmm_pool *pool, u32 index)
 {
-	const struct kv_entry *entry = entry_at(pool, index);
 	struct kv_handle handle = entry_handle(pool, index);
-	u32 elder = READ_ONCE(entry->link), nr = 1;
+	u32 elder;
 
-	pool->count.nr_forgotten++;
-	pool->count.names_forgotten += name_sum(entry);
-	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, &handle, &nr));
-	presence_gone(pool, index);
-	if (unlikely(pool->order.classes != NULL))
-		class_gone(pool->order.classes, index);
+	forget_names(pool, &handle, 1, &elder);
 	return elder;
 }
 
@@ -215,6 +232,39 @@ bool entry_forget(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
+static void forget_batch(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	u32 elders[FORGET_BATCH];
+
+	forget_names(pool, handles, nr, elders);
+	for (u32 i = 0; i < nr; i++)
+		release_elder(pool, elders[i], handles[i].index);
+}
+
+/* entry_forget() of all of them, which stay claimed: one call of the map for many. */
+static u32 victims_forget(struct kvmm_pool *pool, const struct victims *victims)
+{
+	struct kv_handle handles[FORGET_BATCH];
+	u32 index = victims->newest, nr = 0, nr_names = 0;
+
+	for (u32 left = victims->nr; left; left--, index = entry_at(pool, index)->chain) {
+		order_history(&pool->order, HISTORY_EVICTED, index, 0);
+		if (READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK) {
+			pool->count.nr_parked--;
+			continue;
+		}
+		handles[nr++] = entry_handle(pool, index);
+		nr_names++;
+		if (nr < FORGET_BATCH)
+			continue;
+		forget_batch(pool, handles, nr);
+		nr = 0;
+	}
+	if (nr)
+		forget_batch(pool, handles, nr);
+	return nr_names;
+}
+
 int evict_gone(struct kvmm_pool *pool, u32 first)
 {
 	int err;
@@ -260,14 +310,13 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 {
-	u32 nr = 0;
+	u32 nr = victims_forget(pool, victims);
 
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 		u32 block = entry_block(entry_at(pool, index));
 
 		victims->newest = entry_at(pool, index)->chain;
-		nr += entry_forget(pool, index);
 		entry_free(pool, entry_handle(pool, index));
 		block_free(pool, block);
 	}
@@ -338,18 +387,36 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	return err;
 }
 
-/* From the newest to the oldest, so that those that remain after an error can be put back. */
+/* No entry of theirs is in its last generation: each can be used again. */
+static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 index = victims->newest;
+
+	for (u32 left = victims->nr; left; left--, index = entry_at(pool, index)->chain)
+		if (unlikely(entry_handle(pool, index).gen == pool->entries.gen_last))
+			return false;
+	return true;
+}
+
+/*
+ * From the newest to the oldest, so that those that remain after an error can be put back. Where
+ * there can be none, all names are forgotten first.
+ */
 static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mut_t *blocks,
 			struct take *take)
 {
+	bool forgotten = victims_are_fresh(pool, victims);
 	u32 nr = victims->nr, at = 0;
 
+	if (likely(forgotten))
+		victims_forget(pool, victims);
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 		kvmm_key_t key = kv_entry_key(entry_at(pool, index));
+		bool parked = READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK;
 
 		victims->newest = entry_at(pool, index)->chain;
-		if (entry_forget(pool, index)) {
+		if (likely(forgotten) ? !parked : entry_forget(pool, index)) {
 			take->nr_evicted++;
 			if (take->evicted)
 				take->evicted[nr - take->nr_evicted] = key;
