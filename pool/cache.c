@@ -502,28 +502,34 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	return victims_evict(pool, &extra);
 }
 
-static int take_blocks(struct kvmm_pool *pool, struct take *take)
+int cache_take_begin(struct kvmm_pool *pool, struct take *take, struct taken *taken)
 {
-	struct victims victims = NO_VICTIMS;
 	struct share share;
-	u32 nr_free;
 	int err;
 
+	taken->victims = NO_VICTIMS;
 	if (!share_out(pool, take, &share))
 		return -ENOSPC;
-	err = pick_for(pool, take, &share, &victims);
+	err = pick_for(pool, take, &share, &taken->victims);
 	if (err)
 		return err;
-	nr_free = share.nr_free;
-	if (take_free(pool, nr_free, take->blocks)) {
-		victims_unpick(pool, &victims);
-		return -ENOSPC;
-	}
-	if (unlikely(victims.nr > take->nr - nr_free))
-		take->nr_surplus = evict_beyond(pool, take->nr - nr_free, &victims);
-	err = take_victims(pool, &victims, take->blocks + nr_free, take);
+	taken->nr_free = share.nr_free;
+	if (!take_free(pool, taken->nr_free, take->blocks))
+		return 0;
+	victims_unpick(pool, &taken->victims);
+	return -ENOSPC;
+}
+
+int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *taken)
+{
+	u32 nr = take->nr - taken->nr_free;
+	int err;
+
+	if (unlikely(taken->victims.nr > nr))
+		take->nr_surplus = evict_beyond(pool, nr, &taken->victims);
+	err = take_victims(pool, &taken->victims, take->blocks + taken->nr_free, take);
 	if (unlikely(err))
-		return untake(pool, take, nr_free, err, &victims);
+		return untake(pool, take, taken->nr_free, err, &taken->victims);
 	if (unlikely(pool->window.nr))
 		window_sort(pool, take->blocks, take->nr);
 	for (u32 i = 0, now = mags_tick(pool); i < take->nr; i++)
@@ -531,6 +537,26 @@ static int take_blocks(struct kvmm_pool *pool, struct take *take)
 	pool->count.allocs++;
 	pool->count.alloc_blocks += take->nr;
 	return 0;
+}
+
+void cache_untake_free(struct kvmm_pool *pool, const struct take *take, const struct taken *taken)
+{
+	for (u32 i = 0; i < taken->nr_free; i++) {
+		u32 index = take->blocks[i].index;
+
+		block_free(pool, entry_block(entry_at(pool, index)));
+		quota_uncharge_entry(pool->order.quotas, index);
+		pool->count.nr_held--;
+	}
+	kv_entries_untake(&pool->entries, taken->nr_free, (struct kv_handle *)take->blocks);
+}
+
+static int take_blocks(struct kvmm_pool *pool, struct take *take)
+{
+	struct taken taken;
+	int err = cache_take_begin(pool, take, &taken);
+
+	return err ? err : cache_take_end(pool, take, &taken);
 }
 
 int cache_take(struct kvmm_pool *pool, struct take *take)

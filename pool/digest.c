@@ -246,6 +246,13 @@ static void sum_tenants(struct sum *sum, struct kvmm_pool *pool)
 		sum_add_bytes(sum, pool->tenant, pool->nr_blocks * sizeof(*pool->tenant));
 }
 
+/* Tables grow by slots that follow each other: whether one has grown already is no difference. */
+static void sum_free_handle(struct sum *sum, u32 index, u32 age)
+{
+	if (age)
+		sum_add_two(sum, index, age);
+}
+
 static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct hold_table *table = *pool_hold_table(pool);
@@ -254,7 +261,7 @@ static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
 		return;
 	kv_lock(&table->lock);
 	for (u32 at = table->free; at != KV_NONE; at = hold_slot(table, at)->next)
-		sum_add_two(sum, at, hold_slot(table, at)->gen - table->gen_base);
+		sum_free_handle(sum, at, hold_slot(table, at)->gen - table->gen_base);
 	kv_unlock(&table->lock);
 }
 
@@ -265,7 +272,7 @@ static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
 	u32 at;
 
 	for (at = pool->free_slot; at != KV_NONE; at = slot_at(pool, at)->next)
-		sum_add_two(sum, at, slot_at(pool, at)->gen - pool->gen_base);
+		sum_free_handle(sum, at, slot_at(pool, at)->gen - pool->gen_base);
 	sum_add(sum, KV_NONE);
 	if (pool->caches)
 		for (at = (u32)entries->free; at < entries->nr; at = entries->entry[at].link)

@@ -28,6 +28,7 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_more;
 
+	pool->claims.forgets++;
 	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	do {
 		nr_more = forget_round(pool);
@@ -70,7 +71,8 @@ static u64 nr_refs_of_dups(const struct kvmm_pool *pool)
 static bool is_idle(const struct kvmm_pool *pool)
 {
 	const struct pool_count *count = &pool->count;
-	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten;
+	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten -
+		       pool->claims.nr_named;
 
 	return !pool_counts(pool).nr_ranges && count->nr_held - count->nr_parked == nr_named &&
 	       tally_sum(pool, TALLY_REFS) == nr_refs_of_dups(pool);
@@ -118,8 +120,10 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 		struct kv_handle handle = entry_handle(pool, index);
 		u64 word = smp_load_acquire(&entry_at(pool, index)->word);
 
-		if (!kv_word_is(word, KV_ENTRY_REGISTERED) || word & KV_ENTRY_HIDDEN)
+		if (!kv_word_is(word, KV_ENTRY_REGISTERED) || word & KV_ENTRY_HIDDEN) {
+			pool->claims.forgets += kv_word_is(word, KV_ENTRY_EVICTING);
 			return false;
+		}
 		if (!kv_entry_hide(&pool->entries, handle))
 			return true;
 		if (kv_entry_claim(&pool->entries, handle))

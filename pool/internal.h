@@ -46,6 +46,7 @@
 #include <kv/zone.h>
 
 #include "background.h"
+#include "claims.h"
 #include "door.h"
 #include "grow.h"
 #include "order.h"
@@ -288,6 +289,7 @@ struct kvmm_pool {
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
 	struct sum			history;	/* ->lock; see digest.h */
+	struct claims			claims;		/* ->lock; see claims.h */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
@@ -505,6 +507,8 @@ int slots_reserve(struct kvmm_pool *pool);
 u32 slot_take(struct kvmm_pool *pool);
 /* The range is gone: its handles are stale from here on. */
 void slot_put(struct kvmm_pool *pool, u32 index);
+/* It has never been: nobody has seen a handle. */
+void slot_unput(struct kvmm_pool *pool, u32 index);
 /* Its handles are stale from here on; it is nobody's yet. */
 void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *count);
 /* NULL, or the slot of that number; no lock held, and so whatever it is just now. */
@@ -739,6 +743,18 @@ kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *att
 /* pool_enter() and slot_find(); on error the lock is not held. */
 int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 enum kv_placement range_placement(u32 flags);
+/* 0 and defaults filled in, or -EINVAL. */
+int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr);
+struct room;
+/* One attempt: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
+int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct room *room,
+	       kvmm_range_t *range);
+/* Nobody has been given that range: pinned until range_show(), or as if it had never been. */
+void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
+void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);
+void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
+/* Its content, and then one pin less: 0; or -EIO, and it is freed. No lock held. */
+int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
 
 /* ---- room.c ---- */
 
@@ -791,6 +807,16 @@ static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
 	return likely(!pool->order.quotas) ? 0 : __quota_squeeze(pool, room, victims);
 }
 
+/*
+ * The steps of that, with @room->take(): 0, or why not. Blocks of @victims are in the zone then, or
+ * taken from there. ->lock held; without KVMM_ALLOC_NO_COMPACT compact_lock, too, and ->lock is
+ * dropped and retaken.
+ */
+struct victims;
+int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims);
+/* Evict them for good, or put them back where they were. ->lock held. */
+void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
+		 struct room *room);
 /* @room->take() until it succeeds: as it is, after eviction, after compaction. No lock held. */
 int pool_get_room(struct kvmm_pool *pool, struct room *room);
 /* The same, but first as things are; with KVMM_ALLOC_NOWAIT that is all. No lock held. */
@@ -1012,6 +1038,25 @@ struct take {
 
 /* 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held. */
 int cache_take(struct kvmm_pool *pool, struct take *take);
+
+/**
+ * struct taken - blocks of struct take, half-way
+ * @nr_free: the first so many of @take->blocks, which were free and are private now
+ * @victims: who is claimed for the others, and still has name and block
+ */
+struct taken {
+	u32 nr_free;
+	struct victims victims;
+};
+
+/* The first half of it, after which nothing is lost; the same errors. Both locks held. */
+int cache_take_begin(struct kvmm_pool *pool, struct take *take, struct taken *taken);
+/* The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back, and
+ * what was evicted is. Both locks held. */
+int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *taken);
+/* Instead: free blocks are free again, exactly. Both locks held. */
+void cache_untake_free(struct kvmm_pool *pool, const struct take *take,
+		       const struct taken *taken);
 
 /* ---- match.c ---- */
 

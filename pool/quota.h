@@ -249,6 +249,14 @@ static inline void quota_took(struct quotas *quotas, u32 account)
 		__quota_took(quotas, account);
 }
 
+/* The second half of one that was counted when it began. ->lock held. */
+static inline void quota_peak(struct quotas *quotas, u32 i)
+{
+	if (unlikely(quotas != NULL))
+		quotas->account[i]->peak = max(quotas->account[i]->peak,
+					       quotas->account[i]->usage);
+}
+
 /* ---- quota_take.c ---- */
 
 struct quota_want {

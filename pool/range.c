@@ -28,7 +28,7 @@ struct request {
 	bool			grew;	/* the table of ranges did: its old directory waits */
 };
 
-static int check_request(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
+int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 {
 	if (!attr->nr || attr->nr > pool->nr_usable)
 		return -EINVAL;
@@ -121,10 +121,9 @@ static void untake(struct kvmm_pool *pool, struct kvmm_extent *ext, int nr_ext, 
 }
 
 /* The blocks first: who fails for want of them has not grown the table. */
-static int take_range(struct kvmm_pool *pool, struct room *room)
+int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct room *room,
+	       kvmm_range_t *range)
 {
-	struct request *req = container_of(room, struct request, room);
-	struct kvmm_range_attr *attr = &req->attr;
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
 	u32 account = quota_account(pool->order.quotas, attr->tenant);
 	u32 spare = 0;
@@ -151,20 +150,35 @@ static int take_range(struct kvmm_pool *pool, struct room *room)
 			untake(pool, ext, nr_ext, spare);
 			return -ENOMEM;
 		}
-		req->grew = true;
 	}
 	promise_take(pool, &room->ask, attr->nr);
-	req->range = range_add(pool, attr, ext, nr_ext, account);
+	*range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
-		grow_adopt(pool, req->range.index, spare, attr->expect);
-	if (unlikely(is_zeroed(pool, attr->flags))) {	/* until zero_range() is done */
-		slot_at(pool, req->range.index)->pins = 1;
-		pool->count.range_pins++;
-	}
+		grow_adopt(pool, range->index, spare, attr->expect);
 	asked_for(&pool->asked, attr->nr);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += attr->nr;
+	return 0;
+}
+
+static void pin_slot(struct kvmm_pool *pool, u32 index)
+{
+	slot_at(pool, index)->pins = 1;
+	pool->count.range_pins++;
+}
+
+static int take_range(struct kvmm_pool *pool, struct room *room)
+{
+	struct request *req = container_of(room, struct request, room);
+	bool is_full = pool->free_slot == KV_NONE;
+	int err = range_take(pool, &req->attr, room, &req->range);
+
+	if (unlikely(err))
+		return err;
+	req->grew |= is_full;
+	if (unlikely(is_zeroed(pool, req->attr.flags)))		/* until range_zero() is done */
+		pin_slot(pool, req->range.index);
 	return 0;
 }
 
@@ -226,6 +240,41 @@ static void range_del(struct kvmm_pool *pool, u32 index)
 	pool->count.frees++;
 }
 
+/* ---- ranges that nobody has been given yet ---- */
+
+void range_hide(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	pin_slot(pool, range.index);
+}
+
+void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin)
+{
+	struct slot *slot = slot_at(pool, range.index);
+
+	if (!keep_pin && slot->pins) {
+		slot->pins--;
+		pool->count.range_pins--;
+	}
+	if (!seq)
+		return;
+	slot->seq = seq;
+	pool->count.range_seqs += seq;
+	seq_add(pool, range.index);
+}
+
+void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot = slot_at(pool, range.index);
+	u32 nr = slot->nr;
+
+	count_range_del(pool, slot);
+	seq_del(pool, range.index);
+	blocks_free(pool, slot->ext, slot->nr_ext);
+	slot_unput(pool, range.index);
+	pool->count.allocs--;
+	pool->count.alloc_blocks -= nr;
+}
+
 /*
  * Nobody has the handle yet, but the walks can find the range: its first pin keeps it alive, and
  * where it is, until the content is zero. New extents are in the slot; if somebody lets it grow
@@ -243,7 +292,7 @@ static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
 	return err;
 }
 
-static int zero_range(struct kvmm_pool *pool, kvmm_range_t range)
+int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct slot copy, *slot;
 	int err, failed;
@@ -279,7 +328,7 @@ static int fill_request(struct kvmm_pool *pool, struct request *req,
 	err = read_attr(&req->attr, attr);
 	req->old_report = attr->size <= offsetof(struct kvmm_range_attr, deadline_ns);
 	if (!err)
-		err = check_request(pool, &req->attr);
+		err = range_check_attr(pool, &req->attr);
 	req->room = (struct room){ .take = take_range, .nr = req->attr.nr,
 				   .flags = req->attr.flags, .max_runs = req->attr.max_runs,
 				   .ask.prio = req->attr.prio, .ask.promise = req->attr.promise };
@@ -297,7 +346,7 @@ static int get_content(struct kvmm_pool *pool, struct request *req)
 	else
 		err = get_range(pool, req);
 	if (unlikely(!err && is_zeroed(pool, req->attr.flags)))
-		err = zero_range(pool, req->range);
+		err = range_zero(pool, req->range);
 	return err;
 }
 

@@ -68,9 +68,8 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-/* Evict them for good, or put them back where they were. */
-static void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
-			struct room *room)
+void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
+		 struct room *room)
 {
 	u32 nr = 0;
 
@@ -252,6 +251,18 @@ static int try_harder(struct kvmm_pool *pool, struct effort *e)
 		return err;
 	room->scatter = true;
 	return room->take(pool, room);
+}
+
+int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+{
+	struct effort e = { .room = room, .victims = *victims };
+	int err;
+
+	pool->door.muted = true;	/* see door_gained() */
+	err = try_harder(pool, &e);
+	pool->door.muted = false;
+	*victims = e.victims;
+	return err;
 }
 
 int pool_get_room(struct kvmm_pool *pool, struct room *room)

@@ -163,6 +163,19 @@ struct slot *slot_peek(const struct kvmm_pool *pool, u32 index)
 	return slot;
 }
 
+void slot_unput(struct kvmm_pool *pool, u32 index)
+{
+	struct slot *slot = slot_at(pool, index);
+
+	slot_write_begin(slot);
+	WRITE_ONCE(slot->nr_ext, 0);
+	WRITE_ONCE(slot->lost, 0);
+	slot_write_end(slot);
+	slot->refs = slot->pins = slot->nr = 0;
+	slot->next = pool->free_slot;
+	pool->free_slot = index;
+}
+
 int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **result)
 {
 	struct slot *slot;

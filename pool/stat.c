@@ -21,7 +21,8 @@ static u32 as_counted(u64 nr, u32 most)
 static void count_states(const struct kvmm_pool *pool, const struct pool_count *count, u32 nr_mags,
 			 struct kvmm_pool_stat *stat)
 {
-	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten;
+	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten -
+		       pool->claims.nr_named;
 	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool->count.nr_parked;
 	u32 named;
 

@@ -17,6 +17,8 @@ struct recount {
 	u32 nr_in_seqs;			/* live slots with a sequence */
 	u32 nr_owned[OWNER_MOVE + 1];	/* blocks by kind of owner */
 	u32 nr_in_order;
+	u32 nr_claimed;
+	u32 nr_lent;			/* of those */
 	u32 nr_moving;			/* entries */
 	u64 tally[NR_TALLIES];
 	struct pool_count count;
@@ -173,7 +175,9 @@ static void count_entry(const struct kv_entry *entry, struct recount *re)
 {
 	enum kv_entry_state state = kv_word_state(entry->word);
 
-	re->count.nr_held += has_block(state);
+	re->nr_lent += state == KV_ENTRY_EVICTING && entry_is_lent(entry);
+	re->nr_claimed += state == KV_ENTRY_EVICTING;
+	re->count.nr_held += has_block(state) && !entry_is_lent(entry);
 	re->count.nr_parked += state == KV_ENTRY_PARKED;
 	re->count.entry_gens += kv_word_gen(entry->word);
 	re->tally[TALLY_STAGED] += state == KV_ENTRY_STAGED;
@@ -186,6 +190,12 @@ static void count_entry(const struct kv_entry *entry, struct recount *re)
 	re->tally[TALLY_PINS] += kv_word_pins(entry->word);
 }
 
+/* A parked one that a gang has claimed is, for as long as that takes. */
+static bool is_marked(u64 word)
+{
+	return word & KV_ENTRY_MARK && !kv_word_is(word, KV_ENTRY_EVICTING);
+}
+
 static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *re)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
@@ -196,8 +206,10 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *
 		return complain(pool, "entry is in the order of eviction, or is not", index);
 	if (!has_block(kv_word_state(entry->word)))
 		return 0;
+	if (kv_word_is(entry->word, KV_ENTRY_EVICTING) && entry_is_lent(entry))
+		return 0;
 	re->nr_moving += !!(entry->word & KV_ENTRY_MOVING);
-	if (entry->word & KV_ENTRY_MARK || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
+	if (is_marked(entry->word) || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
 	    pool->owner[block] != make_owner(OWNER_ENTRY, index))
 		return complain(pool, "entry does not own its block", index);
 	return 0;
@@ -311,6 +323,10 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||
 	    a->range_attrs != b->range_attrs)
 		return complain(pool, "counts of ranges", b->nr_ranges);
+	/* Who goes with its last reference is on its way out, besides. */
+	if (pool->claims.nr > re->nr_claimed || pool->claims.nr_lent != re->nr_lent ||
+	    pool->claims.nr_named > pool->claims.nr)
+		return complain(pool, "claims of gangs", re->nr_claimed);
 	if (a->nr_held != b->nr_held || a->nr_parked != b->nr_parked ||
 	    a->entry_gens != b->entry_gens)
 		return complain(pool, "counts of entries", b->nr_held);

@@ -191,6 +191,23 @@ void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
 		push_chain(entries, indexes[0], indexes[nr - 1], nr);
 }
 
+void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handle *handles)
+{
+	if (!nr)
+		return;
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_entry *entry = &entries->entry[handles[i].index];
+
+		KV_BUG_ON(READ_ONCE(entry->word) != kv_word_make(handles[i].gen, KV_ENTRY_PRIVATE,
+								 KV_ENTRY_REF));
+		WRITE_ONCE(entry->link, i + 1 < nr ? handles[i + 1].index : KV_NONE);
+		/* Pairs with who takes it next: make_private() finds it FREE. */
+		smp_store_release(&entry->word,
+				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, 0));
+	}
+	push_chain(entries, handles[0].index, handles[nr - 1].index, nr);
+}
+
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
 static u64 word_after(const struct kv_entries *entries, u64 word)
 {

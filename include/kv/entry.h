@@ -522,6 +522,12 @@ void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handl
 void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr);
 
 /*
+ * As if kv_entries_take() had not been, the generations included: nobody else has seen the handles.
+ * The list of free entries is as it was, too, if nothing was taken or freed in between.
+ */
+void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handle *handles);
+
+/*
  * PRIVATE or STAGED -> FREE, by the owner, marked or not; or EVICTING -> FREE, by the evictor, once
  * no registry has it. Handles of it are stale from here on. 0, -ESTALE, -EINVAL.
  */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Blocks that are claimed for longer than a call takes: a gang is reserved, and may be aborted.
+ *
+ * Such an entry is EVICTING, is in no order, has its name still, and nobody finds it. Its block is its
+ * own, or is *lent*: part of a range of the gang. Then its place has the tier PLACE_LENT.
+ *
+ * Whoever forgets names cannot reach those; he counts up ->forgets, and the gang lets them go.
+ *
+ * Guarded by pool->lock.
+ */
+#ifndef POOL_CLAIMS_H
+#define POOL_CLAIMS_H
+
+#include <kv/entry.h>
+
+#define PLACE_LENT	0x80u
+
+struct claims {
+	u32 nr;
+	u32 nr_named;		/* of them: not PARKED before */
+	u32 nr_lent;		/* of them */
+	u32 forgets;
+};
+
+static inline bool entry_is_lent(const struct kv_entry *entry)
+{
+	return kv_place_tier(READ_ONCE(entry->place)) == PLACE_LENT;
+}
+
+#endif /* POOL_CLAIMS_H */

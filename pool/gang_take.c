@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One part of a gang: taken, and then committed or undone.
+ *
+ * Victims stay claimed until the commit, with their names; see claims.h. Those of single blocks keep
+ * their blocks as well, those of a range lend them to it. All that the pool says of them elsewhere
+ * (which are picked, for whose limits) is taken back meanwhile, since it is to be 0 between calls, and
+ * said again before they go, or go back.
+ *
+ * What is reserved and undone leaves no trace in the history either: only a commit enters it.
+ */
+#include "digest.h"
+#include "gang.h"
+#include "local.h"
+
+/* ---- victims that wait ---- */
+
+static bool has_name(const struct kvmm_pool *pool, u32 index)
+{
+	return !(entry_at(pool, index)->word & KV_ENTRY_MARK);
+}
+
+#define for_each_victim(pool, victims, at, i)						\
+	for (u32 i = 0, at = (victims)->newest; i < (victims)->nr;			\
+	     i++, at = entry_at(pool, at)->chain)
+
+static void count_claims(struct kvmm_pool *pool, const struct victims *victims, int sign)
+{
+	for_each_victim(pool, victims, at, i) {
+		pool->claims.nr += sign;
+		pool->claims.nr_named += has_name(pool, at) ? sign : 0;
+	}
+}
+
+/* The order's lock held, as for the next. */
+static void victims_wait(struct kvmm_pool *pool, const struct victims *victims)
+{
+	for_each_victim(pool, victims, at, i)
+		quota_unpicked(pool->order.quotas, at);
+	count_claims(pool, victims, 1);
+}
+
+static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
+{
+	for_each_victim(pool, victims, at, i)
+		quota_picked(pool->order.quotas, at);
+	count_claims(pool, victims, -1);
+}
+
+/* The block is in the range from now on, or, where the engine cannot take it back, nobody's. */
+static void lend(struct kvmm_pool *pool, u32 index)
+{
+	u32 block = entry_block(entry_at(pool, index));
+
+	if (owner_kind(pool->owner[block]) == OWNER_FREE &&
+	    !kvmm_zone_alloc_at(pool->zone, block, 1)) {
+		owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+		return;
+	}
+	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(PLACE_LENT, block));
+	pool->count.nr_held--;
+	pool->claims.nr_lent++;
+}
+
+/* The lender counts as if it had the block; it is about to go, or to get it back. */
+static bool unlend(struct kvmm_pool *pool, u32 index)
+{
+	struct kv_entry *entry = entry_at(pool, index);
+
+	if (!entry_is_lent(entry))
+		return false;
+	WRITE_ONCE(entry->place, kv_place_make(0, entry_block(entry)));
+	pool->count.nr_held++;
+	pool->claims.nr_lent--;
+	return true;
+}
+
+static bool get_back(struct kvmm_pool *pool, u32 index)
+{
+	u32 block = entry_block(entry_at(pool, index));
+
+	if (!unlend(pool, index))
+		return true;
+	if (kvmm_zone_alloc_at(pool->zone, block, 1))
+		return false;
+	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	return true;
+}
+
+/* For good. @has_block: else the range has it, or nobody. */
+static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
+{
+	u32 block = entry_block(entry_at(pool, index));
+	u32 nr = entry_forget(pool, index);
+
+	entry_free(pool, entry_handle(pool, index));
+	if (has_block)
+		block_free(pool, block);
+	return nr;
+}
+
+static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
+{
+	u32 index = victims->newest;
+
+	victims->newest = entry_at(pool, index)->chain;
+	victims->nr--;
+	return index;
+}
+
+/* Newest first, to where they were. Who was to be forgotten meanwhile is. */
+static void victims_return(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct victims *victims = &part->taken.victims;
+	bool forget = part->forgets != pool->claims.forgets;
+	u32 nr_evicted = 0;
+
+	while (victims->nr) {
+		u32 index = next_victim(pool, victims);
+		bool has_block = get_back(pool, index);
+
+		if (has_block && !forget)
+			order_unpick(&pool->order, index);
+		else
+			nr_evicted += evict_one(pool, index, has_block);
+	}
+	pool->order.mark = victims->before;
+	if (nr_evicted)
+		count_evictions(pool, nr_evicted);
+}
+
+/* ---- blocks ---- */
+
+/* An account may have come or gone since the reservation. */
+static u32 account_of(const struct part *part)
+{
+	return quota_account(part->pool->order.quotas, part->want.tenant);
+}
+
+static struct take take_of(const struct part *part)
+{
+	return (struct take){ .nr = part->want.nr, .blocks = part->muts,
+			      .tenant = part->want.tenant };
+}
+
+static int check_blocks(struct kvmm_pool *pool, const struct kvmm_gang_want *want,
+			const struct take *take)
+{
+	u32 keep = door_keep(pool, &take->ask);
+	struct quota_want limited = { .tenant = want->tenant, .nr = want->nr,
+				      .reserve = want->reserve + keep };
+	u64 nr = (u64)want->nr + want->reserve + keep;
+
+	if (keep == DOOR_SHUT)
+		return -ENOSPC;
+	if (pool->order.quotas)
+		return quota_check_fit(pool, &limited);
+	if (nr <= cache_nr_available(pool))
+		return 0;
+	return pool_drain_local(pool) && nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
+}
+
+static int take_blocks(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct take take = take_of(part);
+	int err;
+
+	order_enter(&pool->order);
+	err = check_blocks(pool, &part->want, &take);
+	if (!err) {
+		err = cache_take_begin(pool, &take, &part->taken);
+		if (!err)
+			quota_took(pool->order.quotas, account_of(part));
+		quota_end(pool->order.quotas);
+	}
+	if (!err)
+		victims_wait(pool, &part->taken.victims);
+	order_leave(&pool->order);
+	pool->count.fail_nospc += err == -ENOSPC;
+	return err;
+}
+
+static void undo_blocks(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct take take = take_of(part);
+
+	order_enter(&pool->order);
+	cache_untake_free(pool, &take, &part->taken);
+	victims_wake(pool, &part->taken.victims);
+	victims_return(part);
+	order_leave(&pool->order);
+}
+
+static void begin_charge(struct part *part)
+{
+	quota_begin(part->pool->order.quotas, account_of(part), QUOTA_FOR_WHO);
+}
+
+static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
+{
+	if (!pool->deterministic)
+		return;
+	sum_add(&pool->history, history_word(HISTORY_TAKEN, start, nr));
+	sum_add(&pool->history, owner);
+}
+
+static int commit_blocks(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct quotas *quotas = pool->order.quotas;
+	struct take take = take_of(part);
+	int err;
+
+	for (u32 i = 0; i < part->taken.nr_free; i++) {
+		u32 index = part->muts[i].index;
+
+		enter_history(pool, entry_block(entry_at(pool, index)), 1,
+			      make_owner(OWNER_ENTRY, index));
+	}
+	order_enter(&pool->order);
+	begin_charge(part);
+	victims_wake(pool, &part->taken.victims);
+	err = cache_take_end(pool, &take, &part->taken);
+	quota_peak(quotas, account_of(part));
+	quota_end(quotas);
+	order_leave(&pool->order);
+	return err;
+}
+
+/* ---- ranges ---- */
+
+struct range_room {
+	struct room room;
+	struct kvmm_range_attr attr;
+	kvmm_range_t range;
+};
+
+static int take_room(struct kvmm_pool *pool, struct room *room)
+{
+	struct range_room *req = container_of(room, struct range_room, room);
+
+	return range_take(pool, &req->attr, room, &req->range);
+}
+
+/* Its sequence finds it from the commit on. */
+static struct range_room range_room(const struct kvmm_gang_want *want)
+{
+	return (struct range_room){
+		.room = { .take = take_room, .nr = want->nr,
+			  .flags = want->flags | KVMM_ALLOC_NO_COMPACT },
+		.attr = { .size = sizeof(struct kvmm_range_attr), .nr = want->nr,
+			  .max_runs = want->max_runs, .prio = want->prio, .flags = want->flags,
+			  .tenant = want->tenant },
+	};
+}
+
+/* Under pool->lock all the while, so the order keeps what has been picked. */
+static void lend_all(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct victims *victims = &part->taken.victims;
+
+	if (!victims->nr)
+		return;
+	for_each_victim(pool, victims, at, i)
+		lend(pool, at);
+	order_enter(&pool->order);
+	victims_wait(pool, victims);
+	order_leave(&pool->order);
+}
+
+static int take_range(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct range_room req = range_room(&part->want);
+	int err = range_check_attr(pool, &req.attr);
+
+	if (err)
+		return err;
+	req.room.max_runs = req.attr.max_runs;
+	req.room.ask.prio = req.attr.prio;
+	err = req.room.take(pool, &req.room);
+	if (err == -ENOSPC)
+		err = room_try(pool, &req.room, &part->taken.victims);
+	if (err) {
+		victims_end(pool, &part->taken.victims, true, &req.room);
+		return err;
+	}
+	part->range = req.range;
+	range_hide(pool, part->range);
+	lend_all(part);
+	return 0;
+}
+
+static void undo_range(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+
+	range_untake(pool, part->range);
+	if (!part->taken.victims.nr)
+		return;
+	order_enter(&pool->order);
+	victims_wake(pool, &part->taken.victims);
+	victims_return(part);
+	order_leave(&pool->order);
+}
+
+static void evict_all(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	struct victims *victims = &part->taken.victims;
+	u32 nr = 0;
+
+	if (!victims->nr)
+		return;
+	order_enter(&pool->order);
+	begin_charge(part);
+	victims_wake(pool, victims);
+	while (victims->nr) {
+		u32 index = next_victim(pool, victims);
+
+		nr += evict_one(pool, index, !unlend(pool, index));
+	}
+	count_evictions(pool, nr);
+	quota_end(pool->order.quotas);
+	order_leave(&pool->order);
+}
+
+static int commit_range(struct part *part)
+{
+	struct kvmm_pool *pool = part->pool;
+	const struct slot *slot = slot_at(pool, part->range.index);
+
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		enter_history(pool, slot->ext[i].start, slot->ext[i].nr,
+			      make_owner(OWNER_SLOT, part->range.index));
+	evict_all(part);
+	range_show(pool, part->range, part->want.seq,
+		   pool->zero || part->want.flags & KVMM_ALLOC_ZERO);
+	return 0;
+}
+
+/* ---- either ---- */
+
+/* What is taken and undone is not in the history. */
+int part_take(struct part *part)
+{
+	struct sum history = part->pool->history;
+	int err;
+
+	kv_assert_held(&part->pool->lock);
+	part->forgets = part->pool->claims.forgets;
+	part->taken = (struct taken){ 0, NO_VICTIMS };
+	err = part->want.kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
+	part->pool->history = history;
+	return err;
+}
+
+void part_undo(struct part *part)
+{
+	struct sum history = part->pool->history;
+
+	kv_assert_held(&part->pool->lock);
+	if (part->want.kind == KVMM_GANG_RANGE)
+		undo_range(part);
+	else
+		undo_blocks(part);
+	part->pool->history = history;
+}
+
+int part_commit(struct part *part)
+{
+	kv_assert_held(&part->pool->lock);
+	return part->want.kind == KVMM_GANG_RANGE ? commit_range(part) : commit_blocks(part);
+}
+
+bool part_is_scattered(const struct part *part)
+{
+	return part->want.kind == KVMM_GANG_RANGE &&
+	       !(part->want.flags & KVMM_ALLOC_NO_COMPACT) &&
+	       kv_zone_takes_any_run(part->pool->zone) &&
+	       part->want.nr <= kv_zone_nr_free(part->pool->zone);
+}
+
+static void sum_mut(const struct kvmm_pool *pool, u32 index, struct sum *sum)
+{
+	sum_add_two(sum, index, entry_block(entry_at(pool, index)));
+}
+
+void part_sum(const struct part *part, struct sum *sum)
+{
+	const struct kvmm_pool *pool = part->pool;
+
+	for (u32 i = 0; i < part->taken.nr_free; i++)
+		sum_mut(pool, part->muts[i].index, sum);
+	for_each_victim(pool, &part->taken.victims, at, i)
+		sum_mut(pool, at, sum);
+	if (part->want.kind != KVMM_GANG_RANGE)
+		return;
+	sum_add(sum, part->range.index);
+	for (u32 i = 0; i < slot_at(pool, part->range.index)->nr_ext; i++)
+		sum_add_two(sum, slot_at(pool, part->range.index)->ext[i].start,
+			    slot_at(pool, part->range.index)->ext[i].nr);
+}

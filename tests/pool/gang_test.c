@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Gangs: all of it or none, and nobody can tell afterwards that it was none. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tests/pool/gang_util.h"
+#include "tests/support/fake_env.h"
+
+static struct kvmm_pool *pool[GANG_POOLS];
+
+#define expect_pictures(...)								\
+	do {										\
+		const char *want[] = { __VA_ARGS__ };					\
+											\
+		for (u32 i = 0; i < sizeof(want) / sizeof(want[0]); i++)		\
+			cr_expect_str_eq(picture(pool[i]), want[i], "pool %u: %s", i,	\
+					 picture(pool[i]));				\
+	} while (0)
+
+Test(gang, gives_blocks_and_ranges_of_several_pools)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 3, 8, "lru");
+	struct kvmm_gang_want wants[] = { want_range(2, 3, 1, 'a'), want_blocks(0, 2),
+					  want_range(1, 8, 1, 'b'), want_blocks(2, 1) };
+	kvmm_range_t ranges[2];
+	kvmm_mut_t blocks[3];
+	kvmm_gang_t gang;
+
+	cr_assert_eq(reserve(gangs, wants, 4, &gang), 0);
+	expect_pictures("PP......", "########", "###P....");
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, blocks, ranges), 0);
+	expect_pictures("PP......", "bbbbbbbb", "aaaP....");
+	cr_expect_eq(kvmm_gang_commit(gangs, gang, blocks, ranges), -ESTALE);
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), -ESTALE);
+
+	cr_expect_eq(kvmm_free(pool[0], blocks, 2), 0);
+	cr_expect_eq(kvmm_free(pool[2], blocks + 2, 1), 0);
+	cr_expect_eq(kvmm_range_free(pool[2], ranges[0]), 0);
+	cr_expect_eq(kvmm_range_free_seq(pool[1], 'b'), 1);
+	expect_pictures("........", "........", "........");
+	end_gangs(gangs, pool, 3);
+}
+
+Test(gang, what_is_missing_in_one_pool_is_taken_of_none)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 4, 8, "lru");
+	struct kvmm_gang_want wants[] = { want_blocks(0, 8), want_range(1, 6, 2, 1),
+					  want_blocks(3, 4), want_blocks(2, 4) };
+	struct digests before, after;
+	kvmm_gang_t gang = { 7, 7 };
+
+	cache_keys(pool[0], 1, 6);
+	cache_keys(pool[1], 1, 5);
+	take(pool[2], 5, 0);
+	before = digests_of(gangs);
+	cr_expect_eq(reserve(gangs, wants, 4, &gang), -ENOSPC);
+	after = digests_of(gangs);
+	cr_expect_str_eq(differ(&before, &after), "");
+	cr_expect(gang.index == 7 && gang.gen == 7);
+	expect_pictures("IIIIII..", "IIIII...", "#####...", "........");
+	end_gangs(gangs, pool, 4);
+}
+
+static void abort_leaves_no_trace(const char *policy)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 16, policy);
+	struct kvmm_gang_want wants[] = { want_blocks(0, 9), want_range(1, 13, 8, 5),
+					  want_blocks(0, 2) };
+	struct digests before, during, after;
+	kvmm_gang_t gang;
+	u32 order[2][16], nr[2];
+
+	for (u32 i = 0; i < 2; i++) {
+		cache_keys(pool[i], 1, 7);
+		cache_keys(pool[i], 20, 5);
+	}
+	before = digests_of(gangs);
+	for (u32 n = 0; n < 3; n++) {
+		cr_assert_eq(reserve(gangs, wants, 3, &gang), 0, "%s", policy);
+		during = digests_of(gangs);
+		cr_expect_str_neq(differ(&before, &during), "");
+		cr_assert_eq(kvmm_validate(pool[0]), 0);
+		cr_assert_eq(kvmm_validate(pool[1]), 0);
+		cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+		after = digests_of(gangs);
+		cr_expect_str_eq(differ(&before, &after), "", "%s: %s", policy,
+				 differ(&before, &after));
+	}
+	/* And it comes to the same as if it had not been. */
+	nr[0] = eviction_order(pool[0], order[0], 16);
+	nr[1] = eviction_order(pool[1], order[1], 16);
+	cr_expect_eq(nr[0], 12, "%s", policy);
+	cr_expect_eq(nr[1], 12, "%s", policy);
+	cr_expect_eq(memcmp(order[0], order[1], nr[0] * sizeof(order[0][0])), 0, "%s", policy);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, abort_leaves_no_trace_whatever_the_policy)
+{
+	const char *names[64];
+	u32 nr = kvmm_policies(names, 64);
+
+	for (u32 i = 0; i < nr; i++)
+		abort_leaves_no_trace(names[i]);
+}
+
+Test(gang, what_is_to_be_evicted_is_no_hit_and_comes_back)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, "lru");
+	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_range(1, 4, 4, 0) };
+	kvmm_key_t keys[8];
+	kvmm_gang_t gang;
+
+	for (u32 i = 0; i < 8; i++)
+		keys[i] = key_of(1 + i);
+	cache_keys(pool[0], 1, 8);
+	cache_keys(pool[1], 1, 8);
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_expect_eq(kvmm_match_len(pool[0], keys, 8), 5);
+	cr_expect_eq(kvmm_match_len(pool[1], keys, 8), 4);
+	cr_expect_eq(stat_of(pool[0]).nr_available, 5);
+	cr_expect_eq(stat_of(pool[1]).nr_available, 4);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(kvmm_match_len(pool[0], keys, 8), 8);
+	cr_expect_eq(kvmm_match_len(pool[1], keys, 8), 8);
+
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, (kvmm_mut_t[3]){ 0 }, (kvmm_range_t[1]){ 0 }), 0);
+	cr_expect_eq(kvmm_match_len(pool[0], keys, 8), 5);
+	cr_expect_eq(kvmm_match_len(pool[1], keys, 8), 4);
+	cr_expect_eq(stat_of(pool[0]).evictions, 3);
+	cr_expect_eq(stat_of(pool[1]).evictions, 4);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, keys_that_were_to_be_forgotten_do_not_come_back)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, "lru");
+	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_range(1, 4, 4, 0) };
+	kvmm_key_t key = key_of(1);
+	kvmm_gang_t gang;
+	u32 ids[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+
+	cache_keys(pool[0], 1, 8);
+	cache_keys(pool[1], 1, 8);
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_expect_eq(kvmm_evict_blocks(pool[0], ids, 8), 5);
+	cr_expect_eq(kvmm_reset_inactive(pool[1]), 4);
+	cr_expect_eq(kvmm_reset_cache(pool[0]), -EBUSY);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	expect_pictures("........", "........");
+	cr_expect_eq(kvmm_match_len(pool[0], &key, 1), 0);
+	cr_expect_eq(kvmm_reset_cache(pool[0]), 0);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, calls_in_between_do_no_harm)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 16, "lru");
+	struct kvmm_gang_want wants[] = { want_blocks(0, 6), want_range(1, 9, 8, 3) };
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	kvmm_range_t other;
+	kvmm_gang_t gang;
+
+	for (u32 i = 0; i < 2; i++)
+		cache_keys(pool[i], 1, 12);
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	for (u32 i = 0; i < 2; i++) {
+		cr_expect_eq(kvmm_range_find_seq(pool[i], 3, &other, 1), 0);
+		cache_keys(pool[i], 40, 3);
+		kvmm_pool_compact(pool[i], &goal);
+		cr_assert_eq(kvmm_validate(pool[i]), 0);
+		other = take(pool[i], 2, 0);
+		cr_expect_eq(kvmm_range_free(pool[i], other), 0);
+	}
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(stat_of(pool[i]).nr_available, 16);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, a_scattered_pool_is_compacted)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, NULL);
+	struct kvmm_gang_want wants[] = { want_range(0, 2, 1, 'x'), want_range(1, 4, 1, 'y') };
+	kvmm_range_t ranges[26];
+	kvmm_gang_t gang;
+
+	paint(pool[1], "a.b.c.d.", ranges);
+	wants[1].flags = KVMM_ALLOC_NO_COMPACT;
+	cr_expect_eq(reserve(gangs, wants, 2, &gang), -ENOSPC);
+	expect_pictures("........", "a.b.c.d.");
+	wants[1].flags = 0;
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, ranges), 0);
+	cr_expect_str_eq(picture(pool[0]), "xx......");
+	cr_expect_not_null(strstr(picture(pool[1]), "yyyy"));
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, leases_run_out)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 1, 8, "lru");
+	struct kvmm_gang_want want = want_blocks(0, 4);
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_stat stat;
+	kvmm_gang_t gang[2];
+
+	attr.wants = &want;
+	attr.nr = 1;
+	attr.lease_ns = 10;
+	cr_expect_eq(kvmm_gang_reserve(gangs, &attr, &gang[0], NULL), -EINVAL);
+	attr.now_ns = 100;
+	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang[0], NULL), 0);
+	attr.lease_ns = 0;
+	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang[1], NULL), 0);
+	cr_expect_eq(kvmm_gang_expire(gangs, 0), -EINVAL);
+	cr_expect_eq(kvmm_gang_expire(gangs, 109), 0);
+	expect_pictures("PPPPPPPP");
+	cr_expect_eq(kvmm_gang_expire(gangs, 110), 1);
+	expect_pictures("....PPPP");
+	cr_expect_eq(kvmm_gang_commit(gangs, gang[0], (kvmm_mut_t[4]){ 0 }, NULL), -ESTALE);
+	cr_expect_eq(kvmm_gang_expire(gangs, UINT64_MAX), 0);
+	cr_assert_eq(kvmm_gang_stat(gangs, &stat), 0);
+	cr_expect_eq(stat.epoch, 2);
+	cr_expect_eq(stat.expired, 1);
+	cr_expect_eq(stat.nr_reserved, 1);
+	end_gangs(gangs, pool, 1);
+}
+
+/* The set goes first, so what was reserved is free again. */
+Test(gang, the_end_of_the_set_aborts)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 1, 8, "lru");
+	struct kvmm_gang_want want = want_blocks(0, 4);
+	kvmm_gang_t gang;
+
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	kvmm_gangs_destroy(gangs);
+	expect_pictures("........");
+	end_pool(pool[0]);
+}
+
+Test(gang, ranks_that_do_alike_have_one_digest)
+{
+	struct kvmm_pool *pools[2][2];
+	struct kvmm_gangs *rank[2];
+	struct kvmm_gang_want wants[] = { want_blocks(0, 5), want_range(1, 6, 4, 0) };
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	kvmm_mut_t blocks[2][5];
+	kvmm_range_t range[2];
+	kvmm_gang_t gang[2];
+	kvmm_sum_t sum[2];
+
+	attr.wants = wants;
+	attr.nr = 2;
+	for (u32 i = 0; i < 2; i++)
+		rank[i] = make_gangs(pools[i], 2, 16, "default");
+	for (u32 step = 0; step < 8; step++) {
+		int err[2];
+
+		attr.id = step;
+		for (u32 i = 0; i < 2; i++)
+			err[i] = kvmm_gang_reserve(rank[i], &attr, &gang[i], &sum[i]);
+		cr_expect(kvmm_sum_equal(&sum[0], &sum[1]));
+		cr_expect_eq(err[0], err[1]);
+		for (u32 i = 0; i < 2 && !err[i]; i++)
+			kvmm_gang_commit(rank[i], gang[i], blocks[i], &range[i]);
+		cr_expect_eq(memcmp(blocks[0], blocks[1], sizeof(blocks[0])), 0);
+		cr_expect_eq(memcmp(&range[0], &range[1], sizeof(range[0])), 0);
+	}
+	/* One rank has called its pool otherwise. */
+	cr_assert_eq(kvmm_free(pools[1][0], blocks[1], 5), 0);
+	attr.id = 99;
+	for (u32 i = 0; i < 2; i++)
+		kvmm_gang_reserve(rank[i], &attr, &gang[i], &sum[i]);
+	cr_expect_not(kvmm_sum_equal(&sum[0], &sum[1]));
+	for (u32 i = 0; i < 2; i++)
+		end_gangs(rank[i], pools[i], 2);
+}
+
+Test(gang, limits_of_tenants_hold)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 16, "lru");
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_gang_want wants[] = { want_blocks(0, 6), want_range(1, 6, 4, 0) };
+	struct digests before, after;
+	kvmm_gang_t gang;
+
+	limit.max = 8;
+	wants[0].tenant = wants[1].tenant = 3;
+	for (u32 i = 0; i < 2; i++) {
+		cr_assert_eq(kvmm_tenant_set(pool[i], 3, &limit), 0);
+		cache_keys(pool[i], 1, 12);
+	}
+	before = digests_of(gangs);
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_validate(pool[0]), 0);
+	cr_assert_eq(kvmm_validate(pool[1]), 0);
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+	after = digests_of(gangs);
+	cr_expect_str_eq(differ(&before, &after), "");
+	wants[1].nr = 9;
+	cr_expect_eq(reserve(gangs, wants, 2, &gang), -EDQUOT);
+	wants[1].nr = 8;
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, (kvmm_mut_t[6]){ 0 }, (kvmm_range_t[1]){ 0 }), 0);
+	cr_assert_eq(kvmm_validate(pool[0]), 0);
+	cr_expect_eq(reserve(gangs, wants, 1, &gang), -EDQUOT);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, bad_arguments_are_refused)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, "lru"), *other;
+	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_want want;
+	kvmm_gang_t gang;
+
+#define expect_bad(err, ...)							\
+	do {									\
+		want = want_blocks(0, 1);					\
+		attr = (struct kvmm_gang_attr)KVMM_GANG_ATTR_INIT;		\
+		attr.wants = &want;						\
+		attr.nr = 1;							\
+		__VA_ARGS__;							\
+		cr_expect_eq(kvmm_gang_reserve(gangs, &attr, &gang, NULL), err, #__VA_ARGS__);	\
+	} while (0)
+
+	expect_bad(-EINVAL, want.pool = 2);
+	expect_bad(-EINVAL, want.kind = KVMM_NR_GANG_KINDS);
+	expect_bad(-EINVAL, want.nr = 0);
+	expect_bad(-EINVAL, want.nr = 9);
+	expect_bad(-EINVAL, want.flags = 1);
+	expect_bad(-EINVAL, want.seq = 1);
+	expect_bad(-EINVAL, want = want_range(0, 9, 1, 0));
+	expect_bad(-EINVAL, want = want_range(0, 1, KVMM_MAX_RUNS + 1, 0));
+	expect_bad(-EINVAL, want = want_range(0, 1, 1, 0); want.reserve = 1);
+	expect_bad(-EINVAL, attr.wants = NULL);
+	expect_bad(-EINVAL, attr.nr = 0);
+	expect_bad(-EINVAL, attr.nr = KVMM_GANG_MAX_WANTS + 1);
+	expect_bad(-EINVAL, attr.size = 4);
+	cr_expect_eq(kvmm_gang_reserve(NULL, &attr, &gang, NULL), -EINVAL);
+	cr_expect_eq(kvmm_gangs_create(&set, &other), -EINVAL);
+	set.pools = (struct kvmm_pool *[]){ pool[0], pool[0] };
+	set.nr_pools = 2;
+	cr_expect_eq(kvmm_gangs_create(&set, &other), -EINVAL);
+	gang = (kvmm_gang_t){ 0, 0 };
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), -EINVAL);
+	gang = (kvmm_gang_t){ 0, 9 };
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), -EINVAL);
+	want = want_blocks(0, 1);
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_expect_eq(kvmm_gang_commit(gangs, gang, NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+	kvmm_gangs_destroy(NULL);
+	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, blocks_of_a_pool_without_policy_are_refused)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 1, 8, NULL);
+	struct kvmm_gang_want want = want_blocks(0, 1);
+	kvmm_gang_t gang;
+
+	cr_expect_eq(reserve(gangs, &want, 1, &gang), -EOPNOTSUPP);
+	end_gangs(gangs, pool, 1);
+}
+
+Test(gang, no_more_than_so_many_are_reserved)
+{
+	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gang_want want = want_range(0, 1, 1, 0);
+	struct kvmm_gangs *gangs;
+	kvmm_gang_t gang, more;
+
+	pool[0] = make_pool(8);
+	set.pools = pool;
+	set.nr_pools = 1;
+	set.max_gangs = 1;
+	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_expect_eq(reserve(gangs, &want, 1, &more), -EBUSY);
+	cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(reserve(gangs, &want, 1, &more), 0);
+	end_gangs(gangs, pool, 1);
+}
+
+/* ---- failures ---- */
+
+/* The n-th host allocation of a reservation over four pools. */
+Test(gang, whatever_fails_leaves_the_pools_as_they_were)
+{
+	struct fake_env fake;
+	u32 n = 0;
+	int err;
+
+	fake_env_install(&fake);
+	do {
+		struct kvmm_gangs *gangs = make_gangs(pool, 4, 8, "default");
+		struct kvmm_gang_want wants[] = { want_range(0, 3, 2, 0), want_blocks(1, 6),
+						  want_range(2, 7, 4, 1), want_range(3, 2, 1, 2) };
+		struct digests before, after;
+		kvmm_gang_t gang;
+
+		for (u32 i = 0; i < 4; i++)
+			cache_keys(pool[i], 1, 5);
+		before = digests_of(gangs);
+		fake_env_fail(&fake, ++n, false);
+		err = reserve(gangs, wants, 4, &gang);
+		fake_env_fail(&fake, 0, false);
+		after = digests_of(gangs);
+		if (err) {
+			cr_expect_eq(err, -ENOMEM);
+			cr_expect_str_eq(differ(&before, &after), "", "n = %u", n);
+		} else {
+			cr_expect_eq(kvmm_gang_abort(gangs, gang), 0);
+			after = digests_of(gangs);
+			cr_expect_str_eq(differ(&before, &after), "", "n = %u", n);
+		}
+		end_gangs(gangs, pool, 4);
+	} while (err);
+	cr_expect_gt(n, 4);
+	kvmm_pool_destroy(NULL);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
