@@ -286,7 +286,7 @@ static int check_how(const struct kvmm_pool *pool, const struct kvmm_background 
 	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||
 	    how->request_blocks > pool->nr_usable)
 		return -EINVAL;
-	return pool->parts.planner && !pool->rounds ? 0 : -EOPNOTSUPP;
+	return pool->parts.planner && !pool->rounds && !pool->deterministic ? 0 : -EOPNOTSUPP;
 }
 
 int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)

@@ -68,16 +68,27 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 
 /* ---- ranges ---- */
 
+/* What it keeps behind its end, and what it will ask for next. */
+static void sum_grow(struct sum *sum, const struct kvmm_pool *pool, const struct grow *grow)
+{
+	sum_add_two(sum, grow->res.start, grow->res.nr);
+	sum_add_two(sum, grow->chunk, grow->expect);
+	sum_add(sum, grow->res.nr ? pool->grow.clock - grow->used : 0);
+}
+
 static void sum_slot(struct sum *sum, const struct kvmm_pool *pool, u32 index)
 {
-	const struct slot *slot = slot_at(pool, index);
+	struct slot *slot = slot_at(pool, index);
 
 	sum_add_two(sum, index, slot->gen - pool->gen_base);
 	sum_add_two(sum, slot->refs, slot->pins);
 	sum_add(sum, slot->seq);
 	sum_add_two(sum, slot_attrs(slot), slot->tenant);
+	sum_add_two(sum, slot->sealed, slot->flags);
 	for (u32 i = 0; i < slot->nr_ext; i++)
-		sum_add_two(sum, slot->ext[i].start, slot->ext[i].nr);
+		sum_add_two(sum, slot_ext(slot, i)->start, slot_ext(slot, i)->nr);
+	if (slot->flags & SLOT_GREW)
+		sum_grow(sum, pool, &slot->grow);
 }
 
 static void sum_ranges(struct sum *sum, struct kvmm_pool *pool)

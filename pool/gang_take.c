@@ -332,10 +332,10 @@ static void evict_all(struct part *part)
 static int commit_range(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	const struct slot *slot = slot_at(pool, part->range.index);
+	struct slot *slot = slot_at(pool, part->range.index);
 
 	for (u32 i = 0; i < slot->nr_ext; i++)
-		enter_history(pool, slot->ext[i].start, slot->ext[i].nr,
+		enter_history(pool, slot_ext(slot, i)->start, slot_ext(slot, i)->nr,
 			      make_owner(OWNER_SLOT, part->range.index));
 	evict_all(part);
 	range_show(pool, part->range, part->want.seq,
@@ -393,6 +393,7 @@ static void sum_mut(const struct kvmm_pool *pool, u32 index, struct sum *sum)
 void part_sum(const struct part *part, struct sum *sum)
 {
 	const struct kvmm_pool *pool = part->pool;
+	struct slot *slot;
 
 	for (u32 i = 0; i < part->taken.nr_free; i++)
 		sum_mut(pool, part->muts[i].index, sum);
@@ -400,8 +401,8 @@ void part_sum(const struct part *part, struct sum *sum)
 		sum_mut(pool, at, sum);
 	if (part->want.kind != KVMM_GANG_RANGE)
 		return;
+	slot = slot_at(pool, part->range.index);
 	sum_add(sum, part->range.index);
-	for (u32 i = 0; i < slot_at(pool, part->range.index)->nr_ext; i++)
-		sum_add_two(sum, slot_at(pool, part->range.index)->ext[i].start,
-			    slot_at(pool, part->range.index)->ext[i].nr);
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		sum_add_two(sum, slot_ext(slot, i)->start, slot_ext(slot, i)->nr);
 }

@@ -269,7 +269,8 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 
 	count_range_del(pool, slot);
 	seq_del(pool, range.index);
-	blocks_free(pool, slot->ext, slot->nr_ext);
+	reserve_drop(pool, slot);
+	slot_free_blocks(pool, slot);
 	slot_unput(pool, range.index);
 	pool->count.allocs--;
 	pool->count.alloc_blocks -= nr;

@@ -85,7 +85,7 @@ enum kvmm_gang_kind { KVMM_GANG_BLOCKS, KVMM_GANG_RANGE, KVMM_NR_GANG_KINDS };
  * @kind: enum kvmm_gang_kind
  * @nr: blocks, at least 1
  * @reserve: KVMM_GANG_BLOCKS: blocks that must stay available in the pool besides
- * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr, but for
+ * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr, but without
  *	KVMM_ALLOC_GROWS; else 0
  * @tenant: whose they are
  */
@@ -160,7 +160,8 @@ KVMM_API int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t gang, kvmm_m
  *
  * Exactly so, handles to come and history included, if these pools were not called in between; else
  * what was to be evicted is among the next victims again, unless its key was to be forgotten
- * meanwhile. Then it is.
+ * meanwhile. Then it is. Room that ranges which grow keep behind them goes to whoever asks, and does
+ * not come back.
  *
  * Return: 0; -ESTALE; -EINVAL; -EUCLEAN.
  */

@@ -76,7 +76,7 @@ struct kvmm_plane {
  * - blocks that threads keep aside for themselves, and what else depends on which thread calls;
  * - the order of eviction is told of hits and puts at once, under its lock, not in batches;
  * - @max_us of struct kvmm_compact is refused, and so is kvmm_compact_start(): when blocks that move
- *	beside the engine are free again is up to the device;
+ *	beside the engine are free again is up to the device. kvmm_background_set() is, too;
  * - generations of handles start from the seed, so a handle of another pool of that seed may be
  *   taken for one's own; pools of one process get different seeds;
  * - leases of holds run by the clock that kvmm_hold_expire() is told, not by kvmm's.

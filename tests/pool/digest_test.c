@@ -320,7 +320,8 @@ Test(digest, it_is_independent_of_clock_memory_and_random_numbers)
 static bool same_but_history(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
 			     const char **part)
 {
-	for (u32 i = 0; i < KVMM_DIGEST_HISTORY; i++) {
+	/* Room that ranges keep behind them is taken first, and not given back. */
+	for (u32 i = KVMM_DIGEST_BLOCKS; i < KVMM_DIGEST_HISTORY; i++) {
 		*part = kvmm_digest_part_name(i);
 		if (!kvmm_sum_equal(&a->part[i], &b->part[i]))
 			return false;

@@ -208,7 +208,7 @@ static void note_range(struct drive *d, kvmm_range_t range)
 	int nr = kvmm_range_extents(d->pool, range, ext, KVMM_MAX_RUNS);
 
 	note(d, nr);
-	for (int i = 0; i < nr; i++)
+	for (int i = 0; i < nr && i < (int)KVMM_MAX_RUNS; i++)
 		note(d, (u64)ext[i].start << 32 | ext[i].nr);
 }
 
