@@ -149,7 +149,7 @@ static void leave_pools(struct kvmm_gangs *gangs, u32 pools)
 /* ---- the table ---- */
 
 /* *@epoch is the number of this call. */
-static int slot_reserve(struct kvmm_gangs *gangs, kvmm_gang_t *handle, u64 *epoch)
+static int find_room(struct kvmm_gangs *gangs, kvmm_gang_t *handle, u64 *epoch)
 {
 	int err = -EBUSY;
 
@@ -171,7 +171,7 @@ static void push_slot(struct kvmm_gangs *gangs, u32 index)
 	gangs->free = index;
 }
 
-static void slot_unreserve(struct kvmm_gangs *gangs, kvmm_gang_t handle)
+static void give_room(struct kvmm_gangs *gangs, kvmm_gang_t handle)
 {
 	kv_lock(&gangs->lock);
 	gangs->stat.refused++;
@@ -179,7 +179,7 @@ static void slot_unreserve(struct kvmm_gangs *gangs, kvmm_gang_t handle)
 	kv_unlock(&gangs->lock);
 }
 
-static void slot_fill(struct kvmm_gangs *gangs, kvmm_gang_t handle, struct gang *gang)
+static void put_in(struct kvmm_gangs *gangs, kvmm_gang_t handle, struct gang *gang)
 {
 	kv_lock(&gangs->lock);
 	gangs->slot[handle.index].gang = gang;
@@ -386,10 +386,10 @@ static int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr,
 	int err = gang ? take_gang(gangs, gang, sum) : -ENOMEM;
 
 	if (!err) {
-		slot_fill(gangs, handle, gang);
+		put_in(gangs, handle, gang);
 		return 0;
 	}
-	slot_unreserve(gangs, handle);
+	give_room(gangs, handle);
 	kv_free(gang);
 	sum_add(sum, (u64)err);
 	return err;
@@ -411,7 +411,7 @@ int kvmm_gang_reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *att
 		err = check_attr(gangs, &known);
 	if (err)
 		return err;
-	err = slot_reserve(gangs, &handle, &epoch);
+	err = find_room(gangs, &handle, &epoch);
 	sum_add(&sum, epoch);
 	if (!err)
 		err = reserve(gangs, &known, handle, &sum);
