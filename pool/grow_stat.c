@@ -2,7 +2,7 @@
 /* What is told of growth, of one range and of all. */
 #include <kvmm/grow.h>
 
-#include "internal.h"
+#include "arena.h"
 
 static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");
 
@@ -31,6 +31,16 @@ int kvmm_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_gr
 	pool_leave(pool);
 	memcpy(growth, &now, min(growth->size, sizeof(now)));
 	return 0;
+}
+
+/* Ranges that an arena frees have one extent. */
+static void count_arenas(const struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	u64 nr = pool_counts(pool).frees - pool->count.frees;
+
+	stat->finished[0] += nr;
+	stat->finished_ext += nr;
+	stat->finished_max = max(stat->finished_max, (u32)!!nr);
 }
 
 static void count_live(const struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
@@ -71,7 +81,10 @@ int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
 		.stolen_blocks = grow->stolen_blocks,
 	};
 	memcpy(now.finished, grow->finished, sizeof(now.finished));
+	arenas_lock(pool);
+	count_arenas(pool, &now);
 	count_live(pool, &now);
+	arenas_unlock(pool);
 	pool_leave(pool);
 	memcpy(stat, &now, min(stat->size, sizeof(now)));
 	return 0;
