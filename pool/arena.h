@@ -137,7 +137,8 @@ static inline bool arena_may_serve(const struct kvmm_range_attr *attr)
 			     KVMM_ALLOC_CONTIG;
 
 	return attr->nr <= ARENA_MAX_NR && !attr->seq && !attr->prio && !attr->tenant &&
-	       !attr->report && !attr->promise.gen && !(attr->flags & ~harmless);
+	       !attr->report && !attr->owner && !attr->promise.gen &&
+	       !(attr->flags & ~harmless);
 }
 
 /* A range of an arena, or false: ask the pool. No lock held. */

@@ -9,6 +9,7 @@
 #include <kv/sys.h>
 
 #include "arena.h"
+#include "content.h"
 
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)
@@ -57,7 +58,7 @@ static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block
 }
 
 /* The clock has gone on by less than a lap of ticks since. */
-static u64 ns_of_tick(u32 tick)
+u64 ns_of_tick(u32 tick)
 {
 	u64 now = kv_clock_ns() >> TICK_SHIFT;
 
@@ -159,44 +160,55 @@ static int zero_piece(struct kvmm_pool *pool, const struct piece *piece, void *b
 	return pool->parts.dev->fill(pool->dev, piece->addr, 0, piece->bytes);
 }
 
-static int check_access(const struct kvmm_pool *pool, u32 block, u64 offset, const void *buf,
-			u64 bytes)
+int content_check(const struct kvmm_pool *pool, const struct content *content)
 {
 	u64 end;
 
-	if (!pool || (!buf && bytes) || block >= pool->nr_blocks || !pool->nr_planes)
+	if (!pool || (!content->buf && content->bytes) || !pool->nr_planes)
 		return -EINVAL;
-	if (kv_add_overflows(offset, bytes, &end) || end > pool->block_bytes)
+	if (kv_add_overflows(content->offset, content->bytes, &end) || end > pool->block_bytes)
 		return -EINVAL;
 	return pool_refusal(pool);
 }
 
-static int access_block(struct kvmm_pool *pool, u32 block, u64 offset, u64 bytes, piece_fn fn,
-			void *buf)
+int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
-	int err, cancel = kv_cancel_off();
+	kv_assert_held(&pool->compact_lock);
+	if (content->is_write)
+		flights_void(pool, block);
+	return for_each_piece(pool, block, content->offset, content->bytes,
+			      content->is_write ? write_piece : read_piece, content->buf) ?
+	       -EIO : 0;
+}
 
+static int access_block(struct kvmm_pool *pool, u32 block, const struct content *content)
+{
+	int err = content_check(pool, content), cancel;
+
+	if (err || block >= pool->nr_blocks)
+		return err ? err : -EINVAL;
+	cancel = kv_cancel_off();
 	kv_lock(&pool->compact_lock);
-	err = for_each_piece(pool, block, offset, bytes, fn, buf);
+	err = content_copy(pool, block, content);
 	kv_unlock(&pool->compact_lock);
 	kv_cancel_restore(cancel);
-	return err ? -EIO : 0;
+	return err;
 }
 
 int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset, const void *buf,
 		     size_t bytes)
 {
-	int err = check_access(pool, block, offset, buf, bytes);
+	struct content content = { (void *)buf, offset, bytes, true };
 
-	return err ? err : access_block(pool, block, offset, bytes, write_piece, (void *)buf);
+	return access_block(pool, block, &content);
 }
 
 int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
 		    size_t bytes)
 {
-	int err = check_access(pool, block, offset, buf, bytes);
+	struct content content = { buf, offset, bytes, false };
 
-	return err ? err : access_block(pool, block, offset, bytes, read_piece, buf);
+	return access_block(pool, block, &content);
 }
 
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)

@@ -242,6 +242,20 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 	free_dark(pool, move->src, move->nr);	/* given back while it was copied */
 }
 
+/* No slot has that generation, so the move is void when it is to be published. */
+void flights_void(struct kvmm_pool *pool, u32 block)
+{
+	struct steps *steps = steps_of(pool);
+	struct flight *flight;
+
+	kv_assert_held(&pool->compact_lock);
+	for (flight = steps ? steps->oldest : NULL; flight; flight = flight->next)
+		for (u32 i = 0; i < flight->nr && flight->state == FLIGHT_COPYING; i++)
+			if (block - flight->move[i].src < flight->move[i].nr &&
+			    owner_kind(flight->leg[i].owner) == OWNER_SLOT)
+				flight->leg[i].gen = 0;
+}
+
 static void count_settled(struct kvmm_step_stat *stat, const struct flight *flight, bool good)
 {
 	stat->copying_blocks -= flight->nr_blocks;

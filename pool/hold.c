@@ -23,19 +23,23 @@
 
 /* ---- making one ---- */
 
+int hold_check_attr(const struct kvmm_hold_attr *attr, u32 flags)
+{
+	if (attr->flags & ~flags || attr->reason >= KVMM_NR_HOLD_REASONS)
+		return -EINVAL;
+	return attr->text && strnlen(attr->text, KVMM_HOLD_TEXT + 1) > KVMM_HOLD_TEXT ? -EINVAL : 0;
+}
+
 static int check_attr(const struct kvmm_hold_attr *attr)
 {
 	const struct kvmm_prefix *prefix = attr->prefix;
 
 	if (!prefix || !prefix->nr || !prefix->keys || prefix->nr > INT_MAX)
 		return -EINVAL;
-	if (attr->flags & ~(KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL) ||
-	    attr->reason >= KVMM_NR_HOLD_REASONS)
-		return -EINVAL;
-	return attr->text && strnlen(attr->text, KVMM_HOLD_TEXT + 1) > KVMM_HOLD_TEXT ? -EINVAL : 0;
+	return hold_check_attr(attr, KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL | KVMM_HOLD_RECLAIM);
 }
 
-static u64 deadline_of(u64 now_ns, u64 lease_ns)
+u64 hold_deadline(u64 now_ns, u64 lease_ns)
 {
 	u64 deadline_ns;
 
@@ -45,9 +49,8 @@ static u64 deadline_of(u64 now_ns, u64 lease_ns)
 }
 
 /* References have no place in it yet: there may be fewer. NULL: no memory. */
-static struct hold *new_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr)
+struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, u32 nr)
 {
-	u32 nr = attr->prefix->nr;
 	size_t bytes = nr * (sizeof(struct held) + sizeof(kvmm_ref_t));
 	struct hold *hold = kv_alloc(sizeof(*hold) + bytes);
 
@@ -55,11 +58,12 @@ static struct hold *new_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr
 		return NULL;
 	hold->owner = attr->owner;
 	hold->since_ns = pool_clock_ns(pool);
-	hold->deadline_ns = deadline_of(hold->since_ns, attr->lease_ns);
+	hold->deadline_ns = hold_deadline(hold->since_ns, attr->lease_ns);
 	hold->nr = nr;
 	hold->reason = attr->reason;
 	hold->flags = attr->flags;
-	hold->domain = attr->prefix->domain;
+	if (attr->prefix)
+		hold->domain = attr->prefix->domain;
 	if (attr->text)
 		strncpy(hold->text, attr->text, KVMM_HOLD_TEXT);
 	hold->ref = (kvmm_ref_t *)&hold->block[nr];
@@ -118,17 +122,18 @@ static int note_places(struct kvmm_pool *pool, struct hold *hold)
 	return err;
 }
 
-/* The references become pins, which are references as well; on error they are dropped. */
-static int pin_refs(struct kvmm_pool *pool, struct hold *hold)
+int hold_pin_refs(struct kvmm_pool *pool, struct hold *hold)
 {
 	int err = kvmm_pin_many(pool, hold->ref, hold->nr);
 
 	if (!err) {
 		err = note_places(pool, hold);
+		/* Pins are references as well. */
 		if (err)
 			kvmm_unpin_many(pool, hold->ref, hold->nr);
+		else
+			kvmm_put_many(pool, hold->ref, hold->nr);
 	}
-	kvmm_put_many(pool, hold->ref, hold->nr);
 	return err;
 }
 
@@ -137,13 +142,18 @@ static int take_blocks(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
 {
 	int err = take_refs(pool, attr, hold);
 
-	return err || !(attr->flags & KVMM_HOLD_PIN) ? err : pin_refs(pool, hold);
+	if (err || !(attr->flags & KVMM_HOLD_PIN))
+		return err;
+	err = hold_pin_refs(pool, hold);
+	if (err)
+		kvmm_put_many(pool, hold->ref, hold->nr);
+	return err;
 }
 
 static int make_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *handle)
 {
 	struct hold_table *table;
-	struct hold *hold = new_hold(pool, attr);
+	struct hold *hold = hold_new(pool, attr, attr->prefix->nr);
 	u32 nr;
 	int err;
 
@@ -203,82 +213,130 @@ int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t handle)
 	struct hold_table *table;
 	struct hold *hold;
 	int err = hold_enter(pool, handle, &table, &hold);
+	bool is_of_range;
 
 	if (err)
 		return err;
-	hold_remove(table, hold);
+	is_of_range = hold_is_of_range(hold);
+	if (!is_of_range)
+		hold_remove(table, hold);
 	kv_unlock(&table->lock);
-	return drop_hold(pool, hold);
+	return is_of_range ? hold_release_range(pool, handle, 0) : drop_hold(pool, hold);
+}
+
+void hold_set_deadline(struct hold_table *table, struct hold *hold, u64 deadline_ns)
+{
+	kv_assert_held(&table->lock);
+	table->deadlines += deadline_ns - hold->deadline_ns;
+	hold->deadline_ns = deadline_ns;
 }
 
 int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
 {
-	u64 deadline_ns = deadline_of(pool ? pool_clock_ns(pool) : 0, lease_ns);
+	u64 deadline_ns = hold_deadline(pool ? pool_clock_ns(pool) : 0, lease_ns);
 	struct hold_table *table;
 	struct hold *hold;
 	int err = hold_enter(pool, handle, &table, &hold);
 
 	if (err)
 		return err;
-	table->deadlines += deadline_ns - hold->deadline_ns;
-	hold->deadline_ns = deadline_ns;
+	hold_set_deadline(table, hold, deadline_ns);
 	kv_unlock(&table->lock);
 	return 0;
 }
 
+#define EXPIRE_RANGES	64u	/* holds on ranges that are noted in one go */
+
+/* What has left the table, and what the pool's lock has to be taken for first. */
+struct expired {
+	struct hold	*list;
+	kvmm_hold_t	range[EXPIRE_RANGES];
+	u32		nr_ranges;
+};
+
 /*
- * From slot *@at on, holds whose lease has run out leave the table, for the returned list. Some slots
- * and some blocks in one go: the lock is not held longer than that.
+ * From slot *@at on, holds whose lease has run out leave the table, or are noted. Some slots and some
+ * blocks in one go: the lock is not held longer than that.
  */
-static struct hold *take_expired(struct hold_table *table, u32 *at, u64 now_ns)
+static void take_expired(struct hold_table *table, u32 *at, struct hold_expiry *expiry,
+			 struct expired *expired)
 {
 	u32 to = min(*at + HOLD_WALK, table->nr_slots), nr_blocks = 0;
-	struct hold *expired = NULL;
 
-	for (; *at < to && nr_blocks < EXPIRE_BLOCKS; (*at)++) {
+	*expired = (struct expired){ .nr_ranges = 0 };
+	for (; *at < to && nr_blocks < EXPIRE_BLOCKS && expired->nr_ranges < EXPIRE_RANGES;
+	     (*at)++) {
 		struct hold *hold = hold_slot(table, *at)->hold;
 
-		if (!hold || !hold->deadline_ns || hold->deadline_ns > now_ns)
+		if (!hold || !hold->deadline_ns || hold->deadline_ns > expiry->now_ns)
 			continue;
+		if ((hold->flags & expiry->flags) != expiry->flags) {
+			expiry->nr_left++;
+			continue;
+		}
+		if (hold_is_of_range(hold)) {
+			expired->range[expired->nr_ranges++] = hold->handle;
+			continue;
+		}
 		hold_remove(table, hold);
 		nr_blocks += hold->nr;
-		hold->next = expired;
-		expired = hold;
+		hold->next = expired->list;
+		expired->list = hold;
 	}
-	return expired;
 }
 
-static u32 drop_all(struct kvmm_pool *pool, struct hold *expired)
+u32 holds_drop(struct kvmm_pool *pool, struct hold *list)
 {
 	struct hold *hold;
 	u32 nr;
 
-	for (nr = 0; (hold = expired); nr++) {
-		expired = hold->next;
+	for (nr = 0; (hold = list); nr++) {
+		list = hold->next;
 		drop_hold(pool, hold);
 	}
 	return nr;
 }
 
-int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
+/* Those on ranges may have been renewed, or released, since they were noted. */
+static void drop_expired(struct kvmm_pool *pool, const struct expired *expired,
+			 struct hold_expiry *expiry)
+{
+	expiry->nr_dropped += holds_drop(pool, expired->list);
+	for (u32 i = 0; i < expired->nr_ranges; i++) {
+		int err = hold_release_range(pool, expired->range[i], expiry->now_ns);
+
+		expiry->nr_dropped += !err;
+		expiry->nr_busy += err == -EBUSY;
+	}
+}
+
+int holds_expire(struct kvmm_pool *pool, struct hold_expiry *expiry)
 {
 	struct hold_table *table;
-	u32 at = 0, nr_slots, nr = 0;
+	struct expired expired;
+	u32 at = 0, nr_slots;
 	int err = holds_enter(pool, &table);
 
-	if (err)
+	if (err || !table)
 		return err;
-	now_ns = pool_told_ns(pool, now_ns);
-	if (!table)
-		return 0;
 	do {
-		struct hold *expired;
-
 		kv_lock(&table->lock);
-		expired = take_expired(table, &at, now_ns);
+		take_expired(table, &at, expiry, &expired);
 		nr_slots = table->nr_slots;
 		kv_unlock(&table->lock);
-		nr += drop_all(pool, expired);
+		drop_expired(pool, &expired, expiry);
 	} while (at < nr_slots);
-	return nr;
+	return 0;
+}
+
+int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
+{
+	struct hold_expiry expiry = { .flags = 0 };
+	int err;
+
+	if (!pool)
+		return -EINVAL;
+	expiry.now_ns = pool_told_ns(pool, now_ns);
+	err = holds_expire(pool, &expiry);
+	return err ? err : (int)expiry.nr_dropped;
 }

@@ -14,7 +14,11 @@
  *  2. Each block of a hold is in the chain of its key, once, and nothing else is there.
  *  3. It is REGISTERED, of the generation of its reference, and referenced; of a pinned hold it is
  *     pinned, at the place that the hold has noted.
- *  4. The counts, and the sum over all that a hold says, equal a recount.
+ *  4. Each hold is in the chain of its owner, once, and if it is one on a range in the chain of that;
+ *     nothing else is there.
+ *  5. A hold on a range has no blocks; the range is live, referenced, and of a pinned hold pinned. Such
+ *     a hold leaves the table with pool->lock held, for only then is it known whether it may.
+ *  6. The counts, and the sum over all that a hold says, equal a recount.
  */
 #ifndef POOL_HOLD_H
 #define POOL_HOLD_H
@@ -40,7 +44,12 @@ struct hold {
 	u64		deadline_ns;	/* 0: no lease */
 	u64		sum;		/* hold_sum() */
 	struct hold	*next;		/* of those that are being dropped; by who drops them */
+	struct hold	*owner_next;	/* ->lock; in the chain of the owner */
+	struct hold	**owner_prev;	/* ->lock; what points to it */
+	struct hold	*range_next;	/* ->lock; in the chain of the range, if it has one */
+	struct hold	**range_prev;	/* ->lock; what points to it */
 	kvmm_hold_t	handle;
+	kvmm_range_t	range;		/* gen 0: none, it is one on blocks */
 	u32		nr;
 	u32		reason;
 	u32		flags;
@@ -60,6 +69,8 @@ struct hold_slot {
 #define HOLD_CHUNK_ORDER	6u
 #define HOLD_CHUNK		BIT(HOLD_CHUNK_ORDER)
 #define HOLD_WALK		256u	/* slots that are looked at in one go */
+#define HOLD_OWNERS		256u	/* chains by owner */
+#define HOLD_RANGES		256u	/* chains by range */
 
 struct hold_table {
 	/* Fixed at creation. */
@@ -84,10 +95,15 @@ struct hold_table {
 	u64			gen_sum;	/* ->lock; of the generations of all slots */
 	u64			bytes;		/* ->lock; of host memory, holds included */
 
+	struct hold		*by_owner[HOLD_OWNERS];	/* ->lock; by hash of the owner */
+	struct hold		*by_range[HOLD_RANGES];	/* ->lock; by index of the range */
 	struct held		*bucket[];	/* ->lock; nr_buckets, by hash of the key */
 };
 
 /* ---- for the pool: hold_table.c ---- */
+
+/* How many holds, and so how many of its references, there are on a range. No leaf lock held. */
+u32 holds_of_range(struct kvmm_pool *pool, kvmm_range_t range);
 
 /* Free what holds take, on the way out of the pool. */
 void holds_exit(struct kvmm_pool *pool);
@@ -123,6 +139,62 @@ int hold_enter(struct kvmm_pool *pool, kvmm_hold_t handle, struct hold_table **t
 
 /* First of the chain in which all blocks of that key are. The lock is held. */
 struct held *hold_chain(const struct hold_table *table, const kvmm_key_t *key);
+
+/* First of the chain in which all holds of that owner are. The lock is held. */
+struct hold **hold_owner_chain(struct hold_table *table, u64 owner);
+
+/* ---- hold.c ---- */
+
+/* 0 or -EINVAL; all but the prefix. @flags: KVMM_HOLD_* that it may have. */
+int hold_check_attr(const struct kvmm_hold_attr *attr, u32 flags);
+/* A hold without blocks or references in it yet, for @nr of them at most; NULL: no memory. */
+struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, u32 nr);
+/* References in ->ref[] become pins; on error they are still references. */
+int hold_pin_refs(struct kvmm_pool *pool, struct hold *hold);
+u64 hold_deadline(u64 now_ns, u64 lease_ns);
+/* The lock is held. */
+void hold_set_deadline(struct hold_table *table, struct hold *hold, u64 deadline_ns);
+/* Those in the list have left the table; they are of blocks. How many. No lock held. */
+u32 holds_drop(struct kvmm_pool *pool, struct hold *list);
+
+/**
+ * struct hold_expiry - holds whose lease has run out
+ * @now_ns: by which time
+ * @flags: only those that have these are dropped
+ * @nr_dropped, @nr_busy, @nr_left: out: dropped; somebody else has a pin; without @flags
+ */
+struct hold_expiry {
+	u64 now_ns;
+	u32 flags;
+	u32 nr_dropped;
+	u32 nr_busy;
+	u32 nr_left;
+};
+
+int holds_expire(struct kvmm_pool *pool, struct hold_expiry *expiry);
+
+/* ---- hold_range.c ---- */
+
+/* Drop a hold on a range: 0, -EBUSY somebody else pins what would go, -ESTALE, -EINVAL, ... If @now_ns
+ * is not 0, only if its lease has run out by then, else -EAGAIN. No lock held. */
+int hold_release_range(struct kvmm_pool *pool, kvmm_hold_t handle, u64 now_ns);
+
+static inline bool hold_is_of_range(const struct hold *hold)
+{
+	return hold->range.gen != 0;
+}
+
+/* What the holds of an owner have of a range. The lock is held, and pool->lock. */
+struct range_share {
+	u32 refs;
+	u32 pins;
+};
+
+struct range_share holds_share(struct hold_table *table, u64 owner, kvmm_range_t range);
+/* With that, and @extra references more, gone: would the range go although somebody pins it? */
+bool share_is_barred(const struct slot *slot, struct range_share share, u32 extra);
+/* Drop the reference, and the pin, of a hold that has left the table. pool->lock held. */
+void hold_drop_range(struct kvmm_pool *pool, const struct hold *hold);
 
 static inline u64 hold_bytes(const struct hold *hold)
 {

@@ -32,6 +32,7 @@ static void tell(const struct hold *hold, u64 now_ns, struct kvmm_hold_info *inf
 		.flags = hold->flags,
 		.nr = hold->nr,
 		.hold = hold->handle,
+		.range = hold->range,
 	};
 	memcpy(info->text, hold->text, sizeof(info->text));
 }
@@ -105,34 +106,6 @@ int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_in
 		kv_unlock(&table->lock);
 	}
 	return hold ? 0 : -ENOENT;
-}
-
-static u32 suspect(const struct kvmm_hold_info *info, u64 now_ns, u64 older_than_ns)
-{
-	if (info->deadline_ns)
-		return info->deadline_ns <= now_ns ? KVMM_LEAK_EXPIRED : 0;
-	return older_than_ns && info->age_ns >= older_than_ns ? KVMM_LEAK_OLD : 0;
-}
-
-int kvmm_leaks(struct kvmm_pool *pool, uint64_t older_than_ns, struct kvmm_hold_info *infos,
-	       uint32_t max)
-{
-	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
-	struct kvmm_hold_info info;
-	u32 cursor = 0, nr = 0;
-	int err;
-
-	if (max && !infos)
-		return -EINVAL;
-	while (!(err = kvmm_hold_next(pool, &cursor, &info))) {
-		info.suspect = suspect(&info, now_ns, older_than_ns);
-		if (!info.suspect)
-			continue;
-		if (nr < max)
-			infos[nr] = info;
-		nr++;
-	}
-	return err == -ENOENT ? (int)nr : err;
 }
 
 int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_domain_t *domain,

@@ -271,6 +271,69 @@ static void chain_del(struct held *held)
 		held->next->prev = held->prev;
 }
 
+/* ---- by owner ---- */
+
+struct hold **hold_owner_chain(struct hold_table *table, u64 owner)
+{
+	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
+
+	return &table->by_owner[hash % HOLD_OWNERS];
+}
+
+static void owner_add(struct hold_table *table, struct hold *hold)
+{
+	struct hold **head = hold_owner_chain(table, hold->owner);
+
+	hold->owner_next = *head;
+	hold->owner_prev = head;
+	if (hold->owner_next)
+		hold->owner_next->owner_prev = &hold->owner_next;
+	*head = hold;
+}
+
+static void owner_del(struct hold *hold)
+{
+	*hold->owner_prev = hold->owner_next;
+	if (hold->owner_next)
+		hold->owner_next->owner_prev = hold->owner_prev;
+}
+
+/* ---- by range ---- */
+
+static void range_add_hold(struct hold_table *table, struct hold *hold)
+{
+	struct hold **head = &table->by_range[hold->range.index % HOLD_RANGES];
+
+	hold->range_next = *head;
+	hold->range_prev = head;
+	if (hold->range_next)
+		hold->range_next->range_prev = &hold->range_next;
+	*head = hold;
+}
+
+static void range_del_hold(struct hold *hold)
+{
+	*hold->range_prev = hold->range_next;
+	if (hold->range_next)
+		hold->range_next->range_prev = hold->range_prev;
+}
+
+u32 holds_of_range(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	/* Pairs with the swap in holds_get(), as in holds_enter(). */
+	struct hold_table *table = smp_load_acquire(pool_hold_table(pool));
+	const struct hold *at;
+	u32 nr = 0;
+
+	if (!table)
+		return 0;
+	kv_lock(&table->lock);
+	for (at = table->by_range[range.index % HOLD_RANGES]; at; at = at->range_next)
+		nr += at->range.index == range.index && at->range.gen == range.gen;
+	kv_unlock(&table->lock);
+	return nr;
+}
+
 /* ---- holds ---- */
 
 /* All that a hold says but its deadline: any flipped bit changes it. */
@@ -279,6 +342,7 @@ static u64 hold_sum(const struct hold *hold)
 	u64 sum = mix(hold->owner, hold->since_ns), word[2];
 
 	sum = mix(sum, (u64)hold->reason << 32 | hold->flags);
+	sum = mix(sum, (u64)hold->range.gen << 32 | hold->range.index);
 	sum = mix(sum, (u64)hold->domain.tenant << 32 | (u32)hold->domain.layout << 16 |
 		       hold->domain.group);
 	for (u32 i = 0; i < sizeof(hold->text); i += sizeof(word[0])) {
@@ -311,6 +375,9 @@ void hold_insert(struct hold_table *table, struct hold *hold)
 	table->nr_reserved--;
 	for (u32 i = 0; i < hold->nr; i++)
 		chain_add(table, &hold->block[i]);
+	owner_add(table, hold);
+	if (hold_is_of_range(hold))
+		range_add_hold(table, hold);
 	count_hold(table, hold, 1);
 	kv_unlock(&table->lock);
 }
@@ -320,6 +387,9 @@ void hold_remove(struct hold_table *table, struct hold *hold)
 	kv_assert_held(&table->lock);
 	for (u32 i = 0; i < hold->nr; i++)
 		chain_del(&hold->block[i]);
+	owner_del(hold);
+	if (hold_is_of_range(hold))
+		range_del_hold(hold);
 	count_hold(table, hold, -1);
 	hold_slot(table, hold->handle.index)->hold = NULL;
 	retire_or_push(table, hold->handle.index);
@@ -363,6 +433,7 @@ int hold_enter(struct kvmm_pool *pool, kvmm_hold_t handle, struct hold_table **t
 
 struct hold_recount {
 	u32 nr_holds;
+	u32 nr_of_ranges;
 	u32 nr_free;
 	u64 nr_blocks;
 	u64 sum;
@@ -406,7 +477,58 @@ static int check_held(const struct kvmm_pool *pool, const struct hold *hold, u32
 	return 0;
 }
 
-static int check_hold(const struct kvmm_pool *pool, const struct hold_table *table, u32 index,
+static int check_held_range(const struct kvmm_pool *pool, const struct hold *hold)
+{
+	const struct slot *slot;
+
+	if (!pool->slots || hold->range.index >= dir_nr_slots(pool->slots))
+		return complain(pool, "a hold has no range", hold->range.index);
+	slot = slot_at(pool, hold->range.index);
+	if (slot->gen != hold->range.gen || !slot->nr_ext || !slot->refs)
+		return complain(pool, "a hold has a range that is gone", hold->range.index);
+	if (hold->flags & KVMM_HOLD_PIN && !slot->pins)
+		return complain(pool, "a hold has a range that is not pinned", hold->range.index);
+	return 0;
+}
+
+static bool is_with_owner(struct hold_table *table, const struct hold *hold)
+{
+	const struct hold *at = *hold_owner_chain(table, hold->owner);
+
+	for (u32 left = table->nr_holds; at && left; left--, at = at->owner_next)
+		if (at == hold)
+			return *at->owner_prev == at;
+	return false;
+}
+
+/* Chains of ranges: so many as there should be, each where it belongs. */
+static bool ranges_are_sound(const struct hold_table *table, u32 nr_of_ranges)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < HOLD_RANGES; i++) {
+		struct hold *const *prev = &table->by_range[i];
+
+		for (const struct hold *at = *prev; at; prev = &at->range_next, at = *prev)
+			if (!hold_is_of_range(at) || at->range.index % HOLD_RANGES != i ||
+			    at->range_prev != prev || nr++ == nr_of_ranges)
+				return false;
+	}
+	return nr == nr_of_ranges;
+}
+
+static u32 nr_with_owners(const struct hold_table *table)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < HOLD_OWNERS; i++)
+		for (const struct hold *at = table->by_owner[i]; at; at = at->owner_next)
+			if (nr++ > table->nr_holds)
+				return nr;
+	return nr;
+}
+
+static int check_hold(const struct kvmm_pool *pool, struct hold_table *table, u32 index,
 		      struct hold_recount *re)
 {
 	const struct hold *hold = hold_slot(table, index)->hold;
@@ -414,17 +536,22 @@ static int check_hold(const struct kvmm_pool *pool, const struct hold_table *tab
 
 	if (hold->handle.index != index || hold->handle.gen != hold_slot(table, index)->gen)
 		return complain(pool, "a hold is in another slot", index);
-	if (!hold->nr || hold->nr > table->nr_blocks ||
+	if (hold->nr > table->nr_blocks || !hold->nr != hold_is_of_range(hold) ||
 	    hold->ref != (const void *)&hold->block[hold->nr])
 		return complain(pool, "a hold has another length", index);
 	if (hold->sum != hold_sum(hold))
 		return complain(pool, "a hold says something else", index);
+	if (!is_with_owner(table, hold))
+		return complain(pool, "a hold is not with its owner", index);
+	if (hold_is_of_range(hold))
+		err = check_held_range(pool, hold);
 	for (u32 i = 0; i < hold->nr && !err; i++) {
 		if (hold->block[i].hold != hold || !is_in_chain(table, &hold->block[i]))
 			return complain(pool, "a held block is not in its chain", index);
 		err = check_held(pool, hold, i);
 	}
 	re->nr_holds++;
+	re->nr_of_ranges += hold_is_of_range(hold);
 	re->nr_blocks += hold->nr;
 	re->sum += hold->sum;
 	re->deadlines += hold->deadline_ns;
@@ -467,7 +594,8 @@ static int check_counts(const struct kvmm_pool *pool, const struct hold_table *t
 			const struct hold_recount *re)
 {
 	if (re->nr_holds != table->nr_holds || re->nr_free != table->nr_free ||
-	    re->nr_blocks != table->nr_blocks || re->nr_blocks != nr_in_chains(table))
+	    re->nr_blocks != table->nr_blocks || re->nr_blocks != nr_in_chains(table) ||
+	    re->nr_holds != nr_with_owners(table) || !ranges_are_sound(table, re->nr_of_ranges))
 		return complain(pool, "wrong count of holds", re->nr_holds);
 	if (re->nr_holds + re->nr_free + table->nr_reserved + table->nr_retired != table->nr_slots)
 		return complain(pool, "a slot of holds is lost", table->nr_slots);
@@ -491,7 +619,7 @@ static bool slots_are_there(const struct hold_table *table)
 	return true;
 }
 
-static int check_table(const struct kvmm_pool *pool, const struct hold_table *table)
+static int check_table(const struct kvmm_pool *pool, struct hold_table *table)
 {
 	struct hold_recount re = { 0 };
 	int err;

@@ -290,6 +290,8 @@ struct kvmm_pool {
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
+	struct own_table		*owned;		/* see owned.h; kv_cas() from NULL, once */
+	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
@@ -755,6 +757,11 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
 /* Its content, and then one pin less: 0; or -EIO, and it is freed. No lock held. */
 int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
+/* The last reference of a range that nobody pins is dropped. */
+void range_del(struct kvmm_pool *pool, u32 index);
+/* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
+void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
+bool last_put_is_barred(const struct slot *slot);
 
 /* ---- room.c ---- */
 
@@ -1086,6 +1093,8 @@ static inline u32 ticks_now(void)
 {
 	return kv_clock_ns() >> TICK_SHIFT;
 }
+
+u64 ns_of_tick(u32 tick);
 
 /* ---- request_tokens.c ---- */
 

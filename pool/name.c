@@ -20,10 +20,17 @@ static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, c
 
 /* ---- stage ---- */
 
-static void unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+/*
+ * How many are PRIVATE again. The others were taken away from their owner meanwhile (owned_end.c), by
+ * who has counted them as one STAGED less.
+ */
+static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
+	u32 nr_done = 0;
+
 	for (u32 i = 0; i < nr; i++)
-		kv_entry_unstage(&pool->entries, handles[i]);
+		nr_done += !kv_entry_unstage(&pool->entries, handles[i]);
+	return nr_done;
 }
 
 /* Refused, and private after all: it stands in the batch twice. */
@@ -63,8 +70,25 @@ static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 		kvmm_put_many(pool, (const kvmm_ref_t *)&found, 1);
 }
 
+/*
+ * Where blocks have owners, somebody may take a block away from its owner at any moment, and it may be
+ * somebody else's before the name is written. So it is marked meanwhile. What has no owner cannot be
+ * taken away, and is staged in one step instead of three.
+ */
+static bool stage_marks(struct kvmm_pool *pool)
+{
+	return unlikely(READ_ONCE(pool->shares_blocks));
+}
+
+static void unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
+}
+
+/* Their marks stay if @marks. In the same read section. */
 static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		     const struct kv_handle *handles)
+		     const struct kv_handle *handles, bool marks)
 {
 	struct kv_name name = { .domain = prefix->domain };
 
@@ -78,11 +102,14 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		name.key = prefix->keys[i];
 		name.position = prefix->position + i;
 		name.parent = i ? handles[i - 1].index : KV_NONE;
-		err = kv_entry_stage(&pool->entries, handles[i], &name);
+		err = unlikely(marks) ? kv_entry_stage_marked(&pool->entries, handles[i], &name) :
+					kv_entry_stage(&pool->entries, handles[i], &name);
 		if (unlikely(err)) {
-			unstage(pool, handles, i);
+			if (marks)
+				unmark(pool, handles, i);
+			tally_add(pool, TALLY_STAGED, i - unstage(pool, handles, i));
 			kv_count(KV_EV_BAD_HANDLE);
-			return is_private(pool, handles[i]) ? -EINVAL : err;
+			return err != -EBUSY && is_private(pool, handles[i]) ? -EINVAL : err;
 		}
 	}
 	return 0;
@@ -92,6 +119,7 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
 {
 	const struct kv_handle *handles = as_handles(blocks);
+	bool marks;
 	int err;
 
 	if (prefix_is_bad(prefix, blocks, staged))
@@ -99,11 +127,14 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	err = cache_begin(pool);
 	if (err)
 		return err;
-	err = stage_all(pool, prefix, handles);
+	marks = stage_marks(pool);
+	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
 		presence_staged(pool, prefix, handles);
 		pool->map->ops->staged(pool->map, handles, prefix->nr);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
+		if (unlikely(marks))
+			unmark(pool, handles, prefix->nr);
 		memmove(staged, blocks, prefix->nr * sizeof(*staged));
 	}
 	cache_end(pool);
@@ -129,7 +160,8 @@ int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t n
 	if (unlikely(err)) {
 		/* Their names are still there. */
 		for (i--; i-- > 0;)
-			kv_handle_step(&pool->entries, handles[i], kv_edge_stage);
+			if (kv_handle_step(&pool->entries, handles[i], kv_edge_restage))
+				tally_add(pool, TALLY_STAGED, -1);	/* as in unstage() */
 		kv_count(KV_EV_BAD_HANDLE);
 	} else if (nr) {
 		tally_add(pool, TALLY_STAGED, -(u64)nr);
@@ -230,7 +262,7 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 
 /* ---- newcomers that are rejected ---- */
 
-/* They are still STAGED, and counted so: their blocks go back. */
+/* They are still STAGED, and counted so, unless they were taken away: their blocks go back. */
 static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handles,
 			  const struct kv_handle *found, u32 nr)
 {
@@ -240,7 +272,8 @@ static void free_rejected(struct kvmm_pool *pool, const struct kv_handle *handle
 		return;
 	order_enter(&pool->order);
 	for (u32 i = nr; i-- > 0;) {
-		if (same(handles[i], found[i]))
+		if (same(handles[i], found[i]) ||
+		    kv_handle_step(&pool->entries, handles[i], kv_edge_mark))
 			continue;
 		entry_release(pool, handles[i]);
 		nr_rejected++;
@@ -332,8 +365,7 @@ static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, 
 {
 	if (cache_begin(pool))
 		return;
-	tally_add(pool, TALLY_STAGED, -(u64)nr);
-	unstage(pool, handles, nr);
+	tally_add(pool, TALLY_STAGED, -(u64)unstage(pool, handles, nr));
 	cache_end(pool);
 }
 
@@ -341,13 +373,17 @@ static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		      const struct kv_handle *handles)
 {
 	int err = cache_begin(pool);
+	bool marks;
 
 	if (err)
 		return err;
-	err = stage_all(pool, prefix, handles);
+	marks = stage_marks(pool);
+	err = stage_all(pool, prefix, handles, marks);
 	if (!err) {
 		presence_staged(pool, prefix, handles);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
+		if (unlikely(marks))
+			unmark(pool, handles, prefix->nr);
 	}
 	cache_end(pool);
 	if (!err && prefix->nr)

@@ -14,6 +14,7 @@
 #include "determ.h"
 #include "hold.h"
 #include "mag.h"
+#include "owned.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
@@ -263,6 +264,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	steps_exit(pool);
 	mags_exit(pool);
 	holds_exit(pool);
+	owned_exit(pool);
 	presence_exit(pool);
 	slots_exit(pool);
 	arenas_exit(pool);

@@ -8,6 +8,7 @@
 #include <kv/env.h>
 
 #include "arena.h"
+#include "owned.h"
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
@@ -39,6 +40,9 @@ int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 	if (attr->max_runs > KVMM_MAX_RUNS || attr->flags & ~ALLOC_FLAGS)
 		return -EINVAL;
 	if (attr->flags & KVMM_ALLOC_ZERO && !pool->nr_planes)
+		return -EINVAL;
+	if (unlikely(attr->owner | attr->lease_ns | attr->own_flags | attr->reserved2) &&
+	    own_attr_is_bad(attr))
 		return -EINVAL;
 	if (likely(!(attr->flags | attr->prio | attr->deadline_ns)))
 		return 0;
@@ -151,11 +155,17 @@ int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 			return -ENOMEM;
 		}
 	}
+	if (unlikely(attr->owner && own_reserve_slot(pool))) {
+		untake(pool, ext, nr_ext, spare);
+		return -ENOMEM;
+	}
 	promise_take(pool, &room->ask, attr->nr);
 	*range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		grow_adopt(pool, range->index, spare, attr->expect);
+	if (unlikely(attr->owner))
+		own_new_range(pool, *range, attr);
 	asked_for(&pool->asked, attr->nr);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += attr->nr;
@@ -226,8 +236,7 @@ static noinline int wait_for_range(struct kvmm_pool *pool, struct request *req)
 	return door_wait(pool, &req->wait);
 }
 
-/* Drop the last reference of a range that nobody pins. */
-static void range_del(struct kvmm_pool *pool, u32 index)
+void range_del(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 
@@ -422,12 +431,12 @@ int kvmm_range_get(struct kvmm_pool *pool, kvmm_range_t range)
 	return err;
 }
 
-static bool last_put_is_barred(const struct slot *slot)
+bool last_put_is_barred(const struct slot *slot)
 {
 	return slot->refs == 1 && slot->pins;
 }
 
-static void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
+void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
 {
 	if (likely(slot->refs == 1)) {
 		range_del(pool, index);
@@ -435,6 +444,7 @@ static void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index)
 	}
 	slot->refs--;
 	pool->count.range_refs--;
+	own_put_range(pool, slot, index);
 }
 
 int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)

@@ -4,6 +4,7 @@
  * the extents before or after, by the slot's version.
  */
 #include "internal.h"
+#include "owned.h"
 
 /* ---- shrinking ---- */
 
@@ -154,7 +155,8 @@ static void move_extents(struct kvmm_pool *pool, struct slot *slot, u32 i, struc
 	slot_write_end(tail);
 }
 
-static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t *tail)
+static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, u32 at,
+		 kvmm_range_t *tail)
 {
 	u32 inside, i = find_block(slot, at, &inside);
 	struct kvmm_extent first = { slot_ext(slot, i)->start + inside,
@@ -169,7 +171,8 @@ static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t
 
 	if (cut_is_barred(pool, slot, at))
 		return -EOPNOTSUPP;
-	if (slots_reserve(pool) || slot_reserve_ext(pool, slot_at(pool, pool->free_slot), slot->nr_ext - i))
+	if (slots_reserve(pool) || own_reserve_split(pool) ||
+	    slot_reserve_ext(pool, slot_at(pool, pool->free_slot), slot->nr_ext - i))
 		return -ENOMEM;
 	reserve_drop(pool, slot);
 	sealed = slot->sealed - min(slot->sealed, at);
@@ -178,6 +181,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, u32 at, kvmm_range_t
 	move_extents(pool, slot, i, other, tail->index);
 	publish_head(slot, i, inside);
 	slot_resize(pool, slot, at);
+	own_split(pool, range, *tail);
 	other->sealed = sealed;
 	other->last_access_ns = slot->last_access_ns;
 	if (slot->flags & SLOT_GREW)
@@ -203,7 +207,7 @@ int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 	else if (slot->pins || slot->refs > 1)
 		err = -EBUSY;
 	else
-		err = split(pool, slot, at, tail);
+		err = split(pool, slot, range, at, tail);
 	pool_leave(pool);
 	kv_rcu_reap();
 	return err;

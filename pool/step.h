@@ -133,6 +133,8 @@ void steps_let_go(struct kvmm_pool *pool);
 void flights_poll(struct kvmm_pool *pool);
 /* Blocks that stay because of it. compact_lock held; waits for the device. */
 u32 flights_cancel(struct kvmm_pool *pool);
+/* Content of a block changes: copies of it that are under way come to nothing. compact_lock held. */
+void flights_void(struct kvmm_pool *pool, u32 block);
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);
 /* As blocks_free(), while something flies. */
 void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);

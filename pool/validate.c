@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "hold.h"
+#include "owned.h"
 
 /* What a recount finds, to be compared with pool->count. */
 struct recount {
@@ -370,6 +371,8 @@ static int check_stopped(struct kvmm_pool *pool)
 		err = holds_check(pool);
 	if (!err)
 		err = door_check(pool);
+	if (!err)
+		err = owned_check(pool);
 	if (pool->caches)
 		order_leave(&pool->order);
 	if (err)

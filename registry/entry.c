@@ -421,6 +421,17 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 	return kv_entry_step(entry, handle.gen, kv_edge_stage);
 }
 
+int kv_entry_stage_marked(struct kv_entries *entries, struct kv_handle handle,
+			  const struct kv_name *name)
+{
+	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
+
+	if (err)
+		return err;
+	write_name(&entries->entry[handle.index], name);
+	return kv_entry_step(&entries->entry[handle.index], handle.gen, kv_edge_stage_marked);
+}
+
 /* ---- checks ---- */
 
 void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATES])

@@ -291,8 +291,9 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	is_held = is_dup && insert->policy != KV_DUP_ALLOW && take_elder(lfht, &name, insert, i);
 	insert->nr_dups += is_dup;
 	if (is_held && insert->policy == KV_DUP_REJECT) {
-		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		drop_node(lfht, handle.index);
+		/* From here on it may be taken away from its owner, and be somebody else's. */
+		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}
 	if (is_held)

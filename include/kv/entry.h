@@ -21,7 +21,8 @@
  *
  *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones. PRIVATE and STAGED have one, their
  *     owner's.
- *  2. Pins are references, too: pins <= references.
+ *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers, and
+ *     while there are any it is neither freed nor staged.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
  *     is MOVING, too: else it would have gone with the last one.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
@@ -225,20 +226,42 @@ static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 	return kv_word_state(word) > wanted ? -ESTALE : -EINVAL;
 }
 
+/* What an owner gets whose PRIVATE block is not his to hand on: it is written to, or claimed. */
+static inline int kv_word_refuse_owner(u64 word)
+{
+	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
+		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
+	return word & KV_ENTRY_PINS ? -EBUSY : -EINVAL;
+}
+
+/* PRIVATE, neither written to nor claimed by who frees it. */
+static inline bool kv_word_is_idle(u64 word)
+{
+	return (word & (KV_ENTRY_STATE | KV_ENTRY_PINS | KV_ENTRY_MARK)) ==
+	       KV_STATE_WORD(KV_ENTRY_PRIVATE);
+}
+
 /* PRIVATE -> STAGED, by the owner, who has written the name. */
 static inline int kv_edge_stage(u64 old, u64 *new)
 {
-	*new = kv_word_with_state(old & ~KV_ENTRY_MARK, KV_ENTRY_STAGED);
-	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 :
-	       kv_word_refuse(old, KV_ENTRY_PRIVATE);
+	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
+	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
 }
 
 /* STAGED -> PRIVATE, by the owner: the block was not full after all. */
 static inline int kv_edge_unstage(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_PRIVATE);
-	return likely(kv_word_is(old, KV_ENTRY_STAGED)) ? 0 :
-	       kv_word_refuse(old, KV_ENTRY_STAGED);
+	if (unlikely(!kv_word_is(old, KV_ENTRY_STAGED)))
+		return kv_word_refuse(old, KV_ENTRY_STAGED);
+	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+}
+
+/* Back, by who has just taken that step, whoever has begun to write meanwhile. */
+static inline int kv_edge_restage(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE)) ? 0 : -EINVAL;
 }
 
 /* In a batch for the first time, by the owner: STAGED, or PRIVATE. */
@@ -253,9 +276,33 @@ static inline int kv_edge_mark(u64 old, u64 *new)
 static inline int kv_edge_mark_private(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MARK;
+	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
+}
+
+/* The same after kv_edge_mark_private(); the mark stays. */
+static inline int kv_edge_stage_marked(u64 old, u64 *new)
+{
+	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
+	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
+}
+
+/* PRIVATE stays so until kv_edge_written(), by who copies into it: pins without references. */
+static inline int kv_edge_write(u64 old, u64 *new)
+{
+	*new = old + KV_ENTRY_PIN;
 	if (unlikely(!kv_word_is(old, KV_ENTRY_PRIVATE)))
 		return kv_word_refuse(old, KV_ENTRY_PRIVATE);
-	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
+	if (unlikely(old & KV_ENTRY_MARK))
+		return -ESTALE;
+	return likely((old & KV_ENTRY_PINS) != KV_ENTRY_PINS) ? 0 : -EOVERFLOW;
+}
+
+static inline int kv_edge_written(u64 old, u64 *new)
+{
+	*new = old - KV_ENTRY_PIN;
+	if (unlikely(!kv_word_is(old, KV_ENTRY_PRIVATE) && !kv_word_is(old, KV_ENTRY_STAGED)))
+		return -EINVAL;
+	return likely(old & KV_ENTRY_PINS) ? 0 : -EINVAL;
 }
 
 static inline int kv_edge_unmark(u64 old, u64 *new)
@@ -544,6 +591,13 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 /* PRIVATE -> STAGED with this name. 0, -ESTALE, -EINVAL. */
 int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 		   const struct kv_name *name);
+
+/*
+ * The same where others may take the block away from its owner: it is marked before the name is written,
+ * and stays marked until kv_edge_unmark().
+ */
+int kv_entry_stage_marked(struct kv_entries *entries, struct kv_handle handle,
+			  const struct kv_name *name);
 
 /**
  * struct kv_put - references to be dropped, last of @refs first

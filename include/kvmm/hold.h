@@ -76,11 +76,12 @@ KVMM_API const char *kvmm_hold_reason_name(uint32_t reason);
 
 #define KVMM_HOLD_PIN		(1u << 0)	/* the blocks stay where they are, too */
 #define KVMM_HOLD_PARTIAL	(1u << 1)	/* those that are cached, if at least one is */
+#define KVMM_HOLD_RECLAIM	(1u << 2)	/* kvmm_lease_expire() may drop it, see <kvmm/owner.h> */
 
 /**
  * struct kvmm_hold_attr - what to hold, and for whom
  * @size: sizeof(struct kvmm_hold_attr); set by KVMM_HOLD_ATTR_INIT
- * @prefix: the blocks; any keys, in any order; one that stands there twice is held twice
+ * @prefix: of kvmm_hold(): the blocks; any keys, in any order; one that stands there twice is held twice
  * @owner: the engine's name of who holds them
  * @text: NULL, or up to KVMM_HOLD_TEXT bytes more about it; copied
  * @lease_ns: the owner is done within that time; 0 = no lease
@@ -114,9 +115,33 @@ KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
 		       kvmm_hold_t *hold);
 
 /**
+ * kvmm_hold_take() - what are references of nobody in particular becomes a hold
+ * @attr: its prefix is NULL
+ * @refs: @nr references of the caller, of blocks of one domain: the hold's from then on
+ * @hold: set on success only
+ *
+ * Return: 0; -EBUSY KVMM_HOLD_PIN, and one is being moved; -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
+ * -EOPNOTSUPP the pool has no policy. On failure the references are still the caller's.
+ */
+KVMM_API int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
+			    const kvmm_ref_t *refs, uint32_t nr, kvmm_hold_t *hold);
+
+/**
+ * kvmm_hold_range() - one more reference on a range, with an owner; with KVMM_HOLD_PIN a pin, too
+ * @attr: its prefix is NULL
+ * @hold: set on success only
+ *
+ * It is released as others are; -EBUSY if the range would go with it while somebody else has a pin.
+ *
+ * Return: 0; -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW.
+ */
+KVMM_API int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
+			     kvmm_range_t range, kvmm_hold_t *hold);
+
+/**
  * kvmm_hold_release() - drop it and its references
  *
- * Return: 0; -ESTALE it was released, or has expired; -EINVAL.
+ * Return: 0; -ESTALE it was released, or has expired; -EINVAL; -EBUSY see kvmm_hold_range().
  */
 KVMM_API int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t hold);
 
@@ -152,8 +177,9 @@ KVMM_API int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns);
  * @age_ns: since then
  * @deadline_ns: end of the lease on that clock; 0 = no lease
  * @nr: blocks
- * @suspect: kvmm_leaks() only: why it is listed, KVMM_LEAK_*
+ * @reserved: 0
  * @hold: its handle
+ * @range: of a hold on a range, which has no blocks here; else all zero
  */
 struct kvmm_hold_info {
 	uint64_t owner;
@@ -163,9 +189,10 @@ struct kvmm_hold_info {
 	uint32_t reason;
 	uint32_t flags;
 	uint32_t nr;
-	uint32_t suspect;
+	uint32_t reserved;
 	kvmm_hold_t hold;
 	char text[KVMM_HOLD_TEXT + 1];
+	kvmm_range_t range;
 };
 
 /** kvmm_hold_info() - Return: 0; -ESTALE; -EINVAL. */
@@ -182,21 +209,6 @@ KVMM_API int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t hold,
  */
 KVMM_API int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
 			    struct kvmm_hold_info *info);
-
-#define KVMM_LEAK_EXPIRED	(1u << 0)	/* its lease has run out */
-#define KVMM_LEAK_OLD		(1u << 1)	/* it has no lease and is older than asked for */
-
-/**
- * kvmm_leaks() - holds that somebody may have forgotten
- * @older_than_ns: without lease, from this age on; 0 = leases only
- * @infos: room for @max
- *
- * Walks all holds as kvmm_hold_expire() does, and drops none.
- *
- * Return: how many there are, which may be more than @max; -EINVAL.
- */
-KVMM_API int kvmm_leaks(struct kvmm_pool *pool, uint64_t older_than_ns,
-			struct kvmm_hold_info *infos, uint32_t max);
 
 /**
  * kvmm_block_holds() - who holds the block of a key

@@ -227,6 +227,7 @@ struct kvmm_alloc_report {
  * @prio: enum kvmm_priority, kept with the range; how far below the watermarks it may go
  * @flags: KVMM_ALLOC_*
  * @tenant: whose they are; see enum kvmm_zero
+ * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/owner.h>; 0 = nobody's
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
  * @deadline_ns, @promise: as in struct kvmm_alloc_ctl, with its errors
@@ -243,6 +244,10 @@ struct kvmm_range_attr {
 	uint32_t expect;
 	uint64_t deadline_ns;
 	kvmm_promise_t promise;
+	uint64_t owner;
+	uint64_t lease_ns;
+	uint32_t own_flags;
+	uint32_t reserved2;
 };
 
 /**
@@ -267,7 +272,7 @@ static inline int kvmm_range_alloc(struct kvmm_pool *pool, uint32_t nr, uint32_t
 				   kvmm_range_t *range)
 {
 	struct kvmm_range_attr attr = { sizeof(attr), nr, flags >> 16, 0, KVMM_PRIO_NORMAL,
-					flags & 0xffffu, NULL, 0, 0, 0, { 0, 0 } };
+					flags & 0xffffu, NULL, 0, 0, 0, { 0, 0 }, 0, 0, 0, 0 };
 
 	return kvmm_range_alloc_attr(pool, &attr, range);
 }

@@ -337,7 +337,7 @@ Test(hold, info_is_what_was_asked_for)
 	cr_expect_eq(info.age_ns, 7);
 	cr_expect_eq(info.deadline_ns, 1500);
 	cr_expect_eq(info.nr, 2);
-	cr_expect_eq(info.suspect, 0);
+	cr_expect_eq(info.reserved, 0);
 	cr_expect(!memcmp(&info.hold, &hold, sizeof(hold)));
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 	cr_expect_eq(kvmm_hold_info(pool, hold, &info), -ESTALE);
@@ -381,28 +381,28 @@ Test(hold, leaks_are_expired_or_old)
 {
 	kvmm_hold_t old = hold_keys(pool, 0, 1, 0), expired = lease_keys(pool, 1, 1, 50);
 	kvmm_hold_t leased = lease_keys(pool, 2, 1, 500), young;
-	struct kvmm_hold_info infos[4];
+	struct kvmm_owned infos[4];
 	u32 suspect[4] = { 0 };
 
 	fake_env_advance(&fake, 49);
-	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	cr_expect_eq(leaks(pool, 0, NULL, 0), 0);
 	fake_env_advance(&fake, 1);
-	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 1, "as soon as it could be dropped");
+	cr_expect_eq(leaks(pool, 0, NULL, 0), 1, "as soon as it could be dropped");
 	fake_env_advance(&fake, 50);
 	young = hold_keys(pool, 3, 1, 0);
-	cr_expect_eq(kvmm_leaks(pool, 0, infos, 4), 1, "leases only");
+	cr_expect_eq(leaks(pool, 0, infos, 4), 1, "leases only");
 	cr_expect_eq(infos[0].owner, 1);
 	cr_expect_eq(infos[0].suspect, KVMM_LEAK_EXPIRED);
-	cr_assert_eq(kvmm_leaks(pool, 100, infos, 4), 2);
+	cr_assert_eq(leaks(pool, 100, infos, 4), 2);
 	for (u32 i = 0; i < 2; i++)
 		suspect[infos[i].owner] = infos[i].suspect;
 	cr_expect_eq(suspect[0], KVMM_LEAK_OLD);
 	cr_expect_eq(suspect[1], KVMM_LEAK_EXPIRED);
-	cr_expect_eq(kvmm_leaks(pool, 101, NULL, 0), 1, "just counted");
-	cr_expect_eq(kvmm_leaks(pool, 1, infos, 1), 2);
+	cr_expect_eq(leaks(pool, 101, NULL, 0), 1, "just counted");
+	cr_expect_eq(leaks(pool, 1, infos, 1), 2);
 	cr_expect_eq(nr_holds(pool), 4, "nothing was dropped");
-	cr_expect_eq(kvmm_leaks(pool, 1, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_leaks(NULL, 1, infos, 1), -EINVAL);
+	cr_expect_eq(leaks(pool, 1, NULL, 1), -EINVAL);
+	cr_expect_eq(leaks(NULL, 1, infos, 1), -EINVAL);
 	kvmm_hold_release(pool, old);
 	kvmm_hold_release(pool, expired);
 	kvmm_hold_release(pool, leased);
@@ -540,7 +540,7 @@ Test(hold, there_can_be_many)
 		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
 	expect_valid();
 	cr_expect_eq(nr_holds(pool), 750);
-	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	cr_expect_eq(leaks(pool, 0, NULL, 0), 0);
 	for (u32 i = 1; i < 1500; i += 2)
 		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
 	expect_picture("IIII..");
@@ -557,9 +557,9 @@ Test(hold, few_among_many_are_found)
 	for (u32 i = 0; i < 690; i++)
 		kvmm_hold_release(pool, hold[i]);
 	cr_expect_eq(nr_holds(pool), 10);
-	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 0);
+	cr_expect_eq(leaks(pool, 0, NULL, 0), 0);
 	fake_env_advance(&fake, 10);
-	cr_expect_eq(kvmm_leaks(pool, 0, NULL, 0), 10);
+	cr_expect_eq(leaks(pool, 0, NULL, 0), 10);
 	cr_expect_eq(kvmm_hold_expire(pool, 0), 10);
 	cr_expect_eq(nr_holds(pool), 0);
 }
@@ -626,7 +626,7 @@ Test(hold, attributes_that_are_none)
 	bad[1].prefix = &none;
 	bad[2].prefix = &empty;
 	bad[3].reason = KVMM_NR_HOLD_REASONS;
-	bad[4].flags = 4;
+	bad[4].flags = 8;
 	bad[5].text = "32 bytes, one more than there can";
 	bad[6].size = 7;
 	bad[7].size = 0;
@@ -662,7 +662,7 @@ Test(hold, a_closed_pool_refuses)
 	cr_expect_eq(kvmm_hold_release(pool, hold), -EUCLEAN);
 	cr_expect_eq(kvmm_hold_renew(pool, hold, 1), -EUCLEAN);
 	cr_expect_eq(kvmm_hold_expire(pool, 0), -EUCLEAN);
-	cr_expect_eq(kvmm_leaks(pool, 1, NULL, 0), -EUCLEAN);
+	cr_expect_eq(leaks(pool, 1, NULL, 0), -EUCLEAN);
 	cr_expect_eq(kvmm_block_holds(pool, &key, NULL, NULL, 0), -EUCLEAN);
 	pool->gate = 0;
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0, "it is still there");

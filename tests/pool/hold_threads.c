@@ -124,7 +124,7 @@ static void *disturb(void *arg)
 		kv_fetch_add(&nr_expired, nr);
 		while (!kvmm_hold_next(pool, &cursor, &info))
 			expect(info.nr && info.nr <= HOLD_NR);
-		expect(kvmm_leaks(pool, 0, NULL, 0) >= 0);
+		expect(kvmm_leaks(pool, NULL, NULL, 0) >= 0);
 		expect(!kvmm_validate(pool));
 	}
 	return NULL;

@@ -15,5 +15,7 @@ kvmm_hold_t lease_keys(struct kvmm_pool *pool, u32 first, u32 nr, u64 lease_ns);
 
 struct kvmm_hold_info info_of(struct kvmm_pool *pool, kvmm_hold_t hold);
 u32 nr_holds(struct kvmm_pool *pool);
+/* What has no lease is suspicious from that age on; 0: at none. */
+int leaks(struct kvmm_pool *pool, u64 older_ns, struct kvmm_owned *rows, u32 max);
 
 #endif /* POOL_TEST_HOLD_UTIL_H */

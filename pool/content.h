@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies between host memory and the content of a block, for those who keep it where it is. */
+#ifndef POOL_CONTENT_H
+#define POOL_CONTENT_H
+
+#include "internal.h"
+
+/* A part of a block's content, and where it is copied from or to. */
+struct content {
+	void	*buf;		/* the caller's; only read if @is_write */
+	u64	offset;
+	u64	bytes;
+	bool	is_write;
+};
+
+/* 0; -EINVAL no part of a block, or the pool has none; -EUCLEAN, -ECHILD. */
+int content_check(const struct kvmm_pool *pool, const struct content *content);
+
+/* 0 or -EIO. compact_lock held; the block is kept from being given to anybody else. */
+int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content);
+
+#endif /* POOL_CONTENT_H */

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Content by handle: a late writer is refused, and never hits who has the block now.
+ *
+ * In this order: compact_lock, so that nothing moves; then the generation is looked at in the very
+ * step that keeps the block from being given to anybody else; then the copy; then that ends. What
+ * keeps it is a reference and a pin for a range (its owner's last put is not the last one, and what
+ * somebody puts too often is refused), a writer's mark in the word of a private block (neither freed
+ * nor staged), and a reference on a registered one.
+ */
+#include <kv/sys.h>
+#include <kvmm/owner.h>
+
+#include "content.h"
+#include "internal.h"
+#include "owned.h"
+
+/* ---- ranges ---- */
+
+static u32 block_at(struct slot *slot, u32 at)
+{
+	for (u32 i = 0; i < slot->nr_ext; at -= slot_ext(slot, i++)->nr)
+		if (at < slot_ext(slot, i)->nr)
+			return slot_ext(slot, i)->start + at;
+	return KV_NONE;
+}
+
+static int keep_slot(struct kvmm_pool *pool, struct slot *slot)
+{
+	if (slot->lost)
+		return -EIO;
+	if (slot->pins == UINT32_MAX || slot->refs == UINT32_MAX)
+		return -EOVERFLOW;
+	slot->pins++;
+	slot->refs++;
+	pool->count.range_pins++;
+	pool->count.range_refs++;
+	return 0;
+}
+
+static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *block)
+{
+	struct slot *slot;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	*block = block_at(slot, at);
+	err = *block == KV_NONE ? -EINVAL : keep_slot(pool, slot);
+	pool_leave(pool);
+	return err;
+}
+
+/* Nobody else can have dropped what was ours: the last reference was pinned. */
+static void let_range_go(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+
+	if (range_enter(pool, range, &slot))
+		return;
+	if (slot->pins) {	/* who unpins too often may have taken ours */
+		slot->pins--;
+		pool->count.range_pins--;
+	}
+	if (!last_put_is_barred(slot))
+		put_slot(pool, slot, range.index);
+	pool_leave(pool);
+}
+
+static int range_access(struct kvmm_pool *pool, kvmm_range_t range, u32 at,
+			const struct content *content)
+{
+	int err = content_check(pool, content), cancel;
+	u32 block;
+
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	kv_lock(&pool->compact_lock);
+	err = keep_range(pool, range, at, &block);
+	if (!err) {
+		err = content_copy(pool, block, content);
+		let_range_go(pool, range);
+	}
+	kv_unlock(&pool->compact_lock);
+	kv_cancel_restore(cancel);
+	return err;
+}
+
+int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, uint64_t offset,
+		     const void *buf, size_t bytes)
+{
+	struct content content = { (void *)buf, offset, bytes, true };
+
+	return range_access(pool, range, at, &content);
+}
+
+int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, uint64_t offset,
+		    void *buf, size_t bytes)
+{
+	struct content content = { buf, offset, bytes, false };
+
+	return range_access(pool, range, at, &content);
+}
+
+/* ---- private blocks ---- */
+
+static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	err = kv_handle_step(&pool->entries, handle, kv_edge_write);
+	cache_end(pool);
+	if (err)
+		kv_count(KV_EV_BAD_HANDLE);
+	return err;
+}
+
+static int mut_access(struct kvmm_pool *pool, kvmm_mut_t mut, const struct content *content)
+{
+	int err = content_check(pool, content), cancel;
+
+	if (err)
+		return err;
+	err = pool->caches ? own_share_blocks(pool) : -EOPNOTSUPP;
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	kv_lock(&pool->compact_lock);
+	err = keep_mut(pool, mut_handle(mut));
+	if (!err) {
+		err = content_copy(pool, entry_block(entry_at(pool, mut.index)), content);
+		kv_handle_step(&pool->entries, mut_handle(mut), kv_edge_written);
+	}
+	kv_unlock(&pool->compact_lock);
+	kv_cancel_restore(cancel);
+	return err;
+}
+
+int kvmm_mut_write(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, const void *buf,
+		   size_t bytes)
+{
+	struct content content = { (void *)buf, offset, bytes, true };
+
+	return mut_access(pool, mut, &content);
+}
+
+int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, void *buf, size_t bytes)
+{
+	struct content content = { buf, offset, bytes, false };
+
+	return mut_access(pool, mut, &content);
+}
+
+/* ---- registered blocks ---- */
+
+/* The reference is a second one, so the caller's last put meanwhile is not the last. */
+int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset, void *buf, size_t bytes)
+{
+	struct content content = { buf, offset, bytes, false };
+	int err = content_check(pool, &content), cancel;
+	u32 block;
+
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	err = kvmm_get_many(pool, &ref, 1);
+	if (!err) {
+		kv_lock(&pool->compact_lock);
+		err = kvmm_blocks_of_refs(pool, &ref, 1, &block);
+		if (!err)
+			err = content_copy(pool, block, &content);
+		kv_unlock(&pool->compact_lock);
+		kvmm_put_many(pool, &ref, 1);
+	}
+	kv_cancel_restore(cancel);
+	return err;
+}

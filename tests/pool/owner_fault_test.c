@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Owners when host memory runs out, and when a bit of their records flips. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kv/rcu.h>
+
+#include "pool/hold.h"
+#include "pool/owned.h"
+#include "tests/pool/owner_util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+static struct kvmm_pool *pool;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	pool = make_cache(12, "lru");
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(owner_fault, .init = set_up, .fini = tear_down);
+
+/* What is tried: 0 or -ENOMEM. */
+typedef int (*attempt)(void);
+
+static kvmm_range_t range;
+static kvmm_mut_t muts[2];
+static kvmm_ref_t refs[2];
+static kvmm_hold_t hold;
+
+/* Returns after how many failures it succeeded; each left everything as it was. */
+static u32 until_it_succeeds(attempt try)
+{
+	char before[16], owners[256];
+
+	strcpy(before, picture(pool));
+	strcpy(owners, owned(pool));
+	for (u32 n = 1;; n++) {
+		int ret;
+
+		fake_env_fail(&fake, n, false);
+		ret = try();
+		if (!fake_env_failed(&fake)) {
+			fake_env_fail(&fake, 0, false);
+			cr_assert_eq(ret, 0);
+			return n - 1;
+		}
+		fake_env_fail(&fake, 0, false);
+		cr_assert_eq(ret, -ENOMEM);
+		cr_expect_str_eq(picture(pool), before);
+		cr_expect_str_eq(owned(pool), owners);
+		cr_assert_eq(kvmm_validate(pool), 0);
+	}
+}
+
+static int try_range(void)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 3, .owner = 5 };
+
+	return kvmm_range_alloc_attr(pool, &attr, &range);
+}
+
+static int try_own(void)
+{
+	struct kvmm_own own = { sizeof(own), 6, 0, 0, 0 };
+
+	return kvmm_own_muts(pool, &own, muts, 2);
+}
+
+static int try_split(void)
+{
+	kvmm_range_t tail;
+
+	return kvmm_range_split(pool, range, 1, &tail);
+}
+
+static int try_hold_range(void)
+{
+	struct kvmm_hold_attr attr = hold_attr_of(5, 0, KVMM_HOLD_PIN);
+
+	return kvmm_hold_range(pool, &attr, range, &hold);
+}
+
+static int try_hold_refs(void)
+{
+	struct kvmm_hold_attr attr = hold_attr_of(5, 0, KVMM_HOLD_PIN);
+
+	return kvmm_hold_take(pool, &attr, refs, 2, &hold);
+}
+
+static int try_watch(void)
+{
+	return kvmm_owner_watch(pool, 5, getpid(), 0);
+}
+
+Test(owner_fault, a_range_with_an_owner_is_taken_as_a_whole)
+{
+	cr_expect_geq(until_it_succeeds(try_range), 3, "slots, the table, its pieces");
+	cr_expect_str_eq(owned(pool), "r5");
+	cr_expect_eq(until_it_succeeds(try_split), 0, "the piece is there");
+	cr_expect_str_eq(owned(pool), "r5 r5");
+}
+
+Test(owner_fault, blocks_are_named_together)
+{
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	cr_expect_eq(until_it_succeeds(try_own), 3);
+	cr_expect_str_eq(owned(pool), "p6 p6");
+	cr_expect_eq(until_it_succeeds(try_own), 0);
+}
+
+Test(owner_fault, holds_take_nothing_if_they_fail)
+{
+	range = take_seq(pool, 2, 0, 'a');
+	cr_expect_geq(until_it_succeeds(try_hold_range), 3);
+	cr_expect_str_eq(owned(pool), "r0 P5");
+	register_keys(pool, 1, 2, refs);
+	cr_expect_eq(until_it_succeeds(try_hold_refs), 1);
+	cr_expect_str_eq(owned(pool), "r0 P5 P5");
+}
+
+Test(owner_fault, watching)
+{
+	cr_expect_eq(until_it_succeeds(try_watch), 3);
+	cr_expect_eq(kvmm_owner_unwatch(pool, 5), 0);
+	cr_expect_eq(until_it_succeeds(try_watch), 1);
+}
+
+/* Giving back must work when there is no memory at all. */
+Test(owner_fault, release_and_expiry_want_no_memory)
+{
+	cr_assert_eq(try_range(), 0);
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	cr_assert_eq(try_own(), 0);
+	cr_assert_eq(try_hold_range(), 0);
+	register_keys(pool, 1, 2, refs);
+	cr_assert_eq(try_hold_refs(), 0);
+	cr_assert_eq(kvmm_owner_renew(pool, 6, 1), 2);
+	fake_env_fail(&fake, 1, true);
+	cr_expect_eq(kvmm_owner_release(pool, 5), 3);
+	cr_expect_eq(kvmm_lease_expire(pool, 100, NULL), 0);
+	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 0), 0);
+	fake_env_advance(&fake, 1);
+	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 0), 2);
+	cr_expect_eq(kvmm_owner_release(pool, 6), 2);
+	cr_expect(!fake_env_failed(&fake), "nothing was asked for");
+	fake_env_fail(&fake, 0, false);
+	cr_expect_str_eq(owned(pool), "");
+}
+
+/* ---- flipped bits ---- */
+
+static void flip_each_bit(const char *what, void *field, size_t bytes)
+{
+	u8 *byte = field;
+
+	for (u32 bit = 0; bit < 8 * bytes; bit++) {
+		byte[bit / 8] ^= 1u << bit % 8;
+		cr_expect_eq(owned_check(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+	}
+	cr_assert_eq(owned_check(pool), 0, "%s", what);
+}
+
+#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+
+Test(owner_fault, flips_are_noticed)
+{
+	struct own_table *table;
+
+	cr_assert_eq(try_range(), 0);
+	cr_assert_eq(try_split(), 0);
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	cr_assert_eq(try_own(), 0);
+	table = pool->owned;
+	for (u32 i = 0; i < 2; i++) {
+		struct own_rec *rec = own_rec(table, own_id(OWN_BLOCK, muts[i].index));
+
+		flip(rec, owner);
+		flip(rec, since_ns);
+		flip(rec, deadline_ns);
+		flip(rec, gen);
+		flip(rec, flags);
+		flip(rec, prev);
+	}
+	flip(own_rec(table, own_id(OWN_BLOCK, 5)), deadline_ns);
+	flip(table, nr);
+	flip(table, sum);
+	flip(table, bytes);
+	flip(table, nr_chunks);
+}
+
+Test(owner_fault, flips_in_holds_on_ranges_are_noticed)
+{
+	struct hold *made;
+
+	range = take_seq(pool, 2, 0, 'a');
+	cr_assert_eq(try_hold_range(), 0);
+	made = hold_slot(*pool_hold_table(pool), hold.index)->hold;
+	for (u32 bit = 0; bit < 64; bit++) {
+		u8 *byte = (u8 *)&made->range;
+
+		byte[bit / 8] ^= 1u << bit % 8;
+		cr_expect_eq(holds_check(pool), -EUCLEAN, "bit %u", bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+	}
+	cr_assert_eq(holds_check(pool), 0);
+	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
+	cr_expect_eq(holds_check(pool), -EUCLEAN, "somebody has unpinned what the hold pins");
+	cr_assert_eq(kvmm_range_pin(pool, range), 0);
+	cr_expect_eq(holds_check(pool), 0);
+}
+
+Test(owner_fault, metadata_is_of_records_too)
+{
+	u64 before = stat_of(pool).metadata_bytes;
+
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	cr_assert_eq(try_own(), 0);
+	cr_assert_eq(try_watch(), 0);
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + owned_bytes(pool));
+	pool->owned->nr++;
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "the pool asks for them, and closes");
+	cr_expect_eq(kvmm_owner_release(pool, 6), -EUCLEAN);
+	pool->owned->nr--;
+	pool->gate = 0;
+}
