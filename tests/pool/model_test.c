@@ -276,6 +276,34 @@ static void op_grow(void)
 	stamp_range(held, old);
 }
 
+/* A range may be there twice. */
+static void op_grow_many(void)
+{
+	u32 nr = 1 + any(4), by = 1 + any(3), room = nr_free() + nr_cached(true), old[4];
+	struct held_range *held[4];
+	kvmm_range_t ranges[4];
+	int err;
+
+	for (u32 i = 0; i < nr; i++) {
+		held[i] = any_range();
+		if (!held[i])
+			return;
+		ranges[i] = held[i]->range;
+		old[i] = held[i]->nr;
+		if (held[i]->flags & KVMM_ALLOC_NO_EVICT)
+			room = min(room, nr_free());
+	}
+	err = kvmm_range_grow_many(m.pool, ranges, nr, by);
+	cr_assert_eq(err, nr * by <= room ? 0 : -ENOSPC);
+	if (err)
+		return;
+	evict_in_model(nr * by);
+	for (u32 i = 0; i < nr; i++)
+		held[i]->nr += by;
+	for (u32 i = 0; i < nr; i++)
+		stamp_range(held[i], old[i]);
+}
+
 static void op_shrink(void)
 {
 	struct held_range *held = any_range();
@@ -539,7 +567,7 @@ static void compare(void)
 }
 
 static void (*const operations[])(void) = {
-	op_alloc_range, op_alloc_range, op_free_range, op_free_range, op_grow, op_shrink, op_split,
+	op_alloc_range, op_alloc_range, op_free_range, op_free_range, op_grow, op_grow_many, op_shrink, op_split,
 	op_share, op_pin, op_free_seq, op_stale, op_compact, op_acquire, op_acquire, op_acquire,
 	op_put, op_put, op_put, op_private, op_reset,
 };

@@ -99,6 +99,35 @@ Test(validate, ranges)
 	}
 }
 
+Test(validate, what_is_reserved)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 2, .flags = KVMM_ALLOC_GROWS,
+					.expect = 6 };
+	struct grow *grow;
+
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[20 + i]), 0);
+	for (u32 i = 0; i < 3; i++) {
+		grow = &slot_at(pool, range[20 + i].index)->grow;
+		cr_assert_eq(grow->res.nr, 4);
+		flip(grow, res);
+		flip(grow, index);
+		flip_each_bit("owner", &pool->owner[grow->res.start], sizeof(pool->owner[0]));
+	}
+	flip(&pool->grow, nr_reserved);
+	flip(&pool->grow, nr_lists);
+	grow = pool->grow.oldest;
+	pool->grow.oldest = grow->newer;
+	expect_noticed("oldest", 0);
+	pool->grow.oldest = grow;
+	grow->newer->older = NULL;
+	expect_noticed("older", 0);
+	grow->newer->older = grow;
+	grow->used = pool->grow.clock + 1;
+	expect_noticed("used", 0);
+	grow->used = pool->grow.clock;
+}
+
 Test(validate, a_slot_in_the_middle_of_a_change)
 {
 	struct slot *slot = slot_at(pool, 0);
