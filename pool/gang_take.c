@@ -382,7 +382,7 @@ bool part_is_scattered(const struct part *part)
 	return part->want.kind == KVMM_GANG_RANGE &&
 	       !(part->want.flags & KVMM_ALLOC_NO_COMPACT) &&
 	       kv_zone_takes_any_run(part->pool->zone) &&
-	       part->want.nr <= kv_zone_nr_free(part->pool->zone);
+	       part->want.nr <= pool_nr_free(part->pool);
 }
 
 static void sum_mut(const struct kvmm_pool *pool, u32 index, struct sum *sum)

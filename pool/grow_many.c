@@ -18,19 +18,26 @@ struct batch {
 	bool			reaps;
 };
 
-/* Bad handles are found before anything has changed. */
-static int find_all(struct kvmm_pool *pool, const struct batch *batch, u32 *flags)
+/*
+ * Bad handles are found before anything has changed. What is forbidden to one is forbidden to all, and
+ * they are as urgent as the least of them.
+ */
+static int find_all(struct kvmm_pool *pool, struct batch *batch)
 {
+	struct room *room = &batch->room;
 	struct slot *slot;
 
+	room->flags = 0;
+	room->ask = (struct ask){ .prio = KVMM_PRIO_URGENT, .inside = true };
 	for (u32 i = 0; i < batch->nr; i++) {
 		int err = slot_find(pool, batch->ranges[i], &slot);
 
 		if (unlikely(err))
 			return err;
-		*flags |= slot->flags;
+		room->flags |= slot->flags;
+		room->ask.prio = min(room->ask.prio, (u32)slot->prio);
 	}
-	return 0;
+	return likely(door_lets(pool, &room->ask, room->nr)) ? 0 : -ENOSPC;
 }
 
 static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown)
@@ -42,10 +49,8 @@ static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown
 static int take_batch(struct kvmm_pool *pool, struct room *room)
 {
 	struct batch *batch = container_of(room, struct batch, room);
-	int err;
+	int err = find_all(pool, batch);
 
-	room->flags = 0;
-	err = find_all(pool, batch, &room->flags);
 	for (u32 i = 0; i < batch->nr && !err; i++) {
 		u32 index = batch->ranges[i].index;
 		struct slot *slot = slot_at(pool, index);
