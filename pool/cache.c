@@ -143,12 +143,17 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 	door_gained(pool, 1);
 }
 
-void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
+static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)
 {
 	quota_charge_entry(pool->order.quotas, index);
 	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(0, block));
 	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 	pool->count.nr_held++;
+}
+
+void entry_own(struct kvmm_pool *pool, u32 index, u32 block)
+{
+	own(pool, index, block);
 }
 
 /* ---- names are forgotten ---- */
@@ -357,7 +362,7 @@ static int take_free(struct kvmm_pool *pool, u32 nr, kvmm_mut_t *blocks)
 		if (POOL_BUG_ON(pool, kvmm_zone_alloc_many(pool->zone, batch, ids)))
 			return -EUCLEAN;
 		for (u32 i = 0; i < batch; i++)
-			entry_own(pool, blocks++->index, ids[i]);
+			own(pool, blocks++->index, ids[i]);
 		nr -= batch;
 	}
 	return 0;
@@ -379,7 +384,7 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 		if (err)
 			block_free(pool, block);
 		else
-			entry_own(pool, fresh.index, block);
+			own(pool, fresh.index, block);
 	}
 	count_gen(pool, old);
 	if (!err)

@@ -15,7 +15,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_range,         &bench_range_mt,      &bench_overhead,      &bench_device,
 	&bench_keys,	      &bench_registry,	    &bench_kvbm,
 	&bench_prefixes,     &bench_evict,
-	&bench_slab,	     &bench_magazine,
+	&bench_slab,	     &bench_magazine,     &bench_door,
 };
 
 struct options {
