@@ -38,6 +38,10 @@ extern "C" {
 /** Bytes of a secret. */
 #define KVMM_KEY_SECRET_BYTES		16u
 
+/** Bytes of a name of the engine's own. */
+#define KVMM_KEY_MIN_NAME		8u
+#define KVMM_KEY_MAX_NAME		64u
+
 struct kvmm_key_ctx;
 
 /** All of a SHA-256, of which a key is the first half. */
@@ -198,6 +202,23 @@ KVMM_API int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_ke
  */
 KVMM_API int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
 			      kvmm_digest_t *digests, uint32_t max);
+
+/**
+ * kvmm_key_of_bytes() - the key of a block that the engine names by bytes of its own
+ * @name: opaque
+ * @bytes: KVMM_KEY_MIN_NAME to KVMM_KEY_MAX_NAME
+ * @secret: KVMM_KEY_SECRET_BYTES that nobody else knows, or NULL: anybody can compute such keys
+ * @key: set on success only
+ *
+ * First half of a SHA-256 over a tag, the secret, the length and all of the name: names are never cut.
+ * Whoever has 16 bytes that are a strong hash already may use them as a kvmm_key_t as they are, but
+ * not beside keys of this call.
+ *
+ * Context: any thread, no lock, no allocation, does not sleep.
+ * Return: 0; -EINVAL.
+ */
+KVMM_API int kvmm_key_of_bytes(const void *name, size_t bytes, const uint8_t *secret,
+			       kvmm_key_t *key);
 
 /** kvmm_key_of_digest() - the key of a block whose digest is known: its first 16 bytes. */
 static inline kvmm_key_t kvmm_key_of_digest(const kvmm_digest_t *digest)

@@ -901,3 +901,54 @@ Test(key, algorithms_are_listed_with_the_default_first)
 	cr_expect_str_eq(names[2], "vllm-sha256-cbor");
 	cr_expect_null(names[3]);
 }
+
+/* ---- names of the engine's own ---- */
+
+static bool name_has_key(u32 bytes, const u8 *secret, const char *want)
+{
+	u8 name[KVMM_KEY_MAX_NAME];
+	char hex[2 * KVMM_KEY_BYTES + 1];
+	kvmm_key_t key;
+
+	for (u32 i = 0; i < bytes; i++)
+		name[i] = i;
+	cr_assert_eq(kvmm_key_of_bytes(name, bytes, secret, &key), 0);
+	for (u32 i = 0; i < KVMM_KEY_BYTES; i++)
+		sprintf(hex + 2 * i, "%02x", key.byte[i]);
+	return !strcmp(hex, want);
+}
+
+/* Computed by Python's hashlib from Documentation/keys.rst. */
+Test(key, names_have_the_keys_that_are_written_down)
+{
+	u8 secret[KVMM_KEY_SECRET_BYTES];
+
+	for (u32 i = 0; i < sizeof(secret); i++)
+		secret[i] = 100 + i;
+	cr_expect(name_has_key(8, NULL, "9dd743fb93bce26c13bfa389c31fa747"));
+	cr_expect(name_has_key(16, NULL, "966c5515c4cd90ca6a4a9c9b9916bd01"));
+	cr_expect(name_has_key(17, NULL, "28693c21c480a7a3cad4b041e6582948"));
+	cr_expect(name_has_key(64, NULL, "892d7477a0303a63f19ba47457eded16"));
+	cr_expect(name_has_key(8, secret, "dcfa16567002f78146e32bbb74db5fb0"));
+	cr_expect(name_has_key(17, secret, "54634233f0818db7791eeb3fba8539ef"));
+	cr_expect(name_has_key(64, secret, "e41f24292eeb2c991ebf0e5c3b843170"));
+}
+
+Test(key, names_are_never_cut)
+{
+	u8 name[KVMM_KEY_MAX_NAME + 1] = { 0 };
+	kvmm_key_t key, other;
+
+	cr_assert_eq(kvmm_key_of_bytes(name, 64, NULL, &key), 0);
+	name[63] = 1;
+	cr_assert_eq(kvmm_key_of_bytes(name, 64, NULL, &other), 0);
+	cr_expect(memcmp(&key, &other, sizeof(key)), "the last byte counts");
+	cr_assert_eq(kvmm_key_of_bytes(name, 63, NULL, &other), 0);
+	cr_expect(memcmp(&key, &other, sizeof(key)), "and so does the length");
+	other = key;
+	cr_expect_eq(kvmm_key_of_bytes(name, 65, NULL, &key), -EINVAL);
+	cr_expect_eq(kvmm_key_of_bytes(name, 7, NULL, &key), -EINVAL);
+	cr_expect_eq(kvmm_key_of_bytes(NULL, 8, NULL, &key), -EINVAL);
+	cr_expect_eq(kvmm_key_of_bytes(name, 8, NULL, NULL), -EINVAL);
+	cr_expect(!memcmp(&key, &other, sizeof(key)), "untouched");
+}
