@@ -148,7 +148,6 @@ static noinline int make_slabs(struct kvmm_slab_cache *cache, u32 nr)
 	while (made--)
 		slab_unmake(cache);
 	slab_drop_chunks(cache, nr_chunks);
-	cache->fail_nospc += err == -ENOSPC;
 	return err;
 }
 
@@ -189,13 +188,10 @@ static inline kvmm_slab_obj_t take_object(struct kvmm_slab_cache *cache)
 	return (kvmm_slab_obj_t){ slab->index << cache->obj_bits | i, ++slab->objs[i].gen };
 }
 
-int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs)
+static inline int alloc_objects(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs)
 {
-	int err;
+	int err = cache_enter(cache);
 
-	if (unlikely(!cache || !nr || !objs))
-		return -EINVAL;
-	err = cache_enter(cache);
 	if (unlikely(err))
 		return err;
 	if (unlikely(cache->nr_room - cache->nr_live < nr))
@@ -208,6 +204,30 @@ int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs
 	}
 	kv_unlock(&cache->lock);
 	return err;
+}
+
+/* What any cache of the zone keeps empty goes back first. */
+static noinline int __alloc_objects_slow(struct kvmm_slab_cache *cache, u32 nr,
+					 kvmm_slab_obj_t *objs)
+{
+	int err = slab_reclaim(cache->zone) ? alloc_objects(cache, nr, objs) : -ENOSPC;
+
+	if (err != -ENOSPC)
+		return err;
+	kv_lock(&cache->lock);
+	cache->fail_nospc++;
+	kv_unlock(&cache->lock);
+	return err;
+}
+
+int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs)
+{
+	int err;
+
+	if (unlikely(!cache || !nr || !objs))
+		return -EINVAL;
+	err = alloc_objects(cache, nr, objs);
+	return likely(err != -ENOSPC) ? err : __alloc_objects_slow(cache, nr, objs);
 }
 
 /* ---- handles ---- */

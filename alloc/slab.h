@@ -131,6 +131,8 @@ void slab_return(struct kvmm_slab_cache *cache, struct slab *slab);
 void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep);
 
 /* slab_stat.c: the list of all caches, by a lock of its own. */
+/* Empty slabs of all caches of the zone go back to it; how many. No lock held. */
+u32 slab_reclaim(const struct kvmm_zone *zone);
 int slab_list_add(struct kvmm_slab_cache *cache);
 void slab_list_del(struct kvmm_slab_cache *cache);
 

@@ -55,6 +55,18 @@ void slab_list_del(struct kvmm_slab_cache *cache)
 	kv_unlock(&list_lock);
 }
 
+u32 slab_reclaim(const struct kvmm_zone *zone)
+{
+	u32 nr = 0;
+
+	kv_lock(&list_lock);
+	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
+		if (cache->zone == zone)
+			nr += max(kvmm_slab_shrink(cache), 0);
+	kv_unlock(&list_lock);
+	return nr;
+}
+
 static u32 per_mille_up(u64 part, u64 whole)
 {
 	return whole ? ((unsigned __int128)part * 1000 + whole - 1) / whole : 0;

@@ -59,7 +59,8 @@ typedef struct {
  *	to spare, so that equal objects of different slabs fall on different channels and cache sets
  *	of a device; a multiple of @align; 0 = no colouring
  * @max_waste_pm: most bytes of a slab outside all objects, per mille; 0 = nothing is wasted
- * @keep_empty: so many slabs are kept when nothing lives in them; 0 = each is returned at once
+ * @keep_empty: so many slabs are kept when nothing lives in them, until a cache of the zone would
+ *	fail for want of them; 0 = each is returned at once
  */
 struct kvmm_slab_attr {
 	size_t size;

@@ -222,6 +222,37 @@ Test(slab, empty_slabs_are_returned_at_once_or_kept)
 	end(zone, x);
 }
 
+/* What x keeps empty is w's when the zone has nothing else; and what is still too much fails. */
+Test(slab, kept_slabs_go_back_when_another_cache_would_fail)
+{
+	struct kvmm_zone *zone = slab_zone(4);
+	struct kvmm_slab_attr attr = slab_attr("x", 32);
+	struct kvmm_slab_cache *x, *w;
+	kvmm_slab_obj_t obj[6], wide[5];
+	struct kvmm_slab_stat stat;
+
+	attr.keep_empty = 3;
+	x = slab_cache_of(zone, &attr);
+	w = slab_cache(zone, "w", 64);
+	cr_assert_eq(kvmm_slab_alloc(x, 6, obj), 0);
+	cr_assert_eq(kvmm_slab_free(x, 6, obj), 0);
+	cr_assert_eq(kvmm_slab_alloc(w, 1, wide), 0);
+	cr_assert_eq(kvmm_slab_cache_stat(x, &stat), 0);
+	cr_expect_eq(stat.nr_empty, 3, "there was a free block");
+	cr_expect_eq(kvmm_slab_alloc(w, 3, wide + 1), 0);
+	cr_assert_eq(kvmm_slab_cache_stat(x, &stat), 0);
+	cr_expect_eq(stat.nr_slabs, 0);
+	cr_assert_eq(kvmm_slab_cache_stat(w, &stat), 0);
+	cr_expect_eq(stat.fail_nospc, 0);
+	cr_expect_eq(kvmm_slab_alloc(w, 1, wide + 4), -ENOSPC);
+	cr_assert_eq(kvmm_slab_cache_stat(w, &stat), 0);
+	cr_expect_eq(stat.fail_nospc, 1);
+	cr_expect_eq(kvmm_slab_cache_check(x), 0);
+	cr_expect_eq(kvmm_slab_cache_check(w), 0);
+	kvmm_slab_cache_destroy(w);
+	end(zone, x);
+}
+
 Test(slab, memory_goes_from_one_cache_to_another)
 {
 	struct kvmm_zone *zone = slab_zone(6);
