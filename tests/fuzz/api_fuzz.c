@@ -142,10 +142,10 @@ static u64 digest(bool with_places)
 
 static u32 block_at(const struct model_range *r, u32 i)
 {
-	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr = kvmm_range_extents(f.pool, r->range, ext, KVMM_MAX_RUNS);
+	struct kvmm_extent ext[MAX_BLOCKS];
+	int nr = kvmm_range_extents(f.pool, r->range, ext, MAX_BLOCKS);
 
-	require(nr > 0 && nr <= (int)KVMM_MAX_RUNS);
+	require(nr > 0 && nr <= (int)MAX_BLOCKS);
 	for (int e = 0; e < nr; e++) {
 		if (i < ext[e].nr)
 			return ext[e].start + i;

@@ -138,8 +138,8 @@ static void op_hit(void)
 /* Blocks from number @from on are new, those before are what they were. */
 static void receive_range(u32 i, u32 from)
 {
-	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr_ext = kvmm_range_extents(r.pool, r.range[i], ext, KVMM_MAX_RUNS);
+	struct kvmm_extent ext[NR_BLOCKS];
+	int nr_ext = kvmm_range_extents(r.pool, r.range[i], ext, NR_BLOCKS);
 	u32 tenant = r.range_tenant[i] - 1, nr = 0;
 
 	for (int e = 0; e < nr_ext; e++)
