@@ -18,6 +18,14 @@
 #define FROM_ZONE	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_CONTIG | \
 			 KVMM_ALLOC_NOWAIT)
 
+/* Any free block will do, and none is promised: so will those that the thread keeps aside. */
+static bool is_plain(const struct private_req *req)
+{
+	const u32 places = KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_CONTIG;
+
+	return !(req->ctl.flags & places) && !req->ctl.promise.gen;
+}
+
 /* ---- from the zone ---- */
 
 static struct private_req *req_of(struct room *room)
@@ -79,11 +87,13 @@ static int take_from_zone(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	quota_took(quotas, account);
-	for (u32 i = 0, now = ticks_now(); i < room->nr; i++)
+	for (u32 i = 0, now = mags_tick(pool); i < room->nr; i++)
 		WRITE_ONCE(entry_at(pool, req->blocks[i].index)->vtime, now);
 	promise_take(pool, &room->ask, room->nr);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += room->nr;
+	if (is_plain(req))
+		mag_fill(pool, room->nr);
 	return 0;
 }
 
@@ -101,10 +111,12 @@ static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
 	err = promise_find(pool, &take.ask, take.nr);
 	if (!err)
 		err = private_take(pool, &take);
-	if (!err)
+	if (!err) {
 		promise_take(pool, &take.ask, take.nr);
-	if (!err)
 		req->room.evicted += take.nr_evicted + take.nr_surplus;
+		if (is_plain(req))
+			mag_fill(pool, take.nr);
+	}
 	cache_leave(pool);
 	return err;
 }
@@ -202,5 +214,8 @@ int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvm
 
 	if (err)
 		return err;
-	return private_end(pool, &req, req.ctl.nr ? door_wait(pool, &req.wait) : 0);
+	if (!req.ctl.nr || (is_plain(&req) && mag_alloc_some(pool, req.ctl.nr, req.blocks)))
+		return private_end(pool, &req, 0);
+	mag_make(pool, req.ctl.nr);
+	return private_end(pool, &req, door_wait(pool, &req.wait));
 }

@@ -159,8 +159,15 @@ static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *bl
 	return kvmm_alloc_for(pool, nr, 0, blocks);
 }
 
-/** kvmm_free() - give private blocks back, last of @blocks first. Return: 0; -ESTALE, -EINVAL
- * (none was freed). */
+/**
+ * kvmm_free() - give private blocks back, last of @blocks first
+ *
+ * Up to 64 of them the thread may keep aside for its next kvmm_alloc(): without a lock, and free for
+ * all nevertheless (Documentation/magazines.rst). Two threads that free one handle at the same moment
+ * may both be told 0; the pool finds that later, and is closed.
+ *
+ * Return: 0; -ESTALE, -EINVAL (none was freed).
+ */
 KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr);
 
 /* ---- naming and publishing ---- */
