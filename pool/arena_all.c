@@ -37,7 +37,8 @@ static bool something_flies(const struct kvmm_pool *pool)
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
 	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
-	       pool->arenas_barred || pool->guard || something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
+	       pool->arenas_barred || pool->guard || something_flies(pool) ||
+	       !kv_zone_takes_any_run(pool->zone);
 }
 
 static void free_arenas(struct arenas *arenas)
@@ -147,6 +148,18 @@ void arenas_exit(struct kvmm_pool *pool)
 	for (u32 i = 0; i < pool->arenas->nr; i++)
 		kvmm_zone_destroy(pool->arenas->arena[i].zone);
 	free_arenas(pool->arenas);
+}
+
+/* In the child of a fork: whoever held a lock is not there any more, and nobody is to ask. */
+void arenas_forked(struct kvmm_pool *pool)
+{
+	struct arenas *arenas = pool->arenas;
+
+	if (!arenas)
+		return;
+	WRITE_ONCE(arenas->on, false);
+	for (u32 i = 0; i < arenas->nr; i++)
+		kv_lock_init(&arenas->arena[i].lock, KV_RANK_ARENA, i);
 }
 
 /* Those that have a zone share what may be kept aside. ->lock held. */

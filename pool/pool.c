@@ -290,6 +290,7 @@ static void close_in_child(struct kv_fork_node *node)
 	kv_lock_init(&pool->lock, KV_RANK_POOL, pool->lock.id);
 	WRITE_ONCE(pool->gate, pool->gate | GATE_FORKED);
 	mags_forked(pool);
+	arenas_forked(pool);
 }
 
 int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,

@@ -7,11 +7,15 @@
  */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kv/env.h>
+#include <kv/rcu.h>
 
 #include "pool/arena.h"
 #include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
 
 #define NR_BLOCKS	512u	/* 8 regions of 64 */
 #define REGION		64u
@@ -554,6 +558,71 @@ Test(arena, tenants_with_limits_are_charged_for_all_they_have)
 	cr_assert_eq(kvmm_tenant_stat(pool, KVMM_TENANT_REST, &stat), 0);
 	cr_expect_eq(stat.usage, 0);
 	end_pool(pool);
+}
+
+/* Another thread may have held the lock of an arena when the process forked. */
+Test(arena, children_are_refused)
+{
+	struct kvmm_pool *pool = pool_with_arenas(2);
+	kvmm_range_t range = take_on(0, pool, 8), more;
+	int status;
+	pid_t child;
+
+	kv_lock(&pool->arenas->arena[0].lock);
+	child = fork();
+	if (!child) {
+		alarm(10);
+		_exit(kvmm_range_free(pool, range) == -ECHILD &&
+		      kvmm_range_alloc(pool, 1, 0, &more) == -ECHILD ? 0 : 1);
+	}
+	kv_unlock(&pool->arenas->arena[0].lock);
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_expect_eq(status, 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	end_pool(pool);
+}
+
+/* ---- memory that runs out ---- */
+
+/* Arenas are not made, or cannot have a zone, or there are no slots: the pool serves, or nobody. */
+static u32 use_until_it_succeeds(struct fake_env *fake)
+{
+	bool failed = true;
+	u32 n;
+
+	for (n = 1; failed; n++) {
+		struct kvmm_pool *pool = large_pool();
+		kvmm_range_t range;
+		int err;
+
+		fake_env_fail(fake, n, false);
+		for (u32 i = 0; i < 64; i++)
+			meet(pool);
+		cpu = 1;
+		err = kvmm_range_alloc(pool, 8, KVMM_RUNS(1), &range);
+		cr_assert(!err || err == -ENOMEM, "allocation %u: %d", n, err);
+		cr_assert_eq(stat_of(pool).nr_free, (1u << 14) - (err ? 0 : 8));
+		if (!err)
+			cr_assert_eq(kvmm_range_free(pool, range), 0);
+		failed = fake_env_failed(fake);
+		cr_assert(failed || pool->arenas->arena[1].count.allocs);
+		fake_env_fail(fake, 0, false);
+		end_pool(pool);
+		kv_rcu_barrier();
+		cr_assert_eq(fake->nr_live, 0, "allocation %u", n);
+	}
+	return n - 2;
+}
+
+Test(arena, host_memory_may_run_out_anywhere)
+{
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	fake.ops.cpu = test_cpu;
+	cr_expect_geq(use_until_it_succeeds(&fake), 6);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
 }
 
 /* ---- what goes wrong is noticed ---- */
