@@ -21,15 +21,15 @@ static void wait_for_others(void *ctx, u32 *word, u32 old, u64 ns)
 {
 	u64 until = fake.now_ns + ns;
 
-	if (READ_ONCE(*word) != old)
-		return;
-	if (script.done < script.nr && script.deed[script.done].at_ns <= until) {
+	while (READ_ONCE(*word) == old && script.done < script.nr &&
+	       script.deed[script.done].at_ns <= until) {
 		const struct deed *deed = &script.deed[script.done++];
 
 		fake.now_ns = max(fake.now_ns, deed->at_ns);
 		deed->fn(script.pool, deed->arg);
-		return;
 	}
+	if (READ_ONCE(*word) != old)	/* else nobody has woken us */
+		return;
 	fake.now_ns = until;
 }
 
