@@ -359,6 +359,40 @@ static void op_range_free(void)
 	held->nr = 0;
 }
 
+static void op_range_grow(void)
+{
+	struct held *held = &m.range[any(NR_HELD)];
+	u32 nr = 1 + any(4);
+	int want;
+
+	if (!held->nr || held->nr > 8)
+		return;
+	want = model_take(held->tenant, nr, NR_KEYS);
+	cr_assert_eq(kvmm_range_grow(m.pool, held->range, nr), want);
+	held->nr += want ? 0 : nr;
+}
+
+/* By the front door: from the zone, or as any other. */
+static void op_door(void)
+{
+	struct held *held = &m.priv[any(NR_HELD)];
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	u32 tenant = any(NR_TENANTS);
+	int want;
+
+	if (held->nr)
+		return;
+	ctl.nr = 1 + any(4);
+	ctl.tenant = 10 + tenant;
+	ctl.flags = any(2) ? KVMM_ALLOC_TOPDOWN : 0;
+	want = model_take(tenant, ctl.nr, NR_KEYS);
+	cr_assert_eq(kvmm_alloc_ctl(m.pool, &ctl, held->mut), want);
+	if (want)
+		return;
+	held->nr = ctl.nr;
+	held->tenant = tenant;
+}
+
 static void op_range_split(void)
 {
 	struct held *held = &m.range[any(NR_HELD)], *tail = &m.range[any(NR_HELD)];
@@ -475,7 +509,8 @@ static void run(bool classed)
 	static void (*const ops[])(void) = {
 		op_fill, op_fill, op_fill, op_fill, op_fill, op_put, op_put, op_put, op_use,
 		op_use, op_class, op_acquire, op_acquire, op_free, op_free, op_range, op_range_free,
-		op_range_split, op_reclaim, op_evict_for, op_limit, op_put_all,
+		op_range_split, op_range_grow, op_range_grow, op_door, op_door, op_reclaim,
+		op_evict_for, op_limit, op_put_all,
 	};
 	u64 seed = number_from("KVMM_SEED", 20251121), nr = number_from("KVMM_MODEL_OPS", 30000);
 
