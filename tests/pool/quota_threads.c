@@ -15,12 +15,14 @@
 #define NR_BLOCKS	640u	/* enough for magazines */
 #define NR_PROMPTS	40u
 #define LENGTH		6u
-#define NR_ROUNDS	8000u
+#define NR_ROUNDS	4000u
+#define NR_RULES	300u	/* at least so often limits change, and refuse */
 #define NR_TENANTS	4u	/* 1 to 4; each is used by two threads */
 
 static struct kvmm_pool *pool;
 static u32 nr_bad;				/* atomic */
 static u32 nr_users = 2 * NR_TENANTS;		/* atomic */
+static u32 nr_ruled;				/* atomic */
 static u32 nr_made, nr_refused, nr_full, nr_ranges;	/* atomic */
 
 #define expect(cond)						\
@@ -115,7 +117,9 @@ static void *user(void *arg)
 	u32 tenant = 1 + (uintptr_t)arg % NR_TENANTS;
 	u64 random = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
 
-	for (u32 i = 0; i < NR_ROUNDS; i++) {
+	/* Until the other side has had its say, however the threads are scheduled. */
+	for (u32 i = 0; i < NR_ROUNDS || READ_ONCE(nr_ruled) < NR_RULES ||
+			READ_ONCE(nr_refused) < NR_RULES; i++) {
 		if (any(&random, 4))
 			live(&random, tenant);
 		else if (any(&random, 2))
@@ -169,6 +173,7 @@ static void *ruler(void *arg)
 		ret = kvmm_tenant_del(pool, tenant);
 		expect(!ret || ret == -ENOENT || ret == -EBUSY);
 		look();
+		kv_fetch_add(&nr_ruled, 1);
 		if (i % 256 == 0)
 			expect(!kvmm_validate(pool));
 	}
