@@ -66,9 +66,10 @@ struct kvmm_alloc_ctl {
  * Context: may sleep if there is a deadline, and while blocks are moved; with KVMM_ALLOC_NOWAIT
  * never.
  * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks for
- * a request of this priority, or others wait already; -EAGAIN KVMM_ALLOC_NOWAIT, and there is
- * something to be done first (evict, move, or a compaction is going on); -ETIMEDOUT the deadline has
- * passed; -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being destroyed; -EOPNOTSUPP the
+ * a request of this priority, or others wait already; -EDQUOT @ctl->tenant may not have so many, see
+ * <kvmm/tenant.h>: nobody waits for that; -EAGAIN KVMM_ALLOC_NOWAIT, and there is something to be
+ * done first (evict, move, or a compaction is going on); -ETIMEDOUT the deadline has passed;
+ * -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being destroyed; -EOPNOTSUPP the
  * pool has no policy; -ENOMEM, -EIO, -EUCLEAN as kvmm_range_alloc_attr().
  */
 KVMM_API int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,

@@ -115,7 +115,8 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_hits: out: how many
  * @fresh: room for @nr_blocks handles; private blocks for the rest
  * @nr_fresh: out: @nr_blocks - @nr_hits
- * @evicted: NULL, or room for @nr_blocks keys that lost their block
+ * @evicted: NULL, or room for @nr_blocks keys that lost their block. A tenant whose limits were
+ *	lowered may lose more: those are not told
  * @nr_evicted: out
  * @domain: who may share the hits; new blocks are for @domain.tenant
  * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
@@ -141,7 +142,7 @@ struct kvmm_acquire {
  * Hits that nobody references count as needed: they can no longer be evicted for the rest.
  *
  * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
- * included); -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed
+ * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/tenant.h> (likewise); -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed
  * (nothing was taken; what was evicted for them is).
  */
 KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
@@ -149,7 +150,7 @@ KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
 /* ---- private blocks ---- */
 
 /** kvmm_alloc_for() - @nr private blocks for @tenant: free ones first, then evicted ones; @nr = 0 is
- * success. Return: 0; -ENOSPC; -EINVAL; -EOPNOTSUPP; -EIO as kvmm_acquire(). */
+ * success. Return: 0; -ENOSPC; -EDQUOT; -EINVAL; -EOPNOTSUPP; -EIO as kvmm_acquire(). */
 KVMM_API int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant,
 			    kvmm_mut_t *blocks);
 

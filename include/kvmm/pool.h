@@ -258,8 +258,9 @@ struct kvmm_range_attr {
  * shortfall of cached blocks is evicted first.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
- * evicted; -ENOMEM no host memory for the handle; -EIO a copy failed. What compaction had moved
- * before -ENOMEM or -EIO stays moved, and what had been evicted before -EIO is.
+ * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -ENOMEM no
+ * host memory for the handle; -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO
+ * stays moved, and what had been evicted before -EIO is.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);
@@ -316,8 +317,8 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  * From the second time on some free blocks are kept behind the range for the next time; see
  * <kvmm/grow.h>.
  *
- * Return: 0; -ENOSPC too few blocks are free or evictable; -ESTALE; -EINVAL; -ENOMEM no host memory
- * for an extent beyond KVMM_MAX_RUNS.
+ * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
+ * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS.
  */
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 

@@ -17,7 +17,7 @@
 #define LENGTH		6u
 #define NR_ROUNDS	4000u
 #define NR_RULES	300u	/* at least so often limits change, and refuse */
-#define NR_TENANTS	4u	/* 1 to 4; each is used by two threads */
+#define NR_TENANTS	4u	/* 0 to 3; each is used by two threads */
 
 static struct kvmm_pool *pool;
 static u32 nr_bad;				/* atomic */
@@ -94,7 +94,7 @@ static void range(u64 *random, u32 tenant)
 	expect(!kvmm_range_free(pool, range));
 }
 
-/* Before anybody has limits these come from magazines. */
+/* Before anybody has limits these come from magazines, and ranges of tenant 0 from arenas. */
 static void singles(u64 *random, u32 tenant)
 {
 	kvmm_mut_t mut[8];
@@ -114,7 +114,7 @@ static void singles(u64 *random, u32 tenant)
 
 static void *user(void *arg)
 {
-	u32 tenant = 1 + (uintptr_t)arg % NR_TENANTS;
+	u32 tenant = (uintptr_t)arg % NR_TENANTS;
 	u64 random = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
 
 	/* Until the other side has had its say, however the threads are scheduled. */
@@ -139,7 +139,7 @@ static void set_limits(u64 *random)
 	attr.low = any(random, 3) ? 0 : any(random, 320);
 	attr.high = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, 320);
 	attr.max = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, any(random, 2) ? 16 : 320);
-	expect(!kvmm_tenant_set(pool, 1 + any(random, NR_TENANTS), &attr));
+	expect(!kvmm_tenant_set(pool, any(random, NR_TENANTS), &attr));
 }
 
 static void look(void)
@@ -164,7 +164,7 @@ static void *ruler(void *arg)
 	while (READ_ONCE(nr_made) < NR_ROUNDS / 4)
 		sched_yield();
 	for (u32 i = 0; READ_ONCE(nr_users); i++) {
-		u32 tenant = 1 + any(&random, NR_TENANTS);
+		u32 tenant = any(&random, NR_TENANTS);
 		int ret;
 
 		set_limits(&random);
