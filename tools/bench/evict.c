@@ -91,7 +91,7 @@ static int measure(struct leaves *leaves, struct series *series)
 		begin = ticks_begin();
 
 		err = err ? err : kvmm_alloc(leaves->pool, BATCH, leaves->muts);
-		value[i] = ticks_ns(ticks_end() - begin, BATCH);
+		value[i] = ticks_ns(ticks_end() - begin, 1) / BATCH;
 		err = err ? err : cache_batch(leaves);
 	}
 	series_add(series, median_of(value, ARRAY_SIZE(value)));

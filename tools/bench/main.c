@@ -14,7 +14,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_fragmentation, &bench_compact,       &bench_blockpool,
 	&bench_range,         &bench_range_mt,      &bench_overhead,      &bench_device,
 	&bench_keys,	      &bench_registry,	    &bench_kvbm,
-	&bench_prefixes,     &bench_evict,
+	&bench_prefixes,     &bench_evict,	    &bench_touch,
 	&bench_slab,	     &bench_magazine,     &bench_door,
 };
 
