@@ -21,6 +21,7 @@ static int make_pool(struct cache *cache)
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
 	attr.evict = opt->run_window ? &evict : NULL;
+	attr.flags = opt->digest ? KVMM_POOL_DETERMINISTIC : 0;
 	return kvmm_pool_create(&attr, &cache->pool);
 }
 
@@ -436,6 +437,19 @@ void cache_describe(const struct cache *cache, const char *kind)
 						     cache->rejected };
 }
 
+static void say_digest(const struct cache *cache, struct results *results)
+{
+	struct kvmm_digest_info info = { .size = sizeof(info) };
+	const kvmm_sum_t *history = &info.part[KVMM_DIGEST_HISTORY];
+
+	if (kvmm_pool_digest(cache->pool, &info))
+		return;
+	results_say(results, "history", "%016llx%016llx",
+		    (unsigned long long)history->word[1], (unsigned long long)history->word[0]);
+	results_say(results, "digest", "%016llx%016llx",
+		    (unsigned long long)info.all.word[1], (unsigned long long)info.all.word[0]);
+}
+
 void cache_say(const struct cache *cache)
 {
 	const struct options *opt = cache->run->opt;
@@ -466,6 +480,8 @@ void cache_say(const struct cache *cache)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);
 	ages_say(cache->run->ages, results);
+	if (opt->digest)
+		say_digest(cache, results);
 	if (opt->verify)
 		results_say(results, "verified", "%s blocks read back, all as written",
 			    format_grouped(cache->pattern.nr_checked, a));

@@ -25,7 +25,7 @@ enum option_key {
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
-	KEY_RUN_WINDOW, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
+	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
 };
 
 static const struct argp_option options[] = {
@@ -48,6 +48,9 @@ static const struct argp_option options[] = {
 	{ "ages", KEY_AGES, NULL, 0,
 	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
 	  "what was evicted came back", 0 },
+	{ "digest", KEY_DIGEST, NULL, 0,
+	  "Make the pool deterministic, and say the digests of its history and of what it is in the "
+	  "end: the same in every run", 0 },
 	{ "run-window", KEY_RUN_WINDOW, "N", 0,
 	  "Hand new blocks out lowest first (1), and evict blocks that lie together, from among "
 	  "those needed and the next N (2 and more) [0: plain order]", 0 },
@@ -406,6 +409,8 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->policies = arg;
 	} else if (key == KEY_AGES) {
 		opt->ages = true;
+	} else if (key == KEY_DIGEST) {
+		opt->digest = true;
 	} else if (key == KEY_RUN_WINDOW) {
 		opt->run_window = number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_FLOOD) {
@@ -453,7 +458,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PINNED:
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
-	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_POLICIES: case KEY_MODE:
+	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
 		parse_cache(state, parse, key, arg);
 		return 0;

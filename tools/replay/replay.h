@@ -79,6 +79,7 @@ struct options {
 	bool json;
 	bool conc;
 	bool ages;
+	bool digest;
 	u32 run_window;
 	u32 flood;
 	const char *limits;
