@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files about cached blocks tell the others: entries, references, names, victims.
+ *
+ * Part of internal.h, and included by that alone.
+ */
+#ifndef POOL_CACHED_H
+#define POOL_CACHED_H
+
+/* ---- presence.c ---- */
+
+int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier);
+void presence_exit(struct kvmm_pool *pool);
+void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		       const struct kv_handle *handles);
+void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+			  const struct kv_handle *found, u32 nr);
+void __presence_gone(struct kvmm_pool *pool, u32 index);
+void __presence_flush(struct kvmm_pool *pool);
+void __presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
+
+/* Private blocks are being named: remember what comes before each. */
+static inline void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				   const struct kv_handle *handles)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_staged(pool, prefix, handles);
+}
+
+/* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
+static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
+{
+	return unlikely(pool->presence.reg) ? kv_radix_reserve(pool->presence.reg, nr) : 0;
+}
+
+static inline void presence_unreserve(struct kvmm_pool *pool, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		kv_radix_unreserve(pool->presence.reg, nr);
+}
+
+/* Uses up the reservation. The caller has references; no lock held. */
+static inline void presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+				      const struct kv_handle *found, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_published(pool, handles, found, nr);
+}
+
+/* A name is forgotten. ->lock held; presence_flush() follows when it is not any more. */
+static inline void presence_gone(struct kvmm_pool *pool, u32 index)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_gone(pool, index);
+}
+
+static inline void presence_flush(struct kvmm_pool *pool)
+{
+	if (unlikely(READ_ONCE(pool->presence.nr_gone)))
+		__presence_flush(pool);
+}
+
+/* Blocks were hit where @refs have a gen; the caller has the references. No lock held. */
+static inline void presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	if (unlikely(pool->presence.reg))
+		__presence_touched(pool, refs, nr);
+}
+
+/* ---- class_call.c ---- */
+
+void __class_tell(struct kvmm_pool *pool);
+void __class_trim(struct kvmm_pool *pool);
+
+/* Owners are told of what was evicted. No lock held. */
+static inline void class_tell(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->order.classes && pool->order.classes->hook &&
+		     READ_ONCE(pool->order.classes->nr_events)))
+		__class_tell(pool);
+}
+
+/* Blocks were registered: whoever exceeds its quota now. No lock held. */
+static inline void class_trim(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->order.classes && pool->order.classes->has_quotas))
+		__class_trim(pool);
+}
+
+/* What a caller does who has evicted, when no lock is held any more. */
+static inline void cache_after(struct kvmm_pool *pool)
+{
+	presence_flush(pool);
+	class_tell(pool);
+	kv_rcu_reap();
+}
+
+static inline void cache_leave(struct kvmm_pool *pool)
+{
+	pool_leave(pool);
+	cache_after(pool);
+}
+
+/* ---- tally.c ---- */
+
+void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr);
+u64 tally_sum(const struct kvmm_pool *pool, enum tally what);
+
+/* Any flipped bit of a name changes its sum. */
+static inline u64 name_sum(const struct kv_entry *entry)
+{
+	return READ_ONCE(entry->key[0]) + 3 * READ_ONCE(entry->key[1]) +
+	       5 * READ_ONCE(entry->domain);
+}
+
+/* ---- cache.c ---- */
+
+int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict);
+void cache_exit(struct kvmm_pool *pool);
+/* pool_enter(), but -EOPNOTSUPP without a policy. */
+int cache_enter(struct kvmm_pool *pool);
+int __cache_begin_slow(struct kvmm_pool *pool);
+
+/* A read section, while the gate is open. */
+static __always_inline int cache_begin(struct kvmm_pool *pool)
+{
+	if (unlikely(!pool))
+		return -EINVAL;
+	if (unlikely(!pool->caches))
+		return -EOPNOTSUPP;
+	kv_rcu_read_lock();
+	/*
+	 * Pairs with the grace period of pool_stop(): who misses that the gate was closed is waited
+	 * for. Acquire pairs with pool_resume(): who finds it open again sees what was done meanwhile.
+	 */
+	if (likely(!smp_load_acquire(&pool->gate)))
+		return 0;
+	return __cache_begin_slow(pool);
+}
+
+static __always_inline void cache_end(struct kvmm_pool *pool)
+{
+	kv_rcu_read_unlock();
+}
+
+static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
+{
+	return &pool->entries.entry[index];
+}
+
+static inline u32 entry_index(const struct kvmm_pool *pool, const struct kv_entry *entry)
+{
+	return entry - pool->entries.entry;
+}
+
+static inline u32 entry_block(const struct kv_entry *entry)
+{
+	return kv_place_block(READ_ONCE(entry->place));
+}
+
+/* A handle of today's generation. */
+static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 index)
+{
+	return kv_handle_of(index, READ_ONCE(entry_at(pool, index)->word));
+}
+
+static inline struct kv_handle mut_handle(kvmm_mut_t mut)
+{
+	return (struct kv_handle){ mut.index, mut.gen };
+}
+
+/* Arrays of any kind of handle: they differ by their names only, to tell apart what they stand for. */
+static inline const struct kv_handle *as_handles(const void *array)
+{
+	return array;
+}
+
+static_assert(sizeof(kvmm_ref_t) == sizeof(struct kv_handle) &&
+	      offsetof(kvmm_ref_t, gen) == offsetof(struct kv_handle, gen), "one layout");
+
+/* The order's lock held. */
+static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
+{
+	pool->count.evictions += nr;
+	kv_count_add(KV_EV_EVICT, nr);
+	if (unlikely(pool->order.classes != NULL))
+		class_end(pool->order.classes);
+}
+
+/* Entries that were claimed to be used otherwise, newest first, through ->chain. ->lock. */
+struct victims {
+	u32 newest;
+	u32 nr;
+	struct order_mark before;	/* the order's, when there was none */
+};
+
+#define NO_VICTIMS	((struct victims){ .newest = KV_NONE })
+
+/* Pick until there are @nr, or no more: the next ones, or those near them that lie together. The
+ * order's lock held. */
+bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
+static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, u32 index)
+{
+	WRITE_ONCE(entry_at(pool, index)->chain, victims->newest);
+	victims->newest = index;
+	victims->nr++;
+}
+
+/* Their blocks go to the zone, but they keep their entries. ->lock held. */
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims);
+/* For good, and their blocks go to the zone. How many had a name. Both locks held. */
+u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
+/* Where they were. The order's lock held. */
+void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
+
+/* What is claimed loses its name. Then it may be freed, or recycled. The order's lock held. */
+bool entry_forget(struct kvmm_pool *pool, u32 index);
+/* What is claimed, or private, gives its entry back, but not its block. */
+void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
+/* Its block is @block from now on. */
+void entry_own(struct kvmm_pool *pool, u32 index, u32 block);
+/* And its block. The order's lock held. */
+void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
+/*
+ * Those that went EVICTING with their last reference, in a list through ->chain that ends in KV_NONE:
+ * their blocks are free. No lock held.
+ */
+int evict_gone(struct kvmm_pool *pool, u32 first);
+
+/* Free blocks and those that could be evicted. The order's lock held. */
+u32 cache_nr_available(struct kvmm_pool *pool);
+
+/**
+ * struct take - private blocks to be taken
+ * @nr: how many
+ * @blocks: out
+ * @evicted: NULL, or out: keys that lost their block, at most @nr
+ * @nr_evicted: out
+ * @tenant: who is charged
+ * @nr_surplus: out: further keys that did, so that watermarks are kept
+ * @ask: what it may have
+ * @no_evict: free blocks only
+ */
+struct take {
+	u32 nr;
+	kvmm_mut_t *blocks;
+	kvmm_key_t *evicted;
+	u32 nr_evicted;
+	u32 tenant;
+	u32 nr_surplus;
+	struct ask ask;
+	bool no_evict;
+};
+
+/* 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held. */
+int cache_take(struct kvmm_pool *pool, struct take *take);
+
+/**
+ * struct taken - blocks of struct take, half-way
+ * @nr_free: the first so many of @take->blocks, which were free and are private now
+ * @victims: who is claimed for the others, and still has name and block
+ */
+struct taken {
+	u32 nr_free;
+	struct victims victims;
+};
+
+/* The first half of it, after which nothing is lost; the same errors. Both locks held. */
+int cache_take_begin(struct kvmm_pool *pool, struct take *take, struct taken *taken);
+/* The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back, and
+ * what was evicted is. Both locks held. */
+int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *taken);
+/* Instead: free blocks are free again, exactly. Both locks held. */
+void cache_untake_free(struct kvmm_pool *pool, const struct take *take,
+		       const struct taken *taken);
+
+/* ---- match.c ---- */
+
+/* The map's match(); in a read section. */
+u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
+	       u32 *nr_first);
+void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
+
+/* ---- acquire.c ---- */
+
+/* Private blocks as kvmm_alloc() takes them: 0 or -ENOSPC. ->lock held. */
+int private_take(struct kvmm_pool *pool, struct take *take);
+/* A hit that the order has not been told of is put back without a trace. Both locks held. */
+void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
+
+/* ---- ref.c ---- */
+
+/* References that a lookup took, @nr_first of them the first ones: count them, tell the order. */
+void note_refs(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
+/* The same where there may be holes: their gen is 0. */
+void note_found(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, u32 nr_first);
+
+/* Time of an entry's last use: about a millisecond a tick, from some moment on. */
+#define TICK_SHIFT	20u
+
+static inline u32 ticks_now(void)
+{
+	return kv_clock_ns() >> TICK_SHIFT;
+}
+
+u64 ns_of_tick(u32 tick);
+
+#endif /* POOL_CACHED_H */

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files about ranges tell the others: the table of ranges, growth, reservations, sequences.
+ *
+ * Part of internal.h, and included by that alone.
+ */
+#ifndef POOL_RANGES_H
+#define POOL_RANGES_H
+
+/* ---- slot.c ---- */
+
+static inline struct slot *slot_at(const struct kvmm_pool *pool, u32 index)
+{
+	return dir_slot(pool->slots, index);
+}
+
+/* Make sure that there is a free slot: 0 or -ENOMEM. Drops no lock. */
+int slots_reserve(struct kvmm_pool *pool);
+/* Take a free slot; slots_reserve() has said that there is one. */
+u32 slot_take(struct kvmm_pool *pool);
+/* The range is gone: its handles are stale from here on. */
+void slot_put(struct kvmm_pool *pool, u32 index);
+/* It has never been: nobody has seen a handle. */
+void slot_unput(struct kvmm_pool *pool, u32 index);
+/* Its handles are stale from here on; it is nobody's yet. */
+void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *count);
+/* NULL, or the slot of that number; no lock held, and so whatever it is just now. */
+struct slot *slot_peek(const struct kvmm_pool *pool, u32 index);
+/* 0 and *@slot, -ESTALE or -EINVAL. What an arena has is the pool's from here on. */
+int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
+void slots_exit(struct kvmm_pool *pool);
+
+static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
+{
+	return (kvmm_range_t){ index, slot->gen };
+}
+
+/* Room for @nr extents: 0 or -ENOMEM. The caller reaps. */
+int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+/* All blocks of the slot are nobody's from here on. */
+void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot);
+
+/* Extents of a slot change between these two only. */
+static inline void slot_write_begin(struct slot *slot)
+{
+	kv_seq_write_begin(&slot->version);
+}
+
+static inline void slot_write_end(struct slot *slot)
+{
+	kv_seq_write_end(&slot->version);
+}
+
+static inline void slot_set_ext(struct slot *slot, u32 i, u32 start, u32 nr)
+{
+	struct kvmm_extent *ext = slot_ext(slot, i);
+
+	WRITE_ONCE(ext->start, start);
+	WRITE_ONCE(ext->nr, nr);
+}
+
+/* Those inside the slot. */
+static inline u32 slot_nr_inline(const struct slot *slot)
+{
+	return min(slot->nr_ext, (u16)KVMM_MAX_RUNS);
+}
+
+/* What a recount can only find by a sum. */
+static inline u64 slot_attrs(const struct slot *slot)
+{
+	return slot->prio | (u64)slot->flags << 8 | (u64)slot->lost << 40;
+}
+
+/* The content is gone; the range says so from here on. */
+static inline void slot_lose(struct kvmm_pool *pool, struct slot *slot)
+{
+	pool->count.range_attrs -= slot_attrs(slot);
+	slot_write_begin(slot);
+	WRITE_ONCE(slot->lost, 1);
+	slot_write_end(slot);
+	pool->count.range_attrs += slot_attrs(slot);
+}
+
+static inline bool slot_is_pinned(const struct slot *slot)
+{
+	return slot->pins || slot->flags & KVMM_ALLOC_PINNED;
+}
+
+static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+{
+	pool->count.range_blocks += nr - (u64)slot->nr;
+	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
+	slot->nr = nr;
+	slot->sealed = min(slot->sealed, nr);
+}
+
+static inline u32 slot_end(struct slot *slot)
+{
+	const struct kvmm_extent *last = slot_ext(slot, slot->nr_ext - 1);
+
+	return last->start + last->nr;
+}
+
+/* ---- shape.c ---- */
+
+/* Fewer blocks than it has, from the end. */
+void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+
+enum kv_placement range_placement(u32 flags);
+
+/* ---- reserve.c ---- */
+
+void __reserve_drop(struct kvmm_pool *pool, struct grow *grow);
+void __reserve_drop_all(struct kvmm_pool *pool);
+u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr);
+int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			 struct kvmm_extent *ext, int nr_ext);
+void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr);
+void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr);
+u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most,
+		      u32 *start);
+
+/* Blocks that are free though the zone does not say so. ->lock held. */
+static inline u32 pool_nr_reserved(const struct kvmm_pool *pool)
+{
+	return pool->grow.nr_reserved;
+}
+
+/* Free blocks, wherever they are. ->lock held. */
+static inline u32 pool_nr_free(struct kvmm_pool *pool)
+{
+	return kv_zone_nr_free(pool->zone) + pool_nr_reserved(pool);
+}
+
+/*
+ * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range that
+ * grew longest ago first. Returns how many. ->lock held. One untaken branch where nothing is reserved.
+ */
+static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
+{
+	return likely(!pool->grow.nr_reserved) ? 0 : __pool_steal_reserved(pool, nr);
+}
+
+/* So that the zone has @nr free blocks, if stealing can do it. ->lock held. */
+static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
+{
+	u32 nr_free;
+
+	if (likely(!pool->grow.nr_reserved))
+		return;
+	nr_free = kv_zone_nr_free(pool->zone);
+	if (nr_free < nr)
+		__pool_steal_reserved(pool, nr - nr_free);
+}
+
+/* kv_alloc_runs() for @attr; where that scatters, or fails, it takes what is reserved. ->lock held. */
+static inline int alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			     struct kvmm_extent *ext)
+{
+	int nr_ext = kv_alloc_runs(pool->zone, range_placement(attr->flags), attr->nr,
+				   attr->max_runs, ext);
+
+	if (likely(nr_ext == 1 || !pool->grow.nr_reserved))
+		return nr_ext;
+	return __reserve_alloc_runs(pool, attr, ext, nr_ext);
+}
+
+/* The end of the slot's range is another one, or none, from here on. */
+static inline void reserve_drop(struct kvmm_pool *pool, struct slot *slot)
+{
+	if (unlikely(slot->flags & SLOT_GREW && slot->grow.res.nr))
+		__reserve_drop(pool, &slot->grow);
+}
+
+/* Blocks are about to be moved. */
+static inline void reserve_drop_all(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->grow.nr_reserved))
+		__reserve_drop_all(pool);
+}
+
+/* ---- grow.c ---- */
+
+/* kv_alloc_runs() for a range that will grow: @spare blocks behind its end are set aside. */
+int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct kvmm_extent *ext,
+	       u32 *spare);
+/* They are the new range's. */
+void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect);
+
+/* By @nr blocks, in one piece or a few, if @scatter in as many as it takes: 0, -ENOSPC or -ENOMEM. */
+int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter);
+/* That was in vain. */
+void grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+
+static inline u32 grow_bucket(u32 nr_ext)
+{
+	return min(kv_order(nr_ext), GROW_HIST - 1);
+}
+
+/* A range of so many extents goes. */
+static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slot)
+{
+	struct pool_grow *grow = &pool->grow;
+	u32 nr_ext = slot->nr_ext;
+
+	grow->finished_ext += nr_ext;
+	grow->finished[grow_bucket(nr_ext)]++;
+	if (unlikely(nr_ext > grow->finished_max))
+		grow->finished_max = nr_ext;
+}
+
+/* ---- grow_check.c ---- */
+
+int grow_check(const struct kvmm_pool *pool, u32 nr_owned);
+
+/* ---- seq.c ---- */
+
+void seq_add(struct kvmm_pool *pool, u32 index);
+void seq_del(struct kvmm_pool *pool, u32 index);
+/* First, then next slot of sequence @seq, or KV_NONE. */
+u32 seq_first(const struct kvmm_pool *pool, u64 seq);
+u32 seq_next(const struct kvmm_pool *pool, u32 index);
+/* Chains by a table of @nr buckets; takes @bucket and returns the old one. */
+u32 *seq_rehash(struct kvmm_pool *pool, u32 *bucket, u32 nr);
+u32 seq_bucket(const struct kvmm_pool *pool, u64 seq);
+
+/* ---- range.c ---- */
+
+static inline void count_slot(struct pool_count *count, const struct slot *slot)
+{
+	count->nr_ranges++;
+	count->range_blocks += slot->nr;
+	count->range_refs += slot->refs;
+	count->range_pins += slot->pins;
+	count->range_seqs += slot->seq;
+	count->range_attrs += slot_attrs(slot);
+}
+
+static inline void uncount_slot(struct pool_count *count, const struct slot *slot)
+{
+	count->nr_ranges--;
+	count->range_blocks -= slot->nr;
+	count->range_refs -= slot->refs;
+	count->range_pins -= slot->pins;
+	count->range_seqs -= slot->seq;
+	count->range_attrs -= slot_attrs(slot);
+}
+
+/* A new range in a free slot. */
+void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
+	       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
+
+/* A new range of @attr's kind over @ext, charged to @account; there is a free slot. Its handle. */
+kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+		       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
+/* pool_enter() and slot_find(); on error the lock is not held. */
+int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
+enum kv_placement range_placement(u32 flags);
+/* 0 and defaults filled in, or -EINVAL. */
+int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr);
+struct room;
+/* One attempt: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
+int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct room *room,
+	       kvmm_range_t *range);
+/* Nobody has been given that range: pinned until range_show(), or as if it had never been. */
+void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
+void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);
+void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
+/* Its content, and then one pin less: 0; or -EIO, and it is freed. No lock held. */
+int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
+/* The last reference of a range that nobody pins is dropped. */
+void range_del(struct kvmm_pool *pool, u32 index);
+/* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
+void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
+bool last_put_is_barred(const struct slot *slot);
+
+#endif /* POOL_RANGES_H */
