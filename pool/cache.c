@@ -299,6 +299,7 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 		victims->before = pool->order.mark;
 	if (unlikely(pool->window.nr > WINDOW_SORTS && victims->nr < nr))
 		window_pick(pool, nr, victims);
+	victims->stamp = pool->order.stamp;
 	while (victims->nr < nr) {
 		u32 picked[ORDER_PICKS];
 		u32 nr_picked = order_pick(&pool->order, nr - victims->nr, picked);
@@ -309,6 +310,7 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 			pool->map->ops->expect(pool->map, picked, nr_picked);
 		for (u32 i = 0; i < nr_picked; i++)
 			victims_add(pool, victims, picked[i]);
+		victims->stamp = pool->order.stamp;
 	}
 	return true;
 }

@@ -192,6 +192,7 @@ struct victims {
 	u32 newest;
 	u32 nr;
 	struct order_mark before;	/* the order's, when there was none */
+	u64 stamp;			/* the order's, when the newest was picked */
 };
 
 #define NO_VICTIMS	((struct victims){ .newest = KV_NONE })

@@ -27,6 +27,7 @@ static int advise(struct kvmm_pool *pool, u32 index, u32 what, u64 value)
 	void *policy = order_policy(&pool->order, index);
 
 	order_history(&pool->order, HISTORY_ADVISED + what, index, value);
+	order_changed(&pool->order);
 	if (what != KVMM_ADVISE_NEXT_USE)
 		return ops->advise ? ops->advise(policy, index, advice_of[what], value) :
 				     -EOPNOTSUPP;

@@ -114,18 +114,23 @@ static void victims_return(struct part *part)
 	struct kvmm_pool *pool = part->pool;
 	struct victims *victims = &part->taken.victims;
 	bool forget = part->forgets != pool->claims.forgets;
+	bool exact = victims->stamp == pool->order.stamp;
 	u32 nr_evicted = 0;
 
 	while (victims->nr) {
 		u32 index = next_victim(pool, victims);
 		bool has_block = get_back(pool, index);
 
-		if (has_block && !forget)
+		exact &= has_block && !forget;
+		if (exact)
 			order_unpick(&pool->order, index);
+		else if (has_block && !forget)
+			order_unpick_late(&pool->order, index);
 		else
 			nr_evicted += evict_one(pool, index, has_block);
 	}
-	pool->order.mark = victims->before;
+	if (exact)
+		pool->order.mark = victims->before;
 	if (nr_evicted)
 		count_evictions(pool, nr_evicted);
 }

@@ -51,6 +51,7 @@ void order_forget(struct order *order, u32 index)
 {
 	if (!order_has(order, index))
 		return;
+	order_changed(order);
 	order->ops->leave(order_policy(order, index), index);
 	family_del(&order->family, index);
 }
@@ -93,6 +94,7 @@ void order_reclass(struct order *order, u32 index, u32 class)
 	bool has = order_has(order, index);
 
 	order_history(order, HISTORY_RECLASSED, index, class);
+	order_changed(order);
 	if (has)
 		order->ops->leave(order_policy(order, index), index);
 	class_change(order->classes, index, class);
@@ -129,6 +131,7 @@ void order_apply(struct order *order, enum order_note note, struct kv_handle han
 	if (unlikely(kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)))
 		return;
 	key = kv_entry_key(entry);
+	order_changed(order);
 	if (unlikely(order->deterministic))
 		record_note(order, note, handle, &key);
 	if (note == NOTE_HIT)
@@ -299,6 +302,7 @@ void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u3
 
 void order_park(struct order *order, u32 index)
 {
+	order_changed(order);
 	order->ops->enter(order_policy(order, index), index, NULL);
 }
 
@@ -408,6 +412,7 @@ static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 		if (index >= order->entries->nr)
 			return;
 		look_ahead(order, policy, index);
+		order->stamp++;
 		picked_out(order, index);
 		picked->index[picked->nr] = index;
 	}
@@ -415,6 +420,7 @@ static void pick_ahead(struct order *order, struct picked *picked, u32 nr)
 
 static void unpick(struct order *order, u32 index)
 {
+	order->stamp--;
 	picked_back(order, index);
 	order->ops->unpick(order_policy(order, index), index);
 }
@@ -442,6 +448,7 @@ static bool claim(struct order *order, u32 index)
 	if (likely(!kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_claim)))
 		return true;
 	unpick(order, index);
+	order_changed(order);
 	order->ops->leave(order_policy(order, index), index);
 	return false;
 }
@@ -499,6 +506,7 @@ bool order_take(struct order *order, u32 index)
 	if (!order_has(order, index) || child_of(order, index) != KV_NONE)
 		return false;
 	order->ops->take(order_policy(order, index), index);
+	order->stamp++;
 	family_del(&order->family, index);
 	picked_out(order, index);
 	return claim(order, index);
@@ -510,6 +518,20 @@ void order_unpick(struct order *order, u32 index)
 
 	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_unclaim));
 	order_unpeek(order, index);
+}
+
+/* Whoever comes and goes makes the policy forget what it could undo exactly. */
+void order_unpick_late(struct order *order, u32 index)
+{
+	const struct kv_entry *entry = entry_at(order, index);
+	bool has_key = !(READ_ONCE(entry->word) & KV_ENTRY_MARK);
+	kvmm_key_t key = kv_entry_key(entry);
+	void *policy = order_policy(order, index);
+
+	order->ops->enter(policy, index, has_key ? &key : NULL);
+	order->ops->leave(policy, index);
+	order_changed(order);
+	order_unpick(order, index);
 }
 
 int order_check(const struct order *order)

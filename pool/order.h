@@ -65,6 +65,7 @@ struct order {
 	struct family family;		/* ours; ->lock: children in the order */
 	struct order_mark mark;		/* ->lock; who gives back all that was picked restores it */
 	struct sum history;		/* ->lock; see digest.h */
+	u64 stamp;			/* ->lock; see order_changed() */
 	u64 applied[ORDER_LOG];		/* ->lock */
 
 	struct kv_lock log_lock __cacheline_aligned;
@@ -113,6 +114,8 @@ void order_park(struct order *order, u32 index);
 u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
 void order_unpick(struct order *order, u32 index);
+/* The same when something else has happened since: among the first to be picked again. */
+void order_unpick_late(struct order *order, u32 index);
 /* The same without a claim: only to see who would be next. */
 u32 order_peek(struct order *order);
 void order_unpeek(struct order *order, u32 index);
@@ -157,6 +160,16 @@ static inline bool order_has(const struct order *order, u32 index)
 static inline bool order_wants_fill(const struct order *order)
 {
 	return order->ops->fill || order->ops->place || order->classes || order->deterministic;
+}
+
+/*
+ * What is picked can be put back exactly as long as nothing else has happened but picks that were undone,
+ * newest first: then ->stamp is what it was after the pick. Who keeps victims for longer than a call
+ * compares it. ->lock held.
+ */
+static inline void order_changed(struct order *order)
+{
+	order->stamp += BIT64(32);
 }
 
 /* Two words for the history. One untaken branch where there is none. ->lock held. */

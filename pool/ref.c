@@ -365,6 +365,7 @@ int kvmm_hint(struct kvmm_pool *pool, const kvmm_ref_t *refs, const uint64_t *wh
 	if (pool->parts.evict->hint) {
 		order_enter(&pool->order);
 		for (u32 i = 0; i < nr; i++) {
+			order_changed(&pool->order);
 			order_history(&pool->order, HISTORY_ADVISED + KVMM_ADVISE_NEXT_USE,
 				      refs[i].index, when[i]);
 			pool->parts.evict->hint(order_policy(&pool->order, refs[i].index),

@@ -31,6 +31,7 @@ static void victims_join(struct kvmm_pool *pool, struct victims *victims,
 		return;
 	if (!victims->nr)
 		victims->before = more->before;
+	victims->stamp = more->stamp;
 	for (u32 i = 1; i < more->nr; i++)
 		at = entry_at(pool, at)->chain;
 	WRITE_ONCE(entry_at(pool, at)->chain, victims->newest);

@@ -155,9 +155,9 @@ Test(gang, keys_that_were_to_be_forgotten_do_not_come_back)
 	end_gangs(gangs, pool, 2);
 }
 
-Test(gang, calls_in_between_do_no_harm)
+static void call_in_between(const char *policy)
 {
-	struct kvmm_gangs *gangs = make_gangs(pool, 2, 16, "lru");
+	struct kvmm_gangs *gangs = make_gangs(pool, 2, 16, policy);
 	struct kvmm_gang_want wants[] = { want_blocks(0, 6), want_range(1, 9, 8, 3) };
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	kvmm_range_t other;
@@ -178,6 +178,47 @@ Test(gang, calls_in_between_do_no_harm)
 	for (u32 i = 0; i < 2; i++)
 		cr_expect_eq(stat_of(pool[i]).nr_available, 16);
 	end_gangs(gangs, pool, 2);
+}
+
+Test(gang, calls_in_between_do_no_harm)
+{
+	const char *names[64];
+	u32 nr = kvmm_policies(names, 64);
+
+	for (u32 i = 0; i < nr; i++)
+		call_in_between(names[i]);
+}
+
+/* The older one first, and others that have evicted in between: links of the orders are stale. */
+static void abort_out_of_order(const char *policy)
+{
+	struct kvmm_gangs *gangs = make_gangs(pool, 1, 16, policy);
+	struct kvmm_gang_want wants[] = { want_blocks(0, 3), want_blocks(0, 4) };
+	kvmm_mut_t mut[3];
+	kvmm_gang_t gang[3];
+
+	cache_keys(pool[0], 1, 16);
+	cr_assert_eq(reserve(gangs, &wants[0], 1, &gang[0]), 0);
+	cr_assert_eq(reserve(gangs, &wants[1], 1, &gang[1]), 0);
+	cr_assert_eq(kvmm_alloc(pool[0], 3, mut), 0);
+	cr_assert_eq(reserve(gangs, &wants[0], 1, &gang[2]), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(kvmm_gang_abort(gangs, gang[i]), 0, "%s", policy);
+		cr_assert_eq(kvmm_validate(pool[0]), 0, "%s", policy);
+	}
+	cr_expect_eq(kvmm_free(pool[0], mut, 3), 0);
+	cr_expect_eq(stat_of(pool[0]).nr_available, 16);
+	cr_expect_eq(kvmm_reset_inactive(pool[0]), 13, "%s", policy);
+	end_gangs(gangs, pool, 1);
+}
+
+Test(gang, gangs_are_aborted_in_any_order)
+{
+	const char *names[64];
+	u32 nr = kvmm_policies(names, 64);
+
+	for (u32 i = 0; i < nr; i++)
+		abort_out_of_order(names[i]);
 }
 
 Test(gang, a_scattered_pool_is_compacted)
