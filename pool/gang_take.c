@@ -17,7 +17,7 @@
 
 static bool has_name(const struct kvmm_pool *pool, u32 index)
 {
-	return !(entry_at(pool, index)->word & KV_ENTRY_MARK);
+	return !(READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK);
 }
 
 #define for_each_victim(pool, victims, at, i)						\
