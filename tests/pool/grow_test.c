@@ -155,8 +155,8 @@ Test(grow, the_room_unused_for_longest_is_taken_first)
 	for (u32 i = 0; i < 4; i++)
 		grow(pool, b, 1);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAAAAAbbbbbbbbBBBBBBBBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-	cr_expect_eq(pool_steal_reserved(pool, 0), 0);
 	kv_lock(&pool->lock);
+	cr_expect_eq(pool_steal_reserved(pool, 0), 0);
 	cr_expect_eq(pool_steal_reserved(pool, 3), 3);
 	kv_unlock(&pool->lock);
 	cr_expect_str_eq(rooms(pool), "aaaaAAAAA...bbbbbbbbBBBBBBBBxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");

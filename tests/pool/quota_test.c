@@ -176,7 +176,7 @@ Test(quota, what_would_exceed_max_is_refused_and_nothing_changes)
 {
 	struct kvmm_tenant_stat stat;
 	kvmm_ref_t ref[2];
-	kvmm_mut_t mut[4];
+	kvmm_mut_t mut[6];
 
 	make(16);
 	limit(pool, 1, 0, 0, NO_LIMIT, 4);
