@@ -27,6 +27,16 @@ static u64 map_bytes(const struct kvmm_pool *pool)
 	       KV_TALLY_ROWS * sizeof(struct tally_row);
 }
 
+/* Without a window there is nobody to choose from. */
+static bool pageblock_is_bad(const struct kvmm_evict_attr *attr)
+{
+	u32 size = attr->pageblock_blocks;
+
+	if (!size)
+		return attr->reserved;
+	return size < 2 || !kv_is_pow2(size) || attr->run_window <= WINDOW_SORTS || attr->reserved;
+}
+
 /* A policy that hands free blocks out itself has them in its order: they are of no class. */
 static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr)
 {
@@ -38,7 +48,10 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 	err = kv_copy_attr(&known, sizeof(known), attr);
 	if (err)
 		return err;
+	if (pageblock_is_bad(&known))
+		return -EINVAL;
 	pool->window.nr = known.run_window;
+	pool->window.pageblocks.size = known.pageblock_blocks;
 	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
 	if (!err && pool->order.classes && pool->parts.evict->keeps_unnamed)
 		err = -EINVAL;

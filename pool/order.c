@@ -307,17 +307,27 @@ void order_park(struct order *order, u32 index)
 }
 
 /* Children of what was there before are none, nor are those of another class, or account. */
-static u32 child_of(const struct order *order, u32 parent)
+static bool is_child(const struct order *order, u32 parent, u32 kid)
 {
-	u32 position = READ_ONCE(entry_at(order, parent)->position) + 1;
-	u32 class = class_of(order->classes, parent);
-	u32 kid = family_first(&order->family, parent);
+	return READ_ONCE(entry_at(order, kid)->position) ==
+	       READ_ONCE(entry_at(order, parent)->position) + 1 &&
+	       class_of(order->classes, kid) == class_of(order->classes, parent) &&
+	       quota_is_same(order->quotas, kid, parent);
+}
 
-	while (kid != KV_NONE && (READ_ONCE(entry_at(order, kid)->position) != position ||
-				  class_of(order->classes, kid) != class ||
-				  !quota_is_same(order->quotas, kid, parent)))
+u32 order_child(const struct order *order, u32 parent, u32 after)
+{
+	u32 kid = after == KV_NONE ? family_first(&order->family, parent) :
+				     family_next(&order->family, after);
+
+	while (kid != KV_NONE && !is_child(order, parent, kid))
 		kid = family_next(&order->family, kid);
 	return kid;
+}
+
+static u32 child_of(const struct order *order, u32 parent)
+{
+	return order_child(order, parent, KV_NONE);
 }
 
 /* Instead of @top, which has children: a leaf below, from where the last one was on. */

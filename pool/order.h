@@ -124,6 +124,8 @@ void order_unpeek(struct order *order, u32 index);
  * drops it from there.
  */
 bool order_take(struct order *order, u32 index);
+/* In the order, what follows @parent in its chain, behind @after or KV_NONE; or KV_NONE. */
+u32 order_child(const struct order *order, u32 parent, u32 after);
 /* 0 or -EUCLEAN. */
 int order_check(const struct order *order);
 /* It is gone. The order need not have it. */

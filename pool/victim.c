@@ -9,7 +9,7 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "window.h"
 
 /* A longer run than this, or one that goes on with what is taken anyhow. */
 #define LONGEST		(WINDOW_LENGTHS - 1)
@@ -23,7 +23,9 @@ int window_init(struct window *window, u32 nr_blocks)
 	window->index = kv_alloc_array(nr_blocks, sizeof(*window->index));
 	window->seen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->seen));
 	window->chosen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->chosen));
-	return window->index && window->seen && window->chosen ? 0 : -ENOMEM;
+	if (!window->index || !window->seen || !window->chosen)
+		return -ENOMEM;
+	return pageblocks_init(&window->pageblocks, nr_blocks);
 }
 
 void window_exit(struct window *window)
@@ -31,44 +33,15 @@ void window_exit(struct window *window)
 	kv_free(window->index);
 	kv_free(window->seen);
 	kv_free(window->chosen);
+	pageblocks_exit(&window->pageblocks);
 }
 
 u64 window_bytes(const struct window *window)
 {
 	u64 words = KV_WORDS(window->nr_blocks);
 
-	return window->nr_blocks * sizeof(*window->index) + 2 * words * sizeof(*window->seen);
-}
-
-/* ---- bits ---- */
-
-static bool has_bit(const u64 *bits, u32 at)
-{
-	return bits[at / KV_WORD_BITS] & BIT64(at % KV_WORD_BITS);
-}
-
-static void set_bit(u64 *bits, u32 at)
-{
-	bits[at / KV_WORD_BITS] |= BIT64(at % KV_WORD_BITS);
-}
-
-static void clear_bit(u64 *bits, u32 at)
-{
-	bits[at / KV_WORD_BITS] &= ~BIT64(at % KV_WORD_BITS);
-}
-
-/* The first one from @at on, or KV_NONE. */
-static u32 next_bit(const u64 *bits, u32 nr_bits, u32 at)
-{
-	u32 i = at / KV_WORD_BITS, nr = KV_WORDS(nr_bits);
-	u64 word;
-
-	if (at >= nr_bits)
-		return KV_NONE;
-	word = bits[i] & (~0ull << at % KV_WORD_BITS);
-	while (!word && ++i < nr)
-		word = bits[i];
-	return word ? i * KV_WORD_BITS + kv_lowest64(word) : KV_NONE;
+	return window->nr_blocks * sizeof(*window->index) + 2 * words * sizeof(*window->seen) +
+	       pageblocks_bytes(&window->pageblocks, window->nr_blocks);
 }
 
 /* ---- runs ---- */
@@ -79,12 +52,6 @@ struct run {
 	u32 nr;		/* who is looked at */
 	u32 length;	/* as in ->quota */
 };
-
-static bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
-{
-	/* Relaxed: what an arena takes or frees meanwhile is missed, or not. */
-	return READ_ONCE(pool->owner[block]) == OWNER_FREE || has_bit(pool->window.chosen, block);
-}
 
 /* The first run with somebody in it from @at on. */
 static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
@@ -267,11 +234,14 @@ static void take_chosen(struct kvmm_pool *pool, u32 nr_seen, struct victims *vic
 void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	u32 nr_wanted = nr - victims->nr;
-	u32 nr_seen = look(pool, nr_wanted);
+	u32 nr_seen = look(pool, nr_wanted), nr_left;
 
 	if (nr_seen <= nr_wanted)
 		return;
-	choose(pool, nr_wanted - mark(pool, nr_wanted, nr_seen));
+	nr_left = nr_wanted - mark(pool, nr_wanted, nr_seen);
+	if (pool->window.pageblocks.size)
+		nr_left = pageblocks_choose(pool, nr_left);
+	choose(pool, nr_left);
 	take_chosen(pool, nr_seen, victims);
 }
 

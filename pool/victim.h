@@ -18,6 +18,8 @@
 #include <kvmm/evict.h>
 #include <kvmm/types.h>
 
+#include "pageblock.h"
+
 struct kvmm_pool;
 struct victims;
 
@@ -37,9 +39,10 @@ struct window {
 	u64 *seen;		/* ours; a bit a block: who is looked at, and may be left */
 	u64 *chosen;		/* ours; a bit a block; both are 0 between calls */
 	u32 quota[WINDOW_LENGTHS];	/* blocks to be taken from runs of that length */
+	struct pageblocks pageblocks;	/* which go before any run */
 };
 
-/* 0 or -ENOMEM. @window->nr is set. */
+/* 0 or -ENOMEM. ->nr and ->pageblocks.size are set. */
 int window_init(struct window *window, u32 nr_blocks);
 void window_exit(struct window *window);
 u64 window_bytes(const struct window *window);

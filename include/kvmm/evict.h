@@ -91,6 +91,9 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  *	more
  * @hook: NULL, or told of what kvmm_class_events() would return
  * @hook_arg: for @hook
+ * @pageblock_blocks: of the blocks that @run_window looks at, those go first that empty an aligned
+ *	group of so many blocks, a power of two from 2; 0 = none do. Needs a window of 2 or more
+ * @reserved: 0
  */
 struct kvmm_evict_attr {
 	size_t size;
@@ -103,6 +106,8 @@ struct kvmm_evict_attr {
 	uint32_t protect_permille;
 	kvmm_class_hook hook;
 	void *hook_arg;
+	uint32_t pageblock_blocks;
+	uint32_t reserved;
 };
 
 /* ---- classes ---- */

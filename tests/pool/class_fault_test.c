@@ -33,7 +33,7 @@ static int make(struct kvmm_pool **pool)
 {
 	struct kvmm_class classes[] = KVMM_PHASES(400);
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes,
-					 .nr_classes = KVMM_NR_PHASES, .run_window = 4,
+					 .nr_classes = KVMM_NR_PHASES, .run_window = 4, .pageblock_blocks = 4,
 					 .default_class = KVMM_PHASE_OUTPUT_CRITICAL,
 					 .protect_permille = 100 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;

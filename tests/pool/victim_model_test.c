@@ -2,8 +2,9 @@
 /*
  * Run-aware victims against a list: whoever was evicted stood among the first of the plain order,
  * as many as were needed and as the window has; the others kept their places; and what was handed
- * out lies in no more runs, but one, than what plain order would have given. KVMM_SEED and
- * KVMM_MODEL_OPS choose the run.
+ * out lies in no more runs, but one, than what plain order would have given. With the goal of
+ * emptying pageblocks, those that the cheapest ones need are among the victims, and no fewer are
+ * emptied than plain order would have. KVMM_SEED and KVMM_MODEL_OPS choose the run.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,6 +16,8 @@
 #define NR_BLOCKS	160u
 #define WINDOW		12u
 #define MAX_NEW		24u
+#define PAGEBLOCK	4u
+#define NR_PAGEBLOCKS	(NR_BLOCKS / PAGEBLOCK)
 
 static struct model {
 	struct kvmm_pool *pool;
@@ -26,7 +29,8 @@ static struct model {
 	kvmm_ref_t held[NR_BLOCKS];
 	u32 key[NR_BLOCKS];		/* of those */
 	u32 nr_held;
-	u64 nr_runs, nr_plain_runs, nr_evicted;
+	u64 nr_runs, nr_plain_runs, nr_evicted, nr_emptied, nr_plain_emptied;
+	bool empties;
 } m;
 
 static u32 any(u32 below)
@@ -73,6 +77,65 @@ static u32 runs_of(const kvmm_mut_t *mut, u32 nr)
 	return count_runs(is_in);
 }
 
+static u32 nr_in(const bool *is_in, u32 pageblock)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < PAGEBLOCK; i++)
+		nr += is_in[pageblock * PAGEBLOCK + i];
+	return nr;
+}
+
+static u32 count_whole(const bool *is_in)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < NR_PAGEBLOCKS; i++)
+		nr += nr_in(is_in, i) == PAGEBLOCK;
+	return nr;
+}
+
+/* What plain order would free, or what the window sees; and in @is_free what is free now. */
+static void mark_first(u32 nr, bool *is_in, bool *is_free)
+{
+	const char *now = picture(m.pool);
+
+	for (u32 i = 0; i < NR_BLOCKS; i++)
+		is_in[i] = is_free[i] = now[i] == '.';
+	for (u32 i = 0; i < nr && i < m.nr_idle; i++)
+		is_in[m.where[m.order[i]]] = true;
+}
+
+/* The cheapest first, of the same price the lowest, as long as there are victims for them. */
+static void mark_pageblocks(u32 nr_missing, bool *must_go)
+{
+	bool is_in[NR_BLOCKS], is_free[NR_BLOCKS];
+
+	memset(must_go, 0, NR_BLOCKS * sizeof(*must_go));
+	mark_first(nr_missing + WINDOW, is_in, is_free);
+	for (u32 price = 1; price <= PAGEBLOCK; price++) {
+		for (u32 i = 0; i < NR_PAGEBLOCKS && nr_missing >= price; i++) {
+			if (nr_in(is_in, i) < PAGEBLOCK || nr_in(is_free, i) + price != PAGEBLOCK)
+				continue;
+			memset(must_go + i * PAGEBLOCK, true, PAGEBLOCK);
+			nr_missing -= price;
+		}
+	}
+}
+
+static void expect_pageblocks(const kvmm_mut_t *mut, u32 nr, u32 nr_plain, const bool *must_go)
+{
+	bool is_in[NR_BLOCKS] = { false };
+
+	for (u32 i = 0; i < nr; i++)
+		is_in[kvmm_block_of_mut(m.pool, mut[i])] = true;
+	for (u32 i = 0; i < NR_BLOCKS; i++)
+		cr_assert(!must_go[i] || is_in[i], "block %u stays", i);
+	cr_assert_geq(count_whole(is_in), nr_plain);
+	m.nr_emptied += count_whole(is_in);
+	m.nr_plain_emptied += nr_plain;
+}
+
 /* Victims come in the order of eviction: so do those who stay. */
 static void expect_victims(const kvmm_key_t *evicted, u32 nr)
 {
@@ -103,12 +166,21 @@ static void publish(const kvmm_mut_t *mut, u32 nr)
 	}
 }
 
+static void expect_goal(const kvmm_mut_t *mut, u32 nr, u32 plain)
+{
+	if (!m.empties)
+		cr_assert_leq(runs_of(mut, nr), plain + 1);
+	m.nr_runs += runs_of(mut, nr);
+	m.nr_plain_runs += plain;
+}
+
 static void take_some(void)
 {
 	u32 nr = 1 + any(MAX_NEW), nr_free = stat_of(m.pool).nr_free;
-	u32 nr_missing = nr > nr_free ? nr - nr_free : 0, plain;
+	u32 nr_missing = nr > nr_free ? nr - nr_free : 0, plain, plain_whole;
 	kvmm_mut_t mut[MAX_NEW];
 	kvmm_key_t evicted[MAX_NEW];
+	bool is_in[NR_BLOCKS], is_free[NR_BLOCKS], must_go[NR_BLOCKS];
 	struct kvmm_acquire req = { .nr_blocks = nr, .fresh = mut, .evicted = evicted };
 
 	if (nr_missing > m.nr_idle) {
@@ -116,14 +188,16 @@ static void take_some(void)
 		return;
 	}
 	plain = plain_runs(nr_missing);
+	mark_first(nr_missing, is_in, is_free);
+	plain_whole = count_whole(is_in);
+	mark_pageblocks(nr_missing, must_go);
 	cr_assert_eq(kvmm_acquire(m.pool, &req), 0);
 	cr_assert_eq(req.nr_evicted, nr_missing);
 	expect_victims(evicted, req.nr_evicted);
-	if (nr_missing) {
-		cr_assert_leq(runs_of(mut, nr), plain + 1);
-		m.nr_runs += runs_of(mut, nr);
-		m.nr_plain_runs += plain;
-	}
+	if (nr_missing)
+		expect_goal(mut, nr, plain);
+	if (nr_missing && m.empties)
+		expect_pageblocks(mut, nr, plain_whole, must_go);
 	publish(mut, nr);
 }
 
@@ -157,9 +231,10 @@ static u64 number_from(const char *name, u64 otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
-Test(victim_model, victims_are_near_the_end_and_nobody_else_moves)
+static void run_model(void)
 {
-	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = WINDOW };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = WINDOW,
+					 .pageblock_blocks = m.empties ? PAGEBLOCK : 0 };
 	u64 seed = number_from("KVMM_SEED", 20250311), nr = number_from("KVMM_MODEL_OPS", 3000);
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
@@ -177,8 +252,22 @@ Test(victim_model, victims_are_near_the_end_and_nobody_else_moves)
 			cr_assert_eq(kvmm_validate(m.pool), 0);
 	}
 	cr_expect_gt(m.nr_evicted, nr);
+	end_pool(m.pool);
+}
+
+Test(victim_model, victims_are_near_the_end_and_nobody_else_moves)
+{
+	run_model();
 	cr_expect_lt(m.nr_runs, m.nr_plain_runs);
 	fprintf(stderr, "%llu runs, %llu in plain order\n", (unsigned long long)m.nr_runs,
 		(unsigned long long)m.nr_plain_runs);
-	end_pool(m.pool);
+}
+
+Test(victim_model, pageblocks_are_emptied_cheapest_first_and_nobody_else_moves)
+{
+	m.empties = true;
+	run_model();
+	cr_expect_gt(m.nr_emptied, m.nr_plain_emptied);
+	fprintf(stderr, "%llu pageblocks, %llu in plain order\n", (unsigned long long)m.nr_emptied,
+		(unsigned long long)m.nr_plain_emptied);
 }

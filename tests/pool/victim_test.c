@@ -11,11 +11,12 @@
 static struct kvmm_pool *pool;
 static u32 of_block[64];	/* letter that lies there last */
 
-static void make_window(u32 nr_blocks, u32 window, bool classed)
+static void make_goal(u32 nr_blocks, u32 window, u32 pageblock, bool classed)
 {
 	struct kvmm_class classes[] = { { .name = "low" }, { .name = "mid" },
 					{ .name = "high" } };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window,
+					 .pageblock_blocks = pageblock,
 					 .classes = classed ? classes : NULL,
 					 .nr_classes = classed ? 3 : 0,
 					 .default_class = classed ? HIGH : 0 };
@@ -26,6 +27,11 @@ static void make_window(u32 nr_blocks, u32 window, bool classed)
 	attr.policy = "lru";
 	attr.evict = &evict;
 	pool = make_pool_of(&attr);
+}
+
+static void make_window(u32 nr_blocks, u32 window, bool classed)
+{
+	make_goal(nr_blocks, window, 0, classed);
 }
 
 static void tear_down(void)
@@ -188,9 +194,10 @@ Test(victim, a_failed_allocation_leaves_the_order_as_it_was)
  * Of any policy: who was only looked at is where it was. A block that is held makes the allocation
  * fail when all others have been picked.
  */
-static void expect_as_before(const char *policy)
+static void expect_as_before(const char *policy, u32 pageblock)
 {
-	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 6 };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = 6,
+					 .pageblock_blocks = pageblock };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = 24 };
 	struct kvmm_pool *plain, *windowed;
@@ -220,8 +227,10 @@ Test(victim, every_policy_takes_back_whom_it_was_asked_for)
 	u32 nr = kvmm_policies(name, 32);
 
 	make_window(4, 0, false);
-	for (u32 i = 0; i < nr; i++)
-		expect_as_before(name[i]);
+	for (u32 i = 0; i < nr; i++) {
+		expect_as_before(name[i], 0);
+		expect_as_before(name[i], 4);
+	}
 }
 
 Test(victim, a_range_too_is_cut_from_neighbours)
@@ -289,4 +298,169 @@ Test(victim, a_chain_still_loses_its_end_first)
 	cr_expect_str_eq(evicted_for(pool, 2), "z");
 	cr_expect_str_eq(evicted(pool), "yx");
 	cr_assert_eq(kvmm_put_many(pool, other, 8), 0);
+}
+
+/* ---- pageblocks, of four blocks ---- */
+
+#define ALPHABET	"abcdefghijklmnopqrstuvwxyzABCDEF"
+
+/* Blocks in the order of @first are the next victims, then all others. */
+static void lay_out_alphabet(const char *first)
+{
+	char order[sizeof(ALPHABET)] = "";
+	kvmm_ref_t ref[32];
+	u32 nr = strlen(first);
+
+	strcpy(order, first);
+	for (const char *c = ALPHABET; *c; c++)
+		if (!strchr(first, *c))
+			order[nr++] = *c;
+	order[nr] = '\0';
+	lay_out(ALPHABET, order, ref);
+}
+
+static void make_free(const char *letters)
+{
+	for (; *letters; letters++) {
+		u32 block = strchr(ALPHABET, *letters) - ALPHABET;
+
+		cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	}
+}
+
+static void expect_taken(u32 nr, const char *result)
+{
+	kvmm_mut_t mut[32];
+
+	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
+	cr_expect_str_eq(layout(), result);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	give_back(mut, nr);
+}
+
+Test(victim, a_pageblock_is_emptied_rather_than_a_longer_run)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_alphabet("bcdefmnoprvxz");
+	expect_taken(5, "abcdefghijkl****q*stuvwxyzABCDEF");
+}
+
+Test(victim, without_that_goal_the_longer_run_goes)
+{
+	make_goal(32, 8, 0, false);
+	lay_out_alphabet("bcdefmnoprvxz");
+	expect_taken(5, "a*****ghijklmnopqrstuvwxyzABCDEF");
+}
+
+/* One that is half free, not the neighbours of a free block that have somebody else beside them. */
+Test(victim, free_blocks_of_a_pageblock_need_not_go)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_alphabet("bcghdmruxD");
+	make_free("aef");
+	cr_expect_str_eq(layout(), ".bcd..ghijklmnopqrstuvwxyzABCDEF");
+	expect_taken(5, "*bcd****ijklmnopqrstuvwxyzABCDEF");
+}
+
+Test(victim, the_pageblock_with_the_fewest_victims_goes_first)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_alphabet("abcdmnorvxzB");
+	make_free("p");
+	cr_expect_str_eq(layout(), "abcdefghijklmno.qrstuvwxyzABCDEF");
+	expect_taken(4, "abcdefghijkl****qrstuvwxyzABCDEF");
+}
+
+/* Two, and one more is needed: it is chosen as for runs, and goes on with what is taken. */
+Test(victim, as_many_pageblocks_are_emptied_as_there_are_victims_for)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_alphabet("abcdmnorvxzBCD");
+	make_free("p");
+	expect_taken(9, "*****fghijkl****qrstuvwxyzABCDEF");
+}
+
+Test(victim, blocks_that_merely_follow_each_other_are_no_pageblock)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_alphabet("cdefkmoqsuwy");
+	expect_taken(4, "ab****ghijklmnopqrstuvwxyzABCDEF");
+}
+
+/* ---- pageblocks and chains ---- */
+
+/* x, the first of a chain of three, lies in the pageblock of a, b and c; the others behind it. */
+static void lay_out_chain(void)
+{
+	static const char line[] = "abcxdefgyzhijklmnopqrstuvwABCDEF", order[] = "opqrstACE";
+	kvmm_key_t key[3] = { key_of('x'), key_of('y'), key_of('z') };
+	kvmm_mut_t mut[32], chained[3];
+	kvmm_ref_t ref[32], chain[3];
+
+	cr_assert_eq(kvmm_alloc(pool, 32, mut), 0);
+	for (u32 i = 0, nr = 0; i < 32; i++) {
+		kvmm_key_t own = key_of(line[i]);
+
+		of_block[i] = line[i];
+		if (line[i] >= 'x' && line[i] <= 'z')
+			chained[nr++] = mut[i];
+		else
+			cr_assert_eq(kvmm_register(pool, &mut[i], &own, 1, &ref[i]), 0);
+	}
+	cr_assert_eq(kvmm_register(pool, chained, key, 3, chain), 0);
+	for (u32 i = 0; i < 3; i++)
+		drop(pool, ref[i]);
+	cr_assert_eq(kvmm_put_many(pool, chain, 3), 0);
+	for (const char *c = order; *c; c++)
+		drop(pool, ref[strchr(line, *c) - line]);
+	for (u32 i = 4; i < 32; i++)
+		if (line[i] != 'y' && line[i] != 'z' && !strchr(order, line[i]))
+			drop(pool, ref[i]);
+	cr_expect_str_eq(layout(), line);
+}
+
+Test(victim, what_follows_in_the_chain_goes_with_the_pageblock)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_chain();
+	expect_taken(6, "****defg**hijklmnopqrstuvwABCDEF");
+}
+
+Test(victim, a_pageblock_is_too_dear_with_what_follows_in_the_chain)
+{
+	make_goal(32, 8, 4, false);
+	lay_out_chain();
+	expect_taken(5, "abcxdefgyzhijklmno*****uvwABCDEF");
+}
+
+/* ---- what a pool is not made with ---- */
+
+static int try_goal(u32 window, u32 pageblock, u32 reserved)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window,
+					 .pageblock_blocks = pageblock, .reserved = reserved };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *other;
+	int err;
+
+	attr.nr_blocks = 64;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	err = kvmm_pool_create(&attr, &other);
+	if (!err)
+		end_pool(other);
+	return err;
+}
+
+Test(victim, pageblocks_are_a_power_of_two_and_need_a_window)
+{
+	make_window(4, 0, false);
+	cr_expect_eq(try_goal(8, 16, 0), 0);
+	cr_expect_eq(try_goal(8, 128, 0), 0);	/* there is none */
+	cr_expect_eq(try_goal(8, 1, 0), -EINVAL);
+	cr_expect_eq(try_goal(8, 12, 0), -EINVAL);
+	cr_expect_eq(try_goal(0, 16, 0), -EINVAL);
+	cr_expect_eq(try_goal(1, 16, 0), -EINVAL);
+	cr_expect_eq(try_goal(8, 16, 1), -EINVAL);
+	cr_expect_eq(try_goal(0, 0, 1), -EINVAL);
 }

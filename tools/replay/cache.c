@@ -10,7 +10,9 @@
 static int make_pool(struct cache *cache)
 {
 	const struct options *opt = cache->run->opt;
-	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = opt->run_window };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = opt->run_window,
+					 .pageblock_blocks = opt->empty_pageblocks ?
+							     opt->pageblock : 0 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.name = cache->run->meter ? NULL : "replay";	/* names are unique */
@@ -36,10 +38,13 @@ static int make_room(struct cache *cache)
 	cache->when = malloc(nr_keys * sizeof(*cache->when));
 	if (run->record)
 		cache->filled_by = calloc(run->opt->nr_blocks, sizeof(*cache->filled_by));
+	if (run->opt->pageblock)
+		cache->in_pageblock = calloc(run->opt->nr_blocks / run->opt->pageblock + 1,
+					     sizeof(*cache->in_pageblock));
 	if (run->ages)
 		cache->evicted = malloc(run->opt->nr_blocks * sizeof(*cache->evicted));
 	if (!cache->keys || !cache->when || (run->record && !cache->filled_by) ||
-	    (run->ages && !cache->evicted))
+	    (run->opt->pageblock && !cache->in_pageblock) || (run->ages && !cache->evicted))
 		return -ENOMEM;
 	return cache->hints ? future_init(&cache->future, run->opt, run->trace) : 0;
 }
@@ -71,6 +76,7 @@ void cache_exit(struct cache *cache)
 	future_exit(&cache->future);
 	ages_end(cache->run->ages);
 	free(cache->filled_by);
+	free(cache->in_pageblock);
 	free(cache->keys);
 	free(cache->evicted);
 	free(cache->when);
@@ -243,6 +249,20 @@ static void count_runs(struct cache *cache, const struct held *held, u32 nr_fres
 	cache->fresh_allocs += nr_fresh != 0;
 }
 
+/* Whole groups of those that were free, or have been evicted for it. */
+static void count_pageblocks(struct cache *cache, const struct held *held, u32 nr_fresh)
+{
+	u32 size = cache->run->opt->pageblock, *nr_in = cache->in_pageblock;
+
+	for (u32 i = 0; nr_in && i < nr_fresh; i++) {
+		u32 at = kvmm_block_of_mut(cache->pool, held->muts[i]) / size;
+
+		cache->fresh_pageblocks += ++nr_in[at] == size;
+	}
+	for (u32 i = 0; nr_in && i < nr_fresh; i++)
+		nr_in[kvmm_block_of_mut(cache->pool, held->muts[i]) / size] = 0;
+}
+
 /* Hits first: what is evicted for a request was not among them. */
 static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted,
 		     const struct shape *shape)
@@ -284,6 +304,8 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 	held->nr_hits = got->nr_hits;
 	count(cache, held, shape, got->nr_evicted);
 	count_runs(cache, held, got->nr_fresh);
+	if (got->nr_evicted)
+		count_pageblocks(cache, held, got->nr_fresh);
 	code = check_refs(cache, held, held->nr_hits, "at a hit");
 	if (code)
 		return code;
@@ -429,6 +451,8 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "fresh_blocks", cache->fresh_blocks);
 	results_num(results, "fresh_runs", cache->fresh_runs);
 	results_num(results, "run_window", opt->run_window);
+	if (opt->pageblock)
+		results_num(results, "fresh_pageblocks", cache->fresh_pageblocks);
 	results_num(results, "rejected", cache->rejected);
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
 	ages_describe(cache->run->ages, results);
@@ -476,6 +500,11 @@ void cache_say(const struct cache *cache)
 		    format_grouped(cache->fresh_blocks, a), format_grouped(cache->fresh_runs, b),
 		    share(cache->fresh_blocks, cache->fresh_runs),
 		    share(cache->fresh_runs, cache->fresh_allocs));
+	if (opt->pageblock)
+		results_say(results, "whole pageblocks",
+			    "%s of %u blocks: %.2f for 1,000 evicted blocks",
+			    format_grouped(cache->fresh_pageblocks, a), opt->pageblock,
+			    1000 * share(cache->fresh_pageblocks, cache->evictions));
 	if (cache->rejected)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);

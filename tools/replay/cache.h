@@ -26,6 +26,7 @@ struct held {
  * struct cache - the pool and what was counted
  * @filled_by: for the report: the request that filled each block; else NULL
  * @future: for "min" only
+ * @in_pageblock: for --pageblock: new blocks of the request there; 0 in between; else NULL
  * @keys: keys of request @keys_of
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
@@ -35,6 +36,7 @@ struct cache {
 	struct pattern pattern;
 	struct future future;
 	u32 *filled_by;
+	u32 *in_pageblock;
 	kvmm_key_t *keys;
 	kvmm_key_t *evicted;
 	u64 *when;
@@ -48,6 +50,7 @@ struct cache {
 	u64 fresh_blocks;
 	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
 	u64 fresh_allocs;		/* that got any */
+	u64 fresh_pageblocks;	/* that one request got as a whole, when some were evicted for it */
 	u64 hit_tokens;
 	u64 input_tokens;
 	u32 admitted;

@@ -26,6 +26,7 @@ enum option_key {
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
 	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
+	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS,
 };
 
 static const struct argp_option options[] = {
@@ -54,6 +55,11 @@ static const struct argp_option options[] = {
 	{ "run-window", KEY_RUN_WINDOW, "N", 0,
 	  "Hand new blocks out lowest first (1), and evict blocks that lie together, from among "
 	  "those needed and the next N (2 and more) [0: plain order]", 0 },
+	{ "pageblock", KEY_PAGEBLOCK, "N", 0,
+	  "Count the aligned groups of N blocks, a power of two, that requests got as a whole once "
+	  "blocks were evicted [0: do not]", 0 },
+	{ "empty-pageblocks", KEY_EMPTY_PAGEBLOCKS, NULL, 0,
+	  "Of --run-window's blocks those go first that empty such a group", 0 },
 	{ "flood", KEY_FLOOD, "N", 0,
 	  "seq: after each request another tenant asks for N blocks that never come back [0]", 0 },
 	{ "limits", KEY_LIMITS, "LIST", 0,
@@ -267,6 +273,14 @@ static void check_limits(struct argp_state *state, const struct options *opt)
 				   limits[i]);
 }
 
+static void check_pageblock(struct argp_state *state, const struct options *opt)
+{
+	if (opt->pageblock & (opt->pageblock - 1))
+		argp_error(state, "--pageblock: %u is not a power of two", opt->pageblock);
+	if (opt->empty_pageblocks && (opt->pageblock < 2 || opt->run_window < 2))
+		argp_error(state, "--empty-pageblocks: needs --pageblock and --run-window");
+}
+
 static void check(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
@@ -360,6 +374,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	check_sources(state, opt, opt->mode->whole == run_compare);
 	set_defaults(opt, parse->keys_given);
 	check(state, opt);
+	check_pageblock(state, opt);
 }
 
 static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -413,6 +428,10 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->digest = true;
 	} else if (key == KEY_RUN_WINDOW) {
 		opt->run_window = number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
+	} else if (key == KEY_PAGEBLOCK) {
+		opt->pageblock = number(state, "pageblock", arg, 0, KVMM_MAX_BLOCKS);
+	} else if (key == KEY_EMPTY_PAGEBLOCKS) {
+		opt->empty_pageblocks = true;
 	} else if (key == KEY_FLOOD) {
 		opt->flood = number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_LIMITS) {
@@ -460,6 +479,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
+	case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
 		parse_cache(state, parse, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:

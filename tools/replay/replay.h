@@ -81,6 +81,8 @@ struct options {
 	bool ages;
 	bool digest;
 	u32 run_window;
+	u32 pageblock;
+	bool empty_pageblocks;
 	u32 flood;
 	const char *limits;
 	const char *flood_limits;
