@@ -47,12 +47,21 @@ static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
 	count_claims(pool, victims, -1);
 }
 
-/* The block is in the range from now on, or, where the engine cannot take it back, nobody's. */
+/* Of those that are free now some were promised, and this one is not to spare. */
+static bool all_are_promised(struct kvmm_pool *pool)
+{
+	return pool_nr_free(pool) <= pool->door.nr_promised;
+}
+
+/*
+ * The block is in the range from now on, or, where the engine cannot take it back, or it has made up
+ * for promised ones that the range has, nobody's.
+ */
 static void lend(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
 
-	if (owner_kind(pool->owner[block]) == OWNER_FREE &&
+	if (owner_kind(pool->owner[block]) == OWNER_FREE && !all_are_promised(pool) &&
 	    !kvmm_zone_alloc_at(pool->zone, block, 1)) {
 		owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 		return;
@@ -81,7 +90,7 @@ static bool get_back(struct kvmm_pool *pool, u32 index)
 
 	if (!unlend(pool, index))
 		return true;
-	if (kvmm_zone_alloc_at(pool->zone, block, 1))
+	if (all_are_promised(pool) || kvmm_zone_alloc_at(pool->zone, block, 1))
 		return false;
 	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 	return true;

@@ -226,6 +226,7 @@ void __quota_took(struct quotas *quotas, u32 i)
 /* Sums of what is charged, by account. */
 struct recount {
 	u32 usage[MAX_ACCOUNTS];
+	u32 nr_claimed[MAX_ACCOUNTS];	/* of them, by gangs that may be aborted: no peak is of them */
 };
 
 static bool has_account(const struct quotas *quotas, u32 i)
@@ -245,6 +246,7 @@ static int recount_entries(const struct kvmm_pool *pool, const struct quotas *qu
 		if (!has_block && quotas->of[i])
 			return -EUCLEAN;
 		re->usage[quotas->of[i]] += has_block;
+		re->nr_claimed[quotas->of[i]] += state == KV_ENTRY_EVICTING;
 	}
 	return 0;
 }
@@ -273,8 +275,8 @@ static int check_account(const struct quotas *quotas, u32 i, const struct recoun
 	if (!has_account(quotas, i))
 		return -EUCLEAN;
 	account = quotas->account[i];
-	if (account->usage != re->usage[i] || account->peak < account->usage ||
-	    account->nr_picked || account->nr_hits)
+	if (account->usage != re->usage[i] ||
+	    account->peak < account->usage - re->nr_claimed[i] || account->nr_picked || account->nr_hits)
 		return -EUCLEAN;
 	if (account->nr_evicted < account->nr_low || account->nr_evicted < account->nr_reclaimed ||
 	    account->nr_max < account->nr_oom)

@@ -352,6 +352,84 @@ Test(gang, limits_of_tenants_hold)
 	end_gangs(gangs, pool, 2);
 }
 
+/* Both are charged to it for as long as the gang may be aborted. */
+Test(gang, a_tenant_may_lend_to_itself)
+{
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_gang_want want = want_range(0, 4, 4, 'a');
+	struct kvmm_pool *pools[1];
+	struct kvmm_gangs *gangs = make_gangs(pools, 1, 16, "lru");
+	kvmm_range_t range;
+	kvmm_gang_t gang;
+
+	cr_assert_eq(kvmm_tenant_set(pools[0], KVMM_TENANT_REST, &limit), 0);
+	cache_keys(pools[0], 0, 16);
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, &range), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	cr_assert_eq(kvmm_range_free(pools[0], range), 0);
+	end_gangs(gangs, pools, 1);
+}
+
+/* The range gets the hole that was promised; victims make up for it, though it has not got their blocks. */
+static struct kvmm_gangs *gang_beside_promise(struct kvmm_pool **pools, kvmm_promise_t *promise,
+					      kvmm_gang_t *gang)
+{
+	struct kvmm_gangs *gangs = make_gangs(pools, 1, 16, "lru");
+	struct kvmm_gang_want want = want_range(0, 4, 1, 'a');
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_ref_t ref;
+
+	for (u32 i = 0; i < 12; i++)
+		cache_keys(pools[0], i, 1);
+	for (u32 i = 1; i < 12; i += 2) {
+		kvmm_key_t key = key_of(i);
+
+		cr_assert_eq(kvmm_match(pools[0], &key, 1, &ref), 1);
+		cr_assert_eq(kvmm_put(pools[0], ref), 0);
+	}
+	ctl.nr = 4;
+	cr_assert_eq(kvmm_promise_make(pools[0], &ctl, promise), 0);
+	cr_assert_str_eq(picture(pools[0]), "IIIIIIIIIIII....");
+	cr_assert_eq(reserve(gangs, &want, 1, gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	return gangs;
+}
+
+Test(gang, what_is_promised_to_others_stays_free)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_gangs *gangs;
+	struct kvmm_pool *pools[1];
+	kvmm_gang_t gang;
+	kvmm_mut_t mut[4];
+
+	gangs = gang_beside_promise(pools, &ctl.promise, &gang);
+	ctl.nr = 4;
+	cr_expect_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	cr_expect_eq(kvmm_promise_end(pools[0], ctl.promise), 0);
+	cr_assert_eq(kvmm_free(pools[0], mut, 4), 0);
+	end_gangs(gangs, pools, 1);
+}
+
+Test(gang, what_is_promised_to_others_stays_free_after_an_abort)
+{
+	struct kvmm_gangs *gangs;
+	struct kvmm_pool *pools[1];
+	kvmm_promise_t promise;
+	kvmm_gang_t gang;
+
+	gangs = gang_beside_promise(pools, &promise, &gang);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	cr_expect_str_eq(picture(pools[0]), "IIIIIIIIIIII....");
+	cr_expect_eq(kvmm_promise_end(pools[0], promise), 4);
+	end_gangs(gangs, pools, 1);
+}
+
 Test(gang, bad_arguments_are_refused)
 {
 	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, "lru"), *other;
