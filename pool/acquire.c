@@ -243,12 +243,24 @@ static noinline int zero_content(struct kvmm_pool *pool, u32 nr, u32 tenant, kvm
 	return -EIO;
 }
 
+/* Nothing is had whatever has to stay free, or waits; pools that refuse calls refuse this one. */
+static int alloc_none(struct kvmm_pool *pool)
+{
+	int err = cache_enter(pool);
+
+	if (!err)
+		cache_leave(pool);
+	return err;
+}
+
 static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
 {
 	int err = 0;
 
 	if (!pool || (!blocks && nr))
 		return -EINVAL;
+	if (!nr)
+		return alloc_none(pool);
 	if (!mag_alloc_some(pool, nr, blocks))
 		err = alloc_locked(pool, nr, tenant, blocks);
 	return err ? err : zero_content(pool, nr, tenant, blocks);

@@ -451,3 +451,16 @@ Test(door, nothing_is_refused_that_is_free_or_can_be_evicted)
 	cr_expect_geq(nr_tight, 10);
 	end_pool(pool);
 }
+
+Test(door, no_blocks_are_had_whatever_has_to_stay_free)
+{
+	struct kvmm_watermarks marks = { 4, 8, 8 };
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_mut_t mut;
+
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cr_expect_eq(kvmm_alloc(pool, 0, NULL), 0);
+	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -ENOSPC);
+	end_pool(pool);
+}
