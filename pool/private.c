@@ -124,13 +124,21 @@ static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
 static int try_private(struct kvmm_pool *pool, struct wait *wait)
 {
 	struct private_req *req = container_of(wait, struct private_req, wait);
+	int err;
 
 	if (!(req->ctl.flags & FROM_ZONE) && !wait->patient)
 		return take_plainly(pool, req);
 	req->room.ask = wait->ask;
 	req->room.patient = wait->patient;
 	req->room.squeezed = false;
-	return pool_take_room(pool, &req->room);
+	err = pool_take_room(pool, &req->room);
+	if (err != -ENOSPC || wait->patient || req->ctl.flags & (KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT))
+		return err;
+	/*
+	 * Victims keep their entries until all is taken, so where nearly every block is cached none
+	 * are left for the request. Where it lies is a wish; that it gets them is not.
+	 */
+	return take_plainly(pool, req);
 }
 
 /* ---- the call ---- */

@@ -464,3 +464,24 @@ Test(door, no_blocks_are_had_whatever_has_to_stay_free)
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -ENOSPC);
 	end_pool(pool);
 }
+
+Test(door, placed_blocks_are_had_where_every_block_is_cached)
+{
+	static const u32 places[] = { KVMM_ALLOC_PINNED, KVMM_ALLOC_TOPDOWN };
+
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_pool *pool = make_cache(8, "lru");
+		struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+		kvmm_mut_t mut[8];
+
+		cache_keys(pool, 0, 8);
+		ctl.nr = 5;
+		ctl.flags = places[i];
+		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
+		cr_expect_eq(stat_of(pool).nr_inactive, 3);
+		ctl.nr = 4;
+		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut + 5), -ENOSPC);
+		cr_expect_eq(stat_of(pool).nr_inactive, 3);
+		end_pool(pool);
+	}
+}
