@@ -179,7 +179,9 @@ static void count_entry(const struct kv_entry *entry, struct recount *re)
 	re->nr_lent += state == KV_ENTRY_EVICTING && entry_is_lent(entry);
 	re->nr_claimed += state == KV_ENTRY_EVICTING;
 	re->count.nr_held += has_block(state) && !entry_is_lent(entry);
-	re->count.nr_parked += state == KV_ENTRY_PARKED;
+	/* Who was parked when a gang claimed it counts so until it is forgotten. */
+	re->count.nr_parked += state == KV_ENTRY_PARKED ||
+			       (state == KV_ENTRY_EVICTING && entry->word & KV_ENTRY_MARK);
 	re->count.entry_gens += kv_word_gen(entry->word);
 	re->tally[TALLY_STAGED] += state == KV_ENTRY_STAGED;
 	if (entry->dup_prev != KV_NONE)

@@ -352,6 +352,24 @@ Test(gang, limits_of_tenants_hold)
 	end_gangs(gangs, pool, 2);
 }
 
+/* "lru-classic" keeps free blocks in its own order; a gang that claims them counts them, too. */
+Test(gang, free_blocks_that_a_policy_keeps_are_lent_as_well)
+{
+	struct kvmm_gang_want want = want_range(0, 4, 4, 'a');
+	struct kvmm_pool *pools[1];
+	struct kvmm_gangs *gangs = make_gangs(pools, 1, 16, "lru-classic");
+	kvmm_mut_t mut[16];
+	kvmm_gang_t gang;
+
+	cr_assert_eq(kvmm_alloc(pools[0], 16, mut), 0);
+	cr_assert_eq(kvmm_free(pools[0], mut, 16), 0);
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	end_gangs(gangs, pools, 1);
+}
+
 /* Both are charged to it for as long as the gang may be aborted. */
 Test(gang, a_tenant_may_lend_to_itself)
 {
