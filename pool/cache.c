@@ -33,8 +33,8 @@ static bool pageblock_is_bad(const struct kvmm_evict_attr *attr)
 	u32 size = attr->pageblock_blocks;
 
 	if (!size)
-		return attr->reserved;
-	return size < 2 || !kv_is_pow2(size) || attr->run_window <= WINDOW_SORTS || attr->reserved;
+		return false;
+	return size < 2 || !kv_is_pow2(size) || attr->run_window <= WINDOW_SORTS;
 }
 
 /* A policy that hands free blocks out itself has them in its order: they are of no class. */
@@ -52,6 +52,7 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 		return -EINVAL;
 	pool->window.nr = known.run_window;
 	pool->window.pageblocks.size = known.pageblock_blocks;
+	pool->pins.max = known.max_pins;
 	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
 	if (!err && pool->order.classes && pool->parts.evict->keeps_unnamed)
 		err = -EINVAL;

@@ -54,6 +54,8 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 	sum_add(sum, pool->window.nr);
 	if (pool->window.pageblocks.size)
 		sum_add(sum, pool->window.pageblocks.size);
+	if (pool->pins.max)
+		sum_add(sum, pool->pins.max);
 	if (pool->order.classes)
 		sum_classes(sum, pool->order.classes);
 }

@@ -51,6 +51,7 @@
 #include "grow.h"
 #include "order.h"
 #include "step.h"
+#include "pins.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */
@@ -296,6 +297,7 @@ struct kvmm_pool {
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
+	struct pin_limit		pins;		/* see pins.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };

@@ -89,6 +89,7 @@ static void count_dropped(struct kvmm_pool *pool, const struct kv_put *put)
 {
 	tally_add(pool, TALLY_REFS, -(u64)put->nr_dropped);
 	tally_add(pool, TALLY_PINS, put->unpin ? -(u64)put->nr_dropped : 0);
+	pins_give_back(&pool->pins, put->unpin ? put->nr_dropped : 0);
 	tally_add(pool, TALLY_ACTIVE, (u64)put->nr_first - put->nr_last - put->nr_gone);
 }
 
@@ -129,6 +130,7 @@ static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 	nr_taken = kv_entries_take_again(&pool->entries, refs, nr, unpin, &nr_first);
 	tally_add(pool, TALLY_REFS, nr_taken);
 	tally_add(pool, TALLY_PINS, unpin ? nr_taken : 0);
+	pins_restore(&pool->pins, unpin ? nr_taken : 0);
 	tally_add(pool, TALLY_ACTIVE, nr_first);
 	order_note(&pool->order, NOTE_HELD, refs, nr);
 	cache_end(pool);
@@ -220,7 +222,13 @@ static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn st
 	err = cache_begin(pool);
 	if (err)
 		return err;
+	err = step == pin_held ? pins_reserve(&pool->pins, nr) : 0;
+	if (unlikely(err)) {
+		cache_end(pool);
+		return err;
+	}
 	nr_done = step_many(pool, handles, nr, step, &err);
+	pins_give_back(&pool->pins, step == pin_held ? nr - nr_done : 0);
 	tally_add(pool, TALLY_REFS, nr_done);
 	tally_add(pool, TALLY_PINS, step == pin_held ? nr_done : 0);
 	if (likely(!err))

@@ -243,6 +243,8 @@ static int check_tallies(const struct kvmm_pool *pool, struct recount *re)
 	for (u32 i = 0; i <= TALLY_NAMES; i++)
 		if (tally_sum(pool, i) != re->tally[i])
 			return complain(pool, "tallies of entries", i);
+	if (pool->pins.max && READ_ONCE(pool->pins.nr) != re->tally[TALLY_PINS])
+		return complain(pool, "pins that the limit counts", READ_ONCE(pool->pins.nr));
 	return 0;
 }
 

@@ -281,7 +281,8 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 /**
  * kvmm_pin_many() - a reference that keeps the block where it is, too
  *
- * Return: 0; -EBUSY one is being moved; -ESTALE, -EINVAL, -EOVERFLOW (none was pinned).
+ * Return: 0; -EBUSY one is being moved; -EDQUOT the pool would have more pins than it may, see
+ * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW (none was pinned).
  */
 KVMM_API int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
 

@@ -93,7 +93,8 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  * @hook_arg: for @hook
  * @pageblock_blocks: of the blocks that @run_window looks at, those go first that empty an aligned
  *	group of so many blocks, a power of two from 2; 0 = none do. Needs a window of 2 or more
- * @reserved: 0
+ * @max_pins: most pins on cached blocks at a time, by kvmm_pin_many() and by holds with
+ *	KVMM_HOLD_PIN; 0 = no limit. A block that is pinned twice counts twice
  */
 struct kvmm_evict_attr {
 	size_t size;
@@ -107,7 +108,7 @@ struct kvmm_evict_attr {
 	kvmm_class_hook hook;
 	void *hook_arg;
 	uint32_t pageblock_blocks;
-	uint32_t reserved;
+	uint32_t max_pins;
 };
 
 /* ---- classes ---- */

@@ -108,7 +108,8 @@ struct kvmm_hold_attr {
  * taken before the first reference, so that a failure leaves no trace.
  *
  * Return: number of blocks held, at least 1; -ENOENT one is not cached, or with KVMM_HOLD_PARTIAL
- * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -ENOMEM; -EINVAL; -EOVERFLOW a block has all
+ * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -EDQUOT KVMM_HOLD_PIN, and the pool would have
+ * more pins than it may; -ENOMEM; -EINVAL; -EOVERFLOW a block has all
  * the references, or pins, it can have; -EOPNOTSUPP the pool has no policy.
  */
 KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
@@ -120,7 +121,7 @@ KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
  * @refs: @nr references of the caller, of blocks of one domain: the hold's from then on
  * @hold: set on success only
  *
- * Return: 0; -EBUSY KVMM_HOLD_PIN, and one is being moved; -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
+ * Return: 0; -EBUSY, -EDQUOT as kvmm_hold(); -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
  * -EOPNOTSUPP the pool has no policy. On failure the references are still the caller's.
  */
 KVMM_API int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,

@@ -435,10 +435,10 @@ Test(victim, a_pageblock_is_too_dear_with_what_follows_in_the_chain)
 
 /* ---- what a pool is not made with ---- */
 
-static int try_goal(u32 window, u32 pageblock, u32 reserved)
+static int try_goal(u32 window, u32 pageblock)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = window,
-					 .pageblock_blocks = pageblock, .reserved = reserved };
+					 .pageblock_blocks = pageblock };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_pool *other;
 	int err;
@@ -455,12 +455,10 @@ static int try_goal(u32 window, u32 pageblock, u32 reserved)
 Test(victim, pageblocks_are_a_power_of_two_and_need_a_window)
 {
 	make_window(4, 0, false);
-	cr_expect_eq(try_goal(8, 16, 0), 0);
-	cr_expect_eq(try_goal(8, 128, 0), 0);	/* there is none */
-	cr_expect_eq(try_goal(8, 1, 0), -EINVAL);
-	cr_expect_eq(try_goal(8, 12, 0), -EINVAL);
-	cr_expect_eq(try_goal(0, 16, 0), -EINVAL);
-	cr_expect_eq(try_goal(1, 16, 0), -EINVAL);
-	cr_expect_eq(try_goal(8, 16, 1), -EINVAL);
-	cr_expect_eq(try_goal(0, 0, 1), -EINVAL);
+	cr_expect_eq(try_goal(8, 16), 0);
+	cr_expect_eq(try_goal(8, 128), 0);	/* there is none */
+	cr_expect_eq(try_goal(8, 1), -EINVAL);
+	cr_expect_eq(try_goal(8, 12), -EINVAL);
+	cr_expect_eq(try_goal(0, 16), -EINVAL);
+	cr_expect_eq(try_goal(1, 16), -EINVAL);
 }

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/* No more pins than a pool may have: all of a call's or none, and each unpin makes room. */
+#include <criterion/criterion.h>
+
+#include "tests/pool/class_util.h"
+
+#define NR	8u
+
+static struct kvmm_pool *pool;
+static kvmm_ref_t ref[NR];
+
+static void make_limited(u32 max_pins)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .max_pins = max_pins };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = NR;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+	for (u32 i = 0; i < NR; i++)
+		ref[i] = fill(pool, 'a' + i, HIGH);
+}
+
+static void tear_down(void)
+{
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_put_many(pool, ref, NR), 0);
+	end_pool(pool);
+}
+
+TestSuite(pin_limit, .fini = tear_down);
+
+/* Exactly so many are left: one more is refused. Pinned and unpinned again. */
+static void expect_left(u32 nr)
+{
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_pin_many(pool, ref, nr + 1), -EDQUOT);
+	cr_assert_eq(kvmm_pin_many(pool, ref, nr), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, nr), 0);
+}
+
+Test(pin_limit, a_call_that_exceeds_it_pins_nothing)
+{
+	make_limited(5);
+	cr_assert_eq(kvmm_pin_many(pool, ref, 3), 0);
+	cr_expect_eq(kvmm_pin_many(pool, ref + 3, 3), -EDQUOT);
+	for (u32 i = 3; i < NR; i++)	/* it is none of theirs */
+		cr_expect_lt(kvmm_unpin_many(pool, &ref[i], 1), 0);
+	expect_left(2);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, 3), 0);
+	expect_left(5);
+}
+
+Test(pin_limit, a_block_that_is_pinned_twice_counts_twice)
+{
+	make_limited(3);
+	cr_assert_eq(kvmm_pin_many(pool, ref, 1), 0);
+	cr_assert_eq(kvmm_pin_many(pool, ref, 1), 0);
+	expect_left(1);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, 1), 0);
+	expect_left(2);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, 1), 0);
+}
+
+Test(pin_limit, a_pin_that_fails_half_way_costs_nothing)
+{
+	kvmm_ref_t some[3];
+	int err;
+
+	make_limited(4);
+	some[0] = ref[0];
+	some[1] = ref[1];
+	some[2] = (kvmm_ref_t){ ref[2].index, ref[2].gen + 1 };
+	err = kvmm_pin_many(pool, some, 3);
+	cr_expect(err < 0 && err != -EDQUOT, "%d", err);
+	expect_left(4);
+}
+
+Test(pin_limit, an_unpin_that_is_refused_gives_nothing_back)
+{
+	make_limited(4);
+	cr_assert_eq(kvmm_pin_many(pool, ref, 2), 0);
+	cr_expect_lt(kvmm_unpin_many(pool, ref, 3), 0);
+	expect_left(2);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, 2), 0);
+}
+
+Test(pin_limit, a_hold_that_pins_is_limited_too)
+{
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_hold_t hold;
+
+	make_limited(2);
+	attr.owner = 1;
+	attr.flags = KVMM_HOLD_PIN;
+	cr_assert_eq(kvmm_get_many(pool, ref, 3), 0);
+	cr_expect_eq(kvmm_hold_take(pool, &attr, ref, 3, &hold), -EDQUOT);
+	expect_left(2);
+	cr_assert_eq(kvmm_hold_take(pool, &attr, ref, 2, &hold), 0);
+	expect_left(0);
+	cr_assert_eq(kvmm_hold_release(pool, hold), 0);
+	expect_left(2);
+	cr_assert_eq(kvmm_put_many(pool, &ref[2], 1), 0);
+}
+
+Test(pin_limit, references_that_are_no_pins_are_not_limited)
+{
+	make_limited(1);
+	cr_assert_eq(kvmm_get_many(pool, ref, NR), 0);
+	expect_left(1);
+	cr_assert_eq(kvmm_put_many(pool, ref, NR), 0);
+}
+
+Test(pin_limit, without_one_all_may_be_pinned)
+{
+	make_limited(0);
+	cr_assert_eq(kvmm_pin_many(pool, ref, NR), 0);
+	cr_assert_eq(kvmm_pin_many(pool, ref, NR), 0);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, NR), 0);
+	cr_assert_eq(kvmm_unpin_many(pool, ref, NR), 0);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads that pin and unpin side by side where there is a limit. Exit code 0: there were never
+ * more pins than that, some were refused, and the pool has counted right.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/types.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	16u
+#define MAX_PINS	10u
+#define NR_ROUNDS	10000u
+#define NR_THREADS	4u
+
+static struct kvmm_pool *pool;
+static kvmm_ref_t ref[NR_BLOCKS];
+static u32 nr_bad;			/* atomic */
+static u32 nr_pins, nr_refused, nr_done;	/* atomic */
+
+#define expect(cond)						\
+	do {							\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+/* Counted after they were made and before they go: never more than there are. */
+static void *pinner(void *arg)
+{
+	u32 nr = 3 + (u32)(uintptr_t)arg;
+
+	for (u32 i = 0; i < NR_ROUNDS; i++) {
+		kvmm_ref_t *some = &ref[i % (NR_BLOCKS - nr)];
+		int err = kvmm_pin_many(pool, some, nr);
+
+		expect(!err || err == -EDQUOT);
+		kv_fetch_add(err ? &nr_refused : &nr_done, 1);
+		if (err)
+			continue;
+		expect(kv_fetch_add(&nr_pins, nr) + nr <= MAX_PINS);
+		sched_yield();	/* so that others meet these pins */
+		kv_fetch_sub(&nr_pins, nr);
+		expect(!kvmm_unpin_many(pool, some, nr));
+		if (i % 4096 == 0)
+			expect(!kvmm_validate(pool));
+	}
+	return NULL;
+}
+
+static int make(void)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .max_pins = MAX_PINS };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	kvmm_key_t keys[NR_BLOCKS];
+	kvmm_mut_t fresh[NR_BLOCKS];
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	memset(keys, 0, sizeof(keys));
+	for (u32 i = 0; i < NR_BLOCKS; i++)
+		keys[i].byte[0] = i + 1;
+	return kvmm_pool_create(&attr, &pool) || kvmm_alloc(pool, NR_BLOCKS, fresh) ||
+	       kvmm_register(pool, fresh, keys, NR_BLOCKS, ref);
+}
+
+int main(void)
+{
+	pthread_t thread[NR_THREADS];
+
+	if (make())
+		return 1;
+	for (u32 i = 0; i < NR_THREADS; i++)
+		pthread_create(&thread[i], NULL, pinner, (void *)(uintptr_t)i);
+	for (u32 i = 0; i < NR_THREADS; i++)
+		pthread_join(thread[i], NULL);
+	expect(!kvmm_validate(pool));
+	expect(!kvmm_pin_many(pool, ref, MAX_PINS));
+	expect(kvmm_pin_many(pool, ref, 1) == -EDQUOT);
+	expect(!kvmm_unpin_many(pool, ref, MAX_PINS));
+	expect(nr_done && nr_refused && !kvmm_put_many(pool, ref, NR_BLOCKS));
+	kvmm_pool_destroy(pool);
+	printf("%u pinned, %u refused\n", nr_done, nr_refused);
+	return nr_bad != 0;
+}
