@@ -526,7 +526,7 @@ void order_unpick(struct order *order, u32 index)
 {
 	struct kv_entry *entry = entry_at(order, index);
 
-	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(entry->word), kv_edge_unclaim));
+	KV_BUG_ON(kv_entry_step(entry, kv_word_gen(READ_ONCE(entry->word)), kv_edge_unclaim));
 	order_unpeek(order, index);
 }
 
