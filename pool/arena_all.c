@@ -6,9 +6,9 @@
  * They cost what they keep aside, so they are in use only while threads would wait for each other.
  * A lock of the pool that was found taken counts WARM, one that was free takes 1 off again, so that
  * one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: who finds it
- * taken may sleep, and the other one gets a thousand calls done meanwhile.) They go out of use when one of them
- * finds that no other was busy while it served LOOK_EVERY allocations, or when memory is so short that
- * all of it is asked for before DRAIN_EVERY allocations were served.
+ * taken may sleep, and the other one gets a thousand calls done meanwhile.) They go out of use
+ * when one of them finds that no other was busy while it served LOOK_EVERY allocations, or when
+ * memory is so short that all of it is asked for before DRAIN_EVERY allocations were served.
  */
 #include <kv/mem.h>
 

@@ -17,8 +17,9 @@
  *  3. The counts, and the sum over all that records say, equal a recount.
  *
  * Lock: ->lock is a leaf; pool->lock and the lock of holds may be held around it. What is about ranges
- * is written with pool->lock held as well. A record is written after its handle was found to be live with ->lock held: the next owner of that index is named later,
- * under the same lock, so nobody overwrites the record of a successor.
+ * is written with pool->lock held as well. A record is written after its handle was found to be
+ * live with ->lock held: the next owner of that index is named later, under the same lock, so
+ * nobody overwrites the record of a successor.
  */
 #ifndef POOL_OWNED_H
 #define POOL_OWNED_H

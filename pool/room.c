@@ -4,10 +4,11 @@
  *
  * In this order: what others keep aside, what its tenant's limits want evicted, exactly the
  * shortfall of cached blocks, then a run: by dropping what lies in its way where that is cheaper
- * than moving it, else by moving. What a step would cost is weighed by cost.c. The hard part is that failing must leave no trace, the order of
- * eviction included. So victims keep their entries and keys until the allocation has succeeded;
- * only their blocks go to the zone, and come back from there if it fails. The gate is closed while
- * the lock is dropped for the copies, so nobody sees, or takes, what is under way.
+ * than moving it, else by moving. What a step would cost is weighed by cost.c. The hard part is
+ * that failing must leave no trace, the order of eviction included. So victims keep their
+ * entries and keys until the allocation has succeeded; only their blocks go to the zone, and
+ * come back from there if it fails. The gate is closed while the lock is dropped for the copies,
+ * so nobody sees, or takes, what is under way.
  *
  * All of it runs with compact_lock held: one caller at a time makes room.
  */

@@ -17,8 +17,9 @@
  *
  * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use; so
  * is membership in lists: what enters a list enters it once, and leaves it once, for good, with its
- * own link left as it was. A slot is used again after a grace period. Hence readers, in a read section, may follow any link from anything they stand on, and it
- * leads to what was in that list while they were under way.
+ * own link left as it was. A slot is used again after a grace period. Hence readers, in a read
+ * section, may follow any link from anything they stand on, and it leads to what was in that
+ * list while they were under way.
  *
  * Locks: hashes fall into NR_STRIPES stripes, and stripes do not depend on the size of the table.
  * The lock of a stripe guards the chains of its hashes, and of each name in it:

@@ -19,7 +19,8 @@
  *
  * Invariants, recomputed by kv_entries_check():
  *
- *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones. PRIVATE and STAGED have one, their
+ *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones.
+ *     PRIVATE and STAGED have one, their
  *     owner's.
  *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers, and
  *     while there are any it is neither freed nor staged.

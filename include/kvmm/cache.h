@@ -142,8 +142,9 @@ struct kvmm_acquire {
  * Hits that nobody references count as needed: they can no longer be evicted for the rest.
  *
  * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
- * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/tenant.h> (likewise); -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed
- * (nothing was taken; what was evicted for them is).
+ * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/tenant.h> (likewise);
+ * -EINVAL; -EOPNOTSUPP the pool has no policy; -EIO new blocks could not be zeroed (nothing was
+ * taken; what was evicted for them is).
  */
 KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
 

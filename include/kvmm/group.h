@@ -194,7 +194,8 @@ struct kvmm_groups_acquire {
  *
  * Return: 0; -ENOSPC it does not fit (nothing was evicted, the order of eviction is as it was; if
  * other threads took blocks at that moment, some may have been evicted, and hits be younger);
- * -EDQUOT the tenant may not have so many, see <kvmm/tenant.h> (likewise); -EINVAL; -ENOMEM; -EIO as kvmm_acquire(); -EUCLEAN.
+ * -EDQUOT the tenant may not have so many, see <kvmm/tenant.h> (likewise); -EINVAL; -ENOMEM;
+ * -EIO as kvmm_acquire(); -EUCLEAN.
  */
 KVMM_API int kvmm_groups_acquire(const struct kvmm_groups *groups,
 				 struct kvmm_groups_acquire *req, struct kvmm_tables **tables);

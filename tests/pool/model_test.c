@@ -5,7 +5,8 @@
  * The model knows who holds what: ranges with their references, pins and a pattern in each block;
  * private blocks; references on keys; and the keys that nobody references, in the order of "lru".
  * It does not know where anything lies: that is checked for overlaps, and by the patterns, which
- * must survive every move. With arenas each call is made on another processor. KVMM_SEED and KVMM_MODEL_OPS choose the run.
+ * must survive every move. With arenas each call is made on another processor. KVMM_SEED and
+ * KVMM_MODEL_OPS choose the run.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
