@@ -189,6 +189,16 @@ u32 nr_flying(void)
 	return stat.copying_blocks + stat.limbo_blocks;
 }
 
+/* A cached block is not evictable while it is copied: nobody has it then, nor where it goes. */
+u32 nr_cached_flying(void)
+{
+	u32 nr_inactive = stat_of(m.pool).nr_inactive;
+	struct kvmm_step_stat stat;
+
+	must(!kvmm_step_stat(m.pool, &stat));
+	return stat.copying_blocks < nr_inactive ? stat.copying_blocks : nr_inactive;
+}
+
 /* Evictable blocks that this tenant cannot have. */
 static u32 nr_protected(u32 tenant)
 {
@@ -217,7 +227,7 @@ struct bounds bounds_of(const struct want *want)
 	if (!want->promised)
 		keep += want->prio == 0 ? m.marks.low : want->prio == 1 ? m.marks.min : 0;
 	b.most = minus(m.nr_usable - nr_held(NR_TENANTS), keep + want->reserve);
-	b.sure = minus(b.most, nr_flying() + nr_protected(want->tenant));
+	b.sure = minus(b.most, nr_flying() + nr_cached_flying() + nr_protected(want->tenant));
 	if (want->flags & KVMM_ALLOC_NO_EVICT) {
 		b.most = minus(b.most, stat_of(m.pool).nr_inactive);
 		b.sure = minus(b.most, nr_flying());

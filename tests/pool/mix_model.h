@@ -147,6 +147,8 @@ void expect_everything(void);
 u32 nr_held(u32 tenant);
 /* Blocks that come back when their copies, or the steps that may read them, have ended. */
 u32 nr_flying(void);
+/* At most: cached blocks that are copied; these, too, come back. */
+u32 nr_cached_flying(void);
 /* What a request may get, looked at before the call; and what it may answer then. */
 struct bounds bounds_of(const struct want *want);
 void expect_answer(const struct want *want, const struct bounds *b, int err);
