@@ -175,6 +175,7 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	err = take_hits(pool, req, &hits);
 	if (err)
 		return err;
+	steps_settle(pool);
 	err = pool_enter(pool);
 	if (err)
 		return err;
@@ -225,6 +226,7 @@ static int alloc_locked(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *
 	int err;
 
 	mag_make(pool, nr);
+	steps_settle(pool);
 	err = cache_enter(pool);
 	if (err)
 		return err;

@@ -282,6 +282,15 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 	       u32 *nr_first);
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
 
+/* ---- step.c ---- */
+
+/* What is under way is settled as far as it is finished. No lock held; @pool may be NULL. */
+static inline void steps_settle(struct kvmm_pool *pool)
+{
+	if (unlikely(pool && READ_ONCE(pool->steps)))
+		__steps_settle(pool);
+}
+
 /* ---- acquire.c ---- */
 
 /* Private blocks as kvmm_alloc() takes them: 0 or -ENOSPC. ->lock held. */

@@ -307,16 +307,16 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 /* ---- steps ---- */
 
 /* Whoever moves blocks at the moment publishes what is finished. */
-static void try_poll(struct kvmm_pool *pool, const struct steps *steps)
+void __steps_settle(struct kvmm_pool *pool)
 {
-	if (likely(!READ_ONCE(steps->nr_flights)) || !kv_trylock(&pool->compact_lock))
+	if (likely(!READ_ONCE(steps_of(pool)->nr_flights)) || !kv_trylock(&pool->compact_lock))
 		return;
 	flights_poll(pool);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 }
 
-/* Is there one among the unread that it must know of? The youngest of those are enough to see. */
+/* Is there one among the unread that it must know of? */
 static bool must_read_first(const struct steps *steps, const struct stream *stream)
 {
 	if (!has_unread(steps, stream))
@@ -335,7 +335,7 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 
 	if (!pool || !epoch || !steps_of(pool))
 		return -EINVAL;
-	try_poll(pool, steps_of(pool));
+	steps_settle(pool);
 	err = enter_stream(pool, id, &steps, &stream);
 	if (err)
 		return err;
@@ -393,7 +393,7 @@ int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch)
 		err = end_step(pool, stream);
 	kv_unlock(&steps->lock);
 	if (!err)
-		try_poll(pool, steps);
+		steps_settle(pool);
 	return err;
 }
 
@@ -437,7 +437,7 @@ int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
 		stream->acked += nr;
 	kv_unlock(&steps->lock);
 	if (!err)
-		try_poll(pool, steps);
+		steps_settle(pool);
 	return err;
 }
 

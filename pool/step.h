@@ -27,6 +27,7 @@ struct kvmm_pool;
 /* Steps of one stream that have been given to the device, and may not be through. */
 #define NR_ENDED	8u
 
+/* Guard: steps->lock, as of all in struct stream and struct relocation. */
 struct ended {
 	u64 epoch;		/* of the oldest of them */
 	struct kv_fence fence;	/* behind the youngest */
@@ -60,6 +61,7 @@ struct leg {
 	bool done;		/* it has the new place */
 };
 
+/* Guard: compact_lock; what it does to places, pool->lock as well. */
 enum flight_state { FLIGHT_COPYING, FLIGHT_PUBLISHED };
 
 struct flight {
@@ -100,6 +102,8 @@ struct steps {
 
 void steps_exit(struct kvmm_pool *pool);
 u64 steps_bytes(const struct kvmm_pool *pool);
+/* Places that nobody reads any more are free, if that can be known without waiting. No lock held. */
+void __steps_settle(struct kvmm_pool *pool);
 
 /* They are there, or NULL: nobody has asked for any. */
 struct steps *steps_of(struct kvmm_pool *pool);

@@ -495,7 +495,8 @@ enum kvmm_miss {
  * @nr_blocks: blocks that can be used (without the null block)
  * @nr_free: in no extent, holding nothing
  * @nr_inactive: cached, evictable
- * @nr_available: @nr_free + @nr_inactive
+ * @nr_available: @nr_free + @nr_inactive; of the latter, those that are being copied
+ *	(<kvmm/step.h>) or that a tenant's min protects cannot be had just now
  * @nr_state: blocks by enum kvmm_block_state
  * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
  * @block_bytes, @block_tokens: as created

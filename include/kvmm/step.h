@@ -137,7 +137,8 @@ enum kvmm_move_mode {
  *
  * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the goal;
  * -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on its way, or the pool is quiescent;
- * -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
+ * -EAGAIN the blocks changed hands all the while it was planned, or a budget ended it; -EIO, -ENOMEM;
+ * -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
  */
 KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
 

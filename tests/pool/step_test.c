@@ -351,18 +351,17 @@ Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
 {
 	kvmm_ref_t ref[8];
 	struct kvmm_pool *pool = sparse_cache(ref);
-	kvmm_mut_t mut[8];
-	u32 nr_free;
 
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	for (u32 i = 0; i < 8; i += 2)
 		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
-	nr_free = stat_of(pool).nr_free;
-	cr_expect_eq(kvmm_alloc(pool, nr_free + 4, mut), -ENOSPC);
-	cr_expect_eq(kvmm_alloc(pool, nr_free + 3, mut), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 3);
+	cr_expect_eq(steps_of_pool(pool).copying_blocks, 1);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);
-	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0, "the last one and its old place");
+	cr_expect_eq(stat_of(pool).nr_inactive, 1);
+	cr_expect_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_eq(stat_of(pool).nr_free, 8);
 	end_pool(pool);
 }
 
@@ -533,5 +532,30 @@ Test(step, nothing_moves_in_a_quiescent_pool)
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
 	cr_expect_eq(kvmm_pool_resume(pool), 0);
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	end_pool(pool);
+}
+
+/* Nobody has made a step, or polled, since the copy ended. */
+Test(step, an_allocation_finds_what_a_finished_copy_has_left)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	kvmm_mut_t mut[8];
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_expect_eq(stat_of(pool).fail_nospc, 0);
+	end_pool(pool);
+}
+
+Test(step, so_does_a_request_with_keys)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool = sparse_cache(ref);
+	kvmm_mut_t mut[8];
+	struct kvmm_acquire req = { .nr_blocks = 4, .fresh = mut };
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
 	end_pool(pool);
 }
