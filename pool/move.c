@@ -83,8 +83,10 @@ u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
 		}
 		run = run_at(pool, at);
 		if (nr < max)
-			items[nr] = (struct kv_item){ at, run.nr,
-						      may_move(arg, pool->owner[at], run) };
+			items[nr] = (struct kv_item){
+				.start = at, .nr = run.nr,
+				.movable = may_move(arg, pool->owner[at], run),
+			};
 		nr++;
 		at += run.nr;
 	}

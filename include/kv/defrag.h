@@ -12,11 +12,67 @@
 #include <kv/dev.h>
 #include <kv/types.h>
 
-/* A run of held blocks that moves as one piece, or does not move. */
+/**
+ * enum kv_goal - what a plan is for
+ * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack everything movable downward
+ * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks with nobody in them
+ * @KV_GOAL_SHORTEN: @want descriptors fewer, 0 = as many as can be: extents of one owner join
+ * @KV_GOAL_GATHER: all parts of @owner in one run, in their order
+ */
+enum kv_goal {
+	KV_GOAL_RUN,
+	KV_GOAL_PAGEBLOCKS,
+	KV_GOAL_SHORTEN,
+	KV_GOAL_GATHER,
+	KV_NR_GOALS,
+};
+
+/**
+ * struct kv_item - a run of held blocks that moves as one piece, is lost as one, or stays
+ * @start, @nr: where it lies
+ * @movable: or why not:
+ * @stay: the owner's reason, for who counts them
+ * @part: with an @owner: which of its parts this is; they need not be numbered without holes
+ * @drop: without: what losing it costs, an index of struct kv_prices.drop_ns; 0 = it must not be
+ * @owner: who has several items that better lie together; 0 = it is alone
+ */
 struct kv_item {
 	u32 start;
 	u32 nr;
 	bool movable;
+	u8 stay;
+	union {
+		u16 part;
+		u16 drop;
+	};
+	u32 owner;
+};
+
+static_assert(sizeof(struct kv_item) == 16, "four to a cache line: there may be 2^23");
+
+/* Prices of losing a block, by struct kv_item.drop. */
+#define KV_NR_DROPS		8u
+
+/**
+ * struct kv_prices - in nanoseconds
+ * @copy_ns: to copy a block
+ * @move_ns: to copy a run, besides
+ * @drop_ns: to lose a block; of each item the lesser of both is paid
+ */
+struct kv_prices {
+	u64 copy_ns;
+	u64 move_ns;
+	u64 drop_ns[KV_NR_DROPS];
+};
+
+/**
+ * struct kv_hint - a pageblock that could not be emptied lately
+ * @held: blocks that were held in it then: with fewer it is worth another try
+ * @until: @round up to which it is left out otherwise
+ */
+struct kv_hint {
+	u32 held;
+	u32 until;
 };
 
 /**
@@ -24,9 +80,16 @@ struct kv_item {
  * @nr_blocks: size of the zone
  * @items: everything held, by ascending address, not overlapping
  * @nr_items: their number
- * @want: make a free run of so many blocks; 0 = pack everything movable downward
+ * @want: as enum kv_goal says
  * @max_blocks: move at most so many blocks; 0 = no limit
- * @apart: readers go on in the old places: destinations are holes of the picture, whole ones
+ * @apart: readers go on in the old places: destinations are holes of the picture, whole ones. So it
+ *	always is but for KV_GOAL_RUN
+ * @goal: enum kv_goal
+ * @order: KV_GOAL_PAGEBLOCKS: of one
+ * @owner: KV_GOAL_GATHER: whose parts
+ * @prices: what is weighed; NULL: a block is a block, and nothing is lost
+ * @hints: by pageblock, or NULL
+ * @round: see struct kv_hint
  */
 struct kv_plan_req {
 	u32 nr_blocks;
@@ -35,6 +98,12 @@ struct kv_plan_req {
 	u32 want;
 	u32 max_blocks;
 	bool apart;
+	u32 goal;
+	u32 order;
+	u32 owner;
+	const struct kv_prices *prices;
+	const struct kv_hint *hints;
+	u32 round;
 };
 
 /**
@@ -42,7 +111,16 @@ struct kv_plan_req {
  * @moves: room for @max_moves; one move an item at most
  * @nr_moves: out
  * @nr_blocks: out: sum of their lengths
- * @gap: out: the free run that will be there (want > 0)
+ * @gap: out: the free run that will be there (KV_GOAL_RUN, want > 0)
+ * @drops: room for @max_drops: items that are lost, before anything moves
+ * @nr_drops: out
+ * @pageblocks: KV_GOAL_PAGEBLOCKS: by number, ascending; all that is in them has been moved or lost,
+ *	or they were empty before. Room for @max_pageblocks, which is kv_nr_pageblocks() or more
+ * @nr_pageblocks: out
+ * @failed: the same room: those that were tried in vain, for hints; no order
+ * @nr_failed: out
+ * @saved: out: descriptors fewer (KV_GOAL_SHORTEN, KV_GOAL_GATHER)
+ * @cost_ns: out: by @prices: of moves and drops
  */
 struct kv_plan {
 	struct kv_move *moves;
@@ -50,6 +128,16 @@ struct kv_plan {
 	u32 nr_moves;
 	u32 nr_blocks;
 	struct kvmm_extent gap;
+	struct kvmm_extent *drops;
+	u32 max_drops;
+	u32 nr_drops;
+	u32 *pageblocks;
+	u32 *failed;
+	u32 max_pageblocks;
+	u32 nr_pageblocks;
+	u32 nr_failed;
+	u32 saved;
+	u64 cost_ns;
 };
 
 /**
@@ -68,6 +156,25 @@ struct kv_planner_ops {
 
 extern const struct kv_planner_ops kv_planner_window;	/* "window": cheapest window */
 extern const struct kv_planner_ops kv_planner_slide;	/* "slide": cheapest slide of neighbours */
+
+/**
+ * kv_goal_plan() - a plan for any goal
+ * @runs: the planner for KV_GOAL_RUN
+ * @scratch: kv_goal_scratch() bytes
+ *
+ * All goals but KV_GOAL_RUN end with what is within reach: then it is -EAGAIN, and the plan holds that.
+ *
+ * Return: 0; -EALREADY nothing is to be done; -EAGAIN a part of the goal; -ENOSPC no allowed moves
+ * get any nearer to it. Deterministic.
+ */
+int kv_goal_plan(const struct kv_planner_ops *runs, const struct kv_plan_req *req,
+		 struct kv_plan *plan, void *scratch);
+size_t kv_goal_scratch(const struct kv_planner_ops *runs, const struct kv_plan_req *req);
+
+static inline u32 kv_nr_pageblocks(const struct kv_plan_req *req)
+{
+	return req->nr_blocks >> req->order;	/* without what is left at the end */
+}
 
 /**
  * struct kv_movable_ops - whose blocks they are

@@ -26,7 +26,7 @@ u32 picture_items(const char *cells, struct kv_item *items, u32 max)
 			continue;
 		}
 		if (nr < max)
-			items[nr] = (struct kv_item){ b, 1, isupper(cells[b]) };
+			items[nr] = (struct kv_item){ .start = b, .nr = 1, .movable = isupper(cells[b]) };
 		nr++;
 	}
 	return nr;

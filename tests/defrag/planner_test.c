@@ -345,8 +345,9 @@ static void model_init(struct model *m, u32 nr_items, u32 longest, u32 *rng)
 	for (i = 0; i < nr_items; i++) {
 		u32 gap = rand_r(rng) % 6 ? 0 : 1 + rand_r(rng) % longest;
 
-		m->items[i] = (struct kv_item){ b + gap, 1 + rand_r(rng) % longest,
-						rand_r(rng) % 50 != 0 };
+		m->items[i].start = b + gap;
+		m->items[i].nr = 1 + rand_r(rng) % longest;
+		m->items[i].movable = rand_r(rng) % 50 != 0;
 		for (b += gap, k = 0; k < m->items[i].nr; k++)
 			m->cell[b++] = i + 1;
 	}

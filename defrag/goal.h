@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What planners of goals other than one run share; see kv/defrag.h for what the goals are. */
+#ifndef DEFRAG_GOAL_H
+#define DEFRAG_GOAL_H
+
+#include "internal.h"
+
+#define NEVER		(~0ull)
+
+static inline u64 copy_price(const struct kv_plan_req *req, const struct kv_item *item)
+{
+	const struct kv_prices *prices = req->prices;
+
+	if (!item->movable)
+		return NEVER;
+	return prices ? item->nr * prices->copy_ns + prices->move_ns : item->nr;
+}
+
+static inline u64 drop_price(const struct kv_plan_req *req, const struct kv_item *item)
+{
+	if (item->owner || !item->drop || !req->prices)
+		return NEVER;
+	return item->nr * req->prices->drop_ns[item->drop];
+}
+
+/* The one place that says which of the two is done. */
+static inline bool drop_is_cheaper(const struct kv_plan_req *req, const struct kv_item *item)
+{
+	return drop_price(req, item) < copy_price(req, item);
+}
+
+static inline u64 item_price(const struct kv_plan_req *req, const struct kv_item *item)
+{
+	return min(copy_price(req, item), drop_price(req, item));
+}
+
+static inline u32 item_end(const struct kv_item *item)
+{
+	return item->start + item->nr;
+}
+
+/* The first item that ends after @block. */
+static inline u32 item_after(const struct kv_plan_req *req, u32 block)
+{
+	u32 lo = 0, left = req->nr_items;
+
+	while (left) {
+		u32 half = left / 2;
+
+		if (item_end(&req->items[lo + half]) <= block) {
+			lo += half + 1;
+			left -= half + 1;
+		} else {
+			left = half;
+		}
+	}
+	return lo;
+}
+
+/* Ascending; @spare is as long. Bytes in which all are alike cost nothing. */
+void plan_sort(u64 *words, u64 *spare, u32 nr);
+
+/* One that is lost; there is room. */
+void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item);
+/* One that goes to @dst; there is room. */
+void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item,
+	       u32 dst);
+
+int plan_pageblocks(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
+size_t plan_pageblocks_scratch(const struct kv_plan_req *req);
+
+#endif /* DEFRAG_GOAL_H */

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Plans for goals on pictures; see goal_util.h. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/defrag/goal_util.h"
+
+#define GUARD_BYTES	64
+
+void goal_init(struct goal_case *c, const char *cells, u32 goal, u32 want, u64 drop_ns)
+{
+	memset(c, 0, sizeof(*c));
+	strcpy(c->after, cells);
+	c->prices = (struct kv_prices){ .copy_ns = 10, .drop_ns = { 0, drop_ns } };
+	c->req = (struct kv_plan_req){
+		.nr_blocks = strlen(cells), .items = c->items, .want = want, .apart = true,
+		.goal = goal, .order = 2, .prices = &c->prices,
+		.nr_items = picture_items(cells, c->items, PICTURE_MAX),
+	};
+	for (u32 i = 0; i < c->req.nr_items; i++) {
+		char letter = cells[c->items[i].start];
+
+		c->items[i].drop = drop_ns && letter >= 'Q' && letter <= 'Z';
+	}
+	c->plan = (struct kv_plan){
+		.moves = c->moves, .max_moves = PICTURE_MAX, .drops = c->drops,
+		.max_drops = PICTURE_MAX, .pageblocks = c->pageblocks, .failed = c->failed,
+		.max_pageblocks = PICTURE_MAX,
+	};
+}
+
+static const struct kv_item *item_at(const struct goal_case *c, u32 start, u32 nr)
+{
+	for (u32 i = 0; i < c->req.nr_items; i++)
+		if (c->items[i].start == start && c->items[i].nr == nr)
+			return &c->items[i];
+	cr_assert_fail("%u blocks at %u of %s are no item", nr, start, c->after);
+	return NULL;
+}
+
+/* Readers go on in all that was held: a new place is a hole of the picture. */
+static void apply(struct goal_case *c)
+{
+	char before[PICTURE_MAX + 1];
+	u64 cost = 0;
+	u32 nr = 0;
+
+	strcpy(before, c->after);
+	for (u32 i = 0; i < c->plan.nr_drops; i++) {
+		const struct kv_item *item = item_at(c, c->drops[i].start, c->drops[i].nr);
+
+		cr_assert(item->drop, "%s: %c must not be lost", before, before[item->start]);
+		cr_assert(c->after[item->start] != '.', "lost twice");
+		memset(c->after + item->start, '.', item->nr);
+		cost += c->prices.drop_ns[1] * item->nr;
+	}
+	for (u32 i = 0; i < c->plan.nr_moves; i++) {
+		const struct kv_move *move = &c->moves[i];
+		const struct kv_item *item = item_at(c, move->src, move->nr);
+
+		cr_assert(item->movable, "%s: %c moves", before, before[move->src]);
+		cr_assert_eq(c->after[move->src], before[move->src], "moved twice");
+		for (u32 b = 0; b < move->nr; b++) {
+			cr_assert_eq(before[move->dst + b], '.', "%s: %u is no hole", before,
+				     move->dst + b);
+			cr_assert_eq(c->after[move->dst + b], '.', "%s: two go to %u", before,
+				     move->dst + b);
+			c->after[move->src + b] = '.';
+			c->after[move->dst + b] = before[move->src];
+		}
+		nr += move->nr;
+		cost += c->prices.copy_ns * move->nr + c->prices.move_ns;
+	}
+	cr_assert_eq(c->plan.nr_blocks, nr);
+	cr_assert_eq(c->plan.cost_ns, cost);
+	cr_assert(!c->req.max_blocks || nr <= c->req.max_blocks);
+}
+
+int goal_run(struct goal_case *c)
+{
+	size_t bytes = kv_goal_scratch(&kv_planner_window, &c->req);
+	u8 *scratch = malloc(bytes + GUARD_BYTES);
+	int err;
+
+	memset(scratch, 0xff, bytes);
+	memset(scratch + bytes, 0xa5, GUARD_BYTES);
+	err = kv_goal_plan(&kv_planner_window, &c->req, &c->plan, scratch);
+	for (size_t i = bytes; i < bytes + GUARD_BYTES; i++)
+		cr_assert_eq(scratch[i], 0xa5, "byte %zu behind the scratch", i - bytes);
+	free(scratch);
+	if (err && err != -EAGAIN)
+		cr_assert_eq(c->plan.nr_moves + c->plan.nr_drops, 0);
+	apply(c);
+	return err;
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pageblocks of four blocks are emptied: pictures, and all that could have been done instead. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/defrag/goal_util.h"
+
+static void expect_empties(const char *cells, u32 want, u64 drop_ns, int err, const char *after)
+{
+	struct goal_case c;
+
+	goal_init(&c, cells, KV_GOAL_PAGEBLOCKS, want, drop_ns);
+	cr_expect_eq(goal_run(&c), err, "%s", cells);
+	cr_expect_str_eq(c.after, after);
+}
+
+Test(pageblocks, empties_the_one_with_the_least_in_it)
+{
+	expect_empties("AABBC...EEFF..GG", 1, 0, 0, "AABB....EEFFC.GG");
+}
+
+Test(pageblocks, that_are_empty_count)
+{
+	expect_empties("AA......BB..", 1, 0, -EALREADY, "AA......BB..");
+	expect_empties("AA......BBB.C...", 2, 0, 0, "AA......BBBC....");
+}
+
+Test(pageblocks, an_item_in_several_is_paid_once)
+{
+	/* A costs six blocks and empties two. */
+	expect_empties("AAAAAA..BBBBCCCCp......p", 2, 0, 0, "........BBBBCCCCpAAAAAAp");
+}
+
+Test(pageblocks, with_somebody_who_stays_are_left_alone)
+{
+	expect_empties("a...BBB.....", 2, 0, 0, "aBBB........");
+	expect_empties("a...b...", 1, 0, -ENOSPC, "a...b...");
+}
+
+Test(pageblocks, what_is_cheaper_to_lose_is_lost)
+{
+	expect_empties("QR..AAA.BBB.", 1, 9, 0, "....AAA.BBB.");
+	expect_empties("QR..AAA.BBB.", 1, 11, 0, "....AAAQBBBR");
+}
+
+Test(pageblocks, what_fits_nowhere_is_lost_if_it_may_be)
+{
+	expect_empties("QR..AAAABBB.", 1, 100, 0, "....AAAABBBQ");
+	expect_empties("QR..AAAABBB.", 1, 0, -ENOSPC, "QR..AAAABBB.");
+}
+
+Test(pageblocks, as_many_as_can_be_if_not_all_that_are_wanted)
+{
+	expect_empties("A..." "BBB." "CCC." "DDD.", 2, 0, -EAGAIN, "....BBBACCC.DDD.");
+}
+
+Test(pageblocks, one_that_cannot_be_placed_makes_room_for_another)
+{
+	/* AA is the cheapest, but there is no hole of two outside. */
+	expect_empties("AA..BCD.e.ffG.hh", 1, 0, 0, "AAD.....eBffGChh");
+}
+
+Test(pageblocks, room_is_kept_for_what_must_not_be_lost)
+{
+	/* E and F are cheaper than G, H and Q, but then there is no place for all of them. */
+	expect_empties("A...BC.DE..FGH.QRS.TI", 3, 18, 0, "....BCADEGHF........I");
+}
+
+Test(pageblocks, keep_to_the_budget)
+{
+	struct goal_case c;
+
+	goal_init(&c, "A...BB..CCC.........", KV_GOAL_PAGEBLOCKS, 5, 0);
+	c.req.max_blocks = 2;
+	cr_expect_eq(goal_run(&c), -EAGAIN);
+	cr_expect_leq(c.plan.nr_blocks, 2);
+	cr_expect_eq(c.plan.nr_pageblocks, 3);
+}
+
+Test(pageblocks, what_failed_lately_is_left_out_until_something_is_freed_there)
+{
+	struct kv_hint hints[4] = { [0] = { .held = 1, .until = 5 } };
+	struct goal_case c;
+
+	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
+	c.req.hints = hints;
+	c.req.round = 4;
+	cr_expect_eq(goal_run(&c), 0);
+	cr_expect_eq(c.pageblocks[0], 2);
+
+	hints[0].held = 2;		/* somebody has left since */
+	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
+	c.req.hints = hints;
+	c.req.round = 4;
+	cr_expect_eq(goal_run(&c), 0);
+	cr_expect_eq(c.pageblocks[0], 0);
+
+	hints[0] = (struct kv_hint){ .held = 1, .until = 5 };
+	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
+	c.req.hints = hints;
+	c.req.round = 5;
+	cr_expect_eq(goal_run(&c), 0);
+	cr_expect_eq(c.pageblocks[0], 0);
+}
+
+/* ---- all that could have been done ---- */
+
+struct brute {
+	const struct goal_case *c;
+	u32 subset;			/* pageblocks, a bit each */
+	u32 hole[PICTURE_MAX];		/* what is left of those outside */
+	u32 nr_holes;
+	u32 item[PICTURE_MAX];		/* in the way */
+	u32 nr_items;
+	u64 best;
+};
+
+static bool is_in(const struct brute *b, u32 block)
+{
+	return b->subset >> block / 4 & 1;
+}
+
+static void find_holes(struct brute *b, const char *cells)
+{
+	b->nr_holes = 0;
+	for (u32 i = 0, nr = 0; i <= b->c->req.nr_blocks; i++) {
+		if (i < b->c->req.nr_blocks && cells[i] == '.' && !is_in(b, i)) {
+			nr++;
+			continue;
+		}
+		if (nr)
+			b->hole[b->nr_holes++] = nr;
+		nr = 0;
+	}
+}
+
+/* False: somebody stays. */
+static bool find_items(struct brute *b)
+{
+	b->nr_items = 0;
+	for (u32 i = 0; i < b->c->req.nr_items; i++) {
+		const struct kv_item *item = &b->c->items[i];
+		bool hit = false;
+
+		for (u32 k = 0; k < item->nr; k++)
+			hit |= is_in(b, item->start + k);
+		if (hit && !item->movable)
+			return false;
+		if (hit)
+			b->item[b->nr_items++] = i;
+	}
+	return true;
+}
+
+static void place_from(struct brute *b, u32 i, u64 cost)
+{
+	const struct kv_item *item = &b->c->items[b->item[i]];
+
+	if (cost >= b->best)
+		return;
+	if (i == b->nr_items) {
+		b->best = cost;
+		return;
+	}
+	if (item->drop)
+		place_from(b, i + 1, cost + b->c->prices.drop_ns[1]);
+	for (u32 k = 0; k < b->nr_holes; k++) {
+		if (b->hole[k] < item->nr)
+			continue;
+		b->hole[k] -= item->nr;
+		place_from(b, i + 1, cost + item->nr * 10);
+		b->hole[k] += item->nr;
+	}
+}
+
+/* The least that it costs to have so many empty; ~0: it cannot be. */
+static u64 brute_force(const struct goal_case *c, const char *cells, u32 want)
+{
+	struct brute b = { .c = c, .best = ~0ull };
+	u32 nr = c->req.nr_blocks / 4;
+
+	for (b.subset = 0; b.subset < 1u << nr; b.subset++) {
+		if ((u32)__builtin_popcount(b.subset) != want || !find_items(&b))
+			continue;
+		find_holes(&b, cells);
+		place_from(&b, 0, 0);
+	}
+	return b.best;
+}
+
+static void random_cells(char *cells, u32 nr, u32 longest, u32 *rng)
+{
+	u32 b = 0, letter = 0, cached = 0;
+
+	memset(cells, '.', nr);
+	cells[nr] = '\0';
+	while (b < nr && letter < 16 && cached < 10) {
+		u32 len = 1 + rand_r(rng) % longest;
+
+		b += rand_r(rng) % 4;
+		if (b >= nr)
+			break;
+		if (rand_r(rng) % 3 == 0) {
+			cells[b++] = 'Q' + cached++;
+			continue;
+		}
+		for (char c = (rand_r(rng) % 12 ? 'A' : 'a') + letter++; len && b < nr; len--)
+			cells[b++] = c;
+	}
+}
+
+static void expect_all_empty(const struct goal_case *c)
+{
+	for (u32 i = 0; i < c->plan.nr_pageblocks; i++) {
+		cr_assert(!i || c->pageblocks[i] > c->pageblocks[i - 1]);
+		for (u32 b = 0; b < 4; b++)
+			cr_assert_eq(c->after[4 * c->pageblocks[i] + b], '.', "%s", c->after);
+	}
+}
+
+struct score {
+	u32 nr;		/* pictures in which it can be done */
+	u32 found;	/* ... and was */
+	u64 cost, least;
+	u64 worst;	/* percent of the least */
+};
+
+static void try_picture(struct score *score, u32 longest, u32 *rng)
+{
+	char cells[PICTURE_MAX + 1];
+	struct goal_case c;
+	u32 nr = 20 + rand_r(rng) % 9, want = 1 + rand_r(rng) % 3;
+	u64 least, drop_ns = rand_r(rng) % 3 * 9;
+	int err;
+
+	random_cells(cells, nr, longest, rng);
+	goal_init(&c, cells, KV_GOAL_PAGEBLOCKS, want, drop_ns);
+	least = brute_force(&c, cells, want);
+	err = goal_run(&c);
+	expect_all_empty(&c);
+	cr_assert(least != ~0ull || err == -EAGAIN || err == -ENOSPC, "%s: %d", cells, err);
+	if (least == ~0ull)
+		return;
+	score->nr++;
+	if (err && err != -EALREADY)
+		return;
+	cr_assert_eq(c.plan.nr_pageblocks, want);
+	cr_assert(c.plan.cost_ns >= least, "%s: cheaper than can be", cells);
+	cr_assert((err == -EALREADY) == !least);
+	score->found++;
+	score->cost += c.plan.cost_ns;
+	score->least += least;
+	if (least && c.plan.cost_ns * 100 / least > score->worst)
+		score->worst = c.plan.cost_ns * 100 / least;
+}
+
+static struct score try_pictures(u32 longest)
+{
+	const char *env = getenv("KVMM_SEED");
+	u32 rng = env ? strtoul(env, NULL, 0) : 3;
+	struct score score = { 0 };
+
+	printf("seed %u\n", rng);
+	for (u32 i = 0; i < 3000; i++)
+		try_picture(&score, longest, &rng);
+	printf("%u of %u found, cost %.4f of the least, worst %.2f\n", score.found, score.nr,
+	       (double)score.cost / score.least, score.worst / 100.);
+	return score;
+}
+
+/* Single blocks, as cached ones are. */
+Test(pageblocks, of_single_blocks_are_emptied_at_the_least_cost)
+{
+	struct score score = try_pictures(1);
+
+	cr_expect_eq(score.found, score.nr);
+	cr_expect_eq(score.cost, score.least);
+}
+
+Test(pageblocks, of_runs_are_emptied_at_hardly_more_than_the_least_cost)
+{
+	struct score score = try_pictures(6);
+
+	cr_expect_geq(score.found * 1000ull, score.nr * 985ull);
+	cr_expect_leq(score.cost * 1000, score.least * 1030);
+}
