@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What those who carry content between pools need of one, besides what <kvmm/...> offers to all.
+ *
+ * Blocks of ranges and cached blocks are named as callers name them; that nobody changes or moves
+ * them meanwhile is a matter of references and pins, which are taken here and by kvmm_pin_many().
+ */
+#ifndef KV_POOL_MIGRATE_H
+#define KV_POOL_MIGRATE_H
+
+#include <kv/dev.h>
+#include <kvmm/pool.h>
+
+/**
+ * struct kv_pool_view - what a pool is made of; all fixed at creation and borrowed
+ * @ops: its device's
+ * @dev: NULL: ids only
+ * @dev_number: as it was opened
+ * @planes: where blocks lie; none: ids only
+ * @block_bytes: over all planes
+ * @block_tokens: tokens a block
+ * @nr_blocks: null block included
+ * @caches: has a policy, and so cached blocks
+ */
+struct kv_pool_view {
+	const struct kv_dev_ops *ops;
+	struct kv_dev *dev;
+	unsigned int dev_number;
+	struct kv_planes planes;
+	u64 block_bytes;
+	u32 block_tokens;
+	u32 nr_blocks;
+	bool caches;
+};
+
+void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view);
+
+/* 0; -EUCLEAN, -ECHILD: nobody gets in any more. */
+int kv_pool_refusal(const struct kvmm_pool *pool);
+
+/* The name of a cached block, and what is known of its place in a prompt. */
+struct kv_block_name {
+	kvmm_key_t key;
+	kvmm_key_t parent;	/* all 0 without one */
+	kvmm_domain_t domain;
+	u32 position;
+	u32 has_parent;
+};
+
+/* Of registered blocks that the caller has references on. */
+void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
+		   struct kv_block_name *names);
+
+/* What of a range has to be known to make one like it. */
+struct kv_range_kind {
+	u64 seq;
+	u32 nr;
+	u32 tenant;
+	u32 prio;
+	u32 flags;		/* KVMM_ALLOC_KEPT of it */
+	u32 sealed;		/* blocks that are not written any more */
+	u32 reserved;
+};
+
+/*
+ * One more reference on a range that one caller alone has, and a pin. 0; -EBUSY somebody else has a
+ * reference or a pin, or the range may not move; -EIO its content is lost; -ESTALE, -EINVAL.
+ */
+int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind);
+
+/* Undo that. */
+void kv_pool_drop_range(struct kvmm_pool *pool, kvmm_range_t range);
+
+/* The range is gone: both references and the pin. 0; -EBUSY others have come to hold it meanwhile,
+ * and nothing was done. */
+int kv_pool_end_range(struct kvmm_pool *pool, kvmm_range_t range);
+
+/* A range that was allocated without a sequence gets one, and what is sealed of it. */
+int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 sealed);
+
+/*
+ * Steps that begin from now on are not of the epochs before the one that is returned: 0 if there are
+ * no steps, else an epoch to ask for.
+ */
+u64 kv_pool_epoch_begin(struct kvmm_pool *pool);
+
+/* Are all steps of earlier epochs through on the device? Never waits. */
+bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch);
+
+/* *@fence := all that the engine's streams have been given so far. 0; -EBUSY one is capturing; -EIO,
+ * -ENOMEM. */
+int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence);
+
+/*
+ * The cached blocks that would be evicted next, the first one first, without references: at most
+ * @nr of them. Nothing changes. How many, or why none can be told.
+ */
+int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak);
+
+/* Free blocks, wherever they are; a hint. */
+u32 kv_pool_nr_free(struct kvmm_pool *pool);
+
+#endif /* KV_POOL_MIGRATE_H */

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A pool as seen by those who carry its content elsewhere; see kv/pool_migrate.h.
+ *
+ * Nothing here waits and nothing is kept: a migration is known to the pool by the references and
+ * pins that it holds, like any other caller's.
+ */
+#include <kv/pool_migrate.h>
+
+#include "arena.h"
+#include "mag.h"
+
+void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
+{
+	*view = (struct kv_pool_view){
+		.ops = pool->parts.dev, .dev = pool->dev, .dev_number = pool->parts.dev_number,
+		.planes = { pool->plane, pool->nr_planes }, .block_bytes = pool->block_bytes,
+		.block_tokens = pool->block_tokens, .nr_blocks = pool->nr_blocks,
+		.caches = pool->caches,
+	};
+}
+
+int kv_pool_refusal(const struct kvmm_pool *pool)
+{
+	return pool_refusal(pool);
+}
+
+/* ---- names ---- */
+
+static void fill_name(const struct kvmm_pool *pool, u32 index, struct kv_block_name *name)
+{
+	const struct pool_presence *presence = &pool->presence;
+	const struct kv_entry *entry = entry_at(pool, index);
+
+	*name = (struct kv_block_name){
+		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
+		.position = READ_ONCE(entry->position),
+	};
+	if (!presence->reg || !presence->has_parent[index])
+		return;
+	name->has_parent = 1;
+	name->parent = presence->parent[index];
+}
+
+/* Registered and referenced: nobody writes these fields. */
+void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
+		   struct kv_block_name *names)
+{
+	for (u32 i = 0; i < nr; i++)
+		fill_name(pool, refs[i].index, &names[i]);
+}
+
+/* ---- ranges ---- */
+
+static int may_leave(const struct slot *slot)
+{
+	if (slot->lost)
+		return -EIO;
+	return slot->refs == 1 && !slot_is_pinned(slot) ? 0 : -EBUSY;
+}
+
+static void add_hold(struct kvmm_pool *pool, struct slot *slot)
+{
+	slot->refs++;
+	slot->pins++;
+	pool->count.range_refs++;
+	pool->count.range_pins++;
+}
+
+static void del_pin(struct kvmm_pool *pool, struct slot *slot)
+{
+	if (!slot->pins)	/* somebody has dropped more than his own */
+		return;
+	slot->pins--;
+	pool->count.range_pins--;
+	door_gained(pool, 1);
+}
+
+int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind)
+{
+	struct slot *slot;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	err = may_leave(slot);
+	if (!err) {
+		add_hold(pool, slot);
+		*kind = (struct kv_range_kind){
+			.seq = slot->seq, .nr = slot->nr, .tenant = slot->tenant,
+			.prio = slot->prio, .flags = slot->flags & KVMM_ALLOC_KEPT,
+			.sealed = slot->sealed,
+		};
+	}
+	pool_leave(pool);
+	return err;
+}
+
+void kv_pool_drop_range(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+
+	if (range_enter(pool, range, &slot))
+		return;
+	del_pin(pool, slot);
+	put_slot(pool, slot, range.index);
+	pool_leave(pool);
+}
+
+int kv_pool_end_range(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot *slot;
+	u32 refs;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	refs = slot->refs;
+	if (refs > 2 || slot->pins > 1) {
+		err = -EBUSY;
+	} else {
+		del_pin(pool, slot);
+		for (; refs; refs--)	/* its owner may have let go of it himself */
+			put_slot(pool, slot, range.index);
+	}
+	pool_leave(pool);
+	return err;
+}
+
+int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 sealed)
+{
+	struct slot *slot;
+	int err = range_enter(pool, range, &slot);
+
+	if (err)
+		return err;
+	slot->sealed = min(sealed, slot->nr);
+	if (slot->seq != seq) {
+		seq_del(pool, range.index);
+		pool->count.range_seqs += seq - slot->seq;
+		slot->seq = seq;
+		seq_add(pool, range.index);
+	}
+	pool_leave(pool);
+	return 0;
+}
+
+/* ---- steps ---- */
+
+u64 kv_pool_epoch_begin(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+	u64 epoch;
+
+	if (!steps)
+		return 0;
+	kv_lock(&steps->lock);
+	epoch = ++steps->epoch;
+	kv_unlock(&steps->lock);
+	return epoch;
+}
+
+bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch)
+{
+	struct steps *steps = steps_of(pool);
+	bool passed;
+
+	if (!steps || !epoch)
+		return true;
+	kv_lock(&steps->lock);
+	passed = steps_oldest(pool, steps) >= epoch;
+	kv_unlock(&steps->lock);
+	return passed;
+}
+
+int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence)
+{
+	struct steps *steps = steps_of(pool);
+	int err;
+
+	*fence = (struct kv_fence){ 0 };
+	if (!steps)
+		return 0;
+	kv_lock(&steps->lock);
+	err = steps_signal(pool, steps, fence);
+	kv_unlock(&steps->lock);
+	return err;
+}
+
+/* ---- who goes next ---- */
+
+/* Newest first in the list, so from the end. */
+static u32 list_victims(struct kvmm_pool *pool, const struct victims *victims, kvmm_weak_t *weak)
+{
+	u32 index = victims->newest;
+
+	for (u32 i = victims->nr; i-- > 0; index = entry_at(pool, index)->chain) {
+		struct kv_handle handle = entry_handle(pool, index);
+
+		weak[i] = (kvmm_weak_t){ handle.index, handle.gen };
+	}
+	return victims->nr;
+}
+
+int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak)
+{
+	struct victims victims = NO_VICTIMS;
+	int err = cache_enter(pool);
+	u32 found;
+
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	victims_pick(pool, nr, &victims);
+	found = list_victims(pool, &victims, weak);
+	victims_unpick(pool, &victims);
+	order_leave(&pool->order);
+	cache_leave(pool);
+	return found;
+}
+
+u32 kv_pool_nr_free(struct kvmm_pool *pool)
+{
+	struct kvmm_pool_stat stat;
+
+	return kvmm_pool_stat(pool, &stat) ? 0 : stat.nr_free;
+}
