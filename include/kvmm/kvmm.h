@@ -14,6 +14,7 @@
 #include <kvmm/grow.h>
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
+#include <kvmm/migrate.h>
 #include <kvmm/owner.h>
 #include <kvmm/pool.h>
 #include <kvmm/registry.h>

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Migration: content goes from one pool to another, and is never in neither.
+ *
+ * Between pools of one process, on the same device or on different ones:
+ *
+ *	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+ *
+ *	attr.src   = pool0;
+ *	attr.dst   = pool1;
+ *	attr.what  = KVMM_MIGRATE_RANGE;
+ *	attr.range = range;
+ *	err = kvmm_migrate_start(&attr, &job);
+ *	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS)
+ *		...					// steps of the engine go on
+ *	if (!err)
+ *		kvmm_migrate_ranges(job, &range, 1);	// of pool1
+ *	kvmm_migrate_free(job);
+ *
+ * Between two processes of one machine the one serves its pool, and the other one has a link to it in
+ * the place of &kvmm_migrate_attr.dst; see the second half of this file.
+ *
+ *	PREPARE  the source is pinned, the destination reserved: all of it or nothing
+ *	WAIT     what the engine's streams have been given before is through
+ *	COPY     in extents, a bounded number of bytes on their way at a time
+ *	VERIFY   checksums of both sides, block by block
+ *	COMMIT   the destination gets its names, and is found from here on
+ *	GRACE    steps that may read the source end; then it is given back
+ *	DONE     ... or FAILED, CANCELLED: the destination is free again, the source is as it was
+ *
+ * Registered blocks and sealed parts of ranges are copied while steps of either pool are open. What
+ * else a range has is copied when the steps that were open at the start have ended; those that begin
+ * later do not write to it, since the sequence is on its way.
+ *
+ * A job belongs to one thread at a time. It calls nobody back and has no thread of its own: it gets on
+ * when it is polled. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
+ */
+#ifndef KVMM_MIGRATE_H
+#define KVMM_MIGRATE_H
+
+#include <kvmm/pool.h>
+#include <kvmm/step.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvmm_migrate;
+struct kvmm_migrate_link;
+struct kvmm_migrate_server;
+struct kvmm_migrate_auto;
+
+/** Most blocks of one migration. */
+#define KVMM_MIGRATE_MAX_BLOCKS		(1u << 16)
+
+/** Most ranges of one migration. */
+#define KVMM_MIGRATE_MAX_RANGES		64u
+
+/**
+ * enum kvmm_migrate_what - what goes
+ * @KVMM_MIGRATE_RANGE: one range, which nobody else has a reference or a pin on
+ * @KVMM_MIGRATE_SEQ: all ranges of a sequence, likewise
+ * @KVMM_MIGRATE_REFS: registered blocks that the caller has references on, which remain his
+ * @KVMM_MIGRATE_KEYS: registered blocks by name: those of a prefix that are cached, at least one
+ */
+enum kvmm_migrate_what {
+	KVMM_MIGRATE_RANGE,
+	KVMM_MIGRATE_SEQ,
+	KVMM_MIGRATE_REFS,
+	KVMM_MIGRATE_KEYS,
+	KVMM_NR_MIGRATE_WHATS,
+};
+
+/** The source stays as it is: a copy. */
+#define KVMM_MIGRATE_COPY		(1u << 0)
+/** Copies take little of the devices' bandwidth. */
+#define KVMM_MIGRATE_BACKGROUND		(1u << 1)
+/** Nothing is evicted at the destination. */
+#define KVMM_MIGRATE_NO_EVICT		(1u << 2)
+/** Cached blocks that somebody has come to use meanwhile stay at the source as well. */
+#define KVMM_MIGRATE_IDLE_ONLY		(1u << 3)
+
+/**
+ * struct kvmm_migrate_attr - one migration; all that it points to is borrowed during the call
+ * @size: sizeof(struct kvmm_migrate_attr); set by KVMM_MIGRATE_ATTR_INIT
+ * @src: where from
+ * @dst: where to, another pool; or NULL and @link
+ * @link: to the process that serves the other pool
+ * @what: enum kvmm_migrate_what
+ * @flags: KVMM_MIGRATE_*
+ * @range: KVMM_MIGRATE_RANGE
+ * @seq: KVMM_MIGRATE_SEQ; of ranges of both kinds it is kept
+ * @refs: KVMM_MIGRATE_REFS
+ * @nr_refs: length of @refs
+ * @max_runs: most extents of a range at the destination, 1 to KVMM_MAX_RUNS; 0 = KVMM_MAX_RUNS
+ * @prefix: KVMM_MIGRATE_KEYS
+ * @chunk_bytes: on their way at a time, at most twice that; 0 = 16 MiB; at least one block
+ * @reserved: 0
+ */
+struct kvmm_migrate_attr {
+	size_t size;
+	struct kvmm_pool *src;
+	struct kvmm_pool *dst;
+	struct kvmm_migrate_link *link;
+	uint32_t what;
+	uint32_t flags;
+	kvmm_range_t range;
+	uint64_t seq;
+	const kvmm_ref_t *refs;
+	uint32_t nr_refs;
+	uint32_t max_runs;
+	const struct kvmm_prefix *prefix;
+	uint64_t chunk_bytes;
+	uint64_t reserved;
+};
+
+#define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, { 0, 0 }, \
+				 0, NULL, 0, 0, NULL, 0, 0 }
+
+/**
+ * kvmm_migrate_start() - a job that has its source: pinned, and with a reference
+ * @job: set on success only
+ *
+ * Return: 0; -EINVAL; -EMEDIUMTYPE blocks of the two pools are not made alike: number or lengths of
+ * planes, or tokens a block; -EBUSY a range that others hold, or pin; -ENOENT nothing of that name;
+ * -ESTALE; -EIO a range without content; -ENOMEM; -EOPNOTSUPP cached blocks, and one of the pools has
+ * no policy; -E2BIG more blocks or ranges than a migration may have; -ECHILD, -EUCLEAN.
+ */
+KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
+
+/**
+ * kvmm_migrate_poll() - get on with it
+ *
+ * Waits for nothing but the device's answer about the checksums of at most 16 MiB.
+ *
+ * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
+ * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others have
+ * come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the link is
+ * broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_migrate_poll(struct kvmm_migrate *job);
+
+/** kvmm_migrate_wait() - poll until it ends, or @timeout_ns have passed. Return: as
+ * kvmm_migrate_poll(); -ETIMEDOUT it has not ended. */
+KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
+
+/**
+ * kvmm_migrate_cancel() - from any phase before COMMIT; ends when copies under way have
+ *
+ * Return: 0 (poll says -ECANCELED in the end); -EALREADY it is committed, or has ended; -EINPROGRESS
+ * the other process has been told to commit, and has not answered; -EINVAL.
+ */
+KVMM_API int kvmm_migrate_cancel(struct kvmm_migrate *job);
+
+/**
+ * kvmm_migrate_resume() - one that has failed starts anew, with what is still there
+ * @link: NULL, or a new one for that which broke
+ *
+ * Only what the other side has not got yet is copied again.
+ *
+ * Return: 0; -ESTALE the source is gone; -EINVAL it has not failed, or there is no link any more;
+ * as kvmm_migrate_start() (and it may be tried again).
+ */
+KVMM_API int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link);
+
+/**
+ * kvmm_migrate_free() - free a job, or NULL, in any phase
+ *
+ * Cancels what is not committed, and waits for copies that run. In phase GRACE the source is given back
+ * at once: then no step that reads it may be open. If the other process was told to commit and has not
+ * answered, the source stays. References that were not taken are dropped; ranges stay in their pool.
+ */
+KVMM_API void kvmm_migrate_free(struct kvmm_migrate *job);
+
+enum kvmm_migrate_phase {
+	KVMM_MIGRATE_PREPARE,
+	KVMM_MIGRATE_WAIT,
+	KVMM_MIGRATE_COPYING,
+	KVMM_MIGRATE_VERIFY,
+	KVMM_MIGRATE_COMMIT,
+	KVMM_MIGRATE_GRACE,
+	KVMM_MIGRATE_DONE,
+	KVMM_MIGRATE_CANCELLING,
+	KVMM_MIGRATE_CANCELLED,
+	KVMM_MIGRATE_FAILED,
+	KVMM_NR_MIGRATE_PHASES,
+};
+
+/** kvmm_migrate_phase_name() - "prepare" and so on; "?" if there is no such phase. */
+KVMM_API const char *kvmm_migrate_phase_name(uint32_t phase);
+
+/** How content goes: in one copy, or in two, by host memory or by memory of the other process. */
+enum kvmm_migrate_path {
+	KVMM_MIGRATE_PATH_NONE,		/* not known yet, or there is no content */
+	KVMM_MIGRATE_PATH_LOCAL,	/* inside a device */
+	KVMM_MIGRATE_PATH_PEER,		/* from device to device */
+	KVMM_MIGRATE_PATH_HOST,		/* one of them is the host */
+	KVMM_MIGRATE_PATH_STAGED,	/* by pinned host memory */
+	KVMM_MIGRATE_PATH_SHARED,	/* by host memory that both processes have */
+	KVMM_MIGRATE_PATH_DEVICE,	/* by device memory that both processes have */
+	KVMM_NR_MIGRATE_PATHS,
+};
+
+/** kvmm_migrate_path_name() - "none", "local" and so on; "?" if there is no such path. */
+KVMM_API const char *kvmm_migrate_path_name(uint32_t path);
+
+/**
+ * struct kvmm_migrate_status - a job, as of now
+ * @phase: enum kvmm_migrate_phase
+ * @error: why it failed, negative; else 0
+ * @path: enum kvmm_migrate_path
+ * @attempts: how often it was started: resumed, or for want of a block that was being moved
+ * @nr_blocks: of the source
+ * @nr_present: of these, blocks that were at the destination already, under their names
+ * @nr_copied: blocks that were copied
+ * @nr_verified: blocks whose checksums agree
+ * @nr_src_runs, @nr_dst_runs: runs that the copied blocks lie in
+ * @nr_descriptors: runs that copies were given to the device in
+ * @in_doubt: not 0: the other process was told to commit, and has not answered
+ * @bytes: that were copied, counted once
+ * @phase_ns: time spent in each phase
+ */
+struct kvmm_migrate_status {
+	uint32_t phase;
+	int32_t error;
+	uint32_t path;
+	uint32_t attempts;
+	uint32_t nr_blocks;
+	uint32_t nr_present;
+	uint32_t nr_copied;
+	uint32_t nr_verified;
+	uint32_t nr_src_runs;
+	uint32_t nr_dst_runs;
+	uint32_t nr_descriptors;
+	uint32_t in_doubt;
+	uint64_t bytes;
+	uint64_t phase_ns[KVMM_NR_MIGRATE_PHASES];
+};
+
+/** kvmm_migrate_status() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_migrate_status(const struct kvmm_migrate *job,
+				 struct kvmm_migrate_status *status);
+
+/**
+ * kvmm_migrate_ranges() - the ranges of the destination, which are the caller's
+ * @ranges: room for @max, in the order of the source's
+ *
+ * Return: how many there are; -EINVAL; -EAGAIN it is not committed; -EREMOTE the other process has
+ * them.
+ */
+KVMM_API int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t max);
+
+/**
+ * kvmm_migrate_refs() - references on the cached blocks of the destination, in the order of the
+ * source's; the caller's from then on
+ * @refs: room for all, or NULL: how many are there?
+ *
+ * Return: how many; -EALREADY they were taken; otherwise as kvmm_migrate_ranges().
+ */
+KVMM_API int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max);
+
+/**
+ * kvmm_migrate_relocations() - which block of the source is which of the destination
+ * @moves: room for @max, in the order of the source's blocks
+ *
+ * Return: how many there are; as kvmm_migrate_ranges().
+ */
+KVMM_API int kvmm_migrate_relocations(const struct kvmm_migrate *job,
+				      struct kvmm_relocation *moves, uint32_t max);
+
+/* ---- low memory ---- */
+
+/** A thread of kvmm's does the work. Without it, whoever calls kvmm_migrate_auto_tick(). */
+#define KVMM_MIGRATE_AUTO_THREAD	(1u << 0)
+
+/**
+ * struct kvmm_migrate_auto_attr - when content leaves a pool by itself
+ * @size: sizeof(struct kvmm_migrate_auto_attr); set by KVMM_MIGRATE_AUTO_INIT
+ * @src: where from
+ * @dst: where to
+ * @low: begin when fewer blocks are free
+ * @high: stop when so many are; more than @low
+ * @max_blocks: most blocks of one portion, 1 to KVMM_MIGRATE_MAX_BLOCKS
+ * @interval_ms: how often free blocks are counted while enough are free
+ * @flags: KVMM_MIGRATE_AUTO_*
+ * @migrate_flags: KVMM_MIGRATE_BACKGROUND, KVMM_MIGRATE_NO_EVICT
+ */
+struct kvmm_migrate_auto_attr {
+	size_t size;
+	struct kvmm_pool *src;
+	struct kvmm_pool *dst;
+	uint32_t low;
+	uint32_t high;
+	uint32_t max_blocks;
+	uint32_t interval_ms;
+	uint32_t flags;
+	uint32_t migrate_flags;
+};
+
+#define KVMM_MIGRATE_AUTO_INIT { sizeof(struct kvmm_migrate_auto_attr), NULL, NULL, 0, 0, 256, 100, \
+				 0, KVMM_MIGRATE_NO_EVICT }
+
+/**
+ * kvmm_migrate_auto_start() - watch a pool
+ *
+ * First go cached blocks that nobody uses, in the order in which they would be evicted; then the
+ * sequences that kvmm_migrate_auto_idle() was told of, the one first that was idle first.
+ *
+ * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy; -ENOMEM; -EAGAIN no thread.
+ */
+KVMM_API int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
+				     struct kvmm_migrate_auto **watch);
+
+/** kvmm_migrate_auto_stop() - no longer; or NULL. What is on its way does not go. */
+KVMM_API void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch);
+
+/** kvmm_migrate_auto_tick() - do what is due; any thread. Return: 1 something is on its way; 0;
+ * -EINVAL. */
+KVMM_API int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch);
+
+/**
+ * kvmm_migrate_auto_idle() - the ranges of a sequence are not used, and may go
+ *
+ * Until kvmm_migrate_auto_busy() the engine does not touch them.
+ *
+ * Return: 0; -EINVAL; -EEXIST it is idle already; -ENOSPC too many are.
+ */
+KVMM_API int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq);
+
+/**
+ * kvmm_migrate_auto_busy() - the sequence is wanted again: where is it?
+ *
+ * If it is on its way, that is cancelled, or waited for if it is too late.
+ *
+ * Return: 0 it is where it was; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
+ * not idle; -EINVAL.
+ */
+KVMM_API int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq);
+
+/**
+ * struct kvmm_migrate_auto_stat - what it has done
+ * @is_active: between the marks, on the way up
+ * @nr_idle: sequences that are idle here
+ * @blocks, @seqs: that have gone
+ * @starts, @failed: migrations
+ */
+struct kvmm_migrate_auto_stat {
+	uint32_t is_active;
+	uint32_t nr_idle;
+	uint64_t blocks;
+	uint64_t seqs;
+	uint64_t starts;
+	uint64_t failed;
+};
+
+/** kvmm_migrate_auto_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch,
+				    struct kvmm_migrate_auto_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_MIGRATE_H */

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What leaves a pool: cached blocks and ranges, held so that they stay what and where they are.
+ *
+ * No lock: goods belong to a job, and that to one thread.
+ */
+#ifndef NET_GOODS_H
+#define NET_GOODS_H
+
+#include <kv/pool_migrate.h>
+#include <kv/types.h>
+#include <kvmm/migrate.h>
+
+struct goods {
+	struct kvmm_pool *pool;		/* borrowed */
+	struct kv_pool_view view;
+	u32 flags;			/* KVMM_MIGRATE_* */
+	bool held;			/* references and pins are ours */
+
+	u32 nr_refs;
+	kvmm_ref_t *ref;		/* ours */
+	struct kv_block_name *name;	/* ours; since they were held for the first time */
+
+	u32 nr_ranges;
+	kvmm_range_t *range;		/* ours */
+	struct kv_range_kind *kind;	/* ours; likewise */
+
+	u32 nr;				/* blocks of both kinds */
+	u32 *block;			/* ours; of references first, then of ranges; while held */
+};
+
+/* As kvmm_migrate_start(); on success they are held, or were -EBUSY being moved and are not. */
+int goods_init(struct goods *goods, const struct kvmm_migrate_attr *attr);
+void goods_exit(struct goods *goods);
+
+/* What is not held any more, or not yet: 0; -EBUSY a block is being moved; -ESTALE it is gone; as
+ * kvmm_migrate_start(). */
+int goods_hold(struct goods *goods);
+/* As if it had never been held. */
+void goods_drop(struct goods *goods);
+/* It is elsewhere: give the source back, or with KVMM_MIGRATE_COPY, drop it. 0; -EBUSY a range stays. */
+int goods_end(struct goods *goods);
+
+/* No block of it may be written any more. */
+bool goods_are_sealed(const struct goods *goods);
+
+#endif /* NET_GOODS_H */

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Migrations: the phases, which are the same wherever the destination is.
+ *
+ *	PREPARE -> WAIT -> COPYING -> VERIFY -> COMMIT -> GRACE -> DONE
+ *	   |         |        |          |        |
+ *	   +---------+--------+----------+--------+--> CANCELLING -> CANCELLED, FAILED
+ *
+ * Up to COMMIT the source is what it was and the destination is nobody's; from then on the
+ * destination is good, and the source is only waited for. A poll does one phase after the other
+ * until one of them has to wait.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+
+#include "job.h"
+#include "store.h"
+
+#define DEFAULT_CHUNK_BYTES	(16ull << 20)
+#define MIN_SLEEP_NS		20000ull
+#define MAX_SLEEP_NS		1000000ull
+#define ALL_FLAGS		(KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | \
+				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY)
+
+static const char *const phase_names[] = {
+	"prepare", "wait", "copying", "verify", "commit", "grace", "done", "cancelling", "cancelled",
+	"failed",
+};
+
+static const char *const path_names[] = {
+	"none", "local", "peer", "host", "staged", "shared", "device",
+};
+
+static_assert(ARRAY_SIZE(phase_names) == KVMM_NR_MIGRATE_PHASES, "one name a phase");
+static_assert(ARRAY_SIZE(path_names) == KVMM_NR_MIGRATE_PATHS, "one name a path");
+
+const char *kvmm_migrate_phase_name(uint32_t phase)
+{
+	return phase < KVMM_NR_MIGRATE_PHASES ? phase_names[phase] : "?";
+}
+
+const char *kvmm_migrate_path_name(uint32_t path)
+{
+	return path < KVMM_NR_MIGRATE_PATHS ? path_names[path] : "?";
+}
+
+/* ---- phases ---- */
+
+static void set_phase(struct kvmm_migrate *job, u32 phase)
+{
+	u64 now = kv_clock_ns();
+
+	job->phase_ns[job->phase] += now - job->since_ns;
+	job->since_ns = now;
+	job->phase = phase;
+	job->has_epoch = false;
+	job->has_fence = false;
+}
+
+int quiet_poll(struct kvmm_pool *pool, const struct kv_pool_view *view, struct kv_fence *fence,
+	       bool *has_fence)
+{
+	int err;
+
+	if (!view->dev)
+		return 0;
+	if (!*has_fence) {
+		err = kv_pool_signal(pool, fence);
+		if (err == -EBUSY)	/* a graph is being captured: later */
+			return -EINPROGRESS;
+		if (err)
+			return err;
+		*has_fence = true;
+	}
+	err = fence->id ? view->ops->poll(view->dev, *fence) : 0;
+	return err == -EAGAIN ? -EINPROGRESS : err;
+}
+
+/* Have the steps ended that were open, or on the device, when it was asked first? */
+static bool steps_have_ended(struct kvmm_migrate *job)
+{
+	if (!job->has_epoch)
+		job->epoch = kv_pool_epoch_begin(job->goods.pool);
+	job->has_epoch = true;
+	return kv_pool_epoch_passed(job->goods.pool, job->epoch);
+}
+
+static int do_prepare(struct kvmm_migrate *job)
+{
+	int err = goods_hold(&job->goods);
+
+	if (err == -EBUSY && !job->goods.nr_ranges)	/* a block is on the move */
+		return -EINPROGRESS;
+	return err ? err : job->ops->prepare(job);
+}
+
+static int do_wait(struct kvmm_migrate *job)
+{
+	int err;
+
+	if (!goods_are_sealed(&job->goods) && !steps_have_ended(job))
+		return -EINPROGRESS;
+	err = quiet_poll(job->goods.pool, &job->goods.view, &job->fence, &job->has_fence);
+	return err ? err : job->ops->wait(job);
+}
+
+static int do_copy(struct kvmm_migrate *job)
+{
+	return job->ops->copy(job);
+}
+
+static int do_verify(struct kvmm_migrate *job)
+{
+	return job->ops->verify(job);
+}
+
+static int do_commit(struct kvmm_migrate *job)
+{
+	return job->ops->commit(job);
+}
+
+/* What goes wrong here does not make the destination worse. */
+static int do_grace(struct kvmm_migrate *job)
+{
+	if (!(job->goods.flags & KVMM_MIGRATE_COPY) && !steps_have_ended(job))
+		return -EINPROGRESS;
+	job->err = goods_end(&job->goods);
+	return 0;
+}
+
+static int do_undo(struct kvmm_migrate *job)
+{
+	int err = job->ops->undo(job);
+
+	if (err)
+		return err;
+	if (!job->in_doubt)
+		goods_drop(&job->goods);
+	set_phase(job, job->err == -ECANCELED ? KVMM_MIGRATE_CANCELLED : KVMM_MIGRATE_FAILED);
+	return 0;
+}
+
+static int (*const do_phase[])(struct kvmm_migrate *job) = {
+	do_prepare, do_wait, do_copy, do_verify, do_commit, do_grace,
+};
+
+static_assert(ARRAY_SIZE(do_phase) == KVMM_MIGRATE_DONE, "one for each phase on the way");
+
+static bool has_ended(const struct kvmm_migrate *job)
+{
+	return job->phase == KVMM_MIGRATE_DONE || job->phase >= KVMM_MIGRATE_CANCELLED;
+}
+
+static void give_up(struct kvmm_migrate *job, int err)
+{
+	job->err = err;
+	set_phase(job, KVMM_MIGRATE_CANCELLING);
+}
+
+/* 0: another phase has begun. */
+static int step(struct kvmm_migrate *job)
+{
+	int err;
+
+	if (job->phase == KVMM_MIGRATE_CANCELLING)
+		return do_undo(job);
+	err = do_phase[job->phase](job);
+	if (err == -EINPROGRESS)
+		return err;
+	if (err)
+		give_up(job, err);
+	else
+		set_phase(job, job->phase + 1);
+	return 0;
+}
+
+int kvmm_migrate_poll(struct kvmm_migrate *job)
+{
+	if (!job)
+		return -EINVAL;
+	if (kv_pool_refusal(job->goods.pool) == -ECHILD)
+		return -ECHILD;
+	while (!has_ended(job)) {
+		int err = step(job);
+
+		if (err)
+			return err;
+	}
+	return job->err;
+}
+
+int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
+{
+	u64 end, sleep_ns = MIN_SLEEP_NS;
+	int err = kvmm_migrate_poll(job);
+	u32 word = 0;
+
+	if (err != -EINPROGRESS)
+		return err;
+	if (kv_add_overflows(kv_clock_ns(), timeout_ns, &end))
+		end = UINT64_MAX;
+	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS) {
+		if (kv_clock_ns() >= end)
+			return -ETIMEDOUT;
+		kv_env()->wait(kv_env()->ctx, &word, 0, sleep_ns);
+		sleep_ns = min(2 * sleep_ns, MAX_SLEEP_NS);
+	}
+	return err;
+}
+
+/* ---- the calls ---- */
+
+static int check_attr(const struct kvmm_migrate_attr *attr)
+{
+	if (!attr->src || !attr->dst == !attr->link || attr->what >= KVMM_NR_MIGRATE_WHATS ||
+	    attr->flags & ~ALL_FLAGS || attr->max_runs > KVMM_MAX_RUNS || attr->reserved)
+		return -EINVAL;
+	return kv_pool_refusal(attr->src);
+}
+
+static int init_job(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
+{
+	int err;
+
+	job->chunk_bytes = attr->chunk_bytes ? attr->chunk_bytes : DEFAULT_CHUNK_BYTES;
+	job->copy_flags = attr->flags & KVMM_MIGRATE_BACKGROUND ? KV_COPY_BACKGROUND : 0;
+	job->since_ns = kv_clock_ns();
+	job->attempts = 1;
+	err = attr->dst ? local_init(job, attr) : remote_init(job, attr);
+	if (err)
+		return err;
+	err = goods_init(&job->goods, attr);
+	if (err)
+		job->ops->free(job);
+	return err;
+}
+
+int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **result)
+{
+	struct kvmm_migrate_attr known;
+	struct kvmm_migrate *job;
+	int err;
+
+	if (!attr || !result)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = check_attr(&known);
+	if (err)
+		return err;
+	job = kv_alloc(sizeof(*job));
+	if (!job)
+		return -ENOMEM;
+	err = init_job(job, &known);
+	if (err)
+		kv_free(job);
+	else
+		*result = job;
+	return err;
+}
+
+int kvmm_migrate_cancel(struct kvmm_migrate *job)
+{
+	if (!job)
+		return -EINVAL;
+	if (job->in_doubt && !has_ended(job))
+		return -EINPROGRESS;
+	if (job->phase >= KVMM_MIGRATE_GRACE)
+		return -EALREADY;
+	give_up(job, -ECANCELED);
+	return 0;
+}
+
+int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link)
+{
+	int err;
+
+	if (!job || job->phase != KVMM_MIGRATE_FAILED || (link && !job->ops->resume))
+		return -EINVAL;
+	err = goods_hold(&job->goods);
+	if (err && (err != -EBUSY || job->goods.nr_ranges))
+		return err;
+	err = job->ops->resume ? job->ops->resume(job, link) : 0;
+	if (err) {
+		if (!job->in_doubt)
+			goods_drop(&job->goods);
+		return err;
+	}
+	job->err = 0;
+	job->attempts++;
+	set_phase(job, KVMM_MIGRATE_PREPARE);
+	return 0;
+}
+
+void kvmm_migrate_free(struct kvmm_migrate *job)
+{
+	if (!job)
+		return;
+	if (job->phase == KVMM_MIGRATE_GRACE)
+		goods_end(&job->goods);
+	job->ops->free(job);
+	goods_exit(&job->goods);
+	kv_free(job);
+}
+
+/* ---- looking ---- */
+
+int kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+{
+	if (!job || !status)
+		return -EINVAL;
+	*status = (struct kvmm_migrate_status){
+		.phase = job->phase, .error = job->err, .attempts = job->attempts,
+		.nr_blocks = job->goods.nr, .in_doubt = job->in_doubt,
+	};
+	job->ops->status(job, status);
+	status->bytes = status->nr_copied * job->goods.view.block_bytes;
+	memcpy(status->phase_ns, job->phase_ns, sizeof(job->phase_ns));
+	if (!has_ended(job))
+		status->phase_ns[job->phase] += kv_clock_ns() - job->since_ns;
+	return 0;
+}
+
+/* 0 and its store, if there is something to be had. */
+static int committed_store(const struct kvmm_migrate *job, struct store **store)
+{
+	if (!job)
+		return -EINVAL;
+	if (!job->local)
+		return -EREMOTE;
+	*store = local_store((struct kvmm_migrate *)job);
+	return (*store)->state == STORE_PUBLISHED ? 0 : -EAGAIN;
+}
+
+int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t max)
+{
+	struct store *store;
+	int err = committed_store(job, &store);
+
+	if (err)
+		return err;
+	for (u32 i = 0; i < store->nr_ranges && i < max && ranges; i++)
+		ranges[i] = store->range[i];
+	return store->nr_ranges;
+}
+
+int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max)
+{
+	struct store *store;
+	int err = committed_store(job, &store);
+
+	if (err)
+		return err;
+	if (!refs || !store->nr_refs)
+		return store->nr_refs;
+	if (max < store->nr_refs)
+		return -EINVAL;
+	if (store->taken)
+		return -EALREADY;
+	memcpy(refs, store->ref, store->nr_refs * sizeof(*refs));
+	store->taken = true;
+	return store->nr_refs;
+}
+
+/* As struct kv_move, which callers do not know. */
+static u32 next_move(const struct goods *goods, const struct store *store, u32 at,
+		     struct kvmm_relocation *move)
+{
+	u32 nr = 1;
+
+	while (at + nr < goods->nr && goods->block[at + nr] == goods->block[at] + nr &&
+	       store->block[at + nr] == store->block[at] + nr)
+		nr++;
+	*move = (struct kvmm_relocation){ goods->block[at], store->block[at], nr, 0 };
+	return nr;
+}
+
+int kvmm_migrate_relocations(const struct kvmm_migrate *job, struct kvmm_relocation *moves,
+			     uint32_t max)
+{
+	struct kvmm_relocation move;
+	struct store *store;
+	u32 nr = 0;
+	int err = committed_store(job, &store);
+
+	if (err)
+		return err;
+	for (u32 at = 0; at < job->goods.nr; nr++) {
+		at += next_move(&job->goods, store, at, &move);
+		if (nr < max && moves)
+			moves[nr] = move;
+	}
+	return nr;
+}

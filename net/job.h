@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A migration: its source, its phases, and the carrier that knows where the destination is.
+ *
+ * Everything here belongs to the thread that has the job.
+ */
+#ifndef NET_JOB_H
+#define NET_JOB_H
+
+#include <kv/dev.h>
+#include <kv/types.h>
+#include <kvmm/migrate.h>
+
+#include "goods.h"
+
+/**
+ * struct carrier_ops - one for destinations in this process, one for those in another
+ * @prepare: the source is held: 0; -EINPROGRESS; or an error
+ * @wait: the source may be read: may the destination be written? The same
+ * @copy: the same
+ * @verify: the same
+ * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt says otherwise
+ * @undo: as if it had never been; 0 or -EINPROGRESS; called until it is 0, in any phase before the end
+ * @resume: the other end of a link may be another one: 0 or why not; may be NULL
+ * @free: waits for what is on its way, undoes what is not committed, frees all
+ * @status: fill in what it knows
+ */
+struct carrier_ops {
+	int (*prepare)(struct kvmm_migrate *job);
+	int (*wait)(struct kvmm_migrate *job);
+	int (*copy)(struct kvmm_migrate *job);
+	int (*verify)(struct kvmm_migrate *job);
+	int (*commit)(struct kvmm_migrate *job);
+	int (*undo)(struct kvmm_migrate *job);
+	int (*resume)(struct kvmm_migrate *job, struct kvmm_migrate_link *link);
+	void (*free)(struct kvmm_migrate *job);
+	void (*status)(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
+};
+
+struct local;
+struct remote;
+
+struct kvmm_migrate {
+	const struct carrier_ops *ops;
+	struct local *local;		/* ours; of the carrier; or */
+	struct remote *remote;		/* ours; the same */
+	struct goods goods;
+	u64 chunk_bytes;
+	u32 copy_flags;			/* KV_COPY_* */
+
+	u32 phase;			/* enum kvmm_migrate_phase */
+	int err;			/* why it ends otherwise */
+	u32 attempts;
+	bool in_doubt;			/* the destination may be published */
+	u64 epoch;			/* of the source: whom WAIT or GRACE is for */
+	bool has_epoch;
+	bool has_fence;
+	struct kv_fence fence;		/* of the source's streams */
+	u64 since_ns;			/* begin of the phase */
+	u64 phase_ns[KVMM_NR_MIGRATE_PHASES];
+};
+
+/* A fence behind what the streams of @pool were given, which is asked for until it is there: 0 it has
+ * passed; -EINPROGRESS; -EIO. */
+int quiet_poll(struct kvmm_pool *pool, const struct kv_pool_view *view, struct kv_fence *fence,
+	       bool *has_fence);
+
+/* 0; -EMEDIUMTYPE. */
+int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b);
+
+/* local.c: 0 or -ENOMEM; -EMEDIUMTYPE, -EINVAL, -EOPNOTSUPP. */
+int local_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
+struct store *local_store(struct kvmm_migrate *job);
+
+/* remote.c: the same; -EINVAL no link, or it is in use. */
+int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
+
+#endif /* NET_JOB_H */

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The carrier inside one process: a store in the other pool, a mover in between.
+ *
+ * Nothing of the destination is found before the checksums of both sides agree.
+ */
+#include <kv/mem.h>
+
+#include "job.h"
+#include "mover.h"
+#include "store.h"
+#include "verify.h"
+
+struct local {
+	struct store store;
+	struct mover mover;
+	bool moving;			/* mover is there */
+	u32 nr;				/* blocks that are copied */
+	u32 *from;			/* ours; the source's */
+	u32 *to;			/* ours; the destination's */
+	u64 *sum;			/* ours; room for a portion of both */
+	u32 portion;
+	u32 nr_verified;
+	u32 path;
+	u32 nr_descriptors;
+	struct kv_fence fence;		/* of the destination's streams */
+	bool has_fence;
+};
+
+int views_match(const struct kv_pool_view *a, const struct kv_pool_view *b)
+{
+	if (a->planes.nr != b->planes.nr || a->block_tokens != b->block_tokens)
+		return -EMEDIUMTYPE;
+	for (u32 i = 0; i < a->planes.nr; i++)
+		if (a->planes.plane[i].bytes != b->planes.plane[i].bytes)
+			return -EMEDIUMTYPE;
+	return 0;
+}
+
+static struct end end_of(const struct kv_pool_view *view, const u32 *block)
+{
+	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
+}
+
+struct store *local_store(struct kvmm_migrate *job)
+{
+	return &job->local->store;
+}
+
+/* ---- prepare ---- */
+
+static void free_lists(struct local *local)
+{
+	kv_free(local->from);
+	kv_free(local->to);
+	kv_free(local->sum);
+	local->from = local->to = NULL;
+	local->sum = NULL;
+}
+
+static int alloc_lists(struct kvmm_migrate *job, struct local *local)
+{
+	u32 nr = max(job->goods.nr, 1u);
+
+	free_lists(local);
+	local->portion = min(sum_portion(job->goods.view.block_bytes), nr);
+	local->from = kv_alloc_array(nr, sizeof(*local->from));
+	local->to = kv_alloc_array(nr, sizeof(*local->to));
+	local->sum = kv_alloc_array(2 * local->portion, sizeof(*local->sum));
+	return local->from && local->to && local->sum ? 0 : -ENOMEM;
+}
+
+/* All but what is there already. */
+static void fill_lists(struct kvmm_migrate *job, struct local *local)
+{
+	const struct store *store = &local->store;
+
+	local->nr = 0;
+	for (u32 i = 0; i < job->goods.nr; i++) {
+		if (i < store->nr_refs && store->present[i])
+			continue;
+		local->from[local->nr] = job->goods.block[i];
+		local->to[local->nr++] = store->block[i];
+	}
+}
+
+static int begin_move(struct kvmm_migrate *job, struct local *local)
+{
+	struct mover_attr attr = {
+		.from = end_of(&job->goods.view, local->from),
+		.to = end_of(&local->store.view, local->to),
+		.nr = local->nr, .chunk_bytes = job->chunk_bytes, .flags = job->copy_flags,
+	};
+	int err = mover_init(&local->mover, &attr);
+
+	local->moving = !err;
+	return err;
+}
+
+static int make_store(struct kvmm_migrate *job, struct store *store)
+{
+	const struct goods *goods = &job->goods;
+
+	return store->block ? 0 : store_init(store, goods->nr_refs, goods->name, goods->nr_ranges,
+					     goods->kind);
+}
+
+static int local_prepare(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+	int err = make_store(job, &local->store);
+
+	local->nr_verified = local->nr_descriptors = 0;
+	local->has_fence = false;
+	if (!err)
+		err = alloc_lists(job, local);
+	if (!err)
+		err = store_reserve(&local->store);
+	if (err)
+		return err;
+	fill_lists(job, local);
+	return begin_move(job, local);
+}
+
+static int local_wait(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+
+	return quiet_poll(local->store.pool, &local->store.view, &local->fence, &local->has_fence);
+}
+
+/* ---- copy, verify, commit ---- */
+
+static int local_copy(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+	int err = mover_step(&local->mover);
+
+	local->path = local->mover.path;
+	local->nr_descriptors = local->mover.nr_descriptors;
+	return err;
+}
+
+static int local_verify(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+	struct end from = end_of(&job->goods.view, local->from);
+	struct end to = end_of(&local->store.view, local->to);
+	u32 at = local->nr_verified, nr = min(local->nr - at, local->portion);
+	u64 *theirs = local->sum + local->portion;
+	int err = sum_list(&from, at, nr, local->sum);
+
+	if (!err)
+		err = sum_list(&to, at, nr, theirs);
+	for (u32 i = 0; i < nr && !err; i++)
+		if (local->sum[i] != theirs[i])
+			err = -EBADMSG;
+	if (err)
+		return err;
+	local->nr_verified += nr;
+	return local->nr_verified == local->nr ? 0 : -EINPROGRESS;
+}
+
+static int local_commit(struct kvmm_migrate *job)
+{
+	return store_publish(&job->local->store);
+}
+
+/* ---- the way back ---- */
+
+static int local_undo(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+
+	if (local->moving) {
+		mover_stop(&local->mover, -ECANCELED);
+		if (mover_step(&local->mover) == -EINPROGRESS)
+			return -EINPROGRESS;
+		mover_exit(&local->mover);
+		local->moving = false;
+	}
+	store_release(&local->store);
+	return 0;
+}
+
+static void local_free(struct kvmm_migrate *job)
+{
+	struct local *local = job->local;
+
+	if (local->moving)
+		mover_exit(&local->mover);
+	store_exit(&local->store);
+	free_lists(local);
+	kv_free(local);
+	job->local = NULL;
+}
+
+static void local_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+{
+	const struct local *local = job->local;
+	bool over = job->phase > KVMM_MIGRATE_COPYING && job->phase < KVMM_MIGRATE_CANCELLING;
+
+	status->path = local->path;
+	status->nr_present = local->store.nr_present;
+	status->nr_copied = over ? local->nr : local->moving ? local->mover.nr_done : 0;
+	status->nr_verified = local->nr_verified;
+	status->nr_descriptors = local->nr_descriptors;
+	for (u32 i = 0; i < local->nr && local->from; i++) {
+		status->nr_src_runs += !i || local->from[i] != local->from[i - 1] + 1;
+		status->nr_dst_runs += !i || local->to[i] != local->to[i - 1] + 1;
+	}
+}
+
+static const struct carrier_ops local_ops = {
+	.prepare	= local_prepare,
+	.wait		= local_wait,
+	.copy		= local_copy,
+	.verify		= local_verify,
+	.commit		= local_commit,
+	.undo		= local_undo,
+	.free		= local_free,
+	.status		= local_status,
+};
+
+int local_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
+{
+	struct kv_pool_view src, dst;
+	int err;
+
+	if (attr->dst == attr->src)
+		return -EINVAL;
+	kv_pool_view(attr->src, &src);
+	kv_pool_view(attr->dst, &dst);
+	err = views_match(&src, &dst);
+	if (!err && attr->what >= KVMM_MIGRATE_REFS && !dst.caches)
+		err = -EOPNOTSUPP;
+	if (err)
+		return err;
+	job->local = kv_alloc(sizeof(*job->local));
+	if (!job->local)
+		return -ENOMEM;
+	job->local->store = (struct store){ .pool = attr->dst, .view = dst, .flags = attr->flags,
+					    .max_runs = attr->max_runs };
+	job->ops = &local_ops;
+	return 0;
+}

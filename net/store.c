@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The destination of a migration: reserved all or nothing, published all or nothing.
+ *
+ * Blocks whose name the pool has already are referenced instead of reserved, so that they cannot be
+ * evicted before the source is given back. Should somebody register a name after we looked, ours is
+ * the newcomer, and is rejected in favour of the one that is there.
+ */
+#include <kv/err.h>
+#include <kv/mem.h>
+#include <kvmm/alloc.h>
+
+#include "store.h"
+
+#define RANGE_FLAGS	(KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_GROWS)
+
+int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *name, u32 nr_ranges,
+	       const struct kv_range_kind *kind)
+{
+	store->nr_refs = store->nr = nr_refs;
+	store->name = name;
+	store->nr_ranges = nr_ranges;
+	store->kind = kind;
+	for (u32 i = 0; i < nr_ranges; i++)
+		store->nr += kind[i].nr;
+	store->ref = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->ref));
+	store->present = kv_alloc_array(max(nr_refs, 1u), sizeof(*store->present));
+	store->range = kv_alloc_array(max(nr_ranges, 1u), sizeof(*store->range));
+	store->block = kv_alloc_array(max(store->nr, 1u), sizeof(*store->block));
+	if (store->ref && store->present && store->range && store->block)
+		return 0;
+	store_exit(store);
+	return -ENOMEM;
+}
+
+/* ---- blocks that are there ---- */
+
+static struct kvmm_prefix prefix_of(const struct kv_block_name *name)
+{
+	return (struct kvmm_prefix){
+		.keys = &name->key, .nr = 1, .position = name->position,
+		.parent = name->has_parent ? &name->parent : NULL, .domain = name->domain,
+	};
+}
+
+static int find_present(struct store *store)
+{
+	store->nr_present = 0;
+	for (u32 i = 0; i < store->nr_refs; i++) {
+		struct kvmm_prefix prefix = prefix_of(&store->name[i]);
+		int found = kvmm_prefix_scan(store->pool, &prefix, &store->ref[i]);
+
+		if (found < 0)
+			return found;
+		store->present[i] = found;
+		store->nr_present += found;
+	}
+	return 0;
+}
+
+static void put_present(struct store *store)
+{
+	for (u32 i = store->nr_refs; i-- > 0;)
+		if (store->present[i])
+			kvmm_put(store->pool, store->ref[i]);
+	for (u32 i = 0; i < store->nr_refs; i++)
+		store->present[i] = false;
+	store->nr_present = 0;
+}
+
+/* ---- blocks that are not ---- */
+
+static u32 alloc_flags(const struct store *store)
+{
+	return store->flags & KVMM_MIGRATE_NO_EVICT ? KVMM_ALLOC_NO_EVICT : 0;
+}
+
+/* Neighbours cost fewer copies; they are not worth evicting or moving anything. */
+static int alloc_muts(struct store *store, u32 nr, u32 tenant, kvmm_mut_t *muts)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	int err;
+
+	ctl.nr = nr;
+	ctl.tenant = tenant;
+	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
+	err = nr > 1 ? kvmm_alloc_ctl(store->pool, &ctl, muts) : -ENOSPC;
+	if (err != -ENOSPC && err != -EOPNOTSUPP)
+		return err;
+	ctl.flags = alloc_flags(store) | KVMM_ALLOC_NO_COMPACT;
+	return kvmm_alloc_ctl(store->pool, &ctl, muts);
+}
+
+/* From @i on: the tenant's next absent ones, one after the other. */
+static u32 nr_of_tenant(const struct store *store, u32 i, u32 *nr_absent)
+{
+	u32 tenant = store->name[i].domain.tenant, first = i;
+
+	*nr_absent = 0;
+	for (; i < store->nr_refs && store->name[i].domain.tenant == tenant; i++)
+		*nr_absent += !store->present[i];
+	return i - first;
+}
+
+static void free_muts(struct store *store, u32 nr)
+{
+	for (u32 i = nr; i-- > 0;)
+		if (!store->present[i])
+			kvmm_free(store->pool, (kvmm_mut_t *)&store->ref[i], 1);
+}
+
+static int reserve_tenant(struct store *store, kvmm_mut_t *muts, u32 first, u32 nr, u32 nr_absent)
+{
+	int err = nr_absent ? alloc_muts(store, nr_absent, store->name[first].domain.tenant, muts) : 0;
+
+	for (u32 i = first, k = 0; i < first + nr && !err; i++)
+		if (!store->present[i])
+			store->ref[i] = (kvmm_ref_t){ muts[k].index, muts[k].gen }, k++;
+	return err;
+}
+
+static int reserve_muts(struct store *store)
+{
+	kvmm_mut_t *muts = kv_alloc_array(max(store->nr_refs, 1u), sizeof(*muts));
+	u32 i, nr, nr_absent;
+	int err = muts ? 0 : -ENOMEM;
+
+	for (i = 0; i < store->nr_refs && !err; i += err ? 0 : nr) {
+		nr = nr_of_tenant(store, i, &nr_absent);
+		err = reserve_tenant(store, muts, i, nr, nr_absent);
+	}
+	if (err)
+		free_muts(store, muts ? i : 0);
+	kv_free(muts);
+	return err;
+}
+
+static int reserve_refs(struct store *store)
+{
+	int err = find_present(store);
+
+	if (!err)
+		err = reserve_muts(store);
+	for (u32 i = 0; i < store->nr_refs && !err; i++) {
+		kvmm_mut_t mut = { store->ref[i].index, store->ref[i].gen };
+
+		if (!store->present[i])
+			err = kvmm_blocks_of_muts(store->pool, &mut, 1, &store->block[i]);
+	}
+	if (err)
+		put_present(store);
+	return err;
+}
+
+/* ---- ranges ---- */
+
+static void free_ranges(struct store *store, u32 nr)
+{
+	while (nr) {
+		kvmm_range_unpin(store->pool, store->range[--nr]);
+		kvmm_range_free(store->pool, store->range[nr]);
+	}
+}
+
+/* Of no sequence yet, and nobody moves it. */
+static int reserve_range(struct store *store, u32 i)
+{
+	const struct kv_range_kind *kind = &store->kind[i];
+	struct kvmm_range_attr attr = {
+		.size = sizeof(attr), .nr = kind->nr, .prio = kind->prio, .tenant = kind->tenant,
+		.max_runs = store->max_runs ? store->max_runs : KVMM_MAX_RUNS,
+		.flags = (kind->flags & RANGE_FLAGS) | alloc_flags(store),
+	};
+	int err = kvmm_range_alloc_attr(store->pool, &attr, &store->range[i]);
+
+	if (err)
+		return err;
+	err = kvmm_range_pin(store->pool, store->range[i]);
+	if (err)
+		kvmm_range_free(store->pool, store->range[i]);
+	return err;
+}
+
+static int list_range(struct store *store, u32 i, u32 *block)
+{
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	int nr = kvmm_range_extents(store->pool, store->range[i], ext, KVMM_MAX_RUNS);
+
+	for (int k = 0; k < nr; k++)
+		for (u32 b = 0; b < ext[k].nr; b++)
+			*block++ = ext[k].start + b;
+	return min(nr, 0);
+}
+
+static int reserve_ranges(struct store *store)
+{
+	u32 i, at = store->nr_refs;
+	int err = 0;
+
+	for (i = 0; i < store->nr_ranges && !err; i++) {
+		err = reserve_range(store, i);
+		if (err)
+			break;
+		err = list_range(store, i, store->block + at);
+		at += store->kind[i].nr;
+	}
+	if (err)
+		free_ranges(store, i);
+	return err;
+}
+
+int store_reserve(struct store *store)
+{
+	int err;
+
+	if (KV_BUG_ON(store->state != STORE_EMPTY))
+		return -EINVAL;
+	err = reserve_ranges(store);
+	if (err)
+		return err;
+	err = store->nr_refs ? reserve_refs(store) : 0;
+	if (err)
+		free_ranges(store, store->nr_ranges);
+	else
+		store->state = STORE_RESERVED;
+	return err;
+}
+
+void store_release(struct store *store)
+{
+	if (store->state != STORE_RESERVED)
+		return;
+	free_muts(store, store->nr_refs);
+	put_present(store);
+	free_ranges(store, store->nr_ranges);
+	store->state = STORE_EMPTY;
+}
+
+/* ---- publishing ---- */
+
+static int stage_one(struct store *store, u32 i, kvmm_staged_t *staged)
+{
+	struct kvmm_prefix prefix = prefix_of(&store->name[i]);
+	kvmm_mut_t mut = { store->ref[i].index, store->ref[i].gen };
+
+	return kvmm_stage(store->pool, &prefix, &mut, staged);
+}
+
+/* The same blocks are private again, under the handles that they get. */
+static void unstage(struct store *store, const kvmm_staged_t *staged, u32 end)
+{
+	for (u32 i = 0, k = 0; i < end; i++) {
+		kvmm_mut_t mut;
+
+		if (store->present[i])
+			continue;
+		if (!kvmm_unstage(store->pool, &staged[k++], 1, &mut))
+			store->ref[i] = (kvmm_ref_t){ mut.index, mut.gen };
+	}
+}
+
+static int publish_staged(struct store *store, kvmm_staged_t *staged, u32 nr)
+{
+	struct kvmm_publish req = {
+		.staged = staged, .nr = nr, .dup = KVMM_DUP_REJECT, .refs = (kvmm_ref_t *)staged,
+	};
+	int err = kvmm_publish(store->pool, &req);
+
+	for (u32 i = 0, k = 0; i < store->nr_refs && !err; i++)
+		if (!store->present[i])
+			store->ref[i] = req.refs[k++];
+	return err;
+}
+
+static int publish_refs(struct store *store)
+{
+	kvmm_staged_t *staged = kv_alloc_array(store->nr_refs, sizeof(*staged));
+	u32 i, nr = 0;
+	int err = 0;
+
+	if (!staged)
+		return -ENOMEM;
+	for (i = 0; i < store->nr_refs && !err; i++) {
+		if (store->present[i])
+			continue;
+		err = stage_one(store, i, &staged[nr]);
+		nr += !err;
+	}
+	if (err)
+		i--;
+	else
+		err = publish_staged(store, staged, nr);
+	if (err)
+		unstage(store, staged, i);
+	kv_free(staged);
+	return err;
+}
+
+/* Blocks that were rejected for an elder lie elsewhere. */
+static void relist_refs(struct store *store)
+{
+	kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->block);
+}
+
+/* What can fail comes first. A range that was released by force meanwhile is nobody's loss but its
+ * owner's. */
+int store_publish(struct store *store)
+{
+	int err = store->nr_refs ? publish_refs(store) : kv_pool_refusal(store->pool);
+
+	if (err)
+		return err;
+	store->state = STORE_PUBLISHED;
+	for (u32 i = 0; i < store->nr_ranges; i++) {
+		const struct kv_range_kind *kind = &store->kind[i];
+
+		kv_pool_name_range(store->pool, store->range[i], kind->seq, kind->sealed);
+		kvmm_range_unpin(store->pool, store->range[i]);
+	}
+	if (store->nr_refs)
+		relist_refs(store);
+	return 0;
+}
+
+void store_exit(struct store *store)
+{
+	store_release(store);
+	if (store->state == STORE_PUBLISHED && store->nr_refs && !store->taken)
+		kvmm_put_many(store->pool, store->ref, store->nr_refs);
+	kv_free(store->ref);
+	kv_free(store->present);
+	kv_free(store->range);
+	kv_free(store->block);
+	store->ref = NULL;
+	store->present = NULL;
+	store->range = NULL;
+	store->block = NULL;
+	store->nr = store->nr_refs = store->nr_ranges = 0;
+	store->state = STORE_EMPTY;
+}

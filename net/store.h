@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where it goes: blocks of a pool that are reserved, filled, and then published all at once.
+ *
+ *	EMPTY --reserve--> RESERVED --publish--> PUBLISHED
+ *	  ^                   | release              | exit: references are dropped
+ *	  +-------------------+
+ *
+ * Reserved blocks are private: no lookup finds them, and no sequence has them. No lock: a store
+ * belongs to one job, or one session.
+ */
+#ifndef NET_STORE_H
+#define NET_STORE_H
+
+#include <kv/pool_migrate.h>
+#include <kv/types.h>
+#include <kvmm/migrate.h>
+
+enum store_state { STORE_EMPTY, STORE_RESERVED, STORE_PUBLISHED };
+
+struct store {
+	struct kvmm_pool *pool;			/* borrowed */
+	struct kv_pool_view view;
+	u32 flags;				/* KVMM_MIGRATE_* */
+	u32 max_runs;
+	enum store_state state;
+
+	u32 nr_refs;
+	const struct kv_block_name *name;	/* borrowed */
+	kvmm_ref_t *ref;			/* ours; references, unless RESERVED says otherwise */
+	bool *present;				/* ours; it was cached already: not to be copied */
+	u32 nr_present;
+	bool taken;				/* references are somebody else's by now */
+
+	u32 nr_ranges;
+	const struct kv_range_kind *kind;	/* borrowed */
+	kvmm_range_t *range;			/* ours */
+
+	u32 nr;
+	u32 *block;				/* ours; in the order of the source's */
+};
+
+/* What is to come; @name and @kind live as long as the store. 0, -ENOMEM. */
+int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *name, u32 nr_ranges,
+	       const struct kv_range_kind *kind);
+void store_exit(struct store *store);
+
+/* 0; -ENOSPC, -EDQUOT, -ENOMEM, -EIO: nothing was taken. */
+int store_reserve(struct store *store);
+/* Nothing writes there any more: it is free again. */
+void store_release(struct store *store);
+/* What it holds is good: found from here on. 0, or nothing was published: -ENOMEM, -EUCLEAN. */
+int store_publish(struct store *store);
+
+#endif /* NET_STORE_H */

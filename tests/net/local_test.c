@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Migration between pools of one process: what each phase looks like, and what each failure leaves. */
+#include <criterion/criterion.h>
+
+#include "tests/net/util.h"
+#include "tests/pool/util.h"
+
+static struct kvmm_pool *src, *dst;
+
+static void set_up(void)
+{
+	src = net_pool("host", 16);
+	dst = net_pool("host", 16);
+}
+
+static void tear_down(void)
+{
+	end_pool(src);
+	end_pool(dst);
+}
+
+TestSuite(local, .init = set_up, .fini = tear_down);
+
+static struct kvmm_migrate_attr attr_of_range(kvmm_range_t range)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+
+	attr.src = src;
+	attr.dst = dst;
+	attr.what = KVMM_MIGRATE_RANGE;
+	attr.range = range;
+	return attr;
+}
+
+static struct kvmm_migrate_attr attr_of_refs(const kvmm_ref_t *refs, u32 nr)
+{
+	struct kvmm_migrate_attr attr = attr_of_range((kvmm_range_t){ 0, 0 });
+
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.refs = refs;
+	attr.nr_refs = nr;
+	return attr;
+}
+
+static struct kvmm_migrate *begin(const struct kvmm_migrate_attr *attr)
+{
+	struct kvmm_migrate *job = NULL;
+
+	cr_assert_eq(kvmm_migrate_start(attr, &job), 0);
+	return job;
+}
+
+static struct kvmm_migrate_status status_of(const struct kvmm_migrate *job)
+{
+	struct kvmm_migrate_status status;
+
+	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	return status;
+}
+
+static void expect_pictures(const char *of_src, const char *of_dst)
+{
+	cr_expect_str_eq(picture(src), of_src);
+	cr_expect_str_eq(picture(dst), of_dst);
+	cr_expect_eq(kvmm_validate(src), 0);
+	cr_expect_eq(kvmm_validate(dst), 0);
+}
+
+/* As far as it gets. */
+static int go_on(struct kvmm_migrate *job)
+{
+	int err = -EINPROGRESS;
+
+	for (u32 i = 0; i < 10 && err == -EINPROGRESS; i++)
+		err = kvmm_migrate_poll(job);
+	return err;
+}
+
+/* Steps of an engine that are open keep a job where it is. */
+struct engine {
+	struct kvmm_pool *pool;
+	kvmm_stream_t id;
+	uint64_t epoch;
+};
+
+static struct engine engine_begin(struct kvmm_pool *pool)
+{
+	struct engine engine = { .pool = pool };
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &engine.id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, engine.id, &engine.epoch), 0);
+	return engine;
+}
+
+static void engine_end(struct engine *engine)
+{
+	cr_assert_eq(kvmm_step_end(engine->pool, engine->id, engine->epoch), 0);
+	cr_assert_eq(kvmm_stream_del(engine->pool, engine->id), 0);
+}
+
+Test(local, a_range_goes_and_is_the_same_there)
+{
+	kvmm_range_t range = net_range(src, 'a', 5, 1), there;
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job = begin(&attr);
+	struct kvmm_relocation move;
+
+	expect_pictures("aaaaa...........", "................");
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), -EAGAIN);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	expect_pictures("................", "aaaaa...........");
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
+	cr_expect(net_range_is(dst, there, 'a', 5));
+	cr_expect_eq(kvmm_migrate_relocations(job, &move, 1), 1);
+	cr_expect_eq(move.nr, 5);
+	cr_expect_eq(kvmm_migrate_status(job, NULL), -EINVAL);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free(src, range), -ESTALE);
+	cr_expect_eq(kvmm_range_find_seq(dst, 'a', NULL, 0), 1);
+	cr_expect_eq(kvmm_range_free(dst, there), 0);
+}
+
+Test(local, nothing_is_found_before_the_commit_and_the_source_stays_through_the_grace)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine before = engine_begin(src), after;
+	struct kvmm_migrate *job = begin(&attr);
+
+	/* It may write to the range: reserved, and waited for. */
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_WAIT);
+	expect_pictures("aaa.............", "###.............");
+	cr_expect_eq(kvmm_range_find_seq(dst, 'a', NULL, 0), 0);
+
+	/* One that began later only reads; when it was told, the source was the place. */
+	after = engine_begin(src);
+	cr_assert_eq(kvmm_step_end(src, before.id, before.epoch), 0);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_GRACE);
+	expect_pictures("aaa.............", "aaa.............");
+
+	cr_expect_eq(kvmm_migrate_cancel(job), -EALREADY);
+	engine_end(&after);
+	cr_expect_eq(go_on(job), 0);
+	expect_pictures("................", "aaa.............");
+	kvmm_migrate_free(job);
+	cr_assert_eq(kvmm_stream_del(src, before.id), 0);
+}
+
+Test(local, what_is_sealed_goes_beside_an_open_step)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine engine = engine_begin(src);
+	struct kvmm_migrate *job;
+
+	cr_assert_eq(kvmm_range_seal(src, range, 3), 0);
+	job = begin(&attr);
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_GRACE);
+	expect_pictures("aaa.............", "aaa.............");
+	engine_end(&engine);
+	cr_expect_eq(go_on(job), 0);
+	kvmm_migrate_free(job);
+	expect_pictures("................", "aaa.............");
+}
+
+Test(local, cached_blocks_keep_their_names_and_lose_them_at_the_source)
+{
+	kvmm_ref_t refs[4], there[4];
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+
+	net_cache(src, 10, 4);
+	net_match(src, 10, 4, refs);
+	attr = attr_of_refs(refs, 4);
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	cr_expect_eq(net_cached(src, 10, 4), 0);
+	cr_expect_eq(net_cached(dst, 10, 4), 4);
+	expect_pictures("AAAA............", "AAAA............");	/* ours; the job's */
+	cr_expect_eq(kvmm_put_many(src, refs, 4), 0);
+	cr_expect_eq(kvmm_migrate_refs(job, there, 4), 4);
+	cr_expect_eq(kvmm_migrate_refs(job, there, 4), -EALREADY);
+	kvmm_migrate_free(job);
+	expect_pictures("................", "AAAA............");
+	cr_expect_eq(kvmm_put_many(dst, there, 4), 0);
+	expect_pictures("................", "IIII............");
+}
+
+Test(local, a_copy_leaves_the_source)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job;
+
+	attr.flags = KVMM_MIGRATE_COPY;
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	kvmm_migrate_free(job);
+	expect_pictures("aaa.............", "aaa.............");
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+}
+
+Test(local, keys_go_as_far_as_they_are_cached_and_those_that_are_there_are_not_copied)
+{
+	struct kvmm_migrate_attr attr = attr_of_refs(NULL, 0);
+	struct kvmm_migrate_status status;
+	struct kvmm_migrate *job;
+	kvmm_key_t keys[6];
+	struct kvmm_prefix prefix = { keys, 6, 0, NULL, { 0, 0, 0 } };
+
+	for (u32 i = 0; i < 6; i++)
+		keys[i] = key_of(i);
+	net_cache(src, 0, 2);
+	net_cache(src, 3, 2);
+	net_cache(dst, 3, 1);
+	attr.what = KVMM_MIGRATE_KEYS;
+	attr.prefix = &prefix;
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	status = status_of(job);
+	cr_expect_eq(status.nr_blocks, 4);
+	cr_expect_eq(status.nr_present, 1);
+	cr_expect_eq(status.nr_copied, 3);
+	cr_expect_eq(status.nr_verified, 3);
+	kvmm_migrate_free(job);
+	expect_pictures("................", "IIII............");
+	cr_expect_eq(net_cached(dst, 0, 6), 4);
+}
+
+Test(local, neighbours_are_one_descriptor)
+{
+	struct kvmm_migrate_status status;
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+	kvmm_range_t range[26];
+	struct kvmm_pool *holes = net_pool("host", 16);
+
+	end_pool(src);
+	src = holes;
+	paint(src, "aa.b.aaa.c.a....", range);
+	attr = attr_of_range(range[0]);
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	status = status_of(job);
+	cr_expect_eq(status.nr_src_runs, 3);
+	cr_expect_eq(status.nr_dst_runs, 1);
+	cr_expect_eq(status.nr_descriptors, 3);
+	cr_expect_eq(status.path, KVMM_MIGRATE_PATH_LOCAL);
+	kvmm_migrate_free(job);
+	expect_pictures("...b.....c......", "aaaaaa..........");
+}
+
+Test(local, without_room_nothing_happens_and_it_can_be_resumed)
+{
+	kvmm_range_t range = net_range(src, 'a', 6, 1), other = net_range(dst, 'b', 12, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), -ENOSPC);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_FAILED);
+	expect_pictures("aaaaaa..........", "bbbbbbbbbbbb....");
+	cr_expect_eq(go_on(job), -ENOSPC);
+	cr_expect_eq(kvmm_range_pin(src, range), 0);	/* nobody holds it */
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), -EBUSY);
+	cr_expect_eq(kvmm_range_unpin(src, range), 0);
+	cr_expect_eq(kvmm_range_free(dst, other), 0);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	cr_expect_eq(status_of(job).attempts, 2);
+	kvmm_migrate_free(job);
+	expect_pictures("................", "aaaaaa..........");
+}
+
+Test(local, a_source_that_is_gone_cannot_be_resumed)
+{
+	kvmm_range_t range = net_range(src, 'a', 6, 1), other = net_range(dst, 'b', 12, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), -ENOSPC);
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), -ESTALE);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_range_free(dst, other), 0);
+}
+
+Test(local, cancelled_while_it_waits_it_leaves_no_trace)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine engine = engine_begin(src);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(go_on(job), -ECANCELED);
+	cr_expect_eq(kvmm_migrate_cancel(job), -EALREADY);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), -EINVAL);
+	expect_pictures("aaa.............", "................");
+	kvmm_migrate_free(job);
+	engine_end(&engine);
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+}
+
+Test(local, freed_in_the_middle_it_leaves_no_trace)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine engine = engine_begin(src);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	kvmm_migrate_free(job);
+	expect_pictures("aaa.............", "................");
+	engine_end(&engine);
+}
+
+Test(local, bounded_chunks_take_as_many_polls)
+{
+	kvmm_range_t range = net_range(src, 'a', 12, 1), there;
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job;
+	u32 polls = 1;
+
+	attr.chunk_bytes = 2 * NET_BLOCK_BYTES;
+	job = begin(&attr);
+	while (kvmm_migrate_poll(job) == -EINPROGRESS) {
+		if (status_of(job).phase == KVMM_MIGRATE_COPYING)
+			cr_expect_leq(status_of(job).nr_copied, 4 * polls);
+		polls++;
+	}
+	cr_expect_gt(polls, 3);
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
+	cr_expect(net_range_is(dst, there, 'a', 12));
+	kvmm_migrate_free(job);
+}
+
+Test(local, all_ranges_of_a_sequence_go_or_none)
+{
+	kvmm_range_t first = net_range(src, 'a', 3, 1), second = net_range(src, 'a', 4, 1), there[2];
+	struct kvmm_migrate_attr attr = attr_of_range(first);
+	struct kvmm_migrate *job;
+
+	attr.what = KVMM_MIGRATE_SEQ;
+	attr.seq = 'b';
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -ENOENT);
+	attr.seq = 'a';
+	cr_assert_eq(kvmm_range_get(src, second), 0);
+	cr_expect_eq(kvmm_migrate_start(&attr, &job), -EBUSY);
+	cr_assert_eq(kvmm_range_free(src, second), 0);
+	expect_pictures("aaaaaaa.........", "................");
+	job = begin(&attr);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	cr_expect_eq(kvmm_migrate_ranges(job, there, 2), 2);
+	kvmm_migrate_free(job);
+	expect_pictures("................", "aaaaaaa.........");
+	cr_expect_eq(kvmm_range_find_seq(dst, 'a', NULL, 0), 2);
+}
+
+Test(local, who_comes_to_hold_the_range_meanwhile_keeps_it)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct engine engine = engine_begin(src);
+	struct kvmm_migrate *job = begin(&attr);
+
+	cr_expect_eq(go_on(job), -EINPROGRESS);
+	cr_assert_eq(kvmm_range_get(src, range), 0);
+	engine_end(&engine);
+	cr_expect_eq(go_on(job), -EBUSY);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_DONE);
+	kvmm_migrate_free(job);
+	expect_pictures("aaa.............", "aaa.............");
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+	cr_expect_eq(kvmm_range_free(src, range), 0);
+}
+
+Test(local, idle_blocks_that_are_hit_on_the_way_stay_as_well)
+{
+	kvmm_ref_t refs[3];
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+
+	net_cache(src, 0, 3);
+	net_match(src, 0, 3, refs);
+	attr = attr_of_refs(refs, 3);
+	attr.flags = KVMM_MIGRATE_IDLE_ONLY;
+	job = begin(&attr);
+	cr_assert_eq(kvmm_put_many(src, refs + 1, 2), 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(net_cached(src, 0, 3), 1);
+	cr_expect_eq(net_cached(dst, 0, 3), 3);
+	cr_assert_eq(kvmm_put(src, refs[0]), 0);
+}
+
+Test(local, arguments_that_make_no_sense_are_refused)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range), bad;
+	struct kvmm_pool *other = make_cache(16, "lru");
+	struct kvmm_migrate *job;
+
+	cr_expect_eq(kvmm_migrate_start(NULL, &job), -EINVAL);
+	cr_expect_eq(kvmm_migrate_start(&attr, NULL), -EINVAL);
+#define REFUSED(field, value, err)						\
+	({									\
+		bad = attr;							\
+		bad.field = value;						\
+		cr_expect_eq(kvmm_migrate_start(&bad, &job), err, #field);	\
+	})
+	REFUSED(src, NULL, -EINVAL);
+	REFUSED(dst, NULL, -EINVAL);
+	REFUSED(dst, src, -EINVAL);
+	REFUSED(dst, other, -EMEDIUMTYPE);
+	REFUSED(what, 99, -EINVAL);
+	REFUSED(what, KVMM_MIGRATE_REFS, -EINVAL);
+	REFUSED(what, KVMM_MIGRATE_KEYS, -EINVAL);
+	REFUSED(what, KVMM_MIGRATE_SEQ, -EINVAL);
+	REFUSED(flags, 1u << 31, -EINVAL);
+	REFUSED(max_runs, KVMM_MAX_RUNS + 1, -EINVAL);
+	REFUSED(range.gen, 0, -EINVAL);
+	REFUSED(size, 3, -EINVAL);
+	cr_expect_eq(kvmm_migrate_poll(NULL), -EINVAL);
+	cr_expect_eq(kvmm_migrate_cancel(NULL), -EINVAL);
+	cr_expect_eq(kvmm_migrate_resume(NULL, NULL), -EINVAL);
+	cr_expect_eq(kvmm_migrate_ranges(NULL, NULL, 0), -EINVAL);
+	cr_expect_eq(kvmm_migrate_refs(NULL, NULL, 0), -EINVAL);
+	kvmm_migrate_free(NULL);
+	cr_expect_str_eq(kvmm_migrate_phase_name(KVMM_MIGRATE_GRACE), "grace");
+	cr_expect_str_eq(kvmm_migrate_phase_name(99), "?");
+	cr_expect_str_eq(kvmm_migrate_path_name(KVMM_MIGRATE_PATH_PEER), "peer");
+	expect_pictures("aaa.............", "................");
+	end_pool(other);
+}
