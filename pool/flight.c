@@ -524,8 +524,11 @@ static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
 		order_leave(&pool->order);
 }
 
+/* Until they have landed, moves have two places: the second one must not be promised to anybody. */
 static int lift(struct kvmm_pool *pool, struct flight *flight)
 {
+	if (pool_nr_free(pool) < (u64)flight->nr_blocks + pool->door.nr_promised)
+		return -ENOSPC;
 	for (u32 i = 0; i < flight->nr; i++) {
 		int err = leg_lift(pool, flight, i);
 

@@ -135,7 +135,8 @@ enum kvmm_move_mode {
  * have ended: later calls of kvmm_step_begin(), kvmm_step_end() and kvmm_compact_poll() see to it.
  * Until then neither old nor new places are given to anybody.
  *
- * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the goal;
+ * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the goal,
+ * or their new places are promised to somebody;
  * -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on its way, or the pool is quiescent;
  * -EAGAIN the blocks changed hands all the while it was planned, or a budget ended it; -EIO, -ENOMEM;
  * -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.

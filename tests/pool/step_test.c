@@ -535,6 +535,29 @@ Test(step, nothing_moves_in_a_quiescent_pool)
 	end_pool(pool);
 }
 
+/* A move has two places until it has landed. */
+Test(step, moves_leave_what_is_promised)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_promise_t promise;
+
+	ctl.nr = 7;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	cr_expect_eq(start(pool, 4, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_promise_end(pool, promise), 7);
+	ctl.nr = 4;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	cr_expect_eq(start(pool, 4, KVMM_MOVE_BESIDE), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_compact_cancel(pool), 2);
+	cr_assert_eq(kvmm_promise_end(pool, promise), 4);
+	end_pool(pool);
+}
+
 /* Nobody has made a step, or polled, since the copy ended. */
 Test(step, an_allocation_finds_what_a_finished_copy_has_left)
 {
