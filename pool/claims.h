@@ -11,7 +11,6 @@
  */
 #ifndef POOL_CLAIMS_H
 #define POOL_CLAIMS_H
-
 #include <kv/entry.h>
 
 #define PLACE_LENT	0x80u
@@ -20,6 +19,7 @@ struct claims {
 	u32 nr;
 	u32 nr_named;		/* of them: not PARKED before */
 	u32 nr_lent;		/* of them */
+	u32 nr_due;		/* of them: to be private blocks of their gang */
 	u32 forgets;
 };
 

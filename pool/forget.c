@@ -2,7 +2,7 @@
 /* Forgetting keys because somebody says so: by block id, all that nobody holds, or everything. */
 #include <limits.h>
 
-#include "arena.h"
+#include "local.h"
 
 /* One round, oldest first, so that blocks without key keep their order. */
 static u32 forget_round(struct kvmm_pool *pool)
@@ -74,7 +74,7 @@ static bool is_idle(const struct kvmm_pool *pool)
 	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten -
 		       pool->claims.nr_named;
 
-	return !pool_counts(pool).nr_ranges && count->nr_held - count->nr_parked == nr_named &&
+	return !pool_counts(pool).nr_ranges && count->nr_held - pool_nr_parked(pool) == nr_named &&
 	       tally_sum(pool, TALLY_REFS) == nr_refs_of_dups(pool);
 }
 

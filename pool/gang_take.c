@@ -36,14 +36,14 @@ static void count_claims(struct kvmm_pool *pool, const struct victims *victims, 
 static void victims_wait(struct kvmm_pool *pool, const struct victims *victims)
 {
 	for_each_victim(pool, victims, at, i)
-		quota_unpicked(pool->order.quotas, at);
+		quota_lend(pool->order.quotas, at);
 	count_claims(pool, victims, 1);
 }
 
 static void victims_wake(struct kvmm_pool *pool, const struct victims *victims)
 {
 	for_each_victim(pool, victims, at, i)
-		quota_picked(pool->order.quotas, at);
+		quota_unlend(pool->order.quotas, at);
 	count_claims(pool, victims, -1);
 }
 
@@ -108,6 +108,19 @@ static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 	return nr;
 }
 
+/* Who had it may have got others for it, and has more now than ever. */
+static void put_back(struct kvmm_pool *pool, u32 index, bool exact)
+{
+	struct quotas *quotas = pool->order.quotas;
+
+	if (exact)
+		order_unpick(&pool->order, index);
+	else
+		order_unpick_late(&pool->order, index);
+	if (unlikely(quotas != NULL))
+		quota_peak(quotas, quota_of(quotas, index));
+}
+
 static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
 {
 	u32 index = victims->newest;
@@ -131,10 +144,8 @@ static void victims_return(struct part *part)
 		bool has_block = get_back(pool, index);
 
 		exact &= has_block && !forget;
-		if (exact)
-			order_unpick(&pool->order, index);
-		else if (has_block && !forget)
-			order_unpick_late(&pool->order, index);
+		if (has_block && !forget)
+			put_back(pool, index, exact);
 		else
 			nr_evicted += evict_one(pool, index, has_block);
 	}
@@ -146,10 +157,16 @@ static void victims_return(struct part *part)
 
 /* ---- blocks ---- */
 
-/* An account may have come or gone since the reservation. */
-static u32 account_of(const struct part *part)
+/*
+ * What it gets is charged from the reservation on, to the account that its tenant had then: nothing
+ * can be too much when it is committed.
+ */
+static void charge_due(struct part *part, int sign)
 {
-	return quota_account(part->pool->order.quotas, part->want.tenant);
+	s64 nr = sign * (s64)(part->want.nr - part->taken.nr_free);
+
+	part->pool->claims.nr_due += nr;
+	quota_due(part->pool->order.quotas, part->account, nr);
 }
 
 static struct take take_of(const struct part *part)
@@ -185,12 +202,13 @@ static int take_blocks(struct part *part)
 	err = check_blocks(pool, &part->want, &take);
 	if (!err) {
 		err = cache_take_begin(pool, &take, &part->taken);
-		if (!err)
-			quota_took(pool->order.quotas, account_of(part));
 		quota_end(pool->order.quotas);
 	}
-	if (!err)
+	if (!err) {
 		victims_wait(pool, &part->taken.victims);
+		charge_due(part, 1);
+		quota_took(pool->order.quotas, part->account);
+	}
 	order_leave(&pool->order);
 	pool->count.fail_nospc += err == -ENOSPC;
 	return err;
@@ -203,6 +221,7 @@ static void undo_blocks(struct part *part)
 
 	order_enter(&pool->order);
 	cache_untake_free(pool, &take, &part->taken);
+	charge_due(part, -1);
 	victims_wake(pool, &part->taken.victims);
 	victims_return(part);
 	order_leave(&pool->order);
@@ -210,7 +229,7 @@ static void undo_blocks(struct part *part)
 
 static void begin_charge(struct part *part)
 {
-	quota_begin(part->pool->order.quotas, account_of(part), QUOTA_FOR_WHO);
+	quota_begin(part->pool->order.quotas, part->account, QUOTA_FOR_WHO);
 }
 
 static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
@@ -224,7 +243,6 @@ static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 static int commit_blocks(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct quotas *quotas = pool->order.quotas;
 	struct take take = take_of(part);
 	int err;
 
@@ -236,10 +254,10 @@ static int commit_blocks(struct part *part)
 	}
 	order_enter(&pool->order);
 	begin_charge(part);
+	charge_due(part, -1);
 	victims_wake(pool, &part->taken.victims);
 	err = cache_take_end(pool, &take, &part->taken);
-	quota_peak(quotas, account_of(part));
-	quota_end(quotas);
+	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
 	return err;
 }
@@ -367,6 +385,7 @@ int part_take(struct part *part)
 
 	kv_assert_held(&part->pool->lock);
 	part->forgets = part->pool->claims.forgets;
+	part->account = quota_account(part->pool->order.quotas, part->want.tenant);
 	part->taken = (struct taken){ 0, NO_VICTIMS };
 	err = part->want.kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
 	part->pool->history = history;

@@ -19,6 +19,15 @@ static inline u32 pool_drain_local(struct kvmm_pool *pool)
 	return arenas_drain(pool) + mags_drain(pool);
 }
 
+/*
+ * Free blocks that a policy hands out itself: those that no gang has claimed. They are to be picked as
+ * victims are, and nothing is lost then. 0 with any other policy. ->lock held.
+ */
+static inline u32 pool_nr_parked(const struct kvmm_pool *pool)
+{
+	return pool->count.nr_parked - (pool->claims.nr - pool->claims.nr_named);
+}
+
 /* How many there are. Exact while nobody allocates or frees. ->lock held. */
 static inline u32 pool_nr_local(const struct kvmm_pool *pool)
 {

@@ -211,6 +211,24 @@ void __quota_uncharge_entry(struct quotas *quotas, u32 index)
 	quotas->of[index] = 0;
 }
 
+void __quota_lend(struct quotas *quotas, u32 index)
+{
+	struct account *account = quotas->account[quota_of(quotas, index)];
+
+	__quota_unpicked(quotas, index);
+	account->nr_claimed++;
+	account->usage--;
+}
+
+void __quota_unlend(struct quotas *quotas, u32 index)
+{
+	struct account *account = quotas->account[quota_of(quotas, index)];
+
+	account->nr_claimed--;
+	account->usage++;
+	__quota_picked(quotas, index);
+}
+
 void __quota_took(struct quotas *quotas, u32 i)
 {
 	struct account *account = quotas->account[i];
@@ -226,7 +244,7 @@ void __quota_took(struct quotas *quotas, u32 i)
 /* Sums of what is charged, by account. */
 struct recount {
 	u32 usage[MAX_ACCOUNTS];
-	u32 nr_claimed[MAX_ACCOUNTS];	/* of them, by gangs that may be aborted: no peak is of them */
+	u32 nr_claimed[MAX_ACCOUNTS];	/* of them: by gangs, or on their way out */
 };
 
 static bool has_account(const struct quotas *quotas, u32 i)
@@ -275,8 +293,10 @@ static int check_account(const struct quotas *quotas, u32 i, const struct recoun
 	if (!has_account(quotas, i))
 		return -EUCLEAN;
 	account = quotas->account[i];
-	if (account->usage != re->usage[i] ||
-	    account->peak < account->usage - re->nr_claimed[i] || account->nr_picked || account->nr_hits)
+	if (account->usage + account->nr_claimed - account->nr_due != re->usage[i] ||
+	    account->nr_claimed > re->nr_claimed[i])
+		return -EUCLEAN;
+	if (account->peak < account->usage || account->nr_picked || account->nr_hits)
 		return -EUCLEAN;
 	if (account->nr_evicted < account->nr_low || account->nr_evicted < account->nr_reclaimed ||
 	    account->nr_max < account->nr_oom)
@@ -286,9 +306,10 @@ static int check_account(const struct quotas *quotas, u32 i, const struct recoun
 }
 
 /* As many slots are in use as there are accounts, so each stands in one. */
-static int check_table(const struct quotas *quotas, const struct recount *re)
+static int check_table(const struct kvmm_pool *pool, const struct recount *re)
 {
-	u32 nr_slots = 0, nr_accounts = 0;
+	const struct quotas *quotas = pool->order.quotas;
+	u32 nr_slots = 0, nr_accounts = 0, nr_claimed = 0, nr_due = 0;
 	u64 limits = 0;
 
 	if (!quotas->nr || quotas->nr > MAX_ACCOUNTS || !quotas->account[QUOTA_REST])
@@ -306,8 +327,11 @@ static int check_table(const struct quotas *quotas, const struct recount *re)
 		if (check_account(quotas, i, re))
 			return -EUCLEAN;
 		limits += limits_of(quotas->account[i]);
+		nr_claimed += quotas->account[i]->nr_claimed;
+		nr_due += quotas->account[i]->nr_due;
 	}
-	return limits == quotas->limits ? 0 : -EUCLEAN;
+	return limits == quotas->limits && nr_claimed == pool->claims.nr &&
+	       nr_due == pool->claims.nr_due ? 0 : -EUCLEAN;
 }
 
 int quotas_check(const struct kvmm_pool *pool)
@@ -321,5 +345,5 @@ int quotas_check(const struct kvmm_pool *pool)
 		return -EUCLEAN;
 	if (pool->caches && recount_entries(pool, quotas, &re))
 		return -EUCLEAN;
-	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(quotas, &re);
+	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(pool, &re);
 }

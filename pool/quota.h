@@ -12,6 +12,8 @@
  *
  *  1. ->usage of an account is the number of entries with a block whose ->of is that account, plus the
  *     blocks of ranges with that ->account. All of them together are what the pool has handed out.
+ *     What a gang that is reserved has claimed is charged to who gets it (->nr_due of entries, or by its
+ *     range), and not to who had it (->nr_claimed): he can neither use nor evict it.
  *  2. ->of of an entry without a block is 0. Marks stand on claimed entries only, and ->nr_picked is
  *     their number; 0 between calls.
  *  3. An entry is in the order of its account and class, or in none.
@@ -69,6 +71,8 @@ struct account {
 	u32 usage;			/* ->lock */
 	u32 peak;			/* ->lock */
 	u32 nr_picked;			/* both locks; claimed and not yet forgotten */
+	u32 nr_claimed;			/* ->lock; of its entries, by gangs that are reserved */
+	u32 nr_due;			/* ->lock; what it gets of the claimed, as entries */
 	u32 nr_hits;			/* both locks; scratch of quota_check_fit(), else 0 */
 	u32 beyond;			/* ->lock; of the allocation under way: BEYOND_* */
 	struct kvmm_tenant_attr limit;	/* ->lock */
@@ -247,6 +251,32 @@ static inline void quota_took(struct quotas *quotas, u32 account)
 {
 	if (unlikely(quotas != NULL))
 		__quota_took(quotas, account);
+}
+
+void __quota_lend(struct quotas *quotas, u32 index);
+void __quota_unlend(struct quotas *quotas, u32 index);
+
+/* A victim waits, claimed by a gang: it is nobody's turn and charged to nobody. Both locks held. */
+static inline void quota_lend(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_lend(quotas, index);
+}
+
+/* It goes now, or goes back. Both locks held. */
+static inline void quota_unlend(struct quotas *quotas, u32 index)
+{
+	if (unlikely(quotas != NULL))
+		__quota_unlend(quotas, index);
+}
+
+/* @nr victims that wait are to be entries of @account, or, if that is negative, are not. ->lock held. */
+static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
+{
+	if (unlikely(quotas != NULL)) {
+		quotas->account[account]->nr_due += (u32)nr;
+		quotas->account[account]->usage += (u32)nr;
+	}
 }
 
 /* The second half of one that was counted when it began. ->lock held. */

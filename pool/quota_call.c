@@ -75,7 +75,10 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 
 	mags_off(pool);		/* who takes from there is not seen */
 	arenas_rest(pool);
-	rest->usage = pool_counts(pool).range_blocks + pool->count.nr_held;
+	rest->nr_claimed = pool->claims.nr;
+	rest->nr_due = pool->claims.nr_due;
+	rest->usage = pool_counts(pool).range_blocks + pool->count.nr_held + pool->claims.nr_lent +
+		      rest->nr_due - rest->nr_claimed;
 	rest->peak = rest->usage;
 	pool->metadata_bytes += quotas_bytes(set->quotas);
 	WRITE_ONCE(pool->order.quotas, set->quotas);
@@ -212,7 +215,7 @@ static int del(struct kvmm_pool *pool, u32 tenant, struct account **gone)
 
 	if (err)
 		return err;
-	if (pool->order.quotas->account[i]->usage) {
+	if (pool->order.quotas->account[i]->usage || pool->order.quotas->account[i]->nr_claimed) {
 		err = -EBUSY;
 	} else {
 		*gone = account_del(pool->order.quotas, i);

@@ -24,7 +24,7 @@ static void count_states(const struct kvmm_pool *pool, const struct pool_count *
 {
 	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten -
 		       pool->claims.nr_named;
-	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool->count.nr_parked;
+	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool_nr_parked(pool);
 	u32 named;
 
 	/* A block on its way from one thread to another may have been seen with both. */
@@ -77,7 +77,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool->count.nr_parked + arenas_nr_free(pool) + nr_mags +
+		.nr_free = zone.nr_free + pool_nr_parked(pool) + arenas_nr_free(pool) + nr_mags +
 			   pool_nr_reserved(pool),
 		.nr_ranges = count.nr_ranges,
 		.largest = zone.largest,

@@ -128,8 +128,8 @@ static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
  * From then on it is part of KVMM_TENANT_REST, which cannot be deleted.
  *
  * Context: as kvmm_tenant_set_many().
- * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); -ENOENT it has no limits;
- * -EINVAL.
+ * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); or may be again, when a gang
+ * is aborted; -ENOENT it has no limits; -EINVAL.
  */
 KVMM_API int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant);
 

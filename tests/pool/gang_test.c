@@ -370,7 +370,6 @@ Test(gang, free_blocks_that_a_policy_keeps_are_lent_as_well)
 	end_gangs(gangs, pools, 1);
 }
 
-/* Both are charged to it for as long as the gang may be aborted. */
 Test(gang, a_tenant_may_lend_to_itself)
 {
 	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
