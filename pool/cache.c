@@ -329,6 +329,23 @@ bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	return true;
 }
 
+/* Entry by entry: the order has them among others, and is asked for its next ones only. */
+bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+{
+	u32 want = victims->nr + nr;
+
+	if (pool_nr_parked(pool) < nr)
+		return false;
+	if (!victims->nr)
+		victims->before = pool->order.mark;
+	for (u32 i = 0; i < pool->nr_blocks && victims->nr < want; i++)
+		if (kv_word_is(READ_ONCE(entry_at(pool, i)->word), KV_ENTRY_PARKED) &&
+		    order_take(&pool->order, i))
+			victims_add(pool, victims, i);
+	victims->stamp = pool->order.stamp;
+	return victims->nr == want;
+}
+
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 {
 	u32 nr = victims_forget(pool, victims);
@@ -487,7 +504,7 @@ static bool share_out(struct kvmm_pool *pool, const struct take *take, struct sh
 	share->nr_refill = nr_free < keep ? keep - nr_free : 0;
 	share->nr_free = take->nr - min(share->nr_victims - share->nr_refill, take->nr);
 	pool_steal_shortfall(pool, share->nr_free);
-	return !share->nr_victims || !take->no_evict;
+	return !take->no_evict || share->nr_victims <= pool_nr_parked(pool);
 }
 
 /* Its tenant may have to give up more than is needed: then fewer free ones are. */
@@ -497,7 +514,8 @@ static int pick_for(struct kvmm_pool *pool, const struct take *take, struct shar
 	int err;
 
 	if (likely(!pool->order.quotas)) {
-		if (likely(victims_pick(pool, share->nr_victims, victims)))
+		if (likely(!take->no_evict) ? victims_pick(pool, share->nr_victims, victims) :
+					      victims_pick_parked(pool, share->nr_victims, victims))
 			return 0;
 		victims_unpick(pool, victims);
 		return -ENOSPC;

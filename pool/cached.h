@@ -207,6 +207,9 @@ static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, 
 	victims->nr++;
 }
 
+/* The same of blocks without a name only, which are free; none if there are fewer than @nr. */
+bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims);
+
 /* Their blocks go to the zone, but they keep their entries. ->lock held. */
 void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims);
 /* For good, and their blocks go to the zone. How many had a name. Both locks held. */
@@ -240,7 +243,7 @@ u32 cache_nr_available(struct kvmm_pool *pool);
  * @tenant: who is charged
  * @nr_surplus: out: further keys that did, so that watermarks are kept
  * @ask: what it may have
- * @no_evict: free blocks only
+ * @no_evict: free blocks only, those that the policy hands out included
  */
 struct take {
 	u32 nr;

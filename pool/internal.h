@@ -419,6 +419,7 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
  * @account: set by @take: who is charged
  * @scatter: the last try, with enough blocks free: in as many pieces as it takes, if @scatters
  * @patient: it would rather wait than do what costs more
+ * @victims: NULL, or who has been picked for it so far
  * @evicted, @moved: out
  */
 struct room {
@@ -432,6 +433,7 @@ struct room {
 	bool scatters;
 	bool scatter;
 	bool patient;
+	struct victims *victims;
 	u32 evicted;
 	u32 moved;
 };
@@ -464,6 +466,11 @@ static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
  */
 struct victims;
 int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims);
+/*
+ * As kv_entries_take(). Victims keep their entries until it is sure that they go: if there are too few
+ * others, it is now, and nothing else may be missing. Both locks held.
+ */
+int room_take_entries(struct kvmm_pool *pool, struct room *room, struct kv_handle *handles);
 /* Evict them for good, or put them back where they were. ->lock held. */
 void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
 		 struct room *room);

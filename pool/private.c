@@ -40,7 +40,7 @@ static int take_run(struct kvmm_pool *pool, struct private_req *req)
 
 	if (nr_ext < 0)
 		return nr_ext;
-	if (kv_entries_take(&pool->entries, req->ctl.nr, (struct kv_handle *)req->blocks)) {
+	if (room_take_entries(pool, &req->room, (struct kv_handle *)req->blocks)) {
 		blocks_free(pool, &run, 1);
 		return -ENOSPC;
 	}
@@ -55,7 +55,7 @@ static int take_singles(struct kvmm_pool *pool, struct private_req *req)
 	enum kv_placement place = range_placement(req->ctl.flags);
 	struct kvmm_extent one;
 
-	if (kv_entries_take(&pool->entries, req->ctl.nr, (struct kv_handle *)req->blocks))
+	if (room_take_entries(pool, &req->room, (struct kv_handle *)req->blocks))
 		return -ENOSPC;
 	for (u32 i = 0; i < req->ctl.nr; i++) {
 		if (POOL_BUG_ON(pool, kv_alloc_runs(pool->zone, place, 1, 1, &one) != 1))
@@ -124,21 +124,13 @@ static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
 static int try_private(struct kvmm_pool *pool, struct wait *wait)
 {
 	struct private_req *req = container_of(wait, struct private_req, wait);
-	int err;
 
 	if (!(req->ctl.flags & FROM_ZONE) && !wait->patient)
 		return take_plainly(pool, req);
 	req->room.ask = wait->ask;
 	req->room.patient = wait->patient;
 	req->room.squeezed = false;
-	err = pool_take_room(pool, &req->room);
-	if (err != -ENOSPC || wait->patient || req->ctl.flags & (KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT))
-		return err;
-	/*
-	 * Victims keep their entries until all is taken, so where nearly every block is cached none
-	 * are left for the request. Where it lies is a wish; that it gets them is not.
-	 */
-	return take_plainly(pool, req);
+	return pool_take_room(pool, &req->room);
 }
 
 /* ---- the call ---- */

@@ -40,6 +40,11 @@ static void victims_join(struct kvmm_pool *pool, struct victims *victims,
 	victims->nr += more->nr;
 }
 
+static bool may_evict(const struct kvmm_pool *pool, const struct room *room)
+{
+	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
+}
+
 static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
 		       struct victims *victims)
 {
@@ -48,7 +53,8 @@ static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
 
 	order_enter(&pool->order);
 	quota_begin(pool->order.quotas, room->account, QUOTA_FOR_WHO);
-	enough = victims_pick(pool, nr, &more);
+	enough = may_evict(pool, room) ? victims_pick(pool, nr, &more) :
+					 victims_pick_parked(pool, nr, &more);
 	if (!enough)
 		victims_unpick(pool, &more);
 	quota_end(pool->order.quotas);
@@ -70,14 +76,12 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
-		 struct room *room)
+/* The order's lock held. */
+static void end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore,
+			struct room *room)
 {
 	u32 nr = 0;
 
-	if (!victims->nr)
-		return;
-	order_enter(&pool->order);
 	if (restore)
 		pool->order.mark = victims->before;
 	for (; victims->nr; victims->nr--) {
@@ -89,9 +93,39 @@ void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
 		nr += entry_forget(pool, index);
 		entry_free(pool, entry_handle(pool, index));
 	}
-	order_leave(&pool->order);
 	count_evictions(pool, nr);
 	room->evicted += nr;	/* of all tries of one that waits */
+}
+
+void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
+		 struct room *room)
+{
+	if (!victims->nr)
+		return;
+	order_enter(&pool->order);
+	end_victims(pool, victims, restore, room);
+	order_leave(&pool->order);
+}
+
+/* Those that are not in their last generation: they can be used again. */
+static u32 nr_entries_of(const struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 nr = 0, at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		nr += entry_handle(pool, at).gen != pool->entries.gen_last;
+	return nr;
+}
+
+int room_take_entries(struct kvmm_pool *pool, struct room *room, struct kv_handle *handles)
+{
+	if (likely(!kv_entries_take(&pool->entries, room->nr, handles)))
+		return 0;
+	if (!room->victims ||
+	    pool->entries.nr_free + nr_entries_of(pool, room->victims) < room->nr)
+		return -ENOSPC;
+	end_victims(pool, room->victims, false, room);
+	return kv_entries_take(&pool->entries, room->nr, handles);
 }
 
 /* What a step needs to know: how many blocks must be free, so that what has to stay stays. */
@@ -101,11 +135,6 @@ struct effort {
 	u64		want;
 	u32		nr_free;
 };
-
-static bool may_evict(const struct kvmm_pool *pool, const struct room *room)
-{
-	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
-}
 
 /* Done, and did it help? */
 static int take_after(struct kvmm_pool *pool, struct effort *e, enum kvmm_step step, u32 nr)
@@ -139,13 +168,23 @@ static int steal_and_take(struct kvmm_pool *pool, struct effort *e, u32 nr_evict
 	return take_after(pool, e, KVMM_STEP_EVICT, nr_evicted);
 }
 
+/* Free blocks that the policy has: nothing is evicted. */
+static int unpark_shortfall(struct kvmm_pool *pool, struct effort *e)
+{
+	u32 shortfall = e->want - e->nr_free;
+
+	if (shortfall > pool_nr_parked(pool))
+		return -ENOSPC;
+	return evict_more(pool, e->room, shortfall, &e->victims) ? 0 : -ENOSPC;
+}
+
 /* Free exactly so many cached blocks as are missing, if there are so many. */
 static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
 {
 	u32 shortfall = e->want - e->nr_free;
 
 	if (!may_evict(pool, e->room))
-		return -ENOSPC;
+		return unpark_shortfall(pool, e);
 	if (cost_says_wait(pool, e->room, shortfall, shortfall * pool->door.costs.drop_block_ns)) {
 		pool->door.skipped[KVMM_STEP_EVICT]++;
 		return -ENOSPC;
@@ -220,7 +259,7 @@ static int squeeze_and_take(struct kvmm_pool *pool, struct effort *e)
 	return err ? err : take_after(pool, e, KVMM_STEP_EVICT, e->victims.nr - nr);
 }
 
-static int try_harder(struct kvmm_pool *pool, struct effort *e)
+static int make_room(struct kvmm_pool *pool, struct effort *e)
 {
 	struct room *room = e->room;
 	u32 keep, shortfall = 0;
@@ -253,6 +292,16 @@ static int try_harder(struct kvmm_pool *pool, struct effort *e)
 		return err;
 	room->scatter = true;
 	return room->take(pool, room);
+}
+
+static int try_harder(struct kvmm_pool *pool, struct effort *e)
+{
+	int err;
+
+	e->room->victims = &e->victims;
+	err = make_room(pool, e);
+	e->room->victims = NULL;
+	return err;
 }
 
 int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
@@ -308,9 +357,28 @@ static int what_would_help(struct kvmm_pool *pool, const struct room *room)
 	return nr < want ? -ENOSPC : -EAGAIN;
 }
 
+static int unpark_and_take(struct kvmm_pool *pool, struct effort *e)
+{
+	u32 keep = door_keep(pool, &e->room->ask);
+	int err = -ENOSPC;
+
+	e->nr_free = pool_nr_free(pool);
+	e->want = (u64)e->room->nr + keep;
+	if (keep == DOOR_SHUT || e->nr_free >= e->want)
+		return -ENOSPC;
+	pool->door.muted = true;	/* see door_gained() */
+	e->room->victims = &e->victims;
+	if (!unpark_shortfall(pool, e))
+		err = take_after(pool, e, KVMM_STEP_DRAIN, e->want - e->nr_free);
+	e->room->victims = NULL;
+	victims_end(pool, &e->victims, err, e->room);
+	pool->door.muted = false;
+	return err;
+}
+
 static int take_now(struct kvmm_pool *pool, struct room *room)
 {
-	struct effort e = { .room = room };
+	struct effort e = { .room = room, .victims = NO_VICTIMS };
 	int err;
 
 	if (unlikely(!pool))
@@ -327,6 +395,8 @@ static int take_now(struct kvmm_pool *pool, struct room *room)
 		err = drain_and_take(pool, &e);
 	if (err == -ENOSPC && pool_nr_free(pool) >= (u64)room->nr + door_keep(pool, &room->ask))
 		err = steal_and_take(pool, &e, 0);
+	if (err == -ENOSPC && unlikely(pool_nr_parked(pool)))
+		err = unpark_and_take(pool, &e);
 	if (err == -ENOSPC)
 		err = what_would_help(pool, room);
 	pool->count.fail_nospc += err == -ENOSPC;

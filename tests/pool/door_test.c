@@ -172,6 +172,30 @@ Test(door, no_evict_is_no_evict)
 	end_pool(pool);
 }
 
+/* "lru-classic" hands free blocks out in its own order: they are free, and evicting nothing takes them. */
+Test(door, no_evict_takes_free_blocks_from_the_policy)
+{
+	static const u32 how[] = { 0, KVMM_ALLOC_PINNED, KVMM_ALLOC_NOWAIT };
+	struct kvmm_pool *pool = make_cache(8, "lru-classic");
+	kvmm_range_t range;
+	kvmm_mut_t mut[8];
+
+	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
+	cr_assert_eq(kvmm_free(pool, mut, 8), 0);
+	cache_keys(pool, 0, 3);
+	for (u32 i = 0; i < 3; i++) {
+		expect_refused(pool, ask_for(pool, 6, how[i] | KVMM_ALLOC_NO_EVICT, 0, mut),
+			       how[i] & KVMM_ALLOC_NOWAIT ? -EAGAIN : -ENOSPC);
+		cr_assert_eq(ask_for(pool, 5, how[i] | KVMM_ALLOC_NO_EVICT, 0, mut), 0, "way %u", i);
+		cr_assert_eq(kvmm_validate(pool), 0);
+		cr_expect_eq(stat_of(pool).nr_inactive, 3);
+		cr_assert_eq(kvmm_free(pool, mut, 5), 0);
+	}
+	cr_assert_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(5) | KVMM_ALLOC_NO_EVICT, &range), 0);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	end_pool(pool);
+}
+
 /* ---- watermarks ---- */
 
 Test(door, watermarks_are_in_order_and_inside_the_pool)
@@ -467,9 +491,9 @@ Test(door, no_blocks_are_had_whatever_has_to_stay_free)
 
 Test(door, placed_blocks_are_had_where_every_block_is_cached)
 {
-	static const u32 places[] = { KVMM_ALLOC_PINNED, KVMM_ALLOC_TOPDOWN };
+	static const u32 places[] = { KVMM_ALLOC_PINNED, KVMM_ALLOC_TOPDOWN, KVMM_ALLOC_CONTIG };
 
-	for (u32 i = 0; i < 2; i++) {
+	for (u32 i = 0; i < 3; i++) {
 		struct kvmm_pool *pool = make_cache(8, "lru");
 		struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
 		kvmm_mut_t mut[8];
