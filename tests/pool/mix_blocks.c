@@ -162,7 +162,7 @@ void do_acquire(void)
 	b.sure = minus(b.sure, nr_hits);
 	err = kvmm_acquire(m.pool, &req);
 	if (err == -EDQUOT)	/* hits that nobody had are in use then */
-		must(want.nr + nr_hits > b.quota, "-EDQUOT");
+		must(want.nr + nr_hits > b.sure_quota, "-EDQUOT");
 	else
 		expect_answer(&want, &b, err);
 	if (err)

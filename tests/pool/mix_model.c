@@ -181,12 +181,13 @@ u32 nr_held(u32 tenant)
 	return nr;
 }
 
+/* Who gives back what is copied leaves both places behind. */
 u32 nr_flying(void)
 {
 	struct kvmm_step_stat stat;
 
 	must(!kvmm_step_stat(m.pool, &stat));
-	return stat.copying_blocks + stat.limbo_blocks;
+	return 2 * stat.copying_blocks + stat.limbo_blocks;
 }
 
 /* A cached block is not evictable while it is copied: nobody has it then, nor where it goes. */
@@ -219,10 +220,19 @@ static u32 nr_protected(u32 tenant)
 	return nr;
 }
 
+/* What it uses, or has in the cache. */
+static u32 nr_charged(u32 tenant)
+{
+	struct kvmm_tenant_stat stat = { .size = sizeof(stat) };
+
+	must(!kvmm_tenant_stat(m.pool, tenant ? tenant : KVMM_TENANT_REST, &stat));
+	return stat.usage;
+}
+
 struct bounds bounds_of(const struct want *want)
 {
 	u32 keep = m.nr_promised - want->promised;
-	struct bounds b = { .quota = UINT32_MAX };
+	struct bounds b = { .sure_quota = UINT32_MAX, .quota = UINT32_MAX };
 
 	if (!want->promised)
 		keep += want->prio == 0 ? m.marks.low : want->prio == 1 ? m.marks.min : 0;
@@ -234,8 +244,11 @@ struct bounds bounds_of(const struct want *want)
 	}
 	if (m.has_quotas && want->flags & KVMM_ALLOC_NO_EVICT)
 		b.sure = 0;
-	if (m.has_quotas)
+	if (m.has_quotas) {
 		b.quota = minus(m.limit[want->tenant].max, nr_held(want->tenant));
+		b.sure_quota = minus(b.quota, want->flags & KVMM_ALLOC_NO_EVICT ?
+				     nr_charged(want->tenant) - nr_held(want->tenant) : nr_cached_flying());
+	}
 	return b;
 }
 
@@ -252,7 +265,7 @@ void expect_answer(const struct want *want, const struct bounds *b, int err)
 	if (err == -EAGAIN && want->flags & KVMM_ALLOC_NOWAIT)
 		return;
 	if (err == -EDQUOT) {
-		must(want->nr > b->quota, "-EDQUOT: %u of %u", want->nr, b->quota);
+		must(want->nr > b->sure_quota, "-EDQUOT: %u of %u", want->nr, b->sure_quota);
 		return;
 	}
 	must(err == -ENOSPC, "%d", err);

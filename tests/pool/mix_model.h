@@ -110,7 +110,8 @@ struct want {
 };
 
 struct bounds {
-	u32 sure, most, quota;
+	u32 sure, most;			/* what there is */
+	u32 sure_quota, quota;		/* what its tenant may have */
 };
 
 static inline u32 minus(u32 a, u32 b)

@@ -17,6 +17,8 @@ void do_range(void)
 	int err;
 
 	m.what = "range";
+	attr.nr = attr.nr < m.nr_usable ? attr.nr : m.nr_usable;
+	want.nr = attr.nr;
 	attr.flags |= any(3) ? 0 : KVMM_ALLOC_GROWS;
 	if (!any(3))	/* a plain one, as arenas have them */
 		attr = (struct kvmm_range_attr){ .size = sizeof(attr), .nr = attr.nr,
@@ -356,6 +358,6 @@ void do_compact(void)
 		if (m.attr.flags & KVMM_POOL_DETERMINISTIC)
 			must(err == -EOPNOTSUPP || err == -EINVAL, "%d", err);
 		else
-			must(!err || err == -ENOSPC || err == -EBUSY, "%d", err);
+			must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
 	}
 }
