@@ -14,11 +14,16 @@ void bins_init(struct bins *bins, struct bin_hole *room)
 	*bins = (struct bins){ .hole = room };
 }
 
-static void push(struct bins *bins, u32 at)
+void bins_put(struct bins *bins, u32 at)
 {
-	u32 bin = bin_of(bins->hole[at].nr);
-	u64 *word = &bins->full[bin / KV_WORD_BITS], bit = BIT64(bin % KV_WORD_BITS);
+	u32 bin;
+	u64 *word, bit;
 
+	if (!bins->hole[at].nr)
+		return;
+	bin = bin_of(bins->hole[at].nr);
+	word = &bins->full[bin / KV_WORD_BITS];
+	bit = BIT64(bin % KV_WORD_BITS);
 	bins->hole[at].next = *word & bit ? bins->first[bin] : KV_NONE;
 	bins->first[bin] = at;
 	*word |= bit;
@@ -26,10 +31,8 @@ static void push(struct bins *bins, u32 at)
 
 void bins_add(struct bins *bins, u32 start, u32 nr)
 {
-	if (!nr)
-		return;
 	bins->hole[bins->nr_holes] = (struct bin_hole){ .start = start, .nr = nr };
-	push(bins, bins->nr_holes++);
+	bins_put(bins, bins->nr_holes++);
 }
 
 /* The first bin with a hole from @bin on, or KV_NONE. */
@@ -46,13 +49,19 @@ static u32 next_full(const struct bins *bins, u32 bin)
 	return word ? i * KV_WORD_BITS + kv_lowest64(word) : KV_NONE;
 }
 
-/* One of at least @nr blocks leaves its bin; KV_NONE: there is none in it. */
-static u32 pop(struct bins *bins, u32 bin, u32 nr)
+static bool fits(const struct bins *bins, u32 at, u32 nr)
+{
+	const struct bin_hole *hole = &bins->hole[at];
+
+	return hole->nr >= nr && (hole->start < bins->skip_lo || hole->start >= bins->skip_hi);
+}
+
+static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 {
 	u32 before = KV_NONE, at;
 
 	for (at = bins->first[bin]; at != KV_NONE; before = at, at = bins->hole[at].next)
-		if (bins->hole[at].nr >= nr)
+		if (fits(bins, at, nr))
 			break;
 	if (at == KV_NONE)
 		return KV_NONE;
@@ -65,19 +74,26 @@ static u32 pop(struct bins *bins, u32 bin, u32 nr)
 	return at;
 }
 
-u32 bins_take(struct bins *bins, u32 nr)
+u32 bins_pop(struct bins *bins, u32 nr)
 {
 	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE; bin = next_full(bins, bin + 1)) {
-		u32 at = pop(bins, bin, nr), start;
+		u32 at = pop_from(bins, bin, nr);
 
-		if (at == KV_NONE)
-			continue;
-		start = bins->hole[at].start;
-		bins->hole[at].start += nr;
-		bins->hole[at].nr -= nr;
-		if (bins->hole[at].nr)
-			push(bins, at);
-		return start;
+		if (at != KV_NONE)
+			return at;
 	}
 	return KV_NONE;
+}
+
+u32 bins_take(struct bins *bins, u32 nr)
+{
+	u32 at = bins_pop(bins, nr), start;
+
+	if (at == KV_NONE)
+		return KV_NONE;
+	start = bins->hole[at].start;
+	bins->hole[at].start += nr;
+	bins->hole[at].nr -= nr;
+	bins_put(bins, at);
+	return start;
 }

@@ -14,6 +14,7 @@
 #define BIN_EXACT	64u
 #define NR_BINS		(BIN_EXACT + 8 * (32 - 6))
 
+/* One may become shorter in its bin: it is looked at before it is taken. */
 struct bin_hole {
 	u32 start;
 	u32 nr;
@@ -25,11 +26,16 @@ struct bins {
 	u32 nr_holes;
 	u64 full[KV_WORDS(NR_BINS)];	/* a bit a bin: there are some */
 	u32 first[NR_BINS];
+	u32 skip_lo, skip_hi;	/* no hole that begins in these blocks is taken */
 };
 
 void bins_init(struct bins *bins, struct bin_hole *room);
-/* @nr may be 0: then nothing is added. */
+/* Its number is that of those before it. @nr may be 0: then nobody finds it. */
 void bins_add(struct bins *bins, u32 start, u32 nr);
+/* One of at least @nr blocks leaves its bin; KV_NONE: no hole is so long. */
+u32 bins_pop(struct bins *bins, u32 nr);
+/* It is back, with as much as is left of it. */
+void bins_put(struct bins *bins, u32 at);
 /* The first of @nr blocks, which are no hole any more; KV_NONE: no hole is so long. */
 u32 bins_take(struct bins *bins, u32 nr);
 

@@ -5,7 +5,7 @@
 #include "goal.h"
 
 #define NR_DIGITS	256u
-#define NR_PASSES	8u
+#define NR_PASSES	8u	/* of the bytes of a word */
 
 /* One pass of a radix sort by byte @pass; false: all are alike there. */
 static bool sort_pass(const u64 *words, u64 *sorted, u32 nr, u32 pass)
@@ -27,7 +27,7 @@ void plan_sort(u64 *words, u64 *spare, u32 nr)
 {
 	u64 *from = words, *to = spare;
 
-	for (u32 pass = 0; nr && pass < NR_PASSES; pass++) {
+	for (u32 pass = NR_PASSES / 2; nr && pass < NR_PASSES; pass++) {
 		u64 *swap = from;
 
 		if (!sort_pass(from, to, nr, pass))
@@ -53,15 +53,92 @@ void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 	plan->cost_ns += copy_price(req, item);
 }
 
+/* ---- a run ---- */
+
+static bool may_lose(const struct kv_plan_req *req)
+{
+	for (u32 i = 0; req->prices && i < req->nr_items; i++)
+		if (!req->items[i].owner && req->items[i].drop)
+			return true;
+	return false;
+}
+
+/* Of no use where the zone has not got so many blocks. */
+static bool may_evacuate(const struct kv_plan_req *req, int err)
+{
+	u32 nr_free = 0;
+
+	if (!req->want || (err && err != -ENOSPC) || (!may_lose(req) && !(err && req->apart)))
+		return false;
+	for (u32 i = 0; i <= req->nr_items; i++)
+		nr_free += hole_nr(req, i);
+	return nr_free >= req->want || may_lose(req);
+}
+
+/*
+ * The planner of runs knows copies only, and looks at windows of 64 items at most. So it may be cheaper to
+ * clear another window, some of it by losing what is there, or it is the only way. What it plans is
+ * the price to be beaten.
+ */
+static int plan_run(const struct kv_planner_ops *runs, const struct kv_plan_req *req,
+		    struct kv_plan *plan, void *scratch)
+{
+	struct kv_plan first;
+	int err = runs->plan(req, plan, scratch);
+	u64 price = err ? NEVER : moves_price(req, plan);
+
+	plan->cost_ns = err ? 0 : price;
+	if (!may_evacuate(req, err))
+		return err;
+	first = *plan;
+	if (!plan_evacuate(req, plan, price, scratch))
+		return 0;
+	if (err)
+		return err;
+	/* Trying others has overwritten the moves: once more. */
+	*plan = first;
+	plan_forget(plan);
+	err = runs->plan(req, plan, scratch);
+	plan->cost_ns = price;
+	return err;
+}
+
+/* ---- a sequence ---- */
+
+/* It gets its run first, and comes there by the next plan. */
+static int plan_gathering(const struct kv_planner_ops *runs, const struct kv_plan_req *req,
+			  struct kv_plan *plan, void *scratch)
+{
+	struct kv_plan_req run = *req;
+	u32 nr;
+	int err = plan_gather(req, plan, scratch, &nr);
+
+	if (err != -EAGAIN)
+		return err;
+	run.goal = KV_GOAL_RUN;
+	run.want = nr;
+	err = plan_run(runs, &run, plan, scratch);
+	return err ? err : -EAGAIN;
+}
+
+/* ---- all of them ---- */
+
+static size_t run_scratch(const struct kv_planner_ops *runs, const struct kv_plan_req *req)
+{
+	return max(runs->scratch_bytes(req->nr_items), plan_evacuate_scratch(req));
+}
+
 size_t kv_goal_scratch(const struct kv_planner_ops *runs, const struct kv_plan_req *req)
 {
 	switch (req->goal) {
 	case KV_GOAL_RUN:
-		return runs->scratch_bytes(req->nr_items);
+		return run_scratch(runs, req);
 	case KV_GOAL_PAGEBLOCKS:
 		return plan_pageblocks_scratch(req);
+	case KV_GOAL_SHORTEN:
+		return plan_shorten_scratch(req);
 	default:
-		return 0;
+		return max(run_scratch(runs, req), plan_gather_scratch(req));
 	}
 }
 
@@ -70,9 +147,13 @@ int kv_goal_plan(const struct kv_planner_ops *runs, const struct kv_plan_req *re
 {
 	switch (req->goal) {
 	case KV_GOAL_RUN:
-		return runs->plan(req, plan, scratch);
+		return plan_run(runs, req, plan, scratch);
 	case KV_GOAL_PAGEBLOCKS:
 		return plan_pageblocks(req, plan, scratch);
+	case KV_GOAL_SHORTEN:
+		return plan_shorten(req, plan, scratch);
+	case KV_GOAL_GATHER:
+		return plan_gathering(runs, req, plan, scratch);
 	default:
 		return -EINVAL;
 	}

@@ -3,6 +3,8 @@
 #ifndef DEFRAG_GOAL_H
 #define DEFRAG_GOAL_H
 
+#include <kv/bits.h>
+
 #include "internal.h"
 
 #define NEVER		(~0ull)
@@ -20,7 +22,7 @@ static inline u64 drop_price(const struct kv_plan_req *req, const struct kv_item
 {
 	if (item->owner || !item->drop || !req->prices)
 		return NEVER;
-	return item->nr * req->prices->drop_ns[item->drop];
+	return item->drop * req->prices->drop_ns;
 }
 
 /* The one place that says which of the two is done. */
@@ -57,7 +59,10 @@ static inline u32 item_after(const struct kv_plan_req *req, u32 block)
 	return lo;
 }
 
-/* Ascending; @spare is as long. Bytes in which all are alike cost nothing. */
+/*
+ * Ascending by their upper halves; equal ones stay in order. @spare is as long. Bytes in which all are
+ * alike cost nothing.
+ */
 void plan_sort(u64 *words, u64 *spare, u32 nr);
 
 /* One that is lost; there is room. */
@@ -66,7 +71,43 @@ void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item,
 	       u32 dst);
 
+/* Parts of scratch memory, one behind the other: where the next one begins. */
+static inline size_t scratch_part(size_t *bytes, size_t nr, size_t size)
+{
+	size_t at = *bytes;
+
+	*bytes = kv_align_up(at + nr * size, 8);
+	return at;
+}
+
+/* Nothing is planned after all. */
+static inline void plan_forget(struct kv_plan *plan)
+{
+	plan->nr_moves = plan->nr_drops = plan->nr_blocks = plan->saved = 0;
+	plan->cost_ns = 0;
+}
+
+/* What a plan of another planner costs. */
+static inline u64 moves_price(const struct kv_plan_req *req, const struct kv_plan *plan)
+{
+	const struct kv_prices *prices = req->prices;
+
+	return prices ? plan->nr_blocks * prices->copy_ns + plan->nr_moves * prices->move_ns :
+			plan->nr_blocks;
+}
+
 int plan_pageblocks(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
 size_t plan_pageblocks_scratch(const struct kv_plan_req *req);
+
+/* A run of @req->want by clearing one window altogether; only if it costs less than @below. */
+int plan_evacuate(const struct kv_plan_req *req, struct kv_plan *plan, u64 below, void *scratch);
+size_t plan_evacuate_scratch(const struct kv_plan_req *req);
+
+int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
+size_t plan_shorten_scratch(const struct kv_plan_req *req);
+
+/* -EAGAIN without a move: there is no place yet, but a run of @req->want blocks would be one. */
+int plan_gather(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch, u32 *nr);
+size_t plan_gather_scratch(const struct kv_plan_req *req);
 
 #endif /* DEFRAG_GOAL_H */

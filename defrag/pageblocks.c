@@ -325,12 +325,14 @@ static void add_hole(struct emptying *e, u32 start, u32 end)
 		u32 pageblock = pageblock_of(e, at - 1), from = max(pageblock << e->req->order, start);
 
 		if (is_chosen(e, pageblock)) {
-			bins_add(e->bins, at, end - at);
+			if (end > at)
+				bins_add(e->bins, at, end - at);
 			end = from;
 		}
 		at = from;
 	}
-	bins_add(e->bins, start, end - start);
+	if (end > start)
+		bins_add(e->bins, start, end - start);
 }
 
 static void add_holes(struct emptying *e, struct bin_hole *room)
@@ -386,12 +388,6 @@ static void bar(struct emptying *e, const struct kv_item *item)
 	}
 }
 
-static void forget_plan(struct kv_plan *plan)
-{
-	plan->nr_moves = plan->nr_drops = plan->nr_blocks = 0;
-	plan->cost_ns = 0;
-}
-
 /* One that goes, and has no place yet; false: there is none. */
 static bool place(struct emptying *e, const struct kv_item *item)
 {
@@ -411,7 +407,7 @@ static bool place_all(struct emptying *e, struct bin_hole *room, bool all)
 {
 	u32 nr, nr_failed = 0;
 
-	forget_plan(e->plan);
+	plan_forget(e->plan);
 	add_holes(e, room);
 	nr = line_up(e);
 	for (u32 k = 0; k < nr && (all || !nr_failed); k++) {
@@ -441,7 +437,7 @@ static int report(struct emptying *e)
 
 static void give_up(struct emptying *e)
 {
-	forget_plan(e->plan);
+	plan_forget(e->plan);
 	for (u32 i = 0; i < e->nr; i++)
 		e->state[i] = BARRED;
 }
@@ -495,14 +491,6 @@ static void search_both(struct emptying *e, struct bin_hole *room)
 	search(e, room);
 }
 
-static size_t part(size_t *bytes, size_t nr, size_t size)
-{
-	size_t at = *bytes;
-
-	*bytes = kv_align_up(at + nr * size, 8);
-	return at;
-}
-
 struct layout {
 	size_t bins, room, order, spare, price, heap, at, state, goes, bytes;
 };
@@ -513,15 +501,15 @@ static struct layout layout_of(const struct kv_plan_req *req)
 	u32 nr = kv_nr_pageblocks(req);
 	struct layout l = { .bytes = kv_align_up(sizeof(struct emptying), 8) };
 
-	l.bins = part(&l.bytes, 1, sizeof(struct bins));
-	l.room = part(&l.bytes, (size_t)req->nr_items + nr + 2, sizeof(struct bin_hole));
-	l.order = part(&l.bytes, req->nr_items, sizeof(u64));
-	l.spare = part(&l.bytes, req->nr_items, sizeof(u64));
-	l.price = part(&l.bytes, nr, sizeof(u64));
-	l.heap = part(&l.bytes, nr, sizeof(u32));
-	l.at = part(&l.bytes, nr, sizeof(u32));
-	l.state = part(&l.bytes, nr, sizeof(u8));
-	l.goes = part(&l.bytes, req->nr_items, sizeof(bool));
+	l.bins = scratch_part(&l.bytes, 1, sizeof(struct bins));
+	l.room = scratch_part(&l.bytes, (size_t)req->nr_items + nr + 2, sizeof(struct bin_hole));
+	l.order = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
+	l.spare = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
+	l.price = scratch_part(&l.bytes, nr, sizeof(u64));
+	l.heap = scratch_part(&l.bytes, nr, sizeof(u32));
+	l.at = scratch_part(&l.bytes, nr, sizeof(u32));
+	l.state = scratch_part(&l.bytes, nr, sizeof(u8));
+	l.goes = scratch_part(&l.bytes, req->nr_items, sizeof(bool));
 	return l;
 }
 

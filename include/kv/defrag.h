@@ -33,7 +33,7 @@ enum kv_goal {
  * @movable: or why not:
  * @stay: the owner's reason, for who counts them
  * @part: with an @owner: which of its parts this is; they need not be numbered without holes
- * @drop: without: what losing it costs, an index of struct kv_prices.drop_ns; 0 = it must not be
+ * @drop: without: blocks that are lost with it, itself included; 0 = it must not be lost
  * @owner: who has several items that better lie together; 0 = it is alone
  */
 struct kv_item {
@@ -50,9 +50,6 @@ struct kv_item {
 
 static_assert(sizeof(struct kv_item) == 16, "four to a cache line: there may be 2^23");
 
-/* Prices of losing a block, by struct kv_item.drop. */
-#define KV_NR_DROPS		8u
-
 /**
  * struct kv_prices - in nanoseconds
  * @copy_ns: to copy a block
@@ -62,7 +59,7 @@ static_assert(sizeof(struct kv_item) == 16, "four to a cache line: there may be 
 struct kv_prices {
 	u64 copy_ns;
 	u64 move_ns;
-	u64 drop_ns[KV_NR_DROPS];
+	u64 drop_ns;
 };
 
 /**

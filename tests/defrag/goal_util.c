@@ -12,7 +12,7 @@ void goal_init(struct goal_case *c, const char *cells, u32 goal, u32 want, u64 d
 {
 	memset(c, 0, sizeof(*c));
 	strcpy(c->after, cells);
-	c->prices = (struct kv_prices){ .copy_ns = 10, .drop_ns = { 0, drop_ns } };
+	c->prices = (struct kv_prices){ .copy_ns = 10, .drop_ns = drop_ns };
 	c->req = (struct kv_plan_req){
 		.nr_blocks = strlen(cells), .items = c->items, .want = want, .apart = true,
 		.goal = goal, .order = 2, .prices = &c->prices,
@@ -28,6 +28,53 @@ void goal_init(struct goal_case *c, const char *cells, u32 goal, u32 want, u64 d
 		.max_drops = PICTURE_MAX, .pageblocks = c->pageblocks, .failed = c->failed,
 		.max_pageblocks = PICTURE_MAX,
 	};
+}
+
+static u32 find(const struct goal_case *c, const char *cells, char letter)
+{
+	for (u32 i = 0; i < c->req.nr_items; i++)
+		if (cells[c->items[i].start] == letter)
+			return i;
+	cr_assert_fail("%c is not in %s", letter, cells);
+	return 0;
+}
+
+void goal_owner(struct goal_case *c, u32 owner, const char *letters)
+{
+	for (u32 part = 0; letters[part]; part++) {
+		struct kv_item *item = &c->items[find(c, c->after, letters[part])];
+
+		item->owner = owner;
+		item->part = part;
+	}
+}
+
+static u32 place_of(const struct goal_case *c, const struct kv_item *item, bool after)
+{
+	for (u32 i = 0; after && i < c->plan.nr_moves; i++)
+		if (c->moves[i].src == item->start)
+			return c->moves[i].dst;
+	return item->start;
+}
+
+/* What follows right behind @item, if it is the next part of its owner. */
+static bool is_continued(const struct goal_case *c, const struct kv_item *item, bool after)
+{
+	const struct kv_item *next = NULL;
+
+	for (u32 i = 0; i < c->req.nr_items; i++)
+		if (c->items[i].owner == item->owner && c->items[i].part == item->part + 1)
+			next = &c->items[i];
+	return next && place_of(c, next, after) == place_of(c, item, after) + item->nr;
+}
+
+u32 goal_nr_pieces(const struct goal_case *c, bool after)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < c->req.nr_items; i++)
+		nr += c->items[i].owner && !is_continued(c, &c->items[i], after);
+	return nr;
 }
 
 static const struct kv_item *item_at(const struct goal_case *c, u32 start, u32 nr)
@@ -53,7 +100,7 @@ static void apply(struct goal_case *c)
 		cr_assert(item->drop, "%s: %c must not be lost", before, before[item->start]);
 		cr_assert(c->after[item->start] != '.', "lost twice");
 		memset(c->after + item->start, '.', item->nr);
-		cost += c->prices.drop_ns[1] * item->nr;
+		cost += c->prices.drop_ns * item->drop;
 	}
 	for (u32 i = 0; i < c->plan.nr_moves; i++) {
 		const struct kv_move *move = &c->moves[i];

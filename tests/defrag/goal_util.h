@@ -24,6 +24,10 @@ struct goal_case {
 
 /* A block costs 10 to copy, and @drop_ns to lose; 0: nothing is lost. */
 void goal_init(struct goal_case *c, const char *cells, u32 goal, u32 want, u64 drop_ns);
+/* They are parts of one owner, in the order of @letters. */
+void goal_owner(struct goal_case *c, u32 owner, const char *letters);
+/* Descriptors that owners take, before the plan or after it. */
+u32 goal_nr_pieces(const struct goal_case *c, bool after);
 /* The plan, on scratch that ends where the planner said; then what holds for every plan. */
 int goal_run(struct goal_case *c);
 

@@ -165,7 +165,7 @@ static void place_from(struct brute *b, u32 i, u64 cost)
 		return;
 	}
 	if (item->drop)
-		place_from(b, i + 1, cost + b->c->prices.drop_ns[1]);
+		place_from(b, i + 1, cost + b->c->prices.drop_ns);
 	for (u32 k = 0; k < b->nr_holes; k++) {
 		if (b->hole[k] < item->nr)
 			continue;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * All parts of one owner in one run, in their order.
+ *
+ * One piece may stay if the holes about it take what comes before and behind it; else all go to a
+ * hole. Where there is neither, a run has to be made first: the caller plans that, and comes
+ * again once it is there.
+ */
+#include "bins.h"
+#include "parts.h"
+
+struct gathering {
+	const struct kv_plan_req *req;
+	struct kv_plan *plan;
+	struct parts parts;
+	u32 nr_blocks;		/* of all pieces */
+	u32 nr_walls;		/* pieces that cannot move */
+	u32 stays;		/* the piece that does, or KV_NONE */
+	u32 start;		/* of the run */
+};
+
+static void sum_up(struct gathering *g)
+{
+	g->nr_blocks = g->nr_walls = 0;
+	for (u32 i = 0; i < g->parts.nr_pieces; i++) {
+		g->nr_blocks += g->parts.piece[i].nr;
+		g->nr_walls += !g->parts.piece[i].movable;
+	}
+}
+
+/* Would all others fit about this piece, @before blocks of them in front of it? */
+static bool fits_about(const struct gathering *g, const struct piece *piece, u32 before)
+{
+	u32 first = (u32)g->parts.part[piece->first], last = (u32)g->parts.part[piece->end - 1];
+
+	return hole_nr(g->req, first) >= before &&
+	       hole_nr(g->req, last + 1) >= g->nr_blocks - before - piece->nr;
+}
+
+/* The longest one about which there is room. */
+static void find_who_stays(struct gathering *g)
+{
+	u32 before = 0, longest = 0;
+
+	for (u32 i = 0; i < g->parts.nr_pieces; before += g->parts.piece[i++].nr) {
+		const struct piece *piece = &g->parts.piece[i];
+
+		if (piece->nr <= longest || g->nr_walls > !piece->movable ||
+		    !fits_about(g, piece, before))
+			continue;
+		longest = piece->nr;
+		g->stays = i;
+		g->start = piece->start - before;
+	}
+}
+
+/* The shortest that is long enough; the first of them. */
+static void find_hole(struct gathering *g)
+{
+	u32 best = KV_NONE;
+
+	for (u32 i = 0; i <= g->req->nr_items; i++) {
+		u32 nr = hole_nr(g->req, i);
+
+		if (nr < g->nr_blocks || nr >= best)
+			continue;
+		best = nr;
+		g->start = hole_start(g->req, i);
+	}
+}
+
+static int move_all(struct gathering *g)
+{
+	u32 dst = g->start, max_blocks = g->req->max_blocks;
+
+	for (u32 i = 0; i < g->parts.nr_pieces; i++) {
+		if (i != g->stays)
+			piece_move(&g->parts, g->plan, &g->parts.piece[i], dst);
+		dst += g->parts.piece[i].nr;
+	}
+	if (max_blocks && g->plan->nr_blocks > max_blocks) {
+		plan_forget(g->plan);
+		return -ENOSPC;
+	}
+	g->plan->saved = g->parts.nr_pieces - 1;
+	g->plan->gap = (struct kvmm_extent){ g->start, g->nr_blocks };
+	return 0;
+}
+
+struct layout {
+	size_t part, spare, place, piece, bytes;
+};
+
+static struct layout layout_of(const struct kv_plan_req *req)
+{
+	struct layout l = { .bytes = kv_align_up(sizeof(struct gathering), 8) };
+
+	l.part = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
+	l.spare = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
+	l.place = scratch_part(&l.bytes, req->nr_items, sizeof(u32));
+	l.piece = scratch_part(&l.bytes, req->nr_items, sizeof(struct piece));
+	return l;
+}
+
+size_t plan_gather_scratch(const struct kv_plan_req *req)
+{
+	return layout_of(req).bytes;
+}
+
+int plan_gather(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch, u32 *nr)
+{
+	struct layout l = layout_of(req);
+	struct gathering *g = scratch;
+	char *base = scratch;
+
+	*g = (struct gathering){
+		.req = req, .plan = plan, .stays = KV_NONE, .start = KV_NONE,
+		.parts = { .req = req, .part = (void *)(base + l.part),
+			   .spare = (void *)(base + l.spare), .piece = (void *)(base + l.piece),
+			   .place = (void *)(base + l.place) },
+	};
+	parts_sort(&g->parts, req->owner);
+	if (g->parts.nr_pieces < 2)
+		return -EALREADY;
+	sum_up(g);
+	*nr = g->nr_blocks;
+	find_who_stays(g);
+	if (g->stays == KV_NONE && !g->nr_walls)
+		find_hole(g);
+	if (g->start != KV_NONE)
+		return move_all(g);
+	return g->nr_walls ? -ENOSPC : -EAGAIN;
+}

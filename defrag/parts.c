@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pieces of owners; see parts.h. */
+#include "parts.h"
+
+static void collect(struct parts *parts, u32 owner)
+{
+	const struct kv_plan_req *req = parts->req;
+
+	parts->nr = 0;
+	for (u32 i = 0; i < req->nr_items; i++)
+		if (req->items[i].owner && (!owner || req->items[i].owner == owner))
+			parts->part[parts->nr++] = (u64)req->items[i].part << 32 | i;
+	plan_sort(parts->part, parts->spare, parts->nr);
+	if (owner)
+		return;
+	for (u32 k = 0; k < parts->nr; k++)
+		parts->part[k] = (u64)part_item(parts, k)->owner << 32 | (u32)parts->part[k];
+	plan_sort(parts->part, parts->spare, parts->nr);
+}
+
+static bool goes_on(const struct piece *piece, const struct kv_item *item)
+{
+	return piece->owner == item->owner && piece->start + piece->nr == item->start;
+}
+
+void parts_sort(struct parts *parts, u32 owner)
+{
+	struct piece *piece = NULL;
+
+	collect(parts, owner);
+	parts->nr_pieces = 0;
+	for (u32 k = 0; k < parts->nr; k++) {
+		const struct kv_item *item = part_item(parts, k);
+
+		parts->place[k] = item->start;
+		if (piece && goes_on(piece, item)) {
+			piece->end = k + 1;
+			piece->nr += item->nr;
+			piece->movable &= item->movable;
+			continue;
+		}
+		piece = &parts->piece[parts->nr_pieces++];
+		*piece = (struct piece){ item->owner, k, k + 1, item->start, item->nr,
+					 item->movable, false };
+	}
+}
+
+void piece_move(const struct parts *parts, struct kv_plan *plan, const struct piece *piece, u32 dst)
+{
+	for (u32 k = piece->first; k < piece->end; k++) {
+		plan_move(parts->req, plan, part_item(parts, k), dst);
+		parts->place[k] = dst;
+		dst += part_item(parts, k)->nr;
+	}
+}
+
+u32 parts_nr_pieces(const struct parts *parts)
+{
+	u32 nr = 0;
+
+	for (u32 k = 0; k < parts->nr; k++) {
+		const struct kv_item *item = part_item(parts, k);
+
+		nr += k + 1 == parts->nr || part_item(parts, k + 1)->owner != item->owner ||
+		      parts->place[k] + item->nr != parts->place[k + 1];
+	}
+	return nr;
+}

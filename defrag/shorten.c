@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Fewer descriptors: pieces of one owner come to lie behind one another.
+ *
+ * Three things help: a piece goes right behind the one before it, or right before the one behind it,
+ * where there is a hole; or some that follow each other go to a hole that takes all of them. Each
+ * saves so many descriptors for so many blocks, and they are done from the cheapest a descriptor
+ * up, as long as they meet neither each other nor the budget. Nothing is moved for less than one.
+ */
+#include "bins.h"
+#include "parts.h"
+
+/* Most pieces that go to one hole together. */
+#define MAX_JOINED	8u
+
+enum way { BEHIND, BEFORE, TOGETHER };
+
+struct idea {
+	u32 first, last;	/* pieces that move */
+	enum way way;
+};
+
+struct shortening {
+	const struct kv_plan_req *req;
+	struct kv_plan *plan;
+	struct parts parts;
+	struct bins *bins;	/* hole i of the picture is number i */
+	struct idea *idea;
+	u32 nr_ideas;
+	u64 *order;		/* price of a descriptor | idea */
+	u64 *spare;
+};
+
+/* ---- what could be done ---- */
+
+static u32 last_item(const struct shortening *s, const struct piece *piece)
+{
+	return (u32)s->parts.part[piece->end - 1];
+}
+
+static u32 first_item(const struct shortening *s, const struct piece *piece)
+{
+	return (u32)s->parts.part[piece->first];
+}
+
+static struct bin_hole *hole_behind(const struct shortening *s, const struct piece *piece)
+{
+	return &s->bins->hole[last_item(s, piece) + 1];
+}
+
+static struct bin_hole *hole_before(const struct shortening *s, const struct piece *piece)
+{
+	return &s->bins->hole[first_item(s, piece)];
+}
+
+static bool is_owners(const struct shortening *s, u32 i, u32 owner)
+{
+	return i < s->parts.nr_pieces && s->parts.piece[i].owner == owner;
+}
+
+static void suggest(struct shortening *s, u32 first, u32 last, enum way way, u32 nr_blocks, u32 saved)
+{
+	u32 key = min((u64)nr_blocks * 256 / saved, (u64)UINT32_MAX);
+
+	s->idea[s->nr_ideas] = (struct idea){ first, last, way };
+	s->order[s->nr_ideas] = (u64)key << 32 | s->nr_ideas;
+	s->nr_ideas++;
+}
+
+/* Two, if it fills the hole between its neighbours. */
+static u32 saved_behind(const struct shortening *s, u32 i)
+{
+	const struct piece *piece = &s->parts.piece[i], *before = piece - 1, *behind = piece + 1;
+
+	return 1 + (is_owners(s, i + 1, piece->owner) &&
+		    before->start + before->nr + piece->nr == behind->start);
+}
+
+static void suggest_neighbours(struct shortening *s, u32 i)
+{
+	const struct piece *piece = &s->parts.piece[i];
+
+	if (i && piece[-1].owner == piece->owner && hole_behind(s, piece - 1)->nr >= piece->nr)
+		suggest(s, i, i, BEHIND, piece->nr, saved_behind(s, i));
+	if (is_owners(s, i + 1, piece->owner) && hole_before(s, piece + 1)->nr >= piece->nr)
+		suggest(s, i, i, BEFORE, piece->nr, 1);
+}
+
+static void suggest_from(struct shortening *s, u32 i)
+{
+	const struct piece *piece = &s->parts.piece[i];
+	u32 owner = piece->owner, nr = 0;
+
+	if (!piece->movable)
+		return;
+	suggest_neighbours(s, i);
+	for (u32 k = i; k < i + MAX_JOINED && is_owners(s, k, owner); k++) {
+		if (!s->parts.piece[k].movable)
+			return;
+		nr += s->parts.piece[k].nr;
+		if (k > i)
+			suggest(s, i, k, TOGETHER, nr, k - i);
+	}
+}
+
+/* ---- doing it ---- */
+
+static bool any_used(const struct shortening *s, u32 first, u32 last)
+{
+	for (u32 i = first; i <= last; i++)
+		if (s->parts.piece[i].used)
+			return true;
+	return false;
+}
+
+static void move_all(struct shortening *s, const struct idea *idea, u32 dst)
+{
+	for (u32 i = idea->first; i <= idea->last; i++) {
+		piece_move(&s->parts, s->plan, &s->parts.piece[i], dst);
+		s->parts.piece[i].used = true;
+		dst += s->parts.piece[i].nr;
+	}
+}
+
+static bool go_behind(struct shortening *s, const struct idea *idea)
+{
+	struct piece *piece = &s->parts.piece[idea->first];
+	struct bin_hole *hole = hole_behind(s, piece - 1);
+	u32 saved = saved_behind(s, idea->first);
+
+	if (piece[-1].used || hole->nr < piece->nr ||
+	    hole->start != piece[-1].start + piece[-1].nr)
+		return false;
+	if (saved == 2 && piece[1].used)
+		saved = 1;
+	piece[-1].used = true;
+	if (saved == 2)
+		piece[1].used = true;
+	s->plan->saved += saved;
+	move_all(s, idea, hole->start);
+	hole->start += piece->nr;
+	hole->nr -= piece->nr;
+	return true;
+}
+
+static bool go_before(struct shortening *s, const struct idea *idea)
+{
+	struct piece *piece = &s->parts.piece[idea->first];
+	struct bin_hole *hole = hole_before(s, piece + 1);
+
+	if (piece[1].used || hole->nr < piece->nr || hole->start + hole->nr != piece[1].start)
+		return false;
+	piece[1].used = true;
+	s->plan->saved++;
+	hole->nr -= piece->nr;
+	move_all(s, idea, hole->start + hole->nr);
+	return true;
+}
+
+static u32 nr_blocks_of(const struct shortening *s, const struct idea *idea)
+{
+	u32 nr = 0;
+
+	for (u32 i = idea->first; i <= idea->last; i++)
+		nr += s->parts.piece[i].nr;
+	return nr;
+}
+
+static bool go_together(struct shortening *s, const struct idea *idea)
+{
+	u32 dst = bins_take(s->bins, nr_blocks_of(s, idea));
+
+	if (dst == KV_NONE)
+		return false;
+	s->plan->saved += idea->last - idea->first;
+	move_all(s, idea, dst);
+	return true;
+}
+
+static void try_idea(struct shortening *s, const struct idea *idea)
+{
+	u32 max_blocks = s->req->max_blocks;
+
+	if (any_used(s, idea->first, idea->last) ||
+	    (max_blocks && s->plan->nr_blocks + nr_blocks_of(s, idea) > max_blocks))
+		return;
+	if (idea->way == BEHIND)
+		go_behind(s, idea);
+	else if (idea->way == BEFORE)
+		go_before(s, idea);
+	else
+		go_together(s, idea);
+}
+
+static void add_holes(struct shortening *s, struct bin_hole *room)
+{
+	bins_init(s->bins, room);
+	for (u32 i = 0; i <= s->req->nr_items; i++)
+		bins_add(s->bins, hole_start(s->req, i), hole_nr(s->req, i));
+}
+
+/* ---- the plan ---- */
+
+struct layout {
+	size_t bins, room, part, place, piece, idea, order, spare, bytes;
+};
+
+static struct layout layout_of(const struct kv_plan_req *req)
+{
+	struct layout l = { .bytes = kv_align_up(sizeof(struct shortening), 8) };
+	size_t nr = req->nr_items, nr_ideas = nr * (MAX_JOINED + 1);
+
+	l.bins = scratch_part(&l.bytes, 1, sizeof(struct bins));
+	l.room = scratch_part(&l.bytes, nr + 1, sizeof(struct bin_hole));
+	l.part = scratch_part(&l.bytes, nr, sizeof(u64));
+	l.place = scratch_part(&l.bytes, nr, sizeof(u32));
+	l.piece = scratch_part(&l.bytes, nr, sizeof(struct piece));
+	l.idea = scratch_part(&l.bytes, nr_ideas, sizeof(struct idea));
+	l.order = scratch_part(&l.bytes, nr_ideas, sizeof(u64));
+	l.spare = scratch_part(&l.bytes, nr_ideas, sizeof(u64));
+	return l;
+}
+
+size_t plan_shorten_scratch(const struct kv_plan_req *req)
+{
+	return layout_of(req).bytes;
+}
+
+static void collect_ideas(struct shortening *s)
+{
+	for (u32 i = 0; i < s->parts.nr_pieces; i++)
+		suggest_from(s, i);
+	plan_sort(s->order, s->spare, s->nr_ideas);
+}
+
+int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
+{
+	struct layout l = layout_of(req);
+	struct shortening *s = scratch;
+	char *base = scratch;
+
+	*s = (struct shortening){
+		.req = req, .plan = plan, .bins = (void *)(base + l.bins),
+		.idea = (void *)(base + l.idea), .order = (void *)(base + l.order),
+		.spare = (void *)(base + l.spare),
+		.parts = { .req = req, .part = (void *)(base + l.part),
+			   .spare = (void *)(base + l.spare), .piece = (void *)(base + l.piece),
+			   .place = (void *)(base + l.place) },
+	};
+	parts_sort(&s->parts, 0);
+	add_holes(s, (void *)(base + l.room));
+	collect_ideas(s);
+	for (u32 k = 0; k < s->nr_ideas && (!req->want || plan->saved < req->want); k++)
+		try_idea(s, &s->idea[(u32)s->order[k]]);
+	/* What comes to lie behind another part by chance counts, too. */
+	plan->saved = s->parts.nr_pieces - parts_nr_pieces(&s->parts);
+	if (!plan->saved)
+		return s->nr_ideas ? -ENOSPC : -EALREADY;
+	return plan->saved >= req->want ? 0 : -EAGAIN;
+}
