@@ -98,9 +98,11 @@ static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void 
 	struct stretch cheapest;
 
 	if (!req->want)
-		return plan_pack_all(req, plan);
+		return req->apart ? -ENOSPC : plan_pack_all(req, plan);
 
 	cheapest = plan_cheapest_stretch(req);
+	if (req->apart && cheapest.cost)	/* what slides comes to lie where others lay */
+		return -ENOSPC;
 	return cheapest.cost ? plan_slide(req, plan, &cheapest) : -EALREADY;
 }
 

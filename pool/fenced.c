@@ -58,10 +58,7 @@ static void let_range_go(struct kvmm_pool *pool, kvmm_range_t range)
 
 	if (range_enter(pool, range, &slot))
 		return;
-	if (slot->pins) {	/* who unpins too often may have taken ours */
-		slot->pins--;
-		pool->count.range_pins--;
-	}
+	slot_unpin_own(pool, slot);
 	if (!last_put_is_barred(slot))
 		put_slot(pool, slot, range.index);
 	pool_leave(pool);

@@ -15,13 +15,8 @@
 #include <kv/mem.h>
 
 #include "arena.h"
-
-static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
-
-static bool is_flying(const struct steps *steps, u32 block)
-{
-	return steps->flying[block / KV_WORD_BITS] >> block % KV_WORD_BITS & 1;
-}
+#include "flight.h"
+#include "stay.h"
 
 static void set_flying(struct steps *steps, const struct kv_move *move, bool flying)
 {
@@ -32,54 +27,9 @@ static void set_flying(struct steps *steps, const struct kv_move *move, bool fly
 	}
 }
 
-/* ---- what may move ---- */
-
-/* An extent of the slot that begins and ends with the move; KV_NONE: not any more. */
-static u32 extent_of(struct slot *slot, struct kvmm_extent run)
-{
-	for (u32 i = 0; i < slot->nr_ext; i++)
-		if (slot_ext(slot, i)->start == run.start && slot_ext(slot, i)->nr == run.nr)
-			return i;
-	return KV_NONE;
-}
-
-static bool is_sealed(struct slot *slot, u32 i)
-{
-	u32 nr = 0;
-
-	for (u32 k = 0; k <= i; k++)
-		nr += slot_ext(slot, k)->nr;
-	return nr <= slot->sealed;
-}
-
-static bool slot_may_move(struct kvmm_pool *pool, u32 index, struct kvmm_extent run, u32 mode)
-{
-	struct slot *slot = slot_at(pool, index);
-	u32 i = extent_of(slot, run);
-
-	return i != KV_NONE && !slot_is_pinned(slot) && !slot->lost &&
-	       (mode == KVMM_MOVE_BETWEEN || is_sealed(slot, i)) &&
-	       !is_flying(pool->steps, run.start);
-}
-
-static bool entry_may_move(const struct kv_entry *entry)
-{
-	u64 new;
-
-	return kv_edge_move(READ_ONCE(entry->word), &new) == 0;
-}
-
-static bool run_may_move(struct kvmm_pool *pool, u32 owner, struct kvmm_extent run, u32 mode)
-{
-	if (owner_kind(owner) == OWNER_SLOT)
-		return slot_may_move(pool, owner_index(owner), run, mode);
-	return owner_kind(owner) == OWNER_ENTRY && run.nr == 1 &&
-	       entry_may_move(entry_at(pool, owner_index(owner)));
-}
-
 /* ---- flights ---- */
 
-static void flight_free(struct flight *flight)
+void flight_free(struct flight *flight)
 {
 	if (!flight)
 		return;
@@ -88,7 +38,7 @@ static void flight_free(struct flight *flight)
 	kv_free(flight);
 }
 
-static struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
+struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
 {
 	struct flight *flight = kv_alloc(sizeof(*flight));
 
@@ -108,7 +58,7 @@ static struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode)
 	return flight;
 }
 
-static void flight_add(struct steps *steps, struct flight *flight)
+void flight_add(struct steps *steps, struct flight *flight)
 {
 	struct flight **at = &steps->oldest;
 
@@ -129,28 +79,68 @@ static void flight_del(struct steps *steps, struct flight **at)
 
 /* ---- taking off ---- */
 
+/* The extent that begins with the move and has all of it; KV_NONE: not any more. */
+static u32 extent_of(struct slot *slot, const struct kv_move *move)
+{
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		if (slot_ext(slot, i)->start == move->src && slot_ext(slot, i)->nr >= move->nr)
+			return i;
+	return KV_NONE;
+}
+
+/* It is what the planner was shown, and may still move. */
+static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move, u32 mode,
+			   struct leg *leg)
+{
+	u32 owner = pool->owner[move->src], i;
+	struct kvmm_extent run = { move->src, 1 };
+	struct slot *slot;
+
+	*leg = (struct leg){ .owner = owner };
+	if (owner_kind(owner) == OWNER_SLOT) {
+		slot = slot_at(pool, owner_index(owner));
+		i = extent_of(slot, move);
+		if (i == KV_NONE)
+			return false;
+		run = *slot_ext(slot, i);
+		leg->gen = slot->gen;
+		leg->cuts = run.nr > move->nr;
+	} else if (owner_kind(owner) == OWNER_ENTRY) {
+		leg->gen = entry_handle(pool, owner_index(owner)).gen;
+	}
+	return run_verdict(pool, owner, run, mode).nr == move->nr;
+}
+
+/* Private and staged blocks need no mark: nobody is inside until they have their new places. */
+static int mark_entry(struct kvmm_pool *pool, struct leg *leg)
+{
+	struct kv_handle handle = { owner_index(leg->owner), leg->gen };
+	u64 word = READ_ONCE(entry_at(pool, handle.index)->word);
+
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
+		return 0;
+	if (kv_entry_move(&pool->entries, handle))
+		return -EAGAIN;
+	leg->marked = true;
+	pool->steps->nr_moving++;
+	return 0;
+}
+
 /* The destination is ours, and the source is known to fly. -EAGAIN: something has changed. */
 static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 {
 	const struct kv_move *move = &flight->move[i];
 	struct leg *leg = &flight->leg[i];
-	u32 owner = pool->owner[move->src], index = owner_index(owner);
 
-	if (!run_may_move(pool, owner, (struct kvmm_extent){ move->src, move->nr }, flight->mode) ||
+	if (!source_is_good(pool, move, flight->mode, leg) ||
 	    kvmm_zone_alloc_at(pool->zone, move->dst, move->nr))
 		return -EAGAIN;
-	*leg = (struct leg){ .owner = owner };
-	if (owner_kind(owner) == OWNER_ENTRY) {
-		leg->gen = entry_handle(pool, index).gen;
-		if (kv_entry_move(&pool->entries, (struct kv_handle){ index, leg->gen })) {
-			kv_free_runs(pool->zone, &(struct kvmm_extent){ move->dst, 1 }, 1);
-			return -EAGAIN;
-		}
-		pool->steps->nr_moving++;
-	} else {
-		leg->gen = slot_at(pool, index)->gen;
+	if (owner_kind(leg->owner) == OWNER_SLOT) {
 		set_flying(pool->steps, move, true);
 		pool->nr_flying++;
+	} else if (mark_entry(pool, leg)) {
+		kv_free_runs(pool->zone, &(struct kvmm_extent){ move->dst, move->nr }, 1);
+		return -EAGAIN;
 	}
 	owner_fill(pool, move->dst, move->nr, dark);
 	pool->steps->nr_dark += move->nr;
@@ -197,15 +187,47 @@ static void run_moved(struct kvmm_pool *pool, const struct kv_move *move, u32 ow
 	tenant_move(pool, move->src, move->dst, move->nr);
 }
 
+/* The rest of extent @i, behind its first @nr blocks, is an extent of its own: 0 or -ENOMEM. */
+static int slot_cut_extent(struct kvmm_pool *pool, struct slot *slot, u32 i, u32 nr)
+{
+	struct kvmm_extent ext = *slot_ext(slot, i);
+
+	if (slot_reserve_ext(pool, slot, slot->nr_ext + 1))
+		return -ENOMEM;
+	slot_write_begin(slot);
+	for (u32 k = slot->nr_ext; k > i + 1; k--)
+		slot_set_ext(slot, k, slot_ext(slot, k - 1)->start, slot_ext(slot, k - 1)->nr);
+	slot_set_ext(slot, i, ext.start, nr);
+	slot_set_ext(slot, i + 1, ext.start + nr, ext.nr - nr);
+	WRITE_ONCE(slot->nr_ext, slot->nr_ext + 1);
+	slot_write_end(slot);
+	return 0;
+}
+
+/* The extent of the leg, which is the leg's alone from here on; KV_NONE: it stays. */
+static u32 leg_extent(struct kvmm_pool *pool, struct slot *slot, const struct kv_move *move,
+		      const struct leg *leg)
+{
+	u32 i = extent_of(slot, move);
+
+	if (slot->gen != leg->gen || i == KV_NONE || slot_is_pinned(slot))
+		return KV_NONE;
+	if (slot_ext(slot, i)->nr == move->nr)
+		return i;
+	/* What was to move as a whole has grown meanwhile: it does not go to pieces for us. */
+	return leg->cuts && !slot_cut_extent(pool, slot, i, move->nr) ? i : KV_NONE;
+}
+
 static bool slot_publish(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
 {
 	struct slot *slot = slot_at(pool, owner_index(leg->owner));
-	u32 i = extent_of(slot, (struct kvmm_extent){ move->src, move->nr });
+	u32 i = leg_extent(pool, slot, move, leg);
 
-	if (slot->gen != leg->gen || i == KV_NONE || slot_is_pinned(slot))
+	if (i == KV_NONE)
 		return false;
 	run_moved(pool, move, leg->owner);
-	reserve_drop(pool, slot);
+	if (i + 1 == slot->nr_ext)
+		reserve_drop(pool, slot);
 	slot_write_begin(slot);
 	WRITE_ONCE(slot_ext(slot, i)->start, move->dst);
 	slot_write_end(slot);
@@ -232,7 +254,7 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 	if (is_slot) {
 		set_flying(pool->steps, move, false);
 		pool->nr_flying--;
-	} else {
+	} else if (leg->marked) {
 		entry_moved(pool, owner_index(leg->owner), leg->gen);
 	}
 	if (leg->done)
@@ -294,7 +316,7 @@ static void join_legs(struct kvmm_pool *pool, const struct flight *flight)
  * The copy is over, or the streams wait for it: @good legs get their new places, and an epoch
  * begins. Steps that see the epoch see the places, which are written before under pool->lock.
  */
-static void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
+void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 {
 	struct steps *steps = pool->steps;
 
@@ -490,28 +512,7 @@ void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_
 	}
 }
 
-/* ---- starting ---- */
-
-struct start {
-	struct kvmm_pool *pool;
-	struct steps *steps;
-	struct flight *flight;	/* out */
-	u32 mode;
-};
-
-static bool may_move(void *arg, u32 owner, struct kvmm_extent run)
-{
-	const struct start *start = arg;
-
-	return run_may_move(start->pool, owner, run, start->mode);
-}
-
-static u32 snapshot(void *arg, struct kv_item *items, u32 max)
-{
-	struct start *start = arg;
-
-	return pool_snapshot(start->pool, items, max, may_move, start);
-}
+/* ---- taking off, all of it ---- */
 
 /* What was lifted stays where it is. */
 static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
@@ -525,7 +526,7 @@ static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
 }
 
 /* Until they have landed, moves have two places: the second one must not be promised to anybody. */
-static int lift(struct kvmm_pool *pool, struct flight *flight)
+int flight_lift(struct kvmm_pool *pool, struct flight *flight)
 {
 	if (pool_nr_free(pool) < (u64)flight->nr_blocks + pool->door.nr_promised)
 		return -ENOSPC;
@@ -541,160 +542,7 @@ static int lift(struct kvmm_pool *pool, struct flight *flight)
 	return 0;
 }
 
-static int isolate(void *arg, const struct kv_move *moves, u32 nr)
-{
-	struct start *start = arg;
-	struct kvmm_pool *pool = start->pool;
-	int err;
-
-	start->flight = flight_make(moves, nr, start->mode);
-	if (!start->flight)
-		return -ENOMEM;
-	kv_lock(&pool->lock);
-	err = lift(pool, start->flight);
-	kv_unlock(&pool->lock);
-	if (err) {
-		flight_free(start->flight);
-		start->flight = NULL;
-	}
-	return err;
-}
-
-static const struct kv_movable_ops start_ops = {
-	.snapshot	= snapshot,
-	.isolate	= isolate,
-};
-
-/* Behind all that the engine has given its streams so far. */
-static int submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
-{
-	struct kv_planes planes = { pool->plane, pool->nr_planes };
-	struct kv_copy copy = {
-		.src = planes, .dst = planes, .moves = flight->move, .nr = flight->nr,
-		.dir = KV_COPY_LOCAL,
-		.flags = flight->mode == KVMM_MOVE_BESIDE ? KV_COPY_BACKGROUND : 0,
-	};
-	int err;
-
-	if (!pool->nr_planes)
-		return 0;
-	err = steps_signal(pool, steps, &copy.after);
-	if (!err)
-		err = pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence);
-	return err;
-}
-
-/* Between steps the streams wait for the copy, and the places are new at once. */
-static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
-{
-	int err = submit(pool, steps, flight);
-
-	if (err)
-		return err;
-	err = steps_stall(pool, steps, flight->fence);
-	if (!err) {
-		flight_settle(pool, flight, true);
-		return 0;
-	}
-	if (pool->dev)
-		pool->parts.dev->wait(pool->dev, flight->fence);
-	return err;
-}
-
-/* Some may have begun a step while we planned. */
-static int take_off(struct start *start)
-{
-	struct kvmm_pool *pool = start->pool;
-	struct steps *steps = start->steps;
-	struct flight *flight = start->flight;
-	int err;
-
-	kv_lock(&steps->lock);
-	if (start->mode == KVMM_MOVE_BESIDE)
-		err = submit(pool, steps, flight);
-	else if (steps_are_open(steps) || !steps_have_room(steps, flight->nr))
-		err = -EBUSY;
-	else
-		err = submit_between(pool, steps, flight);
-	if (err)
-		flight_settle(pool, flight, false);
-	kv_unlock(&steps->lock);
-	if (err)
-		flight_free(flight);
-	else
-		flight_add(steps, flight);
-	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
-}
-
-static int check_start(const struct kvmm_pool *pool, const struct steps *steps)
-{
-	/* When a copy is done, and its old places are free, is up to the device. */
-	if (!pool->parts.planner || pool->rounds || pool->deterministic)
-		return -EOPNOTSUPP;
-	return steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
-}
-
-/* compact_lock held: nothing else moves blocks, and the gate is not closed by anybody else. */
-static int start_moves(struct start *start, struct kvmm_compact *goal)
-{
-	struct kvmm_pool *pool = start->pool;
-	int err;
-
-	flights_poll(pool);
-	err = check_start(pool, start->steps);
-	if (!err)
-		err = pool_enter(pool);
-	if (err)
-		return err;
-	pool_leave(pool);
-	err = kv_compact_plan(pool->parts.planner, &start_ops, start, pool->nr_blocks, goal);
-	if (err)
-		return err == -EALREADY ? 0 : err;
-	goal->moved = start->flight->nr_blocks;
-	goal->nr_moves = start->flight->nr;
-	return take_off(start);
-}
-
-static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 mode)
-{
-	struct start start = { .pool = pool, .mode = mode };
-	int err;
-
-	start.steps = steps_get(pool);
-	if (!start.steps)
-		return -ENOMEM;
-	arenas_bar(pool);
-	err = start_moves(&start, goal);
-	arenas_unbar(pool);
-	return err;
-}
-
-int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
-{
-	struct kvmm_compact goal;
-	size_t size;
-	int err;
-
-	if (!pool || !compact || mode >= KVMM_NR_MOVE_MODES)
-		return -EINVAL;
-	size = compact->size;
-	err = kv_copy_attr(&goal, sizeof(goal), compact);
-	if (err)
-		return err;
-	if (!goal.want_run || goal.want_run > pool->nr_usable)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	err = start_locked(pool, &goal, mode);
-	if (err)
-		goal.moved = goal.nr_moves = 0;
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	goal.size = size;
-	memcpy(compact, &goal, min(size, sizeof(goal)));
-	return err;
-}
-
-/* ---- the other calls ---- */
+/* ---- calls ---- */
 
 static u32 nr_in_flight(const struct steps *steps)
 {
@@ -771,72 +619,4 @@ int kvmm_pool_resume(struct kvmm_pool *pool)
 	}
 	kv_unlock(&pool->compact_lock);
 	return err;
-}
-
-/* ---- checking ---- */
-
-static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flight, u32 i)
-{
-	const struct kv_move *move = &flight->move[i];
-	u32 start = flight->state == FLIGHT_COPYING ? move->dst : move->src;
-
-	if (flight->state == FLIGHT_PUBLISHED && !flight->leg[i].done)
-		return true;
-	for (u32 b = start; b < start + move->nr; b++)
-		if (pool->owner[b] != dark)
-			return false;
-	return true;
-}
-
-/* Blocks that were given back while they are copied. */
-static u32 nr_given_back(const struct kvmm_pool *pool, const struct steps *steps)
-{
-	u32 nr = 0;
-
-	for (u32 b = 0; b < pool->nr_blocks; b++)
-		nr += is_flying(steps, b) && pool->owner[b] == dark;
-	return nr;
-}
-
-struct flight_recount {
-	u32 nr_legs;		/* of ranges */
-	u32 nr_moving;
-	u32 copying;		/* blocks */
-	u32 limbo;
-};
-
-static bool recount(const struct kvmm_pool *pool, const struct flight *flight,
-		    struct flight_recount *re)
-{
-	for (u32 i = 0; i < flight->nr; i++) {
-		bool is_slot = owner_kind(flight->leg[i].owner) == OWNER_SLOT;
-
-		if (!leg_is_sound(pool, flight, i))
-			return false;
-		if (flight->state == FLIGHT_PUBLISHED) {
-			re->limbo += flight->leg[i].done ? flight->move[i].nr : 0;
-			continue;
-		}
-		re->copying += flight->move[i].nr;
-		re->nr_legs += is_slot;
-		re->nr_moving += !is_slot;
-	}
-	return true;
-}
-
-int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
-{
-	const struct steps *steps = steps_of(pool);
-	struct flight_recount re = { 0 };
-
-	if (!steps)
-		return nr_moving || nr_dark ? -EUCLEAN : 0;
-	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
-		if (!recount(pool, flight, &re))
-			return -EUCLEAN;
-	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
-	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
-		return -EUCLEAN;
-	return nr_moving == steps->nr_moving && nr_dark == steps->nr_dark &&
-	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
 }

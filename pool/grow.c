@@ -326,8 +326,7 @@ static int zero_growth(struct kvmm_pool *pool, const struct growth *growth)
 	err = range_enter(pool, growth->range, &slot);
 	if (err)
 		return err;
-	slot->pins--;
-	pool->count.range_pins--;
+	slot_unpin_own(pool, slot);
 	pool_leave(pool);
 	if (failed)
 		kvmm_range_shrink(pool, growth->range, growth->room.nr);

@@ -124,13 +124,13 @@ static int note_places(struct kvmm_pool *pool, struct hold *hold)
 
 int hold_pin_refs(struct kvmm_pool *pool, struct hold *hold)
 {
-	int err = kvmm_pin_many(pool, hold->ref, hold->nr);
+	int err = kvmm_pin_many_as(pool, hold->ref, hold->nr, hold_pin_type(hold));
 
 	if (!err) {
 		err = note_places(pool, hold);
 		/* Pins are references as well. */
 		if (err)
-			kvmm_unpin_many(pool, hold->ref, hold->nr);
+			kvmm_unpin_many_as(pool, hold->ref, hold->nr, hold_pin_type(hold));
 		else
 			kvmm_put_many(pool, hold->ref, hold->nr);
 	}
@@ -201,9 +201,12 @@ int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_ho
 /* It has left the table. */
 static int drop_hold(struct kvmm_pool *pool, struct hold *hold)
 {
-	int err = hold->flags & KVMM_HOLD_PIN ? kvmm_unpin_many(pool, hold->ref, hold->nr) :
-						kvmm_put_many(pool, hold->ref, hold->nr);
+	int err;
 
+	if (hold->flags & KVMM_HOLD_PIN)
+		err = kvmm_unpin_many_as(pool, hold->ref, hold->nr, hold_pin_type(hold));
+	else
+		err = kvmm_put_many(pool, hold->ref, hold->nr);
 	kv_free(hold);
 	return err;
 }

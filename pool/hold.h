@@ -59,6 +59,18 @@ struct hold {
 	struct held	block[];	/* nr */
 };
 
+/* What its pins are, if it has any. */
+static inline u32 hold_pin_type(const struct hold *hold)
+{
+	static const u8 type[KVMM_NR_HOLD_REASONS] = {
+		[KVMM_HOLD_RDMA] = KVMM_PIN_RDMA, [KVMM_HOLD_GDS] = KVMM_PIN_GDS,
+		[KVMM_HOLD_IPC] = KVMM_PIN_IPC, [KVMM_HOLD_COPY] = KVMM_PIN_COPY,
+		[KVMM_HOLD_GRAPH] = KVMM_PIN_GRAPH,
+	};
+
+	return type[hold->reason];	/* KVMM_PIN_USER otherwise */
+}
+
 /* Guard: ->lock of the table. */
 struct hold_slot {
 	struct hold	*hold;		/* ours; NULL: free, reserved or retired */

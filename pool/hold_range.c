@@ -13,20 +13,23 @@
 
 /* ---- ranges ---- */
 
-static int get_range(struct kvmm_pool *pool, kvmm_range_t range, bool pin)
+static int get_range(struct kvmm_pool *pool, kvmm_range_t range, const struct hold *hold)
 {
+	bool pin = hold->flags & KVMM_HOLD_PIN;
 	struct slot *slot;
-	int err = range_enter(pool, range, &slot);
+	int err = pin ? pin_types_need(pool, hold_pin_type(hold)) : 0;
 
+	if (!err)
+		err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	if (slot->refs == UINT32_MAX || (pin && slot->pins == UINT32_MAX)) {
+	if (slot->refs == UINT32_MAX)
 		err = -EOVERFLOW;
-	} else {
+	else if (pin)
+		err = slot_pin(pool, slot, hold_pin_type(hold));
+	if (!err) {
 		slot->refs++;
-		slot->pins += pin;
 		pool->count.range_refs++;
-		pool->count.range_pins += pin;
 	}
 	pool_leave(pool);
 	return err;
@@ -40,10 +43,8 @@ void hold_drop_range(struct kvmm_pool *pool, const struct hold *hold)
 	kv_assert_held(&pool->lock);
 	if (slot_find(pool, hold->range, &slot))
 		return;
-	if (hold->flags & KVMM_HOLD_PIN && slot->pins) {
-		slot->pins--;
-		pool->count.range_pins--;
-	}
+	if (hold->flags & KVMM_HOLD_PIN)
+		slot_unpin(pool, slot, hold_pin_type(hold));
 	put_slot(pool, slot, hold->range.index);
 }
 
@@ -94,7 +95,7 @@ int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, k
 	err = prepare(pool, attr, 0, &table, &hold);
 	if (err)
 		return err;
-	err = get_range(pool, range, hold->flags & KVMM_HOLD_PIN);
+	err = get_range(pool, range, hold);
 	if (err) {
 		hold_unreserve(table, hold->handle);
 		kv_free(hold);

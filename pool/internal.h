@@ -51,6 +51,7 @@
 #include "grow.h"
 #include "order.h"
 #include "step.h"
+#include "pin.h"
 #include "pins.h"
 #include "victim.h"
 
@@ -298,6 +299,8 @@ struct kvmm_pool {
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
 	struct pin_limit		pins;		/* see pins.h */
+	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
+	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };
@@ -555,9 +558,9 @@ void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- move.c ---- */
 
-/* As the movers' snapshot; @may_move says which runs may. */
-u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
-		  bool (*may_move)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
+/* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
+void pool_each_run(struct kvmm_pool *pool,
+		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
 /* Extents that have come to lie behind one another are one. */
 void slot_join_extents(struct slot *slot);
 

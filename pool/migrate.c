@@ -69,10 +69,7 @@ static void add_hold(struct kvmm_pool *pool, struct slot *slot)
 
 static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 {
-	if (!slot->pins)	/* somebody has dropped more than his own */
-		return;
-	slot->pins--;
-	pool->count.range_pins--;
+	slot_unpin_own(pool, slot);	/* unless somebody has dropped more than his own */
 	door_gained(pool, 1);
 }
 

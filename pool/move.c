@@ -13,7 +13,9 @@
  */
 #include <kv/sys.h>
 
+#include "flight.h"
 #include "local.h"
+#include "stay.h"
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
 
@@ -48,55 +50,72 @@ static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
 	return *slot_ext(slot, i);
 }
 
-/* The world has stopped: nobody takes a reference now. */
-static bool entry_is_movable(const struct kv_entry *entry)
+void pool_each_run(struct kvmm_pool *pool,
+		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg)
 {
-	u64 word = READ_ONCE(entry->word);
-
-	return kv_word_is(word, KV_ENTRY_PARKED) ||
-	       (kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word));
-}
-
-static bool is_movable(void *arg, u32 owner, struct kvmm_extent run)
-{
-	struct kvmm_pool *pool = arg;
-
-	if (owner_kind(owner) == OWNER_SLOT)
-		return !slot_is_pinned(slot_at(pool, owner_index(owner)));
-	return owner_kind(owner) == OWNER_ENTRY &&
-	       entry_is_movable(entry_at(pool, owner_index(owner)));
-}
-
-u32 pool_snapshot(struct kvmm_pool *pool, struct kv_item *items, u32 max,
-		  bool (*may_move)(void *arg, u32 owner, struct kvmm_extent run), void *arg)
-{
-	u32 nr = 0;
-
-	kv_lock(&pool->lock);
-	reserve_drop_all(pool);
+	kv_assert_held(&pool->lock);
 	for (u32 at = 0; at < pool->nr_blocks;) {
 		struct kvmm_extent run;
 
-		if (pool->owner[at] == OWNER_FREE) {
+		if (pool->owner[at] == OWNER_FREE ||
+		    owner_kind(pool->owner[at]) == OWNER_RESERVED) {
 			at++;
 			continue;
 		}
 		run = run_at(pool, at);
-		if (nr < max)
-			items[nr] = (struct kv_item){
-				.start = at, .nr = run.nr,
-				.movable = may_move(arg, pool->owner[at], run),
-			};
-		nr++;
+		fn(arg, pool->owner[at], run);
 		at += run.nr;
 	}
-	kv_unlock(&pool->lock);
-	return nr;
 }
+
+static void picture_add(struct picture *picture, const struct kv_item *item)
+{
+	if (!item->nr)
+		return;
+	if (picture->nr < picture->max)
+		picture->items[picture->nr] = *item;
+	picture->nr++;
+}
+
+/* An extent of which only the first part may move is two items. */
+static void add_run(void *arg, u32 owner, struct kvmm_extent run)
+{
+	struct picture *picture = arg;
+	struct verdict verdict = stay_look(picture->pool, &picture->stay, owner, run, picture->mode);
+	struct kv_item moves = { .start = run.start, .nr = verdict.nr, .movable = true };
+	struct kv_item stays = { .start = run.start + verdict.nr, .nr = run.nr - verdict.nr,
+				 .stay = verdict.why };
+
+	picture_add(picture, &moves);
+	picture_add(picture, &stays);
+}
+
+u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
+{
+	struct kvmm_pool *pool = picture->pool;
+
+	picture->items = items;
+	picture->max = max;
+	picture->nr = 0;
+	picture->stay = (struct kvmm_stay){ 0 };
+	kv_lock(&pool->lock);
+	reserve_drop_all(pool);
+	pool_each_run(pool, add_run, picture);
+	kv_unlock(&pool->lock);
+	return picture->nr;
+}
+
+/* All that the mover's calls need. */
+struct mover {
+	struct kvmm_pool *pool;
+	struct picture picture;
+};
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
 {
-	return pool_snapshot(arg, items, max, is_movable, arg);
+	struct mover *mover = arg;
+
+	return pool_snapshot(&mover->picture, items, max);
 }
 
 /* ---- isolate ---- */
@@ -122,7 +141,7 @@ static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 	    extent_at(slot_at(pool, owner_index(owner)), move->src) == KV_NONE)
 		return false;
 	run = run_at(pool, move->src);
-	return run.nr == move->nr && is_movable(pool, owner, run);
+	return run.nr == move->nr && run_verdict(pool, owner, run, MOVE_STOPPED).nr == run.nr;
 }
 
 /* Blocks of one move's destination that are free lie in runs; take each as a whole. */
@@ -200,7 +219,8 @@ static void undo_isolate(struct kvmm_pool *pool, const struct kv_move *moves, u3
 
 static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 {
-	struct kvmm_pool *pool = arg;
+	struct mover *mover = arg;
+	struct kvmm_pool *pool = mover->pool;
 	int err = 0;
 
 	kv_lock(&pool->lock);
@@ -217,7 +237,8 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 
 static int copy(void *arg, const struct kv_move *moves, u32 nr)
 {
-	struct kvmm_pool *pool = arg;
+	struct mover *mover = arg;
+	struct kvmm_pool *pool = mover->pool;
 	const struct kv_dev_ops *dev = pool->parts.dev;
 	struct kv_planes planes = { pool->plane, pool->nr_planes };
 	struct kv_fence none = { 0 }, fence;
@@ -324,7 +345,8 @@ static void relocate(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr
 
 static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, bool lost)
 {
-	struct kvmm_pool *pool = arg;
+	struct mover *mover = arg;
+	struct kvmm_pool *pool = mover->pool;
 
 	relocate(pool, moves, nr_done);
 	kv_lock(&pool->lock);
@@ -369,12 +391,14 @@ void pool_resume(struct kvmm_pool *pool)
 /* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
 static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal)
 {
+	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED } };
 	u32 max_blocks = goal->max_blocks;
 	int err = steps_stand_still(pool, &goal->max_blocks);
 
 	if (err)
 		return err;
-	err = kv_compact(pool->parts.planner, &movable_ops, pool, pool->nr_blocks, goal);
+	err = kv_compact(pool->parts.planner, &movable_ops, &mover, pool->nr_blocks, goal);
+	stay_report(pool, &mover.picture.stay, goal);
 	steps_let_go(pool);
 	goal->max_blocks = max_blocks;
 	return err;

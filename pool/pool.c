@@ -262,6 +262,7 @@ static void exit_fields(struct kvmm_pool *pool)
 {
 	background_exit(pool);
 	steps_exit(pool);
+	pin_types_exit(pool);
 	mags_exit(pool);
 	holds_exit(pool);
 	owned_exit(pool);

@@ -240,6 +240,8 @@ void range_del(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 
+	if (unlikely(slot->pins))
+		__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
 	grow_count_end(pool, slot);
 	seq_del(pool, index);
@@ -260,10 +262,8 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 {
 	struct slot *slot = slot_at(pool, range.index);
 
-	if (!keep_pin && slot->pins) {
-		slot->pins--;
-		pool->count.range_pins--;
-	}
+	if (!keep_pin)
+		slot_unpin_own(pool, slot);
 	if (!seq)
 		return;
 	slot->seq = seq;
@@ -276,6 +276,7 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 	struct slot *slot = slot_at(pool, range.index);
 	u32 nr = slot->nr;
 
+	__slot_forget_pins(pool, slot);
 	count_range_del(pool, slot);
 	seq_del(pool, range.index);
 	reserve_drop(pool, slot);
@@ -318,10 +319,7 @@ int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	if (slot->pins) {	/* who has found the range may have dropped more than its own */
-		slot->pins--;
-		pool->count.range_pins--;
-	}
+	slot_unpin_own(pool, slot);
 	if (failed)
 		range_del(pool, range.index);
 	pool_leave(pool);
@@ -498,43 +496,6 @@ int kvmm_range_free_seq(struct kvmm_pool *pool, uint64_t seq)
 	}
 	pool_leave(pool);
 	return nr;
-}
-
-int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	struct slot *slot;
-	int err;
-
-	err = range_enter(pool, range, &slot);
-	if (err)
-		return err;
-	if (slot->pins == UINT32_MAX) {
-		err = -EOVERFLOW;
-	} else {
-		slot->pins++;
-		pool->count.range_pins++;
-	}
-	pool_leave(pool);
-	return err;
-}
-
-int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	struct slot *slot;
-	int err;
-
-	err = range_enter(pool, range, &slot);
-	if (err)
-		return err;
-	if (!slot->pins) {
-		err = -EINVAL;
-	} else {
-		slot->pins--;
-		pool->count.range_pins--;
-		door_gained(pool, 1);	/* it may be moved out of somebody's way */
-	}
-	pool_leave(pool);
-	return err;
 }
 
 static void fill_info(const struct kvmm_pool *pool, const struct slot *slot, u32 index,

@@ -81,6 +81,33 @@ static inline void slot_lose(struct kvmm_pool *pool, struct slot *slot)
 	pool->count.range_attrs += slot_attrs(slot);
 }
 
+/* ---- pin.c; ->lock held ---- */
+
+/* One pin of @type more: 0, -EOVERFLOW, -ENOMEM; pin_types_need() before. Or less: 0, -EINVAL none. */
+int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type);
+int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type);
+/* So that there can be types other than KVMM_PIN_USER: 0, -ENOMEM, ... No lock held. */
+int pin_types_need(struct kvmm_pool *pool, u32 type);
+
+/* They are there, or NULL. */
+static inline struct pin_types *pin_types_of(struct kvmm_pool *pool)
+{
+	/* Pairs with publish_types(): the counts are those of the pins that there were. */
+	return smp_load_acquire(&pool->pin_types);
+}
+
+/* Those that are not of KVMM_PIN_USER. */
+static inline u32 slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot)
+{
+	return likely(!pool->pin_types) ? 0 : __slot_typed_pins(pool, slot);
+}
+
+/* Our own pin, which who unpins too often may have taken. */
+static inline void slot_unpin_own(struct kvmm_pool *pool, struct slot *slot)
+{
+	slot_unpin(pool, slot, KVMM_PIN_USER);
+}
+
 static inline bool slot_is_pinned(const struct slot *slot)
 {
 	return slot->pins || slot->flags & KVMM_ALLOC_PINNED;

@@ -93,14 +93,35 @@ static void count_dropped(struct kvmm_pool *pool, const struct kv_put *put)
 	tally_add(pool, TALLY_ACTIVE, (u64)put->nr_first - put->nr_last - put->nr_gone);
 }
 
+/* The types of pins are undone before them, and are there again if the pins could not be undone. */
+static int put_pins(struct kvmm_pool *pool, struct kv_put *put, u32 type)
+{
+	struct pin_types *types = pin_types_of(pool);
+	int err = kv_entries_check_put(&pool->entries, put);
+
+	if (err)
+		return err;
+	if (!pin_types_del(types, put->refs, put->nr, type))
+		return -EINVAL;
+	err = kv_entries_put(&pool->entries, put);
+	if (err)
+		pin_types_add(types, put->refs, put->nr, type);
+	return err;
+}
+
 /* At most PUT_BATCH. */
-static int put_batch(struct kvmm_pool *pool, struct kv_put *put, struct gone *gone)
+static int put_batch(struct kvmm_pool *pool, struct kv_put *put, u32 type, struct gone *gone)
 {
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
-	err = kv_entries_put(&pool->entries, put);
+	if (unlikely(put->unpin && pin_types_of(pool)))
+		err = put_pins(pool, put, type);
+	else if (likely(!put->unpin || type == KVMM_PIN_USER))
+		err = kv_entries_put(&pool->entries, put);
+	else
+		err = -EINVAL;
 	count_dropped(pool, put);
 	if (likely(!err)) {
 		stamp(pool, put->last, put->nr_last);
@@ -112,12 +133,30 @@ static int put_batch(struct kvmm_pool *pool, struct kv_put *put, struct gone *go
 	return likely(!err) ? 0 : refuse(err);
 }
 
+/* As many as could be: with their types, one by one, where there are any. */
+static u32 take_again(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin,
+		      u32 type, u32 *nr_first)
+{
+	struct pin_types *types = pin_types_of(pool);
+	u32 nr_taken = 0;
+
+	if (likely(!unpin || !types))
+		return kv_entries_take_again(&pool->entries, refs, nr, unpin, nr_first);
+	for (u32 i = 0; i < nr; i++) {
+		if (!kv_entries_take_again(&pool->entries, &refs[i], 1, unpin, nr_first))
+			continue;
+		pin_types_add(types, &refs[i], 1, type);
+		nr_taken++;
+	}
+	return nr_taken;
+}
+
 /*
  * Earlier batches of a call that is refused after all. Nobody has evicted them yet, but for who
  * came in between.
  */
 static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin,
-		      const struct gone *gone)
+		      u32 type, const struct gone *gone)
 {
 	u32 nr_first = 0, nr_taken;
 
@@ -127,7 +166,7 @@ static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 		next = READ_ONCE(entry_at(pool, index)->chain);
 		kv_handle_step(&pool->entries, entry_handle(pool, index), kv_edge_undrop);
 	}
-	nr_taken = kv_entries_take_again(&pool->entries, refs, nr, unpin, &nr_first);
+	nr_taken = take_again(pool, refs, nr, unpin, type, &nr_first);
 	tally_add(pool, TALLY_REFS, nr_taken);
 	tally_add(pool, TALLY_PINS, unpin ? nr_taken : 0);
 	pins_restore(&pool->pins, unpin ? nr_taken : 0);
@@ -148,7 +187,7 @@ static int check_put(struct kvmm_pool *pool, const struct kv_handle *refs, u32 n
 	return likely(!err) ? 0 : refuse(err);
 }
 
-static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin)
+static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpin, u32 type)
 {
 	struct gone gone = NOTHING_GONE;
 	u32 left = nr;
@@ -166,25 +205,30 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 		struct kv_put put = { .refs = as_handles(refs) + left - batch, .nr = batch,
 				      .unpin = unpin, .last = last };
 
-		err = put_batch(pool, &put, &gone);
+		err = put_batch(pool, &put, type, &gone);
 		left -= err ? 0 : batch;
 	}
 	if (likely(!err)) {
 		door_put(pool, nr);
 		return evict_gone(pool, gone.first);
 	}
-	take_back(pool, as_handles(refs) + left, nr - left, unpin, &gone);
+	take_back(pool, as_handles(refs) + left, nr - left, unpin, type, &gone);
 	return left < nr && err == -ESTALE ? -EINVAL : err;
 }
 
 int kvmm_put_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return drop_many(pool, refs, nr, false);
+	return drop_many(pool, refs, nr, false, 0);
+}
+
+int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t type)
+{
+	return type < KVMM_NR_PIN_TYPES ? drop_many(pool, refs, nr, true, type) : -EINVAL;
 }
 
 int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return drop_many(pool, refs, nr, true);
+	return drop_many(pool, refs, nr, true, KVMM_PIN_USER);
 }
 
 /* ---- steps that can be undone, on a whole batch ---- */
@@ -209,9 +253,20 @@ static u32 step_many(struct kvmm_pool *pool, const struct kv_handle *handles, u3
 	return nr;
 }
 
-/* @step adds a reference, @undo takes it back; or nothing is done. */
-static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn step,
-		    int (*undo)(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr))
+/* Both in the read section in which they were made. */
+static void count_stepped(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr,
+			  const u32 *pin)
+{
+	struct pin_types *types = pin_types_of(pool);
+
+	tally_add(pool, TALLY_REFS, nr);
+	tally_add(pool, TALLY_PINS, pin ? nr : 0);
+	if (unlikely(pin && types && nr))
+		pin_types_add(types, handles, nr, *pin);
+}
+
+/* A reference more each, and a pin if @pin has its type; or nothing is done. */
+static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, const u32 *pin)
 {
 	const struct kv_handle *handles = refs;
 	u32 nr_done;
@@ -222,33 +277,46 @@ static int ref_many(struct kvmm_pool *pool, const void *refs, u32 nr, step_fn st
 	err = cache_begin(pool);
 	if (err)
 		return err;
-	err = step == pin_held ? pins_reserve(&pool->pins, nr) : 0;
+	err = pin ? pins_reserve(&pool->pins, nr) : 0;
 	if (unlikely(err)) {
 		cache_end(pool);
 		return err;
 	}
-	nr_done = step_many(pool, handles, nr, step, &err);
-	pins_give_back(&pool->pins, step == pin_held ? nr - nr_done : 0);
-	tally_add(pool, TALLY_REFS, nr_done);
-	tally_add(pool, TALLY_PINS, step == pin_held ? nr_done : 0);
+	nr_done = step_many(pool, handles, nr, pin ? pin_held : kv_entry_get, &err);
+	pins_give_back(&pool->pins, pin ? nr - nr_done : 0);
+	count_stepped(pool, handles, nr_done, pin);
 	if (likely(!err))
 		note_hits(pool, handles, nr_done);
 	cache_end(pool);
 	if (likely(!err))
 		return 0;
 	if (nr_done)
-		undo(pool, refs, nr_done);
+		drop_many(pool, refs, nr_done, pin != NULL, pin ? *pin : 0);
 	return refuse(err);
 }
 
 int kvmm_get_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return ref_many(pool, refs, nr, kv_entry_get, kvmm_put_many);
+	return ref_many(pool, refs, nr, NULL);
+}
+
+int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t type)
+{
+	int err;
+
+	if (!pool || type >= KVMM_NR_PIN_TYPES)
+		return -EINVAL;
+	if (unlikely(!pool->caches))
+		return -EOPNOTSUPP;
+	err = pin_types_need(pool, type);
+	return err ? err : ref_many(pool, refs, nr, &type);
 }
 
 int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 {
-	return ref_many(pool, refs, nr, pin_held, kvmm_unpin_many);
+	const u32 type = KVMM_PIN_USER;
+
+	return ref_many(pool, refs, nr, &type);
 }
 
 /* ---- weak references ---- */

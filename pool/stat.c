@@ -85,7 +85,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.block_tokens = pool->block_tokens,
 		.block_bytes = pool->block_bytes,
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
-				  door_bytes(pool) + owned_bytes(pool),
+				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool),
 	};
 	count_states(pool, &count, nr_mags, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];

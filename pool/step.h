@@ -59,6 +59,8 @@ struct leg {
 	u32 owner;
 	u32 gen;
 	bool done;		/* it has the new place */
+	bool cuts;		/* only the first part of its extent */
+	bool marked;		/* an entry that is MOVING */
 };
 
 /* Guard: compact_lock; what it does to places, pool->lock as well. */

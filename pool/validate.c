@@ -371,6 +371,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = pool_check(pool);
+	if (!err && pin_types_check(pool))
+		err = complain(pool, "pins by type", 0);
 	if (!err)
 		err = holds_check(pool);
 	if (!err)

@@ -16,6 +16,7 @@
 #include <kvmm/key.h>
 #include <kvmm/migrate.h>
 #include <kvmm/owner.h>
+#include <kvmm/pin.h>
 #include <kvmm/pool.h>
 #include <kvmm/registry.h>
 #include <kvmm/seq.h>

@@ -440,7 +440,9 @@ KVMM_API int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t of
  * @nr_moves: out: copies (runs) they were moved in
  * @plan_ns, @copy_ns: out: time taken
  * @largest_before, @largest_after: out: longest free run, in blocks
+ * @stay: NULL, or out: what did not move, and why; see <kvmm/pin.h>
  */
+struct kvmm_stay;
 struct kvmm_compact {
 	size_t size;
 	uint32_t want_run;
@@ -452,6 +454,7 @@ struct kvmm_compact {
 	uint64_t copy_ns;
 	uint32_t largest_before;
 	uint32_t largest_after;
+	struct kvmm_stay *stay;
 };
 
 /**

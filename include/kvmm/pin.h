@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What does not move, and why: pins by type, and the reasons that a compaction met.
+ *
+ * A pin says who was told an address. It is taken and undone by type, so that whoever unpins what
+ * somebody else has pinned is refused. Pins without a type (kvmm_pin_many(), kvmm_range_pin()) are
+ * of KVMM_PIN_USER. Holds with KVMM_HOLD_PIN pin by their reason (<kvmm/hold.h>).
+ *
+ * By rule: who keeps a bare block id beyond a step, without asking again and without relocations,
+ * pins the block first. kvmm cannot know of it.
+ */
+#ifndef KVMM_PIN_H
+#define KVMM_PIN_H
+
+#include <kvmm/cache.h>
+#include <kvmm/pool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * enum kvmm_pin_type - who was told the address
+ * @KVMM_PIN_USER: the engine, for reasons of its own
+ * @KVMM_PIN_RDMA: a remote side reads or writes there
+ * @KVMM_PIN_GDS: storage does
+ * @KVMM_PIN_IPC: another process has it mapped
+ * @KVMM_PIN_COPY: a copy of the engine's own is under way
+ * @KVMM_PIN_GRAPH: a captured graph has it inside
+ */
+enum kvmm_pin_type {
+	KVMM_PIN_USER,
+	KVMM_PIN_RDMA,
+	KVMM_PIN_GDS,
+	KVMM_PIN_IPC,
+	KVMM_PIN_COPY,
+	KVMM_PIN_GRAPH,
+	KVMM_NR_PIN_TYPES,
+};
+
+/** kvmm_pin_many_as() - kvmm_pin_many() of a type. Return: also -ENOMEM. */
+KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			      uint32_t type);
+
+/** kvmm_unpin_many_as() - undo it, all or nothing. Return: as kvmm_unpin_many(); -EINVAL also if one
+ * of them has no pin of @type. */
+KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				uint32_t type);
+
+/** kvmm_range_pin_as() - kvmm_range_pin() of a type; at most 255 of a type other than
+ * KVMM_PIN_USER. Return: also -ENOMEM. */
+KVMM_API int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
+
+/** kvmm_range_unpin_as() - undo one. Return: 0; -EINVAL no pin of @type is held; -ESTALE. */
+KVMM_API int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
+
+/**
+ * struct kvmm_pin_stat - pins held at present, by enum kvmm_pin_type
+ * @blocks: on cached blocks
+ * @ranges: on ranges
+ */
+struct kvmm_pin_stat {
+	uint64_t blocks[KVMM_NR_PIN_TYPES];
+	uint64_t ranges[KVMM_NR_PIN_TYPES];
+};
+
+/** kvmm_pin_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat);
+
+/**
+ * enum kvmm_stay_reason - why a block does not move
+ * @KVMM_STAY_PIN_USER: pinned; likewise up to @KVMM_STAY_PIN_GRAPH. Of several types, the last of
+ *	enum kvmm_pin_type
+ * @KVMM_STAY_FIXED: null block; range of KVMM_ALLOC_PINNED
+ * @KVMM_STAY_PRIVATE: a private block, which its owner may be writing
+ * @KVMM_STAY_STAGED: named, but not published
+ * @KVMM_STAY_UNSEALED: part of a range that is not sealed
+ * @KVMM_STAY_GROWING: the same, behind what is sealed of a range that grows
+ * @KVMM_STAY_WRITTEN: a write by handle is under way, or a call has claimed the block
+ * @KVMM_STAY_FLYING: it is being copied, or is an old or a new place of a move under way
+ * @KVMM_STAY_HELD: referenced, and the world has stopped: there references keep a block in place
+ * @KVMM_STAY_GOING: waits to be used, or is being evicted
+ * @KVMM_STAY_LOST: a failed copy has destroyed the content
+ * @KVMM_STAY_QUIESCENT: kvmm_pool_quiesce()
+ * @KVMM_STAY_RECENT: it has moved lately
+ */
+enum kvmm_stay_reason {
+	KVMM_STAY_PIN_USER,
+	KVMM_STAY_PIN_RDMA,
+	KVMM_STAY_PIN_GDS,
+	KVMM_STAY_PIN_IPC,
+	KVMM_STAY_PIN_COPY,
+	KVMM_STAY_PIN_GRAPH,
+	KVMM_STAY_FIXED,
+	KVMM_STAY_PRIVATE,
+	KVMM_STAY_STAGED,
+	KVMM_STAY_UNSEALED,
+	KVMM_STAY_GROWING,
+	KVMM_STAY_WRITTEN,
+	KVMM_STAY_FLYING,
+	KVMM_STAY_HELD,
+	KVMM_STAY_GOING,
+	KVMM_STAY_LOST,
+	KVMM_STAY_QUIESCENT,
+	KVMM_STAY_RECENT,
+	KVMM_NR_STAY_REASONS,
+};
+
+/**
+ * struct kvmm_stay - one look at all blocks that are not free
+ * @movable: blocks that might move
+ * @staying: blocks that do not: the sum of @blocks
+ * @blocks: those, by enum kvmm_stay_reason
+ */
+struct kvmm_stay {
+	uint32_t movable;
+	uint32_t staying;
+	uint32_t blocks[KVMM_NR_STAY_REASONS];
+};
+
+/** kvmm_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or
+ * KVMM_NR_MOVE_MODES: as kvmm_pool_compact() does it. Return: 0; -ENOMEM; -EINVAL. */
+KVMM_API int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay);
+
+/** kvmm_stay_last() - as the last compaction saw it; zeros before the first. Return: 0; -EINVAL. */
+KVMM_API int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay);
+
+/** kvmm_stay_name() - "pin_user", "private", ...; NULL no such reason. */
+KVMM_API const char *kvmm_stay_name(uint32_t reason);
+
+/** kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met. Return:
+ * length of the text, which is cut to @size - 1 if it is longer; -EINVAL. */
+KVMM_API int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_PIN_H */

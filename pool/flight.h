@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files about flights tell each other; see step.h for what a flight is. */
+#ifndef POOL_FLIGHT_H
+#define POOL_FLIGHT_H
+
+#include <kv/defrag.h>
+
+#include "internal.h"
+
+/* A block that is nobody's, and cannot be had. */
+static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
+
+/* Its content is being copied from there. ->lock held. */
+static inline bool is_flying(const struct steps *steps, u32 block)
+{
+	return steps->flying[block / KV_WORD_BITS] >> block % KV_WORD_BITS & 1;
+}
+
+/* ---- move.c ---- */
+
+/* What planners look at; made anew by each pool_snapshot(). */
+struct picture {
+	/* The caller's: */
+	struct kvmm_pool	*pool;
+	u32			mode;		/* enum kvmm_move_mode, or MOVE_STOPPED */
+	/* Out: */
+	struct kvmm_stay	stay;
+	struct kv_item		*items;		/* borrowed */
+	u32			max;
+	u32			nr;		/* items that there are, maybe more than @max */
+};
+
+/* As the movers' snapshot. No lock held below compact_lock. */
+u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max);
+
+/* ---- flight.c ---- */
+
+/* The caller's, or NULL. */
+struct flight *flight_make(const struct kv_move *moves, u32 nr, u32 mode);
+void flight_free(struct flight *flight);
+/* The youngest; takes it. compact_lock held. */
+void flight_add(struct steps *steps, struct flight *flight);
+
+/* All legs are isolated, or none: -EAGAIN something has changed, -ENOMEM. ->lock held. */
+int flight_lift(struct kvmm_pool *pool, struct flight *flight);
+/* The copy is over: if @good, legs get their new places, and an epoch begins. steps->lock held. */
+void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good);
+
+#endif /* POOL_FLIGHT_H */

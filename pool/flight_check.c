@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Flights, recounted: whose places are whose, and how many. */
+#include "flight.h"
+
+static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flight, u32 i)
+{
+	const struct kv_move *move = &flight->move[i];
+	u32 start = flight->state == FLIGHT_COPYING ? move->dst : move->src;
+
+	if (flight->state == FLIGHT_PUBLISHED && !flight->leg[i].done)
+		return true;
+	for (u32 b = start; b < start + move->nr; b++)
+		if (pool->owner[b] != dark)
+			return false;
+	return true;
+}
+
+/* Blocks that were given back while they are copied. */
+static u32 nr_given_back(const struct kvmm_pool *pool, const struct steps *steps)
+{
+	u32 nr = 0;
+
+	for (u32 b = 0; b < pool->nr_blocks; b++)
+		nr += is_flying(steps, b) && pool->owner[b] == dark;
+	return nr;
+}
+
+struct flight_recount {
+	u32 nr_legs;		/* of ranges */
+	u32 nr_moving;
+	u32 copying;		/* blocks */
+	u32 limbo;
+};
+
+static bool recount(const struct kvmm_pool *pool, const struct flight *flight,
+		    struct flight_recount *re)
+{
+	for (u32 i = 0; i < flight->nr; i++) {
+		bool is_slot = owner_kind(flight->leg[i].owner) == OWNER_SLOT;
+
+		if (!leg_is_sound(pool, flight, i))
+			return false;
+		if (flight->state == FLIGHT_PUBLISHED) {
+			re->limbo += flight->leg[i].done ? flight->move[i].nr : 0;
+			continue;
+		}
+		re->copying += flight->move[i].nr;
+		re->nr_legs += is_slot;
+		re->nr_moving += flight->leg[i].marked;
+	}
+	return true;
+}
+
+int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
+{
+	const struct steps *steps = steps_of(pool);
+	struct flight_recount re = { 0 };
+
+	if (!steps)
+		return nr_moving || nr_dark ? -EUCLEAN : 0;
+	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
+		if (!recount(pool, flight, &re))
+			return -EUCLEAN;
+	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
+	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
+		return -EUCLEAN;
+	return nr_moving == steps->nr_moving && nr_dark == steps->nr_dark &&
+	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How moves beside or between steps begin: planned from a picture, isolated, given to the device.
+ *
+ * The picture may be out of date when its plan is carried out: whoever isolates looks again, and
+ * the planner tries again.
+ */
+#include <kv/env.h>
+
+#include "arena.h"
+#include "flight.h"
+#include "stay.h"
+
+struct start {
+	struct kvmm_pool *pool;
+	struct steps *steps;
+	struct flight *flight;	/* out */
+	struct picture picture;
+	u32 mode;
+	bool stopped;		/* the gate is closed, by us */
+};
+
+static u32 snapshot(void *arg, struct kv_item *items, u32 max)
+{
+	struct start *start = arg;
+
+	return pool_snapshot(&start->picture, items, max);
+}
+
+/*
+ * Between steps private and staged blocks move, too. Nothing in their words keeps owners from giving
+ * them away, and threads from handing them on; so nobody is inside until they have new places. That
+ * is not for long: the device gets its work meanwhile, and nobody waits for it.
+ */
+static void stop_owners(struct start *start)
+{
+	struct kvmm_pool *pool = start->pool;
+
+	kv_assert_held(&pool->lock);
+	if (start->mode != KVMM_MOVE_BETWEEN || !pool->caches)
+		return;
+	pool_stop(pool);
+	start->stopped = true;
+	kv_lock(&pool->lock);
+}
+
+static void let_owners_go(struct start *start)
+{
+	if (!start->stopped)
+		return;
+	kv_lock(&start->pool->lock);
+	pool_resume(start->pool);
+	kv_unlock(&start->pool->lock);
+	start->stopped = false;
+}
+
+static int isolate(void *arg, const struct kv_move *moves, u32 nr)
+{
+	struct start *start = arg;
+	struct kvmm_pool *pool = start->pool;
+	int err;
+
+	start->flight = flight_make(moves, nr, start->mode);
+	if (!start->flight)
+		return -ENOMEM;
+	kv_lock(&pool->lock);
+	stop_owners(start);
+	err = flight_lift(pool, start->flight);
+	kv_unlock(&pool->lock);
+	if (err) {
+		let_owners_go(start);
+		flight_free(start->flight);
+		start->flight = NULL;
+	}
+	return err;
+}
+
+static const struct kv_movable_ops start_ops = {
+	.snapshot	= snapshot,
+	.isolate	= isolate,
+};
+
+/* Behind all that the engine has given its streams so far. */
+static int submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	struct kv_copy copy = {
+		.src = planes, .dst = planes, .moves = flight->move, .nr = flight->nr,
+		.dir = KV_COPY_LOCAL,
+		.flags = flight->mode == KVMM_MOVE_BESIDE ? KV_COPY_BACKGROUND : 0,
+	};
+	int err;
+
+	if (!pool->nr_planes)
+		return 0;
+	err = steps_signal(pool, steps, &copy.after);
+	if (!err)
+		err = pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence);
+	return err;
+}
+
+/* Between steps the streams wait for the copy, and the places are new at once. */
+static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	int err = submit(pool, steps, flight);
+
+	if (err)
+		return err;
+	err = steps_stall(pool, steps, flight->fence);
+	if (!err) {
+		flight_settle(pool, flight, true);
+		return 0;
+	}
+	if (pool->dev)
+		pool->parts.dev->wait(pool->dev, flight->fence);
+	return err;
+}
+
+/* Some may have begun a step while we planned. */
+static int take_off(struct start *start)
+{
+	struct kvmm_pool *pool = start->pool;
+	struct steps *steps = start->steps;
+	struct flight *flight = start->flight;
+	int err;
+
+	kv_lock(&steps->lock);
+	if (start->mode == KVMM_MOVE_BESIDE)
+		err = submit(pool, steps, flight);
+	else if (steps_are_open(steps) || !steps_have_room(steps, flight->nr))
+		err = -EBUSY;
+	else
+		err = submit_between(pool, steps, flight);
+	if (err)
+		flight_settle(pool, flight, false);
+	kv_unlock(&steps->lock);
+	let_owners_go(start);
+	if (err)
+		flight_free(flight);
+	else
+		flight_add(steps, flight);
+	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
+}
+
+static int check_start(const struct kvmm_pool *pool, const struct steps *steps)
+{
+	/* When a copy is done, and its old places are free, is up to the device. */
+	if (!pool->parts.planner || pool->rounds || pool->deterministic)
+		return -EOPNOTSUPP;
+	return steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
+}
+
+/* compact_lock held: nothing else moves blocks, and the gate is not closed by anybody else. */
+static int start_moves(struct start *start, struct kvmm_compact *goal)
+{
+	struct kvmm_pool *pool = start->pool;
+	int err;
+
+	flights_poll(pool);
+	err = check_start(pool, start->steps);
+	if (!err)
+		err = pool_enter(pool);
+	if (err)
+		return err;
+	pool_leave(pool);
+	err = kv_compact_plan(pool->parts.planner, &start_ops, start, pool->nr_blocks, goal);
+	stay_report(pool, &start->picture.stay, goal);
+	if (err)
+		return err == -EALREADY ? 0 : err;
+	goal->moved = start->flight->nr_blocks;
+	goal->nr_moves = start->flight->nr;
+	return take_off(start);
+}
+
+static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 mode)
+{
+	struct start start = { .pool = pool, .mode = mode, .picture = { .pool = pool, .mode = mode } };
+	int err;
+
+	start.steps = steps_get(pool);
+	if (!start.steps)
+		return -ENOMEM;
+	arenas_bar(pool);
+	err = start_moves(&start, goal);
+	arenas_unbar(pool);
+	return err;
+}
+
+int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
+{
+	struct kvmm_compact goal;
+	size_t size;
+	int err;
+
+	if (!pool || !compact || mode >= KVMM_NR_MOVE_MODES)
+		return -EINVAL;
+	size = compact->size;
+	err = kv_copy_attr(&goal, sizeof(goal), compact);
+	if (err)
+		return err;
+	if (!goal.want_run || goal.want_run > pool->nr_usable)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	err = start_locked(pool, &goal, mode);
+	if (err)
+		goal.moved = goal.nr_moves = 0;
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	goal.size = size;
+	memcpy(compact, &goal, min(size, sizeof(goal)));
+	return err;
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pins by type: see pin.h. Calls about references are in ref.c, which counts types where there are
+ * any; here is what it counts with, and pins on ranges.
+ */
+#include <kv/mem.h>
+
+#include "internal.h"
+
+static u64 one_of(u32 type)
+{
+	return BIT64(PIN_GEN_BITS + type * PIN_TYPE_BITS);
+}
+
+static u32 count_of(u64 word, u32 type)
+{
+	return word >> (PIN_GEN_BITS + type * PIN_TYPE_BITS) & (BIT(PIN_TYPE_BITS) - 1);
+}
+
+static u64 gen_of(struct kv_handle handle)
+{
+	return handle.gen & (BIT(PIN_GEN_BITS) - 1);
+}
+
+static u32 sum_of(u64 word)
+{
+	u32 nr = 0;
+
+	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
+		nr += count_of(word, type);
+	return nr;
+}
+
+/* ---- entries ---- */
+
+static void add_one(struct pin_types *types, struct kv_handle handle, u32 type)
+{
+	u64 *word = &types->of[handle.index], old = READ_ONCE(*word), new;
+
+	/* What another generation left behind is 0. */
+	do {
+		new = (old & ~(BIT64(PIN_GEN_BITS) - 1)) | gen_of(handle);
+		new += one_of(type);
+	} while (!kv_cas(word, &old, new));
+}
+
+static bool del_one(struct pin_types *types, struct kv_handle handle, u32 type)
+{
+	u64 *word = &types->of[handle.index], old = READ_ONCE(*word);
+
+	do {
+		if ((old & (BIT64(PIN_GEN_BITS) - 1)) != gen_of(handle) || !count_of(old, type))
+			return false;
+	} while (!kv_cas(word, &old, old - one_of(type)));
+	return true;
+}
+
+void pin_types_add(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type)
+{
+	for (u32 i = 0; i < nr; i++)
+		add_one(types, handles[i], type);
+	kv_fetch_add(&types->nr[type], nr);
+}
+
+bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type)
+{
+	for (u32 i = 0; i < nr; i++) {
+		if (del_one(types, handles[i], type))
+			continue;
+		while (i-- > 0)
+			add_one(types, handles[i], type);
+		return false;
+	}
+	kv_fetch_sub(&types->nr[type], nr);
+	return true;
+}
+
+/* ---- making it ---- */
+
+static void free_types(struct pin_types *types)
+{
+	if (!types)
+		return;
+	kv_free(types->of);
+	kv_free(types->of_range);
+	kv_free(types);
+}
+
+static struct pin_types *make_types(const struct kvmm_pool *pool)
+{
+	struct pin_types *types = kv_alloc(sizeof(*types));
+
+	if (!types)
+		return NULL;
+	if (pool->caches)
+		types->of = kv_alloc_array(pool->nr_blocks, sizeof(*types->of));
+	if (types->of || !pool->caches)
+		return types;
+	kv_free(types);
+	return NULL;
+}
+
+/* The world has stopped: pins so far are of KVMM_PIN_USER. */
+static void adopt_pins(struct kvmm_pool *pool, struct pin_types *types)
+{
+	for (u32 i = 0; pool->caches && i < pool->nr_blocks; i++) {
+		struct kv_handle handle = entry_handle(pool, i);
+		u64 word = READ_ONCE(entry_at(pool, i)->word);
+
+		for (u32 k = 0; kv_word_is(word, KV_ENTRY_REGISTERED) && k < kv_word_pins(word); k++)
+			pin_types_add(types, &handle, 1, KVMM_PIN_USER);
+	}
+}
+
+/* compact_lock held, so nobody else makes it. */
+static int publish_types(struct kvmm_pool *pool)
+{
+	struct pin_types *types;
+	int err;
+
+	if (pool->pin_types)
+		return 0;
+	types = make_types(pool);
+	if (!types)
+		return -ENOMEM;
+	err = pool_enter(pool);
+	if (err) {
+		free_types(types);
+		return err;
+	}
+	pool_stop(pool);
+	kv_lock(&pool->lock);
+	adopt_pins(pool, types);
+	/* Pairs with pin_types_of(). */
+	smp_store_release(&pool->pin_types, types);
+	pool_resume(pool);
+	pool_leave(pool);
+	return 0;
+}
+
+int pin_types_need(struct kvmm_pool *pool, u32 type)
+{
+	int err;
+
+	if (likely(type == KVMM_PIN_USER) || pin_types_of(pool))
+		return 0;
+	kv_lock(&pool->compact_lock);
+	err = publish_types(pool);
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+void pin_types_exit(struct kvmm_pool *pool)
+{
+	free_types(pool->pin_types);
+}
+
+u64 pin_types_bytes(const struct kvmm_pool *pool)
+{
+	const struct pin_types *types = pool->pin_types;
+
+	if (!types)
+		return 0;
+	return sizeof(*types) + (types->of ? pool->nr_blocks * sizeof(u64) : 0) +
+	       types->nr_of_range * sizeof(u64);
+}
+
+/* ---- ranges ---- */
+
+static u64 *word_of_slot(const struct kvmm_pool *pool, const struct slot *slot)
+{
+	struct pin_types *types = pool->pin_types;
+
+	return types && slot->grow.index < types->nr_of_range ?
+	       &types->of_range[slot->grow.index] : NULL;
+}
+
+u32 __slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot)
+{
+	const u64 *word = word_of_slot(pool, slot);
+
+	return word ? sum_of(*word) : 0;
+}
+
+void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot)
+{
+	u64 *word = word_of_slot(pool, slot);
+
+	for (u32 type = 0; word && type < KVMM_NR_PIN_TYPES; type++)
+		pool->pin_types->nr_range[type] -= count_of(*word, type);
+	if (word)
+		*word = 0;
+}
+
+/* A count for each slot that there is: 0 or -ENOMEM. */
+static int reserve_slots(struct kvmm_pool *pool, u32 index)
+{
+	struct pin_types *types = pool->pin_types;
+	u32 nr = dir_nr_slots(pool->slots);
+	u64 *of_range;
+
+	if (index < types->nr_of_range)
+		return 0;
+	of_range = kv_alloc_array(nr, sizeof(*of_range));
+	if (!of_range)
+		return -ENOMEM;
+	if (types->nr_of_range)
+		memcpy(of_range, types->of_range, types->nr_of_range * sizeof(*of_range));
+	kv_free(types->of_range);
+	types->of_range = of_range;
+	types->nr_of_range = nr;
+	return 0;
+}
+
+static int add_type(struct kvmm_pool *pool, struct slot *slot, u32 type)
+{
+	u64 *word;
+
+	if (type == KVMM_PIN_USER)
+		return 0;
+	if (reserve_slots(pool, slot->grow.index))
+		return -ENOMEM;
+	word = word_of_slot(pool, slot);
+	if (count_of(*word, type) == BIT(PIN_TYPE_BITS) - 1)
+		return -EOVERFLOW;
+	*word += one_of(type);
+	pool->pin_types->nr_range[type]++;
+	return 0;
+}
+
+int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type)
+{
+	int err;
+
+	if (slot->pins == UINT32_MAX)
+		return -EOVERFLOW;
+	err = add_type(pool, slot, type);
+	if (err)
+		return err;
+	slot->pins++;
+	pool->count.range_pins++;
+	return 0;
+}
+
+int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type)
+{
+	u64 *word = word_of_slot(pool, slot);
+
+	if (type == KVMM_PIN_USER) {
+		if (slot->pins == slot_typed_pins(pool, slot))
+			return -EINVAL;
+	} else {
+		if (!word || !count_of(*word, type))
+			return -EINVAL;
+		*word -= one_of(type);
+		pool->pin_types->nr_range[type]--;
+	}
+	slot->pins--;
+	pool->count.range_pins--;
+	return 0;
+}
+
+int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
+{
+	struct slot *slot;
+	int err;
+
+	if (!pool || type >= KVMM_NR_PIN_TYPES)
+		return -EINVAL;
+	err = pin_types_need(pool, type);
+	if (!err)
+		err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	err = slot_pin(pool, slot, type);
+	pool_leave(pool);
+	return err;
+}
+
+int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
+{
+	struct slot *slot;
+	int err;
+
+	if (type >= KVMM_NR_PIN_TYPES)
+		return -EINVAL;
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	err = slot_unpin(pool, slot, type);
+	if (!err)
+		door_gained(pool, 1);	/* it may be moved out of somebody's way */
+	pool_leave(pool);
+	return err;
+}
+
+int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_pin_as(pool, range, KVMM_PIN_USER);
+}
+
+int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_unpin_as(pool, range, KVMM_PIN_USER);
+}
+
+/* ---- what is said of them ---- */
+
+static u32 highest_of(u64 word)
+{
+	u32 type = KVMM_NR_PIN_TYPES - 1;
+
+	while (type && !count_of(word, type))
+		type--;
+	return type;
+}
+
+u32 pin_type_of_entry(struct kvmm_pool *pool, u32 index)
+{
+	struct pin_types *types = pin_types_of(pool);
+
+	return types && types->of ? highest_of(READ_ONCE(types->of[index])) : KVMM_PIN_USER;
+}
+
+u32 pin_type_of_slot(struct kvmm_pool *pool, const struct slot *slot)
+{
+	const u64 *word = word_of_slot(pool, slot);
+
+	return word ? highest_of(*word) : KVMM_PIN_USER;
+}
+
+int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
+{
+	struct pin_types *types;
+	int err;
+
+	if (!stat)
+		return -EINVAL;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	*stat = (struct kvmm_pin_stat){ .ranges[KVMM_PIN_USER] = pool->count.range_pins };
+	types = pool->pin_types;
+	for (u32 type = 0; types && type < KVMM_NR_PIN_TYPES; type++) {
+		stat->blocks[type] = READ_ONCE(types->nr[type]);
+		stat->ranges[type] += types->nr_range[type];
+		stat->ranges[KVMM_PIN_USER] -= types->nr_range[type];
+	}
+	if (!types && pool->caches)
+		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
+	pool_leave(pool);
+	return 0;
+}
+
+/* ---- checking ---- */
+
+static bool entry_is_sound(struct kvmm_pool *pool, u32 index, u64 nr[KVMM_NR_PIN_TYPES])
+{
+	u64 word = entry_at(pool, index)->word, of = pool->pin_types->of[index];
+
+	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
+		nr[type] += count_of(of, type);
+	return sum_of(of) == (kv_word_is(word, KV_ENTRY_REGISTERED) ? kv_word_pins(word) : 0);
+}
+
+static bool slot_is_sound(struct kvmm_pool *pool, u32 index, u64 nr[KVMM_NR_PIN_TYPES])
+{
+	u64 of = pool->pin_types->of_range[index];
+
+	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
+		nr[type] += count_of(of, type);
+	return sum_of(of) <= slot_at(pool, index)->pins && !count_of(of, KVMM_PIN_USER);
+}
+
+int pin_types_check(struct kvmm_pool *pool)
+{
+	u64 nr[KVMM_NR_PIN_TYPES] = { 0 }, nr_range[KVMM_NR_PIN_TYPES] = { 0 };
+	const struct pin_types *types = pool->pin_types;
+
+	if (!types)
+		return 0;
+	for (u32 i = 0; types->of && i < pool->nr_blocks; i++)
+		if (!entry_is_sound(pool, i, nr))
+			return -EUCLEAN;
+	for (u32 i = 0; i < types->nr_of_range; i++)
+		if (!slot_is_sound(pool, i, nr_range))
+			return -EUCLEAN;
+	return memcmp(nr, types->nr, sizeof(nr)) ||
+	       memcmp(nr_range, types->nr_range, sizeof(nr_range)) ? -EUCLEAN : 0;
+}

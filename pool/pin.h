@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pins by type.
+ *
+ * Nothing of this is there until somebody pins by a type other than KVMM_PIN_USER: until then the
+ * counts of pins (in the word of an entry, in a slot) say all. It is made with the world stopped,
+ * and from then on:
+ *
+ *  1. The types of an entry's pins are counted in one word, which is changed in the read section in
+ *     which the pins are: after they are made, before they are undone. So a type never has more than
+ *     there are pins, and who has stopped the world sees exactly as many.
+ *  2. Of a range's pins all but those of KVMM_PIN_USER are counted. ->lock.
+ *  3. Sums by type equal a recount.
+ */
+#ifndef POOL_PIN_H
+#define POOL_PIN_H
+
+#include <kv/atomic.h>
+#include <kv/entry.h>
+#include <kv/types.h>
+#include <kvmm/pin.h>
+
+struct kvmm_pool;
+struct slot;
+
+/* A type's count in a word of types; the low bits are of the generation. */
+#define PIN_GEN_BITS	16u
+#define PIN_TYPE_BITS	8u
+
+static_assert(PIN_GEN_BITS + KVMM_NR_PIN_TYPES * PIN_TYPE_BITS <= 64, "a word for all types");
+
+struct pin_types {
+	u64	nr[KVMM_NR_PIN_TYPES];		/* atomic; pins on entries */
+	u64	*of;				/* ours, or NULL without a policy; atomic; by entry */
+	u64	nr_range[KVMM_NR_PIN_TYPES];	/* pool->lock; of KVMM_PIN_USER 0 */
+	u64	*of_range;			/* ours; pool->lock; by slot */
+	u32	nr_of_range;			/* pool->lock */
+};
+
+void pin_types_exit(struct kvmm_pool *pool);
+u64 pin_types_bytes(const struct kvmm_pool *pool);
+
+/* ---- entries; in the read section of the pins, and only if there are types ---- */
+
+/* All @handles have one pin of @type more. */
+void pin_types_add(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type);
+/* One less: true; or one of them had none, and nothing has changed. */
+bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32 nr, u32 type);
+
+/* ---- ranges; ->lock held ---- */
+
+u32 __slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot);
+/* It goes, whoever pinned it. */
+void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot);
+
+/* The highest type that pins it, or KVMM_PIN_USER. For reports: of an entry just a hint. */
+u32 pin_type_of_entry(struct kvmm_pool *pool, u32 index);
+u32 pin_type_of_slot(struct kvmm_pool *pool, const struct slot *slot);
+
+/* 0 or -EUCLEAN. The world has stopped. */
+int pin_types_check(struct kvmm_pool *pool);
+
+#endif /* POOL_PIN_H */

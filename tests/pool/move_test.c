@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What moves: private and staged blocks between steps, and what is sealed of a range that grows. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+static int start(struct kvmm_pool *pool, u32 want, u32 mode)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
+
+	return kvmm_compact_start(pool, &goal, mode);
+}
+
+static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_step_stat stat;
+
+	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void write_block(struct kvmm_pool *pool, kvmm_mut_t mut, u8 value)
+{
+	u8 buf[TEST_BLOCK_BYTES];
+
+	memset(buf, value, sizeof(buf));
+	cr_assert_eq(kvmm_mut_write(pool, mut, 0, buf, sizeof(buf)), 0);
+}
+
+static void expect_block(struct kvmm_pool *pool, u32 block, u8 value)
+{
+	u8 buf[TEST_BLOCK_BYTES];
+
+	cr_assert_eq(kvmm_block_read(pool, block, 0, buf, sizeof(buf)), 0);
+	for (u32 i = 0; i < sizeof(buf); i++)
+		cr_assert_eq(buf[i], value, "block %u, byte %u", block, i);
+}
+
+/* ---- single blocks ---- */
+
+/* "P.P.P.P.", of which the last two are staged. */
+static struct kvmm_pool *sparse(kvmm_mut_t *mut, kvmm_staged_t *staged)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	kvmm_key_t key[2] = { key_of(2), key_of(3) };
+	struct kvmm_prefix prefix = { .keys = key, .nr = 2 };
+	kvmm_mut_t all[8];
+
+	cr_assert_eq(kvmm_alloc(pool, 8, all), 0);
+	for (u32 i = 0; i < 4; i++) {
+		mut[i] = all[2 * i];
+		write_block(pool, mut[i], i + 1);
+		cr_assert_eq(kvmm_free(pool, &all[2 * i + 1], 1), 0);
+	}
+	cr_assert_eq(kvmm_reset_inactive(pool), 0);	/* what is parked is free */
+	cr_assert_eq(kvmm_stage(pool, &prefix, mut + 2, staged), 0);
+	return pool;
+}
+
+Test(move, private_and_staged_blocks_move_between_steps)
+{
+	kvmm_staged_t staged[2];
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut[4];
+	struct kvmm_pool *pool = sparse(mut, staged);
+	u32 block[4];
+
+	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_expect_eq(start(pool, 4, KVMM_MOVE_BETWEEN), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_geq(stat_of(pool).largest, 4);
+	cr_expect_geq(steps_of_pool(pool).published_blocks, 2);
+
+	for (u32 i = 0; i < 4; i++)
+		block[i] = i < 2 ? kvmm_block_of_mut(pool, mut[i]) : 0;
+	cr_expect_eq(kvmm_publish(pool, &(struct kvmm_publish){ .staged = staged, .nr = 2,
+							      .refs = ref }), 0);
+	cr_expect_eq(kvmm_blocks_of_refs(pool, ref, 2, block + 2), 0);
+	for (u32 i = 0; i < 4; i++)
+		expect_block(pool, block[i], i + 1);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
+	end_pool(pool);
+}
+
+Test(move, what_private_blocks_have_moved_is_told)
+{
+	kvmm_staged_t staged[2];
+	kvmm_mut_t mut[4];
+	struct kvmm_pool *pool = sparse(mut, staged);
+	struct kvmm_relocation moves[4];
+	kvmm_stream_t id;
+	uint64_t epoch;
+	u32 old[2], now[2];
+	int nr;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &id), 0);
+	for (u32 i = 0; i < 2; i++)
+		old[i] = kvmm_block_of_mut(pool, mut[i]);
+	cr_expect_eq(start(pool, 4, KVMM_MOVE_BETWEEN), 0);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), -EAGAIN, "it may write what has moved");
+	nr = kvmm_relocations(pool, id, moves, 4);
+	cr_assert_gt(nr, 0);
+	for (int i = 0; i < nr; i++)
+		for (u32 k = 0; k < 2; k++)
+			if (moves[i].from == old[k])
+				old[k] = moves[i].to;
+	for (u32 i = 0; i < 2; i++)
+		now[i] = kvmm_block_of_mut(pool, mut[i]);
+	cr_expect_eq(memcmp(old, now, sizeof(now)), 0);
+	cr_expect_eq(kvmm_relocations_ack(pool, id, nr), 0);
+	cr_expect_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
+	end_pool(pool);
+}
+
+/* ---- ranges that grow ---- */
+
+/* A range that grows, with a hole in front of it. */
+static struct kvmm_pool *growing(kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t front = take(pool, 4, 0);
+
+	*range = take_seq(pool, 6, KVMM_ALLOC_GROWS, 'a');
+	write_pattern(pool, *range, 1);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_assert_str_eq(picture(pool), "....aaaaaa......");
+	return pool;
+}
+
+Test(move, what_is_sealed_of_a_range_that_grows_moves_beside_steps)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = growing(&range);
+	struct kvmm_extent ext[4];
+
+	cr_expect_eq(start(pool, 7, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_assert_eq(kvmm_range_seal(pool, range, 3), 0);
+	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC, "the rest stays where it is");
+	cr_assert_eq(kvmm_range_seal(pool, range, 4), 0);
+	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_range_grow(pool, range, 1), 0, "it goes on growing");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(kvmm_range_extents(pool, range, ext, 4), 3, "its new block lies elsewhere");
+	cr_expect_eq(ext[0].nr, 4);
+	cr_expect_eq(ext[1].start, 8);
+	cr_expect_eq(ext[1].nr, 2);
+	cr_expect_eq(kvmm_range_shrink(pool, range, 1), 0);
+	cr_expect(has_pattern(pool, range, 1));
+	end_pool(pool);
+}
+
+Test(move, one_run_by_contract_is_not_cut)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t front = take(pool, 4, 0), range;
+
+	range = take_seq(pool, 6, KVMM_ALLOC_GROWS | KVMM_ALLOC_CONTIG, 1);
+	cr_assert_eq(kvmm_range_free(pool, front), 0);
+	cr_assert_eq(kvmm_range_seal(pool, range, 4), 0);
+	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC);
+	end_pool(pool);
+}

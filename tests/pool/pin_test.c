@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Pins by type, and what is said of blocks that do not move. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)
+{
+	struct kvmm_pin_stat stat;
+
+	cr_assert_eq(kvmm_pin_stat(pool, &stat), 0);
+	return stat;
+}
+
+static struct kvmm_stay stay_of(struct kvmm_pool *pool, u32 mode)
+{
+	struct kvmm_stay stay;
+	u32 sum = 0;
+
+	cr_assert_eq(kvmm_stay_now(pool, mode, &stay), 0);
+	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
+		sum += stay.blocks[i];
+	cr_expect_eq(sum, stay.staying);
+	return stay;
+}
+
+/* @nr active blocks from key 0 on. */
+static struct kvmm_pool *cached(u32 nr, kvmm_ref_t *ref)
+{
+	struct kvmm_pool *pool = make_cache(nr, "lru");
+	kvmm_mut_t mut[300];
+	kvmm_key_t key[300];
+
+	for (u32 i = 0; i < nr; i++)
+		key[i] = key_of(i);
+	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, nr, ref), 0);
+	return pool;
+}
+
+Test(pin, a_pin_is_undone_by_its_type_only)
+{
+	kvmm_ref_t ref[4];
+	struct kvmm_pool *pool = cached(4, ref);
+
+	cr_expect_eq(kvmm_pin_many(pool, ref, 4), 0);
+	cr_expect_eq(kvmm_pin_many_as(pool, ref, 2, KVMM_PIN_RDMA), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_USER], 4, "those before the first type count");
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 2);
+
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 2, KVMM_PIN_GDS), -EINVAL);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 4, KVMM_PIN_RDMA), -EINVAL, "the last two have none");
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 2, "nothing has changed");
+	cr_expect_eq(kvmm_validate(pool), 0);
+
+	cr_expect_eq(kvmm_unpin_many(pool, ref, 4), 0);
+	cr_expect_eq(kvmm_unpin_many(pool, ref, 1), -EINVAL, "RDMA's is not the user's");
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 2, KVMM_PIN_RDMA), 0);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 1, KVMM_PIN_RDMA), -EINVAL);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	end_pool(pool);
+}
+
+/* Two batches: the first one to go is good. */
+Test(pin, a_long_call_that_is_refused_puts_all_types_back)
+{
+	kvmm_ref_t ref[300];
+	struct kvmm_pool *pool = cached(300, ref);
+
+	cr_expect_eq(kvmm_pin_many_as(pool, ref + 1, 299, KVMM_PIN_IPC), 0);
+	cr_expect_eq(kvmm_pin_many(pool, ref, 1), 0);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 300, KVMM_PIN_IPC), -EINVAL);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_IPC], 299);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_USER], 1);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref + 1, 299, KVMM_PIN_IPC), 0);
+	cr_expect_eq(kvmm_unpin_many(pool, ref, 1), 0);
+	end_pool(pool);
+}
+
+Test(pin, the_next_block_of_an_entry_has_no_types)
+{
+	kvmm_ref_t ref[4];
+	struct kvmm_pool *pool = cached(4, ref);
+
+	cr_expect_eq(kvmm_pin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 4, KVMM_PIN_GRAPH), 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 4);
+	cache_keys(pool, 8, 4);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_unpin_many_as(pool, ref, 1, KVMM_PIN_GRAPH), -ESTALE);
+	end_pool(pool);
+}
+
+Test(pin, ranges_are_unpinned_by_type)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	kvmm_range_t range = take(pool, 4, 0);
+
+	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_RDMA), 0);
+	cr_expect_eq(kvmm_range_unpin(pool, range), -EINVAL);
+	cr_expect_eq(kvmm_range_unpin_as(pool, range, KVMM_PIN_COPY), -EINVAL);
+	cr_expect_eq(kvmm_range_pin(pool, range), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_RDMA], 1);
+	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_USER], 1);
+	cr_expect_eq(kvmm_range_unpin(pool, range), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), -EBUSY);
+	cr_expect_eq(kvmm_range_unpin_as(pool, range, KVMM_PIN_RDMA), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_RDMA), -ESTALE);
+	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_NR_PIN_TYPES), -EINVAL);
+	end_pool(pool);
+}
+
+Test(pin, ranges_have_so_many_pins_of_a_type)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	kvmm_range_t range = take(pool, 4, 0);
+
+	for (u32 i = 0; i < 255; i++)
+		cr_assert_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_GDS), 0);
+	cr_expect_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_GDS), -EOVERFLOW);
+	cr_expect_eq(kvmm_range_pin(pool, range), 0);
+	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 255);
+	end_pool(pool);
+}
+
+/* Its owner's pin is not to be had by who unpins as somebody else. */
+Test(pin, a_hold_pins_by_its_reason)
+{
+	kvmm_ref_t ref[4];
+	struct kvmm_pool *pool = cached(4, ref);
+	kvmm_key_t key = key_of(0);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_range_t range;
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	attr.reason = KVMM_HOLD_RDMA;
+	attr.flags = KVMM_HOLD_PIN;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 1);
+	cr_expect_eq(kvmm_unpin(pool, ref[0]), -EINVAL);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(pins_of(pool).blocks[KVMM_PIN_RDMA], 0);
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+
+	range = take(pool, 2, 0);
+	attr.prefix = NULL;
+	attr.reason = KVMM_HOLD_GDS;
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 1);
+	cr_expect_eq(kvmm_range_unpin(pool, range), -EINVAL);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(pins_of(pool).ranges[KVMM_PIN_GDS], 0);
+	end_pool(pool);
+}
+
+/* ---- why ---- */
+
+Test(stay, each_block_that_does_not_move_has_a_reason)
+{
+	struct kvmm_pool *pool = make_cache(24, "lru");
+	kvmm_key_t key[3] = { key_of(0), key_of(1), key_of(2) };
+	struct kvmm_prefix prefix = { .keys = key + 2, .nr = 1 };
+	kvmm_range_t range[3] = { take(pool, 3, 0), take(pool, 2, KVMM_ALLOC_PINNED),
+				  take(pool, 4, KVMM_ALLOC_GROWS) };
+	kvmm_staged_t staged;
+	kvmm_ref_t ref[2];
+	kvmm_mut_t mut[4];
+	struct kvmm_stay stay;
+
+	cr_assert_eq(kvmm_range_seal(pool, range[2], 1), 0);
+	cr_assert_eq(kvmm_range_pin_as(pool, range[0], KVMM_PIN_IPC), 0);
+	cr_assert_eq(kvmm_alloc(pool, 4, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 2, ref), 0);
+	cr_assert_eq(kvmm_stage(pool, &prefix, mut + 2, &staged), 0);
+	cr_assert_eq(kvmm_pin(pool, ref[0]), 0);
+
+	stay = stay_of(pool, KVMM_MOVE_BESIDE);
+	cr_expect_eq(stay.movable, 2, "a registered block, and what is sealed: %u", stay.movable);
+	cr_expect_eq(stay.blocks[KVMM_STAY_PIN_IPC], 3);
+	cr_expect_eq(stay.blocks[KVMM_STAY_FIXED], 2);
+	cr_expect_eq(stay.blocks[KVMM_STAY_GROWING], 3);
+	cr_expect_eq(stay.blocks[KVMM_STAY_PIN_USER], 1);
+	cr_expect_eq(stay.blocks[KVMM_STAY_PRIVATE], 1);
+	cr_expect_eq(stay.blocks[KVMM_STAY_STAGED], 1);
+	stay = stay_of(pool, KVMM_MOVE_BETWEEN);
+	cr_expect_eq(stay.movable, 1 + 4 + 2);
+	cr_expect_eq(stay.staying, 3 + 2 + 1);
+	stay = stay_of(pool, KVMM_NR_MOVE_MODES);
+	cr_expect_eq(stay.blocks[KVMM_STAY_HELD], 1);
+	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
+	stay = stay_of(pool, KVMM_MOVE_BESIDE);
+	cr_expect_eq(stay.blocks[KVMM_STAY_QUIESCENT], 13);
+	cr_expect_eq(kvmm_stay_now(pool, KVMM_NR_MOVE_MODES + 1, &stay), -EINVAL);
+	end_pool(pool);
+}
+
+Test(stay, compaction_reports_what_it_met)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	struct kvmm_stay stay, last;
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 5, .stay = &stay };
+	kvmm_range_t range[26];
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	cr_assert_eq(kvmm_range_pin_as(pool, range[1], KVMM_PIN_GRAPH), 0);
+	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
+	cr_expect_eq(last.staying, 0);
+	cr_expect_eq(kvmm_compact_start(pool, &goal, KVMM_MOVE_BESIDE), -ENOSPC);
+	cr_expect_eq(stay.blocks[KVMM_STAY_PIN_GRAPH], 2);
+	cr_expect_eq(stay.blocks[KVMM_STAY_UNSEALED], 6);
+	cr_expect_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(stay.movable, 6);
+	cr_expect_eq(kvmm_stay_last(pool, &last), 0);
+	cr_expect_eq(memcmp(&stay, &last, sizeof(stay)), 0);
+	end_pool(pool);
+}
+
+Test(stay, text_has_a_line_for_each_reason_met)
+{
+	struct kvmm_stay stay = { .movable = 7, .staying = 5,
+				  .blocks = { [KVMM_STAY_PIN_RDMA] = 2, [KVMM_STAY_RECENT] = 3 } };
+	char buf[64];
+
+	cr_expect_eq(kvmm_stay_text(&stay, buf, sizeof(buf)), 30);
+	cr_expect_str_eq(buf, "movable 7\npin_rdma 2\nrecent 3\n");
+	cr_expect_eq(kvmm_stay_text(&stay, buf, 12), 11);
+	cr_expect_str_eq(buf, "movable 7\np");
+	cr_expect_eq(kvmm_stay_text(&stay, buf, 0), -EINVAL);
+	cr_expect_null(kvmm_stay_name(KVMM_NR_STAY_REASONS));
+	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
+		cr_expect_not_null(kvmm_stay_name(i));
+}
