@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The system behind the seam for files.
+ *
+ * Names are looked up in a folder that is open, and never through a symbolic link: whoever can write
+ * to the folder above cannot send what is written here somewhere else. errno stays as it was.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <kv/atomic.h>
+#include <kv/file.h>
+
+#include "internal.h"
+
+static_assert(sizeof(struct kv_iov) == sizeof(struct iovec) &&
+	      offsetof(struct kv_iov, base) == offsetof(struct iovec, iov_base) &&
+	      offsetof(struct kv_iov, bytes) == offsetof(struct iovec, iov_len),
+	      "parts are given to the system as they are");
+static_assert(KV_FILE_MAX_IOV <= IOV_MAX, "as many as the system takes");
+
+/* What a system call returned, as the library says it; @saved is errno from before. */
+static s64 outcome(s64 ret, int saved)
+{
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+static int system_open_dir(void *ctx, const char *path, bool create)
+{
+	int saved = errno;
+
+	if (create)
+		mkdir(path, 0700);	/* whatever is wrong with it, open() says better */
+	return outcome(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), saved);
+}
+
+static int system_open_at(void *ctx, int dir, const char *name, u32 flags)
+{
+	int how = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, saved = errno;
+
+	how |= flags & KV_FILE_WRITE ? O_RDWR : O_RDONLY;
+	how |= flags & KV_FILE_CREATE ? O_CREAT : 0;
+	how |= flags & KV_FILE_DIRECT ? O_DIRECT : 0;
+	return outcome(openat(dir, name, how, 0600), saved);
+}
+
+/* Linux has closed it even where it says that it was interrupted. */
+static void system_close(void *ctx, int file)
+{
+	int saved = errno;
+
+	close(file);
+	errno = saved;
+}
+
+static int system_stat(void *ctx, int file, struct kv_file_stat *stat)
+{
+	int saved = errno, err;
+	struct stat st;
+
+	err = outcome(fstat(file, &st), saved);
+	if (err)
+		return err;
+	*stat = (struct kv_file_stat){
+		.bytes = st.st_size, .mode = st.st_mode & 0777, .nr_links = st.st_nlink,
+		.is_file = S_ISREG(st.st_mode), .is_folder = S_ISDIR(st.st_mode),
+		.is_own = st.st_uid == geteuid(),
+	};
+	return 0;
+}
+
+static int system_lock(void *ctx, int file)
+{
+	int saved = errno;
+
+	return outcome(flock(file, LOCK_EX | LOCK_NB), saved);
+}
+
+static s64 system_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+{
+	int saved = errno;
+
+	return outcome(preadv(file, (const struct iovec *)iov, nr, offset), saved);
+}
+
+static s64 system_pwritev(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
+{
+	int saved = errno;
+
+	return outcome(pwritev(file, (const struct iovec *)iov, nr, offset), saved);
+}
+
+static int system_allocate(void *ctx, int file, u64 offset, u64 bytes)
+{
+	int saved = errno;
+
+	return outcome(fallocate(file, 0, offset, bytes), saved);
+}
+
+static int system_truncate(void *ctx, int file, u64 bytes)
+{
+	int saved = errno;
+
+	return outcome(ftruncate(file, bytes), saved);
+}
+
+static int system_datasync(void *ctx, int file)
+{
+	int saved = errno;
+
+	return outcome(fdatasync(file), saved);
+}
+
+static int system_rename_at(void *ctx, int dir, const char *from, const char *to)
+{
+	int saved = errno;
+
+	return outcome(renameat(dir, from, dir, to), saved);
+}
+
+static int system_unlink_at(void *ctx, int dir, const char *name)
+{
+	int saved = errno;
+
+	return outcome(unlinkat(dir, name, 0), saved);
+}
+
+static int system_event_open(void *ctx)
+{
+	int saved = errno;
+
+	return outcome(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), saved);
+}
+
+/* A counter that is full can be read as well. */
+static void system_event_set(void *ctx, int event)
+{
+	uint64_t one = 1;
+	int saved = errno;
+
+	if (write(event, &one, sizeof(one)) < 0)
+		errno = saved;
+}
+
+static void system_event_clear(void *ctx, int event)
+{
+	uint64_t count;
+	int saved = errno;
+
+	if (read(event, &count, sizeof(count)) < 0)
+		errno = saved;
+}
+
+const struct kv_file_ops kv_file_system = {
+	.open_dir	= system_open_dir,
+	.open_at	= system_open_at,
+	.close		= system_close,
+	.stat		= system_stat,
+	.lock		= system_lock,
+	.preadv		= system_preadv,
+	.pwritev	= system_pwritev,
+	.allocate	= system_allocate,
+	.truncate	= system_truncate,
+	.datasync	= system_datasync,
+	.rename_at	= system_rename_at,
+	.unlink_at	= system_unlink_at,
+	.event_open	= system_event_open,
+	.event_set	= system_event_set,
+	.event_clear	= system_event_clear,
+	.queue_open	= kv_uring_open,
+	.queue_submit	= kv_uring_submit,
+	.queue_reap	= kv_uring_reap,
+	.queue_close	= kv_uring_close,
+};
+
+static const struct kv_file_ops *file_in_force = &kv_file_system;
+
+const struct kv_file_ops *kv_file(void)
+{
+	/* Pairs with kv_file_set(): whoever sees the table sees what it was filled with. */
+	return smp_load_acquire(&file_in_force);
+}
+
+void kv_file_set(const struct kv_file_ops *ops)
+{
+	/* Pairs with kv_file(). */
+	smp_store_release(&file_in_force, ops ? ops : &kv_file_system);
+}
+
+u32 kv_iov_advance(struct kv_iov **iov, u32 nr, size_t done)
+{
+	while (nr && done >= (*iov)->bytes) {
+		done -= (*iov)->bytes;
+		(*iov)++;
+		nr--;
+	}
+	if (nr) {
+		(*iov)->base = (char *)(*iov)->base + done;
+		(*iov)->bytes -= done;
+	}
+	return nr;
+}
+
+typedef s64 transfer_fn(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset);
+
+/* Interrupted for ever, or taken in endless crumbs, is as good as failed. */
+#define MAX_INTERRUPTS	64
+
+static int transfer_all(const struct kv_file_ops *ops, transfer_fn *transfer, int file,
+			struct kv_iov *iov, u32 nr, u64 offset)
+{
+	int nr_interrupts = 0;
+	s64 done;
+
+	while (nr) {
+		done = transfer(ops->ctx, file, iov, nr, offset);
+		if ((done == -EINTR || done == -EAGAIN) && nr_interrupts++ < MAX_INTERRUPTS)
+			continue;
+		if (done <= 0)
+			return done ? done : -EIO;
+		nr = kv_iov_advance(&iov, nr, done);
+		offset += done;
+	}
+	return 0;
+}
+
+int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr, u64 offset)
+{
+	return transfer_all(ops, ops->preadv, file, iov, nr, offset);
+}
+
+int kv_file_write_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr,
+		      u64 offset)
+{
+	return transfer_all(ops, ops->pwritev, file, iov, nr, offset);
+}
