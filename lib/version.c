@@ -48,6 +48,18 @@ const char *kvmm_strerror(int err)
 		return "no such device address";
 	case -EALREADY:
 		return "done already";
+	case -EBADMSG:
+		return "damaged: not what was written";
+	case -ENOBUFS:
+		return "buffer too small";
+	case -ECANCELED:
+		return "taken back";
+	case -EROFS:
+		return "nothing can be written any more";
+	case -EPERM:
+		return "not permitted";
+	case -EPROTONOSUPPORT:
+		return "of a version that is not supported";
 	case -ETIMEDOUT:
 		return "took too long";
 	}

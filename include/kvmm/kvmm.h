@@ -8,6 +8,7 @@
 #include <kvmm/cache.h>
 #include <kvmm/device.h>
 #include <kvmm/digest.h>
+#include <kvmm/disk.h>
 #include <kvmm/evict.h>
 #include <kvmm/gang.h>
 #include <kvmm/group.h>

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is on the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
+ *
+ *	file	 super A | super B | segment 0 | segment 1 | ...
+ *	segment	 head | record | record | ... | (unused) | headers again | footer
+ *	record	 header | payload | zeros up to a whole page
+ *
+ * Everything begins at a page. Whoever reads any of this trusts nothing: magic, version, store, place
+ * and checksum have to be right, or it is as if there were nothing.
+ */
+#ifndef KV_DISK_H
+#define KV_DISK_H
+
+#include <kv/types.h>
+#include <kvmm/disk.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in memory");
+
+#define KV_DISK_PAGE		KVMM_DISK_PAGE
+#define KV_DISK_VERSION		1u
+#define KV_DISK_FILE		"store"
+#define KV_DISK_NR_SUPERS	2u
+#define KV_DISK_SUPER_BYTES	(KV_DISK_NR_SUPERS * KV_DISK_PAGE)
+
+#define KV_DISK_SUPER_MAGIC	0x727075736d6d766bull	/* "kvmmsupr" */
+#define KV_DISK_HEAD_MAGIC	0x6d6765736d6d766bull	/* "kvmmsegm" */
+#define KV_DISK_RECORD_MAGIC	0x6372766bu		/* "kvrc" */
+#define KV_DISK_FOOTER_MAGIC	0x746f6f666d6d766bull	/* "kvmmfoot" */
+
+/* The one of the two with the higher epoch counts. */
+struct kv_disk_super {
+	u64	magic;
+	u32	version;
+	u32	page_bytes;
+	u64	uuid[2];
+	u64	epoch;		/* how often the store was opened */
+	u32	segment_bytes;
+	u32	nr_segments;
+	u8	zero[12];
+	u32	crc;		/* of all before it */
+};
+
+struct kv_disk_head {
+	u64	magic;
+	u32	version;
+	u32	segment;	/* its own number */
+	u64	uuid[2];
+	u64	seq;		/* of this use: higher is younger */
+	u32	segment_bytes;
+	u8	zero[16];
+	u32	crc;
+};
+
+enum {
+	KV_DISK_DEAD	= 1 << 0,	/* wiped: not to be found again */
+};
+
+struct kv_disk_record {
+	u32	magic;
+	u16	version;
+	u16	flags;		/* KV_DISK_DEAD */
+	u64	uuid[2];
+	u64	seq;		/* of its segment */
+	u32	page;		/* where it is in the segment */
+	u32	bytes;		/* payload */
+	u64	sum;		/* XXH64 of the payload, seed 0 */
+	u64	position;
+	u8	value;
+	u8	zero;
+	u16	parent_bytes;
+	u32	zero2;
+	struct kvmm_disk_name name;
+	u8	parent[KVMM_DISK_MAX_KEY];
+	u8	zero3[28];
+	u32	crc;
+};
+
+/* In the last page of a segment; the headers stand in the pages before it. */
+struct kv_disk_footer {
+	u64	magic;
+	u32	version;
+	u32	nr_records;
+	u64	uuid[2];
+	u64	seq;
+	u32	headers_crc;	/* of nr_records headers, one after the other */
+	u8	zero[16];
+	u32	crc;
+};
+
+static_assert(sizeof(struct kvmm_disk_name) == 96, "part of the format");
+static_assert(sizeof(struct kv_disk_super) == 64, "part of the format");
+static_assert(sizeof(struct kv_disk_head) == 64, "part of the format");
+static_assert(sizeof(struct kv_disk_record) == 256, "part of the format");
+static_assert(sizeof(struct kv_disk_footer) == 64, "part of the format");
+
+/* CRC-32C (Castagnoli) as in iSCSI, and XXH64. */
+u32 kv_disk_crc(const void *data, size_t bytes);
+u64 kv_disk_sum(const void *data, size_t bytes);
+
+/* Seals a structure that ends in its crc. */
+#define kv_disk_seal(thing)	((thing)->crc = kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
+#define kv_disk_is_sealed(thing) \
+	((thing)->crc == kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
+
+#endif /* KV_DISK_H */

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A cache of blocks on a disk, that survives the process and the loss of power.
+ *
+ * A store is a folder with one file of bounded size. Records (a name and the bytes that go with it)
+ * are appended to segments; when all segments are full the oldest one is used again, and of its
+ * records those go along that were read more than most. A lookup may miss at any time; what a read
+ * returns with status 0 is what was put under that very name: the whole name stands in the record, and
+ * both have checksums. After a crash the store opens in bounded time with all records of segments that
+ * were full, and with those of the last ones as far as they got onto the disk.
+ *
+ * Equal names mean equal bytes: names are of content, not of places. Whatever tells contents apart
+ * has to be in the name.
+ *
+ * Reads and writes are submitted and polled for. Any thread may call anything at any time, except for
+ * closing. Nothing but the calls named so waits for the disk, apart from opening the next segment,
+ * which writes 4 KiB (once in so many MiB).
+ *
+ * The format of the file is in Documentation/disk.rst, to the byte.
+ */
+#ifndef KVMM_DISK_H
+#define KVMM_DISK_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Bytes of a key on disk; those of kvmm_key_t fit. */
+#define KVMM_DISK_MIN_KEY	8u
+#define KVMM_DISK_MAX_KEY	64u
+
+/** What records and buffers are aligned to. */
+#define KVMM_DISK_PAGE		4096u
+
+/** Bytes of a segment: a power of two between these. */
+#define KVMM_DISK_MIN_SEGMENT	(64u << 10)
+#define KVMM_DISK_MAX_SEGMENT	(256u << 20)
+
+/** Most records in one call. */
+#define KVMM_DISK_MAX_BATCH	4096u
+
+/**
+ * struct kvmm_disk_name - who may use a record for what: all of it is compared
+ * @layout: fingerprint of how the bytes are laid out: model, data type, order of dimensions, rank
+ * @generation: of the content, where a key may come to mean something else; else 0
+ * @tenant: isolation domain
+ * @group: KV cache group
+ * @key_bytes: KVMM_DISK_MIN_KEY to KVMM_DISK_MAX_KEY
+ * @key: its bytes, then zeros
+ */
+struct kvmm_disk_name {
+	uint8_t layout[16];
+	uint64_t generation;
+	uint32_t tenant;
+	uint16_t group;
+	uint16_t key_bytes;
+	uint8_t key[KVMM_DISK_MAX_KEY];
+};
+
+/**
+ * enum kvmm_disk_io - how the disk is reached
+ * @KVMM_DISK_IO_AUTO: io_uring where it is possible, else as KVMM_DISK_IO_POLL
+ * @KVMM_DISK_IO_POLL: plain reads and writes, done by whoever polls
+ */
+enum kvmm_disk_io {
+	KVMM_DISK_IO_AUTO,
+	KVMM_DISK_IO_POLL,
+	KVMM_DISK_NR_IOS,
+};
+
+/** For &kvmm_disk_attr.flags. */
+enum {
+	KVMM_DISK_CREATE = 1u << 0,	/**< make the folder and the store if they are not there */
+	KVMM_DISK_RESET = 1u << 1,	/**< forget what is in it, whatever it is */
+	KVMM_DISK_BUFFERED = 1u << 2,	/**< through the page cache even where O_DIRECT is possible */
+};
+
+/**
+ * struct kvmm_disk_attr - how to open a store
+ * @size: sizeof(struct kvmm_disk_attr); set by KVMM_DISK_ATTR_INIT
+ * @path: its folder: of this user, and of mode 0700
+ * @flags: KVMM_DISK_CREATE, ...
+ * @io: enum kvmm_disk_io
+ * @max_bytes: no more than this on disk, all included. At least two segments and 8 KiB. 0: as it was.
+ *	A store that is opened with fewer than before loses its last segments
+ * @segment_bytes: of a new store; 0: 128 MiB, or less so that there are 8. An existing one keeps its own
+ * @depth: requests at a time; 0: 64
+ * @layouts: if @nr_layouts: records of other layouts are left out at opening. Borrowed during the call
+ * @nr_layouts: number of @layouts
+ */
+struct kvmm_disk_attr {
+	size_t size;
+	const char *path;
+	uint32_t flags;
+	uint32_t io;
+	uint64_t max_bytes;
+	uint32_t segment_bytes;
+	uint32_t depth;
+	const uint8_t (*layouts)[16];
+	uint32_t nr_layouts;
+};
+
+#define KVMM_DISK_ATTR_INIT \
+	{ sizeof(struct kvmm_disk_attr), NULL, KVMM_DISK_CREATE, 0, 0, 0, 0, NULL, 0 }
+
+struct kvmm_disk;
+
+/**
+ * kvmm_disk_open() - open a store, or make one
+ * @attr: borrowed during the call
+ * @disk: filled in on success; for kvmm_disk_close()
+ *
+ * Reads the footers of all full segments, and all of those that are not (one or two). A superblock
+ * that cannot be read means an empty store: nothing of it would be trusted.
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ * Return: 0; -EINVAL bad @attr; -EBUSY another store object, maybe of another process, has it open;
+ * -EPERM folder or file belong to somebody else, or others can get at them, or there are more names for
+ * the file; -ELOOP, -ENOTDIR: a symbolic link, or no folder; -ENOENT it is not there and may not be
+ * made; -EPROTONOSUPPORT made by a later version, and left alone; -ENOMEM; -ENOSPC, -EIO, ... of the
+ * system.
+ */
+KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk);
+
+/**
+ * kvmm_disk_close() - wait for what is under way, and close
+ * @disk: nobody uses it any more; NULL is fine
+ *
+ * Completions that nobody polled for are lost; the buffers are free on return. What was put is there
+ * after the next opening.
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ */
+KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
+
+/** What kvmm_disk_lookup() says. */
+enum kvmm_disk_answer {
+	KVMM_DISK_MISS,
+	KVMM_DISK_HIT,		/**< a read will most likely succeed */
+	KVMM_DISK_PENDING,	/**< is being written: ask again later */
+};
+
+/**
+ * kvmm_disk_lookup() - is it there?
+ * @disk: the store
+ * @names: what to look for
+ * @nr: number of @names
+ * @answers: filled in, one for each: enum kvmm_disk_answer
+ * @bytes: filled in, the length of each one that is there; may be NULL
+ *
+ * From memory, by a keyed fingerprint of 128 bits: a hit is not verified before it is read.
+ *
+ * Context: any thread; does not wait for the disk.
+ * Return: how many of @names from the first one on are hits; -EINVAL.
+ */
+KVMM_API int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+			      uint8_t *answers, uint32_t *bytes);
+
+/**
+ * struct kvmm_disk_put - something to write
+ * @name: its name
+ * @data: borrowed until its completion; written without a copy if it is aligned to KVMM_DISK_PAGE, and
+ *	@bytes are whole pages
+ * @bytes: length of @data: 1 to kvmm_disk_stat.max_record_bytes
+ * @parent_bytes: of @parent; 0: none
+ * @value: how often it was of use before: reads add to it
+ * @parent: name of the block before, for whoever lists the store
+ * @position: of the block in its sequence, likewise
+ */
+struct kvmm_disk_put {
+	struct kvmm_disk_name name;
+	const void *data;
+	uint32_t bytes;
+	uint16_t parent_bytes;
+	uint8_t value;
+	uint8_t parent[KVMM_DISK_MAX_KEY];
+	uint64_t position;
+};
+
+/** For kvmm_disk_submit_put(). */
+enum {
+	KVMM_DISK_REPLACE = 1u << 0,	/**< write again what is there already */
+};
+
+/**
+ * kvmm_disk_submit_put() - write records
+ * @disk: the store
+ * @puts: records, borrowed during the call; records that follow each other go into one write
+ * @nr: 1 to KVMM_DISK_MAX_BATCH
+ * @flags: KVMM_DISK_REPLACE
+ * @tag: comes back in the completions
+ *
+ * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST it, or one
+ * that is being written, is there already; -EAGAIN the last segments are not finished yet, put it again
+ * later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten meanwhile; -EIO, -ENOSPC,
+ * ... of the system; -E2BIG too many different lengths and layouts (1024) at a time.
+ *
+ * Context: any thread.
+ * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
+ */
+KVMM_API int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
+				  uint32_t flags, uint64_t tag);
+
+/**
+ * struct kvmm_disk_get - something to read
+ * @name: its name
+ * @data: where to; borrowed until its completion. Read without a copy if it is aligned to
+ *	KVMM_DISK_PAGE, and @room is enough for whole pages. What is in it is of no use after a failure
+ * @room: bytes at @data, all of which may be written to
+ */
+struct kvmm_disk_get {
+	struct kvmm_disk_name name;
+	void *data;
+	uint32_t room;
+};
+
+/**
+ * kvmm_disk_submit_get() - read records
+ * @disk: the store
+ * @gets: borrowed during the call; those that lie one after the other are read at one go
+ * @nr: 1 to KVMM_DISK_MAX_BATCH
+ * @tag: comes back in the completions
+ *
+ * Each record gets a completion, with status 0 when all of it was read and verified; -ENOENT it is not
+ * there, or not any more; -EAGAIN it is being written; -ENOBUFS @room is too small; -EBADMSG what was
+ * read is not what was written (the record is dropped); -ECANCELED it was aborted; -EIO, ... of the
+ * system (the record is dropped).
+ *
+ * Context: any thread; does not wait for the disk.
+ * Return: 0; -EINVAL bad @gets, nothing was done; -ENOMEM likewise.
+ */
+KVMM_API int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
+				  uint64_t tag);
+
+/**
+ * struct kvmm_disk_done - what became of one record
+ * @tag: of its submission
+ * @index: in it
+ * @status: 0 or -errno: see there
+ * @bytes: length of the record, if @status is 0 or -ENOBUFS
+ * @is_put: what it was
+ */
+struct kvmm_disk_done {
+	uint64_t tag;
+	uint32_t index;
+	int32_t status;
+	uint32_t bytes;
+	uint32_t is_put;
+};
+
+/**
+ * kvmm_disk_poll() - carry on with everything, and see what is done
+ * @disk: the store
+ * @done: filled in, in no order
+ * @max: room in @done
+ *
+ * Without io_uring this is what reads and writes, and waits for the disk while there is something to
+ * do; it returns once there is something to tell. With it, checksums are computed here.
+ *
+ * Context: any thread, no kvmm lock held.
+ * Return: the number of @done.
+ */
+KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max);
+
+/**
+ * kvmm_disk_event() - something to sleep on
+ * @disk: the store
+ *
+ * Return: an eventfd that can be read when polling may be of use; it stays the store's, and
+ * kvmm_disk_poll() clears it. -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_disk_event(struct kvmm_disk *disk);
+
+/**
+ * kvmm_disk_abort() - take submissions back
+ * @disk: the store
+ * @tag: all of this one
+ *
+ * Their completions still come, with -ECANCELED unless they are on their way to the caller already;
+ * until then buffers are in use. Nothing that was aborted is a hit.
+ *
+ * Context: any thread; does not wait for the disk.
+ * Return: the number of records concerned.
+ */
+KVMM_API int kvmm_disk_abort(struct kvmm_disk *disk, uint64_t tag);
+
+/**
+ * kvmm_disk_put() - write records, and wait for it
+ * @disk: the store
+ * @puts: as for kvmm_disk_submit_put()
+ * @nr: likewise
+ * @flags: likewise
+ * @status: filled in, one for each; may be NULL. As in completions, except that -EAGAIN is waited out
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ * Return: the number of records written or there already; -EINVAL, -ENOMEM.
+ */
+KVMM_API int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
+			   uint32_t flags, int32_t *status);
+
+/**
+ * kvmm_disk_get() - read records, and wait for it
+ * @disk: the store
+ * @gets: as for kvmm_disk_submit_get()
+ * @nr: likewise
+ * @status: filled in, one for each: the length, or the status of the completion; may be NULL
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ * Return: the number of records read; -EINVAL, -ENOMEM.
+ */
+KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
+			   int32_t *status);
+
+/** For kvmm_disk_forget(). */
+enum {
+	KVMM_DISK_WIPE = 1u << 0,	/**< on disk as well, so that it does not come back */
+};
+
+/**
+ * kvmm_disk_forget() - drop records
+ * @disk: the store
+ * @names: those
+ * @nr: number of @names
+ * @flags: KVMM_DISK_WIPE: write to each record that it is dead. Without it, what is still on disk at
+ *	the next opening is a hit again
+ *
+ * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
+ * back with the segment.
+ *
+ * Context: any thread; waits for the disk with KVMM_DISK_WIPE.
+ * Return: how many of them were there; -EINVAL; -EIO, ...: one of them is not wiped.
+ */
+KVMM_API int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+			      uint32_t flags);
+
+/**
+ * kvmm_disk_drop_layout() - drop all records of a layout
+ * @disk: the store
+ * @layout: that one; NULL: of every layout
+ *
+ * From memory: as kvmm_disk_forget() without KVMM_DISK_WIPE.
+ *
+ * Context: any thread.
+ * Return: how many there were.
+ */
+KVMM_API int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16]);
+
+/**
+ * kvmm_disk_sync() - what was written so far survives a loss of power
+ * @disk: the store
+ *
+ * Whose completion was not there before the call may or may not be among it.
+ *
+ * Context: waits for the disk; no kvmm lock held.
+ * Return: 0; -EIO, ....
+ */
+KVMM_API int kvmm_disk_sync(struct kvmm_disk *disk);
+
+/**
+ * struct kvmm_disk_entry - a record, as it is listed
+ * @name: its name
+ * @position: as it was put
+ * @parent: likewise
+ * @parent_bytes: likewise
+ * @value: likewise
+ * @bytes: its length
+ * @segment: where it is
+ * @offset: bytes into the segment
+ * @seq: number of the segment's use
+ * @status: 0; -EBADMSG, -EIO: it is damaged, if that was asked for
+ */
+struct kvmm_disk_entry {
+	struct kvmm_disk_name name;
+	uint64_t position;
+	uint8_t parent[KVMM_DISK_MAX_KEY];
+	uint16_t parent_bytes;
+	uint8_t value;
+	uint32_t bytes;
+	uint32_t segment;
+	uint32_t offset;
+	uint64_t seq;
+	int32_t status;
+};
+
+/** Where a listing is; all 0 to begin with. */
+struct kvmm_disk_cursor {
+	uint32_t segment;
+	uint32_t record;
+	uint64_t seq;
+};
+
+/**
+ * kvmm_disk_list() - the records that can be hit, some at a time
+ * @disk: the store
+ * @cursor: all 0 at first, carried on with
+ * @entries: filled in
+ * @max: room in @entries
+ *
+ * A record that is there all the time is listed once; others may be or not.
+ *
+ * Context: any thread; waits for the disk.
+ * Return: the number of @entries, 0 at the end; -ENOMEM, -EINVAL.
+ */
+KVMM_API int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
+			    struct kvmm_disk_entry *entries, uint32_t max);
+
+/**
+ * struct kvmm_disk_stat - a store in numbers
+ * @size: sizeof(struct kvmm_disk_stat), set by the caller
+ * @max_bytes: the file never has more
+ * @file_bytes: what it has
+ * @max_record_bytes: longest record
+ * @segment_bytes: of a segment
+ * @nr_segments: as many as there may be
+ * @nr_used: that have records
+ * @nr_records: that can be hit
+ * @nr_pending: that are being written
+ * @record_bytes: payload of the former
+ * @index_bytes: host memory of the index
+ * @nr_put: records written
+ * @put_bytes: their payload
+ * @nr_got: records read and verified
+ * @got_bytes: their payload
+ * @nr_missed: reads of what is not there
+ * @nr_overtaken: of which it went away during the read
+ * @nr_damaged: reads and openings: records that did not verify
+ * @nr_foreign: opening: records of layouts that were not named
+ * @nr_found: opening: records found again
+ * @nr_scanned: opening: segments without a footer
+ * @nr_reclaimed: segments used again
+ * @nr_dropped: records lost by that
+ * @nr_reinserted: records that went along
+ * @nr_copied: transfers through a buffer of the store's, as memory or length were not aligned
+ * @nr_buffered: files opened without O_DIRECT
+ * @nr_read_errors: reads that failed
+ * @nr_write_errors: writes that failed, superblocks, headers and footers included
+ * @nr_sync_errors: flushes that failed
+ * @nr_no_room: segments that the file system had no room for
+ * @nr_unsealed: segments that have no footer although they are full
+ * @open_ns: time that opening took
+ * @read_only: too many writes failed: nothing is written any more
+ * @has_ring: io_uring is in use
+ * @is_direct: O_DIRECT is in use
+ */
+struct kvmm_disk_stat {
+	size_t size;
+	uint64_t max_bytes;
+	uint64_t file_bytes;
+	uint64_t max_record_bytes;
+	uint64_t segment_bytes;
+	uint64_t nr_segments;
+	uint64_t nr_used;
+	uint64_t nr_records;
+	uint64_t nr_pending;
+	uint64_t record_bytes;
+	uint64_t index_bytes;
+	uint64_t nr_put;
+	uint64_t put_bytes;
+	uint64_t nr_got;
+	uint64_t got_bytes;
+	uint64_t nr_missed;
+	uint64_t nr_overtaken;
+	uint64_t nr_damaged;
+	uint64_t nr_foreign;
+	uint64_t nr_found;
+	uint64_t nr_scanned;
+	uint64_t nr_reclaimed;
+	uint64_t nr_dropped;
+	uint64_t nr_reinserted;
+	uint64_t nr_copied;
+	uint64_t nr_buffered;
+	uint64_t nr_read_errors;
+	uint64_t nr_write_errors;
+	uint64_t nr_sync_errors;
+	uint64_t nr_no_room;
+	uint64_t nr_unsealed;
+	uint64_t open_ns;
+	uint32_t read_only;
+	uint32_t has_ring;
+	uint32_t is_direct;
+	uint32_t reserved;
+};
+
+/** kvmm_disk_stat() - numbers of a store. Context: any thread. Return: 0; -EINVAL. */
+KVMM_API int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
+
+/**
+ * kvmm_disk_check() - recount everything that is in memory
+ * @disk: the store
+ *
+ * Return: 0; -EUCLEAN a counter, a place or a name in the index is wrong, and the log says which.
+ */
+KVMM_API int kvmm_disk_check(struct kvmm_disk *disk);
+
+/* ---- looking at a store without opening it ---- */
+
+struct kvmm_disk_view;
+
+/**
+ * struct kvmm_disk_view_info - what the superblock says
+ * @size: sizeof(struct kvmm_disk_view_info), set by the caller
+ * @uuid: of the store
+ * @epoch: how often it was opened
+ * @version: of the format
+ * @segment_bytes: of a segment
+ * @nr_segments: as many as there may be
+ * @file_bytes: length of the file
+ * @nr_good_supers: of 2
+ */
+struct kvmm_disk_view_info {
+	size_t size;
+	uint8_t uuid[16];
+	uint64_t epoch;
+	uint64_t file_bytes;
+	uint32_t version;
+	uint32_t segment_bytes;
+	uint32_t nr_segments;
+	uint32_t nr_good_supers;
+};
+
+/** What a segment is. */
+enum kvmm_disk_segment_kind {
+	KVMM_DISK_SEGMENT_EMPTY,	/**< nothing of this store */
+	KVMM_DISK_SEGMENT_OPEN,		/**< no footer: read record by record */
+	KVMM_DISK_SEGMENT_SEALED,	/**< has a footer */
+};
+
+/**
+ * struct kvmm_disk_segment - a segment, as it is listed
+ * @kind: enum kvmm_disk_segment_kind
+ * @seq: number of its use: the lowest is the oldest
+ * @nr_records: in it; 0 as long as they are not read if it has no footer
+ */
+struct kvmm_disk_segment {
+	uint32_t kind;
+	uint32_t nr_records;
+	uint64_t seq;
+};
+
+/**
+ * kvmm_disk_view_open() - look at a store that somebody else may have open
+ * @path: its folder
+ * @view: filled in on success
+ *
+ * Nothing is written, locked or kept: what is listed is what is on disk at that moment, records that
+ * were forgotten or replaced included, and a segment may be used again meanwhile.
+ *
+ * Context: waits for the disk.
+ * Return: 0; -ENOENT, -ELOOP, -ENOTDIR, -EACCES; -EBADMSG no superblock can be read;
+ * -EPROTONOSUPPORT a later version; -ENOMEM; -EIO.
+ */
+KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view);
+
+KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
+
+KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
+
+/**
+ * kvmm_disk_view_segment() - go to a segment
+ * @view: the view
+ * @number: of the segment, below kvmm_disk_view_info.nr_segments
+ * @segment: filled in
+ *
+ * Return: 0; -EINVAL, -ENOMEM, -EIO.
+ */
+KVMM_API int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
+				    struct kvmm_disk_segment *segment);
+
+/**
+ * kvmm_disk_view_next() - the next record of the segment
+ * @view: the view
+ * @verify: read the record itself, and see whether it is what it says
+ * @entry: filled in
+ *
+ * Return: 1; 0 at the end; -ESTALE the segment is being used again.
+ */
+KVMM_API int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_disk_entry *entry);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_DISK_H */

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of tier/disk/ share.
+ *
+ *	index.c		names in memory: fingerprint -> place
+ *	format.c	what is on disk, made and checked
+ *	scan.c		the records of one segment, from its footer or one by one
+ *	segment.c	where the next record goes; sealing, and using segments again
+ *	reinsert.c	records that go along when their segment is used again
+ *	io.c		requests to the system: waiting, under way, done
+ *	request.c	submissions, and the completions of their records
+ *	put.c, get.c	the two kinds of them
+ *	recover.c	opening
+ *	store.c		the calls that are no transfers
+ *	view.c		looking without opening
+ *
+ * One lock guards all that is in memory; no transfer and no checksum is under it, but for the 4 KiB at
+ * the head of a segment. A second one serialises calls of the system's queue. Neither is taken inside
+ * the other.
+ */
+#ifndef TIER_DISK_INTERNAL_H
+#define TIER_DISK_INTERNAL_H
+
+#include <kv/disk.h>
+#include <kv/file.h>
+#include <kv/fork.h>
+#include <kv/lock.h>
+#include <kv/types.h>
+
+#define DISK_MAX_CLASSES	1024u
+#define DISK_NR_VALUES		256u
+#define DISK_MAX_SEGMENTS	65535u
+#define DISK_MAX_SEQ		(1ull << 62)
+#define DISK_MAX_IO_BYTES	(1u << 20)	/* transfers are joined up to this */
+
+/* ---- sums in pieces ---- */
+
+struct disk_sum {
+	u64	part[4];
+	u64	bytes;
+};
+
+/* Pieces are multiples of 32 bytes, except for the last one. */
+void disk_sum_begin(struct disk_sum *sum);
+void disk_sum_add(struct disk_sum *sum, const void *data, size_t bytes);
+u64 disk_sum_end(const struct disk_sum *sum, const void *tail);
+
+/* ---- index ---- */
+
+struct disk_fp {
+	u64	word[2];
+};
+
+enum disk_state {
+	DISK_EMPTY,
+	DISK_WRITING,		/* has a place, cannot be read yet */
+	DISK_LIVE,
+};
+
+/* A name. Small, since it is this that the number of records costs. */
+struct disk_entry {
+	struct disk_fp	fp;
+	u16		segment;
+	u16		page;
+	u16		class;		/* layout, group, length */
+	u8		value;
+	u8		state;		/* enum disk_state */
+};
+
+static_assert(sizeof(struct disk_entry) == 24, "24 / 0.75 = 32 bytes a record");
+
+/* What many records have in common. */
+struct disk_class {
+	u8	layout[16];
+	u32	bytes;
+	u32	nr;		/* entries of it; 0: unused */
+	u16	group;
+};
+
+/* All under the store's lock. */
+struct disk_index {
+	struct disk_entry	*entry;		/* linear probing */
+	u32			nr_slots;
+	u32			nr;		/* not empty */
+	u32			nr_live;
+	u64			live_bytes;
+	u64			secret[4];	/* fixed at creation */
+	struct disk_class	*class;		/* DISK_MAX_CLASSES of them */
+	u32			nr_classes;	/* ever used */
+	u32			nr_of_value[DISK_NR_VALUES];	/* live ones */
+};
+
+int disk_index_init(struct disk_index *index);
+void disk_index_exit(struct disk_index *index);
+struct disk_fp disk_fp_of(const struct disk_index *index, const struct kvmm_disk_name *name);
+struct disk_entry *disk_index_find(const struct disk_index *index, struct disk_fp fp);
+/* Room for @nr more: 0 or -ENOMEM. */
+int disk_index_reserve(struct disk_index *index, u32 nr);
+/* A number for disk_entry.class, without a use: or -E2BIG. */
+int disk_index_class(struct disk_index *index, const struct kvmm_disk_name *name, u32 bytes);
+/* There is room, and none of this name. */
+struct disk_entry *disk_index_add(struct disk_index *index, const struct disk_entry *entry);
+/* Another entry may take its slot: pointers to entries are void. */
+void disk_index_del(struct disk_index *index, struct disk_entry *entry);
+void disk_index_set_state(struct disk_index *index, struct disk_entry *entry, u32 state);
+void disk_index_set_value(struct disk_index *index, struct disk_entry *entry, u32 value);
+/* The value that half of the live ones do not exceed. */
+u32 disk_index_median(const struct disk_index *index);
+int disk_index_check(const struct disk_index *index);
+
+static inline u32 disk_entry_bytes(const struct disk_index *index, const struct disk_entry *entry)
+{
+	return index->class[entry->class].bytes;
+}
+
+/* ---- segments ---- */
+
+enum disk_seg_state {
+	SEG_ABSENT,		/* beyond the end of the file */
+	SEG_FREE,		/* nothing in it */
+	SEG_OPEN,		/* is being filled */
+	SEG_SEALING,		/* full; writes are under way */
+	SEG_FOOTER,		/* then the footer is, then the flush */
+	SEG_SEALED,
+	SEG_NR_STATES,
+};
+
+/* All under the store's lock. */
+struct disk_seg {
+	u64			seq;
+	u32			state;		/* enum disk_seg_state */
+	u32			used_pages;	/* the head included; while open */
+	u32			nr_entries;	/* in the index */
+	u32			nr_writes;	/* under way: records; it is not sealed meanwhile */
+	u32			nr_records;	/* in table; holes included */
+	u32			table_room;
+	struct kv_disk_record	*table;		/* until it is sealed; a hole: bytes = 0 */
+	bool			failed;		/* a write to it did */
+};
+
+static inline u32 disk_pages(u32 bytes)
+{
+	return (bytes + KV_DISK_PAGE - 1) / KV_DISK_PAGE;
+}
+
+/* ---- requests ---- */
+
+struct disk_req;
+
+enum disk_kind {
+	DISK_PUT,
+	DISK_GET,
+	DISK_COPY_GET,		/* of a record that goes along: read, then ... */
+	DISK_COPY_PUT,		/* ... written elsewhere */
+	DISK_FOOTER,
+	DISK_FLUSH,
+};
+
+/* One record of a request. */
+struct disk_rec {
+	struct disk_rec		*next;		/* ->lock, in the list of those that are done */
+	struct disk_req		*req;
+	struct kvmm_disk_name	name;		/* get: what has to be found there */
+	struct disk_fp		fp;
+	u64			seq;		/* of the segment when the place was looked up */
+	char			*data;		/* caller's */
+	char			*bounce;	/* ours, page aligned; NULL: data serves */
+	struct kv_disk_record	*header;	/* its page */
+	u32			bytes;
+	u32			room;		/* of data */
+	u32			slot;		/* put: in the segment's table */
+	s32			status;
+	u16			segment;
+	u16			page;
+	bool			is_placed;
+	bool			is_orphan;	/* put: its entry went away meanwhile */
+	bool			wants_bounce;
+};
+
+/* One transfer of consecutive records. */
+struct disk_io {
+	struct kv_file_io	io;
+	struct disk_io		*next;		/* ->lock, in the list of those that wait */
+	struct disk_req		*req;
+	struct kv_iov		*iov;		/* all of it */
+	u32			first;		/* record */
+	u32			nr;
+	u32			nr_retries;
+	u64			bytes;		/* to go */
+	int			err;
+};
+
+struct disk_req {
+	struct disk_req		*next;		/* ->lock, in the list of all */
+	struct disk_req		**prev;
+	u64			tag;
+	u32			kind;		/* enum disk_kind */
+	u32			flags;
+	u32			nr;
+	u32			nr_left;	/* ->lock; records whose completion is not delivered */
+	u32			nr_ios;
+	u32			segment;	/* of a footer or a flush */
+	u32			old_segment;	/* of a copy: where it was read */
+	u32			old_page;
+	u64			old_seq;
+	bool			waited_for;	/* a thread waits: no completions */
+	bool			aborted;	/* ->lock */
+	struct disk_rec		*rec;
+	struct disk_io		*io;		/* as many as records, at least 1 */
+	struct kv_iov		*iov;
+	char			*pages;		/* headers, page aligned */
+	char			*bounce;
+	void			*pages_base;
+	void			*bounce_base;
+};
+
+/* The records of a segment that go along. */
+struct disk_drain {
+	u64			seq;		/* 0: none */
+	u32			segment;
+	u32			nr, next;
+	struct disk_entry	*entry;		/* as they were */
+	bool			busy;		/* one is under way */
+};
+
+struct disk_counts {
+	u64 nr_put, put_bytes, nr_got, got_bytes, nr_missed, nr_overtaken, nr_damaged, nr_foreign,
+	    nr_found, nr_scanned, nr_reclaimed, nr_dropped, nr_reinserted, nr_copied, nr_buffered,
+	    nr_read_errors, nr_write_errors, nr_sync_errors, nr_no_room, nr_unsealed, open_ns;
+};
+
+/* Where things are; fixed at opening. */
+struct disk_shape {
+	u64	uuid[2];
+	u32	segment_bytes;
+	u32	pages;			/* of a segment */
+	u32	nr_segments;
+};
+
+struct kvmm_disk {
+	/* Fixed at opening. */
+	const struct kv_file_ops *ops;
+	int			file;
+	int			dir;
+	int			event;		/* -1: none */
+	bool			is_direct;
+	void			*queue;		/* NULL: whoever polls does it */
+	u32			depth;
+	u64			max_bytes;
+	struct disk_shape	shape;
+	struct kv_fork_node	fork;
+	u32			is_dead;	/* a forked child's; atomic */
+
+	struct kv_lock		lock;
+	struct disk_index	index;		/* ->lock */
+	struct disk_seg		*seg;		/* ->lock */
+	u64			file_bytes;	/* ->lock */
+	u64			seq;		/* ->lock; the last one given out */
+	u32			open;		/* ->lock; KV_NONE: none */
+	u32			nr_failed;	/* ->lock; in a row: segments with failed writes */
+	bool			read_only;	/* ->lock */
+	struct disk_drain	drain;		/* ->lock */
+	struct disk_req		*reqs;		/* ->lock */
+	struct disk_io		*waiting;	/* ->lock */
+	struct disk_io		**waiting_end;	/* ->lock */
+	struct disk_rec		*done;		/* ->lock */
+	struct disk_rec		**done_end;	/* ->lock */
+	u32			nr_active;	/* ->lock; transfers not finished, waiting ones too */
+	struct disk_counts	count;		/* ->lock */
+
+	u32			tick;		/* atomic; another transfer is finished */
+	struct kv_lock		queue_lock;
+	u32			nr_queued;	/* ->queue_lock */
+};
+
+/* ---- format.c ---- */
+
+u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page);
+bool disk_super_is_good(const struct kv_disk_super *super);
+void disk_head_fill(const struct disk_shape *shape, u32 segment, u64 seq, struct kv_disk_head *head);
+bool disk_head_is_good(const struct disk_shape *shape, u32 segment, const struct kv_disk_head *head);
+void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *records,
+		      u32 nr, struct kv_disk_footer *footer);
+bool disk_footer_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_footer *footer);
+/* Is it one of this store, use and place, and all inside its segment? */
+bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record);
+bool disk_name_is_good(const struct kvmm_disk_name *name);
+void disk_entry_of_record(const struct kv_disk_record *record, u32 segment, struct kvmm_disk_entry *entry);
+/* Pages that a footer of @nr headers takes. */
+u32 disk_footer_pages(u32 nr);
+/* Most payload of one record. */
+u32 disk_max_record(const struct disk_shape *shape);
+
+/* ---- scan.c ---- */
+
+/* The records of one segment; a page or a footer is read ahead. */
+struct disk_scan {
+	const struct kv_file_ops *ops;
+	int			file;
+	const struct disk_shape	*shape;
+	u32			segment;
+	u64			seq;
+	bool			is_sealed;
+	u32			nr;		/* of a footer */
+	u32			next;		/* of them, or the next page */
+	u32			end;		/* without a footer: page behind the last record */
+	u32			ahead_first, ahead_nr;
+	struct kv_disk_record	*headers;	/* of a footer */
+	void			*headers_base;
+	char			*page;		/* one, aligned */
+	char			*chunk;		/* for payload */
+	char			*ahead;		/* pages ahead_first ... */
+	void			*base;
+};
+
+int disk_scan_init(struct disk_scan *scan, const struct kv_file_ops *ops, int file,
+		   const struct disk_shape *shape);
+void disk_scan_exit(struct disk_scan *scan);
+/* Only the number of its use. 0; -ENOENT: nothing of this store; or -errno. */
+int disk_scan_head(struct disk_scan *scan, u32 segment);
+/* The same, and the footer. */
+int disk_scan_begin(struct disk_scan *scan, u32 segment);
+/* 1, or 0 at the end. */
+int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record);
+/* Is the payload what the header says? 0, -EBADMSG, or -errno. */
+int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record);
+
+/* @bytes, zeroed, from a page border on; *@base is for kv_free(). */
+void *disk_alloc_pages(size_t bytes, void **base);
+
+/* ---- segment.c: under the store's lock, except where it says otherwise ---- */
+
+/*
+ * A place for a record of @rec->bytes: fills in segment, page, slot and seq, and counts the room as
+ * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the next segment, which waits.
+ */
+int disk_place(struct kvmm_disk *disk, struct disk_rec *rec);
+/* That many writes to it are over, as one: it may be sealed now. */
+void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed);
+/* No more goes into the open segment. */
+void disk_close_segment(struct kvmm_disk *disk);
+/* Room for one more header in the table of @seg: 0 or -ENOMEM. */
+int disk_table_reserve(struct disk_seg *seg);
+/* The record at @page is not to be in the footer. */
+void disk_table_drop(struct disk_seg *seg, u32 page);
+/* Add and drop entries here, so that segments know how many they have. */
+void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry);
+void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry);
+/* The entry of @rec, if it is the one with that very place. */
+struct disk_entry *disk_entry_of(struct kvmm_disk *disk, const struct disk_rec *rec);
+/* The footer, or the flush behind it, is done. Takes the lock. */
+void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io);
+int disk_segments_check(struct kvmm_disk *disk);
+
+/* ---- reinsert.c ---- */
+
+/* Under the lock: choose what goes along of a segment that will be used again. */
+void disk_drain_begin(struct kvmm_disk *disk, u32 segment);
+void disk_drain_end(struct kvmm_disk *disk);
+/* Start the next record, unless one is under way. Takes the lock. */
+void disk_drain_step(struct kvmm_disk *disk);
+/* It was read, or written. Under no lock. */
+void disk_copy_read(struct kvmm_disk *disk, struct disk_req *req, int err);
+void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
+
+/* ---- io.c ---- */
+
+/* To the end of those that wait. Under the lock. */
+void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
+/* Hand on what waits. No lock held. */
+void disk_io_pump(struct kvmm_disk *disk);
+/* Finish some transfers, waiting for one if @wait: were there any? No lock held. */
+bool disk_io_progress(struct kvmm_disk *disk, bool wait);
+/* Until nothing is under way. No lock held. */
+void disk_io_drain(struct kvmm_disk *disk);
+
+/* ---- request.c ---- */
+
+/* With a page for each record's header. */
+struct disk_req *disk_req_alloc(u32 kind, u32 nr);
+void disk_req_free(struct disk_req *req);
+/* Whole pages for each record that wants_bounce: 0 or -ENOMEM. */
+int disk_req_bounce(struct disk_req *req);
+/* Transfer of records [first, first + nr) of one segment, one behind the other. */
+struct disk_io *disk_req_io(struct kvmm_disk *disk, struct disk_req *req, u32 first, u32 nr);
+/* How many records from @first on go into one transfer. */
+u32 disk_req_joined(const struct disk_req *req, u32 first);
+void disk_req_link(struct kvmm_disk *disk, struct disk_req *req);	/* under the lock */
+void disk_req_unlink(struct disk_req *req);				/* likewise */
+/* Until all of @req is done; it is unlinked then. No lock held. */
+void disk_req_wait(struct kvmm_disk *disk, struct disk_req *req);
+/* @rec has its status. Under the lock; the request may be gone afterwards. */
+void disk_rec_done(struct kvmm_disk *disk, struct disk_rec *rec, s32 status);
+/* A transfer is over, @io->err says how. No lock held; @io may be gone afterwards. */
+void disk_io_over(struct kvmm_disk *disk, struct disk_io *io);
+
+/* ---- put.c, get.c ---- */
+
+void disk_put_over(struct kvmm_disk *disk, struct disk_io *io);
+void disk_get_over(struct kvmm_disk *disk, struct disk_io *io);
+/* Under the lock: a transfer that never started. */
+void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io);
+/* Write to the record of that page that it is dead. No lock held. */
+int disk_write_dead(struct kvmm_disk *disk, u32 segment, struct kv_disk_record *page);
+/* What was read for @rec: 0, -EBADMSG, or -ENOENT if it is dead. */
+int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
+
+/* ---- recover.c ---- */
+
+int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr);
+
+static inline bool disk_is_dead(const struct kvmm_disk *disk)
+{
+	return READ_ONCE(disk->is_dead);
+}
+
+#endif /* TIER_DISK_INTERNAL_H */

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Transfers: waiting, under way, done.
+ *
+ * With a queue of the system's, whoever comes along hands on what waits and finishes what is done.
+ * Without one, or if it takes nothing, whoever polls does the transfers, one at a time each. No lock of
+ * the store's is held meanwhile, but for the one that serialises calls of the queue.
+ */
+#include <kv/env.h>
+
+#include "internal.h"
+
+#define BATCH		32u
+#define MAX_RETRIES	64u
+#define NAP_NS		100000u		/* while another thread finishes what is waited for */
+
+void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io)
+{
+	io->next = NULL;
+	*disk->waiting_end = io;
+	disk->waiting_end = &io->next;
+	disk->nr_active++;
+}
+
+static u32 take_waiting(struct kvmm_disk *disk, struct kv_file_io **ios, u32 max)
+{
+	u32 nr = 0;
+
+	kv_lock(&disk->lock);
+	while (disk->waiting && nr < max) {
+		ios[nr++] = &disk->waiting->io;
+		disk->waiting = disk->waiting->next;
+	}
+	if (!disk->waiting)
+		disk->waiting_end = &disk->waiting;
+	kv_unlock(&disk->lock);
+	return nr;
+}
+
+static struct disk_io *io_of(struct kv_file_io *io)
+{
+	return container_of(io, struct disk_io, io);
+}
+
+/* Back to the front, in order. */
+static void put_back(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
+{
+	kv_lock(&disk->lock);
+	while (nr--) {
+		struct disk_io *io = io_of(ios[nr]);
+
+		io->next = disk->waiting;
+		if (!disk->waiting)
+			disk->waiting_end = &io->next;
+		disk->waiting = io;
+	}
+	kv_unlock(&disk->lock);
+}
+
+/* How many the queue takes. */
+static u32 submit(struct kvmm_disk *disk, struct kv_file_io **ios, u32 nr)
+{
+	int taken = 0;
+
+	kv_lock(&disk->queue_lock);
+	nr = min(nr, disk->depth - disk->nr_queued);
+	if (nr)
+		taken = disk->ops->queue_submit(disk->ops->ctx, disk->queue, ios, nr);
+	taken = max(taken, 0);
+	WRITE_ONCE(disk->nr_queued, disk->nr_queued + taken);
+	kv_unlock(&disk->queue_lock);
+	return taken;
+}
+
+void disk_io_pump(struct kvmm_disk *disk)
+{
+	struct kv_file_io *ios[BATCH];
+	u32 nr = BATCH, taken = BATCH;
+
+	while (disk->queue && nr == BATCH && taken == nr) {
+		nr = take_waiting(disk, ios, BATCH);
+		if (!nr)
+			return;
+		taken = submit(disk, ios, nr);
+		put_back(disk, ios + taken, nr - taken);
+	}
+}
+
+static u32 reap(struct kvmm_disk *disk, struct kv_file_io **ios, bool wait)
+{
+	int nr = 0;
+
+	kv_lock(&disk->queue_lock);
+	if (disk->nr_queued)
+		nr = disk->ops->queue_reap(disk->ops->ctx, disk->queue, ios, BATCH, wait);
+	nr = max(nr, 0);
+	WRITE_ONCE(disk->nr_queued, disk->nr_queued - nr);
+	kv_unlock(&disk->queue_lock);
+	return nr;
+}
+
+static void transfer(struct kvmm_disk *disk, struct kv_file_io *io)
+{
+	const struct kv_file_ops *ops = disk->ops;
+
+	if (io->op == KV_FILE_READV)
+		io->result = ops->preadv(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
+	else if (io->op == KV_FILE_WRITEV)
+		io->result = ops->pwritev(ops->ctx, io->file, io->iov, io->nr_iov, io->offset);
+	else
+		io->result = ops->datasync(ops->ctx, io->file);
+}
+
+/* Is it done, one way or the other? If not, the rest of it is to be done. */
+static bool is_over(struct disk_io *io)
+{
+	s64 result = io->io.result;
+
+	io->err = 0;
+	if ((result == -EINTR || result == -EAGAIN) && io->nr_retries++ < MAX_RETRIES)
+		return false;
+	if (result < 0 || io->io.op == KV_FILE_DATASYNC) {
+		io->err = result;
+		return true;
+	}
+	if (!result || result > io->bytes) {
+		io->err = -EIO;
+		return true;
+	}
+	io->bytes -= result;
+	io->io.offset += result;
+	io->io.nr_iov = kv_iov_advance(&io->io.iov, io->io.nr_iov, result);
+	return !io->bytes;
+}
+
+static void finish(struct kvmm_disk *disk, struct disk_io *io)
+{
+	const struct kv_env_ops *env = kv_env();
+	bool over = is_over(io);
+
+	if (over)
+		disk_io_over(disk, io);
+	kv_lock(&disk->lock);
+	if (!over)
+		disk_io_queue(disk, io);
+	disk->nr_active--;
+	kv_unlock(&disk->lock);
+	/* Statistic-like: who waits looks at the lists under the lock, and sleeps for a moment only. */
+	kv_fetch_add(&disk->tick, 1);
+	env->wake(env->ctx, &disk->tick);
+}
+
+static bool is_active(struct kvmm_disk *disk)
+{
+	bool active;
+
+	kv_lock(&disk->lock);
+	active = disk->nr_active;
+	kv_unlock(&disk->lock);
+	return active;
+}
+
+/* One that waits, done here and now. */
+static bool do_one(struct kvmm_disk *disk)
+{
+	struct kv_file_io *io;
+
+	if (!take_waiting(disk, &io, 1))
+		return false;
+	transfer(disk, io);
+	finish(disk, io_of(io));
+	return true;
+}
+
+static bool finish_some(struct kvmm_disk *disk, bool wait)
+{
+	struct kv_file_io *ios[BATCH];
+	u32 nr;
+
+	if (!disk->queue)
+		return do_one(disk);
+	disk_io_pump(disk);
+	nr = reap(disk, ios, wait);
+	for (u32 i = 0; i < nr; i++)
+		finish(disk, io_of(ios[i]));
+	if (nr)
+		disk_io_pump(disk);
+	/* A queue that has nothing, and takes nothing, is none. */
+	return nr || (!READ_ONCE(disk->nr_queued) && do_one(disk));
+}
+
+bool disk_io_progress(struct kvmm_disk *disk, bool wait)
+{
+	const struct kv_env_ops *env = kv_env();
+	u32 tick = READ_ONCE(disk->tick);
+
+	disk_drain_step(disk);
+	if (finish_some(disk, wait))
+		return true;
+	if (wait && is_active(disk))
+		env->wait(env->ctx, &disk->tick, tick, NAP_NS);
+	return false;
+}
+
+void disk_io_drain(struct kvmm_disk *disk)
+{
+	while (is_active(disk))
+		disk_io_progress(disk, true);
+}

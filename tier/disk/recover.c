@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Opening: the superblock, the footers of sealed segments, a scan of the others.
+ *
+ * Segments are gone through from the oldest to the youngest, so that of two records with one name the
+ * younger one is found. The youngest is carried on with if it has no footer; others without one get
+ * theirs now. Payload is read only where there is no footer: there a crash may have left records whose
+ * header is on disk and whose payload is not.
+ *
+ * Whatever is in the file, the work is bounded by its length, and memory by the number of records.
+ */
+#include <string.h>
+
+#include <kv/bits.h>
+#include <kv/env.h>
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define DEFAULT_SEGMENT	(128u << 20)
+#define FEW_SEGMENTS	8u
+
+/* ---- superblock ---- */
+
+static int read_super(struct kvmm_disk *disk, void *page, u32 nr, struct kv_disk_super *super)
+{
+	struct kv_iov iov = { page, KV_DISK_PAGE };
+	int err = kv_file_read_all(disk->ops, disk->file, &iov, 1, (u64)nr * KV_DISK_PAGE);
+
+	if (err)
+		return err;
+	memcpy(super, page, sizeof(*super));
+	return disk_super_is_good(super) ? 0 : -EBADMSG;
+}
+
+/* The good one with the higher epoch: or -EBADMSG, and -EIO if that is why. */
+static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
+{
+	struct kv_disk_super one;
+	int err = -EBADMSG;
+
+	*super = (struct kv_disk_super){ 0 };
+	for (u32 i = 0; i < KV_DISK_NR_SUPERS; i++) {
+		if (read_super(disk, page, i, &one))
+			continue;
+		if (err || one.epoch > super->epoch)
+			*super = one;
+		err = 0;
+	}
+	return err;
+}
+
+/* Over the older one, so that one of them is whole at any time. */
+static int write_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
+{
+	struct kv_iov iov = { page, KV_DISK_PAGE };
+	int err;
+
+	kv_disk_seal(super);
+	memset(page, 0, KV_DISK_PAGE);
+	memcpy(page, super, sizeof(*super));
+	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
+				super->epoch % KV_DISK_NR_SUPERS * KV_DISK_PAGE);
+	return err ? err : disk->ops->datasync(disk->ops->ctx, disk->file);
+}
+
+static u32 segments_of(u64 max_bytes, u32 segment_bytes)
+{
+	u64 nr = max_bytes <= KV_DISK_SUPER_BYTES ? 0 :
+		 (max_bytes - KV_DISK_SUPER_BYTES) / segment_bytes;
+
+	return min(nr, (u64)DISK_MAX_SEGMENTS);
+}
+
+static u32 default_segment(u64 max_bytes)
+{
+	u32 bytes = DEFAULT_SEGMENT;
+
+	while (bytes > KVMM_DISK_MIN_SEGMENT && segments_of(max_bytes, bytes) < FEW_SEGMENTS)
+		bytes /= 2;
+	return bytes;
+}
+
+/* A new store; its number is what nobody can guess who only sees payload. */
+static int new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
+{
+	*super = (struct kv_disk_super){
+		.magic = KV_DISK_SUPER_MAGIC, .version = KV_DISK_VERSION,
+		.page_bytes = KV_DISK_PAGE, .uuid = { kv_random(), kv_random() },
+		.segment_bytes = attr->segment_bytes ? attr->segment_bytes :
+						       default_segment(attr->max_bytes),
+	};
+	return attr->max_bytes ? 0 : -EINVAL;
+}
+
+/* Both copies of a new one, so that nothing of what was there before is ever read. */
+static int write_supers(struct kvmm_disk *disk, void *page, struct kv_disk_super *super, bool is_new)
+{
+	int err;
+
+	super->epoch++;
+	err = write_super(disk, page, super);
+	if (err || !is_new)
+		return err;
+	super->epoch++;
+	return write_super(disk, page, super);
+}
+
+/* The file has this many segments, and not a byte more. */
+static int cut_file(struct kvmm_disk *disk, u32 nr_segments)
+{
+	u64 bytes = KV_DISK_SUPER_BYTES + (u64)nr_segments * disk->shape.segment_bytes;
+	int err = 0;
+
+	if (disk->file_bytes != bytes)
+		err = disk->ops->truncate(disk->ops->ctx, disk->file, bytes);
+	if (!err)
+		disk->file_bytes = bytes;
+	return err;
+}
+
+static int take_shape(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
+		      struct kv_disk_super *super)
+{
+	struct disk_shape *shape = &disk->shape;
+	u32 nr = attr->max_bytes ? segments_of(attr->max_bytes, super->segment_bytes) :
+				   super->nr_segments;
+
+	if (nr < 2)
+		return -EINVAL;
+	super->nr_segments = nr;
+	*shape = (struct disk_shape){
+		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = nr,
+		.segment_bytes = super->segment_bytes, .pages = super->segment_bytes / KV_DISK_PAGE,
+	};
+	disk->max_bytes = attr->max_bytes ? attr->max_bytes :
+			  KV_DISK_SUPER_BYTES + (u64)nr * super->segment_bytes;
+	return 0;
+}
+
+/* Segments that are whole, and wanted: what lies beyond is cut off. */
+static u32 nr_present(const struct kvmm_disk *disk)
+{
+	u64 bytes = disk->file_bytes;
+	u64 nr = bytes < KV_DISK_SUPER_BYTES ? 0 :
+		 (bytes - KV_DISK_SUPER_BYTES) / disk->shape.segment_bytes;
+
+	return min(nr, (u64)disk->shape.nr_segments);
+}
+
+static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page)
+{
+	struct kv_disk_super super;
+	int err = newest_super(disk, page, &super);
+	bool is_new = err || attr->flags & KVMM_DISK_RESET;
+
+	if (!is_new && super.version != KV_DISK_VERSION)
+		return -EPROTONOSUPPORT;
+	if (err && disk->file_bytes)
+		kv_log(KV_LOG_WARN, "disk: no superblock can be read: the store begins anew");
+	err = is_new ? new_super(attr, &super) : 0;
+	if (!err)
+		err = take_shape(disk, attr, &super);
+	if (!err)
+		err = cut_file(disk, is_new ? 0 : nr_present(disk));
+	return err ? err : write_supers(disk, page, &super, is_new);
+}
+
+/* ---- records ---- */
+
+static bool is_foreign(const struct kvmm_disk_attr *attr, const struct kvmm_disk_name *name)
+{
+	for (u32 i = 0; i < attr->nr_layouts; i++)
+		if (!memcmp(attr->layouts[i], name->layout, sizeof(name->layout)))
+			return false;
+	return attr->nr_layouts;
+}
+
+static int add_record(struct kvmm_disk *disk, u32 segment, const struct kv_disk_record *record)
+{
+	struct disk_fp fp = disk_fp_of(&disk->index, &record->name);
+	struct disk_entry *old = disk_index_find(&disk->index, fp);
+	int class;
+
+	if (old)
+		disk_entry_drop(disk, old);
+	class = disk_index_class(&disk->index, &record->name, record->bytes);
+	if (class < 0)
+		return 0;
+	if (disk_index_reserve(&disk->index, 1))
+		return -ENOMEM;
+	disk_entry_add(disk, &(struct disk_entry){
+		.fp = fp, .segment = segment, .page = record->page, .class = class,
+		.value = record->value, .state = DISK_LIVE,
+	});
+	return 0;
+}
+
+static int keep_header(struct disk_seg *seg, const struct kv_disk_record *record)
+{
+	int err = disk_table_reserve(seg);
+
+	if (!err)
+		seg->table[seg->nr_records++] = *record;
+	return err;
+}
+
+static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
+		       const struct kv_disk_record *record, const struct kvmm_disk_attr *attr)
+{
+	struct disk_seg *seg = &disk->seg[scan->segment];
+	int err = 0;
+
+	if (!scan->is_sealed && disk_scan_verify(scan, record)) {
+		disk->count.nr_damaged++;
+		return 0;
+	}
+	if (!scan->is_sealed)
+		err = keep_header(seg, record);
+	if (err)
+		return err;
+	if (is_foreign(attr, &record->name)) {
+		disk->count.nr_foreign++;
+		return 0;
+	}
+	return add_record(disk, scan->segment, record);
+}
+
+/* A footer has to have room behind what was found, as it has behind what is written. */
+static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan)
+{
+	struct disk_seg *seg = &disk->seg[scan->segment];
+	bool is_youngest = seg->seq == disk->seq;
+
+	seg->used_pages = scan->end;
+	disk->open = scan->segment;
+	seg->state = SEG_OPEN;
+	disk->count.nr_scanned++;
+	if (!is_youngest || scan->end + disk_footer_pages(seg->nr_records) > disk->shape.pages)
+		disk_close_segment(disk);
+}
+
+static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment,
+			const struct kvmm_disk_attr *attr)
+{
+	struct kv_disk_record record;
+	int err = disk_scan_begin(scan, segment);
+
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	while (!err && disk_scan_next(scan, &record))
+		err = scan_record(disk, scan, &record, attr);
+	if (err)
+		return err;
+	if (!scan->is_sealed)
+		carry_on(disk, scan);
+	else
+		disk->seg[segment].state = SEG_SEALED;
+	return 0;
+}
+
+/* The numbers of all segments first. What cannot be read is free. */
+static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		disk->seg[i].state = SEG_FREE;
+		if (disk_scan_head(scan, i))
+			continue;
+		disk->seg[i].seq = scan->seq;
+		disk->seq = max(disk->seq, scan->seq);
+	}
+}
+
+/* Numbers of segments by age: Shell's sort, since it needs no memory. */
+static void sort_by_seq(const struct kvmm_disk *disk, u32 *order, u32 nr)
+{
+	for (u32 gap = nr / 2; gap; gap /= 2) {
+		for (u32 i = gap; i < nr; i++) {
+			u32 moved = order[i], at = i;
+
+			for (; at >= gap && disk->seg[order[at - gap]].seq > disk->seg[moved].seq;
+			     at -= gap)
+				order[at] = order[at - gap];
+			order[at] = moved;
+		}
+	}
+}
+
+static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct kvmm_disk_attr *attr)
+{
+	u32 nr = nr_present(disk), *order = kv_alloc_array(max(nr, 1u), sizeof(*order));
+	int err = order ? 0 : -ENOMEM;
+
+	if (err)
+		return err;
+	read_heads(disk, scan, nr);
+	for (u32 i = 0; i < nr; i++)
+		order[i] = i;
+	sort_by_seq(disk, order, nr);
+	for (u32 i = 0; !err && i < nr; i++)
+		if (disk->seg[order[i]].seq)
+			err = scan_segment(disk, scan, order[i], attr);
+	kv_free(order);
+	disk->count.nr_found = disk->index.nr_live;
+	return err;
+}
+
+int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
+{
+	u64 start_ns = kv_clock_ns();
+	struct disk_scan scan;
+	int err = disk_scan_init(&scan, disk->ops, disk->file, &disk->shape);
+
+	if (!err)
+		err = open_super(disk, attr, scan.page);
+	if (!err) {
+		disk->seg = kv_alloc_array(disk->shape.nr_segments, sizeof(*disk->seg));
+		err = disk->seg ? 0 : -ENOMEM;
+	}
+	if (!err)
+		err = scan_all(disk, &scan, attr);
+	disk_scan_exit(&scan);
+	disk_io_drain(disk);
+	disk->count.open_ns = kv_clock_ns() - start_ns;
+	return err;
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where the next record goes.
+ *
+ *	ABSENT, FREE -> OPEN -> SEALING -> FOOTER -> SEALED -> OPEN -> ...
+ *
+ * One segment is open, and records are appended to it. When the next one does not fit any more with the
+ * footer, or when a write failed, it waits for its writes, gets the footer and a flush, and is sealed.
+ * The next one is a new one as long as the limit and the file system allow, then the oldest that is
+ * sealed; its entries go, and what lies in it is void with the new head, since no record of it has the
+ * new number. Readers that are still at it find records that are not theirs, and miss.
+ *
+ * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one.
+ */
+#include <string.h>
+
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+/* Segments in a row with failed writes after which nothing is written any more. */
+#define MAX_FAILED	4u
+
+void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry)
+{
+	disk->seg[entry->segment].nr_entries++;
+	disk_index_add(&disk->index, entry);
+}
+
+void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry)
+{
+	disk->seg[entry->segment].nr_entries--;
+	disk_index_del(&disk->index, entry);
+}
+
+struct disk_entry *disk_entry_of(struct kvmm_disk *disk, const struct disk_rec *rec)
+{
+	struct disk_entry *entry = disk_index_find(&disk->index, rec->fp);
+
+	if (!entry || entry->segment != rec->segment || entry->page != rec->page ||
+	    disk->seg[rec->segment].seq != rec->seq)
+		return NULL;
+	return entry;
+}
+
+/* ---- tables of headers ---- */
+
+int disk_table_reserve(struct disk_seg *seg)
+{
+	u32 room = seg->table_room ? 2 * seg->table_room : 16;
+	struct kv_disk_record *table;
+
+	if (seg->nr_records < seg->table_room)
+		return 0;
+	table = kv_alloc_array(room, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	if (seg->nr_records)
+		memcpy(table, seg->table, seg->nr_records * sizeof(*table));
+	kv_free(seg->table);
+	seg->table = table;
+	seg->table_room = room;
+	return 0;
+}
+
+void disk_table_drop(struct disk_seg *seg, u32 page)
+{
+	for (u32 i = 0; i < seg->nr_records; i++)
+		if (seg->table && seg->table[i].page == page)
+			seg->table[i].bytes = 0;
+}
+
+static void table_free(struct disk_seg *seg)
+{
+	kv_free(seg->table);
+	seg->table = NULL;
+	seg->table_room = 0;
+	seg->nr_records = 0;
+}
+
+/* ---- sealing ---- */
+
+static void count_failures(struct kvmm_disk *disk, bool failed)
+{
+	disk->nr_failed = failed ? disk->nr_failed + 1 : 0;
+	if (disk->nr_failed < MAX_FAILED || disk->read_only)
+		return;
+	disk->read_only = true;
+	kv_log(KV_LOG_ERR, "disk: too many failed writes: nothing is written any more");
+}
+
+static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer)
+{
+	seg->state = SEG_SEALED;
+	table_free(seg);
+	if (!has_footer)
+		disk->count.nr_unsealed++;
+	count_failures(disk, seg->failed);
+}
+
+/* The good headers of the table, and the footer behind them. */
+static void fill_footer(struct kvmm_disk *disk, const struct disk_seg *seg, char *pages, u32 nr_pages)
+{
+	struct kv_disk_record *header = (struct kv_disk_record *)(void *)pages;
+	struct kv_disk_footer footer;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < seg->nr_records; i++)
+		if (seg->table[i].bytes)
+			header[nr++] = seg->table[i];
+	disk_footer_fill(&disk->shape, seg->seq, header, nr, &footer);
+	memcpy(pages + (nr_pages - 1) * KV_DISK_PAGE, &footer, sizeof(footer));
+}
+
+static u32 nr_good(const struct disk_seg *seg)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < seg->nr_records; i++)
+		nr += !!seg->table[i].bytes;
+	return nr;
+}
+
+/* What cannot have a footer is read record by record at the next opening. */
+static void start_footer(struct kvmm_disk *disk, u32 segment)
+{
+	struct disk_seg *seg = &disk->seg[segment];
+	u32 nr_pages = disk_footer_pages(nr_good(seg));
+	struct disk_req *req = disk_req_alloc(DISK_FOOTER, nr_pages);
+
+	if (!req) {
+		sealed(disk, seg, false);
+		return;
+	}
+	seg->state = SEG_FOOTER;
+	fill_footer(disk, seg, req->pages, nr_pages);
+	req->segment = segment;
+	req->iov[0] = (struct kv_iov){ req->pages, (size_t)nr_pages * KV_DISK_PAGE };
+	req->io[0] = (struct disk_io){
+		.io = { .op = KV_FILE_WRITEV, .file = disk->file, .iov = req->iov, .nr_iov = 1,
+			.offset = disk_offset(&disk->shape, segment,
+					      disk->shape.pages - nr_pages) },
+		.req = req, .bytes = req->iov[0].bytes,
+	};
+	disk_req_link(disk, req);
+	disk_io_queue(disk, &req->io[0]);
+}
+
+static void start_flush(struct kvmm_disk *disk, struct disk_req *req)
+{
+	req->kind = DISK_FLUSH;
+	req->io[0].io.op = KV_FILE_DATASYNC;
+	req->io[0].io.nr_iov = 0;
+	req->io[0].nr_retries = 0;
+	disk_io_queue(disk, &req->io[0]);
+}
+
+void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
+{
+	struct disk_req *req = io->req;
+	struct disk_seg *seg = &disk->seg[req->segment];
+	bool is_flush = req->kind == DISK_FLUSH;
+
+	kv_lock(&disk->lock);
+	if (io->err) {
+		seg->failed = true;
+		disk->count.nr_write_errors += !is_flush;
+		disk->count.nr_sync_errors += is_flush;
+	}
+	if (!io->err && !is_flush) {
+		start_flush(disk, req);
+		req = NULL;
+	} else {
+		sealed(disk, seg, is_flush);
+		disk_req_unlink(req);
+	}
+	kv_unlock(&disk->lock);
+	disk_req_free(req);
+}
+
+void disk_close_segment(struct kvmm_disk *disk)
+{
+	struct disk_seg *seg = &disk->seg[disk->open];
+
+	seg->state = SEG_SEALING;
+	if (!seg->nr_writes)
+		start_footer(disk, disk->open);
+	disk->open = KV_NONE;
+}
+
+void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed)
+{
+	struct disk_seg *seg = &disk->seg[segment];
+
+	seg->nr_writes -= nr;
+	if (failed) {
+		disk->count.nr_write_errors++;
+		seg->failed = true;
+		if (seg->state == SEG_OPEN)
+			disk_close_segment(disk);
+	}
+	if (seg->state == SEG_SEALING && !seg->nr_writes)
+		start_footer(disk, segment);
+}
+
+/* ---- the next one ---- */
+
+static u32 first_in_state(const struct kvmm_disk *disk, u32 state)
+{
+	for (u32 i = 0; i < disk->shape.nr_segments; i++)
+		if (disk->seg[i].state == state)
+			return i;
+	return KV_NONE;
+}
+
+static u32 oldest_sealed(const struct kvmm_disk *disk)
+{
+	u32 oldest = KV_NONE;
+
+	for (u32 i = 0; i < disk->shape.nr_segments; i++) {
+		const struct disk_seg *seg = &disk->seg[i];
+
+		if (seg->state == SEG_SEALED && !seg->nr_writes &&
+		    (oldest == KV_NONE || seg->seq < disk->seg[oldest].seq))
+			oldest = i;
+	}
+	return oldest;
+}
+
+/* Entries that move up while one is deleted are looked at again, or have been. */
+static void empty_segment(struct kvmm_disk *disk, u32 segment)
+{
+	struct disk_index *index = &disk->index;
+	struct disk_seg *seg = &disk->seg[segment];
+	u32 i = 0;
+
+	if (disk->drain.seq && disk->drain.segment == segment)
+		disk_drain_end(disk);
+	disk->count.nr_reclaimed++;
+	disk->count.nr_dropped += seg->nr_entries;
+	while (seg->nr_entries && i < index->nr_slots) {
+		struct disk_entry *entry = &index->entry[i];
+
+		if (entry->state && entry->segment == segment)
+			disk_entry_drop(disk, entry);
+		else
+			i++;
+	}
+	KV_BUG_ON(seg->nr_entries);
+	seg->state = SEG_FREE;
+}
+
+/* Segments come into being in order, so the file ends behind the last one. */
+static int extend_file(struct kvmm_disk *disk, u32 segment)
+{
+	const struct kv_file_ops *ops = disk->ops;
+	u64 offset = disk_offset(&disk->shape, segment, 0), bytes = disk->shape.segment_bytes;
+	int err = ops->allocate(ops->ctx, disk->file, offset, bytes);
+
+	/* A file system that cannot promise room may still have some. */
+	if (err == -EOPNOTSUPP)
+		err = ops->truncate(ops->ctx, disk->file, offset + bytes);
+	if (err) {
+		disk->count.nr_no_room++;
+		return err;
+	}
+	disk->file_bytes = offset + bytes;
+	disk->seg[segment].state = SEG_FREE;
+	return 0;
+}
+
+/* One without entries: a free one, a new one, or the oldest. */
+static int find_segment(struct kvmm_disk *disk, u32 *segment)
+{
+	u32 absent = first_in_state(disk, SEG_ABSENT);
+	int err = -EAGAIN;
+
+	*segment = first_in_state(disk, SEG_FREE);
+	if (*segment != KV_NONE)
+		return 0;
+	if (absent != KV_NONE)
+		err = extend_file(disk, absent);
+	*segment = absent;
+	if (!err)
+		return 0;
+	*segment = oldest_sealed(disk);
+	if (*segment == KV_NONE)
+		return err;
+	empty_segment(disk, *segment);
+	return 0;
+}
+
+static int write_head(struct kvmm_disk *disk, u32 segment, u64 seq)
+{
+	struct kv_disk_head head;
+	struct kv_iov iov;
+	void *page, *base;
+	int err;
+
+	page = disk_alloc_pages(KV_DISK_PAGE, &base);
+	if (!page)
+		return -ENOMEM;
+	disk_head_fill(&disk->shape, segment, seq, &head);
+	memcpy(page, &head, sizeof(head));
+	iov = (struct kv_iov){ page, KV_DISK_PAGE };
+	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
+				disk_offset(&disk->shape, segment, 0));
+	kv_free(base);
+	return err;
+}
+
+/* The number is used up even if the head does not get written: part of it may be there. */
+static int open_segment(struct kvmm_disk *disk, u32 segment)
+{
+	struct disk_seg *seg = &disk->seg[segment];
+	int err;
+
+	seg->seq = ++disk->seq;
+	err = write_head(disk, segment, seg->seq);
+	if (err) {
+		disk->count.nr_write_errors += err != -ENOMEM;
+		count_failures(disk, true);
+		return err;
+	}
+	seg->state = SEG_OPEN;
+	seg->used_pages = 1;
+	seg->failed = false;
+	disk->open = segment;
+	return 0;
+}
+
+/* When this one is full the oldest has to go: what is worth it goes along until then. */
+static int next_segment(struct kvmm_disk *disk)
+{
+	u32 segment;
+	int err;
+
+	if (disk->open != KV_NONE)
+		disk_close_segment(disk);
+	err = find_segment(disk, &segment);
+	if (!err)
+		err = open_segment(disk, segment);
+	if (err)
+		return err;
+	if (first_in_state(disk, SEG_ABSENT) == KV_NONE && first_in_state(disk, SEG_FREE) == KV_NONE)
+		disk_drain_begin(disk, oldest_sealed(disk));
+	return 0;
+}
+
+static bool fits(const struct kvmm_disk *disk, const struct disk_seg *seg, u32 bytes)
+{
+	return seg->used_pages + 1 + disk_pages(bytes) + disk_footer_pages(seg->nr_records + 1) <=
+	       disk->shape.pages;
+}
+
+int disk_place(struct kvmm_disk *disk, struct disk_rec *rec)
+{
+	struct disk_seg *seg;
+	int err = 0;
+
+	if (disk->read_only)
+		return -EROFS;
+	if (disk->open == KV_NONE || !fits(disk, &disk->seg[disk->open], rec->bytes))
+		err = next_segment(disk);
+	if (err)
+		return err;
+	seg = &disk->seg[disk->open];
+	err = disk_table_reserve(seg);
+	if (err)
+		return err;
+	rec->segment = disk->open;
+	rec->page = seg->used_pages;
+	rec->seq = seg->seq;
+	rec->slot = seg->nr_records++;
+	rec->is_placed = true;
+	seg->nr_writes++;
+	seg->table[rec->slot] = (struct kv_disk_record){ 0 };
+	seg->used_pages += 1 + disk_pages(rec->bytes);
+	return 0;
+}
+
+/* ---- recount ---- */
+
+static int broken(const char *what)
+{
+	kv_log(KV_LOG_ERR, "disk: segments are inconsistent: %s", what);
+	return -EUCLEAN;
+}
+
+static int check_segment(struct kvmm_disk *disk, u32 segment, u32 nr_entries)
+{
+	const struct disk_seg *seg = &disk->seg[segment];
+
+	if (seg->nr_entries != nr_entries)
+		return broken("the number of entries of one");
+	if ((seg->state == SEG_OPEN) != (disk->open == segment))
+		return broken("which one is open");
+	if (seg->state <= SEG_FREE && (nr_entries || seg->nr_writes))
+		return broken("an empty one is in use");
+	if (seg->state == SEG_OPEN && (seg->used_pages + disk_footer_pages(seg->nr_records) >
+				       disk->shape.pages || seg->nr_records > seg->table_room))
+		return broken("one is too full");
+	if (seg->state != SEG_ABSENT &&
+	    disk_offset(&disk->shape, segment + 1, 0) > disk->file_bytes)
+		return broken("one is beyond the end");
+	return seg->seq > disk->seq ? broken("one is from the future") : 0;
+}
+
+int disk_segments_check(struct kvmm_disk *disk)
+{
+	u32 nr = disk->shape.nr_segments, *entries = kv_alloc_array(nr, sizeof(*entries));
+	int err = entries ? 0 : -ENOMEM;
+
+	for (u32 i = 0; !err && i < disk->index.nr_slots; i++)
+		if (disk->index.entry[i].state)
+			entries[disk->index.entry[i].segment]++;
+	for (u32 i = 0; !err && i < nr; i++)
+		err = check_segment(disk, i, entries[i]);
+	if (!err && disk->file_bytes > disk->max_bytes)
+		err = broken("the file is too long");
+	kv_free(entries);
+	return err;
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stores: opening and closing, and the calls that are no transfers.
+ *
+ * The file is locked for as long as it is open, so there is one writer. In a forked child the store is
+ * dead: its queue and its place in the file are the parent's.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define DEFAULT_DEPTH	64u
+#define MAX_DEPTH	4096u
+
+/* Innermost of its rank, so that whoever calls may hold locks of the tier's. */
+#define LOCK_ID		(1u << 30)
+
+static void in_child(struct kv_fork_node *node)
+{
+	struct kvmm_disk *disk = container_of(node, struct kvmm_disk, fork);
+
+	WRITE_ONCE(disk->is_dead, 1);
+}
+
+/* ---- files ---- */
+
+static int check_private(const struct kvmm_disk *disk, int file, bool is_folder)
+{
+	struct kv_file_stat stat;
+	int err = disk->ops->stat(disk->ops->ctx, file, &stat);
+
+	if (err)
+		return err;
+	if (is_folder ? !stat.is_folder : !stat.is_file || stat.nr_links != 1)
+		return -EPERM;
+	return stat.is_own && !(stat.mode & 077) ? 0 : -EPERM;
+}
+
+static int open_file(struct kvmm_disk *disk, u32 flags)
+{
+	const struct kv_file_ops *ops = disk->ops;
+	u32 how = KV_FILE_WRITE | (flags & KVMM_DISK_CREATE ? KV_FILE_CREATE : 0);
+	int file = -EINVAL;
+
+	if (!(flags & KVMM_DISK_BUFFERED))
+		file = ops->open_at(ops->ctx, disk->dir, KV_DISK_FILE, how | KV_FILE_DIRECT);
+	disk->is_direct = file >= 0;
+	if (file == -EINVAL) {
+		file = ops->open_at(ops->ctx, disk->dir, KV_DISK_FILE, how);
+		disk->count.nr_buffered++;
+	}
+	return file;
+}
+
+static int lock_file(struct kvmm_disk *disk)
+{
+	int err = disk->ops->lock(disk->ops->ctx, disk->file);
+
+	return err == -EWOULDBLOCK ? -EBUSY : err;
+}
+
+static int open_files(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
+{
+	const struct kv_file_ops *ops = disk->ops;
+	struct kv_file_stat stat;
+	int err;
+
+	disk->dir = ops->open_dir(ops->ctx, attr->path, attr->flags & KVMM_DISK_CREATE);
+	if (disk->dir < 0)
+		return disk->dir;
+	err = check_private(disk, disk->dir, true);
+	if (err)
+		return err;
+	disk->file = open_file(disk, attr->flags);
+	if (disk->file < 0)
+		return disk->file;
+	err = check_private(disk, disk->file, false);
+	if (!err)
+		err = lock_file(disk);
+	if (!err)
+		err = ops->stat(ops->ctx, disk->file, &stat);
+	if (!err)
+		disk->file_bytes = stat.bytes;
+	return err;
+}
+
+/* Neither of them is missed where it cannot be had. */
+static void open_queue(struct kvmm_disk *disk, u32 io)
+{
+	const struct kv_file_ops *ops = disk->ops;
+
+	disk->event = ops->event_open ? ops->event_open(ops->ctx) : -EOPNOTSUPP;
+	disk->event = max(disk->event, -1);
+	if (io == KVMM_DISK_IO_POLL || !ops->queue_open)
+		return;
+	if (ops->queue_open(ops->ctx, disk->depth, disk->event, &disk->queue))
+		disk->queue = NULL;
+}
+
+/* ---- opening and closing ---- */
+
+static int check_attr(const struct kvmm_disk_attr *attr)
+{
+	u32 bytes = attr->segment_bytes;
+
+	if (!attr->path || attr->io >= KVMM_DISK_NR_IOS || attr->depth > MAX_DEPTH)
+		return -EINVAL;
+	if (attr->flags & ~(KVMM_DISK_CREATE | KVMM_DISK_RESET | KVMM_DISK_BUFFERED))
+		return -EINVAL;
+	if (attr->nr_layouts && !attr->layouts)
+		return -EINVAL;
+	if (bytes && (bytes < KVMM_DISK_MIN_SEGMENT || bytes > KVMM_DISK_MAX_SEGMENT ||
+		      bytes & (bytes - 1)))
+		return -EINVAL;
+	return 0;
+}
+
+static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
+{
+	disk->ops = kv_file();
+	disk->dir = disk->file = disk->event = -1;
+	disk->depth = attr->depth ? attr->depth : DEFAULT_DEPTH;
+	disk->open = KV_NONE;
+	disk->waiting_end = &disk->waiting;
+	disk->done_end = &disk->done;
+	kv_lock_init(&disk->lock, KV_RANK_TIER, LOCK_ID);
+	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 1);
+}
+
+/* Requests that nobody polled for. */
+static void free_reqs(struct kvmm_disk *disk)
+{
+	struct disk_req *req, *next;
+
+	for (req = disk->reqs; req; req = next) {
+		next = req->next;
+		disk_req_free(req);
+	}
+}
+
+static void close_file(const struct kvmm_disk *disk, int file)
+{
+	if (file >= 0)
+		disk->ops->close(disk->ops->ctx, file);
+}
+
+static void destroy(struct kvmm_disk *disk)
+{
+	kv_fork_del(&disk->fork);
+	if (disk->queue && !disk_is_dead(disk))
+		disk->ops->queue_close(disk->ops->ctx, disk->queue);
+	disk_drain_end(disk);
+	free_reqs(disk);
+	for (u32 i = 0; disk->seg && i < disk->shape.nr_segments; i++)
+		kv_free(disk->seg[i].table);
+	kv_free(disk->seg);
+	disk_index_exit(&disk->index);
+	close_file(disk, disk->event);
+	close_file(disk, disk->file);
+	close_file(disk, disk->dir);
+	kv_free(disk);
+}
+
+/* Callers built with a shorter struct have zeros in what they do not know. */
+static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *own)
+{
+	if (!attr || attr->size < offsetof(struct kvmm_disk_attr, io))
+		return -EINVAL;
+	*own = (struct kvmm_disk_attr){ 0 };
+	memcpy(own, attr, min(attr->size, sizeof(*own)));
+	return check_attr(own);
+}
+
+int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
+{
+	struct kvmm_disk_attr own;
+	struct kvmm_disk *new;
+	int err = disk ? copy_attr(attr, &own) : -EINVAL;
+
+	if (err)
+		return err;
+	new = kv_alloc(sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	init(new, &own);
+	err = disk_index_init(&new->index);
+	if (!err)
+		err = open_files(new, &own);
+	if (!err) {
+		open_queue(new, own.io);
+		err = disk_recover(new, &own);
+	}
+	if (err) {
+		destroy(new);
+		return err;
+	}
+	kv_fork_add(&new->fork, in_child);
+	*disk = new;
+	return 0;
+}
+
+void kvmm_disk_close(struct kvmm_disk *disk)
+{
+	if (!disk)
+		return;
+	if (!disk_is_dead(disk)) {
+		kv_lock(&disk->lock);
+		disk_drain_end(disk);
+		kv_unlock(&disk->lock);
+		disk_io_drain(disk);
+		disk->ops->datasync(disk->ops->ctx, disk->file);
+	}
+	destroy(disk);
+}
+
+/* ---- from memory ---- */
+
+static u32 answer(const struct kvmm_disk *disk, const struct kvmm_disk_name *name, u32 *bytes)
+{
+	const struct disk_entry *entry = disk_index_find(&disk->index,
+							 disk_fp_of(&disk->index, name));
+
+	*bytes = entry ? disk_entry_bytes(&disk->index, entry) : 0;
+	if (!entry)
+		return KVMM_DISK_MISS;
+	return entry->state == DISK_LIVE ? KVMM_DISK_HIT : KVMM_DISK_PENDING;
+}
+
+int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+		     uint8_t *answers, uint32_t *bytes)
+{
+	u32 nr_hits = 0, unused;
+
+	if (!disk || (nr && (!names || !answers)) || nr > INT32_MAX)
+		return -EINVAL;
+	if (disk_is_dead(disk))
+		return -EOWNERDEAD;
+	kv_lock(&disk->lock);
+	for (u32 i = 0; i < nr; i++) {
+		answers[i] = answer(disk, &names[i], bytes ? &bytes[i] : &unused);
+		nr_hits += nr_hits == i && answers[i] == KVMM_DISK_HIT;
+	}
+	kv_unlock(&disk->lock);
+	return nr_hits;
+}
+
+static bool is_of_layout(const struct kvmm_disk *disk, const struct disk_entry *entry,
+			 const u8 *layout)
+{
+	return !layout || !memcmp(disk->index.class[entry->class].layout, layout, 16);
+}
+
+int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
+{
+	struct disk_index *index;
+	int64_t nr = 0;
+	u32 i = 0;
+
+	if (!disk || disk_is_dead(disk))
+		return 0;
+	index = &disk->index;
+	kv_lock(&disk->lock);
+	while (i < index->nr_slots) {
+		struct disk_entry *entry = &index->entry[i];
+
+		if (entry->state && is_of_layout(disk, entry, layout)) {
+			disk_entry_drop(disk, entry);
+			nr++;
+		} else {
+			i++;
+		}
+	}
+	kv_unlock(&disk->lock);
+	return nr;
+}
+
+/* ---- forgetting ---- */
+
+/* What is on its way counts as a write, so that the segment stays what it is meanwhile. */
+static bool drop_name(struct kvmm_disk *disk, struct disk_rec *rec, bool wipe)
+{
+	struct disk_entry *entry;
+	struct disk_seg *seg;
+	bool is_live;
+
+	entry = disk_index_find(&disk->index, rec->fp);
+	if (!entry)
+		return false;
+	seg = &disk->seg[entry->segment];
+	is_live = entry->state == DISK_LIVE;
+	rec->segment = entry->segment;
+	rec->page = entry->page;
+	rec->seq = seg->seq;
+	disk_entry_drop(disk, entry);
+	if (wipe && is_live) {
+		disk_table_drop(seg, rec->page);
+		rec->is_placed = true;
+		seg->nr_writes++;
+	}
+	return true;
+}
+
+/* Dead, unless something else is there already. */
+static int wipe_page(struct kvmm_disk *disk, const struct disk_rec *rec, void *page)
+{
+	struct kv_iov iov = { page, KV_DISK_PAGE };
+	struct kv_disk_record *record = page;
+	int err = kv_file_read_all(disk->ops, disk->file, &iov, 1,
+				   disk_offset(&disk->shape, rec->segment, rec->page));
+
+	if (err)
+		return err;
+	if (!disk_record_is_good(&disk->shape, rec->seq, record) || record->page != rec->page ||
+	    memcmp(&record->name, &rec->name, sizeof(rec->name)))
+		return 0;
+	return disk_write_dead(disk, rec->segment, record);
+}
+
+static int forget_one(struct kvmm_disk *disk, const struct kvmm_disk_name *name, void *page)
+{
+	struct disk_rec rec = { .name = *name, .fp = disk_fp_of(&disk->index, name) };
+	bool found;
+	int err;
+
+	kv_lock(&disk->lock);
+	found = drop_name(disk, &rec, page);
+	kv_unlock(&disk->lock);
+	if (!rec.is_placed)
+		return found;
+	err = wipe_page(disk, &rec, page);
+	kv_lock(&disk->lock);
+	disk_write_over(disk, rec.segment, 1, err);
+	kv_unlock(&disk->lock);
+	disk_io_pump(disk);
+	return err ? err : 1;
+}
+
+int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+		     uint32_t flags)
+{
+	void *page = NULL, *base = NULL;
+	int nr_found = 0, err = 0, ret;
+
+	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KVMM_DISK_WIPE)
+		return -EINVAL;
+	if (disk_is_dead(disk))
+		return -EOWNERDEAD;
+	if (flags & KVMM_DISK_WIPE) {
+		page = disk_alloc_pages(KV_DISK_PAGE, &base);
+		if (!page)
+			return -ENOMEM;
+	}
+	for (u32 i = 0; i < nr; i++) {
+		ret = forget_one(disk, &names[i], page);
+		nr_found += ret > 0;
+		err = ret < 0 ? ret : err;
+	}
+	kv_free(base);
+	return err ? err : nr_found;
+}
+
+int kvmm_disk_sync(struct kvmm_disk *disk)
+{
+	int err;
+
+	if (!disk)
+		return -EINVAL;
+	if (disk_is_dead(disk))
+		return -EOWNERDEAD;
+	err = disk->ops->datasync(disk->ops->ctx, disk->file);
+	if (err) {
+		kv_lock(&disk->lock);
+		disk->count.nr_sync_errors++;
+		kv_unlock(&disk->lock);
+	}
+	return err;
+}
+
+int kvmm_disk_check(struct kvmm_disk *disk)
+{
+	int err;
+
+	if (!disk)
+		return -EINVAL;
+	kv_lock(&disk->lock);
+	err = disk_index_check(&disk->index);
+	if (!err)
+		err = disk_segments_check(disk);
+	kv_unlock(&disk->lock);
+	return err;
+}

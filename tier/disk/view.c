@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Looking at a store without opening it: for tools, also while somebody writes to it. Nothing is locked,
+ * so a segment may be used again in the middle: its head is looked at again with each record.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "internal.h"
+
+struct kvmm_disk_view {
+	const struct kv_file_ops	*ops;
+	int				dir;
+	int				file;
+	struct disk_shape		shape;
+	struct kv_disk_super		super;
+	u64				file_bytes;
+	u32				nr_good_supers;
+	struct disk_scan		scan;
+	bool				has_segment;
+};
+
+static int read_supers(struct kvmm_disk_view *view)
+{
+	struct kv_disk_super super;
+
+	for (u32 i = 0; i < KV_DISK_NR_SUPERS; i++) {
+		struct kv_iov iov = { view->scan.page, KV_DISK_PAGE };
+
+		if (kv_file_read_all(view->ops, view->file, &iov, 1, (u64)i * KV_DISK_PAGE))
+			continue;
+		memcpy(&super, view->scan.page, sizeof(super));
+		if (!disk_super_is_good(&super))
+			continue;
+		if (!view->nr_good_supers++ || super.epoch > view->super.epoch)
+			view->super = super;
+	}
+	if (!view->nr_good_supers)
+		return -EBADMSG;
+	return view->super.version == KV_DISK_VERSION ? 0 : -EPROTONOSUPPORT;
+}
+
+static int open_file(struct kvmm_disk_view *view, const char *path)
+{
+	const struct kv_file_ops *ops = view->ops;
+	struct kv_file_stat stat;
+	int err;
+
+	view->dir = ops->open_dir(ops->ctx, path, false);
+	if (view->dir < 0)
+		return view->dir;
+	view->file = ops->open_at(ops->ctx, view->dir, KV_DISK_FILE, 0);
+	if (view->file < 0)
+		return view->file;
+	err = ops->stat(ops->ctx, view->file, &stat);
+	view->file_bytes = stat.bytes;
+	return err ? err : stat.is_file ? 0 : -EPERM;
+}
+
+static int open_view(struct kvmm_disk_view *view, const char *path)
+{
+	struct kv_disk_super *super = &view->super;
+	int err = open_file(view, path);
+
+	if (!err)
+		err = disk_scan_init(&view->scan, view->ops, view->file, &view->shape);
+	if (!err)
+		err = read_supers(view);
+	if (err)
+		return err;
+	view->shape = (struct disk_shape){
+		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = super->nr_segments,
+		.segment_bytes = super->segment_bytes,
+		.pages = super->segment_bytes / KV_DISK_PAGE,
+	};
+	return 0;
+}
+
+int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
+{
+	struct kvmm_disk_view *new;
+	int err;
+
+	if (!path || !view)
+		return -EINVAL;
+	new = kv_alloc(sizeof(*new));
+	if (!new)
+		return -ENOMEM;
+	new->ops = kv_file();
+	new->dir = new->file = -1;
+	err = open_view(new, path);
+	if (err)
+		kvmm_disk_view_close(new);
+	else
+		*view = new;
+	return err;
+}
+
+void kvmm_disk_view_close(struct kvmm_disk_view *view)
+{
+	if (!view)
+		return;
+	disk_scan_exit(&view->scan);
+	if (view->file >= 0)
+		view->ops->close(view->ops->ctx, view->file);
+	if (view->dir >= 0)
+		view->ops->close(view->ops->ctx, view->dir);
+	kv_free(view);
+}
+
+int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info)
+{
+	struct kvmm_disk_view_info all;
+
+	if (!view || !info || info->size < sizeof(info->size))
+		return -EINVAL;
+	all = (struct kvmm_disk_view_info){
+		.size = info->size, .epoch = view->super.epoch, .file_bytes = view->file_bytes,
+		.version = view->super.version, .segment_bytes = view->shape.segment_bytes,
+		.nr_segments = view->shape.nr_segments, .nr_good_supers = view->nr_good_supers,
+	};
+	memcpy(all.uuid, view->super.uuid, sizeof(all.uuid));
+	memcpy(info, &all, min(info->size, sizeof(all)));
+	return 0;
+}
+
+int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
+			   struct kvmm_disk_segment *segment)
+{
+	int err;
+
+	if (!view || !segment || number >= view->shape.nr_segments)
+		return -EINVAL;
+	*segment = (struct kvmm_disk_segment){ .kind = KVMM_DISK_SEGMENT_EMPTY };
+	view->has_segment = false;
+	if (disk_offset(&view->shape, number + 1, 0) > view->file_bytes)
+		return 0;
+	err = disk_scan_begin(&view->scan, number);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	view->has_segment = true;
+	segment->kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED : KVMM_DISK_SEGMENT_OPEN;
+	segment->nr_records = view->scan.nr;
+	segment->seq = view->scan.seq;
+	return 0;
+}
+
+/* Is it still the use of the segment that it was? */
+static bool is_same_use(struct kvmm_disk_view *view)
+{
+	u64 seq = view->scan.seq;
+	bool same = !disk_scan_head(&view->scan, view->scan.segment) && view->scan.seq == seq;
+
+	view->scan.seq = seq;
+	return same;
+}
+
+int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_disk_entry *entry)
+{
+	struct kv_disk_record record;
+	int status = 0;
+
+	if (!view || !entry)
+		return -EINVAL;
+	if (!view->has_segment || !disk_scan_next(&view->scan, &record))
+		return 0;
+	if (verify)
+		status = disk_scan_verify(&view->scan, &record);
+	if (status && !is_same_use(view))
+		return -ESTALE;
+	disk_entry_of_record(&record, view->scan.segment, entry);
+	entry->status = status;
+	return 1;
+}
