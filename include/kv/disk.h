@@ -83,8 +83,12 @@ struct kv_disk_footer {
 	u32	nr_records;
 	u64	uuid[2];
 	u64	seq;
-	u32	headers_crc;	/* of nr_records headers, one after the other */
-	u8	zero[16];
+	/*
+	 * XXH64 of nr_records headers, one after the other. No CRC: each of them ends in its own, so that
+	 * of all of them would be the same number whatever they are.
+	 */
+	u64	headers_sum;
+	u8	zero[12];
 	u32	crc;
 };
 

@@ -58,7 +58,7 @@ void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_d
 	*footer = (struct kv_disk_footer){
 		.magic = KV_DISK_FOOTER_MAGIC, .version = KV_DISK_VERSION, .nr_records = nr,
 		.uuid = { shape->uuid[0], shape->uuid[1] }, .seq = seq,
-		.headers_crc = kv_disk_crc(records, nr * sizeof(*records)),
+		.headers_sum = kv_disk_sum(records, nr * sizeof(*records)),
 	};
 	kv_disk_seal(footer);
 }

@@ -56,7 +56,7 @@ static int read_headers(struct disk_scan *scan, const struct kv_disk_footer *foo
 	if (!scan->headers)
 		return -ENOMEM;
 	err = pages ? read_pages(scan, scan->shape->pages - 1 - pages, scan->headers, pages) : 0;
-	if (!err && kv_disk_crc(scan->headers, nr * sizeof(*scan->headers)) != footer->headers_crc)
+	if (!err && kv_disk_sum(scan->headers, nr * sizeof(*scan->headers)) != footer->headers_sum)
 		err = -ENOENT;
 	return err;
 }
