@@ -178,6 +178,7 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 
 	if (!pool)
 		return -EINVAL;
+	elastic_tick(pool);
 	back = background_of(pool);
 	if (!back || !READ_ONCE(back->on) || kv_clock_ns() < READ_ONCE(back->next_ns))
 		return 0;

@@ -36,13 +36,21 @@ void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 
-void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+void blocks_free_here(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
 	for (u32 i = 0; i < nr_ext; i++)
 		owner_clear(pool, ext[i].start, ext[i].nr);
 	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
 		pool_poison(pool);
 	door_freed(pool, ext, nr_ext);
+}
+
+void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	if (likely(!pool->nr_leaving))
+		blocks_free_here(pool, ext, nr_ext);
+	else
+		elastic_free(pool, ext, nr_ext);
 }
 
 static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
@@ -100,6 +108,8 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
 	if (owner_kind(owner) == OWNER_NULL)
 		info->state = KVMM_BLOCK_NULL;
+	else if (owner_kind(owner) == OWNER_AWAY)
+		info->state = KVMM_BLOCK_AWAY;
 	else if (owner_kind(owner) == OWNER_SLOT)
 		slot_info(pool, owner_index(owner), info);
 	else if (owner_kind(owner) == OWNER_ENTRY)
@@ -189,7 +199,7 @@ static int access_block(struct kvmm_pool *pool, u32 block, const struct content 
 		return err ? err : -EINVAL;
 	cancel = kv_cancel_off();
 	kv_lock(&pool->compact_lock);
-	err = content_copy(pool, block, content);
+	err = elastic_is_away(pool, block) ? -ENXIO : content_copy(pool, block, content);
 	kv_unlock(&pool->compact_lock);
 	kv_cancel_restore(cancel);
 	return err;

@@ -68,6 +68,7 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 
 	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
 		sum_add_two(sum, run.start, run.nr);
+	elastic_sum(sum, pool);
 }
 
 /* ---- ranges ---- */

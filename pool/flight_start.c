@@ -186,6 +186,16 @@ static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 m
 	return err;
 }
 
+int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode)
+{
+	struct start start = { .pool = pool, .steps = steps_of(pool), .mode = mode };
+	int err = start.steps->nr_quiet || start.steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
+
+	if (!err)
+		err = isolate(&start, moves, nr);
+	return err ? err : take_off(&start);
+}
+
 int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
 {
 	struct kvmm_compact goal;

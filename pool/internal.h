@@ -68,6 +68,7 @@ enum owner_kind {
 	OWNER_ENTRY,
 	OWNER_RESERVED,		/* behind the end of a slot's range; counts as free */
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
+	OWNER_AWAY,		/* given back, or about to be; see leave.h */
 };
 
 /* Compaction's marks, only between isolate and commit. */
@@ -249,6 +250,7 @@ struct kvmm_pool {
 	u64				block_bytes;
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
+	struct kv_area			*area;		/* ours; what it is part of, or NULL */
 	u32				*owner;		/* by block; the content: ->lock */
 	u32				zero;		/* enum kvmm_zero */
 	u32				*tenant;	/* by block: of its content; see tenant.c */
@@ -274,6 +276,7 @@ struct kvmm_pool {
 	u32				free_slot;	/* ->lock; last freed first; KV_NONE */
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
+	u32				nr_leaving;	/* ->lock; pageblocks; see leave.h */
 	struct slot_dir			*slots;		/* ->lock; RCU */
 	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
 	u32				nr_buckets;	/* ->lock; a power of two */
@@ -290,6 +293,8 @@ struct kvmm_pool {
 	struct asked			asked;		/* see background.h */
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
+	struct elastic			*elastic;	/* atomic; fixed once it is there; see leave.h */
+	u32				elastic_due;	/* compact_lock; READ_ONCE() as a hint: a tick has work */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct own_table		*owned;		/* see owned.h; kv_cas() from NULL, once */
@@ -487,6 +492,8 @@ int pool_take_room(struct kvmm_pool *pool, struct room *room);
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
 /* Nobody's from here on, and free in the zone; if that says otherwise the pool is poisoned. */
+void blocks_free_here(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* The same, but what lies in a pageblock that is leaving is not free, but away. */
 void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
 /* The same, but what is being copied waits for the end of that. */
@@ -574,8 +581,16 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal);
 void pool_stop(struct kvmm_pool *pool);
 void pool_resume(struct kvmm_pool *pool);
 
+/*
+ * Moves to free places, each of them one apart from all others: how many could be copied in *@nr_done,
+ * and why it was not all of them. As long as the world has stopped, and steps stand still.
+ */
+int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done);
+
 /* ---- validate.c ---- */
 
 int pool_check(struct kvmm_pool *pool);
+
+#include "elastic.h"
 
 #endif /* POOL_INTERNAL_H */

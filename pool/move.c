@@ -41,6 +41,8 @@ static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
 	u32 owner = pool->owner[start] & ~OWNER_MARKS, i;
 	struct slot *slot;
 
+	if (owner_kind(owner) == OWNER_AWAY)
+		return elastic_run(pool, start);
 	if (owner_kind(owner) != OWNER_SLOT)
 		return (struct kvmm_extent){ start, 1 };
 	slot = slot_at(pool, owner_index(owner));
@@ -369,6 +371,28 @@ static const struct kv_movable_ops movable_ops = {
 	.copy		= copy,
 	.commit		= commit,
 };
+
+/* ---- for others who plan ---- */
+
+#define MOVE_BATCH	256u
+
+int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done)
+{
+	struct mover mover = { .pool = pool };
+	int err = isolate(&mover, moves, nr);
+
+	*nr_done = 0;
+	if (err)
+		return err;
+	while (*nr_done < nr && !err) {
+		u32 batch = min(nr - *nr_done, MOVE_BATCH);
+
+		err = copy(&mover, moves + *nr_done, batch);
+		*nr_done += err ? 0 : batch;
+	}
+	commit(&mover, moves, nr, *nr_done, false);
+	return err;
+}
 
 /* ---- entry ---- */
 

@@ -20,7 +20,7 @@
 #define MAX_BLOCK_TOKENS	1024u
 #define POOL_FLAGS		(KVMM_POOL_NULL_BLOCK | KVMM_POOL_RESET_ON_RELEASE | \
 				 KVMM_POOL_PREFIX_CLOSED | KVMM_POOL_DETERMINISTIC | \
-				 KVMM_POOL_NO_MAGAZINES)
+				 KVMM_POOL_NO_MAGAZINES | KVMM_POOL_ELASTIC)
 #define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
@@ -146,6 +146,8 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 		return -EINVAL;
 	if (tokens && (!kv_is_pow2(tokens) || tokens > MAX_BLOCK_TOKENS))
 		return -EINVAL;
+	if (attr->flags & KVMM_POOL_ELASTIC ? attr->planes || !attr->block_bytes : attr->unit_bytes)
+		return -EINVAL;
 	if (attr->flags & ~POOL_FLAGS || attr->dup_policy >= KVMM_NR_DUPS ||
 	    attr->zero >= KVMM_NR_ZEROS)
 		return -EINVAL;
@@ -239,7 +241,10 @@ static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr
 	if (attr->planes)
 		return adopt_planes(pool, attr->planes, attr->nr_planes);
 	pool->own_bytes = attr->block_bytes * attr->nr_blocks;
-	err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
+	if (attr->flags & KVMM_POOL_ELASTIC)
+		err = elastic_area_create(pool, attr->unit_bytes);
+	else
+		err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
 	if (err)
 		return err;
 	own.base = pool->own_addr;
@@ -251,7 +256,9 @@ static void exit_memory(struct kvmm_pool *pool)
 	const struct kv_dev_ops *ops = pool->parts.dev;
 
 	kv_free(pool->plane);
-	if (pool->own_addr)
+	if (pool->area)
+		ops->area_destroy(pool->area);
+	else if (pool->own_addr)
 		ops->free(pool->dev, pool->own_addr, pool->own_bytes);
 	if (pool->dev)
 		ops->close(pool->dev);
@@ -263,6 +270,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	background_exit(pool);
 	steps_exit(pool);
 	pin_types_exit(pool);
+	elastic_exit(pool);
 	mags_exit(pool);
 	holds_exit(pool);
 	owned_exit(pool);

@@ -324,6 +324,7 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 	pressure_change(&pool->door.pressure, 0, 1);
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
+	elastic_relent(pool, room);
 	err = pool_enter(pool);
 	if (!err) {
 		pool->door.muted = true;	/* see door_gained() */

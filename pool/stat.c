@@ -36,7 +36,7 @@ static void count_states(const struct kvmm_pool *pool, const struct pool_count *
 	nr_state[KVMM_BLOCK_PRIVATE] = nr_held - named - nr_state[KVMM_BLOCK_STAGED];
 	nr_state[KVMM_BLOCK_ACTIVE] = as_counted(tally_sum(pool, TALLY_ACTIVE), named);
 	nr_state[KVMM_BLOCK_INACTIVE] = named - nr_state[KVMM_BLOCK_ACTIVE];
-	nr_state[KVMM_BLOCK_FREE] = pool->nr_blocks;
+	nr_state[KVMM_BLOCK_FREE] = pool->nr_blocks - stat->nr_away;
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		nr_state[KVMM_BLOCK_FREE] -= nr_state[i];
 }
@@ -84,8 +84,10 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.nr_runs = zone.nr_runs,
 		.block_tokens = pool->block_tokens,
 		.block_bytes = pool->block_bytes,
+		.nr_away = elastic_nr_away(pool),
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
-				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool),
+				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool) +
+				  elastic_bytes(pool),
 	};
 	count_states(pool, &count, nr_mags, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
@@ -117,6 +119,7 @@ struct part {
 	u32 nr;
 	u32 nr_held;
 	u32 nr_cached;		/* of nr_held: only cached, evictable */
+	u32 nr_away;
 	bool has_pinned;
 };
 
@@ -126,7 +129,9 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	u32 index = owner_index(owner);
 
 	part->nr++;
-	if (owner_kind(owner) == OWNER_FREE || owner_kind(owner) == OWNER_RESERVED)
+	part->nr_away += owner_kind(owner) == OWNER_AWAY;
+	if (owner_kind(owner) == OWNER_FREE || owner_kind(owner) == OWNER_RESERVED ||
+	    owner_kind(owner) == OWNER_AWAY)
 		return;
 	if (owner_kind(owner) == OWNER_SLOT)
 		part->has_pinned |= slot_is_pinned(slot_at(pool, index));
@@ -145,6 +150,8 @@ static char letter_of(const struct part *part)
 {
 	if (part->has_pinned)
 		return 'P';
+	if (part->nr_away == part->nr)
+		return '-';
 	if (!part->nr_held)
 		return ' ';
 	if (part->nr_cached == part->nr_held)

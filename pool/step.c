@@ -336,6 +336,7 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 	if (!pool || !epoch || !steps_of(pool))
 		return -EINVAL;
 	steps_settle(pool);
+	elastic_tick(pool);
 	err = enter_stream(pool, id, &steps, &stream);
 	if (err)
 		return err;

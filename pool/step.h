@@ -142,6 +142,9 @@ u32 flights_cancel(struct kvmm_pool *pool);
 /* Content of a block changes: copies of it that are under way come to nothing. compact_lock held. */
 void flights_void(struct kvmm_pool *pool, u32 block);
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);
+/* Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed, -EBUSY,
+ * -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held. */
+int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode);
 /* As blocks_free(), while something flies. */
 void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 /* 0 or -EUCLEAN; @nr_moving entries are MOVING, and @nr_dark blocks OWNER_MOVE. Both locks held. */

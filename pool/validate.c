@@ -16,7 +16,7 @@ struct recount {
 	u32 nr_slots;			/* in the table */
 	u32 nr_free_slots;
 	u32 nr_in_seqs;			/* live slots with a sequence */
-	u32 nr_owned[OWNER_MOVE + 1];	/* blocks by kind of owner */
+	u32 nr_owned[OWNER_AWAY + 1];	/* blocks by kind of owner */
 	u32 nr_in_order;
 	u32 nr_claimed;
 	u32 nr_lent;			/* of those */
@@ -274,7 +274,7 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 	bool is_null = block == 0 && pool->has_null;
 	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED;
 
-	if (kind > OWNER_MOVE || (!has_index && index))
+	if (kind > OWNER_AWAY || (!has_index && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
@@ -360,6 +360,8 @@ int pool_check(struct kvmm_pool *pool)
 		err = check_counts(pool, &re);
 	if (!err && flights_check(pool, re.nr_moving, re.nr_owned[OWNER_MOVE]))
 		err = complain(pool, "blocks on the move", re.nr_owned[OWNER_MOVE]);
+	if (!err && elastic_check(pool, re.nr_owned[OWNER_AWAY]))
+		err = complain(pool, "blocks that are away", re.nr_owned[OWNER_AWAY]);
 	return err;
 }
 

@@ -9,6 +9,7 @@
 #include <kvmm/device.h>
 #include <kvmm/digest.h>
 #include <kvmm/disk.h>
+#include <kvmm/elastic.h>
 #include <kvmm/evict.h>
 #include <kvmm/gang.h>
 #include <kvmm/group.h>

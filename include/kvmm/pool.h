@@ -89,6 +89,9 @@ struct kvmm_plane {
  */
 #define KVMM_POOL_NO_MAGAZINES		(1u << 4)
 
+/** With @block_bytes of its own: parts of its memory can be given back; see <kvmm/elastic.h>. */
+#define KVMM_POOL_ELASTIC		(1u << 5)
+
 /**
  * enum kvmm_zero - when is the content of private blocks and ranges made zero?
  * @KVMM_ZERO_NEVER: only by KVMM_ALLOC_ZERO
@@ -127,6 +130,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  *	policy alone says
  * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here; else not looked at
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
+ * @unit_bytes: KVMM_POOL_ELASTIC: the unit of giving back, a power of two; 0: the device's choice
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -150,10 +154,11 @@ struct kvmm_pool_attr {
 	const struct kvmm_evict_attr *evict;
 	uint64_t seed;
 	const struct kvmm_alloc_attr *alloc;
+	uint64_t unit_bytes;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0 }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free
@@ -389,7 +394,8 @@ enum kvmm_block_state {
 	KVMM_BLOCK_STAGED,	/* named, but nobody finds it yet */
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
 	KVMM_BLOCK_INACTIVE,	/* registered, nobody references it: a hit, or the next victim */
-	KVMM_NR_BLOCK_STATES,
+	KVMM_NR_BLOCK_STATES,	/* of those that the pool has */
+	KVMM_BLOCK_AWAY = KVMM_NR_BLOCK_STATES,	/* given back, see <kvmm/elastic.h> */
 };
 
 /**
@@ -418,7 +424,8 @@ KVMM_API int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
  * kvmm_block_write() - copy from host memory into a block
  * @offset: in bytes, counted through the planes one after the other
  *
- * Waits until the copy is done. Return: 0; -EINVAL outside the block, or a pool of ids only; -EIO.
+ * Waits until the copy is done. Return: 0; -EINVAL outside the block, or a pool of ids only; -ENXIO
+ * the block is away, see <kvmm/elastic.h>; -EIO.
  */
 KVMM_API int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset,
 			      const void *buf, size_t bytes);
@@ -511,6 +518,7 @@ enum kvmm_miss {
  * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, those of failed calls too
  * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
  * @metadata_bytes: host memory of the pool
+ * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
  */
 struct kvmm_pool_stat {
 	uint32_t nr_blocks;
@@ -538,6 +546,8 @@ struct kvmm_pool_stat {
 	uint64_t moved_blocks;
 	uint64_t moves;
 	uint64_t metadata_bytes;
+	uint32_t nr_away;
+	uint32_t reserved;
 };
 
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */
@@ -552,7 +562,7 @@ KVMM_API struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool);
  * @buf: room for @width + 1 characters
  *
  * ' ' all free, '.' mostly free, ':' half, '#' mostly held, '@' all held; 'P' holds a pinned
- * range; 'c' only cached, evictable blocks.
+ * range; 'c' only cached, evictable blocks; '-' given back.
  *
  * Return: 0; -EINVAL.
  */

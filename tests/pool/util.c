@@ -56,9 +56,10 @@ kvmm_range_t take(struct kvmm_pool *pool, u32 nr, u32 flags)
 
 static char letter_of(struct kvmm_pool *pool, u32 block)
 {
-	static const char letters[KVMM_NR_BLOCK_STATES] = {
+	static const char letters[KVMM_BLOCK_AWAY + 1] = {
 		[KVMM_BLOCK_FREE] = '.', [KVMM_BLOCK_NULL] = 'N', [KVMM_BLOCK_PRIVATE] = 'P',
 		[KVMM_BLOCK_STAGED] = 'S', [KVMM_BLOCK_ACTIVE] = 'A', [KVMM_BLOCK_INACTIVE] = 'I',
+		[KVMM_BLOCK_AWAY] = '-',
 	};
 	struct kvmm_block_info info;
 

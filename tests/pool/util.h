@@ -22,7 +22,7 @@ kvmm_range_t take_seq(struct kvmm_pool *pool, u32 nr, u32 flags, u64 seq);
 
 /*
  * One letter a block: '.' free, 'N' the null block, 'a' to 'z' the range of the sequence of that
- * name, '#' another range, 'P' private, 'A' active, 'I' inactive. Valid until the next call.
+ * name, '#' another range, 'P' private, 'A' active, 'I' inactive, '-' given back. Valid until the next call.
  */
 const char *picture(struct kvmm_pool *pool);
 

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the rest of the pool knows of memory that was given back; see leave.h.
+ *
+ * Part of internal.h, and included by that alone. One untaken branch each where nothing is away.
+ */
+#ifndef POOL_ELASTIC_H
+#define POOL_ELASTIC_H
+
+struct elastic;
+struct sum;
+
+/* blocks_free_now() while pageblocks are leaving. ->lock held. */
+void elastic_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* Blocks from @start on that are away. ->lock held. */
+struct kvmm_extent elastic_run(const struct kvmm_pool *pool, u32 start);
+/* There is no memory behind the block, or soon will not be. compact_lock held. */
+bool elastic_is_away(const struct kvmm_pool *pool, u32 block);
+/* How many are. ->lock held. */
+u32 elastic_nr_away(const struct kvmm_pool *pool);
+
+int __elastic_tick(struct kvmm_pool *pool);
+void __elastic_relent(struct kvmm_pool *pool, const struct room *room);
+
+/* What is due of a shrink beside steps, or of the balloon. No lock held. */
+static inline void elastic_tick(struct kvmm_pool *pool)
+{
+	if (unlikely(READ_ONCE(pool->elastic_due)))
+		__elastic_tick(pool);
+}
+
+/* The request does not fit as things are: what the balloon has, it may have. compact_lock held. */
+static inline void elastic_relent(struct kvmm_pool *pool, const struct room *room)
+{
+	if (unlikely(room->ask.prio && pool->elastic))
+		__elastic_relent(pool, room);
+}
+
+/* Memory of the pool's own that can be given back. */
+int elastic_area_create(struct kvmm_pool *pool, u64 unit_bytes);
+void elastic_exit(struct kvmm_pool *pool);
+u64 elastic_bytes(const struct kvmm_pool *pool);
+/* 0 or -EUCLEAN; @nr_away blocks are OWNER_AWAY. Both locks held. */
+int elastic_check(const struct kvmm_pool *pool, u32 nr_away);
+void elastic_sum(struct sum *sum, const struct kvmm_pool *pool);
+
+#endif /* POOL_ELASTIC_H */

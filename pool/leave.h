@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pageblocks that leave the pool, and units of memory behind them.
+ *
+ *	HERE --choose--> LEAVING --empty--> AWAY --every step is through--> units are given back
+ *	  ^		    |		      |
+ *	  +----give up------+------grow-------+
+ *
+ * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks at
+ * pool->nr_leaving. In the zone they are taken, so nobody is given one, and no count of free blocks
+ * has them. What threads keep aside for themselves is drained before, and at each poll.
+ *
+ * Planes are merged into *spans*: stretches of memory in which every byte is a block's. Units are
+ * numbered by span. A unit's bit in ->gone says that it is not ours at the moment: unmapped, or the
+ * caller was told of it. One that he could be told of is in ->untold.
+ *
+ * Invariants, recomputed by elastic_check():
+ *
+ *  1. A block of a pageblock that is HERE is not OWNER_AWAY; all blocks of one that is AWAY are.
+ *  2. nr_away and pool->nr_leaving equal a recount; so does nr_gone.
+ *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by nobody, and
+ *     is only one of these.
+ *
+ * Guard: states and counts are written with compact_lock and pool->lock held, so one is enough to
+ * read; the rest as it says.
+ */
+#ifndef POOL_LEAVE_H
+#define POOL_LEAVE_H
+
+#include <kv/dev.h>
+#include <kvmm/elastic.h>
+
+#include "local.h"
+
+enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
+
+/* Of a pageblock, as long as one shrink or grow takes. */
+enum leave_mark { MARK_NONE, MARK_BARRED, MARK_FRESH };
+
+/* Of a pageblock that is AWAY. */
+enum wait_state { WAIT_NO, WAIT_FIRST, WAIT_FENCE };
+
+struct span {
+	/* Fixed at creation. */
+	u64 base;		/* of block 0 */
+	u64 stride;
+	u64 first;		/* address of unit 0 */
+	u32 nr_units;
+
+	u64 *gone;		/* ours; bits: compact_lock */
+	u64 *untold;		/* ours; bits: compact_lock; the caller's next, see units_tell() */
+	u64 *stuck;		/* ours; bits: compact_lock */
+};
+
+/* A shrink beside steps. Guard: compact_lock. */
+struct leave_job {
+	bool active;
+	bool balloon;		/* nobody waits for its end */
+	u32 mode;
+	u32 flags;
+	bool in_blocks;		/* what the next three are; else units */
+	u64 want;
+	u64 least;
+	u64 got;		/* chosen, and not given up */
+	u64 done;		/* of it: given back */
+	u32 max_moved;
+	int end;		/* what a poll says of the last one */
+	struct kvmm_shrink out;
+};
+
+/* Pageblocks that are empty, and that a step may still read. Guard: compact_lock. */
+struct leave_wait {
+	bool on;		/* some are WAIT_FENCE */
+	u64 epoch;
+	struct kv_fence fence;
+	u32 nr;			/* that are not WAIT_NO */
+};
+
+struct elastic {
+	/* Fixed at creation. */
+	u64 unit_bytes;		/* 0: ids only */
+	u32 size;		/* of a pageblock, in blocks */
+	u32 shift;		/* its log2 */
+	u32 nr;			/* pageblocks; the last one may be shorter */
+	u32 nr_spans;
+	struct span *span;	/* ours */
+
+	u8 *state;		/* ours; enum leave_state */
+	u32 nr_away;		/* blocks */
+
+	/* compact_lock. */
+	u64 nr_gone;		/* units */
+	u64 nr_untold;
+	u64 nr_stuck;
+	struct leave_job job;
+	struct leave_wait wait;
+	u8 *waiting;		/* ours; by pageblock: AWAY, and a step may read there; enum wait_state */
+	u64 target;		/* of the balloon, in bytes */
+	bool balloon_on;	/* it has not come near that yet */
+	u32 nr_deferred;	/* ticks that are left out */
+	u32 defer_shift;
+	u64 nr_relents;
+	u64 shrunk_bytes;
+	u64 grown_bytes;
+	u64 moved;
+	u64 evicted;
+	u64 nr_failed;
+
+	/* Scratch of whoever chooses; compact_lock. */
+	u64 *price;		/* ours; by pageblock: price, then number, so that it sorts */
+	u32 *nr_copied;		/* ours; by pageblock: blocks to be copied */
+	u32 *nr_dropped;	/* ours; by pageblock: blocks to be dropped */
+	u8 *mark;		/* ours; by pageblock; enum leave_mark */
+	struct kv_move *move;	/* ours; LEAVE_MOVES */
+};
+
+#define DEFAULT_UNIT	(2ull << 20)
+
+/* Most moves that are planned at a time. */
+#define LEAVE_MOVES	1024u
+
+static inline struct elastic *elastic_of(const struct kvmm_pool *pool)
+{
+	/* Pairs with elastic_make(): what it points to is made. */
+	return smp_load_acquire(&pool->elastic);
+}
+
+static inline u32 pb_start(const struct elastic *el, u32 pb)
+{
+	return pb << el->shift;
+}
+
+static inline u32 pb_end(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
+{
+	return min((pb + 1) << el->shift, pool->nr_blocks);
+}
+
+static inline u32 pb_nr(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
+{
+	return pb_end(pool, el, pb) - pb_start(el, pb);
+}
+
+/* ---- leave.c: pageblocks and their blocks ---- */
+
+/* It is there from now on: 0, -ENOMEM, -EOPNOTSUPP. compact_lock held. */
+int elastic_get(struct kvmm_pool *pool, struct elastic **el);
+int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr, struct elastic **el);
+
+/* The calls below: compact_lock and pool->lock held. */
+
+/* LEAVING from here on, and what is free there is AWAY. */
+void leave_begin(struct kvmm_pool *pool, struct elastic *el, u32 pb);
+/* The same for what has become free behind our back: threads kept it aside. */
+void leave_claim(struct kvmm_pool *pool, struct elastic *el, u32 pb);
+/* HERE again, with all that is free in it. */
+void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb);
+/* From LEAVING to AWAY, if it is empty. */
+bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb);
+
+/* ---- leave_unit.c: memory ---- */
+
+/* All but the first two: compact_lock held, no lock below it. */
+int units_init(struct kvmm_pool *pool, struct elastic *el);
+void units_exit(struct elastic *el);
+/* Units that can be given back once this pageblock is AWAY, too, and all that are LEAVING are. */
+u64 units_of_leaving(const struct kvmm_pool *pool, const struct elastic *el, u32 pb);
+/*
+ * Units that nobody can touch any more go back to the device: how many, and *@err says if some did not.
+ * Memory of the caller stays until he is told. @pb has come to be AWAY.
+ */
+u64 units_release(struct kvmm_pool *pool, struct elastic *el, u32 pb, int *err);
+/* All units of the pageblock are there: 0 and how many came; or as before, -ENOMEM, -ENOSPC, -EIO. */
+int units_regain(struct kvmm_pool *pool, struct elastic *el, u32 pb, u64 *nr);
+/* Ranges that the caller was not told of; how many. */
+u32 units_tell(struct elastic *el, struct kvmm_mem_range *ranges, u32 max);
+/* 0, or -EINVAL not all of that is whole units that he was told of. */
+int units_take_back(struct elastic *el, const struct kvmm_mem_range *ranges, u32 nr);
+/* All that @el says of units, recounted: 0 or -EUCLEAN. */
+int units_check(const struct kvmm_pool *pool, const struct elastic *el);
+
+/* ---- leave_pick.c: which, and where to ---- */
+
+/**
+ * struct leave_pick - pageblocks to be chosen
+ * @mode: enum kvmm_move_mode, or MOVE_STOPPED
+ * @flags: KVMM_SHRINK_*
+ * @in_blocks: @want and @got are blocks, else units
+ * @want: in the end; no more pageblocks than that takes
+ * @max_room: so many free blocks may be used up, at most
+ * @max_moved: so many may be copied, at most
+ * @got, @nr_room, @nr_moved: in; and out, with what was chosen
+ */
+struct leave_pick {
+	u32 mode;
+	u32 flags;
+	bool in_blocks;
+	u64 want;
+	u64 max_room;
+	u64 max_moved;
+	u64 got;
+	u64 nr_room;
+	u64 nr_moved;
+};
+
+/* Those that were chosen are LEAVING, or, if @dry, HERE as before. Both locks held. */
+void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry);
+/* A pageblock is given up: what it counted for. */
+u64 leave_worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks);
+/*
+ * Moves of what is in pageblocks that are LEAVING to free places elsewhere, into el->move: how many.
+ * *@bad := a pageblock that cannot be emptied, or KV_NONE. Both locks held.
+ */
+u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
+/* Blocks in pageblocks that are LEAVING which still have to go. Both locks held. */
+u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el);
+/* Blocks whose loss costs less than their copy are claimed, and free. Both locks held. */
+void leave_drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims);
+
+/* ---- leave_stop.c ---- */
+
+int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src,
+		struct kvmm_shrink *req);
+void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req);
+/* -EINVAL or -EOPNOTSUPP where it says nothing that can be done. */
+int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
+		u64 *least);
+/*
+ * Victims, claimed and their blocks free, so that what @pick wants may go; @pick->max_room is what
+ * may be used up then. 0; -EAGAIN. Both locks held.
+ */
+int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+		     struct victims *victims);
+
+/* ---- leave_beside.c ---- */
+
+/* compact_lock held, for all of these. */
+int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shrink *req, u32 mode);
+void job_advance(struct kvmm_pool *pool, struct elastic *el);
+void job_cancel(struct kvmm_pool *pool, struct elastic *el);
+void job_due(struct kvmm_pool *pool, const struct elastic *el);
+
+/* ---- leave_grow.c ---- */
+
+int regain(struct kvmm_pool *pool, struct elastic *el, struct kvmm_regain *req);
+
+#endif /* POOL_LEAVE_H */

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Giving memory back beside running steps.
+ *
+ * Nobody is waited for. Each call goes on as far as things are: what became free in a pageblock that
+ * leaves is set aside, what may move is given a flight, and a pageblock that is empty waits until the
+ * device has passed all that it had been given by then: also what was freed by its owner may be read
+ * by a step that began before. So its units are unmapped only when
+ *
+ *	every block is OWNER_AWAY | an epoch begins, a fence is recorded | no step is of an older
+ *	epoch, and the fence is complete
+ *
+ * Moves need no waiting of their own: an old place is set aside when its flight lands.
+ */
+#include <kv/env.h>
+
+#include "leave.h"
+
+#define PORTION		256u	/* moves of one flight */
+
+void job_due(struct kvmm_pool *pool, const struct elastic *el)
+{
+	WRITE_ONCE(pool->elastic_due, el->job.active || el->wait.nr || el->balloon_on);
+}
+
+/* ---- the end ---- */
+
+static void undo_leaving(struct kvmm_pool *pool, struct elastic *el)
+{
+	kv_lock(&pool->lock);
+	for (u32 pb = 0; pb < el->nr; pb++)
+		if (el->state[pb] == PB_LEAVING)
+			leave_undo(pool, el, pb);
+	kv_unlock(&pool->lock);
+}
+
+static void job_end(struct kvmm_pool *pool, struct elastic *el, int end)
+{
+	undo_leaving(pool, el);
+	el->job.active = false;
+	el->job.end = end;
+	arenas_unbar(pool);
+	job_due(pool, el);
+}
+
+void job_cancel(struct kvmm_pool *pool, struct elastic *el)
+{
+	if (el->job.active)
+		job_end(pool, el, 0);
+}
+
+/* ---- what is empty ---- */
+
+static void set_waiting(struct elastic *el, u32 pb, enum wait_state state)
+{
+	el->wait.nr += (state != WAIT_NO) - (u32)(el->waiting[pb] != WAIT_NO);
+	el->waiting[pb] = state;
+}
+
+static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
+{
+	kv_lock(&pool->lock);
+	if (pool->nr_leaving)
+		pool_drain_local(pool);
+	for (u32 pb = 0; pb < el->nr && pool->nr_leaving; pb++) {
+		if (el->state[pb] != PB_LEAVING)
+			continue;
+		leave_claim(pool, el, pb);
+		if (leave_settle(pool, el, pb))
+			set_waiting(el, pb, WAIT_FIRST);
+	}
+	kv_unlock(&pool->lock);
+}
+
+/* ---- until nobody can read it ---- */
+
+static bool any_waits_first(const struct elastic *el)
+{
+	for (u32 pb = 0; pb < el->nr; pb++)
+		if (el->waiting[pb] == WAIT_FIRST)
+			return true;
+	return false;
+}
+
+/* Where the engine captures a graph no fence can be had: later. */
+static void begin_wait(struct kvmm_pool *pool, struct elastic *el)
+{
+	struct steps *steps = steps_of(pool);
+
+	if (el->wait.on || !any_waits_first(el))
+		return;
+	kv_lock(&steps->lock);
+	el->wait.on = !steps_signal(pool, steps, &el->wait.fence);
+	if (el->wait.on)
+		el->wait.epoch = ++steps->epoch;
+	kv_unlock(&steps->lock);
+	for (u32 pb = 0; pb < el->nr && el->wait.on; pb++)
+		if (el->waiting[pb] == WAIT_FIRST)
+			el->waiting[pb] = WAIT_FENCE;
+}
+
+static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
+{
+	struct steps *steps = steps_of(pool);
+	u64 oldest;
+
+	kv_lock(&steps->lock);
+	oldest = steps_oldest(pool, steps);
+	kv_unlock(&steps->lock);
+	if (oldest < el->wait.epoch)
+		return false;
+	return !pool->dev || pool->parts.dev->poll(pool->dev, el->wait.fence) != -EAGAIN;
+}
+
+/* All of them, before the first unit goes: it may have a byte of two. */
+static void mark_passed(struct kvmm_pool *pool, struct elastic *el)
+{
+	kv_lock(&pool->lock);
+	for (u32 pb = 0; pb < el->nr; pb++) {
+		if (el->waiting[pb] != WAIT_FENCE)
+			continue;
+		set_waiting(el, pb, WAIT_NO);
+		el->mark[pb] = MARK_FRESH;
+	}
+	kv_unlock(&pool->lock);
+	el->wait.on = false;
+}
+
+static int release_passed(struct kvmm_pool *pool, struct elastic *el)
+{
+	u64 begin_ns = kv_clock_ns(), units = 0, blocks = 0;
+	struct leave_job *job = &el->job;
+	int err = 0;
+
+	if (!el->wait.on || !wait_is_over(pool, el))
+		return 0;
+	mark_passed(pool, el);
+	for (u32 pb = 0; pb < el->nr; pb++) {
+		if (el->mark[pb] != MARK_FRESH)
+			continue;
+		units += units_release(pool, el, pb, &err);
+		blocks += pb_nr(pool, el, pb);
+		el->mark[pb] = MARK_NONE;
+	}
+	el->shrunk_bytes += units * el->unit_bytes;
+	job->done += job->in_blocks ? blocks : units;
+	job->out.given_bytes += units * el->unit_bytes;
+	job->out.given_blocks += blocks;
+	job->out.unmap_ns += kv_clock_ns() - begin_ns;
+	return err;
+}
+
+/* ---- what has to move ---- */
+
+static u32 bound_moves(const struct elastic *el, u32 nr, u32 *nr_blocks)
+{
+	u32 max = el->job.max_moved ? el->job.max_moved - el->job.out.moved : UINT32_MAX, i;
+
+	*nr_blocks = 0;
+	for (i = 0; i < min(nr, PORTION) && *nr_blocks + el->move[i].nr <= max; i++)
+		*nr_blocks += el->move[i].nr;
+	return i;
+}
+
+/* Another one instead, if there is one, with what is free now. ->lock held. */
+static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
+{
+	struct leave_job *job = &el->job;
+	u64 held = leave_nr_held(pool, el), keep = door_keep(pool, &(struct ask){ 0 });
+	struct leave_pick pick = { .mode = job->mode, .flags = job->flags | KVMM_SHRINK_NO_EVICT,
+				   .in_blocks = job->in_blocks, .want = job->want,
+				   .max_moved = UINT64_MAX };
+	u64 nr_free;
+
+	job->got -= leave_worth(pool, el, bad, job->in_blocks);
+	el->mark[bad] = MARK_BARRED;
+	leave_undo(pool, el, bad);
+	nr_free = pool_nr_free(pool);
+	pick.max_room = nr_free > keep + held ? nr_free - keep - held : 0;
+	pick.got = job->got;
+	leave_choose(pool, el, &pick, false);
+	job->got = pick.got;
+}
+
+/* 0, or -EIO. */
+static int move_some(struct kvmm_pool *pool, struct elastic *el)
+{
+	u64 begin_ns = kv_clock_ns();
+	u32 nr, nr_blocks, bad;
+	int err;
+
+	kv_lock(&pool->lock);
+	nr = leave_plan(pool, el, el->job.mode, &bad);
+	nr = bound_moves(el, nr, &nr_blocks);
+	if (!nr && bad != KV_NONE && !steps_of(pool)->nr_flights)
+		replace(pool, el, bad);
+	kv_unlock(&pool->lock);
+	el->job.out.plan_ns += kv_clock_ns() - begin_ns;
+	if (!nr)
+		return 0;
+	err = flights_start(pool, el->move, nr, el->job.mode);
+	if (err)
+		return err == -EIO ? err : 0;
+	el->job.out.moved += nr_blocks;
+	el->job.out.nr_moves += nr;
+	el->moved += nr_blocks;
+	return 0;
+}
+
+/* ---- going on ---- */
+
+static int job_verdict(const struct leave_job *job)
+{
+	return job->done < job->least ? -ENOSPC : 0;
+}
+
+static void job_step(struct kvmm_pool *pool, struct elastic *el)
+{
+	int err = 0;
+
+	if (pool->nr_leaving)
+		err = move_some(pool, el);
+	if (err)
+		job_end(pool, el, err);
+	else if (el->job.got < el->job.least)
+		job_end(pool, el, -ENOSPC);
+	else if (!pool->nr_leaving && !el->wait.nr)
+		job_end(pool, el, job_verdict(&el->job));
+}
+
+void job_advance(struct kvmm_pool *pool, struct elastic *el)
+{
+	struct steps *steps = steps_of(pool);
+	int err;
+
+	kv_assert_held(&pool->compact_lock);
+	if (!steps || steps->nr_quiet || pool_refusal(pool))
+		return;
+	flights_poll(pool);
+	settle_leaving(pool, el);
+	begin_wait(pool, el);
+	err = release_passed(pool, el);
+	if (err && el->job.active)
+		job_end(pool, el, err);
+	begin_wait(pool, el);
+	if (el->job.active)
+		job_step(pool, el);
+	job_due(pool, el);
+}
+
+/* ---- starting ---- */
+
+static void job_fill(struct leave_job *job, const struct kvmm_shrink *req,
+		     const struct leave_pick *pick, u64 least)
+{
+	*job = (struct leave_job){
+		.active = true, .mode = pick->mode, .flags = req->flags,
+		.in_blocks = pick->in_blocks, .want = pick->want, .least = least,
+		.got = pick->got, .max_moved = req->max_moved, .out = *req,
+	};
+}
+
+/* Pageblocks that leave, and victims that are gone for good; or nothing. ->lock held. */
+static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
+			  u32 *nr_evicted)
+{
+	struct victims victims = NO_VICTIMS;
+	struct room room = { 0 };
+	int err;
+
+	if (pool->caches)
+		order_enter(&pool->order);
+	err = shrink_make_room(pool, el, pick, &victims);
+	if (!err) {
+		leave_choose(pool, el, pick, false);
+		err = pick->got < least ? -ENOSPC : 0;
+	}
+	if (!err && pool->caches)
+		leave_drop(pool, el, pick->flags, &victims);
+	if (pool->caches)
+		order_leave(&pool->order);
+	for (u32 pb = 0; err && pb < el->nr; pb++)
+		if (el->state[pb] == PB_LEAVING)
+			leave_undo(pool, el, pb);
+	victims_end(pool, &victims, err, &room);
+	*nr_evicted = room.evicted;
+	return err;
+}
+
+static int check_start(struct kvmm_pool *pool, const struct elastic *el, u32 mode)
+{
+	struct steps *steps = steps_get(pool);
+
+	if (!steps)
+		return -ENOMEM;
+	if (el->job.active || steps->nr_quiet)
+		return -EBUSY;
+	return mode < KVMM_NR_MOVE_MODES ? 0 : -EINVAL;
+}
+
+int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shrink *req, u32 mode)
+{
+	struct leave_pick pick = { .mode = mode };
+	u32 nr_evicted = 0;
+	u64 least;
+	int err = check_start(pool, el, mode);
+
+	if (!err)
+		err = shrink_goal(el, req, &pick, &least);
+	if (err)
+		return err;
+	flights_poll(pool);
+	memset(el->mark, MARK_NONE, el->nr);
+	arenas_bar(pool);
+	err = pool_enter(pool);
+	if (!err) {
+		pool->door.muted = true;
+		pool_drain_local(pool);
+		reserve_drop_all(pool);
+		err = choose_for_job(pool, el, &pick, least, &nr_evicted);
+		pool->door.muted = false;
+		pool_leave(pool);
+	}
+	if (err) {
+		arenas_unbar(pool);
+		return err;
+	}
+	job_fill(&el->job, req, &pick, least);
+	el->job.out.evicted = nr_evicted;
+	el->evicted += nr_evicted;
+	job_advance(pool, el);
+	return 0;
+}
+
+/* ---- calls ---- */
+
+int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src, uint32_t mode)
+{
+	struct kvmm_shrink req;
+	struct elastic *el;
+	int err = shrink_read(pool, src, &req);
+
+	if (err)
+		return err;
+	if (mode >= KVMM_NR_MOVE_MODES)
+		return -EINVAL;
+	if (pool->deterministic)
+		return -EOPNOTSUPP;
+	kv_lock(&pool->compact_lock);
+	err = pool_refusal(pool);
+	if (!err)
+		err = elastic_get(pool, &el);
+	if (!err)
+		err = job_start(pool, el, &req, mode);
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return err;
+}
+
+/* What was asked for is kept; what there is room for is the caller's word of today. */
+static int write_results(struct kvmm_pool *pool, struct elastic *el, struct kvmm_shrink *dst)
+{
+	struct kvmm_shrink now, out = el->job.out;
+	int err = kv_copy_attr(&now, sizeof(now), dst);
+
+	if (err)
+		return err;
+	if (now.max_ranges && !now.ranges)
+		return -EINVAL;
+	out.ranges = now.ranges;
+	out.max_ranges = now.max_ranges;
+	out.nr_ranges = units_tell(el, out.ranges, out.max_ranges);
+	shrink_write(dst, &out);
+	return 0;
+}
+
+int kvmm_pool_shrink_poll(struct kvmm_pool *pool, struct kvmm_shrink *req)
+{
+	struct elastic *el;
+	int ret = 0;
+
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	el = pool->elastic;
+	if (el) {
+		job_advance(pool, el);
+		if (req)
+			ret = write_results(pool, el, req);
+		if (!ret && el->job.active)
+			ret = 1;
+		else if (!ret) {
+			ret = el->job.end;
+			el->job.end = 0;
+		}
+	}
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return ret;
+}
+
+int kvmm_pool_shrink_cancel(struct kvmm_pool *pool)
+{
+	int err = -EINVAL;
+
+	if (!pool)
+		return err;
+	kv_lock(&pool->compact_lock);
+	if (pool->elastic && pool->elastic->job.active) {
+		job_cancel(pool, pool->elastic);
+		err = 0;
+	}
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return err;
+}

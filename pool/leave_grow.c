@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Having memory again: mapped first, all of it, and only then are blocks free. So whoever is given one
+ * finds memory behind it, and a driver that has not enough leaves nothing behind.
+ *
+ * A balloon is pageblocks that leave and come back by ticks, so that what is away comes near a target.
+ * It goes by whole pageblocks and by what they have of blocks: half a pageblock too much would make it
+ * come and go for ever.
+ */
+#include "leave.h"
+
+#define PORTION		8u	/* pageblocks a tick */
+#define MOST_DEFERRED	6u
+
+/* ---- having again ---- */
+
+static u64 block_bytes(const struct elastic *el)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < el->nr_spans; i++)
+		sum += el->span[i].stride;
+	return sum;
+}
+
+/* Blocks. */
+static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, u64 *want, u64 *least)
+{
+	u64 bytes = block_bytes(el);
+
+	if (req->bytes && !bytes)
+		return -EOPNOTSUPP;
+	*want = req->nr_blocks;
+	*least = req->min_blocks ? req->min_blocks : req->nr_blocks;
+	if (req->bytes) {
+		*want = (req->bytes - 1) / bytes + 1;
+		*least = req->min_bytes ? (req->min_bytes - 1) / bytes + 1 : *want;
+	}
+	if (!*want)
+		*want = UINT64_MAX;
+	return 0;
+}
+
+static void regain_undo(struct kvmm_pool *pool, struct elastic *el)
+{
+	for (u32 pb = 0; pb < el->nr; pb++)
+		if (el->mark[pb] == MARK_FRESH)
+			units_release(pool, el, pb, &(int){ 0 });
+}
+
+static void regain_show(struct kvmm_pool *pool, struct elastic *el)
+{
+	kv_lock(&pool->lock);
+	for (u32 pb = 0; pb < el->nr; pb++) {
+		if (el->mark[pb] != MARK_FRESH)
+			continue;
+		el->wait.nr -= el->waiting[pb] != WAIT_NO;
+		el->waiting[pb] = WAIT_NO;
+		leave_undo(pool, el, pb);
+	}
+	kv_unlock(&pool->lock);
+}
+
+/* Lowest first. Why it was not all, if nothing else than that it is not away. */
+static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u64 *got, u64 *nr_units)
+{
+	int err = 0;
+
+	memset(el->mark, MARK_NONE, el->nr);
+	for (u32 pb = 0; pb < el->nr && *got < want && (!err || err == -ENOSPC); pb++) {
+		if (el->state[pb] != PB_AWAY)
+			continue;
+		err = units_regain(pool, el, pb, nr_units);
+		if (err)
+			continue;
+		el->mark[pb] = MARK_FRESH;
+		*got += pb_nr(pool, el, pb);
+	}
+	return err;
+}
+
+int regain(struct kvmm_pool *pool, struct elastic *el, struct kvmm_regain *req)
+{
+	u64 want, least, got = 0, nr_units = 0;
+	int err = regain_goal(el, req, &want, &least);
+
+	kv_assert_held(&pool->compact_lock);
+	if (err)
+		return err;
+	err = regain_units(pool, el, want, &got, &nr_units);
+	if (got < least) {
+		regain_undo(pool, el);
+		return err ? err : -ENOSPC;
+	}
+	regain_show(pool, el);
+	req->regained_blocks = got;
+	req->regained_bytes = nr_units * el->unit_bytes;
+	el->grown_bytes += req->regained_bytes;
+	return 0;
+}
+
+static int regain_read(const struct kvmm_pool *pool, const struct kvmm_regain *src,
+		       struct kvmm_regain *req)
+{
+	int err;
+
+	if (!pool || !src)
+		return -EINVAL;
+	err = kv_copy_attr(req, sizeof(*req), src);
+	if (err)
+		return err;
+	if ((req->bytes && req->nr_blocks) || req->min_bytes > req->bytes ||
+	    req->min_blocks > req->nr_blocks || (req->nr_ranges && !req->ranges))
+		return -EINVAL;
+	req->regained_blocks = 0;
+	req->regained_bytes = 0;
+	return 0;
+}
+
+/* The caller has memory again behind what he hands back, whatever comes of it. */
+static int hand_back(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_regain *req)
+{
+	if (!req->nr_ranges)
+		return 0;
+	if (pool->area || !el->unit_bytes)
+		return -EINVAL;
+	return units_take_back(el, req->ranges, req->nr_ranges);
+}
+
+static int grow_locked(struct kvmm_pool *pool, struct kvmm_regain *req)
+{
+	struct elastic *el;
+	int err = pool_refusal(pool);
+
+	if (!err)
+		err = elastic_get(pool, &el);
+	if (!err)
+		err = el->job.active ? -EBUSY : 0;
+	if (!err)
+		err = hand_back(pool, el, req);
+	if (!err)
+		err = regain(pool, el, req);
+	if (!err)
+		job_due(pool, el);
+	return err;
+}
+
+int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *dst)
+{
+	struct kvmm_regain req;
+	size_t size;
+	int err = regain_read(pool, dst, &req);
+
+	if (err)
+		return err;
+	kv_lock(&pool->compact_lock);
+	err = grow_locked(pool, &req);
+	kv_unlock(&pool->compact_lock);
+	size = dst->size;
+	req.size = size;
+	memcpy(dst, &req, min(size, sizeof(req)));
+	return err;
+}
+
+/* ---- the balloon ---- */
+
+static u32 nr_away(const struct kvmm_pool *pool, const struct elastic *el)
+{
+	u32 nr = 0;
+
+	for (u32 pb = 0; pb < el->nr; pb++)
+		if (el->state[pb] == PB_AWAY)
+			nr += pb_nr(pool, el, pb);
+	return nr;
+}
+
+/* After a try in vain the next 2, 4, ... 64 ticks are left out. */
+static void inflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
+{
+	struct kvmm_shrink req = { .size = sizeof(req), .min_blocks = 1 };
+
+	if (el->nr_deferred) {
+		el->nr_deferred--;
+		return;
+	}
+	req.nr_blocks = min(nr_blocks, (u64)PORTION << el->shift);
+	if (!job_start(pool, el, &req, KVMM_MOVE_BESIDE)) {
+		el->job.balloon = true;
+		el->defer_shift = 0;
+		return;
+	}
+	el->defer_shift = min(el->defer_shift + 1, MOST_DEFERRED);
+	el->nr_deferred = BIT(el->defer_shift);
+}
+
+static void deflate(struct kvmm_pool *pool, struct elastic *el, u64 nr_blocks)
+{
+	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
+
+	req.nr_blocks = min(nr_blocks, (u64)PORTION << el->shift);
+	if (regain(pool, el, &req))
+		el->balloon_on = false;		/* it is the caller's, or the device has none */
+}
+
+/* 1: there is more to do. */
+static int balloon_portion(struct kvmm_pool *pool, struct elastic *el)
+{
+	u64 want = el->target / block_bytes(el), have = nr_away(pool, el);
+
+	if (have + el->size <= want)
+		inflate(pool, el, (want - have) >> el->shift << el->shift);
+	else if (have >= want + el->size || (have && !want))
+		deflate(pool, el, max((have - want) >> el->shift << el->shift, 1ull));
+	else
+		el->balloon_on = false;
+	return el->job.active || el->balloon_on;
+}
+
+static int tick_locked(struct kvmm_pool *pool, struct elastic *el)
+{
+	int ret = 1;
+
+	if (el->job.active || el->wait.nr)
+		job_advance(pool, el);
+	if (!el->job.active && el->balloon_on && !pool_refusal(pool))
+		ret = balloon_portion(pool, el);
+	job_due(pool, el);
+	return ret && pool->elastic_due;
+}
+
+/* Whoever moves blocks at the moment does not wait for us, nor we for him. */
+int __elastic_tick(struct kvmm_pool *pool)
+{
+	int ret;
+
+	if (!kv_trylock(&pool->compact_lock))
+		return 1;
+	ret = pool->elastic ? tick_locked(pool, pool->elastic) : 0;
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return ret;
+}
+
+int kvmm_balloon_tick(struct kvmm_pool *pool)
+{
+	if (!pool)
+		return -EINVAL;
+	return READ_ONCE(pool->elastic_due) ? __elastic_tick(pool) : 0;
+}
+
+static int balloon_set(struct kvmm_pool *pool, u64 target)
+{
+	struct elastic *el;
+	int err = elastic_get(pool, &el);
+
+	if (err)
+		return err;
+	if (!el->unit_bytes)
+		return -EOPNOTSUPP;
+	if (!steps_get(pool))
+		return -ENOMEM;
+	if (el->job.active && el->job.balloon)
+		job_cancel(pool, el);
+	el->target = target;
+	el->balloon_on = true;
+	el->nr_deferred = el->defer_shift = 0;
+	job_due(pool, el);
+	return 0;
+}
+
+int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
+{
+	int err;
+
+	if (!pool)
+		return -EINVAL;
+	if (pool->deterministic)
+		return -EOPNOTSUPP;
+	kv_lock(&pool->compact_lock);
+	err = pool_refusal(pool);
+	if (!err)
+		err = balloon_set(pool, target_bytes);
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+/* ---- left for a request ---- */
+
+static u64 nr_lacking(struct kvmm_pool *pool, const struct room *room)
+{
+	u64 want, nr_free;
+	u32 keep;
+
+	kv_lock(&pool->lock);
+	pool_drain_local(pool);
+	keep = door_keep(pool, &room->ask);
+	want = room->nr + (keep == DOOR_SHUT ? 0 : (u64)keep);
+	nr_free = pool_nr_free(pool);
+	kv_unlock(&pool->lock);
+	return want > nr_free ? want - nr_free : 0;
+}
+
+void __elastic_relent(struct kvmm_pool *pool, const struct room *room)
+{
+	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
+	struct elastic *el = pool->elastic;
+	u64 nr;
+
+	kv_assert_held(&pool->compact_lock);
+	if (!el->target || pool_refusal(pool) || !nr_lacking(pool, room))
+		return;
+	if (el->job.active && el->job.balloon)
+		job_cancel(pool, el);
+	nr = nr_lacking(pool, room);
+	req.nr_blocks = min(nr, (u64)nr_away(pool, el));
+	if (req.nr_blocks)
+		regain(pool, el, &req);
+	el->target = (u64)nr_away(pool, el) * block_bytes(el);
+	el->balloon_on = false;
+	el->nr_relents++;
+	job_due(pool, el);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is away, and what the caller was not told of. */
+#include "leave.h"
+
+static u64 nr_units(const struct elastic *el)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < el->nr_spans; i++)
+		nr += el->span[i].nr_units;
+	return nr;
+}
+
+static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct kvmm_elastic_stat *stat)
+{
+	*stat = (struct kvmm_elastic_stat){
+		.unit_bytes = el->unit_bytes,
+		.total_bytes = nr_units(el) * el->unit_bytes,
+		.given_bytes = el->nr_gone * el->unit_bytes,
+		.untold_bytes = el->nr_untold * el->unit_bytes,
+		.stuck_bytes = el->nr_stuck * el->unit_bytes,
+		.target_bytes = el->target,
+		.pageblock_blocks = el->size,
+		.is_active = el->job.active,
+		.nr_relents = el->nr_relents,
+		.shrunk_bytes = el->shrunk_bytes,
+		.grown_bytes = el->grown_bytes,
+		.moved_blocks = el->moved,
+		.evicted_blocks = el->evicted,
+		.nr_failed = el->nr_failed,
+	};
+	kv_lock(&pool->lock);
+	stat->away_blocks = el->nr_away;
+	stat->leaving_blocks = leave_nr_held(pool, el);
+	kv_unlock(&pool->lock);
+}
+
+int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
+{
+	if (!pool || !stat)
+		return -EINVAL;
+	*stat = (struct kvmm_elastic_stat){ 0 };
+	kv_lock(&pool->compact_lock);
+	if (pool->elastic)
+		fill_stat(pool, pool->elastic, stat);
+	kv_unlock(&pool->compact_lock);
+	return 0;
+}
+
+int kvmm_pool_freed(struct kvmm_pool *pool, struct kvmm_mem_range *ranges, uint32_t max)
+{
+	struct elastic *el;
+	int ret;
+
+	if (!pool || (!ranges && max))
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	ret = pool_refusal(pool);
+	if (!ret)
+		ret = elastic_get(pool, &el);
+	if (!ret && (pool->area || !el->unit_bytes))
+		ret = -EOPNOTSUPP;
+	if (!ret)
+		ret = units_tell(el, ranges, max);
+	kv_unlock(&pool->compact_lock);
+	return ret;
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Units of memory behind pageblocks; see leave.h.
+ *
+ * Strides need not be powers of two, so units and pageblocks need not end together: a unit goes when
+ * the last of the pageblocks in it is away and read by nobody, and has to be there again before any
+ * of them comes back.
+ */
+#include <kv/mem.h>
+
+#include "leave.h"
+#include "window.h"
+
+/* ---- spans ---- */
+
+/* Do planes from this one on fill a stride without a gap? Who interleaves them has them so. */
+static bool begins_span(const struct kvmm_pool *pool, const struct kvmm_plane *lead)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < pool->nr_planes; i++) {
+		const struct kvmm_plane *plane = &pool->plane[i];
+
+		if (plane->stride == lead->stride && plane->base - lead->base < lead->stride)
+			sum += plane->bytes;
+	}
+	return sum == lead->stride;
+}
+
+/* Of memory of the caller only whole units that are all ours. */
+static void span_fill(const struct kvmm_pool *pool, const struct elastic *el,
+		      const struct kvmm_plane *plane, struct span *span)
+{
+	u64 end = plane->base + plane->stride * pool->nr_blocks;
+
+	*span = (struct span){ .base = plane->base, .stride = plane->stride, .first = plane->base };
+	if (pool->area)
+		end = kv_align_up(end - plane->base, el->unit_bytes) + plane->base;
+	else
+		span->first = kv_align_up(plane->base, el->unit_bytes);
+	if (end > span->first)
+		span->nr_units = (end - span->first) / el->unit_bytes;
+}
+
+static int alloc_bits(struct span *span)
+{
+	u32 nr = KV_WORDS(span->nr_units);
+
+	span->gone = kv_alloc_array(nr, sizeof(*span->gone));
+	span->untold = kv_alloc_array(nr, sizeof(*span->untold));
+	span->stuck = kv_alloc_array(nr, sizeof(*span->stuck));
+	return span->gone && span->untold && span->stuck ? 0 : -ENOMEM;
+}
+
+int units_init(struct kvmm_pool *pool, struct elastic *el)
+{
+	if (!el->unit_bytes)
+		return 0;
+	el->span = kv_alloc_array(pool->nr_planes, sizeof(*el->span));
+	for (u32 i = 0; el->span && i < pool->nr_planes; i++) {
+		struct span *span = &el->span[el->nr_spans];
+
+		if (!begins_span(pool, &pool->plane[i]))
+			continue;
+		span_fill(pool, el, &pool->plane[i], span);
+		if (!span->nr_units)
+			continue;
+		el->nr_spans++;
+		if (alloc_bits(span))
+			return -ENOMEM;
+	}
+	return el->span ? 0 : -ENOMEM;
+}
+
+void units_exit(struct elastic *el)
+{
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		kv_free(el->span[i].gone);
+		kv_free(el->span[i].untold);
+		kv_free(el->span[i].stuck);
+	}
+	kv_free(el->span);
+}
+
+/* ---- units and pageblocks ---- */
+
+/* Units that have a byte of the pageblock: [*@from, returned). */
+static u32 units_of(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
+		    u32 pb, u32 *from)
+{
+	u64 lo = span->base + pb_start(el, pb) * span->stride;
+	u64 hi = span->base + pb_end(pool, el, pb) * span->stride;
+
+	*from = lo > span->first ? (lo - span->first) / el->unit_bytes : 0;
+	if (hi <= span->first)
+		return 0;
+	return min((hi - 1 - span->first) / el->unit_bytes + 1, (u64)span->nr_units);
+}
+
+/* Pageblocks that have a byte of the unit: the first, and the last one in *@last. */
+static u32 pageblocks_of(const struct kvmm_pool *pool, const struct elastic *el,
+			 const struct span *span, u32 unit, u32 *last)
+{
+	u64 lo = span->first + unit * el->unit_bytes - span->base;
+	u64 end = (lo + el->unit_bytes - 1) / span->stride;
+
+	*last = min(end, pool->nr_blocks - 1ull) >> el->shift;
+	return lo / span->stride >> el->shift;
+}
+
+/* Nobody can touch it any more. */
+static bool is_idle(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
+		    u32 unit)
+{
+	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
+
+	for (; pb <= last; pb++)
+		if (el->state[pb] != PB_AWAY || el->waiting[pb])
+			return false;
+	return true;
+}
+
+static bool will_be_idle(const struct kvmm_pool *pool, const struct elastic *el,
+			 const struct span *span, u32 unit, u32 chosen)
+{
+	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
+
+	for (; pb <= last; pb++)
+		if (el->state[pb] == PB_HERE && pb != chosen)
+			return false;
+	return true;
+}
+
+u64 units_of_leaving(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		u32 unit, end = units_of(pool, el, &el->span[i], pb, &unit);
+
+		for (; unit < end; unit++)
+			nr += will_be_idle(pool, el, &el->span[i], unit, pb);
+	}
+	return nr;
+}
+
+/* ---- giving back ---- */
+
+static void set_in(u64 *bits, u64 *nr, u32 unit, bool on)
+{
+	*nr += on - (u64)has_bit(bits, unit);
+	if (on)
+		set_bit(bits, unit);
+	else
+		clear_bit(bits, unit);
+}
+
+static void set_gone(struct elastic *el, struct span *span, u32 unit, bool gone)
+{
+	set_in(span->gone, &el->nr_gone, unit, gone);
+}
+
+static void set_untold(struct elastic *el, struct span *span, u32 unit, bool untold)
+{
+	set_in(span->untold, &el->nr_untold, unit, untold);
+}
+
+static int area_shrink(struct kvmm_pool *pool, const struct elastic *el, u32 unit, u32 nr)
+{
+	return pool->parts.dev->area_shrink(pool->area, unit * el->unit_bytes,
+					    nr * el->unit_bytes);
+}
+
+/* A second time says whether the driver is stuck with it, or was not reached. */
+static int release_one(struct kvmm_pool *pool, struct elastic *el, struct span *span, u32 unit)
+{
+	int err = area_shrink(pool, el, unit, 1);
+
+	if (err == -EIO)
+		err = area_shrink(pool, el, unit, 1);
+	if (err == -EUCLEAN) {
+		set_bit(span->stuck, unit);
+		el->nr_stuck++;
+	} else if (!err) {
+		set_gone(el, span, unit, true);
+	}
+	el->nr_failed += err != 0;
+	return err ? -EIO : 0;
+}
+
+/* As many of them as can be. */
+static u32 release_run(struct kvmm_pool *pool, struct elastic *el, struct span *span, u32 unit, u32 nr,
+		       int *err)
+{
+	bool all = !area_shrink(pool, el, unit, nr);
+	u32 nr_gone = 0;
+
+	for (u32 i = unit; i < unit + nr; i++) {
+		int failed = 0;
+
+		if (all)
+			set_gone(el, span, i, true);
+		else
+			failed = release_one(pool, el, span, i);
+		nr_gone += !failed;
+		*err = failed ? failed : *err;
+	}
+	return nr_gone;
+}
+
+static bool can_go(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
+		   u32 unit)
+{
+	return !has_bit(span->gone, unit) && !has_bit(span->untold, unit) &&
+	       !has_bit(span->stuck, unit) && is_idle(pool, el, span, unit);
+}
+
+/* The length of the run of units from @unit on, before @end, that can go. */
+static u32 run_to_go(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
+		     u32 unit, u32 end)
+{
+	u32 nr = 0;
+
+	while (unit + nr < end && can_go(pool, el, span, unit + nr))
+		nr++;
+	return nr;
+}
+
+u64 units_release(struct kvmm_pool *pool, struct elastic *el, u32 pb, int *err)
+{
+	u64 sum = 0;
+
+	kv_assert_held(&pool->compact_lock);
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		struct span *span = &el->span[i];
+		u32 unit, end = units_of(pool, el, span, pb, &unit);
+
+		for (u32 nr; unit < end; unit += max(nr, 1u)) {
+			nr = run_to_go(pool, el, span, unit, end);
+			if (pool->area && nr)
+				sum += release_run(pool, el, span, unit, nr, err);
+			for (u32 k = 0; !pool->area && k < nr; k++, sum++)
+				set_untold(el, span, unit + k, true);
+		}
+	}
+	return sum;
+}
+
+/* ---- having again ---- */
+
+static int regain_one(struct kvmm_pool *pool, struct elastic *el, struct span *span, u32 unit)
+{
+	int err;
+
+	if (has_bit(span->stuck, unit))
+		return -ENOSPC;
+	if (has_bit(span->untold, unit)) {
+		set_untold(el, span, unit, false);
+		return 1;
+	}
+	if (!has_bit(span->gone, unit))
+		return 0;
+	if (!pool->area)
+		return -ENOSPC;		/* it is the caller's */
+	err = pool->parts.dev->area_grow(pool->area, unit * el->unit_bytes, el->unit_bytes);
+	el->nr_failed += err != 0;
+	if (!err || err == -EUCLEAN)
+		set_gone(el, span, unit, false);
+	if (err != -EUCLEAN)
+		return err ? err : 1;
+	set_bit(span->stuck, unit);
+	el->nr_stuck++;
+	return -ENOSPC;
+}
+
+int units_regain(struct kvmm_pool *pool, struct elastic *el, u32 pb, u64 *sum)
+{
+	u64 nr = 0;
+	int ret = 0;
+
+	kv_assert_held(&pool->compact_lock);
+	for (u32 i = 0; i < el->nr_spans && ret >= 0; i++) {
+		u32 unit, end = units_of(pool, el, &el->span[i], pb, &unit);
+
+		for (; unit < end && ret >= 0; unit++) {
+			ret = regain_one(pool, el, &el->span[i], unit);
+			nr += ret > 0;
+		}
+	}
+	*sum += ret < 0 ? 0 : nr;
+	if (ret >= 0)
+		return 0;
+	units_release(pool, el, pb, &(int){ 0 });
+	return ret;
+}
+
+/* ---- memory of the caller ---- */
+
+/* The run from @unit on is his from now on; its length. */
+static u32 tell_run(struct elastic *el, struct span *span, u32 unit)
+{
+	u32 nr = 0;
+
+	for (; unit + nr < span->nr_units && has_bit(span->untold, unit + nr); nr++) {
+		set_untold(el, span, unit + nr, false);
+		set_gone(el, span, unit + nr, true);
+	}
+	return nr;
+}
+
+u32 units_tell(struct elastic *el, struct kvmm_mem_range *ranges, u32 room)
+{
+	u32 nr_ranges = 0;
+
+	for (u32 i = 0; i < el->nr_spans && el->nr_untold; i++) {
+		struct span *span = &el->span[i];
+		u32 unit = 0;
+
+		while (nr_ranges < room &&
+		       (unit = next_bit(span->untold, span->nr_units, unit)) != KV_NONE) {
+			u32 nr = tell_run(el, span, unit);
+
+			ranges[nr_ranges++] = (struct kvmm_mem_range){
+				span->first + unit * el->unit_bytes, nr * el->unit_bytes };
+			unit += nr;
+		}
+	}
+	return nr_ranges;
+}
+
+static struct span *span_of_range(const struct elastic *el, const struct kvmm_mem_range *range)
+{
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		struct span *span = &el->span[i];
+		u64 bytes = span->nr_units * el->unit_bytes, offset = range->addr - span->first;
+
+		if (range->addr >= span->first && offset < bytes && range->bytes <= bytes - offset)
+			return span;
+	}
+	return NULL;
+}
+
+static bool range_was_told(const struct elastic *el, const struct kvmm_mem_range *range)
+{
+	const struct span *span = span_of_range(el, range);
+	u32 unit, nr = range->bytes / el->unit_bytes;
+
+	if (!span || !nr || (range->addr | range->bytes) & (el->unit_bytes - 1))
+		return false;
+	unit = (range->addr - span->first) / el->unit_bytes;
+	for (u32 i = 0; i < nr; i++)
+		if (!has_bit(span->gone, unit + i))
+			return false;
+	return true;
+}
+
+/* He may be told of it again, if it is not used. */
+static void hand_back(struct elastic *el, struct span *span, u32 unit)
+{
+	set_gone(el, span, unit, false);
+	set_untold(el, span, unit, true);
+}
+
+int units_take_back(struct elastic *el, const struct kvmm_mem_range *ranges, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		if (!range_was_told(el, &ranges[i]))
+			return -EINVAL;
+	for (u32 i = 0; i < nr; i++) {
+		struct span *span = span_of_range(el, &ranges[i]);
+		u32 unit = (ranges[i].addr - span->first) / el->unit_bytes;
+
+		for (u32 k = 0; k < ranges[i].bytes / el->unit_bytes; k++)
+			hand_back(el, span, unit + k);
+	}
+	return 0;
+}
+
+/* ---- checking ---- */
+
+int units_check(const struct kvmm_pool *pool, const struct elastic *el)
+{
+	u64 nr_gone = 0, nr_untold = 0, nr_stuck = 0;
+
+	for (u32 i = 0; i < el->nr_spans; i++) {
+		const struct span *span = &el->span[i];
+
+		for (u32 unit = 0; unit < span->nr_units; unit++) {
+			u32 gone = has_bit(span->gone, unit), stuck = has_bit(span->stuck, unit);
+			u32 untold = has_bit(span->untold, unit), sum = gone + stuck + untold;
+
+			if (sum > 1 || (sum && !is_idle(pool, el, span, unit)))
+				return -EUCLEAN;
+			nr_gone += gone;
+			nr_untold += untold;
+			nr_stuck += stuck;
+		}
+	}
+	return nr_gone == el->nr_gone && nr_untold == el->nr_untold && nr_stuck == el->nr_stuck ?
+	       0 : -EUCLEAN;
+}

@@ -1,0 +1,739 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Memory that is given back and comes again. Pageblocks are of four blocks; '-' is away. Pools of the
+ * caller's memory have units of one pageblock.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvmm/testing.h>
+
+#include "tests/pool/util.h"
+
+#define PB	4u
+#define UNIT	((u64)PB * TEST_BLOCK_BYTES)
+
+/* Memory of the caller, in whole units. */
+static u8 *memory_of(u32 nr_blocks)
+{
+	u8 *mem = aligned_alloc(UNIT, (size_t)nr_blocks * TEST_BLOCK_BYTES);
+
+	cr_assert_not_null(mem);
+	return mem;
+}
+
+static struct kvmm_pool *adopt(u8 *mem, u32 nr_blocks, const char *policy,
+			       const struct kvmm_alloc_attr *alloc)
+{
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
+	struct kvmm_plane plane = { (uintptr_t)mem, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = nr_blocks;
+	attr.planes = &plane;
+	attr.nr_planes = 1;
+	attr.policy = policy;
+	attr.alloc = alloc;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	return pool;
+}
+
+static struct kvmm_pool *of_ids(u32 nr_blocks, const char *policy)
+{
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = PB };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = nr_blocks;
+	attr.policy = policy;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	return pool;
+}
+
+static int shrink_blocks(struct kvmm_pool *pool, u32 nr, u32 least, struct kvmm_shrink *req)
+{
+	*req = (struct kvmm_shrink){ .size = sizeof(*req), .nr_blocks = nr, .min_blocks = least };
+	return kvmm_pool_shrink(pool, req);
+}
+
+static int grow_blocks(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_regain req = { .size = sizeof(req), .nr_blocks = nr };
+
+	return kvmm_pool_grow(pool, &req);
+}
+
+static struct kvmm_elastic_stat elastic_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_elastic_stat stat;
+
+	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	return stat;
+}
+
+/* ---- which pageblocks ---- */
+
+Test(shrink, free_pageblocks_go_first_and_from_the_top)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_shrink req;
+
+	paint(pool, "aa......bb......", range);
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_str_eq(picture(pool), "aa......bb..----");
+	cr_expect_eq(req.moved, 0);
+	cr_expect_eq(req.given_blocks, 4);
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_str_eq(picture(pool), "aa..----bb..----");
+	end_pool(pool);
+}
+
+Test(shrink, then_those_that_take_the_fewest_copies)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_shrink req;
+
+	paint(pool, "aaa.bbb.c...dd..", range);
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_eq(req.moved, 1);
+	cr_expect_str_eq(picture(pool), "aaacbbb.----dd..");
+	end_pool(pool);
+}
+
+Test(shrink, a_piece_of_a_pageblock_is_a_whole_one)
+{
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_shrink req;
+
+	cr_expect_eq(shrink_blocks(pool, 5, 0, &req), 0);
+	cr_expect_eq(req.given_blocks, 8);
+	cr_expect_eq(stat_of(pool).nr_away, 8);
+	cr_expect_eq(stat_of(pool).nr_free, 8);
+	cr_expect_eq(stat_of(pool).nr_blocks, 16);
+	end_pool(pool);
+}
+
+Test(shrink, what_is_pinned_stays)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_shrink req;
+
+	paint(pool, "a...b...c...d...", range);
+	for (u32 i = 0; i < 4; i += 2)
+		cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+	cr_expect_eq(shrink_blocks(pool, 12, 0, &req), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "a...b...c...d...");
+	cr_expect_eq(shrink_blocks(pool, 12, 1, &req), 0);
+	cr_expect_eq(req.given_blocks, 8);
+	cr_expect_eq(strncmp(picture(pool), "a", 1) || strncmp(picture(pool) + 8, "c", 1), 0);
+	for (u32 i = 0; i < 4; i += 2)
+		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
+	end_pool(pool);
+}
+
+Test(shrink, a_range_longer_than_a_pageblock_moves_as_a_whole)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(20, NULL);
+	struct kvmm_shrink req;
+
+	paint(pool, "......aaaaaac......d", range);
+	cr_assert_eq(kvmm_range_pin(pool, range[2]), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range[3]), 0);
+	cr_expect_eq(shrink_blocks(pool, 12, 0, &req), 0);
+	cr_expect_str_eq(picture(pool), "------------caaaaaad");
+	cr_expect_eq(req.nr_moves, 1);
+	end_pool(pool);
+}
+
+Test(shrink, the_null_block_stays)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = PB };
+	struct kvmm_pool *pool;
+	struct kvmm_shrink req;
+
+	attr.nr_blocks = 8;
+	attr.flags = KVMM_POOL_NULL_BLOCK;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	cr_expect_eq(shrink_blocks(pool, 8, 1, &req), 0);
+	cr_expect_str_eq(picture(pool), "N...----");
+	end_pool(pool);
+}
+
+Test(shrink, the_last_pageblock_may_be_a_short_one)
+{
+	struct kvmm_pool *pool = of_ids(10, NULL);
+	struct kvmm_shrink req;
+
+	cr_expect_eq(shrink_blocks(pool, 10, 0, &req), 0);
+	cr_expect_eq(stat_of(pool).nr_away, 10);
+	cr_expect_eq(stat_of(pool).nr_free, 0);
+	cr_expect_eq(grow_blocks(pool, 0), 0);
+	cr_expect_str_eq(picture(pool), "..........");
+	end_pool(pool);
+}
+
+/* ---- nobody is given what is away ---- */
+
+Test(shrink, what_is_away_cannot_be_had)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_shrink req;
+	char map[5];
+
+	cr_expect_eq(shrink_blocks(pool, 8, 0, &req), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 9, KVMM_RUNS(8), &range), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 8, KVMM_RUNS(1), &range), 0);
+	cr_expect_eq(kvmm_pool_map(pool, map, 4), 0);
+	cr_expect_str_eq(map, "@@--");
+	cr_expect_eq(grow_blocks(pool, 4), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &range), 0);
+	cr_expect_str_eq(picture(pool), "############----");
+	end_pool(pool);
+}
+
+Test(shrink, memory_that_is_away_is_neither_read_nor_written)
+{
+	u8 *mem = memory_of(8), buf[TEST_BLOCK_BYTES] = { 0 };
+	struct kvmm_pool *pool = adopt(mem, 8, NULL, NULL);
+	struct kvmm_shrink req;
+
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_eq(kvmm_block_write(pool, 7, 0, buf, sizeof(buf)), -ENXIO);
+	cr_expect_eq(kvmm_block_read(pool, 7, 0, buf, sizeof(buf)), -ENXIO);
+	cr_expect_eq(kvmm_block_read(pool, 3, 0, buf, sizeof(buf)), 0);
+	end_pool(pool);
+	free(mem);
+}
+
+/* ---- cached blocks ---- */
+
+Test(shrink, the_shortfall_is_evicted_in_its_order_and_no_more)
+{
+	struct kvmm_pool *pool = of_ids(16, "lru");
+	struct kvmm_shrink req;
+	u32 left[16];
+
+	for (u32 i = 0; i < 12; i++)
+		cache_keys(pool, i, 1);
+	cr_expect_eq(shrink_blocks(pool, 8, 0, &req), 0);
+	cr_expect_eq(req.evicted, 4);
+	cr_expect_eq(stat_of(pool).nr_inactive, 8);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(eviction_order(pool, left, 16), 8);
+	for (u32 i = 0; i < 8; i++)
+		cr_expect_eq(left[i], 4 + i);
+	end_pool(pool);
+}
+
+Test(shrink, nothing_is_evicted_for_who_does_not_want_that)
+{
+	struct kvmm_pool *pool = of_ids(16, "lru");
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 8,
+				   .flags = KVMM_SHRINK_NO_EVICT };
+
+	cache_keys(pool, 0, 12);
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), -ENOSPC);
+	cr_expect_eq(stat_of(pool).nr_inactive, 12);
+	req.nr_blocks = 4;
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 12);
+	end_pool(pool);
+}
+
+/* In vain: who cannot be moved is everywhere. */
+Test(shrink, a_shrink_that_fails_evicts_nothing)
+{
+	struct kvmm_pool *pool = of_ids(16, "lru");
+	kvmm_range_t range[26];
+	struct kvmm_shrink req;
+	u32 left[16];
+
+	paint(pool, "a...b...c...d...", range);
+	for (u32 i = 0; i < 12; i++)
+		cache_keys(pool, i, 1);
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+	cr_expect_eq(shrink_blocks(pool, 8, 0, &req), -ENOSPC);
+	cr_expect_eq(req.evicted, 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 12);
+	cr_expect_eq(eviction_order(pool, left, 16), 12);
+	for (u32 i = 0; i < 12; i++)
+		cr_expect_eq(left[i], i);
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
+	end_pool(pool);
+}
+
+Test(shrink, where_losing_is_cheaper_than_copying_blocks_are_dropped)
+{
+	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc),
+					 .costs = { .copy_block_ns = 1000, .drop_block_ns = 10 } };
+	const uint32_t gone[] = { 0, 1, 4, 5, 8, 9, 12 };
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, "lru", &alloc);
+	struct kvmm_shrink req;
+
+	cache_keys(pool, 0, 16);
+	cr_assert_eq(kvmm_evict_blocks(pool, gone, 7), 7);
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_eq(req.moved, 0);
+	cr_expect_eq(req.evicted, 2);
+	cr_expect_str_eq(picture(pool), "..II..II----.III");
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, what_has_to_stay_free_stays)
+{
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	struct kvmm_watermarks marks = { .min = 2, .low = 6, .high = 8 };
+	struct kvmm_shrink req;
+
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cr_expect_eq(shrink_blocks(pool, 12, 0, &req), -ENOSPC);
+	cr_expect_eq(shrink_blocks(pool, 12, 4, &req), 0);
+	cr_expect_eq(req.given_blocks, 8);
+	end_pool(pool);
+}
+
+/* ---- content ---- */
+
+Test(shrink, content_follows_its_block)
+{
+	u8 *mem = memory_of(32);
+	struct kvmm_pool *pool = adopt(mem, 32, NULL, NULL);
+	struct kvmm_mem_range freed[8];
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = 4 * UNIT, .ranges = freed,
+				   .max_ranges = 8 };
+	kvmm_range_t range[26];
+
+	paint(pool, "a...b...c...d...e...f...g...h...", range);
+	for (u32 i = 0; i < 8; i++)
+		write_pattern(pool, range[i], i);
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_eq(req.given_bytes, 4 * UNIT);
+	cr_expect_eq(req.moved, 4);
+	for (u32 i = 0; i < req.nr_ranges; i++)
+		memset((void *)(uintptr_t)freed[i].addr, 0xee, freed[i].bytes);
+	for (u32 i = 0; i < 8; i++)
+		cr_expect(has_pattern(pool, range[i], i), "%u", i);
+	end_pool(pool);
+	free(mem);
+}
+
+/* ---- memory of the caller ---- */
+
+Test(shrink, the_caller_is_told_of_each_range_once_and_hands_it_back)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, NULL, NULL);
+	struct kvmm_mem_range freed[4];
+	struct kvmm_regain back = { .size = sizeof(back) };
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = 2 * UNIT };
+
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_eq(req.given_bytes, 2 * UNIT);
+	cr_expect_eq(elastic_of_pool(pool).untold_bytes, 2 * UNIT);
+	cr_expect_eq(elastic_of_pool(pool).given_bytes, 0);
+	cr_expect_eq(kvmm_pool_freed(pool, freed, 4), 1);
+	cr_expect_eq(freed[0].addr, (uintptr_t)mem + 2 * UNIT);
+	cr_expect_eq(freed[0].bytes, 2 * UNIT);
+	cr_expect_eq(kvmm_pool_freed(pool, freed + 1, 3), 0);
+	cr_expect_eq(grow_blocks(pool, 4), -ENOSPC, "it is the caller's");
+	freed[1] = (struct kvmm_mem_range){ freed[0].addr + UNIT, UNIT };
+	freed[2] = (struct kvmm_mem_range){ freed[0].addr - UNIT, UNIT };
+	back.ranges = &freed[2];
+	back.nr_ranges = 1;
+	cr_expect_eq(kvmm_pool_grow(pool, &back), -EINVAL, "it was not told of that");
+	back.ranges = &freed[1];
+	cr_expect_eq(kvmm_pool_grow(pool, &back), 0);
+	cr_expect_eq(back.regained_blocks, 4);
+	cr_expect_eq(back.regained_bytes, UNIT);
+	cr_expect_str_eq(picture(pool), "........----....");
+	cr_expect_eq(kvmm_pool_grow(pool, &back), -EINVAL, "twice");
+	end_pool(pool);
+	free(mem);
+}
+
+/* Blocks of 64 bytes in memory that begins 64 bytes behind a unit. */
+Test(shrink, only_whole_units_of_memory_are_told_of)
+{
+	u8 *mem = memory_of(24);
+	struct kvmm_pool *pool = adopt(mem + TEST_BLOCK_BYTES, 16, NULL, NULL);
+	struct kvmm_mem_range freed[4];
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = 2 * UNIT };
+
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_eq(req.given_bytes, 2 * UNIT);
+	cr_expect_geq(req.given_blocks, 9);
+	cr_expect_eq(kvmm_pool_freed(pool, freed, 4), 1);
+	cr_expect_eq(freed[0].addr % UNIT, 0);
+	cr_expect_geq(freed[0].addr, (uintptr_t)mem + TEST_BLOCK_BYTES);
+	cr_expect_leq(freed[0].addr + freed[0].bytes, (uintptr_t)mem + 17 * TEST_BLOCK_BYTES);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, planes_that_lie_between_each_other_go_together)
+{
+	u8 *mem = memory_of(32);
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
+	struct kvmm_plane plane[2] = {
+		{ (uintptr_t)mem, 2 * TEST_BLOCK_BYTES, TEST_BLOCK_BYTES },
+		{ (uintptr_t)mem + TEST_BLOCK_BYTES, 2 * TEST_BLOCK_BYTES, TEST_BLOCK_BYTES },
+	};
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT };
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = 16;
+	attr.planes = plane;
+	attr.nr_planes = 2;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	cr_expect_eq(elastic_of_pool(pool).pageblock_blocks, 2);
+	cr_expect_eq(elastic_of_pool(pool).total_bytes, 8 * UNIT);
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_expect_str_eq(picture(pool), "..............--");
+	end_pool(pool);
+	attr.nr_planes = 1;
+	pool = make_pool_of(&attr);
+	cr_expect_eq(kvmm_pool_elastic_setup(pool, &elastic), -EOPNOTSUPP, "whose is the rest?");
+	end_pool(pool);
+	free(mem);
+}
+
+/* ---- misuse ---- */
+
+Test(shrink, misuse_is_refused)
+{
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = 3 };
+	struct kvmm_pool *pool = make_pool(16), *ids = of_ids(16, NULL);
+	struct kvmm_shrink req = { .size = sizeof(req) };
+	struct kvmm_regain back = { .size = sizeof(back), .bytes = 1, .nr_blocks = 1 };
+
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), -EINVAL);
+	req.nr_blocks = 4;
+	cr_expect_eq(kvmm_pool_shrink(pool, &req), -EOPNOTSUPP, "memory of its own");
+	cr_expect_eq(kvmm_balloon_set(ids, 1), -EOPNOTSUPP);
+	req.bytes = 4;
+	cr_expect_eq(kvmm_pool_shrink(ids, &req), -EINVAL);
+	req.nr_blocks = 0;
+	cr_expect_eq(kvmm_pool_shrink(ids, &req), -EOPNOTSUPP);
+	req.min_bytes = 5;
+	cr_expect_eq(kvmm_pool_shrink(ids, &req), -EINVAL);
+	req = (struct kvmm_shrink){ .size = sizeof(req), .nr_blocks = 4, .flags = 2 };
+	cr_expect_eq(kvmm_pool_shrink(ids, &req), -EINVAL);
+	req = (struct kvmm_shrink){ .size = sizeof(req), .nr_blocks = 4 };
+	cr_expect_eq(kvmm_pool_shrink_start(ids, &req, KVMM_NR_MOVE_MODES), -EINVAL);
+	cr_expect_eq(kvmm_pool_shrink_cancel(ids), -EINVAL);
+	cr_expect_eq(kvmm_pool_grow(ids, &back), -EINVAL);
+	cr_expect_eq(kvmm_pool_elastic_setup(pool, &elastic), -EINVAL);
+	elastic.pageblock_blocks = 8;
+	cr_expect_eq(kvmm_pool_elastic_setup(ids, &elastic), -EBUSY);
+	cr_expect_eq(kvmm_pool_freed(ids, NULL, 0), -EOPNOTSUPP);
+	cr_expect_eq(grow_blocks(ids, 1), -ENOSPC);
+	end_pool(pool);
+	end_pool(ids);
+}
+
+/* ---- beside steps ---- */
+
+static kvmm_stream_t add_stream(struct kvmm_pool *pool)
+{
+	kvmm_stream_t id = { 0, 0 };
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	return id;
+}
+
+static void seal_all(struct kvmm_pool *pool, const kvmm_range_t *range, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_range_info info;
+
+		cr_assert_eq(kvmm_range_info(pool, range[i], &info), 0);
+		cr_assert_eq(kvmm_range_seal(pool, range[i], info.nr), 0);
+	}
+}
+
+static int start_blocks(struct kvmm_pool *pool, u32 nr, u32 least)
+{
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = nr, .min_blocks = least };
+
+	return kvmm_pool_shrink_start(pool, &req, KVMM_MOVE_BESIDE);
+}
+
+Test(shrink, beside_steps_a_place_is_kept_until_they_have_ended)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, NULL, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	struct kvmm_mem_range freed;
+	kvmm_range_t range[26];
+	uint64_t epoch;
+
+	paint(pool, "aaa.bb..c...ddd.", range);
+	seal_all(pool, range, 4);
+	for (u32 i = 0; i < 4; i++)
+		write_pattern(pool, range[i], i);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_eq(kvmm_pool_shrink_poll(pool, NULL), 1);
+	cr_expect_eq(kvmm_pool_freed(pool, &freed, 1), 0, "a step may read there");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	for (u32 i = 0; i < 4; i++)
+		kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(kvmm_pool_shrink_poll(pool, NULL), 0);
+	cr_expect_eq(kvmm_pool_freed(pool, &freed, 1), 1);
+	cr_expect_eq(freed.addr, (uintptr_t)mem + 2 * UNIT);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	end_pool(pool);
+	free(mem);
+}
+
+/* Nothing has to move there; a step that began before may read what its owner freed since. */
+Test(shrink, also_free_blocks_are_kept_until_steps_have_ended)
+{
+	u8 *mem = memory_of(8);
+	struct kvmm_pool *pool = adopt(mem, 8, NULL, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	struct kvmm_mem_range freed;
+	kvmm_range_t range = take(pool, 8, 0);
+	uint64_t epoch;
+
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	cr_expect_eq(kvmm_pool_shrink_poll(pool, NULL), 1);
+	cr_expect_eq(kvmm_pool_freed(pool, &freed, 1), 0);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	cr_expect_eq(kvmm_pool_shrink_poll(pool, NULL), 0);
+	cr_expect_eq(kvmm_pool_freed(pool, &freed, 1), 1);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, what_becomes_free_in_a_pageblock_that_leaves_is_given_to_nobody)
+{
+	kvmm_range_t range[26], other;
+	struct kvmm_pool *pool = of_ids(8, NULL);
+
+	paint(pool, "aaa.b.bb", range);
+	seal_all(pool, range, 2);
+	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(8) | KVMM_ALLOC_NO_COMPACT, &other), -ENOSPC);
+	cr_expect_eq(kvmm_range_free(pool, range[1]), 0);
+	for (u32 i = 0; i < 4; i++)
+		kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(stat_of(pool).nr_away, 4);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
+	end_pool(pool);
+}
+
+Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	uint64_t epoch;
+	int ret = 1;
+
+	paint(pool, "aa..bb..ccc.d...", range);
+	seal_all(pool, range, 4);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range[3]), 0);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	for (u32 i = 0; i < 16 && ret == 1; i++)
+		ret = kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(ret, 0, "%d", ret);
+	cr_expect_eq(picture(pool)[12], 'd');
+	cr_expect_eq(stat_of(pool).nr_away, 4);
+	cr_assert_eq(kvmm_range_unpin(pool, range[3]), 0);
+	end_pool(pool);
+}
+
+Test(shrink, one_that_is_cancelled_keeps_what_has_left_and_frees_the_rest)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	struct kvmm_shrink other = { .size = sizeof(other), .nr_blocks = 4 };
+	uint64_t epoch;
+
+	paint(pool, "aaa.bb..cc......", range);
+	seal_all(pool, range, 3);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(start_blocks(pool, 8, 0), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), -EBUSY);
+	cr_expect_eq(kvmm_pool_shrink(pool, &other), -EBUSY);
+	cr_expect_eq(grow_blocks(pool, 4), -EBUSY);
+	cr_expect_eq(kvmm_pool_shrink_cancel(pool), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(stat_of(pool).nr_away, 4);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(stat_of(pool).nr_free, 5);
+	cr_expect_eq(grow_blocks(pool, 0), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 9);
+	end_pool(pool);
+}
+
+/* Of three blocks in a pageblock that leaves nobody can be moved: then it ends, and nothing is lost. */
+Test(shrink, one_that_cannot_go_on_ends)
+{
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = of_ids(8, NULL);
+	int ret = 1;
+
+	paint(pool, "aa..b...", range);
+	seal_all(pool, range, 2);
+	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), -EBUSY);
+	cr_expect_eq(kvmm_pool_resume(pool), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	cr_expect_eq(kvmm_compact_cancel(pool), 1);
+	cr_assert_eq(kvmm_range_pin(pool, range[0]), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range[1]), 0);
+	for (u32 i = 0; i < 16 && ret == 1; i++)
+		ret = kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(ret, -ENOSPC, "%d", ret);
+	cr_expect_eq(kvmm_pool_shrink_poll(pool, NULL), 0, "told once");
+	cr_expect_str_eq(picture(pool), "aa..b...");
+	cr_assert_eq(kvmm_range_unpin(pool, range[0]), 0);
+	cr_assert_eq(kvmm_range_unpin(pool, range[1]), 0);
+	end_pool(pool);
+}
+
+Test(shrink, referenced_cached_blocks_leave_beside_steps)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, "lru", NULL);
+	kvmm_mut_t mut[16];
+	kvmm_ref_t ref[16];
+	kvmm_key_t key[16];
+	u32 nr = 0;
+	int ret = 1;
+
+	for (u32 i = 0; i < 16; i++)
+		key[i] = key_of(i);
+	cr_assert_eq(kvmm_alloc(pool, 16, mut), 0);
+	cr_assert_eq(kvmm_register(pool, mut, key, 16, ref), 0);
+	for (u32 i = 0; i < 16; i++) {
+		if (i % 2)
+			continue;
+		cr_assert_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
+		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
+	}
+	cr_expect_eq(start_blocks(pool, 8, 0), 0);
+	for (u32 i = 0; i < 16 && ret == 1; i++)
+		ret = kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(ret, 0);
+	cr_expect_eq(stat_of(pool).nr_away, 8);
+	for (u32 i = 1; i < 16; i += 2, nr++) {
+		cr_expect_geq(kvmm_block_of_ref(pool, ref[i]), 0);
+		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
+	}
+	cr_expect_eq(stat_of(pool).nr_inactive, nr);
+	end_pool(pool);
+	free(mem);
+}
+
+/* ---- the balloon ---- */
+
+static void tick_until_done(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < 256 && kvmm_balloon_tick(pool) == 1; i++)
+		;
+}
+
+Test(shrink, a_balloon_comes_near_its_target_in_both_directions)
+{
+	u8 *mem = memory_of(64);
+	struct kvmm_pool *pool = adopt(mem, 64, NULL, NULL);
+
+	cr_expect_eq(kvmm_balloon_set(pool, 10 * UNIT + UNIT / 2), 0);
+	tick_until_done(pool);
+	cr_expect_eq(stat_of(pool).nr_away, 40);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_balloon_set(pool, 3 * UNIT), 0);
+	tick_until_done(pool);
+	cr_expect_eq(stat_of(pool).nr_away, 12);
+	cr_expect_eq(kvmm_balloon_set(pool, 0), 0);
+	tick_until_done(pool);
+	cr_expect_eq(stat_of(pool).nr_away, 0);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, steps_tick_the_balloon)
+{
+	u8 *mem = memory_of(64);
+	struct kvmm_pool *pool = adopt(mem, 64, NULL, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	uint64_t epoch;
+
+	cr_expect_eq(kvmm_balloon_set(pool, 12 * UNIT), 0);
+	for (u32 i = 0; i < 16; i++) {
+		cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+		cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	}
+	cr_expect_eq(stat_of(pool).nr_away, 48);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, a_request_of_priority_is_served_from_the_balloon)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, "lru", NULL);
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 6, .max_runs = 8 };
+	kvmm_range_t range;
+
+	cache_keys(pool, 0, 4);
+	cr_expect_eq(kvmm_balloon_set(pool, 2 * UNIT), 0);
+	tick_until_done(pool);
+	cr_expect_eq(stat_of(pool).nr_away, 8);
+	attr.prio = KVMM_PRIO_HIGH;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &range), 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 4, "nothing was evicted for it");
+	cr_expect_eq(stat_of(pool).nr_away, 4);
+	cr_expect_eq(elastic_of_pool(pool).nr_relents, 1);
+	cr_expect_eq(elastic_of_pool(pool).target_bytes, UNIT);
+	tick_until_done(pool);
+	cr_expect_eq(stat_of(pool).nr_away, 4);
+	end_pool(pool);
+	free(mem);
+}
+
+Test(shrink, an_ordinary_request_is_not)
+{
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, NULL, NULL);
+	kvmm_range_t range;
+
+	cr_expect_eq(kvmm_balloon_set(pool, 2 * UNIT), 0);
+	tick_until_done(pool);
+	cr_expect_eq(kvmm_range_alloc(pool, 9, KVMM_RUNS(8), &range), -ENOSPC);
+	cr_expect_eq(stat_of(pool).nr_away, 8);
+	end_pool(pool);
+	free(mem);
+}
