@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam to other processes of this machine: sockets with a path, descriptors that are passed on,
+ * memory that several processes have.
+ *
+ * Nothing here waits. Descriptors are the system's, and closed over exec(). Tests put their own table
+ * in place, which passes on to the system's what it does not spoil.
+ */
+#ifndef KV_SOCK_H
+#define KV_SOCK_H
+
+#include <kv/types.h>
+
+/** Most descriptors that come with one message. */
+#define KV_SOCK_FDS	4u
+
+/**
+ * struct kv_sock_ops - what is needed of the system
+ * @listen: a socket at @path: it, or -EPERM the folder is not the user's alone (mode 0700, and his);
+ *	-EADDRINUSE somebody listens there; -ENAMETOOLONG; -errno. What is left of a process that has
+ *	died there is replaced
+ * @unlink: the path again
+ * @accept: who has come: a socket; -EAGAIN nobody; -EPERM another user has, and was sent away; -errno
+ * @connect: a socket to who listens there: it, or -EAGAIN too many want to; -EPERM another user does,
+ *	or the folder is not the user's alone; -ECONNREFUSED, -ENOENT; -errno
+ * @close: also of memory
+ * @send: how many of @bytes were sent, @fds with the first of them; -EAGAIN; -EPIPE; -errno
+ * @recv: how many came, 0 no more will; and *@nr_fds descriptors, of at most KV_SOCK_FDS. -EAGAIN;
+ *	-errno. With -EPROTO descriptors were too many, and have been closed
+ * @watch: one descriptor that can be read when one of others can, which watch_add() adds. It, or
+ *	-errno. Who is closed is no longer watched
+ * @watch_add: 0 or -errno
+ * @mem_make: memory of that size, all zero, that nobody can make smaller; a descriptor or -errno
+ * @mem_map: where it is: 0 and *@ptr, or -EPERM it can be made smaller, or is; -errno
+ * @mem_unmap: no longer
+ */
+struct kv_sock_ops {
+	int (*listen)(void *ctx, const char *path);
+	void (*unlink)(void *ctx, const char *path);
+	int (*accept)(void *ctx, int fd);
+	int (*connect)(void *ctx, const char *path);
+	void (*close)(void *ctx, int fd);
+	s64 (*send)(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds);
+	s64 (*recv)(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds);
+	int (*watch)(void *ctx);
+	int (*watch_add)(void *ctx, int watch, int fd);
+	int (*mem_make)(void *ctx, u64 bytes);
+	int (*mem_map)(void *ctx, int fd, u64 bytes, void **ptr);
+	void (*mem_unmap)(void *ctx, void *ptr, u64 bytes);
+	void *ctx;
+};
+
+extern const struct kv_sock_ops kv_sock_system;
+
+/* The table in force; never NULL. Set it before the first link is made, or between tests. */
+const struct kv_sock_ops *kv_sock(void);
+void kv_sock_set(const struct kv_sock_ops *ops);	/* NULL: back to kv_sock_system */
+
+#endif /* KV_SOCK_H */

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The system behind the seam to other processes.
+ *
+ * A socket in the file system is as private as the folder that it is in, whatever the umask; so that
+ * is looked at, and the user of who is at the other end, too. Memory is sealed: who shares it cannot
+ * take it away from under us.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <kv/atomic.h>
+#include <kv/sock.h>
+
+#define BACKLOG		16
+#define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* What the last call says, and errno as it was before. */
+static int result(int ret, int saved)
+{
+	int err = ret < 0 ? -errno : ret;
+
+	errno = saved;
+	return err;
+}
+
+static int address_of(const char *path, struct sockaddr_un *addr)
+{
+	size_t len = strlen(path);
+
+	*addr = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (!len || len >= sizeof(addr->sun_path))
+		return -ENAMETOOLONG;
+	memcpy(addr->sun_path, path, len + 1);
+	return 0;
+}
+
+/* The folder is the user's, and nobody else gets in. */
+static int check_folder(const struct sockaddr_un *addr)
+{
+	char folder[sizeof(addr->sun_path)];
+	struct stat stat;
+	char *end;
+
+	memcpy(folder, addr->sun_path, sizeof(folder));
+	end = strrchr(folder, '/');
+	if (!end)
+		memcpy(folder, ".", 2);
+	else if (end == folder)
+		end[1] = '\0';
+	else
+		*end = '\0';
+	if (lstat(folder, &stat))
+		return -errno;
+	return S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() && !(stat.st_mode & 077) ? 0 :
+	       -EPERM;
+}
+
+static int check_user(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len))
+		return -errno;
+	return cred.uid == geteuid() ? 0 : -EPERM;
+}
+
+static int new_socket(void)
+{
+	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int connect_to(const struct sockaddr_un *addr)
+{
+	int fd = new_socket(), err;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)))
+		err = -errno;
+	else
+		err = check_user(fd);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+/* A socket at which nobody listens is what a process that died has left. */
+static int bind_to(int fd, const struct sockaddr_un *addr)
+{
+	struct stat stat;
+	int other;
+
+	if (!bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
+		return 0;
+	if (errno != EADDRINUSE)
+		return -errno;
+	other = connect_to(addr);
+	if (other >= 0)
+		close(other);
+	if (other != -ECONNREFUSED || lstat(addr->sun_path, &stat) || !S_ISSOCK(stat.st_mode))
+		return -EADDRINUSE;
+	if (unlink(addr->sun_path) || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
+		return -errno;
+	return 0;
+}
+
+static int listen_at(const struct sockaddr_un *addr)
+{
+	int fd, err = check_folder(addr);
+
+	if (err)
+		return err;
+	fd = new_socket();
+	if (fd < 0)
+		return -errno;
+	err = bind_to(fd, addr);
+	if (!err && listen(fd, BACKLOG))
+		err = -errno;
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+static int system_listen(void *ctx, const char *path)
+{
+	struct sockaddr_un addr;
+	int saved = errno, ret = address_of(path, &addr);
+
+	if (!ret)
+		ret = listen_at(&addr);
+	errno = saved;
+	return ret;
+}
+
+static void system_unlink(void *ctx, const char *path)
+{
+	int saved = errno;
+
+	unlink(path);
+	errno = saved;
+}
+
+static int system_accept(void *ctx, int fd)
+{
+	int saved = errno, ret, err;
+
+	do
+		ret = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	while (ret < 0 && (errno == EINTR || errno == ECONNABORTED));
+	ret = result(ret, saved);
+	err = ret < 0 ? 0 : check_user(ret);
+	if (!err)
+		return ret;
+	close(ret);
+	errno = saved;
+	return err;
+}
+
+static int system_connect(void *ctx, const char *path)
+{
+	struct sockaddr_un addr;
+	int saved = errno, ret = address_of(path, &addr);
+
+	if (!ret)
+		ret = check_folder(&addr);
+	if (!ret)
+		ret = connect_to(&addr);
+	errno = saved;
+	return ret;
+}
+
+static void system_close(void *ctx, int fd)
+{
+	int saved = errno;
+
+	close(fd);
+	errno = saved;
+}
+
+union control {
+	char buf[CMSG_SPACE(KV_SOCK_FDS * sizeof(int))];
+	struct cmsghdr align;
+};
+
+static s64 system_send(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds)
+{
+	struct iovec iov = { (void *)buf, bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union control control = { 0 };
+	int saved = errno;
+	ssize_t ret;
+
+	if (nr_fds > KV_SOCK_FDS)
+		return -EINVAL;
+	if (nr_fds) {
+		struct cmsghdr *head = &control.align;
+
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(nr_fds * sizeof(int));
+		head->cmsg_level = SOL_SOCKET;
+		head->cmsg_type = SCM_RIGHTS;
+		head->cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
+		memcpy(CMSG_DATA(head), fds, nr_fds * sizeof(int));
+	}
+	do
+		ret = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+/* All that came are ours to close, wanted or not. */
+static void take_fds(struct msghdr *msg, int *fds, u32 *nr_fds)
+{
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
+		u32 nr = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (u32 i = 0; i < nr; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(head) + i * sizeof(fd), sizeof(fd));
+			if (*nr_fds < KV_SOCK_FDS)
+				fds[(*nr_fds)++] = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+static s64 system_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds)
+{
+	struct iovec iov = { buf, bytes };
+	union control control;
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
+			      .msg_controllen = sizeof(control.buf) };
+	int saved = errno;
+	ssize_t ret;
+
+	*nr_fds = 0;
+	do
+		ret = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (ret < 0 && errno == EINTR);
+	if (ret < 0) {
+		ret = -errno;
+	} else {
+		take_fds(&msg, fds, nr_fds);
+		if (msg.msg_flags & MSG_CTRUNC) {
+			while (*nr_fds)
+				close(fds[--*nr_fds]);
+			ret = -EPROTO;
+		}
+	}
+	errno = saved;
+	return ret;
+}
+
+static int system_watch(void *ctx)
+{
+	int saved = errno;
+
+	return result(epoll_create1(EPOLL_CLOEXEC), saved);
+}
+
+static int system_watch_add(void *ctx, int watch, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int saved = errno;
+
+	return result(epoll_ctl(watch, EPOLL_CTL_ADD, fd, &event), saved);
+}
+
+static int system_mem_make(void *ctx, u64 bytes)
+{
+	int saved = errno, fd = memfd_create("kvmm-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err = 0;
+
+	if (fd < 0)
+		return result(fd, saved);
+	if (ftruncate(fd, bytes) || fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_SEAL))
+		err = -errno;
+	if (err)
+		close(fd);
+	errno = saved;
+	return err ? err : fd;
+}
+
+/* A page that is not there kills the reader: so nobody must be able to take it away. */
+static int check_mem(int fd, u64 bytes)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat stat;
+
+	if (seals < 0 || (seals & SEALS) != SEALS)
+		return -EPERM;
+	if (fstat(fd, &stat))
+		return -errno;
+	return stat.st_size >= 0 && (u64)stat.st_size >= bytes ? 0 : -EPERM;
+}
+
+static int system_mem_map(void *ctx, int fd, u64 bytes, void **result)
+{
+	int saved = errno, err = check_mem(fd, bytes);
+	void *ptr;
+
+	if (!err) {
+		ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (ptr == MAP_FAILED)
+			err = -errno;
+		else
+			*result = ptr;
+	}
+	errno = saved;
+	return err;
+}
+
+static void system_mem_unmap(void *ctx, void *ptr, u64 bytes)
+{
+	int saved = errno;
+
+	munmap(ptr, bytes);
+	errno = saved;
+}
+
+const struct kv_sock_ops kv_sock_system = {
+	.listen		= system_listen,
+	.unlink		= system_unlink,
+	.accept		= system_accept,
+	.connect	= system_connect,
+	.close		= system_close,
+	.send		= system_send,
+	.recv		= system_recv,
+	.watch		= system_watch,
+	.watch_add	= system_watch_add,
+	.mem_make	= system_mem_make,
+	.mem_map	= system_mem_map,
+	.mem_unmap	= system_mem_unmap,
+};
+
+static const struct kv_sock_ops *sock_in_force = &kv_sock_system;
+
+const struct kv_sock_ops *kv_sock(void)
+{
+	/* Pairs with kv_sock_set(): whoever sees the table sees what it was filled with. */
+	return smp_load_acquire(&sock_in_force);
+}
+
+void kv_sock_set(const struct kv_sock_ops *ops)
+{
+	/* Pairs with kv_sock(). */
+	smp_store_release(&sock_in_force, ops ? ops : &kv_sock_system);
+}
