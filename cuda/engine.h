@@ -253,6 +253,8 @@ void kv_area_info(struct kv_area *area, struct kv_area_info *info);
 int kv_area_grow(struct kv_area *area, u64 offset, u64 bytes);
 int kv_area_shrink(struct kv_area *area, u64 offset, u64 bytes);
 int kv_area_export(struct kv_area *area, u64 offset, u32 kind, void *handle);
+int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
+		   struct kv_area **area);
 
 static inline bool kv_dev_is_blind(struct kv_dev *dev)
 {

@@ -484,6 +484,7 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.area_grow	= kv_area_grow,			\
 	.area_shrink	= kv_area_shrink,		\
 	.area_export	= kv_area_export,		\
+	.area_import	= kv_area_import,		\
 	.tune		= gpu_tune,			\
 	.stat		= gpu_stat,			\
 	.info		= kv_gpu_info

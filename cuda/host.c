@@ -367,6 +367,12 @@ static int host_area_export(struct kv_area *area, u64 offset, u32 kind, void *ha
 	return area_has(area, offset, PAGE_BYTES) && kv_is_pow2(kind) ? -EOPNOTSUPP : -EINVAL;
 }
 
+static int host_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
+			    struct kv_area **area)
+{
+	return handle && kv_is_pow2(kind) && kv_is_pow2(bytes) ? -EOPNOTSUPP : -EINVAL;
+}
+
 /* ---- */
 
 /* There is one path. */
@@ -429,6 +435,7 @@ const struct kv_dev_ops kv_dev_host = {
 	.area_grow	= host_area_grow,
 	.area_shrink	= host_area_shrink,
 	.area_export	= host_area_export,
+	.area_import	= host_area_import,
 	.tune		= host_tune,
 	.stat		= host_stat,
 	.info		= host_info,

@@ -532,6 +532,88 @@ int kv_area_create(struct kv_dev *dev, const struct kv_area_attr *attr, struct k
 	return 0;
 }
 
+/* ---- importing ---- */
+
+static int import_handle(struct kv_area *area, u32 kind, const void *handle, kcu_mem_handle *mem)
+{
+	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
+	void *shared = (void *)handle;
+
+	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, in the clothes of a pointer */
+		shared = (void *)(intptr_t)*(const int *)handle;
+	return kv_gpu_call(area->dev->gpu, mem_import, mem, shared, type);
+}
+
+/* One unit, which is whatever was exported. */
+static int map_import(struct kv_area *area, kcu_mem_handle handle)
+{
+	struct kv_gpu *gpu = area->dev->gpu;
+	int err = kv_gpu_call(gpu, mem_address_reserve, &area->addr, area->max_bytes,
+			      area->unit_bytes, 0, 0);
+
+	if (err)
+		return err;
+	err = kv_gpu_call(gpu, mem_map, area->addr, area->unit_bytes, 0, handle, 0);
+	if (!err) {
+		area->unit[0] = (struct unit){ .handle = handle, .state = UNIT_MAPPED };
+		err = open_run(area, 0, 1);
+		if (err)
+			kv_gpu_call(gpu, mem_unmap, area->addr, area->unit_bytes);
+	}
+	if (err)
+		kv_gpu_call(gpu, mem_address_free, area->addr, area->max_bytes);
+	return err;
+}
+
+static int open_import(struct kv_area *area, u32 kind, const void *handle)
+{
+	struct kv_gpu_scope scope;
+	kcu_mem_handle mem;
+	int err = kv_gpu_enter_relaxed(area->dev->gpu, &scope);
+
+	if (err)
+		return err;
+	err = import_handle(area, kind, handle, &mem);
+	if (!err) {
+		err = map_import(area, mem);
+		if (err)
+			release_handle(area, mem);
+	}
+	kv_gpu_leave(area->dev->gpu, &scope);
+	area->is_elastic = !err;
+	return err;
+}
+
+int kv_area_import(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
+		   struct kv_area **result)
+{
+	struct kv_area *area;
+	int err;
+
+	if (!handle || (kind != KV_EXPORT_FD && kind != KV_EXPORT_FABRIC) || !kv_is_pow2(bytes) ||
+	    bytes % (dev->gpu->granule_bytes ?: MIN_UNIT_BYTES))
+		return -EINVAL;
+	if (!(possible_exports(dev->gpu) & kind))
+		return -EOPNOTSUPP;
+	area = kv_alloc(sizeof(*area));
+	if (!area)
+		return -ENOMEM;
+	area->dev = dev;
+	area->unit_bytes = area->max_bytes = bytes;
+	area->nr_units = 1;
+	kv_lock_init(&area->lock, KV_RANK_TIER, KV_AREA_LOCK_ID);
+	err = alloc_tables(area);
+	if (!err)
+		err = open_import(area, kind, handle);
+	if (err)
+		free_area(area);
+	else
+		*result = area;
+	return err;
+}
+
+/* ---- the end ---- */
+
 /* A reservation with something stuck in it stays reserved. */
 static void close_elastic(struct kv_area *area)
 {

@@ -237,6 +237,10 @@ enum kv_knob {
  *	-EIO the driver failed half-way: what is gone is gone, area_info tells how much
  * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: an int, or KV_FABRIC_BYTES.
  *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
+ * @area_import: an area of one unit, which is what @handle, exported as @kind by any process of this
+ *	host, or of this fabric, stands for: @bytes of memory of any device of the driver. The handle
+ *	stays the caller's. 0; -EOPNOTSUPP this device cannot; -EINVAL it is none of that size;
+ *	-ENOMEM; -EIO
  *
  * @tune: 0; -EINVAL
  * @stat: a snapshot
@@ -281,6 +285,8 @@ struct kv_dev_ops {
 	int (*area_grow)(struct kv_area *area, u64 offset, u64 bytes);
 	int (*area_shrink)(struct kv_area *area, u64 offset, u64 bytes);
 	int (*area_export)(struct kv_area *area, u64 offset, u32 kind, void *handle);
+	int (*area_import)(struct kv_dev *dev, u32 kind, const void *handle, u64 bytes,
+			   struct kv_area **area);
 
 	int (*tune)(struct kv_dev *dev, enum kv_knob knob, u64 value);
 	void (*stat)(struct kv_dev *dev, struct kv_dev_stat *stat);
