@@ -74,5 +74,7 @@ struct store *local_store(struct kvmm_migrate *job);
 
 /* remote.c: the same; -EINVAL no link, or it is in use. */
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr);
+/* Its link goes. */
+void remote_unlink(struct kvmm_migrate *job);
 
 #endif /* NET_JOB_H */

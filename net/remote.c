@@ -1,6 +1,540 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "job.h"
+/*
+ * The giver: the carrier to another process.
+ *
+ *	TALLY --> OFFER --> ANSWER --> POUR --> (verify) --> (commit)
+ *
+ * From the moment at which COMMIT may have left this process until ACK is here the job is in doubt: the
+ * taker may have published, or may have died before. The source is then kept, held, whatever happens;
+ * what the taker says when the migration is offered to it again, by the same identifier, ends the
+ * doubt. Until then there may be two copies of the same bytes, which hurts nobody.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "link.h"
+#include "verify.h"
+
+enum remote_state { TALLY, OFFER, ANSWER, POUR };
+
+/* What a slot of the window is doing, as far as the giver knows. */
+enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_FULL, SLOT_SENT };
+
+struct remote {
+	struct kvmm_migrate_link *link;	/* borrowed; NULL: gone */
+	struct wire_id id;		/* fixed at creation */
+	u32 gen;
+	u32 max_runs;
+	enum remote_state state;
+	u64 *sum;			/* ours; by number of the block */
+	u32 nr_sums;
+	u32 nr_names_sent;
+	u32 nr_sums_sent;
+	bool offered;			/* the taker may have heard of it */
+	bool is_there;			/* the taker has it already: nothing is left to be done */
+	bool verified;
+	bool commit_sent;
+	u32 nr;				/* blocks that are copied */
+	u32 *from;			/* ours */
+	u32 next;			/* number of the first that no slot has had */
+	u32 nr_drained;			/* in order */
+	u32 nr_before;			/* of these, by an earlier attempt */
+	u32 nr_present;
+	enum slot_state slot[WINDOW_SLOTS];
+	u32 path;
+	u32 nr_descriptors;
+};
+
+/* ---- messages ---- */
+
+static struct conn_out message(const struct remote *remote, u32 type)
+{
+	return (struct conn_out){ .type = type, .gen = remote->gen, .id = &remote->id, .fd = -1 };
+}
+
+static void send(struct remote *remote, u32 type, const void *fixed, u32 bytes)
+{
+	struct conn_out out = message(remote, type);
+
+	out.fixed = fixed;
+	out.fixed_bytes = bytes;
+	conn_send(&remote->link->conn, &out);
+}
+
+static bool has_link(const struct remote *remote)
+{
+	return remote->link && !remote->link->conn.err;
+}
+
+/* ---- prepare ---- */
+
+static int make_tables(struct kvmm_migrate *job, struct remote *remote)
+{
+	u32 nr = max(job->goods.nr, 1u);
+
+	if (!remote->sum)
+		remote->sum = kv_alloc_array(nr, sizeof(*remote->sum));
+	if (!remote->from)
+		remote->from = kv_alloc_array(nr, sizeof(*remote->from));
+	return remote->sum && remote->from ? 0 : -ENOMEM;
+}
+
+static void start_over(struct remote *remote)
+{
+	remote->state = TALLY;
+	remote->nr_sums = remote->nr_names_sent = remote->nr_sums_sent = 0;
+	remote->offered = remote->is_there = remote->verified = remote->commit_sent = false;
+	remote->nr = remote->next = remote->nr_drained = remote->nr_before = 0;
+	memset(remote->slot, 0, sizeof(remote->slot));
+}
+
+static int remote_prepare(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+	int err;
+
+	if (!remote->link)
+		return -ECONNRESET;
+	err = link_greet(remote->link);
+	if (err)
+		return err;
+	start_over(remote);
+	remote->path = remote->link->window.shape.kind == WINDOW_DEVICE ? KVMM_MIGRATE_PATH_DEVICE :
+									 KVMM_MIGRATE_PATH_SHARED;
+	return make_tables(job, remote);
+}
+
+static int remote_wait(struct kvmm_migrate *job)
+{
+	return 0;
+}
+
+/* ---- the offer ---- */
+
+static int tally(struct kvmm_migrate *job, struct remote *remote)
+{
+	const struct kv_pool_view *view = &job->goods.view;
+	struct end end = { view->ops, view->dev, view->dev_number, view->planes, job->goods.block };
+	u32 nr = min(job->goods.nr - remote->nr_sums, sum_portion(view->block_bytes));
+	int err = sum_list(&end, remote->nr_sums, nr, remote->sum + remote->nr_sums);
+
+	if (err)
+		return err;
+	remote->nr_sums += nr;
+	if (remote->nr_sums == job->goods.nr)
+		remote->state = OFFER;
+	return -EINPROGRESS;
+}
+
+static void send_offer(struct kvmm_migrate *job, struct remote *remote)
+{
+	const struct wire_offer offer = {
+		.nr_refs = job->goods.nr_refs, .nr_ranges = job->goods.nr_ranges,
+		.nr = job->goods.nr, .flags = job->goods.flags & KVMM_MIGRATE_NO_EVICT,
+		.max_runs = remote->max_runs,
+	};
+	struct conn_out out = message(remote, WIRE_OFFER);
+
+	out.fixed = &offer;
+	out.fixed_bytes = sizeof(offer);
+	out.more = job->goods.kind;
+	out.more_bytes = offer.nr_ranges * sizeof(*job->goods.kind);
+	conn_send(&remote->link->conn, &out);
+	remote->offered = true;
+}
+
+/* The next part of a table of @total items of @size bytes. */
+static void send_part(struct remote *remote, u32 type, const void *table, u32 size, u32 total,
+		      u32 *nr_sent)
+{
+	u32 most = (WIRE_MAX_BYTES - sizeof(struct wire_part)) / size;
+	struct wire_part part = { *nr_sent, min(total - *nr_sent, most) };
+	struct conn_out out = message(remote, type);
+
+	out.fixed = &part;
+	out.fixed_bytes = sizeof(part);
+	out.more = (const u8 *)table + (u64)part.first * size;
+	out.more_bytes = part.nr * size;
+	conn_send(&remote->link->conn, &out);
+	*nr_sent += part.nr;
+}
+
+static int offer(struct kvmm_migrate *job, struct remote *remote)
+{
+	const struct goods *goods = &job->goods;
+	struct conn *conn = &remote->link->conn;
+
+	conn_pump(conn);
+	if (!remote->offered && conn_has_room(conn))
+		send_offer(job, remote);
+	while (remote->offered && conn_has_room(conn) && remote->nr_names_sent < goods->nr_refs)
+		send_part(remote, WIRE_NAMES, goods->name, sizeof(*goods->name), goods->nr_refs,
+			  &remote->nr_names_sent);
+	while (remote->nr_names_sent == goods->nr_refs && conn_has_room(conn) &&
+	       remote->offered && remote->nr_sums_sent < goods->nr)
+		send_part(remote, WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->nr,
+			  &remote->nr_sums_sent);
+	if (remote->nr_sums_sent == goods->nr)
+		remote->state = ANSWER;
+	return conn->err ? conn->err : -EINPROGRESS;
+}
+
+static bool bit_of(const u8 *bits, u32 i)
+{
+	return bits[i / 8] >> i % 8 & 1;
+}
+
+static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
+{
+	struct wire_accept accept;
+	const u8 *bits;
+
+	if (wire_get_accept(msg, &accept, &bits))
+		return -EPROTO;
+	if (accept.status)
+		return accept.status;
+	remote->is_there = accept.answer == WIRE_COMMITTED;
+	if (remote->is_there)
+		return 0;
+	job->in_doubt = false;		/* it has not been published, and will not be unasked */
+	if (accept.nr_refs != job->goods.nr_refs)
+		return -EPROTO;
+	remote->nr = 0;
+	for (u32 i = 0; i < job->goods.nr; i++)
+		if (i >= accept.nr_refs || !bit_of(bits, i))
+			remote->from[remote->nr++] = job->goods.block[i];
+	if (accept.nr_done > remote->nr)
+		return -EPROTO;
+	remote->nr_present = job->goods.nr - remote->nr;
+	remote->next = remote->nr_drained = remote->nr_before = accept.nr_done;
+	remote->state = POUR;
+	return 0;
+}
+
+/* ---- what comes ---- */
+
+static int hear_drain(struct remote *remote, const struct wire_msg *msg)
+{
+	struct slot_copy *copy;
+	struct wire_fill drain;
+
+	if (wire_get_fill(msg, &drain) || remote->slot[drain.slot] != SLOT_SENT)
+		return -EPROTO;
+	copy = &remote->link->window.copy[drain.slot];
+	if (drain.status)
+		return drain.status;
+	if (copy->first != drain.first || copy->nr != drain.nr)
+		return -EPROTO;
+	remote->slot[drain.slot] = SLOT_EMPTY;
+	remote->nr_drained += drain.nr;
+	return 0;
+}
+
+static int hear_verified(struct remote *remote, const struct wire_msg *msg)
+{
+	s32 status;
+
+	if (wire_get_status(msg, &status) || remote->nr_drained != remote->nr)
+		return -EPROTO;
+	remote->verified = !status;
+	return status;
+}
+
+/* The end of doubt, one way or the other. */
+static int hear_ack(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
+{
+	s32 status;
+
+	if (!remote->commit_sent || wire_get_status(msg, &status))
+		return -EPROTO;
+	job->in_doubt = false;
+	remote->is_there = !status;
+	return status;
+}
+
+/* An abort of an attempt that was to be committed says that it was not. */
+static int hear_abort(struct kvmm_migrate *job, const struct wire_msg *msg)
+{
+	s32 status;
+
+	if (wire_get_status(msg, &status) || !status)
+		return -EPROTO;
+	job->in_doubt = false;
+	return status;
+}
+
+static int hear(struct kvmm_migrate *job, struct remote *remote, const struct wire_msg *msg)
+{
+	switch (msg->head.type) {
+	case WIRE_ACCEPT:
+		if (remote->state == POUR || !remote->offered)
+			return -EPROTO;
+		return hear_accept(job, remote, msg);
+	case WIRE_DRAIN:
+		return hear_drain(remote, msg);
+	case WIRE_VERIFIED:
+		return hear_verified(remote, msg);
+	case WIRE_ACK:
+		return hear_ack(job, remote, msg);
+	case WIRE_ABORT:
+		return hear_abort(job, msg);
+	}
+	return -EPROTO;
+}
+
+/* All that has come: 0, or why it is over. */
+static int listen(struct kvmm_migrate *job, struct remote *remote)
+{
+	struct wire_msg msg;
+	int ret;
+
+	if (!remote->link)
+		return -ECONNRESET;
+	while ((ret = link_next(remote->link, &remote->id, remote->gen, &msg)) > 0) {
+		ret = hear(job, remote, &msg);
+		if (ret == -EPROTO)
+			conn_break(&remote->link->conn, ret);
+		if (ret)
+			return ret;
+	}
+	return remote->is_there ? 0 : ret;
+}
+
+/* ---- pouring ---- */
+
+static int fill_slot(struct kvmm_migrate *job, struct remote *remote, u32 slot)
+{
+	struct window *window = &remote->link->window;
+	u32 nr = min(remote->nr - remote->next, window->shape.slot_blocks);
+	int err;
+
+	if (!nr)
+		return 0;
+	err = window_fill(window, slot, remote->from, remote->next, nr, job->copy_flags);
+	if (err)
+		return err;
+	remote->next += nr;
+	remote->slot[slot] = SLOT_FILLING;
+	return 0;
+}
+
+static void send_slot(struct remote *remote, u32 slot)
+{
+	const struct slot_copy *copy = &remote->link->window.copy[slot];
+	const struct wire_fill fill = { slot, copy->first, copy->nr, 0 };
+
+	send(remote, WIRE_FILL, &fill, sizeof(fill));
+	remote->slot[slot] = SLOT_SENT;
+}
+
+/* Slots are sent in the order of their blocks: the taker counts on that. */
+static bool is_next(const struct remote *remote, u32 slot)
+{
+	const struct window *window = &remote->link->window;
+
+	for (u32 i = 0; i < WINDOW_SLOTS; i++)
+		if (i != slot && (remote->slot[i] == SLOT_FILLING || remote->slot[i] == SLOT_FULL) &&
+		    window->copy[i].first < window->copy[slot].first)
+			return false;
+	return true;
+}
+
+static int pour_slot(struct kvmm_migrate *job, struct remote *remote, u32 slot)
+{
+	int err = 0;
+
+	if (remote->slot[slot] == SLOT_EMPTY)
+		err = fill_slot(job, remote, slot);
+	if (!err && remote->slot[slot] == SLOT_FILLING) {
+		err = window_poll(&remote->link->window, slot);
+		if (err)
+			return err == -EINPROGRESS ? 0 : err;
+		remote->slot[slot] = SLOT_FULL;
+	}
+	if (!err && remote->slot[slot] == SLOT_FULL && is_next(remote, slot) &&
+	    conn_has_room(&remote->link->conn))
+		send_slot(remote, slot);
+	return err;
+}
+
+static int pour(struct kvmm_migrate *job, struct remote *remote)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < WINDOW_SLOTS && !err; i++)
+		err = pour_slot(job, remote, i);
+	remote->nr_descriptors = remote->link->window.nr_descriptors;
+	if (err)
+		return err;
+	return remote->nr_drained == remote->nr ? 0 : -EINPROGRESS;
+}
+
+static int remote_copy(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+	int err = remote->offered ? listen(job, remote) : has_link(remote) ? 0 : -ECONNRESET;
+
+	if (err || remote->is_there)
+		return err;
+	switch (remote->state) {
+	case TALLY:
+		return tally(job, remote);
+	case OFFER:
+		return offer(job, remote);
+	case ANSWER:
+		return -EINPROGRESS;
+	case POUR:
+		return pour(job, remote);
+	}
+	return -EINVAL;
+}
+
+/* ---- verify and commit ---- */
+
+static int remote_verify(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+	int err = listen(job, remote);
+
+	if (err)
+		return err;
+	return remote->verified || remote->is_there ? 0 : -EINPROGRESS;
+}
+
+static int remote_commit(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+	int err;
+
+	if (!remote->commit_sent && !remote->is_there) {
+		if (!has_link(remote))
+			return -ECONNRESET;
+		if (!conn_has_room(&remote->link->conn))
+			return -EINPROGRESS;
+		remote->commit_sent = job->in_doubt = true;
+		send(remote, WIRE_COMMIT, NULL, 0);
+	}
+	err = remote->is_there ? 0 : listen(job, remote);
+	if (err || !remote->is_there)
+		return err ? err : -EINPROGRESS;
+	job->in_doubt = false;
+	remote->link->job = NULL;	/* free for the next one */
+	remote->link = NULL;
+	return 0;
+}
+
+/* ---- the way back ---- */
+
+static void send_abort(struct remote *remote)
+{
+	const struct wire_status status = { -ECANCELED, 0 };
+
+	if (remote->offered && !remote->commit_sent && has_link(remote) &&
+	    conn_has_room(&remote->link->conn))
+		send(remote, WIRE_ABORT, &status, sizeof(status));
+}
+
+static void let_go(struct remote *remote)
+{
+	if (remote->link)
+		remote->link->job = NULL;
+	remote->link = NULL;
+}
+
+/* The slots it leaves may be read by the taker still: it waits for that before it takes an offer. */
+static int remote_undo(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+
+	for (u32 i = 0; i < WINDOW_SLOTS && remote->link; i++)
+		if (window_poll(&remote->link->window, i) == -EINPROGRESS)
+			return -EINPROGRESS;
+	send_abort(remote);
+	remote->offered = false;
+	return 0;
+}
+
+static int remote_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link)
+{
+	struct remote *remote = job->remote;
+
+	if (link && link != remote->link) {
+		if (link->job || link->pool != job->goods.pool)
+			return -EINVAL;
+		let_go(remote);
+		remote->link = link;
+		link->job = job;
+	}
+	if (!has_link(remote))
+		return -EINVAL;
+	remote->gen++;
+	return 0;
+}
+
+void remote_unlink(struct kvmm_migrate *job)
+{
+	window_wait(&job->remote->link->window);
+	let_go(job->remote);
+}
+
+static void remote_free(struct kvmm_migrate *job)
+{
+	struct remote *remote = job->remote;
+
+	if (remote->link) {
+		window_wait(&remote->link->window);
+		send_abort(remote);
+	}
+	let_go(remote);
+	kv_free(remote->sum);
+	kv_free(remote->from);
+	kv_free(remote);
+	job->remote = NULL;
+}
+
+static void remote_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+{
+	const struct remote *remote = job->remote;
+
+	status->path = remote->path;
+	status->nr_present = remote->nr_present;
+	status->nr_copied = remote->nr_drained - remote->nr_before;
+	status->nr_verified = remote->verified ? remote->nr : 0;
+	status->nr_descriptors = remote->nr_descriptors;
+	for (u32 i = 0; i < remote->nr && remote->from; i++)
+		status->nr_src_runs += !i || remote->from[i] != remote->from[i - 1] + 1;
+}
+
+static const struct carrier_ops remote_ops = {
+	.prepare	= remote_prepare,
+	.wait		= remote_wait,
+	.copy		= remote_copy,
+	.verify		= remote_verify,
+	.commit		= remote_commit,
+	.undo		= remote_undo,
+	.resume		= remote_resume,
+	.free		= remote_free,
+	.status		= remote_status,
+};
+
 int remote_init(struct kvmm_migrate *job, const struct kvmm_migrate_attr *attr)
 {
-	return -EINVAL;
+	struct kvmm_migrate_link *link = attr->link;
+	struct remote *remote;
+
+	if (link->job || link->pool != attr->src)
+		return -EINVAL;
+	remote = kv_alloc(sizeof(*remote));
+	if (!remote)
+		return -ENOMEM;
+	remote->link = link;
+	remote->id = (struct wire_id){ { kv_random(), kv_random() | 1 } };
+	remote->max_runs = attr->max_runs;
+	remote->gen = 1;
+	link->job = job;
+	job->remote = remote;
+	job->ops = &remote_ops;
+	return 0;
 }

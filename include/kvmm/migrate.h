@@ -268,6 +268,129 @@ KVMM_API int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint3
 KVMM_API int kvmm_migrate_relocations(const struct kvmm_migrate *job,
 				      struct kvmm_relocation *moves, uint32_t max);
 
+/* ---- between two processes ---- */
+
+/**
+ * kvmm_migrate_connect() - a link from @pool to the one that is served at @path
+ * @link: set on success only; carries one migration at a time
+ *
+ * Never waits: whether the pools are made alike shows in the first migration.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -ENOENT, -ECONNREFUSED nobody serves there;
+ * -EPERM another user does, or others may write to that folder; -EAGAIN try again; -ENOMEM; -errno.
+ */
+KVMM_API int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path,
+				  struct kvmm_migrate_link **link);
+
+/** kvmm_migrate_disconnect() - or NULL. A job on it fails with -ECONNRESET. */
+KVMM_API void kvmm_migrate_disconnect(struct kvmm_migrate_link *link);
+
+/** kvmm_migrate_link_fd() - can be read when there is a reason to poll the job, besides copies of its
+ * own. Return: a descriptor of the link's; -ECONNRESET; -EINVAL. */
+KVMM_API int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link);
+
+/** Host memory is used even where the device's could be. */
+#define KVMM_MIGRATE_SERVE_SHARED	(1u << 0)
+
+/**
+ * struct kvmm_migrate_serve_attr - a pool that takes what others give
+ * @size: sizeof(struct kvmm_migrate_serve_attr); set by KVMM_MIGRATE_SERVE_INIT
+ * @pool: where it goes
+ * @path: of the socket, in a folder of the user's alone; copied
+ * @window_bytes: memory for what is on its way, for each link; 0 = 8 MiB
+ * @lease_ns: how long blocks stay reserved for a link that broke; 0 = 10 s
+ * @max_links: at a time, 1 to 64; 0 = 8
+ * @flags: KVMM_MIGRATE_SERVE_*
+ */
+struct kvmm_migrate_serve_attr {
+	size_t size;
+	struct kvmm_pool *pool;
+	const char *path;
+	uint64_t window_bytes;
+	uint64_t lease_ns;
+	uint32_t max_links;
+	uint32_t flags;
+};
+
+#define KVMM_MIGRATE_SERVE_INIT { sizeof(struct kvmm_migrate_serve_attr), NULL, NULL, 0, 0, 0, 0 }
+
+/**
+ * kvmm_migrate_serve() - listen
+ *
+ * Only processes of the same user get in.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -EPERM others may write to that folder;
+ * -EADDRINUSE somebody serves there; -ENAMETOOLONG; -ENOMEM; -errno.
+ */
+KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
+				struct kvmm_migrate_server **server);
+
+/** kvmm_migrate_serve_end() - no longer; or NULL. What is not committed is given up; waits for copies
+ * that run. */
+KVMM_API void kvmm_migrate_serve_end(struct kvmm_migrate_server *server);
+
+/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way.
+ * Return: a descriptor of the server's; -EINVAL. */
+KVMM_API int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server);
+
+/**
+ * kvmm_migrate_serve_tick() - do what is to be done; waits for nothing but checksums, as
+ * kvmm_migrate_poll()
+ *
+ * By one thread at a time.
+ *
+ * Return: migrations that are under way, those of broken links included; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server);
+
+/**
+ * struct kvmm_migrate_arrival - something that has come, and is committed
+ * @id: of the migration, unlike all others
+ * @seq: of the range; 0
+ * @range: a range, which is the caller's; all 0: cached blocks, which are found by their names
+ * @nr_blocks: blocks
+ * @reserved: 0
+ */
+struct kvmm_migrate_arrival {
+	uint64_t id[2];
+	uint64_t seq;
+	kvmm_range_t range;
+	uint32_t nr_blocks;
+	uint32_t reserved;
+};
+
+/** kvmm_migrate_arrived() - the next one, oldest first. Of more than 256 that nobody asked for the
+ * oldest are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT; -EINVAL. */
+KVMM_API int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
+				  struct kvmm_migrate_arrival *arrival);
+
+/**
+ * struct kvmm_migrate_serve_stat - counts since it began, but for the first two
+ * @nr_links: links
+ * @nr_waiting: migrations whose link broke, and that may be resumed
+ * @offers, @commits: migrations that were offered, and committed
+ * @resumed: that went on from where their link had broken
+ * @repeated: that were offered again after they had been committed
+ * @failed: that were given up, for whatever reason
+ * @refused: links of other users, and such that did not keep to the protocol
+ * @bytes: that were copied
+ */
+struct kvmm_migrate_serve_stat {
+	uint32_t nr_links;
+	uint32_t nr_waiting;
+	uint64_t offers;
+	uint64_t commits;
+	uint64_t resumed;
+	uint64_t repeated;
+	uint64_t failed;
+	uint64_t refused;
+	uint64_t bytes;
+};
+
+/** kvmm_migrate_serve_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
+				     struct kvmm_migrate_serve_stat *stat);
+
 /* ---- low memory ---- */
 
 /** A thread of kvmm's does the work. Without it, whoever calls kvmm_migrate_auto_tick(). */

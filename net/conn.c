@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Messages over a socket: put together from pieces of any length, sent in pieces of any length.
+ *
+ * Both buffers are bounded: who does not read is not written to, and who writes more than is handled
+ * waits in his own socket.
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "conn.h"
+
+int conn_init(struct conn *conn, int fd)
+{
+	*conn = (struct conn){ .fd = fd, .out_fd = -1 };
+	conn->in = kv_alloc_array(CONN_BYTES, 1);
+	conn->out = kv_alloc_array(2 * CONN_BYTES, 1);
+	if (conn->in && conn->out)
+		return 0;
+	conn_exit(conn);
+	return -ENOMEM;
+}
+
+static void close_fds(struct conn *conn)
+{
+	while (conn->nr_fds)
+		kv_sock()->close(kv_sock()->ctx, conn->fds[--conn->nr_fds]);
+}
+
+void conn_exit(struct conn *conn)
+{
+	close_fds(conn);
+	if (conn->fd >= 0)
+		kv_sock()->close(kv_sock()->ctx, conn->fd);
+	conn->fd = -1;
+	kv_free(conn->in);
+	kv_free(conn->out);
+	conn->in = conn->out = NULL;
+	conn->err = conn->err ? conn->err : -ECONNRESET;
+}
+
+/* The socket goes at once, so that the other side knows. */
+void conn_break(struct conn *conn, int err)
+{
+	if (conn->err)
+		return;
+	conn->err = err;
+	close_fds(conn);
+	kv_sock()->close(kv_sock()->ctx, conn->fd);
+	conn->fd = -1;
+}
+
+/* A system that has no time or no room now may have some later. */
+static bool is_passing(s64 err)
+{
+	return err == -EAGAIN || err == -EINTR || err == -ENOMEM || err == -ENOBUFS;
+}
+
+/* ---- out ---- */
+
+void conn_send(struct conn *conn, const struct conn_out *out)
+{
+	struct wire_head head = {
+		.magic = WIRE_MAGIC, .version = WIRE_VERSION, .type = out->type, .gen = out->gen,
+		.bytes = out->fixed_bytes + out->more_bytes,
+	};
+	u8 *at = conn->out + conn->nr_out + sizeof(head);
+
+	if (conn->err)
+		return;
+	if (out->id)
+		head.id = *out->id;
+	if (out->fixed_bytes)
+		memcpy(at, out->fixed, out->fixed_bytes);
+	if (out->more_bytes)
+		memcpy(at + out->fixed_bytes, out->more, out->more_bytes);
+	head.sum = wire_sum(at, head.bytes);
+	memcpy(conn->out + conn->nr_out, &head, sizeof(head));
+	conn->nr_out += sizeof(head) + head.bytes;
+	if (out->fd >= 0)
+		conn->out_fd = out->fd;
+	conn_pump(conn);
+}
+
+static void pump_out(struct conn *conn)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	while (!conn->err && conn->nr_sent < conn->nr_out) {
+		u32 nr_fds = conn->out_fd >= 0;
+		s64 sent = ops->send(ops->ctx, conn->fd, conn->out + conn->nr_sent,
+				     conn->nr_out - conn->nr_sent, &conn->out_fd, nr_fds);
+
+		if (sent < 0) {
+			if (!is_passing(sent))
+				conn_break(conn, -ECONNRESET);
+			break;
+		}
+		conn->nr_sent += sent;
+		if (sent)
+			conn->out_fd = -1;
+	}
+	if (conn->nr_sent) {
+		memmove(conn->out, conn->out + conn->nr_sent, conn->nr_out - conn->nr_sent);
+		conn->nr_out -= conn->nr_sent;
+		conn->nr_sent = 0;
+	}
+}
+
+/* ---- in ---- */
+
+static int take_fds(struct conn *conn, const int *fds, u32 nr)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (conn->nr_fds < KV_SOCK_FDS) {
+			conn->fds[conn->nr_fds++] = fds[i];
+		} else {
+			kv_sock()->close(kv_sock()->ctx, fds[i]);
+			err = -EPROTO;
+		}
+	}
+	return err;
+}
+
+static void pump_in(struct conn *conn)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	while (!conn->err && conn->nr_in < CONN_BYTES) {
+		int fds[KV_SOCK_FDS];
+		u32 nr_fds = 0;
+		s64 nr = ops->recv(ops->ctx, conn->fd, conn->in + conn->nr_in,
+				   CONN_BYTES - conn->nr_in, fds, &nr_fds);
+
+		if (is_passing(nr))
+			break;
+		if (take_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
+			conn_break(conn, -EPROTO);
+		else if (nr <= 0)
+			conn->err = -ECONNRESET;	/* what came before is still handled */
+		else
+			conn->nr_in += nr;
+	}
+}
+
+void conn_pump(struct conn *conn)
+{
+	pump_out(conn);
+}
+
+static void drop_used(struct conn *conn)
+{
+	if (!conn->nr_used)
+		return;
+	memmove(conn->in, conn->in + conn->nr_used, conn->nr_in - conn->nr_used);
+	conn->nr_in -= conn->nr_used;
+	conn->nr_used = 0;
+}
+
+int conn_next(struct conn *conn, struct wire_msg *msg)
+{
+	int len;
+
+	if (!conn->in)
+		return conn->err;
+	drop_used(conn);
+	pump_out(conn);
+	pump_in(conn);
+	len = wire_parse(conn->in, conn->nr_in, msg);
+	if (len > 0) {
+		conn->nr_used = len;
+		return 1;
+	}
+	if (len < 0) {
+		conn->nr_in = 0;
+		conn_break(conn, len);
+		conn->err = conn->err == -ECONNRESET ? len : conn->err;
+	}
+	return conn->err;
+}
+
+int conn_take_fd(struct conn *conn)
+{
+	int fd;
+
+	if (!conn->nr_fds)
+		return -ENOENT;
+	fd = conn->fds[0];
+	conn->nr_fds--;
+	memmove(conn->fds, conn->fds + 1, conn->nr_fds * sizeof(fd));
+	return fd;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection: whole messages in and out of a socket that does not wait.
+ *
+ * What breaks it is kept, and is the answer to everything from then on. No lock: it belongs to one link,
+ * or one session.
+ */
+#ifndef NET_CONN_H
+#define NET_CONN_H
+
+#include <kv/sock.h>
+
+#include "wire.h"
+
+#define CONN_BYTES	(WIRE_MAX_BYTES + (u32)sizeof(struct wire_head))
+
+struct conn {
+	int fd;				/* ours; -1: none */
+	int err;			/* why it is broken; or 0 */
+	u8 *in;				/* ours; room for CONN_BYTES */
+	u32 nr_in;
+	u32 nr_used;			/* of these, of the message that conn_next() has given out */
+	u8 *out;			/* ours; room for twice CONN_BYTES */
+	u32 nr_out;
+	u32 nr_sent;
+	int out_fd;			/* goes with the first byte that is left; -1: none; the sender's */
+	int fds[KV_SOCK_FDS];		/* ours; that came, and nobody has taken */
+	u32 nr_fds;
+};
+
+/* Takes @fd, also on failure. 0 or -ENOMEM. */
+int conn_init(struct conn *conn, int fd);
+void conn_exit(struct conn *conn);
+void conn_break(struct conn *conn, int err);
+
+/* Room for a message of any length? */
+static inline bool conn_has_room(const struct conn *conn)
+{
+	return !conn->err && conn->nr_out <= CONN_BYTES;
+}
+
+/**
+ * struct conn_out - a message to be sent
+ * @type: enum wire_type
+ * @gen, @id: of the migration; NULL: before there is one
+ * @fixed, @fixed_bytes: of the payload the first part, and
+ * @more, @more_bytes: the second; may be none
+ * @fd: -1, or a descriptor that goes along; it stays the caller's, and open until all has been sent
+ */
+struct conn_out {
+	u32 type;
+	u32 gen;
+	const struct wire_id *id;
+	const void *fixed;
+	u32 fixed_bytes;
+	const void *more;
+	u32 more_bytes;
+	int fd;
+};
+
+/* conn_has_room() has said so: it will be sent. */
+void conn_send(struct conn *conn, const struct conn_out *out);
+
+/* Send and receive what can be without waiting. */
+void conn_pump(struct conn *conn);
+static inline bool conn_is_sent(const struct conn *conn)
+{
+	return !conn->nr_out;
+}
+
+/* The next whole message, until the next call: 1; 0 none yet; or why it is broken. */
+int conn_next(struct conn *conn, struct wire_msg *msg);
+/* A descriptor that has come, which is the caller's from then on; or -ENOENT. */
+int conn_take_fd(struct conn *conn);
+
+#endif /* NET_CONN_H */

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The taker's record of one migration. */
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "intake.h"
+#include "job.h"
+#include "verify.h"
+
+static int alloc_tables(struct intake *intake, u32 portion)
+{
+	u32 nr = intake->offer.nr, nr_refs = max(intake->offer.nr_refs, 1u);
+
+	intake->name = kv_alloc_array(nr_refs, sizeof(*intake->name));
+	intake->sum = kv_alloc_array(nr, sizeof(*intake->sum));
+	intake->to = kv_alloc_array(nr, sizeof(*intake->to));
+	intake->want = kv_alloc_array(nr, sizeof(*intake->want));
+	intake->have = kv_alloc_array(min(portion, nr), sizeof(*intake->have));
+	if (!intake->name || !intake->sum || !intake->to || !intake->want || !intake->have)
+		return -ENOMEM;
+	return store_init(&intake->store, intake->offer.nr_refs, intake->name,
+			  intake->offer.nr_ranges, intake->kind);
+}
+
+int intake_make(struct kvmm_pool *pool, const struct wire_msg *msg, struct intake **result)
+{
+	struct intake *intake = kv_alloc(sizeof(*intake));
+	int err;
+
+	if (!intake)
+		return -ENOMEM;
+	intake->id = msg->head.id;
+	intake->gen = msg->head.gen;
+	err = wire_get_offer(msg, &intake->offer, intake->kind);
+	intake->store.pool = pool;
+	kv_pool_view(pool, &intake->store.view);
+	if (!err && intake->offer.nr_refs && !intake->store.view.caches)
+		err = -EOPNOTSUPP;
+	intake->store.flags = intake->offer.flags;
+	intake->store.max_runs = intake->offer.max_runs;
+	if (!err)
+		err = alloc_tables(intake, sum_portion(intake->store.view.block_bytes));
+	if (err)
+		intake_free(intake);
+	else
+		*result = intake;
+	return err;
+}
+
+void intake_free(struct intake *intake)
+{
+	if (!intake)
+		return;
+	store_exit(&intake->store);
+	kv_free(intake->name);
+	kv_free(intake->sum);
+	kv_free(intake->to);
+	kv_free(intake->want);
+	kv_free(intake->have);
+	kv_free(intake);
+}
+
+/* ---- gathering ---- */
+
+/* The next items of a table of @total. */
+static int add_part(const struct wire_msg *msg, void *table, u32 size, u32 total, u32 *nr)
+{
+	struct wire_part part;
+	const u8 *items;
+
+	if (wire_get_part(msg, size, &part, &items) || part.first != *nr || part.nr > total - *nr)
+		return -EPROTO;
+	memcpy((u8 *)table + (u64)*nr * size, items, (u64)part.nr * size);
+	*nr += part.nr;
+	return 0;
+}
+
+int intake_names(struct intake *intake, const struct wire_msg *msg)
+{
+	return add_part(msg, intake->name, sizeof(*intake->name), intake->offer.nr_refs,
+			&intake->nr_names);
+}
+
+int intake_sums(struct intake *intake, const struct wire_msg *msg)
+{
+	return add_part(msg, intake->sum, sizeof(*intake->sum), intake->offer.nr,
+			&intake->nr_sums);
+}
+
+bool intake_is_whole(const struct intake *intake)
+{
+	return intake->nr_names == intake->offer.nr_refs && intake->nr_sums == intake->offer.nr;
+}
+
+bool intake_is_same(const struct intake *a, const struct intake *b)
+{
+	const struct wire_offer *offer = &a->offer;
+
+	return wire_id_equal(&a->id, &b->id) && !memcmp(offer, &b->offer, sizeof(*offer)) &&
+	       !memcmp(a->kind, b->kind, offer->nr_ranges * sizeof(*a->kind)) &&
+	       !memcmp(a->name, b->name, offer->nr_refs * sizeof(*a->name)) &&
+	       !memcmp(a->sum, b->sum, offer->nr * sizeof(*a->sum));
+}
+
+/* ---- reserving ---- */
+
+static void fill_lists(struct intake *intake)
+{
+	const struct store *store = &intake->store;
+
+	intake->nr = 0;
+	for (u32 i = 0; i < intake->offer.nr; i++) {
+		if (i < store->nr_refs && store->present[i])
+			continue;
+		intake->want[intake->nr] = intake->sum[i];
+		intake->to[intake->nr++] = store->block[i];
+	}
+}
+
+/* What the streams were given before the blocks became ours has ended. */
+int intake_settle(struct intake *intake)
+{
+	struct store *store = &intake->store;
+	int err = 0;
+
+	if (store->state == STORE_EMPTY) {
+		err = store_reserve(store);
+		if (!err)
+			fill_lists(intake);
+	}
+	if (!err)
+		err = quiet_poll(store->pool, &store->view, &intake->fence, &intake->has_fence);
+	if (!err)
+		intake->state = INTAKE_POUR;
+	return err;
+}
+
+/* ---- checking ---- */
+
+int intake_check(struct intake *intake)
+{
+	const struct kv_pool_view *view = &intake->store.view;
+	struct end end = { view->ops, view->dev, view->dev_number, view->planes, intake->to };
+	u32 at = intake->nr_checked;
+	u32 nr = min(intake->nr - at, min(sum_portion(view->block_bytes), intake->offer.nr));
+	int err = sum_list(&end, at, nr, intake->have);
+
+	if (err)
+		return err;
+	if (memcmp(intake->have, intake->want + at, nr * sizeof(*intake->have)))
+		return -EBADMSG;
+	intake->nr_checked += nr;
+	if (intake->nr_checked < intake->nr)
+		return -EINPROGRESS;
+	intake->state = INTAKE_CHECKED;
+	return 0;
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Takers: who listens, who comes, what is kept of whom.
+ *
+ * What was committed is remembered by its identifier, so that a giver that did not hear of it can be
+ * told again. That list is bounded: should one be forgotten, its cached blocks are found to be there
+ * already, and its ranges come twice.
+ */
+#include <string.h>
+
+#include <kv/bits.h>
+#include <kv/env.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+
+#include "server.h"
+
+#define DEFAULT_WINDOW_BYTES	(8ull << 20)
+#define DEFAULT_LEASE_NS	10000000000ull
+#define DEFAULT_LINKS		8u
+
+/* ---- what was committed ---- */
+
+bool server_knows(const struct kvmm_migrate_server *server, const struct wire_id *id)
+{
+	u64 nr = min(server->nr_ledger, (u64)NR_LEDGER);
+
+	for (u64 i = 0; i < nr; i++)
+		if (wire_id_equal(&server->ledger[i], id))
+			return true;
+	return false;
+}
+
+static void push_arrival(struct kvmm_migrate_server *server, const struct intake *intake,
+			 kvmm_range_t range, const struct kv_range_kind *kind)
+{
+	server->arrival[server->nr_arrived++ % NR_ARRIVALS] = (struct kvmm_migrate_arrival){
+		.id = { intake->id.half[0], intake->id.half[1] }, .range = range,
+		.seq = kind ? kind->seq : 0, .nr_blocks = kind ? kind->nr : intake->offer.nr_refs,
+	};
+	if (server->nr_arrived - server->nr_told > NR_ARRIVALS)
+		server->nr_told = server->nr_arrived - NR_ARRIVALS;
+}
+
+void server_committed(struct kvmm_migrate_server *server, struct intake *intake)
+{
+	static const kvmm_range_t none;
+
+	server->ledger[server->nr_ledger++ % NR_LEDGER] = intake->id;
+	server->stat.commits++;
+	if (intake->offer.nr_refs)
+		push_arrival(server, intake, none, NULL);
+	for (u32 i = 0; i < intake->offer.nr_ranges; i++)
+		push_arrival(server, intake, intake->store.range[i], &intake->kind[i]);
+}
+
+/* ---- what waits for its giver ---- */
+
+static void give_up(struct kvmm_migrate_server *server, struct intake **at)
+{
+	struct intake *intake = *at;
+
+	*at = intake->next;
+	server->stat.nr_waiting--;
+	server->stat.failed++;
+	intake_free(intake);
+}
+
+void server_keep(struct kvmm_migrate_server *server, struct intake *intake)
+{
+	struct intake **at = &server->waiting;
+
+	intake->deadline_ns = kv_clock_ns() + server->lease_ns;
+	intake->next = server->waiting;
+	server->waiting = intake;
+	server->stat.nr_waiting++;
+	if (server->stat.nr_waiting <= MAX_WAITING)
+		return;
+	while ((*at)->next)
+		at = &(*at)->next;
+	give_up(server, at);
+}
+
+/* By its next attempt a giver says that it has done with the one before. */
+static void cut_others(struct kvmm_migrate_server *server, const struct intake *offered)
+{
+	for (u32 i = 0; i < MAX_SESSIONS; i++) {
+		struct session *session = server->session[i];
+		struct intake *intake = session ? session->intake : NULL;
+
+		if (!intake || intake == offered || !wire_id_equal(&intake->id, &offered->id))
+			continue;
+		session_free(server, session);
+		server->session[i] = NULL;
+	}
+}
+
+struct intake *server_resume(struct kvmm_migrate_server *server, const struct intake *offered)
+{
+	cut_others(server, offered);
+	for (struct intake **at = &server->waiting; *at; at = &(*at)->next) {
+		struct intake *found = *at;
+
+		if (!wire_id_equal(&found->id, &offered->id))
+			continue;
+		if (!intake_is_same(found, offered)) {
+			give_up(server, at);
+			return NULL;
+		}
+		*at = found->next;
+		server->stat.nr_waiting--;
+		server->stat.resumed++;
+		return found;
+	}
+	return NULL;
+}
+
+static void expire(struct kvmm_migrate_server *server)
+{
+	u64 now = server->waiting ? kv_clock_ns() : 0;
+
+	for (struct intake **at = &server->waiting; *at;) {
+		if ((*at)->deadline_ns <= now)
+			give_up(server, at);
+		else
+			at = &(*at)->next;
+	}
+}
+
+/* ---- who comes ---- */
+
+static struct session **free_place(struct kvmm_migrate_server *server)
+{
+	for (u32 i = 0; i < server->max_links; i++)
+		if (!server->session[i])
+			return &server->session[i];
+	return NULL;
+}
+
+/* 0, or -EAGAIN nobody is there, or cannot be let in now. */
+static int let_in(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	struct session **place = free_place(server);
+	int fd;
+
+	if (!place)
+		return -EAGAIN;
+	fd = ops->accept(ops->ctx, server->fd);
+	if (fd == -EPERM) {
+		server->stat.refused++;
+		return 0;
+	}
+	if (fd < 0)
+		return -EAGAIN;
+	*place = session_make(fd);
+	if (*place && ops->watch_add(ops->ctx, server->watch, fd)) {
+		session_free(server, *place);
+		*place = NULL;
+	}
+	return 0;
+}
+
+static void let_all_in(struct kvmm_migrate_server *server)
+{
+	for (u32 i = 0; i < MAX_SESSIONS; i++)
+		if (let_in(server))
+			return;
+}
+
+static u32 tick_sessions(struct kvmm_migrate_server *server)
+{
+	u32 nr_busy = 0;
+
+	for (u32 i = 0; i < MAX_SESSIONS; i++) {
+		if (!server->session[i])
+			continue;
+		if (session_tick(server, server->session[i])) {
+			session_free(server, server->session[i]);
+			server->session[i] = NULL;
+		} else {
+			nr_busy += server->session[i]->intake != NULL;
+		}
+	}
+	return nr_busy;
+}
+
+int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
+{
+	u32 nr;
+
+	if (!server)
+		return -EINVAL;
+	if (kv_pool_refusal(server->pool) == -ECHILD)
+		return -ECHILD;
+	let_all_in(server);
+	nr = tick_sessions(server);
+	expire(server);
+	return nr + server->stat.nr_waiting;
+}
+
+/* ---- birth and death ---- */
+
+static int copy_path(struct kvmm_migrate_server *server, const char *path)
+{
+	size_t len = strlen(path) + 1;
+
+	server->path = kv_alloc_array(len, 1);
+	if (!server->path)
+		return -ENOMEM;
+	memcpy(server->path, path, len);
+	return 0;
+}
+
+static int open_socket(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	server->watch = ops->watch(ops->ctx);
+	if (server->watch < 0)
+		return server->watch;
+	server->fd = ops->listen(ops->ctx, server->path);
+	if (server->fd < 0)
+		return server->fd;
+	return ops->watch_add(ops->ctx, server->watch, server->fd);
+}
+
+static int check_attr(const struct kvmm_migrate_serve_attr *attr)
+{
+	struct kv_pool_view view;
+
+	if (!attr->pool || !attr->path || attr->max_links > MAX_SESSIONS ||
+	    attr->flags & ~KVMM_MIGRATE_SERVE_SHARED)
+		return -EINVAL;
+	kv_pool_view(attr->pool, &view);
+	return view.dev ? kv_pool_refusal(attr->pool) : -EOPNOTSUPP;
+}
+
+static void fill_server(struct kvmm_migrate_server *server,
+			const struct kvmm_migrate_serve_attr *attr)
+{
+	server->pool = attr->pool;
+	kv_pool_view(attr->pool, &server->view);
+	server->window_bytes = attr->window_bytes ? attr->window_bytes : DEFAULT_WINDOW_BYTES;
+	server->lease_ns = attr->lease_ns ? attr->lease_ns : DEFAULT_LEASE_NS;
+	server->max_links = attr->max_links ? attr->max_links : DEFAULT_LINKS;
+	server->flags = attr->flags;
+	server->fd = server->watch = -1;
+}
+
+int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
+		       struct kvmm_migrate_server **result)
+{
+	struct kvmm_migrate_serve_attr known;
+	struct kvmm_migrate_server *server;
+	int err;
+
+	if (!attr || !result)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = check_attr(&known);
+	if (err)
+		return err;
+	server = kv_alloc(sizeof(*server));
+	if (!server)
+		return -ENOMEM;
+	fill_server(server, &known);
+	err = copy_path(server, known.path);
+	if (!err)
+		err = open_socket(server);
+	if (err)
+		kvmm_migrate_serve_end(server);
+	else
+		*result = server;
+	return err;
+}
+
+/* The path of a process that was forked is its parent's. */
+void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	if (!server)
+		return;
+	for (u32 i = 0; i < MAX_SESSIONS; i++)
+		if (server->session[i])
+			session_free(server, server->session[i]);
+	while (server->waiting)
+		give_up(server, &server->waiting);
+	if (server->fd >= 0) {
+		if (kv_pool_refusal(server->pool) != -ECHILD)
+			ops->unlink(ops->ctx, server->path);
+		ops->close(ops->ctx, server->fd);
+	}
+	if (server->watch >= 0)
+		ops->close(ops->ctx, server->watch);
+	kv_free(server->path);
+	kv_free(server);
+}
+
+/* ---- looking ---- */
+
+int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server)
+{
+	return server ? server->watch : -EINVAL;
+}
+
+int kvmm_migrate_arrived(struct kvmm_migrate_server *server, struct kvmm_migrate_arrival *arrival)
+{
+	if (!server || !arrival)
+		return -EINVAL;
+	if (server->nr_told == server->nr_arrived)
+		return -ENOENT;
+	*arrival = server->arrival[server->nr_told++ % NR_ARRIVALS];
+	return 0;
+}
+
+int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
+			    struct kvmm_migrate_serve_stat *stat)
+{
+	if (!server || !stat)
+		return -EINVAL;
+	*stat = server->stat;
+	stat->nr_links = 0;
+	for (u32 i = 0; i < MAX_SESSIONS; i++)
+		stat->nr_links += server->session[i] != NULL;
+	return 0;
+}

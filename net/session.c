@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * One giver, as its taker sees it.
+ *
+ * A message is handled when it is its time, and a link that sends one at another time is cut: there is
+ * nothing to be learnt from who does not keep to the protocol. What cannot be done is answered with a
+ * status, and the link goes on.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "server.h"
+
+struct session *session_make(int fd)
+{
+	struct session *session = kv_alloc(sizeof(*session));
+
+	if (!session || conn_init(&session->conn, fd)) {
+		if (!session)
+			kv_sock()->close(kv_sock()->ctx, fd);
+		kv_free(session);
+		return NULL;
+	}
+	session->window.fd = -1;
+	return session;
+}
+
+/* ---- answers ---- */
+
+static struct conn_out message(const struct session *session, u32 type)
+{
+	return (struct conn_out){ .type = type, .gen = session->intake->gen,
+				  .id = &session->intake->id, .fd = -1 };
+}
+
+static void send_fixed(struct session *session, u32 type, const void *fixed, u32 bytes)
+{
+	struct conn_out out = message(session, type);
+
+	out.fixed = fixed;
+	out.fixed_bytes = bytes;
+	conn_send(&session->conn, &out);
+}
+
+static void send_status(struct session *session, u32 type, s32 status)
+{
+	const struct wire_status what = { status, 0 };
+
+	send_fixed(session, type, &what, sizeof(what));
+}
+
+/* To one that there is no record of. */
+static void answer(struct session *session, const struct wire_msg *msg, u32 type, const void *fixed,
+		   u32 bytes)
+{
+	conn_send(&session->conn, &(struct conn_out){
+		.type = type, .gen = msg->head.gen, .id = &msg->head.id, .fixed = fixed,
+		.fixed_bytes = bytes, .fd = -1 });
+}
+
+static void answer_status(struct session *session, const struct wire_msg *msg, u32 type, s32 status)
+{
+	const struct wire_status what = { status, 0 };
+
+	answer(session, msg, type, &what, sizeof(what));
+}
+
+static void answer_accept(struct session *session, const struct wire_msg *msg, u32 what, s32 status)
+{
+	const struct wire_accept accept = { status, what, 0, 0 };
+
+	answer(session, msg, WIRE_ACCEPT, &accept, sizeof(accept));
+}
+
+/* ---- the greeting ---- */
+
+static int hear_hello(struct kvmm_migrate_server *server, struct session *session,
+		      const struct wire_msg *msg)
+{
+	const struct kv_pool_view *view = &server->view;
+	struct wire_hello theirs, ours = {
+		.block_bytes = view->block_bytes, .layout = wire_layout(&view->planes),
+		.nr_planes = view->planes.nr, .block_tokens = view->block_tokens,
+		.caches = view->caches,
+	};
+	int err = wire_get_hello(msg, &theirs);
+
+	if (err)
+		return err;
+	conn_send(&session->conn, &(struct conn_out){ .type = WIRE_HELLO, .fixed = &ours,
+						      .fixed_bytes = sizeof(ours), .fd = -1 });
+	theirs.caches = ours.caches;
+	return memcmp(&theirs, &ours, sizeof(ours)) ? -EMEDIUMTYPE : 0;
+}
+
+static int offer_window(struct kvmm_migrate_server *server, struct session *session, u32 kind)
+{
+	int err = window_make(&session->window, &server->view, kind, server->window_bytes);
+
+	if (err)
+		return err;
+	conn_send(&session->conn, &(struct conn_out){
+		.type = WIRE_WINDOW, .fixed = &session->window.shape,
+		.fixed_bytes = sizeof(session->window.shape), .fd = session->window.fd });
+	session->state = SESSION_WINDOW;
+	return 0;
+}
+
+static int greet(struct kvmm_migrate_server *server, struct session *session,
+		 const struct wire_msg *msg)
+{
+	int err = msg->head.type == WIRE_HELLO ? hear_hello(server, session, msg) : -EPROTO;
+
+	if (err)
+		return err;
+	err = server->flags & KVMM_MIGRATE_SERVE_SHARED ? -EOPNOTSUPP :
+	      offer_window(server, session, WINDOW_DEVICE);
+	return err ? offer_window(server, session, WINDOW_SHARED) : 0;
+}
+
+/* It has mapped it, or cannot. */
+static int hear_window(struct kvmm_migrate_server *server, struct session *session,
+		       const struct wire_msg *msg)
+{
+	u32 kind = session->window.shape.kind;
+	struct wire_window answer;
+
+	if (msg->head.type != WIRE_WINDOW || wire_get_window(msg, &answer))
+		return -EPROTO;
+	if (answer.kind == kind) {
+		session->state = SESSION_READY;
+		return 0;
+	}
+	if (answer.kind != WINDOW_NONE || kind != WINDOW_DEVICE)
+		return -EPROTO;
+	window_close(&session->window);
+	return offer_window(server, session, WINDOW_SHARED);
+}
+
+/* ---- the offer ---- */
+
+static void drop_intake(struct session *session)
+{
+	intake_free(session->intake);
+	session->intake = NULL;
+	session->dropping = false;
+}
+
+static int hear_offer(struct kvmm_migrate_server *server, struct session *session,
+		      const struct wire_msg *msg)
+{
+	int err;
+
+	if (session->intake || !msg->head.id.half[1])
+		return -EPROTO;
+	server->stat.offers++;
+	if (server_knows(server, &msg->head.id)) {
+		server->stat.repeated++;
+		answer_accept(session, msg, WIRE_COMMITTED, 0);
+		return 0;
+	}
+	err = intake_make(server->pool, msg, &session->intake);
+	if (err && err != -EPROTO)
+		answer_accept(session, msg, WIRE_GO, err);
+	return err == -EPROTO ? err : 0;
+}
+
+static void send_accept(struct session *session)
+{
+	static const struct wire_accept none;
+	const struct intake *intake = session->intake;
+	const struct store *store = &intake->store;
+	struct wire_accept accept = none;
+	u8 bits[KVMM_MIGRATE_MAX_BLOCKS / 8] = { 0 };
+	struct conn_out out = message(session, WIRE_ACCEPT);
+
+	accept.nr_done = intake->nr_done;
+	accept.nr_refs = store->nr_refs;
+	for (u32 i = 0; i < store->nr_refs; i++)
+		bits[i / 8] |= store->present[i] << i % 8;
+	out.fixed = &accept;
+	out.fixed_bytes = sizeof(accept);
+	out.more = bits;
+	out.more_bytes = (accept.nr_refs + 7) / 8;
+	conn_send(&session->conn, &out);
+}
+
+static void refuse(struct kvmm_migrate_server *server, struct session *session, s32 status)
+{
+	const struct wire_accept accept = { status, WIRE_GO, 0, 0 };
+
+	send_fixed(session, WIRE_ACCEPT, &accept, sizeof(accept));
+	server->stat.failed++;
+	drop_intake(session);
+}
+
+/* All is known: is there something of it from before? */
+static void begin(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *before = server_resume(server, session->intake);
+
+	session->intake->state = INTAKE_SETTLE;
+	if (!before)
+		return;
+	before->gen = session->intake->gen;
+	before->next = NULL;
+	before->next_fill = before->nr_done;
+	before->nr_checked = 0;
+	before->state = INTAKE_POUR;
+	intake_free(session->intake);
+	session->intake = before;
+}
+
+static void settle(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *intake = session->intake;
+	int err = intake->state == INTAKE_SETTLE ? intake_settle(intake) : 0;
+
+	if (err == -EINPROGRESS)
+		return;
+	if (err)
+		refuse(server, session, err);
+	else
+		send_accept(session);
+}
+
+static int hear_part(struct kvmm_migrate_server *server, struct session *session,
+		     const struct wire_msg *msg)
+{
+	struct intake *intake = session->intake;
+	int err;
+
+	/* The rest of an offer that was answered before its end. */
+	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id))
+		return 0;
+	if (intake->state != INTAKE_GATHER)
+		return -EPROTO;
+	err = msg->head.type == WIRE_NAMES ? intake_names(intake, msg) : intake_sums(intake, msg);
+	if (err || !intake_is_whole(intake))
+		return err;
+	begin(server, session);
+	settle(server, session);
+	return 0;
+}
+
+/* ---- content ---- */
+
+static int hear_fill(struct kvmm_migrate_server *server, struct session *session,
+		     const struct wire_msg *msg)
+{
+	struct intake *intake = session->intake;
+	struct window *window = &session->window;
+	struct wire_fill fill;
+	int err;
+
+	if (intake->state != INTAKE_POUR || wire_get_fill(msg, &fill) ||
+	    window->copy[fill.slot].busy || fill.nr > window->shape.slot_blocks ||
+	    fill.first != intake->next_fill || fill.nr > intake->nr - fill.first)
+		return -EPROTO;
+	err = window_drain(window, fill.slot, intake->to, fill.first, fill.nr, 0);
+	if (!err) {
+		intake->next_fill += fill.nr;
+		return 0;
+	}
+	fill.status = err;
+	send_fixed(session, WIRE_DRAIN, &fill, sizeof(fill));
+	server->stat.failed++;
+	session->dropping = true;
+	return 0;
+}
+
+/* In order: what is done is done up to there. */
+static bool drain_next(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *intake = session->intake;
+	struct window *window = &session->window;
+	struct wire_fill drain = { 0 };
+
+	for (u32 i = 0; i < WINDOW_SLOTS; i++) {
+		struct slot_copy *copy = &window->copy[i];
+
+		if (!copy->busy || copy->first != intake->nr_done)
+			continue;
+		drain = (struct wire_fill){ i, copy->first, copy->nr, window_poll(window, i) };
+		break;
+	}
+	if (!drain.nr || drain.status == -EINPROGRESS)
+		return false;
+	send_fixed(session, WIRE_DRAIN, &drain, sizeof(drain));
+	if (drain.status) {
+		server->stat.failed++;
+		session->dropping = true;
+		return false;
+	}
+	intake->nr_done += drain.nr;
+	server->stat.bytes += drain.nr * server->view.block_bytes;
+	return true;
+}
+
+static void check(struct kvmm_migrate_server *server, struct session *session)
+{
+	int err = intake_check(session->intake);
+
+	if (err == -EINPROGRESS)
+		return;
+	send_status(session, WIRE_VERIFIED, err);
+	if (err) {
+		server->stat.failed++;
+		session->dropping = true;
+	}
+}
+
+static void pour(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *intake = session->intake;
+
+	while (conn_has_room(&session->conn) && drain_next(server, session))
+		;
+	if (!session->dropping && intake->nr_done == intake->nr)
+		intake->state = INTAKE_CHECK;
+}
+
+/* ---- the end ---- */
+
+static int hear_commit(struct kvmm_migrate_server *server, struct session *session,
+		       const struct wire_msg *msg)
+{
+	struct intake *intake = session->intake;
+	int err;
+
+	if (msg->head.bytes || intake->state != INTAKE_CHECKED)
+		return -EPROTO;
+	err = store_publish(&intake->store);
+	if (!err)
+		server_committed(server, intake);
+	else
+		server->stat.failed++;
+	send_status(session, WIRE_ACK, err);
+	drop_intake(session);
+	return 0;
+}
+
+static int hear_abort(struct kvmm_migrate_server *server, struct session *session,
+		      const struct wire_msg *msg)
+{
+	s32 status;
+
+	if (wire_get_status(msg, &status))
+		return -EPROTO;
+	server->stat.failed++;
+	session->dropping = true;
+	return 0;
+}
+
+static int hear_of_intake(struct kvmm_migrate_server *server, struct session *session,
+			  const struct wire_msg *msg)
+{
+	const struct intake *intake = session->intake;
+
+	/* Of one that was given up, or refused, while this was on its way. */
+	if (!intake || intake->gen != msg->head.gen || !wire_id_equal(&intake->id, &msg->head.id)) {
+		if (msg->head.type == WIRE_COMMIT)
+			answer_status(session, msg, WIRE_ABORT, -ECANCELED);
+		return 0;
+	}
+	switch (msg->head.type) {
+	case WIRE_FILL:
+		return hear_fill(server, session, msg);
+	case WIRE_COMMIT:
+		return hear_commit(server, session, msg);
+	case WIRE_ABORT:
+		return hear_abort(server, session, msg);
+	}
+	return -EPROTO;
+}
+
+static int hear(struct kvmm_migrate_server *server, struct session *session,
+		const struct wire_msg *msg)
+{
+	if (session->state == SESSION_GREETING)
+		return greet(server, session, msg);
+	if (session->state == SESSION_WINDOW)
+		return hear_window(server, session, msg);
+	switch (msg->head.type) {
+	case WIRE_OFFER:
+		return hear_offer(server, session, msg);
+	case WIRE_NAMES:
+	case WIRE_SUMS:
+		return hear_part(server, session, msg);
+	}
+	return hear_of_intake(server, session, msg);
+}
+
+/* ---- ticking ---- */
+
+/* What the record is up to by itself. */
+static void step_intake(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct intake *intake = session->intake;
+
+	if (!intake || session->dropping || !conn_has_room(&session->conn))
+		return;
+	if (intake->state == INTAKE_SETTLE)
+		settle(server, session);
+	intake = session->intake;
+	if (intake && intake->state == INTAKE_POUR)
+		pour(server, session);
+	if (intake && intake->state == INTAKE_CHECK && !session->dropping)
+		check(server, session);
+}
+
+/* Why the link is over; 0 it is not. */
+static int hear_all(struct kvmm_migrate_server *server, struct session *session)
+{
+	struct wire_msg msg;
+	int ret = 0;
+
+	/* What came before the end is still heard. */
+	while (!session->dropping && (session->conn.err || conn_has_room(&session->conn)) &&
+	       (ret = conn_next(&session->conn, &msg)) > 0) {
+		ret = hear(server, session, &msg);
+		if (ret)
+			break;
+	}
+	return ret;
+}
+
+static void end(struct kvmm_migrate_server *server, struct session *session, int err)
+{
+	static const struct wire_msg none;
+
+	if (err == -EPROTO)
+		server->stat.refused++;
+	if (err != -ECONNRESET && !session->conn.err)
+		answer_status(session, &none, WIRE_ABORT, err);
+	conn_break(&session->conn, err);
+	session->over = true;
+}
+
+bool session_tick(struct kvmm_migrate_server *server, struct session *session)
+{
+	int err = 0;
+
+	step_intake(server, session);
+	if (session->dropping && !window_is_busy(&session->window))
+		drop_intake(session);
+	if (!session->over)
+		err = hear_all(server, session);
+	if (err)
+		end(server, session, err);
+	step_intake(server, session);
+	for (u32 i = 0; i < WINDOW_SLOTS && (session->dropping || session->over); i++)
+		window_poll(&session->window, i);
+	return session->over && !window_is_busy(&session->window);
+}
+
+void session_free(struct kvmm_migrate_server *server, struct session *session)
+{
+	window_wait(&session->window);
+	if (session->intake && session->intake->state >= INTAKE_POUR && !session->dropping)
+		server_keep(server, session->intake);
+	else
+		intake_free(session->intake);
+	window_close(&session->window);
+	conn_exit(&session->conn);
+	kv_free(session);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory that giver and taker both have: two slots that content goes through.
+ *
+ * It is the taker's, and no part of a pool: a giver that writes to it late, or wrongly, can spoil what
+ * is in it, which a checksum finds, and nothing else.
+ */
+#ifndef NET_WINDOW_H
+#define NET_WINDOW_H
+
+#include <kv/sock.h>
+
+#include "mover.h"
+#include "wire.h"
+
+/* One copy into, or out of, a slot. */
+struct slot_copy {
+	bool busy;
+	u32 first;
+	u32 nr;
+	struct route route;
+	struct kv_fence fence;
+};
+
+struct window {
+	struct wire_window shape;
+	struct kv_pool_view view;		/* of the pool on this side */
+	int fd;					/* ours; -1: sent, or not there */
+	void *ptr;				/* WINDOW_SHARED: ours, mapped */
+	struct kv_area *area;			/* WINDOW_DEVICE: ours */
+	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
+	struct kv_move *move;			/* ours; room for a slot */
+	u32 nr_descriptors;
+	struct slot_copy copy[WINDOW_SLOTS];
+};
+
+/* Make one, with a descriptor to be sent: 0; -EOPNOTSUPP none of that kind; -ENOMEM; -errno. */
+int window_make(struct window *window, const struct kv_pool_view *view, u32 kind, u64 bytes);
+/* The other side's: 0; -EPROTO it does not fit the shape; -EOPNOTSUPP, -EPERM, -ENOMEM, -errno. */
+int window_open(struct window *window, const struct kv_pool_view *view,
+		const struct wire_window *shape, int fd);
+/* Nothing is on its way. */
+void window_close(struct window *window);
+
+/* Blocks @block[first .. first + nr) into the slot, or out of it: 0 and it is busy; or an error. */
+int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags);
+int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags);
+/* 0 it is through, and the slot idle; -EINPROGRESS; or an error, and the slot idle. */
+int window_poll(struct window *window, u32 slot);
+bool window_is_busy(const struct window *window);
+/* Until nothing is on its way. */
+void window_wait(struct window *window);
+
+#endif /* NET_WINDOW_H */

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Migration over a link: what both sides have after each end of it, good or bad. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tests/net/pair.h"
+
+static struct pair pair;
+
+static void set_up(void)
+{
+	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+}
+
+static void tear_down(void)
+{
+	pair_exit(&pair);
+}
+
+TestSuite(link, .init = set_up, .fini = tear_down);
+
+static struct kvmm_migrate_status status_of(const struct kvmm_migrate *job)
+{
+	struct kvmm_migrate_status status;
+
+	cr_assert_eq(kvmm_migrate_status(job, &status), 0);
+	return status;
+}
+
+static struct kvmm_migrate_serve_stat stat_of(void)
+{
+	struct kvmm_migrate_serve_stat stat;
+
+	cr_assert_eq(kvmm_migrate_serve_stat(pair.server, &stat), 0);
+	return stat;
+}
+
+static u32 nr_free(struct kvmm_pool *pool)
+{
+	struct kvmm_pool_stat stat;
+
+	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	return stat.nr_free;
+}
+
+static struct kvmm_migrate *begin_range(u64 seq, u32 nr)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+
+	attr.what = KVMM_MIGRATE_RANGE;
+	attr.range = net_range(pair.src, seq, nr, 1);
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	return job;
+}
+
+static struct kvmm_migrate *begin_keys(u32 first, u32 nr)
+{
+	struct kvmm_migrate_attr attr = pair_attr(&pair);
+	struct kvmm_migrate *job = NULL;
+	kvmm_ref_t refs[64];
+
+	net_cache(pair.src, first, nr);
+	net_match(pair.src, first, nr, refs);
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.refs = refs;
+	attr.nr_refs = nr;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_assert_eq(kvmm_put_many(pair.src, refs, nr), 0);
+	return job;
+}
+
+/* Exactly one of them has it. */
+static void expect_range_there(u64 seq, u32 nr)
+{
+	struct kvmm_migrate_arrival arrival;
+
+	cr_expect_eq(kvmm_range_find_seq(pair.src, seq, NULL, 0), 0);
+	cr_assert_eq(kvmm_migrate_arrived(pair.server, &arrival), 0);
+	cr_expect_eq(arrival.seq, seq);
+	cr_expect(net_range_is(pair.dst, arrival.range, seq, nr));
+	cr_expect_eq(kvmm_range_free(pair.dst, arrival.range), 0);
+	cr_expect_eq(kvmm_migrate_arrived(pair.server, &arrival), -ENOENT);
+}
+
+Test(link, a_range_goes_in_more_parts_than_the_window_has_room_for)
+{
+	struct kvmm_migrate *job = begin_range('a', 30);
+	kvmm_range_t range;
+
+	cr_expect_eq(pair_run(&pair, job), 0);
+	cr_expect_eq(status_of(job).nr_copied, 30);
+	cr_expect_eq(status_of(job).path, KVMM_MIGRATE_PATH_SHARED);
+	cr_expect_eq(kvmm_migrate_ranges(job, &range, 1), -EREMOTE);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 30);
+	cr_expect_eq(nr_free(pair.src), 64);
+	cr_expect_eq(nr_free(pair.dst), 64);
+}
+
+Test(link, cached_blocks_are_found_there_and_those_that_are_there_are_not_copied)
+{
+	struct kvmm_migrate *job;
+
+	net_cache(pair.dst, 103, 4);
+	job = begin_keys(100, 20);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	cr_expect_eq(status_of(job).nr_present, 4);
+	cr_expect_eq(status_of(job).nr_copied, 16);
+	kvmm_migrate_free(job);
+	cr_expect_eq(net_cached(pair.src, 100, 20), 0);
+	cr_expect_eq(net_cached(pair.dst, 100, 20), 20);
+	cr_expect_eq(nr_free(pair.src), 64);
+}
+
+Test(link, one_link_carries_one_after_the_other)
+{
+	for (u32 i = 0; i < 3; i++) {
+		struct kvmm_migrate *job = begin_keys(10 * i, 5);
+		struct kvmm_migrate_attr attr = pair_attr(&pair);
+		struct kvmm_migrate *other;
+
+		attr.range = net_range(pair.src, 'x', 1, 1);
+		cr_expect_eq(kvmm_migrate_start(&attr, &other), -EINVAL);
+		cr_expect_eq(kvmm_range_free(pair.src, attr.range), 0);
+		cr_expect_eq(pair_run(&pair, job), 0);
+		kvmm_migrate_free(job);
+	}
+	cr_expect_eq(net_cached(pair.dst, 0, 5) + net_cached(pair.dst, 10, 5), 10);
+	cr_expect_eq(stat_of().commits, 3);
+}
+
+Test(link, without_room_there_nothing_has_changed_and_it_can_be_resumed)
+{
+	kvmm_range_t full = net_range(pair.dst, 'z', 60, 1);
+	struct kvmm_migrate *job = begin_range('a', 10);
+
+	cr_expect_eq(pair_run(&pair, job), -ENOSPC);
+	cr_expect_eq(status_of(job).phase, KVMM_MIGRATE_FAILED);
+	cr_expect_eq(nr_free(pair.dst), 4);
+	cr_expect_eq(kvmm_range_find_seq(pair.src, 'a', NULL, 0), 1);
+	cr_expect_eq(kvmm_range_free(pair.dst, full), 0);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), 0);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 10);
+}
+
+Test(link, cancelled_it_is_free_there)
+{
+	struct kvmm_migrate *job = begin_range('a', 30);
+
+	for (u32 i = 0; status_of(job).phase < KVMM_MIGRATE_COPYING || !status_of(job).nr_copied; i++) {
+		kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	cr_expect_eq(nr_free(pair.dst), 34);
+	cr_expect_eq(kvmm_migrate_cancel(job), 0);
+	cr_expect_eq(pair_run(&pair, job), -ECANCELED);
+	pair_settle(&pair);
+	kvmm_migrate_free(job);
+	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(nr_free(pair.src), 34);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+}
+
+Test(link, pools_that_are_not_made_alike_part)
+{
+	struct kvmm_pool_attr other = KVMM_POOL_ATTR_INIT;
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_link *link;
+	struct kvmm_migrate *job;
+	struct kvmm_pool *pool;
+
+	other.nr_blocks = 8;
+	other.block_bytes = 2 * NET_BLOCK_BYTES;
+	cr_assert_eq(kvmm_pool_create(&other, &pool), 0);
+	cr_assert_eq(kvmm_migrate_connect(pool, pair.path, &link), 0);
+	attr.src = pool;
+	attr.link = link;
+	cr_assert_eq(kvmm_range_alloc(pool, 2, 0, &attr.range), 0);
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(pair_run(&pair, job), -EMEDIUMTYPE);
+	kvmm_migrate_free(job);
+	kvmm_migrate_disconnect(link);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_pool_destroy(pool);
+}
+
+Test(link, a_folder_that_others_get_into_is_refused)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *server;
+	struct kvmm_migrate_link *link;
+
+	attr.pool = pair.dst;
+	attr.path = pair.path;
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EADDRINUSE);
+	cr_assert_eq(chmod(pair.folder, 0755), 0);
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EPERM);
+	cr_expect_eq(kvmm_migrate_connect(pair.src, pair.path, &link), -EPERM);
+	cr_assert_eq(chmod(pair.folder, 0700), 0);
+	attr.path = "/nowhere/at/all";
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -ENOENT);
+	attr.path = NULL;
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
+	cr_expect_eq(kvmm_migrate_connect(pair.src, "/nowhere/at/all", &link), -ENOENT);
+}
+
+/* Whatever is in doubt ends when both meet again; what was reserved for nobody is free again. */
+static void meet_again(struct kvmm_migrate *job, int err)
+{
+	spoil_end();
+	pair_disconnect(&pair);
+	pair_settle(&pair);
+	pair_connect(&pair);
+	if (err) {
+		cr_assert_eq(kvmm_migrate_resume(job, pair.link), 0);
+		cr_assert_eq(pair_run(&pair, job), 0);
+	}
+	kvmm_migrate_free(job);
+	pair_settle(&pair);
+}
+
+/* @cut: which call of the socket's breaks it. Whether it came to that. */
+static bool run_cut(u32 cut)
+{
+	const struct spoil how = { .cut_at = cut };
+	struct kvmm_migrate *job = begin_range('a', 20);
+	bool in_doubt, came;
+	int err;
+
+	spoil_begin(&how);
+	err = pair_run(&pair, job);
+	came = spoil.nr_calls >= cut;
+	in_doubt = status_of(job).in_doubt;
+	cr_expect(err == 0 || err == -ECONNRESET, "cut %u: %d", cut, err);
+	cr_expect_eq(kvmm_validate(pair.src), 0);
+	cr_expect_eq(kvmm_validate(pair.dst), 0);
+	cr_expect(!err || kvmm_range_find_seq(pair.src, 'a', NULL, 0) == 1, "cut %u: lost", cut);
+	cr_expect(in_doubt || !err || !kvmm_range_find_seq(pair.dst, 'a', NULL, 0), "cut %u", cut);
+	meet_again(job, err);
+	expect_range_there('a', 20);
+	cr_expect_eq(nr_free(pair.src), 64, "cut %u", cut);
+	cr_expect_eq(nr_free(pair.dst), 64, "cut %u", cut);
+	return came;
+}
+
+Test(link, it_may_break_at_any_call_and_goes_on_where_it_was)
+{
+	u32 cut = 1;
+
+	while (run_cut(cut))
+		cut++;
+	cr_expect_gt(cut, 20);
+	cr_expect_gt(stat_of().resumed, 5);
+	cr_expect_gt(stat_of().repeated, 0, "no acknowledgement was lost");
+}
+
+Test(link, what_was_reserved_for_who_does_not_come_back_is_free_in_the_end)
+{
+	const struct spoil how = { .cut_at = 60 };
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate *job;
+	u32 i;
+
+	kvmm_migrate_serve_end(pair.server);
+	pair_disconnect(&pair);
+	attr.pool = pair.dst;
+	attr.path = pair.path;
+	attr.window_bytes = 8 * NET_BLOCK_BYTES;
+	attr.lease_ns = 20000000;
+	cr_assert_eq(kvmm_migrate_serve(&attr, &pair.server), 0);
+	pair_connect(&pair);
+	job = begin_range('a', 40);
+	spoil_begin(&how);
+	cr_expect_eq(pair_run(&pair, job), -ECONNRESET);
+	spoil_end();
+	kvmm_migrate_free(job);
+	pair_disconnect(&pair);
+	pair_settle(&pair);
+	cr_expect_eq(stat_of().nr_waiting, 1);
+	cr_expect_eq(nr_free(pair.dst), 24);
+	for (i = 0; i < 100000000 && stat_of().nr_waiting; i++)
+		kvmm_migrate_serve_tick(pair.server);
+	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	pair_connect(&pair);
+}
+
+Test(link, pieces_of_any_length_make_the_same_messages)
+{
+	static const u32 lengths[] = { 1, 3, 39, 40, 41, 1000 };
+
+	for (u32 i = 0; i < ARRAY_SIZE(lengths); i++) {
+		const struct spoil how = { .short_bytes = lengths[i], .eintr_every = 5 };
+		struct kvmm_migrate *job = begin_keys(1000 * i, 8);
+
+		spoil_begin(&how);
+		cr_expect_eq(pair_run(&pair, job), 0);
+		spoil_end();
+		kvmm_migrate_free(job);
+		cr_expect_eq(net_cached(pair.dst, 1000 * i, 8), 8);
+		cr_assert_eq(kvmm_reset_inactive(pair.dst), 8);
+	}
+}
+
+Test(link, memory_that_the_system_lacks_for_a_moment_is_waited_for)
+{
+	for (u32 cut = 1; cut < 40; cut++) {
+		const struct spoil how = { .cut_at = cut, .err = -ENOMEM };
+		struct kvmm_migrate *job = begin_range('a', 10);
+
+		spoil_begin(&how);
+		cr_expect_eq(pair_run(&pair, job), 0, "cut %u", cut);
+		spoil_end();
+		kvmm_migrate_free(job);
+		expect_range_there('a', 10);
+	}
+}
+
+Test(link, a_link_that_goes_takes_its_job_along)
+{
+	struct kvmm_migrate *job = begin_range('a', 30);
+
+	kvmm_migrate_poll(job);
+	kvmm_migrate_serve_tick(pair.server);
+	kvmm_migrate_poll(job);
+	pair_disconnect(&pair);
+	cr_expect_eq(pair_run(&pair, job), -ECONNRESET);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), -EINVAL);
+	pair_connect(&pair);
+	cr_expect_eq(kvmm_migrate_resume(job, pair.link), 0);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 30);
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/net/pair.h"
+
+#define MAX_POLLS	20000u
+
+static void must(bool good, const char *what)
+{
+	if (good)
+		return;
+	fprintf(stderr, "pair: %s\n", what);
+	abort();
+}
+
+void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
+	       u64 window_bytes)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+
+	*pair = (struct pair){ .src = net_pool(src_device, 64), .dst = net_pool(dst_device, 64) };
+	snprintf(pair->folder, sizeof(pair->folder), "/tmp/kvmm-net-%d-XXXXXX", getpid());
+	must(mkdtemp(pair->folder) != NULL, "folder");
+	snprintf(pair->path, sizeof(pair->path), "%s/s", pair->folder);
+	attr.pool = pair->dst;
+	attr.path = pair->path;
+	attr.flags = flags;
+	attr.window_bytes = window_bytes;
+	must(!kvmm_migrate_serve(&attr, &pair->server), "serve");
+	pair_connect(pair);
+}
+
+void pair_connect(struct pair *pair)
+{
+	must(!kvmm_migrate_connect(pair->src, pair->path, &pair->link), "connect");
+}
+
+void pair_disconnect(struct pair *pair)
+{
+	kvmm_migrate_disconnect(pair->link);
+	pair->link = NULL;
+}
+
+void pair_settle(struct pair *pair)
+{
+	for (u32 i = 0; i < 20; i++)
+		kvmm_migrate_serve_tick(pair->server);
+}
+
+void pair_exit(struct pair *pair)
+{
+	pair_disconnect(pair);
+	kvmm_migrate_serve_end(pair->server);
+	must(!kvmm_validate(pair->src), "source");
+	must(!kvmm_validate(pair->dst), "destination");
+	kvmm_pool_destroy(pair->src);
+	kvmm_pool_destroy(pair->dst);
+	rmdir(pair->folder);
+}
+
+struct kvmm_migrate_attr pair_attr(struct pair *pair)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+
+	attr.src = pair->src;
+	attr.link = pair->link;
+	return attr;
+}
+
+int pair_run(struct pair *pair, struct kvmm_migrate *job)
+{
+	int err = -EINPROGRESS;
+
+	for (u32 i = 0; i < MAX_POLLS && err == -EINPROGRESS; i++) {
+		err = kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair->server);
+	}
+	return err;
+}
+
+/* ---- a system that can be spoilt ---- */
+
+struct spoil spoil;
+static struct kv_sock_ops spoilt;
+
+static bool is_cut(s64 *err)
+{
+	spoil.nr_calls++;
+	if (spoil.eintr_every && spoil.nr_calls % spoil.eintr_every == 0) {
+		*err = -EINTR;
+		return true;
+	}
+	if (!spoil.cut_at || spoil.nr_calls < spoil.cut_at)
+		return false;
+	*err = spoil.err ? spoil.err : -ECONNRESET;
+	if (spoil.err)
+		spoil.cut_at = 0;
+	return true;
+}
+
+static s64 spoilt_send(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds)
+{
+	s64 err;
+
+	if (is_cut(&err))
+		return err;
+	if (spoil.short_bytes)
+		bytes = min(bytes, (size_t)spoil.short_bytes);
+	return kv_sock_system.send(NULL, fd, buf, bytes, fds, nr_fds);
+}
+
+static s64 spoilt_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds)
+{
+	s64 err;
+
+	if (is_cut(&err))
+		return err;
+	if (spoil.short_bytes)
+		bytes = min(bytes, (size_t)spoil.short_bytes);
+	return kv_sock_system.recv(NULL, fd, buf, bytes, fds, nr_fds);
+}
+
+void spoil_begin(const struct spoil *how)
+{
+	spoil = *how;
+	spoilt = kv_sock_system;
+	spoilt.send = spoilt_send;
+	spoilt.recv = spoilt_recv;
+	kv_sock_set(&spoilt);
+}
+
+void spoil_end(void)
+{
+	kv_sock_set(NULL);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A giver and a taker in one process, with a socket in between, and a system that can be spoilt.
+ */
+#ifndef NET_TEST_PAIR_H
+#define NET_TEST_PAIR_H
+
+#include <kv/sock.h>
+
+#include "tests/net/util.h"
+
+struct pair {
+	struct kvmm_pool *src;
+	struct kvmm_pool *dst;
+	struct kvmm_migrate_server *server;
+	struct kvmm_migrate_link *link;
+	char folder[64];
+	char path[80];
+};
+
+/* What goes wrong with the socket; counts are of all calls of send and recv from spoil() on. */
+struct spoil {
+	u32 cut_at;		/* that call, and all later ones on its socket: -ECONNRESET; 0: none */
+	u32 short_bytes;	/* no call transfers more; 0: any */
+	u32 eintr_every;	/* so many calls; 0: never */
+	int err;		/* cut_at says that instead, once */
+	u32 nr_calls;
+};
+
+extern struct spoil spoil;
+
+void pair_init(struct pair *pair, const char *src_device, const char *dst_device, u32 flags,
+	       u64 window_bytes);
+void pair_connect(struct pair *pair);
+void pair_disconnect(struct pair *pair);
+void pair_exit(struct pair *pair);	/* validates */
+
+struct kvmm_migrate_attr pair_attr(struct pair *pair);
+/* Both get on until the job ends, or nothing more happens: as kvmm_migrate_poll(). */
+int pair_run(struct pair *pair, struct kvmm_migrate *job);
+/* What is left for the taker to do. */
+void pair_settle(struct pair *pair);
+
+void spoil_begin(const struct spoil *how);
+void spoil_end(void);
+
+#endif /* NET_TEST_PAIR_H */
