@@ -184,6 +184,7 @@ int content_check(const struct kvmm_pool *pool, const struct content *content)
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
 	kv_assert_held(&pool->compact_lock);
+	flights_await(pool);
 	if (content->is_write)
 		flights_void(pool, block);
 	return for_each_piece(pool, block, content->offset, content->bytes,
@@ -225,6 +226,7 @@ int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ex
 {
 	int err = 0, cancel = kv_cancel_off();
 
+	flights_await(pool);
 	for (u32 i = 0; i < nr_ext && !err; i++)
 		for (u32 b = 0; b < ext[i].nr && !err; b++)
 			err = for_each_piece(pool, ext[i].start + b, 0, pool->block_bytes,

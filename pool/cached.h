@@ -285,6 +285,14 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 	       u32 *nr_first);
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
 
+/* ---- flight.c ---- */
+
+static inline void flights_await(struct kvmm_pool *pool)
+{
+	if (unlikely(READ_ONCE(pool->steps)))
+		__flights_await(pool);
+}
+
 /* ---- step.c ---- */
 
 /* What is under way is settled as far as it is finished. No lock held; @pool may be NULL. */
@@ -293,6 +301,22 @@ static inline void steps_settle(struct kvmm_pool *pool)
 	if (unlikely(pool && READ_ONCE(pool->steps)))
 		__steps_settle(pool);
 }
+
+/* ---- lost.c ---- */
+
+int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+
+/* 0, or -EIO: the content of one of them is no good. In a read section, or ->lock held. */
+static inline int lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	return likely(!READ_ONCE(pool->any_lost)) ? 0 : __lost_check(pool, handles, nr);
+}
+
+/* Both locks, and nobody is inside, between these two; see there. */
+bool lose_begin(struct kvmm_pool *pool);
+void lose_end(struct kvmm_pool *pool, bool closed);
+/* Nobody finds it any more, and who has it is told; no matter if it is gone. Between those. */
+void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- acquire.c ---- */
 

@@ -108,7 +108,9 @@ static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
 
 	if (err)
 		return err;
-	err = kv_handle_step(&pool->entries, handle, kv_edge_write);
+	err = lost_check(pool, &handle, 1);
+	if (!err)
+		err = kv_handle_step(&pool->entries, handle, kv_edge_write);
 	cache_end(pool);
 	if (err)
 		kv_count(KV_EV_BAD_HANDLE);

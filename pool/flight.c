@@ -364,28 +364,103 @@ static void leg_lose(struct kvmm_pool *pool, const struct kv_move *move, const s
 		return;
 	pool->steps->stat.lost_blocks += move->nr;
 	if (owner_kind(leg->owner) == OWNER_ENTRY)
-		forget_lost_entry(pool, (struct kv_handle){ index, leg->gen });
+		entry_lose(pool, (struct kv_handle){ index, leg->gen });
 	else if (slot_at(pool, index)->gen == leg->gen)
 		slot_lose(pool, slot_at(pool, index));
 }
 
 static void flight_lose(struct kvmm_pool *pool, const struct flight *flight)
 {
-	kv_lock(&pool->lock);
-	if (pool->caches)
-		order_enter(&pool->order);
+	bool closed = lose_begin(pool);
+
 	for (u32 i = 0; i < flight->nr; i++)
 		leg_lose(pool, &flight->move[i], &flight->leg[i]);
-	if (pool->caches)
-		order_leave(&pool->order);
 	pool->steps->stat.failed_moves += flight->nr;
-	kv_unlock(&pool->lock);
+	lose_end(pool, closed);
 }
 
 static void flight_fail(struct kvmm_pool *pool, struct flight *flight)
 {
 	flight_settle(pool, flight, false);
 	pool->steps->stat.failed_moves += flight->nr;
+}
+
+/* ---- submitting ---- */
+
+#define PORTION_MOVES	128u
+
+/* The next moves, or parts of moves, of @max blocks at most. Returns how many blocks. */
+static u32 cut_portion(struct flight *flight, struct kv_move *moves, u32 *nr, u32 max)
+{
+	u32 nr_blocks = 0;
+
+	for (*nr = 0; *nr < PORTION_MOVES && flight->at < flight->nr && nr_blocks < max;) {
+		const struct kv_move *move = &flight->move[flight->at];
+		u32 take = min(move->nr - flight->at_block, max - nr_blocks);
+
+		moves[(*nr)++] = (struct kv_move){ move->src + flight->at_block,
+						   move->dst + flight->at_block, take };
+		nr_blocks += take;
+		flight->at_block += take;
+		if (flight->at_block < move->nr)
+			continue;
+		flight->at++;
+		flight->at_block = 0;
+	}
+	return nr_blocks;
+}
+
+static int submit_moves(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *moves,
+			u32 nr)
+{
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	struct kv_copy copy = {
+		.src = planes, .dst = planes, .moves = moves, .nr = nr, .dir = KV_COPY_LOCAL,
+		.flags = flight->mode == KVMM_MOVE_BESIDE ? KV_COPY_BACKGROUND : 0,
+		.after = flight->after,
+	};
+
+	return pool->nr_planes ? pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence) : 0;
+}
+
+/* All of it in one go where nothing limits it. 0 also if there is no credit; or the device's error. */
+int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
+{
+	struct kv_move moves[PORTION_MOVES];
+	u32 max = UINT32_MAX, nr, nr_blocks;
+	int err;
+
+	kv_assert_held(&steps->lock);
+	if (flight->mode == KVMM_MOVE_BESIDE)
+		max = pace_may(pool, steps);
+	if (!max)
+		return 0;
+	if (!flight->at && !flight->at_block && max >= flight->nr_blocks) {
+		flight->at = flight->nr;
+		nr_blocks = flight->nr_blocks;
+		err = submit_moves(pool, flight, flight->move, flight->nr);
+	} else {
+		nr_blocks = cut_portion(flight, moves, &nr, max);
+		err = submit_moves(pool, flight, moves, nr);
+	}
+	if (!err && flight->mode == KVMM_MOVE_BESIDE)
+		pace_pay(pool, steps, nr_blocks);
+	return err == -EAGAIN ? -EIO : err;
+}
+
+/* Copies run on one stream, one after the other: the last one is complete last. */
+void __flights_await(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+	struct kv_fence fence;
+
+	if (!steps || !pool->dev)
+		return;
+	kv_lock(&steps->lock);
+	fence = steps->between;
+	kv_unlock(&steps->lock);
+	if (fence.id)
+		pool->parts.dev->wait(pool->dev, fence);
 }
 
 /* ---- polling ---- */
@@ -399,6 +474,11 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 {
 	int err = poll_copy(pool, flight);
 
+	if (!err && flight->at < flight->nr) {
+		err = flight_submit(pool, steps, flight);
+		if (!err)
+			return;
+	}
 	if (err == -EAGAIN || (!err && !steps_have_room(steps, flight->nr)))
 		return;
 	if (err)

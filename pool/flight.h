@@ -43,6 +43,8 @@ void flight_add(struct steps *steps, struct flight *flight);
 
 /* All legs are isolated, or none: -EAGAIN something has changed, -ENOMEM. ->lock held. */
 int flight_lift(struct kvmm_pool *pool, struct flight *flight);
+/* As much of the copy as may begin now: 0, or the device's error. steps->lock held. */
+int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight);
 /* The copy is over: if @good, legs get their new places, and an epoch begins. steps->lock held. */
 void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good);
 

@@ -25,7 +25,17 @@ static u32 nr_given_back(const struct kvmm_pool *pool, const struct steps *steps
 	return nr;
 }
 
+static u32 nr_flying_bits(const struct kvmm_pool *pool, const struct steps *steps)
+{
+	u32 nr = 0;
+
+	for (u32 b = 0; b < pool->nr_blocks; b++)
+		nr += is_flying(steps, b);
+	return nr;
+}
+
 struct flight_recount {
+	u32 flying;		/* blocks of ranges: in one flight each, or they would be more */
 	u32 nr_legs;		/* of ranges */
 	u32 nr_moving;
 	u32 copying;		/* blocks */
@@ -46,6 +56,7 @@ static bool recount(const struct kvmm_pool *pool, const struct flight *flight,
 		}
 		re->copying += flight->move[i].nr;
 		re->nr_legs += is_slot;
+		re->flying += is_slot ? flight->move[i].nr : 0;
 		re->nr_moving += flight->leg[i].marked;
 	}
 	return true;
@@ -61,6 +72,8 @@ int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
 	for (const struct flight *flight = steps->oldest; flight; flight = flight->next)
 		if (!recount(pool, flight, &re))
 			return -EUCLEAN;
+	if (re.flying != nr_flying_bits(pool, steps))
+		return -EUCLEAN;
 	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
 	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
 		return -EUCLEAN;

@@ -83,20 +83,9 @@ static const struct kv_movable_ops start_ops = {
 /* Behind all that the engine has given its streams so far. */
 static int submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
 {
-	struct kv_planes planes = { pool->plane, pool->nr_planes };
-	struct kv_copy copy = {
-		.src = planes, .dst = planes, .moves = flight->move, .nr = flight->nr,
-		.dir = KV_COPY_LOCAL,
-		.flags = flight->mode == KVMM_MOVE_BESIDE ? KV_COPY_BACKGROUND : 0,
-	};
-	int err;
+	int err = pool->nr_planes ? steps_signal(pool, steps, &flight->after) : 0;
 
-	if (!pool->nr_planes)
-		return 0;
-	err = steps_signal(pool, steps, &copy.after);
-	if (!err)
-		err = pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence);
-	return err;
+	return err ? err : flight_submit(pool, steps, flight);
 }
 
 /* Between steps the streams wait for the copy, and the places are new at once. */
@@ -108,6 +97,7 @@ static int submit_between(struct kvmm_pool *pool, struct steps *steps, struct fl
 		return err;
 	err = steps_stall(pool, steps, flight->fence);
 	if (!err) {
+		steps->between = flight->fence;
 		flight_settle(pool, flight, true);
 		return 0;
 	}

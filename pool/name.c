@@ -92,6 +92,8 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 {
 	struct kv_name name = { .domain = prefix->domain };
 
+	if (unlikely(lost_check(pool, handles, prefix->nr)))
+		return -EIO;
 	for (u32 i = 0; i < min(prefix->nr, AHEAD); i++)
 		kv_handle_prefetch(&pool->entries, handles[i]);
 	for (u32 i = 0; i < prefix->nr; i++) {
@@ -251,7 +253,9 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 
 	if (err)
 		return err;
-	err = pool->map->ops->insert(pool->map, insert);
+	err = lost_check(pool, insert->handles, insert->nr);
+	if (likely(!err))
+		err = pool->map->ops->insert(pool->map, insert);
 	if (likely(!err))
 		account(pool, insert, insert->handles);
 	cache_end(pool);

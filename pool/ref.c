@@ -465,10 +465,11 @@ static int blocks_of(struct kvmm_pool *pool, const void *handles, u32 nr,
 	err = begin_held(pool, handles, nr, state);
 	if (err)
 		return err;
-	for (u32 i = 0; i < nr; i++)
+	err = lost_check(pool, as_handles(handles), nr);
+	for (u32 i = 0; i < nr && likely(!err); i++)
 		blocks[i] = entry_block(entry_at(pool, as_handles(handles)[i].index));
 	cache_end(pool);
-	return 0;
+	return err;
 }
 
 int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,

@@ -33,6 +33,13 @@ static struct steps *steps_make(const struct kvmm_pool *pool)
 		kv_free(steps);
 		return NULL;
 	}
+	if (pool->caches)
+		steps->lost = kv_alloc_array(pool->nr_blocks, sizeof(*steps->lost));
+	if (pool->caches && !steps->lost) {
+		kv_free(steps->flying);
+		kv_free(steps);
+		return NULL;
+	}
 	steps->epoch = 1;
 	kv_lock_init(&steps->lock, KV_RANK_STEP, pool->lock.id);
 	return steps;
@@ -54,7 +61,10 @@ struct steps *steps_get(struct kvmm_pool *pool)
 
 u64 steps_bytes(const struct kvmm_pool *pool)
 {
-	return pool->steps ? sizeof(*pool->steps) + KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
+	if (!pool->steps)
+		return 0;
+	return sizeof(*pool->steps) + KV_WORDS(pool->nr_blocks) * sizeof(u64) +
+	       (pool->caches ? pool->nr_blocks * sizeof(u32) : 0);
 }
 
 /* ---- what is in use ---- */
@@ -348,6 +358,7 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 		stream->open = true;
 		stream->epoch = *epoch = epoch_of(steps, stream);
 		steps->nr_steps++;
+		pace_step(steps);
 	}
 	kv_unlock(&steps->lock);
 	return err;
@@ -363,7 +374,19 @@ static void add_ended(struct stream *stream, struct kv_fence fence)
 		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
 }
 
-/* -EBUSY: nothing can be recorded there now. Otherwise the step is over. */
+/* Another event can still be recorded: then it is not the device that is lost. */
+static bool device_lives(struct kvmm_pool *pool)
+{
+	struct kv_fence fence;
+
+	return !pool->parts.dev->join(pool->dev, NULL, 0, &fence);
+}
+
+/*
+ * -EBUSY, -ENOMEM, -EAGAIN: nothing can be recorded there now. Otherwise the step is over: only what
+ * is recorded keeps old places from being used again while the step's work reads them, and on a lost
+ * device nothing does.
+ */
 static int end_step(struct kvmm_pool *pool, struct stream *stream)
 {
 	struct kv_fence fence = { 0 };
@@ -373,6 +396,8 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 		err = pool->parts.dev->signal(pool->dev, stream->stream, &fence);
 	if (err == -EBUSY || err == -ENOMEM)
 		return err;
+	if (err && device_lives(pool))
+		return -EAGAIN;
 	catch_up(pool, stream);
 	if (!err && pool->dev)
 		add_ended(stream, fence);
@@ -498,6 +523,7 @@ void steps_exit(struct kvmm_pool *pool)
 		return;
 	flights_exit(pool, steps);
 	kv_free(steps->flying);
+	kv_free(steps->lost);
 	kv_free(steps);
 }
 

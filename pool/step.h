@@ -22,6 +22,8 @@
 #include <kv/lock.h>
 #include <kvmm/step.h>
 
+#include "pace.h"
+
 struct kvmm_pool;
 
 /* Steps of one stream that have been given to the device, and may not be through. */
@@ -71,7 +73,10 @@ struct flight {
 	enum flight_state state;
 	u32 mode;			/* enum kvmm_move_mode */
 	u64 epoch;			/* begun by its publication */
-	struct kv_fence fence;		/* of the copy */
+	struct kv_fence after;		/* what the copy waits for */
+	struct kv_fence fence;		/* of the copy, or of its last portion */
+	u32 at;				/* the move that is to be submitted next ... */
+	u32 at_block;			/* ... from its block of that number on */
 	u32 nr;
 	u32 nr_blocks;
 	struct kv_move *move;		/* ours */
@@ -93,6 +98,10 @@ struct steps {
 	u64 nr_relocations;		/* ->lock; since the pool's creation */
 	struct stream stream[KVMM_MAX_STREAMS];		/* ->lock */
 	struct relocation relocation[NR_RELOCATIONS];	/* ->lock; by number modulo */
+	struct pace pace;		/* ->lock */
+	struct kv_fence between;	/* ->lock; of the last copy between steps */
+
+	u32 *lost;			/* ours; by entry: see lost.c; NULL without a policy */
 
 	u64 *flying;			/* ours; pool->lock; a bit a block */
 	u32 nr_moving;			/* pool->lock: copying, of entries */
@@ -139,6 +148,9 @@ void steps_let_go(struct kvmm_pool *pool);
 void flights_poll(struct kvmm_pool *pool);
 /* Blocks that stay because of it. compact_lock held; waits for the device. */
 u32 flights_cancel(struct kvmm_pool *pool);
+/* So that the host may touch content: copies that are published, but not complete, are waited for.
+ * No lock held below compact_lock. */
+void __flights_await(struct kvmm_pool *pool);
 /* Content of a block changes: copies of it that are under way come to nothing. compact_lock held. */
 void flights_void(struct kvmm_pool *pool, u32 block);
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);

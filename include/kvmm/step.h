@@ -80,8 +80,9 @@ KVMM_API int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t 
  *
  * Records an event: what the step was told is kept until the device has passed that.
  *
- * Return: 0; -EINVAL no such step is open; -EBUSY the stream is capturing a graph (the step stays
- * open); -EIO the device is lost (the step is over); -ESTALE.
+ * Return: 0; -EINVAL no such step is open; -EBUSY the stream is capturing a graph, -ENOMEM, -EAGAIN
+ * the driver would not record it (the step stays open: end it again); -EIO the device is lost (the
+ * step is over); -ESTALE.
  */
 KVMM_API int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch);
 
@@ -188,6 +189,48 @@ struct kvmm_step_stat {
 	uint64_t cancelled_moves;
 	uint64_t lost_blocks;
 };
+
+/**
+ * struct kvmm_pace - how fast blocks are copied beside steps
+ * @size: sizeof(struct kvmm_pace)
+ * @bytes_per_ms: at most so many bytes a millisecond on average; 0 = no limit
+ * @bytes_per_step: at most so many from the beginning of a step to that of the next one, on any
+ *	stream; does not count while no step is open; 0 = no limit
+ * @groups: of threads that a copy occupies; 0 = 16
+ * @reserved: 0
+ *
+ * With a limit, moves are copied in portions: the next one is given to the device when the last one
+ * is complete, so it is not for the device to have long queues of copies. A portion is one block at
+ * least. Calls that publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the next
+ * portion: fewer calls make it slower. Moves between steps are not limited.
+ */
+struct kvmm_pace {
+	size_t size;
+	uint64_t bytes_per_ms;
+	uint64_t bytes_per_step;
+	uint32_t groups;
+	uint32_t reserved;
+};
+
+/** kvmm_pace_set() - from now on, moves under way included. Return: 0; -EINVAL; -ENOMEM. */
+KVMM_API int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how);
+
+/**
+ * struct kvmm_pace_stat - what became of it
+ * @bytes_per_ms, @bytes_per_step: as set
+ * @bytes, @portions: submitted beside steps, since the pool's creation
+ * @denied: times that something was to be copied, and had to wait
+ */
+struct kvmm_pace_stat {
+	uint64_t bytes_per_ms;
+	uint64_t bytes_per_step;
+	uint64_t bytes;
+	uint64_t portions;
+	uint64_t denied;
+};
+
+/** kvmm_pace_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat);
 
 /** kvmm_step_stat() - Return: 0; -EINVAL. */
 KVMM_API int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat);

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Single blocks whose content was destroyed, or found to be wrong: nobody finds them any more, and
+ * who has one is told.
+ *
+ * A block is lost as long as its entry has the generation that is noted here: when it is given back
+ * the note says nothing any more. Notes are made while the gate is closed. So who stages or publishes
+ * has either done it before, and the name is forgotten here, or sees the note.
+ */
+#include "flight.h"
+
+int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	const struct steps *steps = steps_of(pool);
+
+	for (u32 i = 0; i < nr; i++)
+		if (handles[i].index < pool->nr_blocks &&
+		    READ_ONCE(steps->lost[handles[i].index]) == handles[i].gen)
+			return -EIO;
+	return 0;
+}
+
+void entry_lose(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	kv_assert_held(&pool->lock);
+	if (entry_handle(pool, handle.index).gen != handle.gen)
+		return;
+	WRITE_ONCE(pool->steps->lost[handle.index], handle.gen);
+	WRITE_ONCE(pool->any_lost, true);
+	forget_lost_entry(pool, handle);
+}
+
+/* Whoever is inside is waited for, unless the gate is closed already. compact_lock held, ->lock not. */
+bool lose_begin(struct kvmm_pool *pool)
+{
+	bool closed;
+
+	kv_assert_held(&pool->compact_lock);
+	kv_lock(&pool->lock);
+	closed = pool->gate & GATE_STOPPED;
+	if (!closed) {
+		pool_stop(pool);
+		kv_lock(&pool->lock);
+	}
+	if (pool->caches)
+		order_enter(&pool->order);
+	return closed;
+}
+
+void lose_end(struct kvmm_pool *pool, bool closed)
+{
+	if (pool->caches)
+		order_leave(&pool->order);
+	if (!closed)
+		pool_resume(pool);
+	kv_unlock(&pool->lock);
+}
