@@ -165,3 +165,124 @@ Test(move, one_run_by_contract_is_not_cut)
 	cr_expect_eq(start(pool, 8, KVMM_MOVE_BESIDE), -ENOSPC);
 	end_pool(pool);
 }
+
+/* ---- pace ---- */
+
+/* "aaaa....bb..": four blocks are to move. */
+static struct kvmm_pool *wide(kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t ranges[26];
+
+	paint(pool, "..aaaa..b.......", ranges);
+	*range = ranges[0];
+	write_pattern(pool, *range, 1);
+	cr_assert_eq(kvmm_range_seal(pool, *range, 4), 0);
+	return pool;
+}
+
+static struct kvmm_pace_stat pace_of(struct kvmm_pool *pool)
+{
+	struct kvmm_pace_stat stat;
+
+	cr_assert_eq(kvmm_pace_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void set_pace(struct kvmm_pool *pool, u64 bytes_per_ms, u64 bytes_per_step)
+{
+	struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_ms = bytes_per_ms,
+				  .bytes_per_step = bytes_per_step, .groups = 8 };
+
+	cr_assert_eq(kvmm_pace_set(pool, &pace), 0);
+}
+
+Test(pace, a_step_bears_so_many_bytes)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = wide(&range);
+	uint64_t epoch, other_epoch;
+	kvmm_stream_t id, other;
+	u32 nr = 0;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &other), 0);
+	cr_assert_eq(kvmm_step_begin(pool, other, &other_epoch), 0);
+	set_pace(pool, 0, TEST_BLOCK_BYTES);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	for (; steps_of_pool(pool).copying_blocks; nr++) {
+		cr_assert_eq(pace_of(pool).bytes, (nr + 1) * TEST_BLOCK_BYTES);
+		cr_assert_eq(kvmm_validate(pool), 0);
+		kvmm_compact_poll(pool);
+		kvmm_compact_poll(pool);
+		cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+		cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+		kvmm_compact_poll(pool);
+		cr_assert_lt(nr, 10);
+	}
+	cr_expect_eq(pace_of(pool).bytes, 4 * TEST_BLOCK_BYTES);
+	cr_expect_eq(pace_of(pool).portions, 4, "%u", (u32)pace_of(pool).portions);
+	cr_expect_gt(pace_of(pool).denied, 0);
+	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
+	cr_expect_eq(kvmm_step_end(pool, other, other_epoch), 0);
+	kvmm_compact_poll(pool);
+	cr_expect(has_pattern(pool, range, 1));
+	cr_expect_geq(stat_of(pool).largest, 8);
+	end_pool(pool);
+}
+
+Test(pace, nobody_waits_for_a_limit_per_step_while_none_is_open)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = wide(&range);
+
+	set_pace(pool, 0, 1);
+	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect(has_pattern(pool, range, 1));
+	end_pool(pool);
+}
+
+Test(pace, a_limit_can_be_lifted_while_something_waits_for_it)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = wide(&range);
+
+	set_pace(pool, 1, 0);
+	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_expect_gt(kvmm_compact_poll(pool), 0, "a byte a millisecond: not yet");
+	set_pace(pool, 0, 0);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect(has_pattern(pool, range, 1));
+	end_pool(pool);
+}
+
+Test(pace, what_waits_for_its_turn_can_be_cancelled)
+{
+	kvmm_range_t range;
+	struct kvmm_pool *pool = wide(&range);
+
+	set_pace(pool, 1, 0);
+	cr_assert_eq(start(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_compact_cancel(pool), 4);
+	cr_expect_eq(stat_of(pool).nr_free, 11);
+	cr_expect(has_pattern(pool, range, 1));
+	cr_expect_eq(start(pool, 8, KVMM_MOVE_BETWEEN), 0, "not limited");
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	end_pool(pool);
+}
+
+Test(pace, misuse_is_refused)
+{
+	struct kvmm_pool *pool = make_pool(4);
+	struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_ms = UINT64_MAX };
+
+	cr_expect_eq(kvmm_pace_set(pool, &pace), -EINVAL);
+	pace = (struct kvmm_pace){ .size = sizeof(pace), .reserved = 1 };
+	cr_expect_eq(kvmm_pace_set(pool, &pace), -EINVAL);
+	cr_expect_eq(kvmm_pace_set(NULL, &pace), -EINVAL);
+	cr_expect_eq(kvmm_pace_stat(pool, NULL), -EINVAL);
+	end_pool(pool);
+}
