@@ -9,21 +9,12 @@
 
 #include "frag.h"
 #include "progress.h"
+#include "readers.h"
 
 #define US_PER_INPUT_TOKEN	125u
 #define US_PER_OUTPUT_TOKEN	20000u
 
-/*
- * Background compaction starts where this share of the free blocks is of no use to the median
- * request. It makes a run of so many medians, and moves at most this part of the pool between two
- * events. On the Azure trace at mark 95 that gave 92.6 % occupancy for 0.39 moves a block; half
- * the budget 88.2 % for 0.10, twice as much 93.4 % for 0.92, runs of two medians 87.7 % for 0.20.
- */
-#define BACKGROUND_PPM		200000
-#define BACKGROUND_MEDIANS	4u
-#define BACKGROUND_PART		32u
-
-static u32 blocks_wanted(const struct frag *frag, u32 q)
+u32 frag_blocks_wanted(const struct frag *frag, u32 q)
 {
 	const struct trace_request *req = &frag->run->trace->req[q];
 
@@ -43,6 +34,14 @@ u64 frag_ext_ppm(const struct kvmm_zone_stat *stat)
 	return stat->nr_free ? (u64)(stat->nr_free - stat->largest) * 1000000 / stat->nr_free : 0;
 }
 
+u32 frag_nr_free(const struct frag *frag)
+{
+	struct kvmm_step_stat steps;
+
+	kvmm_step_stat(frag->pool, &steps);
+	return frag_zone_stat(frag).nr_free + steps.copying_blocks + steps.limbo_blocks;
+}
+
 bool frag_is_pinned(const struct frag *frag, u32 q)
 {
 	const struct options *opt = frag->run->opt;
@@ -52,29 +51,33 @@ bool frag_is_pinned(const struct frag *frag, u32 q)
 
 /* ---- the content of a range ---- */
 
-static enum exit_code for_each_block(struct frag *frag, u32 q, const char *check)
+enum exit_code frag_check(struct frag *frag, u32 q, const struct kvmm_extent *ext, u32 nr_ext,
+			  const char *when)
 {
-	const struct live *live = frag->live[q];
 	enum exit_code code = EXIT_GOOD;
 	u32 ordinal = 0;
 
-	for (u32 e = 0; frag->pattern.want && e < live->nr_ext; e++) {
-		for (u32 i = 0; !code && i < live->ext[e].nr; i++, ordinal++) {
+	for (u32 e = 0; frag->pattern.want && e < nr_ext; e++) {
+		for (u32 i = 0; !code && i < ext[e].nr; i++, ordinal++) {
 			u64 name = pattern_of_request(q, ordinal);
-			u32 block = live->ext[e].start + i;
+			u32 block = ext[e].start + i;
 
-			code = check ? pattern_check(&frag->pattern, block, name, q, check) :
-				       pattern_write(&frag->pattern, block, name);
+			code = when ? pattern_check(&frag->pattern, block, name, q, when) :
+				      pattern_write(&frag->pattern, block, name);
 		}
 	}
-	if (!code && frag->pattern.want && ordinal != live->nr)
+	if (!code && frag->pattern.want && ordinal != frag->live[q]->nr)
 		code = complain(EXIT_WRONG, "request %u has %u blocks instead of %u", q, ordinal,
-				live->nr);
+				frag->live[q]->nr);
 	return code;
 }
 
-/* Where does the range lie? *@moved: not where it did. */
-static int look_up(struct frag *frag, u32 q, bool *moved)
+static enum exit_code for_each_block(struct frag *frag, u32 q, const char *check)
+{
+	return frag_check(frag, q, frag->live[q]->ext, frag->live[q]->nr_ext, check);
+}
+
+int frag_look_up(struct frag *frag, u32 q, bool *moved)
 {
 	struct live *live = frag->live[q];
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
@@ -96,7 +99,7 @@ static enum exit_code follow_moves(struct frag *frag)
 	for (u32 i = 0; !code && i < frag->nr_running; i++) {
 		u32 q = frag->running[i];
 		bool moved = false;
-		int err = look_up(frag, q, &moved);
+		int err = frag_look_up(frag, q, &moved);
 
 		if (err)
 			code = complain_of(err, "find request %u after a compaction", q);
@@ -125,7 +128,7 @@ static int read_layout(struct frag *frag)
 	return err;
 }
 
-static enum exit_code count_failure(struct frag *frag, u32 nr, u32 nr_free)
+enum exit_code frag_count_failure(struct frag *frag, u32 nr, u32 nr_free)
 {
 	struct frag_count *count = &frag->count;
 
@@ -142,7 +145,7 @@ static enum exit_code count_failure(struct frag *frag, u32 nr, u32 nr_free)
 	return EXIT_GOOD;
 }
 
-static void count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
+void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
 {
 	if (frag->head_tried) {
 		frag->count.retries++;
@@ -153,8 +156,9 @@ static void count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *st
 	frag->count.unusable_ppm += (u64)kvmm_zone_unusable(frag->zone, nr);
 }
 
-static int allocate(struct frag *frag, u32 q, u32 nr, u32 flags, kvmm_range_t *range)
+int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 {
+	u32 q = frag->head;
 	struct kvmm_alloc_report report = { 0 };
 	struct kvmm_range_attr attr = {
 		.size		= sizeof(attr),
@@ -171,10 +175,9 @@ static int allocate(struct frag *frag, u32 q, u32 nr, u32 flags, kvmm_range_t *r
 	return err;
 }
 
-static enum exit_code compact_and_allocate(struct frag *frag, u32 q, u32 nr, kvmm_range_t *range,
-					   int *err)
+static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
 {
-	*err = allocate(frag, q, nr, 0, range);
+	*err = frag_allocate(frag, nr, 0, range);
 	if (*err == -ENOSPC)
 		frag->count.fail_compacted++;
 	return follow_moves(frag);
@@ -191,16 +194,16 @@ static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, i
 	bool first = !frag->head_tried;
 	enum exit_code code = EXIT_GOOD;
 
-	count_try(frag, nr, &stat);
+	frag_count_try(frag, nr, &stat);
 	frag->head_tried = true;
-	*err = allocate(frag, frag->head, nr, KVMM_ALLOC_NO_COMPACT, range);
+	*err = frag_allocate(frag, nr, KVMM_ALLOC_NO_COMPACT, range);
 	if (*err != -ENOSPC)
 		return *err ? complain_of(*err, "allocate %u blocks", nr) : EXIT_GOOD;
 	if (first)
-		code = count_failure(frag, nr, stat.nr_free);
+		code = frag_count_failure(frag, nr, stat.nr_free);
 	if (!code && stat.nr_free >= nr &&
 	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT))
-		code = compact_and_allocate(frag, frag->head, nr, range, err);
+		code = compact_and_allocate(frag, nr, range, err);
 	if (!code && *err && *err != -ENOSPC)
 		code = complain_of(*err, "allocate %u blocks with compaction", nr);
 	return code;
@@ -265,7 +268,7 @@ static void count_admission(struct frag *frag, const struct live *live, u32 held
 	frag->fp = fold(fold(frag->fp, frag->head), live->ext[0].start);
 }
 
-static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
+enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
 {
 	const struct trace_request *req = &frag->run->trace->req[frag->head];
 	u64 us = (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
@@ -275,13 +278,14 @@ static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 h
 	int err = -ENOMEM;
 
 	if (live) {
-		*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running };
+		*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running,
+				       .ends = frag->now + us };
 		frag->live[q] = live;
 		frag->running[frag->nr_running++] = q;
-		err = look_up(frag, q, &moved);
+		err = frag_look_up(frag, q, &moved);
 	}
-	if (!err)
-		err = heap_push(&frag->finish, frag->now + us, q);
+	if (!err && !frag->readers.nr)	/* with steps a request ends with one */
+		err = heap_push(&frag->finish, live->ends, q);
 	if (err)
 		return complain_of(err, "start request %u", q);
 	count_admission(frag, live, held);
@@ -291,7 +295,7 @@ static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 h
 	return for_each_block(frag, q, NULL);
 }
 
-static void next_head(struct frag *frag)
+void frag_next_head(struct frag *frag)
 {
 	frag->head++;
 	frag->head_tried = false;
@@ -302,13 +306,13 @@ static enum exit_code admit(struct frag *frag)
 	enum exit_code code = EXIT_GOOD;
 
 	while (!code && !frag->stuck && frag->head < frag->arrived) {
-		u32 nr = blocks_wanted(frag, frag->head), before;
+		u32 nr = frag_blocks_wanted(frag, frag->head), before;
 		kvmm_range_t range;
 		int err;
 
 		if (nr > frag->limit) {
 			frag->count.rejected++;
-			next_head(frag);
+			frag_next_head(frag);
 			continue;
 		}
 		if (frag->asked + nr > frag->limit)
@@ -317,8 +321,8 @@ static enum exit_code admit(struct frag *frag)
 		code = try_head(frag, nr, &range, &err);
 		frag->stuck = err != 0;
 		if (!code && !err) {
-			code = start(frag, range, nr, before - frag_zone_stat(frag).nr_free);
-			next_head(frag);
+			code = frag_start(frag, range, nr, before - frag_zone_stat(frag).nr_free);
+			frag_next_head(frag);
 		}
 	}
 	return code;
@@ -326,7 +330,7 @@ static enum exit_code admit(struct frag *frag)
 
 /* ---- events ---- */
 
-static enum exit_code finish(struct frag *frag, u32 q)
+enum exit_code frag_finish(struct frag *frag, u32 q)
 {
 	const struct trace_request *req = &frag->run->trace->req[q];
 	struct live *live = frag->live[q];
@@ -349,11 +353,11 @@ static enum exit_code complete(struct frag *frag)
 	enum exit_code code = EXIT_GOOD;
 
 	while (!code && frag->finish.nr && frag->finish.event[0].time == frag->now)
-		code = finish(frag, heap_pop(&frag->finish).index);
+		code = frag_finish(frag, heap_pop(&frag->finish).index);
 	return code;
 }
 
-static void arrive(struct frag *frag)
+void frag_arrive(struct frag *frag)
 {
 	const struct trace *trace = frag->run->trace;
 
@@ -362,14 +366,14 @@ static void arrive(struct frag *frag)
 		frag->arrived++;
 }
 
-static void integrate(struct frag *frag, u64 us)
+void frag_integrate(struct frag *frag, u64 us)
 {
 	struct kvmm_zone_stat stat = frag_zone_stat(frag);
 	struct frag_window *window = &frag->window;
 
 	if (!window->inside)
 		return;
-	window->held += (u128)(stat.nr_blocks - stat.nr_free) * us;
+	window->held += (u128)(stat.nr_blocks - frag_nr_free(frag)) * us;
 	window->asked += (u128)frag->asked * us;
 	window->tokens += (u128)frag->tokens * us;
 	window->ext_ppm += (u128)frag_ext_ppm(&stat) * us;
@@ -386,49 +390,33 @@ static bool advance(struct frag *frag)
 		next = min_u64(next, trace->req[frag->arrived].arrival_us);
 	if (next == UINT64_MAX)
 		return false;
-	integrate(frag, next - frag->now);
+	frag_integrate(frag, next - frag->now);
 	frag->now = next;
 	return true;
 }
 
-/* Between two events, if it is worth it and within the budget. */
-static enum exit_code compact_in_background(struct frag *frag)
-{
-	struct kvmm_compact compact = { .size = sizeof(compact) };
-	int err;
-
-	if (frag->run->opt->compact != COMPACT_BACKGROUND ||
-	    kvmm_zone_unusable(frag->zone, frag->median) <= BACKGROUND_PPM)
-		return EXIT_GOOD;
-	compact.want_run = (u32)min_u64((u64)frag->median * BACKGROUND_MEDIANS,
-					frag->run->opt->nr_blocks);
-	compact.max_blocks = (u32)max_u64(1, frag->run->opt->nr_blocks / BACKGROUND_PART);
-	err = kvmm_pool_compact(frag->pool, &compact);
-	frag->count.compactions += compact.moved > 0;
-	frag->count.moved_blocks += compact.moved;
-	if (err && err != -EAGAIN && err != -ENOSPC)
-		return complain_of(err, "compact");
-	if (compact.moved)
-		frag->stuck = false;
-	return follow_moves(frag);
-}
-
-static enum exit_code simulate(struct frag *frag)
+static enum exit_code follow_events(struct frag *frag)
 {
 	enum exit_code code = EXIT_GOOD;
-	int err;
 
-	progress_start(frag->run, "frag", frag->run->trace->nr);
 	do {
 		code = complete(frag);
-		arrive(frag);
-		if (!code)
-			code = compact_in_background(frag);
+		frag_arrive(frag);
 		if (!code)
 			code = admit(frag);
 		frag_record(frag);
 		progress_step(frag->run, frag->head);
 	} while (!code && advance(frag));
+	return code;
+}
+
+static enum exit_code simulate(struct frag *frag)
+{
+	enum exit_code code;
+	int err;
+
+	progress_start(frag->run, "frag", frag->run->trace->nr);
+	code = frag->readers.nr ? readers_run(frag) : follow_events(frag);
 	progress_stop(frag->run);
 	close_window(frag);	/* where requests were rejected it may still be open */
 	if (code)
@@ -455,7 +443,7 @@ static void find_median(struct frag *frag)
 	u32 nr = frag->run->trace->nr;
 
 	for (u32 q = 0; q < nr; q++)
-		frag->running[q] = blocks_wanted(frag, q);
+		frag->running[q] = frag_blocks_wanted(frag, q);
 	qsort(frag->running, nr, sizeof(*frag->running), compare_u32);
 	frag->median = frag->running[nr / 2];
 }
@@ -466,6 +454,8 @@ static const char *const compactors[] = {
 	[COMPACT_SLIDE]		= "slide",
 	[COMPACT_DIRECT]	= "window",
 	[COMPACT_BACKGROUND]	= "window",
+	[COMPACT_BESIDE]	= "window",
+	[COMPACT_BETWEEN]	= "window",
 };
 
 static int make_pool(struct frag *frag)
@@ -491,8 +481,10 @@ static enum exit_code frag_init(struct frag *frag)
 {
 	const struct options *opt = frag->run->opt;
 	u32 nr = frag->run->trace->nr;
-	int err = make_pool(frag);
+	int err = readers_clock(frag);
 
+	if (!err)
+		err = make_pool(frag);
 	if (err)
 		return complain_of(err, "a pool of %u blocks, allocator '%s', compactor '%s', "
 				   "device '%s'", opt->nr_blocks, opt->alloc,
@@ -505,7 +497,7 @@ static enum exit_code frag_init(struct frag *frag)
 	    pattern_init(&frag->pattern, opt, frag->pool))
 		return complain_of(-ENOMEM, "start");
 	find_median(frag);
-	return EXIT_GOOD;
+	return readers_init(frag);
 }
 
 static void frag_exit(struct frag *frag)
@@ -513,6 +505,7 @@ static void frag_exit(struct frag *frag)
 	for (u32 i = 0; i < frag->nr_running; i++)
 		free(frag->live[frag->running[i]]);
 	kvmm_pool_destroy(frag->pool);
+	readers_exit(frag);
 	pattern_exit(&frag->pattern);
 	layout_exit(&frag->layout);
 	heap_exit(&frag->finish);

@@ -4,12 +4,14 @@
 #define REPLAY_FRAG_H
 
 #include <kvmm/kvmm.h>
+#include <kvmm/testing.h>
 
 #include "heap.h"
 #include "layout.h"
 #include "pattern.h"
 #include "record.h"
 #include "replay.h"
+#include "rng.h"
 
 #define FRAG_CURVE_ROWS		10
 #define FRAG_MAP_WIDTH		64
@@ -21,6 +23,10 @@ struct live {
 	u32 nr_ext;
 	u32 nr;		/* blocks it asked for */
 	u32 at;		/* its place in frag.running */
+	u64 ends;	/* when it will be done */
+	u32 stream;	/* that works on it */
+	u32 nr_told;
+	struct kvmm_extent told[KVMM_MAX_RUNS];	/* where the open step reads it */
 };
 
 /* What the pool looked like at a tenth of the run. */
@@ -55,6 +61,53 @@ struct frag_count {
 	u128 ext_ppm;
 	u128 unusable_ppm;
 	u128 wait_us;
+	u128 stall_us;		/* with steps: the head waited for a run, not for the mark */
+};
+
+/* One stream of the engine. */
+struct reader {
+	kvmm_stream_t id;
+	u64 epoch;
+	u64 until;		/* the open step ends; of a parked one: it has been since */
+	bool open;
+	bool parked;		/* it would go on, but has to wait */
+	u32 blocks;		/* of its requests */
+};
+
+/**
+ * struct readers - steps of the engine, see readers.h; times in microseconds
+ * @reading: by block: open steps that were told it
+ * @hold: nobody begins a step: blocks are to be moved while nobody reads
+ * @under_way, @since: there are moves whose old places are not free, and when the first began
+ * @in_vain: picture in which nothing could be moved
+ * @starts, @refused, @busy: compactions that began; that found no moves; that had to wait
+ * @limbo_us, @run_us, @request_us: integrals over the window of blocks, runs and requests
+ * @landings, @landing_us, @longest_landing_us: from the beginning of moves until all is free
+ */
+struct readers {
+	struct reader *reader;
+	u32 *reading;
+	u32 nr;
+	u32 nr_open;
+	struct rng rng;
+	bool hold;
+	bool under_way;
+	u64 since;
+	u64 in_vain;
+
+	u64 steps;
+	u64 pauses;
+	u64 pause_us;
+	u64 starts;
+	u64 refused;
+	u64 busy;
+	u32 max_limbo;
+	u128 limbo_us;
+	u128 run_us;
+	u128 request_us;
+	u64 landings;
+	u128 landing_us;
+	u64 longest_landing_us;
 };
 
 /* Integrals over the middle of the run, from 10 % to 90 % of the admissions. */
@@ -105,6 +158,10 @@ struct frag {
 	struct curve_row curve[FRAG_CURVE_ROWS];
 	u32 nr_curve;
 	u64 fp;
+
+	struct readers readers;
+	struct kvmm_testing_host host;	/* tells the library the time, if there are readers */
+	u64 head_failed;	/* when the head was first told that there is no run; or UINT64_MAX */
 };
 
 /* The pool as it is now. */
@@ -115,6 +172,27 @@ u64 frag_ext_ppm(const struct kvmm_zone_stat *stat);
 
 /* Is this one of the requests that stay where they are? */
 bool frag_is_pinned(const struct frag *frag, u32 q);
+
+/* ---- frag.c: what both ways to let time go by have in common ---- */
+
+u32 frag_blocks_wanted(const struct frag *frag, u32 q);
+/* Blocks that no request holds, be they on their way or not. */
+u32 frag_nr_free(const struct frag *frag);
+/* Ask for @nr blocks for the head. *@err: 0, -ENOSPC, or others that were said. */
+int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range);
+enum exit_code frag_count_failure(struct frag *frag, u32 nr, u32 nr_free);
+void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat);
+/* The head has got @range, and @held blocks with it. */
+enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held);
+void frag_next_head(struct frag *frag);
+enum exit_code frag_finish(struct frag *frag, u32 q);
+void frag_arrive(struct frag *frag);
+void frag_integrate(struct frag *frag, u64 us);
+/* Where does the range lie? *@moved: not where it did. */
+int frag_look_up(struct frag *frag, u32 q, bool *moved);
+/* Its content, as far as it was written. */
+enum exit_code frag_check(struct frag *frag, u32 q, const struct kvmm_extent *ext, u32 nr_ext,
+			  const char *when);
 
 void frag_record(struct frag *frag);
 void frag_report(const struct frag *frag);

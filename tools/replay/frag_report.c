@@ -4,12 +4,15 @@
 #include <string.h>
 
 #include "frag.h"
+#include "readers.h"
 
 static const char *const compact_names[] = {
 	[COMPACT_OFF]		= "off",
 	[COMPACT_SLIDE]		= "slide",
 	[COMPACT_DIRECT]	= "direct",
 	[COMPACT_BACKGROUND]	= "background",
+	[COMPACT_BESIDE]	= "beside",
+	[COMPACT_BETWEEN]	= "between",
 };
 
 static void paint(const struct frag *frag, struct record *record)
@@ -224,6 +227,7 @@ void frag_report(const struct frag *frag)
 {
 	describe_setup(frag);
 	describe_counts(frag);
+	readers_describe(frag);
 	describe_window(frag);
 	results_hex(frag->run->results, "fp", frag->fp);
 	describe_curve(frag);
@@ -232,5 +236,6 @@ void frag_report(const struct frag *frag)
 	say_setup(frag);
 	say_use(frag);
 	say_failures(frag);
+	readers_say(frag);
 	say_memory(frag);
 }

@@ -26,7 +26,8 @@ enum option_key {
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
 	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
-	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS,
+	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS, KEY_STREAMS, KEY_STEP_US, KEY_THRESHOLD,
+	KEY_INTERVAL, KEY_AHEAD,
 };
 
 static const struct argp_option options[] = {
@@ -84,7 +85,18 @@ static const struct argp_option options[] = {
 	{ "pinned", KEY_PINNED, "PCT", 0, "Requests that no compaction may move, 0 to 100 [0]", 0 },
 	{ "compact", KEY_COMPACT, "HOW", 0,
 	  "off; slide: on failure, the cheapest slide; direct: on failure, the cheapest window; "
-	  "background: between events, when much is unusable [off]", 0 },
+	  "beside, between: on failure, beside or between the engine's steps; background: beside "
+	  "them, before anybody fails [off]", 0 },
+	{ "streams", KEY_STREAMS, "N", 0,
+	  "Streams of the engine whose steps read the requests' blocks, 1 to 32; 0: nobody reads "
+	  "[4 for beside and background, 1 for between, else 0]", 0 },
+	{ "step-us", KEY_STEP_US, "N", 0, "Time of a step of a full pool [20000]", 0 },
+	{ "threshold", KEY_THRESHOLD, "PM", 0,
+	  "background: begin where so much of the free blocks is unusable, per mille [200]", 0 },
+	{ "interval", KEY_INTERVAL, "MS", 0, "background: look so often [60000]", 0 },
+	{ "ahead", KEY_AHEAD, "PCT", 0,
+	  "beside, background: make a run for the next request before it is admitted, if that moves no "
+	  "more than so much of it [50 for background, else 0]", 0 },
 
 	{ NULL, 0, NULL, 0, "Workload made up when no TRACE is given:", 5 },
 	{ "generate", KEY_GENERATE, "SPEC", 0,
@@ -233,6 +245,11 @@ static void set_defaults(struct options *opt, bool keys_given)
 		opt->nr_blocks = is_cache(opt) ? 2560000 / opt->block_tokens : 8192;
 	if (!keys_given)
 		opt->keys = opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
+	if (opt->streams == U32_NONE)
+		opt->streams = opt->compact == COMPACT_BETWEEN ? 1 :
+			       opt->compact >= COMPACT_BACKGROUND ? 4 : 0;
+	if (opt->ahead == U32_NONE)
+		opt->ahead = opt->compact == COMPACT_BACKGROUND ? 50 : 0;
 	if (opt->verify && !opt->block_bytes)
 		opt->block_bytes = 64;
 	if (!opt->device && opt->block_bytes)
@@ -298,6 +315,10 @@ static void check(struct argp_state *state, struct options *opt)
 	check_limits(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
+	if (opt->compact == COMPACT_SLIDE && opt->streams)
+		argp_error(state, "--streams: not with --compact slide, which is a reference");
+	if (opt->compact >= COMPACT_BACKGROUND && !opt->streams)
+		argp_error(state, "--streams 0: there are no steps to move blocks beside");
 	if (none && opt->block_bytes)
 		argp_error(state, "--device none has no memory for --verify or --block-bytes");
 	if (none)
@@ -396,7 +417,8 @@ static void parse_pool(struct argp_state *state, struct parse *parse, int key, c
 static void parse_frag(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	static const char *const arrivals[] = { "sat", "ts", NULL };
-	static const char *const compact[] = { "off", "slide", "direct", "background", NULL };
+	static const char *const compact[] = { "off", "slide", "direct", "background", "beside",
+						"between", NULL };
 
 	if (key == KEY_ALLOC)
 		opt->alloc = arg;
@@ -410,6 +432,20 @@ static void parse_frag(struct argp_state *state, struct options *opt, int key, c
 		opt->by_time = word(state, "arrivals", arg, arrivals);
 	else
 		opt->compact = word(state, "compact", arg, compact);
+}
+
+static void parse_steps(struct argp_state *state, struct options *opt, int key, const char *arg)
+{
+	if (key == KEY_STREAMS)
+		opt->streams = number(state, "streams", arg, 0, KVMM_MAX_STREAMS);
+	else if (key == KEY_STEP_US)
+		opt->step_us = number(state, "step-us", arg, 1, 10000000);
+	else if (key == KEY_THRESHOLD)
+		opt->threshold_pm = number(state, "threshold", arg, 1, 1000);
+	else if (key == KEY_AHEAD)
+		opt->ahead = number(state, "ahead", arg, 0, 1000);
+	else
+		opt->interval_ms = number(state, "interval", arg, 1, 100000000);
 }
 
 static void parse_cache(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -477,6 +513,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_PINNED:
 		parse_frag(state, parse->opt, key, arg);
 		return 0;
+	case KEY_STREAMS: case KEY_STEP_US: case KEY_THRESHOLD: case KEY_INTERVAL: case KEY_AHEAD:
+		parse_steps(state, parse->opt, key, arg);
+		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
 	case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
@@ -520,6 +559,11 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.jobs		= 1,
 		.max_runs	= 1,
 		.mark		= 100,
+		.streams	= U32_NONE,
+		.ahead		= U32_NONE,
+		.step_us	= 20000,
+		.threshold_pm	= 200,
+		.interval_ms	= 60000,
 	};
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = EXIT_INPUT;

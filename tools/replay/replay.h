@@ -19,7 +19,10 @@ enum key_rule {
 	KEYS_VLLM,	/* full blocks of any size have keys; the last token never hits */
 };
 
-enum compact_mode { COMPACT_OFF, COMPACT_SLIDE, COMPACT_DIRECT, COMPACT_BACKGROUND };
+enum compact_mode {
+	COMPACT_OFF, COMPACT_SLIDE, COMPACT_DIRECT, COMPACT_BACKGROUND, COMPACT_BESIDE,
+	COMPACT_BETWEEN,
+};
 
 enum progress_wish { PROGRESS_AUTO, PROGRESS_ON, PROGRESS_OFF };
 
@@ -49,6 +52,10 @@ struct source {
  * @pinned: percent of the requests that must not be moved
  * @flood: seq: blocks that another tenant asks for after each request; see flood.h
  * @limits, @flood_limits: of the trace and of that one, or NULL
+ * @streams: frag: of the engine, each with its steps; 0: nobody reads, and time jumps
+ * @step_us: of a step in the mean
+ * @threshold_pm, @interval_ms: of kvmm_background_set()
+ * @ahead: most moves for a run that nobody needs yet, percent of the run
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -71,6 +78,11 @@ struct options {
 	u32 max_runs;
 	u32 mark;
 	u32 pinned;
+	u32 streams;
+	u32 step_us;
+	u32 threshold_pm;
+	u32 interval_ms;
+	u32 ahead;
 	enum key_rule keys;
 	enum compact_mode compact;
 	enum progress_wish progress;
