@@ -299,6 +299,7 @@ struct kvmm_pool {
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct own_table		*owned;		/* see owned.h; kv_cas() from NULL, once */
 	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
+	struct lower			*lower;		/* ->lock; acquire; see tier/tier.h; NULL: no tier */
 	struct token_dir		*tokens;	/* see request_tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */

@@ -15,6 +15,7 @@
 #include "hold.h"
 #include "mag.h"
 #include "owned.h"
+#include "tier/lower.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
@@ -268,6 +269,7 @@ static void exit_memory(struct kvmm_pool *pool)
 static void exit_fields(struct kvmm_pool *pool)
 {
 	background_exit(pool);
+	lower_exit(pool);
 	steps_exit(pool);
 	pin_types_exit(pool);
 	elastic_exit(pool);

@@ -10,6 +10,7 @@
 #include "arena.h"
 #include "hold.h"
 #include "owned.h"
+#include "tier/lower.h"
 
 /* What a recount finds, to be compared with pool->count. */
 struct recount {
@@ -416,6 +417,8 @@ int kvmm_validate(struct kvmm_pool *pool)
 		err = check_pool(pool);
 		pool_leave(pool);
 	}
+	if (!err)
+		err = lower_check(pool);
 	kv_unlock(&pool->compact_lock);
 	return err;
 }

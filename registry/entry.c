@@ -466,7 +466,8 @@ static bool word_is_sound(u64 word)
 	case KV_ENTRY_RETIRED:
 	case KV_ENTRY_PARKED:
 		return !refs && !pins && !flags;
-	case KV_ENTRY_PRIVATE:
+	case KV_ENTRY_PRIVATE:	/* pins are counted */
+		return refs == 1 && !(flags & ~KV_ENTRY_MARK);
 	case KV_ENTRY_STAGED:
 		return refs == 1 && !pins && !(flags & ~KV_ENTRY_MARK);
 	case KV_ENTRY_REGISTERED:
@@ -508,17 +509,20 @@ static u32 free_list_len(const struct kv_entries *entries)
 int kv_entries_check(const struct kv_entries *entries)
 {
 	u32 nr[KV_NR_ENTRY_STATES];
+	u64 nr_written = 0;
 
 	for (u32 i = 0; i < entries->nr; i++) {
 		const struct kv_entry *entry = &entries->entry[i];
 
+		if (kv_word_is(entry->word, KV_ENTRY_PRIVATE))
+			nr_written += kv_word_pins(entry->word);
 		if (!word_is_sound(entry->word) || !gen_is_sound(entries, entry->word) ||
 		    !links_are_sound(entries, entry))
 			return -EUCLEAN;
 	}
 	kv_entries_count(entries, nr);
 	if (free_list_len(entries) != nr[KV_ENTRY_FREE] || entries->nr_free != nr[KV_ENTRY_FREE] ||
-	    entries->nr_retired != nr[KV_ENTRY_RETIRED])
+	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written)
 		return -EUCLEAN;
 	return 0;
 }

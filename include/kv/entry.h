@@ -23,7 +23,8 @@
  *     PRIVATE and STAGED have one, their
  *     owner's.
  *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers, and
- *     while there are any it is neither freed nor staged.
+ *     while there are any it is neither freed nor staged. Writers that outlive a call are counted in
+ *     ->nr_written.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
  *     is MOVING, too: else it would have gone with the last one.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
@@ -544,6 +545,7 @@ struct kv_entries {
 	u64 free __cacheline_aligned;	/* atomic; head of the list: count of changes | index */
 	u32 nr_free;			/* atomic; lags */
 	u32 nr_retired;			/* atomic; lags */
+	u64 nr_written;			/* atomic; see kv_entry_write_begin() */
 };
 
 /**
@@ -714,6 +716,28 @@ static inline int kv_entry_get(const struct kv_entries *entries, struct kv_handl
 static inline int kv_entry_put(const struct kv_entries *entries, struct kv_handle handle)
 {
 	return kv_handle_step(entries, handle, kv_edge_put);
+}
+
+/*
+ * A PRIVATE block is written by a copy that goes on when the call has returned: 0, or as
+ * kv_edge_write(). Whoever checks the table keeps these two out, by a read section of the caller's.
+ */
+static inline int kv_entry_write_begin(struct kv_entries *entries, struct kv_handle handle)
+{
+	int err = kv_handle_step(entries, handle, kv_edge_write);
+
+	if (!err)
+		kv_fetch_add(&entries->nr_written, 1);
+	return err;
+}
+
+static inline int kv_entry_write_end(struct kv_entries *entries, struct kv_handle handle)
+{
+	int err = kv_handle_step(entries, handle, kv_edge_written);
+
+	if (!err)
+		kv_fetch_sub(&entries->nr_written, 1);
+	return err;
 }
 
 static inline int kv_entry_pin(const struct kv_entries *entries, struct kv_handle handle)

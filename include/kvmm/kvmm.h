@@ -25,6 +25,7 @@
 #include <kvmm/slab.h>
 #include <kvmm/step.h>
 #include <kvmm/tenant.h>
+#include <kvmm/tier.h>
 #include <kvmm/tokens.h>
 #include <kvmm/types.h>
 #include <kvmm/zone.h>

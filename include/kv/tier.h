@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiers inside the tree: the host tier as pools see it, copies between it and devices, and the ops
+ * table of whatever lies below it (a disk).
+ *
+ * A *slot* is a block of the host tier, named by its first unit and a generation. Its states:
+ *
+ *	FREE -> WRITING -> READY -> FREE
+ *	           |         |
+ *	           |         +-> DOOMED -> FREE	  nobody finds it; somebody reads it still
+ *	           +-> FREE			  the copy failed
+ *
+ * Invariants, recomputed by kv_tier_check():
+ *
+ *  1. A slot is WRITING for exactly one writer, and found by nobody; READY: found by name, with so
+ *     many readers; in its client's order of eviction if and only if it is READY without readers.
+ *  2. Of one name there is at most one slot that is WRITING or READY.
+ *  3. The units of slots that are not FREE are taken in the zones of their portions, and no others.
+ *  4. A generation of a slot is used once: it changes when the slot becomes FREE.
+ *  5. Every count equals a recount.
+ *
+ * One lock a tier guards all of it; no device, no clock and no other lock but that of zones is
+ * called under it, except where memory grows. Names are compared in full: key, domain, layout.
+ *
+ * Settled: struct kv_tier_name, struct kv_tier_io and struct kv_tier_ops, which a store below
+ * implements. Nobody calls such a store yet.
+ */
+#ifndef KV_TIER_H
+#define KV_TIER_H
+
+#include <kv/dev.h>
+#include <kv/evict.h>
+#include <kv/types.h>
+#include <kvmm/tier.h>
+
+struct kv_tier_client;
+
+/* What a block is called below the device, wherever it was made. */
+struct kv_tier_name {
+	kvmm_key_t key;
+	kvmm_key_t parent;		/* of the block before, if ->has_parent */
+	kvmm_domain_t domain;
+	u64 layout;			/* fingerprint of all that makes bytes mean something else */
+	u32 position;			/* in blocks from the start of the prompt */
+	bool has_parent;
+};
+
+struct kv_tier_slot {
+	u32 index;
+	u32 gen;			/* 0: no slot */
+};
+
+/* ---- what lies below the host tier ---- */
+
+/**
+ * struct kv_tier_io - one block on its way between host memory and a lower tier
+ * @name: what it is called; get: what must stand in the record, all of it
+ * @buf: host memory, aligned to pages where the unit is; the store's until ->poll() has returned it
+ * @bytes: exactly so many
+ * @sum: checksum of the block as kv_dev_ops.sum_blocks has it; put: kept; get: out
+ * @has_sum: there is one
+ * @error: out: 0; -ENOENT it is not there (any more); -EIO; -ECANCELED; -EBADMSG something else
+ *	stood there
+ * @next: whoever has it
+ */
+struct kv_tier_io {
+	struct kv_tier_name name;
+	void *buf;
+	u64 bytes;
+	u64 sum;
+	bool has_sum;
+	int error;
+	struct kv_tier_io *next;
+};
+
+/**
+ * struct kv_tier_ops - a store of named blocks below the host tier
+ *
+ * Calls may come from any thread. None waits for the medium but close.
+ *
+ * @name: "disk"
+ * @close: everything under way has ended, or never will
+ * @lookup: enum kvmm_tier_answer of each: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING
+ * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
+ * @get: begin to read; 0, or -EAGAIN, -ENOENT, -EIO: nothing happened
+ * @cancel: it is not wanted any more; it comes back by poll nevertheless, soon if that can be had
+ * @forget: nobody finds this name any more
+ * @poll: up to @max that have ended
+ * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
+ * @check: 0 or -EUCLEAN; may wait
+ */
+struct kv_tier_ops {
+	const char *name;
+	void (*close)(void *store);
+	void (*lookup)(void *store, const struct kv_tier_name *names, u32 nr, u8 *answers);
+	int (*put)(void *store, struct kv_tier_io *io);
+	int (*get)(void *store, struct kv_tier_io *io);
+	void (*cancel)(void *store, struct kv_tier_io *io);
+	void (*forget)(void *store, const struct kv_tier_name *name);
+	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
+	int (*eventfd)(void *store);
+	int (*check)(void *store);
+};
+
+/* ---- the host tier ---- */
+
+/**
+ * struct kv_tier_parts - who does what for a tier; borrowed for ever
+ * @dev, @dev_number: whose driver pins the memory
+ * @evict, @evict_args: who goes when it is full
+ */
+struct kv_tier_parts {
+	const struct kv_dev_ops *dev;
+	unsigned int dev_number;
+	const struct kv_evict_ops *evict;
+	const char *evict_args;
+};
+
+/* @attr is complete, by kv_copy_attr(). 0; -EINVAL, -ENODEV, -ENOMEM, -EIO. */
+int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts *parts,
+		   struct kvmm_tier **tier);
+
+/* Time of its links, and of all that is counted: told, or the system's. */
+u64 kv_tier_now(struct kvmm_tier *tier);
+bool kv_tier_is_told(const struct kvmm_tier *tier);
+
+/* ---- clients ---- */
+
+/**
+ * struct kv_tier_client_attr - a pool that comes to a tier
+ * @plane, @nr_planes: where its blocks lie; borrowed until it goes; 0: ids only
+ * @block_bytes: of a block
+ * @layout: as in struct kv_tier_name: of all its blocks
+ * @min_units, @max_units: as in struct kvmm_tier_client_attr
+ * @is_told: it wants to know what is evicted: kv_tier_take_gone(), before it commits more
+ * @nr_late: most that it commits nevertheless between two of these, in other threads
+ */
+struct kv_tier_client_attr {
+	const struct kvmm_plane *plane;
+	u32 nr_planes;
+	u64 block_bytes;
+	u64 layout;
+	u32 min_units;
+	u32 max_units;
+	bool is_told;
+	u32 nr_late;
+};
+
+/* 0; -EINVAL, -EOPNOTSUPP, -ENOSPC, -ENOMEM, -ECHILD. */
+int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
+		 struct kv_tier_client **client);
+/* None of its slots is WRITING, and it reads none. Its blocks stay, as nobody's. */
+void kv_tier_leave(struct kv_tier_client *client);
+struct kvmm_tier *kv_tier_of(const struct kv_tier_client *client);
+
+/* Units that one of its blocks takes. */
+u32 kv_tier_block_units(const struct kv_tier_client *client);
+
+/* ---- slots ---- */
+
+/* How a name is spoken of: in the layout of that client. */
+enum kv_tier_find {
+	KV_TIER_PEEK,		/* is it there? */
+	KV_TIER_READ,		/* the same, and a reader more where it is */
+};
+
+/* MISS, HIT and its slot, or RETRY: it is being written. */
+enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key_t *key,
+				   kvmm_domain_t domain, enum kv_tier_find how,
+				   struct kv_tier_slot *slot);
+
+/*
+ * A slot that @client writes from now on, which may take others' places: 0; -EEXIST there is one, in
+ * *@slot; -EALREADY somebody writes it; -ENOSPC everything is being read or written, or reserved for
+ * others; -EDQUOT as much of its own.
+ */
+int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *name,
+		    struct kv_tier_slot *slot);
+/* The content is there: found from now on. */
+void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot slot, const u64 *sum);
+/* It is not. */
+void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot slot);
+
+/* A reader less. */
+void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot);
+/* The same, and its content is not to be trusted: nobody finds it any more. */
+void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot);
+/* Nobody finds it any more. False: it was not there. */
+bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain);
+
+/* Is the slot of that generation READY? */
+bool kv_tier_has(struct kv_tier_client *client, struct kv_tier_slot slot);
+/* Checksum of a slot that the caller reads: false if it has none. */
+bool kv_tier_sum(struct kv_tier_client *client, struct kv_tier_slot slot, u64 *sum);
+/* When it became READY. */
+u64 kv_tier_since(struct kv_tier_client *client, struct kv_tier_slot slot);
+
+/* Up to @max names of the client that have gone from the tier; how many. */
+u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names, u32 max);
+/* One that is there, from slot *@at on, which moves on; false: no more. For who leaves. */
+bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_name *name);
+
+/* blocks, units, bytes, writing and evicted of @stat. */
+void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);
+
+/* 0 or -EUCLEAN. */
+int kv_tier_check(struct kvmm_tier *tier);
+
+/* ---- copies between a device and slots ---- */
+
+/* Guard of all of it: whoever has submitted it. */
+struct kv_xfer {
+	/* in */
+	struct kv_tier_client *client;
+	const struct kv_dev_ops *ops;
+	struct kv_dev *dev;		/* the client's; NULL = simulated */
+	const u32 *block;
+	const struct kv_tier_slot *slot;	/* written by us, or read */
+	u32 nr;
+	bool is_up;			/* to the device */
+	struct kv_fence after;
+
+	/* inside */
+	struct kv_move *move;		/* room for ->nr; the caller's */
+	struct kvmm_plane *plane;	/* room for those of a block; the caller's */
+	struct kv_fence fence;
+	u64 begin_ns;
+	u64 end_ns;			/* simulated: due; else when it was seen to be over */
+	u64 bytes;
+	int error;			/* part of it could not be submitted */
+};
+
+/*
+ * Begin. 0: poll it, it may have failed already; or -EIO, -ENOMEM, -EINVAL: nothing was begun. No
+ * lock of the tier held.
+ */
+int kv_xfer_submit(struct kv_xfer *xfer);
+/* -EAGAIN it is not over; 0; -EIO. */
+int kv_xfer_poll(struct kv_xfer *xfer);
+/* Until it is over. */
+int kv_xfer_wait(struct kv_xfer *xfer);
+
+#endif /* KV_TIER_H */

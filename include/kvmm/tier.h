@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tiers: cached blocks that have a copy below the device, in host memory and behind that on disk.
+ *
+ *	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+ *	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+ *
+ *	host.device	    = "cuda:0";			// whose driver pins the memory
+ *	host.capacity_bytes = 64ull << 30;
+ *	host.block_bytes    = block_bytes;
+ *	err = kvmm_tier_host_create(&host, &tier);
+ *	client.layout_id    = fingerprint_of_the_model;
+ *	err = kvmm_tier_attach(pool, tier, &client);	// from here on copies go down by themselves
+ *
+ *	nr  = kvmm_tier_match(pool, &match);		// device first, then the tiers below
+ *	err = kvmm_tier_load(pool, &load, &op);		// all of it, or an error and nothing
+ *	...						// steps go on; each calls kvmm_tier_poll()
+ *	err = kvmm_tier_result(pool, op, &result);	// -EAGAIN, or a reference on each block
+ *
+ * Rules that hold for every tier:
+ *
+ *  1. What is found below had the same key, tenant, layout id and group, compared in full, and its
+ *     copy was complete. What is loaded is registered only after its content has arrived and has the
+ *     checksum that it had when it went. Else it is a miss, and its copy is never looked at again.
+ *  2. A copy waits for the work that the engine has given its streams before (<kvmm/step.h>).
+ *  3. While a block is copied, both ends of the copy are nobody else's, whoever aborts what; so
+ *     nothing is evicted while it is loaded, and late writes hit nobody.
+ *  4. A name is on its way once in each direction: who wants it, too, waits for the same copy.
+ *  5. Nothing here waits for a device, but where it says so.
+ *
+ * The host tier is inclusive: a block that is loaded stays there. A device block with a finished copy
+ * is *clean*: evicting it costs nothing, and its name is found below.
+ *
+ * A host tier is shared by as many pools (its *clients*) as there is room for, from any threads.
+ * Blocks of different sizes share it: a block takes as many units of @block_bytes as it needs, in one
+ * run. Clients with the same layout id and the same lengths of pieces find each other's blocks.
+ *
+ * Pools of ids only have no content to copy: their copies end when a simulated link says so, by the
+ * system's clock or by one that the caller turns (kvmm_tier_clock()). All else is the same code.
+ *
+ * Settled: all structures and calls below; they only grow. Not there yet: write policies other than
+ * by request (the knobs are read), what @recompute_ns and @up are for, the disk.
+ */
+#ifndef KVMM_TIER_H
+#define KVMM_TIER_H
+
+#include <kvmm/cache.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvmm_tier;
+
+/** Most pools that share a host tier. */
+#define KVMM_TIER_CLIENTS	16u
+
+/** Most operations of a pool that are not over, or whose result was not fetched. */
+#define KVMM_TIER_OPS		1024u
+
+/** Numbers of tiers in answers. */
+enum kvmm_tier_level { KVMM_TIER_DEVICE, KVMM_TIER_HOST, KVMM_TIER_DISK, KVMM_NR_TIER_LEVELS };
+
+/* ---- the host tier ---- */
+
+/** Simulated links run by the time that kvmm_tier_clock() was told last, which starts at 0. */
+#define KVMM_TIER_TOLD_CLOCK	(1u << 0)
+
+/**
+ * struct kvmm_tier_link - how long a copy takes that is only simulated
+ * @latency_ns: each copy
+ * @bytes_per_s: besides; 0 = no time. Copies of one direction come one after the other
+ */
+struct kvmm_tier_link {
+	uint64_t latency_ns;
+	uint64_t bytes_per_s;
+};
+
+/**
+ * struct kvmm_tier_attr - how to make a host tier
+ * @size: sizeof(struct kvmm_tier_attr); set by KVMM_TIER_ATTR_INIT
+ * @name: for tools; copied; "host" if NULL
+ * @device: whose driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
+ *	nobody does. Pools of other devices may use it as well
+ * @capacity_bytes: memory in the end; 0 = @capacity_blocks
+ * @block_bytes: the unit in which it is given out; a block of a pool takes whole units. 0 = ids only:
+ *	there is no memory, and only pools without memory may use it
+ * @capacity_blocks: units in the end, up to KVMM_MAX_BLOCKS; 0 = @capacity_bytes / @block_bytes
+ * @chunk_bytes: memory is pinned in portions of so much, the first one at creation, the others one a
+ *	call of kvmm_tier_tick(); what is there is used. 0 = 256 MiB
+ * @numa_node: where it lies; -1 = next to the device
+ * @policy: who goes when it is full; see kvmm_policies(); "lru" if NULL
+ * @flags: KVMM_TIER_*
+ * @down, @up: simulated links, for pools of ids only: from the device, and to it
+ */
+struct kvmm_tier_attr {
+	size_t size;
+	const char *name;
+	const char *device;
+	uint64_t capacity_bytes;
+	uint64_t block_bytes;
+	uint64_t chunk_bytes;
+	uint32_t capacity_blocks;
+	int32_t numa_node;
+	const char *policy;
+	uint32_t flags;
+	uint32_t reserved;
+	struct kvmm_tier_link down;
+	struct kvmm_tier_link up;
+};
+
+#define KVMM_TIER_ATTR_INIT { sizeof(struct kvmm_tier_attr), NULL, NULL, 0, 0, 0, 0, -1, NULL, \
+			      0, 0, { 0, 0 }, { 0, 0 } }
+
+/**
+ * kvmm_tier_host_create() - make a host tier; empty
+ * @attr: borrowed during the call
+ * @tier: set on success only
+ *
+ * Return: 0; -EINVAL; -ENOENT no device or policy of that name; -ENODEV; -ENOMEM; -EIO the device is
+ * lost; -ECHILD as kvmm_pool_create().
+ */
+KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier);
+
+/**
+ * kvmm_tier_destroy() - the caller is done with it; NULL does nothing
+ *
+ * It is gone once the last pool has been detached from it. Does nothing in a forked child.
+ */
+KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
+
+/**
+ * kvmm_tier_tick() - do what is due in the background: the next portion of memory
+ *
+ * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
+ *
+ * Return: 1 something was done, and there may be more; 0; -ENOMEM there is no more memory to be had
+ * (what is there is used, and the capacity is that); -EIO; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_tier_tick(struct kvmm_tier *tier);
+
+/** kvmm_tier_clock() - it is @now_ns, for links of KVMM_TIER_TOLD_CLOCK; never goes back.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the tier has a clock of its own. */
+KVMM_API int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns);
+
+/* ---- pools and their tiers ---- */
+
+/**
+ * enum kvmm_tier_write - when a block is copied down
+ * @KVMM_TIER_SELECTIVE: when it is used again: blocks that are never hit cost nothing
+ * @KVMM_TIER_EXPLICIT: by kvmm_tier_offload() only
+ * @KVMM_TIER_THROUGH: when it is registered
+ * @KVMM_TIER_BACK: before it would be evicted, while the pool is fuller than @high_pm
+ * @KVMM_TIER_THRESHOLD: the same, and its device block is free then, down to @low_pm
+ */
+enum kvmm_tier_write {
+	KVMM_TIER_SELECTIVE,
+	KVMM_TIER_EXPLICIT,
+	KVMM_TIER_THROUGH,
+	KVMM_TIER_BACK,
+	KVMM_TIER_THRESHOLD,
+	KVMM_NR_TIER_WRITES,
+};
+
+/**
+ * struct kvmm_tier_config - knobs that may be turned at any time
+ * @size: sizeof(struct kvmm_tier_config); set by KVMM_TIER_CONFIG_INIT
+ * @write: enum kvmm_tier_write
+ * @touches: KVMM_TIER_SELECTIVE: uses, the registration included, from which on a block is worth a
+ *	copy; 1 to 15
+ * @high_pm, @low_pm: KVMM_TIER_BACK and _THRESHOLD: blocks in use or cached, of all, per mille
+ * @step_blocks, @step_bytes: most that one call of kvmm_tier_poll() begins to copy down; 0 = no limit
+ * @min_load: fewer blocks than this are not worth a load; 0 = any
+ * @verify_every: one block in so many gets a checksum, which is compared whenever it is loaded; 1 =
+ *	each; 0 = none. Which ones is up to their keys
+ * @reload_ns: a block that is loaded so soon after its copy was made, and the device's was evicted,
+ *	counts as thrashing
+ * @recompute_ns: what the engine takes to compute a token; 0 = unknown: whatever is found is loaded
+ * @up: what loading is expected to take; 0, 0 = as measured
+ */
+struct kvmm_tier_config {
+	size_t size;
+	uint32_t write;
+	uint32_t touches;
+	uint32_t high_pm;
+	uint32_t low_pm;
+	uint32_t step_blocks;
+	uint32_t min_load;
+	uint64_t step_bytes;
+	uint32_t verify_every;
+	uint32_t reserved;
+	uint64_t reload_ns;
+	uint64_t recompute_ns;
+	struct kvmm_tier_link up;
+};
+
+#define KVMM_TIER_CONFIG_INIT { sizeof(struct kvmm_tier_config), KVMM_TIER_SELECTIVE, 2, 900, 800, \
+				256, 0, 0, 1, 0, 10000000000ull, 0, { 0, 0 } }
+
+/** Whatever was to write a block has ended on the device when it is registered, and whatever used it
+ * when it is freed. Without this, and without streams of <kvmm/step.h>, nothing is copied on a device
+ * that has streams: nobody knows when it may be. */
+#define KVMM_TIER_COMPLETE	(1u << 0)
+
+/** Not a tier of the pool's registry. */
+#define KVMM_TIER_UNTOLD	0xffffffffu
+
+/**
+ * struct kvmm_tier_client_attr - how a pool uses a host tier
+ * @size: sizeof(struct kvmm_tier_client_attr); set by KVMM_TIER_CLIENT_ATTR_INIT
+ * @layout_id: whatever makes the bytes of a block mean something else: model, data type, order of
+ *	dimensions, rank. The lengths of the block's pieces need not be in it
+ * @block_bytes: pools of ids only: what a block would have
+ * @registry_tier: which tier of the pool's registry the host tier is for it, or KVMM_TIER_UNTOLD
+ * @flags: KVMM_TIER_COMPLETE
+ * @max_units: most units that blocks of this pool may take; 0 = no limit
+ * @min_units: of its own, so many units are not given to others
+ * @max_down, @max_up: most blocks on their way down, and up (the load quota); 0 = 1024
+ * @batch_blocks: most blocks of one copy; 0 = 64
+ * @config: borrowed; NULL = KVMM_TIER_CONFIG_INIT
+ */
+struct kvmm_tier_client_attr {
+	size_t size;
+	uint64_t layout_id;
+	uint64_t block_bytes;
+	uint32_t registry_tier;
+	uint32_t flags;
+	uint32_t max_units;
+	uint32_t min_units;
+	uint32_t max_down;
+	uint32_t max_up;
+	uint32_t batch_blocks;
+	uint32_t reserved;
+	const struct kvmm_tier_config *config;
+};
+
+#define KVMM_TIER_CLIENT_ATTR_INIT { sizeof(struct kvmm_tier_client_attr), 0, 0, KVMM_TIER_UNTOLD, \
+				     0, 0, 0, 0, 0, 0, 0, NULL }
+
+/**
+ * kvmm_tier_attach() - @tier is below @pool from now on
+ * @attr: borrowed during the call
+ *
+ * A pool without a tier is what it was before there were tiers. Destroying a pool detaches it.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or no memory where the tier has, or the
+ * other way round, or is deterministic, and when its copies are complete is not; -EBUSY it has a
+ * tier; -ENOSPC the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
+ */
+KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
+			      const struct kvmm_tier_client_attr *attr);
+
+/**
+ * kvmm_tier_detach() - no tier any more; what the pool has put there stays until it is evicted
+ *
+ * No other call on the pool's tiers may run or start.
+ *
+ * Return: 0; -EBUSY copies are under way: poll, or abort, and try again; -EOPNOTSUPP it has none;
+ * -EINVAL, -ECHILD.
+ */
+KVMM_API int kvmm_tier_detach(struct kvmm_pool *pool);
+
+/** kvmm_tier_configure() - turn knobs; what is under way is not changed. Return: 0; -EINVAL;
+ * -EOPNOTSUPP the pool has no tier. */
+KVMM_API int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_tier_config *config);
+
+/** kvmm_tier_config() - how they stand; @config->size is set by the caller. Return: as before. */
+KVMM_API int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config);
+
+/* ---- looking up ---- */
+
+/**
+ * enum kvmm_tier_answer - what is known of a key
+ * @KVMM_TIER_MISS: no tier has it
+ * @KVMM_TIER_HIT: it is there, at the level that is told
+ * @KVMM_TIER_PENDING: a load of it is under way; another load of it waits for that
+ * @KVMM_TIER_RETRY: it is on its way down, and nowhere else any more, or a tier cannot tell now: ask
+ *	again
+ */
+enum kvmm_tier_answer {
+	KVMM_TIER_MISS,
+	KVMM_TIER_HIT,
+	KVMM_TIER_PENDING,
+	KVMM_TIER_RETRY,
+	KVMM_NR_TIER_ANSWERS,
+};
+
+/**
+ * struct kvmm_tier_match - the longest prefix over all tiers
+ * @size: sizeof(struct kvmm_tier_match)
+ * @prefix: borrowed
+ * @refs: room for @prefix->nr; one reference each on the first @nr_device
+ * @answers: NULL, or room for @prefix->nr: enum kvmm_tier_answer
+ * @levels: NULL, or room for @prefix->nr: enum kvmm_tier_level of each hit
+ * @nr_device: out: keys from the first one on that the device has
+ * @nr_lower: out: keys behind those that can be loaded: each is a hit or pending
+ * @stop: out: the answer to the key behind these: KVMM_TIER_MISS or _RETRY; _HIT if there is none
+ *
+ * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: nobody asks.
+ */
+struct kvmm_tier_match {
+	size_t size;
+	const struct kvmm_prefix *prefix;
+	kvmm_ref_t *refs;
+	uint8_t *answers;
+	uint8_t *levels;
+	uint32_t nr_device;
+	uint32_t nr_lower;
+	uint32_t stop;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_tier_match() - kvmm_prefix_match() that goes on in the tiers below
+ *
+ * Pools without a tier are asked alike. What it says of lower tiers is true at that moment; only
+ * kvmm_tier_load() holds on to anything there.
+ *
+ * Return: @nr_device + @nr_lower; -EINVAL; -EOPNOTSUPP the pool has no policy; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match);
+
+/* ---- operations: submit, poll, fetch the result ---- */
+
+/** Blocks on their way. Stale when the result was fetched or the operation aborted. */
+typedef struct {
+	uint32_t index;
+	uint32_t gen;
+} kvmm_tier_op_t;
+
+/**
+ * struct kvmm_tier_load - blocks to be had in the device
+ * @size: sizeof(struct kvmm_tier_load)
+ * @prefix: borrowed; not only keys: @position and @parent are what the blocks are registered with
+ * @flags: none yet; 0
+ * @reserve: blocks that must stay available beside these
+ */
+struct kvmm_tier_load {
+	size_t size;
+	const struct kvmm_prefix *prefix;
+	uint32_t flags;
+	uint32_t reserve;
+};
+
+/**
+ * kvmm_tier_load() - begin to bring all of @load->prefix into the device, or nothing
+ * @op: set on success only
+ *
+ * Keys that the device has are referenced; what others are loading already is waited for; the rest is
+ * copied into blocks that are allocated, as by kvmm_alloc_for(). Until the result is fetched the
+ * references are the operation's.
+ *
+ * Return: 0; -ENOENT a key is a miss, or to be retried; -EINVAL also if no streams are known, see
+ * KVMM_TIER_COMPLETE; -ERANGE fewer blocks than @min_load are to be
+ * loaded; -EAGAIN too much is on its way (@max_up, KVMM_TIER_OPS); -EDQUOT more than @max_up;
+ * -ENOSPC they do not fit what is free or can be evicted: compute them; -EDQUOT, -ENOMEM, -EIO as
+ * kvmm_alloc_for(); -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
+			    kvmm_tier_op_t *op);
+
+/** The device blocks are free when they have been copied, unless somebody references them. */
+#define KVMM_TIER_DROP		(1u << 0)
+
+/** Most priorities of copies down. */
+#define KVMM_TIER_PRIORITIES	256u
+
+/**
+ * struct kvmm_tier_offload - blocks to be copied down
+ * @size: sizeof(struct kvmm_tier_offload)
+ * @refs: registered blocks; no references are needed
+ * @nr: how many
+ * @flags: KVMM_TIER_DROP
+ * @priority: below KVMM_TIER_PRIORITIES; those of higher ones first, then first come, first served
+ */
+struct kvmm_tier_offload {
+	size_t size;
+	const kvmm_ref_t *refs;
+	uint32_t nr;
+	uint32_t flags;
+	uint32_t priority;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_tier_offload() - queue blocks to be copied down
+ * @op: NULL: nobody waits for it; else set on success only
+ *
+ * A block that has a copy is done at once; one that is queued or on its way is not queued again. A
+ * block that is gone before its turn ends with -ESTALE, one that finds no room below with -ENOSPC.
+ *
+ * Return: 0; -EAGAIN KVMM_TIER_OPS; -ENOMEM; -EINVAL, also as kvmm_tier_load(); -EOPNOTSUPP; -EUCLEAN,
+ * -ECHILD.
+ */
+KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
+			       kvmm_tier_op_t *op);
+
+/**
+ * kvmm_tier_poll() - go on with what is under way: end copies that are complete, begin others
+ *
+ * Once a step. Where a checksum is to be made it waits for the device to do that.
+ *
+ * Return: blocks on their way or queued; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_tier_poll(struct kvmm_pool *pool);
+
+/**
+ * struct kvmm_tier_result - what has become of an operation
+ * @size: sizeof(struct kvmm_tier_result)
+ * @refs: loads: room for @nr; on success one reference each. Else not looked at
+ * @errors: NULL, or room for @nr: 0 or an error for each block, also if the operation failed
+ * @nr: blocks of the operation
+ * @nr_failed: out
+ */
+struct kvmm_tier_result {
+	size_t size;
+	kvmm_ref_t *refs;
+	int32_t *errors;
+	uint32_t nr;
+	uint32_t nr_failed;
+};
+
+/**
+ * kvmm_tier_result() - fetch it; @op is stale then
+ *
+ * A load of which a block fails gives no references; what arrived stays cached. What failed is a miss
+ * below from then on, if its content was to blame.
+ *
+ * Return: 0; -EAGAIN it is not over (@op stays); the error of the first block that failed: -EIO the
+ * copy, -EBADMSG the content, -ENOSPC, -EDQUOT no room below, -ESTALE it is gone, -EBUSY it is being
+ * moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, or no such operation; -ESTALE; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
+			      struct kvmm_tier_result *result);
+
+/**
+ * kvmm_tier_wait() - poll until @op is over, or for @timeout_ns
+ *
+ * For tools and tests; it sleeps between two looks. Not for KVMM_TIER_TOLD_CLOCK.
+ *
+ * Return: 0 its result can be fetched; -ETIMEDOUT; -ESTALE, -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t op, uint64_t timeout_ns);
+
+/**
+ * kvmm_tier_abort() - the caller does not want it any more, whatever has become of it
+ *
+ * At any time; never waits. What nobody else waits for is not registered; blocks and copies that a
+ * device may still write are given back when it is through.
+ *
+ * Return: 0; -ESTALE, -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t op);
+
+/** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how many
+ * operations; -EINVAL; -EOPNOTSUPP. */
+KVMM_API int kvmm_tier_abort_all(struct kvmm_pool *pool);
+
+/**
+ * kvmm_tier_eventfd() - a descriptor that is readable while an operation is over and not fetched
+ *
+ * The pool's; it is closed when the pool is detached. Somebody has to call kvmm_tier_poll() for
+ * operations to end.
+ *
+ * Return: the descriptor; -EMFILE, -ENOMEM; -EINVAL; -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
+
+/* ---- forgetting ---- */
+
+/** kvmm_tier_forget() - the host tier has no copies of these any more; who is being loaded goes when
+ * it has been. Return: how many it had; -EINVAL; -EOPNOTSUPP. */
+KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
+
+/* ---- statistics ---- */
+
+/**
+ * struct kvmm_tier_client_stat - one pool and its tier
+ * @blocks, @units, @bytes: readable copies that it has made, and what they take
+ * @writing: copies on their way down
+ * @queued: blocks that wait for their turn to be copied down
+ * @loading: blocks on their way up
+ * @clean: device blocks with a readable copy below
+ * @nr_ops: operations not over, or not fetched
+ * @offloads, @loads: copies that ended well, in blocks
+ * @offload_bytes, @load_bytes: what they moved
+ * @offload_ns, @load_ns: the time that each of those copies was under way, added up
+ * @hits, @misses: keys that a match asked the tiers below for
+ * @retries, @pendings: of those, answered so
+ * @shared: blocks of loads that waited for somebody else's copy
+ * @present: offloads that found a copy
+ * @reloads: loads of what had gone down less than @reload_ns before
+ * @evicted: copies that had to go for others, or for its limits
+ * @aborted: operations
+ * @failed: copies that did not end well, in blocks ...
+ * @corrupt: ... of which the content was not what had been copied down
+ * @refused: loads that did not fit, or were over a quota
+ */
+struct kvmm_tier_client_stat {
+	uint32_t blocks;
+	uint32_t units;
+	uint64_t bytes;
+	uint32_t writing;
+	uint32_t queued;
+	uint32_t loading;
+	uint32_t clean;
+	uint32_t nr_ops;
+	uint32_t reserved;
+	uint64_t offloads;
+	uint64_t loads;
+	uint64_t offload_bytes;
+	uint64_t load_bytes;
+	uint64_t offload_ns;
+	uint64_t load_ns;
+	uint64_t hits;
+	uint64_t misses;
+	uint64_t retries;
+	uint64_t pendings;
+	uint64_t shared;
+	uint64_t present;
+	uint64_t reloads;
+	uint64_t evicted;
+	uint64_t aborted;
+	uint64_t failed;
+	uint64_t corrupt;
+	uint64_t refused;
+};
+
+/** kvmm_tier_client_stat() - @size: of *@stat; of a larger one the rest is 0. Return: 0; -EINVAL;
+ * -EOPNOTSUPP. */
+KVMM_API int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat,
+				   size_t size);
+
+/**
+ * struct kvmm_tier_stat - one host tier
+ * @units: that there will be in the end
+ * @units_ready: that are there
+ * @units_used: taken by blocks
+ * @blocks: readable
+ * @writing: being written
+ * @pinned: readable, and being read
+ * @clients: pools
+ * @chunks: portions of memory
+ * @unit_bytes: of a unit; 0 = ids only
+ * @bytes_pinned: memory that copies need no staging for
+ * @metadata_bytes: host memory besides
+ * @stored, @evicted: copies since the creation
+ */
+struct kvmm_tier_stat {
+	uint32_t units;
+	uint32_t units_ready;
+	uint32_t units_used;
+	uint32_t blocks;
+	uint32_t writing;
+	uint32_t pinned;
+	uint32_t clients;
+	uint32_t chunks;
+	uint64_t unit_bytes;
+	uint64_t bytes_pinned;
+	uint64_t metadata_bytes;
+	uint64_t stored;
+	uint64_t evicted;
+};
+
+/** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */
+KVMM_API int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size);
+
+/** kvmm_tier_validate() - recompute everything. Calls on the tier wait. Return: 0; -EUCLEAN; -EINVAL,
+ * -ECHILD. */
+KVMM_API int kvmm_tier_validate(struct kvmm_tier *tier);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_TIER_H */

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tiers from their parts. */
+#include <kv/evict.h>
+#include <kv/pool.h>
+#include <kv/sys.h>
+#include <kv/tier.h>
+
+#include "internal.h"
+
+#define DEFAULT_POLICY	"lru"
+
+static int find_parts(const struct kvmm_tier_attr *attr, struct kv_tier_parts *parts)
+{
+	*parts = (struct kv_tier_parts){ 0 };
+	parts->evict = kv_evict_find(attr->policy ? attr->policy : DEFAULT_POLICY,
+				     &parts->evict_args);
+	if (!parts->evict)
+		return -ENOENT;
+	return kv_find_device(attr->device ? attr->device : "host", &parts->dev,
+			      &parts->dev_number);
+}
+
+/* The driver may come by a point of cancellation. */
+int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvmm_tier **tier)
+{
+	struct kvmm_tier_attr known;
+	struct kv_tier_parts parts;
+	int err, cancel;
+
+	if (!attr || !tier)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = find_parts(&known, &parts);
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	err = kv_tier_create(&known, &parts, tier);
+	kv_cancel_restore(cancel);
+	return err;
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A pool gets a tier, has it configured, goes on with what is under way, and lets go of it. */
+#include <limits.h>
+
+#include <kv/mem.h>
+#include <kv/sys.h>
+
+#include "lower.h"
+#include "tier.h"
+
+#define DEFAULT_MAX		1024u
+#define DEFAULT_BATCH		64u
+#define MAX_ITEMS		(1u << 20)
+#define MAX_BATCH		4096u
+#define MAX_TOUCHES		15u
+
+int lower_enter(struct kvmm_pool *pool, struct lower **lower)
+{
+	int err;
+
+	if (!pool)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (err)
+		return err;
+	*lower = lower_of(pool);
+	return *lower ? 0 : -EOPNOTSUPP;
+}
+
+/* ---- configuration ---- */
+
+static int read_config(const struct kvmm_tier_config *from, struct kvmm_tier_config *config)
+{
+	const struct kvmm_tier_config preset = KVMM_TIER_CONFIG_INIT;
+	int err = kv_copy_attr(config, sizeof(*config), from ? from : &preset);
+
+	if (err)
+		return err;
+	if (config->write >= KVMM_NR_TIER_WRITES || !config->touches ||
+	    config->touches > MAX_TOUCHES || config->low_pm > config->high_pm ||
+	    config->high_pm > 1000 || config->reserved)
+		return -EINVAL;
+	return 0;
+}
+
+int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_tier_config *config)
+{
+	struct kvmm_tier_config new;
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!config)
+		return -EINVAL;
+	err = read_config(config, &new);
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	lower->config = new;
+	kv_unlock(&lower->lock);
+	return 0;
+}
+
+int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
+{
+	struct lower *lower;
+	size_t size;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!config || config->size < sizeof(size) || config->size > sizeof(*config))
+		return -EINVAL;
+	size = config->size;
+	kv_lock(&lower->lock);
+	memcpy(config, &lower->config, size);
+	kv_unlock(&lower->lock);
+	config->size = size;
+	return 0;
+}
+
+/* ---- attaching ---- */
+
+/* Whatever makes the same key stand for other bytes. */
+static u64 layout_of(const struct kvmm_pool *pool, const struct kvmm_tier_client_attr *attr)
+{
+	u64 layout = kv_mul_fold(attr->layout_id ^ 0x9e3779b97f4a7c15ull, 0xd6e8feb86659fd93ull);
+
+	layout = kv_mul_fold(layout ^ pool->block_tokens, 0xa0761d6478bd642full);
+	layout = kv_mul_fold(layout ^ attr->block_bytes, 0xe7037ed1a0b428dbull);
+	for (u32 i = 0; i < pool->nr_planes; i++)
+		layout = kv_mul_fold(layout ^ pool->plane[i].bytes, 0x8ebc6af09c88c6e3ull);
+	return layout ^ attr->layout_id;
+}
+
+static int read_attr(const struct kvmm_pool *pool, const struct kvmm_tier_client_attr *from,
+		     struct kvmm_tier_client_attr *attr)
+{
+	const struct kvmm_tier_client_attr preset = KVMM_TIER_CLIENT_ATTR_INIT;
+	const struct pool_presence *presence = &pool->presence;
+	int err = kv_copy_attr(attr, sizeof(*attr), from ? from : &preset);
+
+	if (err)
+		return err;
+	attr->max_down = attr->max_down ? attr->max_down : DEFAULT_MAX;
+	attr->max_up = attr->max_up ? attr->max_up : DEFAULT_MAX;
+	attr->batch_blocks = attr->batch_blocks ? attr->batch_blocks : DEFAULT_BATCH;
+	if (pool->nr_planes)
+		attr->block_bytes = pool->block_bytes;
+	if (attr->flags & ~KVMM_TIER_COMPLETE || attr->max_down > MAX_ITEMS || attr->reserved ||
+	    attr->max_up > MAX_ITEMS || attr->batch_blocks > MAX_BATCH ||
+	    (attr->max_units && attr->min_units > attr->max_units))
+		return -EINVAL;
+	if (attr->registry_tier != KVMM_TIER_UNTOLD &&
+	    (!presence->reg || attr->registry_tier == presence->tier ||
+	     !kv_radix_has_tier(presence->reg, attr->registry_tier)))
+		return -EINVAL;
+	return 0;
+}
+
+static void free_batch(struct batch *batch)
+{
+	kv_free(batch->error);
+	kv_free(batch->sum);
+	kv_free(batch->plane);
+	kv_free(batch->move);
+	kv_free(batch->slot);
+	kv_free(batch->block);
+	kv_free(batch->item);
+}
+
+static int make_batch(struct kvmm_pool *pool, struct batch *batch, u32 nr)
+{
+	batch->item = kv_alloc_array(nr, sizeof(*batch->item));
+	batch->block = kv_alloc_array(nr, sizeof(*batch->block));
+	batch->slot = kv_alloc_array(nr, sizeof(*batch->slot));
+	batch->move = kv_alloc_array(nr, sizeof(*batch->move));
+	batch->sum = kv_alloc_array(nr, sizeof(*batch->sum));
+	batch->error = kv_alloc_array(nr, sizeof(*batch->error));
+	batch->plane = kv_alloc_array(max(pool->nr_planes, 1u), sizeof(*batch->plane));
+	return batch->item && batch->block && batch->slot && batch->move && batch->sum &&
+	       batch->error && batch->plane ? 0 : -ENOMEM;
+}
+
+static void free_lower(struct lower *lower)
+{
+	for (u32 i = 0; i < NR_BATCHES; i++)
+		free_batch(&lower->batch[i]);
+	kv_free(lower->op);
+	kv_free(lower->heap);
+	kv_free(lower->below);
+	kv_free(lower->name);
+	kv_free(lower->item);
+	kv_free(lower);
+}
+
+static u64 lower_bytes(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	const struct batch *batch = lower->batch;
+	u64 of_batch = lower->batch_blocks *
+		       (sizeof(*batch->item) + sizeof(*batch->block) + sizeof(*batch->slot) +
+			sizeof(*batch->move) + sizeof(*batch->sum) + sizeof(*batch->error)) +
+		       max(pool->nr_planes, 1u) * sizeof(*batch->plane);
+
+	return sizeof(*lower) + NR_BATCHES * of_batch + lower->nr_items * sizeof(*lower->item) +
+	       lower->nr_names * sizeof(*lower->name) + KVMM_TIER_OPS * sizeof(*lower->op) +
+	       (u64)pool->nr_blocks * (sizeof(*lower->below) + sizeof(*lower->heap));
+}
+
+static int make_tables(struct kvmm_pool *pool, struct lower *lower)
+{
+	int err = 0;
+
+	lower->item = kv_alloc_array(lower->nr_items, sizeof(*lower->item));
+	lower->name = kv_alloc_array(lower->nr_names, sizeof(*lower->name));
+	lower->below = kv_alloc_array(pool->nr_blocks, sizeof(*lower->below));
+	lower->heap = kv_alloc_array(pool->nr_blocks, sizeof(*lower->heap));
+	lower->op = kv_alloc_array(KVMM_TIER_OPS, sizeof(*lower->op));
+	if (!lower->item || !lower->name || !lower->below || !lower->heap || !lower->op)
+		return -ENOMEM;
+	for (u32 i = 0; i < NR_BATCHES && !err; i++)
+		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
+	return err;
+}
+
+/* The last one of either kind is the first to be used. */
+static void fill_tables(struct lower *lower)
+{
+	memset(lower->name, 0xff, lower->nr_names * sizeof(*lower->name));
+	lower->free_item[false] = lower->free_item[true] = KV_NONE;
+	for (u32 i = lower->nr_items; i-- > 0;) {
+		bool is_up = i >= lower->max_down;
+
+		lower->item[i].is_up = is_up;
+		lower->item[i].next = lower->free_item[is_up];
+		lower->free_item[is_up] = i;
+	}
+	for (u32 i = 0; i < KVMM_TIER_OPS; i++)
+		lower->op[i].gen = 1;
+}
+
+static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
+				const struct kvmm_tier_client_attr *attr)
+{
+	struct lower *lower = kv_alloc_lines(1, sizeof(*lower));
+
+	if (!lower)
+		return NULL;
+	lower->tier = tier;
+	lower->flags = attr->flags;
+	lower->registry_tier = attr->registry_tier;
+	lower->block_bytes = attr->block_bytes;
+	lower->layout = layout_of(pool, attr);
+	lower->max_up = attr->max_up;
+	lower->max_down = attr->max_down;
+	lower->nr_items = attr->max_up + attr->max_down;
+	lower->batch_blocks = attr->batch_blocks;
+	lower->nr_names = 1u << kv_order(attr->max_up);
+	lower->secret = kv_random();
+	lower->has_streams = pool->dev && strcmp(pool->parts.dev->name, "host");
+	lower->first_ready = lower->last_ready = KV_NONE;
+	lower->event = -1;
+	kv_lock_init(&lower->lock, KV_RANK_TIER, pool->lock.id);
+	if (make_tables(pool, lower)) {
+		free_lower(lower);
+		return NULL;
+	}
+	fill_tables(lower);
+	lower->metadata_bytes = lower_bytes(pool, lower);
+	return lower;
+}
+
+static int join(struct kvmm_pool *pool, struct lower *lower,
+		const struct kvmm_tier_client_attr *attr)
+{
+	struct kv_tier_client_attr client = {
+		.plane = pool->plane, .nr_planes = pool->nr_planes,
+		.block_bytes = lower->block_bytes, .layout = lower->layout,
+		.min_units = attr->min_units, .max_units = attr->max_units,
+		.is_told = attr->registry_tier != KVMM_TIER_UNTOLD,
+		.nr_late = NR_BATCHES * lower->batch_blocks,
+	};
+
+	return kv_tier_join(lower->tier, &client, &lower->client);
+}
+
+static int publish(struct kvmm_pool *pool, struct lower *lower)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	if (pool->lower) {
+		err = -EBUSY;
+	} else {
+		pool->metadata_bytes += lower->metadata_bytes;
+		/* Pairs with lower_of(): all of it is there. */
+		smp_store_release(&pool->lower, lower);
+	}
+	pool_leave(pool);
+	return err;
+}
+
+/* When copies are complete must not be up to a device, nor to the system's clock. */
+static bool is_undetermined(const struct kvmm_pool *pool, const struct kvmm_tier *tier)
+{
+	if (!pool->deterministic)
+		return false;
+	return pool->dev ? strcmp(pool->parts.dev->name, "host") != 0 : !kv_tier_is_told(tier);
+}
+
+int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
+		     const struct kvmm_tier_client_attr *attr)
+{
+	struct kvmm_tier_client_attr known;
+	struct lower *lower;
+	int err;
+
+	if (!pool || !tier)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (err)
+		return err;
+	if (!pool->caches || is_undetermined(pool, tier))
+		return -EOPNOTSUPP;
+	err = read_attr(pool, attr, &known);
+	if (err)
+		return err;
+	lower = make_lower(pool, tier, &known);
+	if (!lower)
+		return -ENOMEM;
+	err = read_config(known.config, &lower->config);
+	if (!err)
+		err = join(pool, lower, &known);
+	if (!err) {
+		err = publish(pool, lower);
+		if (err)
+			kv_tier_leave(lower->client);
+	}
+	if (err)
+		free_lower(lower);
+	return err;
+}
+
+/* ---- going on ---- */
+
+static u32 nr_under_way(struct lower *lower)
+{
+	u32 nr;
+
+	kv_lock(&lower->lock);
+	nr = lower->nr_used[false] + lower->nr_used[true] + lower->nr_heap;
+	kv_unlock(&lower->lock);
+	return nr;
+}
+
+/* What a device does at once is over at once. */
+int kvmm_tier_poll(struct kvmm_pool *pool)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower), cancel;
+
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	batches_poll(pool, lower);
+	up_begin(pool, lower);
+	down_begin(pool, lower);
+	batches_poll(pool, lower);
+	told_flush(pool, lower);
+	kv_cancel_restore(cancel);
+	return min(nr_under_way(lower), (u32)INT_MAX);
+}
+
+/* ---- letting go ---- */
+
+static void let_go(struct kvmm_pool *pool, struct lower *lower)
+{
+	told_exit(pool, lower);
+	if (lower->event >= 0)
+		kv_sys()->event_close(kv_sys()->ctx, lower->event);
+	kv_tier_leave(lower->client);
+	free_lower(lower);
+}
+
+int kvmm_tier_detach(struct kvmm_pool *pool)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (nr_under_way(lower) || lower->nr_ops)
+		return -EBUSY;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	pool->metadata_bytes -= lower->metadata_bytes;
+	WRITE_ONCE(pool->lower, NULL);
+	pool_leave(pool);
+	/* Whoever has found it in a read section is through then. */
+	kv_rcu_synchronize();
+	let_go(pool, lower);
+	return 0;
+}
+
+/* The device does not write any more, so both ends of the copy are free. */
+static void end_batch(struct lower *lower, struct batch *batch)
+{
+	if (batch->state != BATCH_COPYING)
+		return;
+	kv_xfer_wait(&batch->xfer);
+	for (u32 i = 0; i < batch->nr_copy; i++) {
+		const struct item *item = &lower->item[batch->item[i]];
+
+		if (batch->is_up)
+			kv_tier_put(lower->client, item->slot);
+		else
+			kv_tier_cancel(lower->client, item->slot);
+	}
+}
+
+/* Nobody else calls; what the pool itself holds goes with it. */
+void lower_exit(struct kvmm_pool *pool)
+{
+	struct lower *lower = pool->lower;
+
+	if (!lower)
+		return;
+	for (u32 i = 0; i < NR_BATCHES; i++)
+		end_batch(lower, &lower->batch[i]);
+	for (u32 i = lower->first_ready; i != KV_NONE; i = lower->item[i].next)
+		kv_tier_put(lower->client, lower->item[i].slot);
+	for (u32 i = 0; i < KVMM_TIER_OPS; i++)
+		op_free(lower->op[i].op);
+	let_go(pool, lower);
+	pool->lower = NULL;
+}
+
+/* ---- statistics ---- */
+
+static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
+{
+	const struct below *below = &lower->below[entry];
+	u64 word = READ_ONCE(entry_at(pool, entry)->word);
+
+	return below->state == BELOW_CLEAN && kv_word_gen(word) == below->gen &&
+	       kv_word_is(word, KV_ENTRY_REGISTERED) && kv_tier_has(lower->client, below->copy);
+}
+
+static void fill_stat(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_client_stat *stat)
+{
+	kv_lock(&lower->lock);
+	*stat = lower->stat;
+	stat->queued = lower->nr_heap;
+	stat->loading = lower->nr_used[true];
+	stat->nr_ops = lower->nr_ops;
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		stat->clean += is_clean(pool, lower, i);
+	kv_tier_client_count(lower->client, stat);
+	kv_unlock(&lower->lock);
+}
+
+int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat, size_t size)
+{
+	struct kvmm_tier_client_stat full = { 0 };
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!stat)
+		return -EINVAL;
+	fill_stat(pool, lower, &full);
+	memset(stat, 0, size);
+	memcpy(stat, &full, min(size, sizeof(full)));
+	return 0;
+}

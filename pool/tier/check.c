@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Recompute everything: the numbered invariants of tier.h.
+ *
+ * Threads may be in the middle of filling or ending batches: what is theirs is counted, and not
+ * looked into.
+ */
+#include <kv/log.h>
+
+#include "lower.h"
+#include "tier.h"
+
+static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
+{
+	kv_log(KV_LOG_ERR, "kvmm: tiers of pool %s: %s (%u)", pool->name, what, index);
+	return -EUCLEAN;
+}
+
+/* ---- items ---- */
+
+static int check_free(const struct kvmm_pool *pool, const struct lower *lower, bool is_up)
+{
+	u32 nr = 0, max = is_up ? lower->max_up : lower->max_down;
+
+	for (u32 i = lower->free_item[is_up]; i != KV_NONE; i = lower->item[i].next) {
+		if (i >= lower->nr_items || lower->item[i].state != ITEM_FREE ||
+		    lower->item[i].is_up != is_up || ++nr > max)
+			return complain(pool, "free items", i);
+	}
+	return nr + lower->nr_used[is_up] == max ? 0 : complain(pool, "items lost", nr);
+}
+
+static int check_ready(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	u32 nr = 0, nr_ready = 0;
+
+	for (u32 i = 0; i < lower->nr_items; i++)
+		nr_ready += lower->item[i].state == ITEM_READY;
+	for (u32 i = lower->first_ready; i != KV_NONE; i = lower->item[i].next)
+		if (i >= lower->nr_items || lower->item[i].state != ITEM_READY || ++nr > nr_ready)
+			return complain(pool, "items that are ready", i);
+	return nr == nr_ready ? 0 : complain(pool, "items that are ready", nr);
+}
+
+static int check_names(const struct kvmm_pool *pool, struct lower *lower)
+{
+	u32 nr = 0, nr_named = 0;
+
+	for (u32 i = 0; i < lower->nr_items; i++) {
+		const struct item *item = &lower->item[i];
+
+		nr_named += item->state != ITEM_FREE && item->is_named;
+		if (item->state == ITEM_FREE || !item->is_named)
+			continue;
+		if (!item->is_up || item_find(lower, &item->name.key, item->name.domain) != i)
+			return complain(pool, "name on its way twice", i);
+	}
+	for (u32 b = 0; b < lower->nr_names; b++)
+		for (u32 i = lower->name[b]; i != KV_NONE; i = lower->item[i].next_name)
+			if (i >= lower->nr_items || ++nr > nr_named)
+				return complain(pool, "chain of names goes astray", b);
+	return nr == nr_named ? 0 : complain(pool, "names lost", nr);
+}
+
+/* ---- batches ---- */
+
+static bool entry_is_kept(const struct kvmm_pool *pool, const struct lower *lower,
+			  const struct item *item)
+{
+	u64 word = READ_ONCE(entry_at(pool, item->entry.index)->word);
+
+	if (kv_word_gen(word) != item->entry.gen || !kv_word_pins(word))
+		return false;
+	if (item->is_up)
+		return kv_word_is(word, KV_ENTRY_PRIVATE);
+	return kv_word_is(word, KV_ENTRY_REGISTERED) &&
+	       lower->below[item->entry.index].state == BELOW_FLYING &&
+	       lower->below[item->entry.index].gen == item->entry.gen;
+}
+
+static int check_batch(const struct kvmm_pool *pool, const struct lower *lower,
+		       const struct batch *batch)
+{
+	if (batch->state != BATCH_COPYING)
+		return 0;
+	for (u32 i = 0; i < batch->nr; i++) {
+		const struct item *item = &lower->item[batch->item[i]];
+
+		if (item->state != ITEM_BATCH || item->is_up != batch->is_up ||
+		    !entry_is_kept(pool, lower, item))
+			return complain(pool, "block that is copied", batch->item[i]);
+	}
+	return 0;
+}
+
+/* ---- operations ---- */
+
+static bool op_is_sound(const struct tier_op *op)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < op->nr; i++) {
+		const struct want *want = &op->want[i];
+
+		if (!want->at)
+			continue;
+		nr++;
+		if (want->op != op || *want->at != want ||
+		    (want->next && want->next->at != &want->next))
+			return false;
+	}
+	return nr == op->nr_left;
+}
+
+static int check_ops(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	u32 nr = 0, nr_over = 0;
+
+	for (u32 i = 0; i < KVMM_TIER_OPS; i++) {
+		const struct tier_op *op = lower->op[i].op;
+
+		if (!op)
+			continue;
+		if (op->index != i || !op_is_sound(op))
+			return complain(pool, "operation", i);
+		nr++;
+		nr_over += !op->nr_left && !op->is_busy;
+	}
+	if (nr != lower->nr_ops || nr_over != lower->nr_over)
+		return complain(pool, "operations lost", nr);
+	return 0;
+}
+
+static int check_queue(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	u32 nr = 0;
+
+	if (!heap_is_sound(lower))
+		return complain(pool, "queue", lower->nr_heap);
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		const struct below *below = &lower->below[i];
+
+		if (below->state > BELOW_CLEAN ||
+		    (below->wants && below->state != BELOW_QUEUED && below->state != BELOW_FLYING))
+			return complain(pool, "copy in no state", i);
+		nr += below->state == BELOW_QUEUED;
+	}
+	return nr == lower->nr_heap ? 0 : complain(pool, "queue lost some", nr);
+}
+
+static int check(struct kvmm_pool *pool, struct lower *lower)
+{
+	int err = check_free(pool, lower, false);
+
+	if (!err)
+		err = check_free(pool, lower, true);
+	if (!err)
+		err = check_ready(pool, lower);
+	if (!err)
+		err = check_names(pool, lower);
+	for (u32 i = 0; i < NR_BATCHES && !err; i++)
+		err = check_batch(pool, lower, &lower->batch[i]);
+	if (!err)
+		err = check_ops(pool, lower);
+	if (!err)
+		err = check_queue(pool, lower);
+	return err ? err : kv_tier_check(lower->tier);
+}
+
+int lower_check(struct kvmm_pool *pool)
+{
+	struct lower *lower = lower_of(pool);
+	int err;
+
+	if (!lower)
+		return 0;
+	kv_lock(&lower->lock);
+	err = check(pool, lower);
+	kv_unlock(&lower->lock);
+	if (!err)
+		return 0;
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
+	return err;
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Down: from the queue to a copy below.
+ *
+ * A block is pinned while it is copied, so it is neither evicted nor moved; who looks at the order of
+ * eviction finds it where it was, unless somebody who wanted to evict it has met it meanwhile.
+ */
+#include <limits.h>
+
+#include "tier.h"
+
+/* ---- pins ---- */
+
+/* The order is not told: a copy is no use. 0, or it is not there, or is being moved. */
+static int pin(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	int ret = kv_entry_pin(&pool->entries, handle);
+
+	if (ret < 0)
+		return ret;
+	pins_restore(&pool->pins, 1);
+	tally_add(pool, TALLY_REFS, 1);
+	tally_add(pool, TALLY_PINS, 1);
+	tally_add(pool, TALLY_ACTIVE, ret);
+	return 0;
+}
+
+/* Nobody holds it, and it has a copy below. Both locks held. */
+static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	if (kv_entry_claim(&pool->entries, handle))
+		return;
+	order_forget(&pool->order, handle.index);
+	count_evictions(pool, entry_forget(pool, handle.index));
+	entry_release(pool, handle);
+}
+
+/* It was the last reference. Who is in the order is where it was. Both locks held. */
+static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, bool drop)
+{
+	if (ret == 1 && drop) {
+		drop_entry(pool, handle);
+	} else if (ret == 1) {
+		order_catch_up(&pool->order);
+		if (!order_has(&pool->order, handle.index))
+			order_apply(&pool->order, NOTE_PUT, handle);
+	} else if (ret == 2) {
+		order_forget(&pool->order, handle.index);
+		entry_forget(pool, handle.index);
+		entry_release(pool, handle);
+	}
+}
+
+static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
+{
+	int ret = kv_entry_unpin(&pool->entries, handle);
+
+	if (unlikely(ret < 0))	/* somebody has unpinned what was not his */
+		return;
+	pins_give_back(&pool->pins, 1);
+	tally_add(pool, TALLY_REFS, -1);
+	tally_add(pool, TALLY_PINS, -1);
+	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
+	let_go(pool, handle, ret, drop);
+}
+
+/* ->error of the batch: > 0, it is to be dropped from the device. */
+static void unpin_all(struct kvmm_pool *pool, struct lower *lower, const struct batch *batch)
+{
+	u32 nr_free = 0;
+
+	if (pool_enter(pool))
+		return;
+	order_enter(&pool->order);
+	for (u32 i = 0; i < batch->nr; i++, nr_free++)
+		unpin(pool, lower->item[batch->item[i]].entry, batch->error[i] > 0);
+	order_leave(&pool->order);
+	cache_leave(pool);
+	door_put(pool, nr_free);
+}
+
+/* ---- beginning ---- */
+
+static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lower *lower, u32 index)
+{
+	const struct kv_entry *entry = entry_at(pool, index);
+	const struct pool_presence *presence = &pool->presence;
+	struct kv_tier_name name = { .key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
+				     .layout = lower->layout,
+				     .position = READ_ONCE(entry->position) };
+
+	if (presence->reg && presence->has_parent[index]) {
+		name.has_parent = true;
+		name.parent = presence->parent[index];
+	}
+	return name;
+}
+
+/* Its turn has come, but it does not fly. */
+static void ground(struct lower *lower, struct below *below, int error)
+{
+	below->state = BELOW_NONE;
+	wants_end(lower, &below->wants, error);
+}
+
+/* Pinned, or not to be copied. ->lock and a read section held. */
+static bool board(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	struct kv_handle handle;
+	struct below *below = below_pop(lower, &handle);
+	u32 index;
+	int err;
+
+	if (!below)
+		return false;
+	err = pin(pool, handle);
+	if (err) {
+		ground(lower, below, err == -EBUSY || err == -EOVERFLOW ? -EBUSY : -ESTALE);
+		return true;
+	}
+	index = item_take(lower, false);
+	lower->item[index].state = ITEM_BATCH;
+	lower->item[index].entry = handle;
+	lower->item[index].name = name_of(pool, lower, handle.index);
+	batch->item[batch->nr] = index;
+	batch->block[batch->nr++] = entry_block(entry_at(pool, handle.index));
+	return true;
+}
+
+static u32 batch_limit(const struct lower *lower, u32 budget)
+{
+	u32 nr = min(lower->batch_blocks, lower->max_down - lower->nr_used[false]);
+
+	return min(nr, budget);
+}
+
+static struct batch *fill(struct kvmm_pool *pool, struct lower *lower, u32 *budget)
+{
+	struct batch *batch = NULL;
+	u32 limit;
+
+	if (cache_begin(pool))
+		return NULL;
+	kv_lock(&lower->lock);
+	limit = batch_limit(lower, *budget);
+	if (limit && lower->nr_heap)
+		batch = batch_get(lower, false);
+	while (batch && batch->nr < limit && board(pool, lower, batch))
+		;
+	if (batch && !batch->nr) {
+		batch_put(lower, batch);
+		batch = NULL;
+	}
+	kv_unlock(&lower->lock);
+	cache_end(pool);
+	*budget -= batch ? batch->nr : 0;
+	return batch;
+}
+
+/* By place in the device, so that what lies together there lies together below. Few: by insertion. */
+static void sort_by_block(struct batch *batch)
+{
+	for (u32 i = 1; i < batch->nr; i++) {
+		u32 block = batch->block[i], item = batch->item[i], k;
+
+		for (k = i; k && batch->block[k - 1] > block; k--) {
+			batch->block[k] = batch->block[k - 1];
+			batch->item[k] = batch->item[k - 1];
+		}
+		batch->block[k] = block;
+		batch->item[k] = item;
+	}
+}
+
+/* Those for which there is a slot come first, in the same order; ->error says why the others have none. */
+static void reserve_slots(struct lower *lower, struct batch *batch)
+{
+	batch->nr_copy = 0;
+	for (u32 i = 0; i < batch->nr; i++) {
+		struct item *item = &lower->item[batch->item[i]];
+		u32 to = batch->nr_copy, index = batch->item[i], block = batch->block[i];
+
+		batch->error[i] = kv_tier_reserve(lower->client, &item->name, &item->slot);
+		if (batch->error[i])
+			continue;
+		batch->item[i] = batch->item[to];
+		batch->block[i] = batch->block[to];
+		batch->error[i] = batch->error[to];
+		batch->item[to] = index;
+		batch->block[to] = block;
+		batch->slot[to] = item->slot;
+		batch->error[to] = 0;
+		batch->nr_copy++;
+	}
+}
+
+/* ---- ending ---- */
+
+/* ->error[i]: 0, -EEXIST, or why there is no copy; out: is the block to be dropped? ->lock held. */
+static void settle(struct lower *lower, struct batch *batch, u32 i)
+{
+	struct item *item = &lower->item[batch->item[i]];
+	struct below *below = &lower->below[item->entry.index];
+	s32 error = batch->error[i];
+
+	lower->stat.present += error == -EEXIST;
+	batch->error[i] = 0;
+	if (error == -EEXIST || !error) {
+		below->state = BELOW_CLEAN;
+		below->copy = item->slot;
+		batch->error[i] = below->drop;
+		error = 0;
+	} else {
+		below->state = BELOW_NONE;
+	}
+	wants_end(lower, &below->wants, error);
+}
+
+/* While they are pinned, their entries are of the same generation. */
+static void leave(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < batch->nr; i++)
+		settle(lower, batch, i);
+	kv_unlock(&lower->lock);
+	unpin_all(pool, lower, batch);
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < batch->nr; i++)
+		item_free(lower, batch->item[i]);
+	kv_unlock(&lower->lock);
+}
+
+/* Checksums of what went down are those of the device's blocks: nothing has written these since. */
+static int make_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 every)
+{
+	int err = 0;
+
+	for (u32 from = 0, end; from < batch->nr_copy && !err; from = end) {
+		bool sums = lower_sums(lower, &lower->item[batch->item[from]].name.key, every);
+
+		for (end = from + 1; end < batch->nr_copy; end++)
+			if (lower_sums(lower, &lower->item[batch->item[end]].name.key, every) != sums)
+				break;
+		if (sums)
+			err = batch_sums(pool, batch, from, end);
+	}
+	return err;
+}
+
+/* Readable from now on; it is told first, so that whoever evicts it is told later. */
+static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i, u32 every)
+{
+	struct item *item = &lower->item[batch->item[i]];
+	bool sums = lower_sums(lower, &item->name.key, every);
+
+	told_present(pool, lower, &item->name);
+	kv_tier_commit(lower->client, item->slot, sums ? &batch->sum[i] : NULL);
+}
+
+static void cancel_copies(struct lower *lower, struct batch *batch, int error)
+{
+	for (u32 i = 0; i < batch->nr_copy; i++) {
+		kv_tier_cancel(lower->client, lower->item[batch->item[i]].slot);
+		batch->error[i] = error;
+	}
+	kv_lock(&lower->lock);
+	lower->stat.failed += batch->nr_copy;
+	kv_unlock(&lower->lock);
+}
+
+static void count_down(struct lower *lower, const struct batch *batch)
+{
+	kv_lock(&lower->lock);
+	lower->stat.offloads += batch->nr_copy;
+	lower->stat.offload_bytes += batch->nr_copy * lower->block_bytes;
+	kv_unlock(&lower->lock);
+}
+
+void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
+{
+	u32 every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
+
+	told_flush(pool, lower);
+	if (!error)
+		error = make_sums(pool, lower, batch, every);
+	if (!error)
+		error = told_reserve(pool, lower, batch->nr_copy);
+	if (error)
+		cancel_copies(lower, batch, error);
+	for (u32 i = 0; i < batch->nr_copy && !error; i++)
+		commit(pool, lower, batch, i, every);
+	if (!error)
+		count_down(lower, batch);
+	leave(pool, lower, batch);
+}
+
+/* ---- all of it ---- */
+
+/* What needs no copy is done; so is what gets none. */
+static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	int err = 0;
+
+	sort_by_block(batch);
+	reserve_slots(lower, batch);
+	if (batch->nr_copy)
+		err = batch_submit(pool, lower, batch);
+	if (batch->nr_copy && !err)
+		return;
+	if (err)
+		cancel_copies(lower, batch, err);
+	leave(pool, lower, batch);
+	kv_lock(&lower->lock);
+	batch_put(lower, batch);
+	kv_unlock(&lower->lock);
+}
+
+static u32 budget_of(struct lower *lower)
+{
+	const struct kvmm_tier_config *config = &lower->config;
+	u64 nr;
+
+	kv_lock(&lower->lock);
+	nr = config->step_blocks ? config->step_blocks : UINT32_MAX;
+	if (config->step_bytes)
+		nr = min(nr, max(config->step_bytes / max(lower->block_bytes, 1ull), 1ull));
+	kv_unlock(&lower->lock);
+	return nr;
+}
+
+void down_begin(struct kvmm_pool *pool, struct lower *lower)
+{
+	u32 budget = budget_of(lower);
+	struct batch *batch;
+
+	if (!READ_ONCE(lower->nr_heap) || !lower_is_ordered(pool, lower))
+		return;
+	while ((batch = fill(pool, lower, &budget)))
+		start(pool, lower, batch);
+}
+
+/* ---- by request ---- */
+
+/* Its copy is there, or it is queued, or on its way. ->lock and a read section held. */
+static void queue_one(struct kvmm_pool *pool, struct lower *lower,
+		      const struct kvmm_tier_offload *req, u32 i, struct tier_op *op)
+{
+	struct kv_handle handle = as_handles(req->refs)[i];
+	struct below *below;
+	u64 word;
+
+	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
+	if (kv_word_gen(word) != handle.gen || !kv_word_is(word, KV_ENTRY_REGISTERED)) {
+		if (op)
+			op->block_error[i] = -ESTALE;
+		if (op && !op->nr_failed++)
+			op->error = -ESTALE;
+		return;
+	}
+	below = below_of(lower, handle);
+	if (below->state == BELOW_CLEAN && kv_tier_has(lower->client, below->copy) &&
+	    !(req->flags & KVMM_TIER_DROP)) {
+		lower->stat.present++;
+		return;
+	}
+	if (below->state != BELOW_FLYING)
+		below = below_queue(lower, handle, req->priority);
+	below->drop |= !!(req->flags & KVMM_TIER_DROP);
+	if (op)
+		op_hang(op, i, &below->wants);
+}
+
+static int queue_all(struct kvmm_pool *pool, struct lower *lower,
+		     const struct kvmm_tier_offload *req, struct tier_op *op,
+		     kvmm_tier_op_t *handle)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	if (op)
+		err = op_publish(lower, op, handle);
+	for (u32 i = 0; i < req->nr && !err; i++)
+		queue_one(pool, lower, req, i, op);
+	if (op && !err)
+		op_open(lower, op);
+	kv_unlock(&lower->lock);
+	cache_end(pool);
+	return err;
+}
+
+static int check_offload(struct kvmm_pool *pool, const struct lower *lower,
+			 const struct kvmm_tier_offload *req)
+{
+	if ((req->nr && !req->refs) || req->flags & ~KVMM_TIER_DROP || req->nr > INT_MAX ||
+	    req->priority >= KVMM_TIER_PRIORITIES || !lower_is_ordered(pool, lower))
+		return -EINVAL;
+	for (u32 i = 0; i < req->nr; i++)
+		if (req->refs[i].index >= pool->nr_blocks || !req->refs[i].gen)
+			return -EINVAL;
+	return 0;
+}
+
+int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *offload,
+		      kvmm_tier_op_t *handle)
+{
+	struct kvmm_tier_offload req;
+	struct tier_op *op = NULL;
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!offload || kv_copy_attr(&req, sizeof(req), offload))
+		return -EINVAL;
+	err = check_offload(pool, lower, &req);
+	if (err)
+		return err;
+	if (handle) {
+		op = op_make(req.nr, false);
+		if (!op)
+			return -ENOMEM;
+	}
+	err = queue_all(pool, lower, &req, op, handle);
+	if (err)
+		op_free(op);
+	return err;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A match that goes on below: device first, then whatever can be loaded.
+ *
+ * Below the device keys are asked for up to the first that cannot be had, one kind of place after the
+ * other: those that are on their way, then the device again, where blocks behind a hole may be,
+ * then the host tier. Each answer is true at some moment of the call.
+ */
+#include <limits.h>
+
+#include "tier.h"
+
+static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *lower,
+				       const struct kvmm_prefix *prefix, u32 i, u8 *level)
+{
+	struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
+	struct kv_tier_slot slot;
+
+	*level = KVMM_TIER_DEVICE;
+	if (item_find(lower, &prefix->keys[i], prefix->domain) != KV_NONE)
+		return KVMM_TIER_PENDING;
+	if (pool->map->ops->length(pool->map, &query))
+		return KVMM_TIER_HIT;
+	*level = KVMM_TIER_HOST;
+	return kv_tier_find(lower->client, &prefix->keys[i], prefix->domain, KV_TIER_PEEK, &slot);
+}
+
+static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answer answer, u8 level)
+{
+	if (match->answers)
+		match->answers[i] = answer;
+	if (match->levels)
+		match->levels[i] = level;
+}
+
+static void count(struct lower *lower, enum kvmm_tier_answer answer)
+{
+	lower->stat.hits += answer == KVMM_TIER_HIT;
+	lower->stat.misses += answer == KVMM_TIER_MISS;
+	lower->stat.pendings += answer == KVMM_TIER_PENDING;
+	lower->stat.retries += answer == KVMM_TIER_RETRY;
+}
+
+/* In a read section. */
+static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_match *match)
+{
+	const struct kvmm_prefix *prefix = match->prefix;
+
+	kv_lock(&lower->lock);
+	for (u32 i = match->nr_device; i < prefix->nr; i++) {
+		u8 level;
+		enum kvmm_tier_answer answer = ask_below(pool, lower, prefix, i, &level);
+
+		count(lower, answer);
+		note(match, i, answer, level);
+		if (answer == KVMM_TIER_MISS || answer == KVMM_TIER_RETRY) {
+			match->stop = answer;
+			break;
+		}
+		match->nr_lower++;
+	}
+	kv_unlock(&lower->lock);
+}
+
+/* As kvmm_prefix_match(). */
+static void match_device(struct kvmm_pool *pool, struct kvmm_tier_match *match)
+{
+	const struct kvmm_prefix *prefix = match->prefix;
+	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	struct kv_handle *found = (struct kv_handle *)match->refs;
+	u32 nr_first;
+
+	match->nr_device = match_refs(pool, &query, found, &nr_first);
+	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
+	note_refs(pool, found, match->nr_device, nr_first);
+	count_lookup(pool, match->nr_device, prefix->nr - match->nr_device);
+}
+
+static bool match_is_bad(const struct kvmm_tier_match *match)
+{
+	const struct kvmm_prefix *prefix = match->prefix;
+
+	return !prefix || prefix->nr > INT_MAX || (prefix->nr && (!prefix->keys || !match->refs));
+}
+
+static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
+{
+	u32 nr = match->prefix->nr;
+	struct lower *lower;
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	lower = lower_of(pool);
+	for (u32 i = 0; i < nr; i++)
+		note(match, i, KVMM_TIER_MISS, KVMM_TIER_DEVICE);
+	match_device(pool, match);
+	for (u32 i = 0; i < match->nr_device; i++)
+		note(match, i, KVMM_TIER_HIT, KVMM_TIER_DEVICE);
+	match->stop = match->nr_device < nr ? KVMM_TIER_MISS : KVMM_TIER_HIT;
+	if (lower && match->nr_device < nr) {
+		match->stop = KVMM_TIER_HIT;
+		match_below(pool, lower, match);
+	}
+	cache_end(pool);
+	presence_touched(pool, (struct kv_handle *)match->refs, match->nr_device);
+	return match->nr_device + match->nr_lower;
+}
+
+int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match)
+{
+	struct kvmm_tier_match known;
+	int nr;
+
+	if (!pool || !match || kv_copy_attr(&known, sizeof(known), match) || match_is_bad(&known))
+		return -EINVAL;
+	known.nr_device = known.nr_lower = known.stop = 0;
+	nr = match_all(pool, &known);
+	if (nr >= 0)
+		memcpy(match, &known, min(known.size, sizeof(known)));
+	return nr;
+}
+
+int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower), nr = 0;
+
+	if (err)
+		return err;
+	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX)
+		return -EINVAL;
+	for (u32 i = prefix->nr; i-- > 0;)
+		nr += kv_tier_forget(lower->client, &prefix->keys[i], prefix->domain);
+	told_flush(pool, lower);
+	return nr;
+}

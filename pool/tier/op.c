@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Operations: what callers wait for, how it ends, and how it is given up.
+ *
+ * Giving up takes the operation's wants from wherever they hang; what they waited for goes on until it
+ * is over, and finds that nobody wants it.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+#include <kv/sys.h>
+
+#include "tier.h"
+
+/* ---- memory ---- */
+
+void op_free(struct tier_op *op)
+{
+	if (!op)
+		return;
+	kv_free(op->block_error);
+	kv_free(op->ref);
+	kv_free(op->want);
+	kv_free(op);
+}
+
+struct tier_op *op_make(u32 nr, bool is_load)
+{
+	struct tier_op *op = kv_alloc(sizeof(*op));
+	u32 room = max(nr, 1u);
+
+	if (!op)
+		return NULL;
+	op->nr = nr;
+	op->is_load = is_load;
+	op->want = kv_alloc_array(room, sizeof(*op->want));
+	op->ref = is_load ? kv_alloc_array(room, sizeof(*op->ref)) : NULL;
+	op->block_error = kv_alloc_array(room, sizeof(*op->block_error));
+	if (op->want && (op->ref || !is_load) && op->block_error)
+		return op;
+	op_free(op);
+	return NULL;
+}
+
+/* ---- the table ---- */
+
+int op_publish(struct lower *lower, struct tier_op *op, kvmm_tier_op_t *handle)
+{
+	kv_assert_held(&lower->lock);
+	for (u32 i = 0; i < KVMM_TIER_OPS; i++) {
+		if (lower->op[i].op || lower->op[i].gen == UINT32_MAX)
+			continue;
+		lower->op[i].op = op;
+		lower->nr_ops++;
+		op->index = i;
+		op->is_busy = true;
+		*handle = (kvmm_tier_op_t){ i, lower->op[i].gen };
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+void op_unpublish(struct lower *lower, struct tier_op *op)
+{
+	struct op_place *place = &lower->op[op->index];
+
+	kv_assert_held(&lower->lock);
+	lower->nr_over -= !op->nr_left && !op->is_busy;
+	lower->nr_ops--;
+	place->op = NULL;
+	place->gen++;
+}
+
+static int op_find(struct lower *lower, kvmm_tier_op_t handle, struct tier_op **op)
+{
+	const struct op_place *place;
+
+	kv_assert_held(&lower->lock);
+	if (handle.index >= KVMM_TIER_OPS || !handle.gen ||
+	    handle.gen > lower->op[handle.index].gen)
+		return -EINVAL;
+	place = &lower->op[handle.index];
+	if (!place->op || place->gen != handle.gen || place->op->is_busy)
+		return handle.gen < place->gen ? -ESTALE : -EINVAL;
+	*op = place->op;
+	return 0;
+}
+
+/* ---- wants ---- */
+
+void op_hang(struct tier_op *op, u32 i, struct want **list)
+{
+	struct want *want = &op->want[i];
+
+	want->op = op;
+	want->next = *list;
+	want->at = list;
+	if (want->next)
+		want->next->at = &want->next;
+	*list = want;
+	op->nr_left++;
+}
+
+static void unhang(struct want *want)
+{
+	*want->at = want->next;
+	if (want->next)
+		want->next->at = want->at;
+	want->at = NULL;
+	want->op->nr_left--;
+}
+
+void op_unhang(struct tier_op *op)
+{
+	for (u32 i = 0; i < op->nr; i++)
+		if (op->want[i].at)
+			unhang(&op->want[i]);
+}
+
+static void signal_over(struct lower *lower)
+{
+	if (lower->event >= 0)
+		kv_sys()->event_set(kv_sys()->ctx, lower->event);
+}
+
+static void settle(struct lower *lower, struct tier_op *op)
+{
+	if (op->nr_left || op->is_busy)
+		return;
+	lower->nr_over++;
+	signal_over(lower);
+}
+
+void op_open(struct lower *lower, struct tier_op *op)
+{
+	kv_assert_held(&lower->lock);
+	op->is_busy = false;
+	settle(lower, op);
+}
+
+void want_end(struct lower *lower, struct want *want, int error)
+{
+	struct tier_op *op = want->op;
+
+	kv_assert_held(&lower->lock);
+	unhang(want);
+	op->block_error[want - op->want] = error;
+	op->nr_failed += error != 0;
+	if (error && !op->error)
+		op->error = error;
+	settle(lower, op);
+}
+
+void wants_end(struct lower *lower, struct want **list, int error)
+{
+	while (*list)
+		want_end(lower, *list, error);
+}
+
+void op_drop(struct kvmm_pool *pool, struct tier_op *op)
+{
+	for (u32 i = op->nr; op->is_load && i-- > 0;)
+		if (op->ref[i].gen)
+			kvmm_put_many(pool, (const kvmm_ref_t *)&op->ref[i], 1);
+	op_free(op);
+}
+
+/* ---- results ---- */
+
+/* Whoever waits for the descriptor looks again as long as there is something to fetch. */
+static void unsignal(struct lower *lower)
+{
+	if (lower->event >= 0 && !lower->nr_over)
+		kv_sys()->event_clear(kv_sys()->ctx, lower->event);
+}
+
+/* It is over: out of the table. Else -EAGAIN. */
+static int take_result(struct lower *lower, kvmm_tier_op_t handle, u32 nr, struct tier_op **op)
+{
+	int err;
+
+	kv_lock(&lower->lock);
+	err = op_find(lower, handle, op);
+	if (!err && (*op)->nr != nr)
+		err = -EINVAL;
+	if (!err && (*op)->nr_left)
+		err = -EAGAIN;
+	if (!err) {
+		op_unpublish(lower, *op);
+		unsignal(lower);
+	}
+	kv_unlock(&lower->lock);
+	return err;
+}
+
+static void give_result(struct tier_op *op, struct kvmm_tier_result *result)
+{
+	if (result->errors)
+		memcpy(result->errors, op->block_error, op->nr * sizeof(*result->errors));
+	result->nr_failed = op->nr_failed;
+	if (!op->is_load || op->error)
+		return;
+	memcpy(result->refs, op->ref, op->nr * sizeof(*result->refs));
+	memset(op->ref, 0, op->nr * sizeof(*op->ref));
+}
+
+int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t handle, struct kvmm_tier_result *result)
+{
+	struct kvmm_tier_result known;
+	struct lower *lower;
+	struct tier_op *op;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!result || kv_copy_attr(&known, sizeof(known), result))
+		return -EINVAL;
+	err = take_result(lower, handle, known.nr, &op);
+	if (err)
+		return err;
+	if (op->is_load && !op->error && op->nr && !known.refs) {
+		op_drop(pool, op);
+		return -EINVAL;
+	}
+	err = op->error;
+	give_result(op, &known);
+	memcpy(result, &known, min(known.size, sizeof(known)));
+	op_drop(pool, op);
+	return err;
+}
+
+/* ---- waiting ---- */
+
+#define LOOK_NS		50000u
+
+static int look(struct lower *lower, kvmm_tier_op_t handle)
+{
+	struct tier_op *op;
+	int err;
+
+	kv_lock(&lower->lock);
+	err = op_find(lower, handle, &op);
+	if (!err && op->nr_left)
+		err = -EAGAIN;
+	kv_unlock(&lower->lock);
+	return err;
+}
+
+int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t handle, uint64_t timeout_ns)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+	u64 until;
+	u32 word = 0;
+
+	if (err)
+		return err;
+	if (kv_tier_is_told(lower->tier))
+		return -EOPNOTSUPP;
+	until = kv_clock_ns() + timeout_ns;
+	for (;;) {
+		err = look(lower, handle);
+		if (err != -EAGAIN)
+			return err;
+		err = kvmm_tier_poll(pool);
+		if (err < 0)
+			return err;
+		if (look(lower, handle) == -EAGAIN && kv_clock_ns() >= until)
+			return -ETIMEDOUT;
+		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+	}
+}
+
+/* ---- giving up ---- */
+
+int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t handle)
+{
+	struct lower *lower;
+	struct tier_op *op;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	err = op_find(lower, handle, &op);
+	if (!err) {
+		op_unpublish(lower, op);
+		op_unhang(op);
+		unsignal(lower);
+		lower->stat.aborted++;
+	}
+	kv_unlock(&lower->lock);
+	if (!err)
+		op_drop(pool, op);
+	return err;
+}
+
+static struct tier_op *take_any(struct lower *lower)
+{
+	struct tier_op *op = NULL;
+
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < KVMM_TIER_OPS && lower->nr_ops && !op; i++)
+		if (lower->op[i].op && !lower->op[i].op->is_busy)
+			op = lower->op[i].op;
+	if (op) {
+		op_unpublish(lower, op);
+		op_unhang(op);
+		unsignal(lower);
+		lower->stat.aborted++;
+	}
+	kv_unlock(&lower->lock);
+	return op;
+}
+
+int kvmm_tier_abort_all(struct kvmm_pool *pool)
+{
+	struct lower *lower;
+	struct tier_op *op;
+	int err = lower_enter(pool, &lower), nr = 0;
+
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	below_clear(lower, -ECANCELED);
+	kv_unlock(&lower->lock);
+	for (op = take_any(lower); op; op = take_any(lower), nr++)
+		op_drop(pool, op);
+	return nr;
+}
+
+/* ---- the descriptor ---- */
+
+int kvmm_tier_eventfd(struct kvmm_pool *pool)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower), event;
+
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	if (lower->event < 0) {
+		event = kv_sys()->event_open ? kv_sys()->event_open(kv_sys()->ctx) : -EOPNOTSUPP;
+		lower->event = event < 0 ? -1 : event;
+		if (event >= 0 && lower->nr_over)
+			signal_over(lower);
+	} else {
+		event = lower->event;
+	}
+	kv_unlock(&lower->lock);
+	return event;
+}

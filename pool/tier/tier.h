@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool's side of its tiers: what is queued to go down, what is on its way, who waits for it.
+ *
+ * An *item* is a block on its way: pinned in the device and written below, or read below and private
+ * in the device. Items travel in *batches*, one copy each. An *operation* is what a caller waits for:
+ * for each of its blocks there is a *want*, which hangs at what has to happen first.
+ *
+ *	op.want[0] ---> item (up): key, slot below, private block, batch
+ *	op.want[1] ---> below[entry]: QUEUED, then FLYING with an item (down)
+ *	op.ref[2]	had already
+ *
+ * Invariants, recomputed by lower_check():
+ *
+ *  1. An item is free, or in exactly one of: the list of those that are ready, one batch, the hands of
+ *     one thread (state TAKEN).
+ *  2. Items on their way up are in the table of names, each name once, until their end is decided.
+ *     Each reads a slot below; those that are ready or in a batch have a private block that is
+ *     marked as being written.
+ *  3. An item on its way down writes a slot below, and its entry is pinned once for it; below[entry]
+ *     is FLYING, of that generation.
+ *  4. below[i] is in the heap if and only if it is QUEUED; the heap is one.
+ *  5. An operation is over if and only if none of its wants hangs anywhere. nr_left says how many do.
+ *  6. Every count equals a recount.
+ *
+ * Locks: ->lock guards all of it that is not said to be somebody's. Read sections and steps->lock are
+ * outside, order.lock and the tier's inside; pool->lock is not taken under it. A batch that is
+ * FILLING or ENDING, and what is in it, is that of one thread, which holds no lock while it speaks to
+ * the device.
+ */
+#ifndef POOL_TIER_H
+#define POOL_TIER_H
+
+#include <kv/tier.h>
+
+#include "../internal.h"
+
+/* ---- what is known of an entry's copy below ---- */
+
+enum below_state {
+	BELOW_NONE,
+	BELOW_QUEUED,		/* to go down */
+	BELOW_FLYING,		/* on its way */
+	BELOW_CLEAN,		/* it has a copy, unless that has been evicted */
+};
+
+/* By entry, of one generation; of another one it is BELOW_NONE. Guard: ->lock. */
+struct below {
+	u64			rank;	/* QUEUED: the lowest goes first */
+	struct want		*wants;	/* QUEUED, FLYING */
+	struct kv_tier_slot	copy;	/* CLEAN */
+	u32			gen;
+	u32			pos;	/* QUEUED: in the heap */
+	u8			state;	/* enum below_state */
+	u8			drop;	/* KVMM_TIER_DROP */
+};
+
+/* ---- operations ---- */
+
+/* Guard: ->lock. */
+struct want {
+	struct tier_op	*op;		/* fixed */
+	struct want	*next;		/* who waits for the same; */
+	struct want	**at;		/* in that list: what points here; NULL: it hangs nowhere */
+};
+
+struct tier_op {
+	u32		index;		/* fixed; of its place in the table */
+	u32		nr;		/* fixed */
+	bool		is_load;	/* fixed */
+	bool		is_busy;	/* ->lock; who makes it is not done yet: nobody else's */
+	u32		nr_left;	/* ->lock */
+	u32		nr_failed;	/* ->lock */
+	s32		error;		/* ->lock; of the first block that failed */
+	struct want	*want;		/* ours; by block */
+	struct kv_handle *ref;		/* ours; loads: one reference each where there is a gen; ->lock */
+	s32		*block_error;	/* ours; ->lock */
+};
+
+struct op_place {
+	struct tier_op	*op;		/* ->lock; NULL: free */
+	u32		gen;		/* ->lock; of it, or of the next one */
+};
+
+/* ---- blocks on their way ---- */
+
+enum item_state { ITEM_FREE, ITEM_TAKEN, ITEM_READY, ITEM_BATCH };
+
+/* Guard: ->lock; of those that are TAKEN or in a batch, but for ->wants and ->next_name: that thread. */
+struct item {
+	struct kv_tier_name	name;
+	struct kv_tier_slot	slot;
+	struct kv_handle	entry;		/* down: pinned; up: private; gen 0: none yet */
+	struct want		*wants;		/* up */
+	u32			next;		/* free, or ready */
+	u32			next_name;	/* up: in its chain */
+	u8			state;		/* enum item_state */
+	bool			is_up;		/* fixed */
+	bool			is_named;	/* up: in the table of names */
+};
+
+enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
+
+#define NR_BATCHES	16u
+/* Copies down leave so many to copies up. */
+#define NR_BATCHES_UP	4u
+
+struct batch {
+	u32			state;		/* ->lock; enum batch_state */
+	bool			is_up;		/* who has it, as of all that follows */
+	u32			nr;
+	u32			nr_copy;	/* the first so many are copied */
+	struct kv_xfer		xfer;
+	u32			*item;		/* ours; room for batch_blocks, as of the others */
+	u32			*block;		/* ours */
+	struct kv_tier_slot	*slot;		/* ours */
+	struct kv_move		*move;		/* ours */
+	struct kvmm_plane	*plane;		/* ours; room for those of a block */
+	u64			*sum;		/* ours */
+	s32			*error;		/* ours */
+};
+
+struct lower {
+	/* Fixed at creation. */
+	struct kv_tier_client	*client;
+	struct kvmm_tier	*tier;
+	u32			flags;		/* KVMM_TIER_COMPLETE */
+	u32			registry_tier;	/* or KVMM_TIER_UNTOLD */
+	u64			block_bytes;
+	u64			layout;
+	u32			max_up;
+	u32			max_down;
+	u32			nr_items;
+	u32			batch_blocks;
+	u32			nr_names;	/* buckets, a power of two */
+	u64			secret;
+	u64			metadata_bytes;
+	bool			has_streams;	/* the device works beside us */
+
+	struct kv_lock		lock;
+	struct kvmm_tier_config	config;		/* ->lock */
+	struct item		*item;		/* ours */
+	u32			free_item[2];	/* ->lock; down, up; KV_NONE */
+	u32			nr_used[2];	/* ->lock */
+	u32			*name;		/* ->lock; by hash: an item, or KV_NONE */
+	u32			first_ready;	/* ->lock; KV_NONE */
+	u32			last_ready;	/* ->lock */
+	struct batch		batch[NR_BATCHES];
+	struct below		*below;		/* ->lock; by entry */
+	u32			*heap;		/* ->lock; entries */
+	u32			nr_heap;	/* ->lock; READ_ONCE() as a hint */
+	u64			nr_queued;	/* ->lock; since the creation: who comes first */
+	struct op_place		*op;		/* ->lock */
+	u32			nr_ops;		/* ->lock */
+	u32			nr_over;	/* ->lock; operations to be fetched */
+	int			event;		/* ->lock; descriptor, or -1 */
+	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
+};
+
+static inline struct lower *lower_of(struct kvmm_pool *pool)
+{
+	/* Pairs with kvmm_tier_attach(): what it points to is made. */
+	return smp_load_acquire(&pool->lower);
+}
+
+/* A pool that has tiers, and is open: 0, or an error. */
+int lower_enter(struct kvmm_pool *pool, struct lower **lower);
+
+/* ---- op.c; ->lock held where not said otherwise ---- */
+
+/* An operation on @nr blocks, not in the table, or NULL. No lock held; so for op_free(). */
+struct tier_op *op_make(u32 nr, bool is_load);
+void op_free(struct tier_op *op);
+/* 0 or -EAGAIN. */
+int op_publish(struct lower *lower, struct tier_op *op, kvmm_tier_op_t *handle);
+/* Out of the table; whoever has the handle is refused from then on. */
+void op_unpublish(struct lower *lower, struct tier_op *op);
+/* Block @i waits at @list. */
+void op_hang(struct tier_op *op, u32 i, struct want **list);
+/* No block of it waits any more. */
+void op_unhang(struct tier_op *op);
+/* What this want waited for has happened. */
+void want_end(struct lower *lower, struct want *want, int error);
+void wants_end(struct lower *lower, struct want **list, int error);
+/* It is complete: others may find it from now on; it may be over already. */
+void op_open(struct lower *lower, struct tier_op *op);
+/* Put what it has, and free it. No lock held. */
+void op_drop(struct kvmm_pool *pool, struct tier_op *op);
+
+/* ---- item.c; ->lock held ---- */
+
+u32 item_take(struct lower *lower, bool is_up);
+void item_free(struct lower *lower, u32 index);
+u32 item_find(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain);
+void item_hash(struct lower *lower, u32 index);
+void item_unhash(struct lower *lower, u32 index);
+void item_ready(struct lower *lower, u32 index);
+u32 item_pop_ready(struct lower *lower);
+
+/* ---- queue.c; ->lock held ---- */
+
+/* Of this generation. */
+struct below *below_of(struct lower *lower, struct kv_handle handle);
+/* To go down; what was queued is so with the higher priority of the two. */
+struct below *below_queue(struct lower *lower, struct kv_handle handle, u32 priority);
+/* The first one, out of the queue, and FLYING; or NULL. */
+struct below *below_pop(struct lower *lower, struct kv_handle *handle);
+/* None is queued; who waits for one is told. How many. */
+u32 below_clear(struct lower *lower, int error);
+bool heap_is_sound(const struct lower *lower);
+
+/* ---- batch.c; no lock held ---- */
+
+/* All work that the engine's streams were given so far; -EINVAL nobody knows. */
+int lower_fence(struct kvmm_pool *pool, struct lower *lower, struct kv_fence *fence);
+/* Can that be known? */
+bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower);
+struct batch *batch_get(struct lower *lower, bool is_up);
+void batch_put(struct lower *lower, struct batch *batch);
+/* Fill in ->block and ->slot, and begin the copy: 0 and it is COPYING, or an error. */
+int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
+/* Ends all that are complete. */
+void batches_poll(struct kvmm_pool *pool, struct lower *lower);
+/* Is there a checksum of this block to be kept? */
+bool lower_sums(const struct lower *lower, const kvmm_key_t *key, u32 verify_every);
+/* Checksums of blocks [@from, @end) of the batch, of consecutive blocks: 0 or -EIO. */
+int batch_sums(struct kvmm_pool *pool, struct batch *batch, u32 from, u32 end);
+
+/* ---- down.c, up.c; no lock held ---- */
+
+void down_begin(struct kvmm_pool *pool, struct lower *lower);
+void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
+void up_begin(struct kvmm_pool *pool, struct lower *lower);
+void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
+
+/* ---- told.c; no lock held ---- */
+
+/* Memory to tell of @nr copies: 0 or -ENOMEM. */
+int told_reserve(struct kvmm_pool *pool, struct lower *lower, u32 nr);
+void told_unreserve(struct kvmm_pool *pool, struct lower *lower, u32 nr);
+/* Uses up a reservation of one. */
+void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_tier_name *name);
+/* Names that have gone below. */
+void told_flush(struct kvmm_pool *pool, struct lower *lower);
+void told_exit(struct kvmm_pool *pool, struct lower *lower);
+
+#endif /* POOL_TIER_H */

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Up: blocks that are found below, into private blocks that are registered when they are right.
+ *
+ * In this order: under ->lock each key is looked for in the device, among what is on its way, and
+ * below, where a reader keeps it; the items of what is to be loaded are named, so whoever comes
+ * next waits for them. Then blocks are allocated, without the lock. Then they are ready, and a batch
+ * takes them. What arrived and is right is published, and only then the name is given up: nobody
+ * can look in between and load it twice.
+ */
+#include <limits.h>
+
+#include <kv/mem.h>
+#include <kv/sys.h>
+
+#include "tier.h"
+
+/* ---- what is to be loaded ---- */
+
+/* A load that is being put together. */
+struct loading {
+	struct kvmm_pool *pool;
+	struct lower *lower;
+	const struct kvmm_prefix *prefix;
+	struct tier_op *op;
+	u32 first;		/* item, through ->next; KV_NONE */
+	u32 last;
+	u32 nr_new;		/* of those */
+	u32 nr_shared;
+};
+
+static void name_item(struct loading *loading, struct item *item, u32 i)
+{
+	const struct kvmm_prefix *prefix = loading->prefix;
+	const kvmm_key_t *parent = i ? &prefix->keys[i - 1] : prefix->parent;
+
+	item->name = (struct kv_tier_name){
+		.key = prefix->keys[i], .domain = prefix->domain, .layout = loading->lower->layout,
+		.position = prefix->position + i, .has_parent = parent != NULL,
+	};
+	if (parent)
+		item->name.parent = *parent;
+}
+
+static int add_item(struct loading *loading, u32 i)
+{
+	struct lower *lower = loading->lower;
+	struct kv_tier_slot slot;
+	struct item *item;
+	u32 index;
+
+	if (kv_tier_find(lower->client, &loading->prefix->keys[i], loading->prefix->domain,
+			 KV_TIER_READ, &slot) != KVMM_TIER_HIT)
+		return -ENOENT;
+	index = item_take(lower, true);
+	if (index == KV_NONE) {
+		kv_tier_put(lower->client, slot);
+		return -EAGAIN;
+	}
+	item = &lower->item[index];
+	item->slot = slot;
+	name_item(loading, item, i);
+	item_hash(lower, index);
+	op_hang(loading->op, i, &item->wants);
+	if (loading->first == KV_NONE)
+		loading->first = index;
+	else
+		lower->item[loading->last].next = index;
+	loading->last = index;
+	loading->nr_new++;
+	return 0;
+}
+
+/* The device has it, somebody loads it, or it is loaded now. */
+static int want_key(struct loading *loading, u32 i)
+{
+	const struct kvmm_prefix *prefix = loading->prefix;
+	u32 index;
+
+	if (loading->op->ref[i].gen)
+		return 0;
+	index = item_find(loading->lower, &prefix->keys[i], prefix->domain);
+	if (index == KV_NONE)
+		return add_item(loading, i);
+	op_hang(loading->op, i, &loading->lower->item[index].wants);
+	loading->nr_shared++;
+	return 0;
+}
+
+/* What has been taken for it goes back. ->lock held. */
+static void unwant(struct loading *loading)
+{
+	struct lower *lower = loading->lower;
+
+	op_unhang(loading->op);
+	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
+		next = lower->item[index].next;
+		kv_tier_put(lower->client, lower->item[index].slot);
+		item_unhash(lower, index);
+		item_free(lower, index);
+	}
+	loading->first = KV_NONE;
+}
+
+static int check_amount(const struct loading *loading)
+{
+	const struct lower *lower = loading->lower;
+
+	if (loading->nr_new && loading->nr_new < lower->config.min_load)
+		return -ERANGE;
+	return 0;
+}
+
+/* In a read section: references on what the device has; the order is told. */
+static void take_those_there(struct loading *loading)
+{
+	struct kvmm_pool *pool = loading->pool;
+	const struct kvmm_prefix *prefix = loading->prefix;
+	struct kv_query query = { prefix->keys, prefix->nr, prefix->domain };
+	u32 nr_first;
+
+	pool->map->ops->scan(pool->map, &query, loading->op->ref, &nr_first);
+	note_found(pool, loading->op->ref, prefix->nr, nr_first);
+}
+
+static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
+{
+	struct lower *lower = loading->lower;
+	int err = cache_begin(loading->pool);
+
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	take_those_there(loading);
+	for (u32 i = 0; i < loading->prefix->nr && !err; i++)
+		err = want_key(loading, i);
+	if (!err)
+		err = check_amount(loading);
+	if (!err)
+		err = op_publish(lower, loading->op, handle);
+	if (err)
+		unwant(loading);
+	else
+		lower->stat.shared += loading->nr_shared;
+	if (!err && !loading->nr_new)
+		op_open(lower, loading->op);
+	lower->stat.refused += err == -EAGAIN || err == -ERANGE;
+	kv_unlock(&lower->lock);
+	cache_end(loading->pool);
+	return err;
+}
+
+/* ---- blocks for it ---- */
+
+static int allocate(struct loading *loading, kvmm_mut_t *muts, u32 reserve)
+{
+	struct kvmm_acquire req = {
+		.nr_blocks = loading->nr_new, .fresh = muts, .domain = loading->prefix->domain,
+		.reserve = reserve,
+	};
+
+	return kvmm_acquire(loading->pool, &req);
+}
+
+/*
+ * There are none. Others may have come to wait for the same items, and wait in vain; this one has
+ * failed before it began.
+ */
+static void call_off(struct loading *loading, int error)
+{
+	struct lower *lower = loading->lower;
+
+	kv_lock(&lower->lock);
+	op_unpublish(lower, loading->op);
+	op_unhang(loading->op);
+	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
+		struct item *item = &lower->item[index];
+
+		next = item->next;
+		kv_tier_put(lower->client, item->slot);
+		item_unhash(lower, index);
+		wants_end(lower, &item->wants, error);
+		item_free(lower, index);
+	}
+	lower->stat.refused++;
+	kv_unlock(&lower->lock);
+}
+
+/* In the order of places, so that what lies together below comes to lie together. */
+static void sort_muts(struct kvmm_pool *pool, kvmm_mut_t *muts, u32 nr)
+{
+	for (u32 gap = nr / 2; gap; gap /= 2) {
+		for (u32 i = gap; i < nr; i++) {
+			kvmm_mut_t mut = muts[i];
+			u32 block = entry_block(entry_at(pool, mut.index)), k;
+
+			for (k = i; k >= gap; k -= gap) {
+				if (entry_block(entry_at(pool, muts[k - gap].index)) <= block)
+					break;
+				muts[k] = muts[k - gap];
+			}
+			muts[k] = mut;
+		}
+	}
+}
+
+/* From here on the blocks are written, by us. */
+static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
+{
+	struct kvmm_pool *pool = loading->pool;
+	struct lower *lower = loading->lower;
+	int err = cache_begin(pool);
+	u32 i = 0;
+
+	if (err)
+		return err;
+	sort_muts(pool, muts, loading->nr_new);
+	kv_lock(&lower->lock);
+	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
+		struct kv_handle handle = mut_handle(muts[i++]);
+
+		next = lower->item[index].next;
+		KV_BUG_ON(kv_entry_write_begin(&pool->entries, handle));
+		lower->item[index].entry = handle;
+		item_ready(lower, index);
+	}
+	op_open(lower, loading->op);
+	kv_unlock(&lower->lock);
+	cache_end(pool);
+	return 0;
+}
+
+/* ---- the call ---- */
+
+static int begin_load(struct loading *loading, const struct kvmm_tier_load *req,
+		      kvmm_tier_op_t *handle)
+{
+	kvmm_mut_t few[64], *muts = few;
+	int err;
+
+	if (loading->prefix->nr > ARRAY_SIZE(few))
+		muts = kv_alloc_array(loading->prefix->nr, sizeof(*muts));
+	if (!muts)
+		return -ENOMEM;
+	err = want_all(loading, handle);
+	if (!err && loading->nr_new) {
+		err = allocate(loading, muts, req->reserve);
+		if (!err)
+			err = give_blocks(loading, muts);
+		if (err)
+			call_off(loading, err);
+	}
+	if (muts != few)
+		kv_free(muts);
+	return err;
+}
+
+static int check_load(struct kvmm_pool *pool, const struct lower *lower,
+		      const struct kvmm_tier_load *req)
+{
+	const struct kvmm_prefix *prefix = req->prefix;
+
+	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX || req->flags ||
+	    !lower_is_ordered(pool, lower))
+		return -EINVAL;
+	return prefix->nr > lower->max_up ? -EDQUOT : 0;
+}
+
+int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
+		   kvmm_tier_op_t *handle)
+{
+	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
+	struct kvmm_tier_load req;
+	int err = lower_enter(pool, &loading.lower), cancel;
+
+	if (err)
+		return err;
+	if (!load || !handle || kv_copy_attr(&req, sizeof(req), load))
+		return -EINVAL;
+	err = check_load(pool, loading.lower, &req);
+	if (err)
+		return err;
+	loading.prefix = req.prefix;
+	loading.op = op_make(req.prefix->nr, true);
+	if (!loading.op)
+		return -ENOMEM;
+	cancel = kv_cancel_off();
+	err = begin_load(&loading, &req, handle);
+	if (err)
+		op_drop(pool, loading.op);
+	else
+		up_begin(pool, loading.lower);
+	told_flush(pool, loading.lower);
+	kv_cancel_restore(cancel);
+	return err;
+}
+
+/* ---- the copy ---- */
+
+static struct batch *fill(struct lower *lower)
+{
+	struct batch *batch = NULL;
+	u32 index;
+
+	kv_lock(&lower->lock);
+	if (lower->first_ready != KV_NONE)
+		batch = batch_get(lower, true);
+	while (batch && batch->nr < lower->batch_blocks &&
+	       (index = item_pop_ready(lower)) != KV_NONE)
+		batch->item[batch->nr++] = index;
+	kv_unlock(&lower->lock);
+	return batch;
+}
+
+static void place(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	for (u32 i = 0; i < batch->nr; i++) {
+		const struct item *item = &lower->item[batch->item[i]];
+
+		batch->block[i] = entry_block(entry_at(pool, item->entry.index));
+		batch->slot[i] = item->slot;
+	}
+	batch->nr_copy = batch->nr;
+}
+
+void up_begin(struct kvmm_pool *pool, struct lower *lower)
+{
+	struct batch *batch;
+
+	while ((batch = fill(lower))) {
+		int err;
+
+		place(pool, lower, batch);
+		err = batch_submit(pool, lower, batch);
+		if (!err)
+			continue;
+		up_end(pool, lower, batch, err);
+		kv_lock(&lower->lock);
+		batch_put(lower, batch);
+		kv_unlock(&lower->lock);
+	}
+}
+
+/* ---- is it right? ---- */
+
+static u32 end_of_run(struct lower *lower, const struct batch *batch, u32 from)
+{
+	u64 sum;
+	bool has = kv_tier_sum(lower->client, batch->slot[from], &sum);
+	u32 i = from + 1;
+
+	while (i < batch->nr && kv_tier_sum(lower->client, batch->slot[i], &sum) == has)
+		i++;
+	return i;
+}
+
+static void compare(struct lower *lower, struct batch *batch, u32 i)
+{
+	u64 sum;
+
+	if (kv_tier_sum(lower->client, batch->slot[i], &sum) && sum != batch->sum[i])
+		batch->error[i] = -EBADMSG;
+}
+
+static void verify(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	for (u32 from = 0, end; from < batch->nr; from = end) {
+		u64 sum;
+		int err = 0;
+
+		end = end_of_run(lower, batch, from);
+		if (!pool->nr_planes || !kv_tier_sum(lower->client, batch->slot[from], &sum))
+			continue;
+		err = batch_sums(pool, batch, from, end);
+		for (u32 i = from; i < end; i++) {
+			batch->error[i] = err;
+			if (!err)
+				compare(lower, batch, i);
+		}
+	}
+}
+
+/* ---- the end of one block ---- */
+
+/* Nobody wants it, or nobody may have it: its name is given up, if that is so. True: it is. */
+static bool renounce(struct lower *lower, struct item *item, u32 index, int error)
+{
+	bool is_over;
+
+	kv_lock(&lower->lock);
+	is_over = error || !item->wants;
+	if (is_over) {
+		item_unhash(lower, index);
+		wants_end(lower, &item->wants, error);
+	}
+	lower->stat.failed += error != 0;
+	lower->stat.corrupt += error == -EBADMSG;
+	kv_unlock(&lower->lock);
+	return is_over;
+}
+
+static int publish(struct kvmm_pool *pool, const struct item *item, struct kv_handle *ref)
+{
+	const struct kv_tier_name *name = &item->name;
+	struct kvmm_prefix prefix = { &name->key, 1, name->position,
+				      name->has_parent ? &name->parent : NULL, name->domain };
+	kvmm_mut_t mut = { item->entry.index, item->entry.gen };
+	kvmm_staged_t staged;
+	struct kvmm_publish req = { .staged = &staged, .nr = 1, .dup = KVMM_DUP_REJECT,
+				    .refs = (kvmm_ref_t *)ref };
+	int err = kvmm_stage(pool, &prefix, &mut, &staged);
+
+	if (err) {
+		kvmm_free(pool, &mut, 1);
+		return err;
+	}
+	err = kvmm_publish(pool, &req);
+	if (err)
+		kvmm_free_staged(pool, &staged, 1);
+	return err;
+}
+
+/* One reference each; the first one is there. In a read section, ->lock held. */
+static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *item,
+		    struct kv_handle ref)
+{
+	u32 nr = 0;
+
+	while (item->wants) {
+		struct want *want = item->wants;
+		struct tier_op *op = want->op;
+
+		if (nr && kv_entry_get(&pool->entries, ref) < 0) {
+			want_end(lower, want, -ESTALE);
+			continue;
+		}
+		tally_add(pool, TALLY_REFS, nr ? 1 : 0);
+		op->ref[want - op->want] = ref;
+		want_end(lower, want, 0);
+		nr++;
+	}
+	return nr;
+}
+
+static void count_up(struct lower *lower, const struct item *item)
+{
+	u64 since = kv_tier_since(lower->client, item->slot);
+
+	lower->stat.loads++;
+	lower->stat.load_bytes += lower->block_bytes;
+	lower->stat.reloads += kv_tier_now(lower->tier) - since < lower->config.reload_ns;
+}
+
+/* It is registered, with a reference of ours. */
+static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, struct kv_handle ref)
+{
+	struct item *item = &lower->item[index];
+	bool is_open = !cache_begin(pool);
+	struct below *below;
+	u32 nr = 0;
+
+	kv_lock(&lower->lock);
+	item_unhash(lower, index);
+	if (is_open)
+		nr = hand_out(pool, lower, item, ref);
+	wants_end(lower, &item->wants, -EUCLEAN);
+	below = below_of(lower, ref);
+	if (below->state == BELOW_NONE) {
+		below->state = BELOW_CLEAN;
+		below->copy = item->slot;
+	}
+	count_up(lower, item);
+	kv_unlock(&lower->lock);
+	if (is_open)
+		cache_end(pool);
+	if (!nr)
+		kvmm_put_many(pool, (const kvmm_ref_t *)&ref, 1);
+}
+
+/* In a closed pool nothing matters any more. */
+static void end_writing(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	if (cache_begin(pool))
+		return;
+	kv_entry_write_end(&pool->entries, handle);
+	cache_end(pool);
+}
+
+static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int error)
+{
+	struct item *item = &lower->item[index];
+	kvmm_mut_t mut = { item->entry.index, item->entry.gen };
+	struct kv_handle ref;
+	int err = error;
+
+	end_writing(pool, item->entry);
+	if (renounce(lower, item, index, error)) {
+		kvmm_free(pool, &mut, 1);
+	} else {
+		err = publish(pool, item, &ref);
+		if (err)
+			renounce(lower, item, index, err);
+		else
+			deliver(pool, lower, index, ref);
+	}
+	if (error == -EBADMSG)
+		kv_tier_put_bad(lower->client, item->slot);
+	else
+		kv_tier_put(lower->client, item->slot);
+	kv_lock(&lower->lock);
+	item_free(lower, index);
+	kv_unlock(&lower->lock);
+}
+
+void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
+{
+	for (u32 i = 0; i < batch->nr; i++)
+		batch->error[i] = error;
+	if (!error)
+		verify(pool, lower, batch);
+	for (u32 i = 0; i < batch->nr; i++)
+		end_one(pool, lower, batch->item[i], batch->error[i]);
+}

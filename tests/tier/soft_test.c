@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A pool on the software device: copies that take their time, and a driver that sees races.
+ *
+ * Device work runs when the test says so (ctl->run()), so what is on its way stays there.
+ */
+#include <string.h>
+
+#include "tests/cuda/soft.h"
+#include "tests/tier/util.h"
+
+#define NR_BLOCKS	16u
+#define BYTES		4096u
+
+struct scene {
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;
+	kvmm_stream_t id;
+	kcu_stream stream;
+};
+
+/* The engine's own memory: a block is two pieces, far apart. */
+static struct kvmm_plane planes[2];
+
+static struct kvmm_pool *make_soft_pool(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	for (u32 i = 0; i < 2; i++) {
+		planes[i].base = dev_alloc(NR_BLOCKS * BYTES / 2);
+		planes[i].stride = planes[i].bytes = BYTES / 2;
+	}
+	attr.device = "soft:0";
+	attr.policy = "lru";
+	attr.nr_blocks = NR_BLOCKS;
+	attr.planes = planes;
+	attr.nr_planes = 2;
+	return make_pool_of(&attr);
+}
+
+static struct kvmm_tier *make_soft_tier(u32 nr_units)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+
+	attr.device = "soft:0";
+	attr.block_bytes = BYTES;
+	attr.capacity_blocks = nr_units;
+	return make_tier_of(&attr);
+}
+
+static void begin(struct scene *scene)
+{
+	start("");
+	scene->stream = stream_new();
+	scene->pool = make_soft_pool();
+	scene->tier = make_soft_tier(NR_BLOCKS);
+	cr_assert_eq(kvmm_stream_add(scene->pool, scene->stream, 0, &scene->id), 0);
+	attach(scene->pool, scene->tier);
+}
+
+static void expect_no_races(void)
+{
+	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)
+		cr_expect_eq(ctl->nr_reports(i), 0, "%s", ctl->report(0));
+}
+
+static void end(struct scene *scene)
+{
+	cr_expect_eq(kvmm_stream_del(scene->pool, scene->id), 0);
+	end_both(scene->pool, scene->tier);
+	expect_no_races();
+}
+
+static kvmm_tier_op_t load_up(struct scene *scene, u32 first, u32 nr)
+{
+	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(first, nr) };
+	kvmm_tier_op_t op = { 0, 0 };
+	int err = kvmm_tier_load(scene->pool, &req, &op);
+
+	cr_assert_eq(err, 0, "%d", err);
+	return op;
+}
+
+static int result(struct scene *scene, kvmm_tier_op_t op, u32 nr, kvmm_ref_t *refs)
+{
+	struct kvmm_tier_result res = { .size = sizeof(res), .nr = nr, .refs = refs };
+
+	return kvmm_tier_result(scene->pool, op, &res);
+}
+
+static void poll_to_the_end(struct scene *scene)
+{
+	for (u32 i = 0; i < 100 && kvmm_tier_poll(scene->pool); i++)
+		ctl->run();
+	cr_assert_eq(kvmm_tier_poll(scene->pool), 0);
+}
+
+Test(tier_soft, content_goes_down_and_up)
+{
+	struct scene s;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 8);
+	offload_keys(s.pool, 1, 8, KVMM_TIER_DROP);
+	cr_expect_str_eq(answers(s.pool, 1, 9), "11111111-");
+	cr_expect_eq(load_keys(s.pool, 1, 8), 0);
+	cr_expect_gt(tier_of(s.tier).bytes_pinned, 0);
+	end(&s);
+}
+
+Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_tier_load up = { .size = sizeof(up) };
+	struct scene s;
+	kvmm_tier_op_t op;
+	kvmm_ref_t ref;
+
+	start("");
+	s.pool = make_soft_pool();
+	s.tier = make_soft_tier(4);
+	attach(s.pool, s.tier);
+	make_blocks(s.pool, 1, 1, &ref);
+	down.refs = &ref;
+	up.prefix = prefix_of(1, 1);
+	cr_expect_eq(kvmm_tier_offload(s.pool, &down, &op), -EINVAL);
+	cr_expect_eq(kvmm_tier_load(s.pool, &up, &op), -EINVAL);
+	cr_assert_eq(kvmm_put(s.pool, ref), 0);
+	cr_assert_eq(kvmm_tier_detach(s.pool), 0);
+	attr.flags = KVMM_TIER_COMPLETE;
+	attach_as(s.pool, s.tier, &attr);
+	offload_keys(s.pool, 1, 1, KVMM_TIER_DROP);
+	cr_expect_eq(load_keys(s.pool, 1, 1), 0);
+	end_both(s.pool, s.tier);
+	expect_no_races();
+}
+
+/* The engine writes the block on its stream, registers it at once, and sends it down at once. */
+Test(tier_soft, a_copy_waits_for_the_last_writer)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	kvmm_key_t key = key_of(1);
+	struct scene s;
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+	u8 buf[BYTES];
+
+	begin(&s);
+	cr_assert_eq(kvmm_alloc(s.pool, 1, &mut), 0);
+	for (u32 i = 0; i < 2; i++)
+		fill(planes[i].base + kvmm_block_of_mut(s.pool, mut) * planes[i].stride, 0x5a,
+		     planes[i].bytes, s.stream);
+	cr_assert_eq(kvmm_register(s.pool, &mut, &key, 1, &ref), 0);
+	down.refs = &ref;
+	cr_assert_eq(kvmm_tier_offload(s.pool, &down, NULL), 0);
+	cr_assert_gt(kvmm_tier_poll(s.pool), 0);
+	poll_to_the_end(&s);
+	cr_assert_eq(kvmm_put(s.pool, ref), 0);
+	cr_assert_eq(kvmm_reset_inactive(s.pool), 1);
+	cr_expect_eq(load_keys_raw(s.pool, &key, 1, &ref), 0);
+	cr_assert_eq(kvmm_block_read(s.pool, kvmm_block_of_ref(s.pool, ref), 0, buf, BYTES), 0);
+	cr_expect(all_bytes(buf, 0x5a, BYTES));
+	end(&s);
+}
+
+Test(tier_soft, nothing_is_readable_before_its_copy_is_complete)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 2 };
+	struct scene s;
+	kvmm_ref_t refs[2];
+	kvmm_tier_op_t op;
+
+	begin(&s);
+	make_blocks(s.pool, 1, 2, refs);
+	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
+	down.refs = refs;
+	cr_assert_eq(kvmm_tier_offload(s.pool, &down, &op), 0);
+	cr_expect_eq(kvmm_tier_poll(s.pool), 2);
+	cr_expect_str_eq(tier_picture(s.tier), "ww..............");
+	cr_expect_str_eq(picture(s.pool), "AA..............", "neither evicted nor moved");
+	cr_expect_eq(client_of(s.pool).writing, 2);
+	cr_expect_eq(kvmm_reset_inactive(s.pool), 0);
+	cr_expect_eq(kvmm_validate(s.pool), 0);
+	cr_expect_eq(result(&s, op, 2, NULL), -EAGAIN);
+	ctl->run();
+	cr_expect_eq(kvmm_tier_poll(s.pool), 0);
+	cr_expect_eq(result(&s, op, 2, NULL), 0);
+	cr_expect_str_eq(picture(s.pool), "II..............");
+	cr_expect_str_eq(tier_picture(s.tier), "rr..............");
+	end(&s);
+}
+
+Test(tier_soft, the_second_caller_waits_for_the_same_copy)
+{
+	kvmm_ref_t a[3], b[2];
+	struct scene s;
+	kvmm_tier_op_t first, second;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 3);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	first = load_up(&s, 1, 3);
+	cr_expect_str_eq(picture(s.pool), "PPP.............");
+	cr_expect_str_eq(answers(s.pool, 1, 4), "ppp-");
+	cr_expect_str_eq(tier_picture(s.tier), "RRR.............");
+	second = load_up(&s, 2, 2);
+	cr_expect_str_eq(picture(s.pool), "PPP.............", "no block is loaded twice");
+	cr_expect_eq(client_of(s.pool).shared, 2);
+	cr_expect_eq(kvmm_validate(s.pool), 0);
+	poll_to_the_end(&s);
+	cr_expect_eq(result(&s, first, 3, a), 0);
+	cr_expect_eq(result(&s, second, 2, b), 0);
+	cr_expect_eq(a[1].index, b[0].index);
+	cr_expect_eq(client_of(s.pool).loads, 3);
+	cr_assert_eq(kvmm_put_many(s.pool, a, 3), 0);
+	cr_expect_str_eq(picture(s.pool), "IAA.............");
+	cr_assert_eq(kvmm_put_many(s.pool, b, 2), 0);
+	cr_expect_str_eq(tier_picture(s.tier), "rrr.............");
+	end(&s);
+}
+
+Test(tier_soft, what_was_aborted_gives_everything_back)
+{
+	struct scene s;
+	kvmm_tier_op_t op;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 3);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	op = load_up(&s, 1, 3);
+	cr_expect_eq(kvmm_tier_abort(s.pool, op), 0);
+	cr_expect_eq(kvmm_tier_abort(s.pool, op), -ESTALE);
+	cr_expect_eq(result(&s, op, 3, NULL), -ESTALE);
+	cr_expect_str_eq(picture(s.pool), "PPP.............", "the device may still write there");
+	cr_expect_str_eq(tier_picture(s.tier), "RRR.............");
+	cr_expect_eq(kvmm_tier_detach(s.pool), -EBUSY);
+	poll_to_the_end(&s);
+	cr_expect_str_eq(picture(s.pool), "................");
+	cr_expect_str_eq(tier_picture(s.tier), "rrr.............");
+	cr_expect_eq(client_of(s.pool).aborted, 1);
+	cr_expect_eq(load_keys(s.pool, 1, 3), 0);
+	end(&s);
+}
+
+Test(tier_soft, who_shares_a_copy_gets_it_though_the_other_has_given_up)
+{
+	struct scene s;
+	kvmm_tier_op_t first, second;
+	kvmm_ref_t refs[2];
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 3);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	first = load_up(&s, 1, 3);
+	second = load_up(&s, 2, 2);
+	cr_expect_eq(kvmm_tier_abort(s.pool, first), 0);
+	poll_to_the_end(&s);
+	cr_expect_eq(result(&s, second, 2, refs), 0);
+	cr_expect(has_content(s.pool, refs[0], 2) && has_content(s.pool, refs[1], 3));
+	cr_expect_str_eq(picture(s.pool), ".AA.............");
+	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
+	end(&s);
+}
+
+Test(tier_soft, who_joins_after_an_abort_gets_it)
+{
+	struct scene s;
+	kvmm_tier_op_t op;
+	kvmm_ref_t refs[3];
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 3);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	cr_expect_eq(kvmm_tier_abort(s.pool, load_up(&s, 1, 3)), 0);
+	op = load_up(&s, 1, 3);
+	cr_expect_str_eq(picture(s.pool), "PPP.............");
+	poll_to_the_end(&s);
+	cr_expect_eq(result(&s, op, 3, refs), 0);
+	cr_assert_eq(kvmm_put_many(s.pool, refs, 3), 0);
+	end(&s);
+}
+
+/* The engine computes a block that is being loaded: its own is the one that is found. */
+Test(tier_soft, what_was_computed_meanwhile_is_kept)
+{
+	struct scene s;
+	kvmm_tier_op_t op;
+	kvmm_ref_t own, refs[2];
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 2);
+	offload_keys(s.pool, 1, 2, KVMM_TIER_DROP);
+	op = load_up(&s, 1, 2);
+	make_blocks(s.pool, 1, 1, &own);
+	poll_to_the_end(&s);
+	cr_expect_eq(result(&s, op, 2, refs), 0);
+	cr_expect_eq(refs[0].index, own.index);
+	cr_expect_str_eq(picture(s.pool), ".AA.............");
+	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
+	cr_assert_eq(kvmm_put(s.pool, own), 0);
+	end(&s);
+}
+
+Test(tier_soft, a_pool_may_go_while_copies_are_under_way)
+{
+	struct scene s;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 6);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	send_down(s.pool, 4, 3);
+	cr_expect_eq(kvmm_tier_poll(s.pool), 3);
+	load_up(&s, 1, 3);
+	cr_expect_not_null(strpbrk(tier_picture(s.tier), "Rw"));
+	kvmm_pool_destroy(s.pool);
+	cr_expect_null(strpbrk(tier_picture(s.tier), "Rw"));
+	cr_expect_eq(kvmm_tier_validate(s.tier), 0);
+	kvmm_tier_destroy(s.tier);
+	expect_no_races();
+}
+
+Test(tier_soft, a_descriptor_says_that_something_is_over)
+{
+	struct scene s;
+	kvmm_tier_op_t op;
+	kvmm_ref_t refs[2];
+	int fd;
+
+	begin(&s);
+	fd = kvmm_tier_eventfd(s.pool);
+	cr_assert_geq(fd, 0);
+	cr_expect_eq(kvmm_tier_eventfd(s.pool), fd);
+	cache_blocks(s.pool, 1, 2);
+	offload_keys(s.pool, 1, 2, KVMM_TIER_DROP);
+	cr_expect_not(is_readable(fd));
+	op = load_up(&s, 1, 2);
+	cr_expect_not(is_readable(fd));
+	poll_to_the_end(&s);
+	cr_expect(is_readable(fd));
+	cr_expect_eq(result(&s, op, 2, refs), 0);
+	cr_expect_not(is_readable(fd));
+	cr_assert_eq(kvmm_put_many(s.pool, refs, 2), 0);
+	end(&s);
+}

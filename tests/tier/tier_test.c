@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A pool above a host tier, on the device that copies at once. */
+#include <criterion/criterion.h>
+
+#include "tests/tier/util.h"
+
+Test(tier, a_copy_goes_down_and_the_device_block_stays)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 3);
+	offload_keys(pool, 1, 2, 0);
+	cr_expect_str_eq(picture(pool), "III.....");
+	cr_expect_str_eq(tier_picture(tier), "rr......");
+	cr_expect_eq(client_of(pool).clean, 2);
+	cr_expect_eq(client_of(pool).offloads, 2);
+	cr_expect_eq(client_of(pool).offload_bytes, 2 * TEST_BLOCK_BYTES);
+	cr_expect_str_eq(answers(pool, 1, 4), "000-");
+	end_both(pool, tier);
+}
+
+Test(tier, a_copy_whose_device_block_was_evicted_is_found_and_loaded)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 6);
+	offload_keys(pool, 1, 4, 0);
+	cr_assert_eq(kvmm_reset_inactive(pool), 6);
+	cr_expect_str_eq(answers(pool, 1, 6), "1111--");
+	cr_expect_eq(load_keys(pool, 1, 4), 0);
+	cr_expect_str_eq(answers(pool, 1, 6), "0000--");
+	cr_expect_str_eq(tier_picture(tier), "rrrr....", "inclusive");
+	cr_expect_eq(client_of(pool).loads, 4);
+	cr_expect_eq(client_of(pool).clean, 4, "what was loaded has a copy");
+	cr_expect_eq(load_keys(pool, 1, 5), -ENOENT, "all or nothing");
+	end_both(pool, tier);
+}
+
+Test(tier, a_match_goes_on_below_where_the_device_ends)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_ref_t refs[8];
+	struct kvmm_tier_match match = { .size = sizeof(match), .refs = refs };
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 5);
+	offload_keys(pool, 3, 3, 0);
+	cr_assert_eq(kvmm_reset_inactive(pool), 5);
+	cache_blocks(pool, 1, 2);
+	cache_blocks(pool, 4, 1);
+	match.prefix = prefix_of(1, 6);
+	cr_expect_eq(kvmm_tier_match(pool, &match), 5);
+	cr_expect_eq(match.nr_device, 2);
+	cr_expect_eq(match.nr_lower, 3);
+	cr_expect_eq(match.stop, KVMM_TIER_MISS);
+	cr_assert_eq(kvmm_put_many(pool, refs, 2), 0);
+	cr_expect_str_eq(answers(pool, 1, 6), "00101-");
+	cr_expect_eq(load_keys(pool, 3, 3), 0);
+	cr_expect_eq(client_of(pool).loads, 2, "one was there");
+	end_both(pool, tier);
+}
+
+Test(tier, a_pool_without_one_is_asked_alike)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
+	kvmm_tier_op_t op;
+
+	cache_blocks(pool, 1, 2);
+	cr_expect_str_eq(answers(pool, 1, 3), "00-");
+	cr_expect_eq(kvmm_tier_load(pool, &load, &op), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_tier_poll(pool), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_tier_detach(pool), -EOPNOTSUPP);
+	end_pool(pool);
+}
+
+Test(tier, what_is_dropped_is_free_above)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 4);
+	offload_keys(pool, 1, 2, KVMM_TIER_DROP);
+	cr_expect_str_eq(picture(pool), "..II....");
+	cr_expect_str_eq(answers(pool, 1, 4), "1100");
+	offload_keys(pool, 3, 1, 0);
+	offload_keys(pool, 3, 1, KVMM_TIER_DROP);
+	cr_expect_str_eq(picture(pool), "...I....", "also if the copy was there");
+	cr_expect_eq(stat_of(pool).evictions, 3);
+	end_both(pool, tier);
+}
+
+static void put_some(struct kvmm_pool *pool, kvmm_ref_t *refs)
+{
+	make_blocks(pool, 1, 1, &refs[0]);
+	make_blocks(pool, 11, 3, &refs[1]);
+	cr_assert_eq(kvmm_put(pool, refs[2]), 0);
+	cr_assert_eq(kvmm_put(pool, refs[3]), 0);
+	cr_assert_eq(kvmm_put(pool, refs[0]), 0);
+	cr_assert_eq(kvmm_put(pool, refs[1]), 0);
+}
+
+/* The order of eviction is what it would be without tiers. */
+Test(tier, going_down_is_no_use)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru"), *other = make_cache(4, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_ref_t refs[4], same[4];
+	u32 order[4], want[4];
+	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = 4, .refs = refs };
+
+	attach(pool, tier);
+	put_some(pool, refs);
+	put_some(other, same);
+	cr_assert_eq(kvmm_tier_offload(pool, &req, NULL), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 0);
+	cr_expect_eq(client_of(pool).offloads, 4);
+	cr_expect_eq(eviction_order(pool, order, 4), 4);
+	cr_expect_eq(eviction_order(other, want, 4), 4);
+	cr_expect_arr_eq(order, want, sizeof(order));
+	end_pool(other);
+	end_both(pool, tier);
+}
+
+Test(tier, higher_priorities_go_first)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = 1 };
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	const u32 priority[5] = { 1, 7, 1, 200, 7 }, order[5] = { 4, 2, 5, 1, 3 };
+	kvmm_ref_t refs[5];
+
+	config.write = KVMM_TIER_EXPLICIT;
+	config.step_blocks = 1;
+	attr.config = &config;
+	attach_as(pool, tier, &attr);
+	make_blocks(pool, 1, 5, refs);
+	for (u32 i = 0; i < 5; i++) {
+		req.refs = &refs[i];
+		req.priority = priority[i];
+		cr_assert_eq(kvmm_tier_offload(pool, &req, NULL), 0);
+	}
+	cr_expect_eq(client_of(pool).queued, 5);
+	for (u32 i = 0; i < 5; i++) {
+		cr_expect_eq(kvmm_tier_poll(pool), 4 - i, "one a step");
+		cr_expect_eq(client_of(pool).offloads, i + 1);
+		cr_assert_eq(kvmm_put(pool, refs[order[i] - 1]), 0);
+		cr_assert_eq(kvmm_reset_inactive(pool), 1);
+		cr_expect_str_eq(answers(pool, order[i], 1), "1");
+	}
+	end_both(pool, tier);
+}
+
+Test(tier, bad_content_is_a_miss_and_is_never_looked_at_again)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 3);
+	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
+	tier_flip(tier, 1);
+	cr_expect_eq(load_keys(pool, 1, 3), -EBADMSG);
+	cr_expect_str_eq(answers(pool, 1, 3), "0--", "what arrived stays cached");
+	cr_expect_str_eq(tier_picture(tier), "r.r.....");
+	cr_expect_eq(client_of(pool).corrupt, 1);
+	cr_expect_eq(client_of(pool).failed, 1);
+	cr_expect_eq(load_keys(pool, 3, 1), 0);
+	end_both(pool, tier);
+}
+
+Test(tier, one_in_so_many_is_verified)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_tier *tier = make_tier(64);
+	u32 nr_bad = 0;
+
+	config.write = KVMM_TIER_EXPLICIT;
+	config.verify_every = 4;
+	attr.config = &config;
+	attach_as(pool, tier, &attr);
+	cache_blocks(pool, 0, 64);
+	offload_keys(pool, 0, 64, KVMM_TIER_DROP);
+	for (u32 i = 0; i < 64; i++)
+		tier_flip(tier, i);
+	for (u32 i = 0; i < 64; i++) {
+		struct kvmm_tier_load req = { .size = sizeof(req), .prefix = prefix_of(i, 1) };
+		kvmm_ref_t ref;
+		struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
+		kvmm_tier_op_t op;
+
+		cr_assert_eq(kvmm_tier_load(pool, &req, &op), 0);
+		cr_assert_eq(kvmm_tier_wait(pool, op, 1000000000), 0);
+		nr_bad += kvmm_tier_result(pool, op, &result) == -EBADMSG;
+	}
+	cr_expect(nr_bad > 4 && nr_bad < 40, "%u of 64", nr_bad);
+	end_both(pool, tier);
+}
+
+Test(tier, what_does_not_fit_is_to_be_computed)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_ref_t refs[2];
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 3);
+	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
+	make_blocks(pool, 11, 2, refs);
+	cr_expect_eq(load_keys(pool, 1, 3), -ENOSPC);
+	cr_expect_eq(client_of(pool).refused, 1);
+	cr_expect_eq(client_of(pool).loading, 0);
+	cr_expect_str_eq(tier_picture(tier), "rrr.....", "nobody reads them");
+	cr_expect_eq(load_keys(pool, 1, 2), 0);
+	end_both(pool, tier);
+}
+
+Test(tier, a_load_has_a_quota_and_a_minimum)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	config.write = KVMM_TIER_EXPLICIT;
+	config.min_load = 2;
+	attr.config = &config;
+	attr.max_up = 3;
+	attach_as(pool, tier, &attr);
+	cache_blocks(pool, 1, 4);
+	offload_keys(pool, 1, 4, KVMM_TIER_DROP);
+	cr_expect_eq(load_keys(pool, 1, 4), -EDQUOT);
+	cr_expect_eq(load_keys(pool, 1, 1), -ERANGE);
+	cr_expect_eq(load_keys(pool, 1, 3), 0);
+	cr_expect_eq(load_keys(pool, 1, 3), 0, "what is there need not be loaded");
+	cr_expect_eq(load_keys(pool, 3, 2), -ERANGE, "one of them is not worth it");
+	end_both(pool, tier);
+}
+
+Test(tier, two_pools_share_what_has_one_layout)
+{
+	struct kvmm_tier_client_attr strange = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_pool *a = make_cache(8, "lru"), *b = make_cache(8, "lru");
+	struct kvmm_pool *c = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+
+	attach(a, tier);
+	attach(b, tier);
+	strange.layout_id = 5;
+	attach_as(c, tier, &strange);
+	cr_expect_eq(tier_of(tier).clients, 3);
+	cache_blocks(a, 1, 3);
+	offload_keys(a, 1, 3, 0);
+	cr_expect_str_eq(answers(b, 1, 3), "111");
+	cr_expect_eq(load_keys(b, 1, 3), 0);
+	cr_expect_str_eq(answers(c, 1, 3), "---", "another model's are never found");
+	cr_expect_eq(client_of(a).blocks, 3);
+	cr_expect_eq(client_of(b).blocks, 0, "they are the first one's");
+	end_pool(a);
+	cr_expect_str_eq(answers(b, 1, 3), "000");
+	end_pool(b);
+	end_both(c, tier);
+}
+
+Test(tier, tenants_and_groups_never_hit_each_other)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_prefix other = *prefix_of(1, 1);
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = &other };
+	kvmm_tier_op_t op;
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 1);
+	offload_keys(pool, 1, 1, KVMM_TIER_DROP);
+	other.domain.tenant = 9;
+	cr_expect_eq(kvmm_tier_load(pool, &load, &op), -ENOENT);
+	other.domain.tenant = 0;
+	other.domain.group = 1;
+	cr_expect_eq(kvmm_tier_load(pool, &load, &op), -ENOENT);
+	end_both(pool, tier);
+}
+
+Test(tier, what_is_attached_can_be_detached_and_found_again)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	u64 before = stat_of(pool).metadata_bytes;
+
+	attach(pool, tier);
+	cr_expect_eq(kvmm_tier_attach(pool, tier, NULL), -EBUSY);
+	cr_expect_gt(stat_of(pool).metadata_bytes, before);
+	cache_blocks(pool, 1, 3);
+	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
+	cr_expect_eq(kvmm_tier_detach(pool), 0);
+	cr_expect_eq(stat_of(pool).metadata_bytes, before);
+	cr_expect_str_eq(answers(pool, 1, 3), "---");
+	attach(pool, tier);
+	cr_expect_str_eq(answers(pool, 1, 3), "111");
+	cr_expect_eq(load_keys(pool, 1, 3), 0);
+	end_both(pool, tier);
+}
+
+Test(tier, a_registry_is_told_what_is_below)
+{
+	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier *tier = make_tier(2);
+	struct kvmm_registry *reg;
+	struct kvmm_pool *pool;
+	u16 masks[3];
+
+	cr_assert_eq(kvmm_registry_create(&reg_attr, &reg), 0);
+	pool_attr.nr_blocks = 8;
+	pool_attr.policy = "lru";
+	pool_attr.block_bytes = TEST_BLOCK_BYTES;
+	pool_attr.registry = reg;
+	pool = make_pool_of(&pool_attr);
+	attr.registry_tier = 0;
+	cr_expect_eq(kvmm_tier_attach(pool, tier, &attr), -EINVAL, "that is the pool's");
+	attr.registry_tier = 1;
+	attach_as(pool, tier, &attr);
+	cache_blocks(pool, 0, 3);
+	offload_keys(pool, 0, 2, 0);
+	tiers_of(reg, 0, 3, masks);
+	cr_expect(masks[0] == 3 && masks[1] == 3 && masks[2] == 1);
+	offload_keys(pool, 2, 1, 0);
+	tiers_of(reg, 0, 3, masks);
+	cr_expect(masks[0] == 1 && masks[1] == 3 && masks[2] == 3, "the first gave way");
+	offload_keys(pool, 2, 1, KVMM_TIER_DROP);
+	tiers_of(reg, 0, 3, masks);
+	cr_expect(masks[1] == 3 && masks[2] == 2);
+	cr_expect_eq(kvmm_tier_detach(pool), 0);
+	tiers_of(reg, 0, 3, masks);
+	cr_expect(masks[1] == 1 && masks[2] == 0);
+	end_both(pool, tier);
+	kvmm_registry_destroy(reg);
+}
+
+Test(tier, attributes_of_clients_that_make_no_sense_are_refused)
+{
+	struct kvmm_tier_client_attr good = KVMM_TIER_CLIENT_ATTR_INIT, attr;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool *pool = make_cache(8, "lru"), *plain = make_pool(8);
+	struct kvmm_tier_attr ids = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier = make_tier(8), *empty;
+
+	good.config = &config;
+#define REFUSES(err, change) do {						\
+		attr = good;							\
+		config = (struct kvmm_tier_config)KVMM_TIER_CONFIG_INIT;	\
+		change;								\
+		cr_expect_eq(kvmm_tier_attach(pool, tier, &attr), err, #change); \
+	} while (0)
+	REFUSES(-EINVAL, attr.flags = 2);
+	REFUSES(-EINVAL, attr.max_down = 1u << 30);
+	REFUSES(-EINVAL, attr.batch_blocks = 1u << 20);
+	REFUSES(-EINVAL, attr.registry_tier = 1);
+	REFUSES(-EINVAL, (attr.min_units = 3, attr.max_units = 2));
+	REFUSES(-EINVAL, config.write = KVMM_NR_TIER_WRITES);
+	REFUSES(-EINVAL, config.touches = 0);
+	REFUSES(-EINVAL, config.low_pm = 950);
+	REFUSES(-EINVAL, config.high_pm = 1001);
+#undef REFUSES
+	cr_expect_eq(kvmm_tier_attach(plain, tier, NULL), -EOPNOTSUPP, "no cached blocks");
+	ids.capacity_blocks = 4;
+	empty = make_tier_of(&ids);
+	cr_expect_eq(kvmm_tier_attach(pool, empty, NULL), -EOPNOTSUPP, "no memory below");
+	kvmm_tier_destroy(empty);
+	end_pool(plain);
+	end_both(pool, tier);
+}

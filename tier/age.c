@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Who goes when a host tier is full.
+ *
+ * Each client's slots are in an order of their own, an instance of the tier's policy, and so are
+ * those that clients have left behind. The next to go is the first one of that order whose first one
+ * was used longest ago, among those that may be taken from: so without limits LRU is that of the whole
+ * tier, and whoever has no more than it is guaranteed keeps that.
+ */
+#include <kv/mem.h>
+
+#include "internal.h"
+
+size_t age_bytes(const struct kvmm_tier *tier)
+{
+	return tier->parts.evict->bytes(tier->nr_units);
+}
+
+void age_free(const struct kvmm_tier *tier, void *order)
+{
+	if (order && tier->parts.evict->exit)
+		tier->parts.evict->exit(order);
+	kv_free(order);
+}
+
+static int set_up(const struct kvmm_tier *tier, void *order)
+{
+	const struct kv_evict_ops *ops = tier->parts.evict;
+
+	ops->init(order, tier->nr_units);
+	if (ops->setup)
+		return ops->setup(order, tier->parts.evict_args);
+	return tier->parts.evict_args ? -EINVAL : 0;
+}
+
+void *age_make(const struct kvmm_tier *tier)
+{
+	void *order = kv_alloc_lines(1, age_bytes(tier));
+	int err = order ? set_up(tier, order) : -ENOMEM;
+
+	if (!err)
+		return order;
+	age_free(tier, order);
+	return ERR_PTR(err);
+}
+
+static void *order_of(struct kvmm_tier *tier, u32 index)
+{
+	return tier->owner[slot_at(tier, index)->owner].order;
+}
+
+static kvmm_key_t key_of(const struct tslot *slot)
+{
+	kvmm_key_t key;
+
+	memcpy(&key, slot->key, sizeof(key));
+	return key;
+}
+
+static void touch(struct kvmm_tier *tier, u32 index)
+{
+	slot_at(tier, index)->used = ++tier->uses;
+}
+
+void age_add(struct kvmm_tier *tier, u32 index)
+{
+	kvmm_key_t key = key_of(slot_at(tier, index));
+
+	touch(tier, index);
+	tier->parts.evict->enter(order_of(tier, index), index, &key);
+}
+
+void age_del(struct kvmm_tier *tier, u32 index)
+{
+	tier->parts.evict->leave(order_of(tier, index), index);
+}
+
+void age_filled(struct kvmm_tier *tier, u32 index)
+{
+	const struct kv_evict_ops *ops = tier->parts.evict;
+	const struct tslot *slot = slot_at(tier, index);
+	kvmm_key_t key = key_of(slot);
+
+	if (ops->fill)
+		ops->fill(order_of(tier, index), index, &key);
+	if (ops->place)
+		ops->place(order_of(tier, index), index, slot->position, KV_NONE);
+}
+
+void age_hit(struct kvmm_tier *tier, u32 index)
+{
+	if (tier->parts.evict->hit)
+		tier->parts.evict->hit(order_of(tier, index), index);
+}
+
+/* ---- the next one ---- */
+
+static bool may_take_from(const struct kv_tier_client *from, const struct kv_tier_client *client,
+			  bool own_only)
+{
+	if (!from->order)
+		return false;
+	return from == client || (!own_only && from->units > from->min_units);
+}
+
+/* When the first of this order was used; it stays. */
+static u64 first_use(struct kvmm_tier *tier, const struct kv_tier_client *from)
+{
+	const struct kv_evict_ops *ops = tier->parts.evict;
+	u32 index = ops->nr(from->order) ? ops->pick(from->order) : KV_NONE;
+
+	if (index == KV_NONE)
+		return UINT64_MAX;
+	ops->unpick(from->order, index);
+	return slot_at(tier, index)->used;
+}
+
+u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool own_only)
+{
+	struct kv_tier_client *oldest = NULL;
+	u64 used, first = UINT64_MAX;
+
+	kv_assert_held(&tier->lock);
+	for (u32 i = 0; i < NR_OWNERS; i++) {
+		struct kv_tier_client *from = &tier->owner[i];
+
+		used = may_take_from(from, client, own_only) ? first_use(tier, from) : UINT64_MAX;
+		if (used >= first)
+			continue;
+		first = used;
+		oldest = from;
+	}
+	return oldest ? tier->parts.evict->pick(oldest->order) : KV_NONE;
+}
+
+void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client)
+{
+	const struct kv_evict_ops *ops = tier->parts.evict;
+
+	kv_assert_held(&tier->lock);
+	for (u32 i = 0; i < tier->nr_units; i++)
+		if (slot_at(tier, i)->state != SLOT_FREE && slot_at(tier, i)->owner == client->number)
+			slot_at(tier, i)->owner = NOBODY;
+	while (ops->nr(client->order)) {
+		u32 index = ops->pick(client->order);
+		kvmm_key_t key;
+
+		if (KV_BUG_ON(index == KV_NONE))
+			break;
+		key = key_of(slot_at(tier, index));
+		age_filled(tier, index);
+		ops->enter(tier->owner[NOBODY].order, index, &key);
+	}
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pools that share a host tier: how they come, what they are told, and how they go.
+ *
+ * A client that is told of names that are gone takes them from a list of its own, when it calls next.
+ * There is room for each unit once, and for what its threads commit while one of them fetches: whoever
+ * commits fetches first, so nothing else can have come since.
+ */
+#include <kv/mem.h>
+
+#include "internal.h"
+
+/* ---- coming ---- */
+
+/* The pieces of a block lie behind one another. */
+static int make_planes(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
+{
+	u64 at = 0;
+
+	if (!attr->nr_planes)
+		return 0;
+	client->host = kv_alloc_array(attr->nr_planes, sizeof(*client->host));
+	if (!client->host)
+		return -ENOMEM;
+	for (u32 i = 0; i < attr->nr_planes; i++) {
+		client->host[i] = (struct kvmm_plane){
+			.base = at, .bytes = attr->plane[i].bytes,
+			.stride = client->block_units * client->tier->unit_bytes,
+		};
+		at += attr->plane[i].bytes;
+	}
+	return 0;
+}
+
+static int measure(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
+{
+	struct kvmm_tier *tier = client->tier;
+	u64 nr = 1;
+
+	if (tier->unit_bytes)
+		nr = (attr->block_bytes + tier->unit_bytes - 1) / tier->unit_bytes;
+	if (!nr || nr > tier->chunk_units || nr > UINT16_MAX)
+		return -EINVAL;
+	client->block_units = nr;
+	return 0;
+}
+
+static void free_parts(const struct kvmm_tier *tier, struct kv_tier_client *client)
+{
+	kv_free(client->gone);
+	kv_free(client->host);
+	age_free(tier, client->order);
+}
+
+static int make_parts(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
+{
+	struct kvmm_tier *tier = client->tier;
+	int err = measure(client, attr);
+
+	if (err)
+		return err;
+	err = make_planes(client, attr);
+	if (err)
+		return err;
+	if (attr->is_told) {
+		client->gone_room = tier->nr_units + attr->nr_late;
+		client->gone = kv_alloc_array(client->gone_room, sizeof(*client->gone));
+		if (!client->gone)
+			return -ENOMEM;
+	}
+	client->order = age_make(tier);
+	if (!IS_ERR(client->order))
+		return 0;
+	err = PTR_ERR(client->order);
+	client->order = NULL;
+	return err;
+}
+
+static u64 parts_bytes(const struct kv_tier_client *client)
+{
+	return age_bytes(client->tier) + client->nr_planes * sizeof(*client->host) +
+	       (u64)client->gone_room * sizeof(*client->gone);
+}
+
+/* A place for @new, which is whole. */
+static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
+		      struct kv_tier_client **client)
+{
+	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++) {
+		if (tier->owner[i].number)
+			continue;
+		new->number = i;
+		tier->owner[i] = *new;
+		tier->nr_users++;
+		tier->metadata_bytes += parts_bytes(new);
+		*client = &tier->owner[i];
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
+		 struct kv_tier_client **client)
+{
+	struct kv_tier_client new = {
+		.tier = tier, .plane = attr->plane, .nr_planes = attr->nr_planes,
+		.block_bytes = attr->block_bytes, .layout = attr->layout,
+		.min_units = attr->min_units, .max_units = attr->max_units,
+	};
+	int err;
+
+	if (READ_ONCE(tier->dead))
+		return -ECHILD;
+	if (!attr->nr_planes != !tier->unit_bytes)
+		return -EOPNOTSUPP;
+	err = make_parts(&new, attr);
+	if (!err) {
+		kv_lock(&tier->lock);
+		err = take_place(tier, &new, client);
+		kv_unlock(&tier->lock);
+	}
+	if (err)
+		free_parts(tier, &new);
+	return err;
+}
+
+/* ---- going ---- */
+
+void kv_tier_leave(struct kv_tier_client *client)
+{
+	struct kvmm_tier *tier = client->tier;
+	struct kv_tier_client old;
+
+	if (READ_ONCE(tier->dead))
+		return;
+	kv_lock(&tier->lock);
+	KV_BUG_ON(client->writing);
+	age_disown(tier, client);
+	tier->owner[NOBODY].blocks += client->blocks;
+	tier->owner[NOBODY].units += client->units;
+	tier->metadata_bytes -= parts_bytes(client);
+	old = *client;
+	*client = (struct kv_tier_client){ .number = NOBODY };
+	kv_unlock(&tier->lock);
+	free_parts(tier, &old);
+	tier_unuse(tier);
+}
+
+/* ---- asking ---- */
+
+struct kvmm_tier *kv_tier_of(const struct kv_tier_client *client)
+{
+	return client->tier;
+}
+
+u32 kv_tier_block_units(const struct kv_tier_client *client)
+{
+	return client->block_units;
+}
+
+void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
+{
+	struct kvmm_tier *tier = client->tier;
+
+	kv_lock(&tier->lock);
+	stat->blocks = client->blocks;
+	stat->units = client->units;
+	stat->bytes = client->units * tier->unit_bytes;
+	stat->writing = client->writing;
+	stat->evicted = client->evicted;
+	kv_unlock(&tier->lock);
+}
+
+/* ---- what is gone ---- */
+
+void client_lost(struct kvmm_tier *tier, const struct tslot *slot)
+{
+	struct kv_tier_client *owner = &tier->owner[slot->owner];
+	struct gone_name *gone;
+
+	kv_assert_held(&tier->lock);
+	if (!owner->gone || KV_BUG_ON(owner->nr_gone == owner->gone_room))
+		return;
+	gone = &owner->gone[owner->nr_gone++];
+	memcpy(&gone->key, slot->key, sizeof(gone->key));
+	gone->domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
+					slot->domain >> 48 };
+	gone->position = slot->position;
+}
+
+u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names, u32 max)
+{
+	struct kvmm_tier *tier = client->tier;
+	u32 nr;
+
+	if (!client->gone || !READ_ONCE(client->nr_gone))
+		return 0;
+	kv_lock(&tier->lock);
+	for (nr = 0; nr < max && client->nr_gone; nr++) {
+		const struct gone_name *gone = &client->gone[--client->nr_gone];
+
+		names[nr] = (struct kv_tier_name){ .key = gone->key, .domain = gone->domain,
+						   .position = gone->position,
+						   .layout = client->layout };
+	}
+	kv_unlock(&tier->lock);
+	return nr;
+}
+
+bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_name *name)
+{
+	struct kvmm_tier *tier = client->tier;
+	bool found = false;
+
+	kv_lock(&tier->lock);
+	for (; *at < tier->nr_units && !found; ++*at) {
+		const struct tslot *slot = slot_at(tier, *at);
+
+		found = slot->state == SLOT_READY && slot->owner == client->number;
+		if (!found)
+			continue;
+		*name = (struct kv_tier_name){ .layout = slot->layout, .position = slot->position };
+		memcpy(&name->key, slot->key, sizeof(name->key));
+		name->domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
+						slot->domain >> 48 };
+	}
+	kv_unlock(&tier->lock);
+	return found;
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A host tier's birth and death, and its memory, which comes in portions.
+ *
+ * Pinning is slow, so a tier is there with its first portion, and grows by one whenever somebody has
+ * the time for it. Each portion is a zone of its own: portions do not lie behind one another, so no
+ * block may lie across their borders.
+ */
+#include <stdio.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "internal.h"
+
+#define DEFAULT_CHUNK_BYTES	(256ull << 20)
+#define TIER_FLAGS		KVMM_TIER_TOLD_CLOCK
+
+static u32 next_tier_id;	/* kv_fetch_add(); order among locks of tiers */
+
+/* Behind those of the pools, which may be held. */
+#define FIRST_ID		0x80000000u
+
+/* ---- portions ---- */
+
+static int make_chunk(struct kvmm_tier *tier, u32 i, struct chunk *chunk)
+{
+	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+	int err;
+
+	attr.nr_blocks = chunk_nr(tier, i);
+	err = kvmm_zone_create(&attr, &chunk->zone);
+	if (err || !tier->unit_bytes)
+		return err;
+	err = tier->parts.dev->host_alloc(tier->dev, attr.nr_blocks * tier->unit_bytes, tier->node,
+					  &chunk->mem);
+	if (err)
+		kvmm_zone_destroy(chunk->zone);
+	return err;
+}
+
+static void free_chunk(struct kvmm_tier *tier, struct chunk *chunk)
+{
+	if (tier->dev)
+		tier->parts.dev->host_free(tier->dev, &chunk->mem);
+	kvmm_zone_destroy(chunk->zone);
+}
+
+/* 1; 0 all of it is there; -ENOMEM, -EIO. grow_lock held. */
+static int grow(struct kvmm_tier *tier)
+{
+	struct chunk new = { 0 };
+	struct kvmm_zone_stat stat;
+	u32 i = READ_ONCE(tier->nr_chunks);
+	int err;
+
+	if (i == tier->max_chunks)
+		return 0;
+	err = make_chunk(tier, i, &new);
+	if (err)
+		return err;
+	kvmm_zone_stat(new.zone, &stat);
+	kv_lock(&tier->lock);
+	tier->chunk[i] = new;
+	tier->metadata_bytes += stat.metadata_bytes;
+	WRITE_ONCE(tier->nr_chunks, i + 1);
+	kv_unlock(&tier->lock);
+	return 1;
+}
+
+int kvmm_tier_tick(struct kvmm_tier *tier)
+{
+	int ret;
+
+	if (!tier)
+		return -EINVAL;
+	if (READ_ONCE(tier->dead))
+		return -ECHILD;
+	if (READ_ONCE(tier->nr_chunks) == tier->max_chunks || !kv_trylock(&tier->grow_lock))
+		return 0;
+	ret = grow(tier);
+	kv_unlock(&tier->grow_lock);
+	return ret;
+}
+
+/* ---- the clock ---- */
+
+bool kv_tier_is_told(const struct kvmm_tier *tier)
+{
+	return tier->is_told;
+}
+
+u64 kv_tier_now(struct kvmm_tier *tier)
+{
+	return tier->is_told ? READ_ONCE(tier->told_ns) : kv_clock_ns();
+}
+
+int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns)
+{
+	u64 old;
+
+	if (!tier)
+		return -EINVAL;
+	if (!tier->is_told)
+		return -EOPNOTSUPP;
+	old = READ_ONCE(tier->told_ns);
+	do {
+		if (now_ns < old)
+			return -EINVAL;
+	} while (!kv_cas(&tier->told_ns, &old, now_ns));
+	return 0;
+}
+
+/* ---- set-up ---- */
+
+/* Units in the end and of a portion, from what is given; 0 units: it makes no sense. */
+static void measure(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr)
+{
+	u64 nr = attr->capacity_blocks, chunk_bytes = attr->chunk_bytes;
+
+	tier->unit_bytes = attr->block_bytes;
+	if (!nr && attr->block_bytes)
+		nr = attr->capacity_bytes / attr->block_bytes;
+	tier->nr_units = nr <= KVMM_MAX_BLOCKS ? nr : 0;
+	if (!chunk_bytes)
+		chunk_bytes = DEFAULT_CHUNK_BYTES;
+	tier->chunk_units = tier->nr_units;
+	if (tier->unit_bytes)
+		tier->chunk_units = min(max(chunk_bytes / tier->unit_bytes, 1ull), nr);
+	if (tier->chunk_units)
+		tier->max_chunks = (nr + tier->chunk_units - 1) / tier->chunk_units;
+	tier->nr_buckets = 1u << kv_order(nr);
+}
+
+static bool attr_is_bad(const struct kvmm_tier_attr *attr)
+{
+	u64 bytes;
+
+	return attr->flags & ~TIER_FLAGS || attr->numa_node < -1 ||
+	       (attr->name && (!attr->name[0] || strlen(attr->name) >= 32)) ||
+	       (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes)) ||
+	       kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes);
+}
+
+static int make_tables(struct kvmm_tier *tier)
+{
+	tier->slot = kv_alloc_array(tier->nr_units, sizeof(*tier->slot));
+	tier->bucket = kv_alloc_array(tier->nr_buckets, sizeof(*tier->bucket));
+	tier->chunk = kv_alloc_array(tier->max_chunks, sizeof(*tier->chunk));
+	if (!tier->slot || !tier->bucket || !tier->chunk)
+		return -ENOMEM;
+	memset(tier->bucket, 0xff, tier->nr_buckets * sizeof(*tier->bucket));
+	tier->owner[NOBODY].tier = tier;
+	tier->owner[NOBODY].order = age_make(tier);
+	if (IS_ERR(tier->owner[NOBODY].order)) {
+		int err = PTR_ERR(tier->owner[NOBODY].order);
+
+		tier->owner[NOBODY].order = NULL;
+		return err;
+	}
+	tier->metadata_bytes = sizeof(*tier) + (u64)tier->nr_units * sizeof(*tier->slot) +
+			       (u64)tier->nr_buckets * sizeof(*tier->bucket) +
+			       (u64)tier->max_chunks * sizeof(*tier->chunk) + age_bytes(tier);
+	return 0;
+}
+
+static int make_memory(struct kvmm_tier *tier)
+{
+	int err = 0;
+
+	if (tier->unit_bytes)
+		err = tier->parts.dev->open(tier->parts.dev_number, &tier->dev);
+	if (err)
+		return err;
+	err = grow(tier);
+	return err < 0 ? err : 0;
+}
+
+/* What was not made yet is 0. */
+static void free_tier(struct kvmm_tier *tier)
+{
+	for (u32 i = 0; i < tier->nr_chunks; i++)
+		free_chunk(tier, &tier->chunk[i]);
+	if (tier->dev)
+		tier->parts.dev->close(tier->dev);
+	age_free(tier, tier->owner[NOBODY].order);
+	kv_free(tier->chunk);
+	kv_free(tier->bucket);
+	kv_free(tier->slot);
+	kv_free(tier);
+}
+
+/* This thread is the only one, and what others were in the middle of stays so for ever. */
+static void close_in_child(struct kv_fork_node *node)
+{
+	struct kvmm_tier *tier = container_of(node, struct kvmm_tier, fork_node);
+
+	kv_lock_init(&tier->lock, KV_RANK_TIER, tier->lock.id);
+	kv_lock_init(&tier->grow_lock, KV_RANK_TICK, tier->grow_lock.id);
+	WRITE_ONCE(tier->dead, 1);
+}
+
+static void init_fields(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr,
+			const struct kv_tier_parts *parts)
+{
+	u32 id = FIRST_ID + kv_fetch_add(&next_tier_id, 1);
+
+	tier->parts = *parts;
+	tier->node = attr->numa_node;
+	tier->secret = kv_random();
+	tier->is_told = attr->flags & KVMM_TIER_TOLD_CLOCK;
+	tier->link[0].how = attr->down;
+	tier->link[1].how = attr->up;
+	tier->nr_users = 1;
+	snprintf(tier->name, sizeof(tier->name), "%s", attr->name ? attr->name : "host");
+	kv_lock_init(&tier->lock, KV_RANK_TIER, id);
+	kv_lock_init(&tier->grow_lock, KV_RANK_TICK, id);
+}
+
+int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts *parts,
+		   struct kvmm_tier **result)
+{
+	struct kvmm_tier *tier;
+	int err;
+
+	if (attr_is_bad(attr) || parts->evict->keeps_unnamed)
+		return -EINVAL;
+	tier = kv_alloc_lines(1, sizeof(*tier));
+	if (!tier)
+		return -ENOMEM;
+	init_fields(tier, attr, parts);
+	measure(tier, attr);
+	err = tier->nr_units ? make_tables(tier) : -EINVAL;
+	if (!err)
+		err = make_memory(tier);
+	if (err) {
+		free_tier(tier);
+		return err;
+	}
+	kv_fork_add(&tier->fork_node, close_in_child);
+	*result = tier;
+	return 0;
+}
+
+void tier_unuse(struct kvmm_tier *tier)
+{
+	bool is_last;
+
+	kv_lock(&tier->lock);
+	is_last = !--tier->nr_users;
+	kv_unlock(&tier->lock);
+	if (!is_last)
+		return;
+	kv_fork_del(&tier->fork_node);
+	free_tier(tier);
+}
+
+void kvmm_tier_destroy(struct kvmm_tier *tier)
+{
+	if (tier && !READ_ONCE(tier->dead))
+		tier_unuse(tier);
+}
+
+/* ---- statistics ---- */
+
+static u32 nr_ready(const struct kvmm_tier *tier)
+{
+	return min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
+}
+
+static void fill_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
+{
+	kv_assert_held(&tier->lock);
+	*stat = (struct kvmm_tier_stat){
+		.units = tier->nr_units, .units_ready = nr_ready(tier),
+		.units_used = tier->units_used, .blocks = tier->blocks, .writing = tier->writing,
+		.pinned = tier->pinned, .chunks = tier->nr_chunks, .unit_bytes = tier->unit_bytes,
+		.metadata_bytes = tier->metadata_bytes, .stored = tier->stored,
+		.evicted = tier->evicted,
+	};
+	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
+		stat->clients += tier->owner[i].number != NOBODY;
+	for (u32 i = 0; i < tier->nr_chunks; i++)
+		if (tier->chunk[i].mem.is_pinned)
+			stat->bytes_pinned += tier->chunk[i].mem.bytes;
+}
+
+int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t size)
+{
+	struct kvmm_tier_stat full;
+
+	if (!tier || !stat)
+		return -EINVAL;
+	if (READ_ONCE(tier->dead))
+		return -ECHILD;
+	kv_lock(&tier->lock);
+	fill_stat(tier, &full);
+	kv_unlock(&tier->lock);
+	memset(stat, 0, size);
+	memcpy(stat, &full, min(size, sizeof(full)));
+	return 0;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Slots: found by name, written, read, evicted.
+ *
+ * A chained hash table over all of them. Whoever reads or writes one is counted in it, so eviction
+ * need not ask anybody: who is read is not in the order, and who is written is not either.
+ */
+#include "internal.h"
+
+static void check_lock(const struct kvmm_tier *tier)
+{
+	kv_assert_held(&tier->lock);
+}
+
+/* ---- names ---- */
+
+u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2])
+{
+	kvmm_key_t bytes;
+
+	memcpy(&bytes, key, sizeof(bytes));
+	return kv_hash_key(&bytes, tier->secret) & (tier->nr_buckets - 1);
+}
+
+/* What is looked for. */
+struct wanted {
+	u64 key[2];
+	u64 domain;
+	u64 layout;
+};
+
+static struct wanted wanted_of(const struct kv_tier_client *client, const kvmm_key_t *key,
+			       kvmm_domain_t domain)
+{
+	struct wanted wanted = { .domain = kv_domain_word(domain), .layout = client->layout };
+
+	kv_key_words(key, wanted.key);
+	return wanted;
+}
+
+static u32 find(struct kvmm_tier *tier, const struct wanted *wanted)
+{
+	u32 index = tier->bucket[tslot_bucket(tier, wanted->key)];
+
+	for (; index != KV_NONE; index = slot_at(tier, index)->next) {
+		const struct tslot *slot = slot_at(tier, index);
+
+		if (slot->key[0] == wanted->key[0] && slot->key[1] == wanted->key[1] &&
+		    slot->domain == wanted->domain && slot->layout == wanted->layout)
+			break;
+	}
+	return index;
+}
+
+static void hash(struct kvmm_tier *tier, u32 index)
+{
+	u32 *head = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
+
+	slot_at(tier, index)->next = *head;
+	*head = index;
+}
+
+static void unhash(struct kvmm_tier *tier, u32 index)
+{
+	u32 *at = &tier->bucket[tslot_bucket(tier, slot_at(tier, index)->key)];
+
+	while (*at != index) {
+		if (KV_BUG_ON(*at == KV_NONE))
+			return;
+		at = &slot_at(tier, *at)->next;
+	}
+	*at = slot_at(tier, index)->next;
+	slot_at(tier, index)->next = KV_NONE;
+}
+
+struct tslot *tslot_of(struct kvmm_tier *tier, struct kv_tier_slot slot)
+{
+	check_lock(tier);
+	if (!slot.gen || slot.index >= tier->nr_units ||
+	    slot_at(tier, slot.index)->gen != slot.gen ||
+	    slot_at(tier, slot.index)->state == SLOT_FREE)
+		return NULL;
+	return slot_at(tier, slot.index);
+}
+
+/* ---- units ---- */
+
+static u32 take_units(struct kvmm_tier *tier, struct kv_tier_client *client)
+{
+	u32 nr = client->block_units, at = client->cursor, i, start;
+
+	/* Behind the last one, so that blocks that go down together lie together. */
+	i = at / tier->chunk_units;
+	if (i < tier->nr_chunks && at % tier->chunk_units + nr <= chunk_nr(tier, i) &&
+	    !kvmm_zone_alloc_at(tier->chunk[i].zone, at % tier->chunk_units, nr))
+		return at;
+	for (i = 0; i < tier->nr_chunks; i++) {
+		start = kv_zone_try(tier->chunk[i].zone, nr);
+		if (start != KV_NONE)
+			return i * tier->chunk_units + start;
+	}
+	return KV_NONE;
+}
+
+static void give_units(struct kvmm_tier *tier, u32 index, u32 nr)
+{
+	struct chunk *chunk = &tier->chunk[index / tier->chunk_units];
+
+	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, nr));
+}
+
+void tslot_free(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+	struct kv_tier_client *owner = &tier->owner[slot->owner];
+
+	check_lock(tier);
+	give_units(tier, index, slot->nr_units);
+	tier->units_used -= slot->nr_units;
+	owner->units -= slot->nr_units;
+	slot->state = SLOT_FREE;
+	slot->gen = slot->gen + 1 ? slot->gen + 1 : 1;
+}
+
+/* READY without readers, and out of the order. */
+static void evict(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	unhash(tier, index);
+	client_lost(tier, slot);
+	tier->blocks--;
+	tier->evicted++;
+	tier->owner[slot->owner].blocks--;
+	tier->owner[slot->owner].evicted++;
+	tslot_free(tier, index);
+}
+
+static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, bool own_only)
+{
+	u32 index = age_pick(tier, client, own_only);
+
+	if (index == KV_NONE)
+		return false;
+	evict(tier, index);
+	return true;
+}
+
+static int make_room(struct kvmm_tier *tier, struct kv_tier_client *client, u32 *index)
+{
+	while (client->max_units && client->units + client->block_units > client->max_units)
+		if (!evict_one(tier, client, true))
+			return -EDQUOT;
+	for (;;) {
+		*index = take_units(tier, client);
+		if (*index != KV_NONE)
+			return 0;
+		if (!evict_one(tier, client, false))
+			return -ENOSPC;
+	}
+}
+
+/* ---- writing ---- */
+
+static void begin_writing(struct kvmm_tier *tier, struct kv_tier_client *client, u32 index,
+			  const struct kv_tier_name *name)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	*slot = (struct tslot){
+		.domain = kv_domain_word(name->domain), .layout = name->layout,
+		.gen = slot->gen ? slot->gen : 1, .position = name->position,
+		.nr_units = client->block_units, .state = SLOT_WRITING, .owner = client->number,
+		.flags = name->has_parent ? SLOT_HAS_PARENT : 0,
+	};
+	kv_key_words(&name->key, slot->key);
+	if (name->has_parent)
+		kv_key_words(&name->parent, slot->parent);
+	hash(tier, index);
+	client->cursor = index + slot->nr_units;
+	client->units += slot->nr_units;
+	client->writing++;
+	tier->units_used += slot->nr_units;
+	tier->writing++;
+}
+
+static int reserve(struct kvmm_tier *tier, struct kv_tier_client *client,
+		   const struct kv_tier_name *name, struct kv_tier_slot *slot)
+{
+	struct wanted wanted = wanted_of(client, &name->key, name->domain);
+	u32 index = find(tier, &wanted);
+	int err;
+
+	if (index != KV_NONE) {
+		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
+		return slot_at(tier, index)->state == SLOT_READY ? -EEXIST : -EALREADY;
+	}
+	err = make_room(tier, client, &index);
+	if (err)
+		return err;
+	begin_writing(tier, client, index, name);
+	*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
+	return 0;
+}
+
+int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *name,
+		    struct kv_tier_slot *slot)
+{
+	struct kvmm_tier *tier = client->tier;
+	int err;
+
+	kv_lock(&tier->lock);
+	err = reserve(tier, client, name, slot);
+	kv_unlock(&tier->lock);
+	return err;
+}
+
+static void end_writing(struct kvmm_tier *tier, const struct tslot *slot)
+{
+	tier->owner[slot->owner].writing--;
+	tier->writing--;
+}
+
+void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot handle, const u64 *sum)
+{
+	struct kvmm_tier *tier = client->tier;
+	u64 now = kv_tier_now(tier);
+	struct tslot *slot;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	if (!KV_BUG_ON(!slot || slot->state != SLOT_WRITING)) {
+		end_writing(tier, slot);
+		slot->state = SLOT_READY;
+		slot->since_ns = now;
+		slot->flags |= sum ? SLOT_HAS_SUM : 0;
+		slot->sum = sum ? *sum : 0;
+		tier->blocks++;
+		tier->stored++;
+		tier->owner[slot->owner].blocks++;
+		age_filled(tier, handle.index);
+		age_add(tier, handle.index);
+	}
+	kv_unlock(&tier->lock);
+}
+
+void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot handle)
+{
+	struct kvmm_tier *tier = client->tier;
+	struct tslot *slot;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	if (!KV_BUG_ON(!slot || slot->state != SLOT_WRITING)) {
+		end_writing(tier, slot);
+		unhash(tier, handle.index);
+		tslot_free(tier, handle.index);
+	}
+	kv_unlock(&tier->lock);
+}
+
+/* ---- reading ---- */
+
+static void add_reader(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	if (!slot->readers++) {
+		age_del(tier, index);
+		tier->pinned++;
+	}
+	age_hit(tier, index);
+}
+
+static enum kvmm_tier_answer answer_of(struct kvmm_tier *tier, u32 index)
+{
+	if (index == KV_NONE)
+		return KVMM_TIER_MISS;
+	return slot_at(tier, index)->state == SLOT_READY ? KVMM_TIER_HIT : KVMM_TIER_RETRY;
+}
+
+enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key_t *key,
+				   kvmm_domain_t domain, enum kv_tier_find how,
+				   struct kv_tier_slot *slot)
+{
+	struct wanted wanted = wanted_of(client, key, domain);
+	struct kvmm_tier *tier = client->tier;
+	enum kvmm_tier_answer answer;
+	u32 index;
+
+	kv_lock(&tier->lock);
+	index = find(tier, &wanted);
+	answer = answer_of(tier, index);
+	if (answer == KVMM_TIER_HIT) {
+		*slot = (struct kv_tier_slot){ index, slot_at(tier, index)->gen };
+		if (how == KV_TIER_READ)
+			add_reader(tier, index);
+	}
+	kv_unlock(&tier->lock);
+	return answer;
+}
+
+/* A reader less; @doom: nobody finds it any more. */
+static void drop_reader(struct kvmm_tier *tier, u32 index, bool doom)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	if (doom && slot->state == SLOT_READY) {
+		unhash(tier, index);
+		client_lost(tier, slot);
+		slot->state = SLOT_DOOMED;
+		tier->blocks--;
+	}
+	if (--slot->readers)
+		return;
+	tier->pinned--;
+	if (slot->state == SLOT_READY) {
+		age_add(tier, index);
+		return;
+	}
+	tier->owner[slot->owner].blocks--;
+	tslot_free(tier, index);
+}
+
+static void put(struct kv_tier_client *client, struct kv_tier_slot handle, bool doom)
+{
+	struct kvmm_tier *tier = client->tier;
+	struct tslot *slot;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	if (!KV_BUG_ON(!slot || slot->state == SLOT_WRITING || !slot->readers))
+		drop_reader(tier, handle.index, doom);
+	kv_unlock(&tier->lock);
+}
+
+void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot)
+{
+	put(client, slot, false);
+}
+
+void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot)
+{
+	put(client, slot, true);
+}
+
+bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	struct wanted wanted = wanted_of(client, key, domain);
+	struct kvmm_tier *tier = client->tier;
+	bool found;
+	u32 index;
+
+	kv_lock(&tier->lock);
+	index = find(tier, &wanted);
+	found = index != KV_NONE && slot_at(tier, index)->state == SLOT_READY;
+	if (found) {
+		add_reader(tier, index);
+		drop_reader(tier, index, true);
+	}
+	kv_unlock(&tier->lock);
+	return found;
+}
+
+/* ---- asking ---- */
+
+bool kv_tier_has(struct kv_tier_client *client, struct kv_tier_slot handle)
+{
+	struct kvmm_tier *tier = client->tier;
+	const struct tslot *slot;
+	bool has;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	has = slot && slot->state == SLOT_READY;
+	kv_unlock(&tier->lock);
+	return has;
+}
+
+bool kv_tier_sum(struct kv_tier_client *client, struct kv_tier_slot handle, u64 *sum)
+{
+	struct kvmm_tier *tier = client->tier;
+	const struct tslot *slot;
+	bool has;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	has = slot && slot->flags & SLOT_HAS_SUM;
+	*sum = has ? slot->sum : 0;
+	kv_unlock(&tier->lock);
+	return has;
+}
+
+u64 kv_tier_since(struct kv_tier_client *client, struct kv_tier_slot handle)
+{
+	struct kvmm_tier *tier = client->tier;
+	const struct tslot *slot;
+	u64 since;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	since = slot ? slot->since_ns : 0;
+	kv_unlock(&tier->lock);
+	return since;
+}
