@@ -21,7 +21,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -221,44 +220,6 @@ static void system_join(void *ctx, void *thread)
 	kv_free(spawned);
 }
 
-/* ---- events ---- */
-
-static int system_event_open(void *ctx)
-{
-	int saved = errno, event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-
-	if (event < 0)
-		event = errno == ENOMEM ? -ENOMEM : -EMFILE;
-	errno = saved;
-	return event;
-}
-
-/* It can only fail where it is set already, and cleared where it is not. */
-static void system_event_set(void *ctx, int event)
-{
-	int saved = errno;
-
-	(void)!eventfd_write(event, 1);
-	errno = saved;
-}
-
-static void system_event_clear(void *ctx, int event)
-{
-	int saved = errno;
-	eventfd_t nr;
-
-	(void)!eventfd_read(event, &nr);
-	errno = saved;
-}
-
-static void system_event_close(void *ctx, int event)
-{
-	int saved = errno;
-
-	close(event);
-	errno = saved;
-}
-
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
@@ -269,10 +230,6 @@ const struct kv_sys_ops kv_sys_system = {
 	.fence_all	= system_fence_all,
 	.spawn		= system_spawn,
 	.join		= system_join,
-	.event_open	= system_event_open,
-	.event_set	= system_event_set,
-	.event_clear	= system_event_clear,
-	.event_close	= system_event_close,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;

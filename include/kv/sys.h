@@ -27,10 +27,6 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL
  * @spawn: a thread that runs @fn(@arg) once, and takes none of the engine's signals: 0, or -EAGAIN
  * @join: wait for its end
- * @event_open: a descriptor that poll(2) finds readable while it is set; not set: it, or -EMFILE,
- *	-ENOMEM; may be NULL
- * @event_set, @event_clear: set it, or not any more
- * @event_close: it is gone
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -43,10 +39,6 @@ struct kv_sys_ops {
 	int (*fence_all)(void *ctx);
 	int (*spawn)(void *ctx, void (*fn)(void *arg), void *arg, void **thread);
 	void (*join)(void *ctx, void *thread);
-	int (*event_open)(void *ctx);
-	void (*event_set)(void *ctx, int event);
-	void (*event_clear)(void *ctx, int event);
-	void (*event_close)(void *ctx, int event);
 };
 
 extern const struct kv_sys_ops kv_sys_system;

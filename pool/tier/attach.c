@@ -2,6 +2,7 @@
 /* A pool gets a tier, has it configured, goes on with what is under way, and lets go of it. */
 #include <limits.h>
 
+#include <kv/file.h>
 #include <kv/mem.h>
 #include <kv/sys.h>
 
@@ -339,7 +340,7 @@ static void let_go(struct kvmm_pool *pool, struct lower *lower)
 {
 	told_exit(pool, lower);
 	if (lower->event >= 0)
-		kv_sys()->event_close(kv_sys()->ctx, lower->event);
+		kv_file()->close(kv_file()->ctx, lower->event);
 	kv_tier_leave(lower->client);
 	free_lower(lower);
 }

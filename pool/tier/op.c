@@ -6,8 +6,8 @@
  * is over, and finds that nobody wants it.
  */
 #include <kv/env.h>
+#include <kv/file.h>
 #include <kv/mem.h>
-#include <kv/sys.h>
 
 #include "tier.h"
 
@@ -119,7 +119,7 @@ void op_unhang(struct tier_op *op)
 static void signal_over(struct lower *lower)
 {
 	if (lower->event >= 0)
-		kv_sys()->event_set(kv_sys()->ctx, lower->event);
+		kv_file()->event_set(kv_file()->ctx, lower->event);
 }
 
 static void settle(struct lower *lower, struct tier_op *op)
@@ -170,7 +170,7 @@ void op_drop(struct kvmm_pool *pool, struct tier_op *op)
 static void unsignal(struct lower *lower)
 {
 	if (lower->event >= 0 && !lower->nr_over)
-		kv_sys()->event_clear(kv_sys()->ctx, lower->event);
+		kv_file()->event_clear(kv_file()->ctx, lower->event);
 }
 
 /* It is over: out of the table. Else -EAGAIN. */
@@ -339,7 +339,7 @@ int kvmm_tier_eventfd(struct kvmm_pool *pool)
 		return err;
 	kv_lock(&lower->lock);
 	if (lower->event < 0) {
-		event = kv_sys()->event_open ? kv_sys()->event_open(kv_sys()->ctx) : -EOPNOTSUPP;
+		event = kv_file()->event_open ? kv_file()->event_open(kv_file()->ctx) : -EOPNOTSUPP;
 		lower->event = event < 0 ? -1 : event;
 		if (event >= 0 && lower->nr_over)
 			signal_over(lower);
