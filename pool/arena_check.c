@@ -26,7 +26,7 @@ static int check_run(const struct kvmm_pool *pool, const struct arenas *arenas, 
 		     const struct kvmm_extent *run)
 {
 	for (u32 i = 0; i < run->nr; i++)
-		if (pool->owner[run->start + i] != OWNER_FREE)
+		if (!owner_is_free(pool->owner[run->start + i]))
 			return complain(pool, "owned block is free in an arena", run->start + i);
 	if (is_free_in(pool->zone, run))
 		return complain(pool, "block is free in the zone and in an arena", run->start);

@@ -210,8 +210,12 @@ static inline void victims_add(struct kvmm_pool *pool, struct victims *victims, 
 /* The same of blocks without a name only, which are free; none if there are fewer than @nr. */
 bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
-/* Their blocks go to the zone, but they keep their entries. ->lock held. */
-void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims);
+/* Blocks of the @nr newest go to the zone, but they keep their entries. ->lock held. */
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr);
+/* Its block is free now, and may become its own again, as long as nobody has written there. */
+void victim_left(struct kvmm_pool *pool, u32 index);
+/* It has it again; false: somebody has, or had it, and there may be anything. */
+bool victim_return(struct kvmm_pool *pool, u32 index);
 /* For good, and their blocks go to the zone. How many had a name. Both locks held. */
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
 /* Where they were. The order's lock held. */

@@ -27,6 +27,7 @@ static u64 price_of(const struct kvmm_pool *pool, u32 block, const struct prices
 
 	switch (owner_kind(owner)) {
 	case OWNER_FREE:
+	case OWNER_LEFT:
 	case OWNER_RESERVED:
 		return 0;
 	case OWNER_SLOT:
@@ -86,7 +87,7 @@ bool cost_prefers_drop(struct kvmm_pool *pool, const struct room *room, struct c
 
 void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims)
 {
-	u32 nr = victims->nr, at;
+	u32 nr = victims->nr;
 
 	order_enter(&pool->order);
 	for (u32 block = window->start; block < window->start + window->nr; block++) {
@@ -98,9 +99,7 @@ void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct 
 	}
 	order_leave(&pool->order);
 	reserve_drop_all(pool);
-	at = victims->newest;
-	for (nr = victims->nr - nr; nr; nr--, at = entry_at(pool, at)->chain)
-		block_free(pool, entry_block(entry_at(pool, at)));
+	victims_free_blocks(pool, victims, victims->nr - nr);
 }
 
 /* Longest first. */

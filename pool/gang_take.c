@@ -60,13 +60,11 @@ static bool all_are_promised(struct kvmm_pool *pool)
 static void lend(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
+	u32 tier = owner_is_free(pool->owner[block]) ? PLACE_ASIDE : PLACE_LENT;
 
-	if (owner_kind(pool->owner[block]) == OWNER_FREE && !all_are_promised(pool) &&
-	    !kvmm_zone_alloc_at(pool->zone, block, 1)) {
-		owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	if (!all_are_promised(pool) && victim_return(pool, index))
 		return;
-	}
-	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(PLACE_LENT, block));
+	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(tier, block));
 	pool->count.nr_held--;
 	pool->claims.nr_lent++;
 }
@@ -84,16 +82,19 @@ static bool unlend(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
+/* The range is gone, and nobody has written to its blocks. */
+static void blocks_left(struct kvmm_pool *pool, const struct victims *victims)
+{
+	for_each_victim(pool, victims, at, i)
+		if (kv_place_tier(READ_ONCE(entry_at(pool, at)->place)) == PLACE_LENT)
+			victim_left(pool, at);
+}
+
 static bool get_back(struct kvmm_pool *pool, u32 index)
 {
-	u32 block = entry_block(entry_at(pool, index));
-
 	if (!unlend(pool, index))
 		return true;
-	if (all_are_promised(pool) || kvmm_zone_alloc_at(pool->zone, block, 1))
-		return false;
-	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
-	return true;
+	return !all_are_promised(pool) && victim_return(pool, index);
 }
 
 /* For good. @has_block: else the range has it, or nobody. */
@@ -334,6 +335,7 @@ static void undo_range(struct part *part)
 	range_untake(pool, part->range);
 	if (!part->taken.victims.nr)
 		return;
+	blocks_left(pool, &part->taken.victims);
 	order_enter(&pool->order);
 	victims_wake(pool, &part->taken.victims);
 	victims_return(part);

@@ -69,6 +69,7 @@ enum owner_kind {
 	OWNER_RESERVED,		/* behind the end of a slot's range; counts as free */
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
 	OWNER_AWAY,		/* given back, or about to be; see leave.h */
+	OWNER_LEFT,		/* free, and nobody has written there since an entry lost it */
 };
 
 /* Compaction's marks, only between isolate and commit. */
@@ -90,6 +91,11 @@ static inline enum owner_kind owner_kind(u32 owner)
 static inline u32 owner_index(u32 owner)
 {
 	return owner & OWNER_INDEX_MASK;
+}
+
+static inline bool owner_is_free(u32 owner)
+{
+	return owner == OWNER_FREE || owner_kind(owner) == OWNER_LEFT;
 }
 
 /* ---- ranges ---- */

@@ -84,7 +84,7 @@ static bool add_up(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 	*bill = (struct bill){ 0 };
 	for (u32 at = pb_start(el, pb); at < end; at = run.start + run.nr) {
 		run = (struct kvmm_extent){ at, 1 };
-		if (pool->owner[at] == OWNER_FREE)
+		if (owner_is_free(pool->owner[at]))
 			continue;
 		run = run_with(pool, at);
 		if (may_drop(pool, at, pick->flags)) {
@@ -219,7 +219,7 @@ static bool plan_run(struct kvmm_pool *pool, struct kvmm_extent run, struct kv_m
 
 static bool is_nobodys(u32 owner)
 {
-	return owner == OWNER_FREE || owner_kind(owner) == OWNER_AWAY ||
+	return owner_is_free(owner) || owner_kind(owner) == OWNER_AWAY ||
 	       owner_kind(owner) == OWNER_MOVE;
 }
 

@@ -94,7 +94,7 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	room = room_now(pool, el, keep);
 	if (room < want && pool->caches && !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
 		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)), victims);
-		victims_free_blocks(pool, victims);
+		victims_free_blocks(pool, victims, victims->nr);
 		room = room_now(pool, el, keep);
 	}
 	pick->max_room = room;

@@ -59,7 +59,7 @@ void pool_each_run(struct kvmm_pool *pool,
 	for (u32 at = 0; at < pool->nr_blocks;) {
 		struct kvmm_extent run;
 
-		if (pool->owner[at] == OWNER_FREE ||
+		if (owner_is_free(pool->owner[at]) ||
 		    owner_kind(pool->owner[at]) == OWNER_RESERVED) {
 			at++;
 			continue;
@@ -152,7 +152,7 @@ static int take_destination(struct kvmm_pool *pool, const struct kv_move *move)
 	u32 end = move->dst + move->nr;
 
 	for (u32 b = move->dst, nr; b < end; b += nr) {
-		for (nr = 0; b + nr < end && pool->owner[b + nr] == OWNER_FREE; nr++)
+		for (nr = 0; b + nr < end && owner_is_free(pool->owner[b + nr]); nr++)
 			;
 		if (nr) {
 			if (kvmm_zone_alloc_at(pool->zone, b, nr))

@@ -196,7 +196,7 @@ int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *v
 	err = pick_own(pool, room->account, &excess, victims);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
-	victims_free_blocks(pool, victims);
+	victims_free_blocks(pool, victims, victims->nr);
 	return err;
 }
 

@@ -16,10 +16,32 @@
 #include "cost.h"
 #include "local.h"
 
-void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims)
+void victim_left(struct kvmm_pool *pool, u32 index)
 {
-	for (u32 at = victims->newest, i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+	u32 *owner = &pool->owner[entry_block(entry_at(pool, index))];
+
+	if (*owner == OWNER_FREE)
+		*owner = make_owner(OWNER_LEFT, index);
+}
+
+/* Whoever takes a block in between names himself as its owner. */
+bool victim_return(struct kvmm_pool *pool, u32 index)
+{
+	u32 block = entry_block(entry_at(pool, index));
+
+	if (pool->owner[block] != make_owner(OWNER_LEFT, index) ||
+	    kvmm_zone_alloc_at(pool->zone, block, 1))
+		return false;
+	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	return true;
+}
+
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr)
+{
+	for (u32 at = victims->newest, i = 0; i < nr; i++, at = entry_at(pool, at)->chain) {
 		block_free(pool, entry_block(entry_at(pool, at)));
+		victim_left(pool, at);
+	}
 }
 
 /* They were picked later than those that are there. */
@@ -59,19 +81,16 @@ static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
 		victims_unpick(pool, &more);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
-	victims_free_blocks(pool, &more);
+	victims_free_blocks(pool, &more, more.nr);
 	victims_join(pool, victims, &more);
 	return enough;
 }
 
-/* Its place may have been used by what was moved; then it is gone after all. */
+/* Something may have been moved to its place, and on again; then it is gone after all. */
 static bool victim_restore(struct kvmm_pool *pool, u32 index)
 {
-	u32 block = entry_block(entry_at(pool, index));
-
-	if (kvmm_zone_alloc_at(pool->zone, block, 1))
+	if (!victim_return(pool, index))
 		return false;
-	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 	order_unpick(&pool->order, index);
 	return true;
 }
@@ -136,10 +155,22 @@ struct effort {
 	u32		nr_free;
 };
 
+/* What was taken in vain has not been written to. */
+static int try_to_take(struct kvmm_pool *pool, struct effort *e)
+{
+	int err = e->room->take(pool, e->room);
+	u32 at = e->victims.newest;
+
+	for (u32 i = 0; err && i < e->victims.nr; i++, at = entry_at(pool, at)->chain)
+		if (!kv_place_tier(entry_at(pool, at)->place))
+			victim_left(pool, at);
+	return err;
+}
+
 /* Done, and did it help? */
 static int take_after(struct kvmm_pool *pool, struct effort *e, enum kvmm_step step, u32 nr)
 {
-	int err = e->room->take(pool, e->room);
+	int err = try_to_take(pool, e);
 
 	step_count(&pool->door, step, nr, !err);
 	return err;
@@ -204,6 +235,19 @@ static int drop_window(struct kvmm_pool *pool, struct effort *e)
 	return take_after(pool, e, KVMM_STEP_DROP, e->victims.nr - nr);
 }
 
+/* Places that something has been moved to are not what they were, even if it is moved on. */
+static void victims_overrun(struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain) {
+		struct kv_entry *entry = entry_at(pool, at);
+
+		if (pool->owner[entry_block(entry)] != make_owner(OWNER_LEFT, at))
+			WRITE_ONCE(entry->place, kv_place_make(PLACE_ASIDE, entry_block(entry)));
+	}
+}
+
 static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
@@ -211,6 +255,7 @@ static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 	int err = pool_compact(pool, &goal);
 
 	e->room->moved += goal.moved;
+	victims_overrun(pool, &e->victims);
 	if (!err)
 		return take_after(pool, e, KVMM_STEP_COMPACT, 1);
 	kv_count(KV_EV_COMPACT_FAIL);
@@ -291,7 +336,7 @@ static int make_room(struct kvmm_pool *pool, struct effort *e)
 	if (err != -ENOSPC || !room->scatters)
 		return err;
 	room->scatter = true;
-	return room->take(pool, room);
+	return try_to_take(pool, e);
 }
 
 static int try_harder(struct kvmm_pool *pool, struct effort *e)

@@ -130,7 +130,7 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 
 	part->nr++;
 	part->nr_away += owner_kind(owner) == OWNER_AWAY;
-	if (owner_kind(owner) == OWNER_FREE || owner_kind(owner) == OWNER_RESERVED ||
+	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED ||
 	    owner_kind(owner) == OWNER_AWAY)
 		return;
 	if (owner_kind(owner) == OWNER_SLOT)

@@ -17,7 +17,7 @@ struct recount {
 	u32 nr_slots;			/* in the table */
 	u32 nr_free_slots;
 	u32 nr_in_seqs;			/* live slots with a sequence */
-	u32 nr_owned[OWNER_AWAY + 1];	/* blocks by kind of owner */
+	u32 nr_owned[OWNER_LEFT + 1];	/* blocks by kind of owner */
 	u32 nr_in_order;
 	u32 nr_claimed;
 	u32 nr_lent;			/* of those */
@@ -273,13 +273,14 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 {
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
-	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED;
+	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED ||
+			 kind == OWNER_LEFT;
 
-	if (kind > OWNER_AWAY || (!has_index && index))
+	if (kind > OWNER_LEFT || (!has_index && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
-	re->nr_owned[kind]++;
+	re->nr_owned[kind == OWNER_LEFT ? OWNER_FREE : kind]++;
 	return 0;
 }
 
@@ -300,6 +301,14 @@ static int check_partition(const struct kvmm_pool *pool, struct recount *re)
 	return err ? err : grow_check(pool, re->nr_owned[OWNER_RESERVED]);
 }
 
+static bool extent_is_free(const struct kvmm_pool *pool, const struct kvmm_extent *ext)
+{
+	for (u32 i = 0; i < ext->nr; i++)
+		if (!owner_is_free(pool->owner[ext->start + i]))
+			return false;
+	return true;
+}
+
 static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
 {
 	struct kvmm_extent run;
@@ -308,7 +317,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
 	if (kvmm_zone_check(pool->zone))
 		return complain(pool, "zone", 0);
 	for (at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr) {
-		if (!extent_is_owned(pool, &run, OWNER_FREE))
+		if (!extent_is_free(pool, &run))
 			return complain(pool, "owned block is free in the zone", run.start);
 		nr_free += run.nr;
 	}

@@ -37,7 +37,7 @@ static inline u32 next_bit(const u64 *bits, u32 nr_bits, u32 at)
 static inline bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
 {
 	/* Relaxed: what an arena takes or frees meanwhile is missed, or not. */
-	return READ_ONCE(pool->owner[block]) == OWNER_FREE || has_bit(pool->window.chosen, block);
+	return owner_is_free(READ_ONCE(pool->owner[block])) || has_bit(pool->window.chosen, block);
 }
 
 #endif /* POOL_WINDOW_H */

@@ -447,6 +447,40 @@ Test(gang, what_is_promised_to_others_stays_free_after_an_abort)
 	end_gangs(gangs, pools, 1);
 }
 
+/* Who lost its block to the promise finds others' content there: it must not come back. */
+Test(gang, blocks_that_others_had_meanwhile_do_not_come_back)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_gangs *gangs;
+	struct kvmm_pool *pools[1];
+	bool used[16] = { false };
+	kvmm_gang_t gang;
+	kvmm_mut_t mut[4];
+	kvmm_ref_t ref;
+	u32 nr = 0;
+
+	gangs = gang_beside_promise(pools, &ctl.promise, &gang);
+	ctl.nr = 4;
+	cr_assert_eq(kvmm_alloc_ctl(pools[0], &ctl, mut), 0);
+	for (u32 i = 0; i < 4; i++)
+		used[kvmm_block_of_mut(pools[0], mut[i])] = true;
+	cr_assert_eq(kvmm_free(pools[0], mut, 4), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_eq(kvmm_validate(pools[0]), 0);
+	for (u32 i = 0; i < 12; i++) {
+		kvmm_key_t key = key_of(i);
+
+		if (kvmm_match(pools[0], &key, 1, &ref) != 1)
+			continue;
+		cr_expect_not(used[kvmm_block_of_ref(pools[0], ref)], "key %u", i);
+		cr_assert_eq(kvmm_put(pools[0], ref), 0);
+		nr++;
+	}
+	cr_expect_eq(nr, 8);
+	cr_expect_eq(kvmm_promise_end(pools[0], ctl.promise), 0);
+	end_gangs(gangs, pools, 1);
+}
+
 Test(gang, bad_arguments_are_refused)
 {
 	struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, "lru"), *other;
