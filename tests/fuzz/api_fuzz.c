@@ -8,14 +8,12 @@
  * of each of its blocks. After each call the pool must be valid, ranges must have their length and
  * content, and a call that failed must have left every block and count as it was.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
-#include "tests/support/fake_env.h"
+#include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	80u
 #define MAX_RANGES	24u
@@ -24,8 +22,6 @@
 #define MAX_BATCH	10u
 #define NR_KEYS		24u
 #define PLANE_BYTES	16u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 struct model_range {
 	kvmm_range_t range;
@@ -37,9 +33,6 @@ struct model_range {
 };
 
 static struct fuzz {
-	const uint8_t *data;
-	size_t left;
-	struct fake_env env;
 	struct kvmm_pool *pool, *other;
 	u32 nr_blocks;
 	bool has_memory, has_cache;
@@ -57,27 +50,7 @@ static struct fuzz {
 	u32 next_stale;
 } f;
 
-static void fail(int line, const char *what)
-{
-	fprintf(stderr, "line %d: %s\n", line, what);
-	abort();
-}
-
-#define require(holds)					\
-	do {						\
-		if (!(holds))				\
-			fail(__LINE__, #holds);		\
-	} while (0)
-
 /* ---- input ---- */
-
-static u32 any(u32 below)
-{
-	if (!f.left)
-		return 0;
-	f.left--;
-	return *f.data++ % below;
-}
 
 /* Mostly small, sometimes absurd. */
 static u32 any_nr(void)
@@ -99,24 +72,7 @@ static size_t any_size(u32 bytes)
 	return size <= bytes ? size : SIZE_MAX;
 }
 
-static bool is_one_of(int err, const int *allowed, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++)
-		if (err == allowed[i])
-			return true;
-	return false;
-}
-
-#define expect(err, ...)						\
-	require(is_one_of(err, (const int[]){ __VA_ARGS__ },		\
-			  sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)))
-
 /* ---- what must not change ---- */
-
-static u64 mix(u64 hash, u64 word)
-{
-	return (hash ^ word) * 0x9e3779b97f4a7c15ull + (hash >> 29);
-}
 
 static u64 digest(bool with_places)
 {
@@ -605,7 +561,7 @@ static int access_content(void)
 
 static int fail_soon(void)
 {
-	fake_env_fail(&f.env, 1 + any(4), any(2));
+	fail_soon_within(4);
 	return 0;
 }
 
@@ -743,19 +699,16 @@ static void poison_and_check(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	f.data = data;
-	f.left = bytes;
-	fake_env_install(&f.env);
+	fuzz_begin(data, bytes);
 	make_other();
 	if (!make_pool()) {
-		while (f.left)
+		while (fuzz.left)
 			call_and_check();
-		fake_env_fail(&f.env, 0, false);
+		fake_env_fail(&fuzz.env, 0, false);
 		poison_and_check();
 		kvmm_pool_destroy(f.pool);
 	}
 	kvmm_pool_destroy(f.other);
-	require(!f.env.nr_live && !f.env.nr_bad_frees);
-	fake_env_remove(&f.env);
+	fuzz_end();
 	return 0;
 }

@@ -8,22 +8,18 @@
  * each call the pool must be valid and have as many blocks in each hand as the model; what was
  * refused must have changed nothing. In the end everything is given back, and nothing may be left.
  */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
-#include "tests/support/fake_env.h"
+#include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	150u
 #define MAX_HELD	400u
 #define MAX_BATCH	160u	/* longer than what a put takes at once */
 #define NR_KEYS		40u
 #define NR_OLD		16u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* The types differ by name only. */
 struct handle {
@@ -39,9 +35,6 @@ struct list {
 };
 
 static struct fuzz {
-	const uint8_t *data;
-	size_t left;
-	struct fake_env env;
 	struct kvmm_pool *pool, *other;
 	u32 nr_blocks;
 	bool holds;		/* duplicates may hold references: a put too many is not noticed */
@@ -52,32 +45,7 @@ static struct fuzz {
 	u32 nr_range;
 } f;
 
-static void fail(int line, const char *what)
-{
-	fprintf(stderr, "line %d: %s\n", line, what);
-	abort();
-}
-
-#define require(holds)					\
-	do {						\
-		if (!(holds))				\
-			fail(__LINE__, #holds);		\
-	} while (0)
-
-static u32 any(u32 below)
-{
-	if (!f.left)
-		return 0;
-	f.left--;
-	return *f.data++ % below;
-}
-
 /* ---- what must not change ---- */
-
-static u64 mix(u64 hash, u64 word)
-{
-	return (hash ^ word) * 0x9e3779b97f4a7c15ull + (hash >> 29);
-}
 
 static u64 digest(void)
 {
@@ -543,7 +511,7 @@ static int move_or_take(void)
 
 static int fail_soon(void)
 {
-	fake_env_fail(&f.env, 1 + any(8), any(2));
+	fail_soon_within(8);
 	return 0;
 }
 
@@ -596,7 +564,7 @@ static void give_all_back(void)
 {
 	struct kvmm_pool_stat stat;
 
-	fake_env_fail(&f.env, 0, false);
+	fake_env_fail(&fuzz.env, 0, false);
 	require(!kvmm_free(f.pool, (kvmm_mut_t *)f.held[MUT].handle, f.held[MUT].nr));
 	require(!kvmm_free_staged(f.pool, (kvmm_staged_t *)f.held[STAGED].handle,
 				  f.held[STAGED].nr));
@@ -613,18 +581,15 @@ static void give_all_back(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	memset(&f, 0, sizeof(f));
-	f.data = data;
-	f.left = bytes;
-	fake_env_install(&f.env);
+	fuzz_begin(data, bytes);
 	make_other();
 	if (!make_pool()) {
-		while (f.left)
+		while (fuzz.left)
 			call_and_check();
 		give_all_back();
 		kvmm_pool_destroy(f.pool);
 	}
 	kvmm_pool_destroy(f.other);
-	require(!f.env.nr_live && !f.env.nr_bad_frees);
-	fake_env_remove(&f.env);
+	fuzz_end();
 	return 0;
 }
