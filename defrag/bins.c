@@ -51,9 +51,7 @@ static u32 next_full(const struct bins *bins, u32 bin)
 
 static bool fits(const struct bins *bins, u32 at, u32 nr)
 {
-	const struct bin_hole *hole = &bins->hole[at];
-
-	return hole->nr >= nr && (hole->start < bins->skip_lo || hole->start >= bins->skip_hi);
+	return bins->hole[at].nr >= nr && (at < bins->skip_first || at >= bins->skip_end);
 }
 
 static u32 pop_from(struct bins *bins, u32 bin, u32 nr)

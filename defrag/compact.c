@@ -234,17 +234,3 @@ int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops
 	end(&c);
 	return err;
 }
-
-int kv_compact_plan(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-		    void *owner, u32 nr_blocks, struct kvmm_compact *goal)
-{
-	struct compaction c = begin(planner, ops, owner, nr_blocks, goal);
-	int err;
-
-	c.req.apart = true;
-	err = plan_and_isolate(&c, goal);
-	if (!err)
-		goal->largest_after = max(goal->largest_before, c.plan.gap.nr);
-	end(&c);
-	return err;
-}

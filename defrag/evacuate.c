@@ -114,13 +114,26 @@ static u32 line_up(struct evacuation *e, const struct row *row)
 	return nr;
 }
 
+/* Holes about the window are cut where it ends. */
+static void skip_window(struct evacuation *e, const struct row *row)
+{
+	u32 lo = hole_start(e->req, row->first), lo_end = min(row->start, hole_end(e->req, row->first));
+	u32 hi_end = hole_end(e->req, row->end);
+	u32 hi = max(row->start + e->req->want, hole_start(e->req, row->end));
+
+	e->bins->skip_first = row->first;
+	e->bins->skip_end = row->end + 1;
+	if (lo_end > lo)
+		bins_add(e->bins, lo, lo_end - lo);
+	if (hi_end > hi)
+		bins_add(e->bins, hi, hi_end - hi);
+}
+
 static bool try_row(struct evacuation *e, const struct row *row)
 {
 	u32 nr = line_up(e, row), max_blocks = e->req->max_blocks;
 
-	e->bins->skip_lo = row->first ? item_end(&e->req->items[row->first - 1]) : 0;
-	e->bins->skip_hi = row->end < e->req->nr_items ? e->req->items[row->end].start :
-							 e->req->nr_blocks;
+	skip_window(e, row);
 	for (u32 k = 0; k < nr; k++) {
 		const struct kv_item *item = &e->req->items[(u32)e->order[k]];
 		u32 dst = bins_take(e->bins, item->nr);
@@ -169,7 +182,7 @@ static struct layout layout_of(const struct kv_plan_req *req)
 	struct layout l = { .bytes = kv_align_up(sizeof(struct evacuation), 8) };
 
 	l.bins = scratch_part(&l.bytes, 1, sizeof(struct bins));
-	l.room = scratch_part(&l.bytes, (size_t)req->nr_items + 1, sizeof(struct bin_hole));
+	l.room = scratch_part(&l.bytes, (size_t)req->nr_items + 3, sizeof(struct bin_hole));
 	l.order = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
 	l.spare = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
 	return l;

@@ -35,8 +35,7 @@ static u32 slot_blocks(u32 slot)
 	return slot <= ASKED_EXACT ? slot : ASKED_EXACT << (slot - ASKED_EXACT);
 }
 
-/* 0: nobody has asked for any. */
-static u32 asked_median(const struct asked *asked)
+u32 asked_median(const struct asked *asked)
 {
 	u32 below = 0;
 

@@ -9,12 +9,14 @@
 
 #include "arena.h"
 #include "flight.h"
+#include "goal.h"
 #include "stay.h"
 
 struct start {
 	struct kvmm_pool *pool;
 	struct steps *steps;
-	struct flight *flight;	/* out */
+	struct goal *goal;	/* what for */
+	struct flight *flight;	/* out; NULL: nothing moves */
 	struct picture picture;
 	u32 mode;
 	bool stopped;		/* the gate is closed, by us */
@@ -60,14 +62,19 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 	struct kvmm_pool *pool = start->pool;
 	int err;
 
-	start->flight = flight_make(moves, nr, start->mode);
-	if (!start->flight)
+	start->flight = nr ? flight_make(moves, nr, start->mode) : NULL;
+	if (nr && !start->flight)
 		return -ENOMEM;
 	kv_lock(&pool->lock);
 	stop_owners(start);
-	err = flight_lift(pool, start->flight);
+	err = start->goal ? goal_claim(start->goal) : 0;
+	if (!err) {
+		err = nr ? flight_lift(pool, start->flight) : 0;
+		if (start->goal)
+			goal_claimed(start->goal, !err);
+	}
 	kv_unlock(&pool->lock);
-	if (err) {
+	if (err || !nr) {
 		let_owners_go(start);
 		flight_free(start->flight);
 		start->flight = NULL;
@@ -132,46 +139,55 @@ static int take_off(struct start *start)
 	return err == -EBUSY || err == -ENOMEM || !err ? err : -EIO;
 }
 
-static int check_start(const struct kvmm_pool *pool, const struct steps *steps)
+static int check_start(const struct kvmm_pool *pool, const struct steps *steps, bool go)
 {
 	/* When a copy is done, and its old places are free, is up to the device. */
 	if (!pool->parts.planner || pool->rounds || pool->deterministic)
 		return -EOPNOTSUPP;
-	return steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS ? -EBUSY : 0;
+	return go && (steps->nr_quiet || steps->nr_flights == MAX_FLIGHTS) ? -EBUSY : 0;
+}
+
+static void report(struct start *start)
+{
+	struct kvmm_stay *stay = &start->picture.stay;
+	u32 nr = start->goal->nr_recent;
+
+	stay->movable -= nr;
+	stay->staying += nr;
+	stay->blocks[KVMM_STAY_RECENT] += nr;
+	stay_report(start->pool, stay, NULL);
 }
 
 /* compact_lock held: nothing else moves blocks, and the gate is not closed by anybody else. */
-static int start_moves(struct start *start, struct kvmm_compact *goal)
+static int start_moves(struct start *start)
 {
 	struct kvmm_pool *pool = start->pool;
 	int err;
 
 	flights_poll(pool);
-	err = check_start(pool, start->steps);
+	err = check_start(pool, start->steps, start->goal->go);
 	if (!err)
 		err = pool_enter(pool);
 	if (err)
 		return err;
 	pool_leave(pool);
-	err = kv_compact_plan(pool->parts.planner, &start_ops, start, pool->nr_blocks, goal);
-	stay_report(pool, &start->picture.stay, goal);
-	if (err)
-		return err == -EALREADY ? 0 : err;
-	goal->moved = start->flight->nr_blocks;
-	goal->nr_moves = start->flight->nr;
-	return take_off(start);
+	err = goal_plan(start->goal, &start_ops, start);
+	report(start);
+	return err || !start->flight ? err : take_off(start);
 }
 
-static int start_locked(struct kvmm_pool *pool, struct kvmm_compact *goal, u32 mode)
+int flights_start_goal(struct kvmm_pool *pool, struct goal *goal)
 {
-	struct start start = { .pool = pool, .mode = mode, .picture = { .pool = pool, .mode = mode } };
+	u32 mode = goal->ask->mode;
+	struct start start = { .pool = pool, .goal = goal, .mode = mode,
+			       .picture = { .pool = pool, .mode = mode } };
 	int err;
 
 	start.steps = steps_get(pool);
 	if (!start.steps)
 		return -ENOMEM;
 	arenas_bar(pool);
-	err = start_moves(&start, goal);
+	err = start_moves(&start);
 	arenas_unbar(pool);
 	return err;
 }
@@ -184,6 +200,28 @@ int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u
 	if (!err)
 		err = isolate(&start, moves, nr);
 	return err ? err : take_off(&start);
+}
+
+static int start_run(struct kvmm_pool *pool, struct kvmm_compact *compact, u32 mode)
+{
+	struct kvmm_compact_goal ask = {
+		.size = sizeof(ask), .goal = KVMM_GOAL_RUN, .mode = mode,
+		.want = compact->want_run, .max_blocks = compact->max_blocks,
+		.max_us = compact->max_us,
+	};
+	struct goal goal = { .pool = pool, .ask = &ask, .go = true };
+	int err = flights_start_goal(pool, &goal);
+
+	compact->moved = err ? 0 : goal.plan.nr_blocks;
+	compact->nr_moves = err ? 0 : goal.plan.nr_moves;
+	compact->plan_ns = goal.plan_ns;
+	compact->copy_ns = 0;
+	compact->largest_before = goal.req.nr_blocks ? goal_largest(&goal) : 0;
+	compact->largest_after = max(compact->largest_before, err ? 0 : goal.plan.gap.nr);
+	if (compact->stay)
+		*compact->stay = pool->stay;
+	goal_exit(&goal);
+	return err == -EALREADY ? 0 : err;
 }
 
 int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
@@ -201,9 +239,7 @@ int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uin
 	if (!goal.want_run || goal.want_run > pool->nr_usable)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
-	err = start_locked(pool, &goal, mode);
-	if (err)
-		goal.moved = goal.nr_moves = 0;
+	err = start_run(pool, &goal, mode);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	goal.size = size;

@@ -101,7 +101,8 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	picture->nr = 0;
 	picture->stay = (struct kvmm_stay){ 0 };
 	kv_lock(&pool->lock);
-	reserve_drop_all(pool);
+	if (picture->mode == MOVE_STOPPED)	/* others give up those in the way; see goal_claim() */
+		reserve_drop_all(pool);
 	pool_each_run(pool, add_run, picture);
 	kv_unlock(&pool->lock);
 	return picture->nr;

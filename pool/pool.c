@@ -12,6 +12,7 @@
 
 #include "arena.h"
 #include "determ.h"
+#include "goal.h"
 #include "hold.h"
 #include "mag.h"
 #include "owned.h"
@@ -270,6 +271,7 @@ static void exit_fields(struct kvmm_pool *pool)
 {
 	background_exit(pool);
 	lower_exit(pool);
+	goals_exit(pool);
 	steps_exit(pool);
 	pin_types_exit(pool);
 	elastic_exit(pool);

@@ -5,6 +5,7 @@
  * Everything here is read under the lock; blocks being moved are waited for.
  */
 
+#include "goal.h"
 #include "hold.h"
 #include "local.h"
 #include "owned.h"
@@ -87,7 +88,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.nr_away = elastic_nr_away(pool),
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
 				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool) +
-				  elastic_bytes(pool),
+				  elastic_bytes(pool) + goals_bytes(pool),
 	};
 	count_states(pool, &count, nr_mags, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];

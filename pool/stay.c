@@ -158,7 +158,7 @@ void stay_report(struct kvmm_pool *pool, const struct kvmm_stay *stay, struct kv
 {
 	kv_assert_held(&pool->compact_lock);
 	pool->stay = *stay;
-	if (goal->stay)
+	if (goal && goal->stay)
 		*goal->stay = *stay;
 }
 

@@ -21,7 +21,8 @@ struct verdict run_verdict(struct kvmm_pool *pool, u32 owner, struct kvmm_extent
 struct verdict stay_look(struct kvmm_pool *pool, struct kvmm_stay *stay, u32 owner,
 			 struct kvmm_extent run, u32 mode);
 
-/* What a compaction has met; it is the last one from now on. compact_lock held. */
+/* What a compaction has met; it is the last one from now on. @goal: who wants to know, or NULL.
+ * compact_lock held. */
 void stay_report(struct kvmm_pool *pool, const struct kvmm_stay *stay, struct kvmm_compact *goal);
 
 #endif /* POOL_STAY_H */

@@ -203,17 +203,4 @@ struct kv_movable_ops {
 int kv_compact(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
 	       void *owner, u32 nr_blocks, struct kvmm_compact *compact);
 
-/**
- * kv_compact_plan() - its first half: moves that keep apart, isolated by @ops->isolate
- * @compact: goal in; plan_ns and largest_before out
- *
- * The caller copies and commits, some time. Of @ops only snapshot and isolate are used.
- *
- * Context: as kv_compact().
- * Return: 0; -EALREADY there is such a run; -ENOSPC; -EAGAIN the picture went out of date each time;
- * -ENOMEM; what isolate says.
- */
-int kv_compact_plan(const struct kv_planner_ops *planner, const struct kv_movable_ops *ops,
-		    void *owner, u32 nr_blocks, struct kvmm_compact *compact);
-
 #endif /* KV_DEFRAG_H */

@@ -6,6 +6,7 @@
 #include <kvmm/alloc.h>
 #include <kvmm/background.h>
 #include <kvmm/cache.h>
+#include <kvmm/compact.h>
 #include <kvmm/device.h>
 #include <kvmm/digest.h>
 #include <kvmm/disk.h>

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compaction for a purpose: what blocks are moved for, what it may cost, what it would do.
+ *
+ * kvmm_pool_compact() and kvmm_compact_start() make a free run. There are other reasons to move blocks,
+ * and other ways to get rid of one that is in the way: a cached block that nobody references can be
+ * lost, where that costs less than copying it. A goal says what for and how much; a plan says what
+ * would be done for it, and what would be there then.
+ *
+ * Nothing that is planned is certain: while it is carried out blocks change hands, and whoever
+ * does so first is right.
+ */
+#ifndef KVMM_COMPACT_H
+#define KVMM_COMPACT_H
+
+#include <kvmm/step.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * enum kvmm_goal - what for
+ * @KVMM_GOAL_RUN: a free run of @want blocks
+ * @KVMM_GOAL_PAGEBLOCKS: @want pageblocks, aligned groups of @pageblock_blocks blocks, with nobody in
+ *	them; those that are empty already count
+ * @KVMM_GOAL_SHORTEN: @want extents of ranges fewer, 0 = as many as can be: extents of one range come
+ *	to lie behind one another
+ * @KVMM_GOAL_GATHER: one range, or all ranges of a sequence, oldest first, in one run. Where there is no
+ *	hole for it a run is made first, and @is_partial: try again once that is there
+ */
+enum kvmm_goal {
+	KVMM_GOAL_RUN,
+	KVMM_GOAL_PAGEBLOCKS,
+	KVMM_GOAL_SHORTEN,
+	KVMM_GOAL_GATHER,
+	KVMM_NR_GOALS,
+};
+
+/** kvmm_goal_name() - "run", "pageblocks", "shorten", "gather"; NULL no such goal. */
+KVMM_API const char *kvmm_goal_name(uint32_t goal);
+
+/**
+ * Cached blocks that nobody references may be lost, with all that follow them in their chains: where that
+ * costs less than copying (struct kvmm_alloc_costs), or where there is no place for them. Only of the
+ * class that is evicted from next; never where tenants have limits.
+ */
+#define KVMM_GOAL_DROP		(1u << 0)
+
+/**
+ * Nothing is urgent: what has moved in one of the last KVMM_CALM_PLANS plans stays, and pageblocks that
+ * could not be emptied lately are left out until something in them is freed, or so many plans later.
+ */
+#define KVMM_GOAL_CALM		(1u << 1)
+#define KVMM_CALM_PLANS		8u
+
+/**
+ * struct kvmm_compact_goal - what is to be reached, and for how much
+ * @size: sizeof(struct kvmm_compact_goal); set by KVMM_COMPACT_GOAL_INIT
+ * @goal: enum kvmm_goal
+ * @mode: enum kvmm_move_mode
+ * @flags: KVMM_GOAL_*
+ * @want: see there
+ * @pageblock_blocks: a power of two
+ * @max_blocks: move at most so many; 0 = no limit
+ * @max_us: planning and copying, as predicted, may take so long; 0 = no limit
+ * @max_bytes: move at most so many; 0 = no limit
+ * @range: KVMM_GOAL_GATHER: this one, or, if it is all zeros,
+ * @seq: those of this sequence
+ */
+struct kvmm_compact_goal {
+	size_t size;
+	uint32_t goal;
+	uint32_t mode;
+	uint32_t flags;
+	uint32_t want;
+	uint32_t pageblock_blocks;
+	uint32_t max_blocks;
+	uint32_t max_us;
+	uint32_t reserved;
+	uint64_t max_bytes;
+	kvmm_range_t range;
+	uint64_t seq;
+};
+
+#define KVMM_COMPACT_GOAL_INIT { sizeof(struct kvmm_compact_goal), KVMM_GOAL_RUN, KVMM_MOVE_BESIDE, \
+				 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0 }
+
+/**
+ * struct kvmm_compact_state - how the free blocks lie
+ * @largest: the longest run of them
+ * @unusable_ppm: kvmm_zone_unusable() at the length that the goal is about: a run, a pageblock, else what
+ *	the median range has asked for
+ * @extents: of all ranges
+ */
+struct kvmm_compact_state {
+	uint32_t largest;
+	uint32_t unusable_ppm;
+	uint64_t extents;
+};
+
+/**
+ * struct kvmm_compact_plan - what is done for a goal
+ * @size: sizeof(struct kvmm_compact_plan); set by KVMM_COMPACT_PLAN_INIT
+ * @moves: NULL, or room for @max_moves
+ * @drops: NULL, or room for @max_drops blocks that are lost
+ * @empty: NULL, or room for @max_empty pageblocks, as extents, by address (KVMM_GOAL_PAGEBLOCKS)
+ * @is_partial: out: the goal is not reached by it, but nearer
+ * @nr_moves, @moved_blocks, @moved_bytes: out
+ * @nr_drops: out: blocks that are lost; those that follow them in their chains are, too
+ * @nr_empty: out
+ * @saved_extents: out (KVMM_GOAL_SHORTEN, KVMM_GOAL_GATHER)
+ * @run: out: what becomes free (KVMM_GOAL_RUN), or where it comes to lie (KVMM_GOAL_GATHER)
+ * @copy_ns: out: what copying takes, predicted from what the device was measured at; without one
+ *	from struct kvmm_alloc_costs
+ * @plan_ns: out: what planning took
+ * @before, @after: out: the pool, without what else happens meanwhile
+ *
+ * Of lists that have more the first ones are written.
+ */
+struct kvmm_compact_plan {
+	size_t size;
+	struct kvmm_relocation *moves;
+	uint32_t *drops;
+	struct kvmm_extent *empty;
+	uint32_t max_moves;
+	uint32_t max_drops;
+	uint32_t max_empty;
+	uint32_t is_partial;
+	uint32_t nr_moves;
+	uint32_t moved_blocks;
+	uint64_t moved_bytes;
+	uint32_t nr_drops;
+	uint32_t nr_empty;
+	uint32_t saved_extents;
+	uint32_t reserved;
+	struct kvmm_extent run;
+	uint64_t copy_ns;
+	uint64_t plan_ns;
+	struct kvmm_compact_state before;
+	struct kvmm_compact_state after;
+};
+
+#define KVMM_COMPACT_PLAN_INIT { sizeof(struct kvmm_compact_plan), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, \
+				 0, 0, 0, 0, 0, { 0, 0 }, 0, 0, { 0, 0, 0 }, { 0, 0, 0 } }
+
+/**
+ * kvmm_compact_plan() - what would be done, without doing it
+ * @plan: out
+ *
+ * What stays where it is, and why, is in kvmm_stay_last() afterwards.
+ *
+ * Return: 0, with nothing in the plan if the goal is reached already; -ENOSPC no allowed moves get any
+ * nearer to it; -EAGAIN only some that take longer than @goal->max_us do; -ENOMEM; -EOPNOTSUPP as
+ * kvmm_pool_compact(), @goal->max_bytes in a pool of ids, or the pool has KVMM_POOL_DETERMINISTIC;
+ * -ESTALE, -EINVAL.
+ */
+KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			       struct kvmm_compact_plan *plan);
+
+/**
+ * kvmm_compact_goal_start() - plan, evict what is to be lost, and let the moves begin
+ * @plan: out: what has been begun
+ *
+ * As kvmm_compact_start(). What is lost is evicted before the copies begin, and counted as such.
+ *
+ * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: the blocks changed
+ * hands all the while it was planned. After an error nothing was begun, but for -EIO and -EBUSY: then
+ * what was to be lost is.
+ */
+KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+				     struct kvmm_compact_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_COMPACT_H */

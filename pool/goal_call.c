@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The calls of <kvmm/compact.h>. */
+#include "goal.h"
+
+const char *kvmm_goal_name(uint32_t goal)
+{
+	static const char *const names[KVMM_NR_GOALS] = {
+		[KVMM_GOAL_RUN] = "run", [KVMM_GOAL_PAGEBLOCKS] = "pageblocks",
+		[KVMM_GOAL_SHORTEN] = "shorten", [KVMM_GOAL_GATHER] = "gather",
+	};
+
+	return goal < KVMM_NR_GOALS ? names[goal] : NULL;
+}
+
+static bool is_good(const struct kvmm_pool *pool, const struct kvmm_compact_goal *ask)
+{
+	u32 size = ask->pageblock_blocks;
+
+	if (ask->mode >= KVMM_NR_MOVE_MODES || ask->flags & ~(KVMM_GOAL_DROP | KVMM_GOAL_CALM) ||
+	    ask->reserved)
+		return false;
+	switch (ask->goal) {
+	case KVMM_GOAL_RUN:
+		return ask->want && ask->want <= pool->nr_usable;
+	case KVMM_GOAL_PAGEBLOCKS:
+		return ask->want && kv_is_pow2(size) && size <= pool->nr_blocks &&
+		       ask->want <= pool->nr_blocks / size;
+	case KVMM_GOAL_SHORTEN:
+		return true;
+	case KVMM_GOAL_GATHER:
+		return ask->range.gen || ask->seq;
+	default:
+		return false;
+	}
+}
+
+static int check(const struct kvmm_pool *pool, const struct kvmm_compact_goal *ask)
+{
+	if (!is_good(pool, ask))
+		return -EINVAL;
+	if (!pool->parts.planner || pool->rounds || pool->deterministic)
+		return -EOPNOTSUPP;
+	return ask->max_bytes && !pool->block_bytes ? -EOPNOTSUPP : 0;
+}
+
+/* ---- what is told ---- */
+
+/* The caller's lists, and the rest of @out from zero. */
+static void keep_lists(struct kvmm_compact_plan *out)
+{
+	*out = (struct kvmm_compact_plan){
+		.size = out->size, .moves = out->moves, .drops = out->drops, .empty = out->empty,
+		.max_moves = out->moves ? out->max_moves : 0,
+		.max_drops = out->drops ? out->max_drops : 0,
+		.max_empty = out->empty ? out->max_empty : 0,
+	};
+}
+
+static void tell_lists(const struct goal *goal, struct kvmm_compact_plan *out)
+{
+	const struct kv_plan *plan = &goal->plan;
+	u32 size = BIT(goal->req.order);
+
+	for (u32 i = 0; i < min(plan->nr_moves, out->max_moves); i++)
+		out->moves[i] = (struct kvmm_relocation){ plan->moves[i].src, plan->moves[i].dst,
+							  plan->moves[i].nr, 0 };
+	for (u32 i = 0; i < min(plan->nr_drops, out->max_drops); i++)
+		out->drops[i] = plan->drops[i].start;
+	for (u32 i = 0; i < min(plan->nr_pageblocks, out->max_empty); i++)
+		out->empty[i] = (struct kvmm_extent){ plan->pageblocks[i] * size, size };
+}
+
+static int tell(const struct goal *goal, struct kvmm_compact_plan *out)
+{
+	const struct kv_plan *plan = &goal->plan;
+	int err = goal_state(goal, false, &out->before);
+
+	if (!err)
+		err = goal_state(goal, true, &out->after);
+	tell_lists(goal, out);
+	out->is_partial = goal->is_partial;
+	out->nr_moves = plan->nr_moves;
+	out->moved_blocks = plan->nr_blocks;
+	out->moved_bytes = plan->nr_blocks * goal->pool->block_bytes;
+	out->nr_drops = plan->nr_drops;
+	out->nr_empty = plan->nr_pageblocks;
+	out->saved_extents = plan->saved;
+	out->run = plan->gap;
+	out->copy_ns = goal_copy_ns(goal->pool, plan->nr_moves, plan->nr_blocks);
+	out->plan_ns = goal->plan_ns;
+	return err;
+}
+
+/* ---- the calls ---- */
+
+/* What cannot be told is missing in @out, but has been begun: that is no error. */
+static int run(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask, bool go,
+	       struct kvmm_compact_plan *out)
+{
+	struct goal goal = { .pool = pool, .ask = ask, .go = go };
+	int err, told;
+
+	kv_lock(&pool->compact_lock);
+	err = flights_start_goal(pool, &goal);
+	told = !err || err == -EALREADY ? tell(&goal, out) : 0;
+	kv_unlock(&pool->compact_lock);
+	goal_exit(&goal);
+	cache_after(pool);
+	if (err == -EALREADY)
+		err = 0;
+	return err || go ? err : told;
+}
+
+static int call(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal, bool go,
+		struct kvmm_compact_plan *plan)
+{
+	struct kvmm_compact_goal ask;
+	struct kvmm_compact_plan out;
+	size_t size;
+	int err;
+
+	if (!pool || !goal || !plan)
+		return -EINVAL;
+	size = plan->size;
+	err = kv_copy_attr(&out, sizeof(out), plan);
+	if (!err)
+		err = kv_copy_attr(&ask, sizeof(ask), goal);
+	if (!err)
+		err = check(pool, &ask);
+	if (err)
+		return err;
+	keep_lists(&out);
+	err = run(pool, &ask, go, &out);
+	out.size = size;
+	memcpy(plan, &out, min(size, sizeof(out)));
+	return err;
+}
+
+int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+		      struct kvmm_compact_plan *plan)
+{
+	return call(pool, goal, false, plan);
+}
+
+int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			    struct kvmm_compact_plan *plan)
+{
+	return call(pool, goal, true, plan);
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Goals of a pool: what is planned, begun, lost, left alone. Blocks that are dark show as '.'. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+
+#define BYTES	TEST_BLOCK_BYTES
+
+static struct kvmm_compact_goal goal_for(u32 goal, u32 want)
+{
+	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+
+	ask.goal = goal;
+	ask.want = want;
+	ask.mode = KVMM_MOVE_BETWEEN;
+	ask.pageblock_blocks = 4;
+	return ask;
+}
+
+/* Carried out, and landed. */
+static int reach(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask,
+		 struct kvmm_compact_plan *plan)
+{
+	int err;
+
+	*plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
+	err = kvmm_compact_goal_start(pool, ask, plan);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_compact_poll(pool), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	return err;
+}
+
+static int only_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask,
+		     struct kvmm_compact_plan *plan)
+{
+	*plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
+	return kvmm_compact_plan(pool, ask, plan);
+}
+
+static struct kvmm_pool *painted(const char *want, kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(strlen(want));
+
+	paint(pool, want, range);
+	for (u32 i = 0; i < 26; i++)
+		if (range[i].gen)
+			write_pattern(pool, range[i], i);
+	return pool;
+}
+
+static void end_painted(struct kvmm_pool *pool, const kvmm_range_t *range)
+{
+	for (u32 i = 0; i < 26; i++)
+		if (range[i].gen)
+			cr_expect(has_pattern(pool, range[i], i), "%c", 'a' + i);
+	end_pool(pool);
+}
+
+/* ---- each goal ---- */
+
+Test(goal, a_run_is_made)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa..bb..cc..dd..", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 6);
+	struct kvmm_compact_plan plan;
+
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 1);
+	cr_expect_eq(plan.moved_bytes, 2 * BYTES);
+	cr_expect_geq(plan.run.nr, 6);
+	cr_expect_geq(stat_of(pool).largest, 6);
+	end_painted(pool, range);
+}
+
+Test(goal, pageblocks_are_emptied)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("a...bb..ccc.dddd", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
+	struct kvmm_extent empty[1];
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	plan.empty = empty;
+	plan.max_empty = 1;
+	cr_expect_eq(kvmm_compact_goal_start(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_empty, 1);
+	cr_expect_eq(empty[0].start, 0);
+	cr_expect_eq(empty[0].nr, 4);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_str_eq(picture(pool), "....bb..cccadddd");
+	end_painted(pool, range);
+}
+
+Test(goal, lists_get_shorter)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aab.aacc.cc.........", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_SHORTEN, 0);
+	struct kvmm_compact_plan plan;
+
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.saved_extents, 2);
+	cr_expect_eq(plan.before.extents, 5);
+	cr_expect_eq(plan.after.extents, 3);
+	cr_expect_eq(kvmm_range_extents(pool, range[0], NULL, 0), 1);
+	cr_expect_eq(kvmm_range_extents(pool, range[2], NULL, 0), 1);
+	end_painted(pool, range);
+}
+
+Test(goal, a_range_is_gathered)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("abacad......", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_GATHER, 0);
+	struct kvmm_compact_plan plan;
+
+	ask.range = range[0];
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_str_eq(picture(pool), ".b.c.daaa...");
+	cr_expect_eq(plan.saved_extents, 2);
+	end_painted(pool, range);
+}
+
+Test(goal, a_sequence_is_gathered_oldest_range_first)
+{
+	struct kvmm_pool *pool = make_pool(12);
+	kvmm_range_t old = take_seq(pool, 2, 0, 'a' + 1), young, other[2];
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_GATHER, 0);
+	struct kvmm_extent ext[2];
+	struct kvmm_compact_plan plan;
+
+	other[0] = take(pool, 1, 0);
+	young = take_seq(pool, 2, 0, 'a' + 1);
+	other[1] = take(pool, 1, 0);
+	write_pattern(pool, old, 1);
+	write_pattern(pool, young, 2);
+	ask.seq = 'a' + 1;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(kvmm_range_extents(pool, old, &ext[0], 1), 1);
+	cr_expect_eq(kvmm_range_extents(pool, young, &ext[1], 1), 1);
+	cr_expect_eq(ext[0].start + ext[0].nr, ext[1].start);
+	cr_expect(has_pattern(pool, old, 1) && has_pattern(pool, young, 2));
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 0);
+	ask.seq = 77;
+	cr_expect_eq(reach(pool, &ask, &plan), -ESTALE);
+	for (u32 i = 0; i < 2; i++)
+		kvmm_range_free(pool, other[i]);
+	end_pool(pool);
+}
+
+/* ---- what it would be ---- */
+
+Test(goal, a_plan_changes_nothing_and_says_what_there_would_be)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa..bb..cc..dd..", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 6);
+	struct kvmm_relocation moves[1];
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	plan.moves = moves;
+	plan.max_moves = 1;
+	cr_expect_eq(kvmm_compact_plan(pool, &ask, &plan), 0);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	cr_expect_eq(plan.nr_moves, 1);
+	cr_expect_eq(moves[0].nr, 2);
+	cr_expect_eq(plan.before.largest, 2);
+	cr_expect_geq(plan.after.largest, 6);
+	cr_expect_eq(plan.before.unusable_ppm, 1000000);
+	cr_expect_lt(plan.after.unusable_ppm, 1000000);
+	cr_expect_gt(plan.copy_ns, 0);
+	end_painted(pool, range);
+}
+
+Test(goal, what_is_there_is_no_reason_to_move_anything)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa......", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 6);
+	struct kvmm_compact_plan plan;
+
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 0);
+	cr_expect_eq(plan.before.largest, 6);
+	ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_empty, 1);
+	end_painted(pool, range);
+}
+
+Test(goal, who_stays_is_told)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa..bb..", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 4);
+	struct kvmm_compact_plan plan;
+	struct kvmm_stay stay;
+
+	cr_assert_eq(kvmm_range_pin(pool, range[1]), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range[0]), 0);
+	cr_expect_eq(only_plan(pool, &ask, &plan), -ENOSPC);
+	cr_expect_eq(kvmm_stay_last(pool, &stay), 0);
+	cr_expect_eq(stay.blocks[KVMM_STAY_PIN_USER], 4);
+	kvmm_range_unpin(pool, range[1]);
+	kvmm_range_unpin(pool, range[0]);
+	end_painted(pool, range);
+}
+
+/* ---- budgets ---- */
+
+Test(goal, budgets_are_kept)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("a...bb..ccc.dddd", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
+	struct kvmm_compact_plan plan;
+
+	ask.max_bytes = BYTES - 1;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -ENOSPC);
+	ask.max_bytes = BYTES;
+	cr_expect_eq(only_plan(pool, &ask, &plan), 0);
+	ask = goal_for(KVMM_GOAL_RUN, 6);
+	ask.max_blocks = 1;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -ENOSPC);
+	end_painted(pool, range);
+}
+
+/* A pool of ids: nothing is measured, and a block is said to take two microseconds. */
+Test(goal, time_is_a_budget)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 3);
+	struct kvmm_compact_plan plan;
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = 20;
+	pool = make_pool_of(&attr);
+	paint(pool, "a...b...cc..dd..eee.", range);
+	cr_expect_eq(only_plan(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.copy_ns, plan.moved_blocks * 2000ull);
+	ask.max_us = 5;
+	cr_expect_eq(only_plan(pool, &ask, &plan), 0);
+	cr_expect(plan.is_partial);
+	cr_expect_leq(plan.copy_ns, 5000);
+	cr_expect_gt(plan.nr_empty, 0);
+	ask.max_bytes = 1;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EOPNOTSUPP);
+	end_pool(pool);
+}
+
+/* ---- losing ---- */
+
+/* Blocks of keys 0 .. 7, of which every second one is freed again: "I.I.I.I." and free ones. */
+static struct kvmm_pool *cached(u64 drop_ns)
+{
+	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 100,
+									   .drop_block_ns = drop_ns } };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	kvmm_range_t hole[8];
+
+	attr.nr_blocks = 16;
+	attr.block_bytes = BYTES;
+	attr.policy = "lru";
+	attr.alloc = &alloc;
+	attr.flags = KVMM_POOL_NO_MAGAZINES;
+	pool = make_pool_of(&attr);
+	for (u32 i = 0; i < 8; i++) {
+		cache_keys(pool, i, 1);
+		hole[i] = take(pool, 1, 0);
+	}
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(kvmm_range_free(pool, hole[i]), 0);
+	return pool;
+}
+
+Test(goal, cached_blocks_are_lost_where_that_is_cheaper)
+{
+	struct kvmm_pool *pool = cached(10);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 2);
+	struct kvmm_compact_plan plan;
+	struct kvmm_pool_stat before = stat_of(pool);
+
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_drops, 0, "nobody said that blocks may be lost");
+	ask.flags = KVMM_GOAL_DROP;
+	ask.want = 3;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 0);
+	cr_expect_gt(plan.nr_drops, 0);
+	cr_expect_eq(stat_of(pool).evictions, before.evictions + plan.nr_drops);
+	cr_expect_eq(stat_of(pool).nr_free, before.nr_free + plan.nr_drops);
+	end_pool(pool);
+}
+
+Test(goal, cached_blocks_are_moved_where_that_is_cheaper)
+{
+	struct kvmm_pool *pool = cached(1000);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 2);
+	struct kvmm_compact_plan plan;
+	u64 evictions = stat_of(pool).evictions;
+
+	ask.flags = KVMM_GOAL_DROP;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_drops, 0);
+	cr_expect_gt(plan.nr_moves, 0);
+	cr_expect_eq(stat_of(pool).evictions, evictions);
+	end_pool(pool);
+}
+
+Test(goal, where_there_is_no_place_they_are_lost)
+{
+	struct kvmm_pool *pool = cached(1000);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 3);
+	struct kvmm_compact_plan plan;
+
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect(plan.is_partial);
+	cr_expect_eq(plan.nr_empty, 2);
+	ask.flags = KVMM_GOAL_DROP;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_empty, 3);
+	cr_expect_gt(plan.nr_drops, 0);
+	end_pool(pool);
+}
+
+/* ---- calm ---- */
+
+Test(goal, what_has_moved_is_left_alone_for_a_while)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("a...bbb.ccc.pppp", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
+	struct kvmm_compact_plan plan;
+	struct kvmm_stay stay;
+	u32 nr;
+
+	ask.flags = KVMM_GOAL_CALM;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 1);
+	/* That is reached from now on, but each plan counts. */
+	for (nr = 0; nr < 2 * KVMM_CALM_PLANS; nr++) {
+		cr_expect_eq(reach(pool, &ask, &plan), 0);
+		cr_expect_eq(plan.nr_moves, 0);
+		kvmm_stay_last(pool, &stay);
+		if (!stay.blocks[KVMM_STAY_RECENT])
+			break;
+		cr_expect_eq(stay.blocks[KVMM_STAY_RECENT], 1);
+	}
+	cr_expect_eq(nr, KVMM_CALM_PLANS - 1);
+	end_painted(pool, range);
+}
+
+/* ---- growth ---- */
+
+Test(goal, reservations_are_given_up_only_where_something_goes)
+{
+	struct kvmm_pool *pool = make_pool(32);
+	kvmm_range_t grows = take(pool, 2, KVMM_ALLOC_GROWS), hole[2], last;
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 2);
+	struct kvmm_compact_plan plan;
+	struct kvmm_growth_stat before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+
+	cr_assert_eq(kvmm_range_grow(pool, grows, 1), 0);
+	cr_assert_eq(kvmm_range_grow(pool, grows, 1), 0);
+	hole[0] = take(pool, 2, 0);
+	last = take(pool, 2, 0);
+	hole[1] = take(pool, 2, 0);
+	take(pool, 8, 0);
+	cr_assert_eq(kvmm_range_free(pool, hole[0]), 0);
+	cr_assert_eq(kvmm_range_free(pool, hole[1]), 0);
+	cr_assert_eq(kvmm_growth_stat(pool, &before), 0);
+	cr_assert_gt(before.nr_reserved, 0);
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	kvmm_growth_stat(pool, &after);
+	cr_expect_eq(after.nr_reserved, before.nr_reserved);
+	ask.want = 18;	/* of 20 that are free, most of them reserved */
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 1);
+	cr_expect_geq(stat_of(pool).largest, 18);
+	kvmm_range_free(pool, last);
+	end_pool(pool);
+}
+
+/* ---- misuse ---- */
+
+Test(goal, misuse_is_refused)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_compact_goal ask = goal_for(KVMM_NR_GOALS, 1);
+	struct kvmm_compact_plan plan;
+
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_RUN, 0);
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_RUN, 9);
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 3);
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask.want = 1;
+	ask.pageblock_blocks = 3;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_GATHER, 0);
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_RUN, 2);
+	ask.flags = 4;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	ask = goal_for(KVMM_GOAL_RUN, 2);
+	ask.mode = KVMM_NR_MOVE_MODES;
+	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
+	cr_expect_eq(kvmm_compact_plan(NULL, &ask, &plan), -EINVAL);
+	cr_expect_eq(kvmm_compact_plan(pool, NULL, &plan), -EINVAL);
+	cr_expect_eq(kvmm_compact_plan(pool, &ask, NULL), -EINVAL);
+	cr_expect_str_eq(kvmm_goal_name(KVMM_GOAL_SHORTEN), "shorten");
+	cr_expect_null(kvmm_goal_name(KVMM_NR_GOALS));
+	end_pool(pool);
+}
