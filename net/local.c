@@ -122,11 +122,34 @@ static int local_prepare(struct kvmm_migrate *job)
 	return begin_move(job, local);
 }
 
+/*
+ * A device that could not see the end of its work may not be done with these blocks. It looks again
+ * before it gives memory of the host back, and begins nothing until it has.
+ */
+static int let_see(const struct kv_pool_view *view)
+{
+	struct kv_host_mem mem;
+	int err = view->dev ? view->ops->host_alloc(view->dev, 1, -1, &mem) : 0;
+
+	if (!err && view->dev)
+		view->ops->host_free(view->dev, &mem);
+	return err;
+}
+
+static int let_both_see(struct kvmm_migrate *job)
+{
+	int err = let_see(&job->goods.view);
+
+	return err ? err : let_see(&job->local->store.view);
+}
+
 static int local_wait(struct kvmm_migrate *job)
 {
 	struct local *local = job->local;
+	int err = quiet_poll(local->store.pool, &local->store.view, &local->fence,
+			     &local->has_fence);
 
-	return quiet_poll(local->store.pool, &local->store.view, &local->fence, &local->has_fence);
+	return err || job->attempts == 1 ? err : let_both_see(job);
 }
 
 /* ---- copy, verify, commit ---- */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,23 +7,38 @@
 
 #define MAX_NR	4096u
 
-static void must(bool good)
+static void must_at(bool good, int line)
 {
-	if (!good)
-		abort();
+	if (good)
+		return;
+	fprintf(stderr, "%s:%d: a step of the test failed\n", __FILE__, line);
+	abort();
+}
+
+#define must(good)	must_at(good, __LINE__)
+
+struct kvmm_pool *net_pool_on(const char *device, const struct kvmm_plane *plane, u32 nr_blocks)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	int err;
+
+	attr.device = device;
+	attr.nr_blocks = nr_blocks;
+	attr.planes = plane;
+	attr.nr_planes = plane != NULL;
+	attr.block_bytes = NET_BLOCK_BYTES;
+	attr.policy = "lru";
+	err = kvmm_pool_create(&attr, &pool);
+	if (err)
+		fprintf(stderr, "%s: %d\n", device, err);
+	must(!err);
+	return pool;
 }
 
 struct kvmm_pool *net_pool(const char *device, u32 nr_blocks)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kvmm_pool *pool;
-
-	attr.device = device;
-	attr.nr_blocks = nr_blocks;
-	attr.block_bytes = NET_BLOCK_BYTES;
-	attr.policy = "lru";
-	must(!kvmm_pool_create(&attr, &pool));
-	return pool;
+	return net_pool_on(device, NULL, nr_blocks);
 }
 
 static void fill(u32 *words, u32 content, u32 i)

@@ -16,6 +16,9 @@
 /* @device as in struct kvmm_pool_attr. Asserts. */
 struct kvmm_pool *net_pool(const char *device, u32 nr_blocks);
 
+/* In memory of the caller's. */
+struct kvmm_pool *net_pool_on(const char *device, const struct kvmm_plane *plane, u32 nr_blocks);
+
 /* Writes what block @i of content @content has to have. 0 or an error. */
 int net_write(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
 /* 1 it is that; 0 not; -EIO. */

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Low memory: what nobody uses leaves for another pool before somebody needs its blocks.
+ *
+ * One portion at a time, and it is the only one that knows the source: cached blocks by references of
+ * its own, sequences by the word of the engine that they are idle. An engine that wants one back is
+ * told where it is, and until it has been told, neither this nor it touches the sequence.
+ *
+ * Lock: ->lock guards everything; it is held over copies and checksums, so whoever only looks waits for
+ * a portion at most. It is outside those of pools.
+ */
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/env.h>
+#include <kv/lock.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/pool_migrate.h>
+#include <kv/sys.h>
+#include <kvmm/migrate.h>
+
+#include "job.h"
+
+#define MAX_IDLE	4096u
+#define MAX_COLD	1024u		/* of a portion: the order of eviction is locked meanwhile */
+#define NS_PER_MS	1000000ull
+#define BUSY_NS		(NS_PER_MS / 5)	/* between looks while something is under way */
+#define DEFER_NS	(1000 * NS_PER_MS)	/* after a failure */
+
+/* All fields: ->lock. */
+struct idle {
+	u64 seq;
+	bool gone;			/* it is in the other pool; waits for the engine to ask */
+};
+
+struct kvmm_migrate_auto {
+	struct kvmm_migrate_auto_attr attr;	/* fixed at creation */
+	void *thread;			/* fixed at creation; NULL: none */
+	u32 stop;			/* kv_env()->wait(); release in stop_thread() */
+
+	struct kv_lock lock;
+	u64 next_ns;			/* ->lock */
+	bool is_active;			/* ->lock */
+	struct kvmm_migrate *job;	/* ->lock */
+	u64 job_seq;			/* ->lock; 0: cached blocks */
+	struct idle *idle;		/* ->lock; ours; the oldest first */
+	u32 nr_idle;			/* ->lock; entries, gone ones included */
+	kvmm_weak_t *weak;		/* ->lock; ours; room for a portion */
+	kvmm_ref_t *ref;		/* the same */
+	struct kvmm_migrate_auto_stat stat;	/* ->lock */
+};
+
+/* ---- what goes ---- */
+
+static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+
+	attr.src = watch->attr.src;
+	attr.dst = watch->attr.dst;
+	attr.flags = watch->attr.migrate_flags;
+	return attr;
+}
+
+/* Blocks that are missing, or as many as a portion has. */
+static u32 portion(const struct kvmm_migrate_auto *watch, u32 nr_free)
+{
+	return min(watch->attr.high - nr_free, watch->attr.max_blocks);
+}
+
+static int start_refs(struct kvmm_migrate_auto *watch, kvmm_ref_t *refs, u32 nr)
+{
+	struct kvmm_migrate_attr attr = attr_of(watch);
+
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.flags |= KVMM_MIGRATE_IDLE_ONLY;
+	attr.refs = refs;
+	attr.nr_refs = nr;
+	return kvmm_migrate_start(&attr, &watch->job);
+}
+
+/* 0 they are on their way; -ENOENT there are none. */
+static int start_cold(struct kvmm_migrate_auto *watch, u32 nr)
+{
+	kvmm_ref_t *refs = watch->ref;
+	u32 nr_refs = 0;
+	int found, err;
+
+	found = kv_pool_coldest(watch->attr.src, min(nr, MAX_COLD), watch->weak);
+	if (found <= 0)
+		return found ? found : -ENOENT;
+	for (int i = 0; i < found / 2; i++) {	/* the coldest last: so it is put first */
+		kvmm_weak_t other = watch->weak[found - 1 - i];
+
+		watch->weak[found - 1 - i] = watch->weak[i];
+		watch->weak[i] = other;
+	}
+	if (kvmm_upgrade_many(watch->attr.src, watch->weak, found, refs) < 0)
+		return -ENOENT;
+	for (int i = 0; i < found; i++)
+		if (refs[i].gen)
+			refs[nr_refs++] = refs[i];
+	err = nr_refs ? start_refs(watch, refs, nr_refs) : -ENOENT;
+	kvmm_put_many(watch->attr.src, refs, nr_refs);
+	watch->job_seq = 0;
+	return err;
+}
+
+static int start_idle(struct kvmm_migrate_auto *watch)
+{
+	struct kvmm_migrate_attr attr = attr_of(watch);
+	int err = -ENOENT;
+
+	attr.what = KVMM_MIGRATE_SEQ;
+	for (u32 i = 0; i < watch->nr_idle && err; i++) {
+		if (watch->idle[i].gone)
+			continue;
+		attr.seq = watch->job_seq = watch->idle[i].seq;
+		err = kvmm_migrate_start(&attr, &watch->job);
+	}
+	return err;
+}
+
+/* ---- one portion ---- */
+
+static struct idle *find_idle(struct kvmm_migrate_auto *watch, u64 seq)
+{
+	for (u32 i = 0; i < watch->nr_idle; i++)
+		if (watch->idle[i].seq == seq)
+			return &watch->idle[i];
+	return NULL;
+}
+
+static void count_gone(struct kvmm_migrate_auto *watch)
+{
+	struct idle *idle = watch->job_seq ? find_idle(watch, watch->job_seq) : NULL;
+	struct kvmm_migrate_status status;
+
+	kvmm_migrate_status(watch->job, &status);
+	watch->stat.blocks += status.nr_blocks;
+	if (idle) {
+		idle->gone = true;
+		watch->stat.seqs++;
+	}
+}
+
+/* The destination is full, or broken: that will not change at once. */
+static void end_job(struct kvmm_migrate_auto *watch, int err)
+{
+	if (!err)
+		count_gone(watch);
+	else if (err != -ECANCELED && err != -ESTALE)
+		watch->next_ns = kv_clock_ns() + DEFER_NS;
+	watch->stat.failed += err && err != -ECANCELED;
+	kvmm_migrate_free(watch->job);
+	watch->job = NULL;
+}
+
+static void poll_job(struct kvmm_migrate_auto *watch)
+{
+	int err = kvmm_migrate_poll(watch->job);
+
+	if (err != -EINPROGRESS)
+		end_job(watch, err);
+}
+
+static void look(struct kvmm_migrate_auto *watch)
+{
+	u32 nr_free = kv_pool_nr_free(watch->attr.src);
+	int err;
+
+	if (nr_free < watch->attr.low)
+		watch->is_active = true;
+	if (nr_free >= watch->attr.high)
+		watch->is_active = false;
+	watch->next_ns = kv_clock_ns();
+	if (!watch->is_active) {
+		watch->next_ns += watch->attr.interval_ms * NS_PER_MS;
+		return;
+	}
+	err = start_cold(watch, portion(watch, nr_free));
+	if (err)
+		err = start_idle(watch);
+	if (err)
+		watch->next_ns += watch->attr.interval_ms * NS_PER_MS;
+	else
+		watch->stat.starts++;
+}
+
+static void tick(struct kvmm_migrate_auto *watch)
+{
+	kv_assert_held(&watch->lock);
+	if (!watch->job && kv_clock_ns() >= watch->next_ns)
+		look(watch);
+	if (watch->job)
+		poll_job(watch);
+}
+
+int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
+{
+	bool busy;
+
+	if (!watch)
+		return -EINVAL;
+	if (!kv_trylock(&watch->lock))	/* somebody is at it */
+		return 1;
+	tick(watch);
+	busy = watch->job != NULL;
+	kv_unlock(&watch->lock);
+	return busy;
+}
+
+/* ---- what the engine says ---- */
+
+int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
+{
+	int err = 0;
+
+	if (!watch || !seq)
+		return -EINVAL;
+	kv_lock(&watch->lock);
+	if (find_idle(watch, seq))
+		err = -EEXIST;
+	else if (watch->nr_idle == MAX_IDLE)
+		err = -ENOSPC;
+	else
+		watch->idle[watch->nr_idle++] = (struct idle){ seq, false };
+	kv_unlock(&watch->lock);
+	return err;
+}
+
+/* What is not committed comes to nothing; what is has only its grace to wait for. */
+static void stop_job(struct kvmm_migrate_auto *watch)
+{
+	struct kvmm_migrate_status status;
+
+	kvmm_migrate_cancel(watch->job);
+	kvmm_migrate_status(watch->job, &status);
+	end_job(watch, status.phase == KVMM_MIGRATE_GRACE ? 0 : -ECANCELED);
+}
+
+int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
+{
+	struct idle *idle;
+	int ret = -ENOENT;
+
+	if (!watch || !seq)
+		return -EINVAL;
+	kv_lock(&watch->lock);
+	if (watch->job && watch->job_seq == seq)
+		stop_job(watch);
+	idle = find_idle(watch, seq);
+	if (idle) {
+		u32 at = idle - watch->idle;
+
+		ret = idle->gone;
+		watch->nr_idle--;
+		memmove(idle, idle + 1, (watch->nr_idle - at) * sizeof(*idle));
+	}
+	kv_unlock(&watch->lock);
+	return ret;
+}
+
+int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch, struct kvmm_migrate_auto_stat *stat)
+{
+	if (!watch || !stat)
+		return -EINVAL;
+	kv_lock(&watch->lock);
+	*stat = watch->stat;
+	stat->is_active = watch->is_active;
+	stat->nr_idle = 0;
+	for (u32 i = 0; i < watch->nr_idle; i++)
+		stat->nr_idle += !watch->idle[i].gone;
+	kv_unlock(&watch->lock);
+	return 0;
+}
+
+/* ---- the thread ---- */
+
+static u64 time_to_sleep(struct kvmm_migrate_auto *watch)
+{
+	u64 now = kv_clock_ns(), next;
+	bool busy;
+
+	kv_lock(&watch->lock);
+	next = watch->next_ns;
+	busy = watch->job != NULL;
+	kv_unlock(&watch->lock);
+	return !busy && next > now + BUSY_NS ? next - now : BUSY_NS;
+}
+
+static void run_thread(void *arg)
+{
+	struct kvmm_migrate_auto *watch = arg;
+
+	/* Pairs with stop_thread(). */
+	while (!smp_load_acquire(&watch->stop)) {
+		kvmm_migrate_auto_tick(watch);
+		kv_env()->wait(kv_env()->ctx, &watch->stop, 0, time_to_sleep(watch));
+	}
+}
+
+/* The thread that was is no more in a child. */
+static void stop_thread(struct kvmm_migrate_auto *watch)
+{
+	if (!watch->thread)
+		return;
+	/* Pairs with run_thread(). */
+	smp_store_release(&watch->stop, 1);
+	kv_env()->wake(kv_env()->ctx, &watch->stop);
+	if (kv_pool_refusal(watch->attr.src) != -ECHILD)
+		kv_sys()->join(kv_sys()->ctx, watch->thread);
+}
+
+/* ---- birth and death ---- */
+
+static int check_attr(const struct kvmm_migrate_auto_attr *attr)
+{
+	const u32 flags = KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT;
+	struct kv_pool_view src, dst;
+
+	if (!attr->src || !attr->dst || attr->src == attr->dst || attr->low >= attr->high ||
+	    !attr->max_blocks || attr->max_blocks > KVMM_MIGRATE_MAX_BLOCKS || !attr->interval_ms ||
+	    attr->flags & ~KVMM_MIGRATE_AUTO_THREAD || attr->migrate_flags & ~flags)
+		return -EINVAL;
+	kv_pool_view(attr->src, &src);
+	kv_pool_view(attr->dst, &dst);
+	if (!src.caches || !dst.caches)
+		return -EOPNOTSUPP;
+	return views_match(&src, &dst);
+}
+
+static void free_watch(struct kvmm_migrate_auto *watch)
+{
+	kv_free(watch->idle);
+	kv_free(watch->weak);
+	kv_free(watch->ref);
+	kv_free(watch);
+}
+
+static int alloc_tables(struct kvmm_migrate_auto *watch)
+{
+	u32 nr = min(watch->attr.max_blocks, MAX_COLD);
+
+	watch->idle = kv_alloc_array(MAX_IDLE, sizeof(*watch->idle));
+	watch->weak = kv_alloc_array(nr, sizeof(*watch->weak));
+	watch->ref = kv_alloc_array(nr, sizeof(*watch->ref));
+	return watch->idle && watch->weak && watch->ref ? 0 : -ENOMEM;
+}
+
+int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
+			    struct kvmm_migrate_auto **result)
+{
+	struct kvmm_migrate_auto_attr known;
+	struct kvmm_migrate_auto *watch;
+	int err;
+
+	if (!attr || !result)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (!err)
+		err = check_attr(&known);
+	if (err)
+		return err;
+	watch = kv_alloc(sizeof(*watch));
+	if (!watch)
+		return -ENOMEM;
+	watch->attr = known;
+	kv_lock_init(&watch->lock, KV_RANK_TICK, 0);
+	err = alloc_tables(watch);
+	if (!err && known.flags & KVMM_MIGRATE_AUTO_THREAD)
+		err = kv_sys()->spawn(kv_sys()->ctx, run_thread, watch, &watch->thread) ? -EAGAIN : 0;
+	if (err)
+		free_watch(watch);
+	else
+		*result = watch;
+	return err;
+}
+
+void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch)
+{
+	if (!watch)
+		return;
+	stop_thread(watch);
+	if (watch->job)
+		kvmm_migrate_free(watch->job);
+	free_watch(watch);
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Two processes, one of which dies: at each call of the socket, and at each phase, on either side.
+ *
+ * Each process makes its own pools after it was forked. The one that is to die kills itself inside the
+ * call (SIGKILL: nothing is cleaned up), so that the moment is known. The survivor then validates its
+ * pool, looks whether the bytes that it has are right, and either gives the rest to a new taker, or
+ * serves a new giver. In the end every byte is in exactly one place, or has died with its process.
+ *
+ * Usage: kill [DEVICE]; exit code 0: all went well.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kv/sock.h>
+
+#include "tests/net/util.h"
+
+#define NR_BLOCKS	80u
+#define NR_KEYS		12u
+#define RANGE_BLOCKS	14u
+#define SEQ		7u
+#define WINDOW_BYTES	(8 * NET_BLOCK_BYTES)
+#define LIMIT_S		20		/* of one process */
+
+/* What the processes tell the one that started them. */
+struct board {
+	u32 nr_calls;			/* of the socket's, by the one that may die */
+	u32 giver_done;
+	u32 taker_bad;
+	u32 giver_bad;
+	u32 meets;			/* how often the giver had to look for another taker ... */
+	u32 meets_of_range;		/* ... by the time the range had gone, */
+	u32 meets_of_keys;		/* and the keys */
+	u32 nr_at_taker;		/* ranges of SEQ */
+	u32 nr_at_giver;
+	u32 keys_at_taker;
+	u32 keys_at_giver;
+	u32 stop;
+};
+
+static struct board *board;
+static const char *device = "host";
+static char folder[64], path[80];
+static u32 die_at, die_count;
+
+#define CHECK(who, cond)									\
+	({											\
+		if (!(cond)) {									\
+			fprintf(stderr, "%s, death at %u: %s (%d)\n", #who, die_at, #cond, __LINE__); \
+			__atomic_store_n(&board->who##_bad, 1, __ATOMIC_SEQ_CST);		\
+		}										\
+	})
+
+/* ---- dying ---- */
+
+static struct kv_sock_ops deadly;
+
+static void may_die(void)
+{
+	die_count++;
+	__atomic_store_n(&board->nr_calls, die_count, __ATOMIC_SEQ_CST);
+	if (die_at && die_count == die_at)
+		kill(getpid(), SIGKILL);
+}
+
+/* Before what is sent has left, and after. */
+static s64 deadly_send(void *ctx, int fd, const void *buf, size_t bytes, const int *fds, u32 nr_fds)
+{
+	s64 ret;
+
+	may_die();
+	ret = kv_sock_system.send(NULL, fd, buf, bytes, fds, nr_fds);
+	may_die();
+	return ret;
+}
+
+/* Only those calls that bring something are moments of their own. */
+static s64 deadly_recv(void *ctx, int fd, void *buf, size_t bytes, int *fds, u32 *nr_fds)
+{
+	s64 ret = kv_sock_system.recv(NULL, fd, buf, bytes, fds, nr_fds);
+
+	if (ret > 0)
+		may_die();
+	return ret;
+}
+
+static void be_mortal(u32 at)
+{
+	die_at = at;
+	deadly = kv_sock_system;
+	deadly.send = deadly_send;
+	deadly.recv = deadly_recv;
+	kv_sock_set(&deadly);
+}
+
+/* ---- the taker ---- */
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ 0, 200000 }, NULL);
+}
+
+static void count_at_taker(struct kvmm_pool *pool)
+{
+	kvmm_range_t range[4];
+	int nr = kvmm_range_find_seq(pool, SEQ, range, 4);
+	int keys = net_cached(pool, 0, NR_KEYS);
+
+	CHECK(taker, !kvmm_validate(pool));
+	CHECK(taker, nr >= 0 && keys >= 0);
+	for (int i = 0; i < nr && i < 4; i++)
+		CHECK(taker, net_range_is(pool, range[i], SEQ, RANGE_BLOCKS));
+	board->nr_at_taker = nr;
+	board->keys_at_taker = keys;
+}
+
+static void run_taker(u32 die)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *server;
+	struct kvmm_pool *pool;
+
+	alarm(LIMIT_S);
+	if (die)
+		be_mortal(die);
+	pool = net_pool(device, NR_BLOCKS);
+	attr.pool = pool;
+	attr.path = path;
+	attr.window_bytes = WINDOW_BYTES;
+	attr.lease_ns = 1000000000;
+	if (kvmm_migrate_serve(&attr, &server))
+		_exit(2);
+	while (!__atomic_load_n(&board->stop, __ATOMIC_SEQ_CST)) {
+		if (!kvmm_migrate_serve_tick(server))
+			nap();
+	}
+	for (u32 i = 0; i < 20; i++)
+		kvmm_migrate_serve_tick(server);
+	kvmm_migrate_serve_end(server);
+	count_at_taker(pool);
+	kvmm_pool_destroy(pool);
+	_exit(0);
+}
+
+/* ---- the giver ---- */
+
+static struct kvmm_migrate_link *meet(struct kvmm_pool *pool)
+{
+	struct kvmm_migrate_link *link;
+
+	for (u32 i = 0; i < 20000; i++, nap())
+		if (!kvmm_migrate_connect(pool, path, &link))
+			return link;
+	return NULL;
+}
+
+/* With whoever serves there, as often as it takes. */
+static void give(struct kvmm_pool *pool, struct kvmm_migrate_link **link,
+		 const struct kvmm_migrate_attr *what)
+{
+	struct kvmm_migrate_attr attr = *what;
+	struct kvmm_migrate *job = NULL;
+	int err;
+
+	attr.src = pool;
+	attr.link = *link;
+	CHECK(giver, !kvmm_migrate_start(&attr, &job));
+	if (!job)
+		return;
+	while ((err = kvmm_migrate_wait(job, 5000000000ull)) == -ECONNRESET) {
+		kvmm_migrate_disconnect(*link);
+		CHECK(giver, !kvmm_validate(pool));
+		*link = meet(pool);
+		board->meets++;
+		if (!*link || kvmm_migrate_resume(job, *link))
+			break;
+	}
+	CHECK(giver, !err);
+	kvmm_migrate_free(job);
+}
+
+static void run_giver(u32 die)
+{
+	struct kvmm_migrate_attr range = KVMM_MIGRATE_ATTR_INIT, keys = KVMM_MIGRATE_ATTR_INIT;
+	struct kvmm_migrate_link *link;
+	kvmm_ref_t refs[NR_KEYS];
+	struct kvmm_pool *pool;
+
+	alarm(LIMIT_S);
+	if (die)
+		be_mortal(die);
+	pool = net_pool(device, NR_BLOCKS);
+	net_cache(pool, 0, NR_KEYS);
+	range.range = net_range(pool, SEQ, RANGE_BLOCKS, 1);
+	link = meet(pool);
+	CHECK(giver, link);
+	if (!link)
+		_exit(2);
+	give(pool, &link, &range);
+	board->meets_of_range = board->meets;
+	net_match(pool, 0, NR_KEYS, refs);
+	keys.what = KVMM_MIGRATE_REFS;
+	keys.refs = refs;
+	keys.nr_refs = NR_KEYS;
+	give(pool, &link, &keys);
+	board->meets_of_keys = board->meets;
+	kvmm_put_many(pool, refs, NR_KEYS);
+	kvmm_migrate_disconnect(link);
+	CHECK(giver, !kvmm_validate(pool));
+	board->nr_at_giver = kvmm_range_find_seq(pool, SEQ, NULL, 0);
+	board->keys_at_giver = net_cached(pool, 0, NR_KEYS);
+	kvmm_pool_destroy(pool);
+	board->giver_done = 1;
+	_exit(0);
+}
+
+/* ---- who starts them ---- */
+
+static pid_t start(void (*run)(u32), u32 die)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		run(die);
+	return pid;
+}
+
+/* Whether it was killed. */
+static bool await(pid_t pid)
+{
+	int status;
+
+	waitpid(pid, &status, 0);
+	if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+		board->giver_bad = 1;
+	return WIFSIGNALED(status);
+}
+
+static void stop_taker(pid_t taker)
+{
+	__atomic_store_n(&board->stop, 1, __ATOMIC_SEQ_CST);
+	await(taker);
+}
+
+static bool is_bad(u32 at, const char *who)
+{
+	bool bad = board->giver_bad || board->taker_bad;
+
+	if (bad)
+		fprintf(stderr, "death of the %s at %u\n", who, at);
+	return bad;
+}
+
+/* The giver dies; another one with the same content comes. Whether it came to that. */
+static int giver_dies(u32 at)
+{
+	pid_t taker, giver;
+	bool died;
+
+	memset(board, 0, sizeof(*board));
+	taker = start(run_taker, 0);
+	giver = start(run_giver, at);
+	died = await(giver);
+	if (died)
+		await(start(run_giver, 0));
+	stop_taker(taker);
+	if (is_bad(at, "giver"))
+		return -1;
+	/* What had been committed before the death is there twice at most. */
+	if (!board->giver_done || board->nr_at_giver || board->keys_at_giver ||
+	    board->nr_at_taker < 1 || board->nr_at_taker > 1 + died ||
+	    board->keys_at_taker != NR_KEYS) {
+		fprintf(stderr, "death of the giver at %u: %u and %u\n", at, board->nr_at_taker,
+			board->keys_at_taker);
+		return -1;
+	}
+	return died;
+}
+
+static bool has_ended(pid_t pid)
+{
+	return waitpid(pid, NULL, WNOHANG) == pid;
+}
+
+/*
+ * The taker dies, with what it has; another one comes, and gets what the giver still has: all that
+ * it was giving when the link broke, and what came after that.
+ */
+static int taker_dies(u32 at)
+{
+	pid_t taker, giver;
+	bool died;
+
+	memset(board, 0, sizeof(*board));
+	taker = start(run_taker, at);
+	giver = start(run_giver, 0);
+	do {
+		nap();
+		died = has_ended(taker);
+	} while (!died && !board->giver_done);
+	if (died)
+		taker = start(run_taker, 0);
+	await(giver);
+	stop_taker(taker);
+	if (is_bad(at, "taker"))
+		return -1;
+	if (!board->giver_done || board->nr_at_giver || board->keys_at_giver ||
+	    (died && (board->nr_at_taker != !!board->meets_of_range ||
+		      board->keys_at_taker != (board->meets_of_keys ? NR_KEYS : 0)))) {
+		fprintf(stderr, "death of the taker at %u: %u and %u\n", at, board->nr_at_taker,
+			board->keys_at_taker);
+		return -1;
+	}
+	return died;
+}
+
+static int each(int (*dies)(u32), const char *who)
+{
+	u32 at = 1;
+	int ret;
+
+	while ((ret = dies(at)) > 0)
+		at++;
+	printf("%s: %u deaths of the %s\n", device, at - 1, who);
+	return ret < 0 || at < 20;
+}
+
+int main(int argc, char **argv)
+{
+	int bad;
+
+	if (argc > 1)
+		device = argv[1];
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	snprintf(folder, sizeof(folder), "/tmp/kvmm-kill-%d-XXXXXX", getpid());
+	if (board == MAP_FAILED || !mkdtemp(folder))
+		return 2;
+	snprintf(path, sizeof(path), "%s/s", folder);
+	bad = each(giver_dies, "giver") || each(taker_dies, "taker");
+	unlink(path);
+	rmdir(folder);
+	return bad;
+}
