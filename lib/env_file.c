@@ -88,6 +88,14 @@ static int system_lock(void *ctx, int file)
 	return outcome(flock(file, LOCK_EX | LOCK_NB), saved);
 }
 
+static void system_unlock(void *ctx, int file)
+{
+	int saved = errno;
+
+	flock(file, LOCK_UN);
+	errno = saved;
+}
+
 static s64 system_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
 {
 	int saved = errno;
@@ -169,6 +177,7 @@ const struct kv_file_ops kv_file_system = {
 	.close		= system_close,
 	.stat		= system_stat,
 	.lock		= system_lock,
+	.unlock		= system_unlock,
 	.preadv		= system_preadv,
 	.pwritev	= system_pwritev,
 	.allocate	= system_allocate,
@@ -245,4 +254,22 @@ int kv_file_write_all(const struct kv_file_ops *ops, int file, struct kv_iov *io
 		      u64 offset)
 {
 	return transfer_all(ops, ops->pwritev, file, iov, nr, offset);
+}
+
+int kv_file_allocate(const struct kv_file_ops *ops, int file, u64 offset, u64 bytes)
+{
+	int err = -EINTR;
+
+	for (u32 i = 0; i < MAX_INTERRUPTS && err == -EINTR; i++)
+		err = ops->allocate(ops->ctx, file, offset, bytes);
+	return err;
+}
+
+int kv_file_datasync(const struct kv_file_ops *ops, int file)
+{
+	int err = -EINTR;
+
+	for (u32 i = 0; i < MAX_INTERRUPTS && err == -EINTR; i++)
+		err = ops->datasync(ops->ctx, file);
+	return err;
 }

@@ -69,7 +69,8 @@ struct kv_file_io {
  * @open_at: a file of that folder: a number or -errno
  * @close: of either
  * @stat: 0 or -errno
- * @lock: keep others from locking this file until it is closed: 0; -EWOULDBLOCK: somebody has
+ * @lock: keep others from locking this file: 0; -EWOULDBLOCK: somebody has
+ * @unlock: let them again; so does the end of the process, once all its requests are done
  * @preadv: bytes read, fewer at the end of the file or if interrupted, or -errno
  * @pwritev: bytes written, or -errno
  * @allocate: @bytes from @offset on have room on the disk, and the file is at least that long:
@@ -94,6 +95,7 @@ struct kv_file_ops {
 	void (*close)(void *ctx, int file);
 	int (*stat)(void *ctx, int file, struct kv_file_stat *stat);
 	int (*lock)(void *ctx, int file);
+	void (*unlock)(void *ctx, int file);
 	s64 (*preadv)(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset);
 	s64 (*pwritev)(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset);
 	int (*allocate)(void *ctx, int file, u64 offset, u64 bytes);
@@ -124,6 +126,10 @@ void kv_file_set(const struct kv_file_ops *ops);	/* NULL: back to kv_file_system
 int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr, u64 offset);
 int kv_file_write_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr,
 		      u64 offset);
+
+/* The calls of those names, again if they were interrupted, but not for ever. */
+int kv_file_allocate(const struct kv_file_ops *ops, int file, u64 offset, u64 bytes);
+int kv_file_datasync(const struct kv_file_ops *ops, int file);
 
 /* Drop the first @done bytes of parts: how many parts are left, at *@iov. */
 u32 kv_iov_advance(struct kv_iov **iov, u32 nr, size_t done);

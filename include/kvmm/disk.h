@@ -116,7 +116,8 @@ struct kvmm_disk;
  * that cannot be read means an empty store: nothing of it would be trusted.
  *
  * Context: waits for the disk; no kvmm lock held.
- * Return: 0; -EINVAL bad @attr; -EBUSY another store object, maybe of another process, has it open;
+ * Return: 0; -EINVAL bad @attr; -EBUSY another store object, maybe of another process, has it open,
+ * and still has after half a second;
  * -EPERM folder or file belong to somebody else, or others can get at them, or there are more names for
  * the file; -ELOOP, -ENOTDIR: a symbolic link, or no folder; -ENOENT it is not there and may not be
  * made; -EPROTONOSUPPORT made by a later version, and left alone; -ENOMEM; -ENOSPC, -EIO, ... of the

@@ -46,10 +46,11 @@ static int error_of(u32 fault)
 	return fault == SIM_ENOSPC ? -ENOSPC : fault == SIM_EINTR ? -EINTR : -EIO;
 }
 
-/* A call that is no transfer knows no half ways. */
+/* A call that is no transfer knows no half ways, and no lies. */
 static int check_call(struct sim_disk *sim)
 {
-	return must_fail(sim) ? error_of(sim->fault) : 0;
+	return must_fail(sim) && sim->fault != SIM_SHORT && sim->fault != SIM_LIE ?
+	       error_of(sim->fault) : 0;
 }
 
 /* ---- steps ---- */
@@ -113,8 +114,6 @@ static void sim_close(void *ctx, int file)
 	if (file == DIR_HANDLE)
 		return;
 	sim->nr_open--;
-	if (file != READ_HANDLE)
-		sim->nr_locks = 0;
 }
 
 static int sim_stat(void *ctx, int file, struct kv_file_stat *stat)
@@ -136,7 +135,17 @@ static int sim_lock(void *ctx, int file)
 
 	if (err)
 		return err;
-	return sim->nr_locks++ ? -EWOULDBLOCK : 0;
+	if (sim->nr_locks)
+		return -EWOULDBLOCK;
+	sim->nr_locks++;
+	return 0;
+}
+
+static void sim_unlock(void *ctx, int file)
+{
+	struct sim_disk *sim = ctx;
+
+	sim->nr_locks = 0;
 }
 
 static bool is_aligned(int file, const struct kv_iov *iov, u32 nr, u64 offset)
@@ -180,6 +189,8 @@ static s64 sim_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64
 
 	if (!is_aligned(file, iov, nr, offset))
 		return -EINVAL;
+	if (offset < sim->bad_to && offset + wanted > sim->bad_from)
+		return -EIO;
 	left = done = allowed(sim, offset < end ? min(wanted, end - offset) : 0, &lies);
 	if (done <= 0)
 		return done;
@@ -339,6 +350,7 @@ void sim_disk_init(struct sim_disk *sim, u64 max_bytes)
 			.close		= sim_close,
 			.stat		= sim_stat,
 			.lock		= sim_lock,
+			.unlock		= sim_unlock,
 			.preadv		= sim_preadv,
 			.pwritev	= sim_pwritev,
 			.allocate	= sim_allocate,

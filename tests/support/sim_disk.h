@@ -72,6 +72,7 @@ struct sim_disk {
 	u32	fault;
 	u64	nr_failed;
 	u64	nr_read_bytes;
+	u64	bad_from, bad_to;	/* bytes of the file that cannot be read */
 	u64	seed;
 };
 

@@ -244,6 +244,7 @@ struct kvmm_disk {
 	int			dir;
 	int			event;		/* -1: none */
 	bool			is_direct;
+	bool			is_locked;
 	void			*queue;		/* NULL: whoever polls does it */
 	u32			depth;
 	u64			max_bytes;

@@ -34,21 +34,26 @@ static int read_super(struct kvmm_disk *disk, void *page, u32 nr, struct kv_disk
 	return disk_super_is_good(super) ? 0 : -EBADMSG;
 }
 
-/* The good one with the higher epoch: or -EBADMSG, and -EIO if that is why. */
+/*
+ * The good one with the higher epoch; -EBADMSG: there is none. Where one cannot be read and the other is
+ * no good nobody knows, and nothing may be written over.
+ */
 static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
 {
 	struct kv_disk_super one;
-	int err = -EBADMSG;
+	bool found = false;
+	int err = -EBADMSG, ret;
 
 	*super = (struct kv_disk_super){ 0 };
-	for (u32 i = 0; i < KV_DISK_NR_SUPERS; i++) {
-		if (read_super(disk, page, i, &one))
-			continue;
-		if (err || one.epoch > super->epoch)
+	for (u32 i = 0; i < KV_DISK_NR_SUPERS && disk->file_bytes >= KV_DISK_SUPER_BYTES; i++) {
+		ret = read_super(disk, page, i, &one);
+		if (ret && ret != -EBADMSG)
+			err = ret;
+		if (!ret && (!found || one.epoch > super->epoch))
 			*super = one;
-		err = 0;
+		found |= !ret;
 	}
-	return err;
+	return found ? 0 : err;
 }
 
 /* Over the older one, so that one of them is whole at any time. */
@@ -62,7 +67,7 @@ static int write_super(struct kvmm_disk *disk, void *page, struct kv_disk_super 
 	memcpy(page, super, sizeof(*super));
 	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
 				super->epoch % KV_DISK_NR_SUPERS * KV_DISK_PAGE);
-	return err ? err : disk->ops->datasync(disk->ops->ctx, disk->file);
+	return err ? err : kv_file_datasync(disk->ops, disk->file);
 }
 
 static u32 segments_of(u64 max_bytes, u32 segment_bytes)
@@ -153,8 +158,10 @@ static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
 {
 	struct kv_disk_super super;
 	int err = newest_super(disk, page, &super);
-	bool is_new = err || attr->flags & KVMM_DISK_RESET;
+	bool is_new = err == -EBADMSG || attr->flags & KVMM_DISK_RESET;
 
+	if (err && !is_new)
+		return err;
 	if (!is_new && super.version != KV_DISK_VERSION)
 		return -EPROTONOSUPPORT;
 	if (err && disk->file_bytes)

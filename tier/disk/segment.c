@@ -256,7 +256,7 @@ static int extend_file(struct kvmm_disk *disk, u32 segment)
 {
 	const struct kv_file_ops *ops = disk->ops;
 	u64 offset = disk_offset(&disk->shape, segment, 0), bytes = disk->shape.segment_bytes;
-	int err = ops->allocate(ops->ctx, disk->file, offset, bytes);
+	int err = kv_file_allocate(ops, disk->file, offset, bytes);
 
 	/* A file system that cannot promise room may still have some. */
 	if (err == -EOPNOTSUPP)

@@ -7,12 +7,16 @@
  */
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/mem.h>
 
 #include "internal.h"
 
 #define DEFAULT_DEPTH	64u
 #define MAX_DEPTH	4096u
+
+#define LOCK_TRIES	100u
+#define LOCK_NAP_NS	5000000u
 
 /* Innermost of its rank, so that whoever calls may hold locks of the tier's. */
 #define LOCK_ID		(1u << 30)
@@ -54,10 +58,22 @@ static int open_file(struct kvmm_disk *disk, u32 flags)
 	return file;
 }
 
+/*
+ * The system's queue of a process that was killed is taken apart a moment after the process is gone, and
+ * has the file until then: no reason to fail the process that comes after it.
+ */
 static int lock_file(struct kvmm_disk *disk)
 {
-	int err = disk->ops->lock(disk->ops->ctx, disk->file);
+	const struct kv_env_ops *env = kv_env();
+	u32 word = 0;
+	int err = -EWOULDBLOCK;
 
+	for (u32 i = 0; i < LOCK_TRIES && err == -EWOULDBLOCK; i++) {
+		if (i)
+			env->wait(env->ctx, &word, 0, LOCK_NAP_NS);
+		err = disk->ops->lock(disk->ops->ctx, disk->file);
+	}
+	disk->is_locked = !err;
 	return err == -EWOULDBLOCK ? -EBUSY : err;
 }
 
@@ -157,6 +173,8 @@ static void destroy(struct kvmm_disk *disk)
 		kv_free(disk->seg[i].table);
 	kv_free(disk->seg);
 	disk_index_exit(&disk->index);
+	if (disk->is_locked && !disk_is_dead(disk))
+		disk->ops->unlock(disk->ops->ctx, disk->file);
 	close_file(disk, disk->event);
 	close_file(disk, disk->file);
 	close_file(disk, disk->dir);
@@ -210,7 +228,7 @@ void kvmm_disk_close(struct kvmm_disk *disk)
 		disk_drain_end(disk);
 		kv_unlock(&disk->lock);
 		disk_io_drain(disk);
-		disk->ops->datasync(disk->ops->ctx, disk->file);
+		kv_file_datasync(disk->ops, disk->file);
 	}
 	destroy(disk);
 }
@@ -369,7 +387,7 @@ int kvmm_disk_sync(struct kvmm_disk *disk)
 		return -EINVAL;
 	if (disk_is_dead(disk))
 		return -EOWNERDEAD;
-	err = disk->ops->datasync(disk->ops->ctx, disk->file);
+	err = kv_file_datasync(disk->ops, disk->file);
 	if (err) {
 		kv_lock(&disk->lock);
 		disk->count.nr_sync_errors++;

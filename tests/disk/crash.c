@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "disk_util.h"
+#include "util.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)

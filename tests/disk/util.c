@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Records by number: see disk_util.h. */
+/* Records by number: see util.h. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "disk_util.h"
+#include "util.h"
 
 static u64 mix(u64 x)
 {

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A disk store when the system fails it: the first call, the second, and so on until a whole run passes
+ * without; once, or from then on; with each kind of failure; with the system's queue and without. Then
+ * the same for host memory.
+ *
+ * Whatever happens, no read has wrong bytes, the store is consistent after each call, the file within
+ * its limit, and no memory is left. When the failures are over the store opens and works.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "util.h"
+#include "tests/support/fake_env.h"
+#include "tests/support/sim_disk.h"
+
+#define SEGMENT		(64u << 10)
+#define MAX_BYTES	(3 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define NR_NAMES	24u
+
+static struct sim_disk sim;
+static struct fake_env fake;
+
+static int open_store(struct kvmm_disk **disk)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+
+	attr.path = "/store";
+	attr.max_bytes = MAX_BYTES;
+	attr.segment_bytes = SEGMENT;
+	return kvmm_disk_open(&attr, disk);
+}
+
+static void check(struct kvmm_disk *disk)
+{
+	int err = kvmm_disk_check(disk);
+
+	cr_assert(!err || err == -ENOMEM, "inconsistent");
+	cr_assert_leq(sim.most_bytes, MAX_BYTES);
+}
+
+static void read_some(struct kvmm_disk *disk, u32 first, u32 nr)
+{
+	for (u32 i = first; i < first + nr; i++) {
+		cr_assert_leq(disk_test_read(disk, i % NR_NAMES), 0, "wrong bytes");
+		check(disk);
+	}
+}
+
+/* One put of several records, so that they share transfers and cross segments. */
+static void put_some(struct kvmm_disk *disk, u32 first, u32 nr)
+{
+	char *data = disk_test_buffers(nr);
+	struct kvmm_disk_put put[8];
+
+	for (u32 i = 0; i < nr; i++) {
+		disk_test_fill((first + i) % NR_NAMES, data + i * DISK_TEST_MAX_BYTES);
+		put[i] = disk_test_put((first + i) % NR_NAMES, data + i * DISK_TEST_MAX_BYTES);
+	}
+	kvmm_disk_put(disk, put, nr, 0, NULL);
+	check(disk);
+	free(data);
+}
+
+static void list_all(struct kvmm_disk *disk)
+{
+	struct kvmm_disk_cursor cursor = { 0 };
+	struct kvmm_disk_entry entry[4];
+
+	while (kvmm_disk_list(disk, &cursor, entry, 4) > 0)
+		;
+}
+
+static void use(struct kvmm_disk *disk)
+{
+	check(disk);
+	put_some(disk, 0, 6);
+	for (u32 i = 0; i < 3; i++)
+		read_some(disk, 0, 2);
+	put_some(disk, 6, 8);
+	disk_test_forget(disk, 3, KVMM_DISK_WIPE);
+	check(disk);
+	put_some(disk, 14, 6);
+	kvmm_disk_sync(disk);
+	read_some(disk, 0, 16);
+	list_all(disk);
+}
+
+static void run(void)
+{
+	struct kvmm_disk *disk;
+
+	for (u32 i = 0; i < 2; i++) {
+		if (open_store(&disk))
+			continue;
+		use(disk);
+		kvmm_disk_close(disk);
+		sim.nr_locks = 0;
+	}
+}
+
+/* Whatever was done to it. */
+static void works(void)
+{
+	struct kvmm_disk *disk;
+
+	cr_assert_eq(open_store(&disk), 0);
+	read_some(disk, 0, NR_NAMES);
+	for (u32 i = 100; i < 112; i++)
+		cr_assert_eq(disk_test_write(disk, i, 0), 0);
+	cr_assert_eq(disk_test_read(disk, 111), 0);
+	check(disk);
+	kvmm_disk_close(disk);
+	cr_assert_eq(kv_mem_bytes(), 0, "memory is left");
+}
+
+static void begin(bool queue)
+{
+	sim_disk_init(&sim, 2 * MAX_BYTES);
+	sim.no_queue = !queue;
+	sim_disk_install(&sim);
+}
+
+static void end(void)
+{
+	sim_disk_remove();
+	sim_disk_exit(&sim);
+}
+
+static u32 fail_each(u32 fault, bool on, bool queue)
+{
+	for (u32 nth = 1;; nth++) {
+		bool failed;
+
+		begin(queue);
+		sim_disk_fail(&sim, nth, fault, on);
+		run();
+		failed = sim.nr_failed;
+		sim_disk_fail(&sim, 0, 0, false);
+		works();
+		end();
+		if (!failed)
+			return nth - 1;
+	}
+}
+
+static void fail_all(u32 fault)
+{
+	u32 nr = 0;
+
+	for (u32 on = 0; on < 2; on++)
+		for (u32 queue = 0; queue < 2; queue++)
+			nr += fail_each(fault, on, queue);
+	cr_log_info("%u points", nr);
+	cr_expect_gt(nr, 200);
+}
+
+Test(disk_fault, any_call_may_fail_with_an_error_of_the_disk)
+{
+	fail_all(SIM_EIO);
+}
+
+Test(disk_fault, any_call_may_find_no_room)
+{
+	fail_all(SIM_ENOSPC);
+}
+
+Test(disk_fault, any_transfer_may_stop_half_way)
+{
+	fail_all(SIM_SHORT);
+}
+
+Test(disk_fault, any_call_may_be_interrupted)
+{
+	fail_all(SIM_EINTR);
+}
+
+Test(disk_fault, any_read_may_be_wrong)
+{
+	fail_all(SIM_LIE);
+}
+
+/* One interruption or one short transfer is nothing that anybody notices. */
+Test(disk_fault, transfers_are_carried_on_with)
+{
+	static const u32 faults[] = { SIM_SHORT, SIM_EINTR };
+	struct kvmm_disk *disk;
+
+	for (u32 k = 0; k < 4; k++) {
+		begin(k % 2);
+		cr_assert_eq(open_store(&disk), 0);
+		for (u32 i = 0; i < 8; i++) {
+			sim_disk_fail(&sim, 1 + i % 2, faults[k / 2], false);
+			cr_assert_eq(disk_test_write(disk, i, 0), 0);
+			sim_disk_fail(&sim, 1, faults[k / 2], false);
+			cr_assert_eq(disk_test_read(disk, i), 0);
+		}
+		cr_expect_eq(disk_test_stat(disk).nr_write_errors, 0);
+		cr_expect_eq(disk_test_stat(disk).nr_read_errors, 0);
+		sim_disk_fail(&sim, 0, 0, false);
+		kvmm_disk_close(disk);
+		end();
+	}
+}
+
+static u32 starve(bool on, bool queue)
+{
+	for (u32 nth = 1;; nth++) {
+		bool failed;
+
+		fake_env_install(&fake);
+		begin(queue);
+		fake_env_fail(&fake, nth, on);
+		run();
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		works();
+		end();
+		cr_assert_eq(fake.nr_live, 0);
+		cr_assert_eq(fake.nr_bad_frees, 0);
+		fake_env_remove(&fake);
+		if (!failed)
+			return nth - 1;
+	}
+}
+
+Test(disk_fault, any_host_allocation_may_fail)
+{
+	u32 nr = 0;
+
+	for (u32 on = 0; on < 2; on++)
+		for (u32 queue = 0; queue < 2; queue++)
+			nr += starve(on, queue);
+	cr_log_info("%u points", nr);
+	cr_expect_gt(nr, 200);
+}
+
+/* What says that there is no memory has done nothing. */
+Test(disk_fault, calls_without_memory_change_nothing)
+{
+	struct kvmm_disk_stat before, after;
+	struct kvmm_disk *disk;
+	int err;
+
+	fake_env_install(&fake);
+	begin(false);
+	cr_assert_eq(open_store(&disk), 0);
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(disk_test_write(disk, i, 0), 0);
+	before = disk_test_stat(disk);
+	for (u32 nth = 1;; nth++) {
+		fake_env_fail(&fake, nth, false);
+		err = disk_test_read(disk, nth % 8);
+		if (!fake_env_failed(&fake))
+			break;
+		cr_assert_eq(err, -ENOMEM);
+		after = disk_test_stat(disk);
+		cr_expect_eq(after.nr_records, before.nr_records);
+		cr_expect_eq(after.nr_got, before.nr_got);
+	}
+	cr_expect_eq(err, 0);
+	fake_env_fail(&fake, 0, false);
+	kvmm_disk_close(disk);
+	end();
+	cr_expect_eq(fake.nr_live, 0);
+	fake_env_remove(&fake);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Several threads that submit to one disk store, and several that poll, abort, look up, list, forget
+ * and wait: with a queue that finishes requests in any order, then without one, so that pollers do the
+ * transfers. Each completion comes once, to somebody; what is read is right; in the end nothing is
+ * pending and no memory is left. Under ThreadSanitizer there is no race.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/mem.h>
+
+#include "tests/support/sim_disk.h"
+#include "tests/disk/util.h"
+
+#define SEGMENT		(256u << 10)
+#define MAX_BYTES	(4 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define NR_NAMES	96u
+#define NR_SUBMITTERS	2u
+#define NR_POLLERS	2u
+#define NR_ROUNDS	1500u
+#define BATCH		4u
+
+static struct kvmm_disk *disk;
+static u64 nr_due, nr_done, nr_right;	/* atomic */
+static u32 failed, stop;		/* atomic */
+
+/* The buffers of a submission; whoever gets its last completion frees them. Its tag is its address. */
+struct job {
+	bool	is_put;
+	u32	n[BATCH];
+	u32	nr_left;		/* atomic */
+	u32	room;
+	char	*data;
+};
+
+static u32 any(u64 *seed, u32 limit)
+{
+	u64 x = *seed += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
+	x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93ull;
+	return ((x ^ (x >> 32)) >> 32) * limit >> 32;
+}
+
+static void expect(bool holds, const char *what)
+{
+	if (!holds && !kv_fetch_add(&failed, 1))
+		printf("%s\n", what);
+}
+
+static struct job *make_job(u64 *seed, bool is_put)
+{
+	struct job *job = calloc(1, sizeof(*job));
+	u32 first = any(seed, NR_NAMES);
+
+	job->is_put = is_put;
+	job->nr_left = BATCH;
+	job->data = disk_test_buffers(BATCH);
+	for (u32 i = 0; i < BATCH; i++) {
+		job->n[i] = (first + i) % NR_NAMES;
+		disk_test_fill(job->n[i], job->data + i * DISK_TEST_MAX_BYTES);
+	}
+	return job;
+}
+
+static void submit(u64 *seed)
+{
+	struct job *job = make_job(seed, any(seed, 2));
+	struct kvmm_disk_put put[BATCH];
+	struct kvmm_disk_get get[BATCH];
+	int err;
+
+	for (u32 i = 0; i < BATCH; i++) {
+		char *data = job->data + i * DISK_TEST_MAX_BYTES;
+
+		put[i] = disk_test_put(job->n[i], data);
+		get[i] = (struct kvmm_disk_get){ disk_test_name(job->n[i]), data,
+						 DISK_TEST_MAX_BYTES };
+	}
+	kv_fetch_add(&nr_due, BATCH);
+	err = job->is_put ? kvmm_disk_submit_put(disk, put, BATCH, 0, (uintptr_t)job) :
+			    kvmm_disk_submit_get(disk, get, BATCH, (uintptr_t)job);
+	expect(!err, "a submission was refused");
+	/* Its address may be another one's by now: that one is aborted then, which is as good. */
+	if (!any(seed, 8))
+		kvmm_disk_abort(disk, (uintptr_t)job);
+}
+
+static void one_done(const struct kvmm_disk_done *done)
+{
+	struct job *job = (struct job *)(uintptr_t)done->tag;
+	char *data = job->data + done->index * DISK_TEST_MAX_BYTES;
+
+	expect(done->index < BATCH && done->is_put == job->is_put, "whose completion is this?");
+	if (!job->is_put && !done->status) {
+		expect(disk_test_is_right(job->n[done->index], data, done->bytes), "wrong bytes");
+		kv_fetch_add(&nr_right, 1);
+	}
+	expect(done->status != -EBADMSG && done->status != -EIO, "damaged");
+	kv_fetch_add(&nr_done, 1);
+	if (__atomic_sub_fetch(&job->nr_left, 1, __ATOMIC_ACQ_REL))
+		return;
+	free(job->data);
+	free(job);
+}
+
+static void other_calls(u64 *seed)
+{
+	struct kvmm_disk_cursor cursor = { 0 };
+	struct kvmm_disk_entry entry[8];
+	u32 n = any(seed, NR_NAMES);
+
+	switch (any(seed, 24)) {
+	case 0:
+		disk_test_forget(disk, n, any(seed, 2) ? KVMM_DISK_WIPE : 0);
+		break;
+	case 1:
+		kvmm_disk_list(disk, &cursor, entry, 8);
+		break;
+	case 2:
+		expect(disk_test_write(disk, n, 0) != -EIO, "a write failed");
+		break;
+	case 3:
+		expect(disk_test_read(disk, n) != 1, "wrong bytes");
+		break;
+	case 4:
+		expect(!kvmm_disk_check(disk), "inconsistent");
+		break;
+	default:
+		disk_test_has(disk, n);
+	}
+}
+
+static void *submitter(void *arg)
+{
+	u64 seed = (uintptr_t)arg;
+
+	for (u32 i = 0; i < NR_ROUNDS; i++) {
+		submit(&seed);
+		other_calls(&seed);
+	}
+	return NULL;
+}
+
+static void *poller(void *arg)
+{
+	struct kvmm_disk_done done[8];
+	int nr = 1;
+
+	while (nr || !READ_ONCE(stop)) {
+		nr = kvmm_disk_poll(disk, done, 8);
+		for (int i = 0; i < nr; i++)
+			one_done(&done[i]);
+	}
+	return NULL;
+}
+
+static void torture(u32 io)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	pthread_t thread[NR_SUBMITTERS + NR_POLLERS];
+
+	attr.path = "/store";
+	attr.max_bytes = MAX_BYTES;
+	attr.segment_bytes = SEGMENT;
+	attr.io = io;
+	attr.flags |= KVMM_DISK_RESET;
+	expect(!kvmm_disk_open(&attr, &disk), "it does not open");
+	stop = 0;
+	for (uintptr_t i = 0; i < NR_SUBMITTERS + NR_POLLERS; i++)
+		pthread_create(&thread[i], NULL, i < NR_SUBMITTERS ? submitter : poller,
+			       (void *)(i + 1));
+	for (u32 i = 0; i < NR_SUBMITTERS; i++)
+		pthread_join(thread[i], NULL);
+	while (READ_ONCE(nr_done) < READ_ONCE(nr_due) && !READ_ONCE(failed))
+		;
+	WRITE_ONCE(stop, 1);
+	for (u32 i = NR_SUBMITTERS; i < NR_SUBMITTERS + NR_POLLERS; i++)
+		pthread_join(thread[i], NULL);
+	expect(nr_done == nr_due, "completions that came twice");
+	expect(!disk_test_stat(disk).nr_pending, "something is pending");
+	expect(!kvmm_disk_check(disk), "inconsistent");
+	kvmm_disk_close(disk);
+}
+
+int main(void)
+{
+	struct sim_disk sim;
+
+	sim_disk_init(&sim, 2 * MAX_BYTES);
+	sim_disk_install(&sim);
+	torture(KVMM_DISK_IO_AUTO);
+	torture(KVMM_DISK_IO_POLL);
+	expect(sim.most_bytes <= MAX_BYTES, "too long");
+	expect(!kv_mem_bytes(), "memory is left");
+	sim_disk_remove();
+	sim_disk_exit(&sim);
+	printf("%llu completions, %llu records right\n", (unsigned long long)nr_done,
+	       (unsigned long long)nr_right);
+	printf("%u passed, %u failed\n", !failed, !!failed);
+	return failed != 0;
+}
