@@ -118,7 +118,7 @@ static struct handle some(enum kind kind, u32 *at)
 /* What was refused is no handle, or has been refused for another reason. */
 static int done(u32 at, int err)
 {
-	require(at != KV_NONE || err == -ESTALE || err == -EINVAL || err == -EOPNOTSUPP);
+	require(at != KV_NONE || err == -ESTALE || err == -EINVAL || err == -EOPNOTSUPP || err == -ENOMEM);
 	require(at == KV_NONE || err != -ESTALE);
 	return err < 0 ? err : 0;
 }
