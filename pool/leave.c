@@ -295,7 +295,7 @@ static int check_pageblock(const struct kvmm_pool *pool, const struct elastic *e
 
 	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
 		nr += pool->owner[at] == away;
-	if (el->state[pb] > PB_AWAY || el->waiting[pb] > WAIT_FENCE ||
+	if (el->state[pb] > PB_AWAY || el->waiting[pb] > WAIT_EPOCH ||
 	    (el->waiting[pb] && el->state[pb] != PB_AWAY))
 		return -EUCLEAN;
 	if (el->state[pb] == PB_HERE)

@@ -37,8 +37,8 @@ enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
 /* Of a pageblock, as long as one shrink or grow takes. */
 enum leave_mark { MARK_NONE, MARK_BARRED, MARK_FRESH };
 
-/* Of a pageblock that is AWAY. */
-enum wait_state { WAIT_NO, WAIT_FIRST, WAIT_FENCE };
+/* Of a pageblock that is AWAY: read by nobody; empty; an epoch has begun since. */
+enum wait_state { WAIT_NO, WAIT_EMPTY, WAIT_EPOCH };
 
 struct span {
 	/* Fixed at creation. */
@@ -70,9 +70,8 @@ struct leave_job {
 
 /* Pageblocks that are empty, and that a step may still read. Guard: compact_lock. */
 struct leave_wait {
-	bool on;		/* some are WAIT_FENCE */
+	bool on;		/* some are WAIT_EPOCH */
 	u64 epoch;
-	struct kv_fence fence;
 	u32 nr;			/* that are not WAIT_NO */
 };
 

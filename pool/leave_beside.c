@@ -3,12 +3,11 @@
  * Giving memory back beside running steps.
  *
  * Nobody is waited for. Each call goes on as far as things are: what became free in a pageblock that
- * leaves is set aside, what may move is given a flight, and a pageblock that is empty waits until the
- * device has passed all that it had been given by then: also what was freed by its owner may be read
- * by a step that began before. So its units are unmapped only when
+ * leaves is set aside, what may move is given a flight, and a pageblock that is empty waits until all
+ * steps of today have ended on the device: what its owner has freed may be read by one that began
+ * before. So
  *
- *	every block is OWNER_AWAY | an epoch begins, a fence is recorded | no step is of an older
- *	epoch, and the fence is complete
+ *	every block is OWNER_AWAY | an epoch begins | no step of an older one is left: unmap
  *
  * Moves need no waiting of their own: an old place is set aside when its flight lands.
  */
@@ -67,38 +66,37 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 			continue;
 		leave_claim(pool, el, pb);
 		if (leave_settle(pool, el, pb))
-			set_waiting(el, pb, WAIT_FIRST);
+			set_waiting(el, pb, WAIT_EMPTY);
 	}
 	kv_unlock(&pool->lock);
 }
 
 /* ---- until nobody can read it ---- */
 
-static bool any_waits_first(const struct elastic *el)
+static bool any_is_empty(const struct elastic *el)
 {
 	for (u32 pb = 0; pb < el->nr; pb++)
-		if (el->waiting[pb] == WAIT_FIRST)
+		if (el->waiting[pb] == WAIT_EMPTY)
 			return true;
 	return false;
 }
 
-/* Where the engine captures a graph no fence can be had: later. */
 static void begin_wait(struct kvmm_pool *pool, struct elastic *el)
 {
 	struct steps *steps = steps_of(pool);
 
-	if (el->wait.on || !any_waits_first(el))
+	if (el->wait.on || !any_is_empty(el))
 		return;
 	kv_lock(&steps->lock);
-	el->wait.on = !steps_signal(pool, steps, &el->wait.fence);
-	if (el->wait.on)
-		el->wait.epoch = ++steps->epoch;
+	el->wait.epoch = ++steps->epoch;
 	kv_unlock(&steps->lock);
-	for (u32 pb = 0; pb < el->nr && el->wait.on; pb++)
-		if (el->waiting[pb] == WAIT_FIRST)
-			el->waiting[pb] = WAIT_FENCE;
+	el->wait.on = true;
+	for (u32 pb = 0; pb < el->nr; pb++)
+		if (el->waiting[pb] == WAIT_EMPTY)
+			el->waiting[pb] = WAIT_EPOCH;
 }
 
+/* Steps of the epoch and later ones began when nobody could be told of these blocks. */
 static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
 {
 	struct steps *steps = steps_of(pool);
@@ -107,9 +105,7 @@ static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
 	kv_lock(&steps->lock);
 	oldest = steps_oldest(pool, steps);
 	kv_unlock(&steps->lock);
-	if (oldest < el->wait.epoch)
-		return false;
-	return !pool->dev || pool->parts.dev->poll(pool->dev, el->wait.fence) != -EAGAIN;
+	return oldest >= el->wait.epoch;
 }
 
 /* All of them, before the first unit goes: it may have a byte of two. */
@@ -117,7 +113,7 @@ static void mark_passed(struct kvmm_pool *pool, struct elastic *el)
 {
 	kv_lock(&pool->lock);
 	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->waiting[pb] != WAIT_FENCE)
+		if (el->waiting[pb] != WAIT_EPOCH)
 			continue;
 		set_waiting(el, pb, WAIT_NO);
 		el->mark[pb] = MARK_FRESH;

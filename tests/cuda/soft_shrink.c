@@ -193,6 +193,41 @@ Test(soft_shrink, beside_steps_nothing_is_unmapped_that_is_still_read)
 	soft_expect_quiet();
 }
 
+/* Its owner gave it back while a step reads it: nothing has to move, and still it has to wait. */
+Test(soft_shrink, what_was_freed_under_a_step_is_kept_until_that_has_ended)
+{
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT };
+	struct scene scene;
+	kvmm_stream_t id;
+	kcu_stream stream;
+	uint64_t epoch;
+	void *buf;
+	int ret = 1;
+
+	start("");
+	scene_init(&scene);
+	stream = stream_new();
+	buf = host_alloc(HEAD);
+	cr_assert_eq(kvmm_stream_add(scene.pool, stream, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(scene.pool, id, &epoch), 0);
+	for (u32 i = NR_RANGES - 2; i < NR_RANGES; i++) {
+		ok(cu.memcpy_dtoh_async(buf, scene.pool->own_addr + block_of(&scene, i) * BLOCK_BYTES,
+					HEAD, stream));
+		cr_assert_eq(kvmm_range_free(scene.pool, scene.range[i]), 0);
+	}
+	cr_expect_eq(kvmm_pool_shrink_start(scene.pool, &req, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_pool_shrink_poll(scene.pool, NULL), 1);
+	cr_expect_eq(nr_mapped(), 8);
+	cr_assert_eq(kvmm_step_end(scene.pool, id, epoch), 0);
+	for (u32 i = 0; i < 64 && ret == 1; i++)
+		ret = kvmm_pool_shrink_poll(scene.pool, NULL);
+	ctl->run();
+	cr_expect_eq(kvmm_pool_shrink_poll(scene.pool, NULL), 0);
+	cr_expect_eq(nr_mapped(), 7);
+	kvmm_pool_destroy(scene.pool);
+	soft_expect_quiet();
+}
+
 /* Were it unmapped at once, the checker would say so. */
 Test(soft_shrink, unmapping_under_a_reader_is_noticed)
 {
