@@ -6,6 +6,7 @@
 #include "ages.h"
 #include "cache.h"
 #include "record.h"
+#include "transfer.h"
 
 static int make_pool(struct cache *cache)
 {
@@ -66,12 +67,13 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 	err = make_room(cache);
 	if (!err)
 		err = pattern_init(&cache->pattern, run->opt, cache->pool);
-	return err ? complain_of(err, "start") : EXIT_GOOD;
+	return err ? complain_of(err, "start") : transfer_begin(cache);
 }
 
 void cache_exit(struct cache *cache)
 {
 	kvmm_pool_destroy(cache->pool);
+	transfer_end(cache);
 	pattern_exit(&cache->pattern);
 	future_exit(&cache->future);
 	ages_end(cache->run->ages);
@@ -346,6 +348,8 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 		return err == -ENOSPC || err == -EDQUOT ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
 	}
 	code = settle(cache, new, &shape, &acquire);
+	if (!code)
+		code = transfer_note(cache, new, &shape, nr_blocks);
 	*held = new;
 	return code;
 }
@@ -364,6 +368,7 @@ enum exit_code cache_release(struct cache *cache, struct held *held)
 	if (err)
 		code = complain_of(err, "free request %u", held->q);
 	note_release(cache, held);
+	transfer_forget(cache, held);
 	free(held);
 	return code;
 }
@@ -456,6 +461,7 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "rejected", cache->rejected);
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
 	ages_describe(cache->run->ages, results);
+	transfer_describe(cache);
 	if (cache->run->tally)
 		*cache->run->tally = (struct tally){ cache->hits, cache->accesses,
 						     cache->rejected };
@@ -509,6 +515,7 @@ void cache_say(const struct cache *cache)
 		results_say(results, "rejected", "%u requests larger than the pool",
 			    cache->rejected);
 	ages_say(cache->run->ages, results);
+	transfer_say(cache);
 	if (opt->digest)
 		say_digest(cache, results);
 	if (opt->verify)

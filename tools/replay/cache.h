@@ -20,7 +20,11 @@ struct held {
 	u32 nr_hits;
 	u32 nr_refs;
 	u32 nr_muts;
+	u32 *plain;		/* for --transfers: its blocks in the plain pool, ours; else NULL */
+	u32 nr_plain;
 };
+
+struct transfer;
 
 /**
  * struct cache - the pool and what was counted
@@ -28,6 +32,7 @@ struct held {
  * @future: for "min" only
  * @in_pageblock: for --pageblock: new blocks of the request there; 0 in between; else NULL
  * @keys: keys of request @keys_of
+ * @transfer: for --transfers: see transfer.h; else NULL
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
 struct cache {
@@ -35,6 +40,7 @@ struct cache {
 	struct kvmm_pool *pool;
 	struct pattern pattern;
 	struct future future;
+	struct transfer *transfer;
 	u32 *filled_by;
 	u32 *in_pageblock;
 	kvmm_key_t *keys;

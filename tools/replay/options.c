@@ -27,7 +27,7 @@ enum option_key {
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
 	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
 	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS, KEY_STREAMS, KEY_STEP_US, KEY_THRESHOLD,
-	KEY_INTERVAL, KEY_AHEAD,
+	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
 };
 
 static const struct argp_option options[] = {
@@ -61,6 +61,9 @@ static const struct argp_option options[] = {
 	  "blocks were evicted [0: do not]", 0 },
 	{ "empty-pageblocks", KEY_EMPTY_PAGEBLOCKS, NULL, 0,
 	  "Of --run-window's blocks those go first that empty such a group", 0 },
+	{ "transfers", KEY_TRANSFERS, NULL, 0,
+	  "Count the descriptors, one a run, that sending the blocks of each prompt would take, and "
+	  "those of a plain pool with one queue of free blocks. Compares with policy lru only", 0 },
 	{ "flood", KEY_FLOOD, "N", 0,
 	  "seq: after each request another tenant asks for N blocks that never come back [0]", 0 },
 	{ "limits", KEY_LIMITS, "LIST", 0,
@@ -290,6 +293,16 @@ static void check_limits(struct argp_state *state, const struct options *opt)
 				   limits[i]);
 }
 
+static void check_transfers(struct argp_state *state, const struct options *opt)
+{
+	if (!opt->transfers)
+		return;
+	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy))
+		argp_error(state, "--transfers: in modes seq and conc only, and with a policy");
+	if (opt->flood || opt->limits)
+		argp_error(state, "--transfers: not with --flood or --limits");
+}
+
 static void check_pageblock(struct argp_state *state, const struct options *opt)
 {
 	if (opt->pageblock & (opt->pageblock - 1))
@@ -396,6 +409,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	set_defaults(opt, parse->keys_given);
 	check(state, opt);
 	check_pageblock(state, opt);
+	check_transfers(state, opt);
 }
 
 static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -468,6 +482,8 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->pageblock = number(state, "pageblock", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_EMPTY_PAGEBLOCKS) {
 		opt->empty_pageblocks = true;
+	} else if (key == KEY_TRANSFERS) {
+		opt->transfers = true;
 	} else if (key == KEY_FLOOD) {
 		opt->flood = number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_LIMITS) {
@@ -518,7 +534,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
-	case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
+	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
 		parse_cache(state, parse, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:

@@ -52,6 +52,7 @@ struct source {
  * @pinned: percent of the requests that must not be moved
  * @flood: seq: blocks that another tenant asks for after each request; see flood.h
  * @limits, @flood_limits: of the trace and of that one, or NULL
+ * @transfers: seq, conc: count descriptors, and those of a plain pool; see transfer.h
  * @streams: frag: of the engine, each with its steps; 0: nobody reads, and time jumps
  * @step_us: of a step in the mean
  * @threshold_pm, @interval_ms: of kvmm_background_set()
@@ -95,6 +96,7 @@ struct options {
 	u32 run_window;
 	u32 pageblock;
 	bool empty_pageblocks;
+	bool transfers;
 	u32 flood;
 	const char *limits;
 	const char *flood_limits;

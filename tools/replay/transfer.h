@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Modes seq and conc with --transfers: if the blocks of each prompt, hits and new ones, were sent
+ * somewhere once it is computed, how many descriptors would that take? One for each run of
+ * consecutive blocks, in the order of the prompt; *sorted*: in any order, as where the other side
+ * takes blocks by number.
+ *
+ * The same requests go to a plain pool (plain.h) of the same size. It must hit as the library does.
+ */
+#ifndef REPLAY_TRANSFER_H
+#define REPLAY_TRANSFER_H
+
+#include "cache.h"
+#include "plain.h"
+
+struct descriptors {
+	u64 in_order;
+	u64 sorted;
+	u32 most;	/* of one request, in order */
+};
+
+struct transfer {
+	struct plain plain;
+	u64 *names;		/* of one request */
+	u32 *blocks;
+	u32 *sorted;
+	u64 nr_blocks;
+	u64 plain_hits;
+	struct descriptors ours;
+	struct descriptors theirs;
+};
+
+/** transfer_begin() - Return: EXIT_GOOD, or it was said why not; nothing without --transfers. */
+enum exit_code transfer_begin(struct cache *cache);
+
+void transfer_end(struct cache *cache);
+
+/** transfer_note() - the request has been admitted, with @nr_blocks in all */
+enum exit_code transfer_note(struct cache *cache, struct held *held, const struct shape *shape,
+			     u32 nr_blocks);
+
+/** transfer_forget() - it is over */
+void transfer_forget(struct cache *cache, struct held *held);
+
+void transfer_describe(const struct cache *cache);
+void transfer_say(const struct cache *cache);
+
+#endif /* REPLAY_TRANSFER_H */
