@@ -91,8 +91,7 @@ int frag_look_up(struct frag *frag, u32 q, bool *moved)
 	return 0;
 }
 
-/* After a compaction: note the new places, see that the content came along. */
-static enum exit_code follow_moves(struct frag *frag)
+enum exit_code frag_follow_moves(struct frag *frag)
 {
 	enum exit_code code = EXIT_GOOD;
 
@@ -180,7 +179,7 @@ static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range
 	*err = frag_allocate(frag, nr, 0, range);
 	if (*err == -ENOSPC)
 		frag->count.fail_compacted++;
-	return follow_moves(frag);
+	return frag_follow_moves(frag);
 }
 
 /*
@@ -379,7 +378,7 @@ void frag_integrate(struct frag *frag, u64 us)
 	window->ext_ppm += (u128)frag_ext_ppm(&stat) * us;
 }
 
-static bool advance(struct frag *frag)
+static u64 next_event(const struct frag *frag)
 {
 	const struct trace *trace = frag->run->trace;
 	u64 next = UINT64_MAX;
@@ -388,6 +387,13 @@ static bool advance(struct frag *frag)
 		next = frag->finish.event[0].time;
 	if (frag->arrived < trace->nr)
 		next = min_u64(next, trace->req[frag->arrived].arrival_us);
+	return next;
+}
+
+static bool advance(struct frag *frag)
+{
+	u64 next = next_event(frag);
+
 	if (next == UINT64_MAX)
 		return false;
 	frag_integrate(frag, next - frag->now);
@@ -395,18 +401,43 @@ static bool advance(struct frag *frag)
 	return true;
 }
 
+static enum exit_code do_events(struct frag *frag)
+{
+	enum exit_code code = complete(frag);
+
+	frag_arrive(frag);
+	if (!code)
+		code = admit(frag);
+	frag_record(frag);
+	progress_step(frag->run, frag->head);
+	return code;
+}
+
 static enum exit_code follow_events(struct frag *frag)
 {
-	enum exit_code code = EXIT_GOOD;
+	enum exit_code code;
 
 	do {
-		code = complete(frag);
-		frag_arrive(frag);
-		if (!code)
-			code = admit(frag);
-		frag_record(frag);
-		progress_step(frag->run, frag->head);
+		code = do_events(frag);
 	} while (!code && advance(frag));
+	return code;
+}
+
+bool frag_has_stopped(const struct frag *frag)
+{
+	u64 percent = (u64)frag->stop_percent * frag->run->opt->nr_blocks;
+
+	return (frag->stop_after && frag->count.admitted >= frag->stop_after) ||
+	       (percent && frag->asked * 100 >= percent);
+}
+
+enum exit_code frag_play(struct frag *frag, u64 until_us, bool *more)
+{
+	enum exit_code code = do_events(frag);
+
+	while (!code && !frag_has_stopped(frag) && next_event(frag) <= until_us && advance(frag))
+		code = do_events(frag);
+	*more = next_event(frag) != UINT64_MAX;
 	return code;
 }
 
@@ -500,7 +531,7 @@ static enum exit_code frag_init(struct frag *frag)
 	return readers_init(frag);
 }
 
-static void frag_exit(struct frag *frag)
+void frag_close(struct frag *frag)
 {
 	for (u32 i = 0; i < frag->nr_running; i++)
 		free(frag->live[frag->running[i]]);
@@ -513,18 +544,23 @@ static void frag_exit(struct frag *frag)
 	free(frag->running);
 }
 
-enum exit_code run_frag(const struct run *run)
+enum exit_code frag_open(struct frag *frag, const struct run *run)
 {
-	struct frag frag = { .run = run };
-	enum exit_code code;
-
+	*frag = (struct frag){ .run = run };
 	if (run->opt->by_time && !run->trace->has_arrivals)
 		return complain(EXIT_INPUT, "the trace has no arrival times; use --arrivals sat");
-	code = frag_init(&frag);
+	return frag_init(frag);
+}
+
+enum exit_code run_frag(const struct run *run)
+{
+	struct frag frag;
+	enum exit_code code = frag_open(&frag, run);
+
 	if (!code)
 		code = simulate(&frag);
 	if (!code)
 		frag_report(&frag);
-	frag_exit(&frag);
+	frag_close(&frag);
 	return code;
 }

@@ -161,6 +161,8 @@ struct frag {
 
 	struct readers readers;
 	struct kvmm_testing_host host;	/* tells the library the time, if there are readers */
+	u32 stop_after;		/* admitted requests; 0: the end of the trace */
+	u32 stop_percent;	/* of the pool in use; 0: likewise */
 	u64 head_failed;	/* when the head was first told that there is no run; or UINT64_MAX */
 };
 
@@ -193,6 +195,15 @@ int frag_look_up(struct frag *frag, u32 q, bool *moved);
 /* Its content, as far as it was written. */
 enum exit_code frag_check(struct frag *frag, u32 q, const struct kvmm_extent *ext, u32 nr_ext,
 			  const char *when);
+
+/* For tools that look at a pool in the middle of a replay: make it, play on, free it. */
+enum exit_code frag_open(struct frag *frag, const struct run *run);
+/* Until @until_us, or until what @frag->stop_* say, or the end; *@more: there are events left. */
+enum exit_code frag_play(struct frag *frag, u64 until_us, bool *more);
+bool frag_has_stopped(const struct frag *frag);
+/* After a compaction: note the new places, see that the content came along. */
+enum exit_code frag_follow_moves(struct frag *frag);
+void frag_close(struct frag *frag);
 
 void frag_record(struct frag *frag);
 void frag_report(const struct frag *frag);

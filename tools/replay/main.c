@@ -1,100 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmm-replay: read a trace, replay it, say what was found. */
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <kvmm/types.h>
 
 #include "ages.h"
-#include "progress.h"
 #include "report.h"
-
-static _Thread_local char *complaint_into;
-
-void complain_into(char text[COMPLAINT_BYTES])
-{
-	complaint_into = text;
-	if (text)
-		*text = '\0';
-}
-
-/* Somebody who runs many takes the messages, or they are for people. */
-static void say(const char *text)
-{
-	if (complaint_into && !*complaint_into)
-		snprintf(complaint_into, COMPLAINT_BYTES, "%s", text);
-	if (complaint_into)
-		return;
-	bar_stop();
-	fprintf(stderr, "kvmm-replay: %s\n", text);
-}
-
-enum exit_code complain(enum exit_code code, const char *format, ...)
-{
-	char text[COMPLAINT_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	say(text);
-	return code;
-}
-
-enum exit_code complain_of(int err, const char *format, ...)
-{
-	char text[COMPLAINT_BYTES];
-	size_t n;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	n = strlen(text);
-	snprintf(text + n, sizeof(text) - n, ": %s", kvmm_strerror(err));
-	say(text);
-	return err == -ENOENT || err == -EINVAL ? EXIT_INPUT : EXIT_WRONG;
-}
-
-static enum exit_code load_file(const char *path, struct trace *trace)
-{
-	bool is_stdin = !strcmp(path, "-");
-	int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-	struct trace_error error;
-	int err;
-
-	if (fd < 0)
-		return complain(EXIT_INPUT, "%s: %s", path, strerror(errno));
-	err = trace_read(trace, fd, &error);
-	if (!is_stdin)
-		close(fd);
-	if (err)
-		return complain(EXIT_INPUT, "%s:%llu: %s", is_stdin ? "<stdin>" : path,
-				(unsigned long long)error.line, error.what);
-	trace_set_name(trace, is_stdin ? "stdin" : path);
-	return EXIT_GOOD;
-}
-
-enum exit_code load(const struct source *source, struct trace *trace)
-{
-	int err;
-
-	if (source->path)
-		return load_file(source->path, trace);
-	err = workload_generate(trace, &source->work);
-	if (err == -E2BIG)
-		return complain(EXIT_INPUT, "%s: more than %u requests or %u blocks",
-				source->spec ? source->spec : "chat", TRACE_MAX_REQUESTS,
-				TRACE_MAX_IDS);
-	if (err)
-		return complain(EXIT_WRONG, "no memory for %.0f requests", source->work.requests);
-	if (source->spec)
-		snprintf(trace->name, sizeof(trace->name), "%s", source->spec);
-	return EXIT_GOOD;
-}
 
 static enum exit_code print(const struct run *run)
 {

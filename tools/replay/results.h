@@ -10,7 +10,7 @@
 
 #include "common.h"
 
-#define RESULTS_MAX_FIELDS	64
+#define RESULTS_MAX_FIELDS	96
 #define RESULTS_MAX_LINES	32
 #define RESULTS_MAX_TILES	4
 

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm-defrag: the command line. */
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "defrag.h"
+
+enum {
+	KEY_AT = 'a', KEY_BLOCKS = 'n', KEY_BLOCK_TOKENS = 't', KEY_JSON = 'j',
+	KEY_MARK = 'm', KEY_MAX_RUNS = 'r', KEY_DEVICE = 'd', KEY_VERIFY = 'v', KEY_WANT = 'w',
+	KEY_OCCUPANCY = 256, KEY_MAX_BLOCKS, KEY_MOVES, KEY_SPEED, KEY_INTERVAL, KEY_THRESHOLD,
+	KEY_BLOCK_BYTES, KEY_PINNED,
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "When:", 1 },
+	{ "at", KEY_AT, "N", 0, "When N requests have been admitted", 0 },
+	{ "occupancy", KEY_OCCUPANCY, "PCT", 0, "When so much of the pool is held, 1 to 100", 0 },
+	{ "interval", KEY_INTERVAL, "S", 0, "watch: each S seconds of the trace [60]", 0 },
+	{ "threshold", KEY_THRESHOLD, "PM", 0,
+	  "watch: compact where so much of the free blocks is of no use to the median request, "
+	  "per mille [never]", 0 },
+
+	{ NULL, 0, NULL, 0, "What:", 2 },
+	{ "want", KEY_WANT, "N", 0, "Make one free run of N blocks [pack all downward]", 0 },
+	{ "max-blocks", KEY_MAX_BLOCKS, "N", 0, "Move at most N blocks [no limit]", 0 },
+
+	{ NULL, 0, NULL, 0, "The pool, as in kvmm-replay frag:", 3 },
+	{ "blocks", KEY_BLOCKS, "N", 0, "Its blocks [8192]", 0 },
+	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block, a power of two [16]", 0 },
+	{ "block-bytes", KEY_BLOCK_BYTES, "N", 0, "Bytes a block [plan: 2097152; run: 4096]", 0 },
+	{ "device", KEY_DEVICE, "NAME", 0,
+	  "run: where the blocks are: host, soft:0, cuda:0 [host]", 0 },
+	{ "mark", KEY_MARK, "PCT", 0, "Admit up to this share of the pool [95]", 0 },
+	{ "max-runs", KEY_MAX_RUNS, "K", 0, "Most runs a request may hold, 1 to 8 [1]", 0 },
+	{ "pinned", KEY_PINNED, "PCT", 0, "Requests that must not move, 0 to 100 [0]", 0 },
+	{ "verify", KEY_VERIFY, NULL, 0, "run, watch: check the content of what has moved", 0 },
+
+	{ NULL, 0, NULL, 0, "Output:", 4 },
+	{ "json", KEY_JSON, NULL, 0, "JSON: one object, or for watch one a line", 0 },
+	{ "moves", KEY_MOVES, "N", 0, "List at most N moves, 0 to 12 [0]; --json: any number", 0 },
+	{ "mib-per-s", KEY_SPEED, "N", 0, "plan: predict with this speed of copying [500000]", 0 },
+	{ 0 }
+};
+
+static const char doc[] =
+	"Compact the pool of a replay at some point, and say what that takes and brings.\v"
+	"Commands:\n"
+	"  plan   how the pool is, what would move, and how long about that would take\n"
+	"  run    the same, done and measured\n"
+	"  watch  a line for each interval of the trace's time\n"
+	"\n"
+	"TRACE is what kvmm-replay takes; without it conversations are made up. Rate is 1 - longest "
+	"free run / free blocks; unusable is the share of free blocks in runs that are too short "
+	"for the median request.\n"
+	"\n"
+	"Examples:\n"
+	"  kvmm-defrag plan --at 9683 --want 400 trace.csv\n"
+	"  kvmm-defrag run --occupancy 95 --max-runs 4 --verify trace.csv\n"
+	"  kvmm-defrag watch --interval 60 --threshold 200 --want 256 trace.csv\n"
+	"\n"
+	"Exit code: 0 good; 1 the goal was not reached, or a result was wrong; 2 bad usage or a bad "
+	"trace.";
+
+static u32 number(struct argp_state *state, const char *name, const char *arg, u32 min, u32 max)
+{
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end || errno || v < min || v > max)
+		argp_error(state, "--%s: '%s' is not a number from %u to %u", name, arg, min, max);
+	return (u32)v;
+}
+
+static void parse_command(struct argp_state *state, struct ask *ask, const char *arg)
+{
+	static const char *const names[] = { "plan", "run", "watch" };
+
+	for (u32 i = 0; i < NR_COMMANDS; i++)
+		if (!strcmp(arg, names[i]))
+			ask->command = i;
+	if (ask->command == NR_COMMANDS)
+		argp_error(state, "there is no command '%s', only plan, run, watch", arg);
+}
+
+static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg)
+{
+	if (ask->command == NR_COMMANDS) {
+		parse_command(state, ask, arg);
+	} else if (ask->replay.source[0].path) {
+		argp_error(state, "one trace at a time: what is '%s'?", arg);
+	} else {
+		ask->replay.source[0].path = arg;
+	}
+}
+
+/* An option whose argument is a number. */
+struct numeric {
+	int key;
+	const char *name;
+	size_t offset;
+	u32 min;
+	u32 max;
+};
+
+#define NUMERIC(key, name, field, min, max) { key, name, offsetof(struct ask, field), min, max }
+
+static const struct numeric numerics[] = {
+	NUMERIC(KEY_AT, "at", after, 1, UINT32_MAX),
+	NUMERIC(KEY_OCCUPANCY, "occupancy", percent, 1, 100),
+	NUMERIC(KEY_INTERVAL, "interval", interval_s, 1, 1000000),
+	NUMERIC(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
+	NUMERIC(KEY_WANT, "want", want, 1, KVMM_MAX_BLOCKS),
+	NUMERIC(KEY_MAX_BLOCKS, "max-blocks", max_blocks, 1, KVMM_MAX_BLOCKS),
+	NUMERIC(KEY_MOVES, "moves", nr_moves, 0, UINT32_MAX),
+	NUMERIC(KEY_SPEED, "mib-per-s", mib_per_s, 1, UINT32_MAX),
+	NUMERIC(KEY_BLOCKS, "blocks", replay.nr_blocks, 1, KVMM_MAX_BLOCKS),
+	NUMERIC(KEY_BLOCK_TOKENS, "block-tokens", replay.block_tokens, 1, 1024),
+	NUMERIC(KEY_BLOCK_BYTES, "block-bytes", replay.block_bytes, 8, 1u << 30),
+	NUMERIC(KEY_MARK, "mark", replay.mark, 1, 100),
+	NUMERIC(KEY_MAX_RUNS, "max-runs", replay.max_runs, 1, KVMM_MAX_RUNS),
+	NUMERIC(KEY_PINNED, "pinned", replay.pinned, 0, 100),
+};
+
+static bool parse_number(struct argp_state *state, struct ask *ask, int key, const char *arg)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(numerics); i++) {
+		const struct numeric *n = &numerics[i];
+
+		if (n->key != key)
+			continue;
+		*(u32 *)((char *)ask + n->offset) = number(state, n->name, arg, n->min, n->max);
+		return true;
+	}
+	return false;
+}
+
+static void finish(struct argp_state *state, struct ask *ask)
+{
+	struct options *opt = &ask->replay;
+
+	if (ask->command == NR_COMMANDS)
+		argp_error(state, "which command? plan, run or watch");
+	if (ask->after && ask->percent)
+		argp_error(state, "--at or --occupancy, not both");
+	if (opt->block_tokens & (opt->block_tokens - 1))
+		argp_error(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
+	if (ask->want > opt->nr_blocks)
+		argp_error(state, "--want: the pool has %u blocks", opt->nr_blocks);
+	if (!ask->replay.json && ask->nr_moves > 12)
+		argp_error(state, "--moves: more than 12 only with --json");
+	if (ask->command == DEFRAG_PLAN && (opt->device || opt->verify))
+		argp_error(state, "--device, --verify: a plan has no content");
+	if (ask->command != DEFRAG_PLAN && !opt->device)
+		opt->device = "host";
+	if (!opt->block_bytes)
+		opt->block_bytes = ask->command == DEFRAG_PLAN ? 2u << 20 : 4096;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct ask *ask = state->input;
+
+	if (arg && key != ARGP_KEY_ARG && parse_number(state, ask, key, arg))
+		return 0;
+	switch (key) {
+	case KEY_DEVICE:
+		ask->replay.device = arg;
+		return 0;
+	case KEY_JSON:
+		ask->replay.json = true;
+		return 0;
+	case KEY_VERIFY:
+		ask->replay.verify = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_arg(state, ask, arg);
+		return 0;
+	case ARGP_KEY_END:
+		finish(state, ask);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* A plan is made on ids: the bytes are for its prediction only. */
+static enum exit_code open_pool(struct frag *frag, struct ask *ask, const struct run *run)
+{
+	u32 bytes = ask->replay.block_bytes;
+	enum exit_code code;
+
+	if (ask->command == DEFRAG_PLAN)
+		ask->replay.block_bytes = 0;
+	code = frag_open(frag, run);
+	ask->replay.block_bytes = bytes;
+	frag->stop_after = ask->after;
+	frag->stop_percent = ask->percent;
+	return code;
+}
+
+static enum exit_code play(struct ask *ask, struct trace *trace)
+{
+	struct results results = { 0 };
+	struct run run = { .opt = &ask->replay, .trace = trace, .results = &results };
+	struct frag frag;
+	enum exit_code code = open_pool(&frag, ask, &run);
+
+	if (!code)
+		code = ask->command == DEFRAG_WATCH ? watch(&frag, ask) : act(&frag, ask);
+	if (fflush(stdout) && !code)
+		code = complain(EXIT_WRONG, "standard output: %s", strerror(errno));
+	frag_close(&frag);
+	results_exit(&results);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = { .options = options, .parser = parse, .doc = doc,
+					  .args_doc = "COMMAND [TRACE]" };
+	struct ask ask = {
+		.command = NR_COMMANDS, .mib_per_s = 500000, .interval_s = 60,
+		.replay = { .alloc = "zone", .compact = COMPACT_DIRECT, .seed = 1, .mark = 95,
+			    .nr_blocks = 8192, .block_tokens = 16, .max_runs = 1,
+			    .nr_sources = 1, .progress = PROGRESS_OFF },
+	};
+	struct trace trace = { 0 };
+	enum exit_code code;
+
+	argp_err_exit_status = EXIT_INPUT;
+	argp_parse(&argp, argc, argv, 0, NULL, &ask);
+	workload_init(&ask.replay.source[0].work, WORKLOAD_CHAT);
+	code = load(&ask.replay.source[0], &trace);
+	if (!code)
+		code = play(&ask, &trace);
+	trace_close(&trace);
+	return code;
+}
