@@ -16,6 +16,7 @@
 #include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
+#include <kvmm/tier.h>
 
 #include "internal.h"
 
@@ -239,7 +240,10 @@ static int create_pool(const struct kvmm_pool_attr *attr, struct kvmm_pool **res
 		err = kv_pool_create(&known, &parts, &pool);
 	if (err)
 		return err;
-	err = publish_pool(pool, known.name);
+	if (known.host)
+		err = kvmm_tier_attach(pool, known.host, known.host_attr);
+	if (!err)
+		err = publish_pool(pool, known.name);
 	if (err) {
 		kv_pool_destroy(pool);
 		kv_rcu_barrier();

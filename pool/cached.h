@@ -7,6 +7,8 @@
 #ifndef POOL_CACHED_H
 #define POOL_CACHED_H
 
+#include "tier/lower.h"
+
 /* ---- presence.c ---- */
 
 int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier);
@@ -45,6 +47,8 @@ static inline void presence_published(struct kvmm_pool *pool, const struct kv_ha
 {
 	if (unlikely(pool->presence.reg))
 		__presence_published(pool, handles, found, nr);
+	if (unlikely(READ_ONCE(pool->lower)))
+		__lower_filled(pool, handles, found, nr);
 }
 
 /* A name is forgotten. ->lock held; presence_flush() follows when it is not any more. */
@@ -65,6 +69,8 @@ static inline void presence_touched(struct kvmm_pool *pool, const struct kv_hand
 {
 	if (unlikely(pool->presence.reg))
 		__presence_touched(pool, refs, nr);
+	if (unlikely(READ_ONCE(pool->lower)))
+		__lower_touched(pool, refs, nr);
 }
 
 /* ---- class_call.c ---- */

@@ -30,6 +30,8 @@ extern "C" {
 #endif
 
 struct kvmm_evict_attr;
+struct kvmm_tier;
+struct kvmm_tier_client_attr;
 struct kvmm_alloc_attr;
 
 /**
@@ -131,6 +133,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here; else not looked at
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
  * @unit_bytes: KVMM_POOL_ELASTIC: the unit of giving back, a power of two; 0: the device's choice
+ * @host: a tier that is below the pool from the start, see <kvmm/tier.h>; NULL: the pool is alone
+ * @host_attr: how it uses that; NULL: KVMM_TIER_CLIENT_ATTR_INIT
  */
 struct kvmm_pool_attr {
 	size_t size;
@@ -155,10 +159,13 @@ struct kvmm_pool_attr {
 	uint64_t seed;
 	const struct kvmm_alloc_attr *alloc;
 	uint64_t unit_bytes;
+	struct kvmm_tier *host;
+	const struct kvmm_tier_client_attr *host_attr;
 };
 
 #define KVMM_POOL_ATTR_INIT { sizeof(struct kvmm_pool_attr), NULL, NULL, NULL, NULL, NULL, \
-			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0 }
+			      NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, 0, NULL, 0, NULL, 0, \
+			      NULL, NULL }
 
 /**
  * kvmm_pool_create() - make a pool, all of its blocks free

@@ -38,8 +38,7 @@
  * Pools of ids only have no content to copy: their copies end when a simulated link says so, by the
  * system's clock or by one that the caller turns (kvmm_tier_clock()). All else is the same code.
  *
- * Settled: all structures and calls below; they only grow. Not there yet: write policies other than
- * by request (the knobs are read), what @recompute_ns and @up are for, the disk.
+ * Settled: all structures and calls below; they only grow. Not there yet: the disk.
  */
 #ifndef KVMM_TIER_H
 #define KVMM_TIER_H
@@ -361,6 +360,45 @@ KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load 
 
 /** The device blocks are free when they have been copied, unless somebody references them. */
 #define KVMM_TIER_DROP		(1u << 0)
+
+/**
+ * struct kvmm_tier_plan - load, or compute?
+ * @size: sizeof(struct kvmm_tier_plan)
+ * @nr: blocks that could be loaded: @nr_lower of a match
+ * @nr_load: out: so many from the first one on are worth loading while the engine computes the others
+ * @load_ns, @compute_ns: out: what either is expected to take
+ */
+struct kvmm_tier_plan {
+	size_t size;
+	uint32_t nr;
+	uint32_t nr_load;
+	uint64_t load_ns;
+	uint64_t compute_ns;
+};
+
+/**
+ * kvmm_tier_plan() - where to split a prefix, so that both parts are there as early as possible
+ *
+ * Loading s of m blocks takes what is on its way already, and latency and bandwidth of @up; computing
+ * the rest, @recompute_ns a token. The split is the s with the smallest max(load(s), compute(m - s)),
+ * the smaller one of two; 0 if it would be below @min_load, m if @recompute_ns is 0.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP; -ECHILD, -EUCLEAN.
+ */
+KVMM_API int kvmm_tier_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan);
+
+/**
+ * kvmm_tier_prefetch() - begin to load what can be, from the first key on, for nobody yet
+ * @reserve: blocks that must stay available: a prefetch has no right to what requests need
+ *
+ * For hints and for prompts that wait in a queue. Stops at the first key that is a miss below; keys
+ * that the device has, or that are on their way, are passed over. What arrives is cached, inactive.
+ *
+ * Return: how many blocks are on their way because of it, no more than @max_up lets; -ENOSPC and other
+ * errors as kvmm_tier_load().
+ */
+KVMM_API int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				uint32_t reserve);
 
 /** Most priorities of copies down. */
 #define KVMM_TIER_PRIORITIES	256u

@@ -149,6 +149,7 @@ static void free_lower(struct lower *lower)
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		free_batch(&lower->batch[i]);
 	kv_free(lower->op);
+	kv_free(lower->seen);
 	kv_free(lower->heap);
 	kv_free(lower->below);
 	kv_free(lower->name);
@@ -166,7 +167,8 @@ static u64 lower_bytes(const struct kvmm_pool *pool, const struct lower *lower)
 
 	return sizeof(*lower) + NR_BATCHES * of_batch + lower->nr_items * sizeof(*lower->item) +
 	       lower->nr_names * sizeof(*lower->name) + KVMM_TIER_OPS * sizeof(*lower->op) +
-	       (u64)pool->nr_blocks * (sizeof(*lower->below) + sizeof(*lower->heap));
+	       (u64)pool->nr_blocks * (sizeof(*lower->below) + sizeof(*lower->heap) +
+				       sizeof(*lower->seen));
 }
 
 static int make_tables(struct kvmm_pool *pool, struct lower *lower)
@@ -177,8 +179,10 @@ static int make_tables(struct kvmm_pool *pool, struct lower *lower)
 	lower->name = kv_alloc_array(lower->nr_names, sizeof(*lower->name));
 	lower->below = kv_alloc_array(pool->nr_blocks, sizeof(*lower->below));
 	lower->heap = kv_alloc_array(pool->nr_blocks, sizeof(*lower->heap));
+	lower->seen = kv_alloc_array(pool->nr_blocks, sizeof(*lower->seen));
 	lower->op = kv_alloc_array(KVMM_TIER_OPS, sizeof(*lower->op));
-	if (!lower->item || !lower->name || !lower->below || !lower->heap || !lower->op)
+	if (!lower->item || !lower->name || !lower->below || !lower->heap || !lower->seen ||
+	    !lower->op)
 		return -ENOMEM;
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)
 		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
@@ -327,6 +331,7 @@ int kvmm_tier_poll(struct kvmm_pool *pool)
 	cancel = kv_cancel_off();
 	batches_poll(pool, lower);
 	up_begin(pool, lower);
+	policy_look(pool, lower);
 	down_begin(pool, lower);
 	batches_poll(pool, lower);
 	told_flush(pool, lower);

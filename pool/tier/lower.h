@@ -3,10 +3,18 @@
 #ifndef POOL_LOWER_H
 #define POOL_LOWER_H
 
+#include <kv/types.h>
+
 struct kvmm_pool;
+struct kv_handle;
 
 /* Copies under way are waited for. */
 void lower_exit(struct kvmm_pool *pool);
+/* Blocks were hit where @refs have a gen. No lock held. */
+void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
+/* Blocks were registered where @found is the same. No lock held. */
+void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
+		    const struct kv_handle *found, u32 nr);
 /* 0 or -EUCLEAN. compact_lock held, none below it. */
 int lower_check(struct kvmm_pool *pool);
 

@@ -322,6 +322,8 @@ int kvmm_tier_abort_all(struct kvmm_pool *pool)
 		return err;
 	kv_lock(&lower->lock);
 	below_clear(lower, -ECANCELED);
+	for (u32 i = 0; i < lower->nr_items; i++)
+		lower->item[i].is_kept = false;
 	kv_unlock(&lower->lock);
 	for (op = take_any(lower); op; op = take_any(lower), nr++)
 		op_drop(pool, op);

@@ -97,6 +97,7 @@ struct item {
 	u8			state;		/* enum item_state */
 	bool			is_up;		/* fixed */
 	bool			is_named;	/* up: in the table of names */
+	bool			is_kept;	/* up: to be cached though nobody waits */
 };
 
 enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
@@ -148,6 +149,7 @@ struct lower {
 	struct batch		batch[NR_BATCHES];
 	struct below		*below;		/* ->lock; by entry */
 	u32			*heap;		/* ->lock; entries */
+	u32			*seen;		/* ours; atomic; by entry: generation and uses */
 	u32			nr_heap;	/* ->lock; READ_ONCE() as a hint */
 	u64			nr_queued;	/* ->lock; since the creation: who comes first */
 	struct op_place		*op;		/* ->lock */
@@ -232,6 +234,11 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower);
 void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
 void up_begin(struct kvmm_pool *pool, struct lower *lower);
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
+
+/* ---- policy.c; no lock held ---- */
+
+/* What the fullness of the pool calls for is queued. */
+void policy_look(struct kvmm_pool *pool, struct lower *lower);
 
 /* ---- told.c; no lock held ---- */
 

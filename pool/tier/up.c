@@ -22,7 +22,7 @@ struct loading {
 	struct kvmm_pool *pool;
 	struct lower *lower;
 	const struct kvmm_prefix *prefix;
-	struct tier_op *op;
+	struct tier_op *op;	/* NULL: for nobody */
 	u32 first;		/* item, through ->next; KV_NONE */
 	u32 last;
 	u32 nr_new;		/* of those */
@@ -61,7 +61,9 @@ static int add_item(struct loading *loading, u32 i)
 	item->slot = slot;
 	name_item(loading, item, i);
 	item_hash(lower, index);
-	op_hang(loading->op, i, &item->wants);
+	item->is_kept = !loading->op;
+	if (loading->op)
+		op_hang(loading->op, i, &item->wants);
 	if (loading->first == KV_NONE)
 		loading->first = index;
 	else
@@ -77,11 +79,13 @@ static int want_key(struct loading *loading, u32 i)
 	const struct kvmm_prefix *prefix = loading->prefix;
 	u32 index;
 
-	if (loading->op->ref[i].gen)
+	if (loading->op && loading->op->ref[i].gen)
 		return 0;
 	index = item_find(loading->lower, &prefix->keys[i], prefix->domain);
 	if (index == KV_NONE)
 		return add_item(loading, i);
+	if (!loading->op)
+		return 0;
 	op_hang(loading->op, i, &loading->lower->item[index].wants);
 	loading->nr_shared++;
 	return 0;
@@ -92,7 +96,8 @@ static void unwant(struct loading *loading)
 {
 	struct lower *lower = loading->lower;
 
-	op_unhang(loading->op);
+	if (loading->op)
+		op_unhang(loading->op);
 	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
 		next = lower->item[index].next;
 		kv_tier_put(lower->client, lower->item[index].slot);
@@ -171,8 +176,10 @@ static void call_off(struct loading *loading, int error)
 	struct lower *lower = loading->lower;
 
 	kv_lock(&lower->lock);
-	op_unpublish(lower, loading->op);
-	op_unhang(loading->op);
+	if (loading->op) {
+		op_unpublish(lower, loading->op);
+		op_unhang(loading->op);
+	}
 	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
 		struct item *item = &lower->item[index];
 
@@ -224,7 +231,8 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 		lower->item[index].entry = handle;
 		item_ready(lower, index);
 	}
-	op_open(lower, loading->op);
+	if (loading->op)
+		op_open(lower, loading->op);
 	kv_unlock(&lower->lock);
 	cache_end(pool);
 	return 0;
@@ -232,27 +240,29 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 
 /* ---- the call ---- */
 
-static int begin_load(struct loading *loading, const struct kvmm_tier_load *req,
-		      kvmm_tier_op_t *handle)
+/* What has been named gets its blocks, or is called off. */
+static int get_blocks(struct loading *loading, u32 reserve)
 {
 	kvmm_mut_t few[64], *muts = few;
 	int err;
 
-	if (loading->prefix->nr > ARRAY_SIZE(few))
-		muts = kv_alloc_array(loading->prefix->nr, sizeof(*muts));
-	if (!muts)
-		return -ENOMEM;
-	err = want_all(loading, handle);
-	if (!err && loading->nr_new) {
-		err = allocate(loading, muts, req->reserve);
-		if (!err)
-			err = give_blocks(loading, muts);
-		if (err)
-			call_off(loading, err);
-	}
+	if (loading->nr_new > ARRAY_SIZE(few))
+		muts = kv_alloc_array(loading->nr_new, sizeof(*muts));
+	err = muts ? allocate(loading, muts, reserve) : -ENOMEM;
+	if (!err)
+		err = give_blocks(loading, muts);
+	if (err)
+		call_off(loading, err);
 	if (muts != few)
 		kv_free(muts);
 	return err;
+}
+
+static int begin_load(struct loading *loading, u32 reserve, kvmm_tier_op_t *handle)
+{
+	int err = want_all(loading, handle);
+
+	return err || !loading->nr_new ? err : get_blocks(loading, reserve);
 }
 
 static int check_load(struct kvmm_pool *pool, const struct lower *lower,
@@ -285,7 +295,7 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 	if (!loading.op)
 		return -ENOMEM;
 	cancel = kv_cancel_off();
-	err = begin_load(&loading, &req, handle);
+	err = begin_load(&loading, req.reserve, handle);
 	if (err)
 		op_drop(pool, loading.op);
 	else
@@ -293,6 +303,51 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 	told_flush(pool, loading.lower);
 	kv_cancel_restore(cancel);
 	return err;
+}
+
+/* ---- for nobody ---- */
+
+/* Up to the first that is a miss, or more than may be on its way. In a read section. */
+static void want_some(struct loading *loading)
+{
+	const struct kvmm_prefix *prefix = loading->prefix;
+	struct kvmm_pool *pool = loading->pool;
+	int err = 0;
+
+	kv_lock(&loading->lower->lock);
+	for (u32 i = 0; i < prefix->nr && !err; i++) {
+		struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
+
+		if (!pool->map->ops->length(pool->map, &query))
+			err = want_key(loading, i);
+	}
+	kv_unlock(&loading->lower->lock);
+}
+
+int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint32_t reserve)
+{
+	struct loading loading = { .pool = pool, .prefix = prefix, .first = KV_NONE,
+				   .last = KV_NONE };
+	struct kvmm_tier_load req = { .prefix = prefix };
+	int err = lower_enter(pool, &loading.lower), cancel;
+
+	if (!err)
+		err = check_load(pool, loading.lower, &req);
+	if (err == -EDQUOT)
+		err = 0;	/* as much as may be */
+	if (!err)
+		err = cache_begin(pool);
+	if (err)
+		return err;
+	cancel = kv_cancel_off();
+	want_some(&loading);
+	cache_end(pool);
+	if (loading.nr_new)
+		err = get_blocks(&loading, reserve);
+	if (!err)
+		up_begin(pool, loading.lower);
+	kv_cancel_restore(cancel);
+	return err ? err : (int)loading.nr_new;
 }
 
 /* ---- the copy ---- */
@@ -388,7 +443,7 @@ static bool renounce(struct lower *lower, struct item *item, u32 index, int erro
 	bool is_over;
 
 	kv_lock(&lower->lock);
-	is_over = error || !item->wants;
+	is_over = error || (!item->wants && !item->is_kept);
 	if (is_over) {
 		item_unhash(lower, index);
 		wants_end(lower, &item->wants, error);

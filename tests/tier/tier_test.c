@@ -381,3 +381,289 @@ Test(tier, attributes_of_clients_that_make_no_sense_are_refused)
 	end_pool(plain);
 	end_both(pool, tier);
 }
+
+/* ---- policies ---- */
+
+static struct kvmm_pool *make_with_policy(struct kvmm_tier *tier, u32 write, u32 nr_blocks)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+
+	config.write = write;
+	attr.config = &config;
+	pool.nr_blocks = nr_blocks;
+	pool.policy = "lru";
+	pool.block_bytes = TEST_BLOCK_BYTES;
+	pool.host = tier;
+	pool.host_attr = &attr;
+	return make_pool_of(&pool);
+}
+
+static void hit(struct kvmm_pool *pool, u32 first, u32 nr)
+{
+	kvmm_ref_t refs[64];
+
+	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(first, nr), refs), nr);
+	cr_assert_eq(kvmm_put_many(pool, refs, nr), 0);
+}
+
+Test(tier_policy, selective_copies_what_is_used_again)
+{
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 8);
+
+	cache_blocks(pool, 1, 6);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 0);
+	hit(pool, 1, 2);
+	cr_expect_eq(client_of(pool).queued, 2);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 2);
+	for (u32 i = 0; i < 5; i++)
+		hit(pool, 1, 2);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 2, "they have a copy");
+	cr_assert_eq(kvmm_reset_inactive(pool), 6);
+	cr_expect_str_eq(answers(pool, 1, 3), "11-");
+	end_both(pool, tier);
+}
+
+Test(tier_policy, what_is_used_on_is_copied_again_when_its_copy_has_gone)
+{
+	struct kvmm_tier *tier = make_tier(2);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 8);
+
+	cache_blocks(pool, 1, 1);
+	hit(pool, 1, 1);
+	kvmm_tier_poll(pool);
+	cache_blocks(pool, 11, 2);
+	hit(pool, 11, 2);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).evicted, 1);
+	for (u32 i = 0; i < 20; i++)
+		hit(pool, 1, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 4);
+	end_both(pool, tier);
+}
+
+Test(tier_policy, another_block_of_that_entry_starts_anew)
+{
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_SELECTIVE, 1);
+
+	cache_blocks(pool, 1, 1);
+	hit(pool, 1, 1);
+	cache_blocks(pool, 2, 1);
+	cr_expect_eq(kvmm_tier_poll(pool), 0, "who was queued is gone");
+	cr_expect_eq(client_of(pool).offloads, 0);
+	hit(pool, 2, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 1);
+	end_both(pool, tier);
+}
+
+Test(tier_policy, through_copies_what_is_registered)
+{
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THROUGH, 8);
+
+	cache_blocks(pool, 1, 6);
+	cr_expect_eq(client_of(pool).queued, 6);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 6);
+	cr_expect_eq(client_of(pool).clean, 6);
+	end_both(pool, tier);
+}
+
+/* 10 blocks, marks at 9 and 8: at 9 in use the next victim is copied, and stays. */
+Test(tier_policy, back_copies_the_next_victims_above_the_high_mark)
+{
+	struct kvmm_tier *tier = make_tier(16);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_BACK, 10);
+	kvmm_ref_t held[3];
+
+	make_blocks(pool, 21, 3, held);
+	for (u32 i = 1; i <= 5; i++)
+		cache_blocks(pool, 10 * i, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 0, "8 of 10");
+	cache_blocks(pool, 60, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 1);
+	cr_expect_eq(stat_of(pool).nr_free, 1, "nothing is evicted");
+	cache_blocks(pool, 70, 2);
+	cr_expect_str_eq(answers(pool, 10, 1), "1", "the first victim had been copied");
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 3);
+	cr_assert_eq(kvmm_put_many(pool, held, 3), 0);
+	end_both(pool, tier);
+}
+
+Test(tier_policy, threshold_makes_room_down_to_the_low_mark)
+{
+	struct kvmm_tier *tier = make_tier(16);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THRESHOLD, 10);
+
+	for (u32 i = 1; i <= 8; i++)
+		cache_blocks(pool, 10 * i, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 0);
+	cache_blocks(pool, 90, 1);
+	cache_blocks(pool, 100, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 2);
+	cr_expect_eq(stat_of(pool).nr_free, 2);
+	cr_expect_str_eq(answers(pool, 10, 1), "1");
+	cr_expect_str_eq(answers(pool, 20, 1), "1");
+	cr_expect_str_eq(answers(pool, 30, 1), "0");
+	end_both(pool, tier);
+}
+
+Test(tier_policy, looking_at_victims_changes_nothing)
+{
+	struct kvmm_tier *tier = make_tier(64);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_BACK, 32);
+	struct kvmm_pool *other = make_cache(32, "lru");
+	u32 order[32], want[32];
+
+	for (u32 i = 0; i < 8; i++) {
+		cache_blocks(pool, 10 * i, 4);
+		cache_blocks(other, 10 * i, 4);
+		kvmm_tier_poll(pool);
+	}
+	hit(pool, 30, 2);
+	hit(other, 30, 2);
+	kvmm_tier_poll(pool);
+	cr_expect_gt(client_of(pool).offloads, 0);
+	cr_expect_eq(eviction_order(pool, order, 32), 32);
+	cr_expect_eq(eviction_order(other, want, 32), 32);
+	cr_expect_arr_eq(order, want, sizeof(order));
+	end_pool(other);
+	end_both(pool, tier);
+}
+
+Test(tier_policy, a_step_has_a_budget)
+{
+	struct kvmm_tier *tier = make_tier(16);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_THROUGH, 16);
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+
+	config.write = KVMM_TIER_THROUGH;
+	config.step_blocks = 5;
+	cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
+	cache_blocks(pool, 1, 12);
+	cr_expect_eq(kvmm_tier_poll(pool), 7);
+	config.step_blocks = 0;
+	config.step_bytes = 3 * TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 4);
+	cr_expect_eq(kvmm_tier_config(pool, &config), 0);
+	cr_expect_eq(config.step_bytes, 3 * TEST_BLOCK_BYTES);
+	end_both(pool, tier);
+}
+
+/* ---- prefetch, and whether it is worth it ---- */
+
+Test(tier_policy, a_prefetch_stops_at_the_first_miss_and_holds_nothing)
+{
+	struct kvmm_tier *tier = make_tier(16);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_EXPLICIT, 8);
+
+	cache_blocks(pool, 1, 6);
+	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
+	offload_keys(pool, 5, 2, KVMM_TIER_DROP);
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(1, 6), 0), 3);
+	kvmm_tier_poll(pool);
+	cr_expect_str_eq(picture(pool), "III.....");
+	cr_expect_str_eq(answers(pool, 1, 6), "000---");
+	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(1, 6), 0), 0);
+	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(5, 2), 7), -ENOSPC, "others need the room");
+	cr_expect_eq(kvmm_tier_prefetch(pool, prefix_of(5, 2), 6), 2);
+	end_both(pool, tier);
+}
+
+Test(tier_policy, a_plan_lets_both_parts_end_together)
+{
+	struct kvmm_tier *tier = make_tier(16);
+	struct kvmm_pool *pool = make_with_policy(tier, KVMM_TIER_EXPLICIT, 8);
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+
+	for (u32 nr = 0; nr <= 40; nr++) {
+		for (u32 recompute = 0; recompute < 8; recompute++) {
+			struct kvmm_tier_plan plan = { .size = sizeof(plan), .nr = nr };
+			u64 best = UINT64_MAX, best_s = 0;
+
+			config.recompute_ns = recompute * recompute;
+			config.up.latency_ns = 1000;
+			config.up.bytes_per_s = TEST_BLOCK_BYTES * 1000000000ull / 160;
+			cr_assert_eq(kvmm_tier_configure(pool, &config), 0);
+			cr_assert_eq(kvmm_tier_plan(pool, &plan), 0);
+			for (u64 s = 0; s <= nr; s++) {
+				u64 load = s ? 1000 + 160 * s : 0;
+				u64 compute = (nr - s) * 16 * config.recompute_ns;
+
+				if (max(load, compute) < best) {
+					best = max(load, compute);
+					best_s = s;
+				}
+			}
+			cr_expect_eq(plan.nr_load, recompute ? best_s : nr, "%u blocks, %u: %u, not %u",
+				     nr, recompute, plan.nr_load, (u32)best_s);
+		}
+	}
+	end_both(pool, tier);
+}
+
+/* Ids only: copies take what the link says, by the clock of the caller. */
+Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_pool_attr pool_attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	kvmm_ref_t refs[4];
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 4, .refs = refs };
+	struct kvmm_tier *tier;
+	struct kvmm_pool *pool;
+	kvmm_tier_op_t op;
+
+	tier_attr.capacity_blocks = 8;
+	tier_attr.flags = KVMM_TIER_TOLD_CLOCK;
+	tier_attr.down.bytes_per_s = 1000000000;
+	tier_attr.up = (struct kvmm_tier_link){ 500, 2000000000 };
+	tier = make_tier_of(&tier_attr);
+	config.write = KVMM_TIER_THROUGH;
+	attr.config = &config;
+	attr.block_bytes = 1000;
+	pool_attr.nr_blocks = 8;
+	pool_attr.policy = "lru";
+	pool_attr.flags = KVMM_POOL_DETERMINISTIC;
+	pool_attr.host = tier;
+	pool_attr.host_attr = &attr;
+	pool = make_pool_of(&pool_attr);
+	cache_blocks(pool, 1, 4);
+	cr_expect_eq(kvmm_tier_poll(pool), 4);
+	cr_assert_eq(kvmm_tier_clock(tier, 3999), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 4);
+	cr_assert_eq(kvmm_tier_clock(tier, 4000), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 0);
+	cr_expect_eq(kvmm_tier_clock(tier, 3000), -EINVAL);
+	cr_assert_eq(kvmm_reset_inactive(pool), 4);
+	load.prefix = prefix_of(1, 4);
+	cr_assert_eq(kvmm_tier_load(pool, &load, &op), 0);
+	cr_assert_eq(kvmm_tier_clock(tier, 6499), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 4);
+	cr_assert_eq(kvmm_tier_clock(tier, 6500), 0);
+	cr_expect_eq(kvmm_tier_poll(pool), 0);
+	cr_expect_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_expect_eq(client_of(pool).load_ns, 2500);
+	cr_expect_eq(client_of(pool).offload_ns, 4000);
+	cr_expect_eq(client_of(pool).reloads, 4);
+	cr_expect_eq(client_of(pool).load_bytes, 4000);
+	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
+	end_both(pool, tier);
+}

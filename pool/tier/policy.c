@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * When a block is copied down without being asked for, and whether loading is worth its time.
+ *
+ * Uses are counted where blocks are hit, without a lock and so that a count may be lost: who misses
+ * the moment at which a block becomes worth a copy finds it at the next use. The same line remembers
+ * blocks whose copy may have been evicted meanwhile: they are looked at again every few uses.
+ */
+#include "lower.h"
+#include "tier.h"
+
+/* ---- uses ---- */
+
+#define SEEN_BITS	4u
+#define SEEN_MAX	(BIT(SEEN_BITS) - 1)
+#define SEEN_AGAIN	8u	/* of SEEN_MAX: so many uses from one look to the next */
+
+/* One use more, the registration being the first: how many there are now. */
+static u32 seen_more(u32 *word, u32 gen)
+{
+	u32 old = READ_ONCE(*word);	/* relaxed: a statistic, which may lose */
+	u32 nr = old >> SEEN_BITS == (gen & (UINT32_MAX >> SEEN_BITS)) ? old & SEEN_MAX : 1;
+
+	nr = nr < SEEN_MAX ? nr + 1 : SEEN_AGAIN;
+	WRITE_ONCE(*word, gen << SEEN_BITS | nr);
+	return nr;
+}
+
+/* Nobody waits for a hit: if the lock is taken the next use does it. */
+static void seen_not(u32 *word)
+{
+	WRITE_ONCE(*word, READ_ONCE(*word) - 1);
+}
+
+static void want_copy(struct lower *lower, struct kv_handle handle)
+{
+	struct below *below = below_of(lower, handle);
+
+	if (below->state == BELOW_CLEAN && kv_tier_has(lower->client, below->copy))
+		return;
+	if (below->state == BELOW_NONE || below->state == BELOW_CLEAN)
+		below_queue(lower, handle, 0);
+}
+
+static void touch(struct lower *lower, const struct kv_handle *refs, u32 nr)
+{
+	u32 touches = READ_ONCE(lower->config.touches);
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 *word = &lower->seen[refs[i].index], now;
+
+		if (!refs[i].gen)
+			continue;
+		now = seen_more(word, refs[i].gen);
+		if (now != touches && now != SEEN_AGAIN)
+			continue;
+		if (!kv_trylock(&lower->lock)) {
+			seen_not(word);
+			continue;
+		}
+		want_copy(lower, refs[i]);
+		kv_unlock(&lower->lock);
+	}
+}
+
+void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+{
+	struct lower *lower;
+
+	kv_rcu_read_lock();
+	lower = lower_of(pool);
+	if (lower && READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE)
+		touch(lower, refs, nr);
+	kv_rcu_read_unlock();
+}
+
+static void fill(struct lower *lower, const struct kv_handle *handles, const struct kv_handle *found,
+		 u32 nr)
+{
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < nr; i++)
+		if (handles[i].index == found[i].index && handles[i].gen == found[i].gen)
+			want_copy(lower, handles[i]);
+	kv_unlock(&lower->lock);
+}
+
+void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
+		    const struct kv_handle *found, u32 nr)
+{
+	struct lower *lower;
+
+	kv_rcu_read_lock();
+	lower = lower_of(pool);
+	if (lower && (READ_ONCE(lower->config.write) == KVMM_TIER_THROUGH ||
+		      (READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE &&
+		       READ_ONCE(lower->config.touches) == 1)))
+		fill(lower, handles, found, nr);
+	kv_rcu_read_unlock();
+}
+
+/* ---- fullness ---- */
+
+#define LOOK_MAX	256u	/* victims that one look goes through */
+
+static bool is_inactive(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_REGISTERED) && !(word & (KV_ENTRY_REFS | KV_ENTRY_MOVING));
+}
+
+/* The next victims, who stay where they are: at most @max, first to last. Both locks held. */
+static u32 peek_victims(struct kvmm_pool *pool, struct kv_handle *handles, u32 max)
+{
+	struct order_mark mark = pool->order.mark;
+	u32 index[LOOK_MAX], nr, nr_good = 0;
+
+	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
+	for (nr = 0; nr < max; nr++) {
+		index[nr] = order_peek(&pool->order);
+		if (index[nr] == KV_NONE)
+			break;
+	}
+	for (u32 i = nr; i-- > 0;)
+		order_unpeek(&pool->order, index[i]);
+	quota_end(pool->order.quotas);
+	pool->order.mark = mark;
+	for (u32 i = 0; i < nr; i++)
+		if (is_inactive(READ_ONCE(entry_at(pool, index[i])->word)))
+			handles[nr_good++] = entry_handle(pool, index[i]);
+	return nr_good;
+}
+
+/* Those that should go down now, so that the pool comes down to the low mark. */
+static u32 find_victims(struct kvmm_pool *pool, const struct kvmm_tier_config *config,
+			struct kv_handle *handles)
+{
+	u32 used, low, nr = 0;
+
+	if (cache_enter(pool))
+		return 0;
+	used = pool->nr_usable - min(pool_nr_free(pool), pool->nr_usable);
+	low = (u64)pool->nr_usable * config->low_pm / 1000;
+	if ((u64)used * 1000 >= (u64)pool->nr_usable * config->high_pm && used > low) {
+		order_enter(&pool->order);
+		nr = peek_victims(pool, handles, min(used - low, LOOK_MAX));
+		order_leave(&pool->order);
+	}
+	cache_leave(pool);
+	return nr;
+}
+
+static void queue_victims(struct lower *lower, const struct kv_handle *handles, u32 nr, bool drop)
+{
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < nr; i++) {
+		struct below *below = below_of(lower, handles[i]);
+
+		if (!drop) {
+			want_copy(lower, handles[i]);
+			continue;
+		}
+		if (below->state != BELOW_FLYING && below->state != BELOW_QUEUED)
+			below = below_queue(lower, handles[i], 0);
+		below->drop = true;
+	}
+	kv_unlock(&lower->lock);
+}
+
+void policy_look(struct kvmm_pool *pool, struct lower *lower)
+{
+	struct kv_handle handles[LOOK_MAX];
+	struct kvmm_tier_config config;
+	u32 nr;
+
+	kv_lock(&lower->lock);
+	config = lower->config;
+	kv_unlock(&lower->lock);
+	if (config.write != KVMM_TIER_BACK && config.write != KVMM_TIER_THRESHOLD)
+		return;
+	if (READ_ONCE(lower->nr_heap) >= LOOK_MAX)	/* the last look has not been dealt with */
+		return;
+	nr = find_victims(pool, &config, handles);
+	if (nr)
+		queue_victims(lower, handles, nr, config.write == KVMM_TIER_THRESHOLD);
+}
+
+/* ---- load, or compute? ---- */
+
+#define NS_PER_S	1000000000ull
+
+struct costs {
+	u64 wait_ns;		/* for what is on its way already */
+	u64 latency_ns;
+	u64 block_ns;		/* to load one */
+	u64 compute_ns;		/* one */
+};
+
+static u64 block_time(u64 bytes, u64 bytes_per_s)
+{
+	return bytes_per_s ? (u64)((unsigned __int128)bytes * NS_PER_S / bytes_per_s) : 0;
+}
+
+static struct costs costs_of(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	const struct kvmm_tier_config *config = &lower->config;
+	const struct kvmm_tier_client_stat *stat = &lower->stat;
+	struct costs costs = {
+		.latency_ns = config->up.latency_ns,
+		.block_ns = block_time(lower->block_bytes, config->up.bytes_per_s),
+		.compute_ns = config->recompute_ns * pool->block_tokens,
+	};
+
+	kv_assert_held(&lower->lock);
+	if (!config->up.latency_ns && !config->up.bytes_per_s && stat->loads)
+		costs.block_ns = stat->load_ns / stat->loads;
+	costs.wait_ns = lower->nr_used[true] * costs.block_ns;
+	return costs;
+}
+
+static u64 load_time(const struct costs *costs, u32 nr)
+{
+	return nr ? costs->wait_ns + costs->latency_ns + nr * costs->block_ns : 0;
+}
+
+/* Loading grows with its part, computing the rest shrinks: the best is on one side of where they meet. */
+static u32 best_split(const struct costs *costs, u32 nr)
+{
+	u32 low = 0, high = nr;
+
+	while (low < high) {
+		u32 mid = low + (high - low) / 2;
+
+		if (load_time(costs, mid) >= (nr - mid) * costs->compute_ns)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	/* At @low loading takes as long as computing or longer; one block less is the other side. */
+	if (low && (nr - low + 1) * costs->compute_ns <= load_time(costs, low))
+		low--;
+	return low;
+}
+
+int kvmm_tier_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan)
+{
+	struct kvmm_tier_plan known;
+	struct lower *lower;
+	struct costs costs;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!plan || kv_copy_attr(&known, sizeof(known), plan))
+		return -EINVAL;
+	kv_lock(&lower->lock);
+	costs = costs_of(pool, lower);
+	known.nr_load = costs.compute_ns ? best_split(&costs, known.nr) : known.nr;
+	if (known.nr_load < lower->config.min_load)
+		known.nr_load = 0;
+	kv_unlock(&lower->lock);
+	known.load_ns = load_time(&costs, known.nr_load);
+	known.compute_ns = (known.nr - known.nr_load) * costs.compute_ns;
+	memcpy(plan, &known, min(known.size, sizeof(known)));
+	return 0;
+}
