@@ -160,5 +160,5 @@ int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link)
 {
 	if (!link)
 		return -EINVAL;
-	return link->conn.fd >= 0 ? link->conn.fd : -ECONNRESET;
+	return link->conn.err ? -ECONNRESET : link->conn.fd;
 }

@@ -102,11 +102,48 @@ static u32 nr_of_tenant(const struct store *store, u32 i, u32 *nr_absent)
 	return i - first;
 }
 
+static kvmm_mut_t mut_of(const struct store *store, u32 i)
+{
+	return (kvmm_mut_t){ store->ref[i].index, store->ref[i].gen };
+}
+
 static void free_muts(struct store *store, u32 nr)
 {
-	for (u32 i = nr; i-- > 0;)
+	for (u32 i = nr; i-- > 0;) {
+		kvmm_mut_t mut = mut_of(store, i);
+
 		if (!store->present[i])
-			kvmm_free(store->pool, (kvmm_mut_t *)&store->ref[i], 1);
+			kvmm_free(store->pool, &mut, 1);
+	}
+}
+
+/* Copies go to where they lie; from here on that does not change. */
+static int keep_muts(struct store *store)
+{
+	int err = 0;
+
+	for (u32 i = 0; i < store->nr_refs && !err; i++) {
+		kvmm_mut_t mut = mut_of(store, i);
+
+		if (store->present[i])
+			continue;
+		err = kv_pool_keep_muts(store->pool, &mut, 1);
+		if (!err)
+			err = kvmm_blocks_of_muts(store->pool, &mut, 1, &store->block[i]);
+		store->nr_kept = err ? store->nr_kept : i + 1;
+	}
+	return err;
+}
+
+static void let_muts(struct store *store)
+{
+	for (u32 i = 0; i < store->nr_kept; i++) {
+		kvmm_mut_t mut = mut_of(store, i);
+
+		if (!store->present[i])
+			kv_pool_let_muts(store->pool, &mut, 1);
+	}
+	store->nr_kept = 0;
 }
 
 static int reserve_tenant(struct store *store, kvmm_mut_t *muts, u32 first, u32 nr, u32 nr_absent)
@@ -141,11 +178,12 @@ static int reserve_refs(struct store *store)
 
 	if (!err)
 		err = reserve_muts(store);
-	for (u32 i = 0; i < store->nr_refs && !err; i++) {
-		kvmm_mut_t mut = { store->ref[i].index, store->ref[i].gen };
-
-		if (!store->present[i])
-			err = kvmm_blocks_of_muts(store->pool, &mut, 1, &store->block[i]);
+	if (!err) {
+		err = keep_muts(store);
+		if (err) {
+			let_muts(store);
+			free_muts(store, store->nr_refs);
+		}
 	}
 	if (err)
 		put_present(store);
@@ -230,6 +268,7 @@ void store_release(struct store *store)
 {
 	if (store->state != STORE_RESERVED)
 		return;
+	let_muts(store);
 	free_muts(store, store->nr_refs);
 	put_present(store);
 	free_ranges(store, store->nr_ranges);
@@ -241,7 +280,7 @@ void store_release(struct store *store)
 static int stage_one(struct store *store, u32 i, kvmm_staged_t *staged)
 {
 	struct kvmm_prefix prefix = prefix_of(&store->name[i]);
-	kvmm_mut_t mut = { store->ref[i].index, store->ref[i].gen };
+	kvmm_mut_t mut = mut_of(store, i);
 
 	return kvmm_stage(store->pool, &prefix, &mut, staged);
 }
@@ -280,6 +319,7 @@ static int publish_refs(struct store *store)
 
 	if (!staged)
 		return -ENOMEM;
+	let_muts(store);
 	for (i = 0; i < store->nr_refs && !err; i++) {
 		if (store->present[i])
 			continue;

@@ -30,6 +30,7 @@ struct store {
 	kvmm_ref_t *ref;			/* ours; references, unless RESERVED says otherwise */
 	bool *present;				/* ours; it was cached already: not to be copied */
 	u32 nr_present;
+	u32 nr_kept;				/* the first so many of the others stay where they are */
 	bool taken;				/* references are somebody else's by now */
 
 	u32 nr_ranges;

@@ -50,6 +50,38 @@ void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		fill_name(pool, refs[i].index, &names[i]);
 }
 
+/* ---- private blocks ---- */
+
+static void let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr)
+{
+	while (nr)
+		kv_entry_write_end(&pool->entries, mut_handle(muts[--nr]));
+}
+
+int kv_pool_keep_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = muts[i].index < pool->nr_blocks ?
+		      kv_entry_write_begin(&pool->entries, mut_handle(muts[i])) : -EINVAL;
+		if (err)
+			let_muts(pool, muts, i);
+	}
+	cache_end(pool);
+	return err;
+}
+
+void kv_pool_let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr)
+{
+	if (cache_begin(pool))
+		return;
+	let_muts(pool, muts, nr);
+	cache_end(pool);
+}
+
 /* ---- ranges ---- */
 
 static int may_leave(const struct slot *slot)

@@ -51,6 +51,11 @@ struct kv_block_name {
 void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		   struct kv_block_name *names);
 
+/* Private blocks of the caller stay where they are, and private, until they are let: they are being
+ * written. 0; -ESTALE, -EINVAL, -EOVERFLOW (none is kept). */
+int kv_pool_keep_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr);
+void kv_pool_let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr);
+
 /* What of a range has to be known to make one like it. */
 struct kv_range_kind {
 	u64 seq;

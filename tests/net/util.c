@@ -64,7 +64,7 @@ int net_is(struct kvmm_pool *pool, u32 block, u32 content, u32 i)
 	return err ? err : !memcmp(words, want, sizeof(want));
 }
 
-static kvmm_key_t key(u32 number)
+kvmm_key_t net_key(u32 number)
 {
 	kvmm_key_t key = { { 0 } };
 
@@ -81,7 +81,7 @@ void net_cache(struct kvmm_pool *pool, u32 first, u32 nr)
 
 	must(nr <= MAX_NR && !kvmm_alloc(pool, nr, muts));
 	for (u32 i = 0; i < nr; i++) {
-		keys[i] = key(first + i);
+		keys[i] = net_key(first + i);
 		must(!net_write(pool, kvmm_block_of_mut(pool, muts[i]), first + i, 0));
 	}
 	must(!kvmm_register(pool, muts, keys, nr, refs));
@@ -91,7 +91,7 @@ void net_cache(struct kvmm_pool *pool, u32 first, u32 nr)
 void net_match(struct kvmm_pool *pool, u32 first, u32 nr, kvmm_ref_t *refs)
 {
 	for (u32 i = 0; i < nr; i++) {
-		kvmm_key_t k = key(first + i);
+		kvmm_key_t k = net_key(first + i);
 
 		must(kvmm_match(pool, &k, 1, &refs[i]) == 1);
 	}
@@ -102,7 +102,7 @@ int net_cached(struct kvmm_pool *pool, u32 first, u32 nr)
 	int found = 0;
 
 	for (u32 i = 0; i < nr; i++) {
-		kvmm_key_t k = key(first + i);
+		kvmm_key_t k = net_key(first + i);
 		kvmm_ref_t ref;
 		int is;
 

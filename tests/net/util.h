@@ -24,6 +24,8 @@ int net_write(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
 /* 1 it is that; 0 not; -EIO. */
 int net_is(struct kvmm_pool *pool, u32 block, u32 content, u32 i);
 
+kvmm_key_t net_key(u32 number);
+
 /* Keys @first ... cached, with content, nobody uses them. */
 void net_cache(struct kvmm_pool *pool, u32 first, u32 nr);
 /* References on them. Asserts that they are there. */

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Host memory that runs out in the middle of a migration: refused or failed, and nothing has changed. */
+#include <criterion/criterion.h>
+
+#include "tests/net/pair.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+
+/* Cached blocks of which some are there already, and a range, the other time. */
+static struct kvmm_migrate_attr make_goods(struct kvmm_pool *src, struct kvmm_pool *dst, bool keys,
+					   kvmm_ref_t *refs)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+
+	attr.src = src;
+	if (!keys) {
+		attr.range = net_range(src, 'a', 6, 1);
+		return attr;
+	}
+	net_cache(src, 0, 6);
+	net_cache(dst, 2, 2);
+	net_match(src, 0, 6, refs);
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.refs = refs;
+	attr.nr_refs = 6;
+	return attr;
+}
+
+static void expect_moved(struct kvmm_pool *src, struct kvmm_pool *dst, bool keys, u32 n)
+{
+	kvmm_range_t range;
+
+	if (keys) {
+		cr_expect_eq(net_cached(src, 0, 6), 0, "%u", n);
+		cr_expect_eq(net_cached(dst, 0, 6), 6, "%u", n);
+		return;
+	}
+	cr_expect_eq(kvmm_range_find_seq(src, 'a', NULL, 0), 0, "%u", n);
+	cr_assert_eq(kvmm_range_find_seq(dst, 'a', &range, 1), 1, "%u", n);
+	cr_expect(net_range_is(dst, range, 'a', 6), "%u", n);
+}
+
+static void expect_unmoved(struct kvmm_pool *src, struct kvmm_pool *dst, bool keys, u32 n)
+{
+	cr_expect_eq(kvmm_validate(src), 0, "%u", n);
+	cr_expect_eq(kvmm_validate(dst), 0, "%u", n);
+	if (keys) {
+		cr_expect_eq(net_cached(src, 0, 6), 6, "%u", n);
+		cr_expect_eq(net_cached(dst, 0, 6), 2, "%u", n);
+	} else {
+		cr_expect_eq(kvmm_range_find_seq(src, 'a', NULL, 0), 1, "%u", n);
+		cr_expect_eq(stat_of(dst).nr_free, stat_of(dst).nr_blocks, "%u", n);
+	}
+}
+
+/* Whether it came to the @n-th allocation. */
+static bool run_local(u32 n, bool keys)
+{
+	struct kvmm_pool *src = net_pool("host", 16), *dst = net_pool("host", 16);
+	kvmm_ref_t refs[6];
+	struct kvmm_migrate_attr attr = make_goods(src, dst, keys, refs);
+	struct kvmm_migrate *job = NULL;
+	bool failed;
+	int err;
+
+	attr.dst = dst;
+	fake_env_fail(&fake, n, false);
+	err = kvmm_migrate_start(&attr, &job);
+	if (!err)
+		err = kvmm_migrate_wait(job, 1000000000);
+	failed = fake_env_failed(&fake);
+	fake_env_fail(&fake, 0, false);
+	if (err) {
+		cr_expect_eq(err, -ENOMEM, "%u: %d", n, err);
+		expect_unmoved(src, dst, keys, n);
+		err = job ? kvmm_migrate_resume(job, NULL) : kvmm_migrate_start(&attr, &job);
+		cr_assert_eq(err, 0, "%u: %d", n, err);
+		cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0, "%u", n);
+	}
+	kvmm_migrate_free(job);
+	expect_moved(src, dst, keys, n);
+	if (keys)
+		kvmm_put_many(src, refs, 6);
+	end_pool(src);
+	end_pool(dst);
+	return failed;
+}
+
+static bool run_linked(u32 n, bool keys)
+{
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job = NULL;
+	kvmm_ref_t refs[6];
+	struct pair pair;
+	bool failed;
+	int err;
+
+	pair_init(&pair, "host", "host", 0, 8 * NET_BLOCK_BYTES);
+	attr = make_goods(pair.src, pair.dst, keys, refs);
+	attr.link = pair.link;
+	fake_env_fail(&fake, n, false);
+	err = kvmm_migrate_start(&attr, &job);
+	if (!err)
+		err = pair_run(&pair, job);
+	failed = fake_env_failed(&fake);
+	fake_env_fail(&fake, 0, false);
+	pair_settle(&pair);
+	if (err) {
+		cr_expect(err == -ENOMEM || err == -ECONNRESET, "%u: %d", n, err);
+		expect_unmoved(pair.src, pair.dst, keys, n);
+		if (kvmm_migrate_link_fd(pair.link) < 0 || err == -ECONNRESET) {
+			pair_disconnect(&pair);
+			pair_connect(&pair);
+			attr.link = pair.link;
+		}
+		err = job ? kvmm_migrate_resume(job, pair.link) : kvmm_migrate_start(&attr, &job);
+		cr_assert_eq(err, 0, "%u: %d", n, err);
+		cr_expect_eq(pair_run(&pair, job), 0, "%u", n);
+	}
+	kvmm_migrate_free(job);
+	expect_moved(pair.src, pair.dst, keys, n);
+	if (keys)
+		kvmm_put_many(pair.src, refs, 6);
+	pair_exit(&pair);
+	return failed;
+}
+
+static void each(bool (*run)(u32 n, bool keys), u32 at_least)
+{
+	fake_env_install(&fake);
+	for (u32 keys = 0; keys < 2; keys++) {
+		u32 n = 1;
+
+		while (run(n, keys))
+			n++;
+		cr_expect_gt(n, at_least, "%u", n);
+	}
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+Test(migrate_fault, any_allocation_of_a_job_may_fail)
+{
+	each(run_local, 10);
+}
+
+Test(migrate_fault, any_allocation_of_either_side_of_a_link_may_fail)
+{
+	each(run_linked, 25);
+}
