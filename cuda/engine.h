@@ -93,10 +93,11 @@ struct kv_dev {
 	struct wave_room *waves;	/* content: ->lock */
 	struct batch_room *batch;	/* content: ->lock */
 	u8 *lists_host;			/* pinned; NULL: no lists */
-	kcu_deviceptr lists;		/* their images, and KV_SUM_BYTES under ->sum_lock */
+	kcu_deviceptr lists;		/* their images, KV_SUM_BYTES under ->sum_lock, and as many more */
 	struct costs costs;
 
 	struct kv_lock sum_lock;	/* one round of checksums at a time */
+	bool is_summing;		/* ->lock; the second buffer has sums that were not fetched */
 	struct kv_lock lock;
 	struct fence fence[KV_NR_FENCES];	/* by id % KV_NR_FENCES */
 	u64 last_id;			/* ->lock; of the fence given out last */
@@ -229,6 +230,9 @@ bool kv_copy_is_good(const struct kv_copy *copy);
 
 int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		  struct kv_fence after, u64 *sums);
+int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
+		 u32 nr, struct kv_fence after, struct kv_fence *fence);
+int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr);
 
 /* ---- calibrate.c ---- */
 

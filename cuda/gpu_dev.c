@@ -179,7 +179,7 @@ static void create_lists(struct kv_dev *dev)
 	err = kv_gpu_call(dev->gpu, mem_host_alloc, &host, bytes, KCU_HOST_ALLOC_PORTABLE);
 	if (!err) {
 		dev->lists_host = host;
-		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + KV_SUM_BYTES);
+		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + 2 * KV_SUM_BYTES);
 	}
 	if (!err)
 		err = create_list_events(dev);
@@ -469,6 +469,8 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.copy_blocks	= kv_copy_submit,		\
 	.fill_blocks	= kv_copy_fill,			\
 	.sum_blocks	= kv_sum_blocks,		\
+	.sum_start	= kv_sum_start,			\
+	.sum_fetch	= kv_sum_fetch,			\
 	.signal		= kv_fence_signal,		\
 	.stall		= kv_fence_stall,		\
 	.join		= kv_fence_join,		\

@@ -126,7 +126,8 @@ static bool is_good(const struct kv_planes *planes, u32 first, u32 nr)
 	return kv_copy_is_good(&copy);
 }
 
-static_assert(KV_SUM_BYTES == ROUND_BLOCKS * sizeof(u64), "room for the sums of a round");
+static_assert(KV_SUM_BYTES == ROUND_BLOCKS * sizeof(u64) && KV_SUM_MOST == ROUND_BLOCKS,
+	      "room for the sums of a round");
 
 int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		  struct kv_fence after, u64 *sums)
@@ -144,4 +145,86 @@ int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 	}
 	kv_unlock(&dev->sum_lock);
 	return err;
+}
+
+/* ---- without waiting ---- */
+
+static kcu_deviceptr second_buffer(const struct kv_dev *dev)
+{
+	return dev->lists + KV_NR_LISTS * KV_LIST_BYTES + KV_SUM_BYTES;
+}
+
+static int launch_runs(struct kv_dev *dev, const struct kv_planes *planes,
+		       const struct kv_move *runs, u32 nr)
+{
+	kcu_deviceptr sums = second_buffer(dev);
+	int err = 0;
+
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = kv_kernel_sum(dev, planes, runs[i].dst, runs[i].nr, sums);
+		sums += runs[i].nr * sizeof(u64);
+	}
+	return err;
+}
+
+/* dev->lock held. What was queued in part ends with a fence that has failed. */
+static int start_sums(struct kv_dev *dev, const struct kv_planes *planes,
+		      const struct kv_move *runs, u32 nr, struct kv_fence after,
+		      struct kv_fence *fence)
+{
+	kcu_stream stream = dev->gpu->compact;
+	struct fence *slot;
+	int err;
+
+	if (dev->is_summing)
+		return -EBUSY;
+	slot = kv_fence_reserve(dev);
+	if (!slot)
+		return -EIO;
+	err = kv_fence_order(dev, stream, after);
+	if (!err)
+		err = kv_gpu_call(dev->gpu, memset_d8_async, second_buffer(dev), 0, KV_SUM_BYTES,
+				  stream);
+	if (err)
+		return err == -EBUSY || err == -EOPNOTSUPP ? -EIO : err;
+	err = launch_runs(dev, planes, runs, nr);
+	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, 0);
+	dev->is_summing = true;
+	return 0;
+}
+
+int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
+		 u32 nr, struct kv_fence after, struct kv_fence *fence)
+{
+	struct kv_gpu_scope scope;
+	u64 nr_blocks = 0;
+	int err;
+
+	for (u32 i = 0; i < nr; i++) {
+		if (!is_good(planes, runs[i].dst, runs[i].nr))
+			return -EINVAL;
+		nr_blocks += runs[i].nr;
+	}
+	if (nr_blocks > KV_SUM_MOST)
+		return -EINVAL;
+	if (!can_use_kernel(dev, planes))
+		return -EOPNOTSUPP;
+	err = kv_dev_begin(dev, &scope);
+	if (err)
+		return err;
+	err = start_sums(dev, planes, runs, nr, after, fence);
+	kv_dev_end(dev, &scope);
+	return err;
+}
+
+int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr)
+{
+	int err = 0;
+
+	if (sums)
+		err = kv_dev_read(dev, second_buffer(dev), sums, nr * sizeof(u64));
+	kv_lock(&dev->lock);
+	dev->is_summing = false;
+	kv_unlock(&dev->lock);
+	return err ? -EIO : 0;
 }

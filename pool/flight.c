@@ -17,6 +17,7 @@
 #include "arena.h"
 #include "flight.h"
 #include "stay.h"
+#include "verify.h"
 
 static void set_flying(struct steps *steps, const struct kv_move *move, bool flying)
 {
@@ -161,7 +162,7 @@ static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 }
 
 /* It was moved in vain, or has been moved. Both locks held. */
-static void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen)
+void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen)
 {
 	struct kv_handle handle = { index, gen };
 	int ret = kv_entry_moved(&pool->entries, handle);
@@ -249,7 +250,7 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 {
 	bool is_slot = owner_kind(leg->owner) == OWNER_SLOT;
 
-	if (good)
+	if (good && !leg->bad)
 		leg->done = is_slot ? slot_publish(pool, move, leg) : entry_publish(pool, move, leg);
 	if (is_slot) {
 		set_flying(pool->steps, move, false);
@@ -257,6 +258,8 @@ static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struc
 	} else if (leg->marked) {
 		entry_moved(pool, owner_index(leg->owner), leg->gen);
 	}
+	if (leg->done && !is_slot && !leg->seen)
+		verify_moved(pool, owner_index(leg->owner));
 	if (leg->done)
 		return;
 	tenant_forget(pool, move->dst, move->nr);
@@ -479,6 +482,10 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 		if (!err)
 			return;
 	}
+	if (!err)
+		err = verify_flight(pool, flight);
+	else if (err != -EAGAIN)
+		verify_drop_flight(pool, flight);
 	if (err == -EAGAIN || (!err && !steps_have_room(steps, flight->nr)))
 		return;
 	if (err)
@@ -525,6 +532,7 @@ void flights_poll(struct kvmm_pool *pool)
 	struct steps *steps = steps_of(pool);
 
 	kv_assert_held(&pool->compact_lock);
+	verify_poll(pool);
 	if (!steps || !steps->nr_flights)
 		return;
 	kv_lock(&steps->lock);
@@ -543,6 +551,7 @@ static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
 			continue;
 		if (pool->dev)
 			pool->parts.dev->wait(pool->dev, flight->fence);
+		verify_drop_flight(pool, flight);
 		flight_settle(pool, flight, false);
 		steps->stat.cancelled_moves += flight->nr;
 		nr += flight->nr_blocks;

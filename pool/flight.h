@@ -45,6 +45,8 @@ void flight_add(struct steps *steps, struct flight *flight);
 int flight_lift(struct kvmm_pool *pool, struct flight *flight);
 /* As much of the copy as may begin now: 0, or the device's error. steps->lock held. */
 int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight);
+/* An entry is not MOVING any more. pool->lock and the order's held. */
+void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen);
 /* The copy is over: if @good, legs get their new places, and an epoch begins. steps->lock held. */
 void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good);
 

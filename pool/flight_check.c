@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Flights, recounted: whose places are whose, and how many. */
 #include "flight.h"
+#include "verify.h"
 
 static bool leg_is_sound(const struct kvmm_pool *pool, const struct flight *flight, u32 i)
 {
@@ -74,6 +75,7 @@ int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
 			return -EUCLEAN;
 	if (re.flying != nr_flying_bits(pool, steps))
 		return -EUCLEAN;
+	re.nr_moving += verify_nr_moving(pool);
 	if (re.nr_legs != pool->nr_flying || re.nr_moving != steps->nr_moving ||
 	    re.copying != steps->stat.copying_blocks || re.limbo != steps->stat.limbo_blocks)
 		return -EUCLEAN;

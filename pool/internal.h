@@ -312,6 +312,7 @@ struct kvmm_pool {
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
 	struct pin_limit		pins;		/* see pins.h */
+	struct verify			*verify;	/* atomic; fixed once it is there; see verify.h */
 	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; see lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */

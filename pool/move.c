@@ -16,6 +16,7 @@
 #include "flight.h"
 #include "local.h"
 #include "stay.h"
+#include "verify.h"
 
 #define OWNER_MARKS	(OWNER_IS_SRC | OWNER_IS_DST)
 
@@ -283,6 +284,8 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 	else
 		WRITE_ONCE(entry_at(pool, owner_index(owner))->place,
 			   kv_place_make(0, move->dst));
+	if (owner_kind(owner) == OWNER_ENTRY)
+		verify_moved(pool, owner_index(owner));
 }
 
 void slot_join_extents(struct slot *slot)

@@ -5,7 +5,7 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "verify.h"
 
 /* Newcomers that can be rejected without host memory. */
 #define REJECT_FEW	64u
@@ -256,8 +256,10 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 	err = lost_check(pool, insert->handles, insert->nr);
 	if (likely(!err))
 		err = pool->map->ops->insert(pool->map, insert);
-	if (likely(!err))
+	if (likely(!err)) {
 		account(pool, insert, insert->handles);
+		verify_registered(pool, insert->handles, insert->nr);
+	}
 	cache_end(pool);
 	if (likely(!err))
 		presence_published(pool, insert->handles, insert->found, insert->nr);

@@ -17,6 +17,7 @@
 #include "mag.h"
 #include "owned.h"
 #include "tier/lower.h"
+#include "verify.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
@@ -272,6 +273,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	background_exit(pool);
 	lower_exit(pool);
 	goals_exit(pool);
+	verify_exit(pool);
 	steps_exit(pool);
 	pin_types_exit(pool);
 	elastic_exit(pool);

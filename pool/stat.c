@@ -9,6 +9,7 @@
 #include "hold.h"
 #include "local.h"
 #include "owned.h"
+#include "verify.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)
@@ -88,7 +89,7 @@ static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 		.nr_away = elastic_nr_away(pool),
 		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
 				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool) +
-				  elastic_bytes(pool) + goals_bytes(pool),
+				  verify_bytes(pool) + elastic_bytes(pool) + goals_bytes(pool),
 	};
 	count_states(pool, &count, nr_mags, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];

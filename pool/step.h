@@ -63,6 +63,9 @@ struct leg {
 	bool done;		/* it has the new place */
 	bool cuts;		/* only the first part of its extent */
 	bool marked;		/* an entry that is MOVING */
+	bool asked;		/* the device sums the copy, or has */
+	bool seen;		/* the copy has been verified ... */
+	bool bad;		/* ... and is wrong */
 };
 
 /* Guard: compact_lock; what it does to places, pool->lock as well. */
@@ -75,6 +78,7 @@ struct flight {
 	u64 epoch;			/* begun by its publication */
 	struct kv_fence after;		/* what the copy waits for */
 	struct kv_fence fence;		/* of the copy, or of its last portion */
+	bool summing;			/* ->fence is of checksums of what was copied */
 	u32 at;				/* the move that is to be submitted next ... */
 	u32 at_block;			/* ... from its block of that number on */
 	u32 nr;

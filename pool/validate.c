@@ -11,6 +11,7 @@
 #include "hold.h"
 #include "owned.h"
 #include "tier/lower.h"
+#include "verify.h"
 
 /* What a recount finds, to be compared with pool->count. */
 struct recount {
@@ -383,6 +384,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = pool_check(pool);
+	if (!err && verify_check(pool))
+		err = complain(pool, "checksums of content", 0);
 	if (!err && pin_types_check(pool))
 		err = complain(pool, "pins by type", 0);
 	if (!err)

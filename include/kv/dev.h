@@ -184,6 +184,9 @@ struct kv_dev_stat {
 	u32 groups;
 };
 
+/* Checksums that a device can be at on its own. */
+#define KV_SUM_MOST	4096u
+
 enum kv_knob {
 	KV_KNOB_PATH,			/* enum kv_copy_path */
 	KV_KNOB_GROUPS,			/* of a kernel at full speed; 0 = as measured */
@@ -214,6 +217,11 @@ enum kv_knob {
  * @fill_blocks: blocks @runs[i].dst to .dst + .nr := @byte, after @after; .src is not looked at
  * @sum_blocks: checksums of @nr blocks from @first on, see kernel.h; complete on return, @after
  *	has been waited for: 0, -EIO
+ *
+ * @sum_start: checksums of the blocks @runs[i].dst to .dst + .nr, KV_SUM_MOST in all, after @after; .src
+ *	is not looked at. 0 and *@fence; -EBUSY those before were not fetched; -EOPNOTSUPP the device
+ *	cannot do it on its own; -EINVAL; -EIO. May be NULL, with @sum_fetch
+ * @sum_fetch: when that is complete: @nr of them, in order. Or NULL and 0: nobody wants them. 0, -EIO
  *
  * @signal: *@fence := all that @stream, one of the caller's, has been given so far: 0; -EBUSY it is
  *	capturing; -EINVAL a default stream
@@ -265,6 +273,11 @@ struct kv_dev_ops {
 			   struct kv_fence *fence);
 	int (*sum_blocks)(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 			  struct kv_fence after, u64 *sums);
+
+	int (*sum_start)(struct kv_dev *dev, const struct kv_planes *planes,
+			 const struct kv_move *runs, u32 nr, struct kv_fence after,
+			 struct kv_fence *fence);
+	int (*sum_fetch)(struct kv_dev *dev, u64 *sums, u32 nr);
 
 	int (*signal)(struct kv_dev *dev, void *stream, struct kv_fence *fence);
 	int (*stall)(struct kv_dev *dev, void *stream, struct kv_fence fence);

@@ -29,6 +29,7 @@
 #include <kvmm/tier.h>
 #include <kvmm/tokens.h>
 #include <kvmm/types.h>
+#include <kvmm/verify.h>
 #include <kvmm/zone.h>
 
 #endif /* KVMM_KVMM_H */

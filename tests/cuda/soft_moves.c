@@ -215,3 +215,164 @@ Test(moves, who_has_a_private_block_is_told_that_its_copy_failed)
 		nr += lose(nth);
 	cr_expect_gt(nr, 0);
 }
+
+/* ---- checksums by the device ---- */
+
+/* "A.A.A.A." */
+static struct kvmm_pool *cached(kvmm_ref_t *ref)
+{
+	struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1000 };
+	struct kvmm_pool *pool = make(8, "lru");
+	kvmm_mut_t mut[8];
+	kvmm_key_t key[8];
+	u8 buf[BYTES];
+
+	cr_assert_eq(kvmm_verify_set(pool, &attr), 0);
+	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
+	for (u32 i = 0; i < 8; i++) {
+		key[i] = (kvmm_key_t){ { i } };
+		memset(buf, 1 + i, BYTES);
+		cr_assert_eq(kvmm_mut_write(pool, mut[i], 0, buf, BYTES), 0);
+	}
+	cr_assert_eq(kvmm_register(pool, mut, key, 8, ref), 0);
+	for (u32 i = 1; i < 8; i += 2) {
+		cr_assert_eq(kvmm_set_reset(pool, &ref[i], 1, 1), 0);
+		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
+	}
+	return pool;
+}
+
+static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
+{
+	struct kvmm_verify_stat stat;
+
+	cr_assert_eq(kvmm_verify_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void settle_sums(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_verify_tick(pool);
+		ctl->run();
+	}
+	kvmm_verify_tick(pool);
+	ctl->run();
+	kvmm_compact_poll(pool);
+	cr_assert_eq(kvmm_validate(pool), 0);
+}
+
+static void end_cached(struct kvmm_pool *pool)
+{
+	cr_expect_eq(races(), 0, "%s", ctl->report(0));
+	end(pool);
+}
+
+Test(moves, sums_are_taken_behind_the_writer)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool;
+	kcu_stream stream;
+	kvmm_stream_t id;
+	uint64_t epoch;
+
+	start("");
+	stream = stream_new();
+	pool = cached(ref);
+	cr_assert_eq(kvmm_stream_add(pool, stream, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_verify_tick(pool), 0, "the device has not begun");
+	cr_expect_eq(verified(pool).sums, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	ctl->run();
+	cr_expect_gt(kvmm_verify_tick(pool), 0);
+	cr_expect_eq(verified(pool).summed, 4);
+	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
+	settle_sums(pool);
+	cr_expect_eq(kvmm_stream_del(pool, id), 0);
+	end_cached(pool);
+}
+
+Test(moves, copies_are_published_when_their_sums_are_right)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool;
+	u64 checks;
+
+	start("");
+	pool = cached(ref);
+	settle_sums(pool);
+	checks = verified(pool).checks;
+	cr_assert_eq(start_moves(pool, 3, KVMM_MOVE_BESIDE), 0);
+	for (u32 i = 0; i < 3; i++) {
+		ctl->run();
+		kvmm_compact_poll(pool);
+	}
+	cr_expect_eq(stat_of(pool).published_moves, 1);
+	cr_expect_eq(verified(pool).checks, checks + 1);
+	cr_expect_eq(verified(pool).bad_copies, 0);
+	end_cached(pool);
+}
+
+Test(moves, a_sum_under_way_can_be_cancelled)
+{
+	kvmm_ref_t ref[8];
+	struct kvmm_pool *pool;
+
+	start("");
+	pool = cached(ref);
+	settle_sums(pool);
+	cr_assert_eq(start_moves(pool, 3, KVMM_MOVE_BESIDE), 0);
+	ctl->run();
+	kvmm_compact_poll(pool);
+	cr_expect_eq(kvmm_compact_cancel(pool), 1);
+	settle_sums(pool);
+	cr_assert_eq(start_moves(pool, 3, KVMM_MOVE_BESIDE), 0, "the device can sum again");
+	for (u32 i = 0; i < 3; i++) {
+		ctl->run();
+		kvmm_compact_poll(pool);
+	}
+	cr_expect_eq(stat_of(pool).published_moves, 1);
+	end_cached(pool);
+}
+
+/* Any call fails once: content that is found is right, and nothing is stuck. */
+static void sum_with_failure(u32 nth)
+{
+	struct kvmm_pool *pool;
+	kvmm_ref_t ref[8];
+
+	start("");
+	pool = cached(ref);
+	cr_assert_eq(ctl->fail("*", nth, KCU_E_INVALID_VALUE, false, false), 0);
+	for (u32 i = 0; i < 3; i++) {
+		kvmm_verify_tick(pool);
+		start_moves(pool, 3 + i, i % 2 ? KVMM_MOVE_BETWEEN : KVMM_MOVE_BESIDE);
+		ctl->run();
+		kvmm_compact_poll(pool);
+		ctl->run();
+		kvmm_compact_poll(pool);
+	}
+	ctl->fail_none();
+	settle_sums(pool);
+	cr_expect_eq(verified(pool).pending, 0, "call %u", nth);
+	for (u32 i = 0; i < 8; i += 2) {
+		u32 block;
+		u8 buf[BYTES];
+
+		if (kvmm_blocks_of_refs(pool, &ref[i], 1, &block))
+			continue;
+		cr_assert_eq(kvmm_block_read(pool, block, 0, buf, BYTES), 0);
+		cr_expect(all_bytes(buf, 1 + i, BYTES), "call %u", nth);
+	}
+	end_cached(pool);
+	ctl->reset("");
+}
+
+Test(moves, any_call_may_be_refused_once_while_content_is_verified)
+{
+	u32 nth = 1;
+
+	while (nth < 120)
+		sum_with_failure(nth++);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Verified content: checksums of registered blocks, kept beside them and compared when they move.
+ *
+ * Off unless asked for. Of the blocks that are registered while it is on, those are sampled whose
+ * name says so: the same ones each time. Registering waits for nothing. The checksum is taken on the
+ * device, behind all that the engine's streams had been given by then (so add them, <kvmm/step.h>),
+ * by the next calls of kvmm_verify_tick(): the content counts from that moment. A block that moves
+ * before is summed where it comes to lie.
+ *
+ * It is compared again
+ *
+ *	- in each copy beside steps, before the new place is published: if the copy is wrong, the block
+ *	  stays where it is, and that is checked as well;
+ *	- after other moves, by the next kvmm_verify_tick();
+ *	- one block after the other, by kvmm_verify_tick() when there is nothing else to do;
+ *	- by kvmm_verify_blocks().
+ *
+ * A block whose content is wrong is lost: nobody finds it any more, and who holds it is told -EIO.
+ */
+#ifndef KVMM_VERIFY_H
+#define KVMM_VERIFY_H
+
+#include <kvmm/cache.h>
+#include <kvmm/pool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct kvmm_verify_attr - what is verified
+ * @size: sizeof(struct kvmm_verify_attr)
+ * @sample_pm: of a thousand names, so many; 0 = none from now on (what is summed stays so)
+ * @reserved: 0
+ */
+struct kvmm_verify_attr {
+	size_t size;
+	uint32_t sample_pm;
+	uint32_t reserved;
+};
+
+/** kvmm_verify_set() - for blocks registered from now on. Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP
+ * the pool has no memory, or no policy. */
+KVMM_API int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr);
+
+/**
+ * kvmm_verify_tick() - look at some blocks
+ *
+ * At most 128. It ends what an earlier call has begun, and begins anew; it does not wait for the
+ * engine's work. A block that is being looked at cannot be pinned or evicted until then.
+ *
+ * Return: blocks whose checksum was taken or compared; -EINVAL.
+ */
+KVMM_API int kvmm_verify_tick(struct kvmm_pool *pool);
+
+/**
+ * kvmm_verify_blocks() - compare these now; waits for the device
+ * @refs: of the caller; blocks without a checksum are left out
+ *
+ * Return: how many were compared; -EIO one of them is wrong (all were compared, and those that are
+ * wrong are lost), or could not be read; -ESTALE, -EINVAL one of @refs is none (none was compared).
+ */
+KVMM_API int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+
+/**
+ * struct kvmm_verify_stat - since the pool's creation, but for the first three
+ * @sample_pm: as set
+ * @pending: blocks to be summed, or to be checked after a move
+ * @summed: blocks that have a checksum
+ * @sums, @checks: checksums taken, compared
+ * @bad_blocks: blocks that were wrong, and are lost
+ * @bad_copies: copies that were wrong, and were not published
+ */
+struct kvmm_verify_stat {
+	uint32_t sample_pm;
+	uint32_t pending;
+	uint32_t summed;
+	uint32_t reserved;
+	uint64_t sums;
+	uint64_t checks;
+	uint64_t bad_blocks;
+	uint64_t bad_copies;
+};
+
+/** kvmm_verify_stat() - Return: 0; -EINVAL. */
+KVMM_API int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_VERIFY_H */

@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Checksums of content, taken and compared beside everybody else.
+ *
+ * A job is a few entries that are MOVING meanwhile, so neither their places nor their generations
+ * change, and a fence. Where the device cannot sum on its own it is waited for the engine's work, by
+ * looking again, and then for the sums: those are of a few blocks.
+ */
+#include <kv/log.h>
+#include <kv/mem.h>
+
+#include "flight.h"
+#include "verify.h"
+
+/* ---- what is to be done ---- */
+
+static void set_todo(struct verify *verify, u32 index)
+{
+	u64 *word = &verify->todo[index / KV_WORD_BITS], old = READ_ONCE(*word);
+	u64 bit = BIT64(index % KV_WORD_BITS);
+
+	do {
+		if (old & bit)
+			return;
+	} while (!kv_cas(word, &old, old | bit));
+	kv_fetch_add(&verify->nr_todo, 1);
+}
+
+static bool take_todo(struct verify *verify, u32 index)
+{
+	u64 *word = &verify->todo[index / KV_WORD_BITS], old = READ_ONCE(*word);
+	u64 bit = BIT64(index % KV_WORD_BITS);
+
+	do {
+		if (!(old & bit))
+			return false;
+	} while (!kv_cas(word, &old, old & ~bit));
+	kv_fetch_sub(&verify->nr_todo, 1);
+	return true;
+}
+
+static bool is_sampled(const struct verify *verify, const struct kv_entry *entry)
+{
+	kvmm_key_t key = kv_entry_key(entry);
+
+	return kv_hash_key(&key, 0) % 1000 < READ_ONCE(verify->sample_pm);
+}
+
+void __verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	struct verify *verify = verify_of(pool);
+
+	for (u32 i = 0; i < nr && READ_ONCE(verify->sample_pm); i++)
+		if (is_sampled(verify, entry_at(pool, handles[i].index)))
+			set_todo(verify, handles[i].index);
+}
+
+static bool has_sum(const struct verify *verify, struct kv_handle handle)
+{
+	return verify->gen[handle.index] == handle.gen;
+}
+
+void __verify_moved(struct kvmm_pool *pool, u32 index)
+{
+	if (has_sum(pool->verify, entry_handle(pool, index)))
+		set_todo(pool->verify, index);
+}
+
+u32 __verify_nr_moving(const struct kvmm_pool *pool)
+{
+	return pool->verify->job.nr;
+}
+
+/* ---- summing ---- */
+
+/* Of blocks that keep their places; waits. */
+static int sum_now(struct kvmm_pool *pool, const struct kv_move *runs, u32 nr, u64 *sums)
+{
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	struct kv_fence none = { 0 };
+	int err = 0;
+
+	for (u32 i = 0; i < nr && !err; sums += runs[i++].nr)
+		err = pool->parts.dev->sum_blocks(pool->dev, &planes, runs[i].dst, runs[i].nr, none,
+						  sums);
+	return err ? -EIO : 0;
+}
+
+/* By the device alone: 0; -EBUSY it is at another's; -EOPNOTSUPP; -EIO. */
+static int sum_start(struct kvmm_pool *pool, const struct kv_move *runs, u32 nr,
+		     struct kv_fence after, struct kv_fence *fence)
+{
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	const struct kv_dev_ops *dev = pool->parts.dev;
+
+	if (!dev->sum_start)
+		return -EOPNOTSUPP;
+	return dev->sum_start(pool->dev, &planes, runs, nr, after, fence);
+}
+
+/* ---- jobs ---- */
+
+static bool job_add(struct kvmm_pool *pool, struct verify *verify, u32 index)
+{
+	struct verify_job *job = &verify->job;
+	struct kv_handle handle = entry_handle(pool, index);
+
+	if (lost_check(pool, &handle, 1) || kv_entry_move(&pool->entries, handle))
+		return false;
+	pool->steps->nr_moving++;
+	job->handle[job->nr] = handle;
+	job->run[job->nr] = (struct kv_move){ .dst = entry_block(entry_at(pool, index)), .nr = 1 };
+	job->why[job->nr++] = has_sum(verify, handle) ? VERIFY_CHECK : VERIFY_SUM;
+	return true;
+}
+
+/* Somebody has pinned it, or moves it: later. What is gone needs no look. */
+static bool is_busy(struct kvmm_pool *pool, u32 index)
+{
+	return kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_REGISTERED);
+}
+
+static void look_at_entry(struct kvmm_pool *pool, struct verify *verify, u32 index, bool scrubs)
+{
+	if (take_todo(verify, index)) {
+		if (!job_add(pool, verify, index) && is_busy(pool, index))
+			set_todo(verify, index);
+	} else if (scrubs && has_sum(verify, entry_handle(pool, index))) {
+		job_add(pool, verify, index);
+	}
+}
+
+/* What has to be looked at first; else those that have a checksum, in turns. ->lock held. */
+static void collect(struct kvmm_pool *pool, struct verify *verify)
+{
+	bool scrubs = !READ_ONCE(verify->nr_todo);
+
+	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < VERIFY_BATCH; n++) {
+		u32 index = verify->cursor++;
+
+		if (verify->cursor == pool->nr_blocks)
+			verify->cursor = 0;
+		look_at_entry(pool, verify, index, scrubs);
+	}
+}
+
+static void release_job(struct kvmm_pool *pool, struct verify_job *job)
+{
+	kv_lock(&pool->lock);
+	order_enter(&pool->order);
+	for (u32 i = 0; i < job->nr; i++)
+		entry_moved(pool, job->handle[i].index, job->handle[i].gen);
+	order_leave(&pool->order);
+	job->nr = 0;
+	kv_unlock(&pool->lock);
+}
+
+static void redo_job(struct kvmm_pool *pool, struct verify *verify)
+{
+	for (u32 i = 0; i < verify->job.nr; i++)
+		set_todo(verify, verify->job.handle[i].index);
+	release_job(pool, &verify->job);
+}
+
+/* The device lets it start behind what the engine has given it so far. */
+static void start_job(struct kvmm_pool *pool, struct verify *verify)
+{
+	struct steps *steps = pool->steps;
+	struct verify_job *job = &verify->job;
+	struct kv_fence after;
+	int err;
+
+	kv_lock(&pool->lock);
+	collect(pool, verify);
+	kv_unlock(&pool->lock);
+	if (!job->nr)
+		return;
+	kv_lock(&steps->lock);
+	err = steps_signal(pool, steps, &after);
+	kv_unlock(&steps->lock);
+	if (!err)
+		err = sum_start(pool, job->run, job->nr, after, &job->fence);
+	job->on_device = !err;
+	if (err == -EOPNOTSUPP) {
+		job->fence = after;
+		err = 0;
+	}
+	if (err)
+		redo_job(pool, verify);
+}
+
+static int sums_of_job(struct kvmm_pool *pool, struct verify_job *job, u64 *sums)
+{
+	if (job->on_device)
+		return pool->parts.dev->sum_fetch(pool->dev, sums, job->nr);
+	return sum_now(pool, job->run, job->nr, sums);
+}
+
+static void complain_of(struct kvmm_pool *pool, struct verify *verify, u32 block)
+{
+	verify->stat.bad_blocks++;
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: content of block %u is not what was registered", pool->name,
+	       block);
+}
+
+/* True: it is what it was. */
+static bool compare(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
+		    u32 block, u64 sum)
+{
+	verify->stat.checks++;
+	if (verify->sum[handle.index] == sum)
+		return true;
+	complain_of(pool, verify, block);
+	verify->gen[handle.index] = 0;
+	return false;
+}
+
+static void lose_one(struct kvmm_pool *pool, struct kv_handle handle)
+{
+	bool closed = lose_begin(pool);
+
+	entry_lose(pool, handle);
+	lose_end(pool, closed);
+}
+
+static void conclude(struct kvmm_pool *pool, struct verify *verify, const u64 *sums)
+{
+	struct verify_job *job = &verify->job;
+
+	for (u32 i = 0; i < job->nr; i++) {
+		u32 index = job->handle[i].index;
+
+		if (job->why[i] == VERIFY_SUM) {
+			verify->sum[index] = sums[i];
+			verify->gen[index] = job->handle[i].gen;
+			verify->stat.sums++;
+		} else if (!compare(pool, verify, job->handle[i], job->run[i].dst, sums[i])) {
+			lose_one(pool, job->handle[i]);
+		}
+	}
+}
+
+/* Returns how many blocks were looked at. */
+static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
+{
+	struct verify_job *job = &verify->job;
+	u64 sums[VERIFY_BATCH];
+	u32 nr = job->nr;
+	int err;
+
+	if (!nr)
+		return 0;
+	err = pool->parts.dev->poll(pool->dev, job->fence);
+	if (err == -EAGAIN)
+		return 0;
+	if (err && job->on_device)
+		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
+	if (!err)
+		err = sums_of_job(pool, job, sums);
+	if (err) {
+		redo_job(pool, verify);
+		return 0;
+	}
+	conclude(pool, verify, sums);
+	release_job(pool, job);
+	return nr;
+}
+
+void __verify_poll(struct kvmm_pool *pool)
+{
+	end_job(pool, verify_of(pool));
+}
+
+int kvmm_verify_tick(struct kvmm_pool *pool)
+{
+	struct verify *verify;
+	u32 nr = 0;
+
+	if (!pool)
+		return -EINVAL;
+	verify = verify_of(pool);
+	if (!verify)
+		return 0;
+	kv_lock(&pool->compact_lock);
+	if (!pool_refusal(pool)) {
+		nr = end_job(pool, verify);
+		if (!verify->job.nr)
+			start_job(pool, verify);
+		nr += end_job(pool, verify);	/* if the device has nothing else to do */
+	}
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return nr;
+}
+
+/* ---- flights ---- */
+
+static bool wants_look(struct kvmm_pool *pool, const struct leg *leg)
+{
+	struct kv_handle handle = { owner_index(leg->owner), leg->gen };
+
+	return owner_kind(leg->owner) == OWNER_ENTRY && has_sum(pool->verify, handle);
+}
+
+/* Legs that the device was asked for, else those of entries that have a checksum; in order. */
+static u32 runs_of(struct kvmm_pool *pool, struct flight *flight, struct kv_move *runs)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < flight->nr && nr < VERIFY_BATCH; i++) {
+		struct leg *leg = &flight->leg[i];
+
+		if (!leg->seen && (flight->summing ? leg->asked : wants_look(pool, leg)))
+			runs[nr++] = (struct kv_move){ .src = i, .dst = flight->move[i].dst, .nr = 1 };
+	}
+	return nr;
+}
+
+static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs,
+			 u32 nr, const u64 *sums)
+{
+	struct verify *verify = pool->verify;
+
+	for (u32 i = 0; i < nr; i++) {
+		struct leg *leg = &flight->leg[runs[i].src];
+
+		leg->seen = true;
+		verify->stat.checks++;
+		if (verify->sum[owner_index(leg->owner)] == sums[i])
+			continue;
+		leg->bad = true;
+		verify->stat.bad_copies++;
+		set_todo(verify, owner_index(leg->owner));	/* or is it the source? */
+	}
+}
+
+/* What the device could not say is no better than a copy that failed. */
+static void condemn(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++) {
+		flight->leg[runs[i].src].seen = flight->leg[runs[i].src].bad = true;
+		set_todo(pool->verify, owner_index(flight->leg[runs[i].src].owner));
+	}
+}
+
+int verify_flight(struct kvmm_pool *pool, struct flight *flight)
+{
+	struct kv_move runs[VERIFY_BATCH];
+	struct kv_fence none = { 0 };
+	u64 sums[VERIFY_BATCH];
+	u32 nr;
+	int err;
+
+	if (likely(!pool->verify))
+		return 0;
+	while ((nr = runs_of(pool, flight, runs))) {
+		if (flight->summing) {
+			flight->summing = false;
+			err = pool->parts.dev->sum_fetch(pool->dev, sums, nr);
+		} else {
+			err = sum_start(pool, runs, nr, none, &flight->fence);
+			flight->summing = !err;
+			for (u32 i = 0; i < nr; i++)
+				flight->leg[runs[i].src].asked = true;
+			if (!err || err == -EBUSY)
+				return -EAGAIN;
+			if (err == -EOPNOTSUPP)
+				err = sum_now(pool, runs, nr, sums);
+		}
+		if (err)
+			condemn(pool, flight, runs, nr);
+		else
+			compare_legs(pool, flight, runs, nr, sums);
+	}
+	return 0;
+}
+
+void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
+{
+	if (flight->summing)
+		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
+	flight->summing = false;
+}
+
+/* ---- now ---- */
+
+/* The caller has a reference, and nothing moves: 1, 0 it has no checksum; -EIO. compact_lock held. */
+static int verify_one(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
+		      u32 block)
+{
+	const struct kv_move run = { .dst = block, .nr = 1 };
+	u64 sum;
+
+	if (!has_sum(verify, handle))
+		return 0;
+	if (sum_now(pool, &run, 1, &sum))
+		return -EIO;
+	if (compare(pool, verify, handle, block, sum))
+		return 1;
+	lose_one(pool, handle);
+	return -EIO;
+}
+
+static int verify_all(struct kvmm_pool *pool, struct verify *verify, const kvmm_ref_t *refs, u32 nr)
+{
+	int nr_done = 0, failed = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 block;
+		int ret = kvmm_blocks_of_refs(pool, &refs[i], 1, &block);
+
+		if (!ret)
+			ret = verify_one(pool, verify, as_handles(refs)[i], block);
+		if (ret < 0)
+			failed = ret;
+		else
+			nr_done += ret;
+	}
+	return failed ? failed : nr_done;
+}
+
+/* They may move until the lock is held: that they are held is all that is known by then. */
+int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	struct verify *verify;
+	int ret;
+
+	if (!pool || (!refs && nr) || nr > INT32_MAX)
+		return -EINVAL;
+	ret = kvmm_get_many(pool, refs, nr);
+	if (ret)
+		return ret;
+	verify = verify_of(pool);
+	kv_lock(&pool->compact_lock);
+	flights_await(pool);
+	if (verify)
+		ret = verify_all(pool, verify, refs, nr);
+	kv_unlock(&pool->compact_lock);
+	kvmm_put_many(pool, refs, nr);
+	cache_after(pool);
+	return ret;
+}
+
+/* ---- making it ---- */
+
+static void free_verify(struct verify *verify)
+{
+	if (!verify)
+		return;
+	kv_free(verify->sum);
+	kv_free(verify->gen);
+	kv_free(verify->todo);
+	kv_free(verify);
+}
+
+static struct verify *make_verify(const struct kvmm_pool *pool)
+{
+	struct verify *verify = kv_alloc(sizeof(*verify));
+
+	if (!verify)
+		return NULL;
+	verify->sum = kv_alloc_array(pool->nr_blocks, sizeof(*verify->sum));
+	verify->gen = kv_alloc_array(pool->nr_blocks, sizeof(*verify->gen));
+	verify->todo = kv_alloc_array(KV_WORDS(pool->nr_blocks), sizeof(*verify->todo));
+	if (verify->sum && verify->gen && verify->todo)
+		return verify;
+	free_verify(verify);
+	return NULL;
+}
+
+static int set_locked(struct kvmm_pool *pool, u32 sample_pm)
+{
+	struct verify *verify = pool->verify;
+
+	if (!steps_get(pool))
+		return -ENOMEM;
+	if (!verify)
+		verify = make_verify(pool);
+	if (!verify)
+		return -ENOMEM;
+	WRITE_ONCE(verify->sample_pm, sample_pm);
+	/* Pairs with verify_of(). */
+	smp_store_release(&pool->verify, verify);
+	return 0;
+}
+
+int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
+{
+	struct kvmm_verify_attr known;
+	int err;
+
+	if (!pool || !attr)
+		return -EINVAL;
+	err = kv_copy_attr(&known, sizeof(known), attr);
+	if (err)
+		return err;
+	if (known.sample_pm > 1000 || known.reserved)
+		return -EINVAL;
+	if (!pool->caches || !pool->nr_planes)
+		return -EOPNOTSUPP;
+	kv_lock(&pool->compact_lock);
+	err = set_locked(pool, known.sample_pm);
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+/* The device's memory goes next. */
+void verify_exit(struct kvmm_pool *pool)
+{
+	if (pool->verify && pool->verify->job.nr && pool->dev)
+		pool->parts.dev->wait(pool->dev, pool->verify->job.fence);
+	free_verify(pool->verify);
+}
+
+u64 verify_bytes(const struct kvmm_pool *pool)
+{
+	return pool->verify ? sizeof(*pool->verify) + pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
+			      KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
+}
+
+/* ---- what is said of it ---- */
+
+static u32 nr_summed(struct kvmm_pool *pool, const struct verify *verify)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		nr += kv_word_is(READ_ONCE(entry_at(pool, i)->word), KV_ENTRY_REGISTERED) &&
+		      has_sum(verify, entry_handle(pool, i));
+	return nr;
+}
+
+int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
+{
+	struct verify *verify;
+
+	if (!pool || !stat)
+		return -EINVAL;
+	*stat = (struct kvmm_verify_stat){ 0 };
+	verify = verify_of(pool);
+	if (!verify)
+		return 0;
+	kv_lock(&pool->compact_lock);
+	*stat = verify->stat;
+	stat->sample_pm = verify->sample_pm;
+	stat->pending = READ_ONCE(verify->nr_todo);
+	stat->summed = nr_summed(pool, verify);
+	kv_unlock(&pool->compact_lock);
+	return 0;
+}
+
+int verify_check(struct kvmm_pool *pool)
+{
+	const struct verify *verify = pool->verify;
+	u32 nr = 0;
+
+	if (!verify)
+		return 0;
+	for (u32 i = 0; i < KV_WORDS(pool->nr_blocks); i++)
+		nr += __builtin_popcountll(verify->todo[i]);
+	if (nr != verify->nr_todo || verify->job.nr > VERIFY_BATCH)
+		return -EUCLEAN;
+	for (u32 i = 0; i < verify->job.nr; i++) {
+		struct kv_handle handle = verify->job.handle[i];
+		u64 word = entry_at(pool, handle.index)->word;
+
+		if (kv_word_gen(word) != handle.gen || !(word & KV_ENTRY_MOVING) ||
+		    entry_block(entry_at(pool, handle.index)) != verify->job.run[i].dst)
+			return -EUCLEAN;
+	}
+	return 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checksums of content: see <kvmm/verify.h>.
+ *
+ *  1. An entry has a checksum as long as gen[] has its generation; 0 is none.
+ *  2. Entries of the job are MOVING: they stay where they are, and are nobody else's.
+ */
+#ifndef POOL_VERIFY_H
+#define POOL_VERIFY_H
+
+#include <kvmm/verify.h>
+
+#include "internal.h"
+
+#define VERIFY_BATCH	64u
+
+/* What a job does with an entry. */
+enum verify_why { VERIFY_SUM, VERIFY_CHECK };
+
+struct verify_job {
+	u32			nr;		/* 0: there is none */
+	bool			on_device;	/* sums are to be fetched; else they have yet to be taken */
+	struct kv_fence		fence;
+	struct kv_handle	handle[VERIFY_BATCH];
+	struct kv_move		run[VERIFY_BATCH];	/* .dst: where it lies; .nr 1 */
+	u8			why[VERIFY_BATCH];	/* enum verify_why */
+};
+
+/* Guard of all but what is marked: compact_lock. */
+struct verify {
+	u32			sample_pm;	/* READ_ONCE() */
+	u32			cursor;		/* of the next entry to be looked at */
+	u32			nr_todo;	/* atomic; bits set and not looked at, at least */
+	u64			*sum;		/* ours; by entry */
+	u32			*gen;		/* ours; by entry */
+	u64			*todo;		/* ours; atomic; a bit an entry: look at it */
+	struct verify_job	job;
+	struct kvmm_verify_stat	stat;
+};
+
+static inline struct verify *verify_of(struct kvmm_pool *pool)
+{
+	/* Pairs with kvmm_verify_set(): what it points to is made. */
+	return smp_load_acquire(&pool->verify);
+}
+
+void __verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+void __verify_moved(struct kvmm_pool *pool, u32 index);
+u32 __verify_nr_moving(const struct kvmm_pool *pool);
+
+/* They are registered now, or some of them. In a read section. */
+static inline void verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	if (unlikely(READ_ONCE(pool->verify)))
+		__verify_registered(pool, handles, nr);
+}
+
+/* An entry has another place, and nobody has looked what is there. compact_lock held. */
+static inline void verify_moved(struct kvmm_pool *pool, u32 index)
+{
+	if (unlikely(pool->verify))
+		__verify_moved(pool, index);
+}
+
+void __verify_poll(struct kvmm_pool *pool);
+
+/* A job that has ended keeps nobody in place. compact_lock held. */
+static inline void verify_poll(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->verify))
+		__verify_poll(pool);
+}
+
+/* Entries that are MOVING for a job. compact_lock held. */
+static inline u32 verify_nr_moving(const struct kvmm_pool *pool)
+{
+	return unlikely(pool->verify) ? __verify_nr_moving(pool) : 0;
+}
+
+/*
+ * The copy of @flight is complete. 0: what is wrong of it has ->bad; -EAGAIN: the device is at it, and
+ * ->fence is that. Both locks of flights held.
+ */
+int verify_flight(struct kvmm_pool *pool, struct flight *flight);
+/* It ends otherwise. */
+void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight);
+
+void verify_exit(struct kvmm_pool *pool);
+u64 verify_bytes(const struct kvmm_pool *pool);
+/* 0 or -EUCLEAN. The world has stopped, compact_lock held. */
+int verify_check(struct kvmm_pool *pool);
+
+#endif /* POOL_VERIFY_H */
