@@ -429,10 +429,11 @@ static u32 buddy_nr_free(const void *engine)
 static u32 buddy_usable(const void *engine, u32 nr, u32 *pieces)
 {
 	const struct buddy *b = engine;
+	unsigned int end = min(b->max_order + 1, NR_ORDERS);
 	u32 blocks = 0;
 
 	*pieces = 0;
-	for (unsigned int order = kv_order(nr); order <= b->max_order; order++) {
+	for (unsigned int order = kv_order(nr); order < end; order++) {
 		*pieces += b->area[order].nr;
 		blocks += b->area[order].nr << order;
 	}
