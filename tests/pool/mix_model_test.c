@@ -6,7 +6,7 @@
  * whoever else gets which block, what is held must be there again.
  *
  * KVMM_SEED chooses the first run, KVMM_OPS the calls of each, KVMM_RUNS how many. KVMM_STRICT: all is
- * looked at after each call.
+ * looked at after each call, and not in every fourth run only.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -480,7 +480,7 @@ static u64 number_from(const char *name, u64 otherwise)
 
 static void one_run(u64 seed, u64 nr_ops)
 {
-	bool strict = getenv("KVMM_STRICT");
+	bool strict = getenv("KVMM_STRICT") || seed % 4 == 0;
 
 	mix_reset(seed);
 	m.gang_tenant = NR_TENANTS;
@@ -504,7 +504,7 @@ static void one_run(u64 seed, u64 nr_ops)
 
 Test(mix, whatever_is_called_in_whatever_pool_agrees_with_the_model)
 {
-	u64 seed = number_from("KVMM_SEED", 1), nr_runs = number_from("KVMM_RUNS", 16);
+	u64 seed = number_from("KVMM_SEED", 1), nr_runs = number_from("KVMM_RUNS", 96);
 	u64 nr_ops = number_from("KVMM_OPS", 2000);
 
 	cr_assert_eq(kvmm_testing_set_host(&mix_host), 0);

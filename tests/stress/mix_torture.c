@@ -433,6 +433,7 @@ static void end_pool(void)
 	expect(!kvmm_validate(pool));
 	expect(kvmm_reset_cache(pool) >= 0);
 	expect(!kvmm_pool_stat(pool, &stat));
+	expect(stat.allocs > NR_CALLS / 4 && stat.evictions && stat.hit_blocks && stat.registered);
 	expect(stat.nr_free == NR_BLOCKS && !stat.nr_ranges);
 	for (u32 i = KVMM_BLOCK_FREE + 1; i < KVMM_NR_BLOCK_STATES; i++)
 		expect(!stat.nr_state[i]);
