@@ -166,6 +166,29 @@ static u64 all_bytes(const struct kv_iov *iov, u32 nr)
 	return bytes;
 }
 
+/*
+ * Whoever reads while another one writes gets some of both, as from a disk; that is no race of the
+ * threads', so the disk's side of a copy is atomic, word by word.
+ */
+static void copy_out(void *to, const u8 *from, u64 bytes)
+{
+	for (u64 i = 0; i < bytes; i += sizeof(u64)) {
+		u64 word = READ_ONCE(*(const u64 *)(const void *)(from + i));
+
+		memcpy((u8 *)to + i, &word, min((u64)sizeof(word), bytes - i));
+	}
+}
+
+static void copy_in(u8 *to, const void *from, u64 bytes)
+{
+	for (u64 i = 0; i < bytes; i += sizeof(u64)) {
+		u64 word;
+
+		memcpy(&word, (const u8 *)from + i, sizeof(word));
+		WRITE_ONCE(*(u64 *)(void *)(to + i), word);
+	}
+}
+
 /* How much of a transfer happens; a negative errno: nothing. @lies: with a byte that is wrong. */
 static s64 allowed(struct sim_disk *sim, u64 wanted, bool *lies)
 {
@@ -198,7 +221,7 @@ static s64 sim_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64
 	for (; left > 0; iov++) {
 		u64 bytes = min(iov->bytes, (u64)left);
 
-		memcpy(iov->base, sim->content + offset, bytes);
+		copy_out(iov->base, sim->content + offset, bytes);
 		if (lies)
 			((u8 *)iov->base)[next_random(&sim->seed) % bytes] ^= 1 + below(&sim->seed, 255);
 		lies = false;
@@ -229,7 +252,7 @@ static s64 sim_pwritev(void *ctx, int file, const struct kv_iov *iov, u32 nr, u6
 	for (; at < done; iov++) {
 		u64 bytes = min(iov->bytes, done - at);
 
-		memcpy(sim->content + offset + at, iov->base, bytes);
+		copy_in(sim->content + offset + at, iov->base, bytes);
 		at += bytes;
 	}
 	if (step)
