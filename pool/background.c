@@ -11,6 +11,8 @@
 #include <kv/mem.h>
 #include <kv/sys.h>
 
+#include <kvmm/compact.h>
+
 #include "internal.h"
 
 #define NS_PER_MS	1000000ull
@@ -124,24 +126,34 @@ static u32 next_goal(struct kvmm_pool *pool, u32 nr)
 	return min(zone.largest + nr, zone.nr_free);
 }
 
+static int begin(struct kvmm_pool *pool, struct background *back, u32 goal, u32 want,
+		 struct kvmm_compact_plan *plan)
+{
+	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+
+	*plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
+	if (must_wait(pool, back))
+		return -EBUSY;
+	ask.goal = goal;
+	ask.want = want;
+	ask.mode = back->how.mode;
+	ask.flags = KVMM_GOAL_CALM;
+	ask.max_blocks = back->how.max_blocks;
+	return kvmm_compact_goal_start(pool, &ask, plan);
+}
+
 /* 1, 0, or an error that somebody should know of. */
 static int start(struct kvmm_pool *pool, struct background *back)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal),
-				     .want_run = next_goal(pool, back->stat.request_blocks),
-				     .max_blocks = back->how.max_blocks };
-	int err;
+	struct kvmm_compact_plan plan;
+	int err = begin(pool, back, KVMM_GOAL_RUN, next_goal(pool, back->stat.request_blocks),
+			&plan);
 
-	if (must_wait(pool, back)) {
-		back->stat.busy++;
-		return 0;
-	}
-	err = kvmm_compact_start(pool, &goal, back->how.mode);
 	if (err == -EBUSY || err == -EAGAIN) {
 		back->stat.busy++;
 		return 0;
 	}
-	if (err == -ENOSPC || (!err && !goal.nr_moves)) {
+	if (err == -ENOSPC || (!err && !plan.nr_moves)) {
 		defer(back);
 		return 0;
 	}
@@ -149,6 +161,20 @@ static int start(struct kvmm_pool *pool, struct background *back)
 		return err;
 	back->stat.starts++;
 	back->stat.nr_deferred = back->defer_shift = 0;
+	return 1;
+}
+
+/* Holes are long enough: there is time for this. One plan an interval. */
+static int shorten(struct kvmm_pool *pool, struct background *back)
+{
+	struct kvmm_compact_plan plan;
+	int err = begin(pool, back, KVMM_GOAL_SHORTEN, 0, &plan);
+
+	sleep_for(back, 1);
+	if (err || !plan.nr_moves)
+		return err == -EBUSY || err == -EAGAIN || err == -ENOSPC ? 0 : err;
+	back->stat.starts++;
+	back->stat.saved_extents += plan.saved_extents;
 	return 1;
 }
 
@@ -160,6 +186,8 @@ static int tick(struct kvmm_pool *pool, struct background *back)
 	look(pool, back);
 	if (back->stat.is_active)
 		return start(pool, back);
+	if (back->how.flags & KVMM_BACKGROUND_SHORTEN)
+		return shorten(pool, back);
 	sleep_for(back, 1);
 	return 0;
 }
@@ -280,7 +308,8 @@ static int change(struct kvmm_pool *pool, struct background *back,
 
 static int check_how(const struct kvmm_pool *pool, const struct kvmm_background *how)
 {
-	const u32 flags = KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_IDLE_ONLY;
+	const u32 flags = KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_IDLE_ONLY |
+			  KVMM_BACKGROUND_SHORTEN;
 
 	if (!how->threshold_pm || how->threshold_pm > 1000 || !how->interval_ms ||
 	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||

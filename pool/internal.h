@@ -53,6 +53,7 @@
 #include "step.h"
 #include "pin.h"
 #include "pins.h"
+#include "useless.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */
@@ -299,6 +300,7 @@ struct kvmm_pool {
 	struct asked			asked;		/* see background.h */
 	struct background		*background;	/* atomic; fixed once it is there */
 	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
+	struct useless			useless;	/* ->lock; see there */
 	struct goals			*goals;		/* compact_lock; fixed once it is there; see goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once it is there; see leave.h */
 	u32				elastic_due;	/* compact_lock; READ_ONCE() as a hint: a tick has work */

@@ -252,8 +252,15 @@ static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
 				     .max_blocks = pool->compact_max_blocks };
-	int err = pool_compact(pool, &goal);
+	int err;
 
+	if (useless_again(pool, want_run)) {
+		pool->door.skipped[KVMM_STEP_COMPACT]++;
+		return -ENOSPC;
+	}
+	err = pool_compact(pool, &goal);
+	if (err == -ENOSPC && !goal.moved)
+		useless_note(pool, want_run);
 	e->room->moved += goal.moved;
 	victims_overrun(pool, &e->victims);
 	if (!err)

@@ -4,7 +4,8 @@
  *
  * The measure is the unusable free index at the length that requests ask for: the share of the free
  * blocks that lie in holes too short for that. Above the threshold moves are started, as
- * kvmm_compact_start() does, until the index has come down to half of it.
+ * kvmm_compact_start() does, until the index has come down to half of it. Nothing moves that has moved
+ * lately (KVMM_GOAL_CALM of <kvmm/compact.h>).
  *
  * Who does the work is the engine's choice: it calls kvmm_background_tick() when it has a moment,
  * or it lets kvmm have a thread for it. Such a thread calls no function of the engine.
@@ -23,6 +24,9 @@ extern "C" {
 
 /** Moves are started only while no step is open. */
 #define KVMM_BACKGROUND_IDLE_ONLY	(1u << 1)
+
+/** While holes are long enough, extents of ranges are joined; as KVMM_GOAL_SHORTEN of <kvmm/compact.h>. */
+#define KVMM_BACKGROUND_SHORTEN		(1u << 2)
 
 /**
  * struct kvmm_background - when blocks are moved without being asked
@@ -78,6 +82,7 @@ KVMM_API int kvmm_background_tick(struct kvmm_pool *pool);
  * @starts: how often moves were started
  * @useless: how often no allowed moves were found
  * @busy: how often it had to wait for a step, or for moves under way
+ * @saved_extents: by KVMM_BACKGROUND_SHORTEN, if all went well
  */
 struct kvmm_background_stat {
 	uint32_t score_pm;
@@ -88,6 +93,7 @@ struct kvmm_background_stat {
 	uint64_t starts;
 	uint64_t useless;
 	uint64_t busy;
+	uint64_t saved_extents;
 };
 
 /** kvmm_background_stat() - Return: 0; -EINVAL. */

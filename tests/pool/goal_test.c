@@ -387,6 +387,28 @@ Test(goal, reservations_are_given_up_only_where_something_goes)
 	end_pool(pool);
 }
 
+/* ---- in vain ---- */
+
+Test(goal, an_allocation_does_not_look_again_for_what_was_not_there)
+{
+	kvmm_range_t range[26] = { 0 }, got;
+	struct kvmm_pool *pool = painted("aa..bb..cc..dd..", range);
+	struct kvmm_alloc_stat stat;
+
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), -ENOSPC);
+		cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
+		cr_assert_eq(kvmm_alloc_stat(pool, &stat), 0);
+		cr_expect_eq(stat.skipped[KVMM_STEP_COMPACT], 2 * i + 1);
+	}
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_range_unpin(pool, range[i]), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &got), 0);
+	end_painted(pool, range);
+}
+
 /* ---- misuse ---- */
 
 Test(goal, misuse_is_refused)

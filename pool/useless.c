@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is known to be in vain; see useless.h. */
+#include "arena.h"
+#include "useless.h"
+
+static u64 mix(u64 sum, u64 value)
+{
+	return kv_mul_fold(sum ^ value, 0x9e3779b97f4a7c15ull) + sum;
+}
+
+/* A range and a cached block may change places, so events count, not only sums. */
+static u64 stamp(const struct kvmm_pool *pool)
+{
+	static const enum tally tallies[] = {
+		TALLY_STAGED, TALLY_REGISTERED, TALLY_ACTIVE, TALLY_REFS, TALLY_PINS, TALLY_HITS,
+		TALLY_NEW,
+	};
+	struct pool_count count = pool_counts(pool);
+	const u64 values[] = {
+		count.allocs, count.alloc_blocks, count.frees, count.evictions, count.moves,
+		count.range_pins, count.range_gens, count.range_blocks, count.nr_held,
+		count.nr_parked, count.entry_gens, kv_zone_nr_free(pool->zone),
+	};
+	u64 sum = 1;
+
+	for (u32 i = 0; i < ARRAY_SIZE(values); i++)
+		sum = mix(sum, values[i]);
+	for (u32 i = 0; i < ARRAY_SIZE(tallies); i++)
+		sum = mix(sum, tally_sum(pool, tallies[i]));
+	return sum;
+}
+
+bool useless_again(const struct kvmm_pool *pool, u32 want)
+{
+	const struct useless *useless = &pool->useless;
+
+	/* Packing everything is no run: only the same question has the same answer. */
+	if (!useless->known || (useless->want ? want < useless->want : want))
+		return false;
+	return stamp(pool) == useless->stamp;
+}
+
+void useless_note(struct kvmm_pool *pool, u32 want)
+{
+	pool->useless = (struct useless){ .stamp = stamp(pool), .want = want, .known = true };
+}

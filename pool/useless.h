@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Compaction that was in vain is not tried again until something has changed.
+ *
+ * Who asks for room and is refused asks again, and again it would take a picture of the whole pool to
+ * find out that it cannot be had. Whatever could make a difference changes a count: blocks taken,
+ * given back, evicted or moved, references, pins. As long as none has, the answer is known. So
+ * nothing is refused that could be had: that is for background.c, where nobody waits.
+ */
+#ifndef POOL_USELESS_H
+#define POOL_USELESS_H
+
+#include <kv/types.h>
+
+struct kvmm_pool;
+
+struct useless {
+	u64 stamp;		/* of the counts then */
+	u32 want;		/* as long a run, or 0: all packed */
+	bool known;
+};
+
+/* It is known to be in vain. pool->lock held, nothing kept aside by threads. */
+bool useless_again(const struct kvmm_pool *pool, u32 want);
+/* It was in vain, and all that was before it is as it was. The same. */
+void useless_note(struct kvmm_pool *pool, u32 want);
+
+#endif /* POOL_USELESS_H */
