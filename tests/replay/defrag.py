@@ -63,6 +63,24 @@ check("who is pinned stays", pinned["moved_blocks"] == 0 and not pinned["move_li
 full = obj("plan", "--occupancy", "90")
 check("at an occupancy", full["held_before"] * 100 >= 90 * full["size"], full)
 
+# The library's goals: what is planned is what is done, and content comes along.
+for goal in (("shorten",), ("run", "--want", str(want)),
+             ("pageblocks", "--want", "2", "--pageblock", "16")):
+    args = ("--at", "1500", "--blocks", "65536", "--max-runs", "4", "--mark", "98",
+            "--goal", *goal)
+    first = run("plan", *args, "--json")
+    planned = json.loads(first.stdout)
+    done = obj("run", *args, "--verify", code=first.returncode)
+    check(f"{goal}: as planned", all(planned[k] == done[k] for k in
+                                     ("moved_blocks", "moves", "saved_extents", "map_before")),
+          (planned, done))
+    check(f"{goal}: the code says whether it is reached", planned["reached"] == (first.returncode == 0))
+    check(f"{goal}: only run moves", planned["map_before"] == planned["map_after"])
+    if goal[0] == "shorten":
+        check("fewer extents", done["moved_blocks"] > 0 and
+              done["extents_after"] == done["extents_before"] - done["saved_extents"] <
+              done["extents_before"], done)
+
 # For people: labels, a map of 64 characters, no colours where nobody looks.
 text = run("plan", "--at", "1500", "--moves", "2").stdout
 check("labels", all(f"\n{word} " in "\n" + text for word in
@@ -89,6 +107,8 @@ for args, word in (((), "command"), (("undo",), "no command"), (("plan", "a", "b
                    (("plan", "--block-tokens", "3"), "power of two"),
                    (("plan", "--want", "8193"), "8192"), (("plan", "--moves", "13"), "--json"),
                    (("plan", "--device", "host"), "no content"), (("run", "--max-runs", "9"), "9"),
+                   (("plan", "--goal", "x", "--want", "3"), "no goal"),
+                   (("plan", "--goal", "run"), "--want"), (("watch", "--goal", "shorten"), "plan"),
                    (("plan", "--nonsense"), "nonsense"), (("plan", "/nonexistent"), "No such"),
                    (("run", "--device", "nothing:7"), "nothing:7")):
     bad = run(*args)

@@ -92,6 +92,24 @@ replay "$azure" --mark 95 --max-runs 8 --compact background --seed 7
 [ "$first" = "$out" ]
 bar "another run is the same" "$?" le 0
 
+# refused TEXT OPTIONS...: bad usage, and the message says so
+refused() {
+	text=$1
+	shift
+	why=$("$tool" frag --no-progress "$@" "$azure" 2>&1 >/dev/null)
+	bar "refused: $*" "$?" ge 2
+	printf '%s\n' "$why" | grep -q -e "$text"
+	bar "says '$text'" "$?" le 0
+}
+
+refused sideways --compact sideways
+refused --streams --compact background --streams 0
+refused --streams --compact slide --streams 2
+refused --streams --streams 33
+refused --step-us --step-us 0
+refused --threshold --threshold 1001
+refused --ahead --ahead -1
+
 for mark in 90 95 97; do
 	window "$azure" $mark
 	window "$mooncake" $mark

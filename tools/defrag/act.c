@@ -110,6 +110,8 @@ enum exit_code act(struct frag *frag, const struct ask *ask)
 	code = frag_play(frag, UINT64_MAX, &more);
 	if (!code && !frag_has_stopped(frag) && (ask->after || ask->percent))
 		return complain(EXIT_WRONG, "the trace never comes to that point");
+	if (!code && ask->goal != KVMM_NR_GOALS)
+		return act_for(frag, ask);
 	if (!code)
 		code = deed_do(frag, ask, &deed);
 	if (!code)

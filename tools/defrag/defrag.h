@@ -12,6 +12,8 @@ enum command { DEFRAG_PLAN, DEFRAG_RUN, DEFRAG_WATCH, NR_COMMANDS };
  * @replay: the pool, and how the trace is played
  * @after, @percent: see struct frag.stop_*
  * @want: make a free run of so many blocks; 0: pack all downward
+ * @goal: enum kvmm_goal; KVMM_NR_GOALS: as @want says, in a world that stands still
+ * @pageblock: blocks of one, for KVMM_GOAL_PAGEBLOCKS
  * @max_blocks: move at most so many; 0: no limit
  * @nr_moves: list so many moves
  * @mib_per_s: speed for the prediction
@@ -24,6 +26,8 @@ struct ask {
 	u32 after;
 	u32 percent;
 	u32 want;
+	u32 goal;
+	u32 pageblock;
 	u32 max_blocks;
 	u32 nr_moves;
 	u32 mib_per_s;
@@ -77,10 +81,13 @@ void deed_exit(struct deed *deed);
 u64 predicted_ns(const struct frag *frag, const struct ask *ask, u64 nr_blocks);
 
 enum exit_code act(struct frag *frag, const struct ask *ask);
+/* The same for one of the library's goals, now that the trace has come to the point. */
+enum exit_code act_for(struct frag *frag, const struct ask *ask);
 enum exit_code watch(struct frag *frag, const struct ask *ask);
 
 /* ---- print.c ---- */
 
+void print_results(const struct frag *frag, const struct ask *ask);
 void print_deed(const struct frag *frag, const struct ask *ask, const struct deed *deed);
 
 /* Both output formats of a line of watch. */

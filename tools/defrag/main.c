@@ -10,7 +10,7 @@ enum {
 	KEY_AT = 'a', KEY_BLOCKS = 'n', KEY_BLOCK_TOKENS = 't', KEY_JSON = 'j',
 	KEY_MARK = 'm', KEY_MAX_RUNS = 'r', KEY_DEVICE = 'd', KEY_VERIFY = 'v', KEY_WANT = 'w',
 	KEY_OCCUPANCY = 256, KEY_MAX_BLOCKS, KEY_MOVES, KEY_SPEED, KEY_INTERVAL, KEY_THRESHOLD,
-	KEY_BLOCK_BYTES, KEY_PINNED,
+	KEY_BLOCK_BYTES, KEY_PINNED, KEY_GOAL, KEY_PAGEBLOCK,
 };
 
 static const struct argp_option options[] = {
@@ -24,6 +24,10 @@ static const struct argp_option options[] = {
 
 	{ NULL, 0, NULL, 0, "What:", 2 },
 	{ "want", KEY_WANT, "N", 0, "Make one free run of N blocks [pack all downward]", 0 },
+	{ "goal", KEY_GOAL, "NAME", 0,
+	  "plan, run: as kvmm_compact_plan() does: run (of --want blocks), pageblocks (--want of "
+	  "them empty), shorten (extents of ranges lie together) [the world stands still]", 0 },
+	{ "pageblock", KEY_PAGEBLOCK, "N", 0, "Blocks of a pageblock, a power of two [64]", 0 },
 	{ "max-blocks", KEY_MAX_BLOCKS, "N", 0, "Move at most N blocks [no limit]", 0 },
 
 	{ NULL, 0, NULL, 0, "The pool, as in kvmm-replay frag:", 3 },
@@ -57,6 +61,7 @@ static const char doc[] =
 	"\n"
 	"Examples:\n"
 	"  kvmm-defrag plan --at 9683 --want 400 trace.csv\n"
+	"  kvmm-defrag plan --at 9683 --goal pageblocks --want 4 trace.csv\n"
 	"  kvmm-defrag run --occupancy 95 --max-runs 4 --verify trace.csv\n"
 	"  kvmm-defrag watch --interval 60 --threshold 200 --want 256 trace.csv\n"
 	"\n"
@@ -84,6 +89,15 @@ static void parse_command(struct argp_state *state, struct ask *ask, const char 
 			ask->command = i;
 	if (ask->command == NR_COMMANDS)
 		argp_error(state, "there is no command '%s', only plan, run, watch", arg);
+}
+
+static void parse_goal(struct argp_state *state, struct ask *ask, const char *arg)
+{
+	ask->goal = KVMM_GOAL_RUN;
+	while (ask->goal < KVMM_GOAL_GATHER && strcmp(arg, kvmm_goal_name(ask->goal)))
+		ask->goal++;
+	if (ask->goal == KVMM_GOAL_GATHER)
+		argp_error(state, "there is no goal '%s', only run, pageblocks, shorten", arg);
 }
 
 static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg)
@@ -114,6 +128,7 @@ static const struct numeric numerics[] = {
 	NUMERIC(KEY_INTERVAL, "interval", interval_s, 1, 1000000),
 	NUMERIC(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
 	NUMERIC(KEY_WANT, "want", want, 1, KVMM_MAX_BLOCKS),
+	NUMERIC(KEY_PAGEBLOCK, "pageblock", pageblock, 2, 1u << 20),
 	NUMERIC(KEY_MAX_BLOCKS, "max-blocks", max_blocks, 1, KVMM_MAX_BLOCKS),
 	NUMERIC(KEY_MOVES, "moves", nr_moves, 0, UINT32_MAX),
 	NUMERIC(KEY_SPEED, "mib-per-s", mib_per_s, 1, UINT32_MAX),
@@ -138,6 +153,18 @@ static bool parse_number(struct argp_state *state, struct ask *ask, int key, con
 	return false;
 }
 
+static void check_goal(struct argp_state *state, const struct ask *ask)
+{
+	if (ask->goal == KVMM_NR_GOALS)
+		return;
+	if (ask->command == DEFRAG_WATCH)
+		argp_error(state, "--goal: for plan and run only");
+	if (ask->goal != KVMM_GOAL_SHORTEN && !ask->want)
+		argp_error(state, "--goal %s: needs --want", kvmm_goal_name(ask->goal));
+	if (ask->pageblock & (ask->pageblock - 1))
+		argp_error(state, "--pageblock: %u is not a power of two", ask->pageblock);
+}
+
 static void finish(struct argp_state *state, struct ask *ask)
 {
 	struct options *opt = &ask->replay;
@@ -150,6 +177,7 @@ static void finish(struct argp_state *state, struct ask *ask)
 		argp_error(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
 	if (ask->want > opt->nr_blocks)
 		argp_error(state, "--want: the pool has %u blocks", opt->nr_blocks);
+	check_goal(state, ask);
 	if (!ask->replay.json && ask->nr_moves > 12)
 		argp_error(state, "--moves: more than 12 only with --json");
 	if (ask->command == DEFRAG_PLAN && (opt->device || opt->verify))
@@ -167,6 +195,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (arg && key != ARGP_KEY_ARG && parse_number(state, ask, key, arg))
 		return 0;
 	switch (key) {
+	case KEY_GOAL:
+		parse_goal(state, ask, arg);
+		return 0;
 	case KEY_DEVICE:
 		ask->replay.device = arg;
 		return 0;
@@ -223,7 +254,8 @@ int main(int argc, char **argv)
 	static const struct argp argp = { .options = options, .parser = parse, .doc = doc,
 					  .args_doc = "COMMAND [TRACE]" };
 	struct ask ask = {
-		.command = NR_COMMANDS, .mib_per_s = 500000, .interval_s = 60,
+		.command = NR_COMMANDS, .goal = KVMM_NR_GOALS, .pageblock = 64,
+		.mib_per_s = 500000, .interval_s = 60,
 		.replay = { .alloc = "zone", .compact = COMPACT_DIRECT, .seed = 1, .mark = 95,
 			    .nr_blocks = 8192, .block_tokens = 16, .max_runs = 1,
 			    .nr_sources = 1, .progress = PROGRESS_OFF },

@@ -75,8 +75,8 @@ static void say_look(struct results *results, const char *label, const struct lo
 	char a[32], b[32];
 
 	results_say(results, label, "|%s|", look->map);
-	results_say(results, "", "%s free blocks in %u runs, the longest %s; rate %.1f %%",
-		    format_grouped(look->free, a), look->nr_holes,
+	results_say(results, "", "%s free blocks in %u run%s, the longest %s; rate %.1f %%",
+		    format_grouped(look->free, a), look->nr_holes, look->nr_holes == 1 ? "" : "s",
 		    format_grouped(look->largest, b), percent(look->rate_ppm));
 }
 
@@ -110,6 +110,14 @@ static void say_moves(const struct frag *frag, const struct ask *ask, const stru
 	}
 }
 
+void print_results(const struct frag *frag, const struct ask *ask)
+{
+	if (ask->replay.json)
+		results_print_json(frag->run->results, stdout);
+	else
+		results_print_text(frag->run->results, stdout);
+}
+
 void print_deed(const struct frag *frag, const struct ask *ask, const struct deed *deed)
 {
 	struct results *results = frag->run->results;
@@ -128,10 +136,7 @@ void print_deed(const struct frag *frag, const struct ask *ask, const struct dee
 	results_say(results, "rate", "%.1f %% -> %.1f %%; unusable for %u blocks %.1f %% -> %.1f %%",
 		    percent(deed->before.rate_ppm), percent(deed->after.rate_ppm), frag->median,
 		    percent(deed->before.unusable_ppm), percent(deed->after.unusable_ppm));
-	if (ask->replay.json)
-		results_print_json(results, stdout);
-	else
-		results_print_text(results, stdout);
+	print_results(frag, ask);
 }
 
 void print_head(const struct ask *ask)
