@@ -62,6 +62,20 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 
 /* ---- the zone ---- */
 
+/* How many of them a request may have. */
+static void sum_door(struct sum *sum, const struct kvmm_pool *pool)
+{
+	const struct door *door = &pool->door;
+
+	if (door->marks.high)
+		sum_add_two(sum, door->marks.min, door->marks.low);
+	if (door->marks.high)
+		sum_add(sum, door->marks.high);
+	for (u32 i = 0; door->nr_promised && i < door->nr_promises; i++)
+		if (door->promise[i].left)
+			sum_add_two(sum, i, door->promise[i].left);
+}
+
 static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct kvmm_extent run;
@@ -69,6 +83,7 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 	for (u32 at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr)
 		sum_add_two(sum, run.start, run.nr);
 	elastic_sum(sum, pool);
+	sum_door(sum, pool);
 }
 
 /* ---- ranges ---- */
@@ -295,6 +310,8 @@ static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
 			sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
 	sum_add(sum, KV_NONE);
 	sum_free_holds(sum, pool);
+	for (at = pool->door.free_promise; at != KV_NONE; at = pool->door.promise[at].next)
+		sum_free_handle(sum, at, pool->door.promise[at].gen - pool->gen_base);
 }
 
 static void sum_history(struct sum *sum, struct kvmm_pool *pool)

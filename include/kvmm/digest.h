@@ -39,7 +39,7 @@ typedef struct {
 /**
  * enum kvmm_digest_part - what of a pool, in the order in which differences are looked for
  * @KVMM_DIGEST_SHAPE: how it was made: lengths, policy, engine, flags, seed, classes
- * @KVMM_DIGEST_FREE: which blocks are free in the zone
+ * @KVMM_DIGEST_FREE: which blocks are free in the zone; watermarks and promises
  * @KVMM_DIGEST_RANGES: ranges: where they lie, whose they are, references, pins
  * @KVMM_DIGEST_BLOCKS: cached and private blocks: state, key, place, references
  * @KVMM_DIGEST_ORDER: order of eviction: every victim in its turn, classes, who follows whom

@@ -262,6 +262,31 @@ Test(digest, what_has_come_to_the_same_differs_in_its_history)
 	end_pool(b);
 }
 
+Test(digest, watermarks_and_promises_are_in_it)
+{
+	struct kvmm_pool *a = rank_pool("lru", NULL), *b = rank_pool("lru", NULL);
+	const struct kvmm_watermarks marks = { 1, 2, 3 }, none = { 0, 0, 0 };
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_promise_t promise;
+
+	cr_assert_eq(kvmm_watermarks_set(a, &marks), 0);
+	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_FREE));
+	cr_assert_eq(kvmm_watermarks_set(b, &marks), 0);
+	cr_expect_str_eq(difference(a, b), "");
+	cr_assert_eq(kvmm_watermarks_set(a, &none), 0);
+	cr_assert_eq(kvmm_watermarks_set(b, &none), 0);
+	ctl.nr = 2;
+	cr_assert_eq(kvmm_promise_make(a, &ctl, &promise), 0);
+	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_FREE));
+	cr_assert_eq(kvmm_promise_end(a, promise), 2);
+	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_HANDLES));
+	cr_assert_eq(kvmm_promise_make(b, &ctl, &promise), 0);
+	cr_assert_eq(kvmm_promise_end(b, promise), 2);
+	cr_expect_str_eq(difference(a, b), "");
+	end_pool(a);
+	end_pool(b);
+}
+
 Test(digest, the_first_pool_that_differs_is_named)
 {
 	struct kvmm_digest_info a[3], b[3];
