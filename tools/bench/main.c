@@ -16,7 +16,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_keys,	      &bench_registry,	    &bench_kvbm,
 	&bench_prefixes,     &bench_evict,	    &bench_touch,
 	&bench_slab,	     &bench_magazine,     &bench_door,
-	&bench_shrink,	     &bench_disk,
+	&bench_shrink,	     &bench_disk,	    &bench_migrate,
 };
 
 struct options {
