@@ -97,6 +97,11 @@ static_assert(sizeof(struct kv_disk_super) == 64, "part of the format");
 static_assert(sizeof(struct kv_disk_head) == 64, "part of the format");
 static_assert(sizeof(struct kv_disk_record) == 256, "part of the format");
 static_assert(sizeof(struct kv_disk_footer) == 64, "part of the format");
+static_assert(offsetof(struct kv_disk_record, page) == 32 &&
+	      offsetof(struct kv_disk_record, sum) == 40 &&
+	      offsetof(struct kv_disk_record, name) == 64 &&
+	      offsetof(struct kv_disk_record, crc) == 252, "part of the format");
+static_assert(offsetof(struct kv_disk_footer, headers_sum) == 40, "part of the format");
 
 /* CRC-32C (Castagnoli) as in iSCSI, and XXH64. */
 u32 kv_disk_crc(const void *data, size_t bytes);

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Any bytes as the file of a disk store. The first byte says how: as they are; with checksums and the
+ * store's number put right where a structure could be, so that what is behind the checks is reached;
+ * or as changes to a store that is good.
+ *
+ * Opening never crashes, reads a bounded number of bytes and takes bounded memory; whatever it finds, all
+ * that is then listed can be read or is refused, the store is consistent and can be written to, and can
+ * be looked at without opening.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "tests/disk/util.h"
+#include "tests/support/sim_disk.h"
+#include "tier/disk/internal.h"
+
+#define SEGMENT		(64u << 10)
+#define NR_SEGMENTS	3u
+#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_MEMORY	(4u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static struct sim_disk sim;
+static u8 *good;		/* a store with records in each kind of segment */
+static u64 good_bytes;
+
+static void fail(int line, const char *what)
+{
+	fprintf(stderr, "line %d: %s\n", line, what);
+	abort();
+}
+
+#define require(holds)					\
+	do {						\
+		if (!(holds))				\
+			fail(__LINE__, #holds);		\
+	} while (0)
+
+static struct kvmm_disk_attr attr_of(void)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+
+	attr.path = "/store";
+	attr.max_bytes = MAX_BYTES;
+	attr.segment_bytes = SEGMENT;
+	return attr;
+}
+
+static void make_good(void)
+{
+	struct kvmm_disk_attr attr = attr_of();
+	struct kvmm_disk *disk;
+
+	if (good)
+		return;
+	sim_disk_init(&sim, 2 * MAX_BYTES);
+	sim_disk_install(&sim);
+	require(!kvmm_disk_open(&attr, &disk));
+	for (u32 i = 0; i < 12; i++)
+		require(!disk_test_write(disk, i, 0));
+	kvmm_disk_close(disk);
+	good = malloc(MAX_BYTES);
+	good_bytes = sim.bytes;
+	memcpy(good, sim.content, MAX_BYTES);
+}
+
+/* @nr bytes at places that the input names: two bytes for the place, one for the value. */
+static void change(const uint8_t *data, size_t bytes)
+{
+	memcpy(sim.content, good, MAX_BYTES);
+	sim.bytes = good_bytes;
+	for (; bytes >= 4; data += 4, bytes -= 4) {
+		u32 at = (data[0] | data[1] << 8 | (u32)data[2] << 16) % MAX_BYTES;
+
+		/* Most of the pages' first bytes: that is where structures are. */
+		if (data[2] & 0x80)
+			at = at / KV_DISK_PAGE * KV_DISK_PAGE + at % 256;
+		sim.content[at] ^= data[3];
+	}
+}
+
+/* As a page of the file: checksum, and the number of the good store. */
+static void put_right(u8 *page)
+{
+	struct kv_disk_super *super = (void *)page;
+	struct kv_disk_head *head = (void *)page;
+	struct kv_disk_record *record = (void *)page;
+	struct kv_disk_footer *footer = (void *)page;
+	const struct kv_disk_super *right = (void *)good;
+
+	switch (page[0] % 4) {
+	case 0:
+		super->magic = KV_DISK_SUPER_MAGIC;
+		super->version = KV_DISK_VERSION;
+		kv_disk_seal(super);
+		break;
+	case 1:
+		*head = (struct kv_disk_head){
+			.magic = KV_DISK_HEAD_MAGIC, .version = KV_DISK_VERSION, .segment = page[1] % 4,
+			.uuid = { right->uuid[0], right->uuid[1] }, .seq = page[2] % 4,
+			.segment_bytes = SEGMENT,
+		};
+		kv_disk_seal(head);
+		break;
+	case 2:
+		record->magic = KV_DISK_RECORD_MAGIC;
+		record->version = KV_DISK_VERSION;
+		memcpy(record->uuid, right->uuid, sizeof(record->uuid));
+		kv_disk_seal(record);
+		break;
+	default:
+		footer->magic = KV_DISK_FOOTER_MAGIC;
+		footer->version = KV_DISK_VERSION;
+		memcpy(footer->uuid, right->uuid, sizeof(footer->uuid));
+		kv_disk_seal(footer);
+	}
+}
+
+/* Pages: a byte for the place of each, then 255 bytes of it. */
+static void lay_pages(const uint8_t *data, size_t bytes)
+{
+	memcpy(sim.content, good, MAX_BYTES);
+	sim.bytes = good_bytes;
+	while (bytes > 1) {
+		u8 *page = sim.content + data[0] % (MAX_BYTES / KV_DISK_PAGE) * KV_DISK_PAGE;
+		size_t nr = min(bytes - 1, (size_t)255);
+
+		memcpy(page, data + 1, nr);
+		put_right(page);
+		data += 1 + nr;
+		bytes -= 1 + nr;
+	}
+}
+
+static void as_it_is(const uint8_t *data, size_t bytes)
+{
+	memset(sim.content, 0, MAX_BYTES);
+	sim.bytes = min(bytes, (size_t)MAX_BYTES);
+	memcpy(sim.content, data, sim.bytes);
+}
+
+static void look(void)
+{
+	struct kvmm_disk_segment segment;
+	struct kvmm_disk_view_info info = { .size = sizeof(info) };
+	struct kvmm_disk_entry entry;
+	struct kvmm_disk_view *view;
+
+	if (kvmm_disk_view_open("/store", &view))
+		return;
+	require(!kvmm_disk_view_info(view, &info));
+	for (u32 i = 0; i < min(info.nr_segments, 8u); i++)
+		if (!kvmm_disk_view_segment(view, i, &segment))
+			while (kvmm_disk_view_next(view, 1, &entry) == 1)
+				require(entry.bytes && entry.name.key_bytes >= KVMM_DISK_MIN_KEY);
+	kvmm_disk_view_close(view);
+}
+
+static void read_entry(struct kvmm_disk *disk, const struct kvmm_disk_entry *entry)
+{
+	struct kvmm_disk_get get = { .name = entry->name, .data = malloc(entry->bytes),
+				     .room = entry->bytes };
+	s32 status;
+
+	require(kvmm_disk_get(disk, &get, 1, &status) >= 0);
+	require(status == (s32)entry->bytes || status == -EBADMSG || status == -ENOENT ||
+		status == -EIO);
+	free(get.data);
+}
+
+static void use(struct kvmm_disk *disk)
+{
+	struct kvmm_disk_cursor cursor = { 0 };
+	struct kvmm_disk_entry entry[4];
+	int nr;
+
+	require(!kvmm_disk_check(disk));
+	while ((nr = kvmm_disk_list(disk, &cursor, entry, 4)) > 0)
+		for (int i = 0; i < nr; i++)
+			read_entry(disk, &entry[i]);
+	for (u32 i = 0; i < 12; i++)
+		require(disk_test_read(disk, i) <= 0);
+	for (u32 i = 100; i < 110; i++)
+		require(!disk_test_write(disk, i, 0));
+	require(!disk_test_read(disk, 109));
+	require(!kvmm_disk_check(disk));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	static void (*const ways[])(const uint8_t *data, size_t bytes) = {
+		change, lay_pages, as_it_is,
+	};
+	struct kvmm_disk_attr attr = attr_of();
+	struct kvmm_disk *disk;
+
+	make_good();
+	if (!bytes)
+		return 0;
+	ways[data[0] % ARRAY_SIZE(ways)](data + 1, bytes - 1);
+	sim.exists = true;
+	sim.nr_locks = 0;
+	sim.nr_read_bytes = 0;
+	look();
+	sim.nr_read_bytes = 0;
+	if (kvmm_disk_open(&attr, &disk))
+		return 0;
+	require(sim.nr_read_bytes <= 3 * sim.max_bytes);
+	require(kv_mem_bytes() <= MAX_MEMORY);
+	if (disk_test_stat(disk).segment_bytes == SEGMENT)
+		use(disk);
+	kvmm_disk_close(disk);
+	require(!kv_mem_bytes());
+	return 0;
+}
