@@ -102,6 +102,63 @@ static int run_planning(struct bench *bench, u32 nr_blocks)
 	return err;
 }
 
+/* ---- goals ---- */
+
+/* A sixteenth of the pool's pageblocks of 64 blocks; all extents that can be joined; one range. */
+static int plan_goal(struct kvmm_pool *pool, u32 goal, u32 nr_blocks, struct kvmm_compact_plan *plan)
+{
+	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_range_info info;
+	uint32_t cursor = 0;
+
+	ask.goal = goal;
+	ask.mode = KVMM_MOVE_BETWEEN;
+	ask.pageblock_blocks = 64;
+	ask.want = goal == KVMM_GOAL_RUN ? 512 : goal == KVMM_GOAL_PAGEBLOCKS ? nr_blocks / 1024 : 0;
+	while (goal == KVMM_GOAL_GATHER && !kvmm_range_next(pool, &cursor, &info)) {
+		ask.range = info.range;
+		if (info.nr_ext > 1)
+			break;
+	}
+	return kvmm_compact_plan(pool, &ask, plan);
+}
+
+static int goal_once(struct bench *bench, struct series *times[KVMM_NR_GOALS], u32 nr_blocks, u64 seed)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct scattered s;
+	int err;
+
+	attr.nr_blocks = nr_blocks;
+	err = open_scattered(bench, &s, &attr, seed);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	for (u32 goal = 0; !err && goal < KVMM_NR_GOALS; goal++) {
+		struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+		err = plan_goal(s.pool, goal, nr_blocks, &plan);
+		if (!err)
+			series_add(times[goal], plan.plan_ns / 1e3);
+		err = err == -ENOSPC ? 0 : err;
+	}
+	scatter_close(&s);
+	return err;
+}
+
+static int run_goals(struct bench *bench, u32 nr_blocks)
+{
+	struct series *times[KVMM_NR_GOALS];
+	int err = 0;
+
+	for (u32 goal = 0; goal < KVMM_NR_GOALS; goal++)
+		times[goal] = bench_series(bench, "plan_us", "us", "goal=%s nr=%u",
+					   kvmm_goal_name(goal), nr_blocks);
+	for (unsigned int run = 0; !err && run < bench->nr_runs; run++)
+		err = goal_once(bench, times, nr_blocks, bench->seed + run);
+	bench_report(bench);
+	return err;
+}
+
 /* ---- copying ---- */
 
 #define BLOCK_BYTES	65536u
@@ -207,6 +264,8 @@ static int run(struct bench *bench)
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(nr_blocks); i++)
 		err = run_planning(bench, nr_blocks[i]);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(nr_blocks); i++)
+		err = run_goals(bench, nr_blocks[i]);
 	return err;
 }
 

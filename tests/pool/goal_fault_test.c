@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Host memory runs out at any point of a plan, or of its beginning: nothing has happened then. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct fake_env fake;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+}
+
+static void tear_down(void)
+{
+	kv_rcu_barrier();
+	cr_expect_eq(fake.nr_live, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(goal_fault, .init = set_up, .fini = tear_down);
+
+/* Three cached blocks that nobody references, and ranges of two extents. */
+static struct kvmm_pool *scene(void)
+{
+	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 100,
+									   .drop_block_ns = 10 } };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+	kvmm_range_t hole[8];
+
+	attr.nr_blocks = 32;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = "lru";
+	attr.alloc = &alloc;
+	attr.flags = KVMM_POOL_NO_MAGAZINES;
+	pool = make_pool_of(&attr);
+	for (u32 i = 0; i < 8; i++) {
+		cache_keys(pool, i, i % 2);
+		take_seq(pool, 1, 0, 7);
+		hole[i] = take(pool, 2, 0);
+	}
+	for (u32 i = 0; i < 8; i++)
+		cr_assert_eq(kvmm_range_free(pool, hole[i]), 0);
+	return pool;
+}
+
+static int try_goal(struct kvmm_pool *pool, u32 goal)
+{
+	static const u32 want[KVMM_NR_GOALS] = { 6, 3, 0, 0 };
+	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	ask.goal = goal;
+	ask.want = want[goal];
+	ask.mode = KVMM_MOVE_BETWEEN;
+	ask.flags = KVMM_GOAL_DROP | KVMM_GOAL_CALM;
+	ask.pageblock_blocks = 4;
+	ask.seq = 7;
+	return kvmm_compact_goal_start(pool, &ask, &plan);
+}
+
+static u32 fail_each(u32 goal)
+{
+	for (u32 n = 1;; n++) {
+		struct kvmm_pool *pool = scene();
+		struct kvmm_pool_stat before = stat_of(pool), after;
+		char old[64];
+		bool failed;
+		int err;
+
+		strcpy(old, picture(pool));
+		fake_env_fail(&fake, n, false);
+		err = try_goal(pool, goal);
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		cr_assert(err == 0 || err == -ENOMEM || err == -ENOSPC, "%u: %d", n, err);
+		if (err == -ENOMEM) {
+			after = stat_of(pool);
+			cr_expect(failed);
+			cr_expect_str_eq(picture(pool), old);
+			cr_expect_eq(after.evictions, before.evictions);
+			cr_expect_eq(after.nr_free, before.nr_free);
+		}
+		end_pool(pool);
+		if (!failed)
+			return n;
+	}
+}
+
+Test(goal_fault, nothing_has_happened_without_host_memory)
+{
+	for (u32 goal = 0; goal < KVMM_NR_GOALS; goal++)
+		cr_expect_gt(fail_each(goal), 3);
+}
