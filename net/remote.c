@@ -101,6 +101,7 @@ static int remote_prepare(struct kvmm_migrate *job)
 	if (err)
 		return err;
 	start_over(remote);
+	remote->link->window.flags = job->copy_flags;
 	remote->path = remote->link->window.shape.kind == WINDOW_DEVICE ? KVMM_MIGRATE_PATH_DEVICE :
 									 KVMM_MIGRATE_PATH_SHARED;
 	return make_tables(job, remote);
@@ -145,38 +146,47 @@ static void send_offer(struct kvmm_migrate *job, struct remote *remote)
 	remote->offered = true;
 }
 
-/* The next part of a table of @total items of @size bytes. */
-static void send_part(struct remote *remote, u32 type, const void *table, u32 size, u32 total,
-		      u32 *nr_sent)
-{
-	u32 most = (WIRE_MAX_BYTES - sizeof(struct wire_part)) / size;
-	struct wire_part part = { *nr_sent, min(total - *nr_sent, most) };
-	struct conn_out out = message(remote, type);
+/* @total items of @size bytes, of which @nr_sent have been sent. */
+struct table {
+	u32 type;			/* of its messages */
+	const void *item;
+	u32 size;
+	u32 total;
+	u32 *nr_sent;
+};
 
-	out.fixed = &part;
-	out.fixed_bytes = sizeof(part);
-	out.more = (const u8 *)table + (u64)part.first * size;
-	out.more_bytes = part.nr * size;
-	conn_send(&remote->link->conn, &out);
-	*nr_sent += part.nr;
+/* As much as there is room for; whether that was all. */
+static bool send_table(struct remote *remote, const struct table *table)
+{
+	u32 most = (WIRE_MAX_BYTES - sizeof(struct wire_part)) / table->size;
+
+	while (*table->nr_sent < table->total && conn_has_room(&remote->link->conn)) {
+		struct wire_part part = { *table->nr_sent, min(table->total - *table->nr_sent, most) };
+		struct conn_out out = message(remote, table->type);
+
+		out.fixed = &part;
+		out.fixed_bytes = sizeof(part);
+		out.more = (const u8 *)table->item + (u64)part.first * table->size;
+		out.more_bytes = part.nr * table->size;
+		conn_send(&remote->link->conn, &out);
+		*table->nr_sent += part.nr;
+	}
+	return *table->nr_sent == table->total;
 }
 
 static int offer(struct kvmm_migrate *job, struct remote *remote)
 {
 	const struct goods *goods = &job->goods;
 	struct conn *conn = &remote->link->conn;
+	const struct table names = { WIRE_NAMES, goods->name, sizeof(*goods->name),
+				     goods->nr_refs, &remote->nr_names_sent };
+	const struct table sums = { WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->nr,
+				    &remote->nr_sums_sent };
 
 	conn_pump(conn);
 	if (!remote->offered && conn_has_room(conn))
 		send_offer(job, remote);
-	while (remote->offered && conn_has_room(conn) && remote->nr_names_sent < goods->nr_refs)
-		send_part(remote, WIRE_NAMES, goods->name, sizeof(*goods->name), goods->nr_refs,
-			  &remote->nr_names_sent);
-	while (remote->nr_names_sent == goods->nr_refs && conn_has_room(conn) &&
-	       remote->offered && remote->nr_sums_sent < goods->nr)
-		send_part(remote, WIRE_SUMS, remote->sum, sizeof(*remote->sum), goods->nr,
-			  &remote->nr_sums_sent);
-	if (remote->nr_sums_sent == goods->nr)
+	if (remote->offered && send_table(remote, &names) && send_table(remote, &sums))
 		remote->state = ANSWER;
 	return conn->err ? conn->err : -EINPROGRESS;
 }
@@ -312,7 +322,7 @@ static int fill_slot(struct kvmm_migrate *job, struct remote *remote, u32 slot)
 
 	if (!nr)
 		return 0;
-	err = window_fill(window, slot, remote->from, remote->next, nr, job->copy_flags);
+	err = window_fill(window, slot, remote->from, remote->next, nr);
 	if (err)
 		return err;
 	remote->next += nr;

@@ -259,7 +259,7 @@ static int hear_fill(struct kvmm_migrate_server *server, struct session *session
 	    window->copy[fill.slot].busy || fill.nr > window->shape.slot_blocks ||
 	    fill.first != intake->next_fill || fill.nr > intake->nr - fill.first)
 		return -EPROTO;
-	err = window_drain(window, fill.slot, intake->to, fill.first, fill.nr, 0);
+	err = window_drain(window, fill.slot, intake->to, fill.first, fill.nr);
 	if (!err) {
 		intake->next_fill += fill.nr;
 		return 0;

@@ -181,12 +181,11 @@ void window_close(struct window *window)
 
 /* ---- copies ---- */
 
-static int submit(struct window *window, u32 slot, const struct end *from, const struct end *to,
-		  u32 flags)
+static int submit(struct window *window, u32 slot, const struct end *from, const struct end *to)
 {
 	struct slot_copy *copy = &window->copy[slot];
 	struct kv_copy what = { .src = from->planes, .dst = to->planes, .moves = window->move,
-				.flags = flags };
+				.flags = window->flags };
 	int err;
 
 	if (route_find(from, to, &copy->route) == KVMM_MIGRATE_PATH_STAGED)
@@ -208,22 +207,22 @@ static struct end pool_end_of(const struct window *window, const u32 *block)
 	return (struct end){ view->ops, view->dev, view->dev_number, view->planes, block };
 }
 
-int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags)
+int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
 {
 	struct end from = pool_end_of(window, block), to = slot_end_of(window, slot);
 
 	window->copy[slot].first = first;
 	window->copy[slot].nr = nr;
-	return submit(window, slot, &from, &to, flags);
+	return submit(window, slot, &from, &to);
 }
 
-int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags)
+int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr)
 {
 	struct end from = slot_end_of(window, slot), to = pool_end_of(window, block);
 
 	window->copy[slot].first = first;
 	window->copy[slot].nr = nr;
-	return submit(window, slot, &from, &to, flags);
+	return submit(window, slot, &from, &to);
 }
 
 int window_poll(struct window *window, u32 slot)

@@ -31,6 +31,7 @@ struct window {
 	struct kvmm_plane *plane[WINDOW_SLOTS];	/* ours */
 	struct kv_move *move;			/* ours; room for a slot */
 	u32 nr_descriptors;
+	u32 flags;				/* KV_COPY_*, of all copies from now on */
 	struct slot_copy copy[WINDOW_SLOTS];
 };
 
@@ -43,8 +44,8 @@ int window_open(struct window *window, const struct kv_pool_view *view,
 void window_close(struct window *window);
 
 /* Blocks @block[first .. first + nr) into the slot, or out of it: 0 and it is busy; or an error. */
-int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags);
-int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr, u32 flags);
+int window_fill(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
+int window_drain(struct window *window, u32 slot, const u32 *block, u32 first, u32 nr);
 /* 0 it is through, and the slot idle; -EINPROGRESS; or an error, and the slot idle. */
 int window_poll(struct window *window, u32 slot);
 bool window_is_busy(const struct window *window);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Areas: memory that comes and goes behind fixed addresses. */
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -196,6 +197,72 @@ Test(vmm, what_was_exported_stays)
 	cr_expect_eq(ops->area_shrink(area, 0, 8 * MIB), -EBUSY);
 	cr_expect_eq(info_of(area).present_bytes, 8 * MIB, "none of it is gone");
 	cr_expect_eq(ops->area_shrink(area, 0, 2 * MIB), 0);
+	close(fd);
+	ops->area_destroy(area);
+	soft_close(dev);
+}
+
+/* What the one writes the other reads, at another address; both may go first. */
+Test(vmm, what_was_exported_can_be_imported)
+{
+	for (u32 first = 0; first < 2; first++) {
+		struct kv_dev *dev = soft_open("");
+		struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = 4 * MIB,
+					.handle_bytes = UNIT, .exports = KV_EXPORT_FD });
+		struct kv_area *other = NULL;
+		u8 buf[64];
+		int fd = -1;
+
+		cr_assert_eq(ops->area_grow(area, 0, 4 * MIB), 0);
+		cr_assert_eq(ops->area_export(area, 2 * MIB, KV_EXPORT_FD, &fd), 0);
+		cr_assert_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &other), 0);
+		close(fd);
+		cr_expect_eq(info_of(other).max_bytes, UNIT);
+		cr_expect_eq(info_of(other).present_bytes, UNIT);
+		cr_expect_eq(ops->fill(dev, info_of(area).addr + 2 * MIB + 64, 0x5a, 64), 0);
+		cr_expect_eq(ops->read(dev, info_of(other).addr + 64, buf, sizeof(buf)), 0);
+		cr_expect(all_bytes(buf, 0x5a, sizeof(buf)));
+		ops->area_destroy(first ? area : other);
+		ops->area_destroy(first ? other : area);
+		soft_close(dev);
+	}
+}
+
+Test(vmm, what_is_no_such_memory_is_not_imported)
+{
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = NULL;
+	u8 fabric[KV_FABRIC_BYTES] = { 0 };
+	int fd = open("/dev/null", O_RDONLY);
+
+	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, NULL, UNIT, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, 0, &fd, UNIT, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, 3 * MIB, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, 4096, &area), -EINVAL);
+	cr_expect_eq(ops->area_import(dev, KV_EXPORT_FABRIC, fabric, UNIT, &area), -EOPNOTSUPP);
+	cr_expect_lt(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &area), 0);
+	close(fd);
+	soft_close(dev);
+}
+
+/* Each call of the driver in turn refuses: nothing of it stays. */
+Test(vmm, an_import_that_fails_leaves_nothing)
+{
+	static const char *const calls[] = { "cuMemImportFromShareableHandle", "cuMemAddressReserve",
+					     "cuMemMap", "cuMemSetAccess" };
+	struct kv_dev *dev = soft_open("");
+	struct kv_area *area = area_of(dev, &(struct kv_area_attr){ .max_bytes = UNIT,
+				.handle_bytes = UNIT, .exports = KV_EXPORT_FD }), *other = NULL;
+	int fd = -1;
+
+	cr_assert_eq(ops->area_grow(area, 0, UNIT), 0);
+	cr_assert_eq(ops->area_export(area, 0, KV_EXPORT_FD, &fd), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(calls); i++) {
+		cr_assert_eq(ctl->fail(calls[i], 1, KCU_E_OUT_OF_MEMORY, false, false), 0);
+		cr_expect_eq(ops->area_import(dev, KV_EXPORT_FD, &fd, UNIT, &other), -ENOMEM, "%s",
+			     calls[i]);
+		ctl->fail_none();
+	}
 	close(fd);
 	ops->area_destroy(area);
 	soft_close(dev);
