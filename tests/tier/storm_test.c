@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * An abort storm: for a minute of simulated time nine of ten operations are given up, most of them
+ * while their copies are under way. Then everything is as if nothing had been.
+ */
+#include <criterion/criterion.h>
+
+#include "tests/tier/util.h"
+
+#define MINUTE_NS	60000000000ull
+#define STEP_NS		2000000ull	/* of the engine */
+#define NR_BLOCKS	128u
+#define NR_UNITS	256u
+#define NR_KEYS		512u
+#define RUN		8u
+
+static u64 dice;
+
+static u32 below(u32 n)
+{
+	dice = dice * 6364136223846793005ull + 1442695040888963407ull;
+	return (dice >> 33) % n;
+}
+
+static struct kvmm_tier *make_slow_tier(void)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+
+	attr.capacity_blocks = NR_UNITS;
+	attr.flags = KVMM_TIER_TOLD_CLOCK;
+	attr.down = attr.up = (struct kvmm_tier_link){ 3000000, 20000000 };
+	return make_tier_of(&attr);
+}
+
+static struct kvmm_pool *make_pool_above(struct kvmm_tier *tier)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+
+	config.write = KVMM_TIER_EXPLICIT;
+	attr.config = &config;
+	attr.block_bytes = 4096;
+	pool.nr_blocks = NR_BLOCKS;
+	pool.policy = "lru";
+	pool.host = tier;
+	pool.host_attr = &attr;
+	return make_pool_of(&pool);
+}
+
+struct storm {
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;
+	kvmm_tier_op_t op[64];
+	u32 nr[64];
+	bool is_load[64];
+	u32 nr_ops;
+	u64 nr_begun, nr_aborted;
+};
+
+static void submit(struct storm *s)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_offload down = { .size = sizeof(down), .flags = KVMM_TIER_DROP };
+	u32 first = below(NR_KEYS / RUN) * RUN, i = s->nr_ops;
+	kvmm_ref_t refs[RUN];
+	kvmm_mut_t mut[RUN];
+
+	if (i == 64)
+		return;
+	load.prefix = prefix_of(first, RUN);
+	s->is_load[i] = !kvmm_tier_load(s->pool, &load, &s->op[i]);
+	s->nr[i] = RUN;
+	if (!s->is_load[i]) {
+		down.nr = kvmm_prefix_match(s->pool, prefix_of(first, RUN), refs);
+		cr_assert_eq(kvmm_put_many(s->pool, refs, down.nr), 0);
+		if (!down.nr && kvmm_alloc(s->pool, RUN, mut))
+			return;
+		if (!down.nr) {
+			cr_assert_eq(kvmm_prefix_register(s->pool, prefix_of(first, RUN), mut, refs), 0);
+			cr_assert_eq(kvmm_put_many(s->pool, refs, RUN), 0);
+			down.nr = RUN;
+		}
+		down.refs = refs;
+		s->nr[i] = down.nr;
+		cr_assert_eq(kvmm_tier_offload(s->pool, &down, &s->op[i]), 0);
+	}
+	s->nr_ops++;
+	s->nr_begun++;
+}
+
+static void drop_op(struct storm *s, u32 i)
+{
+	s->nr_ops--;
+	s->op[i] = s->op[s->nr_ops];
+	s->nr[i] = s->nr[s->nr_ops];
+	s->is_load[i] = s->is_load[s->nr_ops];
+}
+
+/* Nine of ten are given up, whenever; the others are fetched when they are over. */
+static void end_some(struct storm *s)
+{
+	for (u32 i = s->nr_ops; i-- > 0;) {
+		kvmm_ref_t refs[RUN];
+		struct kvmm_tier_result result = { .size = sizeof(result), .nr = s->nr[i],
+						   .refs = refs };
+		int err;
+
+		if (s->op[i].gen * 7 % 10 != 0) {
+			if (below(3))
+				continue;
+			cr_assert_eq(kvmm_tier_abort(s->pool, s->op[i]), 0);
+			s->nr_aborted++;
+			drop_op(s, i);
+			continue;
+		}
+		err = kvmm_tier_result(s->pool, s->op[i], &result);
+		if (err == -EAGAIN)
+			continue;
+		if (!err && s->is_load[i])
+			cr_assert_eq(kvmm_put_many(s->pool, refs, s->nr[i]), 0);
+		drop_op(s, i);
+	}
+}
+
+Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
+{
+	struct storm s = { .tier = make_slow_tier() };
+	u64 now;
+
+	dice = 7;
+	s.pool = make_pool_above(s.tier);
+	for (now = 0; now < MINUTE_NS; now += STEP_NS) {
+		cr_assert_eq(kvmm_tier_clock(s.tier, now), 0);
+		submit(&s);
+		end_some(&s);
+		cr_assert_geq(kvmm_tier_poll(s.pool), 0);
+		if (now % 1000000000 == 0)
+			cr_assert_eq(kvmm_validate(s.pool), 0);
+	}
+	cr_expect_gt(s.nr_begun, 10000);
+	cr_expect_geq(s.nr_aborted * 100, s.nr_begun * 85, "%llu of %llu",
+		      (unsigned long long)s.nr_aborted, (unsigned long long)s.nr_begun);
+	kvmm_tier_abort_all(s.pool);
+	for (u32 i = 0; i < 1000 && kvmm_tier_poll(s.pool); i++, now += STEP_NS)
+		cr_assert_eq(kvmm_tier_clock(s.tier, now), 0);
+	cr_expect_eq(kvmm_tier_poll(s.pool), 0);
+	cr_expect_eq(client_of(s.pool).nr_ops, 0);
+	cr_expect_eq(tier_of(s.tier).pinned, 0);
+	cr_expect_eq(tier_of(s.tier).writing, 0);
+	kvmm_reset_inactive(s.pool);
+	cr_expect_eq(stat_of(s.pool).nr_free, NR_BLOCKS, "all of the device");
+	for (u32 i = 0; i < NR_UNITS; i += RUN) {
+		cr_assert_eq(kvmm_tier_clock(s.tier, now += 1000000000), 0);
+		cache_blocks(s.pool, 1000 + i, RUN);
+		send_down(s.pool, 1000 + i, RUN);
+		kvmm_tier_poll(s.pool);
+		cr_assert_eq(kvmm_tier_clock(s.tier, now += 1000000000), 0);
+		cr_expect_eq(kvmm_tier_poll(s.pool), 0);
+	}
+	cr_expect_eq(tier_of(s.tier).blocks, NR_UNITS, "and all of the host");
+	cr_expect_eq(tier_of(s.tier).units_used, NR_UNITS);
+	end_both(s.pool, s.tier);
+}
