@@ -17,6 +17,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_prefixes,     &bench_evict,	    &bench_touch,
 	&bench_slab,	     &bench_magazine,     &bench_door,
 	&bench_shrink,	     &bench_disk,	    &bench_migrate,
+	&bench_tier,
 };
 
 struct options {

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Blocks of a pool on a device go down to host memory, and come back: bytes moved in both directions
+ * in the time of both, everything included that a pool does for it. Beside it, in the same run, one
+ * memcpy() a block moves as many bytes between two buffers of the same sizes, down and up.
+ *
+ * The software device copies on the CPU, and so it makes checksums: with one of each block they cost
+ * what a third copy would. A GPU makes them while it would wait for the bus.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvmm/kvmm.h>
+
+#include "harness.h"
+
+#define BATCH		256u
+
+struct size {
+	u32 block_bytes;
+	u32 nr_blocks;
+	u32 verify_every;
+};
+
+struct world {
+	const struct size *size;
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;
+	kvmm_key_t *keys;
+	kvmm_ref_t *refs;
+	kvmm_mut_t *muts;
+	unsigned char *buffer[2];
+};
+
+static int make_tier(struct bench *bench, const struct size *size, struct kvmm_tier **tier)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	int err;
+
+	attr.device = bench->device;
+	attr.block_bytes = size->block_bytes;
+	attr.capacity_blocks = size->nr_blocks;
+	err = kvmm_tier_host_create(&attr, tier);
+	while (!err && kvmm_tier_tick(*tier) == 1)
+		;
+	return err;
+}
+
+static int make_pool(struct bench *bench, const struct size *size, struct kvmm_tier *tier,
+		     struct kvmm_pool **pool)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	config.write = KVMM_TIER_EXPLICIT;
+	config.step_blocks = 0;
+	config.verify_every = size->verify_every;
+	client.config = &config;
+	client.flags = KVMM_TIER_COMPLETE;
+	client.max_up = client.max_down = size->nr_blocks;
+	client.batch_blocks = BATCH;
+	attr.device = bench->device;
+	attr.policy = "lru";
+	attr.block_bytes = size->block_bytes;
+	attr.nr_blocks = size->nr_blocks;
+	attr.host = tier;
+	attr.host_attr = &client;
+	return kvmm_pool_create(&attr, pool);
+}
+
+static struct kvmm_prefix prefix_of(const struct world *w)
+{
+	return (struct kvmm_prefix){ w->keys, w->size->nr_blocks, 0, NULL, { 0, 0, 0 } };
+}
+
+/* Memory that was never used is slower once. */
+static int fill(struct world *w)
+{
+	struct kvmm_prefix prefix = prefix_of(w);
+	u32 nr = w->size->nr_blocks;
+	int err = kvmm_alloc(w->pool, nr, w->muts);
+
+	for (u32 i = 0; i < nr && !err; i++) {
+		memset(w->buffer[0] + (size_t)i * w->size->block_bytes, i, w->size->block_bytes);
+		memset(w->buffer[1] + (size_t)i * w->size->block_bytes, i, w->size->block_bytes);
+		memcpy(w->keys[i].byte, &i, sizeof(i));
+		err = kvmm_block_write(w->pool, kvmm_block_of_mut(w->pool, w->muts[i]), 0,
+				       w->buffer[0], w->size->block_bytes);
+	}
+	if (!err)
+		err = kvmm_prefix_register(w->pool, &prefix, w->muts, w->refs);
+	return err ? err : kvmm_put_many(w->pool, w->refs, nr);
+}
+
+static int to_the_end(struct world *w, kvmm_tier_op_t op, struct kvmm_tier_result *result)
+{
+	int err;
+
+	do {
+		err = kvmm_tier_poll(w->pool);
+		if (err < 0)
+			return err;
+		err = kvmm_tier_result(w->pool, op, result);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+static int go_down(struct world *w)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .refs = w->refs,
+					  .nr = w->size->nr_blocks, .flags = KVMM_TIER_DROP };
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = down.nr };
+	kvmm_tier_op_t op;
+	int err = kvmm_tier_offload(w->pool, &down, &op);
+
+	return err ? err : to_the_end(w, op, &result);
+}
+
+static int go_up(struct world *w)
+{
+	struct kvmm_prefix prefix = prefix_of(w);
+	struct kvmm_tier_load up = { .size = sizeof(up), .prefix = &prefix };
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = prefix.nr,
+					   .refs = w->refs };
+	kvmm_tier_op_t op;
+	int err = kvmm_tier_load(w->pool, &up, &op);
+
+	return err ? err : to_the_end(w, op, &result);
+}
+
+static double copy_ns(struct world *w)
+{
+	size_t bytes = w->size->block_bytes;
+	u64 begin = now_ns();
+
+	for (u32 i = 0; i < w->size->nr_blocks; i++)
+		memcpy(w->buffer[1] + i * bytes, w->buffer[0] + i * bytes, bytes);
+	for (u32 i = 0; i < w->size->nr_blocks; i++)
+		memcpy(w->buffer[0] + i * bytes, w->buffer[1] + i * bytes, bytes);
+	return now_ns() - begin;
+}
+
+static int measure(struct world *w, struct series *rate, struct series *plain)
+{
+	double bytes = 2.0 * w->size->nr_blocks * w->size->block_bytes;
+	u64 begin;
+	int err;
+
+	err = fill(w);
+	/* Each to the other end once, so that all memory has been used; then the copies count. */
+	if (!err)
+		err = go_down(w);
+	if (!err)
+		err = go_up(w);
+	if (!err)
+		err = kvmm_put_many(w->pool, w->refs, w->size->nr_blocks);
+	if (!err && kvmm_tier_forget(w->pool, &(struct kvmm_prefix){ w->keys, w->size->nr_blocks, 0,
+				     NULL, { 0, 0, 0 } }) != (int)w->size->nr_blocks)
+		err = -EUCLEAN;
+	series_add(plain, bytes / copy_ns(w));
+	begin = now_ns();
+	if (!err)
+		err = go_down(w);
+	if (!err)
+		err = go_up(w);
+	if (!err)
+		series_add(rate, bytes / (now_ns() - begin));
+	return err ? err : kvmm_put_many(w->pool, w->refs, w->size->nr_blocks);
+}
+
+static int run_once(struct bench *bench, struct world *w, struct series *rate, struct series *plain)
+{
+	int err = make_tier(bench, w->size, &w->tier);
+
+	if (err)
+		return err;
+	err = make_pool(bench, w->size, w->tier, &w->pool);
+	if (!err) {
+		err = measure(w, rate, plain);
+		kvmm_pool_destroy(w->pool);
+	}
+	kvmm_tier_destroy(w->tier);
+	return err;
+}
+
+static int run_size(struct bench *bench, const struct size *size)
+{
+	struct world w = { .size = size };
+	struct series *rate, *plain;
+	int err = 0;
+
+	w.keys = must_alloc(size->nr_blocks * sizeof(*w.keys));
+	memset(w.keys, 0, size->nr_blocks * sizeof(*w.keys));
+	w.refs = must_alloc(size->nr_blocks * sizeof(*w.refs));
+	w.muts = must_alloc(size->nr_blocks * sizeof(*w.muts));
+	for (u32 i = 0; i < 2; i++)
+		w.buffer[i] = must_alloc((size_t)size->block_bytes * size->nr_blocks);
+#define TIER_SERIES(metric)								\
+	bench_series(bench, metric, "GB/s", "device=%s block_bytes=%u nr=%u verify=%u",	\
+		     bench->device, size->block_bytes, size->nr_blocks, size->verify_every)
+	rate = TIER_SERIES("down_up_rate");
+	plain = TIER_SERIES("memcpy_rate");
+#undef TIER_SERIES
+	series_against(rate, "memcpy", plain);
+	for (unsigned int run = 0; !err && run < bench->nr_runs; run++)
+		err = run_once(bench, &w, rate, plain);
+	for (u32 i = 0; i < 2; i++)
+		free(w.buffer[i]);
+	free(w.muts);
+	free(w.refs);
+	free(w.keys);
+	if (!err)
+		bench_report(bench);
+	return err;
+}
+
+static int run(struct bench *bench)
+{
+	static const struct size sizes[] = {
+		{ 65536, 1024, 0 }, { 65536, 1024, 16 }, { 65536, 1024, 1 }, { 262144, 256, 0 },
+		{ 2097152, 32, 0 }, { 2097152, 32, 1 },
+	};
+	int err = 0;
+
+	for (size_t i = 0; !err && i < ARRAY_SIZE(sizes); i++)
+		err = run_size(bench, &sizes[i]);
+	if (err == -ENODEV || err == -ENOENT) {
+		bench_skip(bench, bench->device, "no such device here");
+		err = bench->device_is_chosen ? err : 0;
+	}
+	return err;
+}
+
+const struct bench_kind bench_tier = {
+	.name = "tier",
+	.what = "blocks that go to host memory and back (--device), beside plain copies",
+	.run = run,
+};
