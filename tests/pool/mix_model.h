@@ -192,4 +192,9 @@ void do_seal_or_pin(void);
 void do_step(void);
 void do_compact(void);
 
+/* ---- mix_elastic.c ---- */
+
+void do_elastic(void);
+void make_elastic(void);
+
 #endif /* POOL_TEST_MIX_MODEL_H */

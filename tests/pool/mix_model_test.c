@@ -341,7 +341,7 @@ static void one_call(void)
 		do_put, do_pin, do_touch, do_upgrade, do_range, do_range, do_range, do_range_free,
 		do_range_free, do_range_free, do_grow, do_grow, do_grow_many, do_shrink, do_split,
 		do_seal_or_pin, do_step, do_step, do_step, do_compact, do_limit, do_marks, do_promise,
-		do_gang, do_hold, do_own, do_release, do_forget,
+		do_gang, do_hold, do_own, do_release, do_forget, do_elastic,
 	};
 	u32 call = any(ARRAY_SIZE(calls));
 
@@ -394,6 +394,7 @@ static void make_pools(void)
 	choose_pool(&plane, &evict, classes);
 	m.pool = pools[0] = make_pool_of(&m.attr);
 	m.attr.evict = m.attr.evict && m.attr.evict->nr_classes ? m.attr.evict : NULL;
+	make_elastic();
 	m.other = pools[1] = make_cache(24, "lru");
 	gangs.pools = pools;
 	gangs.nr_pools = 2;

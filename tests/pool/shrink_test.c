@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvmm/testing.h>
-
+#include "pool/leave.h"
 #include "tests/pool/util.h"
 
 #define PB	4u
@@ -734,6 +733,59 @@ Test(shrink, an_ordinary_request_is_not)
 	tick_until_done(pool);
 	cr_expect_eq(kvmm_range_alloc(pool, 9, KVMM_RUNS(8), &range), -ENOSPC);
 	cr_expect_eq(stat_of(pool).nr_away, 8);
+	end_pool(pool);
+	free(mem);
+}
+
+/* ---- what is wrong is noticed ---- */
+
+static void expect_noticed(struct kvmm_pool *pool, const char *what, u32 bit)
+{
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s, bit %u", what, bit);
+	pool->gate = 0;
+}
+
+#define flip(pool, field)							\
+	do {									\
+		u8 *byte = (u8 *)&(field);					\
+		for (u32 bit = 0; bit < 8 * sizeof(field); bit++) {		\
+			byte[bit / 8] ^= 1u << bit % 8;				\
+			expect_noticed(pool, #field, bit);			\
+			byte[bit / 8] ^= 1u << bit % 8;				\
+		}								\
+		cr_assert_eq(kvmm_validate(pool), 0, #field);			\
+	} while (0)
+
+Test(shrink, a_bit_that_flips_is_noticed)
+{
+	u8 *mem = memory_of(32);
+	struct kvmm_pool *pool = adopt(mem, 32, NULL, NULL);
+	struct kvmm_mem_range freed;
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = 2 * UNIT };
+	struct elastic *el;
+
+	cr_assert_eq(kvmm_pool_shrink(pool, &req), 0);
+	cr_assert_eq(kvmm_pool_freed(pool, &freed, 1), 1);
+	cr_assert_eq(kvmm_pool_shrink(pool, &req), 0);
+	el = pool->elastic;
+	flip(pool, pool->nr_leaving);
+	flip(pool, el->nr_away);
+	flip(pool, el->nr_gone);
+	flip(pool, el->nr_untold);
+	flip(pool, el->nr_stuck);
+	flip(pool, el->wait.nr);
+	for (u32 pb = 0; pb < el->nr; pb++) {
+		flip(pool, el->state[pb]);
+		flip(pool, el->waiting[pb]);
+	}
+	for (u32 i = 0; i < el->span[0].nr_units; i++) {
+		el->span[0].gone[0] ^= 1u << i;
+		expect_noticed(pool, "gone", i);
+		el->span[0].gone[0] ^= 1u << i;
+		el->span[0].stuck[0] ^= 1u << i;
+		expect_noticed(pool, "stuck", i);
+		el->span[0].stuck[0] ^= 1u << i;
+	}
 	end_pool(pool);
 	free(mem);
 }
