@@ -34,8 +34,13 @@
 
 enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
 
-/* Of a pageblock, as long as one shrink or grow takes. */
-enum leave_mark { MARK_NONE, MARK_BARRED, MARK_FRESH };
+/* Of a pageblock, as long as one shrink or grow takes: bits. */
+enum leave_mark {
+	MARK_NONE,
+	MARK_BARRED = 1,	/* cannot be emptied */
+	MARK_FRESH = 2,		/* goes, or comes, with this call */
+	MARK_WRITTEN = 4,	/* something was moved to there */
+};
 
 /* Of a pageblock that is AWAY: read by nobody; empty; an epoch has begun since. */
 enum wait_state { WAIT_NO, WAIT_EMPTY, WAIT_EPOCH };
@@ -210,6 +215,11 @@ u64 leave_worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, 
  * *@bad := a pageblock that cannot be emptied, or KV_NONE. Both locks held.
  */
 u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
+/*
+ * It was in vain: victims whose blocks were set aside, and are free again, can have them back, as long
+ * as nothing was moved to there. Both locks held.
+ */
+void leave_remember(struct kvmm_pool *pool, const struct elastic *el, const struct victims *victims);
 /* Blocks in pageblocks that are LEAVING which still have to go. Both locks held. */
 u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el);
 /* Blocks whose loss costs less than their copy are claimed, and free. Both locks held. */

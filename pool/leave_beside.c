@@ -169,7 +169,7 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 	u64 nr_free;
 
 	job->got -= leave_worth(pool, el, bad, job->in_blocks);
-	el->mark[bad] = MARK_BARRED;
+	el->mark[bad] |= MARK_BARRED;
 	leave_undo(pool, el, bad);
 	nr_free = pool_nr_free(pool);
 	pick.max_room = nr_free > keep + held ? nr_free - keep - held : 0;
@@ -278,6 +278,8 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 	for (u32 pb = 0; err && pb < el->nr; pb++)
 		if (el->state[pb] == PB_LEAVING)
 			leave_undo(pool, el, pb);
+	if (err)
+		leave_remember(pool, el, &victims);
 	victims_end(pool, &victims, err, &room);
 	*nr_evicted = room.evicted;
 	return err;

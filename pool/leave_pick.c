@@ -147,7 +147,7 @@ static u32 line_up(struct kvmm_pool *pool, struct elastic *el, const struct leav
 	u32 nr = 0;
 
 	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->state[pb] != PB_HERE || el->mark[pb] == MARK_BARRED ||
+		if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED ||
 		    !add_up(pool, el, pb, pick, &bill))
 			continue;
 		el->nr_copied[pb] = bill.nr_copied;
@@ -268,6 +268,15 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 		     el->state[pb] == PB_LEAVING && at < pb_end(pool, el, pb); at++)
 			nr += !is_nobodys(pool->owner[at]);
 	return nr;
+}
+
+void leave_remember(struct kvmm_pool *pool, const struct elastic *el, const struct victims *victims)
+{
+	u32 at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		if (!(el->mark[entry_block(entry_at(pool, at)) >> el->shift] & MARK_WRITTEN))
+			victim_left(pool, at);
 }
 
 /* ---- what is dropped ---- */

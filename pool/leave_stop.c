@@ -138,7 +138,7 @@ static int choose_again(struct stop *stop, u32 bad)
 	struct leave_pick *pick = &stop->pick;
 
 	pick->got -= leave_worth(pool, stop->el, bad, pick->in_blocks);
-	stop->el->mark[bad] = MARK_BARRED;
+	stop->el->mark[bad] |= MARK_BARRED;
 	leave_undo(pool, stop->el, bad);
 	pick->nr_room = 0;
 	pick->max_room = room_now(pool, stop->el, door_keep(pool, &(struct ask){ 0 }));
@@ -162,8 +162,13 @@ static int plan_next(struct stop *stop, u32 *nr)
 
 static void count_moves(struct stop *stop, u32 nr_done)
 {
-	for (u32 i = 0; i < nr_done; i++)
-		stop->req->moved += stop->el->move[i].nr;
+	for (u32 i = 0; i < nr_done; i++) {
+		const struct kv_move *move = &stop->el->move[i];
+
+		stop->req->moved += move->nr;
+		for (u32 b = move->dst; b < move->dst + move->nr; b++)
+			stop->el->mark[b >> stop->el->shift] |= MARK_WRITTEN;
+	}
 	stop->req->nr_moves += nr_done;
 }
 
@@ -290,6 +295,8 @@ static void end_victims(struct stop *stop, int err)
 {
 	struct room room = { 0 };
 
+	if (err && err != -EIO)
+		leave_remember(stop->pool, stop->el, &stop->victims);
 	victims_end(stop->pool, &stop->victims, err && err != -EIO, &room);
 	stop->pool->door.muted = false;
 	stop->req->evicted = room.evicted;
