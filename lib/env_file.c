@@ -3,7 +3,7 @@
  * The system behind the seam for files.
  *
  * Names are looked up in a folder that is open, and never through a symbolic link: whoever can write
- * to the folder above cannot send what is written here somewhere else. errno stays as it was.
+ * to the folder above cannot send what is written here somewhere else.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +19,7 @@
 
 #include <kv/atomic.h>
 #include <kv/file.h>
+#include <kv/sys.h>
 
 #include "internal.h"
 
@@ -28,49 +29,65 @@ static_assert(sizeof(struct kv_iov) == sizeof(struct iovec) &&
 	      "parts are given to the system as they are");
 static_assert(KV_FILE_MAX_IOV <= IOV_MAX, "as many as the system takes");
 
-/* What a system call returned, as the library says it; @saved is errno from before. */
-static s64 outcome(s64 ret, int saved)
+/*
+ * Most of these calls are points of cancellation, and whoever makes them may hold locks and requests: so
+ * none has an effect between these two. errno stays as it was, too.
+ */
+struct before {
+	int	err;
+	int	cancel;
+};
+
+static struct before enter(void)
+{
+	return (struct before){ errno, kv_cancel_off() };
+}
+
+/* What a system call returned, as the library says it. */
+static s64 leave(struct before before, s64 ret)
 {
 	if (ret < 0)
 		ret = -errno;
-	errno = saved;
+	kv_cancel_restore(before.cancel);
+	errno = before.err;
 	return ret;
 }
 
 static int system_open_dir(void *ctx, const char *path, bool create)
 {
-	int saved = errno;
+	struct before before = enter();
 
 	if (create)
 		mkdir(path, 0700);	/* whatever is wrong with it, open() says better */
-	return outcome(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), saved);
+	return leave(before, open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 static int system_open_at(void *ctx, int dir, const char *name, u32 flags)
 {
-	int how = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, saved = errno;
+	int how = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+	struct before before = enter();
 
 	how |= flags & KV_FILE_WRITE ? O_RDWR : O_RDONLY;
 	how |= flags & KV_FILE_CREATE ? O_CREAT : 0;
 	how |= flags & KV_FILE_DIRECT ? O_DIRECT : 0;
-	return outcome(openat(dir, name, how, 0600), saved);
+	return leave(before, openat(dir, name, how, 0600));
 }
 
 /* Linux has closed it even where it says that it was interrupted. */
 static void system_close(void *ctx, int file)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	close(file);
-	errno = saved;
+	leave(before, close(file));
 }
 
 static int system_stat(void *ctx, int file, struct kv_file_stat *stat)
 {
-	int saved = errno, err;
+	struct before before = enter();
 	struct stat st;
+	int err;
 
-	err = outcome(fstat(file, &st), saved);
+	err = leave(before, fstat(file, &st));
 	if (err)
 		return err;
 	*stat = (struct kv_file_stat){
@@ -83,92 +100,89 @@ static int system_stat(void *ctx, int file, struct kv_file_stat *stat)
 
 static int system_lock(void *ctx, int file)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(flock(file, LOCK_EX | LOCK_NB), saved);
+	return leave(before, flock(file, LOCK_EX | LOCK_NB));
 }
 
 static void system_unlock(void *ctx, int file)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	flock(file, LOCK_UN);
-	errno = saved;
+	leave(before, flock(file, LOCK_UN));
 }
 
 static s64 system_preadv(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(preadv(file, (const struct iovec *)iov, nr, offset), saved);
+	return leave(before, preadv(file, (const struct iovec *)iov, nr, offset));
 }
 
 static s64 system_pwritev(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(pwritev(file, (const struct iovec *)iov, nr, offset), saved);
+	return leave(before, pwritev(file, (const struct iovec *)iov, nr, offset));
 }
 
 static int system_allocate(void *ctx, int file, u64 offset, u64 bytes)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(fallocate(file, 0, offset, bytes), saved);
+	return leave(before, fallocate(file, 0, offset, bytes));
 }
 
 static int system_truncate(void *ctx, int file, u64 bytes)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(ftruncate(file, bytes), saved);
+	return leave(before, ftruncate(file, bytes));
 }
 
 static int system_datasync(void *ctx, int file)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(fdatasync(file), saved);
+	return leave(before, fdatasync(file));
 }
 
 static int system_rename_at(void *ctx, int dir, const char *from, const char *to)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(renameat(dir, from, dir, to), saved);
+	return leave(before, renameat(dir, from, dir, to));
 }
 
 static int system_unlink_at(void *ctx, int dir, const char *name)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(unlinkat(dir, name, 0), saved);
+	return leave(before, unlinkat(dir, name, 0));
 }
 
 static int system_event_open(void *ctx)
 {
-	int saved = errno;
+	struct before before = enter();
 
-	return outcome(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), saved);
+	return leave(before, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 /* A counter that is full can be read as well. */
 static void system_event_set(void *ctx, int event)
 {
+	struct before before = enter();
 	uint64_t one = 1;
-	int saved = errno;
 
-	if (write(event, &one, sizeof(one)) < 0)
-		errno = saved;
+	leave(before, write(event, &one, sizeof(one)));
 }
 
 static void system_event_clear(void *ctx, int event)
 {
+	struct before before = enter();
 	uint64_t count;
-	int saved = errno;
 
-	if (read(event, &count, sizeof(count)) < 0)
-		errno = saved;
+	leave(before, read(event, &count, sizeof(count)));
 }
 
 const struct kv_file_ops kv_file_system = {

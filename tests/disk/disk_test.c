@@ -382,14 +382,24 @@ Test(disk, too_many_failed_writes_and_it_is_only_read_from)
 
 Test(disk, one_failed_write_costs_one_record)
 {
-	write_all(0, 4);
+	write_all(0, 3);
 	sim_disk_fail(&sim, 1, SIM_EIO, false);
-	cr_expect_eq(disk_test_write(disk, 4, 0), -EIO);
-	cr_expect_eq(disk_test_read(disk, 4), -ENOENT);
-	write_all(5, 4);
+	cr_expect_eq(disk_test_write(disk, 3, 0), -EIO);
+	cr_expect_eq(disk_test_read(disk, 3), -ENOENT);
+	write_all(4, 5);
 	cr_expect_eq(nr_readable(0, 9), 8);
 	reopen();
 	cr_expect_eq(nr_readable(0, 9), 8);
+}
+
+/* Nothing can be used again while it is flushed; by then there may be room. */
+Test(disk, room_that_cannot_be_had_is_had_of_ones_own)
+{
+	write_all(0, 4);
+	sim_disk_fail(&sim, 1, SIM_ENOSPC, false);
+	cr_expect_eq(disk_test_write(disk, 4, 0), 0);
+	cr_expect_eq(disk_test_stat(disk).nr_no_room, 1);
+	cr_expect_eq(nr_readable(0, 5), 5);
 }
 
 Test(disk, a_file_system_without_room_makes_a_smaller_store)

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,4 +305,34 @@ Test(disk_files, it_can_be_looked_at_while_somebody_writes)
 	cr_expect_eq(nr, 200);
 	cr_expect_eq(disk_test_write(disk, 200, 0), 0, "nobody was locked out");
 	kvmm_disk_view_close(view);
+}
+
+static void *read_for_ever(void *arg)
+{
+	for (u32 i = 0;; i++) {
+		disk_test_read(disk, i % 8);
+		disk_test_write(disk, 100 + i, 0);
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+/* Nothing is left half done: closing would wait for it. */
+Test(disk_files, a_thread_that_is_cancelled_leaves_nothing_behind, .timeout = 60)
+{
+	pthread_t thread;
+
+	attr.io = KVMM_DISK_IO_POLL;
+	cr_assert_eq(open_it(), 0);
+	for (u32 i = 0; i < 8; i++)
+		disk_test_write(disk, i, 0);
+	for (u32 i = 0; i < 50; i++) {
+		cr_assert_eq(pthread_create(&thread, NULL, read_for_ever, NULL), 0);
+		usleep(i * 37 % 1500);
+		pthread_cancel(thread);
+		pthread_join(thread, NULL);
+		cr_assert_eq(kvmm_disk_check(disk), 0);
+	}
+	cr_expect_eq(disk_test_write(disk, 50, 0), 0);
+	cr_expect_eq(disk_test_read(disk, 50), 0);
 }

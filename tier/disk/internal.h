@@ -217,6 +217,7 @@ struct disk_req {
 /* The records of a segment that go along. */
 struct disk_drain {
 	u64			seq;		/* 0: none */
+	u64			last_seq;	/* of the last one that was chosen from */
 	u32			segment;
 	u32			nr, next;
 	struct disk_entry	*entry;		/* as they were */

@@ -89,6 +89,10 @@ void disk_drain_begin(struct kvmm_disk *disk, u32 segment)
 
 	if (segment == KV_NONE || drain->seq || !disk->seg[segment].nr_entries)
 		return;
+	/* Once only: a quarter is a quarter. */
+	if (drain->last_seq == disk->seg[segment].seq)
+		return;
+	drain->last_seq = disk->seg[segment].seq;
 	choice = choose(disk, segment);
 	drain->entry = kv_alloc_array(disk->seg[segment].nr_entries, sizeof(*drain->entry));
 	if (!drain->entry)

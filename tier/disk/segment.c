@@ -81,6 +81,8 @@ static void table_free(struct disk_seg *seg)
 
 /* ---- sealing ---- */
 
+static void choose_next(struct kvmm_disk *disk);
+
 static void count_failures(struct kvmm_disk *disk, bool failed)
 {
 	disk->nr_failed = failed ? disk->nr_failed + 1 : 0;
@@ -173,6 +175,7 @@ void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
 		req = NULL;
 	} else {
 		sealed(disk, seg, is_flush);
+		choose_next(disk);
 		disk_req_unlink(req);
 	}
 	kv_unlock(&disk->lock);
@@ -214,6 +217,7 @@ static u32 first_in_state(const struct kvmm_disk *disk, u32 state)
 	return KV_NONE;
 }
 
+/* If it is sealed. Flushes may end out of order: a younger one is not to go in its place. */
 static u32 oldest_sealed(const struct kvmm_disk *disk)
 {
 	u32 oldest = KV_NONE;
@@ -221,11 +225,27 @@ static u32 oldest_sealed(const struct kvmm_disk *disk)
 	for (u32 i = 0; i < disk->shape.nr_segments; i++) {
 		const struct disk_seg *seg = &disk->seg[i];
 
-		if (seg->state == SEG_SEALED && !seg->nr_writes &&
+		if (seg->state > SEG_OPEN &&
 		    (oldest == KV_NONE || seg->seq < disk->seg[oldest].seq))
 			oldest = i;
 	}
+	if (oldest == KV_NONE || disk->seg[oldest].state != SEG_SEALED ||
+	    disk->seg[oldest].nr_writes)
+		return KV_NONE;
 	return oldest;
+}
+
+static bool is_sealing(const struct kvmm_disk *disk)
+{
+	return first_in_state(disk, SEG_SEALING) != KV_NONE ||
+	       first_in_state(disk, SEG_FOOTER) != KV_NONE;
+}
+
+/* With the last free segment in use the oldest is the next: what is worth it goes along until then. */
+static void choose_next(struct kvmm_disk *disk)
+{
+	if (first_in_state(disk, SEG_ABSENT) == KV_NONE && first_in_state(disk, SEG_FREE) == KV_NONE)
+		disk_drain_begin(disk, oldest_sealed(disk));
 }
 
 /* Entries that move up while one is deleted are looked at again, or have been. */
@@ -286,7 +306,7 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 		return 0;
 	*segment = oldest_sealed(disk);
 	if (*segment == KV_NONE)
-		return err;
+		return is_sealing(disk) ? -EAGAIN : err;
 	empty_segment(disk, *segment);
 	return 0;
 }
@@ -330,7 +350,6 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 	return 0;
 }
 
-/* When this one is full the oldest has to go: what is worth it goes along until then. */
 static int next_segment(struct kvmm_disk *disk)
 {
 	u32 segment;
@@ -341,11 +360,9 @@ static int next_segment(struct kvmm_disk *disk)
 	err = find_segment(disk, &segment);
 	if (!err)
 		err = open_segment(disk, segment);
-	if (err)
-		return err;
-	if (first_in_state(disk, SEG_ABSENT) == KV_NONE && first_in_state(disk, SEG_FREE) == KV_NONE)
-		disk_drain_begin(disk, oldest_sealed(disk));
-	return 0;
+	if (!err)
+		choose_next(disk);
+	return err;
 }
 
 static bool fits(const struct kvmm_disk *disk, const struct disk_seg *seg, u32 bytes)
