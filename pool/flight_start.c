@@ -224,6 +224,39 @@ static int start_run(struct kvmm_pool *pool, struct kvmm_compact *compact, u32 m
 	return err == -EALREADY ? 0 : err;
 }
 
+/* What has failed is not planned again for each request: the next 1, 3, 7, ... 63 are left out. */
+#define MOST_USELESS	6u
+
+void flights_make_run(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = nr,
+					.max_blocks = pool->compact_max_blocks };
+	struct steps *steps = steps_of(pool);
+	int err;
+
+	kv_assert_held(&pool->compact_lock);
+	if (!steps || steps->nr_flights || !nr || nr > pool->nr_usable)
+		return;
+	if (steps->nr_skip) {
+		steps->nr_skip--;
+		return;
+	}
+	err = start_run(pool, &compact, KVMM_MOVE_BESIDE);
+	if (!err && compact.nr_moves) {
+		steps->nr_useless = 0;
+		return;
+	}
+	steps->nr_useless = min(steps->nr_useless + 1, MOST_USELESS);
+	steps->nr_skip = BIT(steps->nr_useless) - 1;
+}
+
+bool flights_are_there(struct kvmm_pool *pool)
+{
+	const struct steps *steps = steps_of(pool);
+
+	return steps && READ_ONCE(steps->nr_flights);
+}
+
 int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uint32_t mode)
 {
 	struct kvmm_compact goal;

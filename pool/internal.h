@@ -440,6 +440,7 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
  * @scatter: the last try, with enough blocks free: in as many pieces as it takes, if @scatters
  * @patient: it would rather wait than do what costs more
  * @victims: NULL, or who has been picked for it so far
+ * @barred: out: an open step kept it from moving blocks
  * @evicted, @moved: out
  */
 struct room {
@@ -453,6 +454,7 @@ struct room {
 	bool scatters;
 	bool scatter;
 	bool patient;
+	bool barred;
 	struct victims *victims;
 	u32 evicted;
 	u32 moved;

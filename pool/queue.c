@@ -243,8 +243,10 @@ void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, i
 
 /* ---- threads ---- */
 
+#define LOOK_NS		1000000ull
+
 /* How long to sleep at most; 0: the deadline has passed. ->lock held. */
-static u64 sleep_ns(const struct kvmm_pool *pool, const struct waiter *w, const struct wait *wait)
+static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct wait *wait)
 {
 	u64 now = kv_clock_ns(), until = w->deadline_ns;
 
@@ -252,6 +254,9 @@ static u64 sleep_ns(const struct kvmm_pool *pool, const struct waiter *w, const 
 		until = min(until, pool->door.head->deadline_ns);
 	else if (wait->patient)
 		until = min(until, patient_until(pool, w, wait->nr));
+	/* Moves for it may be under way, and nobody else may look when they have ended. */
+	if (pool->door.head == w && unlikely(flights_are_there(pool)))
+		until = min(until, now + LOOK_NS);
 	return until > now ? until - now : 0;
 }
 

@@ -262,6 +262,7 @@ static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 	if (err == -ENOSPC && !goal.moved)
 		useless_note(pool, want_run);
 	e->room->moved += goal.moved;
+	e->room->barred |= err == -EBUSY;
 	victims_overrun(pool, &e->victims);
 	if (!err)
 		return take_after(pool, e, KVMM_STEP_COMPACT, 1);
@@ -386,6 +387,8 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 		pool->door.muted = false;
 		pool_leave(pool);
 	}
+	if (err == -ENOSPC && room->barred)
+		flights_make_run(pool, room->nr);
 	kv_unlock(&pool->compact_lock);
 	pressure_change(&pool->door.pressure, 0, -1);
 	cache_after(pool);

@@ -94,6 +94,8 @@ struct steps {
 	struct flight *oldest;
 	u32 nr_flights;			/* READ_ONCE() as a hint */
 	u32 nr_quiet;
+	u32 nr_useless;			/* runs that could not be made for somebody, one after the other */
+	u32 nr_skip;			/* requests for one that are not listened to */
 
 	struct kv_lock lock;
 	u64 epoch;			/* ->lock */
@@ -150,6 +152,10 @@ void steps_let_go(struct kvmm_pool *pool);
 
 /* Publish and land what can be. compact_lock held. */
 void flights_poll(struct kvmm_pool *pool);
+/* Somebody failed for want of a run, and a step is open: it may have one later. compact_lock held. */
+void flights_make_run(struct kvmm_pool *pool, u32 nr);
+/* Is anything under way? A hint. */
+bool flights_are_there(struct kvmm_pool *pool);
 /* Blocks that stay because of it. compact_lock held; waits for the device. */
 u32 flights_cancel(struct kvmm_pool *pool);
 /* So that the host may touch content: copies that are published, but not complete, are waited for.

@@ -179,7 +179,8 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @blocks: private blocks, one for each key of @prefix; taken on success
  * @staged: out; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private.
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -EIO likewise, and the
+ * content of one is lost (<kvmm/verify.h>): it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
@@ -219,7 +220,8 @@ struct kvmm_publish {
 	uint32_t nr_dups;
 };
 
-/** kvmm_publish() - register. Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still staged. */
+/** kvmm_publish() - register. Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still staged;
+ * -EIO likewise, and the content of one is lost. */
 KVMM_API int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req);
 
 /**
@@ -355,7 +357,7 @@ static inline int kvmm_unpin(struct kvmm_pool *pool, kvmm_ref_t ref)
  *
  * Lock-free. True until the next compaction: ask at each step.
  *
- * Return: 0; -ESTALE; -EINVAL.
+ * Return: 0; -ESTALE; -EINVAL; -EIO the content of one is lost (<kvmm/verify.h>).
  */
 KVMM_API int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 				 uint32_t *blocks);

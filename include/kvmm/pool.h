@@ -269,6 +269,10 @@ struct kvmm_range_attr {
  * scattered, blocks are moved to make room, unless told not to; if too few are free, exactly the
  * shortfall of cached blocks is evicted first.
  *
+ * While a step is open (<kvmm/step.h>) nothing can be moved at once. If that is what it fails for,
+ * moves beside the step are begun that make such a run, if there are any: a later call finds it, and
+ * one with a deadline waits for it.
+ *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
  * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -ENOMEM no
  * host memory for the handle; -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO

@@ -286,3 +286,58 @@ Test(pace, misuse_is_refused)
 	cr_expect_eq(kvmm_pace_stat(pool, NULL), -EINVAL);
 	end_pool(pool);
 }
+
+/* ---- for somebody who needs a run ---- */
+
+Test(move, who_fails_beside_an_open_step_finds_the_run_later)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[26], got;
+	kvmm_stream_t id;
+	uint64_t epoch;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	for (u32 i = 0; i < 4; i++) {
+		write_pattern(pool, range[i], i);
+		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
+	}
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), -ENOSPC);
+	cr_expect_eq(steps_of_pool(pool).copying_blocks, 0, "it is not to move anything");
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_gt(steps_of_pool(pool).copying_blocks, 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
+	cr_expect_gt(steps_of_pool(pool).limbo_blocks, 0, "the step may still read there");
+	cr_expect_eq(kvmm_step_end(pool, id, epoch), 0);
+	cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT, &got), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+	end_pool(pool);
+}
+
+/* Two streams: the engine is never between steps. */
+Test(move, what_cannot_be_made_is_not_planned_each_time)
+{
+	struct kvmm_pool *pool = make_pool(16);
+	kvmm_range_t range[26], got;
+	struct kvmm_stay stay;
+	kvmm_stream_t id;
+	uint64_t epoch;
+	u32 nr = 0;
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	for (u32 i = 0; i < 8; i++) {
+		if (i == 1)
+			cr_assert_eq(kvmm_range_pin(pool, range[0]), 0);
+		cr_expect_eq(kvmm_range_alloc(pool, 5, KVMM_RUNS(1), &got), -ENOSPC);
+		cr_assert_eq(kvmm_stay_last(pool, &stay), 0);
+		nr += stay.blocks[KVMM_STAY_PIN_USER] != 0;
+	}
+	cr_expect_gt(nr, 0);
+	cr_expect_lt(nr, 7, "the second look comes later");
+	cr_assert_eq(kvmm_range_unpin(pool, range[0]), 0);
+	end_pool(pool);
+}
