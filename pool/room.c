@@ -87,11 +87,14 @@ static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
 }
 
 /* Something may have been moved to its place, and on again; then it is gone after all. */
-static bool victim_restore(struct kvmm_pool *pool, u32 index)
+static bool victim_restore(struct kvmm_pool *pool, u32 index, bool late)
 {
 	if (!victim_return(pool, index))
 		return false;
-	order_unpick(&pool->order, index);
+	if (late)
+		order_unpick_late(&pool->order, index);
+	else
+		order_unpick(&pool->order, index);
 	return true;
 }
 
@@ -99,6 +102,7 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index)
 static void end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore,
 			struct room *room)
 {
+	bool lost = false;
 	u32 nr = 0;
 
 	if (restore)
@@ -107,8 +111,9 @@ static void end_victims(struct kvmm_pool *pool, struct victims *victims, bool re
 		u32 index = victims->newest;
 
 		victims->newest = entry_at(pool, index)->chain;
-		if (restore && victim_restore(pool, index))
+		if (restore && victim_restore(pool, index, lost))
 			continue;
+		lost = true;	/* picks are not undone one by one any more */
 		nr += entry_forget(pool, index);
 		entry_free(pool, entry_handle(pool, index));
 	}
