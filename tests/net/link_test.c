@@ -165,6 +165,31 @@ Test(link, cancelled_it_is_free_there)
 	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
 }
 
+/* It changes after its checksums were told: the taker does not have what was offered. */
+Test(link, what_is_not_what_was_offered_is_never_found)
+{
+	struct kvmm_migrate *job = begin_range('a', 30);
+	struct kvmm_extent ext;
+	kvmm_range_t range;
+
+	while (!status_of(job).nr_copied) {
+		kvmm_migrate_poll(job);
+		kvmm_migrate_serve_tick(pair.server);
+	}
+	cr_assert_eq(kvmm_range_find_seq(pair.src, 'a', &range, 1), 1);
+	cr_assert_eq(kvmm_range_extents(pair.src, range, &ext, 1), 1);
+	cr_assert_eq(net_write(pair.src, ext.start + 29, 'x', 0), 0);
+	cr_expect_eq(pair_run(&pair, job), -EBADMSG);
+	pair_settle(&pair);
+	cr_expect_eq(nr_free(pair.dst), 64);
+	cr_expect_eq(kvmm_range_find_seq(pair.dst, 'a', NULL, 0), 0);
+	cr_assert_eq(net_write(pair.src, ext.start + 29, 'a', 29), 0);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), 0);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	expect_range_there('a', 30);
+}
+
 Test(link, pools_that_are_not_made_alike_part)
 {
 	struct kvmm_pool_attr other = KVMM_POOL_ATTR_INIT;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Migration between pools of one process: what each phase looks like, and what each failure leaves. */
 #include <criterion/criterion.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/net/util.h"
 #include "tests/pool/util.h"
@@ -335,6 +337,45 @@ Test(local, bounded_chunks_take_as_many_polls)
 	cr_expect_gt(polls, 3);
 	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
 	cr_expect(net_range_is(dst, there, 'a', 12));
+	kvmm_migrate_free(job);
+}
+
+/* Somebody writes to what has been copied, against the rules: it shows. */
+Test(local, what_is_not_the_same_on_both_sides_is_never_found)
+{
+	kvmm_range_t range = net_range(src, 'a', 12, 1), there;
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job;
+
+	attr.chunk_bytes = NET_BLOCK_BYTES;
+	job = begin(&attr);
+	while (status_of(job).nr_copied < 2)
+		cr_assert_eq(kvmm_migrate_poll(job), -EINPROGRESS);
+	cr_assert_eq(net_write(src, 0, 'x', 0), 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), -EBADMSG);
+	expect_pictures("aaaaaaaaaaaa....", "................");
+	cr_assert_eq(net_write(src, 0, 'a', 0), 0);
+	cr_expect_eq(kvmm_migrate_resume(job, NULL), 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	cr_expect_eq(kvmm_migrate_ranges(job, &there, 1), 1);
+	cr_expect(net_range_is(dst, there, 'a', 12));
+	kvmm_migrate_free(job);
+}
+
+Test(local, a_forked_child_has_no_jobs)
+{
+	kvmm_range_t range = net_range(src, 'a', 3, 1);
+	struct kvmm_migrate_attr attr = attr_of_range(range);
+	struct kvmm_migrate *job = begin(&attr), *other;
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(kvmm_migrate_poll(job) != -ECHILD ||
+		      kvmm_migrate_start(&attr, &other) != -ECHILD);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect_eq(status, 0);
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
 	kvmm_migrate_free(job);
 }
 
