@@ -362,6 +362,33 @@ Test(local, what_is_not_the_same_on_both_sides_is_never_found)
 	kvmm_migrate_free(job);
 }
 
+/* There is room below, and all that may move goes there: what is being written does not. */
+Test(local, the_destination_stays_where_it_is_until_it_is_published)
+{
+	struct kvmm_compact pack = { .size = sizeof(pack) };
+	kvmm_range_t hole = net_range(dst, 'h', 4, 1);
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+	kvmm_ref_t refs[6];
+
+	net_cache(src, 0, 6);
+	net_match(src, 0, 6, refs);
+	attr = attr_of_refs(refs, 6);
+	attr.chunk_bytes = NET_BLOCK_BYTES;
+	job = begin(&attr);
+	while (status_of(job).nr_copied < 2)
+		cr_assert_eq(kvmm_migrate_poll(job), -EINPROGRESS);
+	cr_assert_eq(kvmm_range_free(dst, hole), 0);
+	cr_expect_eq(kvmm_pool_compact(dst, &pack), 0);
+	expect_pictures("AAAAAA..........", "....PPPPPP......");
+	cr_expect_eq(kvmm_migrate_wait(job, 1000000000), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(net_cached(dst, 0, 6), 6);
+	cr_expect_eq(kvmm_pool_compact(dst, &pack), 0);
+	expect_pictures("AAAAAA..........", "IIIIII..........");
+	cr_assert_eq(kvmm_put_many(src, refs, 6), 0);
+}
+
 Test(local, a_forked_child_has_no_jobs)
 {
 	kvmm_range_t range = net_range(src, 'a', 3, 1);
