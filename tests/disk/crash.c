@@ -7,7 +7,8 @@
  * no longer than it may be. Now and then the store is used on, and opened once more.
  *
  * KVMM_CRASH_STATES says how many states (100,000, with sanitizers 10,000), KVMM_CRASH_SEED where to
- * begin. "make crash" takes 1,000,000. Prints "N passed, N failed", and of the first failure what is needed to have it again.
+ * begin. "make crash" takes 1,000,000. Prints "N passed, N failed", and of the first failures what is
+ * needed to have them again.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -334,7 +334,8 @@ void *disk_alloc_pages(size_t bytes, void **base);
 
 /*
  * A place for a record of @rec->bytes: fills in segment, page, slot and seq, and counts the room as
- * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the next segment, which waits.
+ * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the next
+ * segment, which waits.
  */
 int disk_place(struct kvmm_disk *disk, struct disk_rec *rec);
 /* That many writes to it are over, as one: it may be sealed now. */

@@ -68,8 +68,8 @@ static void print_sum(const struct dump *dump)
 	       "\n%llu records, %llu bytes, %llu damaged, %llu unfinished; segments: %u sealed, %u open, "
 	       "%u empty, %u used again meanwhile\n",
 	       (unsigned long long)sum->nr_records, (unsigned long long)sum->bytes,
-	       (unsigned long long)sum->nr_damaged, (unsigned long long)sum->nr_unfinished, sum->nr_sealed, sum->nr_open, sum->nr_empty,
-	       sum->nr_reused);
+	       (unsigned long long)sum->nr_damaged, (unsigned long long)sum->nr_unfinished,
+	       sum->nr_sealed, sum->nr_open, sum->nr_empty, sum->nr_reused);
 }
 
 /* ---- a record ---- */
