@@ -737,3 +737,59 @@ Test(disk, sums_are_those_that_others_compute)
 	cr_expect_eq(kv_disk_sum(text, sizeof(text) - 1), 0xfbcea83c8a378bf1ull);
 	cr_expect_eq(kv_disk_crc("123456789", 9), 0xe3069283u);
 }
+
+/* The queue has it already: the write happens, and is void. */
+Test(disk, what_is_under_way_can_be_aborted)
+{
+	char *data = submit_puts(0, 4, 1);
+	struct kvmm_disk_get get = { disk_test_name(10), data, DISK_TEST_MAX_BYTES };
+
+	cr_assert_null(disk->waiting);
+	cr_expect_eq(kvmm_disk_abort(disk, 1), 4);
+	cr_assert_eq(poll_all(4), 4);
+	for (u32 i = 0; i < 4; i++) {
+		cr_expect_eq(done_of(1, i)->status, -ECANCELED);
+		cr_expect_not(disk_test_has(disk, i));
+	}
+	write_all(10, 1);
+	cr_assert_eq(kvmm_disk_submit_get(disk, &get, 1, 2), 0);
+	cr_expect_eq(kvmm_disk_abort(disk, 2), 1);
+	cr_assert_eq(poll_all(1), 1);
+	cr_expect_eq(done_of(2, 0)->status, -ECANCELED);
+	reopen();
+	cr_expect_eq(nr_readable(0, 4), 0, "not after a restart either");
+	cr_expect_eq(nr_readable(10, 1), 1);
+	free(data);
+}
+
+/* Page 2 of a segment has payload of its first record. */
+static void spoil_payload(u32 segment)
+{
+	sim.content[disk_offset(&disk->shape, segment, 2)] ^= 1;
+}
+
+Test(disk, payload_that_is_not_the_headers_is_found_at_opening_where_there_is_no_footer)
+{
+	write_all(0, 6);
+	cr_assert_eq(disk->open, 1);
+	spoil_payload(0);
+	spoil_payload(1);
+	reopen();
+	cr_expect_eq(disk_test_stat(disk).nr_damaged, 1);
+	cr_expect_not(disk_test_has(disk, 4), "the first of the open one");
+	cr_expect(disk_test_has(disk, 0), "the first of the sealed one");
+	cr_expect_eq(disk_test_read(disk, 0), -EBADMSG);
+	cr_expect_eq(disk_test_stat(disk).nr_damaged, 2);
+	cr_expect_eq(nr_readable(0, 6), 4);
+}
+
+Test(disk, what_was_wiped_before_its_segment_was_sealed_is_not_in_the_footer)
+{
+	write_all(0, 3);
+	cr_expect_eq(disk_test_forget(disk, 1, KVMM_DISK_WIPE), 1);
+	write_all(10, 6);
+	cr_assert_neq(disk->open, 0);
+	reopen();
+	cr_expect_not(disk_test_has(disk, 1));
+	cr_expect(disk_test_has(disk, 2));
+}
