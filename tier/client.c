@@ -91,7 +91,7 @@ static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
 			continue;
 		new->number = i;
 		tier->owner[i] = *new;
-		tier->nr_users++;
+		kv_fetch_add(&tier->nr_users, 1);
 		tier->metadata_bytes += parts_bytes(new);
 		*client = &tier->owner[i];
 		return 0;

@@ -18,8 +18,8 @@
 
 static u32 next_tier_id;	/* kv_fetch_add(); order among locks of tiers */
 
-/* Behind those of the pools, which may be held. */
-#define FIRST_ID		0x80000000u
+/* Behind those of the pools, which may be held; before those of stores on disk. */
+#define FIRST_ID		BIT(29)
 
 /* ---- portions ---- */
 
@@ -244,12 +244,12 @@ int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts
 
 void tier_unuse(struct kvmm_tier *tier)
 {
-	bool is_last;
+	u32 nr = READ_ONCE(tier->nr_users);
 
-	kv_lock(&tier->lock);
-	is_last = !--tier->nr_users;
-	kv_unlock(&tier->lock);
-	if (!is_last)
+	/* Release and acquire: whoever frees it comes behind all that the others did with it. */
+	while (!kv_cas(&tier->nr_users, &nr, nr - 1))
+		;
+	if (nr > 1)
 		return;
 	kv_fork_del(&tier->fork_node);
 	free_tier(tier);

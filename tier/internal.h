@@ -115,7 +115,7 @@ struct kvmm_tier {
 
 	struct kv_lock		lock __cacheline_aligned;
 	u32			nr_chunks;	/* ->lock; only grows */
-	u32			nr_users;	/* ->lock; clients, and the creator */
+	u32			nr_users;	/* atomic; clients, and the creator */
 	struct chunk		*chunk;		/* those below nr_chunks: fixed */
 	struct tslot		*slot;		/* ->lock */
 	u32			*bucket;	/* ->lock */
