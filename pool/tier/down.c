@@ -11,13 +11,30 @@
 
 /* ---- pins ---- */
 
-/* The order is not told: a copy is no use. 0, or it is not there, or is being moved. */
+/* Copies may be under way when types come into being, and are adopted as this one. */
+static void count_type(struct kvmm_pool *pool, struct kv_handle handle, bool more)
+{
+	struct pin_types *types = pin_types_of(pool);
+
+	if (likely(!types))
+		return;
+	if (more)
+		pin_types_add(types, &handle, 1, KVMM_PIN_USER);
+	else
+		pin_types_del(types, &handle, 1, KVMM_PIN_USER);
+}
+
+/*
+ * The order is not told: a copy is no use. 0, or it is not there, or is being moved. In a read
+ * section.
+ */
 static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	int ret = kv_entry_pin(&pool->entries, handle);
 
 	if (ret < 0)
 		return ret;
+	count_type(pool, handle, true);
 	pins_restore(&pool->pins, 1);
 	tally_add(pool, TALLY_REFS, 1);
 	tally_add(pool, TALLY_PINS, 1);
@@ -51,10 +68,13 @@ static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, boo
 	}
 }
 
+/* Under ->lock nobody stops the world, as in a read section. */
 static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 {
-	int ret = kv_entry_unpin(&pool->entries, handle);
+	int ret;
 
+	count_type(pool, handle, false);
+	ret = kv_entry_unpin(&pool->entries, handle);
 	if (unlikely(ret < 0))	/* somebody has unpinned what was not his */
 		return;
 	pins_give_back(&pool->pins, 1);

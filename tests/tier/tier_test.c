@@ -667,3 +667,21 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
 	end_both(pool, tier);
 }
+
+/* Types of pins that come into being before, while and after blocks are copied. */
+Test(tier, copies_get_along_with_types_of_pins)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_ref_t refs[3];
+
+	attach(pool, tier);
+	make_blocks(pool, 1, 3, refs);
+	cr_assert_eq(kvmm_pin_many_as(pool, refs, 2, KVMM_PIN_RDMA), 0);
+	offload_keys(pool, 1, 3, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(client_of(pool).offloads, 3);
+	cr_assert_eq(kvmm_unpin_many_as(pool, refs, 2, KVMM_PIN_RDMA), 0);
+	cr_assert_eq(kvmm_put_many(pool, refs, 3), 0);
+	end_both(pool, tier);
+}
