@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Any bytes as the file of a disk store. The first byte says how: as they are; with checksums and the
- * store's number put right where a structure could be, so that what is behind the checks is reached;
- * or as changes to a store that is good.
+ * Any bytes as the file of a disk store. The first byte says how: as they are; as changes to a store that
+ * is good; or as changes to pages of it, with their checksums put right, which then stand anywhere.
  *
  * Opening never crashes, reads a bounded number of bytes and takes bounded memory; whatever it finds, all
  * that is then listed can be read or is refused, the store is consistent and can be written to, and can
@@ -84,56 +83,39 @@ static void change(const uint8_t *data, size_t bytes)
 	}
 }
 
-/* As a page of the file: checksum, and the number of the good store. */
-static void put_right(u8 *page)
+/* The checksum of whatever the page is. */
+static void seal_again(u8 *page)
 {
-	struct kv_disk_super *super = (void *)page;
-	struct kv_disk_head *head = (void *)page;
 	struct kv_disk_record *record = (void *)page;
-	struct kv_disk_footer *footer = (void *)page;
-	const struct kv_disk_super *right = (void *)good;
+	u64 magic;
 
-	switch (page[0] % 4) {
-	case 0:
-		super->magic = KV_DISK_SUPER_MAGIC;
-		super->version = KV_DISK_VERSION;
-		kv_disk_seal(super);
-		break;
-	case 1:
-		*head = (struct kv_disk_head){
-			.magic = KV_DISK_HEAD_MAGIC, .version = KV_DISK_VERSION, .segment = page[1] % 4,
-			.uuid = { right->uuid[0], right->uuid[1] }, .seq = page[2] % 4,
-			.segment_bytes = SEGMENT,
-		};
-		kv_disk_seal(head);
-		break;
-	case 2:
-		record->magic = KV_DISK_RECORD_MAGIC;
-		record->version = KV_DISK_VERSION;
-		memcpy(record->uuid, right->uuid, sizeof(record->uuid));
+	memcpy(&magic, page, sizeof(magic));
+	if (record->magic == KV_DISK_RECORD_MAGIC)
 		kv_disk_seal(record);
-		break;
-	default:
-		footer->magic = KV_DISK_FOOTER_MAGIC;
-		footer->version = KV_DISK_VERSION;
-		memcpy(footer->uuid, right->uuid, sizeof(footer->uuid));
-		kv_disk_seal(footer);
-	}
+	else if (magic == KV_DISK_SUPER_MAGIC)
+		kv_disk_seal((struct kv_disk_super *)(void *)page);
+	else if (magic == KV_DISK_HEAD_MAGIC)
+		kv_disk_seal((struct kv_disk_head *)(void *)page);
+	else if (magic == KV_DISK_FOOTER_MAGIC)
+		kv_disk_seal((struct kv_disk_footer *)(void *)page);
 }
 
-/* Pages: a byte for the place of each, then 255 bytes of it. */
+/*
+ * By four bytes: a page of the good store goes to any place, has one byte changed, and its checksum put
+ * right. So all that is behind the checksums is reached as well.
+ */
 static void lay_pages(const uint8_t *data, size_t bytes)
 {
+	u32 nr_pages = MAX_BYTES / KV_DISK_PAGE;
+
 	memcpy(sim.content, good, MAX_BYTES);
 	sim.bytes = good_bytes;
-	while (bytes > 1) {
-		u8 *page = sim.content + data[0] % (MAX_BYTES / KV_DISK_PAGE) * KV_DISK_PAGE;
-		size_t nr = min(bytes - 1, (size_t)255);
+	for (; bytes >= 4; data += 4, bytes -= 4) {
+		u8 *page = sim.content + data[0] % nr_pages * KV_DISK_PAGE;
 
-		memcpy(page, data + 1, nr);
-		put_right(page);
-		data += 1 + nr;
-		bytes -= 1 + nr;
+		memcpy(page, good + data[1] % nr_pages * KV_DISK_PAGE, KV_DISK_PAGE);
+		page[data[2]] ^= data[3];
+		seal_again(page);
 	}
 }
 
