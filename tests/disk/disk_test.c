@@ -793,3 +793,53 @@ Test(disk, what_was_wiped_before_its_segment_was_sealed_is_not_in_the_footer)
 	cr_expect_not(disk_test_has(disk, 1));
 	cr_expect(disk_test_has(disk, 2));
 }
+
+static u32 oldest_segment(void)
+{
+	u32 oldest = 0;
+
+	for (u32 i = 1; i < NR_SEGMENTS; i++)
+		if (disk->seg[i].seq < disk->seg[oldest].seq)
+			oldest = i;
+	return oldest;
+}
+
+/* Flushes may end out of order. */
+Test(disk, while_the_oldest_segment_is_not_sealed_no_younger_one_goes)
+{
+	u64 nr_reclaimed;
+	u32 oldest, nr_again = 0;
+	char *data;
+
+	write_all(0, 60);
+	oldest = oldest_segment();
+	cr_assert_eq(disk->seg[oldest].state, SEG_SEALED);
+	disk->seg[oldest].state = SEG_FOOTER;
+	nr_reclaimed = disk_test_stat(disk).nr_reclaimed;
+	for (u32 k = 0; k < 2; k++) {
+		data = submit_puts(100 + 8 * k, 8, k);
+		cr_assert_eq(poll_all(8), 8);
+		for (u32 i = 0; i < 8; i++)
+			nr_again += done_of(k, i)->status == -EAGAIN;
+		free(data);
+	}
+	cr_expect_gt(nr_again, 4);
+	cr_expect_eq(disk_test_stat(disk).nr_reclaimed, nr_reclaimed);
+	disk->seg[oldest].state = SEG_SEALED;
+	write_all(200, 8);
+	cr_expect_gt(disk_test_stat(disk).nr_reclaimed, nr_reclaimed);
+}
+
+Test(disk, what_goes_along_is_chosen_once)
+{
+	u32 oldest;
+
+	write_all(0, 60);
+	for (u32 i = 0; i < 60; i++)
+		disk_test_read(disk, i);
+	oldest = oldest_segment();
+	cr_assert_eq(disk->drain.seq, 0);
+	cr_assert_eq(disk->drain.last_seq, disk->seg[oldest].seq);
+	disk_drain_begin(disk, oldest);
+	cr_expect_eq(disk->drain.seq, 0);
+}
