@@ -324,8 +324,8 @@ enum {
  * @disk: the store
  * @names: those
  * @nr: number of @names
- * @flags: KVMM_DISK_WIPE: write to each record that it is dead. Without it, what is still on disk at
- *	the next opening is a hit again
+ * @flags: KVMM_DISK_WIPE: write to each record that it is dead, so that it can never be read again,
+ *	whatever a lookup says after the next opening. Without it, what is still on disk then is a hit
  *
  * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
  * back with the segment.

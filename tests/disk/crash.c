@@ -92,8 +92,10 @@ static void take_mark(struct kvmm_disk *disk, const bool *wiped)
 
 	*mark = (struct mark){ .nr_steps = run.sim.nr_steps };
 	memcpy(mark->wiped, wiped, sizeof(mark->wiped));
+	/* What was wiped in a sealed segment is in its footer still, and listed after an opening. */
 	while (kvmm_disk_list(disk, &cursor, &entry, 1) == 1)
-		mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
+		if (!wiped[number_of(&entry)])
+			mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
 }
 
 static void put_some(struct kvmm_disk *disk, bool *wiped)
