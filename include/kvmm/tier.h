@@ -443,6 +443,29 @@ KVMM_API int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_of
 KVMM_API int kvmm_tier_poll(struct kvmm_pool *pool);
 
 /**
+ * kvmm_tier_due() - when the next copy ends, for who turns the clock
+ * @due_ns: set on success only: by kvmm_tier_clock()'s time, or the system's; may be over
+ *
+ * Tell the clock so much, and poll: nothing ends before. For pools of ids only.
+ *
+ * Return: 0; -ENOENT no copy is under way; -EINVAL; -EOPNOTSUPP also a pool with memory; -EUCLEAN,
+ * -ECHILD.
+ */
+KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
+
+/**
+ * kvmm_tier_take_latency() - how long copies up were under way, since this was asked last
+ * @load_ns: out: added up, and asked from 0 the next time; of copies that have ended
+ *
+ * What a simulated engine adds to its step: for each copy its latency, and its bytes by the link's
+ * bandwidth, rounded up, behind those before it. Real copies are measured alike. kvmm_tier_client_stat()
+ * has the whole.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_tier_take_latency(struct kvmm_pool *pool, uint64_t *load_ns);
+
+/**
  * struct kvmm_tier_result - what has become of an operation
  * @size: sizeof(struct kvmm_tier_result)
  * @refs: loads: room for @nr; on success one reference each. Else not looked at

@@ -157,6 +157,7 @@ struct lower {
 	u32			nr_over;	/* ->lock; operations to be fetched */
 	int			event;		/* ->lock; descriptor, or -1 */
 	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
+	u64			load_ns_taken;	/* ->lock; of stat.load_ns, told already */
 };
 
 static inline struct lower *lower_of(struct kvmm_pool *pool)

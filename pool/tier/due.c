@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Time, for who simulates: when the next copy ends, and how long those up took since it was asked
+ * last.
+ */
+#include "tier.h"
+
+/* The earliest end of a simulated copy that is under way. ->lock held. */
+static int next_end(const struct lower *lower, u64 *end_ns)
+{
+	int err = -ENOENT;
+
+	kv_assert_held(&lower->lock);
+	for (u32 i = 0; i < NR_BATCHES; i++) {
+		const struct batch *batch = &lower->batch[i];
+
+		if (batch->state != BATCH_COPYING)
+			continue;
+		*end_ns = err ? batch->xfer.end_ns : min(*end_ns, batch->xfer.end_ns);
+		err = 0;
+	}
+	return err;
+}
+
+int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
+{
+	struct lower *lower;
+	u64 end_ns = 0;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!due_ns)
+		return -EINVAL;
+	if (pool->dev)
+		return -EOPNOTSUPP;
+	kv_lock(&lower->lock);
+	err = next_end(lower, &end_ns);
+	kv_unlock(&lower->lock);
+	if (!err)
+		*due_ns = end_ns;
+	return err;
+}
+
+int kvmm_tier_take_latency(struct kvmm_pool *pool, uint64_t *load_ns)
+{
+	struct lower *lower;
+	int err = lower_enter(pool, &lower);
+
+	if (err)
+		return err;
+	if (!load_ns)
+		return -EINVAL;
+	kv_lock(&lower->lock);
+	*load_ns = lower->stat.load_ns - lower->load_ns_taken;
+	lower->load_ns_taken = lower->stat.load_ns;
+	kv_unlock(&lower->lock);
+	return 0;
+}
