@@ -6,6 +6,7 @@
 #include "ages.h"
 #include "cache.h"
 #include "record.h"
+#include "tiers.h"
 #include "transfer.h"
 
 static int make_pool(struct cache *cache)
@@ -47,6 +48,7 @@ static int make_room(struct cache *cache)
 	if (!cache->keys || !cache->when || (run->record && !cache->filled_by) ||
 	    (run->opt->pageblock && !cache->in_pageblock) || (run->ages && !cache->evicted))
 		return -ENOMEM;
+	cache->nr_keys = nr_keys;
 	return cache->hints ? future_init(&cache->future, run->opt, run->trace) : 0;
 }
 
@@ -67,12 +69,15 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 	err = make_room(cache);
 	if (!err)
 		err = pattern_init(&cache->pattern, run->opt, cache->pool);
-	return err ? complain_of(err, "start") : transfer_begin(cache);
+	if (err)
+		return complain_of(err, "start");
+	return has_tiers(run->opt) ? tiers_begin(cache, cache->nr_keys) : transfer_begin(cache);
 }
 
 void cache_exit(struct cache *cache)
 {
 	kvmm_pool_destroy(cache->pool);
+	tiers_end(cache);
 	transfer_end(cache);
 	pattern_exit(&cache->pattern);
 	future_exit(&cache->future);
@@ -201,6 +206,7 @@ static int publish(struct cache *cache, struct held *held, u32 nr_fresh, u32 nr_
 		return err;
 	held->nr_refs = nr_keys;
 	held->nr_muts = nr_fresh - nr;
+	cache->registered += nr;
 	held->muts += nr;
 	return 0;
 }
@@ -232,6 +238,7 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	cache->hit_tokens += min_u64(tokens, req->input);
 	cache->input_tokens += req->input;
 	cache->resident += shape->nr_keys - held->nr_hits - nr_evicted;
+	tiers_recount(cache, shape->nr_keys - held->nr_hits);
 	cache->peak_resident = (u32)max_u64(cache->peak_resident, cache->resident);
 	cache->peak_held = (u32)max_u64(cache->peak_held, shape->prompt);
 }
@@ -301,20 +308,25 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 			     const struct kvmm_acquire *got)
 {
 	enum exit_code code;
+	u32 nr_fresh;
 	int err;
 
-	held->nr_hits = got->nr_hits;
+	code = tiers_load(cache, held, got->nr_hits, min_u64(shape->nr_keys, shape->max_hits));
+	if (code)
+		return code;
+	held->nr_hits = held->nr_device + held->nr_lower;
+	nr_fresh = got->nr_fresh - held->nr_lower;
 	count(cache, held, shape, got->nr_evicted);
-	count_runs(cache, held, got->nr_fresh);
+	count_runs(cache, held, nr_fresh);
 	if (got->nr_evicted)
-		count_pageblocks(cache, held, got->nr_fresh);
-	code = check_refs(cache, held, held->nr_hits, "at a hit");
+		count_pageblocks(cache, held, nr_fresh);
+	code = check_refs(cache, held, held->nr_device, "at a hit");
 	if (code)
 		return code;
-	code = fill(cache, held, got->nr_fresh, shape->nr_keys);
+	code = fill(cache, held, nr_fresh, shape->nr_keys);
 	if (code)
 		return code;
-	err = publish(cache, held, got->nr_fresh, shape->nr_keys);
+	err = publish(cache, held, nr_fresh, shape->nr_keys);
 	if (!err)
 		err = hint(cache, held);
 	if (!err)
@@ -354,6 +366,16 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	return code;
 }
 
+u64 cache_service_us(const struct cache *cache, const struct held *held)
+{
+	const struct run *run = cache->run;
+	const struct trace_request *req = &run->trace->req[held->q];
+	u64 missed = shape_of(run->opt, req).prompt - held->nr_hits;
+
+	return missed * run->opt->block_tokens * US_PER_MISSED_TOKEN +
+	       (u64)req->output * US_PER_OUTPUT_TOKEN;
+}
+
 enum exit_code cache_release(struct cache *cache, struct held *held)
 {
 	enum exit_code code = check_refs(cache, held, held->nr_refs, "at free");
@@ -391,6 +413,8 @@ enum exit_code cache_finish(struct cache *cache)
 		err = kvmm_pool_stat(cache->pool, &stat);
 	if (err)
 		return complain_of(err, "validate the pool");
+	if (cache->tiers)
+		return tiers_check(cache, &stat);
 	if (stat.evictions != cache->evictions || stat.hit_blocks != cache->hits ||
 	    stat.nr_state[KVMM_BLOCK_INACTIVE] != cache->resident)
 		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu evictions, %u cached "
@@ -462,6 +486,7 @@ void cache_describe(const struct cache *cache, const char *kind)
 	results_num(results, "checked_blocks", cache->pattern.nr_checked);
 	ages_describe(cache->run->ages, results);
 	transfer_describe(cache);
+	tiers_describe(cache);
 	if (cache->run->tally)
 		*cache->run->tally = (struct tally){ cache->hits, cache->accesses,
 						     cache->rejected };
@@ -516,6 +541,7 @@ void cache_say(const struct cache *cache)
 			    cache->rejected);
 	ages_say(cache->run->ages, results);
 	transfer_say(cache);
+	tiers_say(cache);
 	if (opt->digest)
 		say_digest(cache, results);
 	if (opt->verify)

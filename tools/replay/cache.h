@@ -22,8 +22,20 @@ struct held {
 	u32 nr_muts;
 	u32 *plain;		/* for --transfers: its blocks in the plain pool, ours; else NULL */
 	u32 nr_plain;
+
+	/* With tiers: */
+	u32 nr_device;		/* of the hits, those that the device had; */
+	u32 nr_lower;		/* those behind, which are loaded */
+	bool is_loaded;		/* ->refs has these */
+	kvmm_tier_op_t op;	/* until then */
+	u64 since_ns;
 };
 
+/* What requests take. */
+#define US_PER_MISSED_TOKEN	125u
+#define US_PER_OUTPUT_TOKEN	20000u
+
+struct tiers;
 struct transfer;
 
 /**
@@ -33,6 +45,8 @@ struct transfer;
  * @in_pageblock: for --pageblock: new blocks of the request there; 0 in between; else NULL
  * @keys: keys of request @keys_of
  * @transfer: for --transfers: see transfer.h; else NULL
+ * @tiers: for --host-blocks: see tiers.h; else NULL
+ * @registered: blocks that got a key
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
 struct cache {
@@ -41,18 +55,21 @@ struct cache {
 	struct pattern pattern;
 	struct future future;
 	struct transfer *transfer;
+	struct tiers *tiers;
 	u32 *filled_by;
 	u32 *in_pageblock;
 	kvmm_key_t *keys;
 	kvmm_key_t *evicted;
 	u64 *when;
 	u32 keys_of;
+	u32 nr_keys;	/* most of a request */
 	bool hints;
 
 	u64 fp;
 	u64 hits;
 	u64 accesses;
 	u64 evictions;
+	u64 registered;
 	u64 fresh_blocks;
 	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
 	u64 fresh_allocs;		/* that got any */
@@ -83,6 +100,9 @@ void cache_exit(struct cache *cache);
  * @held: set to what it has; to NULL if it does not fit now
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
+
+/* What an admitted request takes from when its hits are there. */
+u64 cache_service_us(const struct cache *cache, const struct held *held);
 
 /** cache_release() - the request is over; takes @held */
 enum exit_code cache_release(struct cache *cache, struct held *held);

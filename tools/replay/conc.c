@@ -10,14 +10,13 @@
 #include "heap.h"
 #include "progress.h"
 #include "record.h"
-
-#define US_PER_MISSED_TOKEN	125u
-#define US_PER_OUTPUT_TOKEN	20000u
+#include "tiers.h"
 
 /**
  * struct conc - the simulation
  * @running: what each running request has, by request
  * @finish: when they will be done
+ * @loading, @nr_loading: running requests that wait for their hits, in order of admission
  * @head: the first request that waits
  * @arrived: requests that have arrived so far
  * @stuck: the head did not fit and nothing was freed since
@@ -27,6 +26,8 @@ struct conc {
 	struct cache cache;
 	struct held **running;
 	struct heap finish;
+	u32 *loading;
+	u32 nr_loading;
 	u64 now;
 	u32 head;
 	u32 arrived;
@@ -47,22 +48,63 @@ static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
 	return (u32)max_u64(prompt, blocks_of(run->opt, (u64)req->input + req->output));
 }
 
+/* Its hits are there, so it runs. */
+static enum exit_code run_request(struct conc *conc, struct held *held)
+{
+	u64 us = cache_service_us(&conc->cache, held);
+
+	if (heap_push(&conc->finish, conc->now + us, held->q))
+		return complain_of(-ENOMEM, "start request %u", held->q);
+	return EXIT_GOOD;
+}
+
 static enum exit_code start(struct conc *conc, struct held *held)
 {
 	struct cache *cache = &conc->cache;
-	const struct run *run = cache->run;
-	const struct trace_request *req = &run->trace->req[held->q];
-	u64 missed = shape_of(run->opt, req).prompt - held->nr_hits;
-	u64 us = missed * run->opt->block_tokens * US_PER_MISSED_TOKEN +
-		 (u64)req->output * US_PER_OUTPUT_TOKEN;
+	const struct trace_request *req = &cache->run->trace->req[held->q];
 
 	conc->running[held->q] = held;
 	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
 	conc->wait_us += conc->now - req->arrival_us;
 	conc->delayed += conc->now > req->arrival_us;
-	if (heap_push(&conc->finish, conc->now + us, held->q))
-		return complain_of(-ENOMEM, "start request %u", held->q);
+	if (!held->nr_lower)
+		return run_request(conc, held);
+	conc->loading[conc->nr_loading++] = held->q;
 	return EXIT_GOOD;
+}
+
+/* Those whose hits have arrived run from now on. */
+static enum exit_code fetch_loaded(struct conc *conc)
+{
+	enum exit_code code = EXIT_GOOD;
+	u32 nr = conc->nr_loading, kept = 0;
+
+	for (u32 i = 0; i < nr; i++) {
+		struct held *held = conc->running[conc->loading[i]];
+		bool done = false;
+
+		if (!code)
+			code = tiers_fetch(&conc->cache, held, &done);
+		if (!code && done)
+			code = run_request(conc, held);
+		if (!done)
+			conc->loading[kept++] = held->q;
+	}
+	conc->nr_loading = kept;
+	return code;
+}
+
+/* Copies end, which frees blocks, or lets requests run. */
+static enum exit_code copy(struct conc *conc)
+{
+	enum exit_code code;
+
+	if (!conc->cache.tiers)
+		return EXIT_GOOD;
+	if (conc->now * NS_PER_US >= tiers_due(&conc->cache))
+		conc->stuck = false;
+	code = tiers_time(&conc->cache, conc->now * NS_PER_US);
+	return code ? code : fetch_loaded(conc);
 }
 
 /* Admit from the head of the queue until somebody does not fit. */
@@ -118,6 +160,14 @@ static void arrive(struct conc *conc)
 		conc->arrived++;
 }
 
+/* When the next copy has ended, in whole microseconds. */
+static u64 due_us(const struct conc *conc)
+{
+	u64 ns = tiers_due(&conc->cache);
+
+	return ns == UINT64_MAX ? ns : max_u64(DIV_ROUND_UP(ns, NS_PER_US), conc->now);
+}
+
 /* Go on to the next moment at which anything happens. */
 static bool advance(struct conc *conc)
 {
@@ -128,6 +178,8 @@ static bool advance(struct conc *conc)
 		next = conc->finish.event[0].time;
 	if (conc->arrived < trace->nr)
 		next = min_u64(next, trace->req[conc->arrived].arrival_us);
+	if (conc->nr_loading || (conc->stuck && !conc->finish.nr))
+		next = min_u64(next, due_us(conc));
 	if (next == UINT64_MAX)
 		return false;
 	conc->used_area += (u128)conc->used * (next - conc->now);
@@ -144,6 +196,8 @@ static enum exit_code simulate(struct conc *conc)
 	while (!code && advance(conc)) {
 		code = complete(conc);
 		arrive(conc);
+		if (!code)
+			code = copy(conc);
 		if (!code)
 			code = admit(conc);
 		cache_record(&conc->cache, conc->now, conc->head);
@@ -191,7 +245,9 @@ enum exit_code run_conc(const struct run *run)
 		return complain(EXIT_INPUT, "the trace has no arrival times; conc needs them");
 	code = cache_init(&conc.cache, run, "us");
 	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
-	if (!code && !conc.running)
+	if (!code && conc.cache.tiers)
+		conc.loading = calloc(run->trace->nr, sizeof(*conc.loading));
+	if (!code && (!conc.running || (conc.cache.tiers && !conc.loading)))
 		code = complain_of(-ENOMEM, "start");
 	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "us",
 				  true))
@@ -201,9 +257,12 @@ enum exit_code run_conc(const struct run *run)
 	if (!code)
 		report(&conc);
 
+	for (u32 i = 0; i < conc.nr_loading; i++)
+		free(conc.running[conc.loading[i]]);
 	while (conc.running && conc.finish.nr)
 		free(conc.running[heap_pop(&conc.finish).index]);
 	heap_exit(&conc.finish);
+	free(conc.loading);
 	free(conc.running);
 	cache_exit(&conc.cache);
 	return code;

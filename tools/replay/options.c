@@ -28,6 +28,8 @@ enum option_key {
 	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
 	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS, KEY_STREAMS, KEY_STEP_US, KEY_THRESHOLD,
 	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
+	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
+	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
 };
 
 static const struct argp_option options[] = {
@@ -72,6 +74,24 @@ static const struct argp_option options[] = {
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
+
+	{ NULL, 0, NULL, 0, "A host tier below the pool, simulated (seq, conc):", 2 },
+	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of it; 0: there is none [0]", 0 },
+	{ "host-policy", KEY_HOST_POLICY, "NAME", 0, "Who goes when it is full [lru]", 0 },
+	{ "write-policy", KEY_WRITE_POLICY, "NAME", 0,
+	  "When blocks are copied there: selective (used again), through (at once), back (before they "
+	  "are evicted), threshold (the same, and they are free then), explicit (never here) "
+	  "[selective]", 0 },
+	{ "touches", KEY_TOUCHES, "N", 0, "selective: uses that make a copy worth it, 1 to 15 [2]", 0 },
+	{ "offload-threshold", KEY_OFFLOAD_THRESHOLD, "F", 0,
+	  "back, threshold: share of the device's blocks in use or cached above which they act, down to "
+	  "0.1 below [0.9]", 0 },
+	{ "transfer-bandwidth", KEY_TRANSFER_BANDWIDTH, "MB/S", 0,
+	  "Of the link in each direction; 0: copies take no time besides the latency [50000]", 0 },
+	{ "transfer-latency", KEY_TRANSFER_LATENCY, "US", 0, "Of each copy [0]", 0 },
+	{ "token-bytes", KEY_TOKEN_BYTES, "N", 0, "Content of a token [131072]", 0 },
+	{ "reload-window", KEY_RELOAD_WINDOW, "MS", 0,
+	  "Blocks that come back so soon after they went count as thrashing [10000]", 0 },
 
 	{ NULL, 0, NULL, 0, "Comparing (compare):", 3 },
 	{ "policies", KEY_POLICIES, "LIST", 0,
@@ -311,6 +331,21 @@ static void check_pageblock(struct argp_state *state, const struct options *opt)
 		argp_error(state, "--empty-pageblocks: needs --pageblock and --run-window");
 }
 
+static void check_tiers(struct argp_state *state, const struct options *opt)
+{
+	if (!opt->host_blocks)
+		return;
+	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
+	    !strcmp(opt->policy, "min"))
+		argp_error(state, "--host-blocks: in modes seq and conc only, and with a policy of "
+			   "the library");
+	if (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device)
+		argp_error(state, "--host-blocks: not with --flood, --limits, --ages, --transfers, "
+			   "--verify, --device or --block-bytes");
+	if (policy_check(opt->host_policy))
+		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
+}
+
 static void check(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
@@ -410,6 +445,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	check(state, opt);
 	check_pageblock(state, opt);
 	check_transfers(state, opt);
+	check_tiers(state, opt);
 }
 
 static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -500,6 +536,43 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 	}
 }
 
+/* A share with at most three digits behind the point, per mille. */
+static u32 permille(struct argp_state *state, const char *name, const char *arg)
+{
+	char *end;
+	double share = strtod(arg, &end);
+	u32 pm = share >= 0 && share <= 1 ? (u32)(share * 1000 + 0.5) : U32_NONE;
+
+	if (*arg < '0' || *arg > '9' || *end || pm == U32_NONE)
+		argp_error(state, "--%s: '%s' is not a share from 0 to 1", name, arg);
+	return pm;
+}
+
+const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
+				       NULL };
+
+static void parse_tiers(struct argp_state *state, struct options *opt, int key, const char *arg)
+{
+	if (key == KEY_HOST_BLOCKS)
+		opt->host_blocks = number(state, "host-blocks", arg, 0, KVMM_MAX_BLOCKS);
+	else if (key == KEY_HOST_POLICY)
+		opt->host_policy = arg;
+	else if (key == KEY_WRITE_POLICY)
+		opt->write_policy = word(state, "write-policy", arg, write_policies);
+	else if (key == KEY_TOUCHES)
+		opt->touches = number(state, "touches", arg, 1, 15);
+	else if (key == KEY_OFFLOAD_THRESHOLD)
+		opt->offload_pm = permille(state, "offload-threshold", arg);
+	else if (key == KEY_TRANSFER_BANDWIDTH)
+		opt->transfer_mb_s = number(state, "transfer-bandwidth", arg, 0, 100000000);
+	else if (key == KEY_TRANSFER_LATENCY)
+		opt->transfer_latency_us = number(state, "transfer-latency", arg, 0, 1000000000);
+	else if (key == KEY_TOKEN_BYTES)
+		opt->token_bytes = number(state, "token-bytes", arg, 1, 1u << 30);
+	else
+		opt->reload_ms = number(state, "reload-window", arg, 0, 1000000000);
+}
+
 static void parse_rest(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_REQUESTS)
@@ -536,6 +609,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
 	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
 		parse_cache(state, parse, key, arg);
+		return 0;
+	case KEY_HOST_BLOCKS: case KEY_HOST_POLICY: case KEY_WRITE_POLICY: case KEY_TOUCHES:
+	case KEY_OFFLOAD_THRESHOLD: case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY:
+	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW:
+		parse_tiers(state, parse->opt, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:
 	case KEY_PROGRESS: case KEY_NO_PROGRESS:
@@ -580,6 +658,11 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.step_us	= 20000,
 		.threshold_pm	= 200,
 		.interval_ms	= 60000,
+		.host_policy	= "lru",
+		.offload_pm	= 900,
+		.transfer_mb_s	= 50000,
+		.token_bytes	= 131072,
+		.reload_ms	= 10000,
 	};
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = EXIT_INPUT;

@@ -57,6 +57,14 @@ struct source {
  * @step_us: of a step in the mean
  * @threshold_pm, @interval_ms: of kvmm_background_set()
  * @ahead: most moves for a run that nobody needs yet, percent of the run
+ * @host_blocks: seq, conc: of a tier below the pool; 0: there is none. See tiers.h, as for the others:
+ * @host_policy: who goes when it is full
+ * @write_policy: enum kvmm_tier_write
+ * @touches: of the selective one; 0: the library's
+ * @offload_pm: high mark, per mille of the device's blocks
+ * @transfer_mb_s, @transfer_latency_us: of the link in each direction
+ * @token_bytes: content of a token, which is only counted
+ * @reload_ms: what comes back so soon is thrashing
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -100,7 +108,19 @@ struct options {
 	u32 flood;
 	const char *limits;
 	const char *flood_limits;
+	const char *host_policy;
+	u32 host_blocks;
+	u32 write_policy;
+	u32 touches;
+	u32 offload_pm;
+	u32 transfer_mb_s;
+	u32 transfer_latency_us;
+	u32 token_bytes;
+	u32 reload_ms;
 };
+
+/* Names of enum kvmm_tier_write, in its order; ends with NULL. */
+extern const char *const write_policies[];
 
 struct ages;
 struct meter;

@@ -4,11 +4,41 @@
 #include "flood.h"
 #include "progress.h"
 #include "record.h"
+#include "tiers.h"
 
 /* Then a request may be refused though the pool would have room. */
 static bool has_limits(const struct options *opt)
 {
 	return opt->limits || opt->flood_limits;
+}
+
+/*
+ * Order is all that matters here, but for copies, which take time: so a request takes as much as in
+ * mode conc, behind what it waits for.
+ */
+static enum exit_code finish(struct cache *cache, struct held *held)
+{
+	enum exit_code code = tiers_wait(cache, held);
+	u64 us = cache_service_us(cache, held);
+
+	if (!code)
+		code = cache_release(cache, held);
+	if (!code && cache->tiers)
+		code = tiers_time(cache, cache->tiers->now_ns + us * NS_PER_US);
+	return code;
+}
+
+/* Blocks that are being copied down cannot be evicted: then the request waits for the copy. */
+static enum exit_code admit(struct cache *cache, u32 q, u32 nr, struct held **held)
+{
+	enum exit_code code = cache_admit(cache, q, nr, held);
+
+	while (!code && !*held && tiers_due(cache) != UINT64_MAX) {
+		code = tiers_time(cache, max_u64(tiers_due(cache), cache->tiers->now_ns));
+		if (!code)
+			code = cache_admit(cache, q, nr, held);
+	}
+	return code;
 }
 
 static enum exit_code replay_request(struct cache *cache, u32 q)
@@ -24,7 +54,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 		return EXIT_GOOD;
 	}
 	cache_time(cache, q);
-	code = cache_admit(cache, q, nr, &held);
+	code = admit(cache, q, nr, &held);
 	if (!code && !held && has_limits(run->opt)) {
 		cache->rejected++;
 		return EXIT_GOOD;
@@ -35,7 +65,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 	cache->fp = fold(cache->fp, hits);
 	if (!code)
 		cache_record(cache, q, q);
-	return code ? code : cache_release(cache, held);
+	return code ? code : finish(cache, held);
 }
 
 static void report(const struct cache *cache)

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm-replay with a host tier: the bars, and figures that can be done by hand.
+
+Run from the object tree.
+"""
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+
+TOOL = os.environ.get("KVMM_REPLAY", "tools/kvmm-replay")
+TRACES = os.environ.get("KVMM_TRACES", "../shared/traces")
+CONVERSATION = os.path.join(TRACES, "conversation_trace.jsonl")
+OFF = ["--host-blocks", 0]
+
+passed = failed = 0
+
+
+def check(what, holds):
+    global passed, failed
+    print(f"{'ok  ' if holds else 'FAIL'} {what}", flush=True)
+    passed += bool(holds)
+    failed += not holds
+
+
+def text(*args, trace=None):
+    done = subprocess.run([TOOL, *map(str, args), "--json", "--no-progress"], input=trace,
+                          capture_output=True, text=True, timeout=300)
+    if done.returncode or done.stderr:
+        raise RuntimeError(f"{args}: exit code {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def run(*args, trace=None):
+    return json.loads(text(*args, trace=trace))
+
+
+# ---- one tier: bit for bit as without all of it ----
+
+def row_arguments(row):
+    blocks = ["--blocks", row["n"]] if row["n"] else []
+    return ["conc" if row["kind"] == "conc" else "seq", "--block-tokens", row["bs"], *blocks,
+            "--keys", row["mode"], "--policy", row["policy"]]
+
+
+def is_exact(row):
+    got = run(*row_arguments(row), *OFF, CONVERSATION)
+    return all(got.get(key) == want for key, want in row.items())
+
+
+def check_single_tier():
+    for mode in ["seq", "conc"]:
+        for policy in ["lru", "lrfu"]:
+            args = [mode, "--blocks", 3000, "--policy", policy, "--requests", 3000]
+            check(f"{mode} {policy}: no host blocks, the same output", text(*args) == text(*args, *OFF))
+    rows = os.path.join(TRACES, "expected.jsonl")
+    if not os.path.exists(rows):
+        return
+    with open(rows) as lines:
+        rows = [json.loads(line) for line in lines]
+    rows = [r for r in rows if r["kind"] not in ("frag", "waste") and r["trace"] == "conversation"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        check(f"{len(rows)} reference rows with --host-blocks 0", all(pool.map(is_exact, rows)))
+
+
+# ---- by hand ----
+
+def small_trace(prompts, answer=0):
+    """A prompt is a word, a letter a block; they come 100 s apart."""
+    rows = [{"timestamp": at * 100000, "input_length": 512 * len(word), "output_length": answer,
+             "hash_ids": [ord(c) for c in word]} for at, word in enumerate(prompts)]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+# A block is 512 * 1000 bytes: at 512 MB/s a copy of n blocks takes 100 + n * 1000 us.
+LINK = ["--token-bytes", 1000, "--transfer-bandwidth", 512, "--transfer-latency", 100]
+
+
+def small(mode, prompts, *args, answer=0):
+    return run(mode, "--blocks", 2, "--host-blocks", 8, *LINK, *args, "-",
+               trace=small_trace(prompts, answer))
+
+
+def check_by_hand():
+    for mode in ["seq", "conc"]:
+        # AB goes down, CD takes its place, AB comes back in one copy, CD after it in another.
+        got = small(mode, ["AB", "CD", "AB", "CD"], "--write-policy", "through")
+        want = {"device_hits": 0, "host_hits": 4, "hits": 4, "combined_ppm": 500000,
+                "offloads": 4, "offload_bytes": 4 * 512000, "loads": 4,
+                "load_bytes": 4 * 512000, "stall_us": 2 * 2100, "latency_us": 2 * 2100,
+                "load_ns": 2 * 2100000, "refused_loads": 0}
+        check(f"{mode}: latency + bytes / bandwidth, for each copy",
+              all(got[key] == value for key, value in want.items()))
+    got = small("seq", ["AB", "CD", "AB", "CD"], "--write-policy", "explicit")
+    check("nobody asks, nothing goes", got["offloads"] == got["loads"] == got["hits"] == 0)
+
+
+def check_thrash():
+    # In seq a request takes 64 ms for each block it computes. AB is back 128 ms after it went
+    # down, less the copy; then CD.
+    args = ["seq", ["AB", "CD", "AB", "CD"], "--write-policy", "through"]
+    got = small(*args, "--reload-window", 1000)
+    check("what is back within the window thrashes",
+          got["reloads"] == 4 and got["thrash_ppm"] == 1000000)
+    got = small(*args, "--reload-window", 1)
+    check("what is back later does not", got["reloads"] == 0 and got["thrash_ppm"] == 0)
+
+
+# ---- bars ----
+
+def check_bars():
+    if not os.path.exists(CONVERSATION):
+        print(f"skipped: there is no {CONVERSATION}")
+        return
+    one = run("seq", "--blocks", 50000, CONVERSATION)
+    tiers = ["seq", "--blocks", 5000, "--host-blocks", 45000]
+    got = {name: run(*tiers, "--write-policy", name, CONVERSATION)
+           for name in ["through", "back", "threshold"]}
+    for name, row in got.items():
+        check(f"{name}: {row['hits']} hits of {one['hits']} in one tier, at least 99 %",
+              row["hits"] * 100 >= one["hits"] * 99)
+        check(f"{name}: hits of the tiers add up",
+              row["hits"] == row["device_hits"] + row["host_hits"])
+    again = text(*tiers, "--write-policy", "back", CONVERSATION)
+    check("the same in every run", json.loads(again) == got["back"])
+
+
+def main():
+    check_single_tier()
+    check_by_hand()
+    check_thrash()
+    check_bars()
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The host tier of tiers.h, asked the way an engine does: what the device has not is looked for below,
+ * and loaded into as many of the request's blocks as it is; the rest is computed.
+ *
+ * A request's blocks are taken first, all or nothing and by the rule for one tier, so a request that
+ * waits changes nothing. Then those that are found below are given back for the load, which takes as
+ * many: it cannot fail for want of room, only for want of quota.
+ */
+#include <stdlib.h>
+
+#include "tiers.h"
+
+#define NS_PER_MS	1000000ull
+#define LOW_BELOW_PM	100u	/* from the high mark down to the low one */
+#define MAX_BATCH	4096u	/* blocks of one copy: a request's are mostly one */
+#define MAX_UP		(1u << 16)
+
+/* ---- beginning and end ---- */
+
+static u64 block_bytes_of(const struct options *opt)
+{
+	return (u64)opt->token_bytes * opt->block_tokens;
+}
+
+static int make_host(struct cache *cache, struct tiers *tiers)
+{
+	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_link link = { opt->transfer_latency_us * NS_PER_US,
+				       opt->transfer_mb_s * 1000000ull };
+
+	attr.capacity_blocks = opt->host_blocks;
+	attr.policy = opt->host_policy;
+	attr.flags = KVMM_TIER_TOLD_CLOCK;
+	attr.down = attr.up = link;
+	return kvmm_tier_host_create(&attr, &tiers->host);
+}
+
+static int attach(struct cache *cache, struct tiers *tiers)
+{
+	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+
+	config.write = opt->write_policy;
+	config.high_pm = opt->offload_pm;
+	config.low_pm = opt->offload_pm - (u32)min_u64(opt->offload_pm, LOW_BELOW_PM);
+	config.reload_ns = opt->reload_ms * NS_PER_MS;
+	if (opt->touches)
+		config.touches = opt->touches;
+	attr.block_bytes = block_bytes_of(opt);
+	attr.batch_blocks = MAX_BATCH;
+	attr.max_up = MAX_UP;
+	attr.config = &config;
+	return kvmm_tier_attach(cache->pool, tiers->host, &attr);
+}
+
+enum exit_code tiers_begin(struct cache *cache, size_t nr_keys)
+{
+	const struct options *opt = cache->run->opt;
+	struct tiers *tiers;
+	int err;
+
+	if (!has_tiers(opt))
+		return EXIT_GOOD;
+	tiers = calloc(1, sizeof(*tiers));
+	cache->tiers = tiers;
+	if (!tiers)
+		return complain_of(-ENOMEM, "start");
+	tiers->refs = malloc(nr_keys * sizeof(*tiers->refs));
+	tiers->levels = malloc(nr_keys);
+	tiers->answers = malloc(nr_keys);
+	err = tiers->refs && tiers->levels && tiers->answers ? make_host(cache, tiers) : -ENOMEM;
+	if (!err)
+		err = attach(cache, tiers);
+	return err ? complain_of(err, "a host tier of %u blocks", opt->host_blocks) : EXIT_GOOD;
+}
+
+void tiers_end(struct cache *cache)
+{
+	struct tiers *tiers = cache->tiers;
+
+	if (!tiers)
+		return;
+	kvmm_tier_destroy(tiers->host);
+	free(tiers->answers);
+	free(tiers->levels);
+	free(tiers->refs);
+	free(tiers);
+	cache->tiers = NULL;
+}
+
+/* ---- time ---- */
+
+u64 tiers_due(const struct cache *cache)
+{
+	u64 due_ns;
+
+	if (!cache->tiers || kvmm_tier_due(cache->pool, &due_ns))
+		return UINT64_MAX;
+	return due_ns;
+}
+
+static int tell(struct cache *cache, u64 now_ns)
+{
+	struct tiers *tiers = cache->tiers;
+	int err = kvmm_tier_clock(tiers->host, now_ns);
+
+	tiers->now_ns = now_ns;
+	return err ? err : kvmm_tier_poll(cache->pool);
+}
+
+enum exit_code tiers_time(struct cache *cache, u64 now_ns)
+{
+	u64 due_ns, taken_ns = 0;
+	int err;
+
+	if (!cache->tiers)
+		return EXIT_GOOD;
+	err = kvmm_tier_poll(cache->pool);	/* what has been queued begins before time goes on */
+	while (err >= 0 && (due_ns = tiers_due(cache)) <= now_ns)
+		err = tell(cache, max_u64(due_ns, cache->tiers->now_ns));
+	if (err >= 0)
+		err = tell(cache, now_ns);
+	if (err >= 0)
+		err = kvmm_tier_take_latency(cache->pool, &taken_ns);
+	cache->tiers->latency_ns += taken_ns;
+	return err < 0 ? complain_of(err, "copy blocks") : EXIT_GOOD;
+}
+
+/* ---- loading ---- */
+
+/* How many keys from @nr_hits on can be had; what lies behind a hole in the device, too: *@nr_host not. */
+static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, u32 *nr_host)
+{
+	u8 *levels = cache->tiers->levels, *answers = cache->tiers->answers;
+	struct kvmm_prefix prefix = {
+		.keys = cache->keys + nr_hits, .nr = nr_lookups - nr_hits, .position = nr_hits,
+		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
+	};
+	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix,
+					 .refs = cache->tiers->refs, .levels = levels,
+					 .answers = answers };
+	int nr = kvmm_tier_match(cache->pool, &match), err = 0;
+
+	*nr_host = 0;
+	for (int i = 0; i < nr; i++)
+		*nr_host += levels[i] == KVMM_TIER_HOST || answers[i] == KVMM_TIER_PENDING;
+	if (nr > 0 && match.nr_device)
+		err = kvmm_put_many(cache->pool, match.refs, match.nr_device);
+	return err ? err : nr;
+}
+
+/* As many of its fresh blocks as are needed become room for the load. */
+static int begin_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr)
+{
+	struct kvmm_prefix prefix = {
+		.keys = cache->keys + nr_hits, .nr = nr, .position = nr_hits,
+		.parent = nr_hits ? cache->keys + nr_hits - 1 : NULL,
+	};
+	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
+
+	return kvmm_tier_load(cache->pool, &req, &held->op);
+}
+
+/* No load: its blocks are computed, and they are there, since they have just been given back. */
+static int take_back(struct cache *cache, struct held *held, u32 nr)
+{
+	struct kvmm_acquire acquire = { .nr_blocks = nr, .fresh = held->muts };
+
+	cache->tiers->refused++;
+	cache->tiers->refused_blocks += nr;
+	return kvmm_acquire(cache->pool, &acquire);
+}
+
+static bool is_refusal(int err)
+{
+	return err == -ENOSPC || err == -EAGAIN || err == -EDQUOT || err == -ERANGE;
+}
+
+enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr_lookups)
+{
+	struct tiers *tiers = cache->tiers;
+	u32 nr_host;
+	int err, nr = 0;
+
+	held->nr_device = nr_hits;
+	if (!tiers)
+		return EXIT_GOOD;
+	tiers->device_hits += nr_hits;
+	if (nr_hits < nr_lookups)
+		nr = ask(cache, nr_hits, nr_lookups, &nr_host);
+	if (nr <= 0)
+		return nr ? complain_of(nr, "look below") : EXIT_GOOD;
+	err = kvmm_free(cache->pool, held->muts, nr);
+	if (!err)
+		err = begin_load(cache, held, nr_hits, nr);
+	if (is_refusal(err)) {
+		err = take_back(cache, held, nr);
+		return err ? complain_of(err, "take blocks back") : EXIT_GOOD;
+	}
+	if (err)
+		return complain_of(err, "load %d blocks for request %u", nr, held->q);
+	held->muts += nr;
+	held->nr_lower = nr;
+	held->since_ns = tiers->now_ns;
+	tiers->host_hits += nr_host;
+	tiers->device_hits += nr - nr_host;
+	tiers->loads++;
+	return EXIT_GOOD;
+}
+
+enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
+{
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = held->nr_lower,
+					   .refs = held->refs + held->nr_device };
+	int err;
+
+	*done = true;
+	if (!held->nr_lower || held->is_loaded)
+		return EXIT_GOOD;
+	err = kvmm_tier_result(cache->pool, held->op, &result);
+	*done = err != -EAGAIN;
+	if (err == -EAGAIN)
+		return EXIT_GOOD;
+	held->is_loaded = true;
+	cache->tiers->stall_ns += cache->tiers->now_ns - held->since_ns;
+	return err ? complain_of(err, "load blocks of request %u", held->q) : EXIT_GOOD;
+}
+
+enum exit_code tiers_wait(struct cache *cache, struct held *held)
+{
+	enum exit_code code = EXIT_GOOD;
+	bool done = !cache->tiers;
+
+	while (!code && !done) {
+		code = tiers_fetch(cache, held, &done);
+		if (code || done)
+			break;
+		if (tiers_due(cache) == UINT64_MAX)
+			return complain(EXIT_WRONG, "request %u waits for no copy", held->q);
+		code = tiers_time(cache, max_u64(tiers_due(cache), cache->tiers->now_ns));
+	}
+	return code;
+}
+
+/* ---- results ---- */
+
+void tiers_recount(struct cache *cache, u32 nr_coming)
+{
+	struct kvmm_pool_stat stat;
+
+	if (!cache->tiers || kvmm_pool_stat(cache->pool, &stat))
+		return;
+	cache->evictions = stat.evictions;
+	cache->resident = stat.nr_state[KVMM_BLOCK_INACTIVE] + stat.nr_state[KVMM_BLOCK_ACTIVE] +
+			  nr_coming;
+}
+
+/* Blocks that were loaded are new to the device, unless somebody else had brought them meanwhile. */
+enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *stat)
+{
+	const struct tiers *tiers = cache->tiers;
+	struct kvmm_tier_client_stat client;
+	u64 filled, cached = stat->nr_state[KVMM_BLOCK_INACTIVE];
+	int err = kvmm_tier_validate(tiers->host);
+
+	if (!err)
+		err = kvmm_tier_client_stat(cache->pool, &client, sizeof(client));
+	if (err)
+		return complain_of(err, "validate the host tier");
+	cache->resident = cached;
+	cache->evictions = stat->evictions;
+	filled = cache->registered + client.loads;
+	if (tiers->device_hits < stat->hit_blocks || client.failed ||
+	    client.loads + client.shared < tiers->host_hits || cached + stat->evictions > filled)
+		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu loads, %llu evictions, "
+				"%llu cached blocks, but %llu hits, %llu loads, %llu blocks were seen",
+				(unsigned long long)stat->hit_blocks,
+				(unsigned long long)client.loads,
+				(unsigned long long)stat->evictions, (unsigned long long)cached,
+				(unsigned long long)tiers->device_hits,
+				(unsigned long long)tiers->host_hits, (unsigned long long)filled);
+	return EXIT_GOOD;
+}
+
+/* Per million; of nothing, none. */
+static u64 ppm(u64 part, u64 whole)
+{
+	return whole ? (u64)((u128)part * 1000000 / whole) : 0;
+}
+
+static void describe_moves(struct results *results, const struct kvmm_tier_client_stat *client)
+{
+	results_num(results, "offloads", client->offloads);
+	results_num(results, "offload_bytes", client->offload_bytes);
+	results_num(results, "offload_ns", client->offload_ns);
+	results_num(results, "loads", client->loads);
+	results_num(results, "load_bytes", client->load_bytes);
+	results_num(results, "load_ns", client->load_ns);
+	results_num(results, "shared", client->shared);
+	results_num(results, "reloads", client->reloads);
+	results_num(results, "thrash_ppm", ppm(client->reloads, client->offloads));
+	results_num(results, "host_evictions", client->evicted);
+	results_num(results, "host_resident_end", client->blocks);
+}
+
+void tiers_describe(const struct cache *cache)
+{
+	const struct tiers *tiers = cache->tiers;
+	struct results *results = cache->run->results;
+	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_client_stat client;
+
+	if (!tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+		return;
+	results_num(results, "host_blocks", opt->host_blocks);
+	results_str(results, "write_policy", write_policies[opt->write_policy]);
+	results_num(results, "offload_pm", opt->offload_pm);
+	results_num(results, "device_hits", tiers->device_hits);
+	results_num(results, "host_hits", tiers->host_hits);
+	results_num(results, "combined_ppm",
+		    ppm(tiers->device_hits + tiers->host_hits, cache->accesses));
+	describe_moves(results, &client);
+	results_num(results, "stall_us", tiers->stall_ns / NS_PER_US);
+	results_num(results, "latency_us", tiers->latency_ns / NS_PER_US);
+	results_num(results, "loading_requests", tiers->loads);
+	results_num(results, "refused_loads", tiers->refused);
+	results_num(results, "refused_blocks", tiers->refused_blocks);
+}
+
+void tiers_say(const struct cache *cache)
+{
+	const struct tiers *tiers = cache->tiers;
+	struct results *results = cache->run->results;
+	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_client_stat client;
+	char a[32], b[32];
+
+	if (!tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+		return;
+	results_say(results, "tiers", "device %.2f %%, host %.2f %% of the prompt blocks; host of %s "
+		    "blocks, %s", 100 * share(tiers->device_hits, cache->accesses),
+		    100 * share(tiers->host_hits, cache->accesses),
+		    format_grouped(opt->host_blocks, a), write_policies[opt->write_policy]);
+	results_say(results, "down", "%s blocks, %.1f GB", format_grouped(client.offloads, a),
+		    (double)client.offload_bytes / 1e9);
+	results_say(results, "up", "%s blocks, %.1f GB, for %s requests",
+		    format_grouped(client.loads, a), (double)client.load_bytes / 1e9,
+		    format_grouped(tiers->loads, b));
+	results_say(results, "stalls", "%.3f s in all, %.3f ms a request that loads",
+		    (double)tiers->stall_ns / 1e9, share(tiers->stall_ns, tiers->loads) / 1e6);
+	results_say(results, "thrashing", "%s blocks back within %u ms: %.2f %% of those that went",
+		    format_grouped(client.reloads, a), opt->reload_ms,
+		    100 * share(client.reloads, client.offloads));
+	if (tiers->refused)
+		results_say(results, "computed instead", "%s blocks, in %u loads over a quota",
+			    format_grouped(tiers->refused_blocks, a), tiers->refused);
+}
