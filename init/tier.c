@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Tiers from their parts. */
+#include <kv/cuda.h>
 #include <kv/evict.h>
 #include <kv/pool.h>
 #include <kv/sys.h>
@@ -11,7 +12,7 @@
 
 static int find_parts(const struct kvmm_tier_attr *attr, struct kv_tier_parts *parts)
 {
-	*parts = (struct kv_tier_parts){ 0 };
+	*parts = (struct kv_tier_parts){ .host = &kv_dev_host };
 	parts->evict = kv_evict_find(attr->policy ? attr->policy : DEFAULT_POLICY,
 				     &parts->evict_args);
 	if (!parts->evict)

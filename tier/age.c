@@ -133,6 +133,11 @@ u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool o
 	return oldest ? tier->parts.evict->pick(oldest->order) : KV_NONE;
 }
 
+void age_unpick(struct kvmm_tier *tier, u32 index)
+{
+	tier->parts.evict->unpick(order_of(tier, index), index);
+}
+
 void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client)
 {
 	const struct kv_evict_ops *ops = tier->parts.evict;

@@ -2,13 +2,14 @@
 /* Recompute everything: the numbered invariants of <kv/tier.h>. */
 #include <kv/log.h>
 
-#include "internal.h"
+#include "below.h"
 
 struct recount {
 	u32 units_used;
 	u32 blocks;
 	u32 writing;
 	u32 pinned;
+	u32 nr_busy;		/* the store reads them */
 	u32 nr_found;		/* in chains */
 	u32 nr_named;		/* WRITING or READY */
 	u32 nr_in_order[NR_OWNERS];
@@ -50,7 +51,7 @@ static bool readers_are_right(const struct tslot *slot)
 	case SLOT_WRITING:
 		return !slot->readers;
 	case SLOT_DOOMED:
-		return slot->readers;
+		return slot->readers || slot->flags & SLOT_BUSY;
 	default:
 		return true;
 	}
@@ -65,6 +66,7 @@ static void count(struct kvmm_tier *tier, u32 index, struct recount *re)
 	re->blocks += ready;
 	re->writing += slot->state == SLOT_WRITING;
 	re->pinned += slot->readers != 0;
+	re->nr_busy += !!(slot->flags & SLOT_BUSY);
 	re->nr_named += has_name(slot);
 	re->nr_in_order[slot->owner] += ready && !slot->readers;
 	re->owner[slot->owner].blocks += slot->state != SLOT_WRITING;
@@ -153,7 +155,8 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 {
 	if (tier->units_used != re->units_used || tier->blocks != re->blocks ||
 	    tier->writing != re->writing || tier->pinned != re->pinned ||
-	    re->nr_found != re->nr_named)
+	    re->nr_found != re->nr_named ||
+	    re->nr_busy != (tier->below ? tier->below->nr_used[BELOW_PUT] : 0))
 		return complain(tier, "counts", re->nr_named);
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "below.h"
 
 #define DEFAULT_CHUNK_BYTES	(256ull << 20)
 #define TIER_FLAGS		KVMM_TIER_TOLD_CLOCK
@@ -70,17 +70,19 @@ static int grow(struct kvmm_tier *tier)
 
 int kvmm_tier_tick(struct kvmm_tier *tier)
 {
+	bool worked;
 	int ret;
 
 	if (!tier)
 		return -EINVAL;
 	if (READ_ONCE(tier->dead))
 		return -ECHILD;
+	worked = kv_tier_work(tier);
 	if (READ_ONCE(tier->nr_chunks) == tier->max_chunks || !kv_trylock(&tier->grow_lock))
-		return 0;
+		return worked;
 	ret = grow(tier);
 	kv_unlock(&tier->grow_lock);
-	return ret;
+	return ret ? ret : worked;
 }
 
 /* ---- the clock ---- */
@@ -179,6 +181,7 @@ static int make_memory(struct kvmm_tier *tier)
 /* What was not made yet is 0. */
 static void free_tier(struct kvmm_tier *tier)
 {
+	below_exit(tier);
 	for (u32 i = 0; i < tier->nr_chunks; i++)
 		free_chunk(tier, &tier->chunk[i]);
 	if (tier->dev)
@@ -276,8 +279,13 @@ static void fill_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 		.units_used = tier->units_used, .blocks = tier->blocks, .writing = tier->writing,
 		.pinned = tier->pinned, .chunks = tier->nr_chunks, .unit_bytes = tier->unit_bytes,
 		.metadata_bytes = tier->metadata_bytes, .stored = tier->stored,
-		.evicted = tier->evicted,
+		.evicted = tier->evicted, .lost = tier->lost,
 	};
+	if (tier->below) {
+		stat->demoted = tier->below->demoted;
+		stat->promoted = tier->below->promoted;
+		stat->below_failed = tier->below->failed;
+	}
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
 		stat->clients += tier->owner[i].number != NOBODY;
 	for (u32 i = 0; i < tier->nr_chunks; i++)

@@ -25,6 +25,8 @@ enum slot_state { SLOT_FREE, SLOT_WRITING, SLOT_READY, SLOT_DOOMED };
 
 #define SLOT_HAS_SUM	BIT(0)
 #define SLOT_HAS_PARENT	BIT(1)
+#define SLOT_BELOW	BIT(2)	/* it has a copy in the store below */
+#define SLOT_BUSY	BIT(3)	/* the store reads it */
 
 /* By its first unit; the records of its other units are not used. Guard: tier->lock. */
 struct tslot {
@@ -126,6 +128,8 @@ struct kvmm_tier {
 	u32			pinned;		/* ->lock; READY with readers, and DOOMED */
 	u64			stored;		/* ->lock */
 	u64			evicted;	/* ->lock */
+	u64			lost;		/* ->lock; evicted, and the store has no copy */
+	struct below		*below;		/* see below.h; fixed before there are clients; NULL: none */
 	struct link		link[2];	/* down, up */
 	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is nobody */
 };
@@ -159,6 +163,8 @@ void age_filled(struct kvmm_tier *tier, u32 index);
 void age_hit(struct kvmm_tier *tier, u32 index);
 /* Of whom @client may take a place; out of the order. KV_NONE: of nobody. */
 u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool own_only);
+/* Back to where it was; newest first. */
+void age_unpick(struct kvmm_tier *tier, u32 index);
 /* All that @client has is nobody's. */
 void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client);
 
@@ -166,6 +172,10 @@ void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client);
 
 /* A slot that nobody can find any more, writes, or reads. tier->lock held. */
 void tslot_free(struct kvmm_tier *tier, u32 index);
+/* DOOMED, and nobody reads it, nor does the store: it is free. */
+void tslot_bury(struct kvmm_tier *tier, u32 index);
+/* READY: nobody finds it any more; free if nobody reads it. */
+void tslot_doom(struct kvmm_tier *tier, u32 index);
 struct tslot *tslot_of(struct kvmm_tier *tier, struct kv_tier_slot slot);
 u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2]);
 

@@ -5,7 +5,7 @@
  * A chained hash table over all of them. Whoever reads or writes one is counted in it, so eviction
  * need not ask anybody: who is read is not in the order, and who is written is not either.
  */
-#include "internal.h"
+#include "below.h"
 
 static void check_lock(const struct kvmm_tier *tier)
 {
@@ -131,15 +131,29 @@ static void evict(struct kvmm_tier *tier, u32 index)
 	client_lost(tier, slot);
 	tier->blocks--;
 	tier->evicted++;
+	tier->lost += tier->below && !(slot->flags & SLOT_BELOW);
 	tier->owner[slot->owner].blocks--;
 	tier->owner[slot->owner].evicted++;
 	tslot_free(tier, index);
 }
 
+/* Whose memory a store reads is passed over, and stays where it is. */
 static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, bool own_only)
 {
-	u32 index = age_pick(tier, client, own_only);
+	u32 busy[LOOK_VICTIMS], nr = 0, index;
 
+	for (;;) {
+		index = age_pick(tier, client, own_only);
+		if (index == KV_NONE || !(slot_at(tier, index)->flags & SLOT_BUSY))
+			break;
+		busy[nr++] = index;
+		if (nr == LOOK_VICTIMS) {
+			index = KV_NONE;
+			break;
+		}
+	}
+	while (nr-- > 0)
+		age_unpick(tier, busy[nr]);
 	if (index == KV_NONE)
 		return false;
 	evict(tier, index);
@@ -221,7 +235,20 @@ static void end_writing(struct kvmm_tier *tier, const struct tslot *slot)
 	tier->writing--;
 }
 
-void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot handle, const u64 *sum)
+static void add_reader(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	if (!slot->readers++) {
+		age_del(tier, index);
+		tier->pinned++;
+	}
+	age_hit(tier, index);
+}
+
+/* @reads: the caller reads it from the start, and it came from the store. */
+static void commit(struct kv_tier_client *client, struct kv_tier_slot handle, const u64 *sum,
+		   bool reads)
 {
 	struct kvmm_tier *tier = client->tier;
 	u64 now = kv_tier_now(tier);
@@ -240,8 +267,21 @@ void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot handle, c
 		tier->owner[slot->owner].blocks++;
 		age_filled(tier, handle.index);
 		age_add(tier, handle.index);
+		slot->flags |= reads ? SLOT_BELOW : 0;
+		if (reads)
+			add_reader(tier, handle.index);
 	}
 	kv_unlock(&tier->lock);
+}
+
+void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot handle, const u64 *sum)
+{
+	commit(client, handle, sum, false);
+}
+
+void kv_tier_commit_read(struct kv_tier_client *client, struct kv_tier_slot handle, const u64 *sum)
+{
+	commit(client, handle, sum, true);
 }
 
 void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot handle)
@@ -260,17 +300,6 @@ void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot handle)
 }
 
 /* ---- reading ---- */
-
-static void add_reader(struct kvmm_tier *tier, u32 index)
-{
-	struct tslot *slot = slot_at(tier, index);
-
-	if (!slot->readers++) {
-		age_del(tier, index);
-		tier->pinned++;
-	}
-	age_hit(tier, index);
-}
 
 static enum kvmm_tier_answer answer_of(struct kvmm_tier *tier, u32 index)
 {
@@ -300,26 +329,47 @@ enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key
 	return answer;
 }
 
+void tslot_bury(struct kvmm_tier *tier, u32 index)
+{
+	tier->owner[slot_at(tier, index)->owner].blocks--;
+	tslot_free(tier, index);
+}
+
+static void hide(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	unhash(tier, index);
+	client_lost(tier, slot);
+	slot->state = SLOT_DOOMED;
+	tier->blocks--;
+}
+
+void tslot_doom(struct kvmm_tier *tier, u32 index)
+{
+	struct tslot *slot = slot_at(tier, index);
+
+	if (!slot->readers)
+		age_del(tier, index);
+	hide(tier, index);
+	if (!slot->readers && !(slot->flags & SLOT_BUSY))
+		tslot_bury(tier, index);
+}
+
 /* A reader less; @doom: nobody finds it any more. */
 static void drop_reader(struct kvmm_tier *tier, u32 index, bool doom)
 {
 	struct tslot *slot = slot_at(tier, index);
 
-	if (doom && slot->state == SLOT_READY) {
-		unhash(tier, index);
-		client_lost(tier, slot);
-		slot->state = SLOT_DOOMED;
-		tier->blocks--;
-	}
+	if (doom && slot->state == SLOT_READY)
+		hide(tier, index);
 	if (--slot->readers)
 		return;
 	tier->pinned--;
-	if (slot->state == SLOT_READY) {
+	if (slot->state == SLOT_READY)
 		age_add(tier, index);
-		return;
-	}
-	tier->owner[slot->owner].blocks--;
-	tslot_free(tier, index);
+	else if (!(slot->flags & SLOT_BUSY))
+		tslot_bury(tier, index);
 }
 
 static void put(struct kv_tier_client *client, struct kv_tier_slot handle, bool doom)
@@ -339,9 +389,21 @@ void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot)
 	put(client, slot, false);
 }
 
-void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot)
+/* So that what is bad, or not wanted, does not come back. */
+static void forget_below(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	const struct below *below = client->tier->below;
+	struct kv_tier_name name = { .key = *key, .domain = domain, .layout = client->layout };
+
+	if (below)
+		below->ops->forget(below->store, &name);
+}
+
+void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
+		     const struct kv_tier_name *name)
 {
 	put(client, slot, true);
+	forget_below(client, &name->key, name->domain);
 }
 
 bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain)
@@ -354,11 +416,10 @@ bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_d
 	kv_lock(&tier->lock);
 	index = find(tier, &wanted);
 	found = index != KV_NONE && slot_at(tier, index)->state == SLOT_READY;
-	if (found) {
-		add_reader(tier, index);
-		drop_reader(tier, index, true);
-	}
+	if (found)
+		tslot_doom(tier, index);
 	kv_unlock(&tier->lock);
+	forget_below(client, key, domain);
 	return found;
 }
 

@@ -22,8 +22,7 @@
  * One lock a tier guards all of it; no device, no clock and no other lock but that of zones is
  * called under it, except where memory grows. Names are compared in full: key, domain, layout.
  *
- * Settled: struct kv_tier_name, struct kv_tier_io and struct kv_tier_ops, which a store below
- * implements. Nobody calls such a store yet.
+ * A store below implements struct kv_tier_ops.
  */
 #ifndef KV_TIER_H
 #define KV_TIER_H
@@ -107,9 +106,11 @@ struct kv_tier_ops {
 /**
  * struct kv_tier_parts - who does what for a tier; borrowed for ever
  * @dev, @dev_number: whose driver pins the memory
+ * @host: the host as a device: for checksums of what lies in host memory
  * @evict, @evict_args: who goes when it is full
  */
 struct kv_tier_parts {
+	const struct kv_dev_ops *host;
 	const struct kv_dev_ops *dev;
 	unsigned int dev_number;
 	const struct kv_evict_ops *evict;
@@ -178,13 +179,16 @@ int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *na
 		    struct kv_tier_slot *slot);
 /* The content is there: found from now on. */
 void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot slot, const u64 *sum);
+/* The same for what came from the store below, and the caller reads it. */
+void kv_tier_commit_read(struct kv_tier_client *client, struct kv_tier_slot slot, const u64 *sum);
 /* It is not. */
 void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot slot);
 
 /* A reader less. */
 void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot);
 /* The same, and its content is not to be trusted: nobody finds it any more. */
-void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot);
+void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
+		     const struct kv_tier_name *name);
 /* Nobody finds it any more. False: it was not there. */
 bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain);
 
@@ -205,6 +209,32 @@ void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client
 
 /* 0 or -EUCLEAN. */
 int kv_tier_check(struct kvmm_tier *tier);
+
+/* ---- the store below; no lock of the tier held ---- */
+
+struct below_io;
+
+/* A block that is read from there into a slot. Whose item it is for. */
+struct kv_tier_fetch {
+	struct below_io *io;
+	struct kv_tier_slot slot;	/* WRITING */
+};
+
+/* Once, and before there are clients. The tier has @store from then on. 0 or -ENOMEM. */
+int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, void *store,
+		      const struct kvmm_tier_disk_attr *attr);
+/* MISS, HIT or RETRY. */
+enum kvmm_tier_answer kv_tier_find_below(struct kv_tier_client *client, const kvmm_key_t *key,
+					 kvmm_domain_t domain);
+/* Begin: 0; as kv_tier_reserve(); -EAGAIN too much is under way; -EIO, -ENOMEM. */
+int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name,
+		  struct kv_tier_fetch *fetch);
+/* -EAGAIN; 0: it is there, to be committed; or it failed, and the slot is gone. */
+int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
+/* Checksum of what is there; false: none can be had. */
+bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum);
+/* Go on with what is on its way there and back, and begin what is due: was there anything? */
+bool kv_tier_work(struct kvmm_tier *tier);
 
 /* ---- copies between a device and slots ---- */
 

@@ -37,8 +37,6 @@
  *
  * Pools of ids only have no content to copy: their copies end when a simulated link says so, by the
  * system's clock or by one that the caller turns (kvmm_tier_clock()). All else is the same code.
- *
- * Settled: all structures and calls below; they only grow. Not there yet: the disk.
  */
 #ifndef KVMM_TIER_H
 #define KVMM_TIER_H
@@ -129,7 +127,8 @@ KVMM_API int kvmm_tier_host_create(const struct kvmm_tier_attr *attr, struct kvm
 KVMM_API void kvmm_tier_destroy(struct kvmm_tier *tier);
 
 /**
- * kvmm_tier_tick() - do what is due in the background: the next portion of memory
+ * kvmm_tier_tick() - do what is due in the background: writes to the disk below, the next portion of
+ * memory
  *
  * Pinning a portion may take tens of milliseconds a GiB: call it from a thread that may wait.
  *
@@ -141,6 +140,40 @@ KVMM_API int kvmm_tier_tick(struct kvmm_tier *tier);
 /** kvmm_tier_clock() - it is @now_ns, for links of KVMM_TIER_TOLD_CLOCK; never goes back.
  * Return: 0; -EINVAL; -EOPNOTSUPP the tier has a clock of its own. */
 KVMM_API int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns);
+
+/* ---- the disk below ---- */
+
+struct kvmm_disk;
+
+/**
+ * struct kvmm_tier_disk_attr - how a host tier uses a disk
+ * @size: sizeof(struct kvmm_tier_disk_attr); set by KVMM_TIER_DISK_ATTR_INIT
+ * @high_pm: above this fullness of the host tier, per mille, the next victims are written to the disk
+ * @max_put, @max_get: most blocks on their way; 0 = 64
+ */
+struct kvmm_tier_disk_attr {
+	size_t size;
+	uint32_t high_pm;
+	uint32_t max_put;
+	uint32_t max_get;
+	uint32_t reserved;
+};
+
+#define KVMM_TIER_DISK_ATTR_INIT { sizeof(struct kvmm_tier_disk_attr), 800, 0, 0, 0 }
+
+/**
+ * kvmm_tier_set_disk() - a store is below the host tier from now on; see <kvmm/disk.h>
+ * @disk: the tier's alone; the caller closes it when the tier is gone
+ * @attr: NULL = KVMM_TIER_DISK_ATTR_INIT
+ *
+ * Blocks are written by kvmm_tier_tick() and kvmm_tier_poll() before they have to go from the host
+ * tier, which never waits for that. What is on the disk alone is a hit at level KVMM_TIER_DISK; a load
+ * brings it to the host tier first, where it stays, if that has room for it: else -ENOSPC.
+ *
+ * Return: 0; -EBUSY it has one, or pools; -EOPNOTSUPP it has no memory; -EINVAL, -ENOMEM, -ECHILD.
+ */
+KVMM_API int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
+				const struct kvmm_tier_disk_attr *attr);
 
 /* ---- pools and their tiers ---- */
 
@@ -606,6 +639,9 @@ KVMM_API int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_clie
  * @bytes_pinned: memory that copies need no staging for
  * @metadata_bytes: host memory besides
  * @stored, @evicted: copies since the creation
+ * @demoted, @promoted: blocks written to the disk below, and read from there
+ * @lost: of those evicted: without a copy below
+ * @below_failed: of either that did not end well
  */
 struct kvmm_tier_stat {
 	uint32_t units;
@@ -621,6 +657,10 @@ struct kvmm_tier_stat {
 	uint64_t metadata_bytes;
 	uint64_t stored;
 	uint64_t evicted;
+	uint64_t demoted;
+	uint64_t promoted;
+	uint64_t lost;
+	uint64_t below_failed;
 };
 
 /** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */

@@ -2,6 +2,7 @@
 /* A pool gets a tier, has it configured, goes on with what is under way, and lets go of it. */
 #include <limits.h>
 
+#include <kv/env.h>
 #include <kv/file.h>
 #include <kv/mem.h>
 #include <kv/sys.h>
@@ -224,7 +225,7 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	lower->nr_names = 1u << kv_order(attr->max_up);
 	lower->secret = kv_random();
 	lower->has_streams = pool->dev && strcmp(pool->parts.dev->name, "host");
-	lower->first_ready = lower->last_ready = KV_NONE;
+	lower->first_ready = lower->last_ready = lower->first_fetch = KV_NONE;
 	lower->event = -1;
 	kv_lock_init(&lower->lock, KV_RANK_TIER, pool->lock.id);
 	if (make_tables(pool, lower)) {
@@ -329,7 +330,9 @@ int kvmm_tier_poll(struct kvmm_pool *pool)
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
+	kv_tier_work(lower->tier);
 	batches_poll(pool, lower);
+	up_fetched(pool, lower);
 	up_begin(pool, lower);
 	policy_look(pool, lower);
 	down_begin(pool, lower);
@@ -387,6 +390,21 @@ static void end_batch(struct lower *lower, struct batch *batch)
 	}
 }
 
+#define LOOK_NS		100000u
+
+/* Nobody wants it any more, but the store may still write to its slot. */
+static void end_fetch(struct lower *lower, struct item *item)
+{
+	u32 word = 0;
+	int err;
+
+	while ((err = kv_tier_fetch_poll(lower->client, &item->fetch)) == -EAGAIN)
+		if (!kv_tier_work(lower->tier))
+			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+	if (!err)
+		kv_tier_cancel(lower->client, item->fetch.slot);
+}
+
 /* Nobody else calls; what the pool itself holds goes with it. */
 void lower_exit(struct kvmm_pool *pool)
 {
@@ -396,6 +414,8 @@ void lower_exit(struct kvmm_pool *pool)
 		return;
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		end_batch(lower, &lower->batch[i]);
+	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)
+		end_fetch(lower, &lower->item[i]);
 	for (u32 i = lower->first_ready; i != KV_NONE; i = lower->item[i].next)
 		kv_tier_put(lower->client, lower->item[i].slot);
 	for (u32 i = 0; i < KVMM_TIER_OPS; i++)

@@ -42,6 +42,19 @@ static int check_ready(const struct kvmm_pool *pool, const struct lower *lower)
 	return nr == nr_ready ? 0 : complain(pool, "items that are ready", nr);
 }
 
+static int check_fetches(const struct kvmm_pool *pool, const struct lower *lower)
+{
+	u32 nr = 0, nr_fetched = 0;
+
+	for (u32 i = 0; i < lower->nr_items; i++)
+		nr_fetched += lower->item[i].state == ITEM_FETCH;
+	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)
+		if (i >= lower->nr_items || lower->item[i].state != ITEM_FETCH ||
+		    !lower->item[i].fetch.io || ++nr > nr_fetched)
+			return complain(pool, "items that are fetched", i);
+	return nr == nr_fetched ? 0 : complain(pool, "items that are fetched", nr);
+}
+
 static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 {
 	u32 nr = 0, nr_named = 0;
@@ -156,6 +169,8 @@ static int check(struct kvmm_pool *pool, struct lower *lower)
 		err = check_free(pool, lower, true);
 	if (!err)
 		err = check_ready(pool, lower);
+	if (!err)
+		err = check_fetches(pool, lower);
 	if (!err)
 		err = check_names(pool, lower);
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)

@@ -14,6 +14,7 @@ static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *low
 				       const struct kvmm_prefix *prefix, u32 i, u8 *level)
 {
 	struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
+	enum kvmm_tier_answer answer;
 	struct kv_tier_slot slot;
 
 	*level = KVMM_TIER_DEVICE;
@@ -22,7 +23,11 @@ static enum kvmm_tier_answer ask_below(struct kvmm_pool *pool, struct lower *low
 	if (pool->map->ops->length(pool->map, &query))
 		return KVMM_TIER_HIT;
 	*level = KVMM_TIER_HOST;
-	return kv_tier_find(lower->client, &prefix->keys[i], prefix->domain, KV_TIER_PEEK, &slot);
+	answer = kv_tier_find(lower->client, &prefix->keys[i], prefix->domain, KV_TIER_PEEK, &slot);
+	if (answer != KVMM_TIER_MISS)
+		return answer;
+	*level = KVMM_TIER_DISK;
+	return kv_tier_find_below(lower->client, &prefix->keys[i], prefix->domain);
 }
 
 static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answer answer, u8 level)

@@ -12,11 +12,11 @@
  *
  * Invariants, recomputed by lower_check():
  *
- *  1. An item is free, or in exactly one of: the list of those that are ready, one batch, the hands of
- *     one thread (state TAKEN).
+ *  1. An item is free, or in exactly one of: the list of those that are ready, that of those that the
+ *     store below reads, one batch, the hands of one thread (state TAKEN).
  *  2. Items on their way up are in the table of names, each name once, until their end is decided.
- *     Each reads a slot below; those that are ready or in a batch have a private block that is
- *     marked as being written.
+ *     Each reads a slot below, or waits for one; those that are ready or in a batch have a private
+ *     block that is marked as being written.
  *  3. An item on its way down writes a slot below, and its entry is pinned once for it; below[entry]
  *     is FLYING, of that generation.
  *  4. below[i] is in the heap if and only if it is QUEUED; the heap is one.
@@ -84,12 +84,13 @@ struct op_place {
 
 /* ---- blocks on their way ---- */
 
-enum item_state { ITEM_FREE, ITEM_TAKEN, ITEM_READY, ITEM_BATCH };
+enum item_state { ITEM_FREE, ITEM_TAKEN, ITEM_READY, ITEM_BATCH, ITEM_FETCH };
 
 /* Guard: ->lock; of those that are TAKEN or in a batch, but for ->wants and ->next_name: that thread. */
 struct item {
 	struct kv_tier_name	name;
-	struct kv_tier_slot	slot;
+	struct kv_tier_slot	slot;		/* gen 0: none yet */
+	struct kv_tier_fetch	fetch;		/* up: from the store below; .io NULL: no */
 	struct kv_handle	entry;		/* down: pinned; up: private; gen 0: none yet */
 	struct want		*wants;		/* up */
 	u32			next;		/* free, or ready */
@@ -146,6 +147,7 @@ struct lower {
 	u32			*name;		/* ->lock; by hash: an item, or KV_NONE */
 	u32			first_ready;	/* ->lock; KV_NONE */
 	u32			last_ready;	/* ->lock */
+	u32			first_fetch;	/* ->lock; items in ITEM_FETCH; KV_NONE */
 	struct batch		batch[NR_BATCHES];
 	struct below		*below;		/* ->lock; by entry */
 	u32			*heap;		/* ->lock; entries */
@@ -235,6 +237,8 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower);
 void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
 void up_begin(struct kvmm_pool *pool, struct lower *lower);
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
+/* What has come from the store below is ready, or has failed. */
+void up_fetched(struct kvmm_pool *pool, struct lower *lower);
 
 /* ---- policy.c; no lock held ---- */
 

@@ -42,24 +42,41 @@ static void name_item(struct loading *loading, struct item *item, u32 i)
 		item->name.parent = *parent;
 }
 
+/* From the host tier, or from below that. */
+static int find_source(struct loading *loading, struct item *item)
+{
+	struct kv_tier_client *client = loading->lower->client;
+	const struct kv_tier_name *name = &item->name;
+	int err;
+
+	if (kv_tier_find(client, &name->key, name->domain, KV_TIER_READ, &item->slot) ==
+	    KVMM_TIER_HIT)
+		return 0;
+	item->slot = (struct kv_tier_slot){ 0 };
+	if (kv_tier_find_below(client, &name->key, name->domain) != KVMM_TIER_HIT)
+		return -ENOENT;
+	err = kv_tier_fetch(client, name, &item->fetch);
+	if (err)
+		item->fetch.io = NULL;
+	return err == -EEXIST || err == -EALREADY ? -EAGAIN : err;
+}
+
 static int add_item(struct loading *loading, u32 i)
 {
 	struct lower *lower = loading->lower;
-	struct kv_tier_slot slot;
+	u32 index = item_take(lower, true);
 	struct item *item;
-	u32 index;
+	int err;
 
-	if (kv_tier_find(lower->client, &loading->prefix->keys[i], loading->prefix->domain,
-			 KV_TIER_READ, &slot) != KVMM_TIER_HIT)
-		return -ENOENT;
-	index = item_take(lower, true);
-	if (index == KV_NONE) {
-		kv_tier_put(lower->client, slot);
+	if (index == KV_NONE)
 		return -EAGAIN;
-	}
 	item = &lower->item[index];
-	item->slot = slot;
 	name_item(loading, item, i);
+	err = find_source(loading, item);
+	if (err) {
+		item_free(lower, index);
+		return err;
+	}
 	item_hash(lower, index);
 	item->is_kept = !loading->op;
 	if (loading->op)
@@ -91,6 +108,25 @@ static int want_key(struct loading *loading, u32 i)
 	return 0;
 }
 
+/* It waits for the store below, with or without a block to go to. */
+static void wait_for_fetch(struct lower *lower, u32 index)
+{
+	lower->item[index].state = ITEM_FETCH;
+	lower->item[index].next = lower->first_fetch;
+	lower->first_fetch = index;
+}
+
+/* It has no name any more, and no block: only what it reads is left. */
+static void let_go(struct lower *lower, u32 index)
+{
+	if (lower->item[index].fetch.io) {
+		wait_for_fetch(lower, index);
+		return;
+	}
+	kv_tier_put(lower->client, lower->item[index].slot);
+	item_free(lower, index);
+}
+
 /* What has been taken for it goes back. ->lock held. */
 static void unwant(struct loading *loading)
 {
@@ -100,9 +136,8 @@ static void unwant(struct loading *loading)
 		op_unhang(loading->op);
 	for (u32 index = loading->first, next; index != KV_NONE; index = next) {
 		next = lower->item[index].next;
-		kv_tier_put(lower->client, lower->item[index].slot);
 		item_unhash(lower, index);
-		item_free(lower, index);
+		let_go(lower, index);
 	}
 	loading->first = KV_NONE;
 }
@@ -184,10 +219,9 @@ static void call_off(struct loading *loading, int error)
 		struct item *item = &lower->item[index];
 
 		next = item->next;
-		kv_tier_put(lower->client, item->slot);
 		item_unhash(lower, index);
 		wants_end(lower, &item->wants, error);
-		item_free(lower, index);
+		let_go(lower, index);
 	}
 	lower->stat.refused++;
 	kv_unlock(&lower->lock);
@@ -229,7 +263,10 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 		next = lower->item[index].next;
 		KV_BUG_ON(kv_entry_write_begin(&pool->entries, handle));
 		lower->item[index].entry = handle;
-		item_ready(lower, index);
+		if (lower->item[index].fetch.io)
+			wait_for_fetch(lower, index);
+		else
+			item_ready(lower, index);
 	}
 	if (loading->op)
 		op_open(lower, loading->op);
@@ -558,9 +595,9 @@ static void end_one(struct kvmm_pool *pool, struct lower *lower, u32 index, int 
 		else
 			deliver(pool, lower, index, ref);
 	}
-	if (error == -EBADMSG)
-		kv_tier_put_bad(lower->client, item->slot);
-	else
+	if (error == -EBADMSG && item->slot.gen)
+		kv_tier_put_bad(lower->client, item->slot, &item->name);
+	else if (item->slot.gen)
 		kv_tier_put(lower->client, item->slot);
 	kv_lock(&lower->lock);
 	item_free(lower, index);
@@ -575,4 +612,77 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 		verify(pool, lower, batch);
 	for (u32 i = 0; i < batch->nr; i++)
 		end_one(pool, lower, batch->item[i], batch->error[i]);
+}
+
+/* ---- from the store below ---- */
+
+/* One that the store is through with, out of the list; *@error: how it went. */
+static u32 take_fetched(struct lower *lower, int *error)
+{
+	u32 *at, found = KV_NONE;
+
+	kv_lock(&lower->lock);
+	for (at = &lower->first_fetch; *at != KV_NONE; at = &lower->item[*at].next) {
+		*error = kv_tier_fetch_poll(lower->client, &lower->item[*at].fetch);
+		if (*error == -EAGAIN)
+			continue;
+		found = *at;
+		*at = lower->item[found].next;
+		lower->item[found].state = ITEM_TAKEN;
+		lower->item[found].fetch.io = NULL;
+		break;
+	}
+	kv_unlock(&lower->lock);
+	return found;
+}
+
+/* It is in the host tier now, and read by us. */
+static int keep(struct kvmm_pool *pool, struct lower *lower, struct item *item)
+{
+	const struct kv_tier_fetch *fetch = &item->fetch;
+	u64 sum;
+	int err;
+
+	told_flush(pool, lower);
+	err = told_reserve(pool, lower, 1);
+	if (err) {
+		kv_tier_cancel(lower->client, fetch->slot);
+		return err;
+	}
+	told_present(pool, lower, &item->name);
+	kv_tier_commit_read(lower->client, fetch->slot,
+			    kv_tier_fetch_sum(lower->client, fetch, &sum) ? &sum : NULL);
+	item->slot = fetch->slot;
+	return 0;
+}
+
+static void end_fetched(struct kvmm_pool *pool, struct lower *lower, u32 index, int error)
+{
+	struct item *item = &lower->item[index];
+
+	if (!error)
+		error = keep(pool, lower, item);
+	if (error && item->entry.gen) {
+		end_one(pool, lower, index, error);
+		return;
+	}
+	kv_lock(&lower->lock);
+	if (item->entry.gen)
+		item_ready(lower, index);
+	else if (error)
+		item_free(lower, index);
+	else
+		let_go(lower, index);
+	kv_unlock(&lower->lock);
+}
+
+void up_fetched(struct kvmm_pool *pool, struct lower *lower)
+{
+	u32 index;
+	int error;
+
+	if (READ_ONCE(lower->first_fetch) == KV_NONE)
+		return;
+	while ((index = take_fetched(lower, &error)) != KV_NONE)
+		end_fetched(pool, lower, index, error);
 }

@@ -102,6 +102,8 @@ static void begin(struct world *w, u64 seed, const struct model_mode *mode)
 		tier.up = (struct kvmm_tier_link){ 200, 64000000 };
 	}
 	w->tier = make_tier_of(&tier);
+	if (mode->made)
+		mode->made(w->tier);
 	for (u32 i = 0; i < NR_POOLS; i++)
 		w->side[i].pool = make_side(w);
 	for (u32 i = 0; i < NR_POOLS && mode->begin; i++)

@@ -6,11 +6,13 @@
 #include <kv/types.h>
 
 struct kvmm_pool;
+struct kvmm_tier;
 
 struct model_mode {
 	const char *device;
 	bool is_ids_only;
 	void (*begin)(struct kvmm_pool *pool);	/* may be NULL */
+	void (*made)(struct kvmm_tier *tier);	/* may be NULL */
 	void (*work)(u32 dice);			/* of the device; UINT32_MAX: all of it; may be NULL */
 };
 

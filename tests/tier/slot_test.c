@@ -196,7 +196,7 @@ Test(slot, what_is_bad_is_found_no_more_and_goes_with_its_last_reader)
 	store(client, 1);
 	cr_assert_eq(find(client, 1, KV_TIER_READ, &slot), KVMM_TIER_HIT);
 	cr_assert_eq(find(client, 1, KV_TIER_READ, &slot), KVMM_TIER_HIT);
-	kv_tier_put_bad(client, slot);
+	kv_tier_put_bad(client, slot, &(struct kv_tier_name){ .key = key_of(1), .domain = domain });
 	cr_expect_str_eq(tier_picture(tier), "D.");
 	cr_expect_not(has(client, 1));
 	store(client, 1);

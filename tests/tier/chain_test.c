@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Device, host, disk: what goes down the chain comes up again, or is a miss. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <kvmm/disk.h>
+
+#include "tests/support/sim_disk.h"
+#include "tests/tier/model.h"
+#include "tests/tier/util.h"
+
+#define BYTES		4096u
+#define SEGMENT		(64u << 10)
+#define MAX_BYTES	(16 * SEGMENT + 8192)
+
+static struct sim_disk sim;
+static struct kvmm_disk *disk;
+
+struct chain {
+	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;
+};
+
+static void open_disk(void)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+
+	attr.path = "/store";
+	attr.max_bytes = MAX_BYTES;
+	attr.segment_bytes = SEGMENT;
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+}
+
+static void make_chain(struct chain *c, u32 nr_units, u64 layout)
+{
+	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr tier = KVMM_TIER_ATTR_INIT;
+
+	tier.block_bytes = pool.block_bytes = BYTES;
+	tier.capacity_blocks = nr_units;
+	c->tier = make_tier_of(&tier);
+	below.high_pm = 0;
+	cr_assert_eq(kvmm_tier_set_disk(c->tier, disk, &below), 0);
+	cr_expect_eq(kvmm_tier_set_disk(c->tier, disk, &below), -EBUSY);
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.layout_id = layout;
+	pool.nr_blocks = 8;
+	pool.policy = "lru";
+	pool.host = c->tier;
+	pool.host_attr = &client;
+	c->pool = make_pool_of(&pool);
+}
+
+static void begin(void)
+{
+	sim_disk_init(&sim, 2 * MAX_BYTES);
+	sim_disk_install(&sim);
+	open_disk();
+}
+
+static void end(void)
+{
+	cr_expect_eq(kvmm_disk_check(disk), 0);
+	kvmm_disk_close(disk);
+	sim_disk_remove();
+	sim_disk_exit(&sim);
+}
+
+static void settle(struct chain *c)
+{
+	for (u32 i = 0; i < 200; i++)
+		kvmm_tier_tick(c->tier);
+}
+
+/* Keys 1 to 8 go down, four at a time; the host has room for four. */
+static void fill(struct chain *c)
+{
+	cache_blocks(c->pool, 1, 8);
+	offload_keys(c->pool, 1, 4, KVMM_TIER_DROP);
+	settle(c);
+	cr_expect_eq(tier_of(c->tier).demoted, 4);
+	offload_keys(c->pool, 5, 4, KVMM_TIER_DROP);
+	settle(c);
+	cr_expect_eq(tier_of(c->tier).evicted, 4);
+	cr_expect_eq(tier_of(c->tier).lost, 0);
+}
+
+TestSuite(tier_chain, .init = begin, .fini = end);
+
+Test(tier_chain, what_has_to_go_from_the_host_is_found_on_disk_and_loaded)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	cr_expect_str_eq(answers(c.pool, 1, 9), "22221111-");
+	cr_expect_eq(load_keys(c.pool, 1, 4), 0);
+	cr_expect_eq(tier_of(c.tier).promoted, 4);
+	cr_expect_str_eq(answers(c.pool, 1, 9), "00002222-", "they are in the host as well");
+	cr_assert_eq(kvmm_reset_inactive(c.pool), 4);
+	cr_expect_str_eq(answers(c.pool, 1, 9), "11112222-");
+	cr_expect_eq(load_keys(c.pool, 3, 4), 0, "some from here, some from there");
+	end_both(c.pool, c.tier);
+}
+
+Test(tier_chain, another_process_finds_it_again_and_another_model_does_not)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	end_both(c.pool, c.tier);
+	kvmm_disk_close(disk);
+	open_disk();
+	make_chain(&c, 4, 2);
+	cr_expect_str_eq(answers(c.pool, 1, 8), "--------");
+	end_both(c.pool, c.tier);
+	make_chain(&c, 4, 1);
+	cr_expect_str_eq(answers(c.pool, 1, 8), "22222222");
+	cr_expect_eq(load_keys(c.pool, 5, 4), 0);
+	end_both(c.pool, c.tier);
+}
+
+Test(tier_chain, what_the_disk_has_spoilt_is_a_miss)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	for (u64 at = 8192; at + 64 < sim.bytes; at += 512)
+		sim.content[at + 33] ^= 1;
+	cr_expect_lt(load_keys(c.pool, 1, 4), 0);
+	settle(&c);
+	cr_expect_eq(kvmm_tier_poll(c.pool), 0);
+	cr_expect_str_eq(answers(c.pool, 1, 4), "----");
+	cr_expect_str_eq(picture(c.pool), "........");
+	cr_expect_eq(tier_of(c.tier).below_failed, 4);
+	end_both(c.pool, c.tier);
+}
+
+Test(tier_chain, what_the_host_has_spoilt_is_not_written)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	cache_blocks(c.pool, 1, 2);
+	send_down(c.pool, 1, 2);
+	cr_assert_eq(kvmm_tier_poll(c.pool), 0);
+	tier_flip(c.tier, 0);
+	settle(&c);
+	cr_expect_eq(tier_of(c.tier).demoted, 1);
+	cr_expect_eq(tier_of(c.tier).below_failed, 1);
+	cr_expect_str_eq(tier_picture(c.tier), ".r..");
+	cr_assert_eq(kvmm_reset_inactive(c.pool), 2);
+	cr_expect_str_eq(answers(c.pool, 2, 1), "1");
+	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
+	end_both(c.pool, c.tier);
+}
+
+Test(tier_chain, a_load_may_be_aborted_while_the_disk_reads)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct chain c;
+	kvmm_tier_op_t op;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	load.prefix = prefix_of(1, 3);
+	cr_assert_eq(kvmm_tier_load(c.pool, &load, &op), 0);
+	cr_expect_str_eq(picture(c.pool), "PPP.....");
+	cr_expect_eq(kvmm_validate(c.pool), 0);
+	cr_expect_eq(kvmm_tier_abort(c.pool, op), 0);
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
+		;
+	cr_expect_str_eq(picture(c.pool), "........");
+	cr_expect_eq(tier_of(c.tier).pinned, 0);
+	cr_expect_eq(tier_of(c.tier).writing, 0);
+	cr_assert_eq(kvmm_tier_load(c.pool, &load, &op), 0);
+	kvmm_pool_destroy(c.pool);
+	cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+	cr_expect_eq(tier_of(c.tier).writing, 0);
+	kvmm_tier_destroy(c.tier);
+}
+
+Test(tier_chain, what_finds_no_blocks_leaves_the_disk_alone)
+{
+	kvmm_ref_t refs[6];
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	make_blocks(c.pool, 20, 6, refs);
+	cr_expect_eq(load_keys(c.pool, 1, 4), -ENOSPC);
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
+		;
+	cr_expect_eq(tier_of(c.tier).writing, 0);
+	cr_expect_eq(tier_of(c.tier).pinned, 0);
+	cr_expect_eq(kvmm_tier_poll(c.pool), 0);
+	cr_expect_eq(load_keys(c.pool, 1, 2), 0);
+	end_both(c.pool, c.tier);
+}
+
+static void with_disk(struct kvmm_tier *tier)
+{
+	cr_assert_eq(kvmm_tier_set_disk(tier, disk, NULL), 0);
+}
+
+Test(tier_chain, whatever_happens_contents_are_right_and_nothing_stays_held)
+{
+	model_run(&(struct model_mode){ .device = "host", .made = with_disk }, 12000);
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What lies below the host tier: a store, to which the coldest blocks are written before they have to
+ * go, and from which blocks come back.
+ *
+ * A slot that is being written stays where it is in the order of eviction, and readable; only its
+ * memory is kept until the store is through (SLOT_BUSY). So a block that is evicted when its turn comes
+ * mostly has a copy below already, and nobody waits for a disk. What comes back is read into a slot
+ * that is WRITING, by one who waits for it.
+ *
+ * The chain of checksums is not broken: before a block is written the host's memory is compared with
+ * the checksum that the block had in the device, the store has its own, and what was read gets
+ * one that the device's memory is compared with after the next copy.
+ */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "below.h"
+
+#define POLL_BATCH	16u
+#define LOOK_NS		100000u
+
+/* ---- transfers ---- */
+
+static struct below_io *io_take(struct below *below, enum below_kind kind)
+{
+	u32 max = kind == BELOW_PUT ? below->max_put : below->max_get;
+
+	if (below->nr_used[kind] == max || !below->free)
+		return NULL;
+	struct below_io *io = below->free;
+
+	below->free = io->next;
+	*io = (struct below_io){ .kind = kind };
+	below->nr_used[kind]++;
+	return io;
+}
+
+static void io_free(struct below *below, struct below_io *io)
+{
+	below->nr_used[io->kind]--;
+	io->kind = BELOW_FREE;
+	io->next = below->free;
+	below->free = io;
+}
+
+static void *memory_of(struct kvmm_tier *tier, u32 index)
+{
+	return (u8 *)tier->chunk[index / tier->chunk_units].mem.ptr +
+	       index % tier->chunk_units * tier->unit_bytes;
+}
+
+static struct kv_tier_name name_of_slot(const struct tslot *slot)
+{
+	struct kv_tier_name name = { .layout = slot->layout, .position = slot->position,
+				     .has_parent = slot->flags & SLOT_HAS_PARENT };
+
+	memcpy(&name.key, slot->key, sizeof(name.key));
+	memcpy(&name.parent, slot->parent, sizeof(name.parent));
+	name.domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
+				       slot->domain >> 48 };
+	return name;
+}
+
+/* Of a block in a slot, as kv_dev_ops.sum_blocks has it. */
+static u64 sum_of(struct kvmm_tier *tier, const struct kv_tier_client *client, u32 index)
+{
+	const struct kv_dev_ops *ops = tier->parts.host;
+	struct kvmm_plane plane[MAX_SUM_PLANES];
+	struct kv_planes planes = { plane, client->nr_planes };
+	struct kv_fence none = { 0 };
+	struct kv_dev *dev;
+	u64 sum = 0;
+
+	for (u32 i = 0; i < client->nr_planes; i++) {
+		plane[i] = client->host[i];
+		plane[i].base += (uintptr_t)memory_of(tier, index);
+	}
+	if (!ops->open(0, &dev))
+		ops->sum_blocks(dev, &planes, 0, 1, none, &sum);
+	return sum;
+}
+
+static bool can_sum(const struct kvmm_tier *tier, const struct kv_tier_client *client)
+{
+	return tier->parts.host && client->nr_planes && client->nr_planes <= MAX_SUM_PLANES;
+}
+
+/* ---- down ---- */
+
+static bool is_wanted(const struct tslot *slot)
+{
+	return slot->state == SLOT_READY && !(slot->flags & (SLOT_BELOW | SLOT_BUSY));
+}
+
+/* The next one to go that has no copy below, which stays where it is; or KV_NONE. */
+static u32 next_victim(struct kvmm_tier *tier)
+{
+	u32 seen[LOOK_VICTIMS], nr, found = KV_NONE;
+
+	for (nr = 0; nr < LOOK_VICTIMS && found == KV_NONE; nr++) {
+		seen[nr] = age_pick(tier, NULL, false);
+		if (seen[nr] == KV_NONE)
+			break;
+		if (is_wanted(slot_at(tier, seen[nr])))
+			found = seen[nr];
+	}
+	while (nr-- > 0)
+		age_unpick(tier, seen[nr]);
+	return found;
+}
+
+static struct below_io *begin_put(struct kvmm_tier *tier)
+{
+	struct below *below = tier->below;
+	struct below_io *io;
+	struct tslot *slot;
+	u64 ready;
+	u32 index;
+
+	kv_assert_held(&tier->lock);
+	ready = min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
+	if ((u64)tier->units_used * 1000 < ready * below->high_pm)
+		return NULL;
+	index = next_victim(tier);
+	io = index == KV_NONE ? NULL : io_take(below, BELOW_PUT);
+	if (!io)
+		return NULL;
+	slot = slot_at(tier, index);
+	slot->flags |= SLOT_BUSY;
+	io->slot = (struct kv_tier_slot){ index, slot->gen };
+	io->io = (struct kv_tier_io){
+		.name = name_of_slot(slot), .buf = memory_of(tier, index), .sum = slot->sum,
+		.bytes = (u64)slot->nr_units * tier->unit_bytes,
+		.has_sum = slot->flags & SLOT_HAS_SUM,
+	};
+	io->owner = slot->owner;
+	return io;
+}
+
+/* The store is through with it. */
+static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
+{
+	struct below *below = tier->below;
+	struct tslot *slot;
+
+	kv_lock(&tier->lock);
+	slot = slot_at(tier, io->slot.index);
+	slot->flags &= ~SLOT_BUSY;
+	if (!error)
+		slot->flags |= SLOT_BELOW;
+	*(error ? &below->failed : &below->demoted) += 1;
+	if (slot->state == SLOT_DOOMED && !slot->readers)
+		tslot_bury(tier, io->slot.index);
+	else if (error == -EBADMSG && slot->state == SLOT_READY)
+		tslot_doom(tier, io->slot.index);
+	io_free(below, io);
+	kv_unlock(&tier->lock);
+}
+
+/* What has changed in memory since it came from the device is not written, and not found any more. */
+static bool is_whole(struct kvmm_tier *tier, const struct below_io *io)
+{
+	const struct kv_tier_client *client = &tier->owner[io->owner];
+
+	if (!io->io.has_sum || io->owner == NOBODY || !can_sum(tier, client))
+		return true;
+	return sum_of(tier, client, io->slot.index) == io->io.sum;
+}
+
+static bool put_one(struct kvmm_tier *tier)
+{
+	struct below *below = tier->below;
+	struct below_io *io;
+	int err;
+
+	kv_lock(&tier->lock);
+	io = begin_put(tier);
+	kv_unlock(&tier->lock);
+	if (!io)
+		return false;
+	err = is_whole(tier, io) ? below->ops->put(below->store, &io->io) : -EBADMSG;
+	if (err)
+		end_put(tier, io, err);
+	return !err;
+}
+
+/* ---- up ---- */
+
+enum kvmm_tier_answer kv_tier_find_below(struct kv_tier_client *client, const kvmm_key_t *key,
+					 kvmm_domain_t domain)
+{
+	struct below *below = client->tier->below;
+	struct kv_tier_name name = { .key = *key, .domain = domain, .layout = client->layout };
+	u8 answer = KVMM_TIER_MISS;
+
+	if (below)
+		below->ops->lookup(below->store, &name, 1, &answer);
+	return answer;
+}
+
+int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name,
+		  struct kv_tier_fetch *fetch)
+{
+	struct kvmm_tier *tier = client->tier;
+	struct below *below = tier->below;
+	struct below_io *io;
+	int err = kv_tier_reserve(client, name, &fetch->slot);
+
+	if (err)
+		return err;
+	kv_lock(&tier->lock);
+	io = io_take(below, BELOW_GET);
+	kv_unlock(&tier->lock);
+	if (!io) {
+		kv_tier_cancel(client, fetch->slot);
+		return -EAGAIN;
+	}
+	io->io = (struct kv_tier_io){
+		.name = *name, .buf = memory_of(tier, fetch->slot.index),
+		.bytes = (u64)client->block_units * tier->unit_bytes,
+	};
+	fetch->io = io;
+	err = below->ops->get(below->store, &io->io);
+	if (!err)
+		return 0;
+	kv_lock(&tier->lock);
+	io_free(below, io);
+	kv_unlock(&tier->lock);
+	kv_tier_cancel(client, fetch->slot);
+	return err;
+}
+
+int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch)
+{
+	struct kvmm_tier *tier = client->tier;
+	struct below_io *io = fetch->io;
+	int err;
+
+	/* Pairs with end(): what was read is there. */
+	if (!smp_load_acquire(&io->is_done))
+		return -EAGAIN;
+	err = io->io.error;
+	kv_lock(&tier->lock);
+	io_free(tier->below, io);
+	*(err ? &tier->below->failed : &tier->below->promoted) += 1;
+	kv_unlock(&tier->lock);
+	if (err)
+		kv_tier_cancel(client, fetch->slot);
+	return err;
+}
+
+bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum)
+{
+	if (!can_sum(client->tier, client))
+		return false;
+	*sum = sum_of(client->tier, client, fetch->slot.index);
+	return true;
+}
+
+/* ---- both ---- */
+
+static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
+{
+	struct below_io *io = container_of(done, struct below_io, io);
+
+	if (io->kind == BELOW_PUT) {
+		end_put(tier, io, done->error);
+		return;
+	}
+	/* Pairs with kv_tier_fetch_poll(). */
+	smp_store_release(&io->is_done, 1);
+}
+
+u32 below_poll(struct kvmm_tier *tier)
+{
+	struct kv_tier_io *done[POLL_BATCH];
+	struct below *below = tier->below;
+	u32 nr = below->ops->poll(below->store, done, POLL_BATCH);
+
+	for (u32 i = 0; i < nr; i++)
+		end(tier, done[i]);
+	return nr;
+}
+
+bool kv_tier_work(struct kvmm_tier *tier)
+{
+	bool worked = false;
+
+	if (!tier->below)
+		return false;
+	while (below_poll(tier) == POLL_BATCH)
+		worked = true;
+	while (put_one(tier))
+		worked = true;
+	return worked;
+}
+
+/* ---- coming and going ---- */
+
+int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, void *store,
+		      const struct kvmm_tier_disk_attr *attr)
+{
+	u32 nr = attr->max_put + attr->max_get;
+	struct below *below = kv_alloc(sizeof(*below));
+
+	if (!below)
+		return -ENOMEM;
+	below->io = kv_alloc_array(nr, sizeof(*below->io));
+	if (!below->io) {
+		kv_free(below);
+		return -ENOMEM;
+	}
+	below->ops = ops;
+	below->store = store;
+	below->high_pm = attr->high_pm;
+	below->max_put = attr->max_put;
+	below->max_get = attr->max_get;
+	for (u32 i = nr; i-- > 0;) {
+		below->io[i].next = below->free;
+		below->free = &below->io[i];
+	}
+	kv_lock(&tier->lock);
+	tier->below = below;
+	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io);
+	kv_unlock(&tier->lock);
+	return 0;
+}
+
+/* Memory that a store may still read is not freed. */
+void below_exit(struct kvmm_tier *tier)
+{
+	struct below *below = tier->below;
+	u32 word = 0;
+
+	if (!below)
+		return;
+	while (below->nr_used[BELOW_PUT])
+		if (!below_poll(tier))
+			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+	below->ops->close(below->store);
+	kv_free(below->io);
+	kv_free(below);
+}

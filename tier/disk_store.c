@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A disk store as what lies below a host tier. Transfers are told apart by their address, so nobody
+ * else may submit anything to the same store.
+ */
+#include <kv/mem.h>
+#include <kvmm/disk.h>
+
+#include "internal.h"
+
+#define POLL_MAX	16u
+
+static struct kvmm_disk_name disk_name(const struct kv_tier_name *name)
+{
+	struct kvmm_disk_name disk = { .tenant = name->domain.tenant, .group = name->domain.group,
+				       .key_bytes = KVMM_KEY_BYTES };
+	u64 layout = name->domain.layout;
+
+	memcpy(disk.layout, &name->layout, sizeof(name->layout));
+	memcpy(disk.layout + sizeof(name->layout), &layout, sizeof(layout));
+	memcpy(disk.key, name->key.byte, KVMM_KEY_BYTES);
+	return disk;
+}
+
+static void lookup(void *store, const struct kv_tier_name *names, u32 nr, u8 *answers)
+{
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_disk_name name = disk_name(&names[i]);
+		u8 answer = KVMM_DISK_MISS;
+
+		kvmm_disk_lookup(store, &name, 1, &answer, NULL);
+		answers[i] = answer == KVMM_DISK_HIT ? KVMM_TIER_HIT :
+			     answer == KVMM_DISK_PENDING ? KVMM_TIER_RETRY : KVMM_TIER_MISS;
+	}
+}
+
+static int put(void *store, struct kv_tier_io *io)
+{
+	struct kvmm_disk_put req = { .name = disk_name(&io->name), .data = io->buf,
+				     .bytes = io->bytes, .position = io->name.position };
+
+	if (io->name.has_parent) {
+		req.parent_bytes = KVMM_KEY_BYTES;
+		memcpy(req.parent, io->name.parent.byte, KVMM_KEY_BYTES);
+	}
+	return kvmm_disk_submit_put(store, &req, 1, 0, (uintptr_t)io);
+}
+
+static int get(void *store, struct kv_tier_io *io)
+{
+	struct kvmm_disk_get req = { .name = disk_name(&io->name), .data = io->buf,
+				     .room = io->bytes };
+
+	return kvmm_disk_submit_get(store, &req, 1, (uintptr_t)io);
+}
+
+static void cancel(void *store, struct kv_tier_io *io)
+{
+	kvmm_disk_abort(store, (uintptr_t)io);
+}
+
+static void forget(void *store, const struct kv_tier_name *name)
+{
+	struct kvmm_disk_name disk = disk_name(name);
+
+	kvmm_disk_forget(store, &disk, 1, 0);
+}
+
+/* What is there already need not be written; what has another length is something else. */
+static int error_of(const struct kv_tier_io *io, const struct kvmm_disk_done *done)
+{
+	if (done->is_put && done->status == -EEXIST)
+		return 0;
+	if (!done->is_put && !done->status && done->bytes != io->bytes)
+		return -EBADMSG;
+	return done->status;
+}
+
+static u32 poll(void *store, struct kv_tier_io **result, u32 max)
+{
+	struct kvmm_disk_done done[POLL_MAX];
+	u32 nr = kvmm_disk_poll(store, done, min(max, POLL_MAX));
+
+	for (u32 i = 0; i < nr; i++) {
+		result[i] = (struct kv_tier_io *)(uintptr_t)done[i].tag;
+		result[i]->error = error_of(result[i], &done[i]);
+	}
+	return nr;
+}
+
+static int event(void *store)
+{
+	return kvmm_disk_event(store);
+}
+
+static int check(void *store)
+{
+	return kvmm_disk_check(store);
+}
+
+/* It stays the caller's. */
+static void close(void *store)
+{
+}
+
+static const struct kv_tier_ops disk_ops = {
+	.name		= "disk",
+	.close		= close,
+	.lookup		= lookup,
+	.put		= put,
+	.get		= get,
+	.cancel		= cancel,
+	.forget		= forget,
+	.poll		= poll,
+	.eventfd	= event,
+	.check		= check,
+};
+
+#define DEFAULT_MAX	64u
+#define MAX_IOS		4096u
+
+static int read_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr)
+{
+	const struct kvmm_tier_disk_attr preset = KVMM_TIER_DISK_ATTR_INIT;
+
+	*attr = from ? *from : preset;
+	if (attr->size != sizeof(*attr) || attr->high_pm > 1000 || attr->max_put > MAX_IOS ||
+	    attr->max_get > MAX_IOS || attr->reserved)
+		return -EINVAL;
+	attr->max_put = attr->max_put ? attr->max_put : DEFAULT_MAX;
+	attr->max_get = attr->max_get ? attr->max_get : DEFAULT_MAX;
+	return 0;
+}
+
+int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
+		       const struct kvmm_tier_disk_attr *attr)
+{
+	struct kvmm_tier_disk_attr known;
+	int err;
+
+	if (!tier || !disk)
+		return -EINVAL;
+	if (READ_ONCE(tier->dead))
+		return -ECHILD;
+	err = read_attr(attr, &known);
+	if (err)
+		return err;
+	if (!tier->unit_bytes)
+		return -EOPNOTSUPP;
+	if (tier->below || READ_ONCE(tier->nr_users) > 1)
+		return -EBUSY;
+	return kv_tier_set_below(tier, &disk_ops, disk, &known);
+}
