@@ -60,6 +60,7 @@ static void end(void)
 		sw_dev_close(&sw.dev[i]);
 	sw_objects_exit();
 	sw_kernels_exit();
+	sw_program_exit();
 	sw_reports_clear();
 	sw_sched_reset();
 	sw_contexts_forget();

@@ -354,6 +354,7 @@ void sw_functions_free(struct sw_function *fn);
 const struct sw_kernel *sw_kernel_find(const char *name);
 int sw_kernel_add(const struct sw_kernel *kernel);	/* -ENOSPC; -EEXIST */
 void sw_kernels_exit(void);
+void sw_program_exit(void);		/* after it: kernels of programs are in its table */
 void sw_modules_exit(void);
 
 /* ---- All there is ---- */
