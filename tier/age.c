@@ -3,9 +3,9 @@
  * Who goes when a host tier is full.
  *
  * Each client's slots are in an order of their own, an instance of the tier's policy, and so are
- * those that clients have left behind. The next to go is the first one of that order whose first one
- * was used longest ago, among those that may be taken from: so without limits LRU is that of the whole
- * tier, and whoever has no more than it is guaranteed keeps that.
+ * those that clients have left behind. The next to go is the first one of that order whose first
+ * one was used longest ago, among those that may be taken from: so without limits LRU is that of
+ * the whole tier, and whoever has no more than it is guaranteed keeps that.
  */
 #include <kv/mem.h>
 
@@ -143,9 +143,12 @@ void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client)
 	const struct kv_evict_ops *ops = tier->parts.evict;
 
 	kv_assert_held(&tier->lock);
-	for (u32 i = 0; i < tier->nr_units; i++)
-		if (slot_at(tier, i)->state != SLOT_FREE && slot_at(tier, i)->owner == client->number)
-			slot_at(tier, i)->owner = NOBODY;
+	for (u32 i = 0; i < tier->nr_units; i++) {
+		struct tslot *slot = slot_at(tier, i);
+
+		if (slot->state != SLOT_FREE && slot->owner == client->number)
+			slot->owner = NOBODY;
+	}
 	while (ops->nr(client->order)) {
 		u32 index = ops->pick(client->order);
 		kvmm_key_t key;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What lies below the host tier: a store, to which the coldest blocks are written before they have to
- * go, and from which blocks come back.
+ * What lies below the host tier: a store, to which the coldest blocks are written before they
+ * have to go, and from which blocks come back.
  *
  * A slot that is being written stays where it is in the order of eviction, and readable; only its
- * memory is kept until the store is through (SLOT_BUSY). So a block that is evicted when its turn comes
- * mostly has a copy below already, and nobody waits for a disk. What comes back is read into a slot
- * that is WRITING, by one who waits for it.
+ * memory is kept until the store is through (SLOT_BUSY). So a block that is evicted when its turn
+ * comes mostly has a copy below already, and nobody waits for a disk. What comes back is read
+ * into a slot that is WRITING, by one who waits for it.
  *
- * The chain of checksums is not broken: before a block is written the host's memory is compared with
- * the checksum that the block had in the device, the store has its own, and what was read gets
- * one that the device's memory is compared with after the next copy.
+ * The chain of checksums is not broken: before a block is written the host's memory is compared
+ * with the checksum that the block had in the device, the store has its own, and what was read
+ * gets one that the device's memory is compared with after the next copy.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -158,7 +158,7 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	kv_unlock(&tier->lock);
 }
 
-/* What has changed in memory since it came from the device is not written, and not found any more. */
+/* What has changed in memory since it came from the device is not written, nor found any more. */
 static bool is_whole(struct kvmm_tier *tier, const struct below_io *io)
 {
 	const struct kv_tier_client *client = &tier->owner[io->owner];

@@ -2,9 +2,9 @@
 /*
  * Pools that share a host tier: how they come, what they are told, and how they go.
  *
- * A client that is told of names that are gone takes them from a list of its own, when it calls next.
- * There is room for each unit once, and for what its threads commit while one of them fetches: whoever
- * commits fetches first, so nothing else can have come since.
+ * A client that is told of names that are gone takes them from a list of its own, when it calls
+ * next. There is room for each unit once, and for what its threads commit while one of them
+ * fetches: whoever commits fetches first, so nothing else can have come since.
  */
 #include <kv/mem.h>
 

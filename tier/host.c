@@ -2,9 +2,9 @@
 /*
  * A host tier's birth and death, and its memory, which comes in portions.
  *
- * Pinning is slow, so a tier is there with its first portion, and grows by one whenever somebody has
- * the time for it. Each portion is a zone of its own: portions do not lie behind one another, so no
- * block may lie across their borders.
+ * Pinning is slow, so a tier is there with its first portion, and grows by one whenever somebody
+ * has the time for it. Each portion is a zone of its own: portions do not lie behind one another,
+ * so no block may lie across their borders.
  */
 #include <stdio.h>
 

@@ -2,9 +2,10 @@
 /*
  * Copies between a device and slots, in extents; or, where there is no content, time that goes by.
  *
- * A piece of a block lies at the same offset of each slot, so slots of one portion whose first units
- * differ by whole blocks are one set of planes, and go in one submission: mostly all of a copy do. A
- * copy of which part could not be submitted has failed, but is over only when the rest is.
+ * A piece of a block lies at the same offset of each slot, so slots of one portion whose first
+ * units differ by whole blocks are one set of planes, and go in one submission: mostly all of a
+ * copy do. A copy of which part could not be submitted has failed, but is over only when the rest
+ * is.
  */
 #include <kv/env.h>
 

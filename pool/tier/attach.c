@@ -435,7 +435,8 @@ static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
 	       kv_word_is(word, KV_ENTRY_REGISTERED) && kv_tier_has(lower->client, below->copy);
 }
 
-static void fill_stat(struct kvmm_pool *pool, struct lower *lower, struct kvmm_tier_client_stat *stat)
+static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
+		      struct kvmm_tier_client_stat *stat)
 {
 	kv_lock(&lower->lock);
 	*stat = lower->stat;

@@ -3,9 +3,9 @@
  * Batches: what is copied together, from being filled to its end.
  *
  * Whoever fills or ends a batch has it alone, and holds no lock: the device is spoken to, checksums
- * are made, and the pool takes blocks back. The copy begins behind all that the engine's streams were
- * given before: their last writes are in what goes down, and what goes up overwrites nothing that
- * they still use.
+ * are made, and the pool takes blocks back. The copy begins behind all that the engine's streams
+ * were given before: their last writes are in what goes down, and what goes up overwrites nothing
+ * that they still use.
  */
 #include "tier.h"
 

@@ -2,8 +2,9 @@
 /*
  * Down: from the queue to a copy below.
  *
- * A block is pinned while it is copied, so it is neither evicted nor moved; who looks at the order of
- * eviction finds it where it was, unless somebody who wanted to evict it has met it meanwhile.
+ * A block is pinned while it is copied, so it is neither evicted nor moved; who looks at the
+ * order of eviction finds it where it was, unless somebody who wanted to evict it has met it
+ * meanwhile.
  */
 #include <limits.h>
 
@@ -101,7 +102,8 @@ static void unpin_all(struct kvmm_pool *pool, struct lower *lower, const struct 
 
 /* ---- beginning ---- */
 
-static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lower *lower, u32 index)
+static struct kv_tier_name name_of(const struct kvmm_pool *pool, const struct lower *lower,
+				   u32 index)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
 	const struct pool_presence *presence = &pool->presence;
@@ -177,7 +179,7 @@ static struct batch *fill(struct kvmm_pool *pool, struct lower *lower, u32 *budg
 	return batch;
 }
 
-/* By place in the device, so that what lies together there lies together below. Few: by insertion. */
+/* By place in the device, so that what lies together there does so below. Few: by insertion. */
 static void sort_by_block(struct batch *batch)
 {
 	for (u32 i = 1; i < batch->nr; i++) {
@@ -192,7 +194,7 @@ static void sort_by_block(struct batch *batch)
 	}
 }
 
-/* Those for which there is a slot come first, in the same order; ->error says why the others have none. */
+/* Those for which there is a slot come first, in order; ->error says why the others have none. */
 static void reserve_slots(struct lower *lower, struct batch *batch)
 {
 	batch->nr_copy = 0;
@@ -259,7 +261,8 @@ static int make_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *
 		bool sums = lower_sums(lower, &lower->item[batch->item[from]].name.key, every);
 
 		for (end = from + 1; end < batch->nr_copy; end++)
-			if (lower_sums(lower, &lower->item[batch->item[end]].name.key, every) != sums)
+			if (lower_sums(lower, &lower->item[batch->item[end]].name.key,
+				       every) != sums)
 				break;
 		if (sums)
 			err = batch_sums(pool, batch, from, end);
@@ -268,7 +271,8 @@ static int make_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *
 }
 
 /* Readable from now on; it is told first, so that whoever evicts it is told later. */
-static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i, u32 every)
+static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i,
+		   u32 every)
 {
 	struct item *item = &lower->item[batch->item[i]];
 	bool sums = lower_sums(lower, &item->name.key, every);

@@ -40,7 +40,8 @@ u32 item_find(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
 	u32 index;
 
 	kv_assert_held(&lower->lock);
-	for (index = *bucket_of(lower, key); index != KV_NONE; index = lower->item[index].next_name) {
+	for (index = *bucket_of(lower, key); index != KV_NONE;
+	     index = lower->item[index].next_name) {
 		const struct kv_tier_name *name = &lower->item[index].name;
 
 		if (kv_key_equal(&name->key, key) &&

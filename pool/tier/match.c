@@ -2,9 +2,9 @@
 /*
  * A match that goes on below: device first, then whatever can be loaded.
  *
- * Below the device keys are asked for up to the first that cannot be had, one kind of place after the
- * other: those that are on their way, then the device again, where blocks behind a hole may be,
- * then the host tier. Each answer is true at some moment of the call.
+ * Below the device keys are asked for up to the first that cannot be had, one kind of place after
+ * the other: those that are on their way, then the device again, where blocks behind a hole may
+ * be, then the host tier. Each answer is true at some moment of the call.
  */
 #include <limits.h>
 

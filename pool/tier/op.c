@@ -2,8 +2,8 @@
 /*
  * Operations: what callers wait for, how it ends, and how it is given up.
  *
- * Giving up takes the operation's wants from wherever they hang; what they waited for goes on until it
- * is over, and finds that nobody wants it.
+ * Giving up takes the operation's wants from wherever they hang; what they waited for goes on
+ * until it is over, and finds that nobody wants it.
  */
 #include <kv/env.h>
 #include <kv/file.h>

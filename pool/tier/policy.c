@@ -3,8 +3,9 @@
  * When a block is copied down without being asked for, and whether loading is worth its time.
  *
  * Uses are counted where blocks are hit, without a lock and so that a count may be lost: who misses
- * the moment at which a block becomes worth a copy finds it at the next use. The same line remembers
- * blocks whose copy may have been evicted meanwhile: they are looked at again every few uses.
+ * the moment at which a block becomes worth a copy finds it at the next use. The same line
+ * remembers blocks whose copy may have been evicted meanwhile: they are looked at again every few
+ * uses.
  */
 #include "lower.h"
 #include "tier.h"
@@ -74,8 +75,8 @@ void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 n
 	kv_rcu_read_unlock();
 }
 
-static void fill(struct lower *lower, const struct kv_handle *handles, const struct kv_handle *found,
-		 u32 nr)
+static void fill(struct lower *lower, const struct kv_handle *handles,
+		 const struct kv_handle *found, u32 nr)
 {
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < nr; i++)
@@ -221,7 +222,7 @@ static u64 load_time(const struct costs *costs, u32 nr)
 	return nr ? costs->wait_ns + costs->latency_ns + nr * costs->block_ns : 0;
 }
 
-/* Loading grows with its part, computing the rest shrinks: the best is on one side of where they meet. */
+/* Loading grows with its part, computing the rest shrinks: the best is where they meet. */
 static u32 best_split(const struct costs *costs, u32 nr)
 {
 	u32 low = 0, high = nr;
@@ -234,7 +235,7 @@ static u32 best_split(const struct costs *costs, u32 nr)
 		else
 			low = mid + 1;
 	}
-	/* At @low loading takes as long as computing or longer; one block less is the other side. */
+	/* At @low loading takes as long or longer; one block less is the other side. */
 	if (low && (nr - low + 1) * costs->compute_ns <= load_time(costs, low))
 		low--;
 	return low;

@@ -4,9 +4,9 @@
  *
  * In this order: under ->lock each key is looked for in the device, among what is on its way, and
  * below, where a reader keeps it; the items of what is to be loaded are named, so whoever comes
- * next waits for them. Then blocks are allocated, without the lock. Then they are ready, and a batch
- * takes them. What arrived and is right is published, and only then the name is given up: nobody
- * can look in between and load it twice.
+ * next waits for them. Then blocks are allocated, without the lock. Then they are ready, and a
+ * batch takes them. What arrived and is right is published, and only then the name is given up:
+ * nobody can look in between and load it twice.
  */
 #include <limits.h>
 

@@ -2,9 +2,10 @@
 /*
  * Two pools above one host tier, everything at once, against a model that knows contents.
  *
- * Every block's content says its key, so whatever a lookup or a load gives can be checked. The model
- * knows what is held, and what each operation asked for; what tiers have it may not know, but what they
- * give has to be right, each operation has to end, and in the end nothing may be held by anybody.
+ * Every block's content says its key, so whatever a lookup or a load gives can be checked. The
+ * model knows what is held, and what each operation asked for; what tiers have it may not know,
+ * but what they give has to be right, each operation has to end, and in the end nothing may be
+ * held by anybody.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Blocks of a pool on a device go down to host memory, and come back: bytes moved in both directions
- * in the time of both, everything included that a pool does for it. Beside it, in the same run, one
- * memcpy() a block moves as many bytes between two buffers of the same sizes, down and up.
+ * Blocks of a pool on a device go down to host memory, and come back: bytes moved in both
+ * directions in the time of both, everything included that a pool does for it. Beside it, in the
+ * same run, one memcpy() a block moves as many bytes between two buffers of the same sizes, down
+ * and up.
  *
- * The software device copies on the CPU, and so it makes checksums: with one of each block they cost
- * what a third copy would. A GPU makes them while it would wait for the bus.
+ * The software device copies on the CPU, and so it makes checksums: with one of each block they
+ * cost what a third copy would. A GPU makes them while it would wait for the bus.
  */
 #include <errno.h>
 #include <stdio.h>
