@@ -490,6 +490,17 @@ static int bound_moves(const struct steps *steps, u32 *max_blocks)
 	return room ? 0 : -EBUSY;
 }
 
+/* What is under way is not cancelled for somebody who is refused anyway. */
+static bool somebody_works(struct steps *steps)
+{
+	bool open;
+
+	kv_lock(&steps->lock);
+	open = steps_are_open(steps);
+	kv_unlock(&steps->lock);
+	return open;
+}
+
 int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
 {
 	struct steps *steps = steps_of(pool);
@@ -497,7 +508,7 @@ int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks)
 
 	if (likely(!steps))
 		return 0;
-	if (steps->nr_quiet)
+	if (steps->nr_quiet || somebody_works(steps))
 		return -EBUSY;
 	flights_cancel(pool);
 	kv_lock(&steps->lock);

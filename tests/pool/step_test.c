@@ -518,6 +518,26 @@ Test(step, an_open_step_bars_stopping_the_world)
 
 /* ---- standing still ---- */
 
+/* What is refused has done nothing: a copy that is under way is not ended for it. */
+Test(step, who_may_not_stop_the_world_does_not_cancel_copies_either)
+{
+	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = 5 };
+	kvmm_range_t range[26];
+	struct kvmm_pool *pool = scattered(range);
+	kvmm_stream_t id = add_stream(pool, 0);
+	u64 epoch = begin(pool, id);
+
+	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
+	cr_expect_eq(kvmm_pool_compact(pool, &compact), -EBUSY);
+	cr_expect_eq(steps_of_pool(pool).cancelled_moves, 0);
+	end(pool, id, epoch);
+	cr_expect_eq(kvmm_compact_poll(pool), 0);
+	cr_expect_geq(largest(pool), 5);
+	expect_content(pool, range);
+	cr_expect_eq(kvmm_stream_del(pool, id), 0);
+	end_pool(pool);
+}
+
 Test(step, nothing_moves_in_a_quiescent_pool)
 {
 	kvmm_range_t range[26];
