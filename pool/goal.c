@@ -190,12 +190,26 @@ u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks)
 	return ns ? ns : nr_blocks * pool->door.costs.copy_block_ns;
 }
 
+/* Moves have two places until they have landed, and what is promised is not for the second one. */
+static u64 most_beside_promises(struct kvmm_pool *pool)
+{
+	u64 nr_free, nr_promised;
+
+	kv_lock(&pool->lock);
+	nr_free = pool_nr_free(pool);
+	nr_promised = pool->door.nr_promised;
+	kv_unlock(&pool->lock);
+	/* Nothing can be moved: if nothing needs to be, that is still a plan. */
+	return nr_promised && nr_free > nr_promised ? nr_free - nr_promised : KV_NONE;
+}
+
 /* Blocks that all budgets allow; 0 = no limit, which a budget for less than one block is not. */
 static int set_budget(struct goal *goal)
 {
 	const struct kvmm_compact_goal *ask = goal->ask;
 	u64 most = ask->max_blocks ? ask->max_blocks : KV_NONE;
 
+	most = min(most, most_beside_promises(goal->pool));
 	if (ask->max_bytes)
 		most = min(most, ask->max_bytes / goal->pool->block_bytes);
 	goal->req.max_blocks = most == KV_NONE ? 0 : most;
@@ -281,6 +295,42 @@ static int plan_in_time(struct goal *goal, void *scratch)
 	return err;
 }
 
+static int plan_run_of(struct goal *goal, u32 nr, void *scratch)
+{
+	int err = set_budget(goal);
+
+	goal->req.want = nr;
+	return err ? err : plan_in_time(goal, scratch);
+}
+
+/*
+ * The longest run that there is a way to, by bisection of lengths between what there is and what there
+ * is no way to. Planners are no oracles: a longer one may be within reach although this one was not.
+ */
+static int plan_longest(struct goal *goal, void *scratch)
+{
+	u32 lo = goal_largest(goal), hi = goal->req.want, most = lo;
+	int err = -ENOSPC;
+
+	while (hi - lo > 1) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		err = plan_run_of(goal, mid, scratch);
+		if (!err)
+			lo = most = mid;
+		else if (err == -ENOSPC || err == -ETIME)
+			hi = mid;
+		else
+			return err;
+	}
+	if (most == goal_largest(goal))
+		return -ENOSPC;
+	if (err)
+		err = plan_run_of(goal, most, scratch);
+	goal->is_partial = true;
+	return err;
+}
+
 static int make_plan(struct goal *goal)
 {
 	void *scratch = kv_alloc(kv_goal_scratch(goal->pool->parts.planner, &goal->req) + 1);
@@ -292,6 +342,8 @@ static int make_plan(struct goal *goal)
 	err = set_budget(goal);
 	if (!err)
 		err = plan_in_time(goal, scratch);
+	if ((err == -ENOSPC || err == -ETIME) && goal->ask->flags & KVMM_GOAL_BEST)
+		err = plan_longest(goal, scratch);
 	kv_free(scratch);
 	goal->plan_ns += kv_clock_ns() - begin_ns;
 	return err;
@@ -330,6 +382,7 @@ static int try_once(struct goal *goal, const struct kv_movable_ops *ops, void *o
 {
 	int err = see(goal, ops, owner);
 
+	goal->req.want = goal->ask->want;
 	if (!err)
 		err = make_plan(goal);
 	if (err == -EALREADY)
@@ -392,7 +445,7 @@ u32 goal_largest(const struct goal *goal)
 static u32 length_looked_at(const struct goal *goal)
 {
 	if (goal->req.goal == KV_GOAL_RUN)
-		return goal->req.want;
+		return goal->ask->want;
 	return goal->req.goal == KV_GOAL_PAGEBLOCKS ? BIT(goal->req.order) :
 						      max(asked_median(&goal->pool->asked), 1u);
 }

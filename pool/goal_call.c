@@ -12,12 +12,13 @@ const char *kvmm_goal_name(uint32_t goal)
 	return goal < KVMM_NR_GOALS ? names[goal] : NULL;
 }
 
+#define ALL_FLAGS	(KVMM_GOAL_DROP | KVMM_GOAL_CALM | KVMM_GOAL_BEST)
+
 static bool is_good(const struct kvmm_pool *pool, const struct kvmm_compact_goal *ask)
 {
 	u32 size = ask->pageblock_blocks;
 
-	if (ask->mode >= KVMM_NR_MOVE_MODES || ask->flags & ~(KVMM_GOAL_DROP | KVMM_GOAL_CALM) ||
-	    ask->reserved)
+	if (ask->mode >= KVMM_NR_MOVE_MODES || ask->flags & ~ALL_FLAGS || ask->reserved)
 		return false;
 	switch (ask->goal) {
 	case KVMM_GOAL_RUN:

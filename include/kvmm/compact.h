@@ -55,6 +55,12 @@ KVMM_API const char *kvmm_goal_name(uint32_t goal);
 #define KVMM_CALM_PLANS		8u
 
 /**
+ * KVMM_GOAL_RUN: where there is no way to @want, budgets included, the longest run that there is one to,
+ * if it is longer than what there is; @is_partial says so. The other goals do as much as they can anyway.
+ */
+#define KVMM_GOAL_BEST		(1u << 2)
+
+/**
  * struct kvmm_compact_goal - what is to be reached, and for how much
  * @size: sizeof(struct kvmm_compact_goal); set by KVMM_COMPACT_GOAL_INIT
  * @goal: enum kvmm_goal

@@ -75,6 +75,49 @@ Test(goal, a_run_is_made)
 	end_painted(pool, range);
 }
 
+/* For two blocks there is a run of six, and none of eight. */
+Test(goal, where_a_run_is_out_of_reach_the_longest_one_is_made_if_that_will_do)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa..bbb..ccc..dd..", range);
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_RUN, 8);
+	struct kvmm_compact_plan plan, same;
+
+	ask.max_blocks = 2;
+	cr_expect_eq(reach(pool, &ask, &plan), -ENOSPC);
+	ask.flags = KVMM_GOAL_BEST;
+	cr_expect_eq(only_plan(pool, &ask, &same), 0);
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect(plan.is_partial);
+	cr_expect_eq(plan.run.start, same.run.start);
+	cr_expect_eq(plan.run.nr, same.run.nr);
+	cr_expect_eq(plan.moved_blocks, 2);
+	cr_expect_eq(plan.run.nr, 6);
+	cr_expect_eq(stat_of(pool).largest, 6);
+	cr_expect_eq(plan.after.largest, 6);
+	cr_expect_eq(reach(pool, &ask, &plan), -ENOSPC, "nothing is longer");
+	end_painted(pool, range);
+}
+
+/* Two blocks are free beside what is promised, and all that could move is four. */
+Test(goal, promises_make_plans_smaller)
+{
+	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_SHORTEN, 0);
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_compact_plan plan;
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_pool *pool = painted("aa..b.aacc..d.cc", range);
+	kvmm_promise_t promise;
+
+	ctl.nr = 4;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.saved_extents, 1);
+	cr_expect_eq(plan.moved_blocks, 2);
+	cr_assert_eq(kvmm_promise_end(pool, promise), 4);
+	end_painted(pool, range);
+}
+
 Test(goal, pageblocks_are_emptied)
 {
 	kvmm_range_t range[26] = { 0 };
@@ -430,7 +473,7 @@ Test(goal, misuse_is_refused)
 	ask = goal_for(KVMM_GOAL_GATHER, 0);
 	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
 	ask = goal_for(KVMM_GOAL_RUN, 2);
-	ask.flags = 4;
+	ask.flags = KVMM_GOAL_BEST << 1;
 	cr_expect_eq(only_plan(pool, &ask, &plan), -EINVAL);
 	ask = goal_for(KVMM_GOAL_RUN, 2);
 	ask.mode = KVMM_NR_MOVE_MODES;

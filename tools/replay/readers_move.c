@@ -26,20 +26,19 @@ static u64 picture_of(const struct frag *frag)
 	       stat.copying_blocks + stat.limbo_blocks;
 }
 
-/* Towards a run of @want, as far as it goes: the longest that allowed moves reach, by bisection. */
+/* Towards a run of @want, as far as it goes. */
 static int start_towards(struct frag *frag, u32 want, u32 max_blocks, u32 mode)
 {
-	u32 lo = frag_zone_stat(frag).largest, hi = want;
-	int err = -ENOSPC;
+	struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+	int err;
 
-	for (u32 run = want; err == -ENOSPC && run > lo; run = lo + (hi - lo) / 2) {
-		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = run,
-					     .max_blocks = max_blocks };
-
-		err = kvmm_compact_start(frag->pool, &goal, mode);
-		frag->readers.starts += !err && goal.nr_moves;
-		hi = run;
-	}
+	goal.mode = mode;
+	goal.flags = KVMM_GOAL_BEST;
+	goal.want = want;
+	goal.max_blocks = max_blocks;
+	err = kvmm_compact_goal_start(frag->pool, &goal, &plan);
+	frag->readers.starts += !err && plan.nr_moves;
 	return err;
 }
 
