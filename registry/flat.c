@@ -118,6 +118,35 @@ static void dups_unlink(const struct flat *flat, u32 head, struct kv_entry *entr
 		WRITE_ONCE(entry_at(flat, head)->dup_prev, entry->dup_prev);
 }
 
+/* Can anybody be found in this list? A block is hidden under the home's lock only. */
+static bool dups_visible(const struct flat *flat, u32 head)
+{
+	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next)
+		if (!(READ_ONCE(entry_at(flat, index)->word) & KV_ENTRY_HIDDEN))
+			return true;
+	return false;
+}
+
+/* ---- what is told: under the home's lock, when it is done ---- */
+
+/* Whoever could be found of this list cannot be any more; the others are the list from @head on. */
+static void tell_lost(struct flat *flat, const struct kv_entry *entry, u32 index, u32 head)
+{
+	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
+
+	if (unlikely(feed))
+		kv_feed_entry(feed, dups_visible(flat, head) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
+			      entry, index);
+}
+
+static void tell_stored(struct flat *flat, const struct kv_entry *entry, u32 index)
+{
+	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
+
+	if (unlikely(feed))
+		kv_feed_entry(feed, KVMM_EVENT_STORED, entry, index);
+}
+
 /* ---- insert ---- */
 
 static void publish(struct kv_entry *entry, u32 gen, bool is_dup)
@@ -135,6 +164,7 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 	struct kv_entry *entry = entry_at(flat, handle.index);
 	struct kv_handle elder;
 	int ret = -ENOENT;
+	bool was_found;
 
 	if (insert->policy != KV_DUP_ALLOW)
 		ret = dups_take(flat, head, &elder);
@@ -149,9 +179,12 @@ static void insert_dup(struct flat *flat, struct kv_insert *insert, u32 i, u32 h
 		kv_entry_step(entry, handle.gen, kv_edge_unmark);
 		return;
 	}
+	was_found = dups_visible(flat, head);
 	dups_append(flat, head, handle.index);
 	insert->found[i] = handle;
 	publish(entry, handle.gen, true);
+	if (unlikely(!was_found))
+		tell_stored(flat, entry, handle.index);
 }
 
 static void insert_new(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
@@ -164,6 +197,7 @@ static void insert_new(struct flat *flat, struct kv_insert *insert, u32 i, struc
 	/* Last: a name that is in the table belongs to a block that can be taken. */
 	flat_slot_add(spot, handle.index);
 	insert->found[i] = handle;
+	tell_stored(flat, entry, handle.index);
 }
 
 static void insert_one(struct flat *flat, struct kv_insert *insert, u32 i, struct spot spot)
@@ -240,9 +274,10 @@ static int removable(const struct flat *flat, struct kv_handle handle)
 	return kv_word_is(word, KV_ENTRY_EVICTING) ? 0 : -EINVAL;
 }
 
-static int remove_locked(const struct flat *flat, struct spot spot, u32 index)
+static int remove_locked(struct flat *flat, struct spot spot, u32 index)
 {
 	struct kv_entry *entry = entry_at(flat, index);
+	u32 head = entry->dup_next;
 	struct slot slot;
 
 	if (entry->dup_prev == KV_NONE)
@@ -250,15 +285,55 @@ static int remove_locked(const struct flat *flat, struct spot spot, u32 index)
 	slot = flat_slot_find(spot, entry);
 	if (KV_BUG_ON(!slot.bucket))
 		return -ENOENT;
-	if (slot_index(slot) != index)
-		dups_unlink(flat, slot_index(slot), entry);
-	else if (entry->dup_next != KV_NONE)
+	if (slot_index(slot) != index) {
+		head = slot_index(slot);
+		dups_unlink(flat, head, entry);
+	} else if (entry->dup_next != KV_NONE) {
 		dups_promote(flat, slot, entry);
-	else
+	} else {
 		flat_slot_del(spot, slot);
+	}
 	dups_set(entry, KV_NONE, KV_NONE);
 	WRITE_ONCE(entry->link, KV_NONE);
+	if (likely(!(READ_ONCE(entry->word) & KV_ENTRY_HIDDEN)))
+		tell_lost(flat, entry, index, head);
 	return 0;
+}
+
+/* Out of sight, but in the table until it is removed. */
+static int hide_locked(struct flat *flat, struct spot spot, struct kv_handle handle)
+{
+	struct kv_entry *entry = entry_at(flat, handle.index);
+	bool was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
+	int err = kv_handle_step(flat->map.entries, handle, kv_edge_hide);
+	struct slot slot;
+
+	if (err || was_hidden)
+		return err;
+	slot = flat_slot_find(spot, entry);
+	if (!KV_BUG_ON(!slot.bucket))
+		tell_lost(flat, entry, handle.index, slot_index(slot));
+	return 0;
+}
+
+static int flat_hide(struct kv_map *map, struct kv_handle handle)
+{
+	struct flat *flat = flat_of(map);
+	const struct kv_entry *entry;
+	struct table *table;
+	struct spot spot;
+	int err;
+
+	if (handle.index >= map->entries->nr)
+		return -EINVAL;
+	entry = entry_at(flat, handle.index);
+	kv_rcu_read_lock();
+	table = kv_rcu_dereference(flat->table);
+	spot = lock_home(entry, spot_of(table, entry_hash(entry, table->seed)));
+	err = hide_locked(flat, spot, handle);
+	unlock_home(spot);
+	kv_rcu_read_unlock();
+	return err;
 }
 
 static int remove_one(struct flat *flat, struct kv_handle handle, struct spot spot)
@@ -464,7 +539,8 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 
 	if (!flat)
 		return -ENOMEM;
-	flat->map = (struct kv_map){ &kv_map_flat, attr->entries, attr->prefix_closed };
+	flat->map = (struct kv_map){ .ops = &kv_map_flat, .entries = attr->entries,
+				      .prefix_closed = attr->prefix_closed };
 	kv_lock_init(&flat->resize_lock, KV_RANK_TIER, 0);
 	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, 0);
 	if (!flat->table)
@@ -517,6 +593,7 @@ const struct kv_map_ops kv_map_flat = {
 	.insert		= flat_insert,
 	.staged		= flat_staged,
 	.remove		= flat_remove,
+	.hide		= flat_hide,
 	.expect		= flat_expect,
 	.resize		= flat_resize,
 	.check		= flat_check,

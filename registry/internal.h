@@ -5,7 +5,9 @@
 
 #include <kv/entry.h>
 #include <kv/hash.h>
+#include <kv/registry_feed.h>
 #include <kv/registry_map.h>
+#include <kvmm/event.h>
 
 /*
  * Tests compile the maps with hashes that have 16 values, the same in each part of them:

@@ -253,6 +253,38 @@ static u32 lfht_probe(struct kv_map *map, const struct kv_query *query, u64 *pre
 	return hits;
 }
 
+/* ---- what is told: under the lock, when it is done ---- */
+
+/* Can any block of this name be found? Blocks are hidden under the lock only. */
+static bool name_visible(const struct lfht *lfht, const struct name *name)
+{
+	struct cds_lfht_iter iter;
+	struct node *node;
+
+	for (node = first_node(lfht, name, &iter); node; node = next_node(lfht, name, &iter))
+		if (!(READ_ONCE(entry_at(lfht, node->index)->word) & KV_ENTRY_HIDDEN))
+			return true;
+	return false;
+}
+
+/* It cannot be found any more; are there others? */
+static void tell_lost(struct lfht *lfht, u32 index, const struct name *name)
+{
+	struct kv_feed *feed = kv_feed_of(&lfht->map.feed);
+
+	if (unlikely(feed))
+		kv_feed_entry(feed, name_visible(lfht, name) ? KV_FEED_KEPT : KVMM_EVENT_REMOVED,
+			      entry_at(lfht, index), index);
+}
+
+static void tell_stored(struct lfht *lfht, u32 index)
+{
+	struct kv_feed *feed = kv_feed_of(&lfht->map.feed);
+
+	if (unlikely(feed))
+		kv_feed_entry(feed, KVMM_EVENT_STORED, entry_at(lfht, index), index);
+}
+
 /* ---- insert ---- */
 
 /* The first of this name that can be referenced; the reference is taken. */
@@ -286,7 +318,7 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	struct kv_entry *entry = entry_at(lfht, handle.index);
 	struct name name = name_of_entry(lfht, entry);
 	struct cds_lfht_iter iter;
-	bool is_dup = first_node(lfht, &name, &iter), is_held;
+	bool is_dup = first_node(lfht, &name, &iter), is_held, was_found;
 
 	is_held = is_dup && insert->policy != KV_DUP_ALLOW && take_elder(lfht, &name, insert, i);
 	insert->nr_dups += is_dup;
@@ -298,8 +330,11 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	}
 	if (is_held)
 		WRITE_ONCE(entry->link, insert->found[i].index);
+	was_found = is_dup && name_visible(lfht, &name);
 	link_node(lfht, handle, &name, is_dup);
 	insert->found[i] = handle;
+	if (likely(!was_found))
+		tell_stored(lfht, handle.index);
 	trace_note(&lfht->trace, entry, false);
 }
 
@@ -403,7 +438,39 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 		promote_next(lfht, &name);
 	WRITE_ONCE(entry->dup_prev, KV_NONE);
 	WRITE_ONCE(entry->link, KV_NONE);
+	if (likely(!(word & KV_ENTRY_HIDDEN)))
+		tell_lost(lfht, handle.index, &name);
 	return 0;
+}
+
+/* Under the lock, in a read section. */
+static int hide_one(struct lfht *lfht, struct kv_handle handle)
+{
+	struct kv_entry *entry = entry_at(lfht, handle.index);
+	bool was_hidden = READ_ONCE(entry->word) & KV_ENTRY_HIDDEN;
+	int err = kv_handle_step(lfht->map.entries, handle, kv_edge_hide);
+	struct name name;
+
+	if (err || was_hidden)
+		return err;
+	name = name_of_entry(lfht, entry);
+	tell_lost(lfht, handle.index, &name);
+	return 0;
+}
+
+static int lfht_hide(struct kv_map *map, struct kv_handle handle)
+{
+	struct lfht *lfht = lfht_of(map);
+	int err;
+
+	if (handle.index >= map->entries->nr)
+		return -EINVAL;
+	kv_rcu_read_lock();
+	kv_lock(&lfht->lock);
+	err = hide_one(lfht, handle);
+	kv_unlock(&lfht->lock);
+	kv_rcu_read_unlock();
+	return err;
 }
 
 static int lfht_remove(struct kv_map *map, const struct kv_handle *handles, u32 *nr)
@@ -481,7 +548,8 @@ static int lfht_create(const struct kv_map_attr *attr, struct kv_map **map)
 
 	if (!lfht)
 		return -ENOMEM;
-	lfht->map = (struct kv_map){ &kv_map_lfht, attr->entries, attr->prefix_closed };
+	lfht->map = (struct kv_map){ .ops = &kv_map_lfht, .entries = attr->entries,
+				      .prefix_closed = attr->prefix_closed };
 	lfht->seed = attr->seed;
 	kv_lock_init(&lfht->lock, KV_RANK_BUCKET, 0);
 	lfht->node = registry_alloc((u64)attr->entries->nr * sizeof(*lfht->node));
@@ -549,6 +617,7 @@ const struct kv_map_ops kv_map_lfht = {
 	.insert		= lfht_insert,
 	.staged		= lfht_staged,
 	.remove		= lfht_remove,
+	.hide		= lfht_hide,
 	.resize		= lfht_resize,
 	.check		= lfht_check,
 	.bytes		= lfht_bytes,

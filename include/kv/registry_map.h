@@ -21,6 +21,7 @@
 #include <kv/entry.h>
 #include <kv/types.h>
 
+struct kv_feed;
 struct kv_map;
 
 /* What becomes of a block whose name is taken. */
@@ -105,6 +106,8 @@ struct kv_map_attr {
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
+ * @hide: forget the name of a block that is held, or being moved: it is marked, and nobody finds it.
+ *	0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
  * @expect: these entries, which are claimed, will be removed soon: their places are asked for. A
  *	hint; may be NULL
  * @resize: make it fit for so many entries, and choose another seed. Everybody goes on meanwhile.
@@ -126,6 +129,7 @@ struct kv_map_ops {
 	int (*insert)(struct kv_map *map, struct kv_insert *insert);
 	void (*staged)(struct kv_map *map, const struct kv_handle *handles, u32 nr);
 	int (*remove)(struct kv_map *map, const struct kv_handle *handles, u32 *nr);
+	int (*hide)(struct kv_map *map, struct kv_handle handle);
 	void (*expect)(struct kv_map *map, const u32 *indexes, u32 nr);
 	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
 	int (*check)(struct kv_map *map, u32 *nr);
@@ -138,6 +142,7 @@ struct kv_map {
 	const struct kv_map_ops *ops;	/* fixed at creation */
 	struct kv_entries *entries;	/* fixed at creation; borrowed */
 	bool prefix_closed;		/* fixed at creation */
+	struct kv_feed *feed;		/* atomic; who is told, fixed once it is there; see kv_feed_of() */
 };
 
 extern const struct kv_map_ops kv_map_flat;	/* the default */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A feed: what a pool tells of its names, as records in a ring. See <kvmm/event.h> for what they mean.
+ *
+ * Whoever makes a name appear or disappear writes the record, under the lock by which that is decided
+ * (a bucket's, a tier's), and after it has been done:
+ *
+ *  - so records of one name in one medium are in the order in which they happened;
+ *  - so whoever reads the head of the ring first, and then looks whether a name is there, has seen
+ *    all that is told of by records below the head. Together with the records from there on it knows
+ *    the name's state: that is how snapshots are made while everybody goes on.
+ */
+#ifndef KV_REGISTRY_FEED_H
+#define KV_REGISTRY_FEED_H
+
+#include <kv/entry.h>
+#include <kv/ring.h>
+
+/*
+ * Records besides those of <kvmm/event.h>. KEPT: a block has lost a name that another one still has.
+ * Only who makes a snapshot wants to know: he may have passed the other one before it came.
+ */
+#define KV_FEED_KEPT		15u
+
+/* The block before, by entry. */
+struct kv_feed_parent {
+	u64 key[2];		/* atomic; owner, while PRIVATE */
+	u64 known;		/* atomic; 0 or 1; the same */
+};
+
+struct kv_feed {
+	/* Fixed at creation. */
+	struct kv_ring		ring;
+	struct kv_feed_parent	*parent;	/* ours; by entry */
+
+	u32			kinds;		/* atomic; bits: somebody reads these */
+};
+
+/* The sixth word: position, and kind, medium and flags of <kvmm/event.h>. */
+#define KV_FEED_KIND_SHIFT	32
+#define KV_FEED_MEDIUM_SHIFT	40
+#define KV_FEED_FLAGS_SHIFT	48
+
+static inline u64 kv_feed_info(u32 position, u32 kind, u32 medium, u32 flags)
+{
+	return position | (u64)kind << KV_FEED_KIND_SHIFT | (u64)medium << KV_FEED_MEDIUM_SHIFT |
+	       (u64)flags << KV_FEED_FLAGS_SHIFT;
+}
+
+/* If somebody reads; else NULL. @at is written once. */
+static __always_inline struct kv_feed *kv_feed_of(struct kv_feed *const *at)
+{
+	/* Pairs with events_open(): what it points to is made. */
+	struct kv_feed *feed = smp_load_acquire(at);
+
+	return likely(!feed) || !READ_ONCE(feed->kinds) ? NULL : feed;
+}
+
+/* Entry @index, which has a name. @kind: KVMM_EVENT_STORED, KVMM_EVENT_REMOVED, or as above. */
+void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entry *entry, u32 index);
+
+/* @key of @medium, without a parent. */
+struct kv_feed_name {
+	u64 key[2];
+	u64 domain;
+	u32 position;
+};
+
+void kv_feed_name(struct kv_feed *feed, u32 kind, u32 medium, const struct kv_feed_name *name);
+
+/* The owner of entry @index, which is PRIVATE or STAGED, says what comes before; NULL: nobody knows. */
+void kv_feed_set_parent(struct kv_feed *feed, u32 index, const kvmm_key_t *parent);
+
+#endif /* KV_REGISTRY_FEED_H */

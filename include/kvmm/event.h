@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events: what a pool has cached, and what it has lost, in order, for whoever mirrors it.
+ *
+ *	kvmm_events_open(pool, &attr, &events);
+ *	...
+ *	n = kvmm_events_read(events, buf, 256, &nr_lost);	// now and then, by one thread
+ *	if (nr_lost)
+ *		...						// forget all; take a snapshot
+ *
+ * The pool writes events into a ring, without a lock and without waiting for anybody; the oldest are
+ * overwritten. Each consumer has a cursor of its own and misses nothing that others have read. A
+ * consumer that was too slow is told how many events it has missed, at the place where they are
+ * missing.
+ *
+ * A *name* (key, domain) is stored in a medium when the first block of that name can be found there,
+ * and removed when none can be found any more. What is told of one name and medium is told in the
+ * order in which it happened, whichever threads did it. A name may be told to be stored though it is
+ * already: apply events to a set.
+ *
+ * While nobody consumes, a pool pays one untaken branch where names come and go.
+ */
+#ifndef KVMM_EVENT_H
+#define KVMM_EVENT_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvmm_events;
+
+/**
+ * enum kvmm_event_kind - what has happened
+ * @KVMM_EVENT_STORED: the name can be found in the medium
+ * @KVMM_EVENT_REMOVED: it cannot any more
+ * @KVMM_EVENT_CLEARED: no name is there any more, in any medium; nothing but the kind has a meaning
+ */
+enum kvmm_event_kind {
+	KVMM_EVENT_STORED,
+	KVMM_EVENT_REMOVED,
+	KVMM_EVENT_CLEARED,
+	KVMM_NR_EVENT_KINDS,
+};
+
+/** enum kvmm_medium - where: the pool's device, the memory of the host, a disk, or elsewhere */
+enum kvmm_medium {
+	KVMM_MEDIUM_DEVICE,
+	KVMM_MEDIUM_HOST,
+	KVMM_MEDIUM_DISK,
+	KVMM_MEDIUM_EXTERNAL,
+	KVMM_NR_MEDIA,
+};
+
+/** @parent of an event is known. */
+#define KVMM_EVENT_HAS_PARENT	(1u << 0)
+
+/** @block of events that are not about a block of the device. */
+#define KVMM_EVENT_NO_BLOCK	UINT32_MAX
+
+/**
+ * struct kvmm_event - one event
+ * @seq: its place in the ring: 0, 1, ...; of events from a snapshot: its watermark
+ * @key, @domain: the name
+ * @parent: key of the block before, with KVMM_EVENT_HAS_PARENT: stored in the device only, and only
+ *	if whoever named the block has said it, and somebody consumed events by then
+ * @position: in blocks from the start of the prompt
+ * @tokens: in the block
+ * @block: where it lay in the device at that moment, or KVMM_EVENT_NO_BLOCK
+ * @kind: enum kvmm_event_kind
+ * @medium: enum kvmm_medium
+ * @flags: KVMM_EVENT_HAS_PARENT
+ */
+struct kvmm_event {
+	uint64_t seq;
+	kvmm_key_t key;
+	kvmm_key_t parent;
+	kvmm_domain_t domain;
+	uint32_t position;
+	uint32_t tokens;
+	uint32_t block;
+	uint8_t kind;
+	uint8_t medium;
+	uint16_t flags;
+};
+
+/** Only names at positions that are powers of two from 16 to 65536: enough to find how long a prefix
+ * is, to a factor of two, for a hundredth of the events. */
+#define KVMM_EVENTS_POW2	(1u << 0)
+
+/** Each batch is of one kind and medium: what was stored by position from the start of prompts, what
+ * was removed from their ends. */
+#define KVMM_EVENTS_SORTED	(1u << 1)
+
+/**
+ * struct kvmm_events_attr - what a consumer wants
+ * @size: sizeof(struct kvmm_events_attr); set by KVMM_EVENTS_ATTR_INIT
+ * @ring: events that the ring holds, a power of two from 16 to 2^24; counts for the first consumer
+ *	that a pool ever has
+ * @flags: KVMM_EVENTS_*
+ * @kinds: mask of 1 << enum kvmm_event_kind
+ * @media: mask of 1 << enum kvmm_medium
+ * @batch_max: events that make a batch before its time
+ * @batch_us: kvmm_events_read() gives nothing until so many microseconds after it first saw that
+ *	there is something; 0 = at once
+ */
+struct kvmm_events_attr {
+	size_t size;
+	uint32_t ring;
+	uint32_t flags;
+	uint32_t kinds;
+	uint32_t media;
+	uint32_t batch_max;
+	uint32_t batch_us;
+};
+
+#define KVMM_EVENTS_ATTR_INIT \
+	{ sizeof(struct kvmm_events_attr), 1u << 16, 0, UINT32_MAX, UINT32_MAX, 1024, 0 }
+
+/**
+ * kvmm_events_open() - consume the events of a pool, from now on
+ * @attr: NULL = KVMM_EVENTS_ATTR_INIT
+ *
+ * What is cached already is not told; see kvmm_snapshot_begin(). The first consumer makes the ring:
+ * 64 bytes an event, and 24 bytes a block; they stay until the pool is destroyed. Close all consumers
+ * before that.
+ *
+ * Context: may wait for blocks that are being moved, and for a grace period; no kvmm lock held.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the pool caches nothing; -ENOMEM; -ECHILD; -EUCLEAN.
+ */
+KVMM_API int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr,
+			      struct kvmm_events **events);
+
+/** kvmm_events_close() - the end; takes NULL. Nobody else uses @events. May wait, as opening. */
+KVMM_API void kvmm_events_close(struct kvmm_events *events);
+
+/**
+ * kvmm_events_read() - the next events
+ * @buf: room for @max
+ * @nr_lost: out: events that are missing right before the first of these, or, if there are none, at
+ *	the end. May count such as the consumer would not have been given
+ *
+ * A gap ends a batch, and the next one begins with it.
+ *
+ * Context: lock-free; one thread at a time for one consumer.
+ * Return: how many; 0 nothing yet, or the batch is not due; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_t max,
+			      uint64_t *nr_lost);
+
+/** kvmm_events_cursor() - sequence number of the next event to be read. */
+KVMM_API uint64_t kvmm_events_cursor(const struct kvmm_events *events);
+
+/** kvmm_events_head() - that of the next event to happen. */
+KVMM_API uint64_t kvmm_events_head(const struct kvmm_events *events);
+
+/** kvmm_events_seek() - read on from @seq, which has happened, or is the next one to. What is no
+ * longer in the ring is reported lost. Return: 0; -EINVAL. */
+KVMM_API int kvmm_events_seek(struct kvmm_events *events, uint64_t seq);
+
+/**
+ * struct kvmm_snapshot - a walk over all that is cached; the caller's memory
+ * @watermark: apply the events from this sequence number on to what the walk has given
+ * @medium, @at: how far it has come
+ */
+struct kvmm_snapshot {
+	uint64_t watermark;
+	uint32_t medium;
+	uint32_t at;
+};
+
+/**
+ * kvmm_snapshot_begin() - start a snapshot of all names that the consumer would be told of
+ *
+ * The walk takes no lock of the pool's, and all goes on beside it. What it gives is of no single
+ * moment; but once the events from @snap->watermark up to kvmm_events_head() as of its end were
+ * applied to it, it is what is cached as of the last of these, exactly. A consumer that has lost events
+ * begins one, forgets what it knew, reads it to its end, and goes on from the watermark by
+ * kvmm_events_seek(). It is all the same if it reads events in between.
+ *
+ * Context: the thread that reads. Return: 0; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap);
+
+/** kvmm_snapshot_read() - the next names, as KVMM_EVENT_STORED. Context: as above. Return: how many;
+ * 0 that was all; -EINVAL; -ECHILD. */
+KVMM_API int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,
+				struct kvmm_event *buf, uint32_t max);
+
+/**
+ * struct kvmm_events_stat - numbers of a consumer
+ * @size: sizeof(struct kvmm_events_stat); set it before the call
+ * @happened: events of the pool since its first consumer
+ * @read: given to this one
+ * @skipped: that this one did not want
+ * @lost: reported lost to it
+ * @bytes: host memory of ring and parents
+ */
+struct kvmm_events_stat {
+	size_t size;
+	uint64_t happened;
+	uint64_t read;
+	uint64_t skipped;
+	uint64_t lost;
+	uint64_t bytes;
+};
+
+/** kvmm_events_stat() - Context: the thread that reads. Return: 0; -EINVAL. */
+KVMM_API int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVMM_EVENT_H */
