@@ -7,6 +7,7 @@
 #ifndef POOL_CACHED_H
 #define POOL_CACHED_H
 
+#include "events/hook.h"
 #include "tier/lower.h"
 
 /* ---- presence.c ---- */
@@ -27,6 +28,7 @@ static inline void presence_staged(struct kvmm_pool *pool, const struct kvmm_pre
 {
 	if (unlikely(pool->presence.reg))
 		__presence_staged(pool, prefix, handles);
+	events_staged(pool, prefix, handles);
 }
 
 /* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */

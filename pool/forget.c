@@ -80,13 +80,17 @@ static bool is_idle(const struct kvmm_pool *pool)
 
 static int reset_if_idle(struct kvmm_pool *pool)
 {
+	bool clears;
 	int nr;
 
 	if (!is_idle(pool))
 		return -EBUSY;
+	clears = events_clear_begin(pool);
 	order_enter(&pool->order);
 	nr = forget_inactive(pool);
 	order_leave(&pool->order);
+	if (unlikely(clears))
+		events_cleared(pool);
 	return nr;
 }
 
@@ -124,7 +128,7 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 			pool->claims.forgets += kv_word_is(word, KV_ENTRY_EVICTING);
 			return false;
 		}
-		if (!kv_entry_hide(&pool->entries, handle))
+		if (!pool->map->ops->hide(pool->map, handle))
 			return true;
 		if (kv_entry_claim(&pool->entries, handle))
 			continue;	/* somebody took a reference in between */

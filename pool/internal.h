@@ -318,6 +318,7 @@ struct kvmm_pool {
 	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; see lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */
+	struct pool_events		*events;	/* atomic; fixed once it is there; see events/events.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };

@@ -285,6 +285,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	arenas_exit(pool);
 	quotas_exit(pool);
 	cache_exit(pool);
+	events_exit(pool);
 	tokens_exit(pool);
 	tenant_exit(pool);
 	door_exit(pool);

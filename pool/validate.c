@@ -394,6 +394,8 @@ static int check_stopped(struct kvmm_pool *pool)
 		err = door_check(pool);
 	if (!err)
 		err = owned_check(pool);
+	if (!err && events_check(pool))
+		err = complain(pool, "events", 0);
 	if (pool->caches)
 		order_leave(&pool->order);
 	if (err)

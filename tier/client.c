@@ -124,6 +124,38 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 	return err;
 }
 
+/* ---- who is told at once ---- */
+
+void kv_tier_tell(struct kv_tier_client *client, struct kv_feed *feed)
+{
+	kv_lock(&client->tier->lock);
+	client->feed = feed;
+	kv_unlock(&client->tier->lock);
+}
+
+void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind)
+{
+	struct kv_feed *feed = kv_feed_of(&tier->owner[slot->owner].feed);
+	struct kv_feed_name name = { .key = { slot->key[0], slot->key[1] },
+				     .domain = slot->domain, .position = slot->position };
+
+	if (unlikely(feed))
+		kv_feed_name(feed, kind, KVMM_MEDIUM_HOST, &name);
+}
+
+/* It leaves, and its names with it, as far as its own listeners are concerned. */
+static void tell_left(struct kv_tier_client *client)
+{
+	struct kvmm_tier *tier = client->tier;
+
+	if (likely(!kv_feed_of(&client->feed)))
+		return;
+	for (u32 i = 0; i < tier->nr_units; i++)
+		if (slot_at(tier, i)->state == SLOT_READY &&
+		    slot_at(tier, i)->owner == client->number)
+			client_tell(tier, slot_at(tier, i), KVMM_EVENT_REMOVED);
+}
+
 /* ---- going ---- */
 
 void kv_tier_leave(struct kv_tier_client *client)
@@ -135,6 +167,7 @@ void kv_tier_leave(struct kv_tier_client *client)
 		return;
 	kv_lock(&tier->lock);
 	KV_BUG_ON(client->writing);
+	tell_left(client);
 	age_disown(tier, client);
 	tier->owner[NOBODY].blocks += client->blocks;
 	tier->owner[NOBODY].units += client->units;
@@ -179,6 +212,7 @@ void client_lost(struct kvmm_tier *tier, const struct tslot *slot)
 	struct gone_name *gone;
 
 	kv_assert_held(&tier->lock);
+	client_tell(tier, slot, KVMM_EVENT_REMOVED);
 	if (!owner->gone || KV_BUG_ON(owner->nr_gone == owner->gone_room))
 		return;
 	gone = &owner->gone[owner->nr_gone++];

@@ -17,9 +17,11 @@
 #include <kv/fork.h>
 #include <kv/hash.h>
 #include <kv/lock.h>
+#include <kv/registry_feed.h>
 #include <kv/tier.h>
 #include <kv/types.h>
 #include <kv/zone.h>
+#include <kvmm/event.h>
 
 enum slot_state { SLOT_FREE, SLOT_WRITING, SLOT_READY, SLOT_DOOMED };
 
@@ -87,6 +89,7 @@ struct kv_tier_client {
 	u32			nr_gone;
 	struct gone_name	*gone;		/* ours; NULL: it does not want to know */
 	u32			gone_room;	/* fixed */
+	struct kv_feed		*feed;		/* borrowed; NULL: nobody is told */
 };
 
 /* Copies that are only simulated, one after the other. */
@@ -181,6 +184,8 @@ u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2]);
 
 /* ---- client.c ---- */
 
+/* Its client's feed is told. tier->lock held. */
+void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind);
 /* A name of its is READY no more. tier->lock held. */
 void client_lost(struct kvmm_tier *tier, const struct tslot *slot);
 

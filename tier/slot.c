@@ -270,6 +270,7 @@ static void commit(struct kv_tier_client *client, struct kv_tier_slot handle, co
 		slot->flags |= reads ? SLOT_BELOW : 0;
 		if (reads)
 			add_reader(tier, handle.index);
+		client_tell(tier, slot, KVMM_EVENT_STORED);
 	}
 	kv_unlock(&tier->lock);
 }

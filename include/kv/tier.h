@@ -32,6 +32,7 @@
 #include <kv/types.h>
 #include <kvmm/tier.h>
 
+struct kv_feed;
 struct kv_tier_client;
 
 /* What a block is called below the device, wherever it was made. */
@@ -201,6 +202,8 @@ u64 kv_tier_since(struct kv_tier_client *client, struct kv_tier_slot slot);
 
 /* Up to @max names of the client that have gone from the tier; how many. */
 u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names, u32 max);
+/* What becomes of its names is told there from now on, until it leaves. */
+void kv_tier_tell(struct kv_tier_client *client, struct kv_feed *feed);
 /* One that is there, from slot *@at on, which moves on; false: no more. For who leaves. */
 bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_name *name);
 

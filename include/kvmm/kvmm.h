@@ -11,6 +11,7 @@
 #include <kvmm/digest.h>
 #include <kvmm/disk.h>
 #include <kvmm/elastic.h>
+#include <kvmm/event.h>
 #include <kvmm/evict.h>
 #include <kvmm/gang.h>
 #include <kvmm/group.h>

@@ -306,6 +306,8 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	}
 	if (err)
 		free_lower(lower);
+	else
+		events_attached(pool);
 	return err;
 }
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the pool itself has to say, or to remember for its map. */
+#include "events.h"
+
+void __events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		     const struct kv_handle *handles)
+{
+	struct kv_feed *feed = &pool->events->feed;
+
+	for (u32 i = 0; i < prefix->nr; i++)
+		kv_feed_set_parent(feed, handles[i].index,
+				   i ? &prefix->keys[i - 1] : prefix->parent);
+}
+
+/* Who is told of other media, or of victims that may come back, is told one by one. */
+bool events_clear_begin(struct kvmm_pool *pool)
+{
+	struct pool_events *of = pool->events;
+
+	if (!of || !of->feed.kinds || READ_ONCE(pool->lower) || pool->claims.nr_named)
+		return false;
+	WRITE_ONCE(of->feed.kinds, 0);
+	return true;
+}
+
+void events_cleared(struct kvmm_pool *pool)
+{
+	struct pool_events *of = pool->events;
+	u64 word[KV_RING_WORDS] = { [5] = kv_feed_info(0, KVMM_EVENT_CLEARED, 0, 0),
+				    [6] = KVMM_EVENT_NO_BLOCK };
+	struct kvmm_event left;
+
+	for (const struct kvmm_events *at = of->first; at; at = at->next)
+		WRITE_ONCE(of->feed.kinds, of->feed.kinds | at->kinds);
+	kv_ring_put(&of->feed.ring, word);
+	/* None as far as we know; but what is there has to be told. */
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		if (events_entry(pool, i, &left))
+			kv_feed_entry(&of->feed, KVMM_EVENT_STORED, entry_at(pool, i), i);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pool's side of its events: the feed that maps and tiers write to, and who consumes it.
+ *
+ * The feed is made by the first consumer and stays. It comes into use in this order: the pool, its
+ * map and its tier point to it; ->kinds says that somebody reads; a grace period; then the consumer
+ * starts at the head. So whoever changed a name without telling had done so before the consumer began,
+ * and a snapshot of the consumer's sees it.
+ *
+ * Invariants, recomputed by events_check():
+ *
+ *  1. The map points to the feed if and only if there is one.
+ *  2. ->kinds is all that consumers read, and KEPT if there are any; 0 without.
+ *  3. Stamps of the ring are such as its slots can have.
+ */
+#ifndef POOL_EVENTS_H
+#define POOL_EVENTS_H
+
+#include <kv/registry_feed.h>
+#include <kvmm/event.h>
+
+#include "../internal.h"
+
+struct kvmm_events {
+	/* Fixed while it is open. */
+	struct kvmm_pool	*pool;		/* borrowed */
+	struct pool_events	*of;		/* the same pool's */
+	struct kvmm_events_attr	attr;
+	u32			kinds;		/* of the ring, that it reads */
+
+	struct kvmm_events	*next;		/* compact_lock; in of->first */
+
+	/* Owner thread. */
+	u64			cursor;
+	u64			since_ns;	/* when it saw that there is something; 0: not yet */
+	u64			settle;		/* KEPT counts as STORED before this position */
+	u64			read;
+	u64			skipped;
+	u64			lost;
+};
+
+struct pool_events {
+	struct kv_feed		feed;		/* see there */
+	u64			bytes;		/* fixed at creation */
+	u32			nr_ring;	/* fixed at creation */
+	struct kvmm_events	*first;		/* compact_lock */
+};
+
+static inline struct kv_ring *ring_of(const struct kvmm_events *events)
+{
+	return &events->of->feed.ring;
+}
+
+/* Does the consumer want it? KEPT is STORED here. */
+bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 position);
+
+/* A name that is there, of entry @index; false: there is none. */
+bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event);
+
+#endif /* POOL_EVENTS_H */

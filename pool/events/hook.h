@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the rest of the pool calls for its events; included by cached.h alone. */
+#ifndef POOL_EVENTS_HOOK_H
+#define POOL_EVENTS_HOOK_H
+
+struct pool_events;
+
+void events_exit(struct kvmm_pool *pool);
+int events_check(struct kvmm_pool *pool);
+/* The pool has got a tier. compact_lock and ->lock not held. */
+void events_attached(struct kvmm_pool *pool);
+
+void __events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		     const struct kv_handle *handles);
+
+/* Private blocks are being named: remember what comes before each. */
+static inline void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				 const struct kv_handle *handles)
+{
+	/* Pairs with publish_feed(). */
+	if (unlikely(smp_load_acquire(&pool->events)))
+		__events_staged(pool, prefix, handles);
+}
+
+/*
+ * All names go, in one event instead of one each. The world has stopped, compact_lock and ->lock are
+ * held: true, and events_cleared() follows under the same locks.
+ */
+bool events_clear_begin(struct kvmm_pool *pool);
+void events_cleared(struct kvmm_pool *pool);
+
+#endif /* POOL_EVENTS_HOOK_H */

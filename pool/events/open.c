@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Consumers come and go, and with the first one the feed; see events.h. */
+#include <kv/err.h>
+#include <kv/mem.h>
+#include <kv/rcu.h>
+#include <kv/tier.h>
+
+#include "../tier/tier.h"
+#include "events.h"
+
+#define MIN_RING	16u
+#define MAX_RING	(1u << 24)
+#define ALL_KINDS	(BIT(KVMM_NR_EVENT_KINDS) - 1)
+#define ALL_MEDIA	(BIT(KVMM_NR_MEDIA) - 1)
+#define ALL_FLAGS	(KVMM_EVENTS_POW2 | KVMM_EVENTS_SORTED)
+
+/* ---- the feed ---- */
+
+static void free_feed(struct pool_events *of)
+{
+	kv_ring_exit(&of->feed.ring);
+	kv_free(of->feed.parent);
+	kv_free(of);
+}
+
+static struct pool_events *make_feed(const struct kvmm_pool *pool, u32 nr_ring)
+{
+	struct pool_events *of = kv_alloc_lines(1, sizeof(*of));
+
+	if (!of)
+		return NULL;
+	of->feed.parent = kv_alloc_array(pool->nr_blocks, sizeof(*of->feed.parent));
+	if (!of->feed.parent || kv_ring_init(&of->feed.ring, nr_ring)) {
+		free_feed(of);
+		return NULL;
+	}
+	of->nr_ring = nr_ring;
+	of->bytes = sizeof(*of) + (u64)nr_ring * sizeof(struct kv_ring_slot) +
+		    (u64)pool->nr_blocks * sizeof(*of->feed.parent);
+	return of;
+}
+
+/* compact_lock held. */
+static int publish_feed(struct kvmm_pool *pool, struct pool_events *of)
+{
+	int err = pool_enter(pool);
+
+	if (err)
+		return err;
+	pool->metadata_bytes += of->bytes;
+	/* Pairs with events_staged() and with kv_feed_of(): all of it is there. */
+	smp_store_release(&pool->events, of);
+	smp_store_release(&pool->map->feed, &of->feed);
+	pool_leave(pool);
+	return 0;
+}
+
+void events_attached(struct kvmm_pool *pool)
+{
+	/* Each side publishes its own first, under ->lock: one of them at least sees both. */
+	struct pool_events *of = smp_load_acquire(&pool->events);
+	struct lower *lower = lower_of(pool);
+
+	if (of && lower)
+		kv_tier_tell(lower->client, &of->feed);
+}
+
+static int get_feed(struct kvmm_pool *pool, u32 nr_ring, struct pool_events **of)
+{
+	int err;
+
+	*of = pool->events;
+	if (*of)
+		return 0;
+	*of = make_feed(pool, nr_ring);
+	if (!*of)
+		return -ENOMEM;
+	err = publish_feed(pool, *of);
+	if (err) {
+		free_feed(*of);
+		return err;
+	}
+	events_attached(pool);
+	return 0;
+}
+
+/* ---- consumers ---- */
+
+static int read_attr(const struct kvmm_events_attr *from, struct kvmm_events_attr *attr)
+{
+	const struct kvmm_events_attr preset = KVMM_EVENTS_ATTR_INIT;
+	int err = kv_copy_attr(attr, sizeof(*attr), from ? from : &preset);
+
+	if (err)
+		return err;
+	attr->kinds &= ALL_KINDS;
+	attr->media &= ALL_MEDIA;
+	if (attr->ring < MIN_RING || attr->ring > MAX_RING || !kv_is_pow2(attr->ring) ||
+	    attr->flags & ~ALL_FLAGS || !attr->kinds || !attr->media || !attr->batch_max)
+		return -EINVAL;
+	return 0;
+}
+
+/* What is read by anybody is written. compact_lock held. */
+static void recount_kinds(struct pool_events *of)
+{
+	u32 kinds = 0;
+
+	for (const struct kvmm_events *at = of->first; at; at = at->next)
+		kinds |= at->kinds;
+	WRITE_ONCE(of->feed.kinds, kinds);
+}
+
+static int add(struct kvmm_pool *pool, struct kvmm_events *events)
+{
+	int err = get_feed(pool, events->attr.ring, &events->of);
+
+	if (err)
+		return err;
+	events->next = events->of->first;
+	events->of->first = events;
+	recount_kinds(events->of);
+	/* Who did not see that somebody reads has done what it did; see events.h. */
+	kv_rcu_synchronize();
+	events->cursor = kv_ring_head(ring_of(events));
+	return 0;
+}
+
+int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr,
+		     struct kvmm_events **result)
+{
+	struct kvmm_events *events;
+	struct kvmm_events_attr known;
+	int err;
+
+	if (!pool || !result)
+		return -EINVAL;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	err = read_attr(attr, &known);
+	if (!err)
+		err = pool_refusal(pool);
+	if (err)
+		return err;
+	events = kv_alloc(sizeof(*events));
+	if (!events)
+		return -ENOMEM;
+	events->pool = pool;
+	events->attr = known;
+	events->kinds = known.kinds | BIT(KV_FEED_KEPT);
+	kv_lock(&pool->compact_lock);
+	err = add(pool, events);
+	kv_unlock(&pool->compact_lock);
+	if (err) {
+		kv_free(events);
+		return err;
+	}
+	*result = events;
+	return 0;
+}
+
+void kvmm_events_close(struct kvmm_events *events)
+{
+	struct kvmm_pool *pool;
+	struct kvmm_events **at;
+
+	if (!events)
+		return;
+	pool = events->pool;
+	if (pool_refusal(pool) != -ECHILD) {
+		kv_lock(&pool->compact_lock);
+		for (at = &events->of->first; *at != events; at = &(*at)->next)
+			;
+		*at = events->next;
+		recount_kinds(events->of);
+		kv_unlock(&pool->compact_lock);
+	}
+	kv_free(events);
+}
+
+/* ---- the pool's end, and its health ---- */
+
+void events_exit(struct kvmm_pool *pool)
+{
+	if (pool->events)
+		free_feed(pool->events);
+}
+
+int events_check(struct kvmm_pool *pool)
+{
+	struct pool_events *of = pool->events;
+	u32 kinds = 0;
+
+	if (!of)
+		return pool->map && pool->map->feed ? -EUCLEAN : 0;
+	for (const struct kvmm_events *at = of->first; at; at = at->next)
+		kinds |= at->kinds;
+	if (pool->map->feed != &of->feed || of->feed.kinds != kinds)
+		return -EUCLEAN;
+	for (u32 i = 0; i < pool->nr_blocks; i++)
+		if (READ_ONCE(of->feed.parent[i].known) > 1)
+			return -EUCLEAN;
+	return kv_ring_check(&of->feed.ring);
+}

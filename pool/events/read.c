@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A consumer reads: filters, batches, gaps, order. */
+#include <limits.h>
+
+#include <kv/env.h>
+
+#include "events.h"
+
+#define POW2_FIRST	16u
+#define POW2_LAST	65536u
+
+bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 position)
+{
+	if (!(events->attr.kinds & BIT(kind)))
+		return false;
+	if (kind == KVMM_EVENT_CLEARED)
+		return true;
+	if (!(events->attr.media & BIT(medium)))
+		return false;
+	return !(events->attr.flags & KVMM_EVENTS_POW2) ||
+	       (position >= POW2_FIRST && position <= POW2_LAST && kv_is_pow2(position));
+}
+
+/* ---- one record ---- */
+
+static void decode(const struct kvmm_events *events, const u64 word[KV_RING_WORDS],
+		   struct kvmm_event *event)
+{
+	*event = (struct kvmm_event){
+		.seq	  = events->cursor,
+		.domain	  = { (u32)word[4], word[4] >> 32 & 0xffff, word[4] >> 48 },
+		.position = word[5],
+		.tokens	  = events->pool->block_tokens,
+		.block	  = word[6],
+		.kind	  = word[5] >> KV_FEED_KIND_SHIFT,
+		.medium	  = word[5] >> KV_FEED_MEDIUM_SHIFT,
+		.flags	  = word[5] >> KV_FEED_FLAGS_SHIFT,
+	};
+	memcpy(&event->key, &word[0], sizeof(event->key));
+	memcpy(&event->parent, &word[2], sizeof(event->parent));
+	if (event->kind == KV_FEED_KEPT && events->cursor < events->settle)
+		event->kind = KVMM_EVENT_STORED;
+}
+
+/* GOT: it is in *@event, and wanted or not; the cursor has not moved. */
+static enum kv_ring_answer look(const struct kvmm_events *events, struct kvmm_event *event,
+				u64 *next)
+{
+	u64 word[KV_RING_WORDS];
+	enum kv_ring_answer answer = kv_ring_get(ring_of(events), events->cursor, word, next);
+
+	if (answer == KV_RING_GOT)
+		decode(events, word, event);
+	return answer;
+}
+
+/* ---- batches ---- */
+
+static bool is_due(struct kvmm_events *events)
+{
+	u64 nr = kv_ring_head(ring_of(events)) - events->cursor;
+	u64 now;
+
+	if (!events->attr.batch_us || nr >= events->attr.batch_max)
+		return true;
+	if (!nr)
+		return false;
+	now = kv_clock_ns();
+	if (!events->since_ns)
+		events->since_ns = now;
+	return now - events->since_ns >= events->attr.batch_us * 1000ull;
+}
+
+/* Would the batch that ends with @last be of more than one sort? */
+static bool ends_batch(const struct kvmm_events *events, const struct kvmm_event *last,
+		       const struct kvmm_event *next)
+{
+	return events->attr.flags & KVMM_EVENTS_SORTED &&
+	       (last->kind != next->kind || last->medium != next->medium);
+}
+
+/* Fills @buf up to the next gap, or the end of what is there. */
+static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64 *nr_lost)
+{
+	u64 end = kv_ring_head(ring_of(events)), next;
+	enum kv_ring_answer answer;
+	struct kvmm_event event;
+	u32 nr = 0;
+
+	while (nr < max && events->cursor < end) {
+		answer = look(events, &event, &next);
+		if (answer == KV_RING_EMPTY || (answer == KV_RING_LOST && nr))
+			break;
+		if (answer == KV_RING_LOST) {
+			*nr_lost += next - events->cursor;
+			events->cursor = next;
+			end = max(end, next);
+			continue;
+		}
+		if (event.kind >= KVMM_NR_EVENT_KINDS ||
+		    !events_wants(events, event.kind, event.medium, event.position)) {
+			events->skipped++;
+		} else {
+			if (nr && ends_batch(events, &buf[nr - 1], &event))
+				break;
+			buf[nr++] = event;
+		}
+		events->cursor++;
+	}
+	return nr;
+}
+
+/* ---- order ---- */
+
+static bool comes_later(const struct kvmm_event *a, const struct kvmm_event *b)
+{
+	if (a->position != b->position)
+		return a->kind == KVMM_EVENT_STORED ? a->position > b->position :
+						      a->position < b->position;
+	return a->seq > b->seq;
+}
+
+static void sift(struct kvmm_event *buf, u32 at, u32 nr)
+{
+	for (u32 child = 2 * at + 1; child < nr; at = child, child = 2 * at + 1) {
+		struct kvmm_event event = buf[at];
+
+		if (child + 1 < nr && comes_later(&buf[child + 1], &buf[child]))
+			child++;
+		if (!comes_later(&buf[child], &event))
+			return;
+		buf[at] = buf[child];
+		buf[child] = event;
+	}
+}
+
+/* In place, and without memory: libc's may allocate. */
+static void sort(struct kvmm_event *buf, u32 nr)
+{
+	for (u32 i = nr / 2; i-- > 0;)
+		sift(buf, i, nr);
+	for (u32 end = nr; end-- > 1;) {
+		struct kvmm_event last = buf[0];
+
+		buf[0] = buf[end];
+		buf[end] = last;
+		sift(buf, 0, end);
+	}
+}
+
+/* ---- calls ---- */
+
+int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_t max,
+		     uint64_t *nr_lost)
+{
+	u32 nr;
+
+	if (!events || !buf || !max || !nr_lost)
+		return -EINVAL;
+	*nr_lost = 0;
+	if (pool_refusal(events->pool) == -ECHILD)
+		return -ECHILD;
+	if (!is_due(events))
+		return 0;
+	nr = fill(events, buf, min(max, (u32)INT_MAX), nr_lost);
+	if (nr || *nr_lost || events->cursor == kv_ring_head(ring_of(events)))
+		events->since_ns = 0;
+	events->read += nr;
+	events->lost += *nr_lost;
+	if (events->attr.flags & KVMM_EVENTS_SORTED)
+		sort(buf, nr);
+	return nr;
+}
+
+uint64_t kvmm_events_cursor(const struct kvmm_events *events)
+{
+	return events ? events->cursor : 0;
+}
+
+uint64_t kvmm_events_head(const struct kvmm_events *events)
+{
+	return events ? kv_ring_head(ring_of(events)) : 0;
+}
+
+int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
+{
+	if (!events || seq > kvmm_events_head(events))
+		return -EINVAL;
+	events->cursor = seq;
+	events->since_ns = 0;
+	return 0;
+}
+
+/* What an older caller has no room for is not written. */
+int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat)
+{
+	struct kvmm_events_stat known;
+	size_t size;
+
+	if (!events || !stat || stat->size < sizeof(size))
+		return -EINVAL;
+	size = stat->size;
+	known = (struct kvmm_events_stat){
+		.size = size, .happened = kvmm_events_head(events), .read = events->read,
+		.skipped = events->skipped, .lost = events->lost, .bytes = events->of->bytes,
+	};
+	memcpy(stat, &known, min(size, sizeof(known)));
+	return 0;
+}

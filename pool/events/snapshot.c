@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is cached, name by name, while all goes on beside.
+ *
+ * The head of the ring is read first; a name that is looked at later is seen at least as it was then,
+ * because whoever changes it makes the record afterwards. Two things could slip through, and do not:
+ *
+ *  - a block that is claimed for eviction is in the map still, and may come back without a word: so
+ *    what counts is whether it is in the map, not whether it can be found at this moment;
+ *  - a name may go from a block that was not looked at yet to one that was: whoever removes the former
+ *    writes a record of the kind KEPT, which means STORED to who was making a snapshot then.
+ */
+#include <kv/tier.h>
+
+#include "../tier/tier.h"
+#include "events.h"
+
+static bool is_named(const struct kv_entry *entry, u64 word)
+{
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_is(word, KV_ENTRY_EVICTING))
+		return false;
+	return !(word & KV_ENTRY_HIDDEN) && READ_ONCE(entry->dup_prev) != KV_NONE;
+}
+
+bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event)
+{
+	const struct kv_feed_parent *parent = &pool->events->feed.parent[index];
+	const struct kv_entry *entry = entry_at(pool, index);
+	u64 word = smp_load_acquire(&entry->word);
+	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
+
+	if (!is_named(entry, word))
+		return false;
+	*event = (struct kvmm_event){
+		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
+		.position = READ_ONCE(entry->position), .tokens = pool->block_tokens,
+		.block = kv_place_block(READ_ONCE(entry->place)),
+		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_DEVICE,
+		.flags = READ_ONCE(parent->known) ? KVMM_EVENT_HAS_PARENT : 0,
+	};
+	if (event->flags)
+		memcpy(&event->parent, before, sizeof(event->parent));
+	/* All of it is of one generation, or the block has gone meanwhile, of which there is a record. */
+	return kv_is_still(&entry->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
+}
+
+int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap)
+{
+	if (!events || !snap)
+		return -EINVAL;
+	if (pool_refusal(events->pool) == -ECHILD)
+		return -ECHILD;
+	events->settle = UINT64_MAX;
+	*snap = (struct kvmm_snapshot){ .watermark = kvmm_events_head(events) };
+	return 0;
+}
+
+static bool next_entry(struct kvmm_events *events, struct kvmm_snapshot *snap,
+		       struct kvmm_event *event)
+{
+	while (snap->at < events->pool->nr_blocks)
+		if (events_entry(events->pool, snap->at++, event))
+			return true;
+	snap->medium = KVMM_MEDIUM_HOST;
+	snap->at = 0;
+	return false;
+}
+
+static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
+		       struct kvmm_event *event)
+{
+	struct lower *lower = lower_of(events->pool);
+	struct kv_tier_name name;
+
+	if (!lower || !kv_tier_next_name(lower->client, &snap->at, &name)) {
+		snap->medium = KVMM_NR_MEDIA;
+		return false;
+	}
+	*event = (struct kvmm_event){
+		.key = name.key, .domain = name.domain, .position = name.position,
+		.tokens = events->pool->block_tokens, .block = KVMM_EVENT_NO_BLOCK,
+		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_HOST,
+	};
+	return true;
+}
+
+static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
+		      struct kvmm_event *event)
+{
+	if (snap->medium == KVMM_MEDIUM_DEVICE && next_entry(events, snap, event))
+		return true;
+	return snap->medium == KVMM_MEDIUM_HOST && next_below(events, snap, event);
+}
+
+int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,
+		       struct kvmm_event *buf, uint32_t max)
+{
+	u32 nr = 0;
+
+	if (!events || !snap || !buf || !max)
+		return -EINVAL;
+	if (pool_refusal(events->pool) == -ECHILD)
+		return -ECHILD;
+	while (nr < max && next_name(events, snap, &buf[nr])) {
+		buf[nr].seq = snap->watermark;
+		nr += events_wants(events, buf[nr].kind, buf[nr].medium, buf[nr].position);
+	}
+	if (!nr)
+		events->settle = kvmm_events_head(events);
+	return nr;
+}
