@@ -179,7 +179,8 @@ KVMM_API int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 
 /**
  * enum kvmm_tier_write - when a block is copied down
- * @KVMM_TIER_SELECTIVE: when it is used again: blocks that are never hit cost nothing
+ * @KVMM_TIER_SELECTIVE: when it is used again, even if it had to be computed again: blocks that are
+ *	never wanted twice cost nothing
  * @KVMM_TIER_EXPLICIT: by kvmm_tier_offload() only
  * @KVMM_TIER_THROUGH: when it is registered
  * @KVMM_TIER_BACK: before it would be evicted, while the pool is fuller than @high_pm
@@ -194,6 +195,10 @@ enum kvmm_tier_write {
 	KVMM_NR_TIER_WRITES,
 };
 
+/** Nothing adapts: @touches are enough whatever becomes of the copies, and KVMM_TIER_THRESHOLD goes on
+ * dropping what comes back at once. */
+#define KVMM_TIER_FIXED		(1u << 0)
+
 /**
  * struct kvmm_tier_config - knobs that may be turned at any time
  * @size: sizeof(struct kvmm_tier_config); set by KVMM_TIER_CONFIG_INIT
@@ -205,6 +210,7 @@ enum kvmm_tier_write {
  * @min_load: fewer blocks than this are not worth a load; 0 = any
  * @verify_every: one block in so many gets a checksum, which is compared whenever it is loaded; 1 =
  *	each; 0 = none. Which ones is up to their keys
+ * @flags: KVMM_TIER_FIXED
  * @reload_ns: a block that is loaded so soon after its copy was made, and the device's was evicted,
  *	counts as thrashing
  * @recompute_ns: what the engine takes to compute a token; 0 = unknown: whatever is found is loaded
@@ -220,7 +226,7 @@ struct kvmm_tier_config {
 	uint32_t min_load;
 	uint64_t step_bytes;
 	uint32_t verify_every;
-	uint32_t reserved;
+	uint32_t flags;
 	uint64_t reload_ns;
 	uint64_t recompute_ns;
 	struct kvmm_tier_link up;
@@ -589,6 +595,14 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  * @failed: copies that did not end well, in blocks ...
  * @corrupt: ... of which the content was not what had been copied down
  * @refused: loads that did not fit, or were over a quota
+ * @touches: uses that make a block worth a copy now: those of the configuration, or one more while too
+ *	few of the names that get there are ever used again
+ * @thrashing: 1: blocks that KVMM_TIER_THRESHOLD dropped have come back too soon; it only copies
+ * @episodes: how often that was so
+ * @raised: how often @touches went up
+ * @spared: times that nothing was dropped because of it
+ * @refaults: blocks that were filled or loaded while their names were remembered, by how many blocks had
+ *	been since: fewer than the device has, fewer than the host tier has, more
  */
 struct kvmm_tier_client_stat {
 	uint32_t blocks;
@@ -618,6 +632,12 @@ struct kvmm_tier_client_stat {
 	uint64_t failed;
 	uint64_t corrupt;
 	uint64_t refused;
+	uint32_t touches;
+	uint32_t thrashing;
+	uint64_t episodes;
+	uint64_t raised;
+	uint64_t spared;
+	uint64_t refaults[KVMM_NR_TIER_LEVELS];
 };
 
 /** kvmm_tier_client_stat() - @size: of *@stat; of a larger one the rest is 0. Return: 0; -EINVAL;

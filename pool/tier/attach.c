@@ -40,7 +40,7 @@ static int read_config(const struct kvmm_tier_config *from, struct kvmm_tier_con
 		return err;
 	if (config->write >= KVMM_NR_TIER_WRITES || !config->touches ||
 	    config->touches > MAX_TOUCHES || config->low_pm > config->high_pm ||
-	    config->high_pm > 1000 || config->reserved)
+	    config->high_pm > 1000 || config->flags & ~KVMM_TIER_FIXED)
 		return -EINVAL;
 	return 0;
 }
@@ -149,6 +149,7 @@ static void free_lower(struct lower *lower)
 {
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		free_batch(&lower->batch[i]);
+	thrash_exit(lower);
 	kv_free(lower->op);
 	kv_free(lower->seen);
 	kv_free(lower->heap);
@@ -166,7 +167,7 @@ static u64 lower_bytes(const struct kvmm_pool *pool, const struct lower *lower)
 			sizeof(*batch->move) + sizeof(*batch->sum) + sizeof(*batch->error)) +
 		       max(pool->nr_planes, 1u) * sizeof(*batch->plane);
 
-	return sizeof(*lower) + NR_BATCHES * of_batch + lower->nr_items * sizeof(*lower->item) +
+	return sizeof(*lower) + NR_BATCHES * of_batch + thrash_bytes(&lower->thrash) + lower->nr_items * sizeof(*lower->item) +
 	       lower->nr_names * sizeof(*lower->name) + KVMM_TIER_OPS * sizeof(*lower->op) +
 	       (u64)pool->nr_blocks * (sizeof(*lower->below) + sizeof(*lower->heap) +
 				       sizeof(*lower->seen));
@@ -228,7 +229,7 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	lower->first_ready = lower->last_ready = lower->first_fetch = KV_NONE;
 	lower->event = -1;
 	kv_lock_init(&lower->lock, KV_RANK_TIER, pool->lock.id);
-	if (make_tables(pool, lower)) {
+	if (make_tables(pool, lower) || thrash_init(pool, lower)) {
 		free_lower(lower);
 		return NULL;
 	}
@@ -448,6 +449,7 @@ static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
 	for (u32 i = 0; i < pool->nr_blocks; i++)
 		stat->clean += is_clean(pool, lower, i);
 	kv_tier_client_count(lower->client, stat);
+	thrash_count(lower, stat);
 	kv_unlock(&lower->lock);
 }
 

@@ -179,6 +179,8 @@ static int check(struct kvmm_pool *pool, struct lower *lower)
 		err = check_ops(pool, lower);
 	if (!err)
 		err = check_queue(pool, lower);
+	if (!err && !thrash_is_sound(lower))
+		err = complain(pool, "ghosts", 0);
 	return err ? err : kv_tier_check(lower->tier);
 }
 

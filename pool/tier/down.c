@@ -231,6 +231,8 @@ static void settle(struct lower *lower, struct batch *batch, u32 i)
 		below->state = BELOW_CLEAN;
 		below->copy = item->slot;
 		batch->error[i] = below->drop;
+		if (below->drop)
+			thrash_dropped(lower, &item->name.key, item->name.domain);
 		error = 0;
 	} else {
 		below->state = BELOW_NONE;

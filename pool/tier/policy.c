@@ -43,9 +43,18 @@ static void want_copy(struct lower *lower, struct kv_handle handle)
 		below_queue(lower, handle, 0);
 }
 
-static void touch(struct lower *lower, const struct kv_handle *refs, u32 nr)
+/* It is the caller's; a ghost has to know what it would be worth. */
+static void note_use(struct kvmm_pool *pool, struct lower *lower, struct kv_handle ref, u32 uses)
 {
-	u32 touches = READ_ONCE(lower->config.touches);
+	const struct kv_entry *entry = entry_at(pool, ref.index);
+	kvmm_key_t key = kv_entry_key(entry);
+
+	thrash_used(lower, &key, kv_entry_domain(entry), uses);
+}
+
+static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_handle *refs, u32 nr)
+{
+	u32 touches = thrash_touches(lower);
 
 	for (u32 i = 0; i < nr; i++) {
 		u32 *word = &lower->seen[refs[i].index], now;
@@ -53,6 +62,8 @@ static void touch(struct lower *lower, const struct kv_handle *refs, u32 nr)
 		if (!refs[i].gen)
 			continue;
 		now = seen_more(word, refs[i].gen);
+		if (now <= READ_ONCE(lower->config.touches) + 1)
+			note_use(pool, lower, refs[i], now);
 		if (now != touches && now != SEEN_AGAIN)
 			continue;
 		if (!kv_trylock(&lower->lock)) {
@@ -71,31 +82,50 @@ void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 n
 	kv_rcu_read_lock();
 	lower = lower_of(pool);
 	if (lower && READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE)
-		touch(lower, refs, nr);
+		touch(pool, lower, refs, nr);
 	kv_rcu_read_unlock();
 }
 
-static void fill(struct lower *lower, const struct kv_handle *handles,
-		 const struct kv_handle *found, u32 nr)
+/* What is loaded has its copy. */
+static void fill_one(struct kvmm_pool *pool, struct lower *lower, struct kv_handle handle)
 {
+	const struct kv_entry *entry = entry_at(pool, handle.index);
+	kvmm_key_t key = kv_entry_key(entry);
+
 	kv_lock(&lower->lock);
-	for (u32 i = 0; i < nr; i++)
-		if (handles[i].index == found[i].index && handles[i].gen == found[i].gen)
-			want_copy(lower, handles[i]);
+	if (item_find(lower, &key, kv_entry_domain(entry)) == KV_NONE)
+		want_copy(lower, handle);
 	kv_unlock(&lower->lock);
+}
+
+/* Its uses so far, before it was evicted, too: is it worth a copy? The caller has a reference. */
+static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_handle handle, u32 write)
+{
+	const struct kv_entry *entry = entry_at(pool, handle.index);
+	kvmm_key_t key = kv_entry_key(entry);
+	u32 uses = thrash_filled(lower, &key, kv_entry_domain(entry));
+
+	if (write == KVMM_TIER_THROUGH)
+		return true;
+	WRITE_ONCE(lower->seen[handle.index], handle.gen << SEEN_BITS | uses);
+	return write == KVMM_TIER_SELECTIVE && uses >= thrash_touches(lower);
 }
 
 void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		    const struct kv_handle *found, u32 nr)
 {
 	struct lower *lower;
+	u32 write;
 
 	kv_rcu_read_lock();
 	lower = lower_of(pool);
-	if (lower && (READ_ONCE(lower->config.write) == KVMM_TIER_THROUGH ||
-		      (READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE &&
-		       READ_ONCE(lower->config.touches) == 1)))
-		fill(lower, handles, found, nr);
+	write = lower ? READ_ONCE(lower->config.write) : KVMM_TIER_EXPLICIT;
+	for (u32 i = 0; i < nr && lower; i++) {
+		if (handles[i].index != found[i].index || handles[i].gen != found[i].gen)
+			continue;
+		if (is_wanted(pool, lower, handles[i], write))
+			fill_one(pool, lower, handles[i]);
+	}
 	kv_rcu_read_unlock();
 }
 
@@ -152,6 +182,7 @@ static u32 find_victims(struct kvmm_pool *pool, const struct kvmm_tier_config *c
 static void queue_victims(struct lower *lower, const struct kv_handle *handles, u32 nr, bool drop)
 {
 	kv_lock(&lower->lock);
+	drop = drop && !thrash_spares(lower);
 	for (u32 i = 0; i < nr; i++) {
 		struct below *below = below_of(lower, handles[i]);
 

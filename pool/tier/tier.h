@@ -34,6 +34,7 @@
 #include <kv/tier.h>
 
 #include "../internal.h"
+#include "thrash.h"
 
 /* ---- what is known of an entry's copy below ---- */
 
@@ -159,6 +160,7 @@ struct lower {
 	u32			nr_over;	/* ->lock; operations to be fetched */
 	int			event;		/* ->lock; descriptor, or -1 */
 	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
+	struct thrash		thrash;		/* see there */
 	u64			load_ns_taken;	/* ->lock; of stat.load_ns, told already */
 };
 

@@ -353,6 +353,8 @@ static void want_some(struct loading *loading)
 
 	kv_lock(&loading->lower->lock);
 	for (u32 i = 0; i < prefix->nr && !err; i++) {
+		if (loading->lower->nr_used[true] >= thrash_max_up(loading->lower))
+			break;
 		struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
 
 		if (!pool->map->ops->length(pool->map, &query))

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ghosts, refaults, and what adapts to them: see thrash.h.
+ *
+ * A name that has been used, evicted and filled again is worth a copy as much as one that was hit: to
+ * count uses of blocks only would see no second one wherever the device is small, which is where a
+ * tier below helps most.
+ */
+#include <kv/env.h>
+#include <kv/hash.h>
+#include <kv/mem.h>
+
+#include "thrash.h"
+#include "tier.h"
+
+#define GHOSTS_MIN	(1u << 16)
+#define GHOSTS_MAX	(1u << 22)
+#define SET_NR		8u	/* ghosts of a set: a cache line */
+
+#define TAG_SHIFT	37u
+#define DROPPED		BIT64(36)
+#define USES_SHIFT	32u
+#define USES_MAX	15u
+
+/* ---- ghosts ---- */
+
+static u32 ghost_uses(u64 word)
+{
+	return word >> USES_SHIFT & USES_MAX;
+}
+
+static u64 make_ghost(u64 hash, u32 uses, u32 fills)
+{
+	return hash >> TAG_SHIFT << TAG_SHIFT | (u64)uses << USES_SHIFT | fills;
+}
+
+static u64 hash_of(const struct thrash *thrash, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	return kv_hash_key(key, thrash->secret ^ kv_domain_word(domain) * 0x9e3779b97f4a7c15ull);
+}
+
+/* That of the name, else the one that has been there longest. */
+static u64 *find_ghost(const struct thrash *thrash, u64 hash, bool *found)
+{
+	u64 *set = &thrash->ghost[(hash & (thrash->nr_sets - 1)) * SET_NR], *oldest = set;
+	u32 now = READ_ONCE(thrash->fills), age = 0;
+
+	for (u32 i = 0; i < SET_NR; i++) {
+		u64 word = READ_ONCE(set[i]);	/* relaxed: statistics */
+		u32 since = ghost_uses(word) ? now - (u32)word : UINT32_MAX;
+
+		*found = ghost_uses(word) && word >> TAG_SHIFT == hash >> TAG_SHIFT;
+		if (*found)
+			return &set[i];
+		if (since >= age) {
+			age = since;
+			oldest = &set[i];
+		}
+	}
+	return oldest;
+}
+
+/* What was dropped would have gone anyway, when the blocks that are kept free had been filled. */
+static u32 nr_kept_free(const struct lower *lower)
+{
+	return (u64)lower->thrash.capacity[KVMM_TIER_DEVICE] *
+	       (1000 - READ_ONCE(lower->config.low_pm)) / 1000;
+}
+
+static void count_refault(struct lower *lower, u64 ghost, u32 fills)
+{
+	struct thrash *thrash = &lower->thrash;
+	u32 level = KVMM_TIER_DEVICE, distance = fills - (u32)ghost;
+
+	while (level < KVMM_TIER_DISK && distance >= thrash->capacity[level])
+		level++;
+	if (ghost & DROPPED && distance < nr_kept_free(lower))
+		WRITE_ONCE(thrash->nr_back, READ_ONCE(thrash->nr_back) + 1);
+	WRITE_ONCE(thrash->refaults[level], READ_ONCE(thrash->refaults[level]) + 1);
+}
+
+/* ---- admission ---- */
+
+#define ADMIT_WINDOW	512u	/* names that reach the threshold */
+#define RAISE_BELOW	4u	/* eighths of these, halved: a quarter */
+#define LOWER_ABOVE	6u	/* the same: three eighths */
+
+static bool is_fixed(const struct lower *lower)
+{
+	return READ_ONCE(lower->config.flags) & KVMM_TIER_FIXED;
+}
+
+static void end_window(struct thrash *thrash)
+{
+	u32 reached = READ_ONCE(thrash->nr_reached), beyond = READ_ONCE(thrash->nr_beyond);
+
+	if (reached < ADMIT_WINDOW)
+		return;
+	WRITE_ONCE(thrash->nr_reached, 0);
+	WRITE_ONCE(thrash->nr_beyond, 0);
+	if (!READ_ONCE(thrash->more) && (u64)beyond * 16 < (u64)reached * RAISE_BELOW) {
+		WRITE_ONCE(thrash->more, 1);
+		WRITE_ONCE(thrash->nr_raised, READ_ONCE(thrash->nr_raised) + 1);
+	} else if (READ_ONCE(thrash->more) && (u64)beyond * 16 > (u64)reached * LOWER_ABOVE) {
+		WRITE_ONCE(thrash->more, 0);
+	}
+}
+
+/* A name has now so many uses: each number is reached once, but for what is forgotten. */
+static void note_uses(struct lower *lower, u32 uses)
+{
+	struct thrash *thrash = &lower->thrash;
+	u32 touches = READ_ONCE(lower->config.touches);
+
+	if (uses == touches)
+		WRITE_ONCE(thrash->nr_reached, READ_ONCE(thrash->nr_reached) + 1);
+	else if (uses == touches + 1)
+		WRITE_ONCE(thrash->nr_beyond, READ_ONCE(thrash->nr_beyond) + 1);
+	if (uses == touches)
+		end_window(thrash);
+}
+
+u32 thrash_touches(const struct lower *lower)
+{
+	u32 touches = READ_ONCE(lower->config.touches);
+
+	return touches + (is_fixed(lower) || touches == USES_MAX ? 0 : READ_ONCE(lower->thrash.more));
+}
+
+u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	struct thrash *thrash = &lower->thrash;
+	u64 hash = hash_of(thrash, key, domain);
+	u32 fills = READ_ONCE(thrash->fills) + 1, uses = 1;
+	bool found;
+	u64 *ghost = find_ghost(thrash, hash, &found);
+
+	if (found) {
+		count_refault(lower, READ_ONCE(*ghost), fills);
+		uses = min(ghost_uses(READ_ONCE(*ghost)) + 1, USES_MAX);
+	}
+	WRITE_ONCE(thrash->fills, fills);
+	WRITE_ONCE(*ghost, make_ghost(hash, uses, fills));
+	note_uses(lower, uses);
+	return uses;
+}
+
+void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain, u32 uses)
+{
+	struct thrash *thrash = &lower->thrash;
+	u64 hash = hash_of(thrash, key, domain);
+	bool found;
+	u64 *ghost = find_ghost(thrash, hash, &found);
+
+	WRITE_ONCE(*ghost, make_ghost(hash, min(uses, USES_MAX), READ_ONCE(thrash->fills)));
+	note_uses(lower, uses);
+}
+
+/* ---- drops ---- */
+
+#define DROP_WINDOW	64u
+#define PAUSE_MAX	64u	/* times the first one */
+
+static u64 first_pause(const struct lower *lower)
+{
+	return max(lower->config.reload_ns, 1ull) * 4;
+}
+
+/* Soon after the last one: that pause was of no avail. */
+static void begin_episode(struct lower *lower)
+{
+	struct thrash *thrash = &lower->thrash;
+	u64 first = first_pause(lower), now = kv_tier_now(lower->tier);
+	bool again = thrash->pause_ns && now - thrash->calm_ns < thrash->pause_ns;
+
+	thrash->pause_ns = again ? min(thrash->pause_ns * 2, first * PAUSE_MAX) : first;
+	thrash->calm_ns = now + thrash->pause_ns;
+	thrash->nr_episodes++;
+	WRITE_ONCE(thrash->is_thrashing, true);
+}
+
+void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	struct thrash *thrash = &lower->thrash;
+	u64 hash = hash_of(thrash, key, domain);
+	bool found;
+	u64 *ghost = find_ghost(thrash, hash, &found);
+	u32 uses = found ? ghost_uses(READ_ONCE(*ghost)) : 1;
+
+	kv_assert_held(&lower->lock);
+	WRITE_ONCE(*ghost, make_ghost(hash, uses, READ_ONCE(thrash->fills)) | DROPPED);
+	if (++thrash->nr_dropped < DROP_WINDOW)
+		return;
+	if (!thrash->is_thrashing && READ_ONCE(thrash->nr_back) * 4 > thrash->nr_dropped)
+		begin_episode(lower);
+	thrash->nr_dropped = 0;
+	WRITE_ONCE(thrash->nr_back, 0);
+}
+
+/* While nothing is dropped nothing comes back: only a trial tells whether it still would. */
+static void look(struct lower *lower)
+{
+	struct thrash *thrash = &lower->thrash;
+
+	kv_assert_held(&lower->lock);
+	if (!thrash->is_thrashing || kv_tier_now(lower->tier) < thrash->calm_ns)
+		return;
+	thrash->nr_dropped = 0;
+	WRITE_ONCE(thrash->nr_back, 0);
+	WRITE_ONCE(thrash->is_thrashing, false);
+}
+
+bool thrash_spares(struct lower *lower)
+{
+	struct thrash *thrash = &lower->thrash;
+
+	look(lower);
+	if (!thrash->is_thrashing || is_fixed(lower))
+		return false;
+	thrash->nr_spared++;
+	return true;
+}
+
+u32 thrash_max_up(const struct lower *lower)
+{
+	kv_assert_held(&lower->lock);
+	return lower->thrash.is_thrashing && !is_fixed(lower) ? max(lower->max_up / 2, 1u) :
+								lower->max_up;
+}
+
+/* ---- the whole ---- */
+
+static u32 nr_ghosts(const struct kvmm_pool *pool, u32 nr_units)
+{
+	u64 nr = min(2 * ((u64)pool->nr_blocks + nr_units), (u64)GHOSTS_MAX);
+
+	return 1u << kv_order(max(nr, (u64)GHOSTS_MIN));
+}
+
+int thrash_init(struct kvmm_pool *pool, struct lower *lower)
+{
+	struct thrash *thrash = &lower->thrash;
+	struct kvmm_tier_stat stat;
+	int err = kvmm_tier_stat(lower->tier, &stat, sizeof(stat));
+
+	if (err)
+		return err;
+	thrash->capacity[KVMM_TIER_DEVICE] = pool->nr_blocks;
+	thrash->capacity[KVMM_TIER_HOST] = stat.units;
+	thrash->nr_sets = nr_ghosts(pool, stat.units) / SET_NR;
+	/* Where all else is the same in each run, so are names that share a set. */
+	thrash->secret = kv_tier_is_told(lower->tier) ? 0 : lower->secret;
+	thrash->ghost = kv_alloc_lines(thrash->nr_sets * SET_NR, sizeof(*thrash->ghost));
+	return thrash->ghost ? 0 : -ENOMEM;
+}
+
+void thrash_exit(struct lower *lower)
+{
+	kv_free(lower->thrash.ghost);
+}
+
+u64 thrash_bytes(const struct thrash *thrash)
+{
+	return (u64)thrash->nr_sets * SET_NR * sizeof(*thrash->ghost);
+}
+
+void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat)
+{
+	const struct thrash *thrash = &lower->thrash;
+
+	for (u32 t = 0; t < KVMM_NR_TIER_LEVELS; t++)
+		stat->refaults[t] = READ_ONCE(thrash->refaults[t]);
+	stat->touches = thrash_touches(lower);
+	stat->thrashing = thrash->is_thrashing;
+	stat->episodes = thrash->nr_episodes;
+	stat->raised = READ_ONCE(thrash->nr_raised);
+	stat->spared = thrash->nr_spared;
+}
+
+bool thrash_is_sound(const struct lower *lower)
+{
+	const struct thrash *thrash = &lower->thrash;
+	u64 nr_found = 0;
+
+	for (u32 i = 0; i < thrash->nr_sets * SET_NR; i++)
+		nr_found += !ghost_uses(READ_ONCE(thrash->ghost[i])) && READ_ONCE(thrash->ghost[i]);
+	return !nr_found && READ_ONCE(thrash->more) <= 1 &&
+	       thrash->nr_dropped < DROP_WINDOW && (!thrash->is_thrashing || thrash->nr_episodes) &&
+	       !thrash->nr_episodes == !thrash->pause_ns;
+}

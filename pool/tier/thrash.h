@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Does what goes down come back, and what comes up stay? And what follows from that.
+ *
+ * *Ghosts* remember names that the device may have no more: how often each was used, and when last, in
+ * blocks filled since. A *refault* is a name that is filled again; its distance is that time. A cache
+ * of more blocks than that would have had it.
+ *
+ *	ghost:	 63    37   36   35  32 31     0    the eight words of a line are a set: names of one
+ *		|  tag   | drop | uses | fills |    part of the hashes, the oldest goes
+ *
+ * Two things adapt, both with one mark for on and a lower one for off:
+ *
+ *  *Admission*. Of names that reach ->touches uses, how many are used once more? Below a quarter
+ *  copies are made in vain: one use more is asked for, until it is three eighths.
+ *
+ *  *Drops*. Of blocks that went down and were dropped, how many are back before the device would have
+ *  evicted them anyway? Above a quarter it needs all it has, and KVMM_TIER_THRESHOLD drops what is used: it
+ *  only copies then, for a pause that doubles each time a trial behind it fails, and prefetches get half
+ *  of ->max_up.
+ *
+ * Statistics that are written without a lock may lose one another's.
+ */
+#ifndef POOL_TIER_THRASH_H
+#define POOL_TIER_THRASH_H
+
+#include <kv/types.h>
+#include <kvmm/tier.h>
+
+struct kvmm_pool;
+struct lower;
+
+struct thrash {
+	/* Fixed at creation. */
+	u64	*ghost;		/* ours */
+	u32	nr_sets;	/* a power of two */
+	u64	secret;
+	u32	capacity[KVMM_NR_TIER_LEVELS];	/* blocks of each */
+
+	/* No lock. */
+	u32	fills;		/* the clock of distances; wraps around */
+	u32	nr_reached;	/* in this window: names that have reached ->touches uses, */
+	u32	nr_beyond;	/* and one more than that */
+	u32	more;		/* uses that are asked for besides; 0 or 1 */
+	u32	nr_back;	/* in that window: dropped blocks that are back */
+	u64	nr_raised;	/* how often more was asked for */
+	u64	refaults[KVMM_NR_TIER_LEVELS];
+
+	/* Guard: the lower's lock. */
+	bool	is_thrashing;	/* READ_ONCE() as a hint */
+	u32	nr_dropped;	/* in this window */
+	u64	calm_ns;	/* the last episode: over then */
+	u64	pause_ns;	/* of the last episode; 0: there was none */
+	u64	nr_episodes;
+	u64	nr_spared;	/* times that nothing was dropped because of it */
+};
+
+/* 0 or -ENOMEM. */
+int thrash_init(struct kvmm_pool *pool, struct lower *lower);
+void thrash_exit(struct lower *lower);
+u64 thrash_bytes(const struct thrash *thrash);
+
+/* The name was filled: its uses, as far as is remembered, this one included. No lock needed. */
+u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain);
+/* The device's block of that name was used; @uses as far as is known. No lock needed. */
+void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain, u32 uses);
+/* Uses from which on a block is worth a copy now. */
+u32 thrash_touches(const struct lower *lower);
+
+/* The device's block of that name is dropped. ->lock held. */
+void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain);
+/* Are blocks that might be dropped to be kept? ->lock held. */
+bool thrash_spares(struct lower *lower);
+/* Blocks that a prefetch may have on their way. ->lock held. */
+u32 thrash_max_up(const struct lower *lower);
+
+void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat);
+bool thrash_is_sound(const struct lower *lower);
+
+#endif /* POOL_TIER_THRASH_H */
