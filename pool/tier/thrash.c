@@ -81,7 +81,7 @@ static void count_refault(struct lower *lower, u64 ghost, u32 fills)
 
 /* ---- admission ---- */
 
-#define ADMIT_WINDOW	512u	/* names that reach the threshold */
+#define ADMIT_WINDOW	2048u	/* names that reach the threshold; half of them were in the last one */
 #define RAISE_BELOW	4u	/* eighths of these, halved: a quarter */
 #define LOWER_ABOVE	6u	/* the same: three eighths */
 
@@ -96,8 +96,8 @@ static void end_window(struct thrash *thrash)
 
 	if (reached < ADMIT_WINDOW)
 		return;
-	WRITE_ONCE(thrash->nr_reached, 0);
-	WRITE_ONCE(thrash->nr_beyond, 0);
+	WRITE_ONCE(thrash->nr_reached, reached / 2);
+	WRITE_ONCE(thrash->nr_beyond, beyond / 2);
 	if (!READ_ONCE(thrash->more) && (u64)beyond * 16 < (u64)reached * RAISE_BELOW) {
 		WRITE_ONCE(thrash->more, 1);
 		WRITE_ONCE(thrash->nr_raised, READ_ONCE(thrash->nr_raised) + 1);
