@@ -60,7 +60,10 @@ struct experiment {
 };
 
 extern const struct experiment experiment_load, experiment_local, experiment_baseline,
-	experiment_end_to_end, experiment_vmm, experiment_pcie;
+	experiment_end_to_end, experiment_vmm, experiment_pcie, experiment_interference,
+	experiment_layout, experiment_defrag, experiment_stress;
+
+void stress_hook_library(void);			/* once, behind gpu_open() */
 
 /* Ends the experiment as failed. */
 void __attribute__((noreturn)) give_up(const char *fmt, ...) __printf(1, 2);

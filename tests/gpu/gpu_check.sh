@@ -29,7 +29,8 @@ expect 0 "all" "" --json "$out/json"
 if python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 assert d["failed"] == 0 and d["driver"] == "soft" and d["quick"]
-assert {r["bench"] for r in d["rows"]} == {"E0", "E2", "E4", "E5", "E6", "E8"}
+assert {r["bench"] for r in d["rows"]} == {"E0", "E2", "E4", "E5", "E6", "E7", "E8", "E9", "E10",
+					   "B7"}
 for r in d["rows"]:
     assert "fact" in r or (r["runs"] >= 2 and r["value"] > 0 and r["unit"]), r
 rates = [r for r in d["rows"] if r.get("metric") == "kernel_rate"]

@@ -15,6 +15,7 @@
 
 static const struct experiment *const experiments[] = {
 	&experiment_load, &experiment_local, &experiment_end_to_end, &experiment_baseline,
+	&experiment_defrag, &experiment_interference, &experiment_layout, &experiment_stress,
 	&experiment_pcie, &experiment_vmm,
 };
 
@@ -357,6 +358,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kvmm-gpu-check: no device: %s\n", strerror(-err));
 		return 3;
 	}
+	stress_hook_library();
 	now.json = opt.json ? fopen(opt.json, "w") : NULL;
 	if (opt.json && !now.json) {
 		perror(opt.json);
