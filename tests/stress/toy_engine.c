@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The toy engine on the host with a thread for each lane and one that moves blocks and compares
- * checksums; for ThreadSanitizer. Its sources are compiled as one here.
+ * The toy engine on the host with a thread for each lane and one that moves blocks, compacts, lends
+ * memory and compares checksums; for ThreadSanitizer. Its sources are compiled as one here.
  */
 int toy_main(int argc, char **argv);
 
@@ -37,5 +37,5 @@ static int run_engine(char *first, char *second)
 int main(void)
 {
 	return run_engine("--mode", "beside") || run_engine("--mode", "between") ||
-	       run_engine("--verify", "--verify");
+	       run_engine("--elastic", "--verify");
 }

@@ -47,7 +47,7 @@ moves() {
 
 moves 1000 "" --device host --requests 192
 moves 1000 "" --device host --requests 192 --elastic --verify
-moves 1 "" --device host --threads --verify
+moves 1 "" --device host --threads --elastic --verify
 
 for seed in 1 2 3; do
 	moves 300 seed=$seed --device soft:0 --requests 96
@@ -57,7 +57,7 @@ for seed in 1 2 3; do
 done
 moves 100 eager=1 --device soft:0 --requests 96 --elastic
 moves 1 slow=1 --device soft:0 --requests 16 --mode between
-moves 1 threads=1 --device soft:0 --requests 96 --threads --verify
+moves 1 threads=1 --device soft:0 --requests 96 --threads --elastic --verify
 moves 100 driver=11040,vmm=0 --device soft:0 --requests 96
 
 # It believes that blocks stay where they were: said wrong, and the race checker knows why.
