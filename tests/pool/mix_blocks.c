@@ -202,7 +202,7 @@ void do_put(void)
 
 		m.ref[at] = m.ref[--m.nr_refs];
 		for (; held.pins; held.pins--) {
-			must(!kvmm_unpin(m.pool, held.ref));
+			must(!kvmm_unpin_many_as(m.pool, &held.ref, 1, held.pin_type));
 			ref_put(held.ref);
 		}
 		expect_content(place_of_ref(held.ref), m.active[held.ref.index].word);
@@ -221,12 +221,14 @@ void do_pin(void)
 		return;
 	held = &m.ref[any(m.nr_refs)];
 	if (held->pins) {
-		must(!kvmm_unpin(m.pool, held->ref));
+		must(kvmm_unpin_many_as(m.pool, &held->ref, 1, KVMM_NR_PIN_TYPES) == -EINVAL);
+		must(!kvmm_unpin_many_as(m.pool, &held->ref, 1, held->pin_type));
 		held->pins--;
 		ref_put(held->ref);
 		return;
 	}
-	err = kvmm_pin(m.pool, held->ref);
+	held->pin_type = any(KVMM_NR_PIN_TYPES);
+	err = kvmm_pin_many_as(m.pool, &held->ref, 1, held->pin_type);
 	must(!err || (err == -EBUSY && nr_flying()), "%d", err);
 	if (err)
 		return;

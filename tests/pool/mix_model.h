@@ -32,7 +32,7 @@ struct content {
 
 struct held_range {
 	kvmm_range_t range;
-	u32 nr, refs, pins, sealed, tenant, flags;
+	u32 nr, refs, pins, pin_type, sealed, tenant, flags;
 	u64 owner;
 	u64 serial;			/* another one whenever the engine changes it */
 	bool leased;
@@ -48,7 +48,7 @@ struct held_block {
 
 struct held_ref {
 	kvmm_ref_t ref;
-	u32 pins;
+	u32 pins, pin_type;
 };
 
 struct held_hold {
@@ -191,6 +191,7 @@ void do_split(void);
 void do_seal_or_pin(void);
 void do_step(void);
 void do_compact(void);
+void do_goal(void);
 
 /* ---- mix_elastic.c ---- */
 

@@ -342,6 +342,7 @@ static void one_call(void)
 		do_range_free, do_range_free, do_grow, do_grow, do_grow_many, do_shrink, do_split,
 		do_seal_or_pin, do_step, do_step, do_step, do_compact, do_limit, do_marks, do_promise,
 		do_gang, do_hold, do_own, do_release, do_forget, do_elastic,
+		do_goal, do_goal,
 	};
 	u32 call = any(ARRAY_SIZE(calls));
 
@@ -431,7 +432,7 @@ static void give_all_back(void)
 		struct held_ref *held = &m.ref[--m.nr_refs];
 
 		for (; held->pins; held->pins--)
-			must(!kvmm_unpin(m.pool, held->ref));
+			must(!kvmm_unpin_many_as(m.pool, &held->ref, 1, held->pin_type));
 		must(!kvmm_put(m.pool, held->ref));
 	}
 	while (m.nr_muts)
@@ -444,7 +445,7 @@ static void give_all_back(void)
 	}
 	for (u32 i = 0; i < m.nr_ranges; i++) {
 		for (; m.range[i].pins; m.range[i].pins--)
-			must(!kvmm_range_unpin(m.pool, m.range[i].range));
+			must(!kvmm_range_unpin_as(m.pool, m.range[i].range, m.range[i].pin_type));
 		for (; m.range[i].refs; m.range[i].refs--)
 			must(!kvmm_range_free(m.pool, m.range[i].range));
 	}

@@ -202,6 +202,7 @@ void do_split(void)
 void do_seal_or_pin(void)
 {
 	struct held_range *held = some_range();
+	u32 other;
 
 	m.what = "range_pin";
 	if (!held)
@@ -211,10 +212,13 @@ void do_seal_or_pin(void)
 		held->serial = ++m.next_word;
 		must(!kvmm_range_seal(m.pool, held->range, held->sealed));
 	} else if (held->pins) {
-		must(!kvmm_range_unpin(m.pool, held->range));
+		other = (held->pin_type + 1) % KVMM_NR_PIN_TYPES;
+		must(kvmm_range_unpin_as(m.pool, held->range, other) == -EINVAL);
+		must(!kvmm_range_unpin_as(m.pool, held->range, held->pin_type));
 		held->pins--;
 	} else if (!any(3)) {
-		must(!kvmm_range_pin(m.pool, held->range));
+		held->pin_type = any(KVMM_NR_PIN_TYPES);
+		must(!kvmm_range_pin_as(m.pool, held->range, held->pin_type));
 		held->pins++;
 	}
 }
@@ -325,6 +329,55 @@ void do_step(void)
 	}
 	must(!kvmm_step_end(m.pool, m.stream, m.step));
 	m.is_open = false;
+}
+
+static bool is_bad(const struct kvmm_compact_goal *goal, const struct held_range *held)
+{
+	switch (goal->goal) {
+	case KVMM_GOAL_RUN:
+		return goal->want > m.nr_usable;
+	case KVMM_GOAL_PAGEBLOCKS:
+		return goal->want > m.attr.nr_blocks / goal->pageblock_blocks;
+	case KVMM_GOAL_GATHER:
+		return !held;
+	default:
+		return false;
+	}
+}
+
+/* Whatever is wanted: what is held stays as it is, and nothing that may be written moves under a step. */
+void do_goal(void)
+{
+	struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT, same = KVMM_COMPACT_PLAN_INIT;
+	struct held_range *held = some_range();
+	int err, told;
+
+	m.what = "goal";
+	goal.goal = any(KVMM_NR_GOALS);
+	goal.mode = any(KVMM_NR_MOVE_MODES);
+	goal.flags = any(8);
+	goal.want = any(goal.goal == KVMM_GOAL_RUN ? 40 : 6) + (goal.goal < KVMM_GOAL_SHORTEN);
+	goal.pageblock_blocks = 1u << any(5);
+	goal.max_blocks = any(3) ? 0 : any(40);
+	goal.max_us = any(4) ? 0 : 1 + any(100);
+	goal.max_bytes = any(4) ? 0 : any(1000);
+	goal.range = held ? held->range : (kvmm_range_t){ 0, 0 };
+	told = kvmm_compact_plan(m.pool, &goal, &same);
+	err = kvmm_compact_goal_start(m.pool, &goal, &plan);
+	if (m.attr.flags & KVMM_POOL_DETERMINISTIC) {
+		must(err == told && (err == -EOPNOTSUPP || err == -EINVAL), "%d, %d", err, told);
+		return;
+	}
+	must((err == -EINVAL) == is_bad(&goal, held) && (told == -EINVAL) == (err == -EINVAL),
+	     "%d, %d", told, err);
+	must(!err || err == -EINVAL || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
+	must(err || !goal.max_blocks || plan.moved_blocks <= goal.max_blocks);
+	must(err || !goal.max_bytes || plan.moved_bytes <= goal.max_bytes);
+	must(err || goal.flags & KVMM_GOAL_DROP || !plan.nr_drops);
+	/* Who finds all of them empty lists none. */
+	must(err || plan.is_partial || goal.goal != KVMM_GOAL_PAGEBLOCKS || plan.nr_empty >= goal.want ||
+	     (!plan.nr_moves && !plan.nr_drops), "%u of %u", plan.nr_empty, goal.want);
 }
 
 void do_compact(void)
