@@ -10,7 +10,7 @@ u32 item_take(struct lower *lower, bool is_up)
 	if (index == KV_NONE)
 		return KV_NONE;
 	lower->free_item[is_up] = lower->item[index].next;
-	lower->nr_used[is_up]++;
+	WRITE_ONCE(lower->nr_used[is_up], lower->nr_used[is_up] + 1);
 	lower->item[index] = (struct item){ .state = ITEM_TAKEN, .is_up = is_up, .next = KV_NONE,
 					    .next_name = KV_NONE };
 	return index;
@@ -25,7 +25,7 @@ void item_free(struct lower *lower, u32 index)
 	item->state = ITEM_FREE;
 	item->next = lower->free_item[item->is_up];
 	lower->free_item[item->is_up] = index;
-	lower->nr_used[item->is_up]--;
+	WRITE_ONCE(lower->nr_used[item->is_up], lower->nr_used[item->is_up] - 1);
 }
 
 /* ---- names ---- */

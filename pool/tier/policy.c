@@ -12,16 +12,19 @@
 
 /* ---- uses ---- */
 
-#define SEEN_BITS	4u
-#define SEEN_MAX	(BIT(SEEN_BITS) - 1)
+#define SEEN_BITS	5u
+#define SEEN_LOADED	16u	/* and not used since */
+#define SEEN_MAX	15u
 #define SEEN_AGAIN	8u	/* of SEEN_MAX: so many uses from one look to the next */
 
 /* One use more, the registration being the first: how many there are now. */
-static u32 seen_more(u32 *word, u32 gen)
+static u32 seen_more(u32 *word, u32 gen, bool *was_loaded)
 {
 	u32 old = READ_ONCE(*word);	/* relaxed: a statistic, which may lose */
-	u32 nr = old >> SEEN_BITS == (gen & (UINT32_MAX >> SEEN_BITS)) ? old & SEEN_MAX : 1;
+	bool is_same = old >> SEEN_BITS == (gen & (UINT32_MAX >> SEEN_BITS));
+	u32 nr = is_same ? old & SEEN_MAX : 1;
 
+	*was_loaded = is_same && old & SEEN_LOADED;
 	nr = nr < SEEN_MAX ? nr + 1 : SEEN_AGAIN;
 	WRITE_ONCE(*word, gen << SEEN_BITS | nr);
 	return nr;
@@ -54,17 +57,19 @@ static void note_use(struct kvmm_pool *pool, struct lower *lower, struct kv_hand
 
 static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_handle *refs, u32 nr)
 {
+	bool copies = READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE;
 	u32 touches = thrash_touches(lower);
 
 	for (u32 i = 0; i < nr; i++) {
 		u32 *word = &lower->seen[refs[i].index], now;
+		bool was_loaded;
 
 		if (!refs[i].gen)
 			continue;
-		now = seen_more(word, refs[i].gen);
-		if (now <= READ_ONCE(lower->config.touches) + 1)
+		now = seen_more(word, refs[i].gen, &was_loaded);
+		if (was_loaded || now <= READ_ONCE(lower->config.touches) + 1)
 			note_use(pool, lower, refs[i], now);
-		if (now != touches && now != SEEN_AGAIN)
+		if (!copies || (now != touches && now != SEEN_AGAIN))
 			continue;
 		if (!kv_trylock(&lower->lock)) {
 			seen_not(word);
@@ -81,21 +86,29 @@ void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 n
 
 	kv_rcu_read_lock();
 	lower = lower_of(pool);
-	if (lower && READ_ONCE(lower->config.write) == KVMM_TIER_SELECTIVE)
+	if (lower)
 		touch(pool, lower, refs, nr);
 	kv_rcu_read_unlock();
 }
 
-/* What is loaded has its copy. */
-static void fill_one(struct kvmm_pool *pool, struct lower *lower, struct kv_handle handle)
+static void fill_one(struct lower *lower, struct kv_handle handle)
 {
-	const struct kv_entry *entry = entry_at(pool, handle.index);
-	kvmm_key_t key = kv_entry_key(entry);
-
 	kv_lock(&lower->lock);
-	if (item_find(lower, &key, kv_entry_domain(entry)) == KV_NONE)
-		want_copy(lower, handle);
+	want_copy(lower, handle);
 	kv_unlock(&lower->lock);
+}
+
+/* Until it has been delivered it has a name among those on their way. */
+static bool is_loaded(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	bool found;
+
+	if (!READ_ONCE(lower->nr_used[true]))	/* its own item is there, if it is */
+		return false;
+	kv_lock(&lower->lock);
+	found = item_find(lower, key, domain) != KV_NONE;
+	kv_unlock(&lower->lock);
+	return found;
 }
 
 /* Its uses so far, before it was evicted, too: is it worth a copy? The caller has a reference. */
@@ -103,12 +116,15 @@ static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_han
 {
 	const struct kv_entry *entry = entry_at(pool, handle.index);
 	kvmm_key_t key = kv_entry_key(entry);
-	u32 uses = thrash_filled(lower, &key, kv_entry_domain(entry));
+	bool is_load = is_loaded(lower, &key, kv_entry_domain(entry));
+	u32 uses = thrash_filled(lower, &key, kv_entry_domain(entry), is_load);
 
-	if (write == KVMM_TIER_THROUGH)
-		return true;
-	WRITE_ONCE(lower->seen[handle.index], handle.gen << SEEN_BITS | uses);
-	return write == KVMM_TIER_SELECTIVE && uses >= thrash_touches(lower);
+	WRITE_ONCE(lower->seen[handle.index],
+		   handle.gen << SEEN_BITS | (is_load ? SEEN_LOADED : 0) | uses);
+	if (is_load)
+		return false;	/* it has its copy */
+	return write == KVMM_TIER_THROUGH ||
+	       (write == KVMM_TIER_SELECTIVE && uses >= thrash_touches(lower));
 }
 
 void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
@@ -124,7 +140,7 @@ void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		if (handles[i].index != found[i].index || handles[i].gen != found[i].gen)
 			continue;
 		if (is_wanted(pool, lower, handles[i], write))
-			fill_one(pool, lower, handles[i]);
+			fill_one(lower, handles[i]);
 	}
 	kv_rcu_read_unlock();
 }
@@ -136,6 +152,16 @@ void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 static bool is_inactive(u64 word)
 {
 	return kv_word_is(word, KV_ENTRY_REGISTERED) && !(word & (KV_ENTRY_REFS | KV_ENTRY_MOVING));
+}
+
+/* It goes when it has a copy. */
+static void queue_drop(struct lower *lower, struct kv_handle handle)
+{
+	struct below *below = below_of(lower, handle);
+
+	if (below->state != BELOW_FLYING && below->state != BELOW_QUEUED)
+		below = below_queue(lower, handle, 0);
+	below->drop = true;
 }
 
 /* The next victims, who stay where they are: at most @max, first to last. Both locks held. */
@@ -158,6 +184,26 @@ static u32 peek_victims(struct kvmm_pool *pool, struct kv_handle *handles, u32 m
 		if (is_inactive(READ_ONCE(entry_at(pool, index[i])->word)))
 			handles[nr_good++] = entry_handle(pool, index[i]);
 	return nr_good;
+}
+
+/* Loaded blocks that are to leave do so when they have been used. */
+static void look_at_leaving(struct kvmm_pool *pool, struct lower *lower)
+{
+	struct kv_handle handles[LOOK_MAX];
+	u32 nr = READ_ONCE(lower->thrash.nr_leaving) ? thrash_leave(lower, handles, LOOK_MAX) : 0;
+
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < nr; i++) {
+		u64 word = READ_ONCE(entry_at(pool, handles[i].index)->word);
+
+		if (kv_word_gen(word) != handles[i].gen)
+			continue;
+		if (is_inactive(word))
+			queue_drop(lower, handles[i]);
+		else
+			thrash_stay(lower, handles[i]);
+	}
+	kv_unlock(&lower->lock);
 }
 
 /* Those that should go down now, so that the pool comes down to the low mark. */
@@ -184,15 +230,10 @@ static void queue_victims(struct lower *lower, const struct kv_handle *handles, 
 	kv_lock(&lower->lock);
 	drop = drop && !thrash_spares(lower);
 	for (u32 i = 0; i < nr; i++) {
-		struct below *below = below_of(lower, handles[i]);
-
-		if (!drop) {
+		if (drop)
+			queue_drop(lower, handles[i]);
+		else
 			want_copy(lower, handles[i]);
-			continue;
-		}
-		if (below->state != BELOW_FLYING && below->state != BELOW_QUEUED)
-			below = below_queue(lower, handles[i], 0);
-		below->drop = true;
 	}
 	kv_unlock(&lower->lock);
 }
@@ -203,6 +244,7 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower)
 	struct kvmm_tier_config config;
 	u32 nr;
 
+	look_at_leaving(pool, lower);
 	kv_lock(&lower->lock);
 	config = lower->config;
 	kv_unlock(&lower->lock);

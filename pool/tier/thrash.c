@@ -17,7 +17,8 @@
 #define GHOSTS_MAX	(1u << 22)
 #define SET_NR		8u	/* ghosts of a set: a cache line */
 
-#define TAG_SHIFT	37u
+#define TAG_SHIFT	38u
+#define LOADED		BIT64(37)
 #define DROPPED		BIT64(36)
 #define USES_SHIFT	32u
 #define USES_MAX	15u
@@ -127,7 +128,63 @@ u32 thrash_touches(const struct lower *lower)
 	return touches + (is_fixed(lower) || touches == USES_MAX ? 0 : READ_ONCE(lower->thrash.more));
 }
 
-u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
+/* ---- loops ---- */
+
+#define LOOP_WINDOW	256u	/* loads */
+#define LOOP_REACH	2u	/* times the device */
+
+/* It was loaded before, was not used, went, and is loaded again: so a device not much larger would do. */
+static void count_load(struct thrash *thrash, u64 ghost, u32 fills)
+{
+	u32 distance = fills - (u32)ghost, nr = READ_ONCE(thrash->nr_loads) + 1;
+	u32 idle = READ_ONCE(thrash->nr_idle);
+
+	idle += ghost & LOADED && distance < LOOP_REACH * thrash->capacity[KVMM_TIER_DEVICE];
+	if (nr == LOOP_WINDOW) {
+		bool was = READ_ONCE(thrash->is_looping);
+
+		WRITE_ONCE(thrash->is_looping, was ? idle * 4 >= nr : idle * 2 > nr);
+		nr = idle = 0;
+	}
+	WRITE_ONCE(thrash->nr_loads, nr);
+	WRITE_ONCE(thrash->nr_idle, idle);
+}
+
+void thrash_loaded(struct lower *lower, struct kv_handle handle)
+{
+	struct thrash *thrash = &lower->thrash;
+
+	kv_assert_held(&lower->lock);
+	if (READ_ONCE(thrash->is_looping) && !is_fixed(lower) && ++thrash->nr_looped % 2 == 0)
+		thrash_stay(lower, handle);
+}
+
+u32 thrash_leave(struct lower *lower, struct kv_handle *handles, u32 max)
+{
+	struct thrash *thrash = &lower->thrash;
+	u32 nr;
+
+	kv_lock(&lower->lock);
+	nr = min(thrash->nr_leaving, max);
+	memcpy(handles, thrash->leaving, nr * sizeof(*handles));
+	WRITE_ONCE(thrash->nr_leaving, thrash->nr_leaving - nr);
+	memmove(thrash->leaving, thrash->leaving + nr, thrash->nr_leaving * sizeof(*handles));
+	kv_unlock(&lower->lock);
+	return nr;
+}
+
+void thrash_stay(struct lower *lower, struct kv_handle handle)
+{
+	struct thrash *thrash = &lower->thrash;
+
+	kv_assert_held(&lower->lock);
+	if (thrash->nr_leaving == LEAVING_MAX)
+		return;
+	thrash->leaving[thrash->nr_leaving] = handle;
+	WRITE_ONCE(thrash->nr_leaving, thrash->nr_leaving + 1);
+}
+
+u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain, bool is_load)
 {
 	struct thrash *thrash = &lower->thrash;
 	u64 hash = hash_of(thrash, key, domain);
@@ -139,8 +196,10 @@ u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t doma
 		count_refault(lower, READ_ONCE(*ghost), fills);
 		uses = min(ghost_uses(READ_ONCE(*ghost)) + 1, USES_MAX);
 	}
+	if (is_load)
+		count_load(thrash, found ? READ_ONCE(*ghost) : 0, fills);
 	WRITE_ONCE(thrash->fills, fills);
-	WRITE_ONCE(*ghost, make_ghost(hash, uses, fills));
+	WRITE_ONCE(*ghost, make_ghost(hash, uses, fills) | (is_load ? LOADED : 0));
 	note_uses(lower, uses);
 	return uses;
 }
@@ -285,6 +344,6 @@ bool thrash_is_sound(const struct lower *lower)
 	for (u32 i = 0; i < thrash->nr_sets * SET_NR; i++)
 		nr_found += !ghost_uses(READ_ONCE(thrash->ghost[i])) && READ_ONCE(thrash->ghost[i]);
 	return !nr_found && READ_ONCE(thrash->more) <= 1 &&
-	       thrash->nr_dropped < DROP_WINDOW && (!thrash->is_thrashing || thrash->nr_episodes) &&
+	       thrash->nr_leaving <= LEAVING_MAX && thrash->nr_dropped < DROP_WINDOW && (!thrash->is_thrashing || thrash->nr_episodes) &&
 	       !thrash->nr_episodes == !thrash->pause_ns;
 }

@@ -9,7 +9,7 @@
  *	ghost:	 63    37   36   35  32 31     0    the eight words of a line are a set: names of one
  *		|  tag   | drop | uses | fills |    part of the hashes, the oldest goes
  *
- * Two things adapt, both with one mark for on and a lower one for off:
+ * Three things adapt, each with one mark for on and a lower one for off:
  *
  *  *Admission*. Of names that reach ->touches uses, how many are used once more? Below a quarter
  *  copies are made in vain: one use more is asked for, until it is three eighths.
@@ -19,16 +19,24 @@
  *  only copies then, for a pause that doubles each time a trial behind it fails, and prefetches get half
  *  of ->max_up.
  *
+ *  *Loads*. Of blocks that are loaded, how many were loaded before, not used, and evicted, while the device
+ *  was filled less than twice? Above a half it is a loop that does not fit: LRU evicts just what comes
+ *  next. Then every second block that is loaded leaves when it has been used, down to a quarter, so that
+ *  the others stay, and hit.
+ *
  * Statistics that are written without a lock may lose one another's.
  */
 #ifndef POOL_TIER_THRASH_H
 #define POOL_TIER_THRASH_H
 
+#include <kv/entry.h>
 #include <kv/types.h>
 #include <kvmm/tier.h>
 
 struct kvmm_pool;
 struct lower;
+
+#define LEAVING_MAX	1024u
 
 struct thrash {
 	/* Fixed at creation. */
@@ -43,6 +51,9 @@ struct thrash {
 	u32	nr_beyond;	/* and one more than that */
 	u32	more;		/* uses that are asked for besides; 0 or 1 */
 	u32	nr_back;	/* in that window: dropped blocks that are back */
+	u32	nr_loads;	/* in this window: blocks; */
+	u32	nr_idle;	/* that were loaded before, and not used */
+	bool	is_looping;
 	u64	nr_raised;	/* how often more was asked for */
 	u64	refaults[KVMM_NR_TIER_LEVELS];
 
@@ -51,6 +62,9 @@ struct thrash {
 	u32	nr_dropped;	/* in this window */
 	u64	calm_ns;	/* the last episode: over then */
 	u64	pause_ns;	/* of the last episode; 0: there was none */
+	u32	nr_looped;	/* loads while it loops */
+	u32	nr_leaving;	/* READ_ONCE() as a hint */
+	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when nobody uses them */
 	u64	nr_episodes;
 	u64	nr_spared;	/* times that nothing was dropped because of it */
 };
@@ -61,7 +75,7 @@ void thrash_exit(struct lower *lower);
 u64 thrash_bytes(const struct thrash *thrash);
 
 /* The name was filled: its uses, as far as is remembered, this one included. No lock needed. */
-u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain);
+u32 thrash_filled(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain, bool is_load);
 /* The device's block of that name was used; @uses as far as is known. No lock needed. */
 void thrash_used(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain, u32 uses);
 /* Uses from which on a block is worth a copy now. */
@@ -73,6 +87,13 @@ void thrash_dropped(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t do
 bool thrash_spares(struct lower *lower);
 /* Blocks that a prefetch may have on their way. ->lock held. */
 u32 thrash_max_up(const struct lower *lower);
+
+/* A block that was loaded: is it to leave again? ->lock held. */
+void thrash_loaded(struct lower *lower, struct kv_handle handle);
+/* Those that are to leave, at most @max: how many. No lock held. */
+u32 thrash_leave(struct lower *lower, struct kv_handle *handles, u32 max);
+/* It is to leave, when it is not used any more. ->lock held. */
+void thrash_stay(struct lower *lower, struct kv_handle handle);
 
 void thrash_count(const struct lower *lower, struct kvmm_tier_client_stat *stat);
 bool thrash_is_sound(const struct lower *lower);

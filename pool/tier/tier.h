@@ -144,7 +144,7 @@ struct lower {
 	struct kvmm_tier_config	config;		/* ->lock */
 	struct item		*item;		/* ours */
 	u32			free_item[2];	/* ->lock; down, up; KV_NONE */
-	u32			nr_used[2];	/* ->lock */
+	u32			nr_used[2];	/* ->lock; READ_ONCE() as a hint */
 	u32			*name;		/* ->lock; by hash: an item, or KV_NONE */
 	u32			first_ready;	/* ->lock; KV_NONE */
 	u32			last_ready;	/* ->lock */

@@ -564,6 +564,7 @@ static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, stru
 		below->copy = item->slot;
 	}
 	count_up(lower, item);
+	thrash_loaded(lower, ref);
 	kv_unlock(&lower->lock);
 	if (is_open)
 		cache_end(pool);

@@ -20,7 +20,8 @@ struct engine {
 	u64 hits;
 };
 
-static struct engine make_engine(u32 nr_device, u32 nr_host, const struct kvmm_tier_config *config)
+static struct engine make_engine_of(const char *policy, u32 nr_device, u32 nr_host,
+				    const struct kvmm_tier_config *config)
 {
 	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
@@ -34,11 +35,16 @@ static struct engine make_engine(u32 nr_device, u32 nr_host, const struct kvmm_t
 	client.batch_blocks = MAX_NR;
 	client.config = config;
 	attr.nr_blocks = nr_device;
-	attr.policy = "lru";
+	attr.policy = policy;
 	engine.pool = make_pool_of(&attr);
 	engine.tier = make_tier_of(&host);
 	attach_as(engine.pool, engine.tier, &client);
 	return engine;
+}
+
+static struct engine make_engine(u32 nr_device, u32 nr_host, const struct kvmm_tier_config *config)
+{
+	return make_engine_of("lru", nr_device, nr_host, config);
 }
 
 static void end_engine(struct engine *engine)
@@ -216,24 +222,24 @@ Test(tier_ghosts, refaults_are_told_by_the_tier_that_would_have_kept_them)
 
 /* ---- drops ---- */
 
-/* Nearly the whole device, again and again. */
-static struct engine run_loop(u32 flags)
+/* Requests of 50 blocks, again and again. */
+static struct engine run_loop(const char *policy, u32 nr_requests, u32 flags)
 {
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct engine engine;
 
 	config.write = KVMM_TIER_THRESHOLD;
 	config.flags = flags;
-	engine = make_engine(1000, 4000, &config);
+	engine = make_engine_of(policy, 1000, 4000, &config);
 	for (u32 round = 0; round < 40; round++)
-		for (u32 i = 0; i < 19; i++)
+		for (u32 i = 0; i < nr_requests; i++)
 			request(&engine, i * 1000, 50);
 	return engine;
 }
 
 Test(tier_thrash, a_loop_that_fits_the_device_is_not_dropped_for_ever)
 {
-	struct engine adapts = run_loop(0), fixed = run_loop(KVMM_TIER_FIXED);
+	struct engine adapts = run_loop("lru", 19, 0), fixed = run_loop("lru", 19, KVMM_TIER_FIXED);
 
 	cr_log_info("moved %llu, %llu; hits %llu, %llu", (unsigned long long)bytes_moved(&adapts),
 		    (unsigned long long)bytes_moved(&fixed), (unsigned long long)adapts.hits,
@@ -245,9 +251,22 @@ Test(tier_thrash, a_loop_that_fits_the_device_is_not_dropped_for_ever)
 	end_engine(&fixed);
 }
 
+Test(tier_thrash, a_loop_larger_than_the_device_keeps_what_fits)
+{
+	struct engine adapts = run_loop("lru", 21, 0), fixed = run_loop("lru", 21, KVMM_TIER_FIXED);
+
+	cr_log_info("moved %llu, %llu; hits %llu, %llu", (unsigned long long)bytes_moved(&adapts),
+		    (unsigned long long)bytes_moved(&fixed), (unsigned long long)adapts.hits,
+		    (unsigned long long)fixed.hits);
+	cr_expect_geq(adapts.hits, fixed.hits);
+	cr_expect_leq(bytes_moved(&adapts) * 3, bytes_moved(&fixed));
+	end_engine(&adapts);
+	end_engine(&fixed);
+}
+
 Test(tier_thrash, pauses_end_and_drops_go_on_where_nothing_comes_back)
 {
-	struct engine engine = run_loop(0);
+	struct engine engine = run_loop("lru", 19, 0);
 	struct kvmm_tier_client_stat before, after;
 
 	turn_clock(&engine, engine.now_ns + 10000 * SECOND);
@@ -305,7 +324,6 @@ Test(tier_thrash, admission_comes_down_again_when_copies_are_worth_it)
 	end_engine(&engine);
 }
 
-/* Every second request is of a loop a little larger than the device. */
 Test(tier_thrash, the_same_load_moves_the_same_in_every_run)
 {
 	struct engine a = run_scans(0), b = run_scans(0);
