@@ -329,10 +329,11 @@ static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 
 	sort_by_block(batch);
 	reserve_slots(lower, batch);
-	if (batch->nr_copy)
+	if (batch->nr_copy) {
 		err = batch_submit(pool, lower, batch);
-	if (batch->nr_copy && !err)
-		return;
+		if (!err)	/* another thread may have ended it by now: it is not ours to look at */
+			return;
+	}
 	if (err)
 		cancel_copies(lower, batch, err);
 	leave(pool, lower, batch);
