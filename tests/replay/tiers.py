@@ -117,12 +117,16 @@ def check_bars():
     one = run("seq", "--blocks", 50000, CONVERSATION)
     tiers = ["seq", "--blocks", 5000, "--host-blocks", 45000]
     got = {name: run(*tiers, "--write-policy", name, CONVERSATION)
-           for name in ["through", "back", "threshold"]}
+           for name in ["selective", "through", "back", "threshold"]}
     for name, row in got.items():
-        check(f"{name}: {row['hits']} hits of {one['hits']} in one tier, at least 99 %",
-              row["hits"] * 100 >= one["hits"] * 99)
+        percent = 66 if name == "selective" else 99
+        check(f"{name}: {row['hits']} hits of {one['hits']} in one tier, at least {percent} %",
+              row["hits"] * 100 >= one["hits"] * percent)
         check(f"{name}: hits of the tiers add up",
               row["hits"] == row["device_hits"] + row["host_hits"])
+    few, all_of_it = got["selective"]["offload_bytes"], got["through"]["offload_bytes"]
+    check(f"selective: {few} bytes down, at most half of {all_of_it}", few * 2 <= all_of_it)
+    check("back writes no more than through", got["back"]["offload_bytes"] <= all_of_it)
     again = text(*tiers, "--write-policy", "back", CONVERSATION)
     check("the same in every run", json.loads(again) == got["back"])
 

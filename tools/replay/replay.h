@@ -65,6 +65,7 @@ struct source {
  * @transfer_mb_s, @transfer_latency_us: of the link in each direction
  * @token_bytes: content of a token, which is only counted
  * @reload_ms: what comes back so soon is thrashing
+ * @fixed: nothing adapts
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -117,6 +118,7 @@ struct options {
 	u32 transfer_latency_us;
 	u32 token_bytes;
 	u32 reload_ms;
+	bool fixed;
 };
 
 /* Names of enum kvmm_tier_write, in its order; ends with NULL. */

@@ -47,6 +47,7 @@ static int attach(struct cache *cache, struct tiers *tiers)
 	config.high_pm = opt->offload_pm;
 	config.low_pm = opt->offload_pm - (u32)min_u64(opt->offload_pm, LOW_BELOW_PM);
 	config.reload_ns = opt->reload_ms * NS_PER_MS;
+	config.flags = opt->fixed ? KVMM_TIER_FIXED : 0;
 	if (opt->touches)
 		config.touches = opt->touches;
 	attr.block_bytes = block_bytes_of(opt);
@@ -302,6 +303,11 @@ static void describe_moves(struct results *results, const struct kvmm_tier_clien
 	results_num(results, "shared", client->shared);
 	results_num(results, "reloads", client->reloads);
 	results_num(results, "thrash_ppm", ppm(client->reloads, client->offloads));
+	results_num(results, "refaults_device", client->refaults[KVMM_TIER_DEVICE]);
+	results_num(results, "refaults_host", client->refaults[KVMM_TIER_HOST]);
+	results_num(results, "refaults_far", client->refaults[KVMM_TIER_DISK]);
+	results_num(results, "thrash_episodes", client->episodes);
+	results_num(results, "touches_end", client->touches);
 	results_num(results, "host_evictions", client->evicted);
 	results_num(results, "host_resident_end", client->blocks);
 }
