@@ -7,6 +7,7 @@
 #include <kvmm/background.h>
 #include <kvmm/cache.h>
 #include <kvmm/compact.h>
+#include <kvmm/config.h>
 #include <kvmm/device.h>
 #include <kvmm/digest.h>
 #include <kvmm/disk.h>

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values of settings: texts become numbers. */
+#ifndef INIT_CONFIG_H
+#define INIT_CONFIG_H
+
+#include <kv/types.h>
+
+enum config_kind {
+	CONFIG_COUNT,		/* 123; also negative where the range allows it */
+	CONFIG_BYTES,		/* 64GiB, 4096 */
+	CONFIG_RATE,		/* 50GB/s */
+	CONFIG_TIME,		/* 10ms; in ns */
+	CONFIG_SHARE,		/* 90%, 0.9; per mille */
+	CONFIG_HEX,		/* 0x1234 */
+	CONFIG_SWITCH,		/* yes, no */
+	CONFIG_WORD,		/* one of some */
+	CONFIG_STRING,
+};
+
+/* What a value must look like, for messages. */
+const char *config_kind_name(enum config_kind kind);
+
+/*
+ * The value of @text; of CONFIG_WORD the place in @words, which ends with NULL. 0; -EINVAL it is none;
+ * -ERANGE it does not fit 63 bits, or has parts of a unit that do not exist. Not for CONFIG_STRING.
+ */
+int config_value(enum config_kind kind, const char *text, const char *const *words, s64 *value);
+
+#endif /* INIT_CONFIG_H */
