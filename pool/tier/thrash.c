@@ -2,8 +2,8 @@
 /*
  * Ghosts, refaults, and what adapts to them: see thrash.h.
  *
- * A name that has been used, evicted and filled again is worth a copy as much as one that was hit: to
- * count uses of blocks only would see no second one wherever the device is small, which is where a
+ * A name that has been used, evicted and filled again is worth a copy as much as one that was hit:
+ * counting uses of blocks only sees no second one wherever the device is small, and that is where a
  * tier below helps most.
  */
 #include <kv/env.h>
@@ -133,7 +133,7 @@ u32 thrash_touches(const struct lower *lower)
 #define LOOP_WINDOW	256u	/* loads */
 #define LOOP_REACH	2u	/* times the device */
 
-/* It was loaded before, was not used, went, and is loaded again: so a device not much larger would do. */
+/* Loaded before, not used, gone, and loaded again: a device not much larger would have kept it. */
 static void count_load(struct thrash *thrash, u64 ghost, u32 fills)
 {
 	u32 distance = fills - (u32)ghost, nr = READ_ONCE(thrash->nr_loads) + 1;
@@ -344,6 +344,7 @@ bool thrash_is_sound(const struct lower *lower)
 	for (u32 i = 0; i < thrash->nr_sets * SET_NR; i++)
 		nr_found += !ghost_uses(READ_ONCE(thrash->ghost[i])) && READ_ONCE(thrash->ghost[i]);
 	return !nr_found && READ_ONCE(thrash->more) <= 1 &&
-	       thrash->nr_leaving <= LEAVING_MAX && thrash->nr_dropped < DROP_WINDOW && (!thrash->is_thrashing || thrash->nr_episodes) &&
+	       thrash->nr_leaving <= LEAVING_MAX && thrash->nr_dropped < DROP_WINDOW &&
+	       (!thrash->is_thrashing || thrash->nr_episodes) &&
 	       !thrash->nr_episodes == !thrash->pause_ns;
 }

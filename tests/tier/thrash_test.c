@@ -7,11 +7,13 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "pool/tier/tier.h"
 #include "util.h"
 
 #define SECOND		1000000000ull
 #define BLOCK_BYTES	1000u
 #define MAX_NR		256u
+#define MAX_UP		100u
 
 struct engine {
 	struct kvmm_pool *pool;
@@ -33,6 +35,7 @@ static struct engine make_engine_of(const char *policy, u32 nr_device, u32 nr_ho
 	host.down = host.up = (struct kvmm_tier_link){ 7000, 1000000000 };
 	client.block_bytes = BLOCK_BYTES;
 	client.batch_blocks = MAX_NR;
+	client.max_up = MAX_UP;
 	client.config = config;
 	attr.nr_blocks = nr_device;
 	attr.policy = policy;
@@ -220,6 +223,30 @@ Test(tier_ghosts, refaults_are_told_by_the_tier_that_would_have_kept_them)
 	end_engine(&engine);
 }
 
+Test(tier_ghosts, validation_notices_what_cannot_be)
+{
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+
+	for (u32 i = 0; i < 4; i++) {
+		struct engine engine = make_engine(8, 32, &config);
+		struct thrash *thrash = &lower_of(engine.pool)->thrash;
+
+		request(&engine, 0, 8);
+		cr_assert_eq(kvmm_validate(engine.pool), 0);
+		if (i == 0)
+			thrash->ghost[3] = 5;		/* no uses */
+		else if (i == 1)
+			thrash->is_thrashing = true;	/* and there was no episode */
+		else if (i == 2)
+			thrash->more = 2;
+		else
+			thrash->nr_leaving = LEAVING_MAX + 1;
+		cr_expect_eq(kvmm_validate(engine.pool), -EUCLEAN, "%u", i);
+		kvmm_pool_destroy(engine.pool);
+		kvmm_tier_destroy(engine.tier);
+	}
+}
+
 /* ---- drops ---- */
 
 /* Requests of 50 blocks, again and again. */
@@ -262,6 +289,42 @@ Test(tier_thrash, a_loop_larger_than_the_device_keeps_what_fits)
 	cr_expect_leq(bytes_moved(&adapts) * 3, bytes_moved(&fixed));
 	end_engine(&adapts);
 	end_engine(&fixed);
+}
+
+/* Blocks that are below, and not in the device. */
+static void put_below(struct engine *engine, u32 first, u32 nr)
+{
+	struct kvmm_tier_offload req = { .size = sizeof(req), .nr = nr, .flags = KVMM_TIER_DROP };
+	kvmm_ref_t refs[MAX_NR];
+
+	cr_assert_eq(kvmm_prefix_match(engine->pool, prefix_of(first, nr), refs), nr);
+	cr_assert_eq(kvmm_put_many(engine->pool, refs, nr), 0);
+	req.refs = refs;
+	cr_assert_eq(kvmm_tier_offload(engine->pool, &req, NULL), 0);
+	turn_clock(engine, engine->now_ns + SECOND);
+	cr_assert_eq(kvmm_prefix_match(engine->pool, prefix_of(first, nr), refs), 0);
+}
+
+Test(tier_thrash, prefetches_get_half_while_the_device_needs_all_it_has)
+{
+	struct engine engine = run_loop("lru", 19, 0);
+	u32 i;
+
+	for (i = 0; i < 19000 && !client_of(engine.pool).thrashing; i++)
+		request(&engine, i % 19 * 1000, 50);
+	cr_assert_eq(client_of(engine.pool).thrashing, 1);
+	request(&engine, 9000000, MAX_UP);
+	put_below(&engine, 9000000, MAX_UP);
+	cr_expect_eq(kvmm_tier_prefetch(engine.pool, prefix_of(9000000, MAX_UP), 0), MAX_UP / 2);
+	turn_clock(&engine, engine.now_ns + SECOND);
+	cr_expect_eq(client_of(engine.pool).loading, 0);
+
+	turn_clock(&engine, engine.now_ns + 10000 * SECOND);
+	put_below(&engine, 9000000, MAX_UP / 2);
+	cr_expect_eq(client_of(engine.pool).thrashing, 0);
+	cr_expect_eq(kvmm_tier_prefetch(engine.pool, prefix_of(9000000, MAX_UP), 0), MAX_UP);
+	turn_clock(&engine, engine.now_ns + SECOND);
+	end_engine(&engine);
 }
 
 Test(tier_thrash, pauses_end_and_drops_go_on_where_nothing_comes_back)
