@@ -127,6 +127,8 @@ struct kv_sum_args {
 };
 
 #define KV_SUM_STEP		0x9e3779b97f4a7c15ul	/* 2^64 by the golden ratio */
+#define KV_SUM_MUL_1		0xbf58476d1ce4e5b9ul
+#define KV_SUM_MUL_2		0x94d049bb133111ebul
 
 /*
  * The share of the word at @pos in the checksum. One to one in @word, for each @pos; a zero counts,
@@ -136,12 +138,14 @@ kv_kernel_inline u64 kv_sum_word(u64 word, u64 pos)
 {
 	u64 x = word + (pos + 1) * KV_SUM_STEP;
 
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ul;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebul;
+	x = (x ^ x >> 30) * KV_SUM_MUL_1;
+	x = (x ^ x >> 27) * KV_SUM_MUL_2;
 	return x ^ x >> 31;
 }
 
 #ifndef __OPENCL_C_VERSION__
+
+#include "words.h"
 
 /*
  * The checksum of a block, 64 bits: cut each of its pieces into words of 8 bytes, little endian,
@@ -155,8 +159,12 @@ kv_kernel_inline u64 kv_sum_word(u64 word, u64 pos)
 static inline u64 kv_sum_piece(const void *piece, u64 bytes, u64 pos)
 {
 	const u8 *byte = piece;
-	u64 sum = 0, word;
+	u64 sum = 0, word, nr;
 
+	nr = kv_sum_rounds(byte, bytes / sizeof(word), pos, &sum);
+	pos += nr;
+	byte += nr * sizeof(word);
+	bytes -= nr * sizeof(word);
 	for (; bytes >= sizeof(word); bytes -= sizeof(word), byte += sizeof(word)) {
 		__builtin_memcpy(&word, byte, sizeof(word));
 		sum += kv_sum_word(word, pos++);

@@ -299,9 +299,12 @@ kv_kernel_inline u64 word_of_bytes(u64 piece, u32 at, u32 bytes)
 kv_kernel_inline u64 sum_piece(const struct kv_thread *self, u64 piece, u32 bytes, u64 pos)
 {
 	u32 whole = piece % VEC_BYTES ? 0 : bytes / VEC_BYTES * VEC_BYTES;
-	u64 sum = sum_vecs(self, piece, whole, pos);
+	u64 sum;
 	u32 at;
 
+	if (sums_alone(self))
+		return sum_alone(piece, bytes, pos);
+	sum = sum_vecs(self, piece, whole, pos);
 	for (at = whole + self->nr * 8; at < bytes; at += self->nr_threads * 8)
 		sum += kv_sum_word(word_of_bytes(piece, at, bytes), pos + at / 8);
 	return sum;

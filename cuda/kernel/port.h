@@ -70,6 +70,17 @@ kv_kernel_inline void add8(u64 addr, u64 value)
 	__asm__ volatile("red.global.add.u64 [%0], %1;" : : "l"(addr), "l"(value));
 }
 
+/* A thread among others, always: what the host has below is not for it. */
+kv_kernel_inline bool sums_alone(const struct kv_thread *self)
+{
+	return false;
+}
+
+kv_kernel_inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
+{
+	return 0;
+}
+
 #else
 
 #include <kv/atomic.h>
@@ -104,6 +115,17 @@ static inline void store1(u64 addr, u32 byte)
 static inline void add8(u64 addr, u64 value)
 {
 	kv_fetch_add((u64 *)(uintptr_t)addr, value);
+}
+
+/* A group of one thread, as the software device makes them, sums up all of a piece in vectors. */
+static inline bool sums_alone(const struct kv_thread *self)
+{
+	return self->nr_threads == 1;
+}
+
+static inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
+{
+	return kv_sum_piece((const void *)(uintptr_t)piece, bytes, pos);
 }
 
 #endif

@@ -158,6 +158,58 @@ Test(sum, does_not_depend_on_how_whole_words_are_divided_into_pieces)
 			     kv_sum_piece(data, 4096, 0));
 }
 
+/* As it is defined, one word after the other. */
+static u64 sum_by_words(const u8 *byte, u64 bytes, u64 pos)
+{
+	u64 sum = 0;
+
+	for (u64 at = 0, word; at < bytes; at += sizeof(word)) {
+		word = 0;
+		memcpy(&word, byte + at, min(bytes - at, sizeof(word)));
+		sum += kv_sum_word(word, pos++);
+	}
+	return sum;
+}
+
+/* All lengths around rounds of vectors, at any address and from any number on. */
+Test(sum, is_the_same_however_many_words_at_once)
+{
+	u64 rng = 7;
+	u8 data[2048];
+
+	for (u32 i = 0; i < sizeof(data); i++)
+		data[i] = arena_random(&rng);
+	for (u64 bytes = 0; bytes < 1100; bytes++) {
+		u64 at = arena_random(&rng) % 900, pos = arena_random(&rng);
+
+		cr_expect_eq(kv_sum_piece(data + at, bytes, pos),
+			     sum_by_words(data + at, bytes, pos), "%lu bytes", bytes);
+	}
+}
+
+#ifdef __x86_64__
+
+/* What a better processor hides: the vectors of four are asked by themselves. */
+Test(sum, is_the_same_by_shorter_vectors)
+{
+	u64 rng = 8;
+	u8 data[1024];
+
+	if (!__builtin_cpu_supports("avx2"))
+		cr_skip_test("no AVX2 here");
+	for (u32 i = 0; i < sizeof(data); i++)
+		data[i] = arena_random(&rng);
+	for (u64 nr = 0; nr <= 128; nr++) {
+		u64 sum = 0, pos = arena_random(&rng);
+		u64 done = kv_sum_avx2(data, nr, pos, &sum);
+
+		cr_expect_eq(done, nr / 16 * 16);
+		cr_expect_eq(sum, sum_by_words(data, done * 8, pos));
+	}
+}
+
+#endif
+
 Test(sum, sees_flipped_bits_swapped_words_and_missing_zeros)
 {
 	u8 data[256] = { 0 }, other[256];

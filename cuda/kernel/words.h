@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Many words of a checksum at once, for the host: kv_sum_word() in each lane of a vector.
+ *
+ * The sum is the same however it is made, so a processor does it as well as it can: with AVX-512
+ * there is a multiplication of 64-bit lanes, with AVX2 the compiler makes one of three of 32 bits.
+ * The processor is asked at each piece, which is a load and a branch; nothing is set up before.
+ * Four vectors at a time, since a multiplication takes longer than the loads do.
+ *
+ * Included by kernel.h alone.
+ */
+#ifndef KV_KERNEL_WORDS_H
+#define KV_KERNEL_WORDS_H
+
+/* Words at @byte, the first of which is number @pos; returns how many: whole rounds only. */
+#define DEFINE_SUM_ROUNDS(name, isa, lanes)					\
+__attribute__((target(isa)))							\
+static inline u64 name(const u8 *byte, u64 nr, u64 pos, u64 *sum)		\
+{										\
+	typedef u64 vec __attribute__((vector_size(lanes * 8)));		\
+	const u64 step = lanes * KV_SUM_STEP, round = 4 * lanes;		\
+	vec key, total[4] = { { 0 } };						\
+	u64 done;								\
+										\
+	for (u32 i = 0; i < lanes; i++)						\
+		key[i] = (pos + i + 1) * KV_SUM_STEP;				\
+	for (done = 0; done + round <= nr; done += round)			\
+		for (u32 i = 0; i < 4; i++) {					\
+			vec x;							\
+										\
+			__builtin_memcpy(&x, byte + 8 * (done + i * lanes), sizeof(x)); \
+			x += key;						\
+			key += step;						\
+			x = (x ^ x >> 30) * KV_SUM_MUL_1;			\
+			x = (x ^ x >> 27) * KV_SUM_MUL_2;			\
+			total[i] += x ^ x >> 31;				\
+		}								\
+	total[0] += total[1] + total[2] + total[3];				\
+	for (u32 i = 0; i < lanes; i++)						\
+		*sum += total[0][i];						\
+	return done;								\
+}
+
+#ifdef __x86_64__
+
+DEFINE_SUM_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8)
+DEFINE_SUM_ROUNDS(kv_sum_avx2, "avx2", 4)
+
+/* As far as vectors go: adds to *@sum, and returns how many words that were. */
+static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
+{
+	if (__builtin_cpu_supports("avx512dq"))
+		return kv_sum_avx512(byte, nr, pos, sum);
+	if (__builtin_cpu_supports("avx2"))
+		return kv_sum_avx2(byte, nr, pos, sum);
+	return 0;
+}
+
+#else
+
+static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
+{
+	return 0;
+}
+
+#endif
+
+#endif /* KV_KERNEL_WORDS_H */
