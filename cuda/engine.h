@@ -164,6 +164,7 @@ int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
 int kv_fence_poll(struct kv_dev *dev, struct kv_fence fence);
 int kv_fence_wait(struct kv_dev *dev, struct kv_fence fence);
 int kv_fence_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns);
+int kv_fence_sees_end(struct kv_dev *dev);
 
 /* ---- wave.c; pure ---- */
 

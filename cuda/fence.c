@@ -39,7 +39,27 @@ int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 	return -EIO;
 }
 
-/* Whether all that we submitted has come to its end: only then may memory go to somebody else. */
+/*
+ * Streams of the engine are not ours to wait for, and may be gone: each event whose end was not seen is
+ * asked. While the device is blind no new ones are given out, but by who has reserved one before.
+ */
+static bool events_are_over(struct kv_dev *dev)
+{
+	for (u32 i = 0; i < KV_NR_FENCES; i++) {
+		const struct fence *slot = &dev->fence[i];
+
+		if (!READ_ONCE(slot->id) || (READ_ONCE(slot->is_done) && !READ_ONCE(slot->status)))
+			continue;
+		if (kv_gpu_call(dev->gpu, event_query, slot->event))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Whether all that we submitted has come to its end: only then may memory go to somebody else. The
+ * device is not blind any more if all that we were asked to watch has, too.
+ */
 bool kv_dev_sees_end(struct kv_dev *dev)
 {
 	if (!kv_dev_is_blind(dev))
@@ -47,8 +67,32 @@ bool kv_dev_sees_end(struct kv_dev *dev)
 	if (kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->compact) ||
 	    kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->transfer))
 		return false;
-	WRITE_ONCE(dev->is_blind, 0);
+	if (events_are_over(dev))
+		WRITE_ONCE(dev->is_blind, 0);
 	return true;
+}
+
+static int look_at_end(struct kv_dev *dev)
+{
+	if (kv_gpu_call(dev->gpu, stream_query, dev->gpu->compact) ||
+	    kv_gpu_call(dev->gpu, stream_query, dev->gpu->transfer) || !events_are_over(dev))
+		return kv_gpu_ready(dev->gpu) ? -EIO : -EAGAIN;
+	WRITE_ONCE(dev->is_blind, 0);
+	return 0;
+}
+
+int kv_fence_sees_end(struct kv_dev *dev)
+{
+	struct kv_gpu_scope scope;
+	int err = kv_gpu_ready(dev->gpu);
+
+	if (err || !kv_dev_is_blind(dev))
+		return err;
+	if (kv_gpu_enter_relaxed(dev->gpu, &scope))
+		return kv_gpu_ready(dev->gpu) ? -EIO : -EAGAIN;
+	err = look_at_end(dev);
+	kv_gpu_leave(dev->gpu, &scope);
+	return err;
 }
 
 /* ---- the ring ---- */
@@ -76,9 +120,10 @@ static void finish(struct kv_dev *dev, struct fence *slot, int err)
 	kv_assert_held(&dev->lock);
 	if (slot->is_done)
 		return;
-	slot->is_done = true;
+	/* Looked at without the lock by events_are_over(), which is wrong on the safe side only. */
 	if (err)
-		slot->status = -EIO;
+		WRITE_ONCE(slot->status, -EIO);
+	WRITE_ONCE(slot->is_done, true);
 	if (slot->status)
 		dev->count.nr_failed++;
 	else
@@ -103,11 +148,11 @@ static struct kv_fence give_out(struct kv_dev *dev, struct fence *slot, kcu_stre
 	kv_assert_held(&dev->lock);
 	if (slot->status)
 		dev->lost_id = slot->id;
-	slot->id = ++dev->last_id;
+	WRITE_ONCE(slot->is_done, false);
+	WRITE_ONCE(slot->id, ++dev->last_id);
 	slot->stream = stream;
-	slot->status = 0;
+	WRITE_ONCE(slot->status, 0);
 	slot->bytes = 0;
-	slot->is_done = false;
 	slot->submit_ns = kv_clock_ns();
 	return (struct kv_fence){ .id = slot->id };
 }
@@ -117,7 +162,7 @@ struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stre
 {
 	struct kv_fence fence = give_out(dev, slot, stream);
 
-	slot->status = status;
+	WRITE_ONCE(slot->status, status);
 	slot->bytes = bytes;
 	if (kv_gpu_call(dev->gpu, event_record, slot->event, stream)) {
 		int err = kv_gpu_call(dev->gpu, stream_synchronize, stream);

@@ -477,6 +477,7 @@ static void gpu_stat(struct kv_dev *dev, struct kv_dev_stat *stat)
 	.poll		= kv_fence_poll,		\
 	.wait		= kv_fence_wait,		\
 	.wait_until	= kv_fence_wait_until,		\
+	.sees_end	= kv_fence_sees_end,		\
 	.write		= gpu_write,			\
 	.read		= kv_dev_read,			\
 	.fill		= gpu_fill,			\

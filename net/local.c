@@ -191,6 +191,21 @@ static int local_commit(struct kvmm_migrate *job)
 
 /* ---- the way back ---- */
 
+static bool cannot_see(const struct kv_pool_view *view)
+{
+	return view->dev && view->ops->sees_end && view->ops->sees_end(view->dev) == -EAGAIN;
+}
+
+/*
+ * It may be either side's device that writes. The destination's own keeps the blocks as its pool does;
+ * for the other one's sake they stay ours, until it sees.
+ */
+static bool may_be_written(struct kvmm_migrate *job)
+{
+	kv_pool_device_failed(job->local->store.pool);
+	return cannot_see(&job->goods.view);
+}
+
 static int local_undo(struct kvmm_migrate *job)
 {
 	struct local *local = job->local;
@@ -202,6 +217,8 @@ static int local_undo(struct kvmm_migrate *job)
 		mover_exit(&local->mover);
 		local->moving = false;
 	}
+	if (may_be_written(job))
+		return -EINPROGRESS;
 	store_release(&local->store);
 	return 0;
 }
@@ -212,6 +229,8 @@ static void local_free(struct kvmm_migrate *job)
 
 	if (local->moving)
 		mover_exit(&local->mover);
+	if (local->store.state == STORE_RESERVED && may_be_written(job))
+		store_abandon(&local->store);
 	store_exit(&local->store);
 	free_lists(local);
 	kv_free(local);

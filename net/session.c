@@ -290,6 +290,7 @@ static bool drain_next(struct kvmm_migrate_server *server, struct session *sessi
 		return false;
 	send_fixed(session, WIRE_DRAIN, &drain, sizeof(drain));
 	if (drain.status) {
+		kv_pool_device_failed(intake->store.pool);
 		server->stat.failed++;
 		session->dropping = true;
 		return false;

@@ -275,6 +275,12 @@ void store_release(struct store *store)
 	store->state = STORE_EMPTY;
 }
 
+void store_abandon(struct store *store)
+{
+	put_present(store);
+	store->state = STORE_EMPTY;
+}
+
 /* ---- publishing ---- */
 
 static int stage_one(struct store *store, u32 i, kvmm_staged_t *staged)

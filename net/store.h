@@ -50,6 +50,8 @@ void store_exit(struct store *store);
 int store_reserve(struct store *store);
 /* Nothing writes there any more: it is free again. */
 void store_release(struct store *store);
+/* Something may write there, and nobody will be told of the end: its blocks stay nobody's. */
+void store_abandon(struct store *store);
 /* What it holds is good: found from here on. 0, or nothing was published: -ENOMEM, -EUCLEAN. */
 int store_publish(struct store *store);
 

@@ -187,9 +187,11 @@ int content_copy(struct kvmm_pool *pool, u32 block, const struct content *conten
 	flights_await(pool);
 	if (content->is_write)
 		flights_void(pool, block);
-	return for_each_piece(pool, block, content->offset, content->bytes,
-			      content->is_write ? write_piece : read_piece, content->buf) ?
-	       -EIO : 0;
+	if (!for_each_piece(pool, block, content->offset, content->bytes,
+			    content->is_write ? write_piece : read_piece, content->buf))
+		return 0;
+	device_failed(pool);
+	return -EIO;
 }
 
 static int access_block(struct kvmm_pool *pool, u32 block, const struct content *content)
@@ -231,6 +233,8 @@ int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ex
 		for (u32 b = 0; b < ext[i].nr && !err; b++)
 			err = for_each_piece(pool, ext[i].start + b, 0, pool->block_bytes,
 					     zero_piece, NULL);
+	if (err)
+		device_failed(pool);
 	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }

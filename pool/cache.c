@@ -146,7 +146,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	u32 block = entry_block(entry_at(pool, handle.index));
 
-	if (!pool->parts.evict->keeps_unnamed) {
+	if (!pool->parts.evict->keeps_unnamed || unlikely(pool->blind)) {
 		entry_free(pool, handle);
 		block_free(pool, block);
 		return;

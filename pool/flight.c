@@ -372,10 +372,11 @@ static void leg_lose(struct kvmm_pool *pool, const struct kv_move *move, const s
 		slot_lose(pool, slot_at(pool, index));
 }
 
-static void flight_lose(struct kvmm_pool *pool, const struct flight *flight)
+static void flight_lose(struct kvmm_pool *pool, struct flight *flight)
 {
 	bool closed = lose_begin(pool);
 
+	flight->is_lost = true;
 	for (u32 i = 0; i < flight->nr; i++)
 		leg_lose(pool, &flight->move[i], &flight->leg[i]);
 	pool->steps->stat.failed_moves += flight->nr;
@@ -477,6 +478,8 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 {
 	int err = poll_copy(pool, flight);
 
+	if (err && err != -EAGAIN)
+		device_failed(pool);
 	if (!err && flight->at < flight->nr) {
 		err = flight_submit(pool, steps, flight);
 		if (!err)
@@ -494,7 +497,10 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 		flight_settle(pool, flight, true);
 }
 
-/* Its old places are free: also if the copy has failed, then they never were used for it. */
+/*
+ * Its old places are free: also if the copy has failed, then they never were used for it. Not while the
+ * device is blind: steps that read there may have ended as little as the copy.
+ */
 static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
 {
 	int err;
@@ -504,8 +510,12 @@ static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight 
 	err = poll_copy(pool, flight);
 	if (err == -EAGAIN)
 		return false;
-	if (err && flight->mode == KVMM_MOVE_BETWEEN)
+	if (err)
+		device_failed(pool);
+	if (err && flight->mode == KVMM_MOVE_BETWEEN && !flight->is_lost)
 		flight_lose(pool, flight);
+	if (READ_ONCE(pool->blind))
+		return false;
 	flight_land(pool, flight);
 	return true;
 }
@@ -532,6 +542,7 @@ void flights_poll(struct kvmm_pool *pool)
 	struct steps *steps = steps_of(pool);
 
 	kv_assert_held(&pool->compact_lock);
+	device_look(pool);
 	verify_poll(pool);
 	if (!steps || !steps->nr_flights)
 		return;
@@ -549,8 +560,8 @@ static u32 cancel_all(struct kvmm_pool *pool, struct steps *steps)
 	for (struct flight *flight = steps->oldest; flight; flight = flight->next) {
 		if (flight->state != FLIGHT_COPYING)
 			continue;
-		if (pool->dev)
-			pool->parts.dev->wait(pool->dev, flight->fence);
+		if (pool->dev && pool->parts.dev->wait(pool->dev, flight->fence))
+			device_failed(pool);
 		verify_drop_flight(pool, flight);
 		flight_settle(pool, flight, false);
 		steps->stat.cancelled_moves += flight->nr;
@@ -585,20 +596,10 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 
 /* ---- giving back what is copied ---- */
 
-void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+void flight_keep(struct kvmm_pool *pool, u32 block)
 {
-	struct steps *steps = pool->steps;
-
-	for (u32 i = 0; i < nr_ext; i++) {
-		for (u32 b = ext[i].start; b < ext[i].start + ext[i].nr; b++) {
-			if (!is_flying(steps, b)) {
-				blocks_free_now(pool, &(struct kvmm_extent){ b, 1 }, 1);
-				continue;
-			}
-			pool->owner[b] = dark;
-			steps->nr_dark++;
-		}
-	}
+	pool->owner[block] = dark;
+	pool->steps->nr_dark++;
 }
 
 /* ---- taking off, all of it ---- */
@@ -648,11 +649,11 @@ int kvmm_compact_poll(struct kvmm_pool *pool)
 
 	if (!pool)
 		return -EINVAL;
-	if (!steps_of(pool))
+	if (!steps_of(pool) && likely(!READ_ONCE(pool->blind)))
 		return 0;
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
-	nr = nr_in_flight(pool->steps);
+	nr = pool->steps ? nr_in_flight(pool->steps) : 0;
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return nr;

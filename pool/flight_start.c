@@ -128,8 +128,10 @@ static int take_off(struct start *start)
 		err = -EBUSY;
 	else
 		err = submit_between(pool, steps, flight);
-	if (err)
+	if (err) {
+		device_failed(pool);
 		flight_settle(pool, flight, false);
+	}
 	kv_unlock(&steps->lock);
 	let_owners_go(start);
 	if (err)

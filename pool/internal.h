@@ -53,6 +53,7 @@
 #include "step.h"
 #include "pin.h"
 #include "pins.h"
+#include "unseen.h"
 #include "useless.h"
 #include "victim.h"
 
@@ -71,6 +72,8 @@ enum owner_kind {
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
 	OWNER_AWAY,		/* given back, or about to be; see leave.h */
 	OWNER_LEFT,		/* free, and nobody has written there since an entry lost it */
+	OWNER_UNSEEN,		/* given back, and maybe still being written; see unseen.h */
+	NR_OWNERS,
 };
 
 /* Compaction's marks, only between isolate and commit. */
@@ -284,6 +287,8 @@ struct kvmm_pool {
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
 	u32				nr_leaving;	/* ->lock; pageblocks; see leave.h */
+	u32				blind;		/* ->lock; see unseen.h; READ_ONCE() as a hint */
+	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
 	struct slot_dir			*slots;		/* ->lock; RCU */
 	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
 	u32				nr_buckets;	/* ->lock; a power of two */
@@ -511,13 +516,13 @@ void blocks_free_here(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32
 /* The same, but what lies in a pageblock that is leaving is not free, but away. */
 void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
-/* The same, but what is being copied waits for the end of that. */
+/* The same, but what is being copied, or may be written, waits for the end of that. */
 static inline void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
-	if (likely(!pool->nr_flying))
+	if (likely(!(pool->nr_flying | pool->blind)))
 		blocks_free_now(pool, ext, nr_ext);
 	else
-		flights_free(pool, ext, nr_ext);
+		blocks_free_later(pool, ext, nr_ext);
 }
 
 static inline void block_free(struct kvmm_pool *pool, u32 block)

@@ -292,7 +292,7 @@ static bool may_keep(struct kvmm_pool *pool, struct mag *mag)
 {
 	if (mag->armed)
 		return true;
-	if (pool->mags->off || pool->guard)	/* see door.h */
+	if (pool->mags->off || pool->guard || pool->blind)	/* see door.h, unseen.h */
 		return false;
 	if (mag->patience) {
 		mag->patience--;

@@ -20,6 +20,11 @@ void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view)
 	};
 }
 
+void kv_pool_device_failed(struct kvmm_pool *pool)
+{
+	device_failed(pool);
+}
+
 int kv_pool_refusal(const struct kvmm_pool *pool)
 {
 	return pool_refusal(pool);

@@ -254,6 +254,8 @@ static int copy(void *arg, const struct kv_move *moves, u32 nr)
 	err = dev->move_blocks(pool->dev, &planes, moves, nr, none, &fence);
 	if (!err)
 		err = dev->wait(pool->dev, fence);
+	if (err)
+		device_failed(pool);
 	kv_cancel_restore(cancel);
 	return err ? -EIO : 0;
 }

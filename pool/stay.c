@@ -137,6 +137,7 @@ struct verdict run_verdict(struct kvmm_pool *pool, u32 owner, struct kvmm_extent
 	case OWNER_ENTRY:
 		return entry_verdict(pool, owner_index(owner), mode);
 	case OWNER_MOVE:
+	case OWNER_UNSEEN:
 		return stays(KVMM_STAY_FLYING);
 	default:
 		return stays(KVMM_STAY_FIXED);

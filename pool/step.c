@@ -87,14 +87,22 @@ static u64 epoch_of(const struct steps *steps, const struct stream *stream)
 	return steps->epoch;
 }
 
-/* Forget what the device has passed. A lost device reads nothing any more. */
+/* What may still read keeps its places because the device is blind then. */
+static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
+{
+	int err = pool->dev ? pool->parts.dev->poll(pool->dev, ended->fence) : 0;
+
+	if (err && err != -EAGAIN)
+		device_failed(pool);
+	return err != -EAGAIN;
+}
+
+/* Forget what the device has passed. */
 static void catch_up(struct kvmm_pool *pool, struct stream *stream)
 {
 	u32 nr = 0;
 
-	while (nr < stream->nr_ended &&
-	       (!pool->dev ||
-		pool->parts.dev->poll(pool->dev, stream->ended[nr].fence) != -EAGAIN))
+	while (nr < stream->nr_ended && has_ended(pool, &stream->ended[nr]))
 		nr++;
 	stream->nr_ended -= nr;
 	memmove(stream->ended, stream->ended + nr, stream->nr_ended * sizeof(*stream->ended));
@@ -292,7 +300,8 @@ int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags, kvmm_s
 static void wait_for(struct kvmm_pool *pool, const struct stream *stream)
 {
 	for (u32 i = 0; i < stream->nr_ended && pool->dev; i++)
-		pool->parts.dev->wait(pool->dev, stream->ended[i].fence);
+		if (pool->parts.dev->wait(pool->dev, stream->ended[i].fence))
+			device_failed(pool);
 }
 
 int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
@@ -319,7 +328,8 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 /* Whoever moves blocks at the moment publishes what is finished. */
 void __steps_settle(struct kvmm_pool *pool)
 {
-	if (likely(!READ_ONCE(steps_of(pool)->nr_flights)) || !kv_trylock(&pool->compact_lock))
+	if (likely(!(READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind))) ||
+	    !kv_trylock(&pool->compact_lock))
 		return;
 	flights_poll(pool);
 	kv_unlock(&pool->compact_lock);
@@ -374,18 +384,10 @@ static void add_ended(struct stream *stream, struct kv_fence fence)
 		stream->ended[stream->nr_ended++] = (struct ended){ stream->epoch, fence };
 }
 
-/* Another event can still be recorded: then it is not the device that is lost. */
-static bool device_lives(struct kvmm_pool *pool)
-{
-	struct kv_fence fence;
-
-	return !pool->parts.dev->join(pool->dev, NULL, 0, &fence);
-}
-
 /*
  * -EBUSY, -ENOMEM, -EAGAIN: nothing can be recorded there now. Otherwise the step is over: only what
  * is recorded keeps old places from being used again while the step's work reads them, and on a lost
- * device nothing does.
+ * device none is.
  */
 static int end_step(struct kvmm_pool *pool, struct stream *stream)
 {
@@ -396,8 +398,10 @@ static int end_step(struct kvmm_pool *pool, struct stream *stream)
 		err = pool->parts.dev->signal(pool->dev, stream->stream, &fence);
 	if (err == -EBUSY || err == -ENOMEM)
 		return err;
-	if (err && device_lives(pool))
+	if (err && !device_is_lost(pool))
 		return -EAGAIN;
+	if (err)
+		device_failed(pool);
 	catch_up(pool, stream);
 	if (!err && pool->dev)
 		add_ended(stream, fence);
@@ -571,11 +575,14 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 		return -EINVAL;
 	*stat = (struct kvmm_step_stat){ 0 };
 	steps = steps_of(pool);
-	if (!steps)
+	if (!steps) {
+		stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
 		return 0;
+	}
 	kv_lock(&steps->lock);
 	kv_lock(&pool->lock);
 	*stat = steps->stat;
+	stat->unseen_blocks = pool->nr_unseen;
 	kv_unlock(&pool->lock);
 	count_streams(steps, stat);
 	kv_unlock(&steps->lock);

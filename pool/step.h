@@ -79,6 +79,7 @@ struct flight {
 	struct kv_fence after;		/* what the copy waits for */
 	struct kv_fence fence;		/* of the copy, or of its last portion */
 	bool summing;			/* ->fence is of checksums of what was copied */
+	bool is_lost;			/* its copy has failed, and its owners know */
 	u32 at;				/* the move that is to be submitted next ... */
 	u32 at_block;			/* ... from its block of that number on */
 	u32 nr;
@@ -167,8 +168,6 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps);
 /* Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed, -EBUSY,
  * -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held. */
 int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode);
-/* As blocks_free(), while something flies. */
-void flights_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 /* 0 or -EUCLEAN; @nr_moving entries are MOVING, and @nr_dark blocks OWNER_MOVE. Both locks held. */
 int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark);
 

@@ -18,7 +18,7 @@ struct recount {
 	u32 nr_slots;			/* in the table */
 	u32 nr_free_slots;
 	u32 nr_in_seqs;			/* live slots with a sequence */
-	u32 nr_owned[OWNER_LEFT + 1];	/* blocks by kind of owner */
+	u32 nr_owned[NR_OWNERS];	/* blocks by kind of owner */
 	u32 nr_in_order;
 	u32 nr_claimed;
 	u32 nr_lent;			/* of those */
@@ -277,7 +277,7 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED ||
 			 kind == OWNER_LEFT;
 
-	if (kind > OWNER_LEFT || (!has_index && index))
+	if (kind >= NR_OWNERS || (!has_index && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
@@ -371,6 +371,8 @@ int pool_check(struct kvmm_pool *pool)
 		err = check_counts(pool, &re);
 	if (!err && flights_check(pool, re.nr_moving, re.nr_owned[OWNER_MOVE]))
 		err = complain(pool, "blocks on the move", re.nr_owned[OWNER_MOVE]);
+	if (!err && unseen_check(pool, re.nr_owned[OWNER_UNSEEN]))
+		err = complain(pool, "blocks that may be written", re.nr_owned[OWNER_UNSEEN]);
 	if (!err && elastic_check(pool, re.nr_owned[OWNER_AWAY]))
 		err = complain(pool, "blocks that are away", re.nr_owned[OWNER_AWAY]);
 	return err;

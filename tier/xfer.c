@@ -109,6 +109,12 @@ static u32 end_of_set(const struct kv_xfer *xfer, u32 from)
 	return i;
 }
 
+/* The device may still be at it, whatever has failed: neither end of the copy is anybody's yet. */
+static bool is_unseen(const struct kv_xfer *xfer)
+{
+	return xfer->ops->sees_end && xfer->ops->sees_end(xfer->dev) == -EAGAIN;
+}
+
 static int submit_all(struct kv_xfer *xfer)
 {
 	for (u32 from = 0, end; from < xfer->nr; from = end) {
@@ -117,7 +123,7 @@ static int submit_all(struct kv_xfer *xfer)
 
 		end = end_of_set(xfer, from);
 		err = submit_set(xfer, from, end, &fence);
-		if (err && !from)
+		if (err && !from && !is_unseen(xfer))
 			return err == -ENOMEM || err == -EINVAL ? err : -EIO;
 		if (err) {
 			xfer->error = -EIO;
@@ -175,8 +181,11 @@ int kv_xfer_poll(struct kv_xfer *xfer)
 	err = xfer->fence.id ? xfer->ops->poll(xfer->dev, xfer->fence) : 0;
 	if (err == -EAGAIN)
 		return err;
+	err = err || xfer->error ? -EIO : 0;
+	if (err && is_unseen(xfer))
+		return -EAGAIN;
 	xfer->end_ns = now;
-	return err || xfer->error ? -EIO : 0;
+	return err;
 }
 
 int kv_xfer_wait(struct kv_xfer *xfer)

@@ -231,6 +231,9 @@ enum kv_knob {
  * @wait: until @fence is complete: its status, 0 or -EIO
  * @wait_until: the same, but at most until @deadline_ns of kv_clock_ns(): also -ETIMEDOUT
  *
+ * @sees_end: may a fence that failed be of work that still runs? 0: no, all has come to its end; -EAGAIN:
+ *	it cannot be seen now; -EIO: never again, the device is lost. Does not wait. NULL: 0
+ *
  * @write: host memory to device memory, complete on return: 0, -EIO
  * @read: device memory to host memory, complete on return: 0, -EIO
  * @fill: @bytes of device memory := @byte, complete on return: 0, -EIO
@@ -286,6 +289,7 @@ struct kv_dev_ops {
 	int (*poll)(struct kv_dev *dev, struct kv_fence fence);
 	int (*wait)(struct kv_dev *dev, struct kv_fence fence);
 	int (*wait_until)(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns);
+	int (*sees_end)(struct kv_dev *dev);
 
 	int (*write)(struct kv_dev *dev, u64 addr, const void *buf, u64 bytes);
 	int (*read)(struct kv_dev *dev, u64 addr, void *buf, u64 bytes);

@@ -35,6 +35,10 @@ struct kv_pool_view {
 
 void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view);
 
+/* Work on its device has failed: call it before what was to be written is given back, which is not
+ * given to anybody as long as the device may still be at it. No lock held. */
+void kv_pool_device_failed(struct kvmm_pool *pool);
+
 /* 0; -EUCLEAN, -ECHILD: nobody gets in any more. */
 int kv_pool_refusal(const struct kvmm_pool *pool);
 

@@ -132,6 +132,8 @@ KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvm
  * kvmm_migrate_poll() - get on with it
  *
  * Waits for nothing but the device's answer about the checksums of at most 16 MiB.
+ * A migration inside one process that fails does not end while the device that copies cannot see whether it
+ * still does: the places at the destination are not given back before.
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
  * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others have

@@ -144,7 +144,8 @@ enum kvmm_move_mode {
  */
 KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
 
-/** kvmm_compact_poll() - publish what is finished, free what nobody reads any more. Never waits.
+/** kvmm_compact_poll() - publish what is finished, free what nobody reads any more, or writes: see
+ * unseen_blocks of struct kvmm_step_stat. Never waits.
  * Return: moves whose old places are not free yet; -EINVAL. */
 KVMM_API int kvmm_compact_poll(struct kvmm_pool *pool);
 
@@ -175,6 +176,8 @@ KVMM_API int kvmm_pool_resume(struct kvmm_pool *pool);
  * @failed_moves: copies that failed; the blocks stayed, or, between steps, are lost
  * @cancelled_moves: by kvmm_compact_cancel()
  * @lost_blocks: whose content a failed copy between steps destroyed
+ * @unseen_blocks: now; given back since the device could not see the end of a copy that failed, and
+ *	nobody's until it can. Of a lost device: until the pool is destroyed
  */
 struct kvmm_step_stat {
 	uint32_t nr_streams;
@@ -188,6 +191,7 @@ struct kvmm_step_stat {
 	uint64_t failed_moves;
 	uint64_t cancelled_moves;
 	uint64_t lost_blocks;
+	uint64_t unseen_blocks;
 };
 
 /**

@@ -80,8 +80,10 @@ int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batc
 	err = lower_fence(pool, lower, &batch->xfer.after);
 	if (!err)
 		err = kv_xfer_submit(&batch->xfer);
-	if (err)
+	if (err) {
+		device_failed(pool);
 		return err;
+	}
 	kv_lock(&lower->lock);
 	batch->state = BATCH_COPYING;
 	kv_unlock(&lower->lock);
@@ -103,6 +105,8 @@ static void count_copy(struct lower *lower, const struct batch *batch)
 static void end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
 {
 	count_copy(lower, batch);
+	if (error)
+		device_failed(pool);
 	if (batch->is_up)
 		up_end(pool, lower, batch, error);
 	else

@@ -341,6 +341,7 @@ static void act(struct scene *scene, kcu_stream stream)
 static bool run(u32 nth, kcu_result code, bool persistent)
 {
 	struct kvmm_elastic_stat elastic;
+	struct kvmm_step_stat steps;
 	struct scene scene;
 	kcu_stream stream;
 	u64 before;
@@ -363,7 +364,10 @@ static bool run(u32 nth, kcu_result code, bool persistent)
 	nr = nr_readable(&scene);
 	cr_expect(nr == NR_RANGES || (kcu_class_of(code) == KCU_FATAL && !nr) || persistent, "%u", nr);
 	elastic = elastic_of_pool(scene.pool);
-	cr_expect_eq(nr_free_of(scene.pool) + NR_RANGES + elastic.away_blocks, NR_BLOCKS,
+	cr_assert_eq(kvmm_step_stat(scene.pool, &steps), 0);
+	nr = steps.unseen_blocks + steps.limbo_blocks;
+	cr_expect(!nr || kcu_class_of(code) == KCU_FATAL, "call %u", nth);
+	cr_expect_eq(nr_free_of(scene.pool) + NR_RANGES + elastic.away_blocks + nr, NR_BLOCKS,
 		     "call %u, code %d: lost", nth, code);
 	kvmm_pool_destroy(scene.pool);
 	for (u32 i = 0; i < SW_NR_REPORT_KINDS; i++)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A device that cannot see the end of its work.
+ *
+ * A copy has failed, and the driver cannot say that nothing writes to its destination any more. What
+ * goes wrong comes back to the pool in many ways: by moves, loads, migrations, by callers who give up
+ * what they could not fill. So as long as the device is blind, whatever is given back is nobody's:
+ *
+ *  1. While ->blind is not 0, no block becomes free: it is OWNER_UNSEEN. No old place of a move
+ *     becomes free either, since the end of steps may not be seen.
+ *  2. The device says that all has ended: all of them are free. It is lost: they stay until the pool
+ *     is destroyed.
+ *  3. ->blind is set before anything is given back of what failed.
+ */
+#ifndef POOL_UNSEEN_H
+#define POOL_UNSEEN_H
+
+#include <kv/atomic.h>
+#include <kv/types.h>
+
+struct kvmm_extent;
+struct kvmm_pool;
+
+/* The device will never say anything again. */
+bool device_is_lost(const struct kvmm_pool *pool);
+
+/* Work of the pool's on its device has failed: call it before the destination is given back. No lock
+ * held at or below pool->lock. */
+void device_failed(struct kvmm_pool *pool);
+
+void __device_look(struct kvmm_pool *pool);
+/* Does it see again? compact_lock may be held, but none below. */
+#define device_look(pool)						\
+	do {								\
+		if (unlikely(READ_ONCE((pool)->blind)))			\
+			__device_look(pool);				\
+	} while (0)
+
+/* blocks_free(), while something is copied or the device is blind. ->lock held. */
+void blocks_free_later(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+
+/* 0 or -EUCLEAN; so many blocks are OWNER_UNSEEN. ->lock held. */
+int unseen_check(const struct kvmm_pool *pool, u32 nr);
+
+#endif /* POOL_UNSEEN_H */

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The driver cannot say any more whether a copy has ended: nothing that it may still write is given to
+ * anybody, until the driver can say so, or for good if the device is lost.
+ */
+#include <string.h>
+
+#include <kvmm/kvmm.h>
+
+#include "soft.h"
+
+#define NR_BLOCKS	16u
+#define NR_RANGES	4u
+#define BYTES		256u
+
+struct scene {
+	struct kvmm_pool *pool;
+	kcu_stream stream;
+	kvmm_stream_t id;
+	kvmm_range_t range[NR_RANGES];
+};
+
+/* "a.b.c.d.", and behind it as much that is free. */
+static struct scene scene_make(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	kvmm_range_t hole[NR_RANGES];
+	struct scene scene = { 0 };
+	u8 buf[BYTES];
+
+	start("");
+	scene.stream = stream_new();
+	attr.device = "soft:0";
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = BYTES;
+	cr_assert_eq(kvmm_pool_create(&attr, &scene.pool), 0);
+	for (u32 i = 0; i < NR_RANGES; i++) {
+		cr_assert_eq(kvmm_range_alloc(scene.pool, 2, KVMM_RUNS(1), &scene.range[i]), 0);
+		cr_assert_eq(kvmm_range_alloc(scene.pool, 2, KVMM_RUNS(1), &hole[i]), 0);
+		memset(buf, 1 + i, BYTES);
+		for (u32 b = 0; b < 2; b++)
+			cr_assert_eq(kvmm_block_write(scene.pool, 4 * i + b, 0, buf, BYTES), 0);
+		cr_assert_eq(kvmm_range_seal(scene.pool, scene.range[i], 2), 0);
+	}
+	for (u32 i = 0; i < NR_RANGES; i++)
+		cr_assert_eq(kvmm_range_free(scene.pool, hole[i]), 0);
+	cr_assert_eq(kvmm_stream_add(scene.pool, scene.stream, 0, &scene.id), 0);
+	return scene;
+}
+
+/* Neither events nor streams can be asked, while work is queued as ever. */
+static void blindfold(void)
+{
+	static const char *const calls[] = { "cuEventQuery", "cuEventSynchronize", "cuStreamQuery",
+					     "cuStreamSynchronize" };
+
+	for (u32 i = 0; i < ARRAY_SIZE(calls); i++)
+		cr_assert_eq(ctl->fail(calls[i], 1, KCU_E_INVALID_VALUE, true, false), 0);
+}
+
+static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_step_stat stat;
+
+	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void expect_free(struct kvmm_pool *pool, u32 nr_free, u32 nr_unseen)
+{
+	struct kvmm_pool_stat stat;
+
+	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
+	cr_expect_eq(stat.nr_free, nr_free, "%u free", stat.nr_free);
+	cr_expect_eq(steps_of_pool(pool).unseen_blocks, nr_unseen, "%u unseen",
+		     steps_of_pool(pool).unseen_blocks);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+static u32 start_moves(struct scene *scene, u32 mode)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
+
+	cr_assert_eq(kvmm_compact_start(scene->pool, &goal, mode), 0);
+	cr_assert_gt(goal.moved, 0);
+	return goal.moved;
+}
+
+static void scene_end(struct scene *scene)
+{
+	kvmm_pool_destroy(scene->pool);
+	cr_expect_eq(ctl->nr_reports(SW_REPORT_RACE), 0, "%s", ctl->report(0));
+	cr_expect_eq(ctl->nr_reports(SW_REPORT_IN_USE), 0, "%s", ctl->report(0));
+	ctl->reset("");
+}
+
+static void expect_content(struct scene *scene)
+{
+	u8 buf[BYTES];
+
+	for (u32 i = 0; i < NR_RANGES; i++) {
+		struct kvmm_extent ext;
+
+		cr_assert_eq(kvmm_range_extents(scene->pool, scene->range[i], &ext, 1), 1);
+		cr_assert_eq(kvmm_block_read(scene->pool, ext.start, 0, buf, BYTES), 0);
+		cr_expect(all_bytes(buf, 1 + i, BYTES));
+	}
+}
+
+/* Once the queued copy has run, and the driver says so, all is as before. */
+static void expect_recovery(struct scene *scene)
+{
+	ctl->fail_none();
+	kvmm_compact_poll(scene->pool);
+	cr_expect_gt(steps_of_pool(scene->pool).unseen_blocks, 0, "it still runs");
+	ctl->run();
+	kvmm_compact_poll(scene->pool);
+	expect_free(scene->pool, NR_BLOCKS - 2 * NR_RANGES, 0);
+}
+
+Test(blind, a_copy_beside_that_cannot_be_seen_keeps_its_destination)
+{
+	struct scene scene = scene_make();
+	u32 nr = start_moves(&scene, KVMM_MOVE_BESIDE);
+
+	blindfold();
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(steps_of_pool(scene.pool).published_moves, 0);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr);
+	expect_recovery(&scene);
+	expect_content(&scene);
+	scene_end(&scene);
+}
+
+Test(blind, so_does_one_that_is_cancelled)
+{
+	struct scene scene = scene_make();
+	u32 nr = start_moves(&scene, KVMM_MOVE_BESIDE);
+
+	blindfold();
+	cr_expect_eq(kvmm_compact_cancel(scene.pool), (int)nr);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr);
+	expect_recovery(&scene);
+	expect_content(&scene);
+	scene_end(&scene);
+}
+
+/* The streams wait for it, so the content is lost, and its owner gives it back. */
+Test(blind, what_a_copy_between_steps_may_write_is_kept_when_its_owner_gives_it_back)
+{
+	struct scene scene = scene_make();
+	u32 nr = start_moves(&scene, KVMM_MOVE_BETWEEN);
+
+	blindfold();
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(steps_of_pool(scene.pool).lost_blocks, nr);
+	cr_expect_eq(steps_of_pool(scene.pool).limbo_blocks, nr);
+	for (u32 i = 0; i < NR_RANGES; i++)
+		cr_assert_eq(kvmm_range_free(scene.pool, scene.range[i]), 0);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, 2 * NR_RANGES);
+	ctl->fail_none();
+	ctl->run();
+	kvmm_compact_poll(scene.pool);
+	expect_free(scene.pool, NR_BLOCKS, 0);
+	scene_end(&scene);
+}
+
+Test(blind, old_places_are_kept_while_nobody_sees_whether_a_step_has_ended)
+{
+	struct scene scene = scene_make();
+	uint64_t epoch;
+	u32 nr;
+
+	cr_assert_eq(kvmm_step_begin(scene.pool, scene.id, &epoch), 0);
+	nr = start_moves(&scene, KVMM_MOVE_BESIDE);
+	ctl->run();
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(steps_of_pool(scene.pool).limbo_blocks, nr);
+	blindfold();
+	cr_assert_eq(kvmm_step_end(scene.pool, scene.id, epoch), 0);
+	for (u32 i = 0; i < 3; i++)
+		kvmm_compact_poll(scene.pool);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, 0);
+	cr_expect_eq(steps_of_pool(scene.pool).limbo_blocks, nr);
+	ctl->fail_none();
+	ctl->run();
+	kvmm_compact_poll(scene.pool);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES, 0);
+	scene_end(&scene);
+}
+
+Test(blind, a_compaction_that_stops_the_world_keeps_what_it_may_have_written)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
+	struct scene scene = scene_make();
+	struct kvmm_pool_stat stat;
+
+	blindfold();
+	cr_expect_eq(kvmm_pool_compact(scene.pool, &goal), -EIO);
+	cr_assert_eq(kvmm_pool_stat(scene.pool, &stat), 0);
+	cr_expect_gt(steps_of_pool(scene.pool).unseen_blocks, 0);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - steps_of_pool(scene.pool).unseen_blocks,
+		    steps_of_pool(scene.pool).unseen_blocks);
+	expect_recovery(&scene);
+	scene_end(&scene);
+}
+
+/* Who cannot get room looks again, without anybody's asking. */
+Test(blind, an_allocation_finds_what_the_device_has_let_go)
+{
+	struct scene scene = scene_make();
+	kvmm_range_t all;
+	u32 nr = start_moves(&scene, KVMM_MOVE_BESIDE);
+
+	blindfold();
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(kvmm_range_alloc(scene.pool, NR_BLOCKS - 2 * NR_RANGES, KVMM_RUNS(4), &all),
+		     -ENOSPC, "%u blocks are unseen", nr);
+	ctl->fail_none();
+	ctl->run();
+	cr_expect_eq(kvmm_range_alloc(scene.pool, NR_BLOCKS - 2 * NR_RANGES, KVMM_RUNS(4), &all), 0);
+	expect_free(scene.pool, 0, 0);
+	scene_end(&scene);
+}
+
+Test(blind, of_a_lost_device_nothing_comes_back)
+{
+	struct scene scene = scene_make();
+	u32 nr = start_moves(&scene, KVMM_MOVE_BESIDE);
+
+	cr_assert_eq(ctl->fail("cuEventQuery", 1, KCU_E_ILLEGAL_ADDRESS, false, false), 0);
+	kvmm_compact_poll(scene.pool);
+	ctl->fail_none();
+	ctl->run();
+	for (u32 i = 0; i < 3; i++)
+		kvmm_compact_poll(scene.pool);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr);
+	cr_assert_eq(kvmm_range_free(scene.pool, scene.range[0]), 0);
+	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr + 2);
+	kvmm_pool_destroy(scene.pool);
+	ctl->reset("");
+}
