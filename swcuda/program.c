@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Kernels of programs, <kvmm/soft.h>: the same as those of tests, in words of the installed headers.
+ * Kernels of programs, <kvmm/soft.h>: the same as those of tests, in words of the installed
+ * headers.
  */
 #include <kvmm/soft.h>
 

@@ -3,8 +3,8 @@
  * The engine's device: memory, streams, launches. An engine has its own driver; kvmm is told of the
  * streams and of where the blocks lie, and never sees the rest.
  *
- * "host" runs everything at once. Others load a driver: that of a GPU or, for "soft:0", the software
- * one, by the same code.
+ * "host" runs everything at once. Others load a driver: that of a GPU or, for "soft:0", the
+ * software one, by the same code.
  */
 #ifndef TOY_DEVICE_H
 #define TOY_DEVICE_H

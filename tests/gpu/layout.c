@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * E9: does it matter to a reader where the blocks lie? Pieces of 32 KiB side by side, or each in 2 MiB
- * of its own as where a block holds all layers; in the order of their ids, or in none.
+ * E9: does it matter to a reader where the blocks lie? Pieces of 32 KiB side by side, or each in 2
+ * MiB of its own as where a block holds all layers; in the order of their ids, or in none.
  */
 #include "gpu.h"
 

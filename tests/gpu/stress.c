@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * E10: the protocol under load, judged by content. One stream writes sequences, two read all that is
- * sealed, again and again, in steps that last; meanwhile sequences come and go and kvmm moves blocks
- * beside the steps. Each block holds one byte over and over, so a reader's checksums are known.
+ * E10: the protocol under load, judged by content. One stream writes sequences, two read all that
+ * is sealed, again and again, in steps that last; meanwhile sequences come and go and kvmm moves
+ * blocks beside the steps. Each block holds one byte over and over, so a reader's checksums are
+ * known.
  *
  * Whoever gives a sequence back has either seen its readers end, or lets the writer wait for them
  * before it writes there; the latter leaves the former life of a place to the library.
@@ -324,7 +325,10 @@ static void delay_writer(struct stress *s)
 		CU(launch_kernel, gpu.sum, 8, 1, 1, 64, 1, 1, 0, own_stream[0], params, NULL);
 }
 
-/* Written and sealed at once: the write is under way, and whoever reads or moves it waits for it. */
+/*
+ * Written and sealed at once: the write is under way, and whoever reads or moves it waits for
+ * it.
+ */
 static void make_seq(struct stress *s, struct seq *seq)
 {
 	uint64_t epoch;
