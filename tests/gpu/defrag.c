@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * B7: a pool of a real model's blocks, every other one free, is defragmented: 1000 blocks move,
- * from the call to its return, beside one plain copy of so many bytes and beside the moves alone.
+ * from the call to its return, beside one plain copy of so many bytes.
  */
 #include <kvmm/kvmm.h>
 
