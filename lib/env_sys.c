@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kv/mem.h>
@@ -220,6 +221,14 @@ static void system_join(void *ctx, void *thread)
 	kv_free(spawned);
 }
 
+static u64 system_wall_ns(void *ctx)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
@@ -230,6 +239,7 @@ const struct kv_sys_ops kv_sys_system = {
 	.fence_all	= system_fence_all,
 	.spawn		= system_spawn,
 	.join		= system_join,
+	.wall_ns	= system_wall_ns,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;

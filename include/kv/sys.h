@@ -27,6 +27,7 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL
  * @spawn: a thread that runs @fn(@arg) once, and takes none of the engine's signals: 0, or -EAGAIN
  * @join: wait for its end
+ * @wall_ns: time of day, in nanoseconds since 1970; may be NULL
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -39,6 +40,7 @@ struct kv_sys_ops {
 	int (*fence_all)(void *ctx);
 	int (*spawn)(void *ctx, void (*fn)(void *arg), void *arg, void **thread);
 	void (*join)(void *ctx, void *thread);
+	u64 (*wall_ns)(void *ctx);
 };
 
 extern const struct kv_sys_ops kv_sys_system;

@@ -149,6 +149,10 @@ KVMM_API void kvmm_events_close(struct kvmm_events *events);
 KVMM_API int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_t max,
 			      uint64_t *nr_lost);
 
+/** kvmm_events_flush() - what there is, is due: the next kvmm_events_read() waits for no window.
+ * Context: the thread that reads. */
+KVMM_API void kvmm_events_flush(struct kvmm_events *events);
+
 /** kvmm_events_cursor() - sequence number of the next event to be read. */
 KVMM_API uint64_t kvmm_events_cursor(const struct kvmm_events *events);
 

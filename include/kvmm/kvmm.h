@@ -23,6 +23,7 @@
 #include <kvmm/owner.h>
 #include <kvmm/pin.h>
 #include <kvmm/pool.h>
+#include <kvmm/publisher.h>
 #include <kvmm/registry.h>
 #include <kvmm/seq.h>
 #include <kvmm/slab.h>

@@ -172,6 +172,13 @@ int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_
 	return nr;
 }
 
+/* As if it had been seen long ago. */
+void kvmm_events_flush(struct kvmm_events *events)
+{
+	if (events)
+		events->since_ns = 1;
+}
+
 uint64_t kvmm_events_cursor(const struct kvmm_events *events)
 {
 	return events ? events->cursor : 0;

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A publisher: one thread that reads events, encodes batches, sends them, and answers requests in
+ * between. It takes no lock of the pool's; what it is too slow for is overwritten in the ring, and then
+ * it publishes everything anew: a sequence number is left out, so that whoever counts knows, then
+ * AllBlocksCleared and a snapshot, so that whoever does not is right again as well.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/sys.h>
+#include <kvmm/publisher.h>
+
+#include "replay.h"
+#include "wire.h"
+#include "zmq.h"
+
+#define BATCH		512u
+#define IDLE_NS		1000000ull
+#define MAX_TOPIC	255u
+#define ASK_SNAPSHOT	"kvmm-snapshot"
+#define REPLAY_END	UINT64_MAX
+
+struct kvmm_publisher {
+	/* Fixed while it runs. */
+	struct kvmm_events	*events;	/* ours; the thread's */
+	struct kvmm_wire	wire;
+	char			spec_kind[72];
+	char			topic[MAX_TOPIC + 1];
+	u32			batch_max;
+	struct zmq		zmq;
+	void			*context;	/* ours */
+	void			*pub;		/* ours; the thread's, as all that follows */
+	void			*router;	/* ours; NULL: none */
+	void			*thread;
+
+	struct kvmm_event	*buf;		/* ours */
+	u8			*payload;	/* ours */
+	size_t			payload_bytes;
+	struct replay		replay;
+	u64			seq;		/* of the next batch */
+	u32			stop;		/* atomic; set by kvmm_publisher_stop() */
+
+	struct kvmm_publisher_stat stat;	/* atomic; the thread writes */
+};
+
+static void count(u64 *what, u64 nr)
+{
+	/* The thread is the only writer. */
+	WRITE_ONCE(*what, *what + nr);
+}
+
+/* ---- sending ---- */
+
+static void to_big_endian(u64 value, u8 byte[8])
+{
+	for (u32 i = 0; i < 8; i++)
+		byte[i] = value >> 8 * (7 - i);
+}
+
+static double wall_seconds(void)
+{
+	const struct kv_sys_ops *sys = kv_sys();
+
+	return (sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns()) / 1e9;
+}
+
+/* Into ->payload; how many bytes. It is large enough for a batch. */
+static size_t encode(struct kvmm_publisher *publisher, u32 nr)
+{
+	struct pack pack = { .buf = publisher->payload, .room = publisher->payload_bytes };
+
+	wire_write(&publisher->wire, wall_seconds(), publisher->buf, nr, NULL, &pack);
+	KV_BUG_ON(pack.full);
+	return pack.len;
+}
+
+/* ->buf has @nr events. Subscribers that do not keep up lose the batch, and see it by the number. */
+static void publish(struct kvmm_publisher *publisher, u32 nr)
+{
+	struct zmq_part part[3] = { { publisher->topic, strlen(publisher->topic) } };
+	u8 seq[8];
+
+	to_big_endian(publisher->seq, seq);
+	part[1] = (struct zmq_part){ seq, sizeof(seq) };
+	part[2] = (struct zmq_part){ publisher->payload, encode(publisher, nr) };
+	replay_keep(&publisher->replay, publisher->seq, part[2].bytes, part[2].nr);
+	zmq_send_parts(&publisher->zmq, publisher->pub, part, ARRAY_SIZE(part));
+	publisher->seq++;
+	count(&publisher->stat.batches, 1);
+	count(&publisher->stat.events, nr);
+	count(&publisher->stat.bytes, part[2].nr);
+}
+
+/* ---- a gap of our own ---- */
+
+static void resync(struct kvmm_publisher *publisher, u64 nr_lost)
+{
+	struct kvmm_snapshot snap;
+	int nr;
+
+	count(&publisher->stat.lost, nr_lost);
+	count(&publisher->stat.resyncs, 1);
+	if (kvmm_snapshot_begin(publisher->events, &snap))
+		return;
+	publisher->seq++;
+	publisher->buf[0] = (struct kvmm_event){ .kind = KVMM_EVENT_CLEARED };
+	publish(publisher, 1);
+	while ((nr = kvmm_snapshot_read(publisher->events, &snap, publisher->buf,
+					publisher->batch_max)) > 0)
+		publish(publisher, nr);
+	/* What has been overwritten since is the next gap. */
+	kvmm_events_seek(publisher->events, snap.watermark);
+}
+
+static bool pump(struct kvmm_publisher *publisher)
+{
+	u64 nr_lost = 0;
+	int nr = kvmm_events_read(publisher->events, publisher->buf, publisher->batch_max,
+				  &nr_lost);
+
+	if (nr < 0)
+		return false;
+	if (nr_lost) {
+		resync(publisher, nr_lost);
+		return true;
+	}
+	if (nr)
+		publish(publisher, nr);
+	return nr > 0;
+}
+
+/* ---- requests ---- */
+
+static int answer(struct kvmm_publisher *publisher, const struct zmq_request *to, u64 number,
+		  const void *bytes, size_t nr)
+{
+	u8 seq[8];
+	struct zmq_part part[4] = { { to->part[0], to->bytes[0] }, { "", 0 }, { seq, sizeof(seq) },
+				    { bytes, nr } };
+
+	to_big_endian(number, seq);
+	return zmq_send_parts(&publisher->zmq, publisher->router, part, ARRAY_SIZE(part));
+}
+
+static u64 number_in(const u8 byte[8])
+{
+	u64 number = 0;
+
+	for (u32 i = 0; i < 8; i++)
+		number = number << 8 | byte[i];
+	return number;
+}
+
+static void answer_replay(struct kvmm_publisher *publisher, const struct zmq_request *request)
+{
+	u64 from = number_in(request->part[2]);
+	const void *bytes;
+
+	for (u32 i = 0; i < publisher->replay.nr; i++) {
+		const struct replay_batch *batch = replay_at(&publisher->replay, i, &bytes);
+
+		if (batch->seq >= from && answer(publisher, request, batch->seq, bytes, batch->nr))
+			return;
+	}
+	answer(publisher, request, REPLAY_END, "", 0);
+	count(&publisher->stat.replays, 1);
+}
+
+/*
+ * Numbered with that of the next batch, from which on batches are to be applied. Its events begin where
+ * our cursor stands, which is not behind the watermark: what is applied twice does no harm.
+ */
+static void answer_snapshot(struct kvmm_publisher *publisher, const struct zmq_request *request)
+{
+	u64 seq = publisher->seq;
+	struct kvmm_snapshot snap;
+	int nr;
+
+	if (kvmm_snapshot_begin(publisher->events, &snap))
+		return;
+	while ((nr = kvmm_snapshot_read(publisher->events, &snap, publisher->buf,
+					publisher->batch_max)) > 0)
+		if (answer(publisher, request, seq, publisher->payload, encode(publisher, nr)))
+			return;
+	answer(publisher, request, REPLAY_END, "", 0);
+	count(&publisher->stat.snapshots, 1);
+}
+
+static bool serve(struct kvmm_publisher *publisher)
+{
+	struct zmq_request request;
+
+	if (!publisher->router || zmq_receive(&publisher->zmq, publisher->router, &request))
+		return false;
+	if (request.nr != 3 || request.bytes[0] > ZMQ_PART_BYTES || request.bytes[1])
+		count(&publisher->stat.refused, 1);
+	else if (request.bytes[2] == 8)
+		answer_replay(publisher, &request);
+	else if (request.bytes[2] == strlen(ASK_SNAPSHOT) &&
+		 !memcmp(request.part[2], ASK_SNAPSHOT, strlen(ASK_SNAPSHOT)))
+		answer_snapshot(publisher, &request);
+	else
+		count(&publisher->stat.refused, 1);
+	return true;
+}
+
+/* ---- the thread ---- */
+
+/* All that has happened before we were told to stop. */
+static void publish_rest(struct kvmm_publisher *publisher)
+{
+	u64 end = kvmm_events_head(publisher->events);
+
+	do
+		kvmm_events_flush(publisher->events);
+	while (kvmm_events_cursor(publisher->events) < end && pump(publisher));
+}
+
+static void run(void *arg)
+{
+	struct kvmm_publisher *publisher = arg;
+
+	/* Pairs with kvmm_publisher_stop(): what has happened before is published. */
+	while (!smp_load_acquire(&publisher->stop)) {
+		bool busy = pump(publisher);
+
+		busy |= serve(publisher);
+		if (!busy)
+			kv_env()->wait(kv_env()->ctx, &publisher->stop, 0, IDLE_NS);
+	}
+	publish_rest(publisher);
+}
+
+/* ---- coming and going ---- */
+
+static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publisher_attr *attr)
+{
+	const struct kvmm_publisher_attr preset = KVMM_PUBLISHER_ATTR_INIT;
+	int err = kv_copy_attr(attr, sizeof(*attr), from ? from : &preset);
+
+	if (err)
+		return err;
+	if (!attr->endpoint || !attr->topic || strlen(attr->topic) > MAX_TOPIC ||
+	    !attr->high_water || attr->high_water > 1u << 30)
+		return -EINVAL;
+	return 0;
+}
+
+static int open_events(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
+		       const struct kvmm_events_attr *attr)
+{
+	struct kvmm_events_attr wants = KVMM_EVENTS_ATTR_INIT;
+	int err;
+
+	wants.ring = 1u << 17;
+	wants.batch_max = BATCH;
+	wants.batch_us = 1000;
+	if (attr) {
+		err = kv_copy_attr(&wants, sizeof(wants), attr);
+		if (err)
+			return err;
+	}
+	publisher->batch_max = min(max(wants.batch_max, 1u), 1u << 16);
+	return kvmm_events_open(pool, &wants, &publisher->events);
+}
+
+static int make_parts(struct kvmm_publisher *publisher, const struct kvmm_publisher_attr *attr)
+{
+	int err = wire_copy(&publisher->wire, attr->wire);
+
+	if (err)
+		return err;
+	if (publisher->wire.spec_kind) {
+		strncpy(publisher->spec_kind, publisher->wire.spec_kind,
+			sizeof(publisher->spec_kind) - 1);
+		publisher->wire.spec_kind = publisher->spec_kind;
+	}
+	memcpy(publisher->topic, attr->topic, strlen(attr->topic));
+	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR(publisher->batch_max);
+	publisher->payload = kv_alloc_array(publisher->payload_bytes, 1);
+	publisher->buf = kv_alloc_array(publisher->batch_max, sizeof(*publisher->buf));
+	if (!publisher->payload || !publisher->buf)
+		return -ENOMEM;
+	return attr->replay_endpoint ? replay_init(&publisher->replay, attr->replay_batches,
+						   attr->replay_bytes) : 0;
+}
+
+static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publisher_attr *attr)
+{
+	const struct zmq *zmq = &publisher->zmq;
+	int err = zmq_open(&publisher->zmq);
+
+	if (err)
+		return err;
+	publisher->context = zmq->ctx_new();
+	if (!publisher->context)
+		return -ENOMEM;
+	err = zmq_start(zmq, publisher->context, ZMQ_PUB, attr->endpoint, attr->high_water,
+			&publisher->pub);
+	if (!err && attr->replay_endpoint)
+		err = zmq_start(zmq, publisher->context, ZMQ_ROUTER, attr->replay_endpoint,
+				attr->high_water, &publisher->router);
+	return err;
+}
+
+/* Takes one that is half made, too. */
+static void free_publisher(struct kvmm_publisher *publisher)
+{
+	const struct zmq *zmq = &publisher->zmq;
+
+	if (publisher->router)
+		zmq->close(publisher->router);
+	if (publisher->pub)
+		zmq->close(publisher->pub);
+	if (publisher->context)
+		zmq->ctx_term(publisher->context);
+	kvmm_events_close(publisher->events);
+	replay_exit(&publisher->replay);
+	kv_free(publisher->buf);
+	kv_free(publisher->payload);
+	kv_free(publisher);
+}
+
+int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
+			 struct kvmm_publisher **result)
+{
+	struct kvmm_publisher *publisher;
+	struct kvmm_publisher_attr known;
+	int err = read_attr(attr, &known);
+
+	if (err || !pool || !result)
+		return -EINVAL;
+	publisher = kv_alloc(sizeof(*publisher));
+	if (!publisher)
+		return -ENOMEM;
+	err = open_events(publisher, pool, known.events);
+	if (!err)
+		err = make_parts(publisher, &known);
+	if (!err)
+		err = open_sockets(publisher, &known);
+	if (!err)
+		err = kv_sys()->spawn(kv_sys()->ctx, run, publisher, &publisher->thread) ? -EAGAIN : 0;
+	if (err) {
+		free_publisher(publisher);
+		return err;
+	}
+	*result = publisher;
+	return 0;
+}
+
+void kvmm_publisher_stop(struct kvmm_publisher *publisher)
+{
+	if (!publisher)
+		return;
+	/* Pairs with run(). */
+	smp_store_release(&publisher->stop, 1);
+	kv_env()->wake(kv_env()->ctx, &publisher->stop);
+	kv_sys()->join(kv_sys()->ctx, publisher->thread);
+	free_publisher(publisher);
+}
+
+/* What an older caller has no room for is not written. */
+int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
+{
+	struct kvmm_publisher_stat known;
+	u64 *to = &known.batches;
+	size_t size;
+
+	if (!publisher || !stat || stat->size < sizeof(size))
+		return -EINVAL;
+	size = stat->size;
+	known.size = size;
+	for (u32 i = 0; i < sizeof(known) / sizeof(u64) - 1; i++)
+		to[i] = READ_ONCE((&publisher->stat.batches)[i]);
+	memcpy(stat, &known, min(size, sizeof(known)));
+	return 0;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Batches of events are read: whatever bytes come; see wire.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "wire.h"
+
+/* Fields of events, in the order that arrays have. */
+enum field { HASHES, PARENT, TOKENS, BLOCK_SIZE, MEDIUM, GROUP, OTHER };
+
+static const u8 stored_order[] = { HASHES, PARENT, TOKENS, BLOCK_SIZE, OTHER, MEDIUM, OTHER, OTHER,
+				   GROUP };
+static const u8 removed_order[] = { HASHES, MEDIUM, GROUP };
+
+static const char *const field_names[OTHER] = {
+	"block_hashes", "parent_block_hash", "token_ids", "block_size", "medium", "group_idx",
+};
+
+static const char *const kind_names[KVMM_NR_EVENT_KINDS] = {
+	"BlockStored", "BlockRemoved", "AllBlocksCleared",
+};
+
+static const struct { const char *name; u8 medium; } media[] = {
+	{ "GPU", KVMM_MEDIUM_DEVICE }, { "CPU", KVMM_MEDIUM_HOST },
+	{ "CPU_PINNED", KVMM_MEDIUM_HOST }, { "STORAGE", KVMM_MEDIUM_DISK },
+	{ "DISK", KVMM_MEDIUM_DISK }, { "EXTERNAL", KVMM_MEDIUM_EXTERNAL },
+};
+
+/* ---- values ---- */
+
+/* A hash: a number, or bytes, of which the last 8 count. */
+static int hash_of(const struct unpacked *value, u64 *hash)
+{
+	*hash = value->number;
+	if (value->type == UNPACK_UINT || value->type == UNPACK_INT)
+		return 0;
+	if (value->type != UNPACK_BIN)
+		return -EBADMSG;
+	*hash = 0;
+	for (u32 i = value->nr > 8 ? value->nr - 8 : 0; i < value->nr; i++)
+		*hash = *hash << 8 | value->bytes[i];
+	return 0;
+}
+
+static int read_hashes(struct unpack *unpack, struct wire_event *event)
+{
+	struct unpacked list, value;
+	int err = unpack_next(unpack, &list);
+	u64 hash;
+
+	if (err || list.type != UNPACK_ARRAY)
+		return -EBADMSG;
+	event->nr_hashes = list.nr;
+	for (u32 i = 0; i < list.nr && !err; i++) {
+		err = unpack_next(unpack, &value);
+		if (!err)
+			err = hash_of(&value, &hash);
+		if (err)
+			return err;
+		if (!i)
+			event->first_hash = hash;
+		event->last_hash = hash;
+	}
+	return err;
+}
+
+static int read_parent(struct unpack *unpack, struct wire_event *event)
+{
+	struct unpacked value;
+	int err = unpack_next(unpack, &value);
+
+	if (err || value.type == UNPACK_NIL)
+		return err;
+	event->has_parent = true;
+	return hash_of(&value, &event->parent);
+}
+
+static int read_tokens(struct unpack *unpack, struct wire_event *event)
+{
+	struct unpacked list, value;
+	int err = unpack_next(unpack, &list);
+
+	if (err || list.type != UNPACK_ARRAY)
+		return -EBADMSG;
+	event->nr_tokens = list.nr;
+	for (u32 i = 0; i < list.nr && !err; i++) {
+		err = unpack_next(unpack, &value);
+		if (!err && value.type != UNPACK_UINT)
+			err = -EBADMSG;
+	}
+	return err;
+}
+
+static int read_number(struct unpack *unpack, u64 *number)
+{
+	struct unpacked value;
+	int err = unpack_next(unpack, &value);
+
+	if (err || value.type == UNPACK_NIL)
+		return err;
+	*number = value.number;
+	return value.type == UNPACK_UINT ? 0 : -EBADMSG;
+}
+
+static int read_medium(struct unpack *unpack, struct wire_event *event)
+{
+	struct unpacked value;
+	int err = unpack_next(unpack, &value);
+
+	for (u32 i = 0; !err && i < ARRAY_SIZE(media); i++)
+		if (unpacked_is(&value, media[i].name))
+			event->medium = media[i].medium;
+	return err || value.type == UNPACK_STR || value.type == UNPACK_NIL ? err : -EBADMSG;
+}
+
+static int read_field(struct unpack *unpack, enum field field, struct wire_event *event)
+{
+	switch (field) {
+	case HASHES:
+		return read_hashes(unpack, event);
+	case PARENT:
+		return read_parent(unpack, event);
+	case TOKENS:
+		return read_tokens(unpack, event);
+	case BLOCK_SIZE:
+		return read_number(unpack, &event->block_size);
+	case MEDIUM:
+		return read_medium(unpack, event);
+	case GROUP:
+		return read_number(unpack, &event->group);
+	default:
+		return unpack_skip(unpack);
+	}
+}
+
+/* ---- events ---- */
+
+/* Which kind the next value names: KVMM_NR_EVENT_KINDS, one that we do not know. */
+static int read_kind(struct unpack *unpack, struct wire_event *event)
+{
+	struct unpacked value;
+	int err = unpack_next(unpack, &value);
+
+	if (err || value.type != UNPACK_STR)
+		return -EBADMSG;
+	for (event->kind = 0; event->kind < KVMM_NR_EVENT_KINDS; event->kind++)
+		if (unpacked_is(&value, kind_names[event->kind]))
+			break;
+	return 0;
+}
+
+static enum field field_at(const struct wire_event *event, u32 i)
+{
+	if (event->kind == KVMM_EVENT_STORED)
+		return i < ARRAY_SIZE(stored_order) ? stored_order[i] : OTHER;
+	if (event->kind == KVMM_EVENT_REMOVED)
+		return i < ARRAY_SIZE(removed_order) ? removed_order[i] : OTHER;
+	return OTHER;
+}
+
+static int read_array_event(struct unpack *unpack, u32 nr, struct wire_event *event)
+{
+	int err = nr ? read_kind(unpack, event) : -EBADMSG;
+
+	for (u32 i = 1; i < nr && !err; i++)
+		err = read_field(unpack, field_at(event, i - 1), event);
+	return err;
+}
+
+static enum field field_of(const struct unpacked *name)
+{
+	enum field field;
+
+	for (field = 0; field < OTHER; field++)
+		if (unpacked_is(name, field_names[field]))
+			break;
+	return field;
+}
+
+static int read_map_event(struct unpack *unpack, u32 nr, struct wire_event *event)
+{
+	struct unpacked name;
+	bool has_type = false;
+	int err = 0;
+
+	for (u32 i = 0; i < nr && !err; i++) {
+		err = unpack_next(unpack, &name);
+		if (err || name.type != UNPACK_STR)
+			return -EBADMSG;
+		if (!unpacked_is(&name, "type")) {
+			err = read_field(unpack, field_of(&name), event);
+			continue;
+		}
+		has_type = true;
+		err = read_kind(unpack, event);
+	}
+	return err || has_type ? err : -EBADMSG;
+}
+
+static int read_event(struct unpack *unpack, struct wire_batch *batch)
+{
+	struct wire_event event = { .medium = KVMM_NR_MEDIA };
+	struct unpacked head;
+	int err = unpack_next(unpack, &head);
+
+	if (!err && head.type == UNPACK_ARRAY)
+		err = read_array_event(unpack, head.nr, &event);
+	else if (!err && head.type == UNPACK_MAP)
+		err = read_map_event(unpack, head.nr, &event);
+	else
+		return -EBADMSG;
+	if (err || event.kind == KVMM_NR_EVENT_KINDS)
+		return err;
+	if (batch->nr < batch->max)
+		batch->event[batch->nr] = event;
+	batch->nr++;
+	return 0;
+}
+
+/* ---- batches ---- */
+
+static int read_rank(struct unpack *unpack, u32 nr, struct wire_batch *batch)
+{
+	int err = 0;
+
+	batch->rank = WIRE_NONE;
+	if (nr > 2)
+		err = read_number(unpack, &batch->rank);
+	for (u32 i = 3; i < nr && !err; i++)
+		err = unpack_skip(unpack);
+	return err;
+}
+
+int wire_read(const void *bytes, size_t nr, struct wire_batch *batch)
+{
+	struct unpack unpack = { .buf = bytes, .nr = nr };
+	struct unpacked head, stamp, list;
+	int err = unpack_next(&unpack, &head);
+
+	batch->nr = 0;
+	if (err || head.type != UNPACK_ARRAY || head.nr < 2)
+		return -EBADMSG;
+	if (unpack_next(&unpack, &stamp) || stamp.type != UNPACK_F64)
+		return -EBADMSG;
+	batch->seconds = stamp.real;
+	if (unpack_next(&unpack, &list) || list.type != UNPACK_ARRAY)
+		return -EBADMSG;
+	for (u32 i = 0; i < list.nr && !err; i++)
+		err = read_event(&unpack, batch);
+	if (!err)
+		err = read_rank(&unpack, head.nr, batch);
+	return err || unpack.at == nr ? err : -EBADMSG;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A publisher: the events of a pool on the network, in the formats that routers already read.
+ *
+ *	attr.endpoint = "tcp://127.0.0.1:5557";
+ *	attr.replay_endpoint = "tcp://127.0.0.1:5558";
+ *	err = kvmm_publisher_start(pool, &attr, &publisher);
+ *
+ * It has one thread, which the caller starts and stops by these calls, and speaks ZeroMQ by libzmq,
+ * which is opened then and not before: the library does not depend on it. Who has a transport of his
+ * own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
+ */
+#ifndef KVMM_PUBLISHER_H
+#define KVMM_PUBLISHER_H
+
+#include <kvmm/event.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvmm_publisher;
+
+/**
+ * enum kvmm_wire_format - how events are written, all in MessagePack
+ * @KVMM_WIRE_MAP: each event a map: vLLM since June 2026
+ * @KVMM_WIRE_ARRAY: each event an array: vLLM before
+ * @KVMM_WIRE_SGLANG: arrays as SGLang has them: fewer fields, one block an event, signed hashes
+ */
+enum kvmm_wire_format { KVMM_WIRE_MAP, KVMM_WIRE_ARRAY, KVMM_WIRE_SGLANG, KVMM_NR_WIRE_FORMATS };
+
+/** Hashes are the 16 bytes of the key, not 64-bit numbers. Not with KVMM_WIRE_SGLANG. */
+#define KVMM_WIRE_BYTES		(1u << 0)
+
+/** The tenant of a name is its lora_id, unless it is 0. */
+#define KVMM_WIRE_LORA		(1u << 1)
+
+/**
+ * struct kvmm_wire - how to encode
+ * @size: sizeof(struct kvmm_wire); set by KVMM_WIRE_INIT
+ * @format: enum kvmm_wire_format
+ * @flags: KVMM_WIRE_*
+ * @rank: data-parallel rank, or -1: nil
+ * @spec_kind: what group 0 is, as "full_attention"; borrowed; NULL: not said
+ */
+struct kvmm_wire {
+	size_t size;
+	uint32_t format;
+	uint32_t flags;
+	int32_t rank;
+	uint32_t reserved;
+	const char *spec_kind;
+};
+
+#define KVMM_WIRE_INIT { sizeof(struct kvmm_wire), KVMM_WIRE_MAP, 0, 0, 0, NULL }
+
+/** Bytes that are enough for a batch of @nr events. */
+#define KVMM_WIRE_BYTES_FOR(nr)	(64 + (size_t)(nr) * 320)
+
+/**
+ * kvmm_wire_encode() - events as one batch
+ * @seconds: time stamp of the batch
+ * @buf: room for @bytes
+ *
+ * Neighbours that follow one another in a prompt become one event.
+ *
+ * Return: bytes written; -EINVAL; -ENOSPC.
+ */
+KVMM_API int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
+				  const struct kvmm_event *events, uint32_t nr, void *buf,
+				  size_t bytes);
+
+/**
+ * struct kvmm_publisher_attr - a publisher
+ * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT
+ * @endpoint: of the PUB socket. Bound if it has a '*' or "::" in it or starts with ipc:// or inproc://
+ *	or tcp://127., else connected to. Borrowed during the call, as the next ones
+ * @replay_endpoint: of the ROUTER socket, bound; NULL: no replay, no snapshots
+ * @topic: first frame of each message
+ * @wire: how to encode; NULL = KVMM_WIRE_INIT
+ * @events: what to publish; NULL = all, with a ring of 2^17, in batches of 512 or 1 ms
+ * @replay_batches: batches kept for replay
+ * @replay_bytes: bytes kept for replay, at most
+ * @high_water: messages that libzmq keeps for a subscriber that does not read; more are dropped
+ */
+struct kvmm_publisher_attr {
+	size_t size;
+	const char *endpoint;
+	const char *replay_endpoint;
+	const char *topic;
+	const struct kvmm_wire *wire;
+	const struct kvmm_events_attr *events;
+	uint32_t replay_batches;
+	uint32_t high_water;
+	uint64_t replay_bytes;
+};
+
+#define KVMM_PUBLISHER_ATTR_INIT \
+	{ sizeof(struct kvmm_publisher_attr), "tcp://*:5557", NULL, "", NULL, NULL, 10000, 100000, \
+	  64ull << 20 }
+
+/**
+ * kvmm_publisher_start() - publish from now on
+ *
+ * Stop it before the pool is destroyed. What is cached already is not published, but part of snapshots.
+ *
+ * Context: as kvmm_events_open(); starts a thread.
+ * Return: 0; -EINVAL; -ENOENT there is no libzmq, or not all of it; -EADDRINUSE, -EACCES and others
+ * that libzmq has for an endpoint; -ENOMEM; -EAGAIN no thread; as kvmm_events_open().
+ */
+KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
+				  struct kvmm_publisher **publisher);
+
+/** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the thread. */
+KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
+
+/**
+ * struct kvmm_publisher_stat - numbers of a publisher; each of its own moment
+ * @size: sizeof(struct kvmm_publisher_stat); set it before the call
+ * @batches, @events, @bytes: published
+ * @lost: events that it missed itself
+ * @resyncs: how often it has published everything anew because of that
+ * @replays, @snapshots: asked for and answered
+ * @refused: requests that were none
+ */
+struct kvmm_publisher_stat {
+	size_t size;
+	uint64_t batches;
+	uint64_t events;
+	uint64_t bytes;
+	uint64_t lost;
+	uint64_t resyncs;
+	uint64_t replays;
+	uint64_t snapshots;
+	uint64_t refused;
+};
+
+/** kvmm_publisher_stat() - Context: any thread. Return: 0; -EINVAL. */
+KVMM_API int kvmm_publisher_stat(const struct kvmm_publisher *publisher,
+				 struct kvmm_publisher_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVMM_PUBLISHER_H */

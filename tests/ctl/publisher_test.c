@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A publisher over a libzmq that is not there, or not whole, or refuses; the host out of memory; and
+ * what is kept for replay. What it says on real sockets: subscribe.py.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+
+#include <kv/mem.h>
+
+#include "ctl/replay.h"
+#include "tests/ctl/fake_zmq.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct kvmm_pool *pool;
+
+static void set_up(void)
+{
+	struct kvmm_events *first;
+
+	fake_zmq_install();
+	pool = make_cache(8, "lru");
+	/* The ring is there already, and stays. */
+	cr_assert_eq(kvmm_events_open(pool, NULL, &first), 0);
+	kvmm_events_close(first);
+}
+
+static void tear_down(void)
+{
+	end_pool(pool);
+	fake_zmq_remove();
+	cr_expect_eq(fake_zmq.nr_open, 0);
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+TestSuite(publisher, .init = set_up, .fini = tear_down);
+
+static int start(struct kvmm_publisher **publisher)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+
+	attr.replay_endpoint = "tcp://*:5558";
+	attr.replay_batches = 10;
+	attr.replay_bytes = 4096;
+	return kvmm_publisher_start(pool, &attr, publisher);
+}
+
+/* All that is taken has been given back. */
+static void expect_refusal(int want)
+{
+	struct kvmm_publisher *publisher = NULL;
+	u64 bytes = kv_mem_bytes();
+
+	cr_expect_eq(start(&publisher), want);
+	cr_expect_null(publisher);
+	cr_expect_eq(fake_zmq.nr_open, 0);
+	cr_expect_eq(kv_mem_bytes(), bytes);
+}
+
+Test(publisher, all_that_happened_before_it_stops_is_published)
+{
+	struct kvmm_events_attr slow = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
+	struct kvmm_publisher *publisher;
+
+	slow.batch_us = 3600u * 1000000;
+	slow.batch_max = 4;
+	attr.events = &slow;
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	cr_assert_eq(kvmm_publisher_stat(publisher, &stat), 0);
+	cr_expect_eq(stat.batches, 0);
+	cache_keys(pool, 1, 2);
+	kvmm_publisher_stop(publisher);
+	cr_expect_eq(fake_zmq.nr_sent, 1);
+}
+
+Test(publisher, without_libzmq_there_is_none)
+{
+	fake_zmq.no_library = true;
+	expect_refusal(-ENOENT);
+	fake_zmq.no_library = false;
+	fake_zmq.no_symbol = "zmq_errno";
+	expect_refusal(-ENOENT);
+}
+
+Test(publisher, refusal_of_any_call_leaves_nothing_behind)
+{
+	struct kvmm_publisher *publisher;
+
+	for (fake_zmq.fail_at = 1; fake_zmq.fail_at <= 11; fake_zmq.fail_at++) {
+		fake_zmq.nr_calls = 0;
+		expect_refusal(fake_zmq.fail_at == 1 ? -ENOMEM : -EADDRINUSE);
+	}
+	fake_zmq.nr_calls = 0;
+	cr_assert_eq(start(&publisher), 0);
+	cr_expect_lt(fake_zmq.nr_calls, fake_zmq.fail_at);
+	kvmm_publisher_stop(publisher);
+}
+
+Test(publisher, no_thread_no_publisher)
+{
+	fake_zmq.no_thread = true;
+	expect_refusal(-EAGAIN);
+}
+
+Test(publisher, want_of_memory_leaves_nothing_behind)
+{
+	struct kvmm_publisher *publisher;
+	struct fake_env fake;
+	int err = -ENOMEM;
+
+	end_pool(pool);
+	fake_env_install(&fake);
+	pool = make_cache(8, "lru");
+	for (u64 n = 1; err; n++) {
+		fake_env_fail(&fake, n, false);
+		err = start(&publisher);
+		cr_assert(!err || err == -ENOMEM || err == -EAGAIN, "%d", err);
+		cr_assert_lt(n, 30);
+		cr_expect(!err || !fake_zmq.nr_open);
+	}
+	kvmm_publisher_stop(publisher);
+	end_pool(pool);
+	cr_expect_eq(fake.nr_live, 0);
+	fake_env_remove(&fake);
+	pool = make_cache(8, "lru");
+}
+
+Test(publisher, bad_attributes_are_refused)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher *publisher;
+	char topic[300];
+
+	memset(topic, 't', sizeof(topic) - 1);
+	topic[299] = '\0';
+	attr.topic = topic;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.topic = NULL;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.topic = "";
+	attr.endpoint = NULL;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	cr_expect_eq(kvmm_publisher_start(NULL, NULL, &publisher), -EINVAL);
+	kvmm_publisher_stop(NULL);
+}
+
+/* ---- replay ---- */
+
+static void expect_kept(const struct replay *replay, u64 first, u64 last)
+{
+	const void *bytes;
+
+	cr_assert_eq(replay->nr, last - first + 1);
+	for (u32 i = 0; i < replay->nr; i++) {
+		const struct replay_batch *batch = replay_at(replay, i, &bytes);
+
+		cr_assert_eq(batch->seq, first + i);
+		for (u32 b = 0; b < batch->nr; b++)
+			cr_assert_eq(((const u8 *)bytes)[b], (u8)batch->seq);
+	}
+}
+
+static void keep(struct replay *replay, u64 seq, u32 nr)
+{
+	u8 bytes[128];
+
+	memset(bytes, seq, sizeof(bytes));
+	replay_keep(replay, seq, bytes, nr);
+}
+
+Test(publisher, replay_is_bounded_by_number)
+{
+	struct replay replay;
+
+	cr_assert_eq(replay_init(&replay, 4, 4096), 0);
+	for (u64 seq = 0; seq < 10; seq++)
+		keep(&replay, seq, 10);
+	expect_kept(&replay, 6, 9);
+	replay_exit(&replay);
+}
+
+/* 100 bytes: two of 40, and never one across the end. */
+Test(publisher, replay_is_bounded_by_bytes)
+{
+	struct replay replay;
+
+	cr_assert_eq(replay_init(&replay, 50, 100), 0);
+	for (u64 seq = 0; seq < 30; seq++) {
+		keep(&replay, seq, 40);
+		if (seq)
+			expect_kept(&replay, seq - 1, seq);
+	}
+	keep(&replay, 30, 100);
+	expect_kept(&replay, 30, 30);
+	keep(&replay, 31, 101);
+	expect_kept(&replay, 30, 30);
+	for (u64 seq = 31; seq < 200; seq++)
+		keep(&replay, seq, 1 + seq * 7 % 60);
+	replay_exit(&replay);
+	cr_assert_eq(replay_init(&replay, 0, 100), 0);
+	keep(&replay, 1, 10);
+	cr_expect_eq(replay.nr, 0);
+	replay_exit(&replay);
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Write the golden batches beside this file, with another's encoder and from the formats' description.
+
+usage: make.py [--check]	--check: compare only
+"""
+import os
+import struct
+import sys
+
+import msgpack
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+BIG = 0xdab89e0b1c2d3e4f
+
+
+def signed(number):
+    return struct.unpack(">q", struct.pack(">Q", number))[0]
+
+
+def raw(number):
+    return struct.pack(">QQ", number, number)
+
+
+def stored(hashes, parent, tokens, lora, group, kind):
+    return {"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent,
+            "token_ids": tokens, "block_size": 4, "lora_id": lora, "medium": "GPU",
+            "lora_name": None, "extra_keys": [None] * len(hashes), "group_idx": group,
+            **({"kv_cache_spec_kind": kind} if kind else {})}
+
+
+def removed(hashes):
+    return {"type": "BlockRemoved", "block_hashes": hashes, "medium": "CPU", "group_idx": 0}
+
+
+def mixed(lora, of):
+    return [stored([of(0x11), of(0x1122334455667788), of(0xff)], None, [], None, 0, None),
+            stored([of(7)], None, [], lora, 1, None),
+            removed([of(0x11), of(1 << 63)]), {"type": "AllBlocksCleared"}]
+
+
+def as_array(event):
+    fields = list(event.values())
+    if event["type"] == "BlockStored":
+        fields += [None] * (12 - len(fields))
+    return fields
+
+
+def sglang_stored(number, parent, tokens):
+    return ["BlockStored", [signed(number)], parent, tokens, 4, None, "GPU"]
+
+
+def sglang_mixed():
+    chain = [0x11, 0x1122334455667788, 0xff]
+    events = [sglang_stored(number, parent, [])
+              for number, parent in zip(chain, [None] + chain[:-1])]
+    events.append(sglang_stored(7, None, []))
+    events[-1][5] = 5
+    return events + [["BlockRemoved", [0x11, signed(1 << 63)], "CPU_PINNED"],
+                     ["AllBlocksCleared"]]
+
+
+def vectors():
+    one = stored([BIG], None, [1, 2, 3, 300], None, 0, "full_attention")
+    number = lambda n: n
+    return {
+        "map-stored": [1.5, [one], 0],
+        "array-stored": [1.5, [as_array(one)], 0],
+        "sglang-stored": [1.5, [sglang_stored(BIG, None, [1, 2, 3, 300])], 0],
+        "map-mixed": [1.5, mixed(5, number), None],
+        "array-mixed": [1.5, [as_array(event) for event in mixed(5, number)], None],
+        "sglang-mixed": [1.5, sglang_mixed(), None],
+        "map-bytes": [1.5, mixed(None, raw), 300],
+    }
+
+
+def main():
+    bad = 0
+    for name, batch in vectors().items():
+        text = msgpack.packb(batch, use_bin_type=True).hex() + "\n"
+        path = f"{FOLDER}/{name}.hex"
+        if "--check" not in sys.argv:
+            with open(path, "w") as file:
+                file.write(text)
+        else:
+            with open(path) as file:
+                bad += file.read() != text
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Batches as bytes: golden ones, which others' decoders were fed with (tests/ctl/vectors/), what is
+ * merged into one event, and that what is written is read.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl/wire.h"
+
+#define VECTORS	"/tests/ctl/vectors/"
+
+/* Big-endian at both ends, so that each format finds one: first the low one, as vLLM has it. */
+static kvmm_key_t key_of(u64 last, u64 first)
+{
+	kvmm_key_t key;
+
+	for (u32 i = 0; i < 8; i++) {
+		key.byte[i] = first >> 8 * (7 - i);
+		key.byte[8 + i] = last >> 8 * (7 - i);
+	}
+	return key;
+}
+
+static struct kvmm_event stored(u64 number, u32 position)
+{
+	return (struct kvmm_event){ .key = key_of(number, number), .position = position,
+				    .tokens = 4, .kind = KVMM_EVENT_STORED };
+}
+
+static struct kvmm_event after(const struct kvmm_event *event, u64 number)
+{
+	struct kvmm_event next = stored(number, event->position + 1);
+
+	next.parent = event->key;
+	next.flags = KVMM_EVENT_HAS_PARENT;
+	return next;
+}
+
+static u32 read_vector(const char *name, u8 *buf, u32 max)
+{
+	const char *tree = getenv("KVMM_SRCTREE");
+	char path[512], digits[3] = "";
+	u32 nr = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s%s%s.hex", tree ? tree : "..", VECTORS, name);
+	file = fopen(path, "r");
+	cr_assert_not_null(file, "%s", path);
+	while (nr < max && fscanf(file, "%2s", digits) == 1)
+		buf[nr++] = strtoul(digits, NULL, 16);
+	fclose(file);
+	return nr;
+}
+
+static void expect_vector(const char *name, const struct kvmm_wire *wire,
+			  const struct kvmm_event *events, u32 nr, const struct wire_tokens *tokens)
+{
+	u8 want[1024], got[1024];
+	struct pack pack = { .buf = got, .room = sizeof(got) };
+	u32 bytes = read_vector(name, want, sizeof(want));
+
+	wire_write(wire, 1.5, events, nr, tokens, &pack);
+	cr_assert(!pack.full);
+	for (u32 i = 0; getenv("KVMM_PRINT_VECTORS") && i < pack.len; i++)
+		fprintf(stderr, "%02x%s", got[i], i + 1 < pack.len ? "" : "\n");
+	cr_expect_eq(pack.len, bytes, "%s: %zu, not %u bytes", name, pack.len, bytes);
+	cr_expect(!memcmp(got, want, min((u32)pack.len, bytes)), "%s", name);
+}
+
+/* ---- golden bytes ---- */
+
+static const u32 four[] = { 1, 2, 3, 300 };
+static const u32 *const four_of[] = { four };
+
+Test(wire, one_block_in_each_format)
+{
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event event = stored(0xdab89e0b1c2d3e4full, 0);
+	struct wire_tokens tokens = { four_of };
+
+	wire.spec_kind = "full_attention";
+	expect_vector("map-stored", &wire, &event, 1, &tokens);
+	wire.format = KVMM_WIRE_ARRAY;
+	expect_vector("array-stored", &wire, &event, 1, &tokens);
+	wire.format = KVMM_WIRE_SGLANG;
+	expect_vector("sglang-stored", &wire, &event, 1, &tokens);
+}
+
+/* A chain of three, one of another group and tenant, two removed from the host, and the end of all. */
+static u32 fill_mixed(struct kvmm_event *events)
+{
+	events[0] = stored(0x11, 0);
+	events[1] = after(&events[0], 0x1122334455667788ull);
+	events[2] = after(&events[1], 0xffull);
+	events[3] = stored(7, 9);
+	events[3].domain = (kvmm_domain_t){ .tenant = 5, .group = 1 };
+	events[4] = (struct kvmm_event){ .key = key_of(0x11, 0x11), .kind = KVMM_EVENT_REMOVED,
+					 .medium = KVMM_MEDIUM_HOST };
+	events[5] = events[4];
+	events[5].key = key_of(1ull << 63, 1ull << 63);
+	events[6] = (struct kvmm_event){ .kind = KVMM_EVENT_CLEARED };
+	return 7;
+}
+
+Test(wire, several_events_in_each_format)
+{
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event events[8];
+	u32 nr = fill_mixed(events);
+
+	wire.flags = KVMM_WIRE_LORA;
+	wire.rank = -1;
+	expect_vector("map-mixed", &wire, events, nr, NULL);
+	wire.format = KVMM_WIRE_ARRAY;
+	expect_vector("array-mixed", &wire, events, nr, NULL);
+	wire.format = KVMM_WIRE_SGLANG;
+	expect_vector("sglang-mixed", &wire, events, nr, NULL);
+	wire.format = KVMM_WIRE_MAP;
+	wire.flags = KVMM_WIRE_BYTES;
+	wire.rank = 300;
+	expect_vector("map-bytes", &wire, events, nr, NULL);
+}
+
+/* ---- reading ---- */
+
+static void expect_mixed(const struct wire_batch *batch, bool merged)
+{
+	const struct wire_event *event = batch->event;
+
+	cr_expect_eq(batch->nr, merged ? 4 : 6);
+	cr_expect_eq(batch->seconds, 1.5);
+	cr_expect_eq(event[0].nr_hashes, merged ? 3 : 1);
+	cr_expect_eq(event[0].first_hash, 0x11);
+	cr_expect(!event[0].has_parent);
+	cr_expect_eq(event[0].block_size, 4);
+	event += merged ? 1 : 3;
+	cr_expect_eq(event[0].first_hash, 7);
+	cr_expect_eq(event[0].group, merged);
+	cr_expect_eq(event[1].kind, KVMM_EVENT_REMOVED);
+	cr_expect_eq(event[1].medium, KVMM_MEDIUM_HOST);
+	cr_expect_eq(event[1].nr_hashes, 2);
+	cr_expect_eq(event[1].last_hash, 1ull << 63);
+	cr_expect_eq(event[2].kind, KVMM_EVENT_CLEARED);
+}
+
+Test(wire, what_is_written_is_read)
+{
+	struct wire_event event[8];
+	struct wire_batch batch = { .event = event, .max = 8 };
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event events[8];
+	u32 nr = fill_mixed(events);
+	u8 buf[2048];
+
+	for (wire.format = 0; wire.format < KVMM_NR_WIRE_FORMATS; wire.format++) {
+		s64 bytes = kvmm_wire_encode(&wire, 1.5, events, nr, buf, sizeof(buf));
+
+		cr_assert_gt(bytes, 0);
+		cr_assert_eq(wire_read(buf, bytes, &batch), 0);
+		expect_mixed(&batch, wire.format != KVMM_WIRE_SGLANG);
+		for (s64 cut = 0; cut < bytes; cut++)
+			cr_assert_eq(wire_read(buf, cut, &batch), -EBADMSG);
+		for (s64 room = 0; room < bytes; room++)
+			cr_assert_eq(kvmm_wire_encode(&wire, 1.5, events, nr, buf, room), -ENOSPC);
+	}
+}
+
+Test(wire, largest_batch_has_room)
+{
+	static struct kvmm_event events[512];
+	static u8 buf[KVMM_WIRE_BYTES_FOR(512)];
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	char kind[65];
+
+	memset(kind, 'k', 64);
+	kind[64] = '\0';
+	wire.spec_kind = kind;
+	wire.flags = KVMM_WIRE_BYTES | KVMM_WIRE_LORA;
+	for (u32 i = 0; i < 512; i++) {
+		events[i] = stored(~0ull - 3 * i, ~0u);
+		events[i].flags = KVMM_EVENT_HAS_PARENT;
+		events[i].tokens = ~0u;
+		events[i].domain.tenant = ~0u;
+		events[i].medium = KVMM_MEDIUM_EXTERNAL;
+	}
+	cr_expect_gt(kvmm_wire_encode(&wire, 1e9, events, 512, buf, sizeof(buf)), 0);
+	cr_expect_gt(kvmm_wire_encode(&wire, 1e9, events, 1, buf, KVMM_WIRE_BYTES_FOR(1)), 0);
+}
+
+Test(wire, bad_ways_to_encode_are_refused)
+{
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event event = stored(1, 0);
+	u8 buf[512];
+
+	wire.format = KVMM_NR_WIRE_FORMATS;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.format = KVMM_WIRE_SGLANG;
+	wire.flags = KVMM_WIRE_BYTES;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire.flags = 0;
+	wire.rank = -2;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	event.medium = KVMM_NR_MEDIA;
+	cr_expect_eq(kvmm_wire_encode(NULL, 0, &event, 1, buf, 512), -EINVAL);
+	cr_expect_eq(kvmm_wire_encode(NULL, 0, NULL, 1, buf, 512), -EINVAL);
+	cr_expect_eq(kvmm_wire_encode(NULL, 0, NULL, 0, NULL, 512), -EINVAL);
+}
