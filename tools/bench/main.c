@@ -18,6 +18,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_slab,	     &bench_magazine,     &bench_door,
 	&bench_shrink,	     &bench_disk,	    &bench_migrate,
 	&bench_tier,
+	&bench_events,
 };
 
 struct options {
