@@ -59,10 +59,14 @@ void events_attached(struct kvmm_pool *pool)
 {
 	/* Each side publishes its own first, under ->lock: one of them at least sees both. */
 	struct pool_events *of = smp_load_acquire(&pool->events);
-	struct lower *lower = lower_of(pool);
+	struct lower *lower;
 
+	/* Pairs with kvmm_tier_detach(), which waits for us between taking it away and freeing it. */
+	kv_rcu_read_lock();
+	lower = lower_of(pool);
 	if (of && lower)
 		kv_tier_tell(lower->client, &of->feed);
+	kv_rcu_read_unlock();
 }
 
 static int get_feed(struct kvmm_pool *pool, u32 nr_ring, struct pool_events **of)

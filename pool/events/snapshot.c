@@ -10,6 +10,7 @@
  *  - a name may go from a block that was not looked at yet to one that was: whoever removes the former
  *    writes a record of the kind KEPT, which means STORED to who was making a snapshot then.
  */
+#include <kv/rcu.h>
 #include <kv/tier.h>
 
 #include "../tier/tier.h"
@@ -69,10 +70,16 @@ static bool next_entry(struct kvmm_events *events, struct kvmm_snapshot *snap,
 static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		       struct kvmm_event *event)
 {
-	struct lower *lower = lower_of(events->pool);
 	struct kv_tier_name name;
+	struct lower *lower;
+	bool found;
 
-	if (!lower || !kv_tier_next_name(lower->client, &snap->at, &name)) {
+	/* Pairs with kvmm_tier_detach(), as in events_attached(). */
+	kv_rcu_read_lock();
+	lower = lower_of(events->pool);
+	found = lower && kv_tier_next_name(lower->client, &snap->at, &name);
+	kv_rcu_read_unlock();
+	if (!found) {
 		snap->medium = KVMM_NR_MEDIA;
 		return false;
 	}
