@@ -184,7 +184,8 @@ void do_split(void)
 		return;
 	tail->nr = held->nr - at;
 	tail->refs = 1;
-	tail->pins = tail->sealed = 0;
+	tail->pins = 0;
+	tail->sealed = minus(held->sealed, at);		/* seals follow their blocks */
 	tail->tenant = held->tenant;
 	tail->flags = held->flags;
 	tail->owner = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Everything at once under threads: three of them call whatever a pool can do, each with handles of its
- * own, while a fourth begins and ends steps, moves blocks beside them, and validates. Pools have
- * magazines or limits, arenas, background compaction by a thread of kvmm's. Each private block and each
- * range carries a mark that nobody else may write over. In the end everything is given back: the pool is
- * valid, counts are 0, and all of it is free.
+ * own, move blocks for goals, give memory back and have it again, while a fourth begins and ends steps,
+ * moves blocks beside them, and validates. Pools have magazines or limits, arenas, background compaction
+ * by a thread of kvmm's. Each private block and each range carries a mark that nobody else may write
+ * over. In the end everything is given back: the pool is valid, counts are 0, and all of it is free.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include <kvmm/kvmm.h>
 
 #define NR_BLOCKS	768u
+#define BLOCK_BYTES	64u
 #define NR_THREADS	3u
 #define NR_ROUNDS	4u
 #define NR_CALLS	20000u
@@ -317,6 +318,60 @@ static void gang(struct thread *t)
 
 /* ---- what concerns all ---- */
 
+static bool is_of_course(int err)
+{
+	return !err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN;
+}
+
+static void move_for_goal(struct thread *t)
+{
+	struct kvmm_compact_goal goal = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	goal.goal = any(t, KVMM_NR_GOALS);
+	goal.mode = any(t, KVMM_NR_MOVE_MODES);
+	goal.flags = any(t, 8);
+	goal.want = 1 + any(t, 12);
+	goal.pageblock_blocks = 1u << any(t, 5);
+	goal.max_blocks = any(t, 60);
+	if (goal.goal == KVMM_GOAL_GATHER) {
+		if (!t->nr_ranges)
+			return;
+		goal.range = t->range[any(t, t->nr_ranges)];
+	}
+	if (any(t, 3))
+		expect(is_of_course(kvmm_compact_goal_start(pool, &goal, &plan)));
+	else
+		expect(is_of_course(kvmm_compact_plan(pool, &goal, &plan)));
+}
+
+/* Goes and comes; what one thread gives back another one may have again. */
+static void move_memory(struct thread *t)
+{
+	struct kvmm_shrink less = { .size = sizeof(less), .nr_blocks = 1 + any(t, 64), .min_blocks = 1 };
+	struct kvmm_regain more = { .size = sizeof(more) };
+	int ret;
+
+	switch (any(t, 5)) {
+	case 0:
+		expect(is_of_course(kvmm_pool_shrink(pool, &less)));
+		break;
+	case 1:
+		expect(is_of_course(kvmm_pool_shrink_start(pool, &less, any(t, 2))));
+		break;
+	case 2:
+		ret = kvmm_pool_shrink_poll(pool, NULL);
+		expect(ret == 1 || is_of_course(ret));
+		break;
+	case 3:
+		ret = kvmm_pool_shrink_cancel(pool);
+		expect(!ret || ret == -EINVAL);
+		break;
+	default:
+		expect(is_of_course(kvmm_pool_grow(pool, &more)));
+	}
+}
+
 static void others(struct thread *t)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any(t, 20),
@@ -326,9 +381,16 @@ static void others(struct thread *t)
 	kvmm_promise_t promise;
 	u32 block = any(t, NR_BLOCKS);
 
-	switch (any(t, 5)) {
+	switch (any(t, 8)) {
 	case 0:
 		(void)kvmm_pool_compact(pool, &goal);
+		break;
+	case 5:
+	case 6:
+		move_for_goal(t);
+		break;
+	case 7:
+		move_memory(t);
 		break;
 	case 1:
 		(void)kvmm_compact_start(pool, &goal, any(t, 2));
@@ -365,7 +427,7 @@ static void *call(void *arg)
 	struct thread *t = arg;
 
 	for (u32 i = 0; i < NR_CALLS && !READ_ONCE(nr_bad); i++)
-		calls[any(t, 16)](t);
+		calls[any(t, ARRAY_SIZE(calls))](t);
 	give_back(t);
 	kv_fetch_add(&nr_done, 1);
 	return NULL;
@@ -396,8 +458,12 @@ static void *look(void *arg)
 
 /* ---- rounds ---- */
 
+static u8 memory[NR_BLOCKS * BLOCK_BYTES] __attribute__((aligned(4096)));
+
 static void make_pool(u32 round)
 {
+	const struct kvmm_plane plane = { (uintptr_t)memory, BLOCK_BYTES, BLOCK_BYTES };
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = 8 * BLOCK_BYTES };
 	static const char *const policy[] = { "lru", "default", "s3fifo", "lru-classic" };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
@@ -406,9 +472,11 @@ static void make_pool(u32 round)
 
 	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = policy[round % 4];
-	attr.block_bytes = 64;
+	attr.planes = &plane;
+	attr.nr_planes = 1;
 	attr.zero = round % 2 ? KVMM_ZERO_TENANT : KVMM_ZERO_NEVER;
 	expect(!kvmm_pool_create(&attr, &pool));
+	expect(!kvmm_pool_elastic_setup(pool, &elastic));
 	set.pools = &pool;
 	set.nr_pools = 1;
 	expect(!kvmm_gangs_create(&set, &gangs));
@@ -425,11 +493,14 @@ static void make_pool(u32 round)
 
 static void end_pool(void)
 {
+	struct kvmm_regain all = { .size = sizeof(all) };
 	struct kvmm_pool_stat stat;
 
 	expect(!kvmm_background_set(pool, NULL));
+	(void)kvmm_pool_shrink_cancel(pool);
 	expect(kvmm_compact_cancel(pool) >= 0);
 	expect(!kvmm_compact_poll(pool));
+	(void)kvmm_pool_grow(pool, &all);
 	expect(!kvmm_validate(pool));
 	expect(kvmm_reset_cache(pool) >= 0);
 	expect(!kvmm_pool_stat(pool, &stat));
