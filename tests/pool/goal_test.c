@@ -58,6 +58,97 @@ static void end_painted(struct kvmm_pool *pool, const kvmm_range_t *range)
 	end_pool(pool);
 }
 
+/* ---- the same again ---- */
+
+#define MAX_MOVES	64u
+
+struct outcome {
+	struct kvmm_compact_plan plan;
+	struct kvmm_relocation moves[MAX_MOVES];
+	u32 drops[MAX_MOVES];
+	int err;
+};
+
+/* Ranges of @seed, and cached blocks that nobody references between them. */
+static struct kvmm_pool *random_pool(u32 seed, kvmm_range_t *kept)
+{
+	struct kvmm_pool *pool = make_cache(96, "lrfu");
+	kvmm_range_t hole;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < 16; i++) {
+		seed = seed * 1103515245 + 12345;
+		cache_keys(pool, i, 1);
+		hole = take(pool, 1 + (seed >> 16) % 3, KVMM_RUNS(4));
+		*kept = take(pool, 1 + (seed >> 20) % 3, KVMM_RUNS(4));
+		cr_assert_eq(kvmm_range_seal(pool, *kept, 1), 0);
+		if (seed >> 24 & 1 || nr++ > 6)
+			cr_assert_eq(kvmm_range_free(pool, hole), 0);
+	}
+	cr_assert_eq(kvmm_range_grow(pool, *kept, 4), 0);
+	return pool;
+}
+
+static void plan_it(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask, bool go,
+		    struct outcome *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->plan = (struct kvmm_compact_plan)KVMM_COMPACT_PLAN_INIT;
+	out->plan.moves = out->moves;
+	out->plan.drops = out->drops;
+	out->plan.max_moves = out->plan.max_drops = MAX_MOVES;
+	out->err = go ? kvmm_compact_goal_start(pool, ask, &out->plan) :
+			kvmm_compact_plan(pool, ask, &out->plan);
+	out->plan.plan_ns = 0;		/* all but that, and but where the lists are */
+	out->plan.moves = NULL;
+	out->plan.drops = NULL;
+}
+
+static void expect_same(const struct outcome *a, const struct outcome *b, u32 seed, u32 goal)
+{
+	cr_expect_eq(memcmp(a, b, sizeof(*a)), 0, "seed %u, goal %u: %d and %d, %u and %u moves", seed,
+		     goal, a->err, b->err, a->plan.nr_moves, b->plan.nr_moves);
+}
+
+static u32 nr_alike;
+
+/* Planned twice, then carried out, in two pools that were called alike. */
+static void expect_alike(u32 seed, struct kvmm_compact_goal ask)
+{
+	struct kvmm_digest_info info[2] = { { .size = sizeof(info[0]) }, { .size = sizeof(info[1]) } };
+	struct outcome first, again, done[2];
+
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_pool *pool = random_pool(seed, &ask.range);
+
+		plan_it(pool, &ask, false, &first);
+		plan_it(pool, &ask, false, &again);
+		plan_it(pool, &ask, true, &done[i]);
+		expect_same(&first, &again, seed, ask.goal);
+		expect_same(&first, &done[i], seed, ask.goal);
+		cr_expect_eq(kvmm_compact_poll(pool), 0);
+		cr_expect_eq(kvmm_pool_digest(pool, &info[i]), 0);
+		end_pool(pool);
+	}
+	expect_same(&done[0], &done[1], seed, ask.goal);
+	cr_expect_eq(memcmp(&info[0], &info[1], sizeof(info[0])), 0, "seed %u, goal %u", seed, ask.goal);
+	nr_alike += done[0].plan.nr_moves > 0;
+}
+
+Test(goal, equal_pictures_have_equal_plans_and_end_alike)
+{
+	for (u32 seed = 1; seed <= 12; seed++)
+		for (u32 goal = 0; goal < KVMM_NR_GOALS; goal++)
+			for (u32 flags = 0; flags < 8; flags++) {
+				struct kvmm_compact_goal ask = goal_for(goal, 2 + seed);
+
+				ask.flags = flags;
+				ask.want = goal == KVMM_GOAL_RUN ? 20 + 2 * seed : ask.want;
+				expect_alike(seed, ask);
+			}
+	cr_expect_gt(nr_alike, 60, "%u plans moved something", nr_alike);
+}
+
 /* ---- each goal ---- */
 
 Test(goal, a_run_is_made)
