@@ -174,17 +174,29 @@ int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm
 	return 0;
 }
 
-/* All of it, or none is the caller's. */
-static int fill_content(struct kvmm_pool *pool, const struct private_req *req)
+/* They do not move meanwhile; see __tenant_take_muts(). */
+static int zero_asked(struct kvmm_pool *pool, const struct private_req *req)
 {
-	const struct kvmm_alloc_ctl *ctl = &req->ctl;
 	int err = 0;
 
-	for (u32 i = 0; ctl->flags & KVMM_ALLOC_ZERO && i < ctl->nr && !err; i++) {
+	if (!(req->ctl.flags & KVMM_ALLOC_ZERO))
+		return 0;
+	kv_lock(&pool->compact_lock);
+	for (u32 i = 0; i < req->ctl.nr && !err; i++) {
 		u32 block = entry_block(entry_at(pool, req->blocks[i].index));
 
 		err = blocks_zero(pool, &(struct kvmm_extent){ block, 1 }, 1);
 	}
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+/* All of it, or none is the caller's. */
+static int fill_content(struct kvmm_pool *pool, const struct private_req *req)
+{
+	const struct kvmm_alloc_ctl *ctl = &req->ctl;
+	int err = zero_asked(pool, req);
+
 	if (!err)
 		err = tenant_take_muts(pool, req->blocks, ctl->nr, ctl->tenant);
 	if (!err)

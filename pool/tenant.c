@@ -68,11 +68,17 @@ int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant
 	return err;
 }
 
+/*
+ * They have their owner by now, who has not been told of them: nobody knows better than to move them
+ * between steps, and what is zeroed behind a copy is not zero where they lie then.
+ */
 int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant)
 {
 	int err = 0;
 
+	kv_lock(&pool->compact_lock);
 	for (u32 i = 0; i < nr && !err; i++)
 		err = take_block(pool, entry_block(entry_at(pool, muts[i].index)), tenant);
+	kv_unlock(&pool->compact_lock);
 	return err;
 }

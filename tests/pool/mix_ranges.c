@@ -203,15 +203,16 @@ void do_split(void)
 void do_seal_or_pin(void)
 {
 	struct held_range *held = some_range();
-	u32 other;
+	u32 other, nr;
 
 	m.what = "range_pin";
 	if (!held)
 		return;
 	if (any(2)) {
-		held->sealed = 1 + any(held->nr);
+		nr = 1 + any(held->nr);
+		held->sealed = held->sealed > nr ? held->sealed : nr;	/* never taken back */
 		held->serial = ++m.next_word;
-		must(!kvmm_range_seal(m.pool, held->range, held->sealed));
+		must(!kvmm_range_seal(m.pool, held->range, nr));
 	} else if (held->pins) {
 		other = (held->pin_type + 1) % KVMM_NR_PIN_TYPES;
 		must(kvmm_range_unpin_as(m.pool, held->range, other) == -EINVAL);
