@@ -153,13 +153,16 @@ static void system_wake(void *ctx, u32 *word)
 	errno = saved;
 }
 
-/* A kernel without entropy at hand still has a clock and a randomised address space. */
+/*
+ * A kernel without entropy at hand still has a clock and a randomised address space. By its number:
+ * getrandom() is a point of cancellation, and callers may hold locks.
+ */
 static u64 system_random(void *ctx)
 {
 	int saved = errno;
 	u64 bits;
 
-	if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
+	if (syscall(SYS_getrandom, &bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits))
 		bits = (system_clock_ns(ctx) ^ (uintptr_t)&bits) * 0x9e3779b97f4a7c15ull;
 	errno = saved;
 	return bits;

@@ -68,7 +68,7 @@ static int system_own_folder(void *ctx, char *path, size_t bytes)
 /* For files of /sys and /proc, which come in one piece. */
 static int system_read_file(void *ctx, const char *path, char *text, size_t bytes)
 {
-	int saved = errno, fd, err = 0;
+	int saved = errno, cancel = kv_cancel_off(), fd, err = 0;
 	ssize_t len = 0;
 
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -80,6 +80,7 @@ static int system_read_file(void *ctx, const char *path, char *text, size_t byte
 		text[len] = '\0';
 	if (fd >= 0)
 		close(fd);
+	kv_cancel_restore(cancel);
 	errno = saved;
 	return err;
 }

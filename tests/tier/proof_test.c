@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What can go wrong all the way down and up again: a bit of the tier's metadata flips, the process forks,
+ * the thread is cancelled, a file or an allocation fails. And what a codec between two tiers has to do.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kv/mem.h>
+#include <kv/rcu.h>
+#include <kvmm/disk.h>
+
+#include "tests/support/fake_env.h"
+#include "tests/support/sim_disk.h"
+#include "tests/tier/util.h"
+#include "tier/below.h"
+
+#define NR_BLOCKS	8u
+#define NR_UNITS	4u
+#define BYTES		4096u
+#define SEGMENT		(64u << 10)
+#define MAX_BYTES	(16 * SEGMENT + 8192)
+
+struct chain {
+	struct kvmm_disk *disk;
+	struct kvmm_tier *tier;
+	struct kvmm_pool *pool;
+};
+
+static struct sim_disk sim;
+static struct chain c;
+
+static int open_disk(void)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+
+	attr.path = "/store";
+	attr.max_bytes = MAX_BYTES;
+	attr.segment_bytes = SEGMENT;
+	return kvmm_disk_open(&attr, &c.disk);
+}
+
+static int make_host(void)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+
+	attr.block_bytes = BYTES;
+	attr.capacity_blocks = NR_UNITS;
+	return kvmm_tier_host_create(&attr, &c.tier);
+}
+
+static int make_top(void)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.flags = KVMM_TIER_COMPLETE;
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = BYTES;
+	attr.policy = "lru";
+	attr.host = c.tier;
+	attr.host_attr = &client;
+	return kvmm_pool_create(&attr, &c.pool);
+}
+
+/* All of it, or nothing. */
+static int make_chain(void)
+{
+	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	int err = open_disk();
+
+	below.high_pm = 0;
+	if (!err)
+		err = make_host();
+	if (!err)
+		err = kvmm_tier_set_disk(c.tier, c.disk, &below);
+	if (!err)
+		err = make_top();
+	return err;
+}
+
+static void end_chain(void)
+{
+	if (c.pool)
+		cr_expect_eq(kvmm_validate(c.pool), 0);
+	kvmm_pool_destroy(c.pool);
+	if (c.tier)
+		cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+	kvmm_tier_destroy(c.tier);
+	if (c.disk)
+		cr_expect_eq(kvmm_disk_check(c.disk), 0);
+	kvmm_disk_close(c.disk);
+	memset(&c, 0, sizeof(c));
+}
+
+static void begin(void)
+{
+	sim_disk_init(&sim, 2 * MAX_BYTES);
+	sim_disk_install(&sim);
+}
+
+static void end(void)
+{
+	sim_disk_remove();
+	sim_disk_exit(&sim);
+}
+
+TestSuite(tier_proof, .init = begin, .fini = end);
+
+static void settle(void)
+{
+	for (u32 i = 0; i < 60; i++) {
+		kvmm_tier_poll(c.pool);
+		kvmm_tier_tick(c.tier);
+	}
+}
+
+/* ---- flips ---- */
+
+static void flip_each_bit(const char *what, void *field, size_t bytes)
+{
+	u8 *byte = field;
+
+	for (u32 bit = 0; bit < 8 * bytes; bit++) {
+		byte[bit / 8] ^= 1u << bit % 8;
+		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN, "%s, bit %u", what, bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+	}
+	cr_assert_eq(kvmm_tier_validate(c.tier), 0, "%s", what);
+}
+
+#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+
+static void two_below(void)
+{
+	cr_assert_eq(make_chain(), 0);
+	cache_blocks(c.pool, 1, 2);
+	offload_keys(c.pool, 1, 2, 0);
+	cr_assert_str_eq(tier_picture(c.tier), "rr..");
+}
+
+Test(tier_proof, a_flip_in_a_slot_is_noticed)
+{
+	two_below();
+	for (u32 i = 0; i < 2; i++) {
+		struct tslot *slot = slot_at(c.tier, i);
+
+		flip(slot, state);
+		flip(slot, owner);
+		flip(slot, readers);
+		flip(slot, nr_units);
+		flip(slot, next);
+		flip_each_bit("busy", &slot->flags, 0);
+		slot->flags ^= SLOT_BUSY;
+		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+		slot->flags ^= SLOT_BUSY;
+		slot->key[0] ^= 1;
+		slot->gen ^= slot->gen;
+		cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+		slot->key[0] ^= 1;
+		slot->gen = 1;
+	}
+	slot_at(c.tier, 3)->readers = 1;
+	cr_expect_eq(kvmm_tier_validate(c.tier), -EUCLEAN);
+	slot_at(c.tier, 3)->readers = 0;
+	cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+	end_chain();
+}
+
+Test(tier_proof, a_flip_in_a_count_is_noticed)
+{
+	struct kv_tier_client *owner;
+
+	two_below();
+	flip(c.tier, units_used);
+	flip(c.tier, blocks);
+	flip(c.tier, writing);
+	flip(c.tier, pinned);
+	owner = &c.tier->owner[1];
+	cr_assert_eq(owner->blocks, 2);
+	flip(owner, blocks);
+	flip(owner, units);
+	flip(owner, writing);
+	flip(owner, number);
+	flip(&c.tier->owner[0], units);
+	flip_each_bit("put", &c.tier->below->nr_used[BELOW_PUT], sizeof(u32));
+	for (u32 i = 0; i < c.tier->nr_buckets; i++)
+		flip_each_bit("bucket", &c.tier->bucket[i], sizeof(u32));
+	end_chain();
+}
+
+/* ---- forks and cancellation ---- */
+
+static int child_is_refused(void)
+{
+	struct kvmm_tier_config config = { .size = sizeof(config) };
+	struct kvmm_tier_stat stat;
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 1) };
+	kvmm_tier_op_t op;
+	u8 answer;
+
+	if (kvmm_tier_tick(c.tier) != -ECHILD || kvmm_tier_validate(c.tier) != -ECHILD ||
+	    kvmm_tier_stat(c.tier, &stat, sizeof(stat)) != -ECHILD || kvmm_tier_poll(c.pool) != -ECHILD ||
+	    kvmm_tier_load(c.pool, &load, &op) != -ECHILD ||
+	    kvmm_tier_config(c.pool, &config) != -ECHILD || kvmm_tier_detach(c.pool) != -ECHILD ||
+	    kvmm_tier_set_disk(c.tier, c.disk, NULL) != -ECHILD)
+		return 1;
+	kvmm_disk_lookup(c.disk, &(struct kvmm_disk_name){ .key_bytes = 8 }, 1, &answer, NULL);
+	kvmm_pool_destroy(c.pool);
+	kvmm_tier_destroy(c.tier);
+	kvmm_disk_close(c.disk);
+	return 0;
+}
+
+Test(tier_proof, a_forked_child_is_refused_and_does_no_harm)
+{
+	int status;
+	pid_t pid;
+
+	two_below();
+	send_down(c.pool, 1, 2);
+	pid = fork();
+	if (!pid)
+		_exit(child_is_refused());
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect(WIFEXITED(status) && !WEXITSTATUS(status));
+	settle();
+	cr_assert_eq(kvmm_reset_inactive(c.pool), 2);
+	cr_expect_eq(load_keys(c.pool, 1, 2), 0);
+	end_chain();
+}
+
+/* A cancellation that is pending takes effect behind the calls, never in one. */
+static void *cancelled(void *arg)
+{
+	u32 *nr_calls = arg;
+
+	pthread_cancel(pthread_self());
+	cr_assert_eq(make_chain(), 0);
+	++*nr_calls;
+	cache_blocks(c.pool, 1, 8);
+	for (u32 first = 1; first <= 5; first += 4) {
+		offload_keys(c.pool, first, 4, KVMM_TIER_DROP);
+		settle();
+	}
+	++*nr_calls;
+	cr_expect_eq(load_keys(c.pool, 1, 4), 0);
+	end_chain();
+	++*nr_calls;
+	pthread_testcancel();
+	++*nr_calls;
+	return NULL;
+}
+
+Test(tier_proof, a_cancellation_comes_behind_the_calls)
+{
+	pthread_t thread;
+	u32 nr_calls = 0;
+	void *end;
+
+	cr_assert_eq(pthread_create(&thread, NULL, cancelled, &nr_calls), 0);
+	cr_assert_eq(pthread_join(thread, &end), 0);
+	cr_expect_eq(end, PTHREAD_CANCELED);
+	cr_expect_eq(nr_calls, 3);
+}
+
+/* ---- the chain, with everything that fails ---- */
+
+/* Down to the disk and up again: what is loaded is right, all else may be an error. How many came up. */
+static u32 down_and_up(void)
+{
+	u32 nr = 0;
+
+	for (u32 first = 1; first <= 5; first += 4) {
+		send_down(c.pool, first, 4);
+		settle();
+	}
+	kvmm_reset_inactive(c.pool);
+	for (u32 key = 1; key <= 8; key++) {
+		nr += !load_keys(c.pool, key, 1);	/* it compares the content */
+		settle();
+	}
+	return nr;
+}
+
+static void expect_nothing_held(void)
+{
+	struct kvmm_tier_stat stat;
+
+	settle();
+	stat = tier_of(c.tier);
+	cr_expect_eq(stat.pinned, 0);
+	cr_expect_eq(stat.writing, 0);
+	cr_expect_eq(kvmm_tier_poll(c.pool), 0);
+	cr_expect_eq(kvmm_validate(c.pool), 0);
+	kvmm_reset_inactive(c.pool);
+	cr_expect_str_eq(picture(c.pool), "........");
+}
+
+static void file_calls_fail(u32 fault, bool on)
+{
+	u32 n, nr_failures = 0;
+	u64 failed;
+
+	for (n = 1;; n++) {
+		sim_disk_exit(&sim);
+		sim_disk_init(&sim, 2 * MAX_BYTES);
+		sim_disk_install(&sim);
+		cr_assert_eq(make_chain(), 0);
+		cache_blocks(c.pool, 1, 8);
+		failed = sim.nr_failed;
+		sim_disk_fail(&sim, n, fault, on);
+		down_and_up();
+		failed = sim.nr_failed - failed;
+		sim_disk_fail(&sim, 0, fault, false);
+		expect_nothing_held();
+		end_chain();
+		if (!failed)
+			break;
+		nr_failures++;
+	}
+	cr_expect_gt(nr_failures, 8, "fault %u: only %u calls", fault, nr_failures);
+}
+
+Test(tier_proof, any_call_of_the_disk_fails_and_contents_are_right_or_a_miss)
+{
+	for (u32 fault = 0; fault < SIM_NR_FAULTS; fault++)
+		file_calls_fail(fault, false);
+}
+
+Test(tier_proof, the_disk_fails_from_any_call_on)
+{
+	file_calls_fail(SIM_EIO, true);
+	file_calls_fail(SIM_ENOSPC, true);
+}
+
+Test(tier_proof, any_allocation_fails_and_nothing_is_left)
+{
+	struct fake_env fake;
+	bool failed = true;
+	u32 n;
+
+	fake_env_install(&fake);
+	for (n = 1; failed; n++) {
+		int err;
+
+		fake_env_fail(&fake, n, false);
+		err = make_chain();
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		cr_expect_eq(!err, !failed, "allocation %u: %d", n, err);
+		end_chain();
+		kv_rcu_barrier();
+		cr_expect_eq(fake.nr_live, 0, "allocation %u", n);
+	}
+	cr_expect_gt(n, 40);
+	failed = true;
+	for (n = 1; failed; n++) {
+		cr_assert_eq(make_chain(), 0);
+		cache_blocks(c.pool, 1, 8);
+		for (u32 first = 1; first <= 5; first += 4) {
+			offload_keys(c.pool, first, 4, KVMM_TIER_DROP);
+			settle();
+		}
+		fake_env_fail(&fake, n, false);
+		for (u32 key = 1; key <= 8; key++) {
+			load_keys(c.pool, key, 1);
+			settle();
+		}
+		failed = fake_env_failed(&fake);
+		fake_env_fail(&fake, 0, false);
+		expect_nothing_held();
+		end_chain();
+		kv_rcu_barrier();
+		cr_expect_eq(fake.nr_live, 0, "allocation %u", n);
+	}
+	cr_expect_gt(n, 8);
+	cr_expect_eq(fake.nr_bad_frees, 0);
+	fake_env_remove(&fake);
+}
+
+/* ---- a codec: a store that has another one below it ---- */
+
+#define NR_CODED	16u
+
+struct coded {
+	struct kv_tier_io io;		/* the inner store's */
+	struct kv_tier_io *outer;	/* NULL: free */
+	bool is_put;
+	u8 *buf;
+};
+
+static struct codec {
+	const struct kv_tier_ops *inner;
+	void *store;
+	struct coded coded[NR_CODED];
+	u8 page[NR_CODED][BYTES] __attribute__((aligned(4096)));
+	u32 nr_coded;
+	u32 nr_decoded;
+} codec;
+
+static void invert(void *to, const void *from, u64 bytes)
+{
+	for (u64 i = 0; i < bytes; i++)
+		((u8 *)to)[i] = (u8)~((const u8 *)from)[i];
+}
+
+static int coded_begin(struct kv_tier_io *outer, bool is_put)
+{
+	struct coded *coded = codec.coded;
+	int err;
+
+	while (coded < codec.coded + NR_CODED && coded->outer)
+		coded++;
+	if (coded == codec.coded + NR_CODED)
+		return -EAGAIN;
+	coded->io = *outer;
+	coded->io.buf = codec.page[coded - codec.coded];
+	if (is_put)
+		invert(coded->io.buf, outer->buf, outer->bytes);
+	err = is_put ? codec.inner->put(codec.store, &coded->io) :
+		       codec.inner->get(codec.store, &coded->io);
+	if (!err) {
+		coded->outer = outer;
+		coded->is_put = is_put;
+	}
+	return err;
+}
+
+static int coded_put(void *store, struct kv_tier_io *io)
+{
+	return coded_begin(io, true);
+}
+
+static int coded_get(void *store, struct kv_tier_io *io)
+{
+	return coded_begin(io, false);
+}
+
+static void coded_cancel(void *store, struct kv_tier_io *io)
+{
+	for (u32 i = 0; i < NR_CODED; i++)
+		if (codec.coded[i].outer == io)
+			codec.inner->cancel(codec.store, &codec.coded[i].io);
+}
+
+static u32 coded_poll(void *store, struct kv_tier_io **done, u32 max)
+{
+	u32 nr = codec.inner->poll(codec.store, done, max);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct coded *coded = (struct coded *)done[i];
+
+		done[i] = coded->outer;
+		done[i]->error = coded->io.error;
+		if (!coded->is_put && !coded->io.error)
+			invert(done[i]->buf, coded->io.buf, coded->io.bytes);
+		codec.nr_coded += coded->is_put;
+		codec.nr_decoded += !coded->is_put;
+		coded->outer = NULL;
+	}
+	return nr;
+}
+
+static bool disk_has(const u8 *bytes, u32 nr)
+{
+	for (u64 at = 0; at + nr <= sim.bytes; at += 4096)
+		if (!memcmp(sim.content + at, bytes, nr))
+			return true;
+	return false;
+}
+
+Test(tier_proof, a_codec_stands_between_the_host_and_the_store)
+{
+	static struct kv_tier_ops ops;
+	u8 plain[BYTES], coded[BYTES];
+	kvmm_ref_t ref;
+
+	cr_assert_eq(make_chain(), 0);
+	codec.inner = c.tier->below->ops;
+	codec.store = c.tier->below->store;
+	ops = *codec.inner;
+	ops.put = coded_put;
+	ops.get = coded_get;
+	ops.cancel = coded_cancel;
+	ops.poll = coded_poll;
+	c.tier->below->ops = &ops;
+	make_blocks(c.pool, 1, 1, &ref);
+	cr_assert_eq(kvmm_block_read(c.pool, kvmm_block_of_ref(c.pool, ref), 0, plain, BYTES), 0);
+	cr_assert_eq(kvmm_put(c.pool, ref), 0);
+	invert(coded, plain, BYTES);
+	cache_blocks(c.pool, 2, 7);
+	cr_expect_eq(down_and_up(), 8);
+	cr_expect_eq(codec.nr_coded, 8);
+	cr_expect_geq(codec.nr_decoded, 4);
+	cr_expect_not(disk_has(plain, BYTES));
+	cr_expect(disk_has(coded, BYTES));
+	c.tier->below->ops = codec.inner;
+	end_chain();
+}
