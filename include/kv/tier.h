@@ -78,6 +78,11 @@ struct kv_tier_io {
  *
  * Calls may come from any thread. None waits for the medium but close.
  *
+ * A codec (quantised or compressed copies) is such a store with another one below it: put encodes into
+ * memory of its own and hands that on under the same name, poll decodes into @buf of what was asked for.
+ * Its format belongs into the layout of the name that it hands on. tests/tier/proof_test.c
+ * has one.
+ *
  * @name: "disk"
  * @close: everything under way has ended, or never will
  * @lookup: enum kvmm_tier_answer of each: HIT, MISS, or RETRY if it cannot tell yet. Never PENDING

@@ -2,7 +2,7 @@
 /* Devices for programs: one object, a device in it for each that was looked for. */
 #include "stat.h"
 
-static void print_string(const char *text, FILE *out)
+void print_string(const char *text, FILE *out)
 {
 	putc('"', out);
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {

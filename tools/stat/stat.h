@@ -30,6 +30,9 @@ unsigned int devices_find(struct devices *devices, char *const *names, unsigned 
 void devices_print_table(const struct devices *devices, FILE *out);
 void devices_print_json(const struct devices *devices, FILE *out);
 
+/* As a string of JSON. */
+void print_string(const char *text, FILE *out);
+
 /* Names of bits, by bit; ends with NULL. */
 extern const char *const feature_names[];
 
