@@ -325,6 +325,8 @@ static inline int lost_check(struct kvmm_pool *pool, const struct kv_handle *han
 }
 
 /* Both locks, and nobody is inside, between these two; see there. */
+/* 0 or -EUCLEAN. The world has stopped. */
+int lost_notes_check(struct kvmm_pool *pool);
 bool lose_begin(struct kvmm_pool *pool);
 void lose_end(struct kvmm_pool *pool, bool closed);
 /* Nobody finds it any more, and who has it is told; no matter if it is gone. Between those. */

@@ -20,6 +20,17 @@ int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr
 	return 0;
 }
 
+/* Who looks at any_lost alone misses none. */
+int lost_notes_check(struct kvmm_pool *pool)
+{
+	const struct steps *steps = steps_of(pool);
+
+	for (u32 i = 0; steps && steps->lost && !pool->any_lost && i < pool->nr_blocks; i++)
+		if (steps->lost[i])
+			return -EUCLEAN;
+	return 0;
+}
+
 void entry_lose(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	kv_assert_held(&pool->lock);

@@ -59,6 +59,31 @@ void pace_step(struct steps *steps)
 	steps->pace.step_credit = steps->pace.how.bytes_per_step;
 }
 
+/* Below zero by one block at most; above, by nothing. */
+static int check_credit(const struct kvmm_pool *pool, const struct pace *pace)
+{
+	s64 least = -(s64)pool->block_bytes, most = max(pace->how.bytes_per_ms, pool->block_bytes);
+
+	if (pace->how.bytes_per_ms && (pace->credit < least || pace->credit > most))
+		return -EUCLEAN;
+	/* What is copied while no step is open is paid as well, and not asked for. */
+	return pace->how.bytes_per_step && pace->step_credit > (s64)pace->how.bytes_per_step ?
+	       -EUCLEAN : 0;
+}
+
+int pace_check(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+	int err;
+
+	if (!steps)
+		return 0;
+	kv_lock(&steps->lock);
+	err = check_credit(pool, &steps->pace);
+	kv_unlock(&steps->lock);
+	return err;
+}
+
 /* ---- calls ---- */
 
 static void change_pace(struct pace *pace, const struct kvmm_pace *how)

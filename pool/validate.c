@@ -388,6 +388,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	err = pool_check(pool);
 	if (!err && verify_check(pool))
 		err = complain(pool, "checksums of content", 0);
+	if (!err && lost_notes_check(pool))
+		err = complain(pool, "notes of lost content", 0);
 	if (!err && pin_types_check(pool))
 		err = complain(pool, "pins by type", 0);
 	if (!err)
@@ -415,8 +417,14 @@ static int check_pool(struct kvmm_pool *pool)
 		return err;
 	}
 	pool_stop(pool);
+	err = pace_check(pool);
 	kv_lock(&pool->lock);
-	err = check_stopped(pool);
+	if (err) {
+		complain(pool, "credit for copies", 0);
+		pool_poison(pool);
+	} else {
+		err = check_stopped(pool);
+	}
 	pool_resume(pool);
 	return err;
 }

@@ -103,8 +103,9 @@ struct kvmm_relocation {
  * kvmm_relocations() - what this stream's engine has not acknowledged, oldest first
  * @moves: room for @max
  *
- * A run may move more than once: apply them in order. Steps that begin before the acknowledgement
- * may go on using the old places, which keep their content.
+ * A run may move more than once: apply them in order, and before the places of what was allocated
+ * since. Steps that begin before the acknowledgement may go on using the old places, which keep their
+ * content.
  *
  * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES; -ESTALE.
  */

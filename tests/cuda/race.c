@@ -430,8 +430,8 @@ static const struct {
 	[COPIED_IS_KEPT] = { 5, "what is given back under a copy is used at once" },
 	[PINNED_STAYS] = { 6, "a move is not void because of a pin" },
 	[TOLD_IS_PINNED] = { 6, "an address is given away without a pin" },
-	[QUIET_FOR_GRAPHS] = { 7, "blocks move while addresses are captured" },
-	[GONE_IS_UNREAD] = { 8, "memory is given back while steps read it" },
+	[QUIET_FOR_GRAPHS] = { 10, "blocks move while addresses are captured" },
+	[GONE_IS_UNREAD] = { 11, "memory is given back while steps read it" },
 };
 
 /* How many operations it took, or 0. */

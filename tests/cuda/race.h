@@ -35,8 +35,8 @@ enum rule {
 	COPIED_IS_KEPT,		/* 5: what is given back under a copy, until that has ended */
 	PINNED_STAYS,		/* 6: also if its copy has begun */
 	TOLD_IS_PINNED,		/* 6: who gives an address away pins it */
-	QUIET_FOR_GRAPHS,	/* 7: nothing moves while addresses are captured */
-	GONE_IS_UNREAD,		/* 8: memory is given back when no step can read it */
+	QUIET_FOR_GRAPHS,	/* 10: nothing moves while addresses are captured */
+	GONE_IS_UNREAD,		/* 11: memory is given back when no step can read it */
 	NR_RULES,
 };
 

@@ -134,7 +134,7 @@ static void shrink_now(void)
 	expect(matter_of_course(err), "memory is given back", err);
 }
 
-/* Rule 8 is the library's: it forgets what it waits for. */
+/* Rule 11 is the library's: it forgets what it waits for. */
 static void shrink_poll(void)
 {
 	int err;

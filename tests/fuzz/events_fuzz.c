@@ -54,6 +54,7 @@ static void write_and_read(const uint8_t *data, size_t bytes)
 	require(nr_hashes == nr_names);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	read_bytes(data, bytes);

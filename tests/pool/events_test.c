@@ -296,6 +296,53 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	fake_env_remove(&fake);
 }
 
+static kvmm_ref_t name_block(kvmm_mut_t mut, u32 number)
+{
+	kvmm_key_t key = key_of(number);
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	return ref;
+}
+
+static void sort_by_index(kvmm_mut_t *muts, u32 nr)
+{
+	for (u32 i = 1; i < nr; i++)
+		for (u32 k = i; k && muts[k - 1].index > muts[k].index; k--) {
+			kvmm_mut_t mut = muts[k];
+
+			muts[k] = muts[k - 1];
+			muts[k - 1] = mut;
+		}
+}
+
+/* The walk stands behind block 0 when that gets the name of block 2, which loses it then. */
+Test(events, name_that_goes_behind_a_walk_is_not_lost)
+{
+	struct kvmm_snapshot snap;
+	struct kvmm_event event;
+	kvmm_mut_t muts[3];
+	kvmm_ref_t ref[3];
+	int block;
+
+	cr_assert_eq(kvmm_alloc(pool, 3, muts), 0);
+	sort_by_index(muts, 3);
+	ref[1] = name_block(muts[1], 2);
+	ref[2] = name_block(muts[2], 1);
+	told();
+	cr_assert_eq(kvmm_snapshot_begin(events, &snap), 0);
+	cr_assert_eq(kvmm_snapshot_read(events, &snap, &event, 1), 1);
+	cr_assert_eq(number_of(&event.key), 2);
+	ref[0] = name_block(muts[0], 1);
+	block = kvmm_block_of_ref(pool, ref[2]);
+	cr_assert_eq(kvmm_put(pool, ref[2]), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, (u32 *)&block, 1), 1);
+	cr_assert_eq(kvmm_snapshot_read(events, &snap, &event, 1), 0);
+	cr_assert_eq(kvmm_events_seek(events, snap.watermark), 0);
+	cr_expect_str_eq(told(), "+1 ");
+	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
+}
+
 /* ---- errors ---- */
 
 Test(events, bad_attributes_are_refused)

@@ -310,6 +310,26 @@ static void expect_cache_closed(void)
 	expect_closed(kvmm_reset_inactive(pool));
 }
 
+Test(validate, credit_for_copies_and_notes_of_lost_content)
+{
+	struct kvmm_pace how = { .size = sizeof(how), .bytes_per_ms = 1000, .bytes_per_step = 100 };
+
+	cr_assert_eq(kvmm_pace_set(pool, &how), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	pool->steps->pace.credit = 1ll << 40;
+	expect_noticed("credit", 0);
+	pool->steps->pace.credit = 0;
+	pool->steps->pace.step_credit = 101;
+	expect_noticed("credit of a step", 0);
+	pool->steps->pace.step_credit = 0;
+	pool->steps->lost[3] = 7;
+	expect_noticed("note", 3);
+	pool->steps->lost[3] = 0;
+	pool->nr_unseen++;
+	expect_noticed("unseen blocks", 1);
+	pool->nr_unseen--;
+}
+
 Test(validate, a_poisoned_pool_refuses_everything)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };

@@ -30,7 +30,7 @@ enum option_key {
 	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
 	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
-	KEY_FIXED,
+	KEY_FIXED, KEY_CONFIG,
 };
 
 static const struct argp_option options[] = {
@@ -94,6 +94,9 @@ static const struct argp_option options[] = {
 	{ "reload-window", KEY_RELOAD_WINDOW, "MS", 0,
 	  "Blocks that come back so soon after they went count as thrashing [10000]", 0 },
 	{ "fixed", KEY_FIXED, NULL, 0, "Nothing adapts to what thrashes", 0 },
+	{ "config", KEY_CONFIG, "FILE", 0,
+	  "Take these from a configuration file (and the environment, KVMM_TIER_...), as if they stood "
+	  "here; what comes behind goes first", 0 },
 
 	{ NULL, 0, NULL, 0, "Comparing (compare):", 3 },
 	{ "policies", KEY_POLICIES, "LIST", 0,
@@ -573,6 +576,8 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 		opt->token_bytes = number(state, "token-bytes", arg, 1, 1u << 30);
 	else if (key == KEY_FIXED)
 		opt->fixed = true;
+	else if (key == KEY_CONFIG)
+		parse_config(state, opt, arg);
 	else
 		opt->reload_ms = number(state, "reload-window", arg, 0, 1000000000);
 }
@@ -616,7 +621,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_HOST_BLOCKS: case KEY_HOST_POLICY: case KEY_WRITE_POLICY: case KEY_TOUCHES:
 	case KEY_OFFLOAD_THRESHOLD: case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY:
-	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED:
+	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED: case KEY_CONFIG:
 		parse_tiers(state, parse->opt, key, arg);
 		return 0;
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:

@@ -195,6 +195,11 @@ void complain_into(char text[COMPLAINT_BYTES]);
 
 void options_parse(struct options *opt, int argc, char **argv);
 
+struct argp_state;
+
+/** parse_config() - take what a configuration file says of the host tier; does not return on a mistake */
+void parse_config(struct argp_state *state, struct options *opt, const char *path);
+
 /* Blocks for @tokens. */
 static inline u32 blocks_of(const struct options *opt, u64 tokens)
 {
