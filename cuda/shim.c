@@ -5,7 +5,8 @@
  * The hard part is to get exactly the ABI that kcu.h declares. Symbols are taken by the full name
  * of the export, which never changes its meaning. Where a driver does not export a name, it is
  * asked for the call as of the version that introduced it: asked as of its own version, it would
- * silently hand out a newer signature.
+ * silently hand out a newer signature. A driver that lacks just that call hands out an older one,
+ * which is told by being there a version earlier, too.
  *
  * Machines without a driver, with the toolkit's stub of one, or with a driver that refuses, are
  * normal: one line in the log, and there is no device.
@@ -20,6 +21,7 @@
 #define DEFAULT_DRIVER	"libcuda.so.1"
 #define DRIVER_VARIABLE	"KVMM_CUDA_DRIVER"
 #define MAX_NAME	64
+#define ONE_VERSION	10	/* 12.8 is 12080 */
 
 struct symbol {
 	const char	*name;		/* as exported */
@@ -69,16 +71,27 @@ static void base_name(const char *name, char base[MAX_NAME])
 		base[len - 3] = '\0';
 }
 
-static void *ask_driver(const struct driver *driver, const struct symbol *symbol)
+/* The newest call of that name up to @version; NULL: there is none. */
+static void *newest_until(const struct driver *driver, const char *base, int version)
 {
 	kcu_proc_status status = KCU_PROC_NOT_FOUND;
-	char base[MAX_NAME];
 	void *fn = NULL;
 
-	base_name(symbol->name, base);
-	if (driver->get_proc(base, &fn, symbol->version, 0, &status) || status != KCU_PROC_OK)
+	if (driver->get_proc(base, &fn, version, 0, &status) || status != KCU_PROC_OK)
 		return NULL;
 	return fn;
+}
+
+/* What was there a version earlier is a call of another signature. */
+static void *ask_driver(const struct driver *driver, const struct symbol *symbol)
+{
+	char base[MAX_NAME];
+	void *before, *fn;
+
+	base_name(symbol->name, base);
+	before = newest_until(driver, base, symbol->version - ONE_VERSION);
+	fn = newest_until(driver, base, symbol->version);
+	return fn != before ? fn : NULL;
 }
 
 static bool find(const struct driver *driver, const struct symbol *symbol, struct kcu *cu)

@@ -264,11 +264,47 @@ static void *find_export(const char *name)
 	return NULL;
 }
 
-/* Knows calls by their base name; of two exports with one, it is the older that exports[] has. */
+static const struct {
+	const char *name;
+	int version;
+} versions[] = {
+#define VERSION(field, name, type, version)	{ #name, version },
+	KCU_ALL(VERSION)
+};
+
+static bool is_of_base(const char *name, const char *base)
+{
+	size_t len = strlen(base);
+
+	return !strncmp(name, base, len) && (!name[len] || !strcmp(name + len, "_v2"));
+}
+
+static kcu_result older_abi(void)
+{
+	return KCU_E_SUCCESS;
+}
+
+/* Knows calls by their base name: the newest that was there in @version. */
+static void *find_version(const char *base, int version)
+{
+	const char *name = NULL;
+	int best = 0;
+
+	if (fake->older_for_get_proc)
+		return older_abi;
+	for (u32 i = 0; i < ARRAY_SIZE(versions); i++)
+		if (is_of_base(versions[i].name, base) && versions[i].version <= version &&
+		    versions[i].version > best) {
+			best = versions[i].version;
+			name = versions[i].name;
+		}
+	return name ? find_export(name) : NULL;
+}
+
 static kcu_result get_proc(const char *base, void **fn, int version, u64 flags,
 			   kcu_proc_status *status)
 {
-	char name[64];
+	void *found;
 
 	snprintf(fake->asked, sizeof(fake->asked), "%s", base);
 	fake->asked_version = version;
@@ -278,10 +314,11 @@ static kcu_result get_proc(const char *base, void **fn, int version, u64 flags,
 		return KCU_E_INVALID_VALUE;
 	if (fake->absent_for_get_proc)
 		return KCU_E_SUCCESS;
-	snprintf(name, sizeof(name), "%s_v2", base);
-	*fn = find_export(name) ?: find_export(base);
-	if (*fn)
+	found = find_version(base, version);
+	if (found) {
+		*fn = found;
 		*status = KCU_PROC_OK;
+	}
 	return KCU_E_SUCCESS;
 }
 

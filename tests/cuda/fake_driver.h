@@ -36,6 +36,7 @@ struct fake_driver {
 	bool no_library;
 	const char *absent;		/* a name that is not exported ... */
 	bool absent_for_get_proc;	/* ... nor known to cuGetProcAddress(), which there is */
+	bool older_for_get_proc;	/* ... which has an older call, of another ABI, for each */
 	bool no_get_proc;
 	const char *numa_text;		/* content of the numa_node file; NULL: there is none */
 

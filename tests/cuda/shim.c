@@ -166,6 +166,40 @@ Test(shim, a_call_that_is_not_exported_is_asked_for_by_its_version)
 	cr_expect_eq(cu.features, BITS_BY_SYMBOL & ~KCU_F_BATCH13, "too new for this driver");
 }
 
+Test(shim, every_call_that_is_not_exported_is_found_and_is_that_one)
+{
+	struct kcu whole;
+
+	cr_assert_eq(kcu_load(&whole, NULL), 0);
+#define EXPECT_FOUND(field, name, type, version)			\
+	drv.absent = #name;						\
+	cr_assert_eq(kcu_load(&cu, NULL), 0, #name);			\
+	cr_expect_eq(cu.field, whole.field, #name);			\
+	cr_expect_eq(cu.features, whole.features, #name);
+	KCU_ALL(EXPECT_FOUND)
+}
+
+/* Asked for a version, a driver hands out the newest call up to that one, whatever its signature. */
+Test(shim, a_call_of_an_older_version_is_none)
+{
+	drv.older_for_get_proc = true;
+	for (u32 i = 0; i < ARRAY_SIZE(required_names); i++) {
+		drv.absent = required_names[i];
+		cr_expect_eq(kcu_load(&cu, NULL), -ENODEV, "%s", drv.absent);
+		cr_expect(is_zero(&cu));
+		cr_expect_not_null(strstr(env.line, drv.absent), "log: %s", env.line);
+	}
+	cr_expect_eq(drv.nr_calls, 0);
+	for (u32 i = 0; i < ARRAY_SIZE(optional_calls); i++) {
+		const struct optional *call = &optional_calls[i];
+
+		drv.absent = call->name;
+		cr_assert_eq(kcu_load(&cu, NULL), 0);
+		cr_expect_eq(cu.features, BITS_BY_SYMBOL & ~call->feature, "%s", call->name);
+		cr_expect_null(field_at(&cu, call->offset), "%s", call->name);
+	}
+}
+
 Test(shim, an_old_driver_that_cannot_be_asked_is_taken_by_its_exports)
 {
 	drv.no_get_proc = true;

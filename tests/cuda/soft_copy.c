@@ -96,6 +96,12 @@ Test(copy, every_layout_by_the_older_batch)
 	try_layouts("driver=12080,missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH);
 }
 
+/* A driver of 13.0 by its version that lacks the call of 13.0: the two signatures differ. */
+Test(copy, every_layout_by_the_older_batch_of_a_newer_driver)
+{
+	try_layouts("missing=cuMemcpyBatchAsync_v2", KV_PATH_BATCH);
+}
+
 Test(copy, every_layout_by_single_copies)
 {
 	try_layouts("", KV_PATH_SINGLE);

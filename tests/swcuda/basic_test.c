@@ -268,3 +268,10 @@ Test(basic, hidden_calls_are_found_that_way_only)
 	cr_expect_null(cu.mem_unmap);
 	cr_expect_null(ask("cuMemUnmap", 10020));
 }
+
+Test(basic, where_a_call_is_missing_the_older_one_is_found)
+{
+	load("missing=cuMemcpyBatchAsync_v2");
+	cr_expect_null(cu.memcpy_batch_async_v13);
+	cr_expect_eq(ask("cuMemcpyBatchAsync", 13000), (void *)cu.memcpy_batch_async_v12);
+}
