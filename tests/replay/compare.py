@@ -321,6 +321,10 @@ REFUSED = [
     (["seq", "a", "b"], ["b"]),
     (["generate", "chat", "zipf"], ["zipf"]),
     (["generate", "chat:span=x"], ["span"]),
+    (["frag", "--streams", "2", "--device", "soft"], ["--streams 2", "'soft'"]),
+    (["frag", "--streams", "2", "--device", "cuda:0", "--verify"], ["--streams 2", "'cuda:0'"]),
+    (["frag", "--streams", "2", "--device", "hostess"], ["--streams 2", "'hostess'"]),
+    (["frag", "--compact", "background", "--device", "soft:1"], ["--streams 4", "'soft:1'"]),
     (["nonsense"], ["nonsense", "compare"]),
     ([], ["compare"]),
 ]

@@ -116,8 +116,8 @@ static const struct argp_option options[] = {
 	  "beside, between: on failure, beside or between the engine's steps; background: beside "
 	  "them, before anybody fails [off]", 0 },
 	{ "streams", KEY_STREAMS, "N", 0,
-	  "Streams of the engine whose steps read the requests' blocks, 1 to 32; 0: nobody reads "
-	  "[4 for beside and background, 1 for between, else 0]", 0 },
+	  "Streams of the engine whose steps read the requests' blocks, 1 to 32, on ids or on the host "
+	  "only; 0: nobody reads [4 for beside and background, 1 for between, else 0]", 0 },
 	{ "step-us", KEY_STEP_US, "N", 0, "Time of a step of a full pool [20000]", 0 },
 	{ "threshold", KEY_THRESHOLD, "PM", 0,
 	  "background: begin where so much of the free blocks is unusable, per mille [200]", 0 },
@@ -351,6 +351,24 @@ static void check_tiers(struct argp_state *state, const struct options *opt)
 		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
 }
 
+/* The steps are a model of time: there is no work on a device that could be a step's. */
+static bool has_steps(const char *device)
+{
+	return !device || !strcmp(device, "none") ||
+	       (!strncmp(device, "host", 4) && (!device[4] || device[4] == ':'));
+}
+
+static void check_streams(struct argp_state *state, const struct options *opt)
+{
+	if (opt->compact == COMPACT_SLIDE && opt->streams)
+		argp_error(state, "--streams: not with --compact slide, which is a reference");
+	if (opt->compact >= COMPACT_BACKGROUND && !opt->streams)
+		argp_error(state, "--streams 0: there are no steps to move blocks beside");
+	if (opt->mode->run == run_frag && opt->streams && !has_steps(opt->device))
+		argp_error(state, "--streams %u: its steps are a model, for --device none or host, "
+			   "not '%s'", opt->streams, opt->device);
+}
+
 static void check(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
@@ -368,10 +386,7 @@ static void check(struct argp_state *state, struct options *opt)
 	check_limits(state, opt);
 	if (opt->mode->run == run_frag)
 		check_alloc(state, opt);
-	if (opt->compact == COMPACT_SLIDE && opt->streams)
-		argp_error(state, "--streams: not with --compact slide, which is a reference");
-	if (opt->compact >= COMPACT_BACKGROUND && !opt->streams)
-		argp_error(state, "--streams 0: there are no steps to move blocks beside");
+	check_streams(state, opt);
 	if (none && opt->block_bytes)
 		argp_error(state, "--device none has no memory for --verify or --block-bytes");
 	if (none)
