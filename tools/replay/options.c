@@ -116,8 +116,8 @@ static const struct argp_option options[] = {
 	  "beside, between: on failure, beside or between the engine's steps; background: beside "
 	  "them, before anybody fails [off]", 0 },
 	{ "streams", KEY_STREAMS, "N", 0,
-	  "Streams of the engine whose steps read the requests' blocks, 1 to 32, on ids or on the host "
-	  "only; 0: nobody reads [4 for beside and background, 1 for between, else 0]", 0 },
+	  "Streams of the engine whose steps read the requests' blocks, 1 to 32, on ids or on the "
+	  "host only; 0: nobody reads [4 for beside and background, 1 for between, else 0]", 0 },
 	{ "step-us", KEY_STEP_US, "N", 0, "Time of a step of a full pool [20000]", 0 },
 	{ "threshold", KEY_THRESHOLD, "PM", 0,
 	  "background: begin where so much of the free blocks is unusable, per mille [200]", 0 },
