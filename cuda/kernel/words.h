@@ -41,7 +41,7 @@ static inline u64 name(const u8 *byte, u64 nr, u64 pos, u64 *sum)		\
 	return done;								\
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(__CHECKER__)	/* sparse knows no __builtin_cpu_supports() */
 
 DEFINE_SUM_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8)
 DEFINE_SUM_ROUNDS(kv_sum_avx2, "avx2", 4)
