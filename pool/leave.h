@@ -190,7 +190,7 @@ int units_check(const struct kvmm_pool *pool, const struct elastic *el);
  * @flags: KVMM_SHRINK_*
  * @in_blocks: @want and @got are blocks, else units
  * @want: in the end; no more pageblocks than that takes
- * @max_room: so many free blocks may be used up, at most
+ * @max_room: so many free blocks may be used up, at most; see leave_room()
  * @max_moved: so many may be copied, at most
  * @got, @nr_room, @nr_moved: in; and out, with what was chosen
  */
@@ -208,8 +208,6 @@ struct leave_pick {
 
 /* Those that were chosen are LEAVING, or, if @dry, HERE as before. Both locks held. */
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry);
-/* A pageblock is given up: what it counted for. */
-u64 leave_worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks);
 /*
  * Moves of what is in pageblocks that are LEAVING to free places elsewhere, into el->move: how many.
  * *@bad := a pageblock that cannot be emptied, or KV_NONE. Both locks held.
@@ -222,8 +220,17 @@ u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
 void leave_remember(struct kvmm_pool *pool, const struct elastic *el, const struct victims *victims);
 /* Blocks in pageblocks that are LEAVING which still have to go. Both locks held. */
 u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el);
-/* Blocks whose loss costs less than their copy are claimed, and free. Both locks held. */
-void leave_drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims);
+/* Free blocks that may be used up: not the @keep that have to stay free, nor those that wait to be filled. */
+u64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep);
+/* It cannot be emptied after all: HERE again, and barred. Both locks held. */
+void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb);
+/*
+ * leave_choose() with the room that there is now; then blocks whose loss costs less than their copy are
+ * claimed, and free. 0; -ENOSPC @pick->got is below @least. Both locks held, and where the pool caches,
+ * its order.
+ */
+int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
+			  struct victims *victims);
 
 /* ---- leave_stop.c ---- */
 
@@ -234,8 +241,7 @@ void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req);
 int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
 		u64 *least);
 /*
- * Victims, claimed and their blocks free, so that what @pick wants may go; @pick->max_room is what
- * may be used up then. 0; -EAGAIN. Both locks held.
+ * Victims, claimed and their blocks free, so that what @pick wants may go. 0; -EAGAIN. Both locks held.
  */
 int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 		     struct victims *victims);

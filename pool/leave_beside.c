@@ -163,19 +163,21 @@ static u32 bound_moves(const struct elastic *el, u32 nr, u32 *nr_blocks)
 static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 {
 	struct leave_job *job = &el->job;
-	u64 held = leave_nr_held(pool, el), keep = door_keep(pool, &(struct ask){ 0 });
 	struct leave_pick pick = { .mode = job->mode, .flags = job->flags | KVMM_SHRINK_NO_EVICT,
 				   .in_blocks = job->in_blocks, .want = job->want,
-				   .max_moved = UINT64_MAX };
-	u64 nr_free;
+				   .max_moved = UINT64_MAX, .got = job->got };
+	struct victims victims = NO_VICTIMS;
+	struct room room = { 0 };
 
-	job->got -= leave_worth(pool, el, bad, job->in_blocks);
-	el->mark[bad] |= MARK_BARRED;
-	leave_undo(pool, el, bad);
-	nr_free = pool_nr_free(pool);
-	pick.max_room = nr_free > keep + held ? nr_free - keep - held : 0;
-	pick.got = job->got;
-	leave_choose(pool, el, &pick, false);
+	leave_give_up(pool, el, &pick, bad);
+	if (pool->caches)
+		order_enter(&pool->order);
+	leave_choose_and_drop(pool, el, &pick, 0, &victims);
+	if (pool->caches)
+		order_leave(&pool->order);
+	victims_end(pool, &victims, false, &room);
+	job->out.evicted += room.evicted;
+	el->evicted += room.evicted;
 	job->got = pick.got;
 }
 
@@ -268,12 +270,8 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = shrink_make_room(pool, el, pick, &victims);
-	if (!err) {
-		leave_choose(pool, el, pick, false);
-		err = pick->got < least ? -ENOSPC : 0;
-	}
-	if (!err && pool->caches)
-		leave_drop(pool, el, pick->flags, &victims);
+	if (!err)
+		err = leave_choose_and_drop(pool, el, pick, least, &victims);
 	if (pool->caches)
 		order_leave(&pool->order);
 	for (u32 pb = 0; err && pb < el->nr; pb++)

@@ -159,7 +159,7 @@ static u32 line_up(struct kvmm_pool *pool, struct elastic *el, const struct leav
 	return nr;
 }
 
-u64 leave_worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
+static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
 {
 	return in_blocks ? pb_nr(pool, el, pb) : units_of_leaving(pool, el, pb);
 }
@@ -173,7 +173,7 @@ static bool choose_one(struct kvmm_pool *pool, struct elastic *el, struct leave_
 		return false;
 	pick->nr_room = room;
 	pick->nr_moved = moved;
-	pick->got += leave_worth(pool, el, pb, pick->in_blocks);
+	pick->got += worth(pool, el, pb, pick->in_blocks);
 	return true;
 }
 
@@ -294,7 +294,7 @@ static void drop_there(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 	}
 }
 
-void leave_drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims)
+static void drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims)
 {
 	u32 nr = victims->nr, at;
 
@@ -306,4 +306,74 @@ void leave_drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct vi
 	at = victims->newest;
 	for (nr = victims->nr - nr; nr; nr--, at = entry_at(pool, at)->chain)
 		block_free(pool, entry_block(entry_at(pool, at)));
+}
+
+/* ---- both ---- */
+
+/* Something there was to be dropped, and is still there. */
+static bool keeps_any(struct kvmm_pool *pool, const struct elastic *el, u32 pb, u32 flags)
+{
+	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
+		if (may_drop(pool, at, flags))
+			return true;
+	return false;
+}
+
+static bool is_short(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
+{
+	return pool_nr_free(pool) < keep + leave_nr_held(pool, el);
+}
+
+void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb)
+{
+	pick->got -= worth(pool, el, pb, pick->in_blocks);
+	el->mark[pb] |= MARK_BARRED;
+	leave_undo(pool, el, pb);
+}
+
+/*
+ * What was to be dropped and has to stay, having children, would be copied, and neither that nor the
+ * place it takes has been counted. Where there is no place to spare the pageblock stays.
+ */
+static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 keep)
+{
+	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
+
+	for (u32 pb = 0; pb < el->nr; pb++) {
+		if (el->state[pb] != PB_LEAVING || !keeps_any(pool, el, pb, pick->flags) ||
+		    (!is_bounded && !is_short(pool, el, keep)))
+			continue;
+		leave_give_up(pool, el, pick, pb);
+		any = true;
+	}
+	return any;
+}
+
+u64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
+{
+	u64 nr = pool_nr_free(pool), held = leave_nr_held(pool, el);
+
+	return nr > keep + held ? nr - keep - held : 0;
+}
+
+/* Each round but the last one bars a pageblock. */
+int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
+			  struct victims *victims)
+{
+	u32 keep = door_keep(pool, &(struct ask){ .prio = KVMM_PRIO_NORMAL });
+
+	if (keep == DOOR_SHUT)
+		return pick->got < least ? -ENOSPC : 0;
+	for (;;) {
+		pick->nr_room = 0;
+		pick->max_room = leave_room(pool, el, keep);
+		leave_choose(pool, el, pick, false);
+		if (pick->got < least)
+			return -ENOSPC;
+		if (!pool->caches)
+			return 0;
+		drop(pool, el, pick->flags, victims);
+		if (!give_up_kept(pool, el, pick, keep))
+			return 0;
+	}
 }

@@ -63,14 +63,6 @@ int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct 
 
 /* ---- room for what is there ---- */
 
-/* Free blocks that may be used up: not those that have to stay free, or that wait to be filled. */
-static u64 room_now(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
-{
-	u64 nr = pool_nr_free(pool), held = leave_nr_held(pool, el);
-
-	return nr > keep + held ? nr - keep - held : 0;
-}
-
 static u64 count_room(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick)
 {
 	struct leave_pick dry = *pick;
@@ -85,19 +77,17 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 {
 	const struct ask ask = { .prio = KVMM_PRIO_NORMAL };
 	u32 keep = door_keep(pool, &ask);
-	u64 want, room;
+	u64 want;
 
 	if (keep == DOOR_SHUT)
 		return -EAGAIN;
 	pick->nr_room = 0;
 	want = count_room(pool, el, pick);
-	room = room_now(pool, el, keep);
-	if (room < want && pool->caches && !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
+	if (leave_room(pool, el, keep) < want && pool->caches &&
+	    !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
 		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)), victims);
 		victims_free_blocks(pool, victims, victims->nr);
-		room = room_now(pool, el, keep);
 	}
-	pick->max_room = room;
 	return 0;
 }
 
@@ -120,12 +110,9 @@ static int choose_first(struct stop *stop)
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = shrink_make_room(pool, stop->el, &stop->pick, &stop->victims);
-	if (!err) {
-		leave_choose(pool, stop->el, &stop->pick, false);
-		err = stop->pick.got < stop->least ? -ENOSPC : 0;
-	}
-	if (!err && pool->caches)
-		leave_drop(pool, stop->el, stop->pick.flags, &stop->victims);
+	if (!err)
+		err = leave_choose_and_drop(pool, stop->el, &stop->pick, stop->least,
+					    &stop->victims);
 	if (pool->caches)
 		order_leave(&pool->order);
 	return err;
@@ -135,15 +122,15 @@ static int choose_first(struct stop *stop)
 static int choose_again(struct stop *stop, u32 bad)
 {
 	struct kvmm_pool *pool = stop->pool;
-	struct leave_pick *pick = &stop->pick;
+	int err;
 
-	pick->got -= leave_worth(pool, stop->el, bad, pick->in_blocks);
-	stop->el->mark[bad] |= MARK_BARRED;
-	leave_undo(pool, stop->el, bad);
-	pick->nr_room = 0;
-	pick->max_room = room_now(pool, stop->el, door_keep(pool, &(struct ask){ 0 }));
-	leave_choose(pool, stop->el, pick, false);
-	return pick->got < stop->least ? -ENOSPC : 0;
+	leave_give_up(pool, stop->el, &stop->pick, bad);
+	if (pool->caches)
+		order_enter(&pool->order);
+	err = leave_choose_and_drop(pool, stop->el, &stop->pick, stop->least, &stop->victims);
+	if (pool->caches)
+		order_leave(&pool->order);
+	return err;
 }
 
 /* ->lock held; 0: all pageblocks that leave are empty. */

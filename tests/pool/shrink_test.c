@@ -307,6 +307,71 @@ Test(shrink, what_has_to_stay_free_stays)
 	end_pool(pool);
 }
 
+static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_promise_t promise;
+
+	ctl.nr = nr;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	return promise;
+}
+
+/*
+ * There is no run of two for the range of the cheapest pageblock, the short one; the next one takes no
+ * room, as its free blocks, which the policy keeps, are not copied. All single places are promised, or
+ * would be needed for that.
+ */
+Test(shrink, another_pageblock_instead_does_not_take_what_is_promised)
+{
+	struct kvmm_pool *pool = of_ids(22, "lru-classic");
+	struct kvmm_shrink req;
+	kvmm_promise_t promise;
+	kvmm_range_t range[26];
+	kvmm_mut_t block[4];
+
+	paint(pool, "bbbfcccgdddheeeizzzzaa", range);
+	cr_assert_eq(kvmm_range_free(pool, range['z' - 'a']), 0);
+	cr_assert_eq(kvmm_alloc(pool, 4, block), 0);
+	cr_assert_eq(kvmm_free(pool, block, 4), 0);
+	for (u32 i = 'f'; i <= 'i'; i++)
+		cr_assert_eq(kvmm_range_free(pool, range[i - 'a']), 0);
+	for (u32 i = 'b'; i <= 'e'; i++)
+		cr_assert_eq(kvmm_range_pin(pool, range[i - 'a']), 0);
+	promise = promise_of(pool, 2);
+	cr_expect_eq(shrink_blocks(pool, 2, 0, &req), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(req.moved, 0);
+	cr_expect_str_eq(picture(pool), "bbb.ccc.ddd.eee.----aa");
+	cr_expect_eq(kvmm_promise_end(pool, promise), 2);
+	for (u32 i = 'b'; i <= 'e'; i++)
+		cr_assert_eq(kvmm_range_unpin(pool, range[i - 'a']), 0);
+	end_pool(pool);
+}
+
+/* The lowest pageblock is the cheapest; but what is in it has a child in the next one, so it stays. */
+Test(shrink, what_cannot_be_dropped_after_all_does_not_take_what_is_promised)
+{
+	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc),
+					 .costs = { .copy_block_ns = 1000, .drop_block_ns = 10 } };
+	const uint32_t gone[] = { 0, 1, 2, 6, 7 };
+	u8 *mem = memory_of(16);
+	struct kvmm_pool *pool = adopt(mem, 16, "lru", &alloc);
+	struct kvmm_shrink req;
+	kvmm_promise_t promise;
+
+	cache_keys(pool, 0, 16);
+	cr_assert_eq(kvmm_evict_blocks(pool, gone, 5), 5);
+	promise = promise_of(pool, 2);
+	cr_expect_eq(shrink_blocks(pool, 4, 0, &req), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(req.moved, 0);
+	cr_expect_str_eq(picture(pool), "...I----IIIIIIII");
+	cr_expect_eq(kvmm_promise_end(pool, promise), 2);
+	end_pool(pool);
+	free(mem);
+}
+
 /* ---- content ---- */
 
 Test(shrink, content_follows_its_block)
