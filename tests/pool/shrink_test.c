@@ -322,12 +322,8 @@ static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
  * room, as its free blocks, which the policy keeps, are not copied. All single places are promised, or
  * would be needed for that.
  */
-Test(shrink, another_pageblock_instead_does_not_take_what_is_promised)
+static void make_scattered(struct kvmm_pool *pool, kvmm_range_t *range)
 {
-	struct kvmm_pool *pool = of_ids(22, "lru-classic");
-	struct kvmm_shrink req;
-	kvmm_promise_t promise;
-	kvmm_range_t range[26];
 	kvmm_mut_t block[4];
 
 	paint(pool, "bbbfcccgdddheeeizzzzaa", range);
@@ -338,15 +334,30 @@ Test(shrink, another_pageblock_instead_does_not_take_what_is_promised)
 		cr_assert_eq(kvmm_range_free(pool, range[i - 'a']), 0);
 	for (u32 i = 'b'; i <= 'e'; i++)
 		cr_assert_eq(kvmm_range_pin(pool, range[i - 'a']), 0);
-	promise = promise_of(pool, 2);
-	cr_expect_eq(shrink_blocks(pool, 2, 0, &req), 0);
-	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(req.moved, 0);
+}
+
+static void end_scattered(struct kvmm_pool *pool, const kvmm_range_t *range, kvmm_promise_t promise)
+{
 	cr_expect_str_eq(picture(pool), "bbb.ccc.ddd.eee.----aa");
+	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_promise_end(pool, promise), 2);
 	for (u32 i = 'b'; i <= 'e'; i++)
 		cr_assert_eq(kvmm_range_unpin(pool, range[i - 'a']), 0);
 	end_pool(pool);
+}
+
+Test(shrink, another_pageblock_instead_does_not_take_what_is_promised)
+{
+	struct kvmm_pool *pool = of_ids(22, "lru-classic");
+	struct kvmm_shrink req;
+	kvmm_promise_t promise;
+	kvmm_range_t range[26];
+
+	make_scattered(pool, range);
+	promise = promise_of(pool, 2);
+	cr_expect_eq(shrink_blocks(pool, 2, 0, &req), 0);
+	cr_expect_eq(req.moved, 0);
+	end_scattered(pool, range, promise);
 }
 
 /* The lowest pageblock is the cheapest; but what is in it has a child in the next one, so it stays. */
@@ -569,6 +580,23 @@ Test(shrink, beside_steps_a_place_is_kept_until_they_have_ended)
 		cr_expect(has_pattern(pool, range[i], i));
 	end_pool(pool);
 	free(mem);
+}
+
+Test(shrink, beside_steps_another_pageblock_instead_drops_what_it_was_to_drop)
+{
+	struct kvmm_pool *pool = of_ids(22, "lru-classic");
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 2 };
+	kvmm_promise_t promise;
+	kvmm_range_t range[26];
+
+	make_scattered(pool, range);
+	seal_all(pool, range, 1);
+	promise = promise_of(pool, 2);
+	cr_assert_eq(kvmm_pool_shrink_start(pool, &req, 0), 0);
+	for (u32 i = 0; i < 8; i++)
+		kvmm_pool_shrink_poll(pool, &req);
+	cr_expect_eq(req.moved, 0);
+	end_scattered(pool, range, promise);
 }
 
 /* Nothing has to move there; a step that began before may read what its owner freed since. */
