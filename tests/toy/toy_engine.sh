@@ -58,7 +58,8 @@ done
 moves 100 eager=1 --device soft:0 --requests 96 --elastic
 moves 1 slow=1 --device soft:0 --requests 16 --mode between
 # Threads that compact without a pause hardly let each other to the lock where cores are few.
-moves 1 threads=1 --device soft:0 --requests 24 --threads --elastic --verify
+moves 1 threads=1 --device soft:0 --requests 24 --threads --verify
+moves 1 threads=1 --device soft:0 --requests 24 --threads --elastic
 moves 100 driver=11040,vmm=0 --device soft:0 --requests 96
 
 # It believes that blocks stay where they were: said wrong, and the race checker knows why.
