@@ -66,8 +66,8 @@ static int lend(struct mover *mover)
 
 	mover->is_shrinking = err > 0;
 	mover->nr_lent += req.nr_ranges;
-	err = use_lent(mover, first);
-	return err;
+	/* With less than was asked for it has ended well, too. */
+	return err < 0 && err != -ENOSPC ? err : use_lent(mover, first);
 }
 
 /* A sixth of the pool, or less. */
@@ -82,11 +82,22 @@ static void start_lending(struct mover *mover)
 	mover->nr_lent = 0;
 }
 
+/* What was given back since the last poll, before it was cancelled: nobody else will hand it back. */
+static int take_untold(struct mover *mover)
+{
+	int nr = kvmm_pool_freed(mover->engine->pool, mover->lent + mover->nr_lent,
+				 NR_BLOCKS - mover->nr_lent);
+
+	if (nr > 0)
+		mover->nr_lent += nr;
+	return nr < 0 ? nr : 0;
+}
+
 /* The last write of whoever had it has ended by then. */
 static int take_back(struct mover *mover)
 {
 	struct kvmm_regain req = {
-		.size = sizeof(req), .ranges = mover->lent, .nr_ranges = mover->nr_lent,
+		.size = sizeof(req), .ranges = mover->lent,
 	};
 	struct device *device = mover->engine->device;
 	int err = device->wait(device, mover->stream);
@@ -94,6 +105,9 @@ static int take_back(struct mover *mover)
 	if (mover->is_shrinking)
 		kvmm_pool_shrink_cancel(mover->engine->pool);
 	mover->is_shrinking = 0;
+	if (!err)
+		err = take_untold(mover);
+	req.nr_ranges = mover->nr_lent;
 	if (!err && mover->nr_lent)
 		err = kvmm_pool_grow(mover->engine->pool, &req);
 	mover->nr_lent = 0;
