@@ -74,8 +74,10 @@ static struct sim_step *add_step(struct sim_disk *sim, u32 kind, u64 offset, u32
 
 static void set_length(struct sim_disk *sim, u64 bytes)
 {
-	if (bytes < sim->bytes)
-		memset(sim->content + bytes, 0, sim->bytes - bytes);
+	u64 had = READ_ONCE(sim->bytes);
+
+	if (bytes < had)
+		memset(sim->content + bytes, 0, had - bytes);
 	WRITE_ONCE(sim->bytes, bytes);
 	sim->most_bytes = max(sim->most_bytes, bytes);
 }
@@ -122,7 +124,7 @@ static int sim_stat(void *ctx, int file, struct kv_file_stat *stat)
 	int err = check_call(sim);
 
 	*stat = (struct kv_file_stat){
-		.bytes = sim->bytes, .mode = file == DIR_HANDLE ? 0700 : sim->mode, .nr_links = 1,
+		.bytes = READ_ONCE(sim->bytes), .mode = file == DIR_HANDLE ? 0700 : sim->mode, .nr_links = 1,
 		.is_file = file != DIR_HANDLE, .is_folder = file == DIR_HANDLE, .is_own = true,
 	};
 	return err;
@@ -247,7 +249,7 @@ static s64 sim_pwritev(void *ctx, int file, const struct kv_iov *iov, u32 nr, u6
 	if (done <= 0)
 		return done;
 	step = add_step(sim, SIM_WRITE, offset, done);
-	if (offset + done > sim->bytes)
+	if (offset + done > READ_ONCE(sim->bytes))
 		set_length(sim, offset + done);
 	for (; at < done; iov++) {
 		u64 bytes = min(iov->bytes, done - at);
@@ -277,7 +279,7 @@ static int sim_allocate(void *ctx, int file, u64 offset, u64 bytes)
 {
 	struct sim_disk *sim = ctx;
 
-	return sim_length(sim, max(sim->bytes, offset + bytes));
+	return sim_length(sim, max(READ_ONCE(sim->bytes), offset + bytes));
 }
 
 static int sim_truncate(void *ctx, int file, u64 bytes)
