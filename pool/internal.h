@@ -45,16 +45,16 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
-#include "background.h"
+#include "move/background.h"
 #include "claims.h"
 #include "door.h"
 #include "grow.h"
 #include "order.h"
-#include "step.h"
-#include "pin.h"
+#include "move/step.h"
+#include "move/pin.h"
 #include "pins.h"
-#include "unseen.h"
-#include "useless.h"
+#include "move/unseen.h"
+#include "move/useless.h"
 #include "victim.h"
 
 /* ---- owners of blocks ---- */
@@ -611,6 +611,6 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 
 int pool_check(struct kvmm_pool *pool);
 
-#include "elastic.h"
+#include "move/elastic.h"
 
 #endif /* POOL_INTERNAL_H */

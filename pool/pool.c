@@ -12,12 +12,12 @@
 
 #include "arena.h"
 #include "determ.h"
-#include "goal.h"
+#include "move/goal.h"
 #include "hold.h"
 #include "mag.h"
 #include "owned.h"
 #include "tier/lower.h"
-#include "verify.h"
+#include "move/verify.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u

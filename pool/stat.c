@@ -5,11 +5,11 @@
  * Everything here is read under the lock; blocks being moved are waited for.
  */
 
-#include "goal.h"
+#include "move/goal.h"
 #include "hold.h"
 #include "local.h"
 #include "owned.h"
-#include "verify.h"
+#include "move/verify.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)

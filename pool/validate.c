@@ -11,7 +11,7 @@
 #include "hold.h"
 #include "owned.h"
 #include "tier/lower.h"
-#include "verify.h"
+#include "move/verify.h"
 
 /* What a recount finds, to be compared with pool->count. */
 struct recount {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/leave.h"
+#include "pool/move/leave.h"
 #include "tests/pool/util.h"
 
 #define PB	4u

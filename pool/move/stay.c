@@ -12,7 +12,7 @@
 
 #include <kv/sys.h>
 
-#include "arena.h"
+#include "../arena.h"
 #include "flight.h"
 #include "stay.h"
 

@@ -8,7 +8,7 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
-#include "digest.h"
+#include "../digest.h"
 #include "leave.h"
 
 static const u32 away = (u32)OWNER_AWAY << OWNER_INDEX_BITS;

@@ -12,7 +12,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 #define NOTHING_IN_USE	(~0ull)
 

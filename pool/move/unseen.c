@@ -8,7 +8,7 @@
 #include <kv/log.h>
 
 #include "flight.h"
-#include "local.h"
+#include "../local.h"
 #include "unseen.h"
 
 static int sees_end(const struct kvmm_pool *pool)

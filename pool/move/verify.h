@@ -10,7 +10,7 @@
 
 #include <kvmm/verify.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 #define VERIFY_BATCH	64u
 

@@ -16,7 +16,7 @@
 #include <kv/defrag.h>
 #include <kvmm/compact.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 /* Of a pool, once somebody has asked for KVMM_GOAL_CALM. Guard: compact_lock. */
 struct goals {

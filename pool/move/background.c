@@ -13,7 +13,7 @@
 
 #include <kvmm/compact.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 #define NS_PER_MS	1000000ull
 #define MOST_DEFERRED	6u

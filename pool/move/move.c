@@ -14,7 +14,7 @@
 #include <kv/sys.h>
 
 #include "flight.h"
-#include "local.h"
+#include "../local.h"
 #include "stay.h"
 #include "verify.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is known to be in vain; see useless.h. */
-#include "arena.h"
+#include "../arena.h"
 #include "useless.h"
 
 static u64 mix(u64 sum, u64 value)

@@ -8,7 +8,7 @@
  * meanwhile, else among the next ones. What somebody else evicts just now is gone as well.
  */
 #include "goal.h"
-#include "local.h"
+#include "../local.h"
 
 /* With more behind it a block is not lost: it would be a whole prompt. */
 #define MOST_LOST	64u

@@ -30,7 +30,7 @@
 #include <kv/dev.h>
 #include <kvmm/elastic.h>
 
-#include "local.h"
+#include "../local.h"
 
 enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
 

@@ -5,7 +5,7 @@
 
 #include <kv/defrag.h>
 
-#include "internal.h"
+#include "../internal.h"
 
 /* A block that is nobody's, and cannot be had. */
 static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;

@@ -9,7 +9,7 @@
 #include <kv/mem.h>
 
 #include "leave.h"
-#include "window.h"
+#include "../window.h"
 
 /* ---- spans ---- */
 

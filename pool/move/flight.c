@@ -14,7 +14,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "arena.h"
+#include "../arena.h"
 #include "flight.h"
 #include "stay.h"
 #include "verify.h"

@@ -7,7 +7,7 @@
  */
 #include <kv/env.h>
 
-#include "arena.h"
+#include "../arena.h"
 #include "flight.h"
 #include "goal.h"
 #include "stay.h"
