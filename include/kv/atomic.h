@@ -78,6 +78,28 @@ static inline bool kv_seq_trylock(u32 *seq)
 
 #define kv_seq_unlock(seq)	kv_seq_write_end(seq)
 
+/*
+ * What others write under a lock that the reader does not hold: whole, for it is one aligned word, but of
+ * any time. To be looked at, never to decide by. Writers keep plain stores, which compilers make vectors
+ * of; so ThreadSanitizer must be told that this race is meant.
+ */
+#define kv_peek(p)								\
+	((__typeof__(*(p)))(sizeof(*(p)) == 8 ? __kv_peek64(p) :		\
+			    sizeof(*(p)) == 4 ? __kv_peek32(p) :		\
+			    sizeof(*(p)) == 2 ? __kv_peek16(p) : __kv_peek8(p)))
+
+#define __KV_PEEK(bits)								\
+	__attribute__((no_sanitize("thread"))) static inline			\
+	u##bits __kv_peek##bits(const volatile void *p)				\
+	{									\
+		return *(const volatile u##bits *)p;				\
+	}
+
+__KV_PEEK(8)
+__KV_PEEK(16)
+__KV_PEEK(32)
+__KV_PEEK(64)
+
 /* The line of @p is needed soon, to be read, or written. */
 #define kv_prefetch(p)		__builtin_prefetch((p), 0, 3)
 #define kv_prefetch_write(p)	__builtin_prefetch((p), 1, 3)

@@ -19,6 +19,7 @@
 #include <kvmm/grow.h>
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
+#include <kvmm/map.h>
 #include <kvmm/migrate.h>
 #include <kvmm/owner.h>
 #include <kvmm/pin.h>

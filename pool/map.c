@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The map of blocks, without a lock.
+ *
+ * A block is looked at like this: its owner, what the owner says of it, and its owner again. If that is
+ * the same, and so is the word of the entry, or the version of the slot, all of it was true at one
+ * moment between. Otherwise it is looked at again, a few times; then the last look counts, since who
+ * allocates without end must not keep anybody here. Either way the block is told of once.
+ *
+ * Words of ->owner, and fields of slots, classes and records of owners, are written under locks, and
+ * read here without: by kv_peek(), each of them whole, but maybe old.
+ */
+#include "arena.h"
+#include "determ.h"
+#include "events/events.h"
+#include "owned.h"
+
+#include <kvmm/map.h>
+
+#define LOOKS		8u	/* at a block that changes all the time */
+#define SECTION		1024u	/* blocks that one read section looks at */
+
+#define MAP_MODES	(KVMM_MAP_EACH | KVMM_MAP_COARSE)
+
+const char *kvmm_map_state_name(uint32_t state)
+{
+	static const char *const names[KVMM_NR_MAP_STATES] = {
+		[KVMM_MAP_FREE] = "free", [KVMM_MAP_NULL] = "null", [KVMM_MAP_RANGE] = "range",
+		[KVMM_MAP_PRIVATE] = "private", [KVMM_MAP_STAGED] = "staged",
+		[KVMM_MAP_ACTIVE] = "active", [KVMM_MAP_CACHED] = "cached",
+		[KVMM_MAP_AWAY] = "away", [KVMM_MAP_RESERVED] = "reserved",
+		[KVMM_MAP_ASIDE] = "aside", [KVMM_MAP_CLAIMED] = "claimed",
+		[KVMM_MAP_MOVING] = "moving", [KVMM_MAP_LIMBO] = "limbo",
+	};
+
+	return state < KVMM_NR_MAP_STATES ? names[state] : "?";
+}
+
+static_assert(KVMM_MAP_AWAY == (int)KVMM_BLOCK_AWAY &&
+	      KVMM_MAP_CACHED == (int)KVMM_BLOCK_INACTIVE, "one number, two names");
+
+uint32_t kvmm_map_block_state(uint32_t state)
+{
+	if (state <= KVMM_MAP_AWAY)
+		return state;
+	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_INACTIVE : KVMM_BLOCK_FREE;
+}
+
+/* ---- what a slot says ---- */
+
+static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kvmm_map_run *run)
+{
+	u64 since = kv_peek(&slot->last_access_ns);
+	u32 flags = kv_peek(&slot->flags);
+
+	run->state = KVMM_MAP_RANGE;
+	run->seq = kv_peek(&slot->seq);
+	run->refs = kv_peek(&slot->refs);
+	run->pins = kv_peek(&slot->pins);
+	run->prio = kv_peek(&slot->prio);
+	run->domain.tenant = kv_peek(&slot->tenant);
+	run->age_ns = now_ns - min(since, now_ns);
+	run->index = index;
+	run->gen = READ_ONCE(slot->gen);
+	if (run->pins || flags & KVMM_ALLOC_PINNED)
+		run->flags |= KVMM_MAP_PINNED;
+	if (READ_ONCE(slot->lost))
+		run->flags |= KVMM_MAP_LOST;
+}
+
+static bool look_at_slot(const struct kvmm_pool *pool, u32 index, u64 now_ns,
+			 struct kvmm_map_run *run)
+{
+	const struct slot *slot = slot_peek(pool, index);
+	u32 version;
+
+	if (unlikely(!slot))
+		return false;
+	version = kv_seq_read_begin(&slot->version);
+	fill_range(slot, index, now_ns, run);
+	return !kv_seq_read_retry(&slot->version, version);
+}
+
+/* ---- what an entry says ---- */
+
+static const u8 state_of[KV_NR_ENTRY_STATES] = {
+	[KV_ENTRY_FREE]	      = KVMM_MAP_ASIDE,	  [KV_ENTRY_PARKED]  = KVMM_MAP_ASIDE,
+	[KV_ENTRY_PRIVATE]    = KVMM_MAP_PRIVATE, [KV_ENTRY_STAGED]  = KVMM_MAP_STAGED,
+	[KV_ENTRY_REGISTERED] = KVMM_MAP_CACHED,  [KV_ENTRY_RETIRED] = KVMM_MAP_ASIDE,
+	[KV_ENTRY_EVICTING]   = KVMM_MAP_CLAIMED,
+};
+
+/* Plain memory, which does not change while the block has its name. */
+static kvmm_key_t peek_key(const kvmm_key_t *from)
+{
+	kvmm_key_t key;
+
+	for (u32 i = 0; i < sizeof(key.byte); i++)
+		key.byte[i] = kv_peek(&from->byte[i]);
+	return key;
+}
+
+/* By those who keep the names of parents: a stream of events, or a registry of prefixes. */
+static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
+{
+	const struct pool_events *events = smp_load_acquire(&pool->events);
+
+	if (events) {
+		const struct kv_feed_parent *parent = &events->feed.parent[index];
+		u64 word[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
+
+		memcpy(key, word, sizeof(*key));
+		return READ_ONCE(parent->known);
+	}
+	if (!pool->presence.reg || !kv_peek(&pool->presence.has_parent[index]))
+		return false;
+	*key = peek_key(&pool->presence.parent[index]);
+	return true;
+}
+
+/* Or the entry that was its parent's, if it is still that of a block right before. */
+static bool parent_near(const struct kvmm_pool *pool, const struct kv_entry *entry, kvmm_key_t *key)
+{
+	u32 index = READ_ONCE(entry->parent);
+	const struct kv_entry *parent;
+	u64 word;
+
+	if (index >= pool->nr_blocks)
+		return false;
+	parent = entry_at(pool, index);
+	word = smp_load_acquire(&parent->word);
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) ||
+	    READ_ONCE(parent->domain) != READ_ONCE(entry->domain) ||
+	    READ_ONCE(parent->position) + 1 != READ_ONCE(entry->position))
+		return false;
+	*key = kv_entry_key(parent);
+	return kv_is_still(&parent->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
+}
+
+static void add_name(struct kvmm_pool *pool, const struct kv_entry *entry, u32 index,
+		     struct kvmm_map_run *run)
+{
+	run->key = kv_entry_key(entry);
+	run->domain = kv_entry_domain(entry);
+	run->position = READ_ONCE(entry->position);
+	run->flags |= KVMM_MAP_HAS_KEY;
+	if (run->position && (parent_kept(pool, index, &run->parent) ||
+			      parent_near(pool, entry, &run->parent)))
+		run->flags |= KVMM_MAP_HAS_PARENT;
+}
+
+static void add_class(const struct kvmm_pool *pool, u32 index, struct kvmm_map_run *run)
+{
+	const struct classes *classes = pool->order.classes;
+	u64 owner;
+
+	if (likely(!classes))
+		return;
+	run->cls = kv_peek(&classes->mark[index]) & CLASS_MASK;
+	run->flags |= KVMM_MAP_HAS_CLASS;
+	owner = kv_peek(&classes->owner[index]);
+	run->owner = owner == OWNER_SHARED ? 0 : owner;
+}
+
+static void add_refs(u64 word, struct kvmm_map_run *run)
+{
+	run->refs = kv_word_refs(word);
+	run->pins = kv_word_pins(word);
+	if (run->refs)
+		run->state = KVMM_MAP_ACTIVE;
+	if (run->pins)
+		run->flags |= KVMM_MAP_PINNED;
+	if (word & KV_ENTRY_MOVING)
+		run->flags |= KVMM_MAP_IN_FLIGHT;
+	if (word & KV_ENTRY_HIDDEN)
+		run->flags |= KVMM_MAP_HIDDEN;
+	if (word & KV_ENTRY_DUP)
+		run->flags |= KVMM_MAP_DUP;
+}
+
+static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
+{
+	const struct kv_entry *entry = entry_at(pool, index);
+	u64 word = smp_load_acquire(&entry->word), since;
+
+	run->state = state_of[kv_word_state(word)];
+	if (run->state == KVMM_MAP_ASIDE)
+		return kv_is_still(&entry->word, word, UINT64_MAX);
+	run->index = index;
+	run->gen = kv_word_gen(word);
+	since = ns_of_tick(READ_ONCE(entry->vtime));
+	run->age_ns = now_ns - min(since, now_ns);
+	if (kv_word_is(word, KV_ENTRY_REGISTERED))
+		add_refs(word, run);
+	if (run->state != KVMM_MAP_PRIVATE)
+		add_name(pool, entry, index, run);
+	if (kv_word_is(word, KV_ENTRY_REGISTERED))
+		add_class(pool, index, run);
+	return kv_is_still(&entry->word, word, UINT64_MAX);
+}
+
+/* ---- whose it is ---- */
+
+/* The record may be replaced while it is read: by one of the same thing, or it is not this thing's. */
+static void add_owner(struct kvmm_pool *pool, enum own_kind kind, struct kvmm_map_run *run)
+{
+	const struct own_table *table = own_table_of(pool);
+	const struct own_rec *rec = table ? own_rec(table, own_id(kind, run->index)) : NULL;
+
+	if (likely(!rec) || kv_peek(&rec->gen) != run->gen)
+		return;
+	run->owner = kv_peek(&rec->owner);
+	if (run->owner)
+		run->deadline_ns = kv_peek(&rec->deadline_ns);
+}
+
+/* ---- a block ---- */
+
+static const u8 state_of_kind[NR_OWNERS] = {
+	[OWNER_FREE] = KVMM_MAP_FREE,	      [OWNER_NULL]   = KVMM_MAP_NULL,
+	[OWNER_SLOT] = KVMM_MAP_RANGE,	      [OWNER_ENTRY]  = KVMM_MAP_ASIDE,
+	[OWNER_RESERVED] = KVMM_MAP_RESERVED, [OWNER_MOVE]   = KVMM_MAP_MOVING,
+	[OWNER_AWAY] = KVMM_MAP_AWAY,	      [OWNER_LEFT]   = KVMM_MAP_FREE,
+	[OWNER_UNSEEN] = KVMM_MAP_LIMBO,
+};
+
+/* Compaction's marks on the owner do not count. */
+static u32 owner_of(const struct kvmm_pool *pool, u32 block)
+{
+	return kv_peek(&pool->owner[block]) & ~(OWNER_IS_SRC | OWNER_IS_DST);
+}
+
+/* True: that is how it was, but for the owner, which is to be looked at again. */
+static bool look_once(struct kvmm_pool *pool, u32 owner, u64 now_ns, struct kvmm_map_run *run)
+{
+	u32 index = owner_index(owner);
+
+	switch (owner_kind(owner)) {
+	case OWNER_SLOT:
+		return look_at_slot(pool, index, now_ns, run);
+	case OWNER_ENTRY:
+		return look_at_entry(pool, index, now_ns, run);
+	default:
+		run->state = state_of_kind[min(owner_kind(owner), (u32)NR_OWNERS - 1)];
+		return true;
+	}
+}
+
+static void look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_map_run *run)
+{
+	for (u32 i = 0; i < LOOKS; i++) {
+		u32 owner = owner_of(pool, block);
+		bool whole;
+
+		*run = (struct kvmm_map_run){ .first = block, .nr = 1 };
+		whole = look_once(pool, owner, now_ns, run);
+		/* Reads above stay there: as in kv_is_still(). */
+		if (likely(whole && owner_of(pool, block) == owner))
+			break;
+	}
+	if (run->state == KVMM_MAP_RANGE)
+		add_owner(pool, OWN_RANGE, run);
+	else if (run->state == KVMM_MAP_PRIVATE || run->state == KVMM_MAP_STAGED)
+		add_owner(pool, OWN_BLOCK, run);
+}
+
+/* ---- runs ---- */
+
+static bool is_apart(const struct kvmm_map_run *run)
+{
+	return run->flags & KVMM_MAP_HAS_KEY || run->state == KVMM_MAP_PRIVATE;
+}
+
+static bool is_alike(const struct kvmm_map_run *a, const struct kvmm_map_run *b)
+{
+	const u32 flags = ~KVMM_MAP_HAS_PARENT;
+
+	if (a->state == KVMM_MAP_RANGE)
+		return a->index == b->index && a->gen == b->gen;
+	return a->owner == b->owner && (a->flags & flags) == (b->flags & flags) &&
+	       kv_domain_word(a->domain) == kv_domain_word(b->domain) &&
+	       a->refs == b->refs && a->pins == b->pins && a->cls == b->cls;
+}
+
+/* @next is right behind @run: may it be the end of it? */
+static bool joins(const struct kvmm_map_run *run, const struct kvmm_map_run *next, u32 how)
+{
+	if (run->state != next->state)
+		return false;
+	if (how & KVMM_MAP_COARSE)
+		return !((run->flags ^ next->flags) & KVMM_MAP_PINNED);
+	if (how & KVMM_MAP_EACH && is_apart(run))
+		return false;
+	return is_alike(run, next);
+}
+
+struct walk {
+	struct kvmm_pool	*pool;
+	u64			now_ns;
+	u32			how;
+	struct kvmm_map_run	*runs;
+	u32			max;
+	u32			nr;
+};
+
+/* False: there is no room for the run that begins here. */
+static bool add_block(struct walk *walk, u32 block)
+{
+	struct kvmm_map_run here, *last = walk->nr ? &walk->runs[walk->nr - 1] : NULL;
+
+	look_at(walk->pool, block, walk->now_ns, &here);
+	if (last && joins(last, &here, walk->how)) {
+		last->nr++;
+		last->age_ns = max(last->age_ns, here.age_ns);
+		return true;
+	}
+	if (walk->nr == walk->max)
+		return false;
+	walk->runs[walk->nr++] = here;
+	return true;
+}
+
+/* As much as one read section may see: where it ended. */
+static u32 walk_section(struct walk *walk, u32 at, u32 end)
+{
+	end = min(end, at + SECTION);
+	kv_rcu_read_lock();
+	while (at < end && add_block(walk, at))
+		at++;
+	kv_rcu_read_unlock();
+	return at;
+}
+
+int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvmm_map_run *runs,
+		  uint32_t max)
+{
+	struct walk walk = { .pool = pool, .how = how, .runs = runs, .max = max };
+	u32 block, end, next;
+	int err;
+
+	if (!pool || !at || !runs || !max || max > INT32_MAX || how & ~MAP_MODES || how == MAP_MODES)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (err)
+		return err;
+	walk.now_ns = kv_clock_ns();
+	next = min(*at, pool->nr_blocks);
+	end = pool->nr_blocks - next > KVMM_MAP_PORTION ? next + KVMM_MAP_PORTION : pool->nr_blocks;
+	do {
+		block = next;
+		next = walk_section(&walk, block, end);
+	} while (next == block + SECTION && next < end);
+	*at = next;
+	return walk.nr;
+}
+
+uint32_t kvmm_pool_blocks(const struct kvmm_pool *pool)
+{
+	return pool ? pool->nr_blocks : 0;
+}
+
+struct kvmm_registry *kvmm_pool_registry(const struct kvmm_pool *pool)
+{
+	return pool ? pool->presence.reg : NULL;
+}

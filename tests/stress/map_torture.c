@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The map is looked at while threads allocate, register, evict, compact and destroy what it shows.
+ *
+ * Whatever happens meanwhile: runs come by address, without a gap and without a block told twice; their
+ * sum is the pool; states are known ones, and a run that has a name has one that was given. In the end,
+ * when all stands still, the map equals the statistics.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/pool.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	3000u
+#define NR_WORKERS	3u
+#define NR_LOOKERS	2u
+#define NR_STEPS	2500u
+#define MAX_RUNS	128u
+#define MARK		0x6bu	/* first byte of each key */
+
+static struct kvmm_pool *pool;
+static u32 stop;		/* atomic */
+static u32 nr_bad;		/* atomic */
+static u32 nr_maps;		/* atomic */
+
+#define expect(cond)								\
+	do {									\
+		if (!(cond) && !kv_fetch_add(&nr_bad, 1))			\
+			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
+	} while (0)
+
+static u32 any(u64 *state, u32 below)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (*state >> 20) % below;
+}
+
+static kvmm_key_t key_of(u64 *state)
+{
+	kvmm_key_t key = { { MARK, any(state, 256), any(state, 8) } };
+
+	return key;
+}
+
+static void use_range(u64 *state)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(state, 60),
+					.seq = any(state, 5), .owner = any(state, 3) };
+	kvmm_range_t range;
+
+	if (kvmm_range_alloc_attr(pool, &attr, &range))
+		return;
+	if (!any(state, 4))
+		kvmm_range_grow(pool, range, 1 + any(state, 8));
+	kvmm_range_free(pool, range);
+}
+
+static void use_blocks(u64 *state)
+{
+	kvmm_mut_t muts[8];
+	kvmm_ref_t refs[8];
+	kvmm_key_t keys[8];
+	u32 nr = 1 + any(state, 8);
+
+	if (kvmm_alloc(pool, nr, muts))
+		return;
+	for (u32 i = 0; i < nr; i++) {
+		keys[i] = key_of(state);
+		keys[i].byte[3] = i;
+	}
+	if (!any(state, 4) || kvmm_register(pool, muts, keys, nr, refs))
+		kvmm_free(pool, muts, nr);
+	else
+		kvmm_put_many(pool, refs, nr);
+}
+
+static void *work(void *arg)
+{
+	u64 state = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
+
+	for (u32 i = 0; i < NR_STEPS; i++) {
+		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 200, .max_blocks = 64 };
+
+		if (!any(&state, 200))
+			kvmm_pool_compact(pool, &goal);
+		else if (any(&state, 2))
+			use_range(&state);
+		else
+			use_blocks(&state);
+	}
+	return NULL;
+}
+
+/* One walk; how many blocks there are of each state. */
+static void walk(u32 how, u32 max, u32 *nr_state)
+{
+	struct kvmm_map_run runs[MAX_RUNS];
+	u32 at = 0, next = 0;
+	int nr;
+
+	while ((nr = kvmm_map_read(pool, &at, how, runs, max)) > 0)
+		for (int i = 0; i < nr; i++) {
+			expect(runs[i].first == next && runs[i].nr && runs[i].state < KVMM_NR_MAP_STATES);
+			if (runs[i].flags & KVMM_MAP_HAS_KEY)
+				expect(runs[i].key.byte[0] == MARK && !runs[i].key.byte[15]);
+			expect(runs[i].seq < 5 && runs[i].owner < 3);
+			next += runs[i].nr;
+			nr_state[kvmm_map_block_state(runs[i].state)] += runs[i].nr;
+		}
+	expect(!nr && next == NR_BLOCKS && at == NR_BLOCKS);
+}
+
+static void *look(void *arg)
+{
+	static const u32 hows[] = { 0, KVMM_MAP_EACH, KVMM_MAP_COARSE };
+
+	for (u32 i = (uintptr_t)arg; !READ_ONCE(stop); i++) {
+		u32 nr_state[KVMM_NR_BLOCK_STATES + 1] = { 0 };
+
+		walk(hows[i % 3], i % 2 ? MAX_RUNS : 3, nr_state);
+		kv_fetch_add(&nr_maps, 1);
+	}
+	return NULL;
+}
+
+static void check_still(void)
+{
+	u32 nr_state[KVMM_NR_BLOCK_STATES + 1] = { 0 };
+	struct kvmm_pool_stat stat;
+
+	walk(0, MAX_RUNS, nr_state);
+	expect(!kvmm_validate(pool) && !kvmm_pool_stat(pool, &stat));
+	expect(!memcmp(nr_state, stat.nr_state, sizeof(stat.nr_state)));
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	pthread_t worker[NR_WORKERS], looker[NR_LOOKERS];
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = 64;
+	attr.policy = "lru";
+	if (kvmm_pool_create(&attr, &pool))
+		return 2;
+	for (uintptr_t i = 0; i < NR_WORKERS; i++)
+		if (pthread_create(&worker[i], NULL, work, (void *)(i + 1)))
+			return 2;
+	for (uintptr_t i = 0; i < NR_LOOKERS; i++)
+		if (pthread_create(&looker[i], NULL, look, (void *)i))
+			return 2;
+	for (u32 i = 0; i < NR_WORKERS; i++)
+		pthread_join(worker[i], NULL);
+	WRITE_ONCE(stop, 1);
+	for (u32 i = 0; i < NR_LOOKERS; i++)
+		pthread_join(looker[i], NULL);
+	check_still();
+	kvmm_pool_destroy(pool);
+	printf("%u maps\n", nr_maps);
+	return nr_bad || !nr_maps;
+}
