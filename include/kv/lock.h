@@ -18,7 +18,8 @@
 
 /* Outermost first. */
 enum kv_lock_rank {
-	KV_RANK_CONFIG = 1,
+	KV_RANK_CONTROL = 1,
+	KV_RANK_CONFIG,
 	KV_RANK_TICK,
 	KV_RANK_COMPACT,
 	KV_RANK_STEP,

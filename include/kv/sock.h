@@ -3,7 +3,7 @@
  * The seam to other processes of this machine: sockets with a path, descriptors that are passed on,
  * memory that several processes have.
  *
- * Nothing here waits. Descriptors are the system's, and closed over exec(). Tests put their own table
+ * Nothing here waits but watch_wait(). Descriptors are the system's, and closed over exec(). Tests put their own table
  * in place, which passes on to the system's what it does not spoil.
  */
 #ifndef KV_SOCK_H
@@ -13,6 +13,16 @@
 
 /** Most descriptors that come with one message. */
 #define KV_SOCK_FDS	4u
+
+/** What a descriptor is watched for, and is ready for. */
+#define KV_SOCK_IN	(1u << 0)
+#define KV_SOCK_OUT	(1u << 1)
+#define KV_SOCK_GONE	(1u << 2)	/* nobody is at the other end; told whether asked for or not */
+
+struct kv_sock_ready {
+	int fd;
+	u32 events;
+};
 
 /**
  * struct kv_sock_ops - what is needed of the system
@@ -33,6 +43,14 @@
  * @mem_make: memory of that size, all zero, that nobody can make smaller; a descriptor or -errno
  * @mem_map: where it is: 0 and *@ptr, or -EPERM it can be made smaller, or is; -errno
  * @mem_unmap: no longer
+ * @admit: as accept, but root gets in as well
+ * @folder: there is a folder at @path, or one of the user's alone is made: 0 or -errno
+ * @watch_set: from now on @fd is watched for KV_SOCK_*, maybe for none; @is_new: for the first time.
+ *	0 or -errno
+ * @watch_wait: which are ready, of those that watch_set() was told of, at most @max; it waits at most
+ *	@timeout_ms for the first of them. How many, 0 also if a signal came; -errno
+ * @bell: something that can be watched, and that is ready for ever once it was rung; or -errno
+ * @ring: ring it
  */
 struct kv_sock_ops {
 	int (*listen)(void *ctx, const char *path);
@@ -47,6 +65,12 @@ struct kv_sock_ops {
 	int (*mem_make)(void *ctx, u64 bytes);
 	int (*mem_map)(void *ctx, int fd, u64 bytes, void **ptr);
 	void (*mem_unmap)(void *ctx, void *ptr, u64 bytes);
+	int (*admit)(void *ctx, int fd);
+	int (*folder)(void *ctx, const char *path);
+	int (*watch_set)(void *ctx, int watch, int fd, u32 events, bool is_new);
+	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms);
+	int (*bell)(void *ctx);
+	void (*ring)(void *ctx, int bell);
 	void *ctx;
 };
 
