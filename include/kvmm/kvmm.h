@@ -8,6 +8,7 @@
 #include <kvmm/cache.h>
 #include <kvmm/compact.h>
 #include <kvmm/config.h>
+#include <kvmm/control.h>
 #include <kvmm/device.h>
 #include <kvmm/digest.h>
 #include <kvmm/disk.h>

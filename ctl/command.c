@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The table of commands, and how a line becomes a call of one of them.
+ *
+ * The line comes from outside. It is cut at blanks, there is no quoting, and whatever is not printable
+ * was refused before.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kvmm/types.h>
+
+#include "control.h"
+
+#define MESSAGE	256u
+
+const struct kv_command_set *const kv_command_sets[] = {
+	&kv_commands_base,
+};
+
+const u32 kv_nr_command_sets = ARRAY_SIZE(kv_command_sets);
+static_assert(ARRAY_SIZE(kv_command_sets) <= KV_CONTROL_SETS, "a state for each");
+
+/* ---- for commands ---- */
+
+int kv_call_error(struct kv_control_call *call, int err, const char *format, ...)
+{
+	char message[MESSAGE];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	kv_text_exit(call->text);
+	kv_text_puts(call->text, message);
+	call->has_said = true;
+	return err;
+}
+
+/* Decimal digits, or -EINVAL. */
+static int read_number(const char *word, u64 *number)
+{
+	u64 value = 0;
+
+	if (!*word)
+		return -EINVAL;
+	for (; *word; word++) {
+		u32 digit = (u8)*word - '0';
+
+		if (digit > 9 || value > (UINT64_MAX - digit) / 10)
+			return -EINVAL;
+		value = value * 10 + digit;
+	}
+	*number = value;
+	return 0;
+}
+
+int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *number)
+{
+	u64 value;
+
+	if (read_number(call->arg[i], &value) || value < from || value > to)
+		return kv_call_error(call, -EINVAL, "'%.64s' is no number from %llu to %llu",
+				     call->arg[i], (unsigned long long)from,
+				     (unsigned long long)to);
+	*number = value;
+	return 0;
+}
+
+/* ---- from a line to a call ---- */
+
+/* Cut @line at blanks: how many words, or -E2BIG. */
+static int cut(char *line, const char **word, u32 max)
+{
+	u32 nr = 0;
+
+	for (;;) {
+		line += strspn(line, " \t");
+		if (!*line)
+			return nr;
+		if (nr == max)
+			return -E2BIG;
+		word[nr++] = line;
+		line += strcspn(line, " \t");
+		if (*line)
+			*line++ = '\0';
+	}
+}
+
+static const struct kv_command *find_command(const char *name, u32 *set)
+{
+	for (*set = 0; *set < kv_nr_command_sets; (*set)++)
+		for (const struct kv_command *command = kv_command_sets[*set]->commands;
+		     command->name; command++)
+			if (!strcmp(command->name, name))
+				return command;
+	return NULL;
+}
+
+/* The pool that the first argument names is no argument any more. */
+static int take_pool(struct kv_control_call *call, u32 set)
+{
+	const char *name = call->nr_args ? call->arg[0] : "-";
+	struct kv_control_pool *first = kv_control_pools(call->control);
+
+	if (strcmp(name, "-"))
+		call->entry = kv_control_find(call->control, name);
+	else if (first && first->next)
+		return kv_call_error(call, -EINVAL, "which pool? there are several");
+	else
+		call->entry = first;
+	if (!call->entry)
+		return kv_call_error(call, -ENOENT, "there is no pool '%.64s'", name);
+	call->pool = call->entry->pool;
+	call->state = &call->entry->state[set];
+	if (call->nr_args) {
+		call->nr_args--;
+		memmove(call->arg, call->arg + 1, call->nr_args * sizeof(call->arg[0]));
+	}
+	return 0;
+}
+
+static int check_call(struct kv_control_call *call, u32 set)
+{
+	const struct kv_command *command = call->command;
+	int err = 0;
+
+	if (command->flags & KV_COMMAND_STEERS && control_is_read_only(call->control))
+		return kv_call_error(call, -EROFS, "this socket is for looking only");
+	if (command->flags & KV_COMMAND_POOL)
+		err = take_pool(call, set);
+	if (!err && (call->nr_args < command->min_args || call->nr_args > command->max_args))
+		err = kv_call_error(call, -EINVAL, "usage: %s %s", command->name, command->args);
+	return err;
+}
+
+static int carry_out(struct kv_control_call *call, const char *name)
+{
+	u32 set;
+	int err;
+
+	call->command = find_command(name, &set);
+	if (!call->command)
+		return kv_call_error(call, -ENOENT, "there is no command '%.64s'; try help", name);
+	err = check_call(call, set);
+	return err ? err : call->command->fn(call);
+}
+
+int kv_command_run(struct kvmm_control *control, char *line, struct kv_text *text)
+{
+	const char *word[KV_CONTROL_ARGS + 1];
+	struct kv_control_call call = { .control = control, .text = text };
+	int nr = cut(line, word, ARRAY_SIZE(word)), err;
+
+	if (nr <= 0) {
+		err = kv_call_error(&call, nr ? nr : -EINVAL, nr ? "too many words" : "no command");
+	} else {
+		call.nr_args = nr - 1;
+		memcpy(call.arg, word + 1, call.nr_args * sizeof(word[0]));
+		err = carry_out(&call, word[0]);
+	}
+	if (!err && text->err)
+		err = kv_call_error(&call, text->err, text->err == -EFBIG ?
+				    "the answer is too long for this socket" : "no memory");
+	if (err && !call.has_said)
+		kv_call_error(&call, err, "%s", kvmm_strerror(err));
+	return err;
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The server of a control socket: who comes, who is served, who is sent away.
+ *
+ * One loop, by one thread at a time, in which nothing waits for a client. Two locks: that of who polls,
+ * which is only tried, and that of the pools, which is held while a command writes into memory, and never
+ * while something is sent. So whoever is stuck at the other end holds his own place here and nothing else.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/err.h>
+#include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/pool_migrate.h>
+#include <kv/sys.h>
+
+#include "control.h"
+
+#define NR_READY	64u
+#define NR_ACCEPTS	64u		/* a round */
+#define ROUND_MS	1000u		/* the longest between two */
+#define GRACE_NS	1000000000ull	/* who has not asked for anything by then may have to go */
+#define SECOND_NS	1000000000ull
+#define MAX_CLIENTS	1024u
+#define MAX_RATE	1000000u
+#define MIN_ANSWER	4096u
+
+bool control_is_read_only(const struct kvmm_control *control)
+{
+	return control->attr.flags & KVMM_CONTROL_READ_ONLY;
+}
+
+static void count(u64 *what, u64 nr)
+{
+	/* Who polls is the only writer. */
+	WRITE_ONCE(*what, *what + nr);
+}
+
+static int is_refused(const struct kvmm_control *control)
+{
+	if (!control)
+		return -EINVAL;
+	return READ_ONCE(control->is_child) ? -ECHILD : 0;
+}
+
+/* ---- who comes and goes ---- */
+
+static void drop(struct kvmm_control *control, u32 place)
+{
+	peer_free(control->peer[place]);
+	control->peer[place] = NULL;
+	count(&control->stat.clients, -1);
+}
+
+/* A place, maybe of somebody who has had time to ask for something and did not; or NULL. */
+static struct kv_peer **find_place(struct kvmm_control *control, u64 now)
+{
+	u32 nr = control->attr.max_clients, oldest = nr;
+
+	for (u32 i = 0; i < nr; i++) {
+		const struct kv_peer *peer = control->peer[i];
+
+		if (!peer)
+			return &control->peer[i];
+		if (!peer->nr_requests && now - peer->came_ns > GRACE_NS &&
+		    (oldest == nr || peer->came_ns < control->peer[oldest]->came_ns))
+			oldest = i;
+	}
+	if (oldest == nr)
+		return NULL;
+	drop(control, oldest);
+	count(&control->stat.dropped, 1);
+	return &control->peer[oldest];
+}
+
+/* If he does not take the line at once, he does not get it. */
+static void send_away(struct kvmm_control *control, int fd)
+{
+	static const char line[] = "err 11 17\ntoo many clients\n";
+	const struct kv_sock_ops *ops = kv_sock();
+
+	ops->send(ops->ctx, fd, line, sizeof(line) - 1, NULL, 0);
+	ops->close(ops->ctx, fd);
+	count(&control->stat.refused, 1);
+}
+
+static void greet(const struct kvmm_control *control, struct kv_peer *peer)
+{
+	peer->nr_head = snprintf(peer->head, sizeof(peer->head), "kvmm-control 1 %s\n",
+				 control->name);
+}
+
+static void let_in(struct kvmm_control *control, int fd, u64 now)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	struct kv_peer **place = find_place(control, now);
+	struct kv_peer *peer;
+
+	peer = place ? peer_make(fd, now, control->attr.max_answer_bytes) : NULL;
+	if (!peer) {
+		send_away(control, fd);
+		return;
+	}
+	if (ops->watch_set(ops->ctx, control->watch, fd, KV_SOCK_IN, true)) {
+		peer_free(peer);
+		count(&control->stat.refused, 1);
+		return;
+	}
+	peer->wants = KV_SOCK_IN;
+	greet(control, peer);
+	*place = peer;
+	count(&control->stat.clients, 1);
+	count(&control->stat.accepted, 1);
+}
+
+static void let_all_in(struct kvmm_control *control, u64 now)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	for (u32 i = 0; i < NR_ACCEPTS; i++) {
+		int fd = ops->admit(ops->ctx, control->fd);
+
+		if (fd == -EPERM)
+			count(&control->stat.refused, 1);
+		else if (fd < 0)
+			return;
+		else
+			let_in(control, fd, now);
+	}
+}
+
+/* ---- one client ---- */
+
+/* Nanoseconds until its next request may be answered; a second's worth may come at once. */
+static u64 until_due(const struct kv_peer *peer, u64 now)
+{
+	return peer->due_ns > now + SECOND_NS ? peer->due_ns - now - SECOND_NS : 0;
+}
+
+static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
+{
+	peer->due_ns = max(peer->due_ns, now) + SECOND_NS / control->attr.max_rate;
+}
+
+static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
+{
+	char line[KVMM_CONTROL_REQUEST_BYTES];
+	int err = -EINVAL;
+
+	charge(control, peer, now);
+	if (peer_take_line(peer, line)) {
+		kv_lock(&control->lock);
+		err = kv_command_run(control, line, &peer->body);
+		kv_unlock(&control->lock);
+	} else {
+		kv_text_puts(&peer->body, "that is no text");
+	}
+	peer->nr_requests++;
+	peer->heard_ns = now;
+	peer_answer(peer, err, now);
+	count(&control->stat.requests, 1);
+	count(&control->stat.errors, !!err);
+}
+
+/* The buffer is full, and has no end of line: whatever comes next cannot be told from it. */
+static bool is_too_long(const struct kv_peer *peer)
+{
+	return peer->nr_in == sizeof(peer->in) && !peer->nr_line && !peer_talks(peer);
+}
+
+static void refuse_line(struct kvmm_control *control, struct kv_peer *peer, u64 now)
+{
+	kv_text_puts(&peer->body, "that line is too long");
+	peer_answer(peer, -E2BIG, now);
+	peer->is_last = true;
+	peer->nr_in = 0;
+	count(&control->stat.dropped, 1);
+}
+
+static u64 time_out_at(const struct kvmm_control *control, const struct kv_peer *peer)
+{
+	return peer_talks(peer) ? peer->took_ns + control->attr.output_ms * 1000000ull :
+				  peer->heard_ns + control->attr.idle_ms * 1000000ull;
+}
+
+/* 0, or -errno: close it. */
+static int serve(struct kvmm_control *control, struct kv_peer *peer, u64 now)
+{
+	u64 nr_bytes = 0;
+	int err = peer_move(peer, now, &nr_bytes);
+
+	if (!err && peer_asks(peer) && !until_due(peer, now)) {
+		answer(control, peer, now);
+		peer->ready = 0;
+		err = peer_move(peer, now, &nr_bytes);
+	} else if (!err && is_too_long(peer)) {
+		refuse_line(control, peer, now);
+		peer->ready = 0;
+		err = peer_move(peer, now, &nr_bytes);
+	}
+	count(&control->stat.bytes, nr_bytes);
+	if (!err && now >= time_out_at(control, peer)) {
+		count(&control->stat.dropped, 1);
+		err = -ETIMEDOUT;
+	}
+	peer->ready = 0;
+	return err;
+}
+
+static int watch(struct kvmm_control *control, struct kv_peer *peer)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	u32 wants = peer_wants(peer);
+	int err = 0;
+
+	if (wants != peer->wants)
+		err = ops->watch_set(ops->ctx, control->watch, peer->fd, wants, false);
+	peer->wants = wants;
+	return err;
+}
+
+/* Nanoseconds until there is something to do for it that nobody will tell of. */
+static u64 peer_due(const struct kvmm_control *control, const struct kv_peer *peer, u64 now)
+{
+	u64 end = time_out_at(control, peer), rest = end > now ? end - now : 0;
+
+	return peer_asks(peer) ? min(rest, until_due(peer, now)) : rest;
+}
+
+/* ---- a round ---- */
+
+static void note_ready(struct kvmm_control *control, const struct kv_sock_ready *ready)
+{
+	for (u32 i = 0; i < control->attr.max_clients; i++)
+		if (control->peer[i] && control->peer[i]->fd == ready->fd)
+			control->peer[i]->ready = ready->events;
+}
+
+/* Whoever stands first is served first the next time, too, unless others get a turn. */
+static u64 serve_all(struct kvmm_control *control, u64 now)
+{
+	u32 nr = control->attr.max_clients;
+	u64 rest = ROUND_MS * 1000000ull;
+
+	for (u32 i = 0; i < nr; i++) {
+		u32 place = (control->turn + i) % nr;
+		struct kv_peer *peer = control->peer[place];
+
+		if (!peer)
+			continue;
+		if (serve(control, peer, now) || watch(control, peer))
+			drop(control, place);
+		else
+			rest = min(rest, peer_due(control, peer, now));
+	}
+	control->turn = (control->turn + 1) % nr;
+	return rest;
+}
+
+/* What commands have begun goes on. */
+static u32 tick_all(struct kvmm_control *control)
+{
+	u32 rest = ROUND_MS;
+
+	kv_lock(&control->lock);
+	for (struct kv_control_pool *entry = control->pools; entry; entry = entry->next)
+		for (u32 i = 0; i < kv_nr_command_sets; i++)
+			if (entry->state[i] && kv_command_sets[i]->tick)
+				rest = min(rest, kv_command_sets[i]->tick(entry, &entry->state[i]));
+	kv_unlock(&control->lock);
+	return rest;
+}
+
+u32 control_round(struct kvmm_control *control, int timeout_ms)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	struct kv_sock_ready ready[NR_READY];
+	bool anybody = false;
+	u64 now, rest;
+	int nr;
+
+	nr = ops->watch_wait(ops->ctx, control->watch, ready, NR_READY, timeout_ms);
+	for (int i = 0; i < nr; i++) {
+		anybody |= ready[i].fd == control->fd;
+		note_ready(control, &ready[i]);
+	}
+	now = kv_clock_ns();
+	if (anybody)
+		let_all_in(control, now);
+	rest = (serve_all(control, now) + 999999) / 1000000;
+	return min(rest, (u64)tick_all(control));
+}
+
+static void run(void *arg)
+{
+	struct kvmm_control *control = arg;
+	u32 rest = 0;
+
+	kv_lock(&control->poll_lock);
+	/* Pairs with kvmm_control_close(). */
+	while (!smp_load_acquire(&control->stop))
+		rest = control_round(control, rest);
+	kv_unlock(&control->poll_lock);
+}
+
+/* ---- coming and going ---- */
+
+static bool attr_is_bad(const struct kvmm_control_attr *attr)
+{
+	return attr->flags & ~(KVMM_CONTROL_THREAD | KVMM_CONTROL_READ_ONLY) || attr->reserved ||
+	       !attr->max_clients || attr->max_clients > MAX_CLIENTS || !attr->max_rate ||
+	       attr->max_rate > MAX_RATE || !attr->idle_ms || !attr->output_ms ||
+	       attr->max_answer_bytes < MIN_ANSWER || attr->max_answer_bytes > 1u << 30;
+}
+
+static int read_attr(struct kvmm_control *control, const struct kvmm_control_attr *from)
+{
+	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
+	int err = kv_copy_attr(&control->attr, sizeof(control->attr), from ? from : &preset);
+
+	if (!err && attr_is_bad(&control->attr))
+		err = -EINVAL;
+	if (err)
+		return err;
+	control->peer = kv_alloc_array(control->attr.max_clients, sizeof(*control->peer));
+	return control->peer ? 0 : -ENOMEM;
+}
+
+static void in_child(struct kv_fork_node *node)
+{
+	struct kvmm_control *control = container_of(node, struct kvmm_control, fork_node);
+
+	WRITE_ONCE(control->is_child, 1);
+}
+
+static void end_pool(struct kv_control_pool *entry)
+{
+	for (u32 i = 0; i < kv_nr_command_sets; i++)
+		if (entry->state[i] && kv_command_sets[i]->pool_exit)
+			kv_command_sets[i]->pool_exit(entry, &entry->state[i]);
+	kv_free(entry);
+}
+
+/* Takes one that is half made, too. The thread has ended. */
+static void free_control(struct kvmm_control *control)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	for (u32 i = 0; control->peer && i < control->attr.max_clients; i++)
+		if (control->peer[i])
+			drop(control, i);
+	while (control->pools) {
+		struct kv_control_pool *entry = control->pools;
+
+		control->pools = entry->next;
+		end_pool(entry);
+	}
+	if (control->fd >= 0) {
+		ops->unlink(ops->ctx, control->path);
+		ops->close(ops->ctx, control->fd);
+	}
+	if (control->watch >= 0)
+		ops->close(ops->ctx, control->watch);
+	if (control->bell >= 0)
+		ops->close(ops->ctx, control->bell);
+	kv_free(control->peer);
+	kv_free(control);
+}
+
+static int watch_socket(struct kvmm_control *control)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	control->watch = ops->watch(ops->ctx);
+	if (control->watch < 0)
+		return control->watch;
+	return ops->watch_set(ops->ctx, control->watch, control->fd, KV_SOCK_IN, true);
+}
+
+static int start_thread(struct kvmm_control *control)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	int err;
+
+	if (!(control->attr.flags & KVMM_CONTROL_THREAD))
+		return 0;
+	control->bell = ops->bell(ops->ctx);
+	if (control->bell < 0)
+		return control->bell;
+	err = ops->watch_set(ops->ctx, control->watch, control->bell, KV_SOCK_IN, true);
+	if (err)
+		return err;
+	return kv_sys()->spawn(kv_sys()->ctx, run, control, &control->thread) ? -EAGAIN : 0;
+}
+
+static struct kvmm_control *make_control(void)
+{
+	struct kvmm_control *control = kv_alloc(sizeof(*control));
+
+	if (!control)
+		return NULL;
+	control->fd = control->watch = control->bell = -1;
+	kv_lock_init(&control->lock, KV_RANK_CONTROL, 1);
+	kv_lock_init(&control->poll_lock, KV_RANK_CONTROL, 0);
+	return control;
+}
+
+int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control **result)
+{
+	struct kvmm_control *control;
+	int err;
+
+	if (!result)
+		return -EINVAL;
+	control = make_control();
+	if (!control)
+		return -ENOMEM;
+	err = read_attr(control, attr);
+	if (!err)
+		err = control_listen(control);
+	if (!err)
+		err = watch_socket(control);
+	if (!err)
+		err = start_thread(control);
+	if (err) {
+		free_control(control);
+		return err;
+	}
+	/* Strings of the caller's are not looked at again. */
+	control->attr.name = control->attr.dir = NULL;
+	kv_fork_add(&control->fork_node, in_child);
+	*result = control;
+	return 0;
+}
+
+void kvmm_control_close(struct kvmm_control *control)
+{
+	if (is_refused(control))
+		return;
+	kv_fork_del(&control->fork_node);
+	if (control->thread) {
+		/* Pairs with run(). */
+		smp_store_release(&control->stop, 1);
+		kv_sock()->ring(kv_sock()->ctx, control->bell);
+		kv_sys()->join(kv_sys()->ctx, control->thread);
+	}
+	free_control(control);
+}
+
+/* ---- polling ---- */
+
+const char *kvmm_control_path(const struct kvmm_control *control)
+{
+	return control ? control->path : NULL;
+}
+
+int kvmm_control_fd(const struct kvmm_control *control)
+{
+	if (!control)
+		return -EINVAL;
+	return control->thread ? -EBUSY : control->watch;
+}
+
+int kvmm_control_poll(struct kvmm_control *control)
+{
+	int ret = is_refused(control);
+
+	if (ret)
+		return ret;
+	if (control->thread || !kv_trylock(&control->poll_lock))
+		return -EBUSY;
+	ret = control_round(control, 0);
+	kv_unlock(&control->poll_lock);
+	return ret;
+}
+
+int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_stat *stat)
+{
+	struct kvmm_control_stat known;
+	u64 *to = &known.clients;
+	size_t size;
+
+	if (!control || !stat || stat->size < sizeof(size))
+		return -EINVAL;
+	size = stat->size;
+	known.size = size;
+	for (u32 i = 0; i < sizeof(known) / sizeof(u64) - 1; i++)
+		to[i] = READ_ONCE((&control->stat.clients)[i]);
+	memcpy(stat, &known, min(size, sizeof(known)));
+	return 0;
+}
+
+/* ---- pools ---- */
+
+struct kv_control_pool *kv_control_pools(const struct kvmm_control *control)
+{
+	kv_assert_held(&control->lock);
+	return control->pools;
+}
+
+struct kv_control_pool *kv_control_find(const struct kvmm_control *control, const char *name)
+{
+	struct kv_control_pool *entry = kv_control_pools(control);
+
+	while (entry && strcmp(entry->name, name))
+		entry = entry->next;
+	return entry;
+}
+
+/* Clients have to be able to say it. */
+static bool name_is_bad(const char *name)
+{
+	size_t len = strlen(name);
+
+	if (!len || len >= KVMM_CONTROL_NAME || !strcmp(name, "-"))
+		return true;
+	for (; *name; name++)
+		if ((u8)*name <= ' ' || *name == 0x7f)
+			return true;
+	return false;
+}
+
+/* Where it belongs, or NULL: that name or that pool is there already. */
+static struct kv_control_pool **place_for(struct kvmm_control *control,
+					  const struct kv_control_pool *new)
+{
+	struct kv_control_pool **at = &control->pools, **place = NULL;
+
+	for (; *at; at = &(*at)->next) {
+		int order = strcmp((*at)->name, new->name);
+
+		if (!order || (*at)->pool == new->pool)
+			return NULL;
+		if (order > 0 && !place)
+			place = at;
+	}
+	return place ? place : at;
+}
+
+int kvmm_control_add_pool(struct kvmm_control *control, const char *name, struct kvmm_pool *pool)
+{
+	struct kv_control_pool *entry, **place;
+	int err = is_refused(control);
+
+	if (err || !pool)
+		return err ? err : -EINVAL;
+	name = name ? name : kv_pool_name(pool);
+	if (name_is_bad(name))
+		return -EINVAL;
+	entry = kv_alloc(sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+	entry->pool = pool;
+	memcpy(entry->name, name, strlen(name));
+	kv_lock(&control->lock);
+	place = place_for(control, entry);
+	if (place) {
+		entry->next = *place;
+		*place = entry;
+	}
+	kv_unlock(&control->lock);
+	if (!place)
+		kv_free(entry);
+	return place ? 0 : -EEXIST;
+}
+
+int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *pool)
+{
+	struct kv_control_pool **at, *entry;
+	int err = is_refused(control);
+
+	if (err || !pool)
+		return err ? err : -EINVAL;
+	kv_lock(&control->lock);
+	for (at = &control->pools; *at && (*at)->pool != pool;)
+		at = &(*at)->next;
+	entry = *at;
+	if (entry) {
+		*at = entry->next;
+		end_pool(entry);
+	}
+	kv_unlock(&control->lock);
+	return entry ? 0 : -ENOENT;
+}

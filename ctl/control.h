@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the control socket share. */
+#ifndef CTL_CONTROL_H
+#define CTL_CONTROL_H
+
+#include <kv/fork.h>
+#include <kv/lock.h>
+#include <kv/sock.h>
+
+#include "command.h"
+#include "peer.h"
+
+struct kvmm_control {
+	/* Fixed at creation. */
+	struct kvmm_control_attr	attr;
+	char				name[KVMM_CONTROL_NAME];
+	char				path[108];
+	int				fd;		/* ours; listens */
+	int				watch;		/* ours */
+	int				bell;		/* ours; rung to end the thread; -1: there is none */
+	void				*thread;	/* NULL: there is none */
+
+	/* Which pools, and what was begun with them. Held while a command is carried out. */
+	struct kv_lock			lock;
+	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
+
+	/* Who polls; only tried. All that follows, but for what is atomic, is his. */
+	struct kv_lock			poll_lock;
+	struct kv_peer			**peer;		/* ours; attr.max_clients, or NULL each */
+	u32				turn;		/* who is served first */
+	struct kvmm_control_stat	stat;		/* atomic; he writes */
+
+	u32				stop;		/* atomic; set by kvmm_control_close() */
+	u32				is_child;	/* atomic; this is a forked child's copy */
+	struct kv_fork_node		fork_node;	/* its list's */
+};
+
+bool control_is_read_only(const struct kvmm_control *control);
+
+/* One round: wait at most @timeout_ms, then serve. Milliseconds until the next one. ->poll_lock held. */
+u32 control_round(struct kvmm_control *control, int timeout_ms);
+
+/* A socket and its folder, as the attributes say: 0, or -errno and nothing is left. In socket.c. */
+int control_listen(struct kvmm_control *control);
+
+#endif /* CTL_CONTROL_H */

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where a control socket is. The folder decides who gets in, so it has to be the user's alone; the
+ * name is a file name and nothing else.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/sys.h>
+
+#include "control.h"
+
+#define ALLOWED "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+static void name_by_process(char *name, size_t bytes)
+{
+	char text[64];
+	int pid = 0;
+
+	if (!kv_sys()->read_file(kv_sys()->ctx, "/proc/self/stat", text, sizeof(text)))
+		sscanf(text, "%d", &pid);
+	if (pid > 0)
+		snprintf(name, bytes, "kvmm-%d", pid);
+	else
+		snprintf(name, bytes, "kvmm");
+}
+
+static int take_name(struct kvmm_control *control)
+{
+	const char *name = control->attr.name;
+	size_t len;
+
+	if (!name) {
+		name_by_process(control->name, sizeof(control->name));
+		return 0;
+	}
+	len = strlen(name);
+	if (!len || len >= sizeof(control->name) || name[0] == '.' || name[strspn(name, ALLOWED)])
+		return -EINVAL;
+	memcpy(control->name, name, len);
+	return 0;
+}
+
+/* Into @dir: 0 or -ENAMETOOLONG. */
+static int find_folder(const struct kvmm_control *control, char *dir, size_t bytes)
+{
+	const struct kv_sys_ops *sys = kv_sys();
+	const char *given = control->attr.dir;
+	const char *mine = sys->getenv(sys->ctx, "XDG_RUNTIME_DIR");
+	int len;
+
+	if (!given)
+		given = sys->getenv(sys->ctx, "KVMM_SOCKET_DIR");
+	if (given && *given)
+		len = snprintf(dir, bytes, "%s", given);
+	else if (mine && *mine)
+		len = snprintf(dir, bytes, "%s/kvmm", mine);
+	else
+		len = snprintf(dir, bytes, "/run/kvmm");
+	return len < 0 || (size_t)len >= bytes ? -ENAMETOOLONG : 0;
+}
+
+int control_listen(struct kvmm_control *control)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	char dir[sizeof(control->path)];
+	int err = take_name(control), len;
+
+	if (!err)
+		err = find_folder(control, dir, sizeof(dir));
+	if (err)
+		return err;
+	len = snprintf(control->path, sizeof(control->path), "%s/%s.sock", dir, control->name);
+	if (len < 0 || (size_t)len >= sizeof(control->path))
+		return -ENAMETOOLONG;
+	err = ops->folder(ops->ctx, dir);
+	if (err)
+		return err;
+	control->fd = ops->listen(ops->ctx, control->path);
+	return control->fd < 0 ? control->fd : 0;
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The control socket from a client's side: what it answers, what it refuses, and that whoever is stuck
+ * holds up nobody else. The engine's loop polls here, so each step is one step.
+ */
+#define _GNU_SOURCE
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <kv/mem.h>
+
+#include "ctl/control.h"
+#include "tests/ctl/control_util.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct kvmm_control *control;
+static struct kvmm_pool *pool;
+static struct fake_env fake;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	folder_make();
+	pool = make_cache(8, "lru");
+	control = control_in_folder(NULL);
+	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
+}
+
+static void tear_down(void)
+{
+	kvmm_control_close(control);
+	end_pool(pool);
+	folder_remove();
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(control, .init = set_up, .fini = tear_down);
+
+/* With other attributes. */
+static void open_anew(const struct kvmm_control_attr *attr)
+{
+	kvmm_control_close(control);
+	control = control_in_folder(attr);
+	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
+}
+
+static struct kvmm_control_stat counts(void)
+{
+	struct kvmm_control_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_control_stat(control, &stat), 0);
+	return stat;
+}
+
+/* ---- answers ---- */
+
+Test(control, a_request_is_a_line_and_an_answer_says_its_length)
+{
+	int fd = visitor(control);
+
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	cr_expect_str_eq(ask(control, fd, "  pools\t"), "ok 14\n#pool:s\nalpha\n");
+	cr_expect_str_eq(ask(control, fd, "pools\r"), "ok 14\n#pool:s\nalpha\n");
+	close(fd);
+}
+
+Test(control, numbers_of_a_pool_are_those_of_the_pool)
+{
+	int fd = visitor(control);
+	const char *answer;
+
+	cache_keys(pool, 1, 3);
+	answer = ask(control, fd, "stat alpha");
+	cr_expect_not_null(strstr(answer, "\nalpha\t8\t5\t3\t8\t0\t0\t0\t0\t0\t0\t5\t"), "%s", answer);
+	close(fd);
+}
+
+Test(control, help_lists_each_command_once)
+{
+	int fd = visitor(control);
+	const char *answer = ask(control, fd, "help"), *at = strchr(answer, '\n') + 1;
+
+	cr_expect_not_null(strstr(at, "#command\targs\tsteers\thelp\nhelp\t[COMMAND]\t0\t"));
+	cr_expect_not_null(strstr(ask(control, fd, "help pools"), "\npools\t-\t0\t"));
+	close(fd);
+}
+
+Test(control, what_is_no_request_is_refused_in_words)
+{
+	int fd = visitor(control);
+
+	cr_expect_str_eq(ask(control, fd, "open sesame"),
+			 "err 2 36\nthere is no command 'open'; try help");
+	cr_expect_str_eq(ask(control, fd, ""), "err 22 10\nno command");
+	cr_expect_str_eq(ask(control, fd, "pools alpha"), "err 22 13\nusage: pools ");
+	cr_expect_str_eq(ask(control, fd, "stat beta"), "err 2 23\nthere is no pool 'beta'");
+	cr_expect_str_eq(ask(control, fd, "pools\x01"), "err 22 15\nthat is no text");
+	cr_expect_eq(counts().errors, 5);
+	close(fd);
+}
+
+Test(control, lines_that_come_together_are_answered_in_order)
+{
+	int fd = visitor(control);
+
+	cr_expect_str_eq(ask(control, fd, "pools\nbogus\nversion"),
+			 "ok 14\n#pool:s\nalpha\n"
+			 "err 2 37\nthere is no command 'bogus'; try help"
+			 "ok 28\n#protocol\tversion:s\n1\t0.1.0\n");
+	close(fd);
+}
+
+Test(control, a_last_line_is_answered_though_nothing_more_will_come)
+{
+	int fd = visitor(control);
+
+	say(fd, "pools\n");
+	shutdown(fd, SHUT_WR);
+	control_settle(control);
+	cr_expect_str_eq(hear(fd), "ok 14\n#pool:s\nalpha\n");
+	cr_expect(is_closed(fd));
+	cr_expect_eq(counts().clients, 0);
+	close(fd);
+}
+
+/* ---- pools ---- */
+
+Test(control, pools_come_and_go)
+{
+	struct kvmm_pool *other = make_pool(4);
+	int fd = visitor(control);
+
+	cr_expect_eq(kvmm_control_add_pool(control, "alpha", other), -EEXIST);
+	cr_expect_eq(kvmm_control_add_pool(control, "beta", pool), -EEXIST);
+	cr_expect_eq(kvmm_control_add_pool(control, "a b", other), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(control, "-", other), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(control, "Aleph", other), 0);
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 20\n#pool:s\nAleph\nalpha\n");
+	cr_expect_eq(kvmm_control_remove_pool(control, other), 0);
+	cr_expect_eq(kvmm_control_remove_pool(control, other), -ENOENT);
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	end_pool(other);
+	close(fd);
+}
+
+/* ---- limits ---- */
+
+Test(control, half_a_line_holds_up_nobody)
+{
+	int stuck = visitor(control), fd = visitor(control);
+
+	say(stuck, "pool");
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	cr_expect_eq(control->lock.held, 0);
+	cr_expect_str_eq(hear(stuck), "");
+	close(stuck);
+	close(fd);
+}
+
+/* Many answers that nobody reads: the socket is full, and then no more requests are read. */
+Test(control, who_never_reads_holds_up_nobody_and_costs_one_answer)
+{
+	int stuck = visitor(control), fd = visitor(control);
+	u64 before = kv_mem_bytes(), requests;
+
+	while (send(stuck, "help\n", 5, MSG_NOSIGNAL) == 5)
+		control_settle(control);
+	requests = counts().requests;
+	control_settle(control);
+	cr_expect_eq(counts().requests, requests);
+	cr_expect_lt(kv_mem_bytes() - before, 64u << 10);
+	cr_expect_eq(control->lock.held, 0);
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	fake_env_advance(&fake, 4999 * 1000000ull);
+	control_settle(control);
+	cr_expect_eq(counts().clients, 2);
+	fake_env_advance(&fake, 2 * 1000000ull);
+	control_settle(control);
+	cr_expect_eq(counts().clients, 1);
+	cr_expect_eq(counts().dropped, 1);
+	close(stuck);
+	close(fd);
+}
+
+Test(control, who_says_nothing_is_closed_after_a_while)
+{
+	int silent = visitor(control), half = visitor(control), fd = visitor(control);
+
+	say(half, "poo");
+	fake_env_advance(&fake, 59999 * 1000000ull);
+	say(half, "l");
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	fake_env_advance(&fake, 2 * 1000000ull);
+	control_settle(control);
+	cr_expect(is_closed(silent));
+	cr_expect(is_closed(half));
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	close(silent);
+	close(half);
+	close(fd);
+}
+
+Test(control, a_line_may_have_4096_bytes_and_no_more)
+{
+	char line[KVMM_CONTROL_REQUEST_BYTES + 1];
+	int fd = visitor(control);
+
+	memset(line, ' ', sizeof(line));
+	memcpy(line, "pools", 5);
+	line[KVMM_CONTROL_REQUEST_BYTES - 1] = '\0';
+	cr_expect_str_eq(ask(control, fd, line), "ok 14\n#pool:s\nalpha\n");
+	line[KVMM_CONTROL_REQUEST_BYTES - 1] = ' ';
+	line[KVMM_CONTROL_REQUEST_BYTES] = '\0';
+	say(fd, line);
+	control_settle(control);
+	cr_expect_str_eq(hear(fd), "err 7 21\nthat line is too long");
+	cr_expect(is_closed(fd));
+	close(fd);
+}
+
+Test(control, too_many_clients_are_told_so)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	int fd[3], late;
+
+	attr.max_clients = 3;
+	open_anew(&attr);
+	for (u32 i = 0; i < 3; i++)
+		fd[i] = visitor(control);
+	late = connect_to(control);
+	control_settle(control);
+	cr_expect_str_eq(hear(late), "err 11 17\ntoo many clients\n");
+	cr_expect(is_closed(late));
+	close(late);
+	cr_expect_eq(counts().refused, 1);
+
+	/* Places are for those who ask for something: the oldest of the others goes. */
+	ask(control, fd[0], "pools");
+	fake_env_advance(&fake, 1001 * 1000000ull);
+	late = visitor(control);
+	cr_expect(is_closed(fd[1]));
+	cr_expect_str_eq(ask(control, fd[2], "pools"), "ok 14\n#pool:s\nalpha\n");
+	for (u32 i = 0; i < 3; i++)
+		close(fd[i]);
+	close(late);
+}
+
+Test(control, who_asks_too_often_waits)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	int fd, other;
+
+	attr.max_rate = 2;
+	open_anew(&attr);
+	fd = visitor(control);
+	other = visitor(control);
+	ask(control, fd, "pools\npools\npools\npools\npools");
+	cr_expect_eq(counts().requests, 3);
+	cr_expect_str_eq(ask(control, other, "pools"), "ok 14\n#pool:s\nalpha\n");
+	fake_env_advance(&fake, 500 * 1000000ull);
+	control_settle(control);
+	cr_expect_eq(counts().requests, 5);
+	fake_env_advance(&fake, 500 * 1000000ull);
+	control_settle(control);
+	cr_expect_eq(counts().requests, 6);
+	close(fd);
+	close(other);
+}
+
+Test(control, descriptors_that_come_along_are_closed)
+{
+	union { char buf[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } head = { 0 };
+	struct iovec iov = { (void *)"pools\n", 6 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = head.buf,
+			      .msg_controllen = sizeof(head.buf) };
+	int fd = visitor(control), pair[2], byte;
+
+	cr_assert_eq(pipe(pair), 0);
+	head.align.cmsg_level = SOL_SOCKET;
+	head.align.cmsg_type = SCM_RIGHTS;
+	head.align.cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(&head.align), &pair[1], sizeof(int));
+	cr_assert_eq(sendmsg(fd, &msg, 0), 6);
+	close(pair[1]);
+	control_settle(control);
+	cr_expect_str_eq(hear(fd), "ok 14\n#pool:s\nalpha\n");
+	cr_expect_eq(read(pair[0], &byte, 1), 0);	/* nobody has the other end */
+	close(pair[0]);
+	close(fd);
+}
+
+/* ---- who may ---- */
+
+Test(control, a_socket_for_looking_steers_nothing)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	int fd;
+
+	attr.flags = KVMM_CONTROL_READ_ONLY;
+	open_anew(&attr);
+	fd = visitor(control);
+	cr_expect(control_is_read_only(control));
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	close(fd);
+}
+
+static int open_in(const char *dir)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control *other;
+	int err;
+
+	attr.dir = dir;
+	attr.name = "other";
+	err = kvmm_control_open(&attr, &other);
+	if (!err)
+		kvmm_control_close(other);
+	return err;
+}
+
+Test(control, a_folder_that_others_get_into_is_refused)
+{
+	char path[80];
+
+	cr_assert_eq(chmod(folder, 0750), 0);
+	cr_expect_eq(open_in(folder), -EPERM);
+	cr_assert_eq(chmod(folder, 0700), 0);
+	snprintf(path, sizeof(path), "%s.link", folder);
+	cr_assert_eq(symlink(folder, path), 0);
+	cr_expect_eq(open_in(path), -EPERM);
+	cr_assert_eq(unlink(path), 0);
+	cr_expect_eq(open_in(path), 0);		/* made */
+	cr_assert_eq(rmdir(path), 0);
+	cr_expect_eq(open_in(folder), 0);
+}
+
+Test(control, a_live_socket_stays_and_a_dead_one_is_replaced)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control *other;
+	int fd = visitor(control);
+
+	attr.dir = folder;
+	attr.name = "test";
+	cr_expect_eq(kvmm_control_open(&attr, &other), -EADDRINUSE);
+	cr_expect_str_eq(ask(control, fd, "pools"), "ok 14\n#pool:s\nalpha\n");
+	close(fd);
+	/* As after a crash: nobody listens, and the file is there. */
+	kv_sock()->close(kv_sock()->ctx, control->fd);
+	control->fd = dup(control->watch);
+	cr_assert_eq(kvmm_control_open(&attr, &other), 0);
+	kvmm_control_close(other);
+}
+
+static int refuse_admit(void *ctx, int fd)
+{
+	int got = kv_sock_system.admit(NULL, fd);
+
+	if (got < 0)
+		return got;
+	kv_sock_system.close(NULL, got);
+	return -EPERM;
+}
+
+Test(control, another_user_is_sent_away)
+{
+	struct kv_sock_ops strict = kv_sock_system;
+	int fd;
+
+	strict.admit = refuse_admit;
+	kv_sock_set(&strict);
+	fd = connect_to(control);
+	control_settle(control);
+	cr_expect(is_closed(fd));
+	cr_expect_eq(counts().refused, 1);
+	cr_expect_eq(counts().accepted, 0);
+	kv_sock_set(NULL);
+	close(fd);
+}
+
+/* ---- bad calls ---- */
+
+static int open_bad(struct kvmm_control_attr attr)
+{
+	struct kvmm_control *other;
+
+	attr.dir = folder;
+	return kvmm_control_open(&attr, &other);
+}
+
+Test(control, attributes_out_of_range_are_refused)
+{
+	const struct kvmm_control_attr good = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control_attr attr = good;
+
+	attr.name = "../x";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr.name = ".x";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr = good;
+	attr.max_clients = 1025;
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr = good;
+	attr.max_rate = 0;
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr = good;
+	attr.flags = 4;
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	cr_expect_eq(kvmm_control_open(&good, NULL), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(NULL, "x", pool), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(control, "x", NULL), -EINVAL);
+	cr_expect_eq(kvmm_control_poll(NULL), -EINVAL);
+	cr_expect_eq(kvmm_control_fd(NULL), -EINVAL);
+	kvmm_control_close(NULL);
+}
