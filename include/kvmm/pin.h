@@ -119,7 +119,7 @@ struct kvmm_stay {
 };
 
 /** kvmm_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or
- * KVMM_NR_MOVE_MODES: as kvmm_pool_compact() does it. Return: 0; -ENOMEM; -EINVAL. */
+ * KVMM_NR_MOVE_MODES: as kvmm_pool_compact() does it. Return: 0; -EINVAL. */
 KVMM_API int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay);
 
 /** kvmm_stay_last() - as the last compaction saw it; zeros before the first. Return: 0; -EINVAL. */
