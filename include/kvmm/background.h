@@ -29,6 +29,13 @@ extern "C" {
 #define KVMM_BACKGROUND_SHORTEN		(1u << 2)
 
 /**
+ * Checksums are taken and compared as well, where kvmm_verify_set() of <kvmm/verify.h> asks for them:
+ * what is new or has moved as soon as may be (a thread looks every 10 ms), and a batch of others, in
+ * turns, each interval. Nobody need call kvmm_verify_tick() then.
+ */
+#define KVMM_BACKGROUND_VERIFY		(1u << 3)
+
+/**
  * struct kvmm_background - when blocks are moved without being asked
  * @size: sizeof(struct kvmm_background); set by KVMM_BACKGROUND_INIT
  * @threshold_pm: index at which work begins, per mille; 1 to 1000
@@ -65,7 +72,8 @@ KVMM_API int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_backg
 /**
  * kvmm_background_tick() - do what is due
  *
- * Cheap while nothing is: a clock reading. Never waits for the device.
+ * Cheap while nothing is: a clock reading. Never waits for the device, but for checksums that it cannot
+ * take alone (KVMM_BACKGROUND_VERIFY).
  *
  * Return: 1 moves were started; 0 nothing was due or to be done; -EINVAL; errors of
  * kvmm_compact_start() that are not a matter of course.
@@ -83,6 +91,7 @@ KVMM_API int kvmm_background_tick(struct kvmm_pool *pool);
  * @useless: how often no allowed moves were found
  * @busy: how often it had to wait for a step, or for moves under way
  * @saved_extents: by KVMM_BACKGROUND_SHORTEN, if all went well
+ * @verified: blocks whose checksum was taken or compared, by KVMM_BACKGROUND_VERIFY
  */
 struct kvmm_background_stat {
 	uint32_t score_pm;
@@ -94,6 +103,7 @@ struct kvmm_background_stat {
 	uint64_t useless;
 	uint64_t busy;
 	uint64_t saved_extents;
+	uint64_t verified;
 };
 
 /** kvmm_background_stat() - Return: 0; -EINVAL. */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Background compaction: looks at the index now and then, and starts moves above the threshold.
+ * Background compaction: looks at the index now and then, and starts moves above the threshold; and
+ * checksums, if they are wanted, which have times of their own.
  *
  * Between two looks nothing is done but reading the clock. Once above the threshold it goes on at
  * each tick until the index is down to half of it, so that it does not stop and start around one
@@ -13,12 +14,14 @@
 
 #include <kvmm/compact.h>
 
-#include "../internal.h"
+#include "verify.h"
 
 #define NS_PER_MS	1000000ull
 #define MOST_DEFERRED	6u
-/* A thread looks this often while there is work. */
+/* A thread looks this often while there is work; */
 #define BUSY_NS		NS_PER_MS
+/* and so often whether there are blocks without checksums. */
+#define VERIFY_NS	(10 * NS_PER_MS)
 
 /* ---- what is asked for ---- */
 
@@ -178,9 +181,56 @@ static int shorten(struct kvmm_pool *pool, struct background *back)
 	return 1;
 }
 
+/* ---- checksums ---- */
+
+static bool verify_is_due(struct kvmm_pool *pool, const struct background *back, u64 now)
+{
+	if (likely(!READ_ONCE(back->verifies)))
+		return false;
+	return READ_ONCE(back->awaits) || now >= READ_ONCE(back->scrub_ns) ||
+	       (now >= READ_ONCE(back->retry_ns) && verify_is_pending(pool));
+}
+
+/* What is left is pinned, or moves: it is asked again after 1, 2, ... 64 ms. */
+static void try_later(struct background *back, u64 now)
+{
+	WRITE_ONCE(back->retry_ns, now + (NS_PER_MS << back->retry_shift));
+	back->retry_shift = min(back->retry_shift + 1, MOST_DEFERRED);
+}
+
+/* A batch. If it is up to the device, the next tick ends it. */
+static void verify(struct kvmm_pool *pool, struct background *back, u64 now)
+{
+	bool scrubs = now >= back->scrub_ns, awaits;
+	u32 nr = verify_look(pool, scrubs, &awaits);
+
+	back->stat.verified += nr;
+	WRITE_ONCE(back->awaits, awaits);
+	if (scrubs)
+		WRITE_ONCE(back->scrub_ns, now + back->how.interval_ms * NS_PER_MS);
+	if (nr || awaits)
+		back->retry_shift = 0;
+	else if (verify_is_pending(pool))
+		try_later(back, now);
+}
+
+/* ---- whatever is due ---- */
+
+static bool is_due(struct kvmm_pool *pool, const struct background *back, u64 now)
+{
+	return READ_ONCE(back->on) &&
+	       (now >= READ_ONCE(back->next_ns) || verify_is_due(pool, back, now));
+}
+
 static int tick(struct kvmm_pool *pool, struct background *back)
 {
-	if (!back->on || kv_clock_ns() < back->next_ns)
+	u64 now = kv_clock_ns();
+
+	if (!back->on)
+		return 0;
+	if (verify_is_due(pool, back, now))
+		verify(pool, back, now);
+	if (now < back->next_ns)
 		return 0;
 	kvmm_compact_poll(pool);
 	look(pool, back);
@@ -207,7 +257,7 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 		return -EINVAL;
 	elastic_tick(pool);
 	back = background_of(pool);
-	if (!back || !READ_ONCE(back->on) || kv_clock_ns() < READ_ONCE(back->next_ns))
+	if (!back || !is_due(pool, back, kv_clock_ns()))
 		return 0;
 	if (!kv_trylock(&back->lock))	/* somebody is at it */
 		return 0;
@@ -222,6 +272,8 @@ static u64 time_to_sleep(struct background *back)
 {
 	u64 now = kv_clock_ns(), next = READ_ONCE(back->next_ns);
 
+	if (READ_ONCE(back->verifies))
+		next = READ_ONCE(back->awaits) ? now : min(next, now + VERIFY_NS);
 	return next > now + BUSY_NS ? next - now : BUSY_NS;
 }
 
@@ -283,7 +335,10 @@ static void set(struct background *back, const struct kvmm_background *how)
 	if (how)
 		back->how = *how;
 	WRITE_ONCE(back->on, how != NULL);
+	WRITE_ONCE(back->verifies, how && how->flags & KVMM_BACKGROUND_VERIFY);
 	WRITE_ONCE(back->next_ns, 0);	/* it looks at once */
+	WRITE_ONCE(back->scrub_ns, 0);
+	WRITE_ONCE(back->retry_ns, 0);
 	back->defer_shift = back->stat.nr_deferred = back->stat.is_active = 0;
 	kv_unlock(&back->lock);
 }
@@ -309,7 +364,7 @@ static int change(struct kvmm_pool *pool, struct background *back,
 static int check_how(const struct kvmm_pool *pool, const struct kvmm_background *how)
 {
 	const u32 flags = KVMM_BACKGROUND_THREAD | KVMM_BACKGROUND_IDLE_ONLY |
-			  KVMM_BACKGROUND_SHORTEN;
+			  KVMM_BACKGROUND_SHORTEN | KVMM_BACKGROUND_VERIFY;
 
 	if (!how->threshold_pm || how->threshold_pm > 1000 || !how->interval_ms ||
 	    !how->max_blocks || how->mode >= KVMM_NR_MOVE_MODES || how->flags & ~flags ||

@@ -29,6 +29,12 @@ struct background {
 	u32 defer_shift;		/* ->lock */
 	bool on;			/* ->lock; READ_ONCE() as a hint */
 
+	bool verifies;			/* ->lock; READ_ONCE() as a hint: on, and it was asked for */
+	bool awaits;			/* ->lock; READ_ONCE() as a hint: the device is at a batch */
+	u64 scrub_ns;			/* ->lock; READ_ONCE() as a hint: the next batch that need not be */
+	u64 retry_ns;			/* ->lock; READ_ONCE() as a hint: not before, what was in vain */
+	u32 retry_shift;		/* ->lock */
+
 	struct kv_lock thread_lock;	/* who starts and stops it */
 	void *thread;			/* ->thread_lock */
 	u32 stop;			/* atomic; slept on */

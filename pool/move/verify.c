@@ -130,17 +130,27 @@ static void look_at_entry(struct kvmm_pool *pool, struct verify *verify, u32 ind
 	}
 }
 
-/* What has to be looked at first; else those that have a checksum, in turns. ->lock held. */
-static void collect(struct kvmm_pool *pool, struct verify *verify)
+/* How many entries from @index on, to the end of the word, are none that has to be looked at. */
+static u32 nr_not_todo(const struct kvmm_pool *pool, const struct verify *verify, u32 index)
 {
-	bool scrubs = !READ_ONCE(verify->nr_todo);
+	u64 rest = READ_ONCE(verify->todo[index / KV_WORD_BITS]) >> index % KV_WORD_BITS;
+	u32 nr = rest ? (u32)__builtin_ctzll(rest) : KV_WORD_BITS - index % KV_WORD_BITS;
 
-	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < VERIFY_BATCH; n++) {
-		u32 index = verify->cursor++;
+	return min(nr, pool->nr_blocks - index);
+}
 
+/* What has to be looked at first; else those that have a checksum, in turns. ->lock held. */
+static void collect(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
+{
+	u32 step;
+
+	for (u32 n = 0; n < pool->nr_blocks && verify->job.nr < VERIFY_BATCH; n += max(step, 1u)) {
+		step = scrubs ? 0 : nr_not_todo(pool, verify, verify->cursor);
+		if (!step)
+			look_at_entry(pool, verify, verify->cursor, scrubs);
+		verify->cursor += max(step, 1u);
 		if (verify->cursor == pool->nr_blocks)
 			verify->cursor = 0;
-		look_at_entry(pool, verify, index, scrubs);
 	}
 }
 
@@ -163,7 +173,7 @@ static void redo_job(struct kvmm_pool *pool, struct verify *verify)
 }
 
 /* The device lets it start behind what the engine has given it so far. */
-static void start_job(struct kvmm_pool *pool, struct verify *verify)
+static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
 	struct steps *steps = pool->steps;
 	struct verify_job *job = &verify->job;
@@ -171,7 +181,7 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify)
 	int err;
 
 	kv_lock(&pool->lock);
-	collect(pool, verify);
+	collect(pool, verify, scrubs);
 	kv_unlock(&pool->lock);
 	if (!job->nr)
 		return;
@@ -271,26 +281,48 @@ void __verify_poll(struct kvmm_pool *pool)
 	end_job(pool, verify_of(pool));
 }
 
-int kvmm_verify_tick(struct kvmm_pool *pool)
+/* Ends a job, and begins one if there is anything to look at, or @scrubs. compact_lock held. */
+static u32 look(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
-	struct verify *verify;
+	u32 nr = end_job(pool, verify);
+
+	if (!verify->job.nr && READ_ONCE(verify->nr_todo))
+		start_job(pool, verify, false);
+	if (!verify->job.nr && scrubs)	/* nothing, or all of it is pinned */
+		start_job(pool, verify, true);
+	return nr + end_job(pool, verify);	/* if the device has nothing else to do */
+}
+
+u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way)
+{
+	struct verify *verify = verify_of(pool);
 	u32 nr = 0;
 
-	if (!pool)
-		return -EINVAL;
-	verify = verify_of(pool);
+	*is_under_way = false;
 	if (!verify)
 		return 0;
 	kv_lock(&pool->compact_lock);
 	if (!pool_refusal(pool)) {
-		nr = end_job(pool, verify);
-		if (!verify->job.nr)
-			start_job(pool, verify);
-		nr += end_job(pool, verify);	/* if the device has nothing else to do */
+		nr = look(pool, verify, scrubs);
+		*is_under_way = verify->job.nr;
 	}
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return nr;
+}
+
+bool verify_is_pending(struct kvmm_pool *pool)
+{
+	struct verify *verify = verify_of(pool);
+
+	return verify && READ_ONCE(verify->nr_todo);
+}
+
+int kvmm_verify_tick(struct kvmm_pool *pool)
+{
+	bool is_under_way;
+
+	return pool ? (int)verify_look(pool, true, &is_under_way) : -EINVAL;
 }
 
 /* ---- flights ---- */

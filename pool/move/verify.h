@@ -62,6 +62,14 @@ static inline void verify_moved(struct kvmm_pool *pool, u32 index)
 		__verify_moved(pool, index);
 }
 
+/*
+ * kvmm_verify_tick(), which without @scrubs leaves alone what it need not look at. @is_under_way: a job
+ * waits for the device. No lock held but that of the background.
+ */
+u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way);
+/* There are blocks to be summed, or to be checked after a move. A hint. */
+bool verify_is_pending(struct kvmm_pool *pool);
+
 void __verify_poll(struct kvmm_pool *pool);
 
 /* A job that has ended keeps nobody in place. compact_lock held. */

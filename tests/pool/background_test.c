@@ -205,6 +205,58 @@ Test(background, so_much_is_on_its_way_at_a_time_and_no_more)
 	end(pool);
 }
 
+/* Holes are long enough; so there is time for joining extents, one plan an interval. */
+Test(background, extents_are_joined_while_holes_are_long_enough)
+{
+	struct kvmm_background how = every_second(2);
+	struct kvmm_pool *pool = NULL;
+	kvmm_range_t range[26];
+
+	fake_time();
+	pool = make_pool(24);
+	paint(pool, "aabaaccdcc..............", range);
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_range_seal(pool, range[i], i % 2 ? 1 : 4), 0);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 0, "not without being asked");
+	how.flags = KVMM_BACKGROUND_SHORTEN;
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 1);
+	cr_expect_eq(kvmm_background_tick(pool), 0, "the next one after an interval");
+	kvmm_compact_poll(pool);
+	cr_expect_eq(kvmm_range_extents(pool, range[0], NULL, 0), 1);
+	cr_expect_eq(kvmm_range_extents(pool, range[2], NULL, 0), 1);
+	cr_expect_eq(stat_of_background(pool).saved_extents, 2);
+	fake_env_advance(&fake, 1000 * MS);
+	cr_expect_eq(kvmm_background_tick(pool), 0, "nothing is left to be joined");
+	cr_expect_eq(stat_of_background(pool).starts, 1);
+	end(pool);
+}
+
+Test(background, what_is_joined_does_not_move_again_at_once)
+{
+	struct kvmm_background how = every_second(2);
+	struct kvmm_pool *pool;
+	kvmm_range_t range[26];
+	struct kvmm_step_stat steps;
+
+	fake_time();
+	pool = make_pool(24);
+	paint(pool, "aabaaccdcc..............", range);
+	how.flags = KVMM_BACKGROUND_SHORTEN;
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_range_seal(pool, range[i], i % 2 ? 1 : 4), 0);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 100; i++) {
+		kvmm_background_tick(pool);
+		fake_env_advance(&fake, 1000 * MS);
+	}
+	kvmm_compact_poll(pool);
+	cr_expect_eq(kvmm_step_stat(pool, &steps), 0);
+	cr_expect_leq(steps.published_blocks, 8, "%u: each range once", (u32)steps.published_blocks);
+	end(pool);
+}
+
 Test(background, bad_settings_are_refused_and_change_nothing)
 {
 	kvmm_range_t range[26];
@@ -280,5 +332,172 @@ Test(background, a_thread_does_it_alone, .timeout = 60)
 		cr_expect(has_pattern(pool, range[i], i));
 	how.flags = KVMM_BACKGROUND_THREAD;
 	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	end_pool(pool);
+}
+
+/* ---- checksums ---- */
+
+static void sum_all(struct kvmm_pool *pool)
+{
+	const struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1000 };
+
+	cr_assert_eq(kvmm_verify_set(pool, &attr), 0);
+}
+
+static struct kvmm_verify_stat verified(struct kvmm_pool *pool)
+{
+	struct kvmm_verify_stat stat;
+
+	cr_assert_eq(kvmm_verify_stat(pool, &stat), 0);
+	return stat;
+}
+
+static struct kvmm_background with_checksums(void)
+{
+	struct kvmm_background how = every_second(1);
+
+	how.flags = KVMM_BACKGROUND_VERIFY;
+	return how;
+}
+
+Test(background, new_blocks_are_summed_by_the_next_tick)
+{
+	struct kvmm_background how = with_checksums();
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = make_cache(256, "lru");
+	sum_all(pool);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	cr_expect_eq(kvmm_background_tick(pool), 0);
+	cache_keys(pool, 0, 50);
+	cache_keys(pool, 50, 50);
+	cr_expect_eq(verified(pool).pending, 100);
+	for (u32 i = 0; i < 2; i++)
+		cr_expect_eq(kvmm_background_tick(pool), 0, "no moves");
+	cr_expect_eq(verified(pool).pending, 0, "64 a batch");
+	cr_expect_eq(verified(pool).summed, 100);
+	cr_expect_eq(stat_of_background(pool).verified, 100);
+	cr_expect_eq(stat_of_background(pool).checks, 1, "the index is looked at once an interval");
+	end(pool);
+}
+
+Test(background, what_is_summed_is_compared_in_turns_a_batch_an_interval)
+{
+	struct kvmm_background how = with_checksums();
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = make_cache(256, "lru");
+	sum_all(pool);
+	cache_keys(pool, 0, 50);
+	cache_keys(pool, 50, 50);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 50; i++)
+		kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).checks, 0, "a tick that need not look does not");
+	fake_env_advance(&fake, 1000 * MS);
+	for (u32 i = 0; i < 50; i++)
+		kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).checks, 64);
+	fake_env_advance(&fake, 1000 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).checks, 128, "from where it was");
+	end(pool);
+}
+
+Test(background, content_that_changed_is_found_without_being_asked)
+{
+	struct kvmm_background how = with_checksums();
+	u8 other[TEST_BLOCK_BYTES] = { 1 };
+	kvmm_key_t key = key_of(3);
+	struct kvmm_pool *pool;
+	kvmm_ref_t ref;
+
+	fake_time();
+	pool = make_cache(16, "lru");
+	sum_all(pool);
+	cache_keys(pool, 0, 8);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	kvmm_background_tick(pool);
+	cr_assert_eq(kvmm_match(pool, &key, 1, &ref), 1);
+	cr_assert_eq(kvmm_block_write(pool, kvmm_block_of_ref(pool, ref), 0, other, sizeof(other)), 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(verified(pool).bad_blocks, 0);
+	fake_env_advance(&fake, 1000 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).bad_blocks, 1);
+	cr_expect_eq(kvmm_match_len(pool, &key, 1), 0);
+	end(pool);
+}
+
+/* What is pinned cannot be summed: it is tried again later and later, and at the latest after 64 ms. */
+Test(background, what_cannot_be_summed_is_not_tried_at_each_tick)
+{
+	struct kvmm_background how = with_checksums();
+	struct kvmm_pool *pool;
+	kvmm_key_t key = key_of(0);
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	fake_time();
+	pool = make_cache(16, "lru");
+	sum_all(pool);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	kvmm_background_tick(pool);
+	cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+	cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
+	cr_assert_eq(kvmm_pin_many(pool, &ref, 1), 0);
+	for (u32 i = 0; i < 10; i++, fake_env_advance(&fake, 64 * MS))
+		kvmm_background_tick(pool);
+	kvmm_background_tick(pool);
+	cr_assert_eq(kvmm_unpin_many(pool, &ref, 1), 0);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).pending, 1, "it was tried just now");
+	fake_env_advance(&fake, 64 * MS);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).pending, 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	end(pool);
+}
+
+Test(background, nothing_is_verified_unless_it_was_asked_for)
+{
+	struct kvmm_background how = every_second(1);
+	struct kvmm_pool *pool;
+
+	fake_time();
+	pool = make_cache(16, "lru");
+	sum_all(pool);
+	cache_keys(pool, 0, 8);
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).pending, 8);
+	how.flags = KVMM_BACKGROUND_VERIFY;
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).pending, 0);
+	cr_expect_eq(kvmm_background_set(pool, NULL), 0);
+	cache_keys(pool, 8, 4);
+	kvmm_background_tick(pool);
+	cr_expect_eq(verified(pool).pending, 4, "off is off");
+	end(pool);
+}
+
+/* Real time; the interval is so long that only the look for new blocks can be it. */
+Test(background, a_thread_sums_new_blocks_soon, .timeout = 60)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_background how = with_checksums();
+
+	sum_all(pool);
+	how.flags |= KVMM_BACKGROUND_THREAD;
+	how.interval_ms = 3600 * 1000;
+	cr_expect_eq(kvmm_background_set(pool, &how), 0);
+	for (u32 i = 0; i < 5; i++) {
+		cache_keys(pool, 8 * i, 8);
+		while (verified(pool).summed < 8 * (i + 1))
+			usleep(1000);
+	}
 	end_pool(pool);
 }

@@ -490,6 +490,61 @@ Test(goal, what_has_moved_is_left_alone_for_a_while)
 	end_painted(pool, range);
 }
 
+/* The first pageblock cannot be emptied: no hole has three blocks. Each plan counts. */
+static struct kvmm_pool *tried_in_vain(kvmm_range_t *range, struct kvmm_compact_goal *ask)
+{
+	struct kvmm_pool *pool = painted("aaabqqqp.p.p.p.p", range);
+	struct kvmm_compact_plan plan;
+
+	*ask = goal_for(KVMM_GOAL_PAGEBLOCKS, 1);
+	ask->flags = KVMM_GOAL_CALM;
+	cr_assert_eq(kvmm_range_pin(pool, range['p' - 'a']), 0);
+	reach(pool, ask, &plan);
+	cr_assert_eq(plan.nr_moves, 0);
+	cr_assert_eq(kvmm_range_free(pool, range['q' - 'a']), 0);
+	range['q' - 'a'] = (kvmm_range_t){ 0 };
+	return pool;
+}
+
+Test(goal, a_pageblock_that_could_not_be_emptied_is_left_alone_for_a_while)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_compact_goal ask;
+	struct kvmm_pool *pool = tried_in_vain(range, &ask);
+	struct kvmm_compact_plan plan;
+	u32 nr = 0;
+
+	do {
+		reach(pool, &ask, &plan);
+	} while (!plan.nr_moves && ++nr < 2 * KVMM_CALM_PLANS);
+	cr_expect_eq(nr, KVMM_CALM_PLANS - 1);
+	cr_expect_eq(plan.nr_empty, 1);
+	cr_expect_str_eq(picture(pool), "....aaapbp.p.p.p");
+	end_painted(pool, range);
+}
+
+Test(goal, it_is_tried_again_at_once_when_less_is_held_there_or_it_is_urgent)
+{
+	kvmm_range_t range[26] = { 0 };
+	struct kvmm_compact_goal ask;
+	struct kvmm_pool *pool = tried_in_vain(range, &ask);
+	struct kvmm_compact_plan plan;
+
+	cr_assert_eq(kvmm_range_free(pool, range['b' - 'a']), 0);
+	range['b' - 'a'] = (kvmm_range_t){ 0 };
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 1);
+	cr_expect_str_eq(picture(pool), "....aaap.p.p.p.p");
+	end_painted(pool, range);
+
+	memset(range, 0, sizeof(range));
+	pool = tried_in_vain(range, &ask);
+	ask.flags = 0;
+	cr_expect_eq(reach(pool, &ask, &plan), 0);
+	cr_expect_eq(plan.nr_moves, 2);
+	end_painted(pool, range);
+}
+
 /* ---- growth ---- */
 
 Test(goal, reservations_are_given_up_only_where_something_goes)

@@ -115,6 +115,26 @@ Test(verify, names_are_sampled_at_the_rate)
 	end_pool(pool);
 }
 
+/* What is pinned before it was summed has to wait; the others go on being compared. */
+Test(verify, a_pinned_block_keeps_no_other_from_being_looked_at)
+{
+	kvmm_ref_t ref[NR];
+	struct kvmm_pool *pool = sparse(ref, 1000);
+	u64 checks;
+
+	cr_assert_eq(kvmm_pin_many(pool, &ref[2], 1), 0);
+	settle(pool);
+	cr_expect_eq(verified(pool).pending, 1);
+	cr_expect_eq(verified(pool).summed, 3);
+	checks = verified(pool).checks;
+	settle(pool);
+	cr_expect_geq(verified(pool).checks, checks + 3);
+	cr_assert_eq(kvmm_unpin_many(pool, &ref[2], 1), 0);
+	settle(pool);
+	cr_expect_eq(verified(pool).summed, 4);
+	end_pool(pool);
+}
+
 Test(verify, nobody_finds_a_block_whose_content_has_changed)
 {
 	kvmm_ref_t ref[NR];
