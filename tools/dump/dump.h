@@ -36,4 +36,7 @@ struct dump {
 /* 0, or what kvmm_disk_view_open() says. */
 int dump_tier(struct dump *dump);
 
+/* kvmm-dump report: the rest of the command line; what the process says at its end. */
+int dump_report(int argc, char **argv);
+
 #endif /* TOOLS_DUMP_H */

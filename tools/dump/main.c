@@ -44,7 +44,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num == 0 && strcmp(arg, "tier"))
-			argp_error(state, "there is no '%s', only tier", arg);
+			argp_error(state, "there is no '%s', only tier and report", arg);
 		if (state->arg_num == 1)
 			dump->path = arg;
 		if (state->arg_num > 1)
@@ -62,11 +62,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		argp_options, parse, "tier DIR", doc, NULL, NULL, NULL,
+		argp_options, parse, "tier DIR\nreport FILE...", doc, NULL, NULL, NULL,
 	};
 	struct dump dump = { .verify = true };
 	int err;
 
+	if (argc > 1 && !strcmp(argv[1], "report"))
+		return dump_report(argc - 1, argv + 1);
 	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &dump);
 	err = dump_tier(&dump);

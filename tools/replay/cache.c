@@ -341,6 +341,7 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	struct kvmm_acquire acquire = { 0 };
 	struct held *new = held_alloc(q, &shape, nr_blocks);
 	enum exit_code code;
+	u64 since;
 	int err;
 
 	*held = NULL;
@@ -354,7 +355,9 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	acquire.hits = new->refs;
 	acquire.fresh = new->muts;
 	acquire.evicted = cache->evicted;
+	since = record_call_begin(run->record);
 	err = kvmm_acquire(cache->pool, &acquire);
+	record_call_end(run->record, since);
 	if (err) {
 		free(new);
 		return err == -ENOSPC || err == -EDQUOT ? EXIT_GOOD : complain_of(err, "acquire request %u", q);
@@ -425,40 +428,6 @@ enum exit_code cache_finish(struct cache *cache)
 				(unsigned long long)cache->hits,
 				(unsigned long long)cache->evictions, cache->resident);
 	return EXIT_GOOD;
-}
-
-static char cell_of(struct cache *cache, u32 block)
-{
-	struct kvmm_block_info info;
-
-	if (kvmm_block_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
-		return CELL_FREE;
-	if (info.state != KVMM_BLOCK_INACTIVE)
-		return CELL_ACTIVE;
-	return record_age(cache->admitted - 1 - cache->filled_by[block]);
-}
-
-void cache_record(struct cache *cache, u64 x, u32 q)
-{
-	struct record *record = cache->run->record;
-	struct kvmm_pool_stat stat;
-	char *row;
-
-	if (!record_due(record, x, q) || kvmm_pool_stat(cache->pool, &stat))
-		return;
-	row = record_row(record);
-	for (u32 i = 0; i < record->nr_cells; i++)
-		row[i] = cell_of(cache, record_block(record, i));
-	record_add(record, &(struct sample){
-		.x		= x,
-		.cached		= stat.nr_inactive,
-		.held		= stat.nr_blocks - stat.nr_available,
-		.largest	= stat.largest,
-		.runs		= stat.nr_runs,
-		.nr_hits	= cache->hits,
-		.nr_accesses	= cache->accesses,
-		.nr_evicted	= cache->evictions,
-	});
 }
 
 void cache_describe(const struct cache *cache, const char *kind)

@@ -110,8 +110,14 @@ enum exit_code cache_release(struct cache *cache, struct held *held);
 /** cache_finish() - do the library's own counts agree with what was seen from here? */
 enum exit_code cache_finish(struct cache *cache);
 
+/** cache_record_begin() - for the report; @timed: mode conc. Return: 0; -ENOMEM. */
+int cache_record_begin(struct cache *cache, bool timed);
+
+/* Request @q has brought these blocks into the device. */
+void cache_own(struct cache *cache, u32 q, const kvmm_ref_t *refs, u32 nr);
+
 /** cache_record() - keep this moment for the report; the run has come to request @q */
-void cache_record(struct cache *cache, u64 x, u32 q);
+void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running);
 
 /* Blocks that can be had now: free ones and those that may be evicted. */
 u32 cache_available(struct cache *cache);

@@ -319,8 +319,10 @@ const struct ages *ages_at(const struct board *board, u32 trace, u32 row, u32 co
 static enum exit_code print(const struct board *board)
 {
 	const struct options *opt = board->opt;
-	int err = opt->report_path ? compare_write_page(board, opt->report_path) : 0;
+	int err;
 
+	compare_describe(board);
+	err = opt->report_path ? compare_write_page(board, opt->report_path) : 0;
 	if (err)
 		return complain(EXIT_INPUT, "%s: %s", opt->report_path, strerror(-err));
 	if (opt->json)

@@ -88,6 +88,9 @@ bool is_best(const struct board *board, u32 trace, u32 row, u32 column);
 const struct ages *ages_at(const struct board *board, u32 trace, u32 row, u32 column);
 
 void compare_print_text(const struct board *board, FILE *out);
+
+/* Adds to the results of each run where it stands among the others; then they can be printed as JSON. */
+void compare_describe(const struct board *board);
 void compare_print_json(const struct board *board, FILE *out);
 
 /** compare_write_page() - Return: 0; -errno. */

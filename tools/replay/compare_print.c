@@ -158,8 +158,8 @@ void compare_print_text(const struct board *board, FILE *out)
 	}
 }
 
-/* What the run says, and where it stands among the others. */
-static void print_run(const struct board *board, u32 trace, u32 row, u32 column, FILE *out)
+/* Where the run stands among the others. */
+static void describe_run(const struct board *board, u32 trace, u32 row, u32 column)
 {
 	struct results *results = &job_at(board, trace, row, column)->results;
 	char text[32] = "null";
@@ -171,7 +171,15 @@ static void print_run(const struct board *board, u32 trace, u32 row, u32 column,
 		snprintf(text, sizeof(text), "%lld", (long long)ppm);
 	results_raw(results, "gap_closed_ppm", text);
 	results_bool(results, "best", is_best(board, trace, row, column));
-	results_print_json(results, out);
+}
+
+void compare_describe(const struct board *board)
+{
+	for (u32 t = 0; t < board->nr_traces; t++)
+		for (u32 row = 0; row < board->row.nr; row++)
+			for (u32 column = 0; column < board->nr_sizes; column++)
+				if (!is_infinite(board, row) || !column)
+					describe_run(board, t, row, column);
 }
 
 void compare_print_json(const struct board *board, FILE *out)
@@ -180,5 +188,5 @@ void compare_print_json(const struct board *board, FILE *out)
 		for (u32 row = 0; row < board->row.nr; row++)
 			for (u32 column = 0; column < board->nr_sizes; column++)
 				if (!is_infinite(board, row) || !column)
-					print_run(board, t, row, column, out);
+					results_print_json(&job_at(board, t, row, column)->results, out);
 }

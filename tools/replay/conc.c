@@ -67,6 +67,7 @@ static enum exit_code start(struct conc *conc, struct held *held)
 	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
 	conc->wait_us += conc->now - req->arrival_us;
 	conc->delayed += conc->now > req->arrival_us;
+	record_latency(cache->run->record, RECORD_WAIT, conc->now - req->arrival_us);
 	if (!held->nr_lower)
 		return run_request(conc, held);
 	conc->loading[conc->nr_loading++] = held->q;
@@ -200,7 +201,8 @@ static enum exit_code simulate(struct conc *conc)
 			code = copy(conc);
 		if (!code)
 			code = admit(conc);
-		cache_record(&conc->cache, conc->now, conc->head);
+		cache_record(&conc->cache, conc->now, conc->head,
+			     conc->finish.nr + conc->nr_loading);
 		progress_step(conc->cache.run, conc->head);
 	}
 	progress_stop(conc->cache.run);
@@ -249,8 +251,7 @@ enum exit_code run_conc(const struct run *run)
 		conc.loading = calloc(run->trace->nr, sizeof(*conc.loading));
 	if (!code && (!conc.running || (conc.cache.tiers && !conc.loading)))
 		code = complain_of(-ENOMEM, "start");
-	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "us",
-				  true))
+	if (!code && cache_record_begin(&conc.cache, true))
 		code = complain_of(-ENOMEM, "record");
 	if (!code)
 		code = simulate(&conc);

@@ -167,8 +167,10 @@ int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 		.flags		= flags | (frag_is_pinned(frag, q) ? KVMM_ALLOC_PINNED : 0),
 		.report		= &report,
 	};
+	u64 since = record_call_begin(frag->run->record);
 	int err = kvmm_range_alloc_attr(frag->pool, &attr, range);
 
+	record_call_end(frag->run->record, since);
 	frag->count.moved_blocks += report.moved;
 	frag->count.compactions += report.moved > 0;
 	return err;
@@ -256,6 +258,7 @@ static int update_curve(struct frag *frag)
 static void count_admission(struct frag *frag, const struct live *live, u32 held)
 {
 	const struct trace_request *req = &frag->run->trace->req[frag->head];
+	u64 wait_us = frag->now - (frag->run->opt->by_time ? req->arrival_us : 0);
 
 	frag->asked += live->nr;
 	frag->tokens += (u64)req->input + req->output;
@@ -263,14 +266,20 @@ static void count_admission(struct frag *frag, const struct live *live, u32 held
 	frag->count.asked_blocks += live->nr;
 	frag->count.held_blocks += held;
 	frag->count.runs += live->nr_ext;
-	frag->count.wait_us += frag->now - (frag->run->opt->by_time ? req->arrival_us : 0);
+	frag->count.wait_us += wait_us;
+	record_latency(frag->run->record, RECORD_WAIT, wait_us);
 	frag->fp = fold(fold(frag->fp, frag->head), live->ext[0].start);
+}
+
+static u64 service_us(const struct trace_request *req)
+{
+	return (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
 }
 
 enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
 {
 	const struct trace_request *req = &frag->run->trace->req[frag->head];
-	u64 us = (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
+	u64 us = service_us(req);
 	struct live *live = calloc(1, sizeof(*live));
 	u32 q = frag->head;
 	bool moved;
@@ -508,6 +517,22 @@ static int make_pool(struct frag *frag)
 	return err;
 }
 
+/* About as long as if the pool were full all the time. */
+static int frag_begin_record(struct frag *frag)
+{
+	const struct trace *trace = frag->run->trace;
+	u128 block_us = 0;
+	u64 span;
+
+	for (u32 q = 0; q < trace->nr; q++)
+		block_us += (u128)frag_blocks_wanted(frag, q) * service_us(&trace->req[q]);
+	span = (u64)(block_us / max_u64(1, frag->limit));
+	if (frag->run->opt->by_time)
+		span = max_u64(span, record_span(trace));
+	return record_begin(frag->run->record, "us", span, IN_FRAG | IN_TIME |
+			    (frag->run->opt->compact != COMPACT_OFF ? IN_MOVES : 0));
+}
+
 static enum exit_code frag_init(struct frag *frag)
 {
 	const struct options *opt = frag->run->opt;
@@ -524,7 +549,7 @@ static enum exit_code frag_init(struct frag *frag)
 	frag->live = calloc(nr, sizeof(*frag->live));
 	frag->running = calloc(nr, sizeof(*frag->running));
 	if (!frag->live || !frag->running ||
-	    record_begin(frag->run->record, opt->nr_blocks, nr, "us", false) ||
+	    frag_begin_record(frag) ||
 	    pattern_init(&frag->pattern, opt, frag->pool))
 		return complain_of(-ENOMEM, "start");
 	find_median(frag);

@@ -15,16 +15,16 @@ static const char *const compact_names[] = {
 	[COMPACT_BETWEEN]	= "between",
 };
 
-static void paint(const struct frag *frag, struct record *record)
+static void paint(const struct frag *frag, struct recorder *rec)
 {
-	record_row(record);
+	recorder_clear(rec);
 	for (u32 i = 0; i < frag->nr_running; i++) {
 		u32 q = frag->running[i];
 		const struct live *live = frag->live[q];
-		char colour = frag_is_pinned(frag, q) ? CELL_PINNED : record_owner(q);
+		struct cell cell = { q, frag_is_pinned(frag, q) ? CELL_PINNED : CELL_ACTIVE };
 
 		for (u32 e = 0; e < live->nr_ext; e++)
-			record_paint(record, live->ext[e].start, live->ext[e].nr, colour);
+			recorder_paint(rec, live->ext[e].start, live->ext[e].nr, cell);
 	}
 }
 
@@ -36,14 +36,16 @@ void frag_record(struct frag *frag)
 	if (!record_due(record, frag->now, frag->head))
 		return;
 	stat = frag_zone_stat(frag);
-	paint(frag, record);
-	record_add(record, &(struct sample){
-		.x		= frag->now,
+	paint(frag, &record->rec);
+	record_add(record, frag->now, frag->head, &(struct sample){
 		.held		= stat.nr_blocks - stat.nr_free,
 		.largest	= stat.largest,
-		.runs		= stat.nr_runs,
-		.nr_fails	= frag->count.fail_frag,
-		.nr_moved	= frag->count.moved_blocks,
+		.free_runs	= stat.nr_runs,
+		.running	= frag->nr_running,
+		.requests	= frag->count.admitted,
+		.runs		= frag->count.runs,
+		.fails		= frag->count.fail_frag,
+		.moved		= frag->count.moved_blocks,
 	});
 }
 

@@ -6,15 +6,29 @@
 #include <kvmm/types.h>
 
 #include "ages.h"
+#include "record.h"
 #include "report.h"
+
+static enum exit_code write_record(const struct run *run)
+{
+	const struct options *opt = run->opt;
+	int err = record_finish(run->record, run->results);
+
+	if (err)
+		return complain(EXIT_INPUT, "%s: %s", opt->record_path ? opt->record_path : "recording",
+				strerror(-err));
+	if (opt->report_path)
+		err = report_write(run->record->out, run->trace->name, opt->report_path);
+	return err ? complain(EXIT_INPUT, "%s: %s", opt->report_path, strerror(-err)) : EXIT_GOOD;
+}
 
 static enum exit_code print(const struct run *run)
 {
 	const struct options *opt = run->opt;
-	int err = run->record ? report_write(run, opt->report_path) : 0;
+	enum exit_code code = run->record ? write_record(run) : EXIT_GOOD;
 
-	if (err)
-		return complain(EXIT_INPUT, "%s: %s", opt->report_path, strerror(-err));
+	if (code)
+		return code;
 	if (opt->json)
 		results_print_json(run->results, stdout);
 	else
@@ -25,6 +39,7 @@ static enum exit_code print(const struct run *run)
 
 static enum exit_code replay(const struct options *opt, struct trace *trace)
 {
+	bool wanted = opt->report_path || opt->record_path;
 	struct results results = { 0 };
 	struct record record = { 0 };
 	struct ages ages = { .nr = 0 };
@@ -32,14 +47,20 @@ static enum exit_code replay(const struct options *opt, struct trace *trace)
 		.opt		= opt,
 		.trace		= trace,
 		.results	= &results,
-		.record		= opt->report_path ? &record : NULL,
+		.record		= wanted ? &record : NULL,
 		.ages		= opt->ages ? &ages : NULL,
 	};
-	enum exit_code code = opt->mode->run(&run);
+	enum exit_code code = EXIT_GOOD;
+	int err = wanted ? record_open(&record, opt, trace) : 0;
 
+	if (err)
+		code = complain(EXIT_INPUT, "%s: %s", opt->record_path ? opt->record_path : "recording",
+				strerror(-err));
+	if (!code)
+		code = opt->mode->run(&run);
 	if (!code)
 		code = print(&run);
-	record_exit(&record);
+	record_close(&record);
 	results_exit(&results);
 	return code;
 }

@@ -30,7 +30,7 @@ enum option_key {
 	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
 	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
-	KEY_FIXED, KEY_CONFIG,
+	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
 };
 
 static const struct argp_option options[] = {
@@ -136,6 +136,12 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Output:", 6 },
 	{ "json", KEY_JSON, NULL, 0, "One JSON object a run on standard output", 0 },
 	{ "report", KEY_REPORT, "FILE.html", 0, "Also write a page: memory over time", 0 },
+	{ "record-state", KEY_RECORD_STATE, "FILE", 0,
+	  "Also write a recording of it, for kvmm-dump report", 0 },
+	{ "record-every", KEY_RECORD_EVERY, "S", 0,
+	  "A moment of it each S seconds of the simulation; seq: each S requests [about 1,200 in all]", 0 },
+	{ "record-calls", KEY_RECORD_CALLS, NULL, 0,
+	  "Measure calls of the library, too: then no two recordings are the same", 0 },
 	{ "progress", KEY_PROGRESS, NULL, 0, "Progress bar on stderr [on a terminal]", 0 },
 	{ "no-progress", KEY_NO_PROGRESS, NULL, 0, "No progress bar", 0 },
 	{ 0 }
@@ -461,6 +467,8 @@ static void finish(struct argp_state *state, struct parse *parse)
 	if (!opt->nr_sources && opt->mode->whole != run_generate)
 		add_source(state, opt, NULL, NULL);
 	check_sources(state, opt, opt->mode->whole == run_compare);
+	if (opt->record_path && opt->mode->whole)
+		argp_error(state, "--record-state: of one run, not in mode %s", opt->mode->name);
 	set_defaults(opt, parse->keys_given);
 	check(state, opt);
 	check_pageblock(state, opt);
@@ -556,6 +564,17 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 	}
 }
 
+/* A number above 0 with at most three digits behind the point, times 1,000. */
+static u64 thousandths(struct argp_state *state, const char *name, const char *arg)
+{
+	char *end;
+	double value = strtod(arg, &end);
+
+	if (*arg < '0' || *arg > '9' || *end || !(value >= 0.001 && value <= 1e9))
+		argp_error(state, "--%s: '%s' is not a number from 0.001 to 1e9", name, arg);
+	return (u64)(value * 1000 + 0.5);
+}
+
 /* A share with at most three digits behind the point, per mille. */
 static u32 permille(struct argp_state *state, const char *name, const char *arg)
 {
@@ -609,6 +628,12 @@ static void parse_rest(struct argp_state *state, struct options *opt, int key, c
 		opt->json = true;
 	else if (key == KEY_REPORT)
 		opt->report_path = arg;
+	else if (key == KEY_RECORD_STATE)
+		opt->record_path = arg;
+	else if (key == KEY_RECORD_EVERY)
+		opt->record_every_ms = thousandths(state, "record-every", arg);
+	else if (key == KEY_RECORD_CALLS)
+		opt->record_calls = true;
 	else
 		opt->progress = key == KEY_PROGRESS ? PROGRESS_ON : PROGRESS_OFF;
 }
@@ -639,6 +664,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED: case KEY_CONFIG:
 		parse_tiers(state, parse->opt, key, arg);
 		return 0;
+	case KEY_RECORD_STATE: case KEY_RECORD_EVERY: case KEY_RECORD_CALLS:
 	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:
 	case KEY_PROGRESS: case KEY_NO_PROGRESS:
 		parse_rest(state, parse->opt, key, arg);

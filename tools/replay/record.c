@@ -1,172 +1,228 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Moments of a run, thinned out as it goes on. */
+/* What replays put into their recordings. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "record.h"
-#include "results.h"
 
-static const char alphabet[] =
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+#define COLUMN(name, in)	{ #name, offsetof(struct sample, name), in }
 
-static int film_init(struct film *film, u32 nr_cells)
+static const struct column {
+	const char *name;
+	size_t offset;
+	unsigned int in;
+} columns[] = {
+	COLUMN(held,		IN_FRAG | IN_CACHE),
+	COLUMN(cached,		IN_CACHE),
+	COLUMN(largest,		IN_FRAG | IN_CACHE),
+	COLUMN(free_runs,	IN_FRAG | IN_CACHE),
+	COLUMN(running,		IN_TIME),
+	COLUMN(requests,	IN_FRAG | IN_CACHE),
+	COLUMN(runs,		IN_FRAG | IN_CACHE),
+	COLUMN(descriptors,	IN_TRANSFERS),
+	COLUMN(fails,		IN_FRAG),
+	COLUMN(moved,		IN_MOVES),
+	COLUMN(accesses,	IN_CACHE),
+	COLUMN(hits_device,	IN_CACHE),
+	COLUMN(hits_host,	IN_TIERS),
+	COLUMN(hits_disk,	IN_TIERS),
+	COLUMN(evicted,		IN_CACHE),
+	COLUMN(offloaded,	IN_TIERS),
+	COLUMN(loaded,		IN_TIERS),
+	COLUMN(wait_p50,	IN_TIME),
+	COLUMN(wait_p99,	IN_TIME),
+};
+
+/* ---- beginning and end ---- */
+
+int record_open(struct record *record, const struct options *opt, const struct trace *trace)
 {
-	film->sample = calloc(RECORD_ROWS, sizeof(*film->sample));
-	film->cells = calloc(RECORD_ROWS, nr_cells);
-	return film->sample && film->cells ? 0 : -ENOMEM;
+	record->opt = opt;
+	record->trace = trace;
+	record->out = opt->record_path ? fopen(opt->record_path, "w+") : tmpfile();
+	return record->out ? 0 : -errno;
 }
 
-int record_begin(struct record *record, u32 nr_blocks, u32 nr_requests, const char *x_unit,
-		 bool by_age)
+/* Where nobody says how often, so that there will be about RECORD_MOMENTS. */
+static u64 every(const struct record *record, const char *x_unit, u64 span)
 {
+	u64 ms = record->opt->record_every_ms;
+
+	if (!ms)
+		return max_u64(1, span / RECORD_MOMENTS);
+	return strcmp(x_unit, "us") ? max_u64(1, ms / 1000) : ms * 1000;
+}
+
+static int begin(struct record *record, const char *x_unit, u64 span, u32 nr_blocks)
+{
+	const char *names[ARRAY_SIZE(columns)];
+	struct recorder_attr attr = {
+		.out		= record->out,
+		.trace		= record->trace->name,
+		.purpose	= record->opt->mode->purpose,
+		.x_unit		= x_unit,
+		.owner		= "request",
+		.columns	= names,
+		.nr_blocks	= nr_blocks,
+		.every		= every(record, x_unit, span),
+	};
+	char source[64];
+
+	snprintf(source, sizeof(source), "kvmm-replay %s", record->opt->mode->name);
+	attr.source = source;
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].in & record->columns)
+			names[attr.nr_columns++] = columns[i].name;
+	return recorder_begin(&record->rec, &attr);
+}
+
+int record_begin(struct record *record, const char *x_unit, u64 span, unsigned int wanted)
+{
+	int err;
+
 	if (!record)
 		return 0;
-	memset(record, 0, sizeof(*record));
-	record->nr_blocks = nr_blocks;
-	record->nr_requests = nr_requests;
-	record->nr_cells = (u32)min_u64(nr_blocks, RECORD_MAX_CELLS);
-	record->x_unit = x_unit;
-	record->by_age = by_age;
-	record->row = malloc(record->nr_cells);
-	if (!record->row || film_init(&record->whole, record->nr_cells) ||
-	    film_init(&record->closeup, record->nr_cells))
-		return -ENOMEM;		/* record_exit() takes what is there */
-	return 0;
+	record->columns = wanted;
+	record->close_at = record->trace->nr / 2;
+	record->close_left = RECORD_CLOSE_UP;
+	err = begin(record, x_unit, span, record->opt->nr_blocks);
+	record->begun = !err;
+	return err;
 }
 
-void record_exit(struct record *record)
+static void print_lines(const struct line *line, u32 nr, FILE *out)
 {
-	free(record->whole.sample);
-	free(record->whole.cells);
-	free(record->closeup.sample);
-	free(record->closeup.cells);
-	free(record->row);
-	memset(record, 0, sizeof(*record));
-}
-
-bool record_due(struct record *record, u64 x, u32 q)
-{
-	if (!record)
-		return false;
-	record->whole.due = x >= record->whole.next_x;
-	record->closeup.due = q >= record->nr_requests / 2 && x >= record->closeup.next_x &&
-			      record->closeup.nr < RECORD_ROWS;
-	return record->whole.due || record->closeup.due;
-}
-
-char *record_row(struct record *record)
-{
-	return memset(record->row, CELL_FREE, record->nr_cells);
-}
-
-static char *row_of(const struct record *record, const struct film *film, u32 row)
-{
-	return film->cells + (size_t)row * record->nr_cells;
-}
-
-/* Keep every other row; as many again will then last for the time that passed so far. */
-static void thin_out(const struct record *record, struct film *film)
-{
-	u64 span = film->sample[film->nr - 1].x - film->sample[0].x;
-
-	for (u32 i = 1; i * 2 < film->nr; i++) {
-		film->sample[i] = film->sample[i * 2];
-		memcpy(row_of(record, film, i), row_of(record, film, i * 2), record->nr_cells);
+	putc('[', out);
+	for (u32 i = 0; i < nr; i++) {
+		fputs(i ? ",[" : "[", out);
+		print_json_string(out, line[i].label);
+		putc(',', out);
+		print_json_string(out, line[i].text);
+		putc(']', out);
 	}
-	film->nr = DIV_ROUND_UP(film->nr, 2);
-	film->step = span / film->nr;
+	putc(']', out);
 }
 
-static void film_add(const struct record *record, struct film *film, const struct sample *sample)
+static void put_results(struct record *record, const struct results *results)
 {
-	if (!film->due)
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+
+	if (!out)
 		return;
-	if (film->nr == RECORD_ROWS)
-		thin_out(record, film);
-	memcpy(row_of(record, film, film->nr), record->row, record->nr_cells);
-	film->sample[film->nr++] = *sample;
-	film->next_x = sample->x + max_u64(1, film->step);
+	fputs("{\"results\":", out);
+	results_print_members(results, out);
+	fputs(",\"tiles\":", out);
+	print_lines(results->tile, results->nr_tiles, out);
+	fputs(",\"lines\":", out);
+	print_lines(results->line, results->nr_lines, out);
+	putc('}', out);
+	fclose(out);
+	if (text)
+		recorder_line(&record->rec, text);
+	free(text);
 }
 
-void record_add(struct record *record, const struct sample *sample)
-{
-	film_add(record, &record->whole, sample);
-	film_add(record, &record->closeup, sample);
-}
-
-void record_paint(struct record *record, u32 start, u32 nr, char colour)
-{
-	u64 n = record->nr_cells, blocks = record->nr_blocks;
-	u64 cell = (u64)start * n / blocks;
-
-	for (; cell < n && record_block(record, (u32)cell) < (u64)start + nr; cell++)
-		if (record_block(record, (u32)cell) >= start)
-			record->row[cell] = colour;
-}
-
-/* Neighbours in time get letters far apart, so that they also get colours far apart. */
-char record_owner(u32 q)
-{
-	return alphabet[q * 29u % 64];
-}
-
-/* Six letters for each factor of 4, so that both minutes and hours can be told apart. */
-char record_age(u64 age)
-{
-	u32 level = 0;
-
-	for (age++; age >= 4 && level < 56; age /= 4)
-		level += 6;
-	return alphabet[min_u64(63, level + (age - 1) * 2)];
-}
-
-static void print_column(const struct film *film, FILE *out, const char *name, size_t offset)
-{
-	fprintf(out, "\"%s\":[", name);
-	for (u32 i = 0; i < film->nr; i++) {
-		u64 v;
-
-		memcpy(&v, (const char *)&film->sample[i] + offset, sizeof(v));
-		fprintf(out, "%s%llu", i ? "," : "", (unsigned long long)v);
-	}
-	fputs("],\n", out);
-}
-
-static void print_film(const struct record *record, const struct film *film, FILE *out)
+static void put_latencies(struct record *record)
 {
 	static const struct {
 		const char *name;
-		size_t offset;
-	} columns[] = {
-		{ "x", offsetof(struct sample, x) },
-		{ "held", offsetof(struct sample, held) },
-		{ "cached", offsetof(struct sample, cached) },
-		{ "largest", offsetof(struct sample, largest) },
-		{ "runs", offsetof(struct sample, runs) },
-		{ "fails", offsetof(struct sample, nr_fails) },
-		{ "moved", offsetof(struct sample, nr_moved) },
-		{ "hits", offsetof(struct sample, nr_hits) },
-		{ "accesses", offsetof(struct sample, nr_accesses) },
-		{ "evicted", offsetof(struct sample, nr_evicted) },
+		const char *how;
+		const char *unit;
+	} kinds[RECORD_NR_LATENCIES] = {
+		[RECORD_WAIT]	= { "requests waited for admission", "simulated", "us" },
+		[RECORD_STALL]	= { "requests waited for what they load", "simulated", "us" },
+		[RECORD_CALL]	= { "calls of the library for a request's blocks", "measured", "ns" },
 	};
 
-	putc('{', out);
-	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
-		print_column(film, out, columns[i].name, columns[i].offset);
-	fputs("\"map\":[", out);
-	for (u32 i = 0; i < film->nr; i++)
-		fprintf(out, "%s\n\"%.*s\"", i ? "," : "", (int)record->nr_cells,
-			row_of(record, film, i));
-	fputs("]}", out);
+	for (size_t i = 0; i < RECORD_NR_LATENCIES; i++)
+		if (record->latency[i].nr)
+			recorder_latency(&record->rec, kinds[i].name, kinds[i].how, kinds[i].unit,
+					 &record->latency[i]);
 }
 
-void record_print(const struct record *record, FILE *out)
+int record_finish(struct record *record, const struct results *results)
 {
-	fprintf(out, "\"blocks\":%u,\n\"cells\":%u,\n\"byAge\":%s,\n\"unit\":", record->nr_blocks,
-		record->nr_cells, record->by_age ? "true" : "false");
-	print_json_string(out, record->x_unit);
-	fputs(",\n\"whole\":", out);
-	print_film(record, &record->whole, out);
-	fputs(",\n\"closeup\":", out);
-	print_film(record, &record->closeup, out);
+	int err = 0;
+
+	if (!record->begun)
+		err = begin(record, "requests", 0, 0);
+	if (err)
+		return err;
+	record->begun = false;
+	put_latencies(record);
+	put_results(record, results);
+	return recorder_end(&record->rec);
+}
+
+void record_close(struct record *record)
+{
+	if (record->begun)
+		recorder_end(&record->rec);
+	if (record->out)
+		fclose(record->out);
+}
+
+/* ---- moments ---- */
+
+static bool is_close(const struct record *record, u32 q)
+{
+	return q >= record->close_at && record->close_left;
+}
+
+bool record_due(const struct record *record, u64 x, u32 q)
+{
+	return record && (recorder_due(&record->rec, x) || is_close(record, q));
+}
+
+void record_add(struct record *record, u64 x, u32 q, struct sample *sample)
+{
+	u64 values[ARRAY_SIZE(columns)], next = record->rec.next_x;
+	bool due = recorder_due(&record->rec, x);
+	u32 nr = 0;
+
+	sample->wait_p50 = latency_quantile(&record->recent, 500);
+	sample->wait_p99 = latency_quantile(&record->recent, 990);
+	for (size_t i = 0; i < ARRAY_SIZE(columns); i++)
+		if (columns[i].in & record->columns)
+			memcpy(&values[nr++], (const char *)sample + columns[i].offset, sizeof(u64));
+	recorder_add(&record->rec, x, values);
+	record->close_left -= is_close(record, q);
+	if (!due)
+		record->rec.next_x = next;	/* the others come when they would have come */
+	memset(&record->recent, 0, sizeof(record->recent));
+}
+
+/* ---- latencies ---- */
+
+void record_latency(struct record *record, enum record_latency what, u64 value)
+{
+	if (!record)
+		return;
+	latency_count(&record->latency[what], value);
+	if (what == RECORD_WAIT)
+		latency_count(&record->recent, value);
+}
+
+u64 record_call_begin(const struct record *record)
+{
+	struct timespec ts;
+
+	if (!record || !record->opt->record_calls)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+}
+
+void record_call_end(struct record *record, u64 since)
+{
+	if (since)
+		record_latency(record, RECORD_CALL, record_call_begin(record) - since);
+}
+
+u64 record_span(const struct trace *trace)
+{
+	return trace->nr ? trace->req[trace->nr - 1].arrival_us : 0;
 }

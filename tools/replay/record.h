@@ -1,94 +1,126 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the report shows over time: numbers, and a picture of the memory, at a few hundred moments
- * of the whole run, and at as many moments one after the other from its middle on.
+ * The recording of a replay (../report/recorder.h): what goes into --record-state and into the report.
  *
- * How long a run will be is not known before its end. So every moment is kept until there is no
- * more room, then every other one is dropped and from there on only half as many are taken.
+ * Moments come at equal distances, and besides, 256 of them one after the other from the middle of the
+ * run on: the close-up. All of it is the simulation's, so equal runs make equal recordings; but for what
+ * --record-calls adds, which is measured.
  */
 #ifndef REPLAY_RECORD_H
 #define REPLAY_RECORD_H
 
 #include <stdio.h>
 
-#include "common.h"
+#include "../report/recorder.h"
+#include "replay.h"
 
-#define RECORD_ROWS		400
-#define RECORD_MAX_CELLS	640
+#define RECORD_MOMENTS		1200	/* of a run, where nobody says how many */
+#define RECORD_CLOSE_UP		256
 
-/* Characters of a cell: these, or record_owner() or record_age(). */
-#define CELL_FREE	'.'
-#define CELL_ACTIVE	'*'
-#define CELL_PINNED	'!'
-
-/* One moment. Counts are in blocks, and since the start of the run where they say "nr". */
-struct sample {
-	u64 x;		/* microseconds, or requests */
-	u64 held;
-	u64 cached;	/* nobody uses them, but they may be hit */
-	u64 largest;	/* longest free run */
-	u64 runs;	/* free runs */
-	u64 nr_fails;
-	u64 nr_moved;
-	u64 nr_hits;
-	u64 nr_accesses;
-	u64 nr_evicted;
-};
-
-/* Some moments with their pictures. */
-struct film {
-	struct sample *sample;
-	char *cells;		/* RECORD_ROWS rows of record.nr_cells */
-	u64 next_x;
-	u64 step;
-	u32 nr;
-	bool due;		/* takes the moment that is being made */
-};
-
-struct record {
-	struct film whole;
-	struct film closeup;
-	char *row;		/* cells of the moment that is being made */
-	const char *x_unit;	/* "us" or "requests" */
-	u32 nr_requests;
-	u32 nr_blocks;
-	u32 nr_cells;
-	bool by_age;		/* cells are ages, not owners */
-};
-
-/** record_begin() - a run begins. Return: 0; -ENOMEM. @record may be NULL. */
-int record_begin(struct record *record, u32 nr_blocks, u32 nr_requests, const char *x_unit,
-		 bool by_age);
-
-void record_exit(struct record *record);
+/* Which modes have a number. */
+enum { IN_FRAG = 1, IN_CACHE = 2, IN_TIERS = 4, IN_TRANSFERS = 8, IN_TIME = 16, IN_MOVES = 32 };
 
 /**
- * record_due() - is it time for a moment? If so paint record_row() and call record_add().
+ * struct sample - the numbers of one moment
+ *
+ * In blocks, if not said otherwise; what happened is counted since the start of the run.
+ *
+ * @held: in use
+ * @cached: nobody uses them, but they may be hit
+ * @largest: the longest free run
+ * @free_runs: number of free runs
+ * @running: number of requests
+ * @requests: admitted
+ * @runs: that these were given; cache: that their new blocks came in
+ * @descriptors: that sending their prompts takes
+ * @fails: requests that found no run though enough was free
+ * @moved: by compaction
+ * @accesses: prompt blocks asked for
+ * @hits_device, @hits_host, @hits_disk: of them, found there
+ * @offloaded, @loaded: to and from lower tiers
+ * @wait_p50, @wait_p99: us, of the requests admitted since the moment before
+ */
+struct sample {
+	u64 held;
+	u64 cached;
+	u64 largest;
+	u64 free_runs;
+	u64 running;
+	u64 requests;
+	u64 runs;
+	u64 descriptors;
+	u64 fails;
+	u64 moved;
+	u64 accesses;
+	u64 hits_device;
+	u64 hits_host;
+	u64 hits_disk;
+	u64 evicted;
+	u64 offloaded;
+	u64 loaded;
+	u64 wait_p50;
+	u64 wait_p99;
+};
+
+enum record_latency {
+	RECORD_WAIT,	/* us: from its arrival until a request is admitted */
+	RECORD_STALL,	/* us: from then until what it loads is there */
+	RECORD_CALL,	/* ns: measured: one call of the library for its blocks */
+	RECORD_NR_LATENCIES,
+};
+
+/**
+ * struct record - a recording that is being made
+ * @out: it; a temporary file where it has no name
+ * @begun: the mode has something to record
+ * @columns: IN_*
+ * @close_at: the request at which the close-up begins
+ * @close_left: its moments
+ * @recent: waits since the last moment
+ */
+struct record {
+	struct recorder rec;
+	const struct options *opt;
+	const struct trace *trace;
+	FILE *out;
+	bool begun;
+	unsigned int columns;
+	u32 close_at;
+	u32 close_left;
+	struct latency latency[RECORD_NR_LATENCIES];
+	struct latency recent;
+};
+
+/** record_open() - make the file, if the options want any. Return: 0; -errno. */
+int record_open(struct record *record, const struct options *opt, const struct trace *trace);
+
+/** record_begin() - a run begins; @span: about how long it will be. Return: 0; -ENOMEM. */
+int record_begin(struct record *record, const char *x_unit, u64 span, unsigned int columns);
+
+/** record_finish() - it is over, with @results. Return: 0; -errno: it could not be written. */
+int record_finish(struct record *record, const struct results *results);
+
+void record_close(struct record *record);
+
+/**
+ * record_due() - is it time for a moment? If so paint it and call record_add().
  * @x: now
  * @q: the request that the run has come to
  *
  * @record may be NULL: never.
  */
-bool record_due(struct record *record, u64 x, u32 q);
+bool record_due(const struct record *record, u64 x, u32 q);
 
-/** record_row() - cells for the moment, all CELL_FREE */
-char *record_row(struct record *record);
+void record_add(struct record *record, u64 x, u32 q, struct sample *sample);
 
-void record_add(struct record *record, const struct sample *sample);
+/* Something took so long; @record may be NULL. */
+void record_latency(struct record *record, enum record_latency what, u64 value);
 
-/* The block in the middle of a cell: it speaks for its neighbours. */
-static inline u32 record_block(const struct record *record, u32 cell)
-{
-	return (u32)(((u64)cell * 2 + 1) * record->nr_blocks / (2 * (u64)record->nr_cells));
-}
+/* Nanoseconds before a call that is measured, or 0: it is not; and behind it. */
+u64 record_call_begin(const struct record *record);
+void record_call_end(struct record *record, u64 since);
 
-/* Paint the cells whose middle lies in [@start, @start + @nr). */
-void record_paint(struct record *record, u32 start, u32 nr, char colour);
-
-char record_owner(u32 q);
-char record_age(u64 age);
-
-/* As JSON members of an object, without the braces. */
-void record_print(const struct record *record, FILE *out);
+/* How long a trace would take that is not held up: until its last arrival, in us. */
+u64 record_span(const struct trace *trace);
 
 #endif /* REPLAY_RECORD_H */

@@ -66,6 +66,9 @@ struct source {
  * @token_bytes: content of a token, which is only counted
  * @reload_ms: what comes back so soon is thrashing
  * @fixed: nothing adapts
+ * @record_path: of the recording, or NULL; see record.h
+ * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
+ * @record_calls: and how long calls of the library took
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -75,6 +78,8 @@ struct options {
 	const char *alloc;
 	const char *device;
 	const char *report_path;
+	const char *record_path;
+	u64 record_every_ms;
 	u64 seed;
 	struct source source[MAX_SOURCES];
 	u32 nr_sources;
@@ -119,6 +124,7 @@ struct options {
 	u32 token_bytes;
 	u32 reload_ms;
 	bool fixed;
+	bool record_calls;
 };
 
 /* Names of enum kvmm_tier_write, in its order; ends with NULL. */

@@ -132,7 +132,7 @@ void results_tile(struct results *results, const char *label, const char *format
 	va_end(args);
 }
 
-void results_print_json(const struct results *results, FILE *out)
+void results_print_members(const struct results *results, FILE *out)
 {
 	putc('{', out);
 	for (u32 i = 0; i < results->nr_fields; i++) {
@@ -140,7 +140,13 @@ void results_print_json(const struct results *results, FILE *out)
 		print_json_string(out, results->field[i].key);
 		fprintf(out, ": %s", results->field[i].text);
 	}
-	fputs("}\n", out);
+	putc('}', out);
+}
+
+void results_print_json(const struct results *results, FILE *out)
+{
+	results_print_members(results, out);
+	putc('\n', out);
 }
 
 void results_print_text(const struct results *results, FILE *out)

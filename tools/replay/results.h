@@ -49,7 +49,10 @@ void results_say(struct results *results, const char *label, const char *format,
 void results_tile(struct results *results, const char *label, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* One object, with and without the end of the line. */
 void results_print_json(const struct results *results, FILE *out);
+void results_print_members(const struct results *results, FILE *out);
+
 void results_print_text(const struct results *results, FILE *out);
 void results_exit(struct results *results);
 

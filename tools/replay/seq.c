@@ -64,7 +64,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 	hits = held ? held->nr_hits : 0;
 	cache->fp = fold(cache->fp, hits);
 	if (!code)
-		cache_record(cache, q, q);
+		cache_record(cache, q, q, 1);
 	return code ? code : finish(cache, held);
 }
 
@@ -100,8 +100,7 @@ enum exit_code run_seq(const struct run *run)
 	code = cache_init(&cache, run, "requests");
 	if (!code)
 		code = flood_begin(&cache);
-	if (!code && record_begin(run->record, run->opt->nr_blocks, run->trace->nr, "requests",
-				  true))
+	if (!code && cache_record_begin(&cache, false))
 		code = complain_of(-ENOMEM, "record");
 	progress_start(run, "seq", run->trace->nr);
 	for (u32 q = 0; !code && q < run->trace->nr; q++) {

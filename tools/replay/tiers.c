@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "record.h"
 #include "tiers.h"
 
 #define NS_PER_MS	1000000ull
@@ -227,6 +228,10 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 		return EXIT_GOOD;
 	held->is_loaded = true;
 	cache->tiers->stall_ns += cache->tiers->now_ns - held->since_ns;
+	record_latency(cache->run->record, RECORD_STALL,
+		       (cache->tiers->now_ns - held->since_ns) / NS_PER_US);
+	if (!err)
+		cache_own(cache, held->q, result.refs, held->nr_lower);
 	return err ? complain_of(err, "load blocks of request %u", held->q) : EXIT_GOOD;
 }
 

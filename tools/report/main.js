@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ---- the page ---- */
+
+let page = { recordings: [], comparisons: [] }, shown = 0;
+
+function showResults({ results }) {
+	for (const id of ["tiles", "summary", "fields"])
+		$(id).textContent = "";
+	$("summary-panel").hidden = !results || !results.lines || !results.lines.length;
+	$("fields-panel").hidden = !results;
+	if (!results)
+		return;
+	for (const [label, text] of results.tiles || []) {
+		const tile = element("section", "", $("tiles"));
+		element("b", text, tile);
+		element("span", label, tile);
+	}
+	showLines(results.lines || []);
+	for (const [key, value] of Object.entries(results.results)) {
+		const row = element("tr", "", $("fields"));
+		element("td", key, row);
+		element("td", typeof value === "object" ? JSON.stringify(value) : String(value), row);
+	}
+}
+
+/* Lines without a label go on with the one before: a drawing in characters. */
+function showLines(lines) {
+	let before = null;
+	for (const [label, text] of lines) {
+		if (!label && before) {
+			before.parentNode.className = "bars";
+			before.textContent += "\n" + text;
+			continue;
+		}
+		const box = element("div", "", $("summary"));
+		element("dt", label, box);
+		before = element("dd", text, box);
+	}
+}
+
+function subtitle(rec) {
+	const { head } = rec, parts = [head.purpose, head.trace && "trace " + head.trace];
+	if (head.cells)
+		parts.push(count(head.blocks) + " blocks" + (head.cells < head.blocks ? ", one in " + count(head.blocks / head.cells) + " looked at" : ""));
+	if (rec.x.length)
+		parts.push(count(rec.x.length) + " moments over " + span(rec, lastX(rec) - rec.x[0]));
+	if (!rec.end)
+		parts.push("the recording was cut off");
+	if (rec.end && rec.end.full)
+		parts.push("the recording was full before the end");
+	return parts.filter(p => p).join(" · ");
+}
+
+function show(i) {
+	const rec = page.recordings[shown = i], mapped = rec.head.cells > 0 && rec.x.length > 0;
+	map.rec = rec;
+	map.cross = null;
+	$("colour").value = rec.col.cached ? "age" : "owner";
+	$("title").textContent = rec.head.source || "kvmm";
+	$("subtitle").textContent = subtitle(rec);
+	$("which").selectedIndex = i;
+	$("map-panel").hidden = !mapped;
+	$("closeup").hidden = !mapped || !closeUp(rec);
+	map.colours = makeColours();
+	map.onview = () => {};
+	if (rec.x.length)
+		[map.x0, map.x1, map.c0, map.c1] = [rec.x[0], endX(rec), 0, rec.head.cells];
+	showResults(rec);
+	showCharts(rec);
+	showLatencies(rec);
+	map.onview = followView;
+	if (mapped) {
+		drawMap();
+		drawLegend();
+	}
+}
+
+function setTheme(theme) {
+	root.dataset.theme = theme;
+	recolour();
+	recolourCharts();
+}
+const otherTheme = () => setTheme(root.dataset.theme === "dark" ? "light" : "dark");
+const help = () => $("help").open ? $("help").close() : $("help").showModal();
+const next = () => { if (page.recordings.length) show((shown + 1) % page.recordings.length); };
+
+document.onkeydown = e => {
+	if (e.ctrlKey || e.metaKey || e.altKey || /^(SELECT|INPUT)$/.test(e.target.tagName))
+		return;
+	const act = { "?": help, t: otherTheme, n: next }[e.key] ||
+		(!$("map-panel").hidden && !$("help").open && (e.target === canvas || !/^(Arrow|Home)/.test(e.key)) && KEYS[e.key]);
+	if (!act)
+		return;
+	e.preventDefault();
+	act(e);
+};
+$("theme").onclick = otherTheme;
+$("help-button").onclick = help;
+$("which").onchange = () => show($("which").selectedIndex);
+
+function setUp() {
+	page = readPage();
+	page.recordings.forEach(rec => element("option", rec.name, $("which")));
+	$("which").hidden = page.recordings.length < 2;
+	if (page.recordings.length)
+		show(0);
+	else
+		[$("title").textContent, $("subtitle").textContent] = ["kvmm-replay compare", "policies and sizes of a prefix cache, side by side"];
+	if (page.recordings.length > 1)
+		compareRecordings(page.recordings);
+	page.comparisons.forEach(showComparison);
+	document.title = [$("title").textContent].concat(page.recordings.map(rec => rec.head.trace || rec.name)).slice(0, 3).join(": ");
+	const dark = matchMedia("(prefers-color-scheme: dark)");
+	dark.onchange = () => setTheme(dark.matches ? "dark" : "light");
+}
+
+/* ---- #selftest: the page looks at itself, for tests in a browser without a screen ---- */
+
+const pixels = () => new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+const press = (key, shiftKey) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey, bubbles: true, cancelable: true }));
+const textOf = id => $(id).textContent;
+
+/* A cell that somebody owns, near the middle. */
+function ownedCell(rec) {
+	for (let d = 0; d < rec.x.length; d++) {
+		const i = (Math.floor(rec.x.length / 2) + d) % rec.x.length, cell = rec.rows[i].findIndex(c => ownerOf(c) !== NOBODY);
+		if (cell >= 0)
+			return { i, cell };
+	}
+	return null;
+}
+
+function testMap(check) {
+	const rec = map.rec, free = map.colours.state[FREE];
+	check("map painted", pixels().filter(p => p !== free && p >>> 24 === 255).length > 0);
+	const at = ownedCell(rec);
+	check("somebody owns something", at !== null);
+	/* To a whole pixel for each cell and moment, then the pointer goes there. */
+	setView(rec.x[at.i], rec.x[at.i] + 1, at.cell - 4, at.cell + 4);
+	const box = canvas.getBoundingClientRect(), [x, y] = toView((map.x0 + map.x1) / 2, at.cell + .5);
+	const event = { clientX: box.left + x / canvas.width * box.width, clientY: box.top + y / canvas.height * box.height };
+	canvas.dispatchEvent(new PointerEvent("pointermove", { ...event, bubbles: true }));
+	check("hover names the owner", tip.style.display === "block" && textOf("tip").includes(ownerName(rec, ownerOf(rec.rows[at.i][at.cell]))), textOf("tip"));
+	check("hover says since when", /since|from the beginning/.test(textOf("tip")));
+	canvas.dispatchEvent(new PointerEvent("pointerleave"));
+	viewAll();
+}
+
+function testKeys(check) {
+	const view = () => [map.x0, map.x1, map.c0, map.c1].join();
+	const whole = view(), before = pixels();
+	canvas.focus();
+	press("+");
+	const zoomed = view();
+	check("+ zooms in", zoomed !== whole && map.x1 - map.x0 < endX(map.rec) - map.rec.x[0]);
+	press("ArrowRight");
+	check("an arrow moves the view", view() !== zoomed);
+	check("and what is painted", pixels().some((p, i) => p !== before[i]));
+	check("the charts follow", !charts.length || Math.abs(charts[0].graph.xAxisRange()[0] - map.x0) <= 1e-6 * (map.x1 - map.x0));
+	press("ArrowRight", true);
+	check("shift and an arrow move the cross", map.cross !== null && tip.style.display === "block");
+	press("0");
+	check("0 shows all again", view() === whole);
+	press("?");
+	check("? helps", $("help").open);
+	press("?");
+	check("and ends it", !$("help").open);
+}
+
+function testThemes(check) {
+	const before = [pixels(), getComputedStyle(document.body).backgroundColor];
+	press("t");
+	check("dark and light differ", getComputedStyle(document.body).backgroundColor !== before[1]);
+	check("in the map, too", pixels().some((p, i) => p !== before[0][i]));
+	press("t");
+	check("and back", getComputedStyle(document.body).backgroundColor === before[1]);
+}
+
+function testColours(check) {
+	const seen = new Set();
+	for (let i = 0; i < 3; i++, press("c"))
+		seen.add(pixels().reduce((sum, p) => (Math.imul(sum, 31) + p) | 0, 0));
+	check("three ways to colour", seen.size === 3);
+}
+
+function selftest() {
+	const results = [], check = (name, ok, seen) => results.push({ name, ok: !!ok, seen });
+	try {
+		check("nothing to complain about", $("complaint").hidden, textOf("complaint"));
+		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
+			show(page.recordings.findIndex(rec => rec.head.cells && rec.x.length > 1));
+			check("charts drawn", charts.length > 0 && charts.every(({ graph }) => graph.numRows() === map.rec.x.length));
+			for (const test of [testMap, testKeys, testThemes, testColours])
+				test(check);
+		}
+		for (const { runs } of page.comparisons)
+			check("a curve for each policy", document.querySelectorAll("#comparison .curve").length >= new Set(runs.map(r => r.policy)).size);
+	} catch (e) {
+		check("no exception", false, String(e.stack || e));
+	}
+	const out = element("pre", JSON.stringify({ ok: results.every(r => r.ok), results }), document.body);
+	out.id = "selftest";
+}
+
+try {
+	setUp();
+} catch (e) {
+	$("complaint").hidden = false;
+	$("complaint").textContent = "This page could not be drawn: " + e.message;
+	console.error(e);
+}
+if (location.hash === "#selftest")
+	selftest();
