@@ -70,6 +70,11 @@ static u64 bytes_of(const struct kv_copy *copy, u64 nr_blocks)
 	return bytes * nr_blocks;
 }
 
+u64 kv_job_bytes(const struct job *job)
+{
+	return bytes_of(job->copy, job->nr_blocks);
+}
+
 /* A launch costs one call, however many pieces there are. */
 static u64 expected_ns(const struct job *job, u32 path, u64 bytes)
 {
@@ -95,6 +100,11 @@ static u32 cheapest(const struct job *job, u32 tried)
 		}
 	}
 	return best;
+}
+
+u64 kv_job_ns(const struct job *job)
+{
+	return expected_ns(job, cheapest(job, 0), kv_job_bytes(job));
 }
 
 static void count_fallback(struct kv_dev *dev, u32 refusal)
@@ -209,6 +219,27 @@ static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 	return any;
 }
 
+/* One launch, or nothing: in the order of the moves, which are independent of each other. */
+static int submit_summed(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream,
+			 u64 *bytes)
+{
+	struct job job = {
+		.dev = dev, .copy = copy, .moves = copy->moves, .nr = copy->nr,
+		.nr_blocks = blocks_of(copy->moves, copy->nr), .stream = stream,
+	};
+	u64 start = kv_clock_ns();
+	int err;
+
+	if (!job.nr_blocks)
+		return 0;
+	job.nr_pieces = kv_job_pieces(&job);
+	err = kv_sum_copy(&job);
+	*bytes = kv_job_bytes(&job);
+	if (!err)
+		count_path(&job, KV_PATH_KERNEL, kv_clock_ns() - start);
+	return err;
+}
+
 static kcu_stream stream_for(struct kv_dev *dev, const struct kv_copy *copy)
 {
 	return copy->dir == KV_COPY_LOCAL ? dev->gpu->compact : dev->gpu->transfer;
@@ -219,7 +250,7 @@ static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fenc
 	kcu_stream stream = stream_for(dev, copy);
 	struct fence *slot = kv_fence_reserve(dev);
 	bool any;
-	u64 bytes;
+	u64 bytes = 0;
 	int err;
 
 	if (!slot)
@@ -227,7 +258,12 @@ static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fenc
 	err = kv_fence_order(dev, stream, copy->after);
 	if (err)
 		return err;
-	any = submit_waves(dev, copy, stream, &bytes, &err);
+	if (copy->sums) {
+		err = submit_summed(dev, copy, stream, &bytes);
+		any = err != -EOPNOTSUPP;
+	} else {
+		any = submit_waves(dev, copy, stream, &bytes, &err);
+	}
 	if (err && !any)
 		return err;
 	*fence = kv_fence_commit(dev, slot, stream, err ? -EIO : 0, bytes);
@@ -237,7 +273,8 @@ static int submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fenc
 
 static int check(struct kv_dev *dev, const struct kv_copy *copy)
 {
-	if (copy->dir >= KV_NR_COPY_DIRS || !kv_copy_is_good(copy))
+	if (copy->dir >= KV_NR_COPY_DIRS || !kv_copy_is_good(copy) ||
+	    (copy->sums && copy->dir == KV_COPY_LOCAL))
 		return -EINVAL;
 	if (copy->dir != KV_COPY_TO_PEER)
 		return 0;

@@ -21,6 +21,7 @@
 
 #define KV_NR_FENCES		256u
 #define KV_SUM_BYTES		32768u		/* results of a round of checksums */
+#define KV_NR_SUM_BUFFERS	3u
 #define KV_NR_LISTS		8u
 #define KV_LIST_BYTES		(128u << 10)
 #define KV_WAVE_MOVES		4096u		/* most in a wave; its list fits in KV_LIST_BYTES */
@@ -55,7 +56,7 @@ struct list {
 
 enum kernel_id {
 	KERNEL_MOVE16, KERNEL_MOVE16_LIST, KERNEL_MOVE1, KERNEL_MOVE1_LIST,
-	KERNEL_FILL, KERNEL_FILL_LIST, KERNEL_SUM, NR_KERNELS,
+	KERNEL_FILL, KERNEL_FILL_LIST, KERNEL_SUM, KERNEL_MOVE_SUM, NR_KERNELS,
 };
 
 /* What one kind of copy costs. */
@@ -93,7 +94,7 @@ struct kv_dev {
 	struct wave_room *waves;	/* content: ->lock */
 	struct batch_room *batch;	/* content: ->lock */
 	u8 *lists_host;			/* pinned; NULL: no lists */
-	kcu_deviceptr lists;		/* their images, KV_SUM_BYTES under ->sum_lock, and as many more */
+	kcu_deviceptr lists;		/* their images, and KV_NR_SUM_BUFFERS of KV_SUM_BYTES; see sum.c */
 	struct costs costs;
 
 	struct kv_lock sum_lock;	/* one round of checksums at a time */
@@ -220,12 +221,19 @@ bool kv_kernel_serves(const struct kv_planes *src, const struct kv_planes *dst);
 int kv_kernel_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		  kcu_deviceptr sums);
 
+/* Can one launch move all of the job and sum it? kv_kernel_move_sum() adds to @sums as above. */
+bool kv_kernel_sums(const struct job *job);
+int kv_kernel_move_sum(struct job *job, kcu_deviceptr sums);
+
 /* ---- copy.c ---- */
 
 int kv_copy_submit(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fence *fence);
 int kv_copy_fill(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
 		 u32 nr, u8 byte, struct kv_fence after, struct kv_fence *fence);
 bool kv_copy_is_good(const struct kv_copy *copy);
+/* By the path that takes the least time. */
+u64 kv_job_ns(const struct job *job);
+u64 kv_job_bytes(const struct job *job);
 
 /* ---- sum.c ---- */
 
@@ -234,6 +242,9 @@ int kv_sum_blocks(struct kv_dev *dev, const struct kv_planes *planes, u32 first,
 int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struct kv_move *runs,
 		 u32 nr, struct kv_fence after, struct kv_fence *fence);
 int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr);
+
+/* With dev->lock held: a copy that has ->sums, on job->stream; -EOPNOTSUPP and nothing was queued. */
+int kv_sum_copy(struct job *job);
 
 /* ---- calibrate.c ---- */
 

@@ -179,7 +179,7 @@ static void create_lists(struct kv_dev *dev)
 	err = kv_gpu_call(dev->gpu, mem_host_alloc, &host, bytes, KCU_HOST_ALLOC_PORTABLE);
 	if (!err) {
 		dev->lists_host = host;
-		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + 2 * KV_SUM_BYTES);
+		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + KV_NR_SUM_BUFFERS * KV_SUM_BYTES);
 	}
 	if (!err)
 		err = create_list_events(dev);

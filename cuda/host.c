@@ -104,7 +104,8 @@ static bool move_is_good(const struct kv_copy *copy, const struct kv_move *move)
 
 static bool copy_is_good(const struct kv_copy *copy)
 {
-	if (copy->src.nr != copy->dst.nr || copy->after.id)
+	if (copy->src.nr != copy->dst.nr || copy->after.id ||
+	    (copy->sums && copy->dir == KV_COPY_LOCAL))
 		return false;
 	for (u32 i = 0; i < copy->src.nr; i++)
 		if (copy->src.plane[i].bytes != copy->dst.plane[i].bytes)
@@ -144,6 +145,29 @@ static void move_in_plane(const struct kvmm_plane *src, const struct kvmm_plane 
 			at(src->base + move->src * src->stride), move->nr * src->stride);
 }
 
+static u64 copy_and_sum(const struct kv_copy *copy, u32 from, u32 to)
+{
+	u64 sum = 0, pos = 0;
+
+	for (u32 p = 0; p < copy->src.nr; p++) {
+		const struct kvmm_plane *src = &copy->src.plane[p], *dst = &copy->dst.plane[p];
+
+		sum += kv_copy_sum_piece(at(dst->base + to * dst->stride),
+					 at(src->base + from * src->stride), src->bytes, pos);
+		pos += kv_sum_words(src->bytes);
+	}
+	return sum;
+}
+
+static void copy_and_sum_all(const struct kv_copy *copy)
+{
+	u64 *sum = copy->sums;
+
+	for (u32 i = 0; i < copy->nr; i++)
+		for (u32 k = 0; k < copy->moves[i].nr; k++)
+			*sum++ = copy_and_sum(copy, copy->moves[i].src + k, copy->moves[i].dst + k);
+}
+
 /* All memory is the host's, whatever the direction. */
 static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 			    struct kv_fence *fence)
@@ -151,7 +175,9 @@ static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 	if (copy->dir >= KV_NR_COPY_DIRS || !copy_is_good(copy))
 		return -EINVAL;
 
-	for (u32 i = 0; i < copy->nr; i++)
+	if (copy->sums)
+		copy_and_sum_all(copy);
+	for (u32 i = 0; i < copy->nr && !copy->sums; i++)
 		for (u32 p = 0; p < copy->src.nr; p++)
 			move_in_plane(&copy->src.plane[p], &copy->dst.plane[p], &copy->moves[i]);
 	fence->id = 0;

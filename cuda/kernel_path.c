@@ -28,6 +28,7 @@ static const char *const kernel_name[NR_KERNELS] = {
 	[KERNEL_FILL]		= "kv_fill",
 	[KERNEL_FILL_LIST]	= "kv_fill_list",
 	[KERNEL_SUM]		= "kv_sum",
+	[KERNEL_MOVE_SUM]	= "kv_move_sum",
 };
 
 static_assert(2 * KVMM_MAX_PLANES * sizeof(struct kvmm_plane) +
@@ -349,6 +350,54 @@ int kv_kernel_fill(struct kv_dev *dev, const struct kv_planes *planes, const str
 }
 
 /* ---- checksums ---- */
+
+bool kv_kernel_sums(const struct job *job)
+{
+	const struct kv_planes *src = &job->copy->src, *dst = &job->copy->dst;
+	u64 list = src->nr * (2 * sizeof(struct kvmm_plane) + sizeof(u64)) +
+		   KV_LAUNCH_LIST_WORDS(job->nr) * sizeof(u32);
+	bool vectors;
+
+	return job->dev->lists_host && list <= KV_LIST_BYTES && job->nr_blocks <= KV_SUM_MOST &&
+	       !kv_path_refusal(job, KV_PATH_KERNEL) &&
+	       kv_launch_alike(src->plane, dst->plane, src->nr, &vectors) == src->nr && vectors;
+}
+
+/* Number of the first word of each plane. */
+static u64 put_firsts(struct draft *draft, const struct kv_planes *planes)
+{
+	kcu_deviceptr at = draft->addr + draft->used;
+	u64 pos = 0;
+
+	for (u32 i = 0; i < planes->nr; i++) {
+		put(draft, &pos, sizeof(pos));
+		pos += kv_sum_words(planes->plane[i].bytes);
+	}
+	return at;
+}
+
+int kv_kernel_move_sum(struct job *job, kcu_deviceptr sums)
+{
+	struct pass pass = { .job = job, .vectors = true };
+	struct kv_move_sum_args args = { .sums = sums };
+	struct draft draft;
+	int nr_threads, err;
+
+	set_planes(&pass, 0, job->copy->src.nr);
+	err = begin_list(job->dev, &draft);
+	if (err)
+		return err;
+	args.first = put_firsts(&draft, &job->copy->src);
+	nr_threads = draft_wave(&pass, &draft, &args.head);
+	if (nr_threads < 0)
+		return nr_threads;
+	kv_launch_longer_chunks(&args.head);
+	err = upload(job->dev, job->stream, &draft);
+	if (!err)
+		err = launch(job, KERNEL_MOVE_SUM, &args, &args.head, nr_threads);
+	end_list(job->dev, job->stream, draft.list);
+	return err;
+}
 
 int kv_kernel_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		  kcu_deviceptr sums)

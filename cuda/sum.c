@@ -101,7 +101,7 @@ static int read_round(struct kv_dev *dev, const struct round *round)
 
 /* ---- either ---- */
 
-/* The buffer lives behind the lists, which a device without room for them does not have. */
+/* The buffers live behind the lists, which a device without room for them does not have. */
 static bool can_use_kernel(struct kv_dev *dev, const struct kv_planes *planes)
 {
 	return dev->module && dev->lists_host && kv_kernel_serves(planes, planes);
@@ -226,5 +226,48 @@ int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr)
 	kv_lock(&dev->lock);
 	dev->is_summing = false;
 	kv_unlock(&dev->lock);
+	return err ? -EIO : 0;
+}
+
+/* ---- of what is copied ---- */
+
+/* One after the other on the stream of transfers, so one buffer is enough. */
+static kcu_deviceptr third_buffer(const struct kv_dev *dev)
+{
+	return second_buffer(dev) + KV_SUM_BYTES;
+}
+
+/*
+ * A launch that copies and sums reads memory once. But engines for copies may be faster than that
+ * by more than it takes to sum the blocks where they lie, which is what a copy of them takes at most.
+ */
+static bool is_worth_it(const struct job *job)
+{
+	struct kv_dev *dev = job->dev;
+	u64 bytes = kv_job_bytes(job);
+
+	if (dev->knob[KV_KNOB_PATH])
+		return dev->knob[KV_KNOB_PATH] == KV_PATH_KERNEL;
+	return kv_cost_ns(dev, job->copy->dir, KV_PATH_KERNEL, 1, bytes) <=
+	       kv_job_ns(job) + kv_cost_ns(dev, KV_COPY_LOCAL, KV_PATH_KERNEL, 1, bytes);
+}
+
+int kv_sum_copy(struct job *job)
+{
+	struct kv_dev *dev = job->dev;
+	kcu_deviceptr sums = third_buffer(dev);
+	u32 bytes = job->nr_blocks * sizeof(u64);
+	int err;
+
+	if (!kv_kernel_sums(job) || !is_worth_it(job))
+		return -EOPNOTSUPP;
+	err = kv_gpu_call(dev->gpu, memset_d8_async, sums, 0, bytes, job->stream);
+	if (!err)
+		err = kv_kernel_move_sum(job, sums);
+	if (!err)
+		err = kv_gpu_call(dev->gpu, memcpy_dtoh_async, job->copy->sums, sums, bytes,
+				  job->stream);
+	if (err && !job->nr_calls && !kv_gpu_ready(dev->gpu) && !kv_dev_is_blind(dev))
+		return -EOPNOTSUPP;
 	return err ? -EIO : 0;
 }

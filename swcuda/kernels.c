@@ -131,6 +131,25 @@ static void access_sum(const struct sw_kernel *kernel, void **params,
 	}
 }
 
+static void access_move_sum(const struct sw_kernel *kernel, void **params,
+			    struct sw_access_list *list, sw_touch_fn touch)
+{
+	const struct kv_move_sum_args *args = params[0];
+	struct walk walk = { .list = list, .touch = touch, .reads = true };
+
+	touch(list, args->first, args->head.nr_planes * sizeof(u64), false);
+	touch(list, args->sums, args->head.nr_blocks * sizeof(u64), true);
+	touch_list(&walk, &args->head);
+}
+
+static void (*access_of(const char *name))(const struct sw_kernel *kernel, void **params,
+					   struct sw_access_list *list, sw_touch_fn touch)
+{
+	if (!strcmp(name, "kv_sum"))
+		return access_sum;
+	return strcmp(name, "kv_move_sum") ? access_move : access_move_sum;
+}
+
 /* ---- Finding them ---- */
 
 #define MAX_OWN		16
@@ -146,7 +165,7 @@ static const struct sw_kernel *find_own(const char *name)
 		return NULL;
 	own[i] = (struct sw_kernel){
 		.name = kv_kernels[i].name, .nr_params = 1, .run = run_own, .any_grid = true,
-		.access = strcmp(name, "kv_sum") ? access_move : access_sum,
+		.access = access_of(name),
 		.data = &kv_kernels[i],
 	};
 	return &own[i];

@@ -126,6 +126,18 @@ struct kv_sum_args {
 	u32 reserved;
 };
 
+/**
+ * struct kv_move_sum_args - the parameters of kv_move_sum, which moves vectors and sums what it reads
+ * @head: as for kv_move16_list
+ * @sums: address of one u64 for each block, in the order of the moves; as in struct kv_sum_args
+ * @first: address of one u64 for each plane: the number of its first word
+ */
+struct kv_move_sum_args {
+	struct kv_move_head head;
+	u64 sums;
+	u64 first;
+};
+
 #define KV_SUM_STEP		0x9e3779b97f4a7c15ul	/* 2^64 by the golden ratio */
 #define KV_SUM_MUL_1		0xbf58476d1ce4e5b9ul
 #define KV_SUM_MUL_2		0x94d049bb133111ebul
@@ -176,6 +188,29 @@ static inline u64 kv_sum_piece(const void *piece, u64 bytes, u64 pos)
 	return sum + kv_sum_word(word, pos);
 }
 
+/*
+ * Copies a piece, and is its kv_sum_piece(): of what was read, so a copy whose source changes at the
+ * same time has the sum of what it became. @dst and @piece are disjoint.
+ */
+static inline u64 kv_copy_sum_piece(void *dst, const void *piece, u64 bytes, u64 pos)
+{
+	const u8 *from = piece;
+	u64 sum = 0, done = 0;
+	u8 *to = dst;
+
+	if (bytes >= KV_STREAM_BYTES)
+		done = kv_copy_rounds(to, from, bytes / 8, pos, &sum) * 8;
+	/* The rest in parts that stay in the cache from being copied to being read again. */
+	while (done < bytes) {
+		u64 part = bytes - done < KV_STREAM_BYTES ? bytes - done : KV_STREAM_BYTES;
+
+		__builtin_memcpy(to + done, from + done, part);
+		sum += kv_sum_piece(to + done, part, pos + done / 8);
+		done += part;
+	}
+	return sum;
+}
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of the checksum, as on a device");
 
 /* Words of a piece, as the checksum counts them. */
@@ -187,6 +222,7 @@ static inline u64 kv_sum_words(u64 bytes)
 static_assert(sizeof(struct kv_move_head) == 64, "as in the PTX");
 static_assert(sizeof(struct kv_move_args) == KV_KERNEL_ARGS_BYTES, "as in the PTX");
 static_assert(sizeof(struct kv_sum_args) == 48, "as in the PTX");
+static_assert(sizeof(struct kv_move_sum_args) == 80, "as in the PTX");
 
 /* A kernel compiled for the host: what one of its threads does. @args: its struct, as launched. */
 typedef void (*kv_kernel_fn)(const struct kv_thread *self, const void *args);

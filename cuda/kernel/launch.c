@@ -192,6 +192,14 @@ u32 kv_launch_groups(const struct kv_move_head *head, u32 cap)
 	return min(nr, (u64)cap);
 }
 
+#define SUMMED_ROUNDS	8u	/* of a thread in a chunk */
+
+void kv_launch_longer_chunks(struct kv_move_head *head)
+{
+	head->chunk_bytes *= SUMMED_ROUNDS;
+	head->nr_chunks = (head->nr_chunks + SUMMED_ROUNDS - 1) / SUMMED_ROUNDS;
+}
+
 u32 kv_launch_sum_parts(u32 nr_blocks, u32 nr_planes, u32 cap)
 {
 	u32 wanted = nr_blocks ? cap / nr_blocks : 1;

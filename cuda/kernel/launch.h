@@ -87,6 +87,9 @@ u32 kv_launch_list(struct kv_move_head *head, u32 *words, const struct kv_move *
 /* Groups for a launch: one for each chunk, but at most @cap. Not 0, unless there is nothing. */
 u32 kv_launch_groups(const struct kv_move_head *head, u32 cap);
 
+/* For kv_move_sum, whose threads add to a sum at the end of each chunk: longer ones, and so fewer. */
+void kv_launch_longer_chunks(struct kv_move_head *head);
+
 /*
  * nr_parts for kv_sum so that about @cap groups have work, and its number of groups; at least 1.
  * The kernel goes around more often if either is smaller.

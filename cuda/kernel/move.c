@@ -345,6 +345,60 @@ kv_kernel_inline void sum_body(const struct kv_thread *self, const struct kv_sum
 
 KERNEL(kv_sum, kv_sum_args, sum_body)
 
+/* This thread's share of a chunk, vectors all of it, whose first word is number @pos. */
+kv_kernel_inline u64 copy_sum16(const struct kv_thread *self, struct job job, u64 pos)
+{
+	u32 step = self->nr_threads * VEC_BYTES;
+	u32 at = self->nr * VEC_BYTES;
+	u64 sum = 0;
+
+	if (sums_alone(self))
+		return copy_sum_alone(job.dst, job.src, job.bytes, pos);
+	for (; at + 3 * step < job.bytes; at += IN_FLIGHT * step) {
+		struct vec a = load16(job.src + at);
+		struct vec b = load16(job.src + at + step);
+		struct vec c = load16(job.src + at + 2 * step);
+		struct vec d = load16(job.src + at + 3 * step);
+
+		store16(job.dst + at, a);
+		store16(job.dst + at + step, b);
+		store16(job.dst + at + 2 * step, c);
+		store16(job.dst + at + 3 * step, d);
+		sum += sum_vec(a, pos + at / 8);
+		sum += sum_vec(b, pos + (at + step) / 8);
+		sum += sum_vec(c, pos + (at + 2 * step) / 8);
+		sum += sum_vec(d, pos + (at + 3 * step) / 8);
+	}
+	for (; at < job.bytes; at += step) {
+		struct vec a = load16(job.src + at);
+
+		store16(job.dst + at, a);
+		sum += sum_vec(a, pos + at / 8);
+	}
+	return sum;
+}
+
+kv_kernel_inline void move_sum_body(const struct kv_thread *self,
+				    const struct kv_move_sum_args *args)
+{
+	const struct kv_move_head *head = &args->head;
+	const KV_GLOBAL u32 *moves = (const KV_GLOBAL u32 *)head->moves;
+	const KV_GLOBAL u64 *first = (const KV_GLOBAL u64 *)args->first;
+	struct cursor step = cursor_at(head, self->nr_groups);
+	struct cursor at = cursor_at(head, self->group);
+
+	for (; at.block < head->nr_blocks; at = cursor_add(head, at, step)) {
+		struct pair pair = find_pair_in_list(head, moves, at.block);
+		struct job job = job_of(head, pair, plane_in_table(head->src_planes, at.plane),
+					plane_in_table(head->dst_planes, at.plane), at.chunk);
+		u64 pos = first[at.plane] + at.chunk * (head->chunk_bytes / 8);
+
+		add8(args->sums + at.block * sizeof(u64), copy_sum16(self, job, pos));
+	}
+}
+
+KERNEL(kv_move_sum, kv_move_sum_args, move_sum_body)
+
 #ifndef __OPENCL_C_VERSION__
 const struct kv_kernel kv_kernels[] = {
 	{ "kv_move16",		kv_move16,	sizeof(struct kv_move_args) },
@@ -354,6 +408,7 @@ const struct kv_kernel kv_kernels[] = {
 	{ "kv_fill",		kv_fill,	sizeof(struct kv_move_args) },
 	{ "kv_fill_list",	kv_fill_list,	sizeof(struct kv_move_head) },
 	{ "kv_sum",		kv_sum,		sizeof(struct kv_sum_args) },
+	{ "kv_move_sum",	kv_move_sum,	sizeof(struct kv_move_sum_args) },
 	{ NULL, NULL, 0 },
 };
 #endif

@@ -81,6 +81,11 @@ kv_kernel_inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
 	return 0;
 }
 
+kv_kernel_inline u64 copy_sum_alone(u64 dst, u64 src, u32 bytes, u64 pos)
+{
+	return 0;
+}
+
 #else
 
 #include <kv/atomic.h>
@@ -126,6 +131,11 @@ static inline bool sums_alone(const struct kv_thread *self)
 static inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
 {
 	return kv_sum_piece((const void *)(uintptr_t)piece, bytes, pos);
+}
+
+static inline u64 copy_sum_alone(u64 dst, u64 src, u32 bytes, u64 pos)
+{
+	return kv_copy_sum_piece((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, bytes, pos);
 }
 
 #endif

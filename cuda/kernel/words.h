@@ -5,17 +5,21 @@
  * The sum is the same however it is made, so a processor does it as well as it can: with AVX-512
  * there is a multiplication of 64-bit lanes, with AVX2 the compiler makes one of three of 32 bits.
  * The processor is asked at each piece, which is a load and a branch; nothing is set up before.
- * Four vectors at a time, since a multiplication takes longer than the loads do.
+ * Four vectors at a time, since a multiplication takes longer than the loads do. A copy that sums what
+ * it reads goes through memory once, and takes no longer than one that does not.
  *
  * Included by kernel.h alone.
  */
 #ifndef KV_KERNEL_WORDS_H
 #define KV_KERNEL_WORDS_H
 
-/* Words at @byte, the first of which is number @pos; returns how many: whole rounds only. */
-#define DEFINE_SUM_ROUNDS(name, isa, lanes)					\
+/*
+ * Words at @byte, the first of which is number @pos; returns how many: whole rounds only. What is read
+ * goes to put(@dst) as well.
+ */
+#define DEFINE_ROUNDS(name, isa, lanes, put)					\
 __attribute__((target(isa)))							\
-static inline u64 name(const u8 *byte, u64 nr, u64 pos, u64 *sum)		\
+static inline u64 name(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)	\
 {										\
 	typedef u64 vec __attribute__((vector_size(lanes * 8)));		\
 	const u64 step = lanes * KV_SUM_STEP, round = 4 * lanes;		\
@@ -29,6 +33,7 @@ static inline u64 name(const u8 *byte, u64 nr, u64 pos, u64 *sum)		\
 			vec x;							\
 										\
 			__builtin_memcpy(&x, byte + 8 * (done + i * lanes), sizeof(x)); \
+			put(dst + 8 * (done + i * lanes), x);			\
 			x += key;						\
 			key += step;						\
 			x = (x ^ x >> 30) * KV_SUM_MUL_1;			\
@@ -41,24 +46,58 @@ static inline u64 name(const u8 *byte, u64 nr, u64 pos, u64 *sum)		\
 	return done;								\
 }
 
+/* What is copied in one go is not kept in caches: its destination need not be read before. */
+#define KV_STREAM_BYTES		4096u
+
 #if defined(__x86_64__) && !defined(__CHECKER__)	/* sparse knows no __builtin_cpu_supports() */
 
-DEFINE_SUM_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8)
-DEFINE_SUM_ROUNDS(kv_sum_avx2, "avx2", 4)
+#include <immintrin.h>
+
+#define PUT_NOWHERE(to, x)	((void)(to))
+#define PUT_STREAM64(to, x)	_mm512_stream_si512((void *)(to), (__m512i)(x))
+#define PUT_STREAM32(to, x)	_mm256_stream_si256((void *)(to), (__m256i)(x))
+
+DEFINE_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8, PUT_NOWHERE)
+DEFINE_ROUNDS(kv_sum_avx2, "avx2", 4, PUT_NOWHERE)
+DEFINE_ROUNDS(kv_copy_avx512, "avx512f,avx512dq", 8, PUT_STREAM64)
+DEFINE_ROUNDS(kv_copy_avx2, "avx2", 4, PUT_STREAM32)
 
 /* As far as vectors go: adds to *@sum, and returns how many words that were. */
 static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
 {
 	if (__builtin_cpu_supports("avx512dq"))
-		return kv_sum_avx512(byte, nr, pos, sum);
+		return kv_sum_avx512(NULL, byte, nr, pos, sum);
 	if (__builtin_cpu_supports("avx2"))
-		return kv_sum_avx2(byte, nr, pos, sum);
+		return kv_sum_avx2(NULL, byte, nr, pos, sum);
 	return 0;
+}
+
+/* The same, and copies them; 0 if @dst is not aligned for that. */
+static inline u64 kv_copy_rounds(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)
+{
+	u64 done;
+
+	if ((uintptr_t)dst % 64)
+		return 0;
+	if (__builtin_cpu_supports("avx512dq"))
+		done = kv_copy_avx512(dst, byte, nr, pos, sum);
+	else if (__builtin_cpu_supports("avx2"))
+		done = kv_copy_avx2(dst, byte, nr, pos, sum);
+	else
+		return 0;
+	/* Streaming stores are ordered by this alone, so whoever says that the copy is complete may. */
+	_mm_sfence();
+	return done;
 }
 
 #else
 
 static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
+{
+	return 0;
+}
+
+static inline u64 kv_copy_rounds(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)
 {
 	return 0;
 }

@@ -79,6 +79,9 @@ enum kv_fallback {
  * @flags: KV_COPY_*
  * @peer: the device of @dst for KV_COPY_TO_PEER, of the same ops
  * @after: nothing is read or written before it is complete
+ * @sums: NULL, or memory of host_alloc for a checksum of each block, in the order of @moves, of what
+ *	was read: there when the fence is. Not for KV_COPY_LOCAL. -EOPNOTSUPP: it takes less time to
+ *	copy first and to sum then, or cannot be done otherwise
  */
 struct kv_copy {
 	struct kv_planes src;
@@ -89,6 +92,7 @@ struct kv_copy {
 	u32 flags;
 	struct kv_dev *peer;
 	struct kv_fence after;
+	u64 *sums;
 };
 
 /**

@@ -68,7 +68,7 @@ static void embedded_text_loads(void)
 {
 	static const char *const names[] = {
 		"kv_move16", "kv_move16_list", "kv_move1", "kv_move1_list", "kv_fill",
-		"kv_fill_list", "kv_sum",
+		"kv_fill_list", "kv_sum", "kv_move_sum",
 	};
 	kcu_module module = embedded_module();
 	kcu_function fn[ARRAY_SIZE(names)];

@@ -238,3 +238,31 @@ Test(host, keeps_every_byte_of_long_overlapping_moves)
 		cr_expect(!memcmp(memory, expected, sizeof(memory)), "to block %u", dst);
 	}
 }
+
+/* In the order of the moves; nothing of it within one pool. */
+Test(host, sums_what_it_copies)
+{
+	enum { BLOCKS = 8, BYTES = 9000 };
+	static char from[BLOCKS * BYTES], to[BLOCKS * BYTES];
+	struct kvmm_plane src[2] = { { addr_of(from), BYTES, 8192 },
+				     { addr_of(from) + 8192, BYTES, 100 } };
+	struct kvmm_plane dst[2] = { { addr_of(to), BYTES, 8192 }, { addr_of(to) + 8192, BYTES, 100 } };
+	const struct kv_move moves[] = { { 5, 0, 2 }, { 1, 7, 1 } };
+	u64 sums[3], sum;
+	struct kv_copy copy = { .src = { src, 2 }, .dst = { dst, 2 }, .moves = moves, .nr = 2,
+				.dir = KV_COPY_TO_HOST, .sums = sums };
+	struct kv_fence fence;
+
+	for (u32 i = 0; i < sizeof(from); i++)
+		from[i] = (i * 2654435761u) >> 24;
+	cr_assert_eq(ops->copy_blocks(host(), &copy, &fence), 0);
+	for (u32 i = 0; i < 3; i++) {
+		u32 is = i < 2 ? 5 + i : 1, at = i < 2 ? i : 7;
+
+		cr_assert_eq(ops->sum_blocks(host(), &copy.src, is, 1, no_fence, &sum), 0);
+		cr_expect_eq(sums[i], sum);
+		cr_expect(!memcmp(to + at * BYTES, from + is * BYTES, 8292));
+	}
+	copy.dir = KV_COPY_LOCAL;
+	cr_expect_eq(ops->copy_blocks(host(), &copy, &fence), -EINVAL);
+}

@@ -188,6 +188,115 @@ Test(copy, pageable_memory_goes_by_single_copies)
 	soft_close(dev);
 }
 
+/* ---- copies that sum ---- */
+
+static void expect_sums(struct kv_dev *dev, const struct blocks *src, const struct kv_move *moves,
+			u32 nr, const u64 *sums)
+{
+	u64 sum;
+
+	for (u32 i = 0; i < nr; i++)
+		for (u32 k = 0; k < moves[i].nr; k++, sums++) {
+			cr_assert_eq(ops->sum_blocks(dev, &src->planes, moves[i].src + k, 1, none,
+						     &sum), 0);
+			cr_expect_eq(*sums, sum, "block %u of move %u", k, i);
+		}
+}
+
+/* False: it cannot be had, and nothing was done. */
+static bool copy_and_sum(struct kv_dev *dev, struct blocks *dst, struct blocks *src, u32 dir)
+{
+	struct kv_host_mem sums;
+	struct kv_move moves[MOVES];
+	struct kv_copy copy = {
+		.src = src->planes, .dst = dst->planes, .moves = moves, .dir = dir,
+		.nr = random_moves(moves, MOVES, 4, src->nr, dst->nr, true),
+		.flags = KV_COPY_MAPPED,
+	};
+	struct kv_fence fence;
+	int err;
+
+	cr_assert_eq(ops->host_alloc(dev, 4 * MOVES * sizeof(u64), -1, &sums), 0);
+	copy.sums = sums.ptr;
+	err = ops->copy_blocks(dev, &copy, &fence);
+	cr_assert(!err || err == -EOPNOTSUPP);
+	if (!err) {
+		cr_assert_eq(ops->wait(dev, fence), 0);
+		/* Where the host's memory is the source, what has arrived is as good. */
+		blocks_expect_moves(dst, src, moves, copy.nr);
+		if (dir == KV_COPY_TO_HOST)
+			expect_sums(dev, src, moves, copy.nr, sums.ptr);
+		for (u32 i = 0; i < copy.nr; i++)
+			moves[i].src = moves[i].dst;
+		if (dir == KV_COPY_TO_DEVICE)
+			expect_sums(dev, dst, moves, copy.nr, sums.ptr);
+	}
+	cr_expect(blocks_are_right(dst));
+	ops->host_free(dev, &sums);
+	return !err;
+}
+
+static void sum_copies(const char *options)
+{
+	struct kv_dev *dev = soft_open(options);
+	u32 nr = 0;
+
+	force(dev, KV_PATH_KERNEL);
+	for (u32 i = 0; i < nr_layouts; i++) {
+		struct layout other = layouts[i];
+		struct blocks device, host;
+		bool is_summed;
+
+		other.is_crossed = true;
+		blocks_init(&device, ops, dev, &layouts[i], NR);
+		blocks_init_host(&host, ops, dev, &other, NR / 2, true);
+		is_summed = copy_and_sum(dev, &host, &device, KV_COPY_TO_HOST);
+		cr_expect_eq(copy_and_sum(dev, &device, &host, KV_COPY_TO_DEVICE), is_summed);
+		cr_expect_eq(is_summed, !strstr(layouts[i].name, "for vectors"), "%s",
+			     layouts[i].name);
+		nr += is_summed;
+		blocks_exit(&host, dev);
+		blocks_exit(&device, dev);
+	}
+	cr_expect_eq(nr, nr_layouts - 2);
+	soft_close(dev);
+}
+
+Test(copy, of_vectors_is_summed_as_it_goes)
+{
+	sum_copies("");
+}
+
+Test(copy, is_summed_by_many_threads)
+{
+	sum_copies("slow=1");
+}
+
+Test(copy, is_not_summed_by_other_paths_nor_within_the_device)
+{
+	struct kv_dev *dev = soft_open("");
+	struct blocks device, host;
+	struct kv_move move = { 0, 1, 1 };
+	struct kv_copy copy = { .moves = &move, .nr = 1, .dir = KV_COPY_LOCAL };
+	struct kv_fence fence;
+	u64 sum;
+
+	blocks_init(&device, ops, dev, &layouts[0], NR);
+	blocks_init_host(&host, ops, dev, &layouts[0], NR, true);
+	copy.src = copy.dst = device.planes;
+	copy.sums = &sum;
+	cr_expect_eq(ops->copy_blocks(dev, &copy, &fence), -EINVAL);
+	for (u32 path = KV_PATH_BATCH; path < KV_NR_PATHS; path++) {
+		force(dev, path);
+		cr_expect_not(copy_and_sum(dev, &host, &device, KV_COPY_TO_HOST));
+	}
+	blocks_exit(&host, dev);
+	blocks_exit(&device, dev);
+	soft_close(dev);
+}
+
+/* ---- between pools ---- */
+
 Test(copy, between_pools_of_one_device)
 {
 	struct kv_dev *dev = soft_open("");

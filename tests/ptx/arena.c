@@ -209,6 +209,7 @@ struct arena *arena_create(const struct arena_shape *shape)
 	arena->before = malloc(arena->bytes);
 	arena->expected = malloc(arena->bytes);
 	arena->sums = calloc(arena->nr_blocks, sizeof(*arena->sums));
+	arena->first = calloc(shape->nr_planes, sizeof(*arena->first));
 	rebase(arena, arena->src);
 	if (shape->two_sides)
 		rebase(arena, arena->dst);
@@ -227,6 +228,7 @@ void arena_destroy(struct arena *arena)
 	free(arena->before);
 	free(arena->expected);
 	free(arena->sums);
+	free(arena->first);
 	free(arena);
 }
 
@@ -435,6 +437,48 @@ bool arena_run_sums(struct arena *arena, arena_launch_fn launch, char error[AREN
 	memcpy(arena->expected, arena->before, arena->bytes);
 	return launch(arena, &grid, &args, error) && memory_is_right(arena, error) &&
 	       sums_are_right(arena, &args, error);
+}
+
+static bool move_sums_are_right(const struct arena *arena, char error[ARENA_ERROR])
+{
+	u32 n = 0;
+
+	for (u32 i = 0; i < arena->shape.nr_moves; i++)
+		for (u32 k = 0; k < arena->moves[i].nr; k++, n++) {
+			if (arena->sums[n] == sum_of(arena, arena->moves[i].src + k))
+				continue;
+			snprintf(error, ARENA_ERROR, "sum %u, of block %u of move %u, is wrong", n, k,
+				 i);
+			return false;
+		}
+	return true;
+}
+
+bool arena_run_move_sums(struct arena *arena, arena_launch_fn launch, char error[ARENA_ERROR])
+{
+	const struct arena_shape *shape = &arena->shape;
+	struct run run = { .arena = arena, .error = error };
+	struct kv_move_sum_args args = { .sums = (uintptr_t)arena->sums,
+					 .first = (uintptr_t)arena->first };
+	struct arena_grid grid = { "kv_move_sum", 0, shape->nr_threads, shape->backwards };
+	u64 pos = 0;
+
+	error[0] = 0;
+	if (!run_init(&run))
+		return false;
+	for (u32 p = 0; p < shape->nr_planes; pos += (arena->src[p++].bytes + 7) / 8)
+		arena->first[p] = pos;
+	memset(arena->sums, 0, arena->nr_blocks * sizeof(u64));
+	kv_launch_list(&run.args.head, arena->list, arena->moves, shape->nr_moves);
+	args.head = run.args.head;
+	args.head.moves = (uintptr_t)arena->list;
+	if (!shape->chunk_bytes)
+		kv_launch_longer_chunks(&args.head);
+	grid.nr_groups = shape->nr_groups ? shape->nr_groups : kv_launch_groups(&args.head, 1000);
+	grid.nr_threads = run.nr_threads;
+	if (args.head.nr_blocks && !launch(arena, &grid, &args, error))
+		return false;
+	return memory_is_right(arena, error) && move_sums_are_right(arena, error);
 }
 
 /* ------------------------------------------------------------------------- */

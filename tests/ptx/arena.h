@@ -48,6 +48,7 @@ struct arena {
 	u32 *list;
 	u32 nr_blocks;
 	u64 *sums;		/* room for nr_blocks */
+	u64 *first;		/* numbers of the first words of planes */
 	u32 nr_launches;
 };
 
@@ -75,6 +76,9 @@ bool arena_run(struct arena *arena, arena_launch_fn launch, char error[ARENA_ERR
 
 /* The checksums of some blocks, and whether they are those of the definition. */
 bool arena_run_sums(struct arena *arena, arena_launch_fn launch, char error[ARENA_ERROR]);
+
+/* The moves of a shape of ARENA_MOVE16 with a list, and the checksums of what they read. */
+bool arena_run_move_sums(struct arena *arena, arena_launch_fn launch, char error[ARENA_ERROR]);
 
 /* A kernel of kv_kernels[], compiled by the host's compiler. */
 bool arena_launch_host(const struct arena *arena, const struct arena_grid *grid,

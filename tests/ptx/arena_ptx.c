@@ -47,6 +47,7 @@ bool arena_launch_ptx(const struct arena *arena, const struct arena_grid *grid,
 	const struct ptx_region region[] = {
 		{ (uintptr_t)arena->mem, arena->bytes, true },
 		{ (uintptr_t)arena->sums, arena->nr_blocks * sizeof(u64), true },
+		{ (uintptr_t)arena->first, arena->shape.nr_planes * sizeof(u64), false },
 		{ (uintptr_t)arena->src, planes, false },
 		{ (uintptr_t)arena->dst, planes, false },
 		{ (uintptr_t)arena->list,

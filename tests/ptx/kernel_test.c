@@ -18,6 +18,19 @@ static void expect_moves(const struct arena_shape *shape)
 	arena_destroy(arena);
 }
 
+static void expect_move_sums(struct arena_shape shape)
+{
+	struct arena *arena;
+	char error[ARENA_ERROR];
+
+	shape.act = ARENA_MOVE16;
+	shape.list = true;
+	arena = arena_create(&shape);
+	cr_expect(arena_run_move_sums(arena, arena_launch_host, error), "%s: %s",
+		  arena_describe(&shape), error);
+	arena_destroy(arena);
+}
+
 static void expect_sums(const struct arena_shape *shape)
 {
 	struct arena *arena = arena_create(shape);
@@ -47,6 +60,7 @@ Test(kernel, sums_random_shapes)
 		struct arena_shape shape = arena_random_shape(seed + i, i % 8);
 
 		expect_sums(&shape);
+		expect_move_sums(shape);
 	}
 }
 
@@ -93,6 +107,7 @@ Test(kernel, any_grid_gives_the_same_bytes)
 
 			expect_moves(&shape);
 			expect_sums(&shape);
+			expect_move_sums(shape);
 		}
 }
 
@@ -187,13 +202,34 @@ Test(sum, is_the_same_however_many_words_at_once)
 	}
 }
 
+/* Every byte is there, none beside it is touched, and the sum is that of what was read. */
+Test(sum, of_a_copy_is_that_of_what_was_read)
+{
+	static u8 from[9000], to[9000] __attribute__((aligned(64))), all[9000];
+	u64 rng = 9;
+
+	for (u32 i = 0; i < sizeof(from); i++)
+		from[i] = arena_random(&rng);
+	for (u32 i = 0; i < 600; i++) {
+		u64 bytes = arena_random(&rng) % 8500, pos = arena_random(&rng);
+		u64 src = arena_random(&rng) % 400, dst = i % 2 ? i % 400 : i % 7 * 64;
+
+		memset(to, 0x5a, sizeof(to));
+		memset(all, 0x5a, sizeof(all));
+		memcpy(all + dst, from + src, bytes);
+		cr_expect_eq(kv_copy_sum_piece(to + dst, from + src, bytes, pos),
+			     sum_by_words(from + src, bytes, pos), "%lu bytes", bytes);
+		cr_expect_arr_eq(to, all, sizeof(all));
+	}
+}
+
 #ifdef __x86_64__
 
 /* What a better processor hides: the vectors of four are asked by themselves. */
 Test(sum, is_the_same_by_shorter_vectors)
 {
 	u64 rng = 8;
-	u8 data[1024];
+	u8 data[1024], copy[1024] __attribute__((aligned(64)));
 
 	if (!__builtin_cpu_supports("avx2"))
 		cr_skip_test("no AVX2 here");
@@ -201,10 +237,15 @@ Test(sum, is_the_same_by_shorter_vectors)
 		data[i] = arena_random(&rng);
 	for (u64 nr = 0; nr <= 128; nr++) {
 		u64 sum = 0, pos = arena_random(&rng);
-		u64 done = kv_sum_avx2(data, nr, pos, &sum);
+		u64 done = kv_sum_avx2(NULL, data, nr, pos, &sum);
 
 		cr_expect_eq(done, nr / 16 * 16);
 		cr_expect_eq(sum, sum_by_words(data, done * 8, pos));
+		sum = 0;
+		memset(copy, 0, sizeof(copy));
+		cr_expect_eq(kv_copy_avx2(copy, data, nr, pos, &sum), done);
+		cr_expect_eq(sum, sum_by_words(data, done * 8, pos));
+		cr_expect_arr_eq(copy, data, done * 8);
 	}
 }
 

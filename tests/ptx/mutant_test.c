@@ -46,6 +46,8 @@ static bool case_passes(struct arena *arena, const char *kernel)
 	arena_reset(arena);
 	if (!strcmp(kernel, "kv_sum"))
 		return arena_run_sums(arena, arena_launch_ptx, error);
+	if (!strcmp(kernel, "kv_move_sum"))
+		return arena_run_move_sums(arena, arena_launch_ptx, error);
 	return arena_run(arena, arena_launch_ptx, error);
 }
 
@@ -59,7 +61,7 @@ static bool all_pass(const struct cases *cases)
 
 static enum arena_act act_of(const char *kernel)
 {
-	if (!strncmp(kernel, "kv_move16", 9))
+	if (!strncmp(kernel, "kv_move16", 9) || !strcmp(kernel, "kv_move_sum"))
 		return ARENA_MOVE16;
 	return strncmp(kernel, "kv_move1", 8) ? ARENA_FILL : ARENA_MOVE1;
 }
@@ -71,7 +73,7 @@ static struct arena_shape shape_of(const char *kernel, u32 i)
 
 	if (strcmp(kernel, "kv_sum")) {
 		shape.act = act_of(kernel);
-		shape.list = strstr(kernel, "_list");
+		shape.list = strstr(kernel, "_list") || strstr(kernel, "_sum");
 	}
 	if (i % 2) {
 		shape.nr_groups = 1 + i / 2 % 2;
@@ -249,4 +251,9 @@ Test(mutant, kv_fill_is_noticed)
 Test(mutant, kv_sum_is_noticed)
 {
 	spoil("kv_sum");
+}
+
+Test(mutant, kv_move_sum_is_noticed)
+{
+	spoil("kv_move_sum");
 }

@@ -64,6 +64,7 @@ Test(text, has_the_kernels_of_the_host_with_parameters_of_the_same_size)
 	cr_expect_eq(ptx_find(mod, "kv_move16")->param_bytes, sizeof(struct kv_move_args));
 	cr_expect_eq(ptx_find(mod, "kv_move16_list")->param_bytes, sizeof(struct kv_move_head));
 	cr_expect_eq(ptx_find(mod, "kv_sum")->param_bytes, sizeof(struct kv_sum_args));
+	cr_expect_eq(ptx_find(mod, "kv_move_sum")->param_bytes, sizeof(struct kv_move_sum_args));
 }
 
 /* The text and the host's kernels leave the same memory, which is the right one. */
@@ -81,6 +82,19 @@ static void expect_moves(const struct arena_shape *shape)
 		  error);
 	cr_expect_arr_eq(image, arena->mem, arena->bytes);
 	free(image);
+	arena_destroy(arena);
+}
+
+static void expect_move_sums(struct arena_shape shape)
+{
+	struct arena *arena;
+	char error[ARENA_ERROR];
+
+	shape.act = ARENA_MOVE16;
+	shape.list = true;
+	arena = arena_create(&shape);
+	cr_expect(arena_run_move_sums(arena, arena_launch_ptx, error), "%s: %s",
+		  arena_describe(&shape), error);
 	arena_destroy(arena);
 }
 
@@ -119,6 +133,7 @@ Test(text, moves_three_blocks_of_three_planes_on_any_grid)
 
 			expect_moves(&shape);
 			expect_sums(&shape);
+			expect_move_sums(shape);
 		}
 }
 
@@ -131,6 +146,7 @@ Test(text, moves_and_fills_and_sums_random_shapes)
 
 		expect_moves(&shape);
 		expect_sums(&shape);
+		expect_move_sums(shape);
 	}
 }
 

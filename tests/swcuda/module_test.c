@@ -320,7 +320,7 @@ Test(module, text_may_be_too_new_for_the_driver)
 Test(module, all_kernels_of_the_library_are_bound)
 {
 	static const char *const names[] = {
-		"kv_move16", "kv_move16_list", "kv_move1", "kv_fill", "kv_sum",
+		"kv_move16", "kv_move16_list", "kv_move1", "kv_fill", "kv_sum", "kv_move_sum",
 	};
 	kcu_module module;
 	kcu_function fn;
