@@ -72,10 +72,16 @@ static int submit_set(struct kv_xfer *xfer, u32 from, u32 end, struct kv_fence *
 		.src = xfer->is_up ? host : device, .dst = xfer->is_up ? device : host,
 		.moves = xfer->move, .dir = xfer->is_up ? KV_COPY_TO_DEVICE : KV_COPY_TO_HOST,
 		.flags = is_mapped ? KV_COPY_MAPPED : 0, .after = xfer->after,
+		.sums = xfer->sums ? xfer->sums + from : NULL,
 	};
+	int err;
 
 	place_planes(xfer, chunk, set.shift);
 	copy.nr = make_moves(xfer, from, end);
+	err = xfer->ops->copy_blocks(xfer->dev, &copy, fence);
+	if (err != -EOPNOTSUPP || !copy.sums)
+		return err;
+	copy.sums = xfer->sums = NULL;
 	return xfer->ops->copy_blocks(xfer->dev, &copy, fence);
 }
 

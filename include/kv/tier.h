@@ -257,6 +257,7 @@ struct kv_xfer {
 	u32 nr;
 	bool is_up;			/* to the device */
 	struct kv_fence after;
+	u64 *sums;			/* NULL, or kv_copy.sums for all blocks; NULL again: there are none */
 
 	/* inside */
 	struct kv_move *move;		/* room for ->nr; the caller's */

@@ -124,7 +124,6 @@ static int read_attr(const struct kvmm_pool *pool, const struct kvmm_tier_client
 static void free_batch(struct batch *batch)
 {
 	kv_free(batch->error);
-	kv_free(batch->sum);
 	kv_free(batch->plane);
 	kv_free(batch->move);
 	kv_free(batch->slot);
@@ -138,15 +137,30 @@ static int make_batch(struct kvmm_pool *pool, struct batch *batch, u32 nr)
 	batch->block = kv_alloc_array(nr, sizeof(*batch->block));
 	batch->slot = kv_alloc_array(nr, sizeof(*batch->slot));
 	batch->move = kv_alloc_array(nr, sizeof(*batch->move));
-	batch->sum = kv_alloc_array(nr, sizeof(*batch->sum));
 	batch->error = kv_alloc_array(nr, sizeof(*batch->error));
 	batch->plane = kv_alloc_array(max(pool->nr_planes, 1u), sizeof(*batch->plane));
-	return batch->item && batch->block && batch->slot && batch->move && batch->sum &&
-	       batch->error && batch->plane ? 0 : -ENOMEM;
+	return batch->item && batch->block && batch->slot && batch->move && batch->error &&
+	       batch->plane ? 0 : -ENOMEM;
 }
 
-static void free_lower(struct lower *lower)
+/* Where the device can write to on its own; without one there are none. */
+static int make_sums(struct kvmm_pool *pool, struct lower *lower)
 {
+	u32 nr = lower->batch_blocks;
+	int err;
+
+	if (!pool->dev)
+		return 0;
+	err = pool->parts.dev->host_alloc(pool->dev, NR_BATCHES * nr * sizeof(u64), -1, &lower->sums);
+	for (u32 i = 0; i < NR_BATCHES && !err; i++)
+		lower->batch[i].sum = (u64 *)lower->sums.ptr + i * nr;
+	return err;
+}
+
+static void free_lower(struct kvmm_pool *pool, struct lower *lower)
+{
+	if (pool->dev)
+		pool->parts.dev->host_free(pool->dev, &lower->sums);
 	for (u32 i = 0; i < NR_BATCHES; i++)
 		free_batch(&lower->batch[i]);
 	thrash_exit(lower);
@@ -188,7 +202,7 @@ static int make_tables(struct kvmm_pool *pool, struct lower *lower)
 		return -ENOMEM;
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)
 		err = make_batch(pool, &lower->batch[i], lower->batch_blocks);
-	return err;
+	return err ? err : make_sums(pool, lower);
 }
 
 /* The last one of either kind is the first to be used. */
@@ -230,7 +244,7 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	lower->event = -1;
 	kv_lock_init(&lower->lock, KV_RANK_TIER, pool->lock.id);
 	if (make_tables(pool, lower) || thrash_init(pool, lower)) {
-		free_lower(lower);
+		free_lower(pool, lower);
 		return NULL;
 	}
 	fill_tables(lower);
@@ -306,7 +320,7 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 			kv_tier_leave(lower->client);
 	}
 	if (err)
-		free_lower(lower);
+		free_lower(pool, lower);
 	else
 		events_attached(pool);
 	return err;
@@ -353,7 +367,7 @@ static void let_go(struct kvmm_pool *pool, struct lower *lower)
 	if (lower->event >= 0)
 		kv_file()->close(kv_file()->ctx, lower->event);
 	kv_tier_leave(lower->client);
-	free_lower(lower);
+	free_lower(pool, lower);
 }
 
 int kvmm_tier_detach(struct kvmm_pool *pool)

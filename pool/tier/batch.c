@@ -68,6 +68,18 @@ void batch_put(struct lower *lower, struct batch *batch)
 
 /* ---- the copy ---- */
 
+/* A copy that sums all of its blocks costs more than a few sums, and less than many. */
+#define SUMMED_BY_COPY	4u
+
+static bool wants_sums(const struct lower *lower, const struct batch *batch)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < batch->nr_copy; i++)
+		nr += lower->item[batch->item[i]].has_sum;
+	return nr && nr >= batch->nr_copy / SUMMED_BY_COPY;
+}
+
 int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	int err;
@@ -76,6 +88,7 @@ int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batc
 		.client = lower->client, .ops = pool->parts.dev, .dev = pool->dev,
 		.block = batch->block, .slot = batch->slot, .nr = batch->nr_copy,
 		.is_up = batch->is_up, .move = batch->move, .plane = batch->plane,
+		.sums = wants_sums(lower, batch) ? batch->sum : NULL,
 	};
 	err = lower_fence(pool, lower, &batch->xfer.after);
 	if (!err)
@@ -148,24 +161,72 @@ void batches_poll(struct kvmm_pool *pool, struct lower *lower)
 
 /* ---- checksums ---- */
 
-bool lower_sums(const struct lower *lower, const kvmm_key_t *key, u32 verify_every)
+/* What the copy did not sum: by the device on its own, with one wait for all; results in order. */
+static int sum_together(struct kvmm_pool *pool, struct batch *batch, u32 nr_runs, u32 nr)
 {
-	return verify_every && (verify_every == 1 ||
-				!(kv_hash_key(key, lower->secret) % verify_every));
+	struct kv_planes planes = { pool->plane, pool->nr_planes };
+	const struct kv_dev_ops *dev = pool->parts.dev;
+	struct kv_fence none = { 0 }, fence;
+	int err;
+
+	if (!dev->sum_start)
+		return -EOPNOTSUPP;
+	err = dev->sum_start(pool->dev, &planes, batch->move, nr_runs, none, &fence);
+	if (err)
+		return err;
+	err = dev->wait(pool->dev, fence);
+	return dev->sum_fetch(pool->dev, err ? NULL : batch->sum, err ? 0 : nr) || err ? -EIO : 0;
 }
 
-int batch_sums(struct kvmm_pool *pool, struct batch *batch, u32 from, u32 end)
+static int sum_runs(struct kvmm_pool *pool, struct batch *batch, u32 nr_runs)
 {
 	struct kv_planes planes = { pool->plane, pool->nr_planes };
 	struct kv_fence none = { 0 };
+	u64 *sum = batch->sum;
 	int err = 0;
 
-	for (u32 next; from < end && !err; from = next) {
-		for (next = from + 1; next < end; next++)
-			if (batch->block[next] != batch->block[next - 1] + 1)
-				break;
-		err = pool->parts.dev->sum_blocks(pool->dev, &planes, batch->block[from],
-						  next - from, none, &batch->sum[from]);
+	for (u32 i = 0; i < nr_runs && !err; sum += batch->move[i++].nr)
+		err = pool->parts.dev->sum_blocks(pool->dev, &planes, batch->move[i].dst,
+						  batch->move[i].nr, none, sum);
+	return err ? -EIO : 0;
+}
+
+/* Runs of blocks that want one, in ->move, which the copy does not need any more; *@nr: blocks. */
+static u32 find_runs(const struct lower *lower, struct batch *batch, u32 *nr)
+{
+	u32 nr_runs = 0;
+
+	*nr = 0;
+	for (u32 i = 0; i < batch->nr_copy; i++) {
+		struct kv_move *last = nr_runs ? &batch->move[nr_runs - 1] : NULL;
+
+		if (!lower->item[batch->item[i]].has_sum)
+			continue;
+		++*nr;
+		if (last && last->dst + last->nr == batch->block[i])
+			last->nr++;
+		else
+			batch->move[nr_runs++] = (struct kv_move){ .dst = batch->block[i], .nr = 1 };
 	}
+	return nr_runs;
+}
+
+int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
+{
+	u32 nr, nr_runs;
+	int err;
+
+	if (batch->xfer.sums)
+		return 0;
+	nr_runs = find_runs(lower, batch, &nr);
+	if (!nr)
+		return 0;
+	err = sum_together(pool, batch, nr_runs, nr);
+	if (err == -EBUSY || err == -EOPNOTSUPP)
+		err = sum_runs(pool, batch, nr_runs);
+	/* To where they belong, which is never further to the front. */
+	for (u32 i = batch->nr_copy; !err && i-- > 0;)
+		if (lower->item[batch->item[i]].has_sum)
+			batch->sum[i] = batch->sum[--nr];
 	return err ? -EIO : 0;
 }

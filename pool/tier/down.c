@@ -194,6 +194,23 @@ static void sort_by_block(struct batch *batch)
 	}
 }
 
+/* Of one in @every there is a checksum to be kept, always of the same ones. */
+static bool is_verified(const struct lower *lower, const kvmm_key_t *key, u32 every)
+{
+	return every && (every == 1 || !(kv_hash_key(key, lower->secret) % every));
+}
+
+static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struct batch *batch)
+{
+	u32 every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
+
+	for (u32 i = 0; i < batch->nr_copy; i++) {
+		struct item *item = &lower->item[batch->item[i]];
+
+		item->has_sum = is_verified(lower, &item->name.key, every);
+	}
+}
+
 /* Those for which there is a slot come first, in order; ->error says why the others have none. */
 static void reserve_slots(struct lower *lower, struct batch *batch)
 {
@@ -254,33 +271,13 @@ static void leave(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	kv_unlock(&lower->lock);
 }
 
-/* Checksums of what went down are those of the device's blocks: nothing has written these since. */
-static int make_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 every)
-{
-	int err = 0;
-
-	for (u32 from = 0, end; from < batch->nr_copy && !err; from = end) {
-		bool sums = lower_sums(lower, &lower->item[batch->item[from]].name.key, every);
-
-		for (end = from + 1; end < batch->nr_copy; end++)
-			if (lower_sums(lower, &lower->item[batch->item[end]].name.key,
-				       every) != sums)
-				break;
-		if (sums)
-			err = batch_sums(pool, batch, from, end);
-	}
-	return err;
-}
-
 /* Readable from now on; it is told first, so that whoever evicts it is told later. */
-static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i,
-		   u32 every)
+static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i)
 {
 	struct item *item = &lower->item[batch->item[i]];
-	bool sums = lower_sums(lower, &item->name.key, every);
 
 	told_present(pool, lower, &item->name);
-	kv_tier_commit(lower->client, item->slot, sums ? &batch->sum[i] : NULL);
+	kv_tier_commit(lower->client, item->slot, item->has_sum ? &batch->sum[i] : NULL);
 }
 
 static void cancel_copies(struct lower *lower, struct batch *batch, int error)
@@ -304,17 +301,16 @@ static void count_down(struct lower *lower, const struct batch *batch)
 
 void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error)
 {
-	u32 every = pool->nr_planes ? READ_ONCE(lower->config.verify_every) : 0;
-
 	told_flush(pool, lower);
+	/* Of the device's blocks: nothing has written these since. */
 	if (!error)
-		error = make_sums(pool, lower, batch, every);
+		error = batch_sums(pool, lower, batch);
 	if (!error)
 		error = told_reserve(pool, lower, batch->nr_copy);
 	if (error)
 		cancel_copies(lower, batch, error);
 	for (u32 i = 0; i < batch->nr_copy && !error; i++)
-		commit(pool, lower, batch, i, every);
+		commit(pool, lower, batch, i);
 	if (!error)
 		count_down(lower, batch);
 	leave(pool, lower, batch);
@@ -329,6 +325,7 @@ static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 
 	sort_by_block(batch);
 	reserve_slots(lower, batch);
+	choose_sums(pool, lower, batch);
 	if (batch->nr_copy) {
 		err = batch_submit(pool, lower, batch);
 		if (!err)	/* another thread may have ended it by now: it is not ours to look at */

@@ -94,12 +94,14 @@ struct item {
 	struct kv_tier_fetch	fetch;		/* up: from the store below; .io NULL: no */
 	struct kv_handle	entry;		/* down: pinned; up: private; gen 0: none yet */
 	struct want		*wants;		/* up */
+	u64			sum;		/* up: what the block had when it went down */
 	u32			next;		/* free, or ready */
 	u32			next_name;	/* up: in its chain */
 	u8			state;		/* enum item_state */
 	bool			is_up;		/* fixed */
 	bool			is_named;	/* up: in the table of names */
 	bool			is_kept;	/* up: to be cached though nobody waits */
+	bool			has_sum;	/* its checksum is to be kept, or compared */
 };
 
 enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
@@ -119,7 +121,7 @@ struct batch {
 	struct kv_tier_slot	*slot;		/* ours */
 	struct kv_move		*move;		/* ours */
 	struct kvmm_plane	*plane;		/* ours; room for those of a block */
-	u64			*sum;		/* ours */
+	u64			*sum;		/* in lower->sums */
 	s32			*error;		/* ours */
 };
 
@@ -150,6 +152,7 @@ struct lower {
 	u32			last_ready;	/* ->lock */
 	u32			first_fetch;	/* ->lock; items in ITEM_FETCH; KV_NONE */
 	struct batch		batch[NR_BATCHES];
+	struct kv_host_mem	sums;		/* ours; of all batches; .ptr fixed at creation */
 	struct below		*below;		/* ->lock; by entry */
 	u32			*heap;		/* ->lock; entries */
 	u32			*seen;		/* ours; atomic; by entry: generation and uses */
@@ -228,10 +231,8 @@ void batch_put(struct lower *lower, struct batch *batch);
 int batch_submit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 /* Ends all that are complete. */
 void batches_poll(struct kvmm_pool *pool, struct lower *lower);
-/* Is there a checksum of this block to be kept? */
-bool lower_sums(const struct lower *lower, const kvmm_key_t *key, u32 verify_every);
-/* Checksums of blocks [@from, @end) of the batch, of consecutive blocks: 0 or -EIO. */
-int batch_sums(struct kvmm_pool *pool, struct batch *batch, u32 from, u32 end);
+/* Checksums of those of its items that want one, in ->sum; the copy is complete: 0 or -EIO. */
+int batch_sums(struct kvmm_pool *pool, struct lower *lower, struct batch *batch);
 
 /* ---- down.c, up.c; no lock held ---- */
 

@@ -409,10 +409,12 @@ static struct batch *fill(struct lower *lower)
 static void place(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	for (u32 i = 0; i < batch->nr; i++) {
-		const struct item *item = &lower->item[batch->item[i]];
+		struct item *item = &lower->item[batch->item[i]];
 
 		batch->block[i] = entry_block(entry_at(pool, item->entry.index));
 		batch->slot[i] = item->slot;
+		item->has_sum = kv_tier_sum(lower->client, item->slot, &item->sum) &&
+				pool->nr_planes;
 	}
 	batch->nr_copy = batch->nr;
 }
@@ -437,40 +439,17 @@ void up_begin(struct kvmm_pool *pool, struct lower *lower)
 
 /* ---- is it right? ---- */
 
-static u32 end_of_run(struct lower *lower, const struct batch *batch, u32 from)
-{
-	u64 sum;
-	bool has = kv_tier_sum(lower->client, batch->slot[from], &sum);
-	u32 i = from + 1;
-
-	while (i < batch->nr && kv_tier_sum(lower->client, batch->slot[i], &sum) == has)
-		i++;
-	return i;
-}
-
-static void compare(struct lower *lower, struct batch *batch, u32 i)
-{
-	u64 sum;
-
-	if (kv_tier_sum(lower->client, batch->slot[i], &sum) && sum != batch->sum[i])
-		batch->error[i] = -EBADMSG;
-}
-
 static void verify(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
-	for (u32 from = 0, end; from < batch->nr; from = end) {
-		u64 sum;
-		int err = 0;
+	int err = batch_sums(pool, lower, batch);
 
-		end = end_of_run(lower, batch, from);
-		if (!pool->nr_planes || !kv_tier_sum(lower->client, batch->slot[from], &sum))
-			continue;
-		err = batch_sums(pool, batch, from, end);
-		for (u32 i = from; i < end; i++) {
+	for (u32 i = 0; i < batch->nr; i++) {
+		const struct item *item = &lower->item[batch->item[i]];
+
+		if (item->has_sum && err)
 			batch->error[i] = err;
-			if (!err)
-				compare(lower, batch, i);
-		}
+		else if (item->has_sum && item->sum != batch->sum[i])
+			batch->error[i] = -EBADMSG;
 	}
 }
 
