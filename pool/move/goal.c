@@ -142,6 +142,7 @@ static int look_at_owners(struct goal *goal)
 	int err;
 
 	kv_lock(&goal->pool->lock);
+	goal->median = max(asked_median(&goal->pool->asked), 1u);
 	find_owners(goal);
 	err = find_who_gathers(goal);
 	kv_unlock(&goal->pool->lock);
@@ -446,8 +447,7 @@ static u32 length_looked_at(const struct goal *goal)
 {
 	if (goal->req.goal == KV_GOAL_RUN)
 		return goal->ask->want;
-	return goal->req.goal == KV_GOAL_PAGEBLOCKS ? BIT(goal->req.order) :
-						      max(asked_median(&goal->pool->asked), 1u);
+	return goal->req.goal == KV_GOAL_PAGEBLOCKS ? BIT(goal->req.order) : goal->median;
 }
 
 int goal_state(const struct goal *goal, bool after, struct kvmm_compact_state *state)

@@ -41,6 +41,7 @@ struct goal {
 	struct kv_plan plan;	/* the lists are ours */
 	u32 nr_recent;		/* blocks that stay because they moved lately */
 	u64 nr_extents;		/* of all ranges */
+	u32 median;		/* length of the ranges that were asked for lately; 1 or more */
 	u64 plan_ns;
 	bool is_partial;
 
