@@ -16,6 +16,7 @@
 #include <kvmm/publisher.h>
 
 #include "replay.h"
+#include "stash.h"
 #include "wire.h"
 #include "zmq.h"
 
@@ -41,11 +42,14 @@ struct kvmm_publisher {
 	struct kvmm_event	*buf;		/* ours */
 	u8			*payload;	/* ours */
 	size_t			payload_bytes;
+	u32			*token;		/* ours; of the blocks in ->buf; NULL: none */
+	const u32		**token_of;	/* ours; by event, in ->token */
 	struct replay		replay;
 	u64			seq;		/* of the next batch */
 	u32			stop;		/* atomic; set by kvmm_publisher_stop() */
 
 	struct kvmm_publisher_stat stat;	/* atomic; the thread writes */
+	struct stash		stash;		/* any thread; see there */
 };
 
 static void count(u64 *what, u64 nr)
@@ -69,12 +73,26 @@ static double wall_seconds(void)
 	return (sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns()) / 1e9;
 }
 
+/* Copies, since whoever tells more may take their places. */
+static void find_tokens(struct kvmm_publisher *publisher, u32 nr)
+{
+	for (u32 i = 0; publisher->token && i < nr; i++) {
+		const struct kvmm_event *event = &publisher->buf[i];
+		u32 *to = publisher->token + (size_t)i * publisher->stash.block_tokens;
+
+		publisher->token_of[i] = event->kind == KVMM_EVENT_STORED &&
+					 stash_get(&publisher->stash, &event->key, to) ? to : NULL;
+	}
+}
+
 /* Into ->payload; how many bytes. It is large enough for a batch. */
 static size_t encode(struct kvmm_publisher *publisher, u32 nr)
 {
 	struct pack pack = { .buf = publisher->payload, .room = publisher->payload_bytes };
+	struct wire_tokens tokens = { publisher->token_of };
 
-	wire_write(&publisher->wire, wall_seconds(), publisher->buf, nr, NULL, &pack);
+	find_tokens(publisher, nr);
+	wire_write(&publisher->wire, wall_seconds(), publisher->buf, nr, &tokens, &pack);
 	KV_BUG_ON(pack.full);
 	return pack.len;
 }
@@ -246,7 +264,7 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 	if (err)
 		return err;
 	if (!attr->endpoint || !attr->topic || strlen(attr->topic) > MAX_TOPIC ||
-	    !attr->high_water || attr->high_water > 1u << 30)
+	    !attr->high_water || attr->high_water > 1u << 30 || attr->reserved)
 		return -EINVAL;
 	return 0;
 }
@@ -269,10 +287,30 @@ static int open_events(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 	return kvmm_events_open(pool, &wants, &publisher->events);
 }
 
-static int make_parts(struct kvmm_publisher *publisher, const struct kvmm_publisher_attr *attr)
+static int make_tokens(struct kvmm_publisher *publisher, struct kvmm_pool *pool, u32 nr_blocks)
+{
+	size_t nr = publisher->batch_max;
+	struct kvmm_pool_stat stat;
+	int err = kvmm_pool_stat(pool, &stat);
+
+	if (!err)
+		err = stash_init(&publisher->stash, nr_blocks, stat.block_tokens);
+	if (err || !nr_blocks)
+		return err;
+	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR_TOKENS(nr, stat.block_tokens);
+	publisher->token = kv_alloc_array(nr, stat.block_tokens * sizeof(*publisher->token));
+	publisher->token_of = kv_alloc_array(nr, sizeof(*publisher->token_of));
+	return publisher->token && publisher->token_of ? 0 : -ENOMEM;
+}
+
+static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
+		      const struct kvmm_publisher_attr *attr)
 {
 	int err = wire_copy(&publisher->wire, attr->wire);
 
+	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR(publisher->batch_max);
+	if (!err)
+		err = make_tokens(publisher, pool, attr->token_blocks);
 	if (err)
 		return err;
 	if (publisher->wire.spec_kind) {
@@ -281,7 +319,6 @@ static int make_parts(struct kvmm_publisher *publisher, const struct kvmm_publis
 		publisher->wire.spec_kind = publisher->spec_kind;
 	}
 	memcpy(publisher->topic, attr->topic, strlen(attr->topic));
-	publisher->payload_bytes = KVMM_WIRE_BYTES_FOR(publisher->batch_max);
 	publisher->payload = kv_alloc_array(publisher->payload_bytes, 1);
 	publisher->buf = kv_alloc_array(publisher->batch_max, sizeof(*publisher->buf));
 	if (!publisher->payload || !publisher->buf)
@@ -321,6 +358,9 @@ static void free_publisher(struct kvmm_publisher *publisher)
 		zmq->ctx_term(publisher->context);
 	kvmm_events_close(publisher->events);
 	replay_exit(&publisher->replay);
+	stash_exit(&publisher->stash);
+	kv_free(publisher->token);
+	kv_free(publisher->token_of);
 	kv_free(publisher->buf);
 	kv_free(publisher->payload);
 	kv_free(publisher);
@@ -340,7 +380,7 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		return -ENOMEM;
 	err = open_events(publisher, pool, known.events);
 	if (!err)
-		err = make_parts(publisher, &known);
+		err = make_parts(publisher, pool, &known);
 	if (!err)
 		err = open_sockets(publisher, &known);
 	if (!err)
@@ -350,6 +390,17 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		return err;
 	}
 	*result = publisher;
+	return 0;
+}
+
+int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys, uint32_t nr,
+			  const uint32_t *tokens)
+{
+	if (!publisher || (nr && (!keys || !tokens)))
+		return -EINVAL;
+	if (!publisher->stash.nr_places)
+		return -EOPNOTSUPP;
+	stash_put(&publisher->stash, keys, nr, tokens);
 	return 0;
 }
 

@@ -83,16 +83,20 @@ static void write_parent(const struct kvmm_wire *wire, const struct kvmm_event *
 		pack_nil(pack);
 }
 
-/* All of the blocks', or none: a reader cannot tell whose are missing. */
+static bool has_tokens(const u32 *const *tokens, u32 i)
+{
+	return tokens && tokens[i];
+}
+
+/* All of the blocks', or none: a reader cannot tell whose are missing; see run_of(). */
 static void write_tokens(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
 			 const u32 *const *tokens, struct pack *pack)
 {
+	bool has = has_tokens(tokens, 0);
+
 	name_field(wire, "token_ids", pack);
-	for (u32 i = 0; tokens && i < nr; i++)
-		if (!tokens[i])
-			tokens = NULL;
-	pack_array(pack, tokens ? nr * events->tokens : 0);
-	for (u32 i = 0; tokens && i < nr; i++)
+	pack_array(pack, has ? nr * events->tokens : 0);
+	for (u32 i = 0; has && i < nr; i++)
 		for (u32 t = 0; t < events->tokens; t++)
 			pack_uint(pack, tokens[i][t]);
 }
@@ -208,12 +212,14 @@ static bool follows(const struct kvmm_wire *wire, const struct kvmm_event *a,
 	       b->flags & KVMM_EVENT_HAS_PARENT && !memcmp(&b->parent, &a->key, sizeof(a->key));
 }
 
-/* How many, from the first on, are one event. */
-static u32 run_of(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr)
+/* How many, from the first on, are one event. What has tokens is not one with what has none. */
+static u32 run_of(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
+		  const u32 *const *tokens)
 {
 	u32 i = 1;
 
-	while (i < nr && follows(wire, &events[i - 1], &events[i]))
+	while (i < nr && follows(wire, &events[i - 1], &events[i]) &&
+	       has_tokens(tokens, i) == has_tokens(tokens, 0))
 		i++;
 	return i;
 }
@@ -232,16 +238,17 @@ static void write_run(const struct kvmm_wire *wire, const struct kvmm_event *eve
 void wire_write(const struct kvmm_wire *wire, double seconds, const struct kvmm_event *events,
 		u32 nr, const struct wire_tokens *tokens, struct pack *pack)
 {
+	const u32 *const *of = tokens ? tokens->of : NULL;
 	u32 nr_runs = 0, run;
 
-	for (u32 i = 0; i < nr; i += run_of(wire, &events[i], nr - i))
+	for (u32 i = 0; i < nr; i += run_of(wire, &events[i], nr - i, of ? &of[i] : NULL))
 		nr_runs++;
 	pack_array(pack, 3);
 	pack_f64(pack, seconds);
 	pack_array(pack, nr_runs);
 	for (u32 i = 0; i < nr; i += run) {
-		run = run_of(wire, &events[i], nr - i);
-		write_run(wire, &events[i], run, tokens ? &tokens->of[i] : NULL, pack);
+		run = run_of(wire, &events[i], nr - i, of ? &of[i] : NULL);
+		write_run(wire, &events[i], run, of ? &of[i] : NULL, pack);
 	}
 	if (wire->rank < 0)
 		pack_nil(pack);
@@ -257,14 +264,22 @@ static bool is_bad(const struct kvmm_event *events, u32 nr)
 	return false;
 }
 
-int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
-			 const struct kvmm_event *events, uint32_t nr, void *buf, size_t bytes)
+int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
+				const struct kvmm_event *events, uint32_t nr,
+				const uint32_t *const *tokens, void *buf, size_t bytes)
 {
 	struct pack pack = { .buf = buf, .room = bytes };
+	struct wire_tokens of = { tokens };
 	struct kvmm_wire known;
 
 	if (!buf || (nr && !events) || wire_copy(&known, wire) || is_bad(events, nr))
 		return -EINVAL;
-	wire_write(&known, seconds, events, nr, NULL, &pack);
+	wire_write(&known, seconds, events, nr, &of, &pack);
 	return pack.full ? -ENOSPC : (int64_t)pack.len;
+}
+
+int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
+			 const struct kvmm_event *events, uint32_t nr, void *buf, size_t bytes)
+{
+	return kvmm_wire_encode_tokens(wire, seconds, events, nr, NULL, buf, bytes);
 }

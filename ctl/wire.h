@@ -7,10 +7,7 @@
 
 #include "msgpack.h"
 
-/*
- * Tokens of blocks, by event; NULL: none are known of any, NULL in it: of that one. So far the golden
- * bytes have them.
- */
+/* Tokens of blocks, by event; NULL: none are known of any, NULL in it: of that one. */
 struct wire_tokens {
 	const u32 *const *of;
 };

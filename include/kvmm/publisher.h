@@ -70,6 +70,23 @@ KVMM_API int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
 				  const struct kvmm_event *events, uint32_t nr, void *buf,
 				  size_t bytes);
 
+/** The same for kvmm_wire_encode_tokens(): @tokens in each block. */
+#define KVMM_WIRE_BYTES_FOR_TOKENS(nr, tokens) \
+	(KVMM_WIRE_BYTES_FOR(nr) + (size_t)(nr) * (tokens) * 5)
+
+/**
+ * kvmm_wire_encode_tokens() - the same, with what stands in the blocks
+ * @tokens: by event: as many as its ->tokens says, or NULL: not known, and its token_ids are empty.
+ *	NULL: so are all
+ *
+ * What has tokens and what has none do not become one event.
+ *
+ * Return: as kvmm_wire_encode().
+ */
+KVMM_API int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
+					 const struct kvmm_event *events, uint32_t nr,
+					 const uint32_t *const *tokens, void *buf, size_t bytes);
+
 /**
  * struct kvmm_publisher_attr - a publisher
  * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT
@@ -82,6 +99,9 @@ KVMM_API int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
  * @replay_batches: batches kept for replay
  * @replay_bytes: bytes kept for replay, at most
  * @high_water: messages that libzmq keeps for a subscriber that does not read; more are dropped
+ * @token_blocks: blocks whose tokens are kept for events, those told of last; 0: events have none.
+ *	A block takes 4 bytes a token and 36 more. See kvmm_publisher_tokens()
+ * @reserved: 0
  */
 struct kvmm_publisher_attr {
 	size_t size;
@@ -93,11 +113,13 @@ struct kvmm_publisher_attr {
 	uint32_t replay_batches;
 	uint32_t high_water;
 	uint64_t replay_bytes;
+	uint32_t token_blocks;
+	uint32_t reserved;
 };
 
 #define KVMM_PUBLISHER_ATTR_INIT \
 	{ sizeof(struct kvmm_publisher_attr), "tcp://*:5557", NULL, "", NULL, NULL, 10000, 100000, \
-	  64ull << 20 }
+	  64ull << 20, 0, 0 }
 
 /**
  * kvmm_publisher_start() - publish from now on
@@ -110,6 +132,21 @@ struct kvmm_publisher_attr {
  */
 KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 				  struct kvmm_publisher **publisher);
+
+/**
+ * kvmm_publisher_tokens() - what stands in blocks that are about to be registered
+ * @keys: their names; a key stands for the same tokens in all domains
+ * @tokens: as many as the pool's blocks have, of each of @nr blocks
+ *
+ * Say it before the blocks are registered, or their events may be on their way without tokens. It is
+ * remembered until that of @token_blocks others was said later: for events of all media, and snapshots.
+ * If the publisher falls behind by more, events go without.
+ *
+ * Context: any thread; takes a lock that nobody holds for longer than the copy of a block.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none.
+ */
+KVMM_API int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys,
+				   uint32_t nr, const uint32_t *tokens);
 
 /** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the thread. */
 KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);

@@ -21,6 +21,7 @@
 #define NR_NAMES	300u
 #define PROMPT		8u
 #define NR_PROMPTS	5000u
+#define BLOCK_TOKENS	16u
 
 static struct kvmm_pool *pool;
 static struct kvmm_publisher *publisher;
@@ -50,6 +51,17 @@ static kvmm_key_t key_of(u32 name)
 	return key;
 }
 
+/* Every fifth name's tokens nobody says. */
+static void say_tokens(u32 name, const kvmm_key_t *key)
+{
+	u32 tokens[BLOCK_TOKENS];
+
+	for (u32 i = 0; i < BLOCK_TOKENS; i++)
+		tokens[i] = (name * 1000003u + i * 77u) >> i;
+	if (name % 5)
+		must(kvmm_publisher_tokens(publisher, key, 1, tokens), "tokens");
+}
+
 static void store(u32 first, u32 nr)
 {
 	kvmm_key_t keys[PROMPT];
@@ -59,6 +71,8 @@ static void store(u32 first, u32 nr)
 
 	for (u32 i = 0; i < nr; i++)
 		keys[i] = key_of(first + i);
+	for (u32 i = 0; i < nr; i++)
+		say_tokens(first + i, &keys[i]);
 	hits = kvmm_match(pool, keys, nr, refs);
 	must(hits, "match");
 	must(kvmm_alloc(pool, nr - hits, muts), "alloc");
@@ -120,6 +134,7 @@ static void start(char **argv)
 	publish.endpoint = argv[2];
 	publish.replay_endpoint = argv[3];
 	publish.topic = "kv@test@model";
+	publish.token_blocks = NR_NAMES;
 	must(kvmm_publisher_start(pool, &publish, &publisher), "publisher");
 }
 

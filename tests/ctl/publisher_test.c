@@ -44,6 +44,7 @@ static int start(struct kvmm_publisher **publisher)
 	attr.replay_endpoint = "tcp://*:5558";
 	attr.replay_batches = 10;
 	attr.replay_bytes = 4096;
+	attr.token_blocks = 16;
 	return kvmm_publisher_start(pool, &attr, publisher);
 }
 
@@ -75,6 +76,26 @@ Test(publisher, all_that_happened_before_it_stops_is_published)
 	cache_keys(pool, 1, 2);
 	kvmm_publisher_stop(publisher);
 	cr_expect_eq(fake_zmq.nr_sent, 1);
+}
+
+Test(publisher, tokens_are_taken_by_who_keeps_them)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	u32 tokens[2 * 16] = { 1, 2, 3 };
+	kvmm_key_t keys[2] = { key_of(1), key_of(2) };
+	struct kvmm_publisher *publisher;
+
+	cr_assert_eq(start(&publisher), 0);
+	cr_expect_eq(kvmm_publisher_tokens(publisher, keys, 2, tokens), 0);
+	cr_expect_eq(kvmm_publisher_tokens(publisher, NULL, 0, NULL), 0);
+	cr_expect_eq(kvmm_publisher_tokens(publisher, keys, 2, NULL), -EINVAL);
+	cr_expect_eq(kvmm_publisher_tokens(NULL, keys, 2, tokens), -EINVAL);
+	kvmm_publisher_stop(publisher);
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	cr_expect_eq(kvmm_publisher_tokens(publisher, keys, 2, tokens), -EOPNOTSUPP);
+	kvmm_publisher_stop(publisher);
+	attr.token_blocks = UINT32_MAX;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 }
 
 Test(publisher, without_libzmq_there_is_none)

@@ -44,9 +44,32 @@ def decode(payload, form):
     return stamp, out, rank
 
 
+MASK = (1 << 64) - 1
+
+
+def tokens_by_hash(form):
+    """What publish_run says of each name; of every fifth nothing."""
+    out = {}
+    for name in range(300):
+        key = struct.pack("<QQ", (name + 1) * 0x9e3779b97f4a7c15 & MASK,
+                          (name + 1) * 0xc2b2ae3d27d4eb4f & MASK)
+        tokens = [((name * 1000003 + i * 77) & 0xffffffff) >> i for i in range(16)]
+        out[hash_of(key, form)] = tokens if name % 5 else []
+    return out
+
+
 class Mirror:
-    def __init__(self):
+    def __init__(self, form):
         self.has = set()
+        self.tokens = tokens_by_hash(form)
+        self.with_tokens = 0
+
+    def check_tokens(self, event):
+        """Those of all its blocks, or none of any."""
+        want = [self.tokens[number] for number in event["block_hashes"]]
+        assert len({bool(tokens) for tokens in want}) == 1, "some have tokens, and some have none"
+        assert event["token_ids"] == sum(want, [])
+        self.with_tokens += bool(event["token_ids"])
 
     def apply(self, events):
         for event in events:
@@ -54,6 +77,7 @@ class Mirror:
                 self.has.clear()
             elif event["type"] == "BlockStored":
                 assert event["medium"] == "GPU" and event["block_size"] == 16
+                self.check_tokens(event)
                 self.has.update(event["block_hashes"])
             else:
                 self.has.difference_update(event["block_hashes"])
@@ -127,11 +151,12 @@ class Publisher:
 
 
 def mirror_of(messages, form):
-    mirror = Mirror()
+    mirror = Mirror(form)
     for _, payload in messages:
         stamp, events, rank = decode(payload, form)
         assert stamp > 1e9 and rank == 3
         mirror.apply(events)
+    assert mirror.with_tokens or not mirror.has
     return mirror.has
 
 
@@ -213,6 +238,9 @@ def check_golden_bytes(_folder, form):
     assert (stamp, rank) == (1.5, 0)
     assert event["block_hashes"] == [signed if form == SGLANG else 0xdab89e0b1c2d3e4f]
     assert event["token_ids"] == [1, 2, 3, 300] and event["block_size"] == 4
+    _, events, _ = decode(vector(f"{kind}-tokens"), form)
+    tokens = [0, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1]
+    assert [t for e in events for t in e["token_ids"]] == tokens and not events[-1]["token_ids"]
     _, events, rank = decode(vector(f"{kind}-mixed"), form)
     assert rank is None and events[-1] == {"type": "AllBlocksCleared"}
     stored = [e for e in events if e["type"] == "BlockStored"]

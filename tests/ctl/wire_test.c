@@ -125,6 +125,27 @@ Test(wire, several_events_in_each_format)
 	expect_vector("map-bytes", &wire, events, nr, NULL);
 }
 
+/* Numbers of each length; of the last block of the chain nothing is known. */
+Test(wire, tokens_of_a_chain_in_each_format)
+{
+	static const u32 low[] = { 0, 127, 128, 255 }, high[] = { 256, 65535, 65536, ~0u };
+	static const u32 *const of[] = { low, high, NULL };
+	struct wire_tokens tokens = { of };
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event events[3];
+	u8 buf[KVMM_WIRE_BYTES_FOR_TOKENS(3, 4)];
+
+	events[0] = stored(0x11, 0);
+	events[1] = after(&events[0], 0xdab89e0b1c2d3e4full);
+	events[2] = after(&events[1], 0xff);
+	expect_vector("map-tokens", &wire, events, 3, &tokens);
+	cr_expect_gt(kvmm_wire_encode_tokens(&wire, 1.5, events, 3, of, buf, sizeof(buf)), 0);
+	wire.format = KVMM_WIRE_ARRAY;
+	expect_vector("array-tokens", &wire, events, 3, &tokens);
+	wire.format = KVMM_WIRE_SGLANG;
+	expect_vector("sglang-tokens", &wire, events, 3, &tokens);
+}
+
 /* ---- reading ---- */
 
 static void expect_mixed(const struct wire_batch *batch, bool merged)

@@ -60,6 +60,19 @@ def sglang_mixed():
                      ["AllBlocksCleared"]]
 
 
+def with_tokens(of):
+    """A chain of three; of the last one nobody knows what stands in it."""
+    return [stored([of(0x11), of(BIG)], None, [0, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1],
+                   None, 0, None),
+            stored([of(0xff)], of(BIG), [], None, 0, None)]
+
+
+def sglang_with_tokens():
+    return [sglang_stored(0x11, None, [0, 127, 128, 255]),
+            sglang_stored(BIG, 0x11, [256, 65535, 65536, (1 << 32) - 1]),
+            sglang_stored(0xff, signed(BIG), [])]
+
+
 def vectors():
     one = stored([BIG], None, [1, 2, 3, 300], None, 0, "full_attention")
     number = lambda n: n
@@ -70,6 +83,9 @@ def vectors():
         "map-mixed": [1.5, mixed(5, number), None],
         "array-mixed": [1.5, [as_array(event) for event in mixed(5, number)], None],
         "sglang-mixed": [1.5, sglang_mixed(), None],
+        "map-tokens": [1.5, with_tokens(number), 0],
+        "array-tokens": [1.5, [as_array(event) for event in with_tokens(number)], 0],
+        "sglang-tokens": [1.5, sglang_with_tokens(), 0],
         "map-bytes": [1.5, mixed(None, raw), 300],
     }
 
