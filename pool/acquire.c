@@ -183,8 +183,12 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	err = acquire(pool, req, &hits);
 	order_leave(&pool->order);
 	cache_leave(pool);
-	if (!err)
+	if (!err) {
+		struct kv_query query = { req->keys, req->nr_keys, req->domain };
+
 		presence_touched(pool, hits.refs, hits.nr);
+		events_looked_up(pool, &query, hits.nr, req->nr_blocks);
+	}
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;

@@ -49,6 +49,7 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	count_lookup(pool, nr, prefix->nr - nr);
 	cache_end(pool);
 	presence_touched(pool, found, nr);
+	events_looked_up(pool, &query, nr, 0);
 	return nr;
 }
 

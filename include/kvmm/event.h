@@ -44,6 +44,26 @@ enum kvmm_event_kind {
 	KVMM_NR_EVENT_KINDS,
 };
 
+/**
+ * enum kvmm_request_kind - further kinds, for traces: only to who asks by KVMM_EVENTS_REQUESTS or
+ * KVMM_EVENTS_LOOKUPS
+ * @KVMM_EVENT_REQUEST: a request has come; kvmm_note_request() said so
+ * @KVMM_EVENT_REQUEST_KEYS: one or two of its keys; all of them follow, in their order, but other
+ *	events may stand in between
+ * @KVMM_EVENT_REQUEST_END: it is over; kvmm_note_request() said so
+ * @KVMM_EVENT_LOOKUP: kvmm_prefix_match() or kvmm_acquire() has looked keys up
+ * @KVMM_EVENT_LOOKUP_KEYS: one or two of them, as above
+ *
+ * What is in them kvmm_event_request() tells.
+ */
+enum kvmm_request_kind {
+	KVMM_EVENT_REQUEST = 8,
+	KVMM_EVENT_REQUEST_KEYS,
+	KVMM_EVENT_REQUEST_END,
+	KVMM_EVENT_LOOKUP,
+	KVMM_EVENT_LOOKUP_KEYS,
+};
+
 /** enum kvmm_medium - where: the pool's device, the memory of the host, a disk, or elsewhere */
 enum kvmm_medium {
 	KVMM_MEDIUM_DEVICE,
@@ -68,7 +88,8 @@ enum kvmm_medium {
  * @position: in blocks from the start of the prompt
  * @tokens: in the block
  * @block: where it lay in the device at that moment, or KVMM_EVENT_NO_BLOCK
- * @kind: enum kvmm_event_kind
+ * @kind: enum kvmm_event_kind; or enum kvmm_request_kind, and then all but @seq is what
+ *	kvmm_event_request() reads
  * @medium: enum kvmm_medium
  * @flags: KVMM_EVENT_HAS_PARENT
  */
@@ -93,13 +114,19 @@ struct kvmm_event {
  * was removed from their ends. */
 #define KVMM_EVENTS_SORTED	(1u << 1)
 
+/** Requests as well, as kvmm_note_request() tells of them. Not with KVMM_EVENTS_SORTED. */
+#define KVMM_EVENTS_REQUESTS	(1u << 2)
+
+/** Lookups as well: of engines that say nothing of their requests. Not with KVMM_EVENTS_SORTED. */
+#define KVMM_EVENTS_LOOKUPS	(1u << 3)
+
 /**
  * struct kvmm_events_attr - what a consumer wants
  * @size: sizeof(struct kvmm_events_attr); set by KVMM_EVENTS_ATTR_INIT
  * @ring: events that the ring holds, a power of two from 16 to 2^24; counts for the first consumer
  *	that a pool ever has
  * @flags: KVMM_EVENTS_*
- * @kinds: mask of 1 << enum kvmm_event_kind
+ * @kinds: mask of 1 << enum kvmm_event_kind; may be 0 with KVMM_EVENTS_REQUESTS or _LOOKUPS
  * @media: mask of 1 << enum kvmm_medium
  * @batch_max: events that make a batch before its time
  * @batch_us: kvmm_events_read() gives nothing until so many microseconds after it first saw that
@@ -162,6 +189,103 @@ KVMM_API uint64_t kvmm_events_head(const struct kvmm_events *events);
 /** kvmm_events_seek() - read on from @seq, which has happened, or is the next one to. What is no
  * longer in the ring is reported lost. Return: 0; -EINVAL. */
 KVMM_API int kvmm_events_seek(struct kvmm_events *events, uint64_t seq);
+
+/* ---- requests ---- */
+
+/** @time_us of a note: that of the library's clock. */
+#define KVMM_NOTE_NOW		UINT64_MAX
+
+/**
+ * struct kvmm_request_note - what an engine knows of a request and the pool does not
+ * @size: sizeof(struct kvmm_request_note)
+ * @request: its number; no other one has it at the same time
+ * @time_us: when it came, or ended, by the engine's clock; or KVMM_NOTE_NOW
+ * @keys, @nr_keys: of the full blocks of its prompt; not of an end
+ * @domain: theirs
+ * @input: tokens of the prompt
+ * @output: tokens of the answer; of a beginning: the most it may have, or 0
+ * @hits: blocks of the prompt that need not be computed; of an end
+ * @is_end: it is over
+ */
+struct kvmm_request_note {
+	size_t size;
+	uint64_t request;
+	uint64_t time_us;
+	const kvmm_key_t *keys;
+	uint32_t nr_keys;
+	uint32_t input;
+	uint32_t output;
+	uint32_t hits;
+	kvmm_domain_t domain;
+	uint32_t is_end;
+	uint32_t reserved;
+};
+
+/**
+ * kvmm_note_request() - a request has come, or is over: an event for who makes traces of them
+ *
+ * Nothing else depends on it. Costs two branches while nobody asks; else one event, and one for each
+ * two keys.
+ *
+ * Context: lock-free; any thread.
+ * Return: 0; -EINVAL; -ECHILD.
+ */
+KVMM_API int kvmm_note_request(struct kvmm_pool *pool, const struct kvmm_request_note *note);
+
+/**
+ * struct kvmm_event_request - what an event says of a request or a lookup
+ * @size: sizeof(struct kvmm_event_request); set it before the call
+ * @request: number of the request; lookups have numbers of their own
+ * @time_us: as noted; lookups: the library's clock
+ * @domain: of the keys; not of an end
+ * @input, @output: tokens, as noted
+ * @nr_keys: of the request; of KEYS: in this event, 1 or 2
+ * @first: KEYS: number of the first of these among all
+ * @hits: END, LOOKUP: blocks
+ * @blocks: LOOKUP: that were asked for, by kvmm_acquire(); else 0
+ * @key: KEYS: the keys
+ */
+struct kvmm_event_request {
+	size_t size;
+	uint64_t request;
+	uint64_t time_us;
+	kvmm_domain_t domain;
+	uint32_t input;
+	uint32_t output;
+	uint32_t nr_keys;
+	uint32_t first;
+	uint32_t hits;
+	uint32_t blocks;
+	uint32_t reserved;
+	kvmm_key_t key[2];
+};
+
+/** kvmm_event_request() - read an event of enum kvmm_request_kind. Return: 0; -EINVAL it is none. */
+KVMM_API int kvmm_event_request(const struct kvmm_event *event,
+				struct kvmm_event_request *request);
+
+/* ---- as text ---- */
+
+/** The columns of kvmm_event_text(), as the first line of a table. */
+#define KVMM_EVENT_COLUMNS \
+	"#seq\tkind\tmedium\tkey:s\tparent:s\ttenant\tlayout\tgroup\tposition\ttokens\tblock\t" \
+	"request\ttime_us\tinput\toutput\tkeys\thits\tblocks"
+
+/** Bytes that any line has room in. */
+#define KVMM_EVENT_TEXT_BYTES	352
+
+/**
+ * kvmm_event_text() - an event as a line, without its end
+ * @buf: room for @bytes; ends with a NUL
+ *
+ * What a kind does not have is "-". @parent of the kinds with keys is their second key.
+ *
+ * Return: characters written; -EINVAL a kind or medium that is none; -ENOSPC.
+ */
+KVMM_API int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes);
+
+/** kvmm_event_parse() - an event from @bytes of such a line. Return: 0; -EINVAL; -EBADMSG it is none. */
+KVMM_API int kvmm_event_parse(const char *text, size_t bytes, struct kvmm_event *event);
 
 /**
  * struct kvmm_snapshot - a walk over all that is cached; the caller's memory

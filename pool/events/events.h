@@ -21,6 +21,10 @@
 
 #include "../internal.h"
 
+#define EVENTS_REQUEST_KINDS \
+	(BIT(KVMM_EVENT_REQUEST) | BIT(KVMM_EVENT_REQUEST_KEYS) | BIT(KVMM_EVENT_REQUEST_END))
+#define EVENTS_LOOKUP_KINDS	(BIT(KVMM_EVENT_LOOKUP) | BIT(KVMM_EVENT_LOOKUP_KEYS))
+
 struct kvmm_events {
 	/* Fixed while it is open. */
 	struct kvmm_pool	*pool;		/* borrowed */
@@ -44,6 +48,7 @@ struct pool_events {
 	u64			bytes;		/* fixed at creation */
 	u32			nr_ring;	/* fixed at creation */
 	struct kvmm_events	*first;		/* compact_lock */
+	u64			nr_lookups;	/* atomic; that somebody was told of */
 };
 
 static inline struct kv_ring *ring_of(const struct kvmm_events *events)

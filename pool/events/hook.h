@@ -22,6 +22,18 @@ static inline void events_staged(struct kvmm_pool *pool, const struct kvmm_prefi
 		__events_staged(pool, prefix, handles);
 }
 
+struct kv_query;
+void __events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
+			u32 nr_blocks);
+
+/* Keys were looked up. No lock held. */
+static inline void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query,
+				    u32 nr_hits, u32 nr_blocks)
+{
+	if (unlikely(READ_ONCE(pool->events)))
+		__events_looked_up(pool, query, nr_hits, nr_blocks);
+}
+
 /*
  * All names go, in one event instead of one each. The world has stopped, compact_lock and ->lock are
  * held: true, and events_cleared() follows under the same locks.

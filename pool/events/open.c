@@ -12,7 +12,8 @@
 #define MAX_RING	(1u << 24)
 #define ALL_KINDS	(BIT(KVMM_NR_EVENT_KINDS) - 1)
 #define ALL_MEDIA	(BIT(KVMM_NR_MEDIA) - 1)
-#define ALL_FLAGS	(KVMM_EVENTS_POW2 | KVMM_EVENTS_SORTED)
+#define FOR_TRACES	(KVMM_EVENTS_REQUESTS | KVMM_EVENTS_LOOKUPS)
+#define ALL_FLAGS	(KVMM_EVENTS_POW2 | KVMM_EVENTS_SORTED | FOR_TRACES)
 
 /* ---- the feed ---- */
 
@@ -100,9 +101,24 @@ static int read_attr(const struct kvmm_events_attr *from, struct kvmm_events_att
 	attr->kinds &= ALL_KINDS;
 	attr->media &= ALL_MEDIA;
 	if (attr->ring < MIN_RING || attr->ring > MAX_RING || !kv_is_pow2(attr->ring) ||
-	    attr->flags & ~ALL_FLAGS || !attr->kinds || !attr->media || !attr->batch_max)
+	    attr->flags & ~ALL_FLAGS || !attr->media || !attr->batch_max)
 		return -EINVAL;
-	return 0;
+	if (!attr->kinds && !(attr->flags & FOR_TRACES))
+		return -EINVAL;
+	/* Records that belong together would be torn apart. */
+	return attr->flags & FOR_TRACES && attr->flags & KVMM_EVENTS_SORTED ? -EINVAL : 0;
+}
+
+/* What the ring has to have. */
+static u32 kinds_of(const struct kvmm_events_attr *attr)
+{
+	u32 kinds = attr->kinds | BIT(KV_FEED_KEPT);
+
+	if (attr->flags & KVMM_EVENTS_REQUESTS)
+		kinds |= EVENTS_REQUEST_KINDS;
+	if (attr->flags & KVMM_EVENTS_LOOKUPS)
+		kinds |= EVENTS_LOOKUP_KINDS;
+	return kinds;
 }
 
 /* What is read by anybody is written. compact_lock held. */
@@ -151,7 +167,7 @@ int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr
 		return -ENOMEM;
 	events->pool = pool;
 	events->attr = known;
-	events->kinds = known.kinds | BIT(KV_FEED_KEPT);
+	events->kinds = kinds_of(&known);
 	kv_lock(&pool->compact_lock);
 	err = add(pool, events);
 	kv_unlock(&pool->compact_lock);

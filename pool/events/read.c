@@ -11,9 +11,9 @@
 
 bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 position)
 {
-	if (!(events->attr.kinds & BIT(kind)))
+	if (kind == KV_FEED_KEPT || !(events->kinds & BIT(kind)))
 		return false;
-	if (kind == KVMM_EVENT_CLEARED)
+	if (kind == KVMM_EVENT_CLEARED || kind >= KVMM_EVENT_REQUEST)
 		return true;
 	if (!(events->attr.media & BIT(medium)))
 		return false;
@@ -97,8 +97,7 @@ static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64
 			end = max(end, next);
 			continue;
 		}
-		if (event.kind >= KVMM_NR_EVENT_KINDS ||
-		    !events_wants(events, event.kind, event.medium, event.position)) {
+		if (!events_wants(events, event.kind, event.medium, event.position)) {
 			events->skipped++;
 		} else {
 			if (nr && ends_batch(events, &buf[nr - 1], &event))

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Events as lines of text, and back: what the control socket answers, tools print, and files keep.
+ *
+ * All kinds have the same columns, separated by tabs; what a kind does not have is "-". So whoever can
+ * cut lines can read them, and no event needs another to be understood.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/bits.h>
+#include <kv/types.h>
+#include <kvmm/event.h>
+
+enum column {
+	SEQ, KIND, MEDIUM, KEY, PARENT, TENANT, LAYOUT, GROUP, POSITION, TOKENS, BLOCK, REQUEST, TIME,
+	INPUT, OUTPUT, KEYS, HITS, BLOCKS, NR_COLUMNS,
+};
+
+static const struct kind {
+	const char *name;
+	u32 columns;		/* that it has, besides SEQ and KIND */
+	u32 optional;		/* that may be "-" nevertheless */
+} kinds[] = {
+#define NAME	(BIT(KEY) | BIT(TENANT) | BIT(LAYOUT) | BIT(GROUP) | BIT(POSITION) | BIT(TOKENS))
+#define DOMAIN	(BIT(TENANT) | BIT(LAYOUT) | BIT(GROUP))
+#define SOME	(BIT(KEY) | BIT(PARENT) | BIT(POSITION) | BIT(REQUEST))
+#define WHEN	(BIT(REQUEST) | BIT(TIME))
+	[KVMM_EVENT_STORED] = { "stored", NAME | BIT(MEDIUM) | BIT(PARENT) | BIT(BLOCK),
+				BIT(PARENT) | BIT(BLOCK) },
+	[KVMM_EVENT_REMOVED] = { "removed", NAME | BIT(MEDIUM) | BIT(PARENT) | BIT(BLOCK),
+				 BIT(PARENT) | BIT(BLOCK) },
+	[KVMM_EVENT_CLEARED] = { "cleared", 0, 0 },
+	[KVMM_EVENT_REQUEST] = { "request", WHEN | DOMAIN | BIT(INPUT) | BIT(OUTPUT) | BIT(KEYS), 0 },
+	[KVMM_EVENT_REQUEST_KEYS] = { "request_keys", SOME, BIT(PARENT) },
+	[KVMM_EVENT_REQUEST_END] = { "request_end", WHEN | BIT(INPUT) | BIT(OUTPUT) | BIT(HITS), 0 },
+	[KVMM_EVENT_LOOKUP] = { "lookup", WHEN | DOMAIN | BIT(KEYS) | BIT(HITS) | BIT(BLOCKS), 0 },
+	[KVMM_EVENT_LOOKUP_KEYS] = { "lookup_keys", SOME, BIT(PARENT) },
+};
+
+static const char *const media[KVMM_NR_MEDIA] = { "device", "host", "disk", "external" };
+
+/* One event in pieces; PARENT of KEYS is the second key. */
+struct row {
+	u64 value[NR_COLUMNS];
+	kvmm_key_t key;
+	kvmm_key_t parent;
+	u32 has;		/* columns */
+};
+
+/* ---- writing ---- */
+
+static void row_of_name(const struct kvmm_event *event, struct row *row)
+{
+	row->value[MEDIUM] = event->medium;
+	row->value[TENANT] = event->domain.tenant;
+	row->value[LAYOUT] = event->domain.layout;
+	row->value[GROUP] = event->domain.group;
+	row->value[POSITION] = event->position;
+	row->value[TOKENS] = event->tokens;
+	row->value[BLOCK] = event->block;
+	row->key = event->key;
+	row->parent = event->parent;
+	if (!(event->flags & KVMM_EVENT_HAS_PARENT))
+		row->has &= ~BIT(PARENT);
+	if (event->block == KVMM_EVENT_NO_BLOCK)
+		row->has &= ~BIT(BLOCK);
+}
+
+static void row_of_request(const struct kvmm_event *event, struct row *row)
+{
+	struct kvmm_event_request request = { .size = sizeof(request) };
+
+	if (kvmm_event_request(event, &request))
+		return;
+	row->value[TENANT] = request.domain.tenant;
+	row->value[LAYOUT] = request.domain.layout;
+	row->value[GROUP] = request.domain.group;
+	row->value[POSITION] = request.first;
+	row->value[REQUEST] = request.request;
+	row->value[TIME] = request.time_us;
+	row->value[INPUT] = request.input;
+	row->value[OUTPUT] = request.output;
+	row->value[KEYS] = request.nr_keys;
+	row->value[HITS] = request.hits;
+	row->value[BLOCKS] = request.blocks;
+	row->key = request.key[0];
+	row->parent = request.key[1];
+	if (request.nr_keys < 2)
+		row->has &= ~BIT(PARENT);
+}
+
+/* Into a buffer that may be too small; ->len counts on. */
+struct line {
+	char *buf;
+	size_t room;
+	size_t len;
+};
+
+static void add(struct line *line, const char *text, size_t nr)
+{
+	if (line->len + nr < line->room)
+		memcpy(line->buf + line->len, text, nr);
+	line->len += nr;
+}
+
+static void add_number(struct line *line, u64 number)
+{
+	char digits[24];
+	int nr = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)number);
+
+	add(line, digits, nr);
+}
+
+static void add_key(struct line *line, const kvmm_key_t *key)
+{
+	static const char hex[] = "0123456789abcdef";
+	char text[2 * KVMM_KEY_BYTES];
+
+	for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
+		text[2 * i] = hex[key->byte[i] >> 4];
+		text[2 * i + 1] = hex[key->byte[i] & 15];
+	}
+	add(line, text, sizeof(text));
+}
+
+static void add_cell(struct line *line, const struct row *row, enum column column)
+{
+	if (!(row->has & BIT(column)))
+		add(line, "-", 1);
+	else if (column == KEY || column == PARENT)
+		add_key(line, column == KEY ? &row->key : &row->parent);
+	else if (column == MEDIUM)
+		add(line, media[row->value[MEDIUM]], strlen(media[row->value[MEDIUM]]));
+	else
+		add_number(line, row->value[column]);
+}
+
+static bool is_known(u32 kind)
+{
+	return kind < ARRAY_SIZE(kinds) && kinds[kind].name;
+}
+
+int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes)
+{
+	struct line line = { buf, bytes, 0 };
+	struct row row = { .has = 0 };
+
+	if (!event || !buf || !is_known(event->kind) || event->medium >= KVMM_NR_MEDIA)
+		return -EINVAL;
+	row.has = kinds[event->kind].columns | BIT(SEQ);
+	row.value[SEQ] = event->seq;
+	if (event->kind < KVMM_NR_EVENT_KINDS)
+		row_of_name(event, &row);
+	else
+		row_of_request(event, &row);
+	for (u32 i = 0; i < NR_COLUMNS; i++) {
+		add(&line, "\t", i != 0);
+		if (i == KIND)
+			add(&line, kinds[event->kind].name, strlen(kinds[event->kind].name));
+		else
+			add_cell(&line, &row, i);
+	}
+	if (line.len >= bytes)
+		return -ENOSPC;
+	buf[line.len] = '\0';
+	return line.len;
+}
+
+/* ---- reading ---- */
+
+struct cell {
+	const char *text;
+	size_t nr;
+};
+
+static bool cell_is(struct cell cell, const char *text)
+{
+	return cell.nr == strlen(text) && !memcmp(cell.text, text, cell.nr);
+}
+
+/* Decimal, and nothing else. */
+static bool read_number(struct cell cell, u64 *number)
+{
+	*number = 0;
+	for (size_t i = 0; i < cell.nr; i++) {
+		u64 digit = (u8)cell.text[i] - '0';
+
+		if (digit > 9 || *number > (UINT64_MAX - digit) / 10)
+			return false;
+		*number = *number * 10 + digit;
+	}
+	return cell.nr > 0;
+}
+
+static int hex_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_key(struct cell cell, kvmm_key_t *key)
+{
+	if (cell.nr != 2 * KVMM_KEY_BYTES)
+		return false;
+	for (u32 i = 0; i < KVMM_KEY_BYTES; i++) {
+		int high = hex_of(cell.text[2 * i]), low = hex_of(cell.text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return false;
+		key->byte[i] = high << 4 | low;
+	}
+	return true;
+}
+
+static bool read_medium(struct cell cell, u64 *medium)
+{
+	for (*medium = 0; *medium < KVMM_NR_MEDIA; ++*medium)
+		if (cell_is(cell, media[*medium]))
+			return true;
+	return false;
+}
+
+static bool read_cell(struct cell cell, enum column column, struct row *row)
+{
+	static const u64 most[NR_COLUMNS] = {
+		[SEQ] = UINT64_MAX, [TENANT] = UINT32_MAX, [LAYOUT] = UINT16_MAX,
+		[GROUP] = UINT16_MAX, [POSITION] = UINT32_MAX, [TOKENS] = UINT32_MAX,
+		[BLOCK] = UINT32_MAX - 1, [REQUEST] = UINT64_MAX, [TIME] = UINT64_MAX,
+		[INPUT] = UINT32_MAX, [OUTPUT] = UINT32_MAX, [KEYS] = UINT32_MAX,
+		[HITS] = UINT32_MAX, [BLOCKS] = UINT32_MAX,
+	};
+
+	if (column == KEY || column == PARENT)
+		return read_key(cell, column == KEY ? &row->key : &row->parent);
+	if (column == MEDIUM)
+		return read_medium(cell, &row->value[MEDIUM]);
+	return read_number(cell, &row->value[column]) && row->value[column] <= most[column];
+}
+
+/* Cells of one line: false: not that many. */
+static bool cut(const char *text, size_t nr, struct cell cell[NR_COLUMNS])
+{
+	const char *end = text + nr;
+
+	for (u32 i = 0; i < NR_COLUMNS; i++) {
+		const char *tab = memchr(text, '\t', end - text);
+
+		if (!tab != (i == NR_COLUMNS - 1))
+			return false;
+		cell[i] = (struct cell){ text, (tab ? tab : end) - text };
+		text = tab ? tab + 1 : end;
+	}
+	return true;
+}
+
+static bool read_row(const struct cell *cell, const struct kind *kind, struct row *row)
+{
+	for (u32 i = 0; i < NR_COLUMNS; i++) {
+		bool wanted = i == SEQ || kind->columns & BIT(i);
+
+		if (i == KIND)
+			continue;
+		if (cell_is(cell[i], "-")) {
+			if (wanted && !(kind->optional & BIT(i)))
+				return false;
+			continue;
+		}
+		if (!wanted || !read_cell(cell[i], i, row))
+			return false;
+		row->has |= BIT(i);
+	}
+	return true;
+}
+
+static kvmm_domain_t domain_of_word(u64 word)
+{
+	return (kvmm_domain_t){ (u32)word, word >> 32 & 0xffff, word >> 48 };
+}
+
+/* The other way round as kvmm_event_request() has it. */
+static void event_of_request(const struct row *row, struct kvmm_event *event)
+{
+	u64 word[4] = { row->value[REQUEST], row->value[TIME],
+			row->value[OUTPUT] << 32 | row->value[INPUT], row->value[KEYS] };
+
+	if (event->kind == KVMM_EVENT_LOOKUP)
+		word[2] = row->value[BLOCKS] << 32 | row->value[HITS];
+	if (event->kind == KVMM_EVENT_REQUEST_END)
+		word[3] = row->value[HITS];
+	memcpy(&event->key, &word[0], sizeof(event->key));
+	memcpy(&event->parent, &word[2], sizeof(event->parent));
+}
+
+static void event_of(const struct row *row, struct kvmm_event *event)
+{
+	event->seq = row->value[SEQ];
+	event->domain = (kvmm_domain_t){ row->value[TENANT], row->value[LAYOUT],
+					 row->value[GROUP] };
+	event->position = row->value[POSITION];
+	event->tokens = row->value[TOKENS];
+	event->block = row->has & BIT(BLOCK) ? row->value[BLOCK] : KVMM_EVENT_NO_BLOCK;
+	event->medium = row->value[MEDIUM];
+	event->flags = row->has & BIT(PARENT) ? KVMM_EVENT_HAS_PARENT : 0;
+	event->key = row->key;
+	event->parent = row->parent;
+	if (event->kind == KVMM_EVENT_REQUEST_KEYS || event->kind == KVMM_EVENT_LOOKUP_KEYS)
+		event->domain = domain_of_word(row->value[REQUEST]);
+	else if (event->kind >= KVMM_EVENT_REQUEST)
+		event_of_request(row, event);
+}
+
+int kvmm_event_parse(const char *text, size_t bytes, struct kvmm_event *event)
+{
+	struct cell cell[NR_COLUMNS];
+	struct row row = { .has = 0 };
+	u32 kind;
+
+	if (!text || !event)
+		return -EINVAL;
+	if (!cut(text, bytes, cell))
+		return -EBADMSG;
+	for (kind = 0; kind < ARRAY_SIZE(kinds); kind++)
+		if (kinds[kind].name && cell_is(cell[KIND], kinds[kind].name))
+			break;
+	if (kind == ARRAY_SIZE(kinds) || !read_row(cell, &kinds[kind], &row))
+		return -EBADMSG;
+	*event = (struct kvmm_event){ .kind = kind };
+	event_of(&row, event);
+	return 0;
+}
