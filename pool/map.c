@@ -246,11 +246,15 @@ static bool look_once(struct kvmm_pool *pool, u32 owner, u64 now_ns, struct kvmm
 	}
 }
 
-static void look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_map_run *run)
+/* What the owner was, in the end. */
+static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_map_run *run)
 {
+	u32 owner;
+
 	for (u32 i = 0; i < LOOKS; i++) {
-		u32 owner = owner_of(pool, block);
 		bool whole;
+
+		owner = owner_of(pool, block);
 
 		*run = (struct kvmm_map_run){ .first = block, .nr = 1 };
 		whole = look_once(pool, owner, now_ns, run);
@@ -262,6 +266,7 @@ static void look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_m
 		add_owner(pool, OWN_RANGE, run);
 	else if (run->state == KVMM_MAP_PRIVATE || run->state == KVMM_MAP_STAGED)
 		add_owner(pool, OWN_BLOCK, run);
+	return owner;
 }
 
 /* ---- runs ---- */
@@ -301,14 +306,26 @@ struct walk {
 	struct kvmm_map_run	*runs;
 	u32			max;
 	u32			nr;
+	u32			owner;		/* of the last block */
 };
+
+/* More of the same range, or of what nobody has: there is nothing more to be said of it. */
+static bool goes_on(const struct walk *walk, u32 block)
+{
+	return walk->nr && owner_kind(walk->owner) != OWNER_ENTRY &&
+	       owner_of(walk->pool, block) == walk->owner;
+}
 
 /* False: there is no room for the run that begins here. */
 static bool add_block(struct walk *walk, u32 block)
 {
 	struct kvmm_map_run here, *last = walk->nr ? &walk->runs[walk->nr - 1] : NULL;
 
-	look_at(walk->pool, block, walk->now_ns, &here);
+	if (goes_on(walk, block)) {
+		last->nr++;
+		return true;
+	}
+	walk->owner = look_at(walk->pool, block, walk->now_ns, &here);
 	if (last && joins(last, &here, walk->how)) {
 		last->nr++;
 		last->age_ns = max(last->age_ns, here.age_ns);

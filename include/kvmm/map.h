@@ -12,7 +12,8 @@
  * How much of that is true at one moment:
  *
  * - a block is told as it was at some moment during the call: what is said of it belongs together,
- *   except that counts of references and pins of ranges may lag behind;
+ *   except that counts of references and pins of ranges may lag behind. Of blocks of one range that
+ *   lie side by side it is the first that is looked at;
  * - each block is in exactly one run, and runs come by address: the sum of their lengths is the number
  *   of blocks, whatever happens meanwhile. What moves may be met at both places, or at neither;
  * - of a pool that stands still the map is exact: it says of each block what kvmm_block_info() says.
