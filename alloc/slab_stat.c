@@ -170,6 +170,29 @@ int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
 	return 0;
 }
 
+int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_slab_row *row)
+{
+	struct kvmm_slab_cache *cache;
+	u32 i = 0;
+
+	if (!cursor || !row)
+		return -EINVAL;
+	kv_lock(&list_lock);
+	for (cache = list; cache; cache = cache->next)
+		if (is_wanted(cache, zone) && i++ == *cursor)
+			break;
+	if (cache) {
+		*row = (struct kvmm_slab_row){ .shape = cache->shape };
+		memcpy(row->name, cache->name, min(strlen(cache->name), sizeof(row->name) - 1));
+		read_stat(cache, &row->stat);
+	}
+	kv_unlock(&list_lock);
+	if (!cache)
+		return -ENOENT;
+	*cursor = i;
+	return 0;
+}
+
 /* ---- as Linux shows it ---- */
 
 struct text {
