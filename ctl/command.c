@@ -17,6 +17,7 @@
 
 const struct kv_command_set *const kv_command_sets[] = {
 	&kv_commands_base,
+	&kv_commands_views,
 };
 
 const u32 kv_nr_command_sets = ARRAY_SIZE(kv_command_sets);

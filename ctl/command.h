@@ -93,6 +93,7 @@ struct kv_command_set {
 
 /* Add yours to the list in command.c, too. */
 extern const struct kv_command_set kv_commands_base;
+extern const struct kv_command_set kv_commands_views;
 
 /* The sets, and how many there are. */
 extern const struct kv_command_set *const kv_command_sets[];
