@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dump.h"
+#include "view.h"
 
 enum { KEY_JSON = 'j', KEY_QUIET = 'q', KEY_NO_VERIFY = 'n' };
 
@@ -17,7 +18,11 @@ static const struct argp_option argp_options[] = {
 };
 
 static const char doc[] =
-	"List the records of a disk tier, and verify each of them.\v"
+	"Show what is in a disk tier, record by record, or in the memory of a pool, block by block.\v"
+	"snapshot, show, pickle and graphviz are of the memory of an engine that runs, or of a snapshot of it: "
+	"see kvmm-dump snapshot --help.\n"
+	"\n"
+	"tier: lists the records of a disk tier, and verifies each of them. "
 	"DIR is the folder of the store. Nothing is written, and nobody is locked out: it may be in use "
 	"meanwhile. Records that were replaced or forgotten are listed as long as they are on disk; "
 	"segments that are used again in the middle are said to be.\n"
@@ -44,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num == 0 && strcmp(arg, "tier"))
-			argp_error(state, "there is no '%s', only tier and report", arg);
+			argp_error(state, "there is no '%s'", arg);
 		if (state->arg_num == 1)
 			dump->path = arg;
 		if (state->arg_num > 1)
@@ -62,13 +67,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		argp_options, parse, "tier DIR\nreport FILE...", doc, NULL, NULL, NULL,
+		argp_options, parse, "tier DIR\nreport FILE...\nsnapshot\nshow\npickle\ngraphviz", doc,
+		NULL, NULL, NULL,
 	};
 	struct dump dump = { .verify = true };
 	int err;
 
 	if (argc > 1 && !strcmp(argv[1], "report"))
 		return dump_report(argc - 1, argv + 1);
+	if (argc > 1 && is_view(argv[1]))
+		return dump_view(argc - 1, argv + 1);
 	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &dump);
 	err = dump_tier(&dump);
