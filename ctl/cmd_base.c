@@ -42,8 +42,9 @@ static const char stat_head[] =
 	"fail_nospc\tfail_frag\tevictions\thit_blocks\tmiss_blocks\tregistered\tduplicates\t"
 	"compactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\n";
 
-static int write_stat(struct kv_control_pool *entry, struct kv_text *text)
+static int write_stat(struct kv_control_call *call, const struct kv_control_pool *entry)
 {
+	struct kv_text *text = call->text;
 	struct kvmm_pool_stat s;
 	int err = kvmm_pool_stat(entry->pool, &s);
 
@@ -66,18 +67,8 @@ static int write_stat(struct kv_control_pool *entry, struct kv_text *text)
 /* One pool, or all of them. */
 static int cmd_stat(struct kv_control_call *call)
 {
-	struct kv_control_pool *entry = kv_control_pools(call->control);
-	int err = 0;
-
 	kv_text_puts(call->text, stat_head);
-	if (call->nr_args) {
-		entry = kv_control_find(call->control, call->arg[0]);
-		return entry ? write_stat(entry, call->text) :
-			       kv_call_error(call, -ENOENT, "there is no pool '%.64s'", call->arg[0]);
-	}
-	for (; entry && !err; entry = entry->next)
-		err = write_stat(entry, call->text);
-	return err;
+	return kv_call_each(call, write_stat);
 }
 
 static const struct kv_command commands[] = {

@@ -18,6 +18,10 @@
 const struct kv_command_set *const kv_command_sets[] = {
 	&kv_commands_base,
 	&kv_commands_views,
+	&kv_commands_show,
+	&kv_commands_set,
+	&kv_commands_compact,
+	&kv_commands_migrate,
 };
 
 const u32 kv_nr_command_sets = ARRAY_SIZE(kv_command_sets);
@@ -67,6 +71,23 @@ int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *n
 				     (unsigned long long)to);
 	*number = value;
 	return 0;
+}
+
+int kv_call_each(struct kv_control_call *call,
+		 int (*fn)(struct kv_control_call *call, const struct kv_control_pool *entry))
+{
+	const struct kv_control_pool *entry = kv_control_pools(call->control);
+	int err = 0;
+
+	if (call->nr_args) {
+		entry = kv_control_find(call->control, call->arg[0]);
+		return entry ? fn(call, entry) :
+			       kv_call_error(call, -ENOENT, "there is no pool '%.64s'",
+					     call->arg[0]);
+	}
+	for (; entry && !err; entry = entry->next)
+		err = fn(call, entry);
+	return err;
 }
 
 /* ---- from a line to a call ---- */

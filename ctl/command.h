@@ -82,18 +82,25 @@ struct kv_command {
  * struct kv_command_set - what a ctl/cmd_*.c contributes
  * @commands: ends with one without a name
  * @pool_exit: the pool is removed: free *@state, which is not NULL; may be NULL
+ * @other_exit: the pool @gone is removed, and *@state, which is another pool's, may not know it any
+ *	more; may be NULL
  * @tick: go on with what was begun, without waiting; *@state is not NULL. Milliseconds after which to
  *	come again, at most; may be NULL
  */
 struct kv_command_set {
 	const struct kv_command *commands;
 	void (*pool_exit)(struct kv_control_pool *entry, void **state);
+	void (*other_exit)(const struct kv_control_pool *gone, void **state);
 	u32 (*tick)(struct kv_control_pool *entry, void **state);
 };
 
 /* Add yours to the list in command.c, too. */
 extern const struct kv_command_set kv_commands_base;
 extern const struct kv_command_set kv_commands_views;
+extern const struct kv_command_set kv_commands_show;
+extern const struct kv_command_set kv_commands_set;
+extern const struct kv_command_set kv_commands_compact;
+extern const struct kv_command_set kv_commands_migrate;
 
 /* The sets, and how many there are. */
 extern const struct kv_command_set *const kv_command_sets[];
@@ -110,6 +117,13 @@ int kv_call_error(struct kv_control_call *call, int err, const char *format, ...
 
 /* Argument @i as a number from @from to @to: 0, or -EINVAL, and that was said. */
 int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *number);
+
+/*
+ * For commands that show one pool, which the only argument names, or all of them if there is none: @fn for
+ * each, until one fails.
+ */
+int kv_call_each(struct kv_control_call *call,
+		 int (*fn)(struct kv_control_call *call, const struct kv_control_pool *entry));
 
 /* For commands that show all pools if none is named: how to walk them. */
 struct kv_control_pool *kv_control_pools(const struct kvmm_control *control);

@@ -335,8 +335,13 @@ static void in_child(struct kv_fork_node *node)
 	WRITE_ONCE(control->is_child, 1);
 }
 
-static void end_pool(struct kv_control_pool *entry)
+/* It is no longer on the list; those that are may have something to do with it. ->lock held, or the end. */
+static void end_pool(struct kvmm_control *control, struct kv_control_pool *entry)
 {
+	for (struct kv_control_pool *other = control->pools; other; other = other->next)
+		for (u32 i = 0; i < kv_nr_command_sets; i++)
+			if (other->state[i] && kv_command_sets[i]->other_exit)
+				kv_command_sets[i]->other_exit(entry, &other->state[i]);
 	for (u32 i = 0; i < kv_nr_command_sets; i++)
 		if (entry->state[i] && kv_command_sets[i]->pool_exit)
 			kv_command_sets[i]->pool_exit(entry, &entry->state[i]);
@@ -355,7 +360,7 @@ static void free_control(struct kvmm_control *control)
 		struct kv_control_pool *entry = control->pools;
 
 		control->pools = entry->next;
-		end_pool(entry);
+		end_pool(control, entry);
 	}
 	if (control->fd >= 0) {
 		ops->unlink(ops->ctx, control->path);
@@ -579,7 +584,7 @@ int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *poo
 	entry = *at;
 	if (entry) {
 		*at = entry->next;
-		end_pool(entry);
+		end_pool(control, entry);
 	}
 	kv_unlock(&control->lock);
 	return entry ? 0 : -ENOENT;

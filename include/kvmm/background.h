@@ -69,6 +69,10 @@ struct kvmm_background {
  */
 KVMM_API int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how);
 
+/** kvmm_background_get() - as it was set; @how->size is set by the caller. Return: 0; -ENOENT it is off;
+ * -EINVAL. */
+KVMM_API int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how);
+
 /**
  * kvmm_background_tick() - do what is due
  *

@@ -392,6 +392,28 @@ int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *ho
 	return err ? err : change(pool, background_of(pool), how ? &copy : NULL);
 }
 
+int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how)
+{
+	struct background *back;
+	size_t size;
+	bool on;
+
+	if (!pool || !how || how->size < sizeof(how->size))
+		return -EINVAL;
+	size = min(how->size, sizeof(*how));
+	back = background_of(pool);
+	if (!back)
+		return -ENOENT;
+	kv_lock(&back->lock);
+	on = back->on;
+	if (on) {
+		memcpy(how, &back->how, size);
+		how->size = size;
+	}
+	kv_unlock(&back->lock);
+	return on ? 0 : -ENOENT;
+}
+
 int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat)
 {
 	struct background *back;

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Compaction from outside: planned, begun, watched, called off.
+ *
+ * A command that begins it does not wait for it. Moves are published by the engine's steps, and here,
+ * whenever the socket is polled; when none is left, the run is over, and what it brought stays to be
+ * asked for.
+ */
+#include <string.h>
+
+#include <kv/env.h>
+#include <kv/mem.h>
+#include <kvmm/compact.h>
+#include <kvmm/zone.h>
+
+#include "command.h"
+#include "control.h"
+
+#define TICK_MS	2u
+
+typedef unsigned long long llu;
+
+enum run_state { RUN_NONE, RUN_MOVES, RUN_DONE, RUN_CANCELLED };
+
+static const char *const state_names[] = {
+	[RUN_NONE] = "none", [RUN_MOVES] = "moves", [RUN_DONE] = "done",
+	[RUN_CANCELLED] = "cancelled",
+};
+
+/* The last run that was asked for here. control->lock. */
+struct run {
+	enum run_state			state;
+	struct kvmm_compact_goal	goal;
+	struct kvmm_compact_plan	plan;
+	u64				began_ns;
+	u64				ended_ns;
+	u32				length;		/* that unusable is about */
+	u32				unusable_after;
+	u32				nr_left;	/* moves whose old places are not free yet */
+};
+
+/* ---- what is asked for ---- */
+
+static int take_goal(struct kv_control_call *call, const char *value,
+		     struct kvmm_compact_goal *goal)
+{
+	for (goal->goal = 0; goal->goal < KVMM_NR_GOALS; goal->goal++)
+		if (!strcmp(value, kvmm_goal_name(goal->goal)))
+			return 0;
+	return kv_call_error(call, -EINVAL, "there is no goal '%.64s', only run, pageblocks, "
+			     "shorten, gather", value);
+}
+
+static int take_flag(const char *word, struct kvmm_compact_goal *goal)
+{
+	if (!strcmp(word, "drop"))
+		goal->flags |= KVMM_GOAL_DROP;
+	else if (!strcmp(word, "calm"))
+		goal->flags |= KVMM_GOAL_CALM;
+	else if (!strcmp(word, "best"))
+		goal->flags |= KVMM_GOAL_BEST;
+	else if (!strcmp(word, "between"))
+		goal->mode = KVMM_MOVE_BETWEEN;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+/* A word with a number behind its '='. */
+struct numeric {
+	const char *name;
+	u32 offset;
+	u32 bytes;
+	u64 max;
+};
+
+#define NUMERIC(name, field, max) { name, offsetof(struct kvmm_compact_goal, field), \
+				    sizeof(((struct kvmm_compact_goal *)NULL)->field), max }
+
+static const struct numeric numerics[] = {
+	NUMERIC("want=", want, KVMM_MAX_BLOCKS),
+	NUMERIC("pageblock=", pageblock_blocks, 1u << 20),
+	NUMERIC("max_blocks=", max_blocks, KVMM_MAX_BLOCKS),
+	NUMERIC("max_us=", max_us, UINT32_MAX),
+	NUMERIC("max_bytes=", max_bytes, UINT64_MAX),
+	NUMERIC("seq=", seq, UINT64_MAX),
+};
+
+static int take_number(struct kv_control_call *call, u32 i, struct kvmm_compact_goal *goal)
+{
+	for (u32 n = 0; n < ARRAY_SIZE(numerics); n++) {
+		const struct numeric *numeric = &numerics[n];
+		size_t len = strlen(numeric->name);
+		u32 narrow;
+		u64 value;
+		int err;
+
+		if (strncmp(call->arg[i], numeric->name, len))
+			continue;
+		call->arg[i] += len;
+		err = kv_call_number(call, i, 0, numeric->max, &value);
+		narrow = value;
+		if (!err && numeric->bytes == sizeof(value))
+			memcpy((char *)goal + numeric->offset, &value, sizeof(value));
+		else if (!err)
+			memcpy((char *)goal + numeric->offset, &narrow, sizeof(narrow));
+		return err;
+	}
+	return kv_call_error(call, -EINVAL, "what is '%.64s'?", call->arg[i]);
+}
+
+static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goal)
+{
+	const struct kvmm_compact_goal preset = KVMM_COMPACT_GOAL_INIT;
+	int err = 0;
+
+	*goal = preset;
+	goal->pageblock_blocks = 64;
+	for (u32 i = 0; i < call->nr_args && !err; i++) {
+		if (!strncmp(call->arg[i], "goal=", 5))
+			err = take_goal(call, call->arg[i] + 5, goal);
+		else if (take_flag(call->arg[i], goal))
+			err = take_number(call, i, goal);
+	}
+	return err;
+}
+
+/* ---- what is told ---- */
+
+static void write_plan(struct kv_text *text, const struct kvmm_compact_goal *goal,
+		       const struct kvmm_compact_plan *plan)
+{
+	kv_text_puts(text, "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
+		     "run_start\trun_blocks\tcopy_ns\tplan_ns\tlargest_before\tlargest_after\t"
+		     "unusable_ppm_before\tunusable_ppm_after\textents_before\textents_after\n");
+	kv_text_printf(text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t", kvmm_goal_name(goal->goal),
+		       goal->want, plan->is_partial, plan->nr_moves, plan->moved_blocks,
+		       (llu)plan->moved_bytes, plan->nr_drops, plan->nr_empty, plan->saved_extents,
+		       plan->run.start, plan->run.nr);
+	kv_text_printf(text, "%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\n", (llu)plan->copy_ns,
+		       (llu)plan->plan_ns, plan->before.largest, plan->after.largest,
+		       plan->before.unusable_ppm, plan->after.unusable_ppm, (llu)plan->before.extents,
+		       (llu)plan->after.extents);
+}
+
+/* Why a plan could not be made, in the words of whoever asks for it. */
+static int explain(struct kv_control_call *call, int err)
+{
+	if (err == -ENOSPC)
+		return kv_call_error(call, err, "no allowed moves get any nearer to that goal");
+	if (err == -EBUSY)
+		return kv_call_error(call, err, "a step is open, too much moves already, or nothing may "
+				     "move at present");
+	if (err == -EOPNOTSUPP)
+		return kv_call_error(call, err, "the blocks of this pool do not move");
+	return err;
+}
+
+static int cmd_plan(struct kv_control_call *call)
+{
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+	struct kvmm_compact_goal goal;
+	int err = read_goal(call, &goal);
+
+	if (err)
+		return err;
+	err = kvmm_compact_plan(call->pool, &goal, &plan);
+	if (err)
+		return explain(call, err);
+	write_plan(call->text, &goal, &plan);
+	return 0;
+}
+
+/* ---- a run ---- */
+
+static u32 unusable(struct kvmm_pool *pool, u32 length)
+{
+	int ppm = kvmm_zone_unusable(kvmm_pool_zone(pool), length);
+
+	return ppm > 0 ? ppm : 0;
+}
+
+static void look(struct kv_control_pool *entry, struct run *run)
+{
+	int nr = kvmm_compact_poll(entry->pool);
+
+	run->nr_left = nr > 0 ? nr : 0;
+	if (run->nr_left)
+		return;
+	run->state = RUN_DONE;
+	run->ended_ns = kv_clock_ns();
+	run->unusable_after = unusable(entry->pool, run->length);
+}
+
+static u32 tick(struct kv_control_pool *entry, void **state)
+{
+	struct run *run = *state;
+
+	if (run->state == RUN_MOVES)
+		look(entry, run);
+	return run->state == RUN_MOVES ? TICK_MS : UINT32_MAX;
+}
+
+static struct run *run_of(struct kv_control_call *call)
+{
+	if (!*call->state)
+		*call->state = kv_alloc(sizeof(struct run));
+	return *call->state;
+}
+
+static void begin(struct kv_control_call *call, struct run *run, const struct run *new)
+{
+	*run = *new;
+	run->state = RUN_MOVES;
+	run->began_ns = kv_clock_ns();
+	run->length = run->goal.goal == KVMM_GOAL_PAGEBLOCKS ? run->goal.pageblock_blocks :
+		      max(run->goal.want, 1u);
+	look(call->entry, run);
+}
+
+static void write_run(struct kv_text *text, const struct run *run)
+{
+	u64 end = run->state == RUN_MOVES ? kv_clock_ns() : run->ended_ns;
+	const struct kvmm_compact_plan *plan = &run->plan;
+
+	kv_text_puts(text, "#state:s\tgoal:s\twant\tpartial\tmoves\tleft\tblocks\tbytes\tdrops\tns\tplan_ns\t"
+		     "largest_before\tlargest_after\tunusable_ppm_before\tunusable_ppm_after\n");
+	kv_text_printf(text, "%s\t%s\t%u\t%u\t%u\t%u\t%u\t%llu\t%u\t%llu\t%llu\t%u\t%u\t%u\t",
+		       state_names[run->state], kvmm_goal_name(run->goal.goal), run->goal.want,
+		       plan->is_partial, plan->nr_moves, run->nr_left, plan->moved_blocks,
+		       (llu)plan->moved_bytes, plan->nr_drops, (llu)(end - run->began_ns),
+		       (llu)plan->plan_ns, plan->before.largest, plan->after.largest,
+		       plan->before.unusable_ppm);
+	if (run->state == RUN_MOVES)
+		kv_text_printf(text, "-\n");
+	else
+		kv_text_printf(text, "%u\n", run->unusable_after);
+}
+
+static int cmd_run(struct kv_control_call *call)
+{
+	const struct kvmm_compact_plan preset = KVMM_COMPACT_PLAN_INIT;
+	struct run *run = run_of(call), new = { .plan = preset };
+	int err;
+
+	if (!run)
+		return -ENOMEM;
+	if (run->state == RUN_MOVES)
+		return kv_call_error(call, -EALREADY, "the last one has not ended; see compact-status");
+	err = read_goal(call, &new.goal);
+	if (err)
+		return err;
+	err = kvmm_compact_goal_start(call->pool, &new.goal, &new.plan);
+	if (err)
+		return explain(call, err);
+	begin(call, run, &new);
+	write_run(call->text, run);
+	return 0;
+}
+
+static int cmd_status(struct kv_control_call *call)
+{
+	struct run none = { .state = RUN_NONE };
+
+	write_run(call->text, *call->state ? *call->state : &none);
+	return 0;
+}
+
+static int cmd_cancel(struct kv_control_call *call)
+{
+	struct run *run = *call->state;
+	int nr = kvmm_compact_cancel(call->pool);
+
+	if (nr < 0)
+		return nr;
+	if (run && run->state == RUN_MOVES) {
+		look(call->entry, run);
+		run->state = run->nr_left ? RUN_MOVES : RUN_CANCELLED;
+	}
+	kv_text_printf(call->text, "#stay\n%u\n", nr);
+	return 0;
+}
+
+static void pool_exit(struct kv_control_pool *entry, void **state)
+{
+	kv_free(*state);
+	*state = NULL;
+}
+
+static const struct kv_command commands[] = {
+	{ "compact-plan", "POOL [goal=run|pageblocks|shorten|gather] [want=N] [pageblock=N] "
+	  "[max_blocks=N] [max_us=N] [max_bytes=N] [seq=N] [drop] [calm] [best] [between]",
+	  "what would be moved; planning waits for moves under way", KV_COMMAND_POOL, 0, 16, cmd_plan },
+	{ "compact-run", "POOL, and as compact-plan", "begin to move it",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 0, 16, cmd_run },
+	{ "compact-status", "POOL", "how far the last one has come", KV_COMMAND_POOL, 0, 0, cmd_status },
+	{ "compact-cancel", "POOL", "what is not published stays where it is",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 0, 0, cmd_cancel },
+	{ 0 },
+};
+
+const struct kv_command_set kv_commands_compact = {
+	.commands = commands, .pool_exit = pool_exit, .tick = tick,
+};

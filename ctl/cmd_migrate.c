@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Migration from outside: sequences go from one pool to another one of this socket, or to a process that
+ * serves its pool (kvmm_migrate_serve()).
+ *
+ * A job is carried on whenever the socket is polled. What becomes of the engine's idea of the sequence is
+ * the engine's matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only sequences
+ * that nobody else has a hand in go at all, and others are refused.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kvmm/migrate.h>
+
+#include "command.h"
+#include "control.h"
+
+#define NR_JOBS		16u
+#define TICK_MS		1u
+#define TARGET_BYTES	108u
+
+typedef unsigned long long llu;
+
+struct job {
+	u64				id;		/* 0: none */
+	u64				seq;
+	struct kvmm_migrate		*job;		/* ours; NULL when it has ended */
+	struct kvmm_migrate_link	*link;		/* ours; to another process */
+	struct kvmm_pool		*dst;		/* in this one */
+	char				target[TARGET_BYTES];
+	struct kvmm_migrate_status	status;
+	bool				is_copy;
+};
+
+/* Of a pool, as the source. control->lock. */
+struct jobs {
+	u64		last_id;
+	struct job	job[NR_JOBS];
+};
+
+/* Its ranges stay where they have come to. */
+static void end_job(struct job *job)
+{
+	kvmm_migrate_free(job->job);
+	kvmm_migrate_disconnect(job->link);
+	job->job = NULL;
+	job->link = NULL;
+	job->dst = NULL;
+}
+
+static bool poll_job(struct job *job)
+{
+	int err;
+
+	if (!job->job)
+		return false;
+	err = kvmm_migrate_poll(job->job);
+	kvmm_migrate_status(job->job, &job->status);
+	if (err == -EINPROGRESS)
+		return true;
+	end_job(job);
+	return false;
+}
+
+static u32 tick(struct kv_control_pool *entry, void **state)
+{
+	struct jobs *jobs = *state;
+	bool busy = false;
+
+	for (u32 i = 0; i < NR_JOBS; i++)
+		busy |= poll_job(&jobs->job[i]);
+	return busy ? TICK_MS : UINT32_MAX;
+}
+
+/* ---- begin ---- */
+
+/* One that is free, else the one that has ended first; NULL: all run. */
+static struct job *find_place(struct jobs *jobs)
+{
+	struct job *found = NULL;
+
+	for (u32 i = 0; i < NR_JOBS; i++) {
+		struct job *job = &jobs->job[i];
+
+		if (!job->job && (!found || job->id < found->id))
+			found = job;
+	}
+	return found;
+}
+
+static struct jobs *jobs_of(struct kv_control_call *call)
+{
+	if (!*call->state)
+		*call->state = kv_alloc(sizeof(struct jobs));
+	return *call->state;
+}
+
+static int find_target(struct kv_control_call *call, struct job *job)
+{
+	const char *name = call->arg[0];
+	struct kv_control_pool *entry;
+
+	if (strlen(name) >= sizeof(job->target))
+		return kv_call_error(call, -ENAMETOOLONG, "that name is too long");
+	strcpy(job->target, name);
+	if (*name == '/')
+		return kvmm_migrate_connect(call->pool, name, &job->link);
+	entry = kv_control_find(call->control, name);
+	if (!entry || entry == call->entry)
+		return kv_call_error(call, -ENOENT, "there is no other pool '%.64s', and a socket "
+				     "begins with '/'", name);
+	job->dst = entry->pool;
+	return 0;
+}
+
+static int take_flags(struct kv_control_call *call, struct kvmm_migrate_attr *attr)
+{
+	for (u32 i = 2; i < call->nr_args; i++) {
+		if (!strcmp(call->arg[i], "copy"))
+			attr->flags |= KVMM_MIGRATE_COPY;
+		else if (!strcmp(call->arg[i], "background"))
+			attr->flags |= KVMM_MIGRATE_BACKGROUND;
+		else if (!strcmp(call->arg[i], "no_evict"))
+			attr->flags |= KVMM_MIGRATE_NO_EVICT;
+		else
+			return kv_call_error(call, -EINVAL, "what is '%.64s'?", call->arg[i]);
+	}
+	return 0;
+}
+
+static int start_job(struct kv_control_call *call, struct job *job)
+{
+	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
+	int err = kv_call_number(call, 1, 1, UINT64_MAX, &attr.seq);
+
+	if (!err)
+		err = take_flags(call, &attr);
+	if (!err)
+		err = find_target(call, job);
+	if (err)
+		return err;
+	attr.src = call->pool;
+	attr.dst = job->dst;
+	attr.link = job->link;
+	attr.what = KVMM_MIGRATE_SEQ;
+	job->seq = attr.seq;
+	job->is_copy = attr.flags & KVMM_MIGRATE_COPY;
+	err = kvmm_migrate_start(&attr, &job->job);
+	if (err == -ENOENT)
+		return kv_call_error(call, err, "there is no sequence %llu", (llu)attr.seq);
+	if (err == -EBUSY)
+		return kv_call_error(call, err, "others hold, or pin, ranges of sequence %llu",
+				     (llu)attr.seq);
+	return err;
+}
+
+/* ---- tell ---- */
+
+static const char head[] =
+	"#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\tbytes\t"
+	"src_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\n";
+
+static void write_job(struct kv_text *text, const struct job *job)
+{
+	const struct kvmm_migrate_status *s = &job->status;
+	u64 ns = 0;
+
+	for (u32 i = 0; i < KVMM_NR_MIGRATE_PHASES; i++)
+		ns += s->phase_ns[i];
+	kv_text_printf(text, "%llu\t%llu\t", (llu)job->id, (llu)job->seq);
+	kv_text_word(text, job->target);
+	kv_text_printf(text, "\t%u\t%s\t%d\t%s\t%u\t%u\t%u\t%u\t%llu\t", job->is_copy,
+		       kvmm_migrate_phase_name(s->phase), s->error, kvmm_migrate_path_name(s->path),
+		       s->nr_blocks, s->nr_present, s->nr_copied, s->nr_verified, (llu)s->bytes);
+	kv_text_printf(text, "%u\t%u\t%u\t%u\t%u\t%llu\n", s->nr_src_runs, s->nr_dst_runs,
+		       s->nr_descriptors, s->attempts, s->in_doubt, (llu)ns);
+}
+
+static int cmd_start(struct kv_control_call *call)
+{
+	struct jobs *jobs = jobs_of(call);
+	struct job *place = jobs ? find_place(jobs) : NULL, new = { 0 };
+	int err;
+
+	if (!jobs)
+		return -ENOMEM;
+	if (!place)
+		return kv_call_error(call, -EAGAIN, "%u migrations of this pool run already", NR_JOBS);
+	err = start_job(call, &new);
+	if (err) {
+		end_job(&new);
+		return err;
+	}
+	new.id = ++jobs->last_id;
+	*place = new;
+	kvmm_migrate_status(place->job, &place->status);
+	kv_text_puts(call->text, head);
+	write_job(call->text, place);
+	return 0;
+}
+
+/* In the order of their numbers. */
+static const struct job *next_job(const struct jobs *jobs, u64 after)
+{
+	const struct job *found = NULL;
+
+	for (u32 i = 0; i < NR_JOBS; i++)
+		if (jobs->job[i].id > after && (!found || jobs->job[i].id < found->id))
+			found = &jobs->job[i];
+	return found;
+}
+
+static int cmd_status(struct kv_control_call *call)
+{
+	const struct jobs *jobs = *call->state;
+	const struct job *job = jobs ? next_job(jobs, 0) : NULL;
+
+	kv_text_puts(call->text, head);
+	for (; job; job = next_job(jobs, job->id))
+		write_job(call->text, job);
+	return 0;
+}
+
+static int cmd_cancel(struct kv_control_call *call)
+{
+	struct jobs *jobs = *call->state;
+	u64 id;
+	int err = kv_call_number(call, 0, 1, UINT64_MAX, &id);
+
+	if (err)
+		return err;
+	for (u32 i = 0; jobs && i < NR_JOBS; i++) {
+		struct job *job = &jobs->job[i];
+
+		if (job->id != id)
+			continue;
+		err = job->job ? kvmm_migrate_cancel(job->job) : -EALREADY;
+		if (err)
+			return kv_call_error(call, err, "too late: it is committed, or has ended");
+		poll_job(job);
+		kv_text_puts(call->text, head);
+		write_job(call->text, job);
+		return 0;
+	}
+	return kv_call_error(call, -ENOENT, "there is no migration %llu", (llu)id);
+}
+
+/* ---- the end ---- */
+
+static void pool_exit(struct kv_control_pool *entry, void **state)
+{
+	struct jobs *jobs = *state;
+
+	for (u32 i = 0; i < NR_JOBS; i++)
+		end_job(&jobs->job[i]);
+	kv_free(jobs);
+	*state = NULL;
+}
+
+/* Where some of this pool's are on the way to. */
+static void other_exit(const struct kv_control_pool *gone, void **state)
+{
+	struct jobs *jobs = *state;
+
+	for (u32 i = 0; i < NR_JOBS; i++) {
+		struct job *job = &jobs->job[i];
+
+		if (!job->job || job->dst != gone->pool)
+			continue;
+		job->status.phase = KVMM_MIGRATE_CANCELLED;
+		end_job(job);
+	}
+}
+
+static const struct kv_command commands[] = {
+	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict]",
+	  "a sequence goes to another pool, or to the socket of a process that takes it",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 5, cmd_start },
+	{ "migrate-status", "POOL", "the last migrations from there", KV_COMMAND_POOL, 0, 0, cmd_status },
+	{ "migrate-cancel", "POOL ID", "unless it is committed", KV_COMMAND_POOL | KV_COMMAND_STEERS,
+	  1, 1, cmd_cancel },
+	{ 0 },
+};
+
+const struct kv_command_set kv_commands_migrate = {
+	.commands = commands, .pool_exit = pool_exit, .other_exit = other_exit, .tick = tick,
+};
