@@ -38,6 +38,8 @@ struct options {
 	int is_verified;		/* checksums of cached blocks */
 	int is_elastic;			/* memory comes and goes */
 	int is_wrong;			/* breaks the rules: believes that blocks stay */
+	const char *control;		/* folder of the control socket; NULL: none */
+	unsigned long slow_us;		/* behind each turn */
 };
 
 struct request {

@@ -5,11 +5,13 @@
  * the last bit.
  */
 #include <errno.h>
+#include <kvmm/control.h>
 #include <kvmm/verify.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine.h"
 
@@ -23,6 +25,8 @@ static const char usage[] =
 "  --threads        one for each stream, and one that moves blocks\n"
 "  --verify         checksums of cached blocks, compared when they move\n"
 "  --elastic        parts of the pool are lent to somebody else, and come back\n"
+"  --control DIR    can be looked at through DIR/toy.sock meanwhile\n"
+"  --slow US        rests for so many microseconds behind each turn of a stream\n"
 "  --wrong          break the rules: never ask again where blocks lie\n"
 "Exit code: 0 all said what they should; 1 not so; 2 bad usage; 3 no such device.\n";
 
@@ -36,6 +40,7 @@ static int make_pool(struct engine *engine)
 	for (uint32_t i = 0; i < NR_PLANES; i++)
 		plane[i] = (struct kvmm_plane){ engine->planes + i * plane_bytes(),
 						TOY_PIECE_BYTES, TOY_PIECE_BYTES };
+	attr.name = mode_names[engine->mode];
 	attr.device = engine->opt->device;
 	attr.planes = plane;
 	attr.nr_planes = NR_PLANES;
@@ -43,6 +48,25 @@ static int make_pool(struct engine *engine)
 	attr.block_tokens = TOY_BLOCK_TOKENS;
 	attr.policy = "default";
 	return kvmm_pool_create(&attr, &engine->pool);
+}
+
+/* ---- to be looked at ---- */
+
+static struct kvmm_control *control;
+
+static int open_control(const char *dir)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+
+	attr.name = "toy";
+	attr.dir = dir;
+	attr.flags = KVMM_CONTROL_THREAD;
+	return kvmm_control_open(&attr, &control);
+}
+
+static int show(struct engine *engine, int err)
+{
+	return err || !control ? err : kvmm_control_add_pool(control, NULL, engine->pool);
 }
 
 static int open_engine(struct engine *engine)
@@ -62,11 +86,15 @@ static int open_engine(struct engine *engine)
 					    &engine->planes);
 	if (!err)
 		err = model_open(engine->device, &engine->weights);
-	return err ? err : make_pool(engine);
+	if (!err)
+		err = make_pool(engine);
+	return show(engine, err);
 }
 
 static void close_engine(struct engine *engine)
 {
+	if (control && engine->pool)
+		kvmm_control_remove_pool(control, engine->pool);
 	kvmm_pool_destroy(engine->pool);
 	kvmm_key_ctx_destroy(engine->keys);
 	if (engine->weights)
@@ -77,6 +105,14 @@ static void close_engine(struct engine *engine)
 }
 
 /* ---- lanes in turn, or each in a thread ---- */
+
+static void rest(const struct options *opt)
+{
+	struct timespec time = { opt->slow_us / 1000000, opt->slow_us % 1000000 * 1000l };
+
+	if (opt->slow_us)
+		nanosleep(&time, NULL);
+}
 
 static int run_in_turn(struct lane *lane, struct mover *mover)
 {
@@ -91,6 +127,7 @@ static int run_in_turn(struct lane *lane, struct mover *mover)
 				return left;
 			nr_left += left;
 			mover_turn(mover);
+			rest(mover->engine->opt);
 		}
 	} while (nr_left);
 	return 0;
@@ -112,6 +149,7 @@ static void *work(void *arg)
 		return NULL;
 	do {
 		left = lane_turn(lane);
+		rest(engine->opt);
 		if (engine->mode != STILL)
 			mover_compact(engine);
 	} while (left > 0 && !is_over(engine));
@@ -273,6 +311,14 @@ static int parse_value(struct options *opt, const char *key, const char *value)
 		opt->nr_requests = strtoul(value, NULL, 10);
 		return opt->nr_requests && opt->nr_requests <= MAX_REQUESTS ? 0 : -EINVAL;
 	}
+	if (!strcmp(key, "--control")) {
+		opt->control = value;
+		return 0;
+	}
+	if (!strcmp(key, "--slow")) {
+		opt->slow_us = strtoul(value, NULL, 10);
+		return opt->slow_us && opt->slow_us <= 60000000 ? 0 : -EINVAL;
+	}
 	if (strcmp(key, "--mode"))
 		return -EINVAL;
 	while (mode < NR_MODES && strcmp(value, mode_names[mode]))
@@ -316,7 +362,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s: %s: %s\n", opt.device, kvmm_strerror(err), why);
 		return 3;
 	}
-	err = run_modes(&opt, device);
+	err = opt.control ? open_control(opt.control) : 0;
+	if (err)
+		fprintf(stderr, "%s: %s\n", opt.control, kvmm_strerror(err));
+	if (!err)
+		err = run_modes(&opt, device);
+	kvmm_control_close(control);
 	device->close(device);
 	if (!err)
 		printf("%s: all of it is right\n", opt.device);

@@ -5,6 +5,7 @@
 
 #include "ages.h"
 #include "cache.h"
+#include "live.h"
 #include "record.h"
 #include "tiers.h"
 #include "transfer.h"
@@ -16,17 +17,19 @@ static int make_pool(struct cache *cache)
 					 .pageblock_blocks = opt->empty_pageblocks ?
 							     opt->pageblock : 0 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	int err;
 
 	attr.name = cache->run->meter ? NULL : "replay";	/* names are unique */
 	attr.device = opt->device;
 	attr.policy = cache->hints ? "hint" : opt->policy;
-	attr.compactor = "off";
+	attr.compactor = live_is_on() ? "window" : "off";
 	attr.block_bytes = opt->block_bytes;
 	attr.nr_blocks = opt->nr_blocks;
 	attr.block_tokens = opt->block_tokens;
 	attr.evict = opt->run_window ? &evict : NULL;
 	attr.flags = opt->digest ? KVMM_POOL_DETERMINISTIC : 0;
-	return kvmm_pool_create(&attr, &cache->pool);
+	err = kvmm_pool_create(&attr, &cache->pool);
+	return err ? err : live_add(cache->run, cache->pool);
 }
 
 static int make_room(struct cache *cache)
@@ -76,6 +79,7 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 
 void cache_exit(struct cache *cache)
 {
+	live_remove(cache->run, cache->pool);
 	kvmm_pool_destroy(cache->pool);
 	tiers_end(cache);
 	transfer_end(cache);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "frag.h"
+#include "live.h"
 #include "progress.h"
 #include "readers.h"
 
@@ -514,7 +515,7 @@ static int make_pool(struct frag *frag)
 	err = kvmm_pool_create(&attr, &frag->pool);
 	if (!err)
 		frag->zone = kvmm_pool_zone(frag->pool);
-	return err;
+	return err ? err : live_add(frag->run, frag->pool);
 }
 
 /* About as long as if the pool were full all the time. */
@@ -560,6 +561,7 @@ void frag_close(struct frag *frag)
 {
 	for (u32 i = 0; i < frag->nr_running; i++)
 		free(frag->live[frag->running[i]]);
+	live_remove(frag->run, frag->pool);
 	kvmm_pool_destroy(frag->pool);
 	readers_exit(frag);
 	pattern_exit(&frag->pattern);

@@ -7,6 +7,7 @@
 #include <kvmm/kvmm.h>
 
 #include "flood.h"
+#include "live.h"
 #include "policies.h"
 #include "replay.h"
 
@@ -687,7 +688,9 @@ static void print_version(FILE *out, struct argp_state *state)
 
 void options_parse(struct options *opt, int argc, char **argv)
 {
+	static const struct argp_child children[] = { { &live_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
+		.children	= children,
 		.options	= options,
 		.parser		= parse_option,
 		.args_doc	= "MODE [TRACE...]",

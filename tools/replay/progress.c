@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "live.h"
 #include "progress.h"
 
 #define WIDTH		40
@@ -85,6 +86,7 @@ void progress_step(const struct run *run, u64 done)
 {
 	struct meter *meter = run->meter;
 
+	live_step();
 	if (!meter) {
 		bar_step(done);
 		return;

@@ -2,66 +2,62 @@
 /* kvmm-stat: what there is and how it does. */
 #include <argp.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "live.h"
 #include "stat.h"
 #include "tiers.h"
 
 struct options {
 	bool json;
-	bool tiers;
+	const char *socket;
 	const char *replay;
 	unsigned int nr_args;
-	char *names[MAX_DEVICES];
-	unsigned int nr_names;
+	char *args[MAX_DEVICES + 1];
 };
 
-enum { KEY_JSON = 'j', KEY_REPLAY = 'r' };
+enum { KEY_JSON = 'j', KEY_REPLAY = 'r', KEY_SOCKET = 's' };
 
 static const struct argp_option argp_options[] = {
-	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 0 },
+	{ "socket", KEY_SOCKET, "PATH", 0,
+	  "Of the engine [$KVMM_SOCKET, or the only one in $KVMM_SOCKET_DIR, "
+	  "$XDG_RUNTIME_DIR/kvmm or /run/kvmm]", 0 },
+	{ "json", KEY_JSON, NULL, 0, "JSON on standard output; live: an object a line", 0 },
 	{ "replay", KEY_REPLAY, "FILE", 0, "tiers: of the runs that kvmm-replay --json wrote", 0 },
 	{ 0 },
 };
 
 static const char doc[] =
-	"Say what devices there are and what each can do, or what is in tiers.\v"
-	"devices: without a NAME: the host, and every device of the software driver (soft:0, ...) and of the "
-	"system's CUDA driver (cuda:0, ...). A device is opened and measured for about 50 ms.\n"
+	"Say how the pools of a running engine do, what devices there are, what is in tiers.\v"
+	"Without a command: a line for each pool (or POOL only), each INTERVAL seconds, COUNT times: blocks "
+	"as they are, what has happened a second since the line before, hits of lookups, and the share "
+	"of the last ten seconds that somebody waited for blocks. The first line has no line before.\n"
 	"\n"
-	"tiers: DIR is the folder of a disk tier, which may be in use: nothing is written, and nobody is "
-	"locked out. Its records are counted, not verified (that is kvmm-dump tier).\n"
+	"Commands:\n"
+	"  pool [POOL]              all numbers of a pool\n"
+	"  tiers [POOL]             what is below the pools\n"
+	"  tiers DIR...             folders of disk tiers, which may be in use: nothing is written, and nobody "
+	"is locked out; records are counted, not verified (that is kvmm-dump tier)\n"
+	"  leaks POOL [MS [MS]]     leases that have run out, what dead owners left, what has no lease "
+	"and is older than MS; or than the second MS, and all that its owner has\n"
+	"  pressure [POOL]          time lost waiting for blocks\n"
+	"  devices [NAME...]        the host, the devices of the software driver (soft:0, ...) and of the "
+	"system's (cuda:0, ...), each opened and measured for about 50 ms; with --socket: those of the "
+	"engine's pools\n"
 	"\n"
-	"Example:\n"
-	"  kvmm-stat devices\n"
+	"Examples:\n"
+	"  kvmm-stat 1\n"
+	"  kvmm-stat --socket /run/kvmm/engine.sock kv 5 12\n"
+	"  kvmm-stat pool --json kv\n"
+	"  kvmm-stat leaks kv 60000\n"
 	"  KVMM_SWCUDA=devices=2,mem=1G kvmm-stat devices soft:0 soft:1\n"
-	"  kvmm-stat devices --json cuda:0\n"
 	"  kvmm-stat tiers /var/cache/engine/kv\n"
 	"  kvmm-replay seq --host-blocks 1000 --json TRACE | kvmm-stat tiers --replay -\n"
 	"\n"
-	"Exit code: 0 good; 1 a device or a tier that was named is not there (the line says why), or "
-	"no run had tiers; 2 bad usage.";
-
-static void add_arg(struct options *opt, struct argp_state *state, char *arg)
-{
-	if (!opt->nr_args++) {
-		opt->tiers = !strcmp(arg, "tiers");
-		if (!opt->tiers && strcmp(arg, "devices"))
-			argp_error(state, "there is no '%s', only devices and tiers", arg);
-		return;
-	}
-	if (opt->nr_names == MAX_DEVICES)
-		argp_error(state, "more than %u names", MAX_DEVICES);
-	opt->names[opt->nr_names++] = arg;
-}
-
-static void check(const struct options *opt, struct argp_state *state)
-{
-	if (opt->replay && !opt->tiers)
-		argp_error(state, "--replay is for tiers");
-	if (opt->tiers && !opt->nr_names == !opt->replay)
-		argp_error(state, "tiers: folders, or --replay FILE");
-}
+	"Exit code: 0 good; 1 there is no engine, no such pool, a device or a tier that was named is not "
+	"there (the line says why), or no run had tiers; 2 bad usage.";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -74,18 +70,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_REPLAY:
 		opt->replay = arg;
 		return 0;
+	case KEY_SOCKET:
+		opt->socket = arg;
+		return 0;
 	case ARGP_KEY_ARG:
-		add_arg(opt, state, arg);
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_usage(state);
-		return 0;
-	case ARGP_KEY_END:
-		check(opt, state);
+		if (opt->nr_args == MAX_DEVICES + 1)
+			argp_error(state, "more than %u arguments", MAX_DEVICES);
+		opt->args[opt->nr_args++] = arg;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+static int bad_usage(const char *what)
+{
+	fprintf(stderr, "kvmm-stat: %s\nTry 'kvmm-stat --help' for more information.\n", what);
+	return STAT_USAGE;
 }
 
 /* Did all of it arrive? */
@@ -97,32 +98,133 @@ static int finish(int code)
 	return STAT_MISSING;
 }
 
-static int print(const struct options *opt, const struct devices *devices)
+/* ---- commands ---- */
+
+static int stat_devices(const struct options *opt)
 {
+	static struct devices devices;
+	unsigned int nr_missing;
+
+	if (opt->socket) {
+		const struct live live = { .socket = opt->socket, .json = opt->json };
+
+		return opt->nr_args > 1 ? bad_usage("devices: names, or --socket") :
+					  live_show(&live, "devices");
+	}
+	nr_missing = devices_find(&devices, (char **)opt->args + 1, opt->nr_args - 1);
 	if (opt->json)
-		devices_print_json(devices, stdout);
+		devices_print_json(&devices, stdout);
 	else
-		devices_print_table(devices, stdout);
-	return finish(STAT_GOOD);
+		devices_print_table(&devices, stdout);
+	return nr_missing ? STAT_MISSING : STAT_GOOD;
+}
+
+/* The command as the socket has it, with its arguments. */
+static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
+{
+	const struct live live = { .socket = opt->socket, .json = opt->json };
+	char line[1024];
+	size_t len = (size_t)snprintf(line, sizeof(line), "%s", command);
+
+	if (opt->nr_args - 1 > max_args)
+		return bad_usage("too many arguments");
+	for (unsigned int i = 1; i < opt->nr_args && len < sizeof(line); i++)
+		len += (size_t)snprintf(line + len, sizeof(line) - len, " %s", opt->args[i]);
+	return len < sizeof(line) ? live_show(&live, line) : bad_usage("that is too long");
+}
+
+static int stat_pool(const struct options *opt)
+{
+	return ask_engine(opt, "stat", 1);
+}
+
+static int stat_leaks(const struct options *opt)
+{
+	return ask_engine(opt, "leaks", 3);
+}
+
+static int stat_pressure(const struct options *opt)
+{
+	return ask_engine(opt, "pressure", 1);
+}
+
+/* Names of pools have no slash in them, and folders hardly ever none. */
+static bool are_folders(const struct options *opt)
+{
+	return opt->nr_args > 2 || (opt->nr_args == 2 && strchr(opt->args[1], '/')) ||
+	       (opt->nr_args == 2 && !opt->socket && !access(opt->args[1], F_OK));
+}
+
+static int stat_all_tiers(const struct options *opt)
+{
+	if (opt->replay)
+		return opt->nr_args > 1 ? bad_usage("tiers: folders, or --replay FILE") :
+					  stat_replay(opt->replay, opt->json);
+	if (are_folders(opt))
+		return stat_tiers((char **)opt->args + 1, opt->nr_args - 1, opt->json);
+	return ask_engine(opt, "tiers", 1);
+}
+
+/* Positive, and a number to its end. */
+static bool read_number(const char *arg, double *number)
+{
+	char *end;
+
+	if (*arg < '0' || *arg > '9')
+		return false;
+	*number = strtod(arg, &end);
+	return !*end && *number > 0 && *number <= 1e9;
+}
+
+/* [POOL] [INTERVAL [COUNT]] */
+static int stat_live(const struct options *opt)
+{
+	struct live live = { .socket = opt->socket, .json = opt->json };
+	unsigned int i = 0;
+	double count;
+
+	if (i < opt->nr_args && !read_number(opt->args[i], &live.interval))
+		live.pool = opt->args[i++];
+	if (i < opt->nr_args && !read_number(opt->args[i++], &live.interval))
+		return bad_usage("the interval is no number of seconds");
+	if (i < opt->nr_args) {
+		if (!read_number(opt->args[i++], &count))
+			return bad_usage("the count is no number");
+		live.count = (unsigned long)count;
+	}
+	if (i < opt->nr_args)
+		return bad_usage("too many arguments");
+	return live_watch(&live);
+}
+
+static const struct {
+	const char *name;
+	int (*fn)(const struct options *opt);
+} commands[] = {
+	{ "pool", stat_pool }, { "tiers", stat_all_tiers }, { "leaks", stat_leaks },
+	{ "pressure", stat_pressure }, { "devices", stat_devices },
+};
+
+static int run(const struct options *opt)
+{
+	if (opt->replay && (!opt->nr_args || strcmp(opt->args[0], "tiers")))
+		return bad_usage("--replay is for tiers");
+	for (unsigned int i = 0; opt->nr_args && i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(opt->args[0], commands[i].name))
+			return commands[i].fn(opt);
+	return stat_live(opt);
 }
 
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		argp_options, parse, "devices [NAME...]\ntiers DIR...", doc, NULL, NULL, NULL,
+		argp_options, parse,
+		"[POOL] [INTERVAL [COUNT]]\npool [POOL]\ntiers [POOL]\ntiers DIR...\n"
+		"leaks POOL [MS [MS]]\npressure [POOL]\ndevices [NAME...]", doc, NULL, NULL, NULL,
 	};
-	static struct devices devices;
 	struct options opt = { 0 };
-	unsigned int nr_missing;
-	int code;
 
 	argp_err_exit_status = STAT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
-	if (opt.replay)
-		return finish(stat_replay(opt.replay, opt.json));
-	if (opt.tiers)
-		return finish(stat_tiers(opt.names, opt.nr_names, opt.json));
-	nr_missing = devices_find(&devices, opt.names, opt.nr_names);
-	code = print(&opt, &devices);
-	return code ? code : nr_missing ? STAT_MISSING : STAT_GOOD;
+	return finish(run(&opt));
 }

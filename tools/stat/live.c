@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Pools of a running engine, a line each interval, as vmstat has it: what is there now, and what has
+ * happened a second since the line before. The first line has nothing to compare with.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../client/client.h"
+#include "../client/table.h"
+#include "live.h"
+#include "stat.h"
+
+#define MAX_POOLS	64u
+#define DEFAULT_LINES	24u
+
+/* Counts that are shown a second. */
+static const char *const rates[] = {
+	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved_blocks",
+	"fail_nospc", "fail_frag",
+};
+#define NR_RATES (sizeof(rates) / sizeof(rates[0]))
+
+enum { RATE_HITS = 3, RATE_MISSES = 4 };
+
+static const char *const gauges[] = {
+	"free", "inactive", "active", "private", "ranges_blocks", "largest", "runs",
+};
+#define NR_GAUGES (sizeof(gauges) / sizeof(gauges[0]))
+
+/* A pool as it was the last time. */
+struct past {
+	char name[64];
+	uint64_t count[NR_RATES];
+	double at;
+};
+
+struct watch {
+	const struct live *live;
+	struct client client;
+	struct past past[MAX_POOLS];
+	unsigned int nr_past;
+	unsigned int nr_lines;		/* since the last head */
+};
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static int complain_of(const struct client *client)
+{
+	fprintf(stderr, "kvmm-stat: %s\n", client->why);
+	return STAT_MISSING;
+}
+
+static struct past *past_of(struct watch *watch, const char *name)
+{
+	for (unsigned int i = 0; i < watch->nr_past; i++)
+		if (!strcmp(watch->past[i].name, name))
+			return &watch->past[i];
+	if (watch->nr_past == MAX_POOLS)
+		return NULL;
+	snprintf(watch->past[watch->nr_past].name, sizeof(watch->past[0].name), "%s", name);
+	return &watch->past[watch->nr_past++];
+}
+
+/* ---- one line ---- */
+
+/* What has happened a second, or -1: that is not known yet. Counts of a new pool begin anew. */
+static void take_rates(struct past *past, const struct table *table, size_t row, double *rate)
+{
+	double at = now(), span = at - past->at;
+
+	for (unsigned int i = 0; i < NR_RATES; i++) {
+		uint64_t count = table_number(table, row, rates[i]);
+
+		rate[i] = -1;
+		if (past->at > 0 && span > 0 && count >= past->count[i])
+			rate[i] = (double)(count - past->count[i]) / span;
+		past->count[i] = count;
+	}
+	past->at = at;
+}
+
+static double percent_hit(const double *rate)
+{
+	double sum = rate[RATE_HITS] + rate[RATE_MISSES];
+
+	return sum > 0 ? 100 * rate[RATE_HITS] / sum : -1;
+}
+
+static unsigned int lines_of_screen(void)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row < 4)
+		return DEFAULT_LINES - 2;
+	return size.ws_row - 2u;
+}
+
+static void print_head(struct watch *watch)
+{
+	if (watch->nr_lines && watch->nr_lines < lines_of_screen())
+		return;
+	watch->nr_lines = 0;
+	printf("%-12s %-60s %-70s %5s %6s\n", "",
+	       "-------------------------- blocks -------------------------",
+	       "------------------------------ a second ------------------------------",
+	       "hits", "some");
+	printf("%-12s %8s %8s %8s %8s %8s %8s %6s %7s %7s %7s %8s %8s %7s %7s %6s %6s %5s %6s\n",
+	       "pool", "free", "inactive", "active", "private", "ranges", "run", "runs", "alloc",
+	       "free", "evict", "hit", "miss", "regist", "moved", "nospc", "frag", "%", "%10s");
+}
+
+static void print_number(double value, int width, int digits)
+{
+	if (value < 0)
+		printf(" %*s", width, "-");
+	else
+		printf(" %*.*f", width, digits, value);
+}
+
+static void print_row(const struct table *table, size_t row, const double *rate, const char *some)
+{
+	static const int width[NR_RATES] = { 7, 7, 7, 8, 8, 7, 7, 6, 6 };
+
+	printf("%-12s", table_cell(table, row, "pool"));
+	for (unsigned int i = 0; i < NR_GAUGES; i++)
+		printf(" %*s", i + 1 < NR_GAUGES ? 8 : 6, table_cell(table, row, gauges[i]));
+	for (unsigned int i = 0; i < NR_RATES; i++)
+		print_number(rate[i], width[i], 0);
+	print_number(percent_hit(rate), 5, 1);
+	printf(" %6s\n", some);
+}
+
+static void print_value(const char *name, double value)
+{
+	if (value < 0)
+		printf(", \"%s\": null", name);
+	else
+		printf(", \"%s\": %.1f", name, value);
+}
+
+static void print_object(const struct table *table, size_t row, const double *rate,
+			 const char *some)
+{
+	char name[64];
+
+	fputs("{\"pool\": ", stdout);
+	json_string(table_cell(table, row, "pool"), stdout);
+	for (unsigned int i = 0; i < NR_GAUGES; i++)
+		printf(", \"%s\": %s", gauges[i], table_cell(table, row, gauges[i]));
+	for (unsigned int i = 0; i < NR_RATES; i++) {
+		snprintf(name, sizeof(name), "%s_per_s", rates[i]);
+		print_value(name, rate[i]);
+	}
+	print_value("hit_percent", percent_hit(rate));
+	printf(", \"some_avg10\": %s}\n", some);
+}
+
+/* Columns that are shown are there. */
+static bool has_columns(const struct table *table)
+{
+	bool has = table_cell(table, 0, "pool");
+
+	for (unsigned int i = 0; i < NR_GAUGES; i++)
+		has &= table_cell(table, 0, gauges[i]) != NULL;
+	return has;
+}
+
+/* Share of the last 10 s that somebody has waited. */
+static const char *some_of(const struct table *pressure, const char *pool)
+{
+	for (size_t row = 0; row < pressure->nr_rows; row++) {
+		const char *name = table_cell(pressure, row, "pool");
+		const char *kind = table_cell(pressure, row, "kind");
+		const char *avg = table_cell(pressure, row, "avg10");
+
+		if (name && kind && avg && !strcmp(name, pool) && !strcmp(kind, "some"))
+			return avg;
+	}
+	return "0";
+}
+
+static int print_pools(struct watch *watch, const struct table *table,
+		       const struct table *pressure)
+{
+	if (!table->nr_rows || !has_columns(table)) {
+		fprintf(stderr, "kvmm-stat: %s: there is no pool\n", watch->client.path);
+		return STAT_MISSING;
+	}
+	for (size_t row = 0; row < table->nr_rows; row++) {
+		const char *name = table_cell(table, row, "pool");
+		struct past *past = past_of(watch, name);
+		double rate[NR_RATES];
+
+		if (!past)
+			break;
+		take_rates(past, table, row, rate);
+		if (watch->live->json) {
+			print_object(table, row, rate, some_of(pressure, name));
+			continue;
+		}
+		print_head(watch);
+		print_row(table, row, rate, some_of(pressure, name));
+		watch->nr_lines++;
+	}
+	return fflush(stdout) ? STAT_MISSING : STAT_GOOD;
+}
+
+/* ---- asking ---- */
+
+static int ask_table(struct client *client, struct answer *answer, struct table *table,
+		     const char *command, const char *pool)
+{
+	if (client_call(client, answer, "%s%s%s", command, pool ? " " : "", pool ? pool : ""))
+		return complain_of(client);
+	if (!table_parse(table, answer->text))
+		return STAT_GOOD;
+	fprintf(stderr, "kvmm-stat: %s: the answer is no table\n", client->path);
+	answer_free(answer);
+	return STAT_MISSING;
+}
+
+static int look(struct watch *watch)
+{
+	struct answer answer, more;
+	struct table table, pressure;
+	int code = ask_table(&watch->client, &answer, &table, "stat", watch->live->pool);
+
+	if (code)
+		return code;
+	code = ask_table(&watch->client, &more, &pressure, "pressure", watch->live->pool);
+	if (!code) {
+		code = print_pools(watch, &table, &pressure);
+		table_free(&pressure);
+		answer_free(&more);
+	}
+	table_free(&table);
+	answer_free(&answer);
+	return code;
+}
+
+static void sleep_for(double seconds)
+{
+	struct timespec left = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+
+	while (nanosleep(&left, &left) && errno == EINTR)
+		;
+}
+
+int live_watch(const struct live *live)
+{
+	static struct watch watch;
+	int code;
+
+	watch.live = live;
+	if (client_open(&watch.client, live->socket))
+		return complain_of(&watch.client);
+	code = look(&watch);
+	for (unsigned long i = 1; !code && live->interval > 0 && (!live->count || i < live->count);
+	     i++) {
+		sleep_for(live->interval);
+		code = look(&watch);
+	}
+	client_close(&watch.client);
+	return code;
+}
+
+int live_show(const struct live *live, const char *command)
+{
+	struct client client;
+	struct answer answer;
+	struct table table;
+	int code;
+
+	if (client_open(&client, live->socket))
+		return complain_of(&client);
+	code = ask_table(&client, &answer, &table, command, NULL);
+	if (!code) {
+		if (live->json)
+			table_print_json(&table, stdout);
+		else
+			table_print(&table, stdout);
+		table_free(&table);
+		answer_free(&answer);
+	}
+	client_close(&client);
+	return code;
+}
