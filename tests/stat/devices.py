@@ -94,11 +94,12 @@ def json_of_what_is_missing():
 
 
 def usage():
-    for args in ([], ["pools"], ["devices", "--no-such-option"], ["devices"] + ["host"] * 65):
+    for args in (["kv", "fast"], ["kv", "1", "2", "3"], ["devices", "--no-such-option"],
+                 ["devices"] + ["host"] * 65):
         out = run(*args)
         check(out.returncode == 2 and out.stderr and not out.stdout, f"{args[:2]} is refused")
     out = run("--help")
-    check(out.returncode == 0 and "Example:" in out.stdout, "help has an example")
+    check(out.returncode == 0 and "Examples:" in out.stdout, "help has an example")
     with open("/dev/full", "w") as full:
         out = run("devices", "host", capture_output=False, stdout=full, stderr=subprocess.PIPE)
     check(out.returncode == 1 and "standard output" in out.stderr, "full disk")
