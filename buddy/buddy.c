@@ -14,6 +14,7 @@
  * Metadata: 2 bits a block for the maps (1/63 of that for summaries), and for the classic engine
  * one byte a block: 1.3 bytes a block, or 0.3 with trimming. All under the zone's lock.
  */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/zone.h>
@@ -421,6 +422,27 @@ static bool buddy_is_free(const void *engine, u32 block)
 	return order_around(engine, block, 0) >= 0;
 }
 
+/* Free buddies of up to a word lie in it; larger ones cover it. */
+static u64 buddy_peek(const void *engine, u32 word)
+{
+	const struct buddy *b = engine;
+	u32 first = word * KV_WORD_BITS;
+	u64 bits = 0;
+
+	for (unsigned int order = 0; order <= b->max_order; order++) {
+		u32 at = first >> order, nr = max(KV_WORD_BITS >> order, 1u);
+		u64 heads = kv_peek(&b->area[order].map.level[0][at / KV_WORD_BITS]);
+
+		heads = heads >> at % KV_WORD_BITS & kv_mask64(0, nr);
+		for (; heads; heads &= heads - 1) {
+			u32 lo = (kv_lowest64(heads) << order) % KV_WORD_BITS;
+
+			bits |= kv_mask64(lo, lo + min(BIT(order), KV_WORD_BITS));
+		}
+	}
+	return bits;
+}
+
 static u32 buddy_nr_free(const void *engine)
 {
 	return ((const struct buddy *)engine)->nr_free;
@@ -547,6 +569,7 @@ const struct kv_zone_ops kv_zone_buddy = {
 	.usable		= buddy_usable,
 	.kth_largest	= buddy_kth_largest,
 	.check		= classic_check,
+	.peek		= buddy_peek,
 };
 
 const struct kv_zone_ops kv_zone_buddy_trim = {
@@ -565,4 +588,5 @@ const struct kv_zone_ops kv_zone_buddy_trim = {
 	.usable		= buddy_usable,
 	.kth_largest	= buddy_kth_largest,
 	.check		= trim_check,
+	.peek		= buddy_peek,
 };

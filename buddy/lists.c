@@ -13,6 +13,7 @@
  *
  * Metadata: 12 bytes a block for tags, a bit for the map. All under the zone's lock.
  */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/zone.h>
 
@@ -283,6 +284,11 @@ static bool lists_is_free(const void *engine, u32 block)
 	return map_test(((const struct lists *)engine)->free, block);
 }
 
+static u64 lists_peek(const void *engine, u32 word)
+{
+	return kv_peek(&((const struct lists *)engine)->free[word]);
+}
+
 static u32 lists_nr_free(const void *engine)
 {
 	return ((const struct lists *)engine)->nr_free;
@@ -387,4 +393,5 @@ const struct kv_zone_ops kv_zone_lists = {
 	.usable		= lists_usable,
 	.kth_largest	= lists_kth_largest,
 	.check		= lists_check,
+	.peek		= lists_peek,
 };

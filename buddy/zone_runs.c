@@ -4,6 +4,8 @@
  *
  * Exact lengths, exact best fit, lowest address among equals; see runs.h for how.
  */
+#include <kv/atomic.h>
+
 #include "internal.h"
 #include "runs.h"
 
@@ -115,6 +117,11 @@ static int runs_check(const void *engine)
 	return kv_runs_check(engine);
 }
 
+static u64 runs_peek(const void *engine, u32 word)
+{
+	return kv_peek(&((const struct kv_runs *)engine)->map[word]);
+}
+
 const struct kv_zone_ops kv_zone_runs = {
 	.name		= "zone",
 	.metadata_bytes	= runs_metadata_bytes,
@@ -133,4 +140,5 @@ const struct kv_zone_ops kv_zone_runs = {
 	.usable		= runs_usable,
 	.kth_largest	= runs_kth_largest,
 	.check		= runs_check,
+	.peek		= runs_peek,
 };

@@ -6,6 +6,7 @@
  * map in slices. The check walks all of it in one hold; everything else is as fast as the engine's
  * counts.
  */
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/lock.h>
 #include <kv/zone.h>
@@ -120,18 +121,18 @@ static void count_run(u32 lo, u32 hi, u64 *count)
 
 static_assert(COUNT_SLICE % BIT(KVMM_NR_ORDERS - 1) == 0, "no block across the edge of a slice");
 
-/* Cuts a run where the class of the pageblocks changes. */
-static void count_run_by_class(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts)
+/* Cuts a run where the class of the pageblocks changes. The lock may not be held: kv_zone_glance(). */
+void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts)
 {
 	unsigned int shift = zone->pageblock_order;
 	u32 end = run.start + run.nr;
 
 	for (u32 lo = run.start, hi; lo < end; lo = hi) {
-		u8 class = zone->block_class[lo >> shift];
+		u8 class = kv_peek(&zone->block_class[lo >> shift]);
 		u32 pageblock = (lo >> shift) + 1;
 
 		while (pageblock < nr_pageblocks(zone) && pageblock << shift < end &&
-		       zone->block_class[pageblock] == class)
+		       kv_peek(&zone->block_class[pageblock]) == class)
 			pageblock++;
 		hi = min(pageblock << shift, end);
 		count_run(lo, hi, &counts[class * KVMM_NR_ORDERS]);
@@ -150,7 +151,7 @@ static void count_slice(const struct kvmm_zone *zone, u32 lo, u32 hi, u64 *count
 		start = max(run.start, lo);
 		run.nr = min(run.start + run.nr, hi) - start;
 		run.start = start;
-		count_run_by_class(zone, run, counts);
+		kv_zone_count_run(zone, run, counts);
 	}
 }
 

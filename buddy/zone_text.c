@@ -14,7 +14,7 @@
 
 #include "internal.h"
 
-#define ZONE_NAME	"kv"
+static const struct kv_zone_label default_label = { 0, "kv" };
 
 /* In the order of Linux. */
 static const struct {
@@ -32,6 +32,7 @@ struct snapshot {
 	u64	free[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 	u64	nr_pageblocks[KVMM_NR_MOBILITY];
 	u32	pageblock_order;
+	struct kv_zone_label label;
 };
 
 /* Goes on counting when the buffer is full. */
@@ -55,6 +56,7 @@ static void take_snapshot(struct kvmm_zone *zone, struct snapshot *snap)
 {
 	memset(snap->nr_pageblocks, 0, sizeof(snap->nr_pageblocks));
 	snap->pageblock_order = zone->pageblock_order;
+	snap->label = default_label;
 	kv_zone_count_orders(zone, snap->free);
 	kv_lock(&zone->lock);
 	for (u32 i = 0; i < nr_pageblocks(zone); i++)
@@ -64,7 +66,7 @@ static void take_snapshot(struct kvmm_zone *zone, struct snapshot *snap)
 
 static void add_buddyinfo(struct text *text, const struct snapshot *snap)
 {
-	add(text, "Node %d, zone %8s ", 0, ZONE_NAME);
+	add(text, "Node %d, zone %8s ", snap->label.node, snap->label.name);
 	for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++) {
 		unsigned long nr = 0;
 
@@ -84,7 +86,8 @@ static void add_free_by_type(struct text *text, const struct snapshot *snap)
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++) {
 		const u64 *nr = &snap->free[types[i].mobility * KVMM_NR_ORDERS];
 
-		add(text, "Node %4d, zone %8s, type %12s ", 0, ZONE_NAME, types[i].name);
+		add(text, "Node %4d, zone %8s, type %12s ", snap->label.node, snap->label.name,
+		    types[i].name);
 		for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
 			add(text, "%6lu ", (unsigned long)nr[order]);
 		add(text, "\n");
@@ -96,7 +99,7 @@ static void add_pageblocks_by_type(struct text *text, const struct snapshot *sna
 	add(text, "\n%-23s", "Number of blocks type ");
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
 		add(text, "%12s ", types[i].name);
-	add(text, "\nNode %d, zone %8s ", 0, ZONE_NAME);
+	add(text, "\nNode %d, zone %8s ", snap->label.node, snap->label.name);
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
 		add(text, "%12lu ", (unsigned long)snap->nr_pageblocks[types[i].mobility]);
 	add(text, "\n");
@@ -118,21 +121,46 @@ static const struct {
 	{ "pagetypeinfo",	add_pagetypeinfo },
 };
 
-int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t len)
+static int print(const struct snapshot *snap, const char *what, char *buf, size_t len)
 {
 	struct text text = { buf, len, 0 };
-	struct snapshot snap;
 
-	if (!zone || !what || (len && !buf))
-		return -EINVAL;
 	for (unsigned int i = 0; i < ARRAY_SIZE(files); i++) {
 		if (strcmp(files[i].name, what))
 			continue;
-		take_snapshot(zone, &snap);
-		files[i].add(&text, &snap);
+		files[i].add(&text, snap);
 		return text.len;
 	}
 	if (len)
 		buf[0] = '\0';
 	return -ENOENT;
+}
+
+static bool is_file(const char *what)
+{
+	for (unsigned int i = 0; i < ARRAY_SIZE(files); i++)
+		if (!strcmp(files[i].name, what))
+			return true;
+	return false;
+}
+
+int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t len)
+{
+	struct snapshot snap;
+
+	if (!zone || !what || (len && !buf))
+		return -EINVAL;
+	if (is_file(what))
+		take_snapshot(zone, &snap);
+	return print(&snap, what, buf, len);
+}
+
+int kv_zone_glance_text(const struct kvmm_zone *zone, const struct kv_zone_glance *glance,
+			const char *what, struct kv_zone_label label, char *buf, size_t len)
+{
+	struct snapshot snap = { .pageblock_order = zone->pageblock_order, .label = label };
+
+	memcpy(snap.free, glance->free, sizeof(snap.free));
+	memcpy(snap.nr_pageblocks, glance->nr_pageblocks, sizeof(snap.nr_pageblocks));
+	return print(&snap, what, buf, len);
 }

@@ -46,7 +46,7 @@ static int write_stat(struct kv_control_call *call, const struct kv_control_pool
 {
 	struct kv_text *text = call->text;
 	struct kvmm_pool_stat s;
-	int err = kvmm_pool_stat(entry->pool, &s);
+	int err = kvmm_pool_peek(entry->pool, &s);
 
 	if (err)
 		return err;

@@ -138,6 +138,7 @@ static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const str
 	req->nr_hits = hits->nr;
 	req->nr_fresh = take.nr;
 	req->nr_evicted = take.nr_evicted;
+	residency_hits(pool, hits->refs, hits->nr);
 	count_lookup(pool, hits->nr, take.nr);
 	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
 	return 0;

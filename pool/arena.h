@@ -82,6 +82,8 @@ u32 __arenas_nr_free(const struct arenas *arenas);
 void __arenas_lock(struct arenas *arenas);
 void __arenas_unlock(struct arenas *arenas);
 void __arenas_count(const struct arenas *arenas, struct pool_count *sum);
+/* Of one of them. */
+void arena_count_add(const struct pool_count *count, struct pool_count *sum);
 
 /* ---- arena_check.c ---- */
 

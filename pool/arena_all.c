@@ -322,18 +322,20 @@ void __arenas_unlock(struct arenas *arenas)
 }
 
 /* Nobody has a sequence or a pin there. */
+void arena_count_add(const struct pool_count *count, struct pool_count *sum)
+{
+	sum->nr_ranges += count->nr_ranges;
+	sum->range_blocks += count->range_blocks;
+	sum->range_refs += count->range_refs;
+	sum->range_gens += count->range_gens;
+	sum->range_attrs += count->range_attrs;
+	sum->allocs += count->allocs;
+	sum->alloc_blocks += count->alloc_blocks;
+	sum->frees += count->frees;
+}
+
 void __arenas_count(const struct arenas *arenas, struct pool_count *sum)
 {
-	for (u32 i = 0; i < arenas->nr; i++) {
-		const struct pool_count *count = &arenas->arena[i].count;
-
-		sum->nr_ranges += count->nr_ranges;
-		sum->range_blocks += count->range_blocks;
-		sum->range_refs += count->range_refs;
-		sum->range_gens += count->range_gens;
-		sum->range_attrs += count->range_attrs;
-		sum->allocs += count->allocs;
-		sum->alloc_blocks += count->alloc_blocks;
-		sum->frees += count->frees;
-	}
+	for (u32 i = 0; i < arenas->nr; i++)
+		arena_count_add(&arenas->arena[i].count, sum);
 }

@@ -180,6 +180,7 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 {
 	u32 nr_removed = nr;
 
+	residency_end(pool, handles, nr);
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
 		const struct kv_entry *entry = entry_at(pool, handles[i].index);

@@ -8,6 +8,7 @@
 #define POOL_CACHED_H
 
 #include "events/hook.h"
+#include "residency.h"
 #include "tier/lower.h"
 
 /* ---- presence.c ---- */

@@ -55,7 +55,7 @@ void door_exit(struct kvmm_pool *pool)
 
 u64 door_bytes(const struct kvmm_pool *pool)
 {
-	return pool->door.nr_promises * sizeof(struct promise);
+	return kv_peek(&pool->door.nr_promises) * sizeof(struct promise);
 }
 
 /*

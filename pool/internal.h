@@ -297,6 +297,7 @@ struct kvmm_pool {
 	struct pool_count		count;		/* ->lock; see pool_counts() */
 	struct pool_grow		grow;		/* ->lock */
 	u32				arena_heat;	/* ->lock; see __arena_warm() */
+	u32				fold_seq;	/* counter, written under ->lock; see peek_counts() */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 
 	struct pool_presence		presence;	/* see there */
@@ -323,6 +324,7 @@ struct kvmm_pool {
 	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; see lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */
+	struct residency		*residency;	/* atomic; fixed once it is there; see residency.h */
 	struct pool_events		*events;	/* atomic; fixed once it is there; see events/events.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */

@@ -186,6 +186,7 @@ bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 /* What was counted here counts there. */
 static void fold(struct kvmm_pool *pool, struct mag *mag)
 {
+	kv_seq_write_begin(&pool->fold_seq);
 	pool->count.allocs += mag->allocs;
 	pool->count.alloc_blocks += mag->allocs + mag->allocs_more;
 	pool->count.frees += mag->frees;
@@ -194,6 +195,7 @@ static void fold(struct kvmm_pool *pool, struct mag *mag)
 	WRITE_ONCE(mag->allocs_more, 0);
 	WRITE_ONCE(mag->frees, 0);
 	WRITE_ONCE(mag->frees_more, 0);
+	kv_seq_write_end(&pool->fold_seq);
 }
 
 /* The oldest @nr. Who was freed twice at one moment is another magazine's, or somebody's. */
@@ -259,6 +261,27 @@ u32 mags_nr(const struct kvmm_pool *pool)
 	return nr;
 }
 
+/* Magazines stay where they are as long as the pool lives, in whosever list. */
+u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
+{
+	u32 nr = 0;
+
+	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++) {
+		/* Pairs with __mag_make(): what it points to is made. */
+		const struct mag *mag = smp_load_acquire(&pool->mags->mag[slot]);
+		u64 allocs;
+
+		if (!mag)
+			continue;
+		allocs = READ_ONCE(mag->allocs);
+		nr += READ_ONCE(mag->nr);
+		count->allocs += allocs;
+		count->alloc_blocks += allocs + READ_ONCE(mag->allocs_more);
+		count->frees += READ_ONCE(mag->frees);
+	}
+	return nr;
+}
+
 void mags_count(const struct kvmm_pool *pool, struct pool_count *count)
 {
 	for (const struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next) {
@@ -284,7 +307,8 @@ void __mag_make(struct kvmm_pool *pool)
 	if (!mag)
 		return;
 	mag->stamp = kv_pocket_stamp(slot + 1);
-	WRITE_ONCE(mags->mag[slot], mag);
+	/* Pairs with mags_peek(): who sees it sees that it is empty. */
+	smp_store_release(&mags->mag[slot], mag);
 }
 
 /* May the thread keep blocks aside? Asked seldom while the answer is no. */

@@ -98,6 +98,8 @@ void __mag_fill(struct kvmm_pool *pool);
 void __mag_spill(struct kvmm_pool *pool);
 /* What the magazines have not told yet. ->lock held. */
 void mags_count(const struct kvmm_pool *pool, struct pool_count *count);
+/* The same without the lock, and how many free blocks there are; inside a read of pool->fold_seq. */
+u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count);
 /* None from now on. ->lock held. */
 void mags_off(struct kvmm_pool *pool);
 /* This is the child. */

@@ -46,6 +46,7 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 	nr = match_refs(pool, &query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
+	residency_hits(pool, found, nr);
 	count_lookup(pool, nr, prefix->nr - nr);
 	cache_end(pool);
 	presence_touched(pool, found, nr);
@@ -66,6 +67,7 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 		nr = pool->map->ops->scan(pool->map, &query, found, &nr_first);
 		order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 		note_found(pool, found, prefix->nr, nr_first);
+		residency_hits(pool, found, prefix->nr);
 		count_lookup(pool, nr, prefix->nr - nr);
 	}
 	cache_end(pool);

@@ -238,6 +238,10 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
 			tell_order(pool, handles[i], insert->found[i]);
 	}
 	count_published(pool, insert, &out);
+	residency_begin(pool, handles, out.nr_new == insert->nr ? insert->nr : 0);
+	for (u32 i = 0; out.nr_new < insert->nr && i < insert->nr; i++)
+		if (same(handles[i], insert->found[i]))
+			residency_begin(pool, &handles[i], 1);
 	if (!order_wants_fill(&pool->order))
 		return;
 	if (out.nr_new == insert->nr)

@@ -274,6 +274,7 @@ static void exit_fields(struct kvmm_pool *pool)
 	lower_exit(pool);
 	goals_exit(pool);
 	verify_exit(pool);
+	residency_exit(pool);
 	steps_exit(pool);
 	pin_types_exit(pool);
 	elastic_exit(pool);

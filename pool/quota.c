@@ -109,7 +109,8 @@ void account_add(struct quotas *quotas, struct account *account)
 
 	while (quotas->account[i])
 		i++;
-	quotas->account[i] = account;
+	/* Pairs with glance_tenants(): what it points to is made. */
+	smp_store_release(&quotas->account[i], account);
 	quotas->live[quotas->nr++] = i;
 	quotas->limits += limits_of(account);
 	if (i != QUOTA_REST)
@@ -124,7 +125,7 @@ struct account *account_del(struct quotas *quotas, u32 i)
 	while (quotas->live[at] != i)
 		at++;
 	quotas->live[at] = quotas->live[--quotas->nr];
-	quotas->account[i] = NULL;
+	WRITE_ONCE(quotas->account[i], NULL);
 	quotas->limits -= limits_of(account);
 	fill_slots(quotas);
 	return account;

@@ -81,7 +81,8 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 		      rest->nr_due - rest->nr_claimed;
 	rest->peak = rest->usage;
 	pool->metadata_bytes += quotas_bytes(set->quotas);
-	WRITE_ONCE(pool->order.quotas, set->quotas);
+	/* Pairs with kv_pool_glance_tenants(): what it points to is made. */
+	smp_store_release(&pool->order.quotas, set->quotas);
 	set->quotas = NULL;
 }
 
@@ -234,6 +235,8 @@ int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
 	err = del(pool, tenant, &gone);
+	if (gone)
+		kv_rcu_synchronize();	/* who looks in passing: glance_tenants() */
 	account_free(&pool->order, gone);
 	kv_unlock(&pool->compact_lock);
 	return err;

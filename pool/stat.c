@@ -2,11 +2,14 @@
 /*
  * What the pool says about itself: counts as of one moment, and a picture.
  *
- * Everything here is read under the lock; blocks being moved are waited for.
+ * Read under the lock, blocks being moved are waited for; or in passing, by who watches and must not
+ * keep anybody waiting.
  */
 
+#include "glance.h"
 #include "move/goal.h"
 #include "hold.h"
+#include "move/leave.h"
 #include "local.h"
 #include "owned.h"
 #include "move/verify.h"
@@ -17,20 +20,38 @@ static u32 as_counted(u64 nr, u32 most)
 	return (s64)nr < 0 ? 0 : min(nr, (u64)most);
 }
 
+/* What the counts are made of. */
+struct raw {
+	struct pool_count	count;		/* that of arenas and magazines included */
+	struct claims		claims;
+	struct kvmm_zone_stat	zone;
+	u32			nr_mags;	/* of those that are held */
+	u32			nr_arenas;	/* free there */
+	u32			nr_reserved;
+	u32			nr_away;
+	u64			metadata_bytes;
+};
+
+static u32 nr_parked_of(const struct raw *raw)
+{
+	return raw->count.nr_parked - (raw->claims.nr - raw->claims.nr_named);
+}
+
 /*
  * An engine that rounds up holds blocks that nobody owns: they count as free by state, since they
  * hold nothing, but not in nr_free, since nobody can have them.
  */
-static void count_states(const struct kvmm_pool *pool, const struct pool_count *count, u32 nr_mags,
+static void count_states(const struct kvmm_pool *pool, const struct raw *raw,
 			 struct kvmm_pool_stat *stat)
 {
-	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten -
-		       pool->claims.nr_named;
-	u32 *nr_state = stat->nr_state, nr_held = pool->count.nr_held - pool_nr_parked(pool);
+	const struct pool_count *count = &raw->count;
+	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten -
+		       raw->claims.nr_named;
+	u32 *nr_state = stat->nr_state, nr_held = count->nr_held - nr_parked_of(raw);
 	u32 named;
 
 	/* A block on its way from one thread to another may have been seen with both. */
-	nr_held -= min(nr_mags, nr_held);
+	nr_held -= min(raw->nr_mags, nr_held);
 	named = as_counted(nr_named, nr_held);
 	nr_state[KVMM_BLOCK_NULL] = pool->has_null;
 	nr_state[KVMM_BLOCK_RANGE] = count->range_blocks;
@@ -69,38 +90,52 @@ static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *st
 	stat->nr_missed[KVMM_MISS_SHORT] = tally_sum(pool, TALLY_SHORT);
 }
 
-static void fill_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+static void fill_stat(struct kvmm_pool *pool, const struct raw *raw, struct kvmm_pool_stat *stat)
 {
-	struct pool_count count = pool_counts(pool);
-	u32 nr_mags = mags_nr(pool);	/* of those that are held */
-	struct kvmm_zone_stat zone;
-
-	mags_count(pool, &count);
-	kvmm_zone_stat(pool->zone, &zone);
 	*stat = (struct kvmm_pool_stat){
 		.nr_blocks = pool->nr_usable,
-		.nr_free = zone.nr_free + pool_nr_parked(pool) + arenas_nr_free(pool) + nr_mags +
-			   pool_nr_reserved(pool),
-		.nr_ranges = count.nr_ranges,
-		.largest = zone.largest,
-		.nr_runs = zone.nr_runs,
+		.nr_free = raw->zone.nr_free + nr_parked_of(raw) + raw->nr_arenas + raw->nr_mags +
+			   raw->nr_reserved,
+		.nr_ranges = raw->count.nr_ranges,
+		.largest = raw->zone.largest,
+		.nr_runs = raw->zone.nr_runs,
 		.block_tokens = pool->block_tokens,
 		.block_bytes = pool->block_bytes,
-		.nr_away = elastic_nr_away(pool),
-		.metadata_bytes = pool->metadata_bytes + holds_bytes(pool) + steps_bytes(pool) +
-				  door_bytes(pool) + owned_bytes(pool) + pin_types_bytes(pool) +
-				  verify_bytes(pool) + elastic_bytes(pool) + goals_bytes(pool),
+		.nr_away = raw->nr_away,
+		.metadata_bytes = raw->metadata_bytes,
 	};
-	count_states(pool, &count, nr_mags, stat);
+	count_states(pool, raw, stat);
 	stat->nr_inactive = stat->nr_state[KVMM_BLOCK_INACTIVE];
 	stat->nr_available = stat->nr_free + stat->nr_inactive;
-	copy_events(&count, stat);
+	copy_events(&raw->count, stat);
 	if (pool->caches)
 		copy_lookups(pool, stat);
 }
 
+/* Of what hangs at the pool: each is fixed once it is there. */
+static u64 bytes_beside(struct kvmm_pool *pool)
+{
+	return holds_bytes(pool) + steps_bytes(pool) + door_bytes(pool) + owned_bytes(pool) +
+	       pin_types_bytes(pool) + verify_bytes(pool) + elastic_bytes(pool) + goals_bytes(pool) +
+	       residency_bytes(pool);
+}
+
+/* ->lock and those of arenas held. */
+static void look(struct kvmm_pool *pool, struct raw *raw)
+{
+	*raw = (struct raw){
+		.count = pool_counts(pool), .claims = pool->claims, .nr_mags = mags_nr(pool),
+		.nr_arenas = arenas_nr_free(pool), .nr_reserved = pool_nr_reserved(pool),
+		.nr_away = elastic_nr_away(pool),
+		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
+	};
+	mags_count(pool, &raw->count);
+	kvmm_zone_stat(pool->zone, &raw->zone);
+}
+
 int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
+	struct raw raw;
 	int err;
 
 	if (!stat)
@@ -109,10 +144,78 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	if (err)
 		return err;
 	arenas_lock(pool);
-	fill_stat(pool, stat);
+	look(pool, &raw);
+	fill_stat(pool, &raw, stat);
 	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;
+}
+
+/* ---- the same in passing, without a lock ---- */
+
+static void add_arenas(const struct kvmm_pool *pool, struct raw *raw)
+{
+	const struct arenas *arenas = pool_arenas(pool);
+	struct pool_count count;
+
+	for (u32 i = 0; arenas && i < arenas->nr; i++) {
+		kv_peek_copy(&count, &arenas->arena[i].count, sizeof(count));
+		arena_count_add(&count, &raw->count);
+		raw->nr_arenas += READ_ONCE(arenas->arena[i].nr_free);
+	}
+}
+
+/* What is counted in magazines comes to the pool's own counts now and then: never seen in both. */
+static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
+{
+	u32 seq;
+
+	do {
+		seq = kv_seq_read_begin(&pool->fold_seq);
+		kv_peek_copy(&raw->count, &pool->count, sizeof(raw->count));
+		raw->nr_mags = mags_peek(pool, &raw->count);
+	} while (kv_seq_read_retry(&pool->fold_seq, seq));
+}
+
+static void peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone, struct raw *raw)
+{
+	const struct elastic *el = elastic_of(pool);
+
+	*raw = (struct raw){
+		.zone = { .nr_free = zone->nr_free, .nr_runs = zone->nr_runs,
+			  .largest = zone->largest },
+		.nr_reserved = kv_peek(&pool->grow.nr_reserved),
+		.nr_away = el ? kv_peek(&el->nr_away) : 0,
+		.metadata_bytes = kv_peek(&pool->metadata_bytes) + bytes_beside(pool),
+	};
+	kv_peek_copy(&raw->claims, &pool->claims, sizeof(raw->claims));
+	peek_counts(pool, raw);
+	add_arenas(pool, raw);
+}
+
+int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
+	      struct kvmm_pool_stat *stat)
+{
+	struct raw raw;
+	int err = pool_refusal(pool);
+
+	if (err)
+		return err;
+	peek(pool, zone, &raw);
+	fill_stat(pool, &raw, stat);
+	return 0;
+}
+
+int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+{
+	struct kv_zone_glance zone;
+
+	if (!pool || !stat)
+		return -EINVAL;
+	if (pool_refusal(pool))
+		return pool_refusal(pool);
+	kv_zone_glance(pool->zone, &zone);
+	return pool_peek(pool, &zone, stat);
 }
 
 /* ---- the map ---- */

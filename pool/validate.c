@@ -388,6 +388,8 @@ static int check_stopped(struct kvmm_pool *pool)
 	err = pool_check(pool);
 	if (!err && verify_check(pool))
 		err = complain(pool, "checksums of content", 0);
+	if (!err && residency_check(pool))
+		err = complain(pool, "times of sampled blocks", 0);
 	if (!err && lost_notes_check(pool))
 		err = complain(pool, "notes of lost content", 0);
 	if (!err && pin_types_check(pool))

@@ -321,7 +321,8 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 		below->free = &below->io[i];
 	}
 	kv_lock(&tier->lock);
-	tier->below = below;
+	/* Pairs with add_below(): it is made. */
+	smp_store_release(&tier->below, below);
 	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io);
 	kv_unlock(&tier->lock);
 	return 0;

@@ -204,6 +204,15 @@ void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client
 	kv_unlock(&tier->lock);
 }
 
+void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
+{
+	stat->blocks = kv_peek(&client->blocks);
+	stat->units = kv_peek(&client->units);
+	stat->bytes = stat->units * client->tier->unit_bytes;
+	stat->writing = kv_peek(&client->writing);
+	stat->evicted = kv_peek(&client->evicted);
+}
+
 /* ---- what is gone ---- */
 
 void client_lost(struct kvmm_tier *tier, const struct tslot *slot)

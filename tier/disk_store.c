@@ -3,6 +3,7 @@
  * A disk store as what lies below a host tier. Transfers are told apart by their address, so nobody
  * else may submit anything to the same store.
  */
+#include <kv/disk.h>
 #include <kv/mem.h>
 #include <kvmm/disk.h>
 
@@ -103,6 +104,11 @@ static void close(void *store)
 {
 }
 
+static void glance(void *store, struct kvmm_disk_stat *stat)
+{
+	kv_disk_glance(store, stat);
+}
+
 static const struct kv_tier_ops disk_ops = {
 	.name		= "disk",
 	.close		= close,
@@ -114,6 +120,7 @@ static const struct kv_tier_ops disk_ops = {
 	.poll		= poll,
 	.eventfd	= event,
 	.check		= check,
+	.glance		= glance,
 };
 
 #define DEFAULT_MAX	64u

@@ -63,7 +63,8 @@ static int grow(struct kvmm_tier *tier)
 	kv_lock(&tier->lock);
 	tier->chunk[i] = new;
 	tier->metadata_bytes += stat.metadata_bytes;
-	WRITE_ONCE(tier->nr_chunks, i + 1);
+	/* Pairs with add_chunks(): the portion is made. */
+	smp_store_release(&tier->nr_chunks, i + 1);
 	kv_unlock(&tier->lock);
 	return 1;
 }

@@ -100,6 +100,20 @@ __KV_PEEK(16)
 __KV_PEEK(32)
 __KV_PEEK(64)
 
+/* kv_peek() of a structure of numbers: each of its own moment. Words of it are of 4 or 8 bytes, or bools. */
+__attribute__((no_sanitize("thread")))
+static inline void kv_peek_copy(void *copy, const void *from, size_t bytes)
+{
+	size_t at = 0;
+
+	for (; at + sizeof(u64) <= bytes && !((uintptr_t)from % sizeof(u64)); at += sizeof(u64))
+		*(u64 *)((char *)copy + at) = *(const volatile u64 *)((const char *)from + at);
+	for (; at + sizeof(u32) <= bytes && !((uintptr_t)from % sizeof(u32)); at += sizeof(u32))
+		*(u32 *)((char *)copy + at) = *(const volatile u32 *)((const char *)from + at);
+	for (; at < bytes; at++)
+		((char *)copy)[at] = ((const volatile char *)from)[at];
+}
+
 /* The line of @p is needed soon, to be read, or written. */
 #define kv_prefetch(p)		__builtin_prefetch((p), 0, 3)
 #define kv_prefetch_write(p)	__builtin_prefetch((p), 1, 3)

@@ -30,6 +30,7 @@
 #include <kv/dev.h>
 #include <kv/evict.h>
 #include <kv/types.h>
+#include <kvmm/disk.h>
 #include <kvmm/tier.h>
 
 struct kv_feed;
@@ -93,6 +94,7 @@ struct kv_tier_io {
  * @poll: up to @max that have ended
  * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
  * @check: 0 or -EUCLEAN; may wait
+ * @glance: its numbers in passing, without a lock; NULL: it has none to tell
  */
 struct kv_tier_ops {
 	const char *name;
@@ -105,6 +107,7 @@ struct kv_tier_ops {
 	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
 	int (*eventfd)(void *store);
 	int (*check)(void *store);
+	void (*glance)(void *store, struct kvmm_disk_stat *stat);
 };
 
 /* ---- the host tier ---- */
@@ -214,6 +217,26 @@ bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_na
 
 /* blocks, units, bytes, writing and evicted of @stat. */
 void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);
+
+/* The same in passing, without the lock: each of its own moment. */
+void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);
+
+/**
+ * struct kv_tier_glance - a tier as seen in passing, without a lock
+ * @name: fixed
+ * @stat: as kvmm_tier_stat()
+ * @has_disk: there is a disk store below; then
+ * @disk: as kvmm_disk_stat()
+ */
+struct kv_tier_glance {
+	const char *name;
+	struct kvmm_tier_stat stat;
+	bool has_disk;
+	struct kvmm_disk_stat disk;
+};
+
+/* 0 or -ECHILD. */
+int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance);
 
 /* 0 or -EUCLEAN. */
 int kv_tier_check(struct kvmm_tier *tier);

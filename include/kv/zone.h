@@ -41,6 +41,8 @@
  * @usable: free blocks in pieces that can hold @nr blocks; @pieces gets their number
  * @kth_largest: lengths of the @k longest free pieces, longest first; how many there are
  * @check: recompute everything; 0 or -EUCLEAN
+ * @peek: 64 blocks of the free map from block 64 * @word on, as they are just now: called without the
+ *	lock, while others write. NULL: is_free() of each, under the lock
  */
 struct kv_zone_ops {
 	const char *name;
@@ -62,6 +64,7 @@ struct kv_zone_ops {
 	u32 (*usable)(const void *engine, u32 nr, u32 *pieces);
 	unsigned int (*kth_largest)(const void *engine, u32 *len, unsigned int k);
 	int (*check)(const void *engine);
+	u64 (*peek)(const void *engine, u32 word);
 };
 
 extern const struct kv_zone_ops kv_zone_runs;		/* "zone" */
@@ -91,6 +94,36 @@ int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 
 /* kvmm_zone_alloc() for those who know where else to ask: a refusal is no event. KV_NONE: none. */
 u32 kv_zone_try(struct kvmm_zone *zone, u32 nr);
+
+/**
+ * struct kv_zone_glance - a zone as seen in passing
+ * @nr_free, @nr_runs, @largest: as in struct kvmm_zone_stat; runs are maximal, whatever the engine
+ * @free: as kvmm_zone_buddyinfo() has it
+ * @nr_pageblocks: by class
+ */
+struct kv_zone_glance {
+	u32 nr_free;
+	u32 nr_runs;
+	u32 largest;
+	u64 free[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
+	u64 nr_pageblocks[KVMM_NR_MOBILITY];
+};
+
+/*
+ * Reads the whole map, a bit a block, without the zone's lock: true if nothing changes meanwhile, else
+ * of no single moment. Engines without ->peek are asked under the lock, a slice at a time.
+ */
+void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance);
+
+/* What Linux calls "Node %d, zone %8s". */
+struct kv_zone_label {
+	int node;
+	const char *name;
+};
+
+/* "buddyinfo" or "pagetypeinfo" of that; as kvmm_zone_text(). */
+int kv_zone_glance_text(const struct kvmm_zone *zone, const struct kv_zone_glance *glance,
+			const char *what, struct kv_zone_label label, char *buf, size_t len);
 
 /* Is the block free at this moment? */
 bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);

@@ -27,6 +27,7 @@
 #include <kvmm/pool.h>
 #include <kvmm/publisher.h>
 #include <kvmm/registry.h>
+#include <kvmm/residency.h>
 #include <kvmm/seq.h>
 #include <kvmm/slab.h>
 #include <kvmm/step.h>

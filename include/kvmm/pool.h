@@ -564,6 +564,18 @@ struct kvmm_pool_stat {
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */
 KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
 
+/**
+ * kvmm_pool_peek() - the same in passing: without any lock
+ *
+ * For who watches: he keeps nobody waiting, and waits for nobody, blocks being moved included. Each
+ * number is of its own moment; all are exact once nobody changes anything. Counts of events never go
+ * down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of the zone, a
+ * bit a block; the engines "first" and "best" are asked under the zone's lock.
+ *
+ * Return: 0; -EINVAL; -EUCLEAN; -ECHILD.
+ */
+KVMM_API int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
+
 /** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. NULL in a
  * forked child. */
 KVMM_API struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool);

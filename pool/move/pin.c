@@ -155,14 +155,20 @@ void pin_types_exit(struct kvmm_pool *pool)
 	free_types(pool->pin_types);
 }
 
+const struct pin_types *pin_types_peek(const struct kvmm_pool *pool)
+{
+	/* Pairs with publish_types(). */
+	return smp_load_acquire(&pool->pin_types);
+}
+
 u64 pin_types_bytes(const struct kvmm_pool *pool)
 {
-	const struct pin_types *types = pool->pin_types;
+	const struct pin_types *types = pin_types_peek(pool);
 
 	if (!types)
 		return 0;
 	return sizeof(*types) + (types->of ? pool->nr_blocks * sizeof(u64) : 0) +
-	       types->nr_of_range * sizeof(u64);
+	       kv_peek(&types->nr_of_range) * sizeof(u64);
 }
 
 /* ---- ranges ---- */

@@ -39,6 +39,8 @@ struct pin_types {
 
 void pin_types_exit(struct kvmm_pool *pool);
 u64 pin_types_bytes(const struct kvmm_pool *pool);
+/* NULL: there are none. No lock needed; what is not atomic in there may be peeked at. */
+const struct pin_types *pin_types_peek(const struct kvmm_pool *pool);
 
 /* ---- entries; in the read section of the pins, and only if there are types ---- */
 

@@ -61,7 +61,7 @@ struct steps *steps_get(struct kvmm_pool *pool)
 
 u64 steps_bytes(const struct kvmm_pool *pool)
 {
-	if (!pool->steps)
+	if (!READ_ONCE(pool->steps))
 		return 0;
 	return sizeof(*pool->steps) + KV_WORDS(pool->nr_blocks) * sizeof(u64) +
 	       (pool->caches ? pool->nr_blocks * sizeof(u32) : 0);

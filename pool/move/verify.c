@@ -546,7 +546,7 @@ void verify_exit(struct kvmm_pool *pool)
 
 u64 verify_bytes(const struct kvmm_pool *pool)
 {
-	return pool->verify ? sizeof(*pool->verify) + pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
+	return READ_ONCE(pool->verify) ? sizeof(*pool->verify) + pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
 			      KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
 }
 

@@ -78,6 +78,7 @@ static void match_device(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	match->nr_device = match_refs(pool, &query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, match->nr_device, nr_first);
+	residency_hits(pool, found, match->nr_device);
 	count_lookup(pool, match->nr_device, prefix->nr - match->nr_device);
 }
 

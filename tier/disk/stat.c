@@ -9,24 +9,27 @@ static u32 nr_used(const struct kvmm_disk *disk)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < disk->shape.nr_segments; i++)
-		nr += disk->seg[i].state > SEG_FREE;
+		nr += kv_peek(&disk->seg[i].state) > SEG_FREE;
 	return nr;
+}
+
+static void fill_index(const struct disk_index *index, struct kvmm_disk_stat *stat)
+{
+	stat->nr_records = index->nr_live;
+	stat->nr_pending = index->nr - index->nr_live;
+	stat->record_bytes = index->live_bytes;
+	stat->index_bytes = (u64)index->nr_slots * sizeof(*index->entry);
 }
 
 static void fill_state(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 {
-	const struct disk_index *index = &disk->index;
-
 	stat->max_bytes = disk->max_bytes;
 	stat->file_bytes = disk->file_bytes;
 	stat->max_record_bytes = disk_max_record(&disk->shape);
 	stat->segment_bytes = disk->shape.segment_bytes;
 	stat->nr_segments = disk->shape.nr_segments;
 	stat->nr_used = nr_used(disk);
-	stat->nr_records = index->nr_live;
-	stat->nr_pending = index->nr - index->nr_live;
-	stat->record_bytes = index->live_bytes;
-	stat->index_bytes = (u64)index->nr_slots * sizeof(*index->entry);
+	fill_index(&disk->index, stat);
 	stat->read_only = disk->read_only;
 	stat->has_ring = disk->queue != NULL;
 	stat->is_direct = disk->is_direct;
@@ -55,6 +58,29 @@ static void fill_counts(const struct disk_counts *count, struct kvmm_disk_stat *
 	stat->nr_no_room = count->nr_no_room;
 	stat->nr_unsealed = count->nr_unsealed;
 	stat->open_ns = count->open_ns;
+}
+
+/* Places of all this are fixed: ->seg and ->index are changed where they lie. */
+void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
+{
+	struct disk_counts count;
+	struct disk_index index;
+	bool read_only;
+
+	kv_peek_copy(&count, &disk->count, sizeof(count));
+	kv_peek_copy(&index, &disk->index, sizeof(index));
+	kv_peek_copy(&read_only, &disk->read_only, sizeof(read_only));
+	*stat = (struct kvmm_disk_stat){
+		.size = sizeof(*stat), .max_bytes = disk->max_bytes,
+		.file_bytes = kv_peek(&disk->file_bytes),
+		.max_record_bytes = disk_max_record(&disk->shape),
+		.segment_bytes = disk->shape.segment_bytes,
+		.nr_segments = disk->shape.nr_segments, .nr_used = nr_used(disk),
+		.read_only = read_only, .has_ring = disk->queue != NULL,
+		.is_direct = disk->is_direct,
+	};
+	fill_index(&index, stat);
+	fill_counts(&count, stat);
 }
 
 int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat)

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A zone as seen in passing: everything that the free map says, read word by word without the lock.
+ *
+ * Whoever watches must not keep anybody waiting: a watcher that loses its core while it has the lock
+ * would stop all who allocate. So what is shown is made from the map alone, which has a fixed place,
+ * and not from the engine's index, in which a reader without the lock could get lost.
+ */
+#include <string.h>
+
+#include <kv/atomic.h>
+#include <kv/bits.h>
+
+#include "internal.h"
+
+/* Words that are asked for in one hold of the lock, where it takes one. */
+#define LOCKED_WORDS	512u
+
+struct walk {
+	const struct kvmm_zone *zone;
+	struct kv_zone_glance *glance;
+	u32 start;		/* of the run that goes on, or KV_NONE */
+};
+
+static void end_run(struct walk *walk, u32 end)
+{
+	struct kvmm_extent run = { walk->start, end - walk->start };
+
+	if (walk->start == KV_NONE)
+		return;
+	walk->start = KV_NONE;
+	walk->glance->nr_runs++;
+	walk->glance->nr_free += run.nr;
+	walk->glance->largest = max(walk->glance->largest, run.nr);
+	kv_zone_count_run(walk->zone, run, walk->glance->free);
+}
+
+static void see_word(struct walk *walk, u32 word, u64 bits)
+{
+	u32 at = 0, base = word * KV_WORD_BITS;
+
+	while (at < KV_WORD_BITS) {
+		bool free = bits >> at & 1;
+		u64 rest = (free ? ~bits : bits) >> at;
+		u32 next = rest ? at + kv_lowest64(rest) : KV_WORD_BITS;
+
+		if (free && walk->start == KV_NONE)
+			walk->start = base + at;
+		else if (!free)
+			end_run(walk, base + at);
+		at = next;
+	}
+}
+
+/* Blocks behind the end of the zone are not free. */
+static u64 word_inside(const struct kvmm_zone *zone, u32 word, u64 bits)
+{
+	u32 left = zone->nr_blocks - word * KV_WORD_BITS;
+
+	return left < KV_WORD_BITS ? bits & kv_mask64(0, left) : bits;
+}
+
+static u64 ask_word(const struct kvmm_zone *zone, u32 word)
+{
+	u32 first = word * KV_WORD_BITS, nr = min(zone->nr_blocks - first, KV_WORD_BITS);
+	u64 bits = 0;
+
+	for (u32 i = 0; i < nr; i++)
+		bits |= (u64)zone->ops->is_free(zone->engine, first + i) << i;
+	return bits;
+}
+
+static void walk_locked(struct walk *walk, struct kvmm_zone *zone, u32 from, u32 to)
+{
+	u64 bits[LOCKED_WORDS];
+
+	kv_lock(&zone->lock);
+	for (u32 word = from; word < to; word++)
+		bits[word - from] = ask_word(zone, word);
+	kv_unlock(&zone->lock);
+	for (u32 word = from; word < to; word++)
+		see_word(walk, word, bits[word - from]);
+}
+
+void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
+{
+	struct walk walk = { .zone = zone, .glance = glance, .start = KV_NONE };
+	u32 nr = KV_WORDS(zone->nr_blocks);
+
+	memset(glance, 0, sizeof(*glance));
+	if (zone->ops->peek)
+		for (u32 word = 0; word < nr; word++)
+			see_word(&walk, word,
+				 word_inside(zone, word, zone->ops->peek(zone->engine, word)));
+	else
+		for (u32 word = 0; word < nr; word += LOCKED_WORDS)
+			walk_locked(&walk, zone, word, min(word + LOCKED_WORDS, nr));
+	end_run(&walk, zone->nr_blocks);
+	for (u32 i = 0; i < nr_pageblocks(zone); i++)
+		glance->nr_pageblocks[kv_peek(&zone->block_class[i])]++;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Residency: how long cached blocks stay, how long they lie idle before they go, how soon they are used
+ * again.
+ *
+ * Off unless asked for. Of the names that are registered while it is on, those are sampled whose hash
+ * says so: the same ones in each run and in each process, so a name that is sampled in one tier or
+ * engine is sampled in all. Costs a clock read for each event of a sampled block; of others, a hash of
+ * the key.
+ */
+#ifndef KVMM_RESIDENCY_H
+#define KVMM_RESIDENCY_H
+
+#include <kvmm/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One name in a hundred, in parts per million. */
+#define KVMM_RESIDENCY_DEFAULT_PPM	10000u
+
+/**
+ * enum kvmm_residency_kind - what is measured of a sampled block
+ * @KVMM_RESIDENCY_LIFETIME: from its registration until its name is forgotten: evicted, or otherwise
+ * @KVMM_RESIDENCY_IDLE: from its last use until then; the registration is a use
+ * @KVMM_RESIDENCY_REUSE: from one use to the next
+ * @KVMM_RESIDENCY_HIT_AGE: from its registration to each hit
+ */
+enum kvmm_residency_kind {
+	KVMM_RESIDENCY_LIFETIME,
+	KVMM_RESIDENCY_IDLE,
+	KVMM_RESIDENCY_REUSE,
+	KVMM_RESIDENCY_HIT_AGE,
+	KVMM_NR_RESIDENCY_KINDS,
+};
+
+/** Upper bounds of a histogram; one more bucket is beyond the last. */
+#define KVMM_RESIDENCY_BOUNDS	21u
+
+/** kvmm_residency_bound_ns() - upper bound of bucket @i, included; UINT64_MAX from
+ * KVMM_RESIDENCY_BOUNDS on. From 1 ms to 1800 s. */
+KVMM_API uint64_t kvmm_residency_bound_ns(uint32_t i);
+
+/**
+ * struct kvmm_residency_stat - one histogram
+ * @bucket: times up to kvmm_residency_bound_ns() of the same number, and above that of the one before
+ * @sum_ns: of all of them
+ */
+struct kvmm_residency_stat {
+	uint64_t bucket[KVMM_RESIDENCY_BOUNDS + 1];
+	uint64_t sum_ns;
+};
+
+/**
+ * kvmm_residency_set() - sample names from now on
+ * @ppm: of a million names, so many, at most 1000000; 0 = none. What is sampled already is followed to
+ *	its end
+ *
+ * The first call takes 24 bytes of host memory a block, until the pool is destroyed.
+ *
+ * Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP the pool caches nothing; -EUCLEAN, -ECHILD.
+ */
+KVMM_API int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm);
+
+/** kvmm_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
+KVMM_API int kvmm_residency_sampled(const kvmm_key_t *key, uint32_t ppm);
+
+/** kvmm_residency_stat() - a histogram, without a lock; all 0 if it never was on. Return: 0; -EINVAL. */
+KVMM_API int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
+				 struct kvmm_residency_stat *stat);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* KVMM_RESIDENCY_H */

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What is seen of a pool in passing.
+ *
+ * Statistics that others write under their locks are copied word by word, without: see kv_peek(). What
+ * they lie in stays where it is as long as the pool lives, but for accounts of tenants, which go after
+ * a grace period.
+ */
+#include "glance.h"
+#include "move/leave.h"
+#include "move/verify.h"
+
+static void glance_door(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
+{
+	const struct door *door = &pool->door;
+
+	*stat = (struct kvmm_alloc_stat){
+		.nr_waiting = kv_peek(&door->nr_waiting),
+		.nr_promised = kv_peek(&door->nr_promised),
+		.nr_timed_out = kv_peek(&door->nr_timed_out),
+		.nr_cancelled = kv_peek(&door->nr_cancelled),
+	};
+	kv_peek_copy(&stat->marks, &door->marks, sizeof(stat->marks));
+	kv_peek_copy(&stat->costs, &door->costs, sizeof(stat->costs));
+	kv_peek_copy(stat->taken, door->taken, sizeof(stat->taken));
+	kv_peek_copy(stat->skipped, door->skipped, sizeof(stat->skipped));
+	kv_peek_copy(stat->saved, door->saved, sizeof(stat->saved));
+}
+
+static void glance_growth(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	struct pool_grow grow;
+
+	kv_peek_copy(&grow, &pool->grow, sizeof(grow));
+	*stat = (struct kvmm_growth_stat){
+		.size = sizeof(*stat), .nr_reserved = grow.nr_reserved,
+		.nr_reservations = grow.nr_lists, .in_place = grow.in_place,
+		.elsewhere = grow.elsewhere, .steals = grow.steals,
+		.stolen_blocks = grow.stolen_blocks,
+	};
+}
+
+static void glance_steps(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
+			 struct kvmm_pace_stat *pace)
+{
+	const struct steps *steps = steps_of(pool);
+	bool used, open;
+
+	if (steps) {
+		kv_peek_copy(stat, &steps->stat, sizeof(*stat));
+		kv_peek_copy(pace, &steps->pace.stat, sizeof(*pace));
+		pace->bytes_per_ms = kv_peek(&steps->pace.how.bytes_per_ms);
+		pace->bytes_per_step = kv_peek(&steps->pace.how.bytes_per_step);
+		stat->nr_streams = kv_peek(&steps->nr_streams);
+		stat->steps = kv_peek(&steps->nr_steps);
+	}
+	for (u32 i = 0; steps && i < KVMM_MAX_STREAMS; i++) {
+		kv_peek_copy(&used, &steps->stream[i].used, sizeof(used));
+		kv_peek_copy(&open, &steps->stream[i].open, sizeof(open));
+		stat->nr_open += used && open;
+	}
+	stat->unseen_blocks = kv_peek(&pool->nr_unseen);
+}
+
+static void glance_elastic(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
+{
+	const struct elastic *now = elastic_of(pool);
+	struct elastic el;
+
+	if (!now)
+		return;
+	kv_peek_copy(&el, now, sizeof(el));
+	*stat = (struct kvmm_elastic_stat){
+		.unit_bytes = el.unit_bytes, .given_bytes = el.nr_gone * el.unit_bytes,
+		.untold_bytes = el.nr_untold * el.unit_bytes,
+		.stuck_bytes = el.nr_stuck * el.unit_bytes, .target_bytes = el.target,
+		.pageblock_blocks = el.size, .away_blocks = el.nr_away,
+		.is_active = el.job.active, .nr_relents = el.nr_relents,
+		.shrunk_bytes = el.shrunk_bytes, .grown_bytes = el.grown_bytes,
+		.moved_blocks = el.moved, .evicted_blocks = el.evicted, .nr_failed = el.nr_failed,
+	};
+	for (u32 i = 0; i < el.nr_spans; i++)
+		stat->total_bytes += el.span[i].nr_units * el.unit_bytes;
+}
+
+static void glance_verify(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
+{
+	struct verify *verify = verify_of(pool);
+
+	if (!verify)
+		return;
+	kv_peek_copy(stat, &verify->stat, sizeof(*stat));
+	stat->sample_pm = kv_peek(&verify->sample_pm);
+	stat->pending = READ_ONCE(verify->nr_todo);
+}
+
+static void glance_pins(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat *stat)
+{
+	const struct pin_types *types = pin_types_peek(pool);
+
+	stat->ranges[KVMM_PIN_USER] = range_pins;
+	for (u32 type = 0; types && type < KVMM_NR_PIN_TYPES; type++) {
+		stat->blocks[type] = READ_ONCE(types->nr[type]);
+		stat->ranges[type] += kv_peek(&types->nr_range[type]);
+		stat->ranges[KVMM_PIN_USER] -= kv_peek(&types->nr_range[type]);
+	}
+	if ((s64)stat->ranges[KVMM_PIN_USER] < 0)
+		stat->ranges[KVMM_PIN_USER] = 0;	/* of two moments */
+	if (!types && pool->caches)
+		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
+}
+
+static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance)
+{
+	const struct classes *classes = pool->order.classes;
+
+	glance->nr_classes = classes ? classes->nr : 0;
+	for (u32 i = 0; i < glance->nr_classes; i++) {
+		struct class class;
+
+		kv_peek_copy(&class, &classes->class[i], sizeof(class));
+		glance->class[i] = (struct kvmm_class_stat){
+			.name = class.name, .nr = class.nr, .quota = class.quota,
+			.evicted = class.evicted, .demoted = class.demoted,
+			.reached = class.reached,
+		};
+	}
+}
+
+static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
+{
+	/* Pairs with kvmm_background_set(): what it points to is made. */
+	const struct background *back = smp_load_acquire(&pool->background);
+
+	glance_door(pool, &glance->alloc);
+	glance_growth(pool, &glance->growth);
+	glance_steps(pool, &glance->step, &glance->pace);
+	glance_elastic(pool, &glance->elastic);
+	glance_verify(pool, &glance->verify);
+	glance_pins(pool, kv_peek(&pool->count.range_pins), &glance->pins);
+	glance_classes(pool, glance);
+	if (back)
+		kv_peek_copy(&glance->background, &back->stat, sizeof(back->stat));
+	glance->tier = lower_glance(pool, &glance->below);
+	glance_residency(pool, glance);
+	pressure_read(&pool->door.pressure, &glance->pressure);
+}
+
+int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance)
+{
+	int err = pool_refusal(pool);
+
+	if (err)
+		return err;
+	*glance = (struct kv_pool_glance){
+		.name = pool->name, .device = pool->parts.dev->name,
+		.device_number = pool->parts.dev_number, .engine = pool->zone->ops->name,
+		.policy = pool->parts.evict ? pool->parts.evict->name : NULL,
+	};
+	kv_zone_glance(pool->zone, &glance->zone);
+	err = pool_peek(pool, &glance->zone, &glance->stat);
+	if (!err)
+		glance_rest(pool, glance);
+	return err;
+}
+
+/* ---- tenants ---- */
+
+static void read_tenant(const struct account *now, struct kvmm_tenant_stat *stat)
+{
+	struct account account;
+
+	kv_peek_copy(&account, now, sizeof(account));
+	*stat = (struct kvmm_tenant_stat){
+		.size = sizeof(*stat), .tenant = account.tenant, .min = account.limit.min,
+		.low = account.limit.low, .high = account.limit.high, .max = account.limit.max,
+		.usage = account.usage, .peak = account.peak, .nr_low = account.nr_low,
+		.nr_high = account.nr_high, .nr_max = account.nr_max, .nr_oom = account.nr_oom,
+		.nr_reclaimed = account.nr_reclaimed, .nr_evicted = account.nr_evicted,
+	};
+}
+
+static void add_tenant(struct kvmm_tenant_stat *sum, const struct kvmm_tenant_stat *stat)
+{
+	sum->usage += stat->usage;
+	sum->peak += stat->peak;
+	sum->nr_low += stat->nr_low;
+	sum->nr_high += stat->nr_high;
+	sum->nr_max += stat->nr_max;
+	sum->nr_oom += stat->nr_oom;
+	sum->nr_reclaimed += stat->nr_reclaimed;
+	sum->nr_evicted += stat->nr_evicted;
+}
+
+/* In a read section: an account that goes stays for that long. */
+static u32 glance_tenants(const struct quotas *quotas, struct kvmm_tenant_stat *tenants, u32 max,
+			  struct kvmm_tenant_stat *rest)
+{
+	struct kvmm_tenant_stat stat;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
+		/* Pairs with account_add(): what it points to is made. */
+		const struct account *account = smp_load_acquire(&quotas->account[i]);
+
+		if (!account)
+			continue;
+		read_tenant(account, &stat);
+		if (nr < max)
+			tenants[nr] = stat;
+		else
+			add_tenant(rest, &stat);
+		nr++;
+	}
+	return nr;
+}
+
+u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max,
+			   struct kvmm_tenant_stat *rest)
+{
+	const struct quotas *quotas;
+	u32 nr = 0;
+
+	*rest = (struct kvmm_tenant_stat){ .size = sizeof(*rest) };
+	kv_rcu_read_lock();
+	quotas = smp_load_acquire(&pool->order.quotas);
+	if (quotas && !pool_refusal(pool))
+		nr = glance_tenants(quotas, tenants, max, rest);
+	kv_rcu_read_unlock();
+	return nr;
+}

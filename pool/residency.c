@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Times of sampled blocks; see residency.h. */
+#include <kv/env.h>
+#include <kv/mem.h>
+
+#include "glance.h"
+#include "internal.h"
+
+#define PPM		1000000u
+#define MS		1000000ull
+#define S		1000000000ull
+
+struct residency {
+	u32			ppm;		/* atomic; of names registered from now on */
+	u32			ppm_max;	/* atomic; the most there ever was */
+	u64			nr_begun;	/* atomic, as what follows */
+	u64			nr_ended;
+	struct kvmm_residency_stat hist[KVMM_NR_RESIDENCY_KINDS];
+	struct residency_rec	rec[];		/* by entry */
+};
+
+/* Those that other engines use for the same. */
+static const u64 bounds[KVMM_RESIDENCY_BOUNDS] = {
+	1 * MS, 2 * MS, 5 * MS, 10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS, 500 * MS,
+	1 * S, 2 * S, 5 * S, 10 * S, 20 * S, 30 * S, 60 * S, 120 * S, 300 * S, 600 * S, 1200 * S,
+	1800 * S,
+};
+
+uint64_t kvmm_residency_bound_ns(uint32_t i)
+{
+	return i < KVMM_RESIDENCY_BOUNDS ? bounds[i] : UINT64_MAX;
+}
+
+/* Keys are hashes, or numbers one after the other: the upper half of the product is spread in both. */
+static bool is_sampled(u64 key0, u64 key1, u32 ppm)
+{
+	u64 mixed = (key0 ^ (key1 << 32 | key1 >> 32)) * 0x9e3779b97f4a7c15ull;
+
+	return (mixed >> 32) * PPM >> 32 < ppm;
+}
+
+int kvmm_residency_sampled(const kvmm_key_t *key, uint32_t ppm)
+{
+	u64 word[2];
+
+	if (!key || ppm > PPM)
+		return -EINVAL;
+	kv_key_words(key, word);
+	return is_sampled(word[0], word[1], ppm);
+}
+
+static bool entry_is_sampled(const struct kvmm_pool *pool, u32 index, u32 ppm)
+{
+	const struct kv_entry *entry = entry_at(pool, index);
+
+	return is_sampled(READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]), ppm);
+}
+
+static void add(struct residency *res, enum kvmm_residency_kind kind, u64 since_ns, u64 now_ns)
+{
+	struct kvmm_residency_stat *hist = &res->hist[kind];
+	u64 ns = now_ns > since_ns ? now_ns - since_ns : 0;
+	u32 i = 0;
+
+	while (i < KVMM_RESIDENCY_BOUNDS && ns > bounds[i])
+		i++;
+	kv_fetch_add(&hist->bucket[i], 1);
+	kv_fetch_add(&hist->sum_ns, ns);
+}
+
+void __residency_begin(struct residency *res, struct kvmm_pool *pool,
+		       const struct kv_handle *handles, u32 nr)
+{
+	u32 ppm = READ_ONCE(res->ppm);
+
+	for (u32 i = 0; i < nr && ppm; i++) {
+		struct residency_rec *rec = &res->rec[handles[i].index];
+		u64 now;
+
+		if (!entry_is_sampled(pool, handles[i].index, ppm))
+			continue;
+		now = kv_clock_ns();
+		WRITE_ONCE(rec->born_ns, now);
+		WRITE_ONCE(rec->used_ns, now);
+		kv_fetch_add(&res->nr_begun, 1);
+		/* Pairs with is_of(): who sees that it is the entry's sees the times. */
+		smp_store_release(&rec->gen, handles[i].gen);
+	}
+}
+
+static bool is_of(const struct residency_rec *rec, u32 gen)
+{
+	return smp_load_acquire(&rec->gen) == gen;	/* pairs with __residency_begin() */
+}
+
+void __residency_hits(struct residency *res, struct kvmm_pool *pool,
+		      const struct kv_handle *refs, u32 nr)
+{
+	u32 ppm = READ_ONCE(res->ppm_max);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct residency_rec *rec = &res->rec[refs[i].index];
+		u64 now;
+
+		if (!refs[i].gen || !entry_is_sampled(pool, refs[i].index, ppm) ||
+		    !is_of(rec, refs[i].gen))
+			continue;
+		now = kv_clock_ns();
+		add(res, KVMM_RESIDENCY_REUSE, READ_ONCE(rec->used_ns), now);
+		add(res, KVMM_RESIDENCY_HIT_AGE, READ_ONCE(rec->born_ns), now);
+		WRITE_ONCE(rec->used_ns, now);
+	}
+}
+
+void __residency_end(struct residency *res, struct kvmm_pool *pool,
+		     const struct kv_handle *handles, u32 nr)
+{
+	u32 ppm = READ_ONCE(res->ppm_max);
+
+	for (u32 i = 0; i < nr; i++) {
+		struct residency_rec *rec = &res->rec[handles[i].index];
+		u64 now;
+
+		if (!entry_is_sampled(pool, handles[i].index, ppm) || !is_of(rec, handles[i].gen))
+			continue;
+		now = kv_clock_ns();
+		add(res, KVMM_RESIDENCY_LIFETIME, READ_ONCE(rec->born_ns), now);
+		add(res, KVMM_RESIDENCY_IDLE, READ_ONCE(rec->used_ns), now);
+		WRITE_ONCE(rec->gen, 0);
+		kv_fetch_add(&res->nr_ended, 1);
+	}
+}
+
+/* ---- the call ---- */
+
+static struct residency *make(const struct kvmm_pool *pool)
+{
+	return kv_alloc(sizeof(struct residency) +
+			pool->nr_blocks * sizeof(struct residency_rec));
+}
+
+/* Made once; compact_lock held. */
+static int get(struct kvmm_pool *pool, struct residency **res)
+{
+	int err = pool_refusal(pool);
+
+	*res = residency_of(pool);
+	if (err || *res)
+		return err;
+	*res = make(pool);
+	if (!*res)
+		return -ENOMEM;
+	/* Pairs with residency_of(). */
+	smp_store_release(&pool->residency, *res);
+	return 0;
+}
+
+int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
+{
+	struct residency *res;
+	int err;
+
+	if (!pool || ppm > PPM)
+		return -EINVAL;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	kv_lock(&pool->compact_lock);
+	err = get(pool, &res);
+	if (!err) {
+		WRITE_ONCE(res->ppm_max, max(res->ppm_max, ppm));
+		WRITE_ONCE(res->ppm, ppm);
+	}
+	kv_unlock(&pool->compact_lock);
+	return err;
+}
+
+static void read_hist(const struct kvmm_residency_stat *hist, struct kvmm_residency_stat *stat)
+{
+	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
+		stat->bucket[i] = READ_ONCE(hist->bucket[i]);
+	stat->sum_ns = READ_ONCE(hist->sum_ns);
+}
+
+int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
+			struct kvmm_residency_stat *stat)
+{
+	const struct residency *res;
+
+	if (!pool || !stat || kind >= KVMM_NR_RESIDENCY_KINDS)
+		return -EINVAL;
+	*stat = (struct kvmm_residency_stat){ 0 };
+	res = residency_of(pool);
+	if (res)
+		read_hist(&res->hist[kind], stat);
+	return 0;
+}
+
+void glance_residency(const struct kvmm_pool *pool, struct kv_pool_glance *glance)
+{
+	const struct residency *res = residency_of(pool);
+
+	if (!res)
+		return;
+	glance->residency_ppm = READ_ONCE(res->ppm);
+	for (u32 kind = 0; kind < KVMM_NR_RESIDENCY_KINDS; kind++)
+		read_hist(&res->hist[kind], &glance->residency[kind]);
+}
+
+/* ---- for the pool ---- */
+
+void residency_exit(struct kvmm_pool *pool)
+{
+	kv_free(pool->residency);
+}
+
+u64 residency_bytes(const struct kvmm_pool *pool)
+{
+	return residency_of(pool) ? sizeof(struct residency) +
+				    pool->nr_blocks * sizeof(struct residency_rec) : 0;
+}
+
+int residency_check(struct kvmm_pool *pool)
+{
+	const struct residency *res = residency_of(pool);
+	u64 nr = 0;
+
+	for (u32 i = 0; res && i < pool->nr_blocks; i++) {
+		const struct residency_rec *rec = &res->rec[i];
+		u64 word = READ_ONCE(entry_at(pool, i)->word);
+
+		if (!rec->gen || kv_word_gen(word) != rec->gen ||
+		    !kv_word_is(word, KV_ENTRY_REGISTERED) || word & KV_ENTRY_HIDDEN)
+			continue;
+		if (rec->used_ns < rec->born_ns || !entry_is_sampled(pool, i, res->ppm_max))
+			return -EUCLEAN;
+		nr++;
+	}
+	return res && (nr > res->nr_begun - res->nr_ended || res->ppm > res->ppm_max) ? -EUCLEAN : 0;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is seen of a pool's tier in passing; see glance.h. */
+#include "../glance.h"
+#include "tier.h"
+
+static void glance_thrash(const struct lower *lower, struct kvmm_tier_client_stat *stat)
+{
+	const struct thrash *thrash = &lower->thrash;
+	bool is_thrashing;
+
+	for (u32 t = 0; t < KVMM_NR_TIER_LEVELS; t++)
+		stat->refaults[t] = READ_ONCE(thrash->refaults[t]);
+	kv_peek_copy(&is_thrashing, &thrash->is_thrashing, sizeof(is_thrashing));
+	stat->touches = thrash_touches(lower);
+	stat->thrashing = is_thrashing;
+	stat->episodes = kv_peek(&thrash->nr_episodes);
+	stat->raised = READ_ONCE(thrash->nr_raised);
+	stat->spared = kv_peek(&thrash->nr_spared);
+}
+
+/* A pool is detached while nobody else calls, so what this sees stays. */
+struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat)
+{
+	const struct lower *lower = lower_of(pool);
+
+	if (!lower)
+		return NULL;
+	kv_peek_copy(stat, &lower->stat, sizeof(*stat));
+	stat->queued = kv_peek(&lower->nr_heap);
+	stat->loading = kv_peek(&lower->nr_used[true]);
+	stat->nr_ops = kv_peek(&lower->nr_ops);
+	kv_tier_client_glance(lower->client, stat);
+	glance_thrash(lower, stat);
+	return lower->tier;
+}
