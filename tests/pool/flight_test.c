@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What happens around blocks while they are copied: extents that are joined meanwhile, callers who wait
+ * for the run. Time stands still but for what a test lets pass; a limit of pace holds copies up.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+#define MS		1000000ull
+#define NR_LETTERS	26u
+
+static struct fake_env fake;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+}
+
+static void tear_down(void)
+{
+	fake_env_remove(&fake);
+}
+
+TestSuite(flight, .init = set_up, .fini = tear_down);
+
+static struct kvmm_step_stat steps_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_step_stat stat;
+
+	cr_assert_eq(kvmm_step_stat(pool, &stat), 0);
+	return stat;
+}
+
+static void set_pace(struct kvmm_pool *pool, u64 bytes_per_ms)
+{
+	const struct kvmm_pace pace = { .size = sizeof(pace), .bytes_per_ms = bytes_per_ms };
+
+	cr_assert_eq(kvmm_pace_set(pool, &pace), 0);
+}
+
+static int start(struct kvmm_pool *pool, u32 want, u32 mode)
+{
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want };
+
+	return kvmm_compact_start(pool, &goal, mode);
+}
+
+static int gather(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
+	struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
+
+	ask.goal = KVMM_GOAL_GATHER;
+	ask.mode = KVMM_MOVE_BETWEEN;
+	ask.range = range;
+	return kvmm_compact_goal_start(pool, &ask, &plan);
+}
+
+static u32 nr_extents(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_extents(pool, range, NULL, 0);
+}
+
+/* A portion is submitted by one poll, and published by another. */
+static void settle(struct kvmm_pool *pool)
+{
+	for (u32 i = 0; i < 8 && kvmm_compact_poll(pool); i++)
+		;
+	cr_assert_eq(kvmm_compact_poll(pool), 0);
+}
+
+/* ---- extents that are joined ---- */
+
+/*
+ * 'a' has two extents. The first one, which alone is sealed, is being copied to make a run of six, and
+ * the copy waits for its credit. Meanwhile the second one comes to lie behind it.
+ */
+static struct kvmm_pool *joined_under_a_copy(kvmm_range_t *range)
+{
+	struct kvmm_pool *pool = make_pool(17);
+
+	paint(pool, "..aa..baab..b....", range);
+	write_pattern(pool, range[0], 1);
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 2), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range[1]), 0);
+	set_pace(pool, 1);
+	cr_assert_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
+	cr_assert_eq(steps_of_pool(pool).copying_blocks, 2);
+	cr_assert_eq(gather(pool, range[0]), 0);
+	kvmm_compact_poll(pool);
+	cr_assert_eq(nr_extents(pool, range[0]), 1);
+	cr_assert_str_eq(picture(pool), "..aaaab..b..b....");
+	cr_assert_eq(steps_of_pool(pool).copying_blocks, 2, "half of it is still on its way");
+	cr_assert_eq(kvmm_validate(pool), 0);
+	return pool;
+}
+
+static void expect_void(struct kvmm_pool *pool, const kvmm_range_t *range)
+{
+	struct kvmm_step_stat steps = steps_of_pool(pool);
+
+	cr_expect_str_eq(picture(pool), "..aaaab..b..b....");
+	cr_expect_eq(steps.copying_blocks + steps.limbo_blocks, 0);
+	cr_expect_eq(stat_of(pool).nr_free, 10);
+	cr_expect(has_pattern(pool, range[0], 1));
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+Test(flight, a_copy_of_half_an_extent_is_void)
+{
+	kvmm_range_t range[NR_LETTERS];
+	struct kvmm_pool *pool = joined_under_a_copy(range);
+
+	set_pace(pool, 0);
+	settle(pool);
+	cr_expect_eq(steps_of_pool(pool).void_moves, 1);
+	expect_void(pool, range);
+	end_pool(pool);
+}
+
+Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_whole)
+{
+	kvmm_range_t range[NR_LETTERS];
+	struct kvmm_pool *pool = joined_under_a_copy(range);
+
+	cr_assert_eq(kvmm_range_seal(pool, range[0], 4), 0);
+	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), -ENOSPC, "nothing else could make the run");
+	cr_expect_eq(start(pool, 6, KVMM_MOVE_BETWEEN), -ENOSPC);
+	set_pace(pool, 0);
+	settle(pool);
+	expect_void(pool, range);
+	cr_expect_eq(start(pool, 6, KVMM_MOVE_BESIDE), 0);
+	settle(pool);
+	cr_expect_str_eq(picture(pool), "......b..b..baaaa");
+	cr_expect_eq(steps_of_pool(pool).published_blocks, 2 + 4);
+	cr_expect(has_pattern(pool, range[0], 1));
+	end_pool(pool);
+}
+
+/* One block of the first half has been copied, one has not: neither is looked at again. */
+Test(flight, a_copy_of_half_an_extent_can_be_cancelled_half_way)
+{
+	kvmm_range_t range[NR_LETTERS];
+	struct kvmm_pool *pool = joined_under_a_copy(range);
+
+	fake_env_advance(&fake, 1 * MS);
+	kvmm_compact_poll(pool);
+	cr_expect_eq(steps_of_pool(pool).copying_blocks, 2);
+	write_pattern(pool, range[0], 1);
+	cr_expect_eq(kvmm_compact_cancel(pool), 2);
+	expect_void(pool, range);
+	end_pool(pool);
+}
+
+Test(flight, what_was_joined_can_be_given_back_while_half_of_it_flies)
+{
+	kvmm_range_t range[NR_LETTERS];
+	struct kvmm_pool *pool = joined_under_a_copy(range);
+
+	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 14 - 2 - 2, "source and destination of the copy are nobody's");
+	set_pace(pool, 0);
+	settle(pool);
+	cr_expect_eq(stat_of(pool).nr_free, 14);
+	cr_expect_str_eq(picture(pool), "......b..b..b....");
+	end_pool(pool);
+}
+
+/* ---- who waits ---- */
+
+/* An engine that is asleep in an allocation, and whose step ends meanwhile. */
+struct sleeper {
+	struct kvmm_pool *pool;
+	kvmm_stream_t stream;
+	uint64_t epoch;
+	u32 nr_waits;
+	u32 ends_at;		/* the step ends in the wait of this number; 0: never */
+};
+
+static struct sleeper sleeper;
+
+static void (*wait_of_fake)(void *ctx, u32 *word, u32 expected, u64 timeout_ns);
+
+static void end_step_in_time(void *ctx, u32 *word, u32 expected, u64 timeout_ns)
+{
+	if (++sleeper.nr_waits == sleeper.ends_at)
+		cr_expect_eq(kvmm_step_end(sleeper.pool, sleeper.stream, sleeper.epoch), 0);
+	wait_of_fake(ctx, word, expected, timeout_ns);
+}
+
+/* Four ranges with holes of two between them, and a step that may read all of it. */
+static struct kvmm_pool *asleep(kvmm_range_t *range, u32 ends_at)
+{
+	struct kvmm_pool *pool = make_pool(16);
+
+	paint(pool, "aa..bb..cc..dd..", range);
+	for (u32 i = 0; i < 4; i++) {
+		write_pattern(pool, range[i], i);
+		cr_assert_eq(kvmm_range_seal(pool, range[i], 2), 0);
+	}
+	sleeper = (struct sleeper){ .pool = pool, .ends_at = ends_at };
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &sleeper.stream), 0);
+	cr_assert_eq(kvmm_step_begin(pool, sleeper.stream, &sleeper.epoch), 0);
+	wait_of_fake = fake.ops.wait;
+	fake.ops.wait = end_step_in_time;
+	return pool;
+}
+
+static int take_run(struct kvmm_pool *pool, u64 deadline_ns, u32 flags, kvmm_range_t *got)
+{
+	const struct kvmm_range_attr attr = {
+		.size = sizeof(attr), .nr = 5, .max_runs = 1, .deadline_ns = deadline_ns,
+		.flags = flags | (deadline_ns ? KVMM_ALLOC_RELATIVE : 0),
+	};
+
+	return kvmm_range_alloc_attr(pool, &attr, got);
+}
+
+static void expect_content(struct kvmm_pool *pool, const kvmm_range_t *range)
+{
+	for (u32 i = 0; i < 4; i++)
+		cr_expect(has_pattern(pool, range[i], i));
+}
+
+Test(flight, one_with_a_deadline_waits_for_the_step_that_reads_where_its_run_will_be)
+{
+	kvmm_range_t range[NR_LETTERS], got;
+	struct kvmm_pool *pool = asleep(range, 3);
+
+	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
+	cr_expect_eq(sleeper.nr_waits, 3, "and not a moment longer");
+	cr_expect_eq(nr_extents(pool, got), 1);
+	cr_expect_gt(steps_of_pool(pool).published_moves, 0);
+	cr_expect_eq(steps_of_pool(pool).limbo_blocks, 0);
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+Test(flight, the_deadline_comes_first_and_the_moves_go_on)
+{
+	kvmm_range_t range[NR_LETTERS], got;
+	struct kvmm_pool *pool = asleep(range, 0);
+	u64 since = kvmm_clock_ns();
+
+	cr_expect_eq(take_run(pool, 20 * MS, 0, &got), -ETIMEDOUT);
+	cr_expect_geq(kvmm_clock_ns() - since, 20 * MS);
+	cr_expect_lt(kvmm_clock_ns() - since, 40 * MS);
+	cr_expect_gt(steps_of_pool(pool).limbo_blocks, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_step_end(pool, sleeper.stream, sleeper.epoch), 0);
+	cr_expect_eq(take_run(pool, 0, KVMM_ALLOC_NO_COMPACT, &got), 0, "it is there for the next one");
+	expect_content(pool, range);
+	end_pool(pool);
+}
+
+Test(flight, who_is_not_to_move_anything_waits_for_blocks_only)
+{
+	kvmm_range_t range[NR_LETTERS], got;
+	struct kvmm_pool *pool = asleep(range, 2);
+
+	cr_expect_neq(take_run(pool, 20 * MS, KVMM_ALLOC_NO_COMPACT, &got), 0);
+	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
+	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
+	end_pool(pool);
+}
+
+/* With no step open the world can be stopped: what was begun beside is given up for that. */
+Test(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended)
+{
+	kvmm_range_t range[NR_LETTERS], got;
+	struct kvmm_pool *pool = asleep(range, 2);
+
+	set_pace(pool, 1);
+	cr_expect_eq(take_run(pool, 1000 * MS, 0, &got), 0);
+	cr_expect_eq(sleeper.nr_waits, 2);
+	cr_expect_gt(steps_of_pool(pool).cancelled_moves, 0);
+	cr_expect_eq(steps_of_pool(pool).published_moves, 0);
+	expect_content(pool, range);
+	end_pool(pool);
+}
