@@ -147,7 +147,9 @@ KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goa
 
 /** kvmm_compact_poll() - publish what is finished, free what nobody reads any more, or writes: see
  * unseen_blocks of struct kvmm_step_stat. Never waits.
- * Return: moves whose old places are not free yet; -EINVAL. */
+ * Return: moves whose old places are not free yet, which goes down to 0 once steps end and the device
+ * is not blind (is_blind of struct kvmm_step_stat); -EIO the device is lost: there are such places, and
+ * they stay until the pool is destroyed; -EINVAL. */
 KVMM_API int kvmm_compact_poll(struct kvmm_pool *pool);
 
 /** kvmm_compact_cancel() - whatever is not published does not move. Waits for copies that run; a
@@ -179,6 +181,8 @@ KVMM_API int kvmm_pool_resume(struct kvmm_pool *pool);
  * @lost_blocks: whose content a failed copy between steps destroyed
  * @unseen_blocks: now; given back since the device could not see the end of a copy that failed, and
  *	nobody's until it can. Of a lost device: until the pool is destroyed
+ * @is_blind: now; the device cannot see whether a copy that failed has ended, so no old place becomes
+ *	free. It is asked again by each call that publishes
  */
 struct kvmm_step_stat {
 	uint32_t nr_streams;
@@ -193,6 +197,7 @@ struct kvmm_step_stat {
 	uint64_t cancelled_moves;
 	uint64_t lost_blocks;
 	uint64_t unseen_blocks;
+	uint64_t is_blind;
 };
 
 /**

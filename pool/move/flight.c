@@ -654,6 +654,8 @@ int kvmm_compact_poll(struct kvmm_pool *pool)
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
 	nr = pool->steps ? nr_in_flight(pool->steps) : 0;
+	if (nr && unlikely(READ_ONCE(pool->blind)) && device_is_lost(pool))
+		nr = -EIO;
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return nr;

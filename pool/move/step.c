@@ -577,12 +577,14 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 	steps = steps_of(pool);
 	if (!steps) {
 		stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
+		stat->is_blind = READ_ONCE(pool->blind) != 0;
 		return 0;
 	}
 	kv_lock(&steps->lock);
 	kv_lock(&pool->lock);
 	*stat = steps->stat;
-	stat->unseen_blocks = pool->nr_unseen;
+	stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
+	stat->is_blind = READ_ONCE(pool->blind) != 0;
 	kv_unlock(&pool->lock);
 	count_streams(steps, stat);
 	kv_unlock(&steps->lock);

@@ -113,8 +113,10 @@ static void expect_recovery(struct scene *scene)
 	ctl->fail_none();
 	kvmm_compact_poll(scene->pool);
 	cr_expect_gt(steps_of_pool(scene->pool).unseen_blocks, 0, "it still runs");
+	cr_expect_eq(steps_of_pool(scene->pool).is_blind, 1);
 	ctl->run();
-	kvmm_compact_poll(scene->pool);
+	cr_expect_eq(kvmm_compact_poll(scene->pool), 0);
+	cr_expect_eq(steps_of_pool(scene->pool).is_blind, 0);
 	expect_free(scene->pool, NR_BLOCKS - 2 * NR_RANGES, 0);
 }
 
@@ -124,7 +126,9 @@ Test(blind, a_copy_beside_that_cannot_be_seen_keeps_its_destination)
 	u32 nr = start_moves(&scene, KVMM_MOVE_BESIDE);
 
 	blindfold();
-	kvmm_compact_poll(scene.pool);
+	for (u32 i = 0; i < 3; i++)
+		cr_expect_gt(kvmm_compact_poll(scene.pool), 0, "it may see again");
+	cr_expect_eq(steps_of_pool(scene.pool).is_blind, 1);
 	cr_expect_eq(steps_of_pool(scene.pool).published_moves, 0);
 	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr);
 	expect_recovery(&scene);
@@ -233,7 +237,8 @@ Test(blind, of_a_lost_device_nothing_comes_back)
 	ctl->fail_none();
 	ctl->run();
 	for (u32 i = 0; i < 3; i++)
-		kvmm_compact_poll(scene.pool);
+		cr_expect_eq(kvmm_compact_poll(scene.pool), -EIO, "who waits for 0 waits for ever");
+	cr_expect_eq(steps_of_pool(scene.pool).is_blind, 1);
 	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr);
 	cr_assert_eq(kvmm_range_free(scene.pool, scene.range[0]), 0);
 	expect_free(scene.pool, NR_BLOCKS - 2 * NR_RANGES - nr, nr + 2);
