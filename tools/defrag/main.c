@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "defrag.h"
+#include "live.h"
 
 enum {
 	KEY_AT = 'a', KEY_BLOCKS = 'n', KEY_BLOCK_TOKENS = 't', KEY_JSON = 'j',
@@ -42,6 +43,8 @@ static const struct argp_option options[] = {
 	{ "verify", KEY_VERIFY, NULL, 0, "run, watch: check the content of what has moved", 0 },
 
 	{ NULL, 0, NULL, 0, "Output:", 4 },
+	{ "live", 'l', NULL, 0, "Not of a replay, but of a running engine", 5 },
+	{ "socket", 's', "PATH", 0, "The same, by its control socket", 0 },
 	{ "json", KEY_JSON, NULL, 0, "JSON: one object, or for watch one a line", 0 },
 	{ "moves", KEY_MOVES, "N", 0, "List at most N moves, 0 to 12 [0]; --json: any number", 0 },
 	{ "mib-per-s", KEY_SPEED, "N", 0, "plan: predict with this speed of copying [500000]", 0 },
@@ -49,7 +52,8 @@ static const struct argp_option options[] = {
 };
 
 static const char doc[] =
-	"Compact the pool of a replay at some point, and say what that takes and brings.\v"
+	"Compact the pool of a replay at some point, and say what that takes and brings. With --live or "
+	"--socket PATH: the pool of a running engine (kvmm-defrag --live --help).\v"
 	"Commands:\n"
 	"  plan   how the pool is, what would move, and how long about that would take\n"
 	"  run    the same, done and measured\n"
@@ -263,6 +267,8 @@ int main(int argc, char **argv)
 	struct trace trace = { 0 };
 	enum exit_code code;
 
+	if (live_is_meant(argc, argv))
+		return live_main(argc, argv);
 	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, 0, NULL, &ask);
 	workload_init(&ask.replay.source[0].work, WORKLOAD_CHAT);
