@@ -4,7 +4,7 @@
 
 #include <kvmm/pool.h>
 
-#include "command.h"
+#include "control.h"
 
 typedef unsigned long long llu;
 
@@ -40,27 +40,45 @@ static const char stat_head[] =
 	"#pool:s\tblocks\tfree\tinactive\tavailable\tnull\tranges_blocks\tprivate\tstaged\tactive\t"
 	"ranges\tlargest\truns\tblock_tokens\tblock_bytes\tallocs\talloc_blocks\tfrees\t"
 	"fail_nospc\tfail_frag\tevictions\thit_blocks\tmiss_blocks\tregistered\tduplicates\t"
-	"compactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\n";
+	"compactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\twaiting\tsteps\tpublished_blocks\t"
+	"published_moves\tcopying_blocks\tlimbo_blocks\tmoved\n";
 
+static void write_state(struct kv_text *text, const struct kvmm_pool_stat *s)
+{
+	kv_text_printf(text, "\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t", s->nr_blocks,
+		       s->nr_free, s->nr_inactive, s->nr_available, s->nr_state[KVMM_BLOCK_NULL],
+		       s->nr_state[KVMM_BLOCK_RANGE], s->nr_state[KVMM_BLOCK_PRIVATE],
+		       s->nr_state[KVMM_BLOCK_STAGED], s->nr_state[KVMM_BLOCK_ACTIVE]);
+	kv_text_printf(text, "%u\t%u\t%u\t%u\t%llu\t", s->nr_ranges, s->largest, s->nr_runs,
+		       s->block_tokens, (llu)s->block_bytes);
+}
+
+static void write_events(struct kv_text *text, const struct kvmm_pool_stat *s)
+{
+	kv_text_printf(text, "%llu\t%llu\t%llu\t%llu\t%llu\t", (llu)s->allocs,
+		       (llu)s->alloc_blocks, (llu)s->frees, (llu)s->fail_nospc, (llu)s->fail_frag);
+	kv_text_printf(text, "%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%u",
+		       (llu)s->evictions, (llu)s->hit_blocks, (llu)s->miss_blocks,
+		       (llu)s->registered, (llu)s->duplicates, (llu)s->compactions,
+		       (llu)s->moved_blocks, (llu)s->moves, (llu)s->metadata_bytes, s->nr_away);
+}
+
+/* Without a lock: each number is of its own moment. */
 static int write_stat(struct kv_control_call *call, const struct kv_control_pool *entry)
 {
-	struct kv_text *text = call->text;
-	struct kvmm_pool_stat s;
-	int err = kvmm_pool_peek(entry->pool, &s);
+	struct kv_pool_glance *glance = &call->control->glance;
+	int err = kv_pool_glance(entry->pool, glance);
 
 	if (err)
 		return err;
-	kv_text_printf(text, "%s\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t%u\t", entry->name, s.nr_blocks,
-		       s.nr_free, s.nr_inactive, s.nr_available, s.nr_state[KVMM_BLOCK_NULL],
-		       s.nr_state[KVMM_BLOCK_RANGE], s.nr_state[KVMM_BLOCK_PRIVATE],
-		       s.nr_state[KVMM_BLOCK_STAGED], s.nr_state[KVMM_BLOCK_ACTIVE]);
-	kv_text_printf(text, "%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t", s.nr_ranges,
-		       s.largest, s.nr_runs, s.block_tokens, (llu)s.block_bytes, (llu)s.allocs,
-		       (llu)s.alloc_blocks, (llu)s.frees, (llu)s.fail_nospc, (llu)s.fail_frag);
-	kv_text_printf(text, "%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\n",
-		       (llu)s.evictions, (llu)s.hit_blocks, (llu)s.miss_blocks, (llu)s.registered,
-		       (llu)s.duplicates, (llu)s.compactions, (llu)s.moved_blocks, (llu)s.moves,
-		       (llu)s.metadata_bytes, s.nr_away);
+	kv_text_puts(call->text, entry->name);
+	write_state(call->text, &glance->stat);
+	write_events(call->text, &glance->stat);
+	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\n", glance->alloc.nr_waiting,
+		       (llu)glance->step.steps, (llu)glance->step.published_blocks,
+		       (llu)glance->step.published_moves, glance->step.copying_blocks,
+		       glance->step.limbo_blocks,
+		       (llu)(glance->stat.moved_blocks + glance->step.published_blocks));
 	return 0;
 }
 

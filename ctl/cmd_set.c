@@ -15,7 +15,7 @@
 #include <kvmm/tier.h>
 #include <kvmm/verify.h>
 
-#include "command.h"
+#include "control.h"
 
 typedef unsigned long long llu;
 
@@ -31,17 +31,19 @@ union group {
 
 /**
  * struct group_ops - one group
- * @load: how it is: 0, or -errno: this pool has none of it
+ * @load: how it is: 0, or -errno: this pool has none of it. @glance is of this moment
  * @store: 0 or -errno, and nothing has changed
  */
 struct group_ops {
-	int (*load)(struct kvmm_pool *pool, union group *group);
+	int (*load)(struct kvmm_pool *pool, const struct kv_pool_glance *glance, union group *group);
 	int (*store)(struct kvmm_pool *pool, const union group *group);
 };
 
-static int load_marks(struct kvmm_pool *pool, union group *group)
+static int load_marks(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
-	return kvmm_watermarks(pool, &group->marks);
+	group->marks = glance->alloc.marks;
+	return 0;
 }
 
 static int store_marks(struct kvmm_pool *pool, const union group *group)
@@ -52,7 +54,8 @@ static int store_marks(struct kvmm_pool *pool, const union group *group)
 static const struct group_ops marks_ops = { load_marks, store_marks };
 
 /* Off is a threshold of 0; the rest is what it would begin with. */
-static int load_background(struct kvmm_pool *pool, union group *group)
+static int load_background(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
 	const struct kvmm_background preset = KVMM_BACKGROUND_INIT;
 	int err;
@@ -71,15 +74,12 @@ static int store_background(struct kvmm_pool *pool, const union group *group)
 
 static const struct group_ops background_ops = { load_background, store_background };
 
-static int load_pace(struct kvmm_pool *pool, union group *group)
+static int load_pace(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
-	struct kvmm_pace_stat stat;
-	int err = kvmm_pace_stat(pool, &stat);
-
-	if (!err)
-		group->pace = (struct kvmm_pace){ sizeof(group->pace), stat.bytes_per_ms,
-						  stat.bytes_per_step, 0, 0 };
-	return err;
+	group->pace = (struct kvmm_pace){ sizeof(group->pace), glance->pace.bytes_per_ms,
+					  glance->pace.bytes_per_step, 0, 0 };
+	return 0;
 }
 
 static int store_pace(struct kvmm_pool *pool, const union group *group)
@@ -89,13 +89,11 @@ static int store_pace(struct kvmm_pool *pool, const union group *group)
 
 static const struct group_ops pace_ops = { load_pace, store_pace };
 
-static int load_balloon(struct kvmm_pool *pool, union group *group)
+static int load_balloon(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
-	struct kvmm_elastic_stat stat;
-	int err = kvmm_pool_elastic_stat(pool, &stat);
-
-	group->balloon = err ? 0 : stat.target_bytes;
-	return err;
+	group->balloon = glance->elastic.target_bytes;
+	return 0;
 }
 
 static int store_balloon(struct kvmm_pool *pool, const union group *group)
@@ -105,14 +103,12 @@ static int store_balloon(struct kvmm_pool *pool, const union group *group)
 
 static const struct group_ops balloon_ops = { load_balloon, store_balloon };
 
-static int load_verify(struct kvmm_pool *pool, union group *group)
+static int load_verify(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
-	struct kvmm_verify_stat stat;
-	int err = kvmm_verify_stat(pool, &stat);
-
-	if (!err)
-		group->verify = (struct kvmm_verify_attr){ sizeof(group->verify), stat.sample_pm, 0 };
-	return err;
+	group->verify = (struct kvmm_verify_attr){ sizeof(group->verify), glance->verify.sample_pm,
+						   0 };
+	return 0;
 }
 
 static int store_verify(struct kvmm_pool *pool, const union group *group)
@@ -122,7 +118,8 @@ static int store_verify(struct kvmm_pool *pool, const union group *group)
 
 static const struct group_ops verify_ops = { load_verify, store_verify };
 
-static int load_tier(struct kvmm_pool *pool, union group *group)
+static int load_tier(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		union group *group)
 {
 	group->tier.size = sizeof(group->tier);
 	return kvmm_tier_config(pool, &group->tier);
@@ -236,7 +233,7 @@ static void set_field(union group *group, const struct setting *setting, u64 val
 static void write_setting(struct kv_control_call *call, const struct setting *setting)
 {
 	union group group = { 0 };
-	int err = setting->ops->load(call->pool, &group);
+	int err = setting->ops->load(call->pool, &call->control->glance, &group);
 
 	kv_text_printf(call->text, "%s\t", setting->name);
 	if (err)
@@ -249,6 +246,10 @@ static void write_setting(struct kv_control_call *call, const struct setting *se
 
 static int cmd_config(struct kv_control_call *call)
 {
+	int err = kv_pool_glance(call->pool, &call->control->glance);
+
+	if (err)
+		return err;
 	kv_text_puts(call->text, "#name:s\tvalue\tmin\tmax\thelp:s\n");
 	for (u32 i = 0; i < ARRAY_SIZE(settings); i++)
 		if (!call->nr_args || !strcmp(call->arg[0], settings[i].name))
@@ -276,9 +277,11 @@ static int cmd_set(struct kv_control_call *call)
 		return kv_call_error(call, -ENOENT, "there is no setting '%.64s'; try config",
 				     call->arg[0]);
 	err = kv_call_number(call, 1, setting->min, setting->max, &value);
+	if (!err)
+		err = kv_pool_glance(call->pool, &call->control->glance);
 	if (err)
 		return err;
-	err = setting->ops->load(call->pool, &group);
+	err = setting->ops->load(call->pool, &call->control->glance, &group);
 	before = get_field(&group, setting);
 	if (!err) {
 		set_field(&group, setting, value);

@@ -1,16 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a pool suffers from: waiting, and things that somebody may have forgotten. */
+/* Where a pool lies, what is below it, and what it suffers from. */
 #include <string.h>
 
 #include <kvmm/alloc.h>
 #include <kvmm/owner.h>
 
-#include "command.h"
+#include <kv/tier.h>
+
+#include "control.h"
 
 #define NS_PER_MS	1000000ull
 #define PORTION		64u
 
 typedef unsigned long long llu;
+
+/* ---- devices and tiers ---- */
+
+static int write_device(struct kv_control_call *call, const struct kv_control_pool *entry)
+{
+	struct kv_pool_glance *glance = &call->control->glance;
+	const struct kvmm_pool_stat *stat = &glance->stat;
+	int err = kv_pool_glance(entry->pool, glance);
+
+	if (err)
+		return err;
+	kv_text_printf(call->text, "%s\t", entry->name);
+	kv_text_word(call->text, glance->device);
+	kv_text_printf(call->text, "\t%u\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\n",
+		       glance->device_number, glance->engine, glance->policy ? glance->policy : "-",
+		       (llu)stat->block_bytes, (llu)(stat->block_bytes * stat->nr_blocks),
+		       (llu)glance->elastic.given_bytes, (llu)glance->elastic.target_bytes,
+		       (llu)stat->metadata_bytes, glance->step.nr_streams);
+	return 0;
+}
+
+static int cmd_devices(struct kv_control_call *call)
+{
+	kv_text_puts(call->text, "#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\tbytes\t"
+		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\n");
+	return kv_call_each(call, write_device);
+}
+
+static void write_host(struct kv_text *text, const char *pool, const struct kv_tier_glance *tier,
+		       const struct kvmm_tier_client_stat *below)
+{
+	kv_text_printf(text, "%s\thost\t", pool);
+	kv_text_word(text, tier->name);
+	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
+		       (llu)(tier->stat.units * tier->stat.unit_bytes),
+		       (llu)(tier->stat.units_used * tier->stat.unit_bytes), below->blocks,
+		       below->writing, below->queued, below->loading, (llu)below->offloads,
+		       (llu)below->loads, (llu)below->offload_bytes, (llu)below->load_bytes,
+		       (llu)below->hits, (llu)below->misses, (llu)below->evicted,
+		       (llu)below->failed);
+}
+
+static void write_disk(struct kv_text *text, const char *pool, const struct kvmm_disk_stat *disk)
+{
+	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
+		       pool, (llu)disk->max_bytes, (llu)disk->record_bytes, (llu)disk->nr_records,
+		       (llu)disk->nr_pending, (llu)disk->nr_put, (llu)disk->nr_got,
+		       (llu)disk->put_bytes, (llu)disk->got_bytes, (llu)disk->nr_got,
+		       (llu)disk->nr_missed, (llu)disk->nr_dropped,
+		       (llu)(disk->nr_read_errors + disk->nr_write_errors + disk->nr_damaged));
+}
+
+static int write_tiers(struct kv_control_call *call, const struct kv_control_pool *entry)
+{
+	struct kv_pool_glance *glance = &call->control->glance;
+	struct kv_tier_glance tier;
+	int err = kv_pool_glance(entry->pool, glance);
+
+	if (err || !glance->tier)
+		return err;
+	err = kv_tier_glance(glance->tier, &tier);
+	if (err)
+		return err;
+	write_host(call->text, entry->name, &tier, &glance->below);
+	if (tier.has_disk)
+		write_disk(call->text, entry->name, &tier.disk);
+	return 0;
+}
+
+static int cmd_tiers(struct kv_control_call *call)
+{
+	kv_text_puts(call->text, "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\t"
+		     "loading\tstored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\t"
+		     "failed\n");
+	return kv_call_each(call, write_tiers);
+}
 
 /* ---- pressure ---- */
 
@@ -33,13 +111,13 @@ static void write_line(struct kv_text *text, const char *pool, const char *kind,
 
 static int write_pressure(struct kv_control_call *call, const struct kv_control_pool *entry)
 {
-	struct kvmm_pressure pressure;
-	int err = kvmm_pressure(entry->pool, &pressure);
+	struct kv_pool_glance *glance = &call->control->glance;
+	int err = kv_pool_glance(entry->pool, glance);
 
 	if (err)
 		return err;
-	write_line(call->text, entry->name, "some", &pressure.some);
-	write_line(call->text, entry->name, "full", &pressure.full);
+	write_line(call->text, entry->name, "some", &glance->pressure.some);
+	write_line(call->text, entry->name, "full", &glance->pressure.full);
 	return 0;
 }
 
@@ -113,6 +191,9 @@ static int cmd_leaks(struct kv_control_call *call)
 }
 
 static const struct kv_command commands[] = {
+	{ "devices", "[POOL]", "where pools lie", 0, 0, 1, cmd_devices },
+	{ "tiers", "[POOL]", "what is below pools: a row for host memory, and one for a disk below that",
+	  0, 0, 1, cmd_tiers },
 	{ "pressure", "[POOL]", "time lost waiting for blocks: percent of the last 10, 60 and 300 s",
 	  0, 0, 1, cmd_pressure },
 	{ "leaks", "POOL [OLDER_MS [LONE_MS]]",

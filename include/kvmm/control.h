@@ -99,7 +99,8 @@ KVMM_API int kvmm_control_add_pool(struct kvmm_control *control, const char *nam
 /**
  * kvmm_control_remove_pool() - no longer; what clients have begun with it ends
  *
- * Migrations that a client has begun are cancelled, and their copies waited for.
+ * Migrations that a client has begun are cancelled, and their copies waited for. Also before the pool's
+ * tier is detached.
  *
  * Context: as kvmm_control_add_pool().
  * Return: 0; -ENOENT; -EINVAL; -ECHILD.

@@ -20,7 +20,7 @@
 
 /* Counts that are shown a second. */
 static const char *const rates[] = {
-	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved_blocks",
+	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved",
 	"fail_nospc", "fail_frag",
 };
 #define NR_RATES (sizeof(rates) / sizeof(rates[0]))
