@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Commands that show a pool, and that steer it: each against what the pool itself says. */
+#define _GNU_SOURCE
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kv/mem.h>
+
+#include "ctl/control.h"
+#include "tests/ctl/control_util.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct kvmm_control *control;
+static struct kvmm_pool *alpha, *beta;
+static struct fake_env fake;
+static int fd;
+
+static void set_up(void)
+{
+	fake_env_install(&fake);
+	folder_make();
+	alpha = make_cache(16, "lru");
+	beta = make_cache(16, "lru");
+	control = control_in_folder(NULL);
+	cr_assert_eq(kvmm_control_add_pool(control, "alpha", alpha), 0);
+	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
+	fd = visitor(control);
+}
+
+static void tear_down(void)
+{
+	close(fd);
+	kvmm_control_close(control);
+	end_pool(alpha);
+	end_pool(beta);
+	folder_remove();
+	cr_expect_eq(kv_mem_bytes(), 0);
+	fake_env_remove(&fake);
+}
+
+TestSuite(command, .init = set_up, .fini = tear_down);
+
+static bool has(const char *answer, const char *part)
+{
+	bool found = strstr(answer, part);
+
+	cr_expect(found, "no '%s' in '%s'", part, answer);
+	return found;
+}
+
+/* ---- looking ---- */
+
+Test(command, which_pool_has_to_be_said_where_there_are_several)
+{
+	has(ask(control, fd, "config"), "err 22 29\nwhich pool? there are several");
+	has(ask(control, fd, "config gamma"), "there is no pool 'gamma'");
+	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
+	has(ask(control, fd, "config"), "ok ");
+	has(ask(control, fd, "config -"), "ok ");
+}
+
+Test(command, pressure_and_devices_have_a_row_for_each_pool)
+{
+	const char *answer = ask(control, fd, "pressure");
+
+	has(answer, "\nalpha\tsome\t0.00\t0.00\t0.00\t0\nalpha\tfull\t");
+	has(answer, "\nbeta\tsome\t");
+	has(ask(control, fd, "devices"), "\nalpha\thost\t0\tzone\tlru\t64\t1024\t0\t0\t");
+	has(ask(control, fd, "devices beta"), "streams\nbeta\t");
+}
+
+Test(command, a_pool_without_a_tier_has_no_row)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	has(ask(control, fd, "tiers alpha"), "failed\n");
+	attr.capacity_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
+	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
+	has(ask(control, fd, "tiers"), "failed\nalpha\thost\thost\t256\t0\t0\t");
+	has(ask(control, fd, "config alpha tier_touches"), "\ntier_touches\t2\t1\t15\t");
+	has(ask(control, fd, "set alpha tier_touches 3"), "\ntier_touches\t2\t3\n");
+	kvmm_tier_destroy(tier);
+	cr_assert_eq(kvmm_tier_detach(alpha), 0);
+	has(ask(control, fd, "config alpha tier_touches"), "\ntier_touches\t-\t1\t15\t");
+}
+
+Test(command, what_is_old_and_has_no_lease_is_a_leak)
+{
+	const char *none = "why:s\trefs\tpins\ttext:s\n";
+	const char *answer;
+
+	take_seq(alpha, 3, 0, 7);
+	fake_env_advance(&fake, 5000 * 1000000ull);
+	answer = ask(control, fd, "leaks alpha");
+	cr_expect_str_eq(strstr(answer, none) + strlen(none), "");
+	answer = ask(control, fd, "leaks alpha 1000");
+	has(answer, "\trange\t");
+	has(answer, "\t3\t192\t5000\t0\told\t1\t0\t-\n");
+	has(ask(control, fd, "leaks alpha soon"), "err 22 ");
+}
+
+/* ---- settings ---- */
+
+Test(command, a_setting_is_what_the_pool_goes_by)
+{
+	struct kvmm_background how = KVMM_BACKGROUND_INIT;
+	struct kvmm_watermarks marks;
+	struct kvmm_pace_stat pace;
+
+	has(ask(control, fd, "set alpha watermark_high 8"), "\nwatermark_high\t0\t8\n");
+	has(ask(control, fd, "set alpha watermark_low 4"), "ok ");
+	cr_assert_eq(kvmm_watermarks(alpha, &marks), 0);
+	cr_expect_eq(marks.low, 4);
+	cr_expect_eq(marks.high, 8);
+	has(ask(control, fd, "config alpha watermark_low"), "\nwatermark_low\t4\t0\t");
+
+	cr_expect_eq(kvmm_background_get(alpha, &how), -ENOENT);
+	has(ask(control, fd, "set alpha background_threshold_pm 300"), "\t0\t300\n");
+	has(ask(control, fd, "set alpha background_interval_ms 50"), "\t60000\t50\n");
+	cr_assert_eq(kvmm_background_get(alpha, &how), 0);
+	cr_expect_eq(how.threshold_pm, 300);
+	cr_expect_eq(how.interval_ms, 50);
+	has(ask(control, fd, "set alpha background_threshold_pm 0"), "\t300\t0\n");
+	cr_expect_eq(kvmm_background_get(alpha, &how), -ENOENT);
+
+	has(ask(control, fd, "set alpha pace_bytes_per_ms 4096"), "\t0\t4096\n");
+	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);
+	cr_expect_eq(pace.bytes_per_ms, 4096);
+	has(ask(control, fd, "set alpha verify_sample_pm 10"), "\t0\t10\n");
+}
+
+Test(command, settings_are_refused_that_are_none_or_out_of_range)
+{
+	struct kvmm_watermarks marks;
+
+	has(ask(control, fd, "set alpha speed 3"), "there is no setting 'speed'; try config");
+	has(ask(control, fd, "set alpha background_threshold_pm 1001"), "is no number from 0 to 1000");
+	has(ask(control, fd, "set alpha background_threshold_pm -1"), "is no number");
+	has(ask(control, fd, "set alpha watermark_low 18446744073709551616"), "is no number");
+	has(ask(control, fd, "set alpha watermark_low 9"), "err 22 ");	/* above high */
+	has(ask(control, fd, "set alpha tier_touches 3"), "err 95 ");
+	has(ask(control, fd, "set alpha watermark_low"), "usage: set POOL NAME VALUE");
+	cr_assert_eq(kvmm_watermarks(alpha, &marks), 0);
+	cr_expect_eq(marks.low, 0);
+}
+
+Test(command, every_setting_can_be_read_and_set_to_what_it_is)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+	char list[8192], line[256], *row, *rest;
+	u32 nr = 0;
+
+	attr.capacity_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
+	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
+	snprintf(list, sizeof(list), "%s", ask(control, fd, "config alpha"));
+	strtok_r(list, "\n", &rest);
+	strtok_r(NULL, "\n", &rest);
+	while ((row = strtok_r(NULL, "\n", &rest))) {
+		char *value = strchr(row, '\t') + 1;
+
+		value[-1] = '\0';
+		*strchr(value, '\t') = '\0';
+		snprintf(line, sizeof(line), "set alpha %s %s", row, value);
+		nr++;
+		/* Memory of the host is not given back. */
+		has(ask(control, fd, line), strcmp(row, "balloon_bytes") ? "ok " : "\n");
+	}
+	cr_expect_eq(nr, 23);
+	kvmm_tier_destroy(tier);
+	cr_assert_eq(kvmm_tier_detach(alpha), 0);
+}
+
+/* ---- compaction ---- */
+
+Test(command, a_plan_moves_nothing_and_a_run_does)
+{
+	kvmm_range_t range[26];
+
+	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
+	end_pool(beta);
+	beta = make_pool(8);
+	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
+	paint(beta, "a.b.c.d.", range);
+	has(ask(control, fd, "compact-status beta"), "\nnone\trun\t");
+	has(ask(control, fd, "compact-plan beta want=4 between"), "\nrun\t4\t0\t2\t2\t128\t");
+	cr_expect_str_eq(picture(beta), "a.b.c.d.");
+	has(ask(control, fd, "compact-run beta want=4 between"), "\tunusable_ppm_after\n");
+	control_settle(control);
+	has(ask(control, fd, "compact-status beta"), "\ndone\trun\t4\t0\t2\t0\t2\t128\t0\t");
+	cr_expect_not_null(strstr(picture(beta), "...."), "%s", picture(beta));
+	has(ask(control, fd, "compact-cancel beta"), "#stay\n0\n");
+	has(ask(control, fd, "compact-run beta want=7"), "no allowed moves");
+	has(ask(control, fd, "compact-run beta wants=7"), "what is 'wants=7'?");
+	has(ask(control, fd, "compact-run beta goal=peace"), "there is no goal 'peace'");
+}
+
+/* ---- migration ---- */
+
+Test(command, a_sequence_goes_to_another_pool)
+{
+	kvmm_range_t range;
+
+	take_seq(alpha, 3, 0, 7);
+	has(ask(control, fd, "migrate-status alpha"), "\tns\n");
+	has(ask(control, fd, "migrate-start alpha beta 7"), "\n1\t7\tbeta\t0\t");
+	control_settle(control);
+	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tdone\t0\t");
+	cr_expect_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 0);
+	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
+	has(ask(control, fd, "migrate-cancel alpha 1"), "err 114 ");
+	has(ask(control, fd, "migrate-cancel alpha 2"), "there is no migration 2");
+	has(ask(control, fd, "migrate-start alpha beta 7"), "there is no sequence 7");
+	has(ask(control, fd, "migrate-start alpha alpha 7"), "there is no other pool 'alpha'");
+	has(ask(control, fd, "migrate-start alpha beta 7 fast"), "what is 'fast'?");
+}
+
+Test(command, a_copy_leaves_the_source)
+{
+	kvmm_range_t range;
+
+	take_seq(alpha, 3, 0, 7);
+	has(ask(control, fd, "migrate-start alpha beta 7 copy"), "\n1\t7\tbeta\t1\t");
+	control_settle(control);
+	cr_expect_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
+	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
+}
+
+/* The place where it goes to is taken away while it is on its way. */
+Test(command, a_pool_that_is_removed_is_not_looked_at_any_more)
+{
+	kvmm_range_t range;
+
+	take_seq(alpha, 3, 0, 7);
+	say(fd, "migrate-start alpha beta 7\n");
+	kv_lock(&control->poll_lock);
+	while (!control->stat.requests)
+		control_round(control, 0);
+	kv_unlock(&control->poll_lock);
+	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
+	end_pool(beta);
+	beta = make_cache(16, "lru");
+	control_settle(control);
+	hear(fd);
+	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\t");
+	cr_expect_leq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
+}
+
+/* ---- for looking only ---- */
+
+Test(command, what_steers_is_refused_where_one_may_only_look)
+{
+	static const char *const steering[] = {
+		"set alpha watermark_high 8", "compact-run alpha want=4", "compact-cancel alpha",
+		"migrate-start alpha beta 7", "migrate-cancel alpha 1",
+	};
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control *other;
+	int visitor_fd;
+
+	kvmm_control_close(control);
+	attr.flags = KVMM_CONTROL_READ_ONLY;
+	control = other = control_in_folder(&attr);
+	cr_assert_eq(kvmm_control_add_pool(other, "alpha", alpha), 0);
+	visitor_fd = visitor(other);
+	for (u32 i = 0; i < ARRAY_SIZE(steering); i++)
+		has(ask(other, visitor_fd, steering[i]), "err 30 31\nthis socket is for looking only");
+	has(ask(other, visitor_fd, "compact-status alpha"), "ok ");
+	close(visitor_fd);
+}
+
+/* Whatever the table says steers is what is refused there, and nothing else changes the pool. */
+Test(command, no_name_stands_in_the_table_twice)
+{
+	for (u32 a = 0; a < kv_nr_command_sets; a++)
+		for (const struct kv_command *one = kv_command_sets[a]->commands; one->name; one++) {
+			u32 nr = 0;
+
+			for (u32 b = 0; b < kv_nr_command_sets; b++)
+				for (const struct kv_command *two = kv_command_sets[b]->commands;
+				     two->name; two++)
+					nr += !strcmp(one->name, two->name);
+			cr_expect_eq(nr, 1, "%s", one->name);
+			cr_expect(one->help && one->args && one->fn);
+		}
+}
+
+/* ---- want of memory, and of the system's help ---- */
+
+static const char *const session[] = {
+	"help", "version", "pools", "stat", "devices", "tiers", "pressure", "leaks alpha 1",
+	"config alpha", "set alpha watermark_high 8", "compact-plan alpha want=4",
+	"compact-run alpha want=16", "compact-status alpha", "compact-cancel alpha",
+	"migrate-start alpha beta 7 copy", "migrate-status alpha", "migrate-cancel alpha 1",
+};
+
+/* The client is answered, or sent away; nothing is left of him, and the next one is served. */
+static void run_session(void)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(session); i++) {
+		int one = connect_to(control);
+
+		say(one, session[i]);
+		say(one, "\n");
+		control_settle(control);
+		hear(one);
+		close(one);
+		control_settle(control);
+	}
+}
+
+static u32 nr_clients(void)
+{
+	struct kvmm_control_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_control_stat(control, &stat), 0);
+	return stat.clients;
+}
+
+Test(command, want_of_memory_at_any_moment_costs_an_answer_at_most)
+{
+	u64 n = 1;
+
+	take_seq(alpha, 3, 0, 7);
+	do {
+		fake_env_fail(&fake, n++, false);
+		run_session();
+		cr_expect_eq(nr_clients(), 1);
+	} while (fake_env_failed(&fake));
+	fake_env_fail(&fake, 0, false);
+	cr_expect_gt(n, 10);
+	has(ask(control, fd, "pools"), "ok ");
+	cr_expect_eq(kvmm_validate(alpha), 0);
+	cr_expect_eq(kvmm_validate(beta), 0);
+}
+
+/* The n-th call of the system fails. */
+static struct kv_sock_ops flaky;
+static u64 nr_calls, fail_at;
+
+static bool fails(void)
+{
+	return ++nr_calls == fail_at;
+}
+
+static int flaky_admit(void *ctx, int at)
+{
+	int got = kv_sock_system.admit(NULL, at);
+
+	if (got < 0 || !fails())
+		return got;
+	close(got);
+	return -EMFILE;
+}
+
+static s64 flaky_send(void *ctx, int to, const void *buf, size_t bytes, const int *fds, u32 nr)
+{
+	return fails() ? -EPIPE : kv_sock_system.send(NULL, to, buf, min(bytes, (size_t)97), fds, nr);
+}
+
+static s64 flaky_recv(void *ctx, int from, void *buf, size_t bytes, int *fds, u32 *nr)
+{
+	return fails() ? -EIO : kv_sock_system.recv(NULL, from, buf, min(bytes, (size_t)5), fds, nr);
+}
+
+static int flaky_set(void *ctx, int watch, int at, u32 events, bool is_new)
+{
+	return fails() ? -ENOSPC : kv_sock_system.watch_set(NULL, watch, at, events, is_new);
+}
+
+static int flaky_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int ms)
+{
+	return fails() ? -EINTR : kv_sock_system.watch_wait(NULL, watch, ready, max, ms);
+}
+
+Test(command, a_call_of_the_system_that_fails_costs_a_client_at_most)
+{
+	close(fd);
+	flaky = kv_sock_system;
+	flaky.admit = flaky_admit;
+	flaky.send = flaky_send;
+	flaky.recv = flaky_recv;
+	flaky.watch_set = flaky_set;
+	flaky.watch_wait = flaky_wait;
+	kv_sock_set(&flaky);
+	take_seq(alpha, 3, 0, 7);
+	for (fail_at = 1, nr_calls = fail_at; nr_calls >= fail_at && fail_at < 4000; fail_at += 1 + fail_at / 16) {
+		nr_calls = 0;
+		run_session();
+		cr_expect_eq(nr_clients(), 0);
+	}
+	kv_sock_set(NULL);
+	fd = visitor(control);
+	has(ask(control, fd, "pools"), "ok ");
+}
+
+/* Opening, with each of its calls failing. */
+static int fail_listen(void *ctx, const char *path)
+{
+	return fails() ? -EMFILE : kv_sock_system.listen(NULL, path);
+}
+
+static int fail_watch(void *ctx)
+{
+	return fails() ? -EMFILE : kv_sock_system.watch(NULL);
+}
+
+static int fail_bell(void *ctx)
+{
+	return fails() ? -EMFILE : kv_sock_system.bell(NULL);
+}
+
+static int fail_folder(void *ctx, const char *path)
+{
+	return fails() ? -EACCES : kv_sock_system.folder(NULL, path);
+}
+
+static int open_other(struct kvmm_control **other)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+
+	attr.dir = folder;
+	attr.name = "other";
+	attr.flags = KVMM_CONTROL_THREAD;
+	return kvmm_control_open(&attr, other);
+}
+
+Test(command, opening_leaves_nothing_behind_where_it_fails)
+{
+	u64 bytes = kv_mem_bytes();
+	struct kvmm_control *other = NULL;
+	int err = -ENOMEM;
+
+	for (u64 n = 1; err == -ENOMEM || err == -EAGAIN; n++) {
+		fake_env_fail(&fake, n, false);
+		err = open_other(&other);
+		if (err)
+			cr_expect_eq(kv_mem_bytes(), bytes);
+	}
+	cr_assert_eq(err, 0);
+	kvmm_control_close(other);
+	flaky = kv_sock_system;
+	flaky.listen = fail_listen;
+	flaky.watch = fail_watch;
+	flaky.watch_set = flaky_set;
+	flaky.bell = fail_bell;
+	flaky.folder = fail_folder;
+	kv_sock_set(&flaky);
+	for (fail_at = 1; fail_at <= 6; fail_at++) {
+		nr_calls = 0;
+		cr_expect_lt(open_other(&other), 0, "%llu", (unsigned long long)fail_at);
+		cr_expect_eq(kv_mem_bytes(), bytes);
+	}
+	nr_calls = 0;
+	cr_assert_eq(open_other(&other), 0);
+	kv_sock_set(NULL);
+	kvmm_control_close(other);
+}
