@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One look at a pool, by what its control socket tells. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../client/table.h"
+#include "data.h"
+
+#define MAP_ROWS	16384u	/* in an answer */
+
+static int fail(struct client *client, const char *why)
+{
+	snprintf(client->why, sizeof(client->why), "%.*s", CLIENT_WHY - 1, why);
+	return -1;
+}
+
+/* A table whose text is the answer's: 0, or -1 and ->why. */
+static int call(struct client *client, struct answer *answer, struct table *table, const char *line)
+{
+	if (client_call(client, answer, "%s", line))
+		return -1;
+	if (!table_parse(table, answer->text))
+		return 0;
+	answer_free(answer);
+	return fail(client, "the engine's answer is no table");
+}
+
+static void end_call(struct answer *answer, struct table *table)
+{
+	table_free(table);
+	answer_free(answer);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static void copy_word(char *to, size_t room, const char *from)
+{
+	snprintf(to, room, "%.*s", (int)room - 1, from ? from : "-");
+}
+
+/* ---- pools ---- */
+
+static int find_pool(struct top_data *data, struct client *client, const char *pool)
+{
+	struct answer answer;
+	struct table table;
+	int err = call(client, &answer, &table, "pools");
+
+	if (err)
+		return err;
+	data->nr_pools = table.nr_rows;
+	if (!pool && !table.nr_rows)
+		err = fail(client, "the engine shows no pool");
+	else
+		copy_word(data->pool, sizeof(data->pool), pool ? pool : table_cell(&table, 0, "pool"));
+	end_call(&answer, &table);
+	return err;
+}
+
+int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME])
+{
+	struct answer answer;
+	struct table table;
+	size_t at = 0;
+
+	if (call(client, &answer, &table, "pools"))
+		return -1;
+	while (at < table.nr_rows && strcmp(table_cell(&table, at, "pool"), data->pool))
+		at++;
+	if (table.nr_rows)
+		copy_word(name, TOP_NAME, table_cell(&table, at + 1 < table.nr_rows ? at + 1 : 0, "pool"));
+	end_call(&answer, &table);
+	return 0;
+}
+
+/* ---- numbers ---- */
+
+static const struct {
+	const char *name;
+	size_t offset;
+} numbers[] = {
+#define NUMBER(name, field)	{ name, offsetof(struct top_stat, field) }
+	NUMBER("blocks", blocks), NUMBER("free", free), NUMBER("inactive", cached),
+	NUMBER("active", active), NUMBER("private", private), NUMBER("staged", staged),
+	NUMBER("ranges_blocks", ranges_blocks), NUMBER("away", away), NUMBER("null", null),
+	NUMBER("ranges", ranges), NUMBER("largest", largest), NUMBER("runs", runs),
+	NUMBER("block_bytes", block_bytes), NUMBER("block_tokens", block_tokens),
+	NUMBER("allocs", allocs), NUMBER("alloc_blocks", alloc_blocks), NUMBER("frees", frees),
+	NUMBER("fail_nospc", fail_nospc), NUMBER("fail_frag", fail_frag),
+	NUMBER("evictions", evictions), NUMBER("hit_blocks", hits), NUMBER("miss_blocks", misses),
+	NUMBER("compactions", compactions), NUMBER("moved_blocks", moved), NUMBER("moves", moves),
+};
+
+static int fetch_stat(struct top_data *data, struct client *client)
+{
+	struct answer answer;
+	struct table table;
+	char line[128];
+	int err;
+
+	snprintf(line, sizeof(line), "stat %s", data->pool);
+	err = call(client, &answer, &table, line);
+	if (err)
+		return err;
+	data->before = data->stat;
+	data->stat.now_ns = now_ns();
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		*(uint64_t *)((char *)&data->stat + numbers[i].offset) =
+			table_number(&table, 0, numbers[i].name);
+	end_call(&answer, &table);
+	return 0;
+}
+
+/* ---- the map ---- */
+
+static const struct {
+	const char *state;
+	enum top_class cls;
+} classes[] = {
+	{ "free", TOP_FREE }, { "aside", TOP_FREE }, { "reserved", TOP_FREE }, { "null", TOP_PINNED },
+	{ "range", TOP_RANGE }, { "private", TOP_PRIVATE }, { "staged", TOP_PRIVATE },
+	{ "active", TOP_ACTIVE }, { "cached", TOP_CACHED }, { "claimed", TOP_CACHED },
+	{ "away", TOP_AWAY },
+};
+
+static enum top_class class_of(const char *state, const char *flags)
+{
+	if (strchr(flags, 'p'))
+		return TOP_PINNED;
+	for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
+		if (!strcmp(state, classes[i].state))
+			return classes[i].cls;
+	return TOP_MOVING;
+}
+
+static int add_run(struct top_data *data, const struct table *table, size_t row)
+{
+	const char *state = table_cell(table, row, "state"), *flags = table_cell(table, row, "flags");
+	size_t room = data->room ? 2 * data->room : 256;
+	struct top_run *more = data->run;
+
+	if (data->nr_runs == data->room) {
+		more = realloc(data->run, room * sizeof(*more));
+		if (!more)
+			return -1;
+		data->run = more;
+		data->room = room;
+	}
+	more[data->nr_runs] = (struct top_run){
+		.first = table_number(table, row, "first"), .nr = table_number(table, row, "count"),
+		.owner = table_number(table, row, "owner"),
+		.cls = class_of(state ? state : "", flags ? flags : ""),
+	};
+	if (!more[data->nr_runs].owner)
+		more[data->nr_runs].owner = table_number(table, row, "seq");
+	data->nr_runs++;
+	return 0;
+}
+
+/* From block @first on; *@first moves on. */
+static int fetch_part(struct top_data *data, struct client *client, bool fine, uint64_t *first)
+{
+	const struct top_run *last;
+	struct answer answer;
+	struct table table;
+	char line[160];
+	int err;
+
+	snprintf(line, sizeof(line), "map %s %llu %u %s", data->pool, (unsigned long long)*first,
+		 MAP_ROWS, fine ? "fine" : "coarse");
+	err = call(client, &answer, &table, line);
+	if (err)
+		return err;
+	for (size_t i = 0; i < table.nr_rows && !err; i++)
+		err = add_run(data, &table, i);
+	if (err)
+		fail(client, "no memory for the map");
+	last = data->nr_runs ? &data->run[data->nr_runs - 1] : NULL;
+	if (!table.nr_rows)
+		*first = UINT64_MAX;	/* that was all */
+	else if (!err && (!last->nr || last->first < *first))
+		err = fail(client, "the engine's map goes nowhere");
+	else if (!err)
+		*first = (uint64_t)last->first + last->nr;
+	end_call(&answer, &table);
+	return err;
+}
+
+static int fetch_map(struct top_data *data, struct client *client, bool fine)
+{
+	uint64_t first = 0, end = data->stat.blocks + data->stat.null;
+	int err = 0;
+
+	data->nr_runs = 0;
+	while (!err && first < end)
+		err = fetch_part(data, client, fine, &first);
+	return err;
+}
+
+/* ---- who has most ---- */
+
+static int fetch_rows(const struct top_data *data, struct client *client, const char *command,
+		      struct top_row *row, unsigned int *nr)
+{
+	bool by_seq = !strcmp(command, "sequences");
+	struct answer answer;
+	struct table table;
+	char line[160];
+	int err;
+
+	snprintf(line, sizeof(line), "%s %s %u", command, data->pool, TOP_ROWS);
+	err = call(client, &answer, &table, line);
+	if (err)
+		return err;
+	*nr = table.nr_rows < TOP_ROWS ? table.nr_rows : TOP_ROWS;
+	for (unsigned int i = 0; i < *nr; i++) {
+		copy_word(row[i].id, TOP_WORD, table_cell(&table, i, by_seq ? "seq" : "owner"));
+		copy_word(row[i].other, TOP_WORD, table_cell(&table, i, by_seq ? "owner" : "held"));
+		row[i].blocks = table_number(&table, i, "blocks");
+		row[i].runs = table_number(&table, i, "runs");
+		row[i].pinned = table_number(&table, i, "pinned");
+		row[i].age_ns = table_number(&table, i, "age_ns");
+	}
+	end_call(&answer, &table);
+	return 0;
+}
+
+/* ---- whatever else there is, as it comes ---- */
+
+static char *print_table(char *text)
+{
+	struct table table;
+	char *out = NULL;
+	size_t bytes;
+	FILE *file;
+
+	if (table_parse(&table, text))
+		return NULL;
+	file = table.nr_rows ? open_memstream(&out, &bytes) : NULL;
+	if (file) {
+		table_print(&table, file);
+		fclose(file);
+	}
+	table_free(&table);
+	return out;
+}
+
+/* An engine that does not know the command, or has nothing of the kind, is no error. */
+static int fetch_text(const struct top_data *data, struct client *client, const char *command,
+		      char **text)
+{
+	struct answer answer;
+	char line[160];
+
+	free(*text);
+	*text = NULL;
+	snprintf(line, sizeof(line), "%s %s", command, data->pool);
+	if (client_ask(client, &answer, line))
+		return -1;
+	if (!answer.err)
+		*text = print_table(answer.text);
+	answer_free(&answer);
+	return 0;
+}
+
+int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine)
+{
+	int err = find_pool(data, client, pool);
+
+	if (!err)
+		err = fetch_stat(data, client);
+	if (!err)
+		err = fetch_map(data, client, fine);
+	if (!err)
+		err = fetch_rows(data, client, "owners", data->owner, &data->nr_owners);
+	if (!err)
+		err = fetch_rows(data, client, "sequences", data->seq, &data->nr_seqs);
+	if (!err)
+		err = fetch_text(data, client, "tiers", &data->tiers);
+	if (!err)
+		err = fetch_text(data, client, "pressure", &data->pressure);
+	if (!err)
+		err = fetch_text(data, client, "holds", &data->holds);
+	return err;
+}
+
+void top_free(struct top_data *data)
+{
+	free(data->run);
+	free(data->tiers);
+	free(data->pressure);
+	free(data->holds);
+	*data = (struct top_data){ 0 };
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kvmm-top knows of a pool: one look at it, and the one before. */
+#ifndef TOOLS_TOP_DATA_H
+#define TOOLS_TOP_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../client/client.h"
+
+#define TOP_NAME	64u
+#define TOP_WORD	24u
+#define TOP_ROWS	64u	/* owners, sequences, holds that are asked for */
+
+/* What is drawn alike. */
+enum top_class {
+	TOP_FREE, TOP_RANGE, TOP_PINNED, TOP_PRIVATE, TOP_ACTIVE, TOP_CACHED, TOP_MOVING, TOP_AWAY,
+	TOP_NR_CLASSES,
+};
+
+/* A stretch of blocks. */
+struct top_run {
+	uint32_t first;
+	uint32_t nr;
+	uint64_t owner;		/* or, of a range without one, its sequence; 0: neither */
+	uint8_t cls;		/* enum top_class */
+};
+
+/* An owner, or a sequence. */
+struct top_row {
+	char id[TOP_WORD];
+	char other[TOP_WORD];	/* of a sequence its owner, of an owner how many holds */
+	uint64_t blocks;
+	uint64_t runs;
+	uint64_t pinned;
+	uint64_t age_ns;
+};
+
+struct top_stat {
+	uint64_t now_ns;
+	uint64_t blocks, free, cached, active, private, staged, ranges_blocks, away, null;
+	uint64_t ranges, largest, runs, block_bytes, block_tokens;
+	uint64_t allocs, alloc_blocks, frees, fail_nospc, fail_frag, evictions, hits, misses;
+	uint64_t compactions, moved, moves;
+};
+
+struct top_data {
+	char pool[TOP_NAME];
+	unsigned int nr_pools;
+	struct top_stat stat;
+	struct top_stat before;		/* all 0 at first */
+	struct top_run *run;		/* ours */
+	size_t nr_runs;
+	size_t room;
+	struct top_row owner[TOP_ROWS];
+	unsigned int nr_owners;
+	struct top_row seq[TOP_ROWS];
+	unsigned int nr_seqs;
+	char *tiers;			/* ours; tables as text; NULL: there is nothing */
+	char *pressure;
+	char *holds;
+};
+
+/*
+ * Ask for all of it; @fine: runs with owners, too. 0, or -1 and client->why. @pool NULL: the first one, and
+ * ->pool says which.
+ */
+int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine);
+/* The name of the pool behind @data->pool, in the order of names, goes to @name. */
+int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME]);
+void top_free(struct top_data *data);
+
+#endif /* TOOLS_TOP_DATA_H */

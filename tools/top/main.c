@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm-top: the memory of a pool, live. */
+#include <argp.h>
+#include <errno.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "draw.h"
+#include "screen.h"
+
+enum { TOP_GOOD, TOP_BAD, TOP_USAGE };
+
+enum {
+	KEY_BATCH = 'b', KEY_DELAY = 'd', KEY_TIMES = 'n', KEY_SOCKET = 's', KEY_POOL = 'p',
+	KEY_WIDTH = 'w', KEY_ASCII = 'a', KEY_OWNERS = 'o', KEY_SORT = 'S', KEY_PANE = 't',
+};
+
+#define MIN_SECONDS	0.1
+#define MAX_SECONDS	3600.0
+
+struct top {
+	const char *socket;
+	char pool[TOP_NAME];	/* empty: the first one */
+	bool batch;
+	bool ascii;
+	unsigned long times;	/* 0: until somebody ends it */
+	unsigned int width;
+	struct top_look look;
+	struct client client;
+	struct top_data data;
+	struct canvas canvas;
+};
+
+static const struct argp_option argp_options[] = {
+	{ "batch", KEY_BATCH, NULL, 0, "Plain text, page after page, rather than a screen", 0 },
+	{ "delay", KEY_DELAY, "SECONDS", 0, "Between two looks, 0.1 to 3600 [1]", 0 },
+	{ "iterations", KEY_TIMES, "N", 0, "So many looks [--batch: 1, else no end]", 0 },
+	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]",
+	  0 },
+	{ "pool", KEY_POOL, "NAME", 0, "Which pool [the first]", 0 },
+	{ "width", KEY_WIDTH, "N", 0, "--batch: columns, 40 to 500 [80]", 0 },
+	{ "ascii", KEY_ASCII, NULL, 0, "Letters instead of half blocks", 0 },
+	{ "by-owner", KEY_OWNERS, NULL, 0, "The map in colours of owners, not of states", 0 },
+	{ "sort", KEY_SORT, "WHAT", 0, "blocks, pinned or age [blocks]", 0 },
+	{ "table", KEY_PANE, "WHAT", 0, "owners, sequences or holds [owners]", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Show the memory of a pool as it changes: a map of all blocks, what is used, what moves, and who has "
+	"most of it.\v"
+	"Keys: q ends, ? lists all others.\n"
+	"\n"
+	"Looking takes no lock that an allocation takes. In --batch mode without a terminal the map is of "
+	"letters: . free, # range, P pinned, p private, a active, c cached, m moving, - given back.\n"
+	"\n"
+	"Example:\n"
+	"  kvmm-top\n"
+	"  kvmm-top --pool kv --delay 0.2 --by-owner\n"
+	"  kvmm-top --batch -n 3 --table sequences > log\n"
+	"\n"
+	"Exit code: 0 good; 1 no engine, or it went away, or no such pool; 2 bad usage.";
+
+static double read_seconds(const char *arg, struct argp_state *state)
+{
+	char *end;
+	double seconds = strtod(arg, &end);
+
+	if (end == arg || *end || !(seconds >= MIN_SECONDS && seconds <= MAX_SECONDS))
+		argp_error(state, "'%s' is no number of seconds from 0.1 to 3600", arg);
+	return seconds;
+}
+
+static unsigned long read_number(const char *arg, unsigned long from, unsigned long to,
+				 struct argp_state *state)
+{
+	char *end;
+	unsigned long number;
+
+	errno = 0;
+	number = strtoul(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end || errno || number < from || number > to)
+		argp_error(state, "'%s' is no number from %lu to %lu", arg, from, to);
+	return number;
+}
+
+static unsigned int read_word(const char *arg, const char *const *words, unsigned int nr,
+			      struct argp_state *state)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		if (!strcmp(arg, words[i]))
+			return i;
+	argp_error(state, "'%s' is none of %s, %s and %s", arg, words[0], words[1], words[2]);
+	return 0;
+}
+
+static const char *const sorts[NR_SORTS] = { "blocks", "pinned", "age" };
+static const char *const panes[NR_PANES] = { "owners", "sequences", "holds" };
+
+static error_t parse_look(int key, char *arg, struct argp_state *state)
+{
+	struct top *top = state->input;
+
+	switch (key) {
+	case KEY_ASCII:
+		top->ascii = true;
+		return 0;
+	case KEY_OWNERS:
+		top->look.by_owner = true;
+		return 0;
+	case KEY_SORT:
+		top->look.sort = read_word(arg, sorts, NR_SORTS, state);
+		return 0;
+	case KEY_PANE:
+		top->look.pane = read_word(arg, panes, NR_PANES, state);
+		return 0;
+	case KEY_WIDTH:
+		top->width = read_number(arg, 40, 500, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct top *top = state->input;
+
+	switch (key) {
+	case KEY_BATCH:
+		top->batch = true;
+		return 0;
+	case KEY_DELAY:
+		top->look.seconds = read_seconds(arg, state);
+		return 0;
+	case KEY_TIMES:
+		top->times = read_number(arg, 1, 1000000000, state);
+		return 0;
+	case KEY_SOCKET:
+		top->socket = arg;
+		return 0;
+	case KEY_POOL:
+		if (strlen(arg) >= sizeof(top->pool) || !*arg || strpbrk(arg, " \t\n"))
+			argp_error(state, "'%s' is no name of a pool", arg);
+		strcpy(top->pool, arg);
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is too much", arg);
+		return 0;
+	default:
+		return parse_look(key, arg, state);
+	}
+}
+
+static int fail(const char *why)
+{
+	fprintf(stderr, "kvmm-top: %s\n", why);
+	return TOP_BAD;
+}
+
+static int fetch(struct top *top)
+{
+	return top_fetch(&top->data, &top->client, *top->pool ? top->pool : NULL, top->look.by_owner);
+}
+
+/* ---- page after page ---- */
+
+static int batch(struct top *top)
+{
+	unsigned int height = 30 + TOP_ROWS / 4;
+	struct timespec pause = { .tv_sec = top->look.seconds };
+
+	pause.tv_nsec = 1e9 * (top->look.seconds - pause.tv_sec);
+	top->look.ascii = true;		/* colours are what half blocks are about */
+	if (canvas_make(&top->canvas, top->width, height))
+		return fail(strerror(ENOMEM));
+	for (unsigned long i = 0; i < (top->times ? top->times : 1); i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		if (i)
+			putchar('\n');
+		if (fetch(top))
+			return fail(top->client.why);
+		draw_page(&top->canvas, &top->data, &top->look, top->client.name);
+		canvas_write(&top->canvas, stdout);
+		if (fflush(stdout) || ferror(stdout))
+			return fail(strerror(errno));
+	}
+	return TOP_GOOD;
+}
+
+/* ---- a screen ---- */
+
+static int redraw(struct top *top)
+{
+	unsigned int width, height;
+
+	screen_size(&width, &height);
+	if (width != top->canvas.width || height != top->canvas.height || !top->canvas.cell) {
+		canvas_free(&top->canvas);
+		if (canvas_make(&top->canvas, width, height))
+			return -1;
+	}
+	top->look.ascii = top->ascii || !screen_has_blocks();
+	draw_page(&top->canvas, &top->data, &top->look, top->client.name);
+	screen_show(&top->canvas);
+	return 0;
+}
+
+static double clamp(double seconds)
+{
+	return seconds < MIN_SECONDS ? MIN_SECONDS : seconds > MAX_SECONDS ? MAX_SECONDS : seconds;
+}
+
+/* What a key changes; true: look again at once. */
+static bool take_key(struct top *top, int key)
+{
+	struct top_look *look = &top->look;
+
+	switch (key) {
+	case '?': case 'h':
+		look->help = !look->help;
+		return false;
+	case SCREEN_ESCAPE:
+		look->help = false;
+		return false;
+	case ' ': case 'p':
+		look->paused = !look->paused;
+		return !look->paused;
+	case 't':
+		look->pane = (look->pane + 1) % NR_PANES;
+		return false;
+	case 's':
+		look->sort = (look->sort + 1) % NR_SORTS;
+		return false;
+	case 'u':
+		top->ascii = !top->ascii;
+		return false;
+	case '+':
+		look->seconds = clamp(look->seconds * 2);
+		return false;
+	case '-':
+		look->seconds = clamp(look->seconds / 2);
+		return false;
+	case 'o':
+		look->by_owner = !look->by_owner;
+		return true;
+	case 'n':
+		top_next_pool(&top->data, &top->client, top->pool);
+		top->data.stat = (struct top_stat){ 0 };
+		return true;
+	default:
+		return key == 'r';
+	}
+}
+
+static double now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* Keys until it is time to look again: 0, or 1 it is to end, or -1. */
+static int take_keys(struct top *top, double until)
+{
+	bool again = false;
+
+	while (!again) {
+		double left = until - now();
+		int key = screen_key(top->look.paused ? 1000 : left > 0 ? (int)ceil(left * 1000) : 0);
+
+		if (key == 'q' || key == SCREEN_ENDED)
+			return 1;
+		if (key != SCREEN_NOTHING)
+			again = take_key(top, key);
+		else if (!top->look.paused && now() >= until)
+			return 0;
+		if (redraw(top))
+			return -1;
+	}
+	return 0;
+}
+
+static int watch(struct top *top)
+{
+	int ret = 0;
+
+	for (unsigned long i = 0; !ret && (!top->times || i < top->times); i++) {
+		double start = now();
+
+		if (fetch(top))
+			return -1;
+		if (redraw(top))
+			snprintf(top->client.why, sizeof(top->client.why), "%s", strerror(ENOMEM));
+		ret = take_keys(top, start + top->look.seconds);
+	}
+	return ret < 0 ? -1 : 0;
+}
+
+/* The terminal is itself again before anything is said. */
+static int show(struct top *top)
+{
+	int err;
+
+	if (fetch(top))
+		return fail(top->client.why);
+	if (screen_begin())
+		return fail("this is no terminal; there is --batch");
+	err = watch(top);
+	screen_end();
+	return err ? fail(top->client.why) : TOP_GOOD;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct argp argp = { argp_options, parse, NULL, doc, NULL, NULL, NULL };
+	static struct top top = { .width = 80, .look = { .seconds = 1 }, .client = { .fd = -1 } };
+	int code;
+
+	setlocale(LC_CTYPE, "");
+	argp_err_exit_status = TOP_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &top);
+	if (client_open(&top.client, top.socket))
+		return fail(top.client.why);
+	code = top.batch ? batch(&top) : show(&top);
+	client_close(&top.client);
+	canvas_free(&top.canvas);
+	top_free(&top.data);
+	return code;
+}
