@@ -169,17 +169,20 @@ static void put_picture(struct recorder *rec)
 
 /* ---- moments ---- */
 
-/* Half of what was left is used up: be half as fast from now on. */
+/*
+ * Half of the room is used up, or an eighth of what was left: be half as fast from now on. Halving what
+ * is left each time would be over after a dozen times; so there is room for some forty, for ever.
+ */
 static void slow_down(struct recorder *rec)
 {
 	u64 worst = (u64)rec->nr_cells * CELL_BYTES + rec->nr_columns * 21u + 64;
 
 	while (rec->bytes >= rec->mark_bytes && rec->mark_bytes + 1 < rec->max_bytes) {
-		rec->mark_bytes += DIV_ROUND_UP(rec->max_bytes - rec->mark_bytes, 2);
+		rec->mark_bytes += DIV_ROUND_UP(rec->max_bytes - rec->mark_bytes, 8);
 		rec->every *= 2;
 	}
 	while (rec->nr_samples >= rec->mark_samples && rec->mark_samples + 1 < rec->max_samples) {
-		rec->mark_samples += DIV_ROUND_UP(rec->max_samples - rec->mark_samples, 2);
+		rec->mark_samples += DIV_ROUND_UP(rec->max_samples - rec->mark_samples, 8);
 		rec->every *= 2;
 	}
 	rec->full = rec->nr_samples >= rec->max_samples ||
@@ -199,7 +202,8 @@ void recorder_add(struct recorder *rec, u64 x, const u64 *values)
 	put(rec, "}\n");
 	rec->nr_samples++;
 	slow_down(rec);
-	rec->next_x = x > UINT64_MAX - rec->every ? UINT64_MAX : x + rec->every;
+	/* The next multiple: who comes late does not push back those behind. */
+	rec->next_x = x > UINT64_MAX - rec->every ? UINT64_MAX : x - x % rec->every + rec->every;
 }
 
 /* ---- other lines ---- */

@@ -4,9 +4,9 @@
  * has the format.
  *
  * Nothing is kept but the last picture, so a run may be as long as it likes. The file is bounded all
- * the same: a picture has at most RECORDER_CELLS cells, whatever the pool, and whenever half of what
- * is left of the room is used up, moments are taken half as often from there on. Equal calls write
- * equal bytes.
+ * the same: a picture has at most RECORDER_CELLS cells, whatever the pool, and when half of the room is
+ * used up, and then after each eighth of what is left, moments are taken half as often from there on.
+ * Equal calls write equal bytes.
  */
 #ifndef REPORT_RECORDER_H
 #define REPORT_RECORDER_H
