@@ -36,6 +36,9 @@ struct dump {
 /* 0, or what kvmm_disk_view_open() says. */
 int dump_tier(struct dump *dump);
 
+/* kvmm-dump record: likewise. */
+int dump_record(int argc, char **argv);
+
 /* kvmm-dump report: the rest of the command line; what the process says at its end. */
 int dump_report(int argc, char **argv);
 

@@ -67,7 +67,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		argp_options, parse, "tier DIR\nreport FILE...\nsnapshot\nshow\npickle\ngraphviz", doc,
+		argp_options, parse, "tier DIR\nrecord FILE\nreport FILE...\nsnapshot\nshow\npickle\ngraphviz", doc,
 		NULL, NULL, NULL,
 	};
 	struct dump dump = { .verify = true };
@@ -75,6 +75,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "report"))
 		return dump_report(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "record"))
+		return dump_record(argc - 1, argv + 1);
 	if (argc > 1 && is_view(argv[1]))
 		return dump_view(argc - 1, argv + 1);
 	argp_err_exit_status = DUMP_USAGE;

@@ -162,6 +162,8 @@ function setUpCharts(rec) {
 		hitChart(rec, col);
 	if (has("runs", "requests"))
 		runsChart(rec, col);
+	if (has("owned_runs", "owners") && col.owners.some(v => v))
+		chart(rec, "Runs an owner has", [{ name: "runs", values: ratio(col.owned_runs, col.owners), colour: "--accent" }]);
 	if (has("largest"))
 		chart(rec, "Longest free run, in blocks", [{ name: "longest", values: col.largest, colour: "--third" }], { max: usual(col.largest) });
 	if (has("free_runs"))

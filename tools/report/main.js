@@ -55,7 +55,8 @@ function show(i) {
 	const rec = page.recordings[shown = i], mapped = rec.head.cells > 0 && rec.x.length > 0;
 	map.rec = rec;
 	map.cross = null;
-	$("colour").value = rec.col.cached ? "age" : "owner";
+	survey(rec);
+	$("colour").value = !rec.owned ? "state" : rec.col.requests && rec.col.cached ? "age" : "owner";
 	$("title").textContent = rec.head.source || "kvmm";
 	$("subtitle").textContent = subtitle(rec);
 	$("which").selectedIndex = i;
@@ -134,7 +135,9 @@ function testMap(check) {
 	const rec = map.rec, free = map.colours.state[FREE];
 	check("map painted", pixels().filter(p => p !== free && p >>> 24 === 255).length > 0);
 	const at = ownedCell(rec);
-	check("somebody owns something", at !== null);
+	check("somebody owns something, if anybody should", (at !== null) === rec.owned);
+	if (!at)
+		return;
 	/* To a whole pixel for each cell and moment, then the pointer goes there. */
 	setView(rec.x[at.i], rec.x[at.i] + 1, at.cell - 4, at.cell + 4);
 	const box = canvas.getBoundingClientRect(), [x, y] = toView((map.x0 + map.x1) / 2, at.cell + .5);

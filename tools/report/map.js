@@ -77,7 +77,7 @@ function painter(how, colours, newest, aged) {
 }
 
 function drawLegend() {
-	const legend = $("map-legend"), c = map.colours, how = $("colour").value, seen = statesOf(map.rec);
+	const legend = $("map-legend"), c = map.colours, how = $("colour").value, seen = map.rec.states;
 	const swatch = (colours, text) => {
 		const s = element("span", "", legend);
 		for (const colour of colours)
@@ -103,14 +103,29 @@ function drawLegend() {
 			swatch([c.state[s]], STATE_NAMES[s]);
 }
 
-function statesOf(rec) {
-	if (!rec.states) {
-		rec.states = new Set();
-		for (let i = 0; i < rec.rows.length; i += Math.ceil(rec.rows.length / 100))
-			rec.rows[i].forEach(cell => rec.states.add(stateOf(cell)));
-		rec.states = new Set([...rec.states].sort());
-	}
-	return rec.states;
+/* Which states there are, and whether anybody owns anything: in a hundred of the moments. */
+function survey(rec) {
+	const states = new Set();
+	rec.owned = false;
+	for (let i = 0; i < rec.rows.length; i += Math.ceil(rec.rows.length / 100))
+		for (const cell of rec.rows[i]) {
+			states.add(stateOf(cell));
+			rec.owned = rec.owned || ownerOf(cell) !== NOBODY;
+		}
+	rec.states = new Set([...states].sort());
+}
+
+/* How many owners there have been until each moment: ages are counted from there. */
+function newestOf(rec) {
+	if (!rec.newest)
+		rec.newest = rec.col.requests || (most => rec.rows.map((row, i) => {
+			if (i === 0 || row !== rec.rows[i - 1])
+				for (const cell of row)
+					if (ownerOf(cell) !== NOBODY && ownerOf(cell) >= most)
+						most = ownerOf(cell) + 1;
+			return most;
+		}))(0);
+	return rec.newest;
 }
 
 /* ---- drawing ---- */
@@ -125,7 +140,7 @@ function drawMap() {
 	const w = canvas.width = mark.width = Math.max(1, Math.round(canvas.clientWidth * scale));
 	const h = canvas.height = mark.height = Math.max(1, Math.round(canvas.clientHeight * scale));
 	const context = canvas.getContext("2d"), image = context.createImageData(w, h);
-	const out = new Uint32Array(image.data.buffer), how = $("colour").value, newest = rec.col.requests || [];
+	const out = new Uint32Array(image.data.buffer), how = $("colour").value, newest = how === "age" ? newestOf(rec) : [];
 	const cellOf = Uint32Array.from({ length: h }, (_, y) =>
 		Math.min(rec.head.cells - 1, Math.floor(map.c1 - (y + .5) / h * (map.c1 - map.c0))));
 	for (let x = 0, last = -1; x < w; x++) {
