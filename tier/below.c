@@ -44,8 +44,11 @@ static void io_free(struct below *below, struct below_io *io)
 	below->free = io;
 }
 
+/* NULL: ids only. */
 static void *memory_of(struct kvmm_tier *tier, u32 index)
 {
+	if (!tier->unit_bytes)
+		return NULL;
 	return (u8 *)tier->chunk[index / tier->chunk_units].mem.ptr +
 	       index % tier->chunk_units * tier->unit_bytes;
 }
@@ -60,6 +63,12 @@ static struct kv_tier_name name_of_slot(const struct tslot *slot)
 	name.domain = (kvmm_domain_t){ (u32)slot->domain, slot->domain >> 32 & 0xffff,
 				       slot->domain >> 48 };
 	return name;
+}
+
+/* Of a block in so many units; where there is no memory, what its client says that it would have. */
+static u64 bytes_of(const struct kvmm_tier *tier, u32 owner, u32 nr_units)
+{
+	return tier->unit_bytes ? (u64)nr_units * tier->unit_bytes : tier->owner[owner].block_bytes;
 }
 
 /* Of a block in a slot, as kv_dev_ops.sum_blocks has it. */
@@ -131,11 +140,19 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	io->slot = (struct kv_tier_slot){ index, slot->gen };
 	io->io = (struct kv_tier_io){
 		.name = name_of_slot(slot), .buf = memory_of(tier, index), .sum = slot->sum,
-		.bytes = (u64)slot->nr_units * tier->unit_bytes,
+		.bytes = bytes_of(tier, slot->owner, slot->nr_units),
 		.has_sum = slot->flags & SLOT_HAS_SUM,
 	};
 	io->owner = slot->owner;
+	io->begin_ns = kv_tier_now(tier);
 	return io;
+}
+
+/* ->lock held, or nobody else has it. */
+static void count_io(struct below *below, const struct below_io *io)
+{
+	below->bytes[io->kind] += io->io.bytes;
+	below->ns[io->kind] += io->end_ns - min(io->begin_ns, io->end_ns);
 }
 
 /* The store is through with it. */
@@ -149,6 +166,8 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	slot->flags &= ~SLOT_BUSY;
 	if (!error)
 		slot->flags |= SLOT_BELOW;
+	if (!error)
+		count_io(below, io);
 	*(error ? &below->failed : &below->demoted) += 1;
 	if (slot->state == SLOT_DOOMED && !slot->readers)
 		tslot_bury(tier, io->slot.index);
@@ -218,8 +237,9 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 	}
 	io->io = (struct kv_tier_io){
 		.name = *name, .buf = memory_of(tier, fetch->slot.index),
-		.bytes = (u64)client->block_units * tier->unit_bytes,
+		.bytes = bytes_of(tier, client->number, client->block_units),
 	};
+	io->begin_ns = kv_tier_now(tier);
 	fetch->io = io;
 	err = below->ops->get(below->store, &io->io);
 	if (!err)
@@ -241,13 +261,24 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 	if (!smp_load_acquire(&io->is_done))
 		return -EAGAIN;
 	err = io->io.error;
+	fetch->took_ns = io->end_ns - min(io->begin_ns, io->end_ns);
 	kv_lock(&tier->lock);
+	if (!err)
+		count_io(tier->below, io);
 	io_free(tier->below, io);
 	*(err ? &tier->below->failed : &tier->below->promoted) += 1;
 	kv_unlock(&tier->lock);
 	if (err)
 		kv_tier_cancel(client, fetch->slot);
 	return err;
+}
+
+void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch)
+{
+	struct below *below = client->tier->below;
+
+	if (!client->tier->unit_bytes)
+		below->ops->cancel(below->store, &fetch->io->io);
 }
 
 bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum)
@@ -264,6 +295,7 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 {
 	struct below_io *io = container_of(done, struct below_io, io);
 
+	io->end_ns = done->ended_ns ? done->ended_ns : kv_tier_now(tier);
 	if (io->kind == BELOW_PUT) {
 		end_put(tier, io, done->error);
 		return;
@@ -281,6 +313,18 @@ u32 below_poll(struct kvmm_tier *tier)
 	for (u32 i = 0; i < nr; i++)
 		end(tier, done[i]);
 	return nr;
+}
+
+bool kv_tier_has_below(const struct kvmm_tier *tier)
+{
+	return tier->below;
+}
+
+int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns)
+{
+	const struct below *below = tier->below;
+
+	return below && below->ops->due ? below->ops->due(below->store, due_ns) : -ENOENT;
 }
 
 bool kv_tier_work(struct kvmm_tier *tier)
@@ -336,7 +380,8 @@ void below_exit(struct kvmm_tier *tier)
 
 	if (!below)
 		return;
-	while (below->nr_used[BELOW_PUT])
+	/* Without memory nobody reads any, and a simulated disk may have no time to end in. */
+	while (tier->unit_bytes && below->nr_used[BELOW_PUT])
 		if (!below_poll(tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
 	below->ops->close(below->store);

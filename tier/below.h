@@ -20,6 +20,8 @@ struct below_io {
 	u32			kind;		/* enum below_kind */
 	u32			is_done;	/* BELOW_GET: the store is through; release, acquire */
 	u32			owner;		/* BELOW_PUT: of the slot, when it began */
+	u64			begin_ns;
+	u64			end_ns;		/* when it is done */
 };
 
 struct below {
@@ -36,6 +38,8 @@ struct below {
 	u64			demoted;	/* tier->lock */
 	u64			promoted;	/* tier->lock */
 	u64			failed;		/* tier->lock */
+	u64			bytes[NR_BELOW_KINDS];	/* tier->lock; of those that ended well; */
+	u64			ns[NR_BELOW_KINDS];	/* tier->lock; what each took, added up */
 };
 
 /* What the store is through with; how many. No lock held. */

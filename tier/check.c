@@ -189,9 +189,14 @@ int kv_tier_check(struct kvmm_tier *tier)
 
 int kvmm_tier_validate(struct kvmm_tier *tier)
 {
+	int err;
+
 	if (!tier)
 		return -EINVAL;
 	if (READ_ONCE(tier->dead))
 		return -ECHILD;
-	return kv_tier_check(tier);
+	err = kv_tier_check(tier);
+	if (!err && tier->below)
+		err = tier->below->ops->check(tier->below->store);
+	return err;
 }

@@ -126,7 +126,7 @@ static const struct kv_tier_ops disk_ops = {
 #define DEFAULT_MAX	64u
 #define MAX_IOS		4096u
 
-static int read_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr)
+int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr)
 {
 	const struct kvmm_tier_disk_attr preset = KVMM_TIER_DISK_ATTR_INIT;
 
@@ -149,7 +149,7 @@ int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 		return -EINVAL;
 	if (READ_ONCE(tier->dead))
 		return -ECHILD;
-	err = read_attr(attr, &known);
+	err = tier_disk_attr(attr, &known);
 	if (err)
 		return err;
 	if (!tier->unit_bytes)

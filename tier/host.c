@@ -286,6 +286,10 @@ static void fill_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 		stat->demoted = tier->below->demoted;
 		stat->promoted = tier->below->promoted;
 		stat->below_failed = tier->below->failed;
+		stat->demoted_bytes = tier->below->bytes[BELOW_PUT];
+		stat->promoted_bytes = tier->below->bytes[BELOW_GET];
+		stat->demote_ns = tier->below->ns[BELOW_PUT];
+		stat->promote_ns = tier->below->ns[BELOW_GET];
 	}
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
 		stat->clients += tier->owner[i].number != NOBODY;
@@ -305,6 +309,8 @@ int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t s
 	kv_lock(&tier->lock);
 	fill_stat(tier, &full);
 	kv_unlock(&tier->lock);
+	if (tier->below && tier->below->ops->count)
+		tier->below->ops->count(tier->below->store, &full.sim_blocks, &full.sim_dropped);
 	memset(stat, 0, size);
 	memcpy(stat, &full, min(size, sizeof(full)));
 	return 0;

@@ -98,6 +98,14 @@ struct link {
 	u64			free_ns;	/* tier->lock; the last one ends then */
 };
 
+/* Time of these bytes, besides the latency, rounded up. */
+static inline u64 link_bytes_ns(const struct kvmm_tier_link *link, u64 bytes)
+{
+	unsigned __int128 ns = (unsigned __int128)bytes * 1000000000u;
+
+	return link->bytes_per_s ? (u64)((ns + link->bytes_per_s - 1) / link->bytes_per_s) : 0;
+}
+
 struct kvmm_tier {
 	/* Fixed at creation. */
 	struct kv_tier_parts	parts;
@@ -170,6 +178,11 @@ u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool o
 void age_unpick(struct kvmm_tier *tier, u32 index);
 /* All that @client has is nobody's. */
 void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client);
+
+/* ---- disk_store.c ---- */
+
+/* What is asked for, or usual (NULL): 0 or -EINVAL. */
+int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr);
 
 /* ---- slot.c ---- */
 

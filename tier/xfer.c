@@ -142,22 +142,14 @@ static int submit_all(struct kv_xfer *xfer)
 
 /* ---- simulated ---- */
 
-static u64 time_for(const struct kvmm_tier_link *link, u64 bytes)
-{
-	unsigned __int128 ns = (unsigned __int128)bytes * 1000000000u;
-
-	if (!link->bytes_per_s)
-		return link->latency_ns;
-	return link->latency_ns + (u64)((ns + link->bytes_per_s - 1) / link->bytes_per_s);
-}
-
 static void simulate(struct kv_xfer *xfer)
 {
 	struct kvmm_tier *tier = xfer->client->tier;
 	struct link *link = &tier->link[xfer->is_up];
 
 	kv_lock(&tier->lock);
-	link->free_ns = max(link->free_ns, xfer->begin_ns) + time_for(&link->how, xfer->bytes);
+	link->free_ns = max(link->free_ns, xfer->begin_ns) + link->how.latency_ns +
+			link_bytes_ns(&link->how, xfer->bytes);
 	xfer->end_ns = link->free_ns;
 	kv_unlock(&tier->lock);
 }

@@ -63,6 +63,7 @@ struct kv_tier_slot {
  * @error: out: 0; -ENOENT it is not there (any more); -EIO; -ECANCELED; -EBADMSG something else
  *	stood there
  * @next: whoever has it
+ * @ended_ns: out: when it ended, by the clock of the tier; 0: when poll returned it
  */
 struct kv_tier_io {
 	struct kv_tier_name name;
@@ -72,6 +73,7 @@ struct kv_tier_io {
 	bool has_sum;
 	int error;
 	struct kv_tier_io *next;
+	u64 ended_ns;
 };
 
 /**
@@ -95,6 +97,8 @@ struct kv_tier_io {
  * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
  * @check: 0 or -EUCLEAN; may wait
  * @glance: its numbers in passing, without a lock; NULL: it has none to tell
+ * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: nobody knows
+ * @count: blocks that are there, and that had to go for others. NULL: nobody counts
  */
 struct kv_tier_ops {
 	const char *name;
@@ -108,6 +112,8 @@ struct kv_tier_ops {
 	int (*eventfd)(void *store);
 	int (*check)(void *store);
 	void (*glance)(void *store, struct kvmm_disk_stat *stat);
+	int (*due)(void *store, u64 *due_ns);
+	void (*count)(void *store, u64 *nr_blocks, u64 *nr_dropped);
 };
 
 /* ---- the host tier ---- */
@@ -249,6 +255,7 @@ struct below_io;
 struct kv_tier_fetch {
 	struct below_io *io;
 	struct kv_tier_slot slot;	/* WRITING */
+	u64 took_ns;			/* when it is over: how long it took */
 };
 
 /* Once, and before there are clients. The tier has @store from then on. 0 or -ENOMEM. */
@@ -262,8 +269,13 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 		  struct kv_tier_fetch *fetch);
 /* -EAGAIN; 0: it is there, to be committed; or it failed, and the slot is gone. */
 int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
+/* Somebody waits for its end who turns no clock: a simulated one ends now. */
+void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 /* Checksum of what is there; false: none can be had. */
 bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum);
+bool kv_tier_has_below(const struct kvmm_tier *tier);
+/* When the next transfer there or back ends: 0; -ENOENT there is none, or nobody knows. */
+int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
 /* Go on with what is on its way there and back, and begin what is due: was there anything? */
 bool kv_tier_work(struct kvmm_tier *tier);
 

@@ -175,6 +175,36 @@ struct kvmm_tier_disk_attr {
 KVMM_API int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 				const struct kvmm_tier_disk_attr *attr);
 
+/**
+ * struct kvmm_tier_sim_attr - a disk that is only simulated
+ * @size: sizeof(struct kvmm_tier_sim_attr); set by KVMM_TIER_SIM_ATTR_INIT
+ * @capacity_blocks: 1 to KVMM_MAX_BLOCKS
+ * @write, @read: links: the bytes of one direction one after the other, latencies side by side
+ */
+struct kvmm_tier_sim_attr {
+	size_t size;
+	uint32_t capacity_blocks;
+	uint32_t reserved;
+	struct kvmm_tier_link write;
+	struct kvmm_tier_link read;
+};
+
+#define KVMM_TIER_SIM_ATTR_INIT { sizeof(struct kvmm_tier_sim_attr), 0, 0, { 0, 0 }, { 0, 0 } }
+
+/**
+ * kvmm_tier_simulate_disk() - the same for a host tier of ids only: a disk without content
+ * @sim: borrowed during the call
+ * @attr: as for kvmm_tier_set_disk()
+ *
+ * It takes blocks and gives them back when its links have had the time, by the tier's clock, and forgets
+ * the one that was written longest ago when it is full; those that were read meanwhile stay once more,
+ * one for three that go. It is the tier's, and goes with it.
+ *
+ * Return: as kvmm_tier_set_disk(); -EOPNOTSUPP the tier has memory.
+ */
+KVMM_API int kvmm_tier_simulate_disk(struct kvmm_tier *tier, const struct kvmm_tier_sim_attr *sim,
+				     const struct kvmm_tier_disk_attr *attr);
+
 /* ---- pools and their tiers ---- */
 
 /**
@@ -497,8 +527,9 @@ KVMM_API int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns);
  * @load_ns: out: added up, and asked from 0 the next time; of copies that have ended
  *
  * What a simulated engine adds to its step: for each copy its latency, and its bytes by the link's
- * bandwidth, rounded up, behind those before it. Real copies are measured alike. kvmm_tier_client_stat()
- * has the whole.
+ * bandwidth, rounded up, behind those before it; and the same for each block that was read from a disk
+ * below first. Real copies are measured alike. kvmm_tier_client_stat() has the whole: @load_ns and
+ * @disk_load_ns.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
@@ -603,6 +634,8 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  * @spared: times that nothing was dropped because of it
  * @refaults: blocks that were filled or loaded while their names were remembered, by how many blocks had
  *	been since: fewer than the device has, fewer than the host tier has, more
+ * @disk_loads, @disk_load_bytes: of the loads, those that were read from the disk below first
+ * @disk_load_ns: the time that each of these reads took, added up
  */
 struct kvmm_tier_client_stat {
 	uint32_t blocks;
@@ -638,6 +671,9 @@ struct kvmm_tier_client_stat {
 	uint64_t raised;
 	uint64_t spared;
 	uint64_t refaults[KVMM_NR_TIER_LEVELS];
+	uint64_t disk_loads;
+	uint64_t disk_load_bytes;
+	uint64_t disk_load_ns;
 };
 
 /** kvmm_tier_client_stat() - @size: of *@stat; of a larger one the rest is 0. Return: 0; -EINVAL;
@@ -662,6 +698,9 @@ KVMM_API int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_clie
  * @demoted, @promoted: blocks written to the disk below, and read from there
  * @lost: of those evicted: without a copy below
  * @below_failed: of either that did not end well
+ * @demoted_bytes, @promoted_bytes: what they moved
+ * @demote_ns, @promote_ns: the time that each of them took, added up
+ * @sim_blocks, @sim_dropped: of a simulated disk: blocks that it has, and that had to go for others
  */
 struct kvmm_tier_stat {
 	uint32_t units;
@@ -681,6 +720,12 @@ struct kvmm_tier_stat {
 	uint64_t promoted;
 	uint64_t lost;
 	uint64_t below_failed;
+	uint64_t demoted_bytes;
+	uint64_t promoted_bytes;
+	uint64_t demote_ns;
+	uint64_t promote_ns;
+	uint64_t sim_blocks;
+	uint64_t sim_dropped;
 };
 
 /** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */

@@ -415,6 +415,7 @@ static void end_fetch(struct lower *lower, struct item *item)
 	u32 word = 0;
 	int err;
 
+	kv_tier_fetch_hurry(lower->client, &item->fetch);
 	while ((err = kv_tier_fetch_poll(lower->client, &item->fetch)) == -EAGAIN)
 		if (!kv_tier_work(lower->tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);

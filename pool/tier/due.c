@@ -25,7 +25,7 @@ static int next_end(const struct lower *lower, u64 *end_ns)
 int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
 {
 	struct lower *lower;
-	u64 end_ns = 0;
+	u64 end_ns = 0, below_ns;
 	int err = lower_enter(pool, &lower);
 
 	if (err)
@@ -37,6 +37,10 @@ int kvmm_tier_due(struct kvmm_pool *pool, uint64_t *due_ns)
 	kv_lock(&lower->lock);
 	err = next_end(lower, &end_ns);
 	kv_unlock(&lower->lock);
+	if (!kv_tier_due_below(lower->tier, &below_ns)) {
+		end_ns = err ? below_ns : min(end_ns, below_ns);
+		err = 0;
+	}
 	if (!err)
 		*due_ns = end_ns;
 	return err;
@@ -46,14 +50,16 @@ int kvmm_tier_take_latency(struct kvmm_pool *pool, uint64_t *load_ns)
 {
 	struct lower *lower;
 	int err = lower_enter(pool, &lower);
+	u64 total_ns;
 
 	if (err)
 		return err;
 	if (!load_ns)
 		return -EINVAL;
 	kv_lock(&lower->lock);
-	*load_ns = lower->stat.load_ns - lower->load_ns_taken;
-	lower->load_ns_taken = lower->stat.load_ns;
+	total_ns = lower->stat.load_ns + lower->stat.disk_load_ns;
+	*load_ns = total_ns - lower->load_ns_taken;
+	lower->load_ns_taken = total_ns;
 	kv_unlock(&lower->lock);
 	return 0;
 }

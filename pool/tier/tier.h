@@ -102,6 +102,7 @@ struct item {
 	bool			is_named;	/* up: in the table of names */
 	bool			is_kept;	/* up: to be cached though nobody waits */
 	bool			has_sum;	/* its checksum is to be kept, or compared */
+	bool			is_fetched;	/* up: the store below had it, not the host tier */
 };
 
 enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
@@ -164,7 +165,7 @@ struct lower {
 	int			event;		/* ->lock; descriptor, or -1 */
 	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
 	struct thrash		thrash;		/* see there */
-	u64			load_ns_taken;	/* ->lock; of stat.load_ns, told already */
+	u64			load_ns_taken;	/* ->lock; of load_ns and disk_load_ns, told already */
 };
 
 static inline struct lower *lower_of(struct kvmm_pool *pool)

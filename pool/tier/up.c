@@ -42,8 +42,11 @@ static void name_item(struct loading *loading, struct item *item, u32 i)
 		item->name.parent = *parent;
 }
 
+/* What the host tier has is held on to before room is made there for what lies below. */
+enum pass { HOST_ONLY, ALL_TIERS };
+
 /* From the host tier, or from below that. */
-static int find_source(struct loading *loading, struct item *item)
+static int find_source(struct loading *loading, struct item *item, enum pass pass)
 {
 	struct kv_tier_client *client = loading->lower->client;
 	const struct kv_tier_name *name = &item->name;
@@ -53,15 +56,18 @@ static int find_source(struct loading *loading, struct item *item)
 	    KVMM_TIER_HIT)
 		return 0;
 	item->slot = (struct kv_tier_slot){ 0 };
+	if (pass == HOST_ONLY)
+		return -ENOENT;
 	if (kv_tier_find_below(client, &name->key, name->domain) != KVMM_TIER_HIT)
 		return -ENOENT;
 	err = kv_tier_fetch(client, name, &item->fetch);
 	if (err)
 		item->fetch.io = NULL;
+	item->is_fetched = true;
 	return err == -EEXIST || err == -EALREADY ? -EAGAIN : err;
 }
 
-static int add_item(struct loading *loading, u32 i)
+static int add_item(struct loading *loading, u32 i, enum pass pass)
 {
 	struct lower *lower = loading->lower;
 	u32 index = item_take(lower, true);
@@ -72,7 +78,7 @@ static int add_item(struct loading *loading, u32 i)
 		return -EAGAIN;
 	item = &lower->item[index];
 	name_item(loading, item, i);
-	err = find_source(loading, item);
+	err = find_source(loading, item, pass);
 	if (err) {
 		item_free(lower, index);
 		return err;
@@ -91,7 +97,7 @@ static int add_item(struct loading *loading, u32 i)
 }
 
 /* The device has it, somebody loads it, or it is loaded now. */
-static int want_key(struct loading *loading, u32 i)
+static int want_key(struct loading *loading, u32 i, enum pass pass)
 {
 	const struct kvmm_prefix *prefix = loading->prefix;
 	u32 index;
@@ -100,8 +106,8 @@ static int want_key(struct loading *loading, u32 i)
 		return 0;
 	index = item_find(loading->lower, &prefix->keys[i], prefix->domain);
 	if (index == KV_NONE)
-		return add_item(loading, i);
-	if (!loading->op)
+		return add_item(loading, i, pass);
+	if (!loading->op || loading->op->want[i].at)
 		return 0;
 	op_hang(loading->op, i, &loading->lower->item[index].wants);
 	loading->nr_shared++;
@@ -163,6 +169,20 @@ static void take_those_there(struct loading *loading)
 	note_found(pool, loading->op->ref, prefix->nr, nr_first);
 }
 
+/* Where there is something below the host tier. What it has not is looked for there afterwards. */
+static int want_host(struct loading *loading)
+{
+	int err = 0;
+
+	if (!kv_tier_has_below(loading->lower->tier))
+		return 0;
+	for (u32 i = 0; i < loading->prefix->nr && !err; i++) {
+		err = want_key(loading, i, HOST_ONLY);
+		err = err == -ENOENT ? 0 : err;
+	}
+	return err;
+}
+
 static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 {
 	struct lower *lower = loading->lower;
@@ -172,8 +192,9 @@ static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 		return err;
 	kv_lock(&lower->lock);
 	take_those_there(loading);
+	err = want_host(loading);
 	for (u32 i = 0; i < loading->prefix->nr && !err; i++)
-		err = want_key(loading, i);
+		err = want_key(loading, i, ALL_TIERS);
 	if (!err)
 		err = check_amount(loading);
 	if (!err)
@@ -358,7 +379,7 @@ static void want_some(struct loading *loading)
 		struct kv_query query = { &prefix->keys[i], 1, prefix->domain };
 
 		if (!pool->map->ops->length(pool->map, &query))
-			err = want_key(loading, i);
+			err = want_key(loading, i, ALL_TIERS);
 	}
 	kv_unlock(&loading->lower->lock);
 }
@@ -521,7 +542,9 @@ static void count_up(struct lower *lower, const struct item *item)
 
 	lower->stat.loads++;
 	lower->stat.load_bytes += lower->block_bytes;
-	lower->stat.reloads += kv_tier_now(lower->tier) - since < lower->config.reload_ns;
+	/* What comes from further below has been in the host tier for a moment only. */
+	lower->stat.reloads += !item->is_fetched &&
+			       kv_tier_now(lower->tier) - since < lower->config.reload_ns;
 }
 
 /* It is registered, with a reference of ours. */
@@ -598,6 +621,14 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 
 /* ---- from the store below ---- */
 
+/* ->lock held. */
+static void count_read(struct lower *lower, const struct kv_tier_fetch *fetch)
+{
+	lower->stat.disk_loads++;
+	lower->stat.disk_load_bytes += lower->block_bytes;
+	lower->stat.disk_load_ns += fetch->took_ns;
+}
+
 /* One that the store is through with, out of the list; *@error: how it went. */
 static u32 take_fetched(struct lower *lower, int *error)
 {
@@ -609,6 +640,8 @@ static u32 take_fetched(struct lower *lower, int *error)
 		if (*error == -EAGAIN)
 			continue;
 		found = *at;
+		if (!*error)
+			count_read(lower, &lower->item[found].fetch);
 		*at = lower->item[found].next;
 		lower->item[found].state = ITEM_TAKEN;
 		lower->item[found].fetch.io = NULL;
