@@ -14,6 +14,7 @@ TOOL = os.environ.get("KVMM_REPLAY", "tools/kvmm-replay")
 TRACES = os.environ.get("KVMM_TRACES", "../shared/traces")
 CONVERSATION = os.path.join(TRACES, "conversation_trace.jsonl")
 OFF = ["--host-blocks", 0]
+NO_DISK = ["--disk-blocks", 0]
 
 passed = failed = 0
 
@@ -97,6 +98,51 @@ def check_by_hand():
     check("nobody asks, nothing goes", got["offloads"] == got["loads"] == got["hits"] == 0)
 
 
+# And 50 + n * 2000 us from the disk, or to it.
+DISK = ["--disk-bandwidth", 256, "--disk-latency", 50]
+
+
+def check_disk_by_hand():
+    for mode in ["seq", "conc"]:
+        # Device and host have two blocks each. AB goes down, and on to the disk; CD takes its place
+        # in both. A is read at 2050 us, B at 4050; each goes up by itself, in 1100 us.
+        args = [mode, "--blocks", 2, "--host-blocks", 2, *LINK, *DISK, "--write-policy", "through", "-"]
+        trace = small_trace(["AB", "CD", "AB"])
+        got = run(*args, "--disk-blocks", 8, trace=trace)
+        want = {"device_hits": 0, "host_hits": 0, "disk_hits": 2, "hits": 2, "combined_ppm": 333333,
+                "disk_reads": 2, "disk_read_bytes": 2 * 512000, "disk_read_ns": 2050000 + 4050000,
+                "load_ns": 2 * 1100000, "stall_us": 5150, "disk_stall_us": 5150,
+                "latency_us": 2 * 1100 + 2050 + 4050, "offloads": 4, "disk_writes": 4,
+                "disk_write_bytes": 4 * 512000, "disk_write_ns": 2 * (2050000 + 4050000),
+                "host_lost": 0, "disk_dropped": 0, "disk_resident_end": 4, "reloads": 0}
+        check(f"{mode}: from the disk: each read behind the one before, then up",
+              {key: got[key] for key in want} == want)
+        got = run(*args, *NO_DISK, trace=trace)
+        check(f"{mode}: without a disk it is gone", got["hits"] == 0 and "disk_hits" not in got)
+        # Prompts go down last block first: of a disk of three blocks C, F and E are left. C is read,
+        # and stays for that, three others having gone, when D comes again.
+        got = run(*args, "--disk-blocks", 3, trace=small_trace(["AB", "CD", "EF", "CD"]))
+        check(f"{mode}: a full disk forgets what was written first",
+              [got[key] for key in ("disk_dropped", "disk_hits", "disk_resident_end")] == [4, 1, 3])
+    got = small("seq", ["AB", "CD", "AB", "CD"], "--write-policy", "explicit", "--disk-blocks", 8)
+    check("nobody asks, nothing goes to the disk", got["disk_writes"] == got["disk_hits"] == 0)
+
+
+def check_no_disk():
+    for mode in ["seq", "conc"]:
+        for policy in ["through", "selective", "back", "threshold"]:
+            args = [mode, "--blocks", 1000, "--host-blocks", 4000, "--write-policy", policy,
+                    "--requests", 2000]
+            check(f"{mode} {policy}: no disk blocks, the same output",
+                  text(*args) == text(*args, *NO_DISK, "--disk-bandwidth", 1))
+            disk = [*args, "--host-blocks", 1500, "--disk-blocks", 4000]
+            once, again = text(*disk), text(*disk)
+            row = json.loads(once)
+            check(f"{mode} {policy}: with a disk, the same in every run, {row['disk_hits']} disk hits",
+                  once == again and
+                  row["hits"] == row["device_hits"] + row["host_hits"] + row["disk_hits"])
+
+
 def check_thrash():
     # In seq a request takes 64 ms for each block it computes. AB is back 128 ms after it went
     # down, less the copy; then CD.
@@ -127,6 +173,10 @@ def check_bars():
     few, all_of_it = got["selective"]["offload_bytes"], got["through"]["offload_bytes"]
     check(f"selective: {few} bytes down, at most half of {all_of_it}", few * 2 <= all_of_it)
     check("back writes no more than through", got["back"]["offload_bytes"] <= all_of_it)
+    disk = run("seq", "--blocks", 5000, "--host-blocks", 15000, "--disk-blocks", 45000,
+               "--write-policy", "through", CONVERSATION)
+    check(f"through, 15,000 on the host, 45,000 on disk: {disk['hits']} hits, at least 90 %",
+          disk["hits"] * 100 >= one["hits"] * 90)
     again = text(*tiers, "--write-policy", "back", CONVERSATION)
     check("the same in every run", json.loads(again) == got["back"])
 
@@ -134,6 +184,8 @@ def check_bars():
 def main():
     check_single_tier()
     check_by_hand()
+    check_disk_by_hand()
+    check_no_disk()
     check_thrash()
     check_bars()
     print(f"{passed} passed, {failed} failed")

@@ -25,7 +25,8 @@ struct held {
 
 	/* With tiers: */
 	u32 nr_device;		/* of the hits, those that the device had; */
-	u32 nr_lower;		/* those behind, which are loaded */
+	u32 nr_lower;		/* those behind, which are loaded; */
+	u32 nr_disk;		/* of these, those that the disk alone had */
 	bool is_loaded;		/* ->refs has these */
 	kvmm_tier_op_t op;	/* until then */
 	u64 since_ns;

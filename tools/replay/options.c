@@ -32,6 +32,7 @@ enum option_key {
 	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
 	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
+	KEY_DISK_BLOCKS, KEY_DISK_BANDWIDTH, KEY_DISK_LATENCY,
 };
 
 static const struct argp_option options[] = {
@@ -77,9 +78,14 @@ static const struct argp_option options[] = {
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
 
-	{ NULL, 0, NULL, 0, "A host tier below the pool, simulated (seq, conc):", 2 },
-	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of it; 0: there is none [0]", 0 },
+	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc):", 2 },
+	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of the host's; 0: there is none [0]", 0 },
 	{ "host-policy", KEY_HOST_POLICY, "NAME", 0, "Who goes when it is full [lru]", 0 },
+	{ "disk-blocks", KEY_DISK_BLOCKS, "N", 0,
+	  "Blocks of a disk below that; 0: there is none [0]", 0 },
+	{ "disk-bandwidth", KEY_DISK_BANDWIDTH, "MB/S", 0,
+	  "Of the disk, to write and to read; 0: bytes take no time [5000]", 0 },
+	{ "disk-latency", KEY_DISK_LATENCY, "US", 0, "Of each write and read [100]", 0 },
 	{ "write-policy", KEY_WRITE_POLICY, "NAME", 0,
 	  "When blocks are copied there: selective (used again), through (at once), back (before they "
 	  "are evicted), threshold (the same, and they are free then), explicit (never here) "
@@ -345,6 +351,8 @@ static void check_pageblock(struct argp_state *state, const struct options *opt)
 
 static void check_tiers(struct argp_state *state, const struct options *opt)
 {
+	if (opt->disk_blocks && !opt->host_blocks)
+		argp_error(state, "--disk-blocks: needs --host-blocks, through which blocks go");
 	if (!opt->host_blocks)
 		return;
 	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
@@ -609,6 +617,12 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 		opt->transfer_latency_us = number(state, "transfer-latency", arg, 0, 1000000000);
 	else if (key == KEY_TOKEN_BYTES)
 		opt->token_bytes = number(state, "token-bytes", arg, 1, 1u << 30);
+	else if (key == KEY_DISK_BLOCKS)
+		opt->disk_blocks = number(state, "disk-blocks", arg, 0, KVMM_MAX_BLOCKS);
+	else if (key == KEY_DISK_BANDWIDTH)
+		opt->disk_mb_s = number(state, "disk-bandwidth", arg, 0, 100000000);
+	else if (key == KEY_DISK_LATENCY)
+		opt->disk_latency_us = number(state, "disk-latency", arg, 0, 1000000000);
 	else if (key == KEY_FIXED)
 		opt->fixed = true;
 	else if (key == KEY_CONFIG)
@@ -663,6 +677,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_HOST_BLOCKS: case KEY_HOST_POLICY: case KEY_WRITE_POLICY: case KEY_TOUCHES:
 	case KEY_OFFLOAD_THRESHOLD: case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY:
 	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED: case KEY_CONFIG:
+	case KEY_DISK_BLOCKS: case KEY_DISK_BANDWIDTH: case KEY_DISK_LATENCY:
 		parse_tiers(state, parse->opt, key, arg);
 		return 0;
 	case KEY_RECORD_STATE: case KEY_RECORD_EVERY: case KEY_RECORD_CALLS:
@@ -716,6 +731,8 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.transfer_mb_s	= 50000,
 		.token_bytes	= 131072,
 		.reload_ms	= 10000,
+		.disk_mb_s	= 5000,
+		.disk_latency_us = 100,
 	};
 	argp_program_version_hook = print_version;
 	argp_err_exit_status = EXIT_INPUT;

@@ -69,6 +69,8 @@ struct source {
  * @record_path: of the recording, or NULL; see record.h
  * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
  * @record_calls: and how long calls of the library took
+ * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
+ * @disk_mb_s, @disk_latency_us: of it, in each direction
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -125,6 +127,9 @@ struct options {
 	u32 reload_ms;
 	bool fixed;
 	bool record_calls;
+	u32 disk_blocks;
+	u32 disk_mb_s;
+	u32 disk_latency_us;
 };
 
 /* Names of enum kvmm_tier_write, in its order; ends with NULL. */

@@ -16,6 +16,7 @@
 #define LOW_BELOW_PM	100u	/* from the high mark down to the low one */
 #define MAX_BATCH	4096u	/* blocks of one copy: a request's are mostly one */
 #define MAX_UP		(1u << 16)
+#define MAX_READS	4096u	/* blocks on their way up from the disk */
 
 /* ---- beginning and end ---- */
 
@@ -36,6 +37,21 @@ static int make_host(struct cache *cache, struct tiers *tiers)
 	attr.flags = KVMM_TIER_TOLD_CLOCK;
 	attr.down = attr.up = link;
 	return kvmm_tier_host_create(&attr, &tiers->host);
+}
+
+static int make_disk(struct cache *cache, struct tiers *tiers)
+{
+	const struct options *opt = cache->run->opt;
+	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
+	struct kvmm_tier_disk_attr attr = KVMM_TIER_DISK_ATTR_INIT;
+
+	if (!opt->disk_blocks)
+		return 0;
+	sim.capacity_blocks = opt->disk_blocks;
+	sim.write.latency_ns = sim.read.latency_ns = opt->disk_latency_us * NS_PER_US;
+	sim.write.bytes_per_s = sim.read.bytes_per_s = opt->disk_mb_s * 1000000ull;
+	attr.max_get = MAX_READS;
+	return kvmm_tier_simulate_disk(tiers->host, &sim, &attr);
 }
 
 static int attach(struct cache *cache, struct tiers *tiers)
@@ -75,6 +91,8 @@ enum exit_code tiers_begin(struct cache *cache, size_t nr_keys)
 	tiers->answers = malloc(nr_keys);
 	err = tiers->refs && tiers->levels && tiers->answers ? make_host(cache, tiers) : -ENOMEM;
 	if (!err)
+		err = make_disk(cache, tiers);
+	if (!err)
 		err = attach(cache, tiers);
 	return err ? complain_of(err, "a host tier of %u blocks", opt->host_blocks) : EXIT_GOOD;
 }
@@ -110,7 +128,12 @@ static int tell(struct cache *cache, u64 now_ns)
 	int err = kvmm_tier_clock(tiers->host, now_ns);
 
 	tiers->now_ns = now_ns;
-	return err ? err : kvmm_tier_poll(cache->pool);
+	if (!err)
+		err = kvmm_tier_poll(cache->pool);
+	/* What has come to the host tier just now may go on to the disk at once. */
+	if (err >= 0 && cache->run->opt->disk_blocks)
+		err = kvmm_tier_poll(cache->pool);
+	return err;
 }
 
 enum exit_code tiers_time(struct cache *cache, u64 now_ns)
@@ -133,8 +156,31 @@ enum exit_code tiers_time(struct cache *cache, u64 now_ns)
 
 /* ---- loading ---- */
 
-/* How many keys from @nr_hits on can be had; what lies behind a hole in the device, too: *@nr_host not. */
-static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, u32 *nr_host)
+/* Of what can be had, what is not in the device, where some lie behind a hole. */
+struct below {
+	u32 nr_host;
+	u32 nr_disk;
+};
+
+/* As many of @nr as may be read from the disk at a time. */
+static int count_below(const struct tiers *tiers, int nr, struct below *below)
+{
+	*below = (struct below){ 0 };
+	for (int i = 0; i < nr; i++) {
+		bool is_disk = tiers->answers[i] == KVMM_TIER_HIT &&
+			       tiers->levels[i] == KVMM_TIER_DISK;
+
+		if (is_disk && below->nr_disk == MAX_READS)
+			return i;
+		below->nr_disk += is_disk;
+		below->nr_host += tiers->levels[i] == KVMM_TIER_HOST ||
+				  tiers->answers[i] == KVMM_TIER_PENDING;
+	}
+	return nr;
+}
+
+/* How many keys from @nr_hits on can be had, and where. */
+static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *below)
 {
 	u8 *levels = cache->tiers->levels, *answers = cache->tiers->answers;
 	struct kvmm_prefix prefix = {
@@ -146,12 +192,9 @@ static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, u32 *nr_host)
 					 .answers = answers };
 	int nr = kvmm_tier_match(cache->pool, &match), err = 0;
 
-	*nr_host = 0;
-	for (int i = 0; i < nr; i++)
-		*nr_host += levels[i] == KVMM_TIER_HOST || answers[i] == KVMM_TIER_PENDING;
 	if (nr > 0 && match.nr_device)
 		err = kvmm_put_many(cache->pool, match.refs, match.nr_device);
-	return err ? err : nr;
+	return err ? err : count_below(cache->tiers, nr, below);
 }
 
 /* As many of its fresh blocks as are needed become room for the load. */
@@ -184,7 +227,7 @@ static bool is_refusal(int err)
 enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr_lookups)
 {
 	struct tiers *tiers = cache->tiers;
-	u32 nr_host;
+	struct below below = { 0 };
 	int err, nr = 0;
 
 	held->nr_device = nr_hits;
@@ -192,7 +235,7 @@ enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u
 		return EXIT_GOOD;
 	tiers->device_hits += nr_hits;
 	if (nr_hits < nr_lookups)
-		nr = ask(cache, nr_hits, nr_lookups, &nr_host);
+		nr = ask(cache, nr_hits, nr_lookups, &below);
 	if (nr <= 0)
 		return nr ? complain_of(nr, "look below") : EXIT_GOOD;
 	err = kvmm_free(cache->pool, held->muts, nr);
@@ -206,9 +249,11 @@ enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u
 		return complain_of(err, "load %d blocks for request %u", nr, held->q);
 	held->muts += nr;
 	held->nr_lower = nr;
+	held->nr_disk = below.nr_disk;
 	held->since_ns = tiers->now_ns;
-	tiers->host_hits += nr_host;
-	tiers->device_hits += nr - nr_host;
+	tiers->host_hits += below.nr_host;
+	tiers->disk_hits += below.nr_disk;
+	tiers->device_hits += nr - below.nr_host - below.nr_disk;
 	tiers->loads++;
 	return EXIT_GOOD;
 }
@@ -232,6 +277,8 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 		       (cache->tiers->now_ns - held->since_ns) / NS_PER_US);
 	if (!err)
 		cache_own(cache, held->q, result.refs, held->nr_lower);
+	if (held->nr_disk)
+		cache->tiers->disk_stall_ns += cache->tiers->now_ns - held->since_ns;
 	return err ? complain_of(err, "load blocks of request %u", held->q) : EXIT_GOOD;
 }
 
@@ -280,14 +327,16 @@ enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *sta
 	cache->evictions = stat->evictions;
 	filled = cache->registered + client.loads;
 	if (tiers->device_hits < stat->hit_blocks || client.failed ||
-	    client.loads + client.shared < tiers->host_hits || cached + stat->evictions > filled)
+	    client.loads + client.shared < tiers->host_hits + tiers->disk_hits ||
+	    client.disk_loads < tiers->disk_hits || cached + stat->evictions > filled)
 		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu loads, %llu evictions, "
 				"%llu cached blocks, but %llu hits, %llu loads, %llu blocks were seen",
 				(unsigned long long)stat->hit_blocks,
 				(unsigned long long)client.loads,
 				(unsigned long long)stat->evictions, (unsigned long long)cached,
 				(unsigned long long)tiers->device_hits,
-				(unsigned long long)tiers->host_hits, (unsigned long long)filled);
+				(unsigned long long)(tiers->host_hits + tiers->disk_hits),
+				(unsigned long long)filled);
 	return EXIT_GOOD;
 }
 
@@ -317,6 +366,28 @@ static void describe_moves(struct results *results, const struct kvmm_tier_clien
 	results_num(results, "host_resident_end", client->blocks);
 }
 
+static void describe_disk(const struct cache *cache, const struct kvmm_tier_client_stat *client)
+{
+	struct results *results = cache->run->results;
+	const struct tiers *tiers = cache->tiers;
+	struct kvmm_tier_stat stat;
+
+	if (!cache->run->opt->disk_blocks || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+		return;
+	results_num(results, "disk_blocks", cache->run->opt->disk_blocks);
+	results_num(results, "disk_hits", tiers->disk_hits);
+	results_num(results, "disk_writes", stat.demoted);
+	results_num(results, "disk_write_bytes", stat.demoted_bytes);
+	results_num(results, "disk_write_ns", stat.demote_ns);
+	results_num(results, "disk_reads", client->disk_loads);
+	results_num(results, "disk_read_bytes", client->disk_load_bytes);
+	results_num(results, "disk_read_ns", client->disk_load_ns);
+	results_num(results, "disk_stall_us", tiers->disk_stall_ns / NS_PER_US);
+	results_num(results, "disk_dropped", stat.sim_dropped);
+	results_num(results, "disk_resident_end", stat.sim_blocks);
+	results_num(results, "host_lost", stat.lost);
+}
+
 void tiers_describe(const struct cache *cache)
 {
 	const struct tiers *tiers = cache->tiers;
@@ -332,13 +403,35 @@ void tiers_describe(const struct cache *cache)
 	results_num(results, "device_hits", tiers->device_hits);
 	results_num(results, "host_hits", tiers->host_hits);
 	results_num(results, "combined_ppm",
-		    ppm(tiers->device_hits + tiers->host_hits, cache->accesses));
+		    ppm(tiers->device_hits + tiers->host_hits + tiers->disk_hits, cache->accesses));
 	describe_moves(results, &client);
+	describe_disk(cache, &client);
 	results_num(results, "stall_us", tiers->stall_ns / NS_PER_US);
 	results_num(results, "latency_us", tiers->latency_ns / NS_PER_US);
 	results_num(results, "loading_requests", tiers->loads);
 	results_num(results, "refused_loads", tiers->refused);
 	results_num(results, "refused_blocks", tiers->refused_blocks);
+}
+
+static void say_disk(const struct cache *cache, const struct kvmm_tier_client_stat *client)
+{
+	struct results *results = cache->run->results;
+	const struct tiers *tiers = cache->tiers;
+	struct kvmm_tier_stat stat;
+	char a[32], b[32];
+
+	if (!cache->run->opt->disk_blocks || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+		return;
+	results_say(results, "disk", "%.2f %% of the prompt blocks; %s blocks, of %s",
+		    100 * share(tiers->disk_hits, cache->accesses),
+		    format_grouped(stat.sim_blocks, a),
+		    format_grouped(cache->run->opt->disk_blocks, b));
+	results_say(results, "written, read", "%s blocks, %.1f GB; %s blocks, %.1f GB",
+		    format_grouped(stat.demoted, a), (double)stat.demoted_bytes / 1e9,
+		    format_grouped(client->disk_loads, b),
+		    (double)client->disk_load_bytes / 1e9);
+	results_say(results, "stalls with disk", "%.3f s in all",
+		    (double)tiers->disk_stall_ns / 1e9);
 }
 
 void tiers_say(const struct cache *cache)
@@ -362,6 +455,7 @@ void tiers_say(const struct cache *cache)
 		    format_grouped(tiers->loads, b));
 	results_say(results, "stalls", "%.3f s in all, %.3f ms a request that loads",
 		    (double)tiers->stall_ns / 1e9, share(tiers->stall_ns, tiers->loads) / 1e6);
+	say_disk(cache, &client);
 	results_say(results, "thrashing", "%s blocks back within %u ms: %.2f %% of those that went",
 		    format_grouped(client.reloads, a), opt->reload_ms,
 		    100 * share(client.reloads, client.offloads));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tiers below the pool of seq and conc: the library's own host tier, on ids only, with links that are
- * simulated and a clock that the replay turns. Where there is no --host-blocks there is none of it.
+ * simulated and a clock that the replay turns, and perhaps a simulated disk below it. Where there is no --host-blocks there is none of it.
  */
 #ifndef REPLAY_TIERS_H
 #define REPLAY_TIERS_H
@@ -15,8 +15,9 @@
  * @now_ns: what the clock was told last
  * @stall_ns: added up over requests: from their admission until what they load was there
  * @latency_ns: added up from kvmm_tier_take_latency()
- * @device_hits, @host_hits: blocks; of them, those that another request was loading already
- *	are host hits, too
+ * @disk_stall_ns: of that, of requests that waited for the disk
+ * @device_hits, @host_hits, @disk_hits: blocks; of them, those that another request was loading
+ *	already are host hits
  * @refused: loads that there was no room or no quota for; computed instead
  * @refused_blocks: of these
  * @loads: requests that loaded
@@ -29,6 +30,8 @@ struct tiers {
 	u64 latency_ns;
 	u64 device_hits;
 	u64 host_hits;
+	u64 disk_hits;
+	u64 disk_stall_ns;
 	u64 refused_blocks;
 	u32 refused;
 	u32 loads;
