@@ -64,10 +64,10 @@ static void write_events(struct kv_text *text, const struct kvmm_pool_stat *s)
 }
 
 /* Without a lock: each number is of its own moment. */
-static int write_stat(struct kv_control_call *call, const struct kv_control_pool *entry)
+static int write_stat(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	struct kv_pool_glance *glance = &call->control->glance;
-	int err = kv_pool_glance(entry->pool, glance);
+	const struct kv_pool_glance *glance = &entry->glance;
+	int err = kv_control_glance(entry);
 
 	if (err)
 		return err;

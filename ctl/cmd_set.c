@@ -233,7 +233,7 @@ static void set_field(union group *group, const struct setting *setting, u64 val
 static void write_setting(struct kv_control_call *call, const struct setting *setting)
 {
 	union group group = { 0 };
-	int err = setting->ops->load(call->pool, &call->control->glance, &group);
+	int err = setting->ops->load(call->pool, &call->entry->glance, &group);
 
 	kv_text_printf(call->text, "%s\t", setting->name);
 	if (err)
@@ -246,7 +246,7 @@ static void write_setting(struct kv_control_call *call, const struct setting *se
 
 static int cmd_config(struct kv_control_call *call)
 {
-	int err = kv_pool_glance(call->pool, &call->control->glance);
+	int err = kv_control_glance(call->entry);
 
 	if (err)
 		return err;
@@ -278,10 +278,10 @@ static int cmd_set(struct kv_control_call *call)
 				     call->arg[0]);
 	err = kv_call_number(call, 1, setting->min, setting->max, &value);
 	if (!err)
-		err = kv_pool_glance(call->pool, &call->control->glance);
+		err = kv_control_glance(call->entry);
 	if (err)
 		return err;
-	err = setting->ops->load(call->pool, &call->control->glance, &group);
+	err = setting->ops->load(call->pool, &call->entry->glance, &group);
 	before = get_field(&group, setting);
 	if (!err) {
 		set_field(&group, setting, value);

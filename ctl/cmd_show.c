@@ -16,11 +16,11 @@ typedef unsigned long long llu;
 
 /* ---- devices and tiers ---- */
 
-static int write_device(struct kv_control_call *call, const struct kv_control_pool *entry)
+static int write_device(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	struct kv_pool_glance *glance = &call->control->glance;
+	const struct kv_pool_glance *glance = &entry->glance;
 	const struct kvmm_pool_stat *stat = &glance->stat;
-	int err = kv_pool_glance(entry->pool, glance);
+	int err = kv_control_glance(entry);
 
 	if (err)
 		return err;
@@ -65,11 +65,11 @@ static void write_disk(struct kv_text *text, const char *pool, const struct kvmm
 		       (llu)(disk->nr_read_errors + disk->nr_write_errors + disk->nr_damaged));
 }
 
-static int write_tiers(struct kv_control_call *call, const struct kv_control_pool *entry)
+static int write_tiers(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	struct kv_pool_glance *glance = &call->control->glance;
+	const struct kv_pool_glance *glance = &entry->glance;
 	struct kv_tier_glance tier;
-	int err = kv_pool_glance(entry->pool, glance);
+	int err = kv_control_glance(entry);
 
 	if (err || !glance->tier)
 		return err;
@@ -109,10 +109,10 @@ static void write_line(struct kv_text *text, const char *pool, const char *kind,
 	kv_text_printf(text, "\t%llu\n", (llu)line->total_us);
 }
 
-static int write_pressure(struct kv_control_call *call, const struct kv_control_pool *entry)
+static int write_pressure(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	struct kv_pool_glance *glance = &call->control->glance;
-	int err = kv_pool_glance(entry->pool, glance);
+	const struct kv_pool_glance *glance = &entry->glance;
+	int err = kv_control_glance(entry);
 
 	if (err)
 		return err;

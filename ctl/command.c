@@ -74,9 +74,9 @@ int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *n
 }
 
 int kv_call_each(struct kv_control_call *call,
-		 int (*fn)(struct kv_control_call *call, const struct kv_control_pool *entry))
+		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry))
 {
-	const struct kv_control_pool *entry = kv_control_pools(call->control);
+	struct kv_control_pool *entry = kv_control_pools(call->control);
 	int err = 0;
 
 	if (call->nr_args) {
@@ -166,7 +166,13 @@ static int carry_out(struct kv_control_call *call, const char *name)
 	if (!call->command)
 		return kv_call_error(call, -ENOENT, "there is no command '%.64s'; try help", name);
 	err = check_call(call, set);
-	return err ? err : call->command->fn(call);
+	if (!err && call->entry && call->command->flags & KV_COMMAND_STEERS)
+		call->entry->glanced_ns = 0;
+	if (!err)
+		err = call->command->fn(call);
+	if (call->entry && call->command->flags & KV_COMMAND_STEERS)
+		call->entry->glanced_ns = 0;
+	return err;
 }
 
 int kv_command_run(struct kvmm_control *control, char *line, struct kv_text *text)

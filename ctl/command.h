@@ -14,6 +14,7 @@
 #ifndef CTL_COMMAND_H
 #define CTL_COMMAND_H
 
+#include <kv/pool_glance.h>
 #include <kvmm/control.h>
 
 #include "text.h"
@@ -33,6 +34,8 @@ struct kv_control_pool {
 	struct kv_control_pool	*next;		/* control->lock */
 	struct kvmm_pool	*pool;		/* borrowed; fixed */
 	char			name[KVMM_CONTROL_NAME];	/* fixed */
+	struct kv_pool_glance	glance;		/* control->lock; see kv_control_glance() */
+	u64			glanced_ns;	/* control->lock; 0: never, or it is out of date */
 	/* What each set of commands keeps for the pool; control->lock. NULL at first; see pool_exit. */
 	void			*state[KV_CONTROL_SETS];
 };
@@ -119,11 +122,17 @@ int kv_call_error(struct kv_control_call *call, int err, const char *format, ...
 int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *number);
 
 /*
+ * entry->glance is that of the last millisecond, however often it is asked for: 0, -EUCLEAN or -ECHILD. A
+ * command that steers makes it a new one for whoever asks next.
+ */
+int kv_control_glance(struct kv_control_pool *entry);
+
+/*
  * For commands that show one pool, which the only argument names, or all of them if there is none: @fn for
  * each, until one fails.
  */
 int kv_call_each(struct kv_control_call *call,
-		 int (*fn)(struct kv_control_call *call, const struct kv_control_pool *entry));
+		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry));
 
 /* For commands that show all pools if none is named: how to walk them. */
 struct kv_control_pool *kv_control_pools(const struct kvmm_control *control);

@@ -23,6 +23,8 @@
 #define ROUND_MS	1000u		/* the longest between two */
 #define GRACE_NS	1000000000ull	/* who has not asked for anything by then may have to go */
 #define SECOND_NS	1000000000ull
+#define COST_SHARE	8u		/* a client has the thread for at most so much of the time: 1/8 */
+#define GLANCE_NS	1000000ull	/* lines that allocators write are read no more often */
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
 #define MIN_ANSWER	4096u
@@ -139,17 +141,20 @@ static u64 until_due(const struct kv_peer *peer, u64 now)
 	return peer->due_ns > now + SECOND_NS ? peer->due_ns - now - SECOND_NS : 0;
 }
 
+/* By number, and by the time that the answer took: who asks for long ones gets fewer. */
 static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
-	peer->due_ns = max(peer->due_ns, now) + SECOND_NS / control->attr.max_rate;
+	u64 took = kv_clock_ns() - now, price = SECOND_NS / control->attr.max_rate;
+
+	peer->due_ns = max(peer->due_ns, now) + max(price, took * COST_SHARE);
 }
 
 static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
 	char line[KVMM_CONTROL_REQUEST_BYTES];
+	u64 start = kv_clock_ns();
 	int err = -EINVAL;
 
-	charge(control, peer, now);
 	if (peer_take_line(peer, line)) {
 		kv_lock(&control->lock);
 		err = kv_command_run(control, line, &peer->body);
@@ -157,6 +162,7 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 	} else {
 		kv_text_puts(&peer->body, "that is no text");
 	}
+	charge(control, peer, start);
 	peer->nr_requests++;
 	peer->heard_ns = now;
 	peer_answer(peer, err, now);
@@ -498,6 +504,20 @@ int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_st
 }
 
 /* ---- pools ---- */
+
+int kv_control_glance(struct kv_control_pool *entry)
+{
+	u64 now = kv_clock_ns();
+	int err;
+
+	if (entry->glanced_ns && now - entry->glanced_ns < GLANCE_NS)
+		return 0;
+	entry->glanced_ns = 0;
+	err = kv_pool_glance(entry->pool, &entry->glance);
+	if (!err)
+		entry->glanced_ns = now;
+	return err;
+}
 
 struct kv_control_pool *kv_control_pools(const struct kvmm_control *control)
 {

@@ -5,7 +5,6 @@
 
 #include <kv/fork.h>
 #include <kv/lock.h>
-#include <kv/pool_glance.h>
 #include <kv/sock.h>
 
 #include "command.h"
@@ -24,7 +23,6 @@ struct kvmm_control {
 	/* Which pools, and what was begun with them. Held while a command is carried out. */
 	struct kv_lock			lock;
 	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
-	struct kv_pool_glance		glance;		/* ->lock; for the command that is carried out */
 
 	/* Who polls; only tried. All that follows, but for what is atomic, is his. */
 	struct kv_lock			poll_lock;
