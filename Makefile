@@ -176,6 +176,7 @@ prefix		?= /usr/local
 bindir		?= $(prefix)/bin
 libdir		?= $(prefix)/lib
 includedir	?= $(prefix)/include
+mandir		?= $(prefix)/share/man
 
 quiet_cmd_pc = GEN     $@
       cmd_pc = sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' \
@@ -185,10 +186,24 @@ quiet_cmd_pc = GEN     $@
 $(pc-files): %.pc: $(srctree)/%.pc.in FORCE
 	$(call if_changed,pc)
 
+# Manual pages are what the tools say of themselves; commands with a help of their own:
+man-pages := $(patsubst tools/%,man/%.1,$(tools-prog))
+man-commands_kvmm-dump := snapshot report
+
+quiet_cmd_man = MAN     $@
+      cmd_man = mkdir -p man && $(srctree)/scripts/mkman $(VERSION) $< \
+		$(man-commands_$(notdir $<)) > $@
+
+$(man-pages): man/%.1: tools/% $(srctree)/scripts/mkman
+	$(call cmd,man)
+
+.PHONY: man
+man: $(man-pages)
+
 .PHONY: install
-install: libs tools $(shlibs) $(alibs) $(pc-files)
+install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
-		$(DESTDIR)$(includedir)/kvmm
+		$(DESTDIR)$(includedir)/kvmm $(DESTDIR)$(mandir)/man1
 	install -m 755 $(SONAME) $(DESTDIR)$(libdir)
 	ln -sf $(SONAME) $(DESTDIR)$(libdir)/libkvmm.so
 	$(if $(shlibs),install -m 755 $(shlibs) $(DESTDIR)$(libdir))
@@ -196,6 +211,7 @@ install: libs tools $(shlibs) $(alibs) $(pc-files)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
+	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
 
 # ---------------------------------------------------------------------------
 # Cleaning, in the folders of the build only.
@@ -208,7 +224,7 @@ clean:
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
 	@rm -f $(all-progs) $(shlibs) $(alibs) $(alibs:.a=.o) libkvmm.* libkvmm-internal.a \
 		$(pc-files) .*.cmd
-	@rm -rf include/generated build
+	@rm -rf include/generated build man
 
 distclean: clean
 	@rm -f .config

@@ -220,7 +220,7 @@ test_build() {
 	says "build: so do the static library's globals" "kvmm_one" \
 		sh -c "nm -g --defined-only libkvmm.a | sed -n 's/.* T //p'"
 	accepts "build: install" build install DESTDIR="$tmp/root" prefix=/usr
-	says "build: installed" "bin/tool include/kvmm/api.h lib/libkvmm.a lib/libkvmm.so lib/libkvmm.so.0 lib/pkgconfig/kvmm.pc" \
+	says "build: installed" "bin/tool include/kvmm/api.h lib/libkvmm.a lib/libkvmm.so lib/libkvmm.so.0 lib/pkgconfig/kvmm.pc share/man/man1/tool.1" \
 		sh -c "cd '$tmp/root/usr' && find . ! -type d | sort | sed 's|^./||' | xargs"
 	sed -i 's/kv_low(1)/kv_gone(1)/' buddy/high.c
 	refuses "build: error" "kv_gone" build -j2

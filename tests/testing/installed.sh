@@ -38,6 +38,7 @@ says() {
 
 # Everything was built by who runs the tests: the same options come by MAKEFLAGS.
 try "make install" make -f "$src/Makefile" O= install DESTDIR="$root" prefix=/usr
+try "manual pages" test -s "$root/usr/share/man/man1/kvmm-stat.1"
 lib=$root/usr/lib
 export PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$lib/pkgconfig
 export PKG_CONFIG_SYSTEM_INCLUDE_PATH=/none PKG_CONFIG_SYSTEM_LIBRARY_PATH=/none

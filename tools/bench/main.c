@@ -42,6 +42,19 @@ static const struct argp_option argp_options[] = {
 	{ 0 },
 };
 
+static const char doc[] =
+	"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.\v"
+	"Each figure is a median of several runs; with it come the least and the most of them, and its ratio "
+	"to the baseline, which is what can be compared between machines. Documentation/benchmarks.rst says "
+	"what each benchmark does.\n"
+	"\n"
+	"Example:\n"
+	"  kvmm-bench list\n"
+	"  kvmm-bench range churn\n"
+	"  kvmm-bench --quick --json all > bench.json\n"
+	"\n"
+	"Exit code: 0 good; 1 a benchmark could not run, or a result was wrong; 2 bad usage.";
+
 static void add_name(struct options *opt, struct argp_state *state, const char *name)
 {
 	bool all = !strcmp(name, "all"), found = all || !strcmp(name, "list");
@@ -136,9 +149,7 @@ static int run_wanted(const struct options *opt)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		argp_options, parse, "list\nall\nNAME...",
-		"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.",
-		NULL, NULL, NULL,
+		argp_options, parse, "list\nall\nNAME...", doc, NULL, NULL, NULL,
 	};
 	struct options opt = { .seed = 1 };
 

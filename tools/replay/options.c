@@ -168,6 +168,12 @@ static const char doc[] =
 	"num_decode_tokens; the format is seen from the content. - is standard input. Without "
 	"TRACE a workload of conversations is made up from the seed.\n"
 	"\n"
+	"Example:\n"
+	"  kvmm-replay seq --policy lru --blocks 8000 TRACE\n"
+	"  kvmm-replay frag --alloc zone --max-runs 4 --compact direct TRACE\n"
+	"  kvmm-replay compare --json --blocks 4000,8000 TRACE > policies.json\n"
+	"  kvmm-replay conc --control /run/user/1000/kvmm --slow 500 TRACE & kvmm-top\n"
+	"\n"
 	"Exit code: 0 good; 1 a result was wrong (the message says what); 2 bad usage or a bad "
 	"trace (the message has file and line).";
 
@@ -696,11 +702,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void print_version(FILE *out, struct argp_state *state)
-{
-	fprintf(out, "kvmm-replay %s\n", kvmm_version());
-}
-
 void options_parse(struct options *opt, int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &live_argp, 0, NULL, 0 }, { 0 } };
@@ -734,7 +735,6 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
 	};
-	argp_program_version_hook = print_version;
 	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &parse);	/* traces are in order */
 }
