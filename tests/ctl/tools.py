@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm-stat, kvmm-defrag and kvmm-migrate against a replay in progress and the toy engine.
+
+Run from the object tree. What tools print is compared with what they print as JSON and with each other;
+exit codes are looked at. A server that is none is not believed.
+"""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SRC = os.environ.get("KVMM_SRCTREE", ".")
+good = bad = 0
+
+
+def check(ok, what):
+    global good, bad
+    good += bool(ok)
+    bad += not ok
+    if not ok:
+        print("failed:", what)
+
+
+def run(*args, env=None):
+    return subprocess.run(args, capture_output=True, text=True, timeout=60, env=env)
+
+
+class Engine:
+    """A program with a control socket, as long as it is looked at."""
+
+    def __init__(self, name, *args):
+        self.dir = tempfile.mkdtemp(prefix="kvmm-tools-")
+        self.path = os.path.join(self.dir, name)
+        self.log = tempfile.TemporaryFile("w+")
+        self.proc = subprocess.Popen([*args, "--control", self.dir], stdout=self.log,
+                                     stderr=self.log)
+        self.env = {**os.environ, "KVMM_SOCKET_DIR": self.dir}
+        self.env.pop("KVMM_SOCKET", None)
+
+    def __enter__(self):
+        end = time.time() + 30
+        while time.time() < end and self.proc.poll() is None:
+            if run("tools/kvmm-stat", env=self.env).returncode == 0:
+                break
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *_):
+        self.proc.send_signal(signal.SIGKILL)
+        self.proc.wait()
+        for name in os.listdir(self.dir):
+            os.unlink(os.path.join(self.dir, name))
+        os.rmdir(self.dir)
+
+    def tool(self, name, *args):
+        return run("tools/kvmm-" + name, *args, env=self.env)
+
+
+def stat(engine):
+    out = engine.tool("stat", "0.1", "3")
+    rows = [l.split() for l in out.stdout.splitlines() if l.startswith("replay ")]
+    check(out.returncode == 0 and len(rows) == 3, f"three lines: {out.stdout} {out.stderr}")
+    check(rows[0][8:17] == ["-"] * 9, "the first line has none before it")
+    check(float(rows[2][8]) > 0, "and the others have: " + " ".join(rows[2]))
+    lines = [json.loads(l) for l in engine.tool("stat", "--json", "replay", "0.1", "2").stdout.splitlines()]
+    check(len(lines) == 2 and lines[0]["allocs_per_s"] is None and lines[1]["allocs_per_s"] >= 0,
+          lines)
+    pool = json.loads(engine.tool("stat", "pool", "--json").stdout)
+    check(len(pool) == 1 and pool[0]["pool"] == "replay" and pool[0]["blocks"] == 2000, pool)
+    check(pool[0]["available"] <= 2000 and pool[0]["allocs"] > 0, pool)
+    table = engine.tool("stat", "pool", "replay").stdout.split("\n")
+    check(table[0].split()[:2] == ["pool", "blocks"] and table[1].split()[:2] == ["replay", "2000"],
+          table)
+    kinds = [r["kind"] for r in json.loads(engine.tool("stat", "pressure", "--json").stdout)]
+    check(kinds == ["some", "full"], kinds)
+    check(json.loads(engine.tool("stat", "leaks", "replay", "--json").stdout) == [], "no leaks")
+    check(json.loads(engine.tool("stat", "tiers", "--json").stdout) == [], "no tiers")
+    check(json.loads(engine.tool("stat", "devices", "--json", "--socket", engine.path).stdout)[0]
+          ["pool"] == "replay", "devices")
+
+
+def refusals(engine):
+    for args in (("pool", "nix"), ("leaks", "nix"), ("nix",)):
+        out = engine.tool("stat", *args)
+        check(out.returncode == 1 and "there is no pool 'nix'" in out.stderr and not out.stdout, args)
+    out = run("tools/kvmm-stat", "--socket", engine.dir + "/none.sock")
+    check(out.returncode == 1 and "No such file" in out.stderr, out.stderr)
+    out = engine.tool("defrag", "set", "--live", "no_such_thing", "3")
+    check(out.returncode == 1 and "there is no setting" in out.stderr, out.stderr)
+    check(engine.tool("defrag", "--live", "dance").returncode == 2, "no such command")
+    check(engine.tool("migrate", "start", "1").returncode == 2, "too few arguments")
+    out = engine.tool("migrate", "start", "nix", "3")
+    check(out.returncode == 1 and "no other pool 'nix'" in out.stderr, out.stderr)
+    check(engine.tool("migrate", "status").returncode == 0, "status")
+
+
+def settings(engine):
+    out = engine.tool("defrag", "set", "--live", "--json", "watermark_high", "30")
+    check(json.loads(out.stdout) == [{"name": "watermark_high", "before": 0, "value": 30}], out.stdout)
+    rows = {r["name"]: r["value"] for r in
+            json.loads(engine.tool("defrag", "config", "--live", "--json").stdout)}
+    check(rows["watermark_high"] == 30 and rows["tier_write"] is None, rows)
+
+
+def defrag(engine):
+    # What is in use does not move; a moment later it is something else.
+    for want in range(30, 1, -1):
+        out = engine.tool("defrag", "run", "--live", "--want", str(want), "--drop", "--json",
+                          "--wait", "10")
+        if not out.returncode:
+            break
+    check(out.returncode == 0, out.stdout + out.stderr)
+    run_ = json.loads(out.stdout)[0] if not out.returncode else {}
+    check(run_.get("state") == "done" and run_.get("largest_after", 0) >= want, run_)
+    out = engine.tool("defrag", "status", "--live")
+    check(out.returncode == 0 and out.stdout.splitlines()[1].split()[:3] == ["done", "run", str(want)],
+          out.stdout)
+    out = engine.tool("defrag", "watch", "--live", "--count", "2", "--interval", "0.05", "--json")
+    lines = [json.loads(l) for l in out.stdout.splitlines()]
+    check(len(lines) == 2 and set(lines[0]) == {"free", "largest", "runs", "rate_percent",
+                                                "moved_blocks"}, lines)
+
+
+def false_servers():
+    """Whatever such a server says, the tool ends soon, with 1 and a sentence."""
+    said = [b"", b"hello\n", b"x" * 9000, b"kvmm-control 2 x\n", b"err 11 17\ntoo many clients\n",
+            b"kvmm-control 1 x\nok 99999999999999999999\n", b"kvmm-control 1 x\nok 10\nshort",
+            b"kvmm-control 1 x\nok 7\n#a\tb\n1\n", b"kvmm-control 1 x\nerr 0 0\n",
+            b"kvmm-control 1 x\nok 5\npool\n", b"kvmm-control 1 x\nok 5\nx\ty\n\0"]
+    with tempfile.TemporaryDirectory(prefix="kvmm-tools-") as folder:
+        path = os.path.join(folder, "false.sock")
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(path)
+        server.listen(8)
+
+        def serve():
+            for text in said:
+                one, _ = server.accept()
+                one.sendall(text)
+                one.shutdown(socket.SHUT_WR)
+                try:
+                    one.recv(4096)
+                except ConnectionError:
+                    pass
+                one.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        for text in said:
+            out = run("tools/kvmm-stat", "--socket", path, "pool")
+            check(out.returncode == 1 and out.stderr.startswith("kvmm-stat: ") and not out.stdout,
+                  (text[:40], out.returncode, out.stdout, out.stderr))
+
+
+def toy():
+    with Engine("toy.sock", "samples/toy-engine", "--mode", "beside", "--slow", "2000",
+                "--requests", "1024") as engine:
+        pool = json.loads(engine.tool("stat", "pool", "--json").stdout)
+        check(pool[0]["pool"] == "beside" and pool[0]["steps"] > 0, pool)
+        out = engine.tool("defrag", "run", "--live", "--want", "24", "--best", "--wait", "10")
+        check(out.returncode in (0, 1), out.stderr)
+
+
+def main():
+    with Engine("replay.sock", "tools/kvmm-replay", "conc", "--no-progress", "--blocks", "2000",
+                "--slow", "300", "--requests", "100000", "--generate", "chat") as engine:
+        stat(engine)
+        refusals(engine)
+        settings(engine)
+        defrag(engine)
+    false_servers()
+    toy()
+    print(f"{good} passed, {bad} failed")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
