@@ -138,6 +138,11 @@ static int do_admit(void *ctx, int fd)
 	return -EAGAIN;
 }
 
+static int do_connect(void *ctx, const char *path)
+{
+	return -ENOENT;
+}
+
 static void do_close(void *ctx, int fd)
 {
 	if (fd >= FIRST_FD)
@@ -210,7 +215,7 @@ static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, i
 
 static const struct kv_sock_ops sockets = {
 	.folder = do_folder, .listen = do_listen, .unlink = do_unlink, .watch = do_watch,
-	.admit = do_admit, .close = do_close, .send = do_send, .recv = do_recv,
+	.admit = do_admit, .connect = do_connect, .close = do_close, .send = do_send, .recv = do_recv,
 	.watch_set = do_set, .watch_wait = do_wait,
 };
 

@@ -61,9 +61,9 @@ static size_t count_lines(const char *text)
 {
 	size_t nr = 0;
 
-	for (; text && *text; nr++) {
-		text = strchr(text, '\n');
-		text += !!text;
+	for (const char *end; text && *text; text = end ? end + 1 : NULL) {
+		end = strchr(text, '\n');
+		nr++;
 	}
 	return nr;
 }
