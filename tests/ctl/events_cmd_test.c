@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Events through the control socket: by cursor, in portions, with what was lost, and what is cached. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kv/mem.h>
+#include <kvmm/event.h>
+
+#include "control_util.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+static struct kvmm_control *control;
+static struct kvmm_pool *pool;
+static char said[512];
+static int fd;
+
+static void set_up(void)
+{
+	folder_make();
+	pool = make_cache(8, "lru");
+	control = control_in_folder(NULL);
+	cr_assert_eq(kvmm_control_add_pool(control, "a", pool), 0);
+	fd = visitor(control);
+}
+
+static void tear_down(void)
+{
+	close(fd);
+	kvmm_control_close(control);
+	end_pool(pool);
+	folder_remove();
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+TestSuite(events_cmd, .init = set_up, .fini = tear_down);
+
+static void say_row(const char *row, size_t nr)
+{
+	size_t len = strlen(said);
+	struct kvmm_event event;
+	char kind[24];
+	u64 seq;
+
+	cr_assert_eq(sscanf(row, "%lu %23s", &seq, kind), 2);
+	if (kvmm_event_parse(row, nr, &event))
+		snprintf(said + len, sizeof(said) - len, "%s@%lu%s ", kind, seq,
+			 strcmp(kind, "lost") ? "" : strrchr(row, '\t'));
+	else if (event.kind < KVMM_NR_EVENT_KINDS)
+		snprintf(said + len, sizeof(said) - len, "%c%u ",
+			 event.kind == KVMM_EVENT_STORED ? '+' : '-', number_of(&event.key));
+	else
+		snprintf(said + len, sizeof(said) - len, "%s ", kind);
+}
+
+/* "+1 -2 next@2 ": two events, and where to go on. "!22": it was refused. */
+static const char *events(const char *line)
+{
+	char *answer = strdup(ask(control, fd, line)), *row, *end;
+
+	said[0] = '\0';
+	if (!strncmp(answer, "err ", 4)) {
+		snprintf(said, sizeof(said), "!%d", atoi(answer + 4));
+		free(answer);
+		return said;
+	}
+	row = strchr(answer, '\n') + 1;
+	cr_assert(!strncmp(row, KVMM_EVENT_COLUMNS "\n", strlen(KVMM_EVENT_COLUMNS) + 1), "%s", answer);
+	for (row = strchr(row, '\n') + 1; *row; row = end + 1) {
+		end = strchr(row, '\n');
+		*end = '\0';
+		say_row(row, end - row);
+	}
+	free(answer);
+	return said;
+}
+
+Test(events_cmd, reader_goes_on_where_it_stood)
+{
+	cr_expect_str_eq(events("events a new 10"), "next@0 ");
+	cache_keys(pool, 1, 3);
+	cr_expect_str_eq(events("events - 0 2"), "+1 +2 next@2 ");
+	cr_expect_str_eq(events("events a 2 10"), "+3 next@3 ");
+	cr_expect_str_eq(events("events a 3 10"), "next@3 ");
+	cr_expect_str_eq(events("events a 1 1"), "+2 next@2 ", "another one");
+	cr_expect_str_eq(events("events a new 10"), "next@3 ");
+	cr_expect_str_eq(events("events a 0 0"), "next@0 ");
+}
+
+Test(events_cmd, requests_are_for_who_asks)
+{
+	struct kvmm_request_note note = { .size = sizeof(note), .input = 1 };
+	kvmm_key_t key = key_of(1);
+
+	note.keys = &key;
+	note.nr_keys = 1;
+	cr_expect_str_eq(events("events a new 10 requests"), "next@0 ");
+	cr_assert_eq(kvmm_note_request(pool, &note), 0);
+	cache_keys(pool, 1, 1);
+	cr_expect_str_eq(events("events a 0 10 requests"), "request request_keys +1 next@3 ");
+	cr_expect_str_eq(events("events a 0 10"), "+1 next@3 ");
+	cr_expect_str_eq(events("events a 3 10 all"), "next@3 ");
+	cr_assert_eq(kvmm_match_len(pool, &key, 1), 1);
+	cr_expect_str_eq(events("events a 3 10 all"), "next@3 ", "a length is no lookup");
+}
+
+Test(events_cmd, names_come_in_portions)
+{
+	cache_keys(pool, 1, 3);
+	cr_expect_str_eq(events("names a 10"), "+1 +2 +3 end@0 ");
+	cr_expect_str_eq(events("names a 2"), "+1 +2 more@0 ");
+	cr_expect_str_eq(events("names a 2 0 0 2"), "+3 end@0 ");
+}
+
+Test(events_cmd, what_is_no_place_is_refused)
+{
+	cr_expect_str_eq(events("events a new 10"), "next@0 ");
+	cr_expect_str_eq(events("events a 1 10"), "!22");
+	cr_expect_str_eq(events("events a -1 10"), "!22");
+	cr_expect_str_eq(events("events a 0 10 everything"), "!22");
+	cr_expect_str_eq(events("events a 0"), "!22");
+	cr_expect_str_eq(events("events b 0 10"), "!2");
+	cr_expect_str_eq(events("names a 10 0"), "!22");
+	cr_expect_str_eq(events("names a 0"), "!22");
+	cr_expect_str_eq(events("names a 10 0 77 4294967295"), "end@0 ");
+}
+
+Test(events_cmd, nothing_is_kept_for_who_does_not_come_back)
+{
+	struct fake_env fake;
+
+	tear_down();
+	fake_env_install(&fake);
+	set_up();
+	cr_expect_str_eq(events("events a new 10"), "next@0 ");
+	cache_keys(pool, 1, 1);
+	fake.now_ns += 31ull * 1000000000;
+	control_settle(control);
+	kvmm_control_poll(control);
+	cache_keys(pool, 2, 1);
+	cr_expect_str_eq(events("events a 0 10"), "+1 next@1 ", "the second one was told to nobody");
+	tear_down();
+	fake_env_remove(&fake);
+	set_up();
+}
