@@ -7,6 +7,7 @@
 #include "cache.h"
 #include "live.h"
 #include "record.h"
+#include "tell.h"
 #include "tiers.h"
 #include "transfer.h"
 
@@ -74,12 +75,15 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 		err = pattern_init(&cache->pattern, run->opt, cache->pool);
 	if (err)
 		return complain_of(err, "start");
+	if (tell_begin(cache))
+		return EXIT_INPUT;
 	return has_tiers(run->opt) ? tiers_begin(cache, cache->nr_keys) : transfer_begin(cache);
 }
 
 void cache_exit(struct cache *cache)
 {
 	live_remove(cache->run, cache->pool);
+	tell_end(cache);
 	kvmm_pool_destroy(cache->pool);
 	tiers_end(cache);
 	transfer_end(cache);
@@ -109,6 +113,13 @@ static void make_keys(struct cache *cache, u32 q, u32 nr_keys)
 	for (u32 i = 0; i < nr_keys; i++)
 		cache->keys[i] = key_of(key_name(run->opt, run->trace, &run->trace->req[q], i));
 	cache->keys_of = q;
+}
+
+const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys)
+{
+	*nr_keys = shape_of(cache->run->opt, &cache->run->trace->req[q]).nr_keys;
+	make_keys(cache, q, *nr_keys);
+	return cache->keys;
 }
 
 static struct held *held_alloc(u32 q, const struct shape *shape, u32 nr_blocks)
@@ -396,6 +407,8 @@ enum exit_code cache_release(struct cache *cache, struct held *held)
 		err = kvmm_put_many(cache->pool, held->refs, held->nr_refs);
 	if (err)
 		code = complain_of(err, "free request %u", held->q);
+	if (!code)
+		code = tell_over(cache, held->q, held->nr_hits);
 	note_release(cache, held);
 	transfer_forget(cache, held);
 	free(held);
@@ -413,9 +426,12 @@ u32 cache_available(struct cache *cache)
 
 enum exit_code cache_finish(struct cache *cache)
 {
+	enum exit_code code = tell_end(cache);
 	struct kvmm_pool_stat stat;
-	int err = kvmm_validate(cache->pool);
+	int err = code ? 0 : kvmm_validate(cache->pool);
 
+	if (code)
+		return code;
 	if (!err)
 		err = kvmm_pool_stat(cache->pool, &stat);
 	if (err)

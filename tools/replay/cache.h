@@ -36,6 +36,7 @@ struct held {
 #define US_PER_MISSED_TOKEN	125u
 #define US_PER_OUTPUT_TOKEN	20000u
 
+struct tell;
 struct tiers;
 struct transfer;
 
@@ -47,6 +48,7 @@ struct transfer;
  * @keys: keys of request @keys_of
  * @transfer: for --transfers: see transfer.h; else NULL
  * @tiers: for --host-blocks: see tiers.h; else NULL
+ * @tell: for --events: see tell.h; else NULL
  * @registered: blocks that got a key
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
@@ -57,6 +59,7 @@ struct cache {
 	struct future future;
 	struct transfer *transfer;
 	struct tiers *tiers;
+	struct tell *tell;
 	u32 *filled_by;
 	u32 *in_pageblock;
 	kvmm_key_t *keys;
@@ -95,6 +98,9 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 void cache_time(struct cache *cache, u64 now);
 
 void cache_exit(struct cache *cache);
+
+/* Keys of request @q, until another one's are asked for, or that is admitted. */
+const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
 
 /**
  * cache_admit() - take @nr_blocks for request @q

@@ -10,6 +10,7 @@
 #include "heap.h"
 #include "progress.h"
 #include "record.h"
+#include "tell.h"
 #include "tiers.h"
 
 /**
@@ -120,6 +121,7 @@ static enum exit_code admit(struct conc *conc)
 
 		if (nr > run->opt->nr_blocks) {
 			conc->cache.rejected++;
+			code = tell_over(&conc->cache, conc->head, 0);
 			continue;
 		}
 		code = cache_admit(&conc->cache, conc->head, nr, &held);
@@ -153,12 +155,15 @@ static enum exit_code complete(struct conc *conc)
 	return code;
 }
 
-static void arrive(struct conc *conc)
+static enum exit_code arrive(struct conc *conc)
 {
 	const struct trace *trace = conc->cache.run->trace;
+	enum exit_code code = EXIT_GOOD;
 
-	while (conc->arrived < trace->nr && trace->req[conc->arrived].arrival_us <= conc->now)
-		conc->arrived++;
+	while (!code && conc->arrived < trace->nr &&
+	       trace->req[conc->arrived].arrival_us <= conc->now)
+		code = tell_request(&conc->cache, conc->arrived++);
+	return code;
 }
 
 /* When the next copy has ended, in whole microseconds. */
@@ -196,7 +201,8 @@ static enum exit_code simulate(struct conc *conc)
 	progress_start(conc->cache.run, "conc", conc->cache.run->trace->nr);
 	while (!code && advance(conc)) {
 		code = complete(conc);
-		arrive(conc);
+		if (!code)
+			code = arrive(conc);
 		if (!code)
 			code = copy(conc);
 		if (!code)

@@ -26,7 +26,7 @@ enum option_key {
 	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
 	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
 	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
-	KEY_RUN_WINDOW, KEY_DIGEST, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
+	KEY_RUN_WINDOW, KEY_DIGEST, KEY_EVENTS, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
 	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS, KEY_STREAMS, KEY_STEP_US, KEY_THRESHOLD,
 	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
 	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
@@ -55,6 +55,8 @@ static const struct argp_option options[] = {
 	{ "ages", KEY_AGES, NULL, 0,
 	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
 	  "what was evicted came back", 0 },
+	{ "events", KEY_EVENTS, "FILE", 0,
+	  "Write all that the pool tells, and the requests, to FILE: see kvmm-events and kvmm-trace", 0 },
 	{ "digest", KEY_DIGEST, NULL, 0,
 	  "Make the pool deterministic, and say the digests of its history and of what it is in the "
 	  "end: the same in every run", 0 },
@@ -337,6 +339,13 @@ static void check_limits(struct argp_state *state, const struct options *opt)
 				   limits[i]);
 }
 
+static void check_events(struct argp_state *state, const struct options *opt)
+{
+	if (opt->events_path && ((opt->mode->run != run_seq && opt->mode->run != run_conc) ||
+				 limit_is(opt->policy)))
+		argp_error(state, "--events: in modes seq and conc only, and with a policy");
+}
+
 static void check_transfers(struct argp_state *state, const struct options *opt)
 {
 	if (!opt->transfers)
@@ -487,6 +496,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	set_defaults(opt, parse->keys_given);
 	check(state, opt);
 	check_pageblock(state, opt);
+	check_events(state, opt);
 	check_transfers(state, opt);
 	check_tiers(state, opt);
 }
@@ -553,6 +563,8 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->policies = arg;
 	} else if (key == KEY_AGES) {
 		opt->ages = true;
+	} else if (key == KEY_EVENTS) {
+		opt->events_path = arg;
 	} else if (key == KEY_DIGEST) {
 		opt->digest = true;
 	} else if (key == KEY_RUN_WINDOW) {
@@ -675,7 +687,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_STREAMS: case KEY_STEP_US: case KEY_THRESHOLD: case KEY_INTERVAL: case KEY_AHEAD:
 		parse_steps(state, parse->opt, key, arg);
 		return 0;
-	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
+	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_EVENTS: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
 	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
 		parse_cache(state, parse, key, arg);

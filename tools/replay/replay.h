@@ -71,6 +71,7 @@ struct source {
  * @record_calls: and how long calls of the library took
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
+ * @events_path: seq, conc: file for the events of the run, or NULL; see tell.h
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -80,6 +81,7 @@ struct options {
 	const char *alloc;
 	const char *device;
 	const char *report_path;
+	const char *events_path;
 	const char *record_path;
 	u64 record_every_ms;
 	u64 seed;

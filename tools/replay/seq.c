@@ -4,6 +4,7 @@
 #include "flood.h"
 #include "progress.h"
 #include "record.h"
+#include "tell.h"
 #include "tiers.h"
 
 /* Then a request may be refused though the pool would have room. */
@@ -46,18 +47,20 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 	const struct run *run = cache->run;
 	u32 nr = shape_of(run->opt, &run->trace->req[q]).prompt, hits;
 	struct held *held = NULL;
-	enum exit_code code;
+	enum exit_code code = tell_request(cache, q);
 
+	if (code)
+		return code;
 	if (nr > run->opt->nr_blocks) {
 		cache->rejected++;
 		cache->fp = fold(cache->fp, 0);
-		return EXIT_GOOD;
+		return tell_over(cache, q, 0);
 	}
 	cache_time(cache, q);
 	code = admit(cache, q, nr, &held);
 	if (!code && !held && has_limits(run->opt)) {
 		cache->rejected++;
-		return EXIT_GOOD;
+		return tell_over(cache, q, 0);
 	}
 	if (!code && !held)
 		code = complain(EXIT_WRONG, "request %u does not fit into an idle pool", q);
