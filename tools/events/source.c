@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Lines of events from a socket or a file; see source.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "source.h"
+
+#define MAX_ROWS	4096
+#define WAIT_NS		20000000
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+	stopped = number;
+}
+
+void source_catch_signals(void)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+bool source_is_stopped(void)
+{
+	return stopped;
+}
+
+bool source_wait(void)
+{
+	struct timespec time = { 0, WAIT_NS };
+
+	if (!stopped)
+		nanosleep(&time, NULL);
+	return !stopped;
+}
+
+/* ---- coming and going ---- */
+
+int source_open_file(struct source *source, const char *path)
+{
+	memset(source, 0, sizeof(*source));
+	source->file = strcmp(path, "-") ? fopen(path, "r") : stdin;
+	if (source->file)
+		return 0;
+	snprintf(source->why, sizeof(source->why), "%s", strerror(errno));
+	return -1;
+}
+
+static int ask(struct source *source)
+{
+	answer_free(&source->answer);
+	source->at = NULL;
+	if (client_call(&source->client, &source->answer, "events %s %s %u %s", source->pool,
+			source->cursor, MAX_ROWS, source->wish)) {
+		memcpy(source->why, source->client.why, sizeof(source->why));
+		return -1;
+	}
+	source->at = source->answer.text;
+	return 0;
+}
+
+int source_open_socket(struct source *source, const char *path, const char *pool, const char *wish)
+{
+	memset(source, 0, sizeof(*source));
+	source->is_live = true;
+	source->wish = wish;
+	snprintf(source->pool, sizeof(source->pool), "%s", pool ? pool : "-");
+	strcpy(source->cursor, "new");
+	if (client_open(&source->client, path)) {
+		memcpy(source->why, source->client.why, sizeof(source->why));
+		return -1;
+	}
+	return ask(source);
+}
+
+void source_close(struct source *source)
+{
+	if (source->is_live) {
+		answer_free(&source->answer);
+		client_close(&source->client);
+	} else if (source->file && source->file != stdin) {
+		fclose(source->file);
+	}
+	free(source->text);
+	source->text = NULL;
+}
+
+/* ---- lines ---- */
+
+/* Rows that are no events: where to go on, and what is missing. */
+static bool is_mark(struct source *source, const char *line, enum source_answer *answer)
+{
+	char seq[24], kind[8];
+
+	if (sscanf(line, "%23[0-9]\t%7[a-z]\t", seq, kind) != 2)
+		return false;
+	*answer = SOURCE_EMPTY;
+	if (!strcmp(kind, "next")) {
+		strcpy(source->cursor, seq);
+		return true;
+	}
+	*answer = SOURCE_LOST;
+	source->nr_lost = strtoull(strrchr(line, '\t') + 1, NULL, 10);
+	return !strcmp(kind, "lost");
+}
+
+static enum source_answer read_line(struct source *source, const char *line, size_t nr,
+				    struct kvmm_event *event)
+{
+	enum source_answer answer = SOURCE_EVENT;
+
+	source->line++;
+	if (!nr || *line == '#')
+		return SOURCE_EMPTY;
+	if (!kvmm_event_parse(line, nr, event) || is_mark(source, line, &answer))
+		return answer;
+	snprintf(source->why, sizeof(source->why), "line %llu is no event",
+		 (unsigned long long)source->line);
+	return SOURCE_ERROR;
+}
+
+static enum source_answer next_of_file(struct source *source, struct kvmm_event *event)
+{
+	enum source_answer answer = SOURCE_EMPTY;
+	ssize_t nr;
+
+	while (answer == SOURCE_EMPTY) {
+		nr = getline(&source->text, &source->room, source->file);
+		if (nr < 0)
+			break;
+		if (nr && source->text[nr - 1] == '\n')
+			source->text[--nr] = '\0';
+		answer = read_line(source, source->text, nr, event);
+	}
+	if (answer == SOURCE_EMPTY && ferror(source->file)) {
+		snprintf(source->why, sizeof(source->why), "%s", strerror(errno));
+		return SOURCE_ERROR;
+	}
+	return answer;
+}
+
+static enum source_answer next_of_socket(struct source *source, struct kvmm_event *event)
+{
+	enum source_answer answer = SOURCE_EMPTY;
+
+	if (!source->at && ask(source))
+		return SOURCE_ERROR;
+	while (answer == SOURCE_EMPTY && *source->at) {
+		char *line = source->at, *end = line + strcspn(line, "\n");
+
+		source->at = *end ? end + 1 : end;
+		*end = '\0';
+		answer = read_line(source, line, end - line, event);
+	}
+	if (answer == SOURCE_EMPTY)
+		source->at = NULL;
+	return answer;
+}
+
+enum source_answer source_next(struct source *source, struct kvmm_event *event)
+{
+	return source->is_live ? next_of_socket(source, event) : next_of_file(source, event);
+}

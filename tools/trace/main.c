@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm-trace: traces for kvmm-replay, from what a running engine tells, or from other traces. */
+#include <argp.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/types.h>
+
+#include "../events/source.h"
+#include "trace.h"
+
+enum { EXIT_GOOD = 0, EXIT_WRONG = 1, EXIT_INPUT = 2 };
+
+enum { KEY_SOCKET = 256, KEY_POOL, KEY_FROM, KEY_SECONDS, KEY_REQUESTS, KEY_BLOCK_TOKENS, KEY_TO };
+
+struct options {
+	bool converts;
+	bool json;
+	bool from_lookups;
+	const char *socket;
+	const char *pool;
+	const char *in;
+	const char *out;
+	u32 seconds;
+	u32 nr_requests;
+	u32 block_tokens;
+	u32 kind;
+	u32 nr_args;
+};
+
+static const struct argp_option argp_options[] = {
+	{ NULL, 0, NULL, 0, "record:", 1 },
+	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]", 0 },
+	{ "pool", KEY_POOL, "NAME", 0, "Which pool of the engine [the only one]", 0 },
+	{ "from", KEY_FROM, "WHAT", 0,
+	  "requests: as the engine notes them; lookups: each lookup is a request, for engines that "
+	  "note none [requests]", 0 },
+	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
+	{ "requests", KEY_REQUESTS, "N", 0, "Stop after so many have ended", 0 },
+	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [as the events say]", 0 },
+	{ NULL, 0, NULL, 0, "Both:", 2 },
+	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), azure (CSV), lengths (CSV) [mooncake]", 0 },
+	{ "output", 'o', "FILE", 0, "Where the trace goes [standard output]", 0 },
+	{ "json", 'j', NULL, 0, "Say what was done as one JSON object on standard output; needs -o", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Make traces that kvmm-replay reads: from the events of a running engine, or from other traces.\v"
+	"record: without FILE, from a control socket, until --seconds, --requests, SIGINT, or the end of the "
+	"engine; FILE is what kvmm-events record or kvmm-replay --events wrote, - standard input.\n"
+	"convert: FILE is a trace in any format that kvmm-replay reads.\n"
+	"\n"
+	"Numbers in traces stand for 512 tokens. Prompts that part within these share less in the trace "
+	"than they did; how often that was is said as \"split\".\n"
+	"\n"
+	"Examples:\n"
+	"  kvmm-trace record --seconds 600 -o day.jsonl\n"
+	"  kvmm-replay seq --block-tokens 16 --blocks 20000 day.jsonl\n"
+	"  kvmm-replay seq --events run.events trace.jsonl && kvmm-trace record run.events -o again.jsonl\n"
+	"  kvmm-trace convert --to lengths -o lengths.csv trace.jsonl\n"
+	"\n"
+	"Exit code: 0 good; 1 there was no engine, or nothing to be recorded, or writing failed; 2 bad usage "
+	"or a bad file.";
+
+static u32 number(struct argp_state *state, const char *name, const char *arg, u32 max)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end || errno || !value || value > max)
+		argp_error(state, "--%s: '%s' is no number from 1 to %u", name, arg, max);
+	return (u32)value;
+}
+
+static u32 word(struct argp_state *state, const char *name, const char *arg,
+		const char *const *words)
+{
+	u32 i;
+
+	for (i = 0; words[i] && strcmp(words[i], arg); i++)
+		;
+	if (!words[i])
+		argp_error(state, "--%s: there is no '%s'", name, arg);
+	return i;
+}
+
+static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
+{
+	static const char *const modes[] = { "record", "convert", NULL };
+
+	if (!opt->nr_args++)
+		opt->converts = word(state, "mode", arg, modes);
+	else if (opt->nr_args == 2)
+		opt->in = arg;
+	else
+		argp_error(state, "more than one file");
+}
+
+static void check(const struct options *opt, struct argp_state *state)
+{
+	if (!opt->nr_args)
+		argp_error(state, "record or convert?");
+	if (opt->converts && !opt->in)
+		argp_error(state, "convert: which trace?");
+	if (opt->converts && (opt->socket || opt->pool || opt->seconds || opt->nr_requests ||
+			      opt->block_tokens || opt->from_lookups))
+		argp_error(state, "convert takes --to, -o and --json only");
+	if (opt->in && opt->socket)
+		argp_error(state, "--socket, or a file, not both");
+	if (opt->json && !opt->out)
+		argp_error(state, "--json: the trace needs a place of its own, by -o");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	static const char *const froms[] = { "requests", "lookups", NULL };
+	struct options *opt = state->input;
+
+	switch (key) {
+	case 'j':
+		opt->json = true;
+		return 0;
+	case 'o':
+		opt->out = arg;
+		return 0;
+	case KEY_SOCKET:
+		opt->socket = arg;
+		return 0;
+	case KEY_POOL:
+		opt->pool = arg;
+		return 0;
+	case KEY_FROM:
+		opt->from_lookups = word(state, "from", arg, froms);
+		return 0;
+	case KEY_SECONDS:
+		opt->seconds = number(state, "seconds", arg, 1u << 24);
+		return 0;
+	case KEY_REQUESTS:
+		opt->nr_requests = number(state, "requests", arg, TRACE_MAX_REQUESTS);
+		return 0;
+	case KEY_BLOCK_TOKENS:
+		opt->block_tokens = number(state, "block-tokens", arg, TRACE_ID_TOKENS);
+		return 0;
+	case KEY_TO:
+		opt->kind = word(state, "to", arg, trace_kinds);
+		return 0;
+	case ARGP_KEY_ARG:
+		add_arg(opt, state, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check(opt, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int complain(int code, const char *what, const char *why)
+{
+	fprintf(stderr, "kvmm-trace: %s: %s\n", what, why);
+	return code;
+}
+
+/* ---- record ---- */
+
+static u64 now_s(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (u64)time.tv_sec;
+}
+
+static bool is_enough(const struct options *opt, const struct collect *collect, u64 begin_s)
+{
+	return source_is_stopped() || (opt->seconds && now_s() - begin_s >= opt->seconds) ||
+	       (opt->nr_requests && collect->nr_over >= opt->nr_requests);
+}
+
+static int take(struct collect *collect, const struct source *source, enum source_answer answer,
+		const struct kvmm_event *event)
+{
+	int err = 0;
+
+	if (answer == SOURCE_LOST)
+		collect_gap(collect, source->nr_lost);
+	else if (answer == SOURCE_EVENT)
+		err = collect_event(collect, event);
+	return err;
+}
+
+/* An engine that ends, after it was there, ends the trace. */
+static int record_all(const struct options *opt, struct source *source, struct collect *collect)
+{
+	const char *name = opt->in ? opt->in : source->client.path;
+	u64 begin_s = now_s();
+	struct kvmm_event event;
+	enum source_answer answer;
+	int err;
+
+	while (!is_enough(opt, collect, begin_s)) {
+		answer = source_next(source, &event);
+		if (answer == SOURCE_ERROR && source->is_live && collect->nr)
+			return EXIT_GOOD;
+		if (answer == SOURCE_ERROR)
+			return complain(source->is_live ? EXIT_WRONG : EXIT_INPUT, name, source->why);
+		if (answer == SOURCE_EMPTY && (!source->is_live || !source_wait()))
+			return EXIT_GOOD;
+		err = take(collect, source, answer, &event);
+		if (err)
+			return complain(err == -EBADMSG ? EXIT_INPUT : EXIT_WRONG, name,
+					kvmm_strerror(err));
+	}
+	return EXIT_GOOD;
+}
+
+static int open_source(const struct options *opt, struct source *source)
+{
+	if (opt->in) {
+		if (source_open_file(source, opt->in))
+			return complain(EXIT_INPUT, opt->in, source->why);
+		return EXIT_GOOD;
+	}
+	source_catch_signals();
+	if (source_open_socket(source, opt->socket, opt->pool,
+			       opt->from_lookups ? "lookups" : "requests"))
+		return complain(EXIT_WRONG, "control socket", source->why);
+	return EXIT_GOOD;
+}
+
+static int fold_all(struct collect *collect, struct trace *trace, struct folded *folded)
+{
+	int err = collect->nr ? fold_requests(collect, trace, folded) : 0;
+
+	if (err == -EINVAL && !collect->block_tokens)
+		return complain(EXIT_INPUT, "record", "no block was stored: --block-tokens?");
+	if (err == -EINVAL)
+		return complain(EXIT_INPUT, "record", "blocks that do not divide 512 tokens");
+	if (err)
+		return complain(EXIT_WRONG, "record", kvmm_strerror(err));
+	if (!trace->nr)
+		return complain(EXIT_WRONG, "record", "there was no request; does the engine note "
+				"them? --from lookups does without");
+	return EXIT_GOOD;
+}
+
+static int record(const struct options *opt, struct trace *trace, struct folded *folded,
+		  u64 *nr_lost)
+{
+	struct collect collect;
+	struct source source;
+	int code = open_source(opt, &source);
+
+	collect_init(&collect, opt->from_lookups, opt->block_tokens);
+	if (!code)
+		code = record_all(opt, &source, &collect);
+	if (!code)
+		code = fold_all(&collect, trace, folded);
+	*nr_lost = collect.nr_lost;
+	collect_exit(&collect);
+	source_close(&source);
+	return code;
+}
+
+/* ---- convert ---- */
+
+static int convert(const struct options *opt, struct trace *trace, struct folded *folded)
+{
+	int fd = strcmp(opt->in, "-") ? open(opt->in, O_RDONLY | O_CLOEXEC) : STDIN_FILENO, err;
+	struct trace_error error;
+
+	if (fd < 0)
+		return complain(EXIT_INPUT, opt->in, strerror(errno));
+	err = trace_read(trace, fd, &error);
+	if (fd != STDIN_FILENO)
+		close(fd);
+	if (err) {
+		fprintf(stderr, "kvmm-trace: %s:%llu: %s\n", opt->in,
+			(unsigned long long)error.line, error.what);
+		return err == -ENOMEM ? EXIT_WRONG : EXIT_INPUT;
+	}
+	for (u32 q = 0; q < trace->nr; q++)
+		folded->nr_rounded += trace->req[q].arrival_us % 1000 != 0;
+	return EXIT_GOOD;
+}
+
+/* ---- both ---- */
+
+static int write_out(const struct options *opt, const struct trace *trace)
+{
+	FILE *out = opt->out ? fopen(opt->out, "w") : stdout;
+	int err;
+
+	if (!out)
+		return complain(EXIT_INPUT, opt->out, strerror(errno));
+	err = trace_write(trace, opt->kind, out);
+	if (opt->out && fclose(out))
+		err = -EIO;
+	return err ? complain(EXIT_WRONG, opt->out ? opt->out : "standard output", strerror(errno)) :
+		     EXIT_GOOD;
+}
+
+/* What could not be kept is said. Only traces in JSONL are in milliseconds. */
+static void report(const struct options *opt, const struct trace *trace, struct folded *folded,
+		   u64 nr_lost)
+{
+	u64 input = 0, output = 0;
+
+	for (u32 q = 0; q < trace->nr; q++) {
+		input += trace->req[q].input;
+		output += trace->req[q].output;
+	}
+	if (opt->kind != TRACE_MOONCAKE)
+		folded->nr_rounded = 0;
+	fprintf(opt->json ? stdout : stderr, opt->json ?
+		"{\"requests\": %u, \"input_tokens\": %llu, \"output_tokens\": %llu, "
+		"\"lost_events\": %llu, \"broken\": %u, \"odd\": %u, \"split\": %llu, "
+		"\"rounded\": %u, \"format\": \"%s\"}\n" :
+		"%u requests, %llu + %llu tokens; %llu events lost, left out: %u broken, %u odd; "
+		"%llu groups split, %u arrivals rounded; %s\n",
+		trace->nr, (unsigned long long)input, (unsigned long long)output,
+		(unsigned long long)nr_lost, folded->nr_broken, folded->nr_odd,
+		(unsigned long long)folded->nr_split, folded->nr_rounded, trace_kinds[opt->kind]);
+}
+
+int main(int argc, char **argv)
+{
+	const struct argp argp = { argp_options, parse, "record [FILE]\nconvert FILE", doc,
+				   NULL, NULL, NULL };
+	struct options opt = { 0 };
+	struct folded folded = { 0 };
+	struct trace trace = { 0 };
+	u64 nr_lost = 0;
+	int code;
+
+	argp_err_exit_status = EXIT_INPUT;
+	argp_program_version = kvmm_version();
+	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	code = opt.converts ? convert(&opt, &trace, &folded) :
+			      record(&opt, &trace, &folded, &nr_lost);
+	if (!code)
+		code = write_out(&opt, &trace);
+	if (!code)
+		report(&opt, &trace, &folded, nr_lost);
+	trace_close(&trace);
+	return code;
+}
