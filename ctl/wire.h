@@ -30,6 +30,8 @@ struct wire_event {
 	u64 last_hash;
 	u64 parent;
 	u32 nr_tokens;
+	u32 hash_at;		/* where its own begin, among those of the batch */
+	u32 token_at;
 	u64 block_size;
 	u64 group;
 };
@@ -39,7 +41,16 @@ struct wire_batch {
 	u64 rank;		/* or WIRE_NONE */
 	u32 nr;			/* events, @max of which are in @event at most */
 	struct wire_event *event;
+	struct kvmm_wire_event *into;	/* instead; NULL: ->event */
 	u32 max;
+
+	/* All of them, in the order of the events; those that have room. NULL: not wanted. */
+	u64 *hash;
+	u32 *token;
+	u32 max_hashes;
+	u32 max_tokens;
+	u32 nr_hashes;		/* there are, room or not */
+	u32 nr_tokens;
 };
 
 /*
@@ -47,5 +58,7 @@ struct wire_batch {
  * that are too many are passed over.
  */
 int wire_read(const void *bytes, size_t nr, struct wire_batch *batch);
+/* The same, and something may follow; *@used: bytes of the batch. */
+int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used);
 
 #endif /* CTL_WIRE_H */

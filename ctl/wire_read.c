@@ -42,7 +42,21 @@ static int hash_of(const struct unpacked *value, u64 *hash)
 	return 0;
 }
 
-static int read_hashes(struct unpack *unpack, struct wire_event *event)
+static void keep_hash(struct wire_batch *batch, u64 hash)
+{
+	if (batch->hash && batch->nr_hashes < batch->max_hashes)
+		batch->hash[batch->nr_hashes] = hash;
+	batch->nr_hashes++;
+}
+
+static void keep_token(struct wire_batch *batch, u64 token)
+{
+	if (batch->token && batch->nr_tokens < batch->max_tokens)
+		batch->token[batch->nr_tokens] = token;
+	batch->nr_tokens++;
+}
+
+static int read_hashes(struct unpack *unpack, struct wire_batch *batch, struct wire_event *event)
 {
 	struct unpacked list, value;
 	int err = unpack_next(unpack, &list);
@@ -51,12 +65,14 @@ static int read_hashes(struct unpack *unpack, struct wire_event *event)
 	if (err || list.type != UNPACK_ARRAY)
 		return -EBADMSG;
 	event->nr_hashes = list.nr;
+	event->hash_at = batch->nr_hashes;
 	for (u32 i = 0; i < list.nr && !err; i++) {
 		err = unpack_next(unpack, &value);
 		if (!err)
 			err = hash_of(&value, &hash);
 		if (err)
 			return err;
+		keep_hash(batch, hash);
 		if (!i)
 			event->first_hash = hash;
 		event->last_hash = hash;
@@ -75,7 +91,7 @@ static int read_parent(struct unpack *unpack, struct wire_event *event)
 	return hash_of(&value, &event->parent);
 }
 
-static int read_tokens(struct unpack *unpack, struct wire_event *event)
+static int read_tokens(struct unpack *unpack, struct wire_batch *batch, struct wire_event *event)
 {
 	struct unpacked list, value;
 	int err = unpack_next(unpack, &list);
@@ -83,10 +99,13 @@ static int read_tokens(struct unpack *unpack, struct wire_event *event)
 	if (err || list.type != UNPACK_ARRAY)
 		return -EBADMSG;
 	event->nr_tokens = list.nr;
+	event->token_at = batch->nr_tokens;
 	for (u32 i = 0; i < list.nr && !err; i++) {
 		err = unpack_next(unpack, &value);
-		if (!err && value.type != UNPACK_UINT)
+		if (!err && (value.type != UNPACK_UINT || value.number > UINT32_MAX))
 			err = -EBADMSG;
+		if (!err)
+			keep_token(batch, value.number);
 	}
 	return err;
 }
@@ -113,15 +132,16 @@ static int read_medium(struct unpack *unpack, struct wire_event *event)
 	return err || value.type == UNPACK_STR || value.type == UNPACK_NIL ? err : -EBADMSG;
 }
 
-static int read_field(struct unpack *unpack, enum field field, struct wire_event *event)
+static int read_field(struct unpack *unpack, enum field field, struct wire_batch *batch,
+		      struct wire_event *event)
 {
 	switch (field) {
 	case HASHES:
-		return read_hashes(unpack, event);
+		return read_hashes(unpack, batch, event);
 	case PARENT:
 		return read_parent(unpack, event);
 	case TOKENS:
-		return read_tokens(unpack, event);
+		return read_tokens(unpack, batch, event);
 	case BLOCK_SIZE:
 		return read_number(unpack, &event->block_size);
 	case MEDIUM:
@@ -158,12 +178,13 @@ static enum field field_at(const struct wire_event *event, u32 i)
 	return OTHER;
 }
 
-static int read_array_event(struct unpack *unpack, u32 nr, struct wire_event *event)
+static int read_array_event(struct unpack *unpack, u32 nr, struct wire_batch *batch,
+			    struct wire_event *event)
 {
 	int err = nr ? read_kind(unpack, event) : -EBADMSG;
 
 	for (u32 i = 1; i < nr && !err; i++)
-		err = read_field(unpack, field_at(event, i - 1), event);
+		err = read_field(unpack, field_at(event, i - 1), batch, event);
 	return err;
 }
 
@@ -177,7 +198,8 @@ static enum field field_of(const struct unpacked *name)
 	return field;
 }
 
-static int read_map_event(struct unpack *unpack, u32 nr, struct wire_event *event)
+static int read_map_event(struct unpack *unpack, u32 nr, struct wire_batch *batch,
+			  struct wire_event *event)
 {
 	struct unpacked name;
 	bool has_type = false;
@@ -188,13 +210,24 @@ static int read_map_event(struct unpack *unpack, u32 nr, struct wire_event *even
 		if (err || name.type != UNPACK_STR)
 			return -EBADMSG;
 		if (!unpacked_is(&name, "type")) {
-			err = read_field(unpack, field_of(&name), event);
+			err = read_field(unpack, field_of(&name), batch, event);
 			continue;
 		}
 		has_type = true;
 		err = read_kind(unpack, event);
 	}
 	return err || has_type ? err : -EBADMSG;
+}
+
+static void tell_event(const struct wire_event *from, struct kvmm_wire_event *to)
+{
+	*to = (struct kvmm_wire_event){
+		.kind = from->kind, .medium = from->medium,
+		.flags = from->has_parent ? KVMM_EVENT_HAS_PARENT : 0,
+		.nr_hashes = from->nr_hashes, .first_hash = from->hash_at,
+		.nr_tokens = from->nr_tokens, .first_token = from->token_at,
+		.parent = from->parent, .block_size = from->block_size, .group = from->group,
+	};
 }
 
 static int read_event(struct unpack *unpack, struct wire_batch *batch)
@@ -204,14 +237,16 @@ static int read_event(struct unpack *unpack, struct wire_batch *batch)
 	int err = unpack_next(unpack, &head);
 
 	if (!err && head.type == UNPACK_ARRAY)
-		err = read_array_event(unpack, head.nr, &event);
+		err = read_array_event(unpack, head.nr, batch, &event);
 	else if (!err && head.type == UNPACK_MAP)
-		err = read_map_event(unpack, head.nr, &event);
+		err = read_map_event(unpack, head.nr, batch, &event);
 	else
 		return -EBADMSG;
 	if (err || event.kind == KVMM_NR_EVENT_KINDS)
 		return err;
-	if (batch->nr < batch->max)
+	if (batch->nr < batch->max && batch->into)
+		tell_event(&event, &batch->into[batch->nr]);
+	else if (batch->nr < batch->max)
 		batch->event[batch->nr] = event;
 	batch->nr++;
 	return 0;
@@ -231,13 +266,13 @@ static int read_rank(struct unpack *unpack, u32 nr, struct wire_batch *batch)
 	return err;
 }
 
-int wire_read(const void *bytes, size_t nr, struct wire_batch *batch)
+int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used)
 {
 	struct unpack unpack = { .buf = bytes, .nr = nr };
 	struct unpacked head, stamp, list;
 	int err = unpack_next(&unpack, &head);
 
-	batch->nr = 0;
+	batch->nr = batch->nr_hashes = batch->nr_tokens = 0;
 	if (err || head.type != UNPACK_ARRAY || head.nr < 2)
 		return -EBADMSG;
 	if (unpack_next(&unpack, &stamp) || stamp.type != UNPACK_F64)
@@ -249,5 +284,51 @@ int wire_read(const void *bytes, size_t nr, struct wire_batch *batch)
 		err = read_event(&unpack, batch);
 	if (!err)
 		err = read_rank(&unpack, head.nr, batch);
-	return err || unpack.at == nr ? err : -EBADMSG;
+	*used = unpack.at;
+	return err;
+}
+
+int wire_read(const void *bytes, size_t nr, struct wire_batch *batch)
+{
+	size_t used;
+	int err = wire_read_first(bytes, nr, batch, &used);
+
+	return err || used == nr ? err : -EBADMSG;
+}
+
+/* ---- for tools ---- */
+
+static_assert(WIRE_NONE == KVMM_WIRE_NONE, "one value");
+
+static bool is_bad(const struct kvmm_wire_batch *batch)
+{
+	return !batch || batch->size != sizeof(*batch) || (batch->max_events && !batch->event) ||
+	       (batch->max_hashes && !batch->hash) || (batch->max_tokens && !batch->token);
+}
+
+int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire_batch *batch)
+{
+	struct wire_batch read;
+	size_t used;
+	int err;
+
+	if (!bytes || is_bad(batch))
+		return -EINVAL;
+	read = (struct wire_batch){
+		.into = batch->event, .max = batch->max_events, .hash = batch->hash,
+		.token = batch->token, .max_hashes = batch->max_hashes,
+		.max_tokens = batch->max_tokens,
+	};
+	err = wire_read_first(bytes, nr, &read, &used);
+	if (err)
+		return err;
+	batch->seconds = read.seconds;
+	batch->rank = read.rank;
+	batch->nr_events = read.nr;
+	batch->nr_hashes = read.nr_hashes;
+	batch->nr_tokens = read.nr_tokens;
+	if (read.nr > batch->max_events || read.nr_hashes > batch->max_hashes ||
+	    read.nr_tokens > batch->max_tokens)
+		return -ENOSPC;
+	return used;
 }

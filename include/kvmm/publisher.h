@@ -87,6 +87,71 @@ KVMM_API int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double se
 					 const struct kvmm_event *events, uint32_t nr,
 					 const uint32_t *const *tokens, void *buf, size_t bytes);
 
+/* ---- reading ---- */
+
+/** Numbers that a batch does not have. */
+#define KVMM_WIRE_NONE		UINT64_MAX
+
+/**
+ * struct kvmm_wire_event - one event of a batch
+ * @kind: enum kvmm_event_kind
+ * @medium: enum kvmm_medium; KVMM_NR_MEDIA: not said, or not known
+ * @flags: KVMM_EVENT_HAS_PARENT
+ * @nr_hashes, @first_hash: its blocks: from there on in @hash of the batch
+ * @nr_tokens, @first_token: the same in @token
+ * @parent: with KVMM_EVENT_HAS_PARENT
+ * @block_size: tokens a block; 0: not said, as of a removed one
+ * @group: 0 if it was not said
+ */
+struct kvmm_wire_event {
+	uint8_t kind;
+	uint8_t medium;
+	uint16_t flags;
+	uint32_t nr_hashes;
+	uint32_t first_hash;
+	uint32_t nr_tokens;
+	uint32_t first_token;
+	uint32_t reserved;
+	uint64_t parent;
+	uint64_t block_size;
+	uint64_t group;
+};
+
+/**
+ * struct kvmm_wire_batch - a batch that is read
+ * @size: sizeof(struct kvmm_wire_batch)
+ * @event, @max_events: room of the caller's; so for @hash and @token
+ * @hash: signed numbers in two's complement; of bytes the last 8
+ * @seconds: out: time stamp
+ * @rank: out: or KVMM_WIRE_NONE
+ * @nr_events, @nr_hashes, @nr_tokens: out: there are
+ */
+struct kvmm_wire_batch {
+	size_t size;
+	struct kvmm_wire_event *event;
+	uint64_t *hash;
+	uint32_t *token;
+	uint32_t max_events;
+	uint32_t max_hashes;
+	uint32_t max_tokens;
+	uint32_t nr_events;
+	uint32_t nr_hashes;
+	uint32_t nr_tokens;
+	double seconds;
+	uint64_t rank;
+};
+
+/**
+ * kvmm_wire_decode() - read a batch in any of the formats, whoever wrote it
+ * @bytes: the batch, which may be anything; what stands behind it is not looked at
+ *
+ * Events of unknown kinds are left out, fields that are too many are passed over.
+ *
+ * Return: bytes of the batch; -EBADMSG it is none; -ENOSPC it has more than there is room for, and
+ * @nr_events, @nr_hashes and @nr_tokens say how much; -EINVAL.
+ */
+KVMM_API int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire_batch *batch);
+
 /**
  * struct kvmm_publisher_attr - a publisher
  * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmm-events: what a pool tells, as it happens, from a file, or to a file. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kvmm/types.h>
+
+#include "print.h"
+#include "source.h"
+#include "wire.h"
+
+enum { EXIT_GOOD = 0, EXIT_WRONG = 1, EXIT_INPUT = 2 };
+
+enum { KEY_SOCKET = 256, KEY_POOL, KEY_ZMQ, KEY_TOPIC, KEY_WHAT, KEY_SECONDS, KEY_COUNT };
+
+enum mode { TAIL, DECODE, RECORD, NAMES };
+
+static const char *const modes[] = { "tail", "decode", "record", "names", NULL };
+
+struct options {
+	enum mode mode;
+	bool json;
+	const char *socket;
+	const char *pool;
+	const char *zmq;
+	const char *topic;
+	const char *what;
+	const char *file;
+	unsigned long seconds;
+	unsigned long count;
+	unsigned int nr_args;
+};
+
+static const struct argp_option argp_options[] = {
+	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]", 0 },
+	{ "pool", KEY_POOL, "NAME", 0, "Which pool of the engine [the only one]", 0 },
+	{ "what", KEY_WHAT, "WHAT", 0, "names, requests (and names), lookups (and names), all [names]", 0 },
+	{ "zmq", KEY_ZMQ, "ENDPOINT", 0, "From a publisher instead, as tcp://127.0.0.1:5557", 0 },
+	{ "topic", KEY_TOPIC, "TEXT", 0, "Only messages whose topic begins so [all]", 0 },
+	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
+	{ "count", 'n', "N", 0, "Stop after so many events", 0 },
+	{ "json", 'j', NULL, 0, "One JSON object a line", 0 },
+	{ 0 },
+};
+
+static const char doc[] =
+	"Show what names come and go in a pool.\v"
+	"tail: as it happens. names: all that is cached now. record: to FILE, which kvmm-trace reads; from a "
+	"publisher, its batches one behind the other. decode: such batches, of any engine that speaks the "
+	"format, from FILE or standard input.\n"
+	"\n"
+	"Examples:\n"
+	"  kvmm-events tail --count 10\n"
+	"  kvmm-events tail --what requests --json | jq .input\n"
+	"  kvmm-events record --what requests --seconds 60 day.events\n"
+	"  kvmm-events record --zmq tcp://127.0.0.1:5557 day.batches && kvmm-events decode day.batches\n"
+	"\n"
+	"Exit code: 0 good; 1 there is no engine or publisher, or it has gone, or events were lost in between; "
+	"2 bad usage or a bad file.";
+
+static unsigned long number(struct argp_state *state, const char *name, const char *arg)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end || errno || !value)
+		argp_error(state, "--%s: '%s' is no number of 1 or more", name, arg);
+	return value;
+}
+
+static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
+{
+	unsigned int i;
+
+	if (opt->nr_args++ == 0) {
+		for (i = 0; modes[i] && strcmp(modes[i], arg); i++)
+			;
+		if (!modes[i])
+			argp_error(state, "there is no '%s'", arg);
+		opt->mode = i;
+	} else if (opt->nr_args == 2 && (opt->mode == DECODE || opt->mode == RECORD)) {
+		opt->file = arg;
+	} else {
+		argp_error(state, "what is '%s' for?", arg);
+	}
+}
+
+static void check(const struct options *opt, struct argp_state *state)
+{
+	static const char *const wishes[] = { "names", "requests", "lookups", "all" };
+	bool known = false;
+
+	for (size_t i = 0; i < 4; i++)
+		known |= !strcmp(opt->what, wishes[i]);
+	if (!opt->nr_args)
+		argp_error(state, "tail, names, record, or decode?");
+	if (!known)
+		argp_error(state, "--what: there is no '%s'", opt->what);
+	if (opt->mode == RECORD && !opt->file)
+		argp_error(state, "record: to which file?");
+	if (opt->zmq && (opt->socket || opt->pool || opt->mode == NAMES || opt->mode == DECODE))
+		argp_error(state, "--zmq: with tail or record, and without --socket or --pool");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *opt = state->input;
+
+	switch (key) {
+	case 'j':
+		opt->json = true;
+		return 0;
+	case 'n':
+		opt->count = number(state, "count", arg);
+		return 0;
+	case KEY_SECONDS:
+		opt->seconds = number(state, "seconds", arg);
+		return 0;
+	case KEY_SOCKET:
+		opt->socket = arg;
+		return 0;
+	case KEY_POOL:
+		opt->pool = arg;
+		return 0;
+	case KEY_ZMQ:
+		opt->zmq = arg;
+		return 0;
+	case KEY_TOPIC:
+		opt->topic = arg;
+		return 0;
+	case KEY_WHAT:
+		opt->what = arg;
+		return 0;
+	case ARGP_KEY_ARG:
+		add_arg(opt, state, arg);
+		return 0;
+	case ARGP_KEY_END:
+		check(opt, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int complain(int code, const char *what, const char *why)
+{
+	fprintf(stderr, "kvmm-events: %s: %s\n", what, why);
+	return code;
+}
+
+/* ---- until when ---- */
+
+struct until {
+	time_t begin;
+	uint64_t nr_events;
+	uint64_t nr_lost;
+};
+
+static time_t now_s(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+static bool is_over(const struct options *opt, const struct until *until)
+{
+	return source_is_stopped() || (opt->count && until->nr_events >= opt->count) ||
+	       (opt->seconds && (unsigned long)(now_s() - until->begin) >= opt->seconds);
+}
+
+/* ---- from a control socket ---- */
+
+static void show(const struct printer *printer, const struct source *source,
+		 enum source_answer answer, const struct kvmm_event *event, struct until *until)
+{
+	if (answer == SOURCE_LOST) {
+		until->nr_lost += source->nr_lost;
+		print_lost(printer, source->nr_lost);
+	} else if (answer == SOURCE_EVENT) {
+		until->nr_events++;
+		print_event(printer, event);
+	}
+}
+
+static int follow(const struct options *opt, const struct printer *printer, struct source *source)
+{
+	struct until until = { .begin = now_s() };
+	enum source_answer answer;
+	struct kvmm_event event;
+
+	while (!is_over(opt, &until)) {
+		answer = source_next(source, &event);
+		if (answer == SOURCE_ERROR)
+			return complain(EXIT_WRONG, source->client.path, source->why);
+		show(printer, source, answer, &event, &until);
+		if (answer == SOURCE_EMPTY) {
+			fflush(printer->out);
+			source_wait();
+		}
+	}
+	return until.nr_lost ? complain(EXIT_WRONG, source->client.path, "events were lost") :
+			       EXIT_GOOD;
+}
+
+static int from_socket(const struct options *opt, const struct printer *printer)
+{
+	struct source source;
+	int code;
+
+	if (source_open_socket(&source, opt->socket, opt->pool, opt->what))
+		code = complain(EXIT_WRONG, "control socket", source.why);
+	else
+		code = follow(opt, printer, &source);
+	source_close(&source);
+	return code;
+}
+
+/* ---- all names ---- */
+
+/* Of an answer; the last row says where to go on: 1, or 0 that was all. -1: it makes no sense. */
+static int show_names(const struct printer *printer, char *text, char *place, size_t bytes)
+{
+	unsigned long long watermark;
+	unsigned int at, medium;
+	struct kvmm_event event;
+	char kind[8];
+
+	for (char *line = text, *end; *line; line = end) {
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = '\0';
+		if (*line == '#')
+			continue;
+		if (!kvmm_event_parse(line, strlen(line), &event)) {
+			print_event(printer, &event);
+			continue;
+		}
+		if (sscanf(line, "%llu\t%7s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u", &watermark, kind, &at,
+			   &medium) != 4)
+			return -1;
+		snprintf(place, bytes, " %llu %u %u", watermark, medium, at);
+		return !strcmp(kind, "more");
+	}
+	return -1;
+}
+
+static int names(const struct options *opt, const struct printer *printer)
+{
+	struct client client;
+	struct answer answer = { 0 };
+	char place[64] = "";
+	int more = 1;
+
+	if (client_open(&client, opt->socket))
+		return complain(EXIT_WRONG, "control socket", client.why);
+	while (more > 0) {
+		if (client_call(&client, &answer, "names %s 4096%s", opt->pool ? opt->pool : "-",
+				place))
+			return complain(EXIT_WRONG, client.path, client.why);
+		more = show_names(printer, answer.text, place, sizeof(place));
+		answer_free(&answer);
+	}
+	client_close(&client);
+	return more ? complain(EXIT_WRONG, "names", "the answer makes no sense") : EXIT_GOOD;
+}
+
+/* ---- from a publisher ---- */
+
+static int take_batch(const struct options *opt, const struct printer *printer,
+		      const struct subscriber *sub, struct until *until)
+{
+	if (opt->mode == TAIL)
+		return batch_print(printer, sub->buf, sub->nr, &until->nr_events) > 0 ? EXIT_GOOD :
+			complain(EXIT_WRONG, opt->zmq, "a message that is no batch of events");
+	until->nr_events++;
+	return fwrite(sub->buf, 1, sub->nr, printer->out) == sub->nr ? EXIT_GOOD :
+		complain(EXIT_WRONG, opt->file, strerror(errno));
+}
+
+static int from_publisher(const struct options *opt, const struct printer *printer)
+{
+	struct until until = { .begin = now_s() };
+	struct subscriber sub;
+	int code = EXIT_GOOD, got;
+	uint64_t next = 0;
+
+	if (subscribe(&sub, opt->zmq, opt->topic))
+		code = complain(EXIT_WRONG, opt->zmq, sub.why);
+	while (!code && !is_over(opt, &until)) {
+		got = subscriber_next(&sub);
+		if (got < 0)
+			code = complain(EXIT_WRONG, opt->zmq, sub.why);
+		if (got <= 0) {
+			fflush(printer->out);
+			continue;
+		}
+		if (next && sub.seq != next)
+			until.nr_lost++;
+		next = sub.seq + 1;
+		code = take_batch(opt, printer, &sub, &until);
+	}
+	unsubscribe(&sub);
+	if (!code && until.nr_lost)
+		code = complain(EXIT_WRONG, opt->zmq, "batches were lost");
+	return code;
+}
+
+/* ---- from a file of batches ---- */
+
+static uint8_t *read_all(FILE *file, size_t *nr)
+{
+	size_t room = 1 << 16, got = 1;
+	uint8_t *buf = malloc(room);
+
+	for (*nr = 0; buf && got; *nr += got) {
+		if (*nr == room) {
+			uint8_t *more = realloc(buf, room *= 2);
+
+			if (!more) {
+				free(buf);
+				return NULL;
+			}
+			buf = more;
+		}
+		got = fread(buf + *nr, 1, room - *nr, file);
+	}
+	return buf;
+}
+
+static int decode(const struct options *opt, const struct printer *printer)
+{
+	const char *name = opt->file && strcmp(opt->file, "-") ? opt->file : NULL;
+	FILE *file = name ? fopen(name, "r") : stdin;
+	struct until until = { .begin = now_s() };
+	int code = EXIT_GOOD;
+	uint8_t *buf;
+	size_t nr, at = 0;
+	int64_t used;
+	char where[80];
+
+	if (!file)
+		return complain(EXIT_INPUT, name, strerror(errno));
+	buf = read_all(file, &nr);
+	if (!buf || ferror(file))
+		code = complain(EXIT_INPUT, name ? name : "-", strerror(errno));
+	while (!code && at < nr && !is_over(opt, &until)) {
+		used = batch_print(printer, buf + at, nr - at, &until.nr_events);
+		snprintf(where, sizeof(where), "byte %zu", at);
+		if (used <= 0)
+			code = complain(EXIT_INPUT, where, used == -ENOMEM ? "no memory" :
+					"this is no batch of events");
+		else
+			at += used;
+	}
+	free(buf);
+	if (name)
+		fclose(file);
+	return code;
+}
+
+/* ---- all of it ---- */
+
+static int run(const struct options *opt, struct printer *printer)
+{
+	if (opt->mode == DECODE)
+		return decode(opt, printer);
+	if (opt->mode == NAMES)
+		return names(opt, printer);
+	source_catch_signals();
+	return opt->zmq ? from_publisher(opt, printer) : from_socket(opt, printer);
+}
+
+static int open_output(const struct options *opt, struct printer *printer)
+{
+	if (opt->mode != RECORD) {
+		printer->colours = !opt->json && isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+		return EXIT_GOOD;
+	}
+	printer->out = fopen(opt->file, "w");
+	if (!printer->out)
+		return complain(EXIT_INPUT, opt->file, strerror(errno));
+	printer->table = true;
+	if (!opt->zmq)
+		fputs(KVMM_EVENT_COLUMNS "\n", printer->out);
+	return EXIT_GOOD;
+}
+
+int main(int argc, char **argv)
+{
+	const struct argp argp = { argp_options, parse, "tail\nnames\nrecord FILE\ndecode [FILE]", doc,
+				   NULL, NULL, NULL };
+	struct options opt = { .what = "names", .topic = "" };
+	struct printer printer = { .out = stdout };
+	int code;
+
+	argp_err_exit_status = EXIT_INPUT;
+	argp_program_version = kvmm_version();
+	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	printer.json = opt.json;
+	code = open_output(&opt, &printer);
+	if (code)
+		return code;
+	code = run(&opt, &printer);
+	if ((ferror(printer.out) || fclose(printer.out)) && !code)
+		code = complain(EXIT_WRONG, "output", strerror(errno));
+	return code;
+}
