@@ -402,7 +402,6 @@ int main(int argc, char **argv)
 	int code;
 
 	argp_err_exit_status = EXIT_INPUT;
-	argp_program_version = kvmm_version();
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	printer.json = opt.json;
 	code = open_output(&opt, &printer);
