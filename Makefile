@@ -211,6 +211,9 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
+	install -d $(DESTDIR)$(prefix)/share/kvmm
+	install -m 644 $(srctree)/share/prometheus/kvmm.rules.yml $(srctree)/share/grafana/kvmm.json \
+		$(DESTDIR)$(prefix)/share/kvmm
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
 
 # ---------------------------------------------------------------------------

@@ -88,6 +88,7 @@ void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
 	u32 nr = KV_WORDS(zone->nr_blocks);
 
 	memset(glance, 0, sizeof(*glance));
+	glance->pageblock_order = zone->pageblock_order;
 	if (zone->ops->peek)
 		for (u32 word = 0; word < nr; word++)
 			see_word(&walk, word,

@@ -155,10 +155,10 @@ int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t l
 	return print(&snap, what, buf, len);
 }
 
-int kv_zone_glance_text(const struct kvmm_zone *zone, const struct kv_zone_glance *glance,
-			const char *what, struct kv_zone_label label, char *buf, size_t len)
+int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
+		        struct kv_zone_label label, char *buf, size_t len)
 {
-	struct snapshot snap = { .pageblock_order = zone->pageblock_order, .label = label };
+	struct snapshot snap = { .pageblock_order = glance->pageblock_order, .label = label };
 
 	memcpy(snap.free, glance->free, sizeof(snap.free));
 	memcpy(snap.nr_pageblocks, glance->nr_pageblocks, sizeof(snap.nr_pageblocks));

@@ -18,6 +18,7 @@
 const struct kv_command_set *const kv_command_sets[] = {
 	&kv_commands_base,
 	&kv_commands_events,
+	&kv_commands_metrics,
 	&kv_commands_views,
 	&kv_commands_show,
 	&kv_commands_set,

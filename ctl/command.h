@@ -100,6 +100,7 @@ struct kv_command_set {
 /* Add yours to the list in command.c, too. */
 extern const struct kv_command_set kv_commands_base;
 extern const struct kv_command_set kv_commands_events;
+extern const struct kv_command_set kv_commands_metrics;
 extern const struct kv_command_set kv_commands_views;
 extern const struct kv_command_set kv_commands_show;
 extern const struct kv_command_set kv_commands_set;

@@ -100,6 +100,7 @@ u32 kv_zone_try(struct kvmm_zone *zone, u32 nr);
  * @nr_free, @nr_runs, @largest: as in struct kvmm_zone_stat; runs are maximal, whatever the engine
  * @free: as kvmm_zone_buddyinfo() has it
  * @nr_pageblocks: by class
+ * @pageblock_order: log2 of the blocks of one
  */
 struct kv_zone_glance {
 	u32 nr_free;
@@ -107,6 +108,7 @@ struct kv_zone_glance {
 	u32 largest;
 	u64 free[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 	u64 nr_pageblocks[KVMM_NR_MOBILITY];
+	u32 pageblock_order;
 };
 
 /*
@@ -122,8 +124,8 @@ struct kv_zone_label {
 };
 
 /* "buddyinfo" or "pagetypeinfo" of that; as kvmm_zone_text(). */
-int kv_zone_glance_text(const struct kvmm_zone *zone, const struct kv_zone_glance *glance,
-			const char *what, struct kv_zone_label label, char *buf, size_t len);
+int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
+		        struct kv_zone_label label, char *buf, size_t len);
 
 /* Is the block free at this moment? */
 bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);

@@ -21,6 +21,7 @@
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
 #include <kvmm/map.h>
+#include <kvmm/metrics.h>
 #include <kvmm/migrate.h>
 #include <kvmm/owner.h>
 #include <kvmm/pin.h>

@@ -50,7 +50,7 @@ static void expect_orders(struct kvmm_pool *pool)
 		const char *what = i ? "pagetypeinfo" : "buddyinfo";
 
 		kvmm_zone_text(kvmm_pool_zone(pool), what, text, sizeof(text));
-		kv_zone_glance_text(kvmm_pool_zone(pool), &glance, what,
+		kv_zone_glance_text(&glance, what,
 				    (struct kv_zone_label){ 0, "kv" }, seen, sizeof(seen));
 		cr_assert_str_eq(text, seen);
 	}

@@ -296,3 +296,21 @@ int live_show(const struct live *live, const char *command)
 	client_close(&client);
 	return code;
 }
+
+int live_print(const struct live *live, const char *command)
+{
+	struct client client;
+	struct answer answer;
+	int code = STAT_GOOD;
+
+	if (client_open(&client, live->socket))
+		return complain_of(&client);
+	if (client_call(&client, &answer, "%s", command)) {
+		code = complain_of(&client);
+	} else {
+		fwrite(answer.text, 1, answer.bytes, stdout);
+		answer_free(&answer);
+	}
+	client_close(&client);
+	return code;
+}

@@ -27,4 +27,7 @@ int live_watch(const struct live *live);
 /* One command, whose answer is a table. */
 int live_show(const struct live *live, const char *command);
 
+/* One whose answer is printed as it is. */
+int live_print(const struct live *live, const char *command);
+
 #endif /* STAT_LIVE_H */

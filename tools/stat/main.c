@@ -46,12 +46,16 @@ static const char doc[] =
 	"  devices [NAME...]        the host, the devices of the software driver (soft:0, ...) and of the "
 	"system's (cuda:0, ...), each opened and measured for about 50 ms; with --socket: those of the "
 	"engine's pools\n"
+	"  metrics [openmetrics|prometheus [POOL]]  what Prometheus scrapes, or its textfile collector reads\n"
+	"  families                 the metrics there are\n"
+	"  buddyinfo, pagetypeinfo, vmstat, pressure-text [POOL], slabinfo  in the layouts of Linux\n"
 	"\n"
 	"Examples:\n"
 	"  kvmm-stat 1\n"
 	"  kvmm-stat --socket /run/kvmm/engine.sock kv 5 12\n"
 	"  kvmm-stat pool --json kv\n"
 	"  kvmm-stat leaks kv 60000\n"
+	"  kvmm-stat metrics prometheus > kvmm.prom.new && mv kvmm.prom.new kvmm.prom\n"
 	"  KVMM_SWCUDA=devices=2,mem=1G kvmm-stat devices soft:0 soft:1\n"
 	"  kvmm-stat tiers /var/cache/engine/kv\n"
 	"  kvmm-replay seq --host-blocks 1000 --json TRACE | kvmm-stat tiers --replay -\n"
@@ -119,8 +123,9 @@ static int stat_devices(const struct options *opt)
 	return nr_missing ? STAT_MISSING : STAT_GOOD;
 }
 
-/* The command as the socket has it, with its arguments. */
-static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
+/* The command as the socket has it, with its arguments; by live_show() or live_print(). */
+static int ask_by(int (*how)(const struct live *live, const char *command), const struct options *opt,
+		  const char *command, unsigned int max_args)
 {
 	const struct live live = { .socket = opt->socket, .json = opt->json };
 	char line[1024];
@@ -130,7 +135,25 @@ static int ask_engine(const struct options *opt, const char *command, unsigned i
 		return bad_usage("too many arguments");
 	for (unsigned int i = 1; i < opt->nr_args && len < sizeof(line); i++)
 		len += (size_t)snprintf(line + len, sizeof(line) - len, " %s", opt->args[i]);
-	return len < sizeof(line) ? live_show(&live, line) : bad_usage("that is too long");
+	return len < sizeof(line) ? how(&live, line) : bad_usage("that is too long");
+}
+
+static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
+{
+	return ask_by(live_show, opt, command, max_args);
+}
+
+/* Texts in the formats of others. */
+static int stat_text(const struct options *opt)
+{
+	if (opt->json)
+		return bad_usage("no --json: the format is that of others");
+	return ask_by(live_print, opt, opt->args[0], 2);
+}
+
+static int stat_families(const struct options *opt)
+{
+	return ask_engine(opt, "metrics-families", 0);
 }
 
 static int stat_pool(const struct options *opt)
@@ -202,7 +225,9 @@ static const struct {
 	int (*fn)(const struct options *opt);
 } commands[] = {
 	{ "pool", stat_pool }, { "tiers", stat_all_tiers }, { "leaks", stat_leaks },
-	{ "pressure", stat_pressure }, { "devices", stat_devices },
+	{ "pressure", stat_pressure }, { "devices", stat_devices }, { "families", stat_families },
+	{ "metrics", stat_text }, { "buddyinfo", stat_text }, { "pagetypeinfo", stat_text },
+	{ "slabinfo", stat_text }, { "vmstat", stat_text }, { "pressure-text", stat_text },
 };
 
 static int run(const struct options *opt)

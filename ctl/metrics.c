@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Metrics as text: OpenMetrics 1.0, and Prometheus' text format 0.0.4.
+ *
+ * They differ in this: OpenMetrics calls a family of counters by its name without "_total", has units
+ * and the type "info", and ends with "# EOF".
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "metrics.h"
+
+#define MAX_TEXT	(64u << 20)
+
+typedef unsigned long long llu;
+
+static const char *const type_names[NR_METRIC_TYPES] = {
+	[METRIC_GAUGE] = "gauge", [METRIC_COUNTER] = "counter", [METRIC_HISTOGRAM] = "histogram",
+	[METRIC_INFO] = "info",
+};
+
+struct writer {
+	struct kv_text *text;
+	const struct views *views;
+	const struct metric *metric;
+	bool open;			/* OpenMetrics */
+};
+
+/* ---- the head ---- */
+
+/* What is behind the name of a family, and of its samples. */
+static const char *family_suffix(const struct writer *w)
+{
+	if (w->metric->type == METRIC_COUNTER)
+		return w->open ? "" : "_total";
+	return w->metric->type == METRIC_INFO && !w->open ? "_info" : "";
+}
+
+static const char *sample_suffix(const struct writer *w)
+{
+	return w->metric->type == METRIC_COUNTER ? "_total" :
+	       w->metric->type == METRIC_INFO ? "_info" : "";
+}
+
+static const char *type_name(const struct writer *w)
+{
+	return w->metric->type == METRIC_INFO && !w->open ? "gauge" : type_names[w->metric->type];
+}
+
+static void write_head(const struct writer *w)
+{
+	const struct metric *metric = w->metric;
+	const char *suffix = family_suffix(w);
+
+	kv_text_printf(w->text, "# TYPE %s%s %s\n", metric->name, suffix, type_name(w));
+	if (w->open && metric->unit)
+		kv_text_printf(w->text, "# UNIT %s%s %s\n", metric->name, suffix, metric->unit);
+	kv_text_printf(w->text, "# HELP %s%s %s\n", metric->name, suffix, metric->help);
+}
+
+/* ---- labels ---- */
+
+/* Whatever would end the value: backslash, quote and end of line; bytes that are no UTF-8 go as '?'. */
+static void write_escaped(struct kv_text *text, const char *value)
+{
+	for (; *value; value++) {
+		u8 byte = *value;
+
+		if (byte == '\n')
+			kv_text_puts(text, "\\n");
+		else if (byte == '\\' || byte == '"')
+			kv_text_printf(text, "\\%c", byte);
+		else
+			kv_text_printf(text, "%c", byte < 0x80 ? byte : '?');
+	}
+}
+
+static void write_label(const struct writer *w, const char *name, const char *value, bool more)
+{
+	kv_text_printf(w->text, "%s%s=\"", more ? "," : "{", name);
+	write_escaped(w->text, value);
+	kv_text_puts(w->text, "\"");
+}
+
+static void write_pool_labels(const struct writer *w, const struct pool_view *view)
+{
+	char device[40];
+
+	if (strcmp(view->glance.device, "host"))
+		snprintf(device, sizeof(device), "%.31s:%u", view->glance.device,
+			 view->glance.device_number);
+	else
+		snprintf(device, sizeof(device), "host");
+	write_label(w, "pool", view->name, false);
+	write_label(w, "device", device, true);
+}
+
+/* Whose sample it is: a pool and maybe one of its classes or tenants, or a tier. */
+struct whose {
+	const struct pool_view *view;	/* NULL: a tier alone */
+	const char *label;		/* besides; NULL: none */
+	char value[64];
+	const void *base;		/* of the structure that the metric's offset is in */
+};
+
+static void write_labels(const struct writer *w, const struct whose *whose, u32 i)
+{
+	const struct metric *metric = w->metric;
+	char index[12];
+
+	if (whose->view)
+		write_pool_labels(w, whose->view);
+	if (whose->label)
+		write_label(w, whose->label, whose->value, whose->view != NULL);
+	if (!metric->label)
+		return;
+	snprintf(index, sizeof(index), "%u", i);
+	write_label(w, metric->label, metric->values ? metric->values[i] : index, true);
+}
+
+/* ---- numbers ---- */
+
+static u64 read_number(const struct metric *metric, const void *base, u32 i)
+{
+	const char *at = (const char *)base + metric->offset + i * metric->bytes;
+	u32 half;
+	u64 whole;
+
+	if (metric->bytes == sizeof(half)) {
+		memcpy(&half, at, sizeof(half));
+		return half;
+	}
+	memcpy(&whole, at, sizeof(whole));
+	return whole;
+}
+
+static void write_fraction(struct kv_text *text, u64 number, u64 unit, u32 digits)
+{
+	kv_text_printf(text, "%llu.%0*llu", (llu)(number / unit), (int)digits, (llu)(number % unit));
+}
+
+static void write_number(struct kv_text *text, enum metric_scale scale, u64 number)
+{
+	switch (scale) {
+	case SCALE_NS:
+		return write_fraction(text, number, 1000000000, 9);
+	case SCALE_US:
+	case SCALE_PPM:
+		return write_fraction(text, number, 1000000, 6);
+	case SCALE_PER_MILLE:
+		return write_fraction(text, number, 1000, 3);
+	case SCALE_PERCENT:
+		return write_fraction(text, (number * 10000) >> KVMM_AVG_SHIFT, 1000000, 6);
+	default:
+		kv_text_printf(text, "%llu", (llu)number);
+	}
+}
+
+/* ---- samples ---- */
+
+static void write_bucket(const struct writer *w, const struct whose *whose, u32 i, u64 nr)
+{
+	kv_text_printf(w->text, "%s_bucket", w->metric->name);
+	write_labels(w, whose, 0);
+	kv_text_puts(w->text, ",le=\"");
+	if (i == KVMM_RESIDENCY_BOUNDS)
+		kv_text_puts(w->text, "+Inf");
+	else
+		write_fraction(w->text, kvmm_residency_bound_ns(i) / 1000000, 1000, 3);
+	kv_text_printf(w->text, "\"} %llu\n", (llu)nr);
+}
+
+static void write_histogram(const struct writer *w, const struct whose *whose)
+{
+	struct kvmm_residency_stat hist;
+	u64 nr = 0;
+
+	memcpy(&hist, (const char *)whose->base + w->metric->offset, sizeof(hist));
+	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++) {
+		nr += hist.bucket[i];
+		write_bucket(w, whose, i, nr);
+	}
+	kv_text_printf(w->text, "%s_count", w->metric->name);
+	write_labels(w, whose, 0);
+	kv_text_printf(w->text, "} %llu\n%s_sum", (llu)nr, w->metric->name);
+	write_labels(w, whose, 0);
+	kv_text_puts(w->text, "} ");
+	write_number(w->text, SCALE_NS, hist.sum_ns);
+	kv_text_puts(w->text, "\n");
+}
+
+static void write_info(const struct writer *w, const struct pool_view *view)
+{
+	kv_text_printf(w->text, "%s_info", w->metric->name);
+	write_pool_labels(w, view);
+	write_label(w, "engine", view->glance.engine, true);
+	write_label(w, "policy", view->glance.policy ? view->glance.policy : "", true);
+	write_label(w, "version", kvmm_version(), true);
+	kv_text_puts(w->text, "} 1\n");
+}
+
+static void write_samples(const struct writer *w, const struct whose *whose)
+{
+	const struct metric *metric = w->metric;
+
+	if (metric->type == METRIC_INFO)
+		return write_info(w, whose->view);
+	if (metric->type == METRIC_HISTOGRAM)
+		return write_histogram(w, whose);
+	for (u32 i = 0; i < metric->nr; i++) {
+		u64 number = read_number(metric, whose->base, i);
+
+		if (metric->bytes == sizeof(u32) && number == UINT32_MAX)
+			continue;
+		kv_text_printf(w->text, "%s%s", metric->name, sample_suffix(w));
+		write_labels(w, whose, i);
+		kv_text_puts(w->text, "} ");
+		write_number(w->text, metric->scale, number);
+		kv_text_puts(w->text, "\n");
+	}
+}
+
+/* ---- whose ---- */
+
+static void write_classes(const struct writer *w, const struct pool_view *view)
+{
+	struct whose whose = { .view = view, .label = "class" };
+
+	for (u32 i = 0; i < view->glance.nr_classes; i++) {
+		const char *name = view->glance.class[i].name;
+
+		if (name)
+			snprintf(whose.value, sizeof(whose.value), "%s", name);
+		else
+			snprintf(whose.value, sizeof(whose.value), "%u", i);
+		whose.base = &view->glance.class[i];
+		write_samples(w, &whose);
+	}
+}
+
+static void write_tenants(const struct writer *w, const struct pool_view *view)
+{
+	struct whose whose = { .view = view, .label = "tenant" };
+
+	for (u32 i = 0; i < view->nr_tenants; i++) {
+		u32 tenant = view->tenant[i].tenant;
+
+		if (view->has_others && i == view->nr_tenants - 1)
+			snprintf(whose.value, sizeof(whose.value), "others");
+		else if (tenant == KVMM_TENANT_REST)
+			snprintf(whose.value, sizeof(whose.value), "rest");
+		else
+			snprintf(whose.value, sizeof(whose.value), "%u", tenant);
+		whose.base = &view->tenant[i];
+		write_samples(w, &whose);
+	}
+}
+
+static void name_tier(const struct views *views, u32 tier, struct whose *whose)
+{
+	const char *name = views->tier[tier].name;
+	u32 nr_before = 0;
+
+	whose->label = "tier";
+	for (u32 i = 0; i < tier; i++)
+		nr_before += !strcmp(views->tier[i].name, name);
+	if (nr_before)
+		snprintf(whose->value, sizeof(whose->value), "%.40s#%u", name, nr_before);
+	else
+		snprintf(whose->value, sizeof(whose->value), "%.40s", name);
+}
+
+static void write_pool(const struct writer *w, const struct pool_view *view)
+{
+	struct whose whose = { .view = view, .base = view };
+
+	switch (w->metric->scope) {
+	case SCOPE_CLASS:
+		return write_classes(w, view);
+	case SCOPE_TENANT:
+		return write_tenants(w, view);
+	case SCOPE_BELOW:
+		if (view->tier == KV_NONE)
+			return;
+		name_tier(w->views, view->tier, &whose);
+		whose.base = &view->glance.below;
+		break;
+	}
+	write_samples(w, &whose);
+}
+
+static void write_tiers(const struct writer *w)
+{
+	const struct views *views = w->views;
+
+	for (u32 i = 0; i < views->nr_tiers; i++) {
+		struct whose whose = { .base = &views->tier[i].stat };
+
+		name_tier(views, i, &whose);
+		if (w->metric->scope == SCOPE_DISK)
+			whose.base = views->tier[i].has_disk ? &views->tier[i].disk : NULL;
+		if (whose.base)
+			write_samples(w, &whose);
+	}
+}
+
+static void write_family(const struct writer *w)
+{
+	write_head(w);
+	if (w->metric->scope == SCOPE_TIER || w->metric->scope == SCOPE_DISK)
+		return write_tiers(w);
+	for (u32 i = 0; i < w->views->nr_pools; i++)
+		write_pool(w, &w->views->pool[i]);
+}
+
+void metrics_write(const struct views *views, enum kvmm_metrics_format format, struct kv_text *text)
+{
+	struct writer w = { .text = text, .views = views,
+			    .open = format == KVMM_METRICS_OPENMETRICS };
+
+	for (u32 i = 0; i < kv_nr_metrics; i++) {
+		w.metric = &kv_metrics[i];
+		write_family(&w);
+	}
+	if (w.open)
+		kv_text_puts(text, "# EOF\n");
+}
+
+void metrics_write_table(struct kv_text *text)
+{
+	static const char *const labels[NR_SCOPES] = {
+		[SCOPE_POOL] = "pool,device", [SCOPE_CLASS] = "pool,device,class",
+		[SCOPE_TENANT] = "pool,device,tenant", [SCOPE_BELOW] = "pool,device,tier",
+		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier",
+	};
+
+	kv_text_puts(text, "#family:s\ttype:s\tunit:s\tlabels:s\thelp:s\n");
+	for (u32 i = 0; i < kv_nr_metrics; i++) {
+		const struct metric *metric = &kv_metrics[i];
+
+		kv_text_printf(text, "%s\t%s\t%s\t%s%s%s%s\t%s\n", metric->name,
+			       type_names[metric->type], metric->unit ? metric->unit : "-",
+			       labels[metric->scope], metric->label ? "," : "",
+			       metric->label ? metric->label : "",
+			       metric->type == METRIC_INFO ? ",engine,policy,version" : "",
+			       metric->help);
+	}
+}
+
+/* ---- the calls ---- */
+
+/* What fits, and how long it is; the end of @text. */
+static int give(struct kv_text *text, int err, char *buf, size_t len)
+{
+	u32 nr = text->len;
+
+	err = err ? err : text->err;
+	if (len)
+		buf[0] = '\0';
+	if (!err && len && nr) {
+		nr = min((size_t)nr, len - 1);
+		memcpy(buf, text->buf, nr);
+		buf[nr] = '\0';
+		nr = text->len;
+	}
+	kv_text_exit(text);
+	return err ? err : (int)nr;
+}
+
+/* Nothing is in @buf on errors. */
+static int look(const struct kvmm_metrics_attr *attr, struct kvmm_metrics_attr *known,
+		struct views *views, char *buf, size_t len)
+{
+	if (len && !buf)
+		return -EINVAL;
+	if (len)
+		buf[0] = '\0';
+	if (metrics_attr(attr, known))
+		return -EINVAL;
+	return views_take(known, views);
+}
+
+int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t len)
+{
+	struct kvmm_metrics_attr known;
+	struct kv_text text;
+	struct views views;
+	int err = look(attr, &known, &views, buf, len);
+
+	if (err)
+		return err;
+	kv_text_init(&text, MAX_TEXT);
+	metrics_write(&views, known.format, &text);
+	views_drop(&views);
+	return give(&text, 0, buf, len);
+}
+
+int kvmm_metrics_table(char *buf, size_t len)
+{
+	struct kv_text text;
+
+	if (len && !buf)
+		return -EINVAL;
+	kv_text_init(&text, MAX_TEXT);
+	metrics_write_table(&text);
+	return give(&text, 0, buf, len);
+}
+
+int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf, size_t len)
+{
+	struct kvmm_metrics_attr known;
+	struct kv_text text;
+	struct views views;
+	int err = what ? look(attr, &known, &views, buf, len) : -EINVAL;
+
+	if (err)
+		return err;
+	kv_text_init(&text, MAX_TEXT);
+	err = metrics_write_kernel(&views, what, &text);
+	views_drop(&views);
+	return give(&text, err, buf, len);
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the kernel says of its memory, said of pools in the same layouts, so that node-exporter, atop and
+ * scripts that read /proc read this.
+ *
+ * A pool is a zone. In vmstat a name of the kernel stands only where it means the same; what it has no
+ * name for begins with "kvmm_".
+ */
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kvmm/slab.h>
+
+#include "metrics.h"
+
+typedef unsigned long long llu;
+
+/* Little-endian machines only, as everywhere: a short number is the start of a long one. */
+static u64 sum_of(const struct views *views, u32 offset, u32 bytes)
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < views->nr_pools; i++) {
+		u64 number = 0;
+
+		memcpy(&number, (const char *)&views->pool[i] + offset, bytes);
+		sum += number;
+	}
+	return sum;
+}
+
+#define LINE(name, field) \
+	{ name, offsetof(struct pool_view, glance.field), sizeof(((struct pool_view *)0)->glance.field) }
+
+static const struct {
+	const char *name;
+	u32 offset;
+	u32 bytes;
+} vmstat[] = {
+	LINE("nr_free_pages", stat.nr_free),
+	LINE("nr_zone_inactive_file", stat.nr_state[KVMM_BLOCK_INACTIVE]),
+	LINE("nr_zone_active_file", stat.nr_state[KVMM_BLOCK_ACTIVE]),
+	LINE("pgalloc_normal", stat.alloc_blocks),
+	LINE("pgsteal_direct", stat.evictions),
+	LINE("allocstall_normal", alloc.taken[KVMM_STEP_EVICT]),
+	LINE("workingset_refault_file", below.refaults[KVMM_TIER_DEVICE]),
+	LINE("compact_stall", alloc.taken[KVMM_STEP_COMPACT]),
+	LINE("compact_success", alloc.saved[KVMM_STEP_COMPACT]),
+	LINE("compact_daemon_wake", background.starts),
+	LINE("pgmigrate_success", stat.moved_blocks),
+	LINE("pgmigrate_fail", step.failed_moves),
+	LINE("pswpin", below.loads),
+	LINE("pswpout", below.offloads),
+	LINE("balloon_inflate", elastic.shrunk_bytes),
+	LINE("balloon_deflate", elastic.grown_bytes),
+	LINE("kvmm_hit", stat.hit_blocks),
+	LINE("kvmm_miss", stat.miss_blocks),
+	LINE("kvmm_registered", stat.registered),
+	LINE("kvmm_alloc_fail_nospc", stat.fail_nospc),
+	LINE("kvmm_alloc_fail_frag", stat.fail_frag),
+};
+
+static void write_vmstat(const struct views *views, struct kv_text *text)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(vmstat); i++)
+		kv_text_printf(text, "%s %llu\n", vmstat[i].name,
+			       (llu)sum_of(views, vmstat[i].offset, vmstat[i].bytes));
+}
+
+/* ---- pressure: the worst average of all pools, and all the time ---- */
+
+static void write_pressure_line(const struct views *views, const char *name, bool full,
+				struct kv_text *text)
+{
+	u32 avg[KVMM_NR_AVGS] = { 0 };
+	u64 total = 0;
+
+	for (u32 i = 0; i < views->nr_pools; i++) {
+		const struct kvmm_pressure *pressure = &views->pool[i].glance.pressure;
+		const struct kvmm_pressure_line *line = full ? &pressure->full : &pressure->some;
+
+		for (u32 k = 0; k < KVMM_NR_AVGS; k++)
+			avg[k] = max(avg[k], line->avg[k]);
+		total += line->total_us;
+	}
+	kv_text_puts(text, name);
+	for (u32 k = 0; k < KVMM_NR_AVGS; k++)
+		kv_text_printf(text, " avg%u=%u.%02u", k == 0 ? 10u : k == 1 ? 60u : 300u,
+			       avg[k] >> KVMM_AVG_SHIFT,
+			       (avg[k] & ((1u << KVMM_AVG_SHIFT) - 1)) * 100 >> KVMM_AVG_SHIFT);
+	kv_text_printf(text, " total=%llu\n", (llu)total);
+}
+
+static void write_pressure(const struct views *views, struct kv_text *text)
+{
+	write_pressure_line(views, "some", false, text);
+	write_pressure_line(views, "full", true, text);
+}
+
+/* ---- zones ---- */
+
+#define ZONE_TEXT	4096u
+
+static void write_zones(const struct views *views, const char *what, struct kv_text *text)
+{
+	char *buf = kv_alloc(ZONE_TEXT);
+
+	if (!buf) {
+		text->err = -ENOMEM;
+		return;
+	}
+	for (u32 i = 0; i < views->nr_pools; i++) {
+		struct kv_zone_label label = { i, views->pool[i].name };
+		int nr = kv_zone_glance_text(&views->pool[i].glance.zone, what, label, buf,
+					     ZONE_TEXT);
+
+		if (nr > 0)
+			kv_text_bytes(text, buf, min((u32)nr, ZONE_TEXT - 1));
+	}
+	kv_free(buf);
+}
+
+static void write_buddyinfo(const struct views *views, struct kv_text *text)
+{
+	write_zones(views, "buddyinfo", text);
+}
+
+static void write_pagetypeinfo(const struct views *views, struct kv_text *text)
+{
+	write_zones(views, "pagetypeinfo", text);
+}
+
+/* Caches may come and go between asking how long it is and reading it. */
+static void write_slabinfo(const struct views *views, struct kv_text *text)
+{
+	int len = kvmm_slab_info(NULL, NULL, 0), nr;
+	u32 room = len + 1024;
+	char *buf = kv_alloc(room);
+
+	if (!buf) {
+		text->err = -ENOMEM;
+		return;
+	}
+	nr = kvmm_slab_info(NULL, buf, room);
+	kv_text_bytes(text, buf, min((u32)nr, room - 1));
+	kv_free(buf);
+}
+
+static const struct {
+	const char *name;
+	void (*write)(const struct views *views, struct kv_text *text);
+} files[] = {
+	{ "buddyinfo", write_buddyinfo },
+	{ "pagetypeinfo", write_pagetypeinfo },
+	{ "vmstat", write_vmstat },
+	{ "pressure/memory", write_pressure },
+	{ "slabinfo", write_slabinfo },
+};
+
+int metrics_write_kernel(const struct views *views, const char *what, struct kv_text *text)
+{
+	for (u32 i = 0; i < ARRAY_SIZE(files); i++) {
+		if (strcmp(files[i].name, what))
+			continue;
+		files[i].write(views, text);
+		return 0;
+	}
+	return -ENOENT;
+}

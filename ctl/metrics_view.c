@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Looking at pools, and at the tiers that they have, each once. */
+#include <string.h>
+
+#include <kv/mem.h>
+#include <kv/pool.h>
+
+#include "metrics.h"
+
+#define MAX_POOLS	1024u
+#define MAX_TENANTS	(KVMM_MAX_TENANTS + 1)
+
+int metrics_attr(const struct kvmm_metrics_attr *from, struct kvmm_metrics_attr *attr)
+{
+	if (!from || kv_copy_attr(attr, sizeof(*attr), from))
+		return -EINVAL;
+	if (attr->nr_pools > MAX_POOLS || (attr->nr_pools && !attr->pools) || attr->reserved ||
+	    attr->format >= KVMM_NR_METRICS_FORMATS)
+		return -EINVAL;
+	attr->max_tenants = min(attr->max_tenants, MAX_TENANTS);
+	for (u32 i = 0; i < attr->nr_pools; i++)
+		if (!attr->pools[i])
+			return -EINVAL;
+	return 0;
+}
+
+static void count_orders(struct pool_view *view)
+{
+	const struct kv_zone_glance *zone = &view->glance.zone;
+	u64 nr_useful = zone->nr_free;
+
+	for (u32 order = 0; order < KVMM_NR_ORDERS; order++) {
+		for (u32 class = 0; class < KVMM_NR_MOBILITY; class++)
+			view->order_free[order] += zone->free[class * KVMM_NR_ORDERS + order];
+		view->unusable_ppm[order] = zone->nr_free ?
+			(zone->nr_free - nr_useful) * 1000000 / zone->nr_free : 1000000;
+		nr_useful -= min(view->order_free[order] << order, nr_useful);
+	}
+}
+
+/* Nobody can say how many there will be: room for all. */
+static int take_tenants(struct kvmm_pool *pool, u32 max, struct pool_view *view)
+{
+	struct kvmm_tenant_stat rest;
+	u32 nr;
+
+	nr = kv_pool_glance_tenants(pool, NULL, 0, &rest);
+	if (!nr)
+		return 0;
+	view->tenant = kv_alloc_array(max + 1, sizeof(*view->tenant));
+	if (!view->tenant)
+		return -ENOMEM;
+	nr = kv_pool_glance_tenants(pool, view->tenant, max, &rest);
+	view->nr_tenants = min(nr, max);
+	view->has_others = nr > max;
+	if (!view->has_others)
+		return 0;
+	rest.min = rest.low = rest.high = rest.max = UINT32_MAX;	/* a sum of limits is none */
+	view->tenant[view->nr_tenants++] = rest;
+	return 0;
+}
+
+/* Those that several pools share are looked at once. */
+static int take_tier(struct views *views, struct pool_view *view)
+{
+	struct kvmm_tier *tier = view->glance.tier;
+	u32 i = 0;
+	int err;
+
+	view->tier = KV_NONE;
+	if (!tier)
+		return 0;
+	while (i < views->nr_tiers && views->tier_of[i] != tier)
+		i++;
+	if (i == views->nr_tiers) {
+		err = kv_tier_glance(tier, &views->tier[i]);
+		if (err)
+			return err;
+		views->tier_of[views->nr_tiers++] = tier;
+	}
+	view->tier = i;
+	return 0;
+}
+
+static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *views)
+{
+	struct pool_view *view = &views->pool[i];
+	int err = kv_pool_glance(attr->pools[i], &view->glance);
+
+	if (err)
+		return err;
+	view->name = attr->names && attr->names[i] ? attr->names[i] : view->glance.name;
+	count_orders(view);
+	err = take_tenants(attr->pools[i], attr->max_tenants, view);
+	return err ? err : take_tier(views, view);
+}
+
+void views_drop(struct views *views)
+{
+	for (u32 i = 0; views->pool && i < views->nr_pools; i++)
+		kv_free(views->pool[i].tenant);
+	kv_free(views->pool);
+	kv_free(views->tier);
+	kv_free(views->tier_of);
+	*views = (struct views){ 0 };
+}
+
+int views_take(const struct kvmm_metrics_attr *attr, struct views *views)
+{
+	u32 room = max(attr->nr_pools, 1u);
+	int err = 0;
+
+	*views = (struct views){ .nr_pools = attr->nr_pools };
+	views->pool = kv_alloc_array(room, sizeof(*views->pool));
+	views->tier = kv_alloc_array(room, sizeof(*views->tier));
+	views->tier_of = kv_alloc_array(room, sizeof(*views->tier_of));
+	if (!views->pool || !views->tier || !views->tier_of)
+		err = -ENOMEM;
+	for (u32 i = 0; i < attr->nr_pools && !err; i++)
+		err = take_pool(attr, i, views);
+	if (err)
+		views_drop(views);
+	return err;
+}

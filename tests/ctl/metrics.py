@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics against an independent count and independent parsers; rules and dashboard against the table of
+families; texts of the kernel against their layouts. Runs in the object tree."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+SRC = os.environ.get("KVMM_SRCTREE", ".")
+RUN = "tests/ctl/metrics_run"
+passed = failed = 0
+
+# Families that metrics_run does not count itself, and why.
+NOT_RECOUNTED = {
+    "tests of these count them, and the same numbers are shown": """
+        kvmm_reclaim_steps kvmm_reclaim_skips kvmm_reclaim_saves kvmm_waiting_requests kvmm_promised_blocks
+        kvmm_timed_out_requests kvmm_cancelled_requests kvmm_min_watermark_blocks kvmm_low_watermark_blocks
+        kvmm_high_watermark_blocks kvmm_reserved_blocks kvmm_grown_in_place kvmm_grown_elsewhere
+        kvmm_stolen_blocks kvmm_open_steps kvmm_copying_blocks kvmm_limbo_blocks kvmm_unseen_blocks kvmm_steps
+        kvmm_published_blocks kvmm_void_moves kvmm_failed_moves kvmm_cancelled_moves kvmm_lost_blocks
+        kvmm_paced_bytes kvmm_paced_denials kvmm_elastic_bytes kvmm_given_bytes kvmm_balloon_bytes
+        kvmm_shrunk_bytes kvmm_regained_bytes kvmm_unverified_blocks kvmm_checksums kvmm_comparisons
+        kvmm_bad_blocks kvmm_bad_copies kvmm_background_score_ratio kvmm_background_checks
+        kvmm_background_starts kvmm_background_useless kvmm_pinned_blocks kvmm_pinned_ranges
+        kvmm_away_blocks kvmm_compactions kvmm_moved_blocks kvmm_moves kvmm_class_blocks
+        kvmm_class_quota_blocks kvmm_class_evicted_blocks kvmm_class_demoted_blocks kvmm_class_reached
+        kvmm_below_writing_blocks kvmm_below_queued_blocks
+        kvmm_below_loading_blocks kvmm_loaded_blocks kvmm_loaded_bytes kvmm_below_hit_blocks
+        kvmm_below_missed_blocks kvmm_below_retries kvmm_below_pending kvmm_below_shared_blocks
+        kvmm_below_present_blocks kvmm_below_reloaded_blocks kvmm_below_evicted_blocks kvmm_below_aborted
+        kvmm_below_failed_blocks kvmm_below_corrupt_blocks kvmm_below_refused kvmm_below_touches
+        kvmm_below_thrashing kvmm_below_thrashing_episodes kvmm_refaulted_blocks 
+        kvmm_tier_unit_bytes kvmm_tier_read_blocks
+        kvmm_tier_pinned_bytes kvmm_tier_evicted_blocks kvmm_tier_lost_blocks kvmm_tier_demoted_blocks
+        kvmm_tier_promoted_blocks kvmm_tier_failed_blocks kvmm_tenant_low_blocks kvmm_tenant_high_blocks
+        kvmm_tenant_low_events kvmm_tenant_high_events kvmm_tenant_max_events kvmm_tenant_reclaimed_blocks
+        kvmm_tenant_evicted_blocks kvmm_fragmented kvmm_residency_sample_ratio""",
+    "a good guess only, from fingerprints": "kvmm_misses",
+    "times": """kvmm_pressure_some_ratio kvmm_pressure_full_ratio kvmm_pressure_some_seconds
+        kvmm_pressure_full_seconds kvmm_offload_seconds kvmm_load_seconds""",
+    "host memory, which the tests of the pool count": "kvmm_metadata_bytes",
+    "made from kvmm_free_pieces": "kvmm_unusable_free_ratio",
+    "no number": "kvmm_pool",
+    "no disk here; tests/disk counts them": """kvmm_disk_max_bytes kvmm_disk_file_bytes kvmm_disk_records
+        kvmm_disk_record_bytes kvmm_disk_pending_records kvmm_disk_read_only kvmm_disk_written_records
+        kvmm_disk_written_bytes kvmm_disk_read_records kvmm_disk_read_bytes kvmm_disk_missed_records
+        kvmm_disk_damaged_records kvmm_disk_reclaimed_segments kvmm_disk_dropped_records
+        kvmm_disk_reinserted_records kvmm_disk_read_errors kvmm_disk_write_errors kvmm_disk_sync_errors
+        kvmm_disk_full_segments""",
+}
+
+
+def check(ok, what):
+    global passed, failed
+    passed, failed = passed + bool(ok), failed + (not ok)
+    if not ok:
+        print("failed:", what)
+    return ok
+
+
+def run(seed, steps, what="openmetrics"):
+    out = subprocess.run([RUN, str(seed), str(steps), what], capture_output=True, text=True, timeout=120)
+    check(out.returncode == 0, f"{RUN} {seed} {steps} {what}: {out.returncode}: {out.stderr}")
+    head, _, text = out.stdout.partition("---\n")
+    return [line.split(" ", 1)[1] for line in head.splitlines()], text
+
+
+LINE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+)\} (\S+)$')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+
+
+def unescape(value):
+    return re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m.group(1), m.group(1)), value)
+
+
+def own_parser(text, open_metrics):
+    """Strict: one family after the other, TYPE, UNIT, HELP, samples of that family alone, none twice."""
+    samples, types, family = {}, {}, None
+    lines = text.splitlines()
+    if open_metrics and check(lines and lines[-1] == "# EOF", "ends with # EOF"):
+        lines.pop()
+    for line in lines:
+        if line.startswith("# TYPE "):
+            _, _, family, kind = line.split(" ")
+            check(family not in types, f"{family} twice")
+            types[family] = kind
+            continue
+        if line.startswith("# "):
+            word = line.split(" ")
+            check(word[1] in ("UNIT", "HELP") and word[2] == family, f"out of place: {line}")
+            check(word[1] != "UNIT" or family.endswith("_" + word[3]), f"no suffix: {line}")
+            continue
+        match = LINE.match(line)
+        if not check(match, f"no sample: {line}"):
+            continue
+        name, labels, number = match.groups()
+        base = name
+        for suffix in ("_total", "_bucket", "_count", "_sum", "_info"):
+            if base not in (family,) and base.endswith(suffix):
+                base = base[:-len(suffix)]
+        check(base == family, f"{name} in {family}")
+        key = (name, frozenset((k, unescape(v)) for k, v in LABEL.findall(labels)))
+        check(key not in samples, f"twice: {line}")
+        samples[key] = float(number)
+    return samples, types
+
+
+def other_parser(text, open_metrics):
+    try:
+        if open_metrics:
+            from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+        else:
+            from prometheus_client.parser import text_string_to_metric_families as parse
+    except ImportError:
+        return None
+    return {(s.name, frozenset(s.labels.items())): float(s.value)
+            for family in parse(text) for s in family.samples}
+
+
+def families():
+    rows = [line.split("\t") for line in run(1, 0, "table")[1].splitlines()]
+    check(rows[0] == ["#family:s", "type:s", "unit:s", "labels:s", "help:s"], rows[0])
+    return {row[0]: row for row in rows[1:]}
+
+
+def recount(table):
+    counted = set()
+    for seed in range(1, 7):
+        expected, text = run(seed, 50 * seed * seed)
+        samples, types = own_parser(text, True)
+        other = other_parser(text, True)
+        check(other is None or other == samples, "another parser reads the same")
+        check(set(types) == set(table), "all families, and no others")
+        for line in expected:
+            name, labels, number = LINE.match(line).groups()
+            key = (name, frozenset((k, unescape(v)) for k, v in LABEL.findall(labels)))
+            check(samples.get(key) == float(number), f"seed {seed}: {line}: {samples.get(key)}")
+            counted.add(re.sub("_(total|count)$", "", name))
+    named = {name for names in NOT_RECOUNTED.values() for name in names.split()}
+    check(not counted & named, f"counted after all: {counted & named}")
+    check(counted | named == set(table), f"neither: {set(table) ^ (counted | named)}")
+
+
+def histograms(samples):
+    for family in ("lifetime", "idle_before_evict", "reuse_gap", "hit_age"):
+        name = f"kvmm_block_{family}_seconds"
+        rows = {}
+        for (sample, labels), number in samples.items():
+            if sample == name + "_bucket":
+                row = dict(labels)
+                rows.setdefault(row["pool"], []).append((float(row["le"]), number))
+        for pool, row in rows.items():
+            row.sort()
+            check(len(row) == 22 and row[-1][0] == float("inf"), f"{name} {pool}: {len(row)} buckets")
+            check([n for _, n in row] == sorted(n for _, n in row), f"{name} {pool} is cumulative")
+            count = [n for (s, l), n in samples.items() if s == name + "_count" and ("pool", pool) in l]
+            check(count == [row[-1][1]], f"{name} {pool}: {count}")
+
+
+def plain_format():
+    _, text = run(3, 400, "prometheus")
+    samples, types = own_parser(text, False)
+    other = other_parser(text, False)
+    check(other is None or other == samples, "another parser reads the plain format")
+    check("# UNIT" not in text and "# EOF" not in text, "no words of OpenMetrics")
+    check(types["kvmm_allocations_total"] == "counter" and types["kvmm_pool_info"] == "gauge", "types")
+    histograms(samples)
+
+
+def names_of(expr):
+    return set(re.findall(r"kvmm_[a-z0-9_]+", expr))
+
+
+def exported(table):
+    names = set()
+    for name, kind in ((row[0], row[1]) for row in table.values()):
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"],
+                    "info": ["_info"]}.get(kind, [""])
+        names |= {name + suffix for suffix in suffixes}
+    return names
+
+
+def rules_and_dashboard(table):
+    known = exported(table)
+    rules = open(f"{SRC}/share/prometheus/kvmm.rules.yml").read()
+    used = set().union(*(names_of(line) for line in rules.splitlines() if "expr:" in line))
+    check(used and used <= known, f"rules: {used - known}")
+    records = re.findall(r"record: (\S+)", rules)
+    check(all(re.match(r"(vllm|sglang):[a-z_]+$", r) for r in records), "names of rules")
+    board = json.load(open(f"{SRC}/share/grafana/kvmm.json"))
+    ids = [panel["id"] for panel in board["panels"]]
+    check(len(ids) == len(set(ids)) and len(ids) > 15, "panels have ids of their own")
+    for panel in board["panels"]:
+        used = set().union(*(names_of(target["expr"]) for target in panel["targets"]))
+        check(used and used <= known, f"panel {panel['title']}: {used - known}")
+        grid = panel["gridPos"]
+        check(grid["x"] + grid["w"] <= 24, f"panel {panel['title']} lies outside")
+
+
+def kernel_texts():
+    _, text = run(2, 500, "buddyinfo")
+    rows = text.splitlines()
+    check(len(rows) == 3, f"a line a pool: {rows}")
+    for i, row in enumerate(rows):
+        check(re.match(rf"^Node {i}, zone +\S+ (?: *\d+ ){{11}}$", row), f"buddyinfo: {row!r}")
+    _, text = run(2, 500, "pagetypeinfo")
+    check(text.count("Page block order: ") == 3 and text.count("Number of blocks type") == 3, text)
+    check(len(re.findall(r"^Node +\d, zone +\S+, type +\w+ (?: *\d+ ){11}$", text, re.M)) == 9, text)
+    _, text = run(2, 500, "vmstat")
+    check(all(re.match(r"^[a-z_]+ \d+$", line) for line in text.splitlines()), text)
+    numbers = dict(line.split(" ") for line in text.splitlines())
+    check(int(numbers["pgalloc_normal"]) > 0 and int(numbers["pswpout"]) > 0, numbers)
+    _, text = run(2, 500, "pressure/memory")
+    line = r"avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n"
+    check(re.match(rf"^some {line}full {line}$", text), f"pressure: {text!r}")
+    _, text = run(2, 500, "slabinfo")
+    check(text.startswith("slabinfo - version: 2.1\n# name "), text)
+
+
+def page(table):
+    """The page has the table that the library says."""
+    text = open(f"{SRC}/Documentation/metrics.rst").read()
+    rows = re.findall(r"^   \* - ``(kvmm_\w+)``\n     - (.*)\n     - (.*)\n     - (.*)\n     - (.*)$", text,
+                      re.M)
+    want = [["none" if field == "-" else field for field in row] for row in table.values()]
+    check([list(row) for row in rows] == want,
+          "Documentation/metrics.rst has another table: tests/ctl/metrics.py --table prints it")
+
+
+def print_table(table):
+    for row in table.values():
+        print(f"   * - ``{row[0]}``")
+        for field in row[1:]:
+            print(f"     - {'none' if field == '-' else field}")
+
+
+def main():
+    table = families()
+    if sys.argv[1:] == ["--table"]:
+        return print_table(table)
+    recount(table)
+    plain_format()
+    rules_and_dashboard(table)
+    kernel_texts()
+    page(table)
+    print(f"{passed} passed, {failed} failed")
+    return failed != 0
+
+
+sys.exit(main())

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Random operations on pools, counted by who does them, and what the library's metrics say then;
+ * metrics.py compares the two.
+ *
+ * usage: metrics_run SEED STEPS [openmetrics|prometheus|table|FILE OF THE KERNEL]
+ *
+ * Lines "expect NAME{LABELS} NUMBER" come first, then a line "---", then the text.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kv/types.h>
+#include <kvmm/kvmm.h>
+
+#define NR_BLOCKS	160u
+#define NR_PROMPTS	24u
+#define MAX_NR		12u
+#define NR_HELD		24u
+#define LABELS		"pool=\"%s\",device=\"host\""
+#define CACHE		"we\"ird\\name"
+#define CACHE_SHOWN	"we\\\"ird\\\\name"
+
+typedef unsigned long long llu;
+
+static struct kvmm_pool *cache, *ranges, *tenants;
+static struct kvmm_tier *tier;
+static u64 random_state, now_ns;
+
+static struct {
+	u64 allocs, alloc_blocks, frees, nospc, evicted, hits, misses, registered, dups;
+	u64 offloads;
+	u64 births, deaths, reuses;
+	u64 range_allocs, range_blocks, range_frees;
+	u64 tenant_blocks[3], tenant_refused[3], tenant_peak[3];
+} count;
+
+static kvmm_mut_t held[NR_HELD];
+static kvmm_range_t range[NR_HELD];
+static u32 range_nr[NR_HELD], nr_held, nr_ranges;
+
+static void must(int ret, const char *what)
+{
+	if (ret >= 0)
+		return;
+	fprintf(stderr, "metrics_run: %s: %d\n", what, ret);
+	exit(1);
+}
+
+static u32 any(u32 below)
+{
+	random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+	return (u32)((random_state >> 33) % below);
+}
+
+static void name_keys(u32 prompt, u32 nr, kvmm_key_t *keys)
+{
+	memset(keys, 0, nr * sizeof(*keys));
+	for (u32 i = 0; i < nr; i++) {
+		keys[i].byte[0] = 1 + prompt;
+		keys[i].byte[1] = i;
+		keys[i].byte[9] = 7;
+	}
+}
+
+/* ---- the cache, and the tier below it ---- */
+
+static void settle(void)
+{
+	for (u32 i = 0; i < 64; i++) {
+		now_ns += 1000000;
+		kvmm_tier_clock(tier, now_ns);
+		kvmm_tier_poll(cache);
+	}
+}
+
+static void use_prompt(void)
+{
+	u32 nr = 1 + any(MAX_NR);
+	kvmm_key_t key[MAX_NR], evicted[MAX_NR];
+	kvmm_ref_t ref[MAX_NR];
+	kvmm_mut_t mut[MAX_NR];
+	struct kvmm_acquire req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
+				    .hits = ref, .fresh = mut, .evicted = evicted };
+	int err;
+
+	name_keys(any(NR_PROMPTS), nr, key);
+	err = kvmm_acquire(cache, &req);
+	if (err) {
+		count.nospc++;
+		return;
+	}
+	count.hits += req.nr_hits;
+	count.reuses += req.nr_hits;
+	count.misses += req.nr_fresh;
+	count.evicted += req.nr_evicted;
+	count.deaths += req.nr_evicted;
+	count.allocs += !!req.nr_fresh;
+	count.alloc_blocks += req.nr_fresh;
+	if (req.nr_fresh)
+		must(kvmm_register(cache, mut, key + req.nr_hits, req.nr_fresh, ref + req.nr_hits),
+		     "register");
+	count.registered += req.nr_fresh;
+	count.births += req.nr_fresh;
+	must(kvmm_put_many(cache, ref, nr), "put");
+}
+
+/* A second block under a name that is there, or the first one. */
+static void register_twice(void)
+{
+	kvmm_key_t key[MAX_NR];
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+	bool was;
+
+	struct kvmm_pool_stat before, after;
+
+	name_keys(any(NR_PROMPTS), 1, key);
+	must(kvmm_pool_stat(cache, &before), "stat");
+	if (kvmm_alloc(cache, 1, &mut)) {
+		count.nospc++;
+		return;
+	}
+	must(kvmm_pool_stat(cache, &after), "stat");
+	count.evicted += after.evictions - before.evictions;	/* nobody else says */
+	count.deaths += after.evictions - before.evictions;
+	was = kvmm_match_len(cache, key, 1) == 1;
+	count.allocs++;
+	count.alloc_blocks++;
+	must(kvmm_register(cache, &mut, key, 1, &ref), "register");
+	count.registered++;
+	count.births++;
+	count.dups += was;
+	must(kvmm_put(cache, ref), "put");
+}
+
+static void look_up(void)
+{
+	u32 nr = 1 + any(MAX_NR);
+	kvmm_key_t key[MAX_NR];
+	kvmm_ref_t ref[MAX_NR];
+	int nr_hits;
+
+	name_keys(any(NR_PROMPTS + 4), nr, key);
+	nr_hits = kvmm_match(cache, key, nr, ref);
+	must(nr_hits, "match");
+	count.hits += nr_hits;
+	count.reuses += nr_hits;
+	count.misses += nr - nr_hits;
+	must(kvmm_put_many(cache, ref, nr_hits), "put");
+}
+
+static void hold_and_free(void)
+{
+	struct kvmm_pool_stat before, after;
+
+	if (any(2) && nr_held < NR_HELD) {
+		must(kvmm_pool_stat(cache, &before), "stat");
+		if (kvmm_alloc(cache, 1, &held[nr_held])) {
+			count.nospc++;
+			return;
+		}
+		must(kvmm_pool_stat(cache, &after), "stat");
+		count.evicted += after.evictions - before.evictions;
+		count.deaths += after.evictions - before.evictions;
+		nr_held++;
+		count.allocs++;
+		count.alloc_blocks++;
+	} else if (nr_held) {
+		must(kvmm_free(cache, &held[--nr_held], 1), "free");
+		count.frees++;
+	}
+}
+
+static void offload(void)
+{
+	u32 nr = 1 + any(4);
+	kvmm_key_t key[MAX_NR];
+	kvmm_ref_t ref[MAX_NR];
+	struct kvmm_tier_offload req = { .size = sizeof(req), .refs = ref };
+	struct kvmm_tier_result result = { .size = sizeof(result) };
+	kvmm_tier_op_t op;
+	s32 errors[MAX_NR];
+	int nr_hits, err;
+	struct kvmm_tier_client_stat before, after;
+
+	name_keys(any(NR_PROMPTS), nr, key);
+	nr_hits = kvmm_match(cache, key, nr, ref);
+	must(nr_hits, "match");
+	count.hits += nr_hits;
+	count.reuses += nr_hits;
+	count.misses += nr - nr_hits;
+	if (!nr_hits)
+		return;
+	req.nr = nr_hits;
+	must(kvmm_tier_client_stat(cache, &before, sizeof(before)), "tier");
+	err = kvmm_tier_offload(cache, &req, &op);
+	if (!err) {
+		settle();
+		result.errors = errors;
+		result.nr = nr_hits;
+		err = kvmm_tier_result(cache, op, &result);
+		must(kvmm_tier_client_stat(cache, &after, sizeof(after)), "tier");
+		for (int i = 0; !err && i < nr_hits; i++)
+			count.offloads += !errors[i];
+		count.offloads -= after.present - before.present;
+	}
+	must(kvmm_put_many(cache, ref, nr_hits), "put");
+}
+
+/* ---- ranges, and tenants ---- */
+
+static void use_ranges(void)
+{
+	u32 nr = 1 + any(20), i;
+
+	if (any(2) && nr_ranges < NR_HELD) {
+		if (kvmm_range_alloc(ranges, nr, KVMM_ALLOC_NO_COMPACT | KVMM_RUNS(1),
+				     &range[nr_ranges]))
+			return;
+		range_nr[nr_ranges++] = nr;
+		count.range_allocs++;
+		count.range_blocks += nr;
+	} else if (nr_ranges) {
+		i = any(nr_ranges);
+		must(kvmm_range_free(ranges, range[i]), "range_free");
+		range[i] = range[--nr_ranges];
+		range_nr[i] = range_nr[nr_ranges];
+		count.range_frees++;
+	}
+}
+
+static kvmm_mut_t tenant_mut[3][NR_BLOCKS];
+
+static void use_tenants(void)
+{
+	u32 who = 1 + any(2);
+
+	if (any(3)) {
+		if (kvmm_alloc_for(tenants, 1, who, &tenant_mut[who][count.tenant_blocks[who]])) {
+			count.tenant_refused[who]++;
+			return;
+		}
+		count.tenant_blocks[who]++;
+		count.tenant_peak[who] = max(count.tenant_peak[who], count.tenant_blocks[who]);
+	} else if (count.tenant_blocks[who]) {
+		must(kvmm_free(tenants, &tenant_mut[who][--count.tenant_blocks[who]], 1), "free");
+	}
+}
+
+/* ---- what is expected ---- */
+
+static void expect(const char *name, const char *pool, const char *more, u64 number)
+{
+	printf("expect %s{" LABELS "%s} %llu\n", name, pool, more, (llu)number);
+}
+
+/* By looking at each block. */
+static void expect_states(struct kvmm_pool *pool, const char *name)
+{
+	static const char *const state[] = { "free", "null", "range", "private", "staged", "active",
+					     "inactive" };
+	u32 nr[KVMM_NR_BLOCK_STATES] = { 0 }, run = 0, runs = 0, longest = 0;
+	struct kvmm_block_info info;
+	char more[64];
+
+	for (u32 i = 0; i < NR_BLOCKS; i++) {
+		must(kvmm_block_info(pool, i, &info), "block_info");
+		nr[info.state]++;
+		run = info.state == KVMM_BLOCK_FREE ? run + 1 : 0;
+		runs += run == 1;
+		longest = max(longest, run);
+	}
+	for (u32 i = 0; i < KVMM_NR_BLOCK_STATES; i++) {
+		snprintf(more, sizeof(more), ",state=\"%s\"", state[i]);
+		expect("kvmm_state_blocks", name, more, nr[i]);
+	}
+	expect("kvmm_capacity_blocks", name, "", NR_BLOCKS);
+	expect("kvmm_free_blocks", name, "", nr[KVMM_BLOCK_FREE]);
+	expect("kvmm_available_blocks", name, "", nr[KVMM_BLOCK_FREE] + nr[KVMM_BLOCK_INACTIVE]);
+	expect("kvmm_free_runs", name, "", runs);
+	expect("kvmm_largest_free_run_blocks", name, "", longest);
+}
+
+static void expect_orders(struct kvmm_pool *pool, const char *name)
+{
+	u64 free[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
+	char more[32];
+
+	must(kvmm_zone_buddyinfo(kvmm_pool_zone(pool), free), "buddyinfo");
+	for (u32 order = 0; order < KVMM_NR_ORDERS; order++) {
+		u64 nr = 0;
+
+		for (u32 class = 0; class < KVMM_NR_MOBILITY; class++)
+			nr += free[class * KVMM_NR_ORDERS + order];
+		snprintf(more, sizeof(more), ",order=\"%u\"", order);
+		expect("kvmm_free_pieces", name, more, nr);
+	}
+}
+
+static void expect_cache(void)
+{
+	const char *name = CACHE_SHOWN;
+
+	expect_states(cache, name);
+	expect_orders(cache, name);
+	expect("kvmm_allocations_total", name, "", count.allocs);
+	expect("kvmm_allocated_blocks_total", name, "", count.alloc_blocks);
+	expect("kvmm_frees_total", name, "", count.frees);
+	expect("kvmm_no_space_total", name, "", count.nospc);
+	expect("kvmm_evicted_blocks_total", name, "", count.evicted);
+	expect("kvmm_hit_blocks_total", name, "", count.hits);
+	expect("kvmm_missed_blocks_total", name, "", count.misses);
+	expect("kvmm_registered_blocks_total", name, "", count.registered);
+	expect("kvmm_duplicate_blocks_total", name, "", count.dups);
+	expect("kvmm_block_lifetime_seconds_count", name, "", count.deaths);
+	expect("kvmm_block_idle_before_evict_seconds_count", name, "", count.deaths);
+	expect("kvmm_block_reuse_gap_seconds_count", name, "", count.reuses);
+	expect("kvmm_block_hit_age_seconds_count", name, "", count.reuses);
+	expect("kvmm_block_tokens", name, "", 16);
+	expect("kvmm_block_bytes", name, "", 0);
+	expect("kvmm_offloaded_blocks_total", name, ",tier=\"host\"", count.offloads);
+	expect("kvmm_offloaded_bytes_total", name, ",tier=\"host\"", count.offloads * 4096);
+	expect("kvmm_below_blocks", name, ",tier=\"host\"", count.offloads);
+	expect("kvmm_below_bytes", name, ",tier=\"host\"", 0);	/* ids only */
+	printf("expect kvmm_tier_blocks{tier=\"host\"} %llu\n", (llu)count.offloads);
+	printf("expect kvmm_tier_used_units{tier=\"host\"} %llu\n", (llu)count.offloads);
+	printf("expect kvmm_tier_ready_units{tier=\"host\"} 4096\n");
+	printf("expect kvmm_tier_stored_blocks_total{tier=\"host\"} %llu\n", (llu)count.offloads);
+	printf("expect kvmm_tier_capacity_units{tier=\"host\"} 4096\n");
+	printf("expect kvmm_tier_clients{tier=\"host\"} 1\n");
+}
+
+static void expect_others(void)
+{
+	char more[32];
+
+	expect_states(ranges, "ranges");
+	expect_orders(ranges, "ranges");
+	expect("kvmm_ranges", "ranges", "", nr_ranges);
+	expect("kvmm_allocations_total", "ranges", "", count.range_allocs);
+	expect("kvmm_allocated_blocks_total", "ranges", "", count.range_blocks);
+	expect("kvmm_frees_total", "ranges", "", count.range_frees);
+	expect_states(tenants, "tenants");
+	for (u32 who = 1; who <= 2; who++) {
+		snprintf(more, sizeof(more), ",tenant=\"%u\"", who);
+		expect("kvmm_tenant_blocks", "tenants", more, count.tenant_blocks[who]);
+		expect("kvmm_tenant_peak_blocks", "tenants", more, count.tenant_peak[who]);
+		expect("kvmm_tenant_refused_total", "tenants", more, count.tenant_refused[who]);
+		expect("kvmm_tenant_max_blocks", "tenants", more, 20 * who);
+		expect("kvmm_tenant_min_blocks", "tenants", more, 0);
+	}
+}
+
+/* ---- set-up ---- */
+
+static void make_pools(void)
+{
+	static const struct kvmm_class classes[] = { { "low", 0, 0, 0, 0 }, { "high", 0, 500, 0, 0 } };
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = classes, .nr_classes = 2 };
+	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
+
+	attr.nr_blocks = NR_BLOCKS;
+	attr.name = "ranges";
+	must(kvmm_pool_create(&attr, &ranges), "pool");
+	attr.policy = "lru";
+	attr.name = "tenants";
+	attr.evict = &evict;
+	must(kvmm_pool_create(&attr, &tenants), "pool");
+	attr.evict = NULL;
+	attr.name = "cache";
+	must(kvmm_pool_create(&attr, &cache), "pool");
+	must(kvmm_residency_set(cache, 1000000), "residency");
+	for (u32 who = 1; who <= 2; who++) {
+		limits.max = 20 * who;
+		must(kvmm_tenant_set(tenants, who, &limits), "tenant");
+	}
+	host.capacity_blocks = 4096;
+	host.flags = KVMM_TIER_TOLD_CLOCK;
+	must(kvmm_tier_host_create(&host, &tier), "tier");
+	knobs.write = KVMM_TIER_EXPLICIT;
+	client.block_bytes = 4096;
+	client.config = &knobs;
+	must(kvmm_tier_attach(cache, tier, &client), "attach");
+}
+
+static void run(u32 steps)
+{
+	static void (*const ops[])(void) = { use_prompt, use_prompt, look_up, register_twice,
+					     hold_and_free, use_ranges, use_tenants, offload };
+
+	for (u32 i = 0; i < steps; i++)
+		ops[any(ARRAY_SIZE(ops))]();
+}
+
+static int show(const char *what)
+{
+	static char text[4 << 20];
+	struct kvmm_pool *pools[] = { cache, ranges, tenants };
+	const char *names[] = { CACHE, NULL, NULL };
+	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+	int len;
+
+	attr.pools = pools;
+	attr.names = names;
+	attr.nr_pools = ARRAY_SIZE(pools);
+	attr.format = !strcmp(what, "prometheus");
+	if (!strcmp(what, "table"))
+		len = kvmm_metrics_table(text, sizeof(text));
+	else if (attr.format || !strcmp(what, "openmetrics"))
+		len = kvmm_metrics_text(&attr, text, sizeof(text));
+	else
+		len = kvmm_metrics_kernel(&attr, what, text, sizeof(text));
+	must(len, what);
+	fputs(text, stdout);
+	return len >= (int)sizeof(text);
+}
+
+int main(int argc, char **argv)
+{
+	int ret;
+
+	if (argc < 3)
+		return 2;
+	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
+	make_pools();
+	run(atoi(argv[2]));
+	expect_cache();
+	expect_others();
+	puts("---");
+	ret = show(argc > 3 ? argv[3] : "openmetrics");
+	kvmm_pool_destroy(cache);
+	kvmm_pool_destroy(ranges);
+	kvmm_pool_destroy(tenants);
+	kvmm_tier_destroy(tier);
+	return ret;
+}

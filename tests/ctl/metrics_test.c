@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Metrics: what is refused, what is cut, and no memory. Their numbers are metrics.py's. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/internal.h"
+#include "tests/ctl/control_util.h"
+#include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
+
+#define TEXT	(1u << 20)
+
+static char text[TEXT];
+
+static struct kvmm_metrics_attr of(struct kvmm_pool **pool)
+{
+	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+
+	attr.pools = pool;
+	attr.nr_pools = 1;
+	return attr;
+}
+
+Test(metrics, refuses_nonsense)
+{
+	struct kvmm_pool *pool = make_pool(8), *none = NULL;
+	struct kvmm_metrics_attr attr = of(&pool);
+
+	cr_expect_eq(kvmm_metrics_text(NULL, text, TEXT), -EINVAL);
+	cr_expect_eq(kvmm_metrics_text(&attr, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_metrics_table(NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_metrics_kernel(&attr, NULL, text, TEXT), -EINVAL);
+	cr_expect_eq(kvmm_metrics_kernel(&attr, "meminfo", text, TEXT), -ENOENT);
+	attr.format = KVMM_NR_METRICS_FORMATS;
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
+	attr = of(&none);
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
+	attr.pools = NULL;
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
+	attr = of(&pool);
+	attr.nr_pools = 1025;
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
+	end_pool(pool);
+}
+
+Test(metrics, of_no_pool_are_heads_only)
+{
+	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
+	int len = kvmm_metrics_text(&attr, text, TEXT);
+
+	cr_assert_gt(len, 1000);
+	cr_expect_null(strchr(text, '{'));
+	cr_expect_str_eq(text + len - 6, "# EOF\n");
+}
+
+Test(metrics, a_short_buffer_cuts_and_says_how_long)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_metrics_attr attr = of(&pool);
+	int len = kvmm_metrics_text(&attr, text, TEXT);
+	char few[100];
+
+	cr_assert_eq(kvmm_metrics_text(&attr, NULL, 0), len);
+	cr_assert_eq(kvmm_metrics_text(&attr, few, sizeof(few)), len);
+	cr_expect_eq(strlen(few), sizeof(few) - 1);
+	cr_expect_eq(memcmp(few, text, sizeof(few) - 1), 0);
+	end_pool(pool);
+}
+
+/* Two limited tenants are shown, and the two others, with those without limits first in line. */
+Test(metrics, tenants_are_bounded)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_metrics_attr attr = of(&pool);
+	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
+	kvmm_mut_t mut;
+
+	for (u32 i = 1; i <= 4; i++) {
+		cr_assert_eq(kvmm_tenant_set(pool, i, &limits), 0);
+		cr_assert_eq(kvmm_alloc_for(pool, 1, i, &mut), 0);
+	}
+	attr.max_tenants = 3;
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"rest\"} 0\n"));
+	cr_expect_not_null(strstr(text, "tenant=\"2\"} 1\n"));
+	cr_expect_null(strstr(text, "tenant=\"3\"}"));
+	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"others\"} 2\n"));
+	end_pool(pool);
+}
+
+/* Labels come from callers: whatever ends a value is written as it has to be. */
+Test(metrics, names_are_escaped)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_metrics_attr attr = of(&pool);
+	const char *name = "a\"b\\c\nd\xff";
+
+	attr.names = &name;
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "{pool=\"a\\\"b\\\\c\\nd?\",device=\"host\"}"));
+	end_pool(pool);
+}
+
+Test(metrics, a_closed_pool_is_an_error)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_metrics_attr attr = of(&pool);
+
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EUCLEAN);
+	cr_expect_eq(kvmm_metrics_kernel(&attr, "vmstat", text, TEXT), -EUCLEAN);
+	kvmm_pool_destroy(pool);
+}
+
+/* Every allocation fails once; the last time none does. */
+static void fail_each(const char *what)
+{
+	struct fake_env fake;
+	struct kvmm_pool *pool;
+	struct kvmm_metrics_attr attr;
+	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
+	u64 nr_live;
+	int ret;
+
+	fake_env_install(&fake);
+	pool = make_cache(64, "lru");
+	cr_assert_eq(kvmm_tenant_set(pool, 1, &limits), 0);
+	attr = of(&pool);
+	nr_live = fake.nr_live;
+	for (u64 n = 1;; n++) {
+		fake_env_fail(&fake, n, false);
+		ret = what ? kvmm_metrics_kernel(&attr, what, text, TEXT) :
+			     kvmm_metrics_text(&attr, text, TEXT);
+		cr_expect_eq(fake.nr_live, nr_live, "%s: allocation %llu", what, (unsigned long long)n);
+		if (!fake_env_failed(&fake))
+			break;
+		cr_expect_eq(ret, -ENOMEM, "%s: allocation %llu: %d", what, (unsigned long long)n, ret);
+		cr_expect_str_empty(text);
+	}
+	cr_expect_gt(ret, 0);
+	end_pool(pool);
+	fake_env_remove(&fake);
+}
+
+Test(metrics, no_memory_leaves_nothing)
+{
+	fail_each(NULL);
+	fail_each("buddyinfo");
+	fail_each("pagetypeinfo");
+	fail_each("vmstat");
+	fail_each("pressure/memory");
+	fail_each("slabinfo");
+}
+
+/* ---- by the socket ---- */
+
+Test(metrics, by_the_socket)
+{
+	static const char *const lines[] = { "metrics", "metrics prometheus alpha", "metrics-families",
+					     "buddyinfo", "pagetypeinfo alpha", "slabinfo", "vmstat",
+					     "pressure-text" };
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_control *control;
+	int fd;
+
+	folder_make();
+	control = control_in_folder(NULL);
+	cr_assert_eq(kvmm_control_add_pool(control, "alpha", pool), 0);
+	fd = visitor(control);
+	for (u32 i = 0; i < ARRAY_SIZE(lines); i++) {
+		const char *answer = ask(control, fd, lines[i]);
+
+		cr_expect_eq(strncmp(answer, "ok ", 3), 0, "%s: %.60s", lines[i], answer);
+		cr_expect_eq((size_t)atoi(answer + 3), strlen(strchr(answer, '\n') + 1), "%s", lines[i]);
+	}
+	cr_expect_not_null(strstr(ask(control, fd, "metrics"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 64\n"));
+	cr_expect_not_null(strstr(ask(control, fd, "buddyinfo"), "Node 0, zone    alpha "));
+	cr_expect_eq(strncmp(ask(control, fd, "metrics xml"), "err ", 4), 0);
+	cr_expect_eq(strncmp(ask(control, fd, "vmstat beta"), "err ", 4), 0);
+	close(fd);
+	kvmm_control_close(control);
+	folder_remove();
+	end_pool(pool);
+}
