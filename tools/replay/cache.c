@@ -38,8 +38,10 @@ static int make_room(struct cache *cache)
 	const struct run *run = cache->run;
 	size_t nr_keys = 1;
 
+	if (run->opt->grow)
+		cache->done = calloc(run->trace->nr, sizeof(*cache->done));
 	for (u32 q = 0; q < run->trace->nr; q++)
-		nr_keys = max_u64(nr_keys, shape_of(run->opt, &run->trace->req[q]).nr_keys);
+		nr_keys = max_u64(nr_keys, cache_last_shape(cache, q).nr_keys);
 	cache->keys = malloc(nr_keys * sizeof(*cache->keys));
 	cache->when = malloc(nr_keys * sizeof(*cache->when));
 	if (run->record)
@@ -49,7 +51,8 @@ static int make_room(struct cache *cache)
 					     sizeof(*cache->in_pageblock));
 	if (run->ages)
 		cache->evicted = malloc(run->opt->nr_blocks * sizeof(*cache->evicted));
-	if (!cache->keys || !cache->when || (run->record && !cache->filled_by) ||
+	if (!cache->keys || !cache->when || (run->opt->grow && !cache->done) ||
+	    (run->record && !cache->filled_by) ||
 	    (run->opt->pageblock && !cache->in_pageblock) || (run->ages && !cache->evicted))
 		return -ENOMEM;
 	cache->nr_keys = nr_keys;
@@ -93,6 +96,7 @@ void cache_exit(struct cache *cache)
 	free(cache->filled_by);
 	free(cache->in_pageblock);
 	free(cache->keys);
+	free(cache->done);
 	free(cache->evicted);
 	free(cache->when);
 }
@@ -106,12 +110,10 @@ void cache_time(struct cache *cache, u64 now)
 /* A request that waits is tried again and again: its keys are made only once. */
 static void make_keys(struct cache *cache, u32 q, u32 nr_keys)
 {
-	const struct run *run = cache->run;
-
-	if (cache->keys_of == q)
+	if (cache->keys_of == q && !cache->done)
 		return;
 	for (u32 i = 0; i < nr_keys; i++)
-		cache->keys[i] = key_of(key_name(run->opt, run->trace, &run->trace->req[q], i));
+		cache->keys[i] = cache_key(cache, q, i);
 	cache->keys_of = q;
 }
 
@@ -245,7 +247,9 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	const struct trace_request *req = &cache->run->trace->req[held->q];
 	u64 tokens = (u64)held->nr_hits * cache->run->opt->block_tokens;
 
-	cache->admitted++;
+	cache->admitted += !cache->resumed;
+	cache->resumed_hits += cache->resumed ? held->nr_hits : 0;
+	cache->resumed_blocks += cache->resumed ? shape->prompt : 0;
 	cache->hits += held->nr_hits;
 	cache->accesses += shape->prompt;
 	cache->evictions += nr_evicted;
@@ -352,9 +356,9 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held)
 {
 	const struct run *run = cache->run;
-	struct shape shape = shape_of(run->opt, &run->trace->req[q]);
+	struct shape shape = cache_shape(cache, q), last = cache_last_shape(cache, q);
 	struct kvmm_acquire acquire = { 0 };
-	struct held *new = held_alloc(q, &shape, nr_blocks);
+	struct held *new = held_alloc(q, &last, (u32)max_u64(nr_blocks, last.prompt));
 	enum exit_code code;
 	u64 since;
 	int err;
@@ -388,7 +392,7 @@ u64 cache_service_us(const struct cache *cache, const struct held *held)
 {
 	const struct run *run = cache->run;
 	const struct trace_request *req = &run->trace->req[held->q];
-	u64 missed = shape_of(run->opt, req).prompt - held->nr_hits;
+	u64 missed = cache_shape(cache, held->q).prompt - held->nr_hits;
 
 	return missed * run->opt->block_tokens * US_PER_MISSED_TOKEN +
 	       (u64)req->output * US_PER_OUTPUT_TOKEN;

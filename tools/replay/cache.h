@@ -49,6 +49,9 @@ struct transfer;
  * @transfer: for --transfers: see transfer.h; else NULL
  * @tiers: for --host-blocks: see tiers.h; else NULL
  * @tell: for --events: see tell.h; else NULL
+ * @done: for --grow: by request: tokens of the answer that have been said; else NULL
+ * @resumed: the request that is being admitted was preempted before, so it counts for the two below:
+ * @resumed_hits, @resumed_blocks: of hits and accesses
  * @registered: blocks that got a key
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
@@ -62,6 +65,8 @@ struct cache {
 	struct tell *tell;
 	u32 *filled_by;
 	u32 *in_pageblock;
+	u32 *done;
+	bool resumed;
 	kvmm_key_t *keys;
 	kvmm_key_t *evicted;
 	u64 *when;
@@ -74,6 +79,8 @@ struct cache {
 	u64 accesses;
 	u64 evictions;
 	u64 registered;
+	u64 resumed_hits;
+	u64 resumed_blocks;
 	u64 fresh_blocks;
 	u64 fresh_runs;		/* neighbours, in the order of the request, are one run */
 	u64 fresh_allocs;		/* that got any */
@@ -107,6 +114,20 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
  * @held: set to what it has; to NULL if it does not fit now
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
+
+/* ---- cache_grow.c: requests whose answers grow; without --grow the first three are as in the trace ---- */
+
+/* With what it has said so far as part of the prompt, and with all that it will say. */
+struct shape cache_shape(const struct cache *cache, u32 q);
+struct shape cache_last_shape(const struct cache *cache, u32 q);
+kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i);
+
+/* One block more, if it can be had: *@got. */
+enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got);
+/* Blocks that have been filled by now get their keys. */
+enum exit_code cache_keep(struct cache *cache, struct held *held);
+/* All that it has is given up, having been offered to the tiers below; takes @held. */
+enum exit_code cache_preempt(struct cache *cache, struct held *held);
 
 /* What an admitted request takes from when its hits are there. */
 u64 cache_service_us(const struct cache *cache, const struct held *held);

@@ -6,41 +6,11 @@
  */
 #include <stdlib.h>
 
-#include "cache.h"
-#include "heap.h"
+#include "conc.h"
 #include "progress.h"
 #include "record.h"
 #include "tell.h"
 #include "tiers.h"
-
-/**
- * struct conc - the simulation
- * @running: what each running request has, by request
- * @finish: when they will be done
- * @loading, @nr_loading: running requests that wait for their hits, in order of admission
- * @head: the first request that waits
- * @arrived: requests that have arrived so far
- * @stuck: the head did not fit and nothing was freed since
- * @used: blocks that somebody refers to, now
- */
-struct conc {
-	struct cache cache;
-	struct held **running;
-	struct heap finish;
-	u32 *loading;
-	u32 nr_loading;
-	u64 now;
-	u32 head;
-	u32 arrived;
-	bool stuck;
-
-	u32 used;
-	u32 peak_used;
-	u32 delayed;
-	u128 used_area;
-	u128 wait_us;
-	u64 makespan_us;
-};
 
 static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
 {
@@ -52,23 +22,35 @@ static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
 /* Its hits are there, so it runs. */
 static enum exit_code run_request(struct conc *conc, struct held *held)
 {
-	u64 us = cache_service_us(&conc->cache, held);
+	u64 us;
 
+	if (conc->grow)
+		return grow_run(conc, held);
+	us = cache_service_us(&conc->cache, held);
 	if (heap_push(&conc->finish, conc->now + us, held->q))
 		return complain_of(-ENOMEM, "start request %u", held->q);
 	return EXIT_GOOD;
 }
 
-static enum exit_code start(struct conc *conc, struct held *held)
+static void note_start(struct conc *conc, const struct held *held)
 {
 	struct cache *cache = &conc->cache;
 	const struct trace_request *req = &cache->run->trace->req[held->q];
 
-	conc->running[held->q] = held;
 	cache->fp = fold(fold(cache->fp, held->q), held->nr_hits);
+	if (conc->grow)
+		grow_admitted(conc, held);
+	if (cache->resumed)
+		return;
 	conc->wait_us += conc->now - req->arrival_us;
 	conc->delayed += conc->now > req->arrival_us;
 	record_latency(cache->run->record, RECORD_WAIT, conc->now - req->arrival_us);
+}
+
+static enum exit_code start(struct conc *conc, struct held *held)
+{
+	conc->running[held->q] = held;
+	note_start(conc, held);
 	if (!held->nr_lower)
 		return run_request(conc, held);
 	conc->loading[conc->nr_loading++] = held->q;
@@ -109,30 +91,53 @@ static enum exit_code copy(struct conc *conc)
 	return code ? code : fetch_loaded(conc);
 }
 
+/* Who is next, and what it needs; false: nobody waits. */
+static bool next_request(const struct conc *conc, u32 *q, u32 *nr_blocks)
+{
+	const struct run *run = conc->cache.run;
+
+	if (conc->grow)
+		return grow_next(conc, q, nr_blocks);
+	if (conc->head == conc->arrived)
+		return false;
+	*q = conc->head;
+	*nr_blocks = blocks_wanted(run, &run->trace->req[*q]);
+	return true;
+}
+
+/* It is admitted, or *@held is NULL. */
+static enum exit_code admit_one(struct conc *conc, u32 q, u32 nr_blocks, struct held **held)
+{
+	enum exit_code code = cache_admit(&conc->cache, q, nr_blocks, held);
+
+	if (!*held) {
+		conc->stuck = true;
+		return code;
+	}
+	if (!code)
+		return start(conc, *held);
+	free(*held);
+	return code;
+}
+
 /* Admit from the head of the queue until somebody does not fit. */
 static enum exit_code admit(struct conc *conc)
 {
 	const struct run *run = conc->cache.run;
 	enum exit_code code = EXIT_GOOD;
+	u32 q, nr;
 
-	for (; !code && !conc->stuck && conc->head < conc->arrived; conc->head++) {
-		u32 nr = blocks_wanted(run, &run->trace->req[conc->head]);
+	while (!code && !conc->stuck && next_request(conc, &q, &nr)) {
 		struct held *held;
 
-		if (nr > run->opt->nr_blocks) {
+		if (blocks_wanted(run, &run->trace->req[q]) > run->opt->nr_blocks) {
 			conc->cache.rejected++;
-			code = tell_over(&conc->cache, conc->head, 0);
+			code = tell_over(&conc->cache, conc->head++, 0);
 			continue;
 		}
-		code = cache_admit(&conc->cache, conc->head, nr, &held);
-		if (!held) {
-			conc->stuck = true;
-			break;
-		}
-		if (!code)
-			code = start(conc, held);
-		else
-			free(held);
+		code = admit_one(conc, q, nr, &held);
+		if (held && !conc->cache.resumed)
+			conc->head++;
 	}
 	conc->used = run->opt->nr_blocks - cache_available(&conc->cache);
 	conc->peak_used = (u32)max_u64(conc->peak_used, conc->used);
@@ -143,6 +148,8 @@ static enum exit_code complete(struct conc *conc)
 {
 	enum exit_code code = EXIT_GOOD;
 
+	if (conc->grow)
+		return grow_events(conc);
 	while (!code && conc->finish.nr && conc->finish.event[0].time == conc->now) {
 		u32 q = heap_pop(&conc->finish).index;
 		struct held *held = conc->running[q];
@@ -180,6 +187,8 @@ static bool advance(struct conc *conc)
 	const struct trace *trace = conc->cache.run->trace;
 	u64 next = UINT64_MAX;
 
+	if (conc->grow)
+		grow_skip(conc);
 	if (conc->finish.nr)
 		next = conc->finish.event[0].time;
 	if (conc->arrived < trace->nr)
@@ -192,6 +201,11 @@ static bool advance(struct conc *conc)
 	conc->now = next;
 	cache_time(&conc->cache, next);
 	return true;
+}
+
+static u32 nr_running(const struct conc *conc)
+{
+	return conc->grow ? grow_running(conc) : conc->finish.nr + conc->nr_loading;
 }
 
 static enum exit_code simulate(struct conc *conc)
@@ -207,11 +221,12 @@ static enum exit_code simulate(struct conc *conc)
 			code = copy(conc);
 		if (!code)
 			code = admit(conc);
-		cache_record(&conc->cache, conc->now, conc->head,
-			     conc->finish.nr + conc->nr_loading);
+		cache_record(&conc->cache, conc->now, conc->head, nr_running(conc));
 		progress_step(conc->cache.run, conc->head);
 	}
 	progress_stop(conc->cache.run);
+	if (!code)
+		code = grow_check(conc);
 	return code ? code : cache_finish(&conc->cache);
 }
 
@@ -229,6 +244,7 @@ static void report(const struct conc *conc)
 	results_num(results, "makespan_us", conc->makespan_us);
 	results_num(results, "delayed", conc->delayed);
 	results_num(results, "wait_us", conc->wait_us);
+	grow_describe(conc);
 	results_num(results, "hit_tokens", conc->cache.hit_tokens);
 	results_num(results, "input_tokens", conc->cache.input_tokens);
 	results_hex(results, "fp", conc->cache.fp);
@@ -242,6 +258,7 @@ static void report(const struct conc *conc)
 	results_say(results, "all done after", "%.1f s", (double)conc->makespan_us / 1e6);
 	results_say(results, "waiting", "%u requests had to, %.3f s a request in the mean",
 		    conc->delayed, share(conc->wait_us, conc->cache.admitted) / 1e6);
+	grow_say(conc);
 }
 
 enum exit_code run_conc(const struct run *run)
@@ -255,6 +272,8 @@ enum exit_code run_conc(const struct run *run)
 	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
 	if (!code && conc.cache.tiers)
 		conc.loading = calloc(run->trace->nr, sizeof(*conc.loading));
+	if (!code && run->opt->grow && grow_begin(&conc))
+		code = complain_of(-ENOMEM, "start");
 	if (!code && (!conc.running || (conc.cache.tiers && !conc.loading)))
 		code = complain_of(-ENOMEM, "start");
 	if (!code && cache_record_begin(&conc.cache, true))
@@ -264,10 +283,9 @@ enum exit_code run_conc(const struct run *run)
 	if (!code)
 		report(&conc);
 
-	for (u32 i = 0; i < conc.nr_loading; i++)
-		free(conc.running[conc.loading[i]]);
-	while (conc.running && conc.finish.nr)
-		free(conc.running[heap_pop(&conc.finish).index]);
+	for (u32 q = 0; conc.running && q < run->trace->nr; q++)
+		free(conc.running[q]);
+	grow_end(&conc);
 	heap_exit(&conc.finish);
 	free(conc.loading);
 	free(conc.running);

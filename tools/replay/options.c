@@ -33,6 +33,7 @@ enum option_key {
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
 	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
 	KEY_DISK_BLOCKS, KEY_DISK_BANDWIDTH, KEY_DISK_LATENCY,
+	KEY_GROW,
 };
 
 static const struct argp_option options[] = {
@@ -79,6 +80,10 @@ static const struct argp_option options[] = {
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
 	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
 	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
+
+	{ "grow", KEY_GROW, NULL, 0,
+	  "conc: answers take their blocks as they grow; where there is none, the request that was "
+	  "admitted last is preempted, and computed again", 0 },
 
 	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc):", 2 },
 	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of the host's; 0: there is none [0]", 0 },
@@ -381,6 +386,17 @@ static void check_tiers(struct argp_state *state, const struct options *opt)
 		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
 }
 
+static void check_grow(struct argp_state *state, const struct options *opt)
+{
+	if (!opt->grow)
+		return;
+	if (opt->mode->run != run_conc || !strcmp(opt->policy, "min"))
+		argp_error(state, "--grow: in mode conc only, and with a policy of the library");
+	if (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->events_path)
+		argp_error(state, "--grow: not with --ages, --transfers, --pageblock, --events, "
+			   "--verify, --device or --block-bytes");
+}
+
 /* The steps are a model of time: there is no work on a device that could be a step's. */
 static bool has_steps(const char *device)
 {
@@ -499,6 +515,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	check_events(state, opt);
 	check_transfers(state, opt);
 	check_tiers(state, opt);
+	check_grow(state, opt);
 }
 
 static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -565,6 +582,8 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 		opt->ages = true;
 	} else if (key == KEY_EVENTS) {
 		opt->events_path = arg;
+	} else if (key == KEY_GROW) {
+		opt->grow = true;
 	} else if (key == KEY_DIGEST) {
 		opt->digest = true;
 	} else if (key == KEY_RUN_WINDOW) {
@@ -689,7 +708,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_EVENTS: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
 	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
-	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS:
+	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS: case KEY_GROW:
 		parse_cache(state, parse, key, arg);
 		return 0;
 	case KEY_HOST_BLOCKS: case KEY_HOST_POLICY: case KEY_WRITE_POLICY: case KEY_TOUCHES:

@@ -69,6 +69,7 @@ struct source {
  * @record_path: of the recording, or NULL; see record.h
  * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
  * @record_calls: and how long calls of the library took
+ * @grow: conc: blocks for answers come as they are needed; see conc.h
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
  * @events_path: seq, conc: file for the events of the run, or NULL; see tell.h
@@ -129,6 +130,7 @@ struct options {
 	u32 reload_ms;
 	bool fixed;
 	bool record_calls;
+	bool grow;
 	u32 disk_blocks;
 	u32 disk_mb_s;
 	u32 disk_latency_us;

@@ -282,6 +282,27 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 	return err ? complain_of(err, "load blocks of request %u", held->q) : EXIT_GOOD;
 }
 
+/* The load of one that is preempted is called off; else what it has goes down, before all others. */
+enum exit_code tiers_preempt(struct cache *cache, struct held *held)
+{
+	struct tiers *tiers = cache->tiers;
+	struct kvmm_tier_offload offload = { .size = sizeof(offload), .refs = held->refs,
+					     .nr = held->nr_refs,
+					     .priority = KVMM_TIER_PRIORITIES - 1 };
+	int err;
+
+	if (!tiers)
+		return EXIT_GOOD;
+	if (held->nr_lower && !held->is_loaded) {
+		tiers->aborted_blocks += held->nr_lower;
+		tiers->aborted_disk += held->nr_disk;
+		err = kvmm_tier_abort(cache->pool, held->op);
+	} else {
+		err = offload.nr ? kvmm_tier_offload(cache->pool, &offload, NULL) : 0;
+	}
+	return err ? complain_of(err, "preempt request %u", held->q) : EXIT_GOOD;
+}
+
 enum exit_code tiers_wait(struct cache *cache, struct held *held)
 {
 	enum exit_code code = EXIT_GOOD;
@@ -327,8 +348,9 @@ enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *sta
 	cache->evictions = stat->evictions;
 	filled = cache->registered + client.loads;
 	if (tiers->device_hits < stat->hit_blocks || client.failed ||
-	    client.loads + client.shared < tiers->host_hits + tiers->disk_hits ||
-	    client.disk_loads < tiers->disk_hits || cached + stat->evictions > filled)
+	    client.loads + client.shared + tiers->aborted_blocks <
+		    tiers->host_hits + tiers->disk_hits ||
+	    client.disk_loads + tiers->aborted_disk < tiers->disk_hits || cached + stat->evictions > filled)
 		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu loads, %llu evictions, "
 				"%llu cached blocks, but %llu hits, %llu loads, %llu blocks were seen",
 				(unsigned long long)stat->hit_blocks,

@@ -20,6 +20,7 @@
  *	already are host hits
  * @refused: loads that there was no room or no quota for; computed instead
  * @refused_blocks: of these
+ * @aborted_blocks, @aborted_disk: hits, and those on disk, whose request was preempted before they came
  * @loads: requests that loaded
  * @refs, @levels, @answers: room for one request
  */
@@ -33,6 +34,8 @@ struct tiers {
 	u64 disk_hits;
 	u64 disk_stall_ns;
 	u64 refused_blocks;
+	u64 aborted_blocks;
+	u64 aborted_disk;
 	u32 refused;
 	u32 loads;
 	kvmm_ref_t *refs;
@@ -66,6 +69,8 @@ enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u
 
 /* Is what the request loads there? Then it has it; @done is set. */
 enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done);
+
+enum exit_code tiers_preempt(struct cache *cache, struct held *held);
 
 /* Turn the clock until it is. */
 enum exit_code tiers_wait(struct cache *cache, struct held *held);
