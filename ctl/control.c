@@ -51,6 +51,7 @@ static int is_refused(const struct kvmm_control *control)
 
 static void drop(struct kvmm_control *control, u32 place)
 {
+	kv_sock()->watch_del(kv_sock()->ctx, control->watch, control->peer[place]->fd);
 	peer_free(control->peer[place]);
 	control->peer[place] = NULL;
 	count(&control->stat.clients, -1);

@@ -317,6 +317,14 @@ static int system_watch_set(void *ctx, int watch, int fd, u32 events, bool is_ne
 	return result(epoll_ctl(watch, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event), saved);
 }
 
+static void system_watch_del(void *ctx, int watch, int fd)
+{
+	int saved = errno;
+
+	epoll_ctl(watch, EPOLL_CTL_DEL, fd, NULL);
+	errno = saved;
+}
+
 #define MAX_READY	64u
 
 static int system_watch_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max,
@@ -424,6 +432,7 @@ const struct kv_sock_ops kv_sock_system = {
 	.admit		= system_admit,
 	.folder		= system_folder,
 	.watch_set	= system_watch_set,
+	.watch_del	= system_watch_del,
 	.watch_wait	= system_watch_wait,
 	.bell		= system_bell,
 	.ring		= system_ring,

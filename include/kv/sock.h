@@ -47,6 +47,7 @@ struct kv_sock_ready {
  * @folder: there is a folder at @path, or one of the user's alone is made: 0 or -errno
  * @watch_set: from now on @fd is watched for KV_SOCK_*, maybe for none; @is_new: for the first time.
  *	0 or -errno
+ * @watch_del: no longer; before it is closed, since a forked child may have it open for ever
  * @watch_wait: which are ready, of those that watch_set() was told of, at most @max; it waits at most
  *	@timeout_ms for the first of them. How many, 0 also if a signal came; -errno
  * @bell: something that can be watched, and that is ready for ever once it was rung; or -errno
@@ -68,6 +69,7 @@ struct kv_sock_ops {
 	int (*admit)(void *ctx, int fd);
 	int (*folder)(void *ctx, const char *path);
 	int (*watch_set)(void *ctx, int watch, int fd, u32 events, bool is_new);
+	void (*watch_del)(void *ctx, int watch, int fd);
 	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms);
 	int (*bell)(void *ctx);
 	void (*ring)(void *ctx, int bell);

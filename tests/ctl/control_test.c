@@ -6,11 +6,13 @@
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/mem.h>
@@ -384,6 +386,53 @@ Test(control, another_user_is_sent_away)
 	cr_expect_eq(counts().accepted, 0);
 	kv_sock_set(NULL);
 	close(fd);
+}
+
+/* ---- forks ---- */
+
+/* A child has all descriptors of its parent, and may keep them; nobody is woken for those that are closed. */
+Test(control, a_client_that_has_gone_is_forgotten_though_a_child_has_its_socket)
+{
+	struct kv_sock_ready ready[4];
+	int fd = visitor(control), pair[2];
+	char byte = 0;
+	pid_t pid;
+
+	cr_assert_eq(pipe(pair), 0);
+	pid = fork();
+	if (!pid) {
+		close(fd);		/* the client's end; it keeps the server's */
+		cr_assert_eq(write(pair[1], &byte, 1), 1);
+		pause();
+		_exit(1);
+	}
+	cr_assert_eq(read(pair[0], &byte, 1), 1);
+	close(fd);
+	control_settle(control);
+	cr_expect_eq(counts().clients, 0);
+	cr_expect_eq(kv_sock()->watch_wait(NULL, control->watch, ready, 4, 0), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+Test(control, a_forked_child_has_nothing_to_do_with_it)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		bool inert = kvmm_control_poll(control) == -ECHILD &&
+			     kvmm_control_add_pool(control, "x", pool) == -ECHILD &&
+			     kvmm_control_remove_pool(control, pool) == -ECHILD;
+
+		kvmm_control_close(control);
+		_exit(!inert);
+	}
+	waitpid(pid, &status, 0);
+	cr_expect_eq(status, 0);
+	cr_expect_eq(access(kvmm_control_path(control), F_OK), 0);
 }
 
 /* ---- bad calls ---- */

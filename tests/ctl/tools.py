@@ -63,7 +63,7 @@ class Engine:
 
 
 def stat(engine):
-    out = engine.tool("stat", "0.1", "3")
+    out = engine.tool("stat", "0.3", "3")
     rows = [l.split() for l in out.stdout.splitlines() if l.startswith("replay ")]
     check(out.returncode == 0 and len(rows) == 3, f"three lines: {out.stdout} {out.stderr}")
     check(rows[0][8:17] == ["-"] * 9, "the first line has none before it")
@@ -110,11 +110,12 @@ def settings(engine):
 
 def defrag(engine):
     # What is in use does not move; a moment later it is something else.
-    for want in range(30, 1, -1):
+    for want in [*range(30, 1, -1)] * 10:
         out = engine.tool("defrag", "run", "--live", "--want", str(want), "--drop", "--json",
                           "--wait", "10")
         if not out.returncode:
             break
+        time.sleep(0.02)
     check(out.returncode == 0, out.stdout + out.stderr)
     run_ = json.loads(out.stdout)[0] if not out.returncode else {}
     check(run_.get("state") == "done" and run_.get("largest_after", 0) >= want, run_)

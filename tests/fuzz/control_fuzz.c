@@ -189,6 +189,11 @@ static int do_set(void *ctx, int watch, int fd, u32 events, bool is_new)
 	return 0;
 }
 
+static void do_del(void *ctx, int watch, int fd)
+{
+	client_at(fd)->wants_in = client_at(fd)->wants_out = false;
+}
+
 static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms)
 {
 	int nr = 0;
@@ -216,7 +221,7 @@ static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, i
 static const struct kv_sock_ops sockets = {
 	.folder = do_folder, .listen = do_listen, .unlink = do_unlink, .watch = do_watch,
 	.admit = do_admit, .connect = do_connect, .close = do_close, .send = do_send, .recv = do_recv,
-	.watch_set = do_set, .watch_wait = do_wait,
+	.watch_set = do_set, .watch_del = do_del, .watch_wait = do_wait,
 };
 
 /* ---- what clients say ---- */
