@@ -96,6 +96,7 @@ static const struct {
 	NUMBER("fail_nospc", fail_nospc), NUMBER("fail_frag", fail_frag),
 	NUMBER("evictions", evictions), NUMBER("hit_blocks", hits), NUMBER("miss_blocks", misses),
 	NUMBER("compactions", compactions), NUMBER("moved_blocks", moved), NUMBER("moves", moves),
+	NUMBER("copying_blocks", copying), NUMBER("limbo_blocks", limbo), NUMBER("waiting", waiting),
 };
 
 static int fetch_stat(struct top_data *data, struct client *client)

@@ -40,32 +40,47 @@ static double rate(const struct top_data *data, uint64_t now, uint64_t before)
 
 #define RATE(field)	rate(data, data->stat.field, data->before.field)
 
+typedef unsigned long long llu;
+
+static void draw_blocks(struct canvas *canvas, const struct top_stat *s)
+{
+	uint64_t idle = s->free + s->cached + s->away, used = s->blocks > idle ? s->blocks - idle : 0;
+	char size[16], all[16];
+
+	canvas_print(canvas, 1, canvas_plain,
+		     "Blocks  %8llu total %8llu used %8llu cached %8llu free %6llu away, %s each, %s in all",
+		     (llu)s->blocks, (llu)used, (llu)s->cached, (llu)s->free, (llu)s->away,
+		     bytes_text(s->block_bytes, size), bytes_text(s->block_bytes * s->blocks, all));
+	canvas_print(canvas, 2, canvas_plain,
+		     "Used    %7.1f%%  ranges %llu (%llu blocks)  private %llu  staged %llu  active %llu",
+		     percent(used, s->blocks), (llu)s->ranges, (llu)s->ranges_blocks, (llu)s->private,
+		     (llu)s->staged, (llu)s->active);
+	canvas_print(canvas, 3, canvas_plain, "Free    %7.1f%%  in %llu runs, the longest %llu",
+		     percent(s->free, s->blocks), (llu)s->runs, (llu)s->largest);
+}
+
+static void draw_rates(struct canvas *canvas, const struct top_data *data)
+{
+	const struct top_stat *s = &data->stat;
+	double hits = RATE(hits), all = hits + RATE(misses);
+
+	canvas_print(canvas, 4, canvas_plain,
+		     "Per s   %8.0f allocs %8.0f frees %6.0f evicted %4.0f failed, hits %.1f%%",
+		     RATE(allocs), RATE(frees), RATE(evictions), RATE(fail_nospc),
+		     all > 0 ? 100 * hits / all : 0);
+	canvas_print(canvas, 5, canvas_plain,
+		     "Moves   %8.0f blocks/s in %.0f runs/s; %llu being copied, %llu in limbo; %llu waiting",
+		     RATE(moved), RATE(moves), (llu)s->copying, (llu)s->limbo, (llu)s->waiting);
+}
+
 static unsigned int draw_head(struct canvas *canvas, const struct top_data *data,
 			      const struct top_look *look, const char *engine)
 {
-	const struct top_stat *s = &data->stat;
-	uint64_t used = s->blocks - (s->free + s->cached + s->away < s->blocks ?
-				     s->free + s->cached + s->away : s->blocks);
-	double hits = RATE(hits), misses = RATE(misses);
-	char size[16], all[16];
-
-	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools; every %.1f s%s", engine,
-	      data->pool, data->nr_pools, look->seconds, look->paused ? "  PAUSED" : "");
-	canvas_print(canvas, 1, canvas_plain, "Blocks  %8llu total %8llu used %8llu cached %8llu free %6llu away, "
-	      "%s each, %s in all", (unsigned long long)s->blocks, (unsigned long long)used,
-	      (unsigned long long)s->cached, (unsigned long long)s->free, (unsigned long long)s->away,
-	      bytes_text(s->block_bytes, size), bytes_text(s->block_bytes * s->blocks, all));
-	canvas_print(canvas, 2, canvas_plain, "Used    %7.1f%%  ranges %llu (%llu blocks)  private %llu  staged %llu"
-	      "  active %llu", percent(used, s->blocks), (unsigned long long)s->ranges,
-	      (unsigned long long)s->ranges_blocks, (unsigned long long)s->private,
-	      (unsigned long long)s->staged, (unsigned long long)s->active);
-	canvas_print(canvas, 3, canvas_plain, "Free    %7.1f%%  in %llu runs, the longest %llu", percent(s->free, s->blocks),
-	      (unsigned long long)s->runs, (unsigned long long)s->largest);
-	canvas_print(canvas, 4, canvas_plain, "Per s   %8.0f allocs %8.0f frees %6.0f evicted %4.0f failed, hits %.1f%%", RATE(allocs), RATE(frees), RATE(evictions), RATE(fail_nospc),
-	      hits + misses > 0 ? 100 * hits / (hits + misses) : 0);
-	canvas_print(canvas, 5, canvas_plain, "Moves   %8.0f blocks/s in %.0f runs/s; since the start %llu blocks, "
-	      "%llu compactions", RATE(moved), RATE(moves), (unsigned long long)s->moved,
-	      (unsigned long long)s->compactions);
+	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools; every %.1f s%s",
+		     engine, data->pool, data->nr_pools, look->seconds,
+		     look->paused ? "  PAUSED" : "");
+	draw_blocks(canvas, &data->stat);
+	draw_rates(canvas, data);
 	return 6;
 }
 
@@ -257,15 +272,16 @@ static void draw_rows(struct canvas *canvas, struct top_data *data, const struct
 
 	sort_by = look->sort;
 	qsort(row, nr, sizeof(*row), compare);
-	end = canvas_print(canvas, line, canvas_inverse, "%16s %9s %6s %7s %7s %9s %16s", seqs ? "SEQUENCE" : "OWNER",
-		    "BLOCKS", "%", "RUNS", "PINNED", "AGE s", seqs ? "OWNER" : "HELD");
+	end = canvas_print(canvas, line, canvas_inverse, "%16s %9s %6s %7s %7s %9s %16s",
+			   seqs ? "SEQUENCE" : "OWNER", "BLOCKS", "%", "RUNS", "PINNED", "AGE s",
+			   seqs ? "OWNER" : "HELD");
 	for (; end < canvas->width; end++)
 		canvas_put(canvas, line, end, canvas_inverse, " ");
 	for (unsigned int i = 0; i < nr && line + 1 + i < canvas->height; i++)
-		canvas_print(canvas, line + 1 + i, canvas_plain, "%16s %9llu %6.2f %7llu %7llu %9.3f %16s", row[i].id,
-		      (unsigned long long)row[i].blocks, percent(row[i].blocks, data->stat.blocks),
-		      (unsigned long long)row[i].runs, (unsigned long long)row[i].pinned,
-		      row[i].age_ns / 1e9, row[i].other);
+		canvas_print(canvas, line + 1 + i, canvas_plain,
+			     "%16s %9llu %6.2f %7llu %7llu %9.3f %16s", row[i].id, (llu)row[i].blocks,
+			     percent(row[i].blocks, data->stat.blocks), (llu)row[i].runs,
+			     (llu)row[i].pinned, row[i].age_ns / 1e9, row[i].other);
 }
 
 static void draw_pane(struct canvas *canvas, struct top_data *data, const struct top_look *look,
@@ -322,5 +338,6 @@ void draw_page(struct canvas *canvas, struct top_data *data, const struct top_lo
 	rest = canvas->height > line ? canvas->height - line : 0;
 	line += draw_text(canvas, line, rest / 4, "Tiers", data->tiers);
 	line += draw_text(canvas, line, rest / 4, "Pressure", data->pressure);
+	line += data->tiers || data->pressure;
 	draw_pane(canvas, data, look, line);
 }
