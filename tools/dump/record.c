@@ -293,10 +293,10 @@ static int begin(struct live *live, FILE *out)
 {
 	const char *columns[NR_NUMBERS];
 	struct recorder_attr attr = {
-		.out = out, .source = "kvmm-dump record", .trace = live->client.name,
-		.purpose = "an engine, through its control socket", .x_unit = "us", .owner = "owner",
+		.out = out, .source = "kvmm-dump record", .x_unit = "us", .owner = "owner",
 		.columns = columns, .nr_columns = NR_NUMBERS, .every = live->interval_us,
 	};
+	char purpose[256];
 	struct answer answer;
 	struct table stat;
 	int err = ask_stat(live, live->wanted, &answer, &stat);
@@ -308,6 +308,8 @@ static int begin(struct live *live, FILE *out)
 	snprintf(live->pool, sizeof(live->pool), "%s", table_cell(&stat, 0, "pool"));
 	attr.nr_blocks = (u32)min_u64(U32_NONE - 1, table_number(&stat, 0, "blocks") +
 				      table_number(&stat, 0, "null"));
+	snprintf(purpose, sizeof(purpose), "engine %.120s, pool %.64s", live->client.name, live->pool);
+	attr.purpose = purpose;
 	table_free(&stat);
 	answer_free(&answer);
 	err = recorder_begin(&live->rec, &attr);

@@ -24,6 +24,7 @@ function rate(rec, counts, per) {
 	});
 }
 
+const last = values => values[values.length - 1];
 const ratio = (counts, per) => counts.map((v, i) => per[i] ? v / per[i] : null);
 
 /* A scale for what is usual: the empty pool at both ends of a run would flatten the rest. */
@@ -121,7 +122,7 @@ function recolourCharts() {
 function occupancyChart(rec, col) {
 	const percent = values => values.map(v => 100 * v / rec.head.blocks);
 	const series = [{ name: "in use", values: percent(col.held), colour: "--accent", fill: true }];
-	if (col.cached)
+	if (col.cached && col.cached.some(v => v))
 		series.unshift({ name: "in use or cached", values: percent(col.held.map((v, i) => v + col.cached[i])), colour: "--third", fill: true });
 	chart(rec, "Occupancy, % of the blocks", series, { max: 100.5, unit: " %" });
 }
@@ -158,7 +159,7 @@ function setUpCharts(rec) {
 	};
 	if (has("held"))
 		occupancyChart(rec, col);
-	if (has("accesses", "hits_device"))
+	if (has("accesses", "hits_device") && last(col.accesses))
 		hitChart(rec, col);
 	if (has("runs", "requests"))
 		runsChart(rec, col);

@@ -7,12 +7,12 @@ const HUE = i => `hsl(${(215 + i * 137.508) % 360} 62% 52%)`;
  * A chart of lines. @series: [{ name, points: [[x, y], ...], reference, dashes }]
  * @x: { at: x => 0..1, ticks: [[x, label], ...], name }
  */
-function lineChart(parent, title, series, x, unit) {
+function lineChart(parent, title, series, x, unit, most = Infinity) {
 	const { section, legend } = panel(parent, title);
-	const W = 900, H = 360, L = 52, R = 14, T = 10, B = 40;
+	const W = 1200, H = 340, L = 52, R = 14, T = 10, B = 40;
 	const svg = svgElement("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title }, section);
 	const max = Math.max(.05, ...series.flatMap(s => s.points.map(p => p[1]))) * 1.02, step = niceStep(max, 7);
-	const top = Math.ceil(max / step) * step;
+	const top = Math.min(most, Math.ceil(max / step) * step);
 	const sx = v => L + x.at(v) * (W - L - R), sy = v => T + (1 - v / top) * (H - T - B);
 	for (let v = 0; v <= top * 1.0001; v += step) {
 		svgElement("line", { class: "grid", x1: L, x2: W - R, y1: sy(v), y2: sy(v) }, svg);
@@ -164,15 +164,14 @@ function mean(rec, values) {
 	return over ? sum / over : values[0] || 0;
 }
 
-const last = values => values[values.length - 1];
 const hitsOf = (rec, i) => TIERS.reduce((n, [name]) => n + (rec.col[name] ? rec.col[name][i] : 0), 0);
 
 const MEASURES = [
 	["mean occupancy, %", rec => rec.col.held && 100 * mean(rec, rec.col.held) / rec.head.blocks, 1],
-	["hits, %", rec => rec.col.accesses && last(rec.col.accesses) && 100 * hitsOf(rec, rec.x.length - 1) / last(rec.col.accesses), 1],
-	["of the device, %", rec => rec.col.hits_host && last(rec.col.accesses) && 100 * last(rec.col.hits_device) / last(rec.col.accesses), 1],
-	["runs a request", rec => rec.col.runs && last(rec.col.requests) && last(rec.col.runs) / last(rec.col.requests), -1],
-	["descriptors a request", rec => rec.col.descriptors && last(rec.col.requests) && last(rec.col.descriptors) / last(rec.col.requests), -1],
+	["hits, %", rec => rec.col.accesses && 100 * hitsOf(rec, rec.x.length - 1) / last(rec.col.accesses), 1],
+	["of the device, %", rec => rec.col.hits_host && 100 * last(rec.col.hits_device) / last(rec.col.accesses), 1],
+	["runs a request", rec => rec.col.runs && last(rec.col.runs) / last(rec.col.requests), -1],
+	["descriptors a request", rec => rec.col.descriptors && last(rec.col.descriptors) / last(rec.col.requests), -1],
 	["mean of free runs", rec => rec.col.free_runs && mean(rec, rec.col.free_runs), -1],
 	["found no run", rec => rec.col.fails && last(rec.col.fails), -1],
 	["blocks moved", rec => rec.col.moved && last(rec.col.moved), -1],
@@ -183,19 +182,19 @@ function recordingTable(recordings) {
 	const { section } = panel($("comparison"), "Recordings side by side", "bold: the best of a row");
 	const body = tableOf(section, [""].concat(recordings.map(rec => rec.name)));
 	for (const [name, of, sign] of MEASURES) {
-		const values = recordings.map(rec => rec.x.length ? of(rec) : undefined), known = values.filter(v => typeof v === "number");
-		if (!known.length)
+		const values = recordings.map(rec => rec.x.length ? of(rec) : undefined), known = values.filter(v => Number.isFinite(v));
+		if (!known.some(v => v))
 			continue;
 		const tr = element("tr", "", body), best = sign > 0 ? Math.max(...known) : Math.min(...known);
 		element("th", name, tr);
 		for (const v of values)
-			element("td", typeof v === "number" ? (Math.abs(v) < 1000 ? v.toFixed(2) : count(v)) : "–", tr, v === best && known.length > 1 ? "best" : "");
+			element("td", Number.isFinite(v) ? (Math.abs(v) < 1000 ? v.toFixed(2) : count(v)) : "–", tr, v === best && known.some(other => other !== best) ? "best" : "");
 	}
 }
 
 /* Runs of different length on one axis: how much of each is over. */
 function overlay(recordings, title, values) {
-	const series = recordings.filter(rec => rec.x.length > 1 && values(rec)).map(rec => {
+	const series = recordings.filter(rec => rec.x.length > 1 && (values(rec) || []).some(v => v)).map(rec => {
 		const all = values(rec), n = 300, points = [];
 		for (let k = 0; k <= n; k++) {
 			const v = all[sampleAt(rec, rec.x[0] + (lastX(rec) - rec.x[0]) * k / n)];
@@ -207,7 +206,7 @@ function overlay(recordings, title, values) {
 	if (series.length > 1)
 		lineChart($("comparison"), title, series, {
 			at: v => v / 100, ticks: [0, 20, 40, 60, 80, 100].map(v => [v, v + " %"]), name: "of each recording",
-		}, " %");
+		}, " %", 100);
 }
 
 function compareRecordings(recordings) {

@@ -188,6 +188,7 @@ function testColours(check) {
 
 function selftest() {
 	const results = [], check = (name, ok, seen) => results.push({ name, ok: !!ok, seen });
+	const ms = Math.round(performance.now());	/* until all was drawn */
 	try {
 		check("nothing to complain about", $("complaint").hidden, textOf("complaint"));
 		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
@@ -201,7 +202,7 @@ function selftest() {
 	} catch (e) {
 		check("no exception", false, String(e.stack || e));
 	}
-	const out = element("pre", JSON.stringify({ ok: results.every(r => r.ok), results }), document.body);
+	const out = element("pre", JSON.stringify({ ok: results.every(r => r.ok), ms, results }), document.body);
 	out.id = "selftest";
 }
 
