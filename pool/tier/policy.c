@@ -147,7 +147,9 @@ void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 
 /* ---- fullness ---- */
 
-#define LOOK_MAX	256u	/* victims that one look goes through */
+#define LOOK_MAX	1024u	/* victims that one look goes through */
+#define LOOK_STEPS	8u	/* for each block that has come or gone since */
+#define LEAVE_MAX	256u	/* blocks that one look at those to leave does */
 
 static bool is_inactive(u64 word)
 {
@@ -164,9 +166,38 @@ static void queue_drop(struct lower *lower, struct kv_handle handle)
 	below->drop = true;
 }
 
-/* The next victims, who stay where they are: at most @max, first to last. Both locks held. */
-static u32 peek_victims(struct kvmm_pool *pool, struct kv_handle *handles, u32 max)
+/* How many blocks have come into the order, or left it, at most, since its stamp was @stamp. */
+static u32 news_since(const struct order *order, u64 stamp)
 {
+	return (u32)order->stamp - (u32)stamp + (u32)((order->stamp >> 32) - (stamp >> 32));
+}
+
+/*
+ * How far to look; 0: not at all. Victims of the last long look have their copies, or get them, and
+ * those that are left of them are still the first to go, but for who has come since. So a long look
+ * waits until one in LOOK_STEPS of them may be gone, or as many more are wanted; evictions find the
+ * others meanwhile. Before that a short one goes through the first LOOK_STEPS for each of the news:
+ * with some policies whoever comes is among the next to go. So either takes a bounded number of steps
+ * for each block that has come or gone, however many are clean. Order's lock held.
+ *
+ * With 2 steps, prompts in bursts and "lrfu" find 96 % of what a look through all of them at each poll
+ * lets them find; with 4, 98 %; with 8, 99.5 %.
+ */
+static u32 how_far(const struct order *order, const struct look *last, u32 max)
+{
+	u64 news = news_since(order, last->long_stamp);
+
+	news += max > last->max ? max - last->max : 0;
+	if (LOOK_STEPS * news >= last->nr)
+		return max;
+	return min(LOOK_STEPS * (u64)news_since(order, last->stamp), max);
+}
+
+/* The next victims, who stay where they are: at most @wanted, first to last. Both locks held. */
+static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_handle *handles,
+			u32 wanted)
+{
+	u32 max = how_far(&pool->order, look, wanted);
 	struct order_mark mark = pool->order.mark;
 	u32 index[LOOK_MAX], nr, nr_good = 0;
 
@@ -180,6 +211,9 @@ static u32 peek_victims(struct kvmm_pool *pool, struct kv_handle *handles, u32 m
 		order_unpeek(&pool->order, index[i]);
 	quota_end(pool->order.quotas);
 	pool->order.mark = mark;
+	look->stamp = pool->order.stamp;
+	if (max == wanted)
+		*look = (struct look){ look->stamp, look->stamp, nr, max };
 	for (u32 i = 0; i < nr; i++)
 		if (is_inactive(READ_ONCE(entry_at(pool, index[i])->word)))
 			handles[nr_good++] = entry_handle(pool, index[i]);
@@ -189,8 +223,8 @@ static u32 peek_victims(struct kvmm_pool *pool, struct kv_handle *handles, u32 m
 /* Loaded blocks that are to leave do so when they have been used. */
 static void look_at_leaving(struct kvmm_pool *pool, struct lower *lower)
 {
-	struct kv_handle handles[LOOK_MAX];
-	u32 nr = READ_ONCE(lower->thrash.nr_leaving) ? thrash_leave(lower, handles, LOOK_MAX) : 0;
+	struct kv_handle handles[LEAVE_MAX];
+	u32 nr = READ_ONCE(lower->thrash.nr_leaving) ? thrash_leave(lower, handles, LEAVE_MAX) : 0;
 
 	kv_lock(&lower->lock);
 	for (u32 i = 0; i < nr; i++) {
@@ -207,18 +241,19 @@ static void look_at_leaving(struct kvmm_pool *pool, struct lower *lower)
 }
 
 /* Those that should go down now, so that the pool comes down to the low mark. */
-static u32 find_victims(struct kvmm_pool *pool, const struct kvmm_tier_config *config,
-			struct kv_handle *handles)
+static u32 find_victims(struct kvmm_pool *pool, struct look *look,
+			const struct kvmm_tier_config *config, struct kv_handle *handles)
 {
-	u32 used, low, nr = 0;
+	u32 used, low, max, nr = 0;
 
 	if (cache_enter(pool))
 		return 0;
 	used = pool->nr_usable - min(pool_nr_free(pool), pool->nr_usable);
 	low = (u64)pool->nr_usable * config->low_pm / 1000;
 	if ((u64)used * 1000 >= (u64)pool->nr_usable * config->high_pm && used > low) {
+		max = min(used - low, LOOK_MAX);
 		order_enter(&pool->order);
-		nr = peek_victims(pool, handles, min(used - low, LOOK_MAX));
+		nr = peek_victims(pool, look, handles, max);
 		order_leave(&pool->order);
 	}
 	cache_leave(pool);
@@ -252,7 +287,7 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower)
 		return;
 	if (READ_ONCE(lower->nr_heap) >= LOOK_MAX)	/* the last look has not been dealt with */
 		return;
-	nr = find_victims(pool, &config, handles);
+	nr = find_victims(pool, &lower->look, &config, handles);
 	if (nr)
 		queue_victims(lower, handles, nr, config.write == KVMM_TIER_THRESHOLD);
 }

@@ -126,6 +126,14 @@ struct batch {
 	s32			*error;		/* ours */
 };
 
+/* At the next victims. */
+struct look {
+	u64			stamp;		/* of the order, at the last one */
+	u64			long_stamp;	/* at the last long one */
+	u32			nr;		/* victims that went through; 0: the next one is long, too */
+	u32			max;		/* that were wanted then */
+};
+
 struct lower {
 	/* Fixed at creation. */
 	struct kv_tier_client	*client;
@@ -165,6 +173,7 @@ struct lower {
 	int			event;		/* ->lock; descriptor, or -1 */
 	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
 	struct thrash		thrash;		/* see there */
+	struct look		look;		/* order.lock; the last one */
 	u64			load_ns_taken;	/* ->lock; of load_ns and disk_load_ns, told already */
 };
 

@@ -181,6 +181,19 @@ def check_bars():
     check("the same in every run", json.loads(again) == got["back"])
 
 
+def check_bursts():
+    """Side by side, requests evict hundreds of blocks between two looks at who is next."""
+    if not os.path.exists(CONVERSATION):
+        return
+    for policy in ["lru", "lrfu"]:
+        args = ["conc", "--policy", policy]
+        one = run(*args, "--blocks", 50000, CONVERSATION)["hits"]
+        got = run(*args, "--blocks", 5000, "--host-blocks", 45000, "--write-policy", "back",
+                  CONVERSATION)
+        check(f"conc, {policy}, back: {got['hits']} hits of {one} in one tier, at least 99 %",
+              got["hits"] * 100 >= one * 99)
+
+
 def main():
     check_single_tier()
     check_by_hand()
@@ -188,6 +201,7 @@ def main():
     check_no_disk()
     check_thrash()
     check_bars()
+    check_bursts()
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 
