@@ -240,6 +240,8 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 		.bytes = bytes_of(tier, client->number, client->block_units),
 	};
 	io->begin_ns = kv_tier_now(tier);
+	io->slot = fetch->slot;
+	io->owner = client->number;
 	fetch->io = io;
 	err = below->ops->get(below->store, &io->io);
 	if (!err)
@@ -262,6 +264,8 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 		return -EAGAIN;
 	err = io->io.error;
 	fetch->took_ns = io->end_ns - min(io->begin_ns, io->end_ns);
+	fetch->sum = io->io.sum;
+	fetch->has_sum = io->io.has_sum;
 	kv_lock(&tier->lock);
 	if (!err)
 		count_io(tier->below, io);
@@ -281,15 +285,21 @@ void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fe
 		below->ops->cancel(below->store, &fetch->io->io);
 }
 
-bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum)
-{
-	if (!can_sum(client->tier, client))
-		return false;
-	*sum = sum_of(client->tier, client, fetch->slot.index);
-	return true;
-}
-
 /* ---- both ---- */
+
+/*
+ * At once: the store has just seen that it is right, and from here on the block's own checksum is what
+ * says so. Who made it when somebody asks for the block would take a bit that has flipped meanwhile for
+ * the block's. Its client waits for it.
+ */
+static void sum_what_came(struct kvmm_tier *tier, struct below_io *io)
+{
+	const struct kv_tier_client *client = &tier->owner[io->owner];
+
+	io->io.has_sum = can_sum(tier, client);
+	if (io->io.has_sum)
+		io->io.sum = sum_of(tier, client, io->slot.index);
+}
 
 static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 {
@@ -300,6 +310,8 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 		end_put(tier, io, done->error);
 		return;
 	}
+	if (!done->error)
+		sum_what_came(tier, io);
 	/* Pairs with kv_tier_fetch_poll(). */
 	smp_store_release(&io->is_done, 1);
 }

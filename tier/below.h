@@ -15,11 +15,11 @@ enum below_kind { BELOW_FREE, BELOW_PUT, BELOW_GET, NR_BELOW_KINDS };
 /* Guard: tier->lock while free; else whoever has taken it, and the store. */
 struct below_io {
 	struct kv_tier_io	io;
-	struct kv_tier_slot	slot;		/* BELOW_PUT: SLOT_BUSY for it */
+	struct kv_tier_slot	slot;		/* BELOW_PUT: SLOT_BUSY for it; BELOW_GET: WRITING */
 	struct below_io		*next;		/* free */
 	u32			kind;		/* enum below_kind */
 	u32			is_done;	/* BELOW_GET: the store is through; release, acquire */
-	u32			owner;		/* BELOW_PUT: of the slot, when it began */
+	u32			owner;		/* of the slot, when it began */
 	u64			begin_ns;
 	u64			end_ns;		/* when it is done */
 };

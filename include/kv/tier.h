@@ -256,6 +256,8 @@ struct kv_tier_fetch {
 	struct below_io *io;
 	struct kv_tier_slot slot;	/* WRITING */
 	u64 took_ns;			/* when it is over: how long it took */
+	u64 sum;			/* of what came, if has_sum; when it is there */
+	bool has_sum;
 };
 
 /* Once, and before there are clients. The tier has @store from then on. 0 or -ENOMEM. */
@@ -271,8 +273,6 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 /* Somebody waits for its end who turns no clock: a simulated one ends now. */
 void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
-/* Checksum of what is there; false: none can be had. */
-bool kv_tier_fetch_sum(struct kv_tier_client *client, const struct kv_tier_fetch *fetch, u64 *sum);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
 /* When the next transfer there or back ends: 0; -ENOENT there is none, or nobody knows. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);

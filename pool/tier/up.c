@@ -655,7 +655,6 @@ static u32 take_fetched(struct lower *lower, int *error)
 static int keep(struct kvmm_pool *pool, struct lower *lower, struct item *item)
 {
 	const struct kv_tier_fetch *fetch = &item->fetch;
-	u64 sum;
 	int err;
 
 	told_flush(pool, lower);
@@ -665,8 +664,7 @@ static int keep(struct kvmm_pool *pool, struct lower *lower, struct item *item)
 		return err;
 	}
 	told_present(pool, lower, &item->name);
-	kv_tier_commit_read(lower->client, fetch->slot,
-			    kv_tier_fetch_sum(lower->client, fetch, &sum) ? &sum : NULL);
+	kv_tier_commit_read(lower->client, fetch->slot, fetch->has_sum ? &fetch->sum : NULL);
 	item->slot = fetch->slot;
 	return 0;
 }

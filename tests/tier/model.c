@@ -47,7 +47,7 @@ struct world {
 	struct kvmm_tier *tier;
 	u64 now_ns;
 	u64 random;
-	u64 nr_loaded, nr_offloaded, nr_aborted, nr_failed, nr_bad;
+	u64 nr_loaded, nr_offloaded, nr_aborted, nr_failed, nr_bad, nr_corrupt;
 	bool told;
 	const struct model_mode *mode;
 };
@@ -317,6 +317,8 @@ static void step(struct world *w)
 	}
 	if (w->mode->work)
 		w->mode->work(below(w, 16));
+	if (w->mode->harm && below(w, 50) == 0)
+		w->mode->harm(w->tier, below(w, INT32_MAX));
 	if (w->told) {
 		w->now_ns += below(w, 2000);
 		kvmm_tier_clock(w->tier, w->now_ns);
@@ -372,12 +374,14 @@ static void end(struct world *w)
 		cr_expect_eq(client_of(side->pool).nr_ops, 0);
 		cr_expect_eq(stat_of(side->pool).nr_state[KVMM_BLOCK_ACTIVE], 0);
 		cr_expect_eq(stat_of(side->pool).nr_state[KVMM_BLOCK_PRIVATE], 0);
-		cr_expect_eq(client_of(side->pool).corrupt, 0);
+		w->nr_corrupt += client_of(side->pool).corrupt;
 	}
 	stat = tier_of(w->tier);
 	cr_expect_eq(stat.writing, 0);
 	cr_expect_eq(stat.pinned, 0);
 	cr_expect_eq(w->nr_bad, 0);
+	cr_expect_eq(w->nr_corrupt > 0, w->mode->harm != NULL, "%llu loads noticed a flip",
+		     (unsigned long long)w->nr_corrupt);
 	for (u32 i = 0; i < NR_POOLS; i++) {
 		cr_expect_eq(kvmm_validate(w->side[i].pool), 0);
 		cr_expect_eq(kvmm_tier_detach(w->side[i].pool), 0);

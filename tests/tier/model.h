@@ -14,6 +14,7 @@ struct model_mode {
 	void (*begin)(struct kvmm_pool *pool);	/* may be NULL */
 	void (*made)(struct kvmm_tier *tier);	/* may be NULL */
 	void (*work)(u32 dice);			/* of the device; UINT32_MAX: all of it; may be NULL */
+	void (*harm)(struct kvmm_tier *tier, u32 dice);	/* flips a bit somewhere below; may be NULL */
 };
 
 /*
