@@ -213,6 +213,45 @@ Test(disk, what_was_wiped_in_a_sealed_segment_does_not_come_back)
 	cr_expect_eq(nr_readable(2, 22), 22);
 }
 
+/* In an older segment, from before it was replaced. */
+static void replace_and_wipe(u32 n)
+{
+	cr_assert_neq(disk->open, 0);
+	cr_assert_eq(disk_test_write(disk, n, KVMM_DISK_REPLACE), 0);
+	cr_expect_eq(disk_test_forget(disk, n, KVMM_DISK_WIPE), 1);
+}
+
+Test(disk, an_older_record_of_what_was_wiped_does_not_come_back)
+{
+	write_all(0, 8);
+	replace_and_wipe(1);
+	for (u32 i = 0; i < 2; i++) {
+		reopen();
+		cr_expect_not(disk_test_has(disk, 1));
+		cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
+		cr_expect_eq(nr_readable(2, 6), 6);
+	}
+}
+
+Test(disk, nor_does_it_when_the_segment_is_sealed_behind_it)
+{
+	u32 open;
+
+	write_all(0, 8);
+	replace_and_wipe(1);
+	open = disk->open;
+	write_all(20, 8);
+	cr_assert_neq(disk->open, open);
+	for (u32 i = 0; i < 2; i++) {
+		reopen();
+		cr_expect_not(disk_test_has(disk, 1));
+		cr_expect_eq(nr_readable(2, 6), 6);
+	}
+	cr_expect_eq(disk_test_write(disk, 1, 0), 0, "it may be put again");
+	reopen();
+	cr_expect_eq(disk_test_read(disk, 1), 0);
+}
+
 Test(disk, layouts_are_dropped_as_a_whole)
 {
 	static const u8 odd[16] = { 2 };
@@ -783,7 +822,7 @@ Test(disk, payload_that_is_not_the_headers_is_found_at_opening_where_there_is_no
 	cr_expect_eq(nr_readable(0, 6), 4);
 }
 
-Test(disk, what_was_wiped_before_its_segment_was_sealed_is_not_in_the_footer)
+Test(disk, what_was_wiped_before_its_segment_was_sealed_is_dead_in_the_footer)
 {
 	write_all(0, 3);
 	cr_expect_eq(disk_test_forget(disk, 1, KVMM_DISK_WIPE), 1);

@@ -92,6 +92,12 @@ bool disk_name_is_good(const struct kvmm_disk_name *name)
 	return true;
 }
 
+void disk_record_bury(struct kv_disk_record *record)
+{
+	record->flags |= KV_DISK_DEAD;
+	kv_disk_seal(record);
+}
+
 bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record)
 {
 	return record->magic == KV_DISK_RECORD_MAGIC && record->version == KV_DISK_VERSION &&

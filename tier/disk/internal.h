@@ -286,6 +286,8 @@ void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_d
 bool disk_footer_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_footer *footer);
 /* Is it one of this store, use and place, and all inside its segment? */
 bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record);
+/* It is dead from here on; sealed again. */
+void disk_record_bury(struct kv_disk_record *record);
 bool disk_name_is_good(const struct kvmm_disk_name *name);
 void disk_entry_of_record(const struct kv_disk_record *record, u32 segment, struct kvmm_disk_entry *entry);
 /* Pages that a footer of @nr headers takes. */
@@ -303,6 +305,7 @@ struct disk_scan {
 	u32			segment;
 	u64			seq;
 	bool			is_sealed;
+	bool			wants_dead;	/* the caller's: dead records, too */
 	u32			nr;		/* of a footer */
 	u32			next;		/* of them, or the next page */
 	u32			end;		/* without a footer: page behind the last record */
@@ -344,8 +347,8 @@ void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed);
 void disk_close_segment(struct kvmm_disk *disk);
 /* Room for one more header in the table of @seg: 0 or -ENOMEM. */
 int disk_table_reserve(struct disk_seg *seg);
-/* The record at @page is not to be in the footer. */
-void disk_table_drop(struct disk_seg *seg, u32 page);
+/* The record at @page is dead, in the footer, too: older ones of its name are not to come back. */
+void disk_table_bury(struct disk_seg *seg, u32 page);
 /* Add and drop entries here, so that segments know how many they have. */
 void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry);
 void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry);

@@ -182,6 +182,8 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 	if (!io->err && (!entry || io->req->aborted)) {
 		rec->status = -ECANCELED;
 		rec->is_orphan = true;
+		disk_record_bury(rec->header);
+		disk->seg[rec->segment].table[rec->slot] = *rec->header;
 	}
 	if (!entry)
 		return;
@@ -199,8 +201,7 @@ int disk_write_dead(struct kvmm_disk *disk, u32 segment, struct kv_disk_record *
 {
 	struct kv_iov iov = { page, KV_DISK_PAGE };
 
-	page->flags |= KV_DISK_DEAD;
-	kv_disk_seal(page);
+	disk_record_bury(page);
 	return kv_file_write_all(disk->ops, disk->file, &iov, 1,
 				 disk_offset(&disk->shape, segment, page->page));
 }

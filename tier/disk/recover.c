@@ -213,13 +213,24 @@ static int keep_header(struct disk_seg *seg, const struct kv_disk_record *record
 	return err;
 }
 
+/* What an older segment has of that name is not to come back. */
+static void drop_older(struct kvmm_disk *disk, const struct kv_disk_record *record)
+{
+	struct disk_entry *old = disk_index_find(&disk->index,
+						 disk_fp_of(&disk->index, &record->name));
+
+	if (old)
+		disk_entry_drop(disk, old);
+}
+
 static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		       const struct kv_disk_record *record, const struct kvmm_disk_attr *attr)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];
+	bool is_dead = record->flags & KV_DISK_DEAD;
 	int err = 0;
 
-	if (!scan->is_sealed && disk_scan_verify(scan, record)) {
+	if (!scan->is_sealed && !is_dead && disk_scan_verify(scan, record)) {
 		disk->count.nr_damaged++;
 		return 0;
 	}
@@ -227,6 +238,10 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		err = keep_header(seg, record);
 	if (err)
 		return err;
+	if (is_dead) {
+		drop_older(disk, record);
+		return 0;
+	}
 	if (is_foreign(attr, &record->name)) {
 		disk->count.nr_foreign++;
 		return 0;
@@ -325,6 +340,7 @@ int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 		disk->seg = kv_alloc_array(disk->shape.nr_segments, sizeof(*disk->seg));
 		err = disk->seg ? 0 : -ENOMEM;
 	}
+	scan.wants_dead = true;
 	if (!err)
 		err = scan_all(disk, &scan, attr);
 	disk_scan_exit(&scan);

@@ -114,11 +114,16 @@ int disk_scan_begin(struct disk_scan *scan, u32 segment)
 	return err == -ENOMEM ? err : 0;
 }
 
+static bool is_wanted(const struct disk_scan *scan, const struct kv_disk_record *record)
+{
+	return scan->wants_dead || !(record->flags & KV_DISK_DEAD);
+}
+
 static int next_of_footer(struct disk_scan *scan, struct kv_disk_record *record)
 {
 	while (scan->next < scan->nr) {
 		*record = scan->headers[scan->next++];
-		if (disk_record_is_good(scan->shape, scan->seq, record))
+		if (disk_record_is_good(scan->shape, scan->seq, record) && is_wanted(scan, record))
 			return 1;
 	}
 	return 0;
@@ -156,7 +161,7 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 			continue;
 		scan->next += disk_pages(record->bytes);
 		scan->end = scan->next;
-		if (!(record->flags & KV_DISK_DEAD))
+		if (is_wanted(scan, record))
 			return 1;
 	}
 	return 0;

@@ -64,11 +64,11 @@ int disk_table_reserve(struct disk_seg *seg)
 	return 0;
 }
 
-void disk_table_drop(struct disk_seg *seg, u32 page)
+void disk_table_bury(struct disk_seg *seg, u32 page)
 {
 	for (u32 i = 0; i < seg->nr_records; i++)
-		if (seg->table && seg->table[i].page == page)
-			seg->table[i].bytes = 0;
+		if (seg->table && seg->table[i].bytes && seg->table[i].page == page)
+			disk_record_bury(&seg->table[i]);
 }
 
 static void table_free(struct disk_seg *seg)

@@ -313,7 +313,7 @@ static bool drop_name(struct kvmm_disk *disk, struct disk_rec *rec, bool wipe)
 	rec->seq = seg->seq;
 	disk_entry_drop(disk, entry);
 	if (wipe && is_live) {
-		disk_table_drop(seg, rec->page);
+		disk_table_bury(seg, rec->page);
 		rec->is_placed = true;
 		seg->nr_writes++;
 	}
