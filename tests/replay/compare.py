@@ -14,7 +14,7 @@ import tempfile
 
 TOOL = os.environ.get("KVMM_REPLAY", "tools/kvmm-replay")
 REFERENCES = ["min", "bound", "infinite"]
-ADDED = {"prompt_blocks", "reference", "gap_closed_ppm", "best"}
+ADDED = {"prompt_blocks", "device_blocks", "reference", "gap_closed_ppm", "best"}
 HISTOGRAMS = ["idle_at_hit", "idle_at_eviction", "age_at_eviction", "refault_distance"]
 
 # One block a request, named by its letter. Two blocks fit; what follows is done by hand.
@@ -212,6 +212,48 @@ def printed():
                 gaps[row["policy"]][at] == f"{row['gap_closed_ppm'] / 10000:.1f}"
 
 
+# Titles of the tables that tiers add, and what a field of them is.
+TIER_TABLES = [
+    ("hits in the device", lambda r: f"{100 * r['device_hits'] / r['prompt_blocks']:.2f}"),
+    ("hits on the host", lambda r: f"{100 * r['host_hits'] / r['prompt_blocks']:.2f}"),
+    ("device to host", lambda r: f"{r['offload_bytes'] / 1e9:.1f}"),
+    ("host to device", lambda r: f"{r['load_bytes'] / 1e9:.1f}"),
+    ("stalls", lambda r: f"{r['stall_us'] / 1e6:.3f}"),
+    ("hits on disk", lambda r: f"{100 * r['disk_hits'] / r['prompt_blocks']:.2f}"),
+    ("host to disk", lambda r: f"{r['disk_write_bytes'] / 1e9:.1f}"),
+    ("disk to host", lambda r: f"{r['disk_read_bytes'] / 1e9:.1f}"),
+]
+
+
+def tiers():
+    work = ["--generate", "chat:requests=800,seed=2"]
+    below = ["--host-blocks", 600, "--disk-blocks", 1500]
+    for mode in "seq", "conc":
+        args = ["compare", *work, *below, "--mode", mode, "--policies", "slru", "--blocks", "300,900",
+                "--write-policies", "through,selective"]
+        rows, text = lines(*args), run(*args)
+        for row in rows:
+            alone = ["--policy", row["policy"], *(["--blocks", row["n"]] if row["n"] else [])]
+            if not row["reference"]:
+                alone += [*below, "--write-policy", row["write_policy"]]
+            single = "seq" if row["policy"] in ("bound", "infinite") else mode
+            want = lines(single, *work, *alone)[0]
+            got = {k: v for k, v in without_added(row).items() if k in want or not row["reference"]}
+            yield f"{mode} {row['policy']} {row.get('write_policy')} {row['n']}: as it is alone", \
+                got == (want if not row["reference"] else {k: want[k] for k in got})
+            yield "what no policy can know, it knows of one tier as large as all", \
+                not row["reference"] or not row["n"] or row["n"] == row["device_blocks"] + 2100
+        for title, cell in TIER_TABLES:
+            sizes, cells = table(text, title)
+            yield f"{mode}: {title}", all(
+                cells[f"{r['policy']} {r['write_policy']}"][sizes.index(r["n"])] == cell(r)
+                for r in rows if not r["reference"])
+    with tempfile.TemporaryDirectory() as folder:
+        run(*args, "--report", folder + "/page.html")
+        with open(folder + "/page.html") as page:
+            yield "the page has a table of tiers", "tiersTable(parent, board, i)" in page.read()
+
+
 def any_number_of_threads():
     args = ["compare", "--generate", "phase:requests=800", "--generate", "chat:requests=500",
             "--blocks", "200,900,4000", "--ages"]
@@ -359,7 +401,7 @@ def every_policy():
 
 
 TESTS = [by_hand, by_hand_in_prefixes, by_hand_in_time, too_large, equal_to_single_runs,
-         consistent, printed, any_number_of_threads, page, sources, round_trip, refused,
+         consistent, printed, tiers, any_number_of_threads, page, sources, round_trip, refused,
          every_policy]
 
 

@@ -480,9 +480,11 @@ void cache_describe(const struct cache *cache, const char *kind)
 	ages_describe(cache->run->ages, results);
 	transfer_describe(cache);
 	tiers_describe(cache);
-	if (cache->run->tally)
-		*cache->run->tally = (struct tally){ cache->hits, cache->accesses,
-						     cache->rejected };
+	if (cache->run->tally) {
+		cache->run->tally->hits = cache->hits;
+		cache->run->tally->accesses = cache->accesses;
+		cache->run->tally->rejected = cache->rejected;
+	}
 }
 
 static void say_digest(const struct cache *cache, struct results *results)

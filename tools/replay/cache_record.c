@@ -50,6 +50,7 @@ static void add_tiers(struct cache *cache, struct sample *sample)
 		return;
 	sample->hits_device = cache->tiers->device_hits;
 	sample->hits_host = cache->tiers->host_hits;
+	sample->hits_disk = cache->tiers->disk_hits;
 	sample->offloaded = client.offloads;
 	sample->loaded = client.loads;
 }

@@ -4,6 +4,7 @@
  * in the order of the list when all is done, so it does not matter how many threads there are.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -169,25 +170,57 @@ static enum exit_code run_jobs(struct board *board)
 
 /* ---- the board ---- */
 
-static int add_rows(struct board *board)
+static int add_policies(struct board *board)
 {
-	static const char *const references[NR_REFS] = { "min", "bound", "infinite" };
 	const char *list = board->opt->policies;
 	struct policies wanted = { .nr = 0 };
 	int err = policies_parse(&wanted, list ? list : "all");
 
 	if (!err)
-		err = policies_add(&board->row, "lru", 3);
+		err = policies_add(&board->policy, "lru", 3);
 	for (u32 i = 0; !err && i < wanted.nr; i++) {
 		const char *name = wanted.name[i];
 
 		if (!strcmp(name, "all"))
-			err = policies_add_all(&board->row);
+			err = policies_add_all(&board->policy);
 		else if (strcmp(name, "min") && !limit_is(name))
-			err = policies_add(&board->row, name, strlen(name));
+			err = policies_add(&board->policy, name, strlen(name));
 	}
-	for (u32 i = 0; !err && i < NR_REFS; i++)
-		err = policies_add(&board->row, references[i], strlen(references[i]));
+	return err;
+}
+
+/* A row for each policy and each policy of writing. */
+static int add_row(struct board *board, u32 policy, u32 write, bool both)
+{
+	char label[POLICY_BYTES + 16];
+	u32 row = board->row.nr;
+	int len = snprintf(label, sizeof(label), both ? "%s %s" : "%s", board->policy.name[policy],
+			   write_policies[write]);
+	int err = policies_add(&board->row, label, (size_t)len);
+
+	if (!err && board->row.nr > row) {
+		board->policy_of[row] = (u8)policy;
+		board->write_of[row] = (u8)write;
+	}
+	return err;
+}
+
+static int add_rows(struct board *board)
+{
+	static const char *const references[NR_REFS] = { "min", "bound", "infinite" };
+	const struct options *opt = board->opt;
+	u32 nr_writes = opt->nr_writes ? opt->nr_writes : 1;
+	int err = add_policies(board);
+
+	for (u32 i = 0; !err && i < board->policy.nr; i++)
+		for (u32 w = 0; !err && w < nr_writes; w++)
+			err = add_row(board, i, opt->nr_writes ? opt->write[w] : opt->write_policy,
+				      opt->nr_writes);
+	for (u32 i = 0; !err && i < NR_REFS; i++) {
+		err = policies_add(&board->policy, references[i], strlen(references[i]));
+		if (!err)
+			err = add_row(board, board->policy.nr - 1, opt->write_policy, false);
+	}
 	return err;
 }
 
@@ -230,6 +263,14 @@ static enum exit_code add_traces(struct board *board)
 	return code;
 }
 
+/* What no policy can know is known of one tier that has as many blocks as all of them. */
+static void make_single(struct options *opt)
+{
+	opt->nr_blocks = (u32)min_u64((u64)opt->nr_blocks + opt->host_blocks + opt->disk_blocks,
+				      KVMM_MAX_BLOCKS);
+	opt->host_blocks = opt->disk_blocks = 0;
+}
+
 static void set_up_job(struct board *board, u32 trace, u32 row, u32 column)
 {
 	struct job *job = &board->job[(trace * board->row.nr + row) * board->nr_sizes + column];
@@ -237,8 +278,11 @@ static void set_up_job(struct board *board, u32 trace, u32 row, u32 column)
 	if (is_infinite(board, row) && column)
 		return;
 	job->opt = *board->opt;
-	job->opt.policy = board->row.name[row];
+	job->opt.policy = board->policy.name[board->policy_of[row]];
+	job->opt.write_policy = board->write_of[row];
 	job->opt.nr_blocks = board->size[column];
+	if (row >= first_reference(board))
+		make_single(&job->opt);
 	job->run.opt = &job->opt;
 	job->run.trace = &board->trace[trace];
 	job->run.results = &job->results;

@@ -28,7 +28,9 @@ struct job {
 /**
  * struct board - all runs
  * @nr_blocks: by trace: prompt blocks of all requests, what rates are rates of
- * @row: names
+ * @policy: names
+ * @row: what the rows are called: a policy, or one and a policy of writing
+ * @policy_of, @write_of: by row: which of @policy, and enum kvmm_tier_write
  * @lru: the row that others are compared with
  * @job: by trace, row and column; the row "infinite" has only the first column
  */
@@ -36,7 +38,10 @@ struct board {
 	const struct options *opt;
 	struct trace trace[MAX_SOURCES];
 	u64 nr_blocks[MAX_SOURCES];
+	struct policies policy;
 	struct policies row;
+	u8 policy_of[MAX_POLICIES];
+	u8 write_of[MAX_POLICIES];
 	u32 size[MAX_SIZES];
 	u32 nr_traces;
 	u32 nr_sizes;

@@ -66,6 +66,56 @@ static void unused_cell(const struct board *board, u32 trace, u32 row, u32 colum
 	snprintf(text, 16, "%.1f ", 100 * share(ages->nr_unused, ages->nr_evictions));
 }
 
+static const struct tally *tally_at(const struct board *board, u32 trace, u32 row, u32 column)
+{
+	return &job_at(board, trace, row, column)->tally;
+}
+
+static void share_cell(const struct board *board, u32 trace, u64 hits, char text[16])
+{
+	snprintf(text, 16, "%.2f ", 100 * share(hits, board->nr_blocks[trace]));
+}
+
+static void device_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	share_cell(board, trace, tally_at(board, trace, row, column)->device_hits, text);
+}
+
+static void host_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	share_cell(board, trace, tally_at(board, trace, row, column)->host_hits, text);
+}
+
+static void disk_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	share_cell(board, trace, tally_at(board, trace, row, column)->disk_hits, text);
+}
+
+static void down_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->down_bytes / 1e9);
+}
+
+static void up_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->up_bytes / 1e9);
+}
+
+static void write_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->write_bytes / 1e9);
+}
+
+static void read_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->read_bytes / 1e9);
+}
+
+static void stall_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+{
+	snprintf(text, 16, "%.3f ", (double)tally_at(board, trace, row, column)->stall_us / 1e6);
+}
+
 static int name_width(const struct board *board)
 {
 	size_t width = 8;
@@ -126,6 +176,28 @@ static void print_ages(const struct board *board, u32 trace, FILE *out)
 		print_table(board, trace, &tables[i], out);
 }
 
+static void print_tiers(const struct board *board, u32 trace, FILE *out)
+{
+	const struct options *opt = board->opt;
+	u32 nr = first_reference(board);
+	const struct table tables[] = {
+		{ "hits in the device, % of the prompt blocks", device_cell, nr },
+		{ "hits on the host, %", host_cell, nr },
+		{ "device to host, GB", down_cell, nr },
+		{ "host to device, GB", up_cell, nr },
+		{ "stalls, s", stall_cell, nr },
+		{ "hits on disk, % of the prompt blocks", disk_cell, nr },
+		{ "host to disk, GB", write_cell, nr },
+		{ "disk to host, GB", read_cell, nr },
+	};
+	char a[32], b[32];
+
+	fprintf(out, "\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
+		format_grouped(opt->host_blocks, a), format_grouped(opt->disk_blocks, b));
+	for (size_t i = 0; i < (opt->disk_blocks ? ARRAY_SIZE(tables) : 5); i++)
+		print_table(board, trace, &tables[i], out);
+}
+
 static void print_trace(const struct board *board, u32 trace, FILE *out)
 {
 	const struct options *opt = board->opt;
@@ -146,6 +218,8 @@ static void print_trace(const struct board *board, u32 trace, FILE *out)
 	print_rejected(board, trace, out);
 	print_table(board, trace, &rates, out);
 	print_table(board, trace, &gaps, out);
+	if (opt->host_blocks)
+		print_tiers(board, trace, out);
 	if (opt->ages)
 		print_ages(board, trace, out);
 }
@@ -166,6 +240,8 @@ static void describe_run(const struct board *board, u32 trace, u32 row, u32 colu
 	s64 ppm;
 
 	results_num(results, "prompt_blocks", board->nr_blocks[trace]);
+	if (board->opt->host_blocks)
+		results_num(results, "device_blocks", board->size[column]);
 	results_bool(results, "reference", row >= first_reference(board));
 	if (!is_infinite(board, row) && gap_closed(board, trace, row, column, &ppm))
 		snprintf(text, sizeof(text), "%lld", (long long)ppm);

@@ -43,7 +43,7 @@ static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 	results_num(results, "misses", limit->accesses - limit->hits);
 
 	if (limit->run->tally)
-		*limit->run->tally = (struct tally){ limit->hits, limit->accesses, 0 };
+		*limit->run->tally = (struct tally){ .hits = limit->hits, .accesses = limit->accesses };
 	results_tile(results, "of prompt blocks can hit", "%.2f %%",
 		     100 * share(limit->hits, limit->accesses));
 	results_say(results, "trace", "%s, %s requests", limit->run->trace->name,

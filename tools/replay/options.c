@@ -33,7 +33,7 @@ enum option_key {
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
 	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
 	KEY_DISK_BLOCKS, KEY_DISK_BANDWIDTH, KEY_DISK_LATENCY,
-	KEY_GROW,
+	KEY_GROW, KEY_WRITE_POLICIES,
 };
 
 static const struct argp_option options[] = {
@@ -85,7 +85,7 @@ static const struct argp_option options[] = {
 	  "conc: answers take their blocks as they grow; where there is none, the request that was "
 	  "admitted last is preempted, and computed again", 0 },
 
-	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc):", 2 },
+	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc, compare):", 2 },
 	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of the host's; 0: there is none [0]", 0 },
 	{ "host-policy", KEY_HOST_POLICY, "NAME", 0, "Who goes when it is full [lru]", 0 },
 	{ "disk-blocks", KEY_DISK_BLOCKS, "N", 0,
@@ -115,6 +115,8 @@ static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Comparing (compare):", 3 },
 	{ "policies", KEY_POLICIES, "LIST", 0,
 	  "Names with commas between; lru, min, bound and infinite are always there [all]", 0 },
+	{ "write-policies", KEY_WRITE_POLICIES, "LIST", 0,
+	  "With --host-blocks: each policy with each of these [the one of --write-policy]", 0 },
 	{ "mode", KEY_MODE, "seq|conc", 0, "How requests come [seq]", 0 },
 	{ "jobs", KEY_JOBS, "N", 0, "Runs at a time; the output is the same for any number [1]", 0 },
 
@@ -373,12 +375,15 @@ static void check_tiers(struct argp_state *state, const struct options *opt)
 {
 	if (opt->disk_blocks && !opt->host_blocks)
 		argp_error(state, "--disk-blocks: needs --host-blocks, through which blocks go");
+	if (opt->nr_writes && (!opt->host_blocks || opt->mode->whole != run_compare))
+		argp_error(state, "--write-policies: in mode compare only, and with --host-blocks");
 	if (!opt->host_blocks)
 		return;
-	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
-	    !strcmp(opt->policy, "min"))
-		argp_error(state, "--host-blocks: in modes seq and conc only, and with a policy of "
-			   "the library");
+	if (opt->mode->whole != run_compare &&
+	    ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
+	     !strcmp(opt->policy, "min")))
+		argp_error(state, "--host-blocks: in modes seq, conc and compare only, and with a "
+			   "policy of the library");
 	if (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device)
 		argp_error(state, "--host-blocks: not with --flood, --limits, --ages, --transfers, "
 			   "--verify, --device or --block-bytes");
@@ -636,6 +641,24 @@ static u32 permille(struct argp_state *state, const char *name, const char *arg)
 const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
 				       NULL };
 
+static void parse_writes(struct argp_state *state, struct options *opt, const char *list)
+{
+	char text[16];
+	size_t n;
+
+	for (opt->nr_writes = 0;; list += n + 1) {
+		n = strcspn(list, ",");
+		if (opt->nr_writes == KVMM_NR_TIER_WRITES || n >= sizeof(text))
+			argp_error(state, "--write-policies: '%s' is not a list of at most %u names",
+				   list, KVMM_NR_TIER_WRITES);
+		memcpy(text, list, n);
+		text[n] = '\0';
+		opt->write[opt->nr_writes++] = word(state, "write-policies", text, write_policies);
+		if (!list[n])
+			return;
+	}
+}
+
 static void parse_tiers(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_HOST_BLOCKS)
@@ -644,6 +667,8 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 		opt->host_policy = arg;
 	else if (key == KEY_WRITE_POLICY)
 		opt->write_policy = word(state, "write-policy", arg, write_policies);
+	else if (key == KEY_WRITE_POLICIES)
+		parse_writes(state, opt, arg);
 	else if (key == KEY_TOUCHES)
 		opt->touches = number(state, "touches", arg, 1, 15);
 	else if (key == KEY_OFFLOAD_THRESHOLD)
@@ -715,6 +740,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_OFFLOAD_THRESHOLD: case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY:
 	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED: case KEY_CONFIG:
 	case KEY_DISK_BLOCKS: case KEY_DISK_BANDWIDTH: case KEY_DISK_LATENCY:
+	case KEY_WRITE_POLICIES:
 		parse_tiers(state, parse->opt, key, arg);
 		return 0;
 	case KEY_RECORD_STATE: case KEY_RECORD_EVERY: case KEY_RECORD_CALLS:

@@ -3,6 +3,8 @@
 #ifndef REPLAY_REPLAY_H
 #define REPLAY_REPLAY_H
 
+#include <kvmm/tier.h>
+
 #include "results.h"
 #include "trace.h"
 #include "workload.h"
@@ -69,6 +71,7 @@ struct source {
  * @record_path: of the recording, or NULL; see record.h
  * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
  * @record_calls: and how long calls of the library took
+ * @write, @nr_writes: compare: values of @write_policy; none: that one
  * @grow: conc: blocks for answers come as they are needed; see conc.h
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
@@ -131,6 +134,8 @@ struct options {
 	bool fixed;
 	bool record_calls;
 	bool grow;
+	u32 write[KVMM_NR_TIER_WRITES];
+	u32 nr_writes;
 	u32 disk_blocks;
 	u32 disk_mb_s;
 	u32 disk_latency_us;
@@ -165,6 +170,16 @@ struct tally {
 	u64 hits;
 	u64 accesses;
 	u64 rejected;
+
+	/* With tiers: */
+	u64 device_hits;
+	u64 host_hits;
+	u64 disk_hits;
+	u64 down_bytes;		/* device to host */
+	u64 up_bytes;
+	u64 write_bytes;	/* host to disk */
+	u64 read_bytes;
+	u64 stall_us;
 };
 
 /**

@@ -410,6 +410,24 @@ static void describe_disk(const struct cache *cache, const struct kvmm_tier_clie
 	results_num(results, "host_lost", stat.lost);
 }
 
+static void tally_tiers(const struct cache *cache, const struct kvmm_tier_client_stat *client)
+{
+	const struct tiers *tiers = cache->tiers;
+	struct tally *tally = cache->run->tally;
+	struct kvmm_tier_stat stat;
+
+	if (!tally || kvmm_tier_stat(tiers->host, &stat, sizeof(stat)))
+		return;
+	tally->device_hits = tiers->device_hits;
+	tally->host_hits = tiers->host_hits;
+	tally->disk_hits = tiers->disk_hits;
+	tally->down_bytes = client->offload_bytes;
+	tally->up_bytes = client->load_bytes;
+	tally->write_bytes = stat.demoted_bytes;
+	tally->read_bytes = client->disk_load_bytes;
+	tally->stall_us = tiers->stall_ns / NS_PER_US;
+}
+
 void tiers_describe(const struct cache *cache)
 {
 	const struct tiers *tiers = cache->tiers;
@@ -428,6 +446,7 @@ void tiers_describe(const struct cache *cache)
 		    ppm(tiers->device_hits + tiers->host_hits + tiers->disk_hits, cache->accesses));
 	describe_moves(results, &client);
 	describe_disk(cache, &client);
+	tally_tiers(cache, &client);
 	results_num(results, "stall_us", tiers->stall_ns / NS_PER_US);
 	results_num(results, "latency_us", tiers->latency_ns / NS_PER_US);
 	results_num(results, "loading_requests", tiers->loads);

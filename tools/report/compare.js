@@ -67,12 +67,44 @@ function followCurves(section) {
 const DASHES = { min: "7 4", bound: "2 4", infinite: "1 6" };
 const hitRate = run => run.prompt_blocks ? 100 * run.hits / run.prompt_blocks : 0;
 
+/* With tiers: of the device alone, and the policy of writing as well. */
+const blocksOf = run => run.device_blocks || run.n;
+const rowOf = run => run.write_policy ? run.policy + " " + run.write_policy : run.policy;
+
+const TIER_COLUMNS = [
+	["device, %", run => 100 * run.device_hits / Math.max(1, run.prompt_blocks), 2],
+	["host, %", run => 100 * run.host_hits / Math.max(1, run.prompt_blocks), 2],
+	["disk, %", run => run.disk_hits === undefined ? undefined : 100 * run.disk_hits / Math.max(1, run.prompt_blocks), 2],
+	["to the host, GB", run => run.offload_bytes / 1e9, 1],
+	["to the device, GB", run => run.load_bytes / 1e9, 1],
+	["to the disk, GB", run => run.disk_write_bytes === undefined ? undefined : run.disk_write_bytes / 1e9, 1],
+	["from the disk, GB", run => run.disk_read_bytes === undefined ? undefined : run.disk_read_bytes / 1e9, 1],
+	["stalls, s", run => run.stall_us / 1e6, 3],
+	["back too soon, %", run => run.thrash_ppm / 1e4, 2],
+];
+
+function tiersTable(parent, board, i) {
+	const rows = board.rows.filter(row => row.cells[i] && row.cells[i].host_blocks);
+	if (!rows.length)
+		return;
+	const first = rows[0].cells[i], columns = TIER_COLUMNS.filter(c => c[1](first) !== undefined);
+	const { section } = panel(parent, "Tiers below " + count(board.sizes[i]) + " blocks: host of " + count(first.host_blocks) +
+		(first.disk_blocks ? ", disk of " + count(first.disk_blocks) : ""), "hits: % of the prompt blocks");
+	const body = tableOf(section, [""].concat(columns.map(c => c[0])));
+	for (const row of rows) {
+		const tr = element("tr", "", body);
+		element("th", row.policy, tr);
+		for (const [, of, digits] of columns)
+			element("td", of(row.cells[i]).toFixed(digits), tr);
+	}
+}
+
 /* Rows in the order they came: policies, then what no policy can know. */
 function boardOf(runs) {
-	const sizes = [...new Set(runs.filter(r => r.n).map(r => r.n))].sort((a, b) => a - b);
-	const rows = [...new Set(runs.map(r => r.policy))].map(policy => {
-		const of = runs.filter(r => r.policy === policy), any = of.find(r => !r.n);
-		return { policy, reference: of[0].reference, cells: sizes.map(n => of.find(r => r.n === n) || any) };
+	const sizes = [...new Set(runs.filter(r => r.n).map(blocksOf))].sort((a, b) => a - b);
+	const rows = [...new Set(runs.map(rowOf))].map(policy => {
+		const of = runs.filter(r => rowOf(r) === policy), any = of.find(r => !r.n);
+		return { policy, reference: of[0].reference, cells: sizes.map(n => of.find(r => blocksOf(r) === n) || any) };
 	});
 	return { sizes, rows };
 }
@@ -148,6 +180,7 @@ function showComparison({ runs }) {
 		if (board.sizes.length)
 			boardChart(parent, board);
 		boardTable(parent, board);
+		board.sizes.forEach((_, i) => tiersTable(parent, board, i));
 		board.sizes.forEach((_, i) => agesTable(parent, board, i));
 	}
 }
