@@ -138,6 +138,16 @@ def check_cache(folder):
     return path
 
 
+def check_disk(folder):
+    path = os.path.join(folder, "disk.rec")
+    out = replay("conc", "--blocks", 200, "--generate", "chat:requests=600", "--host-blocks", 300,
+                 "--disk-blocks", 3000, "--write-policy", "back", "--record-state", path)
+    col = Recording(read(path)).columns
+    check("disk: hits of three tiers are those of the run",
+          [col["hits_device"][-1], col["hits_host"][-1], col["hits_disk"][-1]] ==
+          [out["device_hits"], out["host_hits"], out["disk_hits"]] and out["disk_hits"])
+
+
 def check_seq(folder):
     path = os.path.join(folder, "seq.rec")
     out = replay("seq", "--blocks", 300, "--generate", "zipf:requests=400", "--transfers",
@@ -225,6 +235,7 @@ def check_errors(folder, good):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         recordings = [check_frag(folder), check_cache(folder)]
+        check_disk(folder)
         check_seq(folder)
         compared = os.path.join(folder, "compared.json")
         with open(compared, "w") as file:

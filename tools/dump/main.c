@@ -20,7 +20,8 @@ static const struct argp_option argp_options[] = {
 static const char doc[] =
 	"Show what is in a disk tier, record by record, or in the memory of a pool, block by block.\v"
 	"snapshot, show, pickle and graphviz are of the memory of an engine that runs, or of a snapshot of it: "
-	"see kvmm-dump snapshot --help.\n"
+	"see kvmm-dump snapshot --help. record writes down what it looks like over time, and report makes a "
+	"page of that: see kvmm-dump report --help.\n"
 	"\n"
 	"tier: lists the records of a disk tier, and verifies each of them. "
 	"DIR is the folder of the store. Nothing is written, and nobody is locked out: it may be in use "
