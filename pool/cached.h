@@ -167,6 +167,16 @@ static inline u32 entry_block(const struct kv_entry *entry)
 	return kv_place_block(READ_ONCE(entry->place));
 }
 
+/*
+ * The same for who goes there without a lock: what a mover has copied there is seen with the place. Pairs
+ * with entry_publish(). Without it a step that is told a place while it is published could find there what
+ * was before the copy.
+ */
+static inline u32 entry_block_told(const struct kv_entry *entry)
+{
+	return kv_place_block(smp_load_acquire(&entry->place));
+}
+
 /* A handle of today's generation. */
 static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 index)
 {

@@ -467,7 +467,7 @@ static int blocks_of(struct kvmm_pool *pool, const void *handles, u32 nr,
 		return err;
 	err = lost_check(pool, as_handles(handles), nr);
 	for (u32 i = 0; i < nr && likely(!err); i++)
-		blocks[i] = entry_block(entry_at(pool, as_handles(handles)[i].index));
+		blocks[i] = entry_block_told(entry_at(pool, as_handles(handles)[i].index));
 	cache_end(pool);
 	return err;
 }

@@ -241,7 +241,8 @@ static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, co
 	struct kv_entry *entry = entry_at(pool, owner_index(leg->owner));
 
 	run_moved(pool, move, leg->owner);
-	WRITE_ONCE(entry->place, kv_place_make(0, move->dst));
+	/* Pairs with entry_block_told(): the copy is seen with its place. */
+	smp_store_release(&entry->place, kv_place_make(0, move->dst));
 	return true;
 }
 

@@ -122,10 +122,13 @@ static void read_in_step(struct user *user)
 	uint64_t epoch;
 
 	expect(!kvmm_step_begin(pool, user->stream, &epoch));
-	expect(!kvmm_blocks_of_refs(pool, ref, nr, block));
-	for (u32 k = 0; k < 3; k++, sched_yield())
+	for (u32 k = 0; k < 6; k++, sched_yield()) {
+		/* They may be published while the step is open: then it is told the new places. */
+		if (k != 5)
+			expect(!kvmm_blocks_of_refs(pool, ref, nr, block));
 		for (u32 i = 0; i < nr; i++)
 			expect(is_written(block[i], number[i]));
+	}
 	expect(!kvmm_step_end(pool, user->stream, epoch));
 	expect(!kvmm_put_many(pool, ref, nr));
 	kv_fetch_add(&nr_done[READ], nr);
@@ -255,7 +258,10 @@ static void set_verify(u64 *random)
 static void begin_moves(u64 *random)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any(random, NR_BLOCKS / 2) };
+	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 1 + any(random, 16) };
 
+	if (!any(random, 4))
+		expect(kvmm_evict_for(pool, &room) != -EINVAL);
 	kvmm_compact_start(pool, &goal, KVMM_MOVE_BESIDE);
 	kvmm_compact_poll(pool);
 	if (!any(random, 8))
@@ -305,6 +311,7 @@ static void make(void)
 	plane.base = (uintptr_t)mem;
 	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = "lru";
+	attr.dup_policy = KVMM_DUP_REJECT;
 	attr.planes = &plane;
 	attr.nr_planes = 1;
 	expect(!kvmm_pool_create(&attr, &pool));
