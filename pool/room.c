@@ -214,6 +214,17 @@ static int unpark_shortfall(struct kvmm_pool *pool, struct effort *e)
 	return evict_more(pool, e->room, shortfall, &e->victims) ? 0 : -ENOSPC;
 }
 
+/* What lay where memory is going has gone there with it, and others make up for that. */
+static int evict_for_leaving(struct kvmm_pool *pool, struct effort *e)
+{
+	u32 nr_free = pool_nr_free(pool);
+
+	for (; nr_free < e->want; nr_free = pool_nr_free(pool))
+		if (!evict_more(pool, e->room, e->want - nr_free, &e->victims))
+			return -ENOSPC;
+	return 0;
+}
+
 /* Free exactly so many cached blocks as are missing, if there are so many. */
 static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
 {
@@ -225,7 +236,9 @@ static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
 		pool->door.skipped[KVMM_STEP_EVICT]++;
 		return -ENOSPC;
 	}
-	return evict_more(pool, e->room, shortfall, &e->victims) ? 0 : -ENOSPC;
+	if (!evict_more(pool, e->room, shortfall, &e->victims))
+		return -ENOSPC;
+	return unlikely(pool->nr_leaving) ? evict_for_leaving(pool, e) : 0;
 }
 
 /* Cached blocks in the way of the cheapest run, if losing them costs less than moving them. */

@@ -282,3 +282,73 @@ Test(flight, a_slow_copy_is_not_waited_for_once_the_step_has_ended)
 	expect_content(pool, range);
 	end_pool(pool);
 }
+
+/* ---- victims where memory is going ---- */
+
+static void touch(struct kvmm_pool *pool, u32 number)
+{
+	kvmm_key_t key = key_of(number);
+	kvmm_ref_t ref;
+
+	if (kvmm_match(pool, &key, 1, &ref) == 1)
+		cr_assert_eq(kvmm_put(pool, ref), 0);
+}
+
+/*
+ * "IIIIIIIIIIIIIIII": the oldest of each four is evicted, for the last four blocks are to go. The three that
+ * are left there are being moved when that is called off: so they stay, and are the oldest by now.
+ */
+static struct kvmm_pool *going(void)
+{
+	static u8 memory[16 * TEST_BLOCK_BYTES] __attribute__((aligned(4096)));
+	struct kvmm_plane plane = { (uintptr_t)memory, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic),
+					     .unit_bytes = 4 * TEST_BLOCK_BYTES };
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 4 };
+	struct kvmm_alloc_attr alloc = { .size = sizeof(alloc), .costs = { .copy_block_ns = 1,
+									   .drop_block_ns = 1000 } };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = 16;
+	attr.policy = "lru";
+	attr.planes = &plane;
+	attr.nr_planes = 1;
+	attr.alloc = &alloc;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	for (u32 i = 0; i < 16; i++)
+		cache_keys(pool, i, 1);
+	for (u32 i = 0; i < 16; i++)
+		if (i % 5)
+			touch(pool, i);
+	set_pace(pool, 1);
+	cr_assert_eq(kvmm_pool_shrink_start(pool, &req, KVMM_MOVE_BESIDE), 0);
+	kvmm_compact_cancel(pool);
+	while (stat_of(pool).nr_free)
+		take(pool, 1, KVMM_ALLOC_NO_EVICT);
+	for (u32 i = 0; i < 12; i++)
+		touch(pool, i);
+	return pool;
+}
+
+static u32 nr_leaving(struct kvmm_pool *pool)
+{
+	struct kvmm_elastic_stat stat;
+
+	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	return stat.leaving_blocks;
+}
+
+Test(flight, victims_where_memory_is_going_are_made_up_for)
+{
+	struct kvmm_pool *pool = going();
+	kvmm_range_t got;
+	u32 nr = nr_leaving(pool);
+
+	cr_assert_gt(nr, 0, "%s", picture(pool));
+	cr_expect_eq(kvmm_range_alloc(pool, 2, KVMM_RUNS(2), &got), 0, "there are enough others");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_pool_shrink_cancel(pool);
+	end_pool(pool);
+}

@@ -237,10 +237,11 @@ struct bounds bounds_of(const struct want *want)
 	if (!want->promised)
 		keep += want->prio == 0 ? m.marks.low : want->prio == 1 ? m.marks.min : 0;
 	b.most = minus(m.nr_usable - nr_held(NR_TENANTS), keep + want->reserve);
-	b.sure = minus(b.most, nr_flying() + nr_cached_flying() + nr_protected(want->tenant));
+	b.sure = minus(b.most, nr_flying() + nr_cached_flying() + nr_protected(want->tenant) +
+		       nr_leaving());
 	if (want->flags & KVMM_ALLOC_NO_EVICT) {
 		b.most = minus(b.most, stat_of(m.pool).nr_inactive);
-		b.sure = minus(b.most, nr_flying());
+		b.sure = minus(b.most, nr_flying() + nr_leaving());
 	}
 	if (m.has_quotas && want->flags & KVMM_ALLOC_NO_EVICT)
 		b.sure = 0;

@@ -98,6 +98,9 @@ struct mix {
 	kvmm_gang_t gang;
 	u32 gang_blocks, gang_range, gang_other, gang_more, gang_tenant;
 	kvmm_weak_t weak[32];
+	bool is_leaving;		/* memory, beside everything else */
+	u32 nr_told;
+	struct kvmm_mem_range told[MAX_BLOCKS];
 	u64 nr_done, nr_failed;
 };
 
@@ -197,5 +200,9 @@ void do_goal(void);
 
 void do_elastic(void);
 void make_elastic(void);
+/* Blocks that are away, or go there when they become free. */
+u32 nr_leaving(void);
+/* All of it is there again. */
+void end_leaving(void);
 
 #endif /* POOL_TEST_MIX_MODEL_H */

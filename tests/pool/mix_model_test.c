@@ -315,7 +315,7 @@ static void do_forget(void)
 static void expect_counts(void)
 {
 	struct kvmm_pool_stat stat = stat_of(m.pool);
-	u32 nr_active = 0, nr = m.gang_range, flying = nr_flying();
+	u32 nr_active = 0, nr = m.gang_range, flying = nr_flying() + nr_leaving();
 
 	for (u32 i = 0; i < m.nr_ranges; i++)
 		nr += m.range[i].nr;
@@ -459,6 +459,7 @@ static void end_pools(void)
 	struct kvmm_pool_stat stat;
 
 	give_all_back();
+	end_leaving();
 	must(kvmm_compact_cancel(m.pool) >= 0);
 	if (m.has_stream)
 		must(!kvmm_stream_del(m.pool, m.stream));

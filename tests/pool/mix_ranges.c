@@ -135,7 +135,7 @@ void do_grow_many(void)
 			range_grew(&m.range[at[i]], by);
 	} else if (!m.has_quotas && !m.marks.low &&
 		   !(flags & KVMM_ALLOC_NO_EVICT)) {
-		must(nr * by > minus(room, nr_flying() + nr_cached_flying()), "%u of %u", nr * by, room);
+		must(nr * by > minus(room, nr_flying() + nr_cached_flying() + nr_leaving()), "%u of %u", nr * by, room);
 	}
 }
 
