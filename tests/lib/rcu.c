@@ -149,7 +149,7 @@ Test(rcu, sections_nest)
 /* Any lock may be held, even one of the last rank. */
 Test(rcu, defer_works_under_every_lock)
 {
-	for (enum kv_lock_rank rank = KV_RANK_CONFIG; rank <= KV_RANK_LEAF; rank++) {
+	for (enum kv_lock_rank rank = KV_RANK_CONTROL; rank <= KV_RANK_LEAF; rank++) {
 		struct kv_lock lock;
 
 		kv_lock_init(&lock, rank, 0);

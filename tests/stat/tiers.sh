@@ -85,7 +85,7 @@ for text in 'nonsense' '{"a": 1' '{"a' '{"a": "b' '{"a": [1' '{"a" 1}' '{,}x' '{
 	expect "no JSON: $text" 1 'bad:1: not an object' $tool tiers --replay "$dir/bad"
 done
 expect "no such file" 1 'No such file' $tool tiers --replay "$dir/none"
-expect "no folder" 2 'folders, or' $tool tiers
+KVMM_SOCKET_DIR="$dir/none" expect "no engine" 1 'No such file' $tool tiers
 expect "both" 2 'folders, or' $tool tiers --replay "$dir/run" "$dir/a"
 expect "devices have no runs" 2 'for tiers' $tool devices --replay "$dir/run"
 expect "full disk" 1 'standard output' sh -c "$tool tiers '$dir/a' >/dev/full"
