@@ -201,6 +201,8 @@ $(man-pages): man/%.1: tools/% $(srctree)/scripts/mkman
 man: $(man-pages)
 
 .PHONY: install
+install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
+			$(srctree)/share/grafana/kvmm.json)
 install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm $(DESTDIR)$(mandir)/man1
@@ -211,9 +213,8 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
-	install -d $(DESTDIR)$(prefix)/share/kvmm
-	install -m 644 $(srctree)/share/prometheus/kvmm.rules.yml $(srctree)/share/grafana/kvmm.json \
-		$(DESTDIR)$(prefix)/share/kvmm
+	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
+	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
 
 # ---------------------------------------------------------------------------
