@@ -114,6 +114,13 @@ KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds liburcu-bp 2>/dev/null),
 	   -lurcu-cds -lurcu-bp) \
 	   -lpthread -ldl -lm
 
+# Probes need a header; what is built without it has none.
+have-sdt := $(if $(CONFIG_USDT),$(shell echo '$(pound)include <sys/sdt.h>' | \
+	      $(CC) -E -x c - >/dev/null 2>&1 && echo y))
+KVFLAGS	+= $(if $(have-sdt),-DKV_USDT=1)
+$(if $(configured),$(if $(CONFIG_USDT),$(if $(have-sdt),,$(if $(silent),,\
+	$(info $()  NOTE    no <sys/sdt.h>: built without static probes)))))
+
 # The tools bring jemalloc along; the library only uses it where it finds it
 # in the process. Sanitizers must see every allocation themselves.
 TOOLLIBS := $(if $(SAN),,-Wl,--no-as-needed -ljemalloc)
