@@ -114,6 +114,13 @@ KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds liburcu-bp 2>/dev/null),
 	   -lurcu-cds -lurcu-bp) \
 	   -lpthread -ldl -lm
 
+# Probes need a header; what is built without it has none.
+have-sdt := $(if $(CONFIG_USDT),$(shell echo '$(pound)include <sys/sdt.h>' | \
+	      $(CC) -E -x c - >/dev/null 2>&1 && echo y))
+KVFLAGS	+= $(if $(have-sdt),-DKV_USDT=1)
+$(if $(configured),$(if $(CONFIG_USDT),$(if $(have-sdt),,$(if $(silent),,\
+	$(info $()  NOTE    no <sys/sdt.h>: built without static probes)))))
+
 # The tools bring jemalloc along; the library only uses it where it finds it
 # in the process. Sanitizers must see every allocation themselves.
 TOOLLIBS := $(if $(SAN),,-Wl,--no-as-needed -ljemalloc)
@@ -201,6 +208,8 @@ $(man-pages): man/%.1: tools/% $(srctree)/scripts/mkman
 man: $(man-pages)
 
 .PHONY: install
+install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
+			$(srctree)/share/grafana/kvmm.json)
 install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm $(DESTDIR)$(mandir)/man1
@@ -211,9 +220,8 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -m 644 $(pc-files) $(DESTDIR)$(libdir)/pkgconfig
 	install -m 644 $(wildcard $(srctree)/include/kvmm/*.h) $(DESTDIR)$(includedir)/kvmm
 	$(if $(tools-prog),install -m 755 $(tools-prog) $(DESTDIR)$(bindir))
-	install -d $(DESTDIR)$(prefix)/share/kvmm
-	install -m 644 $(srctree)/share/prometheus/kvmm.rules.yml $(srctree)/share/grafana/kvmm.json \
-		$(DESTDIR)$(prefix)/share/kvmm
+	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
+	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
 
 # ---------------------------------------------------------------------------

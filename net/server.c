@@ -12,6 +12,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/probe.h>
 
 #include "server.h"
 
@@ -48,6 +49,7 @@ void server_committed(struct kvmm_migrate_server *server, struct intake *intake)
 
 	server->ledger[server->nr_ledger++ % NR_LEDGER] = intake->id;
 	server->stat.commits++;
+	kv_probe3(migrate, server, intake->offer.nr_refs, intake->offer.nr_ranges);
 	if (intake->offer.nr_refs)
 		push_arrival(server, intake, none, NULL);
 	for (u32 i = 0; i < intake->offer.nr_ranges; i++)

@@ -139,6 +139,8 @@ static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const str
 	req->nr_fresh = take.nr;
 	req->nr_evicted = take.nr_evicted;
 	residency_hits(pool, hits->refs, hits->nr);
+	if (take.nr)
+		kv_probe3(alloc, pool, take.nr, take.tenant);
 	count_lookup(pool, hits->nr, take.nr);
 	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
 	return 0;
@@ -270,13 +272,19 @@ static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_
 		return alloc_none(pool);
 	if (!mag_alloc_some(pool, nr, blocks))
 		err = alloc_locked(pool, nr, tenant, blocks);
-	return err ? err : zero_content(pool, nr, tenant, blocks);
+	if (!err)
+		err = zero_content(pool, nr, tenant, blocks);
+	if (!err)
+		kv_probe3(alloc, pool, nr, tenant);
+	return err;
 }
 
 int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
 {
 	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
-	    likely(mag_alloc_one(pool, blocks)))
+	    likely(mag_alloc_one(pool, blocks))) {
+		kv_probe3(alloc, pool, 1u, tenant);
 		return 0;
+	}
 	return alloc_some(pool, nr, tenant, blocks);
 }

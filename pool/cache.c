@@ -667,16 +667,23 @@ static int free_owned(struct kvmm_pool *pool, const void *blocks, u32 nr, kv_edg
 
 static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 {
-	if (pool && blocks && mag_free_some(pool, blocks, nr))
-		return 0;
-	mag_make(pool, nr);
-	return free_owned(pool, blocks, nr, kv_edge_mark_private);
+	int err = 0;
+
+	if (!pool || !blocks || !mag_free_some(pool, blocks, nr)) {
+		mag_make(pool, nr);
+		err = free_owned(pool, blocks, nr, kv_edge_mark_private);
+	}
+	if (!err)
+		kv_probe2(free, pool, nr);
+	return err;
 }
 
 int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 {
-	if (likely(nr == 1) && likely(pool) && likely(blocks) && likely(mag_free_one(pool, blocks)))
+	if (likely(nr == 1) && likely(pool) && likely(blocks) && likely(mag_free_one(pool, blocks))) {
+		kv_probe2(free, pool, 1u);
 		return 0;
+	}
 	return free_some(pool, blocks, nr);
 }
 

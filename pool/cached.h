@@ -201,6 +201,8 @@ static_assert(sizeof(kvmm_ref_t) == sizeof(struct kv_handle) &&
 static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 {
 	pool->count.evictions += nr;
+	if (nr)
+		kv_probe2(evict, pool, nr);
 	kv_count_add(KV_EV_EVICT, nr);
 	if (unlikely(pool->order.classes != NULL))
 		class_end(pool->order.classes);

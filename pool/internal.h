@@ -39,6 +39,7 @@
 #include <kv/hash.h>
 #include <kv/lock.h>
 #include <kv/pool.h>
+#include <kv/probe.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 #include <kv/stat.h>

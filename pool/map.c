@@ -46,6 +46,24 @@ uint32_t kvmm_map_block_state(uint32_t state)
 	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_INACTIVE : KVMM_BLOCK_FREE;
 }
 
+/* ---- whose it is ---- */
+
+/*
+ * Of a range or a block that is looked at: who looks finds out behind this whether it is the same still. Then the
+ * record is its own, since the record of the next one of that index is written later.
+ */
+static void add_owner(struct kvmm_pool *pool, enum own_kind kind, struct kvmm_map_run *run)
+{
+	const struct own_table *table = own_table_of(pool);
+	const struct own_rec *rec = table ? own_rec(table, own_id(kind, run->index)) : NULL;
+
+	if (likely(!rec) || kv_peek(&rec->gen) != run->gen)
+		return;
+	run->owner = kv_peek(&rec->owner);
+	if (run->owner)
+		run->deadline_ns = kv_peek(&rec->deadline_ns);
+}
+
 /* ---- what a slot says ---- */
 
 static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kvmm_map_run *run)
@@ -53,7 +71,6 @@ static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kv
 	u64 since = kv_peek(&slot->last_access_ns);
 	u32 flags = kv_peek(&slot->flags);
 
-	run->state = KVMM_MAP_RANGE;
 	run->seq = kv_peek(&slot->seq);
 	run->refs = kv_peek(&slot->refs);
 	run->pins = kv_peek(&slot->pins);
@@ -68,17 +85,21 @@ static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kv
 		run->flags |= KVMM_MAP_LOST;
 }
 
-static bool look_at_slot(const struct kvmm_pool *pool, u32 index, u64 now_ns,
-			 struct kvmm_map_run *run)
+/* What is not marked in the slot was written before it came to life, and will be when it has died. */
+static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
 {
 	const struct slot *slot = slot_peek(pool, index);
+	bool lives;
 	u32 version;
 
+	run->state = KVMM_MAP_RANGE;
 	if (unlikely(!slot))
 		return false;
 	version = kv_seq_read_begin(&slot->version);
+	lives = READ_ONCE(slot->nr_ext);
 	fill_range(slot, index, now_ns, run);
-	return !kv_seq_read_retry(&slot->version, version);
+	add_owner(pool, OWN_RANGE, run);
+	return !kv_seq_read_retry(&slot->version, version) && lives;
 }
 
 /* ---- what an entry says ---- */
@@ -196,22 +217,9 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 		add_name(pool, entry, index, run);
 	if (kv_word_is(word, KV_ENTRY_REGISTERED))
 		add_class(pool, index, run);
+	else if (run->state != KVMM_MAP_CLAIMED)
+		add_owner(pool, OWN_BLOCK, run);
 	return kv_is_still(&entry->word, word, UINT64_MAX);
-}
-
-/* ---- whose it is ---- */
-
-/* The record may be replaced while it is read: by one of the same thing, or it is not this thing's. */
-static void add_owner(struct kvmm_pool *pool, enum own_kind kind, struct kvmm_map_run *run)
-{
-	const struct own_table *table = own_table_of(pool);
-	const struct own_rec *rec = table ? own_rec(table, own_id(kind, run->index)) : NULL;
-
-	if (likely(!rec) || kv_peek(&rec->gen) != run->gen)
-		return;
-	run->owner = kv_peek(&rec->owner);
-	if (run->owner)
-		run->deadline_ns = kv_peek(&rec->deadline_ns);
 }
 
 /* ---- a block ---- */
@@ -262,10 +270,6 @@ static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_ma
 		if (likely(whole && owner_of(pool, block) == owner))
 			break;
 	}
-	if (run->state == KVMM_MAP_RANGE)
-		add_owner(pool, OWN_RANGE, run);
-	else if (run->state == KVMM_MAP_PRIVATE || run->state == KVMM_MAP_STAGED)
-		add_owner(pool, OWN_BLOCK, run);
 	return owner;
 }
 

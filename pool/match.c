@@ -21,6 +21,7 @@ static int lookup_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses)
 {
+	kv_probe3(match, pool, nr_hits, nr_misses);
 	tally_add(pool, TALLY_HITS, nr_hits);
 	tally_add(pool, TALLY_MISSES, nr_misses);
 	kv_count_add(KV_EV_HIT_BLOCKS, nr_hits);

@@ -217,6 +217,7 @@ static void look_at(struct kvmm_pool *pool, struct kv_handle handle, struct kv_h
 static void count_published(struct kvmm_pool *pool, const struct kv_insert *insert,
 			    const struct outcome *out)
 {
+	kv_probe3(register, pool, insert->nr, insert->nr_dups);
 	tally_add(pool, TALLY_STAGED, -(u64)out->nr_new);
 	tally_add(pool, TALLY_REGISTERED, out->nr_new);
 	tally_add(pool, TALLY_NEW, insert->nr);

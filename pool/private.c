@@ -209,6 +209,8 @@ int private_end(struct kvmm_pool *pool, struct private_req *req, int err)
 {
 	if (!err)
 		err = fill_content(pool, req);
+	if (!err)
+		kv_probe3(alloc, pool, req->ctl.nr, req->ctl.tenant);
 	if (!req->ctl.report || !door_reports(err))
 		return err;
 	*req->ctl.report = (struct kvmm_alloc_report){

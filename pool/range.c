@@ -394,6 +394,7 @@ int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *
 	if (unlikely(err))
 		return err;
 	*range = req.range;
+	kv_probe3(alloc, pool, req.attr.nr, req.attr.tenant);
 	return 0;
 }
 
@@ -452,8 +453,10 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 
 	if (unlikely(!pool))
 		return -EINVAL;
-	if (arena_free(pool, range))
+	if (arena_free(pool, range)) {
+		kv_probe2(free, pool, 0);
 		return 0;
+	}
 	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
@@ -465,6 +468,8 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 	else
 		put_slot(pool, slot, range.index);
 	pool_leave(pool);
+	if (!err)
+		kv_probe2(free, pool, 0);
 	return err;
 }
 

@@ -4,7 +4,7 @@
 
 void tally_add(struct kvmm_pool *pool, enum tally what, u64 nr)
 {
-	if (nr)
+	if (nr && (KV_STATS || what < TALLY_HITS))
 		kv_fetch_add(&pool->tally[kv_tally_row()].nr[what], nr);
 }
 

@@ -11,6 +11,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kv/probe.h>
 #include <kv/stat.h>
 
 #include "internal.h"
@@ -110,6 +111,7 @@ void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at)
 
 	kv_fetch_add(&trace->missed[kv_tally_row()].nr[why], 1);
 	kv_count(KV_EV_MISS_NEVER + why);
+	kv_probe2(miss, (u32)why, at);
 }
 
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why)

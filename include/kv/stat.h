@@ -47,10 +47,18 @@ void __kv_count_slow(enum kv_event ev, u64 nr);
 
 extern __thread struct kv_stat_row *kv_stat_row __attribute__((tls_model("initial-exec")));
 
+#ifdef CONFIG_STATS
+#define KV_STATS	1
+#else
+#define KV_STATS	0
+#endif
+
 static inline void kv_count_add(enum kv_event ev, u64 nr)
 {
 	struct kv_stat_row *row = kv_stat_row;
 
+	if (!KV_STATS)
+		return;
 	if (likely(row))
 		WRITE_ONCE(row->n[ev], row->n[ev] + nr);
 	else
@@ -67,6 +75,8 @@ static inline void kv_count_call(enum kv_event call, enum kv_event what, u64 nr)
 {
 	struct kv_stat_row *row = kv_stat_row;
 
+	if (!KV_STATS)
+		return;
 	if (likely(row)) {
 		WRITE_ONCE(row->n[call], row->n[call] + 1);
 		WRITE_ONCE(row->n[what], row->n[what] + nr);

@@ -282,13 +282,15 @@ void flights_void(struct kvmm_pool *pool, u32 block)
 				flight->leg[i].gen = 0;
 }
 
-static void count_settled(struct kvmm_step_stat *stat, const struct flight *flight, bool good)
+static void count_settled(const struct kvmm_pool *pool, struct kvmm_step_stat *stat,
+			  const struct flight *flight, bool good)
 {
 	stat->copying_blocks -= flight->nr_blocks;
 	for (u32 i = 0; i < flight->nr; i++) {
 		u32 nr = flight->move[i].nr;
 
 		if (flight->leg[i].done) {
+			kv_probe3(move, pool, 1u, nr);
 			stat->published_moves++;
 			stat->published_blocks += nr;
 			stat->limbo_blocks += nr;
@@ -328,7 +330,7 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	kv_lock(&pool->lock);
 	settle_legs(pool, flight, good);
 	join_legs(pool, flight);
-	count_settled(&steps->stat, flight, good);
+	count_settled(pool, &steps->stat, flight, good);
 	pool->count.compactions += good;
 	kv_unlock(&pool->lock);
 	flight->state = FLIGHT_PUBLISHED;

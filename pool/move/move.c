@@ -335,6 +335,8 @@ static void count_moves(struct kvmm_pool *pool, const struct kv_move *moves, u32
 	pool->count.compactions += nr_done > 0;
 	pool->count.moves += nr_done;
 	pool->count.moved_blocks += nr_blocks;
+	if (nr_done)
+		kv_probe3(move, pool, nr_done, nr_blocks);
 	kv_count_add(KV_EV_COMPACT, nr_done > 0);
 	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
 }

@@ -294,6 +294,7 @@ static void cancel_copies(struct lower *lower, struct batch *batch, int error)
 static void count_down(struct lower *lower, const struct batch *batch)
 {
 	kv_lock(&lower->lock);
+	kv_probe3(offload, lower->client, batch->nr_copy, lower->block_bytes);
 	lower->stat.offloads += batch->nr_copy;
 	lower->stat.offload_bytes += batch->nr_copy * lower->block_bytes;
 	kv_unlock(&lower->lock);

@@ -540,6 +540,7 @@ static void count_up(struct lower *lower, const struct item *item)
 {
 	u64 since = kv_tier_since(lower->client, item->slot);
 
+	kv_probe3(load, lower->client, 1u, lower->block_bytes);
 	lower->stat.loads++;
 	lower->stat.load_bytes += lower->block_bytes;
 	/* What comes from further below has been in the host tier for a moment only. */

@@ -3,8 +3,8 @@
  * The map is looked at while threads allocate, register, evict, compact and destroy what it shows.
  *
  * Whatever happens meanwhile: runs come by address, without a gap and without a block told twice; their
- * sum is the pool; states are known ones, and a run that has a name has one that was given. In the end,
- * when all stands still, the map equals the statistics.
+ * sum is the pool; a run that has a name has one that was given; what is said of a range belongs together: its
+ * tenant and its owner follow from its sequence. In the end, when all stands still, the map equals the statistics.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -19,6 +19,7 @@
 #define NR_WORKERS	3u
 #define NR_LOOKERS	2u
 #define NR_STEPS	2500u
+#define NR_FLIPS	1000000u
 #define MAX_RUNS	128u
 #define MARK		0x6bu	/* first byte of each key */
 
@@ -51,9 +52,13 @@ static kvmm_key_t key_of(u64 *state)
 static void use_range(u64 *state)
 {
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(state, 60),
-					.seq = any(state, 5), .owner = any(state, 3) };
+					.seq = any(state, 5) };
 	kvmm_range_t range;
 
+	if (attr.seq) {
+		attr.tenant = 1000 * attr.seq;
+		attr.owner = 1 + attr.seq;
+	}
 	if (kvmm_range_alloc_attr(pool, &attr, &range))
 		return;
 	if (!any(state, 4))
@@ -97,6 +102,13 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* It is given its owner right after it has come to life. */
+static void check_range(const struct kvmm_map_run *run)
+{
+	expect(run->seq < 5 && run->domain.tenant == 1000 * run->seq);
+	expect(!run->owner || run->owner == 1 + run->seq);
+}
+
 /* One walk; how many blocks there are of each state. */
 static void walk(u32 how, u32 max, u32 *nr_state)
 {
@@ -109,7 +121,8 @@ static void walk(u32 how, u32 max, u32 *nr_state)
 			expect(runs[i].first == next && runs[i].nr && runs[i].state < KVMM_NR_MAP_STATES);
 			if (runs[i].flags & KVMM_MAP_HAS_KEY)
 				expect(runs[i].key.byte[0] == MARK && !runs[i].key.byte[15]);
-			expect(runs[i].seq < 5 && runs[i].owner < 3);
+			if (runs[i].state == KVMM_MAP_RANGE && how != KVMM_MAP_COARSE)
+				check_range(&runs[i]);
 			next += runs[i].nr;
 			nr_state[kvmm_map_block_state(runs[i].state)] += runs[i].nr;
 		}
@@ -129,6 +142,62 @@ static void *look(void *arg)
 	return NULL;
 }
 
+/* One block that is somebody else's all the time: what is seen of it is often of two lives. */
+static void *flip(void *arg)
+{
+	u64 state = 4711;
+
+	for (u32 i = 0; i < NR_FLIPS; i++) {
+		struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1, .seq = 1 + any(&state, 4) };
+		kvmm_range_t range;
+
+		attr.tenant = 1000 * attr.seq;
+		attr.owner = 1 + attr.seq;
+		expect(!kvmm_range_alloc_attr(pool, &attr, &range));
+		expect(!kvmm_range_free(pool, range));
+	}
+	return NULL;
+}
+
+static void *stare(void *arg)
+{
+	struct kvmm_map_run run;
+
+	while (!READ_ONCE(stop)) {
+		u32 at = 0;
+
+		expect(kvmm_map_read(pool, &at, 0, &run, 1) == 1);
+		if (run.state == KVMM_MAP_RANGE)
+			check_range(&run);
+	}
+	return NULL;
+}
+
+static int make_pool(u32 nr_blocks)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.block_bytes = 64;
+	attr.policy = "lru";
+	return kvmm_pool_create(&attr, &pool);
+}
+
+static int flip_one(void)
+{
+	pthread_t flipper, looker;
+
+	if (make_pool(1) || pthread_create(&looker, NULL, stare, NULL) ||
+	    pthread_create(&flipper, NULL, flip, NULL))
+		return -1;
+	pthread_join(flipper, NULL);
+	WRITE_ONCE(stop, 1);
+	pthread_join(looker, NULL);
+	kvmm_pool_destroy(pool);
+	WRITE_ONCE(stop, 0);
+	return 0;
+}
+
 static void check_still(void)
 {
 	u32 nr_state[KVMM_NR_BLOCK_STATES + 1] = { 0 };
@@ -141,13 +210,9 @@ static void check_still(void)
 
 int main(void)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	pthread_t worker[NR_WORKERS], looker[NR_LOOKERS];
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = 64;
-	attr.policy = "lru";
-	if (kvmm_pool_create(&attr, &pool))
+	if (flip_one() || make_pool(NR_BLOCKS))
 		return 2;
 	for (uintptr_t i = 0; i < NR_WORKERS; i++)
 		if (pthread_create(&worker[i], NULL, work, (void *)(i + 1)))

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Static probes for bpftrace, perf and SystemTap: a nop each, and a note in the library that says where it
+ * is and where its arguments are. They take numbers that are at hand anyhow: nothing is computed for the
+ * sake of a probe. Documentation/observability.rst lists them.
+ *
+ * Off where CONFIG_USDT is, or <sys/sdt.h> is not there; KV_USDT is the Makefile's.
+ */
+#ifndef KV_PROBE_H
+#define KV_PROBE_H
+
+#if defined(KV_USDT) && !defined(__CHECKER__)
+#include <sys/sdt.h>
+
+#define kv_probe2(name, a, b)		DTRACE_PROBE2(kvmm, name, a, b)
+#define kv_probe3(name, a, b, c)	DTRACE_PROBE3(kvmm, name, a, b, c)
+#else
+#define kv_probe2(name, a, b)		((void)(a), (void)(b))
+#define kv_probe3(name, a, b, c)	((void)(a), (void)(b), (void)(c))
+#endif
+
+#endif /* KV_PROBE_H */
