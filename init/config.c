@@ -106,6 +106,8 @@ static const struct key keys[] = {
 	DISK_USE_KEY("max_get", max_get, CONFIG_COUNT, 0, UINT32_MAX),
 };
 
+static_assert(ARRAY_SIZE(keys) <= 64, "bits of kvmm_config.set");
+
 /* Settings that are not in force yet. */
 struct stage {
 	struct kvmm_config *config;
@@ -114,6 +116,7 @@ struct stage {
 	u32 nr_set;
 	u32 names_bytes;		/* in use */
 	bool seen[ARRAY_SIZE(keys)];	/* by a line of this source */
+	u64 set;			/* bit n: keys[n] */
 	void *target[NR_PARTS];		/* the caller's, or NULL */
 	size_t room[NR_PARTS];		/* bytes of it */
 	struct kvmm_tier_attr host;
@@ -223,6 +226,7 @@ static int set(struct stage *stage, const struct key *key, const char *text)
 		return complain(stage, "%s: '%.40s' is not %s", key->name, text,
 				config_kind_name(key->kind));
 	stage->nr_set++;
+	stage->set |= 1ull << (key - keys);
 	return 0;
 }
 
@@ -374,6 +378,7 @@ static struct stage *begin(struct kvmm_config *config, int *err)
 		return NULL;
 	}
 	config->nr_set = config->line = 0;
+	config->set = 0;
 	config->error[0] = '\0';
 	stage = kv_alloc(sizeof(*stage));
 	*err = stage ? take_targets(stage, config) : -ENOMEM;
@@ -399,6 +404,7 @@ static void apply(struct stage *stage)
 	       stage->names_bytes - config->names_bytes);
 	config->names_bytes = stage->names_bytes;
 	config->nr_set = stage->nr_set;
+	config->set = stage->set;
 }
 
 /* Takes @stage. */

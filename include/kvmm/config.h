@@ -42,6 +42,7 @@ extern "C" {
  * @error: out: a sentence, empty on success
  * @names: strings that @host and @disk point to from then on; 0 at first, each call adds its own
  * @names_bytes: of them, in use
+ * @set: out: bit n: kvmm_config_key(n) was set
  */
 struct kvmm_config {
 	size_t size;
@@ -56,10 +57,11 @@ struct kvmm_config {
 	char names[KVMM_CONFIG_NAMES_BYTES];
 	uint32_t names_bytes;
 	uint32_t reserved;
+	uint64_t set;
 };
 
 #define KVMM_CONFIG_INIT { sizeof(struct kvmm_config), NULL, NULL, NULL, NULL, NULL, 0, 0, \
-			   "", "", 0, 0 }
+			   "", "", 0, 0, 0 }
 
 /**
  * kvmm_config_load() - the settings of a file, and of the environment, which goes first

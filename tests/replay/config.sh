@@ -41,7 +41,7 @@ adapt = no
 disk_bytes = 1GiB
 END
 options="--host-blocks 900 --host-policy slru --write-policy through --offload-threshold 0.95
-	 --transfer-bandwidth 20000 --transfer-latency 7 --reload-window 3000 --fixed"
+	 --transfer-bandwidth 20000 --transfer-latency 7 --reload-window 3000 --fixed --disk-blocks 16"
 run options $options
 run config --config "$dir/conf"
 same config options
@@ -57,7 +57,8 @@ unset KVMM_TIER_HOST_BLOCKS
 
 # refused FILE PATTERN
 refused() {
-	if $tool seq --config "$1" 2>&1 >/dev/null | grep -q -- "$2"; then
+	# shellcheck disable=SC2086
+	if $tool seq --config $1 2>&1 >/dev/null | grep -q -- "$2"; then
 		passed=$((passed + 1))
 	else
 		failed=$((failed + 1))
@@ -67,8 +68,10 @@ refused() {
 
 echo 'host_block = 1' >"$dir/bad"
 refused "$dir/bad" "bad:1: no key 'host_block'"
-echo 'host_up_latency = 7us' >"$dir/bad"
-refused "$dir/bad" 'both links alike'
+printf 'host_bytes = 1GiB\nhost_blocks = 7\n' >"$dir/bad"
+refused "$dir/bad" 'host_bytes or host_blocks, not both'
+printf 'host_blocks = 7\nlow = 80%%\n' >"$dir/low"
+refused "$dir/low --offload-threshold 0.5" 'below the low mark'
 refused "$dir/none" 'no such thing'
 
 echo "$passed passed, $failed failed"

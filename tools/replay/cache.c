@@ -388,14 +388,22 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	return code;
 }
 
+u64 cache_prefill_us(const struct cache *cache, const struct held *held)
+{
+	const struct options *opt = cache->run->opt;
+	u64 missed = cache_shape(cache, held->q).prompt - held->nr_hits;
+	u64 us = missed * opt->block_tokens * US_PER_MISSED_TOKEN;
+
+	/* Split by a plan, the rest is computed while the load is under way. */
+	if (opt->knobs.recompute_ns)
+		us -= min_u64(us, held->waited_us);
+	return us;
+}
+
 u64 cache_service_us(const struct cache *cache, const struct held *held)
 {
-	const struct run *run = cache->run;
-	const struct trace_request *req = &run->trace->req[held->q];
-	u64 missed = cache_shape(cache, held->q).prompt - held->nr_hits;
-
-	return missed * run->opt->block_tokens * US_PER_MISSED_TOKEN +
-	       (u64)req->output * US_PER_OUTPUT_TOKEN;
+	return cache_prefill_us(cache, held) +
+	       (u64)cache->run->trace->req[held->q].output * US_PER_OUTPUT_TOKEN;
 }
 
 enum exit_code cache_release(struct cache *cache, struct held *held)

@@ -30,6 +30,7 @@ struct held {
 	bool is_loaded;		/* ->refs has these */
 	kvmm_tier_op_t op;	/* until then */
 	u64 since_ns;
+	u64 waited_us;		/* for them */
 };
 
 /* What requests take. */
@@ -129,7 +130,8 @@ enum exit_code cache_keep(struct cache *cache, struct held *held);
 /* All that it has is given up, having been offered to the tiers below; takes @held. */
 enum exit_code cache_preempt(struct cache *cache, struct held *held);
 
-/* What an admitted request takes from when its hits are there. */
+/* What an admitted request takes from when its hits are there: for the rest of its prompt, and in all. */
+u64 cache_prefill_us(const struct cache *cache, const struct held *held);
 u64 cache_service_us(const struct cache *cache, const struct held *held);
 
 /** cache_release() - the request is over; takes @held */

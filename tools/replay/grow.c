@@ -128,10 +128,7 @@ static enum exit_code go_on(struct conc *conc, struct held *held, u64 now)
 
 enum exit_code grow_run(struct conc *conc, struct held *held)
 {
-	u64 missed = cache_shape(&conc->cache, held->q).prompt - held->nr_hits;
-
-	return go_on(conc, held, conc->now + missed * conc->cache.run->opt->block_tokens *
-						     US_PER_MISSED_TOKEN);
+	return go_on(conc, held, conc->now + cache_prefill_us(&conc->cache, held));
 }
 
 static void forget_loading(struct conc *conc, u32 q)

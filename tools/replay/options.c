@@ -371,8 +371,25 @@ static void check_pageblock(struct argp_state *state, const struct options *opt)
 		argp_error(state, "--empty-pageblocks: needs --pageblock and --run-window");
 }
 
+/* Capacities in bytes, whole blocks of them. */
+static void count_blocks(struct argp_state *state, struct options *opt)
+{
+	u64 bytes = (u64)opt->token_bytes * opt->block_tokens;
+	u64 host = opt->host_bytes / bytes, disk = opt->disk_bytes / bytes;
+
+	if (host > KVMM_MAX_BLOCKS || disk > KVMM_MAX_BLOCKS)
+		argp_error(state, "--config: host_bytes, disk_bytes: more than %u blocks of %llu bytes",
+			   KVMM_MAX_BLOCKS, (unsigned long long)bytes);
+	if (opt->host_bytes)
+		opt->host_blocks = (u32)host;
+	if (opt->disk_bytes)
+		opt->disk_blocks = (u32)disk;
+}
+
 static void check_tiers(struct argp_state *state, const struct options *opt)
 {
+	if (opt->low_pm != U32_NONE && opt->low_pm > opt->offload_pm)
+		argp_error(state, "--offload-threshold: below the low mark of --config");
 	if (opt->disk_blocks && !opt->host_blocks)
 		argp_error(state, "--disk-blocks: needs --host-blocks, through which blocks go");
 	if (opt->nr_writes && (!opt->host_blocks || opt->mode->whole != run_compare))
@@ -519,6 +536,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	check_pageblock(state, opt);
 	check_events(state, opt);
 	check_transfers(state, opt);
+	count_blocks(state, opt);
 	check_tiers(state, opt);
 	check_grow(state, opt);
 }
@@ -662,7 +680,8 @@ static void parse_writes(struct argp_state *state, struct options *opt, const ch
 static void parse_tiers(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_HOST_BLOCKS)
-		opt->host_blocks = number(state, "host-blocks", arg, 0, KVMM_MAX_BLOCKS);
+		opt->host_bytes = 0, opt->host_blocks = number(state, "host-blocks", arg, 0,
+							       KVMM_MAX_BLOCKS);
 	else if (key == KEY_HOST_POLICY)
 		opt->host_policy = arg;
 	else if (key == KEY_WRITE_POLICY)
@@ -674,13 +693,16 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 	else if (key == KEY_OFFLOAD_THRESHOLD)
 		opt->offload_pm = permille(state, "offload-threshold", arg);
 	else if (key == KEY_TRANSFER_BANDWIDTH)
-		opt->transfer_mb_s = number(state, "transfer-bandwidth", arg, 0, 100000000);
+		opt->down.bytes_per_s = opt->up.bytes_per_s =
+			1000000 * number(state, "transfer-bandwidth", arg, 0, 100000000);
 	else if (key == KEY_TRANSFER_LATENCY)
-		opt->transfer_latency_us = number(state, "transfer-latency", arg, 0, 1000000000);
+		opt->down.latency_ns = opt->up.latency_ns =
+			1000 * number(state, "transfer-latency", arg, 0, 1000000000);
 	else if (key == KEY_TOKEN_BYTES)
 		opt->token_bytes = number(state, "token-bytes", arg, 1, 1u << 30);
 	else if (key == KEY_DISK_BLOCKS)
-		opt->disk_blocks = number(state, "disk-blocks", arg, 0, KVMM_MAX_BLOCKS);
+		opt->disk_bytes = 0, opt->disk_blocks = number(state, "disk-blocks", arg, 0,
+							       KVMM_MAX_BLOCKS);
 	else if (key == KEY_DISK_BANDWIDTH)
 		opt->disk_mb_s = number(state, "disk-bandwidth", arg, 0, 100000000);
 	else if (key == KEY_DISK_LATENCY)
@@ -786,7 +808,12 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.interval_ms	= 60000,
 		.host_policy	= "lru",
 		.offload_pm	= 900,
-		.transfer_mb_s	= 50000,
+		.low_pm		= U32_NONE,
+		.down.bytes_per_s = 50000000000,
+		.up.bytes_per_s	= 50000000000,
+		.client		= KVMM_TIER_CLIENT_ATTR_INIT,
+		.knobs		= KVMM_TIER_CONFIG_INIT,
+		.disk_use	= KVMM_TIER_DISK_ATTR_INIT,
 		.token_bytes	= 131072,
 		.reload_ms	= 10000,
 		.disk_mb_s	= 5000,

@@ -64,7 +64,10 @@ struct source {
  * @write_policy: enum kvmm_tier_write
  * @touches: of the selective one; 0: the library's
  * @offload_pm: high mark, per mille of the device's blocks
- * @transfer_mb_s, @transfer_latency_us: of the link in each direction
+ * @low_pm: low mark; U32_NONE: 0.1 below the high one
+ * @down, @up: links
+ * @host_bytes, @disk_bytes: of a configuration file, as long as the bytes of a block are not known; 0: none
+ * @client, @knobs, @disk_use: what else such a file says; what has an option stands there
  * @token_bytes: content of a token, which is only counted
  * @reload_ms: what comes back so soon is thrashing
  * @fixed: nothing adapts
@@ -127,8 +130,14 @@ struct options {
 	u32 write_policy;
 	u32 touches;
 	u32 offload_pm;
-	u32 transfer_mb_s;
-	u32 transfer_latency_us;
+	struct kvmm_tier_link down;
+	struct kvmm_tier_link up;
+	u32 low_pm;
+	u64 host_bytes;
+	u64 disk_bytes;
+	struct kvmm_tier_client_attr client;
+	struct kvmm_tier_config knobs;
+	struct kvmm_tier_disk_attr disk_use;
 	u32 token_bytes;
 	u32 reload_ms;
 	bool fixed;

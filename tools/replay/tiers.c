@@ -29,13 +29,12 @@ static int make_host(struct cache *cache, struct tiers *tiers)
 {
 	const struct options *opt = cache->run->opt;
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
-	struct kvmm_tier_link link = { opt->transfer_latency_us * NS_PER_US,
-				       opt->transfer_mb_s * 1000000ull };
 
 	attr.capacity_blocks = opt->host_blocks;
 	attr.policy = opt->host_policy;
 	attr.flags = KVMM_TIER_TOLD_CLOCK;
-	attr.down = attr.up = link;
+	attr.down = opt->down;
+	attr.up = opt->up;
 	return kvmm_tier_host_create(&attr, &tiers->host);
 }
 
@@ -43,33 +42,35 @@ static int make_disk(struct cache *cache, struct tiers *tiers)
 {
 	const struct options *opt = cache->run->opt;
 	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
-	struct kvmm_tier_disk_attr attr = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_disk_attr attr = opt->disk_use;
 
+	attr.max_get = attr.max_get ? attr.max_get : MAX_READS;
+	tiers->max_reads = attr.max_get;
 	if (!opt->disk_blocks)
 		return 0;
 	sim.capacity_blocks = opt->disk_blocks;
 	sim.write.latency_ns = sim.read.latency_ns = opt->disk_latency_us * NS_PER_US;
 	sim.write.bytes_per_s = sim.read.bytes_per_s = opt->disk_mb_s * 1000000ull;
-	attr.max_get = MAX_READS;
 	return kvmm_tier_simulate_disk(tiers->host, &sim, &attr);
 }
 
 static int attach(struct cache *cache, struct tiers *tiers)
 {
 	const struct options *opt = cache->run->opt;
-	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
-	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = opt->knobs;
+	struct kvmm_tier_client_attr attr = opt->client;
 
 	config.write = opt->write_policy;
 	config.high_pm = opt->offload_pm;
-	config.low_pm = opt->offload_pm - (u32)min_u64(opt->offload_pm, LOW_BELOW_PM);
+	config.low_pm = opt->low_pm != U32_NONE ? opt->low_pm :
+			opt->offload_pm - (u32)min_u64(opt->offload_pm, LOW_BELOW_PM);
 	config.reload_ns = opt->reload_ms * NS_PER_MS;
 	config.flags = opt->fixed ? KVMM_TIER_FIXED : 0;
 	if (opt->touches)
 		config.touches = opt->touches;
 	attr.block_bytes = block_bytes_of(opt);
-	attr.batch_blocks = MAX_BATCH;
-	attr.max_up = MAX_UP;
+	attr.batch_blocks = attr.batch_blocks ? attr.batch_blocks : MAX_BATCH;
+	attr.max_up = attr.max_up ? attr.max_up : MAX_UP;
 	attr.config = &config;
 	return kvmm_tier_attach(cache->pool, tiers->host, &attr);
 }
@@ -170,7 +171,7 @@ static int count_below(const struct tiers *tiers, int nr, struct below *below)
 		bool is_disk = tiers->answers[i] == KVMM_TIER_HIT &&
 			       tiers->levels[i] == KVMM_TIER_DISK;
 
-		if (is_disk && below->nr_disk == MAX_READS)
+		if (is_disk && below->nr_disk == tiers->max_reads)
 			return i;
 		below->nr_disk += is_disk;
 		below->nr_host += tiers->levels[i] == KVMM_TIER_HOST ||
@@ -195,6 +196,18 @@ static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *b
 	if (nr > 0 && match.nr_device)
 		err = kvmm_put_many(cache->pool, match.refs, match.nr_device);
 	return err ? err : count_below(cache->tiers, nr, below);
+}
+
+/* With --config's recompute_time: so many of @nr that loading them takes as long as computing the others. */
+static int worth(struct cache *cache, int nr, struct below *below)
+{
+	struct kvmm_tier_plan plan = { .size = sizeof(plan), .nr = (u32)nr };
+	int err;
+
+	if (nr <= 0 || !cache->run->opt->knobs.recompute_ns)
+		return nr;
+	err = kvmm_tier_plan(cache->pool, &plan);
+	return err ? err : count_below(cache->tiers, (int)plan.nr_load, below);
 }
 
 /* As many of its fresh blocks as are needed become room for the load. */
@@ -236,6 +249,7 @@ enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u
 	tiers->device_hits += nr_hits;
 	if (nr_hits < nr_lookups)
 		nr = ask(cache, nr_hits, nr_lookups, &below);
+	nr = worth(cache, nr, &below);
 	if (nr <= 0)
 		return nr ? complain_of(nr, "look below") : EXIT_GOOD;
 	err = kvmm_free(cache->pool, held->muts, nr);
@@ -272,6 +286,7 @@ enum exit_code tiers_fetch(struct cache *cache, struct held *held, bool *done)
 	if (err == -EAGAIN)
 		return EXIT_GOOD;
 	held->is_loaded = true;
+	held->waited_us = (cache->tiers->now_ns - held->since_ns) / NS_PER_US;
 	cache->tiers->stall_ns += cache->tiers->now_ns - held->since_ns;
 	record_latency(cache->run->record, RECORD_STALL,
 		       (cache->tiers->now_ns - held->since_ns) / NS_PER_US);

@@ -18,6 +18,7 @@
  * @disk_stall_ns: of that, of requests that waited for the disk
  * @device_hits, @host_hits, @disk_hits: blocks; of them, those that another request was loading
  *	already are host hits
+ * @max_reads: blocks on their way from the disk
  * @refused: loads that there was no room or no quota for; computed instead
  * @refused_blocks: of these
  * @aborted_blocks, @aborted_disk: hits, and those on disk, whose request was preempted before they came
@@ -36,6 +37,7 @@ struct tiers {
 	u64 refused_blocks;
 	u64 aborted_blocks;
 	u64 aborted_disk;
+	u32 max_reads;
 	u32 refused;
 	u32 loads;
 	kvmm_ref_t *refs;
