@@ -210,6 +210,44 @@ Test(control, who_says_nothing_is_closed_after_a_while)
 	close(fd);
 }
 
+#define CROWD	200u
+
+/* A quarter each: who never reads, who never ends a line, who sends rubbish, and who wants something. */
+static void crowd_turn(const int *fd)
+{
+	static const char *const said[] = { "help\nhelp\nhelp\n", "po", "\xff\x01\n\t\n", "pools\n" };
+
+	for (u32 i = 0; i < CROWD; i++)
+		send(fd[i], said[i % 4], strlen(said[i % 4]), MSG_NOSIGNAL);
+}
+
+Test(control, in_a_crowd_whoever_asks_is_answered)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	u64 before, nr_answers = 0;
+	int fd[CROWD];
+
+	attr.max_clients = CROWD;
+	open_anew(&attr);
+	before = kv_mem_bytes();
+	for (u32 i = 0; i < CROWD; i++)
+		fd[i] = visitor(control);
+	for (u32 turn = 0; turn < 20; turn++) {
+		crowd_turn(fd);
+		control_settle(control);
+		cr_expect_eq(control->lock.held + control->poll_lock.held, 0);
+		for (u32 i = 3; i < CROWD; i += 4)
+			nr_answers += !strcmp(hear(fd[i]), "ok 14\n#pool:s\nalpha\n");
+	}
+	cr_expect_eq(nr_answers, 20 * CROWD / 4);
+	/* A request and an answer each, whatever they have said. */
+	cr_expect_lt(kv_mem_bytes() - before, CROWD * (u64)(3 * KVMM_CONTROL_REQUEST_BYTES));
+	for (u32 i = 0; i < CROWD; i++)
+		close(fd[i]);
+	control_settle(control);
+	cr_expect_eq(counts().clients, 0);
+}
+
 Test(control, a_line_may_have_4096_bytes_and_no_more)
 {
 	char line[KVMM_CONTROL_REQUEST_BYTES + 1];
