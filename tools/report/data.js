@@ -106,15 +106,17 @@ function sampleAt(rec, x) {
 
 const isTimed = rec => rec.head.x === "us";
 
-function when(rec, x) {
+/* @fine: with hundredths of a second. */
+function when(rec, x, fine) {
 	if (!isTimed(rec))
 		return "request " + count(x);
 	const s = x / 1e6, two = v => String(v).padStart(2, "0");
+	const rest = fine ? (Math.floor(s * 100 % 6000 + 1e-6) / 100).toFixed(2).padStart(5, "0") : two(Math.floor(s % 60));
 	if (s < 60)
-		return s.toFixed(s < 10 ? 2 : 1) + " s";
+		return s.toFixed(s < 10 || fine ? 2 : 1) + " s";
 	if (s < 3600)
-		return Math.floor(s / 60) + " min " + two(Math.floor(s % 60)) + " s";
-	return Math.floor(s / 3600) + " h " + two(Math.floor(s % 3600 / 60)) + " min " + two(Math.floor(s % 60)) + " s";
+		return Math.floor(s / 60) + " min " + rest + " s";
+	return Math.floor(s / 3600) + " h " + two(Math.floor(s % 3600 / 60)) + " min " + rest + " s";
 }
 
 function span(rec, x) {

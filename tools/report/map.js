@@ -204,11 +204,11 @@ function explain(rec, i, cell) {
 	const run = runAt(rec, i, cell), state = stateOf(run.what), owner = ownerOf(run.what);
 	const b0 = blockAt(rec, run.lo), b1 = blockAt(rec, run.hi + 1) - 1;
 	const about = rec.head.cells < rec.head.blocks ? "about " : "";
-	const lines = [when(rec, rec.x[i])];
+	const fine = map.x1 - map.x0 < 3e8, lines = [when(rec, rec.x[i], fine)];
 	lines.push(about + (b0 === b1 ? "block " + count(b0) : "blocks " + count(b0) + " to " + count(b1) + ", a run of " + count(b1 - b0 + 1)));
 	lines.push(STATE_NAMES[state] + (owner === NOBODY ? "" : (state === CACHED ? ", filled by " : ", by ") + ownerName(rec, owner)));
-	lines.push((run.since ? "since " + when(rec, rec.x[run.since]) + ", for " + span(rec, rec.x[i] - rec.x[run.since]) : "from the beginning") +
-		(run.until + 1 < rec.x.length ? "; until " + when(rec, rec.x[run.until + 1]) : "; to the end"));
+	lines.push((run.since ? "since " + when(rec, rec.x[run.since], fine) + ", for " + span(rec, rec.x[i] - rec.x[run.since]) : "from the beginning") +
+		(run.until + 1 < rec.x.length ? "; until " + when(rec, rec.x[run.until + 1], fine) : "; to the end"));
 	if (rec.col.held)
 		lines.push("pool: " + (100 * rec.col.held[i] / rec.head.blocks).toFixed(1) + " % in use" +
 			(rec.col.free_runs ? ", " + count(rec.col.free_runs[i]) + " free runs" : "") +
