@@ -59,20 +59,24 @@ static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 {
 	u32 nr = 0, nr_named = 0;
 
+	for (u32 i = 0; i < lower->nr_items; i++)
+		nr_named += lower->item[i].state != ITEM_FREE && lower->item[i].is_named;
+	for (u32 b = 0; b < lower->nr_names; b++)
+		for (u32 i = lower->name[b]; i != KV_NONE; i = lower->item[i].next_name)
+			if (i >= lower->nr_items || ++nr > nr_named)
+				return complain(pool, "chain of names goes astray", b);
+	if (nr != nr_named)
+		return complain(pool, "names lost", nr);
+	/* Now that the chains can be gone along. */
 	for (u32 i = 0; i < lower->nr_items; i++) {
 		const struct item *item = &lower->item[i];
 
-		nr_named += item->state != ITEM_FREE && item->is_named;
 		if (item->state == ITEM_FREE || !item->is_named)
 			continue;
 		if (!item->is_up || item_find(lower, &item->name.key, item->name.domain) != i)
 			return complain(pool, "name on its way twice", i);
 	}
-	for (u32 b = 0; b < lower->nr_names; b++)
-		for (u32 i = lower->name[b]; i != KV_NONE; i = lower->item[i].next_name)
-			if (i >= lower->nr_items || ++nr > nr_named)
-				return complain(pool, "chain of names goes astray", b);
-	return nr == nr_named ? 0 : complain(pool, "names lost", nr);
+	return 0;
 }
 
 /* ---- batches ---- */
@@ -148,7 +152,9 @@ static int check_queue(const struct kvmm_pool *pool, const struct lower *lower)
 {
 	u32 nr = 0;
 
-	if (!heap_is_sound(lower))
+	for (u32 i = 0; i < min(lower->nr_heap, pool->nr_blocks); i++)
+		nr += lower->heap[i] >= pool->nr_blocks;
+	if (nr || lower->nr_heap > pool->nr_blocks || !heap_is_sound(lower))
 		return complain(pool, "queue", lower->nr_heap);
 	for (u32 i = 0; i < pool->nr_blocks; i++) {
 		const struct below *below = &lower->below[i];

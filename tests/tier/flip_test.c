@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A bit of what a pool knows of its tiers flips: the check notices, and the pool closes. */
+#include <criterion/criterion.h>
+
+#include "pool/tier/tier.h"
+#include "tests/tier/util.h"
+
+static struct kvmm_pool *pool;
+static struct lower *lower;
+
+static void flip_each_bit(const char *what, void *field, size_t bytes)
+{
+	u8 *byte = field;
+
+	for (u32 bit = 0; bit < 8 * bytes; bit++) {
+		byte[bit / 8] ^= 1u << bit % 8;
+		cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		cr_expect_eq(kvmm_tier_poll(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		byte[bit / 8] ^= 1u << bit % 8;
+		pool->gate &= ~GATE_POISONED;
+	}
+	cr_assert_eq(kvmm_validate(pool), 0, "%s", what);
+}
+
+#define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
+
+/* Keys 1 and 2 are below alone, 3 is clean, 4 is to go down, and somebody waits for that. */
+static kvmm_tier_op_t all_kinds(struct kvmm_tier *tier)
+{
+	kvmm_ref_t ref;
+	struct kvmm_tier_offload down = { .size = sizeof(down), .refs = &ref, .nr = 1 };
+	kvmm_tier_op_t op = { 0, 0 };
+
+	pool = make_cache(8, "lru");
+	attach(pool, tier);
+	lower = pool->lower;
+	cache_blocks(pool, 1, 4);
+	offload_keys(pool, 1, 2, KVMM_TIER_DROP);
+	offload_keys(pool, 3, 1, 0);
+	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(4, 1), &ref), 1);
+	cr_assert_eq(kvmm_tier_offload(pool, &down, &op), 0);
+	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
+	cr_assert_eq(lower->nr_heap, 1);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	return op;
+}
+
+static void flip_counts_and_lists(void)
+{
+	flip(lower, nr_used[false]);
+	flip(lower, nr_used[true]);
+	flip(lower, nr_heap);
+	flip(lower, nr_ops);
+	flip(lower, nr_over);
+	flip(lower, free_item[false]);
+	flip(lower, free_item[true]);
+	flip(lower, first_fetch);
+	flip(lower, first_ready);
+	for (u32 i = 0; i < lower->nr_names; i++)
+		flip_each_bit("bucket", &lower->name[i], sizeof(u32));
+}
+
+static void flip_things(kvmm_tier_op_t op)
+{
+	flip(&lower->below[lower->heap[0]], state);
+	flip(&lower->below[lower->heap[0]], pos);
+	flip_each_bit("heap", &lower->heap[0], sizeof(u32));
+	flip(lower->op[op.index].op, nr_left);
+	flip(lower->op[op.index].op, index);
+}
+
+Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
+{
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1 };
+	struct kvmm_tier *tier = make_tier(8);
+	kvmm_tier_op_t op = all_kinds(tier);
+
+	flip_counts_and_lists();
+	flip_things(op);
+	for (u32 i = 0; i < 10; i++)
+		cr_expect_geq(kvmm_tier_poll(pool), 0);
+	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
+	end_both(pool, tier);
+}
