@@ -178,17 +178,17 @@ static int cmd_events(struct kv_control_call *call)
 static int read_place(struct kv_control_call *call, struct kvmm_events *events,
 		      struct kvmm_snapshot *snap)
 {
-	u64 place[3];
+	u64 place[4];
 	int err = 0;
 
 	if (call->nr_args == 1)
 		return kvmm_snapshot_begin(events, snap);
-	if (call->nr_args != 4)
-		return kv_call_error(call, -EINVAL, "WATERMARK, MEDIUM and AT, or none of them");
+	if (call->nr_args != 5)
+		return kv_call_error(call, -EINVAL, "all that the last row said, or nothing");
 	for (u32 i = 0; i < ARRAY_SIZE(place) && !err; i++)
-		err = kv_call_number(call, i + 1, 0, i ? UINT32_MAX : UINT64_MAX, &place[i]);
+		err = kv_call_number(call, i + 1, 0, i % 3 ? UINT32_MAX : UINT64_MAX, &place[i]);
 	if (!err)
-		*snap = (struct kvmm_snapshot){ place[0], place[1], place[2] };
+		*snap = (struct kvmm_snapshot){ place[0], place[1], place[2], place[3] };
 	return err;
 }
 
@@ -213,17 +213,18 @@ static int cmd_names(struct kv_control_call *call)
 			return nr;
 		write_events(call->text, buf, nr, 0);
 	}
-	kv_text_printf(call->text, "%llu\t%s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t-\t-\t-\t-\t-\t-\t-\n",
-		       (llu)snap.watermark, nr ? "more" : "end", snap.at, snap.medium);
+	kv_text_printf(call->text, "%llu\t%s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t%llu\t-\t-\t-\t-\t-\t-\n",
+		       (llu)snap.watermark, nr ? "more" : "end", snap.at, snap.medium,
+		       (llu)snap.cursor);
 	return 0;
 }
 
 static const struct kv_command commands[] = {
 	{ "events", "POOL CURSOR MAX [names|requests|lookups|all]",
 	  "what came since CURSOR (or new), and the next one", KV_COMMAND_POOL, 2, 3, cmd_events },
-	{ "names", "POOL MAX [WATERMARK MEDIUM AT]",
-	  "all that is cached, in portions: go on with seq, block, position of the last row",
-	  KV_COMMAND_POOL, 1, 4, cmd_names },
+	{ "names", "POOL MAX [WATERMARK MEDIUM AT CURSOR]",
+	  "all that is cached, in portions: go on with seq, block, position, request of the last row",
+	  KV_COMMAND_POOL, 1, 5, cmd_names },
 	{ 0 },
 };
 

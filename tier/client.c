@@ -8,7 +8,7 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include "below.h"
 
 /* ---- coming ---- */
 
@@ -126,11 +126,29 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 
 /* ---- who is told at once ---- */
 
+/* No lock held. */
+static void tell_below(const struct kv_tier_client *client, struct kv_feed *feed)
+{
+	const struct below *below = client->tier->below;
+
+	if (below && below->ops->tell)
+		below->ops->tell(below->store, client->number, client->layout, feed);
+}
+
 void kv_tier_tell(struct kv_tier_client *client, struct kv_feed *feed)
 {
 	kv_lock(&client->tier->lock);
 	client->feed = feed;
 	kv_unlock(&client->tier->lock);
+	tell_below(client, feed);
+}
+
+bool kv_tier_next_below(struct kv_tier_client *client, u64 *cursor, struct kv_tier_name *name)
+{
+	const struct below *below = client->tier->below;
+
+	return below && below->ops->next_name &&
+	       below->ops->next_name(below->store, client->layout, cursor, name);
 }
 
 void client_tell(struct kvmm_tier *tier, const struct tslot *slot, u32 kind)
@@ -165,6 +183,7 @@ void kv_tier_leave(struct kv_tier_client *client)
 
 	if (READ_ONCE(tier->dead))
 		return;
+	tell_below(client, NULL);
 	kv_lock(&tier->lock);
 	KV_BUG_ON(client->writing);
 	tell_left(client);

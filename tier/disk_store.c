@@ -99,6 +99,16 @@ static int check(void *store)
 	return kvmm_disk_check(store);
 }
 
+static void tell(void *store, u32 number, u64 layout, struct kv_feed *feed)
+{
+	kv_disk_listen(store, number, layout, feed);
+}
+
+static bool next_name(void *store, u64 layout, u64 *cursor, struct kv_tier_name *name)
+{
+	return kv_disk_next_name(store, layout, cursor, name);
+}
+
 /* It stays the caller's. */
 static void close(void *store)
 {
@@ -121,6 +131,8 @@ static const struct kv_tier_ops disk_ops = {
 	.eventfd	= event,
 	.check		= check,
 	.glance		= glance,
+	.tell		= tell,
+	.next_name	= next_name,
 };
 
 #define DEFAULT_MAX	64u

@@ -117,4 +117,14 @@ struct kvmm_disk;
 struct kvmm_disk_stat;
 void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
 
+/*
+ * Names, of stores that remember them: KVMM_DISK_NAMES. Client @number of a tier is told of what is of
+ * @layout, all that is there included; @feed NULL: no longer. Takes the store's lock.
+ */
+struct kv_feed;
+struct kv_tier_name;
+void kv_disk_listen(struct kvmm_disk *disk, u32 number, u64 layout, struct kv_feed *feed);
+/* One that is there, from *@cursor on, which moves on; false: no more. Takes the store's lock. */
+bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name);
+
 #endif /* KV_DISK_H */

@@ -99,6 +99,10 @@ struct kv_tier_io {
  * @glance: its numbers in passing, without a lock; NULL: it has none to tell
  * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: nobody knows
  * @count: blocks that are there, and that had to go for others. NULL: nobody counts
+ * @tell: client @number, whose blocks are of @layout, is told there of what comes and goes, as soon as it
+ *	is decided; @feed NULL: no longer. NULL: nobody is told
+ * @next_name: one of @layout that is there, from *@cursor on, which begins with 0; false: no more. NULL:
+ *	nobody knows
  */
 struct kv_tier_ops {
 	const char *name;
@@ -114,6 +118,8 @@ struct kv_tier_ops {
 	void (*glance)(void *store, struct kvmm_disk_stat *stat);
 	int (*due)(void *store, u64 *due_ns);
 	void (*count)(void *store, u64 *nr_blocks, u64 *nr_dropped);
+	void (*tell)(void *store, u32 number, u64 layout, struct kv_feed *feed);
+	bool (*next_name)(void *store, u64 layout, u64 *cursor, struct kv_tier_name *name);
 };
 
 /* ---- the host tier ---- */
@@ -220,6 +226,9 @@ u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names,
 void kv_tier_tell(struct kv_tier_client *client, struct kv_feed *feed);
 /* One that is there, from slot *@at on, which moves on; false: no more. For who leaves. */
 bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_name *name);
+
+/* The same of the store below; *@cursor begins with 0. No lock held. */
+bool kv_tier_next_below(struct kv_tier_client *client, u64 *cursor, struct kv_tier_name *name);
 
 /* blocks, units, bytes, writing and evicted of @stat. */
 void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat);

@@ -75,6 +75,8 @@ enum {
 	KVMM_DISK_CREATE = 1u << 0,	/**< make the folder and the store if they are not there */
 	KVMM_DISK_RESET = 1u << 1,	/**< forget what is in it, whatever it is */
 	KVMM_DISK_BUFFERED = 1u << 2,	/**< through the page cache even where O_DIRECT is possible */
+	KVMM_DISK_NAMES = 1u << 3,	/**< remember names: events tell of records, see <kvmm/event.h>.
+					 *   32 bytes more for each slot of the index */
 };
 
 /**

@@ -290,12 +290,13 @@ KVMM_API int kvmm_event_parse(const char *text, size_t bytes, struct kvmm_event 
 /**
  * struct kvmm_snapshot - a walk over all that is cached; the caller's memory
  * @watermark: apply the events from this sequence number on to what the walk has given
- * @medium, @at: how far it has come
+ * @medium, @at, @cursor: how far it has come
  */
 struct kvmm_snapshot {
 	uint64_t watermark;
 	uint32_t medium;
 	uint32_t at;
+	uint64_t cursor;
 };
 
 /**

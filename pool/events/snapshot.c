@@ -67,26 +67,34 @@ static bool next_entry(struct kvmm_events *events, struct kvmm_snapshot *snap,
 	return false;
 }
 
+/* Of the host's tier, or of the disk below it. In a read section. */
+static bool find_below(struct lower *lower, struct kvmm_snapshot *snap, struct kv_tier_name *name)
+{
+	if (!lower)
+		return false;
+	return snap->medium == KVMM_MEDIUM_HOST ?
+	       kv_tier_next_name(lower->client, &snap->at, name) :
+	       kv_tier_next_below(lower->client, &snap->cursor, name);
+}
+
 static bool next_below(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		       struct kvmm_event *event)
 {
 	struct kv_tier_name name;
-	struct lower *lower;
 	bool found;
 
 	/* Pairs with kvmm_tier_detach(), as in events_attached(). */
 	kv_rcu_read_lock();
-	lower = lower_of(events->pool);
-	found = lower && kv_tier_next_name(lower->client, &snap->at, &name);
+	found = find_below(lower_of(events->pool), snap, &name);
 	kv_rcu_read_unlock();
 	if (!found) {
-		snap->medium = KVMM_NR_MEDIA;
+		snap->medium = snap->medium == KVMM_MEDIUM_HOST ? KVMM_MEDIUM_DISK : KVMM_NR_MEDIA;
 		return false;
 	}
 	*event = (struct kvmm_event){
 		.key = name.key, .domain = name.domain, .position = name.position,
 		.tokens = events->pool->block_tokens, .block = KVMM_EVENT_NO_BLOCK,
-		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_HOST,
+		.kind = KVMM_EVENT_STORED, .medium = snap->medium,
 	};
 	return true;
 }
@@ -96,7 +104,9 @@ static bool next_name(struct kvmm_events *events, struct kvmm_snapshot *snap,
 {
 	if (snap->medium == KVMM_MEDIUM_DEVICE && next_entry(events, snap, event))
 		return true;
-	return snap->medium == KVMM_MEDIUM_HOST && next_below(events, snap, event);
+	if (snap->medium == KVMM_MEDIUM_HOST && next_below(events, snap, event))
+		return true;
+	return snap->medium == KVMM_MEDIUM_DISK && next_below(events, snap, event);
 }
 
 int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,

@@ -113,7 +113,7 @@ Test(events_cmd, names_come_in_portions)
 	cache_keys(pool, 1, 3);
 	cr_expect_str_eq(events("names a 10"), "+1 +2 +3 end@0 ");
 	cr_expect_str_eq(events("names a 2"), "+1 +2 more@0 ");
-	cr_expect_str_eq(events("names a 2 0 0 2"), "+3 end@0 ");
+	cr_expect_str_eq(events("names a 2 0 0 2 0"), "+3 end@0 ");
 }
 
 Test(events_cmd, what_is_no_place_is_refused)
@@ -126,7 +126,7 @@ Test(events_cmd, what_is_no_place_is_refused)
 	cr_expect_str_eq(events("events b 0 10"), "!2");
 	cr_expect_str_eq(events("names a 10 0"), "!22");
 	cr_expect_str_eq(events("names a 0"), "!22");
-	cr_expect_str_eq(events("names a 10 0 77 4294967295"), "end@0 ");
+	cr_expect_str_eq(events("names a 10 0 77 4294967295 0"), "end@0 ");
 }
 
 Test(events_cmd, nothing_is_kept_for_who_does_not_come_back)

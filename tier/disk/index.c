@@ -41,6 +41,8 @@ void disk_index_exit(struct disk_index *index)
 {
 	kv_free(index->entry);
 	kv_free(index->class);
+	kv_free(index->known);
+	index->known = NULL;
 	index->entry = NULL;
 	index->class = NULL;
 }
@@ -96,19 +98,23 @@ static struct disk_entry *insert(struct disk_index *index, const struct disk_ent
 
 static int resize(struct disk_index *index, u32 nr_slots)
 {
-	struct disk_entry *old = index->entry;
+	struct disk_known *known = disk_names_resized(index, nr_slots), *old_known = index->known;
+	struct disk_entry *entry = kv_alloc_array(nr_slots, sizeof(*entry)), *old = index->entry;
 	u32 nr_old = index->nr_slots;
 
-	index->entry = kv_alloc_array(nr_slots, sizeof(*old));
-	if (!index->entry) {
-		index->entry = old;
+	if (!entry || !known != !old_known) {
+		kv_free(entry);
+		kv_free(known);
 		return -ENOMEM;
 	}
+	index->entry = entry;
+	index->known = known;
 	index->nr_slots = nr_slots;
 	for (u32 i = 0; i < nr_old; i++)
 		if (old[i].state)
-			insert(index, &old[i]);
+			disk_name_move(known, insert(index, &old[i]) - entry, old_known, i);
 	kv_free(old);
+	kv_free(old_known);
 	return 0;
 }
 
@@ -205,6 +211,7 @@ void disk_index_del(struct disk_index *index, struct disk_entry *entry)
 		if (distance(index, home, slot) < distance(index, hole, slot))
 			continue;
 		index->entry[hole] = index->entry[slot];
+		disk_name_move(index->known, hole, index->known, slot);
 		hole = slot;
 	}
 	index->entry[hole] = (struct disk_entry){ .state = DISK_EMPTY };
@@ -260,6 +267,8 @@ int disk_index_check(const struct disk_index *index)
 	u32 *classes = kv_alloc_array(DISK_MAX_CLASSES, sizeof(*classes));
 	int err = classes ? recount(index, classes) : -ENOMEM;
 
+	if (!err && !disk_names_are_sound(index))
+		err = broken("a name");
 	for (u32 i = 0; !err && i < index->nr_classes; i++)
 		if (classes[i] != index->class[i].nr)
 			err = broken("the number of a class");

@@ -26,6 +26,7 @@
 #include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/types.h>
+#include <kvmm/tier.h>
 
 #define DISK_MAX_CLASSES	1024u
 #define DISK_NR_VALUES		256u
@@ -88,6 +89,7 @@ struct disk_index {
 	struct disk_class	*class;		/* DISK_MAX_CLASSES of them */
 	u32			nr_classes;	/* ever used */
 	u32			nr_of_value[DISK_NR_VALUES];	/* live ones */
+	struct disk_known	*known;		/* by slot; NULL: names are not kept; see names.c */
 };
 
 int disk_index_init(struct disk_index *index);
@@ -107,6 +109,17 @@ void disk_index_set_value(struct disk_index *index, struct disk_entry *entry, u3
 /* The value that half of the live ones do not exceed. */
 u32 disk_index_median(const struct disk_index *index);
 int disk_index_check(const struct disk_index *index);
+
+/* ---- names.c; what it says there ---- */
+
+int disk_names_init(struct disk_index *index);
+/* Room for so many slots, if names are kept; else NULL. */
+struct disk_known *disk_names_resized(const struct disk_index *index, u32 nr_slots);
+/* @to NULL: they are not. */
+void disk_name_move(struct disk_known *to, u32 to_slot, const struct disk_known *from, u32 from_slot);
+u64 disk_names_bytes(const struct disk_index *index);
+/* Is each the name of its fingerprint? */
+bool disk_names_are_sound(const struct disk_index *index);
 
 static inline u32 disk_entry_bytes(const struct disk_index *index, const struct disk_entry *entry)
 {
@@ -224,6 +237,12 @@ struct disk_drain {
 	bool			busy;		/* one is under way */
 };
 
+/* A pool that is told of names. */
+struct disk_listener {
+	struct kv_feed		*feed;		/* borrowed; NULL: nobody */
+	u64			layout;		/* of records that it can find */
+};
+
 struct disk_counts {
 	u64 nr_put, put_bytes, nr_got, got_bytes, nr_missed, nr_overtaken, nr_damaged, nr_foreign,
 	    nr_found, nr_scanned, nr_reclaimed, nr_dropped, nr_reinserted, nr_copied, nr_buffered,
@@ -269,6 +288,7 @@ struct kvmm_disk {
 	struct disk_rec		**done_end;	/* ->lock */
 	u32			nr_active;	/* ->lock; transfers not finished, waiting ones too */
 	struct disk_counts	count;		/* ->lock */
+	struct disk_listener	listener[KVMM_TIER_CLIENTS];	/* ->lock */
 
 	u32			tick;		/* atomic; another transfer is finished */
 	struct kv_lock		queue_lock;
@@ -414,6 +434,27 @@ int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 /* ---- recover.c ---- */
 
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr);
+
+/* ---- names.c, under the lock where not said otherwise ---- */
+
+void __disk_entry_name(struct kvmm_disk *disk, struct disk_fp fp, const struct kvmm_disk_name *name,
+		 u64 position);
+void __disk_tell(struct kvmm_disk *disk, const struct disk_entry *entry, u32 kind);
+
+/* The entry of @fp, which was added just now, is called so. */
+static inline void disk_entry_name(struct kvmm_disk *disk, struct disk_fp fp,
+			     const struct kvmm_disk_name *name, u64 position)
+{
+	if (disk->index.known)
+		__disk_entry_name(disk, fp, name, position);
+}
+
+/* A LIVE one can be found from now on, or is about to go. */
+static inline void disk_tell(struct kvmm_disk *disk, const struct disk_entry *entry, u32 kind)
+{
+	if (disk->index.known)
+		__disk_tell(disk, entry, kind);
+}
 
 static inline bool disk_is_dead(const struct kvmm_disk *disk)
 {

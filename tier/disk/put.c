@@ -12,6 +12,8 @@
 
 #include <kv/mem.h>
 
+#include <kvmm/event.h>
+
 #include "internal.h"
 
 static bool put_is_good(const struct kvmm_disk *disk, const struct kvmm_disk_put *put)
@@ -85,6 +87,7 @@ static int place(struct kvmm_disk *disk, struct disk_rec *rec)
 		.fp = rec->fp, .segment = rec->segment, .page = rec->page, .class = class,
 		.value = header->value, .state = DISK_WRITING,
 	});
+	disk_entry_name(disk, rec->fp, &header->name, header->position);
 	disk->count.nr_copied += !!rec->bounce;
 	return 0;
 }
@@ -192,6 +195,7 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 		return;
 	}
 	disk_index_set_state(&disk->index, entry, DISK_LIVE);
+	disk_tell(disk, entry, KVMM_EVENT_STORED);
 	disk->seg[rec->segment].table[rec->slot] = *rec->header;
 	disk->count.nr_put++;
 	disk->count.put_bytes += rec->bytes;

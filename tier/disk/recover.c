@@ -201,6 +201,7 @@ static int add_record(struct kvmm_disk *disk, u32 segment, const struct kv_disk_
 		.fp = fp, .segment = segment, .page = record->page, .class = class,
 		.value = record->value, .state = DISK_LIVE,
 	});
+	disk_entry_name(disk, fp, &record->name, record->position);
 	return 0;
 }
 

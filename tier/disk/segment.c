@@ -17,6 +17,8 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
+#include <kvmm/event.h>
+
 #include "internal.h"
 
 /* Segments in a row with failed writes after which nothing is written any more. */
@@ -31,6 +33,8 @@ void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry)
 void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry)
 {
 	disk->seg[entry->segment].nr_entries--;
+	if (entry->state == DISK_LIVE)
+		disk_tell(disk, entry, KVMM_EVENT_REMOVED);
 	disk_index_del(&disk->index, entry);
 }
 

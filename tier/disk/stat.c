@@ -18,7 +18,8 @@ static void fill_index(const struct disk_index *index, struct kvmm_disk_stat *st
 	stat->nr_records = index->nr_live;
 	stat->nr_pending = index->nr - index->nr_live;
 	stat->record_bytes = index->live_bytes;
-	stat->index_bytes = (u64)index->nr_slots * sizeof(*index->entry);
+	stat->index_bytes = (u64)index->nr_slots * sizeof(*index->entry) +
+			    disk_names_bytes(index);
 }
 
 static void fill_state(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat)

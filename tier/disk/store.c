@@ -117,13 +117,16 @@ static void open_queue(struct kvmm_disk *disk, u32 io)
 
 /* ---- opening and closing ---- */
 
+#define ALL_FLAGS \
+	(KVMM_DISK_CREATE | KVMM_DISK_RESET | KVMM_DISK_BUFFERED | KVMM_DISK_NAMES)
+
 static int check_attr(const struct kvmm_disk_attr *attr)
 {
 	u32 bytes = attr->segment_bytes;
 
 	if (!attr->path || attr->io >= KVMM_DISK_NR_IOS || attr->depth > MAX_DEPTH)
 		return -EINVAL;
-	if (attr->flags & ~(KVMM_DISK_CREATE | KVMM_DISK_RESET | KVMM_DISK_BUFFERED))
+	if (attr->flags & ~ALL_FLAGS)
 		return -EINVAL;
 	if (attr->nr_layouts && !attr->layouts)
 		return -EINVAL;
@@ -204,6 +207,8 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 		return -ENOMEM;
 	init(new, &own);
 	err = disk_index_init(&new->index);
+	if (!err && own.flags & KVMM_DISK_NAMES)
+		err = disk_names_init(&new->index);
 	if (!err)
 		err = open_files(new, &own);
 	if (!err) {

@@ -228,7 +228,7 @@ static int from_socket(const struct options *opt, const struct printer *printer)
 /* Of an answer; the last row says where to go on: 1, or 0 that was all. -1: it makes no sense. */
 static int show_names(const struct printer *printer, char *text, char *place, size_t bytes)
 {
-	unsigned long long watermark;
+	unsigned long long watermark, cursor;
 	unsigned int at, medium;
 	struct kvmm_event event;
 	char kind[8];
@@ -243,10 +243,10 @@ static int show_names(const struct printer *printer, char *text, char *place, si
 			print_event(printer, &event);
 			continue;
 		}
-		if (sscanf(line, "%llu\t%7s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u", &watermark, kind, &at,
-			   &medium) != 4)
+		if (sscanf(line, "%llu\t%7s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t%llu", &watermark, kind, &at,
+			   &medium, &cursor) != 5)
 			return -1;
-		snprintf(place, bytes, " %llu %u %u", watermark, medium, at);
+		snprintf(place, bytes, " %llu %u %u %llu", watermark, medium, at, cursor);
 		return !strcmp(kind, "more");
 	}
 	return -1;
@@ -256,7 +256,7 @@ static int names(const struct options *opt, const struct printer *printer)
 {
 	struct client client;
 	struct answer answer = { 0 };
-	char place[64] = "";
+	char place[80] = "";
 	int more = 1;
 
 	if (client_open(&client, opt->socket))
