@@ -167,7 +167,8 @@ static int add_request(struct folder *folder, const struct seen *seen, u64 first
 	for (u32 i = 0; i < req.nr_ids; i++) {
 		u32 from = (u32)min_u64((u64)i * folder->per, seen->nr_keys);
 		u32 nr = (u32)min_u64(folder->per, seen->nr_keys - from);
-		int number = number_of(folder, seen->key + from, nr), err;
+		const kvmm_key_t *keys = nr ? seen->key + from : NULL;
+		int number = number_of(folder, keys, nr), err;
 
 		err = number < 0 ? number : trace_add_id(trace, (u64)number);
 		if (err)

@@ -1,0 +1,160 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm-trace and kvmm-events: what a replay tells becomes a trace, whose replay is the same.
+
+Run from the object tree. Exactly the same, since the traces that are made up here have numbers of 512
+tokens: the same hits for each request, the same evictions, byte for byte the same trace where all of its
+blocks have keys. Times are exact to the millisecond, which is what they have.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+TREE = os.environ.get("KVMM_SRCTREE", ".")
+ENV = {k: v for k, v in os.environ.items() if k not in ("KVMM_SOCKET", "KVMM_SOCKET_DIR")}
+good = bad = 0
+
+
+def check(ok, what):
+    global good, bad
+    good += bool(ok)
+    bad += not ok
+    if not ok:
+        print("failed:", what)
+
+
+def run(*args, stdin=None):
+    return subprocess.run(args, capture_output=True, timeout=120, env=ENV, input=stdin)
+
+
+def replay(mode, blocks, tokens, trace, *more):
+    done = run("tools/kvmm-replay", mode, "--blocks", str(blocks), "--block-tokens", str(tokens),
+               "--json", "--no-progress", *more, trace)
+    check(done.returncode == 0, f"replay {mode} {tokens}: {done.stderr.decode()}")
+    row = json.loads(done.stdout)
+    return {k: row[k] for k in row if k in ("hits", "misses", "evictions", "fp", "accesses",
+                                            "hit_tokens", "input_tokens", "rejected")}
+
+
+def in_order(path):
+    """A trace whose numbers are in the order in which they come first."""
+    names, out = {}, []
+    with open(path) as file:
+        for row in map(json.loads, file):
+            row["hash_ids"] = [names.setdefault(n, len(names)) for n in row["hash_ids"]]
+            out.append(row)
+    first = out[0]["timestamp"]
+    return [{**row, "timestamp": row["timestamp"] - first} for row in out]
+
+
+def check_round_trip(folder, trace, mode, blocks, tokens):
+    events, again = f"{folder}/events", f"{folder}/again.jsonl"
+    first = replay(mode, blocks, tokens, trace, "--events", events)
+    done = run("tools/kvmm-trace", "record", events, "-o", again, "--json")
+    check(done.returncode == 0, f"record: {done.stderr.decode()}")
+    said = json.loads(done.stdout)
+    check(not any(said[k] for k in ("lost_events", "broken", "odd", "split", "rounded")), said)
+    check(first["hits"] > 0 and first["evictions"] > 0, "nothing to compare")
+    check(replay(mode, blocks, tokens, again) == first, f"{mode}, blocks of {tokens}")
+    if tokens == 512:
+        check(in_order(trace) == in_order(again), "not the same trace")
+
+
+def check_convert(folder, trace):
+    for kind in ("azure", "lengths"):
+        paths = [trace, *(f"{folder}/{kind}{i}.csv" for i in range(3))]
+        for source, out in zip(paths, paths[1:]):
+            check(run("tools/kvmm-trace", "convert", "--to", kind, "-o", out, source).returncode
+                  == 0, f"to {kind}")
+        # An Azure trace begins when its first request comes.
+        with open(paths[2]) as a, open(paths[3]) as b:
+            check(a.read() == b.read(), f"{kind} is not what it was")
+    done = run("tools/kvmm-trace", "convert", trace)
+    with open(trace) as file:
+        check([json.loads(x) for x in file] ==
+              [json.loads(x) for x in done.stdout.decode().splitlines()], "convert to the same")
+
+
+def check_live(folder, trace):
+    """A replay that is looked at by its control socket."""
+    sock = f"{folder}/sock"
+    os.mkdir(sock, 0o700)
+    path = f"{sock}/replay.sock"
+    with subprocess.Popen(["tools/kvmm-replay", "seq", "--blocks", "400", "--control", sock,
+                           "--slow", "2000", "--no-progress", trace], env=ENV,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as engine:
+        for _ in range(1500):
+            names = run("tools/kvmm-events", "names", "--socket", path, "--json")
+            if names.returncode == 0 and names.stdout:
+                break
+            time.sleep(0.02)
+        check(names.stdout and all(json.loads(x)["kind"] == "stored"
+                                   for x in names.stdout.decode().splitlines()), "names")
+        tail = run("tools/kvmm-events", "tail", "--socket", path, "-n", "20", "--json")
+        rows = [json.loads(x) for x in tail.stdout.decode().splitlines()]
+        check(len(rows) == 20 and all("seq" in row for row in rows), "tail")
+        out = f"{folder}/live.jsonl"
+        done = run("tools/kvmm-trace", "record", "--socket", path, "--requests", "20", "-o", out,
+                   "--json")
+        check(done.returncode == 0 and json.loads(done.stdout)["requests"] >= 20, "live trace")
+        lookups = run("tools/kvmm-trace", "record", "--socket", path, "--requests", "5", "--from",
+                      "lookups", "-o", out, "--json")
+        check(lookups.returncode == 0 and json.loads(lookups.stdout)["requests"] >= 4,
+              f"lookups: {lookups}")
+        engine.kill()
+    check(run("tools/kvmm-events", "tail", "--socket", path).returncode == 1, "no engine")
+
+
+def check_decode(folder):
+    batches, tokens = b"", 0
+    for name in ("map-stored", "array-mixed", "sglang-mixed", "map-tokens", "array-tokens"):
+        with open(f"{TREE}/tests/ctl/vectors/{name}.hex") as file:
+            batches += bytes.fromhex(file.read())
+    done = run("tools/kvmm-events", "decode", "--json", stdin=batches)
+    rows = [json.loads(x) for x in done.stdout.decode().splitlines()]
+    check(done.returncode == 0 and len(rows) == 5, "decode")
+    tokens = [e["token_ids"] for e in rows[3]["events"]]
+    check(tokens == [[0, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1], []], tokens)
+    check(rows[3]["events"] == rows[4]["events"], "maps and arrays say the same")
+    check(rows[1]["events"][-1] == {"type": "AllBlocksCleared"}, "cleared")
+    check(run("tools/kvmm-events", "decode", stdin=batches[:-1]).returncode == 2, "cut off")
+    check(run("tools/kvmm-events", "decode", stdin=b"\xc1").returncode == 2, "no batch")
+
+
+def check_usage(folder):
+    empty = f"{folder}/empty"
+    with open(empty, "w") as file:
+        file.write("no event\n")
+    for args in (["kvmm-events"], ["kvmm-events", "tail", "--what", "x"], ["kvmm-events", "record"],
+                 ["kvmm-trace"], ["kvmm-trace", "convert"], ["kvmm-trace", "record", empty],
+                 ["kvmm-trace", "convert", empty], ["kvmm-trace", "record", "--json", empty],
+                 ["kvmm-trace", "record", f"{folder}/none"]):
+        done = run("tools/" + args[0], *args[1:])
+        check(done.returncode == 2 and done.stderr, f"{args}: {done.returncode}")
+    for tool in ("kvmm-events", "kvmm-trace"):
+        done = run("tools/" + tool, "--help")
+        check(done.returncode == 0 and b"Example" in done.stdout, f"{tool} --help")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        trace = f"{folder}/trace.jsonl"
+        with open(trace, "wb") as file:
+            file.write(run("tools/kvmm-replay", "generate", "--requests", "300", "--seed", "7",
+                           "chat").stdout)
+        check_round_trip(folder, trace, "seq", 500, 512)
+        check_round_trip(folder, trace, "seq", 8000, 64)
+        check_round_trip(folder, trace, "conc", 1000, 512)
+        check_convert(folder, trace)
+        check_live(folder, trace)
+        check_decode(folder)
+        check_usage(folder)
+    print(f"{good} passed, {bad} failed")
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
