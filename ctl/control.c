@@ -24,6 +24,7 @@
 #define GRACE_NS	1000000000ull	/* who has not asked for anything by then may have to go */
 #define SECOND_NS	1000000000ull
 #define COST_SHARE	8u		/* a client has the thread for at most so much of the time: 1/8 */
+#define COST_MAX_NS	50000000ull	/* more is not the answer's doing: the thread did not run */
 #define GLANCE_NS	1000000ull	/* lines that allocators write are read no more often */
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
@@ -145,7 +146,8 @@ static u64 until_due(const struct kv_peer *peer, u64 now)
 /* By number, and by the time that the answer took: who asks for long ones gets fewer. */
 static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
-	u64 took = kv_clock_ns() - now, price = SECOND_NS / control->attr.max_rate;
+	u64 took = min(kv_clock_ns() - now, COST_MAX_NS);
+	u64 price = SECOND_NS / control->attr.max_rate;
 
 	peer->due_ns = max(peer->due_ns, now) + max(price, took * COST_SHARE);
 }

@@ -93,7 +93,7 @@ static void *write_pools(void *arg)
 static int come(void)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = 20 };
+	struct timeval patience = { .tv_sec = 300 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	strcpy(addr.sun_path, kvmm_control_path(control));
@@ -213,6 +213,7 @@ static int open_all(const char *dir)
 	attr.dir = dir;
 	attr.flags = KVMM_CONTROL_THREAD;
 	attr.max_rate = 1000000;
+	attr.idle_ms = attr.output_ms = 600000;	/* of a machine that has other things to do */
 	if (!err)
 		err = kvmm_control_open(&attr, &control);
 	if (!err)
