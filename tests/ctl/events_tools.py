@@ -84,7 +84,7 @@ def check_live(folder, trace):
     os.mkdir(sock, 0o700)
     path = f"{sock}/replay.sock"
     with subprocess.Popen(["tools/kvmm-replay", "seq", "--blocks", "400", "--control", sock,
-                           "--slow", "2000", "--no-progress", trace], env=ENV,
+                           "--slow", "50000", "--no-progress", trace], env=ENV,
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as engine:
         for _ in range(1500):
             names = run("tools/kvmm-events", "names", "--socket", path, "--json")
