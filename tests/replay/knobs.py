@@ -4,8 +4,6 @@
 
 Run from the object tree.
 """
-import ctypes
-import glob
 import os
 import subprocess
 import sys
@@ -76,18 +74,30 @@ def run(folder, settings):
     return subprocess.run([TOOL, *RUN, "--config", path], capture_output=True, text=True, timeout=100)
 
 
+LIST = """
+import ctypes, glob, os
+library = ctypes.CDLL(os.path.abspath(glob.glob("libkvmm.so*")[0]))
+library.kvmm_config_key.restype = ctypes.c_char_p
+number = 0
+while (key := library.kvmm_config_key(number)):
+    print(key.decode())
+    number += 1
+"""
+
+
 def all_keys():
-    library = ctypes.CDLL(os.path.abspath(glob.glob("libkvmm.so*")[0]))
-    library.kvmm_config_key.restype = ctypes.c_char_p
-    keys = []
-    while (key := library.kvmm_config_key(len(keys))):
-        keys.append(key.decode())
-    return keys
+    """None: a library with sanitizers cannot be loaded here."""
+    done = subprocess.run([sys.executable, "-c", LIST], capture_output=True, text=True, timeout=100)
+    return None if done.returncode else done.stdout.split()
 
 
 def main():
-    check(f"{len(USED)} keys are of use, {len(REFUSED)} are refused: all that there are",
-          sorted([*USED, *REFUSED]) == sorted(all_keys()))
+    keys = all_keys()
+    if keys is None:
+        print("skipped: libkvmm.so cannot be loaded, so its keys are not known")
+    else:
+        check(f"{len(USED)} keys are of use, {len(REFUSED)} are refused: all that there are",
+              sorted([*USED, *REFUSED]) == sorted(keys))
     with tempfile.TemporaryDirectory() as folder:
         for key, (value, more) in USED.items():
             without, with_it = run(folder, {**BASE, **more}), run(folder, {**BASE, **more, key: value})
