@@ -11,57 +11,51 @@ const char *kvmm_version(void)
 	return VERSION;
 }
 
+static const struct {
+	int err;
+	const char *text;
+} errors[] = {
+	{ -EINVAL,		"invalid argument" },
+	{ -ENOSPC,		"not enough free blocks" },
+	{ -ENOMEM,		"out of host memory" },
+	{ -ESTALE,		"stale handle: what it named is gone" },
+	{ -EBUSY,		"in use" },
+	{ -ENOENT,		"no such thing" },
+	{ -EUCLEAN,		"metadata is inconsistent" },
+	{ -EIO,			"input or output failed" },
+	{ -EAGAIN,		"would have to wait, try again" },
+	{ -EOPNOTSUPP,		"not supported here" },
+	{ -EEXIST,		"exists already" },
+	{ -EOVERFLOW,		"number too large" },
+	{ -EOWNERDEAD,		"not usable in a child process after fork" },
+	{ -ECHILD,		"not usable in a child process after fork" },
+	{ -ENODEV,		"no such device, or no driver for it" },
+	{ -ENXIO,		"no such device address" },
+	{ -EALREADY,		"done already" },
+	{ -EBADMSG,		"damaged: not what was written" },
+	{ -ENOBUFS,		"buffer too small" },
+	{ -ECANCELED,		"taken back" },
+	{ -EROFS,		"nothing can be written any more" },
+	{ -EPERM,		"not permitted" },
+	{ -EPROTONOSUPPORT,	"of a version that is not supported" },
+	{ -ETIMEDOUT,		"took too long" },
+	{ -EADDRINUSE,		"somebody listens there already" },
+	{ -ECONNREFUSED,	"nobody listens there" },
+	{ -ECONNRESET,		"the other side has gone" },
+	{ -EPIPE,		"the other side does not listen any more" },
+	{ -EACCES,		"no access" },
+	{ -EMFILE,		"too many open files" },
+	{ -ENAMETOOLONG,	"name too long" },
+	{ -E2BIG,		"too many, or too much" },
+	{ -ELOOP,		"a link, where none may be" },
+	{ -ENOTDIR,		"no folder" },
+};
+
 /* Our own words: strerror() is neither thread safe nor specific. */
 const char *kvmm_strerror(int err)
 {
-	switch (err) {
-	case -EINVAL:
-		return "invalid argument";
-	case -ENOSPC:
-		return "not enough free blocks";
-	case -ENOMEM:
-		return "out of host memory";
-	case -ESTALE:
-		return "stale handle: what it named is gone";
-	case -EBUSY:
-		return "in use";
-	case -ENOENT:
-		return "no such thing";
-	case -EUCLEAN:
-		return "metadata is inconsistent";
-	case -EIO:
-		return "input or output failed";
-	case -EAGAIN:
-		return "would have to wait, try again";
-	case -EOPNOTSUPP:
-		return "not supported here";
-	case -EEXIST:
-		return "exists already";
-	case -EOVERFLOW:
-		return "number too large";
-	case -EOWNERDEAD:
-	case -ECHILD:
-		return "not usable in a child process after fork";
-	case -ENODEV:
-		return "no such device, or no driver for it";
-	case -ENXIO:
-		return "no such device address";
-	case -EALREADY:
-		return "done already";
-	case -EBADMSG:
-		return "damaged: not what was written";
-	case -ENOBUFS:
-		return "buffer too small";
-	case -ECANCELED:
-		return "taken back";
-	case -EROFS:
-		return "nothing can be written any more";
-	case -EPERM:
-		return "not permitted";
-	case -EPROTONOSUPPORT:
-		return "of a version that is not supported";
-	case -ETIMEDOUT:
-		return "took too long";
-	}
+	for (u32 i = 0; i < ARRAY_SIZE(errors); i++)
+		if (errors[i].err == err)
+			return errors[i].text;
 	return err >= 0 ? "success" : "unknown error";
 }

@@ -122,7 +122,9 @@ Test(log, each_bug_is_counted_and_each_place_speaks_once)
 static const int errors[] = {
 	-EINVAL, -ENOSPC, -ENOMEM, -ESTALE, -EBUSY, -ENOENT, -EUCLEAN, -EIO, -EAGAIN,
 	-EOPNOTSUPP, -EEXIST, -EOVERFLOW, -EOWNERDEAD, -ENODEV, -ENXIO, -EALREADY,
-	-ETIMEDOUT, 0, -EXFULL,
+	-EBADMSG, -ENOBUFS, -ECANCELED, -EROFS, -EPERM, -EPROTONOSUPPORT, -ETIMEDOUT, -EADDRINUSE,
+	-ECONNREFUSED, -ECONNRESET, -EPIPE, -EACCES, -EMFILE, -ENAMETOOLONG, -E2BIG, -ELOOP, -ENOTDIR,
+	0, -EXFULL,
 };
 
 Test(strerror, each_error_has_words_of_its_own)
