@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kvmm-stat, kvmm-defrag and kvmm-migrate against a replay in progress and the toy engine.
+"""kvmm-stat, kvmm-defrag and kvmm-migrate against a replay in progress and samples.
 
 Run from the object tree. What tools print is compared with what they print as JSON and with each other;
 exit codes are looked at. A server that is none is not believed.
@@ -100,6 +100,17 @@ def refusals(engine):
     check(engine.tool("migrate", "status").returncode == 0, "status")
 
 
+def migrate(engine):
+    out = engine.tool("migrate", "start", "--pool", "decode", "spare", "43", "--wait", "10")
+    check(out.returncode == 1, "no such sequence")
+    out = engine.tool("migrate", "start", "--pool", "decode", "spare", "42", "--wait", "10", "--json")
+    row = json.loads(out.stdout)[0] if not out.returncode else {}
+    check((row.get("phase"), row.get("copied"), row.get("verified")) == ("done", 75, 75), out.stderr)
+    check(engine.proc.wait(timeout=30) == 0, "the engine sees that it has gone")
+    engine.log.seek(0)
+    check(engine.log.read() == "sequence 42: 0 range here, 1 there\n", "it is there")
+
+
 def settings(engine):
     out = engine.tool("defrag", "set", "--live", "--json", "watermark_high", "30")
     check(json.loads(out.stdout) == [{"name": "watermark_high", "before": 0, "value": 30}], out.stdout)
@@ -174,6 +185,8 @@ def main():
         refusals(engine)
         settings(engine)
         defrag(engine)
+    with Engine("steer.sock", "samples/steer") as engine:
+        migrate(engine)
     false_servers()
     toy()
     print(f"{good} passed, {bad} failed")
