@@ -216,6 +216,7 @@ struct disk_req {
 	u32			old_segment;	/* of a copy: where it was read */
 	u32			old_page;
 	u64			old_seq;
+	u64			flushes_seq;	/* of a flush: as disk->flushed_seq, once it is over */
 	bool			waited_for;	/* a thread waits: no completions */
 	bool			aborted;	/* ->lock */
 	struct disk_rec		*rec;
@@ -277,6 +278,7 @@ struct kvmm_disk {
 	struct disk_seg		*seg;		/* ->lock */
 	u64			file_bytes;	/* ->lock */
 	u64			seq;		/* ->lock; the last one given out */
+	u64			flushed_seq;	/* ->lock; heads up to that one are on disk for good */
 	u32			open;		/* ->lock; KV_NONE: none */
 	u32			nr_failed;	/* ->lock; in a row: segments with failed writes */
 	bool			read_only;	/* ->lock */

@@ -318,6 +318,8 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct
 	if (err)
 		return err;
 	read_heads(disk, scan, nr);
+	/* Whoever wrote them is gone, and the superblock was flushed since. */
+	disk->flushed_seq = disk->seq;
 	for (u32 i = 0; i < nr; i++)
 		order[i] = i;
 	sort_by_seq(disk, order, nr);

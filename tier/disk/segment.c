@@ -10,7 +10,13 @@
  * sealed; its entries go, and what lies in it is void with the new head, since no record of it has the
  * new number. Readers that are still at it find records that are not theirs, and miss.
  *
- * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one.
+ * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its segment
+ * is valid again. A younger segment that says which of those records are dead must be there then. So none
+ * is used again before all heads up to then are on disk for good. The flush of a seal sees to that, since
+ * the head of the next segment is written before it.
+ *
+ * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one; a flush if
+ * a segment is full before the flush behind the one before it is over.
  */
 #include <string.h>
 
@@ -153,9 +159,11 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 	disk_io_queue(disk, &req->io[0]);
 }
 
+/* Heads are written under the lock: all that have a number by now are among what it is about. */
 static void start_flush(struct kvmm_disk *disk, struct disk_req *req)
 {
 	req->kind = DISK_FLUSH;
+	req->flushes_seq = disk->seq;
 	req->io[0].io.op = KV_FILE_DATASYNC;
 	req->io[0].io.nr_iov = 0;
 	req->io[0].nr_retries = 0;
@@ -178,6 +186,8 @@ void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
 		start_flush(disk, req);
 		req = NULL;
 	} else {
+		if (!io->err)
+			disk->flushed_seq = max(disk->flushed_seq, req->flushes_seq);
 		sealed(disk, seg, is_flush);
 		choose_next(disk);
 		disk_req_unlink(req);
@@ -294,6 +304,26 @@ static int extend_file(struct kvmm_disk *disk, u32 segment)
 	return 0;
 }
 
+/*
+ * Before a segment is used again: power may take no head back that says of an older one that it is void. A
+ * record in there would be valid again, and what says here that it is dead be gone.
+ */
+static int flush_heads(struct kvmm_disk *disk)
+{
+	int err;
+
+	if (disk->flushed_seq == disk->seq)
+		return 0;
+	err = kv_file_datasync(disk->ops, disk->file);
+	if (err) {
+		disk->count.nr_sync_errors++;
+		count_failures(disk, true);
+		return err;
+	}
+	disk->flushed_seq = disk->seq;
+	return 0;
+}
+
 /* One without entries: a free one, a new one, or the oldest. */
 static int find_segment(struct kvmm_disk *disk, u32 *segment)
 {
@@ -311,8 +341,10 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 	*segment = oldest_sealed(disk);
 	if (*segment == KV_NONE)
 		return is_sealing(disk) ? -EAGAIN : err;
-	empty_segment(disk, *segment);
-	return 0;
+	err = flush_heads(disk);
+	if (!err)
+		empty_segment(disk, *segment);
+	return err;
 }
 
 static int write_head(struct kvmm_disk *disk, u32 segment, u64 seq)
