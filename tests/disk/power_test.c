@@ -141,3 +141,41 @@ Test(disk_power, nothing_is_used_again_where_the_flush_before_it_fails)
 	cr_expect_eq(disk_test_stat(disk).nr_write_errors, 0);
 	cr_expect_geq(disk->seg[1].seq, NR_SEGMENTS + 2);
 }
+
+static bool copies(void)
+{
+	for (const struct disk_req *req = disk->reqs; req; req = req->next)
+		if (req->kind == DISK_COPY_PUT)
+			return true;
+	return false;
+}
+
+/* Its segment is the next to be used again; a copy of it has a place in the last one, and waits. */
+static void begin_to_copy(u32 n)
+{
+	kvmm_disk_close(disk);
+	sim.no_queue = true;
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(disk_test_write(disk, n, 0), 0);
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(disk_test_read(disk, n), 0);
+	fill_up_to(3);
+	for (u32 i = 0; i < 9 && !copies(); i++)
+		disk_io_progress(disk, false);
+	cr_assert(copies());
+}
+
+Test(disk_power, what_is_wiped_while_it_goes_along_does_not_come_back_from_its_new_place)
+{
+	u32 from;
+
+	begin_to_copy(WIPED);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	from = sim.nr_steps;
+	disk_io_drain(disk);
+	for (u32 i = from; i <= sim.nr_steps; i++) {
+		sim_disk_crash(&after, &sim, &(struct sim_crash){ .nr_steps = i });
+		cr_expect_eq(read_after_crash(WIPED), -ENOENT, "after step %u of %u", i, sim.nr_steps);
+	}
+}

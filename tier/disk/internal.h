@@ -235,7 +235,8 @@ struct disk_drain {
 	u32			segment;
 	u32			nr, next;
 	struct disk_entry	*entry;		/* as they were */
-	bool			busy;		/* one is under way */
+	bool			busy;		/* one is under way: */
+	struct disk_fp		fp;		/* its name, if busy */
 };
 
 /* A pool that is told of names. */
@@ -385,6 +386,8 @@ int disk_segments_check(struct kvmm_disk *disk);
 /* Under the lock: choose what goes along of a segment that will be used again. */
 void disk_drain_begin(struct kvmm_disk *disk, u32 segment);
 void disk_drain_end(struct kvmm_disk *disk);
+/* Until no record of that name is under way. No lock held. */
+void disk_drain_wait(struct kvmm_disk *disk, struct disk_fp fp);
 /* Start the next record, unless one is under way. Takes the lock. */
 void disk_drain_step(struct kvmm_disk *disk);
 /* It was read, or written. Under no lock. */

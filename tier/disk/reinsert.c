@@ -135,6 +135,7 @@ static bool take_next(struct kvmm_disk *disk, struct disk_rec *rec)
 			continue;
 		rec->bytes = disk_entry_bytes(&disk->index, entry);
 		drain->busy = true;
+		drain->fp = rec->fp;
 		return true;
 	}
 	return false;
@@ -186,6 +187,24 @@ void disk_drain_step(struct kvmm_disk *disk)
 		copy_ends(disk, NULL);
 	}
 	kv_unlock(&disk->lock);
+}
+
+static bool is_at(struct kvmm_disk *disk, struct disk_fp fp)
+{
+	const struct disk_drain *drain = &disk->drain;
+	bool is;
+
+	kv_lock(&disk->lock);
+	is = drain->busy && drain->fp.word[0] == fp.word[0] && drain->fp.word[1] == fp.word[1];
+	kv_unlock(&disk->lock);
+	return is;
+}
+
+/* Without its entry a record is not begun again, so there is one to wait for at most. */
+void disk_drain_wait(struct kvmm_disk *disk, struct disk_fp fp)
+{
+	while (is_at(disk, fp))
+		disk_io_progress(disk, true);
 }
 
 /* The name is the record's own: that it is the right one is what its fingerprint says. */
@@ -288,7 +307,7 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io)
 	moved = !failed && move_entry(disk, req);
 	kv_unlock(&disk->lock);
 	if (!failed && !moved)
-		disk_write_dead(disk, rec->segment, rec->header);
+		failed = disk_write_dead(disk, rec->segment, rec->header);
 	kv_lock(&disk->lock);
 	disk_write_over(disk, rec->segment, 1, failed);
 	copy_ends(disk, req);

@@ -357,6 +357,8 @@ static int forget_one(struct kvmm_disk *disk, const struct kvmm_disk_name *name,
 	disk_write_over(disk, rec.segment, 1, err);
 	kv_unlock(&disk->lock);
 	disk_io_pump(disk);
+	/* A copy is marked when it has been written: until then a flush would keep it as it is. */
+	disk_drain_wait(disk, rec.fp);
 	return err ? err : 1;
 }
 
