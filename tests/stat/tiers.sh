@@ -75,6 +75,20 @@ expect "a run" 0 '^  host_blocks        60$' $tool tiers --replay "$dir/run"
 expect "two runs" 0 '^run 2$' sh -c "cat '$dir/run' '$dir/run' | $tool tiers --replay -"
 hits=$(jq .host_hits "$dir/run")
 expect "JSON of a run" 0 "^$hits\$" sh -c "$tool tiers -j --replay '$dir/run' | jq '.runs[0].host_hits'"
+for at in 11 22 33 41 52 63; do
+	i=${at#?}
+	echo "{\"timestamp\": ${at}00000, \"input_length\": 2048, \"output_length\": 1, \"hash_ids\": [${i}0, ${i}1, ${i}2, ${i}3]}"
+done | $replay seq --block-tokens 512 --blocks 4 --host-blocks 4 --disk-blocks 20 --write-policy through \
+	--json --no-progress - >"$dir/disk" || exit 1
+hits=$(jq .disk_hits "$dir/disk")
+expect "a run with a disk: it has hits there" 0 '^true$' jq '.disk_hits > 0' "$dir/disk"
+expect "and they are shown" 0 "^  disk_hits          $hits\$" $tool tiers --replay "$dir/disk"
+want=$(jq -c 'with_entries(select(.key | test("^disk_|^host_lost$")))' "$dir/disk")
+expect "all that it says of the disk, as it says it" 0 '^true$' \
+	sh -c "$tool tiers -j --replay '$dir/disk' |
+		jq --argjson want '$want' '(\$want | length) > 10 and (.runs[0] | contains(\$want))'"
+expect "a run without a disk says nothing of one" 0 '^0$' \
+	sh -c "$tool tiers -j --replay '$dir/run' | jq '[.runs[0] | keys[] | select(test(\"^disk_\"))] | length'"
 echo '{"trace": "t", "host_blocks": 0}' >"$dir/off"
 expect "a run without tiers" 1 'no run with tiers' $tool tiers --replay "$dir/off"
 echo '{"trace": "a \"}, b", "array": [1, {"x": 2}], "host_blocks": 5, "loads": 3}' >"$dir/odd"

@@ -14,6 +14,9 @@ static const char *const fields[] = {
 	"trace", "policy", "write_policy", "host_blocks", "device_hits", "host_hits", "combined_ppm",
 	"offloads", "offload_bytes", "loads", "load_bytes", "stall_us", "latency_us", "reloads",
 	"thrash_ppm", "host_evictions", "host_resident_end", "refused_loads",
+	"disk_blocks", "disk_hits", "disk_writes", "disk_write_bytes", "disk_write_ns", "disk_reads",
+	"disk_read_bytes", "disk_read_ns", "disk_stall_us", "disk_dropped", "disk_resident_end",
+	"host_lost",
 };
 
 /* Behind the string whose first quote is at @at; NULL: it has no end. */
