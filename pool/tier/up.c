@@ -205,7 +205,7 @@ static int want_all(struct loading *loading, kvmm_tier_op_t *handle)
 		lower->stat.shared += loading->nr_shared;
 	if (!err && !loading->nr_new)
 		op_open(lower, loading->op);
-	lower->stat.refused += err == -EAGAIN || err == -ERANGE;
+	lower->stat.refused += err == -EAGAIN || err == -ERANGE || err == -ENOSPC || err == -EDQUOT;
 	kv_unlock(&lower->lock);
 	cache_end(loading->pool);
 	return err;
@@ -316,6 +316,15 @@ static int get_blocks(struct loading *loading, u32 reserve)
 	return err;
 }
 
+/* More at a time than the pool's quota. */
+static int over_quota(struct lower *lower)
+{
+	kv_lock(&lower->lock);
+	lower->stat.refused++;
+	kv_unlock(&lower->lock);
+	return -EDQUOT;
+}
+
 static int begin_load(struct loading *loading, u32 reserve, kvmm_tier_op_t *handle)
 {
 	int err = want_all(loading, handle);
@@ -347,7 +356,7 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 		return -EINVAL;
 	err = check_load(pool, loading.lower, &req);
 	if (err)
-		return err;
+		return err == -EDQUOT ? over_quota(loading.lower) : err;
 	loading.prefix = req.prefix;
 	loading.op = op_make(req.prefix->nr, true);
 	if (!loading.op)
