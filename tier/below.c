@@ -166,9 +166,11 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	slot->flags &= ~SLOT_BUSY;
 	if (!error)
 		slot->flags |= SLOT_BELOW;
-	if (!error)
+	below->failed += error != 0;
+	if (!error && !io->io.was_there) {
 		count_io(below, io);
-	*(error ? &below->failed : &below->demoted) += 1;
+		below->demoted++;
+	}
 	if (slot->state == SLOT_DOOMED && !slot->readers)
 		tslot_bury(tier, io->slot.index);
 	else if (error == -EBADMSG && slot->state == SLOT_READY)

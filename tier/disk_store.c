@@ -85,6 +85,7 @@ static u32 poll(void *store, struct kv_tier_io **result, u32 max)
 	for (u32 i = 0; i < nr; i++) {
 		result[i] = (struct kv_tier_io *)(uintptr_t)done[i].tag;
 		result[i]->error = error_of(result[i], &done[i]);
+		result[i]->was_there = done[i].is_put && done[i].status == -EEXIST;
 	}
 	return nr;
 }

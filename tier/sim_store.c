@@ -187,6 +187,7 @@ static int put_locked(struct sim_store *store, struct kv_tier_io *io)
 		return -EAGAIN;
 	if (find(store, &io->name) != KV_NONE) {
 		begin(store, SIM_AT_ONCE, io, KV_NONE);
+		io->was_there = true;
 		return 0;
 	}
 	i = take_place(store);

@@ -64,6 +64,7 @@ struct kv_tier_slot {
  *	stood there
  * @next: whoever has it
  * @ended_ns: out: when it ended, by the clock of the tier; 0: when poll returned it
+ * @was_there: put, out: the store had it already, and has written nothing
  */
 struct kv_tier_io {
 	struct kv_tier_name name;
@@ -74,6 +75,7 @@ struct kv_tier_io {
 	int error;
 	struct kv_tier_io *next;
 	u64 ended_ns;
+	bool was_there;
 };
 
 /**

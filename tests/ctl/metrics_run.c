@@ -3,7 +3,7 @@
  * Random operations on pools, counted by who does them, and what the library's metrics say then;
  * metrics.py compares the two.
  *
- * usage: metrics_run SEED STEPS [openmetrics|prometheus|table|FILE OF THE KERNEL]
+ * usage: metrics_run SEED STEPS FOLDER [openmetrics|prometheus|table|FILE OF THE KERNEL]
  *
  * Lines "expect NAME{LABELS} NUMBER" come first, then a line "---", then the text.
  */
@@ -11,20 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/types.h>
-#include <kvmm/kvmm.h>
+#include "metrics_run.h"
 
 #define NR_BLOCKS	160u
 #define NR_PROMPTS	24u
 #define MAX_NR		12u
 #define NR_HELD		24u
-#define LABELS		"pool=\"%s\",device=\"host\""
 #define CACHE		"we\"ird\\name"
 #define CACHE_SHOWN	"we\\\"ird\\\\name"
 
-typedef unsigned long long llu;
-
-static struct kvmm_pool *cache, *ranges, *tenants;
+static struct kvmm_pool *cache, *ranges, *tenants, *chain;
 static struct kvmm_tier *tier;
 static u64 random_state, now_ns;
 
@@ -40,7 +36,7 @@ static kvmm_mut_t held[NR_HELD];
 static kvmm_range_t range[NR_HELD];
 static u32 range_nr[NR_HELD], nr_held, nr_ranges;
 
-static void must(int ret, const char *what)
+void must(int ret, const char *what)
 {
 	if (ret >= 0)
 		return;
@@ -48,18 +44,18 @@ static void must(int ret, const char *what)
 	exit(1);
 }
 
-static u32 any(u32 below)
+u32 any(u32 below)
 {
 	random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
 	return (u32)((random_state >> 33) % below);
 }
 
-static void name_keys(u32 prompt, u32 nr, kvmm_key_t *keys)
+void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys)
 {
 	memset(keys, 0, nr * sizeof(*keys));
 	for (u32 i = 0; i < nr; i++) {
 		keys[i].byte[0] = 1 + prompt;
-		keys[i].byte[1] = i;
+		keys[i].byte[1] = from + i;
 		keys[i].byte[9] = 7;
 	}
 }
@@ -85,7 +81,7 @@ static void use_prompt(void)
 				    .hits = ref, .fresh = mut, .evicted = evicted };
 	int err;
 
-	name_keys(any(NR_PROMPTS), nr, key);
+	name_keys(any(NR_PROMPTS), 0, nr, key);
 	err = kvmm_acquire(cache, &req);
 	if (err) {
 		count.nospc++;
@@ -116,7 +112,7 @@ static void register_twice(void)
 
 	struct kvmm_pool_stat before, after;
 
-	name_keys(any(NR_PROMPTS), 1, key);
+	name_keys(any(NR_PROMPTS), 0, 1, key);
 	must(kvmm_pool_stat(cache, &before), "stat");
 	if (kvmm_alloc(cache, 1, &mut)) {
 		count.nospc++;
@@ -142,7 +138,7 @@ static void look_up(void)
 	kvmm_ref_t ref[MAX_NR];
 	int nr_hits;
 
-	name_keys(any(NR_PROMPTS + 4), nr, key);
+	name_keys(any(NR_PROMPTS + 4), 0, nr, key);
 	nr_hits = kvmm_match(cache, key, nr, ref);
 	must(nr_hits, "match");
 	count.hits += nr_hits;
@@ -185,7 +181,7 @@ static void offload(void)
 	int nr_hits, err;
 	struct kvmm_tier_client_stat before, after;
 
-	name_keys(any(NR_PROMPTS), nr, key);
+	name_keys(any(NR_PROMPTS), 0, nr, key);
 	nr_hits = kvmm_match(cache, key, nr, ref);
 	must(nr_hits, "match");
 	count.hits += nr_hits;
@@ -251,9 +247,14 @@ static void use_tenants(void)
 
 /* ---- what is expected ---- */
 
-static void expect(const char *name, const char *pool, const char *more, u64 number)
+void expect(const char *name, const char *pool, const char *more, u64 number)
 {
 	printf("expect %s{" LABELS "%s} %llu\n", name, pool, more, (llu)number);
+}
+
+void expect_tier(const char *name, const char *tier_name, u64 number)
+{
+	printf("expect %s{tier=\"%s\"} %llu\n", name, tier_name, (llu)number);
 }
 
 /* By looking at each block. */
@@ -396,13 +397,15 @@ static void run(u32 steps)
 
 	for (u32 i = 0; i < steps; i++)
 		ops[any(ARRAY_SIZE(ops))]();
+	for (u32 i = 0; i < steps / 4; i++)
+		chain_use();
 }
 
 static int show(const char *what)
 {
 	static char text[4 << 20];
-	struct kvmm_pool *pools[] = { cache, ranges, tenants };
-	const char *names[] = { CACHE, NULL, NULL };
+	struct kvmm_pool *pools[] = { cache, ranges, tenants, chain };
+	const char *names[] = { CACHE, NULL, NULL, NULL };
 	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
 	int len;
 
@@ -425,18 +428,21 @@ int main(int argc, char **argv)
 {
 	int ret;
 
-	if (argc < 3)
+	if (argc < 4)
 		return 2;
 	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
 	make_pools();
+	chain = chain_make(argv[3]);
 	run(atoi(argv[2]));
 	expect_cache();
 	expect_others();
+	chain_expect();
 	puts("---");
-	ret = show(argc > 3 ? argv[3] : "openmetrics");
+	ret = show(argc > 4 ? argv[4] : "openmetrics");
 	kvmm_pool_destroy(cache);
 	kvmm_pool_destroy(ranges);
 	kvmm_pool_destroy(tenants);
 	kvmm_tier_destroy(tier);
+	chain_end();
 	return ret;
 }
