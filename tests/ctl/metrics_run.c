@@ -20,7 +20,7 @@
 #define CACHE		"we\"ird\\name"
 #define CACHE_SHOWN	"we\\\"ird\\\\name"
 
-static struct kvmm_pool *cache, *ranges, *tenants, *chain;
+static struct kvmm_pool *cache, *ranges, *tenants, *chain, *busy;
 static struct kvmm_tier *tier;
 static u64 random_state, now_ns;
 
@@ -399,13 +399,15 @@ static void run(u32 steps)
 		ops[any(ARRAY_SIZE(ops))]();
 	for (u32 i = 0; i < steps / 4; i++)
 		chain_use();
+	for (u32 i = 0; i < steps; i++)
+		busy_use();
 }
 
 static int show(const char *what)
 {
 	static char text[4 << 20];
-	struct kvmm_pool *pools[] = { cache, ranges, tenants, chain };
-	const char *names[] = { CACHE, NULL, NULL, NULL };
+	struct kvmm_pool *pools[] = { cache, ranges, tenants, chain, busy };
+	const char *names[ARRAY_SIZE(pools)] = { CACHE };
 	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
 	int len;
 
@@ -433,10 +435,12 @@ int main(int argc, char **argv)
 	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
 	make_pools();
 	chain = chain_make(argv[3]);
+	busy = busy_make();
 	run(atoi(argv[2]));
 	expect_cache();
 	expect_others();
 	chain_expect();
+	busy_expect();
 	puts("---");
 	ret = show(argc > 4 ? argv[4] : "openmetrics");
 	kvmm_pool_destroy(cache);
@@ -444,5 +448,6 @@ int main(int argc, char **argv)
 	kvmm_pool_destroy(tenants);
 	kvmm_tier_destroy(tier);
 	chain_end();
+	kvmm_pool_destroy(busy);
 	return ret;
 }

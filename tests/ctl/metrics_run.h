@@ -26,4 +26,9 @@ void chain_use(void);
 void chain_expect(void);
 void chain_end(void);
 
+/* Ranges that grow, pins, steps, moves, promises, requests that wait. */
+struct kvmm_pool *busy_make(void);
+void busy_use(void);
+void busy_expect(void);
+
 #endif
