@@ -84,8 +84,11 @@ static int check_names(const struct kvmm_pool *pool, struct lower *lower)
 static bool entry_is_kept(const struct kvmm_pool *pool, const struct lower *lower,
 			  const struct item *item)
 {
-	u64 word = READ_ONCE(entry_at(pool, item->entry.index)->word);
+	u64 word;
 
+	if (item->entry.index >= pool->nr_blocks)
+		return false;
+	word = READ_ONCE(entry_at(pool, item->entry.index)->word);
 	if (kv_word_gen(word) != item->entry.gen || !kv_word_pins(word))
 		return false;
 	if (item->is_up)

@@ -82,3 +82,38 @@ Test(tier_flip, of_what_the_pool_knows_is_noticed_and_closes_it)
 	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
 	end_both(pool, tier);
 }
+
+/* Alone on its way: with a neighbour, a bit of its entry may say that it is the neighbour's. */
+static struct item *the_one_on_its_way(void)
+{
+	u32 index = 0;
+
+	while (lower->item[index].state == ITEM_FREE)
+		index++;
+	return &lower->item[index];
+}
+
+Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
+{
+	kvmm_ref_t ref = { 0 };
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
+	struct kvmm_tier *tier = make_tier(8);
+	struct item *item;
+	kvmm_tier_op_t up;
+
+	all_kinds(tier);
+	load.prefix = prefix_of(1, 1);	/* valid until the next one, and all_kinds() has one */
+	cr_assert_eq(kvmm_tier_load(pool, &load, &up), 0);
+	cr_assert_eq(lower->nr_used[true], 1);
+	item = the_one_on_its_way();
+	cr_assert_eq(item->state, ITEM_BATCH);
+	flip(item, state);
+	flip(item, entry);
+	cr_assert_eq(lower->nr_used[true], 1, "no poll got through");
+	cr_assert_eq(kvmm_tier_wait(pool, up, 1000000000), 0);
+	cr_assert_eq(kvmm_tier_result(pool, up, &result), 0);
+	cr_expect(has_content(pool, ref, 1));
+	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
+	end_both(pool, tier);
+}
