@@ -67,11 +67,13 @@ void age_add(struct kvmm_tier *tier, u32 index)
 	kvmm_key_t key = key_of(slot_at(tier, index));
 
 	touch(tier, index);
+	tier->news++;
 	tier->parts.evict->enter(order_of(tier, index), index, &key);
 }
 
 void age_del(struct kvmm_tier *tier, u32 index)
 {
+	tier->news++;
 	tier->parts.evict->leave(order_of(tier, index), index);
 }
 
@@ -157,6 +159,7 @@ void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client)
 			break;
 		key = key_of(slot_at(tier, index));
 		age_filled(tier, index);
+		tier->news++;
 		ops->enter(tier->owner[NOBODY].order, index, &key);
 	}
 }

@@ -102,21 +102,66 @@ static bool is_wanted(const struct tslot *slot)
 	return slot->state == SLOT_READY && !(slot->flags & (SLOT_BELOW | SLOT_BUSY));
 }
 
-/* The next one to go that has no copy below, which stays where it is; or KV_NONE. */
-static u32 next_victim(struct kvmm_tier *tier)
+/*
+ * How far to look; 0: not at all. Victims that the last long look went through have copies below, or get
+ * them, and are still the first to go, but for who has come since. So a long look waits until one in
+ * LOOK_STEPS of them may be gone; before that a short one goes through the first LOOK_STEPS for each that
+ * has come or gone: with some policies whoever comes is among the next to go. So either takes a bounded
+ * number of steps for each of them, however many have copies.
+ */
+static u32 how_far(const struct kvmm_tier *tier, const struct below_look *last)
 {
-	u32 seen[LOOK_VICTIMS], nr, found = KV_NONE;
+	if (LOOK_STEPS * (tier->news - last->long_news) >= last->nr)
+		return LOOK_MAX;
+	return (u32)min(LOOK_STEPS * (tier->news - last->news), (u64)LOOK_MAX);
+}
 
-	for (nr = 0; nr < LOOK_VICTIMS && found == KV_NONE; nr++) {
+/* The next ones to go, who stay where they are: those without a copy below are queued. */
+static void look(struct kvmm_tier *tier)
+{
+	struct below_look *look = &tier->below->look;
+	u32 seen[LOOK_MAX], max = how_far(tier, look), nr;
+
+	look->at = look->nr_queued = 0;
+	for (nr = 0; nr < max; nr++) {
 		seen[nr] = age_pick(tier, NULL, false);
 		if (seen[nr] == KV_NONE)
 			break;
 		if (is_wanted(slot_at(tier, seen[nr])))
-			found = seen[nr];
+			look->queue[look->nr_queued++] =
+				(struct kv_tier_slot){ seen[nr], slot_at(tier, seen[nr])->gen };
 	}
-	while (nr-- > 0)
-		age_unpick(tier, seen[nr]);
-	return found;
+	for (u32 i = nr; i-- > 0;)
+		age_unpick(tier, seen[i]);
+	look->news = tier->news;
+	if (max < LOOK_MAX)
+		return;
+	look->long_news = tier->news;
+	look->nr = nr;
+}
+
+/* The first in the queue that is still to be written; it stays there until it is SLOT_BUSY. */
+static u32 first_queued(struct kvmm_tier *tier)
+{
+	struct below_look *look = &tier->below->look;
+
+	for (; look->at < look->nr_queued; look->at++) {
+		const struct tslot *slot = tslot_of(tier, look->queue[look->at]);
+
+		if (slot && is_wanted(slot) && !slot->readers)
+			return look->queue[look->at].index;
+	}
+	return KV_NONE;
+}
+
+static u32 next_victim(struct kvmm_tier *tier)
+{
+	u32 index = first_queued(tier);
+
+	if (index != KV_NONE)
+		return index;
+	look(tier);
+	return first_queued(tier);
 }
 
 static struct below_io *begin_put(struct kvmm_tier *tier)
@@ -171,6 +216,8 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 		count_io(below, io);
 		below->demoted++;
 	}
+	if (error)
+		below->look.nr = 0;	/* it is still to be written: the next look is a long one */
 	if (slot->state == SLOT_DOOMED && !slot->readers)
 		tslot_bury(tier, io->slot.index);
 	else if (error == -EBADMSG && slot->state == SLOT_READY)
@@ -341,20 +388,39 @@ int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns)
 	return below && below->ops->due ? below->ops->due(below->store, due_ns) : -ENOENT;
 }
 
-bool kv_tier_work(struct kvmm_tier *tier)
+bool kv_tier_end_below(struct kvmm_tier *tier)
 {
 	bool worked = false;
 
-	if (!tier->below)
-		return false;
-	while (below_poll(tier) == POLL_BATCH)
-		worked = true;
-	while (put_one(tier))
+	while (tier->below && below_poll(tier) == POLL_BATCH)
 		worked = true;
 	return worked;
 }
 
+bool kv_tier_begin_below(struct kvmm_tier *tier)
+{
+	bool worked = false;
+
+	while (tier->below && put_one(tier))
+		worked = true;
+	return worked;
+}
+
+bool kv_tier_work(struct kvmm_tier *tier)
+{
+	bool ended = kv_tier_end_below(tier);
+
+	return kv_tier_begin_below(tier) || ended;
+}
+
 /* ---- coming and going ---- */
+
+static void free_below(struct below *below)
+{
+	kv_free(below->busy);
+	kv_free(below->io);
+	kv_free(below);
+}
 
 int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, void *store,
 		      const struct kvmm_tier_disk_attr *attr)
@@ -365,8 +431,9 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 	if (!below)
 		return -ENOMEM;
 	below->io = kv_alloc_array(nr, sizeof(*below->io));
-	if (!below->io) {
-		kv_free(below);
+	below->busy = kv_alloc_array(attr->max_put, sizeof(*below->busy));
+	if (!below->io || !below->busy) {
+		free_below(below);
 		return -ENOMEM;
 	}
 	below->ops = ops;
@@ -381,7 +448,8 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 	kv_lock(&tier->lock);
 	/* Pairs with add_below(): it is made. */
 	smp_store_release(&tier->below, below);
-	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io);
+	tier->metadata_bytes += sizeof(*below) + nr * sizeof(*below->io) +
+				attr->max_put * sizeof(*below->busy);
 	kv_unlock(&tier->lock);
 	return 0;
 }
@@ -399,6 +467,5 @@ void below_exit(struct kvmm_tier *tier)
 		if (!below_poll(tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
 	below->ops->close(below->store);
-	kv_free(below->io);
-	kv_free(below);
+	free_below(below);
 }

@@ -9,8 +9,8 @@ enum below_kind { BELOW_FREE, BELOW_PUT, BELOW_GET, NR_BELOW_KINDS };
 
 /* Most pieces of a block whose checksum is made in host memory. */
 #define MAX_SUM_PLANES	256u
-/* Victims that are looked at for one without a copy below. */
-#define LOOK_VICTIMS	64u
+#define LOOK_MAX	1024u	/* victims that one look goes through */
+#define LOOK_STEPS	8u	/* for each slot that has come into the order, or left it, since */
 
 /* Guard: tier->lock while free; else whoever has taken it, and the store. */
 struct below_io {
@@ -24,6 +24,16 @@ struct below_io {
 	u64			end_ns;		/* when it is done */
 };
 
+/* At the next victims. Guard: tier->lock. */
+struct below_look {
+	u64			news;		/* tier's, at the last one */
+	u64			long_news;	/* at the last long one */
+	u32			nr;		/* victims that went through; 0: the next one is long, too */
+	u32			at;		/* first in the queue that has not been dealt with */
+	u32			nr_queued;
+	struct kv_tier_slot	queue[LOOK_MAX];	/* had no copy below then; next to go first */
+};
+
 struct below {
 	/* Fixed at creation. */
 	const struct kv_tier_ops *ops;
@@ -33,6 +43,8 @@ struct below {
 	u32			max_get;
 	struct below_io		*io;		/* ours */
 
+	u32			*busy;		/* tier->lock; ours; evict_one()'s: max_put of them */
+	struct below_look	look;		/* tier->lock */
 	struct below_io		*free;		/* tier->lock */
 	u32			nr_used[NR_BELOW_KINDS];	/* tier->lock */
 	u64			demoted;	/* tier->lock */

@@ -161,6 +161,19 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 	return 0;
 }
 
+static int check_below(const struct kvmm_tier *tier)
+{
+	const struct below *below = tier->below;
+
+	if (below && (below->nr_used[BELOW_PUT] > below->max_put ||
+		      below->nr_used[BELOW_GET] > below->max_get))
+		return complain(tier, "more under way than may be", below->nr_used[BELOW_PUT]);
+	if (below && (below->look.at > below->look.nr_queued || below->look.nr_queued > LOOK_MAX ||
+		      below->look.nr > LOOK_MAX))
+		return complain(tier, "queue of those to be written", below->look.at);
+	return 0;
+}
+
 static int check(struct kvmm_tier *tier)
 {
 	struct recount re = { 0 };
@@ -174,6 +187,8 @@ static int check(struct kvmm_tier *tier)
 		err = check_owners(tier, &re);
 	if (!err)
 		err = check_zones(tier, &re);
+	if (!err)
+		err = check_below(tier);
 	return err ? err : check_counts(tier, &re);
 }
 

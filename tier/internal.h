@@ -133,6 +133,7 @@ struct kvmm_tier {
 	struct tslot		*slot;		/* ->lock */
 	u32			*bucket;	/* ->lock */
 	u64			uses;		/* ->lock; that have been counted */
+	u64			news;		/* ->lock; comings into the orders, and goings */
 	u32			units_used;	/* ->lock */
 	u32			blocks;		/* ->lock; READY */
 	u32			writing;	/* ->lock */

@@ -131,26 +131,24 @@ static void evict(struct kvmm_tier *tier, u32 index)
 	client_lost(tier, slot);
 	tier->blocks--;
 	tier->evicted++;
+	tier->news++;
 	tier->lost += tier->below && !(slot->flags & SLOT_BELOW);
 	tier->owner[slot->owner].blocks--;
 	tier->owner[slot->owner].evicted++;
 	tslot_free(tier, index);
 }
 
-/* Whose memory a store reads is passed over, and stays where it is. */
+/* Whose memory a store reads is passed over, and stays where it is: at most max_put of them. */
 static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, bool own_only)
 {
-	u32 busy[LOOK_VICTIMS], nr = 0, index;
+	u32 *busy = tier->below ? tier->below->busy : NULL;
+	u32 nr = 0, index;
 
 	for (;;) {
 		index = age_pick(tier, client, own_only);
 		if (index == KV_NONE || !(slot_at(tier, index)->flags & SLOT_BUSY))
 			break;
 		busy[nr++] = index;
-		if (nr == LOOK_VICTIMS) {
-			index = KV_NONE;
-			break;
-		}
 	}
 	while (nr-- > 0)
 		age_unpick(tier, busy[nr]);

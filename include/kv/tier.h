@@ -287,7 +287,11 @@ void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fe
 bool kv_tier_has_below(const struct kvmm_tier *tier);
 /* When the next transfer there or back ends: 0; -ENOENT there is none, or nobody knows. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
-/* Go on with what is on its way there and back, and begin what is due: was there anything? */
+/* End what is there or back: was there much? */
+bool kv_tier_end_below(struct kvmm_tier *tier);
+/* Begin to write what is due: was there anything? */
+bool kv_tier_begin_below(struct kvmm_tier *tier);
+/* Both, in this order. */
 bool kv_tier_work(struct kvmm_tier *tier);
 
 /* ---- copies between a device and slots ---- */

@@ -347,13 +347,14 @@ int kvmm_tier_poll(struct kvmm_pool *pool)
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
-	kv_tier_work(lower->tier);
+	kv_tier_end_below(lower->tier);
 	batches_poll(pool, lower);
 	up_fetched(pool, lower);
 	up_begin(pool, lower);
 	policy_look(pool, lower);
 	down_begin(pool, lower);
 	batches_poll(pool, lower);
+	kv_tier_begin_below(lower->tier);	/* what has come just now may go on at once */
 	told_flush(pool, lower);
 	kv_cancel_restore(cancel);
 	return min(nr_under_way(lower), (u32)INT_MAX);

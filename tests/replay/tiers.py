@@ -194,6 +194,18 @@ def check_bursts():
               got["hits"] * 100 >= one * 99)
 
 
+def check_disk_bursts():
+    """A prompt evicts hundreds of blocks of the host tier at once: all have copies below by then."""
+    if not os.path.exists(CONVERSATION):
+        return
+    for mode in ["seq", "conc"]:
+        got = run(mode, "--blocks", 5000, "--host-blocks", 15000, "--disk-blocks", 60000,
+                  "--write-policy", "through", CONVERSATION)
+        lost, evicted = got["host_lost"], got["host_evictions"]
+        check(f"{mode}: {lost} of {evicted} evicted blocks lost above an idle disk, at most 1 in 1000",
+              lost * 1000 <= evicted and evicted > 100000)
+
+
 def main():
     check_single_tier()
     check_by_hand()
@@ -202,6 +214,7 @@ def main():
     check_thrash()
     check_bars()
     check_bursts()
+    check_disk_bursts()
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

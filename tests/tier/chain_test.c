@@ -31,7 +31,7 @@ static void open_disk(void)
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
 
-static void make_chain(struct chain *c, u32 nr_units, u64 layout)
+static void make_chain_above(struct chain *c, u32 nr_units, u64 layout, u32 high_pm)
 {
 	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
@@ -42,7 +42,7 @@ static void make_chain(struct chain *c, u32 nr_units, u64 layout)
 	tier.block_bytes = pool.block_bytes = BYTES;
 	tier.capacity_blocks = nr_units;
 	c->tier = make_tier_of(&tier);
-	below.high_pm = 0;
+	below.high_pm = high_pm;
 	cr_assert_eq(kvmm_tier_set_disk(c->tier, disk, &below), 0);
 	cr_expect_eq(kvmm_tier_set_disk(c->tier, disk, &below), -EBUSY);
 	config.write = KVMM_TIER_EXPLICIT;
@@ -53,6 +53,11 @@ static void make_chain(struct chain *c, u32 nr_units, u64 layout)
 	pool.host = c->tier;
 	pool.host_attr = &client;
 	c->pool = make_pool_of(&pool);
+}
+
+static void make_chain(struct chain *c, u32 nr_units, u64 layout)
+{
+	make_chain_above(c, nr_units, layout, 0);
 }
 
 static void begin(void)
@@ -146,16 +151,18 @@ Test(tier_chain, what_the_host_has_spoilt_is_not_written)
 {
 	struct chain c;
 
-	make_chain(&c, 4, 1);
-	cache_blocks(c.pool, 1, 2);
+	make_chain_above(&c, 4, 1, 750);
+	cache_blocks(c.pool, 1, 3);
 	send_down(c.pool, 1, 2);
 	cr_assert_eq(kvmm_tier_poll(c.pool), 0);
 	tier_flip(c.tier, 0);
+	send_down(c.pool, 3, 1);	/* three of four: above the mark */
+	cr_assert_eq(kvmm_tier_poll(c.pool), 0);
 	settle(&c);
-	cr_expect_eq(tier_of(c.tier).demoted, 1);
+	cr_expect_eq(tier_of(c.tier).demoted, 0, "without it the tier is below the mark again");
 	cr_expect_eq(tier_of(c.tier).below_failed, 1);
-	cr_expect_str_eq(tier_picture(c.tier), ".r..");
-	cr_assert_eq(kvmm_reset_inactive(c.pool), 2);
+	cr_expect_str_eq(tier_picture(c.tier), ".rr.");
+	cr_assert_eq(kvmm_reset_inactive(c.pool), 3);
 	cr_expect_str_eq(answers(c.pool, 2, 1), "1");
 	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
 	end_both(c.pool, c.tier);

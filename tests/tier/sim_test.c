@@ -11,6 +11,7 @@
 #define NR_HOST		4u
 #define BYTES		1000u
 #define LATENCY_NS	50u
+#define MAX_SUNK	400u
 
 /* A block takes 1000 ns to be written and 500 to be read, besides the latency. */
 static const struct kvmm_tier_link write_link = { LATENCY_NS, 1000000000 };
@@ -44,18 +45,18 @@ static int simulate(struct kvmm_tier *tier, u32 nr_blocks, u32 max_io)
 	return kvmm_tier_simulate_disk(tier, &sim, &attr);
 }
 
-static struct sim make_sim(u32 nr_disk)
+static struct sim make_sim_of(u32 nr_pool, u32 nr_host, u32 nr_disk, u32 max_io)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
 	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
-	struct sim s = { .tier = make_told(NR_HOST) };
+	struct sim s = { .tier = make_told(nr_host) };
 
-	cr_assert_eq(simulate(s.tier, nr_disk, 8), 0);
+	cr_assert_eq(simulate(s.tier, nr_disk, max_io), 0);
 	config.write = KVMM_TIER_EXPLICIT;
 	attr.config = &config;
 	attr.block_bytes = BYTES;
-	pool.nr_blocks = 8;
+	pool.nr_blocks = nr_pool;
 	pool.policy = "lru";
 	pool.flags = KVMM_POOL_DETERMINISTIC;
 	pool.host = s.tier;
@@ -64,10 +65,14 @@ static struct sim make_sim(u32 nr_disk)
 	return s;
 }
 
-/* What comes to the host tier goes on to the disk with the next call. */
-static void poll_twice(struct sim *s)
+static struct sim make_sim(u32 nr_disk)
 {
-	cr_assert_geq(kvmm_tier_poll(s->pool), 0);
+	return make_sim_of(8, NR_HOST, nr_disk, 8);
+}
+
+/* What comes to the host tier goes on to the disk with the same call. */
+static void poll_once(struct sim *s)
+{
 	cr_assert_geq(kvmm_tier_poll(s->pool), 0);
 }
 
@@ -75,7 +80,7 @@ static void tell(struct sim *s, u64 now)
 {
 	s->now = now;
 	cr_assert_eq(kvmm_tier_clock(s->tier, now), 0);
-	poll_twice(s);
+	poll_once(s);
 }
 
 /* Until nothing is under way. */
@@ -83,7 +88,7 @@ static void settle(struct sim *s)
 {
 	u64 due;
 
-	poll_twice(s);
+	poll_once(s);
 	while (!kvmm_tier_due(s->pool, &due))
 		tell(s, due);
 }
@@ -91,7 +96,7 @@ static void settle(struct sim *s)
 /* Keys go to the host tier and on to the disk; the device has them no more. */
 static void sink(struct sim *s, u32 first, u32 nr)
 {
-	kvmm_ref_t refs[8];
+	kvmm_ref_t refs[MAX_SUNK];
 
 	make_blocks(s->pool, first, nr, refs);
 	send_down(s->pool, first, nr);
@@ -202,7 +207,76 @@ Test(tier_sim, a_load_does_not_push_its_own_blocks_out_of_the_host_tier)
 	end_both(s.pool, s.tier);
 }
 
+/* ---- who is written ---- */
+
+Test(tier_sim, what_comes_to_the_host_tier_goes_on_in_the_same_poll)
+{
+	struct sim s = make_sim(8);
+	u64 due;
+
+	cache_blocks(s.pool, 1, 2);
+	send_down(s.pool, 1, 2);
+	poll_once(&s);			/* the copy ends at once */
+	cr_assert_eq(kvmm_tier_due(s.pool, &due), 0);
+	cr_expect_eq(due, 1050, "the first one is there then, not %llu", (unsigned long long)due);
+	settle(&s);
+	cr_expect_eq(tier_of(s.tier).demoted, 2);
+	end_both(s.pool, s.tier);
+}
+
+/* A burst is as long as the host tier itself, and several times what may be under way. */
+Test(tier_sim, a_burst_of_evictions_loses_nothing_while_the_disk_has_time)
+{
+	struct sim s = make_sim_of(MAX_SUNK, MAX_SUNK, 4 * MAX_SUNK, 64);
+
+	for (u32 i = 0; i < 3; i++) {
+		sink(&s, 1 + i * 1000, MAX_SUNK);
+		cr_expect_eq(tier_of(s.tier).demoted, (i + 1) * MAX_SUNK);
+	}
+	cr_expect_eq(tier_of(s.tier).evicted, 2 * MAX_SUNK);
+	cr_expect_eq(tier_of(s.tier).lost, 0);
+	cr_expect_eq(strspn(answers(s.pool, 1, MAX_SUNK), "2"), MAX_SUNK);
+	end_both(s.pool, s.tier);
+}
+
+/* Nothing is evicted between two looks but what has a copy: those behind them are found all the same. */
+Test(tier_sim, who_comes_bit_by_bit_is_found_behind_those_with_copies)
+{
+	struct sim s = make_sim_of(8, MAX_SUNK, 4 * MAX_SUNK, 2);
+	u32 nr = 0;
+
+	for (; nr < MAX_SUNK; nr += 8)
+		sink(&s, 1 + nr, 8);
+	for (u32 i = 0; i < 2 * MAX_SUNK / 8; i++, nr += 8)
+		sink(&s, 1 + nr, 8);
+	cr_expect_eq(tier_of(s.tier).evicted, 2 * MAX_SUNK);
+	cr_expect_eq(tier_of(s.tier).lost, 0);
+	end_both(s.pool, s.tier);
+}
+
 /* ---- room ---- */
+
+Test(tier_sim, who_is_not_being_written_makes_room_however_many_before_him_are)
+{
+	struct sim s = make_sim_of(120, 100, 400, 90);
+	struct kvmm_tier_stat stat;
+
+	cache_blocks(s.pool, 1, 100);
+	send_down(s.pool, 1, 100);
+	poll_once(&s);		/* 90 are being written, and no time goes by */
+	cache_blocks(s.pool, 201, 10);
+	send_down(s.pool, 201, 10);
+	poll_once(&s);
+	stat = tier_of(s.tier);
+	cr_expect_eq(stat.evicted, 10);
+	cr_expect_eq(stat.lost, 10);
+	cr_expect_eq(strcspn(answers(s.pool, 201, 10), "-"), 10);
+	cache_blocks(s.pool, 301, 10);
+	send_down(s.pool, 301, 10);
+	poll_once(&s);
+	cr_expect_eq(tier_of(s.tier).evicted, 20);
+	end_both(s.pool, s.tier);
+}
 
 Test(tier_sim, the_oldest_goes_and_what_was_read_stays_for_three_that_go)
 {
@@ -240,7 +314,7 @@ Test(tier_sim, nobody_waits_for_a_clock_that_stands_still, .timeout = 20)
 	cr_expect_eq(kvmm_tier_abort(s.pool, op), 0);
 	cache_blocks(s.pool, 21, 2);
 	send_down(s.pool, 21, 2);
-	poll_twice(&s);		/* they are being written */
+	poll_once(&s);		/* they are being written */
 	end_both(s.pool, s.tier);
 }
 
@@ -288,7 +362,7 @@ Test(tier_sim, it_is_made_as_a_whole_or_not_at_all)
 		cr_expect_eq(fake.nr_live, live);
 	}
 	fake_env_fail(&fake, 0, false);
-	cr_expect_eq(n, 7);
+	cr_expect_eq(n, 8);
 	kvmm_tier_destroy(tier);
 	cr_expect_eq(fake.nr_live, 0);
 	fake_env_remove(&fake);

@@ -131,9 +131,6 @@ static int tell(struct cache *cache, u64 now_ns)
 	tiers->now_ns = now_ns;
 	if (!err)
 		err = kvmm_tier_poll(cache->pool);
-	/* What has come to the host tier just now may go on to the disk at once. */
-	if (err >= 0 && cache->run->opt->disk_blocks)
-		err = kvmm_tier_poll(cache->pool);
 	return err;
 }
 
