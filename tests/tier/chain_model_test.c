@@ -40,7 +40,7 @@ static void open_disk(void)
 
 static void close_disk(void)
 {
-	struct kvmm_disk_stat stat;
+	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
 
 	cr_assert_eq(kvmm_disk_stat(disk, &stat), 0);
 	cr_expect_gt(stat.nr_got, 0, "the disk was of use");
