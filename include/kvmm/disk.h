@@ -327,7 +327,9 @@ enum {
  * @names: those
  * @nr: number of @names
  * @flags: KVMM_DISK_WIPE: write to each record that it is dead, so that it can never be read again,
- *	whatever a lookup says after the next opening. Without it, what is still on disk then is a hit
+ *	whatever a lookup says after the next opening. Without it, what is still on disk then is a hit.
+ *	Opening the store with less room cuts segments off, with what they say of dead records: an older
+ *	record of such a name can be a hit after that
  *
  * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
  * back with the segment.

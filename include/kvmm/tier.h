@@ -599,8 +599,8 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
 
 /* ---- forgetting ---- */
 
-/** kvmm_tier_forget() - the host tier has no copies of these any more; who is being loaded goes when
- * it has been. Return: how many it had; -EINVAL; -EOPNOTSUPP. */
+/** kvmm_tier_forget() - the host tier and the disk below it have no copies of these any more; who is
+ * being loaded goes when it has been. Return: how many the host tier had; -EINVAL; -EOPNOTSUPP. */
 KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
 
 /* ---- statistics ---- */
