@@ -90,7 +90,7 @@ def refusals(engine):
         out = engine.tool("stat", *args)
         check(out.returncode == 1 and "there is no pool 'nix'" in out.stderr and not out.stdout, args)
     out = run("tools/kvmm-stat", "--socket", engine.dir + "/none.sock")
-    check(out.returncode == 1 and "No such file" in out.stderr, out.stderr)
+    check(out.returncode == 1 and "no such socket" in out.stderr, out.stderr)
     out = engine.tool("defrag", "set", "--live", "no_such_thing", "3")
     check(out.returncode == 1 and "there is no setting" in out.stderr, out.stderr)
     check(engine.tool("defrag", "--live", "dance").returncode == 2, "no such command")

@@ -9,21 +9,7 @@ tool=tools/kvmm-dump
 make=tests/disk/store
 dir=$(mktemp -d "${TMPDIR:-/tmp}/kvmm-dump-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-
-# expect TEXT CODE PATTERN COMMAND...: its exit code, and a line of what it prints
-expect() {
-	what=$1 code=$2 pattern=$3
-	shift 3
-	out=$("$@" 2>&1)
-	got=$?
-	if [ $got -eq "$code" ] && printf '%s\n' "$out" | grep -q -- "$pattern"; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "FAIL $what: exit code $got: $out" | head -20
-	fi
-}
+. "$KVMM_SRCTREE/tests/expect.sh"
 
 $make "$dir/store" 30 || exit 1
 expect "a whole store" 0 '^30 records, .* 0 damaged' $tool tier "$dir/store"
@@ -56,5 +42,4 @@ expect "another word" 2 "there is no 'tears'" $tool tears "$dir/store"
 expect "two folders" 2 'one folder' $tool tier "$dir" "$dir"
 expect "help" 0 'Exit code' $tool --help
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+expect_end

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "tests/replay/units.h"
+#include "tools/json.c"
 #include "tools/replay/ages.c"
 #include "tools/replay/generate.c"
 #include "tools/replay/generate_docs.c"

@@ -42,7 +42,7 @@ def wanted_cells(rows, names):
 
 def check_still(engine):
     file = os.path.join(engine.dir, "still.rec")
-    out = run(DUMP, "record", "--pool", "kv", "-i", "0.02", "-c", "5", file)
+    out = run(DUMP, "record", "--pool", "kv", "-i", "0.02", "-n", "5", file)
     expect("recorded without a word", [out.returncode, out.stdout, out.stderr] == [0, "", ""], out.stderr)
     lines = read(file)
     head, samples = lines[0], [line for line in lines if "v" in line]
@@ -75,18 +75,18 @@ def check_interrupt(engine):
 
 
 def check_usage(engine):
-    for args in [["-i", "0", "x"], ["-i", "x", "x"], ["-c", "-1", "x"], [], ["x", "y"]]:
+    for args in [["-i", "0", "x"], ["-i", "x", "x"], ["-n", "-1", "x"], [], ["x", "y"]]:
         expect("bad usage: %s" % args, run(DUMP, "record", *args).returncode == 2)
     out = run(DUMP, "record", "--pool", "nowhere", "/dev/null")
     expect("a pool that is not there", out.returncode == 1 and "nowhere" in out.stderr, out.stderr)
-    out = run(DUMP, "record", "-c", "1", os.path.join(engine.dir, "no", "file"))
+    out = run(DUMP, "record", "-n", "1", os.path.join(engine.dir, "no", "file"))
     expect("a file that cannot be written", out.returncode == 1 and "No such file" in out.stderr, out.stderr)
-    out = run(DUMP, "record", "-c", "1", "/dev/full")
+    out = run(DUMP, "record", "-n", "1", "/dev/full")
     expect("a disk that is full", out.returncode == 1 and out.stderr, out.stderr)
 
 
 def check_gone():
-    for args, code in [(["-c", "100000"], 1), ([], 0)]:
+    for args, code in [(["-n", "100000"], 1), ([], 0)]:
         engine = Engine()
         file = os.path.join(engine.dir, "gone.rec")
         process = subprocess.Popen([DUMP, "record", "-i", "0.02", *args, file], text=True,

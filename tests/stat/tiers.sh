@@ -10,21 +10,7 @@ make=tests/disk/store
 replay=tools/kvmm-replay
 dir=$(mktemp -d "${TMPDIR:-/tmp}/kvmm-stat-XXXXXX")
 trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-
-# expect TEXT CODE PATTERN COMMAND...: its exit code, and a line of what it prints
-expect() {
-	what=$1 code=$2 pattern=$3
-	shift 3
-	out=$("$@" 2>&1)
-	got=$?
-	if [ $got -eq "$code" ] && printf '%s\n' "$out" | grep -q -- "$pattern"; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "FAIL $what: exit code $got: $out" | head -20
-	fi
-}
+. "$KVMM_SRCTREE/tests/expect.sh"
 
 $make "$dir/a" 30 || exit 1
 $make "$dir/b" 7 || exit 1
@@ -99,10 +85,9 @@ for text in 'nonsense' '{"a": 1' '{"a' '{"a": "b' '{"a": [1' '{"a" 1}' '{,}x' '{
 	expect "no JSON: $text" 1 'bad:1: not an object' $tool tiers --replay "$dir/bad"
 done
 expect "no such file" 1 'No such file' $tool tiers --replay "$dir/none"
-KVMM_SOCKET_DIR="$dir/none" expect "no engine" 1 'No such file' $tool tiers
+KVMM_SOCKET_DIR="$dir/none" expect "no engine" 1 'no engine serves' $tool tiers
 expect "both" 2 'folders, or' $tool tiers --replay "$dir/run" "$dir/a"
 expect "devices have no runs" 2 'for tiers' $tool devices --replay "$dir/run"
 expect "full disk" 1 'standard output' sh -c "$tool tiers '$dir/a' >/dev/full"
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+expect_end

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tool.h"
 #include "harness.h"
 
 static const struct bench_kind *const kinds[] = {
@@ -127,7 +128,7 @@ static int run_kind(const struct bench_kind *kind, const struct options *opt)
 	};
 	err = kind->run(&bench);
 	if (err)
-		fprintf(stderr, "kvmm-bench: %s: %s\n", kind->name, kvmm_strerror(err));
+		complain(EXIT_WRONG, "%s: %s", kind->name, kvmm_strerror(err));
 	return err;
 }
 
@@ -135,10 +136,8 @@ static int run_wanted(const struct options *opt)
 {
 	int err = bench_open(), failed = 0;
 
-	if (err) {
-		fprintf(stderr, "kvmm-bench: no thread pinned and parked: %s\n", strerror(-err));
-		return 1;
-	}
+	if (err)
+		return complain(EXIT_WRONG, "no thread pinned and parked: %s", strerror(-err));
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (opt->wanted[i])
 			failed |= !!run_kind(kinds[i], opt);
@@ -153,11 +152,10 @@ int main(int argc, char **argv)
 	};
 	struct options opt = { .seed = 1 };
 
-	argp_err_exit_status = 2;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	if (opt.list) {
 		list_kinds();
-		return 0;
+		return finish_output(EXIT_GOOD);
 	}
-	return run_wanted(&opt);
+	return finish_output(run_wanted(&opt));
 }

@@ -21,10 +21,34 @@
 
 #define MAX_LINE	4096u
 
-static int fail(struct client *client, const char *why)
+int client_fail(struct client *client, const char *why)
 {
 	snprintf(client->why, sizeof(client->why), "%s: %s", client->path, why);
 	return -1;
+}
+
+#define TEXT(number)	TEXT_OF(number)
+#define TEXT_OF(number)	#number
+
+/* In words that say what to do, where the system's do not. */
+static int fail_by(struct client *client, int err)
+{
+	switch (err) {
+	case ENOENT:
+		return client_fail(client, "there is no such socket; is the engine running?");
+	case ECONNREFUSED:
+		return client_fail(client, "nobody listens; the engine has ended");
+	case EACCES:
+	case EPERM:
+		return client_fail(client, "not permitted; only the engine's user and root may look");
+	case EAGAIN:
+		return client_fail(client, "it says nothing for " TEXT(CLIENT_SECONDS) " s; does it hang?");
+	case EPIPE:
+	case ECONNRESET:
+		return client_fail(client, "the engine has gone, or has no time for us");
+	default:
+		return client_fail(client, strerror(err));
+	}
 }
 
 void client_close(struct client *client)
@@ -45,10 +69,10 @@ static int check_server(struct client *client)
 
 	if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
 	    lstat(client->path, &stat))
-		return fail(client, strerror(errno));
+		return fail_by(client, errno);
 	if (cred.uid == geteuid() || (!geteuid() && cred.uid == stat.st_uid))
 		return 0;
-	return fail(client, "another user serves it");
+	return client_fail(client, "another user serves it");
 }
 
 static int connect_to(struct client *client)
@@ -59,11 +83,11 @@ static int connect_to(struct client *client)
 	memcpy(addr.sun_path, client->path, strlen(client->path) + 1);
 	client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (client->fd < 0)
-		return fail(client, strerror(errno));
+		return fail_by(client, errno);
 	setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(client->fd, (struct sockaddr *)&addr, sizeof(addr)))
-		return fail(client, strerror(errno));
+		return fail_by(client, errno);
 	return check_server(client);
 }
 
@@ -162,14 +186,14 @@ static int read_head(const char *line, struct answer *answer)
 static int take_answer(struct client *client, const char *head, struct answer *answer)
 {
 	if (read_head(head, answer))
-		return fail(client, "does not speak the protocol");
+		return client_fail(client, "does not keep to the protocol");
 	answer->text = malloc(answer->bytes + 1);
 	if (!answer->text)
-		return fail(client, strerror(ENOMEM));
+		return client_fail(client, strerror(ENOMEM));
 	answer->text[answer->bytes] = '\0';
 	if (!take_rest(client, answer->text, answer->bytes))
 		return 0;
-	fail(client, strerror(errno));
+	fail_by(client, errno);
 	answer_free(answer);
 	return -1;
 }
@@ -181,7 +205,7 @@ static int refused(struct client *client, const char *line)
 
 	if (take_answer(client, line, &answer))
 		return -1;
-	fail(client, answer.text);
+	client_fail(client, answer.text);
 	answer_free(&answer);
 	return -1;
 }
@@ -192,11 +216,14 @@ static int greet(struct client *client)
 	char line[sizeof(client->name) + sizeof(start) - 1];
 
 	if (take_line(client, line, sizeof(line)))
-		return fail(client, errno == EAGAIN ? "it says nothing" : strerror(errno));
+		return fail_by(client, errno);
 	if (!strncmp(line, "err ", 4))
 		return refused(client, line);
+	if (!strncmp(line, start, sizeof("kvmm-control ") - 1) && strncmp(line, start, sizeof(start) - 1))
+		return client_fail(client, "does not speak version 1 of the protocol; use the tools that "
+				   "came with the engine's kvmm");
 	if (strncmp(line, start, sizeof(start) - 1))
-		return fail(client, "does not speak version 1 of the protocol");
+		return client_fail(client, "does not speak the protocol; that is no engine's socket");
 	strcpy(client->name, line + sizeof(start) - 1);
 	return 0;
 }
@@ -263,25 +290,63 @@ int client_ask(struct client *client, struct answer *answer, const char *line)
 			return -1;
 		heard = !send_line(client, line) && !take_line(client, head, sizeof(head));
 	}
-	return heard ? take_answer(client, head, answer) : fail(client, strerror(errno));
+	return heard ? take_answer(client, head, answer) : fail_by(client, errno);
 }
 
-int client_call(struct client *client, struct answer *answer, const char *format, ...)
+static int call(struct client *client, struct answer *answer, const char *format, va_list args)
 {
 	char line[MAX_LINE];
-	va_list args;
-	int nr;
+	int nr = vsnprintf(line, sizeof(line), format, args);
 
-	va_start(args, format);
-	nr = vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
 	if (nr < 0 || (size_t)nr >= sizeof(line))
-		return fail(client, strerror(E2BIG));
+		return client_fail(client, strerror(E2BIG));
 	if (client_ask(client, answer, line))
 		return -1;
 	if (!answer->err)
 		return 0;
-	snprintf(client->why, sizeof(client->why), "%s", answer->text);
+	client_fail(client, answer->text);
 	answer_free(answer);
 	return -1;
+}
+
+int client_call(struct client *client, struct answer *answer, const char *format, ...)
+{
+	va_list args;
+	int err;
+
+	va_start(args, format);
+	err = call(client, answer, format, args);
+	va_end(args);
+	return err;
+}
+
+int client_table(struct client *client, struct table *table, const char *format, ...)
+{
+	struct answer answer;
+	va_list args;
+	int err;
+
+	va_start(args, format);
+	err = call(client, &answer, format, args);
+	va_end(args);
+	if (err)
+		return err;
+	if (table_parse(table, answer.text)) {
+		answer_free(&answer);
+		return client_fail(client, "the answer is no table");
+	}
+	table->text = answer.text;
+	return 0;
+}
+
+int client_stat(struct client *client, struct table *table, const char *pool)
+{
+	int err = client_table(client, table, "stat%s%s", pool ? " " : "", pool ? pool : "");
+
+	if (err || (table->nr_rows == 1 && table_cell(table, 0, "pool")))
+		return err;
+	err = client_fail(client, table->nr_rows > 1 ? "there are several pools; name one by --pool" :
+						       "the engine shows no pool");
+	table_free(table);
+	return err;
 }

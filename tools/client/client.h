@@ -3,12 +3,12 @@
  * A tool's side of a control socket: one request, one answer.
  *
  *	struct client client;
- *	struct answer answer;
+ *	struct table table;
  *
  *	err = client_open(&client, path);		// NULL: $KVMM_SOCKET, or the only one there is
- *	err = client_call(&client, &answer, "stat %s", pool);
+ *	err = client_table(&client, &table, "stat %s", pool);
  *	...
- *	answer_free(&answer);
+ *	table_free(&table);
  *	client_close(&client);
  *
  * After an error client.why says in a sentence what went wrong. A server is not believed: lengths are
@@ -22,6 +22,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "table.h"
+
 /** Longest answer that is taken. */
 #define CLIENT_MAX_ANSWER	(64u << 20)
 
@@ -30,6 +32,9 @@
 
 /** Room for a message. */
 #define CLIENT_WHY		512u
+
+/** Room for the name of a pool. */
+#define CLIENT_POOL_BYTES	64u
 
 /**
  * struct client - a connection
@@ -75,5 +80,18 @@ int client_call(struct client *client, struct answer *answer, const char *format
 int client_ask(struct client *client, struct answer *answer, const char *line);
 
 void answer_free(struct answer *answer);
+
+/* A request whose answer is a table: 0, and the caller frees it; or -1 and ->why. */
+int client_table(struct client *client, struct table *table, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * The row "stat" has of @pool; NULL: of the only pool there is. 0, and the table with that one row; or -1
+ * and ->why.
+ */
+int client_stat(struct client *client, struct table *table, const char *pool);
+
+/* -1, and ->why. */
+int client_fail(struct client *client, const char *why);
 
 #endif /* TOOLS_CLIENT_H */

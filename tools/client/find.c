@@ -34,21 +34,43 @@ static bool is_socket(const char *name)
 	return *name != '.' && len > 5 && !strcmp(name + len - 5, ".sock");
 }
 
+/* The first of them is taken; the names of all say what could be meant. */
 static int look_in(struct client *client, const char *dir, DIR *open)
 {
 	const struct dirent *entry;
+	char names[192] = "";
 	unsigned int nr = 0;
+	size_t len = 0;
 
 	while ((entry = readdir(open))) {
 		if (!is_socket(entry->d_name))
 			continue;
-		if (nr++)
-			return fail(client, dir, "there are several sockets; name one by --socket");
-		if ((size_t)snprintf(client->path, sizeof(client->path), "%s/%s", dir,
-				     entry->d_name) >= sizeof(client->path))
+		if (!nr++ && (size_t)snprintf(client->path, sizeof(client->path), "%s/%s", dir,
+					      entry->d_name) >= sizeof(client->path))
 			return fail(client, dir, strerror(ENAMETOOLONG));
+		if (len < sizeof(names))
+			len += (size_t)snprintf(names + len, sizeof(names) - len, " %s", entry->d_name);
 	}
-	return nr ? 0 : fail(client, dir, "there is no socket: no engine serves one here");
+	if (nr == 1)
+		return 0;
+	if (!nr)
+		return fail(client, dir, "there is no socket; no engine serves one here");
+	snprintf(client->why, sizeof(client->why),
+		 "%s: there are several sockets:%s%s; name one by --socket", dir, names,
+		 len < sizeof(names) ? "" : "...");
+	return -1;
+}
+
+static int open_folder(struct client *client, const char *dir, DIR **open)
+{
+	*open = opendir(dir);
+	if (*open)
+		return 0;
+	if (errno == ENOENT)
+		return fail(client, dir, "there is no such folder; no engine serves a socket here");
+	if (errno == EACCES)
+		return fail(client, dir, "not permitted; only the engine's user and root may look");
+	return fail(client, dir, strerror(errno));
 }
 
 int find_socket(struct client *client, const char *path)
@@ -67,9 +89,8 @@ int find_socket(struct client *client, const char *path)
 	}
 	if (find_folder(client, dir, sizeof(dir)))
 		return -1;
-	open = opendir(dir);
-	if (!open)
-		return fail(client, dir, strerror(errno));
+	if (open_folder(client, dir, &open))
+		return -1;
 	ret = look_in(client, dir, open);
 	closedir(open);
 	return ret;

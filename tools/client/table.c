@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json.h"
 #include "table.h"
 
 /* ---- parsing ---- */
@@ -96,6 +97,7 @@ int table_parse(struct table *table, char *text)
 void table_free(struct table *table)
 {
 	free(table->cell);
+	free(table->text);
 	*table = (struct table){ 0 };
 }
 
@@ -134,20 +136,6 @@ static bool is_number(const char *cell)
 		cell += 1 + part;
 	}
 	return !*cell;
-}
-
-void json_string(const char *text, FILE *out)
-{
-	putc('"', out);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			fprintf(out, "\\%c", *c);
-		else if (*c < 0x20 || *c == 0x7f)
-			fprintf(out, "\\u%04x", *c);
-		else
-			putc(*c, out);
-	}
-	putc('"', out);
 }
 
 static void print_value(const char *cell, bool is_text, FILE *out)
@@ -212,4 +200,12 @@ void table_print(const struct table *table, FILE *out)
 	print_line(table, table->name, width, out);
 	for (size_t row = 0; row < table->nr_rows; row++)
 		print_line(table, table->cell + row * table->nr_columns, width, out);
+}
+
+void table_show(const struct table *table, bool json, FILE *out)
+{
+	if (json)
+		table_print_json(table, out);
+	else
+		table_print(table, out);
 }

@@ -19,6 +19,7 @@
  * @name: of columns, in the text; without ":s"
  * @is_text: of columns: ":s" stood behind the name
  * @cell: ours; @nr_rows times @nr_columns, in the text
+ * @text: ours; NULL: the caller has it
  */
 struct table {
 	unsigned int nr_columns;
@@ -26,6 +27,7 @@ struct table {
 	const char *name[TABLE_COLUMNS];
 	bool is_text[TABLE_COLUMNS];
 	const char **cell;
+	char *text;
 };
 
 /* @text ends with a NUL, and is the caller's, for as long as the table is used. 0, or -1: it is none. */
@@ -37,12 +39,11 @@ const char *table_cell(const struct table *table, size_t row, const char *name);
 /* As a number; 0 where there is none. */
 uint64_t table_number(const struct table *table, size_t row, const char *name);
 
+/* One or the other of these. */
+void table_show(const struct table *table, bool json, FILE *out);
 /* For people: columns as wide as they have to be, numbers to the right. */
 void table_print(const struct table *table, FILE *out);
 /* For programs: an array of objects, a row each; "-" is null. */
 void table_print_json(const struct table *table, FILE *out);
-
-/* Text as a string of JSON. */
-void json_string(const char *text, FILE *out);
 
 #endif /* TOOLS_CLIENT_TABLE_H */

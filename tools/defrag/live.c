@@ -4,39 +4,33 @@
  * engine's process, beside its steps; here it is only waited for.
  */
 #include <argp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "../client/client.h"
-#include "../client/table.h"
+#include "../client/options.h"
+#include "../tool.h"
 #include "live.h"
 
-enum { GOOD, FAILED, USAGE };
-
 enum {
-	KEY_SOCKET = 's', KEY_POOL = 'p', KEY_WANT = 'w', KEY_JSON = 'j', KEY_LIVE = 256, KEY_GOAL,
-	KEY_PAGEBLOCK, KEY_MAX_BLOCKS, KEY_MAX_US, KEY_SEQ, KEY_FLAG_DROP, KEY_FLAG_BEST,
-	KEY_FLAG_BETWEEN, KEY_INTERVAL, KEY_COUNT, KEY_WAIT,
+	KEY_WANT = 'w', KEY_LIVE = 'l', KEY_GOAL = 256, KEY_PAGEBLOCK, KEY_MAX_BLOCKS, KEY_MAX_US, KEY_SEQ,
+	KEY_FLAG_DROP, KEY_FLAG_BEST, KEY_FLAG_BETWEEN, KEY_WAIT,
 };
 
 struct ask {
-	const char *socket;
-	const char *pool;
+	struct client_options opt;
 	const char *args[3];
 	unsigned int nr_args;
-	bool json;
 	char goal[512];			/* words for compact-plan and compact-run */
-	double interval;
 	double wait;
-	unsigned long count;
 	struct client client;
 };
 
 static const struct argp_option options[] = {
-	{ "socket", KEY_SOCKET, "PATH", 0, "Of the engine", 1 },
-	{ "live", KEY_LIVE, NULL, 0, "The engine of $KVMM_SOCKET, or of the only socket there is", 0 },
-	{ "pool", KEY_POOL, "NAME", 0, "Which of its pools [the only one]", 0 },
+	{ NULL, 0, NULL, 0, "Which engine:", 1 },
+	CLIENT_SOCKET,
+	{ "live", KEY_LIVE, NULL, 0, "The one that is found so", 0 },
+	CLIENT_POOL("the only one"),
 
 	{ NULL, 0, NULL, 0, "plan, run:", 2 },
 	{ "goal", KEY_GOAL, "NAME", 0, "run, pageblocks, shorten or gather [run]", 0 },
@@ -51,10 +45,10 @@ static const struct argp_option options[] = {
 	{ "wait", KEY_WAIT, "S", 0, "run: wait so long for the end, 0 = do not [60]", 0 },
 
 	{ NULL, 0, NULL, 0, "watch:", 3 },
-	{ "interval", KEY_INTERVAL, "S", 0, "Seconds between two lines [1]", 0 },
-	{ "count", KEY_COUNT, "N", 0, "So many lines [no end]", 0 },
+	CLIENT_INTERVAL("1"), CLIENT_COUNT("no end"),
 
-	{ "json", KEY_JSON, NULL, 0, "JSON on standard output", 4 },
+	{ NULL, 0, NULL, 0, "Output:", 4 },
+	CLIENT_JSON,
 	{ 0 }
 };
 
@@ -92,16 +86,6 @@ static void add_word(struct argp_state *state, struct ask *ask, const char *name
 		argp_error(state, "that is too long");
 }
 
-static double number(struct argp_state *state, const char *arg)
-{
-	char *end;
-	double value = strtod(arg, &end);
-
-	if (*arg < '0' || *arg > '9' || *end || value > 1e9)
-		argp_error(state, "'%s' is no number", arg);
-	return value;
-}
-
 /* Options that are words of the protocol. */
 static const struct {
 	int key;
@@ -114,13 +98,15 @@ static const struct {
 
 static error_t parse_word(int key, const char *arg, struct argp_state *state)
 {
+	struct ask *ask = state->input;
+
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		if (words[i].key != key)
 			continue;
-		add_word(state, state->input, words[i].word, arg ? arg : "");
+		add_word(state, ask, words[i].word, arg ? arg : "");
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return client_option(&ask->opt, key, arg, state);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -128,25 +114,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct ask *ask = state->input;
 
 	switch (key) {
-	case KEY_SOCKET:
-		ask->socket = arg;
-		return 0;
 	case KEY_LIVE:
 		return 0;
-	case KEY_POOL:
-		ask->pool = arg;
-		return 0;
-	case KEY_JSON:
-		ask->json = true;
-		return 0;
-	case KEY_INTERVAL:
-		ask->interval = number(state, arg);
-		return 0;
-	case KEY_COUNT:
-		ask->count = (unsigned long)number(state, arg);
-		return 0;
 	case KEY_WAIT:
-		ask->wait = number(state, arg);
+		ask->wait = option_seconds(state, "wait", arg, 0, 86400);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (ask->nr_args == 3)
@@ -159,50 +130,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- asking ---- */
 
-static int complain_of(const struct ask *ask)
+/* A line with the pool in it; what is wrong is said. */
+static int ask_table(struct ask *ask, const char *command, const char *rest, struct table *table)
 {
-	fprintf(stderr, "kvmm-defrag: %s\n", ask->client.why);
-	return FAILED;
-}
-
-/* A line with the pool in it; its table is the caller's, with the text that it lies in. */
-static int ask_table(struct ask *ask, const char *command, const char *rest, struct answer *answer,
-		     struct table *table)
-{
-	if (client_call(&ask->client, answer, "%s %s%s", command, ask->pool, rest))
-		return complain_of(ask);
-	if (!table_parse(table, answer->text))
-		return GOOD;
-	fprintf(stderr, "kvmm-defrag: %s: the answer is no table\n", ask->client.path);
-	answer_free(answer);
-	return FAILED;
-}
-
-static void end_table(struct answer *answer, struct table *table)
-{
-	table_free(table);
-	answer_free(answer);
-}
-
-static void print_table(const struct ask *ask, const struct table *table)
-{
-	if (ask->json)
-		table_print_json(table, stdout);
-	else
-		table_print(table, stdout);
+	if (client_table(&ask->client, table, "%s %s%s", command, ask->opt.pool, rest))
+		return complain(EXIT_WRONG, "%s", ask->client.why);
+	return EXIT_GOOD;
 }
 
 static int show(struct ask *ask, const char *command, const char *rest)
 {
-	struct answer answer;
 	struct table table;
-	int code = ask_table(ask, command, rest, &answer, &table);
+	int code = ask_table(ask, command, rest, &table);
 
 	if (code)
 		return code;
-	print_table(ask, &table);
-	end_table(&answer, &table);
-	return GOOD;
+	table_show(&table, ask->opt.json, stdout);
+	table_free(&table);
+	return EXIT_GOOD;
 }
 
 /* ---- plan and run ---- */
@@ -234,18 +179,17 @@ static void say_result(const struct table *table, const char *verb, const char *
 
 static int cmd_plan(struct ask *ask)
 {
-	struct answer answer;
 	struct table table;
-	int code = ask_table(ask, "compact-plan", ask->goal, &answer, &table);
+	int code = ask_table(ask, "compact-plan", ask->goal, &table);
 
 	if (code)
 		return code;
-	if (ask->json)
+	if (ask->opt.json)
 		table_print_json(&table, stdout);
 	else
 		say_result(&table, "would move", "copy_ns");
-	code = table_number(&table, 0, "partial") ? FAILED : GOOD;
-	end_table(&answer, &table);
+	code = table_number(&table, 0, "partial") ? EXIT_WRONG : EXIT_GOOD;
+	table_free(&table);
 	return code;
 }
 
@@ -262,37 +206,36 @@ static bool is_moving(const struct table *table)
 }
 
 /* Until it has ended, or for ->wait seconds. */
-static int wait_for_run(struct ask *ask, struct answer *answer, struct table *table)
+static int wait_for_run(struct ask *ask, struct table *table)
 {
 	for (double waited = 0; is_moving(table) && waited < ask->wait; waited += 0.02) {
 		int code;
 
 		rest_ms(20);
-		end_table(answer, table);
-		code = ask_table(ask, "compact-status", "", answer, table);
+		table_free(table);
+		code = ask_table(ask, "compact-status", "", table);
 		if (code)
 			return code;
 	}
-	return GOOD;
+	return EXIT_GOOD;
 }
 
 static int cmd_run(struct ask *ask)
 {
-	struct answer answer;
 	struct table table;
-	int code = ask_table(ask, "compact-run", ask->goal, &answer, &table);
+	int code = ask_table(ask, "compact-run", ask->goal, &table);
 
 	if (!code)
-		code = wait_for_run(ask, &answer, &table);
+		code = wait_for_run(ask, &table);
 	if (code)
 		return code;
-	if (ask->json)
+	if (ask->opt.json)
 		table_print_json(&table, stdout);
 	else
 		say_result(&table, is_moving(&table) ? "moving" : "moved", "ns");
 	if (table_number(&table, 0, "partial") || (ask->wait > 0 && is_moving(&table)))
-		code = FAILED;
-	end_table(&answer, &table);
+		code = EXIT_WRONG;
+	table_free(&table);
 	return code;
 }
 
@@ -303,7 +246,7 @@ static void print_moment(const struct ask *ask, const struct table *table)
 	uint64_t free = table_number(table, 0, "free"), most = table_number(table, 0, "largest");
 	double rate = free ? 100 * (1 - (double)most / (double)free) : 0;
 
-	if (ask->json)
+	if (ask->opt.json)
 		printf("{\"free\": %llu, \"largest\": %llu, \"runs\": %llu, \"rate_percent\": %.2f, "
 		       "\"moved_blocks\": %llu}\n", (unsigned long long)free, (unsigned long long)most,
 		       (unsigned long long)table_number(table, 0, "runs"), rate,
@@ -318,22 +261,21 @@ static void print_moment(const struct ask *ask, const struct table *table)
 
 static int cmd_watch(struct ask *ask)
 {
-	if (!ask->json)
+	if (!ask->opt.json)
 		printf("%10s %10s %8s %7s %12s\n", "free", "longest", "runs", "rate %", "moved");
-	for (unsigned long i = 0; !ask->count || i < ask->count; i++) {
-		struct answer answer;
-		struct table table;
+	for (unsigned long i = 0; !ask->opt.count || i < ask->opt.count; i++) {
+			struct table table;
 		int code;
 
 		if (i)
-			rest_ms((long)(ask->interval * 1000));
-		code = ask_table(ask, "stat", "", &answer, &table);
+			rest_ms((long)(ask->opt.interval * 1000));
+		code = ask_table(ask, "stat", "", &table);
 		if (code)
 			return code;
 		print_moment(ask, &table);
-		end_table(&answer, &table);
+		table_free(&table);
 	}
-	return GOOD;
+	return EXIT_GOOD;
 }
 
 /* ---- the rest ---- */
@@ -358,7 +300,7 @@ static int cmd_set(struct ask *ask)
 	char rest[256];
 	int nr = snprintf(rest, sizeof(rest), " %s %s", ask->args[1], ask->args[2]);
 
-	return nr < (int)sizeof(rest) ? show(ask, "set", rest) : USAGE;
+	return nr < (int)sizeof(rest) ? show(ask, "set", rest) : complain_usage("that is too long");
 }
 
 static const struct {
@@ -371,55 +313,47 @@ static const struct {
 	{ "set", 3, cmd_set },
 };
 
-/* "stat -" is no pool: the only one has to be named there. */
-static int find_pool(struct ask *ask, char name[64])
+/* Compaction is asked for by name, even of the only pool. */
+static int find_pool(struct ask *ask, char name[CLIENT_POOL_BYTES])
 {
-	struct answer answer;
 	struct table table;
-	int code = GOOD;
 
-	if (ask->pool)
-		return GOOD;
-	if (client_call(&ask->client, &answer, "pools"))
-		return complain_of(ask);
-	if (table_parse(&table, answer.text) || table.nr_rows != 1 || !table_cell(&table, 0, "pool")) {
-		fprintf(stderr, "kvmm-defrag: %s: which pool? name one by --pool\n", ask->client.path);
-		code = FAILED;
-	} else {
-		snprintf(name, 64, "%s", table_cell(&table, 0, "pool"));
-		ask->pool = name;
-	}
-	end_table(&answer, &table);
-	return code;
+	if (ask->opt.pool)
+		return EXIT_GOOD;
+	if (client_stat(&ask->client, &table, NULL))
+		return complain(EXIT_WRONG, "%s", ask->client.why);
+	snprintf(name, CLIENT_POOL_BYTES, "%s", table_cell(&table, 0, "pool"));
+	ask->opt.pool = name;
+	table_free(&table);
+	return EXIT_GOOD;
 }
 
 static int run(struct ask *ask)
 {
-	char name[64];
-	int code = FAILED;
+	char name[CLIENT_POOL_BYTES];
+	int code;
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (!ask->nr_args || strcmp(ask->args[0], commands[i].name))
 			continue;
 		if (ask->nr_args != commands[i].nr_args)
 			break;
-		if (client_open(&ask->client, ask->socket))
-			return complain_of(ask);
+		if (client_open(&ask->client, ask->opt.socket))
+			return complain(EXIT_WRONG, "%s", ask->client.why);
 		code = find_pool(ask, name);
 		if (!code)
 			code = commands[i].fn(ask);
 		client_close(&ask->client);
 		return code;
 	}
-	fprintf(stderr, "kvmm-defrag: plan, run, watch, status, cancel, config, or set NAME VALUE\n");
-	return USAGE;
+	return complain_usage("plan, run, watch, status, cancel, config, or set NAME VALUE");
 }
 
 bool live_is_meant(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-		if (!strcmp(argv[i], "--live") || !strncmp(argv[i], "--socket", 8) ||
-		    !strncmp(argv[i], "-s", 2))
+		if (!strcmp(argv[i], "--live") || !strcmp(argv[i], "-l") ||
+		    !strncmp(argv[i], "--socket", 8) || !strncmp(argv[i], "-S", 2))
 			return true;
 	return false;
 }
@@ -428,14 +362,8 @@ int live_main(int argc, char **argv)
 {
 	static const struct argp argp = { .options = options, .parser = parse, .doc = doc,
 					  .args_doc = "COMMAND" };
-	static struct ask ask = { .interval = 1, .wait = 60 };
-	int code;
+	static struct ask ask = { .opt.interval = 1, .wait = 60 };
 
-	argp_err_exit_status = USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &ask);
-	code = run(&ask);
-	if (!fflush(stdout) && !ferror(stdout))
-		return code;
-	perror("kvmm-defrag: standard output");
-	return FAILED;
+	return finish_output(run(&ask));
 }

@@ -44,7 +44,7 @@ static const struct argp_option options[] = {
 
 	{ NULL, 0, NULL, 0, "Output:", 4 },
 	{ "live", 'l', NULL, 0, "Not of a replay, but of a running engine", 5 },
-	{ "socket", 's', "PATH", 0, "The same, by its control socket", 0 },
+	{ "socket", 'S', "PATH", 0, "The same, by its control socket", 0 },
 	{ "json", KEY_JSON, NULL, 0, "JSON: one object, or for watch one a line", 0 },
 	{ "moves", KEY_MOVES, "N", 0, "List at most N moves, 0 to 12 [0]; --json: any number", 0 },
 	{ "mib-per-s", KEY_SPEED, "N", 0, "plan: predict with this speed of copying [500000]", 0 },
@@ -71,18 +71,6 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 the goal was not reached, or a result was wrong; 2 bad usage or a bad "
 	"trace.";
-
-static u32 number(struct argp_state *state, const char *name, const char *arg, u32 min, u32 max)
-{
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno || v < min || v > max)
-		argp_error(state, "--%s: '%s' is not a number from %u to %u", name, arg, min, max);
-	return (u32)v;
-}
 
 static void parse_command(struct argp_state *state, struct ask *ask, const char *arg)
 {
@@ -151,7 +139,7 @@ static bool parse_number(struct argp_state *state, struct ask *ask, int key, con
 
 		if (n->key != key)
 			continue;
-		*(u32 *)((char *)ask + n->offset) = number(state, n->name, arg, n->min, n->max);
+		*(u32 *)((char *)ask + n->offset) = (u32)option_number(state, n->name, arg, n->min, n->max);
 		return true;
 	}
 	return false;
@@ -246,8 +234,7 @@ static enum exit_code play(struct ask *ask, struct trace *trace)
 
 	if (!code)
 		code = ask->command == DEFRAG_WATCH ? watch(&frag, ask) : act(&frag, ask);
-	if (fflush(stdout) && !code)
-		code = complain(EXIT_WRONG, "standard output: %s", strerror(errno));
+	code = finish_output(code);
 	frag_close(&frag);
 	results_exit(&results);
 	return code;
@@ -269,7 +256,6 @@ int main(int argc, char **argv)
 
 	if (live_is_meant(argc, argv))
 		return live_main(argc, argv);
-	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, 0, NULL, &ask);
 	workload_init(&ask.replay.source[0].work, WORKLOAD_CHAT);
 	code = load(&ask.replay.source[0], &trace);

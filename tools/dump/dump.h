@@ -7,9 +7,6 @@
 
 #include <kvmm/kvmm.h>
 
-/* Exit codes. */
-enum { DUMP_GOOD, DUMP_BAD, DUMP_USAGE };
-
 /* What was seen. */
 struct dump_sum {
 	uint64_t nr_records;

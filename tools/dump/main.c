@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmm-dump: what is in a disk tier, without opening it for use. */
 #include <argp.h>
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "../tool.h"
 #include "dump.h"
 #include "view.h"
 
@@ -80,16 +79,9 @@ int main(int argc, char **argv)
 		return dump_record(argc - 1, argv + 1);
 	if (argc > 1 && is_view(argv[1]))
 		return dump_view(argc - 1, argv + 1);
-	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &dump);
 	err = dump_tier(&dump);
-	if (err) {
-		fprintf(stderr, "kvmm-dump: %s: %s\n", dump.path, kvmm_strerror(err));
-		return DUMP_BAD;
-	}
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "kvmm-dump: standard output: %s\n", strerror(errno));
-		return DUMP_BAD;
-	}
-	return dump.sum.nr_damaged ? DUMP_BAD : DUMP_GOOD;
+	if (err)
+		return complain(EXIT_WRONG, "%s: %s", dump.path, kvmm_strerror(err));
+	return finish_output(dump.sum.nr_damaged ? EXIT_WRONG : EXIT_GOOD);
 }

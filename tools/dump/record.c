@@ -12,8 +12,9 @@
 #include <time.h>
 
 #include "../client/client.h"
-#include "../client/table.h"
+#include "../client/options.h"
 #include "../report/recorder.h"
+#include "../tool.h"
 #include "dump.h"
 #include "owners.h"
 
@@ -41,11 +42,8 @@ enum { NR_NUMBERS = ARRAY_SIZE(numbers) };
  * @owned_runs, @nr_seen: of the moment
  */
 struct live {
-	const char *socket;
-	const char *wanted;
+	struct client_options opt;
 	const char *path;
-	u64 interval_us;
-	u64 count;
 	struct client client;
 	struct recorder rec;
 	struct owners owners;
@@ -71,33 +69,10 @@ static int fail(struct live *live, const char *why)
 	return -1;
 }
 
-/* ---- questions ---- */
-
-/* An answer as a table, whose text is @answer's. */
-static int ask(struct live *live, const char *line, struct answer *answer, struct table *table)
+/* Why not is the client's. */
+static int gone(struct live *live)
 {
-	if (client_call(&live->client, answer, "%s", line))
-		return fail(live, live->client.why);
-	if (!table_parse(table, answer->text))
-		return 0;
-	answer_free(answer);
-	return fail(live, "the engine's answer is no table");
-}
-
-static int ask_stat(struct live *live, const char *pool, struct answer *answer, struct table *table)
-{
-	char line[128];
-	int err;
-
-	snprintf(line, sizeof(line), "stat%s%.64s", pool ? " " : "", pool ? pool : "");
-	err = ask(live, line, answer, table);
-	if (err || table->nr_rows == 1)
-		return err;
-	err = fail(live, table->nr_rows ? "there are several pools; name one by --pool" :
-					  "the engine shows no pool");
-	table_free(table);
-	answer_free(answer);
-	return err;
+	return fail(live, live->client.why);
 }
 
 /* ---- the map ---- */
@@ -186,23 +161,17 @@ static void paint_rows(struct live *live, const struct table *table, u32 *last)
 /* A portion of the map from block *@at on, which moves on. */
 static int paint_portion(struct live *live, u32 *at, u32 *last)
 {
-	struct answer answer;
 	struct table table;
-	char line[128];
 	u64 next = 0;
-	int err;
 
-	snprintf(line, sizeof(line), "map %.64s %u %u fine", live->pool, *at, ROWS);
-	err = ask(live, line, &answer, &table);
-	if (err)
-		return err;
+	if (client_table(&live->client, &table, "map %s %u %u fine", live->pool, *at, ROWS))
+		return gone(live);
 	if (table.nr_rows) {
 		paint_rows(live, &table, last);
 		next = table_number(&table, table.nr_rows - 1, "first") +
 		       table_number(&table, table.nr_rows - 1, "count");
 	}
 	table_free(&table);
-	answer_free(&answer);
 	if (next <= *at || next > U32_NONE)
 		return fail(live, "the engine shows no more of its map");
 	*at = (u32)next;
@@ -236,19 +205,17 @@ static u64 derived(const struct live *live, const struct table *stat, const char
 static int add_moment(struct live *live, u64 x)
 {
 	u64 values[NR_NUMBERS];
-	struct answer answer;
 	struct table stat;
 	int err = paint(live);
 
-	if (!err && !stopped)
-		err = ask_stat(live, live->pool, &answer, &stat);
 	if (err || stopped)
 		return err;
+	if (client_stat(&live->client, &stat, live->pool))
+		return gone(live);
 	for (size_t i = 0; i < NR_NUMBERS; i++)
 		values[i] = numbers[i].of ? table_number(&stat, 0, numbers[i].of) :
 					    derived(live, &stat, numbers[i].column);
 	table_free(&stat);
-	answer_free(&answer);
 	recorder_add(&live->rec, x, values);
 	return 0;
 }
@@ -277,7 +244,7 @@ static int record(struct live *live)
 
 	while (!err && !stopped && !live->rec.full && !live->rec.err) {
 		err = add_moment(live, x);
-		if (err || (live->count && live->rec.nr_samples >= live->count))
+		if (err || (live->opt.count && live->rec.nr_samples >= live->opt.count))
 			break;
 		x = live->rec.next_x;
 		if (begin + x < now_us())
@@ -294,15 +261,14 @@ static int begin(struct live *live, FILE *out)
 	const char *columns[NR_NUMBERS];
 	struct recorder_attr attr = {
 		.out = out, .source = "kvmm-dump record", .x_unit = "us", .owner = "owner",
-		.columns = columns, .nr_columns = NR_NUMBERS, .every = live->interval_us,
+		.columns = columns, .nr_columns = NR_NUMBERS, .every = (u64)(live->opt.interval * 1e6 + .5),
 	};
 	char purpose[256];
-	struct answer answer;
 	struct table stat;
-	int err = ask_stat(live, live->wanted, &answer, &stat);
+	int err;
 
-	if (err)
-		return err;
+	if (client_stat(&live->client, &stat, live->opt.pool))
+		return gone(live);
 	for (size_t i = 0; i < NR_NUMBERS; i++)
 		columns[i] = numbers[i].column;
 	snprintf(live->pool, sizeof(live->pool), "%s", table_cell(&stat, 0, "pool"));
@@ -311,7 +277,6 @@ static int begin(struct live *live, FILE *out)
 	snprintf(purpose, sizeof(purpose), "engine %.120s, pool %.64s", live->client.name, live->pool);
 	attr.purpose = purpose;
 	table_free(&stat);
-	answer_free(&answer);
 	err = recorder_begin(&live->rec, &attr);
 	return err ? fail(live, strerror(-err)) : 0;
 }
@@ -333,8 +298,8 @@ static int record_engine(struct live *live)
 	FILE *out;
 	int err;
 
-	if (client_open(&live->client, live->socket))
-		return fail(live, live->client.why);
+	if (client_open(&live->client, live->opt.socket))
+		return gone(live);
 	out = strcmp(live->path, "-") ? fopen(live->path, "w") : stdout;
 	err = out ? record_to(live, out) : fail(live, strerror(errno));
 	if (out && (out == stdout ? fflush(out) : fclose(out)) && !err)
@@ -344,10 +309,8 @@ static int record_engine(struct live *live)
 }
 
 static const struct argp_option record_options[] = {
-	{ "socket", 's', "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]", 0 },
-	{ "pool", 'p', "NAME", 0, "Which pool, if the engine has several", 0 },
-	{ "interval", 'i', "S", 0, "Seconds between two moments [1]", 0 },
-	{ "count", 'c', "N", 0, "Moments; 0: until it is interrupted, or the engine ends [0]", 0 },
+	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_INTERVAL("1"),
+	CLIENT_COUNT("no end: until it is interrupted, or the engine ends"),
 	{ 0 },
 };
 
@@ -363,46 +326,18 @@ static const char record_doc[] =
 	"Exit code: 0 good; 1 no engine, or it has gone before N moments, or FILE cannot be written; 2 bad "
 	"usage.";
 
-static void parse_interval(struct live *live, const char *arg, struct argp_state *state)
-{
-	char *end;
-	double s = strtod(arg, &end);
-
-	if (*arg < '0' || *arg > '9' || *end || !(s >= 0.01 && s <= 86400))
-		argp_error(state, "--interval: '%s' is not a number from 0.01 to 86400", arg);
-	live->interval_us = (u64)(s * 1e6 + .5);
-}
-
-static void parse_count(struct live *live, const char *arg, struct argp_state *state)
-{
-	char *end;
-
-	errno = 0;
-	live->count = strtoull(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno)
-		argp_error(state, "--count: '%s' is not a number", arg);
-}
-
 static error_t parse_record(int key, char *arg, struct argp_state *state)
 {
 	struct live *live = state->input;
 
-	if (key == 's')
-		live->socket = arg;
-	else if (key == 'p')
-		live->wanted = arg;
-	else if (key == 'i')
-		parse_interval(live, arg, state);
-	else if (key == 'c')
-		parse_count(live, arg, state);
-	else if (key == ARGP_KEY_ARG && live->path)
+	if (key == ARGP_KEY_ARG && live->path)
 		argp_error(state, "one file, please: what is '%s'?", arg);
 	else if (key == ARGP_KEY_ARG)
 		live->path = arg;
 	else if (key == ARGP_KEY_END && !live->path)
 		argp_usage(state);
 	else
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&live->opt, key, arg, state);
 	return 0;
 }
 
@@ -410,21 +345,20 @@ int dump_record(int argc, char **argv)
 {
 	static const struct argp argp = { record_options, parse_record, "FILE", record_doc, NULL, NULL, NULL };
 	struct sigaction action = { .sa_handler = stop };
-	struct live live = { .interval_us = 1000000 };
+	struct live live = { .opt.interval = 1 };
 	char name[] = "kvmm-dump record";
 	bool ended;
 	int err;
 
 	argv[0] = name;
-	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &live);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	err = record_engine(&live);
-	ended = !live.count && live.rec.nr_samples;
+	ended = !live.opt.count && live.rec.nr_samples;
 	if (err)
-		fprintf(stderr, "kvmm-dump: %s%s\n", live.why, ended ? ": the recording ends there" : "");
+		complain(EXIT_WRONG, "%s%s", live.why, ended ? ": the recording ends there" : "");
 	owners_exit(&live.owners);
 	free(live.mapped);
-	return err && !ended ? DUMP_BAD : DUMP_GOOD;
+	return err && !ended ? EXIT_WRONG : EXIT_GOOD;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../report/page.h"
+#include "../tool.h"
 #include "dump.h"
 
 #define MAX_FILES	64
@@ -73,10 +74,9 @@ static void name_of(const char *path, char name[64])
 static int say_what(const char *path, const struct recording *rec, int err)
 {
 	if (err == -EINVAL && rec)
-		fprintf(stderr, "kvmm-dump: %s:%llu: %s\n", path, (unsigned long long)rec->line,
-			rec->why);
+		complain(EXIT_WRONG, "%s:%llu: %s", path, (unsigned long long)rec->line, rec->why);
 	else
-		fprintf(stderr, "kvmm-dump: %s: %s\n", path, strerror(-err));
+		complain(EXIT_WRONG, "%s: %s", path, strerror(-err));
 	return err;
 }
 
@@ -94,8 +94,7 @@ static int add_file(struct page *page, const char *path)
 	if (err)
 		say_what(path, &rec, err);
 	else if (rec.kind == RECORDING_STATES && !rec.ended)
-		fprintf(stderr, "kvmm-dump: %s: was cut off after %u moments\n", path,
-			rec.nr_samples);
+		complain(EXIT_WRONG, "%s: was cut off after %u moments", path, rec.nr_samples);
 	if (in != stdin)
 		fclose(in);
 	return err;
@@ -123,7 +122,6 @@ int dump_report(int argc, char **argv)
 	char name[] = "kvmm-dump report";
 
 	argv[0] = name;
-	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &report);
-	return write_report(&report) ? DUMP_BAD : DUMP_GOOD;
+	return write_report(&report) ? EXIT_WRONG : EXIT_GOOD;
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../json.h"
+#include "../tool.h"
 #include "dump.h"
 
 static const char *const kind_names[] = { "empty", "open", "sealed" };
@@ -40,10 +42,8 @@ static void print_head(const struct dump *dump)
 
 	printf(dump->json ? "{\"path\": " : "store    ");
 	if (dump->json) {
-		putchar('"');
-		for (const unsigned char *c = (const unsigned char *)dump->path; *c; c++)
-			printf(*c == '"' || *c == '\\' || *c < 0x20 || *c > 0x7e ? "\\u%04x" : "%c", *c);
-		printf("\", \"uuid\": \"");
+		json_string(dump->path, stdout);
+		printf(", \"uuid\": \"");
 	} else {
 		printf("%s\nuuid     ", dump->path);
 	}

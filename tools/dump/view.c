@@ -4,27 +4,26 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../client/options.h"
+#include "../tool.h"
 #include "dump.h"
 #include "fetch.h"
 #include "view.h"
 
-enum { KEY_FROM = 'f', KEY_OUT = 'o', KEY_SOCKET = 's', KEY_POOL = 'p', KEY_ALL = 'a' };
+enum { KEY_FROM = 'f', KEY_OUT = 'o', KEY_ALL = 'a' };
 
 struct view {
 	const char *what;
 	const char *from;
 	const char *out;
-	const char *socket;
-	const char *pool;
+	struct client_options opt;
 	bool all;
 };
 
 static const struct argp_option view_options[] = {
 	{ "from", KEY_FROM, "FILE", 0, "A snapshot that was written before, - is standard input", 0 },
 	{ "output", KEY_OUT, "FILE", 0, "Write to FILE rather than standard output", 0 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]",
-	  0 },
-	{ "pool", KEY_POOL, "NAME", 0, "Which pool, if the engine has several", 0 },
+	CLIENT_SOCKET, CLIENT_POOL("the only one"),
 	{ "all", KEY_ALL, NULL, 0, "graphviz: a box for each block, not for each stretch", 0 },
 	{ 0 },
 };
@@ -55,12 +54,6 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 	case KEY_OUT:
 		view->out = arg;
 		return 0;
-	case KEY_SOCKET:
-		view->socket = arg;
-		return 0;
-	case KEY_POOL:
-		view->pool = arg;
-		return 0;
 	case KEY_ALL:
 		view->all = true;
 		return 0;
@@ -68,33 +61,32 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 		argp_error(state, "'%s' is too much", arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (view->from && (view->socket || view->pool))
+		if (view->from && (view->opt.socket || view->opt.pool))
 			argp_error(state, "--from is a file, --socket and --pool are an engine");
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&view->opt, key, arg, state);
 	}
 }
 
 static int fail(const char *what, const char *why)
 {
-	fprintf(stderr, "kvmm-dump: %s%s%s\n", what ? what : "", what ? ": " : "", why);
-	return DUMP_BAD;
+	return complain(EXIT_WRONG, "%s: %s", what, why);
 }
 
-/* Why not has been said, and is DUMP_BAD. */
+/* Why not has been said. */
 static int get(const struct view *view, struct snap *snap)
 {
 	struct client client;
 	int err;
 
 	if (view->from)
-		return snap_read(snap, view->from) ? fail(view->from, snap->why) : DUMP_GOOD;
-	if (client_open(&client, view->socket))
-		return fail(NULL, client.why);
-	err = snap_fetch(snap, &client, view->pool);
+		return snap_read(snap, view->from) ? fail(view->from, snap->why) : EXIT_GOOD;
+	if (client_open(&client, view->opt.socket))
+		return complain(EXIT_WRONG, "%s", client.why);
+	err = snap_fetch(snap, &client, view->opt.pool);
 	client_close(&client);
-	return err ? fail(NULL, snap->why) : DUMP_GOOD;
+	return err ? complain(EXIT_WRONG, "%s", snap->why) : EXIT_GOOD;
 }
 
 static int put(const struct view *view, const struct snap *snap, FILE *out)
@@ -122,7 +114,7 @@ static int write_out(const struct view *view, const struct snap *snap)
 	bad |= out == stdout ? fflush(out) : fclose(out);
 	if (bad)
 		return fail(view->out ? view->out : "standard output", strerror(errno));
-	return err ? fail(NULL, strerror(ENOMEM)) : DUMP_GOOD;
+	return err ? fail("standard output", strerror(ENOMEM)) : EXIT_GOOD;
 }
 
 bool is_view(const char *word)
@@ -142,10 +134,9 @@ int dump_view(int argc, char **argv)
 	snprintf(name, sizeof(name), "kvmm-dump %s", argv[0]);
 	argv[0] = name;
 	view.what = name + strlen("kvmm-dump ");
-	argp_err_exit_status = DUMP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &view);
 	code = get(&view, &snap);
-	if (code == DUMP_GOOD)
+	if (code == EXIT_GOOD)
 		code = write_out(&view, &snap);
 	snap_free(&snap);
 	return code;

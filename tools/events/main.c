@@ -9,41 +9,36 @@
 
 #include <kvmm/types.h>
 
+#include "../client/options.h"
+#include "../tool.h"
 #include "print.h"
 #include "source.h"
 #include "wire.h"
 
-enum { EXIT_GOOD = 0, EXIT_WRONG = 1, EXIT_INPUT = 2 };
-
-enum { KEY_SOCKET = 256, KEY_POOL, KEY_ZMQ, KEY_TOPIC, KEY_WHAT, KEY_SECONDS, KEY_COUNT };
+enum { KEY_ZMQ = 256, KEY_TOPIC, KEY_WHAT, KEY_SECONDS };
 
 enum mode { TAIL, DECODE, RECORD, NAMES };
 
+static const char *const wishes[] = { "names", "requests", "lookups", "all", NULL };
 static const char *const modes[] = { "tail", "decode", "record", "names", NULL };
 
 struct options {
 	enum mode mode;
-	bool json;
-	const char *socket;
-	const char *pool;
+	struct client_options client;
 	const char *zmq;
 	const char *topic;
 	const char *what;
 	const char *file;
 	unsigned long seconds;
-	unsigned long count;
 	unsigned int nr_args;
 };
 
 static const struct argp_option argp_options[] = {
-	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]", 0 },
-	{ "pool", KEY_POOL, "NAME", 0, "Which pool of the engine [the only one]", 0 },
+	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_JSON, CLIENT_COUNT("no end"),
 	{ "what", KEY_WHAT, "WHAT", 0, "names, requests (and names), lookups (and names), all [names]", 0 },
 	{ "zmq", KEY_ZMQ, "ENDPOINT", 0, "From a publisher instead, as tcp://127.0.0.1:5557", 0 },
 	{ "topic", KEY_TOPIC, "TEXT", 0, "Only messages whose topic begins so [all]", 0 },
 	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
-	{ "count", 'n', "N", 0, "Stop after so many events", 0 },
-	{ "json", 'j', NULL, 0, "One JSON object a line", 0 },
 	{ 0 },
 };
 
@@ -61,18 +56,6 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 there is no engine or publisher, or it has gone, or events were lost in between; "
 	"2 bad usage or a bad file.";
-
-static unsigned long number(struct argp_state *state, const char *name, const char *arg)
-{
-	char *end;
-	unsigned long value;
-
-	errno = 0;
-	value = strtoul(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno || !value)
-		argp_error(state, "--%s: '%s' is no number of 1 or more", name, arg);
-	return value;
-}
 
 static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
 {
@@ -93,18 +76,11 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 
 static void check(const struct options *opt, struct argp_state *state)
 {
-	static const char *const wishes[] = { "names", "requests", "lookups", "all" };
-	bool known = false;
-
-	for (size_t i = 0; i < 4; i++)
-		known |= !strcmp(opt->what, wishes[i]);
 	if (!opt->nr_args)
 		argp_error(state, "tail, names, record, or decode?");
-	if (!known)
-		argp_error(state, "--what: there is no '%s'", opt->what);
 	if (opt->mode == RECORD && !opt->file)
 		argp_error(state, "record: to which file?");
-	if (opt->zmq && (opt->socket || opt->pool || opt->mode == NAMES || opt->mode == DECODE))
+	if (opt->zmq && (opt->client.socket || opt->client.pool || opt->mode == NAMES || opt->mode == DECODE))
 		argp_error(state, "--zmq: with tail or record, and without --socket or --pool");
 }
 
@@ -113,20 +89,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct options *opt = state->input;
 
 	switch (key) {
-	case 'j':
-		opt->json = true;
-		return 0;
-	case 'n':
-		opt->count = number(state, "count", arg);
-		return 0;
 	case KEY_SECONDS:
-		opt->seconds = number(state, "seconds", arg);
-		return 0;
-	case KEY_SOCKET:
-		opt->socket = arg;
-		return 0;
-	case KEY_POOL:
-		opt->pool = arg;
+		opt->seconds = option_number(state, "seconds", arg, 1, 1u << 24);
 		return 0;
 	case KEY_ZMQ:
 		opt->zmq = arg;
@@ -135,7 +99,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt->topic = arg;
 		return 0;
 	case KEY_WHAT:
-		opt->what = arg;
+		opt->what = wishes[option_word(state, "what", arg, wishes)];
 		return 0;
 	case ARGP_KEY_ARG:
 		add_arg(opt, state, arg);
@@ -144,14 +108,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		check(opt, state);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&opt->client, key, arg, state);
 	}
-}
-
-static int complain(int code, const char *what, const char *why)
-{
-	fprintf(stderr, "kvmm-events: %s: %s\n", what, why);
-	return code;
 }
 
 /* ---- until when ---- */
@@ -172,7 +130,7 @@ static time_t now_s(void)
 
 static bool is_over(const struct options *opt, const struct until *until)
 {
-	return source_is_stopped() || (opt->count && until->nr_events >= opt->count) ||
+	return source_is_stopped() || (opt->client.count && until->nr_events >= opt->client.count) ||
 	       (opt->seconds && (unsigned long)(now_s() - until->begin) >= opt->seconds);
 }
 
@@ -199,14 +157,14 @@ static int follow(const struct options *opt, const struct printer *printer, stru
 	while (!is_over(opt, &until)) {
 		answer = source_next(source, &event);
 		if (answer == SOURCE_ERROR)
-			return complain(EXIT_WRONG, source->client.path, source->why);
+			return complain(EXIT_WRONG, "%s", source->why);
 		show(printer, source, answer, &event, &until);
 		if (answer == SOURCE_EMPTY) {
 			fflush(printer->out);
 			source_wait();
 		}
 	}
-	return until.nr_lost ? complain(EXIT_WRONG, source->client.path, "events were lost") :
+	return until.nr_lost ? complain(EXIT_WRONG, "%s: events were lost", source->client.path) :
 			       EXIT_GOOD;
 }
 
@@ -215,8 +173,8 @@ static int from_socket(const struct options *opt, const struct printer *printer)
 	struct source source;
 	int code;
 
-	if (source_open_socket(&source, opt->socket, opt->pool, opt->what))
-		code = complain(EXIT_WRONG, "control socket", source.why);
+	if (source_open_socket(&source, opt->client.socket, opt->client.pool, opt->what))
+		code = complain(EXIT_WRONG, "%s", source.why);
 	else
 		code = follow(opt, printer, &source);
 	source_close(&source);
@@ -259,17 +217,17 @@ static int names(const struct options *opt, const struct printer *printer)
 	char place[80] = "";
 	int more = 1;
 
-	if (client_open(&client, opt->socket))
-		return complain(EXIT_WRONG, "control socket", client.why);
+	if (client_open(&client, opt->client.socket))
+		return complain(EXIT_WRONG, "%s", client.why);
 	while (more > 0) {
-		if (client_call(&client, &answer, "names %s 4096%s", opt->pool ? opt->pool : "-",
+		if (client_call(&client, &answer, "names %s 4096%s", opt->client.pool ? opt->client.pool : "-",
 				place))
-			return complain(EXIT_WRONG, client.path, client.why);
+			return complain(EXIT_WRONG, "%s", client.why);
 		more = show_names(printer, answer.text, place, sizeof(place));
 		answer_free(&answer);
 	}
 	client_close(&client);
-	return more ? complain(EXIT_WRONG, "names", "the answer makes no sense") : EXIT_GOOD;
+	return more ? complain(EXIT_WRONG, "names: the answer makes no sense") : EXIT_GOOD;
 }
 
 /* ---- from a publisher ---- */
@@ -279,10 +237,10 @@ static int take_batch(const struct options *opt, const struct printer *printer,
 {
 	if (opt->mode == TAIL)
 		return batch_print(printer, sub->buf, sub->nr, &until->nr_events) > 0 ? EXIT_GOOD :
-			complain(EXIT_WRONG, opt->zmq, "a message that is no batch of events");
+			complain(EXIT_WRONG, "%s: a message that is no batch of events", opt->zmq);
 	until->nr_events++;
 	return fwrite(sub->buf, 1, sub->nr, printer->out) == sub->nr ? EXIT_GOOD :
-		complain(EXIT_WRONG, opt->file, strerror(errno));
+		complain(EXIT_WRONG, "%s: %s", opt->file, strerror(errno));
 }
 
 static int from_publisher(const struct options *opt, const struct printer *printer)
@@ -293,11 +251,11 @@ static int from_publisher(const struct options *opt, const struct printer *print
 	uint64_t next = 0;
 
 	if (subscribe(&sub, opt->zmq, opt->topic))
-		code = complain(EXIT_WRONG, opt->zmq, sub.why);
+		code = complain(EXIT_WRONG, "%s: %s", opt->zmq, sub.why);
 	while (!code && !is_over(opt, &until)) {
 		got = subscriber_next(&sub);
 		if (got < 0)
-			code = complain(EXIT_WRONG, opt->zmq, sub.why);
+			code = complain(EXIT_WRONG, "%s: %s", opt->zmq, sub.why);
 		if (got <= 0) {
 			fflush(printer->out);
 			continue;
@@ -309,7 +267,7 @@ static int from_publisher(const struct options *opt, const struct printer *print
 	}
 	unsubscribe(&sub);
 	if (!code && until.nr_lost)
-		code = complain(EXIT_WRONG, opt->zmq, "batches were lost");
+		code = complain(EXIT_WRONG, "%s: batches were lost", opt->zmq);
 	return code;
 }
 
@@ -347,15 +305,15 @@ static int decode(const struct options *opt, const struct printer *printer)
 	char where[80];
 
 	if (!file)
-		return complain(EXIT_INPUT, name, strerror(errno));
+		return complain(EXIT_INPUT, "%s: %s", name, strerror(errno));
 	buf = read_all(file, &nr);
 	if (!buf || ferror(file))
-		code = complain(EXIT_INPUT, name ? name : "-", strerror(errno));
+		code = complain(EXIT_INPUT, "%s: %s", name ? name : "-", strerror(errno));
 	while (!code && at < nr && !is_over(opt, &until)) {
 		used = batch_print(printer, buf + at, nr - at, &until.nr_events);
 		snprintf(where, sizeof(where), "byte %zu", at);
 		if (used <= 0)
-			code = complain(EXIT_INPUT, where, used == -ENOMEM ? "no memory" :
+			code = complain(EXIT_INPUT, "%s: %s", where, used == -ENOMEM ? "no memory" :
 					"this is no batch of events");
 		else
 			at += used;
@@ -381,12 +339,12 @@ static int run(const struct options *opt, struct printer *printer)
 static int open_output(const struct options *opt, struct printer *printer)
 {
 	if (opt->mode != RECORD) {
-		printer->colours = !opt->json && isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+		printer->colours = !opt->client.json && isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
 		return EXIT_GOOD;
 	}
 	printer->out = fopen(opt->file, "w");
 	if (!printer->out)
-		return complain(EXIT_INPUT, opt->file, strerror(errno));
+		return complain(EXIT_INPUT, "%s: %s", opt->file, strerror(errno));
 	printer->table = true;
 	if (!opt->zmq)
 		fputs(KVMM_EVENT_COLUMNS "\n", printer->out);
@@ -401,14 +359,13 @@ int main(int argc, char **argv)
 	struct printer printer = { .out = stdout };
 	int code;
 
-	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
-	printer.json = opt.json;
+	printer.json = opt.client.json;
 	code = open_output(&opt, &printer);
 	if (code)
 		return code;
 	code = run(&opt, &printer);
 	if ((ferror(printer.out) || fclose(printer.out)) && !code)
-		code = complain(EXIT_WRONG, "output", strerror(errno));
+		code = complain(EXIT_WRONG, "output: %s", strerror(errno));
 	return code;
 }

@@ -120,7 +120,8 @@ static enum source_answer read_line(struct source *source, const char *line, siz
 		return SOURCE_EMPTY;
 	if (!kvmm_event_parse(line, nr, event) || is_mark(source, line, &answer))
 		return answer;
-	snprintf(source->why, sizeof(source->why), "line %llu is no event",
+	snprintf(source->why, sizeof(source->why), "%sline %llu is no event",
+		 source->is_live ? "what the engine says makes no sense: " : "",
 		 (unsigned long long)source->line);
 	return SOURCE_ERROR;
 }

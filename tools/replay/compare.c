@@ -373,8 +373,7 @@ static enum exit_code print(const struct board *board)
 		compare_print_json(board, stdout);
 	else
 		compare_print_text(board, stdout);
-	return fflush(stdout) ? complain(EXIT_WRONG, "standard output: %s", strerror(errno)) :
-				EXIT_GOOD;
+	return finish_output(EXIT_GOOD);
 }
 
 enum exit_code run_compare(const struct options *opt)

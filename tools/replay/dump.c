@@ -28,7 +28,5 @@ enum exit_code run_generate(const struct options *opt)
 	for (u32 q = 0; !code && q < trace.nr; q++)
 		print_request(&trace, &trace.req[q]);
 	trace_close(&trace);
-	if (!code && (ferror(stdout) || fflush(stdout)))
-		code = complain(EXIT_WRONG, "standard output: %s", strerror(errno));
-	return code;
+	return finish_output(code);
 }

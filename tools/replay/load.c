@@ -12,53 +12,6 @@
 
 #include "progress.h"
 
-static _Thread_local char *complaint_into;
-
-void complain_into(char text[COMPLAINT_BYTES])
-{
-	complaint_into = text;
-	if (text)
-		*text = '\0';
-}
-
-/* Somebody who runs many takes the messages, or they are for people. */
-static void say(const char *text)
-{
-	if (complaint_into && !*complaint_into)
-		snprintf(complaint_into, COMPLAINT_BYTES, "%s", text);
-	if (complaint_into)
-		return;
-	bar_stop();
-	fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
-}
-
-enum exit_code complain(enum exit_code code, const char *format, ...)
-{
-	char text[COMPLAINT_BYTES];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	say(text);
-	return code;
-}
-
-enum exit_code complain_of(int err, const char *format, ...)
-{
-	char text[COMPLAINT_BYTES];
-	size_t n;
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	n = strlen(text);
-	snprintf(text + n, sizeof(text) - n, ": %s", kvmm_strerror(err));
-	say(text);
-	return err == -ENOENT || err == -EINVAL ? EXIT_INPUT : EXIT_WRONG;
-}
-
 static enum exit_code load_file(const char *path, struct trace *trace)
 {
 	bool is_stdin = !strcmp(path, "-");

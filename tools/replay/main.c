@@ -33,8 +33,7 @@ static enum exit_code print(const struct run *run)
 		results_print_json(run->results, stdout);
 	else
 		results_print_text(run->results, stdout);
-	return fflush(stdout) ? complain(EXIT_WRONG, "standard output: %s", strerror(errno)) :
-				EXIT_GOOD;
+	return finish_output(EXIT_GOOD);
 }
 
 static enum exit_code replay(const struct options *opt, struct trace *trace)

@@ -188,32 +188,6 @@ static const char doc[] =
 
 /* ---- values ---- */
 
-static u64 number(struct argp_state *state, const char *name, const char *arg, u64 min, u64 max)
-{
-	unsigned long long v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno || v < min || v > max)
-		argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, arg,
-			   (unsigned long long)min, (unsigned long long)max);
-	return v;
-}
-
-/* Index of @arg in a list of words that ends with NULL. */
-static unsigned int word(struct argp_state *state, const char *name, const char *arg,
-			 const char *const *words)
-{
-	unsigned int i;
-
-	for (i = 0; words[i]; i++)
-		if (!strcmp(arg, words[i]))
-			return i;
-	argp_error(state, "--%s: there is no '%s'", name, arg);
-	return 0;
-}
-
 static bool is_one_of(const char *arg, const char *const *names, unsigned int nr)
 {
 	for (unsigned int i = 0; i < nr; i++)
@@ -509,7 +483,7 @@ static void parse_sizes(struct argp_state *state, struct options *opt, const cha
 				   list, MAX_SIZES);
 		memcpy(text, list, n);
 		text[n] = '\0';
-		opt->size[opt->nr_sizes++] = number(state, "blocks", text, 1, KVMM_MAX_BLOCKS);
+		opt->size[opt->nr_sizes++] = option_number(state, "blocks", text, 1, KVMM_MAX_BLOCKS);
 		if (!list[n])
 			return;
 	}
@@ -525,7 +499,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	if (parse->blocks && opt->mode->whole == run_compare)
 		parse_sizes(state, opt, parse->blocks);
 	else if (parse->blocks)
-		opt->nr_blocks = number(state, "blocks", parse->blocks, 1, KVMM_MAX_BLOCKS);
+		opt->nr_blocks = option_number(state, "blocks", parse->blocks, 1, KVMM_MAX_BLOCKS);
 	if (!opt->nr_sources && opt->mode->whole != run_generate)
 		add_source(state, opt, NULL, NULL);
 	check_sources(state, opt, opt->mode->whole == run_compare);
@@ -548,9 +522,9 @@ static void parse_pool(struct argp_state *state, struct parse *parse, int key, c
 	if (key == KEY_BLOCKS)
 		parse->blocks = arg;
 	else if (key == KEY_BLOCK_TOKENS)
-		opt->block_tokens = number(state, "block-tokens", arg, 1, 1024);
+		opt->block_tokens = option_number(state, "block-tokens", arg, 1, 1024);
 	else if (key == KEY_BLOCK_BYTES)
-		opt->block_bytes = number(state, "block-bytes", arg, 0, 1u << 30);
+		opt->block_bytes = option_number(state, "block-bytes", arg, 0, 1u << 30);
 	else if (key == KEY_DEVICE)
 		opt->device = arg;
 	else
@@ -566,29 +540,29 @@ static void parse_frag(struct argp_state *state, struct options *opt, int key, c
 	if (key == KEY_ALLOC)
 		opt->alloc = arg;
 	else if (key == KEY_MAX_RUNS)
-		opt->max_runs = number(state, "max-runs", arg, 1, KVMM_MAX_RUNS);
+		opt->max_runs = option_number(state, "max-runs", arg, 1, KVMM_MAX_RUNS);
 	else if (key == KEY_MARK)
-		opt->mark = number(state, "mark", arg, 1, 100);
+		opt->mark = option_number(state, "mark", arg, 1, 100);
 	else if (key == KEY_PINNED)
-		opt->pinned = number(state, "pinned", arg, 0, 100);
+		opt->pinned = option_number(state, "pinned", arg, 0, 100);
 	else if (key == KEY_ARRIVALS)
-		opt->by_time = word(state, "arrivals", arg, arrivals);
+		opt->by_time = option_word(state, "arrivals", arg, arrivals);
 	else
-		opt->compact = word(state, "compact", arg, compact);
+		opt->compact = option_word(state, "compact", arg, compact);
 }
 
 static void parse_steps(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_STREAMS)
-		opt->streams = number(state, "streams", arg, 0, KVMM_MAX_STREAMS);
+		opt->streams = option_number(state, "streams", arg, 0, KVMM_MAX_STREAMS);
 	else if (key == KEY_STEP_US)
-		opt->step_us = number(state, "step-us", arg, 1, 10000000);
+		opt->step_us = option_number(state, "step-us", arg, 1, 10000000);
 	else if (key == KEY_THRESHOLD)
-		opt->threshold_pm = number(state, "threshold", arg, 1, 1000);
+		opt->threshold_pm = option_number(state, "threshold", arg, 1, 1000);
 	else if (key == KEY_AHEAD)
-		opt->ahead = number(state, "ahead", arg, 0, 1000);
+		opt->ahead = option_number(state, "ahead", arg, 0, 1000);
 	else
-		opt->interval_ms = number(state, "interval", arg, 1, 100000000);
+		opt->interval_ms = option_number(state, "interval", arg, 1, 100000000);
 }
 
 static void parse_cache(struct argp_state *state, struct parse *parse, int key, const char *arg)
@@ -610,25 +584,25 @@ static void parse_cache(struct argp_state *state, struct parse *parse, int key, 
 	} else if (key == KEY_DIGEST) {
 		opt->digest = true;
 	} else if (key == KEY_RUN_WINDOW) {
-		opt->run_window = number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
+		opt->run_window = option_number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_PAGEBLOCK) {
-		opt->pageblock = number(state, "pageblock", arg, 0, KVMM_MAX_BLOCKS);
+		opt->pageblock = option_number(state, "pageblock", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_EMPTY_PAGEBLOCKS) {
 		opt->empty_pageblocks = true;
 	} else if (key == KEY_TRANSFERS) {
 		opt->transfers = true;
 	} else if (key == KEY_FLOOD) {
-		opt->flood = number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
+		opt->flood = option_number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
 	} else if (key == KEY_LIMITS) {
 		opt->limits = arg;
 	} else if (key == KEY_FLOOD_LIMITS) {
 		opt->flood_limits = arg;
 	} else if (key == KEY_MODE) {
-		opt->conc = word(state, "mode", arg, modes_of_compare);
+		opt->conc = option_word(state, "mode", arg, modes_of_compare);
 	} else if (key == KEY_JOBS) {
-		opt->jobs = number(state, "jobs", arg, 1, MAX_JOBS);
+		opt->jobs = option_number(state, "jobs", arg, 1, MAX_JOBS);
 	} else {
-		opt->keys = word(state, "keys", arg, keys);
+		opt->keys = option_word(state, "keys", arg, keys);
 		parse->keys_given = true;
 	}
 }
@@ -671,7 +645,7 @@ static void parse_writes(struct argp_state *state, struct options *opt, const ch
 				   list, KVMM_NR_TIER_WRITES);
 		memcpy(text, list, n);
 		text[n] = '\0';
-		opt->write[opt->nr_writes++] = word(state, "write-policies", text, write_policies);
+		opt->write[opt->nr_writes++] = option_word(state, "write-policies", text, write_policies);
 		if (!list[n])
 			return;
 	}
@@ -680,49 +654,49 @@ static void parse_writes(struct argp_state *state, struct options *opt, const ch
 static void parse_tiers(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_HOST_BLOCKS)
-		opt->host_bytes = 0, opt->host_blocks = number(state, "host-blocks", arg, 0,
+		opt->host_bytes = 0, opt->host_blocks = option_number(state, "host-blocks", arg, 0,
 							       KVMM_MAX_BLOCKS);
 	else if (key == KEY_HOST_POLICY)
 		opt->host_policy = arg;
 	else if (key == KEY_WRITE_POLICY)
-		opt->write_policy = word(state, "write-policy", arg, write_policies);
+		opt->write_policy = option_word(state, "write-policy", arg, write_policies);
 	else if (key == KEY_WRITE_POLICIES)
 		parse_writes(state, opt, arg);
 	else if (key == KEY_TOUCHES)
-		opt->touches = number(state, "touches", arg, 1, 15);
+		opt->touches = option_number(state, "touches", arg, 1, 15);
 	else if (key == KEY_OFFLOAD_THRESHOLD)
 		opt->offload_pm = permille(state, "offload-threshold", arg);
 	else if (key == KEY_TRANSFER_BANDWIDTH)
 		opt->down.bytes_per_s = opt->up.bytes_per_s =
-			1000000 * number(state, "transfer-bandwidth", arg, 0, 100000000);
+			1000000 * option_number(state, "transfer-bandwidth", arg, 0, 100000000);
 	else if (key == KEY_TRANSFER_LATENCY)
 		opt->down.latency_ns = opt->up.latency_ns =
-			1000 * number(state, "transfer-latency", arg, 0, 1000000000);
+			1000 * option_number(state, "transfer-latency", arg, 0, 1000000000);
 	else if (key == KEY_TOKEN_BYTES)
-		opt->token_bytes = number(state, "token-bytes", arg, 1, 1u << 30);
+		opt->token_bytes = option_number(state, "token-bytes", arg, 1, 1u << 30);
 	else if (key == KEY_DISK_BLOCKS)
-		opt->disk_bytes = 0, opt->disk_blocks = number(state, "disk-blocks", arg, 0,
+		opt->disk_bytes = 0, opt->disk_blocks = option_number(state, "disk-blocks", arg, 0,
 							       KVMM_MAX_BLOCKS);
 	else if (key == KEY_DISK_BANDWIDTH)
-		opt->disk_mb_s = number(state, "disk-bandwidth", arg, 0, 100000000);
+		opt->disk_mb_s = option_number(state, "disk-bandwidth", arg, 0, 100000000);
 	else if (key == KEY_DISK_LATENCY)
-		opt->disk_latency_us = number(state, "disk-latency", arg, 0, 1000000000);
+		opt->disk_latency_us = option_number(state, "disk-latency", arg, 0, 1000000000);
 	else if (key == KEY_FIXED)
 		opt->fixed = true;
 	else if (key == KEY_CONFIG)
 		parse_config(state, opt, arg);
 	else
-		opt->reload_ms = number(state, "reload-window", arg, 0, 1000000000);
+		opt->reload_ms = option_number(state, "reload-window", arg, 0, 1000000000);
 }
 
 static void parse_rest(struct argp_state *state, struct options *opt, int key, const char *arg)
 {
 	if (key == KEY_REQUESTS)
-		opt->nr_requests = number(state, "requests", arg, 1, 1u << 20);
+		opt->nr_requests = option_number(state, "requests", arg, 1, 1u << 20);
 	else if (key == KEY_GENERATE)
 		add_source(state, opt, NULL, arg);
 	else if (key == KEY_SEED)
-		opt->seed = number(state, "seed", arg, 0, UINT64_MAX);
+		opt->seed = option_number(state, "seed", arg, 0, UINT64_MAX);
 	else if (key == KEY_JSON)
 		opt->json = true;
 	else if (key == KEY_REPORT)
@@ -819,6 +793,5 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
 	};
-	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &parse);	/* traces are in order */
 }

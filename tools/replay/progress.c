@@ -52,6 +52,7 @@ void bar_start(enum progress_wish wish, const char *what, u64 total)
 	bar.what = what;
 	bar.total = total;
 	bar.start_ms = bar.last_ms = now_ms();
+	complain_before = bar_stop;
 }
 
 void bar_step(u64 done)

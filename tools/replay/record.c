@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../json.h"
 #include "record.h"
 
 #define COLUMN(name, in)	{ #name, offsetof(struct sample, name), in }
@@ -96,9 +97,9 @@ static void print_lines(const struct line *line, u32 nr, FILE *out)
 	putc('[', out);
 	for (u32 i = 0; i < nr; i++) {
 		fputs(i ? ",[" : "[", out);
-		print_json_string(out, line[i].label);
+		json_string(line[i].label, out);
 		putc(',', out);
-		print_json_string(out, line[i].text);
+		json_string(line[i].text, out);
 		putc(']', out);
 	}
 	putc(']', out);

@@ -5,16 +5,10 @@
 
 #include <kvmm/tier.h>
 
+#include "../tool.h"
 #include "results.h"
 #include "trace.h"
 #include "workload.h"
-
-/* What the process says at its end. */
-enum exit_code {
-	EXIT_GOOD	= 0,
-	EXIT_WRONG	= 1,	/* the library gave a wrong result, or memory ran out */
-	EXIT_INPUT	= 2,	/* bad usage or a bad trace */
-};
 
 enum key_rule {
 	KEYS_IDS,	/* each number of the trace is one full block */
@@ -33,7 +27,6 @@ struct mode;
 #define MAX_SOURCES	16
 #define MAX_SIZES	32
 #define MAX_JOBS	64
-#define COMPLAINT_BYTES	512
 
 /* Where a trace comes from: a file, "-" for standard input, or, without a path, @work. */
 struct source {
@@ -216,21 +209,6 @@ enum exit_code load(const struct source *source, struct trace *trace);
 /* Policies that need the whole future and no pool: seq and compare offer them. */
 bool limit_is(const char *policy);
 enum exit_code run_limit(const struct run *run);
-
-/* Say what went wrong, on stderr, after the name of the tool. Returns @code. */
-enum exit_code complain(enum exit_code code, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/* The same for an errno of the library, with what was attempted; EXIT_WRONG, or EXIT_INPUT if
- * the option behind it names something that does not exist. */
-enum exit_code complain_of(int err, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-/*
- * What this thread complains about goes into @text from now on, not to stderr; back with NULL.
- * Only the first complaint is kept.
- */
-void complain_into(char text[COMPLAINT_BYTES]);
 
 void options_parse(struct options *opt, int argc, char **argv);
 

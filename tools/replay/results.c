@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json.h"
 #include "results.h"
 
 char *format_u128(u128 value, char buf[40])
@@ -40,23 +41,6 @@ double share(u128 part, u128 whole)
 	return whole ? (double)part / (double)whole : 0;
 }
 
-void print_json_string(FILE *out, const char *text)
-{
-	putc('"', out);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		/* '<' too: this also goes into a script element. */
-		if (c == '"' || c == '\\')
-			fprintf(out, "\\%c", c);
-		else if (c < 0x20 || c == '<' || c >= 0x7f)
-			fprintf(out, "\\u%04x", c);
-		else
-			putc(c, out);
-	}
-	putc('"', out);
-}
-
 void results_raw(struct results *results, const char *key, const char *json)
 {
 	char *text = strdup(json);
@@ -83,7 +67,7 @@ void results_str(struct results *results, const char *key, const char *value)
 
 	if (!out)
 		return;
-	print_json_string(out, value);
+	json_string(value, out);
 	fclose(out);
 	if (text)
 		results_raw(results, key, text);
@@ -137,7 +121,7 @@ void results_print_members(const struct results *results, FILE *out)
 	putc('{', out);
 	for (u32 i = 0; i < results->nr_fields; i++) {
 		fputs(i ? ", " : "", out);
-		print_json_string(out, results->field[i].key);
+		json_string(results->field[i].key, out);
 		fprintf(out, ": %s", results->field[i].text);
 	}
 	putc('}', out);

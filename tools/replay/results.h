@@ -59,9 +59,6 @@ void results_exit(struct results *results);
 /* Decimal digits of a large number into @buf (40 bytes). Returns @buf. */
 char *format_u128(u128 value, char buf[40]);
 
-/* @text as a JSON string. */
-void print_json_string(FILE *out, const char *text);
-
 /* part of whole, for people; 0 of 0 is 0. */
 double share(u128 part, u128 whole);
 

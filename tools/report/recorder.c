@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json.h"
 #include "../replay/results.h"
 #include "recorder.h"
 
@@ -29,7 +30,7 @@ static void put(struct recorder *rec, const char *format, ...)
 
 static void put_string(struct recorder *rec, const char *text)
 {
-	print_json_string(rec->out, text);
+	json_string(text, rec->out);
 	rec->bytes += strlen(text) + 2;
 }
 

@@ -7,12 +7,11 @@
 #include <string.h>
 
 #include "../client/client.h"
-#include "../client/table.h"
+#include "../client/options.h"
+#include "../tool.h"
 #include "../top/screen.h"
 
-enum { SLAB_GOOD, SLAB_BAD, SLAB_USAGE };
-
-enum { KEY_ONCE = 'o', KEY_DELAY = 'd', KEY_SORT = 's', KEY_SOCKET = 'S', KEY_JSON = 'j' };
+enum { KEY_ONCE = 'o', KEY_DELAY = 'd', KEY_SORT = 's' };
 
 #define MAX_CACHES	1024u
 #define ONCE_WIDTH	100u
@@ -33,15 +32,12 @@ static const struct {
 #define NR_SORTS	(sizeof(sorts) / sizeof(*sorts))
 
 struct slabtop {
-	const char *socket;
+	struct client_options opt;
 	bool once;
-	bool json;
-	double seconds;
 	unsigned int sort;		/* of sorts[] */
 	bool help;
 	struct client client;
-	struct answer answer;
-	struct table table;		/* of ->answer */
+	struct table table;
 	unsigned int order[MAX_CACHES];
 	unsigned int nr;
 	struct canvas canvas;
@@ -49,11 +45,9 @@ struct slabtop {
 
 static const struct argp_option argp_options[] = {
 	{ "once", KEY_ONCE, NULL, 0, "Print the table once, and end", 0 },
-	{ "delay", KEY_DELAY, "SECONDS", 0, "Between two looks, 0.1 to 3600 [3]", 0 },
+	CLIENT_INTERVAL("3"), { "delay", KEY_DELAY, NULL, OPTION_ALIAS, NULL, 0 },
 	{ "sort", KEY_SORT, "KEY", 0, "By o, c, l, s, n, w, u, p or v, as the keys do [o]", 0 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON array on standard output, once", 0 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]",
-	  0 },
+	CLIENT_SOCKET, CLIENT_JSON,
 	{ 0 },
 };
 
@@ -82,19 +76,11 @@ static unsigned int sort_of(int key)
 	return i;
 }
 
-static void read_options(struct slabtop *top, int key, const char *arg, struct argp_state *state)
+static void read_sort(struct slabtop *top, const char *arg, struct argp_state *state)
 {
-	char *end;
-
-	if (key == KEY_SORT) {
-		top->sort = arg[0] && !arg[1] ? sort_of(arg[0]) : NR_SORTS;
-		if (top->sort == NR_SORTS)
-			argp_error(state, "nothing is sorted by '%s'", arg);
-		return;
-	}
-	top->seconds = strtod(arg, &end);
-	if (end == arg || *end || !(top->seconds >= 0.1 && top->seconds <= 3600))
-		argp_error(state, "'%s' is no number of seconds from 0.1 to 3600", arg);
+	top->sort = arg[0] && !arg[1] ? sort_of(arg[0]) : NR_SORTS;
+	if (top->sort == NR_SORTS)
+		argp_error(state, "--sort: nothing is sorted by '%s'", arg);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -105,37 +91,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_ONCE:
 		top->once = true;
 		return 0;
-	case KEY_JSON:
-		top->json = true;
-		return 0;
 	case KEY_SORT:
-	case KEY_DELAY:
-		read_options(top, key, arg, state);
-		return 0;
-	case KEY_SOCKET:
-		top->socket = arg;
+		read_sort(top, arg, state);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is too much", arg);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&top->opt, key == KEY_DELAY ? 'i' : key, arg, state);
 	}
 }
 
 static int fail(const char *why)
 {
-	fprintf(stderr, "kvmm-slabtop: %s\n", why);
-	return SLAB_BAD;
+	return complain(EXIT_WRONG, "%s", why);
 }
 
 /* ---- caches ---- */
-
-static void forget(struct slabtop *top)
-{
-	table_free(&top->table);
-	answer_free(&top->answer);
-}
 
 static uint64_t number(const struct slabtop *top, unsigned int row, const char *column)
 {
@@ -184,13 +156,9 @@ static void sort(struct slabtop *top)
 /* 0, or -1 and ->client.why. */
 static int fetch(struct slabtop *top)
 {
-	forget(top);
-	if (client_call(&top->client, &top->answer, "slabs"))
+	table_free(&top->table);
+	if (client_table(&top->client, &top->table, "slabs"))
 		return -1;
-	if (table_parse(&top->table, top->answer.text)) {
-		snprintf(top->client.why, sizeof(top->client.why), "the engine's answer is no table");
-		return -1;
-	}
 	top->nr = top->table.nr_rows < MAX_CACHES ? top->table.nr_rows : MAX_CACHES;
 	for (unsigned int i = 0; i < top->nr; i++)
 		top->order[i] = i;
@@ -274,24 +242,19 @@ static void draw(struct slabtop *top)
 
 /* ---- once ---- */
 
-static int finish(void)
-{
-	return fflush(stdout) || ferror(stdout) ? fail(strerror(errno)) : SLAB_GOOD;
-}
-
 static int once(struct slabtop *top)
 {
 	if (fetch(top))
 		return fail(top->client.why);
-	if (top->json) {
+	if (top->opt.json) {
 		table_print_json(&top->table, stdout);
-		return finish();
+		return finish_output(EXIT_GOOD);
 	}
 	if (canvas_make(&top->canvas, ONCE_WIDTH, 6 + top->nr))
 		return fail(strerror(ENOMEM));
 	draw(top);
 	canvas_write(&top->canvas, stdout);
-	return finish();
+	return finish_output(EXIT_GOOD);
 }
 
 /* ---- a screen ---- */
@@ -337,7 +300,7 @@ static int watch(struct slabtop *top)
 		ret = redraw(top);
 		if (ret)
 			break;
-		key = screen_key((int)(top->seconds * 1000));
+		key = screen_key((int)(top->opt.interval * 1000));
 		ret = take_key(top, key);
 		if (!ret && (key == SCREEN_NOTHING || key == 'r'))
 			ret = fetch(top);
@@ -355,23 +318,22 @@ static int show(struct slabtop *top)
 		return fail("this is no terminal; there is --once");
 	err = watch(top);
 	screen_end();
-	return err ? fail(top->client.why) : SLAB_GOOD;
+	return err ? fail(top->client.why) : EXIT_GOOD;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct argp argp = { argp_options, parse, NULL, doc, NULL, NULL, NULL };
-	static struct slabtop top = { .seconds = 3, .client = { .fd = -1 } };
+	static struct slabtop top = { .opt.interval = 3, .client = { .fd = -1 } };
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	argp_err_exit_status = SLAB_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &top);
-	if (client_open(&top.client, top.socket))
+	if (client_open(&top.client, top.opt.socket))
 		return fail(top.client.why);
-	code = top.once || top.json ? once(&top) : show(&top);
+	code = top.once || top.opt.json ? once(&top) : show(&top);
 	client_close(&top.client);
 	canvas_free(&top.canvas);
-	forget(&top);
+	table_free(&top.table);
 	return code;
 }

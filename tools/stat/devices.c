@@ -54,7 +54,7 @@ static void look_at_driver(struct devices *devices, const char *driver)
 	devices->nr = first + (nr < NR_NUMBERS ? nr : NR_NUMBERS);
 }
 
-unsigned int devices_find(struct devices *devices, char *const *names, unsigned int nr)
+unsigned int devices_find(struct devices *devices, const char *const *names, unsigned int nr)
 {
 	unsigned int nr_missing = 0;
 

@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Devices for programs: one object, a device in it for each that was looked for. */
+#include "../json.h"
 #include "stat.h"
-
-void print_string(const char *text, FILE *out)
-{
-	putc('"', out);
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			fprintf(out, "\\%c", *c);
-		else if (*c < 0x20 || *c > 0x7e)
-			fprintf(out, "\\u%04x", *c);
-		else
-			putc(*c, out);
-	}
-	putc('"', out);
-}
 
 static void print_pair(const char *key, const char *value, FILE *out)
 {
 	fprintf(out, ", \"%s\": ", key);
-	print_string(value, out);
+	json_string(value, out);
 }
 
 /* The names of bits that are set. */
@@ -113,7 +100,7 @@ void devices_print_json(const struct devices *devices, FILE *out)
 		const struct seen *seen = &devices->seen[i];
 
 		fputs(i ? ",\n{\"name\": " : "\n{\"name\": ", out);
-		print_string(seen->name, out);
+		json_string(seen->name, out);
 		fprintf(out, ", \"found\": %s", seen->err ? "false" : "true");
 		if (seen->err)
 			print_pair("why", seen->info.why, out);

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #include "../client/client.h"
-#include "../client/table.h"
+#include "../json.h"
+#include "../tool.h"
 #include "live.h"
 #include "stat.h"
 
@@ -40,7 +41,7 @@ struct past {
 };
 
 struct watch {
-	const struct live *live;
+	const struct client_options *opt;
 	struct client client;
 	struct past past[MAX_POOLS];
 	unsigned int nr_past;
@@ -53,12 +54,6 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
-static int complain_of(const struct client *client)
-{
-	fprintf(stderr, "kvmm-stat: %s\n", client->why);
-	return STAT_MISSING;
 }
 
 static struct past *past_of(struct watch *watch, const char *name)
@@ -194,8 +189,7 @@ static int print_pools(struct watch *watch, const struct table *table,
 		       const struct table *pressure)
 {
 	if (!table->nr_rows || !has_columns(table)) {
-		fprintf(stderr, "kvmm-stat: %s: there is no pool\n", watch->client.path);
-		return STAT_MISSING;
+		return complain(EXIT_WRONG, "%s: there is no pool", watch->client.path);
 	}
 	for (size_t row = 0; row < table->nr_rows; row++) {
 		const char *name = table_cell(table, row, "pool");
@@ -205,7 +199,7 @@ static int print_pools(struct watch *watch, const struct table *table,
 		if (!past)
 			break;
 		take_rates(past, table, row, rate);
-		if (watch->live->json) {
+		if (watch->opt->json) {
 			print_object(table, row, rate, some_of(pressure, name));
 			continue;
 		}
@@ -213,39 +207,28 @@ static int print_pools(struct watch *watch, const struct table *table,
 		print_row(table, row, rate, some_of(pressure, name));
 		watch->nr_lines++;
 	}
-	return fflush(stdout) ? STAT_MISSING : STAT_GOOD;
+	return finish_output(EXIT_GOOD);
 }
 
 /* ---- asking ---- */
 
-static int ask_table(struct client *client, struct answer *answer, struct table *table,
-		     const char *command, const char *pool)
-{
-	if (client_call(client, answer, "%s%s%s", command, pool ? " " : "", pool ? pool : ""))
-		return complain_of(client);
-	if (!table_parse(table, answer->text))
-		return STAT_GOOD;
-	fprintf(stderr, "kvmm-stat: %s: the answer is no table\n", client->path);
-	answer_free(answer);
-	return STAT_MISSING;
-}
-
 static int look(struct watch *watch)
 {
-	struct answer answer, more;
+	const char *pool = watch->opt->pool, *between = pool ? " " : "";
+	struct client *client = &watch->client;
 	struct table table, pressure;
-	int code = ask_table(&watch->client, &answer, &table, "stat", watch->live->pool);
+	int code;
 
-	if (code)
-		return code;
-	code = ask_table(&watch->client, &more, &pressure, "pressure", watch->live->pool);
-	if (!code) {
+	pool = pool ? pool : "";
+	if (client_table(client, &table, "stat%s%s", between, pool))
+		return complain(EXIT_WRONG, "%s", client->why);
+	if (client_table(client, &pressure, "pressure%s%s", between, pool)) {
+		code = complain(EXIT_WRONG, "%s", client->why);
+	} else {
 		code = print_pools(watch, &table, &pressure);
 		table_free(&pressure);
-		answer_free(&more);
 	}
 	table_free(&table);
-	answer_free(&answer);
 	return code;
 }
 
@@ -257,60 +240,45 @@ static void sleep_for(double seconds)
 		;
 }
 
-int live_watch(const struct live *live)
+int live_watch(const struct client_options *opt)
 {
 	static struct watch watch;
 	int code;
 
-	watch.live = live;
-	if (client_open(&watch.client, live->socket))
-		return complain_of(&watch.client);
+	watch.opt = opt;
+	if (client_open(&watch.client, opt->socket))
+		return complain(EXIT_WRONG, "%s", watch.client.why);
 	code = look(&watch);
-	for (unsigned long i = 1; !code && live->interval > 0 && (!live->count || i < live->count);
-	     i++) {
-		sleep_for(live->interval);
+	for (unsigned long i = 1; !code && opt->interval > 0 && (!opt->count || i < opt->count); i++) {
+		sleep_for(opt->interval);
 		code = look(&watch);
 	}
 	client_close(&watch.client);
 	return code;
 }
 
-int live_show(const struct live *live, const char *command)
+int live_show(const struct client_options *opt, const char *command)
 {
 	struct client client;
-	struct answer answer;
 	struct table table;
-	int code;
 
-	if (client_open(&client, live->socket))
-		return complain_of(&client);
-	code = ask_table(&client, &answer, &table, command, NULL);
-	if (!code) {
-		if (live->json)
-			table_print_json(&table, stdout);
-		else
-			table_print(&table, stdout);
-		table_free(&table);
-		answer_free(&answer);
-	}
+	if (client_open(&client, opt->socket) || client_table(&client, &table, "%s", command))
+		return complain(EXIT_WRONG, "%s", client.why);
+	table_show(&table, opt->json, stdout);
+	table_free(&table);
 	client_close(&client);
-	return code;
+	return EXIT_GOOD;
 }
 
-int live_print(const struct live *live, const char *command)
+int live_print(const struct client_options *opt, const char *command)
 {
 	struct client client;
 	struct answer answer;
-	int code = STAT_GOOD;
 
-	if (client_open(&client, live->socket))
-		return complain_of(&client);
-	if (client_call(&client, &answer, "%s", command)) {
-		code = complain_of(&client);
-	} else {
-		fwrite(answer.text, 1, answer.bytes, stdout);
-		answer_free(&answer);
-	}
+	if (client_open(&client, opt->socket) || client_call(&client, &answer, "%s", command))
+		return complain(EXIT_WRONG, "%s", client.why);
+	fwrite(answer.text, 1, answer.bytes, stdout);
+	answer_free(&answer);
 	client_close(&client);
-	return code;
+	return EXIT_GOOD;
 }

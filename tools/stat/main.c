@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmm-stat: what there is and how it does. */
 #include <argp.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../tool.h"
 #include "live.h"
 #include "stat.h"
 #include "tiers.h"
 
 struct options {
-	bool json;
-	const char *socket;
+	struct client_options client;
 	const char *replay;
 	unsigned int nr_args;
-	char *args[MAX_DEVICES + 1];
+	const char *args[MAX_DEVICES + 1];
 };
 
-enum { KEY_JSON = 'j', KEY_REPLAY = 'r', KEY_SOCKET = 's' };
+enum { KEY_REPLAY = 'r' };
 
 static const struct argp_option argp_options[] = {
-	{ "socket", KEY_SOCKET, "PATH", 0,
-	  "Of the engine [$KVMM_SOCKET, or the only one in $KVMM_SOCKET_DIR, "
-	  "$XDG_RUNTIME_DIR/kvmm or /run/kvmm]", 0 },
-	{ "json", KEY_JSON, NULL, 0, "JSON on standard output; live: an object a line", 0 },
+	CLIENT_SOCKET, CLIENT_POOL("all"), CLIENT_JSON, CLIENT_INTERVAL("look once"), CLIENT_COUNT("no end"),
 	{ "replay", KEY_REPLAY, "FILE", 0, "tiers: of the runs that kvmm-replay --json wrote", 0 },
 	{ 0 },
 };
@@ -68,14 +64,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct options *opt = state->input;
 
 	switch (key) {
-	case KEY_JSON:
-		opt->json = true;
-		return 0;
 	case KEY_REPLAY:
 		opt->replay = arg;
-		return 0;
-	case KEY_SOCKET:
-		opt->socket = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (opt->nr_args == MAX_DEVICES + 1)
@@ -83,23 +73,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt->args[opt->nr_args++] = arg;
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&opt->client, key, arg, state);
 	}
-}
-
-static int bad_usage(const char *what)
-{
-	fprintf(stderr, "kvmm-stat: %s\nTry 'kvmm-stat --help' for more information.\n", what);
-	return STAT_USAGE;
-}
-
-/* Did all of it arrive? */
-static int finish(int code)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return code;
-	fprintf(stderr, "kvmm-stat: standard output: %s\n", strerror(errno));
-	return STAT_MISSING;
 }
 
 /* ---- commands ---- */
@@ -109,33 +84,29 @@ static int stat_devices(const struct options *opt)
 	static struct devices devices;
 	unsigned int nr_missing;
 
-	if (opt->socket) {
-		const struct live live = { .socket = opt->socket, .json = opt->json };
-
-		return opt->nr_args > 1 ? bad_usage("devices: names, or --socket") :
-					  live_show(&live, "devices");
-	}
-	nr_missing = devices_find(&devices, (char **)opt->args + 1, opt->nr_args - 1);
-	if (opt->json)
+	if (opt->client.socket)
+		return opt->nr_args > 1 ? complain_usage("devices: names, or --socket") :
+					  live_show(&opt->client, "devices");
+	nr_missing = devices_find(&devices, opt->args + 1, opt->nr_args - 1);
+	if (opt->client.json)
 		devices_print_json(&devices, stdout);
 	else
 		devices_print_table(&devices, stdout);
-	return nr_missing ? STAT_MISSING : STAT_GOOD;
+	return nr_missing ? EXIT_WRONG : EXIT_GOOD;
 }
 
 /* The command as the socket has it, with its arguments; by live_show() or live_print(). */
-static int ask_by(int (*how)(const struct live *live, const char *command), const struct options *opt,
-		  const char *command, unsigned int max_args)
+static int ask_by(int (*how)(const struct client_options *opt, const char *command),
+		  const struct options *opt, const char *command, unsigned int max_args)
 {
-	const struct live live = { .socket = opt->socket, .json = opt->json };
 	char line[1024];
 	size_t len = (size_t)snprintf(line, sizeof(line), "%s", command);
 
 	if (opt->nr_args - 1 > max_args)
-		return bad_usage("too many arguments");
+		return complain_usage("%s: too many arguments", opt->args[0]);
 	for (unsigned int i = 1; i < opt->nr_args && len < sizeof(line); i++)
 		len += (size_t)snprintf(line + len, sizeof(line) - len, " %s", opt->args[i]);
-	return len < sizeof(line) ? how(&live, line) : bad_usage("that is too long");
+	return len < sizeof(line) ? how(&opt->client, line) : complain_usage("that is too long");
 }
 
 static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
@@ -146,8 +117,8 @@ static int ask_engine(const struct options *opt, const char *command, unsigned i
 /* Texts in the formats of others. */
 static int stat_text(const struct options *opt)
 {
-	if (opt->json)
-		return bad_usage("no --json: the format is that of others");
+	if (opt->client.json)
+		return complain_usage("no --json: the format is that of others");
 	return ask_by(live_print, opt, opt->args[0], 2);
 }
 
@@ -175,16 +146,16 @@ static int stat_pressure(const struct options *opt)
 static bool are_folders(const struct options *opt)
 {
 	return opt->nr_args > 2 || (opt->nr_args == 2 && strchr(opt->args[1], '/')) ||
-	       (opt->nr_args == 2 && !opt->socket && !access(opt->args[1], F_OK));
+	       (opt->nr_args == 2 && !opt->client.socket && !access(opt->args[1], F_OK));
 }
 
 static int stat_all_tiers(const struct options *opt)
 {
 	if (opt->replay)
-		return opt->nr_args > 1 ? bad_usage("tiers: folders, or --replay FILE") :
-					  stat_replay(opt->replay, opt->json);
+		return opt->nr_args > 1 ? complain_usage("tiers: folders, or --replay FILE") :
+					  stat_replay(opt->replay, opt->client.json);
 	if (are_folders(opt))
-		return stat_tiers((char **)opt->args + 1, opt->nr_args - 1, opt->json);
+		return stat_tiers(opt->args + 1, opt->nr_args - 1, opt->client.json);
 	return ask_engine(opt, "tiers", 1);
 }
 
@@ -199,24 +170,26 @@ static bool read_number(const char *arg, double *number)
 	return !*end && *number > 0 && *number <= 1e9;
 }
 
-/* [POOL] [INTERVAL [COUNT]] */
+/* [POOL] [INTERVAL [COUNT]], where no option says so. */
 static int stat_live(const struct options *opt)
 {
-	struct live live = { .socket = opt->socket, .json = opt->json };
+	struct client_options live = opt->client;
 	unsigned int i = 0;
 	double count;
 
-	if (i < opt->nr_args && !read_number(opt->args[i], &live.interval))
+	if (i < opt->nr_args && !live.pool && !read_number(opt->args[i], &live.interval))
 		live.pool = opt->args[i++];
 	if (i < opt->nr_args && !read_number(opt->args[i++], &live.interval))
-		return bad_usage("the interval is no number of seconds");
+		return complain_usage("the interval: '%s' is no number of seconds", opt->args[i - 1]);
 	if (i < opt->nr_args) {
 		if (!read_number(opt->args[i++], &count))
-			return bad_usage("the count is no number");
+			return complain_usage("the count: '%s' is no number", opt->args[i - 1]);
 		live.count = (unsigned long)count;
 	}
 	if (i < opt->nr_args)
-		return bad_usage("too many arguments");
+		return complain_usage("too many arguments");
+	if (live.count > 1 && !live.interval)
+		live.interval = 1;
 	return live_watch(&live);
 }
 
@@ -230,14 +203,39 @@ static const struct {
 	{ "slabinfo", stat_text }, { "vmstat", stat_text }, { "pressure-text", stat_text },
 };
 
+static int (*command_of(const char *name))(const struct options *opt)
+{
+	for (unsigned int i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(name, commands[i].name))
+			return commands[i].fn;
+	return NULL;
+}
+
 static int run(const struct options *opt)
 {
+	int (*fn)(const struct options *opt) = opt->nr_args ? command_of(opt->args[0]) : NULL;
+
 	if (opt->replay && (!opt->nr_args || strcmp(opt->args[0], "tiers")))
-		return bad_usage("--replay is for tiers");
-	for (unsigned int i = 0; opt->nr_args && i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(opt->args[0], commands[i].name))
-			return commands[i].fn(opt);
-	return stat_live(opt);
+		return complain_usage("--replay is for tiers");
+	return fn ? fn(opt) : stat_live(opt);
+}
+
+/* Commands have it among their arguments: first, but for metrics. */
+static void add_pool(struct options *opt)
+{
+	unsigned int at = 1;
+
+	if (!opt->client.pool || !opt->nr_args || opt->nr_args == MAX_DEVICES + 1 ||
+	    !command_of(opt->args[0]))
+		return;
+	if (!strcmp(opt->args[0], "metrics")) {
+		if (opt->nr_args == 1)
+			opt->args[opt->nr_args++] = "openmetrics";
+		at = 2;
+	}
+	memmove(opt->args + at + 1, opt->args + at, (opt->nr_args - at) * sizeof(opt->args[0]));
+	opt->args[at] = opt->client.pool;
+	opt->nr_args++;
 }
 
 int main(int argc, char **argv)
@@ -245,11 +243,12 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		argp_options, parse,
 		"[POOL] [INTERVAL [COUNT]]\npool [POOL]\ntiers [POOL]\ntiers DIR...\n"
-		"leaks POOL [MS [MS]]\npressure [POOL]\ndevices [NAME...]", doc, NULL, NULL, NULL,
+		"leaks POOL [MS [MS]]\npressure [POOL]\ndevices [NAME...]\nmetrics [FORMAT [POOL]]\nfamilies\n"
+		"buddyinfo|pagetypeinfo|vmstat|pressure-text [POOL]\nslabinfo", doc, NULL, NULL, NULL,
 	};
 	struct options opt = { 0 };
 
-	argp_err_exit_status = STAT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
-	return finish(run(&opt));
+	add_pool(&opt);
+	return finish_output(run(&opt));
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tool.h"
 #include "stat.h"
 #include "tiers.h"
 
@@ -138,11 +139,10 @@ static int read_runs(FILE *in, const char *path, bool json)
 	}
 	free(line);
 	if (found < 0)
-		fprintf(stderr, "kvmm-stat: %s:%u: not an object of kvmm-replay --json\n", path,
-			nr_lines);
-	else if (!nr)
-		fprintf(stderr, "kvmm-stat: %s: no run with tiers\n", path);
-	return found >= 0 && nr && !ferror(in) ? STAT_GOOD : STAT_MISSING;
+		return complain(EXIT_WRONG, "%s:%u: not an object of kvmm-replay --json", path, nr_lines);
+	if (ferror(in))
+		return complain(EXIT_WRONG, "%s: cannot be read", path);
+	return nr ? EXIT_GOOD : complain(EXIT_WRONG, "%s: no run with tiers", path);
 }
 
 int stat_replay(const char *path, bool json)
@@ -150,10 +150,8 @@ int stat_replay(const char *path, bool json)
 	FILE *in = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	int code;
 
-	if (!in) {
-		fprintf(stderr, "kvmm-stat: %s: %s\n", path, strerror(errno));
-		return STAT_MISSING;
-	}
+	if (!in)
+		return complain(EXIT_WRONG, "%s: %s", path, strerror(errno));
 	if (json)
 		fputs("{\"runs\": [", stdout);
 	code = read_runs(in, path, json);

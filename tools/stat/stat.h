@@ -21,17 +21,11 @@ struct devices {
 	unsigned int nr;
 };
 
-/* Exit codes. */
-enum { STAT_GOOD, STAT_MISSING, STAT_USAGE };
-
 /* Without names: the host, and what the drivers have. How many were not there that had a name. */
-unsigned int devices_find(struct devices *devices, char *const *names, unsigned int nr);
+unsigned int devices_find(struct devices *devices, const char *const *names, unsigned int nr);
 
 void devices_print_table(const struct devices *devices, FILE *out);
 void devices_print_json(const struct devices *devices, FILE *out);
-
-/* As a string of JSON. */
-void print_string(const char *text, FILE *out);
 
 /* Names of bits, by bit; ends with NULL. */
 extern const char *const feature_names[];

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../json.h"
+#include "../tool.h"
 #include "stat.h"
 #include "tiers.h"
 
@@ -145,10 +147,10 @@ static void print_layouts(const struct tier_seen *seen)
 static void print_json(const struct tier_seen *seen, bool first)
 {
 	fputs(first ? "\n{\"path\": " : ",\n{\"path\": ", stdout);
-	print_string(seen->path, stdout);
+	json_string(seen->path, stdout);
 	printf(", \"found\": %s", seen->err ? "false, \"why\": " : "true");
 	if (seen->err) {
-		print_string(kvmm_strerror(seen->err), stdout);
+		json_string(kvmm_strerror(seen->err), stdout);
 		putchar('}');
 		return;
 	}
@@ -164,10 +166,10 @@ static void print_json(const struct tier_seen *seen, bool first)
 	putchar('}');
 }
 
-int stat_tiers(char *const *paths, unsigned int nr, bool json)
+int stat_tiers(const char *const *paths, unsigned int nr, bool json)
 {
 	struct tier_seen seen;
-	int code = STAT_GOOD;
+	int code = EXIT_GOOD;
 
 	if (json)
 		fputs("{\"tiers\": [", stdout);
@@ -176,7 +178,7 @@ int stat_tiers(char *const *paths, unsigned int nr, bool json)
 		seen.path = paths[i];
 		seen.err = look_at(&seen);
 		if (seen.err)
-			code = STAT_MISSING;
+			code = EXIT_WRONG;
 		if (json)
 			print_json(&seen, !i);
 		else

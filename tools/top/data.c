@@ -4,33 +4,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "../client/table.h"
+#include "../json.h"
 #include "data.h"
 
 #define MAP_ROWS	16384u	/* in an answer */
-
-static int fail(struct client *client, const char *why)
-{
-	snprintf(client->why, sizeof(client->why), "%.*s", CLIENT_WHY - 1, why);
-	return -1;
-}
-
-/* A table whose text is the answer's: 0, or -1 and ->why. */
-static int call(struct client *client, struct answer *answer, struct table *table, const char *line)
-{
-	if (client_call(client, answer, "%s", line))
-		return -1;
-	if (!table_parse(table, answer->text))
-		return 0;
-	answer_free(answer);
-	return fail(client, "the engine's answer is no table");
-}
-
-static void end_call(struct answer *answer, struct table *table)
-{
-	table_free(table);
-	answer_free(answer);
-}
 
 static uint64_t now_ns(void)
 {
@@ -49,34 +26,32 @@ static void copy_word(char *to, size_t room, const char *from)
 
 static int find_pool(struct top_data *data, struct client *client, const char *pool)
 {
-	struct answer answer;
 	struct table table;
-	int err = call(client, &answer, &table, "pools");
+	int err = client_table(client, &table, "pools");
 
 	if (err)
 		return err;
 	data->nr_pools = table.nr_rows;
 	if (!pool && !table.nr_rows)
-		err = fail(client, "the engine shows no pool");
+		err = client_fail(client, "the engine shows no pool");
 	else
 		copy_word(data->pool, sizeof(data->pool), pool ? pool : table_cell(&table, 0, "pool"));
-	end_call(&answer, &table);
+	table_free(&table);
 	return err;
 }
 
 int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME])
 {
-	struct answer answer;
 	struct table table;
 	size_t at = 0;
 
-	if (call(client, &answer, &table, "pools"))
+	if (client_table(client, &table, "pools"))
 		return -1;
 	while (at < table.nr_rows && strcmp(table_cell(&table, at, "pool"), data->pool))
 		at++;
 	if (table.nr_rows)
 		copy_word(name, TOP_NAME, table_cell(&table, at + 1 < table.nr_rows ? at + 1 : 0, "pool"));
-	end_call(&answer, &table);
+	table_free(&table);
 	return 0;
 }
 
@@ -101,13 +76,9 @@ static const struct {
 
 static int fetch_stat(struct top_data *data, struct client *client)
 {
-	struct answer answer;
 	struct table table;
-	char line[128];
-	int err;
+	int err = client_table(client, &table, "stat %s", data->pool);
 
-	snprintf(line, sizeof(line), "stat %s", data->pool);
-	err = call(client, &answer, &table, line);
 	if (err)
 		return err;
 	data->before = data->stat;
@@ -115,7 +86,7 @@ static int fetch_stat(struct top_data *data, struct client *client)
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
 		*(uint64_t *)((char *)&data->stat + numbers[i].offset) =
 			table_number(&table, 0, numbers[i].name);
-	end_call(&answer, &table);
+	table_free(&table);
 	return 0;
 }
 
@@ -169,28 +140,24 @@ static int add_run(struct top_data *data, const struct table *table, size_t row)
 static int fetch_part(struct top_data *data, struct client *client, bool fine, uint64_t *first)
 {
 	const struct top_run *last;
-	struct answer answer;
 	struct table table;
-	char line[160];
-	int err;
+	int err = client_table(client, &table, "map %s %llu %u %s", data->pool,
+			       (unsigned long long)*first, MAP_ROWS, fine ? "fine" : "coarse");
 
-	snprintf(line, sizeof(line), "map %s %llu %u %s", data->pool, (unsigned long long)*first,
-		 MAP_ROWS, fine ? "fine" : "coarse");
-	err = call(client, &answer, &table, line);
 	if (err)
 		return err;
 	for (size_t i = 0; i < table.nr_rows && !err; i++)
 		err = add_run(data, &table, i);
 	if (err)
-		fail(client, "no memory for the map");
+		client_fail(client, "no memory for the map");
 	last = data->nr_runs ? &data->run[data->nr_runs - 1] : NULL;
 	if (!table.nr_rows)
 		*first = UINT64_MAX;	/* that was all */
 	else if (!err && (!last->nr || last->first < *first))
-		err = fail(client, "the engine's map goes nowhere");
+		err = client_fail(client, "the engine's map goes nowhere");
 	else if (!err)
 		*first = (uint64_t)last->first + last->nr;
-	end_call(&answer, &table);
+	table_free(&table);
 	return err;
 }
 
@@ -211,13 +178,9 @@ static int fetch_rows(const struct top_data *data, struct client *client, const 
 		      struct top_row *row, unsigned int *nr)
 {
 	bool by_seq = !strcmp(command, "sequences");
-	struct answer answer;
 	struct table table;
-	char line[160];
-	int err;
+	int err = client_table(client, &table, "%s %s %u", command, data->pool, TOP_ROWS);
 
-	snprintf(line, sizeof(line), "%s %s %u", command, data->pool, TOP_ROWS);
-	err = call(client, &answer, &table, line);
 	if (err)
 		return err;
 	*nr = table.nr_rows < TOP_ROWS ? table.nr_rows : TOP_ROWS;
@@ -229,7 +192,7 @@ static int fetch_rows(const struct top_data *data, struct client *client, const 
 		row[i].pinned = table_number(&table, i, "pinned");
 		row[i].age_ns = table_number(&table, i, "age_ns");
 	}
-	end_call(&answer, &table);
+	table_free(&table);
 	return 0;
 }
 
@@ -289,6 +252,36 @@ int top_fetch(struct top_data *data, struct client *client, const char *pool, bo
 		err = fetch_text(data, client, "pressure", &data->pressure);
 	if (!err)
 		err = fetch_text(data, client, "holds", &data->holds);
+	return err;
+}
+
+int top_print_json(struct client *client, const char *pool, FILE *out)
+{
+	static const char *const commands[] = {
+		"stat", "owners", "sequences", "holds", "tiers", "pressure",
+	};
+	struct table table[sizeof(commands) / sizeof(*commands)] = { 0 };
+	struct top_data data = { .nr_pools = 0 };
+	int err = find_pool(&data, client, pool);
+	size_t i;
+
+	/* All of them first: half an object is none. */
+	for (i = 0; !err && i < sizeof(commands) / sizeof(*commands); i++)
+		err = client_table(client, &table[i], "%s %s", commands[i], data.pool);
+	if (!err) {
+		fputs("{\"engine\": ", out);
+		json_string(client->name, out);
+		fputs(", \"pool\": ", out);
+		json_string(data.pool, out);
+	}
+	for (i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		if (!err) {
+			fprintf(out, ",\n\"%s\": ", commands[i]);
+			table_print_json(&table[i], out);
+		}
+		table_free(&table[i]);
+	}
+	fputs(err ? "" : "}\n", out);
 	return err;
 }
 

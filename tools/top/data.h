@@ -69,6 +69,8 @@ struct top_data {
 int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine);
 /* The name of the pool behind @data->pool, in the order of names, goes to @name. */
 int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME]);
+/* What the engine says of the pool, as one JSON object: 0, or -1 and client->why. */
+int top_print_json(struct client *client, const char *pool, FILE *out);
 void top_free(struct top_data *data);
 
 #endif /* TOOLS_TOP_DATA_H */

@@ -10,25 +10,24 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../client/options.h"
+#include "../tool.h"
 #include "draw.h"
 #include "screen.h"
 
-enum { TOP_GOOD, TOP_BAD, TOP_USAGE };
-
 enum {
-	KEY_BATCH = 'b', KEY_DELAY = 'd', KEY_TIMES = 'n', KEY_SOCKET = 's', KEY_POOL = 'p',
-	KEY_WIDTH = 'w', KEY_ASCII = 'a', KEY_OWNERS = 'o', KEY_SORT = 'S', KEY_PANE = 't',
+	KEY_BATCH = 'b', KEY_DELAY = 'd', KEY_WIDTH = 'w', KEY_ASCII = 'a', KEY_OWNERS = 'o',
+	KEY_SORT = 's', KEY_PANE = 't', KEY_TIMES = 256,
 };
 
-#define MIN_SECONDS	0.1
-#define MAX_SECONDS	3600.0
+#define MIN_SECONDS	0.01
+#define MAX_SECONDS	86400.0
 
 struct top {
-	const char *socket;
+	struct client_options opt;
 	char pool[TOP_NAME];	/* empty: the first one */
 	bool batch;
 	bool ascii;
-	unsigned long times;	/* 0: until somebody ends it */
 	unsigned int width;
 	struct top_look look;
 	struct client client;
@@ -38,11 +37,10 @@ struct top {
 
 static const struct argp_option argp_options[] = {
 	{ "batch", KEY_BATCH, NULL, 0, "Plain text, page after page, rather than a screen", 0 },
-	{ "delay", KEY_DELAY, "SECONDS", 0, "Between two looks, 0.1 to 3600 [1]", 0 },
-	{ "iterations", KEY_TIMES, "N", 0, "So many looks [--batch: 1, else no end]", 0 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]",
-	  0 },
-	{ "pool", KEY_POOL, "NAME", 0, "Which pool [the first]", 0 },
+	CLIENT_INTERVAL("1"), { "delay", KEY_DELAY, NULL, OPTION_ALIAS, NULL, 0 },
+	CLIENT_COUNT("--batch, --json: 1, else no end"),
+	{ "iterations", KEY_TIMES, NULL, OPTION_ALIAS, NULL, 0 },
+	CLIENT_SOCKET, CLIENT_POOL("the first"), CLIENT_JSON,
 	{ "width", KEY_WIDTH, "N", 0, "--batch: columns, 40 to 500 [80]", 0 },
 	{ "ascii", KEY_ASCII, NULL, 0, "Letters instead of half blocks", 0 },
 	{ "by-owner", KEY_OWNERS, NULL, 0, "The map in colours of owners, not of states", 0 },
@@ -66,41 +64,8 @@ static const char doc[] =
 	"\n"
 	"Exit code: 0 good; 1 no engine, or it went away, or no such pool; 2 bad usage.";
 
-static double read_seconds(const char *arg, struct argp_state *state)
-{
-	char *end;
-	double seconds = strtod(arg, &end);
-
-	if (end == arg || *end || !(seconds >= MIN_SECONDS && seconds <= MAX_SECONDS))
-		argp_error(state, "'%s' is no number of seconds from 0.1 to 3600", arg);
-	return seconds;
-}
-
-static unsigned long read_number(const char *arg, unsigned long from, unsigned long to,
-				 struct argp_state *state)
-{
-	char *end;
-	unsigned long number;
-
-	errno = 0;
-	number = strtoul(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno || number < from || number > to)
-		argp_error(state, "'%s' is no number from %lu to %lu", arg, from, to);
-	return number;
-}
-
-static unsigned int read_word(const char *arg, const char *const *words, unsigned int nr,
-			      struct argp_state *state)
-{
-	for (unsigned int i = 0; i < nr; i++)
-		if (!strcmp(arg, words[i]))
-			return i;
-	argp_error(state, "'%s' is none of %s, %s and %s", arg, words[0], words[1], words[2]);
-	return 0;
-}
-
-static const char *const sorts[NR_SORTS] = { "blocks", "pinned", "age" };
-static const char *const panes[NR_PANES] = { "owners", "sequences", "holds" };
+static const char *const sorts[NR_SORTS + 1] = { "blocks", "pinned", "age" };
+static const char *const panes[NR_PANES + 1] = { "owners", "sequences", "holds" };
 
 static error_t parse_look(int key, char *arg, struct argp_state *state)
 {
@@ -114,16 +79,16 @@ static error_t parse_look(int key, char *arg, struct argp_state *state)
 		top->look.by_owner = true;
 		return 0;
 	case KEY_SORT:
-		top->look.sort = read_word(arg, sorts, NR_SORTS, state);
+		top->look.sort = option_word(state, "sort", arg, sorts);
 		return 0;
 	case KEY_PANE:
-		top->look.pane = read_word(arg, panes, NR_PANES, state);
+		top->look.pane = option_word(state, "table", arg, panes);
 		return 0;
 	case KEY_WIDTH:
-		top->width = read_number(arg, 40, 500, state);
+		top->width = (unsigned int)option_number(state, "width", arg, 40, 500);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&top->opt, key, arg, state);
 	}
 }
 
@@ -136,19 +101,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		top->batch = true;
 		return 0;
 	case KEY_DELAY:
-		top->look.seconds = read_seconds(arg, state);
-		return 0;
+		return client_option(&top->opt, 'i', arg, state);
 	case KEY_TIMES:
-		top->times = read_number(arg, 1, 1000000000, state);
-		return 0;
-	case KEY_SOCKET:
-		top->socket = arg;
-		return 0;
-	case KEY_POOL:
-		if (strlen(arg) >= sizeof(top->pool) || !*arg || strpbrk(arg, " \t\n"))
-			argp_error(state, "'%s' is no name of a pool", arg);
-		strcpy(top->pool, arg);
-		return 0;
+		return client_option(&top->opt, 'n', arg, state);
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is too much", arg);
 		return 0;
@@ -159,8 +114,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static int fail(const char *why)
 {
-	fprintf(stderr, "kvmm-top: %s\n", why);
-	return TOP_BAD;
+	return complain(EXIT_WRONG, "%s", why);
 }
 
 static int fetch(struct top *top)
@@ -170,28 +124,41 @@ static int fetch(struct top *top)
 
 /* ---- page after page ---- */
 
+static int print_page(struct top *top)
+{
+	if (fetch(top))
+		return fail(top->client.why);
+	draw_page(&top->canvas, &top->data, &top->look, top->client.name);
+	canvas_write(&top->canvas, stdout);
+	return finish_output(EXIT_GOOD);
+}
+
+static int print_object(struct top *top)
+{
+	if (top_print_json(&top->client, *top->pool ? top->pool : NULL, stdout))
+		return fail(top->client.why);
+	return finish_output(EXIT_GOOD);
+}
+
 static int batch(struct top *top)
 {
+	int (*print)(struct top *top) = top->opt.json ? print_object : print_page;
+	struct timespec pause = { .tv_sec = (time_t)top->opt.interval };
 	unsigned int height = 30 + TOP_ROWS / 4;
-	struct timespec pause = { .tv_sec = top->look.seconds };
+	int code;
 
-	pause.tv_nsec = 1e9 * (top->look.seconds - pause.tv_sec);
+	pause.tv_nsec = (long)(1e9 * (top->opt.interval - (double)pause.tv_sec));
 	top->look.ascii = true;		/* colours are what half blocks are about */
 	if (canvas_make(&top->canvas, top->width, height))
 		return fail(strerror(ENOMEM));
-	for (unsigned long i = 0; i < (top->times ? top->times : 1); i++) {
-		if (i)
-			nanosleep(&pause, NULL);
-		if (i)
+	code = print(top);
+	for (unsigned long i = 1; !code && i < top->opt.count; i++) {
+		nanosleep(&pause, NULL);
+		if (!top->opt.json)
 			putchar('\n');
-		if (fetch(top))
-			return fail(top->client.why);
-		draw_page(&top->canvas, &top->data, &top->look, top->client.name);
-		canvas_write(&top->canvas, stdout);
-		if (fflush(stdout) || ferror(stdout))
-			return fail(strerror(errno));
+		code = print(top);
 	}
-	return TOP_GOOD;
+	return code;
 }
 
 /* ---- a screen ---- */
@@ -292,7 +259,7 @@ static int watch(struct top *top)
 {
 	int ret = 0;
 
-	for (unsigned long i = 0; !ret && (!top->times || i < top->times); i++) {
+	for (unsigned long i = 0; !ret && (!top->opt.count || i < top->opt.count); i++) {
 		double start = now();
 
 		if (fetch(top))
@@ -315,21 +282,23 @@ static int show(struct top *top)
 		return fail("this is no terminal; there is --batch");
 	err = watch(top);
 	screen_end();
-	return err ? fail(top->client.why) : TOP_GOOD;
+	return err ? fail(top->client.why) : EXIT_GOOD;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct argp argp = { argp_options, parse, NULL, doc, NULL, NULL, NULL };
-	static struct top top = { .width = 80, .look = { .seconds = 1 }, .client = { .fd = -1 } };
+	static struct top top = { .width = 80, .opt = { .interval = 1 }, .client = { .fd = -1 } };
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	argp_err_exit_status = TOP_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &top);
-	if (client_open(&top.client, top.socket))
+	top.look.seconds = top.opt.interval;
+	if (top.opt.pool)
+		strcpy(top.pool, top.opt.pool);
+	if (client_open(&top.client, top.opt.socket))
 		return fail(top.client.why);
-	code = top.batch ? batch(&top) : show(&top);
+	code = top.batch || top.opt.json ? batch(&top) : show(&top);
 	client_close(&top.client);
 	canvas_free(&top.canvas);
 	top_free(&top.data);

@@ -9,19 +9,17 @@
 
 #include <kvmm/types.h>
 
+#include "../client/options.h"
 #include "../events/source.h"
+#include "../tool.h"
 #include "trace.h"
 
-enum { EXIT_GOOD = 0, EXIT_WRONG = 1, EXIT_INPUT = 2 };
-
-enum { KEY_SOCKET = 256, KEY_POOL, KEY_FROM, KEY_SECONDS, KEY_REQUESTS, KEY_BLOCK_TOKENS, KEY_TO };
+enum { KEY_FROM = 256, KEY_SECONDS, KEY_REQUESTS, KEY_BLOCK_TOKENS, KEY_TO };
 
 struct options {
 	bool converts;
-	bool json;
 	bool from_lookups;
-	const char *socket;
-	const char *pool;
+	struct client_options client;
 	const char *in;
 	const char *out;
 	u32 seconds;
@@ -33,8 +31,7 @@ struct options {
 
 static const struct argp_option argp_options[] = {
 	{ NULL, 0, NULL, 0, "record:", 1 },
-	{ "socket", KEY_SOCKET, "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one]", 0 },
-	{ "pool", KEY_POOL, "NAME", 0, "Which pool of the engine [the only one]", 0 },
+	CLIENT_SOCKET, CLIENT_POOL("the only one"),
 	{ "from", KEY_FROM, "WHAT", 0,
 	  "requests: as the engine notes them; lookups: each lookup is a request, for engines that "
 	  "note none [requests]", 0 },
@@ -44,7 +41,7 @@ static const struct argp_option argp_options[] = {
 	{ NULL, 0, NULL, 0, "Both:", 2 },
 	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), azure (CSV), lengths (CSV) [mooncake]", 0 },
 	{ "output", 'o', "FILE", 0, "Where the trace goes [standard output]", 0 },
-	{ "json", 'j', NULL, 0, "Say what was done as one JSON object on standard output; needs -o", 0 },
+	{ "json", 'j', NULL, 0, "Say what was done as a JSON object on standard output; needs -o", 0 },
 	{ 0 },
 };
 
@@ -66,36 +63,12 @@ static const char doc[] =
 	"Exit code: 0 good; 1 there was no engine, or nothing to be recorded, or writing failed; 2 bad usage "
 	"or a bad file.";
 
-static u32 number(struct argp_state *state, const char *name, const char *arg, u32 max)
-{
-	char *end;
-	unsigned long value;
-
-	errno = 0;
-	value = strtoul(arg, &end, 10);
-	if (*arg < '0' || *arg > '9' || *end || errno || !value || value > max)
-		argp_error(state, "--%s: '%s' is no number from 1 to %u", name, arg, max);
-	return (u32)value;
-}
-
-static u32 word(struct argp_state *state, const char *name, const char *arg,
-		const char *const *words)
-{
-	u32 i;
-
-	for (i = 0; words[i] && strcmp(words[i], arg); i++)
-		;
-	if (!words[i])
-		argp_error(state, "--%s: there is no '%s'", name, arg);
-	return i;
-}
-
 static void add_arg(struct options *opt, struct argp_state *state, const char *arg)
 {
 	static const char *const modes[] = { "record", "convert", NULL };
 
 	if (!opt->nr_args++)
-		opt->converts = word(state, "mode", arg, modes);
+		opt->converts = option_word(state, "mode", arg, modes);
 	else if (opt->nr_args == 2)
 		opt->in = arg;
 	else
@@ -108,12 +81,12 @@ static void check(const struct options *opt, struct argp_state *state)
 		argp_error(state, "record or convert?");
 	if (opt->converts && !opt->in)
 		argp_error(state, "convert: which trace?");
-	if (opt->converts && (opt->socket || opt->pool || opt->seconds || opt->nr_requests ||
+	if (opt->converts && (opt->client.socket || opt->client.pool || opt->seconds || opt->nr_requests ||
 			      opt->block_tokens || opt->from_lookups))
 		argp_error(state, "convert takes --to, -o and --json only");
-	if (opt->in && opt->socket)
+	if (opt->in && opt->client.socket)
 		argp_error(state, "--socket, or a file, not both");
-	if (opt->json && !opt->out)
+	if (opt->client.json && !opt->out)
 		argp_error(state, "--json: the trace needs a place of its own, by -o");
 }
 
@@ -123,32 +96,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct options *opt = state->input;
 
 	switch (key) {
-	case 'j':
-		opt->json = true;
-		return 0;
 	case 'o':
 		opt->out = arg;
 		return 0;
-	case KEY_SOCKET:
-		opt->socket = arg;
-		return 0;
-	case KEY_POOL:
-		opt->pool = arg;
-		return 0;
 	case KEY_FROM:
-		opt->from_lookups = word(state, "from", arg, froms);
+		opt->from_lookups = option_word(state, "from", arg, froms);
 		return 0;
 	case KEY_SECONDS:
-		opt->seconds = number(state, "seconds", arg, 1u << 24);
+		opt->seconds = (u32)option_number(state, "seconds", arg, 1, 1u << 24);
 		return 0;
 	case KEY_REQUESTS:
-		opt->nr_requests = number(state, "requests", arg, TRACE_MAX_REQUESTS);
+		opt->nr_requests = (u32)option_number(state, "requests", arg, 1, TRACE_MAX_REQUESTS);
 		return 0;
 	case KEY_BLOCK_TOKENS:
-		opt->block_tokens = number(state, "block-tokens", arg, TRACE_ID_TOKENS);
+		opt->block_tokens = (u32)option_number(state, "block-tokens", arg, 1, TRACE_ID_TOKENS);
 		return 0;
 	case KEY_TO:
-		opt->kind = word(state, "to", arg, trace_kinds);
+		opt->kind = option_word(state, "to", arg, trace_kinds);
 		return 0;
 	case ARGP_KEY_ARG:
 		add_arg(opt, state, arg);
@@ -157,14 +121,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		check(opt, state);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return client_option(&opt->client, key, arg, state);
 	}
-}
-
-static int complain(int code, const char *what, const char *why)
-{
-	fprintf(stderr, "kvmm-trace: %s: %s\n", what, why);
-	return code;
 }
 
 /* ---- record ---- */
@@ -209,12 +167,13 @@ static int record_all(const struct options *opt, struct source *source, struct c
 		if (answer == SOURCE_ERROR && source->is_live && collect->nr)
 			return EXIT_GOOD;
 		if (answer == SOURCE_ERROR)
-			return complain(source->is_live ? EXIT_WRONG : EXIT_INPUT, name, source->why);
+			return source->is_live ? complain(EXIT_WRONG, "%s", source->why) :
+						 complain(EXIT_INPUT, "%s: %s", name, source->why);
 		if (answer == SOURCE_EMPTY && (!source->is_live || !source_wait()))
 			return EXIT_GOOD;
 		err = take(collect, source, answer, &event);
 		if (err)
-			return complain(err == -EBADMSG ? EXIT_INPUT : EXIT_WRONG, name,
+			return complain(err == -EBADMSG ? EXIT_INPUT : EXIT_WRONG, "%s: %s", name,
 					kvmm_strerror(err));
 	}
 	return EXIT_GOOD;
@@ -224,13 +183,13 @@ static int open_source(const struct options *opt, struct source *source)
 {
 	if (opt->in) {
 		if (source_open_file(source, opt->in))
-			return complain(EXIT_INPUT, opt->in, source->why);
+			return complain(EXIT_INPUT, "%s: %s", opt->in, source->why);
 		return EXIT_GOOD;
 	}
 	source_catch_signals();
-	if (source_open_socket(source, opt->socket, opt->pool,
+	if (source_open_socket(source, opt->client.socket, opt->client.pool,
 			       opt->from_lookups ? "lookups" : "requests"))
-		return complain(EXIT_WRONG, "control socket", source->why);
+		return complain(EXIT_WRONG, "%s", source->why);
 	return EXIT_GOOD;
 }
 
@@ -239,13 +198,13 @@ static int fold_all(struct collect *collect, struct trace *trace, struct folded 
 	int err = collect->nr ? fold_requests(collect, trace, folded) : 0;
 
 	if (err == -EINVAL && !collect->block_tokens)
-		return complain(EXIT_INPUT, "record", "no block was stored: --block-tokens?");
+		return complain(EXIT_INPUT, "record: no block was stored: --block-tokens?");
 	if (err == -EINVAL)
-		return complain(EXIT_INPUT, "record", "blocks that do not divide 512 tokens");
+		return complain(EXIT_INPUT, "record: blocks that do not divide 512 tokens");
 	if (err)
-		return complain(EXIT_WRONG, "record", kvmm_strerror(err));
+		return complain(EXIT_WRONG, "record: %s", kvmm_strerror(err));
 	if (!trace->nr)
-		return complain(EXIT_WRONG, "record", "there was no request; does the engine note "
+		return complain(EXIT_WRONG, "record: there was no request; does the engine note "
 				"them? --from lookups does without");
 	return EXIT_GOOD;
 }
@@ -276,15 +235,13 @@ static int convert(const struct options *opt, struct trace *trace, struct folded
 	struct trace_error error;
 
 	if (fd < 0)
-		return complain(EXIT_INPUT, opt->in, strerror(errno));
+		return complain(EXIT_INPUT, "%s: %s", opt->in, strerror(errno));
 	err = trace_read(trace, fd, &error);
 	if (fd != STDIN_FILENO)
 		close(fd);
-	if (err) {
-		fprintf(stderr, "kvmm-trace: %s:%llu: %s\n", opt->in,
-			(unsigned long long)error.line, error.what);
-		return err == -ENOMEM ? EXIT_WRONG : EXIT_INPUT;
-	}
+	if (err)
+		return complain(err == -ENOMEM ? EXIT_WRONG : EXIT_INPUT, "%s:%llu: %s", opt->in,
+				(unsigned long long)error.line, error.what);
 	for (u32 q = 0; q < trace->nr; q++)
 		folded->nr_rounded += trace->req[q].arrival_us % 1000 != 0;
 	return EXIT_GOOD;
@@ -298,12 +255,12 @@ static int write_out(const struct options *opt, const struct trace *trace)
 	int err;
 
 	if (!out)
-		return complain(EXIT_INPUT, opt->out, strerror(errno));
+		return complain(EXIT_INPUT, "%s: %s", opt->out, strerror(errno));
 	err = trace_write(trace, opt->kind, out);
 	if (opt->out && fclose(out))
 		err = -EIO;
-	return err ? complain(EXIT_WRONG, opt->out ? opt->out : "standard output", strerror(errno)) :
-		     EXIT_GOOD;
+	return err ? complain(EXIT_WRONG, "%s: %s", opt->out ? opt->out : "standard output",
+			      strerror(errno)) : EXIT_GOOD;
 }
 
 /* What could not be kept is said. Only traces in JSONL are in milliseconds. */
@@ -318,7 +275,7 @@ static void report(const struct options *opt, const struct trace *trace, struct 
 	}
 	if (opt->kind != TRACE_MOONCAKE)
 		folded->nr_rounded = 0;
-	fprintf(opt->json ? stdout : stderr, opt->json ?
+	fprintf(opt->client.json ? stdout : stderr, opt->client.json ?
 		"{\"requests\": %u, \"input_tokens\": %llu, \"output_tokens\": %llu, "
 		"\"lost_events\": %llu, \"broken\": %u, \"odd\": %u, \"split\": %llu, "
 		"\"rounded\": %u, \"format\": \"%s\"}\n" :
@@ -339,7 +296,6 @@ int main(int argc, char **argv)
 	u64 nr_lost = 0;
 	int code;
 
-	argp_err_exit_status = EXIT_INPUT;
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	code = opt.converts ? convert(&opt, &trace, &folded) :
 			      record(&opt, &trace, &folded, &nr_lost);

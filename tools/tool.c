@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What all tools have in common; see tool.h. */
+#define _GNU_SOURCE
+#include <argp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvmm/types.h>
+
+#include "tool.h"
+
+/* ---- argp: libc finds both by their names ---- */
+
+static void print_version(FILE *out, struct argp_state *state)
+{
+	fprintf(out, "%s %s\n", program_invocation_short_name, kvmm_version());
+}
+
+__attribute__((visibility("default")))
+void (*argp_program_version_hook)(FILE *out, struct argp_state *state) = print_version;
+
+__attribute__((visibility("default")))
+error_t argp_err_exit_status = EXIT_INPUT;
+
+/* ---- complaints ---- */
+
+static __thread char *complaint_into;
+void (*complain_before)(void);
+
+void complain_into(char text[COMPLAINT_BYTES])
+{
+	complaint_into = text;
+	if (text)
+		*text = '\0';
+}
+
+/* Somebody who runs many takes the messages, or they are for people. */
+static void say(const char *text)
+{
+	if (complaint_into && !*complaint_into)
+		snprintf(complaint_into, COMPLAINT_BYTES, "%s", text);
+	if (complaint_into)
+		return;
+	if (complain_before)
+		complain_before();
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, text);
+}
+
+/* With @why behind it, where there is one. */
+static void vsay(const char *why, const char *format, va_list args)
+{
+	char text[COMPLAINT_BYTES];
+	int n = vsnprintf(text, sizeof(text), format, args);
+
+	if (why && n >= 0 && n < (int)sizeof(text))
+		snprintf(text + n, sizeof(text) - (size_t)n, ": %s", why);
+	say(text);
+}
+
+enum exit_code complain(enum exit_code code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsay(NULL, format, args);
+	va_end(args);
+	return code;
+}
+
+enum exit_code complain_of(int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsay(kvmm_strerror(err), format, args);
+	va_end(args);
+	return err == -ENOENT || err == -EINVAL ? EXIT_INPUT : EXIT_WRONG;
+}
+
+enum exit_code complain_usage(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsay(NULL, format, args);
+	va_end(args);
+	fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n",
+		program_invocation_short_name, program_invocation_short_name);
+	return EXIT_INPUT;
+}
+
+enum exit_code finish_output(enum exit_code code)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	complain(EXIT_WRONG, "standard output: %s", strerror(errno));
+	return code ? code : EXIT_WRONG;
+}
+
+/* ---- values of options ---- */
+
+uint64_t option_number(struct argp_state *state, const char *name, const char *arg, uint64_t min,
+		       uint64_t max)
+{
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(arg, &end, 10);
+	if (*arg < '0' || *arg > '9' || *end || errno || v < min || v > max)
+		argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, arg,
+			   (unsigned long long)min, (unsigned long long)max);
+	return v;
+}
+
+double option_seconds(struct argp_state *state, const char *name, const char *arg, double min,
+		      double max)
+{
+	char *end;
+	double s = strtod(arg, &end);
+
+	if (*arg < '0' || *arg > '9' || *end || !(s >= min && s <= max))
+		argp_error(state, "--%s: '%s' is not a number of seconds from %g to %.10g", name, arg,
+			   min, max);
+	return s;
+}
+
+unsigned int option_word(struct argp_state *state, const char *name, const char *arg,
+			 const char *const *words)
+{
+	char all[256] = "";
+	unsigned int i;
+
+	for (i = 0; words[i] && strcmp(words[i], arg); i++) {
+		strncat(all, i ? ", " : "", sizeof(all) - strlen(all) - 1);
+		strncat(all, words[i], sizeof(all) - strlen(all) - 1);
+	}
+	if (!words[i])
+		argp_error(state, "--%s: there is no '%s', only %s", name, arg, all);
+	return i;
+}
