@@ -283,7 +283,7 @@ int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mu
 {
 	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
 	    likely(mag_alloc_one(pool, blocks))) {
-		kv_probe3(alloc, pool, 1u, tenant);
+		kv_probe3_hot(alloc, pool, 1u, tenant);
 		return 0;
 	}
 	return alloc_some(pool, nr, tenant, blocks);

@@ -681,7 +681,7 @@ static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, 
 int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 {
 	if (likely(nr == 1) && likely(pool) && likely(blocks) && likely(mag_free_one(pool, blocks))) {
-		kv_probe2(free, pool, 1u);
+		kv_probe2_hot(free, pool, 1u);
 		return 0;
 	}
 	return free_some(pool, blocks, nr);

@@ -454,7 +454,7 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 	if (unlikely(!pool))
 		return -EINVAL;
 	if (arena_free(pool, range)) {
-		kv_probe2(free, pool, 0);
+		kv_probe2(free, pool, 0u);
 		return 0;
 	}
 	err = arena_pool_enter(pool);
@@ -469,7 +469,7 @@ int kvmm_range_free(struct kvmm_pool *pool, kvmm_range_t range)
 		put_slot(pool, slot, range.index);
 	pool_leave(pool);
 	if (!err)
-		kv_probe2(free, pool, 0);
+		kv_probe2(free, pool, 0u);
 	return err;
 }
 

@@ -290,7 +290,7 @@ static void count_settled(const struct kvmm_pool *pool, struct kvmm_step_stat *s
 		u32 nr = flight->move[i].nr;
 
 		if (flight->leg[i].done) {
-			kv_probe3(move, pool, 1u, nr);
+			kv_probe3(move, pool, 1u, (u64)nr);
 			stat->published_moves++;
 			stat->published_blocks += nr;
 			stat->limbo_blocks += nr;
