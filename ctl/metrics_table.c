@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The families. A new one is a line here; Documentation/metrics.rst and the tests of it follow by
- * "make metrics-doc" and by failing.
+ * The families. A new one is a line here; the test fails until Documentation/metrics.rst has it, for which
+ * "tests/ctl/metrics.py --table" prints the rows, and until it is counted once more.
  */
 #include "metrics.h"
 
@@ -74,7 +74,7 @@ const struct metric kv_metrics[] = {
 	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered, "Blocks that got a name."),
 	POOL(COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates, "Of them, or rejected: under a name that was taken."),
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses, "Lookups that ended before the end of their keys, by reason."),
-	POOL(COUNTER, "kvmm_compactions", NULL, stat.compactions, "Compactions that moved anything."),
+	POOL(COUNTER, "kvmm_compactions", NULL, stat.compactions, "Compactions and shrinks that moved anything."),
 	POOL(COUNTER, "kvmm_moved_blocks", "blocks", stat.moved_blocks, "Blocks that were moved."),
 	POOL(COUNTER, "kvmm_moves", NULL, stat.moves, "Runs in which they were."),
 
@@ -104,7 +104,7 @@ const struct metric kv_metrics[] = {
 	POOL(GAUGE, "kvmm_limbo_blocks", "blocks", step.limbo_blocks, "Old places that a step may still read."),
 	POOL(GAUGE, "kvmm_unseen_blocks", "blocks", step.unseen_blocks, "Blocks that nobody may have until the end of a failed copy is seen."),
 	POOL(COUNTER, "kvmm_steps", NULL, step.steps, "Steps that were begun."),
-	POOL(COUNTER, "kvmm_published_blocks", "blocks", step.published_blocks, "Blocks that were moved beside steps."),
+	POOL(COUNTER, "kvmm_published_blocks", "blocks", step.published_blocks, "Of the moved blocks, those moved beside or between steps."),
 	POOL(COUNTER, "kvmm_void_moves", NULL, step.void_moves, "Moves given up because their owner changed."),
 	POOL(COUNTER, "kvmm_failed_moves", NULL, step.failed_moves, "Moves whose copy failed."),
 	POOL(COUNTER, "kvmm_cancelled_moves", NULL, step.cancelled_moves, "Moves that were called off."),

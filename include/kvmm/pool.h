@@ -528,7 +528,8 @@ enum kvmm_miss {
  * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
  * @duplicates: blocks registered, or rejected, under a name that was taken
  * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, those of failed calls too
- * @compactions, @moved_blocks, @moves: compactions that moved anything, blocks, runs
+ * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs; with the
+ *	world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
  * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
  */

@@ -282,22 +282,24 @@ void flights_void(struct kvmm_pool *pool, u32 block)
 				flight->leg[i].gen = 0;
 }
 
-static void count_settled(const struct kvmm_pool *pool, struct kvmm_step_stat *stat,
+static void count_settled(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
 			  const struct flight *flight, bool good)
 {
+	u64 nr_moves = 0, nr_blocks = 0;
+
 	stat->copying_blocks -= flight->nr_blocks;
 	for (u32 i = 0; i < flight->nr; i++) {
-		u32 nr = flight->move[i].nr;
-
 		if (flight->leg[i].done) {
-			kv_probe3(move, pool, 1u, (u64)nr);
-			stat->published_moves++;
-			stat->published_blocks += nr;
-			stat->limbo_blocks += nr;
+			nr_moves++;
+			nr_blocks += flight->move[i].nr;
 		} else if (good) {
 			stat->void_moves++;
 		}
 	}
+	stat->published_moves += nr_moves;
+	stat->published_blocks += nr_blocks;
+	stat->limbo_blocks += nr_blocks;
+	moves_count(pool, nr_moves, nr_blocks);
 }
 
 static void settle_legs(struct kvmm_pool *pool, struct flight *flight, bool good)
@@ -331,7 +333,6 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	settle_legs(pool, flight, good);
 	join_legs(pool, flight);
 	count_settled(pool, &steps->stat, flight, good);
-	pool->count.compactions += good;
 	kv_unlock(&pool->lock);
 	flight->state = FLIGHT_PUBLISHED;
 	if (!good)

@@ -33,6 +33,9 @@ struct picture {
 /* As the movers' snapshot. No lock held below compact_lock. */
 u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max);
 
+/* So much has a new place, at once: one compaction, if anything has. ->lock held. */
+void moves_count(struct kvmm_pool *pool, u64 nr_moves, u64 nr_blocks);
+
 /* ---- flight.c ---- */
 
 /* The caller's, or NULL. */

@@ -326,19 +326,26 @@ static void lose_content(struct kvmm_pool *pool, const struct kv_move *move)
 		slot_lose(pool, slot_at(pool, owner_index(owner)));
 }
 
-static void count_moves(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr_done)
+void moves_count(struct kvmm_pool *pool, u64 nr_moves, u64 nr_blocks)
+{
+	kv_assert_held(&pool->lock);
+	if (!nr_moves)
+		return;
+	pool->count.compactions++;
+	pool->count.moves += nr_moves;
+	pool->count.moved_blocks += nr_blocks;
+	kv_probe3(move, pool, nr_moves, nr_blocks);
+	kv_count_add(KV_EV_COMPACT, 1);
+	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
+}
+
+static u64 nr_blocks_of(const struct kv_move *moves, u32 nr)
 {
 	u64 nr_blocks = 0;
 
-	for (u32 i = 0; i < nr_done; i++)
+	for (u32 i = 0; i < nr; i++)
 		nr_blocks += moves[i].nr;
-	pool->count.compactions += nr_done > 0;
-	pool->count.moves += nr_done;
-	pool->count.moved_blocks += nr_blocks;
-	if (nr_done)
-		kv_probe3(move, pool, nr_done, nr_blocks);
-	kv_count_add(KV_EV_COMPACT, nr_done > 0);
-	kv_count_add(KV_EV_MOVED_BLOCKS, nr_blocks);
+	return nr_blocks;
 }
 
 /* No step is open: the next ones are of a new epoch. */
@@ -369,7 +376,7 @@ static void commit(void *arg, const struct kv_move *moves, u32 nr, u32 nr_done, 
 		lose_content(pool, &moves[nr_done]);
 	give_back(pool, moves, nr);
 	join_moved(pool, moves, nr_done);
-	count_moves(pool, moves, nr_done);
+	moves_count(pool, nr_done, nr_blocks_of(moves, nr_done));
 	kv_unlock(&pool->lock);
 }
 

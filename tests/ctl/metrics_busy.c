@@ -133,6 +133,8 @@ static u32 read_relocations(void)
 	must(nr, "relocations");
 	for (int i = 0; i < nr; i++)
 		nr_blocks += moves[i].nr;
+	count.moves += nr;
+	count.moved += nr_blocks;
 	if (nr)
 		must(kvmm_relocations_ack(pool, stream, nr), "ack");
 	return nr_blocks;
@@ -173,8 +175,6 @@ static void compact(void)
 	if (err && err != -ENOSPC)
 		must(err, "compact");
 	count.compactions += goal.moved > 0;
-	count.moved += goal.moved;
-	count.moves += goal.nr_moves;
 	if (read_relocations() != goal.moved)
 		must(-1, "relocations of a compaction");
 }

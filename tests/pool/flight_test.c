@@ -117,6 +117,9 @@ Test(flight, a_copy_of_half_an_extent_is_void)
 	set_pace(pool, 0);
 	settle(pool);
 	cr_expect_eq(steps_of_pool(pool).void_moves, 1);
+	cr_expect_eq(stat_of(pool).compactions, 1, "that which joined them");
+	cr_expect_eq(stat_of(pool).moves, 1);
+	cr_expect_eq(stat_of(pool).moved_blocks, 2);
 	expect_void(pool, range);
 	end_pool(pool);
 }
@@ -136,6 +139,8 @@ Test(flight, what_was_joined_stays_while_half_of_it_flies_and_then_moves_as_a_wh
 	settle(pool);
 	cr_expect_str_eq(picture(pool), "......b..b..baaaa");
 	cr_expect_eq(steps_of_pool(pool).published_blocks, 2 + 4);
+	cr_expect_eq(stat_of(pool).moved_blocks, 2 + 4);
+	cr_expect_eq(stat_of(pool).compactions, 2);
 	cr_expect(has_pattern(pool, range[0], 1));
 	end_pool(pool);
 }

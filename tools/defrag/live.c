@@ -250,12 +250,12 @@ static void print_moment(const struct ask *ask, const struct table *table)
 		printf("{\"free\": %llu, \"largest\": %llu, \"runs\": %llu, \"rate_percent\": %.2f, "
 		       "\"moved_blocks\": %llu}\n", (unsigned long long)free, (unsigned long long)most,
 		       (unsigned long long)table_number(table, 0, "runs"), rate,
-		       (unsigned long long)table_number(table, 0, "moved"));
+		       (unsigned long long)table_number(table, 0, "moved_blocks"));
 	else
 		printf("%10llu %10llu %8llu %7.1f %12llu\n", (unsigned long long)free,
 		       (unsigned long long)most,
 		       (unsigned long long)table_number(table, 0, "runs"), rate,
-		       (unsigned long long)table_number(table, 0, "moved"));
+		       (unsigned long long)table_number(table, 0, "moved_blocks"));
 	fflush(stdout);
 }
 

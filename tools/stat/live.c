@@ -21,7 +21,7 @@
 
 /* Counts that are shown a second. */
 static const char *const rates[] = {
-	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved",
+	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved_blocks",
 	"fail_nospc", "fail_frag",
 };
 #define NR_RATES (sizeof(rates) / sizeof(rates[0]))
