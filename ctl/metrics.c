@@ -99,7 +99,7 @@ static void write_pool_labels(const struct writer *w, const struct pool_view *vi
 struct whose {
 	const struct pool_view *view;	/* NULL: a tier alone */
 	const char *label;		/* besides; NULL: none */
-	char value[64];
+	char value[80];
 	const void *base;		/* of the structure that the metric's offset is in */
 };
 
@@ -256,18 +256,57 @@ static void write_tenants(const struct writer *w, const struct pool_view *view)
 	}
 }
 
+/* No two samples have the same labels: the second one of a name is "name#1". */
+static void name_whose(struct whose *whose, const char *label, const char *name, u32 nr_before)
+{
+	whose->label = label;
+	if (nr_before)
+		snprintf(whose->value, sizeof(whose->value), "%.64s#%u", name, nr_before);
+	else
+		snprintf(whose->value, sizeof(whose->value), "%.64s", name);
+}
+
 static void name_tier(const struct views *views, u32 tier, struct whose *whose)
 {
 	const char *name = views->tier[tier].name;
 	u32 nr_before = 0;
 
-	whose->label = "tier";
 	for (u32 i = 0; i < tier; i++)
 		nr_before += !strcmp(views->tier[i].name, name);
-	if (nr_before)
-		snprintf(whose->value, sizeof(whose->value), "%.40s#%u", name, nr_before);
-	else
-		snprintf(whose->value, sizeof(whose->value), "%.40s", name);
+	name_whose(whose, "tier", name, nr_before);
+}
+
+static void write_slabs(const struct writer *w)
+{
+	const struct views *views = w->views;
+
+	for (u32 i = 0; i < views->nr_slabs; i++) {
+		struct whose whose = { .base = &views->slab[i].stat };
+		u32 nr_before = 0;
+
+		for (u32 k = 0; k < i; k++)
+			nr_before += !strcmp(views->slab[k].name, views->slab[i].name);
+		name_whose(&whose, "cache", views->slab[i].name, nr_before);
+		write_samples(w, &whose);
+	}
+}
+
+static void write_publishers(const struct writer *w, const struct pool_view *view)
+{
+	const struct publisher_view *all = w->views->publisher;
+
+	for (u32 i = 0; i < w->views->nr_publishers; i++) {
+		struct whose whose = { .view = view, .base = &all[i].stat };
+		u32 nr_before = 0;
+
+		if (all[i].pool != view->pool)
+			continue;
+		for (u32 k = 0; k < i; k++)
+			nr_before += all[k].pool == view->pool &&
+				     !strcmp(all[k].endpoint, all[i].endpoint);
+		name_whose(&whose, "endpoint", all[i].endpoint, nr_before);
+		write_samples(w, &whose);
+	}
 }
 
 static void write_pool(const struct writer *w, const struct pool_view *view)
@@ -279,6 +318,8 @@ static void write_pool(const struct writer *w, const struct pool_view *view)
 		return write_classes(w, view);
 	case SCOPE_TENANT:
 		return write_tenants(w, view);
+	case SCOPE_PUBLISHER:
+		return write_publishers(w, view);
 	case SCOPE_BELOW:
 		if (view->tier == KV_NONE)
 			return;
@@ -309,6 +350,8 @@ static void write_family(const struct writer *w)
 	write_head(w);
 	if (w->metric->scope == SCOPE_TIER || w->metric->scope == SCOPE_DISK)
 		return write_tiers(w);
+	if (w->metric->scope == SCOPE_SLAB)
+		return write_slabs(w);
 	for (u32 i = 0; i < w->views->nr_pools; i++)
 		write_pool(w, &w->views->pool[i]);
 }
@@ -331,7 +374,8 @@ void metrics_write_table(struct kv_text *text)
 	static const char *const labels[NR_SCOPES] = {
 		[SCOPE_POOL] = "pool,device", [SCOPE_CLASS] = "pool,device,class",
 		[SCOPE_TENANT] = "pool,device,tenant", [SCOPE_BELOW] = "pool,device,tier",
-		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier",
+		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier", [SCOPE_SLAB] = "cache",
+		[SCOPE_PUBLISHER] = "pool,device,endpoint",
 	};
 
 	kv_text_puts(text, "#family:s\ttype:s\tunit:s\tlabels:s\thelp:s\n");

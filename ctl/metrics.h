@@ -11,7 +11,9 @@
 #include <kv/pool_glance.h>
 #include <kv/tier.h>
 #include <kvmm/metrics.h>
+#include <kvmm/slab.h>
 
+#include "publisher.h"
 #include "text.h"
 
 /* What one sample of a family is of: its labels, and where its number lies. */
@@ -22,6 +24,8 @@ enum metric_scope {
 	SCOPE_BELOW,		/* struct kvmm_tier_client_stat: a pool in a tier */
 	SCOPE_TIER,		/* struct kvmm_tier_stat */
 	SCOPE_DISK,		/* struct kvmm_disk_stat */
+	SCOPE_SLAB,		/* struct kvmm_slab_stat */
+	SCOPE_PUBLISHER,	/* struct kvmm_publisher_stat */
 	NR_SCOPES,
 };
 
@@ -68,6 +72,7 @@ extern const u32 kv_nr_metrics;
 /* One pool. */
 struct pool_view {
 	const char *name;			/* as it is shown */
+	const struct kvmm_pool *pool;		/* only compared */
 	struct kv_pool_glance glance;
 	u64 order_free[KVMM_NR_ORDERS];		/* of all classes */
 	u64 unusable_ppm[KVMM_NR_ORDERS];	/* free memory that is no use for 2^order blocks */
@@ -80,9 +85,13 @@ struct pool_view {
 struct views {
 	u32 nr_pools;
 	u32 nr_tiers;
+	u32 nr_slabs;
+	u32 nr_publishers;
 	struct pool_view *pool;			/* ours */
 	struct kv_tier_glance *tier;		/* ours; room for one a pool */
 	struct kvmm_tier **tier_of;		/* ours; the same */
+	struct kvmm_slab_row *slab;		/* ours; caches of the whole process */
+	struct publisher_view *publisher;	/* ours; of other pools, too */
 };
 
 /* 0; -EINVAL, -ENOMEM, -EUCLEAN, -ECHILD, and nothing is left. @attr is complete. */

@@ -32,6 +32,10 @@
 	__metric(type, TIER, ONE, name, unit, help, kvmm_tier_stat, field, NULL, NULL, 1)
 #define DISK(type, name, unit, field, help) \
 	__metric(type, DISK, ONE, name, unit, help, kvmm_disk_stat, field, NULL, NULL, 1)
+#define SLAB(type, name, unit, field, help) \
+	__metric(type, SLAB, ONE, name, unit, help, kvmm_slab_stat, field, NULL, NULL, 1)
+#define PUBLISHER(type, name, unit, field, help) \
+	__metric(type, PUBLISHER, ONE, name, unit, help, kvmm_publisher_stat, field, NULL, NULL, 1)
 
 static const char *const states[] = { "free", "null", "range", "private", "staged", "active",
 				      "inactive" };
@@ -40,7 +44,11 @@ static const char *const steps[] = { "drain", "steal", "evict", "drop", "compact
 static const char *const windows[] = { "10s", "60s", "300s" };
 static const char *const pins[] = { "user", "rdma", "gds", "ipc", "copy", "graph" };
 static const char *const levels[] = { "device", "host", "beyond" };
+static const char *const fills[] = { "full", "partial", "empty" };
 
+static_assert(offsetof(struct kvmm_slab_stat, nr_partial) == offsetof(struct kvmm_slab_stat, nr_full) + 8 &&
+	      offsetof(struct kvmm_slab_stat, nr_empty) == offsetof(struct kvmm_slab_stat, nr_full) + 16,
+	      "an array of slabs by how full they are");
 static_assert(ARRAY_SIZE(states) == KVMM_NR_BLOCK_STATES && ARRAY_SIZE(misses) == KVMM_NR_MISSES &&
 	      ARRAY_SIZE(steps) == KVMM_NR_STEPS && ARRAY_SIZE(windows) == KVMM_NR_AVGS &&
 	      ARRAY_SIZE(pins) == KVMM_NR_PIN_TYPES && ARRAY_SIZE(levels) == KVMM_NR_TIER_LEVELS,
@@ -219,6 +227,31 @@ const struct metric kv_metrics[] = {
 	DISK(COUNTER, "kvmm_disk_write_errors", NULL, nr_write_errors, "Writes that failed."),
 	DISK(COUNTER, "kvmm_disk_sync_errors", NULL, nr_sync_errors, "Flushes that failed."),
 	DISK(COUNTER, "kvmm_disk_full_segments", "segments", nr_no_room, "Segments that the file system had no room for."),
+
+	SLAB(GAUGE, "kvmm_slab_objects", "objects", nr_objects, "Objects of a slab cache that live."),
+	SLAB(GAUGE, "kvmm_slab_slots", "slots", nr_slots, "Objects that fit into its slabs."),
+	{ "kvmm_slabs", "slabs", "Its slabs, by how full they are.", METRIC_GAUGE, SCOPE_SLAB, SCALE_ONE, 8, offsetof(struct kvmm_slab_stat, nr_full), "state", fills, ARRAY_SIZE(fills) },
+	SLAB(GAUGE, "kvmm_slab_blocks", "blocks", nr_blocks, "Base blocks that they take."),
+	SLAB(GAUGE, "kvmm_slab_held_bytes", "bytes", held_bytes, "Bytes of these blocks."),
+	SLAB(GAUGE, "kvmm_slab_live_bytes", "bytes", live_bytes, "Of them, bytes of living objects."),
+	SLAB(GAUGE, "kvmm_slab_slack_bytes", "bytes", slack_bytes, "Of them, bytes outside all objects."),
+	SLAB(GAUGE, "kvmm_slab_unused_bytes", "bytes", unused_bytes, "Of them, bytes of objects that do not live."),
+	SLAB(GAUGE, "kvmm_slab_metadata_bytes", "bytes", metadata_bytes, "Host memory of the cache."),
+	SLAB(COUNTER, "kvmm_slab_allocated_objects", "objects", allocs, "Objects that were taken."),
+	SLAB(COUNTER, "kvmm_slab_freed_objects", "objects", frees, "Objects that were given back."),
+	SLAB(COUNTER, "kvmm_slab_made_slabs", "slabs", slabs_made, "Slabs that were made."),
+	SLAB(COUNTER, "kvmm_slab_returned_slabs", "slabs", slabs_returned, "Slabs that went back to the zone."),
+	SLAB(COUNTER, "kvmm_slab_no_space", NULL, fail_nospc, "Requests that found no room in the zone."),
+
+	PUBLISHER(COUNTER, "kvmm_publisher_batches", "batches", batches, "Batches that were published."),
+	PUBLISHER(COUNTER, "kvmm_publisher_events", "events", events, "Events in them."),
+	PUBLISHER(COUNTER, "kvmm_publisher_bytes", "bytes", bytes, "Bytes of these batches."),
+	PUBLISHER(COUNTER, "kvmm_publisher_unsent_batches", "batches", unsent, "Of them, those that libzmq did not take."),
+	PUBLISHER(COUNTER, "kvmm_publisher_lost_events", "events", lost, "Events that the publisher missed itself."),
+	PUBLISHER(COUNTER, "kvmm_publisher_resyncs", NULL, resyncs, "Times that it published everything anew for that."),
+	PUBLISHER(COUNTER, "kvmm_publisher_replays", NULL, replays, "Replays that were asked for and answered."),
+	PUBLISHER(COUNTER, "kvmm_publisher_snapshots", NULL, snapshots, "Snapshots that were."),
+	PUBLISHER(COUNTER, "kvmm_publisher_refused", NULL, refused, "Requests that were none."),
 };
 
 const u32 kv_nr_metrics = ARRAY_SIZE(kv_metrics);

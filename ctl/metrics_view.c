@@ -89,10 +89,40 @@ static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *
 
 	if (err)
 		return err;
+	view->pool = attr->pools[i];
 	view->name = attr->names && attr->names[i] ? attr->names[i] : view->glance.name;
 	count_orders(view);
 	err = take_tenants(attr->pools[i], attr->max_tenants, view);
 	return err ? err : take_tier(views, view);
+}
+
+/* Of those that are made meanwhile there may be some too many. */
+#define ROOM_FOR_MORE	16u
+
+static int take_slabs(struct views *views)
+{
+	struct kvmm_slab_stat sum;
+	u32 at = 0, room;
+
+	kvmm_slab_total(NULL, &sum);
+	room = sum.nr_caches + ROOM_FOR_MORE;
+	views->slab = kv_alloc_array(room, sizeof(*views->slab));
+	if (!views->slab)
+		return -ENOMEM;
+	while (views->nr_slabs < room && !kvmm_slab_next(NULL, &at, &views->slab[views->nr_slabs]))
+		views->nr_slabs++;
+	return 0;
+}
+
+static int take_publishers(struct views *views)
+{
+	u32 room = publishers_look(NULL, 0) + ROOM_FOR_MORE;
+
+	views->publisher = kv_alloc_array(room, sizeof(*views->publisher));
+	if (!views->publisher)
+		return -ENOMEM;
+	views->nr_publishers = min(publishers_look(views->publisher, room), room);
+	return 0;
 }
 
 void views_drop(struct views *views)
@@ -102,6 +132,8 @@ void views_drop(struct views *views)
 	kv_free(views->pool);
 	kv_free(views->tier);
 	kv_free(views->tier_of);
+	kv_free(views->slab);
+	kv_free(views->publisher);
 	*views = (struct views){ 0 };
 }
 
@@ -118,6 +150,8 @@ int views_take(const struct kvmm_metrics_attr *attr, struct views *views)
 		err = -ENOMEM;
 	for (u32 i = 0; i < attr->nr_pools && !err; i++)
 		err = take_pool(attr, i, views);
+	err = err ? err : take_slabs(views);
+	err = err ? err : take_publishers(views);
 	if (err)
 		views_drop(views);
 	return err;

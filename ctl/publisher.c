@@ -10,11 +10,13 @@
 
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/sys.h>
 #include <kvmm/publisher.h>
 
+#include "publisher.h"
 #include "replay.h"
 #include "stash.h"
 #include "wire.h"
@@ -27,7 +29,11 @@
 #define REPLAY_END	UINT64_MAX
 
 struct kvmm_publisher {
+	struct kvmm_publisher	*next;		/* list_lock */
+
 	/* Fixed while it runs. */
+	const struct kvmm_pool	*pool;		/* borrowed; only compared */
+	char			endpoint[PUBLISHER_NAME];
 	struct kvmm_events	*events;	/* ours; the thread's */
 	struct kvmm_wire	wire;
 	char			spec_kind[72];
@@ -51,6 +57,9 @@ struct kvmm_publisher {
 	struct kvmm_publisher_stat stat;	/* atomic; the thread writes */
 	struct stash		stash;		/* any thread; see there */
 };
+
+static struct kv_lock list_lock = { .rank = KV_RANK_LEAF };
+static struct kvmm_publisher *list;	/* list_lock; those that run, for who watches */
 
 static void count(u64 *what, u64 nr)
 {
@@ -107,7 +116,8 @@ static void publish(struct kvmm_publisher *publisher, u32 nr)
 	part[1] = (struct zmq_part){ seq, sizeof(seq) };
 	part[2] = (struct zmq_part){ publisher->payload, encode(publisher, nr) };
 	replay_keep(&publisher->replay, publisher->seq, part[2].bytes, part[2].nr);
-	zmq_send_parts(&publisher->zmq, publisher->pub, part, ARRAY_SIZE(part));
+	if (zmq_send_parts(&publisher->zmq, publisher->pub, part, ARRAY_SIZE(part)))
+		count(&publisher->stat.unsent, 1);
 	publisher->seq++;
 	count(&publisher->stat.batches, 1);
 	count(&publisher->stat.events, nr);
@@ -319,6 +329,8 @@ static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 		publisher->wire.spec_kind = publisher->spec_kind;
 	}
 	memcpy(publisher->topic, attr->topic, strlen(attr->topic));
+	strncpy(publisher->endpoint, attr->endpoint, sizeof(publisher->endpoint) - 1);
+	publisher->pool = pool;
 	publisher->payload = kv_alloc_array(publisher->payload_bytes, 1);
 	publisher->buf = kv_alloc_array(publisher->batch_max, sizeof(*publisher->buf));
 	if (!publisher->payload || !publisher->buf)
@@ -366,6 +378,26 @@ static void free_publisher(struct kvmm_publisher *publisher)
 	kv_free(publisher);
 }
 
+static void list_add(struct kvmm_publisher *publisher)
+{
+	kv_lock(&list_lock);
+	publisher->next = list;
+	list = publisher;
+	kv_unlock(&list_lock);
+}
+
+static void list_del(const struct kvmm_publisher *publisher)
+{
+	struct kvmm_publisher **link = &list;
+
+	kv_lock(&list_lock);
+	while (*link && *link != publisher)
+		link = &(*link)->next;
+	if (!KV_BUG_ON(!*link))
+		*link = publisher->next;
+	kv_unlock(&list_lock);
+}
+
 int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 			 struct kvmm_publisher **result)
 {
@@ -389,6 +421,7 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		free_publisher(publisher);
 		return err;
 	}
+	list_add(publisher);
 	*result = publisher;
 	return 0;
 }
@@ -408,6 +441,7 @@ void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 {
 	if (!publisher)
 		return;
+	list_del(publisher);
 	/* Pairs with run(). */
 	smp_store_release(&publisher->stop, 1);
 	kv_env()->wake(kv_env()->ctx, &publisher->stop);
@@ -415,19 +449,42 @@ void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 	free_publisher(publisher);
 }
 
+static void read_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
+{
+	u64 *to = &stat->batches;
+
+	stat->size = sizeof(*stat);
+	for (u32 i = 0; i < sizeof(*stat) / sizeof(u64) - 1; i++)
+		to[i] = READ_ONCE((&publisher->stat.batches)[i]);
+}
+
+u32 publishers_look(struct publisher_view *views, u32 max)
+{
+	u32 nr = 0;
+
+	kv_lock(&list_lock);
+	for (const struct kvmm_publisher *at = list; at; at = at->next, nr++) {
+		if (nr >= max)
+			continue;
+		views[nr].pool = at->pool;
+		memcpy(views[nr].endpoint, at->endpoint, sizeof(at->endpoint));
+		read_stat(at, &views[nr].stat);
+	}
+	kv_unlock(&list_lock);
+	return nr;
+}
+
 /* What an older caller has no room for is not written. */
 int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
 {
 	struct kvmm_publisher_stat known;
-	u64 *to = &known.batches;
 	size_t size;
 
 	if (!publisher || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;
+	read_stat(publisher, &known);
 	known.size = size;
-	for (u32 i = 0; i < sizeof(known) / sizeof(u64) - 1; i++)
-		to[i] = READ_ONCE((&publisher->stat.batches)[i]);
 	memcpy(stat, &known, min(size, sizeof(known)));
 	return 0;
 }

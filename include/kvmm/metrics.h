@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics of pools, their classes, tenants and tiers, as text that Prometheus reads.
+ * Metrics of pools, their classes, tenants, tiers and publishers, and of slab caches, as text that
+ * Prometheus reads.
  *
  *	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
  *
@@ -9,7 +10,9 @@
  *	len = kvmm_metrics_text(&attr, buf, sizeof(buf));	// once every 15 s, say
  *
  * No lock is taken that who allocates, looks up or moves blocks could wait for, and nothing is counted
- * for the sake of this: it shows what pools count anyhow. The families are in Documentation/metrics.rst.
+ * for the sake of this: it shows what pools count anyhow. Slab caches and publishers of the process are
+ * shown by themselves; of the former the lock of each is taken for the length of a copy. The families are
+ * in Documentation/metrics.rst.
  */
 #ifndef KVMM_METRICS_H
 #define KVMM_METRICS_H

@@ -224,6 +224,8 @@ KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
  * @resyncs: how often it has published everything anew because of that
  * @replays, @snapshots: asked for and answered
  * @refused: requests that were none
+ * @unsent: of @batches, those that libzmq did not take; what it drops for a subscriber that does not read
+ *	only that one can know, by the number that is missing
  */
 struct kvmm_publisher_stat {
 	size_t size;
@@ -235,6 +237,7 @@ struct kvmm_publisher_stat {
 	uint64_t replays;
 	uint64_t snapshots;
 	uint64_t refused;
+	uint64_t unsent;
 };
 
 /** kvmm_publisher_stat() - Context: any thread. Return: 0; -EINVAL. */

@@ -12,7 +12,7 @@ import tempfile
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
-NR_POOLS = 5
+NR_POOLS = 6
 passed = failed = 0
 
 # Families that metrics_run does not count itself, and why.
@@ -36,7 +36,7 @@ NOT_RECOUNTED = {
     "times": """
         kvmm_pressure_some_ratio kvmm_pressure_full_ratio kvmm_pressure_some_seconds
         kvmm_pressure_full_seconds kvmm_offload_seconds kvmm_load_seconds""",
-    "host memory, which the tests of the pool count": "kvmm_metadata_bytes",
+    "host memory, which the tests of the pool count": "kvmm_metadata_bytes kvmm_slab_metadata_bytes",
     "made from kvmm_free_pieces": "kvmm_unusable_free_ratio",
     "no number": "kvmm_pool",
     "no disk here goes wrong, or is full; tests/disk counts them": """

@@ -248,7 +248,7 @@ static void promise_some(void)
 	}
 }
 
-void busy_use(void)
+static void busy_use(void)
 {
 	static void (*const ops[])(void) = { take_range, take_range, give_range, give_range, pin_range, grow_range,
 					     grow_range, use_step, use_step, compact, move_beside,
@@ -284,7 +284,7 @@ static u64 nr_reserved(void)
 	return nr;
 }
 
-void busy_expect(void)
+static void busy_expect(void)
 {
 	u64 promised = 0;
 
@@ -313,7 +313,7 @@ void busy_expect(void)
 	expect("kvmm_high_watermark_blocks", NAME, "", 8);
 }
 
-struct kvmm_pool *busy_make(void)
+static struct kvmm_pool *busy_make(const char *dir)
 {
 	const struct kvmm_watermarks marks = { 2, 4, 8 };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -326,3 +326,10 @@ struct kvmm_pool *busy_make(void)
 	must(kvmm_stream_add(pool, NULL, KVMM_STREAM_TABLES, &stream), "stream");
 	return pool;
 }
+
+static void busy_end(void)
+{
+	kvmm_pool_destroy(pool);
+}
+
+const struct part busy_part = { busy_make, busy_use, busy_expect, busy_end };

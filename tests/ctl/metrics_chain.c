@@ -268,7 +268,7 @@ static void forget(u32 first, u32 nr)
 		place[first + i] = KVMM_TIER_DEVICE;
 }
 
-void chain_use(void)
+static void chain_use(void)
 {
 	static void (*const ops[])(u32 first, u32 nr) = { go_down, go_down, go_up, go_up, go_up,
 							  call_off, hold_all, forget };
@@ -316,7 +316,7 @@ static void expect_host(void)
 	       stored - here - count.forgotten);
 }
 
-void chain_expect(void)
+static void chain_expect(void)
 {
 	const struct {
 		const char *name;
@@ -365,7 +365,7 @@ static void make_tier(void)
 	must(kvmm_tier_set_disk(tier, disk, &how), "set_disk");
 }
 
-struct kvmm_pool *chain_make(const char *dir)
+static struct kvmm_pool *chain_make(const char *dir)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_config knobs = KVMM_TIER_CONFIG_INIT;
@@ -388,9 +388,11 @@ struct kvmm_pool *chain_make(const char *dir)
 	return pool;
 }
 
-void chain_end(void)
+static void chain_end(void)
 {
 	kvmm_pool_destroy(pool);
 	kvmm_tier_destroy(tier);
 	kvmm_disk_close(disk);
 }
+
+const struct part chain_part = { chain_make, chain_use, chain_expect, chain_end };

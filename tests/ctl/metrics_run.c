@@ -20,7 +20,7 @@
 #define CACHE		"we\"ird\\name"
 #define CACHE_SHOWN	"we\\\"ird\\\\name"
 
-static struct kvmm_pool *cache, *ranges, *tenants, *chain, *busy;
+static struct kvmm_pool *cache, *ranges, *tenants;
 static struct kvmm_tier *tier;
 static u64 random_state, now_ns;
 
@@ -252,6 +252,11 @@ void expect(const char *name, const char *pool, const char *more, u64 number)
 	printf("expect %s{" LABELS "%s} %llu\n", name, pool, more, (llu)number);
 }
 
+void expect_labels(const char *name, const char *labels, u64 number)
+{
+	printf("expect %s{%s} %llu\n", name, labels, (llu)number);
+}
+
 void expect_tier(const char *name, const char *tier_name, u64 number)
 {
 	printf("expect %s{tier=\"%s\"} %llu\n", name, tier_name, (llu)number);
@@ -390,6 +395,23 @@ static void make_pools(void)
 	must(kvmm_tier_attach(cache, tier, &client), "attach");
 }
 
+static const struct {
+	const struct part *part;
+	u32 every;			/* of its operations there is one for so many of the others */
+} parts[] = {
+	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
+};
+
+/* Those of parts behind the first ones. */
+static struct kvmm_pool *pools[3 + ARRAY_SIZE(parts)];
+static u32 nr_pools;
+
+static void add_pool(struct kvmm_pool *pool)
+{
+	pools[nr_pools] = pool;
+	nr_pools += pool != NULL;
+}
+
 static void run(u32 steps)
 {
 	static void (*const ops[])(void) = { use_prompt, use_prompt, look_up, register_twice,
@@ -397,23 +419,21 @@ static void run(u32 steps)
 
 	for (u32 i = 0; i < steps; i++)
 		ops[any(ARRAY_SIZE(ops))]();
-	for (u32 i = 0; i < steps / 4; i++)
-		chain_use();
-	for (u32 i = 0; i < steps; i++)
-		busy_use();
+	for (u32 k = 0; k < ARRAY_SIZE(parts); k++)
+		for (u32 i = 0; i < steps / parts[k].every; i++)
+			parts[k].part->use();
 }
 
 static int show(const char *what)
 {
 	static char text[4 << 20];
-	struct kvmm_pool *pools[] = { cache, ranges, tenants, chain, busy };
 	const char *names[ARRAY_SIZE(pools)] = { CACHE };
 	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
 	int len;
 
 	attr.pools = pools;
 	attr.names = names;
-	attr.nr_pools = ARRAY_SIZE(pools);
+	attr.nr_pools = nr_pools;
 	attr.format = !strcmp(what, "prometheus");
 	if (!strcmp(what, "table"))
 		len = kvmm_metrics_table(text, sizeof(text));
@@ -434,20 +454,23 @@ int main(int argc, char **argv)
 		return 2;
 	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
 	make_pools();
-	chain = chain_make(argv[3]);
-	busy = busy_make();
+	add_pool(cache);
+	add_pool(ranges);
+	add_pool(tenants);
+	for (u32 i = 0; i < ARRAY_SIZE(parts); i++)
+		add_pool(parts[i].part->make(argv[3]));
 	run(atoi(argv[2]));
 	expect_cache();
 	expect_others();
-	chain_expect();
-	busy_expect();
+	for (u32 i = 0; i < ARRAY_SIZE(parts); i++)
+		parts[i].part->expect();
 	puts("---");
 	ret = show(argc > 4 ? argv[4] : "openmetrics");
 	kvmm_pool_destroy(cache);
 	kvmm_pool_destroy(ranges);
 	kvmm_pool_destroy(tenants);
 	kvmm_tier_destroy(tier);
-	chain_end();
-	kvmm_pool_destroy(busy);
+	for (u32 i = 0; i < ARRAY_SIZE(parts); i++)
+		parts[i].part->end();
 	return ret;
 }

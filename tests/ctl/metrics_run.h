@@ -3,6 +3,9 @@
 #ifndef KVMM_TESTS_METRICS_RUN_H
 #define KVMM_TESTS_METRICS_RUN_H
 
+#include <errno.h>
+#include <stdio.h>
+
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
@@ -20,15 +23,20 @@ void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys);
 void expect(const char *name, const char *pool, const char *more, u64 number);
 void expect_tier(const char *name, const char *tier, u64 number);
 
-/* Device, host, disk in a folder that is there. */
-struct kvmm_pool *chain_make(const char *dir);
-void chain_use(void);
-void chain_expect(void);
-void chain_end(void);
+/* One of other labels: "name=\"value\",...". */
+void expect_labels(const char *name, const char *labels, u64 number);
 
-/* Ranges that grow, pins, steps, moves, promises, requests that wait. */
-struct kvmm_pool *busy_make(void);
-void busy_use(void);
-void busy_expect(void);
+/* A part works on pools of its own, or on none. */
+struct part {
+	struct kvmm_pool *(*make)(const char *dir);	/* a folder that is there; of its own */
+	void (*use)(void);				/* something random */
+	void (*expect)(void);
+	void (*end)(void);
+};
+
+extern const struct part chain_part;	/* device, host, disk */
+extern const struct part busy_part;	/* ranges that grow, pins, steps, moves, promises, who waits */
+extern const struct part slab_part;	/* slab caches */
+extern const struct part publish_part;	/* a publisher */
 
 #endif

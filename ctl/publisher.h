@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is seen of publishers in passing. */
+#ifndef CTL_PUBLISHER_H
+#define CTL_PUBLISHER_H
+
+#include <kv/types.h>
+#include <kvmm/publisher.h>
+
+#define PUBLISHER_NAME	64u
+
+struct publisher_view {
+	const struct kvmm_pool *pool;
+	char endpoint[PUBLISHER_NAME];		/* or how it begins */
+	struct kvmm_publisher_stat stat;
+};
+
+/* Up to @max of those that run in this process; how many there are. Any thread. */
+u32 publishers_look(struct publisher_view *views, u32 max);
+
+#endif /* CTL_PUBLISHER_H */
