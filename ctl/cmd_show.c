@@ -46,18 +46,18 @@ static void write_host(struct kv_text *text, const char *pool, const struct kv_t
 {
 	kv_text_printf(text, "%s\thost\t", pool);
 	kv_text_word(text, tier->name);
-	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
+	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
 		       (llu)(tier->stat.units * tier->stat.unit_bytes),
 		       (llu)(tier->stat.units_used * tier->stat.unit_bytes), below->blocks,
 		       below->writing, below->queued, below->loading, (llu)below->offloads,
 		       (llu)below->loads, (llu)below->offload_bytes, (llu)below->load_bytes,
 		       (llu)below->hits, (llu)below->misses, (llu)below->evicted,
-		       (llu)below->failed);
+		       (llu)below->failed, (llu)below->disk_loads);
 }
 
 static void write_disk(struct kv_text *text, const char *pool, const struct kvmm_disk_stat *disk)
 {
-	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
+	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t-\n",
 		       pool, (llu)disk->max_bytes, (llu)disk->record_bytes, (llu)disk->nr_records,
 		       (llu)disk->nr_pending, (llu)disk->nr_put, (llu)disk->nr_got,
 		       (llu)disk->put_bytes, (llu)disk->got_bytes, (llu)disk->nr_got,
@@ -86,7 +86,7 @@ static int cmd_tiers(struct kv_control_call *call)
 {
 	kv_text_puts(call->text, "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\t"
 		     "loading\tstored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\t"
-		     "failed\n");
+		     "failed\tfrom_disk\n");
 	return kv_call_each(call, write_tiers);
 }
 
@@ -125,6 +125,55 @@ static int cmd_pressure(struct kv_control_call *call)
 {
 	kv_text_puts(call->text, "#pool:s\tkind:s\tavg10\tavg60\tavg300\ttotal_us\n");
 	return kv_call_each(call, write_pressure);
+}
+
+/* ---- latencies ---- */
+
+/* All buckets of one histogram, unless there is nothing in any; @bound_ns: up to where they go. */
+static void write_times(struct kv_text *text, const char *pool, const char *what, const u64 *bucket,
+			u64 sum_ns, uint64_t (*bound_ns)(uint32_t i))
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++)
+		nr += bucket[i];
+	for (u32 i = 0; nr && i <= KVMM_LATENCY_BOUNDS; i++) {
+		kv_text_printf(text, "%s\t%s\t", pool, what);
+		if (i < KVMM_LATENCY_BOUNDS)
+			kv_text_printf(text, "%llu", (llu)bound_ns(i));
+		else
+			kv_text_puts(text, "-");
+		kv_text_printf(text, "\t%llu\t%llu\n", (llu)bucket[i], (llu)sum_ns);
+	}
+}
+
+static int write_latencies(struct kv_control_call *call, struct kv_control_pool *entry)
+{
+	static const char *const kept[KVMM_NR_RESIDENCY_KINDS] = { "lifetime", "idle", "reuse", "hit_age" };
+	const struct kv_pool_glance *glance = &entry->glance;
+	const struct {
+		const char *what;
+		const struct kvmm_latency_stat *stat;
+	} took[] = {
+		{ "queue", &glance->pressure.queue }, { "room", &glance->pressure.room },
+		{ "offload", &glance->below.offload_took }, { "load", &glance->below.load_took },
+		{ "disk", &glance->below.disk_took },
+	};
+	int err = kv_control_glance(entry);
+
+	for (u32 i = 0; !err && i < ARRAY_SIZE(took); i++)
+		write_times(call->text, entry->name, took[i].what, took[i].stat->bucket,
+			    took[i].stat->sum_ns, kvmm_latency_bound_ns);
+	for (u32 i = 0; !err && i < KVMM_NR_RESIDENCY_KINDS; i++)
+		write_times(call->text, entry->name, kept[i], glance->residency[i].bucket,
+			    glance->residency[i].sum_ns, kvmm_residency_bound_ns);
+	return err;
+}
+
+static int cmd_latencies(struct kv_control_call *call)
+{
+	kv_text_puts(call->text, "#pool:s\twhat:s\tup_to_ns\tcount\tsum_ns\n");
+	return kv_call_each(call, write_latencies);
 }
 
 /* ---- leaks ---- */
@@ -196,6 +245,9 @@ static const struct kv_command commands[] = {
 	  0, 0, 1, cmd_tiers },
 	{ "pressure", "[POOL]", "time lost waiting for blocks: percent of the last 10, 60 and 300 s",
 	  0, 0, 1, cmd_pressure },
+	{ "latencies", "[POOL]",
+	  "histograms since the pool was made: waiting in the queue, making room, copies down and up, reads "
+	  "from the disk; sampled blocks", 0, 0, 1, cmd_latencies },
 	{ "leaks", "POOL [OLDER_MS [LONE_MS]]",
 	  "leases that have run out, what dead owners have left, and what is older than that",
 	  KV_COMMAND_POOL, 0, 2, cmd_leaks },

@@ -16,7 +16,7 @@ typedef unsigned long long llu;
 
 static const char *const type_names[NR_METRIC_TYPES] = {
 	[METRIC_GAUGE] = "gauge", [METRIC_COUNTER] = "counter", [METRIC_HISTOGRAM] = "histogram",
-	[METRIC_INFO] = "info",
+	[METRIC_LATENCY] = "histogram", [METRIC_INFO] = "info",
 };
 
 struct writer {
@@ -158,25 +158,38 @@ static void write_number(struct kv_text *text, enum metric_scale scale, u64 numb
 
 /* ---- samples ---- */
 
+/* Long times to the millisecond, short ones to the microsecond. */
+static void write_bound(const struct writer *w, u32 i)
+{
+	if (w->metric->type == METRIC_HISTOGRAM)
+		write_fraction(w->text, kvmm_residency_bound_ns(i) / 1000000, 1000, 3);
+	else
+		write_fraction(w->text, kvmm_latency_bound_ns(i) / 1000, 1000000, 6);
+}
+
 static void write_bucket(const struct writer *w, const struct whose *whose, u32 i, u64 nr)
 {
 	kv_text_printf(w->text, "%s_bucket", w->metric->name);
 	write_labels(w, whose, 0);
 	kv_text_puts(w->text, ",le=\"");
-	if (i == KVMM_RESIDENCY_BOUNDS)
+	if (i == KVMM_LATENCY_BOUNDS)
 		kv_text_puts(w->text, "+Inf");
 	else
-		write_fraction(w->text, kvmm_residency_bound_ns(i) / 1000000, 1000, 3);
+		write_bound(w, i);
 	kv_text_printf(w->text, "\"} %llu\n", (llu)nr);
 }
 
+/* Both kinds lie alike: buckets, the one without a bound last, and a sum. */
+static_assert(sizeof(struct kvmm_residency_stat) == sizeof(struct kvmm_latency_stat) &&
+	      KVMM_RESIDENCY_BOUNDS == KVMM_LATENCY_BOUNDS, "one reader for both");
+
 static void write_histogram(const struct writer *w, const struct whose *whose)
 {
-	struct kvmm_residency_stat hist;
+	struct kvmm_latency_stat hist;
 	u64 nr = 0;
 
 	memcpy(&hist, (const char *)whose->base + w->metric->offset, sizeof(hist));
-	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++) {
+	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++) {
 		nr += hist.bucket[i];
 		write_bucket(w, whose, i, nr);
 	}
@@ -205,7 +218,7 @@ static void write_samples(const struct writer *w, const struct whose *whose)
 
 	if (metric->type == METRIC_INFO)
 		return write_info(w, whose->view);
-	if (metric->type == METRIC_HISTOGRAM)
+	if (metric->type == METRIC_HISTOGRAM || metric->type == METRIC_LATENCY)
 		return write_histogram(w, whose);
 	for (u32 i = 0; i < metric->nr; i++) {
 		u64 number = read_number(metric, whose->base, i);

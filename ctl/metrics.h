@@ -29,7 +29,10 @@ enum metric_scope {
 	NR_SCOPES,
 };
 
-enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM, METRIC_INFO, NR_METRIC_TYPES };
+/* Two kinds of histograms: struct kvmm_residency_stat, struct kvmm_latency_stat. */
+enum metric_type {
+	METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM, METRIC_LATENCY, METRIC_INFO, NR_METRIC_TYPES
+};
 
 /* What is stored, of what is shown. */
 enum metric_scale {

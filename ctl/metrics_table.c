@@ -20,6 +20,9 @@
 #define HISTOGRAM(name, kind, help) \
 	{ name, "seconds", help, METRIC_HISTOGRAM, SCOPE_POOL, SCALE_NS, 8, \
 	  offsetof(struct pool_view, glance.residency[KVMM_RESIDENCY_##kind]), NULL, NULL, 1 }
+#define LATENCY(scope, of, name, field, help) \
+	{ name, "seconds", help, METRIC_LATENCY, SCOPE_##scope, SCALE_NS, 8, \
+	  offsetof(struct of, field), NULL, NULL, 1 }
 #define CLASS(type, name, unit, field, help) \
 	__metric(type, CLASS, ONE, name, unit, help, kvmm_class_stat, field, NULL, NULL, 1)
 #define TENANT(type, name, unit, field, help) \
@@ -102,6 +105,9 @@ const struct metric kv_metrics[] = {
 	SCALED(COUNTER, US, "kvmm_pressure_some_seconds", "seconds", pressure.some.total_us, "Time in which a request waited for memory."),
 	SCALED(COUNTER, US, "kvmm_pressure_full_seconds", "seconds", pressure.full.total_us, "Time in which nobody got anywhere."),
 
+	LATENCY(POOL, pool_view, "kvmm_queue_wait_seconds", glance.pressure.queue, "How long requests waited for their turn."),
+	LATENCY(POOL, pool_view, "kvmm_make_room_seconds", glance.pressure.room, "How long it took to make room for a request, or to find that there is none."),
+
 	POOL(GAUGE, "kvmm_reserved_blocks", "blocks", growth.nr_reserved, "Free blocks that are kept behind ranges that grow."),
 	POOL(COUNTER, "kvmm_grown_in_place", NULL, growth.in_place, "Pieces that ranges grew by behind their end."),
 	POOL(COUNTER, "kvmm_grown_elsewhere", NULL, growth.elsewhere, "Pieces that became a further extent."),
@@ -176,6 +182,9 @@ const struct metric kv_metrics[] = {
 	BELOW(COUNTER, "kvmm_loaded_bytes", "bytes", load_bytes, "Bytes that were copied up."),
 	BELOW_NS(COUNTER, "kvmm_offload_seconds", "seconds", offload_ns, "Time that copies down were under way, added up."),
 	BELOW_NS(COUNTER, "kvmm_load_seconds", "seconds", load_ns, "Time that copies up were under way, added up."),
+	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_offload_copy_seconds", offload_took, "How long each copy down took."),
+	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_load_copy_seconds", load_took, "How long each copy up took."),
+	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_disk_read_seconds", disk_took, "How long each read of a block from the disk took."),
 	BELOW(COUNTER, "kvmm_below_hit_blocks", "blocks", hits, "Keys that were asked for below, and found."),
 	BELOW(COUNTER, "kvmm_below_missed_blocks", "blocks", misses, "Keys that were not."),
 	BELOW(COUNTER, "kvmm_below_retries", NULL, retries, "Keys that were answered: ask again."),

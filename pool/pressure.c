@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <kv/env.h>
+#include <kv/latency.h>
 
 #include "internal.h"
 
@@ -114,6 +115,18 @@ void pressure_change(struct pressure *p, int queued, int working)
 	kv_unlock(&p->lock);
 }
 
+void pressure_over(struct pressure *p, enum delay delay, u64 since_ns)
+{
+	kv_lock(&p->lock);
+	catch_up(p);
+	if (delay == DELAY_QUEUE)
+		p->nr_queued--;
+	else
+		p->nr_working--;
+	kv_latency_add(&p->took[delay], p->since_ns - min(since_ns, p->since_ns));
+	kv_unlock(&p->lock);
+}
+
 static void fill_line(const struct pressure *p, enum stall stall, struct kvmm_pressure_line *line)
 {
 	*line = (struct kvmm_pressure_line){ .total_us = p->total_ns[stall] / NS_PER_US };
@@ -127,6 +140,8 @@ void pressure_read(struct pressure *p, struct kvmm_pressure *out)
 	catch_up(p);
 	fill_line(p, STALL_SOME, &out->some);
 	fill_line(p, STALL_FULL, &out->full);
+	out->queue = p->took[DELAY_QUEUE];
+	out->room = p->took[DELAY_ROOM];
 	kv_unlock(&p->lock);
 }
 

@@ -16,6 +16,9 @@
 
 enum stall { STALL_SOME, STALL_FULL, NR_STALLS };
 
+/* What a request is held up by: its turn in the queue, or room that is made for it. */
+enum delay { DELAY_QUEUE, DELAY_ROOM, NR_DELAYS };
+
 struct pressure {
 	struct kv_lock	lock;
 	u32		nr_queued;		/* ->lock; requests in the queue */
@@ -25,11 +28,14 @@ struct pressure {
 	u64		total_ns[NR_STALLS];	/* ->lock */
 	u64		period_ns[NR_STALLS];	/* ->lock; of total, in this period */
 	u64		avg[NR_STALLS][KVMM_NR_AVGS];	/* ->lock */
+	struct kvmm_latency_stat took[NR_DELAYS];	/* ->lock */
 };
 
 void pressure_init(struct pressure *p, u32 id);
 /* So many more, or fewer, are in the queue, or have room made for them. */
 void pressure_change(struct pressure *p, int queued, int working);
+/* One fewer, for which it has lasted since then. */
+void pressure_over(struct pressure *p, enum delay delay, u64 since_ns);
 void pressure_read(struct pressure *p, struct kvmm_pressure *out);
 
 #endif /* POOL_PRESSURE_H */

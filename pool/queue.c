@@ -90,7 +90,7 @@ static void queue_del(struct kvmm_pool *pool, struct waiter *w)
 		door->tail = w->prev;
 	w->queued = false;
 	door->nr_waiting--;
-	pressure_change(&door->pressure, -1, 0);
+	pressure_over(&door->pressure, DELAY_QUEUE, w->since_ns);
 	door_set_guard(pool, GUARD_QUEUE, door->head != NULL);
 	if (!was_head)
 		return;

@@ -390,6 +390,7 @@ int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 int pool_get_room(struct kvmm_pool *pool, struct room *room)
 {
 	struct effort e = { .room = room, .victims = NO_VICTIMS };
+	u64 since_ns = kv_clock_ns();
 	int err;
 
 	pressure_change(&pool->door.pressure, 0, 1);
@@ -408,7 +409,7 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 	if (err == -ENOSPC && room->barred)
 		flights_make_run(pool, room->nr);
 	kv_unlock(&pool->compact_lock);
-	pressure_change(&pool->door.pressure, 0, -1);
+	pressure_over(&pool->door.pressure, DELAY_ROOM, since_ns);
 	cache_after(pool);
 	return err;
 }

@@ -18,6 +18,7 @@
 #ifndef KVMM_ALLOC_H
 #define KVMM_ALLOC_H
 
+#include <kvmm/latency.h>
 #include <kvmm/pool.h>
 
 #ifdef __cplusplus
@@ -294,10 +295,14 @@ struct kvmm_pressure_line {
  * @some: at least one request waited in the queue, or for room to be made
  * @full: requests waited, and for none of them was room being made: nobody inside got anywhere.
  *	Requests that take blocks without waiting are too short to be seen, and do not count as progress
+ * @queue: how long each of them waited in the queue, whether it got its blocks or not
+ * @room: how long it took each time to make room, or to find that there is none
  */
 struct kvmm_pressure {
 	struct kvmm_pressure_line some;
 	struct kvmm_pressure_line full;
+	struct kvmm_latency_stat queue;
+	struct kvmm_latency_stat room;
 };
 
 /** kvmm_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. Return: 0; -EINVAL. */

@@ -20,6 +20,7 @@
 #include <kvmm/grow.h>
 #include <kvmm/hold.h>
 #include <kvmm/key.h>
+#include <kvmm/latency.h>
 #include <kvmm/map.h>
 #include <kvmm/metrics.h>
 #include <kvmm/migrate.h>

@@ -42,6 +42,7 @@
 #define KVMM_TIER_H
 
 #include <kvmm/cache.h>
+#include <kvmm/latency.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -636,6 +637,8 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  *	been since: fewer than the device has, fewer than the host tier has, more
  * @disk_loads, @disk_load_bytes: of the loads, those that were read from the disk below first
  * @disk_load_ns: the time that each of these reads took, added up
+ * @offload_took, @load_took, @disk_took: how long each copy down, each copy up, and each read from the
+ *	disk took: what @offload_ns, @load_ns and @disk_load_ns add up. A copy is of up to @batch_blocks
  */
 struct kvmm_tier_client_stat {
 	uint32_t blocks;
@@ -674,6 +677,9 @@ struct kvmm_tier_client_stat {
 	uint64_t disk_loads;
 	uint64_t disk_load_bytes;
 	uint64_t disk_load_ns;
+	struct kvmm_latency_stat offload_took;
+	struct kvmm_latency_stat load_took;
+	struct kvmm_latency_stat disk_took;
 };
 
 /** kvmm_tier_client_stat() - @size: of *@stat; of a larger one the rest is 0. Return: 0; -EINVAL;

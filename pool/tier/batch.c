@@ -112,6 +112,7 @@ static void count_copy(struct lower *lower, const struct batch *batch)
 		lower->stat.load_ns += ns;
 	else
 		lower->stat.offload_ns += ns;
+	kv_latency_add(batch->is_up ? &lower->stat.load_took : &lower->stat.offload_took, ns);
 	kv_unlock(&lower->lock);
 }
 

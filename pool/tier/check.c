@@ -170,6 +170,17 @@ static int check_queue(const struct kvmm_pool *pool, const struct lower *lower)
 	return nr == lower->nr_heap ? 0 : complain(pool, "queue lost some", nr);
 }
 
+static bool times_add_up(const struct kvmm_tier_client_stat *stat)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i <= KVMM_LATENCY_BOUNDS; i++)
+		nr += stat->disk_took.bucket[i];
+	return nr == stat->disk_loads && stat->disk_took.sum_ns == stat->disk_load_ns &&
+	       stat->load_took.sum_ns == stat->load_ns &&
+	       stat->offload_took.sum_ns == stat->offload_ns;
+}
+
 static int check(struct kvmm_pool *pool, struct lower *lower)
 {
 	int err = check_free(pool, lower, false);
@@ -188,6 +199,8 @@ static int check(struct kvmm_pool *pool, struct lower *lower)
 		err = check_ops(pool, lower);
 	if (!err)
 		err = check_queue(pool, lower);
+	if (!err && !times_add_up(&lower->stat))
+		err = complain(pool, "times", 0);
 	if (!err && !thrash_is_sound(lower))
 		err = complain(pool, "ghosts", 0);
 	return err ? err : kv_tier_check(lower->tier);

@@ -31,6 +31,7 @@
 #ifndef POOL_TIER_H
 #define POOL_TIER_H
 
+#include <kv/latency.h>
 #include <kv/tier.h>
 
 #include "../internal.h"

@@ -637,6 +637,7 @@ static void count_read(struct lower *lower, const struct kv_tier_fetch *fetch)
 	lower->stat.disk_loads++;
 	lower->stat.disk_load_bytes += lower->block_bytes;
 	lower->stat.disk_load_ns += fetch->took_ns;
+	kv_latency_add(&lower->stat.disk_took, fetch->took_ns);
 }
 
 /* One that the store is through with, out of the list; *@error: how it went. */

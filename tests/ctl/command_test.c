@@ -72,17 +72,32 @@ Test(command, pressure_and_devices_have_a_row_for_each_pool)
 	has(ask(control, fd, "devices beta"), "streams\nbeta\t");
 }
 
+/* Time stands still here: what is counted took nothing. */
+Test(command, what_never_took_time_has_no_row_and_what_did_has_all_buckets)
+{
+	kvmm_range_t range, more;
+	const char *answer;
+
+	has(ask(control, fd, "latencies"), "ok 37\n#pool:s\twhat:s\tup_to_ns\tcount\tsum_ns\n");
+	cr_assert_eq(kvmm_range_alloc(beta, 16, 0, &range), 0);
+	cr_assert_eq(kvmm_range_alloc(beta, 16, 0, &more), -ENOSPC);
+	answer = ask(control, fd, "latencies");
+	has(answer, "sum_ns\nbeta\troom\t1000\t1\t0\nbeta\troom\t2000\t0\t0\n");
+	has(answer, "\nbeta\troom\t5000000000\t0\t0\nbeta\troom\t-\t0\t0\n");
+	cr_expect_eq(kvmm_range_free(beta, range), 0);
+}
+
 Test(command, a_pool_without_a_tier_has_no_row)
 {
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
 	struct kvmm_tier *tier;
 
-	has(ask(control, fd, "tiers alpha"), "failed\n");
+	has(ask(control, fd, "tiers alpha"), "failed\tfrom_disk\n");
 	attr.capacity_blocks = 4;
 	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
 	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
-	has(ask(control, fd, "tiers"), "failed\nalpha\thost\thost\t256\t0\t0\t");
+	has(ask(control, fd, "tiers"), "failed\tfrom_disk\nalpha\thost\thost\t256\t0\t0\t");
 	has(ask(control, fd, "config alpha tier_touches"), "\ntier_touches\t2\t1\t15\t");
 	has(ask(control, fd, "set alpha tier_touches 3"), "\ntier_touches\t2\t3\n");
 	kvmm_tier_destroy(tier);
@@ -296,7 +311,8 @@ Test(command, no_name_stands_in_the_table_twice)
 /* ---- want of memory, and of the system's help ---- */
 
 static const char *const session[] = {
-	"help", "version", "pools", "stat", "devices", "tiers", "pressure", "leaks alpha 1",
+	"help", "version", "pools", "stat", "devices", "tiers", "pressure", "latencies",
+	"leaks alpha 1",
 	"config alpha", "set alpha watermark_high 8", "compact-plan alpha want=4",
 	"compact-run alpha want=16", "compact-status alpha", "compact-cancel alpha",
 	"migrate-start alpha beta 7 copy", "migrate-status alpha", "migrate-cancel alpha 1",

@@ -35,7 +35,8 @@ NOT_RECOUNTED = {
     "a good guess only, from fingerprints": "kvmm_misses",
     "times": """
         kvmm_pressure_some_ratio kvmm_pressure_full_ratio kvmm_pressure_some_seconds
-        kvmm_pressure_full_seconds kvmm_offload_seconds kvmm_load_seconds""",
+        kvmm_pressure_full_seconds kvmm_offload_seconds kvmm_load_seconds kvmm_queue_wait_seconds
+        kvmm_make_room_seconds kvmm_offload_copy_seconds kvmm_load_copy_seconds kvmm_disk_read_seconds""",
     "host memory, which the tests of the pool count": "kvmm_metadata_bytes kvmm_slab_metadata_bytes",
     "made from kvmm_free_pieces": "kvmm_unusable_free_ratio",
     "no number": "kvmm_pool",
@@ -140,8 +141,9 @@ def recount(table):
 
 
 def histograms(samples):
-    for family in ("lifetime", "idle_before_evict", "reuse_gap", "hit_age"):
-        name = f"kvmm_block_{family}_seconds"
+    for family in ("block_lifetime", "block_idle_before_evict", "block_reuse_gap", "block_hit_age",
+                   "queue_wait", "make_room", "offload_copy", "load_copy", "disk_read"):
+        name = f"kvmm_{family}_seconds"
         rows = {}
         for (sample, labels), number in samples.items():
             if sample == name + "_bucket":
@@ -153,6 +155,10 @@ def histograms(samples):
             check([n for _, n in row] == sorted(n for _, n in row), f"{name} {pool} is cumulative")
             count = [n for (s, l), n in samples.items() if s == name + "_count" and ("pool", pool) in l]
             check(count == [row[-1][1]], f"{name} {pool}: {count}")
+    for way in ("offload", "load"):
+        sums = {l: n for (s, l), n in samples.items() if s == f"kvmm_{way}_copy_seconds_sum"}
+        totals = {l: n for (s, l), n in samples.items() if s == f"kvmm_{way}_seconds_total"}
+        check(sums and sums == totals, f"{way}: histogram and counter add up the same")
 
 
 def plain_format():

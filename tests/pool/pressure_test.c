@@ -158,6 +158,55 @@ Test(pressure, all_of_the_time_is_one_hundred_percent_at_last)
 	cr_expect_eq(out.some.total_us, 2000000000000ull);
 }
 
+static void lasts(struct pressure *p, enum delay delay, u64 ns)
+{
+	u64 since_ns = fake.now_ns;
+
+	pressure_change(p, delay == DELAY_QUEUE, delay == DELAY_ROOM);
+	fake.now_ns += ns;
+	pressure_over(p, delay, since_ns);
+}
+
+Test(pressure, each_bound_belongs_to_the_bucket_below_it)
+{
+	struct kvmm_pressure out;
+	struct pressure p;
+	u64 sum = 0;
+
+	pressure_init(&p, 1);
+	for (u32 i = 0; i < KVMM_LATENCY_BOUNDS; i++) {
+		lasts(&p, DELAY_QUEUE, kvmm_latency_bound_ns(i));
+		lasts(&p, DELAY_QUEUE, kvmm_latency_bound_ns(i) + 1);
+		sum += 2 * kvmm_latency_bound_ns(i) + 1;
+	}
+	lasts(&p, DELAY_ROOM, 3 * SECOND);
+	pressure_read(&p, &out);
+	cr_expect_eq(out.queue.bucket[0], 1);
+	for (u32 i = 1; i < KVMM_LATENCY_BOUNDS; i++)
+		cr_expect_eq(out.queue.bucket[i], 2, "%u", i);
+	cr_expect_eq(out.queue.bucket[KVMM_LATENCY_BOUNDS], 1);
+	cr_expect_eq(out.queue.sum_ns, sum);
+	cr_expect_eq(out.room.bucket[KVMM_LATENCY_BOUNDS - 1], 1);
+	cr_expect_eq(out.room.sum_ns, 3 * SECOND);
+	cr_expect_eq(out.some.total_us, (sum + 3 * SECOND) / 1000, "nobody waits any more");
+	cr_expect_eq(kvmm_latency_bound_ns(KVMM_LATENCY_BOUNDS), UINT64_MAX);
+}
+
+Test(pressure, who_waits_in_vain_is_counted_as_well)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	struct kvmm_pressure out;
+	kvmm_mut_t mut[8], more[1];
+
+	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
+	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_RELATIVE, 4 * SECOND, more), -ETIMEDOUT);
+	cr_assert_eq(kvmm_pressure(pool, &out), 0);
+	cr_expect_eq(out.queue.bucket[KVMM_LATENCY_BOUNDS - 1], 1);
+	cr_expect_eq(out.queue.sum_ns, 4 * SECOND);
+	cr_expect_eq(kvmm_free(pool, mut, 8), 0);
+	end_pool(pool);
+}
+
 Test(pressure, the_text_is_laid_out_as_linux_s)
 {
 	struct kvmm_pool *pool = make_door(8, NULL);

@@ -164,6 +164,8 @@ Test(tier_sim, bytes_come_one_after_the_other_and_latencies_side_by_side)
 	cr_expect_eq(client_of(s.pool).disk_loads, 2);
 	cr_expect_eq(client_of(s.pool).disk_load_bytes, 2 * BYTES);
 	cr_expect_eq(client_of(s.pool).disk_load_ns, 550 + 1050);
+	cr_expect_eq(client_of(s.pool).disk_took.bucket[0], 1, "up to 1 us");
+	cr_expect_eq(client_of(s.pool).disk_took.bucket[1], 1, "up to 2 us");
 	cr_expect_eq(client_of(s.pool).reloads, 0, "what comes from the disk did not go down just now");
 	end_both(s.pool, s.tier);
 }

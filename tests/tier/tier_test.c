@@ -661,7 +661,11 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	cr_expect_eq(kvmm_tier_poll(pool), 0);
 	cr_expect_eq(kvmm_tier_result(pool, op, &result), 0);
 	cr_expect_eq(client_of(pool).load_ns, 2500);
+	cr_expect_eq(client_of(pool).load_took.bucket[2], 1, "up to 5 us");
+	cr_expect_eq(client_of(pool).load_took.sum_ns, 2500);
 	cr_expect_eq(client_of(pool).offload_ns, 4000);
+	cr_expect_eq(client_of(pool).offload_took.bucket[2], 1);
+	cr_expect_eq(client_of(pool).offload_took.sum_ns, 4000);
 	cr_expect_eq(client_of(pool).reloads, 4);
 	cr_expect_eq(client_of(pool).load_bytes, 4000);
 	cr_assert_eq(kvmm_put_many(pool, refs, 4), 0);
