@@ -21,6 +21,7 @@
 #define NR_PLANES	(2 * TOY_LAYERS)
 #define NR_SYSTEM	24u		/* tokens that all prompts begin with */
 #define MAX_REQUESTS	4096u
+#define MAX_HOST_TIER	65536u		/* blocks */
 #define MAX_TOKENS	128u
 #define MAX_BLOCKS	(MAX_TOKENS / TOY_BLOCK_TOKENS)
 #define MAX_BATCH	8u		/* requests in a step */
@@ -40,6 +41,9 @@ struct options {
 	int is_wrong;			/* breaks the rules: believes that blocks stay */
 	const char *control;		/* folder of the control socket; NULL: none */
 	unsigned long slow_us;		/* behind each turn */
+	uint32_t nr_prompts;		/* different ones; requests behind come with them again */
+	uint32_t host_tier;		/* blocks of host memory below the pool; 0: none */
+	const char *disk_tier;		/* folder of a disk below that; NULL: none */
 };
 
 struct request {
@@ -47,6 +51,8 @@ struct request {
 	uint32_t nr_prompt, nr_tokens, nr_wanted;
 	uint32_t nr_written;		/* tokens whose KV is there */
 	int is_paged, is_live;
+	int is_noted;			/* whoever makes a trace has heard of it */
+	uint32_t nr_hits;		/* blocks of the prompt that were there */
 	/* In pages: full blocks, shared, then those of its own. */
 	kvmm_ref_t ref[MAX_BLOCKS];
 	uint32_t nr_refs;
@@ -73,6 +79,8 @@ struct engine {
 	enum mode mode;
 	struct device *device;
 	struct kvmm_pool *pool;
+	struct kvmm_tier *tier;		/* NULL: none, as below */
+	struct kvmm_disk *disk;
 	struct kvmm_key_ctx *keys;
 	uint64_t planes;		/* of the device; TOY_PIECE_BYTES a block each */
 	uint64_t weights;
@@ -116,11 +124,22 @@ uint64_t toy_mix(uint64_t x);
 void request_make(struct request *request, uint32_t number);
 int request_open(struct engine *engine, struct request *request);
 void request_close(struct engine *engine, struct request *request);
+/* It starts again another time: from its prompt, and without blocks. */
+void request_restart(struct engine *engine, struct request *request);
+/* It has said all. */
+void request_finish(struct engine *engine, struct request *request);
 int request_grow(struct engine *engine, struct request *request);
 int request_publish(struct engine *engine, struct request *request);
 /* Where its blocks lie, as ids, or as pairs of an extent. Returns how many words, or an error. */
 int request_blocks(struct engine *engine, const struct request *request, uint32_t *words);
 int request_extents(struct engine *engine, const struct request *request, uint32_t *words);
+
+/* tier.c; nothing happens without --host-tier */
+int tier_open(struct engine *engine);
+int tier_attach(struct engine *engine);
+void tier_close(struct engine *engine);
+void tier_turn(struct engine *engine);
+int tier_fetch(struct engine *engine, const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs);
 
 /* model.c */
 int model_open(struct device *device, uint64_t *weights);

@@ -67,7 +67,7 @@ static int collect_one(struct engine *engine, struct request *request, uint32_t 
 	request->tokens[request->nr_tokens++] = said;
 	err = request_publish(engine, request);
 	if (is_done(request))
-		request_close(engine, request);
+		request_finish(engine, request);
 	return err;
 }
 
@@ -128,8 +128,7 @@ static int take(struct lane *lane, struct request *request)
 	int err = request_grow(lane->engine, request);
 
 	if (err == -ENOSPC) {	/* it makes room for the others, and starts again another time */
-		request_close(lane->engine, request);
-		request_make(request, request - lane->engine->request);
+		request_restart(lane->engine, request);
 		return 0;
 	}
 	lane->active[lane->nr_active] = request;
@@ -308,6 +307,7 @@ int lane_turn(struct lane *lane)
 {
 	int err = collect(lane);
 
+	tier_turn(lane->engine);
 	if (err || is_finished(lane))
 		return err;
 	err = choose(lane);

@@ -27,6 +27,9 @@ static const char usage[] =
 "  --elastic        parts of the pool are lent to somebody else, and come back\n"
 "  --control DIR    can be looked at through DIR/toy.sock meanwhile\n"
 "  --slow US        rests for so many microseconds behind each turn of a stream\n"
+"  --prompts N      different ones; those behind come with the same again; all different, if not given\n"
+"  --host-tier N    so many blocks of host memory below the pool\n"
+"  --disk-tier DIR  a disk tier below that, in a folder of mode 0700\n"
 "  --wrong          break the rules: never ask again where blocks lie\n"
 "Exit code: 0 all said what they should; 1 not so; 2 bad usage; 3 no such device.\n";
 
@@ -78,7 +81,7 @@ static int open_engine(struct engine *engine)
 	if (!engine->request)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < engine->opt->nr_requests; i++)
-		request_make(&engine->request[i], i);
+		request_make(&engine->request[i], i % engine->opt->nr_prompts);
 	key_attr.block_tokens = TOY_BLOCK_TOKENS;
 	err = kvmm_key_ctx_create(&key_attr, &engine->keys);
 	if (!err)
@@ -87,7 +90,11 @@ static int open_engine(struct engine *engine)
 	if (!err)
 		err = model_open(engine->device, &engine->weights);
 	if (!err)
+		err = tier_open(engine);
+	if (!err)
 		err = make_pool(engine);
+	if (!err)
+		err = tier_attach(engine);
 	return show(engine, err);
 }
 
@@ -96,6 +103,7 @@ static void close_engine(struct engine *engine)
 	if (control && engine->pool)
 		kvmm_control_remove_pool(control, engine->pool);
 	kvmm_pool_destroy(engine->pool);
+	tier_close(engine);
 	kvmm_key_ctx_destroy(engine->keys);
 	if (engine->weights)
 		engine->device->free(engine->device, engine->weights);
@@ -285,7 +293,7 @@ static int run_modes(const struct options *opt, struct device *device)
 	int err = right ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < opt->nr_requests && !err; i++)
-		request_make(&right[i], i);
+		request_make(&right[i], i % opt->nr_prompts);
 	if (!err)
 		err = model_reference(right, opt->nr_requests);
 	for (int mode = 0; mode < NR_MODES && !err; mode++)
@@ -310,6 +318,18 @@ static int parse_value(struct options *opt, const char *key, const char *value)
 	if (!strcmp(key, "--requests")) {
 		opt->nr_requests = strtoul(value, NULL, 10);
 		return opt->nr_requests && opt->nr_requests <= MAX_REQUESTS ? 0 : -EINVAL;
+	}
+	if (!strcmp(key, "--prompts")) {
+		opt->nr_prompts = strtoul(value, NULL, 10);
+		return opt->nr_prompts ? 0 : -EINVAL;
+	}
+	if (!strcmp(key, "--host-tier")) {
+		opt->host_tier = strtoul(value, NULL, 10);
+		return opt->host_tier && opt->host_tier <= MAX_HOST_TIER ? 0 : -EINVAL;
+	}
+	if (!strcmp(key, "--disk-tier")) {
+		opt->disk_tier = value;
+		return 0;
 	}
 	if (!strcmp(key, "--control")) {
 		opt->control = value;
@@ -343,12 +363,14 @@ static int parse(struct options *opt, char **arg)
 		else
 			arg++;
 	}
-	return 0;
+	return opt->disk_tier && !opt->host_tier ? -EINVAL : 0;
 }
 
 int main(int argc, char **argv)
 {
-	struct options opt = { .device = "host", .mode = NR_MODES, .nr_requests = 384 };
+	struct options opt = {
+		.device = "host", .mode = NR_MODES, .nr_requests = 384, .nr_prompts = MAX_REQUESTS,
+	};
 	struct device *device;
 	const char *why;
 	int err;

@@ -36,6 +36,41 @@ static int chain(const struct engine *engine, const struct request *request, uin
 	return kvmm_key_chain(engine->keys, &seq, keys, MAX_BLOCKS);
 }
 
+/* What a pool does not see of a request: for who makes traces. Nothing depends on it. */
+static void note(struct engine *engine, const struct request *request, int is_end)
+{
+	kvmm_key_t keys[MAX_BLOCKS];
+	struct kvmm_request_note note = {
+		.size = sizeof(note), .request = request - engine->request, .time_us = KVMM_NOTE_NOW,
+		.input = request->nr_prompt, .output = request->nr_wanted - request->nr_prompt,
+		.is_end = is_end, .keys = keys,
+	};
+	int nr_keys = is_end ? 0 : chain(engine, request, request->nr_prompt, keys);
+
+	note.nr_keys = nr_keys < 0 ? 0 : nr_keys;
+	note.hits = is_end ? request->nr_hits : 0;
+	kvmm_note_request(engine->pool, &note);
+}
+
+/* The same as below, with tiers below the pool. */
+static int open_from_tiers(struct engine *engine, struct request *request, const kvmm_key_t *keys,
+			   uint32_t nr_keys)
+{
+	int nr = tier_fetch(engine, keys, nr_keys, request->ref), err;
+
+	if (nr < 0)
+		return nr;
+	request->nr_muts = nr_blocks_of(request->nr_prompt) - nr;
+	err = kvmm_alloc(engine->pool, request->nr_muts, request->mut);
+	if (err) {
+		kvmm_put_many(engine->pool, request->ref, nr);
+		return err;
+	}
+	request->nr_refs = request->nr_hits = nr;
+	request->nr_written = nr * TOY_BLOCK_TOKENS;
+	return 0;
+}
+
 /* Reuse what is cached of the prompt; the last token is always computed. */
 static int open_pages(struct engine *engine, struct request *request)
 {
@@ -46,11 +81,14 @@ static int open_pages(struct engine *engine, struct request *request)
 		.nr_blocks = nr_blocks_of(request->nr_prompt), .hits = request->ref,
 		.fresh = request->mut,
 	};
-	int err = nr_keys < 0 ? nr_keys : kvmm_acquire(engine->pool, &acquire);
+	int err;
 
+	if (nr_keys >= 0 && engine->tier)
+		return open_from_tiers(engine, request, keys, nr_keys);
+	err = nr_keys < 0 ? nr_keys : kvmm_acquire(engine->pool, &acquire);
 	if (err)
 		return err;
-	request->nr_refs = acquire.nr_hits;
+	request->nr_refs = request->nr_hits = acquire.nr_hits;
 	request->nr_muts = acquire.nr_fresh;
 	request->nr_written = acquire.nr_hits * TOY_BLOCK_TOKENS;
 	return 0;
@@ -70,6 +108,9 @@ int request_open(struct engine *engine, struct request *request)
 	int err = request->is_paged ? open_pages(engine, request) : open_range(engine, request);
 
 	request->is_live = !err;
+	if (!err && !request->is_noted)
+		note(engine, request, 0);
+	request->is_noted |= !err;
 	return err;
 }
 
@@ -82,6 +123,21 @@ void request_close(struct engine *engine, struct request *request)
 		kvmm_range_free(engine->pool, request->range);
 	}
 	request->is_live = 0;
+}
+
+void request_finish(struct engine *engine, struct request *request)
+{
+	request_close(engine, request);
+	note(engine, request, 1);
+}
+
+void request_restart(struct engine *engine, struct request *request)
+{
+	int is_noted = request->is_noted;
+
+	request_close(engine, request);
+	request_make(request, (request - engine->request) % engine->opt->nr_prompts);
+	request->is_noted = is_noted;
 }
 
 /* Room for one token more. -ENOSPC: not now. */
@@ -134,12 +190,16 @@ int request_blocks(struct engine *engine, const struct request *request, uint32_
 static int publish_pages(struct engine *engine, struct request *request, uint32_t nr)
 {
 	kvmm_key_t keys[MAX_BLOCKS];
+	struct kvmm_prefix prefix = {
+		.keys = keys + request->nr_refs, .nr = nr, .position = request->nr_refs,
+		.parent = request->nr_refs ? &keys[request->nr_refs - 1] : NULL,
+	};
 	int err = chain(engine, request, (request->nr_refs + nr) * TOY_BLOCK_TOKENS, keys);
 
 	if (err < 0)
 		return err;
-	err = kvmm_register(engine->pool, request->mut, keys + request->nr_refs, nr,
-			    request->ref + request->nr_refs);
+	err = kvmm_prefix_register(engine->pool, &prefix, request->mut,
+				   request->ref + request->nr_refs);
 	if (err)
 		return err;
 	request->nr_refs += nr;

@@ -14,6 +14,7 @@ int toy_main(int argc, char **argv);
 #include "samples/toy/model.c"
 #include "samples/toy/move.c"
 #include "samples/toy/request.c"
+#include "samples/toy/tier.c"
 
 int driver_device_open(const char *name, struct device **device, const char **why)
 {

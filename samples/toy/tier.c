@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Host memory below the pool, and a disk below that: what of a prompt is in neither of them, nor in the
+ * pool, is computed. Blocks go down as they are published; polling is the engine's business, once a turn.
+ */
+#include <kvmm/disk.h>
+
+#include "engine.h"
+
+#define BLOCK_BYTES	(NR_PLANES * TOY_PIECE_BYTES)
+#define DISK_BYTES	(8u << 20)
+#define LAYOUT_ID	0x746f792d6b7600ull	/* whatever tells this model from others */
+#define PATIENCE_NS	1000000000ull
+
+static int open_disk(struct engine *engine)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	int err;
+
+	attr.path = engine->opt->disk_tier;
+	attr.max_bytes = DISK_BYTES;
+	err = kvmm_disk_open(&attr, &engine->disk);
+	return err ? err : kvmm_tier_set_disk(engine->tier, engine->disk, NULL);
+}
+
+/* Before the pool is made. */
+int tier_open(struct engine *engine)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	int err;
+
+	if (!engine->opt->host_tier)
+		return 0;
+	attr.device = engine->opt->device;
+	attr.block_bytes = BLOCK_BYTES;
+	attr.capacity_blocks = engine->opt->host_tier;
+	err = kvmm_tier_host_create(&attr, &engine->tier);
+	return err || !engine->opt->disk_tier ? err : open_disk(engine);
+}
+
+int tier_attach(struct engine *engine)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+
+	if (!engine->tier)
+		return 0;
+	config.write = KVMM_TIER_THROUGH;
+	attr.layout_id = LAYOUT_ID;
+	attr.config = &config;
+	return kvmm_tier_attach(engine->pool, engine->tier, &attr);
+}
+
+/* Once the pool has gone. */
+void tier_close(struct engine *engine)
+{
+	kvmm_tier_destroy(engine->tier);
+	kvmm_disk_close(engine->disk);
+}
+
+void tier_turn(struct engine *engine)
+{
+	if (!engine->tier)
+		return;
+	kvmm_tier_poll(engine->pool);
+	kvmm_tier_tick(engine->tier);
+}
+
+/* All or none of them; what cannot be had in time is computed. */
+static uint32_t load(struct engine *engine, const struct kvmm_prefix *rest, kvmm_ref_t *refs)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = rest };
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = rest->nr, .refs = refs };
+	kvmm_tier_op_t op;
+
+	if (!rest->nr || kvmm_tier_load(engine->pool, &load, &op))
+		return 0;
+	if (!kvmm_tier_wait(engine->pool, op, PATIENCE_NS))
+		return kvmm_tier_result(engine->pool, op, &result) ? 0 : rest->nr;
+	kvmm_tier_abort(engine->pool, op);
+	return 0;
+}
+
+/* References on as much of a prompt as there is anywhere; how many blocks, or an error. */
+int tier_fetch(struct engine *engine, const kvmm_key_t *keys, uint32_t nr, kvmm_ref_t *refs)
+{
+	struct kvmm_prefix prefix = { .keys = keys, .nr = nr };
+	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix, .refs = refs };
+	struct kvmm_prefix rest = prefix;
+	int err = kvmm_tier_match(engine->pool, &match);
+
+	if (err < 0)
+		return err;
+	rest.keys += match.nr_device;
+	rest.position = match.nr_device;
+	rest.parent = match.nr_device ? &keys[match.nr_device - 1] : NULL;
+	rest.nr = match.nr_lower;
+	return match.nr_device + load(engine, &rest, refs + match.nr_device);
+}
