@@ -15,6 +15,7 @@
 #include "../client/options.h"
 #include "../report/recorder.h"
 #include "../tool.h"
+#include "depth.h"
 #include "dump.h"
 #include "owners.h"
 
@@ -28,12 +29,12 @@ static const struct {
 } numbers[] = {
 	{ "cached", "inactive" }, { "largest", "largest" }, { "free_runs", "runs" },
 	{ "running", "ranges" }, { "accesses", NULL }, { "hits_device", "hit_blocks" },
-	{ "evicted", "evictions" }, { "moved", "moved_blocks" }, { "fails", "fail_frag" },
+	{ "evicted", "evictions" }, { "moved", "moved" }, { "fails", "fail_frag" },
 	{ "allocs", "allocs" }, { "alloc_blocks", "alloc_blocks" }, { "held", NULL },
 	{ "owned_runs", NULL }, { "owners", NULL },
 };
 
-enum { NR_NUMBERS = ARRAY_SIZE(numbers) };
+enum { NR_NUMBERS = ARRAY_SIZE(numbers), NR_VALUES = NR_NUMBERS + NR_DEPTH_COLUMNS };
 
 /**
  * struct live - a recording that is being made
@@ -47,6 +48,7 @@ struct live {
 	struct client client;
 	struct recorder rec;
 	struct owners owners;
+	struct depth depth;
 	char pool[64];
 	char why[CLIENT_WHY];
 	u32 *mapped;
@@ -204,7 +206,7 @@ static u64 derived(const struct live *live, const struct table *stat, const char
 
 static int add_moment(struct live *live, u64 x)
 {
-	u64 values[NR_NUMBERS];
+	u64 values[NR_VALUES];
 	struct table stat;
 	int err = paint(live);
 
@@ -216,6 +218,10 @@ static int add_moment(struct live *live, u64 x)
 		values[i] = numbers[i].of ? table_number(&stat, 0, numbers[i].of) :
 					    derived(live, &stat, numbers[i].column);
 	table_free(&stat);
+	err = depth_ask(&live->depth, &live->client, live->pool);
+	if (err)
+		return gone(live);
+	memcpy(&values[NR_NUMBERS], live->depth.value, sizeof(live->depth.value));
 	recorder_add(&live->rec, x, values);
 	return 0;
 }
@@ -258,10 +264,10 @@ static int record(struct live *live)
 
 static int begin(struct live *live, FILE *out)
 {
-	const char *columns[NR_NUMBERS];
+	const char *columns[NR_VALUES];
 	struct recorder_attr attr = {
 		.out = out, .source = "kvmm-dump record", .x_unit = "us", .owner = "owner",
-		.columns = columns, .nr_columns = NR_NUMBERS, .every = (u64)(live->opt.interval * 1e6 + .5),
+		.columns = columns, .nr_columns = NR_VALUES, .every = (u64)(live->opt.interval * 1e6 + .5),
 	};
 	char purpose[256];
 	struct table stat;
@@ -271,6 +277,7 @@ static int begin(struct live *live, FILE *out)
 		return gone(live);
 	for (size_t i = 0; i < NR_NUMBERS; i++)
 		columns[i] = numbers[i].column;
+	memcpy(&columns[NR_NUMBERS], depth_columns, sizeof(depth_columns));
 	snprintf(live->pool, sizeof(live->pool), "%s", table_cell(&stat, 0, "pool"));
 	attr.nr_blocks = (u32)min_u64(U32_NONE - 1, table_number(&stat, 0, "blocks") +
 				      table_number(&stat, 0, "null"));
@@ -289,6 +296,7 @@ static int record_to(struct live *live, FILE *out)
 	if (err)
 		return err;
 	err = record(live);
+	depth_finish(&live->depth, &live->rec);
 	err2 = recorder_end(&live->rec);
 	return err || !err2 ? err : fail(live, strerror(-err2));
 }
