@@ -91,6 +91,13 @@ enum exit_code complain_usage(const char *format, ...)
 	return EXIT_INPUT;
 }
 
+bool colours_wanted(void)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return !no || !*no;
+}
+
 enum exit_code finish_output(enum exit_code code)
 {
 	if (!fflush(stdout) && !ferror(stdout))
@@ -140,4 +147,26 @@ unsigned int option_word(struct argp_state *state, const char *name, const char 
 	if (!words[i])
 		argp_error(state, "--%s: there is no '%s', only %s", name, arg, all);
 	return i;
+}
+
+bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
+		int key, const char *arg)
+{
+	const struct option_field *field = fields, *end = fields + nr;
+	void *to;
+
+	while (field < end && field->key != key)
+		field++;
+	if (field == end)
+		return false;
+	to = (char *)base + field->offset;
+	if (field->is_text)
+		*(const char **)to = arg;
+	else if (field->words)
+		*(uint32_t *)to = option_word(state, field->name, arg, field->words);
+	else if (field->name)
+		*(uint32_t *)to = (uint32_t)option_number(state, field->name, arg, field->min, field->max);
+	else
+		*(bool *)to = true;
+	return true;
 }

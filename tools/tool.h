@@ -6,6 +6,8 @@
 #ifndef TOOLS_TOOL_H
 #define TOOLS_TOOL_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct argp_state;
@@ -40,6 +42,9 @@ void complain_into(char text[COMPLAINT_BYTES]);
 /* Called before a complaint is on stderr: whoever draws there wipes it. NULL: nobody. */
 extern void (*complain_before)(void);
 
+/* Nobody has said by $NO_COLOR that a terminal is to have no colours. */
+bool colours_wanted(void);
+
 /* Did all of standard output arrive? @code, or EXIT_WRONG where it was good, and that is said. */
 enum exit_code finish_output(enum exit_code code);
 
@@ -51,5 +56,30 @@ double option_seconds(struct argp_state *state, const char *name, const char *ar
 /* Which of @words, which end with NULL. */
 unsigned int option_word(struct argp_state *state, const char *name, const char *arg,
 			 const char *const *words);
+
+/**
+ * struct option_field - an option that goes into a field of a struct as it is
+ * @name: of an option that takes a number or a word
+ * @offset: of a uint32_t for numbers and @words, a bool where neither is, a const char * with @is_text
+ * @min, @max: of a number
+ */
+struct option_field {
+	int key;
+	const char *name;
+	size_t offset;
+	uint32_t min, max;
+	const char *const *words;
+	bool is_text;
+};
+
+#define OPTION_NUMBER(key, name, type, field, min, max) \
+	{ key, name, offsetof(type, field), min, max, NULL, false }
+#define OPTION_WORD(key, name, type, field, words)	{ key, name, offsetof(type, field), 0, 0, words, false }
+#define OPTION_FLAG(key, type, field)	{ key, NULL, offsetof(type, field), 0, 0, NULL, false }
+#define OPTION_TEXT(key, type, field)	{ key, NULL, offsetof(type, field), 0, 0, NULL, true }
+
+/* Put it where it belongs, in the struct at @base; false: @key is none of @fields. */
+bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
+		int key, const char *arg);
 
 #endif /* TOOLS_TOOL_H */

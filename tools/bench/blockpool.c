@@ -211,17 +211,9 @@ static int run_policy(struct bench *bench, const char *policy)
 	return err;
 }
 
-#define MAX_POLICIES	32u
-
 static int run(struct bench *bench)
 {
-	const char *name[MAX_POLICIES];
-	unsigned int nr = kvmm_policies(name, MAX_POLICIES);
-	int err = 0;
-
-	for (unsigned int i = 0; !err && i < nr && i < MAX_POLICIES; i++)
-		err = run_policy(bench, name[i]);
-	return err;
+	return bench_policies(bench, run_policy);
 }
 
 const struct bench_kind bench_blockpool = {

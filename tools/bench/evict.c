@@ -16,7 +16,6 @@
 #include "harness.h"
 
 #define BATCH		64u
-#define MAX_POLICIES	64u
 #define MAX_BLOCKS	1000000u
 
 static const u32 sizes[] = { 5000, 20000, 50000, MAX_BLOCKS };
@@ -127,13 +126,7 @@ static int run_policy(struct bench *bench, const char *policy)
 
 static int run(struct bench *bench)
 {
-	const char *name[MAX_POLICIES];
-	unsigned int nr = kvmm_policies(name, MAX_POLICIES);
-	int err = 0;
-
-	for (unsigned int i = 0; !err && i < nr && i < MAX_POLICIES; i++)
-		err = run_policy(bench, name[i]);
-	return err;
+	return bench_policies(bench, run_policy);
 }
 
 const struct bench_kind bench_evict = {

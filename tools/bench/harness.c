@@ -7,8 +7,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <kvmm/kvmm.h>
 #include <pthread.h>
 #include <sched.h>
+#include <kvmm/kvmm.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -336,6 +338,17 @@ void bench_report(struct bench *bench)
 	fflush(stdout);
 	bench->nr_series = 0;
 	bench->mutex_pair = NULL;
+}
+
+int bench_policies(struct bench *bench, int (*run)(struct bench *bench, const char *policy))
+{
+	const char *name[BENCH_MAX_POLICIES];
+	unsigned int nr = kvmm_policies(name, BENCH_MAX_POLICIES);
+	int err = 0;
+
+	for (unsigned int i = 0; !err && i < nr && i < BENCH_MAX_POLICIES; i++)
+		err = run(bench, name[i]);
+	return err;
 }
 
 /* Once a benchmark, not once a group. */

@@ -58,6 +58,7 @@ struct series {
 };
 
 #define BENCH_MAX_SERIES	256u
+#define BENCH_MAX_POLICIES	64u
 
 struct bench {
 	const struct bench_kind *kind;
@@ -96,6 +97,9 @@ double series_median(const struct series *series);
 
 /** bench_report() - show the series made since the last report, and forget them. */
 void bench_report(struct bench *bench);
+
+/** bench_policies() - @run for each policy of the library. Return: 0; what @run has returned. */
+int bench_policies(struct bench *bench, int (*run)(struct bench *bench, const char *policy));
 
 /** bench_skip() - say that something cannot be measured here, and why; @what is static. */
 void bench_skip(struct bench *bench, const char *what, const char *why);

@@ -16,8 +16,6 @@
 
 #define NR_BLOCKS	(64u * 1024)
 #define SLICE_BLOCKS	4096u
-#define MAX_POLICIES	32u
-
 enum step { STEP_INACTIVE, STEP_ACTIVE, STEP_DROP_SHARED, STEP_DROP, NR_STEPS };
 
 static const char *const step_name[NR_STEPS] = {
@@ -130,13 +128,7 @@ static int run_policy(struct bench *bench, const char *policy)
 
 static int run(struct bench *bench)
 {
-	const char *name[MAX_POLICIES];
-	unsigned int nr = kvmm_policies(name, MAX_POLICIES);
-	int err = 0;
-
-	for (unsigned int i = 0; !err && i < nr && i < MAX_POLICIES; i++)
-		err = run_policy(bench, name[i]);
-	return err;
+	return bench_policies(bench, run_policy);
 }
 
 const struct bench_kind bench_kvbm = {

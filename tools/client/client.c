@@ -320,23 +320,29 @@ int client_call(struct client *client, struct answer *answer, const char *format
 	return err;
 }
 
-int client_table(struct client *client, struct table *table, const char *format, ...)
+int client_vtable(struct client *client, struct table *table, const char *format, va_list args)
 {
 	struct answer answer;
-	va_list args;
-	int err;
 
-	va_start(args, format);
-	err = call(client, &answer, format, args);
-	va_end(args);
-	if (err)
-		return err;
+	if (call(client, &answer, format, args))
+		return -1;
 	if (table_parse(table, answer.text)) {
 		answer_free(&answer);
 		return client_fail(client, "the answer is no table");
 	}
 	table->text = answer.text;
 	return 0;
+}
+
+int client_table(struct client *client, struct table *table, const char *format, ...)
+{
+	va_list args;
+	int err;
+
+	va_start(args, format);
+	err = client_vtable(client, table, format, args);
+	va_end(args);
+	return err;
 }
 
 int client_stat(struct client *client, struct table *table, const char *pool)

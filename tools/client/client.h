@@ -17,6 +17,7 @@
 #ifndef TOOLS_CLIENT_H
 #define TOOLS_CLIENT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -84,6 +85,7 @@ void answer_free(struct answer *answer);
 /* A request whose answer is a table: 0, and the caller frees it; or -1 and ->why. */
 int client_table(struct client *client, struct table *table, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+int client_vtable(struct client *client, struct table *table, const char *format, va_list args);
 
 /*
  * The row "stat" has of @pool; NULL: of the only pool there is. 0, and the table with that one row; or -1

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of the tools that look at an engine. */
 #include <limits.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "../tool.h"
-#include "client.h"
 #include "options.h"
 
 /* As a word of the protocol it has to be one word. */
@@ -37,4 +37,25 @@ error_t client_option(struct client_options *options, int key, const char *arg,
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+int client_wrong(const struct client *client)
+{
+	return complain(EXIT_WRONG, "%s", client->why);
+}
+
+int client_show(struct client *client, bool json, const char *format, ...)
+{
+	struct table table;
+	va_list args;
+	int err;
+
+	va_start(args, format);
+	err = client_vtable(client, &table, format, args);
+	va_end(args);
+	if (err)
+		return client_wrong(client);
+	table_show(&table, json, stdout);
+	table_free(&table);
+	return EXIT_GOOD;
 }

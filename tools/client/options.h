@@ -13,6 +13,8 @@
 #include <argp.h>
 #include <stdbool.h>
 
+#include "client.h"
+
 #define CLIENT_SOCKET \
 	{ "socket", 'S', "PATH", 0, "Control socket of the engine [$KVMM_SOCKET, or the only one in " \
 	  "$KVMM_SOCKET_DIR, $XDG_RUNTIME_DIR/kvmm or /run/kvmm]", 0 }
@@ -42,5 +44,12 @@ struct client_options {
 /* For the end of an argp parser: takes these keys, and ARGP_ERR_UNKNOWN for others. */
 error_t client_option(struct client_options *options, int key, const char *arg,
 		      struct argp_state *state);
+
+/* Ask, and print the table that comes; what is wrong is said. Returns an exit code. */
+int client_show(struct client *client, bool json, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* EXIT_WRONG; client->why has been said. */
+int client_wrong(const struct client *client);
 
 #endif /* TOOLS_CLIENT_OPTIONS_H */

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "../client/client.h"
 #include "../client/options.h"
 #include "../tool.h"
 #include "live.h"
@@ -134,20 +133,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int ask_table(struct ask *ask, const char *command, const char *rest, struct table *table)
 {
 	if (client_table(&ask->client, table, "%s %s%s", command, ask->opt.pool, rest))
-		return complain(EXIT_WRONG, "%s", ask->client.why);
+		return client_wrong(&ask->client);
 	return EXIT_GOOD;
 }
 
 static int show(struct ask *ask, const char *command, const char *rest)
 {
-	struct table table;
-	int code = ask_table(ask, command, rest, &table);
-
-	if (code)
-		return code;
-	table_show(&table, ask->opt.json, stdout);
-	table_free(&table);
-	return EXIT_GOOD;
+	return client_show(&ask->client, ask->opt.json, "%s %s%s", command, ask->opt.pool, rest);
 }
 
 /* ---- plan and run ---- */
@@ -321,7 +313,7 @@ static int find_pool(struct ask *ask, char name[CLIENT_POOL_BYTES])
 	if (ask->opt.pool)
 		return EXIT_GOOD;
 	if (client_stat(&ask->client, &table, NULL))
-		return complain(EXIT_WRONG, "%s", ask->client.why);
+		return client_wrong(&ask->client);
 	snprintf(name, CLIENT_POOL_BYTES, "%s", table_cell(&table, 0, "pool"));
 	ask->opt.pool = name;
 	table_free(&table);
@@ -339,7 +331,7 @@ static int run(struct ask *ask)
 		if (ask->nr_args != commands[i].nr_args)
 			break;
 		if (client_open(&ask->client, ask->opt.socket))
-			return complain(EXIT_WRONG, "%s", ask->client.why);
+			return client_wrong(&ask->client);
 		code = find_pool(ask, name);
 		if (!code)
 			code = commands[i].fn(ask);

@@ -103,47 +103,28 @@ static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg
 	}
 }
 
-/* An option whose argument is a number. */
-struct numeric {
-	int key;
-	const char *name;
-	size_t offset;
-	u32 min;
-	u32 max;
+#define NUMBER(key, name, field, min, max)	OPTION_NUMBER(key, name, struct ask, field, min, max)
+
+static const struct option_field fields[] = {
+	NUMBER(KEY_AT, "at", after, 1, UINT32_MAX),
+	NUMBER(KEY_OCCUPANCY, "occupancy", percent, 1, 100),
+	NUMBER(KEY_INTERVAL, "interval", interval_s, 1, 1000000),
+	NUMBER(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
+	NUMBER(KEY_WANT, "want", want, 1, KVMM_MAX_BLOCKS),
+	NUMBER(KEY_PAGEBLOCK, "pageblock", pageblock, 2, 1u << 20),
+	NUMBER(KEY_MAX_BLOCKS, "max-blocks", max_blocks, 1, KVMM_MAX_BLOCKS),
+	NUMBER(KEY_MOVES, "moves", nr_moves, 0, UINT32_MAX),
+	NUMBER(KEY_SPEED, "mib-per-s", mib_per_s, 1, UINT32_MAX),
+	NUMBER(KEY_BLOCKS, "blocks", replay.nr_blocks, 1, KVMM_MAX_BLOCKS),
+	NUMBER(KEY_BLOCK_TOKENS, "block-tokens", replay.block_tokens, 1, 1024),
+	NUMBER(KEY_BLOCK_BYTES, "block-bytes", replay.block_bytes, 8, 1u << 30),
+	NUMBER(KEY_MARK, "mark", replay.mark, 1, 100),
+	NUMBER(KEY_MAX_RUNS, "max-runs", replay.max_runs, 1, KVMM_MAX_RUNS),
+	NUMBER(KEY_PINNED, "pinned", replay.pinned, 0, 100),
+	OPTION_TEXT(KEY_DEVICE, struct ask, replay.device),
+	OPTION_FLAG(KEY_JSON, struct ask, replay.json),
+	OPTION_FLAG(KEY_VERIFY, struct ask, replay.verify),
 };
-
-#define NUMERIC(key, name, field, min, max) { key, name, offsetof(struct ask, field), min, max }
-
-static const struct numeric numerics[] = {
-	NUMERIC(KEY_AT, "at", after, 1, UINT32_MAX),
-	NUMERIC(KEY_OCCUPANCY, "occupancy", percent, 1, 100),
-	NUMERIC(KEY_INTERVAL, "interval", interval_s, 1, 1000000),
-	NUMERIC(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
-	NUMERIC(KEY_WANT, "want", want, 1, KVMM_MAX_BLOCKS),
-	NUMERIC(KEY_PAGEBLOCK, "pageblock", pageblock, 2, 1u << 20),
-	NUMERIC(KEY_MAX_BLOCKS, "max-blocks", max_blocks, 1, KVMM_MAX_BLOCKS),
-	NUMERIC(KEY_MOVES, "moves", nr_moves, 0, UINT32_MAX),
-	NUMERIC(KEY_SPEED, "mib-per-s", mib_per_s, 1, UINT32_MAX),
-	NUMERIC(KEY_BLOCKS, "blocks", replay.nr_blocks, 1, KVMM_MAX_BLOCKS),
-	NUMERIC(KEY_BLOCK_TOKENS, "block-tokens", replay.block_tokens, 1, 1024),
-	NUMERIC(KEY_BLOCK_BYTES, "block-bytes", replay.block_bytes, 8, 1u << 30),
-	NUMERIC(KEY_MARK, "mark", replay.mark, 1, 100),
-	NUMERIC(KEY_MAX_RUNS, "max-runs", replay.max_runs, 1, KVMM_MAX_RUNS),
-	NUMERIC(KEY_PINNED, "pinned", replay.pinned, 0, 100),
-};
-
-static bool parse_number(struct argp_state *state, struct ask *ask, int key, const char *arg)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(numerics); i++) {
-		const struct numeric *n = &numerics[i];
-
-		if (n->key != key)
-			continue;
-		*(u32 *)((char *)ask + n->offset) = (u32)option_number(state, n->name, arg, n->min, n->max);
-		return true;
-	}
-	return false;
-}
 
 static void check_goal(struct argp_state *state, const struct ask *ask)
 {
@@ -184,20 +165,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct ask *ask = state->input;
 
-	if (arg && key != ARGP_KEY_ARG && parse_number(state, ask, key, arg))
+	if (option_set(state, fields, ARRAY_SIZE(fields), ask, key, arg))
 		return 0;
 	switch (key) {
 	case KEY_GOAL:
 		parse_goal(state, ask, arg);
-		return 0;
-	case KEY_DEVICE:
-		ask->replay.device = arg;
-		return 0;
-	case KEY_JSON:
-		ask->replay.json = true;
-		return 0;
-	case KEY_VERIFY:
-		ask->replay.verify = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		parse_arg(state, ask, arg);

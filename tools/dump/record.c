@@ -11,7 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "../client/client.h"
 #include "../client/options.h"
 #include "../report/recorder.h"
 #include "../tool.h"

@@ -83,7 +83,7 @@ static int get(const struct view *view, struct snap *snap)
 	if (view->from)
 		return snap_read(snap, view->from) ? fail(view->from, snap->why) : EXIT_GOOD;
 	if (client_open(&client, view->opt.socket))
-		return complain(EXIT_WRONG, "%s", client.why);
+		return client_wrong(&client);
 	err = snap_fetch(snap, &client, view->opt.pool);
 	client_close(&client);
 	return err ? complain(EXIT_WRONG, "%s", snap->why) : EXIT_GOOD;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/types.h>
@@ -115,23 +114,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* ---- until when ---- */
 
 struct until {
-	time_t begin;
 	uint64_t nr_events;
 	uint64_t nr_lost;
 };
 
-static time_t now_s(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
-}
-
 static bool is_over(const struct options *opt, const struct until *until)
 {
-	return source_is_stopped() || (opt->client.count && until->nr_events >= opt->client.count) ||
-	       (opt->seconds && (unsigned long)(now_s() - until->begin) >= opt->seconds);
+	return source_is_stopped() || (opt->client.count && until->nr_events >= opt->client.count);
 }
 
 /* ---- from a control socket ---- */
@@ -150,7 +139,7 @@ static void show(const struct printer *printer, const struct source *source,
 
 static int follow(const struct options *opt, const struct printer *printer, struct source *source)
 {
-	struct until until = { .begin = now_s() };
+	struct until until = { .nr_events = 0 };
 	enum source_answer answer;
 	struct kvmm_event event;
 
@@ -218,11 +207,11 @@ static int names(const struct options *opt, const struct printer *printer)
 	int more = 1;
 
 	if (client_open(&client, opt->client.socket))
-		return complain(EXIT_WRONG, "%s", client.why);
+		return client_wrong(&client);
 	while (more > 0) {
 		if (client_call(&client, &answer, "names %s 4096%s", opt->client.pool ? opt->client.pool : "-",
 				place))
-			return complain(EXIT_WRONG, "%s", client.why);
+			return client_wrong(&client);
 		more = show_names(printer, answer.text, place, sizeof(place));
 		answer_free(&answer);
 	}
@@ -245,7 +234,7 @@ static int take_batch(const struct options *opt, const struct printer *printer,
 
 static int from_publisher(const struct options *opt, const struct printer *printer)
 {
-	struct until until = { .begin = now_s() };
+	struct until until = { .nr_events = 0 };
 	struct subscriber sub;
 	int code = EXIT_GOOD, got;
 	uint64_t next = 0;
@@ -297,7 +286,7 @@ static int decode(const struct options *opt, const struct printer *printer)
 {
 	const char *name = opt->file && strcmp(opt->file, "-") ? opt->file : NULL;
 	FILE *file = name ? fopen(name, "r") : stdin;
-	struct until until = { .begin = now_s() };
+	struct until until = { .nr_events = 0 };
 	int code = EXIT_GOOD;
 	uint8_t *buf;
 	size_t nr, at = 0;
@@ -332,6 +321,7 @@ static int run(const struct options *opt, struct printer *printer)
 		return decode(opt, printer);
 	if (opt->mode == NAMES)
 		return names(opt, printer);
+	source_stop_after(opt->seconds);
 	source_catch_signals();
 	return opt->zmq ? from_publisher(opt, printer) : from_socket(opt, printer);
 }
@@ -339,7 +329,7 @@ static int run(const struct options *opt, struct printer *printer)
 static int open_output(const struct options *opt, struct printer *printer)
 {
 	if (opt->mode != RECORD) {
-		printer->colours = !opt->client.json && isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+		printer->colours = !opt->client.json && isatty(STDOUT_FILENO) && colours_wanted();
 		return EXIT_GOOD;
 	}
 	printer->out = fopen(opt->file, "w");

@@ -12,6 +12,7 @@
 #define WAIT_NS		20000000
 
 static volatile sig_atomic_t stopped;
+static time_t stop_at;
 
 static void on_signal(int number)
 {
@@ -26,9 +27,22 @@ void source_catch_signals(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
+static time_t now_s(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
+}
+
+void source_stop_after(unsigned long seconds)
+{
+	stop_at = seconds ? now_s() + (time_t)seconds : 0;
+}
+
 bool source_is_stopped(void)
 {
-	return stopped;
+	return stopped || (stop_at && now_s() >= stop_at);
 }
 
 bool source_wait(void)

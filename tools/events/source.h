@@ -60,5 +60,7 @@ bool source_wait(void);
 /* SIGINT and SIGTERM end source_wait() from now on, not the tool. */
 void source_catch_signals(void);
 bool source_is_stopped(void);
+/* So many seconds from now on are enough, too; 0: no end. */
+void source_stop_after(unsigned long seconds);
 
 #endif /* TOOLS_EVENTS_SOURCE_H */

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "../client/client.h"
 #include "../client/options.h"
 #include "../tool.h"
 
@@ -75,25 +74,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int ask_table(struct ask *ask, const char *line, struct table *table)
-{
-	if (client_table(&ask->client, table, "%s", line))
-		return complain(EXIT_WRONG, "%s", ask->client.why);
-	return EXIT_GOOD;
-}
-
-static int show(struct ask *ask, const char *line)
-{
-	struct table table;
-	int code = ask_table(ask, line, &table);
-
-	if (code)
-		return code;
-	table_show(&table, ask->opt.json, stdout);
-	table_free(&table);
-	return EXIT_GOOD;
-}
-
 /* The row of a migration; nr_rows: it was forgotten. */
 static size_t row_of(const struct table *table, uint64_t id)
 {
@@ -119,16 +99,13 @@ static bool has_ended(const struct table *table, size_t row)
 
 static int wait_for(struct ask *ask, uint64_t id)
 {
-	char line[128];
-
-	snprintf(line, sizeof(line), "migrate-status %s", ask->opt.pool);
 	for (double waited = 0; ; waited += 0.02) {
 			struct table table;
-		int code = ask_table(ask, line, &table);
 		size_t row;
+		int code;
 
-		if (code)
-			return code;
+		if (client_table(&ask->client, &table, "migrate-status %s", ask->opt.pool))
+			return client_wrong(&ask->client);
 		row = row_of(&table, id);
 		if (has_ended(&table, row) || waited >= ask->wait) {
 			code = ask->wait > 0 && !has_phase(&table, row, "done") ? EXIT_WRONG : EXIT_GOOD;
@@ -144,17 +121,11 @@ static int wait_for(struct ask *ask, uint64_t id)
 static int cmd_start(struct ask *ask)
 {
 	struct table table;
-	char line[512];
 	uint64_t id;
-	int code, nr;
 
-	nr = snprintf(line, sizeof(line), "migrate-start %s %s %s%s%s%s", ask->opt.pool, ask->args[1],
-		      ask->args[2], ask->copy, ask->background, ask->no_evict);
-	if (nr >= (int)sizeof(line))
-		return complain_usage("that is too long");
-	code = ask_table(ask, line, &table);
-	if (code)
-		return code;
+	if (client_table(&ask->client, &table, "migrate-start %s %s %s%s%s%s", ask->opt.pool,
+			 ask->args[1], ask->args[2], ask->copy, ask->background, ask->no_evict))
+		return client_wrong(&ask->client);
 	id = table_number(&table, 0, "id");
 	table_free(&table);
 	return wait_for(ask, id);
@@ -162,18 +133,13 @@ static int cmd_start(struct ask *ask)
 
 static int cmd_status(struct ask *ask)
 {
-	char line[128];
-
-	snprintf(line, sizeof(line), "migrate-status %s", ask->opt.pool);
-	return show(ask, line);
+	return client_show(&ask->client, ask->opt.json, "migrate-status %s", ask->opt.pool);
 }
 
 static int cmd_cancel(struct ask *ask)
 {
-	char line[256];
-	int nr = snprintf(line, sizeof(line), "migrate-cancel %s %s", ask->opt.pool, ask->args[1]);
-
-	return nr < (int)sizeof(line) ? show(ask, line) : complain_usage("that is too long");
+	return client_show(&ask->client, ask->opt.json, "migrate-cancel %s %s", ask->opt.pool,
+			   ask->args[1]);
 }
 
 static const struct {
@@ -194,7 +160,7 @@ static int run(struct ask *ask)
 		if (ask->nr_args != commands[i].nr_args)
 			break;
 		if (client_open(&ask->client, ask->opt.socket))
-			return complain(EXIT_WRONG, "%s", ask->client.why);
+			return client_wrong(&ask->client);
 		code = commands[i].fn(ask);
 		client_close(&ask->client);
 		return code;

@@ -515,97 +515,64 @@ static void finish(struct argp_state *state, struct parse *parse)
 	check_grow(state, opt);
 }
 
-static void parse_pool(struct argp_state *state, struct parse *parse, int key, const char *arg)
-{
-	struct options *opt = parse->opt;
+#define NUMBER(key, name, field, min, max)	OPTION_NUMBER(key, name, struct options, field, min, max)
+#define WORD(key, name, field, words)		OPTION_WORD(key, name, struct options, field, words)
+#define FLAG(key, field)			OPTION_FLAG(key, struct options, field)
+#define TEXT(key, field)			OPTION_TEXT(key, struct options, field)
 
-	if (key == KEY_BLOCKS)
-		parse->blocks = arg;
-	else if (key == KEY_BLOCK_TOKENS)
-		opt->block_tokens = option_number(state, "block-tokens", arg, 1, 1024);
-	else if (key == KEY_BLOCK_BYTES)
-		opt->block_bytes = option_number(state, "block-bytes", arg, 0, 1u << 30);
-	else if (key == KEY_DEVICE)
-		opt->device = arg;
-	else
-		opt->verify = true;
-}
+const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
+				       NULL };
+static const char *const compact_modes[] = { "off", "slide", "direct", "background", "beside",
+					     "between", NULL };
 
-static void parse_frag(struct argp_state *state, struct options *opt, int key, const char *arg)
-{
-	static const char *const arrivals[] = { "sat", "ts", NULL };
-	static const char *const compact[] = { "off", "slide", "direct", "background", "beside",
-						"between", NULL };
+/* Those that go where they belong as they are. */
+static const struct option_field fields[] = {
+	NUMBER(KEY_BLOCK_TOKENS, "block-tokens", block_tokens, 1, 1024),
+	NUMBER(KEY_BLOCK_BYTES, "block-bytes", block_bytes, 0, 1u << 30),
+	TEXT(KEY_DEVICE, device),
+	FLAG(KEY_VERIFY, verify),
 
-	if (key == KEY_ALLOC)
-		opt->alloc = arg;
-	else if (key == KEY_MAX_RUNS)
-		opt->max_runs = option_number(state, "max-runs", arg, 1, KVMM_MAX_RUNS);
-	else if (key == KEY_MARK)
-		opt->mark = option_number(state, "mark", arg, 1, 100);
-	else if (key == KEY_PINNED)
-		opt->pinned = option_number(state, "pinned", arg, 0, 100);
-	else if (key == KEY_ARRIVALS)
-		opt->by_time = option_word(state, "arrivals", arg, arrivals);
-	else
-		opt->compact = option_word(state, "compact", arg, compact);
-}
+	TEXT(KEY_ALLOC, alloc),
+	NUMBER(KEY_MAX_RUNS, "max-runs", max_runs, 1, KVMM_MAX_RUNS),
+	NUMBER(KEY_MARK, "mark", mark, 1, 100),
+	NUMBER(KEY_PINNED, "pinned", pinned, 0, 100),
+	WORD(KEY_COMPACT, "compact", compact, compact_modes),
+	NUMBER(KEY_STREAMS, "streams", streams, 0, KVMM_MAX_STREAMS),
+	NUMBER(KEY_STEP_US, "step-us", step_us, 1, 10000000),
+	NUMBER(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
+	NUMBER(KEY_AHEAD, "ahead", ahead, 0, 1000),
+	NUMBER(KEY_INTERVAL, "interval", interval_ms, 1, 100000000),
 
-static void parse_steps(struct argp_state *state, struct options *opt, int key, const char *arg)
-{
-	if (key == KEY_STREAMS)
-		opt->streams = option_number(state, "streams", arg, 0, KVMM_MAX_STREAMS);
-	else if (key == KEY_STEP_US)
-		opt->step_us = option_number(state, "step-us", arg, 1, 10000000);
-	else if (key == KEY_THRESHOLD)
-		opt->threshold_pm = option_number(state, "threshold", arg, 1, 1000);
-	else if (key == KEY_AHEAD)
-		opt->ahead = option_number(state, "ahead", arg, 0, 1000);
-	else
-		opt->interval_ms = option_number(state, "interval", arg, 1, 100000000);
-}
+	TEXT(KEY_POLICY, policy),
+	TEXT(KEY_POLICIES, policies),
+	FLAG(KEY_AGES, ages),
+	TEXT(KEY_EVENTS, events_path),
+	FLAG(KEY_GROW, grow),
+	FLAG(KEY_DIGEST, digest),
+	NUMBER(KEY_RUN_WINDOW, "run-window", run_window, 0, KVMM_MAX_BLOCKS),
+	NUMBER(KEY_PAGEBLOCK, "pageblock", pageblock, 0, KVMM_MAX_BLOCKS),
+	FLAG(KEY_EMPTY_PAGEBLOCKS, empty_pageblocks),
+	FLAG(KEY_TRANSFERS, transfers),
+	NUMBER(KEY_FLOOD, "flood", flood, 0, KVMM_MAX_BLOCKS),
+	TEXT(KEY_LIMITS, limits),
+	TEXT(KEY_FLOOD_LIMITS, flood_limits),
+	NUMBER(KEY_JOBS, "jobs", jobs, 1, MAX_JOBS),
 
-static void parse_cache(struct argp_state *state, struct parse *parse, int key, const char *arg)
-{
-	static const char *const keys[] = { "ids", "vllm", NULL };
-	static const char *const modes_of_compare[] = { "seq", "conc", NULL };
-	struct options *opt = parse->opt;
+	TEXT(KEY_HOST_POLICY, host_policy),
+	WORD(KEY_WRITE_POLICY, "write-policy", write_policy, write_policies),
+	NUMBER(KEY_TOUCHES, "touches", touches, 1, 15),
+	NUMBER(KEY_TOKEN_BYTES, "token-bytes", token_bytes, 1, 1u << 30),
+	NUMBER(KEY_DISK_BANDWIDTH, "disk-bandwidth", disk_mb_s, 0, 100000000),
+	NUMBER(KEY_DISK_LATENCY, "disk-latency", disk_latency_us, 0, 1000000000),
+	FLAG(KEY_FIXED, fixed),
+	NUMBER(KEY_RELOAD_WINDOW, "reload-window", reload_ms, 0, 1000000000),
 
-	if (key == KEY_POLICY) {
-		opt->policy = arg;
-	} else if (key == KEY_POLICIES) {
-		opt->policies = arg;
-	} else if (key == KEY_AGES) {
-		opt->ages = true;
-	} else if (key == KEY_EVENTS) {
-		opt->events_path = arg;
-	} else if (key == KEY_GROW) {
-		opt->grow = true;
-	} else if (key == KEY_DIGEST) {
-		opt->digest = true;
-	} else if (key == KEY_RUN_WINDOW) {
-		opt->run_window = option_number(state, "run-window", arg, 0, KVMM_MAX_BLOCKS);
-	} else if (key == KEY_PAGEBLOCK) {
-		opt->pageblock = option_number(state, "pageblock", arg, 0, KVMM_MAX_BLOCKS);
-	} else if (key == KEY_EMPTY_PAGEBLOCKS) {
-		opt->empty_pageblocks = true;
-	} else if (key == KEY_TRANSFERS) {
-		opt->transfers = true;
-	} else if (key == KEY_FLOOD) {
-		opt->flood = option_number(state, "flood", arg, 0, KVMM_MAX_BLOCKS);
-	} else if (key == KEY_LIMITS) {
-		opt->limits = arg;
-	} else if (key == KEY_FLOOD_LIMITS) {
-		opt->flood_limits = arg;
-	} else if (key == KEY_MODE) {
-		opt->conc = option_word(state, "mode", arg, modes_of_compare);
-	} else if (key == KEY_JOBS) {
-		opt->jobs = option_number(state, "jobs", arg, 1, MAX_JOBS);
-	} else {
-		opt->keys = option_word(state, "keys", arg, keys);
-		parse->keys_given = true;
-	}
-}
+	NUMBER(KEY_REQUESTS, "requests", nr_requests, 1, 1u << 20),
+	FLAG(KEY_JSON, json),
+	TEXT(KEY_REPORT, report_path),
+	TEXT(KEY_RECORD_STATE, record_path),
+	FLAG(KEY_RECORD_CALLS, record_calls),
+};
 
 /* A number above 0 with at most three digits behind the point, times 1,000. */
 static u64 thousandths(struct argp_state *state, const char *name, const char *arg)
@@ -630,9 +597,6 @@ static u32 permille(struct argp_state *state, const char *name, const char *arg)
 	return pm;
 }
 
-const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
-				       NULL };
-
 static void parse_writes(struct argp_state *state, struct options *opt, const char *list)
 {
 	char text[16];
@@ -656,14 +620,8 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 	if (key == KEY_HOST_BLOCKS)
 		opt->host_bytes = 0, opt->host_blocks = option_number(state, "host-blocks", arg, 0,
 							       KVMM_MAX_BLOCKS);
-	else if (key == KEY_HOST_POLICY)
-		opt->host_policy = arg;
-	else if (key == KEY_WRITE_POLICY)
-		opt->write_policy = option_word(state, "write-policy", arg, write_policies);
 	else if (key == KEY_WRITE_POLICIES)
 		parse_writes(state, opt, arg);
-	else if (key == KEY_TOUCHES)
-		opt->touches = option_number(state, "touches", arg, 1, 15);
 	else if (key == KEY_OFFLOAD_THRESHOLD)
 		opt->offload_pm = permille(state, "offload-threshold", arg);
 	else if (key == KEY_TRANSFER_BANDWIDTH)
@@ -672,77 +630,52 @@ static void parse_tiers(struct argp_state *state, struct options *opt, int key, 
 	else if (key == KEY_TRANSFER_LATENCY)
 		opt->down.latency_ns = opt->up.latency_ns =
 			1000 * option_number(state, "transfer-latency", arg, 0, 1000000000);
-	else if (key == KEY_TOKEN_BYTES)
-		opt->token_bytes = option_number(state, "token-bytes", arg, 1, 1u << 30);
-	else if (key == KEY_DISK_BLOCKS)
-		opt->disk_bytes = 0, opt->disk_blocks = option_number(state, "disk-blocks", arg, 0,
-							       KVMM_MAX_BLOCKS);
-	else if (key == KEY_DISK_BANDWIDTH)
-		opt->disk_mb_s = option_number(state, "disk-bandwidth", arg, 0, 100000000);
-	else if (key == KEY_DISK_LATENCY)
-		opt->disk_latency_us = option_number(state, "disk-latency", arg, 0, 1000000000);
-	else if (key == KEY_FIXED)
-		opt->fixed = true;
 	else if (key == KEY_CONFIG)
 		parse_config(state, opt, arg);
 	else
-		opt->reload_ms = option_number(state, "reload-window", arg, 0, 1000000000);
+		opt->disk_bytes = 0, opt->disk_blocks = option_number(state, "disk-blocks", arg, 0,
+							       KVMM_MAX_BLOCKS);
 }
 
-static void parse_rest(struct argp_state *state, struct options *opt, int key, const char *arg)
+static void parse_rest(struct argp_state *state, struct parse *parse, int key, const char *arg)
 {
-	if (key == KEY_REQUESTS)
-		opt->nr_requests = option_number(state, "requests", arg, 1, 1u << 20);
+	static const char *const arrivals[] = { "sat", "ts", NULL };
+	static const char *const keys[] = { "ids", "vllm", NULL };
+	static const char *const modes_of_compare[] = { "seq", "conc", NULL };
+	struct options *opt = parse->opt;
+
+	if (key == KEY_BLOCKS)
+		parse->blocks = arg;
+	else if (key == KEY_ARRIVALS)
+		opt->by_time = option_word(state, "arrivals", arg, arrivals);
+	else if (key == KEY_MODE)
+		opt->conc = option_word(state, "mode", arg, modes_of_compare);
 	else if (key == KEY_GENERATE)
 		add_source(state, opt, NULL, arg);
 	else if (key == KEY_SEED)
 		opt->seed = option_number(state, "seed", arg, 0, UINT64_MAX);
-	else if (key == KEY_JSON)
-		opt->json = true;
-	else if (key == KEY_REPORT)
-		opt->report_path = arg;
-	else if (key == KEY_RECORD_STATE)
-		opt->record_path = arg;
 	else if (key == KEY_RECORD_EVERY)
 		opt->record_every_ms = thousandths(state, "record-every", arg);
-	else if (key == KEY_RECORD_CALLS)
-		opt->record_calls = true;
-	else
+	else if (key == KEY_PROGRESS || key == KEY_NO_PROGRESS)
 		opt->progress = key == KEY_PROGRESS ? PROGRESS_ON : PROGRESS_OFF;
+	else
+		opt->keys = option_word(state, "keys", arg, keys), parse->keys_given = true;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct parse *parse = state->input;
 
+	if (option_set(state, fields, ARRAY_SIZE(fields), parse->opt, key, arg))
+		return 0;
 	switch (key) {
-	case KEY_BLOCKS: case KEY_BLOCK_TOKENS: case KEY_BLOCK_BYTES: case KEY_DEVICE:
-	case KEY_VERIFY:
-		parse_pool(state, parse, key, arg);
-		return 0;
-	case KEY_ALLOC: case KEY_MAX_RUNS: case KEY_MARK: case KEY_ARRIVALS: case KEY_COMPACT:
-	case KEY_PINNED:
-		parse_frag(state, parse->opt, key, arg);
-		return 0;
-	case KEY_STREAMS: case KEY_STEP_US: case KEY_THRESHOLD: case KEY_INTERVAL: case KEY_AHEAD:
-		parse_steps(state, parse->opt, key, arg);
-		return 0;
-	case KEY_POLICY: case KEY_KEYS: case KEY_AGES: case KEY_EVENTS: case KEY_DIGEST: case KEY_POLICIES: case KEY_MODE:
-	case KEY_JOBS: case KEY_RUN_WINDOW: case KEY_FLOOD: case KEY_LIMITS: case KEY_FLOOD_LIMITS:
-	case KEY_TRANSFERS: case KEY_PAGEBLOCK: case KEY_EMPTY_PAGEBLOCKS: case KEY_GROW:
-		parse_cache(state, parse, key, arg);
-		return 0;
-	case KEY_HOST_BLOCKS: case KEY_HOST_POLICY: case KEY_WRITE_POLICY: case KEY_TOUCHES:
-	case KEY_OFFLOAD_THRESHOLD: case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY:
-	case KEY_TOKEN_BYTES: case KEY_RELOAD_WINDOW: case KEY_FIXED: case KEY_CONFIG:
-	case KEY_DISK_BLOCKS: case KEY_DISK_BANDWIDTH: case KEY_DISK_LATENCY:
-	case KEY_WRITE_POLICIES:
+	case KEY_HOST_BLOCKS: case KEY_WRITE_POLICIES: case KEY_OFFLOAD_THRESHOLD:
+	case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY: case KEY_CONFIG: case KEY_DISK_BLOCKS:
 		parse_tiers(state, parse->opt, key, arg);
 		return 0;
-	case KEY_RECORD_STATE: case KEY_RECORD_EVERY: case KEY_RECORD_CALLS:
-	case KEY_REQUESTS: case KEY_GENERATE: case KEY_SEED: case KEY_JSON: case KEY_REPORT:
-	case KEY_PROGRESS: case KEY_NO_PROGRESS:
-		parse_rest(state, parse->opt, key, arg);
+	case KEY_BLOCKS: case KEY_ARRIVALS: case KEY_MODE: case KEY_GENERATE: case KEY_SEED:
+	case KEY_RECORD_EVERY: case KEY_PROGRESS: case KEY_NO_PROGRESS: case KEY_KEYS:
+		parse_rest(state, parse, key, arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		parse_arg(state, parse->opt, arg);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../client/client.h"
 #include "../client/options.h"
 #include "../tool.h"
 #include "../top/screen.h"
@@ -261,15 +260,9 @@ static int once(struct slabtop *top)
 
 static int redraw(struct slabtop *top)
 {
-	unsigned int width, height;
-
-	screen_size(&width, &height);
-	if (width != top->canvas.width || height != top->canvas.height || !top->canvas.cell) {
-		canvas_free(&top->canvas);
-		if (canvas_make(&top->canvas, width, height)) {
-			snprintf(top->client.why, sizeof(top->client.why), "%s", strerror(ENOMEM));
-			return -1;
-		}
+	if (screen_fit(&top->canvas)) {
+		snprintf(top->client.why, sizeof(top->client.why), "%s", strerror(ENOMEM));
+		return -1;
 	}
 	draw(top);
 	screen_show(&top->canvas);

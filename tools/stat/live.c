@@ -221,9 +221,9 @@ static int look(struct watch *watch)
 
 	pool = pool ? pool : "";
 	if (client_table(client, &table, "stat%s%s", between, pool))
-		return complain(EXIT_WRONG, "%s", client->why);
+		return client_wrong(client);
 	if (client_table(client, &pressure, "pressure%s%s", between, pool)) {
-		code = complain(EXIT_WRONG, "%s", client->why);
+		code = client_wrong(client);
 	} else {
 		code = print_pools(watch, &table, &pressure);
 		table_free(&pressure);
@@ -247,7 +247,7 @@ int live_watch(const struct client_options *opt)
 
 	watch.opt = opt;
 	if (client_open(&watch.client, opt->socket))
-		return complain(EXIT_WRONG, "%s", watch.client.why);
+		return client_wrong(&watch.client);
 	code = look(&watch);
 	for (unsigned long i = 1; !code && opt->interval > 0 && (!opt->count || i < opt->count); i++) {
 		sleep_for(opt->interval);
@@ -260,14 +260,13 @@ int live_watch(const struct client_options *opt)
 int live_show(const struct client_options *opt, const char *command)
 {
 	struct client client;
-	struct table table;
+	int code;
 
-	if (client_open(&client, opt->socket) || client_table(&client, &table, "%s", command))
-		return complain(EXIT_WRONG, "%s", client.why);
-	table_show(&table, opt->json, stdout);
-	table_free(&table);
+	if (client_open(&client, opt->socket))
+		return client_wrong(&client);
+	code = client_show(&client, opt->json, "%s", command);
 	client_close(&client);
-	return EXIT_GOOD;
+	return code;
 }
 
 int live_print(const struct client_options *opt, const char *command)
@@ -276,7 +275,7 @@ int live_print(const struct client_options *opt, const char *command)
 	struct answer answer;
 
 	if (client_open(&client, opt->socket) || client_call(&client, &answer, "%s", command))
-		return complain(EXIT_WRONG, "%s", client.why);
+		return client_wrong(&client);
 	fwrite(answer.text, 1, answer.bytes, stdout);
 	answer_free(&answer);
 	client_close(&client);

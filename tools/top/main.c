@@ -165,13 +165,9 @@ static int batch(struct top *top)
 
 static int redraw(struct top *top)
 {
-	unsigned int width, height;
-
-	screen_size(&width, &height);
-	if (width != top->canvas.width || height != top->canvas.height || !top->canvas.cell) {
-		canvas_free(&top->canvas);
-		if (canvas_make(&top->canvas, width, height))
-			return -1;
+	if (screen_fit(&top->canvas)) {
+		snprintf(top->client.why, sizeof(top->client.why), "%s", strerror(ENOMEM));
+		return -1;
 	}
 	top->look.ascii = top->ascii || !screen_has_blocks();
 	draw_page(&top->canvas, &top->data, &top->look, top->client.name);
@@ -264,9 +260,9 @@ static int watch(struct top *top)
 
 		if (fetch(top))
 			return -1;
-		if (redraw(top))
-			snprintf(top->client.why, sizeof(top->client.why), "%s", strerror(ENOMEM));
-		ret = take_keys(top, start + top->look.seconds);
+		ret = redraw(top);
+		if (!ret)
+			ret = take_keys(top, start + top->look.seconds);
 	}
 	return ret < 0 ? -1 : 0;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../tool.h"
 #include "screen.h"
 
 static volatile sig_atomic_t ended;
@@ -41,7 +42,7 @@ static short pair_of(uint8_t fg, uint8_t bg)
 
 static void make_pairs(void)
 {
-	if (!has_colors() || start_color() == ERR)
+	if (!colours_wanted() || !has_colors() || start_color() == ERR)
 		return;
 	use_default_colors();
 	has_pairs = COLORS >= 8 && COLOR_PAIRS > 81;
@@ -78,10 +79,14 @@ void screen_end(void)
 	screen = NULL;
 }
 
-void screen_size(unsigned int *width, unsigned int *height)
+int screen_fit(struct canvas *canvas)
 {
-	*width = COLS > 0 ? COLS : 80;
-	*height = LINES > 0 ? LINES : 24;
+	unsigned int width = COLS > 0 ? COLS : 80, height = LINES > 0 ? LINES : 24;
+
+	if (canvas->cell && width == canvas->width && height == canvas->height)
+		return 0;
+	canvas_free(canvas);
+	return canvas_make(canvas, width, height);
 }
 
 bool screen_has_blocks(void)

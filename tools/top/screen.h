@@ -12,7 +12,8 @@ enum { SCREEN_NOTHING = -1, SCREEN_RESIZED = -2, SCREEN_ENDED = -3, SCREEN_ESCAP
 int screen_begin(void);
 void screen_end(void);
 
-void screen_size(unsigned int *width, unsigned int *height);
+/* Make @canvas as large as the screen: 0, or -1: no memory. */
+int screen_fit(struct canvas *canvas);
 /* Can it show half blocks, in colours? */
 bool screen_has_blocks(void);
 void screen_show(const struct canvas *canvas);

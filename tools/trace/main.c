@@ -2,9 +2,7 @@
 /* kvmm-trace: traces for kvmm-replay, from what a running engine tells, or from other traces. */
 #include <argp.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/types.h>
@@ -127,18 +125,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 /* ---- record ---- */
 
-static u64 now_s(void)
+static bool is_enough(const struct options *opt, const struct collect *collect)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (u64)time.tv_sec;
-}
-
-static bool is_enough(const struct options *opt, const struct collect *collect, u64 begin_s)
-{
-	return source_is_stopped() || (opt->seconds && now_s() - begin_s >= opt->seconds) ||
-	       (opt->nr_requests && collect->nr_over >= opt->nr_requests);
+	return source_is_stopped() || (opt->nr_requests && collect->nr_over >= opt->nr_requests);
 }
 
 static int take(struct collect *collect, const struct source *source, enum source_answer answer,
@@ -157,12 +146,11 @@ static int take(struct collect *collect, const struct source *source, enum sourc
 static int record_all(const struct options *opt, struct source *source, struct collect *collect)
 {
 	const char *name = opt->in ? opt->in : source->client.path;
-	u64 begin_s = now_s();
 	struct kvmm_event event;
 	enum source_answer answer;
 	int err;
 
-	while (!is_enough(opt, collect, begin_s)) {
+	while (!is_enough(opt, collect)) {
 		answer = source_next(source, &event);
 		if (answer == SOURCE_ERROR && source->is_live && collect->nr)
 			return EXIT_GOOD;
@@ -181,6 +169,7 @@ static int record_all(const struct options *opt, struct source *source, struct c
 
 static int open_source(const struct options *opt, struct source *source)
 {
+	source_stop_after(opt->seconds);
 	if (opt->in) {
 		if (source_open_file(source, opt->in))
 			return complain(EXIT_INPUT, "%s: %s", opt->in, source->why);
