@@ -108,7 +108,7 @@ int kvmm_block_info(struct kvmm_pool *pool, uint32_t block, struct kvmm_block_in
 	*info = (struct kvmm_block_info){ .state = KVMM_BLOCK_FREE };
 	if (owner_kind(owner) == OWNER_NULL)
 		info->state = KVMM_BLOCK_NULL;
-	else if (owner_kind(owner) == OWNER_AWAY)
+	else if (owner_is_away(owner))
 		info->state = KVMM_BLOCK_AWAY;
 	else if (owner_kind(owner) == OWNER_SLOT)
 		slot_info(pool, owner_index(owner), info);

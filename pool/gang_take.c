@@ -60,7 +60,8 @@ static bool all_are_promised(struct kvmm_pool *pool)
 static void lend(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
-	u32 tier = owner_is_free(pool->owner[block]) ? PLACE_ASIDE : PLACE_LENT;
+	u32 owner = pool->owner[block];
+	u32 tier = owner_is_free(owner) || owner_is_away(owner) ? PLACE_ASIDE : PLACE_LENT;
 
 	if (!all_are_promised(pool) && victim_return(pool, index))
 		return;

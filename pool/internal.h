@@ -74,6 +74,7 @@ enum owner_kind {
 	OWNER_AWAY,		/* given back, or about to be; see leave.h */
 	OWNER_LEFT,		/* free, and nobody has written there since an entry lost it */
 	OWNER_UNSEEN,		/* given back, and maybe still being written; see unseen.h */
+	OWNER_LEFT_AWAY,	/* what OWNER_LEFT is, but about to be given back */
 	NR_OWNERS,
 };
 
@@ -101,6 +102,11 @@ static inline u32 owner_index(u32 owner)
 static inline bool owner_is_free(u32 owner)
 {
 	return owner == OWNER_FREE || owner_kind(owner) == OWNER_LEFT;
+}
+
+static inline bool owner_is_away(u32 owner)
+{
+	return owner_kind(owner) == OWNER_AWAY || owner_kind(owner) == OWNER_LEFT_AWAY;
 }
 
 /* ---- ranges ---- */

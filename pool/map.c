@@ -229,7 +229,7 @@ static const u8 state_of_kind[NR_OWNERS] = {
 	[OWNER_SLOT] = KVMM_MAP_RANGE,	      [OWNER_ENTRY]  = KVMM_MAP_ASIDE,
 	[OWNER_RESERVED] = KVMM_MAP_RESERVED, [OWNER_MOVE]   = KVMM_MAP_MOVING,
 	[OWNER_AWAY] = KVMM_MAP_AWAY,	      [OWNER_LEFT]   = KVMM_MAP_FREE,
-	[OWNER_UNSEEN] = KVMM_MAP_LIMBO,
+	[OWNER_UNSEEN] = KVMM_MAP_LIMBO,      [OWNER_LEFT_AWAY] = KVMM_MAP_AWAY,
 };
 
 /* Compaction's marks on the owner do not count. */

@@ -18,10 +18,12 @@
 
 void victim_left(struct kvmm_pool *pool, u32 index)
 {
-	u32 *owner = &pool->owner[entry_block(entry_at(pool, index))];
+	u32 block = entry_block(entry_at(pool, index));
 
-	if (*owner == OWNER_FREE)
-		*owner = make_owner(OWNER_LEFT, index);
+	if (pool->owner[block] == OWNER_FREE)
+		pool->owner[block] = make_owner(OWNER_LEFT, index);
+	else if (unlikely(pool->nr_leaving))
+		elastic_victim_left(pool, block, index);
 }
 
 /* Whoever takes a block in between names himself as its owner. */
@@ -29,6 +31,8 @@ bool victim_return(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
 
+	if (unlikely(pool->nr_leaving))
+		elastic_victim_return(pool, block, index);
 	if (pool->owner[block] != make_owner(OWNER_LEFT, index) ||
 	    kvmm_zone_alloc_at(pool->zone, block, 1))
 		return false;
@@ -260,8 +264,9 @@ static void victims_overrun(struct kvmm_pool *pool, const struct victims *victim
 
 	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain) {
 		struct kv_entry *entry = entry_at(pool, at);
+		u32 owner = pool->owner[entry_block(entry)];
 
-		if (pool->owner[entry_block(entry)] != make_owner(OWNER_LEFT, at))
+		if (owner != make_owner(OWNER_LEFT, at) && owner != make_owner(OWNER_LEFT_AWAY, at))
 			WRITE_ONCE(entry->place, kv_place_make(PLACE_ASIDE, entry_block(entry)));
 	}
 }

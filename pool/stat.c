@@ -234,9 +234,8 @@ static void look_at(const struct kvmm_pool *pool, u32 block, struct part *part)
 	u32 index = owner_index(owner);
 
 	part->nr++;
-	part->nr_away += owner_kind(owner) == OWNER_AWAY;
-	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED ||
-	    owner_kind(owner) == OWNER_AWAY)
+	part->nr_away += owner_is_away(owner);
+	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED || owner_is_away(owner))
 		return;
 	if (owner_kind(owner) == OWNER_SLOT)
 		part->has_pinned |= slot_is_pinned(slot_at(pool, index));

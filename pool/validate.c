@@ -275,13 +275,14 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
 	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED ||
-			 kind == OWNER_LEFT;
+			 kind == OWNER_LEFT || kind == OWNER_LEFT_AWAY;
 
 	if (kind >= NR_OWNERS || (!has_index && index))
 		return complain(pool, "block of no known owner", block);
 	if ((kind == OWNER_NULL) != is_null)
 		return complain(pool, "null block", block);
-	re->nr_owned[kind == OWNER_LEFT ? OWNER_FREE : kind]++;
+	re->nr_owned[owner_is_free(pool->owner[block]) ? OWNER_FREE :
+		     owner_is_away(pool->owner[block]) ? OWNER_AWAY : kind]++;
 	return 0;
 }
 

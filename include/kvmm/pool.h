@@ -276,8 +276,7 @@ struct kvmm_range_attr {
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
  * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -ENOMEM no
  * host memory for the handle; -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO
- * stays moved, and what had been evicted before -EIO is. While memory is being given back
- * (<kvmm/elastic.h>), blocks in it may have been evicted before -ENOSPC.
+ * stays moved, and what had been evicted before -EIO is.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 				   kvmm_range_t *range);

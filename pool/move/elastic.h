@@ -12,6 +12,12 @@ struct sum;
 
 /* blocks_free_now() while pageblocks are leaving. ->lock held. */
 void elastic_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/*
+ * victim_left() and victim_return() where the block is in a pageblock that is leaving. The latter leaves it
+ * free, and left by @index, if it was left by that. ->lock held.
+ */
+void elastic_victim_left(struct kvmm_pool *pool, u32 block, u32 index);
+void elastic_victim_return(struct kvmm_pool *pool, u32 block, u32 index);
 /* Blocks from @start on that are away. ->lock held. */
 struct kvmm_extent elastic_run(const struct kvmm_pool *pool, u32 start);
 /* There is no memory behind the block, or soon will not be. compact_lock held. */

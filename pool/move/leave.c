@@ -15,9 +15,16 @@ static const u32 away = (u32)OWNER_AWAY << OWNER_INDEX_BITS;
 
 /* ---- blocks ---- */
 
+/* What an entry has left there is still there. */
 static void run_away(struct kvmm_pool *pool, struct elastic *el, u32 start, u32 nr)
 {
-	owner_fill(pool, start, nr, away);
+	for (u32 at = start; at < start + nr; at++) {
+		u32 was = pool->owner[at];
+
+		owner_fill(pool, at, 1, away);
+		if (owner_kind(was) == OWNER_LEFT)
+			pool->owner[at] = make_owner(OWNER_LEFT_AWAY, owner_index(was));
+	}
 	tenant_forget(pool, start, nr);
 	el->nr_away += nr;
 }
@@ -46,13 +53,18 @@ void leave_begin(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 	leave_claim(pool, el, pb);
 }
 
-static void give_back_run(struct kvmm_pool *pool, struct elastic *el, u32 start, u32 nr)
+static void run_is_back(struct kvmm_pool *pool, struct elastic *el, u32 start, u32 nr)
 {
-	owner_clear(pool, start, nr);
+	for (u32 at = start; at < start + nr; at++) {
+		u32 was = pool->owner[at];
+
+		owner_clear(pool, at, 1);
+		if (owner_kind(was) == OWNER_LEFT_AWAY)
+			pool->owner[at] = make_owner(OWNER_LEFT, owner_index(was));
+	}
 	if (unlikely(kv_unreserve(pool->zone, start, nr)))
 		pool_poison(pool);
 	el->nr_away -= nr;
-	door_gained(pool, nr);
 }
 
 void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb)
@@ -62,18 +74,23 @@ void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 	pool->nr_leaving -= el->state[pb] == PB_LEAVING;
 	el->state[pb] = PB_HERE;
 	for (u32 at = pb_start(el, pb), nr; at < end; at += max(nr, 1u)) {
-		for (nr = 0; at + nr < end && pool->owner[at + nr] == away; nr++)
+		for (nr = 0; at + nr < end && owner_is_away(pool->owner[at + nr]); nr++)
 			;
-		if (nr)
-			give_back_run(pool, el, at, nr);
+		if (!nr)
+			continue;
+		run_is_back(pool, el, at, nr);
+		door_gained(pool, nr);
 	}
 }
 
 bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 {
 	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
-		if (pool->owner[at] != away)
+		if (!owner_is_away(pool->owner[at]))
 			return false;
+	/* What was left there goes with the memory. */
+	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
+		pool->owner[at] = away;
 	el->state[pb] = PB_AWAY;
 	pool->nr_leaving--;
 	return true;
@@ -100,11 +117,25 @@ void elastic_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_
 	}
 }
 
+void elastic_victim_left(struct kvmm_pool *pool, u32 block, u32 index)
+{
+	const struct elastic *el = pool->elastic;
+
+	if (pool->owner[block] == away && el->state[block >> el->shift] == PB_LEAVING)
+		pool->owner[block] = make_owner(OWNER_LEFT_AWAY, index);
+}
+
+void elastic_victim_return(struct kvmm_pool *pool, u32 block, u32 index)
+{
+	if (pool->owner[block] == make_owner(OWNER_LEFT_AWAY, index))
+		run_is_back(pool, pool->elastic, block, 1);
+}
+
 struct kvmm_extent elastic_run(const struct kvmm_pool *pool, u32 start)
 {
 	u32 end = start;
 
-	while (end < pool->nr_blocks && pool->owner[end] == away)
+	while (end < pool->nr_blocks && owner_is_away(pool->owner[end]))
 		end++;
 	return (struct kvmm_extent){ start, end - start };
 }
@@ -291,16 +322,18 @@ int elastic_area_create(struct kvmm_pool *pool, u64 unit_bytes)
 
 static int check_pageblock(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
 {
-	u32 nr = 0;
+	u32 nr = 0, nr_left = 0;
 
-	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
-		nr += pool->owner[at] == away;
+	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++) {
+		nr += owner_is_away(pool->owner[at]);
+		nr_left += owner_kind(pool->owner[at]) == OWNER_LEFT_AWAY;
+	}
 	if (el->state[pb] > PB_AWAY || el->waiting[pb] > WAIT_EPOCH ||
 	    (el->waiting[pb] && el->state[pb] != PB_AWAY))
 		return -EUCLEAN;
 	if (el->state[pb] == PB_HERE)
 		return nr ? -EUCLEAN : 0;
-	return el->state[pb] == PB_AWAY && nr != pb_nr(pool, el, pb) ? -EUCLEAN : 0;
+	return el->state[pb] == PB_AWAY && (nr != pb_nr(pool, el, pb) || nr_left) ? -EUCLEAN : 0;
 }
 
 int elastic_check(const struct kvmm_pool *pool, u32 nr_away)

@@ -8,7 +8,8 @@
  *
  * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks at
  * pool->nr_leaving. In the zone they are taken, so nobody is given one, and no count of free blocks
- * has them. What threads keep aside for themselves is drained before, and at each poll.
+ * has them. What threads keep aside for themselves is drained before, and at each poll. What a victim has
+ * left is OWNER_LEFT_AWAY as long as its pageblock is LEAVING: if the request fails it has it back.
  *
  * Planes are merged into *spans*: stretches of memory in which every byte is a block's. Units are
  * numbered by span. A unit's bit in ->gone says that it is not ours at the moment: unmapped, or the
@@ -16,7 +17,7 @@
  *
  * Invariants, recomputed by elastic_check():
  *
- *  1. A block of a pageblock that is HERE is not OWNER_AWAY; all blocks of one that is AWAY are.
+ *  1. A block of a pageblock that is HERE is not away; all blocks of one that is AWAY are OWNER_AWAY.
  *  2. nr_away and pool->nr_leaving equal a recount; so does nr_gone.
  *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by nobody, and
  *     is only one of these.
@@ -39,7 +40,6 @@ enum leave_mark {
 	MARK_NONE,
 	MARK_BARRED = 1,	/* cannot be emptied */
 	MARK_FRESH = 2,		/* goes, or comes, with this call */
-	MARK_WRITTEN = 4,	/* something was moved to there */
 };
 
 /* Of a pageblock that is AWAY: read by nobody; empty; an epoch has begun since. */
@@ -213,11 +213,6 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
  * *@bad := a pageblock that cannot be emptied, or KV_NONE. Both locks held.
  */
 u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
-/*
- * It was in vain: victims whose blocks were set aside, and are free again, can have them back, as long
- * as nothing was moved to there. Both locks held.
- */
-void leave_remember(struct kvmm_pool *pool, const struct elastic *el, const struct victims *victims);
 /* Blocks in pageblocks that are LEAVING which still have to go. Both locks held. */
 u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el);
 /* Free blocks that may be used up: not the @keep that have to stay free, nor those that wait to be filled. */

@@ -277,8 +277,6 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 	for (u32 pb = 0; err && pb < el->nr; pb++)
 		if (el->state[pb] == PB_LEAVING)
 			leave_undo(pool, el, pb);
-	if (err)
-		leave_remember(pool, el, &victims);
 	victims_end(pool, &victims, err, &room);
 	*nr_evicted = room.evicted;
 	return err;

@@ -219,8 +219,7 @@ static bool plan_run(struct kvmm_pool *pool, struct kvmm_extent run, struct kv_m
 
 static bool is_nobodys(u32 owner)
 {
-	return owner_is_free(owner) || owner_kind(owner) == OWNER_AWAY ||
-	       owner_kind(owner) == OWNER_MOVE;
+	return owner_is_free(owner) || owner_is_away(owner) || owner_kind(owner) == OWNER_MOVE;
 }
 
 static u32 plan_pageblock(struct kvmm_pool *pool, struct elastic *el, u32 pb, u32 mode, u32 nr,
@@ -270,15 +269,6 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 	return nr;
 }
 
-void leave_remember(struct kvmm_pool *pool, const struct elastic *el, const struct victims *victims)
-{
-	u32 at = victims->newest;
-
-	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		if (!(el->mark[entry_block(entry_at(pool, at)) >> el->shift] & MARK_WRITTEN))
-			victim_left(pool, at);
-}
-
 /* ---- what is dropped ---- */
 
 /* Who has children in the order stays until they are gone: children tend to lie behind. */
@@ -296,16 +286,14 @@ static void drop_there(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 
 static void drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims)
 {
-	u32 nr = victims->nr, at;
+	u32 nr = victims->nr;
 
 	if (!nr)
 		victims->before = pool->order.mark;
 	for (u32 pb = el->nr; pb-- > 0;)
 		if (el->state[pb] == PB_LEAVING)
 			drop_there(pool, el, pb, flags, victims);
-	at = victims->newest;
-	for (nr = victims->nr - nr; nr; nr--, at = entry_at(pool, at)->chain)
-		block_free(pool, entry_block(entry_at(pool, at)));
+	victims_free_blocks(pool, victims, victims->nr - nr);
 }
 
 /* ---- both ---- */

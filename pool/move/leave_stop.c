@@ -149,13 +149,8 @@ static int plan_next(struct stop *stop, u32 *nr)
 
 static void count_moves(struct stop *stop, u32 nr_done)
 {
-	for (u32 i = 0; i < nr_done; i++) {
-		const struct kv_move *move = &stop->el->move[i];
-
-		stop->req->moved += move->nr;
-		for (u32 b = move->dst; b < move->dst + move->nr; b++)
-			stop->el->mark[b >> stop->el->shift] |= MARK_WRITTEN;
-	}
+	for (u32 i = 0; i < nr_done; i++)
+		stop->req->moved += stop->el->move[i].nr;
 	stop->req->nr_moves += nr_done;
 }
 
@@ -282,8 +277,6 @@ static void end_victims(struct stop *stop, int err)
 {
 	struct room room = { 0 };
 
-	if (err && err != -EIO)
-		leave_remember(stop->pool, stop->el, &stop->victims);
 	victims_end(stop->pool, &stop->victims, err && err != -EIO, &room);
 	stop->pool->door.muted = false;
 	stop->req->evicted = room.evicted;

@@ -42,7 +42,7 @@ static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
 	u32 owner = pool->owner[start] & ~OWNER_MARKS, i;
 	struct slot *slot;
 
-	if (owner_kind(owner) == OWNER_AWAY)
+	if (owner_is_away(owner))
 		return elastic_run(pool, start);
 	if (owner_kind(owner) != OWNER_SLOT)
 		return (struct kvmm_extent){ start, 1 };

@@ -232,7 +232,8 @@ static u32 nr_charged(u32 tenant)
 struct bounds bounds_of(const struct want *want)
 {
 	u32 keep = m.nr_promised - want->promised;
-	struct bounds b = { .sure_quota = UINT32_MAX, .quota = UINT32_MAX };
+	struct bounds b = { .sure_quota = UINT32_MAX, .quota = UINT32_MAX,
+			    .evictions = stat_of(m.pool).evictions };
 
 	if (!want->promised)
 		keep += want->prio == 0 ? m.marks.low : want->prio == 1 ? m.marks.min : 0;
@@ -263,6 +264,10 @@ void expect_answer(const struct want *want, const struct bounds *b, int err)
 		return;
 	}
 	m.nr_failed++;
+	/* Where blocks are moved first, one may have come to lie where a victim was. */
+	must(stat_of(m.pool).evictions == b->evictions ||
+	     (!want->is_exact && !(want->flags & KVMM_ALLOC_NO_COMPACT)), "%d, and %lu were evicted", err,
+	     (unsigned long)(stat_of(m.pool).evictions - b->evictions));
 	if (err == -EAGAIN && want->flags & KVMM_ALLOC_NOWAIT)
 		return;
 	if (err == -EDQUOT) {

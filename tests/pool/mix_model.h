@@ -115,6 +115,7 @@ struct want {
 struct bounds {
 	u32 sure, most;			/* what there is */
 	u32 sure_quota, quota;		/* what its tenant may have */
+	u64 evictions;			/* of all time */
 };
 
 static inline u32 minus(u32 a, u32 b)

@@ -195,17 +195,32 @@ static struct {
 	kvmm_stream_t stream;
 	uint64_t epoch;
 	bool open;
+	u64 nr_failed;			/* requests, while something was leaving */
 } m;
+
+/* Whatever is leaving: a request that fails evicts nothing. */
+static bool is_served(int err, u32 nr_inactive)
+{
+	struct kvmm_elastic_stat stat;
+
+	cr_assert(!err || err == -ENOSPC, "%d", err);
+	cr_assert_eq(kvmm_pool_elastic_stat(m.pool, &stat), 0);
+	m.nr_failed += err && stat.leaving_blocks;
+	cr_assert(!err || stat_of(m.pool).nr_inactive == nr_inactive, "%u, not %u",
+		  stat_of(m.pool).nr_inactive, nr_inactive);
+	return !err;
+}
 
 static void take_range(void)
 {
+	u32 flags = KVMM_RUNS(4) | (any(4) ? 0 : KVMM_ALLOC_HIGH);
+	u32 nr_inactive = stat_of(m.pool).nr_inactive;
 	struct held *held = &m.held[m.nr_held];
 
 	if (m.nr_held == MOST)
 		return;
 	held->nr = 1 + any(6);
-	if (kvmm_range_alloc(m.pool, held->nr, KVMM_RUNS(4) | (any(4) ? 0 : KVMM_ALLOC_HIGH),
-			     &held->range))
+	if (!is_served(kvmm_range_alloc(m.pool, held->nr, flags, &held->range), nr_inactive))
 		return;
 	held->seed = any(250);
 	held->pinned = false;
@@ -247,12 +262,13 @@ static void fill_ref(u32 key, u8 *buf)
 
 static void take_ref(void)
 {
+	u32 nr_inactive = stat_of(m.pool).nr_inactive;
 	u8 buf[TEST_BLOCK_BYTES];
 	kvmm_mut_t mut;
 	kvmm_key_t key = key_of(m.next_key);
 	int block;
 
-	if (m.nr_refs == MOST || kvmm_alloc(m.pool, 1, &mut))
+	if (m.nr_refs == MOST || !is_served(kvmm_alloc(m.pool, 1, &mut), nr_inactive))
 		return;
 	cr_assert_eq(kvmm_register(m.pool, &mut, &key, 1, &m.ref[m.nr_refs]), 0);
 	block = kvmm_block_of_ref(m.pool, m.ref[m.nr_refs]);
@@ -503,5 +519,6 @@ Test(shrink_model, random_operations_agree_with_a_model)
 		    (unsigned long long)stat.evicted_blocks, (unsigned long long)stat.nr_relents);
 	cr_expect_gt(stat.shrunk_bytes / UNIT, nr_ops / 400);
 	cr_expect_gt(stat.moved_blocks, nr_ops / 100);
+	cr_expect_gt(m.nr_failed, nr_ops / 400);
 	end();
 }

@@ -640,6 +640,69 @@ Test(shrink, what_becomes_free_in_a_pageblock_that_leaves_is_given_to_nobody)
 	end_pool(pool);
 }
 
+/* "##..II--", of which the latter half is on its way out: keys 0 and 1, the first to be evicted. */
+static struct kvmm_pool *with_two_that_leave(void)
+{
+	struct kvmm_pool *pool = of_ids(8, "lru");
+	kvmm_range_t range = take(pool, 2, 0), hole = take(pool, 2, 0);
+
+	cache_keys(pool, 0, 2);
+	cr_assert_eq(kvmm_range_seal(pool, range, 2), 0);
+	cr_assert_eq(kvmm_range_free(pool, hole), 0);
+	cr_assert_eq(start_blocks(pool, 4, 0), 0);
+	cr_assert_eq(kvmm_compact_cancel(pool), 2);
+	cr_assert_str_eq(picture(pool), "##..II--");
+	return pool;
+}
+
+/* Evicting them makes no room, since their blocks go with the memory: so they stay, in their order. */
+Test(shrink, a_request_that_fails_evicts_nothing_where_memory_is_leaving)
+{
+	struct kvmm_pool *pool = with_two_that_leave();
+	kvmm_range_t other;
+	u32 numbers[8];
+
+	cr_expect_eq(kvmm_range_alloc(pool, 3, KVMM_RUNS(8) | KVMM_ALLOC_NO_COMPACT, &other), -ENOSPC);
+	cr_expect_str_eq(picture(pool), "##..II--");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	for (u32 i = 0; i < 4; i++)
+		kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_str_eq(picture(pool), "##II----");
+	cr_expect_eq(eviction_order(pool, numbers, 8), 2);
+	cr_expect(numbers[0] == 1 && numbers[1] == 0, "the tail of the chain first");
+	end_pool(pool);
+}
+
+/* The shrink is cancelled, and somebody else writes there: no gang that is aborted brings them back. */
+Test(shrink, what_was_evicted_there_for_a_gang_does_not_come_back_with_other_content)
+{
+	struct kvmm_pool *pool = with_two_that_leave();
+	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gang_want want = { .kind = KVMM_GANG_RANGE, .nr = 1, .max_runs = 1 };
+	struct kvmm_gangs *gangs;
+	kvmm_promise_t promise;
+	kvmm_gang_t gang;
+
+	cache_keys(pool, 2, 1);
+	promise = promise_of(pool, 1);
+	set.pools = &pool;
+	set.nr_pools = 1;
+	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
+	attr.wants = &want;
+	attr.nr = 1;
+	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang, NULL), 0);
+	cr_assert_str_eq(picture(pool) + 4, "----");
+	cr_assert_eq(kvmm_pool_shrink_cancel(pool), 0);
+	cr_assert_eq(kvmm_range_free(pool, take(pool, 4, KVMM_ALLOC_HIGH)), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_expect_str_eq(picture(pool) + 4, "....");
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_promise_end(pool, promise), 1);
+	kvmm_gangs_destroy(gangs);
+	end_pool(pool);
+}
+
 Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
 {
 	kvmm_range_t range[26];
