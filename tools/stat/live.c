@@ -232,7 +232,7 @@ static int look(struct watch *watch)
 	return code;
 }
 
-static void sleep_for(double seconds)
+void sleep_for(double seconds)
 {
 	struct timespec left = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
 

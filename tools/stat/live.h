@@ -14,4 +14,10 @@ int live_show(const struct client_options *opt, const char *command);
 /* One whose answer is printed as it is. */
 int live_print(const struct client_options *opt, const char *command);
 
+/* Texts in layouts of the kernel, as files below @dir; each interval, or once. */
+int live_proc(const struct client_options *opt, const char *dir);
+
+/* Whatever signals come. */
+void sleep_for(double seconds);
+
 #endif /* STAT_LIVE_H */

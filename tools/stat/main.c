@@ -45,12 +45,15 @@ static const char doc[] =
 	"  metrics [openmetrics|prometheus [POOL]]  what Prometheus scrapes, or its textfile collector reads\n"
 	"  families                 the metrics there are\n"
 	"  buddyinfo, pagetypeinfo, vmstat, pressure-text [POOL], slabinfo  in the layouts of Linux\n"
+	"  proc DIR [INTERVAL [COUNT]]  these as files below DIR, for what reads /proc: each is replaced as a "
+	"whole, and all are removed when the engine has gone\n"
 	"\n"
 	"Examples:\n"
 	"  kvmm-stat 1\n"
 	"  kvmm-stat --socket /run/kvmm/engine.sock kv 5 12\n"
 	"  kvmm-stat pool --json kv\n"
 	"  kvmm-stat leaks kv 60000\n"
+	"  kvmm-stat proc /run/kvmm-proc 5\n"
 	"  kvmm-stat metrics prometheus > kvmm.prom.new && mv kvmm.prom.new kvmm.prom\n"
 	"  KVMM_SWCUDA=devices=2,mem=1G kvmm-stat devices soft:0 soft:1\n"
 	"  kvmm-stat tiers /var/cache/engine/kv\n"
@@ -170,27 +173,50 @@ static bool read_number(const char *arg, double *number)
 	return !*end && *number > 0 && *number <= 1e9;
 }
 
-/* [POOL] [INTERVAL [COUNT]], where no option says so. */
-static int stat_live(const struct options *opt)
+/* [INTERVAL [COUNT]], where no option says so: the arguments from @i on, and no more. */
+static int read_rounds(const struct options *opt, unsigned int i, struct client_options *live)
 {
-	struct client_options live = opt->client;
-	unsigned int i = 0;
 	double count;
 
-	if (i < opt->nr_args && !live.pool && !read_number(opt->args[i], &live.interval))
-		live.pool = opt->args[i++];
-	if (i < opt->nr_args && !read_number(opt->args[i++], &live.interval))
+	if (i < opt->nr_args && !read_number(opt->args[i++], &live->interval))
 		return complain_usage("the interval: '%s' is no number of seconds", opt->args[i - 1]);
 	if (i < opt->nr_args) {
 		if (!read_number(opt->args[i++], &count))
 			return complain_usage("the count: '%s' is no number", opt->args[i - 1]);
-		live.count = (unsigned long)count;
+		live->count = (unsigned long)count;
 	}
 	if (i < opt->nr_args)
 		return complain_usage("too many arguments");
-	if (live.count > 1 && !live.interval)
-		live.interval = 1;
-	return live_watch(&live);
+	if (live->count > 1 && !live->interval)
+		live->interval = 1;
+	return EXIT_GOOD;
+}
+
+/* [POOL] [INTERVAL [COUNT]] */
+static int stat_live(const struct options *opt)
+{
+	struct client_options live = opt->client;
+	unsigned int i = 0;
+	int code;
+
+	if (opt->nr_args && !live.pool && !read_number(opt->args[0], &live.interval))
+		live.pool = opt->args[i++];
+	code = read_rounds(opt, i, &live);
+	return code ? code : live_watch(&live);
+}
+
+/* DIR [INTERVAL [COUNT]] */
+static int stat_proc(const struct options *opt)
+{
+	struct client_options live = opt->client;
+	int code;
+
+	if (opt->nr_args < 2)
+		return complain_usage("proc: into which folder?");
+	if (live.json)
+		return complain_usage("no --json: the format is that of others");
+	code = read_rounds(opt, 2, &live);
+	return code ? code : live_proc(&live, opt->args[1]);
 }
 
 static const struct {
@@ -201,6 +227,7 @@ static const struct {
 	{ "pressure", stat_pressure }, { "devices", stat_devices }, { "families", stat_families },
 	{ "metrics", stat_text }, { "buddyinfo", stat_text }, { "pagetypeinfo", stat_text },
 	{ "slabinfo", stat_text }, { "vmstat", stat_text }, { "pressure-text", stat_text },
+	{ "proc", stat_proc },
 };
 
 static int (*command_of(const char *name))(const struct options *opt)
@@ -220,13 +247,13 @@ static int run(const struct options *opt)
 	return fn ? fn(opt) : stat_live(opt);
 }
 
-/* Commands have it among their arguments: first, but for metrics. */
+/* Commands have it among their arguments: first, but for metrics; proc says it itself. */
 static void add_pool(struct options *opt)
 {
 	unsigned int at = 1;
 
 	if (!opt->client.pool || !opt->nr_args || opt->nr_args == MAX_DEVICES + 1 ||
-	    !command_of(opt->args[0]))
+	    !command_of(opt->args[0]) || command_of(opt->args[0]) == stat_proc)
 		return;
 	if (!strcmp(opt->args[0], "metrics")) {
 		if (opt->nr_args == 1)
@@ -244,7 +271,8 @@ int main(int argc, char **argv)
 		argp_options, parse,
 		"[POOL] [INTERVAL [COUNT]]\npool [POOL]\ntiers [POOL]\ntiers DIR...\n"
 		"leaks POOL [MS [MS]]\npressure [POOL]\ndevices [NAME...]\nmetrics [FORMAT [POOL]]\nfamilies\n"
-		"buddyinfo|pagetypeinfo|vmstat|pressure-text [POOL]\nslabinfo", doc, NULL, NULL, NULL,
+		"buddyinfo|pagetypeinfo|vmstat|pressure-text [POOL]\nslabinfo\nproc DIR [INTERVAL [COUNT]]",
+		doc, NULL, NULL, NULL,
 	};
 	struct options opt = { 0 };
 
