@@ -25,6 +25,7 @@
 #define SECOND_NS	1000000000ull
 #define COST_SHARE	8u		/* a client has the thread for at most so much of the time: 1/8 */
 #define COST_MAX_NS	50000000ull	/* more is not the answer's doing: the thread did not run */
+#define SHUT_NS		100000000ull	/* nobody is let in, where none could be */
 #define GLANCE_NS	1000000ull	/* lines that allocators write are read no more often */
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
@@ -52,7 +53,10 @@ static int is_refused(const struct kvmm_control *control)
 
 static void drop(struct kvmm_control *control, u32 place)
 {
-	kv_sock()->watch_del(kv_sock()->ctx, control->watch, control->peer[place]->fd);
+	const struct kv_sock_ops *ops = kv_sock();
+
+	ops->watch_del(ops->ctx, control->watch, control->peer[place]->fd);
+	ops->hang_up(ops->ctx, control->peer[place]->fd);
 	peer_free(control->peer[place]);
 	control->peer[place] = NULL;
 	count(&control->stat.clients, -1);
@@ -119,6 +123,15 @@ static void let_in(struct kvmm_control *control, int fd, u64 now)
 	count(&control->stat.accepted, 1);
 }
 
+/* The door is watched from now on, or is not. */
+static int watch_door(const struct kvmm_control *control, bool on)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	return ops->watch_set(ops->ctx, control->watch, control->fd, on ? KV_SOCK_IN : 0, false);
+}
+
+/* Where descriptors or memory are short, whoever has come stays at the door, which would call for ever. */
 static void let_all_in(struct kvmm_control *control, u64 now)
 {
 	const struct kv_sock_ops *ops = kv_sock();
@@ -126,13 +139,30 @@ static void let_all_in(struct kvmm_control *control, u64 now)
 	for (u32 i = 0; i < NR_ACCEPTS; i++) {
 		int fd = ops->admit(ops->ctx, control->fd);
 
-		if (fd == -EPERM)
+		if (fd == -EPERM) {
 			count(&control->stat.refused, 1);
-		else if (fd < 0)
-			return;
-		else
+		} else if (fd >= 0) {
 			let_in(control, fd, now);
+		} else {
+			if (fd != -EAGAIN) {
+				control->is_shut = true;
+				control->shut_ns = now;
+				watch_door(control, false);
+			}
+			return;
+		}
 	}
+}
+
+/* Nanoseconds until it is opened again. */
+static u64 open_door(struct kvmm_control *control, u64 now)
+{
+	if (!control->is_shut)
+		return UINT64_MAX;
+	if (now - control->shut_ns < SHUT_NS)
+		return control->shut_ns + SHUT_NS - now;
+	control->is_shut = watch_door(control, true);
+	return 0;
 }
 
 /* ---- one client ---- */
@@ -298,8 +328,8 @@ u32 control_round(struct kvmm_control *control, int timeout_ms)
 	now = kv_clock_ns();
 	if (anybody)
 		let_all_in(control, now);
-	rest = (serve_all(control, now) + 999999) / 1000000;
-	return min(rest, (u64)tick_all(control));
+	rest = min(serve_all(control, now), open_door(control, now));
+	return min((rest + 999999) / 1000000, (u64)tick_all(control));
 }
 
 static void run(void *arg)
@@ -342,6 +372,9 @@ static void in_child(struct kv_fork_node *node)
 	struct kvmm_control *control = container_of(node, struct kvmm_control, fork_node);
 
 	WRITE_ONCE(control->is_child, 1);
+	/* Else it would seem to be served, where nobody does, once the parent has ended. */
+	kv_sock()->close(kv_sock()->ctx, control->fd);
+	control->fd = -1;
 }
 
 /* It is no longer on the list; those that are may have something to do with it. ->lock held, or the end. */
@@ -372,8 +405,8 @@ static void free_control(struct kvmm_control *control)
 		end_pool(control, entry);
 	}
 	if (control->fd >= 0) {
-		ops->unlink(ops->ctx, control->path);
 		ops->close(ops->ctx, control->fd);
+		ops->unlink(ops->ctx, control->path);
 	}
 	if (control->watch >= 0)
 		ops->close(ops->ctx, control->watch);

@@ -15,7 +15,7 @@ struct kvmm_control {
 	struct kvmm_control_attr	attr;
 	char				name[KVMM_CONTROL_NAME];
 	char				path[108];
-	int				fd;		/* ours; listens */
+	int				fd;		/* ours; listens; -1 in a child */
 	int				watch;		/* ours */
 	int				bell;		/* ours; rung to end the thread; -1: there is none */
 	void				*thread;	/* NULL: there is none */
@@ -28,6 +28,8 @@ struct kvmm_control {
 	struct kv_lock			poll_lock;
 	struct kv_peer			**peer;		/* ours; attr.max_clients, or NULL each */
 	u32				turn;		/* who is served first */
+	bool				is_shut;	/* nobody is let in for a while... */
+	u64				shut_ns;	/* ...since then */
 	struct kvmm_control_stat	stat;		/* atomic; he writes */
 
 	u32				stop;		/* atomic; set by kvmm_control_close() */

@@ -12,10 +12,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kv/atomic.h>
@@ -45,25 +47,66 @@ static int address_of(const char *path, struct sockaddr_un *addr)
 	return 0;
 }
 
-/* The folder is the user's, and nobody else gets in. */
-static int check_folder(const struct sockaddr_un *addr)
+/*
+ * The folder of it: open, or -EPERM: it is not the user's, or others get in, or it is a link, which one
+ * with a slash behind it is no less.
+ */
+static int open_folder(const struct sockaddr_un *addr)
 {
 	char folder[sizeof(addr->sun_path)];
 	struct stat stat;
 	char *end;
+	int fd;
 
 	memcpy(folder, addr->sun_path, sizeof(folder));
 	end = strrchr(folder, '/');
+	while (end && end > folder && end[-1] == '/')
+		end--;
 	if (!end)
 		memcpy(folder, ".", 2);
 	else if (end == folder)
 		end[1] = '\0';
 	else
 		*end = '\0';
-	if (lstat(folder, &stat))
-		return -errno;
-	return S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() && !(stat.st_mode & 077) ? 0 :
-	       -EPERM;
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOTDIR || errno == ELOOP ? -EPERM : -errno;
+	if (!fstat(fd, &stat) && stat.st_uid == geteuid() && !(stat.st_mode & 077))
+		return fd;
+	close(fd);
+	return -EPERM;
+}
+
+static int check_folder(const struct sockaddr_un *addr)
+{
+	int fd = open_folder(addr);
+
+	if (fd >= 0)
+		close(fd);
+	return min(fd, 0);
+}
+
+/*
+ * For as long as it is open, nobody else puts a socket there, or takes one away: two that find what a
+ * dead one has left would each take the place of the other. Nobody has it for longer than some calls,
+ * so who has to wait for a second waits for somebody who was stopped.
+ */
+static int lock_folder(const struct sockaddr_un *addr)
+{
+	static const struct timespec pause = { .tv_nsec = 5000000 };
+	int fd = open_folder(addr), cancel;
+
+	cancel = kv_cancel_off();
+	for (u32 i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); i++) {
+		if (i < 200) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		close(fd);
+		fd = -EAGAIN;
+	}
+	kv_cancel_restore(cancel);
+	return fd;
 }
 
 static int check_user(int fd, bool root_too)
@@ -98,32 +141,33 @@ static int connect_to(const struct sockaddr_un *addr)
 }
 
 /* A socket at which nobody listens is what a process that died has left. */
+static bool is_dead(const struct sockaddr_un *addr)
+{
+	int other = connect_to(addr);
+	struct stat stat;
+
+	if (other >= 0)
+		close(other);
+	return other == -ECONNREFUSED && !lstat(addr->sun_path, &stat) && S_ISSOCK(stat.st_mode);
+}
+
 static int bind_to(int fd, const struct sockaddr_un *addr)
 {
-	struct stat stat;
-	int other;
-
 	if (!bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
 		return 0;
 	if (errno != EADDRINUSE)
 		return -errno;
-	other = connect_to(addr);
-	if (other >= 0)
-		close(other);
-	if (other != -ECONNREFUSED || lstat(addr->sun_path, &stat) || !S_ISSOCK(stat.st_mode))
+	if (!is_dead(addr))
 		return -EADDRINUSE;
 	if (unlink(addr->sun_path) || bind(fd, (const struct sockaddr *)addr, sizeof(*addr)))
 		return -errno;
 	return 0;
 }
 
-static int listen_at(const struct sockaddr_un *addr)
+static int listen_in(const struct sockaddr_un *addr)
 {
-	int fd, err = check_folder(addr);
+	int fd = new_socket(), err;
 
-	if (err)
-		return err;
-	fd = new_socket();
 	if (fd < 0)
 		return -errno;
 	err = bind_to(fd, addr);
@@ -133,6 +177,17 @@ static int listen_at(const struct sockaddr_un *addr)
 		return fd;
 	close(fd);
 	return err;
+}
+
+static int listen_at(const struct sockaddr_un *addr)
+{
+	int folder = lock_folder(addr), ret;
+
+	if (folder < 0)
+		return folder;
+	ret = listen_in(addr);
+	close(folder);
+	return ret;
 }
 
 static int system_listen(void *ctx, const char *path)
@@ -148,9 +203,16 @@ static int system_listen(void *ctx, const char *path)
 
 static void system_unlink(void *ctx, const char *path)
 {
-	int saved = errno;
+	struct sockaddr_un addr;
+	int saved = errno, folder = address_of(path, &addr);
 
-	unlink(path);
+	if (!folder)
+		folder = lock_folder(&addr);
+	if (folder >= 0) {
+		if (is_dead(&addr))
+			unlink(path);
+		close(folder);
+	}
 	errno = saved;
 }
 
@@ -209,6 +271,14 @@ static void system_close(void *ctx, int fd)
 	int saved = errno;
 
 	close(fd);
+	errno = saved;
+}
+
+static void system_hang_up(void *ctx, int fd)
+{
+	int saved = errno;
+
+	shutdown(fd, SHUT_RDWR);
 	errno = saved;
 }
 
@@ -436,6 +506,7 @@ const struct kv_sock_ops kv_sock_system = {
 	.watch_wait	= system_watch_wait,
 	.bell		= system_bell,
 	.ring		= system_ring,
+	.hang_up	= system_hang_up,
 };
 
 static const struct kv_sock_ops *sock_in_force = &kv_sock_system;

@@ -291,9 +291,9 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 	while (server->waiting)
 		give_up(server, &server->waiting);
 	if (server->fd >= 0) {
+		ops->close(ops->ctx, server->fd);
 		if (kv_pool_refusal(server->pool) != -ECHILD)
 			ops->unlink(ops->ctx, server->path);
-		ops->close(ops->ctx, server->fd);
 	}
 	if (server->watch >= 0)
 		ops->close(ops->ctx, server->watch);

@@ -3,8 +3,9 @@
  * The seam to other processes of this machine: sockets with a path, descriptors that are passed on,
  * memory that several processes have.
  *
- * Nothing here waits but watch_wait(). Descriptors are the system's, and closed over exec(). Tests put their own table
- * in place, which passes on to the system's what it does not spoil.
+ * Nothing here waits but watch_wait(), and listen() and unlink() for others that do the same in that folder.
+ * Descriptors are the system's, and closed over exec(). Tests put their own table in place, which passes on
+ * to the system's what it does not spoil.
  */
 #ifndef KV_SOCK_H
 #define KV_SOCK_H
@@ -27,9 +28,9 @@ struct kv_sock_ready {
 /**
  * struct kv_sock_ops - what is needed of the system
  * @listen: a socket at @path: it, or -EPERM the folder is not the user's alone (mode 0700, and his);
- *	-EADDRINUSE somebody listens there; -ENAMETOOLONG; -errno. What is left of a process that has
- *	died there is replaced
- * @unlink: the path again
+ *	-EADDRINUSE somebody listens there; -ENAMETOOLONG; -EAGAIN somebody has had the folder locked
+ *	for a second; -errno. What is left of a process that has died there is replaced
+ * @unlink: the path again, unless somebody listens there: close yours first
  * @accept: who has come: a socket; -EAGAIN nobody; -EPERM another user has, and was sent away; -errno
  * @connect: a socket to who listens there: it, or -EAGAIN too many want to; -EPERM another user does,
  *	or the folder is not the user's alone; -ECONNREFUSED, -ENOENT; -errno
@@ -52,6 +53,7 @@ struct kv_sock_ready {
  *	@timeout_ms for the first of them. How many, 0 also if a signal came; -errno
  * @bell: something that can be watched, and that is ready for ever once it was rung; or -errno
  * @ring: ring it
+ * @hang_up: the other end hears that it is over, though a forked child may have @fd open for ever
  */
 struct kv_sock_ops {
 	int (*listen)(void *ctx, const char *path);
@@ -73,6 +75,7 @@ struct kv_sock_ops {
 	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms);
 	int (*bell)(void *ctx);
 	void (*ring)(void *ctx, int bell);
+	void (*hang_up)(void *ctx, int fd);
 	void *ctx;
 };
 

@@ -81,7 +81,7 @@ struct kvmm_control_attr {
  * Context: starts a thread if asked to.
  * Return: 0; -EINVAL; -EADDRINUSE somebody listens there; -EPERM the folder is not the user's, or others
  * get in there, or it is a link; -ENOENT, -EACCES, -errno the folder cannot be made; -ENAMETOOLONG;
- * -ENOMEM; -EMFILE; -EAGAIN no thread.
+ * -ENOMEM; -EMFILE; -EAGAIN no thread, or somebody has had a lock (flock) on the folder for a second.
  */
 KVMM_API int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control **control);
 
@@ -107,8 +107,8 @@ KVMM_API int kvmm_control_add_pool(struct kvmm_control *control, const char *nam
  */
 KVMM_API int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *pool);
 
-/** kvmm_control_close() - take the socket away, with all clients; takes NULL. Waits for the thread. Does
- * nothing in a forked child. */
+/** kvmm_control_close() - take the socket away, with all clients; takes NULL. Waits for the thread. If
+ * another engine has put its own there meanwhile, that stays. Does nothing in a forked child. */
 KVMM_API void kvmm_control_close(struct kvmm_control *control);
 
 /** kvmm_control_path() - where it listens; the control's, until it is closed. NULL: there is none. */

@@ -194,6 +194,10 @@ static void do_del(void *ctx, int watch, int fd)
 	client_at(fd)->wants_in = client_at(fd)->wants_out = false;
 }
 
+static void do_hang_up(void *ctx, int fd)
+{
+}
+
 static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms)
 {
 	int nr = 0;
@@ -221,7 +225,7 @@ static int do_wait(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, i
 static const struct kv_sock_ops sockets = {
 	.folder = do_folder, .listen = do_listen, .unlink = do_unlink, .watch = do_watch,
 	.admit = do_admit, .connect = do_connect, .close = do_close, .send = do_send, .recv = do_recv,
-	.watch_set = do_set, .watch_del = do_del, .watch_wait = do_wait,
+	.watch_set = do_set, .watch_del = do_del, .watch_wait = do_wait, .hang_up = do_hang_up,
 };
 
 /* ---- what clients say ---- */
