@@ -10,6 +10,7 @@
 
 #include <kv/env.h>
 #include <kv/err.h>
+#include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
@@ -53,6 +54,8 @@ struct kvmm_publisher {
 	struct replay		replay;
 	u64			seq;		/* of the next batch */
 	u32			stop;		/* atomic; set by kvmm_publisher_stop() */
+	u32			is_child;	/* atomic; this is a forked child's copy */
+	struct kv_fork_node	fork_node;	/* its list's */
 
 	struct kvmm_publisher_stat stat;	/* atomic; the thread writes */
 	struct stash		stash;		/* any thread; see there */
@@ -398,6 +401,14 @@ static void list_del(const struct kvmm_publisher *publisher)
 	kv_unlock(&list_lock);
 }
 
+/* Its thread is not here, and locks may be held by threads that are not, either. */
+static void in_child(struct kv_fork_node *node)
+{
+	WRITE_ONCE(container_of(node, struct kvmm_publisher, fork_node)->is_child, 1);
+	kv_lock_init(&list_lock, KV_RANK_LEAF, 0);
+	list = NULL;
+}
+
 int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 			 struct kvmm_publisher **result)
 {
@@ -422,6 +433,7 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		return err;
 	}
 	list_add(publisher);
+	kv_fork_add(&publisher->fork_node, in_child);
 	*result = publisher;
 	return 0;
 }
@@ -431,6 +443,8 @@ int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *ke
 {
 	if (!publisher || (nr && (!keys || !tokens)))
 		return -EINVAL;
+	if (READ_ONCE(publisher->is_child))
+		return -ECHILD;
 	if (!publisher->stash.nr_places)
 		return -EOPNOTSUPP;
 	stash_put(&publisher->stash, keys, nr, tokens);
@@ -439,8 +453,9 @@ int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *ke
 
 void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 {
-	if (!publisher)
+	if (!publisher || READ_ONCE(publisher->is_child))
 		return;
+	kv_fork_del(&publisher->fork_node);
 	list_del(publisher);
 	/* Pairs with run(). */
 	smp_store_release(&publisher->stop, 1);

@@ -189,6 +189,7 @@ static void *run_spawned(void *data)
 	struct spawned *spawned = data;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	pthread_setname_np(pthread_self(), "kvmm");
 	spawned->fn(spawned->arg);
 	return NULL;
 }

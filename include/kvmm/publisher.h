@@ -208,12 +208,13 @@ KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publ
  * If the publisher falls behind by more, events go without.
  *
  * Context: any thread; takes a lock that nobody holds for longer than the copy of a block.
- * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none.
+ * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none; -ECHILD this is a forked child.
  */
 KVMM_API int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys,
 				   uint32_t nr, const uint32_t *tokens);
 
-/** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the thread. */
+/** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the thread. Does
+ * nothing in a forked child. */
 KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
 
 /**

@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kv/mem.h>
 
@@ -96,6 +98,28 @@ Test(publisher, tokens_are_taken_by_who_keeps_them)
 	kvmm_publisher_stop(publisher);
 	attr.token_blocks = UINT32_MAX;
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+}
+
+Test(publisher, a_forked_child_has_nothing_to_do_with_it)
+{
+	u32 tokens[16] = { 0 };
+	kvmm_key_t key = key_of(1);
+	struct kvmm_publisher *publisher;
+	int status;
+	pid_t pid;
+
+	cr_assert_eq(start(&publisher), 0);
+	pid = fork();
+	if (!pid) {
+		u32 nr_open = fake_zmq.nr_open;
+		bool inert = kvmm_publisher_tokens(publisher, &key, 1, tokens) == -ECHILD;
+
+		kvmm_publisher_stop(publisher);
+		_exit(!inert || fake_zmq.nr_open != nr_open);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect_eq(status, 0);
+	kvmm_publisher_stop(publisher);
 }
 
 Test(publisher, without_libzmq_there_is_none)
