@@ -28,6 +28,7 @@
 #define MAX_TOPIC	255u
 #define ASK_SNAPSHOT	"kvmm-snapshot"
 #define REPLAY_END	UINT64_MAX
+#define SNAPSHOT_BATCHES	8192u		/* of 4 million names, at 512 each */
 
 struct kvmm_publisher {
 	struct kvmm_publisher	*next;		/* list_lock */
@@ -342,6 +343,14 @@ static int make_parts(struct kvmm_publisher *publisher, struct kvmm_pool *pool,
 						   attr->replay_bytes) : 0;
 }
 
+/* Messages kept for one that asks and does not read: one answer, be it a replay or a snapshot. */
+static u32 answer_water(const struct kvmm_publisher_attr *attr)
+{
+	u32 batches = min(attr->replay_batches, attr->high_water);
+
+	return min(max(batches, SNAPSHOT_BATCHES) + 1, attr->high_water);
+}
+
 static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publisher_attr *attr)
 {
 	const struct zmq *zmq = &publisher->zmq;
@@ -356,7 +365,7 @@ static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publ
 			&publisher->pub);
 	if (!err && attr->replay_endpoint)
 		err = zmq_start(zmq, publisher->context, ZMQ_ROUTER, attr->replay_endpoint,
-				attr->high_water, &publisher->router);
+				answer_water(attr), &publisher->router);
 	return err;
 }
 

@@ -9,6 +9,7 @@
 
 #include <kvmm/types.h>
 
+#include "plain.h"
 #include "tool.h"
 
 /* ---- argp: libc finds both by their names ---- */
@@ -56,6 +57,7 @@ static void vsay(const char *why, const char *format, va_list args)
 
 	if (why && n >= 0 && n < (int)sizeof(text))
 		snprintf(text + n, sizeof(text) - (size_t)n, ": %s", why);
+	make_plain(text, strlen(text));
 	say(text);
 }
 

@@ -157,7 +157,8 @@ KVMM_API int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire
  * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT
  * @endpoint: of the PUB socket. Bound if it has a '*' or "::" in it or starts with ipc:// or inproc://
  *	or tcp://127., else connected to. Borrowed during the call, as the next ones
- * @replay_endpoint: of the ROUTER socket, bound; NULL: no replay, no snapshots
+ * @replay_endpoint: of the ROUTER socket, bound; NULL: no replay, no snapshots. Whoever can connect to
+ *	it may ask, and who asks and does not read costs memory for an answer, up to @high_water messages
  * @topic: first frame of each message
  * @wire: how to encode; NULL = KVMM_WIRE_INIT
  * @events: what to publish; NULL = all, with a ring of 2^17, in batches of 512 or 1 ms

@@ -2,3 +2,4 @@
 /* The tools' client, as the tests have it. */
 #include "tools/client/table.c"
 #include "tools/json.c"
+#include "tools/plain.c"

@@ -14,6 +14,9 @@ struct fake_zmq {
 	u32 nr_open;		/* contexts and sockets */
 	u32 nr_sent;		/* messages; atomic */
 	bool no_thread;
+	int type;		/* of the last socket */
+	int pub_water;		/* messages that are kept for who does not read */
+	int router_water;
 };
 
 extern struct fake_zmq fake_zmq;

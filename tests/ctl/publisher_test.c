@@ -100,6 +100,25 @@ Test(publisher, tokens_are_taken_by_who_keeps_them)
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 }
 
+/* Whoever asks without end and never reads has an answer, or so, in our memory. */
+Test(publisher, who_asks_and_never_reads_is_kept_one_replay)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher *publisher;
+
+	attr.replay_endpoint = "tcp://*:5558";
+	attr.replay_batches = 20000;
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	cr_expect_eq(fake_zmq.pub_water, 100000);
+	cr_expect_eq(fake_zmq.router_water, 20001);
+	kvmm_publisher_stop(publisher);
+	attr.replay_batches = 10;
+	attr.high_water = 1000;
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	cr_expect_eq(fake_zmq.router_water, 1000);
+	kvmm_publisher_stop(publisher);
+}
+
 Test(publisher, a_forked_child_has_nothing_to_do_with_it)
 {
 	u32 tokens[16] = { 0 };

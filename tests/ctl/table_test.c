@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/client/table.h"
+#include "tools/plain.h"
 
 static struct table table;
 static char text[512];
@@ -67,4 +68,36 @@ Test(table, people_get_columns)
 						 "alpha       12  x\n"
 						 "b      1000000  yyy\n");
 	table_free(&table);
+}
+
+static const char *plain(const char *from, size_t bytes)
+{
+	memcpy(text, from, bytes);
+	text[bytes] = '\0';
+	make_plain(text, bytes);
+	return text;
+}
+
+#define PLAIN(from)	plain(from, sizeof(from) - 1)
+
+Test(plain, characters_stay_as_they_are)
+{
+	cr_expect_str_eq(PLAIN("a\tb\n"), "a\tb\n");
+	cr_expect_str_eq(PLAIN("\xc3\xa9 \xe2\x96\x80 \xf0\x9f\x98\x80"),
+			 "\xc3\xa9 \xe2\x96\x80 \xf0\x9f\x98\x80");
+}
+
+Test(plain, what_a_terminal_acts_on_does_not)
+{
+	cr_expect_str_eq(PLAIN("\x1b[2J\r\x07\x7f"), "?[2J???");
+	cr_expect_str_eq(PLAIN("\x9b" "2J \xc2\x9b" "2J"), "?2J ??2J");
+	cr_expect_str_eq(PLAIN("\xe2\x80\xae" "gnp"), "???gnp");
+}
+
+Test(plain, bytes_that_are_no_characters_do_not)
+{
+	cr_expect_str_eq(PLAIN("a\0b"), "a?b");
+	cr_expect_str_eq(PLAIN("\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80"), "?? ??? ????");
+	cr_expect_str_eq(PLAIN("\xe2\x96"), "??");
+	cr_expect_str_eq(PLAIN("\xff\xfe"), "??");
 }

@@ -14,6 +14,7 @@
 #include "tools/dump/graphviz.c"
 #include "tools/dump/pickle.c"
 #include "tools/dump/snap.c"
+#include "tools/plain.c"
 #include "tools/dump/summary.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

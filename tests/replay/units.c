@@ -5,6 +5,7 @@
 
 #include "tests/replay/units.h"
 #include "tools/json.c"
+#include "tools/plain.c"
 #include "tools/replay/ages.c"
 #include "tools/replay/generate.c"
 #include "tools/replay/generate_docs.c"

@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../plain.h"
 #include "find.h"
 
 #define MAX_LINE	4096u
@@ -191,8 +192,10 @@ static int take_answer(struct client *client, const char *head, struct answer *a
 	if (!answer->text)
 		return client_fail(client, strerror(ENOMEM));
 	answer->text[answer->bytes] = '\0';
-	if (!take_rest(client, answer->text, answer->bytes))
+	if (!take_rest(client, answer->text, answer->bytes)) {
+		make_plain(answer->text, answer->bytes);
 		return 0;
+	}
 	fail_by(client, errno);
 	answer_free(answer);
 	return -1;
@@ -225,6 +228,7 @@ static int greet(struct client *client)
 	if (strncmp(line, start, sizeof(start) - 1))
 		return client_fail(client, "does not speak the protocol; that is no engine's socket");
 	strcpy(client->name, line + sizeof(start) - 1);
+	make_plain(client->name, strlen(client->name));
 	return 0;
 }
 

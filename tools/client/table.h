@@ -43,6 +43,8 @@ uint64_t table_number(const struct table *table, size_t row, const char *name);
 void table_show(const struct table *table, bool json, FILE *out);
 /* For people: columns as wide as they have to be, numbers to the right. */
 void table_print(const struct table *table, FILE *out);
+/* A cell as JSON: null, a number, or a string. */
+void table_print_value(const char *cell, bool is_text, FILE *out);
 /* For programs: an array of objects, a row each; "-" is null. */
 void table_print_json(const struct table *table, FILE *out);
 

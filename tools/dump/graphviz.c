@@ -206,11 +206,20 @@ static void draw_arrow(const struct graph *graph, uint32_t number, FILE *out)
 	}
 }
 
+/* Within quotes. */
+static void draw_text(const char *text, FILE *out)
+{
+	for (; *text; text++)
+		fprintf(out, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+}
+
 static void draw(const struct graph *graph, const struct snap *snap, FILE *out)
 {
-	fprintf(out, "digraph prefixes {\n\tlabel=\"%s: %u names\";\n\trankdir=LR;\n"
+	fputs("digraph prefixes {\n\tlabel=\"", out);
+	draw_text(snap->pool, out);
+	fprintf(out, ": %u names\";\n\trankdir=LR;\n"
 		     "\tnode [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n",
-		snap->pool, graph->nr);
+		graph->nr);
 	for (uint32_t i = 0; i < graph->nr; i++) {
 		if (graph->node[i].head != i)
 			continue;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plain.h"
 #include "snap.h"
 
 #define MAX_COLUMNS	64u
@@ -237,6 +238,7 @@ static int read_name(const char *cell, char *name)
 		if ((unsigned char)cell[i] <= ' ' || cell[i] == 0x7f)
 			return -1;
 	memcpy(name, cell, len + 1);
+	make_plain(name, len);
 	return 0;
 }
 

@@ -151,14 +151,18 @@ static void print_object(const struct table *table, size_t row, const double *ra
 
 	fputs("{\"pool\": ", stdout);
 	json_string(table_cell(table, row, "pool"), stdout);
-	for (unsigned int i = 0; i < NR_GAUGES; i++)
-		printf(", \"%s\": %s", gauges[i], table_cell(table, row, gauges[i]));
+	for (unsigned int i = 0; i < NR_GAUGES; i++) {
+		printf(", \"%s\": ", gauges[i]);
+		table_print_value(table_cell(table, row, gauges[i]), false, stdout);
+	}
 	for (unsigned int i = 0; i < NR_RATES; i++) {
 		snprintf(name, sizeof(name), "%s_per_s", rates[i]);
 		print_value(name, rate[i]);
 	}
 	print_value("hit_percent", percent_hit(rate));
-	printf(", \"some_avg10\": %s}\n", some);
+	fputs(", \"some_avg10\": ", stdout);
+	table_print_value(some, false, stdout);
+	fputs("}\n", stdout);
 }
 
 /* Columns that are shown are there. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../plain.h"
 #include "../tool.h"
 #include "stat.h"
 #include "tiers.h"
@@ -134,6 +135,7 @@ static int read_runs(FILE *in, const char *path, bool json)
 		if (!*line)
 			continue;
 		found = has_tiers(line);
+		make_plain(line, strlen(line));
 		if (found > 0)
 			print_run(line, nr++, json);
 	}
