@@ -144,13 +144,24 @@ static void write_plan(struct kv_text *text, const struct kvmm_compact_goal *goa
 }
 
 /* Why a plan could not be made, in the words of whoever asks for it. */
-static int explain(struct kv_control_call *call, int err)
+static int explain(struct kv_control_call *call, const struct kvmm_compact_goal *goal, int err)
 {
+	static const char *const needs[] = {
+		[KVMM_GOAL_RUN]		= "want=N, at most the blocks of the pool",
+		[KVMM_GOAL_PAGEBLOCKS]	= "want=N, at most the pageblocks of the pool, and "
+					  "pageblock=N, a power of two",
+		[KVMM_GOAL_SHORTEN]	= "nothing else",
+		[KVMM_GOAL_GATHER]	= "seq=N, a sequence that has ranges",
+	};
+
 	if (err == -ENOSPC)
 		return kv_call_error(call, err, "no allowed moves get any nearer to that goal");
 	if (err == -EBUSY)
 		return kv_call_error(call, err, "a step is open, too much moves already, or nothing may "
 				     "move at present");
+	if (err == -EINVAL)
+		return kv_call_error(call, err, "goal %s needs %s", kvmm_goal_name(goal->goal),
+				     needs[goal->goal]);
 	if (err == -EOPNOTSUPP)
 		return kv_call_error(call, err, "the blocks of this pool do not move");
 	return err;
@@ -166,7 +177,7 @@ static int cmd_plan(struct kv_control_call *call)
 		return err;
 	err = kvmm_compact_plan(call->pool, &goal, &plan);
 	if (err)
-		return explain(call, err);
+		return explain(call, &goal, err);
 	write_plan(call->text, &goal, &plan);
 	return 0;
 }
@@ -252,7 +263,7 @@ static int cmd_run(struct kv_control_call *call)
 		return err;
 	err = kvmm_compact_goal_start(call->pool, &new.goal, &new.plan);
 	if (err)
-		return explain(call, err);
+		return explain(call, &new.goal, err);
 	begin(call, run, &new);
 	write_run(call->text, run);
 	return 0;

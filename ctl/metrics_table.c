@@ -82,6 +82,7 @@ const struct metric kv_metrics[] = {
 	POOL(COUNTER, "kvmm_evicted_blocks", "blocks", stat.evictions, "Cached blocks that lost their name for others."),
 	POOL(COUNTER, "kvmm_hit_blocks", "blocks", stat.hit_blocks, "Blocks that lookups found."),
 	POOL(COUNTER, "kvmm_missed_blocks", "blocks", stat.miss_blocks, "Blocks that they did not."),
+	POOL(COUNTER, "kvmm_staged_blocks", "blocks", stat.stagings, "Blocks that were given a key, before they were registered."),
 	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered, "Blocks that got a name."),
 	POOL(COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates, "Of them, or rejected: under a name that was taken."),
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses, "Lookups that ended before the end of their keys, by reason."),

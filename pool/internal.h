@@ -193,6 +193,7 @@ enum tally {
 	/* Events. */
 	TALLY_HITS,
 	TALLY_MISSES,
+	TALLY_STAGINGS,
 	TALLY_NEW,		/* registrations */
 	TALLY_DUPS,		/* of names that were taken */
 	TALLY_SHORT,		/* requests without a full block */

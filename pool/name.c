@@ -117,31 +117,42 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return 0;
 }
 
-int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+/* All of @prefix, or nothing. Only if they are to stay staged do misses learn of them. */
+static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		 const struct kv_handle *handles, bool stay)
 {
-	const struct kv_handle *handles = as_handles(blocks);
+	int err = cache_begin(pool);
 	bool marks;
-	int err;
 
-	if (prefix_is_bad(prefix, blocks, staged))
-		return -EINVAL;
-	err = cache_begin(pool);
 	if (err)
 		return err;
 	marks = stage_marks(pool);
 	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
 		presence_staged(pool, prefix, handles);
-		pool->map->ops->staged(pool->map, handles, prefix->nr);
+		if (stay)
+			pool->map->ops->staged(pool->map, handles, prefix->nr);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
+		tally_add(pool, TALLY_STAGINGS, prefix->nr);
 		if (unlikely(marks))
 			unmark(pool, handles, prefix->nr);
-		memmove(staged, blocks, prefix->nr * sizeof(*staged));
 	}
 	cache_end(pool);
 	if (!err && prefix->nr)
-		link_parent(pool, prefix, *as_handles(staged));
+		link_parent(pool, prefix, *handles);
+	return err;
+}
+
+int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+{
+	int err;
+
+	if (prefix_is_bad(prefix, blocks, staged))
+		return -EINVAL;
+	err = stage(pool, prefix, as_handles(blocks), true);
+	if (!err && prefix->nr)
+		memmove(staged, blocks, prefix->nr * sizeof(*staged));
 	return err;
 }
 
@@ -380,28 +391,6 @@ static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, 
 	cache_end(pool);
 }
 
-static int stage_here(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		      const struct kv_handle *handles)
-{
-	int err = cache_begin(pool);
-	bool marks;
-
-	if (err)
-		return err;
-	marks = stage_marks(pool);
-	err = stage_all(pool, prefix, handles, marks);
-	if (!err) {
-		presence_staged(pool, prefix, handles);
-		tally_add(pool, TALLY_STAGED, prefix->nr);
-		if (unlikely(marks))
-			unmark(pool, handles, prefix->nr);
-	}
-	cache_end(pool);
-	if (!err && prefix->nr)
-		link_parent(pool, prefix, *handles);
-	return err;
-}
-
 int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			 const kvmm_mut_t *blocks, kvmm_ref_t *refs)
 {
@@ -411,7 +400,7 @@ int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefi
 
 	if (prefix_is_bad(prefix, blocks, refs))
 		return -EINVAL;
-	err = stage_here(pool, prefix, handles);
+	err = stage(pool, prefix, handles, false);
 	if (err)
 		return err;
 	err = publish(pool, handles, prefix->nr, policy_of(pool, KVMM_DUP_POOL),

@@ -531,6 +531,7 @@ enum kvmm_miss {
  *	world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
  * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
+ * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
  */
 struct kvmm_pool_stat {
 	uint32_t nr_blocks;
@@ -560,6 +561,7 @@ struct kvmm_pool_stat {
 	uint64_t metadata_bytes;
 	uint32_t nr_away;
 	uint32_t reserved;
+	uint64_t stagings;
 };
 
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */

@@ -21,7 +21,7 @@ static const char usage[] =
 "usage: toy-engine [OPTION]...\n"
 "  --device NAME    host (the default), soft:0, cuda:0\n"
 "  --mode NAME      still, between, beside; all of them, if not given\n"
-"  --requests N     how many; 384\n"
+"  --requests N     how many, at most 4096; 384\n"
 "  --threads        one for each stream, and one that moves blocks\n"
 "  --verify         checksums of cached blocks, compared when they move\n"
 "  --elastic        parts of the pool are lent to somebody else, and come back\n"

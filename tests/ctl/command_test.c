@@ -216,6 +216,10 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-run beta want=7"), "no allowed moves");
 	has(ask(control, fd, "compact-run beta wants=7"), "what is 'wants=7'?");
 	has(ask(control, fd, "compact-run beta goal=peace"), "there is no goal 'peace'");
+	has(ask(control, fd, "compact-plan beta"), "goal run needs want=N");
+	has(ask(control, fd, "compact-plan beta goal=pageblocks want=1 pageblock=3"),
+	    "goal pageblocks needs want=N");
+	has(ask(control, fd, "compact-plan beta goal=gather"), "goal gather needs seq=N");
 }
 
 /* ---- migration ---- */

@@ -93,6 +93,8 @@ def check_live(folder, trace):
             time.sleep(0.02)
         check(names.stdout and all(json.loads(x)["kind"] == "stored"
                                    for x in names.stdout.decode().splitlines()), "names")
+        names = run("tools/kvmm-events", "names", "--socket", path, "--json", "-n", "3")
+        check(names.returncode == 0 and len(names.stdout.splitlines()) == 3, "so many names")
         tail = run("tools/kvmm-events", "tail", "--socket", path, "-n", "20", "--json")
         rows = [json.loads(x) for x in tail.stdout.decode().splitlines()]
         check(len(rows) == 20 and all("seq" in row for row in rows), "tail")

@@ -318,6 +318,7 @@ static void expect_cache(void)
 	expect("kvmm_evicted_blocks_total", name, "", count.evicted);
 	expect("kvmm_hit_blocks_total", name, "", count.hits);
 	expect("kvmm_missed_blocks_total", name, "", count.misses);
+	expect("kvmm_staged_blocks_total", name, "", count.registered);	/* none was given up */
 	expect("kvmm_registered_blocks_total", name, "", count.registered);
 	expect("kvmm_duplicate_blocks_total", name, "", count.dups);
 	expect("kvmm_block_lifetime_seconds_count", name, "", count.deaths);

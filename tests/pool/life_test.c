@@ -48,6 +48,8 @@ Test(life, who_regrets_a_name_has_a_private_block_again)
 	cr_expect_str_eq(picture(pool), "..AA....");
 	cr_expect_eq(found_under(pool, 2), -1);
 	cr_expect_eq(found_under(pool, 9), 2);
+	cr_expect_eq(stat_of(pool).stagings, 4 + 2);
+	cr_expect_eq(stat_of(pool).registered, 2);
 	cr_expect_eq(kvmm_put_many(pool, (kvmm_ref_t *)mut, 2), 0);
 	end_pool(pool);
 }

@@ -172,8 +172,11 @@ static int from_socket(const struct options *opt, const struct printer *printer)
 
 /* ---- all names ---- */
 
+enum { PLACE_BYTES = 96 };
+
 /* Of an answer; the last row says where to go on: 1, or 0 that was all. -1: it makes no sense. */
-static int show_names(const struct printer *printer, char *text, char *place, size_t bytes)
+static int show_names(const struct options *opt, const struct printer *printer,
+		      struct until *until, char *text, char place[PLACE_BYTES])
 {
 	unsigned long long watermark, cursor;
 	unsigned int at, medium;
@@ -181,6 +184,8 @@ static int show_names(const struct printer *printer, char *text, char *place, si
 	char kind[8];
 
 	for (char *line = text, *end; *line; line = end) {
+		if (is_over(opt, until))
+			return 0;
 		end = line + strcspn(line, "\n");
 		if (*end)
 			*end++ = '\0';
@@ -188,12 +193,13 @@ static int show_names(const struct printer *printer, char *text, char *place, si
 			continue;
 		if (!kvmm_event_parse(line, strlen(line), &event)) {
 			print_event(printer, &event);
+			until->nr_events++;
 			continue;
 		}
 		if (sscanf(line, "%llu\t%7s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t%llu", &watermark, kind, &at,
 			   &medium, &cursor) != 5)
 			return -1;
-		snprintf(place, bytes, " %llu %u %u %llu", watermark, medium, at, cursor);
+		snprintf(place, PLACE_BYTES, " %llu %u %u %llu", watermark, medium, at, cursor);
 		return !strcmp(kind, "more");
 	}
 	return -1;
@@ -202,8 +208,9 @@ static int show_names(const struct printer *printer, char *text, char *place, si
 static int names(const struct options *opt, const struct printer *printer)
 {
 	struct client client;
+	struct until until = { .nr_events = 0 };
 	struct answer answer = { 0 };
-	char place[80] = "";
+	char place[PLACE_BYTES] = "";
 	int more = 1;
 
 	if (client_open(&client, opt->client.socket))
@@ -212,7 +219,7 @@ static int names(const struct options *opt, const struct printer *printer)
 		if (client_call(&client, &answer, "names %s 4096%s", opt->client.pool ? opt->client.pool : "-",
 				place))
 			return client_wrong(&client);
-		more = show_names(printer, answer.text, place, sizeof(place));
+		more = show_names(opt, printer, &until, answer.text, place);
 		answer_free(&answer);
 	}
 	client_close(&client);
