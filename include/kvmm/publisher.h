@@ -192,7 +192,9 @@ struct kvmm_publisher_attr {
  *
  * Stop it before the pool is destroyed. What is cached already is not published, but part of snapshots.
  *
- * Context: as kvmm_events_open(); starts a thread.
+ * Its threads may run where the caller's may: one that is bound to a core should not start it.
+ *
+ * Context: as kvmm_events_open(); starts a thread, and libzmq others.
  * Return: 0; -EINVAL; -ENOENT there is no libzmq, or not all of it; -EADDRINUSE, -EACCES and others
  * that libzmq has for an endpoint; -ENOMEM; -EAGAIN no thread; as kvmm_events_open().
  */

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What events cost those who make them, and how many blocks a second go through.
+ * What events cost those who make them, and those who read them.
  *
  * A pool that is full takes a batch of new names: for each of them one is evicted and one stored, two
  * events. The same pool does it without a consumer and with one that does not read, in turns; the
- * difference is what the events cost. Then one thread reads and encodes; then a publisher with a socket
- * sends beside a thread that registers as fast as it can.
+ * difference is what the events cost. Then one thread reads and encodes them.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <kvmm/kvmm.h>
 
@@ -137,34 +135,6 @@ static int measure_read(struct world *w, struct series *read, struct series *enc
 	return 0;
 }
 
-/* Millions of events a second that leave by a socket, and blocks a second that are registered beside. */
-static int measure_publish(struct world *w, struct series *rate, struct series *blocks,
-			   struct series *lost)
-{
-	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
-	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
-	struct kvmm_publisher *publisher;
-	char endpoint[64];
-	u64 begin = now_ns(), took;
-	int err;
-
-	snprintf(endpoint, sizeof(endpoint), "ipc:///tmp/kvmm-bench-%d", (int)getpid());
-	attr.endpoint = endpoint;
-	err = kvmm_publisher_start(w->pool, &attr, &publisher);
-	if (err)
-		return err;
-	begin = now_ns();
-	err = churn(w, ROUNDS * 8);
-	took = now_ns() - begin;
-	kvmm_publisher_stat(publisher, &stat);
-	series_add(rate, (double)stat.events * 1000 / (now_ns() - begin));
-	series_add(blocks, (double)ROUNDS * 8 * BATCH * 1000 / took);
-	series_add(lost, (double)stat.lost * 100 / (ROUNDS * 16.0 * BATCH));
-	kvmm_publisher_stop(publisher);
-	unlink(endpoint + 6);
-	return err;
-}
-
 static int run_once(struct world *w, struct series *s[])
 {
 	int err = make_world(w);
@@ -174,8 +144,6 @@ static int run_once(struct world *w, struct series *s[])
 	err = measure_emit(w, s[0], s[1], s[2]);
 	if (!err)
 		err = measure_read(w, s[3], s[4]);
-	if (!err)
-		err = measure_publish(w, s[5], s[6], s[7]);
 	kvmm_pool_destroy(w->pool);
 	return err;
 }
@@ -184,8 +152,7 @@ static int run(struct bench *bench)
 {
 	static const struct { const char *metric, *unit; } what[] = {
 		{ "block_off", "ns" }, { "block_on", "ns" }, { "event", "ns" }, { "read", "ns" },
-		{ "encode", "ns" }, { "published", "M/s" }, { "registered_beside", "M/s" },
-		{ "lost_by_publisher", "%" },
+		{ "encode", "ns" },
 	};
 	struct series *s[ARRAY_SIZE(what)];
 	struct world w;
@@ -197,10 +164,6 @@ static int run(struct bench *bench)
 	series_against(s[1], "off", s[0]);
 	for (unsigned int i = 0; !err && i < bench->nr_runs; i++)
 		err = run_once(&w, s);
-	if (err == -ENOENT) {
-		bench_skip(bench, "publisher", "no libzmq here");
-		err = 0;
-	}
 	if (!err)
 		bench_report(bench);
 	return err;
@@ -208,6 +171,6 @@ static int run(struct bench *bench)
 
 const struct bench_kind bench_events = {
 	.name = "events",
-	.what = "what an event costs, and how many leave by a publisher's socket",
+	.what = "what an event costs who makes it, and who reads it",
 	.run = run,
 };

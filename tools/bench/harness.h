@@ -44,7 +44,7 @@ extern const struct bench_kind bench_alloc_range, bench_alloc_request, bench_all
 	bench_blockpool, bench_range, bench_overhead, bench_device, bench_keys,
 	bench_registry, bench_kvbm, bench_prefixes, bench_evict, bench_touch, bench_slab,
 	bench_magazine, bench_range_mt, bench_door, bench_shrink, bench_disk, bench_migrate,
-	bench_tier, bench_events, bench_control;
+	bench_tier, bench_events, bench_publisher, bench_control;
 
 /* One figure: a value for each run, and what it is compared with. */
 struct series {

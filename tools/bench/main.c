@@ -20,6 +20,7 @@ static const struct bench_kind *const kinds[] = {
 	&bench_shrink,	     &bench_disk,	    &bench_migrate,
 	&bench_tier,
 	&bench_events,
+	&bench_publisher,
 	&bench_control,
 };
 
