@@ -38,17 +38,18 @@ static struct wanted wanted_of(const struct kv_tier_client *client, const kvmm_k
 	return wanted;
 }
 
+static bool is_wanted(const struct tslot *slot, const struct wanted *wanted)
+{
+	return slot->key[0] == wanted->key[0] && slot->key[1] == wanted->key[1] &&
+	       slot->domain == wanted->domain && slot->layout == wanted->layout;
+}
+
 static u32 find(struct kvmm_tier *tier, const struct wanted *wanted)
 {
 	u32 index = tier->bucket[tslot_bucket(tier, wanted->key)];
 
-	for (; index != KV_NONE; index = slot_at(tier, index)->next) {
-		const struct tslot *slot = slot_at(tier, index);
-
-		if (slot->key[0] == wanted->key[0] && slot->key[1] == wanted->key[1] &&
-		    slot->domain == wanted->domain && slot->layout == wanted->layout)
-			break;
-	}
+	while (index != KV_NONE && !is_wanted(slot_at(tier, index), wanted))
+		index = slot_at(tier, index)->next;
 	return index;
 }
 
@@ -423,6 +424,22 @@ bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_d
 }
 
 /* ---- asking ---- */
+
+bool kv_tier_may_hold(struct kv_tier_client *client, struct kv_tier_slot handle,
+		      const struct kv_tier_name *name, enum kv_tier_holds how)
+{
+	struct wanted wanted = wanted_of(client, &name->key, name->domain);
+	struct kvmm_tier *tier = client->tier;
+	const struct tslot *slot;
+	bool may;
+
+	kv_lock(&tier->lock);
+	slot = tslot_of(tier, handle);
+	may = slot && is_wanted(slot, &wanted) && (slot->state == SLOT_WRITING) == (how == KV_TIER_WRITES) &&
+	      (how == KV_TIER_WRITES || slot->readers);
+	kv_unlock(&tier->lock);
+	return may;
+}
 
 bool kv_tier_has(struct kv_tier_client *client, struct kv_tier_slot handle)
 {

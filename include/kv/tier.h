@@ -215,6 +215,12 @@ void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 /* Nobody finds it any more. False: it was not there. */
 bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain);
 
+/* How somebody has a slot. */
+enum kv_tier_holds { KV_TIER_READS, KV_TIER_WRITES };
+
+/* May somebody have it so, for what that name says? */
+bool kv_tier_may_hold(struct kv_tier_client *client, struct kv_tier_slot slot,
+		      const struct kv_tier_name *name, enum kv_tier_holds how);
 /* Is the slot of that generation READY? */
 bool kv_tier_has(struct kv_tier_client *client, struct kv_tier_slot slot);
 /* Checksum of a slot that the caller reads: false if it has none. */

@@ -30,6 +30,15 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 	return nr + lower->nr_used[is_up] == max ? 0 : complain(pool, "items lost", nr);
 }
 
+/* What the store below reads is written to the slot of the fetch. */
+static bool slot_is_held(const struct lower *lower, const struct item *item)
+{
+	if (item->state == ITEM_FETCH)
+		return kv_tier_may_hold(lower->client, item->fetch.slot, &item->name, KV_TIER_WRITES);
+	return kv_tier_may_hold(lower->client, item->slot, &item->name,
+				item->is_up ? KV_TIER_READS : KV_TIER_WRITES);
+}
+
 static int check_ready(const struct kvmm_pool *pool, const struct lower *lower)
 {
 	u32 nr = 0, nr_ready = 0;
@@ -37,7 +46,8 @@ static int check_ready(const struct kvmm_pool *pool, const struct lower *lower)
 	for (u32 i = 0; i < lower->nr_items; i++)
 		nr_ready += lower->item[i].state == ITEM_READY;
 	for (u32 i = lower->first_ready; i != KV_NONE; i = lower->item[i].next)
-		if (i >= lower->nr_items || lower->item[i].state != ITEM_READY || ++nr > nr_ready)
+		if (i >= lower->nr_items || lower->item[i].state != ITEM_READY || ++nr > nr_ready ||
+		    !slot_is_held(lower, &lower->item[i]))
 			return complain(pool, "items that are ready", i);
 	return nr == nr_ready ? 0 : complain(pool, "items that are ready", nr);
 }
@@ -50,7 +60,8 @@ static int check_fetches(const struct kvmm_pool *pool, const struct lower *lower
 		nr_fetched += lower->item[i].state == ITEM_FETCH;
 	for (u32 i = lower->first_fetch; i != KV_NONE; i = lower->item[i].next)
 		if (i >= lower->nr_items || lower->item[i].state != ITEM_FETCH ||
-		    !lower->item[i].fetch.io || ++nr > nr_fetched)
+		    !lower->item[i].fetch.io || ++nr > nr_fetched ||
+		    !slot_is_held(lower, &lower->item[i]))
 			return complain(pool, "items that are fetched", i);
 	return nr == nr_fetched ? 0 : complain(pool, "items that are fetched", nr);
 }
@@ -107,7 +118,8 @@ static int check_batch(const struct kvmm_pool *pool, const struct lower *lower,
 		const struct item *item = &lower->item[batch->item[i]];
 
 		if (item->state != ITEM_BATCH || item->is_up != batch->is_up ||
-		    !entry_is_kept(pool, lower, item))
+		    !entry_is_kept(pool, lower, item) ||
+		    (i < batch->nr_copy && !slot_is_held(lower, item)))
 			return complain(pool, "block that is copied", batch->item[i]);
 	}
 	return 0;

@@ -110,6 +110,7 @@ Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 	cr_assert_eq(item->state, ITEM_BATCH);
 	flip(item, state);
 	flip(item, entry);
+	flip(item, slot);
 	cr_assert_eq(lower->nr_used[true], 1, "no poll got through");
 	cr_assert_eq(kvmm_tier_wait(pool, up, 1000000000), 0);
 	cr_assert_eq(kvmm_tier_result(pool, up, &result), 0);
