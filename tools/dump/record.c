@@ -28,7 +28,7 @@ static const struct {
 } numbers[] = {
 	{ "cached", "inactive" }, { "largest", "largest" }, { "free_runs", "runs" },
 	{ "running", "ranges" }, { "accesses", NULL }, { "hits_device", "hit_blocks" },
-	{ "evicted", "evictions" }, { "moved", "moved" }, { "fails", "fail_frag" },
+	{ "evicted", "evictions" }, { "moved", "moved_blocks" }, { "fails", "fail_frag" },
 	{ "allocs", "allocs" }, { "alloc_blocks", "alloc_blocks" }, { "held", NULL },
 	{ "owned_runs", NULL }, { "owners", NULL },
 };
