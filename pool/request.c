@@ -5,6 +5,7 @@
 
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kvmm/event.h>
 
 #include "internal.h"
 #include "request.h"
@@ -61,6 +62,8 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	seq->pool = pool;
 	seq->ctx = attr->keys;
 	seq->domain = attr->domain;
+	seq->number = attr->request;
+	seq->nr_first_hits = KV_NONE;
 	seq->block_tokens = pool->block_tokens;
 	seq->max_output = attr->max_output;
 	seq->nr_prompt = attr->nr_prompt;
@@ -73,6 +76,26 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	memcpy(seq->room.tokens, attr->prompt, seq->nr_prompt * sizeof(*attr->prompt));
 	seq->nr_tokens = seq->nr_prompt;
 	return 0;
+}
+
+/* What a trace has of it. Without its keys it is of no use for one. */
+static void note(struct kvmm_seq *seq, bool is_end)
+{
+	u32 nr_output = seq->nr_tokens - min(seq->nr_tokens, seq->nr_prompt);
+	struct kvmm_request_note what = {
+		.size = sizeof(what), .request = seq->number, .time_us = KVMM_NOTE_NOW,
+		.input = seq->nr_prompt, .output = is_end ? nr_output : seq->max_output,
+		.domain = seq->domain, .is_end = is_end, .keys = seq->room.keys,
+	};
+
+	if (!seq->number || !events_want_requests(seq->pool))
+		return;
+	if (is_end)
+		what.hits = seq->nr_first_hits == KV_NONE ? 0 : seq->nr_first_hits;
+	else
+		what.nr_keys = seq->nr_prompt / seq->block_tokens;
+	if (!request_extend_keys(seq, what.nr_keys))
+		kvmm_note_request(seq->pool, &what);
 }
 
 int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
@@ -98,6 +121,7 @@ int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
 		kv_free(seq);
 		return err;
 	}
+	note(seq, false);
 	*result = seq;
 	return 0;
 }
@@ -106,6 +130,7 @@ void kvmm_seq_destroy(struct kvmm_seq *seq)
 {
 	if (!seq)
 		return;
+	note(seq, true);
 	request_keep_blocks(seq, 0);
 	request_free_room(seq);
 	kv_free(seq);

@@ -43,6 +43,8 @@ struct kvmm_seq {
 	u32				max_output;
 	bool				has_digests;	/* chained by more than the key */
 
+	u64				number;		/* of the request, for notes; 0: none */
+
 	bool				is_prefilled;
 	enum kvmm_seq_state		state;
 	enum kvmm_seq_error		why;
@@ -54,6 +56,7 @@ struct kvmm_seq {
 	u32				nr_muts;
 	u32				nr_hits;
 	u32				nr_missing;
+	u32				nr_first_hits;	/* of the first match; KV_NONE before */
 
 	/* The scheduled step. */
 	u32				nr_scheduled;	/* positions */

@@ -93,6 +93,8 @@ static int take_hits(struct kvmm_seq *seq, u32 nr)
 {
 	seq->nr_refs = nr;
 	seq->nr_hits = nr;
+	if (seq->nr_first_hits == KV_NONE)
+		seq->nr_first_hits = nr;
 	seq->nr_computed = nr * seq->block_tokens;
 	return nr;
 }

@@ -104,6 +104,8 @@ KVMM_API const char *kvmm_seq_strerror(int err);
  *	starts from 0 on; copied. They keep their places when tokens are truncated
  * @nr_extras: length of @extras
  * @domain: who may share its blocks
+ * @request: a number that no other request has at the same time: birth and death of the sequence are
+ *	told by kvmm_note_request(), for who makes traces. 0: they are not
  */
 struct kvmm_seq_attr {
 	size_t size;
@@ -114,9 +116,10 @@ struct kvmm_seq_attr {
 	const struct kvmm_key_extra *extras;
 	size_t nr_extras;
 	kvmm_domain_t domain;
+	uint64_t request;
 };
 
-#define KVMM_SEQ_ATTR_INIT { sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 } }
+#define KVMM_SEQ_ATTR_INIT { sizeof(struct kvmm_seq_attr), NULL, NULL, 0, 0, NULL, 0, { 0, 0, 0 }, 0 }
 
 /**
  * kvmm_seq_create() - make a sequence that has no blocks yet

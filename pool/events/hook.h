@@ -34,6 +34,14 @@ static inline void events_looked_up(struct kvmm_pool *pool, const struct kv_quer
 		__events_looked_up(pool, query, nr_hits, nr_blocks);
 }
 
+bool __events_want_requests(struct kvmm_pool *pool);
+
+/* Is anybody told of requests? What a note needs is made for him only. */
+static inline bool events_want_requests(struct kvmm_pool *pool)
+{
+	return unlikely(READ_ONCE(pool->events)) && __events_want_requests(pool);
+}
+
 /*
  * All names go, in one event instead of one each. The world has stopped, compact_lock and ->lock are
  * held: true, and events_cleared() follows under the same locks.

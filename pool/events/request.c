@@ -62,6 +62,11 @@ void __events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u3
 
 /* ---- what the engine says ---- */
 
+bool __events_want_requests(struct kvmm_pool *pool)
+{
+	return feed_for(pool, KVMM_EVENT_REQUEST);
+}
+
 static bool note_is_bad(const struct kvmm_request_note *note)
 {
 	return (note->nr_keys && !note->keys) || note->nr_keys > INT_MAX || note->is_end > 1 ||

@@ -8,6 +8,7 @@
 #include <kv/mem.h>
 
 #include "pool/events/events.h"
+#include "tests/pool/request_util.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 
@@ -142,6 +143,60 @@ Test(events_request, time_may_be_the_librarys)
 	cr_expect_eq(request.time_us, 123456);
 	fake_env_remove(&fake);
 	kvmm_events_close(events);
+}
+
+/* Tokens 1 to 9 in blocks of four: two keys, the same ones for both sequences. */
+static struct kvmm_seq *make_noted(const struct kvmm_key_ctx *ctx, u64 number)
+{
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	static const u32 prompt[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	struct kvmm_seq *seq;
+
+	attr.keys = ctx;
+	attr.prompt = prompt;
+	attr.nr_prompt = ARRAY_SIZE(prompt);
+	attr.max_output = 5;
+	attr.request = number;
+	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
+	return seq;
+}
+
+/* Two tokens come out of it. */
+static void run_and_end(struct kvmm_seq *seq)
+{
+	u32 token = 77;
+
+	cr_assert_geq(kvmm_seq_match(seq), 0);
+	cr_assert_eq(kvmm_seq_schedule_prefill(seq, 9 - info_of(seq).nr_computed), 0);
+	cr_assert_geq(kvmm_seq_apply(seq, &token, 1), 0);
+	cr_assert_eq(kvmm_seq_schedule_decode(seq), 0);
+	cr_assert_geq(kvmm_seq_apply(seq, &token, 1), 0);
+	cr_assert_eq(kvmm_seq_release(seq), 0);
+	kvmm_seq_destroy(seq);
+}
+
+Test(events_request, sequence_with_a_number_is_told_from_birth_to_death)
+{
+	struct kvmm_key_ctx *ctx = make_ctx(NULL);
+	struct kvmm_events *events;
+	struct fake_env fake;
+
+	end_pool(pool);
+	pool = make_token_pool(NR);
+	fake_env_install(&fake);
+	fake.now_ns = 5000;
+	run_and_end(make_noted(ctx, 30));	/* nobody listens */
+	events = open_for(0, KVMM_EVENTS_REQUESTS);
+	run_and_end(make_noted(ctx, 0));
+	cr_expect_str_eq(told(events), "", "no number, no note");
+	fake.now_ns = 9000;
+	run_and_end(make_noted(ctx, 31));
+	cr_expect_not_null(strstr(told(events), "31:begin@9,9+5/2,0 "), "%s", text);
+	cr_expect_not_null(strstr(text, "[1]="), "%s", text);
+	cr_expect_not_null(strstr(text, "31:end@9,9+2,2 "), "the hits of its first match: %s", text);
+	kvmm_events_close(events);
+	kvmm_key_ctx_destroy(ctx);
+	fake_env_remove(&fake);
 }
 
 Test(events_request, who_does_not_ask_is_not_told)
