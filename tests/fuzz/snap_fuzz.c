@@ -21,6 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static const char good_head[] =
 	"# kvmm-snapshot 1\npool\tkv\nblocks\t64\nblock_bytes\t4096\ntime_ns\t1000000\n"
+	"below\thost 0 0 0 1 00000000000000000000000000000001\n"
 	"#first\tcount\tstate\tflags\towner\tseq\tage_ns\trefs\tposition\tkey\tparent\n";
 
 static void require(bool holds)
@@ -50,7 +51,7 @@ static void check_forms(const struct snap *snap)
 	FILE *file = open_memstream(&text, &bytes);
 
 	require(file && !snap_pickle(snap, file));
-	require(!snap_graphviz(snap, false, file) && !snap_graphviz(snap, true, file));
+	require(!snap_graphviz(snap, false, 3, file) && !snap_graphviz(snap, true, UINT32_MAX, file));
 	snap_summary(snap, file);
 	fclose(file);
 	require(bytes > 100);

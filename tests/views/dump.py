@@ -76,7 +76,7 @@ def check_graph(text):
     point = re.compile(r"\tp\d+ \[shape=point, style=dashed\];")
     lines = text.splitlines()
     expect("a graph", lines[0] == "digraph prefixes {" and lines[-1] == "}", lines[:1])
-    for line in lines[4:-1]:
+    for line in lines[6:-1]:
         expect("a line of dot", box.fullmatch(line) or arrow.fullmatch(line) or point.fullmatch(line),
                line)
     return [box.fullmatch(line).group(1) for line in lines if box.fullmatch(line)], \

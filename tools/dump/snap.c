@@ -197,6 +197,43 @@ int snap_end(struct snap *snap)
 	return 0;
 }
 
+/* ---- below ---- */
+
+const char *const snap_media[SNAP_NR_MEDIA] = { "host", "disk" };
+
+int snap_add_below(struct snap *snap, const struct snap_name *name)
+{
+	size_t room = snap->room_below ? 2 * snap->room_below : 1024;
+	struct snap_name *below;
+
+	if (snap->nr_below == snap->room_below) {
+		below = room <= SNAP_MAX_BELOW ? realloc(snap->below, room * sizeof(*below)) : NULL;
+		if (!below)
+			return fail(snap, "no room for %zu names below", room);
+		snap->below = below;
+		snap->room_below = room;
+	}
+	snap->below[snap->nr_below++] = *name;
+	return 0;
+}
+
+/* "host 0 0 0 17 KEY" */
+static int read_below(struct snap *snap, const char *value)
+{
+	struct snap_name name;
+	char medium[8], key[2 * SNAP_KEY + 1];
+	int end = 0;
+
+	if (sscanf(value, "%7[a-z] %10u %10u %10u %10u %32[0-9a-f]%n", medium, &name.tenant,
+		   &name.group, &name.layout, &name.position, key, &end) != 6 || value[end] ||
+	    read_key(key, name.key))
+		return -1;
+	for (name.medium = 0; name.medium < SNAP_NR_MEDIA; name.medium++)
+		if (!strcmp(medium, snap_media[name.medium]))
+			return snap_add_below(snap, &name);
+	return 0;		/* a tier of later versions */
+}
+
 /* ---- lines ---- */
 
 /* The next line, without its end; NULL: there is none that ends. */
@@ -255,6 +292,8 @@ static int read_head_line(struct snap *snap, const char *name, const char *value
 		return read_number(value, 1ull << 40, &snap->block_bytes);
 	if (!strcmp(name, "time_ns"))
 		return read_number(value, UINT64_MAX, &snap->time_ns);
+	if (!strcmp(name, "below"))
+		return read_below(snap, value);
 	if (!strcmp(name, "blocks")) {
 		if (read_number(value, KVMM_MAX_BLOCKS, &number))
 			return -1;
@@ -393,12 +432,23 @@ static void write_field(const struct snap_row *row, enum snap_column column, FIL
 		write_key(field, out);
 }
 
+static void write_below(const struct snap_name *name, FILE *out)
+{
+	fprintf(out, "below\t%s %u %u %u %u ", snap_media[name->medium], name->tenant, name->group,
+		name->layout, name->position);
+	write_key(name->key, out);
+	fputc('\n', out);
+}
+
 void snap_write(const struct snap *snap, FILE *out)
 {
 	fprintf(out, "# kvmm-snapshot 1\npool\t%s\nengine\t%s\nblocks\t%u\nblock_tokens\t%u\n"
-		     "block_bytes\t%llu\ntime_ns\t%llu\n#", snap->pool, snap->engine, snap->nr_blocks,
+		     "block_bytes\t%llu\ntime_ns\t%llu\n", snap->pool, snap->engine, snap->nr_blocks,
 		snap->block_tokens, (unsigned long long)snap->block_bytes,
 		(unsigned long long)snap->time_ns);
+	for (size_t i = 0; i < snap->nr_below; i++)
+		write_below(&snap->below[i], out);
+	fputc('#', out);
 	for (unsigned int i = 0; i < SNAP_NR_COLUMNS; i++)
 		fprintf(out, "%s%s", i ? "\t" : "", columns[i].name);
 	for (size_t i = 0; i < snap->nr; i++)
@@ -412,6 +462,9 @@ void snap_write(const struct snap *snap, FILE *out)
 void snap_free(struct snap *snap)
 {
 	free(snap->row);
+	free(snap->below);
 	snap->row = NULL;
+	snap->below = NULL;
+	snap->nr_below = snap->room_below = 0;
 	snap->nr = snap->room = 0;
 }

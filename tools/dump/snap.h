@@ -7,6 +7,7 @@
  *	# kvmm-snapshot 1
  *	pool <TAB> NAME			what is known of the pool, a line each
  *	blocks <TAB> 4096
+ *	below <TAB> host 0 0 0 17 KEY	a name in a tier below: tenant, group, layout, position, key
  *	...
  *	#first <TAB> count <TAB> ...	names of columns
  *	0 <TAB> 16 <TAB> ...		runs, by address, without gaps
@@ -61,6 +62,21 @@ struct snap_row {
 	uint8_t parent[SNAP_KEY];
 };
 
+/* Names in tiers below the device: no more than that are read. */
+#define SNAP_MAX_BELOW	(1u << 22)
+
+enum snap_medium { SNAP_HOST, SNAP_DISK, SNAP_NR_MEDIA };
+
+/* Where a name is besides, or only. */
+struct snap_name {
+	uint32_t medium;		/* enum snap_medium */
+	uint32_t tenant;
+	uint32_t group;
+	uint32_t layout;
+	uint32_t position;
+	uint8_t key[SNAP_KEY];
+};
+
 struct snap {
 	char pool[SNAP_NAME];
 	char engine[SNAP_NAME];
@@ -71,6 +87,9 @@ struct snap {
 	struct snap_row *row;		/* ours */
 	size_t nr;
 	size_t room;
+	struct snap_name *below;	/* ours */
+	size_t nr_below;
+	size_t room_below;
 	char why[SNAP_WHY];		/* what was wrong */
 };
 
@@ -93,11 +112,16 @@ void snap_free(struct snap *snap);
 
 /* For who fills one: a row whose fields are cells; names as in the file, unknown ones do not matter. */
 int snap_add_row(struct snap *snap, const char *const *names, const char *const *cells, unsigned int nr);
+/* The same for a name below. */
+int snap_add_below(struct snap *snap, const struct snap_name *name);
 /* All blocks are there. */
 int snap_end(struct snap *snap);
 
+extern const char *const snap_media[SNAP_NR_MEDIA];
+
 int snap_pickle(const struct snap *snap, FILE *out);
-int snap_graphviz(const struct snap *snap, bool all, FILE *out);
+/* @all: a box for each name; @max_boxes: those that most names hang on. */
+int snap_graphviz(const struct snap *snap, bool all, uint32_t max_boxes, FILE *out);
 void snap_summary(const struct snap *snap, FILE *out);
 
 #endif /* TOOLS_DUMP_SNAP_H */

@@ -10,7 +10,9 @@
 #include "fetch.h"
 #include "view.h"
 
-enum { KEY_FROM = 'f', KEY_OUT = 'o', KEY_ALL = 'a' };
+enum { KEY_FROM = 'f', KEY_OUT = 'o', KEY_ALL = 'a', KEY_BOXES = 'b' };
+
+#define MOST_BOXES	500u	/* what dot draws while one waits */
 
 struct view {
 	const char *what;
@@ -18,6 +20,7 @@ struct view {
 	const char *out;
 	struct client_options opt;
 	bool all;
+	uint32_t max_boxes;
 };
 
 static const struct argp_option view_options[] = {
@@ -25,6 +28,7 @@ static const struct argp_option view_options[] = {
 	{ "output", KEY_OUT, "FILE", 0, "Write to FILE rather than standard output", 0 },
 	CLIENT_SOCKET, CLIENT_POOL("the only one"),
 	{ "all", KEY_ALL, NULL, 0, "graphviz: a box for each block, not for each stretch", 0 },
+	{ "boxes", KEY_BOXES, "N", 0, "graphviz: at most so many, those that most names hang on [500]", 0 },
 	{ 0 },
 };
 
@@ -56,6 +60,9 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ALL:
 		view->all = true;
+		return 0;
+	case KEY_BOXES:
+		view->max_boxes = option_number(state, "boxes", arg, 1, UINT32_MAX);
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is too much", arg);
@@ -94,7 +101,7 @@ static int put(const struct view *view, const struct snap *snap, FILE *out)
 	if (!strcmp(view->what, "pickle"))
 		return snap_pickle(snap, out);
 	if (!strcmp(view->what, "graphviz"))
-		return snap_graphviz(snap, view->all, out);
+		return snap_graphviz(snap, view->all, view->max_boxes, out);
 	if (!strcmp(view->what, "show"))
 		snap_summary(snap, out);
 	else
@@ -126,7 +133,7 @@ bool is_view(const char *word)
 int dump_view(int argc, char **argv)
 {
 	static const struct argp argp = { view_options, parse_view, NULL, view_doc, NULL, NULL, NULL };
-	struct view view = { .what = argv[0] };
+	struct view view = { .what = argv[0], .max_boxes = MOST_BOXES };
 	struct snap snap = { 0 };
 	char name[32];
 	int code;
