@@ -19,6 +19,7 @@ static int open_disk(struct engine *engine)
 
 	attr.path = engine->opt->disk_tier;
 	attr.max_bytes = DISK_BYTES;
+	attr.flags |= KVMM_DISK_NAMES;		/* for who looks */
 	err = kvmm_disk_open(&attr, &engine->disk);
 	return err ? err : kvmm_tier_set_disk(engine->tier, engine->disk, NULL);
 }
