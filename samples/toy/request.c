@@ -26,6 +26,12 @@ void request_make(struct request *request, uint32_t number)
 				     toy_mix(number * 1000 + i) % TOY_VOCABULARY;
 }
 
+/* Not 0, which is nobody's. */
+static uint64_t number_of(const struct engine *engine, const struct request *request)
+{
+	return request - engine->request + 1;
+}
+
 static int chain(const struct engine *engine, const struct request *request, uint32_t nr_tokens,
 		 kvmm_key_t *keys)
 {
@@ -41,7 +47,7 @@ static void note(struct engine *engine, const struct request *request, int is_en
 {
 	kvmm_key_t keys[MAX_BLOCKS];
 	struct kvmm_request_note note = {
-		.size = sizeof(note), .request = request - engine->request, .time_us = KVMM_NOTE_NOW,
+		.size = sizeof(note), .request = number_of(engine, request), .time_us = KVMM_NOTE_NOW,
 		.input = request->nr_prompt, .output = request->nr_wanted - request->nr_prompt,
 		.is_end = is_end, .keys = keys,
 	};
@@ -96,10 +102,15 @@ static int open_pages(struct engine *engine, struct request *request)
 
 static int open_range(struct engine *engine, struct request *request)
 {
-	request->nr_range = nr_blocks_of(request->nr_prompt);
-	return kvmm_range_alloc(engine->pool, request->nr_range,
-				KVMM_RUNS(4) | KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS,
-				&request->range);
+	struct kvmm_range_attr attr = {
+		.size = sizeof(attr), .nr = nr_blocks_of(request->nr_prompt), .max_runs = 4,
+		.flags = KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS,
+		/* For who looks: which request, and whose. */
+		.seq = number_of(engine, request), .owner = 1 + (number_of(engine, request) - 1) % NR_LANES,
+	};
+
+	request->nr_range = attr.nr;
+	return kvmm_range_alloc_attr(engine->pool, &attr, &request->range);
 }
 
 /* All or nothing, like everything that kvmm does. */
