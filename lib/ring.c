@@ -23,16 +23,19 @@ void kv_ring_exit(struct kv_ring *ring)
 
 int kv_ring_check(const struct kv_ring *ring)
 {
-	u64 head = kv_ring_head(ring);
+	u64 broken;
 
 	for (u64 i = 0; i <= ring->mask; i++) {
-		u64 stamp = READ_ONCE(ring->slot[i].stamp);
+		/* Pairs with both stores of kv_ring_put(): the head is beyond what was reserved for it. */
+		u64 stamp = smp_load_acquire(&ring->slot[i].stamp);
 		u64 pos = (stamp - 1) / 2;
 
-		if (stamp && (pos >= head || (pos & ring->mask) != i))
+		if (stamp && (pos >= kv_ring_head(ring) || (pos & ring->mask) != i))
 			return -EUCLEAN;
 	}
-	return READ_ONCE(ring->broken) <= head ? 0 : -EUCLEAN;
+	/* Pairs with the swap of __kv_ring_break(): the same. */
+	broken = smp_load_acquire(&ring->broken);
+	return broken <= kv_ring_head(ring) ? 0 : -EUCLEAN;
 }
 
 noinline void __kv_ring_break(struct kv_ring *ring, u64 pos)

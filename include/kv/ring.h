@@ -47,7 +47,7 @@ struct kv_ring {
 /* @nr: slots, a power of two. 0 or -ENOMEM. */
 int kv_ring_init(struct kv_ring *ring, u64 nr);
 void kv_ring_exit(struct kv_ring *ring);
-/* Each stamp is one that its slot can have: 0 or -EUCLEAN. Nobody writes. */
+/* Each stamp is one that its slot can have: 0 or -EUCLEAN. Others may write. */
 int kv_ring_check(const struct kv_ring *ring);
 
 /* The record at @pos cannot be written: readers pass it over. */

@@ -2,6 +2,7 @@
 /* Rings of records: order, what was missed, writers that meet one that sleeps. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <pthread.h>
 
 #include <kv/mem.h>
 #include <kv/ring.h>
@@ -99,6 +100,30 @@ Test(ring, writer_that_finds_its_slot_taken_gives_up_its_own_record)
 	cr_expect_eq(get(4, &value, &next), KV_RING_LOST);
 	put(6, 3);
 	cr_expect_eq(get(8, &value, &next), KV_RING_GOT);
+}
+
+static void *put_many(void *done)
+{
+	put(0, 200000);
+	WRITE_ONCE(*(bool *)done, true);
+	return NULL;
+}
+
+/* Whoever stops a pool to check it does not stop all who write to its ring: tiers do, and engines. */
+Test(ring, is_sound_while_others_write)
+{
+	pthread_t writer[2];
+	bool done[2] = { false, false };
+
+	/* Long enough that a check takes a while. */
+	kv_ring_exit(&ring);
+	cr_assert_eq(kv_ring_init(&ring, 1u << 14), 0);
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(pthread_create(&writer[i], NULL, put_many, &done[i]), 0);
+	while (!READ_ONCE(done[0]) || !READ_ONCE(done[1]))
+		cr_assert_eq(kv_ring_check(&ring), 0);
+	for (u32 i = 0; i < 2; i++)
+		pthread_join(writer[i], NULL);
 }
 
 Test(ring, size_is_a_power_of_two)
