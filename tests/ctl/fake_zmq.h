@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A libzmq that sends nowhere, behind the seam to the system: it counts, and fails when told to. */
+/*
+ * A libzmq that sends nowhere, behind the seam to the system: it counts, fails when told to, and gives
+ * what is sent to whoever wants to hear it.
+ */
 #ifndef FAKE_ZMQ_H
 #define FAKE_ZMQ_H
 
@@ -17,6 +20,11 @@ struct fake_zmq {
 	int type;		/* of the last socket */
 	int pub_water;		/* messages that are kept for who does not read */
 	int router_water;
+
+	/* In the publisher's thread; NULL: nobody. @type: of the socket. A part of a message, and more follow? */
+	void (*hears)(int type, const void *bytes, size_t nr, bool more);
+	/* A part of a request into @bytes, of which there is room for @room: its length, or -1: none. */
+	int (*asks)(void *bytes, size_t room, bool *more);
 };
 
 extern struct fake_zmq fake_zmq;
