@@ -62,6 +62,13 @@ static int fake_getsockopt(void *socket, int option, void *value, size_t *bytes)
 
 static int fake_bind(void *socket, const char *endpoint)
 {
+	fake_zmq.nr_bound++;
+	return fails() ? -1 : 0;
+}
+
+static int fake_connect(void *socket, const char *endpoint)
+{
+	fake_zmq.nr_connected++;
 	return fails() ? -1 : 0;
 }
 
@@ -70,6 +77,7 @@ static int fake_send(void *socket, const void *bytes, size_t nr, int flags)
 	bool more = flags & ZMQ_SNDMORE;
 
 	kv_fetch_add(&fake_zmq.nr_sent, !more);
+	kv_fetch_add(&fake_zmq.nr_waits, !(flags & ZMQ_DONTWAIT));
 	if (fake_zmq.hears)
 		fake_zmq.hears((char *)socket - sockets, bytes, nr, more);
 	return (int)nr;
@@ -77,12 +85,13 @@ static int fake_send(void *socket, const void *bytes, size_t nr, int flags)
 
 static int fake_recv(void *socket, void *bytes, size_t nr, int flags)
 {
+	kv_fetch_add(&fake_zmq.nr_waits, !(flags & ZMQ_DONTWAIT));
 	return fake_zmq.asks ? fake_zmq.asks(bytes, nr, &more_follow) : -1;
 }
 
 static int fake_errno(void)
 {
-	return EADDRINUSE;
+	return fake_zmq.err ? fake_zmq.err : EADDRINUSE;
 }
 
 static const struct {
@@ -92,7 +101,7 @@ static const struct {
 	{ "zmq_ctx_new", fake_ctx_new }, { "zmq_ctx_term", fake_close },
 	{ "zmq_socket", fake_socket }, { "zmq_close", fake_close },
 	{ "zmq_setsockopt", fake_setsockopt }, { "zmq_getsockopt", fake_getsockopt },
-	{ "zmq_bind", fake_bind }, { "zmq_connect", fake_bind }, { "zmq_send", fake_send },
+	{ "zmq_bind", fake_bind }, { "zmq_connect", fake_connect }, { "zmq_send", fake_send },
 	{ "zmq_recv", fake_recv }, { "zmq_errno", fake_errno },
 };
 

@@ -16,6 +16,10 @@ struct fake_zmq {
 	u32 nr_calls;
 	u32 nr_open;		/* contexts and sockets */
 	u32 nr_sent;		/* messages; atomic */
+	u32 nr_waits;		/* calls that might wait; atomic */
+	u32 nr_bound;		/* sockets that were bound, */
+	u32 nr_connected;	/* and others */
+	int err;		/* of all failures; 0: EADDRINUSE */
 	bool no_thread;
 	int type;		/* of the last socket */
 	int pub_water;		/* messages that are kept for who does not read */

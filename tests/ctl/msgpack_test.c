@@ -133,6 +133,9 @@ Test(msgpack, foreign_values_are_read)
 	}
 	cr_expect_eq(value.number, 7);
 	cr_expect_eq(unpack.at, sizeof(foreign));
+	unpack = (struct unpack){ (const u8 *)"\xc2", 1, 0 };
+	cr_assert_eq(unpack_next(&unpack, &value), 0);
+	cr_expect(value.type == UNPACK_BOOL && !value.number);
 }
 
 Test(msgpack, skipping_is_bounded)
@@ -147,6 +150,10 @@ Test(msgpack, skipping_is_bounded)
 	memset(deep, 0x91, sizeof(deep));
 	unpack = (struct unpack){ deep, sizeof(deep), 0 };
 	cr_expect_eq(unpack_skip(&unpack), -EBADMSG);
+	deep[15] = 0xc0;	/* 15 in one another, and something in the last */
+	unpack = (struct unpack){ deep, sizeof(deep), 0 };
+	cr_expect_eq(unpack_skip(&unpack), 0);
+	cr_expect_eq(unpack.at, 16);
 	pack_map(&pack, 2);
 	pack_nil(&pack);
 	pack_array(&pack, 2);
@@ -168,4 +175,7 @@ Test(msgpack, full_memory_is_not_overrun)
 	cr_expect(pack.full);
 	cr_expect_eq(pack.len, 0);
 	cr_expect_eq(buf[0], 0xee);
+	pack = (struct pack){ .buf = buf, .room = 9 };
+	pack_uint(&pack, UINT64_MAX);
+	cr_expect(!pack.full, "to the last byte");
 }

@@ -34,6 +34,7 @@ static void tear_down(void)
 	end_pool(pool);
 	fake_zmq_remove();
 	cr_expect_eq(fake_zmq.nr_open, 0);
+	cr_expect_eq(fake_zmq.nr_waits, 0, "nobody is waited for");
 	cr_expect_eq(kv_mem_bytes(), 0);
 }
 
@@ -195,7 +196,8 @@ Test(publisher, want_of_memory_leaves_nothing_behind)
 
 Test(publisher, bad_attributes_are_refused)
 {
-	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	const struct kvmm_publisher_attr good = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher_attr attr = good;
 	struct kvmm_publisher *publisher;
 	char topic[300];
 
@@ -207,6 +209,14 @@ Test(publisher, bad_attributes_are_refused)
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 	attr.topic = "";
 	attr.endpoint = NULL;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr = good;
+	attr.high_water = 0;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.high_water = (1u << 30) + 1;
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr = good;
+	attr.reserved = 1;
 	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
 	cr_expect_eq(kvmm_publisher_start(NULL, NULL, &publisher), -EINVAL);
 	kvmm_publisher_stop(NULL);

@@ -146,6 +146,76 @@ Test(wire, tokens_of_a_chain_in_each_format)
 	expect_vector("sglang-tokens", &wire, events, 3, &tokens);
 }
 
+/* ---- what becomes one event ---- */
+
+static int64_t nr_written(struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
+			  const u32 *const *tokens)
+{
+	struct wire_event event[8];
+	struct wire_batch batch = { .event = event, .max = 8 };
+	u8 buf[1024];
+	s64 bytes = kvmm_wire_encode_tokens(wire, 1.5, events, nr, tokens, buf, sizeof(buf));
+
+	cr_assert_gt(bytes, 0);
+	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
+	return batch.nr;
+}
+
+Test(wire, only_what_has_all_but_its_name_in_common_becomes_one_event)
+{
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	const struct kvmm_event first = stored(1, 0), second = after(&first, 2);
+	struct kvmm_event pair[6][2];
+
+	for (u32 i = 0; i < 6; i++)
+		memcpy(pair[i], (struct kvmm_event[]){ first, second }, sizeof(pair[i]));
+	cr_expect_eq(nr_written(&wire, pair[0], 2, NULL), 1);
+	pair[0][1].domain.tenant = 1;
+	pair[1][1].domain.layout = 1;
+	pair[2][1].domain.group = 1;
+	pair[3][1].medium = KVMM_MEDIUM_HOST;
+	pair[4][1].parent = second.key;
+	pair[5][1].kind = KVMM_EVENT_REMOVED;
+	for (u32 i = 0; i < 6; i++)
+		cr_expect_eq(nr_written(&wire, pair[i], 2, NULL), 2, "%u", i);
+	/* No parent, and no bytes of one: not the child of the name that is all zeros. */
+	pair[0][0] = pair[0][1] = stored(0, 0);
+	cr_expect_eq(nr_written(&wire, pair[0], 2, NULL), 2);
+}
+
+Test(wire, blocks_without_tokens_become_one_event_of_their_own)
+{
+	static const u32 *const of[4] = { four };
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	struct kvmm_event chain[4] = { stored(1, 0) };
+
+	for (u32 i = 1; i < 4; i++)
+		chain[i] = after(&chain[i - 1], 1 + i);
+	cr_expect_eq(nr_written(&wire, chain, 4, NULL), 1);
+	cr_expect_eq(nr_written(&wire, chain, 4, of), 2);
+}
+
+Test(wire, a_hash_is_the_end_of_a_key_or_its_beginning)
+{
+	struct kvmm_event event = { .key = key_of(7, 5), .tokens = 4, .domain.group = 1 };
+	struct wire_event read;
+	struct wire_batch batch = { .event = &read, .max = 1 };
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	u8 buf[512], other[512];
+	s64 bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
+
+	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
+	cr_expect_eq(read.first_hash, 7);
+	/* What is said of group 0 is not said of others. */
+	wire.spec_kind = "full_attention";
+	cr_expect_eq(kvmm_wire_encode(&wire, 1.5, &event, 1, other, sizeof(other)), bytes);
+	cr_expect_eq(memcmp(buf, other, bytes), 0);
+	wire.format = KVMM_WIRE_SGLANG;
+	bytes = kvmm_wire_encode(&wire, 1.5, &event, 1, buf, sizeof(buf));
+	cr_assert_eq(wire_read(buf, bytes, &batch), 0);
+	cr_expect_eq(read.first_hash, 5);
+}
+
 /* ---- reading ---- */
 
 static void expect_mixed(const struct wire_batch *batch, bool merged)
@@ -214,8 +284,10 @@ Test(wire, largest_batch_has_room)
 
 Test(wire, bad_ways_to_encode_are_refused)
 {
-	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	const struct kvmm_wire good = KVMM_WIRE_INIT;
+	struct kvmm_wire wire = good;
 	struct kvmm_event event = stored(1, 0);
+	char kind[66] = "";
 	u8 buf[512];
 
 	wire.format = KVMM_NR_WIRE_FORMATS;
@@ -226,6 +298,19 @@ Test(wire, bad_ways_to_encode_are_refused)
 	wire.flags = 0;
 	wire.rank = -2;
 	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	wire.flags = 4;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	wire.reserved = 1;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	wire = good;
+	memset(kind, 'k', 65);
+	wire.spec_kind = kind;
+	cr_expect_eq(kvmm_wire_encode(&wire, 0, &event, 1, buf, 512), -EINVAL);
+	event.kind = KVMM_NR_EVENT_KINDS;
+	cr_expect_eq(kvmm_wire_encode(NULL, 0, &event, 1, buf, 512), -EINVAL);
+	event.kind = KVMM_EVENT_STORED;
 	event.medium = KVMM_NR_MEDIA;
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, &event, 1, buf, 512), -EINVAL);
 	cr_expect_eq(kvmm_wire_encode(NULL, 0, NULL, 1, buf, 512), -EINVAL);
