@@ -16,7 +16,7 @@ static __thread bool more_follow;
 
 static bool fails(void)
 {
-	return ++fake_zmq.nr_calls == fake_zmq.fail_at;
+	return kv_fetch_add(&fake_zmq.nr_calls, 1) + 1 == fake_zmq.fail_at;
 }
 
 static void *make(void *what)

@@ -13,7 +13,7 @@ struct fake_zmq {
 	bool no_library;
 	const char *no_symbol;	/* NULL: all are there */
 	u32 fail_at;		/* the n-th call that can fail, does; 0: none */
-	u32 nr_calls;
+	u32 nr_calls;		/* atomic */
 	u32 nr_open;		/* contexts and sockets */
 	u32 nr_sent;		/* messages; atomic */
 	u32 nr_waits;		/* calls that might wait; atomic */
