@@ -34,7 +34,6 @@ static void *fake_ctx_new(void)
 
 static void *fake_socket(void *context, int type)
 {
-	fake_zmq.type = type;
 	return make(&sockets[type]);
 }
 
@@ -47,7 +46,7 @@ static int fake_close(void *what)
 static int fake_setsockopt(void *socket, int option, const void *value, size_t bytes)
 {
 	if (option == ZMQ_SNDHWM)
-		memcpy(fake_zmq.type == ZMQ_ROUTER ? &fake_zmq.router_water : &fake_zmq.pub_water,
+		memcpy(socket == &sockets[ZMQ_ROUTER] ? &fake_zmq.router_water : &fake_zmq.pub_water,
 		       value, bytes);
 	return fails() ? -1 : 0;
 }

@@ -21,7 +21,6 @@ struct fake_zmq {
 	u32 nr_connected;	/* and others */
 	int err;		/* of all failures; 0: EADDRINUSE */
 	bool no_thread;
-	int type;		/* of the last socket */
 	int pub_water;		/* messages that are kept for who does not read */
 	int router_water;
 
