@@ -131,6 +131,7 @@ static int take_off(struct start *start)
 	if (err) {
 		device_failed(pool);
 		flight_settle(pool, flight, false);
+		steps->stat.failed_moves += err != -EBUSY ? flight->nr : 0;
 	}
 	kv_unlock(&steps->lock);
 	let_owners_go(start);

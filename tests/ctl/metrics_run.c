@@ -262,18 +262,52 @@ void expect_tier(const char *name, const char *tier_name, u64 number)
 	printf("expect %s{tier=\"%s\"} %llu\n", name, tier_name, (llu)number);
 }
 
+void expect_between(const char *name, const char *pool, const char *more, double least, double most)
+{
+	printf("between %s{" LABELS "%s} %.9f %.9f\n", name, pool, more, least, most);
+}
+
+static void expect_ratio(const char *name, const char *pool, const char *more, u64 ppm)
+{
+	expect_between(name, pool, more, ppm / 1e6, ppm / 1e6);
+}
+
+/* Of the free blocks, those outside aligned free pieces of 2^order or more. */
+static void expect_unusable(const char *name, const bool *is_free)
+{
+	char more[32];
+
+	for (u32 order = 0; order < KVMM_NR_ORDERS; order++) {
+		u32 nr = 0, nr_free = 0;
+
+		for (u32 i = 0; i < NR_BLOCKS; i += 1u << order) {
+			u32 nr_here = 0, most = min(1u << order, NR_BLOCKS - i);
+
+			for (u32 k = 0; k < most; k++)
+				nr_here += is_free[i + k];
+			nr_free += nr_here;
+			nr += nr_here == 1u << order ? nr_here : 0;
+		}
+		snprintf(more, sizeof(more), ",order=\"%u\"", order);
+		expect_ratio("kvmm_unusable_free_ratio", name, more,
+			     nr_free ? (nr_free - nr) * 1000000ull / nr_free : 1000000);
+	}
+}
+
 /* By looking at each block. */
 static void expect_states(struct kvmm_pool *pool, const char *name)
 {
 	static const char *const state[] = { "free", "null", "range", "private", "staged", "active",
 					     "inactive" };
 	u32 nr[KVMM_NR_BLOCK_STATES] = { 0 }, run = 0, runs = 0, longest = 0;
+	bool is_free[NR_BLOCKS];
 	struct kvmm_block_info info;
 	char more[64];
 
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
 		must(kvmm_block_info(pool, i, &info), "block_info");
 		nr[info.state]++;
+		is_free[i] = info.state == KVMM_BLOCK_FREE;
 		run = info.state == KVMM_BLOCK_FREE ? run + 1 : 0;
 		runs += run == 1;
 		longest = max(longest, run);
@@ -282,6 +316,7 @@ static void expect_states(struct kvmm_pool *pool, const char *name)
 		snprintf(more, sizeof(more), ",state=\"%s\"", state[i]);
 		expect("kvmm_state_blocks", name, more, nr[i]);
 	}
+	expect_unusable(name, is_free);
 	expect("kvmm_capacity_blocks", name, "", NR_BLOCKS);
 	expect("kvmm_free_blocks", name, "", nr[KVMM_BLOCK_FREE]);
 	expect("kvmm_available_blocks", name, "", nr[KVMM_BLOCK_FREE] + nr[KVMM_BLOCK_INACTIVE]);
@@ -308,6 +343,7 @@ static void expect_orders(struct kvmm_pool *pool, const char *name)
 static void expect_cache(void)
 {
 	const char *name = CACHE_SHOWN;
+	char more[80];
 
 	expect_states(cache, name);
 	expect_orders(cache, name);
@@ -325,6 +361,9 @@ static void expect_cache(void)
 	expect("kvmm_block_idle_before_evict_seconds_count", name, "", count.deaths);
 	expect("kvmm_block_reuse_gap_seconds_count", name, "", count.reuses);
 	expect("kvmm_block_hit_age_seconds_count", name, "", count.reuses);
+	expect_ratio("kvmm_residency_sample_ratio", name, "", 1000000);
+	snprintf(more, sizeof(more), ",engine=\"zone\",policy=\"lru\",version=\"%s\"", kvmm_version());
+	expect("kvmm_pool_info", name, more, 1);
 	expect("kvmm_block_tokens", name, "", 16);
 	expect("kvmm_block_bytes", name, "", 0);
 	expect("kvmm_offloaded_blocks_total", name, ",tier=\"host\"", count.offloads);
@@ -401,6 +440,7 @@ static const struct {
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
+	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &flights_part, 1 },
 };
 
 /* Those of parts behind the first ones. */

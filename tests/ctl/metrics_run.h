@@ -26,6 +26,9 @@ void expect_tier(const char *name, const char *tier, u64 number);
 /* One of other labels: "name=\"value\",...". */
 void expect_labels(const char *name, const char *labels, u64 number);
 
+/* One that is no whole number, or cannot be known to the last digit. */
+void expect_between(const char *name, const char *pool, const char *more, double least, double most);
+
 /* A part works on pools of its own, or on none. */
 struct part {
 	struct kvmm_pool *(*make)(const char *dir);	/* a folder that is there; of its own */
@@ -38,5 +41,9 @@ extern const struct part chain_part;	/* device, host, disk */
 extern const struct part busy_part;	/* ranges that grow, pins, steps, moves, promises, who waits */
 extern const struct part slab_part;	/* slab caches */
 extern const struct part publish_part;	/* a publisher */
+extern const struct part classes_part;	/* classes with quotas, pins on cached blocks */
+extern const struct part miss_part;	/* why lookups end */
+extern const struct part flights_part;	/* moves beside and between steps, on a device that fails */
+extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif

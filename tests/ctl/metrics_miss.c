@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Why lookups end. What the library remembers of names are fingerprints; the pool is deterministic, so these
+ * are the same in each run, and of the names used here no two get in each other's way.
+ */
+#include <string.h>
+
+#include "metrics_run.h"
+
+#define NAME		"misses"
+#define NR_BLOCKS	4096u
+#define NR_KEYS		24u
+#define NR_TENANTS	2u
+#define NR_GROUPS	2u
+#define NR_DOMAINS	(NR_TENANTS * NR_GROUPS)
+#define MAX_NR		4u
+
+static struct kvmm_pool *pool;
+
+/* Of each key: where it is, and what was heard of it last. */
+static struct {
+	bool is_there[NR_DOMAINS];
+	bool is_known;
+	bool is_staged;		/* and not more than that, when it was heard of last */
+	u32 domain;		/* likewise */
+} model[NR_KEYS];
+
+static struct {
+	kvmm_staged_t block;
+	u32 key, domain;
+} staged;
+static bool has_staged;
+
+static u64 missed[KVMM_NR_MISSES];
+
+static kvmm_domain_t domain_of(u32 domain)
+{
+	return (kvmm_domain_t){ .tenant = domain / NR_GROUPS, .group = domain % NR_GROUPS };
+}
+
+static struct kvmm_prefix names(u32 first, u32 nr, u32 domain, kvmm_key_t *keys)
+{
+	name_keys(200, first, nr, keys);
+	return (struct kvmm_prefix){ keys, nr, first, NULL, domain_of(domain) };
+}
+
+static void heard_of(u32 key, u32 domain, bool is_staged)
+{
+	model[key].is_known = true;
+	model[key].is_staged = is_staged;
+	model[key].domain = domain;
+}
+
+static void store(void)
+{
+	u32 key = any(NR_KEYS / 2), domain = any(NR_DOMAINS);
+	kvmm_key_t name;
+	struct kvmm_prefix prefix = names(key, 1, domain, &name);
+	kvmm_mut_t mut;
+	kvmm_ref_t ref;
+
+	if (model[key].is_there[domain])
+		return;
+	must(kvmm_alloc(pool, 1, &mut), "alloc");
+	must(kvmm_prefix_register(pool, &prefix, &mut, &ref), "register");
+	must(kvmm_put(pool, ref), "put");
+	model[key].is_there[domain] = true;
+	heard_of(key, domain, false);
+}
+
+/* One at a time; it is never published. */
+static void stage(void)
+{
+	u32 key = any(NR_KEYS / 2), domain = any(NR_DOMAINS);
+	kvmm_key_t name;
+	struct kvmm_prefix prefix = names(key, 1, domain, &name);
+	kvmm_mut_t mut;
+
+	if (has_staged) {
+		must(kvmm_unstage(pool, &staged.block, 1, &mut), "unstage");
+		must(kvmm_free(pool, &mut, 1), "free");
+		has_staged = false;
+		return;
+	}
+	must(kvmm_alloc(pool, 1, &mut), "alloc");
+	must(kvmm_stage(pool, &prefix, &mut, &staged.block), "stage");
+	has_staged = true;
+	heard_of(key, domain, true);
+}
+
+static void forget_all(void)
+{
+	if (any(8))
+		return;
+	must(kvmm_reset_inactive(pool), "reset");
+	for (u32 i = 0; i < NR_KEYS; i++)
+		memset(model[i].is_there, 0, sizeof(model[i].is_there));
+}
+
+static enum kvmm_miss reason(u32 key, u32 domain)
+{
+	u32 heard = model[key].domain;
+
+	if (!model[key].is_known)
+		return KVMM_MISS_NEVER;
+	if (heard / NR_GROUPS != domain / NR_GROUPS)
+		return KVMM_MISS_TENANT;
+	if (heard != domain)
+		return KVMM_MISS_GROUP;
+	return model[key].is_staged ? KVMM_MISS_STAGED : KVMM_MISS_EVICTED;
+}
+
+static void look_up(void)
+{
+	u32 nr = 1 + any(MAX_NR), first = any(NR_KEYS - nr), domain = any(NR_DOMAINS), i = 0;
+	kvmm_key_t keys[MAX_NR];
+	kvmm_ref_t refs[MAX_NR];
+	struct kvmm_prefix prefix = names(first, nr, domain, keys);
+	int nr_hits = kvmm_prefix_match(pool, &prefix, refs);
+
+	must(nr_hits, "match");
+	must(kvmm_put_many(pool, refs, nr_hits), "put");
+	while (i < nr && model[first + i].is_there[domain])
+		i++;
+	if (i != (u32)nr_hits)
+		must(-1, "as many hits as there are");
+	if (i < nr)
+		missed[reason(first + i, domain)]++;
+}
+
+static void ask_for_less_than_a_block(void)
+{
+	kvmm_mut_t mut;
+	struct kvmm_acquire req = { .nr_blocks = 1, .fresh = &mut };
+
+	must(kvmm_acquire(pool, &req), "acquire");
+	must(kvmm_free(pool, &mut, 1), "free");
+	missed[KVMM_MISS_SHORT]++;
+}
+
+static void miss_use(void)
+{
+	static void (*const ops[])(void) = { store, store, stage, forget_all, look_up, look_up, look_up,
+					     ask_for_less_than_a_block };
+
+	ops[any(ARRAY_SIZE(ops))]();
+}
+
+static void miss_expect(void)
+{
+	static const char *const name[] = { "never", "evicted", "staged", "tenant", "group", "short" };
+	char more[32];
+
+	for (u32 i = 0; i < KVMM_NR_MISSES; i++) {
+		snprintf(more, sizeof(more), ",reason=\"%s\"", name[i]);
+		expect("kvmm_misses_total", NAME, more, missed[i]);
+	}
+}
+
+static struct kvmm_pool *miss_make(const char *dir)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.name = NAME;
+	attr.nr_blocks = NR_BLOCKS;
+	attr.policy = "lru";
+	attr.flags = KVMM_POOL_DETERMINISTIC;
+	must(kvmm_pool_create(&attr, &pool), "pool");
+	return pool;
+}
+
+static void miss_end(void)
+{
+	kvmm_pool_destroy(pool);
+}
+
+const struct part miss_part = { miss_make, miss_use, miss_expect, miss_end };
