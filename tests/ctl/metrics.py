@@ -12,7 +12,7 @@ import tempfile
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
-NR_POOLS = 10
+NR_POOLS = 11
 passed = failed = 0
 
 # Families that metrics_run does not count itself, and why.
@@ -223,7 +223,7 @@ def kernel_texts():
         check(re.match(rf"^Node {i}, zone +\S+ (?: *\d+ ){{11}}$", row), f"buddyinfo: {row!r}")
     _, text = run(2, 500, "pagetypeinfo")
     check(text.count("Page block order: ") == NR_POOLS == text.count("Number of blocks type"), "pagetypeinfo")
-    check(len(re.findall(r"^Node +\d, zone +\S+, type +\w+ (?: *\d+ ){11}$", text, re.M)) == 3 * NR_POOLS, text)
+    check(len(re.findall(r"^Node +\d+, zone +\S+, type +\w+ (?: *\d+ ){11}$", text, re.M)) == 3 * NR_POOLS, "pagetypeinfo")
     _, text = run(2, 500, "vmstat")
     check(all(re.match(r"^[a-z_]+ \d+$", line) for line in text.splitlines()), text)
     numbers = dict(line.split(" ") for line in text.splitlines())

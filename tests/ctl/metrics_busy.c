@@ -208,6 +208,7 @@ static void wait_for_room(void)
 	err = kvmm_alloc_submit(pool, &ctl, waiting_mut[nr_waiting], &waiting[nr_waiting]);
 	if (!err)
 		must(kvmm_free(pool, waiting_mut[nr_waiting], NR_WANTED), "free");
+	pass(1000);
 	while (is_late && err == -EINPROGRESS)
 		err = kvmm_alloc_poll(pool, waiting[nr_waiting]);
 	count.timed_out += err == -ETIMEDOUT;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* See metrics_dev.h. Fences of its own have a number: those of "host" have none. */
 #include <errno.h>
+#include <string.h>
 
 #include <kv/cuda.h>
 
@@ -38,8 +39,10 @@ static int dev_copy(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fe
 		return err;
 	if (metrics_dev.spoils)
 		spoil(copy);
-	for (u32 i = 0; i < copy->nr && copy->flags & KV_COPY_BACKGROUND; i++)
+	for (u32 i = 0; i < copy->nr && copy->flags & KV_COPY_BACKGROUND; i++) {
 		metrics_dev.copied_blocks += copy->moves[i].nr;
+		memset(metrics_dev.has_flown + copy->moves[i].src, true, copy->moves[i].nr);
+	}
 	*fence = under_way;
 	return 0;
 }
@@ -47,7 +50,6 @@ static int dev_copy(struct kv_dev *dev, const struct kv_copy *copy, struct kv_fe
 static int dev_sum(struct kv_dev *dev, const struct kv_planes *planes, u32 first, u32 nr,
 		   struct kv_fence after, u64 *sums)
 {
-	metrics_dev.summed_blocks += nr;
 	return kv_dev_host.sum_blocks(dev, planes, first, nr, (struct kv_fence){ 0 }, sums);
 }
 

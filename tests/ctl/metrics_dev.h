@@ -7,6 +7,8 @@
 
 struct kvmm_pool;
 
+#define METRICS_DEV_BLOCKS	128u
+
 struct metrics_dev {
 	/* The test's. */
 	bool refuses;		/* copies */
@@ -18,7 +20,7 @@ struct metrics_dev {
 	u64 nr_copies;		/* calls, refused ones included */
 	u64 refused_moves;
 	u64 copied_blocks;	/* of copies beside steps that were taken */
-	u64 summed_blocks;
+	bool has_flown[METRICS_DEV_BLOCKS];	/* blocks that were copied beside steps; the test's to clear */
 };
 
 extern struct metrics_dev metrics_dev;

@@ -440,7 +440,8 @@ static const struct {
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
-	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &flights_part, 1 },
+	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
+	{ &flights_part, 1 },
 };
 
 /* Those of parts behind the first ones. */
@@ -494,6 +495,7 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		return 2;
 	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
+	env_install();
 	make_pools();
 	add_pool(cache);
 	add_pool(ranges);

@@ -16,6 +16,11 @@ typedef unsigned long long llu;
 void must(int ret, const char *what);
 u32 any(u32 below);
 
+/* The library's time, and what is random for it: in metrics_env.c. */
+void env_install(void);
+void pass(u64 ns);
+void random_from(u64 nr);
+
 /* Keys of a prompt, from block @from on. */
 void name_keys(u32 prompt, u32 from, u32 nr, kvmm_key_t *keys);
 
@@ -44,6 +49,7 @@ extern const struct part publish_part;	/* a publisher */
 extern const struct part classes_part;	/* classes with quotas, pins on cached blocks */
 extern const struct part miss_part;	/* why lookups end */
 extern const struct part flights_part;	/* moves beside and between steps, on a device that fails */
+extern const struct part sums_part;	/* checksums of content that is spoilt */
 extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif
