@@ -12,7 +12,7 @@ import tempfile
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
-NR_POOLS = 11
+NR_POOLS = 13
 passed = failed = 0
 
 # Families that metrics_run does not count itself, and why.

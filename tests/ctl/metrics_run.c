@@ -441,7 +441,7 @@ static const struct {
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
 	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
-	{ &flights_part, 1 },
+	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 },
 };
 
 /* Those of parts behind the first ones. */

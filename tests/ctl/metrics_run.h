@@ -50,6 +50,8 @@ extern const struct part classes_part;	/* classes with quotas, pins on cached bl
 extern const struct part miss_part;	/* why lookups end */
 extern const struct part flights_part;	/* moves beside and between steps, on a device that fails */
 extern const struct part sums_part;	/* checksums of content that is spoilt */
+extern const struct part lend_part;	/* memory that is given back */
+extern const struct part tidy_part;	/* background compaction */
 extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif
