@@ -34,6 +34,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool is_open;		/* the thread may go on */
+	bool is_held;		/* it waits for that */
 	bool refuses;
 	u32 nr_asked, nr_quiet;	/* quiet: since it sent something */
 	enum ask ask;
@@ -160,9 +161,14 @@ static int zmq_ask(void *socket, void *bytes, size_t nr, int flags)
 	pthread_mutex_lock(&wire.lock);
 	wire.nr_asked++;
 	wire.nr_quiet++;
-	pthread_cond_broadcast(&wire.cond);
-	while (!wire.is_open)
+	if (wire.is_open)
+		pthread_cond_broadcast(&wire.cond);
+	while (!wire.is_open) {
+		wire.is_held = true;
+		pthread_cond_broadcast(&wire.cond);
 		pthread_cond_wait(&wire.cond, &wire.lock);
+	}
+	wire.is_held = false;
 	if (wire.ask)
 		ret = give_part(bytes);
 	pthread_mutex_unlock(&wire.lock);
@@ -206,11 +212,12 @@ static void *find_zmq(void *ctx, void *library, const char *name)
 
 /* ---- the publisher goes on, and stops ---- */
 
+/* ->lock held. It publishes nothing more when that returns. */
 static void hold_up(void)
 {
-	pthread_mutex_lock(&wire.lock);
 	wire.is_open = false;
-	pthread_mutex_unlock(&wire.lock);
+	while (!wire.is_held)
+		pthread_cond_wait(&wire.cond, &wire.lock);
 }
 
 static void let_go(enum ask ask)
@@ -218,11 +225,12 @@ static void let_go(enum ask ask)
 	pthread_mutex_lock(&wire.lock);
 	wire.ask = ask;
 	wire.is_open = true;
+	wire.is_held = false;
 	wire.nr_quiet = 0;
 	pthread_cond_broadcast(&wire.cond);
 	while (wire.nr_quiet < 3 || wire.ask)
 		pthread_cond_wait(&wire.cond, &wire.lock);
-	wire.is_open = false;
+	hold_up();
 	pthread_mutex_unlock(&wire.lock);
 }
 
@@ -311,7 +319,9 @@ static struct kvmm_pool *publish_make(const char *dir)
 	attr.replay_endpoint = "inproc://replay";
 	attr.events = &events;
 	must(kvmm_publisher_start(pool, &attr, &publisher), "publisher");
+	pthread_mutex_lock(&wire.lock);
 	hold_up();
+	pthread_mutex_unlock(&wire.lock);
 	return pool;
 }
 
