@@ -58,14 +58,6 @@ u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 
 	return *start == KV_NONE ? 0 : req.nr;
 }
 
-/* An engine that cannot take these blocks there (-EOPNOTSUPP) has them not free for us. */
-int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr)
-{
-	if (kv_zone_rounds(zone) || kvmm_zone_alloc_at(zone, end, nr))
-		return -ENOSPC;
-	return 0;
-}
-
 int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext)
 {
 	int err = 0;

@@ -17,7 +17,6 @@
 #define ZMQ_LINGER	17
 #define ZMQ_MAXMSGSIZE	22
 #define ZMQ_SNDHWM	23
-#define ZMQ_RCVHWM	24
 
 struct zmq {
 	void *(*ctx_new)(void);

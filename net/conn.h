@@ -63,10 +63,6 @@ void conn_send(struct conn *conn, const struct conn_out *out);
 
 /* Send and receive what can be without waiting. */
 void conn_pump(struct conn *conn);
-static inline bool conn_is_sent(const struct conn *conn)
-{
-	return !conn->nr_out;
-}
 
 /* The next whole message, until the next call: 1; 0 none yet; or why it is broken. */
 int conn_next(struct conn *conn, struct wire_msg *msg);

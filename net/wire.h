@@ -130,9 +130,6 @@ static_assert(sizeof(struct wire_head) == 40 && sizeof(struct wire_hello) == 32 
 	      sizeof(struct kv_block_name) == 48 && sizeof(struct kv_range_kind) == 32,
 	      "no padding is sent");
 
-#define WIRE_NAMES_MAX	((WIRE_MAX_BYTES - sizeof(struct wire_part)) / sizeof(struct kv_block_name))
-#define WIRE_SUMS_MAX	((WIRE_MAX_BYTES - sizeof(struct wire_part)) / sizeof(u64))
-
 /* A message as it lies in a buffer; aligned to nothing. */
 struct wire_msg {
 	struct wire_head head;

@@ -157,11 +157,6 @@ static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
 	return &pool->entries.entry[index];
 }
 
-static inline u32 entry_index(const struct kvmm_pool *pool, const struct kv_entry *entry)
-{
-	return entry - pool->entries.entry;
-}
-
 static inline u32 entry_block(const struct kv_entry *entry)
 {
 	return kv_place_block(READ_ONCE(entry->place));

@@ -47,8 +47,6 @@ struct ticket;
 /* No block at all. */
 #define DOOR_SHUT	KV_NONE
 
-#define NR_PRIOS	3u
-
 /* One that waits: on the stack of its thread, or in a ticket. Guard: ->lock. */
 struct waiter {
 	struct waiter	*next;		/* in the queue; NULL: the last */

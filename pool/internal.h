@@ -476,15 +476,6 @@ struct room {
 	u32 moved;
 };
 
-/*
- * Do tenants have limits? Then nobody takes or frees a block without ->lock: whoever keeps blocks aside
- * asks this first. It changes once, while the gate is closed.
- */
-static inline bool pool_has_quotas(const struct kvmm_pool *pool)
-{
-	return unlikely(READ_ONCE(pool->order.quotas) != NULL);
-}
-
 /* quota_take.c; one branch where nobody has limits. */
 static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct room *room)
 {

@@ -478,14 +478,6 @@ u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_n
 	return leave_batch(reg, tier, NO_TIER, batch_of_names(names, nr));
 }
 
-u32 kv_radix_transfer(struct kvmm_registry *reg, u32 from, u32 to,
-		      const struct kv_radix_name *names, u32 nr)
-{
-	if (KV_BUG_ON(max(from, to) >= reg->nr_tiers || from == to))
-		return 0;
-	return leave_batch(reg, from, to, batch_of_names(names, nr));
-}
-
 /* ---- what everybody calls ---- */
 
 int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,

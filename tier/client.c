@@ -200,16 +200,6 @@ void kv_tier_leave(struct kv_tier_client *client)
 
 /* ---- asking ---- */
 
-struct kvmm_tier *kv_tier_of(const struct kv_tier_client *client)
-{
-	return client->tier;
-}
-
-u32 kv_tier_block_units(const struct kv_tier_client *client)
-{
-	return client->block_units;
-}
-
 void kv_tier_client_count(struct kv_tier_client *client, struct kvmm_tier_client_stat *stat)
 {
 	struct kvmm_tier *tier = client->tier;

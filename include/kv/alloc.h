@@ -22,9 +22,6 @@ enum kv_placement {
 int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 max_runs,
 		  struct kvmm_extent *ext);
 
-/* The @nr blocks behind @end: 0, or -ENOSPC if they are not all free. */
-int kv_alloc_behind(struct kvmm_zone *zone, u32 end, u32 nr);
-
 /* Give @nr_ext extents back, all of them: 0, or -EUCLEAN if the zone says that one was free. */
 int kv_free_runs(struct kvmm_zone *zone, const struct kvmm_extent *ext, u32 nr_ext);
 

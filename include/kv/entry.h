@@ -695,13 +695,6 @@ static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 	return (struct kv_handle){ index, kv_word_gen(word) };
 }
 
-/* Has the handle a reference, or an owner, at present? For whom it may be: just a hint. */
-static inline bool kv_handle_is_live(const struct kv_entries *entries, struct kv_handle handle)
-{
-	return handle.index < entries->nr &&
-	       kv_word_gen(READ_ONCE(entries->entry[handle.index].word)) == handle.gen;
-}
-
 /* Upgrade a weak reference, or take one for what was found: one load and one swap. */
 static inline int kv_entry_try_get(const struct kv_entries *entries, struct kv_handle handle)
 {

@@ -38,10 +38,6 @@ void kv_radix_present(struct kvmm_registry *reg, u32 tier, const struct kv_radix
 /* @tier has one block less of each, last first. Returns how many it had. Never allocates or waits. */
 u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_name *names, u32 nr);
 
-/* A block of each went from one tier to the other; as kvmm_registry_transfer(). */
-u32 kv_radix_transfer(struct kvmm_registry *reg, u32 from, u32 to,
-		      const struct kv_radix_name *names, u32 nr);
-
 /* They are used. They are not looked up: the pool knows that it has them. */
 void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names, u32 nr);
 

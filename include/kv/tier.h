@@ -175,10 +175,6 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		 struct kv_tier_client **client);
 /* None of its slots is WRITING, and it reads none. Its blocks stay, as nobody's. */
 void kv_tier_leave(struct kv_tier_client *client);
-struct kvmm_tier *kv_tier_of(const struct kv_tier_client *client);
-
-/* Units that one of its blocks takes. */
-u32 kv_tier_block_units(const struct kv_tier_client *client);
 
 /* ---- slots ---- */
 

@@ -263,7 +263,6 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower);
 
 /* Memory to tell of @nr copies: 0 or -ENOMEM. */
 int told_reserve(struct kvmm_pool *pool, struct lower *lower, u32 nr);
-void told_unreserve(struct kvmm_pool *pool, struct lower *lower, u32 nr);
 /* Uses up a reservation of one. */
 void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_tier_name *name);
 /* Names that have gone below. */

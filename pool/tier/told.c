@@ -27,12 +27,6 @@ int told_reserve(struct kvmm_pool *pool, struct lower *lower, u32 nr)
 	return is_told(lower) ? kv_radix_reserve(pool->presence.reg, nr) : 0;
 }
 
-void told_unreserve(struct kvmm_pool *pool, struct lower *lower, u32 nr)
-{
-	if (is_told(lower))
-		kv_radix_unreserve(pool->presence.reg, nr);
-}
-
 void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_tier_name *name)
 {
 	struct kv_radix_name radix = radix_name(name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Migration over a link: what both sides have after each end of it, good or bad. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -82,6 +83,22 @@ static void expect_range_there(u64 seq, u32 nr)
 	cr_expect(net_range_is(pair.dst, arrival.range, seq, nr));
 	cr_expect_eq(kvmm_range_free(pair.dst, arrival.range), 0);
 	cr_expect_eq(kvmm_migrate_arrived(pair.server, &arrival), -ENOENT);
+}
+
+Test(link, the_servers_descriptor_says_when_there_is_something_to_do)
+{
+	struct pollfd watch = { .fd = kvmm_migrate_serve_fd(pair.server), .events = POLLIN };
+	struct kvmm_migrate *job;
+
+	while (kvmm_migrate_serve_tick(pair.server) > 0)
+		;	/* the link that has just been made */
+	cr_expect_eq(poll(&watch, 1, 0), 0);
+	job = begin_range(1, 2);
+	kvmm_migrate_poll(job);
+	cr_expect_eq(poll(&watch, 1, 1000), 1);
+	cr_expect_eq(pair_run(&pair, job), 0);
+	kvmm_migrate_free(job);
+	cr_expect_eq(kvmm_migrate_serve_fd(NULL), -EINVAL);
 }
 
 Test(link, a_range_goes_in_more_parts_than_the_window_has_room_for)

@@ -545,6 +545,7 @@ Test(radix, pools_and_callers_mean_the_same_names)
 	struct kvmm_registry *reg = make_registry(64, 2, 0);
 	struct kv_radix_name names[20];
 	kvmm_node_t nodes[20];
+	struct kvmm_prefix half;
 	struct chain chain;
 
 	chain_fill(&chain, 1, 20);
@@ -555,7 +556,9 @@ Test(radix, pools_and_callers_mean_the_same_names)
 	cr_expect_eq(len_in(reg, &chain, 1), 20);
 	cr_expect_eq(kvmm_node_lineage(reg, node_at_name(reg, &chain, 19), nodes, 20), 20);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
-	cr_expect_eq(kv_radix_transfer(reg, 0, 1, names, 10), 10);
+	half = chain.prefix;
+	half.nr = 10;
+	cr_expect_eq(kvmm_registry_transfer(reg, 0, 1, &half), 10);
 	cr_expect_eq(kv_radix_absent(reg, 0, names, 20), 10);
 	cr_expect_eq(kv_radix_absent(reg, 1, names, 20), 20);
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 10);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <kv/log.h>
 #include <kv/stat.h>
 #include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
@@ -66,6 +67,15 @@ Test(bench, dice_are_the_same_for_one_seed)
 	kvmm_testing_set_seed(t, 1);
 	cr_expect_eq(kvmm_testing_random(t), first);
 	cr_expect_eq(kvmm_testing_random(t), second);
+	expect_end(0, "");
+}
+
+Test(bench, keeps_the_last_line_that_kvmm_logged)
+{
+	cr_expect_str_eq(kvmm_testing_log_line(t), "");
+	kv_log(KV_LOG_WARN, "line %d", 7);
+	kv_log(KV_LOG_WARN, "line %d", 8);
+	cr_expect_str_eq(kvmm_testing_log_line(t), "line 8");
 	expect_end(0, "");
 }
 

@@ -269,7 +269,7 @@ Test(slot, blocks_of_several_units_lie_in_one_run)
 	struct kv_tier_client *small = join(tier, 7, 0, 0), *large;
 
 	cr_assert_eq(kv_tier_join(tier, &attr, &large), 0);
-	cr_expect_eq(kv_tier_block_units(large), 3);
+	cr_expect_eq(large->block_units, 3);
 	store(large, 1);
 	store(small, 1);
 	store(large, 2);
