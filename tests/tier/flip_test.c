@@ -118,3 +118,71 @@ Test(tier_flip, of_a_block_on_its_way_up_is_noticed_and_it_arrives)
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_both(pool, tier);
 }
+
+/* Below it a disk that is only simulated, and takes 50 ns for whatever it is. */
+static struct kvmm_tier *make_sim_tier(u32 nr_units)
+{
+	struct kvmm_tier_disk_attr attr = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_sim_attr sim = KVMM_TIER_SIM_ATTR_INIT;
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	host.capacity_blocks = nr_units;
+	host.flags = KVMM_TIER_TOLD_CLOCK;
+	tier = make_tier_of(&host);
+	attr.high_pm = 0;
+	sim.capacity_blocks = 8;
+	sim.read.latency_ns = sim.write.latency_ns = 50;
+	cr_assert_eq(kvmm_tier_simulate_disk(tier, &sim, &attr), 0);
+	return tier;
+}
+
+/* Keys first ... first + nr - 1 are copied down, to the end, and gone from the device. */
+static void sink(struct kvmm_tier *tier, u32 first, u32 nr)
+{
+	u64 due;
+
+	cache_blocks(pool, first, nr);
+	send_down(pool, first, nr);
+	cr_assert_geq(kvmm_tier_poll(pool), 0);
+	while (!kvmm_tier_due(pool, &due)) {
+		cr_assert_eq(kvmm_tier_clock(tier, due), 0);
+		cr_assert_geq(kvmm_tier_poll(pool), 0);
+	}
+	cr_assert_eq(kvmm_reset_inactive(pool), (int)nr);
+}
+
+Test(tier_flip, of_where_the_disk_reads_a_block_to_is_noticed_and_it_arrives)
+{
+	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	kvmm_ref_t ref = { 0 };
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 1, .refs = &ref };
+	struct kvmm_tier *tier = make_sim_tier(2);
+	kvmm_tier_op_t up;
+	u64 due;
+
+	config.write = KVMM_TIER_EXPLICIT;
+	client.config = &config;
+	client.block_bytes = 1000;
+	attr.nr_blocks = 8;
+	attr.policy = "lru";
+	attr.host = tier;
+	attr.host_attr = &client;
+	pool = make_pool_of(&attr);
+	lower = pool->lower;
+	sink(tier, 1, 2);
+	sink(tier, 3, 2);
+	load.prefix = prefix_of(1, 1);
+	cr_assert_eq(kvmm_tier_load(pool, &load, &up), 0);
+	cr_assert_neq(lower->first_fetch, KV_NONE);
+	flip(&lower->item[lower->first_fetch].fetch, slot);
+	cr_assert_eq(kvmm_tier_due(pool, &due), 0);
+	cr_assert_eq(kvmm_tier_clock(tier, due), 0);
+	cr_assert_geq(kvmm_tier_poll(pool), 0);
+	cr_assert_eq(kvmm_tier_result(pool, up, &result), 0);
+	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
+	end_both(pool, tier);
+}

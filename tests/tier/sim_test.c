@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pool/tier/tier.h"
 #include "tests/support/fake_env.h"
 #include "tests/tier/util.h"
 #include "tier/below.h"
@@ -168,31 +167,6 @@ Test(tier_sim, bytes_come_one_after_the_other_and_latencies_side_by_side)
 	cr_expect_eq(client_of(s.pool).disk_took.bucket[0], 1, "up to 1 us");
 	cr_expect_eq(client_of(s.pool).disk_took.bucket[1], 1, "up to 2 us");
 	cr_expect_eq(client_of(s.pool).reloads, 0, "what comes from the disk did not go down just now");
-	end_both(s.pool, s.tier);
-}
-
-/* Of that which the disk reads: where it writes to. */
-Test(tier_sim, a_flip_in_the_place_of_a_fetch_is_noticed)
-{
-	struct sim s = make_sim(8);
-	struct item *item;
-	kvmm_tier_op_t op;
-	u8 *byte;
-
-	sink(&s, 1, 4);
-	sink(&s, 5, 4);
-	op = begin_load(&s, 1, 1);
-	item = &s.pool->lower->item[s.pool->lower->first_fetch];
-	byte = (u8 *)&item->fetch.slot;
-	for (u32 bit = 0; bit < 8 * sizeof(item->fetch.slot); bit++) {
-		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(kvmm_validate(s.pool), -EUCLEAN, "bit %u", bit);
-		byte[bit / 8] ^= 1u << bit % 8;
-		s.pool->gate &= ~GATE_POISONED;
-	}
-	cr_expect_eq(kvmm_validate(s.pool), 0);
-	settle(&s);
-	cr_expect_eq(end_load(&s, op, 1), 0);
 	end_both(s.pool, s.tier);
 }
 
