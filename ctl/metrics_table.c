@@ -23,6 +23,9 @@
 #define LATENCY(scope, of, name, field, help) \
 	{ name, "seconds", help, METRIC_LATENCY, SCOPE_##scope, SCALE_NS, 8, \
 	  offsetof(struct of, field), NULL, NULL, 1 }
+#define AGE(scope, of, name, field, help) \
+	{ name, "seconds", help, METRIC_HISTOGRAM, SCOPE_##scope, SCALE_NS, 8, \
+	  offsetof(struct of, field), NULL, NULL, 1 }
 #define CLASS(type, name, unit, field, help) \
 	__metric(type, CLASS, ONE, name, unit, help, kvmm_class_stat, field, NULL, NULL, 1)
 #define TENANT(type, name, unit, field, help) \
@@ -218,6 +221,9 @@ const struct metric kv_metrics[] = {
 	TIER(COUNTER, "kvmm_tier_promoted_blocks", "blocks", promoted, "Blocks read from it."),
 	TIER(COUNTER, "kvmm_tier_failed_blocks", "blocks", below_failed, "Of either, what did not end well."),
 
+	AGE(TIER, kvmm_tier_stat, "kvmm_tier_hit_age_seconds", hit_age, "From when a copy became readable to each load of it."),
+	AGE(TIER, kvmm_tier_stat, "kvmm_tier_evict_age_seconds", evict_age, "From then until it had to go."),
+
 	DISK(GAUGE, "kvmm_disk_max_bytes", "bytes", max_bytes, "The file never has more."),
 	DISK(GAUGE, "kvmm_disk_file_bytes", "bytes", file_bytes, "What it has."),
 	DISK(GAUGE, "kvmm_disk_records", NULL, nr_records, "Records that can be hit."),
@@ -237,6 +243,9 @@ const struct metric kv_metrics[] = {
 	DISK(COUNTER, "kvmm_disk_write_errors", NULL, nr_write_errors, "Writes that failed."),
 	DISK(COUNTER, "kvmm_disk_sync_errors", NULL, nr_sync_errors, "Flushes that failed."),
 	DISK(COUNTER, "kvmm_disk_full_segments", "segments", nr_no_room, "Segments that the file system had no room for."),
+
+	AGE(DISK, kvmm_disk_stat, "kvmm_disk_hit_age_seconds", hit_age, "From when the segment of a record was begun to each read of it."),
+	AGE(DISK, kvmm_disk_stat, "kvmm_disk_evict_age_seconds", evict_age, "From then until the record was lost with its segment."),
 
 	SLAB(GAUGE, "kvmm_slab_objects", "objects", nr_objects, "Objects of a slab cache that live."),
 	SLAB(GAUGE, "kvmm_slab_slots", "slots", nr_slots, "Objects that fit into its slabs."),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Times of sampled blocks; see residency.h. */
 #include <kv/env.h>
+#include <kv/latency.h>
 #include <kv/mem.h>
 
 #include "glance.h"
 #include "internal.h"
 
 #define PPM		1000000u
-#define MS		1000000ull
-#define S		1000000000ull
 
 struct residency {
 	u32			ppm;		/* atomic; of names registered from now on */
@@ -18,18 +17,6 @@ struct residency {
 	struct kvmm_residency_stat hist[KVMM_NR_RESIDENCY_KINDS];
 	struct residency_rec	rec[];		/* by entry */
 };
-
-/* Those that other engines use for the same. */
-static const u64 bounds[KVMM_RESIDENCY_BOUNDS] = {
-	1 * MS, 2 * MS, 5 * MS, 10 * MS, 20 * MS, 50 * MS, 100 * MS, 200 * MS, 500 * MS,
-	1 * S, 2 * S, 5 * S, 10 * S, 20 * S, 30 * S, 60 * S, 120 * S, 300 * S, 600 * S, 1200 * S,
-	1800 * S,
-};
-
-uint64_t kvmm_residency_bound_ns(uint32_t i)
-{
-	return i < KVMM_RESIDENCY_BOUNDS ? bounds[i] : UINT64_MAX;
-}
 
 /* Keys are hashes, or numbers one after the other: the upper half of the product is spread in both. */
 static bool is_sampled(u64 key0, u64 key1, u32 ppm)
@@ -60,11 +47,8 @@ static void add(struct residency *res, enum kvmm_residency_kind kind, u64 since_
 {
 	struct kvmm_residency_stat *hist = &res->hist[kind];
 	u64 ns = now_ns > since_ns ? now_ns - since_ns : 0;
-	u32 i = 0;
 
-	while (i < KVMM_RESIDENCY_BOUNDS && ns > bounds[i])
-		i++;
-	kv_fetch_add(&hist->bucket[i], 1);
+	kv_fetch_add(&hist->bucket[kv_age_bucket(ns)], 1);
 	kv_fetch_add(&hist->sum_ns, ns);
 }
 

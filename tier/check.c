@@ -161,6 +161,15 @@ static int check_counts(const struct kvmm_tier *tier, const struct recount *re)
 	return 0;
 }
 
+static int check_ages(const struct kvmm_tier *tier)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
+		nr += tier->evict_age.bucket[i];
+	return nr == tier->evicted ? 0 : complain(tier, "ages at eviction", nr);
+}
+
 static int check_below(const struct kvmm_tier *tier)
 {
 	const struct below *below = tier->below;
@@ -189,6 +198,8 @@ static int check(struct kvmm_tier *tier)
 		err = check_zones(tier, &re);
 	if (!err)
 		err = check_below(tier);
+	if (!err)
+		err = check_ages(tier);
 	return err ? err : check_counts(tier, &re);
 }
 

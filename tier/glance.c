@@ -49,6 +49,8 @@ int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance)
 		.stored = kv_peek(&tier->stored), .evicted = kv_peek(&tier->evicted),
 		.lost = kv_peek(&tier->lost),
 	};
+	kv_peek_copy(&glance->stat.hit_age, &tier->hit_age, sizeof(tier->hit_age));
+	kv_peek_copy(&glance->stat.evict_age, &tier->evict_age, sizeof(tier->evict_age));
 	for (u32 i = NOBODY + 1; i < NR_OWNERS; i++)
 		glance->stat.clients += kv_peek(&tier->owner[i].number) != NOBODY;
 	add_chunks(tier, &glance->stat);

@@ -281,6 +281,7 @@ static void fill_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat)
 		.pinned = tier->pinned, .chunks = tier->nr_chunks, .unit_bytes = tier->unit_bytes,
 		.metadata_bytes = tier->metadata_bytes, .stored = tier->stored,
 		.evicted = tier->evicted, .lost = tier->lost,
+		.hit_age = tier->hit_age, .evict_age = tier->evict_age,
 	};
 	if (tier->below) {
 		stat->demoted = tier->below->demoted;

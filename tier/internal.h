@@ -16,6 +16,7 @@
 #include <kv/err.h>
 #include <kv/fork.h>
 #include <kv/hash.h>
+#include <kv/latency.h>
 #include <kv/lock.h>
 #include <kv/registry_feed.h>
 #include <kv/tier.h>
@@ -141,6 +142,8 @@ struct kvmm_tier {
 	u64			stored;		/* ->lock */
 	u64			evicted;	/* ->lock */
 	u64			lost;		/* ->lock; evicted, and the store has no copy */
+	struct kvmm_residency_stat hit_age;	/* ->lock */
+	struct kvmm_residency_stat evict_age;	/* ->lock; as many as ->evicted */
 	struct below		*below;		/* see below.h; fixed before there are clients; NULL: none */
 	struct link		link[2];	/* down, up */
 	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is nobody */

@@ -132,6 +132,7 @@ static void evict(struct kvmm_tier *tier, u32 index)
 	client_lost(tier, slot);
 	tier->blocks--;
 	tier->evicted++;
+	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
 	tier->news++;
 	tier->lost += tier->below && !(slot->flags & SLOT_BELOW);
 	tier->owner[slot->owner].blocks--;
@@ -468,15 +469,17 @@ bool kv_tier_sum(struct kv_tier_client *client, struct kv_tier_slot handle, u64 
 	return has;
 }
 
-u64 kv_tier_since(struct kv_tier_client *client, struct kv_tier_slot handle)
+u64 kv_tier_hit(struct kv_tier_client *client, struct kv_tier_slot handle)
 {
 	struct kvmm_tier *tier = client->tier;
 	const struct tslot *slot;
-	u64 since;
+	u64 now, since;
 
 	kv_lock(&tier->lock);
+	now = kv_tier_now(tier);
 	slot = tslot_of(tier, handle);
-	since = slot ? slot->since_ns : 0;
+	since = slot ? slot->since_ns : now;
+	kv_age_add(&tier->hit_age, since, now, 1);
 	kv_unlock(&tier->lock);
-	return since;
+	return now - min(now, since);
 }

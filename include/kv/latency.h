@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counting into <kvmm/latency.h>. */
+/* Counting into <kvmm/latency.h> and <kvmm/residency.h>. */
 #ifndef KV_LATENCY_H
 #define KV_LATENCY_H
 
 #include <kvmm/latency.h>
+#include <kvmm/residency.h>
 
 #include <kv/types.h>
 
 /* The caller has the histogram's lock. */
 void kv_latency_add(struct kvmm_latency_stat *stat, u64 ns);
+
+/* Where an age goes. */
+u32 kv_age_bucket(u64 ns);
+/* @nr of the same age, 0 if the clock is told to go back. The caller has the histogram's lock. */
+void kv_age_add(struct kvmm_residency_stat *stat, u64 since_ns, u64 now_ns, u64 nr);
 
 #endif /* KV_LATENCY_H */

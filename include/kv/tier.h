@@ -221,8 +221,8 @@ bool kv_tier_may_hold(struct kv_tier_client *client, struct kv_tier_slot slot,
 bool kv_tier_has(struct kv_tier_client *client, struct kv_tier_slot slot);
 /* Checksum of a slot that the caller reads: false if it has none. */
 bool kv_tier_sum(struct kv_tier_client *client, struct kv_tier_slot slot, u64 *sum);
-/* When it became READY. */
-u64 kv_tier_since(struct kv_tier_client *client, struct kv_tier_slot slot);
+/* A load has been served from it: for how long it has been READY, which is counted. */
+u64 kv_tier_hit(struct kv_tier_client *client, struct kv_tier_slot slot);
 
 /* Up to @max names of the client that have gone from the tier; how many. */
 u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names, u32 max);

@@ -21,6 +21,7 @@
 #ifndef KVMM_DISK_H
 #define KVMM_DISK_H
 
+#include <kvmm/residency.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -448,6 +449,9 @@ KVMM_API int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cur
  * @read_only: too many writes failed: nothing is written any more
  * @has_ring: io_uring is in use
  * @is_direct: O_DIRECT is in use
+ * @hit_age: of each record that was read: for how long its segment had been written to; since the
+ *	opening of the store if that was earlier
+ * @evict_age: the same of each record that was lost when its segment was used again
  */
 struct kvmm_disk_stat {
 	size_t size;
@@ -486,6 +490,8 @@ struct kvmm_disk_stat {
 	uint32_t has_ring;
 	uint32_t is_direct;
 	uint32_t reserved;
+	struct kvmm_residency_stat hit_age;
+	struct kvmm_residency_stat evict_age;
 };
 
 /** kvmm_disk_stat() - numbers of a store. Context: any thread. Return: 0; -EINVAL. */

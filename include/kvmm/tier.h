@@ -43,6 +43,7 @@
 
 #include <kvmm/cache.h>
 #include <kvmm/latency.h>
+#include <kvmm/residency.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -707,6 +708,8 @@ KVMM_API int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_clie
  * @demoted_bytes, @promoted_bytes: what they moved
  * @demote_ns, @promote_ns: the time that each of them took, added up
  * @sim_blocks, @sim_dropped: of a simulated disk: blocks that it has, and that had to go for others
+ * @hit_age: of each block that was loaded from here: how long its copy had been readable
+ * @evict_age: the same of each copy that had to go
  */
 struct kvmm_tier_stat {
 	uint32_t units;
@@ -732,6 +735,8 @@ struct kvmm_tier_stat {
 	uint64_t promote_ns;
 	uint64_t sim_blocks;
 	uint64_t sim_dropped;
+	struct kvmm_residency_stat hit_age;
+	struct kvmm_residency_stat evict_age;
 };
 
 /** kvmm_tier_stat() - as kvmm_tier_client_stat(). Return: 0; -EINVAL, -ECHILD. */

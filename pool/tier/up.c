@@ -547,14 +547,13 @@ static u32 hand_out(struct kvmm_pool *pool, struct lower *lower, struct item *it
 
 static void count_up(struct lower *lower, const struct item *item)
 {
-	u64 since = kv_tier_since(lower->client, item->slot);
-
 	kv_probe3(load, lower->client, 1u, lower->block_bytes);
 	lower->stat.loads++;
 	lower->stat.load_bytes += lower->block_bytes;
 	/* What comes from further below has been in the host tier for a moment only. */
-	lower->stat.reloads += !item->is_fetched &&
-			       kv_tier_now(lower->tier) - since < lower->config.reload_ns;
+	if (!item->is_fetched)
+		lower->stat.reloads += kv_tier_hit(lower->client, item->slot) <
+				       lower->config.reload_ns;
 }
 
 /* It is registered, with a reference of ours. */

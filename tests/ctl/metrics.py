@@ -30,7 +30,7 @@ NOT_RECOUNTED = {
         kvmm_metadata_bytes kvmm_slab_metadata_bytes""",
     "no disk here goes wrong, or is full; tests/disk counts them": """
         kvmm_disk_file_bytes kvmm_disk_read_only kvmm_disk_missed_records kvmm_disk_damaged_records
-        kvmm_disk_reclaimed_segments kvmm_disk_dropped_records kvmm_disk_reinserted_records
+        kvmm_disk_reclaimed_segments kvmm_disk_evict_age_seconds kvmm_disk_dropped_records kvmm_disk_reinserted_records
         kvmm_disk_read_errors kvmm_disk_write_errors kvmm_disk_sync_errors kvmm_disk_full_segments""",
 }
 
@@ -155,19 +155,21 @@ def recount(table):
 
 def histograms(samples):
     for family in ("block_lifetime", "block_idle_before_evict", "block_reuse_gap", "block_hit_age",
-                   "queue_wait", "make_room", "offload_copy", "load_copy", "disk_read"):
+                   "queue_wait", "make_room", "offload_copy", "load_copy", "disk_read",
+                   "tier_hit_age", "tier_evict_age", "disk_hit_age", "disk_evict_age"):
         name = f"kvmm_{family}_seconds"
         rows = {}
         for (sample, labels), number in samples.items():
             if sample == name + "_bucket":
-                row = dict(labels)
-                rows.setdefault(row["pool"], []).append((float(row["le"]), number))
-        for pool, row in rows.items():
+                bound = dict(labels)["le"]
+                rows.setdefault(labels - {("le", bound)}, []).append((float(bound), number))
+        check(rows, f"{name} has samples")
+        for whose, row in rows.items():
             row.sort()
-            check(len(row) == 22 and row[-1][0] == float("inf"), f"{name} {pool}: {len(row)} buckets")
-            check([n for _, n in row] == sorted(n for _, n in row), f"{name} {pool} is cumulative")
-            count = [n for (s, l), n in samples.items() if s == name + "_count" and ("pool", pool) in l]
-            check(count == [row[-1][1]], f"{name} {pool}: {count}")
+            check(len(row) == 22 and row[-1][0] == float("inf"), f"{name} {whose}: {len(row)} buckets")
+            check([n for _, n in row] == sorted(n for _, n in row), f"{name} {whose} is cumulative")
+            count = samples.get((name + "_count", whose))
+            check(count == row[-1][1], f"{name} {whose}: {count}")
     for way in ("offload", "load"):
         sums = {l: n for (s, l), n in samples.items() if s == f"kvmm_{way}_copy_seconds_sum"}
         totals = {l: n for (s, l), n in samples.items() if s == f"kvmm_{way}_seconds_total"}

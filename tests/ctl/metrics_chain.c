@@ -32,7 +32,7 @@ static char folder[512];
 static u8 place[NR_NAMES];
 
 static struct {
-	u64 offloads, present, loads, hits, misses, pendings, shared, aborted, refused;
+	u64 offloads, present, loads, host_loads, hits, misses, pendings, shared, aborted, refused;
 	u64 promoted, forgotten, lost, wiped;
 } count;
 
@@ -182,8 +182,10 @@ static void go_up(u32 first, u32 nr)
 		return;
 	if (begin_load(first, nr, &op))
 		return see_reads(first, nr, levels);
-	for (u32 i = 0; i < nr; i++)
+	for (u32 i = 0; i < nr; i++) {
 		count.promoted += levels[i] == KVMM_TIER_DISK;
+		count.host_loads += levels[i] == KVMM_TIER_HOST;
+	}
 	count.loads += nr;
 	if (two) {
 		match(first, nr, answers, later);
@@ -290,6 +292,7 @@ static void expect_disk(void)
 	expect_tier("kvmm_disk_written_bytes_total", TIER, written * BYTES);
 	expect_tier("kvmm_tier_demoted_blocks_total", TIER, written);
 	expect_tier("kvmm_disk_read_records_total", TIER, count.promoted);
+	expect_tier("kvmm_disk_hit_age_seconds_count", TIER, count.promoted);
 	expect_tier("kvmm_disk_read_bytes_total", TIER, count.promoted * BYTES);
 	expect_tier("kvmm_disk_pending_records", TIER, 0);
 	expect_tier("kvmm_disk_max_bytes", TIER, MAX_BYTES);
@@ -308,6 +311,8 @@ static void expect_host(void)
 	expect_tier("kvmm_tier_capacity_units", TIER, NR_UNITS);
 	expect_tier("kvmm_tier_stored_blocks_total", TIER, stored);
 	expect_tier("kvmm_tier_evicted_blocks_total", TIER, stored - here - count.forgotten);
+	expect_tier("kvmm_tier_evict_age_seconds_count", TIER, stored - here - count.forgotten);
+	expect_tier("kvmm_tier_hit_age_seconds_count", TIER, count.host_loads);
 	expect_tier("kvmm_tier_lost_blocks_total", TIER, count.lost);
 	expect_tier("kvmm_tier_promoted_blocks_total", TIER, count.promoted);
 	expect("kvmm_below_blocks", NAME, ",tier=\"" TIER "\"", here);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/mem.h>
 
 #include "util.h"
@@ -159,6 +160,40 @@ Test(disk, the_oldest_records_make_way_and_the_file_does_not_grow)
 	cr_expect_eq(nr_readable(90, 10), 10, "the youngest are there");
 	cr_expect_eq(nr_readable(0, 20), 0, "the oldest are not");
 	cr_expect_eq(sim.bytes, MAX_BYTES);
+}
+
+static u64 told_ns;
+
+static u64 told_clock(void *ctx)
+{
+	(void)ctx;
+	return told_ns;
+}
+
+/* Record 0 is read at 40 s; at 70 s its segment is used again. */
+Test(disk, how_old_records_are_when_they_are_read_and_lost_is_known)
+{
+	struct kv_env_ops env = kv_env_system;
+	struct kvmm_disk_stat stat;
+	u32 next = 1;
+
+	env.clock_ns = told_clock;
+	kv_env_set(&env);
+	reopen();
+	write_all(0, 1);
+	told_ns = 40000000000ull;
+	cr_expect_eq(disk_test_read(disk, 0), 0);
+	stat = disk_test_stat(disk);
+	cr_expect_eq(stat.hit_age.sum_ns, told_ns);
+	cr_expect_eq(stat.hit_age.bucket[15], 1, "above 30 s, up to 60 s");
+	told_ns = 70000000000ull;
+	while (!stat.nr_dropped) {
+		write_all(next++, 1);
+		stat = disk_test_stat(disk);
+	}
+	cr_expect_eq(stat.evict_age.sum_ns, stat.nr_dropped * told_ns);
+	cr_expect_eq(stat.evict_age.bucket[16], stat.nr_dropped, "above 60 s, up to 120 s");
+	kv_env_set(NULL);
 }
 
 Test(disk, what_is_read_often_goes_along)

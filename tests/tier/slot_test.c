@@ -5,6 +5,8 @@
 #include "tests/tier/util.h"
 #include "tier/internal.h"
 
+#define S	1000000000ull
+
 static const kvmm_domain_t domain = { 1, 2, 3 };
 
 static struct kv_tier_client *join(struct kvmm_tier *tier, u64 layout, u32 min_units, u32 max_units)
@@ -14,6 +16,26 @@ static struct kv_tier_client *join(struct kvmm_tier *tier, u64 layout, u32 min_u
 		.plane = &plane, .nr_planes = 1, .block_bytes = TEST_BLOCK_BYTES, .layout = layout,
 		.min_units = min_units, .max_units = max_units,
 	};
+	struct kv_tier_client *client;
+
+	cr_assert_eq(kv_tier_join(tier, &attr, &client), 0);
+	return client;
+}
+
+static struct kvmm_tier *make_told_tier(u32 nr)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	attr.capacity_blocks = nr;
+	attr.flags = KVMM_TIER_TOLD_CLOCK;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
+	return tier;
+}
+
+static struct kv_tier_client *join_ids(struct kvmm_tier *tier)
+{
+	struct kv_tier_client_attr attr = { .layout = 7 };
 	struct kv_tier_client *client;
 
 	cr_assert_eq(kv_tier_join(tier, &attr, &client), 0);
@@ -159,6 +181,31 @@ Test(slot, the_one_used_longest_ago_goes)
 	cr_expect(has(client, 1));
 	cr_expect_not(has(client, 2));
 	cr_expect_eq(tier_of(tier).evicted, 1);
+	kv_tier_leave(client);
+	end(tier);
+}
+
+/* 1 is loaded at an age of 40 s and kept; 2 goes at 70 s. */
+Test(slot, how_old_copies_are_when_they_are_loaded_and_go_is_known)
+{
+	struct kvmm_tier *tier = make_told_tier(2);
+	struct kv_tier_client *client = join_ids(tier);
+	struct kv_tier_slot slot;
+	struct kvmm_tier_stat stat;
+
+	store(client, 1);
+	store(client, 2);
+	cr_assert_eq(kvmm_tier_clock(tier, 40 * S), 0);
+	cr_assert_eq(find(client, 1, KV_TIER_READ, &slot), KVMM_TIER_HIT);
+	cr_expect_eq(kv_tier_hit(client, slot), 40 * S);
+	kv_tier_put(client, slot);
+	cr_assert_eq(kvmm_tier_clock(tier, 70 * S), 0);
+	store(client, 3);
+	stat = tier_of(tier);
+	cr_expect_eq(stat.hit_age.sum_ns, 40 * S);
+	cr_expect_eq(stat.hit_age.bucket[15], 1, "above 30 s, up to 60 s");
+	cr_expect_eq(stat.evict_age.sum_ns, 70 * S);
+	cr_expect_eq(stat.evict_age.bucket[16], 1, "above 60 s, up to 120 s");
 	kv_tier_leave(client);
 	end(tier);
 }

@@ -8,6 +8,8 @@
  */
 #include <string.h>
 
+#include <kv/env.h>
+
 #include "internal.h"
 
 int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec)
@@ -45,6 +47,7 @@ static int find(struct kvmm_disk *disk, struct disk_rec *rec)
 	rec->segment = entry->segment;
 	rec->page = entry->page;
 	rec->seq = disk->seg[entry->segment].seq;
+	rec->since_ns = disk->seg[entry->segment].since_ns;
 	rec->is_placed = true;
 	rec->wants_bounce = !is_direct(disk, rec);
 	disk->count.nr_copied += rec->wants_bounce;
@@ -123,6 +126,7 @@ static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 		return err;
 	}
 	disk->count.nr_got++;
+	kv_age_add(&disk->count.hit_age, rec->since_ns, kv_clock_ns(), 1);
 	disk->count.got_bytes += rec->bytes;
 	if (entry)
 		disk_index_set_value(&disk->index, entry, entry->value + 1);

@@ -24,6 +24,7 @@
 #include <kv/disk.h>
 #include <kv/file.h>
 #include <kv/fork.h>
+#include <kv/latency.h>
 #include <kv/lock.h>
 #include <kv/types.h>
 #include <kvmm/tier.h>
@@ -141,6 +142,7 @@ enum disk_seg_state {
 /* All under the store's lock. */
 struct disk_seg {
 	u64			seq;
+	u64			since_ns;	/* it is written to since; or the store is open */
 	u32			state;		/* enum disk_seg_state */
 	u32			used_pages;	/* the head included; while open */
 	u32			nr_entries;	/* in the index */
@@ -176,6 +178,7 @@ struct disk_rec {
 	struct kvmm_disk_name	name;		/* get: what has to be found there */
 	struct disk_fp		fp;
 	u64			seq;		/* of the segment when the place was looked up */
+	u64			since_ns;	/* get: the same */
 	char			*data;		/* caller's */
 	char			*bounce;	/* ours, page aligned; NULL: data serves */
 	struct kv_disk_record	*header;	/* its page */
@@ -249,6 +252,8 @@ struct disk_counts {
 	u64 nr_put, put_bytes, nr_got, got_bytes, nr_missed, nr_overtaken, nr_damaged, nr_foreign,
 	    nr_found, nr_scanned, nr_reclaimed, nr_dropped, nr_reinserted, nr_copied, nr_buffered,
 	    nr_read_errors, nr_write_errors, nr_sync_errors, nr_no_room, nr_unsealed, open_ns;
+	struct kvmm_residency_stat hit_age;	/* as many as nr_got */
+	struct kvmm_residency_stat evict_age;	/* as many as nr_dropped */
 };
 
 /* Where things are; fixed at opening. */

@@ -291,6 +291,7 @@ static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan, u32 nr)
 		if (disk_scan_head(scan, i))
 			continue;
 		disk->seg[i].seq = scan->seq;
+		disk->seg[i].since_ns = kv_clock_ns();
 		disk->seq = max(disk->seq, scan->seq);
 	}
 }

@@ -20,6 +20,7 @@
  */
 #include <string.h>
 
+#include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
@@ -273,6 +274,7 @@ static void empty_segment(struct kvmm_disk *disk, u32 segment)
 		disk_drain_end(disk);
 	disk->count.nr_reclaimed++;
 	disk->count.nr_dropped += seg->nr_entries;
+	kv_age_add(&disk->count.evict_age, seg->since_ns, kv_clock_ns(), seg->nr_entries);
 	while (seg->nr_entries && i < index->nr_slots) {
 		struct disk_entry *entry = &index->entry[i];
 
@@ -380,6 +382,7 @@ static int open_segment(struct kvmm_disk *disk, u32 segment)
 		return err;
 	}
 	seg->state = SEG_OPEN;
+	seg->since_ns = kv_clock_ns();
 	seg->used_pages = 1;
 	seg->failed = false;
 	disk->open = segment;
@@ -460,6 +463,23 @@ static int check_segment(struct kvmm_disk *disk, u32 segment, u32 nr_entries)
 	return seg->seq > disk->seq ? broken("one is from the future") : 0;
 }
 
+static u64 nr_ages(const struct kvmm_residency_stat *ages)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
+		nr += ages->bucket[i];
+	return nr;
+}
+
+static int check_ages(const struct disk_counts *count)
+{
+	if (nr_ages(&count->hit_age) != count->nr_got ||
+	    nr_ages(&count->evict_age) != count->nr_dropped)
+		return broken("ages of records");
+	return 0;
+}
+
 int disk_segments_check(struct kvmm_disk *disk)
 {
 	u32 nr = disk->shape.nr_segments, *entries = kv_alloc_array(nr, sizeof(*entries));
@@ -472,6 +492,8 @@ int disk_segments_check(struct kvmm_disk *disk)
 		err = check_segment(disk, i, entries[i]);
 	if (!err && disk->file_bytes > disk->max_bytes)
 		err = broken("the file is too long");
+	if (!err)
+		err = check_ages(&disk->count);
 	kv_free(entries);
 	return err;
 }

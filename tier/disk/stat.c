@@ -59,6 +59,8 @@ static void fill_counts(const struct disk_counts *count, struct kvmm_disk_stat *
 	stat->nr_no_room = count->nr_no_room;
 	stat->nr_unsealed = count->nr_unsealed;
 	stat->open_ns = count->open_ns;
+	stat->hit_age = count->hit_age;
+	stat->evict_age = count->evict_age;
 }
 
 /* Places of all this are fixed: ->seg and ->index are changed where they lie. */
