@@ -197,7 +197,6 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 	}
 	charge(control, peer, start);
 	peer->nr_requests++;
-	peer->heard_ns = now;
 	peer_answer(peer, err, now);
 	count(&control->stat.requests, 1);
 	count(&control->stat.errors, !!err);
@@ -206,7 +205,7 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 /* The buffer is full, and has no end of line: whatever comes next cannot be told from it. */
 static bool is_too_long(const struct kv_peer *peer)
 {
-	return peer->nr_in == sizeof(peer->in) && !peer->nr_line && !peer_talks(peer);
+	return peer->nr_in == sizeof(peer->in) && !peer->nr_line;
 }
 
 static void refuse_line(struct kvmm_control *control, struct kv_peer *peer, u64 now)

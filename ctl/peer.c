@@ -62,9 +62,8 @@ static int receive(struct kv_peer *peer)
 	close_all(fds, nr_fds);
 	if (is_passing(nr))
 		return 0;
-	if (nr < 0)
-		return nr;
-	peer->at_end = !nr;
+	if (nr <= 0)
+		return nr ? nr : -ECONNRESET;
 	peer->nr_in += nr;
 	find_line(peer);
 	return 0;
@@ -111,8 +110,6 @@ int peer_move(struct kv_peer *peer, u64 now_ns, u64 *nr_bytes)
 		err = send_all(peer, now_ns, nr_bytes);
 	if (!err && peer->ready & KV_SOCK_IN && !peer_talks(peer))
 		err = receive(peer);
-	if (!err && peer->at_end && !peer_talks(peer) && !peer->nr_line)
-		err = -ECONNRESET;
 	return err;
 }
 
@@ -153,5 +150,5 @@ u32 peer_wants(const struct kv_peer *peer)
 {
 	if (peer_talks(peer))
 		return KV_SOCK_OUT;
-	return peer->nr_line || peer->at_end ? 0 : KV_SOCK_IN;
+	return peer->nr_line ? 0 : KV_SOCK_IN;
 }

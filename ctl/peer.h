@@ -24,7 +24,6 @@ struct kv_peer {
 	int		fd;			/* ours */
 	u32		wants;			/* KV_SOCK_* that it is watched for */
 	u32		ready;			/* KV_SOCK_* of this round */
-	bool		at_end;			/* nothing more will come */
 	bool		is_last;		/* close it when all is sent */
 
 	char		in[KVMM_CONTROL_REQUEST_BYTES];
@@ -38,7 +37,7 @@ struct kv_peer {
 
 	u64		nr_requests;
 	u64		came_ns;
-	u64		heard_ns;		/* of the last whole request, or the end of its answer */
+	u64		heard_ns;		/* when it came, or of the end of the last answer */
 	u64		took_ns;		/* when it last took something of an answer */
 	u64		due_ns;			/* the next request may come then, less a second's worth */
 };

@@ -9,6 +9,7 @@
 #include <kv/mem.h>
 
 #include "ctl/control.h"
+#include "pool/internal.h"
 #include "tests/ctl/control_util.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
@@ -310,6 +311,62 @@ Test(command, no_name_stands_in_the_table_twice)
 			cr_expect_eq(nr, 1, "%s", one->name);
 			cr_expect(one->help && one->args && one->fn);
 		}
+}
+
+/* ---- words, and how old an answer may be ---- */
+
+Test(command, words_are_cut_at_blanks_and_counted)
+{
+	char line[256] = "leaks", *end = line + 5;
+
+	has(ask(control, fd, "stat \t\talpha"), "ok ");
+	has(ask(control, fd, "compact-plan alpha want="), "'' is no number from 0 to ");
+	has(ask(control, fd, "leaks alpha 18446744073709551616"), "is no number from 0 to ");
+	for (u32 i = 0; i < KV_CONTROL_ARGS; i++, end += 2)
+		strcpy(end, " 1");
+	has(ask(control, fd, line), "there is no pool '1'");
+	strcpy(end, " 1");
+	cr_expect_str_eq(ask(control, fd, line), "err 7 14\ntoo many words");
+	has(ask(control, fd, "leaks alpha 1 1 1"), "err 22 ");
+	has(ask(control, fd, "leaks alpha 1 1 1"), "usage: leaks POOL");
+}
+
+/* Lines that allocators write are read once a millisecond, however often somebody asks. */
+Test(command, numbers_are_those_of_the_last_millisecond)
+{
+	const struct kvmm_watermarks direct = { 1, 2, 9 };
+	struct kvmm_watermarks now;
+
+	fake_env_advance(&fake, 1000000);
+	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t16\t");
+	cache_keys(alpha, 1, 3);
+	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t16\t");
+	fake_env_advance(&fake, 1000000);
+	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t13\t");
+	/* Who steers goes by what is, and is seen at once. */
+	cr_assert_eq(kvmm_watermarks_set(alpha, &direct), 0);
+	has(ask(control, fd, "set alpha watermark_low 3"), "watermark_low\t2\t3\n");
+	cr_assert_eq(kvmm_watermarks(alpha, &now), 0);
+	cr_expect_eq(now.min, 1);
+	cr_expect_eq(now.low, 3);
+	cr_expect_eq(now.high, 9);
+	has(ask(control, fd, "config alpha watermark_low"), "watermark_low\t3\t");
+}
+
+Test(command, a_pool_that_is_damaged_is_an_error_each_time)
+{
+	kv_lock(&alpha->lock);
+	pool_poison(alpha);
+	kv_unlock(&alpha->lock);
+	for (u32 i = 0; i < 2; i++) {
+		has(ask(control, fd, "stat alpha"), "err 117 ");
+		has(ask(control, fd, "stat alpha"), kvmm_strerror(-EUCLEAN));
+		has(ask(control, fd, "stat"), "err 117 ");
+		has(ask(control, fd, "stat beta"), "ok ");
+	}
+	cr_assert_eq(kvmm_control_remove_pool(control, alpha), 0);
+	kvmm_pool_destroy(alpha);
+	alpha = make_cache(16, "lru");
 }
 
 /* ---- want of memory, and of the system's help ---- */

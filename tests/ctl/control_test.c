@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <kv/mem.h>
+#include <kv/sys.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"
@@ -105,7 +106,8 @@ Test(control, what_is_no_request_is_refused_in_words)
 	cr_expect_str_eq(ask(control, fd, "pools alpha"), "err 22 13\nusage: pools ");
 	cr_expect_str_eq(ask(control, fd, "stat beta"), "err 2 23\nthere is no pool 'beta'");
 	cr_expect_str_eq(ask(control, fd, "pools\x01"), "err 22 15\nthat is no text");
-	cr_expect_eq(counts().errors, 5);
+	cr_expect_str_eq(ask(control, fd, "pools\x7f"), "err 22 15\nthat is no text");
+	cr_expect_eq(counts().errors, 6);
 	close(fd);
 }
 
@@ -138,12 +140,20 @@ Test(control, a_last_line_is_answered_though_nothing_more_will_come)
 Test(control, pools_come_and_go)
 {
 	struct kvmm_pool *other = make_pool(4);
+	char name[KVMM_CONTROL_NAME + 1];
 	int fd = visitor(control);
 
 	cr_expect_eq(kvmm_control_add_pool(control, "alpha", other), -EEXIST);
 	cr_expect_eq(kvmm_control_add_pool(control, "beta", pool), -EEXIST);
 	cr_expect_eq(kvmm_control_add_pool(control, "a b", other), -EINVAL);
 	cr_expect_eq(kvmm_control_add_pool(control, "-", other), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(control, "a\x7f", other), -EINVAL);
+	memset(name, 'n', sizeof(name));
+	name[KVMM_CONTROL_NAME] = '\0';
+	cr_expect_eq(kvmm_control_add_pool(control, name, other), -EINVAL);
+	name[KVMM_CONTROL_NAME - 1] = '\0';
+	cr_expect_eq(kvmm_control_add_pool(control, name, other), 0);
+	cr_expect_eq(kvmm_control_remove_pool(control, other), 0);
 	cr_expect_eq(kvmm_control_add_pool(control, "Aleph", other), 0);
 	cr_expect_str_eq(ask(control, fd, "pools"), "ok 20\n#pool:s\nAleph\nalpha\n");
 	cr_expect_eq(kvmm_control_remove_pool(control, other), 0);
@@ -273,8 +283,10 @@ Test(control, too_many_clients_are_told_so)
 
 	attr.max_clients = 3;
 	open_anew(&attr);
-	for (u32 i = 0; i < 3; i++)
+	for (u32 i = 0; i < 3; i++) {
 		fd[i] = visitor(control);
+		fake_env_advance(&fake, 1000000);
+	}
 	late = connect_to(control);
 	control_settle(control);
 	cr_expect_str_eq(hear(late), "err 11 17\ntoo many clients\n");
@@ -287,6 +299,7 @@ Test(control, too_many_clients_are_told_so)
 	fake_env_advance(&fake, 1001 * 1000000ull);
 	late = visitor(control);
 	cr_expect(is_closed(fd[1]));
+	cr_expect_eq(counts().dropped, 1);
 	cr_expect_str_eq(ask(control, fd[2], "pools"), "ok 14\n#pool:s\nalpha\n");
 	for (u32 i = 0; i < 3; i++)
 		close(fd[i]);
@@ -478,9 +491,127 @@ Test(control, a_forked_child_has_nothing_to_do_with_it)
 static int open_bad(struct kvmm_control_attr attr)
 {
 	struct kvmm_control *other;
+	int err;
 
 	attr.dir = folder;
-	return kvmm_control_open(&attr, &other);
+	attr.name = attr.name ? attr.name : "other";
+	err = kvmm_control_open(&attr, &other);
+	if (!err)
+		kvmm_control_close(other);
+	return err;
+}
+
+Test(control, numbers_out_of_range_are_refused)
+{
+	static const struct { u32 at; u32 good; u32 bad; } rows[] = {
+#define ROW(field, good, bad) { offsetof(struct kvmm_control_attr, field), good, bad }
+		ROW(max_clients, 1, 0), ROW(max_clients, 1024, 1025),
+		ROW(max_rate, 1, 0), ROW(max_rate, 1000000, 1000001),
+		ROW(idle_ms, 1, 0), ROW(output_ms, 1, 0),
+		ROW(max_answer_bytes, 4096, 4095), ROW(max_answer_bytes, 1u << 30, (1u << 30) + 1),
+		ROW(reserved, 0, 1), ROW(flags, KVMM_CONTROL_READ_ONLY, 4),
+#undef ROW
+	};
+	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
+
+	for (u32 i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct kvmm_control_attr attr = preset;
+
+		memcpy((char *)&attr + rows[i].at, &rows[i].good, sizeof(u32));
+		cr_expect_eq(open_bad(attr), 0, "%u", i);
+		memcpy((char *)&attr + rows[i].at, &rows[i].bad, sizeof(u32));
+		cr_expect_eq(open_bad(attr), -EINVAL, "%u", i);
+	}
+}
+
+Test(control, a_name_is_the_name_of_a_file_and_nothing_else)
+{
+	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control_attr attr = preset;
+	char name[KVMM_CONTROL_NAME + 1];
+
+	attr.name = "a b";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr.name = "a/b";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr.name = "";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	memset(name, 'n', sizeof(name));
+	name[KVMM_CONTROL_NAME] = '\0';
+	attr.name = name;
+	cr_expect_eq(open_bad(attr), -EINVAL);
+}
+
+Test(control, an_older_caller_gets_the_counts_he_has_room_for)
+{
+	u64 room[3] = { 2 * sizeof(u64), 7, 7 };
+
+	cr_expect_eq(kvmm_control_stat(control, (void *)room), 0);
+	cr_expect_eq(room[1], 0);
+	cr_expect_eq(room[2], 7);
+	room[0] = 7;
+	cr_expect_eq(kvmm_control_stat(control, (void *)room), -EINVAL);
+}
+
+/* ---- where it is ---- */
+
+static const char *given, *mine;
+
+static const char *fake_getenv(void *ctx, const char *name)
+{
+	return !strcmp(name, "KVMM_SOCKET_DIR") ? given : !strcmp(name, "XDG_RUNTIME_DIR") ? mine : NULL;
+}
+
+static int fake_spawn(void *ctx, void (*fn)(void *arg), void *arg, void **thread)
+{
+	return -EAGAIN;
+}
+
+/* Opened there; the folder that was made for it is removed. */
+static void expect_path(const char *dir, const char *name)
+{
+	const struct kvmm_control_attr preset = KVMM_CONTROL_ATTR_INIT;
+	struct kvmm_control_attr attr = preset;
+	struct kvmm_control *other;
+	char want[160];
+
+	cr_assert_eq(kvmm_control_open(&attr, &other), 0);
+	snprintf(want, sizeof(want), "%s/%s", dir, name);
+	cr_expect_str_eq(kvmm_control_path(other), want);
+	kvmm_control_close(other);
+}
+
+Test(control, the_environment_says_where_if_nobody_else_does)
+{
+	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	struct kv_sys_ops sys = kv_sys_system;
+	struct kvmm_control *other;
+	char below[80], name[32], far[200];
+
+	sys.getenv = fake_getenv;
+	sys.spawn = fake_spawn;
+	kv_sys_set(&sys);
+	snprintf(name, sizeof(name), "kvmm-%d.sock", getpid());
+	snprintf(below, sizeof(below), "%s/kvmm", folder);
+	given = folder;
+	mine = "/nowhere";
+	expect_path(folder, name);
+	given = "";
+	mine = folder;
+	expect_path(below, name);
+	given = NULL;
+	expect_path(below, name);
+	cr_expect_eq(rmdir(below), 0);
+	memset(far, 'x', sizeof(far));
+	far[sizeof(far) - 1] = '\0';
+	given = far;
+	cr_expect_eq(kvmm_control_open(&attr, &other), -ENAMETOOLONG);
+	far[100] = '\0';
+	cr_expect_eq(kvmm_control_open(&attr, &other), -ENAMETOOLONG);
+	attr.flags = KVMM_CONTROL_THREAD;
+	attr.dir = folder;
+	cr_expect_eq(kvmm_control_open(&attr, &other), -EAGAIN, "no thread");
+	kv_sys_set(NULL);
 }
 
 Test(control, attributes_out_of_range_are_refused)
