@@ -552,6 +552,12 @@ static int classic_check(const void *engine)
 	return 0;
 }
 
+#define BUDDY_OPS									\
+	.next_free = buddy_next_free, .is_free = buddy_is_free,				\
+	.nr_free = buddy_nr_free, .nr_runs = buddy_nr_runs,				\
+	.largest = buddy_largest, .usable = buddy_usable,				\
+	.kth_largest = buddy_kth_largest, .peek = buddy_peek
+
 const struct kv_zone_ops kv_zone_buddy = {
 	.name		= "buddy",
 	.aligned	= true,
@@ -561,15 +567,8 @@ const struct kv_zone_ops kv_zone_buddy = {
 	.take_at	= classic_take_at,
 	.give		= classic_give,
 	.held		= classic_held,
-	.next_free	= buddy_next_free,
-	.is_free	= buddy_is_free,
-	.nr_free	= buddy_nr_free,
-	.nr_runs	= buddy_nr_runs,
-	.largest	= buddy_largest,
-	.usable		= buddy_usable,
-	.kth_largest	= buddy_kth_largest,
 	.check		= classic_check,
-	.peek		= buddy_peek,
+	BUDDY_OPS,
 };
 
 const struct kv_zone_ops kv_zone_buddy_trim = {
@@ -580,13 +579,6 @@ const struct kv_zone_ops kv_zone_buddy_trim = {
 	.take		= trim_take,
 	.take_at	= trim_take_at,
 	.give		= trim_give,
-	.next_free	= buddy_next_free,
-	.is_free	= buddy_is_free,
-	.nr_free	= buddy_nr_free,
-	.nr_runs	= buddy_nr_runs,
-	.largest	= buddy_largest,
-	.usable		= buddy_usable,
-	.kth_largest	= buddy_kth_largest,
 	.check		= trim_check,
-	.peek		= buddy_peek,
+	BUDDY_OPS,
 };

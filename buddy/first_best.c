@@ -217,36 +217,22 @@ static int holes_check(const void *engine)
 	return end > h->nr_blocks || nr_free != h->nr_free ? -EUCLEAN : 0;
 }
 
+#define HOLES_OPS									\
+	.metadata_bytes = holes_bytes, .init = holes_init,				\
+	.take_at = holes_take_at, .give = holes_give,					\
+	.next_free = holes_next_free, .is_free = holes_is_free,				\
+	.nr_free = holes_nr_free, .nr_runs = holes_nr_runs,				\
+	.largest = holes_largest, .usable = holes_usable,				\
+	.kth_largest = holes_kth_largest, .check = holes_check
+
 const struct kv_zone_ops kv_zone_first = {
 	.name		= "first",
-	.metadata_bytes	= holes_bytes,
-	.init		= holes_init,
 	.take		= first_take,
-	.take_at	= holes_take_at,
-	.give		= holes_give,
-	.next_free	= holes_next_free,
-	.is_free	= holes_is_free,
-	.nr_free	= holes_nr_free,
-	.nr_runs	= holes_nr_runs,
-	.largest	= holes_largest,
-	.usable		= holes_usable,
-	.kth_largest	= holes_kth_largest,
-	.check		= holes_check,
+	HOLES_OPS,
 };
 
 const struct kv_zone_ops kv_zone_best = {
 	.name		= "best",
-	.metadata_bytes	= holes_bytes,
-	.init		= holes_init,
 	.take		= best_take,
-	.take_at	= holes_take_at,
-	.give		= holes_give,
-	.next_free	= holes_next_free,
-	.is_free	= holes_is_free,
-	.nr_free	= holes_nr_free,
-	.nr_runs	= holes_nr_runs,
-	.largest	= holes_largest,
-	.usable		= holes_usable,
-	.kth_largest	= holes_kth_largest,
-	.check		= holes_check,
+	HOLES_OPS,
 };

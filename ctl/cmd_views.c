@@ -346,7 +346,14 @@ static int read_max(struct kv_control_call *call, u64 *max)
 	return call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, max) : 0;
 }
 
-static int cmd_owners(struct kv_control_call *call)
+/* What the groups are told by. */
+struct grouping {
+	const char *head;
+	bool by_seq;		/* else by owner, with what each holds */
+	void (*write)(struct kv_text *text, const struct group *group);
+};
+
+static int write_all(struct kv_control_call *call, const struct grouping *by)
 {
 	struct groups *groups;
 	u64 max;
@@ -357,36 +364,32 @@ static int cmd_owners(struct kv_control_call *call)
 	groups = kv_alloc(sizeof(*groups));
 	if (!groups)
 		return -ENOMEM;
-	err = sum_map(call->pool, groups, false);
-	if (!err)
+	err = sum_map(call->pool, groups, by->by_seq);
+	if (!err && !by->by_seq)
 		err = sum_holds(call->pool, groups);
 	if (!err) {
-		kv_text_puts(call->text, "#owner\tblocks\truns\trange_blocks\tpinned\tholds\theld\t"
-					 "age_ns\tdeadline_ns\n");
-		write_groups(call->text, groups, max, write_owner);
+		kv_text_puts(call->text, by->head);
+		write_groups(call->text, groups, max, by->write);
 	}
 	kv_free(groups);
 	return err;
 }
 
+static int cmd_owners(struct kv_control_call *call)
+{
+	static const struct grouping by = {
+		"#owner\tblocks\truns\trange_blocks\tpinned\tholds\theld\tage_ns\tdeadline_ns\n",
+		false, write_owner };
+
+	return write_all(call, &by);
+}
+
 static int cmd_sequences(struct kv_control_call *call)
 {
-	struct groups *groups;
-	u64 max;
-	int err = read_max(call, &max);
+	static const struct grouping by = {
+		"#seq\tblocks\truns\tpinned\ttenant\tage_ns\towner\n", true, write_sequence };
 
-	if (err)
-		return err;
-	groups = kv_alloc(sizeof(*groups));
-	if (!groups)
-		return -ENOMEM;
-	err = sum_map(call->pool, groups, true);
-	if (!err) {
-		kv_text_puts(call->text, "#seq\tblocks\truns\tpinned\ttenant\tage_ns\towner\n");
-		write_groups(call->text, groups, max, write_sequence);
-	}
-	kv_free(groups);
-	return err;
+	return write_all(call, &by);
 }
 
 static int cmd_holds(struct kv_control_call *call)

@@ -135,14 +135,7 @@ static bool try_row(struct evacuation *e, const struct row *row)
 
 	skip_window(e, row);
 	for (u32 k = 0; k < nr; k++) {
-		const struct kv_item *item = &e->req->items[(u32)e->order[k]];
-		u32 dst = bins_take(e->bins, item->nr);
-
-		if (dst != KV_NONE)
-			plan_move(e->req, e->plan, item, dst);
-		else if (drop_price(e->req, item) != NEVER)
-			plan_drop(e->req, e->plan, item);
-		else
+		if (!plan_place(e->req, e->plan, e->bins, &e->req->items[(u32)e->order[k]]))
 			return false;
 	}
 	return e->plan->cost_ns < e->below &&

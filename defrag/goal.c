@@ -2,6 +2,7 @@
 /* One door to the planners of all goals, and what they share. */
 #include <string.h>
 
+#include "bins.h"
 #include "goal.h"
 
 #define NR_DIGITS	256u
@@ -51,6 +52,20 @@ void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 	plan->moves[plan->nr_moves++] = (struct kv_move){ item->start, dst, item->nr };
 	plan->nr_blocks += item->nr;
 	plan->cost_ns += copy_price(req, item);
+}
+
+bool plan_place(const struct kv_plan_req *req, struct kv_plan *plan, struct bins *bins,
+		const struct kv_item *item)
+{
+	u32 dst = bins_take(bins, item->nr);
+
+	if (dst != KV_NONE)
+		plan_move(req, plan, item, dst);
+	else if (drop_price(req, item) != NEVER)
+		plan_drop(req, plan, item);
+	else
+		return false;
+	return true;
 }
 
 /* ---- a run ---- */

@@ -71,6 +71,12 @@ void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item,
 	       u32 dst);
 
+struct bins;
+
+/* Into a hole of @bins, or lost if there is none and it may be; false: neither. */
+bool plan_place(const struct kv_plan_req *req, struct kv_plan *plan, struct bins *bins,
+		const struct kv_item *item);
+
 /* Parts of scratch memory, one behind the other: where the next one begins. */
 static inline size_t scratch_part(size_t *bytes, size_t nr, size_t size)
 {

@@ -388,20 +388,6 @@ static void bar(struct emptying *e, const struct kv_item *item)
 	}
 }
 
-/* One that goes, and has no place yet; false: there is none. */
-static bool place(struct emptying *e, const struct kv_item *item)
-{
-	u32 dst = bins_take(e->bins, item->nr);
-
-	if (dst != KV_NONE)
-		plan_move(e->req, e->plan, item, dst);
-	else if (drop_price(e->req, item) != NEVER)
-		plan_drop(e->req, e->plan, item);
-	else
-		return false;
-	return true;
-}
-
 /* False: something fits nowhere, and its pageblocks are barred now; of the first, or of @all. */
 static bool place_all(struct emptying *e, struct bin_hole *room, bool all)
 {
@@ -413,7 +399,7 @@ static bool place_all(struct emptying *e, struct bin_hole *room, bool all)
 	for (u32 k = 0; k < nr && (all || !nr_failed); k++) {
 		const struct kv_item *item = &e->req->items[(u32)e->order[k]];
 
-		if (place(e, item))
+		if (plan_place(e->req, e->plan, e->bins, item))
 			continue;
 		bar(e, item);
 		nr_failed++;

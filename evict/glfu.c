@@ -248,11 +248,6 @@ const struct kv_evict_ops kv_evict_glfu = {
 	.exit		= glfu_exit,
 	.seen		= glfu_seen,
 	.enter		= glfu_enter,
-	.leave		= heap_leave,
-	.pick		= heap_pick,
-	.take		= heap_take,
-	.unpick		= heap_unpick,
-	.has		= heap_has,
-	.nr		= heap_nr,
+	HEAP_OPS,
 	.check		= glfu_check,
 };

@@ -60,4 +60,8 @@ static inline bool heap_holds(const struct heap *heap, u32 block)
 	return block < heap->nr_blocks && heap->slot_of[block];
 }
 
+#define HEAP_OPS									\
+	.leave = heap_leave, .pick = heap_pick, .take = heap_take,			\
+	.unpick = heap_unpick, .has = heap_has, .nr = heap_nr
+
 #endif /* EVICT_HEAP_H */

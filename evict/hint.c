@@ -64,11 +64,6 @@ const struct kv_evict_ops kv_evict_hint = {
 	.fill		= hint_fill,
 	.hint		= hint_hint,
 	.enter		= hint_enter,
-	.leave		= heap_leave,
-	.pick		= heap_pick,
-	.take		= heap_take,
-	.unpick		= heap_unpick,
-	.has		= heap_has,
-	.nr		= heap_nr,
+	HEAP_OPS,
 	.check		= hint_check,
 };

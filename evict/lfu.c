@@ -54,11 +54,6 @@ const struct kv_evict_ops kv_evict_lfu = {
 	.fill		= lfu_fill,
 	.hit		= lfu_hit,
 	.enter		= lfu_enter,
-	.leave		= heap_leave,
-	.pick		= heap_pick,
-	.take		= heap_take,
-	.unpick		= heap_unpick,
-	.has		= heap_has,
-	.nr		= heap_nr,
+	HEAP_OPS,
 	.check		= lfu_check,
 };

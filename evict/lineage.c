@@ -263,34 +263,20 @@ static int lineage_check(const void *policy)
 	return nr == lineage->nr ? vtime_check(lineage->order) : -EUCLEAN;
 }
 
+#define LINEAGE_OPS									\
+	.bytes = lineage_bytes, .fill = lineage_fill, .place = lineage_place,		\
+	.enter = lineage_enter, .leave = lineage_leave, .pick = lineage_pick,		\
+	.take = lineage_leave, .unpick = lineage_unpick, .has = lineage_has,		\
+	.nr = lineage_nr, .check = lineage_check
+
 const struct kv_evict_ops kv_evict_lineage = {
 	.name	= "lineage",
-	.bytes	= lineage_bytes,
 	.init	= tick_init,
-	.fill	= lineage_fill,
-	.place	= lineage_place,
-	.enter	= lineage_enter,
-	.leave	= lineage_leave,
-	.pick	= lineage_pick,
-	.take	= lineage_leave,
-	.unpick	= lineage_unpick,
-	.has	= lineage_has,
-	.nr	= lineage_nr,
-	.check	= lineage_check,
+	LINEAGE_OPS,
 };
 
 const struct kv_evict_ops kv_evict_lineage_fifo = {
 	.name	= "lineage-fifo",
-	.bytes	= lineage_bytes,
 	.init	= fifo_init,
-	.fill	= lineage_fill,
-	.place	= lineage_place,
-	.enter	= lineage_enter,
-	.leave	= lineage_leave,
-	.pick	= lineage_pick,
-	.take	= lineage_leave,
-	.unpick	= lineage_unpick,
-	.has	= lineage_has,
-	.nr	= lineage_nr,
-	.check	= lineage_check,
+	LINEAGE_OPS,
 };

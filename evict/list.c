@@ -354,53 +354,29 @@ static void slru_enter(void *policy, u32 block, const kvmm_key_t *key)
 	limit_second(lists);
 }
 
+#define LISTS_OPS									\
+	.bytes = lists_bytes, .init = lists_init, .leave = lists_leave,			\
+	.pick = lists_pick, .take = lists_take, .unpick = lists_unpick,			\
+	.expect = lists_expect, .ahead = lists_ahead, .has = lists_has,			\
+	.nr = lists_nr, .check = lists_check
+
 const struct kv_evict_ops kv_evict_lru = {
 	.name		= "lru",
-	.bytes		= lists_bytes,
-	.init		= lists_init,
 	.enter		= lru_enter,
-	.leave		= lists_leave,
-	.pick		= lists_pick,
-	.take		= lists_take,
-	.unpick		= lists_unpick,
-	.expect		= lists_expect,
-	.ahead		= lists_ahead,
-	.has		= lists_has,
-	.nr		= lists_nr,
-	.check		= lists_check,
+	LISTS_OPS,
 };
 
 const struct kv_evict_ops kv_evict_lru_classic = {
 	.name		= "lru-classic",
 	.keeps_unnamed	= true,
-	.bytes		= lists_bytes,
-	.init		= lists_init,
 	.enter		= classic_enter,
-	.leave		= lists_leave,
-	.pick		= lists_pick,
-	.take		= lists_take,
-	.unpick		= lists_unpick,
-	.expect		= lists_expect,
-	.ahead		= lists_ahead,
-	.has		= lists_has,
-	.nr		= lists_nr,
-	.check		= lists_check,
+	LISTS_OPS,
 };
 
 const struct kv_evict_ops kv_evict_slru = {
 	.name		= "slru",
-	.bytes		= lists_bytes,
-	.init		= lists_init,
 	.fill		= slru_fill,
 	.hit		= slru_hit,
 	.enter		= slru_enter,
-	.leave		= lists_leave,
-	.pick		= lists_pick,
-	.take		= lists_take,
-	.unpick		= lists_unpick,
-	.expect		= lists_expect,
-	.ahead		= lists_ahead,
-	.has		= lists_has,
-	.nr		= lists_nr,
-	.check		= lists_check,
+	LISTS_OPS,
 };

@@ -221,34 +221,22 @@ static int twolist_check(const void *policy)
 	return lists->target <= keyed->nr_blocks ? keyed_check(policy) : -EUCLEAN;
 }
 
+#define TWOLIST_OPS									\
+	.bytes = twolist_bytes, .hit = keyed_hit, .enter = twolist_enter,		\
+	.leave = twolist_leave, .pick = twolist_pick, .take = twolist_take,		\
+	.unpick = twolist_unpick, .has = keyed_has, .nr = keyed_nr,			\
+	.check = twolist_check
+
 const struct kv_evict_ops kv_evict_arc = {
 	.name	= "arc",
-	.bytes	= twolist_bytes,
 	.init	= arc_init,
 	.fill	= arc_fill,
-	.hit	= keyed_hit,
-	.enter	= twolist_enter,
-	.leave	= twolist_leave,
-	.pick	= twolist_pick,
-	.take	= twolist_take,
-	.unpick	= twolist_unpick,
-	.has	= keyed_has,
-	.nr	= keyed_nr,
-	.check	= twolist_check,
+	TWOLIST_OPS,
 };
 
 const struct kv_evict_ops kv_evict_s3fifo = {
 	.name	= "s3fifo",
-	.bytes	= twolist_bytes,
 	.init	= s3fifo_init,
 	.fill	= s3fifo_fill,
-	.hit	= keyed_hit,
-	.enter	= twolist_enter,
-	.leave	= twolist_leave,
-	.pick	= twolist_pick,
-	.take	= twolist_take,
-	.unpick	= twolist_unpick,
-	.has	= keyed_has,
-	.nr	= keyed_nr,
-	.check	= twolist_check,
+	TWOLIST_OPS,
 };
