@@ -294,14 +294,14 @@ static void leave_something(u32 *nr_copying, u32 *nr_limbo)
 	dev->is_slow = true;
 	for (u32 i = 0; i < 50 && !flight.is_there; i++) {
 		use_ranges(true);
-		take_off(any(3) ? KVMM_MOVE_BESIDE : KVMM_MOVE_BETWEEN);
+		take_off(run_seed % 3 ? KVMM_MOVE_BESIDE : KVMM_MOVE_BETWEEN);
 	}
 	if (!flight.is_there)
 		return;
 	if (flight.mode == KVMM_MOVE_BETWEEN) {
 		*nr_limbo = flight.published_blocks;
 		count_flight(true);
-	} else if (any(2)) {
+	} else if (run_seed % 3 == 1) {
 		*nr_copying = flight.nr_blocks;
 		use_step();
 	} else {

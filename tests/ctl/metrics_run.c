@@ -22,6 +22,7 @@
 
 static struct kvmm_pool *cache, *ranges, *tenants;
 static struct kvmm_tier *tier;
+u64 run_seed;
 static u64 random_state, now_ns;
 
 static struct {
@@ -441,7 +442,7 @@ static const struct {
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
 	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
-	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 },
+	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 }, { &disk_part, 2 },
 };
 
 /* Those of parts behind the first ones. */
@@ -494,7 +495,8 @@ int main(int argc, char **argv)
 
 	if (argc < 4)
 		return 2;
-	random_state = strtoull(argv[1], NULL, 0) * 2654435761u + 1;
+	run_seed = strtoull(argv[1], NULL, 0);
+	random_state = run_seed * 2654435761u + 1;
 	env_install();
 	make_pools();
 	add_pool(cache);

@@ -15,6 +15,7 @@ typedef unsigned long long llu;
 
 void must(int ret, const char *what);
 u32 any(u32 below);
+extern u64 run_seed;
 
 /* The library's time, and what is random for it: in metrics_env.c. */
 void env_install(void);
@@ -52,6 +53,7 @@ extern const struct part flights_part;	/* moves beside and between steps, on a d
 extern const struct part sums_part;	/* checksums of content that is spoilt */
 extern const struct part lend_part;	/* memory that is given back */
 extern const struct part tidy_part;	/* background compaction */
+extern const struct part disk_part;	/* a disk that fails */
 extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif
