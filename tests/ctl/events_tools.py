@@ -110,6 +110,28 @@ def check_live(folder, trace):
     check(run("tools/kvmm-events", "tail", "--socket", path).returncode == 1, "no engine")
 
 
+def check_published(folder, trace):
+    """The events of a replay on the network. Who comes late misses the first ones, so the end is compared."""
+    at, batches = f"ipc://{folder}/pub", f"{folder}/batches"
+    with subprocess.Popen(["tools/kvmm-events", "record", "--zmq", at, batches], env=ENV,
+                          stderr=subprocess.PIPE) as reader:
+        replay("seq", 500, 512, trace, "--slow", "8000", "--publish", at, "--events",
+               f"{folder}/told")
+        time.sleep(0.5)
+        reader.terminate()
+    decoded = run("tools/kvmm-events", "decode", "--json", batches)
+    stored = [h for row in decoded.stdout.decode().splitlines() for e in json.loads(row)["events"]
+              if e["type"] == "BlockStored" for h in e["block_hashes"]]
+    with open(f"{folder}/told") as file:
+        rows = [line.split("\t") for line in file]
+    told = [int(row[3][16:], 16) for row in rows if row[1] == "stored"]
+    check(len(stored) > 500 and len(told) > 500, f"{len(stored)} published, {len(told)} told")
+    check(stored[-500:] == told[-500:], "what was published last is what was told last")
+    for endpoint in ("nonsense", "ipc:///no/such/folder/pub"):
+        done = run("tools/kvmm-replay", "seq", "--blocks", "500", "--publish", endpoint, trace)
+        check(done.returncode and endpoint.encode() in done.stderr, f"{endpoint}: {done}")
+
+
 def check_decode(folder):
     batches, tokens = b"", 0
     for name in ("map-stored", "array-mixed", "sglang-mixed", "map-tokens", "array-tokens"):
@@ -152,6 +174,7 @@ def main():
         check_round_trip(folder, trace, "conc", 1000, 512)
         check_convert(folder, trace)
         check_live(folder, trace)
+        check_published(folder, trace)
         check_decode(folder)
         check_usage(folder)
     print(f"{good} passed, {bad} failed")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A replay that can be looked at while it goes on: --control and --slow. One process, one socket.
+ * A replay that can be looked at while it goes on: --control, --publish and --slow. One process, one socket.
  */
 #ifndef REPLAY_LIVE_H
 #define REPLAY_LIVE_H
@@ -11,7 +11,7 @@
 
 struct kvmm_pool;
 
-/* Takes both options; the socket is there from the first pool on. */
+/* Takes these options; the socket is there from the first pool on. */
 extern const struct argp live_argp;
 
 bool live_is_on(void);
