@@ -9,7 +9,7 @@
 struct fake_zmq fake_zmq;
 
 /* By type: what a socket is. */
-static char sockets[ZMQ_RCVHWM];
+static char sockets[ZMQ_ROUTER + 1];
 
 /* Of the part that was received last. */
 static __thread bool more_follow;
