@@ -9,7 +9,8 @@
 #include <kv/types.h>
 #include <kvmm/event.h>
 
-#define A	"000102030405060708090a0b0c0d0e0f"
+#define REST	"00102030405060708090a0b0c0d0e0f"
+#define A	"0" REST
 #define B	"101112131415161718191a1b1c1d1e1f"
 
 static kvmm_key_t key_from(u8 first)
@@ -133,7 +134,15 @@ Test(event_text, what_is_no_event_is_refused)
 	expect_refused("0\tstored\tdevice\tA" A "\t-\t1\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
 	expect_refused("0\tstored\tdevice\t" A "\t-\t1\t65536\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
 	expect_refused("0\tstored\tdevice\t" A "\t-\t1\t2\t3\t4\t16\t4294967295\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\tstored\tdevice\t" A "00\t-\t1\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\tstored\tdevice\t:" REST "\t-\t1\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\tstored\tdevice\tg" REST "\t-\t1\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\tstored\tdevice\t" A "\t-\t4294967296\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\tstored\tdevice\t" A "\t-\t\t2\t3\t4\t16\t5\t-\t-\t-\t-\t-\t-\t-");
+	expect_refused("0\trequest_end\t-\t-\t-\t-\t-\t-\t-\t-\t-\t1\t1000\t40\t9\t-\t4294967296\t-");
 	cr_expect_eq(kvmm_event_parse(NULL, 0, &event), -EINVAL);
+	cr_expect_eq(kvmm_event_text(&event, line, sizeof(line)), -EINVAL);
+	event = (struct kvmm_event){ .kind = KVMM_EVENT_STORED, .medium = KVMM_NR_MEDIA };
 	cr_expect_eq(kvmm_event_text(&event, line, sizeof(line)), -EINVAL);
 	event.kind = 200;
 	cr_expect_eq(kvmm_event_text(&event, line, sizeof(line)), -EINVAL);

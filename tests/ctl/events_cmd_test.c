@@ -108,9 +108,47 @@ Test(events_cmd, requests_are_for_who_asks)
 	cr_expect_str_eq(events("events a 3 10 all"), "next@3 ", "a length is no lookup");
 }
 
+/* Others may have asked for more: who did not is not told. */
+Test(events_cmd, lookups_are_for_who_asks)
+{
+	kvmm_key_t key = key_of(1);
+	kvmm_ref_t ref;
+
+	cr_expect_str_eq(events("events a new 10 requests"), "next@0 ");
+	cr_expect_str_eq(events("events a new 10 all"), "next@0 ");
+	cr_expect_eq(kvmm_match(pool, &key, 1, &ref), 0);
+	cr_expect_str_eq(events("events a 0 10 requests"), "next@2 ");
+	cr_expect_str_eq(events("events a 0 10 lookups"), "lookup lookup_keys next@2 ");
+	cr_expect_str_eq(events("events a 0 10 requests"), "next@2 ");
+	cr_expect_eq(kvmm_match(pool, &key, 1, &ref), 0);
+	cr_expect_str_eq(events("events a 2 10 lookups"), "lookup lookup_keys next@4 ", "still");
+}
+
+/* A ring of 16, which somebody has made before: who comes late goes on half of it behind the end. */
+Test(events_cmd, what_is_lost_is_told_where_and_how_much)
+{
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *first;
+	const char *answer;
+
+	attr.ring = 16;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &first), 0);
+	for (u32 i = 0; i < 20; i++) {
+		cr_assert_geq(kvmm_reset_inactive(pool), 0);
+		cache_keys(pool, 1 + i, 1);
+	}
+	answer = ask(control, fd, "events a 2 100");
+	cr_expect_not_null(strstr(answer, "\n2\tlost\t"), "%s", answer);
+	cr_expect_not_null(strstr(answer, "\t29\n31\tremoved\t"), "%s", answer);
+	cr_expect_not_null(strstr(answer, "\n39\tnext\t"), "%s", answer);
+	kvmm_events_close(first);
+}
+
 Test(events_cmd, names_come_in_portions)
 {
 	cache_keys(pool, 1, 3);
+	cr_expect_not_null(strstr(ask(control, fd, "names a 2"),
+				  "\n0\tmore\t-\t-\t-\t-\t-\t-\t2\t-\t0\t0\t-\t"));
 	cr_expect_str_eq(events("names a 10"), "+1 +2 +3 end@0 ");
 	cr_expect_str_eq(events("names a 2"), "+1 +2 more@0 ");
 	cr_expect_str_eq(events("names a 2 0 0 2 0"), "+3 end@0 ");
@@ -126,6 +164,11 @@ Test(events_cmd, what_is_no_place_is_refused)
 	cr_expect_str_eq(events("events b 0 10"), "!2");
 	cr_expect_str_eq(events("names a 10 0"), "!22");
 	cr_expect_str_eq(events("names a 0"), "!22");
+	cr_expect_str_eq(events("events a 0 8193"), "!22");
+	cr_expect_str_eq(events("names a 8193"), "!22");
+	cr_expect_str_eq(events("names a 10 0 4294967296 0 0"), "!22");
+	cr_expect_str_eq(events("names a 10 18446744073709551615 3 0 18446744073709551615"),
+			 "end@18446744073709551615 ");
 	cr_expect_str_eq(events("names a 10 0 77 4294967295 0"), "end@0 ");
 }
 
@@ -137,8 +180,10 @@ Test(events_cmd, nothing_is_kept_for_who_does_not_come_back)
 	fake_env_install(&fake);
 	set_up();
 	cr_expect_str_eq(events("events a new 10"), "next@0 ");
+	fake.now_ns += 29ull * 1000000000;
+	control_settle(control);
 	cache_keys(pool, 1, 1);
-	fake.now_ns += 31ull * 1000000000;
+	fake.now_ns += 2ull * 1000000000;
 	control_settle(control);
 	kvmm_control_poll(control);
 	cache_keys(pool, 2, 1);

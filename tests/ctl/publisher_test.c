@@ -3,6 +3,7 @@
  * A publisher over a libzmq that is not there, or not whole, or refuses; the host out of memory; and
  * what is kept for replay. What it says on real sockets: subscribe.py.
  */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
@@ -246,6 +247,48 @@ static void keep(struct replay *replay, u64 seq, u32 nr)
 	replay_keep(replay, seq, bytes, nr);
 }
 
+Test(publisher, no_memory_no_replay)
+{
+	struct replay replay;
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	for (u64 n = 1; n <= 2; n++) {
+		fake_env_fail(&fake, n, false);
+		cr_expect_eq(replay_init(&replay, 4, 4096), -ENOMEM);
+		cr_expect_eq(fake.nr_live, 0);
+	}
+	fake_env_remove(&fake);
+}
+
+static bool said_early;
+
+static void look_for_early(int type, const void *bytes, size_t nr, bool more)
+{
+	said_early |= memmem(bytes, nr, "early", 5) != NULL;
+}
+
+/* Strings of the caller's are not looked at again; a batch is not longer than there is room for. */
+Test(publisher, attributes_are_copied_and_bounded)
+{
+	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher *publisher;
+	struct kvmm_wire wire = KVMM_WIRE_INIT;
+	char kind[8] = "early";
+
+	fake_zmq.hears = look_for_early;
+	wire.spec_kind = kind;
+	events.batch_max = UINT32_MAX;
+	attr.wire = &wire;
+	attr.events = &events;
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	strcpy(kind, "late");
+	cache_keys(pool, 1, 1);
+	kvmm_publisher_stop(publisher);
+	cr_expect(said_early);
+}
+
 Test(publisher, replay_is_bounded_by_number)
 {
 	struct replay replay;
@@ -275,6 +318,9 @@ Test(publisher, replay_is_bounded_by_bytes)
 	for (u64 seq = 31; seq < 200; seq++)
 		keep(&replay, seq, 1 + seq * 7 % 60);
 	replay_exit(&replay);
+	cr_assert_eq(replay_init(&replay, 4, 0), 0);
+	keep(&replay, 1, 0);
+	cr_expect_eq(replay.nr, 0);
 	cr_assert_eq(replay_init(&replay, 0, 100), 0);
 	keep(&replay, 1, 10);
 	cr_expect_eq(replay.nr, 0);

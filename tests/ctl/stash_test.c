@@ -50,6 +50,23 @@ Test(stash, newest_take_the_places_of_the_oldest)
 	cr_expect_eq(kv_mem_bytes(), 0);
 }
 
+/* Each block has its own, and a key is all of its bytes. */
+Test(stash, blocks_that_are_told_together_are_told_apart)
+{
+	kvmm_key_t key[2] = { key_of(1), key_of(1) };
+	u32 token[2 * TOKENS] = { 10, 11, 12, 13, 20, 21, 22, 23 }, got[TOKENS];
+	struct stash stash;
+
+	key[1].byte[15] = 1;
+	cr_assert_eq(stash_init(&stash, 3, TOKENS), 0);
+	stash_put(&stash, key, 2, token);
+	for (u32 i = 0; i < 2; i++) {
+		cr_assert(stash_get(&stash, &key[i], got));
+		cr_expect_eq(memcmp(got, token + i * TOKENS, sizeof(got)), 0);
+	}
+	stash_exit(&stash);
+}
+
 Test(stash, none_are_kept_unless_asked_for)
 {
 	struct stash stash;

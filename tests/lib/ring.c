@@ -126,6 +126,20 @@ Test(ring, is_sound_while_others_write)
 		pthread_join(writer[i], NULL);
 }
 
+Test(ring, a_stamp_that_its_slot_cannot_have_is_seen)
+{
+	put(1, 2);
+	ring.slot[1].stamp = 2 * 5 + 2;		/* of its slot, but nobody has had that number */
+	cr_expect_eq(kv_ring_check(&ring), -EUCLEAN);
+	ring.slot[1].stamp = 2 * 0 + 2;		/* somebody has, in another slot */
+	cr_expect_eq(kv_ring_check(&ring), -EUCLEAN);
+	ring.slot[1].stamp = 2 * 1 + 2;
+	cr_expect_eq(kv_ring_check(&ring), 0);
+	ring.broken = 3;
+	cr_expect_eq(kv_ring_check(&ring), -EUCLEAN);
+	ring.broken = 2;
+}
+
 Test(ring, size_is_a_power_of_two)
 {
 	struct kv_ring odd;

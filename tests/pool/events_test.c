@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kv/mem.h>
 
@@ -155,6 +157,7 @@ Test(events, duplicate_is_told_neither_when_it_comes_nor_when_it_goes)
 	int block = kvmm_block_of_ref(pool, first);
 
 	cr_expect_str_eq(told(), "+1 ");
+	cr_expect_str_eq(snapshot(events), "+1 +1 ", "a snapshot is of blocks");
 	cr_assert_eq(kvmm_put(pool, first), 0);
 	cr_assert_eq(kvmm_evict_blocks(pool, (u32 *)&block, 1), 1);
 	cr_expect_str_eq(told(), "");
@@ -207,6 +210,41 @@ Test(events, refused_reset_is_none)
 
 /* ---- consumers ---- */
 
+Test(events, media_that_nobody_asked_for_are_passed_over)
+{
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *below;
+
+	attr.media = 1u << KVMM_MEDIUM_HOST;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &below), 0);
+	cache_keys(pool, 1, 3);
+	cr_expect_str_eq(told_to(below), "");
+	cr_expect_str_eq(snapshot(below), "");
+	cr_assert_eq(kvmm_events_stat(below, &stat), 0);
+	cr_expect_eq(stat.skipped, 3);
+	cr_expect_eq(stat.read, 0);
+	kvmm_events_close(below);
+}
+
+/* Whoever got the number never wrote it: that is told between those before and those behind it. */
+Test(events, gap_ends_a_batch)
+{
+	struct kv_ring *ring = ring_of(events);
+	struct kvmm_event buf[4];
+	u64 nr_lost;
+
+	cache_keys(pool, 1, 1);
+	ring->head++;
+	ring->broken = ring->head;
+	cache_keys(pool, 3, 1);
+	cr_assert_eq(kvmm_events_read(events, buf, 4, &nr_lost), 1);
+	cr_expect_eq(nr_lost, 0);
+	cr_assert_eq(kvmm_events_read(events, buf, 4, &nr_lost), 1);
+	cr_expect_eq(nr_lost, 1);
+	cr_expect_eq(buf[0].seq, 2);
+}
+
 Test(events, each_consumer_reads_all_from_its_beginning_on)
 {
 	struct kvmm_events *late;
@@ -251,6 +289,9 @@ Test(events, powers_of_two_are_positions)
 	few = open_with(16, KVMM_EVENTS_POW2);
 	cache_keys(pool, 100, 64);
 	cr_expect_str_eq(told_to(few), "+116<115 +132<131 ");
+	for (u32 position = 1; position <= 1u << 20; position *= 2)
+		cr_expect_eq(events_wants(few, KVMM_EVENT_STORED, KVMM_MEDIUM_DEVICE, position),
+			     position >= 16 && position <= 65536);
 	cr_expect_str_eq(snapshot(few), "+116<115 +132<131 ");
 	kvmm_events_close(few);
 }
@@ -266,7 +307,8 @@ Test(events, sorted_batches_are_of_one_kind_each)
 	cr_assert_geq(kvmm_reset_inactive(pool), 0);
 	cr_assert_eq(kvmm_events_read(sorted, buf, 16, &nr_lost), 5);
 	for (u32 i = 1; i < 5; i++)
-		cr_expect_leq(buf[i - 1].position, buf[i].position);
+		cr_expect(buf[i - 1].position < buf[i].position ||
+			  (buf[i - 1].position == buf[i].position && buf[i - 1].seq < buf[i].seq));
 	cr_assert_eq(kvmm_events_read(sorted, buf, 16, &nr_lost), 5);
 	for (u32 i = 1; i < 5; i++)
 		cr_expect_geq(buf[i - 1].position, buf[i].position);
@@ -292,6 +334,19 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	cr_expect_str_eq(told_to(slow), "+1 ");
 	cache_keys(pool, 2, 4);
 	cr_expect_str_eq(told_to(slow), "+2 +3<2 +4<3 +5<4 ");
+	/* A window begins when there is something; not before, and not with the one before. */
+	fake_env_advance(&fake, 100000);
+	cr_expect_str_eq(told_to(slow), "");
+	fake_env_advance(&fake, 100000);
+	cache_keys(pool, 6, 1);
+	cr_expect_str_eq(told_to(slow), "");
+	fake_env_advance(&fake, 60000);
+	cr_assert_eq(kvmm_events_seek(slow, kvmm_events_head(slow) - 1), 0);
+	cr_expect_str_eq(told_to(slow), "");
+	fake_env_advance(&fake, 60000);
+	cr_expect_str_eq(told_to(slow), "", "who went elsewhere waits anew");
+	fake_env_advance(&fake, 40000);
+	cr_expect_str_eq(told_to(slow), "+6 ");
 	kvmm_events_close(slow);
 	fake_env_remove(&fake);
 }
@@ -337,9 +392,18 @@ Test(events, name_that_goes_behind_a_walk_is_not_lost)
 	block = kvmm_block_of_ref(pool, ref[2]);
 	cr_assert_eq(kvmm_put(pool, ref[2]), 0);
 	cr_assert_eq(kvmm_evict_blocks(pool, (u32 *)&block, 1), 1);
+	cr_assert_eq(kvmm_events_seek(events, snap.watermark), 0);
+	cr_expect_str_eq(told(), "+1 ", "while the walk goes on");
 	cr_assert_eq(kvmm_snapshot_read(events, &snap, &event, 1), 0);
 	cr_assert_eq(kvmm_events_seek(events, snap.watermark), 0);
 	cr_expect_str_eq(told(), "+1 ");
+	/* What happens when it is over is no part of it. */
+	block = kvmm_block_of_ref(pool, ref[0]);
+	ref[2] = hold(1);
+	cr_assert_eq(kvmm_put(pool, ref[0]), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, (u32 *)&block, 1), 1);
+	cr_expect_str_eq(told(), "");
+	ref[0] = ref[2];
 	cr_assert_eq(kvmm_put_many(pool, ref, 2), 0);
 }
 
@@ -364,6 +428,12 @@ Test(events, bad_attributes_are_refused)
 	attr.flags = 0;
 	attr.batch_max = 0;
 	cr_expect_eq(kvmm_events_open(pool, &attr, &none), -EINVAL);
+	attr = (struct kvmm_events_attr)KVMM_EVENTS_ATTR_INIT;
+	attr.ring = 1u << 25;
+	cr_expect_eq(kvmm_events_open(pool, &attr, &none), -EINVAL);
+	attr.ring = 16;
+	attr.media = 1u << KVMM_NR_MEDIA;
+	cr_expect_eq(kvmm_events_open(pool, &attr, &none), -EINVAL, "there is no such medium");
 	cr_expect_null(none);
 	cr_expect_eq(kvmm_events_read(events, NULL, 1, &nr_lost), -EINVAL);
 	cr_expect_eq(kvmm_events_read(events, &event, 0, &nr_lost), -EINVAL);
@@ -405,6 +475,47 @@ Test(events, opening_without_memory_changes_nothing)
 	end_pool(pool);
 	fake_env_remove(&fake);
 	set_up();
+}
+
+Test(events, memory_of_the_feed_is_the_pools)
+{
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
+	u64 before, bytes;
+
+	kvmm_events_close(events);
+	end_pool(pool);
+	pool = make_cache(NR, "lru");
+	before = stat_of(pool).metadata_bytes;
+	bytes = kv_mem_bytes();
+	events = open_with(1024, 0);
+	cr_assert_eq(kvmm_events_stat(events, &stat), 0);
+	cr_expect_eq(stat_of(pool).metadata_bytes - before, stat.bytes);
+	/* The consumer is its owner's, and what the allocator rounds up nobody's. */
+	cr_expect(kv_mem_bytes() - bytes >= stat.bytes && stat.bytes >= 1024 * 64);
+	cr_expect_lt(kv_mem_bytes() - bytes, stat.bytes + 4096);
+}
+
+Test(events, a_forked_child_is_told_nothing)
+{
+	int status;
+	pid_t pid;
+
+	cache_keys(pool, 1, 1);
+	pid = fork();
+	if (!pid) {
+		struct kvmm_snapshot snap;
+		struct kvmm_event event;
+		u64 nr_lost;
+		bool inert = kvmm_events_read(events, &event, 1, &nr_lost) == -ECHILD &&
+			     kvmm_snapshot_begin(events, &snap) == -ECHILD &&
+			     kvmm_snapshot_read(events, &snap, &event, 1) == -ECHILD;
+
+		kvmm_events_close(events);
+		_exit(!inert);
+	}
+	waitpid(pid, &status, 0);
+	cr_expect_eq(status, 0);
+	cr_expect_str_eq(told(), "+1 ");
 }
 
 /* ---- validation ---- */
