@@ -576,10 +576,9 @@ static bool name_is_bad(const char *name)
 
 	if (!len || len >= KVMM_CONTROL_NAME || !strcmp(name, "-"))
 		return true;
-	for (; *name; name++)
-		if ((u8)*name <= ' ' || *name == 0x7f)
-			return true;
-	return false;
+	while (*name && *name != ' ' && kv_text_char(name))
+		name += kv_text_char(name);
+	return *name;
 }
 
 /* Where it belongs, or NULL: that name or that pool is there already. */

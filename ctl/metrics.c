@@ -60,18 +60,21 @@ static void write_head(const struct writer *w)
 
 /* ---- labels ---- */
 
-/* Whatever would end the value: backslash, quote and end of line; bytes that are no UTF-8 go as '?'. */
+/* Whatever would end the value: backslash, quote and end of line; what is no character goes as '?'. */
 static void write_escaped(struct kv_text *text, const char *value)
 {
-	for (; *value; value++) {
-		u8 byte = *value;
+	while (*value) {
+		u32 nr = kv_text_char(value);
 
-		if (byte == '\n')
+		if (*value == '\n')
 			kv_text_puts(text, "\\n");
-		else if (byte == '\\' || byte == '"')
-			kv_text_printf(text, "\\%c", byte);
+		else if (*value == '\\' || *value == '"')
+			kv_text_printf(text, "\\%c", *value);
+		else if (nr)
+			kv_text_bytes(text, value, nr);
 		else
-			kv_text_printf(text, "%c", byte < 0x80 ? byte : '?');
+			kv_text_puts(text, "?");
+		value += max(nr, 1u);
 	}
 }
 

@@ -101,19 +101,38 @@ static void write_pressure(const struct views *views, struct kv_text *text)
 
 #define ZONE_TEXT	4096u
 
+/* One word: whoever reads this goes by blanks. */
+static void copy_word(char *to, size_t room, const char *from)
+{
+	while (*from && room > 4) {
+		u32 nr = *from == ' ' ? 0 : kv_text_char(from);
+
+		if (nr)
+			memcpy(to, from, nr);
+		else
+			*to = '_';
+		nr = max(nr, 1u);
+		to += nr;
+		from += nr;
+		room -= nr;
+	}
+	*to = '\0';
+}
+
 static void write_zones(const struct views *views, const char *what, struct kv_text *text)
 {
-	char *buf = kv_alloc(ZONE_TEXT);
+	char *buf = kv_alloc(ZONE_TEXT), name[128];
 
 	if (!buf) {
 		text->err = -ENOMEM;
 		return;
 	}
 	for (u32 i = 0; i < views->nr_pools; i++) {
-		struct kv_zone_label label = { i, views->pool[i].name };
-		int nr = kv_zone_glance_text(&views->pool[i].glance.zone, what, label, buf,
-					     ZONE_TEXT);
+		struct kv_zone_label label = { i, name };
+		int nr;
 
+		copy_word(name, sizeof(name), views->pool[i].name);
+		nr = kv_zone_glance_text(&views->pool[i].glance.zone, what, label, buf, ZONE_TEXT);
 		if (nr > 0)
 			kv_text_bytes(text, buf, min((u32)nr, ZONE_TEXT - 1));
 	}

@@ -76,20 +76,41 @@ void kv_text_printf(struct kv_text *text, const char *format, ...)
 	text->len += nr;
 }
 
+/* Of a character that begins with @first: how many bytes it has, and the smallest number in so many. */
+static u32 length_of(u8 first, u32 *least)
+{
+	u32 nr = first >= 0xf8 ? 0 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 0;
+
+	*least = nr == 4 ? 0x10000 : nr == 3 ? 0x800 : 0xa0;
+	return nr;
+}
+
+u32 kv_text_char(const char *at)
+{
+	const u8 *byte = (const u8 *)at;
+	u32 least, nr = length_of(*byte, &least), c = *byte & (0x7fu >> nr);
+
+	if (*byte < 0x80)
+		return *byte >= ' ' && *byte != 0x7f;
+	for (u32 i = 1; i < nr; i++) {
+		if ((byte[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (byte[i] & 0x3f);
+	}
+	return nr && c >= least && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? nr : 0;
+}
+
 void kv_text_word(struct kv_text *text, const char *string)
 {
-	const char *start = string;
-
 	if (!*string)
 		kv_text_puts(text, "-");
-	for (; *string; string++) {
-		u8 byte = *string;
+	while (*string) {
+		u32 nr = kv_text_char(string);
 
-		if (byte > ' ' && byte != 0x7f && byte != '\\')
-			continue;
-		kv_text_bytes(text, start, string - start);
-		kv_text_printf(text, "\\x%02x", byte);
-		start = string + 1;
+		if (nr && *string != ' ' && *string != '\\')
+			kv_text_bytes(text, string, nr);
+		else
+			kv_text_printf(text, "\\x%02x", (u8)*string);
+		string += max(nr, 1u);
 	}
-	kv_text_bytes(text, start, string - start);
 }

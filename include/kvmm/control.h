@@ -87,7 +87,7 @@ KVMM_API int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm
 
 /**
  * kvmm_control_add_pool() - clients see it from now on
- * @name: by which name: printable, no blanks; NULL: the pool's own
+ * @name: by which name: UTF-8, printable, no blanks; NULL: the pool's own
  *
  * Context: any thread; waits for a command that is being carried out.
  * Return: 0; -EEXIST that name, or that pool, is there; -EINVAL also a name that is none; -ENOMEM;

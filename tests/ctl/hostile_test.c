@@ -19,6 +19,7 @@
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"
+#include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 
 static struct kvmm_control *control;
@@ -138,6 +139,24 @@ Test(hostile, who_is_closed_hears_of_it_though_a_child_has_his_socket)
 	cr_expect(is_closed(fd));
 	close(fd);
 	end_child(pid);
+}
+
+/* ---- names ---- */
+
+Test(hostile, a_pool_has_a_name_that_can_be_said)
+{
+	static const char *const bad[] = { "", "-", "a b", "a\tb", "a\nb", "\x1b[2J", "\xff", "\xc2\x9b" "2J",
+					   "a\xe6\xbc", "\xed\xa0\x80" };
+	static const char *const good[] = { "\xc3\xa9", "\xe6\xbc\xa2", "\xf0\x9f\x98\x80", "</script>", "a\"b" };
+	struct kvmm_pool *pool = make_pool(8);
+
+	for (u32 i = 0; i < ARRAY_SIZE(bad); i++)
+		cr_expect_eq(kvmm_control_add_pool(control, bad[i], pool), -EINVAL, "%u", i);
+	for (u32 i = 0; i < ARRAY_SIZE(good); i++) {
+		cr_expect_eq(kvmm_control_add_pool(control, good[i], pool), 0, "%u", i);
+		cr_expect_eq(kvmm_control_remove_pool(control, pool), 0);
+	}
+	end_pool(pool);
 }
 
 /* ---- who else is there ---- */

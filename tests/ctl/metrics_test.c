@@ -103,6 +103,32 @@ Test(metrics, names_are_escaped)
 	end_pool(pool);
 }
 
+/* Pools whose names differ are two, in whatever language. */
+Test(metrics, names_are_utf8)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_metrics_attr attr = of(&pool);
+	const char *name = "\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 \xc2\x9b \xe6\xbc \xed\xa0\x80 \xc0\xaf\x1b";
+
+	attr.names = &name;
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "{pool=\"\xc3\xa9 \xe6\xbc\xa2 \xf0\x9f\x98\x80 ?? ?? ??? ???\",device"));
+	end_pool(pool);
+}
+
+Test(metrics, a_name_is_a_word_where_readers_go_by_blanks)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_metrics_attr attr = of(&pool);
+	const char *name = "a b\nNode 7\xc3\xa9\xff";
+
+	attr.names = &name;
+	cr_assert_gt(kvmm_metrics_kernel(&attr, "buddyinfo", text, TEXT), 0);
+	cr_expect_eq(strncmp(text, "Node 0, zone a_b_Node_7\xc3\xa9_ ", 27), 0, "%s", text);
+	cr_expect_eq(strchr(text, '\n')[1], '\0');
+	end_pool(pool);
+}
+
 Test(metrics, a_closed_pool_is_an_error)
 {
 	struct kvmm_pool *pool = make_pool(8);
