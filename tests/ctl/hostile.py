@@ -194,6 +194,23 @@ def lies(engine):
     liar.end()
 
 
+def graves(engine):
+    """Sockets of engines that have died lie beside the one that lives."""
+    for name in ("kvmm-1.sock", "kvmm-2.sock"):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(os.path.join(engine.dir, name))
+    got = check(["kvmm-stat", "pool"], "beside dead ones")
+    expect("the one that lives is found", got and not got.returncode, got)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(os.path.join(engine.dir, "other.sock"))
+        other.listen(1)
+        got = check(["kvmm-stat", "pool"], "of two that live")
+        expect("which one has to be said", got and got.returncode == 1 and b"other.sock" in got.stderr and
+               b"kvmm-1.sock" not in got.stderr, got)
+    for name in ("kvmm-1.sock", "kvmm-2.sock", "other.sock"):
+        os.unlink(os.path.join(engine.dir, name))
+
+
 def spoilt(data, rng):
     """Cut off somewhere; some bits the other way round; a number or a word that is none."""
     yield b""
@@ -243,6 +260,7 @@ def files(engine):
 def main():
     print("seed %d" % SEED)
     engine = Engine()
+    graves(engine)
     lies(engine)
     files(engine)
     engine.end()

@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "find.h"
 
@@ -34,30 +37,69 @@ static bool is_socket(const char *name)
 	return *name != '.' && len > 5 && !strcmp(name + len - 5, ".sock");
 }
 
-/* The first of them is taken; the names of all say what could be meant. */
-static int look_in(struct client *client, const char *dir, DIR *open)
+/* What is left of an engine that has died: nobody listens there. */
+static bool is_dead(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool dead;
+
+	strcpy(addr.sun_path, path);
+	dead = fd >= 0 && connect(fd, (struct sockaddr *)&addr, sizeof(addr)) && errno == ECONNREFUSED;
+	if (fd >= 0)
+		close(fd);
+	return dead;
+}
+
+/* Sockets of a folder. */
+struct found {
+	unsigned int nr;
+	size_t len;
+	char names[192];	/* as many as there is room for */
+};
+
+/* How many; the first of them is ->path. -1: one has too long a name. */
+static int look_in(struct client *client, const char *dir, DIR *open, bool live, struct found *found)
 {
 	const struct dirent *entry;
-	char names[192] = "";
-	unsigned int nr = 0;
-	size_t len = 0;
+	char path[sizeof(client->path)];
 
+	*found = (struct found){ 0 };
+	rewinddir(open);
 	while ((entry = readdir(open))) {
 		if (!is_socket(entry->d_name))
 			continue;
-		if (!nr++ && (size_t)snprintf(client->path, sizeof(client->path), "%s/%s", dir,
-					      entry->d_name) >= sizeof(client->path))
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name) >= sizeof(path))
 			return fail(client, dir, strerror(ENAMETOOLONG));
-		if (len < sizeof(names))
-			len += (size_t)snprintf(names + len, sizeof(names) - len, " %s", entry->d_name);
+		if (live && is_dead(path))
+			continue;
+		if (!found->nr++)
+			strcpy(client->path, path);
+		if (found->len < sizeof(found->names))
+			found->len += (size_t)snprintf(found->names + found->len,
+						       sizeof(found->names) - found->len, " %s",
+						       entry->d_name);
 	}
-	if (nr == 1)
-		return 0;
-	if (!nr)
+	return found->nr;
+}
+
+/* Where there are several, those of dead engines do not count. */
+static int choose(struct client *client, const char *dir, DIR *open)
+{
+	struct found found;
+	int nr = look_in(client, dir, open, false, &found);
+
+	if (nr > 1)
+		nr = look_in(client, dir, open, true, &found);
+	else if (!nr)
 		return fail(client, dir, "there is no socket; no engine serves one here");
+	if (nr < 0 || nr == 1)
+		return nr < 0 ? nr : 0;
+	if (!nr)
+		return fail(client, dir, "nobody listens at any socket here; the engines have ended");
 	snprintf(client->why, sizeof(client->why),
-		 "%s: there are several sockets:%s%s; name one by --socket", dir, names,
-		 len < sizeof(names) ? "" : "...");
+		 "%s: there are several sockets:%s%s; name one by --socket", dir, found.names,
+		 found.len < sizeof(found.names) ? "" : "...");
 	return -1;
 }
 
@@ -91,7 +133,7 @@ int find_socket(struct client *client, const char *path)
 		return -1;
 	if (open_folder(client, dir, &open))
 		return -1;
-	ret = look_in(client, dir, open);
+	ret = choose(client, dir, open);
 	closedir(open);
 	return ret;
 }
