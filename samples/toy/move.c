@@ -110,6 +110,8 @@ static int take_back(struct mover *mover)
 	req.nr_ranges = mover->nr_lent;
 	if (!err && mover->nr_lent)
 		err = kvmm_pool_grow(mover->engine->pool, &req);
+	if (err == -EBUSY)
+		return 0;		/* somebody else shrinks it meanwhile: it stays lent until then */
 	mover->nr_lent = 0;
 	return err == -ENOSPC ? 0 : err;	/* parts of a pageblock: later, with the rest */
 }
@@ -118,13 +120,11 @@ static int lend_and_take_back(struct mover *mover)
 {
 	uint32_t turn = mover->turns++ % (LOAN_TURNS + REST_TURNS);
 
-	if (turn == 0)
+	if (turn == 0 && !mover->nr_lent)
 		start_lending(mover);
 	if (turn < LOAN_TURNS)
 		return mover->is_shrinking ? lend(mover) : 0;
-	if (turn == LOAN_TURNS)
-		return take_back(mover);
-	return 0;
+	return turn == LOAN_TURNS || mover->nr_lent ? take_back(mover) : 0;
 }
 
 void mover_turn(struct mover *mover)
