@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "metrics_files.h"
 #include "metrics_run.h"
 
 #define NAME		"chain"
@@ -33,7 +34,7 @@ static u8 place[NR_NAMES];
 
 static struct {
 	u64 offloads, present, loads, host_loads, hits, misses, pendings, shared, aborted, refused;
-	u64 promoted, forgotten, lost, wiped;
+	u64 promoted, forgotten, lost, wiped, failed;
 } count;
 
 /* All that is under way, to its end. */
@@ -199,6 +200,28 @@ static void go_up(u32 first, u32 nr)
 		end_load(other, nr);
 }
 
+/* Of a record that cannot be read nothing is left, and it is not there at all. */
+static void go_wrong(u32 first, u32 nr)
+{
+	const struct metrics_fault before = fault;	/* what fails here is of this disk */
+	u8 answer, level;
+	kvmm_ref_t ref;
+	struct kvmm_tier_result result = { .size = sizeof(result), .refs = &ref, .nr = 1 };
+	kvmm_tier_op_t op;
+
+	if (!match(first, 1, &answer, &level) || level != KVMM_TIER_DISK)
+		return;
+	fault.fails_reads = true;
+	if (!begin_load(first, 1, &op)) {
+		settle();
+		if (!kvmm_tier_result(pool, op, &result))
+			must(-1, "a load that fails");
+		count.failed++;
+		count.wiped++;
+	}
+	fault = before;
+}
+
 /* Called off at once. Whether it goes down all the same is seen afterwards. */
 static void call_off(u32 first, u32 nr)
 {
@@ -273,10 +296,10 @@ static void forget(u32 first, u32 nr)
 static void chain_use(void)
 {
 	static void (*const ops[])(u32 first, u32 nr) = { go_down, go_down, go_up, go_up, go_up,
-							  call_off, hold_all, forget };
+							  call_off, hold_all, forget, go_wrong };
 	u32 nr = 1 + any(MAX_NR), first = any(NR_NAMES - nr);
 
-	ops[any(8)](first, nr);
+	ops[any(ARRAY_SIZE(ops))](first, nr);
 	census();
 }
 
@@ -315,6 +338,7 @@ static void expect_host(void)
 	expect_tier("kvmm_tier_hit_age_seconds_count", TIER, count.host_loads);
 	expect_tier("kvmm_tier_lost_blocks_total", TIER, count.lost);
 	expect_tier("kvmm_tier_promoted_blocks_total", TIER, count.promoted);
+	expect_tier("kvmm_tier_failed_blocks_total", TIER, count.failed);
 	expect("kvmm_below_blocks", NAME, ",tier=\"" TIER "\"", here);
 	expect("kvmm_below_bytes", NAME, ",tier=\"" TIER "\"", here * BYTES);
 	expect("kvmm_below_evicted_blocks_total", NAME, ",tier=\"" TIER "\"",
@@ -337,6 +361,7 @@ static void chain_expect(void)
 		{ "kvmm_below_shared_blocks_total", count.shared },
 		{ "kvmm_below_present_blocks_total", count.present },
 		{ "kvmm_below_aborted_total", count.aborted },
+		{ "kvmm_below_failed_blocks_total", count.failed },
 		{ "kvmm_below_refused_total", count.refused },
 		{ "kvmm_below_writing_blocks", 0 },
 		{ "kvmm_below_queued_blocks", 0 },
@@ -361,7 +386,9 @@ static void make_tier(void)
 	store.io = KVMM_DISK_IO_POLL;
 	store.max_bytes = MAX_BYTES;
 	store.segment_bytes = KVMM_DISK_MIN_SEGMENT;
+	files_install();
 	must(kvmm_disk_open(&store, &disk), "disk");
+	files_remove();
 	host.name = TIER;
 	host.block_bytes = BYTES;
 	host.capacity_blocks = NR_UNITS;

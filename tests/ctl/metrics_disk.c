@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <kv/file.h>
-
+#include "metrics_files.h"
 #include "metrics_run.h"
 
 #define TIER		"far"
@@ -22,53 +21,6 @@ static struct kvmm_pool *pool;
 static struct kvmm_tier *tier;
 static struct kvmm_disk *disk;
 static char folder[512];
-
-/* ---- files ---- */
-
-static struct kv_file_ops files;
-
-static struct {
-	bool fails_reads, lies, fails_writes, fails_syncs, is_full;
-	u64 failed_reads, failed_writes, failed_syncs, refused_segments;
-} fault;
-
-static s64 read_file(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
-{
-	s64 ret;
-
-	if (fault.fails_reads) {
-		fault.failed_reads++;
-		return -EIO;
-	}
-	ret = kv_file_system.preadv(ctx, file, iov, nr, offset);
-	if (ret > 0 && fault.lies)
-		((u8 *)iov[nr - 1].base)[iov[nr - 1].bytes / 2] ^= 1;
-	return ret;
-}
-
-static s64 write_file(void *ctx, int file, const struct kv_iov *iov, u32 nr, u64 offset)
-{
-	if (!fault.fails_writes)
-		return kv_file_system.pwritev(ctx, file, iov, nr, offset);
-	fault.failed_writes++;
-	return -EIO;
-}
-
-static int sync_file(void *ctx, int file)
-{
-	if (!fault.fails_syncs)
-		return kv_file_system.datasync(ctx, file);
-	fault.failed_syncs++;
-	return -EIO;
-}
-
-static int make_room(void *ctx, int file, u64 offset, u64 bytes)
-{
-	if (!fault.is_full)
-		return kv_file_system.allocate(ctx, file, offset, bytes);
-	fault.refused_segments++;
-	return -ENOSPC;
-}
 
 /* ---- which records there are, and where ---- */
 
@@ -300,19 +252,14 @@ static void open_disk(const char *dir)
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
 
 	snprintf(folder, sizeof(folder), "%s/far", dir);
-	files = kv_file_system;
-	files.preadv = read_file;
-	files.pwritev = write_file;
-	files.datasync = sync_file;
-	files.allocate = make_room;
-	kv_file_set(&files);
+	files_install();
 	attr.path = folder;
 	attr.io = KVMM_DISK_IO_POLL;
 	attr.flags |= KVMM_DISK_BUFFERED;
 	attr.segment_bytes = SEGMENT;
 	attr.max_bytes = NR_SEGMENTS * SEGMENT + 2 * BYTES;
 	must(kvmm_disk_open(&attr, &disk), "disk");
-	kv_file_set(NULL);
+	files_remove();
 }
 
 static struct kvmm_pool *disk_make(const char *dir)

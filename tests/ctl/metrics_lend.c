@@ -92,9 +92,9 @@ static void regain(void)
 	regained_units += req.nr_ranges;
 }
 
-static void blow_up(void)
+static void blow_up(u64 bytes)
 {
-	target = any(2) ? any(6) * UNIT : 0;
+	target = bytes;
 	must(kvmm_balloon_set(lent.pool, target), "balloon");
 	for (u32 i = 0; i < 8; i++) {
 		must(kvmm_balloon_tick(lent.pool), "tick");
@@ -111,7 +111,7 @@ static void lend_use(void)
 	else if (what == 1)
 		regain();
 	else if (what == 2)
-		blow_up();
+		blow_up(any(2) ? any(6) * UNIT : 0);
 	else
 		use_ranges(&lent);
 	see_freed();
@@ -122,6 +122,7 @@ static void lend_expect(void)
 	struct kvmm_block_info info;
 	u32 nr_away = 0, nr_units = 0;
 
+	blow_up(run_seed % 2 * 3 * UNIT);
 	for (u32 i = 0; i < NR_BLOCKS; i++) {
 		must(kvmm_block_info(lent.pool, i, &info), "block_info");
 		nr_away += info.state == KVMM_BLOCK_AWAY;
