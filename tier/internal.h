@@ -141,7 +141,7 @@ struct kvmm_tier {
 	u32			pinned;		/* ->lock; READY with readers, and DOOMED */
 	u64			stored;		/* ->lock */
 	u64			evicted;	/* ->lock */
-	u64			lost;		/* ->lock; evicted, and the store has no copy */
+	u64			lost;		/* ->lock; evicted, and no store has a copy */
 	struct kvmm_residency_stat hit_age;	/* ->lock */
 	struct kvmm_residency_stat evict_age;	/* ->lock; as many as ->evicted */
 	struct below		*below;		/* see below.h; fixed before there are clients; NULL: none */

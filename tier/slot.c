@@ -134,7 +134,7 @@ static void evict(struct kvmm_tier *tier, u32 index)
 	tier->evicted++;
 	kv_age_add(&tier->evict_age, slot->since_ns, kv_tier_now(tier), 1);
 	tier->news++;
-	tier->lost += tier->below && !(slot->flags & SLOT_BELOW);
+	tier->lost += !(slot->flags & SLOT_BELOW);
 	tier->owner[slot->owner].blocks--;
 	tier->owner[slot->owner].evicted++;
 	tslot_free(tier, index);

@@ -12,20 +12,17 @@ import tempfile
 
 SRC = os.environ.get("KVMM_SRCTREE", ".")
 RUN = "tests/ctl/metrics_run"
-NR_POOLS = 14
+NR_POOLS = 17
 passed = failed = 0
 
 # Families that metrics_run does not count itself, and why.
 NOT_RECOUNTED = {
     "tests of these count them, and the same numbers are shown": """
-        kvmm_reclaim_steps kvmm_reclaim_skips kvmm_reclaim_saves kvmm_stolen_blocks kvmm_below_retries
-        kvmm_below_reloaded_blocks kvmm_below_failed_blocks kvmm_below_corrupt_blocks kvmm_below_touches
-        kvmm_below_thrashing kvmm_below_thrashing_episodes kvmm_refaulted_blocks kvmm_tier_pinned_bytes
-        kvmm_tier_failed_blocks kvmm_fragmented""",
+        kvmm_reclaim_steps kvmm_reclaim_skips kvmm_reclaim_saves kvmm_stolen_blocks kvmm_tier_pinned_bytes
+        kvmm_fragmented""",
     "times": """
         kvmm_pressure_some_ratio kvmm_pressure_full_ratio kvmm_pressure_some_seconds
-        kvmm_pressure_full_seconds kvmm_offload_seconds kvmm_load_seconds kvmm_queue_wait_seconds
-        kvmm_make_room_seconds kvmm_offload_copy_seconds kvmm_load_copy_seconds kvmm_disk_read_seconds
+        kvmm_pressure_full_seconds kvmm_queue_wait_seconds kvmm_make_room_seconds kvmm_disk_read_seconds
         kvmm_disk_evict_age_seconds""",
     "host memory, which the tests of the pool count": """
         kvmm_metadata_bytes kvmm_slab_metadata_bytes""",
@@ -33,11 +30,8 @@ NOT_RECOUNTED = {
 
 # Families that are 0 in all runs.
 NOT_SEEN = set("""
-    kvmm_below_corrupt_blocks kvmm_below_failed_blocks kvmm_below_loading_blocks kvmm_below_queued_blocks
-    kvmm_below_retries kvmm_below_thrashing kvmm_below_thrashing_episodes kvmm_below_writing_blocks
-    kvmm_load_seconds kvmm_offload_seconds kvmm_pressure_full_ratio kvmm_pressure_some_ratio
-    kvmm_reclaim_skips kvmm_reserved_blocks kvmm_tier_failed_blocks kvmm_tier_lost_blocks
-    kvmm_tier_pinned_bytes kvmm_tier_read_blocks kvmm_waiting_requests""".split())
+    kvmm_pressure_full_ratio kvmm_pressure_some_ratio kvmm_reclaim_skips kvmm_tier_pinned_bytes
+    kvmm_waiting_requests""".split())
 
 
 def check(ok, what):

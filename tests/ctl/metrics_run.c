@@ -441,7 +441,7 @@ static const struct {
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
-	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
+	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 }, { &ebb_part, 1 }, { &flood_part, 4 }, { &loop_part, 60 },
 	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 }, { &disk_part, 2 },
 };
 

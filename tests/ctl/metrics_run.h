@@ -54,6 +54,9 @@ extern const struct part sums_part;	/* checksums of content that is spoilt */
 extern const struct part lend_part;	/* memory that is given back */
 extern const struct part tidy_part;	/* background compaction */
 extern const struct part disk_part;	/* a disk that fails */
+extern const struct part ebb_part;	/* copies down and up that fail or take their time */
+extern const struct part flood_part;	/* more copies than there is room for */
+extern const struct part loop_part;	/* what is dropped comes back at once */
 extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif
