@@ -17,6 +17,9 @@ int live_print(const struct client_options *opt, const char *command);
 /* Texts in layouts of the kernel, as files below @dir; each interval, or once. */
 int live_proc(const struct client_options *opt, const char *dir);
 
+/* Metrics by HTTP; @address as "[ADDR:]PORT". Comes back only if it cannot begin. */
+int live_listen(const struct client_options *opt, const char *address);
+
 /* Whatever signals come. */
 void sleep_for(double seconds);
 

@@ -13,14 +13,17 @@
 struct options {
 	struct client_options client;
 	const char *replay;
+	const char *listen;
 	unsigned int nr_args;
 	const char *args[MAX_DEVICES + 1];
 };
 
-enum { KEY_REPLAY = 'r' };
+enum { KEY_REPLAY = 'r', KEY_LISTEN = 'l' };
 
 static const struct argp_option argp_options[] = {
 	CLIENT_SOCKET, CLIENT_POOL("all"), CLIENT_JSON, CLIENT_INTERVAL("look once"), CLIENT_COUNT("no end"),
+	{ "listen", KEY_LISTEN, "[ADDR:]PORT", 0, "metrics: serve them by HTTP, at /metrics, until it is "
+	  "ended [ADDR: 127.0.0.1]", 0 },
 	{ "replay", KEY_REPLAY, "FILE", 0, "tiers: of the runs that kvmm-replay --json wrote", 0 },
 	{ 0 },
 };
@@ -54,6 +57,7 @@ static const char doc[] =
 	"  kvmm-stat pool --json kv\n"
 	"  kvmm-stat leaks kv 60000\n"
 	"  kvmm-stat proc /run/kvmm-proc 5\n"
+	"  kvmm-stat metrics --listen 9109\n"
 	"  kvmm-stat metrics prometheus > kvmm.prom.new && mv kvmm.prom.new kvmm.prom\n"
 	"  KVMM_SWCUDA=devices=2,mem=1G kvmm-stat devices soft:0 soft:1\n"
 	"  kvmm-stat tiers /var/cache/engine/kv\n"
@@ -69,6 +73,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_REPLAY:
 		opt->replay = arg;
+		return 0;
+	case KEY_LISTEN:
+		opt->listen = arg;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (opt->nr_args == MAX_DEVICES + 1)
@@ -115,6 +122,14 @@ static int ask_by(int (*how)(const struct client_options *opt, const char *comma
 static int ask_engine(const struct options *opt, const char *command, unsigned int max_args)
 {
 	return ask_by(live_show, opt, command, max_args);
+}
+
+/* Scrapers say which format; of one pool is by --pool. */
+static int stat_metrics_served(const struct options *opt)
+{
+	if (opt->nr_args > 1 || opt->client.json)
+		return complain_usage("--listen: no format; of one pool is by --pool");
+	return live_listen(&opt->client, opt->listen);
 }
 
 /* Texts in the formats of others. */
@@ -244,15 +259,18 @@ static int run(const struct options *opt)
 
 	if (opt->replay && (!opt->nr_args || strcmp(opt->args[0], "tiers")))
 		return complain_usage("--replay is for tiers");
+	if (opt->listen)
+		return opt->nr_args && !strcmp(opt->args[0], "metrics") ? stat_metrics_served(opt) :
+			complain_usage("--listen is for metrics");
 	return fn ? fn(opt) : stat_live(opt);
 }
 
-/* Commands have it among their arguments: first, but for metrics; proc says it itself. */
+/* Commands have it among their arguments: first, but for metrics; some say it themselves. */
 static void add_pool(struct options *opt)
 {
 	unsigned int at = 1;
 
-	if (!opt->client.pool || !opt->nr_args || opt->nr_args == MAX_DEVICES + 1 ||
+	if (!opt->client.pool || opt->listen || !opt->nr_args || opt->nr_args == MAX_DEVICES + 1 ||
 	    !command_of(opt->args[0]) || command_of(opt->args[0]) == stat_proc)
 		return;
 	if (!strcmp(opt->args[0], "metrics")) {
