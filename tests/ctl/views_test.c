@@ -19,6 +19,9 @@
 #include "tests/pool/owner_util.h"
 #include "tests/support/fake_env.h"
 
+#define KEY1	"01000000000000006b65790000000000"
+#define KEY2	"02000000000000006b65790000000000"
+
 static struct fake_env fake;
 static struct kvmm_registry *reg;
 static struct kvmm_control *control;
@@ -97,13 +100,99 @@ Test(views, a_map_is_rows_of_runs)
 	expect_row("map a 12", 0, "#first\tcount\tstate\tflags:s\towner\tclass\tpins\trefs\tage_ns\tseq\ttenant");
 }
 
+/* Rows, the head not counted. */
+static u32 nr_rows(const char *line)
+{
+	u32 nr = 0;
+
+	for (const char *at = body_of(line); (at = strchr(at, '\n')); at++)
+		nr++;
+	return nr - 1;
+}
+
+Test(views, an_answer_has_as_many_rows_as_are_wanted)
+{
+	kvmm_mut_t muts[6];
+
+	for (u32 i = 0; i < 6; i++)
+		alloc_owned(pool, &muts[i], 1, 1 + i, 0, 0);
+	cr_expect_eq(nr_rows("map a"), 7);
+	cr_expect_eq(nr_rows("map a 0 1"), 1);
+	cr_expect_eq(nr_rows("map a 2 3"), 3);
+	cr_expect_eq(nr_rows("map a 0 1000 coarse"), 2);
+	cr_expect_eq(nr_rows("map a 0 1000 fine"), 7);
+	cr_expect_eq(nr_rows("owners a 2"), 2);
+	cr_assert_eq(kvmm_free(pool, muts, 6), 0);
+	cache_keys(pool, 1, 5);
+	cr_expect_eq(nr_rows("prefixes a"), 5);
+	cr_expect_eq(nr_rows("prefixes a 0 2"), 2);
+	cr_expect_eq(nr_rows("prefixes a 3 16384"), 2);
+	cr_expect(!strncmp(ask(control, fd, "map a 0 0"), "err 22 ", 7));
+	cr_expect(!strncmp(ask(control, fd, "map a 0 16385"), "err 22 ", 7));
+	cr_expect(!strncmp(ask(control, fd, "map a 0 1 rough"), "err 22 ", 7));
+	cr_expect(!strncmp(ask(control, fd, "owners a 0"), "err 22 ", 7));
+}
+
+Test(views, letters_say_what_is_odd)
+{
+	kvmm_ref_t refs[2];
+	u32 block;
+
+	take_owned(pool, 2, 'a', 7, 0, 0);
+	register_keys(pool, 1, 1, &refs[0]);
+	register_keys(pool, 1, 1, &refs[1]);
+	cr_assert_eq(kvmm_pin_many(pool, refs, 1), 0);
+	expect_row("map a", 2, "2\t1\tactive\tp\t-\t-\t1\t2\t0\t-\t0");
+	expect_row("map a", 3, "3\t1\tactive\td\t-\t-\t0\t1\t0\t-\t0");
+	cr_assert_eq(kvmm_unpin_many(pool, refs, 1), 0);
+	block = kvmm_block_of_ref(pool, refs[0]);
+	cr_assert_eq(kvmm_put(pool, refs[1]), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+	cr_expect_not_null(strstr(row_of("map a", 2), "\tactive\th"));
+	cr_assert_eq(kvmm_put(pool, refs[0]), 0);
+}
+
+Test(views, a_pool_without_a_registry_has_no_prefixes)
+{
+	struct kvmm_pool *other = make_pool(4);
+
+	cr_assert_eq(kvmm_control_add_pool(control, "b", other), 0);
+	cr_expect(!strncmp(ask(control, fd, "prefixes b"), "err 95 ", 7));
+	cr_assert_eq(kvmm_control_remove_pool(control, other), 0);
+	end_pool(other);
+}
+
+/* 4096 are told apart; what the rest has is a row of its own. */
+Test(views, more_owners_than_there_is_room_for_are_summed_up)
+{
+	enum { NR = 4200 };
+	struct kvmm_pool *other = make_cache(NR, "lru");
+	static kvmm_mut_t muts[NR];
+	const char *at;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < NR; i++)
+		alloc_owned(other, &muts[i], 1, 1 + i, 0, 0);
+	cr_assert_eq(kvmm_control_add_pool(control, "b", other), 0);
+	at = body_of("owners b 4096");
+	cr_expect_not_null(strstr(at, "\nothers\t104\t104\t"));
+	for (at = strchr(at, '\n'); (at = strstr(at, "\t1\t1\t0\t0\t0\t0\t")); at++)
+		nr++;
+	cr_expect_eq(nr, 4096);
+	cr_assert_eq(kvmm_control_remove_pool(control, other), 0);
+	cr_assert_eq(kvmm_free(other, muts, NR), 0);
+	end_pool(other);
+}
+
 Test(views, a_snapshot_has_names_and_tiers)
 {
 	cache_keys(pool, 1, 2);
 	cr_expect_not_null(strstr(row_of("snapshot a", 2), "\t0\t0\t1\t-\t-\t"));
 	cr_expect_str_eq(strrchr(row_of("snapshot a", 2), '\t'), "\t1");
 	cr_expect_str_eq(strrchr(row_of("snapshot a", 3), '\t'), "\t-");
-	cr_expect(!strncmp(row_of("prefixes a", 2), "1\t", 2));
+	cr_expect_not_null(strstr(row_of("snapshot a", 1), KEY1 "\t-\t"), "the first has no parent");
+	cr_expect_not_null(strstr(row_of("snapshot a", 2), KEY2 "\t" KEY1 "\t"));
+	cr_expect(!strncmp(row_of("prefixes a", 2), "1\t" KEY2 "\t" KEY1 "\t", 68));
 }
 
 Test(views, owners_sequences_and_holds_are_summed_up)
@@ -125,6 +214,46 @@ Test(views, owners_sequences_and_holds_are_summed_up)
 	expect_row("sequences a 1", 1, "97\t3\t1\t0\t0\t0\t7");
 	cr_expect(!strncmp(row_of("holds a", 1), "9\t", 2));
 	cr_assert_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+static kvmm_hold_t hold_first(u64 owner, u64 lease_ns, u32 flags, u32 nr, const char *text)
+{
+	struct kvmm_hold_attr attr = hold_attr_of(owner, lease_ns, flags);
+	kvmm_key_t keys[3] = { key_of(1), key_of(2), key_of(3) };
+	struct kvmm_prefix prefix = { keys, nr, 0, NULL, { 0, 0, 0 } };
+	kvmm_hold_t hold;
+
+	attr.prefix = &prefix;
+	attr.text = text;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), nr);
+	return hold;
+}
+
+Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
+{
+	kvmm_hold_t hold[3];
+	kvmm_range_t pinned;
+
+	take_owned(pool, 2, 'a', 7, 0, 0);
+	fake_env_advance(&fake, 30);
+	pinned = take_owned(pool, 3, 'b', 7, 0, 0);
+	cr_assert_eq(kvmm_range_pin(pool, pinned), 0);
+	cache_keys(pool, 1, 3);
+	fake_env_advance(&fake, 5);
+	hold[0] = hold_first(9, 60, KVMM_HOLD_PIN, 3, "a\tb c");
+	hold[1] = hold_first(9, 40, 0, 3, NULL);
+	hold[2] = hold_first(9, 50, 0, 1, NULL);
+	/* Blocks that are held count as those that are owned, to find out who has most. */
+	cr_expect(!strncmp(row_of("owners a", 1), "9\t0\t0\t0\t0\t3\t7\t0\t1048576075", 27), "%s",
+		  row_of("owners a", 1));
+	expect_row("owners a", 2, "7\t5\t2\t5\t3\t0\t0\t35\t-");
+	cr_expect_eq(nr_rows("holds a"), 3);
+	cr_expect_eq(nr_rows("holds a 2"), 2);
+	cr_expect_not_null(strstr(body_of("holds a"), "\t3\t1\t0\t1048576095\ta\\x09b\\x20c\n"), "%s",
+			   body_of("holds a"));
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_hold_release(pool, hold[i]), 0);
+	cr_assert_eq(kvmm_range_unpin(pool, pinned), 0);
 }
 
 /* Whatever is missing, the answer says so, and the next one is good. */

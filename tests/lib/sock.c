@@ -7,7 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <kv/sock.h>
@@ -75,6 +78,105 @@ Test(sock, folders_of_others_are_refused)
 	cr_expect_eq(ops->listen(NULL, far), -ENAMETOOLONG);
 	cr_expect_eq(ops->listen(NULL, ""), -ENAMETOOLONG);
 	cr_expect_eq(ops->listen(NULL, "/"), -EPERM);
+}
+
+/* Who is not root cannot try: then nothing is looked at. */
+#define OTHER_USER	12345
+
+Test(sock, a_folder_of_another_user_is_refused)
+{
+	int fd = ops->listen(NULL, path);
+
+	cr_assert_geq(fd, 0);
+	ops->close(NULL, fd);
+	if (geteuid() || chown(folder, OTHER_USER, -1))
+		return;
+	cr_expect_eq(ops->listen(NULL, path), -EPERM);
+	cr_expect_eq(ops->connect(NULL, path), -EPERM);
+	cr_assert_eq(chown(folder, 0, -1), 0);
+}
+
+/* As another user: 0 he was connected, else errno. The folder is opened to him, which nobody should do. */
+static int come_as_another(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+		strcpy(addr.sun_path, path);
+		if (setuid(OTHER_USER))
+			_exit(1);
+		_exit(connect(fd, (struct sockaddr *)&addr, sizeof(addr)) ? errno : 0);
+	}
+	waitpid(pid, &status, 0);
+	return WEXITSTATUS(status);
+}
+
+Test(sock, another_user_is_not_let_in_even_where_he_gets_to)
+{
+	int fd = ops->listen(NULL, path);
+
+	cr_assert_geq(fd, 0);
+	if (geteuid() || chmod(folder, 0755) || chmod(path, 0777))
+		return;
+	cr_assert_eq(come_as_another(), 0);
+	cr_expect_eq(ops->admit(NULL, fd), -EPERM);
+	cr_assert_eq(come_as_another(), 0);
+	cr_expect_eq(ops->accept(NULL, fd), -EPERM);
+	cr_expect_eq(ops->accept(NULL, fd), -EAGAIN);
+	ops->close(NULL, fd);
+}
+
+/* The other's side: root may look, at the door where that is said, and nobody else who is not himself. */
+static int serve_as_another(int ready)
+{
+	int fd, one;
+
+	if (setuid(OTHER_USER))
+		return 1;
+	fd = ops->listen(NULL, path);
+	if (fd < 0 || write(ready, "", 1) != 1)
+		return 2;
+	do
+		one = ops->admit(NULL, fd);
+	while (one == -EAGAIN);
+	if (one < 0)
+		return 3;
+	do
+		one = ops->accept(NULL, fd);
+	while (one == -EAGAIN);
+	return one == -EPERM ? 0 : 4;
+}
+
+Test(sock, root_is_let_in_to_look_and_not_to_move_memory)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int ready[2], status, fd[2];
+	char byte;
+	pid_t pid;
+
+	if (geteuid() || chown(folder, OTHER_USER, -1))
+		return;
+	cr_assert_eq(pipe(ready), 0);
+	pid = fork();
+	if (!pid)
+		_exit(serve_as_another(ready[1]));
+	cr_assert_eq(read(ready[0], &byte, 1), 1);
+	strcpy(addr.sun_path, path);
+	for (u32 i = 0; i < 2; i++) {
+		fd[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+		cr_assert_eq(connect(fd[i], (struct sockaddr *)&addr, sizeof(addr)), 0);
+	}
+	waitpid(pid, &status, 0);
+	cr_expect_eq(WEXITSTATUS(status), 0);
+	for (u32 i = 0; i < 2; i++) {
+		close(fd[i]);
+		close(ready[i]);
+	}
+	cr_assert_eq(chown(folder, 0, -1), 0);
 }
 
 Test(sock, bytes_and_descriptors_arrive_together)

@@ -97,6 +97,97 @@ Test(map, blocks_of_one_range_are_a_run)
 	expect_runs("3 range, 13 free");
 }
 
+Test(map, whatever_keeps_a_block_where_it_is_is_said)
+{
+	kvmm_range_t fixed = take_seq(pool, 3, KVMM_ALLOC_PINNED, 1), lost = take_seq(pool, 1, 0, 2);
+	kvmm_ref_t refs[3];
+
+	register_keys(pool, 1, 3, refs);
+	expect_runs("3 range!, 1 range, 3 active, 9 free");
+	cr_expect_eq(run_at(0, 0).pins, 0);
+	cr_assert_eq(kvmm_pin_many(pool, refs, 2), 0);
+	expect_runs("3 range!, 1 range, 2 active!, 1 active, 9 free");
+	cr_assert_eq(kvmm_pin_many(pool, refs, 1), 0);
+	expect_runs("3 range!, 1 range, 1 active!, 1 active!, 1 active, 9 free");
+	cr_expect_eq(run_at(0, 4).pins, 2);
+	cr_expect_str_eq(runs_of(pool, KVMM_MAP_COARSE, 64), "3 range!, 1 range, 2 active!, 1 active, 9 free");
+	cr_assert_eq(kvmm_unpin_many(pool, refs, 1), 0);
+	cr_assert_eq(kvmm_unpin_many(pool, refs, 2), 0);
+	slot_peek(pool, lost.index)->lost = 1;
+	cr_expect_eq(run_at(0, 3).flags, KVMM_MAP_LOST);
+	slot_peek(pool, lost.index)->lost = 0;
+	cr_expect_eq(run_at(0, 0).index, fixed.index);
+	kvmm_put_many(pool, refs, 3);
+}
+
+Test(map, what_is_odd_about_a_named_block_is_said)
+{
+	kvmm_ref_t first, second;
+	struct kvmm_map_run run;
+	u32 blocks[2];
+
+	register_keys(pool, 1, 1, &first);
+	register_keys(pool, 1, 1, &second);
+	blocks[0] = kvmm_block_of_ref(pool, first);
+	blocks[1] = kvmm_block_of_ref(pool, second);
+	cr_expect_eq(run_at(0, blocks[0]).flags & KVMM_MAP_DUP, 0);
+	cr_expect_eq(run_at(0, blocks[1]).flags & KVMM_MAP_DUP, KVMM_MAP_DUP);
+	cr_assert_eq(kvmm_put(pool, second), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, blocks, 1), 1);
+	cr_expect_eq(run_at(0, blocks[0]).flags & KVMM_MAP_HIDDEN, KVMM_MAP_HIDDEN);
+	cr_assert_eq(kvmm_put(pool, first), 0);
+	/* While it is on its way, as compaction marks it. */
+	register_keys(pool, 5, 1, &first);
+	blocks[0] = kvmm_block_of_ref(pool, first);
+	entry_at(pool, first.index)->word |= KV_ENTRY_MOVING;
+	pool->owner[blocks[0]] |= OWNER_IS_SRC;
+	cr_expect_eq(run_at(0, blocks[0]).flags & KVMM_MAP_IN_FLIGHT, KVMM_MAP_IN_FLIGHT);
+	run = run_at(KVMM_MAP_EACH, blocks[0]);
+	cr_expect_eq(number_of(&run.key), 5);
+	entry_at(pool, first.index)->word &= ~(u64)KV_ENTRY_MOVING;
+	pool->owner[blocks[0]] &= ~OWNER_IS_SRC;
+	cr_assert_eq(kvmm_put(pool, first), 0);
+}
+
+/* An entry that was the parent's may be somebody else's by now. */
+Test(map, a_parent_that_is_not_the_parent_any_more_is_not_said)
+{
+	struct kvmm_prefix prefix = prefix_of(keys_from(5, 2), 2);
+	kvmm_staged_t staged[2];
+	kvmm_ref_t refs[3];
+	kvmm_mut_t muts[2];
+	struct kvmm_publish req = { .staged = staged, .nr = 2, .refs = refs };
+	struct kv_entry *above;
+
+	make_private(pool, 2, muts);
+	cr_assert_eq(kvmm_stage(pool, &prefix, muts, staged), 0);
+	cr_assert_eq(kvmm_publish(pool, &req), 0);
+	above = entry_at(pool, refs[0].index);
+	cr_assert(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT);
+	above->domain++;
+	cr_expect_eq(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT, 0, "another tenant's");
+	above->domain--;
+	above->position = 7;
+	cr_expect_eq(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT, 0, "from elsewhere");
+	above->position = 0;
+	cr_assert(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT);
+	kvmm_put_many(pool, refs, 2);
+}
+
+Test(map, a_block_that_is_taken_anew_has_no_name)
+{
+	kvmm_mut_t muts[16];
+
+	cache_keys(pool, 1, 16);
+	make_private(pool, 16, muts);
+	for (u32 i = 0; i < 16; i++)
+		cr_expect_eq(run_at(0, i).flags, 0);
+	cr_expect_str_eq(runs_of(pool, KVMM_MAP_EACH, 3), "1 private, 1 private, 1 private, 1 private, "
+			 "1 private, 1 private, 1 private, 1 private, 1 private, 1 private, 1 private, "
+			 "1 private, 1 private, 1 private, 1 private, 1 private");
+	cr_assert_eq(kvmm_free(pool, muts, 16), 0);
+}
+
 Test(map, each_step_in_the_life_of_a_block_is_a_state)
 {
 	kvmm_mut_t muts[2];
@@ -193,13 +284,21 @@ Test(map, the_owner_that_was_named_is_told)
 	cr_expect_eq(run_at(0, 1).deadline_ns, 1000 * TICK + 50);
 	cr_expect_eq(run_at(0, 3).owner, 9);
 	cr_expect_eq(run_at(0, 6).owner, 0);
+	alloc_owned(pool, &muts[1], 1, 8, 0, 0);
+	expect_runs("3 range, 2 private, 1 private, 10 free");
 	cr_expect_eq(kvmm_owner_release(pool, 9), 2);
 	cr_expect_eq(run_at(0, 3).owner, 0);
+	cr_expect_eq(kvmm_owner_release(pool, 7), 1);
+	take_seq(pool, 3, 0, 'b');
+	cr_expect_eq(run_at(0, 0).seq, 'b');
+	cr_expect_eq(run_at(0, 0).owner, 0, "the one before had one");
 }
 
 /* The age of a run is that of what was left alone longest. */
 Test(map, age_counts_from_the_last_touch)
 {
+	kvmm_ref_t ref;
+
 	cache_keys(pool, 1, 1);
 	fake_env_advance(&fake, 10 * TICK);
 	cache_keys(pool, 2, 1);
@@ -208,6 +307,25 @@ Test(map, age_counts_from_the_last_touch)
 	cr_expect_eq(run_at(0, 0).age_ns, 15 * TICK);
 	cr_expect_eq(run_at(0, 1).age_ns, 5 * TICK);
 	cr_expect_eq(run_at(0, 2).age_ns, 0);
+	cr_assert_eq(kvmm_match(pool, keys_from(1, 1), 1, &ref), 1);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(run_at(0, 0).age_ns, 5 * TICK, "now the second is the older one");
+}
+
+Test(map, blocks_of_different_tenants_are_different_runs)
+{
+	kvmm_ref_t refs[2];
+	kvmm_mut_t muts[2];
+
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_prefix prefix = prefix_of(keys_from(1, 1), 1);
+
+		prefix.domain.tenant = i;
+		cr_assert_eq(kvmm_alloc_for(pool, 1, i, &muts[i]), 0);
+		cr_assert_eq(kvmm_prefix_register(pool, &prefix, &muts[i], &refs[i]), 0);
+	}
+	expect_runs("1 active, 1 active, 14 free");
+	kvmm_put_many(pool, refs, 2);
 }
 
 /* ---- how blocks become runs ---- */
@@ -285,6 +403,7 @@ Test(map, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_map_read(pool, NULL, 0, &run, 1), -EINVAL);
 	cr_expect_eq(kvmm_map_read(pool, &at, 0, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 0), -EINVAL);
+	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 1u << 31), -EINVAL);
 	cr_expect_eq(kvmm_map_read(pool, &at, 4, &run, 1), -EINVAL);
 	cr_expect_eq(kvmm_map_read(pool, &at, KVMM_MAP_EACH | KVMM_MAP_COARSE, &run, 1), -EINVAL);
 	cr_expect_eq(at, 0);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 
@@ -178,6 +179,45 @@ Test(residency, ends_what_it_began)
 	end_pool(pool);
 }
 
+/* A limit is the last of its bucket. */
+Test(residency, limits_belong_to_what_is_below_them)
+{
+	struct kvmm_residency_stat stat;
+	struct kvmm_pool *pool;
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	pool = make_cache(16, "lru");
+	cr_assert_eq(kvmm_residency_set(pool, 1000000), 0);
+	cache_keys(pool, 1, 1);
+	fake_env_advance(&fake, MS);
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cache_keys(pool, 2, 1);
+	fake_env_advance(&fake, MS + 1);
+	cr_assert_eq(kvmm_reset_inactive(pool), 1);
+	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_LIFETIME, &stat), 0);
+	cr_expect_eq(stat.bucket[0], 1);
+	cr_expect_eq(stat.bucket[1], 1);
+	end_pool(pool);
+	fake_env_remove(&fake);
+}
+
+/* References that are none stand where a window has nothing. */
+Test(residency, what_was_not_hit_is_no_hit)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	const struct kv_handle none[2] = { { 0, 0 }, { 0, 0 } };
+	struct kvmm_residency_stat stat;
+
+	cr_assert_eq(kvmm_residency_set(pool, 1000000), 0);
+	residency_hits(pool, none, 2);
+	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_REUSE, &stat), 0);
+	cr_expect_eq(stat.sum_ns, 0);
+	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
+		cr_expect_eq(stat.bucket[i], 0);
+	end_pool(pool);
+}
+
 Test(residency, refuses_nonsense)
 {
 	struct kvmm_pool *pool = make_cache(16, "lru"), *plain = make_pool(16);
@@ -193,6 +233,9 @@ Test(residency, refuses_nonsense)
 	cr_expect_eq(kvmm_residency_sampled(&key, 1000001), -EINVAL);
 	cr_expect_eq(kvmm_residency_sampled(&key, 0), 0);
 	cr_expect_eq(kvmm_residency_sampled(&key, 1000000), 1);
+	memset(&key, 0, sizeof(key));		/* whose hash is the lowest that there is */
+	cr_expect_eq(kvmm_residency_sampled(&key, 0), 0);
+	cr_expect_eq(kvmm_residency_sampled(&key, 1), 1);
 	cr_expect_eq(kvmm_residency_bound_ns(0), MS);
 	cr_expect_eq(kvmm_residency_bound_ns(KVMM_RESIDENCY_BOUNDS), UINT64_MAX);
 	end_pool(pool);
