@@ -33,12 +33,12 @@ function usual(values) {
 	return Math.max(1, sorted[Math.floor(sorted.length * .97)] * 1.4);
 }
 
-function seriesLegend(legend, series, values, unit) {
+function seriesLegend(legend, series, values, unit, format = v => shortNumber(v) + unit) {
 	legend.textContent = "";
 	series.forEach((s, i) => {
 		const item = element("span", "", legend), v = values && values[i];
 		element("i", "", item, "line").style.background = "var(" + s.colour + ")";
-		item.append(s.name + (v === null || v === undefined ? "" : " " + shortNumber(v) + unit));
+		item.append(s.name + (v === null || v === undefined ? "" : " " + format(v)));
 	});
 }
 
@@ -71,7 +71,8 @@ function viewFrom(graph) {
 }
 
 /**
- * One chart. @series: [{ name, values, colour, fill }]; @options: unit, max, format, note
+ * One chart. @series: [{ name, values, colour, fill }]; @options: unit, max, format, note; log: for
+ * what lies powers of ten apart, where 0 is nothing and not drawn
  */
 function chart(rec, title, series, options = {}) {
 	const { section, legend } = panel($("charts"), title), plot = element("div", "", section, "plot");
@@ -87,11 +88,11 @@ function chart(rec, title, series, options = {}) {
 	const graph = new Dygraph(plot, rec.x.map((x, i) => [x].concat(series.map(s => s.values[i]))), {
 		labels: ["x"].concat(series.map(s => s.name)), series: perSeries, stepPlot: options.step !== false,
 		axes: axis(rec, unit, options.format), legend: "never", strokeWidth: 1.5, fillAlpha: .16,
-		valueRange: [0, options.max || null], includeZero: true, highlightCircleSize: 3, rightGap: 6,
+		valueRange: options.log ? null : [0, options.max || null], includeZero: !options.log, logscale: !!options.log, highlightCircleSize: 3, rightGap: 6,
 		connectSeparatedPoints: true, animatedZooms: false, dateWindow: [map.x0, map.x1], ...colourOptions(series),
 		highlightCallback: (e, x, points) => {
 			const i = sampleAt(rec, x);
-			seriesLegend(legend, series, series.map(s => s.values[i]), unit);
+			seriesLegend(legend, series, series.map(s => s.values[i]), unit, options.format);
 			if (rec.head.cells && map.cross === null) {
 				map.cross = { i, cell: Math.floor((map.c0 + map.c1) / 2) };
 				drawTimeMark(i);
@@ -140,14 +141,15 @@ function hitChart(rec, col) {
 	}
 	const all = rec.x.map((_, i) => TIERS.reduce((n, [name]) => n + (col[name] ? col[name][i] : 0), 0));
 	series.push({ name: "so far", values: ratio(all, col.accesses).map(v => v === null ? null : 100 * v), colour: "--dim" });
-	chart(rec, "Hit rate of prompt blocks by tier, %", series, { unit: " %", step: false });
+	chart(rec, "Hit rate of prompt blocks by tier, %", series,
+		{ unit: " %", step: false, note: series.length > 1 ? "" : "No prompt block was found in any tier." });
 }
 
 function runsChart(rec, col) {
 	const series = [{ name: col.accesses ? "runs of new blocks" : "runs", values: rate(rec, col.runs, col.requests), colour: "--accent" }];
 	if (col.descriptors)
 		series.push({ name: "descriptors of the prompt", values: rate(rec, col.descriptors, col.requests), colour: "--second" });
-	chart(rec, "Runs and descriptors a request", series, { step: false });
+	chart(rec, col.descriptors ? "Runs and descriptors a request" : "Runs a request", series, { step: false });
 }
 
 function setUpCharts(rec) {
@@ -171,9 +173,35 @@ function setUpCharts(rec) {
 		chart(rec, "Free runs", [{ name: "runs", values: col.free_runs, colour: "--accent" }]);
 	counted(names => "Blocks " + names + ", so far", [["moved", "moved", "--second"], ["evicted", "evicted", "--bad"]]);
 	counted(() => "Blocks copied between tiers, so far", [["offloaded", "down", "--accent"], ["loaded", "up", "--second"]]);
+	if (has("offloaded_bytes", "loaded_bytes") && isTimed(rec) && last(col.offloaded_bytes) + last(col.loaded_bytes))
+		bytesChart(rec, col);
+	if (has("host_blocks", "disk_blocks") && last(col.host_blocks) + last(col.disk_blocks))
+		counted(() => "Blocks with a copy below the device", [["disk_blocks", "disk", "--fourth"], ["host_blocks", "host", "--second"]]);
+	if (has("stalled_us") && isTimed(rec) && last(col.stalled_us) > col.stalled_us[0])
+		chart(rec, "Time in which a request waited for memory, %", [{ name: "some", values: rate(rec, col.stalled_us, rec.x).map(v => v === null ? null : Math.min(100, 100 * v)), colour: "--bad", fill: true }], { unit: " %", step: false });
+	latenciesChart(rec, col);
 	counted(() => "Found no run though enough was free, so far", [["fails", "requests", "--bad"]]);
 	if (has("wait_p50", "wait_p99") && col.wait_p99.some(v => v))
 		waitChart(rec, col);
+}
+
+function bytesChart(rec, col) {
+	const perSecond = values => rate(rec, values, rec.x).map(v => v === null ? null : v * 1e6);
+	chart(rec, "Bytes copied between tiers, a second", [
+		{ name: "down", values: perSecond(col.offloaded_bytes), colour: "--accent" },
+		{ name: "up", values: perSecond(col.loaded_bytes), colour: "--second" },
+	], { format: bytes, step: false });
+}
+
+const SLOW = [["queue_p99", "in the queue", "--bad"], ["room_p99", "making room", "--accent"], ["offload_p99", "copies down", "--third"],
+	["load_p99", "copies up", "--second"], ["disk_p99", "reads from the disk", "--fourth"]];
+
+/* Up to the bound of a bucket; where nothing ended since the moment before there is nothing to say. */
+function latenciesChart(rec, col) {
+	const series = SLOW.filter(([name]) => col[name] && col[name].some(v => v))
+		.map(([name, label, colour]) => ({ name: label, values: col[name].map(v => v || null), colour }));
+	if (series.length)
+		chart(rec, "99 of 100 took at most (measured)", series, { log: true, format: v => duration(v, "ns") });
 }
 
 /* Where nobody was admitted since the moment before there is nothing to say. */
@@ -221,6 +249,9 @@ function doublings(buckets) {
 	return Array.from(bars, n => n || 0);
 }
 
+/* As large as a number of JSON may be: there is no bound. */
+const OPEN = 2 ** 53 - 1;
+
 function quantile(latency, q) {
 	let below = 0;
 	for (const [limit, n] of latency.buckets) {
@@ -229,6 +260,12 @@ function quantile(latency, q) {
 			return Math.min(limit, latency.max);
 	}
 	return 0;
+}
+
+/* "within 5 ms", or "more than 5 s". */
+function within(latency, q) {
+	const value = quantile(latency, q), bounds = latency.buckets.map(([limit]) => limit);
+	return value === OPEN ? "more than " + duration(bounds[bounds.length - 2] || 0, latency.unit) : "within " + duration(value, latency.unit);
 }
 
 /* Decades, where they lie between doublings: bar k begins at 2^(k - 1). */
@@ -242,38 +279,65 @@ function decades(first, nr, unit) {
 	return out;
 }
 
-function drawBars(svg, latency, bars, first) {
-	const W = 560, H = 190, L = 52, B = 22, T = 8, top = Math.max(...bars) / latency.n;
+/* @bars: [[count, what it is], ...]; @labels: [[place, text], ...] in bars from the left. */
+function drawBars(svg, latency, bars, labels) {
+	const W = 560, H = 190, L = 52, B = 22, T = 8, top = Math.max(...bars.map(([n]) => n)) / latency.n;
 	const step = niceStep(100 * top, 4), w = (W - L) / bars.length, sy = v => T + (1 - v / top) * (H - T - B);
 	svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
 	for (let v = 0; v <= 100 * top; v += step) {
 		svgElement("line", { class: "grid", x1: L, x2: W, y1: sy(v / 100), y2: sy(v / 100) }, svg);
 		svgText(svg, L - 6, sy(v / 100) + 4, "end", shortNumber(v) + " %");
 	}
-	bars.forEach((n, i) => {
-		const k = first + i, y = sy(n / latency.n);
+	bars.forEach(([n, what], i) => {
+		const y = sy(n / latency.n);
 		const bar = svgElement("rect", { class: "bar " + latency.how, x: L + i * w + 1, width: Math.max(1, w - 2), y, height: H - B - y, rx: 1.5 }, svg);
-		svgElement("title", {}, bar).textContent = (k ? duration(2 ** (k - 1), latency.unit) + " to " + duration(2 ** k, latency.unit) : "none") + ": " + count(n);
+		svgElement("title", {}, bar).textContent = what + ": " + count(n);
+		/* What is hardly to be seen can be pointed at all the same. */
+		svgElement("title", {}, svgElement("rect", { class: "hit", x: L + i * w, width: w, y: T, height: H - T - B }, svg)).textContent = what + ": " + count(n);
 	});
-	if (!first)
-		svgText(svg, L + w / 2, H - 5, "middle", "none");
-	const labels = decades(first, bars.length, latency.unit), every = Math.ceil(labels.length / 8);
-	labels.forEach(([at, text], i) => {
-		if (i % every === 0 && (first || at * w > 40))
-			svgText(svg, L + at * w, H - 5, "middle", text);
-	});
+	let last = -1e9;
+	for (const [at, text] of labels) {
+		if (at * w - last < 52)
+			continue;
+		svgText(svg, Math.min(L + at * w, W - 22), H - 5, "middle", text);
+		last = at * w;
+	}
+}
+
+/* Eight buckets for each doubling, as a replay counts: a bar for each doubling. */
+function drawDoublings(svg, latency) {
+	const all = doublings(latency.buckets), first = all[0] ? 0 : Math.max(1, all.findIndex(n => n)), { unit } = latency;
+	const name = k => k ? duration(2 ** (k - 1), unit) + " to " + duration(2 ** k, unit) : "none";
+	const bars = all.slice(first).map((n, i) => [n, name(first + i)]), labels = decades(first, bars.length, unit);
+	drawBars(svg, latency, bars, first ? labels : [[.5, "none"]].concat(labels.filter(([at]) => at > 1)));
+}
+
+/* All buckets of an engine's histogram, as they are: a bar for each, from the first to the last with anything. */
+function drawBuckets(svg, latency) {
+	const { buckets, unit } = latency, first = buckets.findIndex(([, n]) => n), end = buckets.length - [...buckets].reverse().findIndex(([, n]) => n);
+	const low = i => i ? duration(buckets[i - 1][0], unit) : "0";
+	const name = i => buckets[i][0] === OPEN ? "more than " + low(i) : low(i) + " to " + duration(buckets[i][0], unit);
+	const from = Math.max(0, Math.min(first, end - 6)), shown = buckets.slice(from, end);
+	drawBars(svg, latency, shown.map(([, n], i) => [n, name(from + i)]), shown.map((_, i) => [i, low(from + i)])
+		.concat(buckets[end - 1][0] === OPEN ? [] : [[shown.length, duration(buckets[end - 1][0], unit)]]));
 }
 
 function drawLatency(latency) {
 	const { section, legend } = panel($("charts"), "How long " + latency.latency + " (" + latency.how + ")");
-	const all = doublings(latency.buckets), first = all[0] ? 0 : Math.max(1, all.findIndex(n => n));
-	legend.textContent = count(latency.n) + " in all; half within " + duration(quantile(latency, .5), latency.unit) +
-		", 99 of 100 within " + duration(quantile(latency, .99), latency.unit) + ", longest " + duration(latency.max, latency.unit);
-	drawBars(svgElement("svg", { role: "img", "aria-label": "histogram" }, section), latency, all.slice(first), first);
+	const svg = svgElement("svg", { role: "img" }, section);
+	if (latency.complete)
+		latency.max = OPEN;
+	legend.textContent = count(latency.n) + " in all; half " + within(latency, .5) + ", 99 of 100 " + within(latency, .99) +
+		(latency.complete ? ", all " + within(latency, 1) : ", longest " + duration(latency.max, latency.unit));
+	svg.setAttribute("aria-label", "histogram of how long " + latency.latency + ": " + legend.textContent);
+	if (latency.complete)
+		drawBuckets(svg, latency);
+	else
+		drawDoublings(svg, latency);
 }
 
 function showLatencies(rec) {
 	for (const latency of rec.latencies)
-		if (latency.max)	/* else nobody waited, and there is nothing to draw */
+		if (latency.max || latency.complete)	/* else nobody waited, and there is nothing to draw */
 			drawLatency(latency);
 }

@@ -164,6 +164,11 @@ function shortNumber(v) {
 		a >= 1e4 ? +(v / 1e3).toFixed(1) + " k" : String(+v.toFixed(a < 10 ? 2 : 1));
 }
 
+function bytes(v) {
+	const text = shortNumber(v);
+	return text + (/\d$/.test(text) ? " B" : "B");
+}
+
 function duration(value, unit) {
 	const ns = unit === "us" ? value * 1e3 : value;
 	return ns >= 6e10 ? +(ns / 6e10).toFixed(1) + " min" : ns >= 1e9 ? +(ns / 1e9).toFixed(ns < 1e10 ? 2 : 1) + " s" :

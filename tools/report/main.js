@@ -3,18 +3,38 @@
 
 let page = { recordings: [], comparisons: [] }, shown = 0;
 
-function showResults({ results }) {
+/* Of an engine, which has no end to say something at: what has grown since the first moment. */
+function tilesOf(rec) {
+	const { col } = rec, timed = lastX(rec) - rec.x[0];
+	const grown = name => col[name] ? last(col[name]) - col[name][0] : 0;
+	const tiles = [], asked = grown("accesses"), copied = grown("offloaded_bytes") + grown("loaded_bytes");
+	if (asked)
+		tiles.push(["prompt blocks that were hit", shortNumber(100 * TIERS.reduce((n, [name]) => n + grown(name), 0) / asked) + " %"]);
+	if (col.held && rec.head.blocks)
+		tiles.push(["blocks in use, on average", shortNumber(100 * mean(rec, col.held) / rec.head.blocks) + " %"]);
+	for (const [name, label] of [["evicted", "blocks evicted"], ["moved", "blocks moved"]])
+		if (grown(name))
+			tiles.push([label, count(grown(name))]);
+	if (copied)
+		tiles.push(["copied between tiers", bytes(copied)]);
+	if (col.stalled_us && isTimed(rec) && timed)
+		tiles.push(["of the time a request waited for memory", shortNumber(100 * grown("stalled_us") / timed) + " %"]);
+	return tiles;
+}
+
+function showResults(rec) {
+	const { results } = rec, timed = rec.x.length > 1;
 	for (const id of ["tiles", "summary", "fields"])
 		$(id).textContent = "";
 	$("summary-panel").hidden = !results || !results.lines || !results.lines.length;
 	$("fields-panel").hidden = !results;
-	if (!results)
-		return;
-	for (const [label, text] of results.tiles || []) {
+	for (const [label, text] of results ? results.tiles || [] : timed ? tilesOf(rec) : []) {
 		const tile = element("section", "", $("tiles"));
 		element("b", text, tile);
 		element("span", label, tile);
 	}
+	if (!results)
+		return;
 	showLines(results.lines || []);
 	for (const [key, value] of Object.entries(results.results)) {
 		const row = element("tr", "", $("fields"));
