@@ -12,7 +12,7 @@
 #define WAIT_NS		20000000
 
 static volatile sig_atomic_t stopped;
-static time_t stop_at;
+static unsigned long long stop_at_ns;
 
 static void on_signal(int number)
 {
@@ -27,22 +27,22 @@ void source_catch_signals(void)
 	sigaction(SIGTERM, &action, NULL);
 }
 
-static time_t now_s(void)
+static unsigned long long now_ns(void)
 {
 	struct timespec time;
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
+	return (unsigned long long)time.tv_sec * 1000000000 + (unsigned long long)time.tv_nsec;
 }
 
 void source_stop_after(unsigned long seconds)
 {
-	stop_at = seconds ? now_s() + (time_t)seconds : 0;
+	stop_at_ns = seconds ? now_ns() + seconds * 1000000000ull : 0;
 }
 
 bool source_is_stopped(void)
 {
-	return stopped || (stop_at && now_s() >= stop_at);
+	return stopped || (stop_at_ns && now_ns() >= stop_at_ns);
 }
 
 bool source_wait(void)
