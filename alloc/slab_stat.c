@@ -4,9 +4,9 @@
  *
  * The list's lock is of the outermost rank: caches are locked inside it, one at a time.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+
+#include <kv/buf.h>
 
 #include "slab.h"
 
@@ -195,43 +195,27 @@ int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_s
 
 /* ---- as Linux shows it ---- */
 
-struct text {
-	char *buf;
-	size_t room;
-	int len;	/* of the whole text, whether it fits or not */
-};
-
-static void __printf(2, 3) add(struct text *text, const char *fmt, ...)
-{
-	size_t at = min((size_t)text->len, text->room);
-	va_list args;
-
-	va_start(args, fmt);
-	text->len += vsnprintf(text->room ? text->buf + at : NULL, text->room - at, fmt, args);
-	va_end(args);
-}
-
-static void add_line(struct text *text, struct kvmm_slab_cache *cache)
+static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache)
 {
 	struct kvmm_slab_stat stat;
 
 	read_stat(cache, &stat);
-	add(text, "%-17s %6lu %6lu %6lu %4u %4u", cache->name, (unsigned long)stat.nr_objects,
+	kv_buf_printf(buf, "%-17s %6lu %6lu %6lu %4u %4u", cache->name, (unsigned long)stat.nr_objects,
 	    (unsigned long)stat.nr_slots, (unsigned long)cache->shape.stride,
 	    cache->shape.nr_objects, cache->shape.nr_blocks);
-	add(text, " : tunables %4u %4u %4u", 0, 0, 0);
-	add(text, " : slabdata %6lu %6lu %6lu\n", (unsigned long)(stat.nr_slabs - stat.nr_empty),
+	kv_buf_printf(buf, " : tunables %4u %4u %4u", 0, 0, 0);
+	kv_buf_printf(buf, " : slabdata %6lu %6lu %6lu\n", (unsigned long)(stat.nr_slabs - stat.nr_empty),
 	    (unsigned long)stat.nr_slabs, 0ul);
 }
 
-int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t len)
+int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 {
-	struct text text = { buf, len, 0 };
+	struct kv_buf text = { buf, bytes, 0 };
 
-	if (len && !buf)
+	if (bytes && !buf)
 		return -EINVAL;
-	add(&text, "slabinfo - version: 2.1\n");
-	add(&text, "# name            <active_objs> <num_objs> <objsize> <objperslab> "
+	kv_buf_printf(&text, "slabinfo - version: 2.1\n");
+	kv_buf_printf(&text, "# name            <active_objs> <num_objs> <objsize> <objperslab> "
 		   "<pagesperslab> : tunables <limit> <batchcount> <sharedfactor> "
 		   ": slabdata <active_slabs> <num_slabs> <sharedavail>\n");
 	kv_lock(&list_lock);

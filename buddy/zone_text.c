@@ -5,10 +5,9 @@
  *
  * Counts are copied under the zone's lock, text is made of the copy without it.
  */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/lock.h>
 #include <kv/zone.h>
 
@@ -35,23 +34,6 @@ struct snapshot {
 	struct kv_zone_label label;
 };
 
-/* Goes on counting when the buffer is full. */
-struct text {
-	char	*buf;		/* the caller's */
-	size_t	room;
-	size_t	len;		/* of the whole text so far */
-};
-
-static __printf(2, 3) void add(struct text *text, const char *fmt, ...)
-{
-	size_t left = text->len < text->room ? text->room - text->len : 0;
-	va_list args;
-
-	va_start(args, fmt);
-	text->len += vsnprintf(left ? text->buf + text->len : NULL, left, fmt, args);
-	va_end(args);
-}
-
 static void take_snapshot(struct kvmm_zone *zone, struct snapshot *snap)
 {
 	memset(snap->nr_pageblocks, 0, sizeof(snap->nr_pageblocks));
@@ -64,66 +46,66 @@ static void take_snapshot(struct kvmm_zone *zone, struct snapshot *snap)
 	kv_unlock(&zone->lock);
 }
 
-static void add_buddyinfo(struct text *text, const struct snapshot *snap)
+static void add_buddyinfo(struct kv_buf *buf, const struct snapshot *snap)
 {
-	add(text, "Node %d, zone %8s ", snap->label.node, snap->label.name);
+	kv_buf_printf(buf, "Node %d, zone %8s ", snap->label.node, snap->label.name);
 	for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++) {
 		unsigned long nr = 0;
 
 		for (unsigned int class = 0; class < KVMM_NR_MOBILITY; class++)
 			nr += snap->free[class * KVMM_NR_ORDERS + order];
-		add(text, "%6lu ", nr);
+		kv_buf_printf(buf, "%6lu ", nr);
 	}
-	add(text, "\n");
+	kv_buf_printf(buf, "\n");
 }
 
-static void add_free_by_type(struct text *text, const struct snapshot *snap)
+static void add_free_by_type(struct kv_buf *buf, const struct snapshot *snap)
 {
-	add(text, "%-43s ", "Free pages count per migrate type at order");
+	kv_buf_printf(buf, "%-43s ", "Free pages count per migrate type at order");
 	for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
-		add(text, "%6u ", order);
-	add(text, "\n");
+		kv_buf_printf(buf, "%6u ", order);
+	kv_buf_printf(buf, "\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++) {
 		const u64 *nr = &snap->free[types[i].mobility * KVMM_NR_ORDERS];
 
-		add(text, "Node %4d, zone %8s, type %12s ", snap->label.node, snap->label.name,
+		kv_buf_printf(buf, "Node %4d, zone %8s, type %12s ", snap->label.node, snap->label.name,
 		    types[i].name);
 		for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
-			add(text, "%6lu ", (unsigned long)nr[order]);
-		add(text, "\n");
+			kv_buf_printf(buf, "%6lu ", (unsigned long)nr[order]);
+		kv_buf_printf(buf, "\n");
 	}
 }
 
-static void add_pageblocks_by_type(struct text *text, const struct snapshot *snap)
+static void add_pageblocks_by_type(struct kv_buf *buf, const struct snapshot *snap)
 {
-	add(text, "\n%-23s", "Number of blocks type ");
+	kv_buf_printf(buf, "\n%-23s", "Number of blocks type ");
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
-		add(text, "%12s ", types[i].name);
-	add(text, "\nNode %d, zone %8s ", snap->label.node, snap->label.name);
+		kv_buf_printf(buf, "%12s ", types[i].name);
+	kv_buf_printf(buf, "\nNode %d, zone %8s ", snap->label.node, snap->label.name);
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
-		add(text, "%12lu ", (unsigned long)snap->nr_pageblocks[types[i].mobility]);
-	add(text, "\n");
+		kv_buf_printf(buf, "%12lu ", (unsigned long)snap->nr_pageblocks[types[i].mobility]);
+	kv_buf_printf(buf, "\n");
 }
 
-static void add_pagetypeinfo(struct text *text, const struct snapshot *snap)
+static void add_pagetypeinfo(struct kv_buf *buf, const struct snapshot *snap)
 {
-	add(text, "Page block order: %u\n", snap->pageblock_order);
-	add(text, "Pages per block:  %lu\n\n", 1ul << snap->pageblock_order);
-	add_free_by_type(text, snap);
-	add_pageblocks_by_type(text, snap);
+	kv_buf_printf(buf, "Page block order: %u\n", snap->pageblock_order);
+	kv_buf_printf(buf, "Pages per block:  %lu\n\n", 1ul << snap->pageblock_order);
+	add_free_by_type(buf, snap);
+	add_pageblocks_by_type(buf, snap);
 }
 
 static const struct {
 	const char *name;
-	void (*add)(struct text *text, const struct snapshot *snap);
+	void (*add)(struct kv_buf *buf, const struct snapshot *snap);
 } files[] = {
 	{ "buddyinfo",		add_buddyinfo },
 	{ "pagetypeinfo",	add_pagetypeinfo },
 };
 
-static int print(const struct snapshot *snap, const char *what, char *buf, size_t len)
+static int print(const struct snapshot *snap, const char *what, char *buf, size_t bytes)
 {
-	struct text text = { buf, len, 0 };
+	struct kv_buf text = { buf, bytes, 0 };
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(files); i++) {
 		if (strcmp(files[i].name, what))
@@ -131,7 +113,7 @@ static int print(const struct snapshot *snap, const char *what, char *buf, size_
 		files[i].add(&text, snap);
 		return text.len;
 	}
-	if (len)
+	if (bytes)
 		buf[0] = '\0';
 	return -ENOENT;
 }
@@ -144,23 +126,23 @@ static bool is_file(const char *what)
 	return false;
 }
 
-int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t len)
+int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t bytes)
 {
 	struct snapshot snap;
 
-	if (!zone || !what || (len && !buf))
+	if (!zone || !what || (bytes && !buf))
 		return -EINVAL;
 	if (is_file(what))
 		take_snapshot(zone, &snap);
-	return print(&snap, what, buf, len);
+	return print(&snap, what, buf, bytes);
 }
 
 int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
-		        struct kv_zone_label label, char *buf, size_t len)
+		        struct kv_zone_label label, char *buf, size_t bytes)
 {
 	struct snapshot snap = { .pageblock_order = glance->pageblock_order, .label = label };
 
 	memcpy(snap.free, glance->free, sizeof(snap.free));
 	memcpy(snap.nr_pageblocks, glance->nr_pageblocks, sizeof(snap.nr_pageblocks));
-	return print(&snap, what, buf, len);
+	return print(&snap, what, buf, bytes);
 }

@@ -10,8 +10,8 @@
  * first, which is to leave no trace. They are chained through ->chain meanwhile: the world has
  * stopped, so no evictor needs it.
  */
-#include <stdio.h>
 
+#include <kv/buf.h>
 #include <kv/zone.h>
 #include <kvmm/digest.h>
 
@@ -455,11 +455,11 @@ int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_
 
 int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes)
 {
-	int len;
+	struct kv_buf text = { buf, bytes, 0 };
 
-	if (!diff || !buf || !bytes)
+	if (!diff || (bytes && !buf))
 		return -EINVAL;
-	len = snprintf(buf, bytes, "pool %u '%.*s': %s", diff->pool, (int)sizeof(diff->name),
-		       diff->name, kvmm_digest_part_name(diff->part));
-	return min((size_t)max(len, 0), bytes - 1);
+	kv_buf_printf(&text, "pool %u '%.*s': %s", diff->pool, (int)sizeof(diff->name), diff->name,
+		      kvmm_digest_part_name(diff->part));
+	return text.len;
 }

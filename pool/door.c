@@ -196,7 +196,7 @@ const char *kvmm_step_name(uint32_t step)
 		[KVMM_STEP_WAIT]    = "wait",
 	};
 
-	return step < KVMM_NR_STEPS ? name[step] : NULL;
+	return step < KVMM_NR_STEPS ? name[step] : "?";
 }
 
 int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)

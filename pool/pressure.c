@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pressure stall information; see pressure.h. Constants and rounding are those of Linux. */
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/latency.h>
 
@@ -160,22 +159,6 @@ int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
 	return 0;
 }
 
-struct text {
-	char	*buf;
-	size_t	room;
-	size_t	len;
-};
-
-static __printf(2, 3) void add(struct text *text, const char *fmt, ...)
-{
-	size_t left = text->len < text->room ? text->room - text->len : 0;
-	va_list args;
-
-	va_start(args, fmt);
-	text->len += vsnprintf(left ? text->buf + text->len : NULL, left, fmt, args);
-	va_end(args);
-}
-
 static u32 whole(u32 avg)
 {
 	return avg >> FIXED_SHIFT;
@@ -186,24 +169,24 @@ static u32 hundredths(u32 avg)
 	return (avg & (FIXED_1 - 1)) * 100 >> FIXED_SHIFT;
 }
 
-static void add_line(struct text *text, const char *name, const struct kvmm_pressure_line *line)
+static void add_line(struct kv_buf *buf, const char *name, const struct kvmm_pressure_line *line)
 {
 	static const u32 seconds[KVMM_NR_AVGS] = { 10, 60, 300 };
 
-	add(text, "%s", name);
+	kv_buf_printf(buf, "%s", name);
 	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
-		add(text, " avg%u=%u.%02u", seconds[i], whole(line->avg[i]),
+		kv_buf_printf(buf, " avg%u=%u.%02u", seconds[i], whole(line->avg[i]),
 		    hundredths(line->avg[i]));
-	add(text, " total=%llu\n", (unsigned long long)line->total_us);
+	kv_buf_printf(buf, " total=%llu\n", (unsigned long long)line->total_us);
 }
 
-int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t len)
+int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t bytes)
 {
-	struct text text = { .buf = buf, .room = len };
+	struct kv_buf text = { buf, bytes, 0 };
 	struct kvmm_pressure pressure;
 	int err;
 
-	if (!buf && len)
+	if (!buf && bytes)
 		return -EINVAL;
 	err = kvmm_pressure(pool, &pressure);
 	if (err)

@@ -242,7 +242,7 @@ enum kvmm_step {
 	KVMM_NR_STEPS,
 };
 
-/** kvmm_step_name() - "drain" and so on; NULL: there is no such step. */
+/** kvmm_step_name() - "drain" and so on; "?" if there is no such step. */
 KVMM_API const char *kvmm_step_name(uint32_t step);
 
 /**
@@ -310,11 +310,11 @@ KVMM_API int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressur
 
 /**
  * kvmm_pressure_text() - the same in the layout of Linux: a line for "some", a line for "full"
- * @buf: room for @len bytes, NUL included; always terminated if @len > 0
+ * @buf: room for @bytes, NUL included; always terminated if there is any
  *
- * Return: length of the whole text without NUL; -EINVAL.
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
  */
-KVMM_API int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t len);
+KVMM_API int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t bytes);
 
 #ifdef __cplusplus
 }

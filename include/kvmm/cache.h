@@ -361,6 +361,7 @@ static inline int kvmm_unpin(struct kvmm_pool *pool, kvmm_ref_t ref)
  */
 KVMM_API int kvmm_blocks_of_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 				 uint32_t *blocks);
+/** kvmm_blocks_of_muts() - the same of private blocks; same returns, but -EIO. */
 KVMM_API int kvmm_blocks_of_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, uint32_t nr,
 				 uint32_t *blocks);
 

@@ -37,7 +37,7 @@ enum kvmm_goal {
 	KVMM_NR_GOALS,
 };
 
-/** kvmm_goal_name() - "run", "pageblocks", "shorten", "gather"; NULL no such goal. */
+/** kvmm_goal_name() - "run", "pageblocks", "shorten", "gather"; "?" if there is no such goal. */
 KVMM_API const char *kvmm_goal_name(uint32_t goal);
 
 /**

@@ -129,8 +129,12 @@ struct kvmm_digest_diff {
 KVMM_API int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvmm_digest_info *b,
 			      uint32_t nr, struct kvmm_digest_diff *diff);
 
-/** kvmm_digest_text() - "pool 2 'kv1': order of eviction". Return: its length without the NUL, cut to
- * @bytes - 1; -EINVAL. */
+/**
+ * kvmm_digest_text() - "pool 2 'kv1': order of eviction"
+ * @buf: room for @bytes, NUL included; always terminated if there is any
+ *
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
+ */
 KVMM_API int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes);
 
 #ifdef __cplusplus

@@ -564,8 +564,10 @@ struct kvmm_disk_segment {
  */
 KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view);
 
+/** kvmm_disk_view_close() - or NULL. */
 KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
 
+/** kvmm_disk_view_info() - what the store is; @info->size is set by the caller. Return: 0; -EINVAL. */
 KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
 /**

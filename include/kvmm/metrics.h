@@ -59,13 +59,13 @@ struct kvmm_metrics_attr {
 
 /**
  * kvmm_metrics_text() - all of it
- * @buf: room for @len bytes, NUL included; always terminated if @len > 0
+ * @buf: room for @bytes, NUL included; always terminated if there is any
  *
  * Context: may allocate host memory. Reads a bit a block of each pool.
- * Return: length of the whole text without NUL, which may be @len or more (then it was cut); -EINVAL;
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL;
  * -ENOMEM; -EFBIG more than 64 MiB; -EUCLEAN, -ECHILD one of the pools.
  */
-KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t len);
+KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t bytes);
 
 /**
  * kvmm_metrics_table() - the families there are
@@ -75,7 +75,7 @@ KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, 
  *
  * Return: as kvmm_metrics_text().
  */
-KVMM_API int kvmm_metrics_table(char *buf, size_t len);
+KVMM_API int kvmm_metrics_table(char *buf, size_t bytes);
 
 /**
  * kvmm_metrics_kernel() - what the kernel says of its memory, said of pools
@@ -90,7 +90,7 @@ KVMM_API int kvmm_metrics_table(char *buf, size_t len);
  * Return: as kvmm_metrics_text(); -ENOENT no such text.
  */
 KVMM_API int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf,
-				 size_t len);
+				 size_t bytes);
 
 #ifdef __cplusplus
 }

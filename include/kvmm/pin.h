@@ -125,12 +125,16 @@ KVMM_API int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_st
 /** kvmm_stay_last() - as the last compaction saw it; zeros before the first. Return: 0; -EINVAL. */
 KVMM_API int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay);
 
-/** kvmm_stay_name() - "pin_user", "private", ...; NULL no such reason. */
+/** kvmm_stay_name() - "pin_user", "private", ...; "?" if there is no such reason. */
 KVMM_API const char *kvmm_stay_name(uint32_t reason);
 
-/** kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met. Return:
- * length of the text, which is cut to @size - 1 if it is longer; -EINVAL. */
-KVMM_API int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t size);
+/**
+ * kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met
+ * @buf: room for @bytes, NUL included; always terminated if there is any
+ *
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
+ */
+KVMM_API int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes);
 
 #ifdef __cplusplus
 }

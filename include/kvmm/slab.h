@@ -230,14 +230,14 @@ KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat
 /**
  * kvmm_slab_info() - the caches of a zone, or all if it is NULL, as Linux shows /proc/slabinfo
  * @zone: whose caches
- * @buf: room for @len bytes, NUL included; always terminated if @len > 0
+ * @buf: room for @bytes, NUL included; always terminated if there is any
  *
  * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty.
  *
- * Return: length of the whole text without NUL, which may be @len or more (then it was cut);
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
  * -EINVAL.
  */
-KVMM_API int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t len);
+KVMM_API int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 
 /**
  * struct kvmm_slab_row - one cache, with its name

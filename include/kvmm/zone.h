@@ -203,12 +203,12 @@ KVMM_API int kvmm_zone_buddyinfo(struct kvmm_zone *zone,
 /**
  * kvmm_zone_text() - "buddyinfo" or "pagetypeinfo" in the layout of Linux
  * @what: the name of the file
- * @buf: room for @len bytes, NUL included; always terminated if @len > 0
+ * @buf: room for @bytes, NUL included; always terminated if there is any
  *
- * Return: length of the whole text without NUL, which may be @len or more (then it was cut);
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
  * -EINVAL; -ENOENT no such text.
  */
-KVMM_API int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t len);
+KVMM_API int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t bytes);
 
 /** kvmm_zone_check() - recompute everything. Return: 0; -EUCLEAN the zone contradicts itself. */
 KVMM_API int kvmm_zone_check(struct kvmm_zone *zone);

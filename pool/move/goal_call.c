@@ -9,7 +9,7 @@ const char *kvmm_goal_name(uint32_t goal)
 		[KVMM_GOAL_SHORTEN] = "shorten", [KVMM_GOAL_GATHER] = "gather",
 	};
 
-	return goal < KVMM_NR_GOALS ? names[goal] : NULL;
+	return goal < KVMM_NR_GOALS ? names[goal] : "?";
 }
 
 #define ALL_FLAGS	(KVMM_GOAL_DROP | KVMM_GOAL_CALM | KVMM_GOAL_BEST)

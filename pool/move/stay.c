@@ -8,8 +8,8 @@
  * they do only while the gate is closed (flight_start.c). With the world stopped nobody asks anew:
  * there a reference keeps a block in place.
  */
-#include <stdio.h>
 
+#include <kv/buf.h>
 #include <kv/sys.h>
 
 #include "../arena.h"
@@ -236,25 +236,18 @@ const char *kvmm_stay_name(uint32_t reason)
 		[KVMM_STAY_QUIESCENT] = "quiescent", [KVMM_STAY_RECENT] = "recent",
 	};
 
-	return reason < KVMM_NR_STAY_REASONS ? names[reason] : NULL;
+	return reason < KVMM_NR_STAY_REASONS ? names[reason] : "?";
 }
 
-static void put_line(char *buf, size_t size, size_t *len, const char *name, u32 nr)
+int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes)
 {
-	int ret = snprintf(buf + *len, size - *len, "%s %u\n", name, nr);
+	struct kv_buf text = { buf, bytes, 0 };
 
-	*len = min(*len + max(ret, 0), size - 1);
-}
-
-int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t size)
-{
-	size_t len = 0;
-
-	if (!stay || !buf || !size || size > INT32_MAX)
+	if (!stay || (bytes && !buf))
 		return -EINVAL;
-	put_line(buf, size, &len, "movable", stay->movable);
+	kv_buf_printf(&text, "movable %u\n", stay->movable);
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		if (stay->blocks[i])
-			put_line(buf, size, &len, kvmm_stay_name(i), stay->blocks[i]);
-	return len;
+			kv_buf_printf(&text, "%s %u\n", kvmm_stay_name(i), stay->blocks[i]);
+	return text.len;
 }
