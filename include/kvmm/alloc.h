@@ -252,7 +252,7 @@ KVMM_API const char *kvmm_step_name(uint32_t step);
  * @saved: by step: the request then fitted
  * @nr_waiting: requests that wait now
  * @nr_promised: blocks promised and not taken yet
- * @nr_timed_out, @nr_cancelled: requests that waited for nothing
+ * @nr_timed_out, @nr_cancelled: requests that waited in vain
  * @marks, @costs: in force
  */
 struct kvmm_alloc_stat {
