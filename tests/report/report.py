@@ -221,6 +221,12 @@ def check_errors(folder, good):
     check("a file that is not there", done.returncode == 1 and "No such file" in done.stderr)
     done = call(DUMP, "report", good, "-o", os.path.join(folder, "no", "page"))
     check("a page that cannot be written", done.returncode == 1 and "No such file" in done.stderr)
+    link = os.path.join(folder, "link")
+    os.symlink(out, link)
+    done = call(DUMP, "report", good, "-o", link)
+    check("a link stays one, as devices do, and its file is written",
+          done.returncode == 0 and os.path.islink(link) and "</html>" in read(out))
+    os.unlink(out)
     check("no file at all is bad usage", call(DUMP, "report").returncode == 2)
     done = call(DUMP, "report", "-", "-o", "-", text=read(good)[:len(read(good)) // 2])
     check("a recording that was cut off is reported, and said to be",

@@ -5,6 +5,7 @@
  * be edited as what they are.
  */
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "page.h"
@@ -48,16 +49,24 @@ static const char *behind_data(void)
 	return strstr(report_html, "@DATA\n") + strlen("@DATA\n");
 }
 
+/* A device, a pipe or a link is written to; a file in its place would not be what it was. */
+static bool is_replaced(const char *path)
+{
+	struct stat stat;
+
+	return lstat(path, &stat) || S_ISREG(stat.st_mode);
+}
+
 int page_begin(struct page *page, const char *path)
 {
 	const char *html = report_html;
-	bool to_stdout = !strcmp(path, "-");
+	bool to_stdout = !strcmp(path, "-"), in_part = !to_stdout && is_replaced(path);
 
 	*page = (struct page){ .path = path };
-	if (!to_stdout && snprintf(page->part, sizeof(page->part), "%s.part", path) >=
+	if (in_part && snprintf(page->part, sizeof(page->part), "%s.part", path) >=
 	    (int)sizeof(page->part))
 		return -ENAMETOOLONG;
-	page->out = to_stdout ? stdout : fopen(page->part, "w");
+	page->out = to_stdout ? stdout : fopen(in_part ? page->part : path, "w");
 	if (!page->out)
 		return -errno;
 	html = put_until(page->out, html, "@STYLE\n");
@@ -125,7 +134,7 @@ static int close_page(struct page *page)
 		return fflush(stdout) ? -errno : err;
 	if (fclose(page->out) && !err)
 		err = -errno;
-	if (!err && rename(page->part, page->path))
+	if (!err && *page->part && rename(page->part, page->path))
 		err = -errno;
 	return err;
 }
@@ -143,7 +152,7 @@ int page_finish(struct page *page, int err)
 	err2 = close_page(page);
 	if (!err)
 		err = err2;
-	if (err && page->out != stdout)
+	if (err && *page->part)
 		unlink(page->part);
 	return err;
 }

@@ -19,7 +19,7 @@
 /**
  * struct page - a page that is being written
  * @path: its name in the end; "-": standard output
- * @part: its name until then
+ * @part: its name until then; empty: there is no other
  */
 struct page {
 	FILE *out;
