@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <kvmm/types.h>
 
@@ -91,6 +93,16 @@ enum exit_code complain_usage(const char *format, ...)
 	fprintf(stderr, "Try `%s --help' or `%s --usage' for more information.\n",
 		program_invocation_short_name, program_invocation_short_name);
 	return EXIT_INPUT;
+}
+
+void terminal_size(unsigned int *lines, unsigned int *columns)
+{
+	struct winsize size = { 0 };
+
+	if (isatty(STDOUT_FILENO))
+		ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+	*lines = size.ws_row;
+	*columns = size.ws_col;
 }
 
 bool colours_wanted(void)

@@ -42,6 +42,9 @@ void complain_into(char text[COMPLAINT_BYTES]);
 /* Called before a complaint is on stderr: whoever draws there wipes it. NULL: nobody. */
 extern void (*complain_before)(void);
 
+/* Of standard output; 0 each where it is no terminal. */
+void terminal_size(unsigned int *lines, unsigned int *columns);
+
 /* Nobody has said by $NO_COLOR that a terminal is to have no colours. */
 bool colours_wanted(void);
 

@@ -44,6 +44,19 @@ int client_wrong(const struct client *client)
 	return complain(EXIT_WRONG, "%s", client->why);
 }
 
+void table_show(const struct table *table, bool json, FILE *out)
+{
+	unsigned int lines, columns;
+
+	terminal_size(&lines, &columns);
+	if (json)
+		table_print_json(table, out);
+	else if (table->nr_rows && columns && table_width(table) > columns)
+		table_print_fields(table, out);
+	else
+		table_print(table, out);
+}
+
 int client_show(struct client *client, bool json, const char *format, ...)
 {
 	struct table table;

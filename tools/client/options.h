@@ -45,6 +45,9 @@ struct client_options {
 error_t client_option(struct client_options *options, int key, const char *arg,
 		      struct argp_state *state);
 
+/* For people or programs; on a terminal that is too narrow, a line a field. */
+void table_show(const struct table *table, bool json, FILE *out);
+
 /* Ask, and print the table that comes; what is wrong is said. Returns an exit code. */
 int client_show(struct client *client, bool json, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

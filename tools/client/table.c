@@ -202,10 +202,25 @@ void table_print(const struct table *table, FILE *out)
 		print_line(table, table->cell + row * table->nr_columns, width, out);
 }
 
-void table_show(const struct table *table, bool json, FILE *out)
+unsigned int table_width(const struct table *table)
 {
-	if (json)
-		table_print_json(table, out);
-	else
-		table_print(table, out);
+	unsigned int width = 0;
+
+	for (unsigned int i = 0; i < table->nr_columns; i++)
+		width += (i ? 2 : 0) + (unsigned int)width_of(table, i);
+	return width;
+}
+
+void table_print_fields(const struct table *table, FILE *out)
+{
+	int width = 0;
+
+	for (unsigned int i = 0; i < table->nr_columns; i++)
+		width = (int)strlen(table->name[i]) > width ? (int)strlen(table->name[i]) : width;
+	for (size_t row = 0; row < table->nr_rows; row++) {
+		fputs(row ? "\n" : "", out);
+		for (unsigned int i = 0; i < table->nr_columns; i++)
+			fprintf(out, "%-*s  %s\n", width, table->name[i],
+				table->cell[row * table->nr_columns + i]);
+	}
 }

@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "../client/client.h"
 #include "../json.h"
@@ -19,24 +17,38 @@
 #define MAX_POOLS	64u
 #define DEFAULT_LINES	24u
 
-/* Counts that are shown a second. */
-static const char *const rates[] = {
-	"allocs", "frees", "evictions", "hit_blocks", "miss_blocks", "registered", "moved_blocks",
-	"fail_nospc", "fail_frag",
+/**
+ * struct column - of "stat"
+ * @head: over it
+ * @rank: those of a higher one go first where the screen is narrow
+ * @is_rate: a count, of which the growth a second is shown
+ */
+static const struct column {
+	const char *name;
+	const char *head;
+	unsigned int width;
+	unsigned int rank;
+	bool is_rate;
+} columns[] = {
+	{ "free", "free", 8, 0, false }, { "inactive", "inactive", 8, 0, false },
+	{ "active", "active", 8, 0, false }, { "private", "private", 8, 2, false },
+	{ "ranges_blocks", "ranges", 8, 1, false }, { "largest", "run", 8, 0, false },
+	{ "runs", "runs", 6, 1, false },
+	{ "allocs", "alloc", 7, 0, true }, { "frees", "free", 7, 3, true },
+	{ "evictions", "evict", 7, 0, true }, { "hit_blocks", "hit", 8, 1, true },
+	{ "miss_blocks", "miss", 8, 1, true }, { "registered", "regist", 7, 3, true },
+	{ "moved", "moved", 7, 2, true }, { "fail_nospc", "nospc", 6, 2, true },
+	{ "fail_frag", "frag", 6, 2, true },
 };
-#define NR_RATES (sizeof(rates) / sizeof(rates[0]))
 
-enum { RATE_HITS = 3, RATE_MISSES = 4 };
+enum { NR_COLUMNS = sizeof(columns) / sizeof(columns[0]), COLUMN_HITS = 10, COLUMN_MISSES, MAX_RANK = 3 };
 
-static const char *const gauges[] = {
-	"free", "inactive", "active", "private", "ranges_blocks", "largest", "runs",
-};
-#define NR_GAUGES (sizeof(gauges) / sizeof(gauges[0]))
+#define OTHER_WIDTH	25u	/* name, hits and share of waiting */
 
 /* A pool as it was the last time. */
 struct past {
 	char name[64];
-	uint64_t count[NR_RATES];
+	uint64_t count[NR_COLUMNS];
 	double at;
 };
 
@@ -46,6 +58,7 @@ struct watch {
 	struct past past[MAX_POOLS];
 	unsigned int nr_past;
 	unsigned int nr_lines;		/* since the last head */
+	unsigned int rank;		/* columns up to this one fit */
 };
 
 static double now(void)
@@ -69,100 +82,112 @@ static struct past *past_of(struct watch *watch, const char *name)
 
 /* ---- one line ---- */
 
-/* What has happened a second, or -1: that is not known yet. Counts of a new pool begin anew. */
-static void take_rates(struct past *past, const struct table *table, size_t row, double *rate)
+/* As it is, or what has happened a second; -1: not known yet. Counts of a new pool begin anew. */
+static void take_values(struct past *past, const struct table *table, size_t row, double *value)
 {
 	double at = now(), span = at - past->at;
 
-	for (unsigned int i = 0; i < NR_RATES; i++) {
-		uint64_t count = table_number(table, row, rates[i]);
+	for (unsigned int i = 0; i < NR_COLUMNS; i++) {
+		uint64_t count = table_number(table, row, columns[i].name);
 
-		rate[i] = -1;
-		if (past->at > 0 && span > 0 && count >= past->count[i])
-			rate[i] = (double)(count - past->count[i]) / span;
+		value[i] = columns[i].is_rate ? -1 : (double)count;
+		if (columns[i].is_rate && past->at > 0 && span > 0 && count >= past->count[i])
+			value[i] = (double)(count - past->count[i]) / span;
 		past->count[i] = count;
 	}
 	past->at = at;
 }
 
-static double percent_hit(const double *rate)
+static double percent_hit(const double *value)
 {
-	double sum = rate[RATE_HITS] + rate[RATE_MISSES];
+	double sum = value[COLUMN_HITS] + value[COLUMN_MISSES];
 
-	return sum > 0 ? 100 * rate[RATE_HITS] / sum : -1;
+	return sum > 0 ? 100 * value[COLUMN_HITS] / sum : -1;
 }
 
-static unsigned int lines_of_screen(void)
+static unsigned int width_of(unsigned int rank, bool rates)
 {
-	struct winsize size;
+	unsigned int width = 0;
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row < 4)
-		return DEFAULT_LINES - 2;
-	return size.ws_row - 2u;
+	for (unsigned int i = 0; i < NR_COLUMNS; i++)
+		if (columns[i].is_rate == rates && columns[i].rank <= rank)
+			width += columns[i].width + 1;
+	return width;
+}
+
+/* A word over columns, between dashes. */
+static void print_over(const char *word, unsigned int width)
+{
+	unsigned int dashes = width - 1 - (unsigned int)strlen(word);
+
+	putchar(' ');
+	for (unsigned int i = 0; i < dashes / 2; i++)
+		putchar('-');
+	fputs(word, stdout);
+	for (unsigned int i = dashes / 2; i < dashes; i++)
+		putchar('-');
 }
 
 static void print_head(struct watch *watch)
 {
-	if (watch->nr_lines && watch->nr_lines < lines_of_screen())
+	unsigned int lines, width;
+
+	terminal_size(&lines, &width);
+	if (watch->nr_lines && watch->nr_lines + 2 < (lines ? lines : DEFAULT_LINES))
 		return;
 	watch->nr_lines = 0;
-	printf("%-12s %-60s %-70s %5s %6s\n", "",
-	       "-------------------------- blocks -------------------------",
-	       "------------------------------ a second ------------------------------",
-	       "hits", "some");
-	printf("%-12s %8s %8s %8s %8s %8s %8s %6s %7s %7s %7s %8s %8s %7s %7s %6s %6s %5s %6s\n",
-	       "pool", "free", "inactive", "active", "private", "ranges", "run", "runs", "alloc",
-	       "free", "evict", "hit", "miss", "regist", "moved", "nospc", "frag", "%", "%10s");
+	watch->rank = MAX_RANK;
+	while (width && watch->rank &&
+	       OTHER_WIDTH + width_of(watch->rank, false) + width_of(watch->rank, true) > width)
+		watch->rank--;
+	printf("%-12s", "");
+	print_over(" blocks ", width_of(watch->rank, false));
+	print_over(" a second ", width_of(watch->rank, true));
+	printf("  hits   some\n%-12s", "pool");
+	for (unsigned int i = 0; i < NR_COLUMNS; i++)
+		if (columns[i].rank <= watch->rank)
+			printf(" %*s", (int)columns[i].width, columns[i].head);
+	printf(" %5s %6s\n", "%", "%10s");
 }
 
-static void print_number(double value, int width, int digits)
+static void print_number(double value, unsigned int width, int digits)
 {
 	if (value < 0)
-		printf(" %*s", width, "-");
+		printf(" %*s", (int)width, "-");
 	else
-		printf(" %*.*f", width, digits, value);
+		printf(" %*.*f", (int)width, digits, value);
 }
 
-static void print_row(const struct table *table, size_t row, const double *rate, const char *some)
+static void print_row(const struct watch *watch, const char *pool, const double *value, double some)
 {
-	static const int width[NR_RATES] = { 7, 7, 7, 8, 8, 7, 7, 6, 6 };
-
-	printf("%-12s", table_cell(table, row, "pool"));
-	for (unsigned int i = 0; i < NR_GAUGES; i++)
-		printf(" %*s", i + 1 < NR_GAUGES ? 8 : 6, table_cell(table, row, gauges[i]));
-	for (unsigned int i = 0; i < NR_RATES; i++)
-		print_number(rate[i], width[i], 0);
-	print_number(percent_hit(rate), 5, 1);
-	printf(" %6s\n", some);
+	printf("%-12s", pool);
+	for (unsigned int i = 0; i < NR_COLUMNS; i++)
+		if (columns[i].rank <= watch->rank)
+			print_number(value[i], columns[i].width, 0);
+	print_number(percent_hit(value), 5, 1);
+	print_number(some, 6, 2);
+	putchar('\n');
 }
 
-static void print_value(const char *name, double value)
+static void print_value(const char *name, const char *unit, double value, int digits)
 {
+	printf(", \"%s%s\": ", name, unit);
 	if (value < 0)
-		printf(", \"%s\": null", name);
+		fputs("null", stdout);
 	else
-		printf(", \"%s\": %.1f", name, value);
+		printf("%.*f", digits, value);
 }
 
-static void print_object(const struct table *table, size_t row, const double *rate,
-			 const char *some)
+static void print_object(const char *pool, const double *value, double some)
 {
-	char name[64];
-
 	fputs("{\"pool\": ", stdout);
-	json_string(table_cell(table, row, "pool"), stdout);
-	for (unsigned int i = 0; i < NR_GAUGES; i++) {
-		printf(", \"%s\": ", gauges[i]);
-		table_print_value(table_cell(table, row, gauges[i]), false, stdout);
-	}
-	for (unsigned int i = 0; i < NR_RATES; i++) {
-		snprintf(name, sizeof(name), "%s_per_s", rates[i]);
-		print_value(name, rate[i]);
-	}
-	print_value("hit_percent", percent_hit(rate));
-	fputs(", \"some_avg10\": ", stdout);
-	table_print_value(some, false, stdout);
-	fputs("}\n", stdout);
+	json_string(pool, stdout);
+	for (unsigned int i = 0; i < NR_COLUMNS; i++)
+		print_value(columns[i].name, columns[i].is_rate ? "_per_s" : "", value[i],
+			    columns[i].is_rate);
+	print_value("hit_percent", "", percent_hit(value), 1);
+	print_value("some_avg10", "", some, 2);
+	puts("}");
 }
 
 /* Columns that are shown are there. */
@@ -170,13 +195,13 @@ static bool has_columns(const struct table *table)
 {
 	bool has = table_cell(table, 0, "pool");
 
-	for (unsigned int i = 0; i < NR_GAUGES; i++)
-		has &= table_cell(table, 0, gauges[i]) != NULL;
+	for (unsigned int i = 0; i < NR_COLUMNS; i++)
+		has &= columns[i].is_rate || table_cell(table, 0, columns[i].name);
 	return has;
 }
 
 /* Share of the last 10 s that somebody has waited. */
-static const char *some_of(const struct table *pressure, const char *pool)
+static double some_of(const struct table *pressure, const char *pool)
 {
 	for (size_t row = 0; row < pressure->nr_rows; row++) {
 		const char *name = table_cell(pressure, row, "pool");
@@ -184,31 +209,30 @@ static const char *some_of(const struct table *pressure, const char *pool)
 		const char *avg = table_cell(pressure, row, "avg10");
 
 		if (name && kind && avg && !strcmp(name, pool) && !strcmp(kind, "some"))
-			return avg;
+			return strtod(avg, NULL);
 	}
-	return "0";
+	return 0;
 }
 
 static int print_pools(struct watch *watch, const struct table *table,
 		       const struct table *pressure)
 {
-	if (!table->nr_rows || !has_columns(table)) {
+	if (!table->nr_rows || !has_columns(table))
 		return complain(EXIT_WRONG, "%s: there is no pool", watch->client.path);
-	}
 	for (size_t row = 0; row < table->nr_rows; row++) {
 		const char *name = table_cell(table, row, "pool");
+		double value[NR_COLUMNS], some = some_of(pressure, name);
 		struct past *past = past_of(watch, name);
-		double rate[NR_RATES];
 
 		if (!past)
 			break;
-		take_rates(past, table, row, rate);
+		take_values(past, table, row, value);
 		if (watch->opt->json) {
-			print_object(table, row, rate, some_of(pressure, name));
+			print_object(name, value, some);
 			continue;
 		}
 		print_head(watch);
-		print_row(table, row, rate, some_of(pressure, name));
+		print_row(watch, name, value, some);
 		watch->nr_lines++;
 	}
 	return finish_output(EXIT_GOOD);
