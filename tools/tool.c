@@ -27,6 +27,15 @@ void (*argp_program_version_hook)(FILE *out, struct argp_state *state) = print_v
 __attribute__((visibility("default")))
 error_t argp_err_exit_status = EXIT_INPUT;
 
+void read_options(const struct argp *argp, int argc, char **argv, unsigned int flags, void *input)
+{
+	char *slash = argc ? strrchr(argv[0], '/') : NULL;
+
+	if (slash)
+		argv[0] = slash + 1;
+	argp_parse(argp, argc, argv, flags, NULL, input);
+}
+
 /* ---- complaints ---- */
 
 static __thread char *complaint_into;
@@ -116,8 +125,7 @@ enum exit_code finish_output(enum exit_code code)
 {
 	if (!fflush(stdout) && !ferror(stdout))
 		return code;
-	complain(EXIT_WRONG, "standard output: %s", strerror(errno));
-	return code ? code : EXIT_WRONG;
+	return code ? code : complain(EXIT_WRONG, "standard output: %s", strerror(errno));
 }
 
 /* ---- values of options ---- */

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct argp;
 struct argp_state;
 
 /* What the process says at its end; argp says EXIT_INPUT, too. */
@@ -48,8 +49,11 @@ void terminal_size(unsigned int *lines, unsigned int *columns);
 /* Nobody has said by $NO_COLOR that a terminal is to have no colours. */
 bool colours_wanted(void);
 
-/* Did all of standard output arrive? @code, or EXIT_WRONG where it was good, and that is said. */
+/* Did all of standard output arrive? @code; or, where that is good, EXIT_WRONG, and it is said. */
 enum exit_code finish_output(enum exit_code code);
+
+/* argp_parse(), whose own complaints begin with the tool's name, too, and not with its path. */
+void read_options(const struct argp *argp, int argc, char **argv, unsigned int flags, void *input);
 
 /* Arguments of --@name; a mistake is said, and ends the process. */
 uint64_t option_number(struct argp_state *state, const char *name, const char *arg, uint64_t min,

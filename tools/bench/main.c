@@ -153,7 +153,7 @@ int main(int argc, char **argv)
 	};
 	struct options opt = { .seed = 1 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	read_options(&argp, argc, argv, 0, &opt);
 	if (opt.list) {
 		list_kinds();
 		return finish_output(EXIT_GOOD);

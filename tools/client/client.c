@@ -22,9 +22,14 @@
 
 #define MAX_LINE	4096u
 
+/* One line, whatever the engine has said. */
 int client_fail(struct client *client, const char *why)
 {
-	snprintf(client->why, sizeof(client->why), "%s: %s", client->path, why);
+	unsigned int nr = 0;
+
+	while ((unsigned char)why[nr] >= ' ' && why[nr] != 0x7f && nr < sizeof(client->why))
+		nr++;
+	snprintf(client->why, sizeof(client->why), "%s: %.*s", client->path, (int)nr, why);
 	return -1;
 }
 
@@ -47,6 +52,8 @@ static int fail_by(struct client *client, int err)
 	case EPIPE:
 	case ECONNRESET:
 		return client_fail(client, "the engine has gone, or has no time for us");
+	case EPROTO:
+		return client_fail(client, "does not keep to the protocol; is that an engine's socket?");
 	default:
 		return client_fail(client, strerror(err));
 	}
@@ -187,7 +194,7 @@ static int read_head(const char *line, struct answer *answer)
 static int take_answer(struct client *client, const char *head, struct answer *answer)
 {
 	if (read_head(head, answer))
-		return client_fail(client, "does not keep to the protocol");
+		return fail_by(client, EPROTO);
 	answer->text = malloc(answer->bytes + 1);
 	if (!answer->text)
 		return client_fail(client, strerror(ENOMEM));
@@ -226,7 +233,7 @@ static int greet(struct client *client)
 		return client_fail(client, "does not speak version 1 of the protocol; use the tools that "
 				   "came with the engine's kvmm");
 	if (strncmp(line, start, sizeof(start) - 1))
-		return client_fail(client, "does not speak the protocol; that is no engine's socket");
+		return fail_by(client, EPROTO);
 	strcpy(client->name, line + sizeof(start) - 1);
 	make_plain(client->name, strlen(client->name));
 	return 0;

@@ -108,6 +108,14 @@ static error_t parse_word(int key, const char *arg, struct argp_state *state)
 	return client_option(&ask->opt, key, arg, state);
 }
 
+/* The engine's own words for it would not say which option. */
+static bool lacks_want(const struct ask *ask)
+{
+	return !strstr(ask->goal, " want=") &&
+	       (!strstr(ask->goal, " goal=") || strstr(ask->goal, " goal=run") ||
+		strstr(ask->goal, " goal=pageblocks"));
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct ask *ask = state->input;
@@ -122,6 +130,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (ask->nr_args == 3)
 			argp_error(state, "what is '%s'?", arg);
 		ask->args[ask->nr_args++] = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (ask->nr_args && lacks_want(ask) &&
+		    (!strcmp(ask->args[0], "plan") || !strcmp(ask->args[0], "run")))
+			argp_error(state, "%s: --want how many?", ask->args[0]);
 		return 0;
 	}
 	return parse_word(key, arg, state);
@@ -255,7 +268,7 @@ static int cmd_watch(struct ask *ask)
 {
 	if (!ask->opt.json)
 		printf("%10s %10s %8s %7s %12s\n", "free", "longest", "runs", "rate %", "moved");
-	for (unsigned long i = 0; !ask->opt.count || i < ask->opt.count; i++) {
+	for (unsigned long i = 0; !ferror(stdout) && (!ask->opt.count || i < ask->opt.count); i++) {
 			struct table table;
 		int code;
 
@@ -356,6 +369,6 @@ int live_main(int argc, char **argv)
 					  .args_doc = "COMMAND" };
 	static struct ask ask = { .opt.interval = 1, .wait = 60 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &ask);
+	read_options(&argp, argc, argv, 0, &ask);
 	return finish_output(run(&ask));
 }

@@ -228,7 +228,7 @@ int main(int argc, char **argv)
 
 	if (live_is_meant(argc, argv))
 		return live_main(argc, argv);
-	argp_parse(&argp, argc, argv, 0, NULL, &ask);
+	read_options(&argp, argc, argv, 0, &ask);
 	workload_init(&ask.replay.source[0].work, WORKLOAD_CHAT);
 	code = load(&ask.replay.source[0], &trace);
 	if (!code)

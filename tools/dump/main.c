@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 		return dump_record(argc - 1, argv + 1);
 	if (argc > 1 && is_view(argv[1]))
 		return dump_view(argc - 1, argv + 1);
-	argp_parse(&argp, argc, argv, 0, NULL, &dump);
+	read_options(&argp, argc, argv, 0, &dump);
 	err = dump_tier(&dump);
 	if (err)
 		return complain(EXIT_WRONG, "%s: %s", dump.path, kvmm_strerror(err));

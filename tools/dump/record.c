@@ -358,7 +358,7 @@ int dump_record(int argc, char **argv)
 	int err;
 
 	argv[0] = name;
-	argp_parse(&argp, argc, argv, 0, NULL, &live);
+	read_options(&argp, argc, argv, 0, &live);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	err = record_engine(&live);

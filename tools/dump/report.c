@@ -122,6 +122,6 @@ int dump_report(int argc, char **argv)
 	char name[] = "kvmm-dump report";
 
 	argv[0] = name;
-	argp_parse(&argp, argc, argv, 0, NULL, &report);
+	read_options(&argp, argc, argv, 0, &report);
 	return write_report(&report) ? EXIT_WRONG : EXIT_GOOD;
 }

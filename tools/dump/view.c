@@ -141,7 +141,7 @@ int dump_view(int argc, char **argv)
 	snprintf(name, sizeof(name), "kvmm-dump %s", argv[0]);
 	argv[0] = name;
 	view.what = name + strlen("kvmm-dump ");
-	argp_parse(&argp, argc, argv, 0, NULL, &view);
+	read_options(&argp, argc, argv, 0, &view);
 	code = get(&view, &snap);
 	if (code == EXIT_GOOD)
 		code = write_out(&view, &snap);

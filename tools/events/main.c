@@ -118,9 +118,10 @@ struct until {
 	uint64_t nr_lost;
 };
 
-static bool is_over(const struct options *opt, const struct until *until)
+static bool is_over(const struct options *opt, const struct printer *printer,
+		    const struct until *until)
 {
-	return source_is_stopped() || (opt->client.count && until->nr_events >= opt->client.count);
+	return source_is_stopped() || ferror(printer->out) || (opt->client.count && until->nr_events >= opt->client.count);
 }
 
 /* ---- from a control socket ---- */
@@ -143,7 +144,7 @@ static int follow(const struct options *opt, const struct printer *printer, stru
 	enum source_answer answer;
 	struct kvmm_event event;
 
-	while (!is_over(opt, &until)) {
+	while (!is_over(opt, printer, &until)) {
 		answer = source_next(source, &event);
 		if (answer == SOURCE_ERROR)
 			return complain(EXIT_WRONG, "%s", source->why);
@@ -248,7 +249,7 @@ static int from_publisher(const struct options *opt, const struct printer *print
 
 	if (subscribe(&sub, opt->zmq, opt->topic))
 		code = complain(EXIT_WRONG, "%s: %s", opt->zmq, sub.why);
-	while (!code && !is_over(opt, &until)) {
+	while (!code && !is_over(opt, printer, &until)) {
 		got = subscriber_next(&sub);
 		if (got < 0)
 			code = complain(EXIT_WRONG, "%s: %s", opt->zmq, sub.why);
@@ -305,7 +306,7 @@ static int decode(const struct options *opt, const struct printer *printer)
 	buf = read_all(file, &nr);
 	if (!buf || ferror(file))
 		code = complain(EXIT_INPUT, "%s: %s", name ? name : "-", strerror(errno));
-	while (!code && at < nr && !is_over(opt, &until)) {
+	while (!code && at < nr && !is_over(opt, printer, &until)) {
 		used = batch_print(printer, buf + at, nr - at, &until.nr_events);
 		snprintf(where, sizeof(where), "byte %zu", at);
 		if (used <= 0)
@@ -356,7 +357,7 @@ int main(int argc, char **argv)
 	struct printer printer = { .out = stdout };
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	read_options(&argp, argc, argv, 0, &opt);
 	printer.json = opt.client.json;
 	code = open_output(&opt, &printer);
 	if (code)

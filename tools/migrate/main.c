@@ -175,6 +175,6 @@ int main(int argc, char **argv)
 	};
 	static struct ask ask = { .opt.pool = "-", .copy = "", .background = "", .no_evict = "" };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &ask);
+	read_options(&argp, argc, argv, 0, &ask);
 	return finish_output(run(&ask));
 }

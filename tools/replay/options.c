@@ -726,5 +726,5 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
 	};
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &parse);	/* traces are in order */
+	read_options(&argp, argc, argv, ARGP_IN_ORDER, &parse);	/* traces are in order */
 }

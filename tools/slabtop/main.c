@@ -321,7 +321,7 @@ int main(int argc, char **argv)
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	argp_parse(&argp, argc, argv, 0, NULL, &top);
+	read_options(&argp, argc, argv, 0, &top);
 	if (client_open(&top.client, top.opt.socket))
 		return fail(top.client.why);
 	code = top.once || top.opt.json ? once(&top) : show(&top);

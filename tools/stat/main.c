@@ -294,7 +294,7 @@ int main(int argc, char **argv)
 	};
 	struct options opt = { 0 };
 
-	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	read_options(&argp, argc, argv, 0, &opt);
 	add_pool(&opt);
 	return finish_output(run(&opt));
 }

@@ -76,7 +76,7 @@ static void draw_rates(struct canvas *canvas, const struct top_data *data)
 static unsigned int draw_head(struct canvas *canvas, const struct top_data *data,
 			      const struct top_look *look, const char *engine)
 {
-	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools; every %.1f s%s",
+	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools; every %g s%s",
 		     engine, data->pool, data->nr_pools, look->seconds,
 		     look->paused ? "  PAUSED" : "");
 	draw_blocks(canvas, &data->stat);
@@ -313,7 +313,7 @@ static void draw_help(struct canvas *canvas, const struct top_look *look)
 	canvas_print(canvas, 0, canvas_strong, "kvmm-top: keys");
 	for (unsigned int i = 0; i < sizeof(help) / sizeof(*help); i++)
 		canvas_put(canvas, 2 + i, 0, canvas_plain, help[i]);
-	canvas_print(canvas, 3 + sizeof(help) / sizeof(*help), canvas_plain, "sorted by %s, every %.1f s",
+	canvas_print(canvas, 3 + sizeof(help) / sizeof(*help), canvas_plain, "sorted by %s, every %g s",
 	      sort_names[look->sort], look->seconds);
 }
 

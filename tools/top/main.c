@@ -288,7 +288,7 @@ int main(int argc, char **argv)
 	int code;
 
 	setlocale(LC_CTYPE, "");
-	argp_parse(&argp, argc, argv, 0, NULL, &top);
+	read_options(&argp, argc, argv, 0, &top);
 	top.look.seconds = top.opt.interval;
 	if (top.opt.pool)
 		strcpy(top.pool, top.opt.pool);

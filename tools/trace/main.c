@@ -12,7 +12,7 @@
 #include "../tool.h"
 #include "trace.h"
 
-enum { KEY_FROM = 256, KEY_SECONDS, KEY_REQUESTS, KEY_BLOCK_TOKENS, KEY_TO };
+enum { KEY_BLOCK_TOKENS = 't', KEY_FROM = 256, KEY_SECONDS, KEY_REQUESTS, KEY_TO };
 
 struct options {
 	bool converts;
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
 	u64 nr_lost = 0;
 	int code;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &opt);
+	read_options(&argp, argc, argv, 0, &opt);
 	code = opt.converts ? convert(&opt, &trace, &folded) :
 			      record(&opt, &trace, &folded, &nr_lost);
 	if (!code)
