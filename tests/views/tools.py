@@ -138,9 +138,11 @@ def check_without_engine(folder):
     env = {k: v for k, v in os.environ.items() if not k.startswith("KVMM_SOCKET")}
     os.mkdir(folder + "/empty", 0o700)
     os.mkdir(folder + "/several", 0o700)
-    for name in ("one.sock", "two.sock"):
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(folder + "/several/" + name)
+    servers = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    for server, name in zip(servers, ("several/one.sock", "several/two.sock", "dead.sock")):
+        server.bind(folder + "/" + name)
+    for server in servers[:2]:
+        server.listen(1024)
     for tool, args, _ in LIVE:
         what = " ".join([tool, *args])
         for where, word in (("empty", "no engine serves one"), ("none", "no such folder"),
@@ -149,8 +151,10 @@ def check_without_engine(folder):
             complains("%s, %s" % (what, where), tool, out, word)
         out = call(tool, args, folder, env=dict(env, KVMM_SOCKET=folder + "/none.sock"))
         complains(what + ", wrong path", tool, out, "no such socket")
-        out = call(tool, [*args, "-S", folder + "/several/one.sock"], folder, env=env)
+        out = call(tool, [*args, "-S", folder + "/dead.sock"], folder, env=env)
         complains(what + ", nobody listens", tool, out, "nobody listens")
+    for server in servers:
+        server.close()
 
 
 def check_false_engines(folder):

@@ -138,7 +138,7 @@ static bool is_number(const char *cell)
 	return !*cell;
 }
 
-void table_print_value(const char *cell, bool is_text, FILE *out)
+static void print_value(const char *cell, bool is_text, FILE *out)
 {
 	if (!strcmp(cell, "-"))
 		fputs("null", out);
@@ -157,7 +157,7 @@ void table_print_json(const struct table *table, FILE *out)
 			fputs(i ? ", " : "", out);
 			json_string(table->name[i], out);
 			fputs(": ", out);
-			table_print_value(table->cell[row * table->nr_columns + i], table->is_text[i], out);
+			print_value(table->cell[row * table->nr_columns + i], table->is_text[i], out);
 		}
 		putc('}', out);
 	}

@@ -41,8 +41,6 @@ uint64_t table_number(const struct table *table, size_t row, const char *name);
 
 /* For people: columns as wide as they have to be, numbers to the right. */
 void table_print(const struct table *table, FILE *out);
-/* A cell as JSON: null, a number, or a string. */
-void table_print_value(const char *cell, bool is_text, FILE *out);
 /* The same, a line for each field: for rows that are longer than a line. */
 void table_print_fields(const struct table *table, FILE *out);
 /* How long the lines of table_print() are. */

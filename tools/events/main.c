@@ -121,7 +121,8 @@ struct until {
 static bool is_over(const struct options *opt, const struct printer *printer,
 		    const struct until *until)
 {
-	return source_is_stopped() || ferror(printer->out) || (opt->client.count && until->nr_events >= opt->client.count);
+	return source_is_stopped() || ferror(printer->out) ||
+	       (opt->client.count && until->nr_events >= opt->client.count);
 }
 
 /* ---- from a control socket ---- */
@@ -185,7 +186,7 @@ static int show_names(const struct options *opt, const struct printer *printer,
 	char kind[8];
 
 	for (char *line = text, *end; *line; line = end) {
-		if (is_over(opt, until))
+		if (is_over(opt, printer, until))
 			return 0;
 		end = line + strcspn(line, "\n");
 		if (*end)
