@@ -42,6 +42,7 @@ noinline void __kv_ring_break(struct kv_ring *ring, u64 pos)
 {
 	u64 old = READ_ONCE(ring->broken);
 
+	/* Pairs with kv_ring_check(): @pos was reserved before. */
 	while (old <= pos && !kv_cas(&ring->broken, &old, pos + 1))
 		;
 }

@@ -50,7 +50,7 @@ static inline u64 kv_feed_info(u32 position, u32 kind, u32 medium, u32 flags)
 /* If somebody reads; else NULL. @at is written once. */
 static __always_inline struct kv_feed *kv_feed_of(struct kv_feed *const *at)
 {
-	/* Pairs with events_open(): what it points to is made. */
+	/* Pairs with publish_feed() and kv_tier_tell(): what it points to is made. */
 	struct kv_feed *feed = smp_load_acquire(at);
 
 	return likely(!feed) || !READ_ONCE(feed->kinds) ? NULL : feed;

@@ -49,6 +49,7 @@ void __events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u3
 
 	if (!feed || !query->nr)
 		return;
+	/* A number and nothing else: the ring orders. */
 	word[0] = kv_fetch_add(&pool->events->nr_lookups, 1);
 	word[1] = kv_clock_ns() / 1000;
 	word[2] = (u64)nr_blocks << 32 | nr_hits;

@@ -27,6 +27,7 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 {
 	const struct kv_feed_parent *parent = &pool->events->feed.parent[index];
 	const struct kv_entry *entry = entry_at(pool, index);
+	/* Pairs with the swap that registers it: name and place are written before. */
 	u64 word = smp_load_acquire(&entry->word);
 	u64 before[2] = { READ_ONCE(parent->key[0]), READ_ONCE(parent->key[1]) };
 
