@@ -282,7 +282,7 @@ static double width_of(uint32_t refs)
 }
 
 /* Text from elsewhere, between quotes. */
-static void put_text(const char *text, FILE *out)
+static void put_quoted(const char *text, FILE *out)
 {
 	for (; *text; text++) {
 		if (*text == '"' || *text == '\\')
@@ -363,7 +363,7 @@ static void draw_arrow(const struct graph *graph, uint32_t number, FILE *out)
 static void draw(const struct graph *graph, const struct snap *snap, FILE *out)
 {
 	fprintf(out, "digraph prefixes {\n\tlabel=\"");
-	put_text(snap->pool, out);
+	put_quoted(snap->pool, out);
 	fprintf(out, ": %u names", graph->nr);
 	if (graph->nr_drawn < graph->nr_boxes)
 		fprintf(out, ", %u of %u boxes", graph->nr_drawn, graph->nr_boxes);
