@@ -13,11 +13,13 @@ import json
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["KVMM_SRCTREE"], "tests/views"))
@@ -211,6 +213,24 @@ def graves(engine):
         os.unlink(os.path.join(engine.dir, name))
 
 
+def stuck(engine):
+    """Whoever waits for an engine that does not answer can be told to stop."""
+    engine.process.send_signal(signal.SIGSTOP)
+    for tool in ("kvmm-events tail", "kvmm-dump record /dev/null", "kvmm-stat 1"):
+        tool = tool.split()
+        with subprocess.Popen(["tools/" + tool[0], *tool[1:]], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(6)
+                ended = True
+            except subprocess.TimeoutExpired:
+                ended = False
+        expect("%s is interrupted" % tool, ended)
+    engine.process.send_signal(signal.SIGCONT)
+
+
 def spoilt(data, rng):
     """Cut off somewhere; some bits the other way round; a number or a word that is none."""
     yield b""
@@ -261,6 +281,7 @@ def main():
     print("seed %d" % SEED)
     engine = Engine()
     graves(engine)
+    stuck(engine)
     lies(engine)
     files(engine)
     engine.end()

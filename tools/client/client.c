@@ -22,6 +22,8 @@
 
 #define MAX_LINE	4096u
 
+const volatile sig_atomic_t *client_stop;
+
 /* One line, whatever the engine has said. */
 int client_fail(struct client *client, const char *why)
 {
@@ -107,7 +109,7 @@ static int receive(struct client *client)
 	do
 		nr = recv(client->fd, client->in + client->nr_in,
 			  sizeof(client->in) - client->nr_in, 0);
-	while (nr < 0 && errno == EINTR);
+	while (nr < 0 && errno == EINTR && !(client_stop && *client_stop));
 	if (!nr)
 		errno = ECONNRESET;
 	if (nr <= 0)

@@ -17,6 +17,7 @@
 #ifndef TOOLS_CLIENT_H
 #define TOOLS_CLIENT_H
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +66,9 @@ struct answer {
 	char *text;
 	size_t bytes;
 };
+
+/* What a handler of SIGINT sets, if the tool has one: nobody waits for a server any longer. NULL: it has none. */
+extern const volatile sig_atomic_t *client_stop;
 
 /* 0, or -1 and ->why. @path NULL: as the environment says. The client is closed after an error. */
 int client_open(struct client *client, const char *path);

@@ -359,6 +359,7 @@ int dump_record(int argc, char **argv)
 
 	argv[0] = name;
 	read_options(&argp, argc, argv, 0, &live);
+	client_stop = &stopped;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	err = record_engine(&live);

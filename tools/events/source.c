@@ -23,6 +23,7 @@ void source_catch_signals(void)
 {
 	struct sigaction action = { .sa_handler = on_signal };
 
+	client_stop = &stopped;
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../client/client.h"
 #include "../tool.h"
 #include "screen.h"
 
@@ -58,6 +59,7 @@ int screen_begin(void)
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen)
 		return -1;
+	client_stop = &ended;
 	catch(SIGINT);
 	catch(SIGTERM);
 	catch(SIGHUP);
