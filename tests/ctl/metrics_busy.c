@@ -41,7 +41,11 @@ static struct {
 	u64 pins[KVMM_NR_PIN_TYPES];
 	u64 steps, published, compactions, moved, moves, timed_out, cancelled;
 	u64 in_place, elsewhere;
+	u64 left_queue, waited_ns, stalled_ns;
 } count;
+
+static u64 since_ns;		/* the queue is as it is */
+static u64 queued_ns[NR_WAITING];
 
 /* ---- ranges ---- */
 
@@ -193,6 +197,13 @@ static void move_beside(void)
 
 /* ---- the front door ---- */
 
+/* Time in which somebody waited. */
+static void see_stall(u32 nr)
+{
+	count.stalled_ns += nr ? now() - since_ns : 0;
+	since_ns = now();
+}
+
 static void wait_for_room(void)
 {
 	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
@@ -201,6 +212,7 @@ static void wait_for_room(void)
 
 	if (nr_waiting == NR_WAITING)
 		return;
+	see_stall(nr_waiting);
 	ctl.nr = NR_WANTED;
 	ctl.seq = 1;
 	ctl.flags = KVMM_ALLOC_RELATIVE;
@@ -208,11 +220,31 @@ static void wait_for_room(void)
 	err = kvmm_alloc_submit(pool, &ctl, waiting_mut[nr_waiting], &waiting[nr_waiting]);
 	if (!err)
 		must(kvmm_free(pool, waiting_mut[nr_waiting], NR_WANTED), "free");
+	if (err != -EINPROGRESS)
+		return;
+	queued_ns[nr_waiting] = now();
 	pass(1000);
+	see_stall(1);
 	while (is_late && err == -EINPROGRESS)
 		err = kvmm_alloc_poll(pool, waiting[nr_waiting]);
 	count.timed_out += err == -ETIMEDOUT;
+	count.left_queue += err != -EINPROGRESS;
+	count.waited_ns += err != -EINPROGRESS ? 1000 : 0;
 	nr_waiting += err == -EINPROGRESS;
+}
+
+static void wait_for_hours(void)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	ctl.nr = NR_WANTED;
+	ctl.seq = 1;
+	ctl.flags = KVMM_ALLOC_RELATIVE;
+	ctl.deadline_ns = 100 * FAR_NS;
+	see_stall(nr_waiting);
+	queued_ns[nr_waiting] = now();
+	if (kvmm_alloc_submit(pool, &ctl, waiting_mut[nr_waiting], &waiting[nr_waiting]) == -EINPROGRESS)
+		nr_waiting++;
 }
 
 static void stop_waiting(void)
@@ -221,6 +253,10 @@ static void stop_waiting(void)
 
 	if (!nr_waiting)
 		return;
+	see_stall(nr_waiting);
+	for (u32 i = 0; i < nr_waiting; i++)
+		count.waited_ns += now() - queued_ns[i];
+	count.left_queue += nr_waiting;
 	nr = kvmm_alloc_cancel(pool, 1);
 	must(nr, "cancel");
 	for (u32 i = 0; i < nr_waiting; i++) {
@@ -273,6 +309,33 @@ static void expect_pins(void)
 	}
 }
 
+/* For an hour somebody waits, or nobody does: then averages are what the last periods were. */
+static void expect_stalls(void)
+{
+	static const char *const window[] = { "10s", "60s", "300s" };
+	bool is_stalled = run_seed % 2;
+	char more[32];
+
+	if (is_stalled && !nr_waiting)
+		wait_for_hours();
+	if (!is_stalled)
+		stop_waiting();
+	see_stall(nr_waiting);
+	pass(FAR_NS);
+	see_stall(nr_waiting);
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
+		snprintf(more, sizeof(more), ",window=\"%s\"", window[i]);
+		expect_between("kvmm_pressure_some_ratio", NAME, more, is_stalled, is_stalled);
+		expect_between("kvmm_pressure_full_ratio", NAME, more, is_stalled, is_stalled);
+	}
+	expect_between("kvmm_pressure_some_seconds_total", NAME, "", count.stalled_ns / 1000 / 1e6,
+		       count.stalled_ns / 1000 / 1e6);
+	expect_between("kvmm_pressure_full_seconds_total", NAME, "", count.stalled_ns / 1000 / 1e6,
+		       count.stalled_ns / 1000 / 1e6);
+	expect("kvmm_queue_wait_seconds_count", NAME, "", count.left_queue);
+	expect_between("kvmm_queue_wait_seconds_sum", NAME, "", count.waited_ns / 1e9, count.waited_ns / 1e9);
+}
+
 static u64 nr_reserved(void)
 {
 	struct kvmm_growth growth = { .size = sizeof(growth) };
@@ -293,6 +356,7 @@ static void busy_expect(void)
 	for (u32 i = 0; i < nr_promises; i++)
 		promised += nr_promised[i];
 	expect_pins();
+	expect_stalls();
 	expect("kvmm_ranges", NAME, "", nr_ranges);
 	expect("kvmm_open_steps", NAME, "", is_open);
 	expect("kvmm_steps_total", NAME, "", count.steps);

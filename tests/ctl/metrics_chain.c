@@ -363,6 +363,7 @@ static void chain_expect(void)
 		{ "kvmm_below_aborted_total", count.aborted },
 		{ "kvmm_below_failed_blocks_total", count.failed },
 		{ "kvmm_below_refused_total", count.refused },
+		{ "kvmm_disk_read_seconds_count", count.promoted },
 		{ "kvmm_below_writing_blocks", 0 },
 		{ "kvmm_below_queued_blocks", 0 },
 		{ "kvmm_below_loading_blocks", 0 },

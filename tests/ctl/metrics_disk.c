@@ -238,6 +238,7 @@ static void disk_expect(void)
 	expect_tier("kvmm_disk_missed_records_total", TIER, count.missed);
 	expect_tier("kvmm_disk_damaged_records_total", TIER, count.damaged);
 	expect_tier("kvmm_disk_dropped_records_total", TIER, count.dropped);
+	expect_tier("kvmm_disk_evict_age_seconds_count", TIER, count.dropped);
 	expect_tier("kvmm_disk_reinserted_records_total", TIER, count.reinserted);
 	expect_tier("kvmm_disk_read_errors_total", TIER, fault.failed_reads);
 	expect_tier("kvmm_disk_write_errors_total", TIER, fault.failed_writes);

@@ -247,6 +247,18 @@ static void leave_something(u32 *nr_writing, u32 *nr_loading, u32 *nr_queued)
 	must(kvmm_tier_poll(pool), "poll");
 }
 
+/* Only a driver pins memory; the test says that one has. */
+static u64 pinned_bytes(void)
+{
+	u64 bytes = 0;
+
+	for (u32 i = 0; i < tier->nr_chunks; i++) {
+		tier->chunk[i].mem.is_pinned = true;
+		bytes += kv_align_up(chunk_nr(tier, i) * BYTES, 4096);
+	}
+	return bytes;
+}
+
 static void ebb_expect(void)
 {
 	static const char *const level[] = { "device", "host", "beyond" };
@@ -259,6 +271,7 @@ static void ebb_expect(void)
 	expect("kvmm_below_queued_blocks", NAME, more, nr_queued);
 	expect("kvmm_below_loading_blocks", NAME, more, nr_loading);
 	expect_tier("kvmm_tier_read_blocks", NAME, nr_loading);
+	expect_tier("kvmm_tier_pinned_bytes", NAME, pinned_bytes());
 	expect("kvmm_offloaded_blocks_total", NAME, more, count.offloads);
 	expect("kvmm_loaded_blocks_total", NAME, more, count.loads);
 	expect("kvmm_below_failed_blocks_total", NAME, more, count.failed);

@@ -19,6 +19,7 @@ extern u64 run_seed;
 
 /* The library's time, and what is random for it: in metrics_env.c. */
 void env_install(void);
+u64 now(void);
 void pass(u64 ns);
 void random_from(u64 nr);
 
