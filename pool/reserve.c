@@ -217,13 +217,11 @@ static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ex
 	return true;
 }
 
-int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
-			 struct kvmm_extent *ext, int nr_ext)
+static int steal_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+		      struct kvmm_extent *ext, int nr_ext)
 {
 	enum kv_placement place = range_placement(attr->flags);
 
-	if (nr_ext < 0 && nr_ext != -ENOSPC)
-		return nr_ext;
 	if (place == KV_PLACE_MOVABLE && alloc_stretch(pool, attr->nr, ext, nr_ext))
 		return 1;
 	while (nr_ext == -ENOSPC && pool->grow.nr_reserved) {
@@ -231,5 +229,17 @@ int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *a
 		__pool_steal_reserved(pool, (pool->grow.nr_reserved + 1) / 2);
 		nr_ext = kv_alloc_runs(pool->zone, place, attr->nr, attr->max_runs, ext);
 	}
+	return nr_ext;
+}
+
+int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			 struct kvmm_extent *ext, int nr_ext)
+{
+	u64 before = pool->grow.stolen_blocks;
+
+	if (nr_ext < 0 && nr_ext != -ENOSPC)
+		return nr_ext;
+	nr_ext = steal_runs(pool, attr, ext, nr_ext);
+	step_count(&pool->door, KVMM_STEP_STEAL, pool->grow.stolen_blocks != before, nr_ext > 0);
 	return nr_ext;
 }

@@ -162,7 +162,7 @@ const struct part lend_part = { lend_make, lend_use, lend_expect, lend_end };
 
 /* ---- compaction that nobody asks for ---- */
 
-#define NR_TIDY		96u
+#define NR_TIDY		56u
 #define WANTED		12u
 #define THRESHOLD_PM	300u
 #define INTERVAL_NS	(100 * 1000000ull)

@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include <kv/mem.h>
+
 #include "metrics_run.h"
 
 #define NAME		"misses"
@@ -31,7 +33,7 @@ static struct {
 } staged;
 static bool has_staged;
 
-static u64 missed[KVMM_NR_MISSES];
+static u64 missed[KVMM_NR_MISSES], metadata_bytes;
 
 static kvmm_domain_t domain_of(u32 domain)
 {
@@ -151,6 +153,8 @@ static void miss_expect(void)
 	static const char *const name[] = { "never", "evicted", "staged", "tenant", "group", "short" };
 	char more[32];
 
+	/* What it has of other folders' lists is not its own. */
+	expect_between("kvmm_metadata_bytes", NAME, "", metadata_bytes - 512, metadata_bytes);
 	for (u32 i = 0; i < KVMM_NR_MISSES; i++) {
 		snprintf(more, sizeof(more), ",reason=\"%s\"", name[i]);
 		expect("kvmm_misses_total", NAME, more, missed[i]);
@@ -160,12 +164,15 @@ static void miss_expect(void)
 static struct kvmm_pool *miss_make(const char *dir)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	u64 before;
 
 	attr.name = NAME;
 	attr.nr_blocks = NR_BLOCKS;
 	attr.policy = "lru";
 	random_from(1);
+	before = kv_mem_bytes();
 	must(kvmm_pool_create(&attr, &pool), "pool");
+	metadata_bytes = kv_mem_bytes() - before;
 	return pool;
 }
 

@@ -58,6 +58,8 @@ extern const struct part disk_part;	/* a disk that fails */
 extern const struct part ebb_part;	/* copies down and up that fail or take their time */
 extern const struct part flood_part;	/* more copies than there is room for */
 extern const struct part loop_part;	/* what is dropped comes back at once */
+extern const struct part room_part;	/* how room is made, where moving is cheap */
+extern const struct part drop_part;	/* and where dropping is */
 extern const struct part lodgers_part;	/* tenants with limits */
 
 #endif

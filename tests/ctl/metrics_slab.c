@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include <kv/mem.h>
+
 #include "metrics_run.h"
 
 #define NR_CACHES	2u
@@ -18,7 +20,7 @@ static struct {
 	struct kvmm_slab_shape shape;
 	kvmm_slab_obj_t obj[NR_OBJECTS];
 	u32 nr, nr_slabs;
-	u64 object_bytes, taken, freed, made, returned, nospc;
+	u64 object_bytes, taken, freed, made, returned, nospc, metadata_bytes;
 } of[NR_CACHES];
 
 static u32 nr_slabs_of(u32 i)
@@ -68,18 +70,19 @@ static void give(u32 i)
 	}
 }
 
+static void shrink(u32 i)
+{
+	must(kvmm_slab_shrink(of[i].cache), "slab_shrink");
+}
+
 static void slab_use(void)
 {
+	static void (*const ops[])(u32 i) = { take, take, take, take, give, give, give, give, shrink };
 	u32 i = any(NR_CACHES);
+	u64 before = kv_mem_bytes();
 
-	if (any(2))
-		take(i);
-	else
-		give(i);
-	see_slabs(i);
-	if (any(16))
-		return;
-	must(kvmm_slab_shrink(of[i].cache), "slab_shrink");
+	ops[any(ARRAY_SIZE(ops))](i);
+	of[i].metadata_bytes += kv_mem_bytes() - before;
 	see_slabs(i);
 }
 
@@ -115,6 +118,7 @@ static void expect_cache(u32 i)
 	u32 nr_full, nr_partial;
 
 	count_slabs(i, &nr_full, &nr_partial);
+	expect_slab("kvmm_slab_metadata_bytes", i, "", of[i].metadata_bytes);
 	expect_slab("kvmm_slab_objects", i, "", of[i].nr);
 	expect_slab("kvmm_slab_slots", i, "", nr_slots);
 	expect_slab("kvmm_slabs", i, ",state=\"full\"", nr_full);
@@ -150,7 +154,9 @@ static void make_cache(u32 i)
 	attr.base_block_bytes = BLOCK_BYTES;
 	attr.max_waste_pm = 300;
 	attr.keep_empty = i;
+	of[i].metadata_bytes = -kv_mem_bytes();
 	must(kvmm_slab_cache_create(of[i].zone, &attr, &of[i].cache), "slab cache");
+	of[i].metadata_bytes += kv_mem_bytes();
 	must(kvmm_slab_cache_shape(of[i].cache, &of[i].shape), "shape");
 }
 
