@@ -377,7 +377,24 @@ static const char *const session[] = {
 	"config alpha", "set alpha watermark_high 8", "compact-plan alpha want=4",
 	"compact-run alpha want=16", "compact-status alpha", "compact-cancel alpha",
 	"migrate-start alpha beta 7 copy", "migrate-status alpha", "migrate-cancel alpha 1",
+	"events alpha new 10 all", "names alpha 10", "map alpha", "snapshot alpha", "owners alpha",
+	"sequences alpha", "holds alpha", "prefixes alpha", "slabs", "latencies", "metrics",
+	"metrics-families", "buddyinfo", "pagetypeinfo alpha", "slabinfo", "vmstat", "pressure-text",
 };
+
+Test(command, the_session_below_has_every_command)
+{
+	for (u32 set = 0; set < kv_nr_command_sets; set++)
+		for (const struct kv_command *one = kv_command_sets[set]->commands; one->name; one++) {
+			size_t len = strlen(one->name);
+			u32 i = 0;
+
+			while (i < ARRAY_SIZE(session) && (strncmp(session[i], one->name, len) ||
+							   strcspn(session[i], " ") != len))
+				i++;
+			cr_expect_lt(i, ARRAY_SIZE(session), "%s", one->name);
+		}
+}
 
 /* The client is answered, or sent away; nothing is left of him, and the next one is served. */
 static void run_session(void)
