@@ -119,6 +119,27 @@ Test(command, what_is_old_and_has_no_lease_is_a_leak)
 	has(answer, "\trange\t");
 	has(answer, "\t3\t192\t5000\t0\told\t1\t0\t-\n");
 	has(ask(control, fd, "leaks alpha soon"), "err 22 ");
+	has(ask(control, fd, "leaks alpha 18446744073709"), "ok ");
+	has(ask(control, fd, "leaks alpha 18446744073710"), "is no number from 0 to 18446744073709");
+}
+
+/* More than are asked for at a time. */
+Test(command, all_leaks_are_told)
+{
+	struct kvmm_pool *other = make_pool(200);
+	const char *answer;
+	u32 nr = 0;
+
+	for (u32 i = 0; i < 200; i++)
+		take_seq(other, 1, 0, 1 + i);
+	fake_env_advance(&fake, 5000 * 1000000ull);
+	cr_assert_eq(kvmm_control_add_pool(control, "other", other), 0);
+	answer = ask(control, fd, "leaks other 1000");
+	for (const char *at = answer; (at = strstr(at, "\told\t")); at++)
+		nr++;
+	cr_expect_eq(nr, 200);
+	cr_assert_eq(kvmm_control_remove_pool(control, other), 0);
+	end_pool(other);
 }
 
 /* ---- settings ---- */
@@ -148,6 +169,10 @@ Test(command, a_setting_is_what_the_pool_goes_by)
 	has(ask(control, fd, "set alpha pace_bytes_per_ms 4096"), "\t0\t4096\n");
 	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);
 	cr_expect_eq(pace.bytes_per_ms, 4096);
+	has(ask(control, fd, "set alpha pace_bytes_per_step 8589934593"), "\t0\t8589934593\n");
+	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);
+	cr_expect_eq(pace.bytes_per_ms, 4096);
+	cr_expect_eq(pace.bytes_per_step, 8589934593ull, "all of its bytes");
 	has(ask(control, fd, "set alpha verify_sample_pm 10"), "\t0\t10\n");
 }
 
@@ -252,6 +277,38 @@ Test(command, a_copy_leaves_the_source)
 	control_settle(control);
 	cr_expect_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
 	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
+}
+
+/* Sixteen are remembered, and told in the order of their numbers. */
+Test(command, migrations_that_ended_first_are_forgotten_first)
+{
+	const char *answer;
+	char want[32];
+
+	take_seq(alpha, 1, 0, 7);
+	for (u32 i = 1; i <= 18; i++) {
+		has(ask(control, fd, "migrate-start alpha beta 7 copy"), "ok ");
+		control_settle(control);
+	}
+	answer = strchr(ask(control, fd, "migrate-status alpha"), '#');
+	for (u32 i = 3; i <= 18; i++) {
+		snprintf(want, sizeof(want), "\n%u\t7\tbeta\t1\t", i);
+		answer = strchr(answer, '\n');
+		cr_assert(!strncmp(answer++, want, strlen(want)), "%s", answer);
+	}
+}
+
+Test(command, names_of_targets_are_cells_and_not_too_long)
+{
+	char line[256] = "migrate-start alpha ", *end = line + strlen(line);
+
+	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
+	cr_assert_eq(kvmm_control_add_pool(control, "b\\x", beta), 0);
+	take_seq(alpha, 1, 0, 7);
+	has(ask(control, fd, "migrate-start alpha b\\x 7"), "\n1\t7\tb\\x5cx\t");
+	memset(end, 'n', 120);
+	strcpy(end + 120, " 7");
+	has(ask(control, fd, line), "that name is too long");
 }
 
 /* The place where it goes to is taken away while it is on its way. */
