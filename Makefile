@@ -196,6 +196,7 @@ $(pc-files): %.pc: $(srctree)/%.pc.in FORCE
 # Manual pages are what the tools say of themselves; commands with a help of their own:
 man-pages := $(patsubst tools/%,man/%.1,$(tools-prog))
 man-commands_kvmm-dump := snapshot record report
+man-commands_kvmm-defrag := --live
 
 quiet_cmd_man = MAN     $@
       cmd_man = mkdir -p man && $(srctree)/scripts/mkman $(VERSION) $< \

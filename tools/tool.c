@@ -104,6 +104,17 @@ enum exit_code complain_usage(const char *format, ...)
 	return EXIT_INPUT;
 }
 
+const char *text_of_bytes(double bytes, char text[BYTES_TEXT])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	unsigned int i = 0;
+
+	for (; bytes >= 1024 && i + 1 < sizeof(units) / sizeof(units[0]); i++)
+		bytes /= 1024;
+	snprintf(text, BYTES_TEXT, "%.*f %s", i ? 1 : 0, bytes, units[i]);
+	return text;
+}
+
 void terminal_size(unsigned int *lines, unsigned int *columns)
 {
 	struct winsize size = { 0 };

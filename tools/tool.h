@@ -43,6 +43,10 @@ void complain_into(char text[COMPLAINT_BYTES]);
 /* Called before a complaint is on stderr: whoever draws there wipes it. NULL: nobody. */
 extern void (*complain_before)(void);
 
+/* "29.6 MiB", in a buffer of the caller, which is returned. */
+#define BYTES_TEXT	24
+const char *text_of_bytes(double bytes, char text[BYTES_TEXT]);
+
 /* Of standard output; 0 each where it is no terminal. */
 void terminal_size(unsigned int *lines, unsigned int *columns);
 

@@ -28,7 +28,7 @@ struct ask {
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "Which engine:", 1 },
 	CLIENT_SOCKET,
-	{ "live", KEY_LIVE, NULL, 0, "The one that is found so", 0 },
+	{ "live", KEY_LIVE, NULL, 0, "A running engine, the one that --socket says", 0 },
 	CLIENT_POOL("the only one"),
 
 	{ NULL, 0, NULL, 0, "plan, run:", 2 },
@@ -164,10 +164,12 @@ static double percent(const struct table *table, const char *name)
 
 static void say_result(const struct table *table, const char *verb, const char *time)
 {
-	printf("%-10s %llu blocks in %llu moves, %.1f MiB, %.3f ms (plan %.3f ms)\n", verb,
+	char bytes[BYTES_TEXT];
+
+	printf("%-10s %llu blocks in %llu moves, %s, %.3f ms (plan %.3f ms)\n", verb,
 	       (unsigned long long)table_number(table, 0, "blocks"),
 	       (unsigned long long)table_number(table, 0, "moves"),
-	       (double)table_number(table, 0, "bytes") / (1 << 20),
+	       text_of_bytes((double)table_number(table, 0, "bytes"), bytes),
 	       (double)table_number(table, 0, time) / 1e6,
 	       (double)table_number(table, 0, "plan_ns") / 1e6);
 	if (table_number(table, 0, "drops"))

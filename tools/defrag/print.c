@@ -83,17 +83,18 @@ static void say_look(struct results *results, const char *label, const struct lo
 static void say_deed(const struct frag *frag, const struct ask *ask, const struct deed *deed)
 {
 	struct results *results = frag->run->results;
-	double mib = (double)deed->compact.moved * frag->run->opt->block_bytes / (1 << 20);
+	double bytes = (double)deed->compact.moved * frag->run->opt->block_bytes;
 	u64 ns = deed->compact.plan_ns + deed->compact.copy_ns;
-	char a[32];
+	char a[32], b[BYTES_TEXT];
 
+	text_of_bytes(bytes, b);
 	if (ask->command == DEFRAG_PLAN)
-		results_say(results, "plan", "%s blocks in %u moves, %.1f MiB, about %.3f ms",
-			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, mib,
+		results_say(results, "plan", "%s blocks in %u moves, %s, about %.3f ms",
+			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, b,
 			    (double)predicted_ns(frag, ask, deed->compact.moved) / 1e6);
 	else
-		results_say(results, "moved", "%s blocks in %u moves, %.1f MiB, %.3f ms (plan %.3f ms)",
-			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, mib,
+		results_say(results, "moved", "%s blocks in %u moves, %s, %.3f ms (plan %.3f ms)",
+			    format_grouped(deed->compact.moved, a), deed->compact.nr_moves, b,
 			    (double)ns / 1e6, (double)deed->compact.plan_ns / 1e6);
 	if (deed->err)
 		results_say(results, "not reached", "%s", kvmm_strerror(deed->err));

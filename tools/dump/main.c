@@ -29,7 +29,7 @@ static const char doc[] =
 	"\n"
 	"Example:\n"
 	"  kvmm-dump tier /var/cache/engine/kv\n"
-	"  kvmm-dump tier --json DIR | jq '.segments[].records[] | select(.status != \"good\")'\n"
+	"  kvmm-dump tier --json DIR | jq '.segments[].records[].status'\n"
 	"\n"
 	"Exit code: 0 good; 1 it cannot be read, or something in it is damaged; 2 bad usage.";
 
