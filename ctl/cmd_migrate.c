@@ -3,9 +3,10 @@
  * Migration from outside: sequences go from one pool to another one of this socket, or to a process that
  * serves its pool (kvmm_migrate_serve()).
  *
- * A job is carried on whenever the socket is polled. What becomes of the engine's idea of the sequence is
- * the engine's matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only sequences
- * that nobody else has a hand in go at all, and others are refused.
+ * A job is carried on whenever the socket is polled, and cancelled where the other process says nothing for
+ * half a minute: what it moves is pinned. What becomes of the engine's idea of the sequence is the engine's
+ * matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only sequences that nobody else
+ * has a hand in go at all, and others are refused.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 
 #define NR_JOBS		16u
 #define TICK_MS		1u
+#define PATIENCE_NS	30000000000ull	/* with a process that does not answer */
 #define TARGET_BYTES	108u
 
 typedef unsigned long long llu;
@@ -49,6 +51,15 @@ static void end_job(struct job *job)
 	job->dst = NULL;
 }
 
+/* It is the other process's turn, and has been for too long: nobody here would notice for ever. */
+static bool is_stuck(const struct job *job)
+{
+	u32 phase = job->status.phase;
+
+	return (phase == KVMM_MIGRATE_PREPARE || phase == KVMM_MIGRATE_VERIFY) &&
+	       job->status.phase_ns[phase] > PATIENCE_NS;
+}
+
 static bool poll_job(struct job *job)
 {
 	int err;
@@ -57,6 +68,10 @@ static bool poll_job(struct job *job)
 		return false;
 	err = kvmm_migrate_poll(job->job);
 	kvmm_migrate_status(job->job, &job->status);
+	if (err == -EINPROGRESS && is_stuck(job) && !kvmm_migrate_cancel(job->job)) {
+		err = kvmm_migrate_poll(job->job);
+		kvmm_migrate_status(job->job, &job->status);
+	}
 	if (err == -EINPROGRESS)
 		return true;
 	end_job(job);

@@ -311,6 +311,29 @@ Test(command, names_of_targets_are_cells_and_not_too_long)
 	has(ask(control, fd, line), "that name is too long");
 }
 
+/* A process that listens, and never says anything. */
+Test(command, who_does_not_answer_is_not_waited_for_for_ever)
+{
+	char line[160];
+	int silent;
+
+	take_seq(alpha, 3, 0, 7);
+	snprintf(line, sizeof(line), "%s/silent.sock", folder);
+	silent = kv_sock()->listen(NULL, line);
+	cr_assert_geq(silent, 0);
+	snprintf(line, sizeof(line), "migrate-start alpha %s/silent.sock 7", folder);
+	has(ask(control, fd, line), "\tprepare\t0\t");
+	fake_env_advance(&fake, 29 * 1000000000ull);
+	has(ask(control, fd, "migrate-status alpha"), "\tprepare\t0\t");
+	fake_env_advance(&fake, 2 * 1000000000ull);
+	control_settle(control);
+	has(ask(control, fd, "migrate-status alpha"), "\tcancelled\t-125\t");
+	has(ask(control, fd, "migrate-start alpha beta 7"), "\n2\t7\tbeta\t0\t");	/* not pinned */
+	kv_sock()->close(NULL, silent);
+	snprintf(line, sizeof(line), "%s/silent.sock", folder);
+	kv_sock()->unlink(NULL, line);
+}
+
 /* The place where it goes to is taken away while it is on its way. */
 Test(command, a_pool_that_is_removed_is_not_looked_at_any_more)
 {
