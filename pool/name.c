@@ -117,7 +117,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return 0;
 }
 
-/* All of @prefix, or nothing. Only if they are to stay staged do misses learn of them. */
+/* All of @prefix, or nothing. Only if they are to stay staged are they counted, and do misses learn of them. */
 static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		 const struct kv_handle *handles, bool stay)
 {
@@ -130,10 +130,11 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
 		presence_staged(pool, prefix, handles);
-		if (stay)
+		if (stay) {
 			pool->map->ops->staged(pool->map, handles, prefix->nr);
+			tally_add(pool, TALLY_STAGINGS, prefix->nr);
+		}
 		tally_add(pool, TALLY_STAGED, prefix->nr);
-		tally_add(pool, TALLY_STAGINGS, prefix->nr);
 		if (unlikely(marks))
 			unmark(pool, handles, prefix->nr);
 	}
@@ -407,5 +408,7 @@ int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefi
 		      (struct kv_handle *)refs, &nr_dups);
 	if (unlikely(err))
 		undo_stage(pool, handles, prefix->nr);
+	else
+		tally_add(pool, TALLY_STAGINGS, prefix->nr);
 	return err;
 }

@@ -12,6 +12,7 @@
 
 #include "pool/mag.h"
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	640u	/* enough for magazines */
 #define NR_TENANTS	3u
@@ -33,10 +34,7 @@ static struct run {
 
 static u32 any(u32 below)
 {
-	r.random ^= r.random << 13;
-	r.random ^= r.random >> 7;
-	r.random ^= r.random << 17;
-	return (r.random >> 20) % below;
+	return any_of(&r.random, below);
 }
 
 static u8 content(u32 block)

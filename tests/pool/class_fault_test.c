@@ -5,29 +5,12 @@
  */
 #include <criterion/criterion.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/class_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(class_fault, .init = set_up, .fini = tear_down);
+TestSuite(class_fault, .init = fault_begin, .fini = fault_end);
 
 static int make(struct kvmm_pool **pool)
 {

@@ -10,6 +10,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	128u
 #define NR_PROMPTS	24u
 #define LENGTH		8u
@@ -24,14 +26,6 @@ static u32 nr_told, nr_demoted, nr_made;	/* atomic */
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 static void hook(void *arg, const struct kvmm_class_event *events, u32 nr)
 {
@@ -54,7 +48,7 @@ static void name_keys(kvmm_key_t *keys, u32 prompt)
 /* A prompt, thought about by @owner and then demoted. */
 static void live(u64 *random, u64 owner)
 {
-	u32 prompt = any(random, NR_PROMPTS), cls = any(random, 3), nr;
+	u32 prompt = any_of(random, NR_PROMPTS), cls = any_of(random, 3), nr;
 	kvmm_key_t keys[LENGTH];
 	kvmm_mut_t fresh[LENGTH];
 	kvmm_ref_t refs[LENGTH];
@@ -67,11 +61,11 @@ static void live(u64 *random, u64 owner)
 		return;
 	nr = req.nr_hits;
 	expect(!kvmm_register(pool, fresh, keys + nr, req.nr_fresh, refs + nr));
-	err = kvmm_class_set(pool, refs + nr, LENGTH - nr, 1 + any(random, 2));
+	err = kvmm_class_set(pool, refs + nr, LENGTH - nr, 1 + any_of(random, 2));
 	expect(!err || err == -EPERM);	/* another one has met and demoted them already */
 	expect(!kvmm_set_owner(pool, refs, LENGTH, owner));
 	kv_fetch_add(&nr_made, 1);
-	if (any(random, 2))
+	if (any_of(random, 2))
 		expect(kvmm_demote(pool, refs, LENGTH, cls) >= 0);
 	expect(!kvmm_put_many(pool, refs, LENGTH));
 }
@@ -81,7 +75,7 @@ static void *user(void *arg)
 	u64 random = (uintptr_t)arg * 0x9e3779b97f4a7c15ull | 1;
 
 	for (u32 i = 0; i < NR_ROUNDS; i++)
-		live(&random, 1 + any(&random, 20));
+		live(&random, 1 + any_of(&random, 20));
 	return NULL;
 }
 
@@ -91,8 +85,8 @@ static void *evictor(void *arg)
 
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
 		struct kvmm_evict_for req = { .size = sizeof(req),
-					      .nr_blocks = any(&random, NR_BLOCKS / 2) };
-		int nr = kvmm_demote_owner(pool, 1 + any(&random, 20), any(&random, 2));
+					      .nr_blocks = any_of(&random, NR_BLOCKS / 2) };
+		int nr = kvmm_demote_owner(pool, 1 + any_of(&random, 20), any_of(&random, 2));
 		int err = kvmm_evict_for(pool, &req);
 
 		expect(nr >= 0);

@@ -11,25 +11,9 @@
 
 #include "pool/internal.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(fault, .init = set_up, .fini = tear_down);
+TestSuite(fault, .init = fault_begin, .fini = fault_end);
 
 /* Returns after how many failures it succeeded. */
 static u32 create_until_it_succeeds(const struct kvmm_pool_attr *attr, struct kvmm_pool **pool)

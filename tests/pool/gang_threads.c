@@ -11,6 +11,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_POOLS	4u
 #define NR_BLOCKS	24u
 #define NR_THREADS	4u
@@ -24,14 +26,6 @@ static u32 nr_bad, nr_done, nr_refused;	/* atomic */
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 static struct kvmm_gangs *make_set(u32 first)
 {
@@ -71,13 +65,13 @@ static void one_gang(struct kvmm_gangs *gangs, u32 first, u64 *state)
 {
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
 	struct kvmm_gang_want wants[4] = { 0 };
-	u32 nr = 1 + any(state, 4);
+	u32 nr = 1 + any_of(state, 4);
 	kvmm_gang_t gang;
 
 	for (u32 i = 0; i < nr; i++) {
-		wants[i].pool = any(state, NR_POOLS);
-		wants[i].kind = any(state, 2);
-		wants[i].nr = 1 + any(state, 16);
+		wants[i].pool = any_of(state, NR_POOLS);
+		wants[i].kind = any_of(state, 2);
+		wants[i].nr = 1 + any_of(state, 16);
 		wants[i].max_runs = wants[i].kind == KVMM_GANG_RANGE ? 4 : 0;
 	}
 	attr.wants = wants;
@@ -87,7 +81,7 @@ static void one_gang(struct kvmm_gangs *gangs, u32 first, u64 *state)
 		return;
 	}
 	kv_fetch_add(&nr_done, 1);
-	if (any(state, 2))
+	if (any_of(state, 2))
 		expect(!kvmm_gang_abort(gangs, gang));
 	else
 		give_back(gangs, first, wants, nr, gang);
@@ -111,7 +105,7 @@ static void *use_pools(void *arg)
 	u64 state = 99;
 
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
-		struct kvmm_pool *of = pool[any(&state, NR_POOLS)];
+		struct kvmm_pool *of = pool[any_of(&state, NR_POOLS)];
 		kvmm_key_t keys[8];
 		kvmm_mut_t fresh[8];
 		kvmm_ref_t refs[8];
@@ -121,15 +115,15 @@ static void *use_pools(void *arg)
 		struct kvmm_compact goal = { .size = sizeof(goal) };
 
 		memset(keys, 0, sizeof(keys));
-		for (u32 k = 0, first = any(&state, 12); k < 8; k++) {
+		for (u32 k = 0, first = any_of(&state, 12); k < 8; k++) {
 			keys[k].byte[0] = 1 + first;
 			keys[k].byte[1] = k;
 		}
-		if (!any(&state, 50))
+		if (!any_of(&state, 50))
 			expect(!kvmm_validate(of));
-		if (!any(&state, 50))
+		if (!any_of(&state, 50))
 			kvmm_pool_compact(of, &goal);
-		if (!any(&state, 100))
+		if (!any_of(&state, 100))
 			expect(kvmm_reset_inactive(of) >= 0);
 		if (kvmm_acquire(of, &req))
 			continue;

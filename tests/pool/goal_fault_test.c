@@ -3,28 +3,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(goal_fault, .init = set_up, .fini = tear_down);
+TestSuite(goal_fault, .init = fault_begin, .fini = fault_end);
 
 /* Three cached blocks that nobody references, and ranges of two extents. */
 static struct kvmm_pool *scene(void)

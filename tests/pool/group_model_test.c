@@ -16,6 +16,7 @@
 
 #include "pool/group.h"
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define MAX_TOKENS	96u
 #define MAX_REQUESTS	6u
@@ -43,10 +44,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 /* ---- what layers read ---- */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "pool/group.h"
+#include "tests/support/random.h"
 
 #define MAX_BLOCKS	64u
 #define MAX_TOKENS	400u
@@ -243,10 +244,7 @@ static u64 seed;
 
 static u32 any(u32 below)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (seed >> 20) % below;
+	return any_of(&seed, below);
 }
 
 static void seed_random(void)

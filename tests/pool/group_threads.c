@@ -13,6 +13,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_THREADS	3u
 #define NR_GROUPS	3u
 #define NR_TOKENS	64u
@@ -37,10 +39,7 @@ struct random {
 
 static u32 any(struct random *r, u32 below)
 {
-	r->state ^= r->state << 13;
-	r->state ^= r->state >> 7;
-	r->state ^= r->state << 17;
-	return (r->state >> 20) % below;
+	return any_of(&r->state, below);
 }
 
 struct content {

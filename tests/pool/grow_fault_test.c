@@ -2,29 +2,11 @@
 /* Ranges that grow while host memory runs out: only extents beyond the eighth want any. */
 #include <criterion/criterion.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "pool/internal.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(grow_fault, .init = set_up, .fini = tear_down);
+TestSuite(grow_fault, .init = fault_begin, .fini = fault_end);
 
 /* Every second block of 64 is free. */
 static kvmm_range_t comb(struct kvmm_pool *pool)

@@ -14,6 +14,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	512u
 #define NR_GROWERS	2u
 #define NR_RANGES	6u	/* of each */
@@ -30,14 +32,6 @@ static u32 nr_bad;				/* atomic */
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 static void look(u64 word)
 {
@@ -65,14 +59,14 @@ static void *read_extents(void *arg)
 	u64 random = (uintptr_t)arg * 77 + 1;
 
 	while (!READ_ONCE(stop))
-		look(READ_ONCE(shared[any(&random, NR_GROWERS * NR_RANGES)]));
+		look(READ_ONCE(shared[any_of(&random, NR_GROWERS * NR_RANGES)]));
 	return NULL;
 }
 
 static kvmm_range_t begin(u64 *random, u64 *word)
 {
 	kvmm_range_t range = { 0, 0 };
-	u32 flags = any(random, 2) ? KVMM_ALLOC_GROWS : 0;
+	u32 flags = any_of(random, 2) ? KVMM_ALLOC_GROWS : 0;
 
 	expect(!kvmm_range_alloc(pool, 1, flags | KVMM_ALLOC_NO_COMPACT, &range));
 	WRITE_ONCE(*word, (u64)range.gen << 32 | range.index);
@@ -92,7 +86,7 @@ static void *let_grow(void *arg)
 	}
 	word -= NR_RANGES;
 	for (u32 round = 0; round < NR_ROUNDS; round++) {
-		u32 i = any(&random, NR_RANGES);
+		u32 i = any_of(&random, NR_RANGES);
 
 		for (u32 k = 0; k < NR_RANGES; k++) {
 			if (nr[k] < MOST)
@@ -103,14 +97,14 @@ static void *let_grow(void *arg)
 		expect(!kvmm_range_grow_many(pool, range, NR_RANGES, 1));
 		for (u32 k = 0; k < NR_RANGES; k++)
 			nr[k]++;
-		if (any(&random, 4) || nr[i] == MOST)
+		if (any_of(&random, 4) || nr[i] == MOST)
 			continue;
 		expect(!kvmm_range_free(pool, range[i]));
 		range[i] = begin(&random, &word[i]);
 		nr[i] = 1;
 		expect(!kvmm_range_grow(pool, range[i], 2));
 		nr[i] += 2;
-		if (any(&random, 2) && !kvmm_range_shrink_front(pool, range[i], 1))
+		if (any_of(&random, 2) && !kvmm_range_shrink_front(pool, range[i], 1))
 			nr[i]--;
 	}
 	for (u32 i = 0; i < NR_RANGES; i++)
@@ -128,13 +122,13 @@ static void *steal(void *arg)
 	struct kvmm_growth_stat stat = { .size = sizeof(stat) };
 
 	while (!READ_ONCE(stop)) {
-		u32 nr = 1 + any(&random, LEFT / 2);
+		u32 nr = 1 + any_of(&random, LEFT / 2);
 
 		expect(!kvmm_alloc(pool, nr, muts));
 		expect(!kvmm_growth_stat(pool, &stat));
 		expect(stat.nr_reserved <= NR_BLOCKS);
 		expect(!kvmm_free(pool, muts, nr));
-		if (!any(&random, 64))
+		if (!any_of(&random, 64))
 			expect(!kvmm_validate(pool));
 	}
 	return NULL;

@@ -3,18 +3,15 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kv/rcu.h>
-
 #include "pool/hold.h"
 #include "tests/pool/hold_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	pool = make_cache(8, "lru");
 	cache_keys(pool, 0, 6);
 }
@@ -22,10 +19,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(hold_fault, .init = set_up, .fini = tear_down);

@@ -4,19 +4,17 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kv/rcu.h>
 
 #include "pool/hold.h"
 #include "tests/pool/hold_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 /* Keys 0 to 3 are cached in blocks 0 to 3; of six. */
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	fake.now_ns = 1000;
 	pool = make_cache(6, "lru");
 	cache_keys(pool, 0, 4);
@@ -25,10 +23,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(hold, .init = set_up, .fini = tear_down);

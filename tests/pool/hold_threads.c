@@ -11,6 +11,8 @@
 #include <kvmm/hold.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	128u
 #define NR_KEYS		96u
 #define HOLD_NR		4u
@@ -26,14 +28,6 @@ static u32 nr_made, nr_expired;		/* atomic */
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 static void name_keys(kvmm_key_t *keys, u32 first)
 {
@@ -86,13 +80,13 @@ static void *use_holds(void *arg)
 		kvmm_key_t keys[HOLD_NR];
 		struct kvmm_prefix prefix = { .keys = keys, .nr = HOLD_NR };
 		struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
-		u32 first = any(&dice, NR_KEYS), kind = any(&dice, 3);
+		u32 first = any_of(&dice, NR_KEYS), kind = any_of(&dice, 3);
 		kvmm_hold_t hold;
 		int nr;
 
 		name_keys(keys, first);
 		attr.prefix = &prefix;
-		attr.flags = any(&dice, 2) ? KVMM_HOLD_PARTIAL : 0;
+		attr.flags = any_of(&dice, 2) ? KVMM_HOLD_PARTIAL : 0;
 		attr.flags |= kind ? KVMM_HOLD_PIN : 0;
 		attr.lease_ns = kind == 1 ? 1 : 0;
 		nr = kvmm_hold(pool, &attr, &hold);

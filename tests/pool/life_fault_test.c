@@ -6,20 +6,18 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/life_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void begin(const char *index, u32 dup)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
-	fake_env_install(&fake);
+	fault_begin();
 	attr.nr_blocks = LIFE_MAX;
 	attr.policy = "lru";
 	attr.index = index;
@@ -30,11 +28,7 @@ static void begin(const char *index, u32 dup)
 static void end(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 /* What is called until it succeeds, and what it leaves behind on failure. */

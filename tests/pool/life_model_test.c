@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	64u
 #define NR_KEYS		24u
@@ -61,10 +62,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 /* ---- the model ---- */

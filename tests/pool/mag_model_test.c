@@ -14,6 +14,7 @@
 
 #include "pool/local.h"
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	1024u
 #define NR_THREADS	4u		/* the test's own is number 0 */
@@ -43,10 +44,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 /* ---- threads that do what they are told, one at a time ---- */

@@ -15,6 +15,7 @@
 #include "tests/pool/owner_util.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/random.h"
 
 #define TICK	(1ull << 20)
 
@@ -422,10 +423,7 @@ static u64 seed;
 
 static u32 any(u32 below)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return (seed >> 20) % below;
+	return any_of(&seed, below);
 }
 
 #define NR_RANDOM	96u

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/pool/mix_model.h"
+#include "tests/support/random.h"
 
 struct mix m;
 
@@ -13,10 +14,7 @@ static char logged[512];		/* the first lines */
 
 u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 void wrong(const char *file, int line, const char *fmt, ...)

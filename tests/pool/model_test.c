@@ -17,6 +17,7 @@
 
 #include "pool/arena.h"
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	192u
 #define MAX_HELD	96u
@@ -69,10 +70,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 /* ---- the model's own counts ---- */

@@ -6,11 +6,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
 #define NR_REFS		4u
 #define NR_BLOCKS	16u
@@ -32,23 +29,7 @@ struct seen {
 	char picture[NR_BLOCKS + 1];
 };
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(move_fault, .init = set_up, .fini = tear_down);
+TestSuite(move_fault, .init = fault_begin, .fini = fault_end);
 
 static void open_scene(struct scene *scene)
 {

@@ -4,29 +4,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <kv/rcu.h>
-
 #include "pool/hold.h"
 #include "pool/owned.h"
 #include "tests/pool/owner_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	pool = make_cache(12, "lru");
 }
 
 static void tear_down(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(owner_fault, .init = set_up, .fini = tear_down);

@@ -16,6 +16,7 @@
 
 #include "tests/pool/owner_util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	48u
 #define MAX_THINGS	96u
@@ -41,10 +42,7 @@ static u32 next_key;
 
 static u32 any(u32 below)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (random_state >> 20) % below;
+	return any_of(&random_state, below);
 }
 
 static struct thing *free_thing(void)

@@ -7,19 +7,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/rcu.h>
 #include <kv/sys.h>
 
 #include "pool/owned.h"
 #include "tests/pool/owner_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	fake_env_advance(&fake, 1000);
 	pool = make_cache(12, "lru");
 }
@@ -27,10 +25,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(owner, .init = set_up, .fini = tear_down);

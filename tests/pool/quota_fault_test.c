@@ -5,30 +5,22 @@
  */
 #include <criterion/criterion.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "pool/internal.h"
 #include "tests/pool/quota_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	pool = make_cache(16, "multilru:3,8,15");
 }
 
 static void tear_down(void)
 {
 	end_pool(pool);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(quota_fault, .init = set_up, .fini = tear_down);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/pool/quota_util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	40u
 #define NR_KEYS		90u
@@ -58,10 +59,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 static u32 id_of(u32 tenant)

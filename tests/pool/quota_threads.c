@@ -12,6 +12,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	640u	/* enough for magazines */
 #define NR_PROMPTS	40u
 #define LENGTH		6u
@@ -30,14 +32,6 @@ static u32 nr_made, nr_refused, nr_full, nr_ranges;	/* atomic */
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 static void count(int err)
 {
@@ -66,7 +60,7 @@ static void live(u64 *random, u32 tenant)
 	struct kvmm_prefix prefix = { .keys = keys, .domain.tenant = tenant };
 	int err;
 
-	name_keys(keys, any(random, NR_PROMPTS));
+	name_keys(keys, any_of(random, NR_PROMPTS));
 	err = kvmm_acquire(pool, &req);
 	count(err);
 	if (err)
@@ -81,7 +75,7 @@ static void live(u64 *random, u32 tenant)
 
 static void range(u64 *random, u32 tenant)
 {
-	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(random, 8),
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(random, 8),
 					.max_runs = KVMM_MAX_RUNS, .tenant = tenant };
 	kvmm_range_t range;
 	int err = kvmm_range_alloc_attr(pool, &attr, &range);
@@ -90,7 +84,7 @@ static void range(u64 *random, u32 tenant)
 	if (err)
 		return;
 	kv_fetch_add(&nr_ranges, 1);
-	count(kvmm_range_grow(pool, range, 1 + any(random, 4)));
+	count(kvmm_range_grow(pool, range, 1 + any_of(random, 4)));
 	expect(!kvmm_range_free(pool, range));
 }
 
@@ -100,7 +94,7 @@ static void singles(u64 *random, u32 tenant)
 	kvmm_mut_t mut[8];
 	u32 nr = 0;
 
-	while (nr < 8 && any(random, 8)) {
+	while (nr < 8 && any_of(random, 8)) {
 		int err = kvmm_alloc_for(pool, 1, tenant, &mut[nr]);
 
 		count(err);
@@ -120,9 +114,9 @@ static void *user(void *arg)
 	/* Until the other side has had its say, however the threads are scheduled. */
 	for (u32 i = 0; i < NR_ROUNDS || READ_ONCE(nr_ruled) < NR_RULES ||
 			READ_ONCE(nr_refused) < NR_RULES; i++) {
-		if (any(&random, 4))
+		if (any_of(&random, 4))
 			live(&random, tenant);
-		else if (any(&random, 2))
+		else if (any_of(&random, 2))
 			range(&random, tenant);
 		else
 			singles(&random, tenant);
@@ -135,11 +129,11 @@ static void set_limits(u64 *random)
 {
 	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
 
-	attr.min = any(random, 2) ? 0 : any(random, 320);
-	attr.low = any(random, 3) ? 0 : any(random, 320);
-	attr.high = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, 320);
-	attr.max = any(random, 2) ? KVMM_TENANT_NO_LIMIT : any(random, any(random, 2) ? 16 : 320);
-	expect(!kvmm_tenant_set(pool, any(random, NR_TENANTS), &attr));
+	attr.min = any_of(random, 2) ? 0 : any_of(random, 320);
+	attr.low = any_of(random, 3) ? 0 : any_of(random, 320);
+	attr.high = any_of(random, 2) ? KVMM_TENANT_NO_LIMIT : any_of(random, 320);
+	attr.max = any_of(random, 2) ? KVMM_TENANT_NO_LIMIT : any_of(random, any_of(random, 2) ? 16 : 320);
+	expect(!kvmm_tenant_set(pool, any_of(random, NR_TENANTS), &attr));
 }
 
 static void look(void)
@@ -164,11 +158,11 @@ static void *ruler(void *arg)
 	while (READ_ONCE(nr_made) < NR_ROUNDS / 4)
 		sched_yield();
 	for (u32 i = 0; READ_ONCE(nr_users); i++) {
-		u32 tenant = any(&random, NR_TENANTS);
+		u32 tenant = any_of(&random, NR_TENANTS);
 		int ret;
 
 		set_limits(&random);
-		ret = kvmm_tenant_reclaim(pool, tenant, any(&random, 8));
+		ret = kvmm_tenant_reclaim(pool, tenant, any_of(&random, 8));
 		expect(ret >= 0 || ret == -ENOENT);
 		ret = kvmm_tenant_del(pool, tenant);
 		expect(!ret || ret == -ENOENT || ret == -EBUSY);

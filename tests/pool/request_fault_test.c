@@ -7,21 +7,17 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kv/mem.h>
-#include <kv/rcu.h>
-
 #include "request_util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 
 #define NR_BLOCKS	32u
 
-static struct fake_env fake;
 static struct kvmm_pool *pool;
 static struct kvmm_key_ctx *ctx;
 
 static void set_up(void)
 {
-	fake_env_install(&fake);
+	fault_begin();
 	pool = make_token_pool(NR_BLOCKS);
 	ctx = make_ctx("vllm-sha256-cbor");	/* the one that keeps digests, too */
 }
@@ -31,11 +27,7 @@ static void tear_down(void)
 	cr_expect(pool_is_idle(pool));
 	end_pool(pool);
 	kvmm_key_ctx_destroy(ctx);
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
+	fault_end();
 }
 
 TestSuite(request_fault, .init = set_up, .fini = tear_down);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "request_util.h"
+#include "tests/support/random.h"
 
 #define NR_SEQS		6u
 #define MAX_TOKENS	96u
@@ -53,10 +54,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 static u32 full(u32 tokens)

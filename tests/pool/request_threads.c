@@ -17,6 +17,8 @@
 #include <kvmm/kvmm.h>
 #include <kvmm/seq.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	48u
 #define BLOCK_TOKENS	4u
 #define BLOCK_BYTES	(BLOCK_TOKENS * sizeof(u64))
@@ -42,10 +44,7 @@ struct random {
 
 static u32 any(struct random *r, u32 below)
 {
-	r->state ^= r->state << 13;
-	r->state ^= r->state >> 7;
-	r->state ^= r->state << 17;
-	return (r->state >> 20) % below;
+	return any_of(&r->state, below);
 }
 
 static u64 kv_next(u64 hash, u32 token)

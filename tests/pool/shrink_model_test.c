@@ -11,15 +11,13 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 static u64 random_state;
 
 static u32 any(u32 below)
 {
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (random_state >> 20) % below;
+	return any_of(&random_state, below);
 }
 
 static struct kvmm_pool *of_ids(u32 nr_blocks, u32 pageblock)

@@ -14,6 +14,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	1024u
 #define BYTES		64u
 #define UNIT		(16ull * BYTES)
@@ -32,14 +34,6 @@ static u32 nr_bad;	/* atomic */
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
 
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
-
 static kvmm_key_t key_of(u64 number)
 {
 	kvmm_key_t key = { { 0 } };
@@ -54,7 +48,7 @@ static void use_cache(u64 *random, u64 *next)
 	kvmm_mut_t mut[MOST];
 	kvmm_ref_t ref[MOST];
 	kvmm_key_t key[MOST];
-	u32 nr = 1 + any(random, MOST);
+	u32 nr = 1 + any_of(random, MOST);
 	u8 buf[BYTES];
 
 	if (kvmm_alloc(pool, nr, mut))
@@ -64,7 +58,7 @@ static void use_cache(u64 *random, u64 *next)
 	expect(!kvmm_register(pool, mut, key, nr, ref));
 	for (u32 i = 0; i < nr; i++)
 		expect(kvmm_block_of_ref(pool, ref[i]) >= 0);
-	if (any(random, 4))
+	if (any_of(random, 4))
 		sched_yield();
 	for (u32 i = 0; i < nr; i++) {
 		int block = kvmm_block_of_ref(pool, ref[i]);
@@ -79,9 +73,9 @@ static void use_range(u64 *random)
 {
 	kvmm_range_t range;
 
-	if (kvmm_range_alloc(pool, 1 + any(random, MOST), KVMM_RUNS(4), &range))
+	if (kvmm_range_alloc(pool, 1 + any_of(random, MOST), KVMM_RUNS(4), &range))
 		return;
-	if (any(random, 2))
+	if (any_of(random, 2))
 		expect(!kvmm_range_pin(pool, range) && !kvmm_range_unpin(pool, range));
 	expect(!kvmm_range_free(pool, range));
 }
@@ -91,7 +85,7 @@ static void *use(void *arg)
 	u64 random = (uintptr_t)arg * 77 + 1, next = (uintptr_t)arg << 32;
 
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
-		if (any(&random, 2))
+		if (any_of(&random, 2))
 			use_cache(&random, &next);
 		else
 			use_range(&random);
@@ -141,10 +135,10 @@ static void hand_back(u32 nr)
 
 static void go_and_come(u64 *random)
 {
-	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT * (1 + any(random, 24)),
+	struct kvmm_shrink req = { .size = sizeof(req), .bytes = UNIT * (1 + any_of(random, 24)),
 				   .min_bytes = UNIT };
 
-	switch (any(random, 3)) {
+	switch (any_of(random, 3)) {
 	case 0:
 		kvmm_pool_shrink(pool, &req);
 		break;
@@ -155,14 +149,14 @@ static void go_and_come(u64 *random)
 			sched_yield();
 		break;
 	default:
-		kvmm_balloon_set(pool, any(random, 32 * UNIT));
+		kvmm_balloon_set(pool, any_of(random, 32 * UNIT));
 		for (u32 i = 0; i < 50 && kvmm_balloon_tick(pool) == 1; i++)
 			sched_yield();
 		kvmm_balloon_set(pool, 0);
 	}
-	if (any(random, 4))
+	if (any_of(random, 4))
 		hand_back(hear());
-	expect(any(random, 16) || !kvmm_validate(pool));
+	expect(any_of(random, 16) || !kvmm_validate(pool));
 }
 
 static void make(void)

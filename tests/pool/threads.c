@@ -14,6 +14,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	256u
 #define RANGE_NR	8u
 #define BLOCK_BYTES	32u
@@ -38,10 +40,7 @@ struct random {
 
 static u32 any(struct random *r, u32 below)
 {
-	r->state ^= r->state << 13;
-	r->state ^= r->state >> 7;
-	r->state ^= r->state << 17;
-	return (r->state >> 20) % below;
+	return any_of(&r->state, below);
 }
 
 static u64 pack(kvmm_range_t range)

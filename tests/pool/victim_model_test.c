@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/random.h"
 
 #define NR_BLOCKS	160u
 #define WINDOW		12u
@@ -35,10 +36,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 static u32 count_runs(const bool *is_in)

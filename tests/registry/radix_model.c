@@ -15,6 +15,7 @@
 #include <kv/env.h>
 
 #include "radix_util.h"
+#include "tests/support/random.h"
 
 #define NR_KEYS		6u
 #define NR_POSITIONS	5u
@@ -45,10 +46,7 @@ static struct model {
 
 static u32 any(u32 below)
 {
-	m.random ^= m.random << 13;
-	m.random ^= m.random >> 7;
-	m.random ^= m.random << 17;
-	return (m.random >> 20) % below;
+	return any_of(&m.random, below);
 }
 
 static u32 name_nr(u32 domain, u32 position, u32 key)

@@ -19,6 +19,8 @@
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	4096u
 #define NR_WORKERS	4u
 #define NR_LIVES	6u	/* of each worker */
@@ -46,10 +48,7 @@ struct random {
 
 static u32 any(struct random *r, u32 below)
 {
-	r->state ^= r->state << 13;
-	r->state ^= r->state >> 7;
-	r->state ^= r->state << 17;
-	return (r->state >> 20) % below;
+	return any_of(&r->state, below);
 }
 
 static u64 pack(kvmm_range_t range)

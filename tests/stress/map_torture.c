@@ -15,6 +15,8 @@
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	3000u
 #define NR_WORKERS	3u
 #define NR_LOOKERS	2u
@@ -34,25 +36,17 @@ static u32 nr_maps;		/* atomic */
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
 
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
-
 static kvmm_key_t key_of(u64 *state)
 {
-	kvmm_key_t key = { { MARK, any(state, 256), any(state, 8) } };
+	kvmm_key_t key = { { MARK, any_of(state, 256), any_of(state, 8) } };
 
 	return key;
 }
 
 static void use_range(u64 *state)
 {
-	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any(state, 60),
-					.seq = any(state, 5) };
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(state, 60),
+					.seq = any_of(state, 5) };
 	kvmm_range_t range;
 
 	if (attr.seq) {
@@ -61,8 +55,8 @@ static void use_range(u64 *state)
 	}
 	if (kvmm_range_alloc_attr(pool, &attr, &range))
 		return;
-	if (!any(state, 4))
-		kvmm_range_grow(pool, range, 1 + any(state, 8));
+	if (!any_of(state, 4))
+		kvmm_range_grow(pool, range, 1 + any_of(state, 8));
 	kvmm_range_free(pool, range);
 }
 
@@ -71,7 +65,7 @@ static void use_blocks(u64 *state)
 	kvmm_mut_t muts[8];
 	kvmm_ref_t refs[8];
 	kvmm_key_t keys[8];
-	u32 nr = 1 + any(state, 8);
+	u32 nr = 1 + any_of(state, 8);
 
 	if (kvmm_alloc(pool, nr, muts))
 		return;
@@ -79,7 +73,7 @@ static void use_blocks(u64 *state)
 		keys[i] = key_of(state);
 		keys[i].byte[3] = i;
 	}
-	if (!any(state, 4) || kvmm_register(pool, muts, keys, nr, refs))
+	if (!any_of(state, 4) || kvmm_register(pool, muts, keys, nr, refs))
 		kvmm_free(pool, muts, nr);
 	else
 		kvmm_put_many(pool, refs, nr);
@@ -92,9 +86,9 @@ static void *work(void *arg)
 	for (u32 i = 0; i < NR_STEPS; i++) {
 		struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 200, .max_blocks = 64 };
 
-		if (!any(&state, 200))
+		if (!any_of(&state, 200))
 			kvmm_pool_compact(pool, &goal);
-		else if (any(&state, 2))
+		else if (any_of(&state, 2))
 			use_range(&state);
 		else
 			use_blocks(&state);
@@ -148,7 +142,7 @@ static void *flip(void *arg)
 	u64 state = 4711;
 
 	for (u32 i = 0; i < NR_FLIPS; i++) {
-		struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1, .seq = 1 + any(&state, 4) };
+		struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1, .seq = 1 + any_of(&state, 4) };
 		kvmm_range_t range;
 
 		attr.tenant = 1000 * attr.seq;

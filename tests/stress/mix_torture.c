@@ -14,6 +14,8 @@
 #include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	768u
 #define BLOCK_BYTES	64u
 #define NR_THREADS	3u
@@ -51,10 +53,7 @@ struct thread {
 
 static u32 any(struct thread *t, u32 below)
 {
-	t->random ^= t->random << 13;
-	t->random ^= t->random >> 7;
-	t->random ^= t->random << 17;
-	return (t->random >> 20) % below;
+	return any_of(&t->random, below);
 }
 
 static u64 new_mark(struct thread *t)

@@ -19,6 +19,8 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "tests/support/random.h"
+
 #define NR_BLOCKS	192u
 #define NR_WORDS	8u		/* of a block */
 #define BLOCK_BYTES	(NR_WORDS * sizeof(u64))
@@ -45,14 +47,6 @@ struct user {
 		if (!(cond) && !kv_fetch_add(&nr_bad, 1))	\
 			fprintf(stderr, "line %d: %s\n", __LINE__, #cond);	\
 	} while (0)
-
-static u32 any(u64 *state, u32 below)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return (*state >> 20) % below;
-}
 
 /* ---- content ---- */
 
@@ -81,7 +75,7 @@ static bool is_written(u32 block, u64 number)
 /* What nobody has published, or somebody has and it was evicted. Private blocks do not move beside. */
 static void publish(struct user *user)
 {
-	u64 number = any(&user->random, NR_KEYS);
+	u64 number = any_of(&user->random, NR_KEYS);
 	kvmm_key_t key = key_of(number);
 	kvmm_mut_t mut;
 	kvmm_ref_t ref;
@@ -107,7 +101,7 @@ static u32 find(struct user *user, kvmm_ref_t *ref, u64 *number)
 	for (u32 i = 0; i < MOST; i++) {
 		kvmm_key_t key;
 
-		number[nr] = any(&user->random, NR_KEYS);
+		number[nr] = any_of(&user->random, NR_KEYS);
 		key = key_of(number[nr]);
 		nr += kvmm_match(pool, &key, 1, &ref[nr]) == 1;
 	}
@@ -138,7 +132,7 @@ static void read_in_step(struct user *user)
 
 static void read_pinned(struct user *user)
 {
-	u32 type = any(&user->random, KVMM_NR_PIN_TYPES), block[MOST], again[MOST];
+	u32 type = any_of(&user->random, KVMM_NR_PIN_TYPES), block[MOST], again[MOST];
 	kvmm_ref_t ref[MOST];
 	u64 number[MOST];
 	u32 nr = find(user, ref, number);
@@ -180,7 +174,7 @@ static void write_range(kvmm_range_t range, u64 number)
 /* Sealed it may move, until it is pinned. */
 static void pin_range(struct user *user)
 {
-	u32 type = any(&user->random, KVMM_NR_PIN_TYPES), nr = 1 + any(&user->random, 2 * MOST);
+	u32 type = any_of(&user->random, KVMM_NR_PIN_TYPES), nr = 1 + any_of(&user->random, 2 * MOST);
 	struct kvmm_extent ext[NR_BLOCKS];
 	u64 number = user->random;
 	kvmm_range_t range;
@@ -211,7 +205,7 @@ static void *use(void *arg)
 
 	expect(!kvmm_stream_add(pool, NULL, 0, &user.stream));
 	while (!READ_ONCE(stop))
-		deeds[any(&user.random, 6)](&user);
+		deeds[any_of(&user.random, 6)](&user);
 	expect(!kvmm_stream_del(pool, user.stream));
 	return NULL;
 }
@@ -222,20 +216,20 @@ static void set_background(u64 *random)
 {
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
 
-	how.threshold_pm = 1 + any(random, 100);
+	how.threshold_pm = 1 + any_of(random, 100);
 	how.interval_ms = 1;
-	how.request_blocks = 2 + any(random, 64);
-	how.max_blocks = 1 + any(random, 64);
+	how.request_blocks = 2 + any_of(random, 64);
+	how.max_blocks = 1 + any_of(random, 64);
 	how.flags = KVMM_BACKGROUND_SHORTEN | KVMM_BACKGROUND_VERIFY |
-		    (any(random, 4) ? KVMM_BACKGROUND_THREAD : 0);
-	expect(!kvmm_background_set(pool, any(random, 8) ? &how : NULL));
+		    (any_of(random, 4) ? KVMM_BACKGROUND_THREAD : 0);
+	expect(!kvmm_background_set(pool, any_of(random, 8) ? &how : NULL));
 }
 
 static void set_pace(u64 *random)
 {
 	const struct kvmm_pace how = {
-		.size = sizeof(how), .bytes_per_ms = any(random, 2) * any(random, 64 * BLOCK_BYTES),
-		.bytes_per_step = any(random, 2) * any(random, 16 * BLOCK_BYTES),
+		.size = sizeof(how), .bytes_per_ms = any_of(random, 2) * any_of(random, 64 * BLOCK_BYTES),
+		.bytes_per_step = any_of(random, 2) * any_of(random, 16 * BLOCK_BYTES),
 	};
 
 	expect(!kvmm_pace_set(pool, &how));
@@ -243,7 +237,7 @@ static void set_pace(u64 *random)
 
 static void set_verify(u64 *random)
 {
-	const struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = any(random, 1001) };
+	const struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = any_of(random, 1001) };
 	struct user user = { .random = *random };
 	kvmm_ref_t ref[MOST];
 	u64 number[MOST];
@@ -257,14 +251,14 @@ static void set_verify(u64 *random)
 
 static void begin_moves(u64 *random)
 {
-	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any(random, NR_BLOCKS / 2) };
-	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 1 + any(random, 16) };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 1 + any_of(random, NR_BLOCKS / 2) };
+	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 1 + any_of(random, 16) };
 
-	if (!any(random, 4))
+	if (!any_of(random, 4))
 		expect(kvmm_evict_for(pool, &room) != -EINVAL);
 	kvmm_compact_start(pool, &goal, KVMM_MOVE_BESIDE);
 	kvmm_compact_poll(pool);
-	if (!any(random, 8))
+	if (!any_of(random, 8))
 		kvmm_compact_cancel(pool);
 }
 
@@ -280,7 +274,7 @@ static void look(u64 *random)
 	expect(!kvmm_pace_stat(pool, &pace) && !kvmm_pin_stat(pool, &pins));
 	expect(!kvmm_stay_now(pool, KVMM_MOVE_BESIDE, &stay));
 	expect(!verify.bad_blocks && !verify.bad_copies);
-	expect(any(random, 8) || !kvmm_validate(pool));
+	expect(any_of(random, 8) || !kvmm_validate(pool));
 }
 
 static void *steer(void *arg)
@@ -291,7 +285,7 @@ static void *steer(void *arg)
 	u64 random = (uintptr_t)arg * 99;
 
 	while (!READ_ONCE(stop)) {
-		deeds[any(&random, 6)](&random);
+		deeds[any_of(&random, 6)](&random);
 		expect(kvmm_background_tick(pool) >= 0);
 		kv_fetch_add(&nr_done[STEER], 1);
 	}

@@ -5,33 +5,16 @@
  */
 #include <string.h>
 
-#include <kv/mem.h>
 #include <kv/rcu.h>
 
 #include "tests/cuda/soft.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/fault.h"
 #include "tests/tier/util.h"
 
 #define NR_BLOCKS	8u
 #define BYTES		256u
 
-static struct fake_env fake;
-
-static void set_up(void)
-{
-	fake_env_install(&fake);
-}
-
-static void tear_down(void)
-{
-	kv_rcu_barrier();
-	cr_expect_eq(fake.nr_live, 0);
-	cr_expect_eq(fake.nr_bad_frees, 0);
-	cr_expect_eq(kv_mem_bytes(), 0);
-	fake_env_remove(&fake);
-}
-
-TestSuite(tier_fault, .init = set_up, .fini = tear_down);
+TestSuite(tier_fault, .init = fault_begin, .fini = fault_end);
 
 /* ---- host memory ---- */
 

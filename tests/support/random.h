@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers for tests that print their seed: the same ones from the same seed, which is not 0. */
+#ifndef TESTS_SUPPORT_RANDOM_H
+#define TESTS_SUPPORT_RANDOM_H
+
+#include <kv/types.h>
+
+/* Of 0 to @below - 1; xorshift64. */
+static inline u32 any_of(u64 *state, u32 below)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (*state >> 20) % below;
+}
+
+#endif /* TESTS_SUPPORT_RANDOM_H */
