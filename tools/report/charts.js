@@ -314,10 +314,11 @@ function drawDoublings(svg, latency) {
 
 /* All buckets of an engine's histogram, as they are: a bar for each, from the first to the last with anything. */
 function drawBuckets(svg, latency) {
-	const { buckets, unit } = latency, first = buckets.findIndex(([, n]) => n), end = buckets.length - [...buckets].reverse().findIndex(([, n]) => n);
+	const { buckets, unit } = latency, first = buckets.findIndex(([, n]) => n), filled = buckets.length - [...buckets].reverse().findIndex(([, n]) => n);
+	const from = Math.max(0, Math.min(first, filled - 6)), end = Math.max(filled, Math.min(buckets.length, from + 6));
 	const low = i => i ? duration(buckets[i - 1][0], unit) : "0";
 	const name = i => buckets[i][0] === OPEN ? "more than " + low(i) : low(i) + " to " + duration(buckets[i][0], unit);
-	const from = Math.max(0, Math.min(first, end - 6)), shown = buckets.slice(from, end);
+	const shown = buckets.slice(from, end);
 	drawBars(svg, latency, shown.map(([, n], i) => [n, name(from + i)]), shown.map((_, i) => [i, low(from + i)])
 		.concat(buckets[end - 1][0] === OPEN ? [] : [[shown.length, duration(buckets[end - 1][0], unit)]]));
 }
@@ -328,7 +329,7 @@ function drawLatency(latency) {
 	if (latency.complete)
 		latency.max = OPEN;
 	legend.textContent = count(latency.n) + " in all; half " + within(latency, .5) + ", 99 of 100 " + within(latency, .99) +
-		(latency.complete ? ", all " + within(latency, 1) : ", longest " + duration(latency.max, latency.unit));
+		(latency.complete ? ", the longest " + within(latency, 1) : ", longest " + duration(latency.max, latency.unit));
 	svg.setAttribute("aria-label", "histogram of how long " + latency.latency + ": " + legend.textContent);
 	if (latency.complete)
 		drawBuckets(svg, latency);

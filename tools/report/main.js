@@ -206,6 +206,17 @@ function testColours(check) {
 	check("three ways to colour", seen.size === 3);
 }
 
+/* Whatever a recording has is drawn, and nothing is said to be NaN. */
+function testPanels(check) {
+	const { latencies, results, col } = map.rec, svgs = [...document.querySelectorAll("#charts svg")];
+	check("a histogram for each latency", svgs.length === latencies.filter(l => l.max || l.complete).length);
+	check("with all that was counted", latencies.every(l => l.n === l.buckets.reduce((n, b) => n + b[1], 0)));
+	check("and bars", svgs.every(svg => svg.querySelectorAll(".bar").length && svg.getAttribute("aria-label").length > 40));
+	check("tiles", $("tiles").childElementCount > 1 || (results && !results.tiles));
+	check("tiers, if there are any", !(col.host_blocks && last(col.host_blocks)) || charts.length >= 7, charts.length);
+	check("no number that is none", !/NaN|undefined|Infinity|\bnull\b/.test(document.querySelector("main").innerText));
+}
+
 function selftest() {
 	const results = [], check = (name, ok, seen) => results.push({ name, ok: !!ok, seen });
 	const ms = Math.round(performance.now());	/* until all was drawn */
@@ -214,7 +225,7 @@ function selftest() {
 		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
 			show(page.recordings.findIndex(rec => rec.head.cells && rec.x.length > 1));
 			check("charts drawn", charts.length > 0 && charts.every(({ graph }) => graph.numRows() === map.rec.x.length));
-			for (const test of [testMap, testKeys, testThemes, testColours])
+			for (const test of [testMap, testKeys, testThemes, testColours, testPanels])
 				test(check);
 		}
 		for (const { runs } of page.comparisons)
