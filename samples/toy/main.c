@@ -203,6 +203,7 @@ static int run_threads(struct lane *lane, struct mover *mover)
 static void report(const struct engine *engine, const struct lane *lane,
 		   const struct mover *mover)
 {
+	struct kvmm_tier_client_stat below = { 0 };
 	struct kvmm_verify_stat verify = { 0 };
 	struct kvmm_pool_stat stat;
 	struct kvmm_step_stat steps;
@@ -215,11 +216,13 @@ static void report(const struct engine *engine, const struct lane *lane,
 	kvmm_pool_stat(engine->pool, &stat);
 	kvmm_step_stat(engine->pool, &steps);
 	kvmm_verify_stat(engine->pool, &verify);
+	kvmm_tier_client_stat(engine->pool, &below, sizeof(below));
 	printf("%-8s %6llu tokens %6llu steps %6llu hits %7llu blocks moved %6llu KiB lent "
-	       "%6llu checked\n", mode_names[engine->mode], (unsigned long long)nr_tokens,
+	       "%6llu checked %6llu loaded\n", mode_names[engine->mode], (unsigned long long)nr_tokens,
 	       (unsigned long long)nr_steps, (unsigned long long)stat.hit_blocks,
 	       (unsigned long long)steps.published_blocks,
-	       (unsigned long long)mover->lent_bytes / 1024, (unsigned long long)verify.checks);
+	       (unsigned long long)mover->lent_bytes / 1024, (unsigned long long)verify.checks,
+	       (unsigned long long)below.loads);
 }
 
 static int check_content(const struct engine *engine)

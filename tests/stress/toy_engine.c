@@ -35,8 +35,17 @@ static int run_engine(char *first, char *second)
 	return toy_main(6, argv);
 }
 
+/* What lanes publish goes down, and prompts come again from there. */
+static int run_with_tier(void)
+{
+	char *argv[] = { "toy-engine", "--threads", "--requests", "128", "--mode", "beside",
+			 "--host-tier", "200", "--prompts", "48", NULL };
+
+	return toy_main(10, argv);
+}
+
 int main(void)
 {
 	return run_engine("--mode", "beside") || run_engine("--mode", "between") ||
-	       run_engine("--elastic", "--verify");
+	       run_engine("--elastic", "--verify") || run_with_tier();
 }

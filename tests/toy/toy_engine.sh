@@ -49,7 +49,14 @@ moves 1000 "" --device host --requests 192
 moves 1000 "" --device host --requests 192 --elastic --verify
 moves 1 "" --device host --threads --elastic --verify
 
+# What was evicted comes back from below, and what it says then is still the same.
+mkdir -m 700 "$out/disk"
+moves 1000 "" --device host --requests 384 --prompts 64 --host-tier 200 --disk-tier "$out/disk"
+[ "$(sum_of loaded)" -ge 100 ] && good || bad "little came back from below"
+moves 1 "" --device host --requests 384 --prompts 64 --host-tier 600 --threads --elastic --verify
+
 for seed in 1 2 3; do
+	moves 100 seed=$seed --device soft:0 --requests 96 --prompts 32 --host-tier 400 --mode beside
 	moves 300 seed=$seed --device soft:0 --requests 96
 	moves 300 seed=$seed --device soft:0 --requests 96 --elastic --verify
 	[ "$(sum_of KiB lent)" -ge 500 ] && [ "$(sum_of checked)" -ge 2000 ] && good ||
@@ -87,6 +94,8 @@ done
 expect 3 fail=cuInit:1+:NO_DEVICE --device soft:0
 expect 3 "" --device none
 expect 2 "" --mode sideways
+expect 2 "" --disk-tier "$out/disk"
+expect 1 "" --host-tier 200 --disk-tier "$out/none/there"
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
