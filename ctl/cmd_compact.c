@@ -106,7 +106,7 @@ static int take_number(struct kv_control_call *call, u32 i, struct kvmm_compact_
 			memcpy((char *)goal + numeric->offset, &narrow, sizeof(narrow));
 		return err;
 	}
-	return kv_call_error(call, -EINVAL, "what is '%.64s'?", call->arg[i]);
+	return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help compact-plan", call->arg[i]);
 }
 
 static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goal)

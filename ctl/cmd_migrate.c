@@ -139,7 +139,7 @@ static int take_flags(struct kv_control_call *call, struct kvmm_migrate_attr *at
 		else if (!strcmp(call->arg[i], "no_evict"))
 			attr->flags |= KVMM_MIGRATE_NO_EVICT;
 		else
-			return kv_call_error(call, -EINVAL, "what is '%.64s'?", call->arg[i]);
+			return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help migrate-start", call->arg[i]);
 	}
 	return 0;
 }

@@ -27,7 +27,7 @@ static u64 map_bytes(const struct kvmm_pool *pool)
 	       KV_TALLY_ROWS * sizeof(struct tally_row);
 }
 
-/* Without a window there is nobody to choose from. */
+/* Choosing victims by pageblock needs a window of several to choose from. */
 static bool pageblock_is_bad(const struct kvmm_evict_attr *attr)
 {
 	u32 size = attr->pageblock_blocks;
@@ -141,7 +141,7 @@ void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 	pool->count.nr_held--;
 }
 
-/* Without a name it may still be in the order: such policies hand free blocks out themselves. */
+/* A policy with keeps_unnamed orders free blocks, too: it gets the entry without a name. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	u32 block = entry_block(entry_at(pool, handle.index));
@@ -206,7 +206,7 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	return elder;
 }
 
-/* If a caller has put too often, it was the duplicate's reference that he dropped. */
+/* A caller that puts once too often drops the duplicate's reference: the elder may be gone by now. */
 static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
 	const struct kv_entry *entry = entry_at(pool, dup);
@@ -426,7 +426,7 @@ static int reuse_entry(struct kvmm_pool *pool, u32 index, kvmm_mut_t *mut)
 	return err;
 }
 
-/* No entry of theirs is in its last generation: each can be used again. */
+/* False if the generation of an entry is used up: it cannot be used again, and taking it fails. */
 static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims *victims)
 {
 	u32 index = victims->newest;
@@ -438,8 +438,8 @@ static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims
 }
 
 /*
- * From the newest to the oldest, so that those that remain after an error can be put back. Where
- * there can be none, all names are forgotten first.
+ * Victims are used again from the newest to the oldest, so that after an error the others can be put
+ * back. If no error is possible, all names are forgotten beforehand, in batches.
  */
 static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mut_t *blocks,
 			struct take *take)
@@ -471,7 +471,7 @@ static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mu
 	return victims->nr ? (int)(at + 1) : 0;
 }
 
-/* A block was left without an entry: what has been taken goes back, and what has been evicted is. */
+/* An entry could not be used again: blocks that were taken are freed; those evicted stay evicted. */
 static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 from,
 		  struct victims *victims)
 {
@@ -491,7 +491,7 @@ struct share {
 	u32 nr_refill;		/* of these: for the zone */
 };
 
-/* False: it may have none, or not so many without evicting. */
+/* False if the watermarks refuse the request, or if it needs an eviction and must not evict. */
 static bool share_out(struct kvmm_pool *pool, const struct take *take, struct share *share)
 {
 	u32 keep = door_keep(pool, &take->ask), nr_free = pool_nr_free(pool);
@@ -508,7 +508,7 @@ static bool share_out(struct kvmm_pool *pool, const struct take *take, struct sh
 	return !take->no_evict || share->nr_victims <= pool_nr_parked(pool);
 }
 
-/* Its tenant may have to give up more than is needed: then fewer free ones are. */
+/* The tenant may have to give up more blocks than are missing: then fewer are taken from the zone. */
 static int pick_for(struct kvmm_pool *pool, const struct take *take, struct share *share,
 		    struct victims *victims)
 {
@@ -527,7 +527,7 @@ static int pick_for(struct kvmm_pool *pool, const struct take *take, struct shar
 	return err;
 }
 
-/* All but @nr of them: what its tenant has to give up beyond, or what fills up the zone. */
+/* Evict all but @nr: those that the tenant has to give up beyond its request, and @nr_refill. */
 static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 {
 	struct victims extra = NO_VICTIMS;
@@ -624,7 +624,7 @@ static void unmark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
 		kv_handle_step(&pool->entries, handles[i], kv_edge_unmark);
 }
 
-/* All of them are in the state that @edge wants, and none stands there twice; or nothing happens. */
+/* Mark all handles, or none if one is not in the state that @edge wants or occurs twice. */
 static int mark(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr, kv_edge edge)
 {
 	for (u32 i = 0; i < nr; i++) {

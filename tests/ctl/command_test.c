@@ -240,7 +240,7 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	cr_expect_not_null(strstr(picture(beta), "...."), "%s", picture(beta));
 	has(ask(control, fd, "compact-cancel beta"), "#stay\n0\n");
 	has(ask(control, fd, "compact-run beta want=7"), "no allowed moves");
-	has(ask(control, fd, "compact-run beta wants=7"), "what is 'wants=7'?");
+	has(ask(control, fd, "compact-run beta wants=7"), "unknown word 'wants=7'; try help compact-plan");
 	has(ask(control, fd, "compact-run beta goal=peace"), "there is no goal 'peace'");
 	has(ask(control, fd, "compact-plan beta"), "goal run needs want=N");
 	has(ask(control, fd, "compact-plan beta goal=pageblocks want=1 pageblock=3"),
@@ -265,7 +265,7 @@ Test(command, a_sequence_goes_to_another_pool)
 	has(ask(control, fd, "migrate-cancel alpha 2"), "there is no migration 2");
 	has(ask(control, fd, "migrate-start alpha beta 7"), "there is no sequence 7");
 	has(ask(control, fd, "migrate-start alpha alpha 7"), "there is no other pool 'alpha'");
-	has(ask(control, fd, "migrate-start alpha beta 7 fast"), "what is 'fast'?");
+	has(ask(control, fd, "migrate-start alpha beta 7 fast"), "unknown word 'fast'; try help migrate-start");
 }
 
 Test(command, a_copy_leaves_the_source)

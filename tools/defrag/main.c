@@ -97,7 +97,7 @@ static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg
 	if (ask->command == NR_COMMANDS) {
 		parse_command(state, ask, arg);
 	} else if (ask->replay.source[0].path) {
-		argp_error(state, "one trace at a time: what is '%s'?", arg);
+		argp_error(state, "unexpected argument '%s': one trace at a time", arg);
 	} else {
 		ask->replay.source[0].path = arg;
 	}

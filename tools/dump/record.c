@@ -338,7 +338,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	struct live *live = state->input;
 
 	if (key == ARGP_KEY_ARG && live->path)
-		argp_error(state, "one file, please: what is '%s'?", arg);
+		argp_error(state, "unexpected argument '%s': one file at a time", arg);
 	else if (key == ARGP_KEY_ARG)
 		live->path = arg;
 	else if (key == ARGP_KEY_END && !live->path)

@@ -65,7 +65,7 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 		view->max_boxes = option_number(state, "boxes", arg, 1, UINT32_MAX);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is too much", arg);
+		argp_error(state, "unexpected argument '%s'; a snapshot is read by --from FILE", arg);
 		return 0;
 	case ARGP_KEY_END:
 		if (view->from && (view->opt.socket || view->opt.pool))

@@ -64,12 +64,12 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 		for (i = 0; modes[i] && strcmp(modes[i], arg); i++)
 			;
 		if (!modes[i])
-			argp_error(state, "there is no '%s'", arg);
+			argp_error(state, "there is no command '%s', only tail, names, record, decode", arg);
 		opt->mode = i;
 	} else if (opt->nr_args == 2 && (opt->mode == DECODE || opt->mode == RECORD)) {
 		opt->file = arg;
 	} else {
-		argp_error(state, "what is '%s' for?", arg);
+		argp_error(state, "unexpected argument '%s'", arg);
 	}
 }
 

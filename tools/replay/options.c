@@ -289,7 +289,7 @@ static void set_defaults(struct options *opt, bool keys_given)
 static void check_sources(struct argp_state *state, struct options *opt, bool many)
 {
 	if (opt->nr_sources > 1 && !many)
-		argp_error(state, "one trace at a time: what is '%s'?",
+		argp_error(state, "unexpected argument '%s': one trace at a time",
 			   opt->source[1].path ? opt->source[1].path : opt->source[1].spec);
 	for (u32 i = 0; i < opt->nr_sources; i++) {
 		struct source *source = &opt->source[i];

@@ -94,7 +94,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		read_sort(top, arg, state);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is too much", arg);
+		argp_error(state, "unexpected argument '%s'", arg);
 		return 0;
 	default:
 		return client_option(&top->opt, key == KEY_DELAY ? 'i' : key, arg, state);

@@ -105,7 +105,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_TIMES:
 		return client_option(&top->opt, 'n', arg, state);
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is too much", arg);
+		argp_error(state, "unexpected argument '%s'", arg);
 		return 0;
 	default:
 		return parse_look(key, arg, state);
