@@ -177,13 +177,14 @@ static void run_and_end(struct kvmm_seq *seq)
 
 Test(events_request, sequence_with_a_number_is_told_from_birth_to_death)
 {
-	struct kvmm_key_ctx *ctx = make_ctx(NULL);
 	struct kvmm_events *events;
+	struct kvmm_key_ctx *ctx;
 	struct fake_env fake;
 
 	end_pool(pool);
+	fake_env_install(&fake);	/* all memory of this pool is the fake's */
 	pool = make_token_pool(NR);
-	fake_env_install(&fake);
+	ctx = make_ctx(NULL);
 	fake.now_ns = 5000;
 	run_and_end(make_noted(ctx, 30));	/* nobody listens */
 	events = open_for(0, KVMM_EVENTS_REQUESTS);
@@ -196,7 +197,9 @@ Test(events_request, sequence_with_a_number_is_told_from_birth_to_death)
 	cr_expect_not_null(strstr(text, "31:end@9,9+2,2 "), "the hits of its first match: %s", text);
 	kvmm_events_close(events);
 	kvmm_key_ctx_destroy(ctx);
+	end_pool(pool);
 	fake_env_remove(&fake);
+	pool = make_cache(NR, "lru");
 }
 
 Test(events_request, who_does_not_ask_is_not_told)
