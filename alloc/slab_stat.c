@@ -195,12 +195,28 @@ int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_s
 
 /* ---- as Linux shows it ---- */
 
-static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache)
+#define SHOWN_NAME	(KVMM_SLAB_NAME_BYTES + 12u)
+
+/* Whoever reads this takes a name for one cache: the second one of a name is "name#1". */
+static void shown_name(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone,
+		       char name[SHOWN_NAME])
+{
+	struct kv_buf to = { name, SHOWN_NAME, 0 };
+	u32 nr_before = 0;
+
+	for (const struct kvmm_slab_cache *at = list; at != cache; at = at->next)
+		nr_before += is_wanted(at, zone) && !strcmp(at->name, cache->name);
+	kv_buf_printf(&to, "%s", cache->name);
+	if (nr_before)
+		kv_buf_printf(&to, "#%u", nr_before);
+}
+
+static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache, const char *name)
 {
 	struct kvmm_slab_stat stat;
 
 	read_stat(cache, &stat);
-	kv_buf_printf(buf, "%-17s %6lu %6lu %6lu %4u %4u", cache->name, (unsigned long)stat.nr_objects,
+	kv_buf_printf(buf, "%-17s %6lu %6lu %6lu %4u %4u", name, (unsigned long)stat.nr_objects,
 	    (unsigned long)stat.nr_slots, (unsigned long)cache->shape.stride,
 	    cache->shape.nr_objects, cache->shape.nr_blocks);
 	kv_buf_printf(buf, " : tunables %4u %4u %4u", 0, 0, 0);
@@ -211,6 +227,7 @@ static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache)
 int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 {
 	struct kv_buf text = { buf, bytes, 0 };
+	char name[SHOWN_NAME];
 
 	if (bytes && !buf)
 		return -EINVAL;
@@ -219,9 +236,12 @@ int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 		   "<pagesperslab> : tunables <limit> <batchcount> <sharedfactor> "
 		   ": slabdata <active_slabs> <num_slabs> <sharedavail>\n");
 	kv_lock(&list_lock);
-	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
-		if (is_wanted(cache, zone))
-			add_line(&text, cache);
+	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
+		if (!is_wanted(cache, zone))
+			continue;
+		shown_name(cache, zone, name);
+		add_line(&text, cache, name);
+	}
 	kv_unlock(&list_lock);
 	return text.len;
 }

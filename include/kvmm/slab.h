@@ -232,7 +232,8 @@ KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat
  * @zone: whose caches
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
- * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty.
+ * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty. Of zones
+ * that have caches of one name the second is "name#1", as in metrics.
  *
  * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
  * -EINVAL.

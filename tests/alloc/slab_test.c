@@ -435,6 +435,22 @@ Test(slab, slabinfo_looks_as_linux_writes_it)
 	end(zone, x);
 }
 
+Test(slab, caches_of_one_name_in_two_zones_are_told_apart_in_slabinfo)
+{
+	struct kvmm_zone *a = slab_zone(8), *b = slab_zone(8);
+	struct kvmm_slab_cache *x = slab_cache(a, "latent", 16), *y = slab_cache(b, "latent", 16);
+	char buf[1024];
+
+	cr_assert(kvmm_slab_info(NULL, buf, sizeof(buf)) > 0);
+	cr_expect(strstr(buf, "\nlatent  ") && strstr(buf, "\nlatent#1  "), "%s", buf);
+	cr_assert(kvmm_slab_info(b, buf, sizeof(buf)) > 0);
+	cr_expect(strstr(buf, "\nlatent  ") && !strstr(buf, "#1"), "%s", buf);
+	kvmm_slab_cache_destroy(x);
+	kvmm_slab_cache_destroy(y);
+	kvmm_zone_destroy(a);
+	kvmm_zone_destroy(b);
+}
+
 /* ---- failures ---- */
 
 Test(slab, each_failing_host_allocation_leaves_no_trace)
