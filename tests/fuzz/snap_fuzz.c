@@ -16,6 +16,7 @@
 #include "tools/dump/snap.c"
 #include "tools/plain.c"
 #include "tools/dump/summary.c"
+#include "tools/json.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -52,7 +53,8 @@ static void check_forms(const struct snap *snap)
 
 	require(file && !snap_pickle(snap, file));
 	require(!snap_graphviz(snap, false, 3, file) && !snap_graphviz(snap, true, UINT32_MAX, file));
-	snap_summary(snap, file);
+	snap_summary(snap, false, file);
+	snap_summary(snap, true, file);
 	fclose(file);
 	require(bytes > 100);
 	free(text);

@@ -3,6 +3,7 @@
 """kvmm-dump snapshot, show, pickle, graphviz: of an engine, and of a file. The pickle is looked at opcode by
 opcode, and as PyTorch's memory_viz walks through it; the graph as dot, if there is one, and by its lines.
 Run from the object tree."""
+import json
 import os
 import pickle
 import pickletools
@@ -97,6 +98,10 @@ out = run(DUMP, "show", "--from", file)
 expect("a page", re.search(r"^range +1440 +8 ", out.stdout, re.M) and
        re.search(r"^200 +800 ", out.stdout, re.M), out.stdout)
 
+shown = json.loads(run(DUMP, "show", "--json", "--from", file).stdout)
+expect("the same for programs", shown["states"]["range"] == {"blocks": 1440, "rows": 8} and shown["blocks"] == 4096 and
+       sum(s["blocks"] for s in shown["states"].values()) == 4096 and shown["owners"][0]["owner"] == 200 and
+       [s["blocks"] for s in shown["sequences"]] == [320, 280, 240, 200, 160, 120, 80, 40], shown)
 check_pickle(run(DUMP, "pickle", "--from", file, text=False).stdout)
 check_pickle(run(DUMP, "pickle", text=False).stdout)
 

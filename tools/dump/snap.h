@@ -122,6 +122,6 @@ extern const char *const snap_media[SNAP_NR_MEDIA];
 int snap_pickle(const struct snap *snap, FILE *out);
 /* @all: a box for each name; @max_boxes: those that most names hang on. */
 int snap_graphviz(const struct snap *snap, bool all, uint32_t max_boxes, FILE *out);
-void snap_summary(const struct snap *snap, FILE *out);
+void snap_summary(const struct snap *snap, bool json, FILE *out);
 
 #endif /* TOOLS_DUMP_SNAP_H */

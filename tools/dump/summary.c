@@ -2,6 +2,7 @@
 /* What a snapshot says in a page: blocks by state, free runs, and who has most of it. */
 #include <stdlib.h>
 
+#include "../json.h"
 #include "snap.h"
 
 #define MAX_SHOWN	10u
@@ -14,23 +15,36 @@ static const char *bar(uint64_t nr, uint64_t of)
 	return full + sizeof(full) - 1 - len;
 }
 
-static void show_states(const struct snap *snap, FILE *out)
+typedef unsigned long long llu;
+
+static void show_states(const struct snap *snap, bool json, FILE *out)
 {
-	uint64_t nr[KVMM_NR_MAP_STATES] = { 0 }, runs[KVMM_NR_MAP_STATES] = { 0 };
+	llu nr[KVMM_NR_MAP_STATES] = { 0 }, runs[KVMM_NR_MAP_STATES] = { 0 };
+	const char *between = "";
 
 	for (size_t i = 0; i < snap->nr; i++) {
 		nr[snap->row[i].state] += snap->row[i].nr;
 		runs[snap->row[i].state]++;
 	}
-	fprintf(out, "%-9s %10s %9s %6s\n", "state", "blocks", "rows", "%");
-	for (unsigned int i = 0; i < KVMM_NR_MAP_STATES; i++)
-		if (nr[i])
-			fprintf(out, "%-9s %10llu %9llu %6.2f %s\n", kvmm_map_state_name(i),
-				(unsigned long long)nr[i], (unsigned long long)runs[i],
-				100.0 * nr[i] / snap->nr_blocks, bar(nr[i], snap->nr_blocks));
+	if (json)
+		fputs(",\n\"states\": {", out);
+	else
+		fprintf(out, "%-9s %10s %9s %6s\n", "state", "blocks", "rows", "%");
+	for (unsigned int i = 0; i < KVMM_NR_MAP_STATES; i++) {
+		if (!nr[i])
+			continue;
+		if (json)
+			fprintf(out, "%s\"%s\": {\"blocks\": %llu, \"rows\": %llu}", between,
+				kvmm_map_state_name(i), nr[i], runs[i]);
+		else
+			fprintf(out, "%-9s %10llu %9llu %6.2f %s\n", kvmm_map_state_name(i), nr[i],
+				runs[i], 100.0 * nr[i] / snap->nr_blocks, bar(nr[i], snap->nr_blocks));
+		between = ", ";
+	}
+	fputs(json ? "}" : "", out);
 }
 
-static void show_free(const struct snap *snap, FILE *out)
+static void show_free(const struct snap *snap, bool json, FILE *out)
 {
 	uint32_t longest = 0, nr = 0;
 
@@ -39,7 +53,8 @@ static void show_free(const struct snap *snap, FILE *out)
 			nr++;
 			longest = snap->row[i].nr > longest ? snap->row[i].nr : longest;
 		}
-	fprintf(out, "\nfree runs %u, the longest %u blocks\n", nr, longest);
+	fprintf(out, json ? ",\n\"free_runs\": %u, \"longest_free\": %u" :
+			    "\nfree runs %u, the longest %u blocks\n", nr, longest);
 }
 
 /* ---- who has most ---- */
@@ -83,7 +98,29 @@ static size_t merge(struct share *share, size_t nr)
 	return nr ? to + 1 : 0;
 }
 
-static void show_most(const struct snap *snap, enum snap_column column, const char *what, FILE *out)
+static void print_shares(const struct share *share, size_t nr, const char *what, FILE *out)
+{
+	if (nr)
+		fprintf(out, "\n%-20s %10s %10s\n", what, "blocks", "age s");
+	for (size_t i = 0; i < nr && i < MAX_SHOWN; i++)
+		fprintf(out, "%-20llu %10llu %10.3f\n", (llu)share[i].id, (llu)share[i].nr,
+			share[i].age_ns / 1e9);
+	if (nr > MAX_SHOWN)
+		fprintf(out, "and %zu more\n", nr - MAX_SHOWN);
+}
+
+static void print_shares_json(const struct share *share, size_t nr, const char *what, FILE *out)
+{
+	fprintf(out, ",\n\"%ss\": [", what);
+	for (size_t i = 0; i < nr; i++)
+		fprintf(out, "%s{\"%s\": %llu, \"blocks\": %llu, \"age_ns\": %llu}", i ? ",\n" : "",
+			what, (llu)share[i].id, (llu)share[i].nr, (llu)share[i].age_ns);
+	fputs("]", out);
+}
+
+/* People want the largest ten, programs all. */
+static void show_most(const struct snap *snap, enum snap_column column, const char *what, bool json,
+		      FILE *out)
 {
 	struct share *share = calloc(snap->nr + 1, sizeof(*share));
 	size_t nr = 0;
@@ -97,25 +134,33 @@ static void show_most(const struct snap *snap, enum snap_column column, const ch
 			};
 	}
 	nr = share ? merge(share, nr) : 0;
-	if (nr) {
+	if (nr)
 		qsort(share, nr, sizeof(*share), by_size);
-		fprintf(out, "\n%-20s %10s %10s\n", what, "blocks", "age s");
-		for (size_t i = 0; i < nr && i < MAX_SHOWN; i++)
-			fprintf(out, "%-20llu %10llu %10.3f\n", (unsigned long long)share[i].id,
-				(unsigned long long)share[i].nr, share[i].age_ns / 1e9);
-		if (nr > MAX_SHOWN)
-			fprintf(out, "and %zu more\n", nr - MAX_SHOWN);
-	}
+	(json ? print_shares_json : print_shares)(share, nr, what, out);
 	free(share);
 }
 
-void snap_summary(const struct snap *snap, FILE *out)
+static void show_pool(const struct snap *snap, bool json, FILE *out)
 {
-	fprintf(out, "pool %s of %s: %u blocks of %llu bytes and %u tokens\n\n", snap->pool,
-		snap->engine, snap->nr_blocks, (unsigned long long)snap->block_bytes,
-		snap->block_tokens);
-	show_states(snap, out);
-	show_free(snap, out);
-	show_most(snap, SNAP_OWNER, "owner", out);
-	show_most(snap, SNAP_SEQ, "sequence", out);
+	if (!json) {
+		fprintf(out, "pool %s of %s: %u blocks of %llu bytes and %u tokens\n\n", snap->pool,
+			snap->engine, snap->nr_blocks, (llu)snap->block_bytes, snap->block_tokens);
+		return;
+	}
+	fputs("{\"engine\": ", out);
+	json_string(snap->engine, out);
+	fputs(", \"pool\": ", out);
+	json_string(snap->pool, out);
+	fprintf(out, ", \"time_ns\": %llu, \"blocks\": %u, \"block_bytes\": %llu, \"block_tokens\": %u",
+		(llu)snap->time_ns, snap->nr_blocks, (llu)snap->block_bytes, snap->block_tokens);
+}
+
+void snap_summary(const struct snap *snap, bool json, FILE *out)
+{
+	show_pool(snap, json, out);
+	show_states(snap, json, out);
+	show_free(snap, json, out);
+	show_most(snap, SNAP_OWNER, "owner", json, out);
+	show_most(snap, SNAP_SEQ, "sequence", json, out);
+	fputs(json ? "}\n" : "", out);
 }

@@ -26,7 +26,7 @@ struct view {
 static const struct argp_option view_options[] = {
 	{ "from", KEY_FROM, "FILE", 0, "A snapshot that was written before, - is standard input", 0 },
 	{ "output", KEY_OUT, "FILE", 0, "Write to FILE rather than standard output", 0 },
-	CLIENT_SOCKET, CLIENT_POOL("the only one"),
+	CLIENT_SOCKET, CLIENT_POOL("the only one"), CLIENT_JSON,
 	{ "all", KEY_ALL, NULL, 0, "graphviz: a box for each block, not for each stretch", 0 },
 	{ "boxes", KEY_BOXES, "N", 0, "graphviz: at most so many, those that most names hang on [500]", 0 },
 	{ 0 },
@@ -70,6 +70,8 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (view->from && (view->opt.socket || view->opt.pool))
 			argp_error(state, "--from is a file, --socket and --pool are an engine");
+		if (view->opt.json && strcmp(view->what, "show"))
+			argp_error(state, "--json is for show; %s has a format of its own", view->what);
 		return 0;
 	default:
 		return client_option(&view->opt, key, arg, state);
@@ -103,7 +105,7 @@ static int put(const struct view *view, const struct snap *snap, FILE *out)
 	if (!strcmp(view->what, "graphviz"))
 		return snap_graphviz(snap, view->all, view->max_boxes, out);
 	if (!strcmp(view->what, "show"))
-		snap_summary(snap, out);
+		snap_summary(snap, view->opt.json, out);
 	else
 		snap_write(snap, out);
 	return 0;
