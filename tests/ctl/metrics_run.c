@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Random operations on pools, counted by who does them, and what the library's metrics say then;
- * metrics.py compares the two.
+ * metrics.py compares the two. Nothing is expected because the library has counted it: numbers come from
+ * what calls return, from where things lie before and after, from events, and from what devices, files and
+ * sockets below the library were made to do. A seed does the same in each run, time included.
  *
  * usage: metrics_run SEED STEPS FOLDER [openmetrics|prometheus|table|FILE OF THE KERNEL]
  *
@@ -441,11 +443,12 @@ static const struct {
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
 	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
-	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 }, { &ebb_part, 1 }, { &flood_part, 4 }, { &loop_part, 60 }, { &room_part, 1 }, { &drop_part, 1 },
+	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
+	{ &ebb_part, 1 }, { &flood_part, 4 }, { &loop_part, 60 }, { &room_part, 1 }, { &drop_part, 1 },
 	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 }, { &disk_part, 2 },
 };
 
-/* Those of parts behind the first ones. */
+/* Those of parts stand behind the first ones. */
 static struct kvmm_pool *pools[3 + ARRAY_SIZE(parts)];
 static u32 nr_pools;
 
