@@ -109,7 +109,6 @@ int kv_runs_alloc_scattered(struct kv_runs *runs, u32 *ids, u32 n);
 int kv_runs_free(struct kv_runs *runs, u32 start, u32 n);
 int kv_runs_free_many(struct kv_runs *runs, const u32 *ids, u32 n);
 
-int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *req, u32 *start);
 bool kv_runs_range_is_free(const struct kv_runs *runs, u32 start, u32 n);
 bool kv_runs_next(const struct kv_runs *runs, u32 pos, struct kv_run *run);
 bool kv_runs_next_of_class(const struct kv_runs *runs, u32 class, u32 pos, struct kv_run *run);

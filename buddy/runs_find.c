@@ -159,7 +159,7 @@ static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
  * Context: the lock of the zone is held.
  * Return: 0; -ENOSPC if there is no such place; -EINVAL for a bad request.
  */
-int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *req, u32 *start)
+static int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *req, u32 *start)
 {
 	struct search s = { .req = *req };
 	u32 lo, hi;

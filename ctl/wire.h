@@ -58,7 +58,5 @@ struct wire_batch {
  * that are too many are passed over.
  */
 int wire_read(const void *bytes, size_t nr, struct wire_batch *batch);
-/* The same, and something may follow; *@used: bytes of the batch. */
-int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used);
 
 #endif /* CTL_WIRE_H */

@@ -266,7 +266,8 @@ static int read_rank(struct unpack *unpack, u32 nr, struct wire_batch *batch)
 	return err;
 }
 
-int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used)
+/* As wire_read(), but something may follow; *@used: bytes of the batch. */
+static int wire_read_first(const void *bytes, size_t nr, struct wire_batch *batch, size_t *used)
 {
 	struct unpack unpack = { .buf = bytes, .nr = nr };
 	struct unpacked head, stamp, list;

@@ -14,7 +14,8 @@ void bins_init(struct bins *bins, struct bin_hole *room)
 	*bins = (struct bins){ .hole = room };
 }
 
-void bins_put(struct bins *bins, u32 at)
+/* It is back, with as much as is left of it. */
+static void bins_put(struct bins *bins, u32 at)
 {
 	u32 bin;
 	u64 *word, bit;
@@ -72,7 +73,8 @@ static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 	return at;
 }
 
-u32 bins_pop(struct bins *bins, u32 nr)
+/* One of at least @nr blocks leaves its bin; KV_NONE: no hole is so long. */
+static u32 bins_pop(struct bins *bins, u32 nr)
 {
 	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE; bin = next_full(bins, bin + 1)) {
 		u32 at = pop_from(bins, bin, nr);

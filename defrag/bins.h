@@ -32,10 +32,6 @@ struct bins {
 void bins_init(struct bins *bins, struct bin_hole *room);
 /* Its number is that of those before it. @nr may be 0: then nobody finds it. */
 void bins_add(struct bins *bins, u32 start, u32 nr);
-/* One of at least @nr blocks leaves its bin; KV_NONE: no hole is so long. */
-u32 bins_pop(struct bins *bins, u32 nr);
-/* It is back, with as much as is left of it. */
-void bins_put(struct bins *bins, u32 at);
 /* The first of @nr blocks, which are no hole any more; KV_NONE: no hole is so long. */
 u32 bins_take(struct bins *bins, u32 nr);
 

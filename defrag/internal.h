@@ -26,9 +26,6 @@ static inline u32 hole_nr(const struct kv_plan_req *req, u32 i)
 /* Append one move; false if it would go over the budget or the room. */
 bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 dst, u32 nr);
 
-/* Slide the items [from, to) down so that the first begins at @dst; returns the end of the last. */
-u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst);
-
 /* The holes first..last and what lies between them, which can all move. */
 struct stretch {
 	u32 first;	/* KV_NONE: there is none */

@@ -22,7 +22,8 @@ bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 
 	return true;
 }
 
-u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst)
+/* Slide the items [from, to) down so that the first begins at @dst; returns the end of the last. */
+static u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst)
 {
 	u32 i;
 

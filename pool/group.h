@@ -137,9 +137,6 @@ struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_pre
 
 /* ---- group_hit.c ---- */
 
-/* Length of the hit, or -EUCLEAN and so on, if a pool says that. */
-int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens);
-
 /*
  * Quiet references on all that the longest hit needs, in empty tables with room for it: 0, or what
  * a pool says. Then either of the others.

@@ -58,7 +58,8 @@ static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u3
 	return 0;
 }
 
-int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
+/* Length of the hit, or -EUCLEAN and so on, if a pool says that. */
+static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
 {
 	int err = 0;
 	struct pool_presence p = { .presence.run = run_in_pool, .groups = groups,

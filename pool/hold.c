@@ -39,7 +39,7 @@ static int check_attr(const struct kvmm_hold_attr *attr)
 	return hold_check_attr(attr, KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL | KVMM_HOLD_RECLAIM);
 }
 
-u64 hold_deadline(u64 now_ns, u64 lease_ns)
+static u64 hold_deadline(u64 now_ns, u64 lease_ns)
 {
 	u64 deadline_ns;
 

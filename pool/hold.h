@@ -163,7 +163,6 @@ int hold_check_attr(const struct kvmm_hold_attr *attr, u32 flags);
 struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, u32 nr);
 /* References in ->ref[] become pins; on error they are still references. */
 int hold_pin_refs(struct kvmm_pool *pool, struct hold *hold);
-u64 hold_deadline(u64 now_ns, u64 lease_ns);
 /* The lock is held. */
 void hold_set_deadline(struct hold_table *table, struct hold *hold, u64 deadline_ns);
 /* Those in the list have left the table; they are of blocks. How many. No lock held. */

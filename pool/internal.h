@@ -608,10 +608,6 @@ void pool_resume(struct kvmm_pool *pool);
  */
 int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done);
 
-/* ---- validate.c ---- */
-
-int pool_check(struct kvmm_pool *pool);
-
 #include "move/elastic.h"
 
 #endif /* POOL_INTERNAL_H */

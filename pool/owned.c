@@ -156,7 +156,8 @@ static void unlink_rec(struct own_table *table, u32 id)
 		own_rec(table, rec->next)->prev = rec->prev;
 }
 
-void own_write(struct own_table *table, u32 id, struct own_rec rec)
+/* It says @rec from here on, or nothing if that has no owner. ->lock held, memory reserved. */
+static void own_write(struct own_table *table, u32 id, struct own_rec rec)
 {
 	struct own_rec *at = own_rec(table, id);
 

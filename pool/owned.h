@@ -160,8 +160,6 @@ static inline struct own_rec *own_rec(const struct own_table *table, u32 id)
 /* The thing of that index has that generation, and is something that has an owner. Any lock. */
 bool own_is_live(const struct kvmm_pool *pool, u32 id, u32 gen);
 
-/* It says @rec from here on, or nothing if that has no owner. ->lock held, memory reserved. */
-void own_write(struct own_table *table, u32 id, struct own_rec rec);
 void own_clear(struct own_table *table, u32 id);
 void own_set_deadline(struct own_table *table, u32 id, u64 deadline_ns);
 

@@ -236,7 +236,8 @@ static noinline int wait_for_range(struct kvmm_pool *pool, struct request *req)
 	return door_wait(pool, &req->wait);
 }
 
-void range_del(struct kvmm_pool *pool, u32 index)
+/* The last reference of a range that nobody pins is dropped. */
+static void range_del(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
 

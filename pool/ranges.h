@@ -295,8 +295,6 @@ void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_p
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range);
 /* Its content, and then one pin less: 0; or -EIO, and it is freed. No lock held. */
 int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
-/* The last reference of a range that nobody pins is dropped. */
-void range_del(struct kvmm_pool *pool, u32 index);
 /* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
 void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
 bool last_put_is_barred(const struct slot *slot);

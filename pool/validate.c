@@ -350,7 +350,7 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 	return 0;
 }
 
-int pool_check(struct kvmm_pool *pool)
+static int pool_check(struct kvmm_pool *pool)
 {
 	struct recount re = { 0 };
 	int err = 0;

@@ -463,6 +463,5 @@ static inline bool has_hooks(const struct kvmm_registry *reg, enum hook_kind kin
 }
 
 void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct news *news);
-void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *names, u32 nr);
 
 #endif /* REGISTRY_RADIX_H */

@@ -149,7 +149,7 @@ void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct new
 	news->nr = 0;
 }
 
-void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *names, u32 nr)
+static void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *names, u32 nr)
 {
 	if (!nr)
 		return;

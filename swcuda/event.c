@@ -5,7 +5,7 @@
  */
 #include "internal.h"
 
-void sw_record_put(struct sw_record *record)
+static void sw_record_put(struct sw_record *record)
 {
 	if (record && !--record->refs)
 		free(record);

@@ -202,7 +202,6 @@ void sw_map_nothing(u64 addr, u64 bytes);
 struct sw_region *sw_region_at(u64 addr);
 struct sw_mapping *sw_mapping_at(u64 addr);
 bool sw_is_device(u64 addr);
-bool sw_is_pinned(u64 addr, u64 bytes);
 /* May work of @dev touch this? Memory that nobody has told the driver of does not count. */
 bool sw_may_touch(const struct sw_dev *dev, u64 addr, u64 bytes, bool write);
 /* Calls @fn for each stretch with its place in the shadow: one for aliases of one memory. */
@@ -291,9 +290,7 @@ kcu_result sw_queue(struct sw_stream *stream, struct sw_op *op, enum sw_call cal
 void *sw_op_new(const struct sw_op_ops *ops, size_t bytes);
 void sw_op_free(struct sw_op *op);
 u64 sw_copy_ns(u64 bytes, u32 gbps);
-bool sw_idle(void *stream);
 struct sw_stream *sw_capturing(void);
-void sw_record_put(struct sw_record *record);
 void sw_events_exit(void);
 void sw_streams_exit(void);
 

@@ -132,7 +132,7 @@ static bool lies_in(const struct sw_region *region, u64 addr, u64 bytes)
 	return bytes <= region->span.bytes && offset <= region->span.bytes - bytes;
 }
 
-bool sw_is_pinned(u64 addr, u64 bytes)
+static bool sw_is_pinned(u64 addr, u64 bytes)
 {
 	struct sw_region *region = sw_region_at(addr);
 

@@ -184,7 +184,7 @@ void sw_stream_reap(struct sw_stream *stream)
 
 /* ---- Waiting for them ---- */
 
-bool sw_idle(void *handle)
+static bool sw_idle(void *handle)
 {
 	struct sw_stream *stream = sw_object(SW_T_STREAM, (u64)handle);
 

@@ -20,7 +20,8 @@ static const struct {
 	[KVMM_BLOCK_INACTIVE] = { 'I', "cached" },
 };
 
-bool state_is_held(uint32_t state)
+/* Is a block of that state somebody's? */
+static bool state_is_held(uint32_t state)
 {
 	return state != KVMM_BLOCK_FREE && state != KVMM_BLOCK_NULL && state != KVMM_BLOCK_INACTIVE;
 }

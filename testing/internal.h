@@ -67,7 +67,4 @@ void bench_end_pools(struct kvmm_testing *t);
 /* What the software driver has reported is written down. */
 void bench_end_soft(struct kvmm_testing *t);
 
-/* Is a block of that state somebody's? */
-bool state_is_held(uint32_t state);
-
 #endif /* TESTING_INTERNAL_H */

@@ -365,7 +365,8 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 	smp_store_release(&io->is_done, 1);
 }
 
-u32 below_poll(struct kvmm_tier *tier)
+/* What the store is through with; how many. No lock held. */
+static u32 below_poll(struct kvmm_tier *tier)
 {
 	struct kv_tier_io *done[POLL_BATCH];
 	struct below *below = tier->below;

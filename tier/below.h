@@ -54,8 +54,6 @@ struct below {
 	u64			ns[NR_BELOW_KINDS];	/* tier->lock; what each took, added up */
 };
 
-/* What the store is through with; how many. No lock held. */
-u32 below_poll(struct kvmm_tier *tier);
 /* Waits for what is being written. */
 void below_exit(struct kvmm_tier *tier);
 

@@ -190,8 +190,6 @@ int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk
 
 /* ---- slot.c ---- */
 
-/* A slot that nobody can find any more, writes, or reads. tier->lock held. */
-void tslot_free(struct kvmm_tier *tier, u32 index);
 /* DOOMED, and nobody reads it, nor does the store: it is free. */
 void tslot_bury(struct kvmm_tier *tier, u32 index);
 /* READY: nobody finds it any more; free if nobody reads it. */

@@ -110,7 +110,8 @@ static void give_units(struct kvmm_tier *tier, u32 index, u32 nr)
 	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, nr));
 }
 
-void tslot_free(struct kvmm_tier *tier, u32 index)
+/* A slot that nobody can find any more, writes, or reads. tier->lock held. */
+static void tslot_free(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
 	struct kv_tier_client *owner = &tier->owner[slot->owner];

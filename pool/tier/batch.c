@@ -23,7 +23,8 @@ bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower)
 	return !lower->has_streams || lower->flags & KVMM_TIER_COMPLETE || has_known_streams(pool);
 }
 
-int lower_fence(struct kvmm_pool *pool, struct lower *lower, struct kv_fence *fence)
+/* All work that the engine's streams were given so far; -EINVAL nobody knows. */
+static int lower_fence(struct kvmm_pool *pool, struct lower *lower, struct kv_fence *fence)
 {
 	struct steps *steps = steps_of(pool);
 	int err = 0;

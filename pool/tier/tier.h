@@ -232,9 +232,7 @@ bool heap_is_sound(const struct lower *lower);
 
 /* ---- batch.c; no lock held ---- */
 
-/* All work that the engine's streams were given so far; -EINVAL nobody knows. */
-int lower_fence(struct kvmm_pool *pool, struct lower *lower, struct kv_fence *fence);
-/* Can that be known? */
+/* Is it known what work the engine's streams were given so far? */
 bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower);
 struct batch *batch_get(struct lower *lower, bool is_up);
 void batch_put(struct lower *lower, struct batch *batch);

@@ -123,7 +123,6 @@ static inline uint64_t plane_bytes(void)
 uint64_t toy_mix(uint64_t x);
 void request_make(struct request *request, uint32_t number);
 int request_open(struct engine *engine, struct request *request);
-void request_close(struct engine *engine, struct request *request);
 /* It starts again another time: from its prompt, and without blocks. */
 void request_restart(struct engine *engine, struct request *request);
 /* It has said all. */

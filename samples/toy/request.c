@@ -125,7 +125,7 @@ int request_open(struct engine *engine, struct request *request)
 	return err;
 }
 
-void request_close(struct engine *engine, struct request *request)
+static void request_close(struct engine *engine, struct request *request)
 {
 	if (request->is_paged) {
 		kvmm_free(engine->pool, request->mut, request->nr_muts);

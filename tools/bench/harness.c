@@ -209,7 +209,7 @@ double median_of(double *value, unsigned int nr)
 	return nr % 2 ? value[nr / 2] : (value[nr / 2 - 1] + value[nr / 2]) / 2;
 }
 
-double series_median(const struct series *series)
+static double series_median(const struct series *series)
 {
 	double value[BENCH_MAX_RUNS];
 

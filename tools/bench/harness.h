@@ -93,7 +93,6 @@ struct series *bench_series(struct bench *bench, const char *metric, const char 
 
 void series_add(struct series *series, double value);
 void series_against(struct series *series, const char *name, const struct series *ref);
-double series_median(const struct series *series);
 
 /** bench_report() - show the series made since the last report, and forget them. */
 void bench_report(struct bench *bench);

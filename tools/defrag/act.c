@@ -96,7 +96,7 @@ enum exit_code deed_do(struct frag *frag, const struct ask *ask, struct deed *de
 	return look_at(frag, &deed->after) ? complain_of(-ENOMEM, "look at the pool") : EXIT_GOOD;
 }
 
-void deed_exit(struct deed *deed)
+static void deed_exit(struct deed *deed)
 {
 	free(deed->moved);
 }

@@ -75,8 +75,6 @@ struct deed {
 /** deed_do() - compact, and find out what moved. Return: EXIT_GOOD, or it was said why not. */
 enum exit_code deed_do(struct frag *frag, const struct ask *ask, struct deed *deed);
 
-void deed_exit(struct deed *deed);
-
 /* What it takes to copy so many blocks, in nanoseconds. */
 u64 predicted_ns(const struct frag *frag, const struct ask *ask, u64 nr_blocks);
 
