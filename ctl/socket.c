@@ -41,23 +41,21 @@ static int take_name(struct kvmm_control *control)
 	return 0;
 }
 
-/* Into @dir: 0 or -ENAMETOOLONG. */
-static int find_folder(const struct kvmm_control *control, char *dir, size_t bytes)
+/* Into @dir. One that is too long is cut, and leaves no room for the name of the socket. */
+static void find_folder(const struct kvmm_control *control, char *dir, size_t bytes)
 {
 	const struct kv_sys_ops *sys = kv_sys();
 	const char *given = control->attr.dir;
 	const char *mine = sys->getenv(sys->ctx, "XDG_RUNTIME_DIR");
-	int len;
 
 	if (!given)
 		given = sys->getenv(sys->ctx, "KVMM_SOCKET_DIR");
 	if (given && *given)
-		len = snprintf(dir, bytes, "%s", given);
+		snprintf(dir, bytes, "%s", given);
 	else if (mine && *mine)
-		len = snprintf(dir, bytes, "%s/kvmm", mine);
+		snprintf(dir, bytes, "%s/kvmm", mine);
 	else
-		len = snprintf(dir, bytes, "/run/kvmm");
-	return len < 0 || (size_t)len >= bytes ? -ENAMETOOLONG : 0;
+		snprintf(dir, bytes, "/run/kvmm");
 }
 
 int control_listen(struct kvmm_control *control)
@@ -66,10 +64,9 @@ int control_listen(struct kvmm_control *control)
 	char dir[sizeof(control->path)];
 	int err = take_name(control), len;
 
-	if (!err)
-		err = find_folder(control, dir, sizeof(dir));
 	if (err)
 		return err;
+	find_folder(control, dir, sizeof(dir));
 	len = snprintf(control->path, sizeof(control->path), "%s/%s.sock", dir, control->name);
 	if (len < 0 || (size_t)len >= sizeof(control->path))
 		return -ENAMETOOLONG;

@@ -338,19 +338,21 @@ Test(command, who_does_not_answer_is_not_waited_for_for_ever)
 Test(command, a_pool_that_is_removed_is_not_looked_at_any_more)
 {
 	kvmm_range_t range;
+	u32 again_ms = 0;
 
 	take_seq(alpha, 3, 0, 7);
 	say(fd, "migrate-start alpha beta 7\n");
 	kv_lock(&control->poll_lock);
 	while (!control->stat.requests)
-		control_round(control, 0);
+		again_ms = control_round(control, 0);
 	kv_unlock(&control->poll_lock);
+	cr_expect_eq(again_ms, 1, "there is something to go on with");
 	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
 	end_pool(beta);
 	beta = make_cache(16, "lru");
 	control_settle(control);
 	hear(fd);
-	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\t");
+	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tcancelled\t");
 	cr_expect_leq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
 }
 
@@ -435,6 +437,7 @@ Test(command, numbers_are_those_of_the_last_millisecond)
 
 Test(command, a_pool_that_is_damaged_is_an_error_each_time)
 {
+	fake_env_advance(&fake, 1000000);
 	kv_lock(&alpha->lock);
 	pool_poison(alpha);
 	kv_unlock(&alpha->lock);

@@ -581,6 +581,32 @@ static void expect_path(const char *dir, const char *name)
 	kvmm_control_close(other);
 }
 
+static char made[128];
+
+static int note_folder(void *ctx, const char *path)
+{
+	snprintf(made, sizeof(made), "%s", path);
+	return -EACCES;
+}
+
+Test(control, nothing_is_as_good_as_no_folder)
+{
+	const struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;
+	struct kv_sock_ops ops = kv_sock_system;
+	struct kv_sys_ops sys = kv_sys_system;
+	struct kvmm_control *other;
+
+	ops.folder = note_folder;
+	sys.getenv = fake_getenv;
+	given = mine = "";
+	kv_sock_set(&ops);
+	kv_sys_set(&sys);
+	cr_expect_eq(kvmm_control_open(&attr, &other), -EACCES);
+	cr_expect_str_eq(made, "/run/kvmm");
+	kv_sys_set(NULL);
+	kv_sock_set(NULL);
+}
+
 Test(control, the_environment_says_where_if_nobody_else_does)
 {
 	struct kvmm_control_attr attr = KVMM_CONTROL_ATTR_INIT;

@@ -124,6 +124,16 @@ Test(events_cmd, lookups_are_for_who_asks)
 	cr_expect_str_eq(events("events a 2 10 lookups"), "lookup lookup_keys next@4 ", "still");
 }
 
+Test(events_cmd, who_asks_for_less_takes_nothing_from_others)
+{
+	struct kvmm_request_note note = { .size = sizeof(note), .input = 1 };
+
+	cr_expect_str_eq(events("events a new 10 requests"), "next@0 ");
+	cr_expect_str_eq(events("events a new 10 lookups"), "next@0 ");
+	cr_assert_eq(kvmm_note_request(pool, &note), 0);
+	cr_expect_str_eq(events("events a 0 10 requests"), "request next@1 ");
+}
+
 /* A ring of 16, which somebody has made before: who comes late goes on half of it behind the end. */
 Test(events_cmd, what_is_lost_is_told_where_and_how_much)
 {

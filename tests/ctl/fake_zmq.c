@@ -75,6 +75,8 @@ static int fake_send(void *socket, const void *bytes, size_t nr, int flags)
 {
 	bool more = flags & ZMQ_SNDMORE;
 
+	if (fake_zmq.is_full && socket == &sockets[ZMQ_ROUTER])
+		return -1;
 	kv_fetch_add(&fake_zmq.nr_sent, !more);
 	kv_fetch_add(&fake_zmq.nr_waits, !(flags & ZMQ_DONTWAIT));
 	if (fake_zmq.hears)

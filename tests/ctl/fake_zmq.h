@@ -21,6 +21,7 @@ struct fake_zmq {
 	u32 nr_connected;	/* and others */
 	int err;		/* of all failures; 0: EADDRINUSE */
 	bool no_thread;
+	bool is_full;		/* who asks takes no more; in the publisher's thread */
 	int pub_water;		/* messages that are kept for who does not read */
 	int router_water;
 

@@ -136,6 +136,7 @@ Test(peer, who_takes_his_answer_slowly_is_served_as_long_as_he_takes_some)
 	nr_room = 0;
 	cr_expect_str_eq(ask(control, fd, "help"), "");
 	fake_env_advance(&fake, 900 * MS);
+	control_settle(control);
 	cr_expect_eq(take_slowly(fd, text, sizeof(text)), strlen(want));
 	cr_expect_str_eq(text, want);
 	/* Nor does the time that it took: what he does now is say nothing. */

@@ -283,6 +283,19 @@ Test(publish, a_replay_goes_from_the_number_that_was_asked_for_to_the_last)
 	cr_expect_eq(counts().replays, 3);
 }
 
+/* The publisher's thread is held: it sees this when it goes on. */
+Test(publish, who_does_not_take_an_answer_does_not_get_the_rest_of_it)
+{
+	cache_keys(pool, 1, 1);
+	told();
+	fake_zmq.is_full = true;
+	cr_expect_str_eq(replay(0), "");
+	cr_expect_str_eq(snapshot(), "");
+	cr_expect_eq(counts().replays + counts().snapshots, 0);
+	fake_zmq.is_full = false;
+	cr_expect_str_eq(replay(0), "me>0:+1 me>end ");
+}
+
 Test(publish, a_snapshot_has_the_number_of_the_next_batch)
 {
 	cr_expect_str_eq(snapshot(), "me>end ");

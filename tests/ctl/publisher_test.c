@@ -296,6 +296,49 @@ Test(publisher, attributes_are_copied_and_bounded)
 	cr_expect(said_early);
 }
 
+static u32 nr_tokens_said;
+
+static void count_tokens(int type, const void *bytes, size_t nr, bool more)
+{
+	static u64 hash[8];
+	static u32 token[512];
+	struct kvmm_wire_event event[8];
+	struct kvmm_wire_batch batch = {
+		.size = sizeof(batch), .event = event, .hash = hash, .token = token,
+		.max_events = 8, .max_hashes = 8, .max_tokens = 512,
+	};
+
+	if (!more && kvmm_wire_decode(bytes, nr, &batch) == (s64)nr)
+		nr_tokens_said += batch.nr_tokens;
+}
+
+/* Many more bytes than the rest of an event has. */
+Test(publisher, there_is_room_for_tokens_of_large_blocks)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_events_attr events = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_pool_attr large = KVMM_POOL_ATTR_INIT;
+	struct kvmm_publisher *publisher;
+	kvmm_key_t key = key_of(1);
+	static u32 token[256];
+
+	memset(token, 0xff, sizeof(token));
+	end_pool(pool);
+	large.nr_blocks = 8;
+	large.policy = "lru";
+	large.block_tokens = 256;
+	pool = make_pool_of(&large);
+	fake_zmq.hears = count_tokens;
+	events.batch_max = 1;
+	attr.events = &events;
+	attr.token_blocks = 4;
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	cr_assert_eq(kvmm_publisher_tokens(publisher, &key, 1, token), 0);
+	cache_keys(pool, 1, 1);
+	kvmm_publisher_stop(publisher);
+	cr_expect_eq(nr_tokens_said, 256);
+}
+
 Test(publisher, replay_is_bounded_by_number)
 {
 	struct replay replay;

@@ -53,14 +53,20 @@ Test(stash, newest_take_the_places_of_the_oldest)
 /* Each block has its own, and a key is all of its bytes. */
 Test(stash, blocks_that_are_told_together_are_told_apart)
 {
-	kvmm_key_t key[2] = { key_of(1), key_of(1) };
-	u32 token[2 * TOKENS] = { 10, 11, 12, 13, 20, 21, 22, 23 }, got[TOKENS];
+	enum { NR_KEYS = 64 };
+	u32 token[NR_KEYS * TOKENS], got[TOKENS];
+	kvmm_key_t key[NR_KEYS];
 	struct stash stash;
 
-	key[1].byte[15] = 1;
-	cr_assert_eq(stash_init(&stash, 3, TOKENS), 0);
-	stash_put(&stash, key, 2, token);
-	for (u32 i = 0; i < 2; i++) {
+	for (u32 i = 0; i < NR_KEYS; i++) {
+		key[i] = key_of(1);
+		key[i].byte[15] = i;
+		for (u32 t = 0; t < TOKENS; t++)
+			token[i * TOKENS + t] = 10 * i + t;
+	}
+	cr_assert_eq(stash_init(&stash, NR_KEYS, TOKENS), 0);
+	stash_put(&stash, key, NR_KEYS, token);
+	for (u32 i = 0; i < NR_KEYS; i++) {
 		cr_assert(stash_get(&stash, &key[i], got));
 		cr_expect_eq(memcmp(got, token + i * TOKENS, sizeof(got)), 0);
 	}

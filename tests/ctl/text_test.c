@@ -59,6 +59,10 @@ Test(text, as_much_as_there_may_be_and_no_more)
 	cr_expect_eq(text.len, 1024);
 	kv_text_exit(&text);
 	cr_expect_eq(text.err, 0);
+	text.max = 700;			/* not a power of two */
+	kv_text_bytes(&text, bytes, 700);
+	cr_expect_eq(text.err, 0);
+	cr_expect_eq(text.len, 700);
 }
 
 /* What does not fit is not written, and neither is what would fit behind it. */

@@ -228,7 +228,9 @@ static void expect_mixed(const struct wire_batch *batch, bool merged)
 	cr_expect_eq(event[0].first_hash, 0x11);
 	cr_expect(!event[0].has_parent);
 	cr_expect_eq(event[0].block_size, 4);
+	cr_expect_eq(event[0].medium, KVMM_MEDIUM_DEVICE);
 	event += merged ? 1 : 3;
+	cr_expect_eq(event[0].medium, KVMM_MEDIUM_DISK);
 	cr_expect_eq(event[0].first_hash, 7);
 	cr_expect_eq(event[0].group, merged);
 	cr_expect_eq(event[1].kind, KVMM_EVENT_REMOVED);
@@ -247,6 +249,7 @@ Test(wire, what_is_written_is_read)
 	u32 nr = fill_mixed(events);
 	u8 buf[2048];
 
+	events[3].medium = KVMM_MEDIUM_DISK;
 	for (wire.format = 0; wire.format < KVMM_NR_WIRE_FORMATS; wire.format++) {
 		s64 bytes = kvmm_wire_encode(&wire, 1.5, events, nr, buf, sizeof(buf));
 
