@@ -37,7 +37,8 @@ struct kv_disk_super {
 	u64	epoch;		/* how often the store was opened */
 	u32	segment_bytes;
 	u32	nr_segments;
-	u8	zero[12];
+	u64	oldest;		/* segments' uses before that one are void */
+	u8	zero[4];
 	u32	crc;		/* of all before it */
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Losses of power that crash.c meets once in a million: what was wiped does not come back, whichever of
- * the writes that were not flushed is missing.
+ * the writes that were not flushed is missing. Nor does it where the segment that says so is cut off, or
+ * cannot be read.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -178,4 +179,101 @@ Test(disk_power, what_is_wiped_while_it_goes_along_does_not_come_back_from_its_n
 		sim_disk_crash(&after, &sim, &(struct sim_crash){ .nr_steps = i });
 		cr_expect_eq(read_after_crash(WIPED), -ENOENT, "after step %u of %u", i, sim.nr_steps);
 	}
+}
+
+/* ---- the segment that says so is lost ---- */
+
+/* From use 1, in segment 0; it was replaced in @segment, and wiped there. */
+static void wipe_in(u32 segment)
+{
+	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
+	fill_up_to(segment);
+	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+}
+
+static void open_again(void)
+{
+	kvmm_disk_close(disk);
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_expect_eq(kvmm_disk_check(disk), 0);
+}
+
+/* Now, and when everything can be read again; and what is put from now on stays. */
+static void expect_gone_for_good(void)
+{
+	open_again();
+	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
+	cr_assert_eq(disk_test_write(disk, next, 0), 0);
+	attr.max_bytes = MAX_BYTES;
+	sim.bad_from = sim.bad_to = 0;
+	for (u32 i = 0; i < 2; i++) {
+		open_again();
+		cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT, "opening %u", i);
+		cr_expect_eq(disk_test_read(disk, next), 0);
+	}
+}
+
+Test(disk_power, what_was_wiped_does_not_come_back_where_its_mark_is_cut_off)
+{
+	wipe_in(3);
+	attr.max_bytes -= SEGMENT;
+	expect_gone_for_good();
+}
+
+/* Of no use to anybody younger: all the others stay. */
+Test(disk_power, who_is_younger_than_what_is_cut_off_stays)
+{
+	u32 nr;
+
+	fill_up_to(3);
+	fill_up_to(2);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	nr = disk->index.nr_live - disk->seg[3].nr_entries;
+	cr_assert_gt(nr, 0);
+	attr.max_bytes -= SEGMENT;
+	open_again();
+	cr_expect_eq(disk->index.nr_live, nr);
+}
+
+static void cannot_read(u32 segment, u32 page)
+{
+	sim.bad_from = disk_offset(&disk->shape, segment, page);
+	sim.bad_to = sim.bad_from + 1;
+}
+
+Test(disk_power, what_was_wiped_does_not_come_back_where_the_head_behind_it_cannot_be_read)
+{
+	wipe_in(2);
+	cannot_read(2, 0);
+	expect_gone_for_good();
+}
+
+Test(disk_power, what_was_wiped_does_not_come_back_where_its_mark_cannot_be_read)
+{
+	u32 page;
+
+	fill_up_to(1);
+	wipe_in(3);
+	page = disk->seg[3].table[disk->seg[3].nr_records - 1].page;
+	cannot_read(3, page);
+	expect_gone_for_good();
+}
+
+/* The bad page is payload: it is that record's own affair. */
+Test(disk_power, a_page_of_payload_that_cannot_be_read_costs_one_record)
+{
+	const struct disk_seg *seg = &disk->seg[2];
+	u32 nr, page;
+
+	fill_up_to(2);
+	cr_assert_eq(put_at_once(2), 2);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	cr_assert_eq(disk->open, 2);
+	nr = disk->index.nr_live;
+	page = seg->table[seg->nr_records - 1].page + 1;
+	cannot_read(2, page);
+	open_again();
+	cr_expect_eq(disk->index.nr_live, nr - 1);
 }

@@ -26,7 +26,8 @@ bool disk_super_is_good(const struct kv_disk_super *super)
 	if (super->version != KV_DISK_VERSION)
 		return true;
 	return super->page_bytes == KV_DISK_PAGE && is_segment_size(super->segment_bytes) &&
-	       super->nr_segments >= 2 && super->nr_segments <= DISK_MAX_SEGMENTS;
+	       super->nr_segments >= 2 && super->nr_segments <= DISK_MAX_SEGMENTS &&
+	       super->oldest < DISK_MAX_SEQ;
 }
 
 static bool same_uuid(const u64 *a, const struct disk_shape *shape)

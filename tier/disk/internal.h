@@ -276,6 +276,7 @@ struct kvmm_disk {
 	u32			depth;
 	u64			max_bytes;
 	struct disk_shape	shape;
+	u64			oldest;		/* segments' uses before that one are void */
 	struct kv_fork_node	fork;
 	u32			is_dead;	/* a forked child's; atomic */
 
@@ -334,10 +335,12 @@ struct disk_scan {
 	u64			seq;
 	bool			is_sealed;
 	bool			wants_dead;	/* the caller's: dead records, too */
+	bool			has_missed;	/* a page could not be read: a record is missing, perhaps */
 	u32			nr;		/* of a footer */
 	u32			next;		/* of them, or the next page */
 	u32			end;		/* without a footer: page behind the last record */
 	u32			ahead_first, ahead_nr;
+	u32			ahead_max;	/* one, where not all can be read */
 	struct kv_disk_record	*headers;	/* of a footer */
 	void			*headers_base;
 	char			*page;		/* one, aligned */
@@ -355,6 +358,8 @@ int disk_scan_head(struct disk_scan *scan, u32 segment);
 int disk_scan_begin(struct disk_scan *scan, u32 segment);
 /* 1, or 0 at the end. */
 int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record);
+/* Is any record of it dead, or cannot be seen? @scan->wants_dead is set. */
+bool disk_scan_may_have_dead(struct disk_scan *scan, u32 segment);
 /* Is the payload what the header says? 0, -EBADMSG, or -errno. */
 int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record);
 
@@ -375,6 +380,7 @@ void disk_write_over(struct kvmm_disk *disk, u32 segment, u32 nr, bool failed);
 void disk_close_segment(struct kvmm_disk *disk);
 /* Room for one more header in the table of @seg: 0 or -ENOMEM. */
 int disk_table_reserve(struct disk_seg *seg);
+void disk_table_free(struct disk_seg *seg);
 /* The record at @page is dead, in the footer, too: older ones of its name are not to come back. */
 void disk_table_bury(struct disk_seg *seg, u32 page);
 /* Add and drop entries here, so that segments know how many they have. */

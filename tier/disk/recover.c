@@ -8,6 +8,10 @@
  * header is on disk and whose payload is not.
  *
  * Whatever is in the file, the work is bounded by its length, and memory by the number of records.
+ *
+ * What was wiped may have older records, which are void as long as the record that was marked says so. So
+ * where something of a segment cannot be seen, or such a record is cut off, all uses up to that one are
+ * void from then on: the superblock has the number.
  */
 #include <string.h>
 
@@ -104,6 +108,7 @@ static int write_supers(struct kvmm_disk *disk, void *page, struct kv_disk_super
 {
 	int err;
 
+	super->oldest = disk->oldest;
 	super->epoch++;
 	err = write_super(disk, page, super);
 	if (err || !is_new)
@@ -154,24 +159,101 @@ static u32 nr_present(const struct kvmm_disk *disk)
 	return min(nr, (u64)disk->shape.nr_segments);
 }
 
-static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page)
+static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page,
+		      struct kv_disk_super *super, bool *is_new)
 {
-	struct kv_disk_super super;
-	int err = newest_super(disk, page, &super);
-	bool is_new = err == -EBADMSG || attr->flags & KVMM_DISK_RESET;
+	int err = newest_super(disk, page, super);
 
-	if (err && !is_new)
+	*is_new = err == -EBADMSG || attr->flags & KVMM_DISK_RESET;
+	if (err && !*is_new)
 		return err;
-	if (!is_new && super.version != KV_DISK_VERSION)
+	if (!*is_new && super->version != KV_DISK_VERSION)
 		return -EPROTONOSUPPORT;
 	if (err && disk->file_bytes)
 		kv_log(KV_LOG_WARN, "disk: no superblock can be read: the store begins anew");
-	err = is_new ? new_super(attr, &super) : 0;
+	err = *is_new ? new_super(attr, super) : 0;
+	disk->oldest = super->oldest;
+	return err ? err : take_shape(disk, attr, super);
+}
+
+/* ---- what is not believed ---- */
+
+/* More uses than there can have been since the youngest head that could be read. */
+#define MANY_USES	(1ull << 32)
+
+/* What a use said of those before it, and of itself, is lost. */
+static void distrust(struct kvmm_disk *disk, u64 seq)
+{
+	disk->oldest = max(disk->oldest, seq + 1);
+}
+
+static void drop_all(struct kvmm_disk *disk)
+{
+	/* Entries that move up while one is deleted are looked at again. */
+	for (u32 i = 0; i < disk->index.nr_slots;) {
+		struct disk_entry *entry = &disk->index.entry[i];
+
+		if (entry->state)
+			disk_entry_drop(disk, entry);
+		else
+			i++;
+	}
+}
+
+/* Of one that stays, or is about to be cut off. */
+static void note_head(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment)
+{
+	u64 seq = scan->seq;
+
+	disk->seq = max(disk->seq, seq);
+	if (segment < nr_present(disk)) {
+		disk->seg[segment].seq = seq;
+		disk->seg[segment].since_ns = kv_clock_ns();
+	} else if (disk_scan_may_have_dead(scan, segment)) {
+		distrust(disk, seq);
+	}
+}
+
+/*
+ * The numbers of all segments that are whole: a piece of one was never flushed. Where there is no good head
+ * there never was one, or its write was lost with all that came behind it: free. One that cannot be read
+ * may be of any use.
+ */
+static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan)
+{
+	bool any_is_lost = false;
+
+	for (u32 i = 0; disk_offset(&disk->shape, i + 1, 0) <= disk->file_bytes; i++) {
+		int err = disk_scan_head(scan, i);
+
+		if (!err)
+			note_head(disk, scan, i);
+		any_is_lost |= err && err != -ENOENT;
+	}
+	/* No number is given out again, though nobody may be left that has it. */
+	disk->seq = max(disk->seq, max(disk->oldest, 1ull) - 1);
+	if (!any_is_lost)
+		return;
+	kv_log(KV_LOG_WARN, "disk: the head of a segment cannot be read: all is dropped");
+	disk->seq += MANY_USES;
+	distrust(disk, disk->seq);
+}
+
+/* The superblock says what is void before anything of what said so is gone. */
+static int begin(struct kvmm_disk *disk, struct disk_scan *scan, struct kv_disk_super *super, bool is_new)
+{
+	int err = 0;
+
+	disk->seg = kv_alloc_array(disk->shape.nr_segments, sizeof(*disk->seg));
+	if (!disk->seg)
+		return -ENOMEM;
+	if (is_new)
+		err = cut_file(disk, 0);
+	else
+		read_heads(disk, scan);
 	if (!err)
-		err = take_shape(disk, attr, &super);
-	if (!err)
-		err = cut_file(disk, is_new ? 0 : nr_present(disk));
-	return err ? err : write_supers(disk, page, &super, is_new);
+		err = write_supers(disk, scan->page, super, is_new);
+	return err || is_new ? err : cut_file(disk, nr_present(disk));
 }
 
 /* ---- records ---- */
@@ -264,36 +346,37 @@ static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan)
 		disk_close_segment(disk);
 }
 
+/* It is free, and what was found so far is older. */
+static void lose_segment(struct kvmm_disk *disk, struct disk_seg *seg)
+{
+	kv_log(KV_LOG_WARN, "disk: a segment cannot be read: it is dropped, and what is older");
+	distrust(disk, seg->seq);
+	drop_all(disk);
+	disk_table_free(seg);
+	seg->seq = 0;
+}
+
 static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment,
 			const struct kvmm_disk_attr *attr)
 {
 	struct kv_disk_record record;
 	int err = disk_scan_begin(scan, segment);
 
-	if (err)
-		return err == -ENOMEM ? err : 0;
+	if (err && err != -ENOMEM) {
+		lose_segment(disk, &disk->seg[segment]);
+		return 0;
+	}
 	while (!err && disk_scan_next(scan, &record))
 		err = scan_record(disk, scan, &record, attr);
 	if (err)
 		return err;
-	if (!scan->is_sealed)
+	if (scan->has_missed)
+		lose_segment(disk, &disk->seg[segment]);
+	else if (!scan->is_sealed)
 		carry_on(disk, scan);
 	else
 		disk->seg[segment].state = SEG_SEALED;
 	return 0;
-}
-
-/* The numbers of all segments first. What cannot be read is free. */
-static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan, u32 nr)
-{
-	for (u32 i = 0; i < nr; i++) {
-		disk->seg[i].state = SEG_FREE;
-		if (disk_scan_head(scan, i))
-			continue;
-		disk->seg[i].seq = scan->seq;
-		disk->seg[i].since_ns = kv_clock_ns();
-		disk->seq = max(disk->seq, scan->seq);
-	}
 }
 
 /* Numbers of segments by age: Shell's sort, since it needs no memory. */
@@ -318,11 +401,14 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct
 
 	if (err)
 		return err;
-	read_heads(disk, scan, nr);
 	/* Whoever wrote them is gone, and the superblock was flushed since. */
 	disk->flushed_seq = disk->seq;
-	for (u32 i = 0; i < nr; i++)
+	for (u32 i = 0; i < nr; i++) {
+		disk->seg[i].state = SEG_FREE;
+		if (disk->seg[i].seq < disk->oldest)
+			disk->seg[i].seq = 0;
 		order[i] = i;
+	}
 	sort_by_seq(disk, order, nr);
 	for (u32 i = 0; !err && i < nr; i++)
 		if (disk->seg[order[i]].seq)
@@ -335,18 +421,20 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 {
 	u64 start_ns = kv_clock_ns();
+	struct kv_disk_super super;
 	struct disk_scan scan;
+	bool is_new = false;
 	int err = disk_scan_init(&scan, disk->ops, disk->file, &disk->shape);
 
-	if (!err)
-		err = open_super(disk, attr, scan.page);
-	if (!err) {
-		disk->seg = kv_alloc_array(disk->shape.nr_segments, sizeof(*disk->seg));
-		err = disk->seg ? 0 : -ENOMEM;
-	}
 	scan.wants_dead = true;
 	if (!err)
+		err = open_super(disk, attr, scan.page, &super, &is_new);
+	if (!err)
+		err = begin(disk, &scan, &super, is_new);
+	if (!err)
 		err = scan_all(disk, &scan, attr);
+	if (!err && disk->oldest != super.oldest)
+		err = write_supers(disk, scan.page, &super, false);
 	disk_scan_exit(&scan);
 	disk_io_drain(disk);
 	disk->count.open_ns = kv_clock_ns() - start_ns;

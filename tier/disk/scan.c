@@ -106,6 +106,8 @@ int disk_scan_begin(struct disk_scan *scan, u32 segment)
 	scan->is_sealed = false;
 	scan->next = scan->end = 1;
 	scan->ahead_nr = 0;
+	scan->ahead_max = CHUNK_PAGES;
+	scan->has_missed = false;
 	scan->nr = 0;
 	err = disk_scan_head(scan, segment);
 	if (err)
@@ -129,17 +131,25 @@ static int next_of_footer(struct disk_scan *scan, struct kv_disk_record *record)
 	return 0;
 }
 
-/* A page of what was read ahead. Where that fails the scan ends. */
+static int read_ahead(struct disk_scan *scan, u32 page)
+{
+	u32 nr = min(scan->ahead_max, scan->shape->pages - page);
+	int err = read_pages(scan, page, scan->ahead, nr);
+
+	scan->ahead_first = page;
+	scan->ahead_nr = err ? 0 : nr;
+	return err;
+}
+
+/* A page of what was read ahead. Where that fails they are read one by one: it may be about payload. */
 static const void *page_ahead(struct disk_scan *scan, u32 page)
 {
-	u32 nr = min(CHUNK_PAGES, scan->shape->pages - page);
-
 	if (page < scan->ahead_first || page >= scan->ahead_first + scan->ahead_nr) {
-		scan->ahead_nr = 0;
-		if (read_pages(scan, page, scan->ahead, nr))
-			return NULL;
-		scan->ahead_first = page;
-		scan->ahead_nr = nr;
+		if (read_ahead(scan, page)) {
+			scan->ahead_max = 1;
+			if (read_ahead(scan, page))
+				return NULL;
+		}
 	}
 	return scan->ahead + (size_t)(page - scan->ahead_first) * KV_DISK_PAGE;
 }
@@ -154,8 +164,9 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 		u32 page = scan->next++;
 		const void *header = page_ahead(scan, page);
 
+		scan->has_missed |= !header;
 		if (!header)
-			return 0;
+			continue;
 		memcpy(record, header, sizeof(*record));
 		if (!disk_record_is_good(scan->shape, scan->seq, record) || record->page != page)
 			continue;
@@ -170,6 +181,20 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record)
 {
 	return scan->is_sealed ? next_of_footer(scan, record) : next_of_pages(scan, record);
+}
+
+/* The marks of what was wiped after the seal are not in the footer: all pages are looked at. */
+bool disk_scan_may_have_dead(struct disk_scan *scan, u32 segment)
+{
+	struct kv_disk_record record;
+
+	if (disk_scan_begin(scan, segment))
+		return true;
+	scan->is_sealed = false;
+	while (disk_scan_next(scan, &record))
+		if (record.flags & KV_DISK_DEAD)
+			return true;
+	return scan->has_missed;
 }
 
 static int verify_header(struct disk_scan *scan, const struct kv_disk_record *record)

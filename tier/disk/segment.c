@@ -82,7 +82,7 @@ void disk_table_bury(struct disk_seg *seg, u32 page)
 			disk_record_bury(&seg->table[i]);
 }
 
-static void table_free(struct disk_seg *seg)
+void disk_table_free(struct disk_seg *seg)
 {
 	kv_free(seg->table);
 	seg->table = NULL;
@@ -106,7 +106,7 @@ static void count_failures(struct kvmm_disk *disk, bool failed)
 static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer)
 {
 	seg->state = SEG_SEALED;
-	table_free(seg);
+	disk_table_free(seg);
 	if (!has_footer)
 		disk->count.nr_unsealed++;
 	count_failures(disk, seg->failed);

@@ -139,6 +139,8 @@ int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number,
 	err = disk_scan_begin(&view->scan, number);
 	if (err)
 		return err == -ENOENT ? 0 : err;
+	if (view->scan.seq < view->super.oldest)
+		return 0;
 	view->has_segment = true;
 	segment->kind = view->scan.is_sealed ? KVMM_DISK_SEGMENT_SEALED : KVMM_DISK_SEGMENT_OPEN;
 	segment->nr_records = view->scan.nr;
