@@ -211,6 +211,8 @@ man: $(man-pages)
 .PHONY: install
 install: share-files := $(wildcard $(srctree)/share/prometheus/kvmm.rules.yml \
 			$(srctree)/share/grafana/kvmm.json)
+install: completion := $(wildcard $(srctree)/share/bash-completion/kvmm)
+install: completion-dir := $(prefix)/share/bash-completion/completions
 install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	install -d $(DESTDIR)$(bindir) $(DESTDIR)$(libdir)/pkgconfig \
 		$(DESTDIR)$(includedir)/kvmm $(DESTDIR)$(mandir)/man1
@@ -224,6 +226,10 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 	$(if $(share-files),install -d $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(share-files),install -m 644 $(share-files) $(DESTDIR)$(prefix)/share/kvmm)
 	$(if $(man-pages),install -m 644 $(man-pages) $(DESTDIR)$(mandir)/man1)
+	$(if $(completion),install -d $(DESTDIR)$(completion-dir))
+	$(if $(completion),install -m 644 $(completion) $(DESTDIR)$(completion-dir))
+	$(if $(completion),$(foreach t,$(notdir $(tools-prog)),ln -sf kvmm \
+		$(DESTDIR)$(completion-dir)/$t &&) true)
 
 # ---------------------------------------------------------------------------
 # Cleaning, in the folders of the build only.

@@ -148,8 +148,8 @@ static int explain(struct kv_control_call *call, const struct kvmm_compact_goal 
 {
 	static const char *const needs[] = {
 		[KVMM_GOAL_RUN]		= "want=N, at most the blocks of the pool",
-		[KVMM_GOAL_PAGEBLOCKS]	= "want=N, at most the pageblocks of the pool, and "
-					  "pageblock=N, a power of two",
+		[KVMM_GOAL_PAGEBLOCKS]	= ("want=N, at most the pageblocks of the pool, and "
+					   "pageblock=N, a power of two"),
 		[KVMM_GOAL_SHORTEN]	= "nothing else",
 		[KVMM_GOAL_GATHER]	= "seq=N, a sequence that has ranges",
 	};
