@@ -144,6 +144,106 @@ Test(glance, takes_no_lock_of_the_hot_ones, .timeout = 20)
 	end_pool(pool);
 }
 
+/* Each number is another, so that none can stand for its neighbour. */
+Test(glance, each_number_is_that_of_the_call_for_it)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kv_pool_glance *glance = malloc(sizeof(*glance));
+	struct kvmm_growth_stat growth = { .size = sizeof(growth) };
+	struct kvmm_step_stat step;
+	struct kvmm_pin_stat pins;
+	struct kvmm_alloc_stat alloc;
+	kvmm_stream_t stream;
+	kvmm_range_t range;
+	u64 epoch;
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &stream), 0);
+	cr_assert_eq(kvmm_step_begin(pool, stream, &epoch), 0);
+	cr_assert_eq(kvmm_step_end(pool, stream, epoch), 0);
+	range = take(pool, 3, 0);
+	cr_assert_eq(kvmm_range_pin(pool, range), 0);
+	cr_assert_eq(kvmm_range_pin_as(pool, range, KVMM_PIN_RDMA), 0);
+	for (u32 i = 0; i < KVMM_NR_STEPS; i++) {
+		pool->door.taken[i] = 100 + i;
+		pool->door.skipped[i] = 200 + i;
+		pool->door.saved[i] = 300 + i;
+	}
+	pool->door.nr_timed_out = 5;
+	pool->door.nr_cancelled = 6;
+	pool->grow.in_place = 11;
+	pool->grow.elsewhere = 12;
+	pool->grow.steals = 13;
+	pool->grow.stolen_blocks = 14;
+	pool->door.nr_promised = 7;
+	cr_expect_eq(kv_pool_glance(pool, glance), 0);
+	cr_assert_eq(kvmm_alloc_stat(pool, &alloc), 0);
+	cr_expect_eq(memcmp(&alloc, &glance->alloc, sizeof(alloc)), 0);
+	cr_expect_eq(glance->alloc.nr_promised, 7);
+	pool->door.nr_promised = 0;
+	cr_assert_eq(kvmm_growth_stat(pool, &growth), 0);
+	cr_expect_eq(glance->growth.in_place, growth.in_place);
+	cr_expect_eq(glance->growth.elsewhere, growth.elsewhere);
+	cr_expect_eq(glance->growth.steals, growth.steals);
+	cr_expect_eq(glance->growth.stolen_blocks, growth.stolen_blocks);
+	cr_assert_eq(kvmm_step_stat(pool, &step), 0);
+	cr_expect_eq(glance->step.nr_streams, step.nr_streams);
+	cr_expect_eq(glance->step.nr_open, 0);
+	cr_expect_eq(glance->step.steps, 1);
+	cr_assert_eq(kvmm_pin_stat(pool, &pins), 0);
+	cr_expect_eq(memcmp(&pins.ranges, &glance->pins.ranges, sizeof(pins.ranges)), 0);
+	cr_expect_eq(glance->pins.ranges[KVMM_PIN_USER], 1);
+	cr_expect_eq(glance->pins.ranges[KVMM_PIN_RDMA], 1);
+	cr_assert_eq(kvmm_range_unpin_as(pool, range, KVMM_PIN_RDMA), 0);
+	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
+	cr_assert_eq(kvmm_stream_del(pool, stream), 0);
+	free(glance);
+	end_pool(pool);
+}
+
+/* 0: as they were. */
+static void set_counts(struct account *account, u32 number)
+{
+	account->peak = number;
+	account->nr_low = number ? 9 + number : 0;
+	account->nr_high = number ? 19 + number : 0;
+	account->nr_max = number ? 29 + number : 0;
+	account->nr_oom = number ? 39 + number : 0;
+	account->nr_reclaimed = number ? 49 + number : 0;
+	account->nr_evicted = number ? 59 + number : 0;
+}
+
+/* What accounts count, in order, and what is added up of it. */
+Test(glance, each_number_of_a_tenant_is_that_of_the_call_for_it)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_tenant_attr attr = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_tenant_stat tenant[3], rest, want = { .size = sizeof(want) };
+	u32 nr = 0;
+
+	for (u32 i = 1; i <= 2; i++)
+		cr_assert_eq(kvmm_tenant_set(pool, i, &attr), 0);
+	for (u32 i = 0; i < MAX_ACCOUNTS; i++)
+		if (pool->order.quotas->account[i])
+			set_counts(pool->order.quotas->account[i], 1 + nr++);
+	cr_assert_eq(kv_pool_glance_tenants(pool, tenant, 3, &rest), 3);
+	for (u32 i = 1; i <= 2; i++) {
+		cr_assert_eq(kvmm_tenant_stat(pool, i, &want), 0);
+		cr_expect_eq(memcmp(&want, &tenant[i], sizeof(want)), 0, "%u", i);
+	}
+	cr_assert_eq(kv_pool_glance_tenants(pool, tenant, 1, &rest), 3);
+	cr_expect_eq(rest.peak, 2 + 3);
+	cr_expect_eq(rest.nr_low, 11 + 12);
+	cr_expect_eq(rest.nr_high, 21 + 22);
+	cr_expect_eq(rest.nr_max, 31 + 32);
+	cr_expect_eq(rest.nr_oom, 41 + 42);
+	cr_expect_eq(rest.nr_reclaimed, 51 + 52);
+	cr_expect_eq(rest.nr_evicted, 61 + 62);
+	for (u32 i = 0; i < MAX_ACCOUNTS; i++)
+		if (pool->order.quotas->account[i])
+			set_counts(pool->order.quotas->account[i], 0);
+	end_pool(pool);
+}
+
 Test(glance, tenants_beyond_the_limit_are_summed_up)
 {
 	struct kvmm_pool *pool = make_cache(64, "lru");
