@@ -88,6 +88,59 @@ Test(command, what_never_took_time_has_no_row_and_what_did_has_all_buckets)
 	cr_expect_eq(kvmm_range_free(beta, range), 0);
 }
 
+/* Within the millisecond for which what was seen counts, it is what the test says. */
+static struct kv_pool_glance *seen_of(const char *name)
+{
+	struct kv_pool_glance *seen;
+
+	fake_env_advance(&fake, 1000000);
+	has(ask(control, fd, "stat"), "ok ");
+	kv_lock(&control->lock);
+	seen = &kv_control_find(control, name)->glance;
+	kv_unlock(&control->lock);
+	return seen;
+}
+
+Test(command, each_number_has_its_column)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kv_pool_glance *seen;
+	struct kvmm_tier *tier;
+
+	attr.capacity_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
+	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
+	seen = seen_of("alpha");
+	seen->elastic.given_bytes = 11;
+	seen->elastic.target_bytes = 12;
+	seen->stat.metadata_bytes = 13;
+	has(ask(control, fd, "devices alpha"), "\t64\t1024\t11\t12\t13\t");
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
+		seen->pressure.some.avg[i] = (1 + i) << KVMM_AVG_SHIFT | 1u << (KVMM_AVG_SHIFT - 2);
+		seen->pressure.full.avg[i] = (5 + i) << KVMM_AVG_SHIFT | 1u << (KVMM_AVG_SHIFT - 4);
+	}
+	seen->pressure.some.total_us = 21;
+	seen->pressure.full.total_us = 22;
+	has(ask(control, fd, "pressure alpha"), "\tsome\t1.25\t2.25\t3.25\t21\nalpha\tfull\t5.06\t6.06\t7.06\t22\n");
+	seen->below.blocks = 31;
+	seen->below.writing = 32;
+	seen->below.queued = 33;
+	seen->below.loading = 34;
+	seen->below.offloads = 35;
+	seen->below.loads = 36;
+	seen->below.offload_bytes = 37;
+	seen->below.load_bytes = 38;
+	seen->below.hits = 39;
+	seen->below.misses = 40;
+	seen->below.evicted = 41;
+	seen->below.failed = 42;
+	has(ask(control, fd, "tiers alpha"),
+	    "\t256\t0\t31\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t42\t");
+	kvmm_tier_destroy(tier);
+	cr_assert_eq(kvmm_tier_detach(alpha), 0);
+}
+
 Test(command, a_pool_without_a_tier_has_no_row)
 {
 	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
@@ -246,6 +299,14 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-plan beta goal=pageblocks want=1 pageblock=3"),
 	    "goal pageblocks needs want=N");
 	has(ask(control, fd, "compact-plan beta goal=gather"), "goal gather needs seq=N");
+	cr_expect_null(strstr(ask(control, fd, "compact-plan beta goal=gather seq=97"), "needs seq=N"));
+	cr_expect_null(strstr(ask(control, fd, "compact-plan beta want=7 max_blocks=1"), "\nrun\t1\t"));
+	has(ask(control, fd, "compact-plan beta want=4294967296"), "is no number from 0 to ");
+	/* Cached blocks are in the way unless they may go. */
+	cache_keys(alpha, 1, 16);
+	has(ask(control, fd, "compact-plan alpha want=16"), "no allowed moves");
+	has(ask(control, fd, "compact-plan alpha want=16 calm"), "no allowed moves");
+	has(ask(control, fd, "compact-plan alpha want=16 drop"), "\nrun\t16\t0\t0\t0\t0\t16\t");
 }
 
 /* ---- migration ---- */

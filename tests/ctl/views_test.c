@@ -256,6 +256,15 @@ Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 	cr_assert_eq(kvmm_range_unpin(pool, pinned), 0);
 }
 
+Test(views, a_leak_has_all_that_is_suspicious_in_one_cell)
+{
+	take_owned(pool, 3, 'a', 7, 50, 0);
+	fake_env_advance(&fake, 5000 * 1000000ull);
+	cr_expect_not_null(strstr(row_of("leaks a", 1), "\texpired\t"), "%s", row_of("leaks a", 1));
+	cr_expect_not_null(strstr(row_of("leaks a 1000", 1), "\texpired,old\t"), "%s",
+			   row_of("leaks a 1000", 1));
+}
+
 /* Whatever is missing, the answer says so, and the next one is good. */
 Test(views, without_memory_a_command_says_so)
 {
