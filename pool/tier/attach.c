@@ -454,16 +454,34 @@ static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
 	       kv_word_is(word, KV_ENTRY_REGISTERED) && kv_tier_has(lower->client, below->copy);
 }
 
+#define CLEAN_PORTION	256u
+
+/* Nobody who loads or copies down waits for all of them to be looked at. */
+static u32 count_clean(struct kvmm_pool *pool, struct lower *lower)
+{
+	u32 nr = 0;
+
+	for (u32 at = 0, end; at < pool->nr_blocks; at = end) {
+		end = min(at + CLEAN_PORTION, pool->nr_blocks);
+		kv_lock(&lower->lock);
+		for (u32 i = at; i < end; i++)
+			nr += is_clean(pool, lower, i);
+		kv_unlock(&lower->lock);
+	}
+	return nr;
+}
+
 static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
 		      struct kvmm_tier_client_stat *stat)
 {
+	u32 nr_clean = count_clean(pool, lower);
+
 	kv_lock(&lower->lock);
 	*stat = lower->stat;
 	stat->queued = lower->nr_heap;
 	stat->loading = lower->nr_used[true];
 	stat->nr_ops = lower->nr_ops;
-	for (u32 i = 0; i < pool->nr_blocks; i++)
-		stat->clean += is_clean(pool, lower, i);
+	stat->clean = nr_clean;
 	kv_tier_client_count(lower->client, stat);
 	thrash_count(lower, stat);
 	kv_unlock(&lower->lock);

@@ -689,3 +689,20 @@ Test(tier, copies_get_along_with_types_of_pins)
 	cr_assert_eq(kvmm_put_many(pool, refs, 3), 0);
 	end_both(pool, tier);
 }
+
+/* They are counted in portions. */
+Test(tier, all_that_are_clean_are_counted_once)
+{
+	struct kvmm_tier *tier = make_tier(600);
+	struct kvmm_pool *pool = make_cache(600, "lru");
+	const u32 nr[] = { 255, 1, 1, 255, 1, 1 };
+	u32 first = 0;
+
+	attach(pool, tier);
+	for (u32 i = 0; i < ARRAY_SIZE(nr); first += nr[i++]) {
+		cache_blocks(pool, first, nr[i]);
+		offload_keys(pool, first, nr[i], 0);
+		cr_expect_eq(client_of(pool).clean, first + nr[i]);
+	}
+	end_both(pool, tier);
+}
