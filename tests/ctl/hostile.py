@@ -142,6 +142,7 @@ TOOLS = [
     "kvmm-dump snapshot", "kvmm-dump show", "kvmm-dump pickle -o /dev/null", "kvmm-dump graphviz",
     "kvmm-dump record /dev/null --interval 0.01 --count 2", "kvmm-events names", "kvmm-events names --json",
 ]
+TOOLS = [tool for tool in TOOLS if os.path.exists("tools/" + tool.split()[0])]  # some need ncurses
 SLOW = ["kvmm-events tail --seconds 1", "kvmm-trace record -o /dev/null --seconds 1"]
 
 
