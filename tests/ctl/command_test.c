@@ -116,6 +116,20 @@ Test(command, each_number_has_its_column)
 	seen->elastic.target_bytes = 12;
 	seen->stat.metadata_bytes = 13;
 	has(ask(control, fd, "devices alpha"), "\t64\t1024\t11\t12\t13\t");
+	seen->stat.nr_state[KVMM_BLOCK_RANGE] = 61;
+	seen->stat.nr_state[KVMM_BLOCK_PRIVATE] = 62;
+	seen->stat.nr_state[KVMM_BLOCK_STAGED] = 63;
+	seen->stat.nr_state[KVMM_BLOCK_ACTIVE] = 64;
+	seen->stat.nr_ranges = 65;
+	seen->stat.largest = 66;
+	seen->stat.nr_runs = 67;
+	seen->stat.fail_nospc = 71;
+	seen->stat.fail_frag = 72;
+	seen->stat.evictions = 73;
+	seen->stat.hit_blocks = 74;
+	seen->stat.miss_blocks = 75;
+	has(ask(control, fd, "stat alpha"), "\t61\t62\t63\t64\t65\t66\t67\t");
+	has(ask(control, fd, "stat alpha"), "\t71\t72\t73\t74\t75\t");
 	for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
 		seen->pressure.some.avg[i] = (1 + i) << KVMM_AVG_SHIFT | 1u << (KVMM_AVG_SHIFT - 2);
 		seen->pressure.full.avg[i] = (5 + i) << KVMM_AVG_SHIFT | 1u << (KVMM_AVG_SHIFT - 4);
@@ -287,6 +301,7 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-status beta"), "\nnone\trun\t");
 	has(ask(control, fd, "compact-plan beta want=4 between"), "\nrun\t4\t0\t2\t2\t128\t");
 	cr_expect_str_eq(picture(beta), "a.b.c.d.");
+	has(ask(control, fd, "compact-plan beta want=4 between"), "\t0\t1\t4\t1000000\t0\t4\t4\n");
 	has(ask(control, fd, "compact-run beta want=4 between"), "\tunusable_ppm_after\n");
 	control_settle(control);
 	has(ask(control, fd, "compact-status beta"), "\ndone\trun\t4\t0\t2\t0\t2\t128\t0\t");

@@ -11,6 +11,7 @@
 #include <kv/rcu.h>
 
 #include "pool/internal.h"
+#include "tests/pool/class_util.h"
 #include "tests/pool/life_util.h"
 #include "tests/pool/owner_util.h"
 #include "tests/pool/util.h"
@@ -311,6 +312,26 @@ Test(map, age_counts_from_the_last_touch)
 	cr_assert_eq(kvmm_match(pool, keys_from(1, 1), 1, &ref), 1);
 	cr_assert_eq(kvmm_put(pool, ref), 0);
 	cr_expect_eq(run_at(0, 0).age_ns, 5 * TICK, "now the second is the older one");
+}
+
+Test(map, blocks_of_different_classes_are_different_runs)
+{
+	static const u32 quota[3] = { 0, 0, 0 };
+	struct kvmm_pool *classed = make_classed(8, "lru", quota, 0);
+	struct kvmm_map_run runs[4];
+	kvmm_ref_t refs[3];
+	u32 at = 0;
+
+	for (u32 i = 0; i < 3; i++)
+		refs[i] = fill(classed, 'a' + i, i ? MID : LOW);
+	cr_assert_eq(kvmm_map_read(classed, &at, 0, runs, 4), 3);
+	cr_expect(runs[0].nr == 1 && runs[0].cls == LOW);
+	cr_expect(runs[1].nr == 2 && runs[1].cls == MID);
+	cr_expect_eq(runs[1].flags & KVMM_MAP_HAS_CLASS, KVMM_MAP_HAS_CLASS);
+	cr_expect_eq(runs[2].flags & KVMM_MAP_HAS_CLASS, 0);
+	for (u32 i = 0; i < 3; i++)
+		drop(classed, refs[i]);
+	end_pool(classed);
 }
 
 Test(map, blocks_of_different_tenants_are_different_runs)
