@@ -29,11 +29,13 @@ error_t argp_err_exit_status = EXIT_INPUT;
 
 void read_options(const struct argp *argp, int argc, char **argv, unsigned int flags, void *input)
 {
-	char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	char *path = argc ? argv[0] : NULL, *slash = path ? strrchr(path, '/') : NULL;
 
 	if (slash)
 		argv[0] = slash + 1;
 	argp_parse(argp, argc, argv, flags, NULL, input);
+	if (path)
+		argv[0] = path;		/* by which the loader still says where we are */
 }
 
 /* ---- complaints ---- */
