@@ -87,7 +87,7 @@ static int stage_row(struct kvmm_tables *tables, const struct kvmm_prefix *promp
 	struct group_keys keys;
 	struct kvmm_prefix prefix = group_prefix(g, prompt, row->start, row->nr, &keys);
 	kvmm_mut_t *slot = table_slot(tables, group, row->start);
-	int err = kvmm_stage(g->pool, &prefix, slot, batch->staged + batch->nr);
+	int err = stage_uncounted(g->pool, &prefix, slot, batch->staged + batch->nr);
 
 	for (u32 i = 0; i < row->nr && !err; i++)
 		batch->slot[batch->nr++] = slot + i - tables->slot;
@@ -150,6 +150,7 @@ static int publish_all(struct kvmm_tables *tables, struct batch *batch)
 			unstage(tables, batch, from);
 			return err;
 		}
+		stage_count(group_in_order(groups, i)->pool, req.nr);
 		for (; from < batch->end[end - 1]; from++)
 			tables->slot[batch->slot[from]] =
 				slot_of_ref(((kvmm_ref_t *)batch->staged)[from]);

@@ -5,6 +5,7 @@
  */
 #include <kv/mem.h>
 
+#include "group.h"
 #include "move/verify.h"
 
 /* Newcomers that can be rejected without host memory. */
@@ -117,7 +118,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return 0;
 }
 
-/* All of @prefix, or nothing. Only if they are to stay staged are they counted, and do misses learn of them. */
+/* All of @prefix, or nothing. Only if they are to stay staged do misses learn of them. */
 static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		 const struct kv_handle *handles, bool stay)
 {
@@ -130,10 +131,8 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
 		presence_staged(pool, prefix, handles);
-		if (stay) {
+		if (stay)
 			pool->map->ops->staged(pool->map, handles, prefix->nr);
-			tally_add(pool, TALLY_STAGINGS, prefix->nr);
-		}
 		tally_add(pool, TALLY_STAGED, prefix->nr);
 		if (unlikely(marks))
 			unmark(pool, handles, prefix->nr);
@@ -144,8 +143,8 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	return err;
 }
 
-int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		    const kvmm_mut_t *blocks, kvmm_staged_t *staged)
 {
 	int err;
 
@@ -154,6 +153,21 @@ int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	err = stage(pool, prefix, as_handles(blocks), true);
 	if (!err && prefix->nr)
 		memmove(staged, blocks, prefix->nr * sizeof(*staged));
+	return err;
+}
+
+void stage_count(struct kvmm_pool *pool, u32 nr)
+{
+	tally_add(pool, TALLY_STAGINGS, nr);
+}
+
+int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+	       const kvmm_mut_t *blocks, kvmm_staged_t *staged)
+{
+	int err = stage_uncounted(pool, prefix, blocks, staged);
+
+	if (!err)
+		stage_count(pool, prefix->nr);
 	return err;
 }
 
@@ -409,6 +423,6 @@ int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefi
 	if (unlikely(err))
 		undo_stage(pool, handles, prefix->nr);
 	else
-		tally_add(pool, TALLY_STAGINGS, prefix->nr);
+		stage_count(pool, prefix->nr);
 	return err;
 }
