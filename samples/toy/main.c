@@ -350,6 +350,13 @@ static int parse_value(struct options *opt, const char *key, const char *value)
 	return mode < NR_MODES ? 0 : -EINVAL;
 }
 
+static int refuse(const char *option, const char *value)
+{
+	fprintf(stderr, "toy-engine: %s %s: no such option, or not one of its values\n", option,
+		value ? value : "");
+	return -EINVAL;
+}
+
 static int parse(struct options *opt, char **arg)
 {
 	for (; *arg; arg++) {
@@ -362,11 +369,11 @@ static int parse(struct options *opt, char **arg)
 		else if (!strcmp(*arg, "--wrong"))
 			opt->is_wrong = 1;
 		else if (parse_value(opt, arg[0], arg[1]))
-			return -EINVAL;
+			return refuse(arg[0], arg[1]);
 		else
 			arg++;
 	}
-	return opt->disk_tier && !opt->host_tier ? -EINVAL : 0;
+	return opt->disk_tier && !opt->host_tier ? refuse("--disk-tier", "needs --host-tier") : 0;
 }
 
 int main(int argc, char **argv)

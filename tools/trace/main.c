@@ -34,7 +34,8 @@ static const struct argp_option argp_options[] = {
 	  "requests: as the engine notes them; lookups: each lookup is a request, for engines that "
 	  "note none [requests]", 0 },
 	{ "seconds", KEY_SECONDS, "N", 0, "Stop after so long", 0 },
-	{ "requests", KEY_REQUESTS, "N", 0, "Stop after so many have ended", 0 },
+	{ "requests", KEY_REQUESTS, "N", 0, "Stop after so many have ended; those that are under way then are "
+	  "written, too", 0 },
 	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [as the events say]", 0 },
 	{ NULL, 0, NULL, 0, "Both:", 2 },
 	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), azure (CSV), lengths (CSV) [mooncake]", 0 },
