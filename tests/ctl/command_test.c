@@ -324,6 +324,45 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-plan alpha want=16 drop"), "\nrun\t16\t0\t0\t0\t0\t16\t");
 }
 
+/* A step reads the old places: until it has ended, so has not the run. */
+Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
+{
+	kvmm_ref_t refs[8];
+	kvmm_key_t keys[8];
+	kvmm_mut_t muts[8];
+	kvmm_stream_t id;
+	u64 epoch;
+	u32 block;
+
+	for (u32 i = 0; i < 8; i++)
+		keys[i] = key_of(1 + i);
+	cr_assert_eq(kvmm_alloc(alpha, 8, muts), 0);
+	cr_assert_eq(kvmm_register(alpha, muts, keys, 8, refs), 0);
+	for (u32 i = 0; i < 8; i += 2) {
+		block = kvmm_block_of_ref(alpha, refs[i]);
+		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
+		cr_assert_eq(kvmm_evict_blocks(alpha, &block, 1), 1);
+	}
+	cr_expect_str_eq(picture(alpha), ".A.A.A.A........");
+	cr_assert_eq(kvmm_stream_add(alpha, NULL, 0, &id), 0);
+	cr_assert_eq(kvmm_step_begin(alpha, id, &epoch), 0);
+	has(ask(control, fd, "compact-run alpha want=11 between"), "a step is open");
+	has(ask(control, fd, "compact-run alpha want=11"), "\nmoves\trun\t11\t0\t2\t2\t2\t128\t0\t0\t");
+	cr_expect_eq(kvmm_control_poll(control), 2, "it is looked at soon");
+	has(ask(control, fd, "compact-run alpha want=11"), "err 114 46\nthe last one has not ended");
+	fake_env_advance(&fake, 7000000);
+	has(ask(control, fd, "compact-status alpha"), "\t2\t2\t2\t128\t0\t7000000\t");
+	has(ask(control, fd, "compact-status alpha"), "\t8\t12\t1000000\t-\n");
+	cr_assert_eq(kvmm_step_end(alpha, id, epoch), 0);
+	cr_assert_eq(kvmm_stream_del(alpha, id), 0);
+	control_settle(control);
+	fake_env_advance(&fake, 5000000);
+	has(ask(control, fd, "compact-status alpha"), "\ndone\trun\t11\t0\t2\t0\t2\t128\t0\t7000000\t");
+	has(ask(control, fd, "compact-status alpha"), "\t8\t12\t1000000\t0\n");
+	for (u32 i = 1; i < 8; i += 2)
+		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
+}
+
 /* ---- migration ---- */
 
 Test(command, a_sequence_goes_to_another_pool)

@@ -86,7 +86,20 @@ Test(metrics, tenants_are_bounded)
 	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"rest\"} 0\n"));
 	cr_expect_not_null(strstr(text, "tenant=\"2\"} 1\n"));
 	cr_expect_null(strstr(text, "tenant=\"3\"}"));
+	cr_expect_null(strstr(text, "} 4294967295\n"), "no limit is no sample");
 	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"others\"} 2\n"));
+	end_pool(pool);
+}
+
+Test(metrics, limits_of_buckets_are_seconds)
+{
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_metrics_attr attr = of(&pool);
+
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, ",le=\"0.001\"} 0\n"));
+	cr_expect_not_null(strstr(text, ",le=\"1800.000\"} 0\n"));
+	cr_expect_not_null(strstr(text, ",le=\"+Inf\"} 0\n"));
 	end_pool(pool);
 }
 
