@@ -42,6 +42,9 @@ Test(metrics, refuses_nonsense)
 	attr = of(&pool);
 	attr.nr_pools = 1025;
 	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
+	attr = of(&pool);
+	attr.reserved = 1;
+	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
 	end_pool(pool);
 }
 
