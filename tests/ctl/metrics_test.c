@@ -90,8 +90,30 @@ Test(metrics, tenants_are_bounded)
 	cr_expect_not_null(strstr(text, "tenant=\"2\"} 1\n"));
 	cr_expect_null(strstr(text, "tenant=\"3\"}"));
 	cr_expect_null(strstr(text, "} 4294967295\n"), "no limit is no sample");
+	cr_expect_null(strstr(text, "kvmm_tenant_max_blocks{"), "nor is a sum of limits");
 	cr_expect_not_null(strstr(text, "kvmm_tenant_blocks{pool=\"pool\",device=\"host\",tenant=\"others\"} 2\n"));
 	end_pool(pool);
+}
+
+Test(metrics, a_tier_that_two_pools_share_is_one)
+{
+	struct kvmm_pool *pools[2] = { make_cache(8, "lru"), make_cache(8, "lru") };
+	struct kvmm_tier_attr tier_attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_metrics_attr attr = of(pools);
+	struct kvmm_tier *tier;
+
+	tier_attr.capacity_blocks = 4;
+	tier_attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&tier_attr, &tier), 0);
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(kvmm_tier_attach(pools[i], tier, NULL), 0);
+	attr.nr_pools = 2;
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "tier=\"host\"} "));
+	cr_expect_null(strstr(text, "host#1"));
+	for (u32 i = 0; i < 2; i++)
+		end_pool(pools[i]);
+	kvmm_tier_destroy(tier);
 }
 
 Test(metrics, limits_of_buckets_are_seconds)
