@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ctl/metrics.h"
 #include "pool/internal.h"
 #include "tests/ctl/control_util.h"
 #include "tests/pool/util.h"
@@ -114,6 +115,40 @@ Test(metrics, a_tier_that_two_pools_share_is_one)
 	for (u32 i = 0; i < 2; i++)
 		end_pool(pools[i]);
 	kvmm_tier_destroy(tier);
+}
+
+/* Of two pools: the worst average, and the sum of all that is counted. */
+Test(metrics, in_the_layouts_of_linux_each_number_has_its_name)
+{
+	static struct pool_view view[2];
+	const struct views views = { .pool = view, .nr_pools = 2 };
+	struct kv_text out;
+
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++) {
+		view[0].glance.pressure.some.avg[i] = (3 + i) << KVMM_AVG_SHIFT;
+		view[1].glance.pressure.full.avg[i] = (7 + i) << KVMM_AVG_SHIFT;
+	}
+	for (u32 i = 0; i < 2; i++) {
+		view[i].glance.pressure.some.total_us = 10 + i;
+		view[i].glance.pressure.full.total_us = 20 + i;
+		view[i].glance.below.loads = 1;
+		view[i].glance.below.offloads = 2;
+		view[i].glance.step.failed_moves = 3;
+		view[i].glance.step.void_moves = 100;
+		view[i].glance.elastic.shrunk_bytes = 4;
+		view[i].glance.elastic.grown_bytes = 5;
+	}
+	kv_text_init(&out, TEXT);
+	cr_assert_eq(metrics_write_kernel(&views, "pressure/memory", &out), 0);
+	kv_text_bytes(&out, "", 1);
+	cr_expect_str_eq(out.buf, "some avg10=3.00 avg60=4.00 avg300=5.00 total=21\n"
+				  "full avg10=7.00 avg60=8.00 avg300=9.00 total=41\n");
+	kv_text_exit(&out);
+	cr_assert_eq(metrics_write_kernel(&views, "vmstat", &out), 0);
+	kv_text_bytes(&out, "", 1);
+	cr_expect_not_null(strstr(out.buf, "\npgmigrate_fail 6\npswpin 2\npswpout 4\n"
+					   "balloon_inflate 8\nballoon_deflate 10\n"), "%s", out.buf);
+	kv_text_exit(&out);
 }
 
 Test(metrics, limits_of_buckets_are_seconds)
