@@ -60,6 +60,7 @@ static void glance_steps(struct kvmm_pool *pool, struct kvmm_step_stat *stat,
 		stat->nr_open += used && open;
 	}
 	stat->unseen_blocks = kv_peek(&pool->nr_unseen);
+	stat->is_blind = READ_ONCE(pool->blind) != 0;
 }
 
 static void glance_elastic(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)

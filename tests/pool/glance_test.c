@@ -7,6 +7,9 @@
 #include <kv/pool_glance.h>
 
 #include "pool/internal.h"
+#include "pool/move/leave.h"
+#include "pool/move/verify.h"
+#include "tests/pool/class_util.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"
 
@@ -175,6 +178,8 @@ Test(glance, each_number_is_that_of_the_call_for_it)
 	pool->grow.steals = 13;
 	pool->grow.stolen_blocks = 14;
 	pool->door.nr_promised = 7;
+	pool->nr_unseen = 8;
+	pool->blind = 1;
 	cr_expect_eq(kv_pool_glance(pool, glance), 0);
 	cr_assert_eq(kvmm_alloc_stat(pool, &alloc), 0);
 	cr_expect_eq(memcmp(&alloc, &glance->alloc, sizeof(alloc)), 0);
@@ -186,6 +191,10 @@ Test(glance, each_number_is_that_of_the_call_for_it)
 	cr_expect_eq(glance->growth.steals, growth.steals);
 	cr_expect_eq(glance->growth.stolen_blocks, growth.stolen_blocks);
 	cr_assert_eq(kvmm_step_stat(pool, &step), 0);
+	cr_expect_eq(memcmp(&step, &glance->step, sizeof(step)), 0);
+	cr_expect_eq(glance->step.unseen_blocks, 8);
+	pool->nr_unseen = 0;
+	pool->blind = 0;
 	cr_expect_eq(glance->step.nr_streams, step.nr_streams);
 	cr_expect_eq(glance->step.nr_open, 0);
 	cr_expect_eq(glance->step.steps, 1);
@@ -196,6 +205,108 @@ Test(glance, each_number_is_that_of_the_call_for_it)
 	cr_assert_eq(kvmm_range_unpin_as(pool, range, KVMM_PIN_RDMA), 0);
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
 	cr_assert_eq(kvmm_stream_del(pool, stream), 0);
+	free(glance);
+	end_pool(pool);
+}
+
+/* Two spans of 4 and 12 units. */
+static void set_elastic(struct elastic *el, struct span *span)
+{
+	span[0].nr_units = 4;
+	span[1].nr_units = 12;
+	el->span = span;
+	el->nr_spans = 2;
+	el->unit_bytes = 1000;
+	el->nr_away = 11;
+	el->nr_gone = 12;
+	el->nr_untold = 13;
+	el->nr_stuck = 14;
+	el->target = 15;
+	el->nr_relents = 16;
+	el->shrunk_bytes = 17;
+	el->grown_bytes = 18;
+	el->moved = 19;
+	el->evicted = 20;
+	el->nr_failed = 21;
+}
+
+Test(glance, each_number_of_memory_that_is_lent_is_that_of_the_call_for_it)
+{
+	struct kvmm_elastic_attr attr = { .size = sizeof(attr), .pageblock_blocks = 4 };
+	struct kvmm_pool_attr of_ids = KVMM_POOL_ATTR_INIT;
+	struct kv_pool_glance *glance = malloc(sizeof(*glance));
+	struct span span[2] = { 0 };
+	struct kvmm_elastic_stat want;
+	struct elastic before;
+	struct kvmm_pool *pool;
+
+	of_ids.nr_blocks = 16;
+	pool = make_pool_of(&of_ids);
+	cr_assert_eq(kv_pool_glance(pool, glance), 0);
+	cr_expect_eq(glance->elastic.pageblock_blocks, 0, "nothing goes");
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &attr), 0);
+	before = *pool->elastic;
+	set_elastic(pool->elastic, span);
+	cr_assert_eq(kvmm_pool_elastic_stat(pool, &want), 0);
+	cr_expect_eq(want.total_bytes, 16000);
+	cr_assert_eq(kv_pool_glance(pool, glance), 0);
+	cr_expect_eq(memcmp(&want, &glance->elastic, sizeof(want)), 0);
+	cr_expect_eq(glance->elastic.is_active, 0);
+	pool->elastic->job.active = true;
+	cr_assert_eq(kv_pool_glance(pool, glance), 0);
+	cr_expect_eq(glance->elastic.is_active, 1);
+	*pool->elastic = before;
+	free(glance);
+	end_pool(pool);
+}
+
+/* But for how many have a checksum, which would take a look at each block. */
+Test(glance, each_number_of_checksums_is_that_of_the_call_for_it)
+{
+	struct kvmm_verify_attr attr = { .size = sizeof(attr), .sample_pm = 1000 };
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kv_pool_glance *glance = malloc(sizeof(*glance));
+	struct kvmm_verify_stat want;
+
+	cr_assert_eq(kvmm_verify_set(pool, &attr), 0);
+	cache_keys(pool, 1, 3);
+	pool->verify->stat.checks = 11;
+	pool->verify->stat.bad_blocks = 12;
+	pool->verify->stat.bad_copies = 13;
+	cr_assert_eq(kvmm_verify_stat(pool, &want), 0);
+	cr_expect_eq(want.pending, 3);
+	cr_expect_eq(want.sample_pm, 1000);
+	want.summed = 0;
+	cr_assert_eq(kv_pool_glance(pool, glance), 0);
+	cr_expect_eq(memcmp(&want, &glance->verify, sizeof(want)), 0, "%u, not %u",
+		     glance->verify.pending, want.pending);
+	free(glance);
+	end_pool(pool);
+}
+
+/* But for how many of them may go, which takes the lock of their order. */
+Test(glance, each_number_of_a_class_is_that_of_the_call_for_it)
+{
+	static const u32 quota[3] = { 0, 5, 6 };
+	struct kvmm_pool *pool = make_classed(8, "lru", quota, 0);
+	struct kv_pool_glance *glance = malloc(sizeof(*glance));
+	struct kvmm_class_stat want;
+
+	drop(pool, fill(pool, 'a', MID));
+	for (u32 i = 0; i < 3; i++) {
+		pool->order.classes->class[i].evicted = 11 + i;
+		pool->order.classes->class[i].demoted = 21 + i;
+		pool->order.classes->class[i].reached = 31 + i;
+	}
+	cr_assert_eq(kv_pool_glance(pool, glance), 0);
+	cr_assert_eq(glance->nr_classes, 3);
+	for (u32 i = 0; i < 3; i++) {
+		want = class_stat(pool, i);
+		want.nr_inactive = 0;
+		cr_expect_eq(memcmp(&want, &glance->class[i], sizeof(want)), 0, "%u", i);
+	}
+	cr_expect_eq(glance->class[MID].nr, 1);
+	cr_expect_eq(glance->class[MID].demoted, 22);
 	free(glance);
 	end_pool(pool);
 }

@@ -160,6 +160,7 @@ Test(map, a_parent_that_is_not_the_parent_any_more_is_not_said)
 	kvmm_mut_t muts[2];
 	struct kvmm_publish req = { .staged = staged, .nr = 2, .refs = refs };
 	struct kv_entry *above;
+	u64 word;
 
 	make_private(pool, 2, muts);
 	cr_assert_eq(kvmm_stage(pool, &prefix, muts, staged), 0);
@@ -172,6 +173,10 @@ Test(map, a_parent_that_is_not_the_parent_any_more_is_not_said)
 	above->position = 7;
 	cr_expect_eq(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT, 0, "from elsewhere");
 	above->position = 0;
+	word = above->word;
+	above->word = kv_word_with_state(word, KV_ENTRY_STAGED);
+	cr_expect_eq(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT, 0, "of no name yet");
+	above->word = word;
 	cr_assert(run_at(KVMM_MAP_EACH, 1).flags & KVMM_MAP_HAS_PARENT);
 	kvmm_put_many(pool, refs, 2);
 }
@@ -296,6 +301,27 @@ Test(map, the_owner_that_was_named_is_told)
 	cr_expect_eq(run_at(0, 0).owner, 0, "the one before had one");
 }
 
+/* Who frees does not tell: the record of his stays until somebody comes by. */
+Test(map, the_owner_of_what_was_freed_is_not_the_next_one_s)
+{
+	kvmm_range_t range = take_owned(pool, 3, 'a', 7, 50, 0), next;
+	kvmm_mut_t mut, again;
+
+	alloc_owned(pool, &mut, 1, 9, 0, 0);
+	cr_expect_eq(run_at(0, 0).owner, 7);
+	cr_expect_eq(run_at(0, 3).owner, 9);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	next = take_seq(pool, 3, 0, 'b');
+	make_private(pool, 1, &again);
+	cr_assert_eq(next.index, range.index);
+	cr_assert_eq(again.index, mut.index);
+	cr_expect_eq(run_at(0, 0).owner, 0);
+	cr_expect_eq(run_at(0, 0).deadline_ns, 0);
+	cr_expect_eq(run_at(0, 3).owner, 0);
+	cr_assert_eq(kvmm_free(pool, &again, 1), 0);
+}
+
 /* The age of a run is that of what was left alone longest. */
 Test(map, age_counts_from_the_last_touch)
 {
@@ -329,6 +355,25 @@ Test(map, blocks_of_different_classes_are_different_runs)
 	cr_expect(runs[1].nr == 2 && runs[1].cls == MID);
 	cr_expect_eq(runs[1].flags & KVMM_MAP_HAS_CLASS, KVMM_MAP_HAS_CLASS);
 	cr_expect_eq(runs[2].flags & KVMM_MAP_HAS_CLASS, 0);
+	for (u32 i = 0; i < 3; i++)
+		drop(classed, refs[i]);
+	end_pool(classed);
+}
+
+Test(map, the_owner_of_a_named_block_is_who_has_it_alone)
+{
+	struct kvmm_pool *classed = make_classed(8, "lru", NULL, 0);
+	struct kvmm_map_run runs[4];
+	kvmm_ref_t refs[3];
+	u32 at = 0;
+
+	for (u32 i = 0; i < 3; i++)
+		refs[i] = fill(classed, 'a' + i, LOW);
+	cr_assert_eq(kvmm_set_owner(classed, refs, 2, 7), 0);
+	cr_assert_eq(kvmm_set_owner(classed, refs + 1, 1, 8), 0);
+	cr_assert_eq(kvmm_map_read(classed, &at, 0, runs, 4), 3);
+	cr_expect(runs[0].nr == 1 && runs[0].owner == 7);
+	cr_expect(runs[1].nr == 2 && runs[1].owner == 0, "%llu", (unsigned long long)runs[1].owner);
 	for (u32 i = 0; i < 3; i++)
 		drop(classed, refs[i]);
 	end_pool(classed);
