@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <kv/mem.h>
+#include <kv/tier.h>
+#include <kvmm/migrate.h>
 
 #include "ctl/control.h"
 #include "pool/internal.h"
@@ -51,6 +53,29 @@ static bool has(const char *answer, const char *part)
 	cr_expect(found, "no '%s' in '%s'", part, answer);
 	return found;
 }
+
+/* What stands in the first row of the table that was answered, in the column of that name. */
+static const char *cell(const char *answer, const char *column)
+{
+	static char text[64];
+	const char *head = strchr(answer, '#'), *row = head ? strchr(head, '\n') : NULL;
+	size_t len = strlen(column);
+
+	cr_assert(row, "%s", answer);
+	for (head++, row++; strncmp(head, column, len) || !strchr(":\t\n", head[len]); head++, row++) {
+		head += strcspn(head, "\t\n");
+		row += strcspn(row, "\t\n");
+		cr_assert(*head == '\t' && *row == '\t', "no column '%s' in '%s'", column, answer);
+	}
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(row, "\t\n"), row);
+	return text;
+}
+
+#define expect_cell(line, column, text) do {						\
+	const char *__is = cell(ask(control, fd, line), column);			\
+											\
+	cr_expect_str_eq(__is, text, "%s: %s is '%s'", line, column, __is);		\
+} while (0)
 
 /* ---- looking ---- */
 
@@ -151,6 +176,78 @@ Test(command, each_number_has_its_column)
 	seen->below.failed = 42;
 	has(ask(control, fd, "tiers alpha"),
 	    "\t256\t0\t31\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t42\t");
+	kvmm_tier_destroy(tier);
+	cr_assert_eq(kvmm_tier_detach(alpha), 0);
+}
+
+Test(command, each_number_of_moves_has_its_column)
+{
+	struct kv_pool_glance *seen = seen_of("alpha");
+
+	seen->stat.compactions = 81;
+	seen->stat.moved_blocks = 82;
+	seen->stat.moves = 83;
+	seen->stat.nr_away = 84;
+	seen->stat.stagings = 85;
+	seen->alloc.nr_waiting = 86;
+	seen->step.steps = 87;
+	seen->step.published_blocks = 88;
+	seen->step.published_moves = 89;
+	seen->step.copying_blocks = 90;
+	seen->step.limbo_blocks = 91;
+	expect_cell("stat alpha", "compactions", "81");
+	expect_cell("stat alpha", "moved_blocks", "82");
+	expect_cell("stat alpha", "moves", "83");
+	expect_cell("stat alpha", "away", "84");
+	expect_cell("stat alpha", "stagings", "85");
+	expect_cell("stat alpha", "waiting", "86");
+	expect_cell("stat alpha", "steps", "87");
+	expect_cell("stat alpha", "published_blocks", "88");
+	expect_cell("stat alpha", "published_moves", "89");
+	expect_cell("stat alpha", "copying_blocks", "90");
+	expect_cell("stat alpha", "limbo_blocks", "91");
+}
+
+/* Of a disk below the tier; NULL: as it is. */
+static const struct kvmm_disk_stat *disk_says;
+
+int __real_kv_tier_glance(struct kvmm_tier *tier, struct kv_tier_glance *glance);
+int __wrap_kv_tier_glance(struct kvmm_tier *tier, struct kv_tier_glance *glance);
+
+int __wrap_kv_tier_glance(struct kvmm_tier *tier, struct kv_tier_glance *glance)
+{
+	int err = __real_kv_tier_glance(tier, glance);
+
+	if (!err && disk_says) {
+		glance->has_disk = true;
+		glance->disk = *disk_says;
+	}
+	return err;
+}
+
+/* One of all that can go wrong with a record is "failed". */
+Test(command, a_disk_below_a_tier_has_a_row_of_its_own)
+{
+	static const struct kvmm_disk_stat disk = {
+		.max_bytes = 31, .record_bytes = 32, .nr_records = 33, .nr_pending = 34,
+		.nr_put = 35, .nr_got = 36, .put_bytes = 37, .got_bytes = 38, .nr_missed = 39,
+		.nr_dropped = 40, .nr_read_errors = 100, .nr_write_errors = 200, .nr_damaged = 400,
+	};
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	attr.capacity_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
+	cr_assert_eq(kvmm_tier_attach(alpha, tier, NULL), 0);
+	cr_expect_null(strstr(ask(control, fd, "tiers alpha"), "\tdisk\t"));
+	disk_says = &disk;
+	has(ask(control, fd, "tiers alpha"), "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\t"
+	    "queued\tloading\tstored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\t"
+	    "failed\tfrom_disk\n");
+	has(ask(control, fd, "tiers alpha"),
+	    "\nalpha\tdisk\t-\t31\t32\t33\t34\t-\t-\t35\t36\t37\t38\t36\t39\t40\t700\t-\n");
+	disk_says = NULL;
 	kvmm_tier_destroy(tier);
 	cr_assert_eq(kvmm_tier_detach(alpha), 0);
 }
@@ -324,14 +421,43 @@ Test(command, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-plan alpha want=16 drop"), "\nrun\t16\t0\t0\t0\t0\t16\t");
 }
 
-/* A step reads the old places: until it has ended, so has not the run. */
-Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
+/* Instead of beta. */
+static void paint_beta(const char *want)
 {
-	kvmm_ref_t refs[8];
+	kvmm_range_t range[26];
+
+	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
+	end_pool(beta);
+	beta = make_pool(strlen(want));
+	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
+	paint(beta, want, range);
+}
+
+Test(command, the_best_that_is_in_reach_is_taken_if_that_will_do)
+{
+	paint_beta("aa..bbb..ccc..dd..");
+	has(ask(control, fd, "compact-plan beta want=8 max_blocks=2 between"), "no allowed moves");
+	expect_cell("compact-plan beta want=8 max_blocks=2 between best", "partial", "1");
+	expect_cell("compact-plan beta want=8 max_blocks=2 between best", "run_blocks", "6");
+}
+
+/* Six blocks are free; four of them are in a pageblock that is empty, then. */
+Test(command, what_is_unusable_is_about_the_length_that_was_asked_for)
+{
+	paint_beta("a...bb..ccc.dddd");
+	has(ask(control, fd, "compact-status beta"), "unusable_ppm_after\n");
+	has(ask(control, fd, "compact-run beta goal=pageblocks pageblock=4 want=1 between"), "ok ");
+	control_settle(control);
+	cr_expect_str_eq(picture(beta), "....bb..cccadddd");
+	expect_cell("compact-status beta", "state", "done");
+	expect_cell("compact-status beta", "unusable_ppm_after", "333333");
+}
+
+/* In alpha: ".A.A.A.A........" */
+static void hold_every_other(kvmm_ref_t refs[8])
+{
 	kvmm_key_t keys[8];
 	kvmm_mut_t muts[8];
-	kvmm_stream_t id;
-	u64 epoch;
 	u32 block;
 
 	for (u32 i = 0; i < 8; i++)
@@ -344,6 +470,22 @@ Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
 		cr_assert_eq(kvmm_evict_blocks(alpha, &block, 1), 1);
 	}
 	cr_expect_str_eq(picture(alpha), ".A.A.A.A........");
+}
+
+static void put_every_other(const kvmm_ref_t refs[8])
+{
+	for (u32 i = 1; i < 8; i += 2)
+		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
+}
+
+/* A step reads the old places: until it has ended, so has not the run. */
+Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
+{
+	kvmm_ref_t refs[8];
+	kvmm_stream_t id;
+	u64 epoch;
+
+	hold_every_other(refs);
 	cr_assert_eq(kvmm_stream_add(alpha, NULL, 0, &id), 0);
 	cr_assert_eq(kvmm_step_begin(alpha, id, &epoch), 0);
 	has(ask(control, fd, "compact-run alpha want=11 between"), "a step is open");
@@ -359,8 +501,27 @@ Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
 	fake_env_advance(&fake, 5000000);
 	has(ask(control, fd, "compact-status alpha"), "\ndone\trun\t11\t0\t2\t0\t2\t128\t0\t7000000\t");
 	has(ask(control, fd, "compact-status alpha"), "\t8\t12\t1000000\t0\n");
-	for (u32 i = 1; i < 8; i += 2)
-		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
+	put_every_other(refs);
+}
+
+/* What waits for its turn to be copied is given up at once; nobody has moved. */
+Test(command, a_run_that_is_called_off_is_cancelled)
+{
+	kvmm_ref_t refs[8];
+
+	hold_every_other(refs);
+	has(ask(control, fd, "set alpha pace_bytes_per_ms 1"), "ok ");
+	expect_cell("compact-run alpha want=11", "state", "moves");
+	expect_cell("compact-status alpha", "left", "2");
+	has(ask(control, fd, "compact-cancel alpha"), "#stay\n2\n");
+	expect_cell("compact-status alpha", "state", "cancelled");
+	expect_cell("compact-status alpha", "left", "0");
+	expect_cell("compact-status alpha", "unusable_ppm_after", "1000000");
+	cr_expect_str_eq(picture(alpha), ".A.A.A.A........");
+	control_settle(control);
+	expect_cell("compact-status alpha", "state", "cancelled");
+	has(ask(control, fd, "set alpha pace_bytes_per_ms 0"), "ok ");
+	put_every_other(refs);
 }
 
 /* ---- migration ---- */
@@ -427,16 +588,29 @@ Test(command, names_of_targets_are_cells_and_not_too_long)
 }
 
 /* A process that listens, and never says anything. */
-Test(command, who_does_not_answer_is_not_waited_for_for_ever)
+static int listen_silently(char path[160])
 {
-	char line[160];
 	int silent;
 
-	take_seq(alpha, 3, 0, 7);
-	snprintf(line, sizeof(line), "%s/silent.sock", folder);
-	silent = kv_sock()->listen(NULL, line);
+	snprintf(path, 160, "%s/silent.sock", folder);
+	silent = kv_sock()->listen(NULL, path);
 	cr_assert_geq(silent, 0);
-	snprintf(line, sizeof(line), "migrate-start alpha %s/silent.sock 7", folder);
+	return silent;
+}
+
+static void end_silence(int silent, const char *path)
+{
+	kv_sock()->close(NULL, silent);
+	kv_sock()->unlink(NULL, path);
+}
+
+Test(command, who_does_not_answer_is_not_waited_for_for_ever)
+{
+	char path[160], line[256];
+	int silent = listen_silently(path);
+
+	take_seq(alpha, 3, 0, 7);
+	snprintf(line, sizeof(line), "migrate-start alpha %s 7", path);
 	has(ask(control, fd, line), "\tprepare\t0\t");
 	fake_env_advance(&fake, 29 * 1000000000ull);
 	has(ask(control, fd, "migrate-status alpha"), "\tprepare\t0\t");
@@ -444,9 +618,72 @@ Test(command, who_does_not_answer_is_not_waited_for_for_ever)
 	control_settle(control);
 	has(ask(control, fd, "migrate-status alpha"), "\tcancelled\t-125\t");
 	has(ask(control, fd, "migrate-start alpha beta 7"), "\n2\t7\tbeta\t0\t");	/* not pinned */
-	kv_sock()->close(NULL, silent);
-	snprintf(line, sizeof(line), "%s/silent.sock", folder);
-	kv_sock()->unlink(NULL, line);
+	end_silence(silent, path);
+}
+
+static u32 migrate_flags;
+
+int __real_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
+int __wrap_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
+
+int __wrap_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job)
+{
+	migrate_flags = attr->flags;
+	return __real_kvmm_migrate_start(attr, job);
+}
+
+Test(command, words_behind_a_migration_are_its_flags)
+{
+	take_seq(alpha, 1, 0, 7);
+	has(ask(control, fd, "migrate-start alpha beta 9"), "there is no sequence 9");
+	cr_expect_eq(migrate_flags, 0);
+	has(ask(control, fd, "migrate-start alpha beta 9 background"), "there is no sequence 9");
+	cr_expect_eq(migrate_flags, KVMM_MIGRATE_BACKGROUND);
+	has(ask(control, fd, "migrate-start alpha beta 9 no_evict"), "there is no sequence 9");
+	cr_expect_eq(migrate_flags, KVMM_MIGRATE_NO_EVICT);
+	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background"), "err ");
+	cr_expect_eq(migrate_flags, KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT);
+}
+
+Test(command, a_migration_that_does_not_start_leaves_no_connection)
+{
+	char path[160], line[256];
+	int silent = listen_silently(path), nr_free;
+
+	take_seq(alpha, 1, 0, 7);
+	has(ask(control, fd, "migrate-status alpha"), "ok ");
+	has(ask(control, fd, "migrate-start alpha beta 9"), "there is no sequence 9");
+	nr_free = dup(fd);
+	close(nr_free);
+	snprintf(line, sizeof(line), "migrate-start alpha %s 9", path);
+	for (u32 i = 0; i < 3; i++) {
+		has(ask(control, fd, line), "there is no sequence 9");
+		cr_expect_eq(dup(fd), nr_free, "a descriptor is lost");
+		close(nr_free);
+	}
+	end_silence(silent, path);
+}
+
+Test(command, a_migration_that_runs_is_not_forgotten_for_another_one)
+{
+	char path[160], line[256];
+	int silent = listen_silently(path);
+
+	for (u32 i = 1; i <= 16; i++) {
+		take_seq(alpha, 1, 0, i);
+		snprintf(line, sizeof(line), "migrate-start alpha %s %u", path, i);
+		has(ask(control, fd, line), "\tprepare\t0\t");
+	}
+	has(ask(control, fd, "migrate-start alpha beta 16"), "err 11 38\n16 migrations of this pool run already");
+	has(ask(control, fd, "migrate-cancel alpha 5"), "\n5\t5\t");
+	control_settle(control);
+	has(ask(control, fd, "migrate-start alpha beta 5"), "\n17\t5\tbeta\t");
+	control_settle(control);
+	has(ask(control, fd, "migrate-status alpha"), "\n4\t4\t");
+	has(ask(control, fd, "migrate-status alpha"), "\n6\t6\t");
+	has(ask(control, fd, "migrate-status alpha"), "\n17\t5\tbeta\t0\tdone\t");
+	cr_expect_null(strstr(ask(control, fd, "migrate-status alpha"), "\n5\t5\t"));
+	end_silence(silent, path);
 }
 
 /* The place where it goes to is taken away while it is on its way. */
