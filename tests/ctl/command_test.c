@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Commands that show a pool, and that steer it: each against what the pool itself says. */
+/* Commands that show a pool, and that set it: each against what the pool itself says. */
 #define _GNU_SOURCE
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include <kv/mem.h>
 #include <kv/tier.h>
-#include <kvmm/migrate.h>
 
 #include "ctl/control.h"
 #include "pool/internal.h"
@@ -45,37 +44,6 @@ static void tear_down(void)
 }
 
 TestSuite(command, .init = set_up, .fini = tear_down);
-
-static bool has(const char *answer, const char *part)
-{
-	bool found = strstr(answer, part);
-
-	cr_expect(found, "no '%s' in '%s'", part, answer);
-	return found;
-}
-
-/* What stands in the first row of the table that was answered, in the column of that name. */
-static const char *cell(const char *answer, const char *column)
-{
-	static char text[64];
-	const char *head = strchr(answer, '#'), *row = head ? strchr(head, '\n') : NULL;
-	size_t len = strlen(column);
-
-	cr_assert(row, "%s", answer);
-	for (head++, row++; strncmp(head, column, len) || !strchr(":\t\n", head[len]); head++, row++) {
-		head += strcspn(head, "\t\n");
-		row += strcspn(row, "\t\n");
-		cr_assert(*head == '\t' && *row == '\t', "no column '%s' in '%s'", column, answer);
-	}
-	snprintf(text, sizeof(text), "%.*s", (int)strcspn(row, "\t\n"), row);
-	return text;
-}
-
-#define expect_cell(line, column, text) do {						\
-	const char *__is = cell(ask(control, fd, line), column);			\
-											\
-	cr_expect_str_eq(__is, text, "%s: %s is '%s'", line, column, __is);		\
-} while (0)
 
 /* ---- looking ---- */
 
@@ -195,17 +163,17 @@ Test(command, each_number_of_moves_has_its_column)
 	seen->step.published_moves = 89;
 	seen->step.copying_blocks = 90;
 	seen->step.limbo_blocks = 91;
-	expect_cell("stat alpha", "compactions", "81");
-	expect_cell("stat alpha", "moved_blocks", "82");
-	expect_cell("stat alpha", "moves", "83");
-	expect_cell("stat alpha", "away", "84");
-	expect_cell("stat alpha", "stagings", "85");
-	expect_cell("stat alpha", "waiting", "86");
-	expect_cell("stat alpha", "steps", "87");
-	expect_cell("stat alpha", "published_blocks", "88");
-	expect_cell("stat alpha", "published_moves", "89");
-	expect_cell("stat alpha", "copying_blocks", "90");
-	expect_cell("stat alpha", "limbo_blocks", "91");
+	expect_cell(ask(control, fd, "stat alpha"), "compactions", "81");
+	expect_cell(ask(control, fd, "stat alpha"), "moved_blocks", "82");
+	expect_cell(ask(control, fd, "stat alpha"), "moves", "83");
+	expect_cell(ask(control, fd, "stat alpha"), "away", "84");
+	expect_cell(ask(control, fd, "stat alpha"), "stagings", "85");
+	expect_cell(ask(control, fd, "stat alpha"), "waiting", "86");
+	expect_cell(ask(control, fd, "stat alpha"), "steps", "87");
+	expect_cell(ask(control, fd, "stat alpha"), "published_blocks", "88");
+	expect_cell(ask(control, fd, "stat alpha"), "published_moves", "89");
+	expect_cell(ask(control, fd, "stat alpha"), "copying_blocks", "90");
+	expect_cell(ask(control, fd, "stat alpha"), "limbo_blocks", "91");
 }
 
 /* Of a disk below the tier; NULL: as it is. */
@@ -382,330 +350,6 @@ Test(command, every_setting_can_be_read_and_set_to_what_it_is)
 	cr_expect_eq(nr, 23);
 	kvmm_tier_destroy(tier);
 	cr_assert_eq(kvmm_tier_detach(alpha), 0);
-}
-
-/* ---- compaction ---- */
-
-Test(command, a_plan_moves_nothing_and_a_run_does)
-{
-	kvmm_range_t range[26];
-
-	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
-	end_pool(beta);
-	beta = make_pool(8);
-	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
-	paint(beta, "a.b.c.d.", range);
-	has(ask(control, fd, "compact-status beta"), "\nnone\trun\t");
-	has(ask(control, fd, "compact-plan beta want=4 between"), "\nrun\t4\t0\t2\t2\t128\t");
-	cr_expect_str_eq(picture(beta), "a.b.c.d.");
-	has(ask(control, fd, "compact-plan beta want=4 between"), "\t0\t1\t4\t1000000\t0\t4\t4\n");
-	has(ask(control, fd, "compact-run beta want=4 between"), "\tunusable_ppm_after\n");
-	control_settle(control);
-	has(ask(control, fd, "compact-status beta"), "\ndone\trun\t4\t0\t2\t0\t2\t128\t0\t");
-	cr_expect_not_null(strstr(picture(beta), "...."), "%s", picture(beta));
-	has(ask(control, fd, "compact-cancel beta"), "#stay\n0\n");
-	has(ask(control, fd, "compact-run beta want=7"), "no allowed moves");
-	has(ask(control, fd, "compact-run beta wants=7"), "unknown word 'wants=7'; try help compact-plan");
-	has(ask(control, fd, "compact-run beta goal=peace"), "there is no goal 'peace'");
-	has(ask(control, fd, "compact-plan beta"), "goal run needs want=N");
-	has(ask(control, fd, "compact-plan beta goal=pageblocks want=1 pageblock=3"),
-	    "goal pageblocks needs want=N");
-	has(ask(control, fd, "compact-plan beta goal=gather"), "goal gather needs seq=N");
-	cr_expect_null(strstr(ask(control, fd, "compact-plan beta goal=gather seq=97"), "needs seq=N"));
-	cr_expect_null(strstr(ask(control, fd, "compact-plan beta want=7 max_blocks=1"), "\nrun\t1\t"));
-	has(ask(control, fd, "compact-plan beta want=4294967296"), "is no number from 0 to ");
-	/* Cached blocks are in the way unless they may go. */
-	cache_keys(alpha, 1, 16);
-	has(ask(control, fd, "compact-plan alpha want=16"), "no allowed moves");
-	has(ask(control, fd, "compact-plan alpha want=16 calm"), "no allowed moves");
-	has(ask(control, fd, "compact-plan alpha want=16 drop"), "\nrun\t16\t0\t0\t0\t0\t16\t");
-}
-
-/* Instead of beta. */
-static void paint_beta(const char *want)
-{
-	kvmm_range_t range[26];
-
-	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
-	end_pool(beta);
-	beta = make_pool(strlen(want));
-	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
-	paint(beta, want, range);
-}
-
-Test(command, the_best_that_is_in_reach_is_taken_if_that_will_do)
-{
-	paint_beta("aa..bbb..ccc..dd..");
-	has(ask(control, fd, "compact-plan beta want=8 max_blocks=2 between"), "no allowed moves");
-	expect_cell("compact-plan beta want=8 max_blocks=2 between best", "partial", "1");
-	expect_cell("compact-plan beta want=8 max_blocks=2 between best", "run_blocks", "6");
-}
-
-/* Six blocks are free; four of them are in a pageblock that is empty, then. */
-Test(command, what_is_unusable_is_about_the_length_that_was_asked_for)
-{
-	paint_beta("a...bb..ccc.dddd");
-	has(ask(control, fd, "compact-status beta"), "unusable_ppm_after\n");
-	has(ask(control, fd, "compact-run beta goal=pageblocks pageblock=4 want=1 between"), "ok ");
-	control_settle(control);
-	cr_expect_str_eq(picture(beta), "....bb..cccadddd");
-	expect_cell("compact-status beta", "state", "done");
-	expect_cell("compact-status beta", "unusable_ppm_after", "333333");
-}
-
-/* In alpha: ".A.A.A.A........" */
-static void hold_every_other(kvmm_ref_t refs[8])
-{
-	kvmm_key_t keys[8];
-	kvmm_mut_t muts[8];
-	u32 block;
-
-	for (u32 i = 0; i < 8; i++)
-		keys[i] = key_of(1 + i);
-	cr_assert_eq(kvmm_alloc(alpha, 8, muts), 0);
-	cr_assert_eq(kvmm_register(alpha, muts, keys, 8, refs), 0);
-	for (u32 i = 0; i < 8; i += 2) {
-		block = kvmm_block_of_ref(alpha, refs[i]);
-		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
-		cr_assert_eq(kvmm_evict_blocks(alpha, &block, 1), 1);
-	}
-	cr_expect_str_eq(picture(alpha), ".A.A.A.A........");
-}
-
-static void put_every_other(const kvmm_ref_t refs[8])
-{
-	for (u32 i = 1; i < 8; i += 2)
-		cr_assert_eq(kvmm_put(alpha, refs[i]), 0);
-}
-
-/* A step reads the old places: until it has ended, so has not the run. */
-Test(command, a_run_goes_on_until_nobody_reads_what_has_moved)
-{
-	kvmm_ref_t refs[8];
-	kvmm_stream_t id;
-	u64 epoch;
-
-	hold_every_other(refs);
-	cr_assert_eq(kvmm_stream_add(alpha, NULL, 0, &id), 0);
-	cr_assert_eq(kvmm_step_begin(alpha, id, &epoch), 0);
-	has(ask(control, fd, "compact-run alpha want=11 between"), "a step is open");
-	has(ask(control, fd, "compact-run alpha want=11"), "\nmoves\trun\t11\t0\t2\t2\t2\t128\t0\t0\t");
-	cr_expect_eq(kvmm_control_poll(control), 2, "it is looked at soon");
-	has(ask(control, fd, "compact-run alpha want=11"), "err 114 46\nthe last one has not ended");
-	fake_env_advance(&fake, 7000000);
-	has(ask(control, fd, "compact-status alpha"), "\t2\t2\t2\t128\t0\t7000000\t");
-	has(ask(control, fd, "compact-status alpha"), "\t8\t12\t1000000\t-\n");
-	cr_assert_eq(kvmm_step_end(alpha, id, epoch), 0);
-	cr_assert_eq(kvmm_stream_del(alpha, id), 0);
-	control_settle(control);
-	fake_env_advance(&fake, 5000000);
-	has(ask(control, fd, "compact-status alpha"), "\ndone\trun\t11\t0\t2\t0\t2\t128\t0\t7000000\t");
-	has(ask(control, fd, "compact-status alpha"), "\t8\t12\t1000000\t0\n");
-	put_every_other(refs);
-}
-
-/* What waits for its turn to be copied is given up at once; nobody has moved. */
-Test(command, a_run_that_is_called_off_is_cancelled)
-{
-	kvmm_ref_t refs[8];
-
-	hold_every_other(refs);
-	has(ask(control, fd, "set alpha pace_bytes_per_ms 1"), "ok ");
-	expect_cell("compact-run alpha want=11", "state", "moves");
-	expect_cell("compact-status alpha", "left", "2");
-	has(ask(control, fd, "compact-cancel alpha"), "#stay\n2\n");
-	expect_cell("compact-status alpha", "state", "cancelled");
-	expect_cell("compact-status alpha", "left", "0");
-	expect_cell("compact-status alpha", "unusable_ppm_after", "1000000");
-	cr_expect_str_eq(picture(alpha), ".A.A.A.A........");
-	control_settle(control);
-	expect_cell("compact-status alpha", "state", "cancelled");
-	has(ask(control, fd, "set alpha pace_bytes_per_ms 0"), "ok ");
-	put_every_other(refs);
-}
-
-/* ---- migration ---- */
-
-Test(command, a_sequence_goes_to_another_pool)
-{
-	kvmm_range_t range;
-
-	take_seq(alpha, 3, 0, 7);
-	has(ask(control, fd, "migrate-status alpha"), "\tns\n");
-	has(ask(control, fd, "migrate-start alpha beta 7"), "\n1\t7\tbeta\t0\t");
-	control_settle(control);
-	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tdone\t0\t");
-	cr_expect_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 0);
-	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
-	has(ask(control, fd, "migrate-cancel alpha 1"), "err 114 ");
-	has(ask(control, fd, "migrate-cancel alpha 2"), "there is no migration 2");
-	has(ask(control, fd, "migrate-start alpha beta 7"), "there is no sequence 7");
-	has(ask(control, fd, "migrate-start alpha alpha 7"), "there is no other pool 'alpha'");
-	has(ask(control, fd, "migrate-start alpha beta 7 fast"), "unknown word 'fast'; try help migrate-start");
-}
-
-Test(command, a_copy_leaves_the_source)
-{
-	kvmm_range_t range;
-
-	take_seq(alpha, 3, 0, 7);
-	has(ask(control, fd, "migrate-start alpha beta 7 copy"), "\n1\t7\tbeta\t1\t");
-	control_settle(control);
-	cr_expect_eq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
-	cr_expect_eq(kvmm_range_find_seq(beta, 7, &range, 1), 1);
-}
-
-/* Sixteen are remembered, and told in the order of their numbers. */
-Test(command, migrations_that_ended_first_are_forgotten_first)
-{
-	const char *answer;
-	char want[32];
-
-	take_seq(alpha, 1, 0, 7);
-	for (u32 i = 1; i <= 18; i++) {
-		has(ask(control, fd, "migrate-start alpha beta 7 copy"), "ok ");
-		control_settle(control);
-	}
-	answer = strchr(ask(control, fd, "migrate-status alpha"), '#');
-	for (u32 i = 3; i <= 18; i++) {
-		snprintf(want, sizeof(want), "\n%u\t7\tbeta\t1\t", i);
-		answer = strchr(answer, '\n');
-		cr_assert(!strncmp(answer++, want, strlen(want)), "%s", answer);
-	}
-}
-
-Test(command, names_of_targets_are_cells_and_not_too_long)
-{
-	char line[256] = "migrate-start alpha ", *end = line + strlen(line);
-
-	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
-	cr_assert_eq(kvmm_control_add_pool(control, "b\\x", beta), 0);
-	take_seq(alpha, 1, 0, 7);
-	has(ask(control, fd, "migrate-start alpha b\\x 7"), "\n1\t7\tb\\x5cx\t");
-	memset(end, 'n', 120);
-	strcpy(end + 120, " 7");
-	has(ask(control, fd, line), "that name is too long");
-}
-
-/* A process that listens, and never says anything. */
-static int listen_silently(char path[160])
-{
-	int silent;
-
-	snprintf(path, 160, "%s/silent.sock", folder);
-	silent = kv_sock()->listen(NULL, path);
-	cr_assert_geq(silent, 0);
-	return silent;
-}
-
-static void end_silence(int silent, const char *path)
-{
-	kv_sock()->close(NULL, silent);
-	kv_sock()->unlink(NULL, path);
-}
-
-Test(command, who_does_not_answer_is_not_waited_for_for_ever)
-{
-	char path[160], line[256];
-	int silent = listen_silently(path);
-
-	take_seq(alpha, 3, 0, 7);
-	snprintf(line, sizeof(line), "migrate-start alpha %s 7", path);
-	has(ask(control, fd, line), "\tprepare\t0\t");
-	fake_env_advance(&fake, 29 * 1000000000ull);
-	has(ask(control, fd, "migrate-status alpha"), "\tprepare\t0\t");
-	fake_env_advance(&fake, 2 * 1000000000ull);
-	control_settle(control);
-	has(ask(control, fd, "migrate-status alpha"), "\tcancelled\t-125\t");
-	has(ask(control, fd, "migrate-start alpha beta 7"), "\n2\t7\tbeta\t0\t");	/* not pinned */
-	end_silence(silent, path);
-}
-
-static u32 migrate_flags;
-
-int __real_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
-int __wrap_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
-
-int __wrap_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job)
-{
-	migrate_flags = attr->flags;
-	return __real_kvmm_migrate_start(attr, job);
-}
-
-Test(command, words_behind_a_migration_are_its_flags)
-{
-	take_seq(alpha, 1, 0, 7);
-	has(ask(control, fd, "migrate-start alpha beta 9"), "there is no sequence 9");
-	cr_expect_eq(migrate_flags, 0);
-	has(ask(control, fd, "migrate-start alpha beta 9 background"), "there is no sequence 9");
-	cr_expect_eq(migrate_flags, KVMM_MIGRATE_BACKGROUND);
-	has(ask(control, fd, "migrate-start alpha beta 9 no_evict"), "there is no sequence 9");
-	cr_expect_eq(migrate_flags, KVMM_MIGRATE_NO_EVICT);
-	has(ask(control, fd, "migrate-start alpha beta 9 copy no_evict background"), "err ");
-	cr_expect_eq(migrate_flags, KVMM_MIGRATE_COPY | KVMM_MIGRATE_BACKGROUND | KVMM_MIGRATE_NO_EVICT);
-}
-
-Test(command, a_migration_that_does_not_start_leaves_no_connection)
-{
-	char path[160], line[256];
-	int silent = listen_silently(path), nr_free;
-
-	take_seq(alpha, 1, 0, 7);
-	has(ask(control, fd, "migrate-status alpha"), "ok ");
-	has(ask(control, fd, "migrate-start alpha beta 9"), "there is no sequence 9");
-	nr_free = dup(fd);
-	close(nr_free);
-	snprintf(line, sizeof(line), "migrate-start alpha %s 9", path);
-	for (u32 i = 0; i < 3; i++) {
-		has(ask(control, fd, line), "there is no sequence 9");
-		cr_expect_eq(dup(fd), nr_free, "a descriptor is lost");
-		close(nr_free);
-	}
-	end_silence(silent, path);
-}
-
-Test(command, a_migration_that_runs_is_not_forgotten_for_another_one)
-{
-	char path[160], line[256];
-	int silent = listen_silently(path);
-
-	for (u32 i = 1; i <= 16; i++) {
-		take_seq(alpha, 1, 0, i);
-		snprintf(line, sizeof(line), "migrate-start alpha %s %u", path, i);
-		has(ask(control, fd, line), "\tprepare\t0\t");
-	}
-	has(ask(control, fd, "migrate-start alpha beta 16"), "err 11 38\n16 migrations of this pool run already");
-	has(ask(control, fd, "migrate-cancel alpha 5"), "\n5\t5\t");
-	control_settle(control);
-	has(ask(control, fd, "migrate-start alpha beta 5"), "\n17\t5\tbeta\t");
-	control_settle(control);
-	has(ask(control, fd, "migrate-status alpha"), "\n4\t4\t");
-	has(ask(control, fd, "migrate-status alpha"), "\n6\t6\t");
-	has(ask(control, fd, "migrate-status alpha"), "\n17\t5\tbeta\t0\tdone\t");
-	cr_expect_null(strstr(ask(control, fd, "migrate-status alpha"), "\n5\t5\t"));
-	end_silence(silent, path);
-}
-
-/* The place where it goes to is taken away while it is on its way. */
-Test(command, a_pool_that_is_removed_is_not_looked_at_any_more)
-{
-	kvmm_range_t range;
-	u32 again_ms = 0;
-
-	take_seq(alpha, 3, 0, 7);
-	say(fd, "migrate-start alpha beta 7\n");
-	kv_lock(&control->poll_lock);
-	while (!control->stat.requests)
-		again_ms = control_round(control, 0);
-	kv_unlock(&control->poll_lock);
-	cr_expect_eq(again_ms, 1, "there is something to go on with");
-	cr_assert_eq(kvmm_control_remove_pool(control, beta), 0);
-	end_pool(beta);
-	beta = make_cache(16, "lru");
-	control_settle(control);
-	hear(fd);
-	has(ask(control, fd, "migrate-status alpha"), "\n1\t7\tbeta\t0\tcancelled\t");
-	cr_expect_leq(kvmm_range_find_seq(alpha, 7, &range, 1), 1);
 }
 
 /* ---- for looking only ---- */

@@ -104,3 +104,27 @@ const char *ask(struct kvmm_control *control, int fd, const char *line)
 	control_settle(control);
 	return hear(fd);
 }
+
+bool has(const char *answer, const char *part)
+{
+	bool found = strstr(answer, part);
+
+	cr_expect(found, "no '%s' in '%s'", part, answer);
+	return found;
+}
+
+const char *cell(const char *answer, const char *column)
+{
+	static char text[64];
+	const char *head = strchr(answer, '#'), *row = head ? strchr(head, '\n') : NULL;
+	size_t len = strlen(column);
+
+	cr_assert(row, "%s", answer);
+	for (head++, row++; strncmp(head, column, len) || !strchr(":\t\n", head[len]); head++, row++) {
+		head += strcspn(head, "\t\n");
+		row += strcspn(row, "\t\n");
+		cr_assert(*head == '\t' && *row == '\t', "no column '%s' in '%s'", column, answer);
+	}
+	snprintf(text, sizeof(text), "%.*s", (int)strcspn(row, "\t\n"), row);
+	return text;
+}

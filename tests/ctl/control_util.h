@@ -12,6 +12,8 @@
 #ifndef CONTROL_TEST_UTIL_H
 #define CONTROL_TEST_UTIL_H
 
+#include <stdbool.h>
+
 #include <kvmm/control.h>
 
 extern char folder[64];
@@ -37,5 +39,16 @@ int is_closed(int fd);
 
 /* Say a line, poll, hear. */
 const char *ask(struct kvmm_control *control, int fd, const char *line);
+
+/* Is @part in @answer? Else the test fails, and says both. */
+bool has(const char *answer, const char *part);
+/* What stands in the first row of the table in @answer, in the column of that name. Valid until the next call. */
+const char *cell(const char *answer, const char *column);
+
+#define expect_cell(answer, column, text) do {					\
+	const char *__is = cell(answer, column);				\
+										\
+	cr_expect_str_eq(__is, text, "%s is '%s'", column, __is);		\
+} while (0)
 
 #endif /* CONTROL_TEST_UTIL_H */
