@@ -38,7 +38,7 @@ printf 'X' | dd of="$dir/store/store" bs=1 seek=4106 conv=notrunc 2>/dev/null
 expect "no superblock" 1 'damaged' $tool tier "$dir/store"
 expect "no store" 1 'no such thing' $tool tier "$dir/none"
 expect "no folder" 2 'Usage' $tool tier
-expect "another word" 2 "there is no 'tears'" $tool tears "$dir/store"
+expect "another word" 2 "there is no command 'tears'" $tool tears "$dir/store"
 expect "two folders" 2 'one folder' $tool tier "$dir" "$dir"
 expect "help" 0 'Exit code' $tool --help
 
