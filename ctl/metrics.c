@@ -471,7 +471,7 @@ int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, 
 	struct kvmm_metrics_attr known;
 	struct kv_text text;
 	struct views views;
-	int err = what ? look(attr, &known, &views, buf, len) : -EINVAL;
+	int err = look(what ? attr : NULL, &known, &views, buf, len);
 
 	if (err)
 		return err;

@@ -49,6 +49,45 @@ Test(metrics, refuses_nonsense)
 	end_pool(pool);
 }
 
+/* What stood there before is nobody's answer. */
+Test(metrics, nothing_is_in_the_buffer_after_an_error)
+{
+	struct kvmm_pool *pool = make_pool(8);
+	struct kvmm_metrics_attr attr = of(&pool);
+
+	strcpy(text, "before");
+	cr_expect_eq(kvmm_metrics_text(NULL, text, TEXT), -EINVAL);
+	cr_expect_str_empty(text);
+	strcpy(text, "before");
+	cr_expect_eq(kvmm_metrics_kernel(&attr, NULL, text, TEXT), -EINVAL);
+	cr_expect_str_empty(text);
+	strcpy(text, "before");
+	cr_expect_eq(kvmm_metrics_kernel(NULL, "vmstat", text, TEXT), -EINVAL);
+	cr_expect_str_empty(text);
+	strcpy(text, "before");
+	cr_expect_eq(kvmm_metrics_kernel(&attr, "meminfo", text, TEXT), -ENOENT);
+	cr_expect_str_empty(text);
+	end_pool(pool);
+}
+
+/* Two pools are zones of two nodes. */
+Test(metrics, a_pool_is_a_node)
+{
+	struct kvmm_pool *pools[2] = { make_pool(8), make_pool(4) };
+	const char *names[2] = { "one", "two" };
+	struct kvmm_metrics_attr attr = of(pools);
+
+	attr.nr_pools = 2;
+	attr.names = names;
+	for (u32 i = 0; i < 2; i++) {
+		cr_assert_gt(kvmm_metrics_kernel(&attr, i ? "pagetypeinfo" : "buddyinfo", text, TEXT), 0);
+		cr_expect_not_null(strstr(text, i ? "Node    0, zone      one" : "Node 0, zone      one"), "%s", text);
+		cr_expect_not_null(strstr(text, i ? "Node    1, zone      two" : "Node 1, zone      two"), "%s", text);
+	}
+	for (u32 i = 0; i < 2; i++)
+		end_pool(pools[i]);
+}
+
 Test(metrics, of_no_pool_are_heads_only)
 {
 	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
@@ -232,6 +271,7 @@ static void fail_each(const char *what)
 	nr_live = fake.nr_live;
 	for (u64 n = 1;; n++) {
 		fake_env_fail(&fake, n, false);
+		strcpy(text, "before");
 		ret = what ? kvmm_metrics_kernel(&attr, what, text, TEXT) :
 			     kvmm_metrics_text(&attr, text, TEXT);
 		cr_expect_eq(fake.nr_live, nr_live, "%s: allocation %llu", what, (unsigned long long)n);
@@ -253,6 +293,20 @@ Test(metrics, no_memory_leaves_nothing)
 	fail_each("vmstat");
 	fail_each("pressure/memory");
 	fail_each("slabinfo");
+}
+
+Test(metrics, without_memory_the_table_is_empty)
+{
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	fake_env_fail(&fake, 1, false);
+	strcpy(text, "before");
+	cr_expect_eq(kvmm_metrics_table(text, TEXT), -ENOMEM);
+	cr_expect_str_empty(text);
+	fake_env_fail(&fake, 0, false);
+	cr_expect_eq(fake.nr_live, 0);
+	fake_env_remove(&fake);
 }
 
 /* ---- by the socket ---- */
@@ -284,4 +338,35 @@ Test(metrics, by_the_socket)
 	kvmm_control_close(control);
 	folder_remove();
 	end_pool(pool);
+}
+
+/* Both words may be left out, and then it is all pools in the format that has an end. */
+Test(metrics, by_the_socket_in_that_format_of_that_pool)
+{
+	static const char *const ofs[] = { "metrics", "metrics openmetrics", "metrics prometheus",
+					   "metrics openmetrics beta", "metrics prometheus beta" };
+	struct kvmm_pool *alpha = make_cache(64, "lru"), *beta = make_cache(32, "lru");
+	struct kvmm_control *control;
+	int fd;
+
+	folder_make();
+	control = control_in_folder(NULL);
+	cr_assert_eq(kvmm_control_add_pool(control, "alpha", alpha), 0);
+	cr_assert_eq(kvmm_control_add_pool(control, "beta", beta), 0);
+	fd = visitor(control);
+	for (u32 i = 0; i < ARRAY_SIZE(ofs); i++) {
+		const char *answer = ask(control, fd, ofs[i]);
+
+		cr_expect_eq(!strstr(answer, "# EOF\n"), i == 2 || i == 4, "%s", ofs[i]);
+		cr_expect_eq(!strstr(answer, "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 64\n"), i > 2, "%s",
+			     ofs[i]);
+		cr_expect_not_null(strstr(answer, "kvmm_free_blocks{pool=\"beta\",device=\"host\"} 32\n"), "%s", ofs[i]);
+	}
+	has(ask(control, fd, "metrics openmetrics gamma"), "there is no pool 'gamma'");
+	has(ask(control, fd, "metrics xml"), "a format is openmetrics or prometheus");
+	close(fd);
+	kvmm_control_close(control);
+	folder_remove();
+	end_pool(alpha);
+	end_pool(beta);
 }

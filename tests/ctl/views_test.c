@@ -12,6 +12,7 @@
 #include <kv/rcu.h>
 #include <kvmm/hold.h>
 #include <kvmm/registry.h>
+#include <kvmm/slab.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"
@@ -254,6 +255,81 @@ Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 	for (u32 i = 0; i < 3; i++)
 		cr_assert_eq(kvmm_hold_release(pool, hold[i]), 0);
 	cr_assert_eq(kvmm_range_unpin(pool, pinned), 0);
+}
+
+/* Nobody has them: they have no pins, nor an age. */
+Test(views, blocks_that_are_away_are_rows_without_numbers)
+{
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .pageblock_blocks = 4 };
+	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 4 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *of_ids;
+
+	attr.nr_blocks = 12;
+	of_ids = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(of_ids, &elastic), 0);
+	cr_assert_eq(kvmm_pool_shrink(of_ids, &req), 0);
+	cr_assert_eq(kvmm_control_add_pool(control, "b", of_ids), 0);
+	expect_row("map b", 1, "0\t8\tfree\t-\t-\t-\t-\t-\t-\t-\t-");
+	expect_row("map b", 2, "8\t4\taway\t-\t-\t-\t-\t-\t-\t-\t-");
+	expect_row("snapshot b", 2, "8\t4\taway\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-");
+	cr_expect_eq(nr_rows("owners b"), 0);
+	cr_assert_eq(kvmm_control_remove_pool(control, of_ids), 0);
+	end_pool(of_ids);
+}
+
+/* The only cache there is; NULL: those that there are. */
+static const struct kvmm_slab_row *slab_says;
+
+int __real_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row);
+int __wrap_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row);
+
+int __wrap_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row)
+{
+	if (!slab_says)
+		return __real_kvmm_slab_next(zone, cursor, row);
+	if (*cursor)
+		return -ENOENT;
+	*cursor = 1;
+	*row = *slab_says;
+	return 0;
+}
+
+/* Each number is another. */
+Test(views, each_number_of_a_slab_cache_has_its_column)
+{
+	static const struct kvmm_slab_row says = {
+		.name = "a page",
+		.stat = { .nr_objects = 11, .nr_slots = 12, .nr_slabs = 16, .nr_full = 17,
+			  .nr_partial = 18, .nr_empty = 19, .nr_blocks = 20, .held_bytes = 21,
+			  .live_bytes = 22, .waste_pm = 23, .allocs = 24, .frees = 25,
+			  .fail_nospc = 26 },
+		.shape = { .stride = 13, .nr_objects = 14, .nr_blocks = 15 },
+	};
+
+	slab_says = &says;
+	expect_row("slabs", 0, "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\t"
+		   "slabs\tfull\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\tallocs\t"
+		   "frees\tfail_nospc");
+	expect_row("slabs", 1, "a\\x20page\t11\t12\t13\t14\t15\t16\t17\t18\t19\t20\t21\t22\t23\t24\t25\t26");
+	cr_expect_eq(nr_rows("slabs"), 1);
+	slab_says = NULL;
+	cr_expect_eq(nr_rows("slabs"), 0);
+}
+
+/* The only thing of its owner, and an old one. */
+Test(views, a_leak_has_all_of_its_reasons)
+{
+	kvmm_mut_t mut;
+
+	alloc_owned(pool, &mut, 1, 7, 0, 0);
+	fake_env_advance(&fake, 5000 * 1000000ull);
+	cr_expect_not_null(strstr(row_of("leaks a 1000", 1), "\told\t"), "%s", row_of("leaks a 1000", 1));
+	cr_expect_not_null(strstr(row_of("leaks a 0 1000", 1), "\tlone\t"), "%s",
+			   row_of("leaks a 0 1000", 1));
+	cr_expect_not_null(strstr(row_of("leaks a 1000 2000", 1), "\told,lone\t"), "%s",
+			   row_of("leaks a 1000 2000", 1));
+	cr_expect_eq(nr_rows("leaks a 6000 6000"), 0);
 }
 
 /* What has a lease is not judged by its age. */
