@@ -41,7 +41,7 @@ static const char stat_head[] =
 	"ranges\tlargest\truns\tblock_tokens\tblock_bytes\tallocs\talloc_blocks\tfrees\t"
 	"fail_nospc\tfail_frag\tevictions\thit_blocks\tmiss_blocks\tregistered\tduplicates\t"
 	"compactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\twaiting\tsteps\tpublished_blocks\t"
-	"published_moves\tcopying_blocks\tlimbo_blocks\tstagings\n";
+	"published_moves\tcopying_blocks\tlimbo_blocks\tstagings\treserved_blocks\n";
 
 static void write_state(struct kv_text *text, const struct kvmm_pool_stat *s)
 {
@@ -74,10 +74,11 @@ static int write_stat(struct kv_control_call *call, struct kv_control_pool *entr
 	kv_text_puts(call->text, entry->name);
 	write_state(call->text, &glance->stat);
 	write_events(call->text, &glance->stat);
-	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\n", glance->alloc.nr_waiting,
+	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%u\n", glance->alloc.nr_waiting,
 		       (llu)glance->step.steps, (llu)glance->step.published_blocks,
 		       (llu)glance->step.published_moves, glance->step.copying_blocks,
-		       glance->step.limbo_blocks, (llu)glance->stat.stagings);
+		       glance->step.limbo_blocks, (llu)glance->stat.stagings,
+		       glance->growth.nr_reserved);
 	return 0;
 }
 

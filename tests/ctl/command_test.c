@@ -163,6 +163,7 @@ Test(command, each_number_of_moves_has_its_column)
 	seen->step.published_moves = 89;
 	seen->step.copying_blocks = 90;
 	seen->step.limbo_blocks = 91;
+	seen->growth.nr_reserved = 92;
 	expect_cell(ask(control, fd, "stat alpha"), "compactions", "81");
 	expect_cell(ask(control, fd, "stat alpha"), "moved_blocks", "82");
 	expect_cell(ask(control, fd, "stat alpha"), "moves", "83");
@@ -173,6 +174,7 @@ Test(command, each_number_of_moves_has_its_column)
 	expect_cell(ask(control, fd, "stat alpha"), "published_blocks", "88");
 	expect_cell(ask(control, fd, "stat alpha"), "published_moves", "89");
 	expect_cell(ask(control, fd, "stat alpha"), "copying_blocks", "90");
+	expect_cell(ask(control, fd, "stat alpha"), "reserved_blocks", "92");
 	expect_cell(ask(control, fd, "stat alpha"), "limbo_blocks", "91");
 }
 

@@ -66,6 +66,7 @@ static const struct {
 	NUMBER("active", active), NUMBER("private", private), NUMBER("staged", staged),
 	NUMBER("ranges_blocks", ranges_blocks), NUMBER("away", away), NUMBER("null", null),
 	NUMBER("ranges", ranges), NUMBER("largest", largest), NUMBER("runs", runs),
+	NUMBER("reserved_blocks", reserved),
 	NUMBER("block_bytes", block_bytes), NUMBER("block_tokens", block_tokens),
 	NUMBER("allocs", allocs), NUMBER("alloc_blocks", alloc_blocks), NUMBER("frees", frees),
 	NUMBER("fail_nospc", fail_nospc), NUMBER("fail_frag", fail_frag),

@@ -40,7 +40,7 @@ struct top_row {
 struct top_stat {
 	uint64_t now_ns;
 	uint64_t blocks, free, cached, active, private, staged, ranges_blocks, away, null;
-	uint64_t ranges, largest, runs, block_bytes, block_tokens;
+	uint64_t ranges, largest, runs, reserved, block_bytes, block_tokens;
 	uint64_t allocs, alloc_blocks, frees, fail_nospc, fail_frag, evictions, hits, misses;
 	uint64_t compactions, moved, moves, copying, limbo, waiting;
 };

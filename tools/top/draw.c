@@ -45,7 +45,7 @@ typedef unsigned long long llu;
 static void draw_blocks(struct canvas *canvas, const struct top_stat *s)
 {
 	uint64_t idle = s->free + s->cached + s->away, used = s->blocks > idle ? s->blocks - idle : 0;
-	char size[16], all[16];
+	char size[16], all[16], kept[64] = "";
 
 	canvas_print(canvas, 1, canvas_plain,
 		     "Blocks  %8llu total %8llu used %8llu cached %8llu free %6llu away, %s each, %s in all",
@@ -55,8 +55,12 @@ static void draw_blocks(struct canvas *canvas, const struct top_stat *s)
 		     "Used    %7.1f%%  ranges %llu (%llu blocks)  private %llu  staged %llu  active %llu",
 		     percent(used, s->blocks), (llu)s->ranges, (llu)s->ranges_blocks, (llu)s->private,
 		     (llu)s->staged, (llu)s->active);
-	canvas_print(canvas, 3, canvas_plain, "Free    %7.1f%%  in %llu runs, the longest %llu",
-		     percent(s->free, s->blocks), (llu)s->runs, (llu)s->largest);
+	if (s->reserved)
+		snprintf(kept, sizeof(kept), "; %llu kept behind ranges that grow",
+			 (llu)s->reserved);
+	canvas_print(canvas, 3, canvas_plain, "Free    %7.1f%%  in %llu run%s, the longest %llu%s",
+		     percent(s->free, s->blocks), (llu)s->runs, s->runs == 1 ? "" : "s",
+		     (llu)s->largest, kept);
 }
 
 static void draw_rates(struct canvas *canvas, const struct top_data *data)
