@@ -148,6 +148,15 @@ def check_decode(folder):
     check(run("tools/kvmm-events", "decode", stdin=b"\xc1").returncode == 2, "no batch")
 
 
+def check_record_without_an_engine(folder):
+    """What is in the file already is worth more than nothing."""
+    path = f"{folder}/yesterday"
+    with open(path, "w") as file:
+        file.write("precious\n")
+    done = run("tools/kvmm-events", "record", "--socket", f"{folder}/none.sock", path)
+    check(done.returncode == 1 and open(path).read() == "precious\n", f"a file was lost: {done}")
+
+
 def check_usage(folder):
     empty = f"{folder}/empty"
     with open(empty, "w") as file:
@@ -176,6 +185,7 @@ def main():
         check_live(folder, trace)
         check_published(folder, trace)
         check_decode(folder)
+        check_record_without_an_engine(folder)
         check_usage(folder)
     print(f"{good} passed, {bad} failed")
     return bad != 0

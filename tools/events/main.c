@@ -2,8 +2,10 @@
 /* kvmm-events: what a pool tells, as it happens, from a file, or to a file. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <kvmm/types.h>
@@ -125,6 +127,21 @@ static bool is_over(const struct options *opt, const struct printer *printer,
 	       (opt->client.count && until->nr_events >= opt->client.count);
 }
 
+/* There is something to record: what the file had goes now and not before. */
+static int begin_record(const struct options *opt, const struct printer *printer)
+{
+	struct stat file;
+
+	if (opt->mode != RECORD)
+		return EXIT_GOOD;
+	if (fstat(fileno(printer->out), &file) ||
+	    (S_ISREG(file.st_mode) && ftruncate(fileno(printer->out), 0)))
+		return complain(EXIT_WRONG, "%s: %s", opt->file, strerror(errno));
+	if (!opt->zmq)
+		fputs(KVMM_EVENT_COLUMNS "\n", printer->out);
+	return EXIT_GOOD;
+}
+
 /* ---- from a control socket ---- */
 
 static void show(const struct printer *printer, const struct source *source,
@@ -167,6 +184,8 @@ static int from_socket(const struct options *opt, const struct printer *printer)
 	if (source_open_socket(&source, opt->client.socket, opt->client.pool, opt->what))
 		code = complain(EXIT_WRONG, "%s", source.why);
 	else
+		code = begin_record(opt, printer);
+	if (!code)
 		code = follow(opt, printer, &source);
 	source_close(&source);
 	return code;
@@ -250,6 +269,8 @@ static int from_publisher(const struct options *opt, const struct printer *print
 
 	if (subscribe(&sub, opt->zmq, opt->topic))
 		code = complain(EXIT_WRONG, "%s: %s", opt->zmq, sub.why);
+	else
+		code = begin_record(opt, printer);
 	while (!code && !is_over(opt, printer, &until)) {
 		got = subscriber_next(&sub);
 		if (got < 0)
@@ -337,16 +358,17 @@ static int run(const struct options *opt, struct printer *printer)
 
 static int open_output(const struct options *opt, struct printer *printer)
 {
+	int fd;
+
 	if (opt->mode != RECORD) {
 		printer->colours = !opt->client.json && isatty(STDOUT_FILENO) && colours_wanted();
 		return EXIT_GOOD;
 	}
-	printer->out = fopen(opt->file, "w");
+	fd = open(opt->file, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	printer->out = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!printer->out)
 		return complain(EXIT_INPUT, "%s: %s", opt->file, strerror(errno));
 	printer->table = true;
-	if (!opt->zmq)
-		fputs(KVMM_EVENT_COLUMNS "\n", printer->out);
 	return EXIT_GOOD;
 }
 
