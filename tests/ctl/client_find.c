@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How the tools find a socket, as the tests have it. */
+#include "tools/client/find.c"

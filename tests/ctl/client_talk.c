@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The tools' half of the protocol, as the tests have it. */
+#include "tools/client/client.c"
