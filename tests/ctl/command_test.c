@@ -148,6 +148,21 @@ Test(command, each_number_has_its_column)
 	cr_assert_eq(kvmm_tier_detach(alpha), 0);
 }
 
+/* Tools go by these names. */
+Test(command, columns_have_names)
+{
+	has(ask(control, fd, "stat"), "\n#pool:s\tblocks\tfree\tinactive\tavailable\tnull\tranges_blocks\t"
+	    "private\tstaged\tactive\tranges\tlargest\truns\tblock_tokens\tblock_bytes\tallocs\t"
+	    "alloc_blocks\tfrees\tfail_nospc\tfail_frag\tevictions\thit_blocks\tmiss_blocks\tregistered\t"
+	    "duplicates\tcompactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\twaiting\tsteps\t"
+	    "published_blocks\tpublished_moves\tcopying_blocks\tlimbo_blocks\tstagings\treserved_blocks\n");
+	has(ask(control, fd, "devices"), "\n#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\t"
+	    "bytes\tgiven_bytes\tballoon_bytes\tmetadata_bytes\tstreams\n");
+	has(ask(control, fd, "pressure"), "\n#pool:s\tkind:s\tavg10\tavg60\tavg300\ttotal_us\n");
+	has(ask(control, fd, "leaks alpha"), "\n#owner\tkind:s\tindex\tgen\tblocks\tbytes\tage_ms\t"
+	    "deadline_ns\twhy:s\trefs\tpins\ttext:s\n");
+}
+
 Test(command, each_number_of_moves_has_its_column)
 {
 	struct kv_pool_glance *seen = seen_of("alpha");
@@ -164,6 +179,7 @@ Test(command, each_number_of_moves_has_its_column)
 	seen->step.copying_blocks = 90;
 	seen->step.limbo_blocks = 91;
 	seen->growth.nr_reserved = 92;
+	seen->growth.nr_reserved = 92;
 	expect_cell(ask(control, fd, "stat alpha"), "compactions", "81");
 	expect_cell(ask(control, fd, "stat alpha"), "moved_blocks", "82");
 	expect_cell(ask(control, fd, "stat alpha"), "moves", "83");
@@ -176,6 +192,7 @@ Test(command, each_number_of_moves_has_its_column)
 	expect_cell(ask(control, fd, "stat alpha"), "copying_blocks", "90");
 	expect_cell(ask(control, fd, "stat alpha"), "reserved_blocks", "92");
 	expect_cell(ask(control, fd, "stat alpha"), "limbo_blocks", "91");
+	expect_cell(ask(control, fd, "stat alpha"), "reserved_blocks", "92");
 }
 
 /* Of a disk below the tier; NULL: as it is. */

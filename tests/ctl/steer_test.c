@@ -276,6 +276,41 @@ Test(steer, who_does_not_answer_is_not_waited_for_for_ever)
 	end_silence(silent, path);
 }
 
+/* NULL: how it is. */
+static const struct kvmm_migrate_status *status_says;
+
+int __real_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
+int __wrap_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status);
+
+int __wrap_kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
+{
+	if (!status_says)
+		return __real_kvmm_migrate_status(job, status);
+	*status = *status_says;
+	return 0;
+}
+
+/* Each number is another. */
+Test(steer, each_number_of_a_migration_has_its_column)
+{
+	static const struct kvmm_migrate_status says = {
+		.phase = KVMM_MIGRATE_DONE, .error = -31, .path = KVMM_MIGRATE_PATH_PEER, .nr_blocks = 32,
+		.nr_present = 33, .nr_copied = 34, .nr_verified = 35, .bytes = 36, .nr_src_runs = 37,
+		.nr_dst_runs = 38, .nr_descriptors = 39, .attempts = 40, .in_doubt = 41,
+		.phase_ns = { 1000, 200, 30 },
+	};
+	const char *answer;
+
+	take_seq(alpha, 3, 0, 7);
+	status_says = &says;
+	answer = ask(control, fd, "migrate-start alpha beta 7");
+	has(answer, "\n#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\t"
+	    "bytes\tsrc_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\n");
+	has(answer, "\n1\t7\tbeta\t0\tdone\t-31\tpeer\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t1230\n");
+	control_settle(control);
+	status_says = NULL;
+}
+
 static u32 migrate_flags;
 
 int __real_kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);

@@ -257,6 +257,37 @@ Test(views, the_oldest_and_the_first_to_end_stand_for_all_that_one_has)
 	cr_assert_eq(kvmm_range_unpin(pool, pinned), 0);
 }
 
+/* Tools go by these names. */
+Test(views, columns_have_names)
+{
+	expect_row("owners a", 0, "#owner\tblocks\truns\trange_blocks\tpinned\tholds\theld\tage_ns\tdeadline_ns");
+	expect_row("sequences a", 0, "#seq\tblocks\truns\tpinned\ttenant\tage_ns\towner");
+	expect_row("holds a", 0, "#owner\treason\tblocks\tpinned\tage_ns\tdeadline_ns\ttext:s");
+	expect_row("prefixes a", 0, "#position\tkey:s\tparent:s\ttiers\tchildren\ttenant\tgroup\tlayout");
+	expect_row("snapshot a", 0, "#first\tcount\tstate\tflags:s\towner\tclass\tpins\trefs\tage_ns\tseq\t"
+		   "tenant\tgroup\tlayout\tposition\tprio\tdeadline_ns\tkey:s\tparent:s\tindex\tgen\ttiers");
+}
+
+/* The last block of two, which has no children. */
+Test(views, a_name_is_told_with_its_domain)
+{
+	kvmm_key_t keys[2] = { key_of(1), key_of(2) };
+	struct kvmm_prefix prefix = { keys, 2, 0, NULL, { .tenant = 5, .group = 6, .layout = 7 } };
+	kvmm_ref_t refs[2];
+	kvmm_mut_t muts[2];
+	char want[256];
+
+	cr_assert_eq(kvmm_alloc_for(pool, 2, 5, muts), 0);
+	cr_assert_eq(kvmm_prefix_register(pool, &prefix, muts, refs), 0);
+	expect_row("prefixes a", 1, "0\t" KEY1 "\t-\t1\t1\t5\t6\t7");
+	expect_row("prefixes a", 2, "1\t" KEY2 "\t" KEY1 "\t1\t0\t5\t6\t7");
+	snprintf(want, sizeof(want), "1\t1\tactive\t-\t-\t-\t0\t1\t0\t-\t5\t6\t7\t1\t-\t-\t" KEY2 "\t" KEY1
+		 "\t%u\t%u\t1", refs[1].index, refs[1].gen);
+	expect_row("snapshot a", 2, want);
+	for (u32 i = 2; i-- > 0;)
+		cr_assert_eq(kvmm_put(pool, refs[i]), 0);
+}
+
 /* Nobody has them: they have no pins, nor an age. */
 Test(views, blocks_that_are_away_are_rows_without_numbers)
 {
