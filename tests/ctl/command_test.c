@@ -195,6 +195,59 @@ Test(command, each_number_of_moves_has_its_column)
 	expect_cell(ask(control, fd, "stat alpha"), "reserved_blocks", "92");
 }
 
+Test(command, each_number_of_a_pool_has_its_column)
+{
+	struct kv_pool_glance *seen = seen_of("alpha");
+	struct kvmm_pool_stat *stat = &seen->stat;
+
+	stat->nr_blocks = 51;
+	stat->nr_free = 52;
+	stat->nr_inactive = 53;
+	stat->nr_available = 54;
+	stat->nr_state[KVMM_BLOCK_NULL] = 55;
+	has(ask(control, fd, "stat alpha"), "\nalpha\t51\t52\t53\t54\t55\t");
+	stat->block_tokens = 61;
+	stat->block_bytes = 62;
+	stat->allocs = 63;
+	stat->alloc_blocks = 64;
+	stat->frees = 65;
+	stat->fail_nospc = 66;
+	has(ask(control, fd, "stat alpha"), "\t61\t62\t63\t64\t65\t66\t");
+	stat->miss_blocks = 71;
+	stat->registered = 72;
+	stat->duplicates = 73;
+	stat->compactions = 74;
+	stat->metadata_bytes = 75;
+	stat->nr_away = 76;
+	has(ask(control, fd, "stat alpha"), "\t71\t72\t73\t74\t0\t0\t75\t76\t");
+}
+
+/* A histogram each, with a count of its own in the first bucket. */
+Test(command, each_latency_has_its_name)
+{
+	static const char *const names[] = { "queue", "room", "offload", "load", "disk",
+					     "lifetime", "idle", "reuse", "hit_age" };
+	struct kv_pool_glance *seen = seen_of("alpha");
+	struct kvmm_latency_stat *took[] = { &seen->pressure.queue, &seen->pressure.room,
+					     &seen->below.offload_took, &seen->below.load_took,
+					     &seen->below.disk_took };
+	const char *answer;
+	char want[64];
+
+	for (u32 i = 0; i < 9; i++) {
+		u64 *bucket = i < 5 ? took[i]->bucket : seen->residency[i - 5].bucket;
+
+		bucket[0] = 11 + i;
+		*(i < 5 ? &took[i]->sum_ns : &seen->residency[i - 5].sum_ns) = 21 + i;
+	}
+	answer = ask(control, fd, "latencies alpha");
+	for (u32 i = 0; i < 9; i++) {
+		snprintf(want, sizeof(want), "\nalpha\t%s\t%s\t%u\t%u\n", names[i], i < 5 ? "1000" : "1000000",
+			 11 + i, 21 + i);
+		has(answer, want);
+	}
+}
+
 /* Of a disk below the tier; NULL: as it is. */
 static const struct kvmm_disk_stat *disk_says;
 

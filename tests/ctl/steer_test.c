@@ -88,6 +88,67 @@ Test(steer, a_plan_moves_nothing_and_a_run_does)
 	has(ask(control, fd, "compact-plan alpha want=16 drop"), "\nrun\t16\t0\t0\t0\t0\t16\t");
 }
 
+/* NULL: what there is to do. What was asked for is in @goal_asked then. */
+static const struct kvmm_compact_plan *plan_says;
+static struct kvmm_compact_goal goal_asked;
+
+int __real_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			     struct kvmm_compact_plan *plan);
+int __wrap_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			     struct kvmm_compact_plan *plan);
+
+int __wrap_kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
+			     struct kvmm_compact_plan *plan)
+{
+	if (!plan_says)
+		return __real_kvmm_compact_plan(pool, goal, plan);
+	goal_asked = *goal;
+	*plan = *plan_says;
+	return 0;
+}
+
+/* Each number is another. */
+static const struct kvmm_compact_plan plan_of_numbers = {
+	.size = sizeof(plan_of_numbers), .is_partial = 31, .nr_moves = 32, .moved_blocks = 33,
+	.moved_bytes = 34, .nr_drops = 35, .nr_empty = 36, .saved_extents = 37, .run = { 38, 39 },
+	.copy_ns = 40, .plan_ns = 41, .before = { .largest = 42, .unusable_ppm = 44, .extents = 46 },
+	.after = { .largest = 43, .unusable_ppm = 45, .extents = 47 },
+};
+
+Test(steer, each_number_of_a_plan_has_its_column)
+{
+	plan_says = &plan_of_numbers;
+	has(ask(control, fd, "compact-plan alpha want=30"),
+	    "\n#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\trun_start\trun_blocks\t"
+	    "copy_ns\tplan_ns\tlargest_before\tlargest_after\tunusable_ppm_before\tunusable_ppm_after\t"
+	    "extents_before\textents_after\n"
+	    "run\t30\t31\t32\t33\t34\t35\t36\t37\t38\t39\t40\t41\t42\t43\t44\t45\t46\t47\n");
+	plan_says = NULL;
+}
+
+Test(steer, each_word_is_a_part_of_the_goal)
+{
+	const struct kvmm_compact_goal *goal = &goal_asked;
+
+	plan_says = &plan_of_numbers;
+	has(ask(control, fd, "compact-plan alpha"), "ok ");
+	cr_expect(goal->goal == KVMM_GOAL_RUN && goal->mode == KVMM_MOVE_BESIDE && !goal->flags);
+	cr_expect(!goal->want && goal->pageblock_blocks == 64 && !goal->max_blocks && !goal->max_us &&
+		  !goal->max_bytes && !goal->seq);
+	has(ask(control, fd, "compact-plan alpha goal=gather want=11 pageblock=12 max_blocks=13 max_us=14 "
+		"max_bytes=8589934593 seq=8589934594 between"), "ok ");
+	cr_expect(goal->goal == KVMM_GOAL_GATHER && goal->mode == KVMM_MOVE_BETWEEN && !goal->flags);
+	cr_expect(goal->want == 11 && goal->pageblock_blocks == 12 && goal->max_blocks == 13 &&
+		  goal->max_us == 14 && goal->max_bytes == 8589934593ull && goal->seq == 8589934594ull);
+	has(ask(control, fd, "compact-plan alpha drop"), "ok ");
+	cr_expect_eq(goal->flags, KVMM_GOAL_DROP);
+	has(ask(control, fd, "compact-plan alpha calm"), "ok ");
+	cr_expect_eq(goal->flags, KVMM_GOAL_CALM);
+	has(ask(control, fd, "compact-plan alpha drop best"), "ok ");
+	cr_expect_eq(goal->flags, KVMM_GOAL_DROP | KVMM_GOAL_BEST);
+	plan_says = NULL;
+}
+
 Test(steer, the_best_that_is_in_reach_is_taken_if_that_will_do)
 {
 	paint_beta("aa..bbb..ccc..dd..");
