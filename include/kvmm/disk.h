@@ -449,8 +449,8 @@ KVMM_API int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cur
  * @read_only: too many writes failed: nothing is written any more
  * @has_ring: io_uring is in use
  * @is_direct: O_DIRECT is in use
- * @hit_age: of each record that was read: for how long its segment had been written to; since the
- *	opening of the store if that was earlier
+ * @hit_age: of each record that was read: how long ago its segment was begun, or the store was opened if
+ *	the segment is older than that
  * @evict_age: the same of each record that was lost when its segment was used again
  */
 struct kvmm_disk_stat {

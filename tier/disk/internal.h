@@ -142,7 +142,7 @@ enum disk_seg_state {
 /* All under the store's lock. */
 struct disk_seg {
 	u64			seq;
-	u64			since_ns;	/* it is written to since; or the store is open */
+	u64			since_ns;	/* when this use of it began; or the store was opened */
 	u32			state;		/* enum disk_seg_state */
 	u32			used_pages;	/* the head included; while open */
 	u32			nr_entries;	/* in the index */
