@@ -51,7 +51,7 @@ prog-folders	:= tools samples tests swcuda testing
 # from configs/defconfig.
 
 defconfigs	:= $(notdir $(wildcard $(srctree)/configs/*defconfig))
-no-config-goals	:= help clean distclean deps demo check menuconfig $(defconfigs)
+no-config-goals	:= help clean distclean deps demo check check-long menuconfig $(defconfigs)
 configured	:= $(if $(filter-out $(no-config-goals),$(or $(MAKECMDGOALS),all)),y)
 
 ifdef configured
@@ -110,8 +110,9 @@ ifdef COVERAGE
 SANFLAGS := --coverage -O0
 endif
 
-KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds liburcu-bp 2>/dev/null), \
-	   -lurcu-cds -lurcu-bp) \
+lto	:= $(findstring -flto,$(CFLAGS))
+
+KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds 2>/dev/null), -lurcu-cds) \
 	   -lpthread -ldl -lm
 
 # Probes need a header; what is built without it has none.
@@ -158,9 +159,12 @@ quiet_cmd_symlink = LN      $@
 libkvmm.so: $(SONAME)
 	$(call cmd,symlink)
 
-# One object, in which everything that is not exported has become local.
+# One object, in which everything that is not exported has become local. With link-time optimisation
+# it is optimised here: it holds machine code, which any compiler's programs can be linked with.
+ld-r	:= $(if $(lto),$(CC) $(CFLAGS) -r -nostdlib \
+	   $(if $(findstring clang,$(shell $(CC) --version)),,-flinker-output=nolto-rel),$(LD) -r)
 quiet_cmd_ld_r = LD      $@
-      cmd_ld_r = $(LD) -r -o $@ $(filter %.o,$^) && $(OBJCOPY) --localize-hidden $@
+      cmd_ld_r = $(ld-r) -o $@ $(filter %.o,$^) && $(OBJCOPY) --localize-hidden $@
 
 libkvmm.o: $(lib-objs) FORCE
 	$(call if_changed,ld_r)

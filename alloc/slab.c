@@ -71,6 +71,8 @@ int kvmm_slab_cache_create(struct kvmm_zone *zone, const struct kvmm_slab_attr *
 	struct kvmm_slab_cache *cache;
 	int err;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone || !attr || !result || attr->size != sizeof(*attr) || !name_is_good(attr->name))
 		return -EINVAL;
 	err = slab_shape(zone, attr, &shape);
@@ -99,7 +101,7 @@ out_free_cache:
 
 void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache)
 {
-	if (!cache)
+	if (!cache || kv_inherited(cache))
 		return;
 	slab_list_del(cache);
 	for (u32 i = 0; i < cache->nr_records; i++) {
@@ -116,6 +118,8 @@ void kvmm_slab_cache_destroy(struct kvmm_slab_cache *cache)
 /* On error the lock is not held. */
 static inline int cache_enter(struct kvmm_slab_cache *cache)
 {
+	if (kv_inherited(cache))
+		return -ECHILD;
 	kv_lock(&cache->lock);
 	if (likely(!cache->broken))
 		return 0;

@@ -21,6 +21,7 @@
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/lock.h>
+#include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/slab.h>
 #include <kvmm/zone.h>

@@ -156,6 +156,8 @@ int kvmm_slab_cache_check(struct kvmm_slab_cache *cache)
 	struct recount now = { .taken = NULL };
 	int err = 0;
 
+	if (kv_inherited(cache))
+		return -ECHILD;
 	if (!cache)
 		return -EINVAL;
 	now.taken = kv_alloc_array(KV_WORDS(cache->zone->nr_blocks), sizeof(u64));

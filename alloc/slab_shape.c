@@ -101,6 +101,8 @@ int slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 int kvmm_slab_shape(struct kvmm_zone *zone, const struct kvmm_slab_attr *attr,
 		    struct kvmm_slab_shape *shape)
 {
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!attr || !shape || attr->size != sizeof(*attr))
 		return -EINVAL;
 	return slab_shape(zone, attr, shape);

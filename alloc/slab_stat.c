@@ -7,11 +7,20 @@
 #include <string.h>
 
 #include <kv/buf.h>
+#include <kv/fork.h>
 
 #include "slab.h"
 
 static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG };
-static struct kvmm_slab_cache *list;	/* list_lock; the latest cache comes first */
+static struct kvmm_slab_cache *list;	/* list_lock; of this process, the latest cache comes first */
+static u32 list_epoch;			/* list_lock */
+
+static void list_enter(void)
+{
+	kv_lock(&list_lock);
+	if (kv_fork_passed(&list_epoch))
+		list = NULL;
+}
 
 static bool is_wanted(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone)
 {
@@ -32,7 +41,7 @@ int slab_list_add(struct kvmm_slab_cache *cache)
 {
 	int err = 0;
 
-	kv_lock(&list_lock);
+	list_enter();
 	for (struct kvmm_slab_cache *other = list; other && !err; other = other->next)
 		err = compare_caches(cache, other);
 	if (!err) {
@@ -47,7 +56,7 @@ void slab_list_del(struct kvmm_slab_cache *cache)
 {
 	struct kvmm_slab_cache **link = &list;
 
-	kv_lock(&list_lock);
+	list_enter();
 	while (*link && *link != cache)
 		link = &(*link)->next;
 	if (!KV_BUG_ON(!*link))
@@ -59,7 +68,7 @@ u32 slab_reclaim(const struct kvmm_zone *zone)
 {
 	u32 nr = 0;
 
-	kv_lock(&list_lock);
+	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next)
 		if (cache->zone == zone)
 			nr += max(kvmm_slab_shrink(cache), 0);
@@ -115,6 +124,8 @@ static void read_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat
 
 int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat)
 {
+	if (kv_inherited(cache))
+		return -ECHILD;
 	if (!cache || !stat)
 		return -EINVAL;
 	read_stat(cache, stat);
@@ -123,6 +134,8 @@ int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *s
 
 int kvmm_slab_cache_shape(struct kvmm_slab_cache *cache, struct kvmm_slab_shape *shape)
 {
+	if (kv_inherited(cache))
+		return -ECHILD;
 	if (!cache || !shape)
 		return -EINVAL;
 	*shape = cache->shape;
@@ -155,10 +168,12 @@ int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
 {
 	struct kvmm_slab_stat stat;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!sum)
 		return -EINVAL;
 	*sum = (struct kvmm_slab_stat){ 0 };
-	kv_lock(&list_lock);
+	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
 		if (!is_wanted(cache, zone))
 			continue;
@@ -175,9 +190,11 @@ int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_s
 	struct kvmm_slab_cache *cache;
 	u32 i = 0;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!cursor || !row)
 		return -EINVAL;
-	kv_lock(&list_lock);
+	list_enter();
 	for (cache = list; cache; cache = cache->next)
 		if (is_wanted(cache, zone) && i++ == *cursor)
 			break;
@@ -229,13 +246,15 @@ int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 	struct kv_buf text = { buf, bytes, 0 };
 	char name[SHOWN_NAME];
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (bytes && !buf)
 		return -EINVAL;
 	kv_buf_printf(&text, "slabinfo - version: 2.1\n");
 	kv_buf_printf(&text, "# name            <active_objs> <num_objs> <objsize> <objperslab> "
 		   "<pagesperslab> : tunables <limit> <batchcount> <sharedfactor> "
 		   ": slabdata <active_slabs> <num_slabs> <sharedavail>\n");
-	kv_lock(&list_lock);
+	list_enter();
 	for (struct kvmm_slab_cache *cache = list; cache; cache = cache->next) {
 		if (!is_wanted(cache, zone))
 			continue;

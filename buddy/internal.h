@@ -4,6 +4,7 @@
 #define BUDDY_INTERNAL_H
 
 #include <kv/bits.h>
+#include <kv/mem.h>
 #include <kv/types.h>
 #include <kv/zone.h>
 

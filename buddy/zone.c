@@ -107,7 +107,7 @@ int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **resul
 
 void kvmm_zone_destroy(struct kvmm_zone *zone)
 {
-	if (!zone)
+	if (!zone || kv_inherited(zone))
 		return;
 	kv_free(zone->block_class);
 	kv_free(zone->engine);
@@ -238,6 +238,8 @@ int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
 {
 	u32 (*take_best)(void *engine, u32 nr);
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (unlikely(!zone_can_hold(zone, nr) || !start))
 		return -EINVAL;
 	take_best = zone->ops->take_best;
@@ -267,6 +269,8 @@ int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *aske
 {
 	struct kvmm_zone_req req;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!asked || !start || !zone_can_hold(zone, asked->nr))
 		return -EINVAL;
 	req = *asked;
@@ -285,6 +289,8 @@ int kvmm_zone_alloc_order(struct kvmm_zone *zone, unsigned int order, u32 *start
 {
 	struct kvmm_zone_req req = { 0 };
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (order >= 32 || !zone_can_hold(zone, BIT(order)) || !start)
 		return -EINVAL;
 	req.nr = req.align = BIT(order);
@@ -310,6 +316,8 @@ int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
 {
 	int err;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!range_is_in_zone(zone, start, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -383,6 +391,8 @@ int kvmm_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 	u32 nr_free;
 	int nr_ext = -ENOSPC;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone_can_hold(zone, nr) || !max_runs || max_runs > KVMM_MAX_RUNS || !ext)
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -420,6 +430,8 @@ int kvmm_zone_alloc_many(struct kvmm_zone *zone, u32 nr, u32 *ids)
 {
 	u32 nr_free;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone_can_hold(zone, nr) || !ids)
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -438,6 +450,8 @@ int kvmm_zone_free(struct kvmm_zone *zone, u32 start, u32 nr)
 {
 	int err;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (unlikely(!range_is_in_zone(zone, start, nr)))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -477,6 +491,8 @@ int kvmm_zone_free_many(struct kvmm_zone *zone, const u32 *ids, u32 nr)
 {
 	int err;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone_can_hold(zone, nr) || !ids)
 		return -EINVAL;
 	for (u32 i = 0; i < nr; i++)

@@ -17,6 +17,8 @@
 
 int kvmm_zone_stat(struct kvmm_zone *zone, struct kvmm_zone_stat *stat)
 {
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone || !stat)
 		return -EINVAL;
 	stat->nr_blocks = zone->nr_blocks;
@@ -34,6 +36,8 @@ int kvmm_zone_unusable(struct kvmm_zone *zone, u32 nr)
 	u64 nr_free, usable;
 	u32 pieces;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone_can_hold(zone, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -62,6 +66,8 @@ int kvmm_zone_fragmentation(struct kvmm_zone *zone, u32 nr)
 {
 	u32 nr_free, pieces, suitable;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone_can_hold(zone, nr))
 		return -EINVAL;
 	kv_lock(&zone->lock);
@@ -76,6 +82,8 @@ int kvmm_zone_next_free(struct kvmm_zone *zone, u32 from, struct kvmm_extent *ru
 {
 	struct kvmm_extent found;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone || !run || from > zone->nr_blocks)
 		return -EINVAL;
 	if (from == zone->nr_blocks)
@@ -168,6 +176,8 @@ void kv_zone_count_orders(struct kvmm_zone *zone, u64 *counts)
 
 int kvmm_zone_buddyinfo(struct kvmm_zone *zone, u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS])
 {
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone || !counts)
 		return -EINVAL;
 	kv_zone_count_orders(zone, counts);
@@ -226,6 +236,8 @@ int kvmm_zone_check(struct kvmm_zone *zone)
 {
 	int err;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone)
 		return -EINVAL;
 	kv_lock(&zone->lock);

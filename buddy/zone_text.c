@@ -130,6 +130,8 @@ int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t b
 {
 	struct snapshot snap;
 
+	if (kv_inherited(zone))
+		return -ECHILD;
 	if (!zone || !what || (bytes && !buf))
 		return -EINVAL;
 	if (is_file(what))

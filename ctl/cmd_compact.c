@@ -231,7 +231,7 @@ static void begin(struct kv_control_call *call, struct run *run, const struct ru
 
 static void write_run(struct kv_text *text, const struct run *run)
 {
-	u64 end = run->state == RUN_MOVES ? kv_clock_ns() : run->ended_ns;
+	u64 end = max(run->state == RUN_MOVES ? kv_clock_ns() : run->ended_ns, run->began_ns);
 	const struct kvmm_compact_plan *plan = &run->plan;
 
 	kv_text_puts(text, "#state:s\tgoal:s\twant\tpartial\tmoves\tleft\tblocks\tbytes\tdrops\tns\tplan_ns\t"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <kvmm/alloc.h>
+#include <kvmm/map.h>
 #include <kvmm/owner.h>
 
 #include <kv/tier.h>
@@ -16,28 +17,30 @@ typedef unsigned long long llu;
 
 /* ---- devices and tiers ---- */
 
+/* A closed pool, too: it has the numbers that are fixed. */
 static int write_device(struct kv_control_call *call, struct kv_control_pool *entry)
 {
 	const struct kv_pool_glance *glance = &entry->glance;
 	const struct kvmm_pool_stat *stat = &glance->stat;
 	int err = kv_control_glance(entry);
 
-	if (err)
+	if (err && err != -EUCLEAN)
 		return err;
 	kv_text_printf(call->text, "%s\t", entry->name);
 	kv_text_word(call->text, glance->device);
-	kv_text_printf(call->text, "\t%u\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\n",
+	kv_text_printf(call->text, "\t%u\t%s\t%s\t%llu\t%llu\t%llu\t%llu\t%llu\t%u\t%u\t%u\t%u\n",
 		       glance->device_number, glance->engine, glance->policy ? glance->policy : "-",
 		       (llu)stat->block_bytes, (llu)(stat->block_bytes * stat->nr_blocks),
 		       (llu)glance->elastic.given_bytes, (llu)glance->elastic.target_bytes,
-		       (llu)stat->metadata_bytes, glance->step.nr_streams);
+		       (llu)stat->metadata_bytes, glance->step.nr_streams,
+		       kvmm_pool_blocks(entry->pool), stat->block_tokens, err == -EUCLEAN);
 	return 0;
 }
 
 static int cmd_devices(struct kv_control_call *call)
 {
 	kv_text_puts(call->text, "#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\tbytes\t"
-		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\n");
+		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\tblocks\tblock_tokens\tclosed\n");
 	return kv_call_each(call, write_device);
 }
 
@@ -240,7 +243,7 @@ static int cmd_leaks(struct kv_control_call *call)
 }
 
 static const struct kv_command commands[] = {
-	{ "devices", "[POOL]", "where pools lie", 0, 0, 1, cmd_devices },
+	{ "devices", "[POOL]", "where pools lie, and which of them are closed since they contradict themselves", 0, 0, 1, cmd_devices },
 	{ "tiers", "[POOL]", "what is below pools: a row for host memory, and one for a disk below that",
 	  0, 0, 1, cmd_tiers },
 	{ "pressure", "[POOL]", "time lost waiting for blocks: percent of the last 10, 60 and 300 s",

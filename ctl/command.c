@@ -83,13 +83,14 @@ int kv_call_each(struct kv_control_call *call,
 
 	if (call->nr_args) {
 		entry = kv_control_find(call->control, call->arg[0]);
+		call->entry = entry;
 		return entry ? fn(call, entry) :
 			       kv_call_error(call, -ENOENT, "there is no pool '%.64s'",
 					     call->arg[0]);
 	}
-	for (; entry && !err; entry = entry->next)
+	for (; entry && (!err || err == -EUCLEAN); entry = entry->next)
 		err = fn(call, entry);
-	return err;
+	return err == -EUCLEAN ? 0 : err;
 }
 
 /* ---- from a line to a call ---- */
@@ -159,6 +160,14 @@ static int check_call(struct kv_control_call *call, u32 set)
 	return err;
 }
 
+/* A command that steers looks anew, and its effect is shown at once. */
+static void look_anew(struct kv_control_call *call)
+{
+	control_forget_views(call->control);
+	if (call->entry)
+		call->entry->has_glance = false;
+}
+
 static int carry_out(struct kv_control_call *call, const char *name)
 {
 	u32 set;
@@ -168,12 +177,12 @@ static int carry_out(struct kv_control_call *call, const char *name)
 	if (!call->command)
 		return kv_call_error(call, -ENOENT, "there is no command '%.64s'; try help", name);
 	err = check_call(call, set);
-	if (!err && call->entry && call->command->flags & KV_COMMAND_STEERS)
-		call->entry->glanced_ns = 0;
+	if (!err && call->command->flags & KV_COMMAND_STEERS)
+		look_anew(call);
 	if (!err)
 		err = call->command->fn(call);
-	if (call->entry && call->command->flags & KV_COMMAND_STEERS)
-		call->entry->glanced_ns = 0;
+	if (call->command->flags & KV_COMMAND_STEERS)
+		look_anew(call);
 	return err;
 }
 
@@ -193,6 +202,8 @@ int kv_command_run(struct kvmm_control *control, char *line, struct kv_text *tex
 	if (!err && text->err)
 		err = kv_call_error(&call, text->err, text->err == -EFBIG ?
 				    "the answer is too long for this socket" : "no memory");
+	if (err == -EUCLEAN && call.entry && !call.has_said)
+		kv_call_error(&call, err, "the pool '%s' contradicts itself and is closed", call.entry->name);
 	if (err && !call.has_said)
 		kv_call_error(&call, err, "%s", kvmm_strerror(err));
 	return err;

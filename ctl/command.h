@@ -35,7 +35,8 @@ struct kv_control_pool {
 	struct kvmm_pool	*pool;		/* borrowed; fixed */
 	char			name[KVMM_CONTROL_NAME];	/* fixed */
 	struct kv_pool_glance	glance;		/* control->lock; see kv_control_glance() */
-	u64			glanced_ns;	/* control->lock; 0: never, or it is out of date */
+	u64			glanced_ns;	/* control->lock; ->has_glance */
+	bool			has_glance;	/* control->lock; it is not out of date but for its age */
 	/* What each set of commands keeps for the pool; control->lock. NULL at first; see pool_exit. */
 	void			*state[KV_CONTROL_SETS];
 };
@@ -44,7 +45,7 @@ struct kv_control_pool {
  * struct kv_control_call - a command that is being carried out
  * @control: where; its lock is held
  * @command: which
- * @entry, @pool: with KV_COMMAND_POOL
+ * @entry, @pool: with KV_COMMAND_POOL; @entry also of kv_call_each() with a name
  * @state: of @entry, that of the command's set
  * @nr_args, @arg: words behind the command, and behind the pool
  * @text: the answer
@@ -131,7 +132,7 @@ int kv_control_glance(struct kv_control_pool *entry);
 
 /*
  * For commands that show one pool, which the only argument names, or all of them if there is none: @fn for
- * each, until one fails.
+ * each, until one fails. One that is closed is left out of all, and an error by name.
  */
 int kv_call_each(struct kv_control_call *call,
 		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry));

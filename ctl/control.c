@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/err.h>
 #include <kv/mem.h>
@@ -26,7 +27,6 @@
 #define COST_SHARE	8u		/* a client has the thread for at most so much of the time: 1/8 */
 #define COST_MAX_NS	50000000ull	/* more is not the answer's doing: the thread did not run */
 #define SHUT_NS		100000000ull	/* nobody is let in, where none could be */
-#define GLANCE_NS	1000000ull	/* lines that allocators write are read no more often */
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
 #define MIN_ANSWER	4096u
@@ -146,6 +146,7 @@ static void let_all_in(struct kvmm_control *control, u64 now)
 		} else {
 			if (fd != -EAGAIN) {
 				control->is_shut = true;
+				count(&control->stat.shut, 1);
 				control->shut_ns = now;
 				watch_door(control, false);
 			}
@@ -176,7 +177,7 @@ static u64 until_due(const struct kv_peer *peer, u64 now)
 /* By number, and by the time that the answer took: who asks for long ones gets fewer. */
 static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
-	u64 took = min(kv_clock_ns() - now, COST_MAX_NS);
+	u64 took = min(kv_ns_since(now), COST_MAX_NS);
 	u64 price = SECOND_NS / control->attr.max_rate;
 
 	peer->due_ns = max(peer->due_ns, now) + max(price, took * COST_SHARE);
@@ -219,8 +220,8 @@ static void refuse_line(struct kvmm_control *control, struct kv_peer *peer, u64 
 
 static u64 time_out_at(const struct kvmm_control *control, const struct kv_peer *peer)
 {
-	return peer_talks(peer) ? peer->took_ns + control->attr.output_ms * 1000000ull :
-				  peer->heard_ns + control->attr.idle_ms * 1000000ull;
+	return peer_talks(peer) ? kv_ns_after(peer->took_ns, control->attr.output_ms * 1000000ull) :
+				  kv_ns_after(peer->heard_ns, control->attr.idle_ms * 1000000ull);
 }
 
 /* 0, or -errno: close it. */
@@ -411,6 +412,7 @@ static void free_control(struct kvmm_control *control)
 		ops->close(ops->ctx, control->watch);
 	if (control->bell >= 0)
 		ops->close(ops->ctx, control->bell);
+	control_forget_views(control);
 	kv_free(control->peer);
 	kv_free(control);
 }
@@ -504,6 +506,8 @@ const char *kvmm_control_path(const struct kvmm_control *control)
 
 int kvmm_control_fd(const struct kvmm_control *control)
 {
+	if (kv_inherited(control))
+		return -ECHILD;
 	if (!control)
 		return -EINVAL;
 	return control->thread ? -EBUSY : control->watch;
@@ -528,6 +532,8 @@ int kvmm_control_stat(const struct kvmm_control *control, struct kvmm_control_st
 	u64 *to = &known.clients;
 	size_t size;
 
+	if (kv_inherited(control))
+		return -ECHILD;
 	if (!control || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;
@@ -545,12 +551,11 @@ int kv_control_glance(struct kv_control_pool *entry)
 	u64 now = kv_clock_ns();
 	int err;
 
-	if (entry->glanced_ns && now - entry->glanced_ns < GLANCE_NS)
+	if (entry->has_glance && now - entry->glanced_ns < CONTROL_GLANCE_NS)
 		return 0;
-	entry->glanced_ns = 0;
 	err = kv_pool_glance(entry->pool, &entry->glance);
-	if (!err)
-		entry->glanced_ns = now;
+	entry->has_glance = !err;
+	entry->glanced_ns = now;
 	return err;
 }
 
@@ -572,13 +577,7 @@ struct kv_control_pool *kv_control_find(const struct kvmm_control *control, cons
 /* Clients have to be able to say it. */
 static bool name_is_bad(const char *name)
 {
-	size_t len = strlen(name);
-
-	if (!len || len >= KVMM_CONTROL_NAME || !strcmp(name, "-"))
-		return true;
-	while (*name && *name != ' ' && kv_text_char(name))
-		name += kv_text_char(name);
-	return *name;
+	return !kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") || strchr(name, ' ');
 }
 
 /* Where it belongs, or NULL: that name or that pool is there already. */
@@ -614,6 +613,7 @@ int kvmm_control_add_pool(struct kvmm_control *control, const char *name, struct
 	entry->pool = pool;
 	memcpy(entry->name, name, strlen(name));
 	kv_lock(&control->lock);
+	control_forget_views(control);
 	place = place_for(control, entry);
 	if (place) {
 		entry->next = *place;
@@ -633,6 +633,7 @@ int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *poo
 	if (err || !pool)
 		return err ? err : -EINVAL;
 	kv_lock(&control->lock);
+	control_forget_views(control);
 	for (at = &control->pools; *at && (*at)->pool != pool;)
 		at = &(*at)->next;
 	entry = *at;

@@ -23,6 +23,8 @@ struct kvmm_control {
 	/* Which pools, and what was begun with them. Held while a command is carried out. */
 	struct kv_lock			lock;
 	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
+	struct views			*views;		/* ->lock; ours; of all of them, or NULL; ... */
+	u64				viewed_ns;	/* ->lock; ...since then; see cmd_metrics.c */
 
 	/* Who polls; only tried. All that follows, but for what is atomic, is his. */
 	struct kv_lock			poll_lock;
@@ -36,6 +38,11 @@ struct kvmm_control {
 	u32				is_child;	/* atomic; this is a forked child's copy */
 	struct kv_fork_node		fork_node;	/* its list's */
 };
+
+#define CONTROL_GLANCE_NS	1000000ull	/* what was seen counts for so long */
+
+/* Pools came or went, or something is steered: look anew. ->lock held, or the end. */
+void control_forget_views(struct kvmm_control *control);
 
 bool control_is_read_only(const struct kvmm_control *control);
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
+
 #include "metrics.h"
 
 #define MAX_TEXT	(64u << 20)
@@ -64,7 +66,7 @@ static void write_head(const struct writer *w)
 static void write_escaped(struct kv_text *text, const char *value)
 {
 	while (*value) {
-		u32 nr = kv_text_char(value);
+		u32 nr = kv_char(value);
 
 		if (*value == '\n')
 			kv_text_puts(text, "\\n");
@@ -329,6 +331,8 @@ static void write_pool(const struct writer *w, const struct pool_view *view)
 {
 	struct whose whose = { .view = view, .base = view };
 
+	if (view->is_closed && w->metric->scope != SCOPE_ANY_POOL)
+		return;
 	switch (w->metric->scope) {
 	case SCOPE_CLASS:
 		return write_classes(w, view);
@@ -388,7 +392,7 @@ void metrics_write(const struct views *views, enum kvmm_metrics_format format, s
 void metrics_write_table(struct kv_text *text)
 {
 	static const char *const labels[NR_SCOPES] = {
-		[SCOPE_POOL] = "pool,device", [SCOPE_CLASS] = "pool,device,class",
+		[SCOPE_ANY_POOL] = "pool,device", [SCOPE_POOL] = "pool,device", [SCOPE_CLASS] = "pool,device,class",
 		[SCOPE_TENANT] = "pool,device,tenant", [SCOPE_BELOW] = "pool,device,tier",
 		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier", [SCOPE_SLAB] = "cache",
 		[SCOPE_PUBLISHER] = "pool,device,endpoint",

@@ -18,6 +18,7 @@
 
 /* What one sample of a family is of: its labels, and where its number lies. */
 enum metric_scope {
+	SCOPE_ANY_POOL,		/* struct pool_view, closed ones, too */
 	SCOPE_POOL,		/* struct pool_view */
 	SCOPE_CLASS,		/* struct kvmm_class_stat */
 	SCOPE_TENANT,		/* struct kvmm_tenant_stat */
@@ -83,6 +84,7 @@ struct pool_view {
 	bool has_others;
 	struct kvmm_tenant_stat *tenant;	/* ours */
 	u32 tier;				/* in views, or KV_NONE */
+	u32 is_closed;				/* it contradicts itself: nothing else is said of it */
 };
 
 struct views {
@@ -97,7 +99,7 @@ struct views {
 	struct publisher_view *publisher;	/* ours; of other pools, too */
 };
 
-/* 0; -EINVAL, -ENOMEM, -EUCLEAN, -ECHILD, and nothing is left. @attr is complete. */
+/* 0; -EINVAL, -ENOMEM, -ECHILD, and nothing is left. @attr is complete. */
 int views_take(const struct kvmm_metrics_attr *attr, struct views *views);
 void views_drop(struct views *views);
 

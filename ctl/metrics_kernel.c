@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/mem.h>
 #include <kvmm/slab.h>
 
@@ -105,7 +106,7 @@ static void write_pressure(const struct views *views, struct kv_text *text)
 static void copy_word(char *to, size_t room, const char *from)
 {
 	while (*from && room > 4) {
-		u32 nr = *from == ' ' ? 0 : kv_text_char(from);
+		u32 nr = *from == ' ' ? 0 : kv_char(from);
 
 		if (nr)
 			memcpy(to, from, nr);
@@ -131,6 +132,8 @@ static void write_zones(const struct views *views, const char *what, struct kv_t
 		struct kv_zone_label label = { i, name };
 		int nr;
 
+		if (views->pool[i].is_closed)
+			continue;
 		copy_word(name, sizeof(name), views->pool[i].name);
 		nr = kv_zone_glance_text(&views->pool[i].glance.zone, what, label, buf, ZONE_TEXT);
 		if (nr > 0)

@@ -62,11 +62,14 @@ static_assert(ARRAY_SIZE(states) == KVMM_NR_BLOCK_STATES && ARRAY_SIZE(misses) =
 
 const struct metric kv_metrics[] = {
 	{ "kvmm_pool", NULL, "What a pool is.", METRIC_INFO, SCOPE_POOL, 0, 0, 0, NULL, NULL, 1 },
+	{ "kvmm_pool_closed", NULL, "1: the pool has found that it contradicts itself, and refuses every call; it has no other sample.",
+	  METRIC_GAUGE, SCOPE_ANY_POOL, SCALE_ONE, 4, offsetof(struct pool_view, is_closed), NULL, NULL, 1 },
 
 	POOL(GAUGE, "kvmm_capacity_blocks", "blocks", stat.nr_blocks, "Blocks that can be used."),
 	POOL(GAUGE, "kvmm_free_blocks", "blocks", stat.nr_free, "Free blocks."),
 	POOL(GAUGE, "kvmm_available_blocks", "blocks", stat.nr_available, "Blocks that are free, or cached and not referenced (evictable)."),
 	POOL(GAUGE, "kvmm_away_blocks", "blocks", stat.nr_away, "Blocks whose memory has been given back to the device."),
+	POOL(GAUGE, "kvmm_retired_blocks", "blocks", stat.nr_retired, "Blocks that cached blocks cannot have any more: their handles have had all their lives."),
 	POOLS(GAUGE, "kvmm_state_blocks", "blocks", stat.nr_state, "state", states, "Blocks by state."),
 	POOL(GAUGE, "kvmm_ranges", NULL, stat.nr_ranges, "Ranges that are allocated."),
 	POOL(GAUGE, "kvmm_largest_free_run_blocks", "blocks", stat.largest, "Length of the longest run of free blocks."),
@@ -88,6 +91,7 @@ const struct metric kv_metrics[] = {
 	POOL(COUNTER, "kvmm_staged_blocks", "blocks", stat.stagings, "Blocks that were given a key, before they were registered."),
 	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered, "Blocks that were registered under a key."),
 	POOL(COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates, "Blocks that were registered, or rejected, under a key that another block has."),
+	POOL(COUNTER, "kvmm_full_blocks_passed", NULL, stat.nr_full, "Lookups that passed over a cached block with as many references as there can be."),
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses, "Lookups that ended before the end of their keys, by reason."),
 	POOL(COUNTER, "kvmm_compactions", NULL, stat.compactions, "Compactions and shrinks that moved anything."),
 	POOL(COUNTER, "kvmm_moved_blocks", "blocks", stat.moved_blocks, "Blocks that were moved."),
@@ -157,6 +161,8 @@ const struct metric kv_metrics[] = {
 	HISTOGRAM("kvmm_block_hit_age_seconds", HIT_AGE, "Sampled: time from registration to a hit."),
 
 	CLASS(GAUGE, "kvmm_class_blocks", "blocks", nr, "Cached blocks of a class, referenced ones included."),
+	CLASS(GAUGE, "kvmm_class_outside_blocks", "blocks", nr_outside, "Private blocks and blocks of ranges of a class."),
+	CLASS(GAUGE, "kvmm_class_bytes", "bytes", bytes, "Bytes of both."),
 	CLASS(GAUGE, "kvmm_class_quota_blocks", "blocks", quota, "Most blocks that a class may have."),
 	CLASS(COUNTER, "kvmm_class_evicted_blocks", "blocks", evicted, "Blocks that were evicted from a class."),
 	CLASS(COUNTER, "kvmm_class_demoted_blocks", "blocks", demoted, "Blocks that were demoted from a class."),
@@ -189,7 +195,7 @@ const struct metric kv_metrics[] = {
 	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_offload_copy_seconds", offload_took, "How long each copy to the tier took."),
 	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_load_copy_seconds", load_took, "How long each load from the tier took."),
 	LATENCY(BELOW, kvmm_tier_client_stat, "kvmm_disk_read_seconds", disk_took, "How long each read of a block from the disk took."),
-	BELOW(COUNTER, "kvmm_below_hit_blocks", "blocks", hits, "Keys that lookups found in the tier."),
+	BELOW(COUNTER, "kvmm_below_hit_blocks", "blocks", hits, "Keys that loads from the tier were begun for."),
 	BELOW(COUNTER, "kvmm_below_missed_blocks", "blocks", misses, "Keys that lookups did not find in the tier."),
 	BELOW(COUNTER, "kvmm_below_retries", NULL, retries, "Keys for which the tier's answer was to ask again."),
 	BELOW(COUNTER, "kvmm_below_pending", NULL, pendings, "Keys whose blocks were being loaded already."),

@@ -67,7 +67,6 @@ static int take_tier(struct views *views, struct pool_view *view)
 	u32 i = 0;
 	int err;
 
-	view->tier = KV_NONE;
 	if (!tier)
 		return 0;
 	while (i < views->nr_tiers && views->tier_of[i] != tier)
@@ -87,10 +86,14 @@ static int take_pool(const struct kvmm_metrics_attr *attr, u32 i, struct views *
 	struct pool_view *view = &views->pool[i];
 	int err = kv_pool_glance(attr->pools[i], &view->glance);
 
-	if (err)
+	if (err && err != -EUCLEAN)
 		return err;
 	view->pool = attr->pools[i];
 	view->name = attr->names && attr->names[i] ? attr->names[i] : view->glance.name;
+	view->is_closed = err == -EUCLEAN;
+	view->tier = KV_NONE;
+	if (view->is_closed)
+		return 0;
 	count_orders(view);
 	err = take_tenants(attr->pools[i], attr->max_tenants, view);
 	return err ? err : take_tier(views, view);

@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/err.h>
 #include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/sock.h>
 #include <kv/sys.h>
 #include <kvmm/publisher.h>
 
@@ -25,6 +27,10 @@
 
 #define BATCH		512u
 #define IDLE_NS		1000000ull
+#define DOOR_NS		50000000ull		/* how often descriptors are looked for, */
+#define SHUT_NS		500000000ull		/* and for that many more, taken for a moment */
+#define SCARCE		4u			/* descriptors; with fewer no subscriber is let in */
+#define AMPLE		16u			/* libzmq makes sockets with that many */
 #define MAX_TOPIC	255u
 #define ASK_SNAPSHOT	"kvmm-snapshot"
 #define REPLAY_END	UINT64_MAX
@@ -45,6 +51,9 @@ struct kvmm_publisher {
 	void			*context;	/* ours */
 	void			*pub;		/* ours; the thread's, as all that follows */
 	void			*router;	/* ours; NULL: none */
+	char			door[2][ZMQ_ENDPOINT_BYTES];	/* where they listen; "": see zmq_door() */
+	bool			is_shut[2];	/* one does not, for want of descriptors */
+	u64			door_ns;	/* when that is looked at again */
 	void			*thread;
 
 	struct kvmm_event	*buf;		/* ours */
@@ -55,15 +64,21 @@ struct kvmm_publisher {
 	struct replay		replay;
 	u64			seq;		/* of the next batch */
 	u32			stop;		/* atomic; set by kvmm_publisher_stop() */
-	u32			is_child;	/* atomic; this is a forked child's copy */
-	struct kv_fork_node	fork_node;	/* its list's */
 
 	struct kvmm_publisher_stat stat;	/* atomic; the thread writes */
 	struct stash		stash;		/* any thread; see there */
 };
 
 static struct kv_lock list_lock = { .rank = KV_RANK_LEAF };
-static struct kvmm_publisher *list;	/* list_lock; those that run, for who watches */
+static struct kvmm_publisher *list;	/* list_lock; those that run in this process, for who watches */
+static u32 list_epoch;			/* list_lock */
+
+static void list_enter(void)
+{
+	kv_lock(&list_lock);
+	if (kv_fork_passed(&list_epoch))
+		list = NULL;
+}
 
 static void count(u64 *what, u64 nr)
 {
@@ -241,6 +256,51 @@ static bool serve(struct kvmm_publisher *publisher)
 	return true;
 }
 
+/* ---- want of descriptors ---- */
+
+/* How many descriptors the process could open, at most @max. They are taken for a moment. */
+static u32 room(u32 max)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	int fd[AMPLE];
+	u32 nr = 0;
+
+	while (nr < max && (fd[nr] = ops->bell(ops->ctx)) >= 0)
+		nr++;
+	for (u32 i = 0; i < nr; i++)
+		ops->close(ops->ctx, fd[i]);
+	return nr;
+}
+
+/*
+ * Shut while descriptors are too few for subscribers that come; those that are there stay connected. A
+ * door that does not open, for want of them or since another process has taken its address, is tried again.
+ */
+static void mind_the_doors(struct kvmm_publisher *publisher)
+{
+	void *const socket[] = { publisher->pub, publisher->router };
+	bool *is_shut = publisher->is_shut, was_open = false;
+	u64 now = kv_clock_ns();
+	u32 nr;
+
+	if (now < publisher->door_ns)
+		return;
+	nr = room(is_shut[0] || is_shut[1] ? AMPLE : SCARCE);
+	for (u32 i = 0; i < ARRAY_SIZE(socket); i++) {
+		const char *door = publisher->door[i];
+
+		if (!door[0] || (is_shut[i] ? nr < AMPLE : nr >= SCARCE))
+			continue;
+		if (is_shut[i] ? zmq_bind_door(&publisher->zmq, socket[i], door) :
+				 publisher->zmq.unbind(socket[i], door))
+			continue;
+		was_open |= !is_shut[i];
+		is_shut[i] = !is_shut[i];
+	}
+	count(&publisher->stat.shut, was_open);
+	publisher->door_ns = now + (is_shut[0] || is_shut[1] ? SHUT_NS : DOOR_NS);
+}
+
 /* ---- the thread ---- */
 
 /* All that has happened before we were told to stop. */
@@ -262,6 +322,7 @@ static void run(void *arg)
 		bool busy = pump(publisher);
 
 		busy |= serve(publisher);
+		mind_the_doors(publisher);
 		if (!busy)
 			kv_env()->wait(kv_env()->ctx, &publisher->stop, 0, IDLE_NS);
 	}
@@ -277,7 +338,9 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 
 	if (err)
 		return err;
-	if (!attr->endpoint || !attr->topic || strlen(attr->topic) > MAX_TOPIC ||
+	if (!attr->endpoint || !kv_name_is_good("publisher", attr->endpoint, SIZE_MAX) ||
+	    (attr->replay_endpoint && !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) ||
+	    !attr->topic || (*attr->topic && !kv_name_is_good("topic", attr->topic, MAX_TOPIC + 1)) ||
 	    !attr->high_water || attr->high_water > 1u << 30 || attr->reserved)
 		return -EINVAL;
 	return 0;
@@ -358,6 +421,9 @@ static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publ
 
 	if (err)
 		return err;
+	/* It would abort. */
+	if (room(AMPLE) < AMPLE)
+		return -EMFILE;
 	publisher->context = zmq->ctx_new();
 	if (!publisher->context)
 		return -ENOMEM;
@@ -366,6 +432,11 @@ static int open_sockets(struct kvmm_publisher *publisher, const struct kvmm_publ
 	if (!err && attr->replay_endpoint)
 		err = zmq_start(zmq, publisher->context, ZMQ_ROUTER, attr->replay_endpoint,
 				answer_water(attr), &publisher->router);
+	if (!err)
+		zmq_door(zmq, publisher->pub, ZMQ_PUB, attr->endpoint, publisher->door[0]);
+	if (!err && attr->replay_endpoint)
+		zmq_door(zmq, publisher->router, ZMQ_ROUTER, attr->replay_endpoint,
+			 publisher->door[1]);
 	return err;
 }
 
@@ -392,7 +463,7 @@ static void free_publisher(struct kvmm_publisher *publisher)
 
 static void list_add(struct kvmm_publisher *publisher)
 {
-	kv_lock(&list_lock);
+	list_enter();
 	publisher->next = list;
 	list = publisher;
 	kv_unlock(&list_lock);
@@ -402,20 +473,12 @@ static void list_del(const struct kvmm_publisher *publisher)
 {
 	struct kvmm_publisher **link = &list;
 
-	kv_lock(&list_lock);
+	list_enter();
 	while (*link && *link != publisher)
 		link = &(*link)->next;
 	if (!KV_BUG_ON(!*link))
 		*link = publisher->next;
 	kv_unlock(&list_lock);
-}
-
-/* Its thread is not here, and locks may be held by threads that are not, either. */
-static void in_child(struct kv_fork_node *node)
-{
-	WRITE_ONCE(container_of(node, struct kvmm_publisher, fork_node)->is_child, 1);
-	kv_lock_init(&list_lock, KV_RANK_LEAF, 0);
-	list = NULL;
 }
 
 int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
@@ -442,7 +505,6 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 		return err;
 	}
 	list_add(publisher);
-	kv_fork_add(&publisher->fork_node, in_child);
 	*result = publisher;
 	return 0;
 }
@@ -452,7 +514,7 @@ int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *ke
 {
 	if (!publisher || (nr && (!keys || !tokens)))
 		return -EINVAL;
-	if (READ_ONCE(publisher->is_child))
+	if (kv_inherited(publisher))
 		return -ECHILD;
 	if (!publisher->stash.nr_places)
 		return -EOPNOTSUPP;
@@ -462,9 +524,8 @@ int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *ke
 
 void kvmm_publisher_stop(struct kvmm_publisher *publisher)
 {
-	if (!publisher || READ_ONCE(publisher->is_child))
+	if (!publisher || kv_inherited(publisher))
 		return;
-	kv_fork_del(&publisher->fork_node);
 	list_del(publisher);
 	/* Pairs with run(). */
 	smp_store_release(&publisher->stop, 1);
@@ -486,7 +547,7 @@ u32 publishers_look(struct publisher_view *views, u32 max)
 {
 	u32 nr = 0;
 
-	kv_lock(&list_lock);
+	list_enter();
 	for (const struct kvmm_publisher *at = list; at; at = at->next, nr++) {
 		if (nr >= max)
 			continue;
@@ -504,6 +565,8 @@ int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publ
 	struct kvmm_publisher_stat known;
 	size_t size;
 
+	if (kv_inherited(publisher))
+		return -ECHILD;
 	if (!publisher || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/sys.h>
 
 #include "control.h"
@@ -70,6 +71,8 @@ int control_listen(struct kvmm_control *control)
 	len = snprintf(control->path, sizeof(control->path), "%s/%s.sock", dir, control->name);
 	if (len < 0 || (size_t)len >= sizeof(control->path))
 		return -ENAMETOOLONG;
+	if (!kv_name_is_good("socket", control->path, sizeof(control->path)))
+		return -EINVAL;
 	err = ops->folder(ops->ctx, dir);
 	if (err)
 		return err;

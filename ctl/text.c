@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/mem.h>
 
 #include "text.h"
@@ -76,36 +77,12 @@ void kv_text_printf(struct kv_text *text, const char *format, ...)
 	text->len += nr;
 }
 
-/* Of a character that begins with @first: how many bytes it has, and the smallest number in so many. */
-static u32 length_of(u8 first, u32 *least)
-{
-	u32 nr = first >= 0xf8 ? 0 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 0;
-
-	*least = nr == 4 ? 0x10000 : nr == 3 ? 0x800 : 0xa0;
-	return nr;
-}
-
-u32 kv_text_char(const char *at)
-{
-	const u8 *byte = (const u8 *)at;
-	u32 least, nr = length_of(*byte, &least), c = *byte & (0x7fu >> nr);
-
-	if (*byte < 0x80)
-		return *byte >= ' ' && *byte != 0x7f;
-	for (u32 i = 1; i < nr; i++) {
-		if ((byte[i] & 0xc0) != 0x80)
-			return 0;
-		c = c << 6 | (byte[i] & 0x3f);
-	}
-	return nr && c >= least && c <= 0x10ffff && (c < 0xd800 || c > 0xdfff) ? nr : 0;
-}
-
 void kv_text_word(struct kv_text *text, const char *string)
 {
 	if (!*string)
 		kv_text_puts(text, "-");
 	while (*string) {
-		u32 nr = kv_text_char(string);
+		u32 nr = kv_char(string);
 
 		if (nr && *string != ' ' && *string != '\\')
 			kv_text_bytes(text, string, nr);

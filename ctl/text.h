@@ -29,12 +29,6 @@ void kv_text_puts(struct kv_text *text, const char *string);
 void kv_text_printf(struct kv_text *text, const char *format, ...) __printf(2, 3);
 
 /*
- * Bytes of the character of UTF-8 at @at, 1 to 4; 0: it is none, or one that terminals act on (also of the
- * second 32 controls, from 0x80 on). A string ends with a NUL, which is none.
- */
-u32 kv_text_char(const char *at);
-
-/*
  * One field of a table: whatever would be taken for its end, or for the end of the line, or is no
  * character, is written as \xNN. An empty one is "-".
  */

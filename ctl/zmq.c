@@ -8,6 +8,7 @@
 #include "zmq.h"
 
 #define LIBRARY	"libzmq.so.5"
+#define ANY	"tcp://0.0.0.0:"
 
 static const struct {
 	const char *name;
@@ -20,6 +21,7 @@ static const struct {
 	{ "zmq_setsockopt", offsetof(struct zmq, setsockopt) },
 	{ "zmq_getsockopt", offsetof(struct zmq, getsockopt) },
 	{ "zmq_bind", offsetof(struct zmq, bind) },
+	{ "zmq_unbind", offsetof(struct zmq, unbind) },
 	{ "zmq_connect", offsetof(struct zmq, connect) },
 	{ "zmq_send", offsetof(struct zmq, send) },
 	{ "zmq_recv", offsetof(struct zmq, recv) },
@@ -81,6 +83,27 @@ int zmq_start(const struct zmq *zmq, void *context, int type, const char *endpoi
 	}
 	*result = socket;
 	return 0;
+}
+
+void zmq_door(const struct zmq *zmq, void *socket, int type, const char *endpoint,
+	      char door[ZMQ_ENDPOINT_BYTES])
+{
+	size_t bytes = ZMQ_ENDPOINT_BYTES;
+
+	memset(door, 0, ZMQ_ENDPOINT_BYTES);
+	if (!is_bound(type, endpoint) || zmq->getsockopt(socket, ZMQ_LAST_ENDPOINT, door, &bytes) ||
+	    (strncmp(door, ANY, strlen(ANY)) && strncmp(door, "ipc://", 6)))
+		door[0] = '\0';
+}
+
+int zmq_bind_door(const struct zmq *zmq, void *socket, const char *door)
+{
+	char name[ZMQ_ENDPOINT_BYTES] = "tcp://*:";
+
+	if (strncmp(door, ANY, strlen(ANY)))
+		return zmq->bind(socket, door);
+	strcpy(name + strlen(name), door + strlen(ANY));
+	return zmq->bind(socket, name);
 }
 
 int zmq_send_parts(const struct zmq *zmq, void *socket, const struct zmq_part *parts, u32 nr)

@@ -17,6 +17,7 @@
 #define ZMQ_LINGER	17
 #define ZMQ_MAXMSGSIZE	22
 #define ZMQ_SNDHWM	23
+#define ZMQ_LAST_ENDPOINT	32
 
 struct zmq {
 	void *(*ctx_new)(void);
@@ -26,6 +27,7 @@ struct zmq {
 	int (*setsockopt)(void *socket, int option, const void *value, size_t bytes);
 	int (*getsockopt)(void *socket, int option, void *value, size_t *bytes);
 	int (*bind)(void *socket, const char *endpoint);
+	int (*unbind)(void *socket, const char *endpoint);
 	int (*connect)(void *socket, const char *endpoint);
 	int (*send)(void *socket, const void *bytes, size_t nr, int flags);
 	int (*recv)(void *socket, void *bytes, size_t nr, int flags);
@@ -43,6 +45,18 @@ int zmq_open(struct zmq *zmq);
 /* A socket, on the endpoint: 0 or -errno. */
 int zmq_start(const struct zmq *zmq, void *context, int type, const char *endpoint, u32 high_water,
 	      void **socket);
+#define ZMQ_ENDPOINT_BYTES	256u
+
+/*
+ * Where a socket of zmq_start() listens, as zmq_unbind() wants to hear it; "": nowhere, or where it must
+ * stay. libzmq tries to accept for ever while descriptors are short: it is unbound meanwhile. That takes no
+ * descriptor. To bind takes some, and libzmq aborts where it has none to look for an interface of that name:
+ * it does not look for one for ipc:// and all addresses, and answers -EMFILE.
+ */
+void zmq_door(const struct zmq *zmq, void *socket, int type, const char *endpoint,
+	      char door[ZMQ_ENDPOINT_BYTES]);
+/* 0, or another number: it does not listen again. */
+int zmq_bind_door(const struct zmq *zmq, void *socket, const char *door);
 /* All parts, without waiting. 0, or -errno: none of it was sent. */
 int zmq_send_parts(const struct zmq *zmq, void *socket, const struct zmq_part *parts, u32 nr);
 

@@ -150,7 +150,7 @@ static u64 run_ns(struct bench *bench, u32 dir, u64 piece_bytes, u32 nr)
 		if (is_late(bench) || kv_copy_submit(bench->dev, &copy, &fence) ||
 		    kv_fence_wait(bench->dev, fence))
 			return 0;
-		ns = i ? min(ns, kv_clock_ns() - start) : ns;
+		ns = i ? min(ns, kv_ns_since(start)) : ns;
 	}
 	return ns;
 }

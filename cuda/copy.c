@@ -158,26 +158,30 @@ static void count_refusal(struct job *job, u32 path, int err)
 	count_fallback(job->dev, KV_FALL_REFUSED + 1);
 }
 
-/* By one path after the other; whatever stops the device stops this. */
-static int submit_wave(struct job *job)
+/*
+ * By one path after the other; whatever stops the device stops this. A path in @tried that refused a
+ * wave is not asked for the next ones: another refusal would put those in doubt.
+ */
+static int submit_wave(struct job *job, u32 *tried)
 {
-	u32 tried = 0, path;
 	int err = -EIO;
+	u32 path;
 
 	count_missing(job);
-	while ((path = choose(job, tried)) != KV_PATH_AUTO) {
+	while ((path = choose(job, *tried)) != KV_PATH_AUTO) {
 		u64 start = kv_clock_ns();
 
 		job->nr_batch = 0;
 		err = kv_path_submit(job, path);
 		if (!err) {
-			count_path(job, path, kv_clock_ns() - start);
+			count_path(job, path, kv_ns_since(start));
 			return 0;
 		}
 		if (kv_gpu_ready(job->dev->gpu) || kv_dev_is_blind(job->dev))
 			return -EIO;
 		count_refusal(job, path, err);
-		tried |= BIT(path);
+		kv_fence_again(job->dev);
+		*tried |= BIT(path);
 	}
 	return err;
 }
@@ -199,8 +203,8 @@ static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 		.moves = copy->moves, .nr = copy->nr,
 		.is_one_space = copy->src.plane == copy->dst.plane,
 	};
+	u32 nr, tried = 0;
 	bool any = false;
-	u32 nr;
 
 	*bytes = 0;
 	*err = 0;
@@ -211,8 +215,9 @@ static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 		};
 
 		job.nr_pieces = kv_job_pieces(&job);
-		*err = submit_wave(&job);
+		*err = submit_wave(&job, &tried);
 		any |= job.nr_calls > 0;
+		dev->is_tied |= any;
 		*bytes += bytes_of(copy, job.nr_blocks);
 		dev->count.nr_waves++;
 	}
@@ -236,7 +241,7 @@ static int submit_summed(struct kv_dev *dev, const struct kv_copy *copy, kcu_str
 	err = kv_sum_copy(&job);
 	*bytes = kv_job_bytes(&job);
 	if (!err)
-		count_path(&job, KV_PATH_KERNEL, kv_clock_ns() - start);
+		count_path(&job, KV_PATH_KERNEL, kv_ns_since(start));
 	return err;
 }
 
@@ -339,6 +344,7 @@ static int fill_by(struct kv_dev *dev, const struct kv_planes *planes, const str
 			return err;
 	}
 	count_fallback(dev, dev->module ? KV_FALL_REFUSED + 1 : KV_FALL_NO_KERNEL + 1);
+	kv_fence_again(dev);
 	return set_runs(dev, planes, runs, nr, byte, nr_calls);
 }
 

@@ -31,6 +31,33 @@ static bool is_news(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 	return !kv_xchg_acquire(&gpu->told[slot], 1);
 }
 
+/*
+ * By ordinal: pools open a device each for itself, and share its context. Devices whose ordinals share a
+ * number doubt each other's work. A failure that another thread was told and has not counted yet is not
+ * seen, nor one that a call of the engine was told.
+ */
+static u64 nr_doubts[KV_GPU_DOUBTS];		/* atomic */
+
+static u64 *doubts_of(const struct kv_gpu *gpu)
+{
+	return &nr_doubts[gpu->ordinal % KV_GPU_DOUBTS];
+}
+
+u64 kv_gpu_doubts(const struct kv_gpu *gpu)
+{
+	return READ_ONCE(*doubts_of(gpu));
+}
+
+/* NOT_READY is what queries are for. */
+static void doubt(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
+{
+	bool is_query = call == KCU_CALL_event_query || call == KCU_CALL_stream_query;
+	bool is_vmm = call >= KCU_CALL_mem_address_reserve && call <= KCU_CALL_mem_retain_handle;
+
+	if (!is_vmm && !(is_query && result == KCU_E_NOT_READY))
+		kv_fetch_add(doubts_of(gpu), 1);
+}
+
 /* Streams run behind the host: the culprit may be any work in the context, the engine's too. */
 static void latch(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 {
@@ -49,6 +76,7 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 {
 	enum kcu_class class = kcu_class_of(result);
 
+	doubt(gpu, call, result);
 	if (class == KCU_FATAL)
 		latch(gpu, call, result);
 	else if (result != KCU_E_NOT_READY && is_news(gpu, call, result))
@@ -60,9 +88,15 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 /* ---- contexts and captures ---- */
 
 /*
- * Past the latch: what was changed is the caller's thread, which outlives the device. The results
- * are of no use to anybody. A child has no driver to tell.
+ * Past the latch: what was changed is the caller's thread, which outlives the device. A failure here
+ * is no use to the caller, but may be that of earlier work. A child has no driver to tell.
  */
+static void note(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
+{
+	if (result)
+		__kv_gpu_failed(gpu, call, result);
+}
+
 void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 {
 	kcu_context ours;
@@ -70,9 +104,10 @@ void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 	if (kv_forked())
 		return;
 	if (scope->relaxed)
-		gpu->cu->thread_exchange_capture_mode(&scope->mode);
+		note(gpu, KCU_CALL_thread_exchange_capture_mode,
+		     gpu->cu->thread_exchange_capture_mode(&scope->mode));
 	if (scope->pushed)
-		gpu->cu->ctx_pop_current(&ours);
+		note(gpu, KCU_CALL_ctx_pop_current, gpu->cu->ctx_pop_current(&ours));
 	*scope = (struct kv_gpu_scope){ 0 };
 }
 
@@ -82,7 +117,7 @@ static bool is_current(struct kv_gpu *gpu)
 	kcu_context current = NULL;
 
 	if (!kv_forked())
-		gpu->cu->ctx_get_current(&current);
+		note(gpu, KCU_CALL_ctx_get_current, gpu->cu->ctx_get_current(&current));
 	return current == gpu->ctx;
 }
 
@@ -141,14 +176,23 @@ int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
 
 /* ---- what the device is ---- */
 
-/* 0 as well for attributes that this driver has not heard of: then it cannot do the thing. */
+/* @otherwise as well for attributes that this driver has not heard of, which is not worth a line. */
+static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int otherwise)
+{
+	kcu_result result;
+	int value;
+
+	result = gpu->cu->device_get_attribute(&value, attr, gpu->dev);
+	if (!result)
+		return value;
+	doubt(gpu, KCU_CALL_device_get_attribute, result);
+	return otherwise;
+}
+
+/* What cannot be asked for cannot be done. */
 static int attribute(struct kv_gpu *gpu, enum kcu_device_attribute attr)
 {
-	int value = 0;
-
-	if (gpu->cu->device_get_attribute(&value, attr, gpu->dev))
-		return 0;
-	return value;
+	return attribute_or(gpu, attr, 0);
 }
 
 static void read_attributes(struct kv_gpu *gpu)
@@ -213,9 +257,7 @@ static int find_numa_node(struct kv_gpu *gpu)
 	if (!kv_sys()->read_file(kv_sys()->ctx, path, text, sizeof(text)) &&
 	    sscanf(text, "%d", &node) == 1 && node >= 0)
 		return node;
-	if (gpu->cu->device_get_attribute(&node, KCU_ATTR_HOST_NUMA_ID, gpu->dev))
-		return -1;
-	return node;
+	return attribute_or(gpu, KCU_ATTR_HOST_NUMA_ID, -1);
 }
 
 /* A device whose granule is unknown, or no power of two, gets no VMM. */

@@ -41,6 +41,7 @@ struct fence {
 	u64 id;				/* dev->lock; 0: never used */
 	kcu_event event;		/* fixed once created; recorded under dev->lock */
 	kcu_stream stream;		/* dev->lock */
+	u64 doubts;			/* dev->lock; kv_gpu_doubts() before it was queued */
 	int status;			/* dev->lock; -EIO: failed, done or not */
 	bool is_done;			/* dev->lock */
 	u64 bytes;			/* dev->lock */
@@ -104,6 +105,8 @@ struct kv_dev {
 	u64 last_id;			/* ->lock; of the fence given out last */
 	u64 lost_id;			/* ->lock; last failed fence whose slot was reused */
 	u64 last_done_ns;		/* ->lock */
+	u64 doubts;			/* ->lock; of the fence reserved last */
+	bool is_tied;			/* ->lock; what it depends on was queued: ->doubts stays */
 	struct list list[KV_NR_LISTS];	/* ->lock */
 	u32 next_list;			/* ->lock */
 	u64 knob[KV_NR_KNOBS];		/* ->lock */
@@ -148,8 +151,18 @@ struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stre
 /* What @stream is given from now on starts after @after: 0; -EINVAL; -EIO. */
 int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after);
 
-/* Until the event is complete, else the stream: 0, or -EIO and the device is blind. */
+/*
+ * All that is to be queued for the fence reserved last is queued again, since the driver refused a
+ * part: the refusal puts others in doubt, and not this one unless it depends on others.
+ */
+void kv_fence_again(struct kv_dev *dev);
+
+/*
+ * Until the event is complete, else the stream: 0, or -EIO and the device is blind. 0 says that the
+ * end was seen, not that the work is good: that is for the fence to say.
+ */
 int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream);
+int kv_stream_settle(struct kv_dev *dev, kcu_stream stream);
 
 /* In the context, without the lock. False: leave memory as it is, for good. */
 bool kv_dev_sees_end(struct kv_dev *dev);

@@ -2,6 +2,10 @@
 /*
  * Fences: which work is done, and whether it may be believed.
  *
+ * Work has failed if its own calls did, or if any call on the device has failed between the moment
+ * before it was queued and the moment when its end was seen: the failure may have been the work's
+ * (internal.h, rule 6).
+ *
  * A fence is a number; its event and status live in a ring. A slot is reused when its work is
  * done, and then only one bit of news can be lost: that it had failed. So the highest number among
  * those is kept, and every fence up to it that has left the ring counts as failed. That is unfair
@@ -19,6 +23,7 @@
 
 #define MIN_NAP_NS	1000ull
 #define MAX_NAP_NS	100000ull
+#define SETTLE_TRIES	16u
 
 static void go_blind(struct kv_dev *dev)
 {
@@ -29,14 +34,21 @@ static void go_blind(struct kv_dev *dev)
 	       dev->gpu->ordinal);
 }
 
+/* More than once: it may be other work that fails, and what the device writes to is the caller's. */
+int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
+{
+	for (u32 i = 0; i < SETTLE_TRIES && !kv_gpu_ready(dev->gpu); i++)
+		if (!kv_gpu_call(dev->gpu, stream_synchronize, stream))
+			return 0;
+	go_blind(dev);
+	return -EIO;
+}
+
 int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 {
 	if (!kv_gpu_call(dev->gpu, event_synchronize, event))
 		return 0;
-	if (!kv_gpu_call(dev->gpu, stream_synchronize, stream))
-		return 0;
-	go_blind(dev);
-	return -EIO;
+	return kv_stream_settle(dev, stream);
 }
 
 /*
@@ -114,6 +126,11 @@ static void count_done(struct kv_dev *dev, const struct fence *slot)
 	dev->last_done_ns = now;
 }
 
+static bool is_in_doubt(const struct kv_dev *dev, const struct fence *slot)
+{
+	return slot->doubts != kv_gpu_doubts(dev->gpu);
+}
+
 /* The work behind @slot has come to its end, one way or another. */
 static void finish(struct kv_dev *dev, struct fence *slot, int err)
 {
@@ -121,7 +138,7 @@ static void finish(struct kv_dev *dev, struct fence *slot, int err)
 	if (slot->is_done)
 		return;
 	/* Looked at without the lock by events_are_over(), which is wrong on the safe side only. */
-	if (err)
+	if (err || is_in_doubt(dev, slot))
 		WRITE_ONCE(slot->status, -EIO);
 	WRITE_ONCE(slot->is_done, true);
 	if (slot->status)
@@ -139,7 +156,16 @@ struct fence *kv_fence_reserve(struct kv_dev *dev)
 		dev->count.nr_stalls++;
 		finish(dev, slot, kv_event_settle(dev, slot->event, slot->stream));
 	}
+	dev->doubts = kv_gpu_doubts(dev->gpu);
+	dev->is_tied = false;
 	return kv_dev_is_blind(dev) ? NULL : slot;
+}
+
+void kv_fence_again(struct kv_dev *dev)
+{
+	kv_assert_held(&dev->lock);
+	if (!dev->is_tied)
+		dev->doubts = kv_gpu_doubts(dev->gpu);
 }
 
 /* A slot of its own for what was recorded, or is about to be. */
@@ -151,6 +177,7 @@ static struct kv_fence give_out(struct kv_dev *dev, struct fence *slot, kcu_stre
 	WRITE_ONCE(slot->is_done, false);
 	WRITE_ONCE(slot->id, ++dev->last_id);
 	slot->stream = stream;
+	slot->doubts = dev->doubts;
 	WRITE_ONCE(slot->status, 0);
 	slot->bytes = 0;
 	slot->submit_ns = kv_clock_ns();
@@ -164,13 +191,8 @@ struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stre
 
 	WRITE_ONCE(slot->status, status);
 	slot->bytes = bytes;
-	if (kv_gpu_call(dev->gpu, event_record, slot->event, stream)) {
-		int err = kv_gpu_call(dev->gpu, stream_synchronize, stream);
-
-		if (err)
-			go_blind(dev);
-		finish(dev, slot, err);
-	}
+	if (kv_gpu_call(dev->gpu, event_record, slot->event, stream))
+		finish(dev, slot, kv_stream_settle(dev, stream));
 	return fence;
 }
 
@@ -196,8 +218,9 @@ static int order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after)
 
 	if (err != -EAGAIN)
 		return err;
-	if (slot->status)
+	if (slot->status || is_in_doubt(dev, slot))
 		return -EIO;
+	dev->is_tied = true;
 	/* A stream does one thing after the other anyway. */
 	if (slot->stream == stream)
 		return 0;

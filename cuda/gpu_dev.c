@@ -372,6 +372,8 @@ static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct 
 	err = slot ? call_transfer(dev, t) : -EIO;
 	if (!err)
 		*fence = kv_fence_commit(dev, slot, dev->gpu->transfer, 0, 0);
+	else if (slot)		/* perhaps other work has failed, and this one is queued all the same */
+		kv_stream_settle(dev, dev->gpu->transfer);
 	kv_dev_end(dev, &scope);
 	return err;
 }

@@ -130,6 +130,15 @@ static void move_pieces(const struct kvmm_plane *src, const struct kvmm_plane *d
 	}
 }
 
+/* Between a pool and what is below it, which are apart: as a copy that sums. */
+static void copy_pieces(const struct kvmm_plane *src, const struct kvmm_plane *dst,
+			const struct kv_move *move)
+{
+	for (u32 i = 0; i < move->nr; i++)
+		kv_copy_piece(at(dst->base + (move->dst + i) * dst->stride),
+			      at(src->base + (move->src + i) * src->stride), src->bytes);
+}
+
 /*
  * memmove() it is: 1000 blocks of 64 KiB move at 21 to 28 GB/s, by single blocks or in one piece,
  * and one memcpy() of as much at 21 to 23; streaming stores gained nothing on single blocks and
@@ -179,7 +188,8 @@ static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 		copy_and_sum_all(copy);
 	for (u32 i = 0; i < copy->nr && !copy->sums; i++)
 		for (u32 p = 0; p < copy->src.nr; p++)
-			move_in_plane(&copy->src.plane[p], &copy->dst.plane[p], &copy->moves[i]);
+			(copy->dir == KV_COPY_LOCAL ? move_in_plane : copy_pieces)(
+				&copy->src.plane[p], &copy->dst.plane[p], &copy->moves[i]);
 	fence->id = 0;
 	return 0;
 }

@@ -11,6 +11,9 @@
  * 4. Work goes to streams of our own or to a caller's stream that kv_gpu_check_stream() passed:
  *    never to the default streams, never to one that is capturing.
  * 5. Nothing happens in destructors or at exit: by then the driver may be gone.
+ * 6. Work may fail without loss of the device. The driver tells that once, to the call that comes
+ *    next, which may have nothing to do with it. So a failed call, any, of any thread, puts all work
+ *    on the device in doubt whose end was not seen before: kv_gpu_doubts().
  */
 #ifndef KV_CUDA_INTERNAL_H
 #define KV_CUDA_INTERNAL_H
@@ -28,6 +31,7 @@ const char *kcu_call_name(enum kcu_call call);		/* as exported: "cuMemAlloc_v2" 
 #define KV_GPU_NAME	64
 #define KV_GPU_PCI_ID	16
 #define KV_GPU_TOLD	256
+#define KV_GPU_DOUBTS	64
 
 struct kv_gpu {
 	/* Fixed at creation. */
@@ -90,6 +94,13 @@ static inline int kv_gpu_ready(const struct kv_gpu *gpu)
 		return -ECHILD;
 	return unlikely(kv_gpu_fatal(gpu)) ? -EIO : 0;
 }
+
+/*
+ * How many calls have failed on this device, by any user of it in the process. Work is good if its
+ * end was seen, and the number is the same afterwards as it was before the work was queued. Calls for
+ * virtual memory do not count: they are not of a context and are not told of its work.
+ */
+u64 kv_gpu_doubts(const struct kv_gpu *gpu);
 
 /* Classify, latch, log: the errno of a result that is not success. */
 int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);

@@ -138,7 +138,7 @@ static void end_list(struct kv_dev *dev, kcu_stream stream, struct list *list)
 	list->stream = stream;
 	list->is_used = !kv_gpu_call(dev->gpu, event_record, list->event, stream);
 	if (!list->is_used)
-		kv_event_settle(dev, list->event, stream);
+		kv_stream_settle(dev, stream);
 }
 
 /* ---- launching ---- */

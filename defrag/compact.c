@@ -162,7 +162,7 @@ static int execute(struct compaction *c, struct kvmm_compact *goal)
 	for (i = 0; i < nr_done; i++)
 		goal->moved += c->plan.moves[i].nr;
 	goal->nr_moves += nr_done;
-	goal->copy_ns += kv_clock_ns() - begin_ns;
+	goal->copy_ns += kv_ns_since(begin_ns);
 	return err;
 }
 
@@ -180,7 +180,7 @@ static int plan_and_isolate(struct compaction *c, struct kvmm_compact *goal)
 		begin_ns = kv_clock_ns();
 		goal->largest_before = goal->largest_after = largest_hole(&c->req);
 		err = make_plan(c);
-		goal->plan_ns += kv_clock_ns() - begin_ns;
+		goal->plan_ns += kv_ns_since(begin_ns);
 		if (err)
 			return err;
 		err = c->ops->isolate(c->owner, c->plan.moves, c->plan.nr_moves);

@@ -39,7 +39,8 @@ struct stretch plan_cheapest_stretch(const struct kv_plan_req *req);
 /* Slide all of it down; -ENOSPC, and no moves, if that goes over the budget or the room. */
 int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct stretch *stretch);
 
-/* Pack everything movable downward, between the items that are not. */
-int plan_pack_all(const struct kv_plan_req *req, struct kv_plan *plan);
+/* As much free in as few runs as can be: 0, or -EALREADY it is so. plan_pack_scratch() bytes. */
+int plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
+size_t plan_pack_scratch(u32 nr_items);
 
 #endif /* DEFRAG_INTERNAL_H */

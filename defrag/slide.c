@@ -22,33 +22,6 @@ bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 
 	return true;
 }
 
-/* Slide the items [from, to) down so that the first begins at @dst; returns the end of the last. */
-static u32 plan_pack(const struct kv_plan_req *req, struct kv_plan *plan, u32 from, u32 to, u32 dst)
-{
-	u32 i;
-
-	for (i = from; i < to; i++) {
-		if (!plan_add(req, plan, req->items[i].start, dst, req->items[i].nr))
-			dst = req->items[i].start;	/* over budget: it stays */
-		dst += req->items[i].nr;
-	}
-	return dst;
-}
-
-int plan_pack_all(const struct kv_plan_req *req, struct kv_plan *plan)
-{
-	u32 i, dst = 0;
-
-	for (i = 0; i < req->nr_items; i++) {
-		if (req->items[i].movable)
-			dst = plan_pack(req, plan, i, i + 1, dst);
-		else
-			dst = req->items[i].start + req->items[i].nr;
-	}
-	plan->gap = (struct kvmm_extent){ dst, req->nr_blocks - dst };
-	return plan->nr_moves ? 0 : -EALREADY;
-}
-
 /*
  * For each hole in turn, the shortest stretch from there on with enough free blocks: both ends
  * only ever move up. A stretch never reaches across an item that cannot move.
@@ -81,15 +54,17 @@ struct stretch plan_cheapest_stretch(const struct kv_plan_req *req)
 
 int plan_slide(const struct kv_plan_req *req, struct kv_plan *plan, const struct stretch *stretch)
 {
-	u32 gap;
+	u32 gap = stretch->first == KV_NONE ? 0 : hole_start(req, stretch->first);
 
 	if (stretch->first == KV_NONE || stretch->last - stretch->first > plan->max_moves)
 		return -ENOSPC;
 	if (req->max_blocks && stretch->cost > req->max_blocks)
 		return -ENOSPC;
 
-	gap = plan_pack(req, plan, stretch->first, stretch->last,
-			hole_start(req, stretch->first));
+	for (u32 i = stretch->first; i < stretch->last; i++) {
+		plan_add(req, plan, req->items[i].start, gap, req->items[i].nr);
+		gap += req->items[i].nr;
+	}
 	plan->gap = (struct kvmm_extent){ gap, hole_end(req, stretch->last) - gap };
 	return 0;
 }
@@ -99,7 +74,7 @@ static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void 
 	struct stretch cheapest;
 
 	if (!req->want)
-		return req->apart ? -ENOSPC : plan_pack_all(req, plan);
+		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 
 	cheapest = plan_cheapest_stretch(req);
 	if (req->apart && cheapest.cost)	/* what slides comes to lie where others lay */
@@ -107,13 +82,8 @@ static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void 
 	return cheapest.cost ? plan_slide(req, plan, &cheapest) : -EALREADY;
 }
 
-static size_t slide_scratch_bytes(u32 nr_items)
-{
-	return 0;
-}
-
 const struct kv_planner_ops kv_planner_slide = {
 	.name		= "slide",
-	.scratch_bytes	= slide_scratch_bytes,
+	.scratch_bytes	= plan_pack_scratch,
 	.plan		= slide_plan,
 };

@@ -240,10 +240,12 @@ static u32 max_candidates(u32 nr_items)
 
 static size_t window_scratch_bytes(u32 nr_items)
 {
-	return sizeof(struct search) +
-	       2 * ((size_t)nr_items + 1) * sizeof(struct hole) +
-	       nr_items * sizeof(struct shortest) +
-	       max_candidates(nr_items) * (sizeof(struct window) + sizeof(u16));
+	size_t bytes = sizeof(struct search) +
+		       2 * ((size_t)nr_items + 1) * sizeof(struct hole) +
+		       nr_items * sizeof(struct shortest) +
+		       max_candidates(nr_items) * (sizeof(struct window) + sizeof(u16));
+
+	return max(bytes, plan_pack_scratch(nr_items));
 }
 
 static struct search *search_init(const struct kv_plan_req *req, void *scratch)
@@ -298,7 +300,7 @@ static int window_plan(const struct kv_plan_req *req, struct kv_plan *plan, void
 	u64 held;
 
 	if (!req->want)
-		return req->apart ? -ENOSPC : plan_pack_all(req, plan);
+		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 	slide = plan_cheapest_stretch(req);
 	if (!slide.cost)
 		return -EALREADY;

@@ -2,8 +2,8 @@
 /*
  * multilru: four lists by how often a key was used lately, the coldest first, LRU in each.
  *
- * Uses are counted by a sketch (sketch.h), so they outlive the block. Thresholds are 2, 4 and 8
- * uses, or three others behind the colon of the name: "multilru:3,8,15". The sketch forgets, and a
+ * Uses are counted by a sketch (sketch.h), so they outlive the block. Thresholds are 3, 8 and 15
+ * uses, or three others behind the colon of the name: "multilru:2,4,8". The sketch forgets, and a
  * block that waits is looked at again each time that as many blocks were filled as there are: it
  * moves to the list where it belongs by then.
  *
@@ -40,7 +40,7 @@ static size_t multilru_bytes(u32 nr_blocks)
 
 static void multilru_init(void *policy, u32 nr_blocks)
 {
-	static const u32 thresholds[NR_THRESHOLDS] = { 2, 4, 8 };
+	static const u32 thresholds[NR_THRESHOLDS] = { 3, 8, 15 };
 	struct keyed *keyed = policy;
 	struct counts *counts;
 

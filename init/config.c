@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/err.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
@@ -159,6 +160,10 @@ static __attribute__((format(printf, 2, 3))) int complain(struct stage *stage, c
 	va_start(args, format);
 	vsnprintf(config->error + len, sizeof(config->error) - (size_t)len, format, args);
 	va_end(args);
+	/* It quotes the file, and may end within a character. */
+	for (char *at = config->error; *at; at += max(kv_char(at), 1u))
+		if (!kv_char(at))
+			*at = '?';
 	return -EINVAL;
 }
 
@@ -445,7 +450,7 @@ static int set_file(struct stage *stage, const char *path)
 		err = -EFBIG;
 	if (!err)
 		return set_text(stage, stage->text, strlen(stage->text));
-	complain(stage, "%s", kvmm_strerror(err));
+	complain(stage, "%s", err == -EILSEQ ? "a zero byte in it" : kvmm_strerror(err));
 	return err;
 }
 

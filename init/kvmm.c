@@ -172,7 +172,6 @@ static void number_pool(struct kvmm_pool *pool)
  */
 static void forget_in_child(struct kv_fork_node *node)
 {
-	kv_lock_init(&table_lock, table_lock.rank, table_lock.id);
 	table = NULL;
 }
 

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -434,6 +435,18 @@ static void system_ring(void *ctx, int bell)
 	errno = saved;
 }
 
+static int system_timer(void *ctx, int timer, u64 ns)
+{
+	struct itimerspec at = { .it_value = { ns / 1000000000, ns % 1000000000 } };
+	int saved = errno;
+
+	if (timer < 0)
+		timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (timer >= 0)
+		timerfd_settime(timer, 0, &at, NULL);
+	return result(timer, saved);
+}
+
 static int system_mem_make(void *ctx, u64 bytes)
 {
 	int saved = errno, fd = memfd_create("kvmm-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -506,6 +519,7 @@ const struct kv_sock_ops kv_sock_system = {
 	.watch_wait	= system_watch_wait,
 	.bell		= system_bell,
 	.ring		= system_ring,
+	.timer		= system_timer,
 	.hang_up	= system_hang_up,
 };
 

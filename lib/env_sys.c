@@ -78,6 +78,8 @@ static int system_read_file(void *ctx, const char *path, char *text, size_t byte
 		err = -errno;
 	else
 		text[len] = '\0';
+	if (!err && strlen(text) != (size_t)len)
+		err = -EILSEQ;
 	if (fd >= 0)
 		close(fd);
 	kv_cancel_restore(cancel);

@@ -3,9 +3,21 @@
 #ifndef LIB_INTERNAL_H
 #define LIB_INTERNAL_H
 
-#include <kv/types.h>
+#include <kv/stat.h>
 
 struct kv_file_io;
+
+/* Around a fork, for fork.c: the list of deferred frees is whole in the child, and without readers. */
+void rcu_before_fork(void);
+void rcu_after_fork(void);
+void rcu_forked(void);
+
+/* In the child: rows of other threads are free. */
+void stat_forked(void);
+
+/* Rows that have been claimed so far; a thread's sections come after it is counted here. */
+u32 stat_nr_rows(void);
+struct kv_stat_row *stat_row(u32 slot);
 
 u32 kv_system_cpu(void *ctx);
 

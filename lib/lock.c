@@ -4,18 +4,18 @@
  *
  * Who is about to sleep says so in lock->waiters. kv_unlock() stores 0 into lock->held and then
  * looks there. Nothing orders these two: the load may be done while the store still sits in the
- * store buffer. A fence would cost as much as the exchange in kv_lock(), on every unlock, for an
+ * store buffer. (E: the epoch of this process.) A fence would cost as much as the exchange in kv_lock(), on every unlock, for an
  * event that is rare. So a wake-up may get lost, like this:
  *
  *	kv_unlock()				__kv_lock_slow()
  *
  *	waiters == 0 (load, early)
  *						waiters = 1
- *						xchg(held, 1) == 1
- *						wait(held, 1): still 1, sleeps
+ *						xchg(held, E) == E
+ *						wait(held, E): still 1, sleeps
  *	held = 0 (store, drains)
  *	returns, wakes nobody
- *						time-out: xchg(held, 1) == 0
+ *						time-out: xchg(held, E) == 0
  *
  * It may also get lost when a third thread takes the lock meanwhile:
  *
@@ -24,11 +24,11 @@
  *	held was 0, others may take it
  *						waiters = 1
  *	waiters = 0
- *						xchg(held, 1) == 1: the third thread
+ *						xchg(held, E) == E: the third thread
  *	wake()
- *						wait(held, 1): sleeps, and the third
+ *						wait(held, E): sleeps, and the third
  *						thread's kv_unlock() wakes nobody
- *						time-out: xchg(held, 1) == 0
+ *						time-out: xchg(held, E) == 0
  *
  * Sleepers have a time-out for that reason: a lost wake-up costs at most LOCK_SLEEP_NS, and no
  * lock is ever lost. What the lock guards is ordered by the release store and the acquire
@@ -62,28 +62,29 @@ static bool lock_by_spinning(struct kv_lock *lock)
 	for (unsigned int i = 0; i < LOCK_SPINS; i++) {
 		cpu_relax();
 		/* Look before the exchange: a load shares the line, an exchange takes it. */
-		if (READ_ONCE(lock->held))
+		if (kv_lock_is_held(lock))
 			continue;
 		/* Acquire pairs with the release in kv_unlock(), as in kv_lock(). */
-		if (!kv_xchg_acquire(&lock->held, 1))
+		if (kv_xchg_acquire(&lock->held, kv_epoch) != kv_epoch)
 			return true;
 	}
 	return false;
 }
 
-noinline void __kv_lock_slow(struct kv_lock *lock)
+/* The exchange of kv_lock() found @was: of another process, and the lock is taken, or of this one. */
+noinline void __kv_lock_slow(struct kv_lock *lock, u32 was)
 {
 	const struct kv_env_ops *env = kv_env();
 
-	if (lock_by_spinning(lock))
+	if (was != kv_epoch || lock_by_spinning(lock))
 		return;
 
 	for (;;) {
 		WRITE_ONCE(lock->waiters, 1);
 		/* Acquire pairs with the release in kv_unlock(), as in kv_lock(). */
-		if (!kv_xchg_acquire(&lock->held, 1))
+		if (kv_xchg_acquire(&lock->held, kv_epoch) != kv_epoch)
 			return;
-		env->wait(env->ctx, &lock->held, 1, LOCK_SLEEP_NS);
+		env->wait(env->ctx, &lock->held, kv_epoch, LOCK_SLEEP_NS);
 	}
 }
 

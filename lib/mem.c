@@ -17,23 +17,16 @@
 #define MEM_LIVE	0x6b766d6du
 #define MEM_DEAD	0x64656164u
 
-/* Fixed while the object lives. */
-struct mem_header {
-	u64	bytes;		/* as asked for */
-	u32	offset;		/* of the object from the start of the allocation */
-	u32	state;		/* MEM_LIVE or MEM_DEAD */
-};
+static_assert(sizeof(struct kv_mem_header) == 16, "objects must keep malloc's alignment");
 
-static_assert(sizeof(struct mem_header) == 16, "objects must keep malloc's alignment");
-
-/* Sum of mem_header.bytes over all live objects; atomic. */
+/* Sum of kv_mem_header.bytes over all live objects; atomic. */
 static u64 bytes_held;
 
 /* @align: a power of two, at least the header's size, which it keeps in front of the object. */
 static void *alloc_aligned(size_t nr, size_t size, u32 align)
 {
 	const struct kv_env_ops *env = kv_env();
-	struct mem_header *header;
+	struct kv_mem_header *header;
 	size_t bytes, total;
 	char *base;
 
@@ -43,15 +36,17 @@ static void *alloc_aligned(size_t nr, size_t size, u32 align)
 	if (!base)
 		return NULL;
 
-	header = (struct mem_header *)(void *)(base + align) - 1;
-	*header = (struct mem_header){ .bytes = bytes, .offset = align, .state = MEM_LIVE };
+	header = (struct kv_mem_header *)(void *)(base + align) - 1;
+	*header = (struct kv_mem_header){
+		.bytes = bytes, .offset = align, .epoch = READ_ONCE(kv_epoch), .state = MEM_LIVE,
+	};
 	kv_fetch_add(&bytes_held, bytes);
 	return base + align;
 }
 
 void *kv_alloc_array(size_t nr, size_t size)
 {
-	return alloc_aligned(nr, size, sizeof(struct mem_header));
+	return alloc_aligned(nr, size, sizeof(struct kv_mem_header));
 }
 
 void *kv_alloc_lines(size_t nr, size_t size)
@@ -63,11 +58,11 @@ void *kv_alloc_lines(size_t nr, size_t size)
 void kv_free(void *ptr)
 {
 	const struct kv_env_ops *env = kv_env();
-	struct mem_header *header;
+	struct kv_mem_header *header;
 
 	if (!ptr)
 		return;
-	header = (struct mem_header *)ptr - 1;
+	header = (struct kv_mem_header *)ptr - 1;
 	if (KV_BUG_ON(header->state != MEM_LIVE))
 		return;
 	header->state = MEM_DEAD;

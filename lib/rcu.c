@@ -1,37 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Read-copy-update over liburcu's bp flavour, and the list of deferred frees.
+ * Grace periods, and the list of deferred frees.
  *
  * The problem is who pays for grace periods when no thread runs in the background. Deferring
  * only links the object into the limbo list. A caller that may wait calls kv_rcu_reap() now and
  * then: once enough has piled up, it takes the whole list, waits for one grace period on behalf
  * of all of it, and frees.
  *
- * Waiting for a grace period is a point of cancellation, of which liburcu knows nothing: a thread that
- * ended there would keep its locks, and ours.
+ * More threads than rows share two counts of open sections: new sections are counted in the one that
+ * is not waited for, so that a grace period ends, however many there are.
+ *
+ * Waiting for a grace period is no point of cancellation: a thread that ended there would keep its locks.
  *
  * Locks: drain_lock serialises those who free, so that kv_rcu_barrier() also waits for a list
  * that another thread has taken already; it is held over the grace period. limbo.lock guards the
  * list; it is the last of all locks, because any may be held around kv_rcu_defer().
  */
-#include <pthread.h>
-#include <urcu/urcu-bp.h>
-
+#include <kv/env.h>
 #include <kv/fork.h>
 #include <kv/lock.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
+#include <kv/thread.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define KV_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define KV_TSAN 1
-#endif
-#endif
-#ifdef KV_TSAN
-#include <sanitizer/tsan_interface.h>
-#endif
+#include "internal.h"
 
 /* A grace period costs microseconds; shared by this many frees it is lost in their own cost. */
 #define REAP_AT		256
@@ -46,39 +38,122 @@ static struct {
 
 static struct kv_lock drain_lock = { .rank = KV_RANK_CONFIG };
 
-/*
- * liburcu is not built with ThreadSanitizer, which therefore misses that a read section which has
- * ended happens before the end of the grace period. These two say so. The tag is an address that
- * nothing else synchronises on: an edge too many would hide an early free.
- */
-#ifdef KV_TSAN
-static char grace_tag;
-#endif
+/* A section is over within tens of instructions, unless its thread has lost its core. */
+#define SECTION_SPINS	200u
+#define SECTION_SLEEP_NS	50000ull
 
-static inline void tsan_section_ends(void)
+/* Until stores of readers that had no fence are visible, when the system has taken kv_fence_all() away. */
+#define FENCE_LOST_NS	10000000ull
+
+u32 kv_rcu_fenced;
+
+/* Sections of threads without a row. */
+static struct {
+	u32 used;		/* atomic; there were some */
+	u32 now;		/* atomic; 0 or 1: where new ones are counted */
+	u32 nr[2];		/* atomic; open ones */
+} spare;
+
+/* Of this thread, if it has no row: twice the nesting, and the index into spare.nr[]. */
+static __thread u32 spare_section;
+
+static void nap(u64 ns)
 {
-#ifdef KV_TSAN
-	__tsan_release(&grace_tag);
-#endif
+	const struct kv_env_ops *env = kv_env();
+	u32 word = 0;
+
+	env->wait(env->ctx, &word, 0, ns);
 }
 
-static inline void tsan_grace_period_over(void)
+/* ---- sections ---- */
+
+noinline void __kv_rcu_read_lock_slow(void)
 {
-#ifdef KV_TSAN
-	__tsan_acquire(&grace_tag);
-#endif
+	if (!spare_section && kv_thread_claim_slot() != KV_NONE) {
+		kv_rcu_read_lock();
+		return;
+	}
+	if (!spare_section) {
+		u32 at = READ_ONCE(spare.now);
+
+		WRITE_ONCE(spare.used, 1);
+		kv_fetch_add(&spare.nr[at], 1);
+		spare_section = at;
+		/* Pairs with fence_readers(), as in kv_rcu_read_lock(). */
+		kv_fence_full();
+	}
+	spare_section += 2;
 }
 
-void kv_rcu_read_lock(void)
+noinline void __kv_rcu_read_unlock_slow(void)
 {
-	urcu_bp_read_lock();
+	if (KV_BUG_ON(spare_section < 2))
+		return;
+	spare_section -= 2;
+	if (spare_section >= 2)
+		return;
+	/* Pairs with wait_for_spare(), as in kv_rcu_read_unlock(). */
+	kv_fetch_sub_release(&spare.nr[spare_section], 1);
+	spare_section = 0;
 }
 
-void kv_rcu_read_unlock(void)
+static bool read_ongoing(void)
 {
-	tsan_section_ends();
-	urcu_bp_read_unlock();
+	struct kv_stat_row *row = kv_stat_row;
+
+	return spare_section || (row && row->section & KV_RCU_NESTING);
 }
+
+/* ---- grace periods ---- */
+
+/* A system that refuses now may have agreed before. */
+static void fence_readers(void)
+{
+	if (!READ_ONCE(kv_rcu_fenced) && kv_fence_all()) {
+		WRITE_ONCE(kv_rcu_fenced, 1);
+		nap(FENCE_LOST_NS);
+	}
+	kv_fence_full();
+}
+
+static void wait_for_section(const struct kv_stat_row *row)
+{
+	/* Acquire pairs with kv_rcu_read_unlock(): what was read there is not freed before. */
+	u64 seen = smp_load_acquire(&row->section), now = seen;
+
+	for (u32 i = 0; now & KV_RCU_NESTING && !((now ^ seen) & ~KV_RCU_NESTING); i++) {
+		if (i >= SECTION_SPINS)
+			nap(SECTION_SLEEP_NS);
+		now = smp_load_acquire(&row->section);
+	}
+}
+
+static void wait_for_spare(void)
+{
+	for (u32 at = 0; at < 2; at++) {
+		WRITE_ONCE(spare.now, !at);
+		/* Acquire pairs with __kv_rcu_read_unlock_slow(), as in wait_for_section(). */
+		while (smp_load_acquire(&spare.nr[at]))
+			nap(SECTION_SLEEP_NS);
+	}
+}
+
+static void wait_for_readers(void)
+{
+	int cancel = kv_cancel_off();
+	u32 nr;
+
+	fence_readers();
+	/* A row that is not counted yet has its first section after our fence: see count_row(). */
+	nr = stat_nr_rows();
+	for (u32 i = 0; i < nr; i++)
+		wait_for_section(stat_row(i));
+	if (READ_ONCE(spare.used))
+		wait_for_spare();
+	kv_cancel_restore(cancel);
+}
+
+/* ---- frees ---- */
 
 void kv_rcu_defer(struct kv_rcu_head *head, void (*free)(struct kv_rcu_head *head))
 {
@@ -102,22 +177,13 @@ static struct kv_rcu_head *take_limbo(void)
 	return first;
 }
 
-static void wait_for_readers(void)
-{
-	int cancel = kv_cancel_off();
-
-	urcu_bp_synchronize_rcu();
-	kv_cancel_restore(cancel);
-	tsan_grace_period_over();
-}
-
 /* Freeing may defer more; that is left for the next time. */
 static void drain(void)
 {
 	struct kv_rcu_head *head, *next;
 
 	/* Inside a read section the grace period would wait for ourselves. */
-	if (KV_BUG_ON(urcu_bp_read_ongoing()))
+	if (KV_BUG_ON(read_ongoing()))
 		return;
 
 	kv_lock(&drain_lock);
@@ -133,14 +199,14 @@ static void drain(void)
 
 void kv_rcu_reap(void)
 {
-	/* Both are hints. If somebody drains already, what came since can wait for the next. */
-	if (READ_ONCE(limbo.nr) >= REAP_AT && !READ_ONCE(drain_lock.held))
+	/* Both are hints. If a thread drains already, what came since can wait for the next. */
+	if (READ_ONCE(limbo.nr) >= REAP_AT && !kv_lock_is_held(&drain_lock))
 		drain();
 }
 
 void kv_rcu_synchronize(void)
 {
-	if (KV_BUG_ON(urcu_bp_read_ongoing()))
+	if (KV_BUG_ON(read_ongoing()))
 		return;
 	wait_for_readers();
 }
@@ -150,36 +216,27 @@ void kv_rcu_barrier(void)
 	drain();
 }
 
-/*
- * fork() copies one thread only. Without these a child would wait for read sections, and for
- * locks, of threads that it does not have.
- */
-static void before_fork(void)
+/* ---- forks ---- */
+
+void rcu_before_fork(void)
 {
-	kv_lock(&drain_lock);
-	kv_fork_before();
 	kv_lock(&limbo.lock);
-	urcu_bp_before_fork();
 }
 
-static void after_fork_parent(void)
+void rcu_after_fork(void)
 {
-	urcu_bp_after_fork_parent();
 	kv_unlock(&limbo.lock);
-	kv_fork_after(false);
-	kv_unlock(&drain_lock);
 }
 
-static void after_fork_child(void)
+/* Only sections of this thread are open here; stat_forked() has ended those of threads with a row. */
+void rcu_forked(void)
 {
-	urcu_bp_after_fork_child();
-	kv_unlock(&limbo.lock);
-	kv_fork_after(true);
-	kv_unlock(&drain_lock);
+	spare.nr[0] = spare.nr[1] = 0;
+	spare.nr[spare_section & 1] = spare_section >= 2;
 }
 
-/* If this fails (out of memory at start-up), only a child that goes on using us may hang. */
-static void __attribute__((constructor)) watch_forks(void)
+/* Before there are readers. A system without kv_fence_all() is known from here on. */
+static void __attribute__((constructor)) ask_for_fence(void)
 {
-	pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+	kv_rcu_fenced = kv_fence_all() != 0;
 }

@@ -11,11 +11,14 @@
 #include <kv/stat.h>
 #include <kv/thread.h>
 
+#include "internal.h"
+
 /* How many counts a thread without a row makes before it looks for one again. */
 #define ROW_PATIENCE	4096
 
 static struct kv_stat_row rows[KV_STAT_ROWS];
 static struct kv_stat_row overflow_row;		/* atomic */
+static u32 nr_rows;				/* atomic; the highest that was ever claimed, and one */
 
 __thread struct kv_stat_row *kv_stat_row;	/* owner thread */
 static __thread u32 nr_until_retry;		/* owner thread */
@@ -50,6 +53,16 @@ static void make_key(void)
 	have_row_key = !pthread_key_create(&row_key, give_row_back);
 }
 
+/* The fence is the one of a section's beginning that kv_fence_all() may come too late for: see rcu.c. */
+static void count_row(u32 i)
+{
+	u32 nr = READ_ONCE(nr_rows);
+
+	while (nr <= i && !kv_cas(&nr_rows, &nr, i + 1))
+		;
+	kv_fence_full();
+}
+
 static struct kv_stat_row *claim_row(void)
 {
 	for (unsigned int i = 0; i < KV_STAT_ROWS; i++) {
@@ -57,6 +70,7 @@ static struct kv_stat_row *claim_row(void)
 		if (READ_ONCE(rows[i].claimed) || kv_xchg_acquire(&rows[i].claimed, 1))
 			continue;
 		rows[i].slot = i;
+		count_row(i);
 		return &rows[i];
 	}
 	return NULL;
@@ -102,6 +116,26 @@ u64 kv_stat_sum(enum kv_event ev)
 	for (unsigned int i = 0; i < KV_STAT_ROWS; i++)
 		sum += READ_ONCE(rows[i].n[ev]);
 	return sum;
+}
+
+u32 stat_nr_rows(void)
+{
+	return READ_ONCE(nr_rows);
+}
+
+struct kv_stat_row *stat_row(u32 slot)
+{
+	return &rows[slot];
+}
+
+void stat_forked(void)
+{
+	for (u32 i = 0; i < nr_rows; i++) {
+		if (&rows[i] == kv_stat_row)
+			continue;
+		rows[i].section = 0;
+		rows[i].claimed = 0;
+	}
 }
 
 void kv_thread_at_exit(void (*hook)(u32 slot))

@@ -49,6 +49,20 @@ static const struct {
 	{ -E2BIG,		"too many, or too much" },
 	{ -ELOOP,		"a link, where none may be" },
 	{ -ENOTDIR,		"no folder" },
+	{ -EDQUOT,		"more than the limit allows" },
+	{ -ERANGE,		"out of range" },
+	{ -EINPROGRESS,		"under way: ask again" },
+	{ -ENODATA,		"not complete yet" },
+	{ -EPROTO,		"against the protocol" },
+	{ -ENOMSG,		"not announced before" },
+	{ -EILSEQ,		"not what was announced" },
+	{ -EMEDIUMTYPE,		"not made alike" },
+	{ -EFBIG,		"too large" },
+	{ -EXDEV,		"belongs to another pool" },
+	{ -EUSERS,		"as many as there may be" },
+	{ -ESRCH,		"no such process or thread" },
+	{ -ESHUTDOWN,		"being closed" },
+	{ -EREMOTE,		"the other process has it" },
 };
 
 /* Our own words: strerror() is neither thread safe nor specific. */

@@ -201,6 +201,8 @@ int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 {
 	bool busy;
 
+	if (kv_inherited(watch))
+		return -ECHILD;
 	if (!watch)
 		return -EINVAL;
 	if (!kv_trylock(&watch->lock))	/* somebody is at it */
@@ -217,13 +219,15 @@ int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
 {
 	int err = 0;
 
+	if (kv_inherited(watch))
+		return -ECHILD;
 	if (!watch || !seq)
 		return -EINVAL;
 	kv_lock(&watch->lock);
 	if (find_idle(watch, seq))
 		err = -EEXIST;
 	else if (watch->nr_idle == MAX_IDLE)
-		err = -ENOSPC;
+		err = -EUSERS;
 	else
 		watch->idle[watch->nr_idle++] = (struct idle){ seq, false };
 	kv_unlock(&watch->lock);
@@ -245,6 +249,8 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 	struct idle *idle;
 	int ret = -ENOENT;
 
+	if (kv_inherited(watch))
+		return -ECHILD;
 	if (!watch || !seq)
 		return -EINVAL;
 	kv_lock(&watch->lock);
@@ -264,6 +270,8 @@ int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq)
 
 int kvmm_migrate_auto_stat(struct kvmm_migrate_auto *watch, struct kvmm_migrate_auto_stat *stat)
 {
+	if (kv_inherited(watch))
+		return -ECHILD;
 	if (!watch || !stat)
 		return -EINVAL;
 	kv_lock(&watch->lock);
@@ -324,6 +332,8 @@ static int check_attr(const struct kvmm_migrate_auto_attr *attr)
 	    !attr->max_blocks || attr->max_blocks > KVMM_MIGRATE_MAX_BLOCKS || !attr->interval_ms ||
 	    attr->flags & ~KVMM_MIGRATE_AUTO_THREAD || attr->migrate_flags & ~flags)
 		return -EINVAL;
+	if (kv_inherited(attr->src) || kv_inherited(attr->dst))
+		return -ECHILD;
 	kv_pool_view(attr->src, &src);
 	kv_pool_view(attr->dst, &dst);
 	if (!src.caches || !dst.caches)
@@ -380,7 +390,7 @@ int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 
 void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch)
 {
-	if (!watch)
+	if (!watch || kv_inherited(watch))
 		return;
 	stop_thread(watch);
 	if (watch->job)

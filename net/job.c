@@ -54,7 +54,7 @@ static void set_phase(struct kvmm_migrate *job, u32 phase)
 {
 	u64 now = kv_clock_ns();
 
-	job->phase_ns[job->phase] += now - job->since_ns;
+	job->phase_ns[job->phase] += now - min(job->since_ns, now);
 	job->since_ns = now;
 	job->phase = phase;
 	job->has_epoch = false;
@@ -93,8 +93,10 @@ static int do_prepare(struct kvmm_migrate *job)
 {
 	int err = goods_hold(&job->goods);
 
-	if (err == -EBUSY && !job->goods.nr_ranges)	/* a block is on the move */
+	if (err == -EBUSY && !job->goods.nr_ranges) {	/* a block is on the move, or looked at */
+		kvmm_compact_poll(job->goods.pool);
 		return -EINPROGRESS;
+	}
 	return err ? err : job->ops->prepare(job);
 }
 
@@ -195,14 +197,12 @@ int kvmm_migrate_poll(struct kvmm_migrate *job)
 
 int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns)
 {
-	u64 end, sleep_ns = MIN_SLEEP_NS;
+	u64 end = kv_ns_after(kv_clock_ns(), timeout_ns), sleep_ns = MIN_SLEEP_NS;
 	int err = kvmm_migrate_poll(job);
 	u32 word = 0;
 
 	if (err != -EINPROGRESS)
 		return err;
-	if (kv_add_overflows(kv_clock_ns(), timeout_ns, &end))
-		end = UINT64_MAX;
 	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS) {
 		if (kv_clock_ns() >= end)
 			return -ETIMEDOUT;
@@ -265,6 +265,8 @@ int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate
 
 int kvmm_migrate_cancel(struct kvmm_migrate *job)
 {
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (!job)
 		return -EINVAL;
 	if (job->in_doubt && !has_ended(job))
@@ -279,6 +281,8 @@ int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link
 {
 	int err;
 
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (!job || job->phase != KVMM_MIGRATE_FAILED || (link && !job->ops->resume))
 		return -EINVAL;
 	err = goods_hold(&job->goods);
@@ -298,7 +302,7 @@ int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_link *link
 
 void kvmm_migrate_free(struct kvmm_migrate *job)
 {
-	if (!job)
+	if (!job || kv_inherited(job))
 		return;
 	if (job->phase == KVMM_MIGRATE_GRACE)
 		goods_end(&job->goods);
@@ -311,6 +315,8 @@ void kvmm_migrate_free(struct kvmm_migrate *job)
 
 int kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_status *status)
 {
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (!job || !status)
 		return -EINVAL;
 	*status = (struct kvmm_migrate_status){
@@ -321,7 +327,7 @@ int kvmm_migrate_status(const struct kvmm_migrate *job, struct kvmm_migrate_stat
 	status->bytes = status->nr_copied * job->goods.view.block_bytes;
 	memcpy(status->phase_ns, job->phase_ns, sizeof(job->phase_ns));
 	if (!has_ended(job))
-		status->phase_ns[job->phase] += kv_clock_ns() - job->since_ns;
+		status->phase_ns[job->phase] += kv_ns_since(job->since_ns);
 	return 0;
 }
 
@@ -341,6 +347,8 @@ int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t
 	struct store *store;
 	int err = committed_store(job, &store);
 
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (err)
 		return err;
 	for (u32 i = 0; i < store->nr_ranges && i < max && ranges; i++)
@@ -353,6 +361,8 @@ int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max)
 	struct store *store;
 	int err = committed_store(job, &store);
 
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (!refs || !store->nr_refs)
@@ -387,6 +397,8 @@ int kvmm_migrate_relocations(const struct kvmm_migrate *job, struct kvmm_relocat
 	u32 nr = 0;
 	int err = committed_store(job, &store);
 
+	if (kv_inherited(job))
+		return -ECHILD;
 	if (err)
 		return err;
 	for (u32 at = 0; at < job->goods.nr; nr++) {

@@ -146,7 +146,7 @@ int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path, struct kvmm_m
 
 void kvmm_migrate_disconnect(struct kvmm_migrate_link *link)
 {
-	if (!link)
+	if (!link || kv_inherited(link))
 		return;
 	if (link->job)
 		remote_unlink(link->job);
@@ -158,6 +158,8 @@ void kvmm_migrate_disconnect(struct kvmm_migrate_link *link)
 
 int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link)
 {
+	if (kv_inherited(link))
+		return -ECHILD;
 	if (!link)
 		return -EINVAL;
 	return link->conn.err ? -ECONNRESET : link->conn.fd;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <kv/bits.h>
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
@@ -19,6 +20,9 @@
 #define DEFAULT_WINDOW_BYTES	(8ull << 20)
 #define DEFAULT_LEASE_NS	10000000000ull
 #define DEFAULT_LINKS		8u
+
+/* How long the door stays shut where descriptors or memory are short. */
+#define SHUT_NS			50000000ull
 
 /* ---- what was committed ---- */
 
@@ -72,7 +76,7 @@ void server_keep(struct kvmm_migrate_server *server, struct intake *intake)
 {
 	struct intake **at = &server->waiting;
 
-	intake->deadline_ns = kv_clock_ns() + server->lease_ns;
+	intake->deadline_ns = kv_ns_after(kv_clock_ns(), server->lease_ns);
 	intake->next = server->waiting;
 	server->waiting = intake;
 	server->stat.nr_waiting++;
@@ -139,7 +143,41 @@ static struct session **free_place(struct kvmm_migrate_server *server)
 	return NULL;
 }
 
-/* 0, or -EAGAIN nobody is there, or cannot be let in now. */
+/* Descriptors or memory are short: a giver at the door would call for ever, and cannot be let in. */
+static void shut_for_a_while(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	server->shut_until_ns = kv_clock_ns() + SHUT_NS;
+	ops->timer(ops->ctx, server->timer, SHUT_NS);
+	server->stat.shut++;
+}
+
+/* The door is watched while there is a place, and no shortage. */
+static void mind_the_door(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+	bool shut = server->shut_until_ns || !free_place(server);
+
+	if (shut != server->door_is_shut &&
+	    !ops->watch_set(ops->ctx, server->watch, server->fd, shut ? 0 : KV_SOCK_IN, false))
+		server->door_is_shut = shut;
+}
+
+static bool is_short(struct kvmm_migrate_server *server)
+{
+	const struct kv_sock_ops *ops = kv_sock();
+
+	if (!server->shut_until_ns)
+		return false;
+	if (kv_clock_ns() < server->shut_until_ns)
+		return true;
+	server->shut_until_ns = 0;
+	ops->timer(ops->ctx, server->timer, 0);
+	return false;
+}
+
+/* 0, or -EAGAIN no giver is there, or it cannot be let in now. */
 static int let_in(struct kvmm_migrate_server *server)
 {
 	const struct kv_sock_ops *ops = kv_sock();
@@ -153,6 +191,8 @@ static int let_in(struct kvmm_migrate_server *server)
 		server->stat.refused++;
 		return 0;
 	}
+	if (fd < 0 && fd != -EAGAIN)
+		shut_for_a_while(server);
 	if (fd < 0)
 		return -EAGAIN;
 	*place = session_make(fd);
@@ -165,7 +205,7 @@ static int let_in(struct kvmm_migrate_server *server)
 
 static void let_all_in(struct kvmm_migrate_server *server)
 {
-	for (u32 i = 0; i < MAX_SESSIONS; i++)
+	for (u32 i = 0; i < MAX_SESSIONS && !is_short(server); i++)
 		if (let_in(server))
 			return;
 }
@@ -197,6 +237,7 @@ int kvmm_migrate_serve_tick(struct kvmm_migrate_server *server)
 		return -ECHILD;
 	let_all_in(server);
 	nr = tick_sessions(server);
+	mind_the_door(server);
 	expire(server);
 	return nr + server->stat.nr_waiting;
 }
@@ -217,6 +258,7 @@ static int copy_path(struct kvmm_migrate_server *server, const char *path)
 static int open_socket(struct kvmm_migrate_server *server)
 {
 	const struct kv_sock_ops *ops = kv_sock();
+	int err;
 
 	server->watch = ops->watch(ops->ctx);
 	if (server->watch < 0)
@@ -224,14 +266,19 @@ static int open_socket(struct kvmm_migrate_server *server)
 	server->fd = ops->listen(ops->ctx, server->path);
 	if (server->fd < 0)
 		return server->fd;
-	return ops->watch_add(ops->ctx, server->watch, server->fd);
+	server->timer = ops->timer(ops->ctx, -1, 0);
+	if (server->timer < 0)
+		return server->timer;
+	err = ops->watch_add(ops->ctx, server->watch, server->timer);
+	return err ? err : ops->watch_add(ops->ctx, server->watch, server->fd);
 }
 
 static int check_attr(const struct kvmm_migrate_serve_attr *attr)
 {
 	struct kv_pool_view view;
 
-	if (!attr->pool || !attr->path || attr->max_links > MAX_SESSIONS ||
+	if (!attr->pool || !attr->path || !kv_name_is_good("socket", attr->path, SIZE_MAX) ||
+	    attr->max_links > MAX_SESSIONS ||
 	    attr->flags & ~KVMM_MIGRATE_SERVE_SHARED)
 		return -EINVAL;
 	kv_pool_view(attr->pool, &view);
@@ -247,7 +294,7 @@ static void fill_server(struct kvmm_migrate_server *server,
 	server->lease_ns = attr->lease_ns ? attr->lease_ns : DEFAULT_LEASE_NS;
 	server->max_links = attr->max_links ? attr->max_links : DEFAULT_LINKS;
 	server->flags = attr->flags;
-	server->fd = server->watch = -1;
+	server->fd = server->watch = server->timer = -1;
 }
 
 int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
@@ -283,7 +330,7 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 
-	if (!server)
+	if (!server || kv_inherited(server))
 		return;
 	for (u32 i = 0; i < MAX_SESSIONS; i++)
 		if (server->session[i])
@@ -295,6 +342,8 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 		if (kv_pool_refusal(server->pool) != -ECHILD)
 			ops->unlink(ops->ctx, server->path);
 	}
+	if (server->timer >= 0)
+		ops->close(ops->ctx, server->timer);
 	if (server->watch >= 0)
 		ops->close(ops->ctx, server->watch);
 	kv_free(server->path);
@@ -305,11 +354,15 @@ void kvmm_migrate_serve_end(struct kvmm_migrate_server *server)
 
 int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server)
 {
+	if (kv_inherited(server))
+		return -ECHILD;
 	return server ? server->watch : -EINVAL;
 }
 
 int kvmm_migrate_arrived(struct kvmm_migrate_server *server, struct kvmm_migrate_arrival *arrival)
 {
+	if (kv_inherited(server))
+		return -ECHILD;
 	if (!server || !arrival)
 		return -EINVAL;
 	if (server->nr_told == server->nr_arrived)
@@ -321,6 +374,8 @@ int kvmm_migrate_arrived(struct kvmm_migrate_server *server, struct kvmm_migrate
 int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
 			    struct kvmm_migrate_serve_stat *stat)
 {
+	if (kv_inherited(server))
+		return -ECHILD;
 	if (!server || !stat)
 		return -EINVAL;
 	*stat = server->stat;

@@ -43,6 +43,9 @@ struct kvmm_migrate_server {
 
 	int fd;				/* ours; that listens */
 	int watch;			/* ours; all that may be read */
+	int timer;			/* ours; watched: the door may be opened again */
+	bool door_is_shut;		/* fd is not watched */
+	u64 shut_until_ns;
 	struct session *session[MAX_SESSIONS];	/* ours, or NULL */
 	struct intake *waiting;		/* ours; without a link, oldest last */
 	struct wire_id ledger[NR_LEDGER];	/* committed; a ring */

@@ -141,8 +141,6 @@ static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const str
 	residency_hits(pool, hits->refs, hits->nr);
 	if (take.nr)
 		kv_probe3(alloc, pool, take.nr, take.tenant);
-	count_lookup(pool, hits->nr, take.nr);
-	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
 	return 0;
 }
 
@@ -168,7 +166,7 @@ static int give_back(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	return -EIO;
 }
 
-int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 {
 	struct hits hits = { 0 };
 	int err;
@@ -186,15 +184,25 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	err = acquire(pool, req, &hits);
 	order_leave(&pool->order);
 	cache_leave(pool);
-	if (!err) {
-		struct kv_query query = { req->keys, req->nr_keys, req->domain };
-
+	if (!err)
 		presence_touched(pool, hits.refs, hits.nr);
-		events_looked_up(pool, &query, hits.nr, req->nr_blocks);
-	}
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;
+}
+
+int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
+{
+	int err = acquire_uncounted(pool, req);
+	struct kv_query query;
+
+	if (err)
+		return err;
+	query = (struct kv_query){ req->keys, req->nr_keys, req->domain };
+	count_request(pool, &query, min(req->nr_keys, req->max_hits), req->nr_hits);
+	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
+	events_looked_up(pool, &query, req->nr_hits, req->nr_blocks);
+	return 0;
 }
 
 /* ---- without keys ---- */

@@ -31,12 +31,12 @@ static bool something_flies(const struct kvmm_pool *pool)
 
 /*
  * Blocks must not depend on who meets whom, engines must take any part of a run back, content that is
- * made zero is pinned meanwhile, and tenants are charged under ->lock. Who moves blocks while others
- * allocate looks at ranges under ->lock only.
+ * made zero is pinned meanwhile, and tenants and classes are charged under ->lock. A mover that runs
+ * beside allocations looks at ranges under ->lock only.
  */
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
-	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
+	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas || pool->order.classes ||
 	       pool->arenas_barred || pool->guard || something_flies(pool) ||
 	       !kv_zone_takes_any_run(pool->zone);
 }
@@ -150,16 +150,10 @@ void arenas_exit(struct kvmm_pool *pool)
 	free_arenas(pool->arenas);
 }
 
-/* In the child of a fork: whoever held a lock is not there any more, and nobody is to ask. */
 void arenas_forked(struct kvmm_pool *pool)
 {
-	struct arenas *arenas = pool->arenas;
-
-	if (!arenas)
-		return;
-	WRITE_ONCE(arenas->on, false);
-	for (u32 i = 0; i < arenas->nr; i++)
-		kv_lock_init(&arenas->arena[i].lock, KV_RANK_ARENA, i);
+	if (pool->arenas)
+		WRITE_ONCE(pool->arenas->on, false);
 }
 
 /* Those that have a zone share what may be kept aside. ->lock held. */

@@ -65,12 +65,13 @@ static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block
 	info->range = slot_handle(slot, index);
 }
 
-/* The clock has gone on by less than a lap of ticks since. */
+/* The clock has gone on by less than a lap of ticks since. If it has gone back, that was now. */
 u64 ns_of_tick(u32 tick)
 {
 	u64 now = kv_clock_ns() >> TICK_SHIFT;
+	u32 age = (u32)now - tick;
 
-	return (now - (u32)((u32)now - tick)) << TICK_SHIFT;
+	return (age <= now ? now - age : now) << TICK_SHIFT;
 }
 
 static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
@@ -181,10 +182,24 @@ int content_check(const struct kvmm_pool *pool, const struct content *content)
 	return pool_refusal(pool);
 }
 
+int content_begin(struct kvmm_pool *pool)
+{
+	int cancel = kv_cancel_off();
+
+	kv_lock(&pool->compact_lock);
+	flights_look(pool);
+	return cancel;
+}
+
+void content_end(struct kvmm_pool *pool, int cancel)
+{
+	kv_unlock(&pool->compact_lock);
+	kv_cancel_restore(cancel);
+}
+
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
 	kv_assert_held(&pool->compact_lock);
-	flights_await(pool);
 	if (content->is_write)
 		flights_void(pool, block);
 	if (!for_each_piece(pool, block, content->offset, content->bytes,
@@ -200,11 +215,9 @@ static int access_block(struct kvmm_pool *pool, u32 block, const struct content 
 
 	if (err || block >= pool->nr_blocks)
 		return err ? err : -EINVAL;
-	cancel = kv_cancel_off();
-	kv_lock(&pool->compact_lock);
+	cancel = content_begin(pool);
 	err = elastic_is_away(pool, block) ? -ENXIO : content_copy(pool, block, content);
-	kv_unlock(&pool->compact_lock);
-	kv_cancel_restore(cancel);
+	content_end(pool, cancel);
 	return err;
 }
 
@@ -213,6 +226,8 @@ int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset, co
 {
 	struct content content = { (void *)buf, offset, bytes, true };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return access_block(pool, block, &content);
 }
 
@@ -221,6 +236,8 @@ int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, voi
 {
 	struct content content = { buf, offset, bytes, false };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return access_block(pool, block, &content);
 }
 

@@ -136,6 +136,7 @@ static void count_gen(struct kvmm_pool *pool, struct kv_handle old)
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	quota_uncharge_entry(pool->order.quotas, handle.index);
+	class_ungiven(pool->order.classes, handle.index);
 	POOL_BUG_ON(pool, kv_entry_free(&pool->entries, handle));
 	count_gen(pool, handle);
 	pool->count.nr_held--;
@@ -160,7 +161,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)
 {
 	quota_charge_entry(pool->order.quotas, index);
-	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(0, block));
+	WRITE_ONCE(entry_at(pool, index)->place, block);
 	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
 	pool->count.nr_held++;
 }
@@ -365,6 +366,8 @@ u32 victims_evict(struct kvmm_pool *pool, struct victims *victims)
 
 void victims_unpick(struct kvmm_pool *pool, struct victims *victims)
 {
+	if (!victims->nr)	/* ->before may not be known */
+		return;
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
 

@@ -82,6 +82,30 @@ void __class_tell(struct kvmm_pool *pool);
 void __class_trim(struct kvmm_pool *pool);
 
 /* Owners are told of what was evicted. No lock held. */
+/* Is KVMM_IN_CLASS() @cls no class of the pool? */
+bool class_is_none(const struct kvmm_pool *pool, u32 cls);
+int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr);
+void __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr);
+
+/* May @nr blocks more be of class @cls, or 0? 0 or -EDQUOT. ->lock held. */
+static inline int class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
+{
+	return unlikely(cls) ? __class_admit(pool, cls, nr) : 0;
+}
+
+/* These private blocks are of class @cls, or 0; cached ones beyond the quota go. ->lock held. */
+static inline void class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
+{
+	if (unlikely(cls))
+		__class_take(pool, cls, blocks, nr);
+}
+
+/* The same when a range was charged. */
+static inline void class_took(struct kvmm_pool *pool, u32 cls)
+{
+	class_take(pool, cls, NULL, 0);
+}
+
 static inline void class_tell(struct kvmm_pool *pool)
 {
 	if (unlikely(pool->order.classes && pool->order.classes->hook &&
@@ -157,9 +181,15 @@ static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
 	return &pool->entries.entry[index];
 }
 
+/* A duplicate with a reference on its elder, registered so: it is not cached beyond its own last one. */
+static inline bool entry_holds_elder(const struct kv_entry *entry)
+{
+	return READ_ONCE(entry->link) != KV_NONE;
+}
+
 static inline u32 entry_block(const struct kv_entry *entry)
 {
-	return kv_place_block(READ_ONCE(entry->place));
+	return READ_ONCE(entry->place);
 }
 
 /*
@@ -169,13 +199,19 @@ static inline u32 entry_block(const struct kv_entry *entry)
  */
 static inline u32 entry_block_told(const struct kv_entry *entry)
 {
-	return kv_place_block(smp_load_acquire(&entry->place));
+	return smp_load_acquire(&entry->place);
 }
 
 /* A handle of today's generation. */
 static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 index)
 {
 	return kv_handle_of(index, READ_ONCE(entry_at(pool, index)->word));
+}
+
+/* A step of the evictor's, on what it has claimed. */
+static inline void claimed_step(struct kvmm_pool *pool, u32 index, kv_edge edge)
+{
+	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, entry_handle(pool, index), edge));
 }
 
 static inline struct kv_handle mut_handle(kvmm_mut_t mut)
@@ -304,6 +340,16 @@ void cache_untake_free(struct kvmm_pool *pool, const struct take *take,
 u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first);
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
+/*
+ * A request is admitted, or @query was a look-up of its own: keys that were no hits are misses. Blocks
+ * without a key are none: no request looked for them.
+ */
+void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits,
+		   u32 nr_hits);
+/* kvmm_prefix_match() of a request that may still be refused: count_request() when it is admitted. */
+int match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
+/* The same of kvmm_prefix_scan(): count_lookup() then. */
+int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
 
 /* ---- flight.c ---- */
 
@@ -311,6 +357,13 @@ static inline void flights_await(struct kvmm_pool *pool)
 {
 	if (unlikely(READ_ONCE(pool->steps)))
 		__flights_await(pool);
+}
+
+/* The same with compact_lock held, before an owner is looked up: one whose copy failed is told. */
+static inline void flights_look(struct kvmm_pool *pool)
+{
+	if (unlikely(READ_ONCE(pool->steps)))
+		__flights_look(pool);
 }
 
 /* ---- step.c ---- */
@@ -345,6 +398,8 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 /* Private blocks as kvmm_alloc() takes them: 0 or -ENOSPC. ->lock held. */
 int private_take(struct kvmm_pool *pool, struct take *take);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
+/* kvmm_acquire() of blocks for a request that was counted before. */
+int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref);
 
 /* ---- ref.c ---- */

@@ -3,11 +3,11 @@
  * Blocks that are claimed for longer than a call takes: a gang is reserved, and may be aborted.
  *
  * Such an entry is EVICTING, is in no order, has its name still, and nobody finds it. Its block is its
- * own, or is *lent*: part of a range of the gang, or left aside, free for others. Then its place has
- * the tier PLACE_LENT or PLACE_ASIDE.
+ * own, or is *lent* (KV_ENTRY_LENT): part of a range of the gang, or, with KV_ENTRY_RESET, left aside,
+ * free for others.
  *
- * While room is made for a request, its victims have given their blocks to the zone. PLACE_ASIDE says
- * that something was moved to there meanwhile.
+ * While room is made for a request, its victims have given their blocks to the zone. Those with
+ * KV_ENTRY_LENT and KV_ENTRY_RESET do not get them back: something was moved to there meanwhile.
  *
  * Whoever forgets names cannot reach those; he counts up ->forgets, and the gang lets them go.
  *
@@ -17,9 +17,6 @@
 #define POOL_CLAIMS_H
 #include <kv/entry.h>
 
-#define PLACE_LENT	0x80u
-#define PLACE_ASIDE	0x81u
-
 struct claims {
 	u32 nr;
 	u32 nr_named;		/* of them: not PARKED before */
@@ -27,10 +24,5 @@ struct claims {
 	u32 nr_due;		/* of them: to be private blocks of their gang */
 	u32 forgets;
 };
-
-static inline bool entry_is_lent(const struct kv_entry *entry)
-{
-	return kv_place_tier(READ_ONCE(entry->place)) & PLACE_LENT;
-}
 
 #endif /* POOL_CLAIMS_H */

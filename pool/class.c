@@ -21,8 +21,11 @@ static u32 part_of(u32 nr_blocks, u32 permille)
 
 static bool class_is_bad(const struct kvmm_class *class)
 {
-	return !class->name || class->quota_permille > 1000 || class->flags & ~KVMM_CLASS_TELL ||
-	       class->reserved;
+	const u32 flags = KVMM_CLASS_TELL | KVMM_CLASS_JOINED | KVMM_CLASS_REFUSE;
+	bool is_joined = class->flags & KVMM_CLASS_JOINED;
+
+	return !class->name || class->quota_permille > 1000 || class->flags & ~flags ||
+	       (is_joined && class->quota_blocks + class->quota_permille) || class->reserved;
 }
 
 static bool attr_is_bad(const struct kvmm_evict_attr *attr)
@@ -34,13 +37,19 @@ static bool attr_is_bad(const struct kvmm_evict_attr *attr)
 	for (u32 i = 0; i < attr->nr_classes; i++)
 		if (class_is_bad(&attr->classes[i]))
 			return true;
+	if (attr->nr_classes && attr->classes[0].flags & KVMM_CLASS_JOINED)
+		return true;
 	return attr->flags & ~KVMM_EVICT_AGGRESSIVE || attr->protect_permille > 1000;
 }
 
 static void init_class(struct classes *classes, const struct kvmm_class *from)
 {
-	struct class *class = &classes->class[classes->nr++];
+	u32 i = classes->nr++;
+	struct class *class = &classes->class[i];
 
+	class->first = from->flags & KVMM_CLASS_JOINED ? class[-1].first : i;
+	for (u32 k = class->first; k <= i; k++)
+		classes->class[k].last = i;
 	class->name = from->name;
 	class->flags = from->flags;
 	class->quota = UINT32_MAX;
@@ -48,6 +57,8 @@ static void init_class(struct classes *classes, const struct kvmm_class *from)
 		class->quota = from->quota_blocks;
 	else if (from->quota_permille)
 		class->quota = part_of(classes->nr_blocks, from->quota_permille);
+	else if (class->first < i)
+		class->quota = classes->class[class->first].quota;
 	classes->has_quotas |= class->quota != UINT32_MAX;
 }
 
@@ -149,9 +160,22 @@ bool class_filled(struct classes *classes, u32 index)
 {
 	if (is(classes, index, CLASS_COUNTED))
 		return false;
-	classes->mark[index] = classes->by_default | CLASS_COUNTED;
+	if (is(classes, index, CLASS_GIVEN)) {
+		kv_fetch_add(&class_at(classes, index)->nr_outside, (u32)-1);
+		classes->mark[index] = class_of(classes, index) | CLASS_SET | CLASS_COUNTED;
+	} else {
+		classes->mark[index] = classes->by_default | CLASS_COUNTED;
+	}
 	class_at(classes, index)->nr++;
 	return true;
+}
+
+void __class_ungiven(struct classes *classes, u32 index)
+{
+	if (!is(classes, index, CLASS_GIVEN))
+		return;
+	kv_fetch_add(&class_at(classes, index)->nr_outside, (u32)-1);
+	classes->mark[index] = 0;
 }
 
 void class_change(struct classes *classes, u32 index, u32 class)
@@ -217,19 +241,22 @@ void class_end(struct classes *classes)
 
 /* ---- check ---- */
 
-int classes_check(const struct classes *classes)
+int classes_check(const struct classes *classes, const u32 *nr_ranged)
 {
 	u32 nr[KVMM_MAX_CLASSES] = { 0 }, nr_picked[KVMM_MAX_CLASSES] = { 0 };
+	u32 nr_given[KVMM_MAX_CLASSES] = { 0 };
 
 	for (u32 i = 0; i < classes->nr_blocks; i++) {
 		nr[classes->mark[i] & CLASS_MASK] += is(classes, i, CLASS_COUNTED);
 		nr_picked[classes->mark[i] & CLASS_MASK] += is(classes, i, CLASS_PICKED);
-		if ((!is(classes, i, CLASS_COUNTED) && classes->mark[i]) ||
+		nr_given[classes->mark[i] & CLASS_MASK] += is(classes, i, CLASS_GIVEN);
+		if ((!is(classes, i, CLASS_COUNTED | CLASS_GIVEN) && classes->mark[i]) ||
 		    class_of(classes, i) >= classes->nr || classes->mark[i] & ~CLASS_MARKS)
 			return -EUCLEAN;
 	}
 	for (u32 i = 0; i < KVMM_MAX_CLASSES; i++)
 		if (nr[i] != classes->class[i].nr ||
+		    nr_given[i] + nr_ranged[i] != READ_ONCE(classes->class[i].nr_outside) ||
 		    nr_picked[i] != classes->class[i].nr_picked)
 			return -EUCLEAN;
 	return owners_check(classes) || protect_check(classes) ? -EUCLEAN : 0;

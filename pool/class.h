@@ -4,10 +4,11 @@
  *
  * Invariants, recomputed by classes_check():
  *
- *  1. The marks of an entry are 0 unless it is registered, or claimed from there. COUNTED is set
- *     when the order hears that it was filled, and goes with the name.
+ *  1. The marks of an entry are 0 unless it is registered, or claimed from there, or GIVEN. COUNTED
+ *     is set when the order hears that it was filled, and goes with the name.
  *  2. nr of a class is the number of COUNTED marks of that class, nr_picked that of PICKED ones:
- *     who is claimed and not yet forgotten.
+ *     who is claimed and not yet forgotten. nr_outside is that of GIVEN ones, and the blocks of its
+ *     ranges.
  *  3. An entry is in the list of its owner if that is neither 0 nor OWNER_SHARED, and only while
  *     COUNTED; and in the list of the protected if its priority is above the limit.
  *
@@ -27,19 +28,23 @@
 #define CLASS_COUNTED	BIT(3)
 #define CLASS_SET	BIT(4)	/* was said by somebody: only downward from here */
 #define CLASS_PICKED	BIT(5)
+#define CLASS_GIVEN	BIT(6)	/* private or staged, allocated in this class */
 
-#define CLASS_MARKS	(CLASS_MASK | CLASS_COUNTED | CLASS_SET | CLASS_PICKED)
+#define CLASS_MARKS	(CLASS_MASK | CLASS_COUNTED | CLASS_SET | CLASS_PICKED | CLASS_GIVEN)
 
 static_assert(KVMM_MAX_CLASSES == CLASS_MASK + 1, "a class fits its mark");
 
 struct class {
 	/* Fixed at creation. */
 	const char *name;	/* borrowed from the caller */
-	u32 quota;		/* UINT32_MAX: none */
+	u32 quota;		/* UINT32_MAX: none; of a joined one: that of the first */
 	u32 flags;
+	u32 first;		/* of those that share the quota */
+	u32 last;
 
 	u32 nr;
 	u32 nr_picked;
+	u32 nr_outside;		/* atomic: ranges are counted under ->lock of the pool alone */
 	u64 evicted;
 	u64 demoted;
 	u64 reached;
@@ -85,18 +90,45 @@ struct classes {
 int classes_create(const struct kvmm_evict_attr *attr, u32 nr_blocks, struct classes **result);
 void classes_destroy(struct classes *classes);
 u64 classes_bytes(const struct classes *classes);
-int classes_check(const struct classes *classes);
+/* @nr_ranged: blocks of ranges, by class. */
+int classes_check(const struct classes *classes, const u32 *nr_ranged);
 
 static inline u32 class_of(const struct classes *classes, u32 index)
 {
 	return likely(!classes) ? 0 : classes->mark[index] & CLASS_MASK;
 }
 
+/* Of all classes that share its quota. */
+static inline u64 class_total(const struct classes *classes, u32 class)
+{
+	u64 nr = 0;
+
+	for (u32 i = classes->class[class].first; i <= classes->class[class].last; i++)
+		nr += classes->class[i].nr - classes->class[i].nr_picked +
+		      READ_ONCE(classes->class[i].nr_outside);
+	return nr;
+}
+
 static inline bool class_is_over(const struct classes *classes, u32 class)
 {
-	const struct class *of = &classes->class[class];
+	return classes->class[class].quota != UINT32_MAX &&
+	       class_total(classes, class) > classes->class[class].quota;
+}
 
-	return of->nr - of->nr_picked > of->quota;
+/* @cls: KVMM_IN_CLASS(). */
+static inline void class_charge(struct classes *classes, u32 cls, s64 nr)
+{
+	if (unlikely(cls))
+		kv_fetch_add(&classes->class[cls - 1].nr_outside, (u32)nr);
+}
+
+/* A private block is given back. */
+void __class_ungiven(struct classes *classes, u32 index);
+
+static inline void class_ungiven(struct classes *classes, u32 index)
+{
+	if (unlikely(classes != NULL))
+		__class_ungiven(classes, index);
 }
 
 /* Out of the order, perhaps only to be looked at; and back. */

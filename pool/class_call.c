@@ -105,6 +105,8 @@ static void trim(struct kvmm_pool *pool)
 
 		if (order_pick(&pool->order, 1, &index))
 			victims_add(pool, &victims, index);
+		else if (order_is_spent(&pool->order))
+			break;
 	}
 	victims_evict(pool, &victims);
 }
@@ -115,6 +117,43 @@ void __class_trim(struct kvmm_pool *pool)
 		return;
 	trim(pool);
 	class_leave(pool);
+}
+
+/* ---- allocating in a class ---- */
+
+bool class_is_none(const struct kvmm_pool *pool, u32 cls)
+{
+	return !pool->order.classes || cls > pool->order.classes->nr;
+}
+
+int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
+{
+	const struct classes *classes = pool->order.classes;
+	const struct class *class = &classes->class[cls - 1];
+	u64 total;
+
+	kv_assert_held(&pool->lock);
+	if (!(class->flags & KVMM_CLASS_REFUSE) || class->quota == UINT32_MAX)
+		return 0;
+	order_enter(&pool->order);
+	total = class_total(classes, cls - 1) + nr;
+	for (u32 i = class->first; i <= class->last; i++)
+		total -= order_nr_in(&pool->order, i);
+	order_leave(&pool->order);
+	return total > class->quota ? -EDQUOT : 0;
+}
+
+void __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
+{
+	struct classes *classes = pool->order.classes;
+
+	kv_assert_held(&pool->lock);
+	order_enter(&pool->order);
+	for (u32 i = 0; i < nr; i++)
+		classes->mark[blocks[i].index] = (cls - 1) | CLASS_GIVEN;
+	class_charge(classes, cls, nr);
+	trim(pool);
+	order_leave(&pool->order);
 }
 
 /* ---- setting ---- */
@@ -177,7 +216,7 @@ static bool demote(struct kvmm_pool *pool, u32 index, u32 class)
 	return true;
 }
 
-/* Who is not referenced goes, children first. */
+/* Blocks without references go, children first; others go with their last reference. */
 static void take_at_once(struct kvmm_pool *pool, u32 index, struct victims *victims)
 {
 	if (!pool->order.classes->aggressive)
@@ -185,6 +224,8 @@ static void take_at_once(struct kvmm_pool *pool, u32 index, struct victims *vict
 	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	if (order_take(&pool->order, index))
 		victims_add(pool, victims, index);
+	else
+		kv_entry_set_reset(&pool->entries, entry_handle(pool, index));
 	quota_end(pool->order.quotas);
 }
 
@@ -319,6 +360,8 @@ int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat
 			.name = class->name, .nr = class->nr, .quota = class->quota,
 			.nr_inactive = order_nr_in(&pool->order, cls), .evicted = class->evicted,
 			.demoted = class->demoted, .reached = class->reached,
+			.nr_outside = READ_ONCE(class->nr_outside),
+			.bytes = ((u64)class->nr + READ_ONCE(class->nr_outside)) * pool->block_bytes,
 		};
 	} else {
 		err = -EINVAL;

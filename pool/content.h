@@ -16,7 +16,14 @@ struct content {
 /* 0; -EINVAL no part of a block, or the pool has none; -EUCLEAN, -ECHILD. */
 int content_check(const struct kvmm_pool *pool, const struct content *content);
 
-/* 0 or -EIO. compact_lock held; the block is kept from being given to anybody else. */
+/*
+ * Before the block is looked up: takes compact_lock, and no copy that would change it is under way.
+ * Returns what content_end() takes.
+ */
+int content_begin(struct kvmm_pool *pool);
+void content_end(struct kvmm_pool *pool, int cancel);
+
+/* 0 or -EIO. Between the two; the block is kept from being given to anybody else. */
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content);
 
 #endif /* POOL_CONTENT_H */

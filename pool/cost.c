@@ -25,6 +25,8 @@ static u64 price_of(const struct kvmm_pool *pool, u32 block, const struct prices
 {
 	u32 owner = pool->owner[block], index = owner_index(owner);
 
+	if (elastic_is_leaving(pool, (struct kvmm_extent){ block, 1 }))
+		return NEVER;
 	switch (owner_kind(owner)) {
 	case OWNER_FREE:
 	case OWNER_LEFT:
@@ -115,25 +117,53 @@ static void keep_longest(u32 *longest, u32 nr, u32 length)
 	}
 }
 
-/* What lies between two blocks that stay is one run then. */
-bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room)
+/* What a block is to a run of free ones. */
+enum part { IS_FREE, IS_MOVED, IS_END };
+
+static bool fits(const struct kvmm_pool *pool, const struct room *room,
+		 enum part (*look)(const struct kvmm_pool *pool, u32 block))
 {
-	struct prices prices = { 1, 1 };
-	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0;
+	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0, nr = max(room->max_runs, 1u);
 
-	if (room->max_runs < 2)
-		return false;
 	for (u32 at = 0; at < pool->nr_blocks; at++) {
-		u64 price = price_of(pool, at, &prices);
+		enum part part = look(pool, at);
 
-		nr_free += !price;
-		if (price != NEVER)
+		nr_free += part == IS_FREE;
+		if (part != IS_END)
 			continue;
-		keep_longest(longest, room->max_runs, nr_free);
+		keep_longest(longest, nr, nr_free);
 		nr_free = 0;
 	}
-	keep_longest(longest, room->max_runs, nr_free);
-	for (u32 i = 0; i < room->max_runs; i++)
+	keep_longest(longest, nr, nr_free);
+	for (u32 i = 0; i < nr; i++)
 		sum += longest[i];
 	return sum >= room->nr;
+}
+
+/* What lies between two blocks that stay is one run then. */
+static enum part look_packed(const struct kvmm_pool *pool, u32 block)
+{
+	const struct prices prices = { 1, 1 };
+	u64 price = price_of(pool, block, &prices);
+
+	return price == NEVER ? IS_END : price ? IS_MOVED : IS_FREE;
+}
+
+bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room)
+{
+	return room->max_runs > 1 && fits(pool, room, look_packed);
+}
+
+static enum part look_isolated(const struct kvmm_pool *pool, u32 block)
+{
+	u32 owner = pool->owner[block];
+
+	if (owner & OWNER_IS_DST || (!(owner & OWNER_IS_SRC) && !owner_is_free(owner)))
+		return IS_END;
+	return IS_FREE;
+}
+
+bool cost_moves_help(const struct kvmm_pool *pool, const struct room *room)
+{
+	return fits(pool, room, look_isolated);
 }

@@ -39,4 +39,7 @@ void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct 
 /* Would the request fit if all that can move lay together? ->lock held. */
 bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room);
 
+/* Does it fit once all that is isolated has moved? ->lock held. */
+bool cost_moves_help(const struct kvmm_pool *pool, const struct room *room);
+
 #endif /* POOL_COST_H */

@@ -26,7 +26,8 @@ static inline u64 pool_random(const struct kvmm_pool *pool)
 {
 	if (likely(!pool->deterministic))
 		return kv_random();
-	return kv_mul_fold(pool->seed ^ 0xd6e8feb86659fd93ull, 0xa0761d6478bd642full);
+	return kv_mul_fold((pool->seed + pool->nth_unseeded * 0x9e3779b97f4a7c15ull) ^
+			   0xd6e8feb86659fd93ull, 0xa0761d6478bd642full);
 }
 
 /* The first generation of entries; 0: at random. */

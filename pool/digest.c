@@ -284,6 +284,15 @@ static void sum_free_handle(struct sum *sum, u32 index, u32 age)
 		sum_add_two(sum, index, age);
 }
 
+static void sum_free_entries(struct sum *sum, const struct kvmm_pool *pool, u64 head)
+{
+	const struct kv_entries *entries = &pool->entries;
+
+	for (u32 at = (u32)head; at < entries->nr; at = entries->entry[at].link)
+		sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
+	sum_add(sum, KV_NONE);
+}
+
 static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
 {
 	struct hold_table *table = *pool_hold_table(pool);
@@ -299,16 +308,15 @@ static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
 /* Free lists, each in its order. */
 static void sum_handles(struct sum *sum, struct kvmm_pool *pool)
 {
-	const struct kv_entries *entries = &pool->entries;
 	u32 at;
 
 	for (at = pool->free_slot; at != KV_NONE; at = slot_at(pool, at)->next)
 		sum_free_handle(sum, at, slot_at(pool, at)->gen - pool->gen_base);
 	sum_add(sum, KV_NONE);
-	if (pool->caches)
-		for (at = (u32)entries->free; at < entries->nr; at = entries->entry[at].link)
-			sum_add_two(sum, at, gen_of(pool, kv_word_gen(entries->entry[at].word)));
-	sum_add(sum, KV_NONE);
+	if (pool->caches) {
+		sum_free_entries(sum, pool, pool->entries.free[pool->entries.turn & 1]);
+		sum_free_entries(sum, pool, pool->entries.free[~pool->entries.turn & 1]);
+	}
 	sum_free_holds(sum, pool);
 	for (at = pool->door.free_promise; at != KV_NONE; at = pool->door.promise[at].next)
 		sum_free_handle(sum, at, pool->door.promise[at].gen - pool->gen_base);

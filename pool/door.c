@@ -113,11 +113,7 @@ int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 dead
 
 u64 door_deadline(u32 flags, u64 deadline_ns)
 {
-	u64 at;
-
-	if (!(flags & KVMM_ALLOC_RELATIVE))
-		return deadline_ns;
-	return kv_add_overflows(kv_clock_ns(), deadline_ns, &at) ? UINT64_MAX : at;
+	return flags & KVMM_ALLOC_RELATIVE ? kv_ns_after(kv_clock_ns(), deadline_ns) : deadline_ns;
 }
 
 /* ---- what a request has to leave ---- */

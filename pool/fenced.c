@@ -72,15 +72,13 @@ static int range_access(struct kvmm_pool *pool, kvmm_range_t range, u32 at,
 
 	if (err)
 		return err;
-	cancel = kv_cancel_off();
-	kv_lock(&pool->compact_lock);
+	cancel = content_begin(pool);
 	err = keep_range(pool, range, at, &block);
 	if (!err) {
 		err = content_copy(pool, block, content);
 		let_range_go(pool, range);
 	}
-	kv_unlock(&pool->compact_lock);
-	kv_cancel_restore(cancel);
+	content_end(pool, cancel);
 	return err;
 }
 
@@ -89,6 +87,8 @@ int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, ui
 {
 	struct content content = { (void *)buf, offset, bytes, true };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return range_access(pool, range, at, &content);
 }
 
@@ -97,6 +97,8 @@ int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, uin
 {
 	struct content content = { buf, offset, bytes, false };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return range_access(pool, range, at, &content);
 }
 
@@ -126,15 +128,13 @@ static int mut_access(struct kvmm_pool *pool, kvmm_mut_t mut, const struct conte
 	err = pool->caches ? own_share_blocks(pool) : -EOPNOTSUPP;
 	if (err)
 		return err;
-	cancel = kv_cancel_off();
-	kv_lock(&pool->compact_lock);
+	cancel = content_begin(pool);
 	err = keep_mut(pool, mut_handle(mut));
 	if (!err) {
 		err = content_copy(pool, entry_block(entry_at(pool, mut.index)), content);
 		kv_handle_step(&pool->entries, mut_handle(mut), kv_edge_written);
 	}
-	kv_unlock(&pool->compact_lock);
-	kv_cancel_restore(cancel);
+	content_end(pool, cancel);
 	return err;
 }
 
@@ -143,6 +143,8 @@ int kvmm_mut_write(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, cons
 {
 	struct content content = { (void *)buf, offset, bytes, true };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return mut_access(pool, mut, &content);
 }
 
@@ -150,6 +152,8 @@ int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, void 
 {
 	struct content content = { buf, offset, bytes, false };
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return mut_access(pool, mut, &content);
 }
 
@@ -162,16 +166,19 @@ int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset, void 
 	int err = content_check(pool, &content), cancel;
 	u32 block;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
 	err = kvmm_get_many(pool, &ref, 1);
 	if (!err) {
-		kv_lock(&pool->compact_lock);
+		int inner = content_begin(pool);
+
 		err = kvmm_blocks_of_refs(pool, &ref, 1, &block);
 		if (!err)
 			err = content_copy(pool, block, &content);
-		kv_unlock(&pool->compact_lock);
+		content_end(pool, inner);
 		kvmm_put_many(pool, &ref, 1);
 	}
 	kv_cancel_restore(cancel);

@@ -4,120 +4,76 @@
 
 #include "local.h"
 
-/* One round, oldest first, so that blocks without key keep their order. */
-static u32 forget_round(struct kvmm_pool *pool)
+/* Blocks without references, oldest first, so that those without key keep their order. Both locks held. */
+static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_picked;
 
+	pool->claims.forgets++;
+	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
 	for (u32 left = order_nr(&pool->order); left; left -= min(left, nr_picked)) {
 		u32 picked[ORDER_PICKS];
 
 		nr_picked = order_pick(&pool->order, left, picked);
-		if (!nr_picked && !order_nr(&pool->order))
+		if (!nr_picked && order_is_spent(&pool->order))
 			break;
 		for (u32 i = 0; i < nr_picked; i++) {
 			nr += entry_forget(pool, picked[i]);
 			entry_release(pool, entry_handle(pool, picked[i]));
 		}
 	}
-	return nr;
-}
-
-/* What nobody holds; then what was held by duplicates among that only. Both locks held. */
-static u32 forget_inactive(struct kvmm_pool *pool)
-{
-	u32 nr = 0, nr_more;
-
-	pool->claims.forgets++;
-	quota_begin(pool->order.quotas, QUOTA_NOBODY, QUOTA_ANY);
-	do {
-		nr_more = forget_round(pool);
-		nr += nr_more;
-	} while (nr_more);
 	quota_end(pool->order.quotas);
 	if (pool->order.classes)
 		class_end(pool->order.classes);
 	return nr;
 }
 
-int kvmm_reset_inactive(struct kvmm_pool *pool)
+/* Blocks without key that a policy orders, too, are free: the order counts them. Both locks held. */
+static u32 nr_held(struct kvmm_pool *pool)
 {
-	int err, nr;
+	struct pool_count count = pool_counts(pool);
 
-	err = cache_enter(pool);
+	return count.range_blocks + count.nr_held - mags_nr(pool) - order_nr(&pool->order);
+}
+
+/* compact_lock held: no move begins, and no look, that a block would be held for. */
+static int reset_inactive(struct kvmm_pool *pool, u32 *held)
+{
+	int nr, err = cache_enter(pool);
+
 	if (err)
 		return err;
 	order_enter(&pool->order);
 	nr = forget_inactive(pool);
+	if (held)
+		*held = nr_held(pool);
 	order_leave(&pool->order);
-	cache_leave(pool);
+	pool_leave(pool);
 	return nr;
 }
 
-/* References that are not callers', but duplicates' on their elders. */
-static u64 nr_refs_of_dups(const struct kvmm_pool *pool)
-{
-	u64 nr = 0;
-
-	for (u32 i = 0; i < pool->nr_blocks; i++) {
-		const struct kv_entry *entry = entry_at(pool, i);
-
-		nr += !kv_word_is(entry->word, KV_ENTRY_FREE) && entry->link != KV_NONE;
-	}
-	return nr;
-}
-
-/* The world has stopped: counts are exact, and the order may still have what is held. */
-static bool is_idle(const struct kvmm_pool *pool)
-{
-	const struct pool_count *count = &pool->count;
-	u64 nr_named = tally_sum(pool, TALLY_REGISTERED) - count->nr_forgotten -
-		       pool->claims.nr_named;
-
-	return !pool_counts(pool).nr_ranges && count->nr_held - pool_nr_parked(pool) == nr_named &&
-	       tally_sum(pool, TALLY_REFS) == nr_refs_of_dups(pool);
-}
-
-static int reset_if_idle(struct kvmm_pool *pool)
-{
-	bool clears;
-	int nr;
-
-	if (!is_idle(pool))
-		return -EBUSY;
-	clears = events_clear_begin(pool);
-	order_enter(&pool->order);
-	nr = forget_inactive(pool);
-	order_leave(&pool->order);
-	if (unlikely(clears))
-		events_cleared(pool);
-	return nr;
-}
-
-int kvmm_reset_cache(struct kvmm_pool *pool)
+int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *held)
 {
 	int ret;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
 	flights_cancel(pool);
-	ret = cache_enter(pool);
-	if (!ret) {
-		pool_stop(pool);
-		kv_lock(&pool->lock);
-		ret = reset_if_idle(pool);
-		pool_resume(pool);
-		pool_leave(pool);
-	}
+	ret = reset_inactive(pool, held);
 	kv_unlock(&pool->compact_lock);
 	cache_after(pool);
 	return ret;
 }
 
-/* ---- by block id ---- */
+int kvmm_reset_inactive(struct kvmm_pool *pool)
+{
+	return kvmm_reset_inactive_held(pool, NULL);
+}
 
-/* Whoever holds it keeps it; else it is free. False: it has no name. */
+/* A holder keeps the block; without one it is free. False: it has no name. */
 static bool forget_entry(struct kvmm_pool *pool, u32 index)
 {
 	for (;;) {
@@ -138,6 +94,82 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 		return true;
 	}
 }
+
+/* ---- everything ---- */
+
+static u64 nr_named(struct kvmm_pool *pool)
+{
+	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten - pool->claims.nr_named;
+}
+
+/* The world has stopped: counts are exact, and the order may still have what is held. */
+static bool is_idle(struct kvmm_pool *pool)
+{
+	return !pool_counts(pool).nr_ranges &&
+	       pool->count.nr_held - pool_nr_parked(pool) == nr_named(pool) &&
+	       !tally_sum(pool, TALLY_REFS);
+}
+
+static int reset_if_idle(struct kvmm_pool *pool)
+{
+	bool clears;
+	int nr;
+
+	if (!is_idle(pool))
+		return -EBUSY;
+	clears = events_clear_begin(pool);
+	order_enter(&pool->order);
+	nr = forget_inactive(pool);
+	/*
+	 * A policy that is broken does not hand out all of them. A block whose last put is under way, to
+	 * be freed (EVICTING), is named until that has the lock, and found by none.
+	 */
+	for (u32 i = 0; i < pool->nr_blocks && nr_named(pool); i++)
+		nr += forget_entry(pool, i);
+	order_leave(&pool->order);
+	if (unlikely(clears))
+		events_cleared(pool);
+	return nr;
+}
+
+/* The gate is closed all the time: no load brings to the device what is not gone below yet. */
+static int reset_stopped(struct kvmm_pool *pool)
+{
+	int ret, err = 0;
+
+	pool_stop(pool);
+	kv_lock(&pool->lock);
+	ret = reset_if_idle(pool);
+	if (ret >= 0 && pool->lower) {
+		kv_unlock(&pool->lock);
+		err = lower_reset(pool);
+		kv_lock(&pool->lock);
+	}
+	pool_resume(pool);
+	return err ? err : ret;
+}
+
+int kvmm_reset_cache(struct kvmm_pool *pool)
+{
+	int ret;
+
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	flights_cancel(pool);
+	ret = cache_enter(pool);
+	if (!ret) {
+		ret = reset_stopped(pool);
+		pool_leave(pool);
+	}
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+	return ret;
+}
+
+/* ---- by block id ---- */
 
 /* Who holds it keeps it, and learns of it from the device. */
 void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle)

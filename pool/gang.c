@@ -13,6 +13,7 @@
 
 #include "determ.h"
 #include "gang.h"
+#include "owned.h"
 
 #define DEFAULT_MAX_GANGS	256u
 #define MAX_GANGS		65536u
@@ -40,18 +41,20 @@ struct kvmm_gangs {
 
 /* ---- the set ---- */
 
-static bool pools_are_bad(const struct kvmm_gangs_attr *attr)
+static int check_pools(const struct kvmm_gangs_attr *attr)
 {
 	if (!attr->pools || !attr->nr_pools || attr->nr_pools > KVMM_GANG_MAX_POOLS)
-		return true;
+		return -EINVAL;
 	for (u32 i = 0; i < attr->nr_pools; i++) {
 		if (!attr->pools[i])
-			return true;
+			return -EINVAL;
+		if (kv_inherited(attr->pools[i]))
+			return -ECHILD;
 		for (u32 k = 0; k < i; k++)
 			if (attr->pools[k] == attr->pools[i])
-				return true;
+				return -EINVAL;
 	}
-	return false;
+	return attr->max_gangs > MAX_GANGS ? -EINVAL : 0;
 }
 
 static void add_pool(struct kvmm_gangs *gangs, struct kvmm_pool *pool)
@@ -77,8 +80,10 @@ int kvmm_gangs_create(const struct kvmm_gangs_attr *attr, struct kvmm_gangs **re
 	if (!attr || !result)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
-	if (err || pools_are_bad(&known) || known.max_gangs > MAX_GANGS)
-		return -EINVAL;
+	if (!err)
+		err = check_pools(&known);
+	if (err)
+		return err;
 	nr = known.max_gangs ? known.max_gangs : DEFAULT_MAX_GANGS;
 	gangs = kv_alloc(sizeof(*gangs) + nr * sizeof(gangs->slot[0]));
 	if (!gangs)
@@ -258,12 +263,7 @@ static u32 nr_muts(const struct kvmm_gang_want *want)
 
 static u64 deadline_of(const struct kvmm_gang_attr *attr)
 {
-	u64 now_ns, deadline_ns;
-
-	if (!attr->lease_ns)
-		return 0;
-	now_ns = attr->now_ns ? attr->now_ns : kv_clock_ns();
-	return kv_add_overflows(now_ns, attr->lease_ns, &deadline_ns) ? UINT64_MAX : deadline_ns;
+	return own_deadline(attr->now_ns ? attr->now_ns : kv_clock_ns(), attr->lease_ns);
 }
 
 /* NULL: no memory. */
@@ -404,6 +404,8 @@ int kvmm_gang_reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *att
 	u64 epoch;
 	int err;
 
+	if (kv_inherited(gangs))
+		return -ECHILD;
 	if (!gangs || !attr || !gang)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
@@ -445,6 +447,8 @@ int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t handle)
 	struct gang *gang;
 	int err = gangs ? find_gang(gangs, handle, &gangs->stat.aborted, &gang) : -EINVAL;
 
+	if (kv_inherited(gangs))
+		return -ECHILD;
 	return err ? err : undo_gang(gangs, gang);
 }
 
@@ -468,6 +472,8 @@ int kvmm_gang_expire(struct kvmm_gangs *gangs, uint64_t now_ns)
 	struct gang *gang;
 	u32 at = 0, nr = 0;
 
+	if (kv_inherited(gangs))
+		return -ECHILD;
 	if (!gangs || (!now_ns && gangs->deterministic))
 		return -EINVAL;
 	if (!now_ns)
@@ -479,7 +485,7 @@ int kvmm_gang_expire(struct kvmm_gangs *gangs, uint64_t now_ns)
 
 void kvmm_gangs_destroy(struct kvmm_gangs *gangs)
 {
-	if (!gangs)
+	if (!gangs || kv_inherited(gangs))
 		return;
 	for (u32 i = 0; i < gangs->nr_slots; i++)
 		if (gangs->slot[i].gang)
@@ -604,6 +610,8 @@ int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t handle, kvmm_mut_t *b
 	struct gang *gang;
 	int err;
 
+	if (kv_inherited(gangs))
+		return -ECHILD;
 	if (!gangs || room_is_missing(gangs, handle, blocks, ranges))
 		return -EINVAL;
 	err = find_gang(gangs, handle, &gangs->stat.committed, &gang);
@@ -620,6 +628,8 @@ int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t handle, kvmm_mut_t *b
 
 int kvmm_gang_stat(struct kvmm_gangs *gangs, struct kvmm_gang_stat *stat)
 {
+	if (kv_inherited(gangs))
+		return -ECHILD;
 	if (!gangs || !stat)
 		return -EINVAL;
 	kv_lock(&gangs->lock);

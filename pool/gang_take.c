@@ -61,11 +61,11 @@ static void lend(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
 	u32 owner = pool->owner[block];
-	u32 tier = owner_is_free(owner) || owner_is_away(owner) ? PLACE_ASIDE : PLACE_LENT;
+	bool aside = owner_is_free(owner) || owner_is_away(owner);
 
 	if (!all_are_promised(pool) && victim_return(pool, index))
 		return;
-	WRITE_ONCE(entry_at(pool, index)->place, kv_place_make(tier, block));
+	claimed_step(pool, index, aside ? kv_edge_lose : kv_edge_lend);
 	pool->count.nr_held--;
 	pool->claims.nr_lent++;
 }
@@ -73,11 +73,9 @@ static void lend(struct kvmm_pool *pool, u32 index)
 /* The lender counts as if it had the block; it is about to go, or to get it back. */
 static bool unlend(struct kvmm_pool *pool, u32 index)
 {
-	struct kv_entry *entry = entry_at(pool, index);
-
-	if (!entry_is_lent(entry))
+	if (!kv_word_is_lent(READ_ONCE(entry_at(pool, index)->word)))
 		return false;
-	WRITE_ONCE(entry->place, kv_place_make(0, entry_block(entry)));
+	claimed_step(pool, index, kv_edge_unlend);
 	pool->count.nr_held++;
 	pool->claims.nr_lent--;
 	return true;
@@ -86,9 +84,12 @@ static bool unlend(struct kvmm_pool *pool, u32 index)
 /* The range is gone, and nobody has written to its blocks. */
 static void blocks_left(struct kvmm_pool *pool, const struct victims *victims)
 {
-	for_each_victim(pool, victims, at, i)
-		if (kv_place_tier(READ_ONCE(entry_at(pool, at)->place)) == PLACE_LENT)
+	for_each_victim(pool, victims, at, i) {
+		u64 word = READ_ONCE(entry_at(pool, at)->word);
+
+		if (kv_word_is_lent(word) && !(word & KV_ENTRY_RESET))
 			victim_left(pool, at);
+	}
 }
 
 static bool get_back(struct kvmm_pool *pool, u32 index)
@@ -138,7 +139,7 @@ static void victims_return(struct part *part)
 	struct kvmm_pool *pool = part->pool;
 	struct victims *victims = &part->taken.victims;
 	bool forget = part->forgets != pool->claims.forgets;
-	bool exact = victims->stamp == pool->order.stamp;
+	bool exact = victims->nr && victims->stamp == pool->order.stamp;
 	u32 nr_evicted = 0;
 
 	while (victims->nr) {
@@ -388,7 +389,7 @@ int part_take(struct part *part)
 
 	kv_assert_held(&part->pool->lock);
 	part->forgets = part->pool->claims.forgets;
-	part->account = quota_account(part->pool->order.quotas, part->want.tenant);
+	part->account = quota_account(part->pool, part->want.tenant);
 	part->taken = (struct taken){ 0, NO_VICTIMS };
 	err = part->want.kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
 	part->pool->history = history;

@@ -123,7 +123,8 @@ static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance
 		glance->class[i] = (struct kvmm_class_stat){
 			.name = class.name, .nr = class.nr, .quota = class.quota,
 			.evicted = class.evicted, .demoted = class.demoted,
-			.reached = class.reached,
+			.reached = class.reached, .nr_outside = class.nr_outside,
+			.bytes = ((u64)class.nr + class.nr_outside) * pool->block_bytes,
 		};
 	}
 }
@@ -151,13 +152,18 @@ int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
 	int err = pool_refusal(pool);
 
-	if (err)
+	if (err == -ECHILD)
 		return err;
 	*glance = (struct kv_pool_glance){
 		.name = pool->name, .device = pool->parts.dev->name,
 		.device_number = pool->parts.dev_number, .engine = pool->zone->ops->name,
 		.policy = pool->parts.evict ? pool->parts.evict->name : NULL,
 	};
+	glance->stat.nr_blocks = pool->nr_usable;
+	glance->stat.block_bytes = pool->block_bytes;
+	glance->stat.block_tokens = pool->block_tokens;
+	if (err)
+		return err;
 	kv_zone_glance(pool->zone, &glance->zone);
 	err = pool_peek(pool, &glance->zone, &glance->stat);
 	if (!err)

@@ -170,6 +170,8 @@ int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t 
 {
 	u32 nr_useful = 0;
 
+	if (kv_inherited(groups))
+		return -ECHILD;
 	if (!groups || group >= groups->nr || (nr && !mask) || nr > KVMM_GROUPS_MAX_TOKENS ||
 	    (u64)first + nr > KVMM_GROUPS_MAX_TOKENS / groups->group[group].rule.block_tokens)
 		return -EINVAL;

@@ -18,6 +18,7 @@
 #define POOL_GROUP_H
 
 #include <kv/bits.h>
+#include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/group.h>
 #include <kvmm/pool.h>

@@ -224,6 +224,8 @@ int kvmm_groups_commit(struct kvmm_tables *tables, const struct kvmm_prefix *pro
 {
 	int err;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables || commit_is_bad(tables, prompt, nr_tokens))
 		return -EINVAL;
 	if (prompt) {

@@ -82,6 +82,8 @@ int kvmm_groups_hit_len(const struct kvmm_groups *groups, const struct kvmm_pref
 {
 	int err = prompt_check(groups, prompt);
 
+	if (kv_inherited(groups))
+		return -ECHILD;
 	return err ? : groups_look(groups, prompt, max_tokens);
 }
 
@@ -198,6 +200,8 @@ int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix
 	struct kvmm_tables *made;
 	int err = tables ? prompt_check(groups, prompt) : -EINVAL;
 
+	if (kv_inherited(groups))
+		return -ECHILD;
 	if (err)
 		return err;
 	made = tables_create(groups, prompt, min(max_tokens, prompt->nr * groups->granule));

@@ -127,7 +127,7 @@ void tables_clear(struct kvmm_tables *tables)
 
 void kvmm_groups_release(struct kvmm_tables *tables)
 {
-	if (!tables)
+	if (!tables || kv_inherited(tables))
 		return;
 	/* A pool that is poisoned says so to whoever calls it next. */
 	for (u32 i = 0; i < tables->groups->nr; i++)
@@ -140,6 +140,8 @@ int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens)
 {
 	int err = 0;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables || nr_tokens > tables->committed)
 		return -EINVAL;
 	for (u32 i = 0; i < tables->groups->nr; i++) {
@@ -160,6 +162,8 @@ int kvmm_groups_abort(struct kvmm_tables *tables)
 {
 	int err = 0;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables)
 		return -EINVAL;
 	for (u32 i = 0; i < tables->groups->nr; i++) {
@@ -216,6 +220,8 @@ int kvmm_groups_block_table(const struct kvmm_tables *tables, uint32_t group, ui
 {
 	u32 nr, row;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables || group >= tables->groups->nr || (max && !ids))
 		return -EINVAL;
 	nr = min(max, tables->table[group].nr);
@@ -235,6 +241,8 @@ int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, kvmm_ref_
 {
 	u32 nr;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables || group >= tables->groups->nr || (max && !refs))
 		return -EINVAL;
 	nr = min(max, tables->table[group].nr);

@@ -7,6 +7,8 @@
  * does not fit fails without a trace. Between asking and taking another thread may be faster; then
  * what was taken goes back, and what was evicted for it is gone.
  */
+#include "internal.h"
+
 #include "group.h"
 #include "quota.h"
 
@@ -82,7 +84,7 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 	struct kvmm_acquire req = { .nr_blocks = end - from, .reserve = reserve,
 				    .fresh = table_slot(tables, group, from),
 				    .domain = group_domain(g, tables->domain) };
-	int err = end > from ? kvmm_acquire(g->pool, &req) : 0;
+	int err = end > from ? acquire_uncounted(g->pool, &req) : 0;
 
 	if (!err)
 		table->nr = max(table->nr, end);
@@ -132,6 +134,8 @@ int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens, uint32_t
 {
 	int err;
 
+	if (kv_inherited(tables))
+		return -ECHILD;
 	if (!tables || nr_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;
 	err = check_room(tables, nr_tokens, reserve);
@@ -152,7 +156,9 @@ static u32 end_of_step(const struct kvmm_groups_acquire *req, u32 hit)
 
 static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire *req)
 {
-	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end;
+	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end, from;
+	u32 prompt_tokens = min((u64)req->prompt.nr * tables->groups->granule, (u64)UINT32_MAX);
+	u32 nr_new[KVMM_MAX_GROUPS];
 	int err = hit_get(tables, &req->prompt, max_tokens);
 
 	if (err)
@@ -165,7 +171,12 @@ static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire 
 	}
 	quiet_seen(tables->groups, &req->prompt, max_tokens);
 	hit_keep(tables);
-	return reserve_blocks(tables, end, req->reserve);
+	for (u32 i = 0; i < tables->groups->nr; i++)
+		nr_new[i] = new_blocks(tables, i, min(end, prompt_tokens), &from) - from;
+	err = reserve_blocks(tables, end, req->reserve);
+	for (u32 i = 0; i < tables->groups->nr && !err; i++)
+		count_lookup(tables->groups->group[i].pool, 0, nr_new[i]);
+	return err;
 }
 
 int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,
@@ -174,6 +185,8 @@ int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acq
 	struct kvmm_tables *made;
 	int err;
 
+	if (kv_inherited(groups))
+		return -ECHILD;
 	if (!req || !tables || req->nr_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;
 	err = prompt_check(groups, &req->prompt);
@@ -231,6 +244,8 @@ int kvmm_groups_blocks_needed(const struct kvmm_groups *groups, struct kvmm_grou
 	struct kvmm_tables *tables;
 	int err;
 
+	if (kv_inherited(groups))
+		return -ECHILD;
 	if (!need || need->nr_tokens > KVMM_GROUPS_MAX_TOKENS ||
 	    need->step_tokens > KVMM_GROUPS_MAX_TOKENS)
 		return -EINVAL;

@@ -198,18 +198,26 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 		err = __grow_slot_slow(pool, slot, index, nr, scatter);
 	if (unlikely(err))
 		return err;
-	quota_took(pool->order.quotas, slot->account);
 	slot->grow.calls++;
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
 	return 0;
 }
 
-void grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+void grow_took(struct kvmm_pool *pool, const struct slot *slot)
 {
+	quota_took(pool->order.quotas, slot->account);
+	class_took(pool, slot->cls);
+}
+
+bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
+{
+	if (slot->nr != from + nr)
+		return false;
 	slot_cut_back(pool, slot, nr);
 	pool->count.allocs--;
 	pool->count.alloc_blocks -= nr;
+	return true;
 }
 
 /* ---- a new range ---- */
@@ -252,25 +260,20 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 
 /* ---- one range ---- */
 
-struct growth {
-	struct room	room;
-	kvmm_range_t	range;
-	u32		from;	/* blocks that the range had */
-	bool		reaps;	/* its table of extents may have been replaced */
-};
-
 /* The range may be gone since the last try: it is looked up anew. */
-static int take_growth(struct kvmm_pool *pool, struct room *room)
+int growth_take(struct kvmm_pool *pool, struct room *room)
 {
-	struct growth *growth = container_of(room, struct growth, room);
+	struct range_growth *growth = container_of(room, struct range_growth, room);
 	struct slot *slot;
 	int err;
 
 	err = slot_find(pool, growth->range, &slot);
 	if (unlikely(err))
 		return err;
-	room->flags = slot->flags;
+	room->flags = slot->flags | (growth->in_batch ? KVMM_ALLOC_NO_COMPACT : 0);
 	err = quota_admit(pool, slot->account, room);
+	if (likely(!err))
+		err = class_admit(pool, slot->cls, room->nr);
 	if (unlikely(err))
 		return err;
 	room->ask = (struct ask){ .prio = slot->prio, .inside = true };
@@ -279,15 +282,19 @@ static int take_growth(struct kvmm_pool *pool, struct room *room)
 	growth->from = slot->nr;
 	err = grow_slot(pool, slot, growth->range.index, room->nr, room->scatter);
 	growth->reaps = slot->nr_ext > KVMM_MAX_RUNS;
-	if (unlikely(!err && pool->zero)) {	/* until zero_growth() is done */
+	if (unlikely(err))
+		return err;
+	if (unlikely(pool->zero)) {	/* until growth_end() */
 		slot->pins++;
 		pool->count.range_pins++;
 	}
-	return err;
+	if (!growth->in_batch)
+		grow_took(pool, slot);
+	return 0;
 }
 
 /* Which part of extent @i is among the new blocks; @at: number of the first block of the extent. */
-static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struct growth *growth)
+static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struct range_growth *growth)
 {
 	struct kvmm_extent ext = *slot_ext(slot, i);
 	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->room.nr);
@@ -296,7 +303,7 @@ static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struc
 }
 
 /* The range is pinned, so extents do not go away or move while the lock is dropped. */
-static int zero_new(struct kvmm_pool *pool, const struct growth *growth)
+int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 {
 	u32 end = growth->from + growth->room.nr;
 	int err = 0;
@@ -315,29 +322,37 @@ static int zero_new(struct kvmm_pool *pool, const struct growth *growth)
 		if (part.nr)
 			err = tenant_take_run(pool, part, tenant);
 	}
+	growth->zeroed = !err;
 	return err;
 }
 
-static int zero_growth(struct kvmm_pool *pool, const struct growth *growth)
+int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool undo)
 {
-	int err, failed = zero_new(pool, growth);
 	struct slot *slot;
+	int err;
 
 	err = range_enter(pool, growth->range, &slot);
 	if (err)
 		return err;
 	slot_unpin_own(pool, slot);
+	if (undo && !grow_undo(pool, slot, growth->from, growth->room.nr) && !growth->zeroed)
+		slot_lose(pool, slot);	/* the engine is not told of blocks that are not zero */
 	pool_leave(pool);
-	if (failed)
-		kvmm_range_shrink(pool, growth->range, growth->room.nr);
-	return failed;
+	return 0;
+}
+
+static int zero_growth(struct kvmm_pool *pool, struct range_growth *growth)
+{
+	int failed = growth_zero(pool, growth), err = growth_end(pool, growth, failed);
+
+	return err ? err : failed;
 }
 
 /* KVMM_ALLOC_ZERO is not for new blocks; the pool's zero policy is. */
 int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 {
-	struct growth growth = {
-		.room = { .take = take_growth, .nr = nr, .scatters = true }, .range = range,
+	struct range_growth growth = {
+		.room = { .take = growth_take, .nr = nr, .scatters = true }, .range = range,
 	};
 	int err;
 
@@ -346,7 +361,7 @@ int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 	err = pool_enter(pool);
 	if (unlikely(err))
 		return err;
-	err = take_growth(pool, &growth.room);
+	err = growth_take(pool, &growth.room);
 	pool_leave(pool);
 	if (unlikely(err == -ENOSPC))
 		err = pool_get_room(pool, &growth.room);

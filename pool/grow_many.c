@@ -2,10 +2,12 @@
 /*
  * One step of a whole batch: many ranges grow by the same, or none does.
  *
- * Who had grown before one failed is cut back: nobody can have been told of the new blocks. Where a
- * tenant's limit may refuse one range alone, or content has to be zeroed without the lock, they grow
- * one after the other.
+ * Ranges that had grown before one failed are cut back: the engine has not been told of the new
+ * blocks. Where a tenant's limit may refuse one range alone, or content has to be zeroed without the
+ * lock, room is made for one after the other, under one lock hold: all victims wait until the last
+ * range has grown, and nothing is moved, since a place that content was moved to is lost to its victim.
  */
+#include <kv/mem.h>
 #include <kvmm/grow.h>
 
 #include "internal.h"
@@ -16,7 +18,26 @@ struct batch {
 	u32			nr;
 	u32			by;
 	bool			reaps;
+	struct range_growth		*growth;	/* by range, if they grow in turn */
 };
+
+/* Each is charged while the next one is looked at: classes have their quotas over the whole batch. */
+static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
+{
+	struct classes *classes = pool->order.classes;
+	int err = 0;
+	u32 i;
+
+	for (i = 0; i < batch->nr && !err; i++) {
+		u32 cls = slot_at(pool, batch->ranges[i].index)->cls;
+
+		err = class_admit(pool, cls, batch->by);
+		class_charge(classes, cls, batch->by);
+	}
+	while (i-- > 0)
+		class_charge(classes, slot_at(pool, batch->ranges[i].index)->cls, -(s64)batch->by);
+	return err;
+}
 
 /*
  * Bad handles are found before anything has changed. What is forbidden to one is forbidden to all, and
@@ -37,13 +58,25 @@ static int find_all(struct kvmm_pool *pool, struct batch *batch)
 		room->flags |= slot->flags;
 		room->ask.prio = min(room->ask.prio, (u32)slot->prio);
 	}
+	if (unlikely(pool->order.classes && admit_all(pool, batch)))
+		return -EDQUOT;
 	return likely(door_lets(pool, &room->ask, room->nr)) ? 0 : -ENOSPC;
 }
 
 static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown)
 {
-	while (nr_grown--)
-		grow_undo(pool, slot_at(pool, batch->ranges[nr_grown].index), batch->by);
+	while (nr_grown--) {
+		struct slot *slot = slot_at(pool, batch->ranges[nr_grown].index);
+
+		grow_undo(pool, slot, slot->nr - batch->by, batch->by);
+	}
+}
+
+/* Only now: a class that is over its quota gives up cached blocks for good. */
+static void all_took(struct kvmm_pool *pool, const struct batch *batch)
+{
+	for (u32 i = 0; i < batch->nr; i++)
+		grow_took(pool, slot_at(pool, batch->ranges[i].index));
 }
 
 static int take_batch(struct kvmm_pool *pool, struct room *room)
@@ -60,6 +93,8 @@ static int take_batch(struct kvmm_pool *pool, struct room *room)
 		if (unlikely(err))
 			undo(pool, batch, i);
 	}
+	if (likely(!err))
+		all_took(pool, batch);
 	return err;
 }
 
@@ -79,24 +114,77 @@ static int grow_at_once(struct kvmm_pool *pool, struct batch *batch)
 	return err;
 }
 
-static int grow_in_turn(struct kvmm_pool *pool, const struct batch *batch)
+/* The lock is held from the first one to the last. @victims: NULL, or room is made. */
+static int take_all(struct kvmm_pool *pool, struct batch *batch, struct victims *victims)
 {
-	struct slot *slot;
 	int err = 0;
 	u32 i;
 
-	for (i = 0; i < batch->nr; i++) {
-		err = kvmm_range_grow(pool, batch->ranges[i], batch->by);
-		if (err)
-			break;
+	for (i = 0; i < batch->nr && !err; i++) {
+		struct room *room = &batch->growth[i].room;
+
+		err = victims ? room_try(pool, room, victims) : room->take(pool, room);
+		batch->reaps |= batch->growth[i].reaps;
 	}
-	while (err && i-- > 0) {
-		if (range_enter(pool, batch->ranges[i], &slot))
-			continue;
-		if (slot->nr > batch->by)
-			grow_undo(pool, slot, batch->by);
-		pool_leave(pool);
+	if (likely(!err)) {
+		all_took(pool, batch);
+		return 0;
 	}
+	for (u32 k = i - 1; pool->zero && k-- > 0;)
+		slot_unpin_own(pool, slot_at(pool, batch->ranges[k].index));
+	undo(pool, batch, i - 1);
+	return err;
+}
+
+static int take_in_turn(struct kvmm_pool *pool, struct room *room)
+{
+	return take_all(pool, container_of(room, struct batch, room), NULL);
+}
+
+static int try_in_turn(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+{
+	int err = take_all(pool, container_of(room, struct batch, room), victims);
+
+	if (err)
+		victims_still_left(pool, victims);
+	return err;
+}
+
+/* Newest first, if it was in vain. */
+static int zero_all(struct kvmm_pool *pool, struct batch *batch)
+{
+	int failed = 0, err = 0;
+
+	for (u32 i = 0; i < batch->nr && !failed; i++)
+		failed = growth_zero(pool, &batch->growth[i]);
+	for (u32 i = batch->nr; i-- > 0;) {
+		int ended = growth_end(pool, &batch->growth[i], failed);
+
+		err = err ? err : ended;
+	}
+	return err ? err : failed;
+}
+
+static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
+{
+	int err;
+
+	batch->growth = kv_alloc_array(batch->nr, sizeof(*batch->growth));
+	if (!batch->growth)
+		return -ENOMEM;
+	for (u32 i = 0; i < batch->nr; i++)
+		batch->growth[i] = (struct range_growth){
+			.room = { .take = growth_take, .nr = batch->by, .scatters = true },
+			.range = batch->ranges[i], .in_batch = true,
+		};
+	batch->room.take = take_in_turn;
+	batch->room.try = try_in_turn;
+	err = pool_take_room(pool, &batch->room);
+	if (unlikely(batch->reaps))
+		kv_rcu_reap();
+	if (!err && pool->zero)
+		err = zero_all(pool, batch);
+	kv_free(batch->growth);
 	return err;
 }
 

@@ -7,9 +7,9 @@
  * opposite order, so between its leaving the table and the drop of its references the blocks are
  * merely held by nobody in particular.
  *
- * The hard part is that a missing block must not cost the others a touch: what is cached is asked
- * first, which takes nothing. A block that is evicted between that and the scan makes the difference
- * of one touch to the others, and nothing else.
+ * The hard part is that a failure must not cost the blocks a touch: whether all is cached, and may be
+ * pinned, is asked first, which takes nothing. What changes between that and the scan makes the
+ * difference of one touch, and nothing else: hits and misses are counted once the hold is made.
  */
 #include <limits.h>
 
@@ -18,6 +18,7 @@
 
 #include "determ.h"
 #include "hold.h"
+#include "owned.h"
 
 #define EXPIRE_BLOCKS	1024u	/* that leave the table in one go */
 
@@ -39,15 +40,6 @@ static int check_attr(const struct kvmm_hold_attr *attr)
 	return hold_check_attr(attr, KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL | KVMM_HOLD_RECLAIM);
 }
 
-static u64 hold_deadline(u64 now_ns, u64 lease_ns)
-{
-	u64 deadline_ns;
-
-	if (!lease_ns)
-		return 0;
-	return kv_add_overflows(now_ns, lease_ns, &deadline_ns) ? UINT64_MAX : deadline_ns;
-}
-
 /* References have no place in it yet: there may be fewer. NULL: no memory. */
 struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, u32 nr)
 {
@@ -58,7 +50,7 @@ struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
 		return NULL;
 	hold->owner = attr->owner;
 	hold->since_ns = pool_clock_ns(pool);
-	hold->deadline_ns = hold_deadline(hold->since_ns, attr->lease_ns);
+	hold->deadline_ns = own_deadline(hold->since_ns, attr->lease_ns);
 	hold->nr = nr;
 	hold->reason = attr->reason;
 	hold->flags = attr->flags;
@@ -88,20 +80,26 @@ static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
 	hold->nr = nr_found;
 }
 
-/* Is there what is wanted? Asking takes nothing. @scratch has room for a bit a key. */
+/* Is there what is wanted, and may it be pinned? Asking takes nothing. @scratch has room for a bit a key. */
 static int probe(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, void *scratch)
 {
-	int nr = kvmm_prefix_probe(pool, attr->prefix, scratch);
+	int nr = kvmm_prefix_probe(pool, attr->prefix, scratch), err;
 
 	if (nr < 0)
 		return nr;
-	return nr == attr->prefix->nr || (nr && attr->flags & KVMM_HOLD_PARTIAL) ? 0 : -ENOENT;
+	if (nr < attr->prefix->nr && (!nr || !(attr->flags & KVMM_HOLD_PARTIAL)))
+		return -ENOENT;
+	if (!(attr->flags & KVMM_HOLD_PIN))
+		return 0;
+	err = pins_reserve(&pool->pins, nr);
+	pins_give_back(&pool->pins, err ? 0 : nr);
+	return err;
 }
 
 /* References on what is wanted, in @hold, or an error and none. */
 static int take_refs(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, struct hold *hold)
 {
-	int err, nr = kvmm_prefix_scan(pool, attr->prefix, hold->ref);
+	int err, nr = scan_uncounted(pool, attr->prefix, hold->ref);
 
 	if (nr < 0)
 		return nr;
@@ -174,6 +172,7 @@ static int make_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, 
 	*handle = hold->handle;
 	nr = hold->nr;
 	hold_insert(table, hold);
+	count_lookup(pool, nr, attr->prefix->nr - nr);
 	return nr;
 
 out_unreserve:
@@ -188,6 +187,8 @@ int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_ho
 	struct kvmm_hold_attr known;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !attr || !hold)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
@@ -198,15 +199,20 @@ int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_ho
 
 /* ---- dropping it ---- */
 
-/* It has left the table. */
+static int drop_refs(struct kvmm_pool *pool, const struct hold *hold, u32 from, u32 nr)
+{
+	if (hold->flags & KVMM_HOLD_PIN)
+		return kvmm_unpin_many_as(pool, &hold->ref[from], nr, hold_pin_type(hold));
+	return kvmm_put_many(pool, &hold->ref[from], nr);
+}
+
+/* It has left the table. If a caller has dropped what it had of one block, the others go all the same. */
 static int drop_hold(struct kvmm_pool *pool, struct hold *hold)
 {
-	int err;
+	int err = drop_refs(pool, hold, 0, hold->nr);
 
-	if (hold->flags & KVMM_HOLD_PIN)
-		err = kvmm_unpin_many_as(pool, hold->ref, hold->nr, hold_pin_type(hold));
-	else
-		err = kvmm_put_many(pool, hold->ref, hold->nr);
+	for (u32 i = 0; unlikely(err) && i < hold->nr; i++)
+		drop_refs(pool, hold, i, 1);
 	kv_free(hold);
 	return err;
 }
@@ -236,7 +242,7 @@ void hold_set_deadline(struct hold_table *table, struct hold *hold, u64 deadline
 
 int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
 {
-	u64 deadline_ns = hold_deadline(pool ? pool_clock_ns(pool) : 0, lease_ns);
+	u64 deadline_ns = own_deadline(pool ? pool_clock_ns(pool) : 0, lease_ns);
 	struct hold_table *table;
 	struct hold *hold;
 	int err = hold_enter(pool, handle, &table, &hold);

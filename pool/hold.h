@@ -12,12 +12,13 @@
  *  1. A slot has a hold, or is on the free list, or is reserved by who is making a hold, or is out of
  *     generations. A generation of a slot is used once.
  *  2. Each block of a hold is in the chain of its key, once, and nothing else is there.
- *  3. It is REGISTERED, of the generation of its reference, and referenced; of a pinned hold it is
- *     pinned, at the place that the hold has noted.
+ *  3. It is a block of the pool. Unless a caller has put or unpinned more than its own, it is REGISTERED,
+ *     of the generation of its reference, and referenced; of a pinned hold it is pinned, at the place
+ *     that the hold has noted. That is not recomputed: the check cannot tell whose mistake it finds.
  *  4. Each hold is in the chain of its owner, once, and if it is one on a range in the chain of that;
  *     nothing else is there.
- *  5. A hold on a range has no blocks; the range is live, referenced, and of a pinned hold pinned. Such
- *     a hold leaves the table with pool->lock held, for only then is it known whether it may.
+ *  5. A hold on a range has no blocks; the range is live, referenced, and of a pinned hold pinned, with
+ *     the same exception. Such a hold leaves the table with pool->lock held, for only then is it known whether it may.
  *  6. The counts, and the sum over all that a hold says, equal a recount.
  */
 #ifndef POOL_HOLD_H
@@ -81,6 +82,7 @@ struct hold_slot {
 #define HOLD_CHUNK_ORDER	6u
 #define HOLD_CHUNK		BIT(HOLD_CHUNK_ORDER)
 #define HOLD_WALK		256u	/* slots that are looked at in one go */
+#define HOLD_LOOK		64u	/* blocks of a chain, where the rest may be anything */
 #define HOLD_OWNERS		256u	/* chains by owner */
 #define HOLD_RANGES		256u	/* chains by range */
 
@@ -140,6 +142,11 @@ static inline struct hold_slot *hold_slot(const struct hold_table *table, u32 in
 int hold_reserve(struct hold_table *table, kvmm_hold_t *handle);
 /* It was not needed. */
 void hold_unreserve(struct hold_table *table, kvmm_hold_t handle);
+/*
+ * Are there references for @hold beside those of the holds that the table has? No lock held. A short look:
+ * false is certain, unless a caller has put more than its own.
+ */
+bool hold_has_refs(struct kvmm_pool *pool, struct hold_table *table, struct hold *hold);
 /* From here on it is found. Nothing but its deadline changes any more. */
 void hold_insert(struct hold_table *table, struct hold *hold);
 /* It is found no longer, its handle is stale. The lock is held. */

@@ -173,6 +173,8 @@ int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr)
 	const struct held *at;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!addr || !addr->pool_id || !addr->gen || addr->reserved)
 		return -EINVAL;
 	err = holds_enter(pool, &table);

@@ -206,6 +206,8 @@ int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
 	err = check_refs(pool, hold);
 	if (!err)
 		err = name_refs(pool, hold);
+	if (!err && !hold_has_refs(pool, table, hold))
+		err = -EINVAL;
 	if (!err && hold->flags & KVMM_HOLD_PIN)
 		err = hold_pin_refs(pool, hold);
 	if (!err)

@@ -38,6 +38,7 @@
 #include <kv/fork.h>
 #include <kv/hash.h>
 #include <kv/lock.h>
+#include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/probe.h>
 #include <kv/rcu.h>
@@ -135,7 +136,8 @@ struct slot {
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
 	u32			tenant;
 	u16			account;	/* of @tenant, when it was allocated */
-	u16			arena;		/* whose: number + 1, or 0: the pool's; to write: both locks */
+	u8			cls;		/* KVMM_IN_CLASS() */
+	u8			arena;		/* whose: number + 1, or 0: the pool's; to write: both locks */
 	u32			sealed;		/* blocks that are not written any more */
 	u32			flags;		/* KVMM_ALLOC_*, SLOT_* */
 	struct grow		grow __cacheline_aligned;	/* see there */
@@ -265,6 +267,7 @@ struct kvmm_pool {
 	bool				has_null;
 	bool				rounds;		/* the engine holds more than was asked for */
 	u64				seed;		/* of what would be random, if deterministic */
+	u32				nth_unseeded;	/* its number among those with seed 0; see pool_random() */
 	u64				block_bytes;
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
@@ -447,6 +450,7 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
 /**
  * struct room - an allocation that may have to wait until there is room
  * @take: take the blocks, under the lock: 0, -ENOSPC (then room is made), or another error
+ * @try: NULL, or instead of room_try()
  * @nr: blocks
  * @flags: KVMM_ALLOC_*
  * @max_runs: most runs that it may lie in; 0: one
@@ -461,6 +465,7 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
  */
 struct room {
 	int (*take)(struct kvmm_pool *pool, struct room *room);
+	int (*try)(struct kvmm_pool *pool, struct room *room, struct victims *victims);
 	u32 nr;
 	u32 flags;
 	u32 max_runs;
@@ -476,10 +481,24 @@ struct room {
 	u32 moved;
 };
 
+/* The account of @tenant, or QUOTA_REST. ->lock held. */
+static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
+{
+	if (likely(!pool->order.quotas))
+		return QUOTA_REST;
+	kv_assert_held(&pool->lock);
+	return find_account(pool->order.quotas, tenant);
+}
+
 /* quota_take.c; one branch where nobody has limits. */
 static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct room *room)
 {
 	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, room);
+}
+
+static inline bool quota_bars(struct kvmm_pool *pool, const struct room *room)
+{
+	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, room);
 }
 
 static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
@@ -503,10 +522,32 @@ int room_take_entries(struct kvmm_pool *pool, struct room *room, struct kv_handl
 /* Evict them for good, or put them back where they were. ->lock held. */
 void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
 		 struct room *room);
+/* They were picked later than those that are there. */
+void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more);
+/* What was taken in vain has not been written to. */
+void victims_still_left(struct kvmm_pool *pool, const struct victims *victims);
 /* @room->take() until it succeeds: as it is, after eviction, after compaction. No lock held. */
 int pool_get_room(struct kvmm_pool *pool, struct room *room);
 /* The same, but first as things are; with KVMM_ALLOC_NOWAIT that is all. No lock held. */
 int pool_take_room(struct kvmm_pool *pool, struct room *room);
+
+/* ---- grow.c ---- */
+
+/* One range that grows, alone or in a batch. */
+struct range_growth {
+	struct room	room;
+	kvmm_range_t	range;
+	u32		from;		/* blocks that the range had */
+	bool		reaps;		/* its table of extents may have been replaced */
+	bool		in_batch;	/* grow_took() comes later, and nothing is moved */
+	bool		zeroed;
+};
+
+/* ->take() of it. With a zero policy the range is pinned until growth_end(). */
+int growth_take(struct kvmm_pool *pool, struct room *room);
+/* 0 or -EIO. No lock held, as for the next. */
+int growth_zero(struct kvmm_pool *pool, struct range_growth *growth);
+int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool undo);
 
 /* ---- block.c ---- */
 
@@ -578,6 +619,13 @@ static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *mut
 /* ---- request_tokens.c ---- */
 
 void tokens_exit(struct kvmm_pool *pool);
+int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
+
+/* -ENODATA: one of these private blocks is partial, as its owner has said. In a read section. */
+static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	return likely(!READ_ONCE(pool->tokens)) ? 0 : __tokens_check(pool, handles, nr);
+}
 
 /* ---- forget.c ---- */
 
@@ -592,8 +640,11 @@ void pool_each_run(struct kvmm_pool *pool,
 /* Extents that have come to lie behind one another are one. */
 void slot_join_extents(struct slot *slot);
 
-/* Compact with the gate closed. compact_lock and lock held; drops and retakes lock. */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal);
+/*
+ * Compact with the gate closed, for @room or NULL: -ENOSPC and nothing has moved if that does not fit
+ * afterwards. compact_lock and lock held; drops and retakes lock.
+ */
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct room *room);
 
 /*
  * Close the gate and wait until nobody is inside; open it again. compact_lock and lock held; the

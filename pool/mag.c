@@ -8,6 +8,7 @@
  * before any pool's lock.
  */
 #include <kv/err.h>
+#include <kv/fork.h>
 #include <kv/mem.h>
 #include <kv/sys.h>
 
@@ -26,10 +27,16 @@
 /* For what is in flight when the system has taken kv_fence_all() away. */
 #define FENCE_LOST_NS	10000000ull
 
-#define MAGS_LOCK_ID	3u
+static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG, .id = 3 };
+static struct mags *all_mags;		/* list_lock; of this process */
+static u32 all_epoch;			/* list_lock */
 
-static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG, .id = MAGS_LOCK_ID };
-static struct mags *all_mags;		/* list_lock */
+static void list_enter(void)
+{
+	kv_lock(&list_lock);
+	if (kv_fork_passed(&all_epoch))
+		all_mags = NULL;
+}
 
 /* ---- keeping owners out ---- */
 
@@ -77,7 +84,8 @@ static struct mag *own_mag(const struct mags *mags)
 
 static void arm(struct mags *mags, struct mag *mag)
 {
-	if (mag->armed)
+	/* A pool that was closed a moment ago has it in the list, disarmed: there it stays. */
+	if (mag->armed || pool_refusal(mags->pool))
 		return;
 	mag->next = mags->armed;
 	mags->armed = mag;
@@ -198,7 +206,7 @@ static void fold(struct kvmm_pool *pool, struct mag *mag)
 	kv_seq_write_end(&pool->fold_seq);
 }
 
-/* The oldest @nr. Who was freed twice at one moment is another magazine's, or somebody's. */
+/* The oldest @nr. An entry without the tag is no block of the magazine: the pool is closed, it stays. */
 static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 {
 	u32 index[MAG_ENTRIES], block[MAG_ENTRIES], nr_good = 0;
@@ -349,7 +357,7 @@ static void load(struct kvmm_pool *pool, struct mag *mag)
 		return;
 	nr = take_free(pool, MAG_ROUNDS, handles, ids);
 	for (u32 i = 0; i < nr; i++) {
-		WRITE_ONCE(entry_at(pool, handles[i].index)->place, kv_place_make(0, ids[i]));
+		WRITE_ONCE(entry_at(pool, handles[i].index)->place, ids[i]);
 		owner_fill(pool, ids[i], 1, make_owner(OWNER_ENTRY, handles[i].index));
 		mag->entry[mag->nr + nr - 1 - i] = handles[i].index;
 	}
@@ -420,32 +428,28 @@ static void give_back(struct kvmm_pool *pool, struct mag *mag)
 
 static void thread_exit(u32 slot)
 {
-	kv_lock(&list_lock);
+	list_enter();
 	for (struct mags *mags = all_mags; mags; mags = mags->next)
 		if (mags->mag[slot])
 			give_back(mags->pool, mags->mag[slot]);
 	kv_unlock(&list_lock);
 }
 
-/*
- * Nobody gets past the gate of a child's pool, nor round it. The list may be half changed, and its
- * lock held: what is made from here on is on a new one.
- */
+/* No thread gets past the gate of a child's pool, nor round it. */
 void mags_forked(struct kvmm_pool *pool)
 {
 	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++)
 		if (pool->mags->mag[slot])
 			WRITE_ONCE(pool->mags->mag[slot]->armed, MAG_DISARMED);
-	kv_lock_init(&list_lock, KV_RANK_CONFIG, MAGS_LOCK_ID);
-	all_mags = NULL;
 }
 
 /* ---- set-up ---- */
 
-/* Where it matters which block is next, the zone alone says. */
+/* Where it matters which block is next, the zone alone says; private blocks of classes are counted. */
 static bool has_mags(const struct kvmm_pool *pool)
 {
 	return !pool->no_mags && !pool->deterministic && !pool->window.nr && !pool->rounds &&
+	       !pool->order.classes &&
 	       !pool->parts.evict->keeps_unnamed && pool->nr_blocks >= MAG_MIN_BLOCKS;
 }
 
@@ -464,7 +468,7 @@ int mags_init(struct kvmm_pool *pool)
 	pool->metadata_bytes += sizeof(*mags);
 	pool->mags = mags;
 	kv_thread_at_exit(thread_exit);
-	kv_lock(&list_lock);
+	list_enter();
 	mags->next = all_mags;
 	all_mags = mags;
 	kv_unlock(&list_lock);
@@ -477,7 +481,7 @@ void mags_exit(struct kvmm_pool *pool)
 
 	if (!mags)
 		return;
-	kv_lock(&list_lock);
+	list_enter();
 	while (*at && *at != mags)	/* not those from before a fork */
 		at = &(*at)->next;
 	if (*at)

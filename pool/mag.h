@@ -10,7 +10,7 @@
  * Two magazines of 64, one behind the other: whoever has just come from the lock can allocate 64
  * blocks, or free 64, before it needs that again. A block in there is free: its entry is FREE with
  * KV_ENTRY_MARK and the magazine's tag (kv_pocket_stamp()), it is in no free list, and the zone
- * believes it taken. Neither a locked instruction nor a line of another thread is touched.
+ * believes it taken. No line of another thread is touched, and a free has one locked instruction.
  *
  * A magazine is its thread's while it is *armed*. That begins and ends under ->lock; from then on
  * the owner needs the lock, too. Who disarms one may be another thread, so the owner says when it
@@ -31,8 +31,9 @@
  * the lock, and nothing has to be drained. Off altogether where pool->mags is NULL.
  *
  * What is wrong in a call is found before anything is written, and such a call is left to the path
- * with the lock: it refuses as ever. Only two frees of one handle at the same moment can both pass;
- * the tag tells, when the block is taken again or drained, and the pool is closed.
+ * with the lock: it refuses as ever. A free swaps the entry's word, so of two frees of one handle at
+ * the same moment one is refused. An entry without the magazine's tag is therefore a contradiction:
+ * it is not handed out, and the pool is closed.
  */
 #ifndef POOL_MAG_H
 #define POOL_MAG_H
@@ -178,7 +179,7 @@ static __always_inline bool mag_enter(struct mag *mag)
 	return false;
 }
 
-/* Pocketed by this magazine -> PRIVATE. False: it is not; somebody freed it twice. */
+/* Pocketed by this magazine -> PRIVATE. False: it is not, which is a bug of ours. */
 static __always_inline bool mag_take_entry(struct kvmm_pool *pool, const struct mag *mag, u32 index,
 					   u32 tick, kvmm_mut_t *mut)
 {
@@ -217,7 +218,7 @@ static __always_inline bool mag_alloc_one(struct kvmm_pool *pool, kvmm_mut_t *mu
 	return done;
 }
 
-/* PRIVATE -> pocketed, of the next generation. False: it is not, or has no next one. */
+/* PRIVATE -> pocketed, of the next generation. False: it is not, or has to rest, or to be retired. */
 static __always_inline bool mag_give_entry(struct kvmm_pool *pool, const struct mag *mag,
 					   u32 index, u32 gen)
 {
@@ -227,15 +228,11 @@ static __always_inline bool mag_give_entry(struct kvmm_pool *pool, const struct 
 	if (unlikely(index >= pool->nr_blocks || gen >= KV_ENTRY_GEN_MASK))
 		return false;
 	entry = entry_at(pool, index);
-	if (unlikely(smp_load_acquire(&entry->word) != word || gen == pool->entries.gen_last))
+	if (unlikely(kv_entry_tires(&pool->entries, gen)))
 		return false;
 	next = word + KV_WORD_GEN - KV_WORD_PRIVATE + mag->stamp;
-#ifdef KVMM_DEBUG
-	return kv_cas(&entry->word, &word, next);
-#else
-	smp_store_release(&entry->word, next);
-	return true;
-#endif
+	/* A swap: another thread may free, stage or register the same handle at this moment. */
+	return likely(kv_cas(&entry->word, &word, next));
 }
 
 /* As kvmm_free() of one block without a lock; false: nothing was done. */

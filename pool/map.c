@@ -243,6 +243,9 @@ static bool look_once(struct kvmm_pool *pool, u32 owner, u64 now_ns, struct kvmm
 {
 	u32 index = owner_index(owner);
 
+	/* A closed pool is read, too: there a word may say anything. */
+	if (unlikely(index >= pool->nr_blocks && owner_kind(owner) == OWNER_ENTRY))
+		return false;
 	switch (owner_kind(owner)) {
 	case OWNER_SLOT:
 		return look_at_slot(pool, index, now_ns, run);
@@ -362,7 +365,7 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 	if (!pool || !at || !runs || !max || max > INT32_MAX || how & ~MAP_MODES || how == MAP_MODES)
 		return -EINVAL;
 	err = pool_refusal(pool);
-	if (err)
+	if (err == -ECHILD)
 		return err;
 	walk.now_ns = kv_clock_ns();
 	next = min(*at, pool->nr_blocks);

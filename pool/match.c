@@ -28,6 +28,13 @@ void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses)
 	kv_count_add(KV_EV_MISS_BLOCKS, nr_misses);
 }
 
+void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits)
+{
+	count_lookup(pool, nr_hits, query->nr - nr_hits);
+	if (nr_hits < max_hits)
+		pool->map->ops->missed(pool->map, query, nr_hits);
+}
+
 u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first)
 {
@@ -35,27 +42,52 @@ u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_h
 	return query->nr ? pool->map->ops->match(pool->map, query, refs, nr_first) : 0;
 }
 
-int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+/* Not counted. */
+static int match_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs,
+		       struct kv_query *query)
 {
 	struct kv_handle *found = (struct kv_handle *)refs;
-	struct kv_query query;
 	u32 nr, nr_first;
-	int err = lookup_begin(pool, prefix, refs, &query);
+	int err = lookup_begin(pool, prefix, refs, query);
 
 	if (err)
 		return err;
-	nr = match_refs(pool, &query, found, &nr_first);
+	nr = match_refs(pool, query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
 	residency_hits(pool, found, nr);
-	count_lookup(pool, nr, prefix->nr - nr);
+	return nr;
+}
+
+static int match_end(struct kvmm_pool *pool, kvmm_ref_t *refs, int nr)
+{
 	cache_end(pool);
-	presence_touched(pool, found, nr);
+	presence_touched(pool, (struct kv_handle *)refs, nr);
+	return nr;
+}
+
+int match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	struct kv_query query;
+	int nr = match_begin(pool, prefix, refs, &query);
+
+	return nr < 0 ? nr : match_end(pool, refs, nr);
+}
+
+int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	struct kv_query query;
+	int nr = match_begin(pool, prefix, refs, &query);
+
+	if (nr < 0)
+		return nr;
+	count_request(pool, &query, query.nr, nr);
+	match_end(pool, refs, nr);
 	events_looked_up(pool, &query, nr, 0);
 	return nr;
 }
 
-int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
 	struct kv_handle *found = (struct kv_handle *)refs;
 	struct kv_query query;
@@ -69,17 +101,25 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 		order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 		note_found(pool, found, prefix->nr, nr_first);
 		residency_hits(pool, found, prefix->nr);
-		count_lookup(pool, nr, prefix->nr - nr);
 	}
 	cache_end(pool);
 	presence_touched(pool, found, prefix->nr);
 	return nr;
 }
 
+int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+{
+	int nr = scan_uncounted(pool, prefix, refs);
+
+	if (nr >= 0)
+		count_lookup(pool, nr, prefix->nr - nr);
+	return nr;
+}
+
 int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 {
 	struct kv_query query;
-	int err = lookup_begin(pool, prefix, &query, &query), len;
+	int err = lookup_begin(pool, prefix, prefix, &query), len;
 
 	if (err)
 		return err;

@@ -16,7 +16,8 @@
 
 static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, const void *out)
 {
-	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out));
+	return !prefix || (prefix->nr && (!prefix->keys || !blocks || !out)) ||
+	       prefix->position > UINT32_MAX - prefix->nr;
 }
 
 /* ---- stage ---- */
@@ -72,9 +73,8 @@ static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 }
 
 /*
- * Where blocks have owners, somebody may take a block away from its owner at any moment, and it may be
- * somebody else's before the name is written. So it is marked meanwhile. What has no owner cannot be
- * taken away, and is staged in one step instead of three.
+ * Where blocks have owners, another thread may take a block away from its owner at any moment: the batch
+ * stays marked until all of it is staged and told.
  */
 static bool stage_marks(struct kvmm_pool *pool)
 {
@@ -92,9 +92,12 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		     const struct kv_handle *handles, bool marks)
 {
 	struct kv_name name = { .domain = prefix->domain };
+	int bad = lost_check(pool, handles, prefix->nr);
 
-	if (unlikely(lost_check(pool, handles, prefix->nr)))
-		return -EIO;
+	if (likely(!bad))
+		bad = tokens_check(pool, handles, prefix->nr);
+	if (unlikely(bad))
+		return bad;
 	for (u32 i = 0; i < min(prefix->nr, AHEAD); i++)
 		kv_handle_prefetch(&pool->entries, handles[i]);
 	for (u32 i = 0; i < prefix->nr; i++) {
@@ -105,8 +108,7 @@ static int stage_all(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		name.key = prefix->keys[i];
 		name.position = prefix->position + i;
 		name.parent = i ? handles[i - 1].index : KV_NONE;
-		err = unlikely(marks) ? kv_entry_stage_marked(&pool->entries, handles[i], &name) :
-					kv_entry_stage(&pool->entries, handles[i], &name);
+		err = kv_entry_stage(&pool->entries, handles[i], &name, marks);
 		if (unlikely(err)) {
 			if (marks)
 				unmark(pool, handles, i);
@@ -216,13 +218,13 @@ static bool same(struct kv_handle a, struct kv_handle b)
 /* An elder was hit; blocks are filled. */
 static void tell_order(struct kvmm_pool *pool, struct kv_handle handle, struct kv_handle found)
 {
-	u32 elder = READ_ONCE(entry_at(pool, handle.index)->link);
+	const struct kv_entry *entry = entry_at(pool, handle.index);
 	struct kv_handle held;
 
 	if (!same(handle, found)) {
 		order_note(&pool->order, NOTE_HIT, &found, 1);
-	} else if (elder != KV_NONE) {
-		held = entry_handle(pool, elder);
+	} else if (entry_holds_elder(entry)) {
+		held = entry_handle(pool, READ_ONCE(entry->link));
 		order_note(&pool->order, NOTE_HIT, &held, 1);
 	}
 }
@@ -231,12 +233,12 @@ static void look_at(struct kvmm_pool *pool, struct kv_handle handle, struct kv_h
 		    struct outcome *out)
 {
 	const struct kv_entry *entry = entry_at(pool, handle.index);
-	bool is_new = same(handle, found);
+	bool is_new = same(handle, found), holds = entry_holds_elder(entry);
 
 	out->nr_new += is_new;
 	out->names += is_new ? name_sum(entry) : 0;
-	out->nr_refs += !is_new || READ_ONCE(entry->link) != KV_NONE;
-	if (is_new && pool->resets)
+	out->nr_refs += !is_new || holds;
+	if (is_new && (pool->resets || holds))
 		kv_entry_set_reset(&pool->entries, handle);
 }
 

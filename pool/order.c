@@ -476,6 +476,8 @@ u32 order_pick(struct order *order, u32 nr, u32 *victims)
 		victims[nr_victims] = picked.index[i];
 		nr_victims += claim(order, picked.index[i]);
 	}
+	if (likely(nr_victims))
+		order->nr_vain = 0;
 	return nr_victims;
 }
 

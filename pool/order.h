@@ -60,6 +60,7 @@ struct order {
 	char *args;			/* ours; of each policy, or NULL */
 
 	struct quotas *quotas;		/* see there; ours; NULL: nobody has limits */
+	u32 nr_vain;			/* ->lock; picks in vain, one after the other */
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
@@ -199,11 +200,20 @@ static inline u32 order_nr(const struct order *order)
 	return nr;
 }
 
-/* Is there nobody left who may be picked? Both locks held. */
+/*
+ * Is there no block left that may be picked? After a pick in vain. Each of those takes a block out of the
+ * order that is referenced: a policy that goes on like that for longer is broken. Both locks held.
+ */
 static inline bool order_is_spent(struct order *order)
 {
+	bool spent;
+
 	quota_restart(order->quotas);
-	return unlikely(order->quotas != NULL) ? !quota_next(order) : !order_nr(order);
+	spent = unlikely(order->quotas != NULL) ? !quota_next(order) : !order_nr(order);
+	if (likely(!spent) && ++order->nr_vain <= order->entries->nr)
+		return false;
+	order->nr_vain = 0;
+	return true;
 }
 
 #endif /* POOL_ORDER_H */

@@ -256,11 +256,7 @@ struct own_rec own_look(struct kvmm_pool *pool, enum own_kind kind, u32 index, u
 
 u64 own_deadline(u64 now_ns, u64 lease_ns)
 {
-	u64 deadline_ns;
-
-	if (!lease_ns)
-		return 0;
-	return kv_add_overflows(now_ns, lease_ns, &deadline_ns) ? UINT64_MAX : deadline_ns;
+	return lease_ns ? kv_ns_after(now_ns, lease_ns) : 0;
 }
 
 /* ---- naming owners ---- */

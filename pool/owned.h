@@ -176,7 +176,7 @@ u64 own_deadline(u64 now_ns, u64 lease_ns);
 
 static inline bool own_attr_is_bad(const struct kvmm_range_attr *attr)
 {
-	return !attr->owner || attr->own_flags & ~KVMM_OWN_RECLAIM || attr->reserved2;
+	return !attr->owner || attr->own_flags & ~KVMM_OWN_RECLAIM;
 }
 
 /* Room for the record of the slot that is taken next: 0 or -ENOMEM. pool->lock held. */

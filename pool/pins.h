@@ -20,7 +20,7 @@ struct pin_limit {
 	u64 nr;		/* atomic */
 };
 
-/* All or none: 0 or -EDQUOT. */
+/* All or none: 0 or -E2BIG. */
 static inline int pins_reserve(struct pin_limit *limit, u32 nr)
 {
 	u64 now = READ_ONCE(limit->nr);	/* relaxed: a number, nothing comes with it */
@@ -29,7 +29,7 @@ static inline int pins_reserve(struct pin_limit *limit, u32 nr)
 		return 0;
 	do {
 		if (now + nr > limit->max)
-			return -EDQUOT;
+			return -E2BIG;
 	} while (!kv_cas(&limit->nr, &now, now + nr));
 	return 0;
 }

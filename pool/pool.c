@@ -6,6 +6,7 @@
  * itself, and for a while when blocks are being moved. Callers wait for the latter on compact_lock
  * and look again.
  */
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
@@ -16,6 +17,7 @@
 #include "hold.h"
 #include "mag.h"
 #include "owned.h"
+#include "queue.h"
 #include "tier/lower.h"
 #include "move/verify.h"
 
@@ -27,6 +29,7 @@
 #define MAX_ATTR_BYTES		4096u	/* a larger size is no newer caller's, but garbage */
 
 static u32 next_pool_id;	/* kv_fetch_add(); lock order among pools */
+static u32 nr_unseeded;	/* kv_fetch_add(); deterministic pools made with seed 0 */
 
 noinline int __pool_enter_slow(struct kvmm_pool *pool)
 {
@@ -52,6 +55,7 @@ void pool_poison(struct kvmm_pool *pool)
 	kv_log(KV_LOG_ERR, "kvmm: pool %s contradicts itself and is closed", pool->name);
 	WRITE_ONCE(pool->gate, pool->gate | GATE_POISONED);
 	mags_disarm(pool);
+	queue_refuse(pool, -EUCLEAN);
 }
 
 int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen)
@@ -154,7 +158,7 @@ static int check_attr(const struct kvmm_pool_attr *attr)
 	if (attr->flags & ~POOL_FLAGS || attr->dup_policy >= KVMM_NR_DUPS ||
 	    attr->zero >= KVMM_NR_ZEROS)
 		return -EINVAL;
-	if (attr->name && (!attr->name[0] || strlen(attr->name) >= KV_POOL_NAME))
+	if (attr->name && !kv_name_is_good("pool", attr->name, KV_POOL_NAME))
 		return -EINVAL;
 	return check_memory(attr);
 }
@@ -169,6 +173,8 @@ static void init_fields(struct kvmm_pool *pool, const struct kvmm_pool_attr *att
 	pool->deterministic = attr->flags & KVMM_POOL_DETERMINISTIC;
 	pool->no_mags = attr->flags & KVMM_POOL_NO_MAGAZINES;
 	pool->seed = attr->seed;
+	if (pool->deterministic && !attr->seed)
+		pool->nth_unseeded = kv_fetch_add(&nr_unseeded, 1);
 	random = pool_random(pool);
 	pool->nr_blocks = attr->nr_blocks;
 	pool->has_null = attr->flags & KVMM_POOL_NULL_BLOCK;
@@ -295,16 +301,11 @@ static void exit_fields(struct kvmm_pool *pool)
 	kvmm_zone_destroy(pool->zone);
 }
 
-/*
- * This thread is the only one: whoever held these locks, or had stopped the world, is not here. The
- * state that they guarded may be half changed, and so nobody gets past the gate to look at it.
- */
+/* What other threads were changing may be half changed: no call gets past the gate to look at it. */
 static void close_in_child(struct kv_fork_node *node)
 {
 	struct kvmm_pool *pool = container_of(node, struct kvmm_pool, fork_node);
 
-	kv_lock_init(&pool->compact_lock, KV_RANK_COMPACT, pool->compact_lock.id);
-	kv_lock_init(&pool->lock, KV_RANK_POOL, pool->lock.id);
 	WRITE_ONCE(pool->gate, pool->gate | GATE_FORKED);
 	mags_forked(pool);
 	arenas_forked(pool);

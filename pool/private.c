@@ -69,11 +69,13 @@ static int take_from_zone(struct kvmm_pool *pool, struct room *room)
 {
 	struct private_req *req = req_of(room);
 	struct quotas *quotas = pool->order.quotas;
-	u32 account = quota_account(quotas, req->ctl.tenant);
+	u32 account = quota_account(pool, req->ctl.tenant);
 	int err = promise_find(pool, &room->ask, room->nr);
 
 	if (!err)
 		err = quota_admit(pool, account, room);
+	if (!err)
+		err = class_admit(pool, req->ctl.cls, room->nr);
 	if (err)
 		return err;
 	pool_steal_shortfall(pool, room->nr);
@@ -87,6 +89,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	quota_took(quotas, account);
+	class_take(pool, req->ctl.cls, req->blocks, room->nr);
 	for (u32 i = 0, now = mags_tick(pool); i < room->nr; i++)
 		WRITE_ONCE(entry_at(pool, req->blocks[i].index)->vtime, now);
 	promise_take(pool, &room->ask, room->nr);
@@ -110,8 +113,11 @@ static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
 		return err;
 	err = promise_find(pool, &take.ask, take.nr);
 	if (!err)
+		err = class_admit(pool, req->ctl.cls, take.nr);
+	if (!err)
 		err = private_take(pool, &take);
 	if (!err) {
+		class_take(pool, req->ctl.cls, take.blocks, take.nr);
 		promise_take(pool, &take.ask, take.nr);
 		req->room.evicted += take.nr_evicted + take.nr_surplus;
 		if (is_plain(req))
@@ -137,6 +143,8 @@ static int try_private(struct kvmm_pool *pool, struct wait *wait)
 
 static int check(const struct kvmm_pool *pool, struct kvmm_alloc_ctl *ctl)
 {
+	if (ctl->cls && class_is_none(pool, ctl->cls))
+		return -EINVAL;
 	if (ctl->flags & ~PRIVATE_FLAGS || (ctl->flags & KVMM_ALLOC_ZERO && !pool->nr_planes))
 		return -EINVAL;
 	if (ctl->flags & KVMM_ALLOC_CONTIG && ctl->nr > 1 && pool->rounds)
@@ -214,7 +222,7 @@ int private_end(struct kvmm_pool *pool, struct private_req *req, int err)
 	if (!req->ctl.report || !door_reports(err))
 		return err;
 	*req->ctl.report = (struct kvmm_alloc_report){
-		.time_ns = kv_clock_ns() - req->begin_ns, .evicted = req->room.evicted,
+		.time_ns = kv_ns_since(req->begin_ns), .evicted = req->room.evicted,
 		.moved = req->room.moved, .fragmentation_ppm = req->fragmentation_ppm,
 		.waited_ns = req->wait.waited_ns,
 	};

@@ -187,7 +187,7 @@ int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 	err = door_wait(pool, &making.wait);
 	if (report && door_reports(err))
 		*report = (struct kvmm_alloc_report){
-			.time_ns = kv_clock_ns() - begin_ns, .evicted = making.room.evicted,
+			.time_ns = kv_ns_since(begin_ns), .evicted = making.room.evicted,
 			.waited_ns = making.wait.waited_ns,
 		};
 	if (!err)

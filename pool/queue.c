@@ -109,6 +109,12 @@ void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
 	wake(w);
 }
 
+void queue_refuse(struct kvmm_pool *pool, int result)
+{
+	while (pool->door.head)
+		waiter_refuse(pool, pool->door.head, result);
+}
+
 void queue_expire(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
@@ -182,12 +188,11 @@ void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
 /* Until when it is patient: later it pays for what it could not wait for. */
 static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u32 nr)
 {
-	u64 ns, until;
+	u64 ns;
 
-	if (kv_mul_overflows(pool->door.costs.wait_block_ns, (u64)nr, &ns) ||
-	    kv_add_overflows(w->since_ns, ns, &until))
+	if (kv_mul_overflows(pool->door.costs.wait_block_ns, (u64)nr, &ns))
 		return UINT64_MAX;
-	return until;
+	return kv_ns_after(w->since_ns, ns);
 }
 
 static u32 nr_in_reach(struct kvmm_pool *pool, const struct wait *wait)
@@ -235,7 +240,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
 
 void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, int err)
 {
-	wait->waited_ns = kv_clock_ns() - w->since_ns;
+	wait->waited_ns = kv_ns_since(w->since_ns);
 	pool->door.taken[KVMM_STEP_WAIT]++;
 	pool->door.saved[KVMM_STEP_WAIT] += !err;
 	queue_del(pool, w);
@@ -360,8 +365,7 @@ void door_close(struct kvmm_pool *pool)
 
 	kv_lock(&pool->lock);
 	door_set_guard(pool, GUARD_CLOSED, true);
-	while (pool->door.head)
-		waiter_refuse(pool, pool->door.head, -ESHUTDOWN);
+	queue_refuse(pool, -ESHUTDOWN);
 	while (pool->door.nr_inside) {
 		kv_unlock(&pool->lock);
 		env->wait(env->ctx, &word, 0, 100000);	/* nobody wakes us: they are on their way out */

@@ -13,6 +13,8 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait);
 void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, int err);
 /* Out of the queue without blocks. */
 void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result);
+/* All of them. */
+void queue_refuse(struct kvmm_pool *pool, int result);
 
 /* Heads whose deadline has passed leave. */
 void queue_expire(struct kvmm_pool *pool);

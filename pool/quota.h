@@ -194,15 +194,10 @@ static inline u32 quota_rank(const struct quotas *quotas)
 
 /* ---- quota.c: accounts ---- */
 
+/* Accounts come and go: one of the three locks held, or the one that is found may be gone. */
 u32 find_account(const struct quotas *quotas, u32 tenant);
 void quotas_exit(struct kvmm_pool *pool);
 int quotas_check(const struct kvmm_pool *pool);
-
-/* Of @tenant, or QUOTA_REST. ->lock held. */
-static inline u32 quota_account(const struct quotas *quotas, u32 tenant)
-{
-	return likely(!quotas) ? QUOTA_REST : find_account(quotas, tenant);
-}
 
 /* From now on, until quota_end(). Both locks held. */
 static inline void quota_begin(struct quotas *quotas, u32 account, enum quota_mode mode)
@@ -310,6 +305,8 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct v
  * blocks come first; -EDQUOT. ->lock held.
  */
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct room *room);
+/* Will its tenant's limits refuse it, with any number of free blocks? Nothing is counted. ->lock and the order's held. */
+bool __quota_bars(struct kvmm_pool *pool, const struct room *room);
 /* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
 int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims);
 /* Evict up to @nr of one account's. How many. Both locks held. */

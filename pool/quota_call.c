@@ -52,6 +52,7 @@ static int bring(const struct kvmm_pool *pool, struct setting *set)
 {
 	int err = 0;
 
+	kv_assert_held(&pool->compact_lock);
 	if (!pool->order.quotas) {
 		set->quotas = quotas_make(pool);
 		err = set->quotas ? 0 : -ENOMEM;
@@ -193,7 +194,7 @@ static int tenant_enter(struct kvmm_pool *pool, u32 tenant, u32 *account)
 
 	if (err)
 		return err;
-	*account = quota_account(pool->order.quotas, tenant);
+	*account = quota_account(pool, tenant);
 	if (!pool->order.quotas || (*account == QUOTA_REST && tenant != KVMM_TENANT_REST)) {
 		pool_leave(pool);
 		return -ENOENT;

@@ -223,6 +223,7 @@ void quota_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr)
 {
 	struct account *account = order->quotas->account[find_account(order->quotas, tenant)];
 
+	kv_assert_held(&order->lock);
 	for (u32 class = 0; class < order->nr_policies; class++) {
 		account->next[class] = KV_NONE;
 		order->ops->seen(account->policy[class], keys, nr);

@@ -101,6 +101,7 @@ int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want)
 	struct excess excess = excess_of(quotas->account[own], want->nr);
 	u64 nr_available;
 
+	kv_assert_held(&pool->lock);
 	if (!want->nr ||
 	    (!excess.max && want->nr + want->reserve <= kv_zone_nr_free(pool->zone)))
 		return 0;
@@ -147,6 +148,7 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct v
 	struct excess excess = excess_of(quotas->account[own], take->nr);
 	int err = 0;
 
+	kv_assert_held(&pool->lock);
 	note_excess(quotas->account[own], &excess);
 	if (take->no_evict)
 		err = excess.max ? refuse(quotas->account[own], &excess) : 0;
@@ -166,7 +168,7 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct v
 
 static bool may_reclaim(const struct kvmm_pool *pool, const struct room *room)
 {
-	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
+	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
 int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
@@ -181,10 +183,19 @@ int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
 	return excess.max || excess.high ? -ENOSPC : 0;
 }
 
+bool __quota_bars(struct kvmm_pool *pool, const struct room *room)
+{
+	const struct account *account = pool->order.quotas->account[room->account];
+
+	return excess_of(account, room->nr).max >
+	       (may_reclaim(pool, room) ? nr_inactive(pool, account) : 0);
+}
+
 int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 {
 	struct account *account = pool->order.quotas->account[room->account];
 	struct excess excess = excess_of(account, room->nr);
+	struct victims own = NO_VICTIMS;
 	int err;
 
 	room->squeezed = true;
@@ -193,10 +204,11 @@ int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *v
 	if (!may_reclaim(pool, room))
 		return excess.max ? refuse(account, &excess) : 0;
 	order_enter(&pool->order);
-	err = pick_own(pool, room->account, &excess, victims);
+	err = pick_own(pool, room->account, &excess, &own);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
-	victims_free_blocks(pool, victims, victims->nr);
+	victims_free_blocks(pool, &own, own.nr);
+	victims_join(pool, victims, &own);
 	return err;
 }
 

@@ -41,8 +41,9 @@ int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 		return -EINVAL;
 	if (attr->flags & KVMM_ALLOC_ZERO && !pool->nr_planes)
 		return -EINVAL;
-	if (unlikely(attr->owner | attr->lease_ns | attr->own_flags | attr->reserved2) &&
-	    own_attr_is_bad(attr))
+	if (unlikely(attr->owner | attr->lease_ns | attr->own_flags) && own_attr_is_bad(attr))
+		return -EINVAL;
+	if (unlikely(attr->cls) && class_is_none(pool, attr->cls))
 		return -EINVAL;
 	if (likely(!(attr->flags | attr->prio | attr->deadline_ns)))
 		return 0;
@@ -68,12 +69,14 @@ static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
 {
 	count_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
+	class_charge(pool->order.classes, slot->cls, slot->nr);
 }
 
 static void count_range_del(struct kvmm_pool *pool, const struct slot *slot)
 {
 	uncount_slot(&pool->count, slot);
 	quota_charge_range(pool->order.quotas, slot->account, -(s64)slot->nr);
+	class_charge(pool->order.classes, slot->cls, -(s64)slot->nr);
 }
 
 void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
@@ -86,6 +89,7 @@ void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
 	slot->tenant = attr->tenant;
 	slot->account = account;
 	slot->prio = attr->prio;
+	slot->cls = attr->cls;
 	slot->flags = attr->flags;
 	slot->nr = attr->nr;
 	slot->sealed = 0;
@@ -129,11 +133,13 @@ int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 	       kvmm_range_t *range)
 {
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	u32 account = quota_account(pool->order.quotas, attr->tenant);
+	u32 account = quota_account(pool, attr->tenant);
 	u32 spare = 0;
 	int nr_ext, err;
 
 	err = quota_admit(pool, account, room);
+	if (likely(!err))
+		err = class_admit(pool, attr->cls, attr->nr);
 	if (unlikely(err))
 		return err;
 	if (unlikely(room->ask.promise.gen)) {
@@ -162,6 +168,7 @@ int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 	promise_take(pool, &room->ask, attr->nr);
 	*range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
+	class_took(pool, attr->cls);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		grow_adopt(pool, range->index, spare, attr->expect);
 	if (unlikely(attr->owner))
@@ -372,7 +379,7 @@ static noinline int get_reported(struct kvmm_pool *pool, struct request *req)
 	if (!door_reports(err))
 		return err;
 	full = (struct kvmm_alloc_report){
-		.time_ns = kv_clock_ns() - begin_ns, .evicted = req->room.evicted,
+		.time_ns = kv_ns_since(begin_ns), .evicted = req->room.evicted,
 		.moved = req->room.moved, .fragmentation_ppm = max(ppm, 0),
 		.waited_ns = req->wait.waited_ns,
 	};

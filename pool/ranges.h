@@ -68,7 +68,8 @@ static inline u32 slot_nr_inline(const struct slot *slot)
 /* What a recount can only find by a sum. */
 static inline u64 slot_attrs(const struct slot *slot)
 {
-	return slot->prio | (u64)slot->flags << 8 | (u64)slot->lost << 40;
+	return slot->prio | (u64)slot->flags << 8 | (u64)slot->lost << 40 |
+	       (u64)slot->cls << 44;
 }
 
 /* The content is gone; the range says so from here on. */
@@ -117,6 +118,7 @@ static inline void slot_resize(struct kvmm_pool *pool, struct slot *slot, u32 nr
 {
 	pool->count.range_blocks += nr - (u64)slot->nr;
 	quota_charge_range(pool->order.quotas, slot->account, nr - (s64)slot->nr);
+	class_charge(pool->order.classes, slot->cls, nr - (s64)slot->nr);
 	slot->nr = nr;
 	slot->sealed = min(slot->sealed, nr);
 }
@@ -216,8 +218,10 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect);
 
 /* By @nr blocks, in one piece or a few, if @scatter in as many as it takes: 0, -ENOSPC or -ENOMEM. */
 int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter);
-/* That was in vain. */
-void grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 nr);
+/* It stays: limits and classes hear of it. */
+void grow_took(struct kvmm_pool *pool, const struct slot *slot);
+/* That was in vain: @nr blocks from number @from on. False: another owner has added some behind them. */
+bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr);
 
 static inline u32 grow_bucket(u32 nr_ext)
 {

@@ -338,6 +338,8 @@ int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t 
 		struct kv_handle handle = handles[i];
 		int ret = kv_entry_try_get(&pool->entries, handle);
 
+		if (unlikely(ret == -EOVERFLOW))
+			kv_entries_note_full(&pool->entries);
 		found[i] = ret < 0 ? (struct kv_handle){ 0 } : handle;
 		nr_found += ret >= 0;
 		nr_first += ret == 1;
@@ -422,9 +424,13 @@ int kvmm_set_reset(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, 
 
 	if (err)
 		return err;
-	for (u32 i = 0; i < nr; i++)
-		kv_handle_step(&pool->entries, as_handles(refs)[i],
-			       on ? kv_edge_set_reset : kv_edge_clear_reset);
+	for (u32 i = 0; i < nr; i++) {
+		struct kv_handle handle = as_handles(refs)[i];
+		bool stays = !on && !entry_holds_elder(entry_at(pool, handle.index));
+
+		kv_handle_step(&pool->entries, handle,
+			       stays ? kv_edge_clear_reset : kv_edge_set_reset);
+	}
 	cache_end(pool);
 	return 0;
 }

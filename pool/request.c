@@ -27,9 +27,10 @@ static const struct {
 	[KVMM_SEQ_EARLY_TOKEN] = { -EPROTO, "a token on a chunk that is not the last" },
 	[KVMM_SEQ_MISSING_TOKEN] = { -ENODATA, "the step yields a token, and none was given" },
 	[KVMM_SEQ_TOO_MANY_TOKENS] = { -E2BIG, "more tokens than the step can have yielded" },
-	[KVMM_SEQ_COMPLETE] = { -EDQUOT, "no more output than max_output" },
+	[KVMM_SEQ_COMPLETE] = { -EOVERFLOW, "no more output than max_output" },
 	[KVMM_SEQ_NO_DRAFT] = { -ENOMSG, "accepted drafts whose tokens are not known" },
 	[KVMM_SEQ_OTHER_DRAFT] = { -EILSEQ, "not the draft whose K/V was computed" },
+	[KVMM_SEQ_NO_QUOTA] = { -EDQUOT, "the tenant may not have so many blocks" },
 };
 
 int kvmm_seq_errno(enum kvmm_seq_error why)
@@ -64,6 +65,7 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	seq->domain = attr->domain;
 	seq->number = attr->request;
 	seq->nr_first_hits = KV_NONE;
+	seq->is_counted = true;
 	seq->block_tokens = pool->block_tokens;
 	seq->max_output = attr->max_output;
 	seq->nr_prompt = attr->nr_prompt;
@@ -128,7 +130,7 @@ int kvmm_seq_create(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr,
 
 void kvmm_seq_destroy(struct kvmm_seq *seq)
 {
-	if (!seq)
+	if (!seq || kv_inherited(seq))
 		return;
 	note(seq, true);
 	request_keep_blocks(seq, 0);
@@ -142,6 +144,8 @@ int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
 {
 	int err;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || (!tokens && nr))
 		return -EINVAL;
 	if (seq->state != KVMM_SEQ_IDLE)
@@ -163,6 +167,8 @@ int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 {
 	u32 nr;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || from > seq->nr_tokens || (!tokens && max))
 		return -EINVAL;
 	nr = seq->nr_tokens - from;
@@ -175,6 +181,8 @@ int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 
 int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
 {
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || !info)
 		return -EINVAL;
 	*info = (struct kvmm_seq_info){
@@ -196,6 +204,8 @@ int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
 
 int kvmm_seq_keys(const struct kvmm_seq *seq, kvmm_key_t *keys, uint32_t max)
 {
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || (!keys && max))
 		return -EINVAL;
 	if (max)
@@ -205,6 +215,8 @@ int kvmm_seq_keys(const struct kvmm_seq *seq, kvmm_key_t *keys, uint32_t max)
 
 int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, uint32_t max)
 {
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || (!refs && max))
 		return -EINVAL;
 	if (max)

@@ -19,6 +19,7 @@
 #ifndef POOL_REQUEST_H
 #define POOL_REQUEST_H
 
+#include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/cache.h>
 #include <kvmm/seq.h>
@@ -46,6 +47,7 @@ struct kvmm_seq {
 	u64				number;		/* of the request, for notes; 0: none */
 
 	bool				is_prefilled;
+	bool				is_counted;	/* its last match is, as a look-up */
 	enum kvmm_seq_state		state;
 	enum kvmm_seq_error		why;
 	u32				nr_tokens;

@@ -9,9 +9,19 @@
 #include <limits.h>
 #include <string.h>
 
+#include "internal.h"
 #include "request.h"
 
 /* ---- for the steps ---- */
+
+/* @err of the pool, in the words of a sequence. */
+static int refuse_blocks(struct kvmm_seq *seq, int err, u32 nr_missing)
+{
+	if (err != -ENOSPC && err != -EDQUOT)
+		return err;
+	seq->nr_missing = nr_missing;
+	return request_refuse(seq, err == -EDQUOT ? KVMM_SEQ_NO_QUOTA : KVMM_SEQ_NO_BLOCKS);
+}
 
 int request_take(struct kvmm_seq *seq, u32 nr)
 {
@@ -20,13 +30,10 @@ int request_take(struct kvmm_seq *seq, u32 nr)
 	if (!nr)
 		return 0;
 	err = kvmm_alloc_for(seq->pool, nr, seq->domain.tenant, seq->room.muts + seq->nr_muts);
-	if (err == -ENOSPC) {
-		seq->nr_missing = nr;
-		return request_refuse(seq, KVMM_SEQ_NO_BLOCKS);
-	}
-	if (!err)
-		seq->nr_muts += nr;
-	return err;
+	if (err)
+		return refuse_blocks(seq, err, nr);
+	seq->nr_muts += nr;
+	return 0;
 }
 
 int request_keep_blocks(struct kvmm_seq *seq, u32 nr)
@@ -109,19 +116,21 @@ int kvmm_seq_match(struct kvmm_seq *seq)
 		return nr;
 	prefix = (struct kvmm_prefix){ .keys = seq->room.keys, .nr = most_hits(seq),
 				       .domain = seq->domain };
-	nr = kvmm_prefix_match(seq->pool, &prefix, seq->room.refs);
-	return nr < 0 ? nr : take_hits(seq, nr);
+	nr = match_uncounted(seq->pool, &prefix, seq->room.refs);
+	if (nr < 0)
+		return nr;
+	seq->is_counted = false;
+	return take_hits(seq, nr);
 }
 
 /* What was missing, as near as can be said: others may come and go. */
-static int refuse_acquire(struct kvmm_seq *seq, const struct kvmm_acquire *req)
+static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acquire *req)
 {
 	struct kvmm_prefix prefix = { .keys = req->keys, .nr = req->nr_keys,
 				      .domain = seq->domain };
 	int nr = kvmm_prefix_len(seq->pool, &prefix);
 
-	seq->nr_missing = req->nr_blocks - max(nr, 0);
-	return request_refuse(seq, KVMM_SEQ_NO_BLOCKS);
+	return refuse_blocks(seq, err, req->nr_blocks - max(nr, 0));
 }
 
 int kvmm_seq_acquire(struct kvmm_seq *seq)
@@ -140,8 +149,9 @@ int kvmm_seq_acquire(struct kvmm_seq *seq)
 	req.domain = seq->domain;
 	err = kvmm_acquire(seq->pool, &req);
 	if (err)
-		return err == -ENOSPC || err == -EDQUOT ? refuse_acquire(seq, &req) : err;
+		return refuse_acquire(seq, err, &req);
 	seq->nr_muts = req.nr_fresh;
+	seq->is_counted = true;
 	return take_hits(seq, req.nr_hits);
 }
 
@@ -149,12 +159,15 @@ int kvmm_seq_acquire(struct kvmm_seq *seq)
 
 int kvmm_seq_release(struct kvmm_seq *seq)
 {
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	if (seq->state != KVMM_SEQ_IDLE)
 		return request_refuse(seq, KVMM_SEQ_NOT_IDLE);
 	seq->nr_computed = 0;
 	seq->is_prefilled = false;
+	seq->is_counted = true;		/* a match that was given back was no admission */
 	return request_keep_blocks(seq, 0);
 }
 
@@ -163,6 +176,8 @@ int kvmm_seq_drop_unassigned(struct kvmm_seq *seq, uint32_t nr)
 	u32 used;
 	int err;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	if (seq->state != KVMM_SEQ_IDLE)
@@ -179,6 +194,8 @@ int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr)
 {
 	u32 keep, block;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || !nr || nr > seq->nr_tokens)
 		return -EINVAL;
 	if (seq->state != KVMM_SEQ_IDLE)
@@ -204,6 +221,8 @@ int kvmm_seq_block_table(struct kvmm_seq *seq, uint32_t *ids, uint32_t max)
 	u32 refs, muts;
 	int err;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || (!ids && max))
 		return -EINVAL;
 	refs = min(seq->nr_refs, max);

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "internal.h"
 #include "request.h"
 
 /* ---- schedule ---- */
@@ -35,6 +36,17 @@ static enum kvmm_seq_error check_decode(const struct kvmm_seq *seq)
 	return KVMM_SEQ_OK;
 }
 
+/* A match counts when its request is admitted: the first step has its blocks. */
+static void count_match(struct kvmm_seq *seq)
+{
+	u32 max_hits = min((seq->nr_tokens - 1) / seq->block_tokens, seq->nr_keys);
+	struct kv_query query = { seq->room.keys, max_hits, seq->domain };
+
+	seq->is_counted = true;
+	count_request(seq->pool, &query, max_hits, seq->nr_refs);
+	events_looked_up(seq->pool, &query, seq->nr_refs, seq_blocks_of(seq, seq->nr_tokens));
+}
+
 /* A step over @nr positions that may yield up to @nr_new tokens. */
 static int schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, u32 nr, u32 nr_new)
 {
@@ -47,6 +59,8 @@ static int schedule(struct kvmm_seq *seq, enum kvmm_seq_state state, u32 nr, u32
 		err = request_take(seq, nr_taken);
 	if (err)
 		return err;
+	if (!seq->is_counted)
+		count_match(seq);
 	seq->state = state;
 	seq->nr_scheduled = nr;
 	seq->nr_taken = nr_taken;
@@ -69,6 +83,8 @@ int kvmm_seq_schedule_decode(struct kvmm_seq *seq)
 {
 	enum kvmm_seq_error why;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	why = check_decode(seq);
@@ -82,6 +98,8 @@ int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t *drafts, 
 	enum kvmm_seq_error why;
 	int err;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	why = check_decode(seq);
@@ -110,6 +128,8 @@ int kvmm_seq_revert(struct kvmm_seq *seq)
 {
 	u32 nr;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	if (seq->state == KVMM_SEQ_IDLE)
@@ -183,6 +203,8 @@ int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr)
 {
 	enum kvmm_seq_error why;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || (!tokens && nr))
 		return -EINVAL;
 	why = check_apply(seq, tokens, nr);
@@ -206,6 +228,8 @@ int kvmm_seq_accept(struct kvmm_seq *seq, uint32_t nr, uint32_t token)
 {
 	enum kvmm_seq_error why;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	why = check_accept(seq, nr);

@@ -3,7 +3,8 @@
  * Partial blocks: the tokens of private blocks, in a table beside the entries.
  *
  * A row says which generation of its entry the tokens are of, so nobody has to clear it when a block
- * is freed: to the next owner a row of another generation is empty. Rows come in chunks, made at
+ * is freed: to the next owner a row of another generation is empty. A row is its block's from the first
+ * token that is appended on: of a block without one the pool knows nothing, and it may be named. Rows come in chunks, made at
  * first use, and are found without a lock; a row is read and written under its chunk's, a leaf.
  * Under that lock the handle is looked at again: who still holds the block then is the row's only
  * owner, and a stale handle cannot empty the row of a later one.
@@ -135,6 +136,12 @@ static struct token_row *row_at(struct kvmm_pool *pool, struct token_chunk *chun
 	return (struct token_row *)&chunk->word[index % CHUNK_ROWS * row_words(pool)];
 }
 
+/* Tokens of @block. The chunk is locked. */
+static u32 row_nr(const struct token_row *row, u32 gen)
+{
+	return row->gen == gen ? row->nr : 0;
+}
+
 /*
  * 0 and the row of @block, its chunk locked; or *@chunk is NULL: it was never written to. -ESTALE,
  * -EINVAL; -ENOMEM if it was to be made.
@@ -156,10 +163,6 @@ static int row_enter(struct kvmm_pool *pool, kvmm_mut_t block, bool make,
 		return -ESTALE;
 	}
 	*row = row_at(pool, *chunk, block.index);
-	if ((*row)->gen != block.gen) {
-		(*row)->gen = block.gen;
-		(*row)->nr = 0;
-	}
 	return 0;
 }
 
@@ -180,13 +183,13 @@ int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block, const uin
 	ret = row_enter(pool, block, true, &chunk, &row);
 	if (ret)
 		return ret;
-	if (nr > pool->block_tokens - row->nr) {
+	ret = row_nr(row, block.gen);
+	if (nr > pool->block_tokens - ret) {
 		ret = -ENOSPC;
-	} else {
-		if (nr)
-			memcpy(row->token + row->nr, tokens, nr * sizeof(*tokens));
-		row->nr += nr;
-		ret = row->nr;
+	} else if (nr) {
+		memcpy(row->token + ret, tokens, nr * sizeof(*tokens));
+		row->gen = block.gen;
+		row->nr = ret += nr;
 	}
 	row_leave(chunk);
 	return ret;
@@ -203,10 +206,11 @@ int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t nr)
 		return ret;
 	if (!chunk)
 		return nr ? -ERANGE : 0;
-	if (nr > row->nr)
+	ret = row_nr(row, block.gen);
+	if (nr > (u32)ret)
 		ret = -ERANGE;
-	else
-		ret = row->nr -= nr;
+	else if (nr)
+		row->nr = ret -= nr;
 	row_leave(chunk);
 	return ret;
 }
@@ -222,14 +226,36 @@ int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens
 	ret = row_enter(pool, block, false, &chunk, &row);
 	if (ret || !chunk)
 		return ret;
-	ret = row->nr;
+	ret = row_nr(row, block.gen);
 	if (max)
-		memcpy(tokens, row->token, min(max, row->nr) * sizeof(*tokens));
+		memcpy(tokens, row->token, min(max, (u32)ret) * sizeof(*tokens));
 	row_leave(chunk);
 	return ret;
 }
 
 /* ---- naming ---- */
+
+int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	bool is_partial = false;
+
+	for (u32 i = 0; i < nr && !is_partial; i++) {
+		kvmm_mut_t block = { handles[i].index, handles[i].gen };
+		struct token_chunk *chunk = NULL;
+		struct token_row *row;
+
+		if (block.index < pool->nr_blocks)
+			chunk = chunk_of(pool, block.index, false);
+		if (!chunk)
+			continue;
+		kv_lock(&chunk->lock);
+		row = row_at(pool, chunk, block.index);
+		is_partial = row->gen == block.gen && row->nr < pool->block_tokens &&
+			     is_private_still(pool, block);
+		kv_unlock(&chunk->lock);
+	}
+	return is_partial ? -ENODATA : 0;
+}
 
 /* What is computed before anything is named. */
 struct names {
@@ -318,6 +344,8 @@ int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *re
 	struct names names;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (stage_is_bad(pool, req))
 		return -EINVAL;
 	err = init_names(&names, req, pool->block_tokens);

@@ -170,6 +170,8 @@ int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
 {
 	const struct residency *res;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat || kind >= KVMM_NR_RESIDENCY_KINDS)
 		return -EINVAL;
 	*stat = (struct kvmm_residency_stat){ 0 };

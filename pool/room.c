@@ -48,9 +48,7 @@ void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, 
 	}
 }
 
-/* They were picked later than those that are there. */
-static void victims_join(struct kvmm_pool *pool, struct victims *victims,
-			 const struct victims *more)
+void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more)
 {
 	u32 at = more->newest;
 
@@ -68,7 +66,7 @@ static void victims_join(struct kvmm_pool *pool, struct victims *victims,
 
 static bool may_evict(const struct kvmm_pool *pool, const struct room *room)
 {
-	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT);
+	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
 static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
@@ -77,6 +75,8 @@ static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
 	struct victims more = NO_VICTIMS;
 	bool enough;
 
+	if (!pool->caches || unlikely(pool->blind))	/* there is nothing, or it does not become free */
+		return false;
 	order_enter(&pool->order);
 	quota_begin(pool->order.quotas, room->account, QUOTA_FOR_WHO);
 	enough = may_evict(pool, room) ? victims_pick(pool, nr, &more) :
@@ -164,15 +164,21 @@ struct effort {
 	u32		nr_free;
 };
 
-/* What was taken in vain has not been written to. */
+void victims_still_left(struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		if (!kv_word_is_lent(READ_ONCE(entry_at(pool, at)->word)))
+			victim_left(pool, at);
+}
+
 static int try_to_take(struct kvmm_pool *pool, struct effort *e)
 {
 	int err = e->room->take(pool, e->room);
-	u32 at = e->victims.newest;
 
-	for (u32 i = 0; err && i < e->victims.nr; i++, at = entry_at(pool, at)->chain)
-		if (!kv_place_tier(entry_at(pool, at)->place))
-			victim_left(pool, at);
+	if (err)
+		victims_still_left(pool, &e->victims);
 	return err;
 }
 
@@ -208,41 +214,24 @@ static int steal_and_take(struct kvmm_pool *pool, struct effort *e, u32 nr_evict
 	return take_after(pool, e, KVMM_STEP_EVICT, nr_evicted);
 }
 
-/* Free blocks that the policy has: nothing is evicted. */
-static int unpark_shortfall(struct kvmm_pool *pool, struct effort *e)
+/*
+ * Free exactly so many cached blocks as are missing, if there are so many; or, where nothing may be
+ * evicted, free blocks that the policy has. What lay where memory is going has gone there with it, and
+ * others make up for that.
+ */
+static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
 {
-	u32 shortfall = e->want - e->nr_free;
+	u32 shortfall = e->want - e->nr_free, nr_free = e->nr_free;
 
-	if (shortfall > pool_nr_parked(pool))
+	if (may_evict(pool, e->room) &&
+	    cost_says_wait(pool, e->room, shortfall, shortfall * pool->door.costs.drop_block_ns)) {
+		pool->door.skipped[KVMM_STEP_EVICT]++;
 		return -ENOSPC;
-	return evict_more(pool, e->room, shortfall, &e->victims) ? 0 : -ENOSPC;
-}
-
-/* What lay where memory is going has gone there with it, and others make up for that. */
-static int evict_for_leaving(struct kvmm_pool *pool, struct effort *e)
-{
-	u32 nr_free = pool_nr_free(pool);
-
+	}
 	for (; nr_free < e->want; nr_free = pool_nr_free(pool))
 		if (!evict_more(pool, e->room, e->want - nr_free, &e->victims))
 			return -ENOSPC;
 	return 0;
-}
-
-/* Free exactly so many cached blocks as are missing, if there are so many. */
-static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
-{
-	u32 shortfall = e->want - e->nr_free;
-
-	if (!may_evict(pool, e->room))
-		return unpark_shortfall(pool, e);
-	if (cost_says_wait(pool, e->room, shortfall, shortfall * pool->door.costs.drop_block_ns)) {
-		pool->door.skipped[KVMM_STEP_EVICT]++;
-		return -ENOSPC;
-	}
-	if (!evict_more(pool, e->room, shortfall, &e->victims))
-		return -ENOSPC;
-	return unlikely(pool->nr_leaving) ? evict_for_leaving(pool, e) : 0;
 }
 
 /* Cached blocks in the way of the cheapest run, if losing them costs less than moving them. */
@@ -263,11 +252,10 @@ static void victims_overrun(struct kvmm_pool *pool, const struct victims *victim
 	u32 at = victims->newest;
 
 	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain) {
-		struct kv_entry *entry = entry_at(pool, at);
-		u32 owner = pool->owner[entry_block(entry)];
+		u32 owner = pool->owner[entry_block(entry_at(pool, at))];
 
 		if (owner != make_owner(OWNER_LEFT, at) && owner != make_owner(OWNER_LEFT_AWAY, at))
-			WRITE_ONCE(entry->place, kv_place_make(PLACE_ASIDE, entry_block(entry)));
+			claimed_step(pool, at, kv_edge_lose);
 	}
 }
 
@@ -275,17 +263,20 @@ static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
 				     .max_blocks = pool->compact_max_blocks };
+	u32 max_runs = want_run ? 1 : e->room->max_runs;
 	int err;
 
-	if (useless_again(pool, want_run)) {
+	if (useless_again(pool, e->room->nr, max_runs)) {
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
 	}
-	err = pool_compact(pool, &goal);
-	if (err == -ENOSPC && !goal.moved)
-		useless_note(pool, want_run);
+	err = pool_compact(pool, &goal, e->room);
+	if (err == -ENOSPC)
+		useless_note(pool, e->room->nr, max_runs);
 	e->room->moved += goal.moved;
 	e->room->barred |= err == -EBUSY;
+	if (!goal.moved && err != -EIO)
+		victims_still_left(pool, &e->victims);
 	victims_overrun(pool, &e->victims);
 	if (!err)
 		return take_after(pool, e, KVMM_STEP_COMPACT, 1);
@@ -294,14 +285,16 @@ static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
 }
 
 /*
- * Moving is for nothing where the engine may not take the run that it makes. If what is pinned
- * leaves no place for one run, there may still be enough in a few, once all lies together.
+ * Moving is for nothing where the engine may not take the run that it makes, or no old place becomes
+ * free. If what is pinned leaves no place for one run, there may still be enough in a few, once all
+ * lies together.
  */
 static int compact_and_take(struct kvmm_pool *pool, struct effort *e)
 {
 	int err;
 
-	if (e->room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone))
+	if (e->room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone) ||
+	    unlikely(pool->blind))
 		return -ENOSPC;
 	if (e->room->patient &&
 	    cost_says_wait(pool, e->room, e->room->nr, cost_of_run(pool, e->room->nr))) {
@@ -383,34 +376,37 @@ static int try_harder(struct kvmm_pool *pool, struct effort *e)
 int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 {
 	struct effort e = { .room = room, .victims = *victims };
+	bool muted = pool->door.muted;
 	int err;
 
 	pool->door.muted = true;	/* see door_gained() */
 	err = try_harder(pool, &e);
-	pool->door.muted = false;
+	pool->door.muted = muted;
 	*victims = e.victims;
 	return err;
 }
 
 int pool_get_room(struct kvmm_pool *pool, struct room *room)
 {
-	struct effort e = { .room = room, .victims = NO_VICTIMS };
-	u64 since_ns = kv_clock_ns();
+	struct victims victims = NO_VICTIMS;
+	u64 since_ns = kv_clock_ns(), target;
 	int err;
 
 	pressure_change(&pool->door.pressure, 0, 1);
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
-	elastic_relent(pool, room);
+	target = elastic_relent(pool, room);
 	err = pool_enter(pool);
 	if (!err) {
 		pool->door.muted = true;	/* see door_gained() */
-		err = try_harder(pool, &e);
+		err = (room->try ? room->try : room_try)(pool, room, &victims);
 		/* A copy that failed may have gone half-way, to where a victim was. */
-		victims_end(pool, &e.victims, err && err != -EIO, room);
+		victims_end(pool, &victims, err && err != -EIO, room);
 		pool->door.muted = false;
 		pool_leave(pool);
 	}
+	if (unlikely(err))
+		elastic_unrelent(pool, target);
 	if (err == -ENOSPC && room->barred)
 		flights_make_run(pool, room->nr);
 	kv_unlock(&pool->compact_lock);
@@ -448,7 +444,7 @@ static int unpark_and_take(struct kvmm_pool *pool, struct effort *e)
 		return -ENOSPC;
 	pool->door.muted = true;	/* see door_gained() */
 	e->room->victims = &e->victims;
-	if (!unpark_shortfall(pool, e))
+	if (!evict_shortfall(pool, e))
 		err = take_after(pool, e, KVMM_STEP_DRAIN, e->want - e->nr_free);
 	e->room->victims = NULL;
 	victims_end(pool, &e->victims, err, e->room);

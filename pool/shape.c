@@ -96,6 +96,12 @@ static void slot_cut_front(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 	}
 }
 
+/* Other owners may use the blocks; only the last one may take them away. */
+static bool slot_is_barred(const struct slot *slot)
+{
+	return slot->pins || slot->refs > 1;
+}
+
 static int cut(struct kvmm_pool *pool, struct slot *slot, u32 nr, bool front)
 {
 	if (cut_is_barred(pool, slot, front ? nr : slot->nr - nr))
@@ -118,7 +124,7 @@ static int shrink(struct kvmm_pool *pool, kvmm_range_t range, u32 nr, bool front
 		return err;
 	if (!nr || nr >= slot->nr)
 		err = -EINVAL;
-	else if (slot->pins)
+	else if (slot_is_barred(slot))
 		err = -EBUSY;
 	else
 		err = cut(pool, slot, nr, front);
@@ -162,7 +168,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 	struct kvmm_extent first = { slot_ext(slot, i)->start + inside,
 				     slot_ext(slot, i)->nr - inside };
 	struct kvmm_range_attr attr = {
-		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio,
+		.nr = slot->nr - at, .seq = slot->seq, .prio = slot->prio, .cls = slot->cls,
 		.flags = slot->flags & ~SLOT_GREW,
 		.tenant = slot->tenant,
 	};
@@ -204,7 +210,7 @@ int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 		return err;
 	if (!at || at >= slot->nr)
 		err = -EINVAL;
-	else if (slot->pins || slot->refs > 1)
+	else if (slot_is_barred(slot))
 		err = -EBUSY;
 	else
 		err = split(pool, slot, range, at, tail);

@@ -84,6 +84,8 @@ static void copy_lookups(const struct kvmm_pool *pool, struct kvmm_pool_stat *st
 	stat->hit_blocks = tally_sum(pool, TALLY_HITS);
 	stat->miss_blocks = tally_sum(pool, TALLY_MISSES);
 	stat->stagings = tally_sum(pool, TALLY_STAGINGS);
+	stat->nr_retired = READ_ONCE(pool->entries.nr_retired);
+	stat->nr_full = READ_ONCE(pool->entries.nr_full);
 	stat->registered = tally_sum(pool, TALLY_NEW);
 	stat->duplicates = tally_sum(pool, TALLY_DUPS);
 	for (u32 why = 0; why < KV_NR_MISSES; why++)

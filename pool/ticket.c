@@ -48,6 +48,8 @@ int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, 
 	struct ticket *t;
 	int err = ticket ? private_begin(pool, ctl, blocks, &req) : -EINVAL;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (!req.wait.deadline_ns)

@@ -178,9 +178,9 @@ static void count_entry(const struct kv_entry *entry, struct recount *re)
 {
 	enum kv_entry_state state = kv_word_state(entry->word);
 
-	re->nr_lent += state == KV_ENTRY_EVICTING && entry_is_lent(entry);
+	re->nr_lent += kv_word_is_lent(entry->word);
 	re->nr_claimed += state == KV_ENTRY_EVICTING;
-	re->count.nr_held += has_block(state) && !entry_is_lent(entry);
+	re->count.nr_held += has_block(state) && !kv_word_is_lent(entry->word);
 	/* Who was parked when a gang claimed it counts so until it is forgotten. */
 	re->count.nr_parked += state == KV_ENTRY_PARKED ||
 			       (state == KV_ENTRY_EVICTING && entry->word & KV_ENTRY_MARK);
@@ -211,10 +211,10 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *
 		return complain(pool, "entry is in the order of eviction, or is not", index);
 	if (!has_block(kv_word_state(entry->word)))
 		return 0;
-	if (kv_word_is(entry->word, KV_ENTRY_EVICTING) && entry_is_lent(entry))
-		return 0;
+	if (kv_word_is_lent(entry->word))
+		return block < pool->nr_blocks ? 0 : complain(pool, "lent entry has no block", index);
 	re->nr_moving += !!(entry->word & KV_ENTRY_MOVING);
-	if (is_marked(entry->word) || kv_place_tier(entry->place) || block >= pool->nr_blocks ||
+	if (is_marked(entry->word) || block >= pool->nr_blocks ||
 	    pool->owner[block] != make_owner(OWNER_ENTRY, index))
 		return complain(pool, "entry does not own its block", index);
 	return 0;
@@ -250,6 +250,17 @@ static int check_tallies(const struct kvmm_pool *pool, struct recount *re)
 	return 0;
 }
 
+static int check_classes(const struct kvmm_pool *pool)
+{
+	u32 nr_ranged[KVMM_MAX_CLASSES] = { 0 };
+	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
+
+	for (u32 i = 0; i < nr_slots; i++)
+		if (slot_at(pool, i)->nr_ext && slot_at(pool, i)->cls)
+			nr_ranged[slot_at(pool, i)->cls - 1] += slot_at(pool, i)->nr;
+	return classes_check(pool->order.classes, nr_ranged);
+}
+
 static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 {
 	int err = 0;
@@ -258,7 +269,7 @@ static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 		return 0;
 	if (kv_entries_check(&pool->entries))
 		return complain(pool, "entries", 0);
-	if (pool->order.classes && classes_check(pool->order.classes))
+	if (pool->order.classes && check_classes(pool))
 		return complain(pool, "classes", 0);
 	err = check_map(pool, re);
 	for (u32 i = 0; i < pool->nr_blocks && !err; i++)

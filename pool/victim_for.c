@@ -26,6 +26,29 @@ static void count_by_class(const struct kvmm_pool *pool, const struct victims *v
 			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 }
 
+/* Those whose blocks become free; the others' go with the memory that is being given back. */
+static u32 nr_useful(const struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 at = victims->newest, nr = 0;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		nr += !elastic_is_leaving(pool, (struct kvmm_extent){ entry_block(entry_at(pool, at)), 1 });
+	return nr;
+}
+
+/* In their order, until @nr blocks become free. */
+static bool pick_useful(struct kvmm_pool *pool, u32 nr, struct victims *victims)
+{
+	u32 missing = nr;
+
+	if (unlikely(pool->blind))	/* nothing becomes free */
+		return false;
+	for (; missing; missing = nr - min(nr, nr_useful(pool, victims)))
+		if (!victims_pick(pool, victims->nr + missing, victims))
+			return false;
+	return true;
+}
+
 /* Both locks held. */
 static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_for *req)
 {
@@ -35,7 +58,7 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	pool_drain_local(pool);
 	pool_steal_shortfall(pool, nr_blocks);
 	nr_free = kv_zone_nr_free(pool->zone);
-	if (nr_blocks > nr_free && !victims_pick(pool, nr_blocks - nr_free, &victims)) {
+	if (nr_blocks > nr_free && !pick_useful(pool, nr_blocks - nr_free, &victims)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}

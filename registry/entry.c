@@ -6,6 +6,10 @@
  * changes beside the index, so that a head read before others took and gave back the same entry
  * is not taken for the present one. A taker of many walks the list without a lock: what it reads
  * on the way may be nonsense, but then the head has changed and its swap fails.
+ *
+ * There are two such lists, so that one entry that is taken and freed over and over does not use up
+ * its generations while the others have theirs: entries that tire go to the list that rests. When the
+ * other one is too short, all that were in it have tired as well, and the two change places.
  */
 #include <kv/entry.h>
 #include <kv/env.h>
@@ -21,13 +25,13 @@ static u64 next_head(u64 head, u32 index)
 	return ((head >> 32) + 1) << 32 | index;
 }
 
-static void push_chain(struct kv_entries *entries, u32 first, u32 last, u32 nr)
+static void push_chain(struct kv_entries *entries, u64 *head, u32 first, u32 last, u32 nr)
 {
-	u64 old = READ_ONCE(entries->free);
+	u64 old = READ_ONCE(*head);
 
 	do
 		WRITE_ONCE(entries->entry[last].link, (u32)old);
-	while (!kv_cas(&entries->free, &old, next_head(old, first)));
+	while (!kv_cas(head, &old, next_head(old, first)));
 	kv_fetch_add(&entries->nr_free, nr);
 }
 
@@ -47,18 +51,18 @@ static bool walk_free(const struct kv_entries *entries, u32 index, u32 nr, u32 *
 }
 
 /* Cut @nr entries off: the first, linked to the others, or KV_NONE. */
-static u32 pop_chain(struct kv_entries *entries, u32 nr)
+static u32 pop_chain(struct kv_entries *entries, u64 *head, u32 nr)
 {
 	/* Acquire pairs with the swap in push_chain(): the links are visible. */
-	u64 old = smp_load_acquire(&entries->free);
+	u64 old = smp_load_acquire(head);
 	u32 behind;
 
 	for (;;) {
 		if (walk_free(entries, (u32)old, nr, &behind)) {
-			if (kv_cas(&entries->free, &old, next_head(old, behind)))
+			if (kv_cas(head, &old, next_head(old, behind)))
 				break;
 		} else {
-			u64 now = smp_load_acquire(&entries->free);
+			u64 now = smp_load_acquire(head);
 
 			if (now == old)
 				return KV_NONE;
@@ -67,6 +71,28 @@ static u32 pop_chain(struct kv_entries *entries, u32 nr)
 	}
 	kv_fetch_sub(&entries->nr_free, nr);
 	return (u32)old;
+}
+
+static u64 *free_list(struct kv_entries *entries, bool rests)
+{
+	return &entries->free[READ_ONCE(entries->turn) ^ rests];
+}
+
+/* The list is too short: take from the one that has rested, and if that is short as well, from both. */
+static noinline u32 pop_rested(struct kv_entries *entries, u32 nr)
+{
+	u32 turn = READ_ONCE(entries->turn), nr_more = nr, first, last;
+
+	if (READ_ONCE(entries->nr_free) < nr)
+		return KV_NONE;
+	kv_cas(&entries->turn, &turn, turn ^ 1);
+	for (u32 index = (u32)READ_ONCE(*free_list(entries, false)); index < entries->nr && nr_more;
+	     index = READ_ONCE(entries->entry[index].link))
+		nr_more--;
+	first = nr_more ? pop_chain(entries, free_list(entries, true), nr_more) : KV_NONE;
+	if (first != KV_NONE && walk_free(entries, first, nr_more - 1, &last))
+		push_chain(entries, free_list(entries, false), first, last, nr_more);
+	return pop_chain(entries, free_list(entries, false), nr);
 }
 
 /* ---- set-up ---- */
@@ -92,7 +118,8 @@ static void fill_entries(struct kv_entries *entries)
 		entry->dup_next = entry->dup_prev = entry->parent = KV_NONE;
 		entry->link = i + 1 < entries->nr ? i + 1 : KV_NONE;
 	}
-	entries->free = entries->nr ? 0 : KV_NONE;
+	entries->free[0] = entries->nr ? 0 : KV_NONE;
+	entries->free[1] = KV_NONE;
 	entries->nr_free = entries->nr;
 }
 
@@ -158,7 +185,9 @@ int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handle
 
 	if (!nr)
 		return 0;
-	index = pop_chain(entries, nr);
+	index = pop_chain(entries, free_list(entries, false), nr);
+	if (unlikely(index == KV_NONE))
+		index = pop_rested(entries, nr);
 	if (index == KV_NONE)
 		return -ENOSPC;
 	while (nr--) {
@@ -188,7 +217,7 @@ void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr)
 			WRITE_ONCE(entry->link, indexes[i + 1]);
 	}
 	if (nr)
-		push_chain(entries, indexes[0], indexes[nr - 1], nr);
+		push_chain(entries, free_list(entries, false), indexes[0], indexes[nr - 1], nr);
 }
 
 void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handle *handles)
@@ -205,7 +234,7 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 		smp_store_release(&entry->word,
 				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, 0));
 	}
-	push_chain(entries, handles[0].index, handles[nr - 1].index, nr);
+	push_chain(entries, free_list(entries, false), handles[0].index, handles[nr - 1].index, nr);
 }
 
 /* The word of a block that is gone: of the next generation, or RETIRED in the last one. */
@@ -256,7 +285,8 @@ int kv_entry_free(struct kv_entries *entries, struct kv_handle handle)
 	int err = end_generation(entries, handle, false, &word);
 
 	if (!err && kv_word_is(word, KV_ENTRY_FREE))
-		push_chain(entries, handle.index, handle.index, 1);
+		push_chain(entries, free_list(entries, kv_entry_tires(entries, handle.gen)),
+			   handle.index, handle.index, 1);
 	return err;
 }
 
@@ -403,33 +433,23 @@ static void write_name(struct kv_entry *entry, const struct kv_name *name)
 }
 
 int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
-		   const struct kv_name *name)
+		   const struct kv_name *name, bool stays_marked)
 {
+	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
 	struct kv_entry *entry;
 	u64 word;
 
-	if (handle.index >= entries->nr)
-		return -EINVAL;
-	entry = &entries->entry[handle.index];
-	word = smp_load_acquire(&entry->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(entries, kv_word_gen(word), handle.gen);
-	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
-		return kv_word_refuse(word, KV_ENTRY_PRIVATE);
-	write_name(entry, name);
-	/* Whoever sees STAGED, or any word after it, sees the name: see kv_entry_has_name(). */
-	return kv_entry_step(entry, handle.gen, kv_edge_stage);
-}
-
-int kv_entry_stage_marked(struct kv_entries *entries, struct kv_handle handle,
-			  const struct kv_name *name)
-{
-	int err = kv_handle_step(entries, handle, kv_edge_mark_private);
-
-	if (err)
+	if (unlikely(err))
 		return err;
-	write_name(&entries->entry[handle.index], name);
-	return kv_entry_step(&entries->entry[handle.index], handle.gen, kv_edge_stage_marked);
+	entry = &entries->entry[handle.index];
+	write_name(entry, name);
+	word = kv_word_with_state(READ_ONCE(entry->word), KV_ENTRY_STAGED);
+	/*
+	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after it,
+	 * see the name: see kv_entry_has_name().
+	 */
+	smp_store_release(&entry->word, stays_marked ? word : word & ~KV_ENTRY_MARK);
+	return 0;
 }
 
 /* ---- checks ---- */
@@ -473,7 +493,7 @@ static bool word_is_sound(u64 word)
 	case KV_ENTRY_REGISTERED:
 		return registered_is_sound(refs, pins, flags);
 	case KV_ENTRY_EVICTING:
-		return !refs && !pins && !(flags & KV_ENTRY_MOVING);
+		return !refs && !pins;
 	default:
 		return false;
 	}
@@ -494,13 +514,13 @@ static bool links_are_sound(const struct kv_entries *entries, const struct kv_en
 	       (entry->parent < entries->nr || entry->parent == KV_NONE);
 }
 
-/* Length of the free list; KV_NONE if it has a loop, or something in it is not free. */
-static u32 free_list_len(const struct kv_entries *entries)
+/* Length of a free list and @nr; KV_NONE if it has a loop, or something in it is not free. */
+static u32 free_list_len(const struct kv_entries *entries, u64 head, u32 nr)
 {
-	u32 nr = 0, index;
+	u32 index;
 
-	for (index = (u32)entries->free; index != KV_NONE; index = entries->entry[index].link)
-		if (index >= entries->nr || nr++ == entries->nr ||
+	for (index = (u32)head; index != KV_NONE; index = entries->entry[index].link)
+		if (index >= entries->nr || nr++ >= entries->nr ||
 		    !kv_word_is(entries->entry[index].word, KV_ENTRY_FREE))
 			return KV_NONE;
 	return nr;
@@ -508,7 +528,7 @@ static u32 free_list_len(const struct kv_entries *entries)
 
 int kv_entries_check(const struct kv_entries *entries)
 {
-	u32 nr[KV_NR_ENTRY_STATES];
+	u32 nr[KV_NR_ENTRY_STATES], nr_listed;
 	u64 nr_written = 0;
 
 	for (u32 i = 0; i < entries->nr; i++) {
@@ -521,7 +541,9 @@ int kv_entries_check(const struct kv_entries *entries)
 			return -EUCLEAN;
 	}
 	kv_entries_count(entries, nr);
-	if (free_list_len(entries) != nr[KV_ENTRY_FREE] || entries->nr_free != nr[KV_ENTRY_FREE] ||
+	nr_listed = free_list_len(entries, entries->free[0], 0);
+	nr_listed = free_list_len(entries, entries->free[1], nr_listed);
+	if (entries->turn > 1 || nr_listed != nr[KV_ENTRY_FREE] || entries->nr_free != nr[KV_ENTRY_FREE] ||
 	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written)
 		return -EUCLEAN;
 	return 0;

@@ -10,7 +10,7 @@ void kv_feed_entry(struct kv_feed *feed, u32 kind, const struct kv_entry *entry,
 	u64 word[KV_RING_WORDS] = {
 		READ_ONCE(entry->key[0]), READ_ONCE(entry->key[1]), 0, 0, READ_ONCE(entry->domain),
 		kv_feed_info(position, kind, KVMM_MEDIUM_DEVICE, 0),
-		kv_place_block(READ_ONCE(entry->place)),
+		READ_ONCE(entry->place),
 	};
 
 	if (kind != KVMM_EVENT_REMOVED && READ_ONCE(parent->known)) {

@@ -53,7 +53,7 @@ static void unlock_home(struct spot spot)
 struct queue {
 	struct table *table;
 	struct spot spot[QUEUE_SIZE];
-	struct trace_spot trace[QUEUE_SIZE];	/* of who inserts */
+	u64 trace[QUEUE_SIZE];			/* of entries that are inserted */
 };
 
 /* Its entry was asked for before. */
@@ -94,6 +94,8 @@ static int dups_take(const struct flat *flat, u32 head, struct kv_handle *elder)
 			*elder = kv_handle_of(index, word);
 			return ret;
 		}
+		if (unlikely(ret == -EOVERFLOW))
+			kv_entries_note_full(flat->map.entries);
 	}
 	return -ENOENT;
 }
@@ -233,7 +235,7 @@ static void insert_all(struct flat *flat, struct kv_insert *insert)
 		if (i + QUEUE_AHEAD < nr)
 			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD], i + QUEUE_AHEAD);
 		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
-		trace_write(queue.trace[i % QUEUE_SIZE], false);
+		trace_registered(&flat->trace, queue.trace[i % QUEUE_SIZE], insert->handles[i].index);
 	}
 }
 
@@ -256,8 +258,7 @@ static void flat_staged(struct kv_map *map, const struct kv_handle *handles, u32
 {
 	for (u32 i = 0; i < nr; i++)
 		if (handles[i].index < map->entries->nr)
-			trace_note(&flat_of(map)->trace, entry_at(flat_of(map), handles[i].index),
-				   true);
+			trace_staged(&flat_of(map)->trace, handles[i].index);
 }
 
 /* ---- remove ---- */
@@ -345,6 +346,8 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 	spot = lock_home(entry_at(flat, handle.index), spot);
 	err = remove_locked(flat, spot, handle.index);
 	unlock_home(spot);
+	if (!err)
+		trace_removed(&flat->trace, entry_at(flat, handle.index), handle.index);
 	return err;
 }
 
@@ -545,7 +548,7 @@ static int flat_create(const struct kv_map_attr *attr, struct kv_map **map)
 	flat->table = flat_table_create(attr->entries, attr->nr_entries, attr->seed, 0);
 	if (!flat->table)
 		goto out_free;
-	if (trace_init(&flat->trace, attr->entries->nr, attr->seed))
+	if (trace_init(&flat->trace, attr->entries, attr->seed))
 		goto out_destroy_table;
 	*map = &flat->map;
 	return 0;
@@ -577,6 +580,11 @@ static u64 flat_bytes(const struct kv_map *map)
 	       trace_bytes(&flat->trace);
 }
 
+static void flat_missed(const struct kv_map *map, const struct kv_query *query, u32 at)
+{
+	trace_miss(&container_of(map, const struct flat, map)->trace, query, at);
+}
+
 static u64 flat_nr_missed(const struct kv_map *map, enum kv_miss why)
 {
 	return trace_nr_missed(&container_of(map, const struct flat, map)->trace, why);
@@ -598,5 +606,6 @@ const struct kv_map_ops kv_map_flat = {
 	.resize		= flat_resize,
 	.check		= flat_check,
 	.bytes		= flat_bytes,
+	.missed		= flat_missed,
 	.nr_missed	= flat_nr_missed,
 };

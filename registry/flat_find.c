@@ -53,16 +53,19 @@ struct wanted {
  * The acquire load of the word pairs with the swap that made it REGISTERED (kv_edge_publish): the
  * name is visible. The swap succeeds only on the word that was loaded before the name was read.
  */
-static __always_inline bool try_take(struct kv_entry *entry, const u64 key[2], u64 domain,
-				     u64 flags, u64 *word)
+static __always_inline bool try_take(const struct wanted *wanted, struct kv_entry *entry,
+				     const u64 key[2], u64 flags, u64 *word)
 {
-	u64 wanted = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
+	u64 state = KV_STATE_WORD(KV_ENTRY_REGISTERED), mask = FOUND_MASK | flags;
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
-		if (unlikely((old & mask) != wanted || !kv_entry_has_name(entry, key, domain) ||
-			     kv_word_refs(old) == KV_ENTRY_REFS))
+		if (unlikely((old & mask) != state || !kv_entry_has_name(entry, key, wanted->domain)))
 			return false;
+		if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS)) {
+			kv_entries_note_full(wanted->table->entries);
+			return false;
+		}
 	} while (unlikely(!kv_cas(&entry->word, &old, old + KV_ENTRY_REF)));
 	*word = old;
 	return true;
@@ -83,7 +86,7 @@ static __always_inline bool try_look(struct kv_entry *entry, const u64 key[2], u
 static __always_inline bool try_entry(const struct wanted *wanted, struct kv_entry *entry,
 				      const u64 key[2], u64 flags, u64 *word)
 {
-	return wanted->take ? try_take(entry, key, wanted->domain, flags, word) :
+	return wanted->take ? try_take(wanted, entry, key, flags, word) :
 			      try_look(entry, key, wanted->domain, flags, word);
 }
 
@@ -345,8 +348,6 @@ u32 flat_match(struct kv_map *map, const struct kv_query *query, struct kv_handl
 	kv_rcu_read_lock();
 	nr = line_run(wanted_of(map, query, true), refs, nr_first, false);
 	kv_rcu_read_unlock();
-	if (nr < query->nr)
-		trace_miss(&flat_of(map)->trace, query, nr);
 	return nr;
 }
 

@@ -44,46 +44,40 @@ static inline u64 entry_hash(const struct kv_entry *entry, u64 seed)
 void *registry_alloc(u64 bytes);
 void registry_free(void *ptr, u64 bytes);
 
-/* ---- trace.c: names heard of lately ---- */
+/* ---- trace.c: names that are there, and names that went ---- */
 
-/*
- * One word for each entry, chosen by the key alone, last writer wins: enough to say with a good
- * chance why a name was not found, without keeping anything of blocks that are gone.
- */
 struct miss_row {
 	u64 nr[KV_NR_MISSES];	/* atomic */
 } __cacheline_aligned;
 
 struct trace {
-	struct miss_row *missed;	/* KV_TALLY_ROWS */
-	u32 *word;		/* fixed pointer; words are atomic, and hints */
-	u32 mask;		/* fixed at creation */
-	u64 seed;		/* fixed at creation */
+	struct miss_row *missed;		/* ours; KV_TALLY_ROWS */
+	const struct kv_entries *entries;	/* borrowed */
+	u32 *there;				/* ours; words are atomic, and hints */
+	u64 *gone;				/* behind @there; words are atomic */
+
+	/* Fixed at creation. */
+	u64 seed;
+	u32 index_mask;
+	u32 nr_sets;
+	u32 quarter;				/* names a filter is made for */
+	u32 nr_lines;				/* of a filter */
+
+	/* Written by the thread that removes; of two at a time one may lose its name. */
+	u32 nr_gone;				/* in the current filter */
+	u32 filter;				/* the current one */
 };
 
-int trace_init(struct trace *trace, u32 nr_entries, u64 seed);
+int trace_init(struct trace *trace, const struct kv_entries *entries, u64 seed);
 void trace_exit(struct trace *trace);
 u64 trace_bytes(const struct trace *trace);
 
-#define TRACE_STAGED	BIT(1)
-
-/* A word, and what will be written there. */
-struct trace_spot {
-	u32 *place;
-	u32 word;
-};
-
-/* The entry will become STAGED, or REGISTERED: asks for the line; and, it has. */
-struct trace_spot trace_arrive(const struct trace *trace, const struct kv_entry *entry);
-
-static inline void trace_write(struct trace_spot spot, bool is_staged)
-{
-	/* A hint that may be lost to another name's. */
-	WRITE_ONCE(*spot.place, spot.word | (is_staged ? TRACE_STAGED : 0));
-}
-
-/* Both at once. */
-void trace_note(struct trace *trace, const struct kv_entry *entry, bool is_staged);
+/* The entry will be registered: asks for the line. The hash is for trace_registered(). */
+u64 trace_arrive(const struct trace *trace, const struct kv_entry *entry);
+void trace_registered(const struct trace *trace, u64 hash, u32 index);
+void trace_staged(const struct trace *trace, u32 index);
+/* Out of the map; its name is still in @entry. */
+void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index);
 /* A match of @query ended before key @at; counts why. */
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);

@@ -19,7 +19,7 @@
 #include <kv/mem.h>
 #include <kv/rcu.h>
 
-#include <urcu/urcu-bp.h>
+#include <urcu/flavor.h>
 #include <urcu/rculfhash.h>
 
 #include "internal.h"
@@ -37,6 +37,38 @@ struct lfht {
 	struct trace trace;
 	struct kv_lock lock;		/* writers */
 	struct node **node;		/* ->lock; by entry, NULL: it is not in the map */
+};
+
+/* ---- what the table asks of our read-copy-update ---- */
+
+static void read_lock(void)
+{
+	kv_rcu_read_lock();
+}
+
+static void read_unlock(void)
+{
+	kv_rcu_read_unlock();
+}
+
+static int read_ongoing(void)
+{
+	return 0;	/* it asks before it waits, and is called outside of sections */
+}
+
+static void do_nothing(void)
+{
+}
+
+static const struct rcu_flavor_struct flavor = {
+	.read_lock		= read_lock,
+	.read_unlock		= read_unlock,
+	.read_ongoing		= read_ongoing,
+	.update_synchronize_rcu	= kv_rcu_synchronize,
+	.thread_offline		= do_nothing,
+	.thread_online		= do_nothing,
+	.register_thread	= do_nothing,
+	.unregister_thread	= do_nothing,
 };
 
 static struct lfht *lfht_of(struct kv_map *map)
@@ -124,18 +156,23 @@ static struct node *next_node(const struct lfht *lfht, const struct name *name,
 /* ---- readers ---- */
 
 /* Take, or just look at, this entry if it is registered under this name; see try_take() of flat.c. */
-static bool try_entry(struct kv_entry *entry, const struct name *name, bool take, u64 *word)
+static bool try_entry(const struct lfht *lfht, u32 index, const struct name *name, bool take,
+		      u64 *word)
 {
+	struct kv_entry *entry = entry_at(lfht, index);
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
 		if (!kv_word_is(old, KV_ENTRY_REGISTERED) || old & KV_ENTRY_HIDDEN ||
-		    !kv_entry_has_name(entry, name->key, name->domain) ||
-		    kv_word_refs(old) == KV_ENTRY_REFS)
+		    !kv_entry_has_name(entry, name->key, name->domain))
 			return false;
 		*word = old;
 		if (!take)
 			return kv_is_still(&entry->word, old, ~0ull << KV_ENTRY_STATE_SHIFT);
+		if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS)) {
+			kv_entries_note_full(lfht->map.entries);
+			return false;
+		}
 	} while (!kv_cas(&entry->word, &old, old + KV_ENTRY_REF));
 	return true;
 }
@@ -150,7 +187,7 @@ static bool find(const struct lfht *lfht, const struct name *name, bool take,
 		u32 index = READ_ONCE(node->index);
 		u64 word;
 
-		if (try_entry(entry_at(lfht, index), name, take, &word)) {
+		if (try_entry(lfht, index, name, take, &word)) {
 			*handle = kv_handle_of(index, word);
 			*nr_first += !kv_word_refs(word);
 			return true;
@@ -174,8 +211,6 @@ static u32 lfht_match(struct kv_map *map, const struct kv_query *query, struct k
 			break;
 	}
 	kv_rcu_read_unlock();
-	if (i < query->nr)
-		trace_miss(&lfht->trace, query, i);
 	return i;
 }
 
@@ -335,7 +370,7 @@ static void insert_one(struct lfht *lfht, struct kv_insert *insert, u32 i)
 	insert->found[i] = handle;
 	if (likely(!was_found))
 		tell_stored(lfht, handle.index);
-	trace_note(&lfht->trace, entry, false);
+	trace_registered(&lfht->trace, trace_arrive(&lfht->trace, entry), handle.index);
 }
 
 static void free_nodes(struct lfht *lfht, const struct kv_insert *insert, u32 nr)
@@ -393,7 +428,7 @@ static void lfht_staged(struct kv_map *map, const struct kv_handle *handles, u32
 
 	for (u32 i = 0; i < nr; i++)
 		if (handles[i].index < map->entries->nr)
-			trace_note(&lfht->trace, entry_at(lfht, handles[i].index), true);
+			trace_staged(&lfht->trace, handles[i].index);
 }
 
 /* ---- remove ---- */
@@ -440,6 +475,7 @@ static int remove_one(struct lfht *lfht, struct kv_handle handle)
 	WRITE_ONCE(entry->link, KV_NONE);
 	if (likely(!(word & KV_ENTRY_HIDDEN)))
 		tell_lost(lfht, handle.index, &name);
+	trace_removed(&lfht->trace, entry, handle.index);
 	return 0;
 }
 
@@ -555,9 +591,9 @@ static int lfht_create(const struct kv_map_attr *attr, struct kv_map **map)
 	lfht->node = registry_alloc((u64)attr->entries->nr * sizeof(*lfht->node));
 	if (!lfht->node)
 		goto out_free;
-	if (trace_init(&lfht->trace, attr->entries->nr, attr->seed))
+	if (trace_init(&lfht->trace, attr->entries, attr->seed))
 		goto out_free_nodes;
-	lfht->table = _cds_lfht_new(nr_buckets, 1, 0, 0, NULL, &urcu_bp_flavor, NULL);
+	lfht->table = _cds_lfht_new(nr_buckets, 1, 0, 0, NULL, &flavor, NULL);
 	if (!lfht->table)
 		goto out_exit_trace;
 	*map = &lfht->map;
@@ -601,6 +637,11 @@ static u64 lfht_bytes(const struct kv_map *map)
 	return sizeof(*lfht) + map->entries->nr * sizeof(*lfht->node) + trace_bytes(&lfht->trace);
 }
 
+static void lfht_missed(const struct kv_map *map, const struct kv_query *query, u32 at)
+{
+	trace_miss(&container_of(map, const struct lfht, map)->trace, query, at);
+}
+
 static u64 lfht_nr_missed(const struct kv_map *map, enum kv_miss why)
 {
 	return trace_nr_missed(&container_of(map, const struct lfht, map)->trace, why);
@@ -621,5 +662,6 @@ const struct kv_map_ops kv_map_lfht = {
 	.resize		= lfht_resize,
 	.check		= lfht_check,
 	.bytes		= lfht_bytes,
+	.missed		= lfht_missed,
 	.nr_missed	= lfht_nr_missed,
 };

@@ -80,7 +80,7 @@ static void destroy_attachments(struct kvmm_registry *reg)
 
 void kvmm_registry_destroy(struct kvmm_registry *reg)
 {
-	if (!reg)
+	if (!reg || kv_inherited(reg))
 		return;
 	/* Graves belong to us until they are opened. */
 	kv_rcu_barrier();

@@ -148,7 +148,8 @@ void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments);
 void radix_slab_take(struct slab *slab, u32 nr, u32 *slots);
 void radix_slab_free(struct slab *slab, u32 nr, const u32 *slots);
 u64 radix_slab_bytes(struct slab *slab);
-u32 radix_slab_used(struct slab *slab);
+/* Slots in use, or about to be. */
+u32 radix_slab_claimed(struct slab *slab);
 /* The @nr-th of the free ones. */
 u32 radix_slab_free_at(const struct slab *slab, u32 nr);
 
@@ -423,7 +424,7 @@ static inline struct node *node_of(const struct kvmm_registry *reg, kvmm_node_t 
 	struct node *node;
 
 	if (unlikely(!handle.index || !(handle.gen & 1) ||
-		     handle.index > READ_ONCE(reg->slab[NODE].top)))
+		     handle.index > READ_ONCE(reg->slab[NODE].top)) || kv_inherited(reg))
 		return NULL;
 	node = node_at(reg, handle.index);
 	return node_lives(node, handle.gen) ? node : NULL;

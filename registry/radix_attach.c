@@ -73,6 +73,8 @@ int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_
 	struct attach_type type = { .mode = mode, .dtor = dtor };
 	int id;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || !name || !*name || strlen(name) >= TYPE_NAME ||
 	    (mode & ~KVMM_ATTACH_KEEPS) > KVMM_ATTACH_MULTIPLE)
 		return -EINVAL;
@@ -99,6 +101,8 @@ int kvmm_attach_why(struct kvmm_registry *reg, int type, uint32_t mode, char *te
 {
 	const struct attach_type *found = reg ? type_of(reg, type) : NULL;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!found || (!text && bytes))
 		return -EINVAL;
 	if (!((found->mode ^ mode) & KVMM_ATTACH_MULTIPLE))
@@ -190,6 +194,8 @@ int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t handle, int type, ui
 	struct attachment *fresh, *old;
 	int err;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!found || mode != (found->mode & ~KVMM_ATTACH_KEEPS))
 		return -EINVAL;
 	fresh = attachment_create(reg, type, value);
@@ -236,6 +242,8 @@ int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t handle, int type)
 	u32 nr;
 	int err;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!found)
 		return -EINVAL;
 	err = kvmm_node_get(reg, &handle, 1);
@@ -276,6 +284,8 @@ int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t handle, int type,
 	bool lives, stop = false;
 	int nr = 0;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!fn || (type != -1 && !type_of(reg, type)))
 		return -EINVAL;
 	list = lock_values(reg, handle, &lives);

@@ -257,6 +257,8 @@ int kvmm_registry_check(struct kvmm_registry *reg)
 	struct check check = { .reg = reg };
 	int err = -ENOMEM;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
 		check.seen[kind] = kv_alloc_array((size_t)reg->slab[kind].top + 1, 1);
 	if (check.seen[NODE] && check.seen[RECORD]) {

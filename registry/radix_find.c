@@ -197,7 +197,9 @@ int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_prefix *prefi
 	struct look look;
 	u32 len;
 
-	if (!reg || !is_prefix(prefix) || tiers >> reg->nr_tiers)
+	if (kv_inherited(reg))
+		return -ECHILD;
+	if (!reg || !is_prefix(prefix))
 		return -EINVAL;
 	kv_rcu_read_lock();
 	look = look_at(reg, prefix);
@@ -242,6 +244,8 @@ static u32 note_tiers(const struct look *look, u32 i, u32 index, void *out)
 int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 			   uint16_t *tiers)
 {
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || !is_prefix(prefix) || (!tiers && prefix->nr))
 		return -EINVAL;
 	return each_name(reg, prefix, note_tiers, tiers);
@@ -258,6 +262,8 @@ static u32 note_node(const struct look *look, u32 i, u32 index, void *out)
 int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 		       kvmm_node_t *nodes)
 {
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || !is_prefix(prefix) || (!nodes && prefix->nr))
 		return -EINVAL;
 	return each_name(reg, prefix, note_node, nodes);

@@ -50,6 +50,8 @@ int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *c
 {
 	struct hook hook = { .kind = TOUCH_HOOK, .touch = fn, .ctx = ctx };
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	return reg && fn ? hook_add(reg, &hook) : -EINVAL;
 }
 
@@ -57,6 +59,8 @@ int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate
 {
 	struct hook hook = { .kind = PRESENCE_HOOK };
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || !delegate || (!delegate->on_present && !delegate->on_absent))
 		return -EINVAL;
 	hook.delegate = *delegate;
@@ -92,6 +96,8 @@ int kvmm_registry_unhook(struct kvmm_registry *reg, int hook)
 {
 	int err = -EINVAL;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg)
 		return -EINVAL;
 	kv_lock(&reg->config_lock);
@@ -214,6 +220,8 @@ int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *pre
 	struct news news;
 	u32 nr = 0;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || radix_batch_of(prefix, &batch))
 		return -EINVAL;
 	part = *prefix;

@@ -198,12 +198,12 @@ u64 radix_slab_bytes(struct slab *slab)
 	return (u64)READ_ONCE(slab->capacity) * (slab->stride + sizeof(u32));
 }
 
-u32 radix_slab_used(struct slab *slab)
+u32 radix_slab_claimed(struct slab *slab)
 {
 	u32 nr;
 
 	kv_lock(&slab->lock);
-	nr = slab->top - slab->nr_free;
+	nr = slab->top - slab->nr_free + slab->reserved;
 	kv_unlock(&slab->lock);
 	return nr;
 }

@@ -28,7 +28,7 @@ static u64 table_bytes(u32 nr_chains)
  */
 static u32 nr_chains_for(u32 nr)
 {
-	return max(BIT(kv_order(nr) + 1), NR_STRIPES);
+	return max(BIT(min(kv_order(nr) + 1, 31u)), NR_STRIPES);
 }
 
 static struct table *table_create(u32 nr_chains, u32 parity)
@@ -273,10 +273,13 @@ static void replace(struct kvmm_registry *reg, struct table *to)
 	kv_rcu_barrier();
 }
 
-/* The smaller table is slower, not wrong: no memory is no error. One at a time, by ->growing. */
+/*
+ * Before a batch enters: its names would else stand in the few chains of a small table, behind each
+ * other. The smaller table is slower, not wrong: no memory is no error. One at a time, by ->growing.
+ */
 void radix_table_grow(struct kvmm_registry *reg)
 {
-	u32 nr = radix_slab_used(&reg->slab[NODE]), idle = 0, nr_chains;
+	u32 nr = radix_slab_claimed(&reg->slab[NODE]), idle = 0, nr_chains;
 	struct table *to;
 
 	kv_rcu_read_lock();

@@ -402,6 +402,8 @@ int radix_refuse(const struct kvmm_registry *reg, kvmm_node_t handle)
 {
 	u32 gen;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!handle.index || !(handle.gen & 1) ||
 	    handle.index > READ_ONCE(reg->slab[NODE].top))
 		return -EINVAL;

@@ -241,6 +241,8 @@ int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *
 	const struct record *record;
 	u32 nr = 0;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || max > INT32_MAX || (!nodes && max))
 		return -EINVAL;
 	kv_rcu_read_lock();
@@ -256,6 +258,8 @@ uint32_t kvmm_registry_nr_at(struct kvmm_registry *reg, uint32_t position)
 	const struct record *record;
 	u32 nr;
 
+	if (kv_inherited(reg))
+		return 0;
 	kv_rcu_read_lock();
 	record = find_position(reg, position);
 	nr = record ? READ_ONCE(record->nr) : 0;

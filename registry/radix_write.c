@@ -485,6 +485,8 @@ int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
 {
 	struct batch batch;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
 		return -EINVAL;
 	if (kv_radix_reserve(reg, batch.nr))
@@ -498,6 +500,8 @@ int kvmm_registry_absent(struct kvmm_registry *reg, uint32_t tier,
 {
 	struct batch batch;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || tier >= reg->nr_tiers || radix_batch_of(prefix, &batch))
 		return -EINVAL;
 	return leave_batch(reg, tier, NO_TIER, batch);
@@ -508,6 +512,8 @@ int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, uint32_t to
 {
 	struct batch batch;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || max(from, to) >= reg->nr_tiers || from == to || radix_batch_of(prefix, &batch))
 		return -EINVAL;
 	return leave_batch(reg, from, to, batch);
@@ -523,6 +529,8 @@ int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *pref
 	struct batch batch;
 	struct call call;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
 	if (!reg || radix_batch_of(prefix, &batch) || (!nodes && batch.nr))
 		return -EINVAL;
 	if (kv_radix_reserve(reg, batch.nr))

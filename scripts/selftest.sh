@@ -9,6 +9,7 @@
 set -u
 
 here=$(cd "$(dirname "$0")/.." && pwd)
+objtree=$PWD
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # Nothing of the make that called us.
@@ -182,6 +183,29 @@ test_runner() {
 		"$here/scripts/runtests" ./prog
 }
 
+# By hand, the exit code says whether a program passed.
+test_verdict() {
+	cd "$tmp" || exit 1
+	cat >late.c <<-'END'
+		#include <criterion/criterion.h>
+		#include <stdlib.h>
+		static void bad(void) { cr_expect(0); }
+		Test(late, fails, .fini = bad) { }
+		Test(late, dies, .fini = abort) { }
+		Test(late, passes) { }
+	END
+	accepts "verdict: builds" "${CC:-cc}" -o late late.c "$here/tests/support/verdict.c" -lcriterion
+	refuses "verdict: tear-downs that fail" "Passing: 1 | Failing: 2" ./late
+}
+
+test_flake() {
+	cd "$tmp" || exit 1
+	program "" 'echo >>runs; [ $(wc -l <runs) -ne 2 ]'
+	refuses "flake: a run that fails" "1 of 3 runs failed" "$here/scripts/flake" 3 ./prog
+	program "" "exit 0"
+	accepts "flake: none fails" "$here/scripts/flake" 3 ./prog
+}
+
 # Stands in for make: one target prints counts, one fails, the rest succeed.
 # How many phases there are is for the script to say, and for the first run.
 test_summary() {
@@ -228,11 +252,65 @@ test_build() {
 	says "build: clean leaves nothing" "" find lib buddy tools -name '*.o' -o -name '.*'
 }
 
+# With -flto the assembler runs when all is linked, where nobody tells it of an -I.
+test_lto() {
+	fresh_tree
+	echo 'obj-y += text.o' >>lib/Makefile
+	echo 'CFLAGS_text.o := -Wa,-I$(srctree)/lib' >>lib/Makefile
+	echo 'some text' >lib/text.txt
+	echo '__asm__(".data\n.globl kv_text\n.hidden kv_text\nkv_text: .incbin \"text.txt\"\n");' \
+		>lib/text.c
+	for cc in gcc clang; do
+		accepts "lto: $cc" build CC=$cc CFLAGS='-O2 -flto' LDFLAGS=-flto -j2
+		accepts "lto: tool runs, $cc" tools/tool
+		says "lto: the static library exports only kvmm_*, $cc" "kvmm_one" \
+			sh -c "nm -g --defined-only libkvmm.a | sed -n 's/.* T //p'"
+		accepts "lto: and is machine code, $cc" \
+			sh -c "objdump -h libkvmm.o | grep .text && ! objdump -h libkvmm.o | grep gnu.lto_"
+	done
+}
+
+# Products are not offered to git: those of a small tree, then what make has built where we run.
+untracked() {
+	git ls-files --others --exclude-standard
+}
+
+test_ignored() {
+	if ! command -v git >/dev/null; then
+		echo "skipped: no git: nothing is said of .gitignore"
+		return
+	fi
+	fresh_tree
+	cp "$here/.gitignore" .
+	mkdir -p samples tests/any
+	echo 'prog-y := sample' >samples/Makefile
+	cp tools/tool.c samples/sample.c
+	echo 'stress-y := any/test' >tests/Makefile
+	cp tools/tool.c tests/any/test.c
+	git init -q . && git add . || return
+	accepts "ignored: build" build -j2 all tests man
+	says "ignored: all products of a small tree" "" untracked
+	touch tools/new.c samples/new.c tests/any/new.c
+	says "ignored: no sources" "samples/new.c tests/any/new.c tools/new.c" sh -c \
+		"git ls-files --others --exclude-standard | xargs"
+	if git -C "$here" rev-parse >/dev/null 2>&1; then
+		says "ignored: no source of this tree" "" git -C "$here" ls-files -i -c --exclude-standard
+	fi
+	if ! [ "$objtree" -ef "$here" ]; then
+		says "ignored: all products of this tree" "" git "--git-dir=$tmp/tree/.git" \
+			"--work-tree=$objtree" -C "$objtree" ls-files --others "--exclude-from=$here/.gitignore"
+	fi
+}
+
 test_layercheck
 test_symcheck
 test_headercheck
 test_runner
+test_verdict
+test_flake
 test_summary
 test_build
+test_lto
+test_ignored
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -148,22 +148,35 @@ static void set_seed(u64 seed)
 	sw_unlock();
 }
 
-static int fail(const char *name, u32 nth, kcu_result code, bool persistent, bool async)
+static int add_fault(const char *name, struct sw_fault fault)
 {
-	struct sw_fault fault = { .code = code, .persistent = persistent, .async = async };
 	int err = 0;
 
 	fault.call = strcmp(name, "*") ? sw_call_find(name, strlen(name)) : -1;
 	if (fault.call < -1)
 		return fault.call;
+	if (!sw_fault_is_good(&fault))
+		return -EINVAL;
 	sw_lock();
-	fault.nth = nth + (fault.call < 0 ? sw.nr_calls : sw.calls[fault.call]);
+	fault.nth += fault.call < 0 ? sw.nr_calls : sw.calls[fault.call];
 	if (sw.opt.nr_faults < SW_MAX_FAULTS)
 		sw.opt.fault[sw.opt.nr_faults++] = fault;
 	else
 		err = -ENOSPC;
 	sw_unlock();
 	return err;
+}
+
+static int fail(const char *name, u32 nth, kcu_result code, bool persistent, bool async)
+{
+	return add_fault(name, (struct sw_fault){ .nth = nth, .code = code,
+						  .persistent = persistent, .async = async });
+}
+
+static int fail_rate(const char *name, u32 per_mille, kcu_result code, bool async)
+{
+	return add_fault(name, (struct sw_fault){ .per_mille = per_mille, .code = code,
+						  .async = async });
 }
 
 static void fail_none(void)
@@ -264,4 +277,5 @@ SW_EXPORT const struct kvmm_swcuda_control kvmm_swcuda_control = {
 	.report		= sw_report_text,
 	.clear_reports	= sw_reports_clear,
 	.add_kernel	= add_kernel,
+	.fail_rate	= fail_rate,
 };

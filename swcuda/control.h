@@ -100,6 +100,13 @@ struct kvmm_swcuda_control {
 	void (*clear_reports)(void);
 
 	int (*add_kernel)(const struct sw_kernel *kernel);	/* borrows until reset() */
+
+	/*
+	 * From now on each call of @name, or each of any if that is "*", fails as by fail() with a
+	 * chance of @per_mille in 1000, by the dice of the seed. -EINVAL: work does not fail with
+	 * NOT_READY.
+	 */
+	int (*fail_rate)(const char *name, u32 per_mille, kcu_result code, bool async);
 };
 
 extern const struct kvmm_swcuda_control kvmm_swcuda_control;

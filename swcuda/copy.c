@@ -6,6 +6,7 @@
  * particular order, with work of other streams in between. A source that the driver was not told of
  * is read at the call, as real ones stage it; a destination of that kind is waited for.
  */
+#include "../cuda/kernel/kernel.h"
 #include "copy.h"
 
 #define MAX_PIECES	8
@@ -59,7 +60,7 @@ static void move_bytes(u64 dst, const void *src, u64 bytes)
 {
 	if (sw.opt.threads)
 		sw_unlock();
-	memcpy((void *)dst, src, bytes);
+	kv_copy_piece((void *)dst, src, bytes);
 	if (sw.opt.threads)
 		sw_lock();
 }

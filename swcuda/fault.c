@@ -2,6 +2,12 @@
 /* The fault plan: which call fails how. */
 #include "internal.h"
 
+/* A query that is told of work which failed with NOT_READY would say that the work goes on. */
+bool sw_fault_is_good(const struct sw_fault *fault)
+{
+	return !fault->async || fault->code != KCU_E_NOT_READY;
+}
+
 static bool strikes(const struct sw_fault *fault, enum sw_call call)
 {
 	u64 nr = fault->call < 0 ? sw.nr_calls : sw.calls[call];

@@ -91,6 +91,7 @@ struct sw_options {
 
 /* Returns 0, or -EINVAL with the reason in @msg. */
 int sw_options_parse(struct sw_options *opt, const char *text, char *msg, size_t bytes);
+bool sw_fault_is_good(const struct sw_fault *fault);
 kcu_result sw_fault_now(enum sw_call call);		/* counts the call */
 kcu_result sw_fault_async(enum sw_call call);		/* of the call that was counted last */
 

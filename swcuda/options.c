@@ -106,7 +106,8 @@ static int parse_fault(struct sw_options *opt, struct word value, bool async)
 		return -EINVAL;
 	*fault = (struct sw_fault){ .async = async };
 	fault->call = is(name, "*") ? -1 : sw_call_find(name.at, name.len);
-	if (fault->call < -1 || parse_when(fault, when) || result(value, &fault->code))
+	if (fault->call < -1 || parse_when(fault, when) || result(value, &fault->code) ||
+	    !sw_fault_is_good(fault))
 		return -EINVAL;
 	opt->nr_faults++;
 	return 0;

@@ -9,6 +9,7 @@
  *
  * In threaded mode each stream has a thread, and bytes move without the lock.
  */
+#define _GNU_SOURCE
 #include <time.h>
 #include <unistd.h>
 
@@ -218,11 +219,11 @@ static void wait_for_work(const struct sw_stream *stream)
 		pthread_cond_wait(&sw.changed, &sw.lock);
 		return;
 	}
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += 1000000;
 	until.tv_sec += until.tv_nsec / NS_PER_SEC;
 	until.tv_nsec %= NS_PER_SEC;
-	pthread_cond_timedwait(&sw.changed, &sw.lock, &until);
+	pthread_cond_clockwait(&sw.changed, &sw.lock, CLOCK_MONOTONIC, &until);
 }
 
 static void *worker(void *arg)

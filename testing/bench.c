@@ -13,7 +13,7 @@
 
 #include "internal.h"
 
-#define START_NS	1000000000ull	/* time 0 is "never" to some */
+#define START_NS	1000000000ull	/* a test may go back a little */
 #define START_SEED	1ull
 
 static struct kvmm_testing *_Atomic the_bench;	/* one a process, since there is one kvmm */

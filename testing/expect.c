@@ -46,33 +46,50 @@ static uint32_t nr_blocks_of(struct kvmm_pool *pool)
 	return stat.nr_blocks + stat.nr_state[KVMM_BLOCK_NULL];
 }
 
-const char *kvmm_testing_picture(struct kvmm_testing *t, struct kvmm_pool *pool)
+/* For the caller to keep_picture(); or NULL. */
+static char *draw(struct kvmm_pool *pool)
 {
 	uint32_t nr = nr_blocks_of(pool), i;
 	struct kvmm_block_info info;
-	char *picture = realloc(t->picture, (size_t)nr + 1);
+	char *picture = malloc((size_t)nr + 1);
 
 	if (!picture)
 		return NULL;
-	t->picture = picture;
 	for (i = 0; i < nr && !kvmm_block_info(pool, i, &info); i++)
 		picture[i] = letter_of(&info);
 	picture[i] = '\0';
 	return picture;
 }
 
+static const char *keep_picture(struct kvmm_testing *t, char *picture)
+{
+	if (picture) {
+		free(t->picture);
+		t->picture = picture;
+	}
+	return picture;
+}
+
+const char *kvmm_testing_picture(struct kvmm_testing *t, struct kvmm_pool *pool)
+{
+	return keep_picture(t, draw(pool));
+}
+
+/* @want may be the last picture. */
 int kvmm_testing_expect_picture(struct kvmm_testing *t, struct kvmm_pool *pool, const char *want)
 {
-	const char *is = kvmm_testing_picture(t, pool);
+	char *is = draw(pool);
 	size_t same = 0;
+	int err = 0;
 
 	if (!is)
 		return bench_fail(t, -ENOMEM, "a picture of the pool");
-	if (!strcmp(is, want))
-		return 0;
 	while (is[same] && is[same] == want[same])
 		same++;
-	return bench_fail(t, 0, "the pool is \"%s\", not \"%s\" (block %zu)", is, want, same);
+	if (is[same] != want[same])
+		err = bench_fail(t, 0, "the pool is \"%s\", not \"%s\" (block %zu)", is, want, same);
+	keep_picture(t, is);
+	return err;
 }
 
 /* ---- keys ---- */

@@ -28,6 +28,10 @@ id,num_prefill_tokens,num_decode_tokens
 1,100,7
 2,5000,90
 """
+BAILIAN = b"""\
+{"chat_id": 159, "parent_chat_id": 55, "timestamp": 61.114, "input_length": 36, "output_length": 132, \
+"type": "text", "turn": 2, "hash_ids": [1089, 1090, 6326]}
+"""
 LINE = b'{"timestamp": 1, "input_length": %s, "output_length": %s, "hash_ids": [%s]}\n'
 HEADER = b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
 
@@ -50,8 +54,11 @@ KNOWN = [
     (MOONCAKE + b"x\n", 3),
     (MOONCAKE + LINE % (b"1", b"1", b"7"), 3),              # time goes back
     (LINE % (b"512", b"0", b"7"), 0),
-    (LINE % (b"513", b"0", b"7"), 1),                       # needs two numbers
-    (LINE % (b"512", b"0", b"7, 8"), 1),
+    (LINE % (b"1025", b"0", b"7"), 1),                      # of 1024 at most
+    (LINE % (b"512", b"0", b"7, 8"), 0),                    # of 256 tokens each
+    (LINE % (b"512", b"0", b"7, 8, 9"), 1),
+    (LINE % (b"512", b"0", b"7, 8") + LINE % (b"700", b"0", b"7, 8, 9"), 0),
+    (LINE % (b"512", b"0", b"7, 8") + LINE % (b"700", b"0", b"7, 8"), 2),
     (LINE % (b"0", b"1", b""), 1),
     (LINE % (b"-1", b"1", b"7"), 1),
     (LINE % (b"1.5", b"1", b"7"), 1),
@@ -65,7 +72,14 @@ KNOWN = [
     (LINE.replace(b'"timestamp"', b'"output_length"') % (b"1", b"1", b"7"), 1),
     (b'{"timestamp": 1, "input_length": 1, "output_length": 1}\n', 1),
     (LINE.replace(b"{", b'{"a": ' + b"[" * 100 + b"]" * 100 + b", ", 1) % (b"1", b"1", b"7"), 1),
-    (b'{"a": "' + b"x" * (1 << 20) + b'"}\n', 1),
+    (LINE.replace(b": 1,", b": 1.5,") % (b"1", b"1", b"7"), 1),
+    (BAILIAN, 0),
+    (BAILIAN.replace(b"61.114", b"6e1"), 1),
+    (BAILIAN.replace(b"61.114", b"99999999999"), 1),
+    (BAILIAN + BAILIAN.replace(b"61.114", b"61"), 2),       # time goes back
+    (BAILIAN + LINE % (b"1", b"1", b"7"), 2),               # another format
+    (LINE % (b"1", b"1", b"7") + BAILIAN, 2),
+    (b'{"a": "' + b"x" * (1 << 24) + b'"}\n', 1),
     (b"\n" * 70000 + b"x", 70001),
     (HEADER + b"2023-02-29 18:15:46.0,1,1\n", 2),
     (HEADER + b"2024-02-29 18:15:46.0,1,1\n", 0),
@@ -109,7 +123,7 @@ def mutations(text):
 
 
 def broken():
-    for name, text in ("mooncake", MOONCAKE), ("azure", AZURE), ("lengths", LENGTHS):
+    for name, text in ("mooncake", MOONCAKE), ("bailian", BAILIAN), ("azure", AZURE), ("lengths", LENGTHS):
         for what, mutant in mutations(text):
             why, _ = complaint(mutant, "waste")
             yield f"{name}, {what}", why

@@ -31,17 +31,33 @@ static struct below_io *io_take(struct below *below, enum below_kind kind)
 	struct below_io *io = below->free;
 
 	below->free = io->next;
-	*io = (struct below_io){ .kind = kind };
+	*io = (struct below_io){ .kind = kind, .is_given = kind != BELOW_PUT };
 	below->nr_used[kind]++;
 	return io;
 }
 
+static void io_push(struct below *below, struct below_io *io)
+{
+	io->next = below->free;
+	below->free = io;
+}
+
+/* One that is over before put_one() is through with it is free then. */
 static void io_free(struct below *below, struct below_io *io)
 {
 	below->nr_used[io->kind]--;
 	io->kind = BELOW_FREE;
-	io->next = below->free;
-	below->free = io;
+	if (io->is_given)
+		io_push(below, io);
+}
+
+static void io_given(struct kvmm_tier *tier, struct below_io *io)
+{
+	kv_lock(&tier->lock);
+	io->is_given = true;
+	if (io->kind == BELOW_FREE)
+		io_push(tier->below, io);
+	kv_unlock(&tier->lock);
 }
 
 /* NULL: ids only. */
@@ -174,7 +190,7 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 
 	kv_assert_held(&tier->lock);
 	ready = min(tier->nr_units, tier->nr_chunks * tier->chunk_units);
-	if ((u64)tier->units_used * 1000 < ready * below->high_pm)
+	if ((u64)tier->units_used * 1000 <= ready * below->high_pm)
 		return NULL;
 	index = next_victim(tier);
 	io = index == KV_NONE ? NULL : io_take(below, BELOW_PUT);
@@ -248,9 +264,34 @@ static bool put_one(struct kvmm_tier *tier)
 	if (!io)
 		return false;
 	err = is_whole(tier, io) ? below->ops->put(below->store, &io->io) : -EBADMSG;
+	io_given(tier, io);
 	if (err)
 		end_put(tier, io, err);
 	return !err;
+}
+
+static bool any_is_not_given(struct kvmm_tier *tier)
+{
+	const struct below *below = tier->below;
+	bool any = false;
+
+	kv_lock(&tier->lock);
+	for (u32 i = 0; i < below->max_put + below->max_get && !any; i++) {
+		const struct below_io *io = &below->io[i];
+
+		any = io->kind == BELOW_PUT && !io->is_given &&
+		      slot_at(tier, io->slot.index)->state == SLOT_DOOMED;
+	}
+	kv_unlock(&tier->lock);
+	return any;
+}
+
+void below_wait_given(struct kvmm_tier *tier)
+{
+	u32 word = 0;
+
+	while (tier->below && any_is_not_given(tier))
+		kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
 }
 
 /* ---- up ---- */
@@ -354,7 +395,7 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 {
 	struct below_io *io = container_of(done, struct below_io, io);
 
-	io->end_ns = done->ended_ns ? done->ended_ns : kv_tier_now(tier);
+	io->end_ns = done->has_ended ? done->ended_ns : kv_tier_now(tier);
 	if (io->kind == BELOW_PUT) {
 		end_put(tier, io, done->error);
 		return;
@@ -443,8 +484,7 @@ int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, voi
 	below->max_put = attr->max_put;
 	below->max_get = attr->max_get;
 	for (u32 i = nr; i-- > 0;) {
-		below->io[i].next = below->free;
-		below->free = &below->io[i];
+		io_push(below, &below->io[i]);
 	}
 	kv_lock(&tier->lock);
 	/* Pairs with add_below(): it is made. */

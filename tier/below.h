@@ -19,6 +19,7 @@ struct below_io {
 	struct below_io		*next;		/* free */
 	u32			kind;		/* enum below_kind */
 	u32			is_done;	/* BELOW_GET: the store is through; release, acquire */
+	bool			is_given;	/* tier->lock; BELOW_PUT: the store knows of it */
 	u32			owner;		/* of the slot, when it began */
 	u64			begin_ns;
 	u64			end_ns;		/* when it is done */
@@ -56,5 +57,7 @@ struct below {
 
 /* Waits for what is being written. */
 void below_exit(struct kvmm_tier *tier);
+/* Until the store knows of every put whose slot is DOOMED. No lock held. */
+void below_wait_given(struct kvmm_tier *tier);
 
 #endif /* TIER_BELOW_H */

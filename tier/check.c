@@ -219,7 +219,7 @@ int kvmm_tier_validate(struct kvmm_tier *tier)
 
 	if (!tier)
 		return -EINVAL;
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	err = kv_tier_check(tier);
 	if (!err && tier->below)

@@ -96,7 +96,7 @@ static int take_place(struct kvmm_tier *tier, struct kv_tier_client *new,
 		*client = &tier->owner[i];
 		return 0;
 	}
-	return -ENOSPC;
+	return -EUSERS;
 }
 
 int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
@@ -109,7 +109,7 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 	};
 	int err;
 
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	if (!attr->nr_planes != !tier->unit_bytes)
 		return -EOPNOTSUPP;
@@ -181,7 +181,7 @@ void kv_tier_leave(struct kv_tier_client *client)
 	struct kvmm_tier *tier = client->tier;
 	struct kv_tier_client old;
 
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return;
 	tell_below(client, NULL);
 	kv_lock(&tier->lock);

@@ -60,11 +60,30 @@ static void cancel(void *store, struct kv_tier_io *io)
 	kvmm_disk_abort(store, (uintptr_t)io);
 }
 
-static void forget(void *store, const struct kv_tier_name *name)
+static int forget(void *store, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had)
 {
-	struct kvmm_disk_name disk = disk_name(name);
+	struct kvmm_disk_name one, *disk = nr == 1 ? &one : kv_alloc_array(nr, sizeof(*disk));
+	int ret;
 
-	kvmm_disk_forget(store, &disk, 1, 0);
+	if (!disk)
+		return -ENOMEM;
+	for (u32 i = 0; i < nr; i++) {
+		disk[i] = disk_name(&names[i]);
+		/* One by one: a name that stands twice is there once. */
+		if (had)
+			had[i] |= kvmm_disk_forget(store, &disk[i], 1, 0) > 0;
+	}
+	ret = kvmm_disk_forget(store, disk, nr, for_good ? KVMM_DISK_WIPE : 0);
+	if (disk != &one)
+		kv_free(disk);
+	return min(ret, 0);
+}
+
+static int reset(void *store)
+{
+	int64_t ret = kvmm_disk_reset(store);
+
+	return ret < 0 ? (int)ret : 0;
 }
 
 /* What is there already need not be written; what has another length is something else. */
@@ -128,6 +147,7 @@ static const struct kv_tier_ops disk_ops = {
 	.get		= get,
 	.cancel		= cancel,
 	.forget		= forget,
+	.reset		= reset,
 	.poll		= poll,
 	.eventfd	= event,
 	.check		= check,
@@ -160,7 +180,7 @@ int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 
 	if (!tier || !disk)
 		return -EINVAL;
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	err = tier_disk_attr(attr, &known);
 	if (err)

@@ -38,7 +38,7 @@ static void add_below(const struct kvmm_tier *tier, struct kv_tier_glance *glanc
 
 int kv_tier_glance(const struct kvmm_tier *tier, struct kv_tier_glance *glance)
 {
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	*glance = (struct kv_tier_glance){ .name = tier->name };
 	glance->stat = (struct kvmm_tier_stat){

@@ -8,6 +8,7 @@
  */
 #include <stdio.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/mem.h>
 
@@ -76,7 +77,7 @@ int kvmm_tier_tick(struct kvmm_tier *tier)
 
 	if (!tier)
 		return -EINVAL;
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	worked = kv_tier_work(tier);
 	if (READ_ONCE(tier->nr_chunks) == tier->max_chunks || !kv_trylock(&tier->grow_lock))
@@ -102,6 +103,8 @@ int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns)
 {
 	u64 old;
 
+	if (kv_inherited(tier))
+		return -ECHILD;
 	if (!tier)
 		return -EINVAL;
 	if (!tier->is_told)
@@ -140,7 +143,7 @@ static bool attr_is_bad(const struct kvmm_tier_attr *attr)
 	u64 bytes;
 
 	return attr->flags & ~TIER_FLAGS || attr->numa_node < -1 ||
-	       (attr->name && (!attr->name[0] || strlen(attr->name) >= 32)) ||
+	       (attr->name && !kv_name_is_good("tier", attr->name, 32)) ||
 	       (attr->capacity_bytes && (attr->capacity_blocks || !attr->block_bytes)) ||
 	       kv_mul_overflows(attr->block_bytes, (u64)KVMM_MAX_BLOCKS, &bytes);
 }
@@ -194,16 +197,6 @@ static void free_tier(struct kvmm_tier *tier)
 	kv_free(tier);
 }
 
-/* This thread is the only one, and what others were in the middle of stays so for ever. */
-static void close_in_child(struct kv_fork_node *node)
-{
-	struct kvmm_tier *tier = container_of(node, struct kvmm_tier, fork_node);
-
-	kv_lock_init(&tier->lock, KV_RANK_TIER, tier->lock.id);
-	kv_lock_init(&tier->grow_lock, KV_RANK_TICK, tier->grow_lock.id);
-	WRITE_ONCE(tier->dead, 1);
-}
-
 static void init_fields(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr,
 			const struct kv_tier_parts *parts)
 {
@@ -241,7 +234,6 @@ int kv_tier_create(const struct kvmm_tier_attr *attr, const struct kv_tier_parts
 		free_tier(tier);
 		return err;
 	}
-	kv_fork_add(&tier->fork_node, close_in_child);
 	*result = tier;
 	return 0;
 }
@@ -255,13 +247,12 @@ void tier_unuse(struct kvmm_tier *tier)
 		;
 	if (nr > 1)
 		return;
-	kv_fork_del(&tier->fork_node);
 	free_tier(tier);
 }
 
 void kvmm_tier_destroy(struct kvmm_tier *tier)
 {
-	if (tier && !READ_ONCE(tier->dead))
+	if (tier && !kv_inherited(tier))
 		tier_unuse(tier);
 }
 
@@ -305,7 +296,7 @@ int kvmm_tier_stat(struct kvmm_tier *tier, struct kvmm_tier_stat *stat, size_t s
 
 	if (!tier || !stat)
 		return -EINVAL;
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	kv_lock(&tier->lock);
 	fill_stat(tier, &full);

@@ -14,10 +14,10 @@
 #include <kv/bits.h>
 #include <kv/entry.h>
 #include <kv/err.h>
-#include <kv/fork.h>
 #include <kv/hash.h>
 #include <kv/latency.h>
 #include <kv/lock.h>
+#include <kv/mem.h>
 #include <kv/registry_feed.h>
 #include <kv/tier.h>
 #include <kv/types.h>
@@ -30,6 +30,7 @@ enum slot_state { SLOT_FREE, SLOT_WRITING, SLOT_READY, SLOT_DOOMED };
 #define SLOT_HAS_PARENT	BIT(1)
 #define SLOT_BELOW	BIT(2)	/* it has a copy in the store below */
 #define SLOT_BUSY	BIT(3)	/* the store reads it */
+#define SLOT_UNWANTED	BIT(4)	/* WRITING: it was forgotten; DOOMED as soon as it is READY */
 
 /* By its first unit; the records of its other units are not used. Guard: tier->lock. */
 struct tslot {
@@ -122,8 +123,6 @@ struct kvmm_tier {
 	char			name[32];
 	u64			metadata_bytes;	/* ->lock */
 
-	struct kv_fork_node	fork_node;	/* its list's */
-	u32			dead;		/* 1: a child's copy; READ_ONCE() */
 	u64			told_ns;	/* atomic */
 	struct kv_lock		grow_lock;	/* who adds a portion */
 

@@ -239,6 +239,7 @@ static struct kv_tier_io *end_one(struct sim_store *store, enum sim_list list, u
 	if (flight->record != KV_NONE)
 		end_record(store, flight);
 	flight->io->ended_ns = flight->due_ns;
+	flight->io->has_ended = true;
 	flight->next = store->free;
 	store->free = i;
 	return flight->io;
@@ -323,16 +324,34 @@ static void cancel(void *arg, struct kv_tier_io *io)
 	kv_unlock(&store->lock);
 }
 
-static void forget(void *arg, const struct kv_tier_name *name)
+static int forget(void *arg, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had)
 {
 	struct sim_store *store = arg;
-	u32 i;
 
 	kv_lock(&store->lock);
-	i = find(store, name);
-	if (i != KV_NONE)
+	for (u32 n = 0; n < nr; n++) {
+		u32 i = find(store, &names[n]);
+
+		if (i == KV_NONE)
+			continue;
+		if (had)
+			had[n] = true;
 		bury(store, i);
+	}
 	kv_unlock(&store->lock);
+	return 0;
+}
+
+static int reset(void *arg)
+{
+	struct sim_store *store = arg;
+
+	kv_lock(&store->lock);
+	for (u32 i = 0; i < store->nr; i++)
+		if (store->record[i].state == SIM_WRITING || store->record[i].state == SIM_THERE)
+			bury(store, i);
+	kv_unlock(&store->lock);
+	return 0;
 }
 
 static u32 poll(void *arg, struct kv_tier_io **done, u32 max)
@@ -475,6 +494,7 @@ static const struct kv_tier_ops sim_ops = {
 	.get		= get,
 	.cancel		= cancel,
 	.forget		= forget,
+	.reset		= reset,
 	.poll		= poll,
 	.eventfd	= event,
 	.check		= check,
@@ -533,9 +553,11 @@ int kvmm_tier_simulate_disk(struct kvmm_tier *tier, const struct kvmm_tier_sim_a
 	struct sim_store *store;
 	int err;
 
+	if (kv_inherited(tier))
+		return -ECHILD;
 	if (!tier || !sim || attr_is_bad(sim))
 		return -EINVAL;
-	if (READ_ONCE(tier->dead))
+	if (kv_inherited(tier))
 		return -ECHILD;
 	err = tier_disk_attr(attr, &known);
 	if (err)

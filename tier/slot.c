@@ -5,6 +5,8 @@
  * A chained hash table over all of them. Whoever reads or writes one is counted in it, so eviction
  * need not ask anybody: who is read is not in the order, and who is written is not either.
  */
+#include <kv/mem.h>
+
 #include "below.h"
 
 static void check_lock(const struct kvmm_tier *tier)
@@ -272,6 +274,8 @@ static void commit(struct kv_tier_client *client, struct kv_tier_slot handle, co
 		if (reads)
 			add_reader(tier, handle.index);
 		client_tell(tier, slot, KVMM_EVENT_STORED);
+		if (unlikely(slot->flags & SLOT_UNWANTED))
+			tslot_doom(tier, handle.index);
 	}
 	kv_unlock(&tier->lock);
 }
@@ -391,38 +395,121 @@ void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot)
 	put(client, slot, false);
 }
 
-/* So that what is bad, or not wanted, does not come back. */
-static void forget_below(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain)
-{
-	const struct below *below = client->tier->below;
-	struct kv_tier_name name = { .key = *key, .domain = domain, .layout = client->layout };
-
-	if (below)
-		below->ops->forget(below->store, &name);
-}
-
 void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 		     const struct kv_tier_name *name)
 {
+	const struct below *below = client->tier->below;
+
 	put(client, slot, true);
-	forget_below(client, &name->key, name->domain);
+	if (below)
+		below->ops->forget(below->store, name, 1, false, NULL);
 }
 
-bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain)
+/* ---- forgetting ---- */
+
+/* Was there anything new? */
+static bool forget_slot(struct kvmm_tier *tier, u32 index)
 {
-	struct wanted wanted = wanted_of(client, key, domain);
+	struct tslot *slot = slot_at(tier, index);
+
+	if (slot->state == SLOT_READY) {
+		tslot_doom(tier, index);
+		return true;
+	}
+	if (slot->state != SLOT_WRITING || slot->flags & SLOT_UNWANTED)
+		return false;
+	slot->flags |= SLOT_UNWANTED;
+	return true;
+}
+
+static bool forget_names(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr, u8 *had)
+{
 	struct kvmm_tier *tier = client->tier;
-	bool found;
-	u32 index;
+	bool any = false;
 
 	kv_lock(&tier->lock);
-	index = find(tier, &wanted);
-	found = index != KV_NONE && slot_at(tier, index)->state == SLOT_READY;
-	if (found)
-		tslot_doom(tier, index);
+	for (u32 i = 0; i < nr; i++) {
+		struct wanted wanted = wanted_of(client, &names[i].key, names[i].domain);
+		u32 index = find(tier, &wanted);
+
+		if (index == KV_NONE)
+			continue;
+		had[i] |= slot_at(tier, index)->state == SLOT_READY;
+		any |= forget_slot(tier, index);
+	}
 	kv_unlock(&tier->lock);
-	forget_below(client, key, domain);
-	return found;
+	return any;
+}
+
+static bool forget_layout(struct kv_tier_client *client)
+{
+	struct kvmm_tier *tier = client->tier;
+	bool any = false;
+
+	kv_lock(&tier->lock);
+	for (u32 i = 0; i < tier->nr_units; i++)
+		if (slot_at(tier, i)->layout == client->layout)
+			any |= forget_slot(tier, i);
+	kv_unlock(&tier->lock);
+	return any;
+}
+
+/*
+ * Here first, or the store would get it again; and here again, for what has come from the store meanwhile.
+ * The store does not find any more what it was given before that.
+ */
+static int forget_some(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr, u8 *had)
+{
+	const struct below *below = client->tier->below;
+	int err = 0;
+
+	forget_names(client, names, nr, had);
+	do {
+		below_wait_given(client->tier);
+		if (below)
+			err = below->ops->forget(below->store, names, nr, true, had);
+	} while (forget_names(client, names, nr, had) && !err && below);
+	return err;
+}
+
+int kv_tier_reset(struct kv_tier_client *client)
+{
+	const struct below *below = client->tier->below;
+	int err = 0;
+
+	forget_layout(client);
+	do {
+		below_wait_given(client->tier);
+		if (below)
+			err = below->ops->reset(below->store);
+	} while (forget_layout(client) && !err && below);
+	return err;
+}
+
+#define FORGET_BATCH	1024u
+
+/* From the end: children before their parents. */
+int kv_tier_forget(struct kv_tier_client *client, const struct kvmm_prefix *prefix)
+{
+	u32 max_nr = min(max(prefix->nr, 1u), FORGET_BATCH), nr_found = 0;
+	struct kv_tier_name *names = kv_alloc_array(max_nr, sizeof(*names));
+	u8 *had = kv_alloc_array(max_nr, sizeof(*had));
+	int err = names && had ? 0 : -ENOMEM;
+
+	for (u32 left = prefix->nr, nr; left && !err; left -= nr) {
+		nr = min(left, max_nr);
+		memset(had, 0, nr);
+		for (u32 i = 0; i < nr; i++)
+			names[i] = (struct kv_tier_name){ .key = prefix->keys[left - 1 - i],
+							  .domain = prefix->domain,
+							  .layout = client->layout };
+		err = forget_some(client, names, nr, had);
+		for (u32 i = 0; i < nr; i++)
+			nr_found += had[i];
+	}
+	kv_free(names);
+	kv_free(had);
+	return err ? err : (int)nr_found;
 }
 
 /* ---- asking ---- */

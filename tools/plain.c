@@ -44,3 +44,20 @@ void make_plain(char *text, size_t bytes)
 			memset(text + i, '?', nr);
 	}
 }
+
+void make_plain_word(char *text)
+{
+	make_plain(text, strlen(text));
+	for (; *text; text++)
+		if (*text == '\t' || *text == '\n')
+			*text = '?';
+}
+
+void put_plain_word(const char *text, FILE *out)
+{
+	char word[4096];
+
+	snprintf(word, sizeof(word), "%s", text);
+	make_plain_word(word);
+	fputs(word, out);
+}

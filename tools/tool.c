@@ -106,6 +106,32 @@ enum exit_code complain_usage(const char *format, ...)
 	return EXIT_INPUT;
 }
 
+void bad_option(const struct argp_state *state, const char *format, ...)
+{
+	char text[COMPLAINT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	make_plain(text, strlen(text));
+	argp_error(state, "%s", text);
+}
+
+long read_line(FILE *in, char *text, size_t room)
+{
+	size_t nr = 0;
+	int c;
+
+	while ((c = getc_unlocked(in)) != EOF && c != '\n') {
+		if (nr == room - 1)
+			return LINE_LONG;
+		text[nr++] = (char)c;
+	}
+	text[nr] = '\0';
+	return nr || c != EOF ? (long)nr : LINE_NONE;
+}
+
 const char *text_of_bytes(double bytes, char text[BYTES_TEXT])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
@@ -152,7 +178,7 @@ uint64_t option_number(struct argp_state *state, const char *name, const char *a
 	errno = 0;
 	v = strtoull(arg, &end, 10);
 	if (*arg < '0' || *arg > '9' || *end || errno || v < min || v > max)
-		argp_error(state, "--%s: '%s' is not a number from %llu to %llu", name, arg,
+		bad_option(state, "--%s: '%s' is not a number from %llu to %llu", name, arg,
 			   (unsigned long long)min, (unsigned long long)max);
 	return v;
 }
@@ -164,7 +190,7 @@ double option_seconds(struct argp_state *state, const char *name, const char *ar
 	double s = strtod(arg, &end);
 
 	if (*arg < '0' || *arg > '9' || *end || !(s >= min && s <= max))
-		argp_error(state, "--%s: '%s' is not a number of seconds from %g to %.10g", name, arg,
+		bad_option(state, "--%s: '%s' is not a number of seconds from %g to %.10g", name, arg,
 			   min, max);
 	return s;
 }
@@ -180,7 +206,7 @@ unsigned int option_word(struct argp_state *state, const char *name, const char 
 		strncat(all, words[i], sizeof(all) - strlen(all) - 1);
 	}
 	if (!words[i])
-		argp_error(state, "--%s: there is no '%s', only %s", name, arg, all);
+		bad_option(state, "--%s: there is no '%s', only %s", name, arg, all);
 	return i;
 }
 

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct argp;
 struct argp_state;
@@ -29,6 +30,19 @@ enum exit_code complain(enum exit_code code, const char *format, ...)
 /* The same for an errno of the library, with what was attempted; EXIT_WRONG, or EXIT_INPUT if
  * the option behind it names something that does not exist. */
 enum exit_code complain_of(int err, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+enum { LINE_NONE = -1, LINE_LONG = -2 };
+#define MAX_IDLE_LINES	(1u << 20)	/* in a row that say nothing: more come from a pipe without end */
+
+/*
+ * The next line of @in into @text, without its end: how many bytes; LINE_NONE; or LINE_LONG: it has @room
+ * or more, which are not kept.
+ */
+long read_line(FILE *in, char *text, size_t room);
+
+/* argp_error(), without what a terminal acts on in words of the command line. */
+void bad_option(const struct argp_state *state, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* The same with "Try --help"; EXIT_INPUT. For what argp does not see. */

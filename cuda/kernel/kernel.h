@@ -188,6 +188,22 @@ static inline u64 kv_sum_piece(const void *piece, u64 bytes, u64 pos)
 	return sum + kv_sum_word(word, pos);
 }
 
+/* Copies a piece, past the caches if it is long. @dst and @piece are disjoint. */
+static inline void kv_copy_piece(void *dst, const void *piece, u64 bytes)
+{
+	const u8 *from = piece;
+	u8 *to = dst;
+	u64 done = 0;
+
+	if (bytes >= KV_STREAM_BYTES) {
+		u64 head = -(uintptr_t)to % 64;
+
+		__builtin_memcpy(to, from, head);
+		done = head + kv_stream_rounds(to + head, from + head, (bytes - head) / 8) * 8;
+	}
+	__builtin_memcpy(to + done, from + done, bytes - done);
+}
+
 /*
  * Copies a piece, and is its kv_sum_piece(): of what was read, so a copy whose source changes at the
  * same time has the sum of what it became. @dst and @piece are disjoint.

@@ -156,6 +156,10 @@ kv_kernel_inline void copy16(const struct kv_thread *self, const struct kv_move_
 	u32 step = self->nr_threads * VEC_BYTES;
 	u32 at = self->nr * VEC_BYTES;
 
+	if (is_alone(self)) {
+		copy_alone(job.dst, job.src, job.bytes);
+		return;
+	}
 	for (; at + 3 * step < job.bytes; at += IN_FLIGHT * step) {
 		struct vec a = load16(job.src + at);
 		struct vec b = load16(job.src + at + step);
@@ -302,7 +306,7 @@ kv_kernel_inline u64 sum_piece(const struct kv_thread *self, u64 piece, u32 byte
 	u64 sum;
 	u32 at;
 
-	if (sums_alone(self))
+	if (is_alone(self))
 		return sum_alone(piece, bytes, pos);
 	sum = sum_vecs(self, piece, whole, pos);
 	for (at = whole + self->nr * 8; at < bytes; at += self->nr_threads * 8)
@@ -352,7 +356,7 @@ kv_kernel_inline u64 copy_sum16(const struct kv_thread *self, struct job job, u6
 	u32 at = self->nr * VEC_BYTES;
 	u64 sum = 0;
 
-	if (sums_alone(self))
+	if (is_alone(self))
 		return copy_sum_alone(job.dst, job.src, job.bytes, pos);
 	for (; at + 3 * step < job.bytes; at += IN_FLIGHT * step) {
 		struct vec a = load16(job.src + at);

@@ -71,9 +71,13 @@ kv_kernel_inline void add8(u64 addr, u64 value)
 }
 
 /* A thread among others, always: what the host has below is not for it. */
-kv_kernel_inline bool sums_alone(const struct kv_thread *self)
+kv_kernel_inline bool is_alone(const struct kv_thread *self)
 {
 	return false;
+}
+
+kv_kernel_inline void copy_alone(u64 dst, u64 src, u32 bytes)
+{
 }
 
 kv_kernel_inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
@@ -122,8 +126,8 @@ static inline void add8(u64 addr, u64 value)
 	kv_fetch_add((u64 *)(uintptr_t)addr, value);
 }
 
-/* A group of one thread, as the software device makes them, sums up all of a piece in vectors. */
-static inline bool sums_alone(const struct kv_thread *self)
+/* A group of one thread, as the software device makes them, copies and sums all of a piece in vectors. */
+static inline bool is_alone(const struct kv_thread *self)
 {
 	return self->nr_threads == 1;
 }
@@ -131,6 +135,11 @@ static inline bool sums_alone(const struct kv_thread *self)
 static inline u64 sum_alone(u64 piece, u32 bytes, u64 pos)
 {
 	return kv_sum_piece((const void *)(uintptr_t)piece, bytes, pos);
+}
+
+static inline void copy_alone(u64 dst, u64 src, u32 bytes)
+{
+	kv_copy_piece((void *)(uintptr_t)dst, (const void *)(uintptr_t)src, bytes);
 }
 
 static inline u64 copy_sum_alone(u64 dst, u64 src, u32 bytes, u64 pos)

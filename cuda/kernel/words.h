@@ -6,7 +6,7 @@
  * there is a multiplication of 64-bit lanes, with AVX2 the compiler makes one of three of 32 bits.
  * The processor is asked at each piece, which is a load and a branch; nothing is set up before.
  * Four vectors at a time, since a multiplication takes longer than the loads do. A copy that sums what
- * it reads goes through memory once, and takes no longer than one that does not.
+ * it reads goes through memory once, and takes no longer than one that does not: both go past caches.
  *
  * Included by kernel.h alone.
  */
@@ -46,6 +46,25 @@ static inline u64 name(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)	\
 	return done;								\
 }
 
+/* The same without a sum. */
+#define DEFINE_STREAM(name, isa, lanes, put)					\
+__attribute__((target(isa)))							\
+static inline u64 name(u8 *dst, const u8 *byte, u64 nr)				\
+{										\
+	typedef u64 vec __attribute__((vector_size(lanes * 8)));		\
+	const u64 round = 4 * lanes;						\
+	u64 done;								\
+										\
+	for (done = 0; done + round <= nr; done += round)			\
+		for (u32 i = 0; i < 4; i++) {					\
+			vec x;							\
+										\
+			__builtin_memcpy(&x, byte + 8 * (done + i * lanes), sizeof(x)); \
+			put(dst + 8 * (done + i * lanes), x);			\
+		}								\
+	return done;								\
+}
+
 /* What is copied in one go is not kept in caches: its destination need not be read before. */
 #define KV_STREAM_BYTES		4096u
 
@@ -61,6 +80,8 @@ DEFINE_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8, PUT_NOWHERE)
 DEFINE_ROUNDS(kv_sum_avx2, "avx2", 4, PUT_NOWHERE)
 DEFINE_ROUNDS(kv_copy_avx512, "avx512f,avx512dq", 8, PUT_STREAM64)
 DEFINE_ROUNDS(kv_copy_avx2, "avx2", 4, PUT_STREAM32)
+DEFINE_STREAM(kv_stream_avx512, "avx512f,avx512dq", 8, PUT_STREAM64)
+DEFINE_STREAM(kv_stream_avx2, "avx2", 4, PUT_STREAM32)
 
 /* As far as vectors go: adds to *@sum, and returns how many words that were. */
 static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
@@ -85,8 +106,24 @@ static inline u64 kv_copy_rounds(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *
 		done = kv_copy_avx2(dst, byte, nr, pos, sum);
 	else
 		return 0;
-	/* Streaming stores are ordered by this alone, so whoever says that the copy is complete may. */
+	/* This alone orders streaming stores before the word that the copy is complete. */
 	_mm_sfence();
+	return done;
+}
+
+static inline u64 kv_stream_rounds(u8 *dst, const u8 *byte, u64 nr)
+{
+	u64 done;
+
+	if ((uintptr_t)dst % 64)
+		return 0;
+	if (__builtin_cpu_supports("avx512dq"))
+		done = kv_stream_avx512(dst, byte, nr);
+	else if (__builtin_cpu_supports("avx2"))
+		done = kv_stream_avx2(dst, byte, nr);
+	else
+		return 0;
+	_mm_sfence();		/* as above */
 	return done;
 }
 
@@ -98,6 +135,11 @@ static inline u64 kv_sum_rounds(const u8 *byte, u64 nr, u64 pos, u64 *sum)
 }
 
 static inline u64 kv_copy_rounds(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)
+{
+	return 0;
+}
+
+static inline u64 kv_stream_rounds(u8 *dst, const u8 *byte, u64 nr)
 {
 	return 0;
 }

@@ -18,6 +18,8 @@
 #define kv_fetch_add(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 #define kv_fetch_sub(p, v)	__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
 
+#define kv_fetch_sub_release(p, v)	__atomic_fetch_sub((p), (v), __ATOMIC_RELEASE)
+
 /* *@p from *@old to @new: true, or false and *@old is what it was. Acquire and release. */
 #define kv_cas(p, old, new) \
 	__atomic_compare_exchange_n((p), (old), (new), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)

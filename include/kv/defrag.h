@@ -14,7 +14,7 @@
 
 /**
  * enum kv_goal - what a plan is for
- * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack everything movable downward
+ * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack, as much free in as few runs as can be
  * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks with nobody in them
  * @KV_GOAL_SHORTEN: @want descriptors fewer, 0 = as many as can be: extents of one owner join
  * @KV_GOAL_GATHER: all parts of @owner in one run, in their order
@@ -178,7 +178,7 @@ static inline u32 kv_nr_pageblocks(const struct kv_plan_req *req)
  * @snapshot: fill @items (room for @max), sorted by address; returns how many there are, which
  *	may be more than @max (then the content is undefined: come back with more room)
  * @isolate: mark the owners of all sources as moving and take the destinations: 0, -EAGAIN the
- *	picture is out of date (nothing done)
+ *	picture is out of date, -ENOSPC these moves do not help (nothing done)
  * @copy: copy the content of so many moves and wait for it: 0, -EIO (all their destinations are
  *	unreadable). Either one move, which may overlap itself, or several whose destinations meet
  *	no source

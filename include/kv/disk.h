@@ -2,7 +2,7 @@
 /*
  * What is on the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
  *
- *	file	 super A | super B | segment 0 | segment 1 | ...
+ *	file	 super A | super B | marks A | marks B | segment 0 | segment 1 | ...
  *	segment	 head | record | record | ... | (unused) | headers again | footer
  *	record	 header | payload | zeros up to a whole page
  *
@@ -18,27 +18,31 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in memory");
 
 #define KV_DISK_PAGE		KVMM_DISK_PAGE
-#define KV_DISK_VERSION		1u
+#define KV_DISK_VERSION		2u
 #define KV_DISK_FILE		"store"
 #define KV_DISK_NR_SUPERS	2u
 #define KV_DISK_SUPER_BYTES	(KV_DISK_NR_SUPERS * KV_DISK_PAGE)
+#define KV_DISK_MAX_MARK_PAGES	4096u		/* in each of the two copies */
+/* Up to segment 0, of the smallest stores: with one page of marks in each copy. */
+#define KV_DISK_FRONT_BYTES	(KV_DISK_SUPER_BYTES + 2 * KV_DISK_PAGE)
 
 #define KV_DISK_SUPER_MAGIC	0x727075736d6d766bull	/* "kvmmsupr" */
 #define KV_DISK_HEAD_MAGIC	0x6d6765736d6d766bull	/* "kvmmsegm" */
 #define KV_DISK_RECORD_MAGIC	0x6372766bu		/* "kvrc" */
 #define KV_DISK_FOOTER_MAGIC	0x746f6f666d6d766bull	/* "kvmmfoot" */
+#define KV_DISK_MARKS_MAGIC	0x6b72616d6d6d766bull	/* "kvmmmark" */
 
-/* The one of the two with the higher epoch counts. */
+/* The one of the two with the higher epoch counts. Versions differ behind ->version only. */
 struct kv_disk_super {
 	u64	magic;
 	u32	version;
 	u32	page_bytes;
 	u64	uuid[2];
-	u64	epoch;		/* how often the store was opened */
+	u64	epoch;		/* how often a superblock was written; KVMM_DISK_RESET goes on from there */
 	u32	segment_bytes;
 	u32	nr_segments;
 	u64	oldest;		/* segments' uses before that one are void */
-	u8	zero[4];
+	u32	mark_pages;	/* in each copy of the marks */
 	u32	crc;		/* of all before it */
 };
 
@@ -93,6 +97,32 @@ struct kv_disk_footer {
 	u32	crc;
 };
 
+/* Records of that name in places before that one are void. */
+struct kv_disk_mark {
+	u64	name;		/* XXH64 of the store's number and the name */
+	u64	before;		/* number of the segment's use * 65536 + page */
+};
+
+#define KV_DISK_NR_MARKS	252u
+
+/*
+ * A page of each copy of the marks; the one with the higher count counts. All 0: it was never written.
+ * Name n stands in page (n >> 32) * mark_pages >> 32.
+ */
+struct kv_disk_marks {
+	u64	magic;
+	u32	version;
+	u32	number;		/* of the page in its copy */
+	u64	uuid[2];
+	u64	count;		/* epoch it was made in << 32, and how often it was written */
+	u64	before;		/* of all names that stand, or would stand, in this page */
+	struct kv_disk_mark mark[KV_DISK_NR_MARKS];
+	u32	nr;		/* used ones */
+	u8	zero[8];
+	u32	crc;
+};
+
+static_assert(sizeof(struct kv_disk_marks) == KV_DISK_PAGE, "part of the format");
 static_assert(sizeof(struct kvmm_disk_name) == 96, "part of the format");
 static_assert(sizeof(struct kv_disk_super) == 64, "part of the format");
 static_assert(sizeof(struct kv_disk_head) == 64, "part of the format");

@@ -26,12 +26,13 @@
  *     while there are any it is neither freed nor staged. Writers that outlive a call are counted in
  *     ->nr_written.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
- *     is MOVING, too: else it would have gone with the last one.
+ *     is MOVING, too: else it would have gone with the last one. EVICTING has that bit for LENT.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
  *     gone: on the way out of PRIVATE, STAGED or EVICTING to FREE (or, recycled, to PRIVATE).
  *     An entry out of generations is RETIRED and never used again.
- *  5. Name and place are written by the owner while PRIVATE only; the place, besides, by the mover
- *     while MOVING. While a generation is REGISTERED its name does not change.
+ *  5. Name and place are written by the owner while PRIVATE only; the place, besides, by a mover:
+ *     while MOVING, or while the pool stands still for it. While a generation is REGISTERED its name
+ *     does not change.
  *
  * From 4 and 5: who reads the word (acquire), then the name, and then swaps that very word for one
  * with a reference more, has read the name of the block it holds now. There is nothing to check
@@ -42,7 +43,9 @@
  *
  * Handles are {index, generation}. A generation has 28 bits and starts at random in each table:
  * an entry lives 2^28 - 1 times (evicted ten times a second: 310 days) and is then retired, so an
- * old handle is refused for ever; a made-up or foreign one is taken for good once in 2^28.
+ * old handle is refused for ever; a made-up or foreign one is taken for good once in 2^28. The entry
+ * that was freed last is taken first, since its line is in the cache of the core, but every
+ * KV_ENTRY_STINT lives it rests until all other free entries have lived as often.
  *
  * Keys are 16 bytes. Longer or shorter keys of an engine are hashed down to that before they come
  * here, with their length (SHA-256, cut): no copy of the long key is kept. Two of 10^12 different
@@ -73,6 +76,8 @@
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
 /* PRIVATE, STAGED: seen in the batch that is being checked. EVICTING: was PARKED. FREE: pocketed. */
 #define KV_ENTRY_MARK		BIT64(32)
+/* EVICTING only: other owners have its block; with RESET, too: for good. */
+#define KV_ENTRY_LENT		KV_ENTRY_MOVING
 #define KV_ENTRY_FLAGS		(0x1full << 28)
 
 #define KV_ENTRY_STATE_SHIFT	33
@@ -140,26 +145,6 @@ struct kv_name {
 	u32 position;		/* in blocks from the start */
 };
 
-/* Where the content lies: a block of a tier. */
-#define KV_PLACE_BLOCK_BITS	24u
-
-static inline u32 kv_place_make(u32 tier, u32 block)
-{
-	return tier << KV_PLACE_BLOCK_BITS | block;
-}
-
-static inline u32 kv_place_tier(u32 place)
-{
-	return place >> KV_PLACE_BLOCK_BITS;
-}
-
-static inline u32 kv_place_block(u32 place)
-{
-	return place & (BIT(KV_PLACE_BLOCK_BITS) - 1);
-}
-
-static_assert(KVMM_MAX_BLOCKS <= BIT(KV_PLACE_BLOCK_BITS), "a block fits a place");
-
 /*
  * One entry. Everything but the word may be read by anybody at any time, so all of it is read by
  * READ_ONCE() and written by WRITE_ONCE(); the comment says who may write.
@@ -168,7 +153,7 @@ struct kv_entry {
 	u64 word;		/* kv_edge_*() only */
 	u64 key[2];		/* owner, while PRIVATE */
 	u64 domain;		/* owner, while PRIVATE; kv_domain_word() */
-	u32 place;		/* owner while PRIVATE; the mover while MOVING */
+	u32 place;		/* block of the pool; owner, while PRIVATE; the mover: invariant 5 */
 	u32 parent;		/* owner, while PRIVATE */
 	u32 position;		/* owner, while PRIVATE */
 	u32 vtime;		/* anybody; last touch in ticks of the policy */
@@ -243,13 +228,6 @@ static inline bool kv_word_is_idle(u64 word)
 	       KV_STATE_WORD(KV_ENTRY_PRIVATE);
 }
 
-/* PRIVATE -> STAGED, by the owner, who has written the name. */
-static inline int kv_edge_stage(u64 old, u64 *new)
-{
-	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
-	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
-}
-
 /* STAGED -> PRIVATE, by the owner: the block was not full after all. */
 static inline int kv_edge_unstage(u64 old, u64 *new)
 {
@@ -279,13 +257,6 @@ static inline int kv_edge_mark_private(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_MARK;
 	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
-}
-
-/* The same after kv_edge_mark_private(); the mark stays. */
-static inline int kv_edge_stage_marked(u64 old, u64 *new)
-{
-	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
-	return likely(kv_word_is(old, KV_ENTRY_PRIVATE) && old & KV_ENTRY_MARK) ? 0 : -EINVAL;
 }
 
 /* PRIVATE stays so until kv_edge_written(), by who copies into it: pins without references. */
@@ -491,6 +462,31 @@ static inline int kv_edge_claim(u64 old, u64 *new)
 	return likely(!(old & (KV_ENTRY_REFS | KV_ENTRY_MOVING))) ? 0 : -EBUSY;
 }
 
+/* EVICTING: the evictor gives its block away, to come back or not; and takes it back. */
+static inline int kv_edge_lend(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_LENT;
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_lose(u64 old, u64 *new)
+{
+	*new = old | KV_ENTRY_LENT | KV_ENTRY_RESET;
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
+}
+
+static inline int kv_edge_unlend(u64 old, u64 *new)
+{
+	*new = old & ~(KV_ENTRY_LENT | KV_ENTRY_RESET);
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && old & KV_ENTRY_LENT) ? 0 : -EINVAL;
+}
+
+/* EVICTING, and lent: others write to its block, or may. */
+static inline bool kv_word_is_lent(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_LENT;
+}
+
 /*
  * What it was before kv_edge_claim(), by who claimed it, while a registry still has it: the room was
  * not needed. The order of eviction gets it back.
@@ -499,7 +495,7 @@ static inline int kv_edge_unclaim(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old & ~(KV_ENTRY_MARK | KV_ENTRY_RESET | KV_ENTRY_HIDDEN),
 				  old & KV_ENTRY_MARK ? KV_ENTRY_PARKED : KV_ENTRY_REGISTERED);
-	return likely(kv_word_is(old, KV_ENTRY_EVICTING)) ? 0 : -EINVAL;
+	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && !(old & KV_ENTRY_LENT)) ? 0 : -EINVAL;
 }
 
 /* What it was before the last reference was dropped, by who did that and takes it again now. */
@@ -542,9 +538,11 @@ struct kv_entries {
 	u32 gen_last;		/* of each entry; then it is retired */
 
 	/* Bounced by who takes and frees. */
-	u64 free __cacheline_aligned;	/* atomic; head of the list: count of changes | index */
+	u64 free[2] __cacheline_aligned;	/* atomic; heads of lists: count of changes | index */
+	u32 turn;			/* atomic; the list to take from; the others rest */
 	u32 nr_free;			/* atomic; lags */
 	u32 nr_retired;			/* atomic; lags */
+	u64 nr_full;			/* atomic; see kv_entries_note_full() */
 	u64 nr_written;			/* atomic; see kv_entry_write_begin() */
 };
 
@@ -564,7 +562,19 @@ struct kv_entries_attr {
 int kv_entries_init(struct kv_entries *entries, const struct kv_entries_attr *attr);
 void kv_entries_exit(struct kv_entries *entries);
 
-/* FREE -> PRIVATE: @nr of them, one reference each, or -ENOSPC and none. Lock-free. */
+/* An entry rests after so many lives; a power of two. */
+#define KV_ENTRY_STINT		4096u
+
+/* Its life of this generation is one after which it rests, or is retired. */
+static inline bool kv_entry_tires(const struct kv_entries *entries, u32 gen)
+{
+	return !((gen ^ entries->gen_last) & (KV_ENTRY_STINT - 1));
+}
+
+/*
+ * FREE -> PRIVATE: @nr of them, one reference each, or -ENOSPC and none. Lock-free; -ENOSPC may be
+ * said too early to callers that other takers or freers overlap.
+ */
 int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles);
 
 /* PRIVATE, and just taken -> pocketed; the other way back to the free list. By who has them. */
@@ -591,16 +601,13 @@ int kv_entry_free(struct kv_entries *entries, struct kv_handle handle);
 int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 		     struct kv_handle *fresh);
 
-/* PRIVATE -> STAGED with this name. 0, -ESTALE, -EINVAL. */
-int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
-		   const struct kv_name *name);
-
 /*
- * The same where others may take the block away from its owner: it is marked before the name is written,
- * and stays marked until kv_edge_unmark().
+ * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the name is
+ * written, so that of two threads that stage one handle, or of which one frees it, one is refused. With
+ * @stays_marked it is marked until kv_edge_unmark().
  */
-int kv_entry_stage_marked(struct kv_entries *entries, struct kv_handle handle,
-			  const struct kv_name *name);
+int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
+		   const struct kv_name *name, bool stays_marked);
 
 /**
  * struct kv_put - references to be dropped, last of @refs first
@@ -648,6 +655,12 @@ int kv_entries_check(const struct kv_entries *entries);
 
 /* Entries by state; a snapshot without a moment. */
 void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATES]);
+
+/* A lookup passes over a block that has all references that there can be. */
+static inline void kv_entries_note_full(struct kv_entries *entries)
+{
+	kv_fetch_add(&entries->nr_full, 1);
+}
 
 /* ---- steps by handle ---- */
 

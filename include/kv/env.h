@@ -45,6 +45,20 @@ static inline u64 kv_clock_ns(void)
 	return kv_env()->clock_ns(kv_env()->ctx);
 }
 
+/* A deadline: @ns from @now_ns on; UINT64_MAX: never. */
+static inline u64 kv_ns_after(u64 now_ns, u64 ns)
+{
+	return ns < UINT64_MAX - now_ns ? now_ns + ns : UINT64_MAX;
+}
+
+/* How long ago that was; 0 where the host's clock has gone back. */
+static inline u64 kv_ns_since(u64 since_ns)
+{
+	u64 now_ns = kv_clock_ns();
+
+	return now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
 static inline u64 kv_random(void)
 {
 	return kv_env()->random(kv_env()->ctx);

@@ -91,7 +91,7 @@ extern const struct kv_evict_ops kv_evict_glfu;		/* "glfu": counts keys, residen
 extern const struct kv_evict_ops kv_evict_hint;		/* "hint": farthest hinted use first */
 
 extern const struct kv_evict_ops kv_evict_fifo;		/* "fifo" */
-extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:3,8,15" */
+extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:2,4,8" */
 extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, longest ago first */
 extern const struct kv_evict_ops kv_evict_lineage_fifo;	/* "lineage-fifo": since they are leaves */
 extern const struct kv_evict_ops kv_evict_priority;	/* "priority" */

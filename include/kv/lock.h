@@ -9,11 +9,16 @@
  * pthread mutex: the hot sections here are shorter than the lock. Waiters spin a little, then
  * sleep in the kernel; a wake-up lost to the missing fence in unlock costs at most the sleep's
  * time-out (see lib/lock.c).
+ *
+ * A lock that is held says in which process (kv/fork.h). In a child a lock of an older process is held
+ * by a thread that the child does not have, so the next thread takes it; the thread of the child that
+ * has forked may still let go of it.
  */
 #ifndef KV_LOCK_H
 #define KV_LOCK_H
 
 #include <kv/atomic.h>
+#include <kv/fork.h>
 #include <kv/types.h>
 
 /* Outermost first. */
@@ -34,7 +39,7 @@ enum kv_lock_rank {
 };
 
 struct kv_lock {
-	u32	held;		/* 0 or 1; the lock itself */
+	u32	held;		/* 0, or the kv_epoch of the holder; the lock itself */
 	u32	waiters;	/* 1: somebody may sleep. A hint, see lib/lock.c; atomic */
 	u32	rank;		/* enum kv_lock_rank; fixed at creation */
 	u32	id;		/* order among locks of one rank; fixed at creation */
@@ -45,8 +50,13 @@ static inline void kv_lock_init(struct kv_lock *lock, enum kv_lock_rank rank, u3
 	*lock = (struct kv_lock){ .rank = rank, .id = id };
 }
 
-void __kv_lock_slow(struct kv_lock *lock);
+void __kv_lock_slow(struct kv_lock *lock, u32 was);
 void __kv_unlock_wake(struct kv_lock *lock);
+
+static inline bool kv_lock_is_held(const struct kv_lock *lock)
+{
+	return READ_ONCE(lock->held) == READ_ONCE(kv_epoch);
+}
 
 #ifdef KVMM_DEBUG
 void kv_rank_acquire(const struct kv_lock *lock);
@@ -57,23 +67,26 @@ static inline void kv_rank_acquire(const struct kv_lock *lock) {}
 static inline void kv_rank_release(const struct kv_lock *lock) {}
 static inline bool kv_rank_is_held(const struct kv_lock *lock)
 {
-	return READ_ONCE(lock->held);
+	return kv_lock_is_held(lock);
 }
 #endif
 
 static __always_inline void kv_lock(struct kv_lock *lock)
 {
+	u32 was;
+
 	kv_rank_acquire(lock);
 	/* Acquire pairs with the release in kv_unlock(): what the last holder did is visible. */
-	if (unlikely(kv_xchg_acquire(&lock->held, 1)))
-		__kv_lock_slow(lock);
+	was = kv_xchg_acquire(&lock->held, READ_ONCE(kv_epoch));
+	if (unlikely(was))
+		__kv_lock_slow(lock, was);
 }
 
 /* Take it if it is free. */
 static __always_inline bool kv_trylock(struct kv_lock *lock)
 {
 	/* Acquire as in kv_lock(). The look before saves the line from those who fail. */
-	if (READ_ONCE(lock->held) || kv_xchg_acquire(&lock->held, 1))
+	if (kv_lock_is_held(lock) || kv_xchg_acquire(&lock->held, READ_ONCE(kv_epoch)) == kv_epoch)
 		return false;
 	kv_rank_acquire(lock);
 	return true;

@@ -59,7 +59,8 @@ struct kv_pool_glance {
 };
 
 /*
- * 0, -EUCLEAN or -ECHILD. The lock of the pool's pressure is taken for some 100 ns, for which only who
+ * 0, -EUCLEAN or -ECHILD. Of a pool that is closed there is what is fixed, the sizes of @stat included, and
+ * no other number. The lock of the pool's pressure is taken for some 100 ns, for which only who
  * waits for blocks anyhow waits.
  */
 int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance);

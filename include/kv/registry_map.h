@@ -114,7 +114,8 @@ struct kv_map_attr {
  *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
  * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
  * @bytes: memory held
- * @nr_missed: matches that ended so
+ * @missed: a match of this query ended before key @at, and is to be counted
+ * @nr_missed: of those, by reason
  */
 struct kv_map_ops {
 	const char *name;
@@ -134,6 +135,7 @@ struct kv_map_ops {
 	int (*resize)(struct kv_map *map, u32 nr_entries, u64 seed);
 	int (*check)(struct kv_map *map, u32 *nr);
 	u64 (*bytes)(const struct kv_map *map);
+	void (*missed)(const struct kv_map *map, const struct kv_query *query, u32 at);
 	u64 (*nr_missed)(const struct kv_map *map, enum kv_miss why);
 };
 

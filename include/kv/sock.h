@@ -53,6 +53,8 @@ struct kv_sock_ready {
  *	@timeout_ms for the first of them. How many, 0 also if a signal came; -errno
  * @bell: something that can be watched, and that is ready for ever once it was rung; or -errno
  * @ring: ring it
+ * @timer: something that can be watched, and that is ready @ns from now, once; 0: never. @timer: which,
+ *	or -1: a new one. It, or -errno
  * @hang_up: the other end hears that it is over, though a forked child may have @fd open for ever
  */
 struct kv_sock_ops {
@@ -75,6 +77,7 @@ struct kv_sock_ops {
 	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms);
 	int (*bell)(void *ctx);
 	void (*ring)(void *ctx, int bell);
+	int (*timer)(void *ctx, int timer, u64 ns);
 	void (*hang_up)(void *ctx, int fd);
 	void *ctx;
 };

@@ -36,6 +36,7 @@ enum kv_event {
 
 struct kv_stat_row {
 	u64 n[KV_NR_EVENTS];	/* owner thread; READ_ONCE() by readers */
+	u64 section;		/* owner thread; acquire: see kv/rcu.h */
 	u32 claimed;		/* atomic */
 	u32 slot;		/* owner thread; its number among the rows */
 } __cacheline_aligned;

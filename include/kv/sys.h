@@ -21,7 +21,8 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  *	with more rights than their user, since our variables name code to load
  * @open_library: handle of a shared library, or NULL and *@why; it is never closed
  * @find_symbol: address of a symbol of that library, or NULL
- * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno
+ * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno;
+ *	-EILSEQ there is a zero among them
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
  * @parallel: what kv_parallel() does; may be NULL
  * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL

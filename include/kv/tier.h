@@ -63,7 +63,7 @@ struct kv_tier_slot {
  * @error: out: 0; -ENOENT it is not there (any more); -EIO; -ECANCELED; -EBADMSG something else
  *	stood there
  * @next: whoever has it
- * @ended_ns: out: when it ended, by the clock of the tier; 0: when poll returned it
+ * @ended_ns: out: when it ended, by the clock of the tier, if @has_ended; else when poll returned it
  * @was_there: put, out: the store had it already, and has written nothing
  */
 struct kv_tier_io {
@@ -75,13 +75,14 @@ struct kv_tier_io {
 	int error;
 	struct kv_tier_io *next;
 	u64 ended_ns;
+	bool has_ended;
 	bool was_there;
 };
 
 /**
  * struct kv_tier_ops - a store of named blocks below the host tier
  *
- * Calls may come from any thread. None waits for the medium but close.
+ * Calls may come from any thread. None waits for the medium but close, forget for good, and reset.
  *
  * A codec (quantised or compressed copies) is such a store with another one below it: put encodes into
  * memory of its own and hands that on under the same name, poll decodes into @buf of what was asked for.
@@ -94,7 +95,9 @@ struct kv_tier_io {
  * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
  * @get: begin to read; 0, or -EAGAIN, -ENOENT, -EIO: nothing happened
  * @cancel: it is not wanted any more; it comes back by poll nevertheless, soon if that can be had
- * @forget: nobody finds this name any more
+ * @forget: look-ups miss these names from now on, and puts that are not through are void; @for_good: nor after
+ *	a restart; @had[i] is set where it was there; may be NULL. 0 or -errno: it may be found again then
+ * @reset: the same of every name there is, for good
  * @poll: up to @max that have ended
  * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
  * @check: 0 or -EUCLEAN; may wait
@@ -113,7 +116,8 @@ struct kv_tier_ops {
 	int (*put)(void *store, struct kv_tier_io *io);
 	int (*get)(void *store, struct kv_tier_io *io);
 	void (*cancel)(void *store, struct kv_tier_io *io);
-	void (*forget)(void *store, const struct kv_tier_name *name);
+	int (*forget)(void *store, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had);
+	int (*reset)(void *store);
 	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
 	int (*eventfd)(void *store);
 	int (*check)(void *store);
@@ -170,7 +174,7 @@ struct kv_tier_client_attr {
 	u32 nr_late;
 };
 
-/* 0; -EINVAL, -EOPNOTSUPP, -ENOSPC, -ENOMEM, -ECHILD. */
+/* 0; -EINVAL, -EOPNOTSUPP, -EUSERS, -ENOMEM, -ECHILD. */
 int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		 struct kv_tier_client **client);
 /* None of its slots is WRITING, and it reads none. Its blocks stay, as nobody's. */
@@ -208,8 +212,13 @@ void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot);
 /* The same, and its content is not to be trusted: nobody finds it any more. */
 void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 		     const struct kv_tier_name *name);
-/* Nobody finds it any more. False: it was not there. */
-bool kv_tier_forget(struct kv_tier_client *client, const kvmm_key_t *key, kvmm_domain_t domain);
+/*
+ * Look-ups miss these from now on, here and below, after a restart too; what is being written is not found
+ * when it has been. How many were in either; -ENOMEM, -EIO, ...: not all of them are gone for good. No lock held.
+ */
+int kv_tier_forget(struct kv_tier_client *client, const struct kvmm_prefix *prefix);
+/* The same of all names of the client's layout, and of all that the store below has. 0 or -errno. */
+int kv_tier_reset(struct kv_tier_client *client);
 
 /* How somebody has a slot. */
 enum kv_tier_holds { KV_TIER_READS, KV_TIER_WRITES };

@@ -42,6 +42,7 @@ KVMM_API uint64_t kvmm_clock_ns(void);
  *	wait. Not in pools with KVMM_POOL_DETERMINISTIC: -EINVAL
  * @promise: blocks promised before, to be taken from; see kvmm_promise_make()
  * @report: NULL, or filled on success and on -ENOSPC, -EAGAIN, -ETIMEDOUT and -ECANCELED
+ * @cls: KVMM_IN_CLASS(), see struct kvmm_class; 0 = none
  */
 struct kvmm_alloc_ctl {
 	size_t size;
@@ -53,9 +54,11 @@ struct kvmm_alloc_ctl {
 	uint64_t deadline_ns;
 	kvmm_promise_t promise;
 	struct kvmm_alloc_report *report;
+	uint32_t cls;
+	uint32_t reserved;
 };
 
-#define KVMM_ALLOC_CTL_INIT { sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL }
+#define KVMM_ALLOC_CTL_INIT { sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL, 0, 0 }
 
 /**
  * kvmm_alloc_ctl() - @ctl->nr private blocks, all or none
@@ -68,7 +71,7 @@ struct kvmm_alloc_ctl {
  * never.
  * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks for
  * a request of this priority, or others wait already; -EDQUOT @ctl->tenant may not have so many, see
- * <kvmm/tenant.h>: nobody waits for that; -EAGAIN KVMM_ALLOC_NOWAIT, and there is something to be
+ * <kvmm/tenant.h>, or @ctl->cls, see KVMM_CLASS_REFUSE: no request waits for that; -EAGAIN KVMM_ALLOC_NOWAIT, and there is something to be
  * done first (evict, move, or a compaction is going on); -ETIMEDOUT the deadline has passed;
  * -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being destroyed; -EOPNOTSUPP the
  * pool has no policy; -ENOMEM, -EIO, -EUCLEAN as kvmm_range_alloc_attr().

@@ -38,7 +38,7 @@ extern "C" {
  * struct kvmm_prefix - names of consecutive blocks of a prompt
  * @keys: first to last
  * @nr: how many
- * @position: of the first, in blocks from the start of the prompt
+ * @position: of the first, in blocks from the start of the prompt; with @nr below 2^32
  * @parent: key of the block before the first; NULL if it is the first, or nobody knows
  * @domain: who may share them: a block is a hit only if tenant, layout and group are equal
  *
@@ -60,6 +60,8 @@ struct kvmm_prefix {
  * @refs: room for @prefix->nr; one reference each
  *
  * Stops at the first miss. Of several blocks with one name the oldest is returned. Lock-free.
+ * Counts as a look-up each time: a request that waits for blocks asks kvmm_acquire(), which counts
+ * when it succeeds, or kvmm_prefix_len(), which never does.
  *
  * Return: number of hits; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
@@ -70,6 +72,10 @@ KVMM_API int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix 
  * kvmm_prefix_scan() - reference all blocks of @prefix that are cached, wherever misses are
  * @refs: room for @prefix->nr; @refs[i].gen is 0 where key i is not cached. A key that stands there
  *	twice is referenced twice
+ *
+ * Not one view: each key is looked up at its own moment between call and return. A key that is
+ * cached all that time is found, one that is not at any time is not; of two that are never cached
+ * together both may be found. The same holds for kvmm_prefix_probe().
  *
  * Return: number of hits; -EINVAL; -EOPNOTSUPP.
  */
@@ -165,8 +171,8 @@ static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *bl
  * kvmm_free() - give private blocks back, last of @blocks first
  *
  * Up to 64 of them the thread may keep aside for its next kvmm_alloc(): without a lock, and free for
- * all nevertheless (Documentation/magazines.rst). Two threads that free one handle at the same moment
- * may both be told 0; the pool finds that later, and is closed.
+ * all nevertheless (Documentation/magazines.rst). Of two threads that free, stage or register one handle
+ * at the same moment one is refused.
  *
  * Return: 0; -ESTALE, -EINVAL (none was freed).
  */
@@ -179,8 +185,9 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
  * @blocks: private blocks, one for each key of @prefix; taken on success
  * @staged: out; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -EIO likewise, and the
- * content of one is lost (<kvmm/verify.h>): it can be freed only.
+ * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP: the blocks are still private; -ENODATA likewise: one is
+ * partial, by the tokens that were appended to it (<kvmm/tokens.h>); -EIO likewise, and the content
+ * of one is lost (<kvmm/verify.h>): it can be freed only.
  */
 KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			const kvmm_mut_t *blocks, kvmm_staged_t *staged);
@@ -197,8 +204,9 @@ KVMM_API int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *stage
  * @KVMM_DUP_POOL: as struct kvmm_pool_attr says
  * @KVMM_DUP_ALLOW: cached as well, and found when its elders are gone: block tables stay
  *	append-only (vLLM)
- * @KVMM_DUP_HOLD: the same, and it holds a reference on the one that is found as long as it is
- *	cached (Dynamo's "allow")
+ * @KVMM_DUP_HOLD: registered as well, for its holders only: it has a reference on the one that is
+ *	found, and with its own last reference it is freed and gives that back, so it pins nothing in
+ *	an idle pool (Dynamo's "allow")
  * @KVMM_DUP_REJECT: the newcomer is freed, and the caller gets a reference on the one that is found
  */
 enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, KVMM_NR_DUPS };
@@ -229,7 +237,8 @@ KVMM_API int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req);
  * @blocks: private blocks of the caller; taken on success
  * @refs: one reference for each, on success; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private.
+ * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private; -ENODATA, -EIO
+ * as kvmm_stage().
  */
 KVMM_API int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				  const kvmm_mut_t *blocks, kvmm_ref_t *refs);
@@ -284,7 +293,7 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 /**
  * kvmm_pin_many() - a reference that keeps the block where it is, too
  *
- * Return: 0; -EBUSY one is being moved; -EDQUOT the pool would have more pins than it may, see
+ * Return: 0; -EBUSY one is being moved; -E2BIG the pool would have more pins than it may, see
  * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW (none was pinned).
  */
 KVMM_API int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
@@ -295,7 +304,8 @@ KVMM_API int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uin
 /**
  * kvmm_set_reset() - should these blocks go with their last reference, rather than stay cached?
  *
- * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says.
+ * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that holds
+ * another block (KVMM_DUP_HOLD) goes in any case.
  *
  * Return: 0; -ESTALE, -EINVAL (none was changed).
  */
@@ -396,11 +406,44 @@ static inline int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut)
  */
 KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t nr);
 
-/** kvmm_reset_inactive() - forget every cached block that nobody references. Return: how many. */
+/**
+ * kvmm_reset_inactive_held() - forget every cached block of the device without references
+ * @nr_held: NULL, or out: blocks in use after that: private, staged or referenced ones, and ranges
+ *
+ * Copies in tiers below stay. Moves under way are cancelled, and a look of kvmm_verify_tick() ends, so that
+ * none keeps its block.
+ *
+ * Context: waits for the device where it copies, or sums, blocks of the pool.
+ * Return: how many were forgotten; -EOPNOTSUPP; -EINVAL.
+ */
+KVMM_API int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *nr_held);
+
+/** kvmm_reset_inactive() - the same, and does not say what is held. */
 KVMM_API int kvmm_reset_inactive(struct kvmm_pool *pool);
 
-/** kvmm_reset_cache() - forget every cached block, if nothing is held: no private, staged or active
- * block, no range. Return: how many; -EBUSY something is held (nothing was forgotten). */
+/**
+ * kvmm_reset_cache() - forget every cached block, in every tier: for a change of weights
+ * @pool: nothing of it is held: no private, staged or active block, no range
+ *
+ * What the engine calls between the last step with the old weights and the first one with the new ones, on
+ * each pool that has K/V of them. Afterwards no copy that was made before is found or loaded: not on the
+ * device, not in the host tier, where copies of the pool's layout go, whichever pool made them, and not on
+ * the disk below, which is emptied as a whole, other layouts included, for good (kvmm_disk_reset()). Copies
+ * that are under way between host tier and disk are not found when they are complete. Moves and a look of
+ * kvmm_verify_tick() end first, as in kvmm_reset_inactive_held().
+ *
+ * The pool's own copies to and from the host tier hold their blocks: -EBUSY. kvmm_tier_abort_all(), and
+ * kvmm_tier_poll() between two attempts until one works. So do a migration that reads the pool, or writes to
+ * it, and a gang. Another pool above the same tiers that goes on with old weights, or loads meanwhile, has old
+ * content, fills the tiers with it, and gives it to where it migrates: stop all of them, reset all of them, the
+ * destination of a migration last, before any of them goes on.
+ *
+ * Context: with a disk below it waits for two writes and flushes, and for the device where it copies, or sums,
+ * blocks of the pool; no kvmm lock held.
+ * Return: how many blocks the device had; -EBUSY something is held: nothing was forgotten, in no tier;
+ * -EIO, -ENOMEM, ...: of the disk, which is the only one that can fail: nothing is found any more, but what
+ * the disk has may be after it was opened again. Call it again, or open the disk with KVMM_DISK_RESET.
+ */
 KVMM_API int kvmm_reset_cache(struct kvmm_pool *pool);
 
 #ifdef __cplusplus

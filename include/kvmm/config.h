@@ -73,8 +73,8 @@ struct kvmm_config {
  *
  * Context: reads a file; any thread.
  * Return: 0; -EINVAL an unknown key, a value that is none, a key twice, or too much text: @config->error
- * says where, and nothing was set; -ENOENT, -EACCES, ... the file cannot be read; -EFBIG it has
- * KVMM_CONFIG_MAX_BYTES or more; -ENOMEM. Nothing was set then, either.
+ * says where, and nothing was set; -ENOENT, -EACCES, ... the file cannot be read; -EILSEQ it has a
+ * zero byte; -EFBIG it has KVMM_CONFIG_MAX_BYTES or more; -ENOMEM. Nothing was set then, either.
  */
 KVMM_API int kvmm_config_load(struct kvmm_config *config, const char *path);
 

@@ -46,7 +46,7 @@ struct kvmm_pool;
  * @name: of the socket, to which ".sock" is added: letters, digits, '.', '_' and '-', at most
  *	KVMM_CONTROL_NAME - 1; NULL: "kvmm-" and the number of the process
  * @dir: folder that it is in, made if it is not there; NULL: KVMM_SOCKET_DIR of the environment, else
- *	kvmm in XDG_RUNTIME_DIR, else /run/kvmm
+ *	kvmm in XDG_RUNTIME_DIR, else /run/kvmm; printable UTF-8
  * @flags: KVMM_CONTROL_*
  * @max_clients: at a time, 1 to 1024; more are told so, and closed
  * @max_rate: requests a second of each client, 1 to 1,000,000; who asks for more waits
@@ -139,6 +139,7 @@ KVMM_API int kvmm_control_poll(struct kvmm_control *control);
  * @requests: answered
  * @errors: of these, with an error
  * @bytes: sent
+ * @shut: descriptors or memory were short: clients had to wait for a moment
  */
 struct kvmm_control_stat {
 	size_t size;
@@ -149,6 +150,7 @@ struct kvmm_control_stat {
 	uint64_t requests;
 	uint64_t errors;
 	uint64_t bytes;
+	uint64_t shut;
 };
 
 /** kvmm_control_stat() - Context: any thread. Return: 0; -EINVAL. */

@@ -74,7 +74,7 @@ enum kvmm_disk_io {
 /** For &kvmm_disk_attr.flags. */
 enum {
 	KVMM_DISK_CREATE = 1u << 0,	/**< make the folder and the store if they are not there */
-	KVMM_DISK_RESET = 1u << 1,	/**< forget what is in it, whatever it is */
+	KVMM_DISK_RESET = 1u << 1,	/**< forget what is in it for good, whatever it is */
 	KVMM_DISK_BUFFERED = 1u << 2,	/**< through the page cache even where O_DIRECT is possible */
 	KVMM_DISK_NAMES = 1u << 3,	/**< remember names: events tell of records, see <kvmm/event.h>.
 					 *   32 bytes more for each slot of the index */
@@ -83,10 +83,11 @@ enum {
 /**
  * struct kvmm_disk_attr - how to open a store
  * @size: sizeof(struct kvmm_disk_attr); set by KVMM_DISK_ATTR_INIT
- * @path: its folder: of this user, and of mode 0700
+ * @path: its folder: of this user, and of mode 0700; printable UTF-8
  * @flags: KVMM_DISK_CREATE, ...
  * @io: enum kvmm_disk_io
- * @max_bytes: no more than this on disk, all included. At least two segments and 8 KiB. 0: as it was.
+ * @max_bytes: no more than this on disk, all included. At least two segments and 16 KiB. 0: as it was,
+ *	with KVMM_DISK_RESET too: -EINVAL if this cannot be told (no store, or one of another version).
  *	A store that is opened with fewer than before loses its last segments
  * @segment_bytes: of a new store; 0: 128 MiB, or less so that there are 8. An existing one keeps its own
  * @depth: requests at a time; 0: 64
@@ -123,8 +124,8 @@ struct kvmm_disk;
  * and still has after half a second;
  * -EPERM folder or file belong to somebody else, or others can get at them, or there are more names for
  * the file; -ELOOP, -ENOTDIR: a symbolic link, or no folder; -ENOENT it is not there and may not be
- * made; -EPROTONOSUPPORT made by a later version, and left alone; -ENOMEM; -ENOSPC, -EIO, ... of the
- * system.
+ * made; -EPROTONOSUPPORT made by another version, earlier ones included, and left alone: KVMM_DISK_RESET
+ * begins anew; -ENOMEM; -ENOSPC, -EIO, ... of the system.
  */
 KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk);
 
@@ -319,7 +320,7 @@ KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *g
 
 /** For kvmm_disk_forget(). */
 enum {
-	KVMM_DISK_WIPE = 1u << 0,	/**< on disk as well, so that it does not come back */
+	KVMM_DISK_WIPE = 1u << 0,	/**< for good: it is not there after an opening, either */
 };
 
 /**
@@ -327,19 +328,35 @@ enum {
  * @disk: the store
  * @names: those
  * @nr: number of @names
- * @flags: KVMM_DISK_WIPE: write to each record that it is dead, so that it can never be read again,
- *	whatever a lookup says after the next opening. Without it, what is still on disk then is a hit.
- *	Opening the store with less room cuts segments off, with what they say of dead records: an older
- *	record of such a name can be a hit after that
+ * @flags: KVMM_DISK_WIPE: no record of that name which was put before the call is ever a hit again,
+ *	known to the index or not: not after an opening, a loss of power, with less room, or with any
+ *	one page of the file damaged. Without it, what is still on disk at the next opening is a hit
  *
  * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
- * back with the segment.
+ * back with the segment, and until then the bytes stay in the file.
  *
- * Context: any thread; waits for the disk with KVMM_DISK_WIPE.
- * Return: how many of them were there; -EINVAL; -EIO, ...: one of them is not wiped.
+ * All names of a call are wiped with two flushes of the disk. The store remembers 252 names for each
+ * 4 MiB it was made with (a million at most); beyond that the next opening may miss records, the oldest.
+ *
+ * Context: any thread; with KVMM_DISK_WIPE waits for the disk, no kvmm lock held.
+ * Return: how many of them were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
+ * there, but any may be after the next opening. Wipe them again.
  */
 KVMM_API int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
 			      uint32_t flags);
+
+/**
+ * kvmm_disk_reset() - drop all records, for good
+ * @disk: the store
+ *
+ * One number in the superblock, in both copies: however much is in the store, and as firmly as with
+ * KVMM_DISK_WIPE. Records that are being written are dropped, too, and their completions say -ECANCELED.
+ *
+ * Context: any thread; waits for the disk, no kvmm lock held.
+ * Return: how many there were; -EINVAL; -EIO, ...: nothing is there, but what was may be after the next
+ * opening. Reset it again, or open it with KVMM_DISK_RESET.
+ */
+KVMM_API int64_t kvmm_disk_reset(struct kvmm_disk *disk);
 
 /**
  * kvmm_disk_drop_layout() - drop all records of a layout
@@ -513,12 +530,13 @@ struct kvmm_disk_view;
  * struct kvmm_disk_view_info - what the superblock says
  * @size: sizeof(struct kvmm_disk_view_info), set by the caller
  * @uuid: of the store
- * @epoch: how often it was opened
+ * @epoch: how often a superblock was written
  * @version: of the format
  * @segment_bytes: of a segment
  * @nr_segments: as many as there may be
  * @file_bytes: length of the file
  * @nr_good_supers: of 2
+ * @max_bytes: the file never has more
  */
 struct kvmm_disk_view_info {
 	size_t size;
@@ -529,6 +547,7 @@ struct kvmm_disk_view_info {
 	uint32_t segment_bytes;
 	uint32_t nr_segments;
 	uint32_t nr_good_supers;
+	uint64_t max_bytes;
 };
 
 /** What a segment is. */
@@ -556,11 +575,11 @@ struct kvmm_disk_segment {
  * @view: filled in on success
  *
  * Nothing is written, locked or kept: what is listed is what is on disk at that moment, records that
- * were forgotten or replaced included, and a segment may be used again meanwhile.
+ * were forgotten or replaced included, wiped ones not, and a segment may be used again meanwhile.
  *
  * Context: waits for the disk.
  * Return: 0; -ENOENT, -ELOOP, -ENOTDIR, -EACCES; -EBADMSG no superblock can be read;
- * -EPROTONOSUPPORT a later version; -ENOMEM; -EIO.
+ * -EPROTONOSUPPORT another version; -ENOMEM; -EIO.
  */
 KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view);
 

@@ -205,6 +205,8 @@ KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
  * A request of KVMM_PRIO_HIGH or more that does not fit as things are is served from the balloon
  * before anything is evicted for it: what is on its way out stays, what is away comes back as far as
  * it is needed, and the target is no more than what is still away. It stays so until it is set again.
+ * If the request is refused the target is as before; where that can be told from counts and the limits
+ * of its tenant, nothing comes back at all.
  *
  * Return: 0; -EOPNOTSUPP as kvmm_pool_shrink_start(), or a pool of ids only; -ENOMEM; -EINVAL.
  */

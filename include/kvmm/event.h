@@ -128,7 +128,8 @@ struct kvmm_event {
  * @flags: KVMM_EVENTS_*
  * @kinds: mask of 1 << enum kvmm_event_kind; may be 0 with KVMM_EVENTS_REQUESTS or _LOOKUPS
  * @media: mask of 1 << enum kvmm_medium
- * @batch_max: events that make a batch before its time
+ * @batch_max: most events of a batch, that is of one kvmm_events_read(); so many make one before its
+ *	time
  * @batch_us: kvmm_events_read() gives nothing until so many microseconds after it first saw that
  *	there is something; 0 = at once
  */
@@ -176,8 +177,8 @@ KVMM_API void kvmm_events_close(struct kvmm_events *events);
 KVMM_API int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_t max,
 			      uint64_t *nr_lost);
 
-/** kvmm_events_flush() - what there is, is due: the next kvmm_events_read() waits for no window.
- * Context: the thread that reads. */
+/** kvmm_events_flush() - events that are there are due: reads up to here wait for no window.
+ * Later events do, and nothing stays armed when there are none. Context: the thread that reads. */
 KVMM_API void kvmm_events_flush(struct kvmm_events *events);
 
 /** kvmm_events_cursor() - sequence number of the next event to be read. */

@@ -25,16 +25,29 @@ extern "C" {
 
 /** Who owns blocks of this class is told when one of them is evicted: kvmm_class_events(). */
 #define KVMM_CLASS_TELL		(1u << 0)
+/** The quota of the class before this one is for both of them together, and for more such classes. */
+#define KVMM_CLASS_JOINED	(1u << 1)
+/** An allocation in this class, or growth of a range, that would exceed the quota even when all
+ * blocks of it that are inactive were evicted is refused: -EDQUOT. */
+#define KVMM_CLASS_REFUSE	(1u << 2)
+
+/** A class as an allocation names it; 0: none. */
+#define KVMM_IN_CLASS(cls)	((cls) + 1u)
 
 /**
  * struct kvmm_class - one class; the first of an array is evicted first
  * @name: for tools; borrowed as long as the pool lives
- * @quota_blocks: most blocks of this class, referenced ones included; 0 = @quota_permille
+ * @quota_blocks: most blocks of this class, referenced ones included, and private ones and those of
+ *	ranges that were allocated in it; 0 = @quota_permille
  * @quota_permille: the same as a part of the pool; 0 = no quota
- * @flags: KVMM_CLASS_TELL
+ * @flags: KVMM_CLASS_TELL, KVMM_CLASS_JOINED (then without a quota of its own), KVMM_CLASS_REFUSE
  *
  * What a class has beyond its quota is evicted before anything else, and at the end of a call that
- * registers or demotes blocks into it. Nothing is ever refused: referenced blocks may exceed it.
+ * allocates in it, or registers or demotes blocks into it. Without KVMM_CLASS_REFUSE nothing is
+ * refused: blocks that are in use may exceed it.
+ *
+ * struct kvmm_alloc_ctl and struct kvmm_range_attr name a class (@cls). A private block keeps it when
+ * it is registered; the blocks of a range are of it until they are given back.
  */
 struct kvmm_class {
 	const char *name;
@@ -52,13 +65,22 @@ enum kvmm_phase {
 	KVMM_NR_PHASES,
 };
 
-/** Initialises an array of KVMM_NR_PHASES classes; either thought gets at most that much. */
+/** Part of the pool that thoughts get by default. */
+#define KVMM_THOUGHT_PERMILLE	400u
+
+/** Initialises an array of KVMM_NR_PHASES classes; all thoughts together get at most that much. */
 #define KVMM_PHASES(thought_permille) {						\
 	{ "finished-thought", 0, (thought_permille), 0, 0 },			\
-	{ "active-thought", 0, (thought_permille), 0, 0 },			\
+	{ "active-thought", 0, 0, KVMM_CLASS_JOINED, 0 },			\
 	{ "output-critical", 0, 0, KVMM_CLASS_TELL, 0 } }
 
-/** Who is demoted and not referenced is evicted at once. */
+/** The same, and thoughts that would exceed it are refused: see KVMM_CLASS_REFUSE. */
+#define KVMM_PHASES_REFUSE(thought_permille) {					\
+	{ "finished-thought", 0, (thought_permille), KVMM_CLASS_REFUSE, 0 },	\
+	{ "active-thought", 0, 0, KVMM_CLASS_JOINED | KVMM_CLASS_REFUSE, 0 },	\
+	{ "output-critical", 0, 0, KVMM_CLASS_TELL, 0 } }
+
+/** Blocks that are demoted go at once, those that are referenced with their last reference. */
 #define KVMM_EVICT_AGGRESSIVE	(1u << 0)
 
 /**
@@ -161,22 +183,25 @@ KVMM_API int kvmm_class_events(struct kvmm_pool *pool, struct kvmm_class_event *
 /**
  * struct kvmm_class_stat - one class; counts of events are since the pool's creation
  * @name: as created
- * @nr: blocks, referenced ones included
+ * @nr: cached blocks, referenced ones included
  * @nr_inactive: of these, evictable
- * @quota: in blocks; UINT32_MAX = none
+ * @quota: in blocks, with KVMM_CLASS_JOINED that of all of them; UINT32_MAX = none
+ * @nr_outside: private blocks and blocks of ranges that were allocated in it
  * @evicted: blocks
  * @demoted: blocks that came down from it
  * @reached: calls that evicted from it
+ * @bytes: of @nr and @nr_outside; 0 in a pool of ids only
  */
 struct kvmm_class_stat {
 	const char *name;
 	uint32_t nr;
 	uint32_t nr_inactive;
 	uint32_t quota;
-	uint32_t reserved;
+	uint32_t nr_outside;
 	uint64_t evicted;
 	uint64_t demoted;
 	uint64_t reached;
+	uint64_t bytes;
 };
 
 /** kvmm_class_stat() - Return: 0; -EINVAL there is no such class; -EOPNOTSUPP. */

@@ -26,11 +26,14 @@ extern "C" {
  * kvmm_range_grow_many() - @by more blocks at the end of each of @nr ranges: a step of a batch
  * @ranges: a range may stand there more than once
  *
- * All or nothing: if one of them cannot grow none does. One lock hold where blocks are free; in a
- * pool with limits of tenants or a zero policy one each. Within a call that fails
- * kvmm_range_extents() may see a range longer for a moment.
+ * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
+ * One lock hold where blocks are free. In a pool with limits of tenants or a zero policy memory is
+ * allocated for each call, and nothing is moved to make a run. Within a call that fails
+ * kvmm_range_extents() may see a range longer for a moment; after -EIO for good if another owner has
+ * let it grow in that moment.
  *
- * Return: 0, also for no ranges; -ENOSPC; -EDQUOT a tenant's limit; -ESTALE or -EINVAL one of the
+ * Return: 0, also for no ranges; -ENOSPC; -EDQUOT a tenant's limit, or the quota of a class with
+ * KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL one of the
  * handles; -EINVAL; -ENOMEM; -EIO as kvmm_range_grow().
  */
 KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,

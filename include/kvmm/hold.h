@@ -108,7 +108,7 @@ struct kvmm_hold_attr {
  * taken before the first reference, so that a failure leaves no trace.
  *
  * Return: number of blocks held, at least 1; -ENOENT one is not cached, or with KVMM_HOLD_PARTIAL
- * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -EDQUOT KVMM_HOLD_PIN, and the pool would have
+ * none; -EBUSY KVMM_HOLD_PIN, and one is being moved; -E2BIG KVMM_HOLD_PIN, and the pool would have
  * more pins than it may; -ENOMEM; -EINVAL; -EOVERFLOW a block has all
  * the references, or pins, it can have; -EOPNOTSUPP the pool has no policy.
  */
@@ -121,7 +121,10 @@ KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
  * @refs: @nr references of the caller, of blocks of one domain: the hold's from then on
  * @hold: set on success only
  *
- * Return: 0; -EBUSY, -EDQUOT as kvmm_hold(); -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
+ * A reference that a hold has is not taken again: a call for more references than there are beside
+ * those of holds is refused, as far as a look at the latest 64 holds of each block tells.
+ *
+ * Return: 0; -EBUSY, -E2BIG as kvmm_hold(); -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW;
  * -EOPNOTSUPP the pool has no policy. On failure the references are still the caller's.
  */
 KVMM_API int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
@@ -142,7 +145,11 @@ KVMM_API int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr
 /**
  * kvmm_hold_release() - drop it and its references
  *
- * Return: 0; -ESTALE it was released, or has expired; -EINVAL; -EBUSY see kvmm_hold_range().
+ * If a put or an unpin too many has taken what the hold had of a block, what is left of it is dropped,
+ * the handle is stale, and the call says so.
+ *
+ * Return: 0; -ESTALE it was released, or has expired, or lost a block; -EINVAL it is none, or lost a
+ * reference or a pin; -EBUSY see kvmm_hold_range().
  */
 KVMM_API int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t hold);
 

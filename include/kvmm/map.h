@@ -136,7 +136,8 @@ struct kvmm_map_run {
  * A run ends at the last block that a call looks at, though the next call may find more of it.
  *
  * Context: any thread; lock-free.
- * Return: how many, 0 = that was all; -EINVAL; -EUCLEAN, -ECHILD as any call.
+ * Return: how many, 0 = that was all; -EINVAL; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) can be
+ * read, to see what became of it; blocks whose words make no sense are "free".
  */
 KVMM_API int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
 			   struct kvmm_map_run *runs, uint32_t max);

@@ -63,7 +63,8 @@ struct kvmm_metrics_attr {
  *
  * Context: may allocate host memory. Reads a bit a block of each pool.
  * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL;
- * -ENOMEM; -EFBIG more than 64 MiB; -EUCLEAN, -ECHILD one of the pools.
+ * -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) has no sample but
+ * that of kvmm_pool_closed, and is left out of the other texts.
  */
 KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t bytes);
 

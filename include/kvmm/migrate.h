@@ -298,7 +298,7 @@ KVMM_API int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link);
  * struct kvmm_migrate_serve_attr - a pool that takes what others give
  * @size: sizeof(struct kvmm_migrate_serve_attr); set by KVMM_MIGRATE_SERVE_INIT
  * @pool: where it goes
- * @path: of the socket, in a folder of the user's alone; copied
+ * @path: of the socket, in a folder of the user's alone; printable UTF-8; copied
  * @window_bytes: memory for what is on its way, for each link; 0 = 8 MiB
  * @lease_ns: how long blocks stay reserved for a link that broke; 0 = 10 s
  * @max_links: at a time, 1 to 64; 0 = 8
@@ -331,7 +331,8 @@ KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
  * that run. */
 KVMM_API void kvmm_migrate_serve_end(struct kvmm_migrate_server *server);
 
-/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way.
+/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way: not
+ * while a giver waits for one of max_links to end.
  * Return: a descriptor of the server's; -EINVAL. */
 KVMM_API int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server);
 
@@ -376,6 +377,8 @@ KVMM_API int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
  * @failed: that were given up, for whatever reason
  * @refused: links of other users, and such that did not keep to the protocol
  * @bytes: that were copied
+ * @shut: givers could not be let in for want of descriptors or memory: the server looks again 50 ms
+ *	later, and kvmm_migrate_serve_fd() is quiet until then
  */
 struct kvmm_migrate_serve_stat {
 	uint32_t nr_links;
@@ -387,6 +390,7 @@ struct kvmm_migrate_serve_stat {
 	uint64_t failed;
 	uint64_t refused;
 	uint64_t bytes;
+	uint64_t shut;
 };
 
 /** kvmm_migrate_serve_stat() - Return: 0; -EINVAL. */
@@ -448,7 +452,7 @@ KVMM_API int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch);
  *
  * Until kvmm_migrate_auto_busy() the engine does not touch them.
  *
- * Return: 0; -EINVAL; -EEXIST it is idle already; -ENOSPC too many are.
+ * Return: 0; -EINVAL; -EEXIST it is idle already; -EUSERS too many are.
  */
 KVMM_API int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq);
 

@@ -79,7 +79,7 @@ KVMM_API int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat);
  * @KVMM_STAY_WRITTEN: a write by handle is under way, or a call has claimed the block
  * @KVMM_STAY_FLYING: it is being copied, or is an old or a new place of a move under way
  * @KVMM_STAY_HELD: referenced, and the world has stopped: there references keep a block in place
- * @KVMM_STAY_GOING: waits to be used, or is being evicted
+ * @KVMM_STAY_GOING: waits to be used, is being evicted, or its memory is about to be given back
  * @KVMM_STAY_LOST: a failed copy has destroyed the content
  * @KVMM_STAY_QUIESCENT: kvmm_pool_quiesce()
  * @KVMM_STAY_RECENT: it has moved lately

@@ -13,9 +13,12 @@
  * that are stale (-ESTALE) or made up (-EINVAL) are refused. If a pool ever finds that it
  * contradicts itself it refuses every further call with -EUCLEAN.
  *
- * A pool belongs to the process that made it. In a child made by fork() each call on it says -ECHILD
- * at once and touches nothing, whatever other threads were doing at the fork; it has no name there,
- * and destroying it does nothing. The child may make pools of its own.
+ * A pool belongs to the process that made it, and so does everything else that kvmm makes. In a child
+ * made by fork() each call about such an object says -ECHILD at once and touches nothing, whatever other
+ * threads were doing at the fork. A pool has no name there; calls that end an object do nothing, and
+ * numbers that are no errno are 0 or what they were. Contexts of keys and views of disk stores, which
+ * nothing changes, work as ever. The child may make objects of its own. A program may load kvmm several
+ * times, and may bracket its forks for liburcu.
  *
  * Unless a call says otherwise: any thread, no kvmm lock is held on return, it may allocate host
  * memory and never sleeps longer than another caller's compaction takes.
@@ -79,8 +82,9 @@ struct kvmm_plane {
  * - the order of eviction is told of hits and puts at once, under its lock, not in batches;
  * - @max_us of struct kvmm_compact is refused, and so is kvmm_compact_start(): when blocks that move
  *	beside the engine are free again is up to the device. kvmm_background_set() is, too;
- * - generations of handles start from the seed, so a handle of another pool of that seed may be
- *   taken for one's own; pools of one process get different seeds;
+ * - generations of handles start from the seed; handles of another pool of that seed may be taken for
+ *   its own. With seed 0 they start from how many pools with seed 0 the process has made before: no
+ *   two of them take each other's handles, and processes that make theirs in one order agree;
  * - leases of holds run by the clock that kvmm_hold_expire() is told, not by kvmm's.
  */
 #define KVMM_POOL_DETERMINISTIC		(1u << 3)
@@ -107,7 +111,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
 /**
  * struct kvmm_pool_attr - how to make a pool
  * @size: sizeof(struct kvmm_pool_attr); set by KVMM_POOL_ATTR_INIT
- * @name: shown by tools; copied; "pool" if NULL
+ * @name: shown by tools: printable UTF-8; copied; "pool" if NULL
  * @device: "host" (the default, if NULL): plain memory; "cuda:0" a GPU; "soft:0" a GPU in software
  * @allocator: engine of the zone, "zone" if NULL; see kvmm_zone_engines()
  * @policy: eviction policy, see kvmm_policies(), "multilru:3,8,15" with what it takes behind a colon;
@@ -130,7 +134,7 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @tier: which of its tiers this pool is
  * @evict: classes of blocks, their quotas, and more on who is evicted; see <kvmm/evict.h>; NULL: the
  *	policy alone says
- * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here; else not looked at
+ * @seed: KVMM_POOL_DETERMINISTIC: what would be random starts from here, 0 see there; else not looked at
  * @alloc: watermarks, and what the slow path weighs; see <kvmm/alloc.h>; NULL: no watermarks
  * @unit_bytes: KVMM_POOL_ELASTIC: the unit of giving back, a power of two; 0: the device's choice
  * @host: a tier that is below the pool from the start, see <kvmm/tier.h>; NULL: the pool is alone
@@ -242,7 +246,7 @@ struct kvmm_alloc_report {
  * @owner, @lease_ns, @own_flags: as in struct kvmm_own; see <kvmm/owner.h>; 0 = nobody's
  * @report: filled on success and on -ENOSPC if not NULL (costs two clock reads)
  * @expect: with KVMM_ALLOC_GROWS: blocks that it is expected to have in the end; 0 = unknown
- * @deadline_ns, @promise: as in struct kvmm_alloc_ctl, with its errors
+ * @deadline_ns, @promise, @cls: as in struct kvmm_alloc_ctl, with its errors
  */
 struct kvmm_range_attr {
 	size_t size;
@@ -259,7 +263,7 @@ struct kvmm_range_attr {
 	uint64_t owner;
 	uint64_t lease_ns;
 	uint32_t own_flags;
-	uint32_t reserved2;
+	uint32_t cls;
 };
 
 /**
@@ -330,16 +334,21 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  * kvmm_range_grow() - @nr more blocks at the end: in place if the blocks behind are free, else
  * as a further extent, or as several
  *
+ * Blocks that the range has stay where they are, so a range with several owners may grow, too.
+ *
  * From the second time on some free blocks are kept behind the range for the next time; see
  * <kvmm/grow.h>.
  *
  * Return: 0; -ENOSPC too few blocks are free or evictable; -EDQUOT as kvmm_range_alloc_attr();
- * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS.
+ * -ESTALE; -EINVAL; -ENOMEM no host memory for an extent beyond KVMM_MAX_RUNS; -EIO new blocks could
+ * not be zeroed: the range is as it was, but for blocks that another owner has added meanwhile (then
+ * it is longer, and its content counts as destroyed).
  */
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_shrink() - give the last @nr blocks back. Return: 0; -EINVAL @nr is not less than
- * the range's length; -ESTALE; -EBUSY pinned; -EOPNOTSUPP allocator "buddy" cannot cut. */
+ * the range's length; -ESTALE; -EBUSY pinned or shared: other owners may use them;
+ * -EOPNOTSUPP allocator "buddy" cannot cut. */
 KVMM_API int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** kvmm_range_shrink_front() - the same with the first @nr blocks (sliding windows). */
@@ -450,7 +459,8 @@ KVMM_API int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t of
 /**
  * struct kvmm_compact - one compaction
  * @size: sizeof(struct kvmm_compact)
- * @want_run: stop when a free run of so many blocks exists; 0 = pack everything downward
+ * @want_run: stop when a free run of so many blocks exists; 0 = pack: as much free in as few runs as can
+ *	be, over what cannot move
  * @max_blocks: move at most so many; 0 = no limit
  * @max_us: plan no further moves after so long; 0 = no limit; -EINVAL if the pool has
  *	KVMM_POOL_DETERMINISTIC
@@ -492,14 +502,17 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
 
 /**
  * enum kvmm_miss - why a lookup ended before the end of its keys
- * @KVMM_MISS_NEVER: a name that was not heard of, or not lately
- * @KVMM_MISS_EVICTED: one that was cached once
+ * @KVMM_MISS_NEVER: none of the others: the name was not cached, or long ago
+ * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, at least as many as the pool
+ *	has blocks are remembered
  * @KVMM_MISS_STAGED: one that is about to be published
  * @KVMM_MISS_TENANT: the key is cached for another tenant
- * @KVMM_MISS_GROUP: or for another group or layout
+ * @KVMM_MISS_GROUP: the tenant has the key cached in another group or layout
  * @KVMM_MISS_SHORT: the request has no full block
  *
- * Told from fingerprints of the names heard of last, one a block: a good guess.
+ * A name may have several reasons: STAGED comes first, then GROUP, TENANT, EVICTED. One in 2,000 that
+ * are said to be EVICTED never was cached. Names that other threads register or forget at the same
+ * moment may be missing.
  */
 enum kvmm_miss {
 	KVMM_MISS_NEVER,
@@ -517,21 +530,28 @@ enum kvmm_miss {
  * @nr_free: in no extent, holding nothing
  * @nr_inactive: cached, evictable
  * @nr_available: @nr_free + @nr_inactive; of the latter, those that are being copied
- *	(<kvmm/step.h>) or that a tenant's min protects cannot be had just now
+ *	(<kvmm/step.h>), looked at (<kvmm/verify.h>) or that a tenant's min protects cannot be had just now
  * @nr_state: blocks by enum kvmm_block_state
  * @nr_ranges, @largest, @nr_runs: ranges; longest free run; number of free runs
+ *	A policy that orders free blocks, too ("lru-classic"), has them with it: they are in no run
  * @block_bytes, @block_tokens: as created
  * @allocs, @alloc_blocks, @frees: successful calls of either kind, and blocks
  * @fail_nospc: requests that failed for want of blocks
  * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
- * @evictions, @hit_blocks, @miss_blocks, @registered: cache traffic, in blocks
+ * @evictions, @registered: cache traffic, in blocks
+ * @hit_blocks, @miss_blocks: keys that were looked up and found, or not; those of a request for blocks
+ *	when it is admitted, not each time it is refused
  * @duplicates: blocks registered, or rejected, under a name that was taken
- * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, those of failed calls too
+ * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, counted likewise
  * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs; with the
  *	world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool
  * @nr_away: of @nr_blocks: given back, in none of @nr_state; see <kvmm/elastic.h>
+ * @nr_retired: of @nr_blocks: never again for private and cached blocks, but for ranges: as many handles
+ *	have had all their lives, 268,435,455 each
  * @stagings: blocks that were staged, by kvmm_stage() or on the way to being registered
+ * @nr_full: times that a lookup passed over a cached block which had 1,048,575 references: a miss, unless
+ *	there is a younger block of that name
  */
 struct kvmm_pool_stat {
 	uint32_t nr_blocks;
@@ -560,8 +580,9 @@ struct kvmm_pool_stat {
 	uint64_t moves;
 	uint64_t metadata_bytes;
 	uint32_t nr_away;
-	uint32_t reserved;
+	uint32_t nr_retired;
 	uint64_t stagings;
+	uint64_t nr_full;
 };
 
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */

@@ -156,10 +156,11 @@ KVMM_API int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire
  * struct kvmm_publisher_attr - a publisher
  * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT
  * @endpoint: of the PUB socket. Bound if it has a '*' or "::" in it or starts with ipc:// or inproc://
- *	or tcp://127., else connected to. Borrowed during the call, as the next ones
- * @replay_endpoint: of the ROUTER socket, bound; NULL: no replay, no snapshots. Whoever can connect to
- *	it may ask, and who asks and does not read costs memory for an answer, up to @high_water messages
- * @topic: first frame of each message
+ *	or tcp://127., else connected to. Printable UTF-8. Borrowed during the call, as the next ones
+ * @replay_endpoint: of the ROUTER socket, bound; as @endpoint; NULL: no replay, no snapshots. Whoever can
+ *	connect to it may ask, and who asks and does not read costs memory for an answer, up to
+ *	@high_water messages
+ * @topic: first frame of each message: up to 255 bytes of printable UTF-8
  * @wire: how to encode; NULL = KVMM_WIRE_INIT
  * @events: what to publish; NULL = all, with a ring of 2^17, in batches of 512 or 1 ms
  * @replay_batches: batches kept for replay
@@ -194,9 +195,17 @@ struct kvmm_publisher_attr {
  *
  * Its threads may run where the caller's may: one that is bound to a core should not start it.
  *
+ * libzmq ends the process where it finds no descriptor for its threads, and for the address where it binds,
+ * unless that is ipc:// or all addresses (tcp://\*:PORT). So it is started only where 16 descriptors could be
+ * opened right before. Where fewer than 4 can be, those endpoints do not listen until 16 can: that is tried
+ * every 50 ms, every 500 ms meanwhile, and takes as many for microseconds. Other addresses are never bound
+ * anew, and listen all the time: if descriptors are short while a subscriber waits there, a thread of
+ * libzmq's spins until they are not.
+ *
  * Context: as kvmm_events_open(); starts a thread, and libzmq others.
  * Return: 0; -EINVAL; -ENOENT there is no libzmq, or not all of it; -EADDRINUSE, -EACCES and others
- * that libzmq has for an endpoint; -ENOMEM; -EAGAIN no thread; as kvmm_events_open().
+ * that libzmq has for an endpoint; -ENOMEM; -EMFILE fewer than 16 descriptors could be opened; -EAGAIN
+ * no thread; as kvmm_events_open().
  */
 KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 				  struct kvmm_publisher **publisher);
@@ -230,6 +239,8 @@ KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
  * @refused: requests that were none
  * @unsent: of @batches, those that libzmq did not take; what it drops for a subscriber that does not read
  *	only that one can know, by the number that is missing
+ * @shut: so often descriptors were short: until 16 can be opened it does not listen for new subscribers,
+ *	see kvmm_publisher_start()
  */
 struct kvmm_publisher_stat {
 	size_t size;
@@ -242,6 +253,7 @@ struct kvmm_publisher_stat {
 	uint64_t snapshots;
 	uint64_t refused;
 	uint64_t unsent;
+	uint64_t shut;
 };
 
 /** kvmm_publisher_stat() - Context: any thread. Return: 0; -EINVAL. */

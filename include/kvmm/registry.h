@@ -141,6 +141,7 @@ KVMM_API int kvmm_registry_transfer(struct kvmm_registry *reg, uint32_t from, ui
 
 /**
  * kvmm_registry_len() - how many leading names are in any of @tiers
+ * @tiers: a mask; UINT32_MAX: any. A tier that the registry does not have has nothing
  *
  * By bisection if the registry is KVMM_REGISTRY_PREFIX_CLOSED.
  *
@@ -167,7 +168,7 @@ KVMM_API int kvmm_registry_presence(struct kvmm_registry *reg, const struct kvmm
 KVMM_API int kvmm_registry_find(struct kvmm_registry *reg, const struct kvmm_prefix *prefix,
 				kvmm_node_t *nodes);
 
-/** kvmm_registry_has_any() - has any of @tiers this name? */
+/** kvmm_registry_has_any() - has any of @tiers this name? See kvmm_registry_len(). */
 static inline int kvmm_registry_has_any(struct kvmm_registry *reg, const struct kvmm_name *name,
 					uint32_t tiers)
 {

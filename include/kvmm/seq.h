@@ -60,9 +60,11 @@ enum kvmm_seq_state {
  * @KVMM_SEQ_EARLY_TOKEN: -EPROTO: a token on a chunk that is not the last
  * @KVMM_SEQ_MISSING_TOKEN: -ENODATA: no token from a step that yields at least one
  * @KVMM_SEQ_TOO_MANY_TOKENS: -E2BIG: more tokens than the step can have yielded
- * @KVMM_SEQ_COMPLETE: -EDQUOT: all of max_output has been generated, or would be exceeded
+ * @KVMM_SEQ_COMPLETE: -EOVERFLOW: all of max_output has been generated, or would be exceeded
  * @KVMM_SEQ_NO_DRAFT: -ENOMSG: accept() of drafts that schedule_speculative() was not told
  * @KVMM_SEQ_OTHER_DRAFT: -EILSEQ: a token that is not the draft whose K/V was computed
+ * @KVMM_SEQ_NO_QUOTA: -EDQUOT: its tenant may not have so many blocks, see <kvmm/tenant.h>;
+ *	&kvmm_seq_info.nr_missing
  */
 enum kvmm_seq_error {
 	KVMM_SEQ_OK,
@@ -79,6 +81,7 @@ enum kvmm_seq_error {
 	KVMM_SEQ_COMPLETE,
 	KVMM_SEQ_NO_DRAFT,
 	KVMM_SEQ_OTHER_DRAFT,
+	KVMM_SEQ_NO_QUOTA,
 	KVMM_NR_SEQ_ERRORS,
 };
 
@@ -153,7 +156,7 @@ KVMM_API int kvmm_seq_match(struct kvmm_seq *seq);
  * For engines that admit a request only if its whole prompt fits. Later chunks of the prefill find
  * their blocks there. All or nothing.
  *
- * Return: number of blocks that were cached; -ENOSPC, -EBUSY, -EEXIST refused.
+ * Return: number of blocks that were cached; -ENOSPC, -EDQUOT, -EBUSY, -EEXIST refused.
  */
 KVMM_API int kvmm_seq_acquire(struct kvmm_seq *seq);
 
@@ -181,7 +184,7 @@ KVMM_API int kvmm_seq_drop_unassigned(struct kvmm_seq *seq, uint32_t nr);
  * @nr: at least 1; all that wait, or a chunk of them
  *
  * Context: allocates host memory.
- * Return: 0; -EINVAL @nr is 0; -ENOMEM; -EBUSY, -EALREADY, -ERANGE, -ENOSPC refused.
+ * Return: 0; -EINVAL @nr is 0; -ENOMEM; -EBUSY, -EALREADY, -ERANGE, -ENOSPC, -EDQUOT refused.
  */
 KVMM_API int kvmm_seq_schedule_prefill(struct kvmm_seq *seq, uint32_t nr);
 
@@ -189,7 +192,7 @@ KVMM_API int kvmm_seq_schedule_prefill(struct kvmm_seq *seq, uint32_t nr);
  * kvmm_seq_schedule_decode() - a step that computes the newest token, and so yields another
  *
  * Context: allocates host memory.
- * Return: 0; -ENOMEM; -EBUSY, -EAGAIN, -EDQUOT, -ENOSPC refused.
+ * Return: 0; -ENOMEM; -EBUSY, -EAGAIN, -EOVERFLOW, -ENOSPC, -EDQUOT refused.
  */
 KVMM_API int kvmm_seq_schedule_decode(struct kvmm_seq *seq);
 
@@ -201,8 +204,8 @@ KVMM_API int kvmm_seq_schedule_decode(struct kvmm_seq *seq);
  * The drafts' K/V goes into blocks of the table, behind the tokens that are verified.
  *
  * Context: allocates host memory.
- * Return: number of drafts taken, which may be 0; -ENOMEM; -EBUSY, -EAGAIN, -EDQUOT, -ENOSPC
- * refused.
+ * Return: number of drafts taken, which may be 0; -ENOMEM; -EBUSY, -EAGAIN, -EOVERFLOW, -ENOSPC,
+ * -EDQUOT refused.
  */
 KVMM_API int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t *drafts,
 					   uint32_t nr);
@@ -218,7 +221,7 @@ KVMM_API int kvmm_seq_schedule_speculative(struct kvmm_seq *seq, const uint32_t 
  * same content.
  *
  * Return: number of blocks published; -ENOMEM (the step is still scheduled: try again); -EPERM,
- * -EPROTO, -ENODATA, -E2BIG, -EDQUOT, -EILSEQ refused.
+ * -EPROTO, -ENODATA, -E2BIG, -EOVERFLOW, -EILSEQ refused.
  */
 KVMM_API int kvmm_seq_apply(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr);
 
@@ -246,7 +249,7 @@ KVMM_API int kvmm_seq_revert(struct kvmm_seq *seq);
  * They count as output, and wait for a prefill.
  *
  * Context: allocates host memory.
- * Return: 0; -EINVAL; -ENOMEM; -EBUSY, -EDQUOT refused.
+ * Return: 0; -EINVAL; -ENOMEM; -EBUSY, -EOVERFLOW refused.
  */
 KVMM_API int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint32_t nr);
 
@@ -276,7 +279,7 @@ KVMM_API int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr);
  * @nr_blocks: length of the block table
  * @nr_published: of these, registered ones; they come first
  * @nr_hits: of these, those that were found cached
- * @nr_missing: blocks that the last -ENOSPC was about
+ * @nr_missing: blocks that the last -ENOSPC or -EDQUOT was about
  */
 struct kvmm_seq_info {
 	uint32_t state;

@@ -54,7 +54,7 @@ typedef struct {
  * @flags: KVMM_STREAM_*
  * @id: set on success only
  *
- * Return: 0; -EINVAL; -ENOSPC KVMM_MAX_STREAMS are there; -EEXIST this one is; -ENOMEM.
+ * Return: 0; -EINVAL; -EUSERS KVMM_MAX_STREAMS are there; -EEXIST this one is; -ENOMEM.
  */
 KVMM_API int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags,
 			     kvmm_stream_t *id);
@@ -116,8 +116,8 @@ KVMM_API int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
  * Return: 0; -EBUSY one is; -EINVAL there are not so many; -ESTALE. */
 KVMM_API int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr);
 
-/** kvmm_range_seal() - the first @nr blocks of the range are not written any more: they may move
- * beside running steps. Never takes back. Return: 0; -EINVAL more than there are; -ESTALE. */
+/** kvmm_range_seal() - the first @nr blocks of the range are not written any more, by any of its
+ * owners: they may move beside running steps. Never takes back. Return: 0; -EINVAL more than there are; -ESTALE. */
 KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** enum kvmm_move_mode - when blocks move; see the head of this file */

@@ -264,7 +264,7 @@ KVMM_API int kvmm_testing_expect(struct kvmm_testing *t, int is_so, const char *
 #define KVMM_TESTING_EXPECT(t, cond) \
 	kvmm_testing_expect((t), !!(cond), "%s:%d: %s", __FILE__, __LINE__, #cond)
 
-/** kvmm_testing_expect_picture() - the pool looks like that. */
+/** kvmm_testing_expect_picture() - the pool looks like that; @want may be a kvmm_testing_picture(). */
 KVMM_API int kvmm_testing_expect_picture(struct kvmm_testing *t, struct kvmm_pool *pool,
 					 const char *want);
 

@@ -78,7 +78,7 @@ struct kvmm_tier_link {
 /**
  * struct kvmm_tier_attr - how to make a host tier
  * @size: sizeof(struct kvmm_tier_attr); set by KVMM_TIER_ATTR_INIT
- * @name: for tools; copied; "host" if NULL
+ * @name: for tools: printable UTF-8; copied; "host" if NULL
  * @device: whose driver pins the memory: as in struct kvmm_pool_attr; "host" (the default, if NULL):
  *	nobody does. Pools of other devices may use it as well
  * @capacity_bytes: memory in the end; 0 = @capacity_blocks
@@ -315,7 +315,7 @@ struct kvmm_tier_client_attr {
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP the pool has no policy, or no memory where the tier has, or the
  * other way round, or is deterministic, and when its copies are complete is not; -EBUSY it has a
- * tier; -ENOSPC the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
+ * tier; -EUSERS the tier has KVMM_TIER_CLIENTS pools; -ENOMEM; -ECHILD; -EUCLEAN.
  */
 KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 			      const struct kvmm_tier_client_attr *attr);
@@ -355,6 +355,11 @@ enum kvmm_tier_answer {
 	KVMM_NR_TIER_ANSWERS,
 };
 
+/** kvmm_acquire() has asked the device, and has counted hits and misses there. */
+#define KVMM_TIER_ACQUIRED	(1u << 0)
+/** The same request asks again, because it waits: nothing is counted. */
+#define KVMM_TIER_AGAIN		(1u << 1)
+
 /**
  * struct kvmm_tier_match - the longest prefix over all tiers
  * @size: sizeof(struct kvmm_tier_match)
@@ -365,6 +370,7 @@ enum kvmm_tier_answer {
  * @nr_device: out: keys from the first one on that the device has
  * @nr_lower: out: keys behind those that can be loaded: each is a hit or pending
  * @stop: out: the answer to the key behind these: KVMM_TIER_MISS or _RETRY; _HIT if there is none
+ * @flags: KVMM_TIER_ACQUIRED, KVMM_TIER_AGAIN
  *
  * Keys behind @nr_device + @nr_lower are answered KVMM_TIER_MISS but for the first: nobody asks.
  */
@@ -377,7 +383,7 @@ struct kvmm_tier_match {
 	uint32_t nr_device;
 	uint32_t nr_lower;
 	uint32_t stop;
-	uint32_t reserved;
+	uint32_t flags;
 };
 
 /**
@@ -422,9 +428,10 @@ struct kvmm_tier_load {
  *
  * Return: 0; -ENOENT a key is a miss, or to be retried; -EINVAL also if no streams are known, see
  * KVMM_TIER_COMPLETE; -ERANGE fewer blocks than @min_load are to be
- * loaded; -EAGAIN too much is on its way (@max_up, KVMM_TIER_OPS); -EDQUOT more than @max_up;
- * -ENOSPC they do not fit what is free or can be evicted: compute them; -EDQUOT, -ENOMEM, -EIO as
- * kvmm_alloc_for(); -EINVAL; -EOPNOTSUPP; -EUCLEAN, -ECHILD.
+ * loaded; -EAGAIN too much is on its way (@max_up, KVMM_TIER_OPS); -E2BIG more than @max_up;
+ * -ENOSPC they do not fit what is free or can be evicted: compute them; -EDQUOT a limit, of the tenant
+ * in the device or of the pool in the host tier; -ENOMEM, -EIO as kvmm_alloc_for(); -EINVAL;
+ * -EOPNOTSUPP; -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 			    kvmm_tier_op_t *op);
@@ -601,8 +608,20 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
 
 /* ---- forgetting ---- */
 
-/** kvmm_tier_forget() - the host tier and the disk below it have no copies of these any more; who is
- * being loaded goes when it has been. Return: how many the host tier had; -EINVAL; -EOPNOTSUPP. */
+/**
+ * kvmm_tier_forget() - delete the copies of these names below the device, for good
+ * @prefix: the names
+ *
+ * When the call is over look-ups miss these names in the host tier and on the disk, also after the
+ * disk was opened again, whatever happened to the process, the power or one page of the file (see
+ * KVMM_DISK_WIPE). Copies that are under way are not found when they are complete, and loads of this pool
+ * that are end with -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks()
+ * first. So does what another pool above the same tier has, or is loading: it does the same.
+ *
+ * Context: waits for the disk below, twice for each 1024 names; no kvmm lock held.
+ * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL; -EOPNOTSUPP;
+ * -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all of them are gone for good. Call it again.
+ */
 KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
 
 /* ---- statistics ---- */
@@ -618,8 +637,8 @@ KVMM_API int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *
  * @offloads, @loads: copies that ended well, in blocks
  * @offload_bytes, @load_bytes: what they moved
  * @offload_ns, @load_ns: the time that each of those copies was under way, added up
- * @hits, @misses: keys that a match asked the tiers below for
- * @retries, @pendings: of those, answered so
+ * @hits: keys that kvmm_tier_load() was asked for with success, each once a request
+ * @misses, @retries, @pendings: answers of kvmm_tier_match() below the device
  * @shared: blocks of loads that waited for somebody else's copy
  * @present: offloads that found a copy
  * @reloads: loads of what had gone down less than @reload_ns before

@@ -11,6 +11,10 @@
  *	kvmm_stage_tokens(pool, &req);				// full: name it; else -ENODATA
  *	kvmm_publish(pool, &publish);
  *
+ * A block to which tokens were appended can be named only while it is full, by any call: else
+ * kvmm_stage() and kvmm_register() say -ENODATA, too. Of others the pool knows nothing, and takes the
+ * engine's word.
+ *
  * A block's tokens are its owner's, as the block is. Any thread; no lock is held on return.
  */
 #ifndef KVMM_TOKENS_H

@@ -48,7 +48,11 @@ KVMM_API int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_at
  * kvmm_verify_tick() - look at some blocks
  *
  * At most 128. It ends what an earlier call has begun, and begins anew; it does not wait for the
- * engine's work. A block that is being looked at cannot be pinned or evicted until then.
+ * engine's work. A block that is being looked at cannot be pinned, copied to a tier or evicted until then
+ * (-EBUSY, -ENOSPC). Looks that are finished are ended by kvmm_compact_poll(), and, where the device sums on
+ * its own, by each call that publishes moves (<kvmm/step.h>) and by kvmm_alloc(), kvmm_acquire() and
+ * kvmm_tier_offload(); kvmm_migrate_poll() ends those that it waits for. kvmm_reset_cache(),
+ * kvmm_reset_inactive() and kvmm_pool_quiesce() leave none under way.
  *
  * Return: blocks whose checksum was taken or compared; -EINVAL.
  */

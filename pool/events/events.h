@@ -36,7 +36,9 @@ struct kvmm_events {
 
 	/* Owner thread. */
 	u64			cursor;
-	u64			since_ns;	/* when it saw that there is something; 0: not yet */
+	u64			since_ns;	/* when it saw that there is something; ->sees */
+	bool			sees;
+	u64			flushed;	/* events before this position wait for no window */
 	u64			settle;		/* KEPT counts as STORED before this position */
 	u64			read;
 	u64			skipped;

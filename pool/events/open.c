@@ -184,7 +184,7 @@ void kvmm_events_close(struct kvmm_events *events)
 	struct kvmm_pool *pool;
 	struct kvmm_events **at;
 
-	if (!events)
+	if (!events || kv_inherited(events))
 		return;
 	pool = events->pool;
 	if (pool_refusal(pool) != -ECHILD) {

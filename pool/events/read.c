@@ -61,13 +61,14 @@ static bool is_due(struct kvmm_events *events)
 	u64 nr = kv_ring_head(ring_of(events)) - events->cursor;
 	u64 now;
 
-	if (!events->attr.batch_us || nr >= events->attr.batch_max)
+	if (!events->attr.batch_us || nr >= events->attr.batch_max || events->cursor < events->flushed)
 		return true;
 	if (!nr)
 		return false;
 	now = kv_clock_ns();
-	if (!events->since_ns)
+	if (!events->sees)
 		events->since_ns = now;
+	events->sees = true;
 	return now - events->since_ns >= events->attr.batch_us * 1000ull;
 }
 
@@ -87,6 +88,7 @@ static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64
 	struct kvmm_event event;
 	u32 nr = 0;
 
+	max = min(max, events->attr.batch_max);
 	while (nr < max && events->cursor < end) {
 		answer = look(events, &event, &next);
 		if (answer == KV_RING_EMPTY || (answer == KV_RING_LOST && nr))
@@ -163,7 +165,7 @@ int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_
 		return 0;
 	nr = fill(events, buf, min(max, (u32)INT_MAX), nr_lost);
 	if (nr || *nr_lost || events->cursor == kv_ring_head(ring_of(events)))
-		events->since_ns = 0;
+		events->sees = false;
 	events->read += nr;
 	events->lost += *nr_lost;
 	if (events->attr.flags & KVMM_EVENTS_SORTED)
@@ -171,11 +173,10 @@ int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf, uint32_
 	return nr;
 }
 
-/* As if it had been seen long ago. */
 void kvmm_events_flush(struct kvmm_events *events)
 {
 	if (events)
-		events->since_ns = 1;
+		events->flushed = kv_ring_head(ring_of(events));
 }
 
 uint64_t kvmm_events_cursor(const struct kvmm_events *events)
@@ -190,10 +191,13 @@ uint64_t kvmm_events_head(const struct kvmm_events *events)
 
 int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
 {
+	if (kv_inherited(events))
+		return -ECHILD;
 	if (!events || seq > kvmm_events_head(events))
 		return -EINVAL;
 	events->cursor = seq;
-	events->since_ns = 0;
+	events->flushed = 0;
+	events->sees = false;
 	return 0;
 }
 
@@ -203,6 +207,8 @@ int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *
 	struct kvmm_events_stat known;
 	size_t size;
 
+	if (kv_inherited(events))
+		return -ECHILD;
 	if (!events || !stat || stat->size < sizeof(size))
 		return -EINVAL;
 	size = stat->size;

@@ -95,6 +95,8 @@ int kvmm_note_request(struct kvmm_pool *pool, const struct kvmm_request_note *no
 	struct kvmm_request_note known = { 0 };
 	struct kv_feed *feed;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !note || kv_copy_attr(&known, sizeof(known), note) || note_is_bad(&known))
 		return -EINVAL;
 	feed = feed_for(pool, KVMM_EVENT_REQUEST);

@@ -36,7 +36,7 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	*event = (struct kvmm_event){
 		.key = kv_entry_key(entry), .domain = kv_entry_domain(entry),
 		.position = READ_ONCE(entry->position), .tokens = pool->block_tokens,
-		.block = kv_place_block(READ_ONCE(entry->place)),
+		.block = READ_ONCE(entry->place),
 		.kind = KVMM_EVENT_STORED, .medium = KVMM_MEDIUM_DEVICE,
 		.flags = READ_ONCE(parent->known) ? KVMM_EVENT_HAS_PARENT : 0,
 	};

@@ -253,6 +253,8 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 	struct background *back;
 	int ret;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	elastic_tick(pool);
@@ -378,6 +380,8 @@ int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *ho
 	struct kvmm_background copy;
 	int err = 0;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	if (how)
@@ -398,6 +402,8 @@ int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how)
 	size_t size;
 	bool on;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !how || how->size < sizeof(how->size))
 		return -EINVAL;
 	size = min(how->size, sizeof(*how));
@@ -418,6 +424,8 @@ int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *st
 {
 	struct background *back;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat)
 		return -EINVAL;
 	*stat = (struct kvmm_background_stat){ 0 };

@@ -22,11 +22,20 @@ void elastic_victim_return(struct kvmm_pool *pool, u32 block, u32 index);
 struct kvmm_extent elastic_run(const struct kvmm_pool *pool, u32 start);
 /* There is no memory behind the block, or soon will not be. compact_lock held. */
 bool elastic_is_away(const struct kvmm_pool *pool, u32 block);
+bool __elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_extent run);
+
+/* What lies there goes with the memory, or to another place, as soon as may be; no room comes of it. */
+static inline bool elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_extent run)
+{
+	return unlikely(pool->nr_leaving) && __elastic_is_leaving(pool, run);
+}
+
 /* How many are. ->lock held. */
 u32 elastic_nr_away(const struct kvmm_pool *pool);
 
 int __elastic_tick(struct kvmm_pool *pool);
-void __elastic_relent(struct kvmm_pool *pool, const struct room *room);
+u64 __elastic_relent(struct kvmm_pool *pool, const struct room *room);
+void __elastic_unrelent(struct kvmm_pool *pool, u64 target);
 
 /* What is due of a shrink beside steps, or of the balloon. No lock held. */
 static inline void elastic_tick(struct kvmm_pool *pool)
@@ -35,11 +44,20 @@ static inline void elastic_tick(struct kvmm_pool *pool)
 		__elastic_tick(pool);
 }
 
-/* The request does not fit as things are: what the balloon has, it may have. compact_lock held. */
-static inline void elastic_relent(struct kvmm_pool *pool, const struct room *room)
+/*
+ * The request does not fit as things are: what the balloon has, it may have. Returns the target that
+ * the balloon had, or 0 if it has not left anything. compact_lock held.
+ */
+static inline u64 elastic_relent(struct kvmm_pool *pool, const struct room *room)
 {
-	if (unlikely(room->ask.prio && pool->elastic))
-		__elastic_relent(pool, room);
+	return unlikely(room->ask.prio && pool->elastic) ? __elastic_relent(pool, room) : 0;
+}
+
+/* The request was refused all the same: by ticks the balloon comes to @target again. compact_lock held. */
+static inline void elastic_unrelent(struct kvmm_pool *pool, u64 target)
+{
+	if (unlikely(target))
+		__elastic_unrelent(pool, target);
 }
 
 /* Memory of the pool's own that can be given back. */

@@ -242,7 +242,7 @@ static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, co
 
 	run_moved(pool, move, leg->owner);
 	/* Pairs with entry_block_told(): the copy is seen with its place. */
-	smp_store_release(&entry->place, kv_place_make(0, move->dst));
+	smp_store_release(&entry->place, move->dst);
 	return true;
 }
 
@@ -501,27 +501,66 @@ static void try_publish(struct kvmm_pool *pool, struct steps *steps, struct flig
 		flight_settle(pool, flight, true);
 }
 
-/*
- * Its old places are free: also if the copy has failed, then they never were used for it. Not while the
- * device is blind: steps that read there may have ended as little as the copy.
- */
-static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
+/* False: it is still under way. A copy between steps that has failed is lost. */
+static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
 {
-	int err;
+	int err = poll_copy(pool, flight);
 
-	if (flight->state != FLIGHT_PUBLISHED || oldest < flight->epoch)
-		return false;
-	err = poll_copy(pool, flight);
 	if (err == -EAGAIN)
 		return false;
 	if (err)
 		device_failed(pool);
 	if (err && flight->mode == KVMM_MOVE_BETWEEN && !flight->is_lost)
 		flight_lose(pool, flight);
-	if (READ_ONCE(pool->blind))
+	return true;
+}
+
+/*
+ * Its old places are free: also if the copy has failed, then they never were used for it. Not while the
+ * device is blind: steps that read there may have ended as little as the copy.
+ */
+static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
+{
+	if (flight->state != FLIGHT_PUBLISHED || oldest < flight->epoch)
+		return false;
+	if (!has_arrived(pool, flight) || READ_ONCE(pool->blind))
 		return false;
 	flight_land(pool, flight);
 	return true;
+}
+
+/* Streams wait for a copy between steps, but do not fail with it. A copy of its new place has to. */
+int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence)
+{
+	int err = 0;
+
+	kv_assert_held(&steps->lock);
+	for (struct flight *flight = steps->oldest; flight && !err; flight = flight->next) {
+		struct kv_fence both[2] = { *fence, flight->fence };
+
+		if (flight->state != FLIGHT_PUBLISHED || flight->is_lost)
+			continue;
+		err = poll_copy(pool, flight);
+		if (err == -EAGAIN)
+			err = pool->parts.dev->join(pool->dev, both, 2, fence);
+	}
+	return err ? -EIO : 0;
+}
+
+/* The last copy between steps is complete last, but each has a status of its own. */
+void __flights_look(struct kvmm_pool *pool)
+{
+	struct steps *steps = steps_of(pool);
+
+	kv_assert_held(&pool->compact_lock);
+	__flights_await(pool);
+	if (!steps || !steps->nr_flights)
+		return;
+	kv_lock(&steps->lock);
+	for (struct flight *flight = steps->oldest; flight; flight = flight->next)
+		if (flight->state == FLIGHT_PUBLISHED)
+			has_arrived(pool, flight);
+	kv_unlock(&steps->lock);
 }
 
 static void poll_all(struct kvmm_pool *pool, struct steps *steps)
@@ -580,6 +619,7 @@ u32 flights_cancel(struct kvmm_pool *pool)
 	u32 nr;
 
 	kv_assert_held(&pool->compact_lock);
+	verify_cancel(pool);
 	if (!steps || !steps->nr_flights)
 		return 0;
 	kv_lock(&steps->lock);
@@ -651,6 +691,8 @@ int kvmm_compact_poll(struct kvmm_pool *pool)
 {
 	int nr = 0;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	if (!steps_of(pool) && likely(!READ_ONCE(pool->blind)))
@@ -669,6 +711,8 @@ int kvmm_compact_cancel(struct kvmm_pool *pool)
 {
 	int nr;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
@@ -683,6 +727,8 @@ int kvmm_pool_quiesce(struct kvmm_pool *pool)
 	struct steps *steps;
 	int err = 0;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
@@ -705,6 +751,8 @@ int kvmm_pool_resume(struct kvmm_pool *pool)
 	struct steps *steps;
 	int err = -EINVAL;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);

@@ -266,6 +266,8 @@ int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *compact, uin
 	size_t size;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !compact || mode >= KVMM_NR_MOVE_MODES)
 		return -EINVAL;
 	size = compact->size;

@@ -346,7 +346,7 @@ static int make_plan(struct goal *goal)
 	if ((err == -ENOSPC || err == -ETIME) && goal->ask->flags & KVMM_GOAL_BEST)
 		err = plan_longest(goal, scratch);
 	kv_free(scratch);
-	goal->plan_ns += kv_clock_ns() - begin_ns;
+	goal->plan_ns += kv_ns_since(begin_ns);
 	return err;
 }
 

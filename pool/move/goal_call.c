@@ -140,11 +140,15 @@ static int call(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal, bo
 int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 		      struct kvmm_compact_plan *plan)
 {
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return call(pool, goal, false, plan);
 }
 
 int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 			    struct kvmm_compact_plan *plan)
 {
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return call(pool, goal, true, plan);
 }

@@ -147,6 +147,17 @@ bool elastic_is_away(const struct kvmm_pool *pool, u32 block)
 	return unlikely(el != NULL) && el->state[block >> el->shift] == PB_AWAY;
 }
 
+bool __elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_extent run)
+{
+	const struct elastic *el = pool->elastic;
+
+	kv_assert_held(&pool->lock);
+	for (u32 pb = run.start >> el->shift; pb <= (run.start + run.nr - 1) >> el->shift; pb++)
+		if (el->state[pb] == PB_LEAVING)
+			return true;
+	return false;
+}
+
 u32 elastic_nr_away(const struct kvmm_pool *pool)
 {
 	const struct elastic *el = elastic_of(pool);

@@ -39,7 +39,8 @@ enum leave_state { PB_HERE, PB_LEAVING, PB_AWAY };
 enum leave_mark {
 	MARK_NONE,
 	MARK_BARRED = 1,	/* cannot be emptied */
-	MARK_FRESH = 2,		/* goes, or comes, with this call */
+	MARK_FRESH = 2,		/* goes with this call */
+	MARK_BACK = 4,		/* comes with this call: its units are there, though it is AWAY still */
 };
 
 /* Of a pageblock that is AWAY: read by nobody; empty; an epoch has begun since. */

@@ -143,7 +143,7 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 	job->done += job->in_blocks ? blocks : units;
 	job->out.given_bytes += units * el->unit_bytes;
 	job->out.given_blocks += blocks;
-	job->out.unmap_ns += kv_clock_ns() - begin_ns;
+	job->out.unmap_ns += kv_ns_since(begin_ns);
 	return err;
 }
 
@@ -194,7 +194,7 @@ static int move_some(struct kvmm_pool *pool, struct elastic *el)
 	if (!nr && bad != KV_NONE && !steps_of(pool)->nr_flights)
 		replace(pool, el, bad);
 	kv_unlock(&pool->lock);
-	el->job.out.plan_ns += kv_clock_ns() - begin_ns;
+	el->job.out.plan_ns += kv_ns_since(begin_ns);
 	if (!nr)
 		return 0;
 	err = flights_start(pool, el->move, nr, el->job.mode);
@@ -335,6 +335,8 @@ int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src
 	struct elastic *el;
 	int err = shrink_read(pool, src, &req);
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (mode >= KVMM_NR_MOVE_MODES)
@@ -374,6 +376,8 @@ int kvmm_pool_shrink_poll(struct kvmm_pool *pool, struct kvmm_shrink *req)
 	struct elastic *el;
 	int ret = 0;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
@@ -398,6 +402,8 @@ int kvmm_pool_shrink_cancel(struct kvmm_pool *pool)
 {
 	int err = -EINVAL;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return err;
 	kv_lock(&pool->compact_lock);

@@ -44,6 +44,8 @@ static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, 
 static void regain_undo(struct kvmm_pool *pool, struct elastic *el)
 {
 	for (u32 pb = 0; pb < el->nr; pb++)
+		el->mark[pb] = el->mark[pb] == MARK_BACK ? MARK_FRESH : MARK_NONE;
+	for (u32 pb = 0; pb < el->nr; pb++)
 		if (el->mark[pb] == MARK_FRESH)
 			units_release(pool, el, pb, &(int){ 0 });
 }
@@ -52,8 +54,9 @@ static void regain_show(struct kvmm_pool *pool, struct elastic *el)
 {
 	kv_lock(&pool->lock);
 	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->mark[pb] != MARK_FRESH)
+		if (el->mark[pb] != MARK_BACK)
 			continue;
+		el->mark[pb] = MARK_NONE;
 		el->wait.nr -= el->waiting[pb] != WAIT_NO;
 		el->waiting[pb] = WAIT_NO;
 		leave_undo(pool, el, pb);
@@ -73,7 +76,7 @@ static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u6
 		err = units_regain(pool, el, pb, nr_units);
 		if (err)
 			continue;
-		el->mark[pb] = MARK_FRESH;
+		el->mark[pb] = MARK_BACK;
 		*got += pb_nr(pool, el, pb);
 	}
 	return err;
@@ -243,6 +246,8 @@ int __elastic_tick(struct kvmm_pool *pool)
 
 int kvmm_balloon_tick(struct kvmm_pool *pool)
 {
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool)
 		return -EINVAL;
 	return READ_ONCE(pool->elastic_due) ? __elastic_tick(pool) : 0;
@@ -286,29 +291,46 @@ int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
 
 /* ---- left for a request ---- */
 
+/* Could it be served if all that is away were free? What is left in small runs is not looked at. */
+static bool may_fit(struct kvmm_pool *pool, const struct room *room, u64 want)
+{
+	u64 nr = pool_nr_free(pool) + pool->elastic->nr_away;
+	bool fits;
+
+	if (!pool->caches)
+		return nr >= want && !quota_bars(pool, room);
+	order_enter(&pool->order);
+	fits = nr + order_nr(&pool->order) >= want && !quota_bars(pool, room);
+	order_leave(&pool->order);
+	return fits;
+}
+
+/* 0 also if the request will be refused for another reason than the balloon. */
 static u64 nr_lacking(struct kvmm_pool *pool, const struct room *room)
 {
-	u64 want, nr_free;
+	u64 want, nr_free, nr = 0;
 	u32 keep;
 
 	kv_lock(&pool->lock);
 	pool_drain_local(pool);
 	keep = door_keep(pool, &room->ask);
-	want = room->nr + (keep == DOOR_SHUT ? 0 : (u64)keep);
+	want = (u64)room->nr + keep;
 	nr_free = pool_nr_free(pool);
+	if (keep != DOOR_SHUT && want > nr_free && may_fit(pool, room, want))
+		nr = want - nr_free;
 	kv_unlock(&pool->lock);
-	return want > nr_free ? want - nr_free : 0;
+	return nr;
 }
 
-void __elastic_relent(struct kvmm_pool *pool, const struct room *room)
+u64 __elastic_relent(struct kvmm_pool *pool, const struct room *room)
 {
 	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
 	struct elastic *el = pool->elastic;
-	u64 nr;
+	u64 nr, target = el->target;
 
 	kv_assert_held(&pool->compact_lock);
-	if (!el->target || pool_refusal(pool) || !nr_lacking(pool, room))
-		return;
+	if (!target || pool_refusal(pool) || !nr_lacking(pool, room))
+		return 0;
 	if (el->job.active && el->job.balloon)
 		job_cancel(pool, el);
 	nr = nr_lacking(pool, room);
@@ -318,5 +340,17 @@ void __elastic_relent(struct kvmm_pool *pool, const struct room *room)
 	el->target = (u64)nr_away(pool, el) * block_bytes(el);
 	el->balloon_on = false;
 	el->nr_relents++;
+	job_due(pool, el);
+	return target;
+}
+
+void __elastic_unrelent(struct kvmm_pool *pool, u64 target)
+{
+	struct elastic *el = pool->elastic;
+
+	kv_assert_held(&pool->compact_lock);
+	el->target = target;
+	el->balloon_on = true;
+	el->nr_relents--;
 	job_due(pool, el);
 }

@@ -37,6 +37,8 @@ static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct k
 
 int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
 {
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat)
 		return -EINVAL;
 	*stat = (struct kvmm_elastic_stat){ 0 };

@@ -79,7 +79,7 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	u32 keep = door_keep(pool, &ask);
 	u64 want;
 
-	if (keep == DOOR_SHUT)
+	if (keep == DOOR_SHUT || pool->blind)	/* what is given back is not free */
 		return -EAGAIN;
 	pick->nr_room = 0;
 	want = count_room(pool, el, pick);
@@ -161,18 +161,18 @@ static int empty_all(struct stop *stop)
 	int err;
 
 	for (;;) {
-		u64 begin_ns = kv_clock_ns(), planned_ns;
+		u64 begin_ns = kv_clock_ns();
 
 		kv_lock(&pool->lock);
 		err = plan_next(stop, &nr);
 		kv_unlock(&pool->lock);
-		planned_ns = kv_clock_ns();
-		stop->req->plan_ns += planned_ns - begin_ns;
+		stop->req->plan_ns += kv_ns_since(begin_ns);
 		if (err || !nr)
 			return err;
+		begin_ns = kv_clock_ns();
 		err = pool_move(pool, stop->el->move, nr, &nr_done);
 		count_moves(stop, nr_done);
-		stop->req->copy_ns += kv_clock_ns() - planned_ns;
+		stop->req->copy_ns += kv_ns_since(begin_ns);
 		if (err)
 			return err;
 	}
@@ -201,7 +201,7 @@ static u64 release_all(struct stop *stop, int *err)
 	for (u32 pb = 0; pb < el->nr; pb++)
 		if (el->mark[pb] == MARK_FRESH)
 			nr += units_release(stop->pool, el, pb, err);
-	stop->req->unmap_ns += kv_clock_ns() - begin_ns;
+	stop->req->unmap_ns += kv_ns_since(begin_ns);
 	return nr;
 }
 
@@ -263,7 +263,7 @@ static int shrink_stopped(struct stop *stop)
 	reserve_drop_all(pool);
 	err = choose_first(stop);
 	kv_unlock(&pool->lock);
-	stop->req->plan_ns += kv_clock_ns() - begin_ns;
+	stop->req->plan_ns += kv_ns_since(begin_ns);
 	if (!err)
 		err = empty_all(stop);
 	kv_lock(&pool->lock);
@@ -334,6 +334,8 @@ int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *dst)
 	struct kvmm_shrink req;
 	int err = shrink_read(pool, dst, &req);
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	kv_lock(&pool->compact_lock);

@@ -108,14 +108,14 @@ static u32 pageblocks_of(const struct kvmm_pool *pool, const struct elastic *el,
 	return lo / span->stride >> el->shift;
 }
 
-/* Nobody can touch it any more. */
+/* No thread can touch it any more, nor is about to. */
 static bool is_idle(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
 		    u32 unit)
 {
 	u32 last, pb = pageblocks_of(pool, el, span, unit, &last);
 
 	for (; pb <= last; pb++)
-		if (el->state[pb] != PB_AWAY || el->waiting[pb])
+		if (el->state[pb] != PB_AWAY || el->waiting[pb] || el->mark[pb] == MARK_BACK)
 			return false;
 	return true;
 }

@@ -14,6 +14,7 @@
 #include <kv/sys.h>
 
 #include "flight.h"
+#include "../cost.h"
 #include "../local.h"
 #include "stay.h"
 #include "verify.h"
@@ -113,6 +114,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 struct mover {
 	struct kvmm_pool *pool;
 	struct picture picture;
+	const struct room *room;	/* what for; NULL: whatever comes of it */
 };
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
@@ -233,6 +235,10 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 		if (err)
 			undo_isolate(pool, moves, i + 1);
 	}
+	if (!err && mover->room && !cost_moves_help(pool, mover->room)) {
+		undo_isolate(pool, moves, nr);
+		err = -ENOSPC;
+	}
 	kv_unlock(&pool->lock);
 	return err;
 }
@@ -284,8 +290,7 @@ static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 	if (owner_kind(owner) == OWNER_SLOT)
 		move_extent(pool, slot_at(pool, owner_index(owner)), move->src, move->dst);
 	else
-		WRITE_ONCE(entry_at(pool, owner_index(owner))->place,
-			   kv_place_make(0, move->dst));
+		WRITE_ONCE(entry_at(pool, owner_index(owner))->place, move->dst);
 	if (owner_kind(owner) == OWNER_ENTRY)
 		verify_moved(pool, owner_index(owner));
 }
@@ -428,9 +433,10 @@ void pool_resume(struct kvmm_pool *pool)
 }
 
 /* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
-static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal)
+static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
+			   const struct room *room)
 {
-	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED } };
+	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, room };
 	u32 max_blocks = goal->max_blocks;
 	int err = steps_stand_still(pool, &goal->max_blocks);
 
@@ -444,7 +450,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal)
 }
 
 /* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct room *room)
 {
 	int err;
 
@@ -453,7 +459,7 @@ int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	if (!pool->parts.planner || pool->rounds)
 		return -EOPNOTSUPP;
 	pool_stop(pool);
-	err = compact_between(pool, goal);
+	err = compact_between(pool, goal, room);
 	kv_lock(&pool->lock);
 	pool_resume(pool);
 	return err;
@@ -466,7 +472,7 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	kv_lock(&pool->compact_lock);
 	err = pool_enter(pool);
 	if (!err) {
-		err = pool_compact(pool, goal);
+		err = pool_compact(pool, goal, NULL);
 		pool_leave(pool);
 	}
 	kv_unlock(&pool->compact_lock);

@@ -101,6 +101,8 @@ int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how)
 	struct steps *steps;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !how)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), how);
@@ -126,6 +128,8 @@ int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
 {
 	struct steps *steps;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat)
 		return -EINVAL;
 	*stat = (struct kvmm_pace_stat){ 0 };

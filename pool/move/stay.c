@@ -147,7 +147,8 @@ struct verdict run_verdict(struct kvmm_pool *pool, u32 owner, struct kvmm_extent
 struct verdict stay_look(struct kvmm_pool *pool, struct kvmm_stay *stay, u32 owner,
 			 struct kvmm_extent run, u32 mode)
 {
-	struct verdict verdict = run_verdict(pool, owner, run, mode);
+	struct verdict verdict = elastic_is_leaving(pool, run) ? stays(KVMM_STAY_GOING) :
+				 run_verdict(pool, owner, run, mode);
 
 	stay->movable += verdict.nr;
 	stay->staying += run.nr - verdict.nr;
@@ -212,6 +213,8 @@ int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay)
 
 int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
 {
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stay)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);

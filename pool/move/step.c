@@ -13,6 +13,7 @@
 #include <kv/mem.h>
 
 #include "../internal.h"
+#include "verify.h"
 
 #define NOTHING_IN_USE	(~0ull)
 
@@ -163,7 +164,13 @@ int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *f
 			return err;
 		nr++;
 	}
-	return nr ? pool->parts.dev->join(pool->dev, fences, nr, fence) : 0;
+	if (nr) {
+		int err = pool->parts.dev->join(pool->dev, fences, nr, fence);
+
+		if (err)
+			return err;
+	}
+	return flights_signal(pool, steps, fence);
 }
 
 int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence)
@@ -255,7 +262,7 @@ static int take_stream(struct steps *steps, void *stream, u32 flags, kvmm_stream
 			return -EEXIST;
 	}
 	if (!spare || spare->gen == UINT32_MAX)
-		return -ENOSPC;
+		return -EUSERS;
 	*spare = (struct stream){ .gen = spare->gen + 1, .used = true, .stream = stream,
 				  .tables = flags & KVMM_STREAM_TABLES,
 				  .acked = steps->nr_relocations };
@@ -281,6 +288,8 @@ int kvmm_stream_add(struct kvmm_pool *pool, void *stream, uint32_t flags, kvmm_s
 	struct steps *steps;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !id || flags & ~KVMM_STREAM_TABLES)
 		return -EINVAL;
 	err = try_stream(pool, stream);
@@ -310,6 +319,8 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 	struct steps *steps;
 	int err = enter_stream(pool, id, &steps, &stream);
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (stream->open) {
@@ -325,11 +336,15 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 
 /* ---- steps ---- */
 
+static bool may_settle(struct kvmm_pool *pool)
+{
+	return READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind) || verify_is_on_device(pool);
+}
+
 /* Whoever moves blocks at the moment publishes what is finished. */
 void __steps_settle(struct kvmm_pool *pool)
 {
-	if (likely(!(READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind))) ||
-	    !kv_trylock(&pool->compact_lock))
+	if (likely(!may_settle(pool)) || !kv_trylock(&pool->compact_lock))
 		return;
 	flights_poll(pool);
 	kv_unlock(&pool->compact_lock);
@@ -353,6 +368,8 @@ int kvmm_step_begin(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t *epoch)
 	struct steps *steps;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !epoch || !steps_of(pool))
 		return -EINVAL;
 	steps_settle(pool);
@@ -415,6 +432,8 @@ int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch)
 	struct steps *steps;
 	int err = enter_stream(pool, id, &steps, &stream);
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (!stream->open || stream->epoch != epoch)
@@ -436,6 +455,8 @@ int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id, struct kvmm_reloc
 	struct steps *steps;
 	int ret;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!moves && max)
 		return -EINVAL;
 	ret = enter_stream(pool, id, &steps, &stream);
@@ -457,6 +478,8 @@ int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
 	struct steps *steps;
 	int err = enter_stream(pool, id, &steps, &stream);
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (err)
 		return err;
 	if (!stream->tables || nr > steps->nr_relocations - stream->acked)
@@ -571,6 +594,8 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 {
 	struct steps *steps;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat)
 		return -EINVAL;
 	*stat = (struct kvmm_step_stat){ 0 };

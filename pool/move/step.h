@@ -161,7 +161,10 @@ bool flights_are_there(struct kvmm_pool *pool);
 u32 flights_cancel(struct kvmm_pool *pool);
 /* So that the host may touch content: copies that are published, but not complete, are waited for.
  * No lock held below compact_lock. */
+/* @fence comes behind copies that are published as well; -EIO one of them has failed. ->lock held. */
+int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 void __flights_await(struct kvmm_pool *pool);
+void __flights_look(struct kvmm_pool *pool);
 /* Content of a block changes: copies of it that are under way come to nothing. compact_lock held. */
 void flights_void(struct kvmm_pool *pool, u32 block);
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);

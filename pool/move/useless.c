@@ -19,7 +19,7 @@ static u64 stamp(const struct kvmm_pool *pool)
 	const u64 values[] = {
 		count.allocs, count.alloc_blocks, count.frees, count.evictions, count.moves,
 		count.range_pins, count.range_gens, count.range_blocks, count.nr_held,
-		count.nr_parked, count.entry_gens, kv_zone_nr_free(pool->zone),
+		count.nr_parked, count.entry_gens, kv_zone_nr_free(pool->zone), pool->nr_leaving,
 	};
 	u64 sum = 1;
 
@@ -30,17 +30,17 @@ static u64 stamp(const struct kvmm_pool *pool)
 	return sum;
 }
 
-bool useless_again(const struct kvmm_pool *pool, u32 want)
+bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
 	const struct useless *useless = &pool->useless;
 
-	/* Packing everything is no run: only the same question has the same answer. */
-	if (!useless->known || (useless->want ? want < useless->want : want))
+	if (!useless->known || max_runs != useless->max_runs || want < useless->want)
 		return false;
 	return stamp(pool) == useless->stamp;
 }
 
-void useless_note(struct kvmm_pool *pool, u32 want)
+void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs)
 {
-	pool->useless = (struct useless){ .stamp = stamp(pool), .want = want, .known = true };
+	pool->useless = (struct useless){ .stamp = stamp(pool), .want = want, .max_runs = max_runs,
+					  .known = true };
 }

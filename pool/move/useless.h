@@ -16,13 +16,14 @@ struct kvmm_pool;
 
 struct useless {
 	u64 stamp;		/* of the counts then */
-	u32 want;		/* as long a run, or 0: all packed */
+	u32 want;		/* so many blocks */
+	u32 max_runs;		/* in so many runs; 1: as long a run, else all was to be packed for them */
 	bool known;
 };
 
 /* It is known to be in vain. pool->lock held, nothing kept aside by threads. */
-bool useless_again(const struct kvmm_pool *pool, u32 want);
+bool useless_again(const struct kvmm_pool *pool, u32 want, u32 max_runs);
 /* It was in vain, and all that was before it is as it was. The same. */
-void useless_note(struct kvmm_pool *pool, u32 want);
+void useless_note(struct kvmm_pool *pool, u32 want, u32 max_runs);
 
 #endif /* POOL_USELESS_H */

@@ -162,6 +162,7 @@ static void release_job(struct kvmm_pool *pool, struct verify_job *job)
 		entry_moved(pool, job->handle[i].index, job->handle[i].gen);
 	order_leave(&pool->order);
 	job->nr = 0;
+	WRITE_ONCE(job->on_device, false);
 	kv_unlock(&pool->lock);
 }
 
@@ -170,6 +171,14 @@ static void redo_job(struct kvmm_pool *pool, struct verify *verify)
 	for (u32 i = 0; i < verify->job.nr; i++)
 		set_todo(verify, verify->job.handle[i].index);
 	release_job(pool, &verify->job);
+}
+
+/* Its sums are not fetched. */
+static void drop_job(struct kvmm_pool *pool, struct verify *verify)
+{
+	if (verify->job.on_device)
+		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
+	redo_job(pool, verify);
 }
 
 /* The device lets it start behind what the engine has given it so far. */
@@ -190,7 +199,7 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs
 	kv_unlock(&steps->lock);
 	if (!err)
 		err = sum_start(pool, job->run, job->nr, after, &job->fence);
-	job->on_device = !err;
+	WRITE_ONCE(job->on_device, !err);
 	if (err == -EOPNOTSUPP) {
 		job->fence = after;
 		err = 0;
@@ -263,10 +272,11 @@ static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 	err = pool->parts.dev->poll(pool->dev, job->fence);
 	if (err == -EAGAIN)
 		return 0;
-	if (err && job->on_device)
-		pool->parts.dev->sum_fetch(pool->dev, NULL, 0);
-	if (!err)
-		err = sums_of_job(pool, job, sums);
+	if (err) {
+		drop_job(pool, verify);
+		return 0;
+	}
+	err = sums_of_job(pool, job, sums);
 	if (err) {
 		redo_job(pool, verify);
 		return 0;
@@ -279,6 +289,19 @@ static u32 end_job(struct kvmm_pool *pool, struct verify *verify)
 void __verify_poll(struct kvmm_pool *pool)
 {
 	end_job(pool, verify_of(pool));
+}
+
+void __verify_cancel(struct kvmm_pool *pool)
+{
+	struct verify *verify = verify_of(pool);
+	struct verify_job *job = &verify->job;
+
+	kv_assert_held(&pool->compact_lock);
+	if (job->nr && job->on_device && pool->parts.dev->wait(pool->dev, job->fence))
+		device_failed(pool);
+	end_job(pool, verify);
+	if (job->nr)	/* it waits for the engine's work, and begins anew behind that */
+		drop_job(pool, verify);
 }
 
 /* Ends a job, and begins one if there is anything to look at, or @scrubs. compact_lock held. */
@@ -322,6 +345,8 @@ int kvmm_verify_tick(struct kvmm_pool *pool)
 {
 	bool is_under_way;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	return pool ? (int)verify_look(pool, true, &is_under_way) : -EINVAL;
 }
 
@@ -464,7 +489,7 @@ int kvmm_verify_blocks(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t 
 		return ret;
 	verify = verify_of(pool);
 	kv_lock(&pool->compact_lock);
-	flights_await(pool);
+	flights_look(pool);
 	if (verify)
 		ret = verify_all(pool, verify, refs, nr);
 	kv_unlock(&pool->compact_lock);
@@ -521,6 +546,8 @@ int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
 	struct kvmm_verify_attr known;
 	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !attr)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
@@ -566,6 +593,8 @@ int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
 {
 	struct verify *verify;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !stat)
 		return -EINVAL;
 	*stat = (struct kvmm_verify_stat){ 0 };

@@ -19,7 +19,7 @@ enum verify_why { VERIFY_SUM, VERIFY_CHECK };
 
 struct verify_job {
 	u32			nr;		/* 0: there is none */
-	bool			on_device;	/* sums are to be fetched; else they have yet to be taken */
+	bool			on_device;	/* READ_ONCE(); sums are to be fetched; else they have yet to be taken */
 	struct kv_fence		fence;
 	struct kv_handle	handle[VERIFY_BATCH];
 	struct kv_move		run[VERIFY_BATCH];	/* .dst: where it lies; .nr 1 */
@@ -70,6 +70,14 @@ u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way);
 /* There are blocks to be summed, or to be checked after a move. A hint. */
 bool verify_is_pending(struct kvmm_pool *pool);
 
+/* The device sums, or has summed, and to end the job is cheap. A hint. */
+static inline bool verify_is_on_device(struct kvmm_pool *pool)
+{
+	struct verify *verify = verify_of(pool);
+
+	return unlikely(verify) && READ_ONCE(verify->job.on_device);
+}
+
 void __verify_poll(struct kvmm_pool *pool);
 
 /* A job that has ended keeps nobody in place. compact_lock held. */
@@ -77,6 +85,15 @@ static inline void verify_poll(struct kvmm_pool *pool)
 {
 	if (unlikely(pool->verify))
 		__verify_poll(pool);
+}
+
+void __verify_cancel(struct kvmm_pool *pool);
+
+/* No job keeps a block in place any more: what the device sums is waited for. compact_lock held. */
+static inline void verify_cancel(struct kvmm_pool *pool)
+{
+	if (unlikely(pool->verify))
+		__verify_cancel(pool);
 }
 
 /* Entries that are MOVING for a job. compact_lock held. */

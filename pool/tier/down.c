@@ -211,15 +211,29 @@ static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struc
 	}
 }
 
+/*
+ * A name that is forgotten on the device first, and below then, meets the slot there, or is seen to be
+ * forgotten here.
+ */
+static int reserve_slot(struct kvmm_pool *pool, struct lower *lower, struct item *item)
+{
+	int err = kv_tier_reserve(lower->client, &item->name, &item->slot);
+
+	if (err || !(smp_load_acquire(&entry_at(pool, item->entry.index)->word) & KV_ENTRY_HIDDEN))
+		return err;
+	kv_tier_cancel(lower->client, item->slot);
+	return -ESTALE;
+}
+
 /* Those for which there is a slot come first, in order; ->error says why the others have none. */
-static void reserve_slots(struct lower *lower, struct batch *batch)
+static void reserve_slots(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	batch->nr_copy = 0;
 	for (u32 i = 0; i < batch->nr; i++) {
 		struct item *item = &lower->item[batch->item[i]];
 		u32 to = batch->nr_copy, index = batch->item[i], block = batch->block[i];
 
-		batch->error[i] = kv_tier_reserve(lower->client, &item->name, &item->slot);
+		batch->error[i] = reserve_slot(pool, lower, item);
 		if (batch->error[i])
 			continue;
 		batch->item[i] = batch->item[to];
@@ -325,7 +339,7 @@ static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	int err = 0;
 
 	sort_by_block(batch);
-	reserve_slots(lower, batch);
+	reserve_slots(pool, lower, batch);
 	choose_sums(pool, lower, batch);
 	if (batch->nr_copy) {
 		err = batch_submit(pool, lower, batch);
@@ -442,6 +456,7 @@ int kvmm_tier_offload(struct kvmm_pool *pool, const struct kvmm_tier_offload *of
 	err = check_offload(pool, lower, &req);
 	if (err)
 		return err;
+	steps_settle(pool);
 	if (handle) {
 		op = op_make(req.nr, false);
 		if (!op)

@@ -40,7 +40,6 @@ static void note(const struct kvmm_tier_match *match, u32 i, enum kvmm_tier_answ
 
 static void count(struct lower *lower, enum kvmm_tier_answer answer)
 {
-	lower->stat.hits += answer == KVMM_TIER_HIT;
 	lower->stat.misses += answer == KVMM_TIER_MISS;
 	lower->stat.pendings += answer == KVMM_TIER_PENDING;
 	lower->stat.retries += answer == KVMM_TIER_RETRY;
@@ -56,7 +55,8 @@ static void match_below(struct kvmm_pool *pool, struct lower *lower, struct kvmm
 		u8 level;
 		enum kvmm_tier_answer answer = ask_below(pool, lower, prefix, i, &level);
 
-		count(lower, answer);
+		if (!(match->flags & KVMM_TIER_AGAIN))
+			count(lower, answer);
 		note(match, i, answer, level);
 		if (answer == KVMM_TIER_MISS || answer == KVMM_TIER_RETRY) {
 			match->stop = answer;
@@ -79,14 +79,16 @@ static void match_device(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, match->nr_device, nr_first);
 	residency_hits(pool, found, match->nr_device);
-	count_lookup(pool, match->nr_device, prefix->nr - match->nr_device);
+	if (!match->flags)
+		count_request(pool, &query, prefix->nr, match->nr_device);
 }
 
 static bool match_is_bad(const struct kvmm_tier_match *match)
 {
 	const struct kvmm_prefix *prefix = match->prefix;
 
-	return !prefix || prefix->nr > INT_MAX || (prefix->nr && (!prefix->keys || !match->refs));
+	return !prefix || prefix->nr > INT_MAX ||
+	       match->flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) || (prefix->nr && (!prefix->keys || !match->refs));
 }
 
 static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
@@ -118,6 +120,8 @@ int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	struct kvmm_tier_match known;
 	int nr;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
 	if (!pool || !match || kv_copy_attr(&known, sizeof(known), match) || match_is_bad(&known))
 		return -EINVAL;
 	known.nr_device = known.nr_lower = known.stop = 0;
@@ -130,14 +134,26 @@ int kvmm_tier_match(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 {
 	struct lower *lower;
-	int err = lower_enter(pool, &lower), nr = 0;
+	int ret = lower_enter(pool, &lower);
 
-	if (err)
-		return err;
+	if (ret)
+		return ret;
 	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX)
 		return -EINVAL;
-	for (u32 i = prefix->nr; i-- > 0;)
-		nr += kv_tier_forget(lower->client, &prefix->keys[i], prefix->domain);
+	up_forget(lower, prefix);
+	ret = kv_tier_forget(lower->client, prefix);
+	/* Loads that found it before it was gone. */
+	up_forget(lower, prefix);
 	told_flush(pool, lower);
-	return nr;
+	return ret;
+}
+
+int lower_reset(struct kvmm_pool *pool)
+{
+	struct lower *lower = lower_of(pool);
+	int err = kv_tier_reset(lower->client);
+
+	up_forget_all(lower);
+	told_flush(pool, lower);
+	return err;
 }

@@ -256,7 +256,7 @@ int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t handle, uint64_t timeo
 		return err;
 	if (kv_tier_is_told(lower->tier))
 		return -EOPNOTSUPP;
-	until = kv_clock_ns() + timeout_ns;
+	until = kv_ns_after(kv_clock_ns(), timeout_ns);
 	for (;;) {
 		err = look(lower, handle);
 		if (err != -EAGAIN)

@@ -250,7 +250,7 @@ static u32 find_victims(struct kvmm_pool *pool, struct look *look,
 		return 0;
 	used = pool->nr_usable - min(pool_nr_free(pool), pool->nr_usable);
 	low = (u64)pool->nr_usable * config->low_pm / 1000;
-	if ((u64)used * 1000 >= (u64)pool->nr_usable * config->high_pm && used > low) {
+	if ((u64)used * 1000 > (u64)pool->nr_usable * config->high_pm && used > low) {
 		max = min(used - low, LOOK_MAX);
 		order_enter(&pool->order);
 		nr = peek_victims(pool, look, handles, max);

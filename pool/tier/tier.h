@@ -104,6 +104,7 @@ struct item {
 	bool			is_kept;	/* up: to be cached though nobody waits */
 	bool			has_sum;	/* its checksum is to be kept, or compared */
 	bool			is_fetched;	/* up: the store below had it, not the host tier */
+	bool			is_publishing;	/* up: it is right, and wanted: it is being registered */
 };
 
 enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
@@ -251,6 +252,10 @@ void up_begin(struct kvmm_pool *pool, struct lower *lower);
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
 /* What has come from the store below is ready, or has failed. */
 void up_fetched(struct kvmm_pool *pool, struct lower *lower);
+/* Loads of these names that are under way bring nothing; those that are being registered are waited for. */
+void up_forget(struct lower *lower, const struct kvmm_prefix *prefix);
+/* The same of all names, of a pool that has stopped and holds no block: none is being registered. */
+void up_forget_all(struct lower *lower);
 
 /* ---- policy.c; no lock held ---- */
 

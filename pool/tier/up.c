@@ -119,7 +119,7 @@ static void wait_for_fetch(struct lower *lower, u32 index)
 {
 	lower->item[index].state = ITEM_FETCH;
 	lower->item[index].next = lower->first_fetch;
-	lower->first_fetch = index;
+	WRITE_ONCE(lower->first_fetch, index);
 }
 
 /* It has no name any more, and no block: only what it reads is left. */
@@ -220,7 +220,7 @@ static int allocate(struct loading *loading, kvmm_mut_t *muts, u32 reserve)
 		.reserve = reserve,
 	};
 
-	return kvmm_acquire(loading->pool, &req);
+	return acquire_uncounted(loading->pool, &req);
 }
 
 /*
@@ -316,20 +316,27 @@ static int get_blocks(struct loading *loading, u32 reserve)
 	return err;
 }
 
-/* More at a time than the pool's quota. */
-static int over_quota(struct lower *lower)
+/* More at a time than the pool may have on its way. */
+static int too_much(struct lower *lower)
 {
 	kv_lock(&lower->lock);
 	lower->stat.refused++;
 	kv_unlock(&lower->lock);
-	return -EDQUOT;
+	return -E2BIG;
 }
 
 static int begin_load(struct loading *loading, u32 reserve, kvmm_tier_op_t *handle)
 {
 	int err = want_all(loading, handle);
 
-	return err || !loading->nr_new ? err : get_blocks(loading, reserve);
+	if (!err && loading->nr_new)
+		err = get_blocks(loading, reserve);
+	if (err)
+		return err;
+	kv_lock(&loading->lower->lock);
+	loading->lower->stat.hits += loading->prefix->nr;
+	kv_unlock(&loading->lower->lock);
+	return 0;
 }
 
 static int check_load(struct kvmm_pool *pool, const struct lower *lower,
@@ -338,9 +345,9 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 	const struct kvmm_prefix *prefix = req->prefix;
 
 	if (!prefix || (prefix->nr && !prefix->keys) || prefix->nr > INT_MAX || req->flags ||
-	    !lower_is_ordered(pool, lower))
+	    prefix->position > UINT32_MAX - prefix->nr || !lower_is_ordered(pool, lower))
 		return -EINVAL;
-	return prefix->nr > lower->max_up ? -EDQUOT : 0;
+	return prefix->nr > lower->max_up ? -E2BIG : 0;
 }
 
 int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
@@ -356,7 +363,7 @@ int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 		return -EINVAL;
 	err = check_load(pool, loading.lower, &req);
 	if (err)
-		return err == -EDQUOT ? over_quota(loading.lower) : err;
+		return err == -E2BIG ? too_much(loading.lower) : err;
 	loading.prefix = req.prefix;
 	loading.op = op_make(req.prefix->nr, true);
 	if (!loading.op)
@@ -402,7 +409,7 @@ int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 
 	if (!err)
 		err = check_load(pool, loading.lower, &req);
-	if (err == -EDQUOT)
+	if (err == -E2BIG)
 		err = 0;	/* as much as may be */
 	if (!err)
 		err = cache_begin(pool);
@@ -496,6 +503,7 @@ static bool renounce(struct lower *lower, struct item *item, u32 index, int erro
 		item_unhash(lower, index);
 		wants_end(lower, &item->wants, error);
 	}
+	item->is_publishing = !is_over;
 	lower->stat.failed += error != 0;
 	lower->stat.corrupt += error == -EBADMSG;
 	kv_unlock(&lower->lock);
@@ -566,6 +574,7 @@ static void deliver(struct kvmm_pool *pool, struct lower *lower, u32 index, stru
 
 	kv_lock(&lower->lock);
 	item_unhash(lower, index);
+	item->is_publishing = false;
 	if (is_open)
 		nr = hand_out(pool, lower, item, ref);
 	wants_end(lower, &item->wants, -EUCLEAN);
@@ -628,6 +637,54 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 		end_one(pool, lower, batch->item[i], batch->error[i]);
 }
 
+/* ---- what is forgotten meanwhile ---- */
+
+/* As if no caller had asked for it. ->lock held. */
+static void void_item(struct lower *lower, u32 index)
+{
+	struct item *item = &lower->item[index];
+
+	item_unhash(lower, index);
+	item->is_kept = false;
+	wants_end(lower, &item->wants, -ESTALE);
+}
+
+/* False: it is too late for that. */
+static bool void_name(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t domain)
+{
+	bool is_late = false;
+	u32 index;
+
+	kv_lock(&lower->lock);
+	index = item_find(lower, key, domain);
+	if (index != KV_NONE)
+		is_late = lower->item[index].is_publishing;
+	if (index != KV_NONE && !is_late)
+		void_item(lower, index);
+	kv_unlock(&lower->lock);
+	return !is_late;
+}
+
+#define LOOK_NS		100000u
+
+void up_forget(struct lower *lower, const struct kvmm_prefix *prefix)
+{
+	u32 word = 0;
+
+	for (u32 i = 0; i < prefix->nr; i++)
+		while (!void_name(lower, &prefix->keys[i], prefix->domain))
+			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);
+}
+
+void up_forget_all(struct lower *lower)
+{
+	kv_lock(&lower->lock);
+	for (u32 i = 0; i < lower->nr_names; i++)
+		while (lower->name[i] != KV_NONE)
+			void_item(lower, lower->name[i]);
+	kv_unlock(&lower->lock);
+}
+
 /* ---- from the store below ---- */
 
 /* ->lock held. */
@@ -652,7 +709,7 @@ static u32 take_fetched(struct lower *lower, int *error)
 		found = *at;
 		if (!*error)
 			count_read(lower, &lower->item[found].fetch);
-		*at = lower->item[found].next;
+		WRITE_ONCE(*at, lower->item[found].next);
 		lower->item[found].state = ITEM_TAKEN;
 		lower->item[found].fetch.io = NULL;
 		break;

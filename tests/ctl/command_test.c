@@ -31,7 +31,7 @@ Test(command, pressure_and_devices_have_a_row_for_each_pool)
 	has(answer, "\nalpha\tsome\t0.00\t0.00\t0.00\t0\nalpha\tfull\t");
 	has(answer, "\nbeta\tsome\t");
 	has(ask(control, fd, "devices"), "\nalpha\thost\t0\tzone\tlru\t64\t1024\t0\t0\t");
-	has(ask(control, fd, "devices beta"), "streams\nbeta\t");
+	has(ask(control, fd, "devices beta"), "closed\nbeta\t");
 }
 
 /* Time stands still here: what is counted took nothing. */
@@ -43,23 +43,36 @@ Test(command, what_never_took_time_has_no_row_and_what_did_has_all_buckets)
 	has(ask(control, fd, "latencies"), "ok 37\n#pool:s\twhat:s\tup_to_ns\tcount\tsum_ns\n");
 	cr_assert_eq(kvmm_range_alloc(beta, 16, 0, &range), 0);
 	cr_assert_eq(kvmm_range_alloc(beta, 16, 0, &more), -ENOSPC);
+	fake_env_advance(&fake, 1000000);
 	answer = ask(control, fd, "latencies");
 	has(answer, "sum_ns\nbeta\troom\t1000\t1\t0\nbeta\troom\t2000\t0\t0\n");
 	has(answer, "\nbeta\troom\t5000000000\t0\t0\nbeta\troom\t-\t0\t0\n");
 	cr_expect_eq(kvmm_range_free(beta, range), 0);
 }
 
-/* Within the millisecond for which what was seen counts, it is what the test says. */
-static struct kv_pool_glance *seen_of(const char *name)
+static struct kv_pool_glance *look_at(const char *name)
 {
 	struct kv_pool_glance *seen;
 
-	fake_env_advance(&fake, 1000000);
 	has(ask(control, fd, "stat"), "ok ");
 	kv_lock(&control->lock);
 	seen = &kv_control_find(control, name)->glance;
 	kv_unlock(&control->lock);
 	return seen;
+}
+
+/* Within the millisecond for which what was seen counts, it is what the test says. */
+static struct kv_pool_glance *seen_of(const char *name)
+{
+	fake_env_advance(&fake, 1000000);
+	return look_at(name);
+}
+
+Test(command, what_was_seen_at_the_start_of_the_clock_counts_for_a_millisecond)
+{
+	fake.now_ns = 0;
+	look_at("alpha")->stat.nr_state[KVMM_BLOCK_RANGE] = 61;
+	has(ask(control, fd, "stat alpha"), "\t61\t");
 }
 
 Test(command, each_number_has_its_column)
@@ -125,7 +138,7 @@ Test(command, columns_have_names)
 	    "duplicates\tcompactions\tmoved_blocks\tmoves\tmetadata_bytes\taway\twaiting\tsteps\t"
 	    "published_blocks\tpublished_moves\tcopying_blocks\tlimbo_blocks\tstagings\treserved_blocks\n");
 	has(ask(control, fd, "devices"), "\n#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\t"
-	    "bytes\tgiven_bytes\tballoon_bytes\tmetadata_bytes\tstreams\n");
+	    "bytes\tgiven_bytes\tballoon_bytes\tmetadata_bytes\tstreams\tblocks\tblock_tokens\tclosed\n");
 	has(ask(control, fd, "pressure"), "\n#pool:s\tkind:s\tavg10\tavg60\tavg300\ttotal_us\n");
 	has(ask(control, fd, "leaks alpha"), "\n#owner\tkind:s\tindex\tgen\tblocks\tbytes\tage_ms\t"
 	    "deadline_ns\twhy:s\trefs\tpins\ttext:s\n");
@@ -266,6 +279,7 @@ Test(command, a_pool_without_a_tier_has_no_row)
 	struct kvmm_tier *tier;
 
 	has(ask(control, fd, "tiers alpha"), "failed\tfrom_disk\n");
+	fake_env_advance(&fake, 1000000);
 	attr.capacity_blocks = 4;
 	attr.block_bytes = TEST_BLOCK_BYTES;
 	cr_assert_eq(kvmm_tier_host_create(&attr, &tier), 0);
@@ -461,7 +475,7 @@ Test(command, numbers_are_those_of_the_last_millisecond)
 	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t16\t");
 	fake_env_advance(&fake, 1000000);
 	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t13\t");
-	/* Who steers goes by what is, and is seen at once. */
+	/* A command that steers looks anew, and its effect is shown at once. */
 	cr_assert_eq(kvmm_watermarks_set(alpha, &direct), 0);
 	has(ask(control, fd, "set alpha watermark_low 3"), "watermark_low\t2\t3\n");
 	cr_assert_eq(kvmm_watermarks(alpha, &now), 0);
@@ -471,18 +485,52 @@ Test(command, numbers_are_those_of_the_last_millisecond)
 	has(ask(control, fd, "config alpha watermark_low"), "watermark_low\t3\t");
 }
 
-Test(command, a_pool_that_is_damaged_is_an_error_each_time)
+/* Those of Prometheus and in layouts of the kernel as well, of one pool and of all. */
+Test(command, metrics_are_those_of_the_last_millisecond)
 {
+	fake_env_advance(&fake, 1000000);
+	has(ask(control, fd, "metrics"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 16\n");
+	cache_keys(alpha, 1, 3);
+	has(ask(control, fd, "metrics"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 16\n");
+	has(ask(control, fd, "metrics prometheus alpha"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 16\n");
+	has(ask(control, fd, "vmstat alpha"), "nr_free_pages 16\n");
+	fake_env_advance(&fake, 1000000);
+	has(ask(control, fd, "metrics prometheus alpha"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 13\n");
+	cr_expect(!strstr(ask(control, fd, "metrics prometheus alpha"), "beta"));
+	has(ask(control, fd, "vmstat alpha"), "nr_free_pages 13\n");
+	cache_keys(alpha, 4, 2);
+	has(ask(control, fd, "set alpha watermark_high 8"), "ok ");
+	has(ask(control, fd, "metrics"), "kvmm_free_blocks{pool=\"alpha\",device=\"host\"} 11\n");
+	has(ask(control, fd, "metrics openmetrics nobody"), "there is no pool 'nobody'");
+}
+
+static void hasnt(const char *answer, const char *part)
+{
+	cr_expect_null(strstr(answer, part), "%s", answer);
+}
+
+Test(command, a_pool_that_is_damaged_is_an_error_by_name_and_can_be_looked_at)
+{
+	kvmm_mut_t mut[3];
+
+	cr_assert_eq(kvmm_alloc(alpha, 3, mut), 0);
 	fake_env_advance(&fake, 1000000);
 	kv_lock(&alpha->lock);
 	pool_poison(alpha);
 	kv_unlock(&alpha->lock);
 	for (u32 i = 0; i < 2; i++) {
 		has(ask(control, fd, "stat alpha"), "err 117 ");
-		has(ask(control, fd, "stat alpha"), kvmm_strerror(-EUCLEAN));
-		has(ask(control, fd, "stat"), "err 117 ");
+		has(ask(control, fd, "stat alpha"), "the pool 'alpha' contradicts itself and is closed");
+		has(ask(control, fd, "leaks alpha"), "the pool 'alpha' contradicts itself and is closed");
+		has(ask(control, fd, "stat"), "\nbeta\t");
+		hasnt(ask(control, fd, "stat"), "alpha");
 		has(ask(control, fd, "stat beta"), "ok ");
+		has(ask(control, fd, "metrics"), "\nkvmm_capacity_blocks{pool=\"beta\"");
 	}
+	has(ask(control, fd, "devices"), "\nalpha\thost\t0\tzone\tlru\t64\t1024\t0\t0\t0\t0\t16\t16\t1\n");
+	has(ask(control, fd, "map alpha"), "\tprivate\t");
+	has(ask(control, fd, "snapshot alpha"), "\tprivate\t");
+	has(ask(control, fd, "sequences alpha"), "ok ");
 	cr_assert_eq(kvmm_control_remove_pool(control, alpha), 0);
 	kvmm_pool_destroy(alpha);
 	alpha = make_cache(16, "lru");

@@ -148,6 +148,7 @@ Test(control, pools_come_and_go)
 	cr_expect_eq(kvmm_control_add_pool(control, "a b", other), -EINVAL);
 	cr_expect_eq(kvmm_control_add_pool(control, "-", other), -EINVAL);
 	cr_expect_eq(kvmm_control_add_pool(control, "a\x7f", other), -EINVAL);
+	cr_expect_eq(kvmm_control_add_pool(control, "a\xe2\x80\xae" "b", other), -EINVAL);
 	memset(name, 'n', sizeof(name));
 	name[KVMM_CONTROL_NAME] = '\0';
 	cr_expect_eq(kvmm_control_add_pool(control, name, other), -EINVAL);
@@ -493,7 +494,7 @@ static int open_bad(struct kvmm_control_attr attr)
 	struct kvmm_control *other;
 	int err;
 
-	attr.dir = folder;
+	attr.dir = attr.dir ? attr.dir : folder;
 	attr.name = attr.name ? attr.name : "other";
 	err = kvmm_control_open(&attr, &other);
 	if (!err)
@@ -648,6 +649,9 @@ Test(control, attributes_out_of_range_are_refused)
 	attr.name = "../x";
 	cr_expect_eq(open_bad(attr), -EINVAL);
 	attr.name = ".x";
+	cr_expect_eq(open_bad(attr), -EINVAL);
+	attr = good;
+	attr.dir = "/tmp/a\nb";
 	cr_expect_eq(open_bad(attr), -EINVAL);
 	attr = good;
 	attr.max_clients = 1025;

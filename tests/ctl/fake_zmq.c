@@ -55,13 +55,26 @@ static int fake_getsockopt(void *socket, int option, void *value, size_t *bytes)
 {
 	int more = more_follow;
 
+	if (option == ZMQ_LAST_ENDPOINT) {
+		strcpy(value, "tcp://0.0.0.0:5557");
+		return 0;
+	}
 	memcpy(value, &more, sizeof(more));
 	return fails() ? -1 : 0;
 }
 
 static int fake_bind(void *socket, const char *endpoint)
 {
-	fake_zmq.nr_bound++;
+	if (READ_ONCE(fake_zmq.is_taken))
+		return kv_fetch_add(&fake_zmq.nr_taken, 1), -1;
+	kv_fetch_add(&fake_zmq.nr_resolved, !strstr(endpoint, "//*:"));
+	kv_fetch_add(&fake_zmq.nr_bound, 1);
+	return fails() ? -1 : 0;
+}
+
+static int fake_unbind(void *socket, const char *endpoint)
+{
+	kv_fetch_add(&fake_zmq.nr_unbound, !strcmp(endpoint, "tcp://0.0.0.0:5557"));
 	return fails() ? -1 : 0;
 }
 
@@ -102,7 +115,8 @@ static const struct {
 	{ "zmq_ctx_new", fake_ctx_new }, { "zmq_ctx_term", fake_close },
 	{ "zmq_socket", fake_socket }, { "zmq_close", fake_close },
 	{ "zmq_setsockopt", fake_setsockopt }, { "zmq_getsockopt", fake_getsockopt },
-	{ "zmq_bind", fake_bind }, { "zmq_connect", fake_connect }, { "zmq_send", fake_send },
+	{ "zmq_bind", fake_bind }, { "zmq_unbind", fake_unbind },
+	{ "zmq_connect", fake_connect }, { "zmq_send", fake_send },
 	{ "zmq_recv", fake_recv }, { "zmq_errno", fake_errno },
 };
 

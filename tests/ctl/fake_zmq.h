@@ -19,6 +19,10 @@ struct fake_zmq {
 	u32 nr_waits;		/* calls that might wait; atomic */
 	u32 nr_bound;		/* sockets that were bound, */
 	u32 nr_connected;	/* and others */
+	u32 nr_resolved;	/* atomic; sockets that were bound to one address */
+	u32 nr_unbound;		/* atomic */
+	u32 is_taken;		/* atomic; another process has the address, */
+	u32 nr_taken;		/* atomic; and was asked for it so often */
 	int err;		/* of all failures; 0: EADDRINUSE */
 	bool no_thread;
 	bool is_full;		/* who asks takes no more; in the publisher's thread */

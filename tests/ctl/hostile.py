@@ -13,6 +13,7 @@ import json
 import os
 import random
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -167,10 +168,10 @@ def is_json(out):
         return False
 
 
-def check(args, what, env=None, stdin=subprocess.DEVNULL):
+def check(args, what, env=None, stdin=subprocess.DEVNULL, **more):
     try:
         got = subprocess.run(["tools/" + args[0], *args[1:]], capture_output=True, timeout=30, env=env,
-                             stdin=stdin)
+                             stdin=stdin, **more)
     except subprocess.TimeoutExpired:
         expect("%s: %s ends" % (what, args), False)
         return None
@@ -278,6 +279,26 @@ def files(engine):
     os.unlink(path)
 
 
+def endless():
+    """What has no end is not read to its end: all tools read in less memory than that."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # noqa: E731
+    readers = ["kvmm-dump show --from -", "kvmm-dump snapshot --from -", "kvmm-dump report -o /dev/null -",
+               "kvmm-events decode -", "kvmm-trace record -", "kvmm-trace convert --to lengths -",
+               "kvmm-replay seq -", "kvmm-stat tiers --replay -"]
+    sources = ["cat /dev/zero", "yes | tr -d '\\n'", "echo '# kvmm-snapshot 1'; cat /dev/zero",
+               "echo '{'; yes | tr -d '\\n'", "yes ''", "yes '# nothing'", "yes '  '"]
+    for source in sources:
+        for reader in readers:
+            if not os.path.exists("tools/" + reader.split()[0]):
+                continue
+            with subprocess.Popen(["sh", "-c", source], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as feed:
+                got = check(reader.split(), "endless, " + source, stdin=feed.stdout, preexec_fn=limit)
+                feed.stdout.close()
+                feed.kill()
+            expect("%s | %s is refused" % (source, reader), got and got.returncode, got)
+            expect("%s | %s: memory was not what ended it" % (source, reader), got and b"memory" not in got.stderr, got)
+
+
 def main():
     print("seed %d" % SEED)
     engine = Engine()
@@ -285,6 +306,7 @@ def main():
     stuck(engine)
     lies(engine)
     files(engine)
+    endless()
     engine.end()
     end()
 

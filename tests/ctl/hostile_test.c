@@ -69,6 +69,7 @@ static bool calls_for_a_poll(void)
 /* Whoever comes stays at the door, and a door at which somebody stands is ready at once, for ever. */
 Test(hostile, want_of_descriptors_is_waited_out)
 {
+	struct kvmm_control_stat stat = { .size = sizeof(stat) };
 	struct kv_sock_ops poor = kv_sock_system;
 	int fd = connect_to(control);
 
@@ -81,6 +82,8 @@ Test(hostile, want_of_descriptors_is_waited_out)
 	kvmm_control_poll(control);
 	kvmm_control_poll(control);
 	cr_expect_not(calls_for_a_poll());
+	cr_expect_eq(kvmm_control_stat(control, &stat), 0);
+	cr_expect_eq(stat.shut, 2);
 	kv_sock_set(NULL);
 	fake_env_advance(&fake, 100 * 1000000ull);
 	control_settle(control);
@@ -145,7 +148,7 @@ Test(hostile, who_is_closed_hears_of_it_though_a_child_has_his_socket)
 
 Test(hostile, a_pool_has_a_name_that_can_be_said)
 {
-	static const char *const bad[] = { "", "-", "a b", "a\tb", "a\nb", "\x1b[2J", "\xff", "\xc2\x9b" "2J",
+	static const char *const bad[] = { "", "-", "a b", "a\tb", "a\nb", "\x1b[2J", "\xff", ("\xc2\x9b" "2J"),
 					   "a\xe6\xbc", "\xed\xa0\x80" };
 	static const char *const good[] = { "\xc3\xa9", "\xe6\xbc\xa2", "\xf0\x9f\x98\x80", "</script>", "a\"b" };
 	struct kvmm_pool *pool = make_pool(8);

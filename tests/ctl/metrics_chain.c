@@ -71,7 +71,6 @@ static u32 match(u32 first, u32 nr, u8 *answers, u8 *levels)
 	must(kvmm_tier_match(pool, &req), "match");
 	must(kvmm_put_many(pool, refs, req.nr_device), "put");
 	for (u32 i = req.nr_device; i < nr && i <= req.nr_device + req.nr_lower; i++) {
-		count.hits += answers[i] == KVMM_TIER_HIT;
 		count.misses += answers[i] == KVMM_TIER_MISS;
 		count.pendings += answers[i] == KVMM_TIER_PENDING;
 	}
@@ -150,7 +149,8 @@ static int begin_load(u32 first, u32 nr, kvmm_tier_op_t *op)
 	struct kvmm_tier_load req = { .size = sizeof(req), .prefix = &prefix };
 	int err = kvmm_tier_load(pool, &req, op);
 
-	count.refused += err == -ENOSPC || err == -EAGAIN || err == -EDQUOT;
+	count.refused += err == -ENOSPC || err == -EAGAIN || err == -EDQUOT || err == -E2BIG;
+	count.hits += err ? 0 : nr;
 	return err;
 }
 
@@ -273,21 +273,34 @@ static u64 look_at_disk(u64 *bytes)
 	return nr;
 }
 
+static bool disk_has(const kvmm_key_t *key)
+{
+	struct kvmm_disk_cursor cursor = { 0 };
+	struct kvmm_disk_entry entry;
+
+	while (kvmm_disk_list(disk, &cursor, &entry, 1) > 0)
+		if (!memcmp(entry.name.key, key, sizeof(*key)))
+			return true;
+	return false;
+}
+
 /* From the disk as well. */
 static void forget(u32 first, u32 nr)
 {
 	kvmm_key_t keys[MAX_NR];
 	struct kvmm_prefix prefix = names(first, nr, keys);
 	u64 before, after, bytes;
-	u32 there = 0;
+	u32 nr_host = 0, nr_below = 0;
 
-	for (u32 i = 0; i < nr; i++)
-		there += place[first + i] == KVMM_TIER_HOST;
+	for (u32 i = 0; i < nr; i++) {
+		nr_host += place[first + i] == KVMM_TIER_HOST;
+		nr_below += place[first + i] == KVMM_TIER_HOST || disk_has(&keys[i]);
+	}
 	before = look_at_disk(&bytes);
-	if (kvmm_tier_forget(pool, &prefix) != (int)there)
+	if (kvmm_tier_forget(pool, &prefix) != (int)nr_below)
 		must(-1, "forget");
 	after = look_at_disk(&bytes);
-	count.forgotten += there;
+	count.forgotten += nr_host;
 	count.wiped += before - after;
 	for (u32 i = 0; i < nr; i++)
 		place[first + i] = KVMM_TIER_DEVICE;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Why lookups end. What the library remembers of names are fingerprints; these are the same in each run, and of
- * the names used here no two get in each other's way.
- */
+/* Why lookups end. Fewer names go than the library remembers, so the model forgets none. */
 #include <string.h>
 
 #include <kv/mem.h>
+
+#include "pool/internal.h"
 
 #include "metrics_run.h"
 
@@ -16,15 +15,15 @@
 #define NR_GROUPS	2u
 #define NR_DOMAINS	(NR_TENANTS * NR_GROUPS)
 #define MAX_NR		4u
+#define FULL_KEY	NR_KEYS	/* has as many references as there can be */
+#define MANY		1025u
 
 static struct kvmm_pool *pool;
 
-/* Of each key: where it is, and what was heard of it last. */
+/* Of each key: where it is, and where it was. */
 static struct {
 	bool is_there[NR_DOMAINS];
-	bool is_known;
-	bool is_staged;		/* and not more than that, when it was heard of last */
-	u32 domain;		/* likewise */
+	bool was_there[NR_DOMAINS];
 } model[NR_KEYS];
 
 static struct {
@@ -33,7 +32,8 @@ static struct {
 } staged;
 static bool has_staged;
 
-static u64 missed[KVMM_NR_MISSES], metadata_bytes;
+static u64 missed[KVMM_NR_MISSES], metadata_bytes, nr_full;
+static u32 nr_retired;
 
 static kvmm_domain_t domain_of(u32 domain)
 {
@@ -44,13 +44,6 @@ static struct kvmm_prefix names(u32 first, u32 nr, u32 domain, kvmm_key_t *keys)
 {
 	name_keys(200, first, nr, keys);
 	return (struct kvmm_prefix){ keys, nr, first, NULL, domain_of(domain) };
-}
-
-static void heard_of(u32 key, u32 domain, bool is_staged)
-{
-	model[key].is_known = true;
-	model[key].is_staged = is_staged;
-	model[key].domain = domain;
 }
 
 static void store(void)
@@ -66,8 +59,7 @@ static void store(void)
 	must(kvmm_alloc(pool, 1, &mut), "alloc");
 	must(kvmm_prefix_register(pool, &prefix, &mut, &ref), "register");
 	must(kvmm_put(pool, ref), "put");
-	model[key].is_there[domain] = true;
-	heard_of(key, domain, false);
+	model[key].is_there[domain] = model[key].was_there[domain] = true;
 }
 
 /* One at a time; it is never published. */
@@ -86,8 +78,9 @@ static void stage(void)
 	}
 	must(kvmm_alloc(pool, 1, &mut), "alloc");
 	must(kvmm_stage(pool, &prefix, &mut, &staged.block), "stage");
+	staged.key = key;
+	staged.domain = domain;
 	has_staged = true;
-	heard_of(key, domain, true);
 }
 
 static void forget_all(void)
@@ -99,17 +92,24 @@ static void forget_all(void)
 		memset(model[i].is_there, 0, sizeof(model[i].is_there));
 }
 
+static bool is_in_tenant(u32 key, u32 tenant)
+{
+	for (u32 group = 0; group < NR_GROUPS; group++)
+		if (model[key].is_there[tenant * NR_GROUPS + group])
+			return true;
+	return false;
+}
+
 static enum kvmm_miss reason(u32 key, u32 domain)
 {
-	u32 heard = model[key].domain;
-
-	if (!model[key].is_known)
-		return KVMM_MISS_NEVER;
-	if (heard / NR_GROUPS != domain / NR_GROUPS)
-		return KVMM_MISS_TENANT;
-	if (heard != domain)
+	if (has_staged && staged.key == key && staged.domain == domain)
+		return KVMM_MISS_STAGED;
+	if (is_in_tenant(key, domain / NR_GROUPS))
 		return KVMM_MISS_GROUP;
-	return model[key].is_staged ? KVMM_MISS_STAGED : KVMM_MISS_EVICTED;
+	for (u32 tenant = 0; tenant < NR_TENANTS; tenant++)
+		if (is_in_tenant(key, tenant))
+			return KVMM_MISS_TENANT;
+	return model[key].was_there[domain] ? KVMM_MISS_EVICTED : KVMM_MISS_NEVER;
 }
 
 static void look_up(void)
@@ -140,10 +140,50 @@ static void ask_for_less_than_a_block(void)
 	missed[KVMM_MISS_SHORT]++;
 }
 
+static void look_up_what_is_full(void)
+{
+	kvmm_key_t key;
+	struct kvmm_prefix prefix = names(FULL_KEY, 1, 0, &key);
+	kvmm_ref_t ref;
+
+	must(-kvmm_prefix_match(pool, &prefix, &ref), "no hit");
+	missed[KVMM_MISS_EVICTED]++;
+	nr_full++;
+}
+
+static void fill(void)
+{
+	kvmm_ref_t ref, many[MANY];
+	kvmm_key_t key;
+	struct kvmm_prefix prefix = names(FULL_KEY, 1, 0, &key);
+	kvmm_mut_t mut;
+
+	must(kvmm_alloc(pool, 1, &mut), "alloc");
+	must(kvmm_prefix_register(pool, &prefix, &mut, &ref), "register");
+	for (u32 i = 0; i < MANY; i++)
+		many[i] = ref;
+	for (u32 i = 0; i < 1022; i++)
+		must(kvmm_get_many(pool, many, MANY), "get");
+	must(kvmm_get_many(pool, many, MANY - 1), "get");
+}
+
+/* As if it were its handle's last life. */
+static void retire(void)
+{
+	u32 last = pool->entries.gen_last;
+	kvmm_mut_t mut;
+
+	must(kvmm_alloc(pool, 1, &mut), "alloc");
+	pool->entries.gen_last = mut.gen;
+	must(kvmm_free(pool, &mut, 1), "free");
+	pool->entries.gen_last = last;
+	nr_retired++;
+}
+
 static void miss_use(void)
 {
 	static void (*const ops[])(void) = { store, store, stage, forget_all, look_up, look_up, look_up,
-					     ask_for_less_than_a_block };
+					     ask_for_less_than_a_block, look_up_what_is_full, retire };
 
 	ops[any(ARRAY_SIZE(ops))]();
 }
@@ -155,6 +195,8 @@ static void miss_expect(void)
 
 	/* What it has of other folders' lists is not its own. */
 	expect_between("kvmm_metadata_bytes", NAME, "", metadata_bytes - 512, metadata_bytes);
+	expect("kvmm_full_blocks_passed_total", NAME, "", nr_full);
+	expect("kvmm_retired_blocks", NAME, "", nr_retired);
 	for (u32 i = 0; i < KVMM_NR_MISSES; i++) {
 		snprintf(more, sizeof(more), ",reason=\"%s\"", name[i]);
 		expect("kvmm_misses_total", NAME, more, missed[i]);
@@ -173,6 +215,7 @@ static struct kvmm_pool *miss_make(const char *dir)
 	before = kv_mem_bytes();
 	must(kvmm_pool_create(&attr, &pool), "pool");
 	metadata_bytes = kv_mem_bytes() - before;
+	fill();
 	return pool;
 }
 

@@ -28,7 +28,7 @@ static int use(struct kvmm_pool *pool, struct prompt *prompt, void (*acquired)(c
 	kvmm_mut_t mut[MAX_NR];
 	u32 nr = prompt->nr;
 	struct kvmm_acquire req = { .keys = key, .nr_keys = nr, .max_hits = nr, .nr_blocks = nr,
-				    .hits = prompt->ref, .fresh = mut, .domain = { prompt->tenant } };
+				    .hits = prompt->ref, .fresh = mut, .domain = { .tenant = prompt->tenant } };
 	struct kvmm_prefix rest;
 	int err;
 
@@ -74,9 +74,12 @@ static u32 read_removed(struct kvmm_events *events, struct kvmm_event *removed)
 
 #define NR_CLASSES	3u
 #define DEFAULT_CLASS	1u
+#define NR_OUTSIDE	2u	/* a range of the last class */
+#define CLASS_BLOCK_BYTES	64u
 
 static struct {
 	struct kvmm_pool *pool;
+	kvmm_range_t range;
 	struct kvmm_events *events;
 	bool is_there[NR_NAMES];
 	u32 class[NR_NAMES];
@@ -206,12 +209,14 @@ static void classes_expect(void)
 		expect("kvmm_pinned_blocks", "classes", more, classes.pins[i]);
 	}
 	for (u32 c = 0; c < NR_CLASSES; c++) {
-		u32 nr = 0;
+		u32 nr = 0, nr_outside = c == NR_CLASSES - 1 ? NR_OUTSIDE : 0;
 
 		for (u32 i = 0; i < NR_NAMES; i++)
 			nr += classes.is_there[i] && classes.class[i] == c;
 		snprintf(more, sizeof(more), ",class=\"%s\"", name[c]);
 		expect("kvmm_class_blocks", "classes", more, nr);
+		expect("kvmm_class_outside_blocks", "classes", more, nr_outside);
+		expect("kvmm_class_bytes", "classes", more, (nr + nr_outside) * CLASS_BLOCK_BYTES);
 		if (c < 2)
 			expect("kvmm_class_quota_blocks", "classes", more, c ? 24 : 12);
 		expect("kvmm_class_evicted_blocks_total", "classes", more, classes.evicted[c]);
@@ -234,13 +239,17 @@ static struct kvmm_pool *classes_make(const char *dir)
 							     { "mid", 0, 500, 0, 0 }, { "high", 0, 0, 0, 0 } };
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = table,
 					 .nr_classes = NR_CLASSES, .default_class = DEFAULT_CLASS };
+	struct kvmm_range_attr range = { .size = sizeof(range), .nr = NR_OUTSIDE,
+					 .cls = KVMM_IN_CLASS(NR_CLASSES - 1) };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.name = "classes";
 	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = CLASS_BLOCK_BYTES;
 	attr.policy = "lru";
 	attr.evict = &evict;
 	must(kvmm_pool_create(&attr, &classes.pool), "pool");
+	must(kvmm_range_alloc_attr(classes.pool, &range, &classes.range), "range");
 	watch(classes.pool, &classes.events);
 	return classes.pool;
 }
@@ -248,6 +257,7 @@ static struct kvmm_pool *classes_make(const char *dir)
 static void classes_end(void)
 {
 	kvmm_events_close(classes.events);
+	must(kvmm_range_free(classes.pool, classes.range), "free");
 	kvmm_pool_destroy(classes.pool);
 }
 
@@ -323,7 +333,7 @@ static void use_prompt(u32 who)
 {
 	struct prompt prompt = { .number = any(NR_PROMPTS), .nr = 1 + any(MAX_NR), .tenant = who };
 	kvmm_key_t key[MAX_NR];
-	struct kvmm_prefix prefix = { .keys = key, .nr = prompt.nr, .domain = { who } };
+	struct kvmm_prefix prefix = { .keys = key, .nr = prompt.nr, .domain = { .tenant = who } };
 	int nr_hits, err;
 
 	name_keys(prompt.number, 0, prompt.nr, key);

@@ -177,6 +177,8 @@ static int zmq_ask(void *socket, void *bytes, size_t nr, int flags)
 
 static int zmq_more(void *socket, int option, void *value, size_t *bytes)
 {
+	if (option != ZMQ_RCVMORE)
+		return -1;
 	pthread_mutex_lock(&wire.lock);
 	*(int *)value = ++wire.part < 3;
 	if (wire.part == 3) {
@@ -193,7 +195,7 @@ static const struct {
 } symbols[] = {
 	{ "zmq_ctx_new", zmq_new }, { "zmq_ctx_term", zmq_end }, { "zmq_socket", zmq_make_socket },
 	{ "zmq_close", zmq_end }, { "zmq_setsockopt", zmq_option }, { "zmq_getsockopt", zmq_more },
-	{ "zmq_bind", zmq_attach }, { "zmq_connect", zmq_attach }, { "zmq_send", zmq_take },
+	{ "zmq_bind", zmq_attach }, { "zmq_unbind", zmq_attach }, { "zmq_connect", zmq_attach }, { "zmq_send", zmq_take },
 	{ "zmq_recv", zmq_ask }, { "zmq_errno", zmq_error },
 };
 

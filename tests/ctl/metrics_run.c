@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "metrics_run.h"
+#include "pool/internal.h"
 
 #define NR_BLOCKS	160u
 #define NR_PROMPTS	24u
@@ -22,7 +23,7 @@
 #define CACHE		"we\"ird\\name"
 #define CACHE_SHOWN	"we\\\"ird\\\\name"
 
-static struct kvmm_pool *cache, *ranges, *tenants;
+static struct kvmm_pool *cache, *ranges, *tenants, *closed;
 static struct kvmm_tier *tier;
 u64 run_seed;
 static u64 random_state, now_ns;
@@ -367,6 +368,8 @@ static void expect_cache(void)
 	expect_ratio("kvmm_residency_sample_ratio", name, "", 1000000);
 	snprintf(more, sizeof(more), ",engine=\"zone\",policy=\"lru\",version=\"%s\"", kvmm_version());
 	expect("kvmm_pool_info", name, more, 1);
+	expect("kvmm_pool_closed", name, "", 0);
+	expect("kvmm_pool_closed", "closed", "", 1);
 	expect("kvmm_block_tokens", name, "", 16);
 	expect("kvmm_block_bytes", name, "", 0);
 	expect("kvmm_offloaded_blocks_total", name, ",tier=\"host\"", count.offloads);
@@ -417,6 +420,11 @@ static void make_pools(void)
 	attr.nr_blocks = NR_BLOCKS;
 	attr.name = "ranges";
 	must(kvmm_pool_create(&attr, &ranges), "pool");
+	attr.name = "closed";
+	must(kvmm_pool_create(&attr, &closed), "pool");
+	kv_lock(&closed->lock);
+	pool_poison(closed);
+	kv_unlock(&closed->lock);
 	attr.policy = "lru";
 	attr.name = "tenants";
 	attr.evict = &evict;
@@ -449,7 +457,7 @@ static const struct {
 };
 
 /* Those of parts stand behind the first ones. */
-static struct kvmm_pool *pools[3 + ARRAY_SIZE(parts)];
+static struct kvmm_pool *pools[4 + ARRAY_SIZE(parts)];
 static u32 nr_pools;
 
 static void add_pool(struct kvmm_pool *pool)
@@ -509,6 +517,7 @@ int main(int argc, char **argv)
 	add_pool(tenants);
 	for (u32 i = 0; i < ARRAY_SIZE(parts); i++)
 		add_pool(parts[i].part->make(argv[3]));
+	add_pool(closed);
 	run(atoi(argv[2]));
 	expect_cache();
 	expect_others();
@@ -521,6 +530,7 @@ int main(int argc, char **argv)
 	kvmm_pool_destroy(cache);
 	kvmm_pool_destroy(ranges);
 	kvmm_pool_destroy(tenants);
+	kvmm_pool_destroy(closed);
 	kvmm_tier_destroy(tier);
 	for (u32 i = 0; i < ARRAY_SIZE(parts); i++)
 		parts[i].part->end();

@@ -241,17 +241,33 @@ Test(metrics, a_name_is_a_word_where_readers_go_by_blanks)
 	end_pool(pool);
 }
 
-Test(metrics, a_closed_pool_is_an_error)
+/* All samples of the closed one are its own family's. */
+Test(metrics, a_closed_pool_is_left_out_and_said_to_be_closed)
 {
-	struct kvmm_pool *pool = make_pool(8);
-	struct kvmm_metrics_attr attr = of(&pool);
+	static const char *const names[] = { "closed", "open" };
+	struct kvmm_pool *pools[] = { make_pool(8), make_pool(8) };
+	struct kvmm_metrics_attr attr = of(pools);
+	u32 nr = 0;
 
-	kv_lock(&pool->lock);
-	pool_poison(pool);
-	kv_unlock(&pool->lock);
-	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EUCLEAN);
-	cr_expect_eq(kvmm_metrics_kernel(&attr, "vmstat", text, TEXT), -EUCLEAN);
-	kvmm_pool_destroy(pool);
+	attr.nr_pools = 2;
+	attr.names = names;
+	kv_lock(&pools[0]->lock);
+	pool_poison(pools[0]);
+	kv_unlock(&pools[0]->lock);
+	cr_assert_gt(kvmm_metrics_text(&attr, text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "\nkvmm_pool_closed{pool=\"closed\",device=\"host\"} 1\n"));
+	cr_expect_not_null(strstr(text, "\nkvmm_pool_closed{pool=\"open\",device=\"host\"} 0\n"));
+	cr_expect_not_null(strstr(text, "\nkvmm_capacity_blocks{pool=\"open\",device=\"host\"} 8\n"));
+	for (const char *at = text; (at = strstr(at, "pool=\"closed\"")); at++)
+		nr++;
+	cr_expect_eq(nr, 1);
+	cr_assert_gt(kvmm_metrics_kernel(&attr, "vmstat", text, TEXT), 0);
+	cr_expect_not_null(strstr(text, "nr_free_pages 8\n"));
+	cr_assert_gt(kvmm_metrics_kernel(&attr, "buddyinfo", text, TEXT), 0);
+	cr_expect_null(strstr(text, "zone closed"));
+	cr_expect_not_null(strstr(text, "Node 1, zone"));
+	for (u32 i = 0; i < 2; i++)
+		kvmm_pool_destroy(pools[i]);
 }
 
 /* Every allocation fails once; the last time none does. */

@@ -12,6 +12,8 @@
 
 #include <kv/mem.h>
 
+#include <kv/sock.h>
+
 #include "ctl/replay.h"
 #include "tests/ctl/fake_zmq.h"
 #include "tests/pool/util.h"
@@ -52,6 +54,26 @@ static int start(struct kvmm_publisher **publisher)
 	return kvmm_publisher_start(pool, &attr, publisher);
 }
 
+Test(publisher, endpoints_and_the_topic_can_be_shown)
+{
+	struct kvmm_publisher_attr attr = KVMM_PUBLISHER_ATTR_INIT;
+	struct kvmm_publisher *publisher;
+
+	attr.endpoint = "ipc:///tmp/a\nkvmm_lies 1";
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr = (struct kvmm_publisher_attr)KVMM_PUBLISHER_ATTR_INIT;
+	attr.replay_endpoint = "ipc:///tmp/\x1b[2J";
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.replay_endpoint = "";
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.replay_endpoint = NULL;
+	attr.topic = "kv\xff";
+	cr_expect_eq(kvmm_publisher_start(pool, &attr, &publisher), -EINVAL);
+	attr.topic = "kv@\xc3\xa9";
+	cr_assert_eq(kvmm_publisher_start(pool, &attr, &publisher), 0);
+	kvmm_publisher_stop(publisher);
+}
+
 /* All that is taken has been given back. */
 static void expect_refusal(int want)
 {
@@ -62,6 +84,87 @@ static void expect_refusal(int want)
 	cr_expect_null(publisher);
 	cr_expect_eq(fake_zmq.nr_open, 0);
 	cr_expect_eq(kv_mem_bytes(), bytes);
+}
+
+/* A process that has so many descriptors left. */
+static u32 nr_left, nr_held;	/* atomic */
+
+static int scarce_bell(void *ctx)
+{
+	if (kv_fetch_add(&nr_held, 1) < READ_ONCE(nr_left))
+		return kv_sock_system.bell(ctx);
+	kv_fetch_sub(&nr_held, 1);
+	return -EMFILE;
+}
+
+static void scarce_close(void *ctx, int fd)
+{
+	kv_fetch_sub(&nr_held, 1);
+	kv_sock_system.close(ctx, fd);
+}
+
+static void leave(u32 nr)
+{
+	static struct kv_sock_ops scarce;
+
+	scarce = kv_sock_system;
+	scarce.bell = scarce_bell;
+	scarce.close = scarce_close;
+	nr_left = nr;
+	kv_sock_set(&scarce);
+}
+
+static void wait_for(const u32 *what, u32 nr)
+{
+	for (u32 i = 0; i < 20000 && READ_ONCE(*what) != nr; i++)
+		usleep(1000);
+	cr_expect_eq(*what, nr);
+}
+
+/* libzmq would try to accept the next subscriber for ever: it does not listen meanwhile. */
+Test(publisher, without_descriptors_it_does_not_listen_for_a_while)
+{
+	struct kvmm_publisher_stat stat = { .size = sizeof(stat) };
+	struct kvmm_publisher *publisher;
+
+	leave(16);
+	cr_assert_eq(start(&publisher), 0);
+	cr_expect_eq(READ_ONCE(fake_zmq.nr_bound), 2);
+	WRITE_ONCE(nr_left, 3);
+	wait_for(&fake_zmq.nr_unbound, 2);
+	smp_store_release(&fake_zmq.is_taken, 1);
+	WRITE_ONCE(nr_left, 16);
+	wait_for(&fake_zmq.nr_taken, 4);
+	smp_store_release(&fake_zmq.is_taken, 0);
+	wait_for(&fake_zmq.nr_bound, 4);
+	cr_expect_eq(kvmm_publisher_stat(publisher, &stat), 0);
+	cr_expect_eq(stat.shut, 1);
+	cr_expect_eq(fake_zmq.nr_resolved, 0, "libzmq would abort without a descriptor");
+	kvmm_publisher_stop(publisher);
+	kv_sock_set(NULL);
+	cr_expect_eq(nr_held, 0);
+}
+
+/* libzmq ends the process where its resolver finds no descriptor. */
+Test(publisher, it_listens_only_with_descriptors_to_spare)
+{
+	struct kvmm_publisher *publisher;
+
+	leave(15);
+	expect_refusal(-EMFILE);
+	cr_expect_eq(fake_zmq.nr_calls, 0, "libzmq is not asked");
+	WRITE_ONCE(nr_left, 16);
+	cr_assert_eq(start(&publisher), 0);
+	WRITE_ONCE(nr_left, 4);
+	usleep(200000);
+	cr_expect_eq(READ_ONCE(fake_zmq.nr_unbound), 0);
+	WRITE_ONCE(nr_left, 0);
+	wait_for(&fake_zmq.nr_unbound, 2);
+	WRITE_ONCE(nr_left, 15);
+	usleep(1200000);
+	cr_expect_eq(READ_ONCE(fake_zmq.nr_bound), 2);
+	kvmm_publisher_stop(publisher);
+	kv_sock_set(NULL);
 }
 
 Test(publisher, all_that_happened_before_it_stops_is_published)

@@ -94,6 +94,14 @@ Test(plain, what_a_terminal_acts_on_does_not)
 	cr_expect_str_eq(PLAIN("\xe2\x80\xae" "gnp"), "???gnp");
 }
 
+Test(plain, a_word_is_part_of_a_line)
+{
+	char word[] = "a\tb\n\x1b[2J \xc3\xa9";
+
+	make_plain_word(word);
+	cr_expect_str_eq(word, "a?b??[2J \xc3\xa9");
+}
+
 Test(plain, bytes_that_are_no_characters_do_not)
 {
 	cr_expect_str_eq(PLAIN("a\0b"), "a?b");

@@ -172,7 +172,11 @@ def false_servers():
 def toy():
     with Engine("toy.sock", "samples/toy-engine", "--mode", "beside", "--slow", "2000",
                 "--requests", "1024") as engine:
-        pool = json.loads(engine.tool("stat", "pool", "--json").stdout)
+        for _ in range(500):        # the engine may not have begun
+            pool = json.loads(engine.tool("stat", "pool", "--json").stdout)
+            if pool[0]["steps"]:
+                break
+            time.sleep(0.02)
         check(pool[0]["pool"] == "beside" and pool[0]["steps"] > 0, pool)
         out = engine.tool("defrag", "run", "--live", "--want", "24", "--best", "--wait", "10")
         check(out.returncode in (0, 1), out.stderr)

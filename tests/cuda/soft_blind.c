@@ -21,7 +21,7 @@ struct scene {
 };
 
 /* "a.b.c.d.", and behind it as much that is free. */
-static struct scene scene_make(void)
+static struct scene scene_make_with(const char *policy)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	kvmm_range_t hole[NR_RANGES];
@@ -33,6 +33,7 @@ static struct scene scene_make(void)
 	attr.device = "soft:0";
 	attr.nr_blocks = NR_BLOCKS;
 	attr.block_bytes = BYTES;
+	attr.policy = policy;
 	cr_assert_eq(kvmm_pool_create(&attr, &scene.pool), 0);
 	for (u32 i = 0; i < NR_RANGES; i++) {
 		cr_assert_eq(kvmm_range_alloc(scene.pool, 2, KVMM_RUNS(1), &scene.range[i]), 0);
@@ -46,6 +47,11 @@ static struct scene scene_make(void)
 		cr_assert_eq(kvmm_range_free(scene.pool, hole[i]), 0);
 	cr_assert_eq(kvmm_stream_add(scene.pool, scene.stream, 0, &scene.id), 0);
 	return scene;
+}
+
+static struct scene scene_make(void)
+{
+	return scene_make_with(NULL);
 }
 
 /* Neither events nor streams can be asked, while work is queued as ever. */
@@ -72,8 +78,8 @@ static void expect_free(struct kvmm_pool *pool, u32 nr_free, u32 nr_unseen)
 
 	cr_assert_eq(kvmm_pool_stat(pool, &stat), 0);
 	cr_expect_eq(stat.nr_free, nr_free, "%u free", stat.nr_free);
-	cr_expect_eq(steps_of_pool(pool).unseen_blocks, nr_unseen, "%u unseen",
-		     steps_of_pool(pool).unseen_blocks);
+	cr_expect_eq(steps_of_pool(pool).unseen_blocks, nr_unseen, "%llu unseen",
+		     (unsigned long long)steps_of_pool(pool).unseen_blocks);
 	cr_expect_eq(kvmm_validate(pool), 0);
 }
 
@@ -231,6 +237,36 @@ Test(blind, an_allocation_finds_what_the_device_has_let_go)
 	ctl->run();
 	cr_expect_eq(kvmm_range_alloc(scene.pool, NR_BLOCKS - 2 * NR_RANGES, KVMM_RUNS(4), &all), 0);
 	expect_free(scene.pool, 0, 0);
+	scene_end(&scene);
+}
+
+/* Blocks of victims would not become free, either. */
+Test(blind, a_request_that_fails_evicts_nothing)
+{
+	const kvmm_key_t keys[4] = { { { 1 } }, { { 2 } }, { { 3 } }, { { 4 } } };
+	struct kvmm_evict_for room = { .size = sizeof(room) };
+	struct scene scene = scene_make_with("lru");
+	struct kvmm_pool_stat stat;
+	kvmm_range_t range;
+	kvmm_mut_t mut[4];
+	kvmm_ref_t ref[4];
+
+	start_moves(&scene, KVMM_MOVE_BESIDE);
+	cr_assert_eq(kvmm_alloc(scene.pool, 4, mut), 0);
+	cr_assert_eq(kvmm_register(scene.pool, mut, keys, 4, ref), 0);
+	cr_assert_eq(kvmm_put_many(scene.pool, ref, 4), 0);
+	blindfold();
+	kvmm_compact_poll(scene.pool);
+	cr_assert_eq(kvmm_pool_stat(scene.pool, &stat), 0);
+	room.nr_blocks = stat.nr_free + 1;
+	cr_expect_eq(kvmm_range_alloc(scene.pool, stat.nr_free + 1, KVMM_RUNS(8), &range), -ENOSPC);
+	cr_expect_eq(kvmm_evict_for(scene.pool, &room), -ENOSPC);
+	cr_expect_eq(kvmm_match_len(scene.pool, keys, 4), 4);
+	cr_expect_eq(kvmm_validate(scene.pool), 0);
+	ctl->fail_none();
+	ctl->run();
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(kvmm_evict_for(scene.pool, &room), 0);
 	scene_end(&scene);
 }
 

@@ -36,7 +36,7 @@ struct scene {
 static void failed(struct scene *scene, int err)
 {
 	static const int expected[] = { -EIO, -EINVAL, -ENOMEM, -EOPNOTSUPP, -EBUSY, -ENODEV,
-					-EAGAIN, -ENOBUFS, -EFAULT };
+					-EAGAIN, -ENOBUFS, -EFAULT, -EEXIST };
 	bool found = false;
 
 	scene->nr_failed++;
@@ -455,6 +455,146 @@ Test(fault, any_work_loses_the_device)
 		while (run(&plan, ++nth));
 		cr_expect_gt(nth, 1, "%s", work[i]);
 	}
+}
+
+/* ---- at rates ---- */
+
+/* Moves of one block each, all under way before the first is asked about; every second one is joined. */
+static void move_together(struct scene *scene)
+{
+	struct kv_fence fence[4], both[2], joined;
+	int err[ARRAY_SIZE(fence)], status;
+
+	for (u32 i = 0; i < ARRAY_SIZE(fence); i++) {
+		const struct kv_move move = { i, 16 + i, 1 };
+
+		ops->tune(scene->dev, KV_KNOB_PATH, i % KV_NR_PATHS);
+		err[i] = ops->move_blocks(scene->dev, &scene->planes, &move, 1, none, &fence[i]);
+	}
+	for (u32 i = 0; i < ARRAY_SIZE(fence); i += 2) {
+		both[0] = fence[i];
+		both[1] = fence[i + 1];
+		status = err[i] || err[i + 1] || ops->join(scene->dev, both, 2, &joined) ?
+			 -EIO : ops->wait(scene->dev, joined);
+		for (u32 j = i; j < i + 2; j++)
+			if (!err[j])
+				know(scene, &scene->known[16 + j], &scene->byte[16 + j],
+				     scene->known[j], scene->byte[j],
+				     status ? ops->wait(scene->dev, fence[j]) : 0);
+	}
+}
+
+/* The copy goes behind a move that it does not wait for; a source that failed is not copied as good. */
+static void save_behind_move(struct scene *scene)
+{
+	const struct kv_move move = { 5, 21, 1 }, save = { 21, 7, 1 };
+	struct kv_copy copy = {
+		.src = scene->planes, .dst = scene->host_planes, .moves = &save, .nr = 1,
+		.dir = KV_COPY_TO_HOST, .flags = scene->host.is_mapped ? KV_COPY_MAPPED : 0,
+	};
+	struct kv_fence fence;
+
+	if (ops->move_blocks(scene->dev, &scene->planes, &move, 1, none, &copy.after))
+		return;
+	if (!ops->copy_blocks(scene->dev, &copy, &fence))
+		know(scene, &scene->host_known[7], &scene->host_byte[7], scene->known[5],
+		     scene->byte[5], ops->wait(scene->dev, fence));
+	know(scene, &scene->known[21], &scene->byte[21], scene->known[5], scene->byte[5],
+	     ops->wait(scene->dev, copy.after));
+}
+
+static void run_rate(const char *name, u32 per_mille, kcu_result code, bool is_async)
+{
+	struct scene scene;
+
+	cr_assert_eq(ctl->reset(NULL), 0);
+	ctl->set_seed(random_below(UINT32_MAX));
+	cr_assert_eq(scene_init(&scene), 0);
+	ctl->fail_rate(name, per_mille, code, is_async);
+	for (u32 i = 0; i < 3; i++) {
+		act(&scene);
+		move_together(&scene);
+		save_behind_move(&scene);
+	}
+	ctl->fail_none();
+	for (u32 i = 0; i < 4 && ops->sees_end(scene.dev); i++)
+		;
+	check_content(&scene);
+	scene_exit(&scene);
+	cr_expect_eq(kv_mem_bytes(), 0, "%s", name);
+	/* Work is not ordered behind an event that was not waited for. */
+	if (!is_async)
+		expect_no_races(name, per_mille);
+}
+
+static void at_rates(const char *const *calls, u32 nr, bool is_async)
+{
+	static const kcu_result codes[] = {
+		KCU_E_OUT_OF_MEMORY, KCU_E_INVALID_VALUE, KCU_E_LAUNCH_OUT_OF_RESOURCES,
+		KCU_E_NOT_SUPPORTED, KCU_E_ALREADY_MAPPED, KCU_E_LAUNCH_FAILED,
+	};
+	static const u32 rates[] = { 10, 70, 280, 500 };
+
+	load("mem=64M,va=1G");
+	run(&(struct plan){ 0 }, 0);
+	for (u32 i = 0; i < nr; i++)
+		for (u32 c = i % 2; c < ARRAY_SIZE(codes); c += 2)
+			run_rate(calls[i], rates[(i + c) % ARRAY_SIZE(rates)], codes[c], is_async);
+	for (u32 c = 0; c < ARRAY_SIZE(codes); c++)
+		for (u32 r = 0; r < ARRAY_SIZE(rates); r++)
+			run_rate("*", rates[r], codes[c], is_async);
+}
+
+Test(fault, any_call_fails_at_a_rate)
+{
+	at_rates(all_calls, ARRAY_SIZE(all_calls), false);
+}
+
+/* The failure is told once, to whichever call comes next. */
+Test(fault, any_work_fails_at_a_rate)
+{
+	static const char *const work[] = {
+		"cuLaunchKernel", "cuMemcpyBatchAsync_v2", "cuMemcpyDtoDAsync_v2",
+		"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async", "cuEventRecord",
+		"cuStreamWaitEvent",
+	};
+
+	at_rates(work, ARRAY_SIZE(work), true);
+}
+
+/* The driver tells of the fill when the copy is queued, and the copy may go on all the same. */
+Test(fault, nothing_is_written_into_a_buffer_after_its_read_has_failed)
+{
+	u8 buf[BYTES], want[BYTES];
+	u32 nr_failed = 0;
+
+	memset(want, 0x33, BYTES);
+	load("mem=64M,va=1G,eager=1");
+	for (u32 seed = 0; seed < 40; seed++) {
+		const struct kv_move run = { 0, 1, 1 };
+		struct kv_fence fence;
+		struct scene scene;
+
+		cr_assert_eq(ctl->reset(NULL), 0);
+		ctl->set_seed(seed);
+		cr_assert_eq(scene_init(&scene), 0);
+		write_block(&scene, 0, 0x77);
+		ctl->fail_rate("cuMemsetD8Async", 1000, KCU_E_OUT_OF_MEMORY, true);
+		ops->tune(scene.dev, KV_KNOB_PATH, KV_PATH_SINGLE);
+		ctl->fail("cuLaunchKernel", 1, KCU_E_NOT_SUPPORTED, true, false);
+		cr_assert_eq(ops->fill_blocks(scene.dev, &scene.planes, &run, 1, 1, none, &fence), 0);
+		memset(buf, 0x33, BYTES);
+		if (ops->read(scene.dev, scene.addr, buf, BYTES)) {
+			nr_failed++;
+			memset(buf, 0x33, BYTES);
+			ctl->run();
+			cr_expect(!memcmp(buf, want, BYTES), "seed %u", seed);
+		}
+		ctl->fail_none();
+		cr_expect_eq(ops->wait(scene.dev, fence), -EIO, "seed %u", seed);
+		scene_exit(&scene);
+	}
+	cr_expect_gt(nr_failed, 0);
 }
 
 /*

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Moves on a device that takes its time: what the host does meanwhile, and what the driver refuses. */
+#include <stdlib.h>
 #include <string.h>
 
 #include <kvmm/kvmm.h>
@@ -160,6 +161,74 @@ Test(moves, a_step_whose_end_is_not_recorded_is_still_open)
 	end(pool);
 }
 
+/* ---- drivers that lack something ---- */
+
+/* A pool on it is there or not; if it is then blocks move, and content with them. */
+static void with_driver(const char *options, int expected)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool = NULL;
+	kvmm_range_t range;
+
+	load(options);
+	attr.device = "soft:0";
+	attr.nr_blocks = 4;
+	attr.block_bytes = BYTES;
+	cr_assert_eq(kvmm_pool_create(&attr, &pool), expected, "%s", options);
+	if (expected) {
+		cr_expect_null(pool);
+		cr_expect_eq(kvmm_pool_create(&attr, &pool), expected, "again");
+		return;
+	}
+	kvmm_pool_destroy(pool);
+	pool = one_range(&range);
+	cr_expect_geq(start_moves(pool, 8, KVMM_MOVE_BESIDE), 0);
+	ctl->run();
+	kvmm_compact_poll(pool);
+	for (u32 i = 0; i < 2; i++)
+		expect_range(pool, range, i, 1 + i);
+	end(pool);
+}
+
+Test(moves, on_the_oldest_driver)
+{
+	with_driver("driver=11040", 0);
+}
+
+Test(moves, on_a_driver_without_virtual_memory_batches_and_peers)
+{
+	with_driver("missing=cuMemCreate,missing=cuMemcpyBatchAsync,missing=cuMemcpyBatchAsync_v2,"
+		    "missing=cuMemcpyPeerAsync", 0);
+}
+
+Test(moves, on_a_driver_whose_calls_are_found_by_asking_alone)
+{
+	with_driver("hidden=cuEventRecord,hidden=cuStreamSynchronize,hidden=cuMemcpyHtoDAsync_v2", 0);
+}
+
+Test(moves, not_on_a_driver_without_events)
+{
+	with_driver("missing=cuEventRecord", -ENODEV);
+}
+
+Test(moves, not_on_a_driver_that_is_too_old_for_the_system)
+{
+	with_driver("fail=cuInit:1+:SYSTEM_DRIVER_MISMATCH", -ENODEV);
+}
+
+Test(moves, not_on_a_driver_that_is_not_there)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool = NULL;
+
+	setenv("KVMM_CUDA_DRIVER", "./no-such-library.so", 1);
+	attr.device = "cuda:0";
+	attr.nr_blocks = 4;
+	attr.block_bytes = BYTES;
+	cr_expect_eq(kvmm_pool_create(&attr, &pool), -ENODEV);
+	cr_expect_null(pool);
+}
+
 /* ---- private blocks whose copy fails ---- */
 
 /* "P.P.P.P.", which is to become a run: false, it went well. */
@@ -214,6 +283,59 @@ Test(moves, who_has_a_private_block_is_told_that_its_copy_failed)
 	for (u32 nth = 1; nth < 12; nth++)
 		nr += lose(nth);
 	cr_expect_gt(nr, 0);
+}
+
+/* The same, and content is read before anything else is asked: false, the move went well. */
+static bool read_lost(u32 nth, kcu_result code, bool is_range)
+{
+	kvmm_mut_t all[8];
+	kvmm_range_t range[8];
+	struct kvmm_pool *pool;
+	u32 nr_refused = 0;
+	u8 buf[BYTES];
+
+	start("");
+	pool = make(8, "lru");
+	for (u32 i = 0; i < 8 && is_range; i++)
+		cr_assert_eq(kvmm_range_alloc(pool, 1, KVMM_RUNS(1), &range[i]), 0);
+	if (!is_range)
+		cr_assert_eq(kvmm_alloc(pool, 8, all), 0);
+	for (u32 i = 0; i < 8; i++) {
+		memset(buf, 0x31 + i, BYTES);
+		cr_assert_eq(is_range ? kvmm_range_write(pool, range[i], 0, 0, buf, BYTES) :
+			     kvmm_mut_write(pool, all[i], 0, buf, BYTES), 0);
+		if (i % 2)
+			cr_assert_eq(is_range ? kvmm_range_free(pool, range[i]) :
+				     kvmm_free(pool, &all[i], 1), 0);
+		else if (is_range)
+			cr_assert_eq(kvmm_range_seal(pool, range[i], 1), 0);
+	}
+	cr_assert_eq(ctl->fail("*", nth, code, false, true), 0);
+	start_moves(pool, 4, KVMM_MOVE_BETWEEN);
+	ctl->fail_none();
+	for (u32 i = 0; i < 8; i += 2) {
+		int err = is_range ? kvmm_range_read(pool, range[i], 0, 0, buf, BYTES) :
+			  kvmm_mut_read(pool, all[i], 0, buf, BYTES);
+
+		nr_refused += err == -EIO;
+		for (u32 b = 0; b < BYTES && !err; b++)
+			cr_assert_eq(buf[b], 0x31 + i, "call %u, block %u", nth, i);
+	}
+	cr_expect_eq(kvmm_validate(pool), 0);
+	kvmm_pool_destroy(pool);
+	ctl->reset("");
+	return nr_refused;
+}
+
+Test(moves, what_a_failed_copy_destroyed_is_not_read_before_the_copy_is_asked_about)
+{
+	u32 nr[2] = { 0 };
+
+	for (u32 nth = 1; nth < 12; nth++)
+		for (u32 is_range = 0; is_range < 2; is_range++)
+			nr[is_range] += read_lost(nth, KCU_E_OUT_OF_MEMORY, is_range);
+	cr_expect_gt(nr[0], 0);
+	cr_expect_gt(nr[1], 0);
 }
 
 /* ---- checksums by the device ---- */
@@ -333,6 +455,71 @@ Test(moves, a_sum_under_way_can_be_cancelled)
 		kvmm_compact_poll(pool);
 	}
 	cr_expect_eq(stat_of(pool).published_moves, 1);
+	end_cached(pool);
+}
+
+/* "A.A.A.A.", inactive, and a tick has begun to look at them behind work that has yet to be done. */
+static struct kvmm_pool *looked_at(void)
+{
+	struct kvmm_pool *pool;
+	kvmm_ref_t ref[8];
+
+	start("");
+	pool = cached(ref);
+	for (u32 i = 0; i < 8; i += 2)
+		cr_assert_eq(kvmm_put(pool, ref[i]), 0);
+	cr_assert_eq(kvmm_verify_tick(pool), 0);
+	cr_assert_eq(verified(pool).sums, 0);
+	return pool;
+}
+
+static u32 nr_found(struct kvmm_pool *pool)
+{
+	u32 nr = 0;
+
+	for (u32 i = 0; i < 8; i++)
+		nr += kvmm_match_len(pool, &(kvmm_key_t){ { i } }, 1);
+	return nr;
+}
+
+Test(moves, blocks_that_are_looked_at_are_forgotten_by_a_reset)
+{
+	int (*const reset[])(struct kvmm_pool *) = { kvmm_reset_cache, kvmm_reset_inactive };
+
+	for (u32 i = 0; i < 2; i++) {
+		struct kvmm_pool *pool = looked_at();
+
+		cr_expect_eq(nr_found(pool), 4);
+		cr_expect_eq(reset[i](pool), 4);
+		cr_expect_eq(nr_found(pool), 0);
+		settle_sums(pool);
+		cr_expect_eq(nr_found(pool), 0);
+		end_cached(pool);
+		ctl->reset("");
+	}
+}
+
+Test(moves, blocks_on_the_move_are_forgotten_by_a_reset)
+{
+	struct kvmm_pool *pool = looked_at();
+
+	settle_sums(pool);
+	cr_assert_eq(start_moves(pool, 3, KVMM_MOVE_BESIDE), 0);
+	cr_expect_gt(kvmm_compact_poll(pool), 0);
+	cr_expect_eq(kvmm_reset_inactive(pool), 4);
+	cr_expect_eq(nr_found(pool), 0);
+	end_cached(pool);
+}
+
+Test(moves, blocks_that_were_looked_at_can_be_had_without_a_tick)
+{
+	struct kvmm_pool *pool = looked_at();
+	kvmm_mut_t mut[8];
+
+	ctl->run();
+	cr_expect_eq(kvmm_alloc(pool, 8, mut), 0);
+	cr_expect_eq(verified(pool).sums, 4);
+	cr_expect_eq(kvmm_free(pool, mut, 8), 0);
 	end_cached(pool);
 }
 

@@ -58,15 +58,29 @@ Test(compact, does_nothing_if_such_a_run_exists)
 	cr_expect_eq(pic.nr_copies, 0);
 }
 
-Test(compact, packs_downward_between_what_cannot_move)
+static void expect_packed(const char *before, const char *after)
 {
 	struct kvmm_compact goal = { .want_run = 0 };
 	struct picture pic;
 
-	picture_init(&pic, ".A.BB.pp..C.D.");
+	picture_init(&pic, before);
 	cr_expect_eq(compact(&pic, &goal), 0);
-	cr_expect_str_eq(pic.cell, "ABB...ppCD....");
+	cr_expect_str_eq(pic.cell, after);
 	expect_content_follows(&pic);
+	cr_expect_eq(compact(&pic, &goal), 0);
+	cr_expect_str_eq(pic.cell, after, "a second time");
+}
+
+Test(compact, packs_over_what_cannot_move)
+{
+	expect_packed(".A.BB.CC.D", "ABBCCD....");
+	expect_packed(".A.BB.pp..C.D.", "DACBB.pp......");
+	/* The short stretch fills up, wherever it lies. */
+	expect_packed(".A..B.C..p..D", "A........pCBD");
+	/* Nothing fits: each slides for itself. */
+	expect_packed(".AA.p.BBB..", "AA..pBBB...");
+	/* Two runs of three instead of one of six. */
+	expect_packed("......pAAAAABBB", "......pAAAAABBB");
 }
 
 Test(compact, never_slides_across_what_cannot_move)

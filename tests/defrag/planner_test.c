@@ -277,8 +277,56 @@ Test(window, packs_everything_if_nothing_is_wanted)
 
 	cr_assert_eq(plan(&kv_planner_window, &c, cells, 0), 0);
 	picture_apply(cells, &c.plan);
-	cr_expect_str_eq(cells, "ABB...ppCD....");
+	cr_expect_str_eq(cells, "DACBB.pp......");
 	cr_expect_eq(plan(&kv_planner_window, &c, cells, 0), -EALREADY);
+}
+
+Test(window, packs_nothing_where_nothing_is)
+{
+	struct case_t c;
+
+	cr_expect_eq(plan(&kv_planner_window, &c, "....", 0), -EALREADY);
+	cr_expect_eq(c.plan.gap.nr, 4);
+	c.req.items = NULL;
+	cr_expect_eq(run_planner(&kv_planner_window, &c.req, &c.plan, 0), -EALREADY);
+	cr_expect_eq(c.plan.gap.nr, 4);
+}
+
+/* What lies between two items that cannot move is one run then. */
+static u32 longest_after_sliding(const char *cells)
+{
+	u32 longest = 0, nr = 0;
+
+	for (; *cells; cells++) {
+		nr += *cells == '.';
+		if (*cells >= 'a' && *cells <= 'z')
+			nr = 0;
+		longest = max(longest, nr);
+	}
+	return longest;
+}
+
+Test(window, packing_never_makes_the_longest_run_shorter)
+{
+	char cells[PICTURE_MAX + 1], before[PICTURE_MAX + 1];
+	u32 rng = 12, round, most;
+
+	for (round = 0; round < 20000; round++) {
+		struct case_t c;
+
+		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, true);
+		strcpy(before, cells);
+		case_init(&c, before, 0);
+		c.req.max_blocks = round % 2 ? 0 : 1 + round % 31;
+		most = c.req.max_blocks ? longest_gap(cells) : longest_after_sliding(cells);
+		if (run_planner(&kv_planner_window, &c.req, &c.plan, 0))
+			continue;
+		expect_executable(&c, cells);
+		expect_gap_is_free(&c, cells);
+		cr_assert(!c.req.max_blocks || c.plan.nr_blocks <= c.req.max_blocks);
+		cr_assert_geq(longest_gap(cells), most, "%s to %s", before, cells);
+		cr_assert_eq(c.plan.gap.nr, longest_gap(cells), "%s to %s", before, cells);
+	}
 }
 
 Test(window, has_an_answer_where_nothing_is_held)

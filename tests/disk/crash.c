@@ -18,7 +18,7 @@
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(4 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(4 * SEGMENT + KV_DISK_FRONT_BYTES)
 #define NR_NAMES	48u
 #define NR_OPS		90u
 #define NR_SUBSETS	24u
@@ -92,10 +92,8 @@ static void take_mark(struct kvmm_disk *disk, const bool *wiped)
 
 	*mark = (struct mark){ .nr_steps = run.sim.nr_steps };
 	memcpy(mark->wiped, wiped, sizeof(mark->wiped));
-	/* What was wiped in a sealed segment is in its footer still, and listed after an opening. */
 	while (kvmm_disk_list(disk, &cursor, &entry, 1) == 1)
-		if (!wiped[number_of(&entry)])
-			mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
+		mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
 }
 
 static void put_some(struct kvmm_disk *disk, bool *wiped)
@@ -128,8 +126,14 @@ static void one_op(struct kvmm_disk **disk, bool *wiped)
 		for (u32 i = 0; i < 4; i++)
 			disk_test_read(*disk, (n + i) % NR_NAMES);
 	} else if (what < 13) {
-		if (disk_test_forget(*disk, n, KVMM_DISK_WIPE) == 1)
+		/* Whether it was there or not: there may be one that the index does not know of. */
+		if (any(8)) {
+			disk_test_forget(*disk, n, KVMM_DISK_WIPE);
 			wiped[n] = true;
+		} else {
+			kvmm_disk_reset(*disk);
+			memset(wiped, true, NR_NAMES * sizeof(*wiped));
+		}
 	} else if (what < 15) {
 		kvmm_disk_sync(*disk);
 	} else {

@@ -13,7 +13,7 @@
 
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	8u
-#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_FRONT_BYTES)
 
 static struct sim_disk sim;
 static struct kvmm_disk *disk;
@@ -314,10 +314,29 @@ Test(disk, records_of_another_layout_are_not_found_at_opening)
 	cr_expect_eq(disk_test_read(disk, 1), 0);
 }
 
+Test(disk, a_store_that_begins_anew_has_the_room_that_it_had)
+{
+	write_all(0, 8);
+	attr.flags |= KVMM_DISK_RESET;
+	attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
+	reopen();
+	write_all(0, 40);
+	attr.max_bytes = 0;
+	sim.most_bytes = 0;
+	reopen();
+	cr_expect_eq(nr_readable(0, 40), 0);
+	write_all(0, 40);
+	cr_expect_eq(sim.most_bytes, 2 * SEGMENT + KV_DISK_FRONT_BYTES);
+	kvmm_disk_close(disk);
+	disk = NULL;
+	memset(sim.content, 0, KV_DISK_SUPER_BYTES);
+	cr_expect_eq(open_again(), -EINVAL, "it cannot be told how much that was");
+}
+
 Test(disk, a_store_can_be_opened_with_less_room_and_with_more)
 {
 	write_all(0, 24);
-	attr.max_bytes = 2 * SEGMENT + KV_DISK_SUPER_BYTES;
+	attr.max_bytes = 2 * SEGMENT + KV_DISK_FRONT_BYTES;
 	reopen();
 	cr_expect_eq(sim.bytes, attr.max_bytes);
 	cr_expect_gt(nr_readable(0, 24), 5);
@@ -345,20 +364,38 @@ static void make_newer(struct kv_disk_super *super)
 	kv_disk_seal(super);
 }
 
-Test(disk, a_later_version_is_left_alone)
+/* It had zeros where the number of pages of marks is now. */
+static void make_first(struct kv_disk_super *super)
+{
+	super->version = 1;
+	super->mark_pages = 0;
+	kv_disk_seal(super);
+}
+
+static void expect_left_alone(void (*make)(struct kv_disk_super *super))
 {
 	u8 before[KV_DISK_SUPER_BYTES];
 
 	write_all(0, 4);
 	kvmm_disk_close(disk);
 	disk = NULL;
-	spoil_supers(make_newer);
+	spoil_supers(make);
 	memcpy(before, sim.content, sizeof(before));
 	cr_expect_eq(open_again(), -EPROTONOSUPPORT);
 	cr_expect_arr_eq(before, sim.content, sizeof(before));
 	attr.flags |= KVMM_DISK_RESET;
 	cr_expect_eq(open_again(), 0);
 	cr_expect_eq(nr_readable(0, 4), 0);
+}
+
+Test(disk, a_later_version_is_left_alone)
+{
+	expect_left_alone(make_newer);
+}
+
+Test(disk, an_earlier_version_is_left_alone)
+{
+	expect_left_alone(make_first);
 }
 
 static void make_bad(struct kv_disk_super *super)
@@ -426,7 +463,7 @@ Test(disk, a_bad_sector_takes_one_record_with_it)
 						 DISK_TEST_MAX_BYTES };
 	cr_expect_eq(kvmm_disk_get(disk, get, 8, status), 8, "read at one go");
 	/* Page 4 is in the payload of the third. */
-	sim.bad_from = KV_DISK_SUPER_BYTES + 6 * KV_DISK_PAGE;
+	sim.bad_from = KV_DISK_FRONT_BYTES + 6 * KV_DISK_PAGE;
 	sim.bad_to = sim.bad_from + 1;
 	cr_expect_eq(kvmm_disk_get(disk, get, 8, status), 7);
 	cr_expect_eq(status[2], -EIO);

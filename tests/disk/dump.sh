@@ -29,8 +29,8 @@ expect "a store in use" 0 '^30 records' $tool tier "$dir/store"
 exec 3>&-
 wait
 
-# One byte of the payload of the first record: 8 KiB of superblocks, head, header.
-printf 'X' | dd of="$dir/store/store" bs=1 seek=$((8192 + 8192 + 100)) conv=notrunc 2>/dev/null
+# One byte of the payload of the first record: 16 KiB of superblocks and marks, head, header.
+printf 'X' | dd of="$dir/store/store" bs=1 seek=$((16384 + 8192 + 100)) conv=notrunc 2>/dev/null
 expect "a damaged record" 1 '1 damaged' $tool tier "$dir/store"
 printf 'X' | dd of="$dir/store/store" bs=1 seek=10 conv=notrunc 2>/dev/null
 expect "one superblock" 1 '1 of 2 good' $tool tier "$dir/store"

@@ -19,11 +19,12 @@
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(3 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(3 * SEGMENT + KV_DISK_FRONT_BYTES)
 #define NR_NAMES	24u
 
 static struct sim_disk sim;
 static struct fake_env fake;
+static bool is_gone[NR_NAMES];	/* a call has said so, and it was not put since */
 
 static int open_store(struct kvmm_disk **disk)
 {
@@ -46,7 +47,10 @@ static void check(struct kvmm_disk *disk)
 static void read_some(struct kvmm_disk *disk, u32 first, u32 nr)
 {
 	for (u32 i = first; i < first + nr; i++) {
-		cr_assert_leq(disk_test_read(disk, i % NR_NAMES), 0, "wrong bytes");
+		int err = disk_test_read(disk, i % NR_NAMES);
+
+		cr_assert_leq(err, 0, "wrong bytes");
+		cr_assert(err || !is_gone[i % NR_NAMES], "record %u is back", i % NR_NAMES);
 		check(disk);
 	}
 }
@@ -60,6 +64,7 @@ static void put_some(struct kvmm_disk *disk, u32 first, u32 nr)
 	for (u32 i = 0; i < nr; i++) {
 		disk_test_fill((first + i) % NR_NAMES, data + i * DISK_TEST_MAX_BYTES);
 		put[i] = disk_test_put((first + i) % NR_NAMES, data + i * DISK_TEST_MAX_BYTES);
+		is_gone[(first + i) % NR_NAMES] = false;
 	}
 	kvmm_disk_put(disk, put, nr, 0, NULL);
 	check(disk);
@@ -82,7 +87,7 @@ static void use(struct kvmm_disk *disk)
 	for (u32 i = 0; i < 3; i++)
 		read_some(disk, 0, 2);
 	put_some(disk, 6, 8);
-	disk_test_forget(disk, 3, KVMM_DISK_WIPE);
+	is_gone[3] = disk_test_forget(disk, 3, KVMM_DISK_WIPE) >= 0;
 	check(disk);
 	put_some(disk, 14, 6);
 	kvmm_disk_sync(disk);
@@ -98,6 +103,9 @@ static void run(void)
 		if (open_store(&disk))
 			continue;
 		use(disk);
+		if (i && kvmm_disk_reset(disk) >= 0)
+			memset(is_gone, true, sizeof(is_gone));
+		check(disk);
 		kvmm_disk_close(disk);
 		sim.nr_locks = 0;
 	}
@@ -120,6 +128,7 @@ static void works(void)
 
 static void begin(bool queue)
 {
+	memset(is_gone, 0, sizeof(is_gone));
 	sim_disk_init(&sim, 2 * MAX_BYTES);
 	sim.no_queue = !queue;
 	sim_disk_install(&sim);

@@ -18,7 +18,7 @@
 #include "util.h"
 
 #define SEGMENT		(1u << 20)
-#define MAX_BYTES	(4 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(4 * SEGMENT + KV_DISK_FRONT_BYTES)
 
 static char root[64], path[80], file[96];
 static struct kvmm_disk_attr attr;
@@ -88,6 +88,15 @@ Test(disk_files, only_their_owner_can_get_at_them)
 	cr_assert_eq(open_it(), 0);
 	cr_expect_eq(mode_of(path), 0700);
 	cr_expect_eq(mode_of(file), 0600);
+}
+
+Test(disk_files, their_folder_has_a_name_that_can_be_shown)
+{
+	struct stat seen;
+
+	strcat(path, "\xff\n");
+	cr_expect_eq(open_it(), -EINVAL);
+	cr_expect_neq(stat(path, &seen), 0, "it was made");
 }
 
 Test(disk_files, what_others_can_get_at_is_refused)
@@ -266,9 +275,9 @@ Test(disk_files, a_forked_child_cannot_use_it)
 	kv_rcu_barrier();	/* who is linked in tells of forks */
 	pid = fork();
 	if (!pid) {
-		bool refused = disk_test_write(disk, 2, 0) == -EOWNERDEAD &&
-			       disk_test_read(disk, 1) == -EOWNERDEAD &&
-			       kvmm_disk_sync(disk) == -EOWNERDEAD && !disk_test_has(disk, 1);
+		bool refused = disk_test_write(disk, 2, 0) == -ECHILD &&
+			       disk_test_read(disk, 1) == -ECHILD &&
+			       kvmm_disk_sync(disk) == -ECHILD && !disk_test_has(disk, 1);
 
 		kvmm_disk_close(disk);
 		_exit(refused);

@@ -21,7 +21,7 @@
 #include "util.h"
 
 #define SEGMENT		(256u << 10)
-#define MAX_BYTES	(6 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(6 * SEGMENT + KV_DISK_FRONT_BYTES)
 #define NR_NAMES	512u
 #define NR_LAST		24u	/* of 5 pages at most: two segments of six */
 

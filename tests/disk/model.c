@@ -5,7 +5,8 @@
  * queue that finishes requests in any order, and without one.
  *
  * The model knows which completions are due, each of which has to come once, and for each record since
- * when it has to be a hit: from its completion until it is forgotten or a segment is used again.
+ * when it has to be a hit: from its completion until it is forgotten or a segment is used again. What was
+ * wiped or reset is none until it is put again, whatever is opened or finished meanwhile.
  * What is read is right. Buffers are filled with something else as soon as they are given back.
  *
  * KVMM_MODEL_OPS says how many calls (100000), KVMM_MODEL_SEED where to begin.
@@ -20,7 +21,7 @@
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(5 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(5 * SEGMENT + KV_DISK_FRONT_BYTES)
 #define NR_NAMES	64u
 #define NR_SLOTS	6u
 #define BATCH		8u
@@ -39,6 +40,7 @@ static struct model {
 	struct kvmm_disk *disk;
 	struct slot slot[NR_SLOTS];
 	bool	sure[NR_NAMES];		/* it has to be a hit */
+	bool	gone[NR_NAMES];		/* it was wiped, and not put since */
 	u64	nr_reclaimed;		/* when that was last true of all */
 	u64	state, op, nr_hits, nr_done;
 } m;
@@ -128,6 +130,7 @@ static void submit_put(void)
 	for (u32 i = 0; i < slot->nr; i++) {
 		disk_test_fill(slot->n[i], data_of(slot, i));
 		put[i] = disk_test_put(slot->n[i], data_of(slot, i));
+		m.gone[slot->n[i]] = false;
 		if (flags)
 			forget_sure(slot->n[i]);
 	}
@@ -205,7 +208,10 @@ static void abort_one(void)
 static void write_one(void)
 {
 	u32 n = any(NR_NAMES);
-	int err = disk_test_write(m.disk, n, 0);
+	int err;
+
+	m.gone[n] = false;
+	err = disk_test_write(m.disk, n, 0);
 
 	require(!err || err == -EEXIST);
 	look_for_reclaim();
@@ -230,7 +236,15 @@ static void forget_one(void)
 
 	require(disk_test_forget(m.disk, n, flags) >= 0);
 	forget_sure(n);
+	m.gone[n] |= flags;
 	require(!disk_test_has(m.disk, n));
+}
+
+static void reset(void)
+{
+	require(kvmm_disk_reset(m.disk) >= 0);
+	memset(m.sure, 0, sizeof(m.sure));
+	memset(m.gone, true, sizeof(m.gone));
 }
 
 static void drop_layout(void)
@@ -278,8 +292,10 @@ static void check_all(void)
 
 	require(!kvmm_disk_check(m.disk));
 	look_for_reclaim();
-	for (u32 n = 0; n < NR_NAMES; n++)
+	for (u32 n = 0; n < NR_NAMES; n++) {
 		require(!m.sure[n] || disk_test_has(m.disk, n));
+		require(!m.gone[n] || !disk_test_has(m.disk, n));
+	}
 	stat = disk_test_stat(m.disk);
 	require(m.sim.most_bytes <= MAX_BYTES && stat.file_bytes == m.sim.bytes);
 	require(!stat.nr_damaged && !stat.nr_read_errors && !stat.nr_write_errors);
@@ -305,8 +321,12 @@ static void one_call(void)
 		forget_one();
 	else if (what < 62)
 		kvmm_disk_sync(m.disk);
-	else if (!any(16))
-		any(2) ? drop_layout() : reopen();
+	else if (!any(32))
+		drop_layout();
+	else if (!any(64))
+		reset();
+	else if (!any(32))
+		reopen();
 }
 
 static u64 number_from(const char *name, u64 otherwise)

@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kv/mem.h>
 
@@ -15,7 +16,7 @@
 
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	4u
-#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_FRONT_BYTES)
 #define WIPED		1u
 
 static struct sim_disk sim, after;
@@ -129,18 +130,6 @@ Test(disk_power, a_dead_record_is_there_until_the_older_ones_of_its_name_are_gon
 		crash_without_head(i, 0);
 		cr_expect_eq(read_after_crash(WIPED), -ENOENT, "after step %u", i);
 	}
-}
-
-/* The first segment's head, then the flush before the second one. */
-Test(disk_power, nothing_is_used_again_where_the_flush_before_it_fails)
-{
-	fill_up_to(3);
-	disk_io_drain(disk);
-	sim_disk_fail(&sim, 2, SIM_EIO, false);
-	cr_expect_eq(put_at_once(16), 15, "the next one flushes again");
-	cr_expect_eq(disk_test_stat(disk).nr_sync_errors, 1);
-	cr_expect_eq(disk_test_stat(disk).nr_write_errors, 0);
-	cr_expect_geq(disk->seg[1].seq, NR_SEGMENTS + 2);
 }
 
 static bool copies(void)
@@ -276,4 +265,258 @@ Test(disk_power, a_page_of_payload_that_cannot_be_read_costs_one_record)
 	cannot_read(2, page);
 	open_again();
 	cr_expect_eq(disk->index.nr_live, nr - 1);
+}
+
+/* ---- one page is lost ---- */
+
+static u32 nr_right(u32 nr)
+{
+	u32 nr_seen = 0;
+
+	for (u32 n = 0; n < nr; n++) {
+		int err = disk_test_read(disk, n);
+
+		cr_expect_neq(err, 1, "record %u has wrong bytes", n);
+		nr_seen += !err;
+	}
+	return nr_seen;
+}
+
+/* Overwrites each page in its turn; those below @nr are gone. */
+static void expect_gone_with_any_page_bad(u32 first, u32 nr)
+{
+	u8 *good = malloc(sim.max_bytes);
+	u64 bytes;
+
+	kvmm_disk_close(disk);
+	bytes = sim.bytes;
+	memcpy(good, sim.content, bytes);
+	for (u64 at = 0; at < bytes; at += KV_DISK_PAGE) {
+		memcpy(sim.content, good, bytes);
+		sim.bytes = bytes;
+		memset(sim.content + at, 0xa5, KV_DISK_PAGE);
+		cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+		for (u32 n = first; n < first + nr; n++)
+			cr_expect_neq(disk_test_read(disk, n), 0, "record %u, page %llu", n,
+				      (unsigned long long)at / KV_DISK_PAGE);
+		nr_right(next);
+		kvmm_disk_close(disk);
+	}
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	free(good);
+}
+
+/* Any page: of a superblock, a head, a record, a footer, or the marks of wiped names. */
+Test(disk_power, what_was_wiped_does_not_come_back_whichever_page_is_overwritten)
+{
+	wipe_in(2);
+	expect_gone_with_any_page_bad(WIPED, 1);
+}
+
+Test(disk_power, less_room_costs_what_is_cut_off_and_no_more)
+{
+	u32 nr;
+
+	wipe_in(3);
+	nr = disk->index.nr_live - disk->seg[3].nr_entries;
+	cr_assert_gt(nr, 0);
+	attr.max_bytes -= SEGMENT;
+	open_again();
+	cr_expect_eq(disk->index.nr_live, nr);
+	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
+}
+
+/* Where both copies of the marks are bad nothing is known of any name. */
+Test(disk_power, where_no_copy_of_the_marks_is_good_nothing_is_found)
+{
+	wipe_in(2);
+	kvmm_disk_close(disk);
+	memset(sim.content + KV_DISK_SUPER_BYTES, 0xa5, 2 * KV_DISK_PAGE);
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_expect_eq(nr_right(next), 0);
+	for (u32 i = 0; i < 2; i++, next++) {
+		disk_close_segment(disk);
+		cr_assert_eq(disk_test_write(disk, next, 0), 0);
+		open_again();
+		cr_expect_eq(disk_test_read(disk, next), 0, "what is put now is there");
+	}
+	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
+}
+
+/* ---- one page is an old one ---- */
+
+#define FRONT_PAGES	(KV_DISK_FRONT_BYTES / KV_DISK_PAGE)
+
+static u8 *page_of_file(u8 *file, u32 page)
+{
+	return file + page * KV_DISK_PAGE;
+}
+
+/* As it was with that page of @old. The store is closed before and after. */
+static void expect_with_old_page(u32 page, u8 *old)
+{
+	u8 now[KV_DISK_FRONT_BYTES];
+
+	memcpy(now, sim.content, sizeof(now));
+	memcpy(page_of_file(sim.content, page), page_of_file(old, page), KV_DISK_PAGE);
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT, "page %u", page);
+	cr_expect_eq(disk_test_read(disk, 0), 0, "page %u", page);
+	kvmm_disk_close(disk);
+	memcpy(sim.content, now, sizeof(now));
+}
+
+/* The old superblocks and marks were written more often than the new ones. */
+static void wipe_often(u8 *old)
+{
+	for (u32 i = 0; i < 6; i++) {
+		cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
+		cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+		open_again();
+	}
+	kvmm_disk_close(disk);
+	memcpy(old, sim.content, KV_DISK_FRONT_BYTES);
+}
+
+static void put_and_wipe(void)
+{
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(disk_test_write(disk, 0, KVMM_DISK_REPLACE), 0);
+	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	kvmm_disk_close(disk);
+}
+
+Test(disk_power, a_store_that_began_anew_is_not_undone_by_an_old_page)
+{
+	u8 old[KV_DISK_FRONT_BYTES];
+
+	wipe_often(old);
+	attr.flags |= KVMM_DISK_RESET;
+	put_and_wipe();
+	attr.flags &= ~KVMM_DISK_RESET;
+	for (u32 i = 0; i < FRONT_PAGES; i++)
+		expect_with_old_page(i, old);
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+}
+
+/* @byte: what both copies of the marks were lost to. */
+static void expect_marks_younger_than_old_ones(u8 byte)
+{
+	u8 old[KV_DISK_FRONT_BYTES];
+
+	wipe_often(old);
+	memset(sim.content + KV_DISK_SUPER_BYTES, byte, 2 * KV_DISK_PAGE);
+	put_and_wipe();
+	for (u32 i = KV_DISK_NR_SUPERS; i < FRONT_PAGES; i++)
+		expect_with_old_page(i, old);
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+}
+
+Test(disk_power, marks_that_begin_anew_are_younger_than_any_before)
+{
+	expect_marks_younger_than_old_ones(0xa5);
+	expect_marks_younger_than_old_ones(0);
+}
+
+/* A page has room for 252. What is older than a mark that had to go is missed, and nothing else. */
+Test(disk_power, more_names_are_wiped_than_there_are_marks)
+{
+	u32 nr_names = 3 * KV_DISK_NR_MARKS, first = 1000;
+
+	cr_assert_eq(disk->shape.mark_pages, 1);
+	for (u32 n = first; n < first + nr_names; n++) {
+		cr_assert_eq(disk_test_write(disk, n, 0), 0);
+		cr_assert_eq(disk_test_forget(disk, n, KVMM_DISK_WIPE), 1);
+	}
+	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+	open_again();
+	for (u32 n = first; n < first + nr_names; n++)
+		cr_expect_eq(disk_test_read(disk, n), -ENOENT, "record %u", n);
+	cr_expect_eq(disk_test_read(disk, 0), 0);
+}
+
+/* A store may have records that its index does not know of. */
+Test(disk_power, what_was_forgotten_before_can_be_wiped)
+{
+	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	cr_assert_eq(disk_test_forget(disk, WIPED, 0), 1);
+	cr_expect_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 0, "it was not there");
+	open_again();
+	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
+}
+
+/* No call to sync it: when the call is over it is gone for good. */
+Test(disk_power, what_was_wiped_is_gone_when_the_call_says_so)
+{
+	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	for (u64 seed = 1; seed < 65; seed++) {
+		sim_disk_crash(&after, &sim, &(struct sim_crash){ sim.nr_steps, 512, seed });
+		cr_expect_eq(read_after_crash(WIPED), -ENOENT, "seed %llu", (unsigned long long)seed);
+	}
+}
+
+/* ---- all of it at one go ---- */
+
+Test(disk_power, what_was_reset_is_gone_when_the_call_says_so)
+{
+	u32 from, nr;
+
+	fill_up_to(2);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	nr = disk->index.nr_live;
+	cr_expect_eq(kvmm_disk_reset(disk), nr);
+	cr_expect_eq(disk->index.nr, 0);
+	from = sim.nr_steps;
+	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	for (u32 i = from; i <= sim.nr_steps; i++) {
+		sim_disk_crash(&after, &sim, &(struct sim_crash){ i, 512, i + 1 });
+		for (u32 n = 8; n < next; n++)
+			cr_expect_eq(read_after_crash(n), -ENOENT, "record %u after step %u", n, i);
+	}
+	cr_expect_eq(read_after_crash(0), 0, "it was put afterwards");
+	expect_gone_with_any_page_bad(8, next - 8);
+	cr_expect_eq(disk_test_read(disk, 0), 0);
+}
+
+/* Two superblocks, each with a flush. */
+Test(disk_power, a_reset_that_fails_says_so_and_can_be_had_again)
+{
+	for (u32 i = 1; i <= 4; i++) {
+		cr_assert_eq(disk_test_write(disk, i, 0), 0);
+		disk_io_drain(disk);
+		sim_disk_fail(&sim, i, SIM_EIO, false);
+		cr_expect_eq(kvmm_disk_reset(disk), -EIO, "call %u", i);
+		cr_expect_eq(disk_test_read(disk, i), -ENOENT);
+		cr_expect_eq(kvmm_disk_reset(disk), 0);
+		open_again();
+		cr_expect_eq(disk_test_read(disk, i), -ENOENT);
+	}
+}
+
+/* They are void, and what is put from then on is not. */
+Test(disk_power, puts_under_way_are_reset_too)
+{
+	char *data = disk_test_buffers(2);
+	struct kvmm_disk_put put;
+	struct kvmm_disk_done done;
+
+	sim.no_queue = true;
+	open_again();
+	disk_test_fill(3, data);
+	put = disk_test_put(3, data);
+	cr_assert_eq(kvmm_disk_submit_put(disk, &put, 1, 0, 7), 0);
+	cr_expect_eq(kvmm_disk_reset(disk), 1);
+	while (!kvmm_disk_poll(disk, &done, 1))
+		;
+	cr_expect_eq(done.status, -ECANCELED);
+	cr_assert_eq(disk_test_write(disk, 4, 0), 0);
+	open_again();
+	cr_expect_eq(disk_test_read(disk, 3), -ENOENT);
+	cr_expect_eq(disk_test_read(disk, 4), 0);
+	free(data);
 }

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 		return 2;
 	nr = strtoul(argv[2], NULL, 0);
 	attr.path = argv[1];
-	attr.max_bytes = (4 << 20) + KV_DISK_SUPER_BYTES;
+	attr.max_bytes = (4 << 20) + KV_DISK_FRONT_BYTES;
 	attr.segment_bytes = 64 << 10;
 	err = kvmm_disk_open(&attr, &disk);
 	for (u32 i = 0; !err && i < nr; i++) {

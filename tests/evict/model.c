@@ -154,7 +154,7 @@ static u32 level_of(const struct model *model, u32 key)
 {
 	u32 nr = model->counts[key] > 15 ? 15 : model->counts[key];
 
-	return (nr >= 2) + (nr >= 4) + (nr >= 8);
+	return (nr >= 3) + (nr >= 8) + (nr >= 15);
 }
 
 static void look_again(struct model *model)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <kv/bits.h>
 #include <kv/mem.h>
@@ -160,6 +161,27 @@ Test(evict_sketch, forgets)
 		sketch_note(sketch, &batch, mix(7));
 	cr_expect_eq(sketch_estimate(sketch, key), 6);
 	cr_expect_eq(sketch->nr_halved, sketch->nr_words, "each word once");
+	kv_free(sketch);
+}
+
+/* Full counters do not run over; a key of former times is told from one that is used now soon after. */
+Test(evict_sketch, counters_at_their_ceiling_stay_there_and_come_down)
+{
+	struct sketch *sketch = make(256);
+	struct sketch_batch batch = { 0 };
+	u64 random = 5;
+
+	memset(sketch->word, 0xff, sketch->nr_words * sizeof(*sketch->word));
+	for (u32 i = 0; i < SKETCH_BATCH; i++)
+		sketch_note(sketch, &batch, mix(i));
+	for (u32 i = 0; i < sketch->nr_words; i++)
+		cr_assert_eq(sketch->word[i], ~0ull, "no counter runs over into the next");
+	while (sketch->nr_added < 6 * sketch->window) {
+		random = random * 6364136223846793005ull + 1442695040888963407ull;
+		sketch_note(sketch, &batch, random >> 61 ? mix(1000 + (random >> 33) % 32) : mix(7));
+	}
+	cr_expect_geq(sketch_estimate(sketch, mix(7)), SKETCH_MAX / 2, "halved just now, perhaps");
+	cr_expect_leq(sketch_estimate(sketch, mix(8)), 1, "%u", sketch_estimate(sketch, mix(8)));
 	kv_free(sketch);
 }
 

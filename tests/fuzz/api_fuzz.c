@@ -290,7 +290,7 @@ static int shrink_range(void)
 	expect(err, 0, -EINVAL, -EBUSY, -EOPNOTSUPP);
 	if (err)
 		return err;
-	require(nr < r->nr && !r->pins);
+	require(nr < r->nr && !r->pins && r->refs == 1);
 	r->nr -= nr;
 	if (front)
 		memmove(r->stamp, r->stamp + nr, r->nr * sizeof(u32));

@@ -19,7 +19,7 @@
 
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	3u
-#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(NR_SEGMENTS * SEGMENT + KV_DISK_FRONT_BYTES)
 #define MAX_MEMORY	(4u << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -8,9 +8,11 @@
 
 #include <kvmm/publisher.h>
 
+#include "tools/replay/idmap.c"
 #include "tools/replay/trace.c"
 #include "tools/replay/trace_csv.c"
 #include "tools/replay/trace_json.c"
+#include "tools/plain.c"
 
 #include "tools/trace/collect.c"
 #define bucket_of group_bucket_of
@@ -45,7 +47,7 @@ static void check_trace(const struct trace *trace)
 
 		require(req->input > 0 && req->input <= TRACE_MAX_TOKENS);
 		require(req->output <= TRACE_MAX_TOKENS && req->first_id == next_id);
-		require(req->nr_ids == DIV_ROUND_UP(req->input, TRACE_ID_TOKENS));
+		require(req->nr_ids == DIV_ROUND_UP(req->input, trace->id_tokens));
 		next_id += req->nr_ids;
 	}
 	require(next_id == trace->nr_ids);

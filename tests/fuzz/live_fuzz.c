@@ -93,7 +93,7 @@ int client_table(struct client *client, struct table *table, const char *format,
 	return 0;
 }
 
-int client_stat(struct client *client, struct table *table, const char *pool)
+int client_pool(struct client *client, struct table *table, const char *what, const char *pool)
 {
 	int err = client_table(client, table, "stat");
 

@@ -312,7 +312,7 @@ static int hold_keys(void)
 		return 0;
 	nr = kvmm_hold(f.pool, &attr, &hold);
 	if (nr <= 0) {
-		expect(nr, -ENOENT, -EBUSY, -EDQUOT, -ENOMEM, -EINVAL);
+		expect(nr, -ENOENT, -EBUSY, -E2BIG, -ENOMEM, -EINVAL);
 		return nr;
 	}
 	keep(HOLD, &hold);
@@ -330,7 +330,7 @@ static int hold_refs(void)
 	if (!has_room(HOLD, 1))
 		return 0;
 	err = kvmm_hold_take(f.pool, &attr, ref, nr, &hold);
-	expect(err, 0, -EBUSY, -EDQUOT, -ENOMEM, -EINVAL);
+	expect(err, 0, -EBUSY, -E2BIG, -ENOMEM, -EINVAL);
 	if (err)
 		return err;
 	f.list[REF].nr -= nr;

@@ -9,9 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tools/replay/idmap.c"
 #include "tools/replay/trace.c"
 #include "tools/replay/trace_csv.c"
 #include "tools/replay/trace_json.c"
+#include "tools/plain.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -31,7 +33,7 @@ static void check_trace(const struct trace *trace)
 
 		require(req->input > 0 && req->input <= TRACE_MAX_TOKENS);
 		require(req->output <= TRACE_MAX_TOKENS);
-		require(req->nr_ids == DIV_ROUND_UP(req->input, TRACE_ID_TOKENS));
+		require(req->nr_ids == DIV_ROUND_UP(req->input, trace->id_tokens));
 		require(req->first_id == next_id);
 		require(req->arrival_us >= last_us && req->arrival_us <= TRACE_MAX_MS * 1000);
 		for (u32 i = 0; trace->ids && i < req->nr_ids; i++)
@@ -73,6 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		require(!trace.req && !trace.ids);
 	} else {
 		check_trace(&trace);
+		require(trace.id_tokens == trace2.id_tokens);
 		require(trace.nr == trace2.nr && trace.nr_ids == trace2.nr_ids);
 		for (u32 q = 0; q < trace.nr; q++)
 			require(is_same(&trace.req[q], &trace2.req[q]));

@@ -110,6 +110,7 @@ Test(config, a_mistake_names_its_line_and_nothing_is_applied)
 {
 	expect_refused("high = 95%\n\nhost_byte = 1\n", "kv.conf:3: no key 'host_byte'");
 	cr_expect_eq(config.line, 3);
+	expect_refused("h\xc3\xb6he\xff\xc2\x9b = 1\n", "kv.conf:1: no key 'h\xc3\xb6he\?\?\?'");
 	expect_refused("host_name = a\nhigh", "kv.conf:2: no 'key = value'");
 	expect_refused("high = 95%\nhigh = 90%", "kv.conf:2: 'high' for the second time");
 	expect_refused("touches = 16", "kv.conf:1: touches: '16' is out of range");
@@ -210,6 +211,20 @@ Test(config, the_environment_goes_before_the_file)
 	unlink(path);
 	cr_expect_eq(kvmm_config_load(&config, path), -ENOENT);
 	cr_expect_neq(strstr(config.error, path), NULL);
+}
+
+Test(config, a_file_with_a_zero_byte_is_no_text)
+{
+	char path[] = "/tmp/kvmm-config-XXXXXX";
+	int fd = mkstemp(path);
+
+	cr_assert_eq(write(fd, "touches = 3\n\0high = none\n", 25), 25);
+	before = all;
+	cr_expect_eq(kvmm_config_load(&config, path), -EILSEQ);
+	cr_expect_neq(strstr(config.error, "a zero byte in it"), NULL, "%s", config.error);
+	cr_expect_eq(memcmp(&all, &before, sizeof(all)), 0);
+	close(fd);
+	unlink(path);
 }
 
 Test(config, no_memory_means_nothing_was_applied)

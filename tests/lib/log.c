@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Lines for the operator, bugs of ours, and errors in words. */
+#define _GNU_SOURCE
 #include <criterion/criterion.h>
+#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <kv/err.h>
@@ -119,24 +122,64 @@ Test(log, each_bug_is_counted_and_each_place_speaks_once)
 
 #endif /* KVMM_DEBUG */
 
-static const int errors[] = {
-	-EINVAL, -ENOSPC, -ENOMEM, -ESTALE, -EBUSY, -ENOENT, -EUCLEAN, -EIO, -EAGAIN,
-	-EOPNOTSUPP, -EEXIST, -EOVERFLOW, -EOWNERDEAD, -ENODEV, -ENXIO, -EALREADY,
-	-EBADMSG, -ENOBUFS, -ECANCELED, -EROFS, -EPERM, -EPROTONOSUPPORT, -ETIMEDOUT, -EADDRINUSE,
-	-ECONNREFUSED, -ECONNRESET, -EPIPE, -EACCES, -EMFILE, -ENAMETOOLONG, -E2BIG, -ELOOP, -ENOTDIR,
-	0, -EXFULL,
-};
-
-Test(strerror, each_error_has_words_of_its_own)
+/* The number of an errno by its name. */
+static int errno_of(const char *name)
 {
-	for (int i = 0; i < ARRAY_SIZE(errors); i++) {
-		const char *text = kvmm_strerror(errors[i]);
+	for (int err = 1; err < 4096; err++)
+		if (strerrorname_np(err) && !strcmp(strerrorname_np(err), name))
+			return err;
+	return 0;
+}
 
-		cr_assert_not_null(text);
-		cr_expect_gt(strlen(text), 5);
-		for (int j = 0; j < i; j++)
-			cr_expect_str_neq(text, kvmm_strerror(errors[j]));
+static void expect_words(int err, const char *texts[4096])
+{
+	const char *text = kvmm_strerror(-err);
+
+	if (texts[err])
+		return;
+	cr_expect_gt(strlen(text), 5);
+	cr_expect_str_neq(text, kvmm_strerror(-EXFULL), "%s is unknown", strerrorname_np(err));
+	for (int other = 0; other < 4096; other++)
+		if (texts[other])
+			cr_expect_str_neq(text, texts[other]);
+	texts[err] = text;
+}
+
+/* Each -ENAME in the line. */
+static u32 expect_words_in(const char *line, const char *texts[4096])
+{
+	char name[32];
+	u32 nr = 0;
+
+	for (; (line = strstr(line, "-E")); line++)
+		if (sscanf(line, "-%31[A-Z0-9]", name) == 1 && errno_of(name)) {
+			expect_words(errno_of(name), texts);
+			nr++;
+		}
+	return nr;
+}
+
+Test(strerror, each_error_that_a_header_names_has_words_of_its_own)
+{
+	static const char *texts[4096];
+	const char *tree = getenv("KVMM_SRCTREE");
+	char pattern[512], line[512];
+	glob_t headers;
+	u32 nr = 0;
+
+	texts[0] = kvmm_strerror(0);
+	snprintf(pattern, sizeof(pattern), "%s/include/kvmm/*.h", tree ? tree : ".");
+	cr_assert_eq(glob(pattern, 0, NULL, &headers), 0, "%s", pattern);
+	for (size_t i = 0; i < headers.gl_pathc; i++) {
+		FILE *file = fopen(headers.gl_pathv[i], "r");
+
+		cr_assert_not_null(file);
+		while (fgets(line, sizeof(line), file))
+			nr += expect_words_in(line, texts);
+		fclose(file);
 	}
+	globfree(&headers);
+	cr_expect_gt(nr, 1000);
 }
 
 Test(strerror, knows_what_it_does_not_know)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Read-copy-update: nothing is freed under a reader, everything is freed at last. */
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -71,6 +72,22 @@ static void *read_slowly(void *arg)
 		nap();
 	*was_fresh = READ_ONCE(item->value) == FRESH;
 	kv_rcu_read_unlock();
+	return NULL;
+}
+
+/* Threads in the order of their arrival may go when *may_go says so. The argument: nr_in, may_go. */
+static void *read_in_crowd(void *arg)
+{
+	u32 **words = arg, mine;
+
+	kv_rcu_read_lock();
+	kv_rcu_read_lock();
+	mine = kv_fetch_add(words[0], 1);
+	while (smp_load_acquire(words[1]) <= mine)
+		nap();
+	kv_rcu_read_unlock();
+	kv_rcu_read_unlock();
+	kv_fetch_sub(words[0], 1);
 	return NULL;
 }
 
@@ -201,6 +218,39 @@ Test(rcu, barrier_waits_for_the_frees_of_other_threads)
 	pthread_join(other, NULL);
 }
 
+/* More threads than there are rows of counters: all of them are waited for. */
+Test(rcu, grace_periods_wait_for_any_number_of_readers, .timeout = 60)
+{
+	static struct crowd {
+		pthread_t thread;
+		u32 *nr_in;
+		u32 *may_go;
+	} crowd[KV_STAT_ROWS + 20];
+	u32 nr_in = 0, may_go = 0, done = 0;
+	pthread_t writer;
+
+	for (u32 i = 0; i < ARRAY_SIZE(crowd); i++) {
+		crowd[i] = (struct crowd){ 0, &nr_in, &may_go };
+		pthread_create(&crowd[i].thread, NULL, read_in_crowd, &crowd[i].nr_in);
+	}
+	while (READ_ONCE(nr_in) < ARRAY_SIZE(crowd))
+		nap();
+	defer_items(1);
+	pthread_create(&writer, NULL, call_barrier, &done);
+	/* All but the last one, which most likely has no row. */
+	smp_store_release(&may_go, ARRAY_SIZE(crowd) - 1);
+	while (READ_ONCE(nr_in) != 1)
+		nap();
+	for (int i = 0; i < 20; i++)
+		nap();
+	cr_expect_eq(READ_ONCE(done), 0);
+	smp_store_release(&may_go, ARRAY_SIZE(crowd));
+	for (u32 i = 0; i < ARRAY_SIZE(crowd); i++)
+		pthread_join(crowd[i].thread, NULL);
+	pthread_join(writer, NULL);
+	cr_expect_eq(nr_freed, 1);
+}
+
 /* Status of a child, which is killed if it hangs: liburcu waits with all signals blocked. */
 static int reap_child(pid_t pid)
 {
@@ -213,6 +263,78 @@ static int reap_child(pid_t pid)
 	}
 	return status;
 }
+
+/* Once around a fork, by the first of them: they take liburcu's locks, which do not nest. */
+Test(rcu, an_engine_may_bracket_forks_for_liburcu_itself, .timeout = 60)
+{
+	void *lib = dlopen("liburcu-bp.so.8", RTLD_NOW | RTLD_GLOBAL);
+	void (*before)(void), (*after_in_parent)(void), (*after_in_child)(void);
+	int status = -1;
+	pid_t pid;
+
+	if (!lib)
+		cr_skip_test("no liburcu-bp.so.8");
+	before = dlsym(lib, "urcu_bp_before_fork");
+	after_in_parent = dlsym(lib, "urcu_bp_after_fork_parent");
+	after_in_child = dlsym(lib, "urcu_bp_after_fork_child");
+	defer_items(1);
+	pid = fork();
+	if (!pid) {
+		before();
+		pid = fork();
+		(pid ? after_in_parent : after_in_child)();
+		defer_items(1);
+		kv_rcu_barrier();
+		_exit(nr_freed != 2 || (pid && (waitpid(pid, &status, 0) != pid || status)));
+	}
+	status = reap_child(pid);
+	cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+	kv_rcu_barrier();
+}
+
+/* The allocator that a sanitizer brings along has locks that a fork copies: children wait for those. */
+#ifndef __SANITIZE_ADDRESS__
+
+static void *defer_for_ever(void *arg)
+{
+	while (!smp_load_acquire(&reader_may_go)) {
+		defer_items(1);
+		kv_rcu_reap();
+	}
+	return NULL;
+}
+
+/* In liburcu's locks, or ours: a child can defer, free and wait at any point of theirs. */
+Test(rcu, children_free_whatever_other_threads_were_doing, .timeout = 120)
+{
+	pthread_t other[2];
+
+	for (u32 i = 0; i < 2; i++)
+		pthread_create(&other[i], NULL, defer_for_ever, NULL);
+	for (u32 i = 0; i < 100; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid) {
+			defer_items(NR_REAPED);
+			kv_rcu_reap();
+			kv_rcu_read_lock();
+			kv_rcu_read_unlock();
+			kv_rcu_synchronize();
+			kv_rcu_barrier();
+			_exit(0);
+		}
+		status = reap_child(pid);
+		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+	}
+	smp_store_release(&reader_may_go, 1);
+	for (u32 i = 0; i < 2; i++)
+		pthread_join(other[i], NULL);
+	kv_rcu_barrier();
+	cr_expect_eq(kv_mem_bytes(), 0);
+}
+
+#endif /* !__SANITIZE_ADDRESS__ */
 
 /* The reader of the parent does not exist in the child, which must not wait for it. */
 Test(rcu, child_of_fork_can_free_what_it_inherited, .timeout = 60)

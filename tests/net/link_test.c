@@ -2,8 +2,11 @@
 /* Migration over a link: what both sides have after each end of it, good or bad. */
 #include <criterion/criterion.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include <kv/env.h>
 
 #include "tests/net/pair.h"
 
@@ -70,6 +73,75 @@ static struct kvmm_migrate *begin_keys(u32 first, u32 nr)
 	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
 	cr_assert_eq(kvmm_put_many(pair.src, refs, nr), 0);
 	return job;
+}
+
+/* As an engine would: how many ticks in @ms milliseconds, or until there is a link. */
+static u32 ticks_in(u32 ms)
+{
+	struct pollfd fd = { .fd = kvmm_migrate_serve_fd(pair.server), .events = POLLIN };
+	u64 until = kv_clock_ns() + ms * 1000000ull, now;
+	u32 nr = 0;
+
+	while ((now = kv_clock_ns()) < until && !stat_of().nr_links)
+		if (poll(&fd, 1, (until - now) / 1000000 + 1) > 0) {
+			kvmm_migrate_serve_tick(pair.server);
+			nr++;
+		}
+	return nr;
+}
+
+static int no_descriptor(void *ctx, int fd)
+{
+	return -EMFILE;
+}
+
+/* A giver at the door that cannot be let in: level-triggered, it would call for ever. */
+Test(link, without_descriptors_a_server_looks_again_now_and_then)
+{
+	struct kv_sock_ops poor = kv_sock_system;
+	u32 nr;
+
+	poor.accept = no_descriptor;
+	kv_sock_set(&poor);
+	nr = ticks_in(400);
+	cr_expect_leq(nr, 20, "%u ticks", nr);
+	cr_expect_geq(stat_of().shut, 1);
+	cr_expect_leq(stat_of().shut, nr);
+	kv_sock_set(NULL);
+	ticks_in(10000);
+	cr_expect_eq(stat_of().nr_links, 1);
+}
+
+Test(link, a_server_without_a_place_is_quiet_until_there_is_one)
+{
+	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
+	struct kvmm_migrate_server *all = pair.server;
+	struct kvmm_migrate_link *second;
+	struct pollfd fd = { .events = POLLIN };
+	char path[96];
+	u32 nr = 0;
+
+	snprintf(path, sizeof(path), "%s/one", pair.folder);
+	attr.pool = pair.dst;
+	attr.path = path;
+	attr.max_links = 1;
+	pair_disconnect(&pair);
+	cr_assert_eq(kvmm_migrate_serve(&attr, &pair.server), 0);
+	cr_assert_eq(kvmm_migrate_connect(pair.src, path, &pair.link), 0);
+	cr_assert_eq(kvmm_migrate_connect(pair.src, path, &second), 0);
+	fd.fd = kvmm_migrate_serve_fd(pair.server);
+	while (poll(&fd, 1, 200) > 0 && nr++ < 100)
+		kvmm_migrate_serve_tick(pair.server);
+	cr_expect_lt(nr, 20, "%u ticks", nr);
+	cr_expect_eq(stat_of().nr_links, 1);
+	pair_disconnect(&pair);
+	while (poll(&fd, 1, 200) > 0 && nr++ < 100)
+		kvmm_migrate_serve_tick(pair.server);
+	cr_expect_lt(nr, 40, "%u ticks", nr);
+	cr_expect_eq(stat_of().nr_links, 1);
+	kvmm_migrate_disconnect(second);
+	kvmm_migrate_serve_end(pair.server);
+	pair.server = all;
 }
 
 /* Exactly one of them has it. */
@@ -245,6 +317,8 @@ Test(link, a_folder_that_others_get_into_is_refused)
 	cr_assert_eq(chmod(pair.folder, 0700), 0);
 	attr.path = "/nowhere/at/all";
 	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -ENOENT);
+	attr.path = "/nowhere/\x1b[2J";
+	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
 	attr.path = NULL;
 	cr_expect_eq(kvmm_migrate_serve(&attr, &server), -EINVAL);
 	cr_expect_eq(kvmm_migrate_connect(pair.src, "/nowhere/at/all", &link), -ENOENT);
@@ -300,19 +374,19 @@ Test(link, it_may_break_at_any_call_and_goes_on_where_it_was)
 	cr_expect_gt(stat_of().repeated, 0, "no acknowledgement was lost");
 }
 
-Test(link, what_was_reserved_for_who_does_not_come_back_is_free_in_the_end)
+/* A range is half there, and its link is gone. */
+static void break_with_lease(u64 lease_ns)
 {
 	const struct spoil how = { .cut_at = 60 };
 	struct kvmm_migrate_serve_attr attr = KVMM_MIGRATE_SERVE_INIT;
 	struct kvmm_migrate *job;
-	u32 i;
 
 	kvmm_migrate_serve_end(pair.server);
 	pair_disconnect(&pair);
 	attr.pool = pair.dst;
 	attr.path = pair.path;
 	attr.window_bytes = 8 * NET_BLOCK_BYTES;
-	attr.lease_ns = 20000000;
+	attr.lease_ns = lease_ns;
 	cr_assert_eq(kvmm_migrate_serve(&attr, &pair.server), 0);
 	pair_connect(&pair);
 	job = begin_range('a', 40);
@@ -324,6 +398,20 @@ Test(link, what_was_reserved_for_who_does_not_come_back_is_free_in_the_end)
 	pair_settle(&pair);
 	cr_expect_eq(stat_of().nr_waiting, 1);
 	cr_expect_eq(nr_free(pair.dst), 24);
+}
+
+Test(link, a_lease_without_end_outlives_its_link)
+{
+	break_with_lease(UINT64_MAX);
+	cr_expect_eq(kvmm_range_free_seq(pair.src, 'a'), 1);
+	pair_connect(&pair);
+}
+
+Test(link, what_was_reserved_for_who_does_not_come_back_is_free_in_the_end)
+{
+	u32 i;
+
+	break_with_lease(20000000);
 	for (i = 0; i < 100000000 && stat_of().nr_waiting; i++)
 		kvmm_migrate_serve_tick(pair.server);
 	cr_expect_eq(nr_free(pair.dst), 64);

@@ -92,6 +92,30 @@ Test(net_soft, between_pools_of_a_device)
 	each_way("", "soft:0", "soft:0", KVMM_MIGRATE_PATH_LOCAL);
 }
 
+/* Blocks of the source are being looked at, and no thread ticks. */
+Test(net_soft, a_migration_gets_on_when_blocks_of_the_source_have_been_looked_at)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+	struct kvmm_migrate_attr attr;
+	struct kvmm_migrate *job;
+	kvmm_ref_t refs[4];
+
+	begin("", "soft:0", "soft:0");
+	attr = attr_of((kvmm_range_t){ 0, 0 });
+	cr_assert_eq(kvmm_verify_set(src, &verify), 0);
+	net_cache(src, 0, 4);
+	cr_assert_eq(kvmm_verify_tick(src), 0);
+	net_match(src, 0, 4, refs);
+	attr.what = KVMM_MIGRATE_REFS;
+	attr.refs = refs;
+	attr.nr_refs = 4;
+	cr_assert_eq(kvmm_migrate_start(&attr, &job), 0);
+	cr_expect_eq(run_job(job), 0);
+	cr_expect_eq(net_cached(dst, 0, 4), 4);
+	kvmm_migrate_free(job);
+	end();
+}
+
 Test(net_soft, between_devices)
 {
 	each_way("devices=2", "soft:0", "soft:1", KVMM_MIGRATE_PATH_PEER);

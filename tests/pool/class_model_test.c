@@ -27,6 +27,7 @@ struct block {
 	u32 owner;
 	bool live;
 	bool set;
+	bool reset;		/* goes with its last reference */
 };
 
 static const u32 quota[NR_CLASSES] = { 0, 9, 0, 20 };	/* 0: none */
@@ -169,7 +170,11 @@ static void op_drop(void)
 	if (!block->refs)
 		return;
 	cr_assert_eq(kvmm_put_many(m.pool, &block->ref, 1), 0);
-	if (!--block->refs)
+	if (--block->refs)
+		return;
+	if (block->reset)
+		*block = (struct block){ 0 };
+	else
 		block->idle = ++m.clock;
 }
 
@@ -197,6 +202,13 @@ static void demote(u32 i, u32 cls, u32 *nr)
 	}
 }
 
+static void take_at_once(u32 i)
+{
+	if (is_idle(i))
+		evict(i);
+	m.block[i].reset = m.block[i].live;
+}
+
 static void op_demote(void)
 {
 	u32 cls = any(NR_CLASSES), nr = 0, nr_demoted = 0, of[8];
@@ -214,8 +226,7 @@ static void op_demote(void)
 		demote(of[i], cls, &nr_demoted);
 	cr_assert_eq(kvmm_demote(m.pool, ref, nr, cls), (int)nr_demoted);
 	for (u32 i = nr; i-- > 0 && m.aggressive;)
-		if (is_idle(of[i]))
-			evict(of[i]);
+		take_at_once(of[i]);
 	trim();
 }
 
@@ -246,8 +257,8 @@ static void op_demote_owner(void)
 		return;
 	demote(of, cls, &nr_demoted);
 	cr_assert_eq(kvmm_demote_owner(m.pool, owner, cls), (int)nr_demoted);
-	if (m.aggressive && is_idle(of))
-		evict(of);
+	if (m.aggressive)
+		take_at_once(of);
 	trim();
 }
 

@@ -181,8 +181,8 @@ Test(class, aggressive_demotion_evicts_whom_nobody_holds)
 	cr_expect_eq(class_stat(pool, LOW).nr, 1);
 	cr_expect_eq(class_stat(pool, LOW).evicted, 2);
 	drop(pool, ref[1]);
-	cr_expect_eq(kvmm_demote(pool, &ref[1], 1, LOW), 0);
 	cr_expect_str_eq(picture(pool), "....");
+	cr_expect_eq(kvmm_demote(pool, &ref[1], 1, LOW), -ESTALE);
 }
 
 /* ---- quotas ---- */
@@ -231,6 +231,150 @@ Test(class, registering_into_a_full_default_class_evicts_from_it)
 	cache_keys(pool, 'e', 2);
 	cr_expect_eq(stat_of(pool).nr_free, 4);
 	cr_expect_str_eq(evicted(pool), "bafe");
+}
+
+/* ---- all thoughts together ---- */
+
+static void make_phases(struct kvmm_class *phases)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .classes = phases,
+					 .nr_classes = KVMM_NR_PHASES,
+					 .default_class = KVMM_PHASE_OUTPUT_CRITICAL };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 100;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = "lru";
+	attr.evict = &evict;
+	pool = make_pool_of(&attr);
+}
+
+static u32 nr_thoughts(void)
+{
+	u32 nr = 0;
+
+	for (u32 cls = 0; cls < KVMM_PHASE_OUTPUT_CRITICAL; cls++)
+		nr += class_stat(pool, cls).nr + class_stat(pool, cls).nr_outside;
+	return nr;
+}
+
+static int alloc_thoughts(u32 nr, kvmm_mut_t *muts)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+
+	ctl.nr = nr;
+	ctl.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
+	return kvmm_alloc_ctl(pool, &ctl, muts);
+}
+
+static void cache_thoughts(u32 first, u32 nr, u32 cls)
+{
+	kvmm_mut_t muts[100];
+	kvmm_ref_t refs[100];
+	kvmm_key_t keys[100];
+
+	for (u32 i = 0; i < nr; i++)
+		keys[i] = key_of(first + i);
+	cr_assert_eq(alloc_thoughts(nr, muts), 0);
+	cr_assert_eq(kvmm_register(pool, muts, keys, nr, refs), 0);
+	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr_outside, 0);
+	cr_assert_eq(kvmm_demote(pool, refs, nr, cls), cls == KVMM_PHASE_ACTIVE_THOUGHT ? 0 : (int)nr);
+	cr_assert_eq(kvmm_put_many(pool, refs, nr), 0);
+}
+
+Test(class, thoughts_of_all_kinds_have_one_quota)
+{
+	struct kvmm_class phases[] = KVMM_PHASES(KVMM_THOUGHT_PERMILLE);
+	struct kvmm_range_attr range = { .size = sizeof(range), .nr = 15, .max_runs = 4,
+					 .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
+	kvmm_range_t handle;
+	kvmm_mut_t muts[10];
+
+	make_phases(phases);
+	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_thoughts(30, 30, KVMM_PHASE_ACTIVE_THOUGHT);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(class_stat(pool, KVMM_PHASE_FINISHED_THOUGHT).nr, 10, "finished ones go first");
+	cr_expect_eq(alloc_thoughts(10, muts), 0);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr, 15);
+	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).nr_outside, 25);
+	cr_expect_eq(class_stat(pool, KVMM_PHASE_ACTIVE_THOUGHT).bytes, 40 * TEST_BLOCK_BYTES);
+	cr_expect_eq(kvmm_range_grow(pool, handle, 5), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(kvmm_range_free(pool, handle), 0);
+	cr_expect_eq(kvmm_free(pool, muts, 10), 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(nr_thoughts(), 10);
+}
+
+Test(class, thoughts_beyond_the_quota_are_refused_where_that_was_asked_for)
+{
+	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);
+	struct kvmm_range_attr range = { .size = sizeof(range), .nr = 11, .max_runs = 4,
+					 .cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
+	kvmm_range_t handle, twice[2];
+	kvmm_mut_t muts[40];
+
+	make_phases(phases);
+	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cr_expect_eq(alloc_thoughts(41, muts), -EDQUOT);
+	cr_expect_eq(nr_thoughts(), 30, "nothing was evicted");
+	cr_expect_eq(alloc_thoughts(30, muts), 0);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), -EDQUOT);
+	range.nr = 10;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
+	cr_expect_eq(kvmm_range_grow(pool, handle, 1), -EDQUOT);
+	cr_expect_eq(kvmm_range_grow_many(pool, &handle, 1, 1), -EDQUOT);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(kvmm_free(pool, muts, 30), 0);
+	cr_expect_eq(kvmm_range_grow(pool, handle, 1), 0);
+	twice[0] = twice[1] = handle;
+	cr_expect_eq(kvmm_range_grow_many(pool, twice, 2, 15), -EDQUOT, "one of them fits");
+	cr_expect_eq(nr_thoughts(), 11);
+	cr_expect_eq(kvmm_range_grow_many(pool, twice, 2, 14), 0);
+	cr_expect_eq(nr_thoughts(), 39);
+	cr_expect_eq(kvmm_range_free(pool, handle), 0);
+	range.cls = KVMM_NR_PHASES + 1;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), -EINVAL);
+}
+
+/* 100 blocks, 40 of them may be thoughts: the first range alone would be over that. */
+Test(class, a_refused_batch_evicts_no_thought)
+{
+	struct kvmm_class phases[] = KVMM_PHASES(KVMM_THOUGHT_PERMILLE);
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 30, .max_runs = 4,
+					.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT) };
+	kvmm_range_t range[2];
+
+	make_phases(phases);
+	cache_thoughts(0, 10, KVMM_PHASE_FINISHED_THOUGHT);
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[0]), 0);
+	attr.cls = 0;
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[1]), 0);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 25), -ENOSPC);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 20), 0);
+	cr_expect_eq(stat_of(pool).evictions, 10);
+}
+
+Test(class, aggressive_demotion_frees_a_held_block_at_its_last_put)
+{
+	kvmm_ref_t ref, more;
+
+	pool = make_classed(4, "lru", NULL, KVMM_EVICT_AGGRESSIVE);
+	ref = more = fill(pool, 'a', MID);
+	cr_assert_eq(kvmm_get(pool, more), 0);
+	cr_expect_eq(kvmm_demote(pool, &ref, 1, LOW), 1);
+	cr_expect_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 3);
+	cr_expect_eq(kvmm_put(pool, more), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 4);
 }
 
 /* ---- room ---- */

@@ -239,6 +239,48 @@ Test(digest, pools_made_otherwise_differ_in_how_they_were_made)
 	kvmm_pool_destroy(b);
 }
 
+/* Which handles a pool starts with is no decision: digests do not see it. */
+Test(digest, pools_without_a_seed_refuse_each_others_handles_and_agree)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_hold_attr hold_attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_prefix prefix;
+	struct kvmm_pool *pool[2];
+	kvmm_range_t range[2];
+	kvmm_hold_t hold[2];
+	kvmm_mut_t mut[2][2];
+	kvmm_ref_t ref[2];
+	kvmm_key_t key = key_of(1);
+
+	prefix = (struct kvmm_prefix){ &key, 1, 0, NULL, { 0, 0, 0 } };
+	hold_attr.prefix = &prefix;
+	hold_attr.owner = 1;
+	attr.nr_blocks = 16;
+	attr.policy = "lru";
+	attr.flags = KVMM_POOL_DETERMINISTIC;
+	for (u32 i = 0; i < 2; i++) {
+		cr_assert_eq(kvmm_pool_create(&attr, &pool[i]), 0);
+		cr_assert_eq(kvmm_range_alloc(pool[i], 2, 0, &range[i]), 0);
+		cr_assert_eq(kvmm_alloc(pool[i], 2, mut[i]), 0);
+		cr_assert_eq(kvmm_prefix_register(pool[i], &prefix, mut[i], &ref[i]), 0);
+		cr_assert_eq(kvmm_hold(pool[i], &hold_attr, &hold[i]), 1);
+	}
+	cr_expect_lt(kvmm_range_free(pool[0], range[1]), 0);
+	cr_expect_lt(kvmm_free(pool[0], &mut[1][1], 1), 0);
+	cr_expect_lt(kvmm_put(pool[0], ref[1]), 0);
+	cr_expect_lt(kvmm_hold_release(pool[0], hold[1]), 0);
+	cr_expect_str_eq(difference(pool[0], pool[1]), "");
+	for (u32 i = 0; i < 2; i++) {
+		cr_expect_eq(kvmm_range_free(pool[i], range[i]), 0);
+		cr_expect_eq(kvmm_free(pool[i], &mut[i][1], 1), 0);
+		cr_expect_eq(kvmm_put(pool[i], ref[i]), 0);
+		cr_expect_geq(kvmm_hold_release(pool[i], hold[i]), 0);
+	}
+	cr_expect_str_eq(difference(pool[0], pool[1]), "");
+	end_pool(pool[0]);
+	end_pool(pool[1]);
+}
+
 Test(digest, what_has_come_to_the_same_differs_in_its_history)
 {
 	struct kvmm_pool *a = make_ids(), *b = make_ids();

@@ -315,6 +315,46 @@ Test(events, sorted_batches_are_of_one_kind_each)
 	kvmm_events_close(sorted);
 }
 
+Test(events, flush_makes_due_what_there_is_and_nothing_that_comes_later)
+{
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *slow;
+	struct kvmm_event first;
+	struct fake_env fake;
+	u64 nr_lost;
+
+	fake_env_install(&fake);
+	attr.batch_us = 3600u * 1000000;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &slow), 0);
+	cache_keys(pool, 1, 3);
+	kvmm_events_flush(slow);
+	cr_expect_eq(kvmm_events_read(slow, &first, 1, &nr_lost), 1);
+	cache_keys(pool, 4, 1);
+	cr_expect_str_eq(told_to(slow), "+2<1 +3<2 +4 ", "the rest of it is due as well");
+	kvmm_events_flush(slow);
+	cr_expect_str_eq(told_to(slow), "");
+	cache_keys(pool, 5, 1);
+	cr_expect_str_eq(told_to(slow), "", "an empty read leaves nothing armed");
+	kvmm_events_close(slow);
+	fake_env_remove(&fake);
+}
+
+Test(events, a_batch_is_of_batch_max_events_at_most)
+{
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	struct kvmm_events *slow;
+	struct kvmm_event buf[16];
+	u64 nr_lost;
+
+	attr.batch_max = 4;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &slow), 0);
+	cache_keys(pool, 1, 6);
+	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 4);
+	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 2);
+	cr_expect_eq(kvmm_events_read(slow, buf, 16, &nr_lost), 0);
+	kvmm_events_close(slow);
+}
+
 Test(events, batch_waits_for_its_window_or_until_it_is_full)
 {
 	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
@@ -322,7 +362,6 @@ Test(events, batch_waits_for_its_window_or_until_it_is_full)
 	struct fake_env fake;
 
 	fake_env_install(&fake);
-	fake_env_advance(&fake, 1);
 	attr.batch_us = 100;
 	attr.batch_max = 4;
 	cr_assert_eq(kvmm_events_open(pool, &attr, &slow), 0);

@@ -15,7 +15,7 @@ struct kvmm_gangs *make_gangs(struct kvmm_pool **pools, u32 nr, u32 nr_blocks, c
 		attr.policy = policy;
 		attr.block_bytes = TEST_BLOCK_BYTES;
 		attr.flags = KVMM_POOL_DETERMINISTIC;
-		attr.seed = i;
+		attr.seed = 1 + i;
 		pools[i] = make_pool_of(&attr);
 	}
 	set.pools = pools;

@@ -284,6 +284,9 @@ Test(group, a_window_keeps_what_the_next_token_reads)
 	cr_expect_eq(nr_active(pool), 7);
 	cr_expect_eq(stat_of(pool).hit_blocks, 7);
 	cr_expect_eq(stat_of(pool).miss_blocks, 12 + 2);
+	cr_expect_eq(kvmm_groups_reserve(tables, 40, 0), 0);
+	cr_expect_eq(stat_of(pool).miss_blocks, 12 + 2, "room for more tokens is no miss");
+	cr_expect_eq(stat_of(pool).nr_missed[KVMM_MISS_SHORT], 0);
 	kvmm_groups_release(tables);
 	kvmm_groups_destroy(groups);
 	end_pool(pool);

@@ -394,6 +394,65 @@ Test(grow_many, evicts_what_all_of_them_need)
 	end_pool(pool);
 }
 
+/*
+ * Three cached blocks, one free one, and two ranges that are to grow by @by each: refused, and then by
+ * as much as there is. Content, order of eviction and tenants are as before.
+ */
+static void refused_batch_evicts_nothing(struct kvmm_pool *pool, u32 by, int why)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 3, .max_runs = 4, .tenant = 9 };
+	struct kvmm_digest_info info[2] = { { .size = sizeof(info[0]) }, { .size = sizeof(info[0]) } };
+	struct kvmm_pool_stat before, after;
+	kvmm_range_t range[2], none;
+
+	cache_keys(pool, 0, 3);
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &range[i]), 0);
+	before = stat_of(pool);
+	cr_assert_eq(kvmm_pool_digest(pool, &info[0]), 0);
+	attr.flags = KVMM_ALLOC_NO_EVICT;
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &attr, &none), -ENOSPC);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, by), why);
+	after = stat_of(pool);
+	after.fail_nospc = before.fail_nospc;
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	cr_assert_eq(kvmm_pool_digest(pool, &info[1]), 0);
+	for (u32 part = KVMM_DIGEST_BLOCKS; part <= KVMM_DIGEST_TENANTS; part++)
+		cr_expect(kvmm_sum_equal(&info[0].part[part], &info[1].part[part]), "%u", part);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 2), 0);
+	cr_expect_eq(stat_of(pool).evictions, 3);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	end_pool(pool);
+}
+
+static struct kvmm_pool *make_small(u32 zero)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.policy = "lru";
+	attr.nr_blocks = 10;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.zero = zero;
+	return make_pool_of(&attr);
+}
+
+Test(grow_many, a_refused_batch_evicts_nothing_whatever_the_pool_is_made_for)
+{
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	refused_batch_evicts_nothing(make_small(0), 3, -ENOSPC);
+	refused_batch_evicts_nothing(make_small(KVMM_ZERO_ALWAYS), 3, -ENOSPC);
+	pool = make_small(0);
+	cr_assert_eq(kvmm_tenant_set(pool, 9, &limit), 0);
+	refused_batch_evicts_nothing(pool, 3, -ENOSPC);
+	pool = make_small(KVMM_ZERO_ALWAYS);
+	limit.max = 10;
+	cr_assert_eq(kvmm_tenant_set(pool, 9, &limit), 0);
+	refused_batch_evicts_nothing(pool, 3, -EDQUOT);
+}
+
 /* ---- what is told ---- */
 
 Test(grow, statistics_count_extents_of_the_living_and_the_dead)

@@ -193,19 +193,3 @@ Test(hold_fault, metadata_is_of_holds_too)
 	cr_expect_eq(stat_of(pool).metadata_bytes, before + holds_bytes(pool));
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }
-
-/* What the pool says of a held block and what the hold says must agree. */
-Test(hold_fault, lost_references_are_noticed)
-{
-	kvmm_hold_t hold = hold_keys(pool, 1, 2, KVMM_HOLD_PIN);
-	kvmm_ref_t ref[2];
-
-	cr_assert_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), 2);
-	cr_assert_eq(kvmm_get_many(pool, ref, 1), 0);
-	cr_assert_eq(kvmm_unpin_many(pool, ref, 1), 0);
-	cr_expect_eq(holds_check(pool), -EUCLEAN, "somebody dropped the hold's pin");
-	cr_assert_eq(kvmm_pin_many(pool, ref, 1), 0);
-	cr_assert_eq(kvmm_put_many(pool, ref, 1), 0);
-	cr_expect_eq(holds_check(pool), 0);
-	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-}

@@ -130,6 +130,83 @@ Test(hold, a_key_that_stands_there_twice_is_held_twice)
 	expect_picture("IIII..");
 }
 
+/* ---- what is dropped once too often ---- */
+
+Test(hold, an_unpin_too_many_costs_the_hold_and_not_the_pool)
+{
+	kvmm_hold_t hold = hold_keys(pool, 0, 2, KVMM_HOLD_PIN);
+	kvmm_ref_t ref[2];
+
+	cr_assert_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), 2);
+	cr_assert_eq(kvmm_get(pool, ref[0]), 0);
+	cr_assert_eq(kvmm_unpin(pool, ref[0]), 0, "the pin of the hold");
+	expect_valid();
+	cr_expect_lt(kvmm_hold_release(pool, hold), 0);
+	expect_picture("AIII..");
+	cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE);
+	cr_expect_eq(kvmm_put(pool, ref[0]), 0);
+	expect_valid();
+}
+
+Test(hold, a_put_too_many_costs_the_hold_and_not_the_pool)
+{
+	kvmm_hold_t hold = hold_keys(pool, 0, 2, 0);
+	kvmm_ref_t ref[2];
+
+	cr_assert_eq(kvmm_hold_refs(pool, hold, ref, NULL, 2), 2);
+	cr_assert_eq(kvmm_put(pool, ref[0]), 0, "the reference of the hold");
+	expect_valid();
+	cr_expect_eq(kvmm_reset_inactive(pool), 3);
+	expect_picture(".A....");
+	expect_valid();
+	cr_expect_lt(kvmm_hold_release(pool, hold), 0);
+	expect_picture(".I....");
+	expect_valid();
+}
+
+Test(hold, a_typed_unpin_too_many_costs_the_hold_and_not_the_pool)
+{
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_key_t key = key_of(1);
+	struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	kvmm_hold_t hold;
+	kvmm_ref_t ref;
+
+	attr.prefix = &prefix;
+	attr.flags = KVMM_HOLD_PIN;
+	attr.reason = KVMM_HOLD_RDMA;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_assert_eq(kvmm_hold_refs(pool, hold, &ref, NULL, 1), 1);
+	cr_expect_eq(kvmm_unpin(pool, ref), -EINVAL);
+	cr_expect_eq(kvmm_unpin_many_as(pool, &ref, 1, KVMM_PIN_RDMA), 0);
+	expect_valid();
+	cr_expect_lt(kvmm_hold_release(pool, hold), 0);
+	expect_picture("IIII..");
+	expect_valid();
+}
+
+Test(hold, a_range_freed_or_unpinned_too_often_costs_the_hold_and_not_the_pool)
+{
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_range_t range;
+	kvmm_hold_t hold;
+
+	for (u32 pin = 0; pin < 2; pin++) {
+		attr.flags = pin ? KVMM_HOLD_PIN : 0;
+		cr_assert_eq(kvmm_range_alloc(pool, 2, 0, &range), 0);
+		cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+		cr_expect_eq(kvmm_range_unpin(pool, range), pin ? 0 : -EINVAL);
+		expect_valid();
+		cr_expect_eq(kvmm_range_free(pool, range), 0);
+		cr_expect_eq(kvmm_range_free(pool, range), 0, "the reference of the hold");
+		expect_valid();
+		kvmm_hold_release(pool, hold);
+		cr_expect_eq(nr_holds(pool), 0);
+		expect_picture("IIII..");
+		expect_valid();
+	}
+}
+
 Test(hold, references_are_lent)
 {
 	kvmm_hold_t hold = hold_keys(pool, 0, 3, 0);
@@ -164,11 +241,11 @@ Test(hold, pinned_blocks_stay_where_they_are)
 	cr_expect_eq(kvmm_evict_blocks(pool, first, 2), 2);
 	expect_picture("..IA..");
 	pack();
-	expect_picture("I..A..");
+	expect_picture("...AI.");
 	expect_valid();
 	cr_expect_eq(kvmm_hold_release(pool, pinned), 0);
 	cr_expect_eq(block_info(3).pins, 0);
-	expect_picture("I..I..");
+	expect_picture("...II.");
 	pack();
 	expect_picture("II....");
 }

@@ -358,7 +358,7 @@ static u32 publish_one(u32 i, u32 dup, u32 *nr_dups)
 	block->state = NAMED;
 	block->refs = 1;
 	block->pins = block->holders = 0;
-	block->reset = m.resets;
+	block->reset = m.resets || block->holds != NONE;
 	block->hidden = false;
 	block->age = ++m.clock;
 	return i;
@@ -479,7 +479,7 @@ static void op_acquire(void)
 	cr_assert_eq(req.nr_fresh, nr_fresh);
 	for (u32 i = 0; i < hits; i++)
 		hit(find(number[i], req.domain.tenant), ref[i]);
-	m.misses += nr_fresh;
+	m.misses += req.nr_keys - hits;
 	shortfall = nr_fresh > nr_free() ? nr_fresh - nr_free() : 0;
 	cr_assert_eq(req.nr_evicted, shortfall);
 	evict(shortfall, evicted);
@@ -567,7 +567,8 @@ static void op_set_reset(void)
 
 	cr_assert_eq(kvmm_set_reset(m.pool, ref, nr, on), 0);
 	for (u32 i = 0; i < nr; i++)
-		m.block[chosen[i]].reset = on || m.block[chosen[i]].hidden;
+		m.block[chosen[i]].reset = on || m.block[chosen[i]].hidden ||
+					   m.block[chosen[i]].holds != NONE;
 }
 
 static void op_upgrade(void)

@@ -84,8 +84,8 @@ static void match_and_put_5(void)
 	cr_assert_eq(kvmm_put_many(pool, &ref, 1), 0);
 }
 
-/* The hit is noted, but not applied, when the evictor drops the duplicate's reference. */
-Test(life_race, an_elder_is_hit_while_its_duplicate_is_evicted)
+/* The hit is noted, but not applied, when the elder of a duplicate that went is evicted. */
+Test(life_race, an_elder_is_hit_when_its_duplicate_has_gone)
 {
 	kvmm_ref_t ref[2];
 	kvmm_mut_t mut[3];
@@ -321,4 +321,151 @@ Test(life_race, what_is_lost_by_a_double_put_is_counted)
 	cr_expect_eq(put.nr_first, 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), -ESTALE);
 	end();
+}
+
+/* ---- a policy that is broken ---- */
+
+#define NR_BROKEN	64u
+
+static struct {
+	u64 random;
+	u32 nr_blocks;
+	bool has[NR_BROKEN];
+} *broken;
+
+static u32 any_of(u32 below)
+{
+	broken->random = broken->random * 6364136223846793005ull + 1442695040888963407ull;
+	return (broken->random >> 33) % below;
+}
+
+static size_t broken_bytes(u32 nr_blocks)
+{
+	return sizeof(*broken);
+}
+
+static void broken_init(void *policy, u32 nr_blocks)
+{
+	broken = policy;
+	broken->nr_blocks = nr_blocks;
+}
+
+static void broken_enter(void *policy, u32 block, const kvmm_key_t *key)
+{
+	broken->has[block] = any_of(8);
+}
+
+static void broken_leave(void *policy, u32 block)
+{
+	broken->has[block] = !any_of(8);
+}
+
+/* What it has; or anything at all, among it what is held, free, or picked already. */
+static u32 broken_pick(void *policy)
+{
+	u32 block = any_of(NR_BROKEN);
+
+	if (!any_of(16))
+		return any_of(2) ? KV_NONE : NR_BROKEN + any_of(3);
+	for (u32 i = 0; any_of(4) && i < NR_BROKEN && !broken->has[block]; i++)
+		block = (block + 1) % NR_BROKEN;
+	broken->has[block] = !any_of(8);
+	return block;
+}
+
+static bool broken_has(const void *policy, u32 block)
+{
+	return broken->has[block] ^ !any_of(8);
+}
+
+/* Never none, with any number of blocks. */
+static u32 broken_nr(const void *policy)
+{
+	return 1 + any_of(2 * NR_BROKEN);
+}
+
+static int broken_check(const void *policy)
+{
+	return 0;
+}
+
+static const struct kv_evict_ops broken_ops = {
+	.name = "broken", .bytes = broken_bytes, .init = broken_init, .enter = broken_enter,
+	.leave = broken_leave, .pick = broken_pick, .take = broken_leave, .unpick = broken_leave,
+	.has = broken_has, .nr = broken_nr, .check = broken_check,
+};
+
+/* No block has two owners, and what is held stays what it was. */
+static void expect_own_blocks(const kvmm_ref_t *refs, const kvmm_key_t *keys, u32 nr)
+{
+	bool used[NR_BROKEN] = { false };
+
+	for (u32 i = 0; i < nr; i++) {
+		int block = kvmm_block_of_ref(pool, refs[i]);
+		kvmm_key_t key = kv_entry_key(entry_at(pool, refs[i].index));
+
+		cr_assert(block >= 0 && !used[block], "block %d", block);
+		used[block] = true;
+		cr_assert_eq(memcmp(&key, &keys[i], sizeof(key)), 0);
+	}
+}
+
+static void use_broken(u64 seed, u32 run_window)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = run_window };
+	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat,
+				       .evict = &broken_ops };
+	kvmm_ref_t held[NR_BROKEN];
+	kvmm_key_t keys[NR_BROKEN];
+	u32 nr_held = 0, number = 0;
+
+	attr.nr_blocks = NR_BROKEN;
+	attr.evict = &evict;
+	cr_assert_eq(kv_pool_create(&attr, &parts, &pool), 0);
+	broken->random = seed;
+	for (u32 i = 0; i < 2000; i++) {
+		kvmm_mut_t mut[4];
+		kvmm_ref_t ref;
+		u32 nr = 1 + any_of(4);
+
+		if (any_of(3) && nr_held + 4 < NR_BROKEN / 2 && !kvmm_alloc(pool, nr, mut)) {
+			for (u32 k = 0; k < nr; k++) {
+				keys[nr_held] = key_of(++number);
+				cr_assert_eq(kvmm_register(pool, &mut[k], &keys[nr_held], 1,
+							   &held[nr_held]), 0);
+				nr_held++;
+			}
+		} else if (nr_held && any_of(2)) {
+			u32 k = any_of(nr_held--);
+
+			cr_assert_eq(kvmm_put(pool, held[k]), 0);
+			held[k] = held[nr_held];
+			keys[k] = keys[nr_held];
+		} else if (number && any_of(2)) {
+			kvmm_key_t key = key_of(1 + any_of(number));
+
+			if (kvmm_match(pool, &key, 1, &ref) == 1)
+				cr_assert_eq(kvmm_put(pool, ref), 0);
+		} else if (!any_of(20)) {
+			cr_assert_geq(kvmm_reset_inactive(pool), 0);
+		}
+		expect_own_blocks(held, keys, nr_held);
+	}
+	cr_assert_eq(kvmm_put_many(pool, held, nr_held), 0);
+	cr_expect_geq(kvmm_reset_cache(pool), 0);
+	for (u32 i = 1; i <= number; i++) {
+		kvmm_key_t key = key_of(i);
+
+		cr_assert_eq(kvmm_match_len(pool, &key, 1), 0, "seed %llu", (unsigned long long)seed);
+	}
+	kv_pool_destroy(pool);
+}
+
+Test(life_race, a_broken_policy_costs_order_not_blocks, .timeout = 60)
+{
+	kv_pool_destroy(pool);
+	for (u64 seed = 1; seed <= 20; seed++)
+		use_broken(seed, seed % 2 ? 0 : 16);
+	kv_rcu_barrier();
 }

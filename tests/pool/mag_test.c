@@ -322,6 +322,45 @@ Test(mag, a_handle_may_be_freed_where_it_was_not_allocated)
 	end_pool(pool);
 }
 
+/* ---- one handle, two threads ---- */
+
+#define NR_RACES	20000u
+
+static pthread_barrier_t together;
+static kvmm_mut_t raced;
+
+static void *free_raced(void *errs)
+{
+	for (u32 i = 0; i < NR_RACES; i++) {
+		pthread_barrier_wait(&together);
+		((int *)errs)[i] = kvmm_free(pool, &raced, 1);
+		pthread_barrier_wait(&together);
+	}
+	return NULL;
+}
+
+/* A free without a lock takes the handle's generation by a swap. */
+Test(mag, of_two_frees_at_one_moment_one_is_refused, .timeout = 120)
+{
+	static int theirs[NR_RACES];
+	pthread_t other;
+
+	pool = pool_with(0);
+	pthread_barrier_init(&together, NULL, 2);
+	cr_assert_eq(pthread_create(&other, NULL, free_raced, theirs), 0);
+	for (u32 i = 0; i < NR_RACES; i++) {
+		int mine;
+
+		cr_assert_eq(kvmm_alloc(pool, 1, &raced), 0);
+		pthread_barrier_wait(&together);
+		mine = kvmm_free(pool, &raced, 1);
+		pthread_barrier_wait(&together);
+		cr_assert_eq(mine + theirs[i], -ESTALE, "round %u: %d, %d", i, mine, theirs[i]);
+	}
+	pthread_join(other, NULL);
+	end_pool(pool);
+}
+
 /* The last life of an entry ends under the lock, which retires it. */
 Test(mag, an_entry_out_of_generations_is_retired)
 {
@@ -333,10 +372,37 @@ Test(mag, an_entry_out_of_generations_is_retired)
 	pool->entries.gen_last = mut.gen;
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	cr_expect(kv_word_is(entry_at(pool, mut.index)->word, KV_ENTRY_RETIRED));
+	cr_expect_eq(stat_of(pool).nr_retired, 1);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), -ESTALE);
 	cr_expect_eq(kvmm_alloc(pool, 1, &next), 0);
 	cr_expect_neq(next.index, mut.index);
 	kvmm_pool_destroy(pool);
+}
+
+static u32 most_lives(u32 flags)
+{
+	u32 most = 0;
+	kvmm_mut_t mut;
+
+	pool = pool_with(flags);
+	for (u32 i = 0; i < 200 * KV_ENTRY_STINT; i++) {
+		cr_assert_eq(kvmm_alloc(pool, 1, &mut), 0);
+		cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
+	}
+	for (u32 i = 0; i < pool->nr_blocks; i++) {
+		u32 gen = kv_word_gen(entry_at(pool, i)->word);
+
+		most = max(most, (gen - pool->entries.gen_first) & KV_ENTRY_GEN_MASK);
+	}
+	end_pool(pool);
+	return most;
+}
+
+/* At 80 ns a life one entry would have used up its generations after 22 s. */
+Test(mag, a_loop_of_one_block_wears_all_entries)
+{
+	cr_expect_leq(most_lives(0), 2 * KV_ENTRY_STINT);
+	cr_expect_leq(most_lives(KVMM_POOL_NO_MAGAZINES), 2 * KV_ENTRY_STINT);
 }
 
 /* ---- others need what is kept aside ---- */
@@ -536,6 +602,16 @@ static void install_fence(int err)
 	kv_sys_set(&ops);
 }
 
+static u32 fences_of_drain(void)
+{
+	u32 before = nr_fences;
+
+	kv_lock(&pool->lock);
+	mags_drain(pool);
+	kv_unlock(&pool->lock);
+	return nr_fences - before;
+}
+
 /* The system has no asymmetric fence: owners have a full one, the drain asks for none. */
 Test(mag, owners_fence_themselves_where_the_system_does_not)
 {
@@ -551,9 +627,7 @@ Test(mag, owners_fence_themselves_where_the_system_does_not)
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	kv_unlock(&pool->lock);
 	start_other(&other);
-	nr_fences = 0;
-	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_fences, 0);
+	cr_expect_eq(fences_of_drain(), 0);
 	cr_expect_eq(zone_free(pool), NR_BLOCKS);
 	end_other(&other);
 	end_pool(pool);
@@ -570,13 +644,10 @@ Test(mag, a_fence_that_is_taken_away_is_not_missed)
 	cr_expect_eq(own(pool)->armed, MAG_ARMED);
 	start_other(&other);
 	fence_err = -EPERM;
-	nr_fences = 0;
-	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_fences, 1);
+	cr_expect_eq(fences_of_drain(), 1);
 	load_one(pool);
 	cr_expect_eq(own(pool)->armed, MAG_ARMED_CALL);
-	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_fences, 1);
+	cr_expect_eq(fences_of_drain(), 0);
 	end_other(&other);
 	end_pool(pool);
 	kv_sys_set(NULL);
@@ -588,9 +659,7 @@ Test(mag, a_thread_alone_drains_without_a_fence)
 	install_fence(0);
 	pool = pool_with(0);
 	load_one(pool);
-	nr_fences = 0;
-	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(nr_fences, 0);
+	cr_expect_eq(fences_of_drain(), 0);
 	end_pool(pool);
 	kv_sys_set(NULL);
 }
@@ -800,6 +869,33 @@ Test(mag, an_entry_in_two_magazines_is_not_handed_out)
 	cr_expect_eq(kvmm_alloc(pool, 1, &mut), -EUCLEAN);
 	kvmm_pool_destroy(pool);
 	end_other(&other);
+}
+
+/* It was in the list when the pool was closed; in there a second time, the list has no end. */
+Test(mag, a_magazine_that_closes_its_pool_is_linked_once)
+{
+	kvmm_mut_t mut[MAG_ENTRIES];
+	struct mag *mag;
+
+	for (u32 what = 0; what < 2; what++) {
+		pool = pool_with(0);
+		load_one(pool);
+		mag = own(pool);
+		cr_assert_eq(kvmm_alloc(pool, MAG_ROUNDS, mut), 0);
+		cr_assert_eq(kvmm_alloc(pool, MAG_ROUNDS, mut + MAG_ROUNDS), 0);
+		for (u32 i = 0; !what && i < MAG_ENTRIES; i++)
+			cr_assert_eq(kvmm_free(pool, &mut[i], 1), 0);
+		kv_lock(&pool->lock);
+		entry_at(pool, mag->entry[what ? mag->nr - 1 : 0])->word ^= KV_ENTRY_REF;
+		if (what)
+			__mag_fill(pool);
+		else
+			__mag_spill(pool);
+		kv_unlock(&pool->lock);
+		cr_expect_eq(kvmm_alloc(pool, 1, mut), -EUCLEAN);
+		cr_expect_neq(mag->next, mag);
+		expect_found();
+	}
 }
 
 Test(mag, what_is_flipped_in_there_is_found)

@@ -26,7 +26,7 @@ static struct kvmm_pool *pool;
 static void set_up(void)
 {
 	fake_env_install(&fake);
-	fake_env_advance(&fake, 1000 * TICK);
+	fake.now_ns = 1000 * TICK;
 	pool = make_cache(16, "lru");
 }
 

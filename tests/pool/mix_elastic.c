@@ -106,10 +106,13 @@ static void stop_and_shrink(void)
 	struct kvmm_shrink req = { .size = sizeof(req), .nr_blocks = 1 + any(m.nr_usable),
 				   .flags = any(3) ? 0 : KVMM_SHRINK_NO_EVICT,
 				   .max_moved = any(3) ? 0 : any(40) };
+	u64 evictions;
 	int err;
 
 	req.min_blocks = any(3) ? 1 : 0;
+	evictions = stat_of(m.pool).evictions;
 	err = kvmm_pool_shrink(m.pool, &req);
+	must(!err || stat_of(m.pool).evictions == evictions, "%d, and %u were evicted", err, req.evicted);
 	must(!err || err == -ENOSPC || err == -EBUSY || err == -EAGAIN, "%d", err);
 	must(err || !m.is_open, "moved under a step");
 	must(!err || !stat_of(m.pool).nr_away);

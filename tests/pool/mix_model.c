@@ -231,7 +231,9 @@ struct bounds bounds_of(const struct want *want)
 {
 	u32 keep = m.nr_promised - want->promised;
 	struct bounds b = { .sure_quota = UINT32_MAX, .quota = UINT32_MAX,
-			    .evictions = stat_of(m.pool).evictions };
+			    .evictions = stat_of(m.pool).evictions,
+			    .nr_inactive = stat_of(m.pool).nr_inactive,
+			    .nr_copied = nr_cached_flying() };
 
 	if (!want->promised)
 		keep += want->prio == 0 ? m.marks.low : want->prio == 1 ? m.marks.min : 0;
@@ -262,10 +264,12 @@ void expect_answer(const struct want *want, const struct bounds *b, int err)
 		return;
 	}
 	m.nr_failed++;
-	/* Where blocks are moved first, one may have come to lie where a victim was. */
-	must(stat_of(m.pool).evictions == b->evictions ||
-	     (!want->is_exact && !(want->flags & KVMM_ALLOC_NO_COMPACT)), "%d, and %lu were evicted", err,
+	must(stat_of(m.pool).evictions == b->evictions, "%d, and %lu were evicted", err,
 	     (unsigned long)(stat_of(m.pool).evictions - b->evictions));
+	/* A copy that has ended takes blocks with it that were to go with their last reference. */
+	must(stat_of(m.pool).nr_inactive + b->nr_copied >= b->nr_inactive &&
+	     stat_of(m.pool).nr_inactive <= b->nr_inactive, "%d, and %u are cached, not %u", err,
+	     stat_of(m.pool).nr_inactive, b->nr_inactive);
 	if (err == -EAGAIN && want->flags & KVMM_ALLOC_NOWAIT)
 		return;
 	if (err == -EDQUOT) {

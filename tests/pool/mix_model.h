@@ -116,6 +116,7 @@ struct bounds {
 	u32 sure, most;			/* what there is */
 	u32 sure_quota, quota;		/* what its tenant may have */
 	u64 evictions;			/* of all time */
+	u32 nr_inactive, nr_copied;	/* cached; of them, being copied */
 };
 
 static inline u32 minus(u32 a, u32 b)

@@ -283,6 +283,7 @@ static void do_release(void)
 static void do_forget(void)
 {
 	struct kvmm_evict_for req = { .size = sizeof(req), .nr_blocks = any(24) };
+	u64 evictions = stat_of(m.pool).evictions;
 	u32 block[4];
 	int nr;
 
@@ -298,6 +299,8 @@ static void do_forget(void)
 	case 2 ... 9:
 		nr = kvmm_evict_for(m.pool, &req);
 		must(!nr || nr == -ENOSPC, "%d", nr);
+		must(nr ? stat_of(m.pool).evictions == evictions : req.nr_free >= req.nr_blocks,
+		     "%d: %u free, not %u", nr, req.nr_free, req.nr_blocks);
 		break;
 	case 10 ... 13:
 		nr = kvmm_tenant_reclaim(m.pool, 1 + any(NR_TENANTS - 1), any(8));

@@ -114,6 +114,7 @@ void do_grow_many(void)
 {
 	kvmm_range_t range[6];
 	u32 at[6], nr = 1 + any(6), by = 1 + any(2), room, flags = 0;
+	u64 evictions;
 	int err;
 
 	m.what = "grow_many";
@@ -127,7 +128,9 @@ void do_grow_many(void)
 			return;
 	}
 	room = minus(m.nr_usable - nr_held(NR_TENANTS), m.nr_promised);
+	evictions = stat_of(m.pool).evictions;
 	err = kvmm_range_grow_many(m.pool, range, nr, by);
+	must(!err || stat_of(m.pool).evictions == evictions);
 	must(!err || err == -ENOSPC || (m.has_quotas && err == -EDQUOT), "%d", err);
 	if (!err) {
 		must(nr * by <= room, "%u of %u", nr * by, room);
@@ -155,7 +158,7 @@ void do_shrink(void)
 		must(err == -EINVAL, "%d", err);
 		return;
 	}
-	must(err == (held->pins ? -EBUSY : 0), "%d", err);
+	must(err == (held->pins || held->refs > 1 ? -EBUSY : 0), "%d", err);
 	if (err)
 		return;
 	held->nr -= nr;

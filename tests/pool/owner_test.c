@@ -12,13 +12,16 @@
 #include "pool/owned.h"
 #include "tests/pool/owner_util.h"
 #include "tests/support/fault.h"
+#include "tests/support/random.h"
 
 static struct kvmm_pool *pool;
+static u64 begin_ns;
 
 static void set_up(void)
 {
 	fault_begin();
 	fake_env_advance(&fake, 1000);
+	begin_ns = fake.now_ns;
 	pool = make_cache(12, "lru");
 }
 
@@ -56,9 +59,9 @@ Test(owner, a_range_says_whose_it_is)
 	row = first_row();
 	cr_expect_eq(row.kind, KVMM_OWNED_RANGE);
 	cr_expect_eq(row.owner, 7);
-	cr_expect_eq(row.since_ns, 1000);
+	cr_expect_eq(row.since_ns, begin_ns);
 	cr_expect_eq(row.age_ns, 20);
-	cr_expect_eq(row.deadline_ns, 1050);
+	cr_expect_eq(row.deadline_ns, begin_ns + 50);
 	cr_expect_eq(row.flags, RECLAIM);
 	cr_expect_eq(row.nr, 3);
 	cr_expect_eq(row.bytes, 3 * TEST_BLOCK_BYTES);
@@ -332,11 +335,11 @@ Test(owner, a_pinned_range_is_reclaimed_later)
 	struct kvmm_expired expired;
 
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
-	cr_expect_eq(kvmm_lease_expire(pool, 2000, &expired), 0);
+	cr_expect_eq(kvmm_lease_expire(pool, begin_ns + 1000, &expired), 0);
 	cr_expect_eq(expired.nr_busy, 1);
 	expect_picture("a...........");
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
-	cr_expect_eq(kvmm_lease_expire(pool, 2000, NULL), 1);
+	cr_expect_eq(kvmm_lease_expire(pool, begin_ns + 1000, NULL), 1);
 	expect_picture("............");
 }
 
@@ -441,7 +444,7 @@ Test(owner, both_halves_of_a_range_have_its_owner)
 	cr_assert_eq(kvmm_range_split(pool, range, 1, &tail), 0);
 	expect_owned("r1 r1");
 	expect_valid();
-	cr_expect_eq(kvmm_lease_expire(pool, 1010, NULL), 2);
+	cr_expect_eq(kvmm_lease_expire(pool, begin_ns + 10, NULL), 2);
 	expect_picture("............");
 }
 
@@ -454,7 +457,7 @@ Test(owner, leaks_are_of_whom_and_of_what_was_asked_for)
 	take_owned(pool, 1, 'a', 1, 10, 0);
 	take_owned(pool, 1, 'b', 2, 10, 0);
 	alloc_owned(pool, muts, 2, 2, 10, 0);
-	attr.now_ns = 1010;
+	attr.now_ns = begin_ns + 10;
 	cr_expect_eq(kvmm_leaks(pool, &attr, rows, 1), 4, "more than there is room for");
 	attr.owner = 2;
 	cr_expect_eq(kvmm_leaks(pool, &attr, rows, 8), 3);
@@ -609,6 +612,30 @@ Test(owner, references_become_a_hold)
 	expect_picture("III.........");
 }
 
+Test(owner, a_reference_becomes_one_hold)
+{
+	for (u32 pin = 0; pin < 2; pin++) {
+		struct kvmm_hold_attr attr = hold_attr_of(6, 0, pin ? KVMM_HOLD_PIN : 0);
+		kvmm_ref_t refs[2];
+		kvmm_hold_t hold, second;
+
+		register_keys(pool, 1 + pin, 1, refs);
+		refs[1] = refs[0];
+		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 2, &hold), -EINVAL, "there is one");
+		expect_owned("");
+		cr_assert_eq(kvmm_hold_take(pool, &attr, refs, 1, &hold), 0);
+		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 1, &second), -EINVAL);
+		cr_assert_eq(kvmm_get(pool, refs[0]), 0);
+		cr_expect_eq(kvmm_hold_take(pool, &attr, refs, 2, &second), -EINVAL);
+		cr_assert_eq(kvmm_hold_take(pool, &attr, refs, 1, &second), 0);
+		expect_valid();
+		cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+		cr_expect_eq(kvmm_hold_release(pool, second), 0);
+		cr_expect_eq(kvmm_put(pool, refs[0]), -ESTALE, "none is left");
+		expect_valid();
+	}
+}
+
 Test(owner, a_hold_on_a_range_says_so)
 {
 	struct kvmm_hold_attr attr = hold_attr_of(6, 0, KVMM_HOLD_PIN), bad = attr;
@@ -660,7 +687,7 @@ Test(owner, a_late_writer_does_not_hit_the_next_owner)
 	cr_assert_eq(kvmm_range_extents(pool, old, &ext, 1), 1);
 	cr_expect(has_byte(ext.start + 1, 0xbd));
 
-	cr_expect_eq(kvmm_lease_expire(pool, 2000, NULL), 1);
+	cr_expect_eq(kvmm_lease_expire(pool, begin_ns + 1000, NULL), 1);
 	new = take_owned(pool, 2, 'b', 2, 0, 0);
 	cr_assert_eq(new.index, old.index, "the same slot and the same blocks");
 	cr_expect_eq(kvmm_range_write(pool, new, 0, 0, canary, sizeof(canary)), 0);
@@ -779,4 +806,97 @@ Test(owner, a_block_that_is_written_is_neither_freed_nor_staged)
 	expect_picture("P...........");
 	expect_valid();
 	cr_expect_eq(kvmm_owner_release(pool, 1), 1);
+}
+
+/* ---- time ---- */
+
+#define HOUR_NS		(3600 * 1000000000ull)
+#define STEPS		4000u
+
+static u64 dice;
+
+/* Each look at it may find it an hour off, either way. */
+static u64 jumping_clock(void *ctx)
+{
+	u64 ns = HOUR_NS / 1000 * any_of(&dice, 1000), now = fake.now_ns;
+	u32 what = any_of(&dice, 8);
+
+	if (what == 0)
+		now -= min(ns, now);
+	else if (what == 1)
+		now += ns;
+	return fake.now_ns = now + any_of(&dice, 1000);
+}
+
+static void take_or_wait(kvmm_range_t *range)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 1 + any_of(&dice, 3) };
+	struct kvmm_alloc_report report = { .waited_ns = 0 };
+	int err;
+
+	if (range->gen)
+		cr_assert_eq(kvmm_range_free(pool, *range), 0);
+	attr.report = &report;
+	attr.flags = KVMM_ALLOC_RELATIVE;
+	attr.deadline_ns = 1000000;
+	attr.owner = 7;
+	attr.lease_ns = any_of(&dice, 2) * HOUR_NS;
+	err = kvmm_range_alloc_attr(pool, &attr, range);
+	if (err)
+		*range = (kvmm_range_t){ 0, 0 };
+	cr_assert(!err || err == -ETIMEDOUT || err == -ENOSPC, "%d", err);
+	cr_assert_lt(report.time_ns, 1000 * HOUR_NS);
+	cr_assert_leq(report.waited_ns, 1000 * HOUR_NS);
+}
+
+static void expect_sane_ages(void)
+{
+	struct kvmm_block_info info;
+	struct kvmm_pressure pressure;
+	struct kvmm_owned row;
+	u64 cursor = 0, most = fake.now_ns + 1000 * HOUR_NS;
+
+	for (u32 block = 0; block < 12; block++) {
+		cr_assert_eq(kvmm_block_info(pool, block, &info), 0);
+		cr_assert_leq(info.last_access_ns, most, "block %u", block);
+	}
+	while (!kvmm_owned_next(pool, &cursor, &row))
+		cr_assert_leq(row.age_ns, most);
+	cr_assert_eq(kvmm_pressure(pool, &pressure), 0);
+	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
+		cr_assert_leq(pressure.some.avg[i] >> KVMM_AVG_SHIFT, 100);
+	cr_assert_eq(kvmm_validate(pool), 0);
+}
+
+Test(owner, a_clock_that_jumps_makes_no_wait_endless_and_no_age_absurd)
+{
+	struct kvmm_background back = KVMM_BACKGROUND_INIT;
+	struct kvmm_events_attr attr = KVMM_EVENTS_ATTR_INIT;
+	kvmm_range_t range[5] = { { 0, 0 } };
+	struct kvmm_event event[16];
+	struct kvmm_events *events;
+	u64 nr_lost, nr_read = 0;
+
+	dice = 4711;
+	printf("seed %llu\n", (unsigned long long)dice);
+	attr.batch_us = 1000;
+	cr_assert_eq(kvmm_events_open(pool, &attr, &events), 0);
+	cr_assert_eq(kvmm_background_set(pool, &back), 0);
+	fake.ops.clock_ns = jumping_clock;
+	for (u32 step = 0; step < STEPS; step++) {
+		take_or_wait(&range[any_of(&dice, ARRAY_SIZE(range))]);
+		if (pool_nr_free(pool))
+			cache_keys(pool, 1 + any_of(&dice, 20), 1);
+		cr_assert_geq(kvmm_hold_expire(pool, 0), 0);
+		cr_assert_geq(kvmm_background_tick(pool), 0);
+		nr_read += kvmm_events_read(events, event, ARRAY_SIZE(event), &nr_lost);
+		if (step % 16 == 0)
+			expect_sane_ages();
+	}
+	cr_expect_gt(nr_read, 0);
+	for (u32 i = 0; i < ARRAY_SIZE(range); i++)
+		if (range[i].gen)
+			cr_expect_eq(kvmm_range_free(pool, range[i]), 0);
+	cr_assert_eq(kvmm_background_set(pool, NULL), 0);
+	kvmm_events_close(events);
 }

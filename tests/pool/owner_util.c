@@ -61,7 +61,7 @@ struct kvmm_hold_attr hold_attr_of(u64 owner, u64 lease_ns, u32 flags)
 
 static char *write_row(char *at, const struct kvmm_owned *row)
 {
-	return at + sprintf(at, " %c%llu" + (at[-1] == '\0'), "rpshP"[row->kind],
+	return at + sprintf(at, &" %c%llu"[at[-1] == '\0'], "rpshP"[row->kind],
 			    (unsigned long long)row->owner);
 }
 

@@ -35,7 +35,7 @@ TestSuite(pin_limit, .fini = tear_down);
 static void expect_left(u32 nr)
 {
 	cr_expect_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(kvmm_pin_many(pool, ref, nr + 1), -EDQUOT);
+	cr_expect_eq(kvmm_pin_many(pool, ref, nr + 1), -E2BIG);
 	cr_assert_eq(kvmm_pin_many(pool, ref, nr), 0);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_assert_eq(kvmm_unpin_many(pool, ref, nr), 0);
@@ -45,7 +45,7 @@ Test(pin_limit, a_call_that_exceeds_it_pins_nothing)
 {
 	make_limited(5);
 	cr_assert_eq(kvmm_pin_many(pool, ref, 3), 0);
-	cr_expect_eq(kvmm_pin_many(pool, ref + 3, 3), -EDQUOT);
+	cr_expect_eq(kvmm_pin_many(pool, ref + 3, 3), -E2BIG);
 	for (u32 i = 3; i < NR; i++)	/* it is none of theirs */
 		cr_expect_lt(kvmm_unpin_many(pool, &ref[i], 1), 0);
 	expect_left(2);
@@ -74,7 +74,7 @@ Test(pin_limit, a_pin_that_fails_half_way_costs_nothing)
 	some[1] = ref[1];
 	some[2] = (kvmm_ref_t){ ref[2].index, ref[2].gen + 1 };
 	err = kvmm_pin_many(pool, some, 3);
-	cr_expect(err < 0 && err != -EDQUOT, "%d", err);
+	cr_expect(err < 0 && err != -E2BIG, "%d", err);
 	expect_left(4);
 }
 
@@ -96,13 +96,50 @@ Test(pin_limit, a_hold_that_pins_is_limited_too)
 	attr.owner = 1;
 	attr.flags = KVMM_HOLD_PIN;
 	cr_assert_eq(kvmm_get_many(pool, ref, 3), 0);
-	cr_expect_eq(kvmm_hold_take(pool, &attr, ref, 3, &hold), -EDQUOT);
+	cr_expect_eq(kvmm_hold_take(pool, &attr, ref, 3, &hold), -E2BIG);
 	expect_left(2);
 	cr_assert_eq(kvmm_hold_take(pool, &attr, ref, 2, &hold), 0);
 	expect_left(0);
 	cr_assert_eq(kvmm_hold_release(pool, hold), 0);
 	expect_left(2);
 	cr_assert_eq(kvmm_put_many(pool, &ref[2], 1), 0);
+}
+
+Test(pin_limit, a_hold_that_is_refused_leaves_no_trace)
+{
+	kvmm_key_t keys[2] = { key_of('a'), key_of('b') }, other = key_of('z'), evicted;
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct kvmm_acquire req = { .keys = &other, .nr_keys = 1, .nr_blocks = 1, .evicted = &evicted };
+	struct kvmm_pool_stat before, after;
+	kvmm_hold_t hold;
+	kvmm_mut_t mut;
+
+	make_limited(1);
+	attr.prefix = &prefix;
+	attr.flags = KVMM_HOLD_PIN;
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(kvmm_put_many(pool, &ref[i], 1), 0);
+	before = stat_of(pool);
+	for (u32 partial = 0; partial < 2; partial++) {
+		attr.flags = KVMM_HOLD_PIN | (partial ? KVMM_HOLD_PARTIAL : 0);
+		cr_expect_eq(kvmm_hold(pool, &attr, &hold), -E2BIG);
+	}
+	after = stat_of(pool);
+	cr_expect_eq(after.hit_blocks, before.hit_blocks);
+	cr_expect_eq(after.miss_blocks, before.miss_blocks);
+	req.fresh = &mut;
+	cr_assert_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(number_of(&evicted), 'a', "it was not used");
+	prefix.keys = &keys[1];
+	prefix.nr = 1;
+	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
+	cr_expect_eq(stat_of(pool).hit_blocks, before.hit_blocks + 1);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_assert_eq(kvmm_register(pool, &mut, &keys[0], 1, &ref[0]), 0);
+	prefix.keys = (kvmm_key_t[]){ key_of('b'), key_of('c') };
+	prefix.nr = 2;
+	cr_assert_eq(kvmm_prefix_match(pool, &prefix, &ref[1]), 2);
 }
 
 Test(pin_limit, references_that_are_no_pins_are_not_limited)

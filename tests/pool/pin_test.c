@@ -240,3 +240,42 @@ Test(stay, text_has_a_line_for_each_reason_met)
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		cr_expect_str_neq(kvmm_stay_name(i), "?");
 }
+
+/* ---- packing ---- */
+
+#define NR_WIDE		10000u
+#define EACH_PINNED	610u
+
+/*
+ * Half full of single blocks, 16 of them pinned: what packing can do is to free whole stretches
+ * between pins, at half a stretch of copies each.
+ */
+Test(stay, packing_carries_blocks_over_pins)
+{
+	static kvmm_range_t range[NR_WIDE];
+	struct kvmm_compact goal = { .size = sizeof(goal) };
+	struct kvmm_pool *pool = make_pool(NR_WIDE);
+	u32 nr_free = 0;
+
+	for (u32 i = 0; i < NR_WIDE; i++)
+		range[i] = take(pool, 1, 0);
+	for (u32 i = 0; i < NR_WIDE; i++) {
+		if (i % EACH_PINNED == EACH_PINNED - 1) {
+			cr_assert_eq(kvmm_range_pin(pool, range[i]), 0);
+		} else if (i % 2) {
+			cr_assert_eq(kvmm_range_free(pool, range[i]), 0);
+			nr_free++;
+		} else {
+			write_pattern(pool, range[i], i);
+		}
+	}
+	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(goal.largest_after, EACH_PINNED - 1);
+	cr_expect_leq(goal.moved, nr_free / 2 + EACH_PINNED, "%u", goal.moved);
+	cr_expect_leq(stat_of(pool).nr_runs, nr_free / (EACH_PINNED - 1) + 2);
+	for (u32 i = 0; i < NR_WIDE; i += 2)
+		cr_assert(i % EACH_PINNED == EACH_PINNED - 1 || has_pattern(pool, range[i], i));
+	cr_assert_eq(kvmm_pool_compact(pool, &goal), 0);
+	cr_expect_eq(goal.moved, 0);
+	end_pool(pool);
+}

@@ -38,7 +38,7 @@ static void *pinner(void *arg)
 		kvmm_ref_t *some = &ref[i % (NR_BLOCKS - nr)];
 		int err = kvmm_pin_many(pool, some, nr);
 
-		expect(!err || err == -EDQUOT);
+		expect(!err || err == -E2BIG);
 		kv_fetch_add(err ? &nr_refused : &nr_done, 1);
 		if (err)
 			continue;
@@ -81,7 +81,7 @@ int main(void)
 		pthread_join(thread[i], NULL);
 	expect(!kvmm_validate(pool));
 	expect(!kvmm_pin_many(pool, ref, MAX_PINS));
-	expect(kvmm_pin_many(pool, ref, 1) == -EDQUOT);
+	expect(kvmm_pin_many(pool, ref, 1) == -E2BIG);
 	expect(!kvmm_unpin_many(pool, ref, MAX_PINS));
 	expect(nr_done && nr_refused && !kvmm_put_many(pool, ref, NR_BLOCKS));
 	kvmm_pool_destroy(pool);

@@ -9,6 +9,7 @@
 #include <kv/rcu.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/fake_env.h"
 
 static const struct kvmm_plane good_plane = { 1 << 20, 4096, 4096 };
 
@@ -36,6 +37,27 @@ static int create(const struct kvmm_pool_attr *attr)
 		cr_expect_eq(create(&attr), want, "%s", #__VA_ARGS__);	\
 	} while (0)
 
+/* Ends of lines, controls, marks of direction, and bytes that are no UTF-8. */
+static const char *const bad_names[] = {
+	"a\nb", "a\tb", "\x1b[2J", "a\x7f", "\xc2\x9b" "2J", "a\xe2\x80\xae" "b", "a\xe2\x81\xa6",
+	"\xff", "a\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+};
+
+Test(pool, a_name_that_is_refused_is_told_why)
+{
+	struct kvmm_pool_attr attr = good_attr();
+	struct fake_env fake;
+
+	fake_env_install(&fake);
+	attr.name = "ab\ncd";
+	cr_expect_eq(create(&attr), -EINVAL);
+	cr_expect_str_eq(fake.line, "kvmm: name of a pool: byte 2, 0x0a, is of no printable character of UTF-8");
+	attr.name = "";
+	cr_expect_eq(create(&attr), -EINVAL);
+	cr_expect_str_eq(fake.line, "kvmm: name of a pool: 0 bytes, not 1 to 63");
+	fake_env_remove(&fake);
+}
+
 Test(pool, bad_attributes_are_refused)
 {
 	char long_name[100] = { 0 };
@@ -54,6 +76,9 @@ Test(pool, bad_attributes_are_refused)
 	expect_create(-EINVAL, attr.zero = KVMM_NR_ZEROS);
 	expect_create(-EINVAL, attr.name = "");
 	expect_create(-EINVAL, attr.name = long_name);
+	for (u32 i = 0; i < ARRAY_SIZE(bad_names); i++)
+		expect_create(-EINVAL, attr.name = bad_names[i]);
+	expect_create(0, attr.name = "\xe6\xa8\xa1\xe5\x9e\x8b n\xc3\xba\xc2\xb0 1");
 	expect_create(-EINVAL, attr.size = 0);
 	expect_create(-EINVAL, attr.block_bytes = UINT64_MAX);
 	expect_create(-EINVAL, attr.block_bytes = UINT64_MAX / 16 + 1);

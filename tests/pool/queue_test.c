@@ -343,9 +343,30 @@ static void destroy(struct kvmm_pool *pool, void *arg)
 {
 	/* What kvmm_pool_destroy() does first; the rest would wait for us. */
 	kv_lock(&pool->lock);
-	while (pool->door.head)
-		waiter_refuse(pool, pool->door.head, -ESHUTDOWN);
+	queue_refuse(pool, -ESHUTDOWN);
 	kv_unlock(&pool->lock);
+}
+
+static void close_for_good(struct kvmm_pool *pool, void *arg)
+{
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
+}
+
+Test(queue, a_pool_that_is_closed_lets_waiters_go)
+{
+	struct kvmm_pool *pool = make_full(8);
+	const struct deed deeds[] = { { 5 * US, close_for_good, NULL } };
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[2];
+
+	cr_expect_eq(submit(pool, 1, 0, 90 * US, mut + 1, &ticket), -EINPROGRESS);
+	others_do(pool, deeds, 1);
+	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), -EUCLEAN);
+	cr_expect_eq(fake.now_ns, 5 * US);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EUCLEAN);
+	kvmm_pool_destroy(pool);
 }
 
 Test(queue, who_waits_for_a_pool_that_goes_is_told)

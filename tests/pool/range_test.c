@@ -171,6 +171,30 @@ Test(range, does_not_split_at_an_end_or_while_others_look)
 	end_pool(pool);
 }
 
+/* Blocks of another owner, too: only the last owner left may take some away. */
+Test(range, with_several_owners_is_cut_by_none_of_them)
+{
+	struct kvmm_pool *pool = make_pool(12);
+	kvmm_range_t range[26], tail;
+
+	paint(pool, "aaab....bbbb", range);
+	write_pattern(pool, range[0], 7);
+	cr_assert_eq(kvmm_range_get(pool, range[0]), 0);
+	cr_expect_eq(kvmm_range_shrink(pool, range[0], 1), -EBUSY);
+	cr_expect_eq(kvmm_range_shrink_front(pool, range[0], 1), -EBUSY);
+	cr_expect_eq(kvmm_range_split(pool, range[0], 1, &tail), -EBUSY);
+	cr_expect_eq(kvmm_range_shrink(pool, range[0], 0), -EINVAL);
+	cr_expect_str_eq(picture(pool), "aaab....bbbb");
+	/* What grows leaves what there was where it is. */
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 2), 0);
+	cr_expect_str_eq(picture(pool), "aaabaa..bbbb");
+	cr_assert_eq(kvmm_range_free(pool, range[0]), 0);
+	cr_expect_eq(kvmm_range_shrink(pool, range[0], 2), 0);
+	cr_expect_eq(kvmm_range_shrink_front(pool, range[0], 1), 0);
+	cr_expect_str_eq(picture(pool), ".aab....bbbb");
+	end_pool(pool);
+}
+
 Test(range, lives_until_its_last_reference_is_dropped)
 {
 	struct kvmm_pool *pool = make_pool(8);

@@ -6,6 +6,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <kvmm/tenant.h>
+
 #include "request_util.h"
 
 static struct kvmm_pool *pool;
@@ -76,6 +78,33 @@ Test(request, chunks_take_the_blocks_that_they_need)
 	cr_expect_eq(kvmm_seq_apply(seq, &token, 1), 0);
 	expect_table(seq, "PPp 10/11");
 	kvmm_seq_destroy(seq);
+}
+
+Test(request, a_match_counts_when_its_first_step_has_its_blocks)
+{
+	struct kvmm_seq *one = make_seq(pool, ctx, 0, 8, 1), *two = make_seq(pool, ctx, 0, 14, 1);
+	u32 nr = stat_of(pool).nr_available;
+	kvmm_mut_t held[256];
+
+	prefill(one, 100);
+	kvmm_seq_destroy(one);
+	cr_assert_eq(kvmm_alloc(pool, nr - 2, held), 0);
+	for (u32 i = 0; i < 3; i++) {
+		cr_expect_eq(kvmm_seq_match(two), 2);
+		cr_expect_eq(kvmm_seq_schedule_prefill(two, 6), -ENOSPC);
+		cr_expect_eq(kvmm_seq_release(two), 0);
+	}
+	cr_expect_eq(stat_of(pool).hit_blocks, 0);
+	cr_expect_eq(kvmm_free(pool, held, nr - 2), 0);
+	cr_expect_eq(kvmm_seq_match(two), 2);
+	for (u32 i = 0; i < 2; i++) {
+		cr_expect_eq(kvmm_seq_schedule_prefill(two, 6), 0);
+		cr_expect_eq(kvmm_seq_revert(two), 0);
+		cr_expect_eq(stat_of(pool).hit_blocks, 2);
+		cr_expect_eq(stat_of(pool).miss_blocks, 1);
+		cr_expect_eq(stat_of(pool).nr_missed[KVMM_MISS_NEVER], 1);
+	}
+	kvmm_seq_destroy(two);
 }
 
 Test(request, a_prompt_without_output_ends_with_its_last_chunk)
@@ -265,6 +294,48 @@ Test(request, the_last_token_is_never_a_hit)
 	expect_table(two, "HP 8/9");
 	kvmm_seq_destroy(two);
 	kvmm_seq_destroy(one);
+}
+
+/* The pool is empty: it is the tenant's limit that is in the way, and output is left. */
+Test(request, a_tenant_s_limit_is_told_from_a_full_pool)
+{
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+	u32 prompt[12] = { 0 }, tokens[6] = { 0 };
+	struct kvmm_seq_attr attr = KVMM_SEQ_ATTR_INIT;
+	struct kvmm_seq *seq;
+
+	limit.max = 2;
+	cr_assert_eq(kvmm_tenant_set(pool, 7, &limit), 0);
+	attr.keys = ctx;
+	attr.prompt = prompt;
+	attr.nr_prompt = 12;
+	attr.max_output = 5;
+	attr.domain.tenant = 7;
+	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
+	cr_expect_eq(kvmm_seq_errno(KVMM_SEQ_NO_QUOTA), -EDQUOT);
+	expect_refusal(kvmm_seq_acquire(seq), KVMM_SEQ_NO_QUOTA);
+	cr_expect_eq(info_of(seq).nr_missing, 3);
+	expect_refusal(kvmm_seq_schedule_prefill(seq, 12), KVMM_SEQ_NO_QUOTA);
+	cr_expect_eq(info_of(seq).nr_missing, 3);
+	expect_refusal(kvmm_seq_append(seq, tokens, 6), KVMM_SEQ_COMPLETE);
+	limit.max = 4;
+	cr_assert_eq(kvmm_tenant_set(pool, 7, &limit), 0);
+	cr_expect_eq(kvmm_seq_acquire(seq), 0);
+	kvmm_seq_destroy(seq);
+}
+
+Test(request, each_refusal_has_an_errno_and_words_of_its_own)
+{
+	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++) {
+		int err = kvmm_seq_errno(i);
+
+		cr_expect_lt(err, 0);
+		for (u32 k = 1; k < i; k++) {
+			cr_expect_neq(err, kvmm_seq_errno(k), "%u and %u", i, k);
+			cr_expect_str_neq(kvmm_seq_strerror(err), kvmm_seq_strerror(kvmm_seq_errno(k)));
+		}
+	}
+	cr_expect(strstr(kvmm_seq_strerror(-EDQUOT), "tenant"));
 }
 
 Test(request, output_is_shared_as_prompts_are)

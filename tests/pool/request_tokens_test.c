@@ -8,6 +8,7 @@
 
 #include <kv/mem.h>
 #include <kv/rcu.h>
+#include <kvmm/owner.h>
 #include <kvmm/tokens.h>
 
 #include "request_util.h"
@@ -300,6 +301,106 @@ Test(request_tokens, a_block_that_is_not_full_comes_back_untouched)
 	cr_expect_eq(kvmm_free(pool, block, 2), 0);
 	kvmm_key_ctx_destroy(other);
 	kvmm_key_ctx_destroy(sip);
+}
+
+/* ---- by key ---- */
+
+/* Each way to name @nr blocks by a key of their own refuses them, and leaves them private. */
+static void expect_partial(const kvmm_mut_t *block, u32 nr)
+{
+	const kvmm_key_t keys[3] = { { { 1 } }, { { 2 } }, { { 3 } } };
+	const struct kvmm_prefix prefix = { .keys = keys, .nr = nr };
+	struct kvmm_pool_stat before = stat_of(pool), after;
+	kvmm_staged_t staged[3] = { { 0 } };
+	kvmm_ref_t refs[3] = { { 0 } };
+
+	cr_expect_eq(kvmm_stage(pool, &prefix, block, staged), -ENODATA);
+	cr_expect_eq(kvmm_register(pool, block, keys, nr, refs), -ENODATA);
+	cr_expect_eq(kvmm_prefix_register(pool, &prefix, block, refs), -ENODATA);
+	cr_expect_eq(kvmm_match_len(pool, keys, nr), 0);
+	after = stat_of(pool);
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	for (u32 i = 0; i < nr; i++) {
+		cr_expect_eq(staged[i].gen | refs[i].gen, 0);
+		cr_expect_geq(kvmm_block_of_mut(pool, block[i]), 0);
+	}
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* All of @nr become hits, and are given back. */
+static void expect_full(const kvmm_mut_t *block, u32 nr)
+{
+	const kvmm_key_t keys[3] = { { { 1 } }, { { 2 } }, { { 3 } } };
+	kvmm_ref_t refs[3];
+
+	cr_assert_eq(kvmm_register(pool, block, keys, nr, refs), 0);
+	cr_expect_eq(kvmm_match_len(pool, keys, nr), nr);
+	cr_expect_eq(kvmm_put_many(pool, refs, nr), 0);
+	cr_expect_eq(kvmm_reset_cache(pool), nr);
+}
+
+Test(request_tokens, a_partial_block_is_not_registered_by_key)
+{
+	const u32 tokens[] = { 11, 12, 13, 14 };
+	kvmm_mut_t block[3];
+
+	cr_assert_eq(kvmm_alloc(pool, 3, block), 0);
+	cr_assert_eq(kvmm_block_append_tokens(pool, block[0], tokens, 4), 4);
+	cr_assert_eq(kvmm_block_append_tokens(pool, block[2], tokens, 3), 3);
+	expect_partial(block, 3);	/* of block[1] the pool knows nothing */
+	expect_tokens(block[0], tokens, 4);
+	expect_tokens(block[2], tokens, 3);
+	cr_assert_eq(kvmm_block_append_tokens(pool, block[2], tokens + 3, 1), 4);
+	expect_full(block, 3);
+}
+
+Test(request_tokens, a_block_that_lost_tokens_is_not_registered_by_key)
+{
+	const u32 tokens[] = { 11, 12, 13, 14 };
+	const kvmm_key_t key = { { 1 } };
+	const struct kvmm_prefix prefix = { .keys = &key, .nr = 1 };
+	kvmm_mut_t block = take_block();
+	kvmm_staged_t staged;
+
+	cr_assert_eq(kvmm_block_append_tokens(pool, block, tokens, 4), 4);
+	cr_assert_eq(kvmm_stage(pool, &prefix, &block, &staged), 0);
+	cr_assert_eq(kvmm_unstage(pool, &staged, 1, &block), 0);
+	cr_assert_eq(kvmm_block_pop_tokens(pool, block, 1), 3);
+	expect_partial(&block, 1);
+	cr_assert_eq(kvmm_block_pop_tokens(pool, block, 3), 0);
+	expect_partial(&block, 1);
+	cr_assert_eq(kvmm_free(pool, &block, 1), 0);
+}
+
+/* Owned blocks are marked while they are named: another way through the same step. */
+Test(request_tokens, a_partial_block_with_an_owner_is_not_registered_by_key)
+{
+	const struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
+	const u32 tokens[] = { 11, 12, 13, 14 };
+	kvmm_mut_t block = take_block();
+
+	cr_assert_eq(kvmm_own_muts(pool, &own, &block, 1), 0);
+	cr_assert_eq(kvmm_block_append_tokens(pool, block, tokens, 1), 1);
+	expect_partial(&block, 1);
+	cr_assert_eq(kvmm_block_append_tokens(pool, block, tokens + 1, 3), 4);
+	expect_full(&block, 1);
+}
+
+Test(request_tokens, a_block_of_which_nothing_was_said_is_registered_by_key)
+{
+	const u32 tokens[] = { 11, 12, 13, 14, 15 };
+	kvmm_mut_t block[3], old = take_block();
+
+	cr_assert_eq(kvmm_block_append_tokens(pool, old, tokens, 3), 3);
+	cr_assert_eq(kvmm_free(pool, &old, 1), 0);
+	cr_assert_eq(kvmm_alloc(pool, 3, block), 0);
+	cr_expect_eq(kvmm_block_append_tokens(pool, block[0], tokens, 5), -ENOSPC);
+	cr_expect_eq(kvmm_block_append_tokens(pool, block[0], NULL, 0), 0);
+	cr_expect_eq(kvmm_block_pop_tokens(pool, block[1], 0), 0);
+	cr_expect_eq(kvmm_block_nr_tokens(pool, block[2]), 0);
+	cr_expect_eq(kvmm_register(pool, &old, &(kvmm_key_t){ { 9 } }, 1, &(kvmm_ref_t){ 0 }),
+		     -ESTALE);
+	expect_full(block, 3);
 }
 
 /* ---- without memory ---- */

@@ -159,7 +159,7 @@ Test(step, there_is_room_for_so_many_streams)
 
 	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
 		add_stream(pool, 0);
-	cr_expect_eq(kvmm_stream_add(pool, NO_STREAM, 0, &id), -ENOSPC);
+	cr_expect_eq(kvmm_stream_add(pool, NO_STREAM, 0, &id), -EUSERS);
 	cr_expect_eq(steps_of_pool(pool).nr_streams, KVMM_MAX_STREAMS);
 	end_pool(pool);
 }
@@ -351,11 +351,15 @@ Test(step, who_could_not_be_evicted_while_copied_can_be_afterwards)
 {
 	kvmm_ref_t ref[8];
 	struct kvmm_pool *pool = sparse_cache(ref);
+	struct kvmm_watermarks marks = { .high = 8 };
+	struct kvmm_reclaim req = { .size = sizeof(req) };
 
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	cr_expect_eq(start(pool, 3, KVMM_MOVE_BESIDE), 0);
 	for (u32 i = 0; i < 8; i += 2)
 		cr_expect_eq(kvmm_put(pool, ref[i]), 0);
-	cr_expect_eq(kvmm_reset_inactive(pool), 3);
+	cr_expect_eq(kvmm_reclaim(pool, &req), -ENOSPC);
+	cr_expect_eq(req.nr_evicted, 3);
 	cr_expect_eq(steps_of_pool(pool).copying_blocks, 1);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_compact_poll(pool), 0);

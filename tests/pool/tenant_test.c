@@ -189,8 +189,22 @@ Test(tenant, what_compaction_moves_keeps_its_tenant)
 
 static u32 fills_left;
 
+/* Another owner of a range, which lets it grow while the first one's new blocks are zeroed. */
+static struct {
+	struct kvmm_pool *pool;
+	kvmm_range_t range;
+	u32 by;
+} other;
+
 static int failing_fill(struct kv_dev *dev, u64 addr, u8 byte, u64 bytes)
 {
+	u32 by = other.by;
+
+	if (by) {
+		other.by = 0;
+		fills_left += by;
+		cr_assert_eq(kvmm_range_grow(other.pool, other.range, by), 0);
+	}
 	if (!fills_left)
 		return -EIO;
 	fills_left--;
@@ -248,6 +262,58 @@ Test(tenant, blocks_that_cannot_be_zeroed_are_not_handed_out)
 		cr_expect_str_eq(picture(pool), "II......");
 		cr_expect_eq(kvmm_validate(pool), 0);
 	}
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
+
+static void expect_length(struct kvmm_pool *pool, kvmm_range_t range, u32 nr)
+{
+	struct kvmm_range_info info;
+
+	cr_assert_eq(kvmm_range_info(pool, range, &info), 0);
+	cr_expect_eq(info.nr, nr);
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+/* Two blocks of two owners. */
+static kvmm_range_t take_shared(struct kvmm_pool *pool)
+{
+	kvmm_range_t range;
+
+	fills_left = 2;
+	range = take_range(pool, 2, 1);
+	cr_assert_eq(kvmm_range_get(pool, range), 0);
+	return range;
+}
+
+Test(tenant, a_shared_range_that_cannot_be_zeroed_is_as_long_as_it_was)
+{
+	struct kvmm_pool *pool = make_failing();
+	kvmm_range_t range = take_shared(pool), twice[2] = { range, range };
+
+	cr_expect_eq(kvmm_range_grow(pool, range, 1), -EIO);
+	expect_length(pool, range, 2);
+	cr_assert_eq(kvmm_range_pin(pool, range), 0);
+	cr_expect_eq(kvmm_range_grow(pool, range, 1), -EIO);
+	expect_length(pool, range, 2);
+	fills_left = 1;
+	cr_expect_eq(kvmm_range_grow_many(pool, twice, 2, 1), -EIO);
+	expect_length(pool, range, 2);
+	cr_expect_eq(kvmm_range_extents(pool, range, NULL, 0), 1);
+	kv_pool_destroy(pool);
+	kv_rcu_barrier();
+}
+
+Test(tenant, what_another_owner_adds_meanwhile_is_not_taken_away)
+{
+	struct kvmm_pool *pool = make_failing();
+
+	other.pool = pool;
+	other.range = take_shared(pool);
+	other.by = 1;
+	cr_expect_eq(kvmm_range_grow(pool, other.range, 1), -EIO);
+	expect_length(pool, other.range, 4);
+	cr_expect_eq(kvmm_range_extents(pool, other.range, NULL, 0), -EIO);	/* one is not zero */
 	kv_pool_destroy(pool);
 	kv_rcu_barrier();
 }

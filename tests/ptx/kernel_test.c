@@ -220,6 +220,9 @@ Test(sum, of_a_copy_is_that_of_what_was_read)
 		cr_expect_eq(kv_copy_sum_piece(to + dst, from + src, bytes, pos),
 			     sum_by_words(from + src, bytes, pos), "%lu bytes", bytes);
 		cr_expect_arr_eq(to, all, sizeof(all));
+		memset(to, 0x5a, sizeof(to));
+		kv_copy_piece(to + dst, from + src, bytes);
+		cr_expect_arr_eq(to, all, sizeof(all), "%lu bytes without a sum", bytes);
 	}
 }
 
@@ -241,6 +244,9 @@ Test(sum, is_the_same_by_shorter_vectors)
 
 		cr_expect_eq(done, nr / 16 * 16);
 		cr_expect_eq(sum, sum_by_words(data, done * 8, pos));
+		memset(copy, 0, sizeof(copy));
+		cr_expect_eq(kv_stream_avx2(copy, data, nr), done);
+		cr_expect_arr_eq(copy, data, done * 8);
 		sum = 0;
 		memset(copy, 0, sizeof(copy));
 		cr_expect_eq(kv_copy_avx2(copy, data, nr, pos, &sum), done);

@@ -183,7 +183,7 @@ static void world_stage(struct world *world, u32 first, u32 nr)
 	for (u32 i = first; i < first + nr; i++) {
 		struct kv_name name = { .key = world->key[i], .domain = domain, .parent = KV_NONE };
 
-		if (kv_entry_stage(&world->entries, world->handle[i], &name))
+		if (kv_entry_stage(&world->entries, world->handle[i], &name, false))
 			exit(EXIT_FAILURE);
 	}
 }

@@ -31,7 +31,7 @@ static struct kv_handle registered(struct kv_entries *entries)
 	struct kv_handle handle = take(entries);
 	struct kv_name name = { .parent = KV_NONE };
 
-	cr_assert_eq(kv_entry_stage(entries, handle, &name), 0);
+	cr_assert_eq(kv_entry_stage(entries, handle, &name, false), 0);
 	cr_assert_eq(kv_handle_step(entries, handle, kv_edge_publish), 0);
 	return handle;
 }
@@ -115,6 +115,29 @@ Test(entry, is_retired_when_its_generations_are_used_up)
 	cr_expect_eq(kv_entries_take(&entries, 1, &handle), -ENOSPC);
 	kv_entries_count(&entries, nr);
 	cr_expect_eq(nr[KV_ENTRY_RETIRED], 1);
+	end(&entries);
+}
+
+/* One that is taken and freed over and over does not use up its generations before the others. */
+Test(entry, free_entries_wear_evenly)
+{
+	struct kv_entries entries = entries_of(8, KV_ENTRY_GEN_MASK - 9999, 0);
+	struct kv_handle held = take(&entries);
+	u32 most = 0, least = KV_NONE;
+
+	for (u32 i = 0; i < 7 * 20000; i++)
+		cr_assert_eq(kv_entry_free(&entries, take(&entries)), 0);
+	for (u32 i = 0; i < 8; i++) {
+		u32 gen = kv_word_gen(entries.entry[i].word);
+		u32 age = (gen - entries.gen_first) & KV_ENTRY_GEN_MASK;
+
+		if (i == held.index)
+			continue;
+		most = max(most, age);
+		least = min(least, age);
+	}
+	cr_expect_leq(most - least, KV_ENTRY_STINT, "%u to %u lives", least, most);
+	cr_expect_eq(kv_entry_free(&entries, held), 0);
 	end(&entries);
 }
 
@@ -244,7 +267,8 @@ Test(entry, check_notices_flipped_bits)
 	cr_expect_eq(nr_flips_noticed(&entries, &entries.entry[held.index].parent, 32), 32);
 	cr_expect_eq(nr_flips_noticed(&entries, &entries.nr_free, 32), 32);
 	cr_expect_eq(nr_flips_noticed(&entries, &entries.nr_retired, 32), 32);
-	cr_expect_eq(nr_flips_noticed(&entries, &entries.free, 32), 32);
+	cr_expect_eq(nr_flips_noticed(&entries, &entries.free[0], 32), 32);
+	cr_expect_geq(nr_flips_noticed(&entries, &entries.turn, 32), 31);
 	end(&entries);
 }
 

@@ -173,7 +173,7 @@ static int code_do(struct op op)
 	case DEED_FREE:
 		return kv_entry_free(&entries, handle_of(op.block));
 	case DEED_STAGE:
-		return kv_entry_stage(&entries, handle_of(op.block), &name);
+		return kv_entry_stage(&entries, handle_of(op.block), &name, false);
 	case DEED_INSERT:
 		return code_insert(op.block, op.arg);
 	case DEED_FIND:

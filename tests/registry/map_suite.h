@@ -117,6 +117,31 @@ MAP_TEST(a_match_resurrects_an_inactive_block_and_says_so)
 	fixture_end(&fix);
 }
 
+/* It is cached, so lengths and probes of both maps count it; but no caller can hold it. */
+MAP_TEST(a_block_with_all_references_is_there_and_cannot_be_had)
+{
+	struct fixture fix = fixture_make(&MAP, 8);
+	struct kv_handle full = put_in(&fix, 1), found;
+	struct kv_entry *entry = &fix.entries.entry[full.index];
+	kvmm_key_t key = key_of(1);
+	struct kv_query query = { &key, 1, TEST_DOMAIN };
+	u64 word = entry->word, present;
+	u32 nr_first;
+
+	entry->word |= KV_ENTRY_REFS;
+	cr_expect_eq(MAP.length(fix.map, &query), 1);
+	cr_expect_eq(MAP.probe(fix.map, &query, &present), 1);
+	cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 0);
+	cr_expect_eq(fix.entries.nr_full, 1);
+	cr_expect_eq(MAP.scan(fix.map, &query, &found, &nr_first), 0);
+	cr_expect_eq(fix.entries.nr_full, 2);
+	drop(&fix, put_in(&fix, 1));
+	cr_expect_eq(MAP.match(fix.map, &query, &found, &nr_first), 1, "the younger one");
+	cr_expect_neq(found.index, full.index);
+	entry->word = (entry->word & ~KV_ENTRY_REFS) | (word & KV_ENTRY_REFS);
+	fixture_end(&fix);
+}
+
 MAP_TEST(a_batch_is_registered_as_a_whole_or_not_at_all)
 {
 	struct fixture fix = fixture_make(&MAP, 8);
@@ -386,11 +411,14 @@ MAP_TEST(unknown_names_cost_no_memory)
 
 static enum kv_event last_reason(struct fixture *fix, u64 number, kvmm_domain_t domain)
 {
+	kvmm_key_t key = key_of(number);
+	struct kv_query query = { &key, 1, domain };
 	u64 before[KV_NR_EVENTS];
 
 	for (int ev = KV_EV_MISS_NEVER; ev <= KV_EV_MISS_GROUP; ev++)
 		before[ev] = kv_stat_sum(ev);
 	cr_assert(!find_in(fix, number, domain).gen);
+	MAP.missed(fix->map, &query, 0);
 	for (int ev = KV_EV_MISS_NEVER; ev <= KV_EV_MISS_GROUP; ev++)
 		if (kv_stat_sum(ev) != before[ev])
 			return ev;

@@ -64,7 +64,7 @@ struct kv_handle stage_as(struct fixture *fix, const struct kv_name *name)
 {
 	struct kv_handle handle = take(fix);
 
-	cr_assert_eq(kv_entry_stage(&fix->entries, handle, name), 0);
+	cr_assert_eq(kv_entry_stage(&fix->entries, handle, name, false), 0);
 	return handle;
 }
 

@@ -73,6 +73,8 @@ Test(radix, a_tier_has_a_name_until_its_last_block_goes)
 	cr_expect(kvmm_registry_has_block(reg, &name, 1));
 	cr_expect_not(kvmm_registry_has_block(reg, &name, 0));
 	cr_expect(kvmm_registry_has_any(reg, &name, ALL));
+	cr_expect(kvmm_registry_has_any(reg, &name, UINT32_MAX));
+	cr_expect_eq(len_in(reg, &chain, ~BIT(1)), 0, "no other tier, there or not");
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 3);
 	cr_expect_not(kvmm_registry_has_any(reg, &name, ALL));
 	cr_expect_not(kvmm_registry_is_registered(reg, &name));
@@ -155,9 +157,9 @@ Test(radix, wrong_arguments_are_refused)
 	cr_expect_eq(kvmm_registry_absent(reg, 2, &chain.prefix), -EINVAL);
 	cr_expect_eq(kvmm_registry_transfer(reg, 1, 1, &chain.prefix), -EINVAL);
 	cr_expect_eq(kvmm_registry_transfer(reg, 0, 2, &chain.prefix), -EINVAL);
-	cr_expect_eq(len_in(reg, &chain, 4), -EINVAL);
-	chain.prefix.position = UINT32_MAX - 2;
+	chain.prefix.position = UINT32_MAX - 3;
 	cr_expect_eq(kvmm_registry_present(reg, 0, &chain.prefix), -EINVAL);
+	cr_expect_eq(len_in(reg, &chain, 1), -EINVAL);
 	chain.prefix.keys = NULL;
 	cr_expect_eq(kvmm_registry_present(reg, 0, &chain.prefix), -EINVAL);
 	attr.nr_tiers = KVMM_MAX_TIERS + 1;
@@ -426,7 +428,7 @@ static void *go_deep(void *arg)
 
 Test(radix, a_million_generations_need_no_recursion)
 {
-	struct deep deep = { .reg = make_registry(DEEP, 1, KVMM_REGISTRY_PREFIX_CLOSED) };
+	struct deep deep = { .reg = make_registry(16, 1, KVMM_REGISTRY_PREFIX_CLOSED) };
 	pthread_attr_t attr;
 	pthread_t thread;
 
@@ -436,7 +438,7 @@ Test(radix, a_million_generations_need_no_recursion)
 	for (u32 i = 0; i < DEEP; i++)
 		deep.keys[i] = number_key(i);
 	pthread_attr_init(&attr);
-	cr_assert_eq(pthread_attr_setstacksize(&attr, 128 << 10), 0);
+	cr_assert_eq(pthread_attr_setstacksize(&attr, 64 << 10), 0);
 	cr_assert_eq(pthread_create(&thread, &attr, go_deep, &deep), 0);
 	pthread_join(thread, NULL);
 	cr_expect_eq(deep.nr_visited, DEEP);
@@ -447,7 +449,89 @@ Test(radix, a_million_generations_need_no_recursion)
 	end_registry(deep.reg);
 }
 
+/* Two names by turns: each is the parent of the other, and at last of itself. */
+Test(radix, keys_that_follow_themselves_are_one_node_a_position)
+{
+	struct kvmm_registry *reg = make_registry(16, 1, 0);
+	kvmm_node_t nodes[8], lineage[16];
+	struct tally sum = { 0 };
+	struct chain chain;
+
+	chain_fill(&chain, 1, 8);
+	for (u32 i = 2; i < 8; i++)
+		chain.key[i] = chain.key[i < 5 ? i - 2 : 4];
+	chain.prefix.position = 1;
+	chain.prefix.parent = &chain.key[0];
+	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
+	cr_assert_eq(kvmm_registry_find(reg, &chain.prefix, nodes), 8);
+	cr_expect_eq(kvmm_node_lineage(reg, nodes[7], lineage, 16), 8);
+	for (u32 i = 0; i < 8; i++)
+		cr_expect(same_node(lineage[i], nodes[7 - i]));
+	cr_assert_eq(kvmm_node_walk(reg, nodes[0], tally, &sum), 0);
+	cr_expect_eq(sum.nr, 8);
+	cr_expect_eq(kvmm_node_parent(reg, nodes[0], lineage), -ENOENT);
+	expect_sound(reg, 8);
+	cr_expect_eq(kvmm_registry_absent(reg, 0, &chain.prefix), 8);
+	expect_sound(reg, 0);
+	end_registry(reg);
+}
+
+Test(radix, the_last_positions_are_as_good_as_others)
+{
+	struct kvmm_registry *reg = make_registry(16, 2, 0);
+	kvmm_node_t nodes[5], lineage[8];
+	struct chain chain;
+
+	chain_fill(&chain, 1, 5);
+	chain.prefix.position = UINT32_MAX - 5;
+	chain.prefix.parent = &chain.key[4];
+	cr_assert_eq(kvmm_registry_hold(reg, &chain.prefix, nodes), 0);
+	cr_assert_eq(kvmm_registry_present(reg, 0, &chain.prefix), 0);
+	cr_expect_eq(kvmm_registry_transfer(reg, 0, 1, &chain.prefix), 5);
+	cr_expect_eq(len_in(reg, &chain, 2), 5);
+	cr_expect_eq(kvmm_registry_touch(reg, &chain.prefix), 5);
+	cr_expect_eq(kvmm_registry_at(reg, UINT32_MAX - 1, lineage, 8), 1);
+	cr_expect(same_node(lineage[0], nodes[4]));
+	cr_expect_eq(kvmm_registry_nr_at(reg, UINT32_MAX), 0);
+	cr_expect_eq(kvmm_node_lineage(reg, nodes[4], lineage, 8), 5);
+	expect_sound(reg, 5);
+	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 5);
+	cr_expect_eq(kvmm_node_put(reg, nodes, 5), 0);
+	expect_sound(reg, 0);
+	end_registry(reg);
+}
+
 /* ---- memory ---- */
+
+/* Else each name of the batch would go through a chain of those before it. */
+Test(radix, a_batch_enters_a_table_that_is_large_enough_for_it)
+{
+	struct kvmm_registry *reg = make_registry(16, 1, 0);
+	kvmm_key_t *keys = calloc(20000, sizeof(*keys));
+	kvmm_node_t *nodes = calloc(20000, sizeof(*nodes));
+	struct kvmm_prefix prefix = { keys, 20000, 0, NULL, TEST_DOMAIN };
+	u32 nr_chains;
+
+	cr_assert(keys && nodes);
+	for (u32 i = 0; i < 20000; i++)
+		keys[i] = number_key(i);
+	cr_assert_eq(kvmm_registry_present(reg, 0, &prefix), 0);
+	nr_chains = reg->table->nr_chains;
+	cr_expect_geq(nr_chains, 20000);
+	prefix.position = 20000;
+	prefix.nr = 10000;
+	cr_assert_eq(kvmm_registry_hold(reg, &prefix, nodes), 0);
+	cr_expect_geq(reg->table->nr_chains, 30000);
+	/* Names that are there need no room of their own for long. */
+	for (u32 i = 0; i < 10; i++)
+		cr_assert_eq(kvmm_registry_present(reg, 0, &prefix), 0);
+	cr_expect_leq(reg->table->nr_chains, 4 * nr_chains);
+	expect_sound(reg, 30000);
+	cr_assert_eq(kvmm_node_put(reg, nodes, 10000), 0);
+	free(keys);
+	free(nodes);
+	end_registry(reg);
+}
 
 static void probe(struct kvmm_registry *reg, u64 number)
 {

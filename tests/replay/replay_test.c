@@ -192,9 +192,42 @@ Test(trace, mooncake_has_times_lengths_and_numbers)
 	cr_expect_eq(trace.req[0].input, 513);
 	cr_expect_eq(trace.req[0].output, 2);
 	cr_expect_eq(trace.req[0].nr_ids, 2);
+	cr_expect_eq(trace.id_tokens, 512);
 	cr_expect_eq(trace_id(&trace, &trace.req[0], 0), 40);
 	cr_expect_eq(trace_id(&trace, &trace.req[0], 1), 7);
 	trace_close(&trace);
+}
+
+/* Answers, then how many tokens a number stands for; 0: refused. */
+static u32 id_tokens_of(const char *const *prompts, u32 nr)
+{
+	struct trace_error error;
+	struct trace trace;
+	char text[1024] = "";
+	u32 tokens;
+
+	for (u32 i = 0; i < nr; i++)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text),
+			 "{\"timestamp\": 0, \"output_length\": 1, \"input_length\": %s]}\n", prompts[i]);
+	tokens = parse(&trace, text, &error) ? 0 : trace.id_tokens;
+	trace_close(&trace);
+	return tokens;
+}
+
+Test(trace, how_many_tokens_a_number_stands_for_is_seen_from_all_prompts)
+{
+#define PROMPT(tokens, ids) #tokens ", \"hash_ids\": [" ids
+	static const char *const small[] = { PROMPT(3, "1"), PROMPT(16, "2"), PROMPT(33, "2, 3, 4") };
+	static const char *const tiny[] = { PROMPT(1, "1"), PROMPT(3, "1, 2, 3") };
+	static const char *const large[] = { PROMPT(600, "1"), PROMPT(1025, "1, 2") };
+	static const char *const two[] = { PROMPT(33, "2, 3, 4"), PROMPT(65, "2, 3, 4") };
+
+	cr_expect_eq(id_tokens_of(small, 2), 512);	/* any: then the usual one */
+	cr_expect_eq(id_tokens_of(small, 3), 16);
+	cr_expect_eq(id_tokens_of(tiny, 2), 1);
+	cr_expect_eq(id_tokens_of(large, 1), 1024);
+	cr_expect_eq(id_tokens_of(large, 2), 1024);
+	cr_expect_eq(id_tokens_of(two, 2), 0);
 }
 
 Test(trace, azure_counts_ticks_from_the_first_row_over_midnight_and_cuts_them_off)
@@ -223,6 +256,8 @@ Test(trace, names_are_short)
 	cr_expect_str_eq(trace.name, "conversation");
 	trace_set_name(&trace, "AzureLLMInferenceTrace_conv.csv");
 	cr_expect_str_eq(trace.name, "azure-conv");
+	trace_set_name(&trace, "/a/\x1b[2Jb\nc.csv");
+	cr_expect_str_eq(trace.name, "?[2Jb?c");
 	trace_set_name(&trace, ".csv");
 	cr_expect_str_eq(trace.name, ".csv");
 }

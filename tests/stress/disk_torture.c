@@ -4,6 +4,10 @@
  * and wait: with a queue that finishes requests in any order, then without one, so that pollers do the
  * transfers. Each completion comes once, to somebody; what is read is right; in the end nothing is
  * pending and no memory is left. Under ThreadSanitizer there is no race.
+ *
+ * Then the same while calls of the system fail beside it, once or from then on: EIO, ENOSPC, a piece only,
+ * an interruption. Puts and reads may say so; all the rest holds, and when the failures are over the store
+ * opens, and takes and gives records.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,16 +21,19 @@
 #include "tests/disk/util.h"
 
 #define SEGMENT		(256u << 10)
-#define MAX_BYTES	(4 * SEGMENT + KV_DISK_SUPER_BYTES)
+#define MAX_BYTES	(4 * SEGMENT + KV_DISK_FRONT_BYTES)
 #define NR_NAMES	96u
 #define NR_SUBMITTERS	2u
 #define NR_POLLERS	2u
 #define NR_ROUNDS	1500u
+#define NR_STORES	6u		/* that fail: each is read-only in the end */
 #define BATCH		4u
 
 static struct kvmm_disk *disk;
 static u64 nr_due, nr_done, nr_right;	/* atomic */
 static u32 failed, stop;		/* atomic */
+static struct sim_disk sim;
+static bool fails;			/* calls of the system do; fixed while threads run */
 
 /* The buffers of a submission; whoever gets its last completion frees them. Its tag is its address. */
 struct job {
@@ -100,7 +107,7 @@ static void one_done(const struct kvmm_disk_done *done)
 		expect(disk_test_is_right(job->n[done->index], data, done->bytes), "wrong bytes");
 		kv_fetch_add(&nr_right, 1);
 	}
-	expect(done->status != -EBADMSG && done->status != -EIO, "damaged");
+	expect(fails || (done->status != -EBADMSG && done->status != -EIO), "damaged");
 	kv_fetch_add(&nr_done, 1);
 	if (__atomic_sub_fetch(&job->nr_left, 1, __ATOMIC_ACQ_REL))
 		return;
@@ -122,7 +129,7 @@ static void other_calls(u64 *seed)
 		kvmm_disk_list(disk, &cursor, entry, 8);
 		break;
 	case 2:
-		expect(disk_test_write(disk, n, 0) != -EIO, "a write failed");
+		expect(disk_test_write(disk, n, 0) != -EIO || fails, "a write failed");
 		break;
 	case 3:
 		expect(disk_test_read(disk, n) != 1, "wrong bytes");
@@ -139,7 +146,11 @@ static void *submitter(void *arg)
 {
 	u64 seed = (uintptr_t)arg;
 
-	for (u32 i = 0; i < NR_ROUNDS; i++) {
+	for (u32 i = 0; i < (fails ? NR_ROUNDS / NR_STORES : NR_ROUNDS); i++) {
+		/* Every now and then, for as long. */
+		if (fails && !any(&seed, 8))
+			sim_disk_fail(&sim, any(&seed, 3) ? 1 + any(&seed, 16) : 0,
+				      any(&seed, SIM_LIE), !any(&seed, 4));
 		submit(&seed);
 		other_calls(&seed);
 	}
@@ -168,7 +179,7 @@ static void torture(u32 io)
 	attr.max_bytes = MAX_BYTES;
 	attr.segment_bytes = SEGMENT;
 	attr.io = io;
-	attr.flags |= KVMM_DISK_RESET;
+	attr.flags |= fails ? 0 : KVMM_DISK_RESET;
 	expect(!kvmm_disk_open(&attr, &disk), "it does not open");
 	stop = 0;
 	for (uintptr_t i = 0; i < NR_SUBMITTERS + NR_POLLERS; i++)
@@ -182,19 +193,27 @@ static void torture(u32 io)
 	for (u32 i = NR_SUBMITTERS; i < NR_SUBMITTERS + NR_POLLERS; i++)
 		pthread_join(thread[i], NULL);
 	expect(nr_done == nr_due, "completions that came twice");
+	sim_disk_fail(&sim, 0, 0, false);
 	expect(!disk_test_stat(disk).nr_pending, "something is pending");
 	expect(!kvmm_disk_check(disk), "inconsistent");
+	kvmm_disk_close(disk);
+	expect(!kvmm_disk_open(&attr, &disk), "it does not open again");
+	expect(!disk_test_write(disk, NR_NAMES, KVMM_DISK_REPLACE), "it takes nothing any more");
+	expect(!disk_test_read(disk, NR_NAMES), "it gives nothing any more");
+	for (u32 n = 0; n < NR_NAMES; n++)
+		expect(disk_test_read(disk, n) <= 0, "wrong bytes");
 	kvmm_disk_close(disk);
 }
 
 int main(void)
 {
-	struct sim_disk sim;
-
 	sim_disk_init(&sim, 2 * MAX_BYTES);
 	sim_disk_install(&sim);
 	torture(KVMM_DISK_IO_AUTO);
 	torture(KVMM_DISK_IO_POLL);
+	fails = true;
+	for (u32 i = 0; i < NR_STORES; i++)
+		torture(i % 2 ? KVMM_DISK_IO_POLL : KVMM_DISK_IO_AUTO);
 	expect(sim.most_bytes <= MAX_BYTES, "too long");
 	expect(!kv_mem_bytes(), "memory is left");
 	sim_disk_remove();

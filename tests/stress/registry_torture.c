@@ -232,7 +232,7 @@ static void register_block(struct worker *worker, struct kv_handle handle)
 	};
 
 	fill(handle, number, tenant);
-	if (kv_entry_stage(&entries, handle, &name) || ops->insert(map, &insert)) {
+	if (kv_entry_stage(&entries, handle, &name, false) || ops->insert(map, &insert)) {
 		wrong(worker, "a private block that could not be registered");
 		return;
 	}
@@ -322,7 +322,7 @@ static void register_fixed(void)
 		struct kv_name name = { key_of(NR_NAMES + i), { .tenant = 1 }, KV_NONE, i };
 
 		fill(handles[i], NR_NAMES + i, 1);
-		kv_entry_stage(&entries, handles[i], &name);
+		kv_entry_stage(&entries, handles[i], &name, false);
 	}
 	if (handles[NR_FIXED - 1].index != NR_FIXED - 1 || ops->insert(map, &insert))
 		exit(EXIT_FAILURE);

@@ -116,6 +116,8 @@ static u64 fake_random(void *ctx)
 
 void fake_env_install(struct fake_env *fake)
 {
+	const char *start = getenv("KVMM_CLOCK_START");
+
 	*fake = (struct fake_env){
 		.ops = {
 			.alloc		= fake_alloc,
@@ -127,6 +129,7 @@ void fake_env_install(struct fake_env *fake)
 			.random		= fake_random,
 			.ctx		= fake,
 		},
+		.now_ns = start ? strtoull(start, NULL, 10) : 0,
 		.seed = 1,
 	};
 	kv_env_set(&fake->ops);

@@ -14,9 +14,9 @@
  * succeeds without fake_env_failed() becoming true; nothing may be left behind each time.
  *
  * Freed memory is overwritten with FAKE_ENV_POISON; frees of what was not allocated, or with
- * another size, are counted in nr_bad_frees and otherwise ignored. Time stands still but for
- * fake_env_advance() and for waiting, which takes exactly the time-out. Random numbers are the
- * same in each run. Any number of threads may use it; the settings are changed by one.
+ * another size, are counted in nr_bad_frees and otherwise ignored. Time begins at KVMM_CLOCK_START
+ * (0) and stands still but for fake_env_advance() and for waiting, which takes exactly the time-out.
+ * Random numbers are the same in each run. Any number of threads may use it; one changes the settings.
  */
 #ifndef FAKE_ENV_H
 #define FAKE_ENV_H

@@ -33,11 +33,11 @@ static u32 below(u64 *seed, u32 limit)
 
 static bool must_fail(struct sim_disk *sim)
 {
-	u64 nth = kv_fetch_add(&sim->nr_calls, 1) + 1;
+	u64 nth = kv_fetch_add(&sim->nr_calls, 1) + 1, at = READ_ONCE(sim->fail_at);
 
-	if (!sim->fail_at || (sim->fail_on ? nth < sim->fail_at : nth != sim->fail_at))
+	if (!at || (READ_ONCE(sim->fail_on) ? nth < at : nth != at))
 		return false;
-	sim->nr_failed++;
+	kv_fetch_add(&sim->nr_failed, 1);
 	return true;
 }
 
@@ -49,8 +49,9 @@ static int error_of(u32 fault)
 /* A call that is no transfer knows no half ways, and no lies. */
 static int check_call(struct sim_disk *sim)
 {
-	return must_fail(sim) && sim->fault != SIM_SHORT && sim->fault != SIM_LIE ?
-	       error_of(sim->fault) : 0;
+	u32 fault = READ_ONCE(sim->fault);
+
+	return must_fail(sim) && fault != SIM_SHORT && fault != SIM_LIE ? error_of(fault) : 0;
 }
 
 /* ---- steps ---- */
@@ -197,10 +198,10 @@ static s64 allowed(struct sim_disk *sim, u64 wanted, bool *lies)
 	*lies = false;
 	if (!must_fail(sim))
 		return wanted;
-	if (sim->fault == SIM_SHORT)
+	if (READ_ONCE(sim->fault) == SIM_SHORT)
 		return max(wanted / 2 / SECTOR * SECTOR, (u64)SECTOR);
-	if (sim->fault != SIM_LIE)
-		return error_of(sim->fault);
+	if (READ_ONCE(sim->fault) != SIM_LIE)
+		return error_of(READ_ONCE(sim->fault));
 	*lies = true;
 	return wanted;
 }
@@ -396,12 +397,28 @@ void sim_disk_init(struct sim_disk *sim, u64 max_bytes)
 	};
 }
 
-void sim_disk_exit(struct sim_disk *sim)
+static void drop_steps(struct sim_disk *sim)
 {
 	for (u32 i = 0; i < sim->nr_steps; i++)
 		free(sim->step[i].data);
+	sim->nr_steps = 0;
+}
+
+void sim_disk_exit(struct sim_disk *sim)
+{
+	drop_steps(sim);
 	free(sim->step);
+	free(sim->base);
 	free(sim->content);
+}
+
+void sim_disk_rebase(struct sim_disk *sim)
+{
+	drop_steps(sim);
+	if (!sim->base)
+		sim->base = malloc(sim->max_bytes);
+	memcpy(sim->base, sim->content, sim->max_bytes);
+	sim->base_bytes = sim->bytes;
 }
 
 void sim_disk_install(struct sim_disk *sim)
@@ -416,10 +433,10 @@ void sim_disk_remove(void)
 
 void sim_disk_fail(struct sim_disk *sim, u64 nth, u32 fault, bool on)
 {
-	sim->fail_at = nth ? sim->nr_calls + nth : 0;
-	sim->fail_on = on;
-	sim->fault = fault;
-	sim->nr_failed = 0;
+	WRITE_ONCE(sim->fail_on, on);
+	WRITE_ONCE(sim->fault, fault);
+	WRITE_ONCE(sim->nr_failed, 0);
+	WRITE_ONCE(sim->fail_at, nth ? READ_ONCE(sim->nr_calls) + nth : 0);
 }
 
 /* ---- loss of power ---- */
@@ -490,8 +507,11 @@ void sim_disk_crash(struct sim_disk *to, const struct sim_disk *from, const stru
 {
 	u32 flush = crash->sector ? sim_disk_last_flush(from, crash->nr_steps) : crash->nr_steps;
 
-	memset(to->content, 0, to->max_bytes);
-	to->bytes = to->most_bytes = 0;
+	if (from->base)
+		memcpy(to->content, from->base, to->max_bytes);
+	else
+		memset(to->content, 0, to->max_bytes);
+	to->bytes = from->base_bytes;
 	to->exists = true;
 	for (u32 i = 0; i < flush; i++)
 		apply(to, &from->step[i]);

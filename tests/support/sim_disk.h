@@ -18,7 +18,7 @@
  * The queue does requests when they are asked for, in an order that the seed decides. Transfers past
  * the page cache have to be aligned, or they fail as on a real disk.
  *
- * Any number of threads may use the files of a disk that does not fail and keeps no log.
+ * Any number of threads may use the files of a disk that keeps no log, and make calls fail.
  */
 #ifndef SIM_DISK_H
 #define SIM_DISK_H
@@ -65,6 +65,8 @@ struct sim_disk {
 	u32	nr_steps;
 	u32	room;
 	bool	keeps_log;
+	u8	*base;		/* what was there before the first step; NULL: nothing */
+	u64	base_bytes;
 
 	u64	nr_calls;	/* that can fail */
 	u64	fail_at;	/* value of nr_calls; 0: never */
@@ -93,6 +95,9 @@ struct sim_crash {
 
 /* Fill @to, initialised with the same size, with what may be left of @from. */
 void sim_disk_crash(struct sim_disk *to, const struct sim_disk *from, const struct sim_crash *crash);
+
+/* What is there now is on disk for good, and the log begins anew. */
+void sim_disk_rebase(struct sim_disk *sim);
 
 /* The step that is the last flush among the first @nr_steps, plus 1; 0: none. */
 u32 sim_disk_last_flush(const struct sim_disk *sim, u32 nr_steps);

@@ -100,6 +100,31 @@ Test(fault, counts_from_the_next_call_on)
 	dev_alloc(1);
 }
 
+Test(fault, fails_at_a_rate)
+{
+	u32 nr_failed = 0;
+	int count;
+
+	start("");
+	cr_expect_eq(ctl->fail_rate("cuDeviceGetCount", 250, KCU_E_NOT_PERMITTED, false), 0);
+	for (u32 i = 0; i < 4000; i++)
+		nr_failed += cu.device_get_count(&count) == KCU_E_NOT_PERMITTED;
+	cr_expect(nr_failed > 800 && nr_failed < 1200, "%u of 4000", nr_failed);
+	ctl->fail_none();
+	ok(cu.device_get_count(&count));
+	cr_expect_eq(ctl->fail_rate("cuNothing", 1, KCU_E_UNKNOWN, false), -ENOENT);
+}
+
+/* A query that is told of it would say that the work goes on. */
+Test(fault, work_does_not_fail_with_not_ready)
+{
+	start("");
+	cr_expect_eq(ctl->fail_rate("*", 1, KCU_E_NOT_READY, true), -EINVAL);
+	cr_expect_eq(ctl->fail("*", 1, KCU_E_NOT_READY, false, true), -EINVAL);
+	cr_expect_eq(ctl->fail_rate("cuEventQuery", 1, KCU_E_NOT_READY, false), 0);
+	cr_expect_eq(ctl->reset("async=cuMemsetD8Async:1:NOT_READY"), -EINVAL);
+}
+
 /* The call is fine; what it queued is not, and whoever comes next hears of it. */
 Test(fault, late_errors_come_once_unless_fatal)
 {

@@ -46,6 +46,25 @@ Test(expect, picture)
 		       "the pool is \"aa.I.A..\", not \"aa.I.A...\" (block 8)");
 }
 
+/* A picture is good until the next one, which is drawn to be compared with it. */
+Test(expect, a_picture_of_before)
+{
+	struct kvmm_testing_pool spec = { .nr_blocks = 400 };
+	struct kvmm_pool *large;
+	const char *before;
+
+	cr_assert_eq(kvmm_testing_pool_make(t, &spec, &large), 0);
+	before = kvmm_testing_picture(t, pool);
+	cr_expect_eq(kvmm_testing_expect_picture(t, pool, before), 0);
+	before = kvmm_testing_picture(t, pool);
+	cr_expect_eq(kvmm_testing_expect_picture(t, large, before), -EBADMSG);
+	before = kvmm_testing_picture(t, pool);
+	cr_assert_eq(kvmm_testing_paint(t, pool, "aa.I.A..", &paint), 0);
+	cr_expect_eq(kvmm_testing_expect_picture(t, pool, before), -EBADMSG);
+	cr_expect_str_eq(kvmm_testing_why(t), "the pool is \"aa.I.A..\", not \"........\" (block 0)");
+	cr_expect_eq(kvmm_testing_expect_picture(t, pool, kvmm_testing_picture(t, pool)), 0);
+}
+
 Test(expect, prefix)
 {
 	kvmm_key_t keys[4];
@@ -83,6 +102,24 @@ Test(expect, unheld)
 	kvmm_put_many(pool, &paint.ref[5], 1);
 	kvmm_free(pool, &paint.mut[7], 1);
 	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), 0, "cached blocks are nobody's");
+}
+
+Test(expect, duplicates_that_were_put_hold_nothing)
+{
+	kvmm_key_t keys[2] = { kvmm_testing_key(3), kvmm_testing_key(3) };
+	struct kvmm_prefix prefix = { .keys = keys, .nr = 2 };
+	kvmm_staged_t staged[2];
+	kvmm_mut_t mut[2];
+	kvmm_ref_t ref[2];
+	struct kvmm_publish req = { staged, 2, KVMM_DUP_HOLD, ref, 0 };
+
+	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_assert_eq(kvmm_stage(pool, &prefix, mut, staged), 0);
+	cr_assert_eq(kvmm_publish(pool, &req), 0);
+	cr_assert_eq(kvmm_put_many(pool, &ref[0], 1), 0);
+	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), -EBADMSG);
+	cr_assert_eq(kvmm_put_many(pool, &ref[1], 1), 0);
+	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), 0);
 }
 
 Test(expect, holds_are_named)

@@ -99,6 +99,14 @@ if command -v pkg-config >/dev/null; then
 		env -u KVMM_SOFT_DRIVER LD_LIBRARY_PATH="$lib" "$root/soft"
 fi
 
+# Debug builds know the locks of each thread besides.
+if ! nm "$lib/libkvmm.a" 2>/dev/null | grep -q ' held_locks$'; then
+	tls=$(readelf -lW "$lib/libkvmm.so.0" | awk '$1 == "TLS" { print $6 }')
+	most=$(sed -n 's/.*The whole library takes \([0-9]*\) bytes of static TLS.*/\1/p' \
+		"$src/Documentation/locking.rst")
+	try "$((tls)) bytes of static TLS, $most by Documentation/locking.rst" test $((tls)) -le "$most"
+fi
+
 # The seam is a version of its own, so that packagers see who uses it.
 readelf -W --dyn-syms "$lib/libkvmm.so.0" >"$root/syms"
 says "version of the seam" "kvmm_testing_set_host@@KVMM_TESTING kvmm_testing_state@@KVMM_TESTING" \

@@ -11,7 +11,7 @@
 
 #define BYTES		4096u
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(16 * SEGMENT + 8192)
+#define MAX_BYTES	(16 * SEGMENT + 16384)
 
 static struct sim_disk sim;
 static struct kvmm_disk *disk;
@@ -151,7 +151,7 @@ Test(tier_chain, what_the_host_has_spoilt_is_not_written)
 {
 	struct chain c;
 
-	make_chain_above(&c, 4, 1, 750);
+	make_chain_above(&c, 4, 1, 700);
 	cache_blocks(c.pool, 1, 3);
 	send_down(c.pool, 1, 2);
 	cr_assert_eq(kvmm_tier_poll(c.pool), 0);
@@ -219,4 +219,207 @@ static void with_disk(struct kvmm_tier *tier)
 Test(tier_chain, whatever_happens_contents_are_right_and_nothing_stays_held)
 {
 	model_run(&(struct model_mode){ .device = "host", .made = with_disk }, 12000);
+}
+
+/* Of the next calls of the system one fails, or all of them do for a while. */
+static void fail_some(struct kvmm_tier *tier, u32 dice)
+{
+	sim_disk_fail(&sim, 1 + dice % 7, dice / 8 % SIM_NR_FAULTS, dice / 64 % 4 == 0);
+}
+
+Test(tier_chain, whatever_fails_below_contents_are_right_and_nothing_stays_held)
+{
+	model_run(&(struct model_mode){ .device = "host", .made = with_disk, .harm = fail_some }, 12000);
+	sim_disk_fail(&sim, 0, SIM_EIO, false);
+}
+
+/* ---- forgetting, and resetting ---- */
+
+/* As after a change of process: nothing but the file is left. */
+static void restart(struct chain *c)
+{
+	end_both(c->pool, c->tier);
+	kvmm_disk_close(disk);
+	open_disk();
+	make_chain(c, 4, 1);
+}
+
+Test(tier_chain, what_is_forgotten_is_counted_and_does_not_come_back_after_a_restart)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	cr_expect_str_eq(answers(c.pool, 1, 9), "22221111-");
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(3, 4)), 4, "two of the host's, two of the disk's");
+	cr_expect_str_eq(answers(c.pool, 1, 2), "22");
+	for (u32 n = 3; n < 7; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(3, 4)), 0);
+	settle(&c);
+	restart(&c);
+	for (u32 n = 1; n < 9; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), n < 3 || n > 6 ? "2" : "-", "key %u", n);
+	end_both(c.pool, c.tier);
+}
+
+/* The disk has 1 to 8, the host 5 to 8 as well. */
+Test(tier_chain, a_name_that_stands_twice_is_counted_once)
+{
+	const u32 number[] = { 1, 5, 1, 7, 5, 9, 1, 9 };
+	kvmm_key_t key[8];
+	struct kvmm_prefix names = { key, 8, 0, NULL, { 0, 0, 0 } };
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	settle(&c);
+	for (u32 i = 0; i < 8; i++)
+		key[i] = key_of(number[i]);
+	cr_expect_eq(kvmm_tier_forget(c.pool, &names), 3, "1, 5 and 7");
+	end_both(c.pool, c.tier);
+}
+
+/* Power goes as soon as the call is over; nothing was closed. */
+Test(tier_chain, what_is_forgotten_is_gone_for_good_when_the_call_says_so)
+{
+	struct sim_disk after;
+	struct chain c;
+	u32 nr_steps;
+
+	sim.keeps_log = true;
+	make_chain(&c, 4, 1);
+	fill(&c);
+	cr_assert_eq(kvmm_disk_sync(disk), 0);
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(1, 8)), 8);
+	nr_steps = sim.nr_steps;
+	sim_disk_init(&after, 2 * MAX_BYTES);
+	for (u64 seed = 1; seed < 9; seed++) {
+		end_both(c.pool, c.tier);
+		kvmm_disk_close(disk);
+		sim_disk_crash(&after, &sim, &(struct sim_crash){ nr_steps, 512, seed });
+		memcpy(sim.content, after.content, sim.max_bytes);
+		sim.bytes = after.bytes;
+		open_disk();
+		make_chain(&c, 4, 1);
+		for (u32 n = 1; n < 9; n++)
+			cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	}
+	sim_disk_exit(&after);
+	end_both(c.pool, c.tier);
+}
+
+/* They were begun before, and end after it. */
+Test(tier_chain, copies_under_way_do_not_outlive_being_forgotten)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	kvmm_tier_op_t op;
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	cache_blocks(c.pool, 1, 2);
+	send_down(c.pool, 1, 2);
+	cr_assert_geq(kvmm_tier_poll(c.pool), 0);
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(1, 2)), 2, "their copies are complete");
+	cr_assert_eq(kvmm_reset_inactive(c.pool), 2);
+	settle(&c);
+	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
+	cr_expect_str_eq(answers(c.pool, 2, 1), "-");
+	fill(&c);
+	load.prefix = prefix_of(1, 2);
+	cr_assert_eq(kvmm_tier_load(c.pool, &load, &op), 0);
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(1, 2)), 2);
+	cr_assert_eq(kvmm_tier_abort(c.pool, op), 0);
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
+		;
+	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
+	cr_expect_str_eq(answers(c.pool, 2, 1), "-");
+	cr_expect_eq(kvmm_tier_validate(c.tier), 0);
+	restart(&c);
+	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
+	cr_expect_str_eq(answers(c.pool, 3, 1), "2");
+	end_both(c.pool, c.tier);
+}
+
+Test(tier_chain, a_reset_reaches_every_tier)
+{
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	cr_expect_eq(load_keys(c.pool, 1, 4), 0);
+	cr_expect_str_eq(answers(c.pool, 1, 8), "00002222");
+	cr_expect_eq(kvmm_reset_cache(c.pool), 4);
+	for (u32 n = 1; n < 9; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	cr_expect_eq(tier_of(c.tier).blocks, 0);
+	settle(&c);
+	restart(&c);
+	for (u32 n = 1; n < 9; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	fill(&c);
+	restart(&c);
+	cr_expect_str_eq(answers(c.pool, 1, 4), "2222", "what came afterwards stays");
+	end_both(c.pool, c.tier);
+}
+
+/* Held blocks are why nothing is forgotten anywhere; the disk is why what it has may come back. */
+Test(tier_chain, a_reset_says_what_it_could_not_reach)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	kvmm_tier_op_t op;
+	kvmm_ref_t ref;
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	load.prefix = prefix_of(1, 2);
+	cr_assert_eq(kvmm_tier_load(c.pool, &load, &op), 0);
+	cr_expect_eq(kvmm_reset_cache(c.pool), -EBUSY, "blocks wait for the disk");
+	cr_assert_eq(kvmm_tier_abort(c.pool, op), 0);
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
+		;
+	cr_expect_str_eq(answers(c.pool, 1, 2), "11");
+	make_blocks(c.pool, 20, 1, &ref);
+	cr_expect_eq(kvmm_reset_cache(c.pool), -EBUSY);
+	cr_expect_str_eq(answers(c.pool, 1, 8), "11222211");
+	cr_assert_eq(kvmm_put(c.pool, ref), 0);
+	settle(&c);
+	sim_disk_fail(&sim, 1, SIM_EIO, true);
+	cr_expect_eq(kvmm_reset_cache(c.pool), -EIO);
+	for (u32 n = 1; n < 9; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	sim_disk_fail(&sim, 0, SIM_EIO, false);
+	cr_expect_eq(kvmm_reset_cache(c.pool), 0);
+	restart(&c);
+	for (u32 n = 1; n < 9; n++)
+		cr_expect_str_eq(answers(c.pool, n, 1), "-", "key %u", n);
+	end_both(c.pool, c.tier);
+}
+
+/* Nor to a load that is begun afterwards, while the first one is not over. */
+Test(tier_chain, a_load_under_way_brings_nothing_of_what_is_forgotten)
+{
+	struct kvmm_tier_load load = { .size = sizeof(load) };
+	kvmm_ref_t refs[3];
+	struct kvmm_tier_result result = { .size = sizeof(result), .refs = refs, .nr = 3 };
+	kvmm_tier_op_t op;
+	struct chain c;
+
+	make_chain(&c, 4, 1);
+	fill(&c);
+	load.prefix = prefix_of(1, 3);
+	cr_assert_eq(kvmm_tier_load(c.pool, &load, &op), 0);
+	cr_expect_str_eq(answers(c.pool, 1, 3), "ppp");
+	cr_expect_eq(kvmm_tier_forget(c.pool, prefix_of(1, 2)), 2);
+	cr_expect_eq(load_keys(c.pool, 1, 1), -ENOENT);
+	for (u32 i = 0; i < 200 && kvmm_tier_poll(c.pool); i++)
+		;
+	cr_expect_eq(kvmm_tier_result(c.pool, op, &result), -ESTALE);
+	cr_expect_eq(result.nr_failed, 2);
+	cr_expect_str_eq(answers(c.pool, 1, 1), "-");
+	cr_expect_str_eq(answers(c.pool, 2, 1), "-");
+	cr_expect_str_eq(answers(c.pool, 3, 1), "0", "what arrived stays cached");
+	cr_expect_eq(tier_of(c.tier).pinned, 0);
+	end_both(c.pool, c.tier);
 }

@@ -176,7 +176,7 @@ static void forget_on_disk(struct sim *s, u32 number)
 	struct kv_tier_name name = { .key = prefix_of(number, 1)->keys[0],
 				     .layout = s->tier->owner[NOBODY + 1].layout };
 
-	below->ops->forget(below->store, &name);
+	below->ops->forget(below->store, &name, 1, true, NULL);
 }
 
 /* Somebody reads them there, and ends nothing else. */
@@ -532,7 +532,7 @@ static void do_forget(struct ring *r)
 	u32 name = (u32)draw(r, NR_NAMES), i = place_of(r, name);
 	struct kv_tier_name known = name_of(name);
 
-	below->ops->forget(below->store, &known);
+	below->ops->forget(below->store, &known, 1, true, NULL);
 	if (i < NR_PLACES)
 		model_forget(r, i);
 }

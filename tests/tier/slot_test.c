@@ -405,6 +405,7 @@ Test(slot, attributes_that_make_no_sense_are_refused)
 	REFUSES(-EINVAL, attr.numa_node = -2);
 	REFUSES(-EINVAL, attr.flags = 1u << 31);
 	REFUSES(-EINVAL, attr.name = "");
+	REFUSES(-EINVAL, attr.name = "below\x1b[2J");
 	REFUSES(-EINVAL, attr.policy = "lru-classic");
 	REFUSES(-EINVAL, attr.policy = "lru:3");
 	REFUSES(-ENOENT, attr.policy = "none");
@@ -443,4 +444,64 @@ Test(slot, any_policy_will_do)
 		kv_tier_leave(client);
 		end(tier);
 	}
+}
+
+/* ---- forgetting ---- */
+
+static int forget(struct kv_tier_client *client, u32 number)
+{
+	kvmm_key_t key = key_of(number);
+
+	return kv_tier_forget(client, &(struct kvmm_prefix){ &key, 1, 0, NULL, domain });
+}
+
+Test(slot, what_is_being_written_when_it_is_forgotten_is_not_found_when_it_is_there)
+{
+	struct kvmm_tier *tier = make_tier(4);
+	struct kv_tier_client *a = join(tier, 1, 0, 0);
+	struct kv_tier_slot slot;
+
+	cr_assert_eq(reserve(a, 1, &slot), 0);
+	cr_expect_eq(forget(a, 1), 0, "there was no copy");
+	kv_tier_commit(a, slot, NULL);
+	cr_expect_not(has(a, 1));
+	cr_expect_str_eq(tier_picture(tier), "....");
+	cr_assert_eq(reserve(a, 1, &slot), 0);
+	cr_expect_eq(forget(a, 1), 0);
+	kv_tier_commit_read(a, slot, NULL);
+	cr_expect_str_eq(tier_picture(tier), ".D..", "its reader has it until it is done");
+	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	kv_tier_put(a, slot);
+	cr_expect_str_eq(tier_picture(tier), "....");
+	store(a, 1);
+	cr_expect(has(a, 1), "it may come again");
+	kv_tier_leave(a);
+	kvmm_tier_destroy(tier);
+}
+
+/* Copies of other clients, too: they have the same content. */
+Test(slot, a_reset_takes_all_copies_of_a_layout_and_no_others)
+{
+	struct kvmm_tier *tier = make_tier(8);
+	struct kv_tier_client *a = join(tier, 1, 0, 0), *b = join(tier, 1, 0, 0);
+	struct kv_tier_client *other = join(tier, 2, 0, 0);
+	struct kv_tier_slot slot, read;
+
+	store(a, 1);
+	store(b, 2);
+	store(other, 1);
+	cr_assert_eq(reserve(b, 3, &slot), 0);
+	cr_assert_eq(find(a, 2, KV_TIER_READ, &read), KVMM_TIER_HIT);
+	cr_expect_eq(kv_tier_reset(a), 0);
+	kv_tier_commit(b, slot, NULL);
+	for (u32 n = 1; n < 4; n++)
+		cr_expect_not(has(a, n), "%u", n);
+	cr_expect(has(other, 1));
+	cr_expect_eq(kvmm_tier_validate(tier), 0);
+	kv_tier_put(a, read);
+	kv_tier_leave(a);
+	kv_tier_leave(b);
+	kv_tier_leave(other);
+	cr_expect_eq(tier_of(tier).blocks, 1);
+	kvmm_tier_destroy(tier);
 }

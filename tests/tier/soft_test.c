@@ -108,6 +108,21 @@ Test(tier_soft, content_goes_down_and_up)
 	end(&s);
 }
 
+Test(tier_soft, what_has_been_looked_at_goes_down_without_another_tick)
+{
+	struct kvmm_verify_attr verify = { .size = sizeof(verify), .sample_pm = 1000 };
+	struct scene s;
+
+	begin(&s);
+	cr_assert_eq(kvmm_verify_set(s.pool, &verify), 0);
+	cache_blocks(s.pool, 1, 8);
+	cr_assert_eq(kvmm_verify_tick(s.pool), 0);
+	ctl->run();
+	offload_keys(s.pool, 1, 8, KVMM_TIER_DROP);
+	cr_expect_str_eq(answers(s.pool, 1, 9), "11111111-");
+	end(&s);
+}
+
 Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 {
 	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
@@ -134,6 +149,158 @@ Test(tier_soft, without_streams_and_without_a_promise_nothing_is_copied)
 	cr_expect_eq(load_keys(s.pool, 1, 1), 0);
 	end_both(s.pool, s.tier);
 	expect_no_races();
+}
+
+/* The engine's stream waits for a word; calls that promise not to wait for the device do not. */
+Test(tier_soft, work_that_does_not_end_holds_up_no_call_that_never_waits)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 4 };
+	kcu_deviceptr word;
+	kvmm_tier_op_t op[2];
+	uint64_t epoch;
+	struct scene s;
+	kvmm_ref_t ref;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 6);
+	word = dev_alloc(8);
+	ok(cu.stream_write_value64(s.stream, word, 0, 0));
+	finish(s.stream);
+	ok(cu.stream_wait_value64(s.stream, word, 1, 0));
+	cr_assert_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
+	cr_assert_eq(kvmm_step_end(s.pool, s.id, epoch), 0);
+	cr_assert_eq(kvmm_prefix_match(s.pool, prefix_of(1, 1), &ref), 1);
+	down.refs = &ref;
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(kvmm_tier_offload(s.pool, &down, &op[i]), 0);
+	cr_expect_eq(kvmm_tier_wait(s.pool, op[0], 20000000), -ETIMEDOUT);
+	cr_expect_eq(kvmm_tier_abort(s.pool, op[1]), 0);
+	cr_expect_eq(kvmm_put(s.pool, ref), 0);
+	kvmm_compact_start(s.pool, &goal, KVMM_MOVE_BESIDE);
+	for (u32 i = 0; i < 100; i++) {
+		cr_expect_geq(kvmm_tier_poll(s.pool), 1, "the copy is under way");
+		cr_expect_geq(kvmm_compact_poll(s.pool), 0);
+		cr_expect_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
+		cr_expect_eq(kvmm_step_end(s.pool, s.id, epoch), 0);
+	}
+	cr_expect_eq(ctl->nr_reports(SW_REPORT_DEADLOCK), 0);
+	cr_expect_eq(kvmm_validate(s.pool), 0);
+	*(volatile u64 *)word = 1;
+	cr_expect_eq(kvmm_tier_wait(s.pool, op[0], 1000000000), 0);
+	cr_expect_eq(result(&s, op[0], 1, NULL), 0);
+	poll_to_the_end(&s);
+	kvmm_reset_inactive(s.pool);
+	cr_expect_eq(load_keys(s.pool, 1, 1), 0);
+	end(&s);
+}
+
+/* With work on it, and again when all is done: nothing hangs, and nothing goes down in no order. */
+Test(tier_soft, a_stream_that_the_engine_destroys_too_early_costs_its_step)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1 };
+	kvmm_tier_op_t op;
+	uint64_t epoch;
+	kvmm_ref_t ref;
+	struct scene s;
+
+	begin(&s);
+	make_blocks(s.pool, 1, 1, &ref);
+	down.refs = &ref;
+	cr_assert_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
+	fill(dev_alloc(4096), 7, 4096, s.stream);
+	cr_assert_eq(kvmm_step_end(s.pool, s.id, epoch), 0);
+	cr_assert_eq(kvmm_step_begin(s.pool, s.id, &epoch), 0);
+	ok(cu.stream_destroy(s.stream));
+	for (u32 i = 0; i < 2; i++) {
+		cr_expect_eq(kvmm_step_end(s.pool, s.id, epoch), -EAGAIN, "it is still open");
+		if (!kvmm_tier_offload(s.pool, &down, &op)) {
+			struct kvmm_tier_result res = { .size = sizeof(res), .nr = 1 };
+
+			cr_expect_eq(kvmm_tier_wait(s.pool, op, 1000000000), 0);
+			cr_expect(kvmm_tier_result(s.pool, op, &res) || res.nr_failed == 1);
+		}
+		ctl->run();
+		kvmm_compact_poll(s.pool);
+	}
+	cr_expect(has_content(s.pool, ref, 1));
+	cr_expect_str_eq(answers(s.pool, 1, 1), "0");
+	cr_expect_eq(kvmm_stream_del(s.pool, s.id), -EBUSY);
+	cr_expect_eq(kvmm_put(s.pool, ref), 0);
+	end_both(s.pool, s.tier);
+	expect_no_races();
+}
+
+static void evict_one(struct kvmm_pool *pool, u32 number)
+{
+	kvmm_ref_t ref;
+	u32 block;
+
+	cr_assert_eq(kvmm_prefix_match(pool, prefix_of(number, 1), &ref), 1);
+	cr_assert_eq(kvmm_blocks_of_refs(pool, &ref, 1, &block), 0);
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
+}
+
+/*
+ * "P.P.P.P." becomes a run between steps, each copy of it fails, and another pool is told. Whether its
+ * copy has failed or is under way, a block that was moved does not go down as good.
+ */
+static void send_down_what_failed(bool is_over)
+{
+	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1, .flags = KVMM_TIER_DROP };
+	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 8 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *other;
+	kvmm_tier_op_t op;
+	kvmm_ref_t ref;
+	struct scene s;
+	u8 byte = 1;
+	int err;
+
+	begin(&s);
+	attr.device = "soft:0";
+	attr.nr_blocks = 1;
+	attr.block_bytes = BYTES;
+	cr_assert_eq(kvmm_pool_create(&attr, &other), 0);
+	cache_blocks(s.pool, 1, NR_BLOCKS);
+	for (u32 i = 2; i <= NR_BLOCKS; i += 2)
+		evict_one(s.pool, i);
+	ctl->fail_rate("cuLaunchKernel", 1000, KCU_E_OUT_OF_MEMORY, true);
+	cr_assert_eq(kvmm_compact_start(s.pool, &goal, KVMM_MOVE_BETWEEN), 0);
+	ctl->fail_none();
+	if (is_over)
+		ctl->run();
+	err = kvmm_block_write(other, 0, 0, &byte, 1);
+	if (is_over)
+		cr_expect_eq(err, -EIO, "it is told");
+	for (u32 i = 1; i <= NR_BLOCKS; i += 2) {
+		if (kvmm_prefix_match(s.pool, prefix_of(i, 1), &ref) != 1)
+			continue;
+		down.refs = &ref;
+		if (!kvmm_tier_offload(s.pool, &down, &op)) {
+			kvmm_tier_wait(s.pool, op, 1000000000);
+			result(&s, op, 1, NULL);
+		}
+		cr_assert_eq(kvmm_put(s.pool, ref), 0);
+	}
+	ctl->run();
+	kvmm_compact_poll(s.pool);
+	kvmm_reset_inactive(s.pool);
+	for (u32 i = 1; i <= NR_BLOCKS; i += 2)
+		load_keys(s.pool, i, 1);
+	kvmm_pool_destroy(other);
+	end(&s);
+}
+
+Test(tier_soft, what_a_failed_copy_between_steps_destroyed_does_not_go_down)
+{
+	send_down_what_failed(true);
+}
+
+Test(tier_soft, what_a_copy_between_steps_is_about_to_destroy_does_not_go_down)
+{
+	send_down_what_failed(false);
 }
 
 /* The engine writes the block on its stream, registers it at once, and sends it down at once. */

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * An abort storm: for a minute of simulated time nine of ten operations are given up, most of them
- * while their copies are under way. Then everything is as if nothing had been.
+ * while their copies are under way. Then everything is as if nothing had been. The same above a disk, whose
+ * calls fail now and then.
  */
 #include <criterion/criterion.h>
 
+#include <kvmm/disk.h>
+
+#include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 
 #define MINUTE_NS	60000000000ull
@@ -161,4 +165,82 @@ Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
 	cr_expect_eq(tier_of(s.tier).blocks, NR_UNITS, "and all of the host");
 	cr_expect_eq(tier_of(s.tier).units_used, NR_UNITS);
 	end_both(s.pool, s.tier);
+}
+
+/* ---- above a disk ---- */
+
+#define SEGMENT		(256u << 10)
+#define DISK_BYTES	(8 * SEGMENT + 16384)
+#define NR_STEPS	6000u
+
+static struct kvmm_pool *make_chain(struct kvmm_disk *disk, struct kvmm_tier **tier)
+{
+	struct kvmm_tier_client_attr attr = KVMM_TIER_CLIENT_ATTR_INIT;
+	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
+	struct kvmm_tier_config config = KVMM_TIER_CONFIG_INIT;
+	struct kvmm_pool_attr pool = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr host = KVMM_TIER_ATTR_INIT;
+
+	host.block_bytes = pool.block_bytes = 4096;
+	host.capacity_blocks = NR_UNITS / 2;
+	*tier = make_tier_of(&host);
+	below.high_pm = 0;
+	cr_assert_eq(kvmm_tier_set_disk(*tier, disk, &below), 0);
+	config.write = KVMM_TIER_EXPLICIT;
+	attr.config = &config;
+	attr.layout_id = 1;
+	pool.nr_blocks = NR_BLOCKS;
+	pool.policy = "lru";
+	pool.host = *tier;
+	pool.host_attr = &attr;
+	return make_pool_of(&pool);
+}
+
+Test(tier_storm, above_a_disk_that_fails_nothing_is_held_either)
+{
+	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
+	struct kvmm_disk *disk;
+	struct storm s = { 0 };
+	struct sim_disk sim;
+
+	sim_disk_init(&sim, 2 * DISK_BYTES);
+	sim_disk_install(&sim);
+	attr.path = "/store";
+	attr.max_bytes = DISK_BYTES;
+	attr.segment_bytes = SEGMENT;
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	dice = 11;
+	s.pool = make_chain(disk, &s.tier);
+	for (u32 i = 0; i < NR_STEPS; i++) {
+		if (i % 100 == 99)
+			sim_disk_fail(&sim, 1 + below(5), below(SIM_NR_FAULTS), !below(8));
+		submit(&s);
+		end_some(&s);
+		if (below(2))
+			cr_assert_geq(kvmm_tier_poll(s.pool), 0);
+		if (!below(3))
+			cr_assert_geq(kvmm_tier_tick(s.tier), 0);
+		if (i % 1000 == 0)
+			cr_assert_eq(kvmm_validate(s.pool), 0);
+	}
+	cr_expect_gt(client_of(s.pool).disk_loads, 0);
+	cr_expect_geq(s.nr_aborted * 100, s.nr_begun * 80);
+	sim_disk_fail(&sim, 0, SIM_EIO, false);
+	kvmm_tier_abort_all(s.pool);
+	for (u32 i = 0; i < 1000 && kvmm_tier_poll(s.pool); i++)
+		kvmm_tier_tick(s.tier);
+	cr_expect_eq(client_of(s.pool).nr_ops, 0);
+	cr_expect_eq(tier_of(s.tier).pinned, 0);
+	cr_expect_eq(tier_of(s.tier).writing, 0);
+	cr_expect_geq(kvmm_reset_cache(s.pool), 0);
+	cr_expect_eq(stat_of(s.pool).nr_free, NR_BLOCKS, "all of the device");
+	/* The disk reads what it was given before. */
+	for (u32 i = 0; i < 200 && tier_of(s.tier).units_used; i++)
+		kvmm_tier_tick(s.tier);
+	cr_expect_eq(tier_of(s.tier).units_used, 0, "and all of the host");
+	end_both(s.pool, s.tier);
+	cr_expect_eq(kvmm_disk_check(disk), 0);
+	kvmm_disk_close(disk);
+	sim_disk_remove();
+	sim_disk_exit(&sim);
 }

@@ -65,6 +65,45 @@ Test(tier, a_match_goes_on_below_where_the_device_ends)
 	end_both(pool, tier);
 }
 
+/* Of 10 blocks the device has 2 and the host 2. */
+Test(tier, a_request_counts_once_however_often_it_asks)
+{
+	struct kvmm_pool *pool = make_cache(12, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_tier_match match = { .size = sizeof(match) };
+	struct kvmm_pool_stat before;
+	kvmm_ref_t refs[10];
+	kvmm_mut_t held[10], rest[6];
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 4);
+	offload_keys(pool, 3, 2, KVMM_TIER_DROP);
+	cr_assert_eq(kvmm_alloc(pool, 9, held), 0);
+	before = stat_of(pool);
+	match.refs = refs;
+	for (u32 i = 0; i < 3; i++) {
+		match.prefix = prefix_of(1, 10);
+		cr_expect_eq(kvmm_tier_match(pool, &match), 4);
+		cr_expect_eq(load_keys(pool, 3, 2), -ENOSPC);
+		cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
+		match.flags = KVMM_TIER_AGAIN;
+	}
+	cr_expect_eq(kvmm_free(pool, held, 9), 0);
+	match.prefix = prefix_of(1, 10);
+	cr_expect_eq(kvmm_tier_match(pool, &match), 4);
+	cr_expect_eq(load_keys(pool, 3, 2), 0);
+	cr_expect_eq(kvmm_alloc(pool, 6, rest), 0);
+	cr_expect_eq(stat_of(pool).hit_blocks + client_of(pool).hits, before.hit_blocks + 4);
+	cr_expect_eq(stat_of(pool).hit_blocks + stat_of(pool).miss_blocks,
+		     before.hit_blocks + before.miss_blocks + 10);
+	cr_expect_eq(client_of(pool).misses, 1);
+	match.flags = 4;
+	cr_expect_eq(kvmm_tier_match(pool, &match), -EINVAL);
+	cr_expect_eq(kvmm_free(pool, rest, 6), 0);
+	cr_assert_eq(kvmm_put_many(pool, refs, match.nr_device), 0);
+	end_both(pool, tier);
+}
+
 Test(tier, a_pool_without_one_is_asked_alike)
 {
 	struct kvmm_pool *pool = make_cache(8, "lru");
@@ -207,6 +246,23 @@ Test(tier, one_in_so_many_is_verified)
 	end_both(pool, tier);
 }
 
+Test(tier, positions_end_before_they_come_round)
+{
+	struct kvmm_tier_load req = { .size = sizeof(req) };
+	struct kvmm_pool *pool = make_cache(8, "lru");
+	struct kvmm_tier *tier = make_tier(8);
+	struct kvmm_prefix prefix = *prefix_of(1, 2);
+	kvmm_tier_op_t op;
+
+	attach(pool, tier);
+	prefix.position = UINT32_MAX - 2;
+	req.prefix = &prefix;
+	cr_expect_eq(kvmm_tier_load(pool, &req, &op), -ENOENT);
+	prefix.position++;
+	cr_expect_eq(kvmm_tier_load(pool, &req, &op), -EINVAL);
+	end_both(pool, tier);
+}
+
 Test(tier, what_does_not_fit_is_to_be_computed)
 {
 	struct kvmm_pool *pool = make_cache(4, "lru");
@@ -239,7 +295,7 @@ Test(tier, a_load_has_a_quota_and_a_minimum)
 	attach_as(pool, tier, &attr);
 	cache_blocks(pool, 1, 4);
 	offload_keys(pool, 1, 4, KVMM_TIER_DROP);
-	cr_expect_eq(load_keys(pool, 1, 4), -EDQUOT);
+	cr_expect_eq(load_keys(pool, 1, 4), -E2BIG);
 	cr_expect_eq(load_keys(pool, 1, 1), -ERANGE);
 	cr_expect_eq(load_keys(pool, 1, 3), 0);
 	cr_expect_eq(load_keys(pool, 1, 3), 0, "what is there need not be loaded");
@@ -477,7 +533,7 @@ Test(tier_policy, through_copies_what_is_registered)
 	end_both(pool, tier);
 }
 
-/* 10 blocks, marks at 9 and 8: at 9 in use the next victim is copied, and stays. */
+/* 10 blocks, marks at 9 and 8: with 10 in use the next two victims are copied, and stay. */
 Test(tier_policy, back_copies_the_next_victims_above_the_high_mark)
 {
 	struct kvmm_tier *tier = make_tier(16);
@@ -491,12 +547,15 @@ Test(tier_policy, back_copies_the_next_victims_above_the_high_mark)
 	cr_expect_eq(client_of(pool).offloads, 0, "8 of 10");
 	cache_blocks(pool, 60, 1);
 	kvmm_tier_poll(pool);
-	cr_expect_eq(client_of(pool).offloads, 1);
-	cr_expect_eq(stat_of(pool).nr_free, 1, "nothing is evicted");
-	cache_blocks(pool, 70, 2);
+	cr_expect_eq(client_of(pool).offloads, 0, "9 of 10 is not fuller than 900 per mille");
+	cache_blocks(pool, 70, 1);
+	kvmm_tier_poll(pool);
+	cr_expect_eq(client_of(pool).offloads, 2);
+	cr_expect_eq(stat_of(pool).nr_inactive, 7, "nothing is evicted");
+	cache_blocks(pool, 80, 2);
 	cr_expect_str_eq(answers(pool, 10, 1), "1", "the first victim had been copied");
 	kvmm_tier_poll(pool);
-	cr_expect_eq(client_of(pool).offloads, 3);
+	cr_expect_eq(client_of(pool).offloads, 4);
 	cr_assert_eq(kvmm_put_many(pool, held, 3), 0);
 	end_both(pool, tier);
 }

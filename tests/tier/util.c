@@ -147,7 +147,7 @@ void offload_keys(struct kvmm_pool *pool, u32 first, u32 nr, u32 flags)
 	cr_assert_eq(kvmm_put_many(pool, refs, nr), 0);
 	req.refs = refs;
 	cr_assert_eq(kvmm_tier_offload(pool, &req, &op), 0);
-	cr_assert_eq(kvmm_tier_wait(pool, op, 1000000000), 0);
+	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
 	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
 	cr_assert_eq(result.nr_failed, 0);
 }
@@ -162,7 +162,7 @@ int load_keys(struct kvmm_pool *pool, u32 first, u32 nr)
 
 	if (err)
 		return err;
-	err = kvmm_tier_wait(pool, op, 1000000000);
+	err = kvmm_tier_wait(pool, op, UINT64_MAX);
 	cr_assert_eq(err, 0, "%d", err);
 	err = kvmm_tier_result(pool, op, &result);
 	if (err)
@@ -237,7 +237,7 @@ int load_keys_raw(struct kvmm_pool *pool, const kvmm_key_t *keys, u32 nr, kvmm_r
 	int err = kvmm_tier_load(pool, &req, &op);
 
 	if (!err)
-		err = kvmm_tier_wait(pool, op, 1000000000);
+		err = kvmm_tier_wait(pool, op, UINT64_MAX);
 	return err ? err : kvmm_tier_result(pool, op, &result);
 }
 

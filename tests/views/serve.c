@@ -2,11 +2,12 @@
 /*
  * An engine to look at: pool "kv", of which all is known, and two slab caches.
  *
- *	serve DIR [busy]	engine.sock in DIR; says "ready"; ends when its input does
+ *	serve DIR [busy|closed]	engine.sock in DIR; says "ready"; ends when its input does
  *
  * 4096 blocks of 4 KiB. Sequences 1 to 8 have ranges, of owners 100 and 200; sequence 3 is pinned. A prompt
  * of 64 blocks is cached, of which two others of 80 share the first 48; the first is held by owner 300. Four
- * private blocks, two staged ones. With "busy" a thread allocates and frees all the time.
+ * private blocks, two staged ones. With "busy" a thread allocates and frees all the time. With "closed"
+ * the pool has found that it contradicts itself, and there is a second one, "other".
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@
 
 #include <kvmm/control.h>
 #include <kvmm/kvmm.h>
+
+#include "pool/internal.h"
 
 #define NR_BLOCKS	4096u
 #define MAX_PROMPT	80u
@@ -144,11 +147,29 @@ static void *be_busy(void *arg)
 	return NULL;
 }
 
+static struct kvmm_pool *close_pool(struct kvmm_control *control)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *other;
+
+	attr.name = "other";
+	attr.nr_blocks = 8;
+	check(kvmm_pool_create(&attr, &other), "other pool");
+	check(kvmm_control_add_pool(control, NULL, other), "add pool");
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
+	return other;
+}
+
 int main(int argc, char **argv)
 {
 	struct kvmm_control_attr control_attr = KVMM_CONTROL_ATTR_INIT;
 	struct kvmm_registry_attr reg_attr = KVMM_REGISTRY_ATTR_INIT;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	bool is_busy = argc > 2 && !strcmp(argv[2], "busy");
+	bool is_closed = argc > 2 && !strcmp(argv[2], "closed");
+	struct kvmm_pool *other = NULL;
 	struct kvmm_control *control;
 	pthread_t thread;
 
@@ -168,17 +189,20 @@ int main(int argc, char **argv)
 	control_attr.flags = KVMM_CONTROL_THREAD;
 	check(kvmm_control_open(&control_attr, &control), "control");
 	check(kvmm_control_add_pool(control, NULL, pool), "add pool");
-	if (argc > 2 && pthread_create(&thread, NULL, be_busy, NULL))
+	if (is_closed)
+		other = close_pool(control);
+	if (is_busy && pthread_create(&thread, NULL, be_busy, NULL))
 		return 1;
 	puts("ready");
 	fflush(stdout);
 	while (getchar() != EOF)
 		;
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
-	if (argc > 2)
+	if (is_busy)
 		pthread_join(thread, NULL);
 	kvmm_control_close(control);
 	kvmm_pool_destroy(pool);
+	kvmm_pool_destroy(other);
 	kvmm_registry_destroy(attr.registry);
 	return 0;
 }

@@ -220,6 +220,31 @@ def check_with_engine(folder, engine):
         complains(" ".join(["kvmm-stat", *args]), "kvmm-stat", run("tools/kvmm-stat", *args), "there is no pool 'nix'")
 
 
+def check_closed_pool():
+    """Monitoring goes on for the others, each refusal names the pool, and what it looks like can be kept."""
+    engine = Engine("closed")
+    out = run("tools/kvmm-stat", "metrics")
+    expect("closed: metrics", out.returncode == 0 and not out.stderr, out)
+    expect("closed: it is said", '\nkvmm_pool_closed{pool="kv",device="host"} 1\n' in out.stdout)
+    expect("closed: of the other", '\nkvmm_capacity_blocks{pool="other",device="host"} 8\n' in out.stdout)
+    expect("closed: nothing else of it", out.stdout.count('pool="kv"') == 1)
+    complains("closed: by name", "kvmm-stat", run("tools/kvmm-stat", "-p", "kv"),
+              "the pool 'kv' contradicts itself and is closed")
+    out = run("tools/kvmm-dump", "show", "-p", "kv")
+    expect("closed: a dump", out.returncode == 0 and "range" in out.stdout and "private" in out.stdout, out)
+    expect("closed: with a word", "the pool 'kv' contradicts itself and is closed" in out.stderr, out.stderr)
+    out = run("tools/kvmm-top", "--batch", "-n", "2", "-i", "0.05")
+    expect("closed: a page of the next one", out.returncode == 0 and
+           out.stdout.count(": other, one of 2 pools (1 closed: kv);") == 2, out)
+    out = run("tools/kvmm-top", "--json")
+    expect("closed: the next one, as JSON", out.returncode == 0 and '"pool": "other"' in out.stdout, out)
+    complains("closed: a page by name", "kvmm-top", run("tools/kvmm-top", "--batch", "-p", "kv"),
+              "the pool 'kv' contradicts itself and is closed")
+    out = run("tools/kvmm-dump", "snapshot")
+    complains("closed: which one", "kvmm-dump", out, "several pools")
+    engine.end()
+
+
 def check_nobody_reads(folder):
     """Of an engine that is busy. As behind a pipe to head: silently where SIGPIPE is as it should be, and with a word where it is not."""
     busy = subprocess.Popen(["tools/kvmm-replay", "conc", "--no-progress", "--blocks", "500", "--slow", "300", "--requests",
@@ -338,5 +363,6 @@ with tempfile.TemporaryDirectory(prefix="kvmm-tools-") as folder:
     check_terminals()
     check_nobody_reads(folder)
     check_engine_goes(engine)
+    check_closed_pool()
     shutil.rmtree(engine.dir)
 end()

@@ -9,7 +9,7 @@
 
 u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page)
 {
-	return KV_DISK_SUPER_BYTES + (u64)segment * shape->segment_bytes + (u64)page * KV_DISK_PAGE;
+	return shape->front_bytes + (u64)segment * shape->segment_bytes + (u64)page * KV_DISK_PAGE;
 }
 
 static bool is_segment_size(u32 bytes)
@@ -27,7 +27,18 @@ bool disk_super_is_good(const struct kv_disk_super *super)
 		return true;
 	return super->page_bytes == KV_DISK_PAGE && is_segment_size(super->segment_bytes) &&
 	       super->nr_segments >= 2 && super->nr_segments <= DISK_MAX_SEGMENTS &&
+	       super->mark_pages && super->mark_pages <= KV_DISK_MAX_MARK_PAGES &&
 	       super->oldest < DISK_MAX_SEQ;
+}
+
+struct disk_shape disk_shape_of(const struct kv_disk_super *super)
+{
+	return (struct disk_shape){
+		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = super->nr_segments,
+		.segment_bytes = super->segment_bytes, .pages = super->segment_bytes / KV_DISK_PAGE,
+		.mark_pages = super->mark_pages, .epoch = super->epoch,
+		.front_bytes = KV_DISK_SUPER_BYTES + 2ull * super->mark_pages * KV_DISK_PAGE,
+	};
 }
 
 static bool same_uuid(const u64 *a, const struct disk_shape *shape)
@@ -91,12 +102,6 @@ bool disk_name_is_good(const struct kvmm_disk_name *name)
 		if (name->key[i])
 			return false;
 	return true;
-}
-
-void disk_record_bury(struct kv_disk_record *record)
-{
-	record->flags |= KV_DISK_DEAD;
-	kv_disk_seal(record);
 }
 
 bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record)

@@ -200,7 +200,7 @@ static int check_gets(const struct kvmm_disk *disk, const struct kvmm_disk_get *
 	if (!disk || !gets || !nr || nr > KVMM_DISK_MAX_BATCH)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
+		return -ECHILD;
 	for (u32 i = 0; i < nr; i++)
 		if (!gets[i].data || !disk_name_is_good(&gets[i].name))
 			return -EINVAL;

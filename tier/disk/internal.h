@@ -11,28 +11,30 @@
  *	request.c	submissions, and the completions of their records
  *	put.c, get.c	the two kinds of them
  *	recover.c	opening
+ *	marks.c		what was wiped
  *	store.c		the calls that are no transfers
  *	view.c		looking without opening
  *
  * One lock guards all that is in memory; no transfer and no checksum is under it, but for the 4 KiB at
  * the head of a segment. A second one serialises calls of the system's queue. Neither is taken inside
- * the other.
+ * the other. A third one, outside of both, serialises the threads that wipe or reset: it is held while
+ * they write marks and superblocks.
  */
 #ifndef TIER_DISK_INTERNAL_H
 #define TIER_DISK_INTERNAL_H
 
 #include <kv/disk.h>
 #include <kv/file.h>
-#include <kv/fork.h>
 #include <kv/latency.h>
 #include <kv/lock.h>
+#include <kv/mem.h>
 #include <kv/types.h>
 #include <kvmm/tier.h>
 
 #define DISK_MAX_CLASSES	1024u
 #define DISK_NR_VALUES		256u
 #define DISK_MAX_SEGMENTS	65535u
-#define DISK_MAX_SEQ		(1ull << 62)
+#define DISK_MAX_SEQ		(1ull << 47)
 #define DISK_MAX_IO_BYTES	(1u << 20)	/* transfers are joined up to this */
 
 /* ---- sums in pieces ---- */
@@ -219,7 +221,6 @@ struct disk_req {
 	u32			old_segment;	/* of a copy: where it was read */
 	u32			old_page;
 	u64			old_seq;
-	u64			flushes_seq;	/* of a flush: as disk->flushed_seq, once it is over */
 	bool			waited_for;	/* a thread waits: no completions */
 	bool			aborted;	/* ->lock */
 	struct disk_rec		*rec;
@@ -238,8 +239,7 @@ struct disk_drain {
 	u32			segment;
 	u32			nr, next;
 	struct disk_entry	*entry;		/* as they were */
-	bool			busy;		/* one is under way: */
-	struct disk_fp		fp;		/* its name, if busy */
+	bool			busy;		/* one is under way */
 };
 
 /* A pool that is told of names. */
@@ -259,9 +259,21 @@ struct disk_counts {
 /* Where things are; fixed at opening. */
 struct disk_shape {
 	u64	uuid[2];
+	u64	front_bytes;		/* up to segment 0 */
 	u32	segment_bytes;
 	u32	pages;			/* of a segment */
 	u32	nr_segments;
+	u32	mark_pages;
+	u64	epoch;			/* at opening: pages of marks count from there on */
+};
+
+/* Names that were wiped. */
+struct disk_marks {
+	struct kv_disk_marks **page;	/* by number; NULL: an empty one */
+	u8	*dirty;			/* by number: to be written */
+	char	*io;			/* a page for transfers, aligned */
+	void	*io_base;
+	u64	last_seq;		/* the youngest use that was found in any */
 };
 
 struct kvmm_disk {
@@ -276,16 +288,16 @@ struct kvmm_disk {
 	u32			depth;
 	u64			max_bytes;
 	struct disk_shape	shape;
-	u64			oldest;		/* segments' uses before that one are void */
-	struct kv_fork_node	fork;
-	u32			is_dead;	/* a forked child's; atomic */
+
+	struct kv_lock		wipe_lock;	/* before ->lock */
+	struct disk_marks	marks;		/* ->wipe_lock */
+	struct kv_disk_super	super;		/* ->wipe_lock; as it was written last */
 
 	struct kv_lock		lock;
 	struct disk_index	index;		/* ->lock */
 	struct disk_seg		*seg;		/* ->lock */
 	u64			file_bytes;	/* ->lock */
 	u64			seq;		/* ->lock; the last one given out */
-	u64			flushed_seq;	/* ->lock; heads up to that one are on disk for good */
 	u32			open;		/* ->lock; KV_NONE: none */
 	u32			nr_failed;	/* ->lock; in a row: segments with failed writes */
 	bool			read_only;	/* ->lock */
@@ -308,6 +320,7 @@ struct kvmm_disk {
 
 u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page);
 bool disk_super_is_good(const struct kv_disk_super *super);
+struct disk_shape disk_shape_of(const struct kv_disk_super *super);
 void disk_head_fill(const struct disk_shape *shape, u32 segment, u64 seq, struct kv_disk_head *head);
 bool disk_head_is_good(const struct disk_shape *shape, u32 segment, const struct kv_disk_head *head);
 void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *records,
@@ -315,8 +328,6 @@ void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_d
 bool disk_footer_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_footer *footer);
 /* Is it one of this store, use and place, and all inside its segment? */
 bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record);
-/* It is dead from here on; sealed again. */
-void disk_record_bury(struct kv_disk_record *record);
 bool disk_name_is_good(const struct kvmm_disk_name *name);
 void disk_entry_of_record(const struct kv_disk_record *record, u32 segment, struct kvmm_disk_entry *entry);
 /* Pages that a footer of @nr headers takes. */
@@ -326,6 +337,8 @@ u32 disk_max_record(const struct disk_shape *shape);
 
 /* ---- scan.c ---- */
 
+#define DISK_CHUNK_PAGES	64u
+
 /* The records of one segment; a page or a footer is read ahead. */
 struct disk_scan {
 	const struct kv_file_ops *ops;
@@ -334,8 +347,6 @@ struct disk_scan {
 	u32			segment;
 	u64			seq;
 	bool			is_sealed;
-	bool			wants_dead;	/* the caller's: dead records, too */
-	bool			has_missed;	/* a page could not be read: a record is missing, perhaps */
 	u32			nr;		/* of a footer */
 	u32			next;		/* of them, or the next page */
 	u32			end;		/* without a footer: page behind the last record */
@@ -344,8 +355,8 @@ struct disk_scan {
 	struct kv_disk_record	*headers;	/* of a footer */
 	void			*headers_base;
 	char			*page;		/* one, aligned */
-	char			*chunk;		/* for payload */
-	char			*ahead;		/* pages ahead_first ... */
+	char			*chunk;		/* DISK_CHUNK_PAGES, for payload */
+	char			*ahead;		/* as many: pages ahead_first ... */
 	void			*base;
 };
 
@@ -358,8 +369,6 @@ int disk_scan_head(struct disk_scan *scan, u32 segment);
 int disk_scan_begin(struct disk_scan *scan, u32 segment);
 /* 1, or 0 at the end. */
 int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record);
-/* Is any record of it dead, or cannot be seen? @scan->wants_dead is set. */
-bool disk_scan_may_have_dead(struct disk_scan *scan, u32 segment);
 /* Is the payload what the header says? 0, -EBADMSG, or -errno. */
 int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record);
 
@@ -381,8 +390,6 @@ void disk_close_segment(struct kvmm_disk *disk);
 /* Room for one more header in the table of @seg: 0 or -ENOMEM. */
 int disk_table_reserve(struct disk_seg *seg);
 void disk_table_free(struct disk_seg *seg);
-/* The record at @page is dead, in the footer, too: older ones of its name are not to come back. */
-void disk_table_bury(struct disk_seg *seg, u32 page);
 /* Add and drop entries here, so that segments know how many they have. */
 void disk_entry_add(struct kvmm_disk *disk, const struct disk_entry *entry);
 void disk_entry_drop(struct kvmm_disk *disk, struct disk_entry *entry);
@@ -397,8 +404,6 @@ int disk_segments_check(struct kvmm_disk *disk);
 /* Under the lock: choose what goes along of a segment that will be used again. */
 void disk_drain_begin(struct kvmm_disk *disk, u32 segment);
 void disk_drain_end(struct kvmm_disk *disk);
-/* Until no record of that name is under way. No lock held. */
-void disk_drain_wait(struct kvmm_disk *disk, struct disk_fp fp);
 /* Start the next record, unless one is under way. Takes the lock. */
 void disk_drain_step(struct kvmm_disk *disk);
 /* It was read, or written. Under no lock. */
@@ -442,14 +447,33 @@ void disk_put_over(struct kvmm_disk *disk, struct disk_io *io);
 void disk_get_over(struct kvmm_disk *disk, struct disk_io *io);
 /* Under the lock: a transfer that never started. */
 void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io);
-/* Write to the record of that page that it is dead. No lock held. */
-int disk_write_dead(struct kvmm_disk *disk, u32 segment, struct kv_disk_record *page);
 /* What was read for @rec: 0, -EBADMSG, or -ENOENT if it is dead. */
 int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 
 /* ---- recover.c ---- */
 
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr);
+/* ->super in both places, or over the older one: 0, or why it is not on disk. ->wipe_lock held. */
+int disk_write_super(struct kvmm_disk *disk, bool both);
+
+/* ---- store.c ---- */
+
+/* From memory: how many there were. Under the lock. */
+u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);
+
+/* ---- marks.c; ->wipe_lock held, but for views ---- */
+
+int disk_marks_init(struct disk_marks *marks, const struct disk_shape *shape);
+void disk_marks_exit(struct disk_marks *marks, const struct disk_shape *shape);
+/* From the disk; copies that differ are dirty. What is in no copy is void up to the last use. */
+int disk_marks_load(struct disk_marks *marks, struct disk_scan *scan, u64 file_bytes);
+/* Is the record of that name there void? */
+bool disk_marks_has(const struct disk_marks *marks, const struct disk_shape *shape,
+		    const struct kv_disk_record *record);
+/* What is dirty, in both copies: 0, or why it is not on disk. */
+int disk_marks_write(struct kvmm_disk *disk);
+/* kvmm_disk_forget() with KVMM_DISK_WIPE. No lock held. */
+int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);
 
 /* ---- names.c, under the lock where not said otherwise ---- */
 
@@ -474,7 +498,7 @@ static inline void disk_tell(struct kvmm_disk *disk, const struct disk_entry *en
 
 static inline bool disk_is_dead(const struct kvmm_disk *disk)
 {
-	return READ_ONCE(disk->is_dead);
+	return kv_inherited(disk);
 }
 
 #endif /* TIER_DISK_INTERNAL_H */

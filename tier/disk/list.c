@@ -87,7 +87,7 @@ int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
 	if (!disk || !cursor || !entries || !max || max > INT32_MAX)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
+		return -ECHILD;
 	if (disk_scan_init(&scan, disk->ops, disk->file, &disk->shape))
 		return -ENOMEM;
 	while (nr < max && cursor->segment < disk->shape.nr_segments) {

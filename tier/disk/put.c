@@ -185,8 +185,6 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 	if (!io->err && (!entry || io->req->aborted)) {
 		rec->status = -ECANCELED;
 		rec->is_orphan = true;
-		disk_record_bury(rec->header);
-		disk->seg[rec->segment].table[rec->slot] = *rec->header;
 	}
 	if (!entry)
 		return;
@@ -201,13 +199,15 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 	disk->count.put_bytes += rec->bytes;
 }
 
-int disk_write_dead(struct kvmm_disk *disk, u32 segment, struct kv_disk_record *page)
+/* Its slot in the table stays a hole; where there will be no footer the header says that it is dead. */
+static int bury(struct kvmm_disk *disk, struct disk_rec *rec)
 {
-	struct kv_iov iov = { page, KV_DISK_PAGE };
+	struct kv_iov iov = { rec->header, KV_DISK_PAGE };
 
-	disk_record_bury(page);
+	rec->header->flags |= KV_DISK_DEAD;
+	kv_disk_seal(rec->header);
 	return kv_file_write_all(disk->ops, disk->file, &iov, 1,
-				 disk_offset(&disk->shape, segment, page->page));
+				 disk_offset(&disk->shape, rec->segment, rec->page));
 }
 
 static u32 bury_orphans(struct kvmm_disk *disk, struct disk_rec *rec, u32 nr)
@@ -216,7 +216,7 @@ static u32 bury_orphans(struct kvmm_disk *disk, struct disk_rec *rec, u32 nr)
 
 	for (u32 i = 0; i < nr; i++)
 		if (rec[i].is_orphan)
-			nr_failed += !!disk_write_dead(disk, rec[i].segment, rec[i].header);
+			nr_failed += !!bury(disk, &rec[i]);
 	return nr_failed;
 }
 
@@ -262,7 +262,7 @@ static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *
 	if (!disk || !puts || !nr || nr > KVMM_DISK_MAX_BATCH || flags & ~KVMM_DISK_REPLACE)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
+		return -ECHILD;
 	for (u32 i = 0; i < nr; i++)
 		if (!put_is_good(disk, &puts[i]))
 			return -EINVAL;

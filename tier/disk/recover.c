@@ -9,9 +9,9 @@
  *
  * Whatever is in the file, the work is bounded by its length, and memory by the number of records.
  *
- * What was wiped may have older records, which are void as long as the record that was marked says so. So
- * where something of a segment cannot be seen, or such a record is cut off, all uses up to that one are
- * void from then on: the superblock has the number.
+ * Uses of segments before the number in the superblock were reset; records that a mark speaks of were
+ * wiped: neither depends on what can be read of a segment. A head that is lost may have had any number
+ * that its store could have given out, so those are not given out again: numbers jump at each opening.
  */
 #include <string.h>
 
@@ -61,66 +61,82 @@ static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super
 }
 
 /* Over the older one, so that one of them is whole at any time. */
-static int write_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
+static int write_one_super(struct kvmm_disk *disk)
 {
-	struct kv_iov iov = { page, KV_DISK_PAGE };
+	struct kv_disk_super *super = &disk->super;
+	struct kv_iov iov = { disk->marks.io, KV_DISK_PAGE };
 	int err;
 
+	super->epoch++;
 	kv_disk_seal(super);
-	memset(page, 0, KV_DISK_PAGE);
-	memcpy(page, super, sizeof(*super));
+	memset(disk->marks.io, 0, KV_DISK_PAGE);
+	memcpy(disk->marks.io, super, sizeof(*super));
 	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
 				super->epoch % KV_DISK_NR_SUPERS * KV_DISK_PAGE);
 	return err ? err : kv_file_datasync(disk->ops, disk->file);
 }
 
-static u32 segments_of(u64 max_bytes, u32 segment_bytes)
+int disk_write_super(struct kvmm_disk *disk, bool both)
 {
-	u64 nr = max_bytes <= KV_DISK_SUPER_BYTES ? 0 :
-		 (max_bytes - KV_DISK_SUPER_BYTES) / segment_bytes;
+	int err = write_one_super(disk);
+
+	return err || !both ? err : write_one_super(disk);
+}
+
+static u64 front_bytes(u32 mark_pages)
+{
+	return KV_DISK_SUPER_BYTES + 2ull * mark_pages * KV_DISK_PAGE;
+}
+
+static u32 segments_of(u64 max_bytes, u32 segment_bytes, u32 mark_pages)
+{
+	u64 front = front_bytes(mark_pages);
+	u64 nr = max_bytes <= front ? 0 : (max_bytes - front) / segment_bytes;
 
 	return min(nr, (u64)DISK_MAX_SEGMENTS);
+}
+
+/* 252 names for each 4 MiB of a new store, and 0.2 % of it. */
+static u32 mark_pages_of(u64 max_bytes)
+{
+	return min(max(max_bytes >> 22, 1ull), (u64)KV_DISK_MAX_MARK_PAGES);
 }
 
 static u32 default_segment(u64 max_bytes)
 {
 	u32 bytes = DEFAULT_SEGMENT;
 
-	while (bytes > KVMM_DISK_MIN_SEGMENT && segments_of(max_bytes, bytes) < FEW_SEGMENTS)
+	while (bytes > KVMM_DISK_MIN_SEGMENT &&
+	       segments_of(max_bytes, bytes, mark_pages_of(max_bytes)) < FEW_SEGMENTS)
 		bytes /= 2;
 	return bytes;
 }
 
-/* A new store; its number is what nobody can guess who only sees payload. */
-static int new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
+/*
+ * A new store; its number cannot be guessed from payload. Its epochs go on from those of @super, what was
+ * there before: an old copy of a superblock is an old one still.
+ */
+static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
 {
+	u64 max_bytes = attr->max_bytes;
+
+	if (!max_bytes && super->version == KV_DISK_VERSION)
+		max_bytes = front_bytes(super->mark_pages) +
+			    (u64)super->nr_segments * super->segment_bytes;
 	*super = (struct kv_disk_super){
 		.magic = KV_DISK_SUPER_MAGIC, .version = KV_DISK_VERSION,
 		.page_bytes = KV_DISK_PAGE, .uuid = { kv_random(), kv_random() },
-		.segment_bytes = attr->segment_bytes ? attr->segment_bytes :
-						       default_segment(attr->max_bytes),
+		.epoch = super->epoch,
+		.segment_bytes = attr->segment_bytes ? attr->segment_bytes : default_segment(max_bytes),
+		.mark_pages = mark_pages_of(max_bytes),
 	};
-	return attr->max_bytes ? 0 : -EINVAL;
-}
-
-/* Both copies of a new one, so that nothing of what was there before is ever read. */
-static int write_supers(struct kvmm_disk *disk, void *page, struct kv_disk_super *super, bool is_new)
-{
-	int err;
-
-	super->oldest = disk->oldest;
-	super->epoch++;
-	err = write_super(disk, page, super);
-	if (err || !is_new)
-		return err;
-	super->epoch++;
-	return write_super(disk, page, super);
+	super->nr_segments = segments_of(max_bytes, super->segment_bytes, super->mark_pages);
 }
 
 /* The file has this many segments, and not a byte more. */
 static int cut_file(struct kvmm_disk *disk, u32 nr_segments)
 {
-	u64 bytes = KV_DISK_SUPER_BYTES + (u64)nr_segments * disk->shape.segment_bytes;
+	u64 bytes = disk_offset(&disk->shape, nr_segments, 0);
 	int err = 0;
 
 	if (disk->file_bytes != bytes)
@@ -130,38 +146,35 @@ static int cut_file(struct kvmm_disk *disk, u32 nr_segments)
 	return err;
 }
 
-static int take_shape(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
-		      struct kv_disk_super *super)
+static int take_shape(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 {
-	struct disk_shape *shape = &disk->shape;
-	u32 nr = attr->max_bytes ? segments_of(attr->max_bytes, super->segment_bytes) :
-				   super->nr_segments;
+	struct kv_disk_super *super = &disk->super;
+	u32 nr = super->nr_segments;
+
+	if (attr->max_bytes)
+		nr = segments_of(attr->max_bytes, super->segment_bytes, super->mark_pages);
 
 	if (nr < 2)
 		return -EINVAL;
 	super->nr_segments = nr;
-	*shape = (struct disk_shape){
-		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = nr,
-		.segment_bytes = super->segment_bytes, .pages = super->segment_bytes / KV_DISK_PAGE,
-	};
-	disk->max_bytes = attr->max_bytes ? attr->max_bytes :
-			  KV_DISK_SUPER_BYTES + (u64)nr * super->segment_bytes;
-	return 0;
+	disk->shape = disk_shape_of(super);
+	disk->max_bytes = attr->max_bytes ? attr->max_bytes : disk_offset(&disk->shape, nr, 0);
+	return disk_marks_init(&disk->marks, &disk->shape);
 }
 
 /* Segments that are whole, and wanted: what lies beyond is cut off. */
 static u32 nr_present(const struct kvmm_disk *disk)
 {
 	u64 bytes = disk->file_bytes;
-	u64 nr = bytes < KV_DISK_SUPER_BYTES ? 0 :
-		 (bytes - KV_DISK_SUPER_BYTES) / disk->shape.segment_bytes;
+	u64 front = disk->shape.front_bytes;
+	u64 nr = bytes < front ? 0 : (bytes - front) / disk->shape.segment_bytes;
 
 	return min(nr, (u64)disk->shape.nr_segments);
 }
 
-static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page,
-		      struct kv_disk_super *super, bool *is_new)
+static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page, bool *is_new)
 {
+	struct kv_disk_super *super = &disk->super;
 	int err = newest_super(disk, page, super);
 
 	*is_new = err == -EBADMSG || attr->flags & KVMM_DISK_RESET;
@@ -171,89 +184,62 @@ static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
 		return -EPROTONOSUPPORT;
 	if (err && disk->file_bytes)
 		kv_log(KV_LOG_WARN, "disk: no superblock can be read: the store begins anew");
-	err = *is_new ? new_super(attr, super) : 0;
-	disk->oldest = super->oldest;
-	return err ? err : take_shape(disk, attr, super);
+	if (*is_new)
+		new_super(attr, super);
+	return take_shape(disk, attr);
 }
 
-/* ---- what is not believed ---- */
+/* ---- numbers ---- */
 
-/* More uses than there can have been since the youngest head that could be read. */
-#define MANY_USES	(1ull << 32)
-
-/* What a use said of those before it, and of itself, is lost. */
-static void distrust(struct kvmm_disk *disk, u64 seq)
-{
-	disk->oldest = max(disk->oldest, seq + 1);
-}
-
-static void drop_all(struct kvmm_disk *disk)
-{
-	/* Entries that move up while one is deleted are looked at again. */
-	for (u32 i = 0; i < disk->index.nr_slots;) {
-		struct disk_entry *entry = &disk->index.entry[i];
-
-		if (entry->state)
-			disk_entry_drop(disk, entry);
-		else
-			i++;
-	}
-}
-
-/* Of one that stays, or is about to be cut off. */
-static void note_head(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment)
-{
-	u64 seq = scan->seq;
-
-	disk->seq = max(disk->seq, seq);
-	if (segment < nr_present(disk)) {
-		disk->seg[segment].seq = seq;
-		disk->seg[segment].since_ns = kv_clock_ns();
-	} else if (disk_scan_may_have_dead(scan, segment)) {
-		distrust(disk, seq);
-	}
-}
+/* More uses than there can have been since the youngest head that can be read. */
+#define MANY_USES	(1ull << 20)
 
 /*
- * The numbers of all segments that are whole: a piece of one was never flushed. Where there is no good head
- * there never was one, or its write was lost with all that came behind it: free. One that cannot be read
- * may be of any use.
+ * The numbers of all segments that are whole: a piece of one was never flushed. One without a good head
+ * is free: its write was lost, with all that came behind it, or it was damaged since.
  */
 static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan)
 {
-	bool any_is_lost = false;
-
 	for (u32 i = 0; disk_offset(&disk->shape, i + 1, 0) <= disk->file_bytes; i++) {
-		int err = disk_scan_head(scan, i);
-
-		if (!err)
-			note_head(disk, scan, i);
-		any_is_lost |= err && err != -ENOENT;
+		if (disk_scan_head(scan, i))
+			continue;
+		disk->seq = max(disk->seq, scan->seq);
+		if (i >= nr_present(disk) || scan->seq < disk->super.oldest)
+			continue;
+		disk->seg[i].seq = scan->seq;
+		disk->seg[i].since_ns = kv_clock_ns();
 	}
-	/* No number is given out again, though nobody may be left that has it. */
-	disk->seq = max(disk->seq, max(disk->oldest, 1ull) - 1);
-	if (!any_is_lost)
-		return;
-	kv_log(KV_LOG_WARN, "disk: the head of a segment cannot be read: all is dropped");
-	disk->seq += MANY_USES;
-	distrust(disk, disk->seq);
+	disk->seq = max(disk->seq, max(disk->super.oldest, disk->marks.last_seq)) + MANY_USES;
 }
 
-/* The superblock says what is void before anything of what said so is gone. */
-static int begin(struct kvmm_disk *disk, struct disk_scan *scan, struct kv_disk_super *super, bool is_new)
+/* The marks of a new store are what a file has where nothing was written. */
+static int empty_file(struct kvmm_disk *disk)
 {
-	int err = 0;
+	int err = disk->ops->truncate(disk->ops->ctx, disk->file, KV_DISK_SUPER_BYTES);
+
+	return err ? err : cut_file(disk, 0);
+}
+
+/* Damaged copies of marks are whole again before anything else is written. */
+static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
+{
+	int err;
 
 	disk->seg = kv_alloc_array(disk->shape.nr_segments, sizeof(*disk->seg));
 	if (!disk->seg)
 		return -ENOMEM;
-	if (is_new)
-		err = cut_file(disk, 0);
-	else
-		read_heads(disk, scan);
+	if (is_new) {
+		err = empty_file(disk);
+		return err ? err : disk_write_super(disk, true);
+	}
+	err = disk_marks_load(&disk->marks, scan, disk->file_bytes);
+	if (err)
+		return err;
+	read_heads(disk, scan);
+	err = disk_marks_write(disk);
 	if (!err)
-		err = write_supers(disk, scan->page, super, is_new);
-	return err || is_new ? err : cut_file(disk, nr_present(disk));
+		err = disk_write_super(disk, false);
+	return err ? err : cut_file(disk, nr_present(disk));
 }
 
 /* ---- records ---- */
@@ -296,24 +282,15 @@ static int keep_header(struct disk_seg *seg, const struct kv_disk_record *record
 	return err;
 }
 
-/* What an older segment has of that name is not to come back. */
-static void drop_older(struct kvmm_disk *disk, const struct kv_disk_record *record)
-{
-	struct disk_entry *old = disk_index_find(&disk->index,
-						 disk_fp_of(&disk->index, &record->name));
-
-	if (old)
-		disk_entry_drop(disk, old);
-}
-
 static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		       const struct kv_disk_record *record, const struct kvmm_disk_attr *attr)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];
-	bool is_dead = record->flags & KV_DISK_DEAD;
 	int err = 0;
 
-	if (!scan->is_sealed && !is_dead && disk_scan_verify(scan, record)) {
+	if (disk_marks_has(&disk->marks, &disk->shape, record))
+		return 0;
+	if (!scan->is_sealed && disk_scan_verify(scan, record)) {
 		disk->count.nr_damaged++;
 		return 0;
 	}
@@ -321,10 +298,6 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 		err = keep_header(seg, record);
 	if (err)
 		return err;
-	if (is_dead) {
-		drop_older(disk, record);
-		return 0;
-	}
 	if (is_foreign(attr, &record->name)) {
 		disk->count.nr_foreign++;
 		return 0;
@@ -333,10 +306,9 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 }
 
 /* A footer has to have room behind what was found, as it has behind what is written. */
-static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan)
+static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan, bool is_youngest)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];
-	bool is_youngest = seg->seq == disk->seq;
 
 	seg->used_pages = scan->end;
 	disk->open = scan->segment;
@@ -346,34 +318,23 @@ static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan)
 		disk_close_segment(disk);
 }
 
-/* It is free, and what was found so far is older. */
-static void lose_segment(struct kvmm_disk *disk, struct disk_seg *seg)
-{
-	kv_log(KV_LOG_WARN, "disk: a segment cannot be read: it is dropped, and what is older");
-	distrust(disk, seg->seq);
-	drop_all(disk);
-	disk_table_free(seg);
-	seg->seq = 0;
-}
-
-static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment,
+static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment, bool is_youngest,
 			const struct kvmm_disk_attr *attr)
 {
 	struct kv_disk_record record;
 	int err = disk_scan_begin(scan, segment);
 
 	if (err && err != -ENOMEM) {
-		lose_segment(disk, &disk->seg[segment]);
+		kv_log(KV_LOG_WARN, "disk: a segment cannot be read: it is dropped");
+		disk->seg[segment].seq = 0;
 		return 0;
 	}
 	while (!err && disk_scan_next(scan, &record))
 		err = scan_record(disk, scan, &record, attr);
 	if (err)
 		return err;
-	if (scan->has_missed)
-		lose_segment(disk, &disk->seg[segment]);
-	else if (!scan->is_sealed)
-		carry_on(disk, scan);
+	if (!scan->is_sealed)
+		carry_on(disk, scan, is_youngest);
 	else
 		disk->seg[segment].state = SEG_SEALED;
 	return 0;
@@ -401,18 +362,14 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct
 
 	if (err)
 		return err;
-	/* Whoever wrote them is gone, and the superblock was flushed since. */
-	disk->flushed_seq = disk->seq;
 	for (u32 i = 0; i < nr; i++) {
 		disk->seg[i].state = SEG_FREE;
-		if (disk->seg[i].seq < disk->oldest)
-			disk->seg[i].seq = 0;
 		order[i] = i;
 	}
 	sort_by_seq(disk, order, nr);
 	for (u32 i = 0; !err && i < nr; i++)
 		if (disk->seg[order[i]].seq)
-			err = scan_segment(disk, scan, order[i], attr);
+			err = scan_segment(disk, scan, order[i], i == nr - 1, attr);
 	kv_free(order);
 	disk->count.nr_found = disk->index.nr_live;
 	return err;
@@ -421,22 +378,18 @@ static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 {
 	u64 start_ns = kv_clock_ns();
-	struct kv_disk_super super;
 	struct disk_scan scan;
 	bool is_new = false;
 	int err = disk_scan_init(&scan, disk->ops, disk->file, &disk->shape);
 
-	scan.wants_dead = true;
 	if (!err)
-		err = open_super(disk, attr, scan.page, &super, &is_new);
+		err = open_super(disk, attr, scan.page, &is_new);
 	if (!err)
-		err = begin(disk, &scan, &super, is_new);
+		err = begin(disk, &scan, is_new);
 	if (!err)
 		err = scan_all(disk, &scan, attr);
-	if (!err && disk->oldest != super.oldest)
-		err = write_supers(disk, scan.page, &super, false);
 	disk_scan_exit(&scan);
 	disk_io_drain(disk);
-	disk->count.open_ns = kv_clock_ns() - start_ns;
+	disk->count.open_ns = kv_ns_since(start_ns);
 	return err;
 }

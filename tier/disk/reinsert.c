@@ -135,7 +135,6 @@ static bool take_next(struct kvmm_disk *disk, struct disk_rec *rec)
 			continue;
 		rec->bytes = disk_entry_bytes(&disk->index, entry);
 		drain->busy = true;
-		drain->fp = rec->fp;
 		return true;
 	}
 	return false;
@@ -187,24 +186,6 @@ void disk_drain_step(struct kvmm_disk *disk)
 		copy_ends(disk, NULL);
 	}
 	kv_unlock(&disk->lock);
-}
-
-static bool is_at(struct kvmm_disk *disk, struct disk_fp fp)
-{
-	const struct disk_drain *drain = &disk->drain;
-	bool is;
-
-	kv_lock(&disk->lock);
-	is = drain->busy && drain->fp.word[0] == fp.word[0] && drain->fp.word[1] == fp.word[1];
-	kv_unlock(&disk->lock);
-	return is;
-}
-
-/* Without its entry a record is not begun again, so there is one to wait for at most. */
-void disk_drain_wait(struct kvmm_disk *disk, struct disk_fp fp)
-{
-	while (is_at(disk, fp))
-		disk_io_progress(disk, true);
 }
 
 /* The name is the record's own: that it is the right one is what its fingerprint says. */
@@ -279,13 +260,13 @@ static struct disk_entry *old_entry(struct kvmm_disk *disk, const struct disk_re
 	return entry && entry->state == DISK_LIVE ? entry : NULL;
 }
 
-static bool move_entry(struct kvmm_disk *disk, struct disk_req *req)
+static void move_entry(struct kvmm_disk *disk, struct disk_req *req)
 {
 	struct disk_entry *entry = old_entry(disk, req);
 	const struct disk_rec *rec = &req->rec[0];
 
 	if (!entry)
-		return false;
+		return;
 	disk->seg[entry->segment].nr_entries--;
 	disk->seg[rec->segment].nr_entries++;
 	entry->segment = rec->segment;
@@ -293,23 +274,17 @@ static bool move_entry(struct kvmm_disk *disk, struct disk_req *req)
 	disk_index_set_value(&disk->index, entry, entry->value / 2);
 	disk->seg[rec->segment].table[rec->slot] = *rec->header;
 	disk->count.nr_reinserted++;
-	return true;
 }
 
-/* Who was forgotten meanwhile must not come back. */
+/* Where the record was wiped meanwhile, the mark covers the new place, too: it was given out before. */
 void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_req *req = io->req;
-	struct disk_rec *rec = &req->rec[0];
-	bool failed = io->err, moved;
 
 	kv_lock(&disk->lock);
-	moved = !failed && move_entry(disk, req);
-	kv_unlock(&disk->lock);
-	if (!failed && !moved)
-		failed = disk_write_dead(disk, rec->segment, rec->header);
-	kv_lock(&disk->lock);
-	disk_write_over(disk, rec->segment, 1, failed);
+	if (!io->err)
+		move_entry(disk, req);
+	disk_write_over(disk, req->rec[0].segment, 1, io->err);
 	copy_ends(disk, req);
 	kv_unlock(&disk->lock);
 	disk_req_free(req);

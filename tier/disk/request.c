@@ -233,6 +233,8 @@ int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t
 {
 	u32 nr = 0;
 
+	if (kv_inherited(disk))
+		return -ECHILD;
 	if (!disk || !done || !max || disk_is_dead(disk))
 		return 0;
 	if (disk->event >= 0)
@@ -248,6 +250,8 @@ int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t
 
 int kvmm_disk_event(struct kvmm_disk *disk)
 {
+	if (kv_inherited(disk))
+		return -ECHILD;
 	if (!disk)
 		return -EINVAL;
 	return disk->event >= 0 ? disk->event : -EOPNOTSUPP;
@@ -315,6 +319,8 @@ int kvmm_disk_abort(struct kvmm_disk *disk, uint64_t tag)
 {
 	u32 nr;
 
+	if (kv_inherited(disk))
+		return -ECHILD;
 	if (!disk || disk_is_dead(disk))
 		return 0;
 	kv_lock(&disk->lock);

@@ -10,8 +10,6 @@
 
 #include "internal.h"
 
-#define CHUNK_PAGES	64u
-
 void *disk_alloc_pages(size_t bytes, void **base)
 {
 	char *at = kv_alloc(bytes + KV_DISK_PAGE);
@@ -24,11 +22,11 @@ int disk_scan_init(struct disk_scan *scan, const struct kv_file_ops *ops, int fi
 		   const struct disk_shape *shape)
 {
 	*scan = (struct disk_scan){ .ops = ops, .file = file, .shape = shape };
-	scan->page = disk_alloc_pages((1 + 2 * CHUNK_PAGES) * KV_DISK_PAGE, &scan->base);
+	scan->page = disk_alloc_pages((1 + 2 * DISK_CHUNK_PAGES) * KV_DISK_PAGE, &scan->base);
 	if (!scan->page)
 		return -ENOMEM;
 	scan->chunk = scan->page + KV_DISK_PAGE;
-	scan->ahead = scan->chunk + CHUNK_PAGES * KV_DISK_PAGE;
+	scan->ahead = scan->chunk + DISK_CHUNK_PAGES * KV_DISK_PAGE;
 	return 0;
 }
 
@@ -106,8 +104,7 @@ int disk_scan_begin(struct disk_scan *scan, u32 segment)
 	scan->is_sealed = false;
 	scan->next = scan->end = 1;
 	scan->ahead_nr = 0;
-	scan->ahead_max = CHUNK_PAGES;
-	scan->has_missed = false;
+	scan->ahead_max = DISK_CHUNK_PAGES;
 	scan->nr = 0;
 	err = disk_scan_head(scan, segment);
 	if (err)
@@ -116,16 +113,11 @@ int disk_scan_begin(struct disk_scan *scan, u32 segment)
 	return err == -ENOMEM ? err : 0;
 }
 
-static bool is_wanted(const struct disk_scan *scan, const struct kv_disk_record *record)
-{
-	return scan->wants_dead || !(record->flags & KV_DISK_DEAD);
-}
-
 static int next_of_footer(struct disk_scan *scan, struct kv_disk_record *record)
 {
 	while (scan->next < scan->nr) {
 		*record = scan->headers[scan->next++];
-		if (disk_record_is_good(scan->shape, scan->seq, record) && is_wanted(scan, record))
+		if (disk_record_is_good(scan->shape, scan->seq, record))
 			return 1;
 	}
 	return 0;
@@ -164,7 +156,6 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 		u32 page = scan->next++;
 		const void *header = page_ahead(scan, page);
 
-		scan->has_missed |= !header;
 		if (!header)
 			continue;
 		memcpy(record, header, sizeof(*record));
@@ -172,7 +163,7 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 			continue;
 		scan->next += disk_pages(record->bytes);
 		scan->end = scan->next;
-		if (is_wanted(scan, record))
+		if (!(record->flags & KV_DISK_DEAD))
 			return 1;
 	}
 	return 0;
@@ -181,20 +172,6 @@ static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record)
 {
 	return scan->is_sealed ? next_of_footer(scan, record) : next_of_pages(scan, record);
-}
-
-/* The marks of what was wiped after the seal are not in the footer: all pages are looked at. */
-bool disk_scan_may_have_dead(struct disk_scan *scan, u32 segment)
-{
-	struct kv_disk_record record;
-
-	if (disk_scan_begin(scan, segment))
-		return true;
-	scan->is_sealed = false;
-	while (disk_scan_next(scan, &record))
-		if (record.flags & KV_DISK_DEAD)
-			return true;
-	return scan->has_missed;
 }
 
 static int verify_header(struct disk_scan *scan, const struct kv_disk_record *record)
@@ -215,7 +192,7 @@ int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record
 
 	disk_sum_begin(&sum);
 	for (; !err && left; left -= nr, page += nr) {
-		nr = min(left, CHUNK_PAGES);
+		nr = min(left, DISK_CHUNK_PAGES);
 		err = read_pages(scan, page, scan->chunk, nr);
 		used = min(bytes, (u64)nr * KV_DISK_PAGE);
 		disk_sum_add(&sum, scan->chunk, used);

@@ -11,12 +11,9 @@
  * new number. Readers that are still at it find records that are not theirs, and miss.
  *
  * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its segment
- * is valid again. A younger segment that says which of those records are dead must be there then. So none
- * is used again before all heads up to then are on disk for good. The flush of a seal sees to that, since
- * the head of the next segment is written before it.
+ * is valid again: hits more, since what was wiped or reset does not depend on heads; see marks.c.
  *
- * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one; a flush if
- * a segment is full before the flush behind the one before it is over.
+ * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one.
  */
 #include <string.h>
 
@@ -73,13 +70,6 @@ int disk_table_reserve(struct disk_seg *seg)
 	seg->table = table;
 	seg->table_room = room;
 	return 0;
-}
-
-void disk_table_bury(struct disk_seg *seg, u32 page)
-{
-	for (u32 i = 0; i < seg->nr_records; i++)
-		if (seg->table && seg->table[i].bytes && seg->table[i].page == page)
-			disk_record_bury(&seg->table[i]);
 }
 
 void disk_table_free(struct disk_seg *seg)
@@ -160,11 +150,9 @@ static void start_footer(struct kvmm_disk *disk, u32 segment)
 	disk_io_queue(disk, &req->io[0]);
 }
 
-/* Heads are written under the lock: all that have a number by now are among what it is about. */
 static void start_flush(struct kvmm_disk *disk, struct disk_req *req)
 {
 	req->kind = DISK_FLUSH;
-	req->flushes_seq = disk->seq;
 	req->io[0].io.op = KV_FILE_DATASYNC;
 	req->io[0].io.nr_iov = 0;
 	req->io[0].nr_retries = 0;
@@ -187,8 +175,6 @@ void disk_footer_over(struct kvmm_disk *disk, struct disk_io *io)
 		start_flush(disk, req);
 		req = NULL;
 	} else {
-		if (!io->err)
-			disk->flushed_seq = max(disk->flushed_seq, req->flushes_seq);
 		sealed(disk, seg, is_flush);
 		choose_next(disk);
 		disk_req_unlink(req);
@@ -306,26 +292,6 @@ static int extend_file(struct kvmm_disk *disk, u32 segment)
 	return 0;
 }
 
-/*
- * Before a segment is used again: power may take no head back that says of an older one that it is void. A
- * record in there would be valid again, and what says here that it is dead be gone.
- */
-static int flush_heads(struct kvmm_disk *disk)
-{
-	int err;
-
-	if (disk->flushed_seq == disk->seq)
-		return 0;
-	err = kv_file_datasync(disk->ops, disk->file);
-	if (err) {
-		disk->count.nr_sync_errors++;
-		count_failures(disk, true);
-		return err;
-	}
-	disk->flushed_seq = disk->seq;
-	return 0;
-}
-
 /* One without entries: a free one, a new one, or the oldest. */
 static int find_segment(struct kvmm_disk *disk, u32 *segment)
 {
@@ -343,10 +309,8 @@ static int find_segment(struct kvmm_disk *disk, u32 *segment)
 	*segment = oldest_sealed(disk);
 	if (*segment == KV_NONE)
 		return is_sealing(disk) ? -EAGAIN : err;
-	err = flush_heads(disk);
-	if (!err)
-		empty_segment(disk, *segment);
-	return err;
+	empty_segment(disk, *segment);
+	return 0;
 }
 
 static int write_head(struct kvmm_disk *disk, u32 segment, u64 seq)

@@ -90,6 +90,8 @@ int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat)
 {
 	struct kvmm_disk_stat all = { 0 };
 
+	if (kv_inherited(disk))
+		return -ECHILD;
 	if (!disk || !stat || stat->size < sizeof(stat->size))
 		return -EINVAL;
 	kv_lock(&disk->lock);

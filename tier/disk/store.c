@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/mem.h>
 
@@ -20,13 +21,6 @@
 
 /* Innermost of its rank, so that whoever calls may hold locks of the tier's. */
 #define LOCK_ID		(1u << 30)
-
-static void in_child(struct kv_fork_node *node)
-{
-	struct kvmm_disk *disk = container_of(node, struct kvmm_disk, fork);
-
-	WRITE_ONCE(disk->is_dead, 1);
-}
 
 /* ---- files ---- */
 
@@ -124,7 +118,9 @@ static int check_attr(const struct kvmm_disk_attr *attr)
 {
 	u32 bytes = attr->segment_bytes;
 
-	if (!attr->path || attr->io >= KVMM_DISK_NR_IOS || attr->depth > MAX_DEPTH)
+	if (!attr->path || !kv_name_is_good("store", attr->path, SIZE_MAX))
+		return -EINVAL;
+	if (attr->io >= KVMM_DISK_NR_IOS || attr->depth > MAX_DEPTH)
 		return -EINVAL;
 	if (attr->flags & ~ALL_FLAGS)
 		return -EINVAL;
@@ -144,8 +140,9 @@ static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 	disk->open = KV_NONE;
 	disk->waiting_end = &disk->waiting;
 	disk->done_end = &disk->done;
-	kv_lock_init(&disk->lock, KV_RANK_TIER, LOCK_ID);
-	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 1);
+	kv_lock_init(&disk->wipe_lock, KV_RANK_TIER, LOCK_ID);
+	kv_lock_init(&disk->lock, KV_RANK_TIER, LOCK_ID + 1);
+	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 2);
 }
 
 /* Requests that nobody polled for. */
@@ -167,7 +164,6 @@ static void close_file(const struct kvmm_disk *disk, int file)
 
 static void destroy(struct kvmm_disk *disk)
 {
-	kv_fork_del(&disk->fork);
 	if (disk->queue && !disk_is_dead(disk))
 		disk->ops->queue_close(disk->ops->ctx, disk->queue);
 	disk_drain_end(disk);
@@ -176,6 +172,7 @@ static void destroy(struct kvmm_disk *disk)
 		kv_free(disk->seg[i].table);
 	kv_free(disk->seg);
 	disk_index_exit(&disk->index);
+	disk_marks_exit(&disk->marks, &disk->shape);
 	if (disk->is_locked && !disk_is_dead(disk))
 		disk->ops->unlock(disk->ops->ctx, disk->file);
 	close_file(disk, disk->event);
@@ -219,7 +216,6 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 		destroy(new);
 		return err;
 	}
-	kv_fork_add(&new->fork, in_child);
 	*disk = new;
 	return 0;
 }
@@ -259,7 +255,7 @@ int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names,
 	if (!disk || (nr && (!names || !answers)) || nr > INT32_MAX)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
+		return -ECHILD;
 	kv_lock(&disk->lock);
 	for (u32 i = 0; i < nr; i++) {
 		answers[i] = answer(disk, &names[i], bytes ? &bytes[i] : &unused);
@@ -275,16 +271,14 @@ static bool is_of_layout(const struct kvmm_disk *disk, const struct disk_entry *
 	return !layout || !memcmp(disk->index.class[entry->class].layout, layout, 16);
 }
 
-int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
+/* Entries that move up while one is deleted are looked at again. Under the lock. */
+static int64_t drop_layout(struct kvmm_disk *disk, const u8 *layout)
 {
-	struct disk_index *index;
+	struct disk_index *index = &disk->index;
 	int64_t nr = 0;
 	u32 i = 0;
 
-	if (!disk || disk_is_dead(disk))
-		return 0;
-	index = &disk->index;
-	kv_lock(&disk->lock);
+	kv_assert_held(&disk->lock);
 	while (i < index->nr_slots) {
 		struct disk_entry *entry = &index->entry[i];
 
@@ -295,95 +289,93 @@ int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
 			i++;
 		}
 	}
+	return nr;
+}
+
+int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
+{
+	int64_t nr;
+
+	if (!disk)
+		return 0;
+	if (disk_is_dead(disk))
+		return -ECHILD;
+	kv_lock(&disk->lock);
+	nr = drop_layout(disk, layout);
 	kv_unlock(&disk->lock);
 	return nr;
 }
 
 /* ---- forgetting ---- */
 
-/* What is on its way counts as a write, so that the segment stays what it is meanwhile. */
-static bool drop_name(struct kvmm_disk *disk, struct disk_rec *rec, bool wipe)
+u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr)
 {
-	struct disk_entry *entry;
-	struct disk_seg *seg;
-	bool is_live;
+	u32 nr_found = 0;
 
-	entry = disk_index_find(&disk->index, rec->fp);
-	if (!entry)
-		return false;
-	seg = &disk->seg[entry->segment];
-	is_live = entry->state == DISK_LIVE;
-	rec->segment = entry->segment;
-	rec->page = entry->page;
-	rec->seq = seg->seq;
-	disk_entry_drop(disk, entry);
-	if (wipe && is_live) {
-		disk_table_bury(seg, rec->page);
-		rec->is_placed = true;
-		seg->nr_writes++;
+	for (u32 i = 0; i < nr; i++) {
+		struct disk_entry *entry = disk_index_find(&disk->index,
+							   disk_fp_of(&disk->index, &names[i]));
+
+		if (entry)
+			disk_entry_drop(disk, entry);
+		nr_found += !!entry;
 	}
-	return true;
+	return nr_found;
 }
 
-/* Dead, unless something else is there already. */
-static int wipe_page(struct kvmm_disk *disk, const struct disk_rec *rec, void *page)
+static int counted(struct kvmm_disk *disk, int ret)
 {
-	struct kv_iov iov = { page, KV_DISK_PAGE };
-	struct kv_disk_record *record = page;
-	int err = kv_file_read_all(disk->ops, disk->file, &iov, 1,
-				   disk_offset(&disk->shape, rec->segment, rec->page));
-
-	if (err)
-		return err;
-	if (!disk_record_is_good(&disk->shape, rec->seq, record) || record->page != rec->page ||
-	    memcmp(&record->name, &rec->name, sizeof(rec->name)))
-		return 0;
-	return disk_write_dead(disk, rec->segment, record);
+	if (ret >= 0 || ret == -ENOMEM)
+		return ret;
+	kv_lock(&disk->lock);
+	disk->count.nr_write_errors++;
+	kv_unlock(&disk->lock);
+	return ret;
 }
 
-static int forget_one(struct kvmm_disk *disk, const struct kvmm_disk_name *name, void *page)
+static int drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr)
 {
-	struct disk_rec rec = { .name = *name, .fp = disk_fp_of(&disk->index, name) };
-	bool found;
-	int err;
+	u32 nr_found;
 
 	kv_lock(&disk->lock);
-	found = drop_name(disk, &rec, page);
+	nr_found = disk_drop_names(disk, names, nr);
 	kv_unlock(&disk->lock);
-	if (!rec.is_placed)
-		return found;
-	err = wipe_page(disk, &rec, page);
-	kv_lock(&disk->lock);
-	disk_write_over(disk, rec.segment, 1, err);
-	kv_unlock(&disk->lock);
-	disk_io_pump(disk);
-	/* A copy is marked when it has been written: until then a flush would keep it as it is. */
-	disk_drain_wait(disk, rec.fp);
-	return err ? err : 1;
+	return nr_found;
 }
 
 int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
 		     uint32_t flags)
 {
-	void *page = NULL, *base = NULL;
-	int nr_found = 0, err = 0, ret;
-
 	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KVMM_DISK_WIPE)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
-	if (flags & KVMM_DISK_WIPE) {
-		page = disk_alloc_pages(KV_DISK_PAGE, &base);
-		if (!page)
-			return -ENOMEM;
-	}
-	for (u32 i = 0; i < nr; i++) {
-		ret = forget_one(disk, &names[i], page);
-		nr_found += ret > 0;
-		err = ret < 0 ? ret : err;
-	}
-	kv_free(base);
-	return err ? err : nr_found;
+		return -ECHILD;
+	if (!(flags & KVMM_DISK_WIPE))
+		return drop_names(disk, names, nr);
+	return counted(disk, disk_wipe(disk, names, nr));
+}
+
+int64_t kvmm_disk_reset(struct kvmm_disk *disk)
+{
+	int64_t nr;
+	int err;
+
+	if (!disk)
+		return -EINVAL;
+	if (disk_is_dead(disk))
+		return -ECHILD;
+	kv_lock(&disk->wipe_lock);
+	kv_lock(&disk->lock);
+	if (disk->open != KV_NONE)
+		disk_close_segment(disk);
+	disk->super.oldest = disk->seq + 1;
+	nr = drop_layout(disk, NULL);
+	kv_unlock(&disk->lock);
+	err = disk_write_super(disk, true);
+	kv_unlock(&disk->wipe_lock);
+	disk_io_pump(disk);
+	err = counted(disk, err);
+	return err ? err : nr;
 }
 
 int kvmm_disk_sync(struct kvmm_disk *disk)
@@ -393,7 +385,7 @@ int kvmm_disk_sync(struct kvmm_disk *disk)
 	if (!disk)
 		return -EINVAL;
 	if (disk_is_dead(disk))
-		return -EOWNERDEAD;
+		return -ECHILD;
 	err = kv_file_datasync(disk->ops, disk->file);
 	if (err) {
 		kv_lock(&disk->lock);
@@ -407,6 +399,8 @@ int kvmm_disk_check(struct kvmm_disk *disk)
 {
 	int err;
 
+	if (kv_inherited(disk))
+		return -ECHILD;
 	if (!disk)
 		return -EINVAL;
 	kv_lock(&disk->lock);

@@ -18,6 +18,7 @@ struct kvmm_disk_view {
 	u64				file_bytes;
 	u32				nr_good_supers;
 	struct disk_scan		scan;
+	struct disk_marks		marks;
 	bool				has_segment;
 };
 
@@ -60,7 +61,6 @@ static int open_file(struct kvmm_disk_view *view, const char *path)
 
 static int open_view(struct kvmm_disk_view *view, const char *path)
 {
-	struct kv_disk_super *super = &view->super;
 	int err = open_file(view, path);
 
 	if (!err)
@@ -69,12 +69,9 @@ static int open_view(struct kvmm_disk_view *view, const char *path)
 		err = read_supers(view);
 	if (err)
 		return err;
-	view->shape = (struct disk_shape){
-		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = super->nr_segments,
-		.segment_bytes = super->segment_bytes,
-		.pages = super->segment_bytes / KV_DISK_PAGE,
-	};
-	return 0;
+	view->shape = disk_shape_of(&view->super);
+	err = disk_marks_init(&view->marks, &view->shape);
+	return err ? err : disk_marks_load(&view->marks, &view->scan, view->file_bytes);
 }
 
 int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
@@ -101,6 +98,7 @@ void kvmm_disk_view_close(struct kvmm_disk_view *view)
 {
 	if (!view)
 		return;
+	disk_marks_exit(&view->marks, &view->shape);
 	disk_scan_exit(&view->scan);
 	if (view->file >= 0)
 		view->ops->close(view->ops->ctx, view->file);
@@ -119,6 +117,7 @@ int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info 
 		.size = info->size, .epoch = view->super.epoch, .file_bytes = view->file_bytes,
 		.version = view->super.version, .segment_bytes = view->shape.segment_bytes,
 		.nr_segments = view->shape.nr_segments, .nr_good_supers = view->nr_good_supers,
+		.max_bytes = disk_offset(&view->shape, view->shape.nr_segments, 0),
 	};
 	memcpy(all.uuid, view->super.uuid, sizeof(all.uuid));
 	memcpy(info, &all, min(info->size, sizeof(all)));
@@ -165,8 +164,10 @@ int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_dis
 
 	if (!view || !entry)
 		return -EINVAL;
-	if (!view->has_segment || !disk_scan_next(&view->scan, &record))
-		return 0;
+	do {
+		if (!view->has_segment || !disk_scan_next(&view->scan, &record))
+			return 0;
+	} while (disk_marks_has(&view->marks, &view->shape, &record));
 	if (verify)
 		status = disk_scan_verify(&view->scan, &record);
 	if (status && !is_same_use(view))

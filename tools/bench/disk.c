@@ -19,7 +19,7 @@
 
 #define TOTAL_BYTES	(128ull << 20)
 #define SEGMENT_BYTES	(64u << 20)
-#define MAX_BYTES	(4ull * SEGMENT_BYTES + 8192)
+#define MAX_BYTES	(4ull * SEGMENT_BYTES + 16384)
 #define IN_FLIGHT	(8u << 20)
 #define NR_GROUPS	4u		/* submissions that share it */
 #define MAX_GROUP	64u

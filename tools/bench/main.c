@@ -67,7 +67,7 @@ static void add_name(struct options *opt, struct argp_state *state, const char *
 			found = opt->wanted[i] = true;
 	}
 	if (!found)
-		argp_error(state, "no benchmark '%s'; see '%s list'", name, state->name);
+		bad_option(state, "no benchmark '%s'; see '%s list'", name, state->name);
 }
 
 static u64 parse_seed(struct argp_state *state, const char *arg)
@@ -76,7 +76,7 @@ static u64 parse_seed(struct argp_state *state, const char *arg)
 	u64 seed = strtoull(arg, &end, 0);
 
 	if (!*arg || *end)
-		argp_error(state, "'%s' is not a number", arg);
+		bad_option(state, "'%s' is not a number", arg);
 	return seed;
 }
 

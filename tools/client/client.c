@@ -358,9 +358,9 @@ int client_table(struct client *client, struct table *table, const char *format,
 	return err;
 }
 
-int client_stat(struct client *client, struct table *table, const char *pool)
+int client_pool(struct client *client, struct table *table, const char *what, const char *pool)
 {
-	int err = client_table(client, table, "stat%s%s", pool ? " " : "", pool ? pool : "");
+	int err = client_table(client, table, "%s%s%s", what, pool ? " " : "", pool ? pool : "");
 
 	if (err || (table->nr_rows == 1 && table_cell(table, 0, "pool")))
 		return err;

@@ -92,10 +92,10 @@ int client_table(struct client *client, struct table *table, const char *format,
 int client_vtable(struct client *client, struct table *table, const char *format, va_list args);
 
 /*
- * The row "stat" has of @pool; NULL: of the only pool there is. 0, and the table with that one row; or -1
- * and ->why.
+ * The row that the command @what has of @pool; NULL: of the only pool there is. 0, and the table with that
+ * one row; or -1 and ->why.
  */
-int client_stat(struct client *client, struct table *table, const char *pool);
+int client_pool(struct client *client, struct table *table, const char *what, const char *pool);
 
 /* -1, and ->why. */
 int client_fail(struct client *client, const char *why);

@@ -11,7 +11,7 @@
 static const char *read_pool(struct argp_state *state, const char *arg)
 {
 	if (!*arg || strlen(arg) >= CLIENT_POOL_BYTES || strpbrk(arg, " \t\n"))
-		argp_error(state, "--pool: '%s' is no name of a pool", arg);
+		bad_option(state, "--pool: '%s' is no name of a pool", arg);
 	return arg;
 }
 

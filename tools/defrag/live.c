@@ -82,7 +82,7 @@ static void add_word(struct argp_state *state, struct ask *ask, const char *name
 	int nr = snprintf(ask->goal + len, sizeof(ask->goal) - len, " %s%s", name, value);
 
 	if (nr < 0 || (size_t)nr >= sizeof(ask->goal) - len)
-		argp_error(state, "that is too long");
+		bad_option(state, "that is too long");
 }
 
 /* Options that are words of the protocol. */
@@ -128,13 +128,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (ask->nr_args == 3)
-			argp_error(state, "unexpected argument '%s'", arg);
+			bad_option(state, "unexpected argument '%s'", arg);
 		ask->args[ask->nr_args++] = arg;
 		return 0;
 	case ARGP_KEY_END:
 		if (ask->nr_args && lacks_want(ask) &&
 		    (!strcmp(ask->args[0], "plan") || !strcmp(ask->args[0], "run")))
-			argp_error(state, "%s: --want how many?", ask->args[0]);
+			bad_option(state, "%s: --want how many?", ask->args[0]);
 		return 0;
 	}
 	return parse_word(key, arg, state);
@@ -327,7 +327,7 @@ static int find_pool(struct ask *ask, char name[CLIENT_POOL_BYTES])
 
 	if (ask->opt.pool)
 		return EXIT_GOOD;
-	if (client_stat(&ask->client, &table, NULL))
+	if (client_pool(&ask->client, &table, "stat", NULL))
 		return client_wrong(&ask->client);
 	snprintf(name, CLIENT_POOL_BYTES, "%s", table_cell(&table, 0, "pool"));
 	ask->opt.pool = name;

@@ -80,7 +80,7 @@ static void parse_command(struct argp_state *state, struct ask *ask, const char 
 		if (!strcmp(arg, names[i]))
 			ask->command = i;
 	if (ask->command == NR_COMMANDS)
-		argp_error(state, "there is no command '%s', only plan, run, watch", arg);
+		bad_option(state, "there is no command '%s', only plan, run, watch", arg);
 }
 
 static void parse_goal(struct argp_state *state, struct ask *ask, const char *arg)
@@ -89,7 +89,7 @@ static void parse_goal(struct argp_state *state, struct ask *ask, const char *ar
 	while (ask->goal < KVMM_GOAL_GATHER && strcmp(arg, kvmm_goal_name(ask->goal)))
 		ask->goal++;
 	if (ask->goal == KVMM_GOAL_GATHER)
-		argp_error(state, "there is no goal '%s', only run, pageblocks, shorten", arg);
+		bad_option(state, "there is no goal '%s', only run, pageblocks, shorten", arg);
 }
 
 static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg)
@@ -97,7 +97,7 @@ static void parse_arg(struct argp_state *state, struct ask *ask, const char *arg
 	if (ask->command == NR_COMMANDS) {
 		parse_command(state, ask, arg);
 	} else if (ask->replay.source[0].path) {
-		argp_error(state, "unexpected argument '%s': one trace at a time", arg);
+		bad_option(state, "unexpected argument '%s': one trace at a time", arg);
 	} else {
 		ask->replay.source[0].path = arg;
 	}
@@ -131,11 +131,11 @@ static void check_goal(struct argp_state *state, const struct ask *ask)
 	if (ask->goal == KVMM_NR_GOALS)
 		return;
 	if (ask->command == DEFRAG_WATCH)
-		argp_error(state, "--goal: for plan and run only");
+		bad_option(state, "--goal: for plan and run only");
 	if (ask->goal != KVMM_GOAL_SHORTEN && !ask->want)
-		argp_error(state, "--goal %s: needs --want", kvmm_goal_name(ask->goal));
+		bad_option(state, "--goal %s: needs --want", kvmm_goal_name(ask->goal));
 	if (ask->pageblock & (ask->pageblock - 1))
-		argp_error(state, "--pageblock: %u is not a power of two", ask->pageblock);
+		bad_option(state, "--pageblock: %u is not a power of two", ask->pageblock);
 }
 
 static void finish(struct argp_state *state, struct ask *ask)
@@ -143,18 +143,18 @@ static void finish(struct argp_state *state, struct ask *ask)
 	struct options *opt = &ask->replay;
 
 	if (ask->command == NR_COMMANDS)
-		argp_error(state, "which command? plan, run or watch");
+		bad_option(state, "which command? plan, run or watch");
 	if (ask->after && ask->percent)
-		argp_error(state, "--at or --occupancy, not both");
+		bad_option(state, "--at or --occupancy, not both");
 	if (opt->block_tokens & (opt->block_tokens - 1))
-		argp_error(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
+		bad_option(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
 	if (ask->want > opt->nr_blocks)
-		argp_error(state, "--want: the pool has %u blocks", opt->nr_blocks);
+		bad_option(state, "--want: the pool has %u blocks", opt->nr_blocks);
 	check_goal(state, ask);
 	if (!ask->replay.json && ask->nr_moves > 12)
-		argp_error(state, "--moves: more than 12 only with --json");
+		bad_option(state, "--moves: more than 12 only with --json");
 	if (ask->command == DEFRAG_PLAN && (opt->device || opt->verify))
-		argp_error(state, "--device, --verify: a plan has no content");
+		bad_option(state, "--device, --verify: a plan has no content");
 	if (ask->command != DEFRAG_PLAN && !opt->device)
 		opt->device = "host";
 	if (!opt->block_bytes)

@@ -25,10 +25,11 @@ static int fetch_head(struct snap *snap, struct client *client, const char *pool
 {
 	struct table table;
 
-	if (client_stat(client, &table, pool))
+	if (client_pool(client, &table, "devices", pool))
 		return fail(snap, client->why);
 	copy_name(snap->pool, table_cell(&table, 0, "pool"));
-	snap->nr_blocks = table_number(&table, 0, "blocks") + table_number(&table, 0, "null");
+	snap->is_closed = table_number(&table, 0, "closed");
+	snap->nr_blocks = table_number(&table, 0, "blocks");
 	snap->block_bytes = table_number(&table, 0, "block_bytes");
 	snap->block_tokens = table_number(&table, 0, "block_tokens");
 	table_free(&table);

@@ -49,12 +49,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num == 0 && strcmp(arg, "tier"))
-			argp_error(state, "there is no command '%s', only tier, record, report, snapshot, show, "
+			bad_option(state, "there is no command '%s', only tier, record, report, snapshot, show, "
 				   "pickle, graphviz", arg);
 		if (state->arg_num == 1)
 			dump->path = arg;
 		if (state->arg_num > 1)
-			argp_error(state, "unexpected argument '%s': one folder at a time", arg);
+			bad_option(state, "unexpected argument '%s': one folder at a time", arg);
 		return 0;
 	case ARGP_KEY_END:
 		if (!dump->path)

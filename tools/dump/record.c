@@ -211,7 +211,7 @@ static int add_moment(struct live *live, u64 x)
 
 	if (err || stopped)
 		return err;
-	if (client_stat(&live->client, &stat, live->pool))
+	if (client_pool(&live->client, &stat, "stat", live->pool))
 		return gone(live);
 	for (size_t i = 0; i < NR_NUMBERS; i++)
 		values[i] = numbers[i].of ? table_number(&stat, 0, numbers[i].of) :
@@ -272,7 +272,7 @@ static int begin(struct live *live, FILE *out)
 	struct table stat;
 	int err;
 
-	if (client_stat(&live->client, &stat, live->opt.pool))
+	if (client_pool(&live->client, &stat, "stat", live->opt.pool))
 		return gone(live);
 	for (size_t i = 0; i < NR_NUMBERS; i++)
 		columns[i] = numbers[i].column;
@@ -338,7 +338,7 @@ static error_t parse_record(int key, char *arg, struct argp_state *state)
 	struct live *live = state->input;
 
 	if (key == ARGP_KEY_ARG && live->path)
-		argp_error(state, "unexpected argument '%s': one file at a time", arg);
+		bad_option(state, "unexpected argument '%s': one file at a time", arg);
 	else if (key == ARGP_KEY_ARG)
 		live->path = arg;
 	else if (key == ARGP_KEY_END && !live->path)

@@ -47,7 +47,7 @@ static error_t parse_report(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (report->nr_files == MAX_FILES)
-			argp_error(state, "more than %u files", MAX_FILES);
+			bad_option(state, "more than %u files", MAX_FILES);
 		report->file[report->nr_files++] = arg;
 		return 0;
 	case ARGP_KEY_END:

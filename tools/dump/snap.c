@@ -13,6 +13,7 @@
 
 #define MAX_COLUMNS	64u
 #define MAX_FILE	(4ull << 30)
+#define FIRST_LINE	"# kvmm-snapshot 1"
 
 enum kind { KIND_U32, KIND_U64, KIND_STATE, KIND_FLAGS, KIND_KEY };
 
@@ -312,7 +313,7 @@ static int read_head(struct snap *snap, char **text, const char **names)
 	char *line = take_line(text);
 	unsigned int nr;
 
-	if (!line || strcmp(line, "# kvmm-snapshot 1"))
+	if (!line || strcmp(line, FIRST_LINE))
 		return fail(snap, "no snapshot, or of another version");
 	while ((line = take_line(text)) && *line != '#') {
 		const char *fields[2];
@@ -364,6 +365,13 @@ int snap_parse(struct snap *snap, char *text, size_t bytes)
 
 /* ---- files ---- */
 
+/* It goes on as text, and began as a snapshot does: else there is no need to read to its end. */
+static bool may_go_on(const char *text, size_t bytes, size_t nr)
+{
+	return !memchr(text + bytes, '\0', nr) &&
+	       (bytes || !strncmp(text, FIRST_LINE, nr < strlen(FIRST_LINE) ? nr : strlen(FIRST_LINE)));
+}
+
 static char *read_all(FILE *file, size_t *bytes)
 {
 	size_t room = 1 << 16, nr;
@@ -371,7 +379,11 @@ static char *read_all(FILE *file, size_t *bytes)
 
 	*bytes = 0;
 	while (text && (nr = fread(text + *bytes, 1, room - *bytes - 1, file)) > 0) {
+		bool more_to_come = may_go_on(text, *bytes, nr);
+
 		*bytes += nr;
+		if (!more_to_come)
+			break;
 		if (room - *bytes > 1)
 			continue;
 		room *= 2;
@@ -397,7 +409,7 @@ int snap_read(struct snap *snap, const char *path)
 		return fail(snap, "%s", strerror(errno));
 	text = read_all(file, &bytes);
 	if (!text)
-		err = fail(snap, "no memory for it");
+		err = fail(snap, "more than %llu GiB, or no memory for it", MAX_FILE >> 30);
 	else if (ferror(file))
 		err = fail(snap, "it cannot be read");
 	else
@@ -442,7 +454,7 @@ static void write_below(const struct snap_name *name, FILE *out)
 
 void snap_write(const struct snap *snap, FILE *out)
 {
-	fprintf(out, "# kvmm-snapshot 1\npool\t%s\nengine\t%s\nblocks\t%u\nblock_tokens\t%u\n"
+	fprintf(out, FIRST_LINE "\npool\t%s\nengine\t%s\nblocks\t%u\nblock_tokens\t%u\n"
 		     "block_bytes\t%llu\ntime_ns\t%llu\n", snap->pool, snap->engine, snap->nr_blocks,
 		snap->block_tokens, (unsigned long long)snap->block_bytes,
 		(unsigned long long)snap->time_ns);

@@ -84,6 +84,7 @@ struct snap {
 	uint32_t block_tokens;
 	uint64_t block_bytes;
 	uint64_t time_ns;		/* of day, when it was begun */
+	bool is_closed;			/* the engine's pool contradicts itself; not in files */
 	struct snap_row *row;		/* ours */
 	size_t nr;
 	size_t room;

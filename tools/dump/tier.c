@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../json.h"
+#include "../plain.h"
 #include "../tool.h"
 #include "dump.h"
 
@@ -45,7 +46,8 @@ static void print_head(const struct dump *dump)
 		json_string(dump->path, stdout);
 		printf(", \"uuid\": \"");
 	} else {
-		printf("%s\nuuid     ", dump->path);
+		put_plain_word(dump->path, stdout);
+		printf("\nuuid     ");
 	}
 	print_hex(info->uuid, sizeof(info->uuid));
 	printf(dump->json ?

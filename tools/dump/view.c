@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmm-dump snapshot, show, pickle, graphviz: a snapshot, from an engine or a file, in another form. */
+#define _GNU_SOURCE	/* program_invocation_short_name */
 #include <argp.h>
 #include <errno.h>
 #include <string.h>
@@ -65,13 +66,13 @@ static error_t parse_view(int key, char *arg, struct argp_state *state)
 		view->max_boxes = option_number(state, "boxes", arg, 1, UINT32_MAX);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; a snapshot is read by --from FILE", arg);
+		bad_option(state, "unexpected argument '%s'; a snapshot is read by --from FILE", arg);
 		return 0;
 	case ARGP_KEY_END:
 		if (view->from && (view->opt.socket || view->opt.pool))
-			argp_error(state, "--from is a file, --socket and --pool are an engine");
+			bad_option(state, "--from is a file, --socket and --pool are an engine");
 		if (view->opt.json && strcmp(view->what, "show"))
-			argp_error(state, "--json is for show; %s has a format of its own", view->what);
+			bad_option(state, "--json is for show; %s has a format of its own", view->what);
 		return 0;
 	default:
 		return client_option(&view->opt, key, arg, state);
@@ -95,6 +96,9 @@ static int get(const struct view *view, struct snap *snap)
 		return client_wrong(&client);
 	err = snap_fetch(snap, &client, view->opt.pool);
 	client_close(&client);
+	if (!err && snap->is_closed)
+		fprintf(stderr, "%s: the pool '%s' contradicts itself and is closed; this is how it was found\n",
+			program_invocation_short_name, snap->pool);
 	return err ? complain(EXIT_WRONG, "%s", snap->why) : EXIT_GOOD;
 }
 

@@ -66,23 +66,23 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 		for (i = 0; modes[i] && strcmp(modes[i], arg); i++)
 			;
 		if (!modes[i])
-			argp_error(state, "there is no command '%s', only tail, names, record, decode", arg);
+			bad_option(state, "there is no command '%s', only tail, names, record, decode", arg);
 		opt->mode = i;
 	} else if (opt->nr_args == 2 && (opt->mode == DECODE || opt->mode == RECORD)) {
 		opt->file = arg;
 	} else {
-		argp_error(state, "unexpected argument '%s'", arg);
+		bad_option(state, "unexpected argument '%s'", arg);
 	}
 }
 
 static void check(const struct options *opt, struct argp_state *state)
 {
 	if (!opt->nr_args)
-		argp_error(state, "tail, names, record, or decode?");
+		bad_option(state, "tail, names, record, or decode?");
 	if (opt->mode == RECORD && !opt->file)
-		argp_error(state, "record: to which file?");
+		bad_option(state, "record: to which file?");
 	if (opt->zmq && (opt->client.socket || opt->client.pool || opt->mode == NAMES || opt->mode == DECODE))
-		argp_error(state, "--zmq: with tail or record, and without --socket or --pool");
+		bad_option(state, "--zmq: with tail or record, and without --socket or --pool");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -292,54 +292,65 @@ static int from_publisher(const struct options *opt, const struct printer *print
 
 /* ---- from a file of batches ---- */
 
-static uint8_t *read_all(FILE *file, size_t *nr)
+/* A part of the file that holds any one batch. */
+struct window {
+	FILE *file;
+	uint8_t *buf;		/* ours; WIRE_MAX_BATCH */
+	size_t nr;		/* bytes in it */
+	size_t at;		/* of them that are done with */
+	uint64_t passed;	/* bytes of the file before it */
+};
+
+/* Decoded bytes leave the window, and others come: have any? */
+static bool refill(struct window *window)
 {
-	size_t room = 1 << 16, got = 1;
-	uint8_t *buf = malloc(room);
+	size_t got;
 
-	for (*nr = 0; buf && got; *nr += got) {
-		if (*nr == room) {
-			uint8_t *more = realloc(buf, room *= 2);
+	window->nr -= window->at;
+	window->passed += window->at;
+	memmove(window->buf, window->buf + window->at, window->nr);
+	window->at = 0;
+	got = fread(window->buf + window->nr, 1, WIRE_MAX_BATCH - window->nr, window->file);
+	window->nr += got;
+	return got;
+}
 
-			if (!more) {
-				free(buf);
-				return NULL;
-			}
-			buf = more;
-		}
-		got = fread(buf + *nr, 1, room - *nr, file);
+static int decode_all(const struct options *opt, const struct printer *printer, struct window *window)
+{
+	struct until until = { .nr_events = 0 };
+
+	while (!is_over(opt, printer, &until)) {
+		size_t left = window->nr - window->at;
+		int64_t used = left ? batch_print(printer, window->buf + window->at, left,
+						  &until.nr_events) : 0;
+
+		if (used == -ENOMEM)
+			return complain(EXIT_WRONG, "no memory");
+		if (used > 0)
+			window->at += used;
+		else if (!refill(window))	/* else the rest of it has come, maybe */
+			return !left ? EXIT_GOOD :
+			       complain(EXIT_INPUT, "byte %llu: this is no batch of events",
+					(unsigned long long)(window->passed + window->at));
 	}
-	return buf;
+	return EXIT_GOOD;
 }
 
 static int decode(const struct options *opt, const struct printer *printer)
 {
 	const char *name = opt->file && strcmp(opt->file, "-") ? opt->file : NULL;
-	FILE *file = name ? fopen(name, "r") : stdin;
-	struct until until = { .nr_events = 0 };
-	int code = EXIT_GOOD;
-	uint8_t *buf;
-	size_t nr, at = 0;
-	int64_t used;
-	char where[80];
+	struct window window = { .file = name ? fopen(name, "r") : stdin };
+	int code;
 
-	if (!file)
+	if (!window.file)
 		return complain(EXIT_INPUT, "%s: %s", name, strerror(errno));
-	buf = read_all(file, &nr);
-	if (!buf || ferror(file))
+	window.buf = malloc(WIRE_MAX_BATCH);
+	code = window.buf ? decode_all(opt, printer, &window) : complain(EXIT_WRONG, "no memory");
+	if (!code && ferror(window.file))
 		code = complain(EXIT_INPUT, "%s: %s", name ? name : "-", strerror(errno));
-	while (!code && at < nr && !is_over(opt, printer, &until)) {
-		used = batch_print(printer, buf + at, nr - at, &until.nr_events);
-		snprintf(where, sizeof(where), "byte %zu", at);
-		if (used <= 0)
-			code = complain(EXIT_INPUT, "%s: %s", where, used == -ENOMEM ? "no memory" :
-					"this is no batch of events");
-		else
-			at += used;
-	}
-	free(buf);
+	free(window.buf);
 	if (name)
-		fclose(file);
+		fclose(window.file);
 	return code;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tool.h"
 #include "source.h"
 
 #define MAX_ROWS	4096
@@ -102,8 +103,6 @@ void source_close(struct source *source)
 	} else if (source->file && source->file != stdin) {
 		fclose(source->file);
 	}
-	free(source->text);
-	source->text = NULL;
 }
 
 /* ---- lines ---- */
@@ -125,7 +124,7 @@ static bool is_mark(struct source *source, const char *line, enum source_answer 
 	return !strcmp(kind, "lost");
 }
 
-static enum source_answer read_line(struct source *source, const char *line, size_t nr,
+static enum source_answer take_line(struct source *source, const char *line, size_t nr,
 				    struct kvmm_event *event)
 {
 	enum source_answer answer = SOURCE_EVENT;
@@ -144,15 +143,24 @@ static enum source_answer read_line(struct source *source, const char *line, siz
 static enum source_answer next_of_file(struct source *source, struct kvmm_event *event)
 {
 	enum source_answer answer = SOURCE_EMPTY;
-	ssize_t nr;
+	unsigned int nr_idle = 0;
+	long nr = 0;
 
-	while (answer == SOURCE_EMPTY) {
-		nr = getline(&source->text, &source->room, source->file);
+	for (; answer == SOURCE_EMPTY && nr_idle <= MAX_IDLE_LINES; nr_idle++) {
+		nr = read_line(source->file, source->text, SOURCE_LINE);
 		if (nr < 0)
 			break;
-		if (nr && source->text[nr - 1] == '\n')
-			source->text[--nr] = '\0';
-		answer = read_line(source, source->text, nr, event);
+		answer = take_line(source, source->text, (size_t)nr, event);
+	}
+	if (answer == SOURCE_EMPTY && nr_idle > MAX_IDLE_LINES) {
+		snprintf(source->why, sizeof(source->why), "more than %u lines in a row are no events",
+			 MAX_IDLE_LINES);
+		return SOURCE_ERROR;
+	}
+	if (nr == LINE_LONG) {
+		snprintf(source->why, sizeof(source->why), "line %llu has %u bytes or more",
+			 (unsigned long long)source->line + 1, SOURCE_LINE);
+		return SOURCE_ERROR;
 	}
 	if (answer == SOURCE_EMPTY && ferror(source->file)) {
 		snprintf(source->why, sizeof(source->why), "%s", strerror(errno));
@@ -172,7 +180,7 @@ static enum source_answer next_of_socket(struct source *source, struct kvmm_even
 
 		source->at = *end ? end + 1 : end;
 		*end = '\0';
-		answer = read_line(source, line, end - line, event);
+		answer = take_line(source, line, end - line, event);
 	}
 	if (answer == SOURCE_EMPTY)
 		source->at = NULL;

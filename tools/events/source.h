@@ -20,6 +20,8 @@ enum source_answer {
 	SOURCE_LOST,		/* ->nr_lost are missing here */
 };
 
+#define SOURCE_LINE	4096u	/* bytes of the longest one in a file, and its end */
+
 /**
  * struct source - one of them
  * @is_live: a socket
@@ -36,8 +38,7 @@ struct source {
 	char why[CLIENT_WHY];
 
 	FILE *file;
-	char *text;		/* line of ->file; ours */
-	size_t room;
+	char text[SOURCE_LINE];	/* line of ->file */
 
 	struct client client;
 	struct answer answer;	/* ours */

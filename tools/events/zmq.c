@@ -8,7 +8,10 @@
 #include "wire.h"
 
 /* Numbers of libzmq 4, which are its interface. */
-enum { SUB = 2, SUBSCRIBE = 6, RCVMORE = 13, LINGER = 17, RCVHWM = 24, RCVTIMEO = 27, NO_MESSAGE = 11 };
+enum { SUB = 2, SUBSCRIBE = 6, RCVMORE = 13, LINGER = 17, MAXMSGSIZE = 22, RCVHWM = 24,
+       RCVTIMEO = 27, NO_MESSAGE = 11 };
+
+#define HIGH_WATER	4096	/* batches that wait to be printed; more are lost, and missing */
 
 static struct {
 	void *(*ctx_new)(void);
@@ -56,7 +59,8 @@ static int open_library(struct subscriber *sub)
 
 int subscribe(struct subscriber *sub, const char *endpoint, const char *topic)
 {
-	int none = 0, wait_ms = 100;
+	int none = 0, wait_ms = 100, high_water = HIGH_WATER;
+	int64_t max_bytes = WIRE_MAX_BATCH;
 
 	memset(sub, 0, sizeof(*sub));
 	if (open_library(sub))
@@ -66,7 +70,8 @@ int subscribe(struct subscriber *sub, const char *endpoint, const char *topic)
 	sub->socket = sub->context ? zmq.socket(sub->context, SUB) : NULL;
 	if (!sub->buf || !sub->socket)
 		return fail(sub, "a socket");
-	if (zmq.setsockopt(sub->socket, RCVHWM, &none, sizeof(none)) ||
+	if (zmq.setsockopt(sub->socket, RCVHWM, &high_water, sizeof(high_water)) ||
+	    zmq.setsockopt(sub->socket, MAXMSGSIZE, &max_bytes, sizeof(max_bytes)) ||
 	    zmq.setsockopt(sub->socket, LINGER, &none, sizeof(none)) ||
 	    zmq.setsockopt(sub->socket, RCVTIMEO, &wait_ms, sizeof(wait_ms)) ||
 	    zmq.setsockopt(sub->socket, SUBSCRIBE, topic, strlen(topic)) ||

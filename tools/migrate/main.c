@@ -66,7 +66,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (ask->nr_args == 3)
-			argp_error(state, "unexpected argument '%s'", arg);
+			bad_option(state, "unexpected argument '%s'", arg);
 		ask->args[ask->nr_args++] = arg;
 		return 0;
 	default:

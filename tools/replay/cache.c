@@ -252,6 +252,7 @@ static void count(struct cache *cache, const struct held *held, const struct sha
 	cache->resumed_blocks += cache->resumed ? shape->prompt : 0;
 	cache->hits += held->nr_hits;
 	cache->accesses += shape->prompt;
+	cache->lookups += shape->nr_keys;
 	cache->evictions += nr_evicted;
 	cache->full_hits += held->nr_hits == shape->prompt;
 	cache->hit_tokens += min_u64(tokens, req->input);
@@ -451,6 +452,7 @@ enum exit_code cache_finish(struct cache *cache)
 	if (cache->tiers)
 		return tiers_check(cache, &stat);
 	if (stat.evictions != cache->evictions || stat.hit_blocks != cache->hits ||
+	    stat.hit_blocks + stat.miss_blocks != cache->lookups ||
 	    stat.nr_state[KVMM_BLOCK_INACTIVE] != cache->resident)
 		return complain(EXIT_WRONG, "the pool counts %llu hits, %llu evictions, %u cached "
 				"blocks, but %llu, %llu, %u were seen",

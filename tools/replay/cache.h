@@ -53,6 +53,7 @@ struct transfer;
  * @done: for --grow: by request: tokens of the answer that have been said; else NULL
  * @resumed: the request that is being admitted was preempted before, so it counts for the two below:
  * @resumed_hits, @resumed_blocks: of hits and accesses
+ * @lookups: keys of admitted requests: accesses, but for blocks without a key
  * @registered: blocks that got a key
  * @evicted: for ages: keys that lost their block to the request that is being admitted; else NULL
  */
@@ -78,6 +79,7 @@ struct cache {
 	u64 fp;
 	u64 hits;
 	u64 accesses;
+	u64 lookups;
 	u64 evictions;
 	u64 registered;
 	u64 resumed_hits;

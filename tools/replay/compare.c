@@ -3,6 +3,7 @@
  * Running the board. Threads take jobs from a list; a job writes to itself alone and output is made
  * in the order of the list when all is done, so it does not matter how many threads there are.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,13 +91,13 @@ static void watch(struct crew *crew)
 
 	pthread_mutex_lock(&crew->lock);
 	while (crew->nr_working) {
-		clock_gettime(CLOCK_REALTIME, &until);
+		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_nsec += 100000000;
 		if (until.tv_nsec >= 1000000000) {
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;
 		}
-		pthread_cond_timedwait(&crew->idle, &crew->lock, &until);
+		pthread_cond_clockwait(&crew->idle, &crew->lock, CLOCK_MONOTONIC, &until);
 		/* Relaxed: only shown to people. */
 		bar_step(__atomic_load_n(&crew->done, __ATOMIC_RELAXED));
 	}
@@ -256,6 +257,8 @@ static enum exit_code add_traces(struct board *board)
 		struct trace *trace = &board->trace[t];
 
 		code = load(&opt->source[t], trace);
+		if (!code)
+			code = shape_check(opt, trace);
 		for (u32 q = 0; q < trace->nr; q++)
 			board->nr_blocks[t] += shape_of(opt, &trace->req[q]).prompt;
 		board->nr_traces++;

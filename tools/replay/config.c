@@ -101,15 +101,15 @@ void parse_config(struct argp_state *state, struct options *opt, const char *pat
 	config.disk = &disk;
 	config.disk_use = &opt->disk_use;
 	if (kvmm_config_load(&config, path))
-		argp_error(state, "--config: %s", config.error);
+		bad_option(state, "--config: %s", config.error);
 	for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
 		if (is_set(refusals[i].key))
-			argp_error(state, "--config: %s: %s is of no use in a replay: %s", path,
+			bad_option(state, "--config: %s: %s is of no use in a replay: %s", path,
 				   refusals[i].key, refusals[i].why);
 	if (is_set("host_bytes") && is_set("host_blocks"))
-		argp_error(state, "--config: %s: host_bytes or host_blocks, not both", path);
+		bad_option(state, "--config: %s: host_bytes or host_blocks, not both", path);
 	if (!can_be_said(&knobs))
-		argp_error(state, "--config: %s: reload_time is in whole milliseconds here", path);
+		bad_option(state, "--config: %s: reload_time is in whole milliseconds here", path);
 	from_attr(opt, &host, &knobs);
 	if (is_set("disk_bytes"))
 		opt->disk_bytes = disk.max_bytes;

@@ -261,6 +261,7 @@ int workload_generate(struct trace *trace, const struct workload *work)
 	if (err)
 		trace_close(trace);
 	trace->has_arrivals = true;
+	trace->id_tokens = TRACE_ID_TOKENS;
 	strcpy(trace->name, "generated");
 	return err;
 }

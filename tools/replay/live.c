@@ -71,7 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_SLOW:
 		live.slow_us = (u32)strtoul(arg, &end, 10);
 		if (*arg < '0' || *arg > '9' || *end || live.slow_us > 60000000)
-			argp_error(state, "--slow: '%s' is not a number from 0 to 60000000", arg);
+			bad_option(state, "--slow: '%s' is not a number from 0 to 60000000", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

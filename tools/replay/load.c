@@ -10,6 +10,7 @@
 
 #include <kvmm/types.h>
 
+#include "../plain.h"
 #include "progress.h"
 
 static enum exit_code load_file(const char *path, struct trace *trace)
@@ -46,5 +47,6 @@ enum exit_code load(const struct source *source, struct trace *trace)
 		return complain(EXIT_WRONG, "no memory for %.0f requests", source->work.requests);
 	if (source->spec)
 		snprintf(trace->name, sizeof(trace->name), "%s", source->spec);
+	make_plain_word(trace->name);
 	return EXIT_GOOD;
 }

@@ -8,6 +8,7 @@
 #include "ages.h"
 #include "record.h"
 #include "report.h"
+#include "shape.h"
 
 static enum exit_code write_record(const struct run *run)
 {
@@ -69,6 +70,8 @@ static enum exit_code load_and_replay(const struct options *opt)
 	struct trace trace = { 0 };
 	enum exit_code code = load(&opt->source[0], &trace);
 
+	if (!code)
+		code = shape_check(opt, &trace);
 	if (!code)
 		code = replay(opt, &trace);
 	trace_close(&trace);

@@ -78,8 +78,8 @@ static const struct argp_option options[] = {
 	  "seq: min=N,low=N,high=N,max=N, or some of these: blocks of the trace's tenant", 0 },
 	{ "flood-limits", KEY_FLOOD_LIMITS, "LIST", 0, "The same of the other one", 0 },
 	{ "keys", KEY_KEYS, "ids|vllm", 0,
-	  "ids: each block number of the trace is one block of 512 tokens; vllm: full blocks of "
-	  "any size that divides 512, the last token is always computed [ids for 512]", 0 },
+	  "ids: each block number of the trace is one block, of as many tokens as it stands for; vllm: full "
+	  "blocks of any size, the last token is always computed [ids for 512]", 0 },
 
 	{ "grow", KEY_GROW, NULL, 0,
 	  "conc: answers take their blocks as they grow; where there is none, the request that was "
@@ -206,7 +206,7 @@ static void refuse_name(struct argp_state *state, const char *name, const char *
 		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
 		strncat(list, i + 1 < nr ? ", " : "", sizeof(list) - strlen(list) - 1);
 	}
-	argp_error(state, "--%s: there is no '%s', only %s%s", name, arg, list, more);
+	bad_option(state, "--%s: there is no '%s', only %s%s", name, arg, list, more);
 }
 
 static void refuse_policy(struct argp_state *state, const char *option, const char *policy,
@@ -216,8 +216,8 @@ static void refuse_policy(struct argp_state *state, const char *option, const ch
 
 	policy_list(list, sizeof(list));
 	if (err == -EINVAL && strchr(policy, ':'))
-		argp_error(state, "--%s: not with these parameters: '%s'", option, policy);
-	argp_error(state, "--%s: there is no '%s', only %s", option, policy, list);
+		bad_option(state, "--%s: not with these parameters: '%s'", option, policy);
+	bad_option(state, "--%s: there is no '%s', only %s", option, policy, list);
 }
 
 static void check_policy(struct argp_state *state, const struct options *opt)
@@ -226,7 +226,7 @@ static void check_policy(struct argp_state *state, const struct options *opt)
 	int err = limit || !strcmp(opt->policy, "min") ? 0 : policy_check(opt->policy);
 
 	if (limit && opt->mode->run != run_seq)
-		argp_error(state, "--policy %s: in mode seq only", opt->policy);
+		bad_option(state, "--policy %s: in mode seq only", opt->policy);
 	if (err)
 		refuse_policy(state, "policy", opt->policy, err);
 }
@@ -237,7 +237,7 @@ static void check_policies(struct argp_state *state, const struct options *opt)
 	int err = opt->policies ? policies_parse(&policies, opt->policies) : 0;
 
 	if (err)
-		argp_error(state, "--policies: '%s' is not a list of at most %u names",
+		bad_option(state, "--policies: '%s' is not a list of at most %u names",
 			   opt->policies, MAX_POLICIES);
 	for (u32 i = 0; i < policies.nr; i++) {
 		const char *name = policies.name[i];
@@ -273,8 +273,8 @@ static void set_defaults(struct options *opt, bool keys_given)
 		opt->block_tokens = is_cache(opt) ? TRACE_ID_TOKENS : 16;
 	if (!opt->nr_blocks)
 		opt->nr_blocks = is_cache(opt) ? 2560000 / opt->block_tokens : 8192;
-	if (!keys_given)
-		opt->keys = opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
+	if (!keys_given || !is_cache(opt))
+		opt->keys = is_cache(opt) && opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
 	if (opt->streams == U32_NONE)
 		opt->streams = opt->compact == COMPACT_BETWEEN ? 1 :
 			       opt->compact >= COMPACT_BACKGROUND ? 4 : 0;
@@ -289,7 +289,7 @@ static void set_defaults(struct options *opt, bool keys_given)
 static void check_sources(struct argp_state *state, struct options *opt, bool many)
 {
 	if (opt->nr_sources > 1 && !many)
-		argp_error(state, "unexpected argument '%s': one trace at a time",
+		bad_option(state, "unexpected argument '%s': one trace at a time",
 			   opt->source[1].path ? opt->source[1].path : opt->source[1].spec);
 	for (u32 i = 0; i < opt->nr_sources; i++) {
 		struct source *source = &opt->source[i];
@@ -300,7 +300,7 @@ static void check_sources(struct argp_state *state, struct options *opt, bool ma
 		source->work.requests = opt->nr_requests;
 		if (!source->path && source->spec &&
 		    workload_parse(&source->work, source->spec, why))
-			argp_error(state, "--generate: %s", why);
+			bad_option(state, "--generate: %s", why);
 	}
 }
 
@@ -311,12 +311,12 @@ static void check_limits(struct argp_state *state, const struct options *opt)
 
 	if ((opt->flood || opt->limits || opt->flood_limits) &&
 	    (opt->mode->run != run_seq || limit_is(opt->policy)))
-		argp_error(state, "--flood, --limits: in mode seq only, and with a policy");
+		bad_option(state, "--flood, --limits: in mode seq only, and with a policy");
 	if (opt->flood && opt->ages)
-		argp_error(state, "--ages: not with --flood, whose blocks have no age");
+		bad_option(state, "--ages: not with --flood, whose blocks have no age");
 	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
 		if (limits[i] && limits_parse(&attr, limits[i]))
-			argp_error(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
+			bad_option(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
 				   limits[i]);
 }
 
@@ -324,7 +324,7 @@ static void check_events(struct argp_state *state, const struct options *opt)
 {
 	if (opt->events_path && ((opt->mode->run != run_seq && opt->mode->run != run_conc) ||
 				 limit_is(opt->policy)))
-		argp_error(state, "--events: in modes seq and conc only, and with a policy");
+		bad_option(state, "--events: in modes seq and conc only, and with a policy");
 }
 
 static void check_transfers(struct argp_state *state, const struct options *opt)
@@ -332,17 +332,17 @@ static void check_transfers(struct argp_state *state, const struct options *opt)
 	if (!opt->transfers)
 		return;
 	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy))
-		argp_error(state, "--transfers: in modes seq and conc only, and with a policy");
+		bad_option(state, "--transfers: in modes seq and conc only, and with a policy");
 	if (opt->flood || opt->limits)
-		argp_error(state, "--transfers: not with --flood or --limits");
+		bad_option(state, "--transfers: not with --flood or --limits");
 }
 
 static void check_pageblock(struct argp_state *state, const struct options *opt)
 {
 	if (opt->pageblock & (opt->pageblock - 1))
-		argp_error(state, "--pageblock: %u is not a power of two", opt->pageblock);
+		bad_option(state, "--pageblock: %u is not a power of two", opt->pageblock);
 	if (opt->empty_pageblocks && (opt->pageblock < 2 || opt->run_window < 2))
-		argp_error(state, "--empty-pageblocks: needs --pageblock and --run-window");
+		bad_option(state, "--empty-pageblocks: needs --pageblock and --run-window");
 }
 
 /* Capacities in bytes, whole blocks of them. */
@@ -352,7 +352,7 @@ static void count_blocks(struct argp_state *state, struct options *opt)
 	u64 host = opt->host_bytes / bytes, disk = opt->disk_bytes / bytes;
 
 	if (host > KVMM_MAX_BLOCKS || disk > KVMM_MAX_BLOCKS)
-		argp_error(state, "--config: host_bytes, disk_bytes: more than %u blocks of %llu bytes",
+		bad_option(state, "--config: host_bytes, disk_bytes: more than %u blocks of %llu bytes",
 			   KVMM_MAX_BLOCKS, (unsigned long long)bytes);
 	if (opt->host_bytes)
 		opt->host_blocks = (u32)host;
@@ -363,20 +363,20 @@ static void count_blocks(struct argp_state *state, struct options *opt)
 static void check_tiers(struct argp_state *state, const struct options *opt)
 {
 	if (opt->low_pm != U32_NONE && opt->low_pm > opt->offload_pm)
-		argp_error(state, "--offload-threshold: below the low mark of --config");
+		bad_option(state, "--offload-threshold: below the low mark of --config");
 	if (opt->disk_blocks && !opt->host_blocks)
-		argp_error(state, "--disk-blocks: needs --host-blocks, through which blocks go");
+		bad_option(state, "--disk-blocks: needs --host-blocks, through which blocks go");
 	if (opt->nr_writes && (!opt->host_blocks || opt->mode->whole != run_compare))
-		argp_error(state, "--write-policies: in mode compare only, and with --host-blocks");
+		bad_option(state, "--write-policies: in mode compare only, and with --host-blocks");
 	if (!opt->host_blocks)
 		return;
 	if (opt->mode->whole != run_compare &&
 	    ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
 	     !strcmp(opt->policy, "min")))
-		argp_error(state, "--host-blocks: in modes seq, conc and compare only, and with a "
+		bad_option(state, "--host-blocks: in modes seq, conc and compare only, and with a "
 			   "policy of the library");
 	if (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device)
-		argp_error(state, "--host-blocks: not with --flood, --limits, --ages, --transfers, "
+		bad_option(state, "--host-blocks: not with --flood, --limits, --ages, --transfers, "
 			   "--verify, --device or --block-bytes");
 	if (policy_check(opt->host_policy))
 		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
@@ -387,9 +387,9 @@ static void check_grow(struct argp_state *state, const struct options *opt)
 	if (!opt->grow)
 		return;
 	if (opt->mode->run != run_conc || !strcmp(opt->policy, "min"))
-		argp_error(state, "--grow: in mode conc only, and with a policy of the library");
+		bad_option(state, "--grow: in mode conc only, and with a policy of the library");
 	if (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->events_path)
-		argp_error(state, "--grow: not with --ages, --transfers, --pageblock, --events, "
+		bad_option(state, "--grow: not with --ages, --transfers, --pageblock, --events, "
 			   "--verify, --device or --block-bytes");
 }
 
@@ -403,11 +403,11 @@ static bool has_steps(const char *device)
 static void check_streams(struct argp_state *state, const struct options *opt)
 {
 	if (opt->compact == COMPACT_SLIDE && opt->streams)
-		argp_error(state, "--streams: not with --compact slide, which is a reference");
+		bad_option(state, "--streams: not with --compact slide, which is a reference");
 	if (opt->compact >= COMPACT_BACKGROUND && !opt->streams)
-		argp_error(state, "--streams 0: there are no steps to move blocks beside");
+		bad_option(state, "--streams 0: there are no steps to move blocks beside");
 	if (opt->mode->run == run_frag && opt->streams && !has_steps(opt->device))
-		argp_error(state, "--streams %u: its steps are a model, for --device none or host, "
+		bad_option(state, "--streams %u: its steps are a model, for --device none or host, "
 			   "not '%s'", opt->streams, opt->device);
 }
 
@@ -416,11 +416,7 @@ static void check(struct argp_state *state, struct options *opt)
 	bool none = opt->device && !strcmp(opt->device, "none");
 
 	if (opt->block_tokens & (opt->block_tokens - 1))
-		argp_error(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
-	if (is_cache(opt) && opt->keys == KEYS_IDS && opt->block_tokens != TRACE_ID_TOKENS)
-		argp_error(state, "--keys ids: needs --block-tokens %u", TRACE_ID_TOKENS);
-	if (is_cache(opt) && opt->keys == KEYS_VLLM && opt->block_tokens > TRACE_ID_TOKENS)
-		argp_error(state, "--keys vllm: --block-tokens must divide %u", TRACE_ID_TOKENS);
+		bad_option(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
 	if (opt->mode->whole == run_compare)
 		check_policies(state, opt);
 	else if (is_cache(opt))
@@ -430,7 +426,7 @@ static void check(struct argp_state *state, struct options *opt)
 		check_alloc(state, opt);
 	check_streams(state, opt);
 	if (none && opt->block_bytes)
-		argp_error(state, "--device none has no memory for --verify or --block-bytes");
+		bad_option(state, "--device none has no memory for --verify or --block-bytes");
 	if (none)
 		opt->device = NULL;
 }
@@ -448,7 +444,7 @@ static void parse_mode(struct argp_state *state, struct options *opt, const char
 		if (!strcmp(arg, modes[i].name))
 			opt->mode = &modes[i];
 	if (!opt->mode)
-		argp_error(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
+		bad_option(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
 			   "generate", arg);
 }
 
@@ -456,7 +452,7 @@ static void add_source(struct argp_state *state, struct options *opt, const char
 		       const char *spec)
 {
 	if (opt->nr_sources == MAX_SOURCES)
-		argp_error(state, "more than %u traces", MAX_SOURCES);
+		bad_option(state, "more than %u traces", MAX_SOURCES);
 	opt->source[opt->nr_sources].path = path;
 	opt->source[opt->nr_sources++].spec = spec;
 }
@@ -479,7 +475,7 @@ static void parse_sizes(struct argp_state *state, struct options *opt, const cha
 	for (;; list += n + 1) {
 		n = strcspn(list, ",");
 		if (opt->nr_sizes == MAX_SIZES || n >= sizeof(text))
-			argp_error(state, "--blocks: '%s' is not a list of at most %u numbers",
+			bad_option(state, "--blocks: '%s' is not a list of at most %u numbers",
 				   list, MAX_SIZES);
 		memcpy(text, list, n);
 		text[n] = '\0';
@@ -495,7 +491,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	struct options *opt = parse->opt;
 
 	if (!opt->mode)
-		argp_error(state, "which mode? seq, conc, frag, waste, compare or generate");
+		bad_option(state, "which mode? seq, conc, frag, waste, compare or generate");
 	if (parse->blocks && opt->mode->whole == run_compare)
 		parse_sizes(state, opt, parse->blocks);
 	else if (parse->blocks)
@@ -504,7 +500,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 		add_source(state, opt, NULL, NULL);
 	check_sources(state, opt, opt->mode->whole == run_compare);
 	if (opt->record_path && opt->mode->whole)
-		argp_error(state, "--record-state: of one run, not in mode %s", opt->mode->name);
+		bad_option(state, "--record-state: of one run, not in mode %s", opt->mode->name);
 	set_defaults(opt, parse->keys_given);
 	check(state, opt);
 	check_pageblock(state, opt);
@@ -581,7 +577,7 @@ static u64 thousandths(struct argp_state *state, const char *name, const char *a
 	double value = strtod(arg, &end);
 
 	if (*arg < '0' || *arg > '9' || *end || !(value >= 0.001 && value <= 1e9))
-		argp_error(state, "--%s: '%s' is not a number from 0.001 to 1e9", name, arg);
+		bad_option(state, "--%s: '%s' is not a number from 0.001 to 1e9", name, arg);
 	return (u64)(value * 1000 + 0.5);
 }
 
@@ -593,7 +589,7 @@ static u32 permille(struct argp_state *state, const char *name, const char *arg)
 	u32 pm = share >= 0 && share <= 1 ? (u32)(share * 1000 + 0.5) : U32_NONE;
 
 	if (*arg < '0' || *arg > '9' || *end || pm == U32_NONE)
-		argp_error(state, "--%s: '%s' is not a share from 0 to 1", name, arg);
+		bad_option(state, "--%s: '%s' is not a share from 0 to 1", name, arg);
 	return pm;
 }
 
@@ -605,7 +601,7 @@ static void parse_writes(struct argp_state *state, struct options *opt, const ch
 	for (opt->nr_writes = 0;; list += n + 1) {
 		n = strcspn(list, ",");
 		if (opt->nr_writes == KVMM_NR_TIER_WRITES || n >= sizeof(text))
-			argp_error(state, "--write-policies: '%s' is not a list of at most %u names",
+			bad_option(state, "--write-policies: '%s' is not a list of at most %u names",
 				   list, KVMM_NR_TIER_WRITES);
 		memcpy(text, list, n);
 		text[n] = '\0';

@@ -4,6 +4,14 @@
 
 #include "shape.h"
 
+enum exit_code shape_check(const struct options *opt, const struct trace *trace)
+{
+	if (opt->keys == KEYS_VLLM || trace->id_tokens == opt->block_tokens)
+		return EXIT_GOOD;
+	return complain(EXIT_INPUT, "%s: a number stands for %u tokens, not %u: --keys ids with --block-tokens %u, or --keys vllm",
+			trace->name, trace->id_tokens, opt->block_tokens, trace->id_tokens);
+}
+
 struct shape shape_of(const struct options *opt, const struct trace_request *req)
 {
 	if (opt->keys == KEYS_IDS)
@@ -18,10 +26,12 @@ struct shape shape_of(const struct options *opt, const struct trace_request *req
 u64 key_name(const struct options *opt, const struct trace *trace,
 	     const struct trace_request *req, u32 i)
 {
-	u32 per_id = TRACE_ID_TOKENS / opt->block_tokens;
+	u32 per_id = trace->id_tokens / opt->block_tokens, per_key = opt->block_tokens / trace->id_tokens;
 
 	if (opt->keys == KEYS_IDS)
 		return trace_id(trace, req, i);
+	if (!per_id)
+		return trace_id(trace, req, (i + 1) * per_key - 1);
 	return trace_id(trace, req, i / per_id) * per_id + i % per_id;
 }
 

@@ -19,6 +19,9 @@ struct shape {
 	u32 prompt;
 };
 
+/* Can the numbers of the trace be the keys, where --keys says so? */
+enum exit_code shape_check(const struct options *opt, const struct trace *trace);
+
 struct shape shape_of(const struct options *opt, const struct trace_request *req);
 
 /* Name of the @i-th key of the request; equal names are equal content. */

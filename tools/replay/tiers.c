@@ -187,7 +187,7 @@ static int ask(struct cache *cache, u32 nr_hits, u32 nr_lookups, struct below *b
 	};
 	struct kvmm_tier_match match = { .size = sizeof(match), .prefix = &prefix,
 					 .refs = cache->tiers->refs, .levels = levels,
-					 .answers = answers };
+					 .answers = answers, .flags = KVMM_TIER_ACQUIRED };
 	int nr = kvmm_tier_match(cache->pool, &match), err = 0;
 
 	if (nr > 0 && match.nr_device)
@@ -222,16 +222,15 @@ static int begin_load(struct cache *cache, struct held *held, u32 nr_hits, u32 n
 /* No load: its blocks are computed, and they are there, since they have just been given back. */
 static int take_back(struct cache *cache, struct held *held, u32 nr)
 {
-	struct kvmm_acquire acquire = { .nr_blocks = nr, .fresh = held->muts };
-
 	cache->tiers->refused++;
 	cache->tiers->refused_blocks += nr;
-	return kvmm_acquire(cache->pool, &acquire);
+	return kvmm_alloc(cache->pool, nr, held->muts);
 }
 
 static bool is_refusal(int err)
 {
-	return err == -ENOSPC || err == -EAGAIN || err == -EDQUOT || err == -ERANGE;
+	return err == -ENOSPC || err == -EAGAIN || err == -EDQUOT || err == -E2BIG ||
+	       err == -ERANGE;
 }
 
 enum exit_code tiers_load(struct cache *cache, struct held *held, u32 nr_hits, u32 nr_lookups)
@@ -359,7 +358,8 @@ enum exit_code tiers_check(struct cache *cache, const struct kvmm_pool_stat *sta
 	cache->resident = cached;
 	cache->evictions = stat->evictions;
 	filled = cache->registered + client.loads;
-	if (tiers->device_hits < stat->hit_blocks || client.failed ||
+	if (tiers->device_hits + tiers->host_hits + tiers->disk_hits != stat->hit_blocks + client.hits ||
+	    stat->hit_blocks + stat->miss_blocks != cache->lookups || client.failed ||
 	    client.loads + client.shared + tiers->aborted_blocks <
 		    tiers->host_hits + tiers->disk_hits ||
 	    client.disk_loads + tiers->aborted_disk < tiers->disk_hits || cached + stat->evictions > filled)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../plain.h"
 #include "trace_parse.h"
 
 static const struct trace_format *const formats[] = {
@@ -103,21 +104,41 @@ static void number_prompts(struct trace *trace)
 
 	for (u32 q = 0; q < trace->nr; q++) {
 		trace->req[q].first_id = next;
-		trace->req[q].nr_ids = DIV_ROUND_UP(trace->req[q].input, TRACE_ID_TOKENS);
+		trace->req[q].nr_ids = DIV_ROUND_UP(trace->req[q].input, trace->id_tokens);
 		next += trace->req[q].nr_ids;
 	}
 }
 
+/*
+ * Traces do not say how many tokens a number stands for, but how many numbers a prompt has. Two powers of
+ * two agree on that only where the prompt has one number.
+ */
+static u32 fitting_sizes(const struct trace_request *req)
+{
+	u32 sizes = 0;
+
+	for (u32 tokens = 1; tokens <= TRACE_MAX_ID_TOKENS; tokens *= 2)
+		if (DIV_ROUND_UP(req->input, tokens) == req->nr_ids)
+			sizes |= tokens;
+	return sizes;
+}
+
+static u32 choose_size(u32 sizes)
+{
+	while (!(sizes & TRACE_ID_TOKENS) && sizes & (sizes - 1))
+		sizes &= sizes - 1;
+	return sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
+}
+
 int trace_accept(struct trace_parser *parser, struct trace_request *req)
 {
-	u32 want = DIV_ROUND_UP(req->input, TRACE_ID_TOKENS);
 	int err;
 
 	if (!req->input)
 		return trace_fail(parser, "the prompt has no tokens");
-	if (parser->trace->ids && req->nr_ids != want)
-		return trace_fail(parser, "%u hash_ids, but %u tokens make %u", req->nr_ids,
-				  req->input, want);
+	if (parser->trace->ids && !(parser->id_tokens &= fitting_sizes(req)))
+		return trace_fail(parser, "%u hash_ids for %u tokens: not a power of two of tokens each, "
+				  "or another one than above", req->nr_ids, req->input);
 	if (req->arrival_us < parser->last_arrival_us)
 		return trace_fail(parser, "arrives before the request above");
 	parser->last_arrival_us = req->arrival_us;
@@ -159,7 +180,9 @@ static int parse_line(struct trace_parser *parser, struct cursor line)
 	rest = line;
 	cursor_skip_space(&rest);
 	if (cursor_done(&rest))
-		return 0;
+		return ++parser->nr_empty <= TRACE_MAX_EMPTY ? 0 :
+		       trace_fail(parser, "more than %u empty lines in a row", TRACE_MAX_EMPTY);
+	parser->nr_empty = 0;
 	return parser->format ? parser->format->line(parser, rest) :
 				parse_first_line(parser, rest);
 }
@@ -194,6 +217,7 @@ static int parse_lines(struct trace_parser *parser, const char *text, size_t byt
 static int parser_finish(struct trace_parser *parser, int err)
 {
 	parser->error->line = max_u64(parser->error->line, 1);
+	parser->trace->id_tokens = choose_size(parser->id_tokens);
 	if (!err && !parser->trace->nr)
 		err = trace_fail(parser, "no request in it");
 	if (err == -ENOMEM)
@@ -202,6 +226,8 @@ static int parser_finish(struct trace_parser *parser, int err)
 		trace_close(parser->trace);
 	else if (!parser->trace->ids)
 		number_prompts(parser->trace);
+	idmap_exit(&parser->known[0]);
+	idmap_exit(&parser->known[1]);
 	return err;
 }
 
@@ -213,6 +239,7 @@ static void parser_init(struct trace_parser *parser, struct trace *trace,
 	memset(error, 0, sizeof(*error));
 	parser->trace = trace;
 	parser->error = error;
+	parser->id_tokens = 2 * TRACE_MAX_ID_TOKENS - 1;
 }
 
 int trace_parse(struct trace *trace, const void *text, size_t bytes, struct trace_error *error)
@@ -298,4 +325,5 @@ void trace_set_name(struct trace *trace, const char *path)
 	cut = strstr(trace->name, "_trace");
 	if (cut && cut != trace->name && !cut[strlen("_trace")])
 		*cut = '\0';
+	make_plain_word(trace->name);
 }

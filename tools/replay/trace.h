@@ -10,20 +10,22 @@
 
 #include "common.h"
 
-#define TRACE_ID_TOKENS		512u			/* tokens behind one block number */
+#define TRACE_ID_TOKENS		512u			/* behind one block number, unless a trace has others */
+#define TRACE_MAX_ID_TOKENS	1024u
 #define TRACE_MAX_TOKENS	(1u << 24)		/* of a prompt, of an answer */
 #define TRACE_MAX_REQUESTS	(1u << 24)
 #define TRACE_MAX_IDS		(1u << 28)
 #define TRACE_MAX_ID		((1ull << 53) - 1)	/* what any JSON reader keeps exact */
 #define TRACE_MAX_MS		(1ull << 40)		/* 34 years */
-#define TRACE_MAX_LINE		(1u << 20)		/* bytes, without the line end */
+#define TRACE_MAX_LINE		(1u << 24)		/* bytes, without the line end */
+#define TRACE_MAX_EMPTY		(1u << 20)		/* lines in a row */
 
 /**
  * struct trace_request - one request
  * @arrival_us: since the trace began; never decreases
  * @first_id: index in trace.ids; the first number itself where the trace names no blocks
  * @input, @output: tokens; @input is at least 1
- * @nr_ids: ceil(@input / TRACE_ID_TOKENS)
+ * @nr_ids: ceil(@input / trace.id_tokens)
  */
 struct trace_request {
 	u64 arrival_us;
@@ -36,6 +38,7 @@ struct trace_request {
 /**
  * struct trace - requests in file order
  * @ids: block numbers of all requests; NULL if the trace names none: then every prompt is new
+ * @id_tokens: behind one block number, which stands for all that is before it, too; a power of two
  * @has_arrivals: arrival times are in the trace
  * @name: short name, made from the file's
  */
@@ -46,6 +49,7 @@ struct trace {
 	size_t cap_ids;
 	u32 nr;
 	u32 cap;
+	u32 id_tokens;
 	bool has_arrivals;
 	char name[48];
 };

@@ -2,12 +2,15 @@
 /*
  * Mooncake's format: one JSON object a line, of which four members matter. Others are checked for
  * being JSON and skipped.
+ *
+ * Bailian's is the same with "chat_id", times in seconds, and numbers that stand for their own tokens,
+ * whatever is before them: they become numbers of whole prefixes here.
  */
 #include "trace_parse.h"
 
 #define MAX_DEPTH	32	/* of values that are skipped */
 
-enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_MEMBERS, OTHER = NR_MEMBERS };
+enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, NR_MEMBERS };
 
 /* The second names are those of other tools that write this format. */
 static const struct {
@@ -22,11 +25,15 @@ static const struct {
 	{ "output_length",	OUTPUT,		TRACE_MAX_TOKENS },
 	{ "output_tokens",	OUTPUT,		TRACE_MAX_TOKENS },
 	{ "hash_ids",		IDS,		0 },
+	{ "chat_id",		CHAT,		0 },
 };
 
 /* The request that a line is becoming. */
 struct object {
 	struct trace_request req;
+	u64 time;		/* the whole part */
+	u32 micro;		/* and millionths */
+	bool is_whole;
 	bool has[NR_MEMBERS];
 };
 
@@ -184,12 +191,75 @@ static int parse_ids(struct trace_parser *parser, struct cursor *c, struct trace
 
 static void object_set(struct object *object, enum member member, u64 value)
 {
-	if (member == TIMESTAMP)
-		object->req.arrival_us = value * 1000;
-	else if (member == INPUT)
+	if (member == INPUT)
 		object->req.input = (u32)value;
 	else
 		object->req.output = (u32)value;
+}
+
+/* Six digits behind the point count. */
+static int parse_time(struct trace_parser *parser, struct cursor *c, struct object *object)
+{
+	u32 unit = 100000;
+	int err;
+
+	err = cursor_number(c, TRACE_MAX_MS, &object->time);
+	if (err == -ERANGE)
+		return trace_fail(parser, "timestamp is larger than %llu", TRACE_MAX_MS);
+	object->is_whole = !err && !cursor_take(c, '.');
+	for (; !err && !object->is_whole && cursor_peek(c) >= '0' && cursor_peek(c) <= '9'; c->at++) {
+		object->micro += (u32)(*c->at - '0') * unit;
+		unit /= 10;
+	}
+	if (err || cursor_peek(c) == 'e' || cursor_peek(c) == 'E')
+		return trace_fail(parser, "timestamp is not a number of 0 or more");
+	return 0;
+}
+
+/* In milliseconds, or in seconds of a Bailian trace. */
+static int settle_time(struct trace_parser *parser, struct object *object)
+{
+	bool has_chats = object->has[CHAT];
+
+	if (parser->trace->nr && parser->has_chats != has_chats)
+		return trace_fail(parser, "chat_id is in some lines only");
+	parser->has_chats = has_chats;
+	if (!has_chats && !object->is_whole)
+		return trace_fail(parser, "timestamp is not a whole number of milliseconds");
+	if (has_chats && object->time > TRACE_MAX_MS / 1000 - 1)
+		return trace_fail(parser, "timestamp is larger than %llu s", TRACE_MAX_MS / 1000 - 1);
+	object->req.arrival_us = has_chats ? object->time * 1000000 + object->micro : object->time * 1000;
+	return 0;
+}
+
+/* The number of @name: those before it, for a new one. */
+static int dense_number(struct idmap *map, u64 name, u32 *number)
+{
+	bool found;
+	u32 *value = idmap_get(map, name, &found);
+
+	if (!value)
+		return -ENOMEM;
+	if (!found)
+		*value = (u32)map->nr - 1;
+	*number = *value;
+	return 0;
+}
+
+/* Equal numbers become equal prefixes. */
+static int chain_ids(struct trace_parser *parser, const struct trace_request *req)
+{
+	u64 *id = parser->trace->ids + req->first_id;
+	u32 own, chained = U32_NONE;
+	int err = 0;
+
+	for (u32 i = 0; !err && i < req->nr_ids; i++) {
+		err = dense_number(&parser->known[0], id[i], &own);
+		if (!err)
+			err = dense_number(&parser->known[1], (u64)chained << 32 | own, &chained);
+		id[i] = chained;
+	}
+	return err;
 }
 
 static size_t find_member(const struct cursor *name)
@@ -227,6 +297,10 @@ static int parse_member(struct trace_parser *parser, struct cursor *c, struct ob
 	object->has[member] = true;
 	if (member == IDS)
 		return parse_ids(parser, c, &object->req);
+	if (member == CHAT)
+		return skip_value(parser, c, 0);
+	if (member == TIMESTAMP)
+		return parse_time(parser, c, object);
 	err = parse_number(parser, c, members[i].name, members[i].max, &value);
 	if (!err)
 		object_set(object, member, value);
@@ -262,11 +336,16 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	err = parse_object(parser, &line, &object);
 	if (err)
 		return err;
-	for (size_t i = 0; i < NR_MEMBERS; i++)
+	for (size_t i = 0; i < NR_NEEDED; i++)
 		if (!object.has[i])
 			return trace_fail(parser, "%s is missing", names[i]);
 	if (!object.req.nr_ids)
 		return trace_fail(parser, "hash_ids is empty");
+	err = settle_time(parser, &object);
+	if (!err && object.has[CHAT])
+		err = chain_ids(parser, &object.req);
+	if (err)
+		return err;
 	parser->trace->has_arrivals = true;
 	return trace_accept(parser, &object.req);
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "idmap.h"
 #include "trace.h"
 
 /* What is left of a line. */
@@ -33,6 +34,9 @@ enum csv_column { CSV_ARRIVAL, CSV_INPUT, CSV_OUTPUT, CSV_NR_COLUMNS };
 /**
  * struct trace_parser - the state between two lines
  * @last_arrival_us: to see time going back
+ * @id_tokens: a bit for each size that block numbers may have, by all lines so far
+ * @has_chats: Bailian's
+ * @known: Bailian: which number an id has; and which one that has behind the number before it
  * @column: CSV: where each of ours is, or U32_NONE
  * @nr_columns: CSV: fields of the header
  * @first_tick: Azure: the first arrival in 100 ns since 1970
@@ -42,10 +46,14 @@ struct trace_parser {
 	struct trace_error *error;
 	const struct trace_format *format;
 	u64 last_arrival_us;
+	u32 id_tokens;
+	bool has_chats;
+	struct idmap known[2];
 	u32 column[CSV_NR_COLUMNS];
 	u32 nr_columns;
 	u64 first_tick;
 	bool has_first_tick;
+	u32 nr_empty;		/* lines in a row, by now */
 };
 
 extern const struct trace_format trace_format_mooncake;

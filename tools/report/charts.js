@@ -183,6 +183,9 @@ function setUpCharts(rec) {
 	counted(() => "Found no run though enough was free, so far", [["fails", "requests", "--bad"]]);
 	if (has("wait_p50", "wait_p99") && col.wait_p99.some(v => v))
 		waitChart(rec, col);
+	/* The first ones had the whole width until there were others beside them. */
+	for (const { graph } of charts)
+		graph.resize();
 }
 
 function bytesChart(rec, col) {

@@ -217,15 +217,31 @@ function testPanels(check) {
 	check("no number that is none", !/NaN|undefined|Infinity|\bnull\b/.test(document.querySelector("main").innerText));
 }
 
+/* Drawings lie within their panels, and these beside each other. */
+function testBoxes(check) {
+	const boxes = list => [...list].filter(e => !e.closest("details:not([open])")).map(e => e.getBoundingClientRect()).filter(b => b.width);
+	const show = b => [b.left, b.top, b.right, b.bottom].map(Math.round).join();
+	const sections = [...document.querySelectorAll("main section")], panels = boxes(sections);
+	const out = sections.flatMap(section => {
+		const panel = section.getBoundingClientRect();
+		return boxes(section.querySelectorAll("canvas, svg")).filter(b => b.left < panel.left - 1 || b.right > panel.right + 1 ||
+			b.top < panel.top - 1 || b.bottom > panel.bottom + 1).map(b => show(b) + " in " + show(panel));
+	});
+	const over = panels.filter((a, i) => panels.some((b, j) => i !== j && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1));
+	check("every drawing lies within its panel", !out.length, out.join("; "));
+	check("no panel lies on another", !over.length, over.map(show).join("; "));
+}
+
 function selftest() {
 	const results = [], check = (name, ok, seen) => results.push({ name, ok: !!ok, seen });
 	const ms = Math.round(performance.now());	/* until all was drawn */
 	try {
 		check("nothing to complain about", $("complaint").hidden, textOf("complaint"));
+		testBoxes(check);
 		if (page.recordings.some(rec => rec.head.cells && rec.x.length > 1)) {
 			show(page.recordings.findIndex(rec => rec.head.cells && rec.x.length > 1));
 			check("charts drawn", charts.length > 0 && charts.every(({ graph }) => graph.numRows() === map.rec.x.length));
-			for (const test of [testMap, testKeys, testThemes, testColours, testPanels])
+			for (const test of [testMap, testKeys, testThemes, testColours, testPanels, testBoxes])
 				test(check);
 		}
 		for (const { runs } of page.comparisons)

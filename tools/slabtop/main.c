@@ -79,7 +79,7 @@ static void read_sort(struct slabtop *top, const char *arg, struct argp_state *s
 {
 	top->sort = arg[0] && !arg[1] ? sort_of(arg[0]) : NR_SORTS;
 	if (top->sort == NR_SORTS)
-		argp_error(state, "--sort: nothing is sorted by '%s'", arg);
+		bad_option(state, "--sort: nothing is sorted by '%s'", arg);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -94,7 +94,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		read_sort(top, arg, state);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'", arg);
+		bad_option(state, "unexpected argument '%s'", arg);
 		return 0;
 	default:
 		return client_option(&top->opt, key == KEY_DELAY ? 'i' : key, arg, state);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../plain.h"
 #include "stat.h"
 
 #define NR_NUMBERS	10u		/* of each driver that can be named */
@@ -30,6 +31,7 @@ static struct seen *look_at(struct devices *devices, const char *name)
 
 	*seen = (struct seen){ .info.size = sizeof(seen->info) };
 	snprintf(seen->name, sizeof(seen->name), "%s", name);
+	make_plain_word(seen->name);
 	seen->err = kvmm_device_info(name, &seen->info);
 	return seen;
 }

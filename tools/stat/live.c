@@ -4,6 +4,7 @@
  * happened a second since the line before. The first line has nothing to compare with.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -50,6 +51,7 @@ struct past {
 	char name[64];
 	uint64_t count[NR_COLUMNS];
 	double at;
+	bool is_known;			/* ->at and ->count are */
 };
 
 struct watch {
@@ -91,11 +93,12 @@ static void take_values(struct past *past, const struct table *table, size_t row
 		uint64_t count = table_number(table, row, columns[i].name);
 
 		value[i] = columns[i].is_rate ? -1 : (double)count;
-		if (columns[i].is_rate && past->at > 0 && span > 0 && count >= past->count[i])
+		if (columns[i].is_rate && past->is_known && span > 0 && count >= past->count[i])
 			value[i] = (double)(count - past->count[i]) / span;
 		past->count[i] = count;
 	}
 	past->at = at;
+	past->is_known = true;
 }
 
 static double percent_hit(const double *value)
@@ -152,7 +155,7 @@ static void print_head(struct watch *watch)
 
 static void print_number(double value, unsigned int width, int digits)
 {
-	if (value < 0)
+	if (!isfinite(value) || value < 0)	/* an engine may say anything */
 		printf(" %*s", (int)width, "-");
 	else
 		printf(" %*.*f", (int)width, digits, value);
@@ -172,7 +175,7 @@ static void print_row(const struct watch *watch, const char *pool, const double 
 static void print_value(const char *name, const char *unit, double value, int digits)
 {
 	printf(", \"%s%s\": ", name, unit);
-	if (value < 0)
+	if (!isfinite(value) || value < 0)
 		fputs("null", stdout);
 	else
 		printf("%.*f", digits, value);

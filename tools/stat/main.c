@@ -79,7 +79,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (opt->nr_args == MAX_DEVICES + 1)
-			argp_error(state, "more than %u arguments", MAX_DEVICES);
+			bad_option(state, "more than %u arguments", MAX_DEVICES);
 		opt->args[opt->nr_args++] = arg;
 		return 0;
 	default:

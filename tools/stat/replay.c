@@ -12,6 +12,8 @@
 #include "stat.h"
 #include "tiers.h"
 
+#define MAX_LINE	(1u << 20)	/* bytes, and its end */
+
 static const char *const fields[] = {
 	"trace", "policy", "write_policy", "host_blocks", "device_hits", "host_hits", "combined_ppm",
 	"offloads", "offload_bytes", "loads", "load_bytes", "stall_us", "latency_us", "reloads",
@@ -124,26 +126,37 @@ static void print_run(const char *line, unsigned int number, bool json)
 
 static int read_runs(FILE *in, const char *path, bool json)
 {
-	unsigned int nr = 0, nr_lines = 0;
-	char *line = NULL;
-	size_t room = 0;
+	unsigned int nr = 0, nr_lines = 0, nr_idle = 0;
+	char *line = malloc(MAX_LINE);
 	int found = 0;
+	long len = 0;
 
-	while (found >= 0 && getline(&line, &room, in) >= 0) {
+	while (line && found >= 0 && nr_idle <= MAX_IDLE_LINES &&
+	       (len = read_line(in, line, MAX_LINE)) >= 0) {
 		nr_lines++;
-		line[strcspn(line, "\r\n")] = '\0';
+		nr_idle++;
+		line[strcspn(line, "\r")] = '\0';
 		if (!*line)
 			continue;
 		found = has_tiers(line);
 		make_plain(line, strlen(line));
-		if (found > 0)
-			print_run(line, nr++, json);
+		if (found <= 0)
+			continue;
+		print_run(line, nr++, json);
+		nr_idle = 0;
 	}
 	free(line);
+	if (!line)
+		return complain(EXIT_WRONG, "no memory");
+	if (len == LINE_LONG)
+		return complain(EXIT_WRONG, "%s:%u: a line of %u bytes or more", path, nr_lines + 1, MAX_LINE);
 	if (found < 0)
 		return complain(EXIT_WRONG, "%s:%u: not an object of kvmm-replay --json", path, nr_lines);
 	if (ferror(in))
 		return complain(EXIT_WRONG, "%s: cannot be read", path);
+	if (nr_idle > MAX_IDLE_LINES)
+		return complain(EXIT_WRONG, "%s: more than %u lines in a row are no run with tiers", path,
+				MAX_IDLE_LINES);
 	return nr ? EXIT_GOOD : complain(EXIT_WRONG, "%s: no run with tiers", path);
 }
 

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "../json.h"
+#include "../plain.h"
 #include "../tool.h"
 #include "stat.h"
 #include "tiers.h"
 
-#define SUPER_BYTES	8192u
 #define U64(value)	((unsigned long long)(value))
 
 /* ---- counting ---- */
@@ -83,7 +83,7 @@ static int look_at(struct tier_seen *seen)
 	if (err)
 		return err;
 	err = kvmm_disk_view_info(view, &info);
-	seen->max_bytes = SUPER_BYTES + (uint64_t)info.nr_segments * info.segment_bytes;
+	seen->max_bytes = info.max_bytes;
 	seen->file_bytes = info.file_bytes;
 	seen->opened = info.epoch;
 	seen->segment_bytes = info.segment_bytes;
@@ -105,7 +105,9 @@ static void print_table(const struct tier_seen *seen, bool first)
 {
 	if (!first)
 		putchar('\n');
-	printf("tier         %s\n", seen->path);
+	printf("tier         ");
+	put_plain_word(seen->path, stdout);
+	putchar('\n');
 	if (seen->err) {
 		printf("             %s\n", kvmm_strerror(seen->err));
 		return;

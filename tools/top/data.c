@@ -24,18 +24,51 @@ static void copy_word(char *to, size_t room, const char *from)
 
 /* ---- pools ---- */
 
+/* The first one from row @from on, and then from the top, that is not closed; else that of the row. */
+static size_t open_row(const struct table *table, size_t from)
+{
+	for (size_t i = 0; i < table->nr_rows; i++)
+		if (!table_number(table, (from + i) % table->nr_rows, "closed"))
+			return (from + i) % table->nr_rows;
+	return from;
+}
+
+static size_t row_of(const struct table *table, const char *pool)
+{
+	size_t at = 0;
+
+	while (at < table->nr_rows && strcmp(table_cell(table, at, "pool"), pool))
+		at++;
+	return at;
+}
+
+static void note_closed(struct top_data *data, const struct table *table)
+{
+	data->nr_closed = 0;
+	for (size_t i = 0; i < table->nr_rows; i++)
+		if (table_number(table, i, "closed") && !data->nr_closed++)
+			copy_word(data->closed, sizeof(data->closed), table_cell(table, i, "pool"));
+}
+
 static int find_pool(struct top_data *data, struct client *client, const char *pool)
 {
 	struct table table;
-	int err = client_table(client, &table, "pools");
+	size_t at = 0;
+	int err = client_table(client, &table, "devices");
 
 	if (err)
 		return err;
 	data->nr_pools = table.nr_rows;
-	if (!pool && !table.nr_rows)
-		err = client_fail(client, "the engine shows no pool");
+	note_closed(data, &table);
+	if (pool && !data->is_named)
+		at = row_of(&table, pool);
+	if (pool && (data->is_named || at == table.nr_rows))
+		copy_word(data->pool, sizeof(data->pool), pool);
+	else if (table.nr_rows)
+		copy_word(data->pool, sizeof(data->pool),
+			  table_cell(&table, open_row(&table, at), "pool"));
 	else
-		copy_word(data->pool, sizeof(data->pool), pool ? pool : table_cell(&table, 0, "pool"));
+		err = client_fail(client, "the engine shows no pool");
 	table_free(&table);
 	return err;
 }
@@ -43,14 +76,14 @@ static int find_pool(struct top_data *data, struct client *client, const char *p
 int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME])
 {
 	struct table table;
-	size_t at = 0;
+	size_t at;
 
-	if (client_table(client, &table, "pools"))
+	if (client_table(client, &table, "devices"))
 		return -1;
-	while (at < table.nr_rows && strcmp(table_cell(&table, at, "pool"), data->pool))
-		at++;
+	at = row_of(&table, data->pool) + 1;
 	if (table.nr_rows)
-		copy_word(name, TOP_NAME, table_cell(&table, at + 1 < table.nr_rows ? at + 1 : 0, "pool"));
+		copy_word(name, TOP_NAME, table_cell(&table, open_row(&table, at < table.nr_rows ? at : 0),
+						     "pool"));
 	table_free(&table);
 	return 0;
 }
@@ -235,7 +268,7 @@ static int fetch_text(const struct top_data *data, struct client *client, const 
 	return 0;
 }
 
-int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine)
+static int fetch_all(struct top_data *data, struct client *client, const char *pool, bool fine)
 {
 	int err = find_pool(data, client, pool);
 
@@ -254,6 +287,14 @@ int top_fetch(struct top_data *data, struct client *client, const char *pool, bo
 	if (!err)
 		err = fetch_text(data, client, "holds", &data->holds);
 	return err;
+}
+
+int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine)
+{
+	int err = fetch_all(data, client, pool, fine);
+
+	/* It may have been closed meanwhile. */
+	return err && !data->is_named && client->fd >= 0 ? fetch_all(data, client, pool, fine) : err;
 }
 
 int top_print_json(struct client *client, const char *pool, FILE *out)

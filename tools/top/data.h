@@ -47,7 +47,10 @@ struct top_stat {
 
 struct top_data {
 	char pool[TOP_NAME];
+	bool is_named;			/* by the user: another one would not do */
 	unsigned int nr_pools;
+	unsigned int nr_closed;		/* of them, since they contradict themselves; */
+	char closed[TOP_NAME];		/* the first one */
 	struct top_stat stat;
 	struct top_stat before;		/* all 0 at first */
 	struct top_run *run;		/* ours */
@@ -63,11 +66,11 @@ struct top_data {
 };
 
 /*
- * Ask for all of it; @fine: runs with owners, too. 0, or -1 and client->why. @pool NULL: the first one, and
- * ->pool says which.
+ * Ask for all of it; @fine: runs with owners, too. 0, or -1 and client->why. @pool NULL, or closed and not
+ * ->is_named: the first one, or the next, that is open; ->pool says which.
  */
 int top_fetch(struct top_data *data, struct client *client, const char *pool, bool fine);
-/* The name of the pool behind @data->pool, in the order of names, goes to @name. */
+/* The name of the open pool behind @data->pool goes to @name. */
 int top_next_pool(const struct top_data *data, struct client *client, char name[TOP_NAME]);
 /* What the engine says of the pool, as one JSON object: 0, or -1 and client->why. */
 int top_print_json(struct client *client, const char *pool, FILE *out);

@@ -80,8 +80,12 @@ static void draw_rates(struct canvas *canvas, const struct top_data *data)
 static unsigned int draw_head(struct canvas *canvas, const struct top_data *data,
 			      const struct top_look *look, const char *engine)
 {
-	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools; every %g s%s",
-		     engine, data->pool, data->nr_pools, look->seconds,
+	char closed[TOP_NAME + 32] = "";
+
+	if (data->nr_closed)
+		snprintf(closed, sizeof(closed), " (%u closed: %s)", data->nr_closed, data->closed);
+	canvas_print(canvas, 0, canvas_strong, "kvmm-top - %s: %s, one of %u pools%s; every %g s%s",
+		     engine, data->pool, data->nr_pools, closed, look->seconds,
 		     look->paused ? "  PAUSED" : "");
 	draw_blocks(canvas, &data->stat);
 	draw_rates(canvas, data);

@@ -105,7 +105,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_TIMES:
 		return client_option(&top->opt, 'n', arg, state);
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'", arg);
+		bad_option(state, "unexpected argument '%s'", arg);
 		return 0;
 	default:
 		return parse_look(key, arg, state);
@@ -216,6 +216,7 @@ static bool take_key(struct top *top, int key)
 	case 'n':
 		top_next_pool(&top->data, &top->client, top->pool);
 		top->data.stat = (struct top_stat){ 0 };
+		top->data.is_named = false;
 		return true;
 	default:
 		return key == 'r';
@@ -290,6 +291,7 @@ int main(int argc, char **argv)
 	setlocale(LC_CTYPE, "");
 	read_options(&argp, argc, argv, 0, &top);
 	top.look.seconds = top.opt.interval;
+	top.data.is_named = top.opt.pool;
 	if (top.opt.pool)
 		strcpy(top.pool, top.opt.pool);
 	if (client_open(&top.client, top.opt.socket))

@@ -128,8 +128,11 @@ static int add_keys(struct collect *collect, const struct kvmm_event_request *re
 		seen->is_broken = true;
 		return 0;
 	}
+	if (collect->nr_keys + request->nr_keys > TRACE_MAX_IDS)
+		return -E2BIG;
 	if (reserve_keys(seen, request->nr_keys))
 		return -ENOMEM;
+	collect->nr_keys += request->nr_keys;
 	memcpy(&seen->key[seen->nr_known], request->key, request->nr_keys * sizeof(*seen->key));
 	seen->nr_known += request->nr_keys;
 	return 0;

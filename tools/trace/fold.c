@@ -1,43 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Chains of keys become the numbers that traces have, of 512 tokens each.
- *
- * A *group* is the keys of 512 tokens; its number is that of the group that begins with the same key,
- * which stands for all that is before it, and goes on in the same way as far as both go: the end of a
- * prompt may fill only part of a group.
- *
- *	keys of blocks of 128 tokens	a b c d | e f g h | i j		a b c d | e f x y
- *	numbers				   0    |    1    |  2		   0    |    3		one split
- */
+/* Keys of blocks become the numbers that traces have: one for each, in the order in which they first come. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace.h"
 
-/* A group that has a number. */
-struct group {
-	size_t key;		/* of folder.key: the first of per keys */
-	u32 next;		/* in the chain of its first key */
-	u32 nr_known;		/* keys */
+#define MAX_REQUEST_IDS	(TRACE_MAX_LINE / 16)	/* so many fit into a line */
+
+/* A block that has a number. */
+struct known {
+	kvmm_key_t key;
+	u32 next;		/* in the chain of its bucket */
+	bool has_key;		/* else it is like no other, as a last one that is not full */
 };
 
 struct folder {
-	u32 per;		/* keys of a whole group */
-	struct group *group;	/* ours; by number */
+	struct known *known;	/* ours; by number */
 	u32 nr;
 	u32 cap;
-	kvmm_key_t *key;	/* ours; per a group */
 	u32 *bucket;		/* ours */
 	u32 nr_buckets;		/* a power of two */
-	u64 nr_split;
 };
-
-static void folder_exit(struct folder *folder)
-{
-	free(folder->group);
-	free(folder->key);
-	free(folder->bucket);
-}
 
 static u32 *bucket_of(const struct folder *folder, const kvmm_key_t *key)
 {
@@ -48,111 +31,68 @@ static u32 *bucket_of(const struct folder *folder, const kvmm_key_t *key)
 			       (folder->nr_buckets - 1)];
 }
 
-static void link_group(struct folder *folder, u32 number)
+static void link_number(struct folder *folder, u32 number)
 {
-	u32 *at = bucket_of(folder, &folder->key[folder->group[number].key]);
+	u32 *at = bucket_of(folder, &folder->known[number].key);
 
-	folder->group[number].next = *at;
+	folder->known[number].next = *at;
 	*at = number;
-}
-
-static int rehash(struct folder *folder, u32 nr_buckets)
-{
-	u32 *bucket = malloc(nr_buckets * sizeof(*bucket));
-
-	if (!bucket)
-		return -ENOMEM;
-	free(folder->bucket);
-	folder->bucket = bucket;
-	folder->nr_buckets = nr_buckets;
-	memset(bucket, 0xff, nr_buckets * sizeof(*bucket));
-	for (u32 i = 0; i < folder->nr; i++)
-		if (folder->group[i].nr_known)
-			link_group(folder, i);
-	return 0;
 }
 
 static int make_room(struct folder *folder)
 {
 	u32 cap = folder->cap ? folder->cap * 2 : 1024;
-	struct group *group;
-	kvmm_key_t *key;
+	struct known *known;
+	u32 *bucket;
 
 	if (folder->nr < folder->cap)
 		return 0;
 	if (cap > TRACE_MAX_IDS)
 		return -E2BIG;
-	group = realloc(folder->group, cap * sizeof(*group));
-	if (!group)
+	known = realloc(folder->known, cap * sizeof(*known));
+	if (!known)
 		return -ENOMEM;
-	folder->group = group;
-	key = realloc(folder->key, (size_t)cap * folder->per * sizeof(*key));
-	if (!key)
+	folder->known = known;
+	bucket = realloc(folder->bucket, cap * 2 * sizeof(*bucket));
+	if (!bucket)
 		return -ENOMEM;
-	folder->key = key;
+	folder->bucket = bucket;
+	folder->nr_buckets = cap * 2;
 	folder->cap = cap;
-	return rehash(folder, cap * 2);
+	memset(bucket, 0xff, folder->nr_buckets * sizeof(*bucket));
+	for (u32 i = 0; i < folder->nr; i++)
+		if (folder->known[i].has_key)
+			link_number(folder, i);
+	return 0;
 }
 
-/* One that nobody has: a number; or -ENOMEM, -E2BIG. @nr 0: its content is not known. */
-static int add_group(struct folder *folder, const kvmm_key_t *keys, u32 nr)
+/* Number of the block; or -ENOMEM, -E2BIG. @key may be NULL. */
+static int number_of(struct folder *folder, const kvmm_key_t *key)
 {
 	int err = make_room(folder);
-	struct group *group;
+	u32 i;
 
 	if (err)
 		return err;
-	group = &folder->group[folder->nr];
-	*group = (struct group){ .key = (size_t)folder->nr * folder->per, .nr_known = nr };
-	if (nr) {
-		memcpy(&folder->key[group->key], keys, nr * sizeof(*keys));
-		link_group(folder, folder->nr);
+	for (i = key ? *bucket_of(folder, key) : U32_NONE; i != U32_NONE; i = folder->known[i].next)
+		if (!memcmp(&folder->known[i].key, key, sizeof(*key)))
+			return (int)i;
+	folder->known[folder->nr] = (struct known){ .has_key = key };
+	if (key) {
+		folder->known[folder->nr].key = *key;
+		link_number(folder, folder->nr);
 	}
 	return (int)folder->nr++;
 }
 
-/* Longer than it was known: the rest is the same from now on. */
-static void learn(struct folder *folder, struct group *group, const kvmm_key_t *keys, u32 nr)
-{
-	if (nr <= group->nr_known)
-		return;
-	memcpy(&folder->key[group->key], keys, nr * sizeof(*keys));
-	group->nr_known = nr;
-}
-
-/* The number of a group of @nr keys. */
-static int number_of(struct folder *folder, const kvmm_key_t *keys, u32 nr)
-{
-	bool begins_alike = false;
-	int number;
-
-	if (nr && folder->nr_buckets) {
-		for (u32 i = *bucket_of(folder, keys); i != U32_NONE; i = folder->group[i].next) {
-			struct group *group = &folder->group[i];
-			const kvmm_key_t *known = &folder->key[group->key];
-
-			if (memcmp(known, keys, sizeof(*keys)))
-				continue;
-			begins_alike = true;
-			if (memcmp(known, keys, min_u64(nr, group->nr_known) * sizeof(*keys)))
-				continue;
-			learn(folder, group, keys, nr);
-			return (int)i;
-		}
-	}
-	number = add_group(folder, keys, nr);
-	folder->nr_split += begins_alike;
-	return number;
-}
-
 /* ---- requests ---- */
 
-static bool is_odd(const struct folder *folder, const struct seen *seen)
+static bool is_odd(const struct trace *trace, const struct seen *seen)
 {
-	u64 nr_ids = DIV_ROUND_UP(seen->input, TRACE_ID_TOKENS);
+	u64 nr_ids = DIV_ROUND_UP((u64)seen->input, trace->id_tokens);
 
 	return !seen->input || seen->input > TRACE_MAX_TOKENS || seen->output > TRACE_MAX_TOKENS ||
-	       seen->nr_keys > nr_ids * folder->per;
+	       seen->nr_keys > nr_ids || nr_ids > MAX_REQUEST_IDS;
 }
 
 static int add_request(struct folder *folder, const struct seen *seen, u64 first_us,
@@ -161,16 +101,12 @@ static int add_request(struct folder *folder, const struct seen *seen, u64 first
 	struct trace_request req = {
 		.arrival_us = seen->time_us - first_us, .first_id = trace->nr_ids,
 		.input = seen->input, .output = seen->output,
-		.nr_ids = DIV_ROUND_UP(seen->input, TRACE_ID_TOKENS),
+		.nr_ids = DIV_ROUND_UP(seen->input, trace->id_tokens),
 	};
 
 	for (u32 i = 0; i < req.nr_ids; i++) {
-		u32 from = (u32)min_u64((u64)i * folder->per, seen->nr_keys);
-		u32 nr = (u32)min_u64(folder->per, seen->nr_keys - from);
-		const kvmm_key_t *keys = nr ? seen->key + from : NULL;
-		int number = number_of(folder, keys, nr), err;
-
-		err = number < 0 ? number : trace_add_id(trace, (u64)number);
+		int number = number_of(folder, i < seen->nr_keys ? &seen->key[i] : NULL);
+		int err = number < 0 ? number : trace_add_id(trace, (u64)number);
 		if (err)
 			return err;
 	}
@@ -203,7 +139,7 @@ static int fold_all(struct folder *folder, const struct collect *collect, struct
 
 		if (seen->is_broken || seen->nr_known < seen->nr_keys) {
 			folded->nr_broken++;
-		} else if (is_odd(folder, seen) || past_us / 1000 > TRACE_MAX_MS) {
+		} else if (is_odd(trace, seen) || past_us / 1000 > TRACE_MAX_MS) {
 			folded->nr_odd++;
 		} else {
 			folded->nr_rounded += past_us % 1000 != 0;
@@ -225,21 +161,21 @@ static void settle_lookup(struct seen *seen, u32 block_tokens)
 
 int fold_requests(struct collect *collect, struct trace *trace, struct folded *folded)
 {
-	struct folder folder = { .per = 0 };
+	struct folder folder = { .nr = 0 };
 	u32 tokens = collect->block_tokens;
 	int err;
 
 	memset(folded, 0, sizeof(*folded));
 	memset(trace, 0, sizeof(*trace));
-	if (!tokens || TRACE_ID_TOKENS % tokens)
+	if (!tokens || tokens & (tokens - 1) || tokens > TRACE_MAX_ID_TOKENS)
 		return -EINVAL;
-	folder.per = TRACE_ID_TOKENS / tokens;
+	trace->id_tokens = tokens;
 	for (u32 i = 0; collect->from_lookups && i < collect->nr; i++)
 		settle_lookup(&collect->seen[i], tokens);
 	err = fold_all(&folder, collect, trace, folded);
-	folded->nr_split = folder.nr_split;
 	trace->has_arrivals = true;
-	folder_exit(&folder);
+	free(folder.known);
+	free(folder.bucket);
 	if (err)
 		trace_close(trace);
 	return err;

@@ -38,7 +38,8 @@ static const struct argp_option argp_options[] = {
 	  "written, too", 0 },
 	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [as the events say]", 0 },
 	{ NULL, 0, NULL, 0, "Both:", 2 },
-	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), azure (CSV), lengths (CSV) [mooncake]", 0 },
+	{ "to", KEY_TO, "FORMAT", 0, "mooncake (JSONL), bailian (JSONL), azure (CSV), lengths (CSV) "
+	  "[mooncake]", 0 },
 	{ "output", 'o', "FILE", 0, "Where the trace goes [standard output]", 0 },
 	{ "json", 'j', NULL, 0, "Say what was done as a JSON object on standard output; needs -o", 0 },
 	{ 0 },
@@ -50,8 +51,8 @@ static const char doc[] =
 	"engine; FILE is what kvmm-events record or kvmm-replay --events wrote, - standard input.\n"
 	"convert: FILE is a trace in any format that kvmm-replay reads.\n"
 	"\n"
-	"Numbers in traces stand for 512 tokens. Prompts that part within these share less in the trace "
-	"than they did; how often that was is said as \"split\".\n"
+	"A number in the trace stands for a block of the engine, so a replay with blocks of that size has the "
+	"engine's hits.\n"
 	"\n"
 	"Examples:\n"
 	"  kvmm-trace record --seconds 600 -o day.jsonl\n"
@@ -71,22 +72,22 @@ static void add_arg(struct options *opt, struct argp_state *state, const char *a
 	else if (opt->nr_args == 2)
 		opt->in = arg;
 	else
-		argp_error(state, "more than one file");
+		bad_option(state, "more than one file");
 }
 
 static void check(const struct options *opt, struct argp_state *state)
 {
 	if (!opt->nr_args)
-		argp_error(state, "record or convert?");
+		bad_option(state, "record or convert?");
 	if (opt->converts && !opt->in)
-		argp_error(state, "convert: which trace?");
+		bad_option(state, "convert: which trace?");
 	if (opt->converts && (opt->client.socket || opt->client.pool || opt->seconds || opt->nr_requests ||
 			      opt->block_tokens || opt->from_lookups))
-		argp_error(state, "convert takes --to, -o and --json only");
+		bad_option(state, "convert takes --to, -o and --json only");
 	if (opt->in && opt->client.socket)
-		argp_error(state, "--socket, or a file, not both");
+		bad_option(state, "--socket, or a file, not both");
 	if (opt->client.json && !opt->out)
-		argp_error(state, "--json: the trace needs a place of its own, by -o");
+		bad_option(state, "--json: the trace needs a place of its own, by -o");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -108,7 +109,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		opt->nr_requests = (u32)option_number(state, "requests", arg, 1, TRACE_MAX_REQUESTS);
 		return 0;
 	case KEY_BLOCK_TOKENS:
-		opt->block_tokens = (u32)option_number(state, "block-tokens", arg, 1, TRACE_ID_TOKENS);
+		opt->block_tokens = (u32)option_number(state, "block-tokens", arg, 1, TRACE_MAX_ID_TOKENS);
 		return 0;
 	case KEY_TO:
 		opt->kind = option_word(state, "to", arg, trace_kinds);
@@ -190,7 +191,8 @@ static int fold_all(struct collect *collect, struct trace *trace, struct folded 
 	if (err == -EINVAL && !collect->block_tokens)
 		return complain(EXIT_INPUT, "record: no block was stored: --block-tokens?");
 	if (err == -EINVAL)
-		return complain(EXIT_INPUT, "record: blocks that do not divide 512 tokens");
+		return complain(EXIT_INPUT, "record: blocks of %u tokens: not a power of two up to %u",
+				collect->block_tokens, TRACE_MAX_ID_TOKENS);
 	if (err)
 		return complain(EXIT_WRONG, "record: %s", kvmm_strerror(err));
 	if (!trace->nr)
@@ -267,13 +269,13 @@ static void report(const struct options *opt, const struct trace *trace, struct 
 		folded->nr_rounded = 0;
 	fprintf(opt->client.json ? stdout : stderr, opt->client.json ?
 		"{\"requests\": %u, \"input_tokens\": %llu, \"output_tokens\": %llu, "
-		"\"lost_events\": %llu, \"broken\": %u, \"odd\": %u, \"split\": %llu, "
+		"\"lost_events\": %llu, \"broken\": %u, \"odd\": %u, "
 		"\"rounded\": %u, \"format\": \"%s\"}\n" :
 		"%u requests, %llu + %llu tokens; %llu events lost, left out: %u broken, %u odd; "
-		"%llu groups split, %u arrivals rounded; %s\n",
+		"%u arrivals rounded; %s\n",
 		trace->nr, (unsigned long long)input, (unsigned long long)output,
 		(unsigned long long)nr_lost, folded->nr_broken, folded->nr_odd,
-		(unsigned long long)folded->nr_split, folded->nr_rounded, trace_kinds[opt->kind]);
+		folded->nr_rounded, trace_kinds[opt->kind]);
 }
 
 int main(int argc, char **argv)

@@ -6,15 +6,31 @@
 
 #define US_PER_DAY	86400000000ull
 
-const char *const trace_kinds[NR_TRACE_KINDS + 1] = { "mooncake", "azure", "lengths", NULL };
+const char *const trace_kinds[NR_TRACE_KINDS + 1] = { "mooncake", "azure", "lengths", "bailian", NULL };
 
-static void write_mooncake(const struct trace *trace, const struct trace_request *req, FILE *out)
+static void write_ids(const struct trace *trace, const struct trace_request *req, FILE *out)
 {
-	fprintf(out, "{\"timestamp\": %" PRIu64 ", \"input_length\": %u, \"output_length\": %u, "
-		"\"hash_ids\": [", (uint64_t)(req->arrival_us / 1000), req->input, req->output);
+	fputs("\"hash_ids\": [", out);
 	for (u32 i = 0; i < req->nr_ids; i++)
 		fprintf(out, "%s%" PRIu64, i ? ", " : "", (uint64_t)trace_id(trace, req, i));
 	fputs("]}\n", out);
+}
+
+static void write_mooncake(const struct trace *trace, const struct trace_request *req, FILE *out)
+{
+	fprintf(out, "{\"timestamp\": %" PRIu64 ", \"input_length\": %u, \"output_length\": %u, ",
+		(uint64_t)(req->arrival_us / 1000), req->input, req->output);
+	write_ids(trace, req, out);
+}
+
+/* Each request is a chat of its own: which of them go on with another one is not known. */
+static void write_bailian(const struct trace *trace, const struct trace_request *req, FILE *out)
+{
+	fprintf(out, "{\"chat_id\": %u, \"parent_chat_id\": -1, \"timestamp\": %" PRIu64 ".%06u, "
+		"\"input_length\": %u, \"output_length\": %u, \"type\": \"text\", \"turn\": 1, ",
+		(u32)(req - trace->req), (uint64_t)(req->arrival_us / 1000000),
+		(u32)(req->arrival_us % 1000000), req->input, req->output);
+	write_ids(trace, req, out);
 }
 
 /* Days since 1970 as a date, by 400-year cycles that begin in March. */
@@ -54,6 +70,7 @@ static const struct {
 } writers[NR_TRACE_KINDS] = {
 	[TRACE_MOONCAKE] = { "", write_mooncake },
 	[TRACE_AZURE] = { "TIMESTAMP,ContextTokens,GeneratedTokens\n", write_azure },
+	[TRACE_BAILIAN] = { "", write_bailian },
 	[TRACE_LENGTHS] = { "num_prefill_tokens,num_decode_tokens\n", write_lengths },
 };
 

@@ -3,8 +3,8 @@
  * From events to a trace that kvmm-replay reads.
  *
  *	collect		events		-> requests: when, how long, their chain of keys
- *	fold		keys of blocks	-> the numbers of 512 tokens each that traces have
- *	output		a trace		-> Mooncake JSONL, Azure CSV, CSV of lengths
+ *	fold		keys of blocks	-> the numbers that traces have
+ *	output		a trace		-> Mooncake JSONL, Bailian JSONL, Azure CSV, CSV of lengths
  */
 #ifndef TOOLS_TRACE_H
 #define TOOLS_TRACE_H
@@ -41,11 +41,12 @@ struct collect {
 	u32 *bucket;		/* ours; of numbers that are open */
 	u32 nr_over;		/* that have ended */
 	u64 nr_lost;		/* events */
+	u64 nr_keys;		/* kept, of all requests; at most TRACE_MAX_IDS */
 };
 
 void collect_init(struct collect *collect, bool from_lookups, u32 block_tokens);
 void collect_exit(struct collect *collect);
-/* 0; -ENOMEM; -EBADMSG: it makes no sense. */
+/* 0; -ENOMEM; -EBADMSG: it makes no sense; -E2BIG. */
 int collect_event(struct collect *collect, const struct kvmm_event *event);
 /* Events are missing here: whose keys were still to come is broken. */
 void collect_gap(struct collect *collect, u64 nr_lost);
@@ -55,24 +56,21 @@ void collect_gap(struct collect *collect, u64 nr_lost);
 /**
  * struct folded - what became of the requests
  * @nr_broken: left out, since events of them were missing
- * @nr_odd: left out, since their keys do not fit their length
- * @nr_split: groups of blocks that begin as another one, and go on differently: what they have in
- *	common cannot be said in numbers of 512 tokens
+ * @nr_odd: left out, since their keys do not fit their length, or their numbers a line
  * @nr_rounded: arrivals between two milliseconds
  */
 struct folded {
 	u32 nr_broken;
 	u32 nr_odd;
-	u64 nr_split;
 	u32 nr_rounded;
 };
 
-/* 0; -ENOMEM; -EINVAL: blocks of that size do not fit into 512 tokens; -E2BIG. */
+/* 0; -ENOMEM; -EINVAL: blocks of no power of two of tokens up to 1024; -E2BIG. */
 int fold_requests(struct collect *collect, struct trace *trace, struct folded *folded);
 
 /* ---- output.c ---- */
 
-enum trace_kind { TRACE_MOONCAKE, TRACE_AZURE, TRACE_LENGTHS, NR_TRACE_KINDS };
+enum trace_kind { TRACE_MOONCAKE, TRACE_AZURE, TRACE_LENGTHS, TRACE_BAILIAN, NR_TRACE_KINDS };
 
 extern const char *const trace_kinds[NR_TRACE_KINDS + 1];
 

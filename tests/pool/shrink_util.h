@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools that give memory back, for their tests. Pageblocks are of four blocks; pools of the caller's
+ * memory have units of one pageblock.
+ */
+#ifndef POOL_SHRINK_UTIL_H
+#define POOL_SHRINK_UTIL_H
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "tests/pool/util.h"
+
+#define PB	4u
+#define UNIT	((u64)PB * TEST_BLOCK_BYTES)
+
+/* Memory of the caller, in whole units. */
+static inline u8 *memory_of(u32 nr_blocks)
+{
+	u8 *mem = aligned_alloc(UNIT, (size_t)nr_blocks * TEST_BLOCK_BYTES);
+
+	cr_assert_not_null(mem);
+	return mem;
+}
+
+static inline struct kvmm_pool *adopt(u8 *mem, u32 nr_blocks, const char *policy,
+				      const struct kvmm_alloc_attr *alloc)
+{
+	struct kvmm_elastic_attr elastic = { .size = sizeof(elastic), .unit_bytes = UNIT };
+	struct kvmm_plane plane = { (uintptr_t)mem, TEST_BLOCK_BYTES, TEST_BLOCK_BYTES };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_pool *pool;
+
+	attr.nr_blocks = nr_blocks;
+	attr.planes = &plane;
+	attr.nr_planes = 1;
+	attr.policy = policy;
+	attr.alloc = alloc;
+	pool = make_pool_of(&attr);
+	cr_assert_eq(kvmm_pool_elastic_setup(pool, &elastic), 0);
+	return pool;
+}
+
+static inline struct kvmm_elastic_stat elastic_of_pool(struct kvmm_pool *pool)
+{
+	struct kvmm_elastic_stat stat;
+
+	cr_assert_eq(kvmm_pool_elastic_stat(pool, &stat), 0);
+	return stat;
+}
+
+static inline kvmm_stream_t add_stream(struct kvmm_pool *pool)
+{
+	kvmm_stream_t id = { 0, 0 };
+
+	cr_assert_eq(kvmm_stream_add(pool, NULL, 0, &id), 0);
+	return id;
+}
+
+#endif /* POOL_SHRINK_UTIL_H */
