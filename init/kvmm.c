@@ -83,7 +83,7 @@ static int find_parts(const struct kvmm_pool_attr *attr, struct kv_pool_parts *p
 {
 	int err;
 
-	*parts = (struct kv_pool_parts){ 0 };
+	*parts = (struct kv_pool_parts){ .all = kv_pool_parts_all };
 	err = kv_find_device(attr->device ? attr->device : "host", &parts->dev, &parts->dev_number);
 	if (!err)
 		err = find_policy(attr->policy, parts);

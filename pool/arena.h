@@ -67,8 +67,6 @@ bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen);
 /* ---- arena_all.c ---- */
 
 int arenas_start(struct kvmm_pool *pool, u32 nr);
-void arenas_exit(struct kvmm_pool *pool);
-void arenas_forked(struct kvmm_pool *pool);
 void arenas_share(struct kvmm_pool *pool, struct arenas *arenas);
 void __arena_warm(struct kvmm_pool *pool);
 void arenas_bar(struct kvmm_pool *pool);

@@ -141,7 +141,7 @@ int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr)
 	return err;
 }
 
-void arenas_exit(struct kvmm_pool *pool)
+static void arenas_exit(struct kvmm_pool *pool)
 {
 	if (!pool->arenas)
 		return;
@@ -150,7 +150,7 @@ void arenas_exit(struct kvmm_pool *pool)
 	free_arenas(pool->arenas);
 }
 
-void arenas_forked(struct kvmm_pool *pool)
+static void arenas_forked(struct kvmm_pool *pool)
 {
 	if (pool->arenas)
 		WRITE_ONCE(pool->arenas->on, false);
@@ -333,3 +333,16 @@ void __arenas_count(const struct arenas *arenas, struct pool_count *sum)
 	for (u32 i = 0; i < arenas->nr; i++)
 		arena_count_add(&arenas->arena[i].count, sum);
 }
+
+static int check(struct kvmm_pool *pool)
+{
+	return arenas_check(pool);
+}
+
+const struct pool_part arenas_part = {
+	.name		= "arenas",
+	.exit		= arenas_exit,
+	.forked		= arenas_forked,
+	.check_open	= check,
+	.check_base	= check,
+};

@@ -59,8 +59,9 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 	return err ? err : window_init(&pool->window, pool->nr_blocks);
 }
 
-int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
+static int cache_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *whole)
 {
+	const struct kvmm_evict_attr *evict = whole->evict;
 	struct kv_entries_attr attr = { .nr = pool->nr_blocks,
 					.gen_first = pool_first_gen(pool) };
 	struct kv_map_attr map_attr = { &pool->entries, pool->nr_blocks, kv_random(),
@@ -86,10 +87,10 @@ int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict)
 	pool->count.entry_gens = (u64)pool->entries.gen_first * pool->nr_blocks;
 	pool->metadata_bytes += map_bytes(pool);
 	pool->caches = true;
-	return mags_init(pool);
+	return 0;
 }
 
-void cache_exit(struct kvmm_pool *pool)
+static void cache_exit(struct kvmm_pool *pool)
 {
 	order_exit(&pool->order);
 	window_exit(&pool->window);
@@ -694,3 +695,9 @@ int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32
 {
 	return free_owned(pool, staged, nr, kv_edge_mark);
 }
+
+const struct pool_part cache_part = {
+	.name	= "cache",
+	.init	= cache_init,
+	.exit	= cache_exit,
+};

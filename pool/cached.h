@@ -13,8 +13,6 @@
 
 /* ---- presence.c ---- */
 
-int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier);
-void presence_exit(struct kvmm_pool *pool);
 void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		       const struct kv_handle *handles);
 void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
@@ -148,8 +146,6 @@ static inline u64 name_sum(const struct kv_entry *entry)
 
 /* ---- cache.c ---- */
 
-int cache_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *evict);
-void cache_exit(struct kvmm_pool *pool);
 /* pool_enter(), but -EOPNOTSUPP without a policy. */
 int cache_enter(struct kvmm_pool *pool);
 int __cache_begin_slow(struct kvmm_pool *pool);
@@ -386,8 +382,6 @@ static inline int lost_check(struct kvmm_pool *pool, const struct kv_handle *han
 }
 
 /* Both locks, and nobody is inside, between these two; see there. */
-/* 0 or -EUCLEAN. The world has stopped. */
-int lost_notes_check(struct kvmm_pool *pool);
 bool lose_begin(struct kvmm_pool *pool);
 void lose_end(struct kvmm_pool *pool, bool closed);
 /* Nobody finds it any more, and who has it is told; no matter if it is gone. Between those. */

@@ -31,13 +31,13 @@ static void set_costs(struct door *door, const struct kvmm_alloc_costs *costs)
 		door->costs.drop_block_ns = DEFAULT_DROP_NS;
 }
 
-int door_init(struct kvmm_pool *pool, const struct kvmm_alloc_attr *attr)
+static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct kvmm_alloc_attr known = { 0 };
 	int err = 0;
 
-	if (attr)
-		err = kv_copy_attr(&known, sizeof(known), attr);
+	if (attr->alloc)
+		err = kv_copy_attr(&known, sizeof(known), attr->alloc);
 	if (err || known.reserved || !marks_are_good(pool, &known.marks))
 		return -EINVAL;
 	pool->door.marks = known.marks;
@@ -48,12 +48,12 @@ int door_init(struct kvmm_pool *pool, const struct kvmm_alloc_attr *attr)
 	return 0;
 }
 
-void door_exit(struct kvmm_pool *pool)
+static void door_exit(struct kvmm_pool *pool)
 {
 	kv_free(pool->door.promise);
 }
 
-u64 door_bytes(const struct kvmm_pool *pool)
+static u64 door_bytes(struct kvmm_pool *pool)
 {
 	return kv_peek(&pool->door.nr_promises) * sizeof(struct promise);
 }
@@ -232,7 +232,7 @@ static u32 guard_of(const struct door *door)
 	       (door->head ? GUARD_QUEUE : 0);
 }
 
-int door_check(struct kvmm_pool *pool)
+static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct door *door = &pool->door;
 
@@ -248,3 +248,11 @@ int door_check(struct kvmm_pool *pool)
 		return complain(pool, "promised blocks are not there", door->nr_promised);
 	return queue_check(pool) ? complain(pool, "queue of requests", door->nr_waiting) : 0;
 }
+
+const struct pool_part door_part = {
+	.name	= "door",
+	.init	= door_init,
+	.exit	= door_exit,
+	.bytes	= door_bytes,
+	.check	= door_check,
+};

@@ -108,11 +108,6 @@ struct door {
 
 /* ---- door.c ---- */
 
-int door_init(struct kvmm_pool *pool, const struct kvmm_alloc_attr *attr);
-void door_exit(struct kvmm_pool *pool);
-/* 0 or -EUCLEAN. ->lock held, the gate stopped. */
-int door_check(struct kvmm_pool *pool);
-u64 door_bytes(const struct kvmm_pool *pool);
 /* Bits of the guard that are new: what threads keep aside is drained. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
 

@@ -59,7 +59,7 @@ static int check_record(const struct kvmm_pool *pool, u32 index)
 }
 
 /* Slots, extents and owners have been checked. @nr_owned: blocks that owners say are reserved. */
-int grow_check(const struct kvmm_pool *pool, u32 nr_owned)
+static int grow_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0, nr_lists = 0, nr = 0;
 	int err = 0;
@@ -75,7 +75,12 @@ int grow_check(const struct kvmm_pool *pool, u32 nr_owned)
 		return err;
 	if (nr_lists != pool->grow.nr_lists || !nr_lists != !pool->grow.oldest)
 		return complain(pool, "list of reservations", nr_lists);
-	if (nr != nr_owned || nr != pool->grow.nr_reserved)
+	if (nr != re->nr_owned[OWNER_RESERVED] || nr != pool->grow.nr_reserved)
 		return complain(pool, "blocks reserved", nr);
 	return 0;
 }
+
+const struct pool_part grow_part = {
+	.name	= "growth of ranges",
+	.check	= grow_check,
+};

@@ -119,13 +119,6 @@ struct hold_table {
 /* How many holds, and so how many of its references, there are on a range. No leaf lock held. */
 u32 holds_of_range(struct kvmm_pool *pool, kvmm_range_t range);
 
-/* Free what holds take, on the way out of the pool. */
-void holds_exit(struct kvmm_pool *pool);
-/* 0 or -EUCLEAN. Nobody touches a block: the world has stopped, or there is but one thread. */
-int holds_check(struct kvmm_pool *pool);
-/* Host memory of all holds. */
-u64 holds_bytes(struct kvmm_pool *pool);
-
 /* ---- hold_table.c ---- */
 
 /* 0 and the pool's table, NULL if there never was a hold; -EINVAL no pool; -EUCLEAN. */

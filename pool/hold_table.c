@@ -84,14 +84,14 @@ int holds_get(struct kvmm_pool *pool, struct hold_table **result)
 	return 0;
 }
 
-u64 holds_bytes(struct kvmm_pool *pool)
+static u64 holds_bytes(struct kvmm_pool *pool)
 {
 	struct hold_table *table;
 
 	return holds_enter(pool, &table) || !table ? 0 : READ_ONCE(table->bytes);
 }
 
-void holds_exit(struct kvmm_pool *pool)
+static void holds_exit(struct kvmm_pool *pool)
 {
 	struct hold_table *table = *pool_hold_table(pool);
 
@@ -642,7 +642,7 @@ static int check_table(const struct kvmm_pool *pool, struct hold_table *table)
 	return err ? err : check_counts(pool, table, &re);
 }
 
-int holds_check(struct kvmm_pool *pool)
+static int holds_check(struct kvmm_pool *pool, const struct pool_recount *none)
 {
 	struct hold_table *table;
 	int err = holds_enter(pool, &table);
@@ -654,3 +654,10 @@ int holds_check(struct kvmm_pool *pool)
 	kv_unlock(&table->lock);
 	return err;
 }
+
+const struct pool_part holds_part = {
+	.name	= "holds",
+	.exit	= holds_exit,
+	.bytes	= holds_bytes,
+	.check	= holds_check,
+};

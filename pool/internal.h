@@ -40,6 +40,7 @@
 #include <kv/lock.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/pool_part.h>
 #include <kv/probe.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
@@ -391,6 +392,22 @@ static inline struct hold_table **pool_hold_table(struct kvmm_pool *pool)
 	return &pool->holds;
 }
 
+/* ---- validate.c ---- */
+
+/* What pool->owner[], slots and entries say, for the checks of parts. */
+struct pool_recount {
+	u32 nr_slots;			/* in the table */
+	u32 nr_free_slots;
+	u32 nr_in_seqs;			/* live slots with a sequence */
+	u32 nr_owned[NR_OWNERS];	/* blocks by kind of owner */
+	u32 nr_in_order;
+	u32 nr_claimed;
+	u32 nr_lent;			/* of those */
+	u32 nr_moving;			/* entries */
+	u64 tally[NR_TALLIES];
+	struct pool_count count;
+};
+
 /* ---- pool.c ---- */
 
 int __pool_enter_slow(struct kvmm_pool *pool);
@@ -577,8 +594,6 @@ int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ex
 
 /* ---- tenant.c ---- */
 
-int tenant_init(struct kvmm_pool *pool, enum kvmm_zero zero);
-void tenant_exit(struct kvmm_pool *pool);
 void __tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr);
 int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant);
 int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant);
@@ -618,7 +633,6 @@ static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *mut
 
 /* ---- request_tokens.c ---- */
 
-void tokens_exit(struct kvmm_pool *pool);
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 
 /* -ENODATA: one of these private blocks is partial, as its owner has said. In a read section. */

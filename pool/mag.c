@@ -436,7 +436,7 @@ static void thread_exit(u32 slot)
 }
 
 /* No thread gets past the gate of a child's pool, nor round it. */
-void mags_forked(struct kvmm_pool *pool)
+static void mags_forked(struct kvmm_pool *pool)
 {
 	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++)
 		if (pool->mags->mag[slot])
@@ -448,12 +448,12 @@ void mags_forked(struct kvmm_pool *pool)
 /* Where it matters which block is next, the zone alone says; private blocks of classes are counted. */
 static bool has_mags(const struct kvmm_pool *pool)
 {
-	return !pool->no_mags && !pool->deterministic && !pool->window.nr && !pool->rounds &&
-	       !pool->order.classes &&
-	       !pool->parts.evict->keeps_unnamed && pool->nr_blocks >= MAG_MIN_BLOCKS;
+	return pool->caches && !pool->no_mags && !pool->deterministic && !pool->window.nr &&
+	       !pool->rounds && !pool->order.classes && !pool->parts.evict->keeps_unnamed &&
+	       pool->nr_blocks >= MAG_MIN_BLOCKS;
 }
 
-int mags_init(struct kvmm_pool *pool)
+static int mags_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct mags *mags;
 
@@ -475,7 +475,7 @@ int mags_init(struct kvmm_pool *pool)
 	return 0;
 }
 
-void mags_exit(struct kvmm_pool *pool)
+static void mags_exit(struct kvmm_pool *pool)
 {
 	struct mags *mags = pool->mags, **at = &all_mags;
 
@@ -492,3 +492,10 @@ void mags_exit(struct kvmm_pool *pool)
 	kv_free(mags);
 	pool->mags = NULL;
 }
+
+const struct pool_part mags_part = {
+	.name	= "magazines",
+	.init	= mags_init,
+	.exit	= mags_exit,
+	.forked	= mags_forked,
+};

@@ -90,8 +90,6 @@ struct mags {
 	struct mag		*mag[KV_THREAD_SLOTS] __cacheline_aligned;	/* that thread */
 };
 
-int mags_init(struct kvmm_pool *pool);
-void mags_exit(struct kvmm_pool *pool);
 u32 __mags_drain(struct kvmm_pool *pool);
 u32 mags_nr(const struct kvmm_pool *pool);
 void __mag_make(struct kvmm_pool *pool);
@@ -103,8 +101,6 @@ void mags_count(const struct kvmm_pool *pool, struct pool_count *count);
 u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count);
 /* None from now on. ->lock held. */
 void mags_off(struct kvmm_pool *pool);
-/* This is the child. */
-void mags_forked(struct kvmm_pool *pool);
 
 /* The pool is closed: let nobody past the gate. ->lock held. */
 static inline void mags_disarm(struct kvmm_pool *pool)

@@ -80,10 +80,19 @@ struct own_table *own_table_get(struct kvmm_pool *pool)
 	return old;
 }
 
-void __owned_exit(struct kvmm_pool *pool)
+static void owned_exit(struct kvmm_pool *pool)
 {
-	free_table(pool->owned);
+	if (pool->owned)
+		free_table(pool->owned);
 	pool->owned = NULL;
+}
+
+static u64 owned_bytes(struct kvmm_pool *pool)
+{
+	/* Pairs with the swap in own_table_get(), as in own_table_of(). */
+	struct own_table *table = smp_load_acquire(&pool->owned);
+
+	return table ? READ_ONCE(table->bytes) : 0;
 }
 
 int own_reserve(struct own_table *table, u32 id)
@@ -565,12 +574,21 @@ static int check_table(const struct kvmm_pool *pool, struct own_table *table)
 	return 0;
 }
 
-int __owned_check(struct kvmm_pool *pool)
+static int owned_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	int err;
 
+	if (!pool->owned)
+		return 0;
 	kv_lock(&pool->owned->lock);
 	err = check_table(pool, pool->owned);
 	kv_unlock(&pool->owned->lock);
 	return err;
 }
+
+const struct pool_part owned_part = {
+	.name	= "owners",
+	.exit	= owned_exit,
+	.bytes	= owned_bytes,
+	.check	= owned_check,
+};

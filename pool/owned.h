@@ -96,32 +96,6 @@ struct own_table {
 	u32			bucket[];	/* ->lock; ids, or KV_NONE */
 };
 
-/* ---- for the pool ---- */
-
-void __owned_exit(struct kvmm_pool *pool);
-int __owned_check(struct kvmm_pool *pool);
-
-static inline void owned_exit(struct kvmm_pool *pool)
-{
-	if (pool->owned)
-		__owned_exit(pool);
-}
-
-/* 0 or -EUCLEAN. */
-static inline int owned_check(struct kvmm_pool *pool)
-{
-	return pool->owned ? __owned_check(pool) : 0;
-}
-
-/* Host memory of all records. */
-static inline u64 owned_bytes(struct kvmm_pool *pool)
-{
-	/* Pairs with the swap in own_table_get(), as in own_table_of(). */
-	struct own_table *table = smp_load_acquire(&pool->owned);
-
-	return table ? READ_ONCE(table->bytes) : 0;
-}
-
 /*
  * Who allocates and frees through a magazine takes it for granted that a private block is his alone. From
  * here on others may take it away, or write to it, so there are none in this pool any more. 0, or why

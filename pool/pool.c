@@ -11,15 +11,9 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
-#include "arena.h"
 #include "determ.h"
-#include "move/goal.h"
-#include "hold.h"
 #include "mag.h"
-#include "owned.h"
 #include "queue.h"
-#include "tier/lower.h"
-#include "move/verify.h"
 
 #define DEFAULT_BLOCK_TOKENS	16u
 #define MAX_BLOCK_TOKENS	1024u
@@ -236,6 +230,21 @@ static int adopt_planes(struct kvmm_pool *pool, const struct kvmm_plane *planes,
 	return 0;
 }
 
+/* Memory of the pool's own that can be given back; all of it is there at first. */
+static int create_area(struct kvmm_pool *pool, u64 unit_bytes)
+{
+	const struct kv_dev_ops *ops = pool->parts.dev;
+	struct kv_area_attr attr = { .max_bytes = pool->own_bytes, .handle_bytes = unit_bytes };
+	struct kv_area_info info;
+	int err = ops->area_create(pool->dev, &attr, &pool->area);
+
+	if (err)
+		return err;
+	ops->area_info(pool->area, &info);
+	pool->own_addr = info.addr;
+	return ops->area_grow(pool->area, 0, info.max_bytes);
+}
+
 static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	const struct kv_dev_ops *ops = pool->parts.dev;
@@ -251,7 +260,7 @@ static int init_memory(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr
 		return adopt_planes(pool, attr->planes, attr->nr_planes);
 	pool->own_bytes = attr->block_bytes * attr->nr_blocks;
 	if (attr->flags & KVMM_POOL_ELASTIC)
-		err = elastic_area_create(pool, attr->unit_bytes);
+		err = create_area(pool, attr->unit_bytes);
 	else
 		err = ops->alloc(pool->dev, pool->own_bytes, &pool->own_addr);
 	if (err)
@@ -276,29 +285,26 @@ static void exit_memory(struct kvmm_pool *pool)
 /* Takes a pool that is half made, too: what was not made yet is 0. */
 static void exit_fields(struct kvmm_pool *pool)
 {
-	background_exit(pool);
-	lower_exit(pool);
-	goals_exit(pool);
-	verify_exit(pool);
-	residency_exit(pool);
-	steps_exit(pool);
-	pin_types_exit(pool);
-	elastic_exit(pool);
-	mags_exit(pool);
-	holds_exit(pool);
-	owned_exit(pool);
-	presence_exit(pool);
-	slots_exit(pool);
-	arenas_exit(pool);
-	quotas_exit(pool);
-	cache_exit(pool);
-	events_exit(pool);
-	tokens_exit(pool);
-	tenant_exit(pool);
-	door_exit(pool);
+	const struct pool_part *const *part = pool->parts.all;
+
+	while (*part)
+		part++;
+	while (part-- > pool->parts.all)
+		if ((*part)->exit)
+			(*part)->exit(pool);
 	exit_memory(pool);
 	kv_free(pool->owner);
 	kvmm_zone_destroy(pool->zone);
+}
+
+static int init_parts(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
+{
+	int err = 0;
+
+	for (const struct pool_part *const *part = pool->parts.all; *part && !err; part++)
+		if ((*part)->init)
+			err = (*part)->init(pool, attr);
+	return err;
 }
 
 /* What other threads were changing may be half changed: no call gets past the gate to look at it. */
@@ -307,8 +313,9 @@ static void close_in_child(struct kv_fork_node *node)
 	struct kvmm_pool *pool = container_of(node, struct kvmm_pool, fork_node);
 
 	WRITE_ONCE(pool->gate, pool->gate | GATE_FORKED);
-	mags_forked(pool);
-	arenas_forked(pool);
+	for (const struct pool_part *const *part = pool->parts.all; *part; part++)
+		if ((*part)->forked)
+			(*part)->forked(pool);
 }
 
 int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts *parts,
@@ -328,15 +335,9 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 	if (!err)
 		err = init_owners(pool);
 	if (!err)
-		err = door_init(pool, attr->alloc);
-	if (!err)
-		err = cache_init(pool, attr->evict);
-	if (!err)
 		err = init_memory(pool, attr);
 	if (!err)
-		err = tenant_init(pool, attr->zero);
-	if (!err)
-		err = presence_init(pool, attr->registry, attr->tier);
+		err = init_parts(pool, attr);
 	if (err) {
 		exit_fields(pool);
 		kv_free(pool);

@@ -29,21 +29,21 @@ static u64 presence_bytes(const struct kvmm_pool *pool)
 	       (2 * sizeof(struct gone) + sizeof(kvmm_key_t) + sizeof(bool));
 }
 
-int presence_init(struct kvmm_pool *pool, struct kvmm_registry *reg, u32 tier)
+static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
 	struct pool_presence *presence = &pool->presence;
 
-	if (!reg)
-		return tier ? -EINVAL : 0;
-	if (!pool->caches || !kv_radix_has_tier(reg, tier))
+	if (!attr->registry)
+		return attr->tier ? -EINVAL : 0;
+	if (!pool->caches || !kv_radix_has_tier(attr->registry, attr->tier))
 		return -EINVAL;
 	presence->gone = kv_alloc_array(2 * pool->nr_blocks, sizeof(*presence->gone));
 	presence->parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->parent));
 	presence->has_parent = kv_alloc_array(pool->nr_blocks, sizeof(*presence->has_parent));
 	if (!presence->gone || !presence->parent || !presence->has_parent)
 		return -ENOMEM;
-	presence->reg = reg;
-	presence->tier = tier;
+	presence->reg = attr->registry;
+	presence->tier = attr->tier;
 	pool->metadata_bytes += presence_bytes(pool);
 	return 0;
 }
@@ -189,7 +189,7 @@ static void forget_all(struct kvmm_pool *pool)
 	}
 }
 
-void presence_exit(struct kvmm_pool *pool)
+static void presence_exit(struct kvmm_pool *pool)
 {
 	struct pool_presence *presence = &pool->presence;
 
@@ -201,3 +201,9 @@ void presence_exit(struct kvmm_pool *pool)
 	kv_free(presence->parent);
 	kv_free(presence->gone);
 }
+
+const struct pool_part presence_part = {
+	.name	= "presence",
+	.init	= presence_init,
+	.exit	= presence_exit,
+};

@@ -179,7 +179,7 @@ u64 quotas_bytes(const struct quotas *quotas)
 	       (quotas->of ? quotas->nr_blocks * a_block : 0);
 }
 
-void quotas_exit(struct kvmm_pool *pool)
+static void quotas_exit(struct kvmm_pool *pool)
 {
 	quotas_free(&pool->order, pool->order.quotas);
 }
@@ -335,7 +335,7 @@ static int check_table(const struct kvmm_pool *pool, const struct recount *re)
 	       nr_due == pool->claims.nr_due ? 0 : -EUCLEAN;
 }
 
-int quotas_check(const struct kvmm_pool *pool)
+static int quotas_check(struct kvmm_pool *pool)
 {
 	const struct quotas *quotas = pool->order.quotas;
 	struct recount re = { 0 };
@@ -348,3 +348,9 @@ int quotas_check(const struct kvmm_pool *pool)
 		return -EUCLEAN;
 	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(pool, &re);
 }
+
+const struct pool_part quotas_part = {
+	.name		= "accounts of tenants",
+	.exit		= quotas_exit,
+	.check_base	= quotas_check,
+};

@@ -196,8 +196,6 @@ static inline u32 quota_rank(const struct quotas *quotas)
 
 /* Accounts come and go: one of the three locks held, or the one that is found may be gone. */
 u32 find_account(const struct quotas *quotas, u32 tenant);
-void quotas_exit(struct kvmm_pool *pool);
-int quotas_check(const struct kvmm_pool *pool);
 
 /* From now on, until quota_end(). Both locks held. */
 static inline void quota_begin(struct quotas *quotas, u32 account, enum quota_mode mode)

@@ -28,7 +28,6 @@ void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *co
 struct slot *slot_peek(const struct kvmm_pool *pool, u32 index);
 /* 0 and *@slot, -ESTALE or -EINVAL. What an arena has is the pool's from here on. */
 int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
-void slots_exit(struct kvmm_pool *pool);
 
 static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
 {
@@ -239,10 +238,6 @@ static inline void grow_count_end(struct kvmm_pool *pool, const struct slot *slo
 	if (unlikely(nr_ext > grow->finished_max))
 		grow->finished_max = nr_ext;
 }
-
-/* ---- grow_check.c ---- */
-
-int grow_check(const struct kvmm_pool *pool, u32 nr_owned);
 
 /* ---- seq.c ---- */
 

@@ -103,7 +103,7 @@ static struct token_chunk *chunk_of(struct kvmm_pool *pool, u32 index, bool make
 	return chunk || !make ? chunk : make_chunk(pool, place);
 }
 
-void tokens_exit(struct kvmm_pool *pool)
+static void tokens_exit(struct kvmm_pool *pool)
 {
 	struct token_dir *dir = pool->tokens;
 
@@ -359,3 +359,8 @@ int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *re
 	kv_free(names.tokens);
 	return err;
 }
+
+const struct pool_part tokens_part = {
+	.name	= "tokens in blocks",
+	.exit	= tokens_exit,
+};

@@ -194,18 +194,18 @@ void glance_residency(const struct kvmm_pool *pool, struct kv_pool_glance *glanc
 
 /* ---- for the pool ---- */
 
-void residency_exit(struct kvmm_pool *pool)
+static void residency_exit(struct kvmm_pool *pool)
 {
 	kv_free(pool->residency);
 }
 
-u64 residency_bytes(const struct kvmm_pool *pool)
+static u64 residency_bytes(struct kvmm_pool *pool)
 {
 	return residency_of(pool) ? sizeof(struct residency) +
 				    pool->nr_blocks * sizeof(struct residency_rec) : 0;
 }
 
-int residency_check(struct kvmm_pool *pool)
+static int residency_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct residency *res = residency_of(pool);
 	u64 nr = 0;
@@ -223,3 +223,10 @@ int residency_check(struct kvmm_pool *pool)
 	}
 	return res && (nr > res->nr_begun - res->nr_ended || res->ppm > res->ppm_max) ? -EUCLEAN : 0;
 }
+
+const struct pool_part residency_part = {
+	.name	= "times of sampled blocks",
+	.exit	= residency_exit,
+	.bytes	= residency_bytes,
+	.check	= residency_check,
+};

@@ -23,11 +23,6 @@ struct residency_rec {
 	u32	reserved;
 };
 
-void residency_exit(struct kvmm_pool *pool);
-u64 residency_bytes(const struct kvmm_pool *pool);
-/* 0 or -EUCLEAN. The world has stopped. */
-int residency_check(struct kvmm_pool *pool);
-
 void __residency_begin(struct residency *res, struct kvmm_pool *pool,
 		       const struct kv_handle *handles, u32 nr);
 void __residency_hits(struct residency *res, struct kvmm_pool *pool,

@@ -314,7 +314,7 @@ int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_e
 	return nr;
 }
 
-void slots_exit(struct kvmm_pool *pool)
+static void slots_exit(struct kvmm_pool *pool)
 {
 	for (u32 i = 0; pool->slots && i < dir_nr_slots(pool->slots); i++)
 		kv_free(slot_at(pool, i)->grow.more);
@@ -323,3 +323,8 @@ void slots_exit(struct kvmm_pool *pool)
 	kv_free(pool->slots);
 	kv_free(pool->bucket);
 }
+
+const struct pool_part slots_part = {
+	.name	= "ranges",
+	.exit	= slots_exit,
+};

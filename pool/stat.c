@@ -7,12 +7,8 @@
  */
 
 #include "glance.h"
-#include "move/goal.h"
-#include "hold.h"
 #include "move/leave.h"
 #include "local.h"
-#include "owned.h"
-#include "move/verify.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)
@@ -115,12 +111,15 @@ static void fill_stat(struct kvmm_pool *pool, const struct raw *raw, struct kvmm
 		copy_lookups(pool, stat);
 }
 
-/* Of what hangs at the pool: each is fixed once it is there. */
+/* Of parts that are made when they are first wanted. */
 static u64 bytes_beside(struct kvmm_pool *pool)
 {
-	return holds_bytes(pool) + steps_bytes(pool) + door_bytes(pool) + owned_bytes(pool) +
-	       pin_types_bytes(pool) + verify_bytes(pool) + elastic_bytes(pool) + goals_bytes(pool) +
-	       residency_bytes(pool);
+	u64 bytes = 0;
+
+	for (const struct pool_part *const *part = pool->parts.all; *part; part++)
+		if ((*part)->bytes)
+			bytes += (*part)->bytes(pool);
+	return bytes;
 }
 
 /* ->lock and those of arenas held. */

@@ -13,12 +13,12 @@
 /* Nobody's: the content is of unknown origin, and zeroed for everybody. */
 #define TENANT_UNKNOWN	KV_NONE
 
-int tenant_init(struct kvmm_pool *pool, enum kvmm_zero zero)
+static int tenant_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 {
-	if (zero != KVMM_ZERO_NEVER && !pool->nr_planes)
+	if (attr->zero != KVMM_ZERO_NEVER && !pool->nr_planes)
 		return -EINVAL;
-	pool->zero = zero;
-	if (zero != KVMM_ZERO_TENANT)
+	pool->zero = attr->zero;
+	if (pool->zero != KVMM_ZERO_TENANT)
 		return 0;
 	pool->tenant = kv_alloc_array(pool->nr_blocks, sizeof(*pool->tenant));
 	if (!pool->tenant)
@@ -29,7 +29,7 @@ int tenant_init(struct kvmm_pool *pool, enum kvmm_zero zero)
 	return 0;
 }
 
-void tenant_exit(struct kvmm_pool *pool)
+static void tenant_exit(struct kvmm_pool *pool)
 {
 	kv_free(pool->tenant);
 }
@@ -82,3 +82,9 @@ int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u
 	kv_unlock(&pool->compact_lock);
 	return err;
 }
+
+const struct pool_part tenant_part = {
+	.name	= "tenants of content",
+	.init	= tenant_init,
+	.exit	= tenant_exit,
+};

@@ -8,30 +8,25 @@
 #include <kv/log.h>
 
 #include "arena.h"
-#include "hold.h"
-#include "owned.h"
-#include "tier/lower.h"
-#include "move/verify.h"
-
-/* What a recount finds, to be compared with pool->count. */
-struct recount {
-	u32 nr_slots;			/* in the table */
-	u32 nr_free_slots;
-	u32 nr_in_seqs;			/* live slots with a sequence */
-	u32 nr_owned[NR_OWNERS];	/* blocks by kind of owner */
-	u32 nr_in_order;
-	u32 nr_claimed;
-	u32 nr_lent;			/* of those */
-	u32 nr_moving;			/* entries */
-	u64 tally[NR_TALLIES];
-	struct pool_count count;
-};
 
 static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 {
 	kv_log(KV_LOG_ERR, "kvmm: pool %s: %s (%u)", pool->name, what, index);
 	return -EUCLEAN;
 }
+
+/* 0, or what @check of the first part says that is not sound. */
+#define check_parts(pool, check, ...)						\
+	({									\
+		int __err = 0;							\
+										\
+		for (const struct pool_part *const *__part = (pool)->parts.all;	\
+		     *__part && !__err; __part++)				\
+			if ((*__part)->check &&					\
+			    (*__part)->check(pool, ##__VA_ARGS__))		\
+				__err = complain(pool, (*__part)->name, 0);	\
+		__err;								\
+	})
 
 /* ---- slots ---- */
 
@@ -62,7 +57,7 @@ static int check_extents(const struct kvmm_pool *pool, struct slot *slot, u32 in
 	return nr == slot->nr ? 0 : complain(pool, "range of another length", index);
 }
 
-static int check_slot(const struct kvmm_pool *pool, u32 index, struct recount *re)
+static int check_slot(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
 {
 	struct slot *slot = slot_at(pool, index);
 
@@ -87,7 +82,7 @@ static int check_slot(const struct kvmm_pool *pool, u32 index, struct recount *r
 	return check_extents(pool, slot, index);
 }
 
-static int check_free_slots(const struct kvmm_pool *pool, struct recount *re)
+static int check_free_slots(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	u32 index;
 
@@ -105,7 +100,7 @@ static int check_free_slots(const struct kvmm_pool *pool, struct recount *re)
 }
 
 static int check_chain(const struct kvmm_pool *pool, u32 bucket, u32 *nr,
-		       const struct recount *re)
+		       const struct pool_recount *re)
 {
 	u32 index, prev = KV_NONE;
 
@@ -121,7 +116,7 @@ static int check_chain(const struct kvmm_pool *pool, u32 bucket, u32 *nr,
 	return 0;
 }
 
-static int check_seqs(const struct kvmm_pool *pool, const struct recount *re)
+static int check_seqs(const struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	u32 nr = 0;
 
@@ -134,7 +129,7 @@ static int check_seqs(const struct kvmm_pool *pool, const struct recount *re)
 	return nr == re->nr_in_seqs ? 0 : complain(pool, "ranges missing in chains", nr);
 }
 
-static int check_slots(const struct kvmm_pool *pool, struct recount *re)
+static int check_slots(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	int err = 0;
 
@@ -156,7 +151,7 @@ static bool has_block(enum kv_entry_state state)
 }
 
 /* It is in the order if it must be, and not if it must not. Who is held may be there still. */
-static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct recount *re)
+static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
 {
 	u64 word = entry_at(pool, index)->word;
 	bool has = order_has(&pool->order, index);
@@ -174,7 +169,7 @@ static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct reco
 	}
 }
 
-static void count_entry(const struct kv_entry *entry, struct recount *re)
+static void count_entry(const struct kv_entry *entry, struct pool_recount *re)
 {
 	enum kv_entry_state state = kv_word_state(entry->word);
 
@@ -201,7 +196,7 @@ static bool is_marked(u64 word)
 	return word & KV_ENTRY_MARK && !kv_word_is(word, KV_ENTRY_EVICTING);
 }
 
-static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *re)
+static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
 {
 	const struct kv_entry *entry = entry_at(pool, index);
 	u32 block = entry_block(entry);
@@ -221,7 +216,7 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct recount *
 }
 
 /* Before anything is looked up in it. Who goes with its last reference may be on its way out. */
-static int check_map(const struct kvmm_pool *pool, struct recount *re)
+static int check_map(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	u32 nr;
 
@@ -231,14 +226,14 @@ static int check_map(const struct kvmm_pool *pool, struct recount *re)
 	return 0;
 }
 
-static int check_order(const struct kvmm_pool *pool, const struct recount *re)
+static int check_order(const struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	if (order_check(&pool->order) || order_nr(&pool->order) != re->nr_in_order)
 		return complain(pool, "order of eviction", order_nr(&pool->order));
 	return 0;
 }
 
-static int check_tallies(const struct kvmm_pool *pool, struct recount *re)
+static int check_tallies(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	re->tally[TALLY_REGISTERED] += pool->count.nr_forgotten;
 	re->tally[TALLY_NAMES] += pool->count.names_forgotten;
@@ -261,7 +256,7 @@ static int check_classes(const struct kvmm_pool *pool)
 	return classes_check(pool->order.classes, nr_ranged);
 }
 
-static int check_entries(const struct kvmm_pool *pool, struct recount *re)
+static int check_entries(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	int err = 0;
 
@@ -281,7 +276,7 @@ static int check_entries(const struct kvmm_pool *pool, struct recount *re)
 
 /* ---- blocks ---- */
 
-static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *re)
+static int check_owner(const struct kvmm_pool *pool, u32 block, struct pool_recount *re)
 {
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
@@ -301,7 +296,7 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct recount *
  * Slots and entries were checked to own what they name. If there are no more owned blocks than
  * they name together, then no block is owned twice or by nobody.
  */
-static int check_partition(const struct kvmm_pool *pool, struct recount *re)
+static int check_partition(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	int err = 0;
 
@@ -311,7 +306,7 @@ static int check_partition(const struct kvmm_pool *pool, struct recount *re)
 		err = complain(pool, "blocks of ranges", re->nr_owned[OWNER_SLOT]);
 	if (!err && re->nr_owned[OWNER_ENTRY] != re->count.nr_held)
 		err = complain(pool, "blocks of entries", re->nr_owned[OWNER_ENTRY]);
-	return err ? err : grow_check(pool, re->nr_owned[OWNER_RESERVED]);
+	return err;
 }
 
 static bool extent_is_free(const struct kvmm_pool *pool, const struct kvmm_extent *ext)
@@ -322,7 +317,7 @@ static bool extent_is_free(const struct kvmm_pool *pool, const struct kvmm_exten
 	return true;
 }
 
-static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
+static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	struct kvmm_extent run;
 	u32 at, nr_free = 0;
@@ -342,7 +337,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct recount *re)
 
 /* ---- counts ---- */
 
-static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
+static int check_counts(const struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct pool_count sum = pool_counts(pool), *a = &sum, *b = &re->count;
 
@@ -361,16 +356,14 @@ static int check_counts(const struct kvmm_pool *pool, const struct recount *re)
 	return 0;
 }
 
+/* The parts that the recount relies on come first, those that are compared with it last. */
 static int pool_check(struct kvmm_pool *pool)
 {
-	struct recount re = { 0 };
-	int err = 0;
+	struct pool_recount re = { 0 };
+	int err;
 
 	kv_assert_held(&pool->lock);
-	if (quotas_check(pool))		/* first: they say where an entry is in order */
-		err = complain(pool, "accounts of tenants", 0);
-	if (!err)
-		err = arenas_check(pool);
+	err = check_parts(pool, check_base);
 	if (!err)
 		err = check_slots(pool, &re);
 	if (!err)
@@ -381,66 +374,48 @@ static int pool_check(struct kvmm_pool *pool)
 		err = check_zone(pool, &re);
 	if (!err)
 		err = check_counts(pool, &re);
-	if (!err && flights_check(pool, re.nr_moving, re.nr_owned[OWNER_MOVE]))
-		err = complain(pool, "blocks on the move", re.nr_owned[OWNER_MOVE]);
-	if (!err && unseen_check(pool, re.nr_owned[OWNER_UNSEEN]))
-		err = complain(pool, "blocks that may be written", re.nr_owned[OWNER_UNSEEN]);
-	if (!err && elastic_check(pool, re.nr_owned[OWNER_AWAY]))
-		err = complain(pool, "blocks that are away", re.nr_owned[OWNER_AWAY]);
-	return err;
+	return err ? err : check_parts(pool, check, &re);
 }
 
-/* The world has stopped, and the order of eviction knows all that has happened. */
+/* The order of eviction knows all that has happened. Drops and retakes the lock. */
 static int check_stopped(struct kvmm_pool *pool)
 {
 	int err;
 
+	pool_stop(pool);
+	kv_lock(&pool->lock);
 	if (pool->caches)
 		order_enter(&pool->order);
 	err = pool_check(pool);
-	if (!err && verify_check(pool))
-		err = complain(pool, "checksums of content", 0);
-	if (!err && residency_check(pool))
-		err = complain(pool, "times of sampled blocks", 0);
-	if (!err && lost_notes_check(pool))
-		err = complain(pool, "notes of lost content", 0);
-	if (!err && pin_types_check(pool))
-		err = complain(pool, "pins by type", 0);
-	if (!err)
-		err = holds_check(pool);
-	if (!err)
-		err = door_check(pool);
-	if (!err)
-		err = owned_check(pool);
-	if (!err && events_check(pool))
-		err = complain(pool, "events", 0);
 	if (pool->caches)
 		order_leave(&pool->order);
 	if (err)
 		pool_poison(pool);
+	pool_resume(pool);
 	return err;
 }
 
-/* Drops and retakes the lock. */
+/* compact_lock held. */
 static int check_pool(struct kvmm_pool *pool)
 {
-	int err = arenas_check(pool);	/* before they are emptied */
+	int err = pool_enter(pool);
 
-	if (err) {
-		pool_poison(pool);
+	if (err)
 		return err;
-	}
-	pool_stop(pool);
-	err = pace_check(pool);
-	kv_lock(&pool->lock);
-	if (err) {
-		complain(pool, "credit for copies", 0);
+	err = check_parts(pool, check_open);
+	if (err)
 		pool_poison(pool);
-	} else {
+	else
 		err = check_stopped(pool);
-	}
-	pool_resume(pool);
+	pool_leave(pool);
 	return err;
+}
+
+static void close_pool(struct kvmm_pool *pool)
+{
+	kv_lock(&pool->lock);
+	pool_poison(pool);
+	kv_unlock(&pool->lock);
 }
 
 int kvmm_validate(struct kvmm_pool *pool)
@@ -450,13 +425,12 @@ int kvmm_validate(struct kvmm_pool *pool)
 	if (!pool)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
-	err = pool_enter(pool);
+	err = check_pool(pool);
 	if (!err) {
-		err = check_pool(pool);
-		pool_leave(pool);
+		err = check_parts(pool, check_apart);
+		if (err)
+			close_pool(pool);
 	}
-	if (!err)
-		err = lower_check(pool);
 	kv_unlock(&pool->compact_lock);
 	return err;
 }

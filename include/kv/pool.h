@@ -6,6 +6,7 @@
 #include <kv/defrag.h>
 #include <kv/dev.h>
 #include <kv/evict.h>
+#include <kv/pool_part.h>
 #include <kv/registry_map.h>
 #include <kvmm/pool.h>
 
@@ -19,6 +20,7 @@
  * @evict: order of eviction; NULL = no cached blocks
  * @evict_args: what its name has behind a colon, or NULL; looked at by kv_pool_create() only
  * @planner: what to move; NULL = blocks are never moved
+ * @all: what hangs at a pool, up to a NULL
  */
 struct kv_pool_parts {
 	const struct kv_dev_ops *dev;
@@ -27,6 +29,7 @@ struct kv_pool_parts {
 	const struct kv_evict_ops *evict;
 	const char *evict_args;
 	const struct kv_planner_ops *planner;
+	const struct pool_part *const *all;
 };
 
 /*

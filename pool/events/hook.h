@@ -5,8 +5,6 @@
 
 struct pool_events;
 
-void events_exit(struct kvmm_pool *pool);
-int events_check(struct kvmm_pool *pool);
 /* The pool has got a tier. compact_lock and ->lock not held. */
 void events_attached(struct kvmm_pool *pool);
 

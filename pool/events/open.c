@@ -200,13 +200,13 @@ void kvmm_events_close(struct kvmm_events *events)
 
 /* ---- the pool's end, and its health ---- */
 
-void events_exit(struct kvmm_pool *pool)
+static void events_exit(struct kvmm_pool *pool)
 {
 	if (pool->events)
 		free_feed(pool->events);
 }
 
-int events_check(struct kvmm_pool *pool)
+static int events_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	struct pool_events *of = pool->events;
 	u32 kinds = 0;
@@ -222,3 +222,9 @@ int events_check(struct kvmm_pool *pool)
 			return -EUCLEAN;
 	return kv_ring_check(&of->feed.ring);
 }
+
+const struct pool_part events_part = {
+	.name	= "events",
+	.exit	= events_exit,
+	.check	= events_check,
+};

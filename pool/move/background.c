@@ -438,7 +438,7 @@ int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *st
 	return 0;
 }
 
-void background_exit(struct kvmm_pool *pool)
+static void background_exit(struct kvmm_pool *pool)
 {
 	struct background *back = pool->background;
 
@@ -449,3 +449,8 @@ void background_exit(struct kvmm_pool *pool)
 	kv_unlock(&back->thread_lock);
 	kv_free(back);
 }
+
+const struct pool_part background_part = {
+	.name	= "thread beside",
+	.exit	= background_exit,
+};

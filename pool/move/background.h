@@ -43,7 +43,6 @@ struct background {
 void asked_age(struct asked *asked);
 /* The median length; 0: nobody has asked for any. pool->lock held. */
 u32 asked_median(const struct asked *asked);
-void background_exit(struct kvmm_pool *pool);
 
 static inline u32 asked_slot(u32 nr)
 {

@@ -60,12 +60,6 @@ static inline void elastic_unrelent(struct kvmm_pool *pool, u64 target)
 		__elastic_unrelent(pool, target);
 }
 
-/* Memory of the pool's own that can be given back. */
-int elastic_area_create(struct kvmm_pool *pool, u64 unit_bytes);
-void elastic_exit(struct kvmm_pool *pool);
-u64 elastic_bytes(const struct kvmm_pool *pool);
-/* 0 or -EUCLEAN; @nr_away blocks are OWNER_AWAY. Both locks held. */
-int elastic_check(const struct kvmm_pool *pool, u32 nr_away);
 void elastic_sum(struct sum *sum, const struct kvmm_pool *pool);
 
 #endif /* POOL_ELASTIC_H */

@@ -63,9 +63,10 @@ static bool recount(const struct kvmm_pool *pool, const struct flight *flight,
 	return true;
 }
 
-int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
+static int flights_check(struct kvmm_pool *pool, const struct pool_recount *real)
 {
 	const struct steps *steps = steps_of(pool);
+	u32 nr_moving = real->nr_moving, nr_dark = real->nr_owned[OWNER_MOVE];
 	struct flight_recount re = { 0 };
 
 	if (!steps)
@@ -82,3 +83,8 @@ int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark)
 	return nr_moving == steps->nr_moving && nr_dark == steps->nr_dark &&
 	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
 }
+
+const struct pool_part flights_part = {
+	.name	= "blocks on the move",
+	.check	= flights_check,
+};

@@ -80,8 +80,6 @@ void goal_price_drops(struct goal *goal);
 int goal_calm(struct goal *goal);
 /* It has been carried out, as far as that is up to us: to be left alone for a while. */
 void goal_remember(struct goal *goal);
-u64 goals_bytes(const struct kvmm_pool *pool);
-void goals_exit(struct kvmm_pool *pool);
 
 /* ---- flight_start.c ---- */
 

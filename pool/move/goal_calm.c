@@ -41,13 +41,13 @@ static int goals_need(struct kvmm_pool *pool)
 	return 0;
 }
 
-u64 goals_bytes(const struct kvmm_pool *pool)
+static u64 goals_bytes(struct kvmm_pool *pool)
 {
 	/* Relaxed: fixed once it is there; the hints are small beside the rest. */
 	return READ_ONCE(pool->goals) ? sizeof(struct goals) + pool->nr_blocks : 0;
 }
 
-void goals_exit(struct kvmm_pool *pool)
+static void goals_exit(struct kvmm_pool *pool)
 {
 	if (!pool->goals)
 		return;
@@ -158,3 +158,9 @@ void goal_remember(struct goal *goal)
 	if (goal->ask->flags & KVMM_GOAL_CALM && goal->req.goal == KV_GOAL_PAGEBLOCKS)
 		remember_failed(goal, goals);
 }
+
+const struct pool_part goals_part = {
+	.name	= "goals",
+	.exit	= goals_exit,
+	.bytes	= goals_bytes,
+};

@@ -269,14 +269,14 @@ int elastic_get(struct kvmm_pool *pool, struct elastic **el)
 	return elastic_get_as(pool, &defaults, el);
 }
 
-void elastic_exit(struct kvmm_pool *pool)
+static void elastic_exit(struct kvmm_pool *pool)
 {
 	if (pool->elastic)
 		free_elastic(pool->elastic);
 	pool->elastic = NULL;
 }
 
-u64 elastic_bytes(const struct kvmm_pool *pool)
+static u64 elastic_bytes(struct kvmm_pool *pool)
 {
 	const struct elastic *el = elastic_of(pool);
 	u64 bytes;
@@ -312,23 +312,6 @@ int kvmm_pool_elastic_setup(struct kvmm_pool *pool, const struct kvmm_elastic_at
 	return err;
 }
 
-/* ---- memory of the pool's own ---- */
-
-/* All of it is there at first. */
-int elastic_area_create(struct kvmm_pool *pool, u64 unit_bytes)
-{
-	const struct kv_dev_ops *ops = pool->parts.dev;
-	struct kv_area_attr attr = { .max_bytes = pool->own_bytes, .handle_bytes = unit_bytes };
-	struct kv_area_info info;
-	int err = ops->area_create(pool->dev, &attr, &pool->area);
-
-	if (err)
-		return err;
-	ops->area_info(pool->area, &info);
-	pool->own_addr = info.addr;
-	return ops->area_grow(pool->area, 0, info.max_bytes);
-}
-
 /* ---- checking ---- */
 
 static int check_pageblock(const struct kvmm_pool *pool, const struct elastic *el, u32 pb)
@@ -347,21 +330,21 @@ static int check_pageblock(const struct kvmm_pool *pool, const struct elastic *e
 	return el->state[pb] == PB_AWAY && (nr != pb_nr(pool, el, pb) || nr_left) ? -EUCLEAN : 0;
 }
 
-int elastic_check(const struct kvmm_pool *pool, u32 nr_away)
+static int elastic_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct elastic *el = pool->elastic;
 	u32 nr_leaving = 0, nr_waiting = 0;
 
 	if (!el)
-		return nr_away || pool->nr_leaving ? -EUCLEAN : 0;
+		return re->nr_owned[OWNER_AWAY] || pool->nr_leaving ? -EUCLEAN : 0;
 	for (u32 pb = 0; pb < el->nr; pb++) {
 		if (check_pageblock(pool, el, pb))
 			return -EUCLEAN;
 		nr_leaving += el->state[pb] == PB_LEAVING;
 		nr_waiting += el->waiting[pb] != WAIT_NO;
 	}
-	if (nr_away != el->nr_away || nr_leaving != pool->nr_leaving || nr_waiting != el->wait.nr ||
-	    (nr_leaving && !el->job.active))
+	if (re->nr_owned[OWNER_AWAY] != el->nr_away || nr_leaving != pool->nr_leaving ||
+	    nr_waiting != el->wait.nr || (nr_leaving && !el->job.active))
 		return -EUCLEAN;
 	return units_check(pool, el);
 }
@@ -374,3 +357,10 @@ void elastic_sum(struct sum *sum, const struct kvmm_pool *pool)
 		if (el->state[pb] != PB_HERE)
 			sum_add_two(sum, pb, el->size);
 }
+
+const struct pool_part elastic_part = {
+	.name	= "blocks that are away",
+	.exit	= elastic_exit,
+	.bytes	= elastic_bytes,
+	.check	= elastic_check,
+};

@@ -21,7 +21,7 @@ int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr
 }
 
 /* Who looks at any_lost alone misses none. */
-int lost_notes_check(struct kvmm_pool *pool)
+static int lost_notes_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct steps *steps = steps_of(pool);
 
@@ -66,3 +66,8 @@ void lose_end(struct kvmm_pool *pool, bool closed)
 		pool_resume(pool);
 	kv_unlock(&pool->lock);
 }
+
+const struct pool_part lost_part = {
+	.name	= "notes of lost content",
+	.check	= lost_notes_check,
+};

@@ -71,7 +71,7 @@ static int check_credit(const struct kvmm_pool *pool, const struct pace *pace)
 	       -EUCLEAN : 0;
 }
 
-int pace_check(struct kvmm_pool *pool)
+static int pace_check(struct kvmm_pool *pool)
 {
 	struct steps *steps = steps_of(pool);
 	int err;
@@ -143,3 +143,8 @@ int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
 	kv_unlock(&steps->lock);
 	return 0;
 }
+
+const struct pool_part pace_part = {
+	.name		= "credit for copies",
+	.check_apart	= pace_check,
+};

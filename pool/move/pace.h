@@ -28,8 +28,6 @@ struct pace {
 u32 pace_may(struct kvmm_pool *pool, struct steps *steps);
 /* So many are. ->lock held. */
 void pace_pay(struct kvmm_pool *pool, struct steps *steps, u32 nr_blocks);
-/* 0 or -EUCLEAN. pool->lock not held. */
-int pace_check(struct kvmm_pool *pool);
 /* A step begins. ->lock held. */
 void pace_step(struct steps *steps);
 

@@ -150,7 +150,7 @@ int pin_types_need(struct kvmm_pool *pool, u32 type)
 	return err;
 }
 
-void pin_types_exit(struct kvmm_pool *pool)
+static void pin_types_exit(struct kvmm_pool *pool)
 {
 	free_types(pool->pin_types);
 }
@@ -161,7 +161,7 @@ const struct pin_types *pin_types_peek(const struct kvmm_pool *pool)
 	return smp_load_acquire(&pool->pin_types);
 }
 
-u64 pin_types_bytes(const struct kvmm_pool *pool)
+static u64 pin_types_bytes(struct kvmm_pool *pool)
 {
 	const struct pin_types *types = pin_types_peek(pool);
 
@@ -378,7 +378,7 @@ static bool slot_is_sound(struct kvmm_pool *pool, u32 index, u64 nr[KVMM_NR_PIN_
 	return sum_of(of) <= slot_at(pool, index)->pins && !count_of(of, KVMM_PIN_USER);
 }
 
-int pin_types_check(struct kvmm_pool *pool)
+static int pin_types_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	u64 nr[KVMM_NR_PIN_TYPES] = { 0 }, nr_range[KVMM_NR_PIN_TYPES] = { 0 };
 	const struct pin_types *types = pool->pin_types;
@@ -394,3 +394,10 @@ int pin_types_check(struct kvmm_pool *pool)
 	return memcmp(nr, types->nr, sizeof(nr)) ||
 	       memcmp(nr_range, types->nr_range, sizeof(nr_range)) ? -EUCLEAN : 0;
 }
+
+const struct pool_part pin_types_part = {
+	.name	= "pins by type",
+	.exit	= pin_types_exit,
+	.bytes	= pin_types_bytes,
+	.check	= pin_types_check,
+};

@@ -37,8 +37,6 @@ struct pin_types {
 	u32	nr_of_range;			/* pool->lock */
 };
 
-void pin_types_exit(struct kvmm_pool *pool);
-u64 pin_types_bytes(const struct kvmm_pool *pool);
 /* NULL: there are none. No lock needed; what is not atomic in there may be peeked at. */
 const struct pin_types *pin_types_peek(const struct kvmm_pool *pool);
 
@@ -58,8 +56,5 @@ void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot);
 /* The highest type that pins it, or KVMM_PIN_USER. For reports: of an entry just a hint. */
 u32 pin_type_of_entry(struct kvmm_pool *pool, u32 index);
 u32 pin_type_of_slot(struct kvmm_pool *pool, const struct slot *slot);
-
-/* 0 or -EUCLEAN. The world has stopped. */
-int pin_types_check(struct kvmm_pool *pool);
 
 #endif /* POOL_PIN_H */

@@ -60,7 +60,7 @@ struct steps *steps_get(struct kvmm_pool *pool)
 	return steps;
 }
 
-u64 steps_bytes(const struct kvmm_pool *pool)
+static u64 steps_bytes(struct kvmm_pool *pool)
 {
 	if (!READ_ONCE(pool->steps))
 		return 0;
@@ -553,7 +553,7 @@ void steps_let_go(struct kvmm_pool *pool)
 		kv_unlock(&steps_of(pool)->lock);
 }
 
-void steps_exit(struct kvmm_pool *pool)
+static void steps_exit(struct kvmm_pool *pool)
 {
 	struct steps *steps = pool->steps;
 
@@ -615,3 +615,9 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 	kv_unlock(&steps->lock);
 	return 0;
 }
+
+const struct pool_part steps_part = {
+	.name	= "steps",
+	.exit	= steps_exit,
+	.bytes	= steps_bytes,
+};

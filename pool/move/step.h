@@ -118,8 +118,6 @@ struct steps {
 
 /* ---- step.c ---- */
 
-void steps_exit(struct kvmm_pool *pool);
-u64 steps_bytes(const struct kvmm_pool *pool);
 /* Places that nobody reads any more are free, if that can be known without waiting. No lock held. */
 void __steps_settle(struct kvmm_pool *pool);
 
@@ -171,7 +169,5 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps);
 /* Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed, -EBUSY,
  * -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held. */
 int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode);
-/* 0 or -EUCLEAN; @nr_moving entries are MOVING, and @nr_dark blocks OWNER_MOVE. Both locks held. */
-int flights_check(struct kvmm_pool *pool, u32 nr_moving, u32 nr_dark);
 
 #endif /* POOL_STEP_H */

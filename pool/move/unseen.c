@@ -96,7 +96,14 @@ void __device_look(struct kvmm_pool *pool)
 	kv_unlock(&pool->lock);
 }
 
-int unseen_check(const struct kvmm_pool *pool, u32 nr)
+static int unseen_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
+	u32 nr = re->nr_owned[OWNER_UNSEEN];
+
 	return nr == pool->nr_unseen && (pool->blind || !nr) ? 0 : -EUCLEAN;
 }
+
+const struct pool_part unseen_part = {
+	.name	= "blocks that may be written",
+	.check	= unseen_check,
+};

@@ -39,7 +39,4 @@ void __device_look(struct kvmm_pool *pool);
 /* blocks_free(), while something is copied or the device is blind. ->lock held. */
 void blocks_free_later(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
-/* 0 or -EUCLEAN; so many blocks are OWNER_UNSEEN. ->lock held. */
-int unseen_check(const struct kvmm_pool *pool, u32 nr);
-
 #endif /* POOL_UNSEEN_H */

@@ -564,14 +564,14 @@ int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
 }
 
 /* The device's memory goes next. */
-void verify_exit(struct kvmm_pool *pool)
+static void verify_exit(struct kvmm_pool *pool)
 {
 	if (pool->verify && pool->verify->job.nr && pool->dev)
 		pool->parts.dev->wait(pool->dev, pool->verify->job.fence);
 	free_verify(pool->verify);
 }
 
-u64 verify_bytes(const struct kvmm_pool *pool)
+static u64 verify_bytes(struct kvmm_pool *pool)
 {
 	return READ_ONCE(pool->verify) ? sizeof(*pool->verify) + pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
 			      KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
@@ -610,7 +610,7 @@ int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
 	return 0;
 }
 
-int verify_check(struct kvmm_pool *pool)
+static int verify_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct verify *verify = pool->verify;
 	u32 nr = 0;
@@ -631,3 +631,10 @@ int verify_check(struct kvmm_pool *pool)
 	}
 	return 0;
 }
+
+const struct pool_part verify_part = {
+	.name	= "checksums of content",
+	.exit	= verify_exit,
+	.bytes	= verify_bytes,
+	.check	= verify_check,
+};

@@ -110,9 +110,4 @@ int verify_flight(struct kvmm_pool *pool, struct flight *flight);
 /* It ends otherwise. */
 void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight);
 
-void verify_exit(struct kvmm_pool *pool);
-u64 verify_bytes(const struct kvmm_pool *pool);
-/* 0 or -EUCLEAN. The world has stopped, compact_lock held. */
-int verify_check(struct kvmm_pool *pool);
-
 #endif /* POOL_VERIFY_H */

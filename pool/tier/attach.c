@@ -425,7 +425,7 @@ static void end_fetch(struct lower *lower, struct item *item)
 }
 
 /* Nobody else calls; what the pool itself holds goes with it. */
-void lower_exit(struct kvmm_pool *pool)
+static void lower_exit(struct kvmm_pool *pool)
 {
 	struct lower *lower = pool->lower;
 
@@ -502,3 +502,8 @@ int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *
 	memcpy(stat, &full, min(size, sizeof(full)));
 	return 0;
 }
+
+const struct pool_part lower_part = {
+	.name	= "tiers",
+	.exit	= lower_exit,
+};

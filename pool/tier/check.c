@@ -218,7 +218,7 @@ static int check(struct kvmm_pool *pool, struct lower *lower)
 	return err ? err : kv_tier_check(lower->tier);
 }
 
-int lower_check(struct kvmm_pool *pool)
+static int lower_check(struct kvmm_pool *pool)
 {
 	struct lower *lower = lower_of(pool);
 	int err;
@@ -228,10 +228,10 @@ int lower_check(struct kvmm_pool *pool)
 	kv_lock(&lower->lock);
 	err = check(pool, lower);
 	kv_unlock(&lower->lock);
-	if (!err)
-		return 0;
-	kv_lock(&pool->lock);
-	pool_poison(pool);
-	kv_unlock(&pool->lock);
 	return err;
 }
+
+const struct pool_part lower_sound_part = {
+	.name		= "copies to and from tiers",
+	.check_apart	= lower_check,
+};

@@ -8,8 +8,6 @@
 struct kvmm_pool;
 struct kv_handle;
 
-/* Copies under way are waited for. */
-void lower_exit(struct kvmm_pool *pool);
 /* Blocks were hit where @refs have a gen. No lock held. */
 void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
 /* Blocks were registered where @found is the same. No lock held. */
@@ -17,7 +15,5 @@ void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		    const struct kv_handle *found, u32 nr);
 /* Nothing that is below now is found any more: 0, or why it may be after a restart. The pool has stopped. */
 int lower_reset(struct kvmm_pool *pool);
-/* 0 or -EUCLEAN. compact_lock held, none below it. */
-int lower_check(struct kvmm_pool *pool);
 
 #endif /* POOL_LOWER_H */

@@ -15,6 +15,8 @@
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 
+extern const struct pool_part events_part;
+
 #define NR	8u
 
 static struct kvmm_pool *pool;
@@ -566,19 +568,19 @@ Test(events, validation_sees_what_is_not_as_it_should_be)
 			&of->feed.ring.broken };
 	u64 bad[] = { 2, 5, 99 };
 
-	cr_assert_eq(events_check(pool), 0);
+	cr_assert_eq(events_part.check(pool, NULL), 0);
 	for (u32 i = 0; i < ARRAY_SIZE(word); i++) {
 		u64 was = *word[i];
 
 		*word[i] = bad[i];
-		cr_expect_eq(events_check(pool), -EUCLEAN, "%u", i);
+		cr_expect_eq(events_part.check(pool, NULL), -EUCLEAN, "%u", i);
 		*word[i] = was;
 	}
 	of->feed.kinds ^= 1;
-	cr_expect_eq(events_check(pool), -EUCLEAN);
+	cr_expect_eq(events_part.check(pool, NULL), -EUCLEAN);
 	of->feed.kinds ^= 1;
 	pool->map->feed = NULL;
-	cr_expect_eq(events_check(pool), -EUCLEAN);
+	cr_expect_eq(events_part.check(pool, NULL), -EUCLEAN);
 	pool->map->feed = &of->feed;
-	cr_assert_eq(events_check(pool), 0);
+	cr_assert_eq(events_part.check(pool, NULL), 0);
 }

@@ -7,6 +7,8 @@
 #include "tests/pool/hold_util.h"
 #include "tests/support/fault.h"
 
+extern const struct pool_part holds_part;
+
 static struct kvmm_pool *pool;
 
 static void set_up(void)
@@ -45,7 +47,7 @@ static u32 hold_until_it_succeeds(u32 flags, kvmm_hold_t *hold)
 		cr_expect_str_eq(picture(pool), before);
 		cr_expect_eq(nr_holds(pool), nr_holds_before);
 		cr_assert_eq(kvmm_validate(pool), 0);
-		cr_assert_eq(holds_check(pool), 0);
+		cr_assert_eq(holds_part.check(pool, NULL), 0);
 	}
 }
 
@@ -91,10 +93,10 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 
 	for (u32 bit = 0; bit < 8 * bytes; bit++) {
 		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(holds_check(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		cr_expect_eq(holds_part.check(pool, NULL), -EUCLEAN, "%s, bit %u", what, bit);
 		byte[bit / 8] ^= 1u << bit % 8;
 	}
-	cr_assert_eq(holds_check(pool), 0, "%s", what);
+	cr_assert_eq(holds_part.check(pool, NULL), 0, "%s", what);
 }
 
 #define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
@@ -190,6 +192,6 @@ Test(hold_fault, metadata_is_of_holds_too)
 	u64 before = stat_of(pool).metadata_bytes;
 	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
 
-	cr_expect_eq(stat_of(pool).metadata_bytes, before + holds_bytes(pool));
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + holds_part.bytes(pool));
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }

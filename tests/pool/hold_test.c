@@ -9,6 +9,8 @@
 #include "tests/pool/hold_util.h"
 #include "tests/support/fault.h"
 
+extern const struct pool_part holds_part;
+
 static struct kvmm_pool *pool;
 
 /* Keys 0 to 3 are cached in blocks 0 to 3; of six. */
@@ -29,7 +31,7 @@ static void tear_down(void)
 TestSuite(hold, .init = set_up, .fini = tear_down);
 
 #define expect_picture(want)	cr_expect_str_eq(picture(pool), want)
-#define expect_valid()		cr_expect(!kvmm_validate(pool) && !holds_check(pool))
+#define expect_valid()		cr_expect(!kvmm_validate(pool) && !holds_part.check(pool, NULL))
 
 static struct kvmm_block_info block_info(u32 block)
 {
@@ -606,7 +608,7 @@ Test(hold, there_can_be_many)
 		hold[i] = hold_keys(pool, i % 4, 1, i % 8 < 4 ? KVMM_HOLD_PIN : 0);
 	cr_expect_eq(block_info(0).refs, 375);
 	cr_expect_eq(nr_holds(pool), 1500);
-	cr_expect_geq(holds_bytes(pool), 1500 * sizeof(struct hold));
+	cr_expect_geq(holds_part.bytes(pool), 1500 * sizeof(struct hold));
 	expect_valid();
 	for (u32 i = 0; i < 1500; i += 2)
 		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);

@@ -50,7 +50,7 @@ static void hit(void *policy, u32 block)
 static void set_up(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat,
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host, .map = &kv_map_flat,
 				       .evict = &hooked };
 
 	hooked = kv_evict_slru;
@@ -414,7 +414,7 @@ static void use_broken(u64 seed, u32 run_window)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = run_window };
-	struct kv_pool_parts parts = { .dev = &kv_dev_host, .map = &kv_map_flat,
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host, .map = &kv_map_flat,
 				       .evict = &broken_ops };
 	kvmm_ref_t held[NR_BROKEN];
 	kvmm_key_t keys[NR_BROKEN];

@@ -9,6 +9,8 @@
 #include "tests/pool/owner_util.h"
 #include "tests/support/fault.h"
 
+extern const struct pool_part holds_part, owned_part;
+
 static struct kvmm_pool *pool;
 
 static void set_up(void)
@@ -161,10 +163,10 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 
 	for (u32 bit = 0; bit < 8 * bytes; bit++) {
 		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(owned_check(pool), -EUCLEAN, "%s, bit %u", what, bit);
+		cr_expect_eq(owned_part.check(pool, NULL), -EUCLEAN, "%s, bit %u", what, bit);
 		byte[bit / 8] ^= 1u << bit % 8;
 	}
-	cr_assert_eq(owned_check(pool), 0, "%s", what);
+	cr_assert_eq(owned_part.check(pool, NULL), 0, "%s", what);
 }
 
 #define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
@@ -206,14 +208,14 @@ Test(owner_fault, flips_in_holds_on_ranges_are_noticed)
 		u8 *byte = (u8 *)&made->range;
 
 		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(holds_check(pool), -EUCLEAN, "bit %u", bit);
+		cr_expect_eq(holds_part.check(pool, NULL), -EUCLEAN, "bit %u", bit);
 		byte[bit / 8] ^= 1u << bit % 8;
 	}
-	cr_assert_eq(holds_check(pool), 0);
+	cr_assert_eq(holds_part.check(pool, NULL), 0);
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
-	cr_expect_eq(holds_check(pool), 0, "an unpin too many costs the hold, not the pool");
+	cr_expect_eq(holds_part.check(pool, NULL), 0, "an unpin too many costs the hold, not the pool");
 	cr_assert_eq(kvmm_range_pin(pool, range), 0);
-	cr_expect_eq(holds_check(pool), 0);
+	cr_expect_eq(holds_part.check(pool, NULL), 0);
 }
 
 Test(owner_fault, metadata_is_of_records_too)
@@ -223,7 +225,7 @@ Test(owner_fault, metadata_is_of_records_too)
 	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
 	cr_assert_eq(try_own(), 0);
 	cr_assert_eq(try_watch(), 0);
-	cr_expect_eq(stat_of(pool).metadata_bytes, before + owned_bytes(pool));
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + owned_part.bytes(pool));
 	pool->owned->nr++;
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN, "the pool asks for them, and closes");
 	cr_expect_eq(kvmm_owner_release(pool, 6), -EUCLEAN);

@@ -8,6 +8,8 @@
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
 
+extern const struct pool_part door_part;
+
 TestSuite(queue, .init = door_set_up, .fini = door_tear_down);
 
 #define US	1000ull
@@ -397,7 +399,7 @@ Test(queue, tickets_go_with_their_pool)
 	do {							\
 		change;						\
 		kv_lock(&(pool)->lock);				\
-		cr_expect_eq(door_check(pool), -EUCLEAN, #change);	\
+		cr_expect_eq(door_part.check(pool, NULL), -EUCLEAN, #change);	\
 		kv_unlock(&(pool)->lock);			\
 		undo;						\
 	} while (0)

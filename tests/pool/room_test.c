@@ -403,7 +403,7 @@ static struct kvmm_pool *make_flaky(u32 nr_blocks, const struct kv_evict_ops *ev
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat,
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &dev, .map = &kv_map_flat,
 				       .evict = evict, .planner = &kv_planner_slide };
 	struct kvmm_pool *pool;
 
@@ -630,7 +630,7 @@ Test(room, a_range_that_is_being_zeroed_survives_those_who_unpin_it)
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat };
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &dev, .map = &kv_map_flat };
 	struct kvmm_range_info info;
 	kvmm_range_t got;
 
@@ -731,7 +731,8 @@ Test(room, plans_that_would_destroy_something_are_refused_as_a_whole)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal) };
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &kv_dev_host, .planner = &bad_planner };
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &kv_dev_host,
+				       .planner = &bad_planner };
 	struct kvmm_pool *pool;
 	kvmm_range_t range[26];
 

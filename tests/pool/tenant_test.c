@@ -226,8 +226,8 @@ static struct kvmm_pool *make_failing(void)
 {
 	static struct kv_dev_ops dev;
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	struct kv_pool_parts parts = { .dev = &dev, .map = &kv_map_flat, .evict = &kv_evict_lru,
-				       .planner = &kv_planner_slide };
+	struct kv_pool_parts parts = { .all = kv_pool_parts_all, .dev = &dev, .map = &kv_map_flat,
+				       .evict = &kv_evict_lru, .planner = &kv_planner_slide };
 	struct kvmm_pool *pool;
 
 	dev = kv_dev_host;
