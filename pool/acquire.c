@@ -138,7 +138,7 @@ static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const str
 	req->nr_hits = hits->nr;
 	req->nr_fresh = take.nr;
 	req->nr_evicted = take.nr_evicted;
-	residency_hits(pool, hits->refs, hits->nr);
+	pool_tell(pool, hit, hits->refs, hits->nr);
 	if (take.nr)
 		kv_probe3(alloc, pool, take.nr, take.tenant);
 	return 0;
@@ -185,7 +185,7 @@ int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	order_leave(&pool->order);
 	cache_leave(pool);
 	if (!err)
-		presence_touched(pool, hits.refs, hits.nr);
+		pool_tell(pool, touched, hits.refs, hits.nr);
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;
@@ -201,7 +201,7 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	query = (struct kv_query){ req->keys, req->nr_keys, req->domain };
 	count_request(pool, &query, min(req->nr_keys, req->max_hits), req->nr_hits);
 	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
-	events_looked_up(pool, &query, req->nr_hits, req->nr_blocks);
+	pool_tell(pool, looked_up, &query, req->nr_hits, req->nr_blocks);
 	return 0;
 }
 

@@ -182,7 +182,7 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 {
 	u32 nr_removed = nr;
 
-	residency_end(pool, handles, nr);
+	pool_tell(pool, removed, handles, nr);
 	pool->count.nr_forgotten += nr;
 	for (u32 i = 0; i < nr; i++) {
 		const struct kv_entry *entry = entry_at(pool, handles[i].index);
@@ -191,11 +191,8 @@ static void forget_names(struct kvmm_pool *pool, const struct kv_handle *handles
 		pool->count.names_forgotten += name_sum(entry);
 	}
 	POOL_BUG_ON(pool, pool->map->ops->remove(pool->map, handles, &nr_removed));
-	for (u32 i = 0; i < nr; i++) {
-		presence_gone(pool, handles[i].index);
-		if (unlikely(pool->order.classes != NULL))
-			class_gone(pool->order.classes, handles[i].index);
-	}
+	for (u32 i = 0; i < nr && unlikely(pool->order.classes != NULL); i++)
+		class_gone(pool->order.classes, handles[i].index);
 }
 
 /* Out of the map. Returns the elder that it held a reference on, or KV_NONE. */

@@ -7,28 +7,9 @@
 #ifndef POOL_CACHED_H
 #define POOL_CACHED_H
 
-#include "events/hook.h"
-#include "residency.h"
-#include "tier/lower.h"
+#include "observer.h"
 
 /* ---- presence.c ---- */
-
-void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		       const struct kv_handle *handles);
-void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
-			  const struct kv_handle *found, u32 nr);
-void __presence_gone(struct kvmm_pool *pool, u32 index);
-void __presence_flush(struct kvmm_pool *pool);
-void __presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
-
-/* Private blocks are being named: remember what comes before each. */
-static inline void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-				   const struct kv_handle *handles)
-{
-	if (unlikely(pool->presence.reg))
-		__presence_staged(pool, prefix, handles);
-	events_staged(pool, prefix, handles);
-}
 
 /* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
 static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)
@@ -40,38 +21,6 @@ static inline void presence_unreserve(struct kvmm_pool *pool, u32 nr)
 {
 	if (unlikely(pool->presence.reg))
 		kv_radix_unreserve(pool->presence.reg, nr);
-}
-
-/* Uses up the reservation. The caller has references; no lock held. */
-static inline void presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
-				      const struct kv_handle *found, u32 nr)
-{
-	if (unlikely(pool->presence.reg))
-		__presence_published(pool, handles, found, nr);
-	if (unlikely(READ_ONCE(pool->lower)))
-		__lower_filled(pool, handles, found, nr);
-}
-
-/* A name is forgotten. ->lock held; presence_flush() follows when it is not any more. */
-static inline void presence_gone(struct kvmm_pool *pool, u32 index)
-{
-	if (unlikely(pool->presence.reg))
-		__presence_gone(pool, index);
-}
-
-static inline void presence_flush(struct kvmm_pool *pool)
-{
-	if (unlikely(READ_ONCE(pool->presence.nr_gone)))
-		__presence_flush(pool);
-}
-
-/* Blocks were hit where @refs have a gen; the caller has the references. No lock held. */
-static inline void presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
-{
-	if (unlikely(pool->presence.reg))
-		__presence_touched(pool, refs, nr);
-	if (unlikely(READ_ONCE(pool->lower)))
-		__lower_touched(pool, refs, nr);
 }
 
 /* ---- class_call.c ---- */
@@ -121,7 +70,7 @@ static inline void class_trim(struct kvmm_pool *pool)
 /* What a caller does who has evicted, when no lock is held any more. */
 static inline void cache_after(struct kvmm_pool *pool)
 {
-	presence_flush(pool);
+	pool_tell(pool, settle);
 	class_tell(pool);
 	kv_rcu_reap();
 }

@@ -112,12 +112,11 @@ static bool is_idle(struct kvmm_pool *pool)
 
 static int reset_if_idle(struct kvmm_pool *pool)
 {
-	bool clears;
 	int nr;
 
 	if (!is_idle(pool))
 		return -EBUSY;
-	clears = events_clear_begin(pool);
+	pool_tell(pool, clear_begin);
 	order_enter(&pool->order);
 	nr = forget_inactive(pool);
 	/*
@@ -127,9 +126,21 @@ static int reset_if_idle(struct kvmm_pool *pool)
 	for (u32 i = 0; i < pool->nr_blocks && nr_named(pool); i++)
 		nr += forget_entry(pool, i);
 	order_leave(&pool->order);
-	if (unlikely(clears))
-		events_cleared(pool);
+	pool_tell(pool, clear_end);
 	return nr;
+}
+
+static int reset_below(struct kvmm_pool *pool)
+{
+	int err = 0;
+
+	for (u64 on = READ_ONCE(pool->observed); on; on &= on - 1) {
+		const struct pool_observer *to = pool->parts.all[__builtin_ctzll(on)]->observer;
+
+		if (to->reset && !err)
+			err = to->reset(pool);
+	}
+	return err;
 }
 
 /* The gate is closed all the time: no load brings to the device what is not gone below yet. */
@@ -140,9 +151,9 @@ static int reset_stopped(struct kvmm_pool *pool)
 	pool_stop(pool);
 	kv_lock(&pool->lock);
 	ret = reset_if_idle(pool);
-	if (ret >= 0 && pool->lower) {
+	if (ret >= 0) {
 		kv_unlock(&pool->lock);
-		err = lower_reset(pool);
+		err = reset_below(pool);
 		kv_lock(&pool->lock);
 	}
 	pool_resume(pool);

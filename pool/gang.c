@@ -145,7 +145,7 @@ static void leave_pools(struct kvmm_gangs *gangs, u32 pools)
 	for (u32 i = 0; i < gangs->nr_pools; i++) {
 		if (!(pools & BIT(i)))
 			continue;
-		presence_flush(gangs->pool[i]);
+		pool_tell(gangs->pool[i], settle);
 		class_tell(gangs->pool[i]);
 	}
 	kv_rcu_reap();

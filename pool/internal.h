@@ -312,6 +312,7 @@ struct kvmm_pool {
 	u32				fold_seq;	/* counter, written under ->lock; see peek_counts() */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 
+	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
 	struct hold_table		*holds;		/* see hold.c */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
@@ -336,7 +337,7 @@ struct kvmm_pool {
 	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; see lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */
-	struct residency		*residency;	/* atomic; fixed once it is there; see residency.h */
+	struct residency		*residency;	/* atomic; fixed once it is there; see residency.c */
 	struct pool_events		*events;	/* atomic; fixed once it is there; see events/events.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */

@@ -55,14 +55,14 @@ static int match_begin(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	nr = match_refs(pool, query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, nr, nr_first);
-	residency_hits(pool, found, nr);
+	pool_tell(pool, hit, found, nr);
 	return nr;
 }
 
 static int match_end(struct kvmm_pool *pool, kvmm_ref_t *refs, int nr)
 {
 	cache_end(pool);
-	presence_touched(pool, (struct kv_handle *)refs, nr);
+	pool_tell(pool, touched, (struct kv_handle *)refs, nr);
 	return nr;
 }
 
@@ -83,7 +83,7 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 		return nr;
 	count_request(pool, &query, query.nr, nr);
 	match_end(pool, refs, nr);
-	events_looked_up(pool, &query, nr, 0);
+	pool_tell(pool, looked_up, &query, nr, 0);
 	return nr;
 }
 
@@ -100,10 +100,10 @@ int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvm
 		nr = pool->map->ops->scan(pool->map, &query, found, &nr_first);
 		order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 		note_found(pool, found, prefix->nr, nr_first);
-		residency_hits(pool, found, prefix->nr);
+		pool_tell(pool, hit, found, prefix->nr);
 	}
 	cache_end(pool);
-	presence_touched(pool, found, prefix->nr);
+	pool_tell(pool, touched, found, prefix->nr);
 	return nr;
 }
 

@@ -132,7 +132,7 @@ static int stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	marks = stage_marks(pool);
 	err = stage_all(pool, prefix, handles, marks);
 	if (!err && prefix->nr) {
-		presence_staged(pool, prefix, handles);
+		pool_tell(pool, staged, prefix, handles);
 		if (stay)
 			pool->map->ops->staged(pool->map, handles, prefix->nr);
 		tally_add(pool, TALLY_STAGED, prefix->nr);
@@ -267,10 +267,6 @@ static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
 			tell_order(pool, handles[i], insert->found[i]);
 	}
 	count_published(pool, insert, &out);
-	residency_begin(pool, handles, out.nr_new == insert->nr ? insert->nr : 0);
-	for (u32 i = 0; out.nr_new < insert->nr && i < insert->nr; i++)
-		if (same(handles[i], insert->found[i]))
-			residency_begin(pool, &handles[i], 1);
 	if (!order_wants_fill(&pool->order))
 		return;
 	if (out.nr_new == insert->nr)
@@ -291,11 +287,11 @@ static int publish_all(struct kvmm_pool *pool, struct kv_insert *insert)
 		err = pool->map->ops->insert(pool->map, insert);
 	if (likely(!err)) {
 		account(pool, insert, insert->handles);
-		verify_registered(pool, insert->handles, insert->nr);
+		pool_tell(pool, registered, insert->handles, insert->found, insert->nr);
 	}
 	cache_end(pool);
 	if (likely(!err))
-		presence_published(pool, insert->handles, insert->found, insert->nr);
+		pool_tell(pool, published, insert->handles, insert->found, insert->nr);
 	return err;
 }
 

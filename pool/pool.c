@@ -307,6 +307,17 @@ static int init_parts(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 	return err;
 }
 
+void pool_observe(struct kvmm_pool *pool, const struct pool_part *part)
+{
+	u32 i = 0;
+
+	while (pool->parts.all[i] != part)
+		i++;
+	/* Pairs with pool_tell(). */
+	if (!(READ_ONCE(pool->observed) & BIT64(i)))
+		kv_fetch_add(&pool->observed, BIT64(i));
+}
+
 /* What other threads were changing may be half changed: no call gets past the gate to look at it. */
 static void close_in_child(struct kv_fork_node *node)
 {

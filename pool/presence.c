@@ -23,6 +23,8 @@ struct gone {
 
 static_assert(sizeof(struct gone) == 28, "no padding to pay for twice a block");
 
+extern const struct pool_part presence_part;
+
 static u64 presence_bytes(const struct kvmm_pool *pool)
 {
 	return (u64)pool->nr_blocks *
@@ -45,6 +47,7 @@ static int presence_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *at
 	presence->reg = attr->registry;
 	presence->tier = attr->tier;
 	pool->metadata_bytes += presence_bytes(pool);
+	pool_observe(pool, &presence_part);
 	return 0;
 }
 
@@ -75,8 +78,8 @@ static void set_parent(struct pool_presence *presence, u32 index, const kvmm_key
 		presence->parent[index] = *parent;
 }
 
-void __presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		       const struct kv_handle *handles)
+static void presence_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+			    const struct kv_handle *handles)
 {
 	for (u32 i = 0; i < prefix->nr; i++)
 		set_parent(&pool->presence, handles[i].index,
@@ -90,8 +93,8 @@ static void tell_present(const struct pool_presence *presence, const struct kv_r
 	*nr = 0;
 }
 
-void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
-			  const struct kv_handle *found, u32 nr)
+static void presence_published(struct kvmm_pool *pool, const struct kv_handle *handles,
+			       const struct kv_handle *found, u32 nr)
 {
 	struct kv_radix_name names[BATCH];
 	u32 nr_names = 0, nr_new = 0;
@@ -110,7 +113,7 @@ void __presence_published(struct kvmm_pool *pool, const struct kv_handle *handle
 
 /* ---- absent ---- */
 
-void __presence_gone(struct kvmm_pool *pool, u32 index)
+static void gone(struct kvmm_pool *pool, u32 index)
 {
 	struct pool_presence *presence = &pool->presence;
 	const struct kv_entry *entry = entry_at(pool, index);
@@ -126,6 +129,12 @@ void __presence_gone(struct kvmm_pool *pool, u32 index)
 		kv_entry_key(entry), kv_entry_domain(entry), READ_ONCE(entry->position),
 	};
 	WRITE_ONCE(presence->nr_gone, presence->nr_gone + 1);
+}
+
+static void presence_removed(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		gone(pool, handles[i].index);
 }
 
 /* At most BATCH of those that wait. */
@@ -146,18 +155,18 @@ static u32 take_gone(struct kvmm_pool *pool, struct kv_radix_name *names)
 	return nr;
 }
 
-void __presence_flush(struct kvmm_pool *pool)
+static void presence_settle(struct kvmm_pool *pool)
 {
 	struct kv_radix_name names[BATCH];
 	u32 nr;
 
-	while ((nr = take_gone(pool, names)))
+	while (READ_ONCE(pool->presence.nr_gone) && (nr = take_gone(pool, names)))
 		kv_radix_absent(pool->presence.reg, pool->presence.tier, names, nr);
 }
 
 /* ---- touched ---- */
 
-void __presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+static void presence_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {
 	struct kv_radix_name names[BATCH];
 	u32 nr_names = 0;
@@ -194,7 +203,7 @@ static void presence_exit(struct kvmm_pool *pool)
 	struct pool_presence *presence = &pool->presence;
 
 	if (presence->reg) {
-		__presence_flush(pool);
+		presence_settle(pool);
 		forget_all(pool);
 	}
 	kv_free(presence->has_parent);
@@ -202,8 +211,17 @@ static void presence_exit(struct kvmm_pool *pool)
 	kv_free(presence->gone);
 }
 
+static const struct pool_observer observer = {
+	.staged		= presence_staged,
+	.published	= presence_published,
+	.touched	= presence_touched,
+	.removed	= presence_removed,
+	.settle		= presence_settle,
+};
+
 const struct pool_part presence_part = {
 	.name	= "presence",
 	.init	= presence_init,
 	.exit	= presence_exit,
+	.observer = &observer,
 };

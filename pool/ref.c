@@ -414,7 +414,7 @@ int kvmm_touch_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
 	note_hits(pool, as_handles(refs), nr);
 	note_put_meanwhile(pool, as_handles(refs), nr);
 	cache_end(pool);
-	presence_touched(pool, as_handles(refs), nr);
+	pool_tell(pool, touched, as_handles(refs), nr);
 	return 0;
 }
 

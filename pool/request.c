@@ -8,6 +8,7 @@
 #include <kvmm/event.h>
 
 #include "internal.h"
+#include "events/hook.h"
 #include "request.h"
 
 /* ---- refusals ---- */

@@ -44,7 +44,8 @@ static void count_match(struct kvmm_seq *seq)
 
 	seq->is_counted = true;
 	count_request(seq->pool, &query, max_hits, seq->nr_refs);
-	events_looked_up(seq->pool, &query, seq->nr_refs, seq_blocks_of(seq, seq->nr_tokens));
+	pool_tell(seq->pool, looked_up, &query, seq->nr_refs,
+		  seq_blocks_of(seq, seq->nr_tokens));
 }
 
 /* A step over @nr positions that may yield up to @nr_new tokens. */

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Times of sampled blocks; see residency.h. */
+/*
+ * Times of sampled blocks; see <kvmm/residency.h>.
+ *
+ * A record belongs to an entry, for one generation. Registering the block writes it, hits read and
+ * write it, and forgetting the name ends it, under the locks for that: hits have references, so none of
+ * them is under way then. Two hits at a time may both measure from the same use.
+ *
+ * Invariant, recomputed by residency_check(): no more records are of an entry that is registered now
+ * than have begun, less those that have ended. There may be fewer: a name that another thread forgets
+ * while it is being registered never ends, and its record is dead with the generation.
+ */
 #include <kv/env.h>
 #include <kv/latency.h>
 #include <kv/mem.h>
@@ -9,6 +19,14 @@
 
 #define PPM		1000000u
 
+/* Atomic, all of them; ->gen is written last. */
+struct residency_rec {
+	u64	born_ns;
+	u64	used_ns;
+	u32	gen;
+	u32	reserved;
+};
+
 struct residency {
 	u32			ppm;		/* atomic; of names registered from now on */
 	u32			ppm_max;	/* atomic; the most there ever was */
@@ -17,6 +35,12 @@ struct residency {
 	struct kvmm_residency_stat hist[KVMM_NR_RESIDENCY_KINDS];
 	struct residency_rec	rec[];		/* by entry */
 };
+
+static struct residency *residency_of(const struct kvmm_pool *pool)
+{
+	/* Pairs with kvmm_residency_set(): what it points to is made. */
+	return smp_load_acquire(&pool->residency);
+}
 
 /* Keys are hashes, or numbers one after the other: the upper half of the product is spread in both. */
 static bool is_sampled(u64 key0, u64 key1, u32 ppm)
@@ -52,15 +76,18 @@ static void add(struct residency *res, enum kvmm_residency_kind kind, u64 since_
 	kv_fetch_add(&hist->sum_ns, ns);
 }
 
-void __residency_begin(struct residency *res, struct kvmm_pool *pool,
-		       const struct kv_handle *handles, u32 nr)
+static void residency_registered(struct kvmm_pool *pool, const struct kv_handle *handles,
+				 const struct kv_handle *found, u32 nr)
 {
+	struct residency *res = residency_of(pool);
 	u32 ppm = READ_ONCE(res->ppm);
 
 	for (u32 i = 0; i < nr && ppm; i++) {
 		struct residency_rec *rec = &res->rec[handles[i].index];
 		u64 now;
 
+		if (handles[i].index != found[i].index || handles[i].gen != found[i].gen)
+			continue;
 		if (!entry_is_sampled(pool, handles[i].index, ppm))
 			continue;
 		now = kv_clock_ns();
@@ -74,12 +101,12 @@ void __residency_begin(struct residency *res, struct kvmm_pool *pool,
 
 static bool is_of(const struct residency_rec *rec, u32 gen)
 {
-	return smp_load_acquire(&rec->gen) == gen;	/* pairs with __residency_begin() */
+	return smp_load_acquire(&rec->gen) == gen;	/* pairs with residency_registered() */
 }
 
-void __residency_hits(struct residency *res, struct kvmm_pool *pool,
-		      const struct kv_handle *refs, u32 nr)
+static void residency_hit(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {
+	struct residency *res = residency_of(pool);
 	u32 ppm = READ_ONCE(res->ppm_max);
 
 	for (u32 i = 0; i < nr; i++) {
@@ -96,9 +123,9 @@ void __residency_hits(struct residency *res, struct kvmm_pool *pool,
 	}
 }
 
-void __residency_end(struct residency *res, struct kvmm_pool *pool,
-		     const struct kv_handle *handles, u32 nr)
+static void residency_removed(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
+	struct residency *res = residency_of(pool);
 	u32 ppm = READ_ONCE(res->ppm_max);
 
 	for (u32 i = 0; i < nr; i++) {
@@ -116,6 +143,8 @@ void __residency_end(struct residency *res, struct kvmm_pool *pool,
 }
 
 /* ---- the call ---- */
+
+extern const struct pool_part residency_part;
 
 static struct residency *make(const struct kvmm_pool *pool)
 {
@@ -136,6 +165,7 @@ static int get(struct kvmm_pool *pool, struct residency **res)
 		return -ENOMEM;
 	/* Pairs with residency_of(). */
 	smp_store_release(&pool->residency, *res);
+	pool_observe(pool, &residency_part);
 	return 0;
 }
 
@@ -224,9 +254,16 @@ static int residency_check(struct kvmm_pool *pool, const struct pool_recount *re
 	return res && (nr > res->nr_begun - res->nr_ended || res->ppm > res->ppm_max) ? -EUCLEAN : 0;
 }
 
+static const struct pool_observer observer = {
+	.registered	= residency_registered,
+	.hit		= residency_hit,
+	.removed	= residency_removed,
+};
+
 const struct pool_part residency_part = {
 	.name	= "times of sampled blocks",
 	.exit	= residency_exit,
+	.observer = &observer,
 	.bytes	= residency_bytes,
 	.check	= residency_check,
 };

@@ -13,6 +13,7 @@
 
 struct kvmm_pool;
 struct kvmm_pool_attr;
+struct pool_observer;
 struct pool_recount;
 
 /**
@@ -22,6 +23,7 @@ struct pool_recount;
  * @exit: with the pool, whose memory and zone are still there
  * @forked: in a child, which has no other threads; takes no lock
  * @bytes: host memory that pool->metadata_bytes does not count; takes no lock
+ * @observer: what it is told from pool_observe() on; see pool/observer.h
  * @check_open: 0 or -EUCLEAN; pool->lock held, while blocks are handed out without it
  * @check_base: the world has stopped, and the recount will rely on this part; both locks held
  * @check: the world has stopped; @re is what pool->owner[], slots and entries say; both locks held
@@ -33,13 +35,14 @@ struct pool_part {
 	void (*exit)(struct kvmm_pool *pool);
 	void (*forked)(struct kvmm_pool *pool);
 	u64 (*bytes)(struct kvmm_pool *pool);
+	const struct pool_observer *observer;
 	int (*check_open)(struct kvmm_pool *pool);
 	int (*check_base)(struct kvmm_pool *pool);
 	int (*check)(struct kvmm_pool *pool, const struct pool_recount *re);
 	int (*check_apart)(struct kvmm_pool *pool);
 };
 
-/* All of them, up to a NULL; see init/parts.c. */
+/* All of them, 64 at most, up to a NULL; see init/parts.c. */
 extern const struct pool_part *const kv_pool_parts_all[];
 
 #endif /* KV_POOL_PART_H */

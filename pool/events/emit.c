@@ -2,8 +2,8 @@
 /* What the pool itself has to say, or to remember for its map. */
 #include "events.h"
 
-void __events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		     const struct kv_handle *handles)
+void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		   const struct kv_handle *handles)
 {
 	struct kv_feed *feed = &pool->events->feed;
 
@@ -12,24 +12,28 @@ void __events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				   i ? &prefix->keys[i - 1] : prefix->parent);
 }
 
-/* Who is told of other media, or of victims that may come back, is told one by one. */
-bool events_clear_begin(struct kvmm_pool *pool)
+/*
+ * All names go in one event instead of one each, unless consumers are told of other media, or victims
+ * of gangs may come back.
+ */
+void events_clear_begin(struct kvmm_pool *pool)
 {
 	struct pool_events *of = pool->events;
 
-	if (!of || !of->feed.kinds || READ_ONCE(pool->lower) || pool->claims.nr_named)
-		return false;
-	WRITE_ONCE(of->feed.kinds, 0);
-	return true;
+	of->clears = of->feed.kinds && !READ_ONCE(pool->lower) && !pool->claims.nr_named;
+	if (of->clears)
+		WRITE_ONCE(of->feed.kinds, 0);
 }
 
-void events_cleared(struct kvmm_pool *pool)
+void events_clear_end(struct kvmm_pool *pool)
 {
 	struct pool_events *of = pool->events;
 	u64 word[KV_RING_WORDS] = { [5] = kv_feed_info(0, KVMM_EVENT_CLEARED, 0, 0),
 				    [6] = KVMM_EVENT_NO_BLOCK };
 	struct kvmm_event left;
 
+	if (!of->clears)
+		return;
 	for (const struct kvmm_events *at = of->first; at; at = at->next)
 		WRITE_ONCE(of->feed.kinds, of->feed.kinds | at->kinds);
 	kv_ring_put(&of->feed.ring, word);

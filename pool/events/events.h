@@ -50,7 +50,8 @@ struct pool_events {
 	u64			bytes;		/* fixed at creation */
 	u32			nr_ring;	/* fixed at creation */
 	struct kvmm_events	*first;		/* compact_lock */
-	u64			nr_lookups;	/* atomic; that somebody was told of */
+	u64			nr_lookups;	/* atomic; that consumers were told of */
+	bool			clears;		/* both locks; all names go, and one event says so */
 };
 
 static inline struct kv_ring *ring_of(const struct kvmm_events *events)
@@ -63,5 +64,13 @@ bool events_wants(const struct kvmm_events *events, u32 kind, u32 medium, u32 po
 
 /* A name that is there, of entry @index; false: there is none. */
 bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *event);
+
+/* Told by the pool; see observer.h. */
+void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		   const struct kv_handle *handles);
+void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
+		      u32 nr_blocks);
+void events_clear_begin(struct kvmm_pool *pool);
+void events_clear_end(struct kvmm_pool *pool);
 
 #endif /* POOL_EVENTS_H */

@@ -41,6 +41,8 @@ static struct pool_events *make_feed(const struct kvmm_pool *pool, u32 nr_ring)
 	return of;
 }
 
+extern const struct pool_part events_part;
+
 /* compact_lock held. */
 static int publish_feed(struct kvmm_pool *pool, struct pool_events *of)
 {
@@ -49,14 +51,15 @@ static int publish_feed(struct kvmm_pool *pool, struct pool_events *of)
 	if (err)
 		return err;
 	pool->metadata_bytes += of->bytes;
-	/* Pairs with events_staged() and with kv_feed_of(): all of it is there. */
+	/* Pairs with feed_for() and kv_feed_of(): all of it is there. */
 	smp_store_release(&pool->events, of);
 	smp_store_release(&pool->map->feed, &of->feed);
+	pool_observe(pool, &events_part);
 	pool_leave(pool);
 	return 0;
 }
 
-void events_attached(struct kvmm_pool *pool)
+static void events_attached(struct kvmm_pool *pool)
 {
 	/* Each side publishes its own first, under ->lock: one of them at least sees both. */
 	struct pool_events *of = smp_load_acquire(&pool->events);
@@ -223,8 +226,17 @@ static int events_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return kv_ring_check(&of->feed.ring);
 }
 
+static const struct pool_observer observer = {
+	.staged		= events_staged,
+	.looked_up	= events_looked_up,
+	.clear_begin	= events_clear_begin,
+	.clear_end	= events_clear_end,
+	.attached	= events_attached,
+};
+
 const struct pool_part events_part = {
 	.name	= "events",
 	.exit	= events_exit,
+	.observer = &observer,
 	.check	= events_check,
 };

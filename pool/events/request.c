@@ -16,6 +16,7 @@
 #include <kv/env.h>
 
 #include "events.h"
+#include "hook.h"
 
 static struct kv_feed *feed_for(struct kvmm_pool *pool, u32 kind)
 {
@@ -41,8 +42,8 @@ static void put_keys(struct kv_feed *feed, u32 kind, u64 number, const kvmm_key_
 
 /* ---- what the pool itself sees ---- */
 
-void __events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
-			u32 nr_blocks)
+void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
+		      u32 nr_blocks)
 {
 	struct kv_feed *feed = feed_for(pool, KVMM_EVENT_LOOKUP);
 	u64 word[KV_RING_WORDS];
@@ -63,7 +64,7 @@ void __events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u3
 
 /* ---- what the engine says ---- */
 
-bool __events_want_requests(struct kvmm_pool *pool)
+bool events_want_requests(struct kvmm_pool *pool)
 {
 	return feed_for(pool, KVMM_EVENT_REQUEST);
 }

@@ -46,7 +46,8 @@ static bool is_sampled(const struct verify *verify, const struct kv_entry *entry
 	return kv_hash_key(&key, 0) % 1000 < READ_ONCE(verify->sample_pm);
 }
 
-void __verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
+static void verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles,
+			      const struct kv_handle *found, u32 nr)
 {
 	struct verify *verify = verify_of(pool);
 
@@ -525,6 +526,8 @@ static struct verify *make_verify(const struct kvmm_pool *pool)
 	return NULL;
 }
 
+extern const struct pool_part verify_part;
+
 static int set_locked(struct kvmm_pool *pool, u32 sample_pm)
 {
 	struct verify *verify = pool->verify;
@@ -538,6 +541,7 @@ static int set_locked(struct kvmm_pool *pool, u32 sample_pm)
 	WRITE_ONCE(verify->sample_pm, sample_pm);
 	/* Pairs with verify_of(). */
 	smp_store_release(&pool->verify, verify);
+	pool_observe(pool, &verify_part);
 	return 0;
 }
 
@@ -632,9 +636,14 @@ static int verify_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return 0;
 }
 
+static const struct pool_observer observer = {
+	.registered	= verify_registered,
+};
+
 const struct pool_part verify_part = {
 	.name	= "checksums of content",
 	.exit	= verify_exit,
+	.observer = &observer,
 	.bytes	= verify_bytes,
 	.check	= verify_check,
 };

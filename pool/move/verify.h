@@ -44,16 +44,8 @@ static inline struct verify *verify_of(struct kvmm_pool *pool)
 	return smp_load_acquire(&pool->verify);
 }
 
-void __verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 void __verify_moved(struct kvmm_pool *pool, u32 index);
 u32 __verify_nr_moving(const struct kvmm_pool *pool);
-
-/* They are registered now, or some of them. In a read section. */
-static inline void verify_registered(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
-{
-	if (unlikely(READ_ONCE(pool->verify)))
-		__verify_registered(pool, handles, nr);
-}
 
 /* An entry has another place, and nobody has looked what is there. compact_lock held. */
 static inline void verify_moved(struct kvmm_pool *pool, u32 index)

@@ -7,7 +7,6 @@
 #include <kv/mem.h>
 #include <kv/sys.h>
 
-#include "lower.h"
 #include "tier.h"
 
 #define DEFAULT_MAX		1024u
@@ -266,6 +265,8 @@ static int join(struct kvmm_pool *pool, struct lower *lower,
 	return kv_tier_join(lower->tier, &client, &lower->client);
 }
 
+extern const struct pool_part lower_part;
+
 static int publish(struct kvmm_pool *pool, struct lower *lower)
 {
 	int err = pool_enter(pool);
@@ -278,6 +279,7 @@ static int publish(struct kvmm_pool *pool, struct lower *lower)
 		pool->metadata_bytes += lower->metadata_bytes;
 		/* Pairs with lower_of(): all of it is there. */
 		smp_store_release(&pool->lower, lower);
+		pool_observe(pool, &lower_part);
 	}
 	pool_leave(pool);
 	return err;
@@ -322,7 +324,7 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	if (err)
 		free_lower(pool, lower);
 	else
-		events_attached(pool);
+		pool_tell(pool, attached);
 	return err;
 }
 
@@ -503,7 +505,14 @@ int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *
 	return 0;
 }
 
+static const struct pool_observer observer = {
+	.published	= lower_filled,
+	.touched	= lower_touched,
+	.reset		= lower_reset,
+};
+
 const struct pool_part lower_part = {
 	.name	= "tiers",
 	.exit	= lower_exit,
+	.observer = &observer,
 };

@@ -7,7 +7,6 @@
  */
 #include <kv/log.h>
 
-#include "lower.h"
 #include "tier.h"
 
 static int complain(const struct kvmm_pool *pool, const char *what, u32 index)

@@ -78,7 +78,7 @@ static void match_device(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 	match->nr_device = match_refs(pool, &query, found, &nr_first);
 	order_note_seen(&pool->order, prefix->domain.tenant, prefix->keys, prefix->nr);
 	note_refs(pool, found, match->nr_device, nr_first);
-	residency_hits(pool, found, match->nr_device);
+	pool_tell(pool, hit, found, match->nr_device);
 	if (!match->flags)
 		count_request(pool, &query, prefix->nr, match->nr_device);
 }
@@ -111,7 +111,7 @@ static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)
 		match_below(pool, lower, match);
 	}
 	cache_end(pool);
-	presence_touched(pool, (struct kv_handle *)match->refs, match->nr_device);
+	pool_tell(pool, touched, (struct kv_handle *)match->refs, match->nr_device);
 	return match->nr_device + match->nr_lower;
 }
 
@@ -151,8 +151,11 @@ int kvmm_tier_forget(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
 int lower_reset(struct kvmm_pool *pool)
 {
 	struct lower *lower = lower_of(pool);
-	int err = kv_tier_reset(lower->client);
+	int err;
 
+	if (!lower)
+		return 0;
+	err = kv_tier_reset(lower->client);
 	up_forget_all(lower);
 	told_flush(pool, lower);
 	return err;

@@ -7,7 +7,6 @@
  * remembers blocks whose copy may have been evicted meanwhile: they are looked at again every few
  * uses.
  */
-#include "lower.h"
 #include "tier.h"
 
 /* ---- uses ---- */
@@ -80,7 +79,7 @@ static void touch(struct kvmm_pool *pool, struct lower *lower, const struct kv_h
 	}
 }
 
-void __lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
+void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {
 	struct lower *lower;
 
@@ -127,8 +126,8 @@ static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_han
 	       (write == KVMM_TIER_SELECTIVE && uses >= thrash_touches(lower));
 }
 
-void __lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
-		    const struct kv_handle *found, u32 nr)
+void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
+		  const struct kv_handle *found, u32 nr)
 {
 	struct lower *lower;
 	u32 write;

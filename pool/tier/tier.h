@@ -272,4 +272,10 @@ void told_present(struct kvmm_pool *pool, struct lower *lower, const struct kv_t
 void told_flush(struct kvmm_pool *pool, struct lower *lower);
 void told_exit(struct kvmm_pool *pool, struct lower *lower);
 
+/* Told by the pool; see observer.h. */
+void lower_touched(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr);
+void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
+		  const struct kv_handle *found, u32 nr);
+int lower_reset(struct kvmm_pool *pool);
+
 #endif /* POOL_TIER_H */

@@ -210,7 +210,7 @@ Test(residency, what_was_not_hit_is_no_hit)
 	struct kvmm_residency_stat stat;
 
 	cr_assert_eq(kvmm_residency_set(pool, 1000000), 0);
-	residency_hits(pool, none, 2);
+	pool_tell(pool, hit, none, 2);
 	cr_assert_eq(kvmm_residency_stat(pool, KVMM_RESIDENCY_REUSE, &stat), 0);
 	cr_expect_eq(stat.sum_ns, 0);
 	for (u32 i = 0; i <= KVMM_RESIDENCY_BOUNDS; i++)
