@@ -199,9 +199,9 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 	if (err)
 		return err;
 	query = (struct kv_query){ req->keys, req->nr_keys, req->domain };
-	count_request(pool, &query, min(req->nr_keys, req->max_hits), req->nr_hits);
+	kv_lookup_end(pool, &query, min(req->nr_keys, req->max_hits), req->nr_hits,
+		      req->nr_blocks);
 	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
-	pool_tell(pool, looked_up, &query, req->nr_hits, req->nr_blocks);
 	return 0;
 }
 

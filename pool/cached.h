@@ -285,15 +285,10 @@ void cache_untake_free(struct kvmm_pool *pool, const struct take *take,
 u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first);
 void count_lookup(struct kvmm_pool *pool, u32 nr_hits, u32 nr_misses);
-/*
- * A request is admitted, or @query was a look-up of its own: keys that were no hits are misses. Blocks
- * without a key are none: no request looked for them.
- */
+/* Of the keys of @query those behind the first @nr_hits were missed. */
 void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits,
 		   u32 nr_hits);
-/* kvmm_prefix_match() of a request that may still be refused: count_request() when it is admitted. */
-int match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
-/* The same of kvmm_prefix_scan(): count_lookup() then. */
+/* kvmm_prefix_scan() of a request that may still be refused: count_lookup() when it is admitted. */
 int scan_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
 
 /* ---- flight.c ---- */

@@ -41,6 +41,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 #include <kv/pool_part.h>
+#include <kv/pool_request.h>
 #include <kv/probe.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>

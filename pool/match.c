@@ -35,6 +35,13 @@ void count_request(struct kvmm_pool *pool, const struct kv_query *query, u32 max
 		pool->map->ops->missed(pool->map, query, nr_hits);
 }
 
+void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits,
+		   u32 nr_blocks)
+{
+	count_request(pool, query, max_hits, nr_hits);
+	pool_tell(pool, looked_up, query, nr_hits, nr_blocks);
+}
+
 u32 match_refs(struct kvmm_pool *pool, const struct kv_query *query, struct kv_handle *refs,
 	       u32 *nr_first)
 {
@@ -66,7 +73,7 @@ static int match_end(struct kvmm_pool *pool, kvmm_ref_t *refs, int nr)
 	return nr;
 }
 
-int match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
+int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs)
 {
 	struct kv_query query;
 	int nr = match_begin(pool, prefix, refs, &query);
@@ -81,9 +88,8 @@ int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, 
 
 	if (nr < 0)
 		return nr;
-	count_request(pool, &query, query.nr, nr);
 	match_end(pool, refs, nr);
-	pool_tell(pool, looked_up, &query, nr, 0);
+	kv_lookup_end(pool, &query, query.nr, nr, 0);
 	return nr;
 }
 

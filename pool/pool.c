@@ -382,6 +382,11 @@ const char *kv_pool_name(const struct kvmm_pool *pool)
 	return pool->name;
 }
 
+u32 kv_pool_block_tokens(const struct kvmm_pool *pool)
+{
+	return pool->block_tokens;
+}
+
 struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool)
 {
 	return pool && pool_refusal(pool) != -ECHILD ? pool->zone : NULL;

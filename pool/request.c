@@ -7,8 +7,6 @@
 #include <kv/pool.h>
 #include <kvmm/event.h>
 
-#include "internal.h"
-#include "events/hook.h"
 #include "request.h"
 
 /* ---- refusals ---- */
@@ -54,7 +52,7 @@ static int check_attr(struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
 	if (!attr->keys || !attr->prompt || !attr->nr_prompt || attr->nr_prompt > INT_MAX ||
 	    attr->max_output > INT_MAX - attr->nr_prompt)
 		return -EINVAL;
-	return key_ctx_fits(attr->keys, pool->block_tokens) ? 0 : -EINVAL;
+	return kv_key_block_tokens(attr->keys) == kv_pool_block_tokens(pool) ? 0 : -EINVAL;
 }
 
 static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct kvmm_seq_attr *attr)
@@ -67,10 +65,10 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	seq->number = attr->request;
 	seq->nr_first_hits = KV_NONE;
 	seq->is_counted = true;
-	seq->block_tokens = pool->block_tokens;
+	seq->block_tokens = kv_pool_block_tokens(pool);
 	seq->max_output = attr->max_output;
 	seq->nr_prompt = attr->nr_prompt;
-	seq->has_digests = key_ctx_has_digests(attr->keys);
+	seq->has_digests = kv_key_has_digests(attr->keys);
 	err = request_copy_extras(seq, attr->extras, attr->nr_extras);
 	if (!err)
 		err = request_reserve(seq, seq->nr_prompt + !!seq->max_output);
@@ -91,7 +89,7 @@ static void note(struct kvmm_seq *seq, bool is_end)
 		.domain = seq->domain, .is_end = is_end, .keys = seq->room.keys,
 	};
 
-	if (!seq->number || !events_want_requests(seq->pool))
+	if (!seq->number || !kv_requests_are_read(seq->pool))
 		return;
 	if (is_end)
 		what.hits = seq->nr_first_hits == KV_NONE ? 0 : seq->nr_first_hits;

@@ -19,7 +19,13 @@
 #ifndef POOL_REQUEST_H
 #define POOL_REQUEST_H
 
+#include <kv/bits.h>
+#include <kv/err.h>
+#include <kv/fork.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
+#include <kv/pool_request.h>
+#include <kv/registry_key.h>
 #include <kv/types.h>
 #include <kvmm/cache.h>
 #include <kvmm/seq.h>
@@ -102,10 +108,6 @@ void request_free_room(struct kvmm_seq *seq);
 int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extras, size_t nr);
 /* Compute the keys of the first @nr blocks, if they are not there yet. 0; -EINVAL. */
 int request_extend_keys(struct kvmm_seq *seq, u32 nr);
-/* Are keys of @ctx for blocks of this length? */
-bool key_ctx_fits(const struct kvmm_key_ctx *ctx, u32 block_tokens);
-/* Does the chain of @ctx need all of a digest? */
-bool key_ctx_has_digests(const struct kvmm_key_ctx *ctx);
 
 /* ---- request_hold.c: the block table ---- */
 

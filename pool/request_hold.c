@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <string.h>
 
-#include "internal.h"
 #include "request.h"
 
 /* ---- for the steps ---- */
@@ -116,7 +115,7 @@ int kvmm_seq_match(struct kvmm_seq *seq)
 		return nr;
 	prefix = (struct kvmm_prefix){ .keys = seq->room.keys, .nr = most_hits(seq),
 				       .domain = seq->domain };
-	nr = match_uncounted(seq->pool, &prefix, seq->room.refs);
+	nr = kv_match_uncounted(seq->pool, &prefix, seq->room.refs);
 	if (nr < 0)
 		return nr;
 	seq->is_counted = false;

@@ -114,29 +114,6 @@ int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extra
 
 /* ---- names ---- */
 
-/* No tokens, no hashing: what is asked for is only how the arguments are checked. */
-bool key_ctx_fits(const struct kvmm_key_ctx *ctx, u32 block_tokens)
-{
-	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
-	const u32 none = 0;
-
-	what.tokens = &none;
-	what.nr_tokens = block_tokens - 1;
-	if (kvmm_key_chain(ctx, &what, NULL, 0))	/* a full block already */
-		return false;
-	what.nr_tokens = block_tokens;
-	return kvmm_key_chain(ctx, &what, NULL, 0) != 0;
-}
-
-bool key_ctx_has_digests(const struct kvmm_key_ctx *ctx)
-{
-	struct kvmm_key_seq what = KVMM_KEY_SEQ_INIT;
-	const kvmm_key_t parent = { { 0 } };
-
-	what.parent = &parent;
-	return kvmm_key_chain(ctx, &what, NULL, 0) != 0;
-}
-
 static void rebase_extras(struct kvmm_seq *seq, u32 base)
 {
 	for (size_t i = 0; i < seq->nr_extras; i++)

@@ -9,7 +9,6 @@
  */
 #include <string.h>
 
-#include "internal.h"
 #include "request.h"
 
 /* ---- schedule ---- */
@@ -43,9 +42,8 @@ static void count_match(struct kvmm_seq *seq)
 	struct kv_query query = { seq->room.keys, max_hits, seq->domain };
 
 	seq->is_counted = true;
-	count_request(seq->pool, &query, max_hits, seq->nr_refs);
-	pool_tell(seq->pool, looked_up, &query, seq->nr_refs,
-		  seq_blocks_of(seq, seq->nr_tokens));
+	kv_lookup_end(seq->pool, &query, max_hits, seq->nr_refs,
+		      seq_blocks_of(seq, seq->nr_tokens));
 }
 
 /* A step over @nr positions that may yield up to @nr_new tokens. */

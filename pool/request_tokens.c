@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/registry_key.h>
 #include <kvmm/tokens.h>
 
 #include "internal.h"
-#include "request.h"
 
 #define CHUNK_ROWS	256u
 
@@ -336,7 +336,7 @@ static bool stage_is_bad(const struct kvmm_pool *pool, const struct kvmm_stage_t
 {
 	return !pool || !req || !req->blocks || !req->nr || req->nr > pool->nr_blocks ||
 	       !req->ctx || !req->staged || !req->keys ||
-	       !key_ctx_fits(req->ctx, pool->block_tokens);
+	       kv_key_block_tokens(req->ctx) != pool->block_tokens;
 }
 
 int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *req)

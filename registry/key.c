@@ -7,6 +7,7 @@
  * go along with the blocks: a call takes time in proportion to blocks and extras, not to their
  * product. Contexts never change: no lock.
  */
+#include <kv/registry_key.h>
 #include <kv/bits.h>
 #include <kv/mem.h>
 
@@ -96,6 +97,16 @@ void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx)
 	kv_free(ctx);
 }
 
+u32 kv_key_block_tokens(const struct kvmm_key_ctx *ctx)
+{
+	return ctx->block_tokens;
+}
+
+bool kv_key_has_digests(const struct kvmm_key_ctx *ctx)
+{
+	return ctx->format->parent_bytes == sizeof(kvmm_digest_t);
+}
+
 /* ---- what callers pass ---- */
 
 static bool extra_is_sound(const struct kvmm_key_extra *extra)
@@ -133,7 +144,7 @@ static int check_extras(struct key_walk *walk)
 static int check_parent(struct key_walk *walk)
 {
 	const struct kvmm_key_seq *seq = walk->seq;
-	bool whole = walk->ctx->format->parent_bytes == sizeof(kvmm_digest_t);
+	bool whole = kv_key_has_digests(walk->ctx);
 
 	if (whole ? seq->parent != NULL : seq->parent_digest != NULL)
 		return -EINVAL;

@@ -16,7 +16,6 @@
 #include <kv/env.h>
 
 #include "events.h"
-#include "hook.h"
 
 static struct kv_feed *feed_for(struct kvmm_pool *pool, u32 kind)
 {
@@ -64,7 +63,7 @@ void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 
 
 /* ---- what the engine says ---- */
 
-bool events_want_requests(struct kvmm_pool *pool)
+bool kv_requests_are_read(struct kvmm_pool *pool)
 {
 	return feed_for(pool, KVMM_EVENT_REQUEST);
 }

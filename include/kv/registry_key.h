@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What users of keys ask of a context. */
+#ifndef KV_REGISTRY_KEY_H
+#define KV_REGISTRY_KEY_H
+
+#include <kv/types.h>
+#include <kvmm/key.h>
+
+/* Tokens of each block that it names. */
+u32 kv_key_block_tokens(const struct kvmm_key_ctx *ctx);
+/* Does its chain need all of a digest? */
+bool kv_key_has_digests(const struct kvmm_key_ctx *ctx);
+
+#endif /* KV_REGISTRY_KEY_H */
