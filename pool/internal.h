@@ -329,7 +329,7 @@ struct kvmm_pool {
 	struct own_table		*owned;		/* see owned.h; kv_cas() from NULL, once */
 	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
 	struct lower			*lower;		/* ->lock; acquire; see tier/tier.h; NULL: no tier */
-	struct token_dir		*tokens;	/* see request_tokens.c */
+	struct token_dir		*tokens;	/* see tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
@@ -633,7 +633,7 @@ static inline int tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *mut
 
 #include "cached.h"
 
-/* ---- request_tokens.c ---- */
+/* ---- tokens.c ---- */
 
 int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr);
 

@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "request.h"
+#include "internal.h"
 
 /* ---- for the steps ---- */
 

@@ -16,8 +16,8 @@
  * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a
  * time. Host memory is taken when a step is scheduled, so that applying it needs none of its own.
  */
-#ifndef POOL_REQUEST_H
-#define POOL_REQUEST_H
+#ifndef SEQ_INTERNAL_H
+#define SEQ_INTERNAL_H
 
 #include <kv/bits.h>
 #include <kv/err.h>
@@ -99,7 +99,7 @@ static inline int request_refuse(struct kvmm_seq *seq, enum kvmm_seq_error why)
 	return kvmm_seq_errno(why);
 }
 
-/* ---- request_keys.c: what grows with the tokens ---- */
+/* ---- keys.c: what grows with the tokens ---- */
 
 /* Room for so many tokens, and for their blocks. 0, or -ENOMEM and nothing has changed. */
 int request_reserve(struct kvmm_seq *seq, u32 nr_tokens);
@@ -109,7 +109,7 @@ int request_copy_extras(struct kvmm_seq *seq, const struct kvmm_key_extra *extra
 /* Compute the keys of the first @nr blocks, if they are not there yet. 0; -EINVAL. */
 int request_extend_keys(struct kvmm_seq *seq, u32 nr);
 
-/* ---- request_hold.c: the block table ---- */
+/* ---- table.c: the block table ---- */
 
 /* @nr private blocks at the end. 0; -ENOSPC refused; other errors of the pool. */
 int request_take(struct kvmm_seq *seq, u32 nr);
@@ -118,4 +118,4 @@ int request_keep_blocks(struct kvmm_seq *seq, u32 nr);
 /* Publish the front of the private blocks until @nr are published: how many it were. */
 int request_publish(struct kvmm_seq *seq, u32 nr);
 
-#endif /* POOL_REQUEST_H */
+#endif /* SEQ_INTERNAL_H */

@@ -7,7 +7,7 @@
 #include <kv/pool.h>
 #include <kvmm/event.h>
 
-#include "request.h"
+#include "internal.h"
 
 /* ---- refusals ---- */
 

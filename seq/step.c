@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "request.h"
+#include "internal.h"
 
 /* ---- schedule ---- */
 

@@ -11,7 +11,7 @@
 #include <kv/err.h>
 #include <kv/mem.h>
 
-#include "request.h"
+#include "internal.h"
 
 /* ---- memory ---- */
 
