@@ -25,8 +25,10 @@
 #define DEFAULT_PAGEBLOCK_ORDER	9u
 #define MAX_PAGEBLOCK_ORDER	24u
 
-/* The first one is the default. */
-static const struct kv_zone_ops *const engines[] = {
+#define MAX_ENGINES		8u
+
+/* The first one is the default; NULL at the end. Changes before the first zone only. */
+static const struct kv_zone_ops *engines[MAX_ENGINES + 1] = {
 	&kv_zone_runs,
 	&kv_zone_best,
 	&kv_zone_lists,
@@ -39,16 +41,27 @@ static u32 next_zone_id;	/* kv_fetch_add(); lock order among zones */
 
 unsigned int kvmm_zone_engines(const char **names, unsigned int max)
 {
-	for (unsigned int i = 0; names && i < min(max, (unsigned int)ARRAY_SIZE(engines)); i++)
-		names[i] = engines[i]->name;
-	return ARRAY_SIZE(engines);
+	unsigned int nr;
+
+	for (nr = 0; engines[nr]; nr++)
+		if (names && nr < max)
+			names[nr] = engines[nr]->name;
+	return nr;
+}
+
+void kv_zone_add_engine(const struct kv_zone_ops *ops)
+{
+	unsigned int nr = kvmm_zone_engines(NULL, 0);
+
+	if (!KV_BUG_ON(nr == MAX_ENGINES))
+		engines[nr] = ops;
 }
 
 static const struct kv_zone_ops *find_engine(const char *name)
 {
 	if (!name)
 		return engines[0];
-	for (unsigned int i = 0; i < ARRAY_SIZE(engines); i++)
+	for (unsigned int i = 0; engines[i]; i++)
 		if (!strcmp(engines[i]->name, name))
 			return engines[i];
 	return NULL;

@@ -2,9 +2,10 @@
 /* The policies there are, in the order in which they are listed to users. */
 #include <string.h>
 
+#include <kv/err.h>
 #include <kv/evict.h>
 
-const struct kv_evict_ops *const kv_evict_policies[] = {
+const struct kv_evict_ops *kv_evict_policies[KV_MAX_POLICIES + 1] = {
 	&kv_evict_lrfu,
 	&kv_evict_lru,
 	&kv_evict_lru_classic,
@@ -22,8 +23,17 @@ const struct kv_evict_ops *const kv_evict_policies[] = {
 	&kv_evict_tlru,
 	&kv_evict_arc,
 	&kv_evict_s3fifo,
-	NULL,
 };
+
+void kv_evict_add(const struct kv_evict_ops *ops)
+{
+	u32 nr = 0;
+
+	while (kv_evict_policies[nr])
+		nr++;
+	if (!KV_BUG_ON(nr == KV_MAX_POLICIES))
+		kv_evict_policies[nr] = ops;
+}
 
 const struct kv_evict_ops *kv_evict_find(const char *name, const char **args)
 {

@@ -38,22 +38,12 @@ static const struct kv_planner_ops *const planners[] = {
 	&kv_planner_slide,
 };
 
-static const struct kv_map_ops *const maps[] = {
-	&kv_map_flat,
-	&kv_map_lfht,
-};
-
 /* ---- names ---- */
 
 static int find_map(const char *name, struct kv_pool_parts *parts)
 {
-	for (u32 i = 0; i < ARRAY_SIZE(maps); i++) {
-		if (name && strcmp(maps[i]->name, name))
-			continue;
-		parts->map = maps[i];
-		return 0;
-	}
-	return -ENOENT;
+	parts->map = kv_map_find(name);
+	return parts->map ? 0 : -ENOENT;
 }
 
 static int find_policy(const char *name, struct kv_pool_parts *parts)

@@ -107,7 +107,12 @@ extern const struct kv_evict_ops kv_evict_s3fifo;	/* "s3fifo" */
  */
 const struct kv_evict_ops *kv_evict_find(const char *name, const char **args);
 
+#define KV_MAX_POLICIES		32u
+
 /* All of them; NULL at the end. */
-extern const struct kv_evict_ops *const kv_evict_policies[];
+extern const struct kv_evict_ops *kv_evict_policies[KV_MAX_POLICIES + 1];
+
+/* One more policy to choose by name. Before the first pool is made: the table has no lock. */
+void kv_evict_add(const struct kv_evict_ops *ops);
 
 #endif /* KV_EVICT_H */

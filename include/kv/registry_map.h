@@ -150,4 +150,10 @@ struct kv_map {
 extern const struct kv_map_ops kv_map_flat;	/* the default */
 extern const struct kv_map_ops kv_map_lfht;	/* liburcu's: unbounded, 3 to 6 times slower */
 
+/* The kind of this name, or NULL. No name: the default. */
+const struct kv_map_ops *kv_map_find(const char *name);
+
+/* One more kind to choose by name. Before the first pool is made: the table has no lock. */
+void kv_map_add(const struct kv_map_ops *ops);
+
 #endif /* KV_REGISTRY_MAP_H */

@@ -74,6 +74,9 @@ extern const struct kv_zone_ops kv_zone_first;		/* "first" */
 extern const struct kv_zone_ops kv_zone_best;		/* "best" */
 extern const struct kv_zone_ops kv_zone_lists;		/* "lists" */
 
+/* One more engine to choose by name. Before the first zone is made: the table has no lock. */
+void kv_zone_add_engine(const struct kv_zone_ops *ops);
+
 struct kvmm_zone {
 	/* Fixed at creation; read without a lock. */
 	const struct kv_zone_ops	*ops;
