@@ -112,8 +112,7 @@ endif
 
 lto	:= $(findstring -flto,$(CFLAGS))
 
-KVLIBS	:= $(or $(shell $(PKG_CONFIG) --libs liburcu-cds 2>/dev/null), -lurcu-cds) \
-	   -lpthread -ldl -lm
+KVLIBS	:= -lpthread -ldl -lm
 
 # Probes need a header; what is built without it has none.
 have-sdt := $(if $(CONFIG_USDT),$(shell echo '$(pound)include <sys/sdt.h>' | \
@@ -169,15 +168,19 @@ quiet_cmd_ld_r = LD      $@
 libkvmm.o: $(lib-objs) FORCE
 	$(call if_changed,ld_r)
 
+# The same with what it is compared with, for tools.
+libkvmm-research.o: $(lib-objs) $(research-objs) FORCE
+	$(call if_changed,ld_r)
+
 quiet_cmd_ar = AR      $@
       cmd_ar = rm -f $@ && $(AR) rcs$(ARFLAGS_$@) $@ $(filter %.o,$^)
 
-libkvmm.a: libkvmm.o FORCE
+libkvmm.a libkvmm-research.a: %.a: %.o FORCE
 	$(call if_changed,ar)
 
 # For the tests, which may look inside: thin, all symbols visible to the linker.
 ARFLAGS_libkvmm-internal.a := T
-libkvmm-internal.a: $(lib-objs) FORCE
+libkvmm-internal.a: $(lib-objs) $(research-objs) FORCE
 	$(call if_changed,ar)
 
 # ---------------------------------------------------------------------------
@@ -241,10 +244,11 @@ install: libs tools man $(shlibs) $(alibs) $(pc-files)
 .PHONY: clean distclean
 clean:
 	@echo "  CLEAN   $(if $(filter .,$(srctree)),.,$(objtree))"
-	@find $(wildcard $(lib-folders) $(prog-folders)) \
+	@find $(wildcard $(lib-folders) $(prog-folders) research) \
 		\( -name '*.[ois]' -o -name '.*.cmd' -o -name '.*.d' \
 		   -o -name '*.gcno' -o -name '*.gcda' \) -delete
 	@rm -f $(all-progs) $(shlibs) $(alibs) $(alibs:.a=.o) libkvmm.* libkvmm-internal.a \
+		libkvmm-research.* \
 		$(pc-files) .*.cmd
 	@rm -rf include/generated build man
 

@@ -30,11 +30,8 @@
 /* The first one is the default; NULL at the end. Changes before the first zone only. */
 static const struct kv_zone_ops *engines[MAX_ENGINES + 1] = {
 	&kv_zone_runs,
-	&kv_zone_best,
-	&kv_zone_lists,
 	&kv_zone_buddy,
 	&kv_zone_buddy_trim,
-	&kv_zone_first,
 };
 
 static u32 next_zone_id;	/* kv_fetch_add(); lock order among zones */

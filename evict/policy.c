@@ -10,19 +10,12 @@ const struct kv_evict_ops *kv_evict_policies[KV_MAX_POLICIES + 1] = {
 	&kv_evict_lru,
 	&kv_evict_lru_classic,
 	&kv_evict_slru,
-	&kv_evict_lfu,
-	&kv_evict_glfu,
-	&kv_evict_hint,
 	&kv_evict_fifo,
 	&kv_evict_multilru,
 	&kv_evict_lineage,
 	&kv_evict_lineage_fifo,
 	&kv_evict_priority,
 	&kv_evict_ttl,
-	&kv_evict_cost,
-	&kv_evict_tlru,
-	&kv_evict_arc,
-	&kv_evict_s3fifo,
 };
 
 void kv_evict_add(const struct kv_evict_ops *ops)

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Policies that are one function from a block to a moment: fifo, priority, ttl, cost and t-lru.
+ * Policies that are one function from a block to a moment: fifo, priority and ttl.
  *
  *	fifo		the block's fill
  *	priority	its put-back, and 8 sizes of the pool later at priority 100 than at 0
  *	ttl		the end of its time to live; without one, its put-back
- *	cost		its put-back, and one size of the pool later for each doubling of its cost
- *	t-lru		its put-back; but the ends of chains, which cost a request little, before all
  *
  * Nothing is kept for ever by what it was advised: time goes on, and what is not used again has its
  * turn. Advice is forgotten with the content.
@@ -17,7 +15,6 @@
 #include <kv/err.h>
 #include <kv/evict.h>
 
-#include "args.h"
 #include "keyed.h"
 
 /* ---- fifo ---- */
@@ -123,90 +120,6 @@ static void ttl_hint(void *policy, u32 block, u64 when)
 	ttl_advise(policy, block, KV_ADVISE_TTL, when > keyed->now ? when - keyed->now : 0);
 }
 
-/* ---- cost ---- */
-
-#define COST_ONE	16u		/* ->value is in sixteenths of a doubling */
-
-/* 16 * log2(cost), by the highest bit and the four below it. */
-static u32 log_of(u64 cost)
-{
-	u32 high = kv_log2(max(cost, 1ull));
-	u64 next = high >= 4 ? cost >> (high - 4) : max(cost, 1ull) << (4 - high);
-
-	return high * COST_ONE + (next & (COST_ONE - 1));
-}
-
-static u64 cost_bucket(const struct keyed *keyed, const struct keyed_block *state)
-{
-	return keyed_bucket(keyed, keyed->now +
-			    (u64)keyed->nr_blocks * state->value / COST_ONE);
-}
-
-static void cost_enter(void *policy, u32 block, const kvmm_key_t *key)
-{
-	struct keyed *keyed = policy;
-	const struct keyed_block *state = keyed_block(keyed, block);
-
-	if (state)
-		keyed_enter(keyed, block, key, cost_bucket(keyed, state));
-}
-
-static int cost_advise(void *policy, u32 block, enum kv_evict_advice what, u64 value)
-{
-	struct keyed *keyed = policy;
-	struct keyed_block *state = keyed_block(keyed, block);
-
-	if (what != KV_ADVISE_COST)
-		return -EOPNOTSUPP;
-	if (!state)
-		return -EINVAL;
-	state->value = log_of(value);
-	keyed_move(keyed, block, cost_bucket(keyed, state));
-	return 0;
-}
-
-/* ---- t-lru ---- */
-
-/* Blocks at the end of a chain that may be made again without anybody's noticing. */
-#define SAFE_BLOCKS	4u
-#define MAX_SAFE	BIT(20)
-
-static int tlru_setup(void *policy, const char *args)
-{
-	struct keyed *keyed = policy;
-
-	keyed->param[0] = SAFE_BLOCKS;
-	return args ? args_numbers(args, keyed->param, 1, MAX_SAFE) : 0;
-}
-
-static void tlru_place(void *policy, u32 block, u32 position, u32 parent)
-{
-	struct keyed_block *state = keyed_block(policy, block);
-
-	if (state)
-		state->position = position;
-}
-
-/*
- * A chain is put back end first, one call after the other: the first of such a row of positions
- * says how long it is. The first block of a chain is never among the safe ones: many begin with it,
- * and it is what a block counts as whose position nobody has told.
- */
-static void tlru_enter(void *policy, u32 block, const kvmm_key_t *key)
-{
-	struct keyed *keyed = policy;
-	const struct keyed_block *state = keyed_block(keyed, block);
-	bool is_safe;
-
-	if (!state)
-		return;
-	if (state->position + 1 != keyed->last_position)
-		keyed->chain = state->position;
-	keyed->last_position = state->position;
-	is_safe = state->position && state->position + keyed->param[0] > keyed->chain;
-	keyed_enter(keyed, block, key, is_safe ? 0 : keyed_bucket(keyed, keyed->now));
-}
-
 const struct kv_evict_ops kv_evict_fifo = {
 	.name = "fifo",
 	.bytes = keyed_bytes,
@@ -235,25 +148,4 @@ const struct kv_evict_ops kv_evict_ttl = {
 	.enter = ttl_enter,
 	.hint = ttl_hint,
 	.advise = ttl_advise,
-};
-
-const struct kv_evict_ops kv_evict_cost = {
-	.name = "cost",
-	.bytes = keyed_bytes,
-	.init = keyed_init,
-	.fill = keyed_fill,
-	KEYED_OPS,
-	.enter = cost_enter,
-	.advise = cost_advise,
-};
-
-const struct kv_evict_ops kv_evict_tlru = {
-	.name = "t-lru",
-	.bytes = keyed_bytes,
-	.init = keyed_init,
-	.fill = keyed_fill,
-	KEYED_OPS,
-	.setup = tlru_setup,
-	.place = tlru_place,
-	.enter = tlru_enter,
 };

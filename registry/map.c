@@ -10,7 +10,6 @@
 /* The first one is the default; NULL at the end. Changes before the first pool only. */
 static const struct kv_map_ops *maps[MAX_MAPS + 1] = {
 	&kv_map_flat,
-	&kv_map_lfht,
 };
 
 void kv_map_add(const struct kv_map_ops *ops)

@@ -86,9 +86,6 @@ extern const struct kv_evict_ops kv_evict_lrfu;		/* "lrfu": LRU and LFU as the l
 extern const struct kv_evict_ops kv_evict_lru;		/* "lru": vLLM's order of today */
 extern const struct kv_evict_ops kv_evict_lru_classic;	/* "lru-classic": its older order */
 extern const struct kv_evict_ops kv_evict_slru;		/* "slru" */
-extern const struct kv_evict_ops kv_evict_lfu;		/* "lfu" */
-extern const struct kv_evict_ops kv_evict_glfu;		/* "glfu": counts keys, resident or not */
-extern const struct kv_evict_ops kv_evict_hint;		/* "hint": farthest hinted use first */
 
 extern const struct kv_evict_ops kv_evict_fifo;		/* "fifo" */
 extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:2,4,8" */
@@ -96,10 +93,6 @@ extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, lo
 extern const struct kv_evict_ops kv_evict_lineage_fifo;	/* "lineage-fifo": since they are leaves */
 extern const struct kv_evict_ops kv_evict_priority;	/* "priority" */
 extern const struct kv_evict_ops kv_evict_ttl;		/* "ttl": time to live, next use */
-extern const struct kv_evict_ops kv_evict_cost;		/* "cost": as GDSF */
-extern const struct kv_evict_ops kv_evict_tlru;		/* "t-lru": ends of chains first */
-extern const struct kv_evict_ops kv_evict_arc;		/* "arc" */
-extern const struct kv_evict_ops kv_evict_s3fifo;	/* "s3fifo" */
 
 /*
  * The policy of a name, and in @args what stands behind its colon, or NULL; NULL if there is none.

@@ -148,7 +148,6 @@ struct kv_map {
 };
 
 extern const struct kv_map_ops kv_map_flat;	/* the default */
-extern const struct kv_map_ops kv_map_lfht;	/* liburcu's: unbounded, 3 to 6 times slower */
 
 /* The kind of this name, or NULL. No name: the default. */
 const struct kv_map_ops *kv_map_find(const char *name);

@@ -70,9 +70,6 @@ struct kv_zone_ops {
 extern const struct kv_zone_ops kv_zone_runs;		/* "zone" */
 extern const struct kv_zone_ops kv_zone_buddy;		/* "buddy" */
 extern const struct kv_zone_ops kv_zone_buddy_trim;	/* "buddy-trim" */
-extern const struct kv_zone_ops kv_zone_first;		/* "first" */
-extern const struct kv_zone_ops kv_zone_best;		/* "best" */
-extern const struct kv_zone_ops kv_zone_lists;		/* "lists" */
 
 /* One more engine to choose by name. Before the first zone is made: the table has no lock. */
 void kv_zone_add_engine(const struct kv_zone_ops *ops);

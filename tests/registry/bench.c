@@ -21,6 +21,8 @@
 #include <kv/rcu.h>
 #include <kv/registry_map.h>
 
+#include "research/research.h"
+
 #define MAX_RUNS	9u
 #define MAX_PROMPT	1024u
 #define NR_MAPS		ARRAY_SIZE(maps)

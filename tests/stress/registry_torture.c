@@ -29,6 +29,8 @@
 #include <kv/registry_map.h>
 #include <kv/stat.h>
 
+#include "research/research.h"
+
 #define NR_READERS	2u
 #define NR_WRITERS	2u
 #define NR_THREADS	(NR_READERS + NR_WRITERS + 1)

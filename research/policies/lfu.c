@@ -7,6 +7,7 @@
 #include <kv/evict.h>
 
 #include "heap.h"
+#include "research/research.h"
 
 static void lfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 {

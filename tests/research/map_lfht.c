@@ -3,4 +3,5 @@
 #define MAP	kv_map_lfht
 #define SUITE	map_lfht
 
-#include "map_suite.h"
+#include "research/research.h"
+#include "tests/registry/map_suite.h"

@@ -20,6 +20,7 @@
 #include <kv/mem.h>
 
 #include "heap.h"
+#include "research/research.h"
 
 #define MIN_SLOTS	1024u
 #define MAX_SLOTS	BIT(26)

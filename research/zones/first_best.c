@@ -14,7 +14,8 @@
 #include <kv/bits.h>
 #include <kv/zone.h>
 
-#include "internal.h"
+#include "buddy/internal.h"
+#include "research/research.h"
 
 struct holes {
 	u32			nr_blocks;	/* fixed by init */

@@ -22,7 +22,8 @@
 #include <urcu/flavor.h>
 #include <urcu/rculfhash.h>
 
-#include "internal.h"
+#include "registry/internal.h"
+#include "research/research.h"
 
 struct node {
 	struct cds_lfht_node link;	/* the table's */

@@ -16,9 +16,10 @@
 #include <kv/err.h>
 #include <kv/evict.h>
 
-#include "credit.h"
-#include "ghost.h"
-#include "keyed.h"
+#include "evict/credit.h"
+#include "evict/ghost.h"
+#include "evict/keyed.h"
+#include "research/research.h"
 
 enum { NEW, PROVEN, UNNAMED, NR_LISTS };
 

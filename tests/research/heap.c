@@ -2,7 +2,8 @@
 /* lfu, hint and the heap under them, by pictures. */
 #include <criterion/criterion.h>
 
-#include "evict/heap.h"
+#include "research/policies/heap.h"
+#include "research/research.h"
 #include "tests/evict/order.h"
 
 Test(evict_lfu, takes_fewest_uses_first_then_the_one_put_back_first)

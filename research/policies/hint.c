@@ -8,6 +8,7 @@
 #include <kv/evict.h>
 
 #include "heap.h"
+#include "research/research.h"
 
 /* Rank 0 is for blocks without key: the last two moments of time count as one. */
 static u64 first_of(const struct heap *heap, u32 block)

@@ -7,8 +7,8 @@
 /* Names of its own, and others than the tests have. */
 #define name_of	lfht_name_of
 #define find	lfht_find
-#include "registry/lfht.c"
+#include "research/registry/lfht.c"
 #undef name_of
 #undef find
 
-#include "map_suite.h"
+#include "tests/registry/map_suite.h"

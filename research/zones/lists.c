@@ -17,8 +17,9 @@
 #include <kv/bits.h>
 #include <kv/zone.h>
 
-#include "internal.h"
-#include "map.h"
+#include "buddy/internal.h"
+#include "buddy/map.h"
+#include "research/research.h"
 
 #define STEP_BITS	3u
 #define STEPS		BIT(STEP_BITS)		/* bins for each doubling of the length */

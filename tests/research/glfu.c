@@ -2,7 +2,7 @@
 /* glfu: the table of counts, as it grows and as it cannot. */
 #include <criterion/criterion.h>
 
-#include "evict/glfu.c"
+#include "research/policies/glfu.c"
 #include "tests/evict/order.h"
 #include "tests/support/fake_env.h"
 
