@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engines of this folder share: where a request fits in a hole, which hole wins. */
+/* What the engines share: where a request fits in a hole. */
 #ifndef BUDDY_INTERNAL_H
 #define BUDDY_INTERNAL_H
 
@@ -29,51 +29,6 @@ static inline u32 place_in_hole(struct kvmm_extent hole, const struct kvmm_zone_
 	else
 		start = kv_align_up(lo, req->align);
 	return start >= lo && start + req->nr <= hi ? start : KV_NONE;
-}
-
-/**
- * struct pick - the best place seen so far, holes being shown in any order
- * @start: KV_NONE as long as nothing fitted
- * @hole: length of the whole hole, whatever part of it the window shows
- */
-struct pick {
-	u32 start;
-	u32 hole;
-};
-
-#define PICK_NONE ((struct pick){ KV_NONE, 0 })
-
-static inline void pick_offer(struct pick *best, struct kvmm_extent hole,
-			      const struct kvmm_zone_req *req)
-{
-	u32 start = place_in_hole(hole, req);
-	bool better;
-
-	if (start == KV_NONE)
-		return;
-	if (best->start == KV_NONE)
-		better = true;
-	else if (req->fit == KVMM_FIT_BEST && hole.nr != best->hole)
-		better = hole.nr < best->hole;
-	else
-		better = req->topdown ? start > best->start : start < best->start;
-	if (better)
-		*best = (struct pick){ start, hole.nr };
-}
-
-/* Puts @nr into the @k longest seen so far, longest first; returns how many there are now. */
-static inline unsigned int keep_longest(u32 *len, unsigned int k, unsigned int have, u32 nr)
-{
-	unsigned int i;
-
-	if (have < k)
-		len[have++] = 0;
-	else if (!k || len[k - 1] >= nr)
-		return have;
-	for (i = have - 1; i > 0 && len[i - 1] < nr; i--)
-		len[i] = len[i - 1];
-	len[i] = nr;
-	return have;
 }
 
 /* a zone, and a length that it has? */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bitmaps for the engines: ranges of a flat map, and a map with summaries.
+ * Bitmaps for the engines: a flat map, and a map with summaries.
  *
  * A bitree is a bitmap with a bit above each of its words, and so on up to a single word: the
  * lowest set bit, or the next one in either direction, costs one word a level whatever the map
@@ -27,24 +27,6 @@ static inline bool map_test(const u64 *map, u32 bit)
 						   KV_WORD_BITS)), true);		\
 	     __at = (word + 1) * KV_WORD_BITS)
 
-static inline void map_set(u64 *map, u32 lo, u32 hi)
-{
-	u64 mask;
-	u32 word;
-
-	for_each_map_word(word, mask, lo, hi)
-		map[word] |= mask;
-}
-
-static inline void map_clear(u64 *map, u32 lo, u32 hi)
-{
-	u64 mask;
-	u32 word;
-
-	for_each_map_word(word, mask, lo, hi)
-		map[word] &= ~mask;
-}
-
 static inline bool map_is_clear(const u64 *map, u32 lo, u32 hi)
 {
 	u64 mask;
@@ -54,45 +36,6 @@ static inline bool map_is_clear(const u64 *map, u32 lo, u32 hi)
 		if (map[word] & mask)
 			return false;
 	return true;
-}
-
-static inline bool map_is_set(const u64 *map, u32 lo, u32 hi)
-{
-	u64 mask;
-	u32 word;
-
-	for_each_map_word(word, mask, lo, hi)
-		if (~map[word] & mask)
-			return false;
-	return true;
-}
-
-/* First bit in [lo, hi) that equals @value, or @hi. */
-static inline u32 map_next(const u64 *map, u32 lo, u32 hi, bool value)
-{
-	u64 flip = value ? 0 : ~0ull, mask, hit;
-	u32 word;
-
-	for_each_map_word(word, mask, lo, hi) {
-		hit = (map[word] ^ flip) & mask;
-		if (hit)
-			return word * KV_WORD_BITS + kv_lowest64(hit);
-	}
-	return hi;
-}
-
-/* First bit of the set bits that end at @bit, which is set itself. */
-static inline u32 map_run_start(const u64 *map, u32 bit)
-{
-	u32 word = bit / KV_WORD_BITS;
-	u64 gap = ~map[word] & kv_mask64(0, bit % KV_WORD_BITS + 1);
-
-	while (!gap) {
-		if (!word)
-			return 0;
-		gap = ~map[--word];
-	}
-	return word * KV_WORD_BITS + kv_highest64(gap) + 1;
 }
 
 #define BITREE_LEVELS	4u

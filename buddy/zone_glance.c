@@ -13,9 +13,6 @@
 
 #include "internal.h"
 
-/* Words that are asked for in one hold of the lock, where it takes one. */
-#define LOCKED_WORDS	512u
-
 struct walk {
 	const struct kvmm_zone *zone;
 	struct kv_zone_glance *glance;
@@ -60,28 +57,6 @@ static u64 word_inside(const struct kvmm_zone *zone, u32 word, u64 bits)
 	return left < KV_WORD_BITS ? bits & kv_mask64(0, left) : bits;
 }
 
-static u64 ask_word(const struct kvmm_zone *zone, u32 word)
-{
-	u32 first = word * KV_WORD_BITS, nr = min(zone->nr_blocks - first, KV_WORD_BITS);
-	u64 bits = 0;
-
-	for (u32 i = 0; i < nr; i++)
-		bits |= (u64)zone->ops->is_free(zone->engine, first + i) << i;
-	return bits;
-}
-
-static void walk_locked(struct walk *walk, struct kvmm_zone *zone, u32 from, u32 to)
-{
-	u64 bits[LOCKED_WORDS];
-
-	kv_lock(&zone->lock);
-	for (u32 word = from; word < to; word++)
-		bits[word - from] = ask_word(zone, word);
-	kv_unlock(&zone->lock);
-	for (u32 word = from; word < to; word++)
-		see_word(walk, word, bits[word - from]);
-}
-
 void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
 {
 	struct walk walk = { .zone = zone, .glance = glance, .start = KV_NONE };
@@ -89,13 +64,8 @@ void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance)
 
 	memset(glance, 0, sizeof(*glance));
 	glance->pageblock_order = zone->pageblock_order;
-	if (zone->ops->peek)
-		for (u32 word = 0; word < nr; word++)
-			see_word(&walk, word,
-				 word_inside(zone, word, zone->ops->peek(zone->engine, word)));
-	else
-		for (u32 word = 0; word < nr; word += LOCKED_WORDS)
-			walk_locked(&walk, zone, word, min(word + LOCKED_WORDS, nr));
+	for (u32 word = 0; word < nr; word++)
+		see_word(&walk, word, word_inside(zone, word, zone->ops->peek(zone->engine, word)));
 	end_run(&walk, zone->nr_blocks);
 	for (u32 i = 0; i < nr_pageblocks(zone); i++)
 		glance->nr_pageblocks[kv_peek(&zone->block_class[i])]++;

@@ -70,14 +70,6 @@ void keyed_fill(void *policy, u32 block, const kvmm_key_t *key)
 	};
 }
 
-void keyed_hit(void *policy, u32 block)
-{
-	struct keyed_block *state = keyed_block(policy, block);
-
-	if (state && state->uses < 255)
-		state->uses++;
-}
-
 void keyed_enter(struct keyed *keyed, u32 block, const kvmm_key_t *key, u64 bucket)
 {
 	keyed->block[block].unnamed = !key;

@@ -43,7 +43,6 @@ struct keyed {
 size_t keyed_bytes(u32 nr_blocks);
 void keyed_init(void *policy, u32 nr_blocks);
 void keyed_fill(void *policy, u32 block, const kvmm_key_t *key);
-void keyed_hit(void *policy, u32 block);
 void keyed_leave(void *policy, u32 block);
 u32 keyed_pick(void *policy);
 void keyed_take(void *policy, u32 block);

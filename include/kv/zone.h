@@ -42,7 +42,7 @@
  * @kth_largest: lengths of the @k longest free pieces, longest first; how many there are
  * @check: recompute everything; 0 or -EUCLEAN
  * @peek: 64 blocks of the free map from block 64 * @word on, as they are just now: called without the
- *	lock, while others write. NULL: is_free() of each, under the lock
+ *	lock, while others write
  */
 struct kv_zone_ops {
 	const char *name;
@@ -113,7 +113,7 @@ struct kv_zone_glance {
 
 /*
  * Reads the whole map, a bit a block, without the zone's lock: true if nothing changes meanwhile, else
- * of no single moment. Engines without ->peek are asked under the lock, a slice at a time.
+ * of no single moment.
  */
 void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance);
 

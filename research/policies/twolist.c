@@ -141,6 +141,14 @@ static void s3fifo_fill(void *policy, u32 block, const kvmm_key_t *key)
 
 /* ---- the order ---- */
 
+static void twolist_hit(void *policy, u32 block)
+{
+	struct keyed_block *state = keyed_block(policy, block);
+
+	if (state && state->uses < 255)
+		state->uses++;
+}
+
 static void twolist_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct keyed *keyed = policy;
@@ -223,7 +231,7 @@ static int twolist_check(const void *policy)
 }
 
 #define TWOLIST_OPS									\
-	.bytes = twolist_bytes, .hit = keyed_hit, .enter = twolist_enter,		\
+	.bytes = twolist_bytes, .hit = twolist_hit, .enter = twolist_enter,		\
 	.leave = twolist_leave, .pick = twolist_pick, .take = twolist_take,		\
 	.unpick = twolist_unpick, .has = keyed_has, .nr = keyed_nr,			\
 	.check = twolist_check

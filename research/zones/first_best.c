@@ -6,27 +6,35 @@
  * a request says otherwise. They define what the fast engines must answer, so they have to be
  * right at a glance; an allocation costs time in proportion to the number of holes.
  *
- * Metadata: 8 bytes a hole, at most one hole for each two blocks: 4 bytes a block. All under the
- * zone's lock.
+ * Metadata: 8 bytes a hole, at most one hole for each two blocks: 4 bytes a block; and a bit a block
+ * for those that look without the lock. All else is under the zone's lock.
  */
 #include <string.h>
 
+#include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/zone.h>
 
-#include "buddy/internal.h"
+#include "holes.h"
 #include "research/research.h"
 
 struct holes {
 	u32			nr_blocks;	/* fixed by init */
 	u32			nr_holes;
 	u32			nr_free;
+	u64			*free;		/* behind the holes; bit set: block is free */
 	struct kvmm_extent	hole[];		/* ascending, never touching each other */
 };
 
+static size_t max_holes(u32 nr_blocks)
+{
+	return ((size_t)nr_blocks + 1) / 2;
+}
+
 static size_t holes_bytes(u32 nr_blocks)
 {
-	return sizeof(struct holes) + ((size_t)nr_blocks + 1) / 2 * sizeof(struct kvmm_extent);
+	return sizeof(struct holes) + max_holes(nr_blocks) * sizeof(struct kvmm_extent) +
+	       KV_WORDS((size_t)nr_blocks) * sizeof(u64);
 }
 
 static void holes_init(void *engine, u32 nr_blocks)
@@ -37,6 +45,8 @@ static void holes_init(void *engine, u32 nr_blocks)
 	h->nr_free = nr_blocks;
 	h->nr_holes = 1;
 	h->hole[0] = (struct kvmm_extent){ 0, nr_blocks };
+	h->free = (u64 *)&h->hole[max_holes(nr_blocks)];
+	map_set(h->free, 0, nr_blocks);
 }
 
 static u32 end_of(struct kvmm_extent run)
@@ -80,6 +90,7 @@ static void carve(struct holes *h, u32 i, u32 start, u32 nr)
 	u32 back = end_of(h->hole[i]) - (start + nr);
 
 	h->nr_free -= nr;
+	map_clear(h->free, start, start + nr);
 	if (front && back) {
 		h->hole[i].nr = front;
 		insert_hole(h, i + 1, start + nr, back);
@@ -134,6 +145,7 @@ static int holes_give(void *engine, u32 start, u32 nr)
 	if (i < h->nr_holes && h->hole[i].start < start + nr)
 		return -EINVAL;
 	h->nr_free += nr;
+	map_set(h->free, start, start + nr);
 	if (joins_prev && joins_next) {
 		h->hole[i - 1].nr += nr + h->hole[i].nr;
 		remove_hole(h, i);
@@ -158,6 +170,11 @@ static struct kvmm_extent holes_next_free(const void *engine, u32 from)
 static bool holes_is_free(const void *engine, u32 block)
 {
 	return holes_next_free(engine, block).start <= block;
+}
+
+static u64 holes_peek(const void *engine, u32 word)
+{
+	return kv_peek(&((const struct holes *)engine)->free[word]);
 }
 
 static u32 holes_nr_free(const void *engine)
@@ -212,10 +229,15 @@ static int holes_check(const void *engine)
 		/* Equality would be two holes that should have been joined. */
 		if (!h->hole[i].nr || (i && h->hole[i].start <= end))
 			return -EUCLEAN;
+		if (!map_is_clear(h->free, end, h->hole[i].start) ||
+		    !map_is_set(h->free, h->hole[i].start, end_of(h->hole[i])))
+			return -EUCLEAN;
 		end = (u64)h->hole[i].start + h->hole[i].nr;
 		nr_free += h->hole[i].nr;
 	}
-	return end > h->nr_blocks || nr_free != h->nr_free ? -EUCLEAN : 0;
+	if (end > h->nr_blocks || nr_free != h->nr_free)
+		return -EUCLEAN;
+	return map_is_clear(h->free, end, h->nr_blocks) ? 0 : -EUCLEAN;
 }
 
 #define HOLES_OPS									\
@@ -224,7 +246,7 @@ static int holes_check(const void *engine)
 	.next_free = holes_next_free, .is_free = holes_is_free,				\
 	.nr_free = holes_nr_free, .nr_runs = holes_nr_runs,				\
 	.largest = holes_largest, .usable = holes_usable,				\
-	.kth_largest = holes_kth_largest, .check = holes_check
+	.kth_largest = holes_kth_largest, .check = holes_check, .peek = holes_peek
 
 const struct kv_zone_ops kv_zone_first = {
 	.name		= "first",

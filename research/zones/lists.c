@@ -17,8 +17,7 @@
 #include <kv/bits.h>
 #include <kv/zone.h>
 
-#include "buddy/internal.h"
-#include "buddy/map.h"
+#include "holes.h"
 #include "research/research.h"
 
 #define STEP_BITS	3u
