@@ -242,7 +242,8 @@ KVMM_API int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req);
  * enum kvmm_advice - what can be said of a block
  * @KVMM_ADVISE_PRIORITY: 0 to 100, more is kept longer; 50 is the usual
  * @KVMM_ADVISE_TTL: worth keeping for so long from now, in the policy's time: blocks filled
- * @KVMM_ADVISE_COST: what it would cost to make it again, in any unit; 1 is the usual
+ * @KVMM_ADVISE_COST: what it would cost to make it again, in any unit; 1 is the usual. No policy of
+ *	the library uses it
  * @KVMM_ADVISE_NEXT_USE: as kvmm_hint()
  */
 enum kvmm_advice {

@@ -126,9 +126,8 @@ enum kvmm_zero { KVMM_ZERO_NEVER, KVMM_ZERO_TENANT, KVMM_ZERO_ALWAYS, KVMM_NR_ZE
  * @compact_max_blocks: most blocks that one allocation may move to make room; 0 = no limit
  * @dup_policy: enum kvmm_dup for blocks whose name is taken; KVMM_DUP_ALLOW if 0
  * @zero: enum kvmm_zero
- * @index: how cached blocks are found: "flat" (the default, if NULL): a table of one line a bucket,
- *	made for all blocks of the pool; "lfht": liburcu's hash table, several times slower, which
- *	grows and shrinks
+ * @index: how cached blocks are found: "flat", or NULL: a table of one line a bucket, made for all
+ *	blocks of the pool
  * @registry: registry of prefixes that is told what this pool has, or NULL; see <kvmm/registry.h>.
  *	Outlives the pool
  * @tier: which of its tiers this pool is
@@ -594,7 +593,7 @@ KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
  * For who watches: he keeps nobody waiting, and waits for nobody, blocks being moved included. Each
  * number is of its own moment; all are exact once nobody changes anything. Counts of events never go
  * down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of the zone, a
- * bit a block; the engines "first" and "best" are asked under the zone's lock.
+ * bit a block.
  *
  * Return: 0; -EINVAL; -EUCLEAN; -ECHILD.
  */

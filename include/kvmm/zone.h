@@ -79,8 +79,8 @@ struct kvmm_zone_stat {
  * @names: room for @max pointers to static strings
  * @max: length of @names
  *
- * "zone" is the library's own. "buddy" is the classic power-of-two buddy, fastest where only
- * powers of two are asked for. The others are baselines and oracles.
+ * "zone" is the default. "buddy" is the classic power-of-two buddy, fastest where only powers of two
+ * are asked for; "buddy-trim" gives back what such a block has beyond the request.
  *
  * Return: how many engines there are, which may be more than @max.
  */
