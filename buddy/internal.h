@@ -42,10 +42,7 @@ static inline u32 nr_pageblocks(const struct kvmm_zone *zone)
 	return ((zone->nr_blocks - 1) >> zone->pageblock_order) + 1;
 }
 
-/* buddyinfo's counts; takes zone->lock, a slice of the zone at a time. */
-void kv_zone_count_orders(struct kvmm_zone *zone, u64 *counts);
-
-/* The same of one run, added to @counts; it is seen as of one moment if the lock is held. */
+/* buddyinfo's counts of one run, added to @counts; seen as of one moment if the lock is held. */
 void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts);
 
 /* First free buddy block that ends after @from, or .nr = 0. For tests: tells blocks of a run apart. */

@@ -295,19 +295,6 @@ int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *aske
 	return take_run(zone, &req, start);
 }
 
-int kvmm_zone_alloc_order(struct kvmm_zone *zone, unsigned int order, u32 *start)
-{
-	struct kvmm_zone_req req = { 0 };
-
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (order >= 32 || !zone_can_hold(zone, BIT(order)) || !start)
-		return -EINVAL;
-	req.nr = req.align = BIT(order);
-	req.hi = zone->nr_blocks;
-	return take_run(zone, &req, start);
-}
-
 static bool range_is_in_zone(const struct kvmm_zone *zone, u32 start, u32 nr)
 {
 	return zone_can_hold(zone, nr) && (u64)start + nr <= zone->nr_blocks;

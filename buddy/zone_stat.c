@@ -163,8 +163,12 @@ static void count_slice(const struct kvmm_zone *zone, u32 lo, u32 hi, u64 *count
 	}
 }
 
-void kv_zone_count_orders(struct kvmm_zone *zone, u64 *counts)
+int kvmm_zone_buddyinfo(struct kvmm_zone *zone, u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS])
 {
+	if (kv_inherited(zone))
+		return -ECHILD;
+	if (!zone || !counts)
+		return -EINVAL;
 	for (u32 i = 0; i < KVMM_NR_MOBILITY * KVMM_NR_ORDERS; i++)
 		counts[i] = 0;
 	for (u32 lo = 0; lo < zone->nr_blocks; lo += COUNT_SLICE) {
@@ -172,15 +176,6 @@ void kv_zone_count_orders(struct kvmm_zone *zone, u64 *counts)
 		count_slice(zone, lo, min(lo + COUNT_SLICE, zone->nr_blocks), counts);
 		kv_unlock(&zone->lock);
 	}
-}
-
-int kvmm_zone_buddyinfo(struct kvmm_zone *zone, u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS])
-{
-	if (kv_inherited(zone))
-		return -ECHILD;
-	if (!zone || !counts)
-		return -EINVAL;
-	kv_zone_count_orders(zone, counts);
 	return 0;
 }
 

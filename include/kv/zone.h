@@ -123,7 +123,10 @@ struct kv_zone_label {
 	const char *name;
 };
 
-/* "buddyinfo" or "pagetypeinfo" of that; as kvmm_zone_text(). */
+/*
+ * "buddyinfo" or "pagetypeinfo" of that. Length of the whole text without NUL, which may be @len or more
+ * (then it was cut), or -ENOENT: there is no such text.
+ */
 int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 		        struct kv_zone_label label, char *buf, size_t len);
 

@@ -113,9 +113,6 @@ KVMM_API int kvmm_zone_alloc(struct kvmm_zone *zone, uint32_t nr, uint32_t *star
 KVMM_API int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *req,
 				 uint32_t *start);
 
-/** kvmm_zone_alloc_order() - 2^@order blocks whose first id is a multiple of 2^@order. */
-KVMM_API int kvmm_zone_alloc_order(struct kvmm_zone *zone, unsigned int order, uint32_t *start);
-
 /**
  * kvmm_zone_alloc_at() - claim exactly the blocks [@start, @start + @nr)
  *
@@ -199,16 +196,6 @@ KVMM_API int kvmm_zone_next_free(struct kvmm_zone *zone, uint32_t from, struct k
  */
 KVMM_API int kvmm_zone_buddyinfo(struct kvmm_zone *zone,
 				 uint64_t counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS]);
-
-/**
- * kvmm_zone_text() - "buddyinfo" or "pagetypeinfo" in the layout of Linux
- * @what: the name of the file
- * @buf: room for @bytes, NUL included; always terminated if there is any
- *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
- * -EINVAL; -ENOENT no such text.
- */
-KVMM_API int kvmm_zone_text(struct kvmm_zone *zone, const char *what, char *buf, size_t bytes);
 
 /** kvmm_zone_check() - recompute everything. Return: 0; -EUCLEAN the zone contradicts itself. */
 KVMM_API int kvmm_zone_check(struct kvmm_zone *zone);

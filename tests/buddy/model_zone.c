@@ -118,7 +118,7 @@ static void do_alloc_order(struct run *run)
 	unsigned int order = below(run, kv_log2(run->max_len) + 1);
 	struct kvmm_zone_req req = { .nr = BIT(order), .align = BIT(order), .hi = run->model.nr };
 	u32 got = KV_NONE;
-	int err = kvmm_zone_alloc_order(run->zone, order, &got);
+	int err = kvmm_zone_alloc_req(run->zone, &req, &got);
 
 	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc_order is %d", err);
 	compare_place(run, &req, got);

@@ -61,6 +61,14 @@ static int alloc_req(struct kvmm_zone *zone, struct kvmm_zone_req req, u32 *star
 	return kvmm_zone_alloc_req(zone, &req, start);
 }
 
+/* 2^@order blocks whose first id is a multiple of 2^@order. */
+static int alloc_order(struct kvmm_zone *zone, unsigned int order, u32 *start)
+{
+	struct kvmm_zone_req req = { .nr = BIT(order), .align = BIT(order) };
+
+	return kvmm_zone_alloc_req(zone, &req, start);
+}
+
 static u32 start_of(struct kvmm_zone *zone, struct kvmm_zone_req req)
 {
 	u32 start = KV_NONE;
@@ -186,10 +194,6 @@ Test(zone, each_engine_refuses_bad_lengths)
 		expect_no_change(zone, kvmm_zone_alloc(zone, 9, &start), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc(zone, UINT32_MAX, &start), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc(zone, 1, NULL), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_order(zone, 4, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_order(zone, 31, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_order(zone, 32, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_order(zone, 1, NULL), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 0, 4, ext), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 9, 4, ext), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 2, 0, ext), -EINVAL);
@@ -267,7 +271,6 @@ Test(zone, calls_without_a_zone_are_refused)
 
 	cr_expect_eq(kvmm_zone_alloc(NULL, 1, &start), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_req(NULL, &req, &start), -EINVAL);
-	cr_expect_eq(kvmm_zone_alloc_order(NULL, 0, &start), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_at(NULL, 0, 1), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_runs(NULL, 1, 1, &ext), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_many(NULL, 1, &start), -EINVAL);
@@ -282,7 +285,6 @@ Test(zone, calls_without_a_zone_are_refused)
 	cr_expect_eq(kvmm_zone_next_free(zone, 5, &ext), -EINVAL);
 	cr_expect_eq(kvmm_zone_buddyinfo(NULL, counts), -EINVAL);
 	cr_expect_eq(kvmm_zone_buddyinfo(zone, NULL), -EINVAL);
-	cr_expect_eq(kvmm_zone_text(NULL, "buddyinfo", NULL, 0), -EINVAL);
 	cr_expect_eq(kvmm_zone_check(NULL), -EINVAL);
 	cr_expect_not(kv_zone_is_free(NULL, 0));
 	cr_expect_not(kv_zone_is_free(zone, 4));
@@ -301,7 +303,7 @@ Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
 		u32 start, ids[8];
 
 		expect_no_change(zone, kvmm_zone_alloc(zone, 2, &start), -ENOSPC);
-		expect_no_change(zone, kvmm_zone_alloc_order(zone, 1, &start), -ENOSPC);
+		expect_no_change(zone, alloc_order(zone, 1, &start), -ENOSPC);
 		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 3, 2, ext), -ENOSPC);
 		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_FRAG), frag + 3);
 		expect_no_change(zone, kvmm_zone_alloc(zone, 4, &start), -ENOSPC);
@@ -476,10 +478,10 @@ Test(zone, each_engine_aligns_orders)
 		u32 start;
 
 		for (unsigned int order = 0; order < 4; order++) {
-			cr_expect_eq(kvmm_zone_alloc_order(zone, order, &start), 0);
+			cr_expect_eq(alloc_order(zone, order, &start), 0);
 			cr_expect_eq(start & (BIT(order) - 1), 0, "%s", engine);
 		}
-		cr_expect_eq(kvmm_zone_alloc_order(zone, 0, &start), -ENOSPC);
+		cr_expect_eq(alloc_order(zone, 0, &start), -ENOSPC);
 		zone_check(zone);
 		kvmm_zone_destroy(zone);
 	}
@@ -798,6 +800,14 @@ Test(zone, buddyinfo_stops_at_the_top_order)
 	kvmm_zone_destroy(zone);
 }
 
+static int text_of(struct kvmm_zone *zone, const char *what, char *buf, size_t bytes)
+{
+	struct kv_zone_glance glance;
+
+	kv_zone_glance(zone, &glance);
+	return kv_zone_glance_text(&glance, what, (struct kv_zone_label){ 0, "kv" }, buf, bytes);
+}
+
 Test(zone, buddyinfo_text_has_the_layout_of_linux)
 {
 	struct kvmm_zone *zone = zone_from(NULL, "A[...]B...[....]C.");
@@ -807,15 +817,13 @@ Test(zone, buddyinfo_text_has_the_layout_of_linux)
 	char text[256], cut[8];
 
 	zone_check(zone);
-	cr_expect_eq(kvmm_zone_text(zone, "buddyinfo", text, sizeof(text)), sizeof(want) - 1);
+	cr_expect_eq(text_of(zone, "buddyinfo", text, sizeof(text)), sizeof(want) - 1);
 	cr_expect_str_eq(text, want);
-	cr_expect_eq(kvmm_zone_text(zone, "buddyinfo", NULL, 0), sizeof(want) - 1);
-	cr_expect_eq(kvmm_zone_text(zone, "buddyinfo", cut, sizeof(cut)), sizeof(want) - 1);
+	cr_expect_eq(text_of(zone, "buddyinfo", NULL, 0), sizeof(want) - 1);
+	cr_expect_eq(text_of(zone, "buddyinfo", cut, sizeof(cut)), sizeof(want) - 1);
 	cr_expect_str_eq(cut, "Node 0,");
-	cr_expect_eq(kvmm_zone_text(zone, "slabinfo", text, sizeof(text)), -ENOENT);
+	cr_expect_eq(text_of(zone, "slabinfo", text, sizeof(text)), -ENOENT);
 	cr_expect_str_eq(text, "");
-	cr_expect_eq(kvmm_zone_text(zone, NULL, text, sizeof(text)), -EINVAL);
-	cr_expect_eq(kvmm_zone_text(zone, "buddyinfo", NULL, 1), -EINVAL);
 	kvmm_zone_destroy(zone);
 }
 
@@ -841,7 +849,7 @@ Test(zone, pagetypeinfo_text_has_the_layout_of_linux)
 	int len;
 
 	start_of(zone, (struct kvmm_zone_req){ .nr = 1, .mobility = KVMM_UNMOVABLE });
-	len = kvmm_zone_text(zone, "pagetypeinfo", text, sizeof(text));
+	len = text_of(zone, "pagetypeinfo", text, sizeof(text));
 	cr_expect_str_eq(text, want);
 	cr_expect_eq(len, sizeof(want) - 1);
 	kvmm_zone_destroy(zone);
