@@ -425,7 +425,7 @@ static int end(struct stage *stage, int err)
 	return err;
 }
 
-int kvmm_config_parse(struct kvmm_config *config, const char *name, const char *text, size_t bytes)
+int config_parse(struct kvmm_config *config, const char *name, const char *text, size_t bytes)
 {
 	struct stage *stage;
 	int err;

@@ -4,6 +4,7 @@
 #define INIT_CONFIG_H
 
 #include <kv/types.h>
+#include <kvmm/config.h>
 
 enum config_kind {
 	CONFIG_COUNT,		/* 123; also negative where the range allows it */
@@ -25,5 +26,8 @@ const char *config_kind_name(enum config_kind kind);
  * -ERANGE it does not fit 63 bits, or has parts of a unit that do not exist. Not for CONFIG_STRING.
  */
 int config_value(enum config_kind kind, const char *text, const char *const *words, s64 *value);
+
+/* The settings of a text, called @name in messages, and nothing else; as kvmm_config_load(). */
+int config_parse(struct kvmm_config *config, const char *name, const char *text, size_t bytes);
 
 #endif /* INIT_CONFIG_H */

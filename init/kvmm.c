@@ -2,8 +2,7 @@
 /*
  * The composition root: the one place that knows every part by name.
  *
- * Pools are found by name without a lock: the table of pools is replaced when it grows, entries
- * come and go in place, and a pool's name outlives it by a grace period. Writers hold table_lock.
+ * Pools have names of their own: all are in one table, under table_lock.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,13 +22,12 @@
 #define MIN_POOLS	8u
 
 struct pool_table {
-	struct kv_rcu_head	rcu;
 	u32			nr;		/* fixed at creation */
-	struct kvmm_pool	*pool[];	/* NULL or published; table_lock, RCU */
+	struct kvmm_pool	*pool[];	/* NULL or there; table_lock */
 };
 
 static struct kv_lock table_lock = { .rank = KV_RANK_CONFIG, .id = 1 };
-static struct pool_table *table;		/* table_lock, RCU */
+static struct pool_table *table;		/* table_lock */
 static struct kv_fork_node fork_node;		/* table_lock; on its list once there was a pool */
 
 /* The first one is the default. */
@@ -99,30 +97,10 @@ unsigned int kvmm_policies(const char **names, unsigned int max)
 static struct kvmm_pool *find_in(const struct pool_table *in, const char *name)
 {
 	for (u32 i = 0; in && i < in->nr; i++) {
-		/* Pairs with publish_pool(): the name is there. */
-		struct kvmm_pool *pool = kv_rcu_dereference(in->pool[i]);
-
-		if (pool && !strcmp(kv_pool_name(pool), name))
-			return pool;
+		if (in->pool[i] && !strcmp(kv_pool_name(in->pool[i]), name))
+			return in->pool[i];
 	}
 	return NULL;
-}
-
-struct kvmm_pool *kvmm_pool_find(const char *name)
-{
-	struct kvmm_pool *pool;
-
-	if (!name)
-		return NULL;
-	kv_rcu_read_lock();
-	pool = find_in(kv_rcu_dereference(table), name);
-	kv_rcu_read_unlock();
-	return pool;
-}
-
-static void free_table(struct kv_rcu_head *head)
-{
-	kv_free(container_of(head, struct pool_table, rcu));
 }
 
 /* A place in the table, which may have to grow for it; NULL if there is no memory. */
@@ -140,9 +118,9 @@ static struct kvmm_pool **free_place(void)
 	new->nr = max(2 * nr, MIN_POOLS);
 	if (old) {
 		memcpy(new->pool, old->pool, nr * sizeof(old->pool[0]));
-		kv_rcu_defer(&old->rcu, free_table);
+		kv_free(old);
 	}
-	kv_rcu_assign(table, new);
+	table = new;
 	return &new->pool[nr];
 }
 
@@ -179,7 +157,7 @@ static int publish_pool(struct kvmm_pool *pool, bool is_named)
 		err = -EEXIST;
 	place = err ? NULL : free_place();
 	if (place)
-		kv_rcu_assign(*place, pool);
+		*place = pool;
 	else if (!err)
 		err = -ENOMEM;
 	kv_unlock(&table_lock);
@@ -200,14 +178,14 @@ static bool unpublish_pool(const struct kvmm_pool *pool)
 	in = table;
 	for (u32 i = 0; in && i < in->nr; i++) {
 		if (in->pool[i] == pool) {
-			kv_rcu_assign(in->pool[i], NULL);
+			in->pool[i] = NULL;
 			found = true;
 		}
 		nr_left += in->pool[i] != NULL;
 	}
 	if (found && !nr_left) {
-		kv_rcu_assign(table, NULL);
-		kv_rcu_defer(&in->rcu, free_table);
+		table = NULL;
+		kv_free(in);
 	}
 	kv_unlock(&table_lock);
 	return found;

@@ -79,19 +79,6 @@ struct kvmm_config {
 KVMM_API int kvmm_config_load(struct kvmm_config *config, const char *path);
 
 /**
- * kvmm_config_parse() - the settings of a text, and nothing else
- * @config: as for kvmm_config_load()
- * @name: what it is called in messages
- * @text: borrowed
- * @bytes: of it
- *
- * Context: any thread; does not wait.
- * Return: as kvmm_config_load().
- */
-KVMM_API int kvmm_config_parse(struct kvmm_config *config, const char *name, const char *text,
-			       size_t bytes);
-
-/**
  * kvmm_config_key() - the keys that there are
  * @number: from 0 on
  *

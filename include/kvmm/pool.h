@@ -190,9 +190,6 @@ KVMM_API int kvmm_pool_create(const struct kvmm_pool_attr *attr, struct kvmm_poo
  */
 KVMM_API void kvmm_pool_destroy(struct kvmm_pool *pool);
 
-/** kvmm_pool_find() - the pool of that name, or NULL; it stays its creator's. Lock-free. */
-KVMM_API struct kvmm_pool *kvmm_pool_find(const char *name);
-
 /** kvmm_policies() - names of the eviction policies, as kvmm_zone_engines() does. */
 KVMM_API unsigned int kvmm_policies(const char **names, unsigned int max);
 

@@ -5,6 +5,7 @@
 #include <kvmm/kvmm.h>
 
 #include "fuzz.h"
+#include "init/config.h"
 
 struct all {
 	struct kvmm_tier_attr host;
@@ -45,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	config.knobs = &all.knobs;
 	config.disk = &all.disk;
 	config.disk_use = &all.disk_use;
-	err = kvmm_config_parse(&config, "fuzz", (const char *)data, bytes);
+	err = config_parse(&config, "fuzz", (const char *)data, bytes);
 	expect(err, 0, -EINVAL);
 	require(!err == !config.error[0] && memchr(config.error, '\0', sizeof(config.error)));
 	if (err)

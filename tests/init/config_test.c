@@ -10,6 +10,7 @@
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
+#include "init/config.h"
 #include "tests/support/fake_env.h"
 
 struct all {
@@ -57,7 +58,7 @@ TestSuite(config, .init = set_up, .fini = tear_down);
 
 static int parse(const char *text)
 {
-	return kvmm_config_parse(&config, "kv.conf", text, strlen(text));
+	return config_parse(&config, "kv.conf", text, strlen(text));
 }
 
 static void expect_refused(const char *text, const char *error)
@@ -169,7 +170,7 @@ Test(config, a_structure_of_an_older_program_is_not_written_past_its_end)
 	cr_expect_neq(config.error[0], '\0');
 	config.size = 8;
 	cr_expect_eq(parse(""), -EINVAL);
-	cr_expect_eq(kvmm_config_parse(NULL, "x", "", 0), -EINVAL);
+	cr_expect_eq(config_parse(NULL, "x", "", 0), -EINVAL);
 }
 
 Test(config, names_of_an_earlier_call_stay)

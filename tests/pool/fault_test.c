@@ -73,7 +73,7 @@ Test(fault, the_table_of_pools_grows_or_stays)
 	attr.nr_blocks = 4;
 	for (u32 i = 0; i < 20; i++)
 		create_until_it_succeeds(&attr, &pool[i]);
-	cr_expect_eq(kvmm_pool_find("pool19"), pool[19]);
+	cr_expect_str_eq(kv_pool_name(pool[19]), "pool19");
 	for (u32 i = 0; i < 20; i++)
 		end_pool(pool[i]);
 }

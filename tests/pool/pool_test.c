@@ -150,12 +150,11 @@ Test(pool, is_found_by_its_name_while_it_lives)
 
 	attr.name = "layer0";
 	pool = make_pool_of(&attr);
-	cr_expect_eq(kvmm_pool_find("layer0"), pool);
-	cr_expect_null(kvmm_pool_find("layer1"));
-	cr_expect_null(kvmm_pool_find(NULL));
+	cr_expect_str_eq(kv_pool_name(pool), "layer0");
 	cr_expect_eq(kvmm_pool_create(&attr, &other), -EEXIST);
 	kvmm_pool_destroy(pool);
-	cr_expect_null(kvmm_pool_find("layer0"));
+	cr_assert_eq(kvmm_pool_create(&attr, &other), 0);
+	kvmm_pool_destroy(other);
 }
 
 Test(pool, unnamed_ones_are_numbered)
@@ -165,12 +164,12 @@ Test(pool, unnamed_ones_are_numbered)
 
 	for (u32 i = 0; i < 20; i++)
 		pool[i] = make_pool_of(&attr);
-	cr_expect_eq(kvmm_pool_find("pool"), pool[0]);
-	cr_expect_eq(kvmm_pool_find("pool1"), pool[1]);
-	cr_expect_eq(kvmm_pool_find("pool19"), pool[19]);
+	cr_expect_str_eq(kv_pool_name(pool[0]), "pool");
+	cr_expect_str_eq(kv_pool_name(pool[1]), "pool1");
+	cr_expect_str_eq(kv_pool_name(pool[19]), "pool19");
 	kvmm_pool_destroy(pool[1]);
 	pool[1] = make_pool_of(&attr);
-	cr_expect_eq(kvmm_pool_find("pool1"), pool[1]);
+	cr_expect_str_eq(kv_pool_name(pool[1]), "pool1");
 	for (u32 i = 0; i < 20; i++)
 		kvmm_pool_destroy(pool[i]);
 	cr_expect_eq(kv_mem_bytes(), 0);
@@ -213,7 +212,8 @@ Test(pool, is_destroyed_once)
 
 	kvmm_pool_destroy(pool);
 	kvmm_pool_destroy(pool);
-	cr_expect_eq(kvmm_pool_find("pool1"), other);
+	attr.name = "pool1";
+	cr_expect_eq(kvmm_pool_create(&attr, &pool), -EEXIST);
 	kvmm_pool_destroy(other);
 	kvmm_pool_destroy(other);
 	cr_expect_eq(kv_mem_bytes(), 0);
