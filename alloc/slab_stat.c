@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include <kv/alloc.h>
 #include <kv/buf.h>
 #include <kv/fork.h>
 
@@ -185,7 +186,7 @@ int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *sum)
 	return 0;
 }
 
-int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_slab_row *row)
+int kv_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kv_slab_row *row)
 {
 	struct kvmm_slab_cache *cache;
 	u32 i = 0;
@@ -199,7 +200,7 @@ int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kvmm_s
 		if (is_wanted(cache, zone) && i++ == *cursor)
 			break;
 	if (cache) {
-		*row = (struct kvmm_slab_row){ .shape = cache->shape };
+		*row = (struct kv_slab_row){ .shape = cache->shape };
 		memcpy(row->name, cache->name, min(strlen(cache->name), sizeof(row->name) - 1));
 		read_stat(cache, &row->stat);
 	}

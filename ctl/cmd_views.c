@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/alloc.h>
 #include <kv/err.h>
 #include <kv/mem.h>
+#include <kv/registry_radix.h>
 #include <kvmm/hold.h>
 #include <kvmm/map.h>
 #include <kvmm/pool.h>
 #include <kvmm/registry.h>
-#include <kvmm/slab.h>
 
 #include "command.h"
 
@@ -440,8 +441,8 @@ static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 posi
 
 	if (!nodes)
 		return -ENOMEM;
-	for (; max && kvmm_registry_nr_at(reg, position); position++) {
-		nr = kvmm_registry_at(reg, position, nodes, max);
+	for (; max && kv_radix_nr_at(reg, position); position++) {
+		nr = kv_radix_at(reg, position, nodes, max);
 		if (nr < 0)
 			break;
 		for (int i = 0; i < nr; i++)
@@ -468,7 +469,7 @@ static int cmd_prefixes(struct kv_control_call *call)
 
 /* ---- slab caches ---- */
 
-static void write_slab(struct kv_text *text, const struct kvmm_slab_row *row)
+static void write_slab(struct kv_text *text, const struct kv_slab_row *row)
 {
 	const struct kvmm_slab_stat *stat = &row->stat;
 	const struct kvmm_slab_shape *shape = &row->shape;
@@ -486,7 +487,7 @@ static void write_slab(struct kv_text *text, const struct kvmm_slab_row *row)
 /* Of the whole process: caches belong to zones, not to pools. */
 static int cmd_slabs(struct kv_control_call *call)
 {
-	struct kvmm_slab_row row;
+	struct kv_slab_row row;
 	u32 at = 0;
 	int err;
 
@@ -494,7 +495,7 @@ static int cmd_slabs(struct kv_control_call *call)
 		     "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\tslabs\t"
 		     "full\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\tallocs\tfrees\t"
 		     "fail_nospc\n");
-	while (!(err = kvmm_slab_next(NULL, &at, &row)))
+	while (!(err = kv_slab_next(NULL, &at, &row)))
 		write_slab(call->text, &row);
 	return err == -ENOENT ? 0 : err;
 }

@@ -8,6 +8,7 @@
 #ifndef CTL_METRICS_H
 #define CTL_METRICS_H
 
+#include <kv/alloc.h>
 #include <kv/pool_glance.h>
 #include <kv/tier.h>
 #include <kvmm/metrics.h>
@@ -95,7 +96,7 @@ struct views {
 	struct pool_view *pool;			/* ours */
 	struct kv_tier_glance *tier;		/* ours; room for one a pool */
 	struct kvmm_tier **tier_of;		/* ours; the same */
-	struct kvmm_slab_row *slab;		/* ours; caches of the whole process */
+	struct kv_slab_row *slab;		/* ours; caches of the whole process */
 	struct publisher_view *publisher;	/* ours; of other pools, too */
 };
 

@@ -112,7 +112,7 @@ static int take_slabs(struct views *views)
 	views->slab = kv_alloc_array(room, sizeof(*views->slab));
 	if (!views->slab)
 		return -ENOMEM;
-	while (views->nr_slabs < room && !kvmm_slab_next(NULL, &at, &views->slab[views->nr_slabs]))
+	while (views->nr_slabs < room && !kv_slab_next(NULL, &at, &views->slab[views->nr_slabs]))
 		views->nr_slabs++;
 	return 0;
 }

@@ -93,7 +93,7 @@ void kvmm_registry_destroy(struct kvmm_registry *reg)
 
 /* ---- numbers ---- */
 
-uint64_t kvmm_registry_bytes(struct kvmm_registry *reg)
+static u64 bytes_of(struct kvmm_registry *reg)
 {
 	u64 bytes = sizeof(*reg) + radix_table_bytes(reg) + READ_ONCE(reg->attach_bytes);
 
@@ -116,5 +116,5 @@ void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *st
 		kv_unlock(&stripe->lock);
 	}
 	stat->capacity = READ_ONCE(reg->slab[NODE].capacity);
-	stat->bytes = kvmm_registry_bytes(reg);
+	stat->bytes = bytes_of(reg);
 }

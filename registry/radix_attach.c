@@ -85,13 +85,6 @@ int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_
 	return id;
 }
 
-const char *kvmm_attach_type_name(struct kvmm_registry *reg, int type)
-{
-	const struct attach_type *found = reg ? type_of(reg, type) : NULL;
-
-	return found ? found->name : NULL;
-}
-
 static const char *mode_name(u32 mode)
 {
 	return mode & KVMM_ATTACH_MULTIPLE ? "multiple" : "unique";

@@ -146,7 +146,7 @@ static void position_enter(struct kvmm_registry *reg, u32 record_index, u32 inde
 	WRITE_ONCE(node->pos_next, record->first);
 	if (record->first)
 		node_at(reg, record->first)->pos_prev = index;
-	/* Pairs with the acquire load of kvmm_registry_at(): the node is visible. */
+	/* Pairs with the acquire load of kv_radix_at(): the node is visible. */
 	smp_store_release(&record->first, index);
 	WRITE_ONCE(record->nr, record->nr + 1);
 }

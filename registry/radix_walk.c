@@ -18,6 +18,7 @@
  *	  P's next sibling
  */
 #include <kv/err.h>
+#include <kv/registry_radix.h>
 
 #include "radix.h"
 
@@ -236,7 +237,7 @@ static u32 list_position(const struct kvmm_registry *reg, const struct record *r
 	return nr;
 }
 
-int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *nodes, uint32_t max)
+int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max)
 {
 	const struct record *record;
 	u32 nr = 0;
@@ -253,7 +254,7 @@ int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *
 	return nr;
 }
 
-uint32_t kvmm_registry_nr_at(struct kvmm_registry *reg, uint32_t position)
+u32 kv_radix_nr_at(struct kvmm_registry *reg, u32 position)
 {
 	const struct record *record;
 	u32 nr;

@@ -8,6 +8,7 @@
 #define KV_ALLOC_H
 
 #include <kv/types.h>
+#include <kvmm/slab.h>
 #include <kvmm/types.h>
 
 /* How long the blocks are expected to stay where they are, and so where they go. */
@@ -62,5 +63,28 @@ bool kv_zone_rounds(const struct kvmm_zone *zone);
 
 /* Does a free run of @nr blocks serve any request of so many, wherever it lies? */
 bool kv_zone_takes_any_run(const struct kvmm_zone *zone);
+
+/* ---- slab_stat.c ---- */
+
+/**
+ * struct kv_slab_row - one cache, with its name
+ * @name: ends with a NUL
+ * @stat, @shape: of one moment
+ */
+struct kv_slab_row {
+	char name[KVMM_SLAB_NAME_BYTES];
+	struct kvmm_slab_stat stat;
+	struct kvmm_slab_shape shape;
+};
+
+/**
+ * kv_slab_next() - walk the caches of a zone, or all if it is NULL
+ * @cursor: 0 at first; moved on by each call
+ *
+ * Caches that are made or destroyed meanwhile may be missed, or shift others into being missed.
+ *
+ * Return: 0; -ENOENT that was all; -EINVAL.
+ */
+int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
 
 #endif /* KV_ALLOC_H */

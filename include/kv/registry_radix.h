@@ -44,6 +44,15 @@ void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names
 /* Does anybody listen to touches? If not, there is no need to gather names. */
 bool kv_radix_wants_touches(const struct kvmm_registry *reg);
 
+/*
+ * Nodes at this position, of all domains, youngest first: how many were given, at most @max; -EINVAL.
+ * @nodes may be NULL if @max is 0.
+ */
+int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max);
+
+/* How many nodes are at this position. */
+u32 kv_radix_nr_at(struct kvmm_registry *reg, u32 position);
+
 /* Is @tier one of the registry's? */
 bool kv_radix_has_tier(const struct kvmm_registry *reg, u32 tier);
 

@@ -195,24 +195,12 @@ static inline int kvmm_registry_is_registered(struct kvmm_registry *reg,
 }
 
 /**
- * kvmm_registry_at() - nodes at this position, of all domains, youngest first
- * @nodes: room for @max; may be NULL if that is 0
- *
- * Return: how many were given; kvmm_registry_nr_at() says how many there are. -EINVAL.
- */
-KVMM_API int kvmm_registry_at(struct kvmm_registry *reg, uint32_t position, kvmm_node_t *nodes,
-			      uint32_t max);
-
-/** kvmm_registry_nr_at() - how many nodes are at this position. */
-KVMM_API uint32_t kvmm_registry_nr_at(struct kvmm_registry *reg, uint32_t position);
-
-/**
  * struct kvmm_registry_stat - numbers, for tools
  * @nodes: registered names
  * @names: of them, those that tier t has
  * @capacity: nodes there is memory for
  * @positions: positions that have a node
- * @bytes: host memory, as kvmm_registry_bytes()
+ * @bytes: host memory held, attachments' own included
  */
 struct kvmm_registry_stat {
 	uint32_t nodes;
@@ -224,9 +212,6 @@ struct kvmm_registry_stat {
 
 /** kvmm_registry_stat() - sums over parts that may be of different moments. */
 KVMM_API void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat);
-
-/** kvmm_registry_bytes() - host memory held, attachments' own included. */
-KVMM_API uint64_t kvmm_registry_bytes(struct kvmm_registry *reg);
 
 /**
  * kvmm_registry_check() - recompute all that is kept twice
@@ -347,9 +332,6 @@ typedef void kvmm_attach_dtor(void *value);
  */
 KVMM_API int kvmm_attach_type_create(struct kvmm_registry *reg, const char *name, uint32_t mode,
 				     kvmm_attach_dtor *dtor);
-
-/** kvmm_attach_type_name() - its name, or NULL. */
-KVMM_API const char *kvmm_attach_type_name(struct kvmm_registry *reg, int type);
 
 /**
  * kvmm_attach_why() - one line of English on why a value of @type cannot be attached as @mode

@@ -241,28 +241,6 @@ KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat
 KVMM_API int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 
 /**
- * struct kvmm_slab_row - one cache, with its name
- * @name: ends with a NUL
- * @stat, @shape: of one moment
- */
-struct kvmm_slab_row {
-	char name[KVMM_SLAB_NAME_BYTES];
-	struct kvmm_slab_stat stat;
-	struct kvmm_slab_shape shape;
-};
-
-/**
- * kvmm_slab_next() - walk the caches of a zone, or all if it is NULL
- * @cursor: 0 at first; moved on by each call
- *
- * Caches that are made or destroyed meanwhile may be missed, or shift others into being missed.
- *
- * Return: 0; -ENOENT that was all; -EINVAL.
- */
-KVMM_API int kvmm_slab_next(const struct kvmm_zone *zone, uint32_t *cursor,
-			    struct kvmm_slab_row *row);
-
-/**
  * kvmm_slab_cache_check() - recompute everything
  *
  * Return: 0; -EUCLEAN it contradicts itself, and refuses further calls; -ENOMEM; -EINVAL.

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <kv/alloc.h>
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kvmm/hold.h>
 #include <kvmm/registry.h>
-#include <kvmm/slab.h>
 
 #include "ctl/control.h"
 #include "tests/ctl/control_util.h"
@@ -310,15 +310,15 @@ Test(views, blocks_that_are_away_are_rows_without_numbers)
 }
 
 /* The only cache there is; NULL: those that there are. */
-static const struct kvmm_slab_row *slab_says;
+static const struct kv_slab_row *slab_says;
 
-int __real_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row);
-int __wrap_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row);
+int __real_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
+int __wrap_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
 
-int __wrap_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm_slab_row *row)
+int __wrap_kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row)
 {
 	if (!slab_says)
-		return __real_kvmm_slab_next(zone, cursor, row);
+		return __real_kv_slab_next(zone, cursor, row);
 	if (*cursor)
 		return -ENOENT;
 	*cursor = 1;
@@ -329,7 +329,7 @@ int __wrap_kvmm_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kvmm
 /* Each number is another. */
 Test(views, each_number_of_a_slab_cache_has_its_column)
 {
-	static const struct kvmm_slab_row says = {
+	static const struct kv_slab_row says = {
 		.name = "a page",
 		.stat = { .nr_objects = 11, .nr_slots = 12, .nr_slabs = 16, .nr_full = 17,
 			  .nr_partial = 18, .nr_empty = 19, .nr_blocks = 20, .held_bytes = 21,

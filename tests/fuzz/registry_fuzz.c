@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include <kv/registry_radix.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -220,7 +221,7 @@ static int look_at_node(void)
 	(void)kvmm_node_parent(f.reg, node, more);
 	err = kvmm_node_walk(f.reg, node, count_visits, &nr);
 	require(err == 7 || checked(held, err) <= 0);
-	require(kvmm_registry_at(f.reg, any(256), more, any(5)) >= 0);
+	require(kv_radix_at(f.reg, any(256), more, any(5)) >= 0);
 	return 0;
 }
 

@@ -115,8 +115,6 @@ Test(radix_attach, mixing_is_an_error_that_names_the_type)
 	cr_expect_eq(kvmm_attach_why(reg, unique, KVMM_ATTACH_UNIQUE, text, sizeof(text)), -ENOENT);
 	cr_expect_eq(kvmm_attach_type_create(reg, "score", KVMM_ATTACH_MULTIPLE, NULL), -EEXIST);
 	cr_expect_eq(kvmm_attach_type_create(reg, "score", KVMM_ATTACH_UNIQUE, NULL), unique);
-	cr_expect_str_eq(kvmm_attach_type_name(reg, multiple), "reader");
-	cr_expect_null(kvmm_attach_type_name(reg, 2));
 	cr_expect_eq(digits(node, -1), 0);
 }
 

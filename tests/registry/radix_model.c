@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <kv/env.h>
+#include <kv/registry_radix.h>
 
 #include "radix_util.h"
 #include "tests/support/random.h"
@@ -426,10 +427,10 @@ static void expect_trees(void)
 		if (m.name[nr].there)
 			expect_tree_below(nr);
 	for (u32 position = 0; position < NR_POSITIONS; position++) {
-		int nr = kvmm_registry_at(m.reg, position, nodes, NR_NAMES);
+		int nr = kv_radix_at(m.reg, position, nodes, NR_NAMES);
 
 		expect_set(nodes, nr, is_at, position);
-		cr_assert_eq(kvmm_registry_nr_at(m.reg, position), nr);
+		cr_assert_eq(kv_radix_nr_at(m.reg, position), nr);
 	}
 }
 

@@ -26,6 +26,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/rcu.h>
+#include <kv/registry_radix.h>
 #include <kv/stat.h>
 #include <kvmm/registry.h>
 
@@ -210,7 +211,7 @@ static void look_at_position(struct worker *worker)
 {
 	u32 position = dice(worker, DEPTH), max = 1 + dice(worker, 64);
 	kvmm_node_t nodes[64];
-	int nr = kvmm_registry_at(reg, position, nodes, max);
+	int nr = kv_radix_at(reg, position, nodes, max);
 
 	for (int i = 0; i < nr; i++)
 		look_at_node(worker, nodes[i], position);
@@ -311,7 +312,7 @@ static void look_at_values(struct worker *worker)
 {
 	struct sight sight = { worker, dice(worker, DEPTH) };
 	kvmm_node_t nodes[32];
-	int nr = kvmm_registry_at(reg, sight.position, nodes, 32);
+	int nr = kv_radix_at(reg, sight.position, nodes, 32);
 
 	for (int i = 0; i < nr; i++) {
 		if (dice(worker, 4))
