@@ -127,7 +127,8 @@ static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)
 static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const struct hits *hits)
 {
 	struct take take = { .nr = req->nr_blocks - hits->nr, .blocks = req->fresh,
-			     .evicted = req->evicted, .tenant = req->domain.tenant };
+			     .evicted = req->evicted, .max_evicted = req->nr_blocks,
+			     .tenant = req->domain.tenant };
 	int err;
 
 	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
@@ -137,7 +138,8 @@ static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const str
 		return err;
 	req->nr_hits = hits->nr;
 	req->nr_fresh = take.nr;
-	req->nr_evicted = take.nr_evicted;
+	req->nr_evicted = req->evicted ? min(take.nr_evicted, req->nr_blocks) : take.nr_evicted;
+	req->nr_untold = take.nr_evicted - req->nr_evicted;
 	pool_tell(pool, hit, hits->refs, hits->nr);
 	if (take.nr)
 		kv_probe3(alloc, pool, take.nr, take.tenant);

@@ -438,6 +438,29 @@ static bool victims_are_fresh(const struct kvmm_pool *pool, const struct victims
 	return true;
 }
 
+static u32 nr_named(const struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 nr = 0, at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		nr += !(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
+	return nr;
+}
+
+/* Keys of all victims that have one, oldest first. */
+static void tell_keys(const struct kvmm_pool *pool, const struct victims *victims,
+		      struct take *take)
+{
+	u32 left = take->evicted ? nr_named(pool, victims) : 0;
+
+	for (u32 at = victims->newest; left; at = entry_at(pool, at)->chain) {
+		const struct kv_entry *entry = entry_at(pool, at);
+
+		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < take->max_evicted)
+			take->evicted[left] = kv_entry_key(entry);
+	}
+}
+
 /*
  * Victims are used again from the newest to the oldest, so that after an error the others can be put
  * back. If no error is possible, all names are forgotten beforehand, in batches.
@@ -446,29 +469,20 @@ static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mu
 			struct take *take)
 {
 	bool forgotten = victims_are_fresh(pool, victims);
-	u32 nr = victims->nr, at = 0;
+	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
 
-	if (likely(forgotten))
-		victims_forget(pool, victims);
 	for (; victims->nr; victims->nr--) {
 		u32 index = victims->newest;
-		kvmm_key_t key = kv_entry_key(entry_at(pool, index));
-		bool parked = READ_ONCE(entry_at(pool, index)->word) & KV_ENTRY_MARK;
 
 		victims->newest = entry_at(pool, index)->chain;
-		if (likely(forgotten) ? !parked : entry_forget(pool, index)) {
-			take->nr_evicted++;
-			if (take->evicted)
-				take->evicted[nr - take->nr_evicted] = key;
-		}
+		if (unlikely(!forgotten))
+			nr += entry_forget(pool, index);
 		at = victims->nr - 1;
 		if (unlikely(reuse_entry(pool, index, &blocks[at])))
 			break;
 	}
-	if (take->evicted)
-		memmove(take->evicted, take->evicted + nr - take->nr_evicted,
-			take->nr_evicted * sizeof(*take->evicted));
-	count_evictions(pool, take->nr_evicted);
+	count_evictions(pool, nr);
+	take->nr_evicted += nr;
 	return victims->nr ? (int)(at + 1) : 0;
 }
 
@@ -566,8 +580,9 @@ int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *take
 	u32 nr = take->nr - taken->nr_free;
 	int err;
 
+	tell_keys(pool, &taken->victims, take);
 	if (unlikely(taken->victims.nr > nr))
-		take->nr_surplus = evict_beyond(pool, nr, &taken->victims);
+		take->nr_evicted = evict_beyond(pool, nr, &taken->victims);
 	err = take_victims(pool, &taken->victims, take->blocks + taken->nr_free, take);
 	if (unlikely(err))
 		return untake(pool, take, taken->nr_free, err, &taken->victims);
@@ -605,7 +620,7 @@ int cache_take(struct kvmm_pool *pool, struct take *take)
 	struct quotas *quotas = pool->order.quotas;
 	int err;
 
-	take->nr_evicted = take->nr_surplus = 0;
+	take->nr_evicted = 0;
 	if (!take->nr)
 		return 0;
 	err = take_blocks(pool, take);

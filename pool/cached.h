@@ -32,7 +32,7 @@ void __class_trim(struct kvmm_pool *pool);
 /* Is KVMM_IN_CLASS() @cls no class of the pool? */
 bool class_is_none(const struct kvmm_pool *pool, u32 cls);
 int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr);
-void __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr);
+u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr);
 
 /* May @nr blocks more be of class @cls, or 0? 0 or -EDQUOT. ->lock held. */
 static inline int class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
@@ -40,17 +40,17 @@ static inline int class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
 	return unlikely(cls) ? __class_admit(pool, cls, nr) : 0;
 }
 
-/* These private blocks are of class @cls, or 0; cached ones beyond the quota go. ->lock held. */
-static inline void class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
+/* These private blocks are of class @cls, or 0; how many cached ones beyond the quota went. ->lock
+ * held. */
+static inline u32 class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
 {
-	if (unlikely(cls))
-		__class_take(pool, cls, blocks, nr);
+	return unlikely(cls) ? __class_take(pool, cls, blocks, nr) : 0;
 }
 
 /* The same when a range was charged. */
-static inline void class_took(struct kvmm_pool *pool, u32 cls)
+static inline u32 class_took(struct kvmm_pool *pool, u32 cls)
 {
-	class_take(pool, cls, NULL, 0);
+	return class_take(pool, cls, NULL, 0);
 }
 
 static inline void class_tell(struct kvmm_pool *pool)
@@ -239,10 +239,10 @@ u32 cache_nr_available(struct kvmm_pool *pool);
  * struct take - private blocks to be taken
  * @nr: how many
  * @blocks: out
- * @evicted: NULL, or out: keys that lost their block, at most @nr
- * @nr_evicted: out
+ * @evicted: NULL, or out: keys that lost their block, the first @max_evicted of them
+ * @max_evicted: its room
+ * @nr_evicted: out: all of them, those that went beyond @nr for watermarks or limits included
  * @tenant: who is charged
- * @nr_surplus: out: further keys that did, so that watermarks are kept
  * @ask: what it may have
  * @no_evict: free blocks only, those that the policy hands out included
  */
@@ -250,9 +250,9 @@ struct take {
 	u32 nr;
 	kvmm_mut_t *blocks;
 	kvmm_key_t *evicted;
+	u32 max_evicted;
 	u32 nr_evicted;
 	u32 tenant;
-	u32 nr_surplus;
 	struct ask ask;
 	bool no_evict;
 };

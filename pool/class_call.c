@@ -95,8 +95,8 @@ static bool any_is_over(struct kvmm_pool *pool)
 	return false;
 }
 
-/* The order picks from those first. */
-static void trim(struct kvmm_pool *pool)
+/* The order picks from those first. How many went. */
+static u32 trim(struct kvmm_pool *pool)
 {
 	struct victims victims = NO_VICTIMS;
 
@@ -108,7 +108,7 @@ static void trim(struct kvmm_pool *pool)
 		else if (order_is_spent(&pool->order))
 			break;
 	}
-	victims_evict(pool, &victims);
+	return victims_evict(pool, &victims);
 }
 
 void __class_trim(struct kvmm_pool *pool)
@@ -143,17 +143,19 @@ int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
 	return total > class->quota ? -EDQUOT : 0;
 }
 
-void __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
+u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
 {
 	struct classes *classes = pool->order.classes;
+	u32 nr_evicted;
 
 	kv_assert_held(&pool->lock);
 	order_enter(&pool->order);
 	for (u32 i = 0; i < nr; i++)
 		classes->mark[blocks[i].index] = (cls - 1) | CLASS_GIVEN;
 	class_charge(classes, cls, nr);
-	trim(pool);
+	nr_evicted = trim(pool);
 	order_leave(&pool->order);
+	return nr_evicted;
 }
 
 /* ---- setting ---- */

@@ -89,7 +89,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct room *room)
 	if (err)
 		return err;
 	quota_took(quotas, account);
-	class_take(pool, req->ctl.cls, req->blocks, room->nr);
+	room->evicted += class_take(pool, req->ctl.cls, req->blocks, room->nr);
 	for (u32 i = 0, now = mags_tick(pool); i < room->nr; i++)
 		WRITE_ONCE(entry_at(pool, req->blocks[i].index)->vtime, now);
 	promise_take(pool, &room->ask, room->nr);
@@ -117,9 +117,9 @@ static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
 	if (!err)
 		err = private_take(pool, &take);
 	if (!err) {
-		class_take(pool, req->ctl.cls, take.blocks, take.nr);
+		req->room.evicted += class_take(pool, req->ctl.cls, take.blocks, take.nr);
+		req->room.evicted += take.nr_evicted;
 		promise_take(pool, &take.ask, take.nr);
-		req->room.evicted += take.nr_evicted + take.nr_surplus;
 		if (is_plain(req))
 			mag_fill(pool, take.nr);
 	}

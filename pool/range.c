@@ -168,7 +168,7 @@ int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 	promise_take(pool, &room->ask, attr->nr);
 	*range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
-	class_took(pool, attr->cls);
+	room->evicted += class_took(pool, attr->cls);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		grow_adopt(pool, range->index, spare, attr->expect);
 	if (unlikely(attr->owner))

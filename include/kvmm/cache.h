@@ -121,11 +121,12 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_hits: out: how many
  * @fresh: room for @nr_blocks handles; private blocks for the rest
  * @nr_fresh: out: @nr_blocks - @nr_hits
- * @evicted: NULL, or room for @nr_blocks keys that lost their block. A tenant whose limits were
- *	lowered may lose more: those are not told
- * @nr_evicted: out
+ * @evicted: NULL, or room for @nr_blocks keys that lost their block
+ * @nr_evicted: out: keys in @evicted; without that how many lost their block
  * @domain: who may share the hits; new blocks are for @domain.tenant
  * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
+ * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks, promises,
+ *	or limits of the tenant that were lowered; <kvmm/event.h> names them
  */
 struct kvmm_acquire {
 	const kvmm_key_t *keys;
@@ -140,6 +141,7 @@ struct kvmm_acquire {
 	uint32_t nr_evicted;
 	kvmm_domain_t domain;
 	uint32_t reserve;
+	uint32_t nr_untold;
 };
 
 /**

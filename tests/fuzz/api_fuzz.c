@@ -386,7 +386,8 @@ static int acquire_blocks(void)
 	if (err)
 		return err;
 	require(req.nr_hits <= min(req.nr_keys, req.max_hits));
-	require(req.nr_fresh + req.nr_hits == req.nr_blocks && req.nr_evicted <= req.nr_fresh);
+	require(req.nr_fresh + req.nr_hits == req.nr_blocks && req.nr_evicted <= req.nr_fresh &&
+		!req.nr_untold);
 	memcpy(f.ref + f.nr_refs, hit, req.nr_hits * sizeof(*hit));
 	memcpy(f.mut + f.nr_muts, fresh, req.nr_fresh * sizeof(*fresh));
 	f.nr_refs += req.nr_hits;

@@ -326,7 +326,8 @@ static int acquire(void)
 	require(!err || err == -ENOSPC || err == -EINVAL);
 	if (err)
 		return err;
-	require(req.nr_hits + req.nr_fresh == req.nr_blocks && req.nr_evicted <= req.nr_fresh);
+	require(req.nr_hits + req.nr_fresh == req.nr_blocks && req.nr_evicted <= req.nr_fresh &&
+		!req.nr_untold);
 	keep(REF, hit, req.nr_hits);
 	keep(MUT, fresh, req.nr_fresh);
 	return err;

@@ -310,6 +310,34 @@ Test(class, thoughts_of_all_kinds_have_one_quota)
 	cr_expect_eq(nr_thoughts(), 10);
 }
 
+Test(class, what_goes_for_the_quota_is_in_the_report)
+{
+	struct kvmm_class phases[] = KVMM_PHASES(KVMM_THOUGHT_PERMILLE);
+	struct kvmm_alloc_report report;
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_range_attr range = { .size = sizeof(range), .nr = 15, .max_runs = 4,
+					 .report = &report };
+	kvmm_range_t handle;
+	kvmm_mut_t muts[12];
+
+	make_phases(phases);
+	cache_thoughts(0, 38, KVMM_PHASE_FINISHED_THOUGHT);
+	ctl.cls = range.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
+	ctl.nr = 5;
+	ctl.report = &report;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts), 0);
+	cr_expect_eq(report.evicted, 3);
+	ctl.nr = 7;
+	ctl.flags = KVMM_ALLOC_CONTIG;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts + 5), 0);
+	cr_expect_eq(report.evicted, 7);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), 0);
+	cr_expect_eq(report.evicted, 15);
+	cr_expect_eq(stat_of(pool).evictions, 25);
+	cr_expect_eq(kvmm_range_free(pool, handle), 0);
+	cr_expect_eq(kvmm_free(pool, muts, 12), 0);
+}
+
 Test(class, thoughts_beyond_the_quota_are_refused_where_that_was_asked_for)
 {
 	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);

@@ -302,6 +302,59 @@ Test(door, below_the_low_mark_normal_requests_evict)
 	end_pool(pool);
 }
 
+Test(door, what_goes_for_the_low_mark_is_told_as_far_as_there_is_room_and_counted)
+{
+	struct kvmm_alloc_attr door = marks(1, 4, 4);
+	struct kvmm_pool *pool = make_door(16, &door);
+	kvmm_key_t evicted[3] = { { { 0 } } };
+	kvmm_mut_t mut[2], urgent[4];
+	struct kvmm_acquire req = { .nr_blocks = 2, .fresh = mut, .evicted = evicted };
+
+	cache_keys(pool, 0, 12);
+	cr_expect_eq(ask_for(pool, 4, KVMM_ALLOC_URGENT, 0, urgent), 0);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(stat_of(pool).evictions, 6);
+	cr_expect_eq(req.nr_evicted, 2);
+	cr_expect_eq(req.nr_untold, 4);
+	cr_expect_eq(number_of(&evicted[0]), 11);
+	cr_expect_eq(number_of(&evicted[1]), 10);
+	cr_expect_eq(number_of(&evicted[2]), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
+	end_pool(pool);
+}
+
+Test(door, what_goes_for_the_low_mark_besides_hits_is_told)
+{
+	struct kvmm_alloc_attr door = marks(1, 4, 4);
+	struct kvmm_pool *pool = make_door(16, &door);
+	kvmm_key_t evicted[8], key[4] = { key_of(0), key_of(1), key_of(2), key_of(3) };
+	kvmm_mut_t mut[8], urgent[4];
+	kvmm_ref_t ref[8];
+	struct kvmm_acquire req = { .keys = key, .nr_keys = 4, .max_hits = 4, .nr_blocks = 6,
+				    .hits = ref, .fresh = mut, .evicted = evicted };
+
+	cache_keys(pool, 0, 12);
+	cr_expect_eq(ask_for(pool, 4, KVMM_ALLOC_URGENT, 0, urgent), 0);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(req.nr_hits, 4);
+	cr_expect_eq(req.nr_evicted, 6);
+	cr_expect_eq(req.nr_untold, 0);
+	for (u32 i = 0; i < 6; i++)
+		cr_expect_eq(number_of(&evicted[i]), 11 - i);
+	cr_expect_eq(kvmm_put_many(pool, ref, 4), 0);
+	cr_expect_eq(kvmm_free(pool, mut, 2), 0);
+
+	/* Without room for keys all are counted. */
+	req = (struct kvmm_acquire){ .nr_blocks = 7, .fresh = mut };
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(req.nr_evicted, 5);
+	cr_expect_eq(req.nr_untold, 0);
+	cr_expect_eq(kvmm_free(pool, mut, 7), 0);
+	cr_expect_eq(kvmm_free(pool, urgent, 4), 0);
+	end_pool(pool);
+}
+
 Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
 {
 	struct kvmm_reclaim reclaim = { .size = sizeof(reclaim), .max_blocks = 3 };

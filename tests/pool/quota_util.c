@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
 #include <ctype.h>
+#include <stdio.h>
 
 #include "tests/pool/quota_util.h"
 
@@ -84,7 +85,7 @@ const char *cached(struct kvmm_pool *pool)
 
 const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr)
 {
-	static char line[65];
+	static char line[80];
 	kvmm_mut_t mut[64];
 	kvmm_key_t key[64];
 	struct kvmm_acquire req = { .nr_blocks = nr, .fresh = mut, .evicted = key,
@@ -95,6 +96,8 @@ const char *lost_for(struct kvmm_pool *pool, u32 tenant, u32 nr)
 	for (u32 i = 0; i < req.nr_evicted; i++)
 		line[i] = number_of(&key[i]);
 	line[req.nr_evicted] = '\0';
+	if (req.nr_untold)
+		snprintf(line + req.nr_evicted, sizeof(line) - req.nr_evicted, "+%u", req.nr_untold);
 	cr_assert_eq(kvmm_free(pool, mut, req.nr_fresh), 0);
 	return line;
 }
