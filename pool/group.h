@@ -152,6 +152,9 @@ void stage_count(struct kvmm_pool *pool, u32 nr);
 int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens);
 void hit_keep(struct kvmm_tables *tables);
 void hit_put(struct kvmm_tables *tables);
+/* As kvmm_prefix_match() counts; @max_tokens: of the hit, @nr_tokens: of the request. */
+void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens,
+	       u32 nr_tokens);
 
 /* ---- group_table.c ---- */
 

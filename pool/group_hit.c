@@ -11,6 +11,8 @@
 
 #include <kv/err.h>
 
+#include "internal.h"
+
 #include "group.h"
 
 /* After so many the hit gets shorter each time, so that it ends. */
@@ -19,7 +21,7 @@
 /* ---- looking ---- */
 
 /* A prompt, seen by the rules; @err is what a pool said that cannot answer. */
-struct pool_presence {
+struct prompt_presence {
 	struct presence presence;
 	const struct kvmm_groups *groups;
 	const struct kvmm_prefix *prompt;
@@ -48,8 +50,8 @@ static int run_of(const struct group *group, const struct kvmm_prefix *prompt, u
 
 static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u32 nr)
 {
-	const struct pool_presence *p = container_of(presence, const struct pool_presence,
-						     presence);
+	const struct prompt_presence *p = container_of(presence, const struct prompt_presence,
+						       presence);
 	int ret = run_of(&p->groups->group[group], p->prompt, first, nr);
 
 	if (likely(ret >= 0))
@@ -62,7 +64,7 @@ static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u3
 static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
 {
 	int err = 0;
-	struct pool_presence p = { .presence.run = run_in_pool, .groups = groups,
+	struct prompt_presence p = { .presence.run = run_in_pool, .groups = groups,
 				   .prompt = prompt, .err = &err };
 	struct look look[KVMM_MAX_GROUPS];
 	u32 tokens = min(max_tokens, prompt->nr * groups->granule);
@@ -194,6 +196,57 @@ int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 ma
 	}
 }
 
+/* ---- counting ---- */
+
+/* One step of the alignment more would have been a hit, but for a block of this group? */
+static void count_reason(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
+			 u32 tokens)
+{
+	const struct group *g = &tables->groups->group[group];
+	u32 next = tables->hit_tokens + tables->groups->align, end, at;
+	struct kvmm_prefix block;
+	struct group_keys keys;
+	struct kv_query query;
+	int run;
+
+	end = next / g->rule.block_tokens + g->rule.nr_ahead;
+	if (next > tokens || end > prompt->nr / g->stride)
+		return;
+	at = rule_first(&g->rule, next);
+	run = run_of(g, prompt, at, end - at);
+	if (run < 0 || run == (int)(end - at))
+		return;
+	block = group_prefix(g, prompt, at + run, 1, &keys);
+	query = (struct kv_query){ block.keys, 1, block.domain };
+	g->pool->map->ops->missed(g->pool->map, &query, 0);
+}
+
+/* Blocks in the hit, and those that would have been in one of the first @nr blocks of the prompt. */
+static void count_group(const struct kvmm_tables *tables, u32 group, u32 nr)
+{
+	const struct group *g = &tables->groups->group[group];
+	u32 first = rule_first(&g->rule, tables->hit_tokens);
+	u32 at = rule_end(&g->rule, tables->hit_tokens), from = at;
+
+	if (g->rule.kind == KVMM_GROUP_LAST)
+		from = max(at, nr - min(nr, g->rule.span));
+	count_lookup(g->pool, at - first, max(nr, from) - from);
+}
+
+void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens,
+	       u32 nr_tokens)
+{
+	const struct kvmm_groups *groups = tables->groups;
+	u32 tokens = min((u64)prompt->nr * groups->granule, (u64)max_tokens);
+
+	for (u32 i = 0; i < groups->nr; i++) {
+		const struct group *g = &groups->group[i];
+
+		count_group(tables, i, min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens));
+		count_reason(tables, prompt, i, tokens);
+	}
+}
+
 int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
 		      uint32_t max_tokens, struct kvmm_tables **tables)
 {
@@ -214,6 +267,7 @@ int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix
 	}
 	quiet_seen(groups, prompt, max_tokens);
 	hit_keep(made);
+	hit_count(made, prompt, max_tokens, UINT32_MAX);
 	*tables = made;
 	return made->hit_tokens;
 }

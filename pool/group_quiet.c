@@ -50,7 +50,6 @@ void quiet_keep(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was
 	if (was_idle || pool->parts.evict->hit)
 		order_note(&pool->order, NOTE_HIT, as_handles(refs), nr);
 	pool_tell(pool, hit, as_handles(refs), nr);
-	count_lookup(pool, nr, 0);
 }
 
 void quiet_seen(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)

@@ -156,9 +156,7 @@ static u32 end_of_step(const struct kvmm_groups_acquire *req, u32 hit)
 
 static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire *req)
 {
-	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end, from;
-	u32 prompt_tokens = min((u64)req->prompt.nr * tables->groups->granule, (u64)UINT32_MAX);
-	u32 nr_new[KVMM_MAX_GROUPS];
+	u32 max_tokens = min(req->max_hit_tokens, req->nr_tokens), end;
 	int err = hit_get(tables, &req->prompt, max_tokens);
 
 	if (err)
@@ -171,12 +169,16 @@ static int acquire(struct kvmm_tables *tables, const struct kvmm_groups_acquire 
 	}
 	quiet_seen(tables->groups, &req->prompt, max_tokens);
 	hit_keep(tables);
-	for (u32 i = 0; i < tables->groups->nr; i++)
-		nr_new[i] = new_blocks(tables, i, min(end, prompt_tokens), &from) - from;
 	err = reserve_blocks(tables, end, req->reserve);
-	for (u32 i = 0; i < tables->groups->nr && !err; i++)
-		count_lookup(tables->groups->group[i].pool, 0, nr_new[i]);
-	return err;
+	if (err)
+		return err;
+	hit_count(tables, &req->prompt, max_tokens, req->nr_tokens);
+	for (u32 i = 0; i < tables->groups->nr; i++) {
+		const struct group *g = &tables->groups->group[i];
+
+		tally_add(g->pool, TALLY_SHORT, req->prompt.nr < g->stride && req->nr_tokens);
+	}
+	return 0;
 }
 
 int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acquire *req,

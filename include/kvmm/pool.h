@@ -538,7 +538,8 @@ enum kvmm_miss {
  * @hit_blocks, @miss_blocks: keys that were looked up and found, or not; those of a request for blocks
  *	when it is admitted, not each time it is refused
  * @duplicates: blocks registered, or rejected, under a name that was taken
- * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, counted likewise
+ * @nr_missed: matches (not blocks) that ended for each enum kvmm_miss, counted likewise; each group of a
+ *	request is one
  * @compactions, @moved_blocks, @moves: compactions and shrinks that moved anything, blocks, runs; with the
  *	world stopped, beside steps and between them
  * @metadata_bytes: host memory of the pool

@@ -292,6 +292,89 @@ Test(group, a_window_keeps_what_the_next_token_reads)
 	end_pool(pool);
 }
 
+static void expect_missed(struct kvmm_pool *pool, u64 never, u64 evicted, u64 tenant, u64 group,
+			  u64 too_short)
+{
+	const u64 want[KVMM_NR_MISSES] = { never, evicted, 0, tenant, group, too_short };
+	struct kvmm_pool_stat stat = stat_of(pool);
+
+	cr_expect_arr_eq(stat.nr_missed, want, sizeof(want), "%lu %lu %lu %lu %lu",
+			 stat.nr_missed[KVMM_MISS_NEVER], stat.nr_missed[KVMM_MISS_EVICTED],
+			 stat.nr_missed[KVMM_MISS_TENANT], stat.nr_missed[KVMM_MISS_GROUP],
+			 stat.nr_missed[KVMM_MISS_SHORT]);
+}
+
+/* Each group is a look-up, and the one that lacks a block says why. */
+Test(group, says_why_a_hit_ended)
+{
+	struct kvmm_pool *full = make_cache(64, "lru"), *window = make_cache(64, "lru");
+	struct kvmm_group_attr group[] = {
+		{ .pool = full, .kind = KVMM_GROUP_FULL, .block_tokens = 4 },
+		{ .pool = window, .kind = KVMM_GROUP_WINDOW, .block_tokens = 4, .span = 6 },
+	};
+	struct kvmm_groups *groups = make_groups(group, 2);
+	struct kvmm_prefix other = *plain(1), none = { 0 };
+	struct kvmm_tables *tables = start(groups, plain(1), 24);
+	u32 ids[6];
+
+	expect_missed(full, 1, 0, 0, 0, 0);
+	expect_missed(window, 1, 0, 0, 0, 0);
+	cr_expect_eq(kvmm_groups_commit(tables, plain(1), 24), 0);
+	cr_expect_eq(kvmm_groups_block_table(tables, 1, ids, 6), 6);
+	kvmm_groups_release(tables);
+
+	/* The limit ended that one. */
+	cr_expect_eq(serve(groups, plain(1), 24), 20);
+	expect_missed(full, 1, 0, 0, 0, 0);
+	expect_missed(window, 1, 0, 0, 0, 0);
+
+	cr_expect_eq(kvmm_evict_blocks(window, &ids[4], 1), 1);
+	cr_expect_eq(kvmm_groups_match(groups, plain(1), 24, &tables), 16);
+	kvmm_groups_release(tables);
+	expect_missed(full, 1, 0, 0, 0, 0);
+	expect_missed(window, 1, 1, 0, 0, 0);
+
+	other.domain.tenant = 1;
+	tables = start(groups, &other, 8);
+	kvmm_groups_release(tables);
+	expect_missed(full, 1, 0, 1, 0, 0);
+	expect_missed(window, 1, 1, 1, 0, 0);
+	tables = start(groups, &none, 3);
+	kvmm_groups_release(tables);
+	expect_missed(full, 1, 0, 1, 0, 1);
+	expect_missed(window, 1, 1, 1, 0, 1);
+
+	/* What may still be refused counts when it is admitted. */
+	cr_expect_eq(acquire(groups, plain(2), 1000, &tables), -ENOSPC);
+	expect_missed(full, 1, 0, 1, 0, 1);
+	kvmm_groups_destroy(groups);
+	end_pool(full);
+	end_pool(window);
+}
+
+Test(group, counts_the_full_blocks_of_a_prompt_as_hits_or_misses)
+{
+	struct kvmm_pool *pool = make_cache(64, "lru");
+	struct kvmm_groups *groups = make_hybrid(pool, KVMM_GROUP_LAST, 8, 2);
+	struct kvmm_groups_acquire req = { .prompt = *plain(1), .max_hit_tokens = 64,
+					   .nr_tokens = 64, .step_tokens = 8 };
+	struct kvmm_tables *tables;
+
+	/* Four full blocks of the one, and the last two states; not the block that is begun. */
+	req.prompt.nr = 4;
+	cr_assert_eq(kvmm_groups_acquire(groups, &req, &tables), 0);
+	cr_expect_eq(stat_of(pool).miss_blocks, 4 + 2);
+	cr_expect_eq(kvmm_groups_commit(tables, &req.prompt, 8), 0);
+	kvmm_groups_release(tables);
+
+	cr_expect_eq(kvmm_groups_match(groups, &req.prompt, 64, &tables), 8);
+	cr_expect_eq(stat_of(pool).hit_blocks, 2 + 1);
+	cr_expect_eq(stat_of(pool).miss_blocks, 6 + 2 + 1);
+	kvmm_groups_release(tables);
+	kvmm_groups_destroy(groups);
+	end_pool(pool);
+}
+
 Test(group, a_hit_is_one_in_all_groups)
 {
 	struct kvmm_pool *pool = make_cache(64, "lru");
