@@ -74,11 +74,12 @@ u64 ns_of_tick(u32 tick)
 	return (age <= now ? now - age : now) << TICK_SHIFT;
 }
 
+/* As count_states() counts: what is claimed is its gang's, what goes with its last reference not gone. */
 static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
 {
 	static const u8 state_of[KV_NR_ENTRY_STATES] = {
 		[KV_ENTRY_PRIVATE]  = KVMM_BLOCK_PRIVATE,  [KV_ENTRY_STAGED]   = KVMM_BLOCK_STAGED,
-		[KV_ENTRY_EVICTING] = KVMM_BLOCK_INACTIVE, [KV_ENTRY_PARKED]   = KVMM_BLOCK_FREE,
+		[KV_ENTRY_EVICTING] = KVMM_BLOCK_PRIVATE,  [KV_ENTRY_PARKED]   = KVMM_BLOCK_FREE,
 		[KV_ENTRY_FREE]	    = KVMM_BLOCK_FREE,	   [KV_ENTRY_RETIRED]  = KVMM_BLOCK_FREE,
 	};
 	const struct kv_entry *entry = entry_at(pool, index);
@@ -89,6 +90,8 @@ static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_bloc
 		info->refs = kv_word_refs(word);
 		info->pins = kv_word_pins(word);
 		info->state = info->refs ? KVMM_BLOCK_ACTIVE : KVMM_BLOCK_INACTIVE;
+	} else if (kv_word_is_going(word)) {
+		info->state = KVMM_BLOCK_INACTIVE;
 	}
 	if (info->state != KVMM_BLOCK_FREE)
 		info->last_access_ns = ns_of_tick(READ_ONCE(entry->vtime));

@@ -43,7 +43,7 @@ uint32_t kvmm_map_block_state(uint32_t state)
 {
 	if (state <= KVMM_MAP_AWAY)
 		return state;
-	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_INACTIVE : KVMM_BLOCK_FREE;
+	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_PRIVATE : KVMM_BLOCK_FREE;
 }
 
 /* ---- whose it is ---- */
@@ -204,7 +204,7 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 	const struct kv_entry *entry = entry_at(pool, index);
 	u64 word = smp_load_acquire(&entry->word), since;
 
-	run->state = state_of[kv_word_state(word)];
+	run->state = kv_word_is_going(word) ? KVMM_MAP_CACHED : state_of[kv_word_state(word)];
 	if (run->state == KVMM_MAP_ASIDE)
 		return kv_is_still(&entry->word, word, UINT64_MAX);
 	run->index = index;
@@ -217,7 +217,7 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 		add_name(pool, entry, index, run);
 	if (kv_word_is(word, KV_ENTRY_REGISTERED))
 		add_class(pool, index, run);
-	else if (run->state != KVMM_MAP_CLAIMED)
+	else if (!kv_word_is(word, KV_ENTRY_EVICTING))
 		add_owner(pool, OWN_BLOCK, run);
 	return kv_is_still(&entry->word, word, UINT64_MAX);
 }

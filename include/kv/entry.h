@@ -487,6 +487,12 @@ static inline bool kv_word_is_lent(u64 word)
 	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_LENT;
 }
 
+/* EVICTING with its last reference: what was claimed has been REGISTERED or PARKED, and may be again. */
+static inline bool kv_word_is_going(u64 word)
+{
+	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_RESET && !(word & KV_ENTRY_LENT);
+}
+
 /*
  * What it was before kv_edge_claim(), by who claimed it, while a registry still has it: the room was
  * not needed. The order of eviction gets it back.

@@ -406,7 +406,7 @@ enum kvmm_block_state {
 	KVMM_BLOCK_FREE,
 	KVMM_BLOCK_NULL,	/* reserved block 0 */
 	KVMM_BLOCK_RANGE,	/* in a range */
-	KVMM_BLOCK_PRIVATE,	/* allocated for the cache, without key */
+	KVMM_BLOCK_PRIVATE,	/* allocated for the cache, without key; or reserved by a gang */
 	KVMM_BLOCK_STAGED,	/* named, but nobody finds it yet */
 	KVMM_BLOCK_ACTIVE,	/* registered, referenced */
 	KVMM_BLOCK_INACTIVE,	/* registered, nobody references it: a hit, or the next victim */

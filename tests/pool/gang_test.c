@@ -135,6 +135,47 @@ Test(gang, what_is_to_be_evicted_is_no_hit_and_comes_back)
 	end_gangs(gangs, pool, 2);
 }
 
+/* Blocks by state are as many as the pool counts, whether one asks for each or reads the map. */
+static void expect_counts_of_blocks(struct kvmm_pool *of)
+{
+	u32 nr[KVMM_NR_BLOCK_STATES + 1] = { 0 }, mapped[KVMM_NR_BLOCK_STATES + 1] = { 0 }, at = 0;
+	struct kvmm_pool_stat stat = stat_of(of);
+	struct kvmm_block_info info;
+	struct kvmm_map_run run;
+
+	for (u32 i = 0; i < stat.nr_blocks; i++) {
+		cr_assert_eq(kvmm_block_info(of, i, &info), 0);
+		nr[info.state]++;
+	}
+	while (kvmm_map_read(of, &at, 0, &run, 1) > 0)
+		mapped[kvmm_map_block_state(run.state)] += run.nr;
+	cr_expect_arr_eq(nr, stat.nr_state, sizeof(stat.nr_state));
+	cr_expect_arr_eq(mapped, stat.nr_state, sizeof(stat.nr_state));
+}
+
+Test(gang, what_is_to_be_evicted_is_private_whomever_one_asks)
+{
+	static const char *const names[] = { "lru", "lru-classic" };
+
+	for (u32 i = 0; i < ARRAY_SIZE(names); i++) {
+		struct kvmm_gangs *gangs = make_gangs(pool, 2, 8, names[i]);
+		struct kvmm_gang_want wants[] = { want_blocks(0, 5), want_range(1, 5, 4, 'a') };
+		kvmm_gang_t gang;
+
+		cache_keys(pool[0], 1, 6);
+		cache_keys(pool[1], 1, 6);
+		cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+		cr_expect_eq(stat_of(pool[0]).nr_state[KVMM_BLOCK_PRIVATE], 5);
+		expect_counts_of_blocks(pool[0]);
+		expect_counts_of_blocks(pool[1]);
+		cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+		cr_expect_eq(stat_of(pool[0]).nr_state[KVMM_BLOCK_INACTIVE], 6);
+		expect_counts_of_blocks(pool[0]);
+		expect_counts_of_blocks(pool[1]);
+		end_gangs(gangs, pool, 2);
+	}
+}
+
 /* Readers without a lock look at the generation twice, and an abort does not change that. */
 Test(gang, a_place_is_not_written_while_its_block_is_lent)
 {

@@ -286,6 +286,34 @@ Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 	end();
 }
 
+/* The last reference is dropped, and who has done that does not have the lock yet. */
+Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
+{
+	struct kv_handle last[1], handle;
+	struct kv_put put = { .refs = &handle, .nr = 1, .last = last };
+	struct kvmm_block_info info;
+	struct kvmm_map_run run;
+	kvmm_ref_t ref;
+	u32 at = 0;
+
+	make_active(pool, 5, 1, &ref);
+	cr_assert_eq(kvmm_set_reset(pool, &ref, 1, true), 0);
+	handle = as_handles(&ref)[0];
+	cr_assert_eq(kv_entries_put(&pool->entries, &put), 0);
+	cr_assert_eq(put.nr_gone, 1);
+	tally_add(pool, TALLY_REFS, -1);
+	tally_add(pool, TALLY_ACTIVE, -1);
+	cr_expect_eq(stat_of(pool).nr_state[KVMM_BLOCK_INACTIVE], 1);
+	cr_expect_eq(kvmm_block_info(pool, 0, &info), 0);
+	cr_expect_eq(info.state, KVMM_BLOCK_INACTIVE);
+	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 1), 1);
+	cr_expect_eq(kvmm_map_block_state(run.state), KVMM_BLOCK_INACTIVE);
+	WRITE_ONCE(entry_at(pool, handle.index)->chain, KV_NONE);
+	cr_expect_eq(evict_gone(pool, handle.index), 0);
+	cr_expect_str_eq(picture(pool), "....");
+	end();
+}
+
 /* ---- a put of what somebody else has put already ---- */
 
 static u32 forgotten;

@@ -239,7 +239,7 @@ Test(map, states_are_those_of_blocks_more_finely)
 	for (u32 i = 0; i < KVMM_NR_MAP_STATES; i++)
 		cr_expect_lt(kvmm_map_block_state(i), KVMM_NR_BLOCK_STATES + 1);
 	cr_expect_eq(kvmm_map_block_state(KVMM_MAP_ASIDE), KVMM_BLOCK_FREE);
-	cr_expect_eq(kvmm_map_block_state(KVMM_MAP_CLAIMED), KVMM_BLOCK_INACTIVE);
+	cr_expect_eq(kvmm_map_block_state(KVMM_MAP_CLAIMED), KVMM_BLOCK_PRIVATE);
 	cr_expect_str_eq(kvmm_map_state_name(KVMM_NR_MAP_STATES), "?");
 }
 
