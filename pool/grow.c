@@ -32,26 +32,31 @@ static u32 chunk_for(u32 nr, u32 expect, u32 last)
 	return clamp_chunk(2 * last);
 }
 
-static void grow_begin(struct kvmm_pool *pool, struct slot *slot, u32 calls, u32 expect)
+static void set_grew(struct kvmm_pool *pool, struct slot *slot, bool grew)
 {
-	struct grow *grow = &slot->grow;
-
 	pool->count.range_attrs -= slot_attrs(slot);
-	slot->flags |= SLOT_GREW;
+	slot->flags = grew ? slot->flags | SLOT_GREW : slot->flags & ~SLOT_GREW;
 	pool->count.range_attrs += slot_attrs(slot);
-	grow->chunk = grow->in_place = grow->elsewhere = 0;
-	grow->calls = calls;
+}
+
+static void grow_clear(struct grow *grow, u32 expect)
+{
+	grow->chunk = grow->calls = grow->in_place = grow->elsewhere = 0;
 	grow->expect = expect;
 }
 
-/* Blocks to reserve for a range that grows by @nr; 0: it has not been seen to do so before. */
-static u32 next_chunk(struct kvmm_pool *pool, struct slot *slot, u32 nr)
+/* It has grown, or says that it will: what it asks for next depends on that. */
+static void grow_count(struct kvmm_pool *pool, struct slot *slot)
 {
-	if (pool->rounds)
-		return 0;
-	if (!(slot->flags & SLOT_GREW))
-		grow_begin(pool, slot, 0, 0);
-	if (!slot->grow.calls)
+	slot->grow.calls++;
+	if (unlikely(!(slot->flags & SLOT_GREW)))
+		set_grew(pool, slot, true);
+}
+
+/* Blocks to reserve for a range that grows by @nr; 0: it has not been seen to do so before. */
+static u32 next_chunk(const struct kvmm_pool *pool, const struct slot *slot, u32 nr)
+{
+	if (pool->rounds || !(slot->flags & SLOT_GREW))
 		return 0;
 	return chunk_for(slot->nr + nr, slot->grow.expect, slot->grow.chunk);
 }
@@ -187,6 +192,7 @@ static int __grow_slot_slow(struct kvmm_pool *pool, struct slot *slot, u32 index
 		return 0;
 	if (slot->nr > before)
 		slot_cut_back(pool, slot, slot->nr - before);
+	slot->grow.chunk = slot->grow.chunk_before;
 	return got < 0 ? got : -ENOSPC;
 }
 
@@ -194,11 +200,14 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 {
 	int err = 0;
 
+	if (unlikely(!(slot->flags & SLOT_GREW)))
+		grow_clear(&slot->grow, 0);
+	slot->grow.chunk_before = slot->grow.chunk;
 	if (unlikely(!grow_in_place(pool, slot, index, nr, false)))
 		err = __grow_slot_slow(pool, slot, index, nr, scatter);
 	if (unlikely(err))
 		return err;
-	slot->grow.calls++;
+	grow_count(pool, slot);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
 	return 0;
@@ -215,6 +224,9 @@ bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
 	if (slot->nr != from + nr)
 		return false;
 	slot_cut_back(pool, slot, nr);
+	slot->grow.chunk = slot->grow.chunk_before;
+	if (!--slot->grow.calls)
+		set_grew(pool, slot, false);
 	pool->count.allocs--;
 	pool->count.alloc_blocks -= nr;
 	return true;
@@ -254,7 +266,8 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 {
 	struct slot *slot = slot_at(pool, index);
 
-	grow_begin(pool, slot, 1, expect);
+	grow_clear(&slot->grow, expect);
+	grow_count(pool, slot);
 	reserved_chunk(pool, slot, spare, slot_end(slot), spare);
 }
 

@@ -35,9 +35,10 @@ struct grow {
 	struct grow		*older, *newer;	/* in the list, while res.nr */
 	struct kvmm_extent	res;		/* reserved; .nr 0: nothing */
 	u64			used;		/* clock at the last use */
-	u32			chunk;		/* what was reserved last */
+	u16			chunk;		/* what was reserved last */
+	u16			chunk_before;	/* the same before it grew the last time */
 	u32			expect;		/* blocks the range will have in the end; 0: who knows */
-	u32			calls;		/* times the range has grown, or said that it will */
+	u32			calls;		/* times the range has grown, or said that it will: not 0 */
 	u32			index;		/* of the slot; fixed at creation */
 	u32			in_place;	/* times the range grew behind its end */
 	u32			elsewhere;	/* ... by a further extent */

@@ -169,7 +169,7 @@ static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 	return likely(!pool->grow.nr_reserved) ? 0 : __pool_steal_reserved(pool, nr);
 }
 
-/* So that the zone has @nr free blocks, if stealing can do it. ->lock held. */
+/* So that the zone has @nr free blocks, if stealing can do it: else nothing is. ->lock held. */
 static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 {
 	u32 nr_free;
@@ -177,7 +177,7 @@ static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 	if (likely(!pool->grow.nr_reserved))
 		return;
 	nr_free = kv_zone_nr_free(pool->zone);
-	if (nr_free < nr)
+	if (nr_free < nr && nr <= pool_nr_free(pool))
 		__pool_steal_reserved(pool, nr - nr_free);
 }
 

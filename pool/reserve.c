@@ -237,7 +237,7 @@ int __reserve_alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *a
 {
 	u64 before = pool->grow.stolen_blocks;
 
-	if (nr_ext < 0 && nr_ext != -ENOSPC)
+	if (nr_ext < 0 && (nr_ext != -ENOSPC || pool_nr_free(pool) < attr->nr))
 		return nr_ext;
 	nr_ext = steal_runs(pool, attr, ext, nr_ext);
 	step_count(&pool->door, KVMM_STEP_STEAL, pool->grow.stolen_blocks != before, nr_ext > 0);

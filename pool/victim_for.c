@@ -56,14 +56,14 @@ static int evict_for(struct kvmm_pool *pool, u64 nr_blocks, struct kvmm_evict_fo
 	u64 nr_free;
 
 	pool_drain_local(pool);
-	pool_steal_shortfall(pool, nr_blocks);
-	nr_free = kv_zone_nr_free(pool->zone);
+	nr_free = pool_nr_free(pool);
 	if (nr_blocks > nr_free && !pick_useful(pool, nr_blocks - nr_free, &victims)) {
 		victims_unpick(pool, &victims);
 		return -ENOSPC;
 	}
 	count_by_class(pool, &victims, req);
 	req->nr_evicted = victims_evict(pool, &victims);
+	pool_steal_shortfall(pool, nr_blocks);
 	req->nr_free = pool_nr_free(pool);
 	return 0;
 }

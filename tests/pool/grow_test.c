@@ -341,6 +341,26 @@ Test(grow, fails_without_a_trace_if_too_few_blocks_are_free)
 	end_pool(pool);
 }
 
+/* Neither does a refused one know that it has grown, nor has one that grows lost its room for it. */
+Test(grow, a_refused_growth_leaves_no_hint)
+{
+	struct kvmm_digest_info info[2] = { { .size = sizeof(info[0]) }, { .size = sizeof(info[0]) } };
+	struct kvmm_range_attr now = { .size = sizeof(now), .nr = 60, .flags = KVMM_ALLOC_NOWAIT };
+	struct kvmm_pool *pool = make_pool(64);
+	kvmm_range_t a = take_seq(pool, 8, 0, 'a'), b = take_growing(pool, 8, 'b', 24), none;
+
+	cr_assert_eq(kvmm_pool_digest(pool, &info[0]), 0);
+	cr_expect_eq(kvmm_range_grow(pool, a, 60), -ENOSPC);
+	cr_expect_eq(kvmm_range_grow(pool, b, 60), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc(pool, 60, 0, &none), -ENOSPC);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &now, &none), -ENOSPC);
+	cr_assert_eq(kvmm_pool_digest(pool, &info[1]), 0);
+	cr_expect_arr_eq(info[0].part, info[1].part, sizeof(info[0].part));
+	grow(pool, a, 1);
+	cr_expect_eq(growth_of(pool).nr_reserved, 16, "the first time no room is kept");
+	end_pool(pool);
+}
+
 /* ---- many ranges ---- */
 
 Test(grow_many, one_step_of_a_batch)
@@ -417,7 +437,7 @@ static void refused_batch_evicts_nothing(struct kvmm_pool *pool, u32 by, int why
 	after.fail_nospc = before.fail_nospc;
 	cr_expect_arr_eq(&before, &after, sizeof(before));
 	cr_assert_eq(kvmm_pool_digest(pool, &info[1]), 0);
-	for (u32 part = KVMM_DIGEST_BLOCKS; part <= KVMM_DIGEST_TENANTS; part++)
+	for (u32 part = KVMM_DIGEST_RANGES; part <= KVMM_DIGEST_TENANTS; part++)
 		cr_expect(kvmm_sum_equal(&info[0].part[part], &info[1].part[part]), "%u", part);
 	cr_expect_eq(kvmm_validate(pool), 0);
 	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 2), 0);
