@@ -30,6 +30,8 @@
 #define CLASS_PICKED	BIT(5)
 #define CLASS_GIVEN	BIT(6)	/* private or staged, allocated in this class */
 
+#define CLASS_SEEN	BIT(7)	/* by the call under way */
+
 #define CLASS_MARKS	(CLASS_MASK | CLASS_COUNTED | CLASS_SET | CLASS_PICKED | CLASS_GIVEN)
 
 static_assert(KVMM_MAX_CLASSES == CLASS_MASK + 1, "a class fits its mark");

@@ -126,21 +126,33 @@ bool class_is_none(const struct kvmm_pool *pool, u32 cls)
 	return !pool->order.classes || cls > pool->order.classes->nr;
 }
 
-int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
+static bool refuses(const struct class *class)
 {
-	const struct classes *classes = pool->order.classes;
-	const struct class *class = &classes->class[cls - 1];
-	u64 total;
+	return class->flags & KVMM_CLASS_REFUSE && class->quota != UINT32_MAX;
+}
 
-	kv_assert_held(&pool->lock);
-	if (!(class->flags & KVMM_CLASS_REFUSE) || class->quota == UINT32_MAX)
-		return 0;
-	order_enter(&pool->order);
-	total = class_total(classes, cls - 1) + nr;
+/* May @nr more be in use? The order's lock held. */
+static int admit(struct kvmm_pool *pool, const struct class *class, u32 nr)
+{
+	u64 total = class_total(pool->order.classes, class->first) + nr;
+
 	for (u32 i = class->first; i <= class->last; i++)
 		total -= order_nr_in(&pool->order, i);
-	order_leave(&pool->order);
 	return total > class->quota ? -EDQUOT : 0;
+}
+
+int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr)
+{
+	const struct class *class = &pool->order.classes->class[cls - 1];
+	int err;
+
+	kv_assert_held(&pool->lock);
+	if (!refuses(class))
+		return 0;
+	order_enter(&pool->order);
+	err = admit(pool, class, nr);
+	order_leave(&pool->order);
+	return err;
 }
 
 u32 __class_take(struct kvmm_pool *pool, u32 cls, const kvmm_mut_t *blocks, u32 nr)
@@ -180,6 +192,27 @@ static void change(struct kvmm_pool *pool, u32 index, u32 class)
 					KV_ADVISE_PRIORITY, priority - 1);
 }
 
+/* May they, all of them held, be of @class? Who is of one that shares its quota is counted already. */
+static int admit_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
+		      const struct class *class)
+{
+	u8 *mark = pool->order.classes->mark;
+	u32 nr_new = 0;
+
+	if (!refuses(class))
+		return 0;
+	for (u32 i = 0; i < nr; i++) {
+		u32 from = mark[refs[i].index] & CLASS_MASK;
+
+		if (!(mark[refs[i].index] & CLASS_SEEN))
+			nr_new += from < class->first || from > class->last;
+		mark[refs[i].index] |= CLASS_SEEN;
+	}
+	for (u32 i = 0; i < nr; i++)
+		mark[refs[i].index] &= ~CLASS_SEEN;
+	return nr_new ? admit(pool, class, nr_new) : 0;
+}
+
 int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls)
 {
 	struct classes *classes;
@@ -193,6 +226,8 @@ int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, 
 		err = -EINVAL;
 	for (u32 i = 0; i < nr && !err; i++)
 		err = may_be_set(classes, refs[i].index, cls) ? 0 : -EPERM;
+	if (!err)
+		err = admit_refs(pool, refs, nr, &classes->class[cls]);
 	for (u32 i = nr; i-- > 0 && !err;)
 		change(pool, refs[i].index, cls);
 	if (!err)

@@ -111,6 +111,7 @@ struct making {
 	struct room	room;
 	struct wait	wait;
 	kvmm_promise_t	made;
+	u32		cls;
 };
 
 /* Room has been made: it stays. */
@@ -120,7 +121,10 @@ static int take_promise(struct kvmm_pool *pool, struct room *room)
 	struct door *door = &pool->door;
 	struct promise *promise;
 	u32 index;
+	int err = class_admit(pool, making->cls, room->nr);
 
+	if (err)
+		return err;
 	if (pool_nr_free(pool) < (u64)room->nr + door_keep(pool, &room->ask))
 		return -ENOSPC;
 	if (promises_reserve(pool))
@@ -157,7 +161,10 @@ static int fill(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, struct
 		return err;
 	if (ctl.flags & ~PROMISE_FLAGS || !ctl.nr || ctl.nr > pool->nr_usable || ctl.promise.gen)
 		return -EINVAL;
+	if (ctl.cls && class_is_none(pool, ctl.cls))
+		return -EINVAL;
 	err = door_read_flags(pool, ctl.flags, &ctl.prio, ctl.deadline_ns);
+	making->cls = ctl.cls;
 	making->wait = (struct wait){
 		.try = try_promise, .ask = { .prio = ctl.prio }, .nr = ctl.nr,
 		.flags = ctl.flags, .seq = ctl.seq,

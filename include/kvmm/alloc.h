@@ -181,6 +181,9 @@ KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
  *	given when a request like that would succeed. KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG and
  *	placements are for when they are taken: -EINVAL here
  *
+ * With @cls no more is promised than the class takes now (KVMM_CLASS_REFUSE: -EDQUOT); its quota, as
+ * limits of tenants, holds when they are taken.
+ *
  * So many blocks are kept free from now on, whichever they are. Requests with @promise take from
  * them, past watermarks and queue: private blocks never fail for want of room then, nor do ranges,
  * but for one thing: that so many blocks lie in so few runs is not promised.

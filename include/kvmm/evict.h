@@ -27,8 +27,8 @@ extern "C" {
 #define KVMM_CLASS_TELL		(1u << 0)
 /** The quota of the class before this one is for both of them together, and for more such classes. */
 #define KVMM_CLASS_JOINED	(1u << 1)
-/** An allocation in this class, or growth of a range, that would exceed the quota even when all
- * blocks of it that are inactive were evicted is refused: -EDQUOT. */
+/** An allocation in this class, growth of a range, a promise, or kvmm_class_set(), that would exceed the
+ * quota even when all blocks of it that are inactive were evicted is refused: -EDQUOT. */
 #define KVMM_CLASS_REFUSE	(1u << 2)
 
 /** A class as an allocation names it; 0: none. */
@@ -139,8 +139,9 @@ struct kvmm_evict_attr {
  * kvmm_class_set() - these blocks are of class @cls
  * @refs: referenced by the caller
  *
- * Return: 0; -EPERM one of them was set or demoted to a lower class before; -ESTALE; -EINVAL;
- * -EOPNOTSUPP. Then none was changed.
+ * Return: 0; -EPERM one of them was set or demoted to a lower class before; -EDQUOT with these, which
+ * are in use, a class with KVMM_CLASS_REFUSE would exceed its quota; -ESTALE; -EINVAL; -EOPNOTSUPP.
+ * Then none was changed.
  */
 KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 			    uint32_t cls);

@@ -370,6 +370,59 @@ Test(class, thoughts_beyond_the_quota_are_refused_where_that_was_asked_for)
 	cr_expect_eq(kvmm_range_alloc_attr(pool, &range, &handle), -EINVAL);
 }
 
+Test(class, blocks_that_are_held_are_not_set_into_a_class_that_refuses_them)
+{
+	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);
+	kvmm_key_t keys[42];
+	kvmm_mut_t muts[42];
+	kvmm_ref_t refs[42];
+
+	make_phases(phases);
+	cache_thoughts(100, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	for (u32 i = 0; i < 41; i++)
+		keys[i] = key_of(i);
+	cr_assert_eq(kvmm_alloc(pool, 41, muts), 0);
+	cr_assert_eq(kvmm_register(pool, muts, keys, 41, refs), 0);
+	cr_expect_eq(kvmm_class_set(pool, refs, 41, KVMM_PHASE_ACTIVE_THOUGHT), -EDQUOT);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(nr_thoughts(), 30);
+	refs[41] = refs[0];	/* twice is once */
+	refs[40] = refs[1];
+	cr_expect_eq(kvmm_class_set(pool, refs, 42, KVMM_PHASE_ACTIVE_THOUGHT), 0);
+	cr_expect_eq(nr_thoughts(), 40);
+	cr_expect_eq(stat_of(pool).evictions, 30);
+	cr_expect_eq(kvmm_class_set(pool, refs, 40, KVMM_PHASE_FINISHED_THOUGHT), 0, "in one quota");
+	cr_expect_eq(kvmm_validate(pool), 0);
+}
+
+Test(class, no_more_is_promised_than_the_class_takes)
+{
+	struct kvmm_class phases[] = KVMM_PHASES_REFUSE(KVMM_THOUGHT_PERMILLE);
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	kvmm_promise_t promise = { 7, 7 };
+	kvmm_mut_t muts[40];
+
+	make_phases(phases);
+	cache_thoughts(0, 30, KVMM_PHASE_FINISHED_THOUGHT);
+	cache_keys(pool, 100, 60);
+	ctl.cls = KVMM_IN_CLASS(KVMM_PHASE_ACTIVE_THOUGHT);
+	ctl.nr = 41;
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -EDQUOT);
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(promise.gen, 7);
+	ctl.nr = 40;
+	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
+	ctl.promise = promise;
+	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, muts), 0);
+	cr_expect_eq(kvmm_promise_end(pool, promise), 0);
+	ctl.promise = (kvmm_promise_t){ 0, 0 };
+	ctl.nr = 1;
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -EDQUOT);
+	ctl.cls = KVMM_NR_PHASES + 1;
+	cr_expect_eq(kvmm_promise_make(pool, &ctl, &promise), -EINVAL);
+	cr_expect_eq(kvmm_free(pool, muts, 40), 0);
+}
+
 /* 100 blocks, 40 of them may be thoughts: the first range alone would be over that. */
 Test(class, a_refused_batch_evicts_no_thought)
 {
