@@ -36,7 +36,24 @@ static u32 nr_held(struct kvmm_pool *pool)
 	return count.range_blocks + count.nr_held - mags_nr(pool) - order_nr(&pool->order);
 }
 
-/* compact_lock held: no move begins, and no look, that a block would be held for. */
+/* compact_lock is held from here on: no move begins, and no look, that a block would be held for. */
+static int reset_begin(struct kvmm_pool *pool)
+{
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!pool)
+		return -EINVAL;
+	kv_lock(&pool->compact_lock);
+	flights_cancel(pool);
+	return 0;
+}
+
+static void reset_end(struct kvmm_pool *pool)
+{
+	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
+}
+
 static int reset_inactive(struct kvmm_pool *pool, u32 *held)
 {
 	int nr, err = cache_enter(pool);
@@ -54,17 +71,12 @@ static int reset_inactive(struct kvmm_pool *pool, u32 *held)
 
 int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *held)
 {
-	int ret;
+	int ret = reset_begin(pool);
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	flights_cancel(pool);
+	if (ret)
+		return ret;
 	ret = reset_inactive(pool, held);
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
+	reset_end(pool);
 	return ret;
 }
 
@@ -162,21 +174,16 @@ static int reset_stopped(struct kvmm_pool *pool)
 
 int kvmm_reset_cache(struct kvmm_pool *pool)
 {
-	int ret;
+	int ret = reset_begin(pool);
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	flights_cancel(pool);
+	if (ret)
+		return ret;
 	ret = cache_enter(pool);
 	if (!ret) {
 		ret = reset_stopped(pool);
 		pool_leave(pool);
 	}
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
+	reset_end(pool);
 	return ret;
 }
 
