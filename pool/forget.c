@@ -4,6 +4,36 @@
 
 #include "local.h"
 
+static u64 nr_named(struct kvmm_pool *pool)
+{
+	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten - pool->claims.nr_named;
+}
+
+/* It is referenced, being copied, claimed, or has no name. */
+static bool forget_idle(struct kvmm_pool *pool, u32 index)
+{
+	struct kv_handle handle = entry_handle(pool, index);
+	u64 word = READ_ONCE(entry_at(pool, index)->word);
+
+	if (!kv_word_is(word, KV_ENTRY_REGISTERED) || kv_entry_claim(&pool->entries, handle))
+		return false;
+	order_forget(&pool->order, index);
+	entry_forget(pool, index);
+	entry_release(pool, handle);
+	return true;
+}
+
+/* A policy that is broken does not hand out all of them: what is left, as far as it has no references. */
+static u32 forget_left(struct kvmm_pool *pool)
+{
+	s64 left = nr_named(pool) - tally_sum(pool, TALLY_ACTIVE);
+	u32 nr = 0;
+
+	for (u32 i = 0; i < pool->nr_blocks && nr < left; i++)
+		nr += forget_idle(pool, i);
+	return nr;
+}
+
 /* Blocks without references, oldest first, so that those without key keep their order. Both locks held. */
 static u32 forget_inactive(struct kvmm_pool *pool)
 {
@@ -22,6 +52,7 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 			entry_release(pool, entry_handle(pool, picked[i]));
 		}
 	}
+	nr += forget_left(pool);
 	quota_end(pool->order.quotas);
 	if (pool->order.classes)
 		class_end(pool->order.classes);
@@ -109,11 +140,6 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 
 /* ---- everything ---- */
 
-static u64 nr_named(struct kvmm_pool *pool)
-{
-	return tally_sum(pool, TALLY_REGISTERED) - pool->count.nr_forgotten - pool->claims.nr_named;
-}
-
 /* The world has stopped: counts are exact, and the order may still have what is held. */
 static bool is_idle(struct kvmm_pool *pool)
 {
@@ -131,12 +157,6 @@ static int reset_if_idle(struct kvmm_pool *pool)
 	pool_tell(pool, clear_begin);
 	order_enter(&pool->order);
 	nr = forget_inactive(pool);
-	/*
-	 * A policy that is broken does not hand out all of them. A block whose last put is under way, to
-	 * be freed (EVICTING), is named until that has the lock, and found by none.
-	 */
-	for (u32 i = 0; i < pool->nr_blocks && nr_named(pool); i++)
-		nr += forget_entry(pool, i);
 	order_leave(&pool->order);
 	pool_tell(pool, clear_end);
 	return nr;

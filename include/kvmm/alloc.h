@@ -166,7 +166,8 @@ struct kvmm_reclaim {
 /**
  * kvmm_reclaim() - evict until the high watermark is free; for between steps, or a thread of its own
  *
- * The pool's lock is dropped every 64 blocks.
+ * The pool's lock is dropped every 64 blocks. Blocks that are being copied (<kvmm/step.h>) or looked at
+ * (<kvmm/verify.h>) are passed over: it neither waits for a look nor makes it begin anew.
  *
  * Return: 0 so many are free; -EAGAIN the budget is used up; -ENOSPC nothing more can be evicted;
  * -EINVAL; -EOPNOTSUPP the pool has no policy.

@@ -137,6 +137,8 @@ KVMM_API int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant);
  * kvmm_tenant_reclaim() - evict so many inactive blocks of a tenant
  * @nr: at most so many; its @min and @low do not matter
  *
+ * Passes over what kvmm_reclaim() does.
+ *
  * Return: how many were evicted; -ENOENT it has no limits; -EINVAL; -EOPNOTSUPP the pool has no
  * policy.
  */
