@@ -204,8 +204,9 @@ struct range_share {
 struct range_share holds_share(struct hold_table *table, u64 owner, kvmm_range_t range);
 /* With that, and @extra references more, gone: would the range go although somebody pins it? */
 bool share_is_barred(const struct slot *slot, struct range_share share, u32 extra);
-/* Drop the reference, and the pin, of a hold that has left the table. pool->lock held. */
-void hold_drop_range(struct kvmm_pool *pool, const struct hold *hold);
+/* Drop the reference, and the pin, of a hold that has left the table: 0, or -ESTALE, -EINVAL a caller has
+ * taken the range, or the pin. pool->lock held. */
+int hold_drop_range(struct kvmm_pool *pool, const struct hold *hold);
 
 static inline u64 hold_bytes(const struct hold *hold)
 {

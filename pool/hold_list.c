@@ -135,6 +135,28 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 
 static_assert(sizeof(struct kvmm_pin_addr) == 40, "an address has no gaps");
 
+/* What has a pin does not move: unless one was undone that was the hold's, it lies there. */
+static bool is_pinned(const struct kvmm_pool *pool, const struct held *held)
+{
+	kvmm_ref_t ref = held_ref(held);
+	const struct kv_entry *entry = entry_at(pool, ref.index);
+	u64 word = smp_load_acquire(&entry->word);
+	u32 block = entry_block(entry);
+
+	return kv_word_is(word, KV_ENTRY_REGISTERED) && kv_word_gen(word) == ref.gen &&
+	       kv_word_pins(word) && block == held->block;
+}
+
+static int nr_pinned(const struct kvmm_pool *pool, const struct hold *hold)
+{
+	if (!(hold->flags & KVMM_HOLD_PIN))
+		return -EPERM;
+	for (u32 i = 0; i < hold->nr; i++)
+		if (!is_pinned(pool, &hold->block[i]))
+			return -ESTALE;
+	return hold->nr;
+}
+
 int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_pin_addr *addrs,
 		   uint32_t max)
 {
@@ -147,7 +169,7 @@ int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_pin_a
 	err = hold_enter(pool, handle, &table, &hold);
 	if (err)
 		return err;
-	nr = hold->flags & KVMM_HOLD_PIN ? (int)hold->nr : -EPERM;
+	nr = nr_pinned(pool, hold);
 	for (int i = 0; i < nr && i < max; i++)
 		addrs[i] = (struct kvmm_pin_addr){
 			.pool_id = table->id, .key = hold->block[i].key,
@@ -184,7 +206,7 @@ int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr)
 		return -EXDEV;
 	kv_lock(&table->lock);
 	at = hold_chain(table, &addr->key);
-	while (at && !is_pinned_there(at, addr))
+	while (at && !(is_pinned_there(at, addr) && is_pinned(pool, at)))
 		at = at->next;
 	kv_unlock(&table->lock);
 	return at ? 0 : -ESTALE;

@@ -35,17 +35,20 @@ static int get_range(struct kvmm_pool *pool, kvmm_range_t range, const struct ho
 	return err;
 }
 
-/* Somebody may have dropped, or unpinned, what was not his: then there is less to do. */
-void hold_drop_range(struct kvmm_pool *pool, const struct hold *hold)
+/* A caller may have dropped, or unpinned, what was the hold's: then there is less to do. */
+int hold_drop_range(struct kvmm_pool *pool, const struct hold *hold)
 {
 	struct slot *slot;
+	int err;
 
 	kv_assert_held(&pool->lock);
-	if (slot_find(pool, hold->range, &slot))
-		return;
+	err = slot_find(pool, hold->range, &slot);
+	if (err)
+		return err;
 	if (hold->flags & KVMM_HOLD_PIN)
-		slot_unpin(pool, slot, hold_pin_type(hold));
+		err = slot_unpin(pool, slot, hold_pin_type(hold));
 	put_slot(pool, slot, hold->range.index);
+	return err;
 }
 
 bool share_is_barred(const struct slot *slot, struct range_share share, u32 extra)
@@ -129,17 +132,17 @@ static int take_out(struct kvmm_pool *pool, kvmm_hold_t handle, u64 now_ns, stru
 int hold_release_range(struct kvmm_pool *pool, kvmm_hold_t handle, u64 now_ns)
 {
 	struct hold *hold;
-	int err = pool_enter(pool);
+	int lost = 0, err = pool_enter(pool);
 
 	if (err)
 		return err;
 	err = take_out(pool, handle, now_ns, &hold);
 	if (!err)
-		hold_drop_range(pool, hold);
+		lost = hold_drop_range(pool, hold);
 	pool_leave(pool);
 	if (!err)
 		kv_free(hold);
-	return err;
+	return err || now_ns ? err : lost;
 }
 
 struct range_share holds_share(struct hold_table *table, u64 owner, kvmm_range_t range)

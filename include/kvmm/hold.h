@@ -267,7 +267,7 @@ struct kvmm_pin_addr {
  * @addrs: room for @max, in the order of the hold's blocks
  *
  * Return: number of blocks, which may be more than @max; -EPERM it was made without KVMM_HOLD_PIN;
- * -ESTALE; -EINVAL.
+ * -ESTALE, also if an unpin too many has left a block of it without a pin; -EINVAL.
  */
 KVMM_API int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t hold, struct kvmm_pin_addr *addrs,
 			    uint32_t max);
@@ -275,7 +275,8 @@ KVMM_API int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t hold, struct kvm
 /**
  * kvmm_pin_check() - is that block still pinned at that place?
  *
- * Yes, as long as any hold pins it, not only the one that the address is from.
+ * Yes, as long as any hold pins it, not only the one that the address is from. The block is asked, too:
+ * an unpin too many may have taken what the hold had.
  *
  * Return: 0; -ESTALE no longer; -EXDEV it is an address of another pool; -EINVAL.
  */

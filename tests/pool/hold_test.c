@@ -202,11 +202,25 @@ Test(hold, a_range_freed_or_unpinned_too_often_costs_the_hold_and_not_the_pool)
 		cr_expect_eq(kvmm_range_free(pool, range), 0);
 		cr_expect_eq(kvmm_range_free(pool, range), 0, "the reference of the hold");
 		expect_valid();
-		kvmm_hold_release(pool, hold);
+		cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE, "it lost its blocks");
 		cr_expect_eq(nr_holds(pool), 0);
 		expect_picture("IIII..");
 		expect_valid();
 	}
+	cr_assert_eq(kvmm_range_alloc(pool, 2, 0, &range), 0);
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_expect_eq(kvmm_range_unpin(pool, range), 0);
+	cr_expect_eq(kvmm_hold_release(pool, hold), -EINVAL, "it lost a pin");
+	cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	attr.lease_ns = 1;
+	cr_assert_eq(kvmm_range_alloc(pool, 2, 0, &range), 0);
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_expect_eq(kvmm_range_unpin(pool, range), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
+	cr_expect_eq(kvmm_hold_expire(pool, UINT64_MAX), 1, "an end without anybody to be told");
+	expect_valid();
 }
 
 Test(hold, references_are_lent)
@@ -287,6 +301,25 @@ Test(hold, an_address_is_of_one_block_among_those_of_its_key)
 	cr_expect_eq(block_info(1).pins, 1, "same key, same place");
 	cr_expect_eq(kvmm_pin_check(pool, &addr), -ESTALE, "but another block");
 	cr_expect_eq(kvmm_hold_release(pool, again), 0);
+}
+
+Test(hold, an_address_is_not_good_when_the_pin_was_taken_from_the_hold)
+{
+	kvmm_hold_t hold = hold_keys(pool, 1, 2, KVMM_HOLD_PIN);
+	struct kvmm_pin_addr addr[2];
+	kvmm_ref_t ref;
+
+	cr_assert_eq(kvmm_pin_addrs(pool, hold, addr, 2), 2);
+	cr_assert_eq(kvmm_hold_refs(pool, hold, &ref, NULL, 1), 2);
+	cr_assert_eq(kvmm_get(pool, ref), 0);
+	cr_assert_eq(kvmm_unpin(pool, ref), 0);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[0]), -ESTALE);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[1]), 0);
+	cr_expect_eq(kvmm_pin_addrs(pool, hold, addr, 2), -ESTALE);
+	cr_assert_eq(kvmm_pin(pool, ref), 0);
+	cr_expect_eq(kvmm_pin_check(pool, &addr[0]), 0, "pinned again, where it was");
+	cr_assert_eq(kvmm_put(pool, ref), 0);
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }
 
 Test(hold, a_hold_without_pin_keeps_no_address_good)
