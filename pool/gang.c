@@ -445,10 +445,11 @@ static int undo_gang(struct kvmm_gangs *gangs, struct gang *gang)
 int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t handle)
 {
 	struct gang *gang;
-	int err = gangs ? find_gang(gangs, handle, &gangs->stat.aborted, &gang) : -EINVAL;
+	int err;
 
 	if (kv_inherited(gangs))
 		return -ECHILD;
+	err = gangs ? find_gang(gangs, handle, &gangs->stat.aborted, &gang) : -EINVAL;
 	return err ? err : undo_gang(gangs, gang);
 }
 

@@ -317,10 +317,11 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 {
 	struct stream *stream;
 	struct steps *steps;
-	int err = enter_stream(pool, id, &steps, &stream);
+	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
+	err = enter_stream(pool, id, &steps, &stream);
 	if (err)
 		return err;
 	if (stream->open) {
@@ -430,10 +431,11 @@ int kvmm_step_end(struct kvmm_pool *pool, kvmm_stream_t id, uint64_t epoch)
 {
 	struct stream *stream;
 	struct steps *steps;
-	int err = enter_stream(pool, id, &steps, &stream);
+	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
+	err = enter_stream(pool, id, &steps, &stream);
 	if (err)
 		return err;
 	if (!stream->open || stream->epoch != epoch)
@@ -476,10 +478,11 @@ int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr)
 {
 	struct stream *stream;
 	struct steps *steps;
-	int err = enter_stream(pool, id, &steps, &stream);
+	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
+	err = enter_stream(pool, id, &steps, &stream);
 	if (err)
 		return err;
 	if (!stream->tables || nr > steps->nr_relocations - stream->acked)

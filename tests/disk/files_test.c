@@ -272,7 +272,6 @@ Test(disk_files, a_forked_child_cannot_use_it)
 
 	cr_assert_eq(open_it(), 0);
 	cr_assert_eq(disk_test_write(disk, 1, 0), 0);
-	kv_rcu_barrier();	/* who is linked in tells of forks */
 	pid = fork();
 	if (!pid) {
 		bool refused = disk_test_write(disk, 2, 0) == -ECHILD &&

@@ -164,7 +164,7 @@ static void close_file(const struct kvmm_disk *disk, int file)
 
 static void destroy(struct kvmm_disk *disk)
 {
-	if (disk->queue && !disk_is_dead(disk))
+	if (disk->queue)
 		disk->ops->queue_close(disk->ops->ctx, disk->queue);
 	disk_drain_end(disk);
 	free_reqs(disk);
@@ -173,7 +173,7 @@ static void destroy(struct kvmm_disk *disk)
 	kv_free(disk->seg);
 	disk_index_exit(&disk->index);
 	disk_marks_exit(&disk->marks, &disk->shape);
-	if (disk->is_locked && !disk_is_dead(disk))
+	if (disk->is_locked)
 		disk->ops->unlock(disk->ops->ctx, disk->file);
 	close_file(disk, disk->event);
 	close_file(disk, disk->file);
@@ -222,15 +222,13 @@ int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk)
 
 void kvmm_disk_close(struct kvmm_disk *disk)
 {
-	if (!disk)
+	if (!disk || disk_is_dead(disk))
 		return;
-	if (!disk_is_dead(disk)) {
-		kv_lock(&disk->lock);
-		disk_drain_end(disk);
-		kv_unlock(&disk->lock);
-		disk_io_drain(disk);
-		kv_file_datasync(disk->ops, disk->file);
-	}
+	kv_lock(&disk->lock);
+	disk_drain_end(disk);
+	kv_unlock(&disk->lock);
+	disk_io_drain(disk);
+	kv_file_datasync(disk->ops, disk->file);
 	destroy(disk);
 }
 
