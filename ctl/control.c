@@ -46,7 +46,7 @@ static int is_refused(const struct kvmm_control *control)
 {
 	if (!control)
 		return -EINVAL;
-	return READ_ONCE(control->is_child) ? -ECHILD : 0;
+	return kv_inherited(control) ? -ECHILD : 0;
 }
 
 /* ---- who comes and goes ---- */
@@ -371,7 +371,6 @@ static void in_child(struct kv_fork_node *node)
 {
 	struct kvmm_control *control = container_of(node, struct kvmm_control, fork_node);
 
-	WRITE_ONCE(control->is_child, 1);
 	/* Else it would seem to be served, where nobody does, once the parent has ended. */
 	kv_sock()->close(kv_sock()->ctx, control->fd);
 	control->fd = -1;

@@ -35,7 +35,6 @@ struct kvmm_control {
 	struct kvmm_control_stat	stat;		/* atomic; he writes */
 
 	u32				stop;		/* atomic; set by kvmm_control_close() */
-	u32				is_child;	/* atomic; this is a forked child's copy */
 	struct kv_fork_node		fork_node;	/* its list's */
 };
 

@@ -183,10 +183,10 @@ static int start_driver(const struct driver *driver, struct kcu *cu)
 /* From before the driver starts: a fork may come from another thread at any time. */
 static int start_watched(const struct driver *driver, struct kcu *cu)
 {
-	int err = kv_fork_watch(true);
+	int err;
 
-	if (!err)
-		err = start_driver(driver, cu);
+	kv_fork_watch(true);
+	err = start_driver(driver, cu);
 	if (err)
 		kv_fork_watch(false);
 	return err;

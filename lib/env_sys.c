@@ -21,12 +21,15 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <kv/mem.h>
 #include <kv/sys.h>
+
+#include "internal.h"
 
 #define MAX_THREADS	16	/* the caller's included */
 
@@ -233,6 +236,14 @@ static u64 system_wall_ns(void *ctx)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
+static int system_wipe_on_fork(void *ctx, void *pages, size_t bytes)
+{
+	int saved = errno, err = madvise(pages, bytes, MADV_WIPEONFORK) ? -errno : 0;
+
+	errno = saved;
+	return err;
+}
+
 const struct kv_sys_ops kv_sys_system = {
 	.getenv		= system_getenv,
 	.open_library	= system_open_library,
@@ -244,6 +255,7 @@ const struct kv_sys_ops kv_sys_system = {
 	.spawn		= system_spawn,
 	.join		= system_join,
 	.wall_ns	= system_wall_ns,
+	.wipe_on_fork	= system_wipe_on_fork,
 };
 
 static const struct kv_sys_ops *sys_in_force = &kv_sys_system;
@@ -295,26 +307,17 @@ int kv_fence_all(void)
 u32 kv_forked_flag;
 
 static u32 nr_watching;			/* atomic */
-static u32 hook_failed;			/* fixed by hook_once */
-static pthread_once_t hook_once = PTHREAD_ONCE_INIT;
 
-static void in_child(void)
+void sys_forked(void)
 {
 	if (READ_ONCE(nr_watching))
 		WRITE_ONCE(kv_forked_flag, 1);
 }
 
-static void add_hook(void)
+void kv_fork_watch(bool on)
 {
-	hook_failed = !!pthread_atfork(NULL, NULL, in_child);
-}
-
-int kv_fork_watch(bool on)
-{
-	pthread_once(&hook_once, add_hook);
 	if (on)
 		kv_fetch_add(&nr_watching, 1);
 	else
 		kv_fetch_sub(&nr_watching, 1);
-	return hook_failed ? -ENOMEM : 0;
 }

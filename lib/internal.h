@@ -7,13 +7,15 @@
 
 struct kv_file_io;
 
-/* Around a fork, for fork.c: the list of deferred frees is whole in the child, and without readers. */
-void rcu_before_fork(void);
-void rcu_after_fork(void);
+/* For fork.c, in a child that begins: no reader is there, and rows of other threads are free. */
 void rcu_forked(void);
-
-/* In the child: rows of other threads are free. */
 void stat_forked(void);
+void sys_forked(void);
+
+/* The thread that forks has no row meanwhile: see kv/fork.h. It takes it back, but in the child. */
+void stat_set_aside(void);
+void stat_take_back(void);
+void stat_drop_aside(void);
 
 /* Rows that have been claimed so far; a thread's sections come after it is counted here. */
 u32 stat_nr_rows(void);

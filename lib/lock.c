@@ -4,8 +4,8 @@
  *
  * Who is about to sleep says so in lock->waiters. kv_unlock() stores 0 into lock->held and then
  * looks there. Nothing orders these two: the load may be done while the store still sits in the
- * store buffer. (E: the epoch of this process.) A fence would cost as much as the exchange in kv_lock(), on every unlock, for an
- * event that is rare. So a wake-up may get lost, like this:
+ * store buffer. (E: the epoch of this process.) A fence
+ * would cost as much as the exchange in kv_lock(), on every unlock, for an event that is rare. So a wake-up may get lost, like this:
  *
  *	kv_unlock()				__kv_lock_slow()
  *
@@ -71,11 +71,19 @@ static bool lock_by_spinning(struct kv_lock *lock)
 	return false;
 }
 
-/* The exchange of kv_lock() found @was: of another process, and the lock is taken, or of this one. */
+/*
+ * The exchange of kv_lock() found @was: of another process, and the lock is taken, or of this one. 0: this
+ * is a child that had no epoch to exchange.
+ */
 noinline void __kv_lock_slow(struct kv_lock *lock, u32 was)
 {
 	const struct kv_env_ops *env = kv_env();
 
+	if (!was) {
+		kv_fork_look();
+		/* Acquire as in kv_lock(). */
+		was = kv_xchg_acquire(&lock->held, kv_epoch);
+	}
 	if (was != kv_epoch || lock_by_spinning(lock))
 		return;
 

@@ -30,6 +30,7 @@ static void *alloc_aligned(size_t nr, size_t size, u32 align)
 	size_t bytes, total;
 	char *base;
 
+	kv_fork_look();
 	if (kv_mul_overflows(nr, size, &bytes) || kv_add_overflows(bytes, align, &total))
 		return NULL;
 	base = env->alloc(env->ctx, total, align);

@@ -69,6 +69,7 @@ static void nap(u64 ns)
 
 noinline void __kv_rcu_read_lock_slow(void)
 {
+	kv_fork_look();
 	if (!spare_section && kv_thread_claim_slot() != KV_NONE) {
 		kv_rcu_read_lock();
 		return;
@@ -143,6 +144,7 @@ static void wait_for_readers(void)
 	int cancel = kv_cancel_off();
 	u32 nr;
 
+	kv_fork_look();
 	fence_readers();
 	/* A row that is not counted yet has its first section after our fence: see count_row(). */
 	nr = stat_nr_rows();
@@ -160,7 +162,8 @@ void kv_rcu_defer(struct kv_rcu_head *head, void (*free)(struct kv_rcu_head *hea
 	head->free = free;
 	kv_lock(&limbo.lock);
 	head->next = limbo.first;
-	limbo.first = head;
+	/* Pairs with take_limbo() of a child, which may find the list without its lock: it is whole. */
+	smp_store_release(&limbo.first, head);
 	WRITE_ONCE(limbo.nr, limbo.nr + 1);
 	kv_unlock(&limbo.lock);
 }
@@ -217,16 +220,6 @@ void kv_rcu_barrier(void)
 }
 
 /* ---- forks ---- */
-
-void rcu_before_fork(void)
-{
-	kv_lock(&limbo.lock);
-}
-
-void rcu_after_fork(void)
-{
-	kv_unlock(&limbo.lock);
-}
 
 /* Only sections of this thread are open here; stat_forked() has ended those of threads with a row. */
 void rcu_forked(void)

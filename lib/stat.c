@@ -8,6 +8,8 @@
  */
 #include <pthread.h>
 
+#include <kv/fork.h>
+#include <kv/rcu.h>
 #include <kv/stat.h>
 #include <kv/thread.h>
 
@@ -81,6 +83,7 @@ static struct kv_stat_row *claim_row_until_exit(void)
 {
 	struct kv_stat_row *row;
 
+	kv_fork_look();
 	pthread_once(&key_once, make_key);
 	if (!have_row_key)
 		return NULL;
@@ -126,6 +129,34 @@ u32 stat_nr_rows(void)
 struct kv_stat_row *stat_row(u32 slot)
 {
 	return &rows[slot];
+}
+
+/* A row inside a section stays: a thread that forks in a callback has to end that section. */
+void stat_set_aside(void)
+{
+	pthread_once(&key_once, make_key);
+	if (kv_stat_row && kv_stat_row->section & KV_RCU_NESTING)
+		return;
+	kv_stat_row = NULL;
+	nr_until_retry = UINT32_MAX;
+}
+
+void stat_take_back(void)
+{
+	if (nr_until_retry <= ROW_PATIENCE)
+		return;
+	nr_until_retry = 0;
+	kv_stat_row = have_row_key ? pthread_getspecific(row_key) : NULL;
+}
+
+/* The row is free in the child, or another thread's by now. */
+void stat_drop_aside(void)
+{
+	if (nr_until_retry <= ROW_PATIENCE)
+		return;
+	nr_until_retry = 0;
+	if (have_row_key)
+		pthread_setspecific(row_key, NULL);
 }
 
 void stat_forked(void)

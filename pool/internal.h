@@ -425,6 +425,7 @@ static inline int gate_refusal(u32 gate)
 
 static inline int pool_refusal(const struct kvmm_pool *pool)
 {
+	kv_fork_look();
 	return gate_refusal(READ_ONCE(pool->gate));
 }
 

@@ -10,8 +10,13 @@
  *   kv_inherited() in kv/mem.h;
  * - a list of the library's own may be, too, and is begun anew: kv_fork_passed().
  *
- * Objects that are asked without a lock are on a list besides: in the child, before anything else of it
- * runs, each is told, and closes itself.
+ * Objects that are asked without a lock are on a list besides: when a child gets its epoch each is told,
+ * and closes itself.
+ *
+ * The epoch is alone on a page that the kernel clears in each child, so a child knows that it is one from
+ * its first instruction on, in fork handlers that run before ours, too. Its first call comes by
+ * kv_fork_look() and begins the next epoch, because it takes a lock, allocates, or is made by a thread
+ * without a row: a thread that forks has none from our first handler to our last.
  */
 #ifndef KV_FORK_H
 #define KV_FORK_H
@@ -19,8 +24,29 @@
 #include <kv/atomic.h>
 #include <kv/types.h>
 
-/* 1 in the first process, one more in each child. Written in a child before anything else runs there. */
-extern u32 kv_epoch;
+/* Pages are not larger than that, or the kernel refuses to clear it. */
+#if defined(__x86_64__) || defined(__i386__)
+#define KV_EPOCH_PAGE	4096
+#else
+#define KV_EPOCH_PAGE	65536
+#endif
+
+extern struct kv_epoch_page {
+	u32 epoch;	/* 1 in the first process, one more in each child; 0: a child that has none yet */
+	u32 begun;	/* atomic; 1: a thread gives it one */
+} __attribute__((aligned(KV_EPOCH_PAGE))) kv_epoch_page;
+
+#define kv_epoch	kv_epoch_page.epoch
+
+void __kv_fork_begin(void);
+
+/* From here on the epoch is that of this process, and objects of its parent are closed. */
+static __always_inline void kv_fork_look(void)
+{
+	/* Acquire pairs with begin(): a thread that sees the epoch sees objects closed. */
+	if (unlikely(!smp_load_acquire(&kv_epoch)))
+		__kv_fork_begin();
+}
 
 /* True once in a process, for what *@epoch stands for; a lock guards it. */
 static inline bool kv_fork_passed(u32 *epoch)
@@ -33,8 +59,9 @@ static inline bool kv_fork_passed(u32 *epoch)
 
 /**
  * struct kv_fork_node - an object that closes itself in children
- * @next, @prev: the list's; guarded by its lock
- * @in_child: there are no other threads; it may neither allocate nor free; fixed while on the list
+ * @next: the list's; a child follows it, whatever thread was changing the list at the fork
+ * @prev: the list's; guarded by its lock
+ * @in_child: it may neither allocate nor free, nor take a lock; fixed while on the list
  */
 struct kv_fork_node {
 	struct kv_fork_node	*next;
@@ -48,5 +75,8 @@ struct kv_fork_node {
  */
 void kv_fork_add(struct kv_fork_node *node, void (*in_child)(struct kv_fork_node *node));
 void kv_fork_del(struct kv_fork_node *node);
+
+/* Ask the kernel to clear the page in children. A test may ask again, of another table. */
+void kv_fork_wipe(void);
 
 #endif /* KV_FORK_H */

@@ -73,18 +73,18 @@ static inline bool kv_rank_is_held(const struct kv_lock *lock)
 
 static __always_inline void kv_lock(struct kv_lock *lock)
 {
-	u32 was;
+	u32 epoch = READ_ONCE(kv_epoch), was = 0;
 
 	kv_rank_acquire(lock);
 	/* Acquire pairs with the release in kv_unlock(): what the last holder did is visible. */
-	was = kv_xchg_acquire(&lock->held, READ_ONCE(kv_epoch));
-	if (unlikely(was))
+	if (unlikely(!epoch) || unlikely(was = kv_xchg_acquire(&lock->held, epoch)))
 		__kv_lock_slow(lock, was);
 }
 
 /* Take it if it is free. */
 static __always_inline bool kv_trylock(struct kv_lock *lock)
 {
+	kv_fork_look();
 	/* Acquire as in kv_lock(). The look before saves the line from those who fail. */
 	if (kv_lock_is_held(lock) || kv_xchg_acquire(&lock->held, READ_ONCE(kv_epoch)) == kv_epoch)
 		return false;

@@ -9,7 +9,7 @@
 #ifndef KV_SYS_H
 #define KV_SYS_H
 
-#include <kv/atomic.h>
+#include <kv/fork.h>
 #include <kv/types.h>
 
 /* Does part @part of @nr_parts. It touches what is of that part alone, and calls no driver. */
@@ -29,6 +29,7 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @spawn: a thread that runs @fn(@arg) once, and takes none of the engine's signals: 0, or -EAGAIN
  * @join: wait for its end
  * @wall_ns: time of day, in nanoseconds since 1970; may be NULL
+ * @wipe_on_fork: whole pages of ours that are to be zero in each child: 0 or -errno; may be NULL
  */
 struct kv_sys_ops {
 	const char *(*getenv)(void *ctx, const char *name);
@@ -42,6 +43,7 @@ struct kv_sys_ops {
 	int (*spawn)(void *ctx, void (*fn)(void *arg), void *arg, void **thread);
 	void (*join)(void *ctx, void *thread);
 	u64 (*wall_ns)(void *ctx);
+	int (*wipe_on_fork)(void *ctx, void *pages, size_t bytes);
 };
 
 extern const struct kv_sys_ops kv_sys_system;
@@ -86,14 +88,14 @@ void kv_cancel_restore(int before);
 /*
  * Something that does not survive a fork is in use (on) or is not: children of this process know
  * that from then on by kv_forked(), and so do theirs. Calls with true and false come in pairs.
- * 0 or -ENOMEM, and then forks go unnoticed.
  */
-int kv_fork_watch(bool on);
+void kv_fork_watch(bool on);
 
-extern u32 kv_forked_flag;	/* 0 or 1; written in a child before it runs */
+extern u32 kv_forked_flag;	/* 0 or 1; written when a child begins: see kv/fork.h */
 
 static inline bool kv_forked(void)
 {
+	kv_fork_look();
 	return READ_ONCE(kv_forked_flag);
 }
 

@@ -15,7 +15,7 @@
  *
  * A pool belongs to the process that made it, and so does everything else that kvmm makes. In a child
  * made by fork() each call about such an object says -ECHILD at once and touches nothing, whatever other
- * threads were doing at the fork. A pool has no name there; calls that end an object do nothing, and
+ * threads were doing at the fork; so do calls of handlers of pthread_atfork(), whichever run first. A pool has no name there; calls that end an object do nothing, and
  * numbers that are no errno are 0 or what they were. Contexts of keys and views of disk stores, which
  * nothing changes, work as ever. The child may make objects of its own. A program may load kvmm several
  * times, and may bracket its forks for liburcu.

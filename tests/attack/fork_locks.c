@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Forks of a process with two copies of the library, as two extensions of an interpreter bring along,
- * and an engine that brackets forks for liburcu itself, while threads are inside both copies. Exit code
- * 0: no fork and no child hung, each child was refused by what it inherited and could use pools of its
- * own in both copies, and the threads of the parent went on.
+ * and an engine that brackets forks for liburcu itself, while threads are inside both copies. The process
+ * has fork handlers from before it loaded either copy, so these run inside ours, and use both. Exit code
+ * 0: no fork and no child hung, each child was refused by what it inherited from its first handler on and
+ * could use pools of its own in both copies, and the threads of the parent went on.
  *
  * KVMM_ATTACK_SECONDS: how long (2); KVMM_SEED: what threads do (random). usage: fork_locks [LIBRARY]
  */
@@ -295,12 +296,51 @@ static void use_own(struct copy *copy)
 	copy->kvmm_pool_destroy(copy->pool);
 }
 
+/* ---- handlers that are older than the library ---- */
+
+static struct kvmm_pool *early[NR_COPIES];	/* made in a child before the library's own handler ran */
+static bool is_loaded;
+
+static void use_pool_in_handler(struct copy *copy, struct kvmm_pool *pool)
+{
+	expect(pool);
+	for (uint32_t i = 0; pool && i < 8; i++)
+		use_blocks(copy, pool, i);
+}
+
+static void use_copies(void)
+{
+	for (uint32_t i = 0; is_loaded && i < NR_COPIES; i++) {
+		struct kvmm_pool *pool = make_pool(&copies[i], NULL);
+
+		use_pool_in_handler(&copies[i], pool);
+		copies[i].kvmm_pool_destroy(pool);
+		use_blocks(&copies[i], copies[i].pool, i);
+	}
+}
+
+static void handle_in_child(void)
+{
+	alarm(HANG_SECONDS);
+	for (uint32_t i = 0; is_loaded && i < NR_COPIES; i++) {
+		try_parents(&copies[i]);
+		early[i] = make_pool(&copies[i], "early");
+		use_pool_in_handler(&copies[i], early[i]);
+	}
+}
+
+static void come_first(void)
+{
+	expect(!pthread_atfork(use_copies, use_copies, handle_in_child));
+}
+
 static void be_child(void)
 {
-	nr_bad = 0;
 	for (uint32_t i = 0; i < NR_COPIES; i++) {
 		try_parents(&copies[i]);
 		use_own(&copies[i]);
+		use_pool_in_handler(&copies[i], early[i]);
+		copies[i].kvmm_pool_destroy(early[i]);
 	}
 	_exit(!!nr_bad);
 }
@@ -376,6 +416,7 @@ int main(int argc, char **argv)
 	printf("seed %llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	dog = watch(nr_seconds);
+	come_first();
 	for (uint32_t i = 0; i < NR_COPIES; i++) {
 		void *library = load_copy(path, i);
 
@@ -389,6 +430,7 @@ int main(int argc, char **argv)
 		expect(copies[i].pool && !copies[i].kvmm_stream_add(copies[i].pool, NULL, 0, &copies[i].stream));
 	}
 	bracket_forks();
+	is_loaded = !nr_bad;
 	if (!nr_bad)
 		attack(nr_seconds);
 	for (uint32_t i = 0; !nr_bad && i < NR_COPIES; i++) {

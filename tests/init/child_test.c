@@ -337,28 +337,49 @@ static const struct {
 #undef ROW
 };
 
-static void try_row(u32 i)
+static u32 early_row = KV_NONE;	/* is tried by a fork handler that is older than the library's */
+
+static void try_and_exit(u32 i)
 {
 	intptr_t ret;
-	int status = -1;
-	pid_t pid = fork();
 
-	if (!pid) {
-		alarm(CHILD_SECONDS);
-		/* What the first call left behind the second one would wait for. */
-		rows[i].try();
-		ret = rows[i].try();
-		if (rows[i].answer == REFUSED && (int)ret != -ECHILD) {
-			fprintf(stderr, "%s() said %d\n", rows[i].name, (int)ret);
-			_exit(1);
-		}
-		_exit(0);
+	alarm(CHILD_SECONDS);
+	/* What the first call left behind the second one would wait for. */
+	rows[i].try();
+	ret = rows[i].try();
+	if (rows[i].answer == REFUSED && (int)ret != -ECHILD) {
+		fprintf(stderr, "%s() said %d\n", rows[i].name, (int)ret);
+		_exit(1);
 	}
-	cr_assert_eq(waitpid(pid, &status, 0), pid);
-	cr_expect_eq(status, 0, "%s: %x", rows[i].name, status);
+	_exit(0);
 }
 
-Test(child, is_refused_by_each_call_at_once, .timeout = 600)
+static void try_early(void)
+{
+	if (early_row != KV_NONE)
+		try_and_exit(early_row);
+}
+
+/* Children's handlers run in the order in which they were registered: before the library's constructors. */
+static void __attribute__((constructor(101))) come_first(void)
+{
+	pthread_atfork(NULL, NULL, try_early);
+}
+
+static void try_row(u32 i, bool early)
+{
+	int status = -1;
+	pid_t pid;
+
+	early_row = early ? i : KV_NONE;
+	pid = fork();
+	if (!pid)
+		try_and_exit(i);
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_expect_eq(status, 0, "%s%s: %x", rows[i].name, early ? ", early" : "", status);
+}
+
+static void try_all(bool early)
 {
 	pthread_t thread;
 
@@ -368,5 +389,15 @@ Test(child, is_refused_by_each_call_at_once, .timeout = 600)
 	while (!smp_load_acquire(&is_held))
 		usleep(100);
 	for (u32 i = 0; i < ARRAY_SIZE(rows); i++)
-		try_row(i);
+		try_row(i, early);
+}
+
+Test(child, is_refused_by_each_call_at_once, .timeout = 600)
+{
+	try_all(false);
+}
+
+Test(child, is_refused_in_fork_handlers_that_run_before_ours, .timeout = 600)
+{
+	try_all(true);
 }
