@@ -13,7 +13,7 @@ objtree=$PWD
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 # Nothing of the make that called us.
-unset MAKEFLAGS MAKELEVEL KVMM_RESULTS KVMM_RUN KVMM_SRCTREE
+unset MAKEFLAGS MAKELEVEL KVMM_RESULTS KVMM_RUN KVMM_SRCTREE KVMM_JOBS KVMM_TEST_LENGTH
 passed=0 failed=0
 
 result() {
@@ -181,6 +181,12 @@ test_runner() {
 	program "7 passed, 0 failed" "exit 1"
 	refuses "runtests: fails after its summary" "7 passed, 1 failed" \
 		"$here/scripts/runtests" ./prog
+	program "" "mkdir taken && sleep 1 && rmdir taken"
+	accepts "runtests: one after the other" "$here/scripts/runtests" ./prog ./prog
+	refuses "runtests: two at a time" "1 passed, 1 failed" \
+		env KVMM_JOBS=2 "$here/scripts/runtests" ./prog ./prog
+	program "runs alone" "mkdir taken && sleep 1 && rmdir taken"
+	accepts "runtests: one that runs alone" env KVMM_JOBS=2 "$here/scripts/runtests" ./prog ./prog
 }
 
 # By hand, the exit code says whether a program passed.
