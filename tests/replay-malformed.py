@@ -116,7 +116,7 @@ def complaint(text, *args):
 
 
 def mutations(text):
-    for at in range(len(text)):
+    for at in range(0, len(text), 5 if os.environ.get("KVMM_TEST_LENGTH") == "short" else 1):
         yield f"cut at {at}", text[:at]
         for byte in b"\0\n\",-9}":
             yield f"byte {byte} at {at}", text[:at] + bytes([byte]) + text[at + 1:]

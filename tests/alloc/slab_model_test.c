@@ -19,6 +19,7 @@
 #include <kv/zone.h>
 
 #include "tests/alloc/slab_util.h"
+#include "tests/support/length.h"
 
 #define NR_BLOCKS	96u
 #define BLOCK_BYTES	64u
@@ -287,16 +288,9 @@ static void open_caches(void)
 	}
 }
 
-static u64 number(const char *name, u64 otherwise)
-{
-	const char *value = getenv(name);
-
-	return value ? strtoull(value, NULL, 0) : otherwise;
-}
-
 Test(slab_model, caches_do_what_bytes_and_counts_say, .timeout = 3600)
 {
-	u64 seed = number("KVMM_SEED", kv_random() | 1), nr = number("KVMM_MODEL_OPS", 60000);
+	u64 seed = test_number("KVMM_SEED", kv_random() | 1), nr = test_length("KVMM_MODEL_OPS", 60000);
 
 	printf("KVMM_SEED=%lu\n", seed);
 	fflush(stdout);

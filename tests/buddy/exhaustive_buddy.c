@@ -20,6 +20,8 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
+#include "tests/support/length.h"
+
 #define MAX_BLOCKS	16u
 #define MAX_BYTES	4096u
 
@@ -266,7 +268,14 @@ Test(exhaustive_buddy, eight_blocks_have_677_states)
 	cr_expect_eq(visit_all(8, 677), 677);
 }
 
+Test(exhaustive_buddy, twelve_blocks_have_17602_states)
+{
+	cr_expect_eq(visit_all(12, 17602), 17602);
+}
+
 Test(exhaustive_buddy, sixteen_blocks_have_458330_states)
 {
+	if (test_is_short())
+		cr_skip_test("twelve do");
 	cr_expect_eq(visit_all(16, 458330), 458330);
 }

@@ -23,6 +23,7 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
+#include "tests/support/length.h"
 #include "tests/support/zone_model.h"
 
 #define MAX_ENGINES	16u
@@ -321,13 +322,6 @@ static void end_zone(struct run *run)
 	kvmm_zone_destroy(run->zone);
 }
 
-static u64 number_from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void read_events(u64 *nr)
 {
 	for (unsigned int ev = 0; ev < KV_NR_EVENTS; ev++)
@@ -352,8 +346,8 @@ static void report(const u64 *before)
 
 static void compare_engine(const char *engine)
 {
-	u64 seed = number_from_env("KVMM_SEED", kv_random()) | 1;
-	u64 max_ops = number_from_env("KVMM_MODEL_OPS", 2000000);
+	u64 seed = test_number("KVMM_SEED", kv_random()) | 1;
+	u64 max_ops = test_length("KVMM_MODEL_OPS", 2000000);
 	struct run run = { .random = seed };
 	u64 before[KV_NR_EVENTS];
 

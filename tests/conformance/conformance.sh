@@ -45,7 +45,9 @@ good "two devices" devices=2
 good "two devices without a link" devices=2,peers=0
 good "an old driver" driver=11040,missing=cuMemcpyBatchAsync,missing=cuMemcpyBatchAsync_v2
 
-for call in $("$suite" --list-calls); do
+step=1
+[ "${KVMM_TEST_LENGTH-}" != short ] || step=6
+for call in $("$suite" --list-calls | awk "NR % $step == 0"); do
 	noticed "$call"
 done
 

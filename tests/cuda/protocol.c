@@ -26,6 +26,7 @@
 #include <kv/mem.h>
 
 #include "protocol.h"
+#include "tests/support/length.h"
 
 #define LIBRARY		"./libkvmm-swcuda.so"
 #define UNTOUCHED	0x5a		/* between the pieces */
@@ -307,17 +308,10 @@ static void expect_needed(u32 rule, u64 seed)
 		       (unsigned long long)least, (unsigned long long)most, NR_SEEDS);
 }
 
-static u64 number_from_env(const char *name, u64 value)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? strtoull(text, NULL, 0) : value;
-}
-
 int main(int argc, char **argv)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1);
-	u64 nr_ops = number_from_env("KVMM_PROTOCOL_OPS", DEFAULT_OPS);
+	u64 seed = test_number("KVMM_SEED", 1);
+	u64 nr_ops = test_length("KVMM_PROTOCOL_OPS", DEFAULT_OPS);
 	double cpu_s;
 
 	printf("KVMM_SEED=%llu KVMM_PROTOCOL_OPS=%llu\n", (unsigned long long)seed,

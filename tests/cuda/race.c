@@ -22,6 +22,7 @@
 #include <kv/sys.h>
 
 #include "race.h"
+#include "tests/support/length.h"
 
 #define LIBRARY		"./libkvmm-swcuda.so"
 #define RUN_OPS		20000u		/* of one seed */
@@ -480,13 +481,6 @@ static void expect_needed(enum rule rule, u64 seed)
 	tell_result(least > 0, rules[rule].what);
 }
 
-static u64 number_from_env(const char *name, u64 value)
-{
-	const char *text = getenv(name);
-
-	return text && *text ? strtoull(text, NULL, 0) : value;
-}
-
 /* Costs of the device are measured once in a process. */
 static void calibrate(void)
 {
@@ -496,8 +490,8 @@ static void calibrate(void)
 
 int main(int argc, char **argv)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1), only = number_from_env("KVMM_RACE_RULE", 0);
-	u64 nr_ops = number_from_env("KVMM_RACE_OPS", DEFAULT_OPS);
+	u64 seed = test_number("KVMM_SEED", 1), only = test_number("KVMM_RACE_RULE", 0);
+	u64 nr_ops = test_length("KVMM_RACE_OPS", DEFAULT_OPS);
 
 	(void)argc;
 	(void)argv;

@@ -12,6 +12,7 @@
 #include <kvmm/kvmm.h>
 
 #include "soft.h"
+#include "tests/support/length.h"
 
 #define NR_BLOCKS	32u
 #define NR_RANGES	4u
@@ -336,7 +337,7 @@ static void fail_each(kcu_result code, bool persistent, bool async)
 		u32 nth = 1;
 
 		while (run(nth, code, persistent, async, mode))
-			nth++;
+			nth += test_stride();
 		cr_expect_gt(nth, 100, "%u", nth);
 	}
 }

@@ -12,6 +12,7 @@
 
 #include "pool/internal.h"
 #include "soft.h"
+#include "tests/support/length.h"
 
 #define NR_BLOCKS	64u
 #define NR_RANGES	16u
@@ -383,7 +384,7 @@ static void fail_each(kcu_result code, bool persistent)
 	u32 nth = 1;
 
 	while (run(nth, code, persistent))
-		nth++;
+		nth += test_stride();
 	cr_expect_gt(nth, 40, "%u", nth);
 }
 

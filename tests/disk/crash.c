@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "util.h"
+#include "tests/support/length.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
@@ -275,16 +276,9 @@ static void check_run(u64 limit)
 	sim_disk_exit(&after);
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 int main(void)
 {
-	u64 limit = number_from("KVMM_CRASH_STATES", NR_STATES), seed = number_from("KVMM_CRASH_SEED", 1);
+	u64 limit = test_length("KVMM_CRASH_STATES", NR_STATES), seed = test_number("KVMM_CRASH_SEED", 1);
 	u64 nr_runs = 0, nr_steps = 0;
 
 	while (nr_states < limit) {

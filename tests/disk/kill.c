@@ -19,6 +19,7 @@
 #include <kv/atomic.h>
 
 #include "util.h"
+#include "tests/support/length.h"
 
 #define SEGMENT		(256u << 10)
 #define MAX_BYTES	(6 * SEGMENT + KV_DISK_FRONT_BYTES)
@@ -153,7 +154,7 @@ static int one_round(u32 round)
 
 int main(void)
 {
-	u32 nr_rounds = getenv("KVMM_KILLS") ? atoi(getenv("KVMM_KILLS")) : 200, failed = 0;
+	u32 nr_rounds = test_length("KVMM_KILLS", 200), failed = 0;
 	const char *tmp = getenv("TMPDIR");
 	char file[96];
 

@@ -18,6 +18,7 @@
 #include <kv/mem.h>
 
 #include "util.h"
+#include "tests/support/length.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
@@ -329,16 +330,9 @@ static void one_call(void)
 		reopen();
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 int main(void)
 {
-	u64 nr_ops = number_from("KVMM_MODEL_OPS", 100000), seed = number_from("KVMM_MODEL_SEED", 1);
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 100000), seed = test_number("KVMM_MODEL_SEED", 1);
 
 	printf("seed %llu\n", (unsigned long long)seed);
 	m.state = seed;

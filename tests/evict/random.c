@@ -10,6 +10,7 @@
 #include "evict/lrfu.c"
 #include "tests/evict/model.h"
 #include "tests/evict/order.h"
+#include "tests/support/length.h"
 
 /* Looking at a ring of thousands of lists takes its time. */
 #define NR_STEPS	20000u
@@ -211,7 +212,7 @@ static void walk_along(const struct kv_evict_ops *ops, u32 nr_blocks, u64 seed)
 
 	order_init(&walk.order, ops, nr_blocks);
 	model_init(&walk.model, ops->name, nr_blocks);
-	walk_on(&walk, seed, is_ring ? NR_RING_STEPS : NR_STEPS);
+	walk_on(&walk, seed, test_length(NULL, is_ring ? NR_RING_STEPS : NR_STEPS));
 }
 
 static u64 chosen_seed(void)
@@ -250,7 +251,7 @@ Test(evict_random, lrfu_is_what_it_is_defined_as_with_each_half_life)
 		lrfu->trial->best = i;
 		lrfu->duel->hope = ~0ull >> 2;
 		walk.model.half_life = trial_best(lrfu->trial)->ticks;
-		walk_on(&walk, seed + i, NR_HALF_STEPS);
+		walk_on(&walk, seed + i, test_length(NULL, NR_HALF_STEPS));
 	}
 }
 

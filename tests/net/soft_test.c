@@ -5,6 +5,7 @@
 
 #include "tests/cuda/soft.h"
 #include "tests/net/pair.h"
+#include "tests/support/length.h"
 
 static struct kvmm_pool *src, *dst;
 
@@ -269,7 +270,7 @@ static void fail_each(const struct way *way, kcu_result code, bool persistent, b
 	u32 nth = 1;
 
 	while (run(way->options, way->to, nth, code, persistent, async))
-		nth++;
+		nth += test_stride();
 	cr_expect_gt(nth, 10, "%u", nth);
 }
 

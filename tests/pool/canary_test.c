@@ -12,6 +12,7 @@
 
 #include "pool/mag.h"
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	640u	/* enough for magazines */
@@ -211,13 +212,6 @@ static void op_limit(void)
 
 /* ---- the run ---- */
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void plant_everywhere(void)
 {
 	u8 buf[TEST_BLOCK_BYTES];
@@ -235,7 +229,7 @@ static void run(u32 zero)
 		op_compact, op_limit,
 	};
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	u64 seed = number_from("KVMM_SEED", 20251122);
+	u64 seed = test_number("KVMM_SEED", 20251122);
 
 	r = (struct run){ .random = seed | 1, .zero = zero };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);

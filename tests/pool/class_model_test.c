@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	48u
@@ -337,20 +338,13 @@ static void make(bool aggressive)
 	m.aggressive = aggressive;
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void run(bool aggressive)
 {
 	static void (*const ops[])(void) = {
 		op_use, op_use, op_use, op_drop, op_drop, op_drop, op_set, op_set, op_demote,
 		op_own, op_demote_owner, op_evict_for,
 	};
-	u64 seed = number_from("KVMM_SEED", 20250311), nr = number_from("KVMM_MODEL_OPS", 20000);
+	u64 seed = test_number("KVMM_SEED", 20250311), nr = test_length("KVMM_MODEL_OPS", 20000);
 
 	m = (struct model){ .random = seed | 1 };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);

@@ -8,16 +8,10 @@
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/length.h"
 
 #define NR_BLOCKS	96u
 #define NR_RANKS	3u
-
-static u64 env_number(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
 
 static struct kvmm_pool *rank_pool(const char *policy, const char *engine)
 {
@@ -99,7 +93,7 @@ static void compare_ranks(struct drive *d, u64 step, const char *what)
 static void drive_ranks(const char *policy, const char *engine, u64 nr_steps)
 {
 	struct drive d[NR_RANKS];
-	u64 seed = env_number("KVMM_SEED", 1);
+	u64 seed = test_number("KVMM_SEED", 1);
 
 	for (u32 i = 0; i < NR_RANKS; i++)
 		drive_init(&d[i], rank_pool(policy, engine), seed);
@@ -119,7 +113,7 @@ static void drive_ranks(const char *policy, const char *engine, u64 nr_steps)
 
 Test(digest, pools_called_alike_are_alike)
 {
-	drive_ranks("default", NULL, env_number("KVMM_MODEL_OPS", 100000));
+	drive_ranks("default", NULL, test_length("KVMM_MODEL_OPS", 100000));
 }
 
 Test(digest, so_they_are_with_every_policy)
@@ -457,7 +451,7 @@ Test(digest, nor_do_they_in_the_middle_of_things)
 {
 	struct drive d;
 
-	drive_init(&d, rank_pool("default", NULL), env_number("KVMM_SEED", 1));
+	drive_init(&d, rank_pool("default", NULL), test_number("KVMM_SEED", 1));
 	take(d.pool, 1, KVMM_ALLOC_PINNED);
 	for (u32 step = 0; step < 3000; step++) {
 		drive_step(&d);

@@ -16,6 +16,7 @@
 
 #include "pool/group.h"
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define MAX_TOKENS	96u
@@ -348,10 +349,9 @@ static void make_world(void)
 
 Test(group_model, requests_read_what_was_computed, .timeout = 600)
 {
-	const char *seed = getenv("KVMM_SEED"), *ops = getenv("KVMM_MODEL_OPS");
-	u64 nr_ops = ops ? strtoull(ops, NULL, 0) : 60000;
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 60000);
 
-	m.random = seed ? strtoull(seed, NULL, 0) : 20260731;
+	m.random = test_number("KVMM_SEED", 20260731);
 	printf("KVMM_SEED=%llu\n", (unsigned long long)m.random);
 	m.random |= 1;
 	for (u64 done = 0; done < nr_ops; done += 1000) {

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	64u
@@ -726,13 +727,6 @@ static void (*const operations[])(void) = {
 	op_reset, op_range, op_compact,
 };
 
-static u64 number_from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void run_model(const char *index, u32 dup, u32 flags, u64 seed, u64 nr_ops)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -761,8 +755,8 @@ static void run_model(const char *index, u32 dup, u32 flags, u64 seed, u64 nr_op
 
 Test(life_model, random_lives_agree_with_a_model)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1);
-	u64 nr_ops = number_from_env("KVMM_MODEL_OPS", 60000) / 6;
+	u64 seed = test_number("KVMM_SEED", 1);
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 60000) / 6;
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops * 6);

@@ -14,6 +14,7 @@
 
 #include "pool/local.h"
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	1024u
@@ -387,13 +388,6 @@ static void step(void)
 	}
 }
 
-static u64 setting(const char *name, u64 fallback)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : fallback;
-}
-
 static void run(u32 flags, u64 seed, u64 nr_ops)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -419,7 +413,7 @@ static void run(u32 flags, u64 seed, u64 nr_ops)
 
 Test(mag_model, what_threads_keep_aside_is_free_for_all, .timeout = 600)
 {
-	u64 seed = setting("KVMM_SEED", 1), nr_ops = setting("KVMM_MODEL_OPS", 20000);
+	u64 seed = test_number("KVMM_SEED", 1), nr_ops = test_length("KVMM_MODEL_OPS", 20000);
 
 	cr_log_info("seed %llu", (unsigned long long)seed);
 	run(0, seed, nr_ops);

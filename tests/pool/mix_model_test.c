@@ -15,6 +15,7 @@
 
 #include "pool/arena.h"
 #include "tests/pool/mix_model.h"
+#include "tests/support/length.h"
 
 /* ---- limits ---- */
 
@@ -477,13 +478,6 @@ static void end_pools(void)
 	kvmm_pool_destroy(m.pool);
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void one_run(u64 seed, u64 nr_ops)
 {
 	bool strict = getenv("KVMM_STRICT") || seed % 4 == 0;
@@ -510,8 +504,8 @@ static void one_run(u64 seed, u64 nr_ops)
 
 Test(mix, whatever_is_called_in_whatever_pool_agrees_with_the_model)
 {
-	u64 seed = number_from("KVMM_SEED", 1), nr_runs = number_from("KVMM_RUNS", 96);
-	u64 nr_ops = number_from("KVMM_OPS", 2000);
+	u64 seed = test_number("KVMM_SEED", 1), nr_runs = test_length("KVMM_RUNS", 96);
+	u64 nr_ops = test_length("KVMM_OPS", 2000);
 
 	cr_assert_eq(kvmm_testing_set_host(&mix_host), 0);
 	for (u64 i = 0; i < nr_runs; i++) {

@@ -17,6 +17,7 @@
 
 #include "pool/arena.h"
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	192u
@@ -579,13 +580,6 @@ static u32 any_operation(void)
 	return m.has_arenas && any(64) ? any(NR_RANGE_OPERATIONS) : any(ARRAY_SIZE(operations));
 }
 
-static u64 number_from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static u32 model_cpu(void *ctx)
 {
 	return m.cpu;
@@ -647,8 +641,8 @@ static void run_model(const char *compactor, u64 seed, u64 nr_ops, bool has_aren
 
 Test(model, random_operations_agree_with_a_model)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1);
-	u64 nr_ops = number_from_env("KVMM_MODEL_OPS", 100000);
+	u64 seed = test_number("KVMM_SEED", 1);
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 100000);
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);
@@ -658,8 +652,8 @@ Test(model, random_operations_agree_with_a_model)
 
 Test(model, random_operations_agree_with_a_model_whoever_keeps_blocks_aside)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1);
-	u64 nr_ops = number_from_env("KVMM_MODEL_OPS", 100000);
+	u64 seed = test_number("KVMM_SEED", 1);
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 100000);
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);

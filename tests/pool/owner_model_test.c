@@ -16,6 +16,7 @@
 
 #include "tests/pool/owner_util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	48u
@@ -482,10 +483,9 @@ static void (*const calls[])(void) = {
 
 Test(owner_model, agrees)
 {
-	const char *seed = getenv("KVMM_SEED"), *ops = getenv("KVMM_MODEL_OPS");
-	u64 nr_ops = ops ? strtoull(ops, NULL, 0) : 30000;
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 30000);
 
-	random_state = seed ? strtoull(seed, NULL, 0) : kv_random() | 1;
+	random_state = test_number("KVMM_SEED", kv_random() | 1);
 	fprintf(stderr, "owner_model: KVMM_SEED=0x%llx\n", (unsigned long long)random_state);
 	fake_env_install(&fake);
 	fake_env_advance(&fake, 1000);

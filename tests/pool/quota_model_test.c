@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/pool/quota_util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	40u
@@ -495,13 +496,6 @@ static void make(bool classed)
 	}
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void run(bool classed)
 {
 	static void (*const ops[])(void) = {
@@ -510,7 +504,7 @@ static void run(bool classed)
 		op_range_split, op_range_grow, op_range_grow, op_door, op_door, op_reclaim,
 		op_evict_for, op_limit, op_put_all,
 	};
-	u64 seed = number_from("KVMM_SEED", 20251121), nr = number_from("KVMM_MODEL_OPS", 30000);
+	u64 seed = test_number("KVMM_SEED", 20251121), nr = test_length("KVMM_MODEL_OPS", 30000);
 
 	m = (struct model){ .random = seed | 1 };
 	fprintf(stderr, "seed %llu\n", (unsigned long long)seed);

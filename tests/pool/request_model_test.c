@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "request_util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_SEQS		6u
@@ -638,17 +639,10 @@ static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
 	kvmm_key_ctx_destroy(m.ctx);
 }
 
-static u64 number_from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 Test(request_model, random_calls_agree_with_a_model)
 {
-	u64 seed = number_from_env("KVMM_SEED", 1);
-	u64 nr_ops = number_from_env("KVMM_MODEL_OPS", 40000);
+	u64 seed = test_number("KVMM_SEED", 1);
+	u64 nr_ops = test_length("KVMM_MODEL_OPS", 40000);
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);

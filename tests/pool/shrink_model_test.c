@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 static u64 random_state;
@@ -488,17 +489,10 @@ static void end(void)
 	free(m.mem);
 }
 
-static u64 number_from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 Test(shrink_model, random_operations_agree_with_a_model)
 {
 	struct kvmm_elastic_stat stat;
-	u64 seed = number_from_env("KVMM_SEED", 1), nr_ops = number_from_env("KVMM_MODEL_OPS", 20000);
+	u64 seed = test_number("KVMM_SEED", 1), nr_ops = test_length("KVMM_MODEL_OPS", 20000);
 
 	cr_log_info("KVMM_SEED=%llu KVMM_MODEL_OPS=%llu", (unsigned long long)seed,
 		    (unsigned long long)nr_ops);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	160u
@@ -222,18 +223,11 @@ static void forget_some(void)
 	memmove(m.order + at, m.order + at + 1, (--m.nr_idle - at) * sizeof(*m.order));
 }
 
-static u64 number_from(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 static void run_model(void)
 {
 	struct kvmm_evict_attr evict = { .size = sizeof(evict), .run_window = WINDOW,
 					 .pageblock_blocks = m.empties ? PAGEBLOCK : 0 };
-	u64 seed = number_from("KVMM_SEED", 20250311), nr = number_from("KVMM_MODEL_OPS", 3000);
+	u64 seed = test_number("KVMM_SEED", 20250311), nr = test_length("KVMM_MODEL_OPS", 3000);
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	attr.nr_blocks = NR_BLOCKS;

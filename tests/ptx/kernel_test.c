@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arena.h"
+#include "tests/support/length.h"
 
 #define NR_RANDOM	300
 
@@ -45,7 +46,7 @@ Test(kernel, moves_and_fills_random_shapes)
 {
 	u64 seed = arena_seed();
 
-	for (u32 i = 0; i < NR_RANDOM; i++) {
+	for (u32 i = 0; i < test_length(NULL, NR_RANDOM); i++) {
 		struct arena_shape shape = arena_random_shape(seed + i, i % 8);
 
 		expect_moves(&shape);
@@ -56,7 +57,7 @@ Test(kernel, sums_random_shapes)
 {
 	u64 seed = arena_seed();
 
-	for (u32 i = 0; i < NR_RANDOM; i++) {
+	for (u32 i = 0; i < test_length(NULL, NR_RANDOM); i++) {
 		struct arena_shape shape = arena_random_shape(seed + i, i % 8);
 
 		expect_sums(&shape);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arena_ptx.h"
+#include "tests/support/length.h"
 
 #define NR_RANDOM	150
 
@@ -117,7 +118,7 @@ Test(text, moves_three_blocks_of_three_planes_on_any_grid)
 	static const u32 chunk[] = { 0, 16, 48, 112, 1040, 4144 };
 
 	for (u32 act = 0; act < 3; act++)
-		for (u32 i = 0; i < ARRAY_SIZE(grid) * ARRAY_SIZE(chunk); i++) {
+		for (u32 i = 0; i < ARRAY_SIZE(grid) * ARRAY_SIZE(chunk); i += test_stride()) {
 			struct arena_shape shape = {
 				.seed		= i,
 				.act		= act,

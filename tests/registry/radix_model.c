@@ -16,6 +16,7 @@
 #include <kv/registry_radix.h>
 
 #include "radix_util.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define NR_KEYS		6u
@@ -484,19 +485,12 @@ static void expect_equal(void)
 
 /* ---- the run ---- */
 
-static u64 from_env(const char *name, u64 otherwise)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoull(text, NULL, 0) : otherwise;
-}
-
 Test(radix_model, does_what_the_model_does)
 {
 	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL };
-	u64 seed = from_env("KVMM_SEED", kv_random() | 1), nr_ops;
+	u64 seed = test_number("KVMM_SEED", kv_random() | 1), nr_ops;
 
-	nr_ops = from_env("KVMM_RADIX_OPS", 4000);
+	nr_ops = test_length("KVMM_RADIX_OPS", 4000);
 	printf("radix_model: KVMM_SEED=%#llx\n", (unsigned long long)seed);
 	m.random = seed;
 	m.reg = make_registry(16, NR_TIERS, 0);

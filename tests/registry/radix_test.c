@@ -11,6 +11,7 @@
 
 #include "radix_util.h"
 #include "registry/radix.h"
+#include "tests/support/length.h"
 
 #define ALL	0xfu		/* tiers */
 
@@ -403,7 +404,7 @@ Test(radix, a_walk_visits_a_tree_level_by_level_of_depth)
 	end_registry(reg);
 }
 
-#define DEEP	1000000u
+#define DEEP	((u32)test_length(NULL, 1000000))
 
 struct deep {
 	struct kvmm_registry *reg;

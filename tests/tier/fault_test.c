@@ -9,6 +9,7 @@
 
 #include "tests/cuda/soft.h"
 #include "tests/support/fault.h"
+#include "tests/support/length.h"
 #include "tests/tier/util.h"
 
 #define NR_BLOCKS	8u
@@ -266,7 +267,7 @@ static void fail_each(kcu_result code, bool persistent, bool async)
 	u32 nth = 1;
 
 	while (run(nth, code, persistent, async))
-		nth++;
+		nth += test_stride();
 	cr_expect_gt(nth, 20, "%u", nth);
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/length.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"
 
@@ -409,20 +410,14 @@ static void run(u64 seed, u32 nr, const struct model_mode *mode)
 	end(&w);
 }
 
-static u64 number_from(const char *name, u64 preset)
-{
-	const char *value = getenv(name);
-
-	return value ? strtoull(value, NULL, 0) : preset;
-}
-
 void model_run(const struct model_mode *mode, u32 preset)
 {
-	u64 nr = number_from("KVMM_TIER_MODEL_OPS", preset);
-	u64 seed = number_from("KVMM_TIER_MODEL_SEED", 1);
+	u64 nr = test_number("KVMM_TIER_MODEL_OPS", preset);
+	u64 seed = test_number("KVMM_TIER_MODEL_SEED", 1);
 	u32 nr_worlds = nr <= 24000 ? 4 : nr / 20000;
 
-	for (u32 i = 0; i < nr_worlds; i++) {
+	/* One world is not cut short: it takes its time until all has happened in it. */
+	for (u32 i = 0; i < (test_is_short() ? 1 : nr_worlds); i++) {
 		fprintf(stderr, "seed %llu\n", (unsigned long long)(seed + i));
 		run(seed + i, nr / nr_worlds, mode);
 	}
