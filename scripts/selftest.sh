@@ -154,6 +154,59 @@ test_headercheck() {
 	refuses "headercheck: not C++" "api.h" build headercheck
 }
 
+# worse WHAT WHY TEXT FILE: the text is put at the end of the file, and a number has become worse
+worse() {
+	git checkout -q . && printf '%s\n' "$3" >>"$4"
+	refuses "ratchet: $1" "$2" build ratchet
+}
+
+test_ratchet() {
+	command -v git >/dev/null || return
+	fresh_tree
+	cp "$here/.gitignore" .
+	rm -f scripts/ratchet.txt
+	refuses "ratchet: nothing is committed" "library-lines: not in" build ratchet
+	accepts "ratchet: numbers are written" build ratchet-update
+	git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm all
+	accepts "ratchet: sound tree" build ratchet
+	worse "lines" "library-lines: was 1[0-9], is 1[0-9], less is better: lib/low.c" "int kv_x;" lib/low.c
+	worse "a line too long" "lines-over-100.*is 1.*buddy/high.c" "/*$(printf '%99s')*/" buddy/high.c
+	worse "words" "people-words.*lib/low.c" "/* whoever calls */" lib/low.c
+	worse "a long function" "functions-over-70.*lib/low.c" \
+		"void f(void);
+void f(void)
+{
+$(yes '	;' | head -n 70)
+}" lib/low.c
+	worse "a call upwards, in a cycle" "upward-edges.*lib/low.o->buddy/high.o" \
+		"int kv_high(void); int kv_up(void); int kv_up(void) { return kv_high(); }" lib/low.c
+	refuses "ratchet: its cycle" "call-cycle-objects: was 1, is 2.*buddy/high.o lib/low.o" build ratchet
+	worse "an export that only tests call" "exports-only-tests-call.*: kvmm_two" \
+		'int kvmm_two(void); __attribute__((visibility("default"))) int kvmm_two(void) { return 2; }' \
+		buddy/high.c
+	worse "a struct that cannot grow" "cannot-grow.*: kvmm_new_attr" "struct kvmm_new_attr {
+	int x;
+};" include/kvmm/api.h
+	git checkout -q . && sed -i '/kv_high(void);/d' include/kv/buddy.h && sed -i 's/#include <kv.buddy.h>/int kv_high(void);/' buddy/high.c
+	accepts "ratchet: better numbers" build ratchet
+	echo 'asserts-per-function 9 more' >>scripts/ratchet.txt
+	refuses "ratchet: fewer than there were" "asserts-per-function: was 9, is 0, more" build ratchet
+}
+
+# What callgrind says is made up: half a percent more than was committed is the same.
+test_instructions() {
+	fresh_tree
+	mkdir tests/bench bin
+	cp "$here/tests/bench/instructions.c" tests/bench/
+	printf '#!/bin/sh\nfor a; do touch "${a#--callgrind-out-file=}"; done\necho 10\n' >bin/valgrind
+	printf '#!/bin/sh\necho "$COUNT (5%%)  a.c:op_x [p]"\n' >bin/callgrind_annotate
+	chmod +x bin/*
+	count() { PATH=$PWD/bin:$PATH COUNT=$1 scripts/ratchet ${2-} --instructions . ./prog; }
+	accepts "instructions: are written" count 10,000 --update
+	accepts "instructions: as many" count 10,040
+	refuses "instructions: more" "x: was 1000, is 1010" count 10,100
+}
+
 # A program in $tmp that prints its first argument and exits with the second.
 program() {
 	printf '#!/bin/sh\ncat <<END\n%s\nEND\n%s\n' "$1" "$2" >"$tmp/prog"
@@ -311,6 +364,8 @@ test_ignored() {
 test_layercheck
 test_symcheck
 test_headercheck
+test_ratchet
+test_instructions
 test_runner
 test_verdict
 test_flake
