@@ -242,6 +242,7 @@ Test(fault, the_mth_launch_is_the_last)
 static int exit_of(void (*fn)(void), char *said, size_t bytes)
 {
 	int pipes[2], status;
+	size_t nr = 0;
 	ssize_t n;
 	pid_t pid;
 
@@ -255,8 +256,10 @@ static int exit_of(void (*fn)(void), char *said, size_t bytes)
 		exit(0);
 	}
 	close(pipes[1]);
-	n = read(pipes[0], said, bytes - 1);
-	said[n < 0 ? 0 : n] = 0;
+	while ((n = read(pipes[0], said + nr, bytes - 1 - nr)) > 0)
+		nr += n;
+	said[nr] = 0;
+	close(pipes[0]);
 	waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
