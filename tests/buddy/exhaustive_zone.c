@@ -17,6 +17,7 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
+#include "tests/support/length.h"
 #include "tests/support/zone_model.h"
 
 #define MAX_NR		8u
@@ -274,9 +275,10 @@ static u64 visit_all(const char *engine, u32 nr_blocks)
 
 static void visit_engine(const char *engine)
 {
+	u32 max = test_is_short() ? MAX_NR - 2 : MAX_NR;
 	u64 nr_calls = 0;
 
-	for (u32 nr_blocks = 1; nr_blocks <= MAX_NR; nr_blocks++)
+	for (u32 nr_blocks = 1; nr_blocks <= max; nr_blocks++)
 		nr_calls += visit_all(engine, nr_blocks);
 	printf("%s: %lu calls\n", engine, nr_calls);
 	fflush(stdout);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "soft.h"
+#include "tests/support/length.h"
 
 #define NR	96
 #define MOVES	40
@@ -384,6 +385,7 @@ Test(copy, fifteen_thousand_moves_by_single_copies)
 Test(copy, submissions_wait_for_room_in_the_rings)
 {
 	enum { ROUNDS = 3 * KV_NR_FENCES, LONG = 700 };
+	const u32 every = test_is_short() ? 12 : 3;	/* submission is long */
 	static const struct layout layout = { "small", 2, 16, 0, 0, false, 0 };
 	static struct kv_move moves[LONG];
 	struct kv_dev *dev = soft_open("");
@@ -394,7 +396,7 @@ Test(copy, submissions_wait_for_room_in_the_rings)
 	force(dev, KV_PATH_KERNEL);
 	blocks_init(&pool, ops, dev, &layout, 2 * LONG);
 	for (u32 i = 0; i < ROUNDS; i++) {
-		u32 nr = i % 3 ? 3 : random_moves(moves, LONG, 1, 2 * LONG, 2 * LONG, true);
+		u32 nr = i % every ? 3 : random_moves(moves, LONG, 1, 2 * LONG, 2 * LONG, true);
 
 		cr_assert_eq(ops->move_blocks(dev, &pool.planes, moves, nr, none, &fence[i]), 0);
 		blocks_expect_moves(&pool, &pool, moves, nr);

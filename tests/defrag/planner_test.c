@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tests/defrag/picture.h"
+#include "tests/support/length.h"
 
 struct case_t {
 	struct kv_item items[PICTURE_MAX];
@@ -186,7 +187,7 @@ static void expect_good_on_random_pictures(const struct kv_planner_ops *planner)
 	char cells[PICTURE_MAX + 1];
 
 	printf("seed %u\n", rng);
-	for (round = 0; round < 20000; round++) {
+	for (round = 0; round < test_length(NULL, 20000); round++) {
 		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, round & 1);
 		expect_plan_is_good(planner, cells, 1 + round % 13);
 	}
@@ -311,7 +312,7 @@ Test(window, packing_never_makes_the_longest_run_shorter)
 	char cells[PICTURE_MAX + 1], before[PICTURE_MAX + 1];
 	u32 rng = 12, round, most;
 
-	for (round = 0; round < 20000; round++) {
+	for (round = 0; round < test_length(NULL, 20000); round++) {
 		struct case_t c;
 
 		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, true);
@@ -366,7 +367,7 @@ Test(window, keeps_to_the_limits_and_uses_them)
 	char cells[PICTURE_MAX + 1];
 	u32 rng = 11, round;
 
-	for (round = 0; round < 20000; round++) {
+	for (round = 0; round < test_length(NULL, 20000); round++) {
 		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, round & 1);
 		expect_limits_hold(cells, 4 + round % 13, 1 + round % 17,
 				   round % 3 ? PICTURE_MAX : 1 + round % 4);

@@ -16,6 +16,7 @@
 
 #include "util.h"
 #include "tests/support/fake_env.h"
+#include "tests/support/length.h"
 #include "tests/support/sim_disk.h"
 
 #define SEGMENT		(64u << 10)
@@ -142,7 +143,7 @@ static void end(void)
 
 static u32 fail_each(u32 fault, bool on, bool queue)
 {
-	for (u32 nth = 1;; nth++) {
+	for (u32 nth = 1;; nth += test_stride()) {
 		bool failed;
 
 		begin(queue);
@@ -218,7 +219,7 @@ Test(disk_fault, transfers_are_carried_on_with)
 
 static u32 starve(bool on, bool queue)
 {
-	for (u32 nth = 1;; nth++) {
+	for (u32 nth = 1;; nth += test_stride()) {
 		bool failed;
 
 		fake_env_install(&fake);

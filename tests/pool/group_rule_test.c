@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "pool/group.h"
+#include "tests/support/length.h"
 #include "tests/support/random.h"
 
 #define MAX_BLOCKS	64u
@@ -285,7 +286,7 @@ Test(group_rule, three_groups_random_patterns)
 	u32 nr_hits = 0;
 
 	seed_random();
-	for (u32 round = 0; round < 20000; round++) {
+	for (u32 round = 0; round < test_length(NULL, 20000); round++) {
 		set.nr = 1 + any(3);
 		for (u32 g = 0; g < set.nr; g++)
 			any_rule(&set.rule[g]);
@@ -297,7 +298,7 @@ Test(group_rule, three_groups_random_patterns)
 			nr_hits += want(&set, set.max_tokens) > 0;
 		}
 	}
-	cr_expect_gt(nr_hits, 50000);
+	cr_expect_gt(nr_hits, test_length(NULL, 50000));
 }
 
 /* Keys may be missing at the end of one group only. */
@@ -306,7 +307,7 @@ Test(group_rule, groups_with_unequal_numbers_of_keys)
 	static struct set set;
 
 	seed_random();
-	for (u32 round = 0; round < 20000; round++) {
+	for (u32 round = 0; round < test_length(NULL, 20000); round++) {
 		set.nr = 2;
 		any_rule(&set.rule[0]);
 		any_rule(&set.rule[1]);
