@@ -34,7 +34,10 @@
  */
 #define KV_AREA_LOCK_ID		0x100000u
 #define KV_SUM_LOCK_ID		0x200000u
+#define KV_READ_LOCK_ID		0x280000u
 #define KV_DEV_LOCK_ID		0x300000u
+
+#define KV_READ_BYTES		(256u << 10)	/* read at a time */
 
 /* One submission that can be waited for. The ring reuses a slot only when it is done. */
 struct fence {
@@ -95,10 +98,12 @@ struct kv_dev {
 	struct wave_room *waves;	/* content: ->lock */
 	struct batch_room *batch;	/* content: ->lock */
 	u8 *lists_host;			/* pinned; NULL: no lists */
+	u8 *read_room;			/* content: ->read_lock, and the device */
 	kcu_deviceptr lists;		/* their images, and KV_NR_SUM_BUFFERS of KV_SUM_BYTES; see sum.c */
 	struct costs costs;
 
 	struct kv_lock sum_lock;	/* one round of checksums at a time */
+	struct kv_lock read_lock;	/* one part of a read at a time */
 	bool is_summing;		/* ->lock; the second buffer has sums that were not fetched */
 	struct kv_lock lock;
 	struct fence fence[KV_NR_FENCES];	/* by id % KV_NR_FENCES */

@@ -288,3 +288,23 @@ Test(blind, of_a_lost_device_nothing_comes_back)
 	kvmm_pool_destroy(scene.pool);
 	ctl->reset("");
 }
+
+/* The copy is queued, and runs when the caller has been told that it failed and uses the buffer otherwise. */
+Test(blind, nothing_is_written_into_a_buffer_whose_read_has_failed)
+{
+	struct scene scene = scene_make();
+	u8 buf[BYTES], want[BYTES];
+
+	memset(want, 0x33, BYTES);
+	blindfold();
+	cr_expect_eq(kvmm_block_read(scene.pool, 0, 0, buf, BYTES), -EIO);
+	memset(buf, 0x33, BYTES);
+	ctl->fail_none();
+	ctl->run();
+	cr_expect(!memcmp(buf, want, BYTES));
+	kvmm_compact_poll(scene.pool);
+	cr_expect_eq(kvmm_block_read(scene.pool, 0, 0, buf, BYTES), 0);
+	memset(want, 1, BYTES);
+	cr_expect(!memcmp(buf, want, BYTES));
+	scene_end(&scene);
+}
