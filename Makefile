@@ -83,7 +83,7 @@ NM		?= nm
 OBJCOPY		?= objcopy
 PKG_CONFIG	?= pkg-config
 
-KVFLAGS	:= -std=gnu11 $(if $(CONFIG_DEBUG),-O1,-O2) -g -pthread -fPIC \
+KVFLAGS	:= -std=gnu11 $(if $(CONFIG_DEBUG),-O1,-O2) -g$(if $(SAN),1) -pthread -fPIC \
 	   -fvisibility=hidden -fno-strict-aliasing \
 	   -fmacro-prefix-map=$(srctree)/= \
 	   -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
@@ -105,9 +105,17 @@ SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 # only (include/kv/atomic.h), so it reports no race there that is none.
 SANFLAGS += $(if $(findstring thread,$(SAN)),$(shell $(CC) -Werror -Wtsan -x c -fsyntax-only \
 	/dev/null 2>/dev/null && echo -Wno-tsan))
+# As gcc has it: the macro, and 0 may be added to NULL.
+SANFLAGS += $(if $(findstring clang,$(CC)),$(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1) \
+	$(if $(findstring undefined,$(SAN)),-fno-sanitize=pointer-overflow))
 endif
 ifdef COVERAGE
 SANFLAGS := --coverage -O0
+endif
+
+# To be copied elsewhere with its libraries beside it.
+ifneq ($(filter 1,$(BUNDLE)),)
+RPATH	:= -Wl,-rpath,'$$ORIGIN',--disable-new-dtags
 endif
 
 lto	:= $(findstring -flto,$(CFLAGS))
@@ -145,7 +153,7 @@ tests: $(test-progs) $(shlibs) $(alibs)
 # after dlclose(). Sanitizer run-times come with the executable, so only plain
 # builds can insist on having every symbol defined.
 quiet_cmd_ld_so = LD      $@
-      cmd_ld_so = $(CC) -shared -o $@ $(lib-objs) $(SANFLAGS) $(LDFLAGS) \
+      cmd_ld_so = $(CC) -shared -o $@ $(lib-objs) $(SANFLAGS) $(RPATH) $(LDFLAGS) \
 		  -Wl,-soname,$(SONAME),-z,nodelete$(if $(SAN),,$(comma)-z$(comma)defs) \
 		  -Wl,--version-script=$(srctree)/scripts/kvmm.map $(KVLIBS)
 
