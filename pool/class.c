@@ -180,6 +180,7 @@ void __class_ungiven(struct classes *classes, u32 index)
 
 void class_change(struct classes *classes, u32 index, u32 class)
 {
+	KV_BUG_ON(is(classes, index, CLASS_PICKED));
 	class_at(classes, index)->nr--;
 	classes->mark[index] = (classes->mark[index] & ~CLASS_MASK) | class;
 	class_at(classes, index)->nr++;

@@ -163,7 +163,7 @@ int owners_init(struct classes *classes);
 void owners_exit(struct classes *classes);
 void owner_set(struct classes *classes, u32 index, u64 owner);
 void owner_forget(struct classes *classes, u32 index);
-/* Blocks of @owner, newest first, or KV_NONE. */
+/* Blocks of @owner that are not claimed, newest first, or KV_NONE. */
 u32 owner_first(const struct classes *classes, u64 owner);
 u32 owner_next(const struct classes *classes, u64 owner, u32 index);
 int owners_check(const struct classes *classes);

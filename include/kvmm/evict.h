@@ -167,8 +167,14 @@ KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_
 KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 			    uint64_t owner);
 
-/** kvmm_demote_owner() - all that @owner has and nobody shares, in time proportional to that.
- * Return: as kvmm_demote(). */
+/**
+ * kvmm_demote_owner() - all that @owner has and nobody shares, in time proportional to that
+ *
+ * What a reserved gang is about to evict is passed over: it is of its class again if the gang is
+ * aborted.
+ *
+ * Return: as kvmm_demote(), but never -ESTALE.
+ */
 KVMM_API int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t cls);
 
 /**

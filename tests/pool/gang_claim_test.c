@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What calls in between do to blocks that a reserved gang has claimed, and refused gangs to others. */
+#include <criterion/criterion.h>
+
+#include "gang_util.h"
+#include "tests/pool/class_util.h"
+
+static struct kvmm_gangs *gangs_of(struct kvmm_pool **pool)
+{
+	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gangs *gangs;
+
+	set.pools = pool;
+	set.nr_pools = 1;
+	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
+	return gangs;
+}
+
+/* Blocks a to d, put back in this order, all of owner 1. */
+static struct kvmm_gangs *make_owned(struct kvmm_pool **pool, u32 flags)
+{
+	*pool = make_classed(4, "lru", NULL, flags);
+	for (u32 i = 0; i < 4; i++) {
+		kvmm_ref_t ref = fill(*pool, 'a' + i, HIGH);
+
+		cr_assert_eq(kvmm_set_owner(*pool, &ref, 1, 1), 0);
+		drop(*pool, ref);
+	}
+	return gangs_of(pool);
+}
+
+static void demote_in_between(u32 flags, bool commits)
+{
+	struct kvmm_gang_want want = want_blocks(0, 2);
+	struct kvmm_pool *pool;
+	struct kvmm_gangs *gangs = make_owned(&pool, flags);
+	kvmm_mut_t muts[2];
+	kvmm_gang_t gang;
+
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_expect_eq(kvmm_demote_owner(pool, 1, LOW), 2);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	if (commits) {
+		cr_assert_eq(kvmm_gang_commit(gangs, gang, muts, NULL), 0);
+		cr_assert_eq(kvmm_free(pool, muts, 2), 0);
+	} else {
+		cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+		cr_expect_eq(class_stat(pool, HIGH).nr_inactive, 2);
+	}
+	cr_assert_eq(kvmm_validate(pool), 0);
+	if (!flags)
+		cr_expect_str_eq(evicted(pool), commits ? "dc" : "dcab");
+	kvmm_gangs_destroy(gangs);
+	end_pool(pool);
+}
+
+Test(gang_claim, demoting_an_owner_passes_over_what_is_claimed)
+{
+	demote_in_between(0, false);
+	demote_in_between(0, true);
+}
+
+Test(gang_claim, aggressive_demotion_passes_over_what_is_claimed)
+{
+	demote_in_between(KVMM_EVICT_AGGRESSIVE, false);
+	demote_in_between(KVMM_EVICT_AGGRESSIVE, true);
+}
+
+static struct kvmm_pool *make_limited(void)
+{
+	struct kvmm_evict_attr evict = { .size = sizeof(evict), .protect_permille = 500,
+					 .protect_above = 60 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = 4;
+	attr.block_bytes = TEST_BLOCK_BYTES;
+	attr.policy = "priority";
+	attr.evict = &evict;
+	return make_pool_of(&attr);
+}
+
+static void fill_protected(struct kvmm_pool *pool, const char *letters)
+{
+	u64 priority = 90;
+
+	for (; *letters; letters++) {
+		kvmm_ref_t ref = fill(pool, *letters, HIGH);
+
+		cr_assert_eq(kvmm_advise_many(pool, &ref, KVMM_ADVISE_PRIORITY, &priority, 1), 0);
+		drop(pool, ref);
+	}
+}
+
+/* Two blocks are protected and claimed; two others take the protection over. */
+Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
+{
+	struct kvmm_gang_want want = want_blocks(0, 2);
+	struct kvmm_pool *pool = make_limited();
+	struct kvmm_gangs *gangs = gangs_of(&pool);
+	kvmm_mut_t muts[2];
+	kvmm_gang_t gang;
+
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	fill_protected(pool, "ab");
+	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
+	cr_assert_eq(kvmm_free(pool, muts, 2), 0);
+	fill_protected(pool, "cd");
+	cr_expect_eq(kvmm_nr_protected(pool), 2);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_expect_eq(kvmm_nr_protected(pool), 2);
+	cr_expect_str_eq(evicted(pool), "abcd");
+	kvmm_gangs_destroy(gangs);
+	end_pool(pool);
+}
