@@ -3,8 +3,8 @@
  * Blocks that are claimed for longer than a call takes: a gang is reserved, and may be aborted.
  *
  * Such an entry is EVICTING, is in no order, has its name still, and nobody finds it. Its block is its
- * own, or is *lent* (KV_ENTRY_LENT): part of a range of the gang, or, with KV_ENTRY_RESET, left aside,
- * free for others.
+ * own, or is *lent* (KV_ENTRY_LENT): one that the gang has got, or, with KV_ENTRY_RESET, left aside,
+ * free for others, a later part of the gang among them.
  *
  * While room is made for a request, its victims have given their blocks to the zone. Those with
  * KV_ENTRY_LENT and KV_ENTRY_RESET do not get them back: something was moved to there meanwhile.

@@ -301,12 +301,12 @@ static int take_parts(struct gang *gang, struct part **failed)
 	int err = 0;
 
 	for (i = 0; i < gang->nr && !err; i++)
-		err = part_take(&gang->part[i]);
+		err = part_take(gang, &gang->part[i]);
 	if (!err)
 		return 0;
 	*failed = &gang->part[--i];
 	while (i--)
-		part_undo(&gang->part[i]);
+		part_undo(gang, &gang->part[i]);
 	return err;
 }
 
@@ -435,7 +435,7 @@ static int undo_gang(struct kvmm_gangs *gangs, struct gang *gang)
 
 	if (!err) {
 		for (u32 i = gang->nr; i-- > 0;)
-			part_undo(&gang->part[i]);
+			part_undo(gang, &gang->part[i]);
 		leave_pools(gangs, gang->pools);
 	}
 	kv_free(gang);
@@ -554,7 +554,7 @@ static u32 commit_parts(struct gang *gang, int *err)
 		nr += !*err;
 	}
 	for (u32 i = gang->nr; *err && i-- > nr + 1;)
-		part_undo(&gang->part[i]);
+		part_undo(gang, &gang->part[i]);
 	return nr;
 }
 

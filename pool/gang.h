@@ -41,9 +41,9 @@ static_assert(KVMM_GANG_MAX_POOLS <= 32, "a pool fits a bit");
 /* ---- gang_take.c; the pool's lock is held ---- */
 
 /* 0, or what the calls of that kind say; and nothing has changed. */
-int part_take(struct part *part);
-/* As if it had not been. */
-void part_undo(struct part *part);
+int part_take(const struct gang *gang, struct part *part);
+/* As if it had not been. Those behind it in @gang are undone. */
+void part_undo(const struct gang *gang, struct part *part);
 /* 0, or -ENOSPC and it is undone, but for what was evicted. */
 int part_commit(struct part *part);
 /* Would it fit if free blocks were moved? */

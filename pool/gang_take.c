@@ -81,15 +81,46 @@ static bool unlend(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-/* The range is gone, and nobody has written to its blocks. */
-static void blocks_left(struct kvmm_pool *pool, const struct victims *victims)
+/* To a part of its gang, or, @aside, to nobody: free for others. */
+static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
 {
-	for_each_victim(pool, victims, at, i) {
-		u64 word = READ_ONCE(entry_at(pool, at)->word);
+	u64 word = READ_ONCE(entry_at(pool, index)->word);
 
-		if (kv_word_is_lent(word) && !(word & KV_ENTRY_RESET))
-			victim_left(pool, at);
-	}
+	return kv_word_is_lent(word) && !!(word & KV_ENTRY_RESET) == aside;
+}
+
+#define for_each_lender(gang, part, lender)						\
+	for (const struct part *lender = (gang)->part; lender <= (part); lender++)	\
+		if (lender->pool == (part)->pool)
+
+/* The part just taken has got it: no others can write there from here on, as they have not before. */
+static void lend_on(struct kvmm_pool *pool, u32 index)
+{
+	u32 kind = owner_kind(pool->owner[entry_block(entry_at(pool, index))]);
+
+	if (!is_lent(pool, index, true) || (kind != OWNER_SLOT && kind != OWNER_ENTRY))
+		return;
+	claimed_step(pool, index, kv_edge_unlend);
+	claimed_step(pool, index, kv_edge_lend);
+}
+
+/* Blocks that others can take are aside only where they made up for promised ones. */
+static void lend_on_all(const struct gang *gang, const struct part *part)
+{
+	if (likely(!part->pool->door.nr_promised))
+		return;
+	for_each_lender(gang, part, lender)
+		for_each_victim(part->pool, &lender->taken.victims, at, i)
+			lend_on(part->pool, at);
+}
+
+/* What the part had is free, and nobody has written there: it may have been lent by those before. */
+static void blocks_left(const struct gang *gang, const struct part *part)
+{
+	for_each_lender(gang, part, lender)
+		for_each_victim(part->pool, &lender->taken.victims, at, i)
+			if (is_lent(part->pool, at, false))
+				victim_left(part->pool, at);
 }
 
 static bool get_back(struct kvmm_pool *pool, u32 index)
@@ -217,13 +248,14 @@ static int take_blocks(struct part *part)
 	return err;
 }
 
-static void undo_blocks(struct part *part)
+static void undo_blocks(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 	struct take take = take_of(part);
 
 	order_enter(&pool->order);
 	cache_untake_free(pool, &take, &part->taken);
+	blocks_left(gang, part);
 	charge_due(part, -1);
 	victims_wake(pool, &part->taken.victims);
 	victims_return(part);
@@ -330,14 +362,14 @@ static int take_range(struct part *part)
 	return 0;
 }
 
-static void undo_range(struct part *part)
+static void undo_range(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
 	range_untake(pool, part->range);
+	blocks_left(gang, part);
 	if (!part->taken.victims.nr)
 		return;
-	blocks_left(pool, &part->taken.victims);
 	order_enter(&pool->order);
 	victims_wake(pool, &part->taken.victims);
 	victims_return(part);
@@ -382,7 +414,7 @@ static int commit_range(struct part *part)
 /* ---- either ---- */
 
 /* What is taken and undone is not in the history. */
-int part_take(struct part *part)
+int part_take(const struct gang *gang, struct part *part)
 {
 	struct sum history = part->pool->history;
 	int err;
@@ -392,19 +424,21 @@ int part_take(struct part *part)
 	part->account = quota_account(part->pool, part->want.tenant);
 	part->taken = (struct taken){ 0, NO_VICTIMS };
 	err = part->want.kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
+	if (!err)
+		lend_on_all(gang, part);
 	part->pool->history = history;
 	return err;
 }
 
-void part_undo(struct part *part)
+void part_undo(const struct gang *gang, struct part *part)
 {
 	struct sum history = part->pool->history;
 
 	kv_assert_held(&part->pool->lock);
 	if (part->want.kind == KVMM_GANG_RANGE)
-		undo_range(part);
+		undo_range(gang, part);
 	else
-		undo_blocks(part);
+		undo_blocks(gang, part);
 	part->pool->history = history;
 }
 

@@ -114,3 +114,56 @@ Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 	kvmm_gangs_destroy(gangs);
 	end_pool(pool);
 }
+
+/* ---- refused gangs beside promises ---- */
+
+/* Three cached blocks, and before them one that is free, and promised. */
+static struct kvmm_gangs *make_promised(struct kvmm_pool **pool, kvmm_promise_t *promise)
+{
+	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_gangs *gangs = make_gangs(pool, 1, 4, "lru");
+	kvmm_range_t range = take(*pool, 1, 0);
+
+	for (u32 i = 0; i < 3; i++)
+		cache_keys(*pool, i, 1);
+	cr_assert_eq(kvmm_range_free(*pool, range), 0);
+	cr_assert_str_eq(picture(*pool), ".III");
+	ctl.nr = 1;
+	cr_assert_eq(kvmm_promise_make(*pool, &ctl, promise), 0);
+	return gangs;
+}
+
+/* The second want gets the block of a victim that made up for the promised one, which the first got. */
+static void refuse_last(struct kvmm_gang_want second, struct kvmm_gang_want last, int err)
+{
+	struct kvmm_gang_want wants[] = { want_range(0, 2, 3, 0), second, last };
+	struct digests before, after;
+	kvmm_promise_t promise;
+	struct kvmm_pool *pool;
+	struct kvmm_gangs *gangs = make_promised(&pool, &promise);
+	kvmm_gang_t gang;
+
+	before = digests_of(gangs);
+	cr_assert_eq(reserve(gangs, wants, 3, &gang), err);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	after = digests_of(gangs);
+	cr_expect_str_eq(differ(&before, &after), "");
+	cr_expect_eq(stat_of(pool).evictions, 0);
+	cr_expect_eq(stat_of(pool).nr_inactive, 3);
+
+	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
+	cr_assert_eq(kvmm_validate(pool), 0);
+	after = digests_of(gangs);
+	cr_expect_str_eq(differ(&before, &after), "");
+	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
+	end_gangs(gangs, &pool, 1);
+}
+
+Test(gang_claim, a_refused_gang_evicts_nothing_beside_a_promise)
+{
+	refuse_last(want_range(0, 1, 1, 0), want_blocks(0, 2), -ENOSPC);
+	refuse_last(want_range(0, 1, 1, 0), want_range(0, 2, 2, 0), -ENOSPC);
+	refuse_last(want_blocks(0, 1), want_range(0, 2, 2, 0), -ENOSPC);
+}
