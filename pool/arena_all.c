@@ -339,7 +339,7 @@ static int check(struct kvmm_pool *pool)
 	return arenas_check(pool);
 }
 
-const struct pool_part arenas_part = {
+POOL_PART(arenas) = {
 	.name		= "arenas",
 	.exit		= arenas_exit,
 	.forked		= arenas_forked,

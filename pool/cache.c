@@ -708,7 +708,7 @@ int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32
 	return free_owned(pool, staged, nr, kv_edge_mark);
 }
 
-const struct pool_part cache_part = {
+POOL_PART(cache) = {
 	.name	= "cache",
 	.init	= cache_init,
 	.exit	= cache_exit,

@@ -249,7 +249,7 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return queue_check(pool) ? complain(pool, "queue of requests", door->nr_waiting) : 0;
 }
 
-const struct pool_part door_part = {
+POOL_PART(door) = {
 	.name	= "door",
 	.init	= door_init,
 	.exit	= door_exit,

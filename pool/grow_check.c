@@ -80,7 +80,7 @@ static int grow_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return 0;
 }
 
-const struct pool_part grow_part = {
+POOL_PART(grow) = {
 	.name	= "growth of ranges",
 	.check	= grow_check,
 };

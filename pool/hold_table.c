@@ -655,7 +655,7 @@ static int holds_check(struct kvmm_pool *pool, const struct pool_recount *none)
 	return err;
 }
 
-const struct pool_part holds_part = {
+POOL_PART(holds) = {
 	.name	= "holds",
 	.exit	= holds_exit,
 	.bytes	= holds_bytes,

@@ -493,7 +493,7 @@ static void mags_exit(struct kvmm_pool *pool)
 	pool->mags = NULL;
 }
 
-const struct pool_part mags_part = {
+POOL_PART(mags) = {
 	.name	= "magazines",
 	.init	= mags_init,
 	.exit	= mags_exit,

@@ -586,7 +586,7 @@ static int owned_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return err;
 }
 
-const struct pool_part owned_part = {
+POOL_PART(owned) = {
 	.name	= "owners",
 	.exit	= owned_exit,
 	.bytes	= owned_bytes,

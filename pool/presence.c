@@ -219,7 +219,7 @@ static const struct pool_observer observer = {
 	.settle		= presence_settle,
 };
 
-const struct pool_part presence_part = {
+POOL_PART(presence) = {
 	.name	= "presence",
 	.init	= presence_init,
 	.exit	= presence_exit,

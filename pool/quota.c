@@ -349,7 +349,7 @@ static int quotas_check(struct kvmm_pool *pool)
 	return recount_ranges(pool, quotas, &re) ? -EUCLEAN : check_table(pool, &re);
 }
 
-const struct pool_part quotas_part = {
+POOL_PART(quotas) = {
 	.name		= "accounts of tenants",
 	.exit		= quotas_exit,
 	.check_base	= quotas_check,

@@ -260,7 +260,7 @@ static const struct pool_observer observer = {
 	.removed	= residency_removed,
 };
 
-const struct pool_part residency_part = {
+POOL_PART(residency) = {
 	.name	= "times of sampled blocks",
 	.exit	= residency_exit,
 	.observer = &observer,

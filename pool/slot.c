@@ -324,7 +324,7 @@ static void slots_exit(struct kvmm_pool *pool)
 	kv_free(pool->bucket);
 }
 
-const struct pool_part slots_part = {
+POOL_PART(slots) = {
 	.name	= "ranges",
 	.exit	= slots_exit,
 };

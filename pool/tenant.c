@@ -83,7 +83,7 @@ int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u
 	return err;
 }
 
-const struct pool_part tenant_part = {
+POOL_PART(tenant) = {
 	.name	= "tenants of content",
 	.init	= tenant_init,
 	.exit	= tenant_exit,

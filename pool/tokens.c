@@ -360,7 +360,7 @@ int kvmm_stage_tokens(struct kvmm_pool *pool, const struct kvmm_stage_tokens *re
 	return err;
 }
 
-const struct pool_part tokens_part = {
+POOL_PART(tokens) = {
 	.name	= "tokens in blocks",
 	.exit	= tokens_exit,
 };

@@ -42,6 +42,11 @@ struct pool_part {
 	int (*check_apart)(struct kvmm_pool *pool);
 };
 
+/* "POOL_PART(name) = { ... };" in the file of the part. */
+#define POOL_PART(part)					\
+	extern const struct pool_part part##_part;	\
+	const struct pool_part part##_part
+
 /* All of them, 64 at most, up to a NULL; see init/parts.c. */
 extern const struct pool_part *const kv_pool_parts_all[];
 

@@ -234,7 +234,7 @@ static const struct pool_observer observer = {
 	.attached	= events_attached,
 };
 
-const struct pool_part events_part = {
+POOL_PART(events) = {
 	.name	= "events",
 	.exit	= events_exit,
 	.observer = &observer,

@@ -450,7 +450,7 @@ static void background_exit(struct kvmm_pool *pool)
 	kv_free(back);
 }
 
-const struct pool_part background_part = {
+POOL_PART(background) = {
 	.name	= "thread beside",
 	.exit	= background_exit,
 };

@@ -84,7 +84,7 @@ static int flights_check(struct kvmm_pool *pool, const struct pool_recount *real
 	       nr_dark == re.copying + re.limbo + nr_given_back(pool, steps) ? 0 : -EUCLEAN;
 }
 
-const struct pool_part flights_part = {
+POOL_PART(flights) = {
 	.name	= "blocks on the move",
 	.check	= flights_check,
 };

@@ -159,7 +159,7 @@ void goal_remember(struct goal *goal)
 		remember_failed(goal, goals);
 }
 
-const struct pool_part goals_part = {
+POOL_PART(goals) = {
 	.name	= "goals",
 	.exit	= goals_exit,
 	.bytes	= goals_bytes,

@@ -358,7 +358,7 @@ void elastic_sum(struct sum *sum, const struct kvmm_pool *pool)
 			sum_add_two(sum, pb, el->size);
 }
 
-const struct pool_part elastic_part = {
+POOL_PART(elastic) = {
 	.name	= "blocks that are away",
 	.exit	= elastic_exit,
 	.bytes	= elastic_bytes,

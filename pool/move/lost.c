@@ -67,7 +67,7 @@ void lose_end(struct kvmm_pool *pool, bool closed)
 	kv_unlock(&pool->lock);
 }
 
-const struct pool_part lost_part = {
+POOL_PART(lost) = {
 	.name	= "notes of lost content",
 	.check	= lost_notes_check,
 };

@@ -144,7 +144,7 @@ int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
 	return 0;
 }
 
-const struct pool_part pace_part = {
+POOL_PART(pace) = {
 	.name		= "credit for copies",
 	.check_apart	= pace_check,
 };

@@ -395,7 +395,7 @@ static int pin_types_check(struct kvmm_pool *pool, const struct pool_recount *re
 	       memcmp(nr_range, types->nr_range, sizeof(nr_range)) ? -EUCLEAN : 0;
 }
 
-const struct pool_part pin_types_part = {
+POOL_PART(pin_types) = {
 	.name	= "pins by type",
 	.exit	= pin_types_exit,
 	.bytes	= pin_types_bytes,

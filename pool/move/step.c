@@ -619,7 +619,7 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 	return 0;
 }
 
-const struct pool_part steps_part = {
+POOL_PART(steps) = {
 	.name	= "steps",
 	.exit	= steps_exit,
 	.bytes	= steps_bytes,

@@ -103,7 +103,7 @@ static int unseen_check(struct kvmm_pool *pool, const struct pool_recount *re)
 	return nr == pool->nr_unseen && (pool->blind || !nr) ? 0 : -EUCLEAN;
 }
 
-const struct pool_part unseen_part = {
+POOL_PART(unseen) = {
 	.name	= "blocks that may be written",
 	.check	= unseen_check,
 };

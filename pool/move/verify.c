@@ -640,7 +640,7 @@ static const struct pool_observer observer = {
 	.registered	= verify_registered,
 };
 
-const struct pool_part verify_part = {
+POOL_PART(verify) = {
 	.name	= "checksums of content",
 	.exit	= verify_exit,
 	.observer = &observer,

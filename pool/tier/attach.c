@@ -511,7 +511,7 @@ static const struct pool_observer observer = {
 	.reset		= lower_reset,
 };
 
-const struct pool_part lower_part = {
+POOL_PART(lower) = {
 	.name	= "tiers",
 	.exit	= lower_exit,
 	.observer = &observer,

@@ -230,7 +230,7 @@ static int lower_check(struct kvmm_pool *pool)
 	return err;
 }
 
-const struct pool_part lower_sound_part = {
+POOL_PART(lower_sound) = {
 	.name		= "copies to and from tiers",
 	.check_apart	= lower_check,
 };
