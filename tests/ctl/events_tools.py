@@ -106,6 +106,25 @@ def check_small_blocks(folder, tokens):
     check(0 < coarse["hit_tokens"] < first["hit_tokens"], f"larger blocks share less: {coarse}")
 
 
+def check_answers(folder):
+    """An engine whose answers fill blocks, which the next turn of the talk finds again."""
+    events, again = f"{folder}/talk", f"{folder}/talk.jsonl"
+    for blocks in (300, 1000, 3000):
+        done = run("tests/ctl/talk_run", str(blocks), events)
+        check(done.returncode == 0, f"talks: {done.stderr.decode()}")
+        engine = json.loads(done.stdout)
+        check(engine["hits"] == live_hits(events) > 2000 and engine["evictions"] > 0, engine)
+        done = run("tools/kvmm-trace", "record", events, "-o", again, "--json")
+        check(done.returncode == 0 and json.loads(done.stdout)["requests"] == 900, done)
+        told = replay("seq", blocks, 16, again, "--answers")
+        check({k: told[k] for k in engine} == engine, f"{blocks} blocks: {told}, not {engine}")
+        without = replay("seq", blocks, 16, again)
+        check(without["hits"] != engine["hits"], "answers do not matter here")
+    for mode, more in (("conc", []), ("seq", ["--policy", "min"]), ("seq", ["--ages"])):
+        done = run("tools/kvmm-replay", mode, "--answers", "--block-tokens", "16", *more, again)
+        check(done.returncode == 2 and b"--answers" in done.stderr, f"{mode} {more}: {done}")
+
+
 def check_bailian(folder):
     """There equal numbers are equal tokens, and only behind equal ones the same prefix."""
     path = f"{folder}/bailian.jsonl"
@@ -242,6 +261,7 @@ def main():
         check_round_trip(folder, trace, "conc", 1000, 512)
         check_small_blocks(folder, 16)
         check_small_blocks(folder, 1)
+        check_answers(folder)
         check_bailian(folder)
         check_convert(folder, trace)
         check_live(folder, trace)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kvmm-replay conc --grow: answers that take their blocks one by one, and who is preempted for them.
+"""kvmm-replay conc --grow: answers that take their blocks one by one, and who is preempted for them; and
+seq --answers, where nobody is.
 
 Run from the object tree.
 """
@@ -22,16 +23,16 @@ def check(what, holds):
     failed += not holds
 
 
-def text(*args, trace=None, code=0):
-    done = subprocess.run([TOOL, "conc", *map(str, args), "--json", "--no-progress"], input=trace,
+def text(*args, trace=None, code=0, mode="conc"):
+    done = subprocess.run([TOOL, mode, *map(str, args), "--json", "--no-progress"], input=trace,
                           capture_output=True, text=True, timeout=300)
     if done.returncode != code:
         raise RuntimeError(f"{args}: exit code {done.returncode}: {done.stderr.strip()}")
     return done.stderr if code else done.stdout
 
 
-def run(*args, trace=None):
-    return json.loads(text(*args, trace=trace))
+def run(*args, trace=None, mode="conc"):
+    return json.loads(text(*args, trace=trace, mode=mode))
 
 
 def requests(*rows):
@@ -110,6 +111,29 @@ def check_larger():
           grown["preemptions"] == 0 and grown["makespan_us"] == reserved["makespan_us"])
 
 
+def check_answers():
+    def seq(blocks, *rows):
+        return run("--answers", "--keys", "vllm", "--blocks", blocks, "-", trace=requests(*rows),
+                   mode="seq")
+
+    # 599 of 600 tokens are computed: two blocks more, of which the first is full, and in the next turn.
+    turns = [(512, "A", 600), (1700, "ABCD", 1)]
+    expect("the next turn finds the answer", seq(9, *turns), hits=2, accesses=5, answer_blocks=2,
+           evictions=0, resident_end=3, peak_held=4, rejected=0)
+    expect("each request is followed once", seq(9, (512, "A", 600), (1700, "AXYZ", 600),
+                                                (1700, "ABCD", 1)),
+           hits=2 + 1, answer_blocks=2 + 1, resident_end=2 + 2 + 2)
+    # What is shorter than what was said is no turn after it; the answer is cached under a name of its own.
+    expect("a prompt that is too short", seq(9, (512, "A", 600), (1100, "ABC", 1)), hits=1,
+           resident_end=3)
+    expect("a block is full with its last computed token", seq(9, (512, "A", 513)), answer_blocks=1,
+           resident_end=2)
+    expect("or one before it", seq(9, (512, "A", 512)), answer_blocks=1, resident_end=1)
+    expect("what never fits is refused", seq(2, (512, "A", 600)), rejected=1, hits=0, answer_blocks=0)
+    expect("answers take the room of others", seq(3, (512, "B", 1), (512, "A", 600), (512, "B", 1)),
+           evictions=1, hits=0)
+
+
 def check_usage():
     for args in (["--grow", "--ages"], ["--grow", "--verify"], ["--grow", "--policy", "min"],
                  ["--grow", "--transfers"]):
@@ -120,6 +144,7 @@ def main():
     check_by_hand()
     check_tiers()
     check_larger()
+    check_answers()
     check_usage()
     print(f"{passed} passed, {failed} failed")
     return failed > 0

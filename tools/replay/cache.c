@@ -5,6 +5,7 @@
 
 #include "ages.h"
 #include "cache.h"
+#include "follow.h"
 #include "live.h"
 #include "record.h"
 #include "tell.h"
@@ -38,7 +39,9 @@ static int make_room(struct cache *cache)
 	const struct run *run = cache->run;
 	size_t nr_keys = 1;
 
-	if (run->opt->grow)
+	if (run->opt->answers)
+		cache->next = follow_find(run->opt, run->trace);
+	if (run->opt->grow || run->opt->answers)
 		cache->done = calloc(run->trace->nr, sizeof(*cache->done));
 	for (u32 q = 0; q < run->trace->nr; q++)
 		nr_keys = max_u64(nr_keys, cache_last_shape(cache, q).nr_keys);
@@ -52,6 +55,7 @@ static int make_room(struct cache *cache)
 	if (run->ages)
 		cache->evicted = malloc(run->opt->nr_blocks * sizeof(*cache->evicted));
 	if (!cache->keys || !cache->when || (run->opt->grow && !cache->done) ||
+	    (run->opt->answers && (!cache->done || !cache->next)) ||
 	    (run->record && !cache->filled_by) ||
 	    (run->opt->pageblock && !cache->in_pageblock) || (run->ages && !cache->evicted))
 		return -ENOMEM;
@@ -97,6 +101,7 @@ void cache_exit(struct cache *cache)
 	free(cache->in_pageblock);
 	free(cache->keys);
 	free(cache->done);
+	free(cache->next);
 	free(cache->evicted);
 	free(cache->when);
 }

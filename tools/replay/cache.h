@@ -50,7 +50,8 @@ struct transfer;
  * @transfer: for --transfers: see transfer.h; else NULL
  * @tiers: for --host-blocks: see tiers.h; else NULL
  * @tell: for --events: see tell.h; else NULL
- * @done: for --grow: by request: tokens of the answer that have been said; else NULL
+ * @done: for --grow and --answers: by request: tokens of the answer that have been said; else NULL
+ * @next: for --answers: see follow.h; else NULL
  * @resumed: the request that is being admitted was preempted before, so it counts for the two below:
  * @resumed_hits, @resumed_blocks: of hits and accesses
  * @lookups: keys of admitted requests: accesses, but for blocks without a key
@@ -68,6 +69,7 @@ struct cache {
 	u32 *filled_by;
 	u32 *in_pageblock;
 	u32 *done;
+	u32 *next;
 	bool resumed;
 	kvmm_key_t *keys;
 	kvmm_key_t *evicted;
@@ -97,6 +99,8 @@ struct cache {
 	u32 peak_resident;
 	u32 peak_held;
 
+	u64 answer_blocks;	/* that answers took */
+
 	u64 flood_blocks;	/* see flood.h */
 	u32 flood_refused;
 };
@@ -118,7 +122,7 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
 
-/* ---- cache_grow.c: requests whose answers grow; without --grow the first three are as in the trace ---- */
+/* ---- cache_grow.c: requests whose answers have blocks; else the first three are as in the trace ---- */
 
 /* With what it has said so far as part of the prompt, and with all that it will say. */
 struct shape cache_shape(const struct cache *cache, u32 q);
@@ -129,6 +133,11 @@ kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i);
 enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got);
 /* Blocks that have been filled by now get their keys. */
 enum exit_code cache_keep(struct cache *cache, struct held *held);
+/*
+ * All of the answer is said: it takes its blocks, which have room beside all that the request has, and
+ * each gets its key when it is full. The last token is never computed.
+ */
+enum exit_code cache_answer(struct cache *cache, struct held *held);
 /* All that it has is given up, having been offered to the tiers below; takes @held. */
 enum exit_code cache_preempt(struct cache *cache, struct held *held);
 

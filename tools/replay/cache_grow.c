@@ -2,8 +2,9 @@
 /*
  * Requests that grow: their shape at some moment, and the blocks that come one by one.
  *
- * A block that an answer has filled gets a key that is the request's alone: traces have no numbers for
- * answers, but who is preempted and comes back finds its own again.
+ * A block that an answer has filled gets the key that it has in the prompt of the next turn, if that is
+ * known; else one that is the request's alone: traces have no numbers for answers, but who is preempted and
+ * comes back finds its own again.
  */
 #include <stdlib.h>
 
@@ -33,7 +34,11 @@ struct shape cache_shape(const struct cache *cache, u32 q)
 
 struct shape cache_last_shape(const struct cache *cache, u32 q)
 {
-	return shape_with(cache, q, cache->done ? cache->run->trace->req[q].output : 0);
+	u32 output = cache->run->trace->req[q].output;
+
+	if (cache->next)
+		output -= output != 0;
+	return shape_with(cache, q, cache->done ? output : 0);
 }
 
 kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
@@ -41,6 +46,8 @@ kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
 	const struct run *run = cache->run;
 	const struct trace_request *req = &run->trace->req[q];
 
+	if (i >= shape_of(run->opt, req).nr_keys && cache->next && cache->next[q] != U32_NONE)
+		req = &run->trace->req[cache->next[q]];
 	if (i < shape_of(run->opt, req).nr_keys)
 		return key_of(key_name(run->opt, run->trace, req, i));
 	return key_of(1ull << 63 | (u64)q << 32 | i);
@@ -109,4 +116,26 @@ enum exit_code cache_preempt(struct cache *cache, struct held *held)
 		err = kvmm_put_many(cache->pool, held->refs, held->nr_device);
 	free(held);
 	return err ? complain_of(err, "preempt a request") : EXIT_GOOD;
+}
+
+enum exit_code cache_answer(struct cache *cache, struct held *held)
+{
+	const struct trace_request *req = &cache->run->trace->req[held->q];
+	u32 nr_tokens = cache->run->opt->block_tokens, last = req->output - (req->output != 0);
+	u32 nr = held->nr_refs + held->nr_muts, total = cache_last_shape(cache, held->q).prompt;
+	enum exit_code code = EXIT_GOOD;
+	bool got = true;
+
+	for (; !code && got && nr < total; nr++) {
+		cache->done[held->q] = (u32)((u64)nr * nr_tokens - req->input);
+		code = cache_keep(cache, held);
+		if (!code)
+			code = cache_grow(cache, held, &got);
+		cache->answer_blocks += !code && got;
+	}
+	if (!code && !got)
+		return complain(EXIT_WRONG, "the answer of request %u does not fit", held->q);
+	cache->peak_held = (u32)max_u64(cache->peak_held, total);
+	cache->done[held->q] = last;
+	return code ? code : cache_keep(cache, held);
 }

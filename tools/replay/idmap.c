@@ -46,6 +46,11 @@ u32 *idmap_get(struct idmap *map, u64 name, bool *found)
 	return &slot->value;
 }
 
+u32 idmap_find(const struct idmap *map, u64 name)
+{
+	return map->slot ? probe(map->slot, map->mask, name)->value : 0;
+}
+
 void idmap_exit(struct idmap *map)
 {
 	free(map->slot);

@@ -25,6 +25,9 @@ struct idmap {
  */
 u32 *idmap_get(struct idmap *map, u64 name, bool *found);
 
+/* The value of @name, or 0. */
+u32 idmap_find(const struct idmap *map, u64 name);
+
 void idmap_exit(struct idmap *map);
 
 #endif /* REPLAY_IDMAP_H */

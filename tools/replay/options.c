@@ -33,7 +33,7 @@ enum option_key {
 	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
 	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
 	KEY_DISK_BLOCKS, KEY_DISK_BANDWIDTH, KEY_DISK_LATENCY,
-	KEY_GROW, KEY_WRITE_POLICIES,
+	KEY_GROW, KEY_WRITE_POLICIES, KEY_ANSWERS,
 };
 
 static const struct argp_option options[] = {
@@ -84,6 +84,10 @@ static const struct argp_option options[] = {
 	{ "grow", KEY_GROW, NULL, 0,
 	  "conc: answers take their blocks as they grow; where there is none, the request that was "
 	  "admitted last is preempted, and computed again", 0 },
+
+	{ "answers", KEY_ANSWERS, NULL, 0,
+	  "seq: answers take their blocks, too, one after the other, and full ones stay cached: as part "
+	  "of the prompt of the next turn, where the trace has one", 0 },
 
 	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc, compare):", 2 },
 	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of the host's; 0: there is none [0]", 0 },
@@ -393,6 +397,18 @@ static void check_grow(struct argp_state *state, const struct options *opt)
 			   "--verify, --device or --block-bytes");
 }
 
+static void check_answers(struct argp_state *state, const struct options *opt)
+{
+	if (!opt->answers)
+		return;
+	if (opt->mode->run != run_seq || limit_is(opt->policy) || !strcmp(opt->policy, "min"))
+		bad_option(state, "--answers: in mode seq only, and with a policy of the library");
+	if (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->host_blocks ||
+	    opt->flood || opt->limits)
+		bad_option(state, "--answers: not with --ages, --transfers, --pageblock, --host-blocks, "
+			   "--flood, --limits, --verify, --device or --block-bytes");
+}
+
 /* The steps are a model of time: there is no work on a device that could be a step's. */
 static bool has_steps(const char *device)
 {
@@ -509,6 +525,7 @@ static void finish(struct argp_state *state, struct parse *parse)
 	count_blocks(state, opt);
 	check_tiers(state, opt);
 	check_grow(state, opt);
+	check_answers(state, opt);
 }
 
 #define NUMBER(key, name, field, min, max)	OPTION_NUMBER(key, name, struct options, field, min, max)
@@ -544,6 +561,7 @@ static const struct option_field fields[] = {
 	FLAG(KEY_AGES, ages),
 	TEXT(KEY_EVENTS, events_path),
 	FLAG(KEY_GROW, grow),
+	FLAG(KEY_ANSWERS, answers),
 	FLAG(KEY_DIGEST, digest),
 	NUMBER(KEY_RUN_WINDOW, "run-window", run_window, 0, KVMM_MAX_BLOCKS),
 	NUMBER(KEY_PAGEBLOCK, "pageblock", pageblock, 0, KVMM_MAX_BLOCKS),

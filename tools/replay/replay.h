@@ -69,6 +69,7 @@ struct source {
  * @record_calls: and how long calls of the library took
  * @write, @nr_writes: compare: values of @write_policy; none: that one
  * @grow: conc: blocks for answers come as they are needed; see conc.h
+ * @answers: seq: answers have blocks; see cache_answer()
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
  * @events_path: seq, conc: file for the events of the run, or NULL; see tell.h
@@ -136,6 +137,7 @@ struct options {
 	bool fixed;
 	bool record_calls;
 	bool grow;
+	bool answers;
 	u32 write[KVMM_NR_TIER_WRITES];
 	u32 nr_writes;
 	u32 disk_blocks;

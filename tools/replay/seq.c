@@ -22,6 +22,8 @@ static enum exit_code finish(struct cache *cache, struct held *held)
 	enum exit_code code = tiers_wait(cache, held);
 	u64 us = cache_service_us(cache, held);
 
+	if (!code && cache->next)
+		code = cache_answer(cache, held);
 	if (!code)
 		code = cache_release(cache, held);
 	if (!code && cache->tiers)
@@ -51,7 +53,7 @@ static enum exit_code replay_request(struct cache *cache, u32 q)
 
 	if (code)
 		return code;
-	if (nr > run->opt->nr_blocks) {
+	if (cache_last_shape(cache, q).prompt > run->opt->nr_blocks) {
 		cache->rejected++;
 		cache->fp = fold(cache->fp, 0);
 		return tell_over(cache, q, 0);
@@ -83,12 +85,17 @@ static void report(const struct cache *cache)
 	results_num(results, "full_hits", cache->full_hits);
 	results_num(results, "hit_tokens", cache->hit_tokens);
 	results_num(results, "input_tokens", cache->input_tokens);
+	if (cache->next)
+		results_num(results, "answer_blocks", cache->answer_blocks);
 	results_hex(results, "fp", cache->fp);
 
 	cache_say(cache);
 	flood_describe(cache);
 	results_tile(results, "prompts found whole", "%u", cache->full_hits);
 	results_say(results, "whole prompts", "%u found without a miss", cache->full_hits);
+	if (cache->next)
+		results_say(results, "answers", "took %s blocks more",
+			    format_grouped(cache->answer_blocks, a));
 	results_say(results, "cached at the end", "%s blocks",
 		    format_grouped(cache->resident, a));
 }
