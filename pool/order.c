@@ -300,10 +300,12 @@ void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u3
 
 /* ---- the rest ---- */
 
+/* It follows nobody, whatever it followed when it had a name. */
 void order_park(struct order *order, u32 index)
 {
 	order_changed(order);
 	order->ops->enter(order_policy(order, index), index, NULL);
+	family_add(&order->family, index, KV_NONE);
 }
 
 /* Children of what was there before are none, nor are those of another class, or account. */
