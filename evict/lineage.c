@@ -160,6 +160,12 @@ static void lose_kid(struct lineage *lineage, struct node *parent)
 
 /* ---- calls ---- */
 
+/* What is picked can no longer come back to exactly where it was. */
+static void begin_change(struct lineage *lineage)
+{
+	lineage->order->nr_picked = 0;
+}
+
 static void lineage_enter(void *policy, u32 block, const kvmm_key_t *key)
 {
 	struct lineage *lineage = policy;
@@ -168,6 +174,7 @@ static void lineage_enter(void *policy, u32 block, const kvmm_key_t *key)
 
 	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place != OUT))
 		return;
+	begin_change(lineage);
 	if (bucket > PAST_BUCKETS)
 		vtime_advance(lineage->order, bucket - PAST_BUCKETS);
 	node->stamp = lineage->now;
@@ -186,9 +193,28 @@ static void lineage_leave(void *policy, u32 block)
 
 	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place == OUT))
 		return;
+	begin_change(lineage);
 	cease_to_be_leaf(lineage, node, OUT);
 	lineage->nr--;
 	lose_kid(lineage, parent_of(lineage, node));
+}
+
+/* Its parent comes to the leaves with it, and goes with it if it comes back: that is no change. */
+static void lineage_take(void *policy, u32 block)
+{
+	struct lineage *lineage = policy;
+	struct node *node = &lineage->node[block];
+	u32 nr_picked;
+
+	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place == OUT))
+		return;
+	if (node->place == LEAF)
+		vtime_take(lineage->order, block);
+	nr_picked = lineage->order->nr_picked;
+	node->place = OUT;
+	lineage->nr--;
+	lose_kid(lineage, parent_of(lineage, node));
+	lineage->order->nr_picked = nr_picked;
 }
 
 static u32 lineage_pick(void *policy)
@@ -197,16 +223,16 @@ static u32 lineage_pick(void *policy)
 	u32 victim = vtime_first(lineage->order);
 
 	if (victim != KV_NONE)
-		lineage_leave(policy, victim);
+		lineage_take(policy, victim);
 	return victim;
 }
 
-/* It was the first of all: before the others of its bucket. */
-static void return_to_front(struct lineage *lineage, u32 block)
+/* To where it was; or, if others have come or gone since, before the others of its bucket. */
+static void return_leaf(struct lineage *lineage, u32 block)
 {
 	const struct node *node = &lineage->node[block];
 
-	if (node->unnamed)
+	if (node->unnamed || lineage->order->nr_picked)
 		vtime_unpick(lineage->order, block);
 	else
 		vtime_enter_front(lineage->order, block,
@@ -218,14 +244,16 @@ static void lineage_unpick(void *policy, u32 block)
 {
 	struct lineage *lineage = policy;
 	struct node *node = &lineage->node[block];
+	u32 nr_picked = lineage->order->nr_picked;
 
 	if (KV_BUG_ON(block >= lineage->nr_blocks) || KV_BUG_ON(node->place != OUT))
 		return;
 	gain_kid(lineage, parent_of(lineage, node));
+	lineage->order->nr_picked = nr_picked;
 	node->place = node->nr_kids ? INSIDE : LEAF;
 	lineage->nr++;
 	if (node->place == LEAF)
-		return_to_front(lineage, block);
+		return_leaf(lineage, block);
 }
 
 static bool lineage_has(const void *policy, u32 block)
@@ -266,7 +294,7 @@ static int lineage_check(const void *policy)
 #define LINEAGE_OPS									\
 	.bytes = lineage_bytes, .fill = lineage_fill, .place = lineage_place,		\
 	.enter = lineage_enter, .leave = lineage_leave, .pick = lineage_pick,		\
-	.take = lineage_leave, .unpick = lineage_unpick, .has = lineage_has,		\
+	.take = lineage_take, .unpick = lineage_unpick, .has = lineage_has,		\
 	.nr = lineage_nr, .check = lineage_check
 
 const struct kv_evict_ops kv_evict_lineage = {

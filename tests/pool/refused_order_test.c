@@ -75,3 +75,28 @@ Test(refused_order, a_block_without_a_name_follows_nobody)
 {
 	for_all_policies(reuse_child);
 }
+
+/* The policy does not know that the second block follows the first, whose content is new. */
+static void fill_parent_anew(const char *policy)
+{
+	kvmm_key_t keys[2] = { key_of(1), key_of(2) };
+	kvmm_mut_t muts[3];
+	kvmm_ref_t refs[2];
+
+	make(policy, 4);
+	cr_assert_eq(kvmm_alloc(pool, 2, muts), 0);
+	cr_assert_eq(kvmm_register(pool, muts, keys, 2, refs), 0);
+	cr_assert_eq(kvmm_put(pool, refs[0]), 0);
+	cr_assert_eq(kvmm_alloc(pool, 3, muts), 0);
+	cr_assert_eq(kvmm_register(pool, muts + 2, keys, 1, refs), 0);
+	cr_assert_eq(kvmm_put_many(pool, (kvmm_ref_t[]){ refs[1], refs[0] }, 2), 0);
+	expect_no_trace(policy, refuse_range, 4);
+	expect_no_trace(policy, abort_gang, 2);
+	cr_assert_eq(kvmm_free(pool, muts, 2), 0);
+	end();
+}
+
+Test(refused_order, a_child_that_goes_instead_of_its_parent_comes_back_behind_it)
+{
+	for_all_policies(fill_parent_anew);
+}
