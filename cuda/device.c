@@ -48,13 +48,29 @@ u64 kv_gpu_doubts(const struct kv_gpu *gpu)
 	return READ_ONCE(*doubts_of(gpu));
 }
 
-/* NOT_READY is what queries are for. */
+/*
+ * Is it about this call, whatever other work does? NOT_READY is what queries are for. Work that runs
+ * fails with codes of its own (launches, addresses, hardware): want of memory is found out by the call
+ * that asks for some. Of other calls it may be their work's, so it counts as any code there.
+ */
+static bool is_own(enum kcu_call call, kcu_result result)
+{
+	switch (call) {
+	case KCU_CALL_event_query:
+	case KCU_CALL_stream_query:
+		return result == KCU_E_NOT_READY;
+	case KCU_CALL_mem_alloc:
+	case KCU_CALL_mem_host_alloc:
+	case KCU_CALL_mem_host_register:
+		return result == KCU_E_OUT_OF_MEMORY;
+	default:
+		return call >= KCU_CALL_mem_address_reserve && call <= KCU_CALL_mem_retain_handle;
+	}
+}
+
 static void doubt(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 {
-	bool is_query = call == KCU_CALL_event_query || call == KCU_CALL_stream_query;
-	bool is_vmm = call >= KCU_CALL_mem_address_reserve && call <= KCU_CALL_mem_retain_handle;
-
-	if (!is_vmm && !(is_query && result == KCU_E_NOT_READY))
+	if (!is_own(call, result))
 		kv_fetch_add(doubts_of(gpu), 1);
 }
 

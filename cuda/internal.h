@@ -98,7 +98,8 @@ static inline int kv_gpu_ready(const struct kv_gpu *gpu)
 /*
  * How many calls have failed on this device, by any user of it in the process. Work is good if its
  * end was seen, and the number is the same afterwards as it was before the work was queued. Calls for
- * virtual memory do not count: they are not of a context and are not told of its work.
+ * virtual memory do not count: they are not of a context and are not told of its work. Nor does want of
+ * memory of a call that asks for some.
  */
 u64 kv_gpu_doubts(const struct kv_gpu *gpu);
 

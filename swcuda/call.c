@@ -52,11 +52,20 @@ static kcu_result capture_refuses(void)
 	return KCU_E_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-static kcu_result context_refuses(void)
+/* What work failed with is told to the call that comes next, unless there it would say something else. */
+static bool would_mean_itself(enum sw_call call, kcu_result pending)
+{
+	return pending == KCU_E_OUT_OF_MEMORY &&
+	       (call == SW_cuMemAlloc_v2 || call == SW_cuMemHostAlloc || call == SW_cuMemHostRegister_v2);
+}
+
+static kcu_result context_refuses(enum sw_call call)
 {
 	struct sw_dev *dev = sw_current();
 
-	return dev ? sw_dev_error(dev) : KCU_E_INVALID_CONTEXT;
+	if (!dev)
+		return KCU_E_INVALID_CONTEXT;
+	return would_mean_itself(call, dev->pending) ? dev->sticky : sw_dev_error(dev);
 }
 
 static kcu_result refusal(enum sw_call call, u32 need)
@@ -66,7 +75,7 @@ static kcu_result refusal(enum sw_call call, u32 need)
 	if (!rc && need && !sw.pid)
 		rc = KCU_E_NOT_INITIALIZED;
 	if (!rc && need & SW_CTX)
-		rc = context_refuses();
+		rc = context_refuses(call);
 	if (!rc && need & SW_UNSAFE)
 		rc = capture_refuses();
 	return rc;

@@ -563,6 +563,35 @@ Test(fault, any_work_fails_at_a_rate)
 	at_rates(work, ARRAY_SIZE(work), true);
 }
 
+/* It is the answer about that allocation alone: what is under way is not in doubt. */
+Test(fault, an_allocation_that_finds_no_memory_fails_no_copy)
+{
+	const struct kv_move move = { 0, 1, 1 };
+	struct kv_host_mem host;
+	struct kv_fence fence;
+	struct scene scene;
+	u64 addr;
+
+	load("mem=64M,va=1G");
+	cr_assert_eq(scene_init(&scene), 0);
+	write_block(&scene, 0, 0x77);
+	cr_assert_eq(ops->move_blocks(scene.dev, &scene.planes, &move, 1, none, &fence), 0);
+	ctl->fail("cuMemAlloc_v2", 1, KCU_E_OUT_OF_MEMORY, false, false);
+	ctl->fail("cuMemHostRegister_v2", 1, KCU_E_OUT_OF_MEMORY, false, false);
+	cr_expect_eq(ops->alloc(scene.dev, BYTES, &addr), -ENOMEM);
+	cr_assert_eq(ops->host_alloc(scene.dev, BYTES, -1, &host), 0, "it is not registered then");
+	cr_expect_eq(ops->wait(scene.dev, fence), 0);
+	ops->host_free(scene.dev, &host);
+	ctl->fail_none();
+
+	/* Any other failure may be the copy's. */
+	cr_assert_eq(ops->move_blocks(scene.dev, &scene.planes, &move, 1, none, &fence), 0);
+	ctl->fail("cuMemAlloc_v2", 1, KCU_E_LAUNCH_OUT_OF_RESOURCES, false, false);
+	cr_expect_lt(ops->alloc(scene.dev, BYTES, &addr), 0);
+	cr_expect_eq(ops->wait(scene.dev, fence), -EIO);
+	scene_exit(&scene);
+}
+
 /* The driver tells of the fill when the copy is queued, and the copy may go on all the same. */
 Test(fault, nothing_is_written_into_a_buffer_after_its_read_has_failed)
 {
