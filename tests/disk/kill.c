@@ -103,10 +103,10 @@ static bool must_be_there(u32 n)
 static int verify(u32 round)
 {
 	struct kvmm_disk *disk;
-	int failed = 0;
+	int failed = 0, err = open_store(&disk, round);
 
-	if (open_store(&disk, round))
-		return fail(round, 0, "it does not open");
+	if (err)
+		return fail(round, 0, kvmm_strerror(err));
 	for (u32 n = 0; n < NR_NAMES; n++) {
 		int status = disk_test_read(disk, n);
 
