@@ -112,8 +112,6 @@ static u32 grow_in_place(struct kvmm_pool *pool, struct slot *slot, u32 index, u
 	else
 		kv_reserved_used(nr);
 	append(pool, slot, index, start, nr);
-	slot->grow.in_place++;
-	pool->grow.in_place++;
 	return nr;
 }
 
@@ -148,9 +146,25 @@ static int grow_elsewhere(struct kvmm_pool *pool, struct slot *slot, u32 index, 
 	kv_reserved_used(nr);
 	append(pool, slot, index, start, nr);
 	reserved_chunk(pool, slot, chunk, start + nr, got - nr);
-	slot->grow.elsewhere++;
-	pool->grow.elsewhere++;
 	return nr;
+}
+
+static void count_piece(struct kvmm_pool *pool, struct slot *slot, bool in_place, int sign)
+{
+	*(in_place ? &slot->grow.in_place : &slot->grow.elsewhere) += sign;
+	*(in_place ? &pool->grow.in_place : &pool->grow.elsewhere) += sign;
+}
+
+/* Extents say what the blocks from number @from on came as, so undoing finds what was counted. */
+static void count_pieces(struct kvmm_pool *pool, struct slot *slot, u32 from, int sign)
+{
+	for (u32 i = slot->nr_ext, at = slot->nr; i-- > 0 && at > from;) {
+		const struct kvmm_extent *ext = slot_ext(slot, i);
+		const struct kvmm_extent *elder = i ? slot_ext(slot, i - 1) : ext;
+
+		at -= ext->nr;
+		count_piece(pool, slot, at < from || elder->start + elder->nr == ext->start, sign);
+	}
 }
 
 static u32 most_pieces(const struct slot *slot, u32 nr, bool scatter)
@@ -207,6 +221,7 @@ int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool
 		err = __grow_slot_slow(pool, slot, index, nr, scatter);
 	if (unlikely(err))
 		return err;
+	count_pieces(pool, slot, slot->nr - nr, 1);
 	grow_count(pool, slot);
 	pool->count.allocs++;
 	pool->count.alloc_blocks += nr;
@@ -223,6 +238,7 @@ bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
 {
 	if (slot->nr != from + nr)
 		return false;
+	count_pieces(pool, slot, from, -1);
 	slot_cut_back(pool, slot, nr);
 	slot->grow.chunk = slot->grow.chunk_before;
 	if (!--slot->grow.calls)

@@ -473,6 +473,58 @@ Test(grow_many, a_refused_batch_evicts_nothing_whatever_the_pool_is_made_for)
 	refused_batch_evicts_nothing(pool, 3, -EDQUOT);
 }
 
+struct pieces {
+	u64 in_place, elsewhere;
+};
+
+/* Of the range, if it has grown, and then of the pool. */
+static void pieces_of(struct kvmm_pool *pool, kvmm_range_t range, struct pieces pieces[2])
+{
+	struct kvmm_growth growth = { .size = sizeof(growth) };
+	struct kvmm_growth_stat stat = { .size = sizeof(stat) };
+
+	cr_assert_eq(kvmm_range_growth(pool, range, &growth), 0);
+	cr_assert_eq(kvmm_growth_stat(pool, &stat), 0);
+	pieces[0] = (struct pieces){ growth.in_place, growth.elsewhere };
+	pieces[1] = (struct pieces){ stat.in_place, stat.elsewhere };
+}
+
+/* Two ranges of three blocks, in a pool of ten: both can grow by two, but not one of them twice. */
+static void refused_growth_is_not_counted(u32 zero, const struct kvmm_tenant_attr *limit, int why)
+{
+	struct kvmm_pool *pool = make_small(zero);
+	kvmm_range_t range[3];
+	struct pieces before[2], after[2];
+
+	if (limit)
+		cr_assert_eq(kvmm_tenant_set(pool, 0, limit), 0);
+	for (u32 i = 0; i < 2; i++)
+		range[i] = take(pool, 2, 0);
+	range[2] = range[0];
+	cr_assert_eq(kvmm_range_grow_many(pool, range, 2, 1), 0);
+	pieces_of(pool, range[0], before);
+	cr_expect_eq(before[1].in_place + before[1].elsewhere, 2);
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 3, 2), why);
+	cr_expect_eq(kvmm_range_grow(pool, range[0], 6), why);
+	pieces_of(pool, range[0], after);
+	cr_expect_arr_eq(before, after, sizeof(before));
+	cr_expect_eq(kvmm_range_grow_many(pool, range, 2, 1), 0);
+	pieces_of(pool, range[0], after);
+	cr_expect_eq(after[1].in_place + after[1].elsewhere, 4);
+	end_pool(pool);
+}
+
+Test(grow_many, refused_growth_is_not_counted)
+{
+	struct kvmm_tenant_attr limit = KVMM_TENANT_ATTR_INIT;
+
+	refused_growth_is_not_counted(0, NULL, -ENOSPC);
+	refused_growth_is_not_counted(KVMM_ZERO_ALWAYS, NULL, -ENOSPC);
+	limit.max = 10;
+	refused_growth_is_not_counted(0, &limit, -EDQUOT);
+	refused_growth_is_not_counted(KVMM_ZERO_ALWAYS, &limit, -EDQUOT);
+}
+
 /* ---- what is told ---- */
 
 Test(grow, statistics_count_extents_of_the_living_and_the_dead)
