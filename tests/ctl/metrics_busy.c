@@ -397,4 +397,4 @@ static void busy_end(void)
 	kvmm_pool_destroy(pool);
 }
 
-const struct part busy_part = { busy_make, busy_use, busy_expect, busy_end };
+const struct part metrics_busy = { busy_make, busy_use, busy_expect, busy_end };

@@ -441,4 +441,4 @@ static void chain_end(void)
 	kvmm_disk_close(disk);
 }
 
-const struct part chain_part = { chain_make, chain_use, chain_expect, chain_end };
+const struct part metrics_chain = { chain_make, chain_use, chain_expect, chain_end };

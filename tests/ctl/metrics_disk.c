@@ -292,4 +292,4 @@ static void disk_end(void)
 	kvmm_disk_close(disk);
 }
 
-const struct part disk_part = { disk_make, disk_use, disk_expect, disk_end };
+const struct part metrics_disk = { disk_make, disk_use, disk_expect, disk_end };

@@ -323,4 +323,4 @@ static void ebb_end(void)
 	kvmm_tier_destroy(tier);
 }
 
-const struct part ebb_part = { ebb_make, ebb_use, ebb_expect, ebb_end };
+const struct part metrics_ebb = { ebb_make, ebb_use, ebb_expect, ebb_end };

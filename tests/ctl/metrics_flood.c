@@ -121,7 +121,7 @@ static void flood_end(void)
 	kvmm_tier_destroy(tier);
 }
 
-const struct part flood_part = { flood_make, flood_use, flood_expect, flood_end };
+const struct part metrics_flood = { flood_make, flood_use, flood_expect, flood_end };
 
 /* ---- what comes back at once ---- */
 
@@ -229,4 +229,4 @@ static void loop_end(void)
 	kvmm_tier_destroy(loop_tier);
 }
 
-const struct part loop_part = { loop_make, loop_use, loop_expect, loop_end };
+const struct part metrics_loop = { loop_make, loop_use, loop_expect, loop_end };

@@ -158,7 +158,7 @@ static void lend_end(void)
 	kvmm_pool_destroy(lent.pool);
 }
 
-const struct part lend_part = { lend_make, lend_use, lend_expect, lend_end };
+const struct part metrics_lend = { lend_make, lend_use, lend_expect, lend_end };
 
 /* ---- compaction that nobody asks for ---- */
 
@@ -264,4 +264,4 @@ static void tidy_end(void)
 	kvmm_pool_destroy(tidy.pool);
 }
 
-const struct part tidy_part = { tidy_make, tidy_use, tidy_expect, tidy_end };
+const struct part metrics_tidy = { tidy_make, tidy_use, tidy_expect, tidy_end };

@@ -224,4 +224,4 @@ static void miss_end(void)
 	kvmm_pool_destroy(pool);
 }
 
-const struct part miss_part = { miss_make, miss_use, miss_expect, miss_end };
+const struct part metrics_miss = { miss_make, miss_use, miss_expect, miss_end };

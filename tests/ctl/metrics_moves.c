@@ -355,4 +355,4 @@ static void flights_end(void)
 	kvmm_pool_destroy(pool);
 }
 
-const struct part flights_part = { flights_make, flights_use, flights_expect, flights_end };
+const struct part metrics_flights = { flights_make, flights_use, flights_expect, flights_end };

@@ -261,7 +261,7 @@ static void classes_end(void)
 	kvmm_pool_destroy(classes.pool);
 }
 
-const struct part classes_part = { classes_make, classes_use, classes_expect, classes_end };
+const struct part metrics_classes = { classes_make, classes_use, classes_expect, classes_end };
 
 /* ---- tenants ---- */
 
@@ -430,4 +430,4 @@ static void lodgers_end(void)
 	kvmm_pool_destroy(lodgers.pool);
 }
 
-const struct part lodgers_part = { lodgers_make, lodgers_use, lodgers_expect, lodgers_end };
+const struct part metrics_lodgers = { lodgers_make, lodgers_use, lodgers_expect, lodgers_end };

@@ -137,7 +137,7 @@ static int zmq_take(void *socket, const void *bytes, size_t nr, int flags)
 	return ret;
 }
 
-static int give_part(void *bytes)
+static int metrics_give(void *bytes)
 {
 	switch (wire.part) {
 	case 0:
@@ -170,7 +170,7 @@ static int zmq_ask(void *socket, void *bytes, size_t nr, int flags)
 	}
 	wire.is_held = false;
 	if (wire.ask)
-		ret = give_part(bytes);
+		ret = metrics_give(bytes);
 	pthread_mutex_unlock(&wire.lock);
 	return ret;
 }
@@ -339,4 +339,4 @@ static void publish_end(void)
 	kv_sys_set(NULL);
 }
 
-const struct part publish_part = { publish_make, publish_use, publish_expect, publish_end };
+const struct part metrics_publish = { publish_make, publish_use, publish_expect, publish_end };

@@ -354,5 +354,5 @@ static void drops_end(void)
 	end_room(&rooms[1]);
 }
 
-const struct part room_part = { moves_make, room_use, moves_expect, moves_end };
-const struct part drop_part = { drops_make, room_use, drops_expect, drops_end };
+const struct part metrics_room = { moves_make, room_use, moves_expect, moves_end };
+const struct part metrics_drop = { drops_make, room_use, drops_expect, drops_end };

@@ -450,10 +450,10 @@ static const struct {
 	const struct part *part;
 	u32 every;			/* of its operations there is one for so many of the others */
 } parts[] = {
-	{ &chain_part, 4 }, { &busy_part, 1 }, { &slab_part, 1 }, { &publish_part, 12 },
-	{ &classes_part, 1 }, { &lodgers_part, 1 }, { &miss_part, 1 }, { &sums_part, 1 },
-	{ &ebb_part, 1 }, { &flood_part, 4 }, { &loop_part, 60 }, { &room_part, 1 }, { &drop_part, 1 },
-	{ &flights_part, 1 }, { &lend_part, 1 }, { &tidy_part, 1 }, { &disk_part, 2 },
+	{ &metrics_chain, 4 }, { &metrics_busy, 1 }, { &metrics_slab, 1 }, { &metrics_publish, 12 },
+	{ &metrics_classes, 1 }, { &metrics_lodgers, 1 }, { &metrics_miss, 1 }, { &metrics_sums, 1 },
+	{ &metrics_ebb, 1 }, { &metrics_flood, 4 }, { &metrics_loop, 60 }, { &metrics_room, 1 }, { &metrics_drop, 1 },
+	{ &metrics_flights, 1 }, { &metrics_lend, 1 }, { &metrics_tidy, 1 }, { &metrics_disk, 2 },
 };
 
 /* Those of parts stand behind the first ones. */

@@ -44,22 +44,22 @@ struct part {
 	void (*end)(void);
 };
 
-extern const struct part chain_part;	/* device, host, disk */
-extern const struct part busy_part;	/* ranges that grow, pins, steps, moves, promises, who waits */
-extern const struct part slab_part;	/* slab caches */
-extern const struct part publish_part;	/* a publisher */
-extern const struct part classes_part;	/* classes with quotas, pins on cached blocks */
-extern const struct part miss_part;	/* why lookups end */
-extern const struct part flights_part;	/* moves beside and between steps, on a device that fails */
-extern const struct part sums_part;	/* checksums of content that is spoilt */
-extern const struct part lend_part;	/* memory that is given back */
-extern const struct part tidy_part;	/* background compaction */
-extern const struct part disk_part;	/* a disk that fails */
-extern const struct part ebb_part;	/* copies down and up that fail or take their time */
-extern const struct part flood_part;	/* more copies than there is room for */
-extern const struct part loop_part;	/* what is dropped comes back at once */
-extern const struct part room_part;	/* how room is made, where moving is cheap */
-extern const struct part drop_part;	/* and where dropping is */
-extern const struct part lodgers_part;	/* tenants with limits */
+extern const struct part metrics_chain;	/* device, host, disk */
+extern const struct part metrics_busy;	/* ranges that grow, pins, steps, moves, promises, who waits */
+extern const struct part metrics_slab;	/* slab caches */
+extern const struct part metrics_publish;	/* a publisher */
+extern const struct part metrics_classes;	/* classes with quotas, pins on cached blocks */
+extern const struct part metrics_miss;	/* why lookups end */
+extern const struct part metrics_flights;	/* moves beside and between steps, on a device that fails */
+extern const struct part metrics_sums;	/* checksums of content that is spoilt */
+extern const struct part metrics_lend;	/* memory that is given back */
+extern const struct part metrics_tidy;	/* background compaction */
+extern const struct part metrics_disk;	/* a disk that fails */
+extern const struct part metrics_ebb;	/* copies down and up that fail or take their time */
+extern const struct part metrics_flood;	/* more copies than there is room for */
+extern const struct part metrics_loop;	/* what is dropped comes back at once */
+extern const struct part metrics_room;	/* how room is made, where moving is cheap */
+extern const struct part metrics_drop;	/* and where dropping is */
+extern const struct part metrics_lodgers;	/* tenants with limits */
 
 #endif

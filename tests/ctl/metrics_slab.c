@@ -175,4 +175,4 @@ static void slab_end(void)
 	}
 }
 
-const struct part slab_part = { slab_make, slab_use, slab_expect, slab_end };
+const struct part metrics_slab = { slab_make, slab_use, slab_expect, slab_end };

@@ -262,4 +262,4 @@ static void sums_end(void)
 	kvmm_pool_destroy(pool);
 }
 
-const struct part sums_part = { sums_make, sums_use, sums_expect, sums_end };
+const struct part metrics_sums = { sums_make, sums_use, sums_expect, sums_end };
