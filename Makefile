@@ -105,9 +105,8 @@ SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
 # only (include/kv/atomic.h), so it reports no race there that is none.
 SANFLAGS += $(if $(findstring thread,$(SAN)),$(shell $(CC) -Werror -Wtsan -x c -fsyntax-only \
 	/dev/null 2>/dev/null && echo -Wno-tsan))
-# As gcc has it: the macro, and 0 may be added to NULL.
-SANFLAGS += $(if $(findstring clang,$(CC)),$(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1) \
-	$(if $(findstring undefined,$(SAN)),-fno-sanitize=pointer-overflow))
+# The macro that gcc has for it.
+SANFLAGS += $(if $(findstring clang,$(CC)),$(if $(findstring address,$(SAN)),-D__SANITIZE_ADDRESS__=1))
 endif
 ifdef COVERAGE
 SANFLAGS := --coverage -O0

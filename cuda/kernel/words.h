@@ -33,7 +33,7 @@ static inline u64 name(u8 *dst, const u8 *byte, u64 nr, u64 pos, u64 *sum)	\
 			vec x;							\
 										\
 			__builtin_memcpy(&x, byte + 8 * (done + i * lanes), sizeof(x)); \
-			put(dst + 8 * (done + i * lanes), x);			\
+			put(dst, 8 * (done + i * lanes), x);			\
 			x += key;						\
 			key += step;						\
 			x = (x ^ x >> 30) * KV_SUM_MUL_1;			\
@@ -60,7 +60,7 @@ static inline u64 name(u8 *dst, const u8 *byte, u64 nr)				\
 			vec x;							\
 										\
 			__builtin_memcpy(&x, byte + 8 * (done + i * lanes), sizeof(x)); \
-			put(dst + 8 * (done + i * lanes), x);			\
+			put(dst, 8 * (done + i * lanes), x);			\
 		}								\
 	return done;								\
 }
@@ -72,9 +72,9 @@ static inline u64 name(u8 *dst, const u8 *byte, u64 nr)				\
 
 #include <immintrin.h>
 
-#define PUT_NOWHERE(to, x)	((void)(to))
-#define PUT_STREAM64(to, x)	_mm512_stream_si512((void *)(to), (__m512i)(x))
-#define PUT_STREAM32(to, x)	_mm256_stream_si256((void *)(to), (__m256i)(x))
+#define PUT_NOWHERE(to, at, x)	((void)(to))
+#define PUT_STREAM64(to, at, x)	_mm512_stream_si512((void *)((to) + (at)), (__m512i)(x))
+#define PUT_STREAM32(to, at, x)	_mm256_stream_si256((void *)((to) + (at)), (__m256i)(x))
 
 DEFINE_ROUNDS(kv_sum_avx512, "avx512f,avx512dq", 8, PUT_NOWHERE)
 DEFINE_ROUNDS(kv_sum_avx2, "avx2", 4, PUT_NOWHERE)
