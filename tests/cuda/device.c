@@ -303,7 +303,7 @@ Test(device, a_scope_that_cannot_be_entered_needs_no_leaving)
 		struct kv_gpu_scope scope;
 
 		fake_driver_fail(&drv, nth, KCU_E_INVALID_CONTEXT, false);
-		cr_expect_eq(kv_gpu_enter_relaxed(gpu, &scope), -EINVAL);
+		cr_expect_eq(kv_gpu_enter_relaxed(gpu, &scope), -EIO);
 		cr_expect_eq(drv.depth, 0);
 		cr_expect_eq(drv.mode, KCU_CAPTURE_MODE_GLOBAL);
 	}
@@ -402,7 +402,7 @@ Test(device, other_failures_leave_the_device_usable)
 		kcu_result result;
 		int err;
 	} soft[] = {
-		{ KCU_E_INVALID_VALUE, -EINVAL }, { KCU_E_OUT_OF_MEMORY, -ENOMEM },
+		{ KCU_E_INVALID_VALUE, -EIO }, { KCU_E_OUT_OF_MEMORY, -ENOMEM },
 		{ KCU_E_NOT_READY, -EAGAIN }, { KCU_E_NOT_SUPPORTED, -EOPNOTSUPP },
 		{ KCU_E_STREAM_CAPTURE_UNSUPPORTED, -EBUSY },
 		{ KCU_E_HOST_MEMORY_ALREADY_REGISTERED, -EALREADY },

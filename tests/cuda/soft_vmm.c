@@ -147,7 +147,7 @@ Test(vmm, access_that_is_refused_undoes_the_mapping)
 								    .handle_bytes = UNIT });
 
 	ctl->fail("cuMemSetAccess", 1, KCU_E_INVALID_VALUE, false, false);
-	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), -EINVAL);
+	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), -EIO);
 	cr_expect_eq(info_of(area).present_bytes, 0);
 	cr_expect_eq(ops->area_grow(area, 0, 8 * MIB), 0);
 	ops->area_destroy(area);

@@ -410,6 +410,57 @@ Test(tier_soft, what_was_aborted_gives_everything_back)
 	end(&s);
 }
 
+/* -EINVAL would be the caller's mistake, and the operation still there. */
+Test(tier_soft, what_the_driver_calls_invalid_is_an_error_of_the_copy)
+{
+	struct scene s;
+	kcu_context context;
+	kvmm_tier_op_t op;
+	int err;
+
+	begin(&s);
+	cache_blocks(s.pool, 1, 3);
+	offload_keys(s.pool, 1, 3, KVMM_TIER_DROP);
+	cr_assert_eq(cu.ctx_pop_current(&context), 0);
+	cr_assert_eq(ctl->fail("cuCtxPushCurrent_v2", 1, KCU_E_INVALID_VALUE, false, false), 0);
+	op = load_up(&s, 1, 3);
+	poll_to_the_end(&s);
+	cr_assert_eq(cu.ctx_push_current(context), 0);
+	err = result(&s, op, 3, NULL);
+	cr_expect_eq(err, -EIO, "%d", err);
+	cr_expect_eq(result(&s, op, 3, NULL), -ESTALE);
+	end(&s);
+}
+
+/* Some calls are for what a pool can do without. */
+Test(tier_soft, what_the_driver_calls_invalid_is_no_bad_attribute)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_tier_attr below = KVMM_TIER_ATTR_INIT;
+	u32 nr_failed = 0;
+
+	attr.device = below.device = "soft:0";
+	attr.nr_blocks = below.capacity_blocks = NR_BLOCKS;
+	attr.block_bytes = below.block_bytes = BYTES;
+	start("");
+	for (u32 nth = 1; nth <= 64; nth++) {
+		struct kvmm_pool *pool = NULL;
+		struct kvmm_tier *tier = NULL;
+		int err;
+
+		ctl->fail("*", nth, KCU_E_INVALID_VALUE, false, false);
+		err = kvmm_pool_create(&attr, &pool);
+		if (!err)
+			err = kvmm_tier_host_create(&below, &tier);
+		cr_expect(!err || err == -EIO || err == -ENODEV, "call %u: %d", nth, err);
+		nr_failed += !!err;
+		ctl->fail_none();
+		kvmm_tier_destroy(tier);
+		kvmm_pool_destroy(pool);
+	}
+	cr_expect_gt(nr_failed, 4);
+}
+
 Test(tier_soft, who_shares_a_copy_gets_it_though_the_other_has_given_up)
 {
 	struct scene s;
