@@ -67,8 +67,10 @@ enum kvmm_group_kind {
 };
 
 /**
- * The block behind the hit must be cached as well; it is not used, though. For layers of a drafter
- * (Eagle): what they keep of a token depends on the next one, too.
+ * The block behind the hit must be cached as well, and end within max_tokens, since nothing behind that
+ * is looked at; it is not used, though. So a hit in such a group is at least a block shorter than
+ * max_tokens, as in vLLM. For layers of a drafter (Eagle): what they keep of a token depends on the next
+ * one, too.
  */
 #define KVMM_GROUP_DROP_LAST	(1u << 0)
 

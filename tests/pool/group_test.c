@@ -446,7 +446,9 @@ Test(group, the_block_behind_a_drafters_hit_must_be_there)
 
 	serve(groups, plain(1), 24);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 24), 20);
+	/* Block 5 is there, and its key is given, but it ends behind what is looked at. */
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 23), 16);
+	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 20), 16);
 	cr_expect_eq(kvmm_groups_hit_len(groups, plain(1), 4), 0);
 	tables = start(groups, plain(1), 25);
 	expect_tables(tables, pool, "rrrrrpp", "---rrpp");	/* asked for, but not held */
