@@ -161,7 +161,8 @@ KVMM_API int kvmm_compact_cancel(struct kvmm_pool *pool);
  *
  * As kvmm_compact_cancel(), and nothing starts. Counted.
  *
- * Return: 0; -EOVERFLOW; -EINVAL.
+ * Return: 0; -ENOMEM, never for a pool that has had a stream, or -EOVERFLOW: it is not counted, and
+ * blocks move as before; -EINVAL.
  */
 KVMM_API int kvmm_pool_quiesce(struct kvmm_pool *pool);
 

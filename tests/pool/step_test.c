@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/pool/util.h"
+#include "tests/support/fault.h"
 
 #define NO_STREAM	((void *)0)
 
@@ -557,6 +558,27 @@ Test(step, nothing_moves_in_a_quiescent_pool)
 	cr_expect_eq(kvmm_pool_resume(pool), 0);
 	cr_expect_eq(start(pool, 5, KVMM_MOVE_BESIDE), 0);
 	end_pool(pool);
+}
+
+Test(step, a_pool_that_could_not_be_made_quiescent_is_as_before)
+{
+	struct kvmm_pool_stat before, after;
+	struct kvmm_pool *pool;
+
+	fault_begin();
+	pool = make_pool(16);
+	before = stat_of(pool);
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(kvmm_pool_quiesce(pool), -ENOMEM);
+	cr_expect(fake_env_failed(&fake));
+	fake_env_fail(&fake, 0, false);
+	after = stat_of(pool);
+	cr_expect_arr_eq(&before, &after, sizeof(before));
+	cr_expect_eq(kvmm_pool_resume(pool), -EINVAL);
+	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
+	cr_expect_eq(kvmm_pool_resume(pool), 0);
+	end_pool(pool);
+	fault_end();
 }
 
 /* A move has two places until it has landed. */
