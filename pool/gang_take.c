@@ -93,7 +93,7 @@ static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
 	for (const struct part *lender = (gang)->part; lender <= (part); lender++)	\
 		if (lender->pool == (part)->pool)
 
-/* The part just taken has got it: no others can write there from here on, as they have not before. */
+/* The part just taken has got it: others cannot write there any more, and have not before. */
 static void lend_on(struct kvmm_pool *pool, u32 index)
 {
 	u32 kind = owner_kind(pool->owner[entry_block(entry_at(pool, index))]);
@@ -114,7 +114,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 			lend_on(part->pool, at);
 }
 
-/* What the part had is free, and nobody has written there: it may have been lent by those before. */
+/* What the part had is free, and not written to: parts before it may have lent it. */
 static void blocks_left(const struct gang *gang, const struct part *part)
 {
 	for_each_lender(gang, part, lender)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What calls in between do to blocks that a reserved gang has claimed, and refused gangs to others. */
+/* What calls do to blocks that a reserved gang has claimed, and refused gangs to others. */
 #include <criterion/criterion.h>
 
 #include "gang_util.h"
@@ -133,7 +133,7 @@ static struct kvmm_gangs *make_promised(struct kvmm_pool **pool, kvmm_promise_t 
 	return gangs;
 }
 
-/* The second want gets the block of a victim that made up for the promised one, which the first got. */
+/* The second want gets the block of a victim that made up for the promised one. */
 static void refuse_last(struct kvmm_gang_want second, struct kvmm_gang_want last, int err)
 {
 	struct kvmm_gang_want wants[] = { want_range(0, 2, 3, 0), second, last };
