@@ -192,7 +192,7 @@ static void change(struct kvmm_pool *pool, u32 index, u32 class)
 					KV_ADVISE_PRIORITY, priority - 1);
 }
 
-/* May they, all of them held, be of @class? Who is of one that shares its quota is counted already. */
+/* May these held blocks be of @class? Those of a class that shares its quota are counted already. */
 static int admit_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		      const struct class *class)
 {

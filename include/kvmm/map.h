@@ -43,8 +43,8 @@ struct kvmm_registry;
  * @KVMM_MAP_AWAY: given back to the device, see <kvmm/elastic.h>
  * @KVMM_MAP_RESERVED: free, kept behind the end of a range that grows
  * @KVMM_MAP_ASIDE: free, kept by a thread, or with the entry that it had last
- * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: nobody finds it, and it
- *	counts as private
+ * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: no lookup finds it, and
+ *	it counts as private
  * @KVMM_MAP_MOVING: where something is being copied to, or an old place that may still be read
  * @KVMM_MAP_LIMBO: given back, and the device may still be writing there
  *

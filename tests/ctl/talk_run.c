@@ -71,7 +71,7 @@ static void say(struct talk *talk, u32 nr)
 		talk->token[talk->nr++] = any(1u << 16);
 }
 
-/* More than a block: two who have said less than that would be one to who reads the trace. */
+/* More than a block: a trace does not tell talks apart that have said less than that. */
 static void ask(struct talk *talk)
 {
 	if (talk->nr > MAX_TOKENS)

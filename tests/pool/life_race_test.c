@@ -286,7 +286,7 @@ Test(life_race, a_block_is_put_before_it_is_known_to_be_full)
 	end();
 }
 
-/* The last reference is dropped, and who has done that does not have the lock yet. */
+/* The last reference is dropped, and the thread that has done that does not have the lock yet. */
 Test(life_race, what_goes_with_its_last_reference_is_counted_until_it_has_gone)
 {
 	struct kv_handle last[1], handle;

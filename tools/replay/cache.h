@@ -122,7 +122,7 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
 
-/* ---- cache_grow.c: requests whose answers have blocks; else the first three are as in the trace ---- */
+/* ---- cache_grow.c: requests whose answers have blocks; else the first three are as traced ---- */
 
 /* With what it has said so far as part of the prompt, and with all that it will say. */
 struct shape cache_shape(const struct cache *cache, u32 q);

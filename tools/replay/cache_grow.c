@@ -3,8 +3,8 @@
  * Requests that grow: their shape at some moment, and the blocks that come one by one.
  *
  * A block that an answer has filled gets the key that it has in the prompt of the next turn, if that is
- * known; else one that is the request's alone: traces have no numbers for answers, but who is preempted and
- * comes back finds its own again.
+ * known; else one that is the request's alone: traces have no numbers for answers, but a request that is
+ * preempted and comes back finds its own again.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which request goes on where another one ended: the next turn of the same talk, whose prompt has the
+ * Which request goes on where another one ended: the next turn of the same talk. Its prompt has the
  * answer in it, and so the numbers of its blocks, which the trace does not say of answers.
  */
 #ifndef REPLAY_FOLLOW_H
@@ -12,8 +12,8 @@
  * follow_find() - for each request the one that goes on with it, or U32_NONE; the caller frees it
  *
  * That begins with all of its full blocks, and is at least as long as it and its answer. Of several such
- * ends a prompt goes on with the longest, of equal ones with the latest, and with one whose turn it
- * is: each request is followed once. Prompts without a full block are not known again.
+ * ends a prompt goes on with the longest, of equal ones with the latest: each request is
+ * followed once, and is no such end any more. Prompts without a full block are not known again.
  *
  * Return: NULL if there is no memory.
  */
