@@ -152,7 +152,8 @@ int kvmm_groups_create(const struct kvmm_groups_attr *given, struct kvmm_groups 
 
 void kvmm_groups_destroy(struct kvmm_groups *groups)
 {
-	kv_free(groups);
+	if (!kv_inherited(groups))
+		kv_free(groups);
 }
 
 uint32_t kvmm_groups_granule(const struct kvmm_groups *groups)

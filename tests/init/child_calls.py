@@ -98,6 +98,8 @@ def answer(call, result, params):
     asked = [m.group(1) for p in params for m in [re.match(r"(?:const )?struct kvmm_(\w+) \*\w+$", p)] if m]
     if call in ANSWERS:
         return ANSWERS[call]
+    if result == "void" and any(a in HARMLESS for a in asked):
+        return "ONCE"
     if not any(a in OBJECTS for a in asked) and call not in ASK_IN_STRUCT:
         return "ANY"
     if result in ("int", "int64_t"):
