@@ -252,10 +252,10 @@ void order_note(struct order *order, enum order_note note, const struct kv_handl
 	for (;;) {
 		u32 nr_done = append(order, note, handles, nr, may_wait);
 
-		handles += nr_done;
 		nr -= nr_done;
 		if (likely(!nr) || !make_room(order, may_wait))
 			return;
+		handles += nr_done;
 	}
 }
 
