@@ -65,7 +65,7 @@ static kcu_result context_refuses(enum sw_call call)
 
 	if (!dev)
 		return KCU_E_INVALID_CONTEXT;
-	return would_mean_itself(call, dev->pending) ? dev->sticky : sw_dev_error(dev);
+	return !dev->sticky && would_mean_itself(call, dev->pending) ? KCU_E_SUCCESS : sw_dev_error(dev);
 }
 
 static kcu_result refusal(enum sw_call call, u32 need)

@@ -228,10 +228,22 @@ void sw_dev_fail(struct sw_dev *dev, kcu_result code)
 		dev->pending = code;
 }
 
+static bool is_moving(const struct sw_dev *dev)
+{
+	for (u32 i = 1; i < SW_NR_SLOTS; i++)
+		if (sw.stream[i] && sw.stream[i]->dev == dev && sw.stream[i]->busy)
+			return true;
+	return false;
+}
+
+/* A device that is said to be lost writes nothing any more, so that its callers may free memory. */
 kcu_result sw_dev_error(struct sw_dev *dev)
 {
-	kcu_result rc = dev->sticky ?: dev->pending;
+	kcu_result rc;
 
+	while (dev->sticky && is_moving(dev))
+		pthread_cond_wait(&sw.changed, &sw.lock);
+	rc = dev->sticky ?: dev->pending;
 	dev->pending = KCU_E_SUCCESS;
 	return rc;
 }
