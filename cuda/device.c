@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include <kv/bits.h>
+#include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
@@ -33,19 +34,51 @@ static bool is_news(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 
 /*
  * By ordinal: pools open a device each for itself, and share its context. Devices whose ordinals share a
- * number doubt each other's work. A failure that another thread was told and has not counted yet is not
- * seen, nor one that a call of the engine was told.
+ * number doubt each other's work. A failure is not seen that a call of the engine was told, nor, for the
+ * moment until it is counted, one that a call was told which may sleep (kv_gpu_call_sleeps()).
  */
-static u64 nr_doubts[KV_GPU_DOUBTS];		/* atomic */
+static struct {
+	u64	nr_doubts;	/* atomic */
+	u32	now;		/* atomic; 0 or 1: where calls that begin are counted */
+	u32	nr_calls[2];	/* atomic; those under way */
+} told[KV_GPU_DOUBTS] __cacheline_aligned;
+
+/* A call takes microseconds, unless its thread has lost its core. */
+#define CALL_SPINS	200u
+#define CALL_SLEEP_NS	20000ull
 
 static u64 *doubts_of(const struct kv_gpu *gpu)
 {
-	return &nr_doubts[gpu->ordinal % KV_GPU_DOUBTS];
+	return &told[gpu->ordinal % KV_GPU_DOUBTS].nr_doubts;
 }
 
 u64 kv_gpu_doubts(const struct kv_gpu *gpu)
 {
 	return READ_ONCE(*doubts_of(gpu));
+}
+
+u32 *kv_gpu_enter_call(const struct kv_gpu *gpu)
+{
+	u32 i = gpu->ordinal % KV_GPU_DOUBTS, *nr = &told[i].nr_calls[READ_ONCE(told[i].now)];
+
+	/* Seen by those who are not told of a failure because this call was: the driver has a lock. */
+	kv_fetch_add(nr, 1);
+	return nr;
+}
+
+/* Each of the two counts comes to its end while new calls are counted in the other one. */
+void kv_gpu_settle_calls(const struct kv_gpu *gpu)
+{
+	u32 i = gpu->ordinal % KV_GPU_DOUBTS, word = 0;
+
+	for (u32 at = 0; at < 2; at++) {
+		/* Acquire pairs with kv_gpu_leave_call(). */
+		for (u32 spins = 0; smp_load_acquire(&told[i].nr_calls[at]); spins++) {
+			WRITE_ONCE(told[i].now, !at);
+			if (spins >= CALL_SPINS)
+				kv_env()->wait(kv_env()->ctx, &word, 0, CALL_SLEEP_NS);
+		}
+	}
 }
 
 /*
@@ -107,12 +140,6 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
  * Past the latch: what was changed is the caller's thread, which outlives the device. A failure here
  * is no use to the caller, but may be that of earlier work. A child has no driver to tell.
  */
-static void note(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
-{
-	if (result)
-		__kv_gpu_failed(gpu, call, result);
-}
-
 void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 {
 	kcu_context ours;
@@ -120,10 +147,9 @@ void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 	if (kv_forked())
 		return;
 	if (scope->relaxed)
-		note(gpu, KCU_CALL_thread_exchange_capture_mode,
-		     gpu->cu->thread_exchange_capture_mode(&scope->mode));
+		kv_gpu_call_anyway(gpu, thread_exchange_capture_mode, &scope->mode);
 	if (scope->pushed)
-		note(gpu, KCU_CALL_ctx_pop_current, gpu->cu->ctx_pop_current(&ours));
+		kv_gpu_call_anyway(gpu, ctx_pop_current, &ours);
 	*scope = (struct kv_gpu_scope){ 0 };
 }
 
@@ -133,7 +159,7 @@ static bool is_current(struct kv_gpu *gpu)
 	kcu_context current = NULL;
 
 	if (!kv_forked())
-		note(gpu, KCU_CALL_ctx_get_current, gpu->cu->ctx_get_current(&current));
+		kv_gpu_call_anyway(gpu, ctx_get_current, &current);
 	return current == gpu->ctx;
 }
 

@@ -24,6 +24,7 @@
 #define MIN_NAP_NS	1000ull
 #define MAX_NAP_NS	100000ull
 #define SETTLE_TRIES	16u
+#define SPIN_QUERIES	64u
 
 static void go_blind(struct kv_dev *dev)
 {
@@ -34,11 +35,46 @@ static void go_blind(struct kv_dev *dev)
 	       dev->gpu->ordinal);
 }
 
+static void nap(u64 ns)
+{
+	u32 word = 0;
+
+	kv_env()->wait(kv_env()->ctx, &word, 0, ns);
+}
+
+/*
+ * The end is asked for again and again. A call that slept until it is there may be told of other work while
+ * that is looked at, and would not have counted it yet.
+ */
+static void nap_between(u32 nr_asked)
+{
+	if (nr_asked > SPIN_QUERIES)
+		nap(min((u64)nr_asked * MIN_NAP_NS, MAX_NAP_NS));
+}
+
+static int wait_for_stream(struct kv_dev *dev, kcu_stream stream)
+{
+	int err;
+
+	for (u32 i = 0; (err = kv_gpu_call(dev->gpu, stream_query, stream)) == -EAGAIN; i++)
+		nap_between(i);
+	return err;
+}
+
+static int wait_for_event(struct kv_dev *dev, kcu_event event)
+{
+	int err;
+
+	for (u32 i = 0; (err = kv_gpu_call(dev->gpu, event_query, event)) == -EAGAIN; i++)
+		nap_between(i);
+	return err;
+}
+
 /* More than once: it may be other work that fails, and what the device writes to is the caller's. */
 int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
 {
 	for (u32 i = 0; i < SETTLE_TRIES && !kv_gpu_ready(dev->gpu); i++)
-		if (!kv_gpu_call(dev->gpu, stream_synchronize, stream))
+		if (!wait_for_stream(dev, stream))
 			return 0;
 	go_blind(dev);
 	return -EIO;
@@ -46,7 +82,7 @@ int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
 
 int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 {
-	if (!kv_gpu_call(dev->gpu, event_synchronize, event))
+	if (!wait_for_event(dev, event))
 		return 0;
 	return kv_stream_settle(dev, stream);
 }
@@ -76,8 +112,7 @@ bool kv_dev_sees_end(struct kv_dev *dev)
 {
 	if (!kv_dev_is_blind(dev))
 		return true;
-	if (kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->compact) ||
-	    kv_gpu_call(dev->gpu, stream_synchronize, dev->gpu->transfer))
+	if (wait_for_stream(dev, dev->gpu->compact) || wait_for_stream(dev, dev->gpu->transfer))
 		return false;
 	if (events_are_over(dev))
 		WRITE_ONCE(dev->is_blind, 0);
@@ -137,6 +172,8 @@ static void finish(struct kv_dev *dev, struct fence *slot, int err)
 	kv_assert_held(&dev->lock);
 	if (slot->is_done)
 		return;
+	if (!err)
+		kv_gpu_settle_calls(dev->gpu);
 	/* Looked at without the lock by events_are_over(), which is wrong on the safe side only. */
 	if (err || is_in_doubt(dev, slot))
 		WRITE_ONCE(slot->status, -EIO);
@@ -412,13 +449,6 @@ static int settle(struct kv_dev *dev, const struct watched *watched)
 int kv_fence_wait(struct kv_dev *dev, struct kv_fence fence)
 {
 	return ask(dev, fence.id, settle);
-}
-
-static void nap(u64 ns)
-{
-	u32 nobody = 0;
-
-	kv_env()->wait(kv_env()->ctx, &nobody, 0, ns);
 }
 
 int kv_fence_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadline_ns)

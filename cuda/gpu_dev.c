@@ -204,23 +204,30 @@ static int open_engine(struct kv_dev *dev)
 	return err;
 }
 
-static void close_engine(struct kv_dev *dev)
+static bool end_engine(struct kv_dev *dev)
 {
 	struct kv_gpu_scope scope;
+	bool is_over;
 
 	if (kv_dev_enter_surely(dev, &scope))
-		return;
+		return !kv_dev_is_blind(dev);
 	kv_lock(&dev->lock);
 	kv_fence_destroy(dev);
-	if (kv_dev_sees_end(dev)) {
+	is_over = kv_dev_sees_end(dev);
+	if (is_over) {
 		destroy_lists(dev);
 		kv_kernels_unload(dev);
-	} else {
-		/* It stays behind: the device may still write there. */
-		dev->read_room = NULL;
 	}
 	kv_unlock(&dev->lock);
 	kv_gpu_leave(dev->gpu, &scope);
+	return is_over;
+}
+
+/* A lost device writes nothing any more; what another one may still write to stays behind. */
+static void close_engine(struct kv_dev *dev)
+{
+	if (!end_engine(dev) && !kv_gpu_ready(dev->gpu))
+		dev->read_room = NULL;
 }
 
 static int open_in_context(struct kv_dev *dev)

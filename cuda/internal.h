@@ -103,8 +103,62 @@ static inline int kv_gpu_ready(const struct kv_gpu *gpu)
  */
 u64 kv_gpu_doubts(const struct kv_gpu *gpu);
 
+/*
+ * A call that is told of a failure counts it before it is over, and work is believed only when each call is
+ * over that was under way when its end was seen. Those that may sleep until work is done are not waited
+ * for: they allocate, free and load. So the end of work is asked for, and not slept for.
+ */
+static __always_inline bool kv_gpu_call_sleeps(enum kcu_call call)
+{
+	switch (call) {
+	case KCU_CALL_ctx_get_current:
+	case KCU_CALL_ctx_push_current:
+	case KCU_CALL_ctx_pop_current:
+	case KCU_CALL_thread_exchange_capture_mode:
+	case KCU_CALL_memcpy_async:
+	case KCU_CALL_memcpy_dtod_async:
+	case KCU_CALL_memcpy_htod_async:
+	case KCU_CALL_memcpy_dtoh_async:
+	case KCU_CALL_memcpy_batch_async_v12:
+	case KCU_CALL_memcpy_batch_async_v13:
+	case KCU_CALL_memset_d8_async:
+	case KCU_CALL_launch_kernel:
+	case KCU_CALL_stream_query:
+	case KCU_CALL_stream_wait_event:
+	case KCU_CALL_stream_is_capturing:
+	case KCU_CALL_event_query:
+	case KCU_CALL_event_record:
+		return false;
+	default:
+		return true;
+	}
+}
+
+u32 *kv_gpu_enter_call(const struct kv_gpu *gpu);
+
+static __always_inline void kv_gpu_leave_call(u32 *nr)
+{
+	/* Pairs with kv_gpu_settle_calls(): what the call was told is counted. */
+	kv_fetch_sub_release(nr, 1);
+}
+
+/* Calls that are under way and do not sleep are over on return. Any lock may be held. */
+void kv_gpu_settle_calls(const struct kv_gpu *gpu);
+
 /* Classify, latch, log: the errno of a result that is not success. */
 int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);
+
+/* Past the latch: the errno of what it says. */
+#define kv_gpu_call_anyway(gpu, field, ...)						\
+	({										\
+		u32 *__nr = kv_gpu_call_sleeps(KCU_CALL_##field) ? NULL : kv_gpu_enter_call(gpu);	\
+		kcu_result __result = (gpu)->cu->field(__VA_ARGS__);			\
+		int __errno = unlikely(__result) ?					\
+			      __kv_gpu_failed(gpu, KCU_CALL_##field, __result) : 0;	\
+		if (__nr)								\
+			kv_gpu_leave_call(__nr);					\
+		__errno;								\
+	})
 
 /**
  * kv_gpu_call() - call the driver: kv_gpu_call(gpu, stream_query, stream)
@@ -120,12 +174,8 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);
 		int __err = kv_gpu_ready(__gpu);					\
 		if (!__err && !__gpu->cu->field)					\
 			__err = -EOPNOTSUPP;						\
-		if (!__err) {								\
-			kcu_result __result = __gpu->cu->field(__VA_ARGS__);		\
-			if (unlikely(__result))						\
-				__err = __kv_gpu_failed(__gpu, KCU_CALL_##field,	\
-							__result);			\
-		}									\
+		if (!__err)								\
+			__err = kv_gpu_call_anyway(__gpu, field, __VA_ARGS__);		\
 		__err;									\
 	})
 

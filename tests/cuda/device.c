@@ -554,3 +554,52 @@ Test(device, leaving_in_a_forked_child_calls_nothing)
 	cr_expect_eq(drv.depth, 0);
 	kv_gpu_destroy(gpu);
 }
+
+/* ---- a failure that another call was told ---- */
+
+static u32 is_in, may_go;	/* atomic */
+static u64 seen;		/* by the thread that looks */
+
+static kcu_result tell_late(kcu_event event)
+{
+	smp_store_release(&is_in, 1);
+	while (!smp_load_acquire(&may_go))
+		usleep(100);
+	return KCU_E_LAUNCH_OUT_OF_RESOURCES;
+}
+
+static void *ask(void *arg)
+{
+	kv_gpu_call(gpu, event_query, NULL);
+	return NULL;
+}
+
+static void *look(void *arg)
+{
+	kv_gpu_settle_calls(gpu);
+	seen = kv_gpu_doubts(gpu);
+	return NULL;
+}
+
+/* The driver has told the one thread, which has not counted it, and tells the other one nothing. */
+Test(device, a_failure_that_another_thread_is_told_is_waited_for, .timeout = 60)
+{
+	pthread_t asker, looker;
+	u64 before;
+
+	cu.event_query = tell_late;
+	open_gpu();
+	before = kv_gpu_doubts(gpu);
+	kv_env_set(NULL);
+	cr_assert_eq(pthread_create(&asker, NULL, ask, NULL), 0);
+	while (!smp_load_acquire(&is_in))
+		usleep(100);
+	cr_assert_eq(pthread_create(&looker, NULL, look, NULL), 0);
+	usleep(20000);
+	smp_store_release(&may_go, 1);
+	pthread_join(asker, NULL);
+	pthread_join(looker, NULL);
+	cr_expect_eq(seen, before + 1);
+	kv_env_set(&env.ops);
+	kv_gpu_destroy(gpu);
+}
