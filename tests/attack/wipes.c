@@ -379,11 +379,7 @@ static void reset(void)
 
 /* ---- restarts ---- */
 
-/*
- * A call that lost power may have torn one copy of a page of marks. An old page in the place of the other
- * copy is believed then: two faults at once, which the format does not tell from one (disk.rst).
- */
-static void damage_a_page(bool in_a_call)
+static void damage_a_page(void)
 {
 	u64 at = (u64)any(sim->bytes / KVMM_DISK_PAGE) * KVMM_DISK_PAGE;
 
@@ -393,7 +389,7 @@ static void damage_a_page(bool in_a_call)
 			      FRONT + at / SEGMENT * SEGMENT;
 	if (at + KVMM_DISK_PAGE > sim->bytes)
 		return;
-	switch (any(in_a_call ? 3 : 5)) {
+	switch (any(5)) {
 	case 0:
 		memset(sim->content + at, 0, KVMM_DISK_PAGE);
 		break;
@@ -447,7 +443,7 @@ static void restart(void)
 		memcpy(old, sim->content, sizeof(old));
 	/* One page at a time. */
 	if (nr_steps >= open_step && any(2))
-		damage_a_page(in_a_call);
+		damage_a_page();
 	sim_disk_rebase(sim);
 	last.first_step = 0;
 	if (!any(8))
