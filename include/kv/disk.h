@@ -2,7 +2,7 @@
 /*
  * What is on the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
  *
- *	file	 super A | super B | marks A | marks B | segment 0 | segment 1 | ...
+ *	file	 super A | B | C | marks A | B | C | segment 0 | segment 1 | ...
  *	segment	 head | record | record | ... | (unused) | headers again | footer
  *	record	 header | payload | zeros up to a whole page
  *
@@ -20,11 +20,11 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in me
 #define KV_DISK_PAGE		KVMM_DISK_PAGE
 #define KV_DISK_VERSION		2u
 #define KV_DISK_FILE		"store"
-#define KV_DISK_NR_SUPERS	2u
-#define KV_DISK_SUPER_BYTES	(KV_DISK_NR_SUPERS * KV_DISK_PAGE)
-#define KV_DISK_MAX_MARK_PAGES	4096u		/* in each of the two copies */
+#define KV_DISK_NR_COPIES	3u		/* of superblock and marks: any two may be bad or old */
+#define KV_DISK_SUPER_BYTES	(KV_DISK_NR_COPIES * KV_DISK_PAGE)
+#define KV_DISK_MAX_MARK_PAGES	4096u		/* in each copy */
 /* Up to segment 0, of the smallest stores: with one page of marks in each copy. */
-#define KV_DISK_FRONT_BYTES	(KV_DISK_SUPER_BYTES + 2 * KV_DISK_PAGE)
+#define KV_DISK_FRONT_BYTES	(KV_DISK_SUPER_BYTES + KV_DISK_NR_COPIES * KV_DISK_PAGE)
 
 #define KV_DISK_SUPER_MAGIC	0x727075736d6d766bull	/* "kvmmsupr" */
 #define KV_DISK_HEAD_MAGIC	0x6d6765736d6d766bull	/* "kvmmsegm" */
@@ -32,7 +32,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in me
 #define KV_DISK_FOOTER_MAGIC	0x746f6f666d6d766bull	/* "kvmmfoot" */
 #define KV_DISK_MARKS_MAGIC	0x6b72616d6d6d766bull	/* "kvmmmark" */
 
-/* The one of the two with the higher epoch counts. Versions differ behind ->version only. */
+/* The copy with the highest epoch counts. Versions differ behind ->version only. */
 struct kv_disk_super {
 	u64	magic;
 	u32	version;
@@ -106,7 +106,7 @@ struct kv_disk_mark {
 #define KV_DISK_NR_MARKS	252u
 
 /*
- * A page of each copy of the marks; the one with the higher count counts. All 0: it was never written.
+ * A page of each copy of the marks; the one with the highest count counts. All 0: it was never written.
  * Name n stands in page (n >> 32) * mark_pages >> 32.
  */
 struct kv_disk_marks {

@@ -349,7 +349,7 @@ KVMM_API int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_nam
  * kvmm_disk_reset() - drop all records, for good
  * @disk: the store
  *
- * One number in the superblock, in both copies: however much is in the store, and as firmly as with
+ * One number in the superblock, in all three copies: however much is in the store, and as firmly as with
  * KVMM_DISK_WIPE. Records that are being written are dropped, too, and their completions say -ECANCELED.
  *
  * Context: any thread; waits for the disk, no kvmm lock held.
@@ -535,7 +535,7 @@ struct kvmm_disk_view;
  * @segment_bytes: of a segment
  * @nr_segments: as many as there may be
  * @file_bytes: length of the file
- * @nr_good_supers: of 2
+ * @nr_good_supers: of 3
  * @max_bytes: the file never has more
  */
 struct kvmm_disk_view_info {

@@ -2,9 +2,10 @@
 /*
  * What was deleted does not come back. A pool above a host tier above a disk in memory: blocks are filled,
  * loaded, forgotten by name, by tenant, or all of them (a reset, or an opening that begins anew), while their
- * process ends, power goes between any two writes, one page of the file is overwritten, is an old one or
- * cannot be read, there is less room, the index does not know of records, or calls of the system fail. Each deletion changes what a block's content
- * has to be from then on, so a copy from before it is seen even where the name was filled again.
+ * process ends, power goes between any two writes, pages of the file are overwritten, are old ones or
+ * cannot be read (two faults at a time), there is less room, the index does not know of records, or calls
+ * of the system fail. Each deletion changes what a block's content has to be from then on, so a copy from
+ * before it is seen even where the name was filled again.
  *
  * Every other life of a store has a second thread, that copies down meanwhile, and no loss of power.
  * KVMM_ATTACK_SECONDS: how long (2); KVMM_SEED: where to begin (random). Exit code 0: clean.
@@ -31,7 +32,7 @@
 #define BYTES		4096u
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	8u
-#define FRONT		16384u
+#define FRONT		24576u
 #define MAX_BYTES	(NR_SEGMENTS * SEGMENT + FRONT)
 #define NR_OPS		250u		/* of a life */
 
@@ -441,8 +442,8 @@ static void restart(void)
 		lose_power(nr_steps);
 	if (!any(3))
 		memcpy(old, sim->content, sizeof(old));
-	/* One page at a time. */
-	if (nr_steps >= open_step && any(2))
+	/* Two faults at a time, of which a loss of power is one. */
+	for (u32 n = nr_steps >= open_step ? any(loses_power ? 2 : 3) : 0; n; n--)
 		damage_a_page();
 	sim_disk_rebase(sim);
 	last.first_step = 0;

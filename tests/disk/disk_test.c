@@ -354,7 +354,7 @@ Test(disk, a_store_can_be_opened_with_less_room_and_with_more)
 
 static void spoil_supers(void (*spoil)(struct kv_disk_super *super))
 {
-	for (u32 i = 0; i < KV_DISK_NR_SUPERS; i++)
+	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++)
 		spoil((struct kv_disk_super *)(void *)(sim.content + i * KV_DISK_PAGE));
 }
 

@@ -326,12 +326,12 @@ Test(disk_power, less_room_costs_what_is_cut_off_and_no_more)
 	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
 }
 
-/* Where both copies of the marks are bad nothing is known of any name. */
+/* Where all copies of the marks are bad nothing is known of any name. */
 Test(disk_power, where_no_copy_of_the_marks_is_good_nothing_is_found)
 {
 	wipe_in(2);
 	kvmm_disk_close(disk);
-	memset(sim.content + KV_DISK_SUPER_BYTES, 0xa5, 2 * KV_DISK_PAGE);
+	memset(sim.content + KV_DISK_SUPER_BYTES, 0xa5, KV_DISK_NR_COPIES * KV_DISK_PAGE);
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 	cr_expect_eq(nr_right(next), 0);
 	for (u32 i = 0; i < 2; i++, next++) {
@@ -400,15 +400,15 @@ Test(disk_power, a_store_that_began_anew_is_not_undone_by_an_old_page)
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
 
-/* @byte: what both copies of the marks were lost to. */
+/* @byte: what all copies of the marks were lost to. */
 static void expect_marks_younger_than_old_ones(u8 byte)
 {
 	u8 old[KV_DISK_FRONT_BYTES];
 
 	wipe_often(old);
-	memset(sim.content + KV_DISK_SUPER_BYTES, byte, 2 * KV_DISK_PAGE);
+	memset(sim.content + KV_DISK_SUPER_BYTES, byte, KV_DISK_NR_COPIES * KV_DISK_PAGE);
 	put_and_wipe();
-	for (u32 i = KV_DISK_NR_SUPERS; i < FRONT_PAGES; i++)
+	for (u32 i = KV_DISK_NR_COPIES; i < FRONT_PAGES; i++)
 		expect_with_old_page(i, old);
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 }
@@ -417,6 +417,54 @@ Test(disk_power, marks_that_begin_anew_are_younger_than_any_before)
 {
 	expect_marks_younger_than_old_ones(0xa5);
 	expect_marks_younger_than_old_ones(0);
+}
+
+/* Marks and superblock: power is lost in the write of one copy, and another is an old one. */
+static void expect_gone_with_two_pages_wrong(u8 *old)
+{
+	u8 now[KV_DISK_FRONT_BYTES];
+
+	memcpy(now, sim.content, sizeof(now));
+	for (u32 i = 0; i < FRONT_PAGES * FRONT_PAGES; i++) {
+		memset(page_of_file(sim.content, i / FRONT_PAGES) + 512, 0xa5, KV_DISK_PAGE - 512);
+		memset(page_of_file(sim.content, i / FRONT_PAGES), 0xa5, 16);
+		memcpy(page_of_file(sim.content, i % FRONT_PAGES),
+		       page_of_file(old, i % FRONT_PAGES), KV_DISK_PAGE);
+		cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+		cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT, "pages %u, %u",
+			     i / FRONT_PAGES, i % FRONT_PAGES);
+		cr_expect_eq(disk_test_read(disk, 0), 0, "pages %u, %u", i / FRONT_PAGES,
+			     i % FRONT_PAGES);
+		kvmm_disk_close(disk);
+		memcpy(sim.content, now, sizeof(now));
+	}
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+}
+
+Test(disk_power, what_was_wiped_does_not_come_back_with_one_page_torn_and_one_old)
+{
+	u8 old[KV_DISK_FRONT_BYTES];
+
+	cr_assert_eq(disk_test_write(disk, 2, 0), 0);
+	cr_assert_eq(disk_test_forget(disk, 2, KVMM_DISK_WIPE), 1);
+	kvmm_disk_close(disk);
+	memcpy(old, sim.content, sizeof(old));
+	put_and_wipe();
+	expect_gone_with_two_pages_wrong(old);
+}
+
+Test(disk_power, what_was_reset_does_not_come_back_with_one_page_torn_and_one_old)
+{
+	u8 old[KV_DISK_FRONT_BYTES];
+
+	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
+	kvmm_disk_close(disk);
+	memcpy(old, sim.content, sizeof(old));
+	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
+	cr_assert_eq(kvmm_disk_reset(disk), 1);
+	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
+	kvmm_disk_close(disk);
+	expect_gone_with_two_pages_wrong(old);
 }
 
 /* A page has room for 252. What is older than a mark that had to go is missed, and nothing else. */

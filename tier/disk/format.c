@@ -12,6 +12,11 @@ u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page)
 	return shape->front_bytes + (u64)segment * shape->segment_bytes + (u64)page * KV_DISK_PAGE;
 }
 
+u64 disk_front_bytes(u32 mark_pages)
+{
+	return KV_DISK_SUPER_BYTES + (u64)KV_DISK_NR_COPIES * mark_pages * KV_DISK_PAGE;
+}
+
 static bool is_segment_size(u32 bytes)
 {
 	return bytes >= KVMM_DISK_MIN_SEGMENT && bytes <= KVMM_DISK_MAX_SEGMENT &&
@@ -37,7 +42,7 @@ struct disk_shape disk_shape_of(const struct kv_disk_super *super)
 		.uuid = { super->uuid[0], super->uuid[1] }, .nr_segments = super->nr_segments,
 		.segment_bytes = super->segment_bytes, .pages = super->segment_bytes / KV_DISK_PAGE,
 		.mark_pages = super->mark_pages, .epoch = super->epoch,
-		.front_bytes = KV_DISK_SUPER_BYTES + 2ull * super->mark_pages * KV_DISK_PAGE,
+		.front_bytes = disk_front_bytes(super->mark_pages),
 	};
 }
 

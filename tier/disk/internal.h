@@ -320,6 +320,7 @@ struct kvmm_disk {
 
 u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page);
 bool disk_super_is_good(const struct kv_disk_super *super);
+u64 disk_front_bytes(u32 mark_pages);
 struct disk_shape disk_shape_of(const struct kv_disk_super *super);
 void disk_head_fill(const struct disk_shape *shape, u32 segment, u64 seq, struct kv_disk_head *head);
 bool disk_head_is_good(const struct disk_shape *shape, u32 segment, const struct kv_disk_head *head);
@@ -453,8 +454,8 @@ int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 /* ---- recover.c ---- */
 
 int disk_recover(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr);
-/* ->super in both places, or over the older one: 0, or why it is not on disk. ->wipe_lock held. */
-int disk_write_super(struct kvmm_disk *disk, bool both);
+/* ->super in all its places: 0, or why it is not on disk. ->wipe_lock held. */
+int disk_write_supers(struct kvmm_disk *disk);
 
 /* ---- store.c ---- */
 
@@ -470,7 +471,7 @@ int disk_marks_load(struct disk_marks *marks, struct disk_scan *scan, u64 file_b
 /* Is the record of that name there void? */
 bool disk_marks_has(const struct disk_marks *marks, const struct disk_shape *shape,
 		    const struct kv_disk_record *record);
-/* What is dirty, in both copies: 0, or why it is not on disk. */
+/* What is dirty, in all copies: 0, or why it is not on disk. */
 int disk_marks_write(struct kvmm_disk *disk);
 /* kvmm_disk_forget() with KVMM_DISK_WIPE. No lock held. */
 int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);

@@ -7,10 +7,10 @@
  * by number of use and page, so the next one that will be given out covers all that was put, all that is
  * under way and all copies that go along; what is put afterwards is not concerned.
  *
- * The pages of marks stand in front of the segments, each of them twice. The two are written one after the
- * other with a flush behind each, so at any time one of them is whole, and when a call is over either of
- * them is enough. Where both are bad all names of that page are void. No record, head or footer says
- * anything of what was wiped.
+ * The pages of marks stand in front of the segments, each of them three times. The copies are written one
+ * after the other with a flush behind each, so at any time two of them are whole, and when a call is over
+ * each of them is enough: one may be torn by a loss of power and another be an old one. Where all are bad
+ * all names of that page are void. No record, head or footer says anything of what was wiped.
  *
  * A full page forgets the mark with the lowest place: all names of that page are void before that place.
  * That costs hits of records as old as that; mostly there are none, as their segments were used again.
@@ -101,36 +101,44 @@ static void note_last(struct disk_marks *marks, const struct kv_disk_marks *page
 	marks->last_seq = max(marks->last_seq, last >> USE_SHIFT);
 }
 
-/* @copy: both as they were read. 0 or -ENOMEM. */
+/*
+ * Copy i was read to @read[i * @nr]. One that is bad and others that were never written: power was lost
+ * in the first write. 0 or -ENOMEM.
+ */
 static int take_page(struct disk_marks *marks, const struct disk_shape *shape, u32 number,
-		     const struct kv_disk_marks *const copy[2])
+		     const struct kv_disk_marks *read, u32 nr)
 {
 	const struct kv_disk_marks *best = NULL;
-	u32 nr_empty = 0;
+	u32 nr_bad = 0, nr_others = 0;
 	int err;
 
-	for (u32 i = 0; i < 2; i++) {
-		nr_empty += is_empty(copy[i]);
-		if (is_good(shape, number, copy[i]) && (!best || copy[i]->count > best->count))
-			best = copy[i];
+	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++) {
+		const struct kv_disk_marks *copy = &read[i * nr];
+		bool good = is_good(shape, number, copy);
+
+		nr_bad += !good && !is_empty(copy);
+		nr_others += !!memcmp(copy, read, sizeof(*copy));
+		if (good && (!best || copy->count > best->count))
+			best = copy;
 	}
-	if (nr_empty == 2)
+	if (!best && !nr_bad)
 		return 0;
 	err = make_page(marks, shape, number);
 	if (err)
 		return err;
-	marks->dirty[number] = memcmp(copy[0], copy[1], sizeof(*best)) || !best;
+	marks->dirty[number] = nr_others || !best;
 	if (best) {
 		*marks->page[number] = *best;
 		note_last(marks, best);
-	} else if (!nr_empty) {
+	} else if (nr_bad > 1) {
 		marks->page[number]->before = UINT64_MAX;
 	}
 	return 0;
 }
 
 /* Some of one copy; what cannot be read is no good. */
-static void read_copy(struct disk_scan *scan, u32 copy, u32 first, u32 nr, char *to)
+static void read_copy(struct disk_scan *scan, u32 copy, u32 first, u32 nr,
+		      struct kv_disk_marks *to)
 {
 	u64 at = KV_DISK_SUPER_BYTES +
 		 ((u64)copy * scan->shape->mark_pages + first) * KV_DISK_PAGE;
@@ -139,9 +147,9 @@ static void read_copy(struct disk_scan *scan, u32 copy, u32 first, u32 nr, char 
 	if (!kv_file_read_all(scan->ops, scan->file, &iov, 1, at))
 		return;
 	for (u32 i = 0; i < nr; i++) {
-		iov = (struct kv_iov){ to + (size_t)i * KV_DISK_PAGE, KV_DISK_PAGE };
+		iov = (struct kv_iov){ &to[i], sizeof(*to) };
 		if (kv_file_read_all(scan->ops, scan->file, &iov, 1, at + i * KV_DISK_PAGE))
-			memset(to + (size_t)i * KV_DISK_PAGE, 0xff, KV_DISK_PAGE);
+			memset(&to[i], 0xff, sizeof(*to));
 	}
 }
 
@@ -149,23 +157,18 @@ static void read_copy(struct disk_scan *scan, u32 copy, u32 first, u32 nr, char 
 int disk_marks_load(struct disk_marks *marks, struct disk_scan *scan, u64 file_bytes)
 {
 	const struct disk_shape *shape = scan->shape;
+	struct kv_disk_marks *read = (void *)scan->chunk;
 	u32 nr;
 	int err = 0;
 
 	if (file_bytes < shape->front_bytes)
 		return 0;
 	for (u32 first = 0; first < shape->mark_pages && !err; first += nr) {
-		nr = min(shape->mark_pages - first, DISK_CHUNK_PAGES);
-		read_copy(scan, 0, first, nr, scan->chunk);
-		read_copy(scan, 1, first, nr, scan->ahead);
-		for (u32 i = 0; i < nr && !err; i++) {
-			const struct kv_disk_marks *copy[2] = {
-				(void *)(scan->chunk + (size_t)i * KV_DISK_PAGE),
-				(void *)(scan->ahead + (size_t)i * KV_DISK_PAGE),
-			};
-
-			err = take_page(marks, shape, first + i, copy);
-		}
+		nr = min(shape->mark_pages - first, DISK_CHUNK_PAGES / KV_DISK_NR_COPIES);
+		for (u32 i = 0; i < KV_DISK_NR_COPIES; i++)
+			read_copy(scan, i, first, nr, &read[i * nr]);
+		for (u32 i = 0; i < nr && !err; i++)
+			err = take_page(marks, shape, first + i, &read[i], nr);
 	}
 	return err;
 }
@@ -210,7 +213,7 @@ int disk_marks_write(struct kvmm_disk *disk)
 {
 	struct disk_marks *marks = &disk->marks;
 	bool any = false;
-	int err;
+	int err = 0;
 
 	for (u32 i = 0; i < disk->shape.mark_pages; i++) {
 		if (!marks->dirty[i])
@@ -223,9 +226,8 @@ int disk_marks_write(struct kvmm_disk *disk)
 	}
 	if (!any)
 		return 0;
-	err = write_copy(disk, 0);
-	if (!err)
-		err = write_copy(disk, 1);
+	for (u32 i = 0; i < KV_DISK_NR_COPIES && !err; i++)
+		err = write_copy(disk, i);
 	memset(marks->dirty, 0, disk->shape.mark_pages);
 	return err;
 }

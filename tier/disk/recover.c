@@ -39,8 +39,8 @@ static int read_super(struct kvmm_disk *disk, void *page, u32 nr, struct kv_disk
 }
 
 /*
- * The good one with the higher epoch; -EBADMSG: there is none. Where one cannot be read and the other is
- * no good nobody knows, and nothing may be written over.
+ * The good one with the highest epoch; -EBADMSG: there is none. Where one cannot be read and the others
+ * are no good it might have been, and nothing may be written over.
  */
 static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
 {
@@ -49,7 +49,7 @@ static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super
 	int err = -EBADMSG, ret;
 
 	*super = (struct kv_disk_super){ 0 };
-	for (u32 i = 0; i < KV_DISK_NR_SUPERS && disk->file_bytes >= KV_DISK_SUPER_BYTES; i++) {
+	for (u32 i = 0; i < KV_DISK_NR_COPIES && disk->file_bytes >= KV_DISK_SUPER_BYTES; i++) {
 		ret = read_super(disk, page, i, &one);
 		if (ret && ret != -EBADMSG)
 			err = ret;
@@ -60,7 +60,7 @@ static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super
 	return found ? 0 : err;
 }
 
-/* Over the older one, so that one of them is whole at any time. */
+/* Over the oldest one, so that the others are whole at any time. */
 static int write_one_super(struct kvmm_disk *disk)
 {
 	struct kv_disk_super *super = &disk->super;
@@ -72,31 +72,28 @@ static int write_one_super(struct kvmm_disk *disk)
 	memset(disk->marks.io, 0, KV_DISK_PAGE);
 	memcpy(disk->marks.io, super, sizeof(*super));
 	err = kv_file_write_all(disk->ops, disk->file, &iov, 1,
-				super->epoch % KV_DISK_NR_SUPERS * KV_DISK_PAGE);
+				super->epoch % KV_DISK_NR_COPIES * KV_DISK_PAGE);
 	return err ? err : kv_file_datasync(disk->ops, disk->file);
 }
 
-int disk_write_super(struct kvmm_disk *disk, bool both)
+int disk_write_supers(struct kvmm_disk *disk)
 {
-	int err = write_one_super(disk);
+	int err = 0;
 
-	return err || !both ? err : write_one_super(disk);
-}
-
-static u64 front_bytes(u32 mark_pages)
-{
-	return KV_DISK_SUPER_BYTES + 2ull * mark_pages * KV_DISK_PAGE;
+	for (u32 i = 0; i < KV_DISK_NR_COPIES && !err; i++)
+		err = write_one_super(disk);
+	return err;
 }
 
 static u32 segments_of(u64 max_bytes, u32 segment_bytes, u32 mark_pages)
 {
-	u64 front = front_bytes(mark_pages);
+	u64 front = disk_front_bytes(mark_pages);
 	u64 nr = max_bytes <= front ? 0 : (max_bytes - front) / segment_bytes;
 
 	return min(nr, (u64)DISK_MAX_SEGMENTS);
 }
 
-/* 252 names for each 4 MiB of a new store, and 0.2 % of it. */
+/* 252 names for each 4 MiB of a new store, and 0.3 % of it. */
 static u32 mark_pages_of(u64 max_bytes)
 {
 	return min(max(max_bytes >> 22, 1ull), (u64)KV_DISK_MAX_MARK_PAGES);
@@ -121,7 +118,7 @@ static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *s
 	u64 max_bytes = attr->max_bytes;
 
 	if (!max_bytes && super->version == KV_DISK_VERSION)
-		max_bytes = front_bytes(super->mark_pages) +
+		max_bytes = disk_front_bytes(super->mark_pages) +
 			    (u64)super->nr_segments * super->segment_bytes;
 	*super = (struct kv_disk_super){
 		.magic = KV_DISK_SUPER_MAGIC, .version = KV_DISK_VERSION,
@@ -230,7 +227,7 @@ static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
 		return -ENOMEM;
 	if (is_new) {
 		err = empty_file(disk);
-		return err ? err : disk_write_super(disk, true);
+		return err ? err : disk_write_supers(disk);
 	}
 	err = disk_marks_load(&disk->marks, scan, disk->file_bytes);
 	if (err)
@@ -238,7 +235,7 @@ static int begin(struct kvmm_disk *disk, struct disk_scan *scan, bool is_new)
 	read_heads(disk, scan);
 	err = disk_marks_write(disk);
 	if (!err)
-		err = disk_write_super(disk, false);
+		err = disk_write_supers(disk);
 	return err ? err : cut_file(disk, nr_present(disk));
 }
 

@@ -369,7 +369,7 @@ int64_t kvmm_disk_reset(struct kvmm_disk *disk)
 	disk->super.oldest = disk->seq + 1;
 	nr = drop_layout(disk, NULL);
 	kv_unlock(&disk->lock);
-	err = disk_write_super(disk, true);
+	err = disk_write_supers(disk);
 	kv_unlock(&disk->wipe_lock);
 	disk_io_pump(disk);
 	err = counted(disk, err);

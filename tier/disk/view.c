@@ -26,7 +26,7 @@ static int read_supers(struct kvmm_disk_view *view)
 {
 	struct kv_disk_super super;
 
-	for (u32 i = 0; i < KV_DISK_NR_SUPERS; i++) {
+	for (u32 i = 0; i < KV_DISK_NR_COPIES; i++) {
 		struct kv_iov iov = { view->scan.page, KV_DISK_PAGE };
 
 		if (kv_file_read_all(view->ops, view->file, &iov, 1, (u64)i * KV_DISK_PAGE))
