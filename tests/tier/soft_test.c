@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "pool/internal.h"
 #include "tests/cuda/soft.h"
 #include "tests/tier/util.h"
 
@@ -242,11 +243,17 @@ static void evict_one(struct kvmm_pool *pool, u32 number)
 	cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
 }
 
+static const char *const call_of_path[KV_NR_PATHS] = {
+	[KV_PATH_KERNEL] = "cuLaunchKernel",
+	[KV_PATH_BATCH] = "cuMemcpyBatchAsync_v2",
+	[KV_PATH_SINGLE] = "cuMemcpyDtoDAsync_v2",
+};
+
 /*
  * "P.P.P.P." becomes a run between steps, each copy of it fails, and another pool is told. Whether its
  * copy has failed or is under way, a block that was moved does not go down as good.
  */
-static void send_down_what_failed(bool is_over)
+static void send_down_what_failed(u32 path, bool is_over)
 {
 	struct kvmm_tier_offload down = { .size = sizeof(down), .nr = 1, .flags = KVMM_TIER_DROP };
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = 8 };
@@ -266,7 +273,8 @@ static void send_down_what_failed(bool is_over)
 	cache_blocks(s.pool, 1, NR_BLOCKS);
 	for (u32 i = 2; i <= NR_BLOCKS; i += 2)
 		evict_one(s.pool, i);
-	ctl->fail_rate("cuLaunchKernel", 1000, KCU_E_OUT_OF_MEMORY, true);
+	cr_assert_eq(s.pool->parts.dev->tune(s.pool->dev, KV_KNOB_PATH, path), 0);
+	ctl->fail_rate(call_of_path[path], 1000, KCU_E_OUT_OF_MEMORY, true);
 	cr_assert_eq(kvmm_compact_start(s.pool, &goal, KVMM_MOVE_BETWEEN), 0);
 	ctl->fail_none();
 	if (is_over)
@@ -295,12 +303,14 @@ static void send_down_what_failed(bool is_over)
 
 Test(tier_soft, what_a_failed_copy_between_steps_destroyed_does_not_go_down)
 {
-	send_down_what_failed(true);
+	for (u32 path = KV_PATH_AUTO + 1; path < KV_NR_PATHS; path++)
+		send_down_what_failed(path, true);
 }
 
 Test(tier_soft, what_a_copy_between_steps_is_about_to_destroy_does_not_go_down)
 {
-	send_down_what_failed(false);
+	for (u32 path = KV_PATH_AUTO + 1; path < KV_NR_PATHS; path++)
+		send_down_what_failed(path, false);
 }
 
 /* The engine writes the block on its stream, registers it at once, and sends it down at once. */
