@@ -568,7 +568,8 @@ struct kvmm_tier_result {
  *
  * Return: 0; -EAGAIN it is not over (@op stays); the error of the first block that failed: -EIO the
  * copy, -EBADMSG the content, -ENOSPC, -EDQUOT no room below, -ESTALE it is gone, -EBUSY it is being
- * moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, or no such operation; -ESTALE; -EOPNOTSUPP.
+ * moved, or written by another pool, -ENOMEM, -ECANCELED; -EINVAL @nr, no such operation, or no room for references (@op stays); -ESTALE;
+ * -EOPNOTSUPP.
  */
 KVMM_API int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t op,
 			      struct kvmm_tier_result *result);

@@ -173,14 +173,22 @@ static void unsignal(struct lower *lower)
 		kv_file()->event_clear(kv_file()->ctx, lower->event);
 }
 
+static bool has_room(const struct kvmm_tier_result *result, const struct tier_op *op)
+{
+	bool gives_refs = op->is_load && !op->error && op->nr;
+
+	return op->nr == result->nr && (op->nr_left || !gives_refs || result->refs);
+}
+
 /* It is over: out of the table. Else -EAGAIN. */
-static int take_result(struct lower *lower, kvmm_tier_op_t handle, u32 nr, struct tier_op **op)
+static int take_result(struct lower *lower, kvmm_tier_op_t handle,
+		       const struct kvmm_tier_result *result, struct tier_op **op)
 {
 	int err;
 
 	kv_lock(&lower->lock);
 	err = op_find(lower, handle, op);
-	if (!err && (*op)->nr != nr)
+	if (!err && !has_room(result, *op))
 		err = -EINVAL;
 	if (!err && (*op)->nr_left)
 		err = -EAGAIN;
@@ -214,13 +222,9 @@ int kvmm_tier_result(struct kvmm_pool *pool, kvmm_tier_op_t handle, struct kvmm_
 		return err;
 	if (!result || kv_copy_attr(&known, sizeof(known), result))
 		return -EINVAL;
-	err = take_result(lower, handle, known.nr, &op);
+	err = take_result(lower, handle, &known, &op);
 	if (err)
 		return err;
-	if (op->is_load && !op->error && op->nr && !known.refs) {
-		op_drop(pool, op);
-		return -EINVAL;
-	}
 	err = op->error;
 	give_result(op, &known);
 	memcpy(result, &known, min(known.size, sizeof(known)));

@@ -731,6 +731,31 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	end_both(pool, tier);
 }
 
+/* "..": both keys are below, and come back with a call that has room for their references. */
+Test(tier, a_result_that_cannot_be_given_stays)
+{
+	struct kvmm_pool *pool = make_cache(4, "lru");
+	struct kvmm_tier *tier = make_tier(4);
+	struct kvmm_tier_result result = { .size = sizeof(result), .nr = 2 };
+	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = prefix_of(1, 2) };
+	kvmm_ref_t refs[2];
+	kvmm_tier_op_t op;
+
+	attach(pool, tier);
+	cache_blocks(pool, 1, 2);
+	send_down(pool, 1, 2);
+	while (kvmm_tier_poll(pool) > 0)
+		;
+	cr_assert_eq(kvmm_reset_inactive(pool), 2);
+	cr_assert_eq(kvmm_tier_load(pool, &load, &op), 0);
+	cr_assert_eq(kvmm_tier_wait(pool, op, UINT64_MAX), 0);
+	cr_expect_eq(kvmm_tier_result(pool, op, &result), -EINVAL);
+	result.refs = refs;
+	cr_assert_eq(kvmm_tier_result(pool, op, &result), 0);
+	cr_assert_eq(kvmm_put_many(pool, refs, 2), 0);
+	end_both(pool, tier);
+}
+
 /* Types of pins that come into being before, while and after blocks are copied. */
 Test(tier, copies_get_along_with_types_of_pins)
 {
