@@ -32,13 +32,20 @@ static int make_planes(struct kv_tier_client *client, const struct kv_tier_clien
 	return 0;
 }
 
+u64 kv_tier_record_bytes(const struct kvmm_tier *tier, u64 block_bytes)
+{
+	u64 unit = tier->unit_bytes;
+
+	return unit ? (block_bytes + unit - 1) / unit * unit : block_bytes;
+}
+
 static int measure(struct kv_tier_client *client, const struct kv_tier_client_attr *attr)
 {
 	struct kvmm_tier *tier = client->tier;
 	u64 nr = 1;
 
 	if (tier->unit_bytes)
-		nr = (attr->block_bytes + tier->unit_bytes - 1) / tier->unit_bytes;
+		nr = kv_tier_record_bytes(tier, attr->block_bytes) / tier->unit_bytes;
 	if (!nr || nr > tier->chunk_units || nr > UINT16_MAX)
 		return -EINVAL;
 	client->block_units = nr;

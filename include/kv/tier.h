@@ -174,6 +174,9 @@ struct kv_tier_client_attr {
 	u32 nr_late;
 };
 
+/* Of a record of a block below: whole units, where the tier has memory. */
+u64 kv_tier_record_bytes(const struct kvmm_tier *tier, u64 block_bytes);
+
 /* 0; -EINVAL, -EOPNOTSUPP, -EUSERS, -ENOMEM, -ECHILD. */
 int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		 struct kv_tier_client **client);

@@ -279,7 +279,8 @@ struct kvmm_tier_config {
  * struct kvmm_tier_client_attr - how a pool uses a host tier
  * @size: sizeof(struct kvmm_tier_client_attr); set by KVMM_TIER_CLIENT_ATTR_INIT
  * @layout_id: whatever makes the bytes of a block mean something else: model, data type, order of
- *	dimensions, rank. The lengths of the block's pieces need not be in it
+ *	dimensions, rank. The lengths of the block's pieces need not be in it. A store below has blocks
+ *	in whole units of the host tier: a tier with units of another size may not find them
  * @block_bytes: pools of ids only: what a block would have
  * @registry_tier: which tier of the pool's registry the host tier is for it, or KVMM_TIER_UNTOLD
  * @flags: KVMM_TIER_COMPLETE

@@ -83,13 +83,15 @@ int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
 
 /* ---- attaching ---- */
 
-/* Whatever makes the same key stand for other bytes. */
-static u64 layout_of(const struct kvmm_pool *pool, const struct kvmm_tier_client_attr *attr)
+/* All that makes the same key stand for other bytes, or for more of them. */
+static u64 layout_of(const struct kvmm_pool *pool, const struct kvmm_tier *tier,
+		     const struct kvmm_tier_client_attr *attr)
 {
 	u64 layout = kv_mul_fold(attr->layout_id ^ 0x9e3779b97f4a7c15ull, 0xd6e8feb86659fd93ull);
 
 	layout = kv_mul_fold(layout ^ pool->block_tokens, 0xa0761d6478bd642full);
-	layout = kv_mul_fold(layout ^ attr->block_bytes, 0xe7037ed1a0b428dbull);
+	layout = kv_mul_fold(layout ^ kv_tier_record_bytes(tier, attr->block_bytes),
+			     0xe7037ed1a0b428dbull);
 	for (u32 i = 0; i < pool->nr_planes; i++)
 		layout = kv_mul_fold(layout ^ pool->plane[i].bytes, 0x8ebc6af09c88c6e3ull);
 	return layout ^ attr->layout_id;
@@ -231,7 +233,7 @@ static struct lower *make_lower(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	lower->flags = attr->flags;
 	lower->registry_tier = attr->registry_tier;
 	lower->block_bytes = attr->block_bytes;
-	lower->layout = layout_of(pool, attr);
+	lower->layout = layout_of(pool, tier, attr);
 	lower->max_up = attr->max_up;
 	lower->max_down = attr->max_down;
 	lower->nr_items = attr->max_up + attr->max_down;

@@ -68,7 +68,7 @@ static int open_disk(struct kvmm_disk **disk)
 	return kvmm_disk_open(&attr, disk);
 }
 
-static void set_up(struct stack *stack, uint64_t layout)
+static void set_up(struct stack *stack, uint64_t layout, uint64_t unit)
 {
 	struct kvmm_tier_client_attr client = KVMM_TIER_CLIENT_ATTR_INIT;
 	struct kvmm_tier_disk_attr below = KVMM_TIER_DISK_ATTR_INIT;
@@ -77,7 +77,8 @@ static void set_up(struct stack *stack, uint64_t layout)
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 
 	must(!open_disk(&stack->disk));
-	host.block_bytes = attr.block_bytes = BLOCK_BYTES;
+	host.block_bytes = unit;
+	attr.block_bytes = BLOCK_BYTES;
 	host.capacity_blocks = NR_UNITS;
 	must(!kvmm_tier_host_create(&host, &stack->tier));
 	below.high_pm = 0;
@@ -131,7 +132,7 @@ static void first_process(int told)
 {
 	struct stack stack;
 
-	set_up(&stack, LAYOUT);
+	set_up(&stack, LAYOUT, BLOCK_BYTES);
 	for (unsigned int i = 0; i < NR_KEYS; i++)
 		fill(&stack, i);
 	if (told < 0) {
@@ -174,12 +175,12 @@ static unsigned int load(struct stack *stack, unsigned int number)
 }
 
 /* Finds from @least to @most of the keys. */
-static void next_process(uint64_t layout, unsigned int least, unsigned int most)
+static void next_process(uint64_t layout, uint64_t unit, unsigned int least, unsigned int most)
 {
 	struct stack stack;
 	unsigned int nr = 0;
 
-	set_up(&stack, layout);
+	set_up(&stack, layout, unit);
 	for (unsigned int i = 0; i < NR_KEYS; i++)
 		nr += load(&stack, i);
 	tear_down(&stack);
@@ -203,13 +204,19 @@ static void expect_good(pid_t pid, const char *what)
 	printf("failed: %s\n", what);
 }
 
-static void look(uint64_t layout, unsigned int least, unsigned int most, const char *what)
+static void look_in_units(uint64_t layout, uint64_t unit, unsigned int least, unsigned int most,
+			  const char *what)
 {
 	pid_t pid = fork();
 
 	if (!pid)
-		next_process(layout, least, most);
+		next_process(layout, unit, least, most);
 	expect_good(pid, what);
+}
+
+static void look(uint64_t layout, unsigned int least, unsigned int most, const char *what)
+{
+	look_in_units(layout, BLOCK_BYTES, least, most, what);
 }
 
 static void after_an_exit(void)
@@ -224,6 +231,9 @@ static void after_an_exit(void)
 	 * rest is there, and ticks between the blocks have written everything. */
 	look(LAYOUT, NR_KEYS, NR_KEYS, "the same layout finds all of it");
 	look(LAYOUT, NR_KEYS, NR_KEYS, "and once more");
+	/* A record is as long as the units of its host tier, and a hit that never loads would be for ever. */
+	look_in_units(LAYOUT, 2 * BLOCK_BYTES, 0, 0, "a tier with larger units finds none of it");
+	look_in_units(LAYOUT, BLOCK_BYTES / 4, NR_KEYS, NR_KEYS, "as many bytes in smaller units are the same");
 }
 
 static void after_a_kill(unsigned int wait_us)
