@@ -18,7 +18,7 @@
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in memory");
 
 #define KV_DISK_PAGE		KVMM_DISK_PAGE
-#define KV_DISK_VERSION		2u
+#define KV_DISK_VERSION		3u
 #define KV_DISK_FILE		"store"
 #define KV_DISK_NR_COPIES	3u		/* of superblock and marks: any two may be bad or old */
 #define KV_DISK_SUPER_BYTES	(KV_DISK_NR_COPIES * KV_DISK_PAGE)

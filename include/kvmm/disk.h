@@ -86,7 +86,7 @@ enum {
  * @path: its folder: of this user, and of mode 0700; printable UTF-8
  * @flags: KVMM_DISK_CREATE, ...
  * @io: enum kvmm_disk_io
- * @max_bytes: no more than this on disk, all included. At least two segments and 16 KiB. 0: as it was,
+ * @max_bytes: no more than this on disk, all included. At least two segments and 24 KiB. 0: as it was,
  *	with KVMM_DISK_RESET too: -EINVAL if this cannot be told (no store, or one of another version).
  *	A store that is opened with fewer than before loses its last segments
  * @segment_bytes: of a new store; 0: 128 MiB, or less so that there are 8. An existing one keeps its own
@@ -330,7 +330,7 @@ enum {
  * @nr: number of @names
  * @flags: KVMM_DISK_WIPE: no record of that name which was put before the call is ever a hit again,
  *	known to the index or not: not after an opening, a loss of power, with less room, or with any
- *	one page of the file damaged. Without it, what is still on disk at the next opening is a hit
+ *	two pages of the file damaged. Without it, what is still on disk at the next opening is a hit
  *
  * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
  * back with the segment, and until then the bytes stay in the file.

@@ -29,12 +29,14 @@ expect "a store in use" 0 '^30 records' $tool tier "$dir/store"
 exec 3>&-
 wait
 
-# One byte of the payload of the first record: 16 KiB of superblocks and marks, head, header.
-printf 'X' | dd of="$dir/store/store" bs=1 seek=$((16384 + 8192 + 100)) conv=notrunc 2>/dev/null
+# One byte of the payload of the first record: 24 KiB of superblocks and marks, head, header.
+printf 'X' | dd of="$dir/store/store" bs=1 seek=$((24576 + 8192 + 100)) conv=notrunc 2>/dev/null
 expect "a damaged record" 1 '1 damaged' $tool tier "$dir/store"
 printf 'X' | dd of="$dir/store/store" bs=1 seek=10 conv=notrunc 2>/dev/null
-expect "one superblock" 1 '1 of 2 good' $tool tier "$dir/store"
-printf 'X' | dd of="$dir/store/store" bs=1 seek=4106 conv=notrunc 2>/dev/null
+expect "one superblock" 1 '2 of 3 good' $tool tier "$dir/store"
+for page in 1 2; do
+	printf 'X' | dd of="$dir/store/store" bs=1 seek=$((4096 * page + 10)) conv=notrunc 2>/dev/null
+done
 expect "no superblock" 1 'damaged' $tool tier "$dir/store"
 expect "no store" 1 'no such thing' $tool tier "$dir/none"
 expect "no folder" 2 'Usage' $tool tier

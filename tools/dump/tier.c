@@ -51,9 +51,9 @@ static void print_head(const struct dump *dump)
 	}
 	print_hex(info->uuid, sizeof(info->uuid));
 	printf(dump->json ?
-	       "\", \"version\": %u, \"opened\": %llu, \"superblocks\": %u, \"segment_bytes\": %u, "
+	       "\", \"version\": %u, \"written\": %llu, \"superblocks\": %u, \"segment_bytes\": %u, "
 	       "\"nr_segments\": %u, \"file_bytes\": %llu, \"segments\": [" :
-	       "\nversion  %u\nopened   %llu times\nsupers   %u of 2 good\nsegments of %u bytes, %u at most"
+	       "\nversion  %u\nwritten  %llu times\nsupers   %u of 3 good\nsegments of %u bytes, %u at most"
 	       "\nfile     %llu bytes\n",
 	       info->version, (unsigned long long)info->epoch, info->nr_good_supers,
 	       info->segment_bytes, info->nr_segments, (unsigned long long)info->file_bytes);
