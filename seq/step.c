@@ -70,6 +70,8 @@ int kvmm_seq_schedule_prefill(struct kvmm_seq *seq, uint32_t nr)
 {
 	enum kvmm_seq_error why;
 
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq || !nr)
 		return -EINVAL;
 	why = check_prefill(seq, nr);

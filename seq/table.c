@@ -86,6 +86,8 @@ static u32 most_hits(const struct kvmm_seq *seq)
 
 static int begin_match(struct kvmm_seq *seq)
 {
+	if (kv_inherited(seq))
+		return -ECHILD;
 	if (!seq)
 		return -EINVAL;
 	if (seq->state != KVMM_SEQ_IDLE)

@@ -139,6 +139,7 @@ static void make_requests(void)
 	seq.prompt = s.numbers;
 	seq.nr_prompt = 8;
 	must(kvmm_seq_create(f.pool, &seq, &f.seq));
+	must(kvmm_seq_schedule_prefill(f.seq, 1));	/* a call may look at its state after it has looked for a fork */
 	f.group = (struct kvmm_group_attr){ .pool = f.pool };
 	groups.group = &f.group;
 	groups.nr = 1;
