@@ -127,7 +127,8 @@ static void measure(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr)
 	tier->unit_bytes = attr->block_bytes;
 	if (!nr && attr->block_bytes)
 		nr = attr->capacity_bytes / attr->block_bytes;
-	tier->nr_units = nr <= KVMM_MAX_BLOCKS ? nr : 0;
+	nr = nr <= KVMM_MAX_BLOCKS ? nr : 0;
+	tier->nr_units = nr;
 	if (!chunk_bytes)
 		chunk_bytes = DEFAULT_CHUNK_BYTES;
 	tier->chunk_units = tier->nr_units;

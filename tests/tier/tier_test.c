@@ -731,6 +731,18 @@ Test(tier_policy, without_content_a_link_says_when_a_copy_is_over)
 	end_both(pool, tier);
 }
 
+Test(tier, a_capacity_beyond_all_units_is_refused)
+{
+	struct kvmm_tier_attr attr = KVMM_TIER_ATTR_INIT;
+	struct kvmm_tier *tier;
+
+	attr.capacity_bytes = UINT64_MAX;
+	attr.block_bytes = 1;
+	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);
+	attr.block_bytes = UINT64_MAX;
+	cr_expect_eq(kvmm_tier_host_create(&attr, &tier), -EINVAL);
+}
+
 /* "..": both keys are below, and come back with a call that has room for their references. */
 Test(tier, a_result_that_cannot_be_given_stays)
 {
