@@ -189,8 +189,8 @@ struct kvmm_regain {
  *
  * Return: 0; -ENOMEM the device has not so much; -ENOSPC not so much is away, or what is was not
  * handed back; -EINVAL ranges that were not told of; -EBUSY a shrink is under way; -EIO the device is
- * lost; -EOPNOTSUPP. But for ranges, which are handed back in any case, a call that fails has done
- * nothing.
+ * lost; -EOPNOTSUPP. With -ENOMEM and -ENOSPC the ranges are handed back; else a call that fails has
+ * done nothing.
  */
 KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
 
