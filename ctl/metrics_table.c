@@ -89,7 +89,7 @@ const struct metric kv_metrics[] = {
 	POOL(COUNTER, "kvmm_hit_blocks", "blocks", stat.hit_blocks, "Blocks that lookups found in the cache."),
 	POOL(COUNTER, "kvmm_missed_blocks", "blocks", stat.miss_blocks, "Blocks that lookups did not find in the cache."),
 	POOL(COUNTER, "kvmm_staged_blocks", "blocks", stat.stagings, "Blocks that were given a key, before they were registered."),
-	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered, "Blocks that were registered under a key."),
+	POOL(COUNTER, "kvmm_registered_blocks", "blocks", stat.registered, "Blocks that were registered under a key, or rejected there."),
 	POOL(COUNTER, "kvmm_duplicate_blocks", "blocks", stat.duplicates, "Blocks that were registered, or rejected, under a key that another block has."),
 	POOL(COUNTER, "kvmm_full_blocks_passed", NULL, stat.nr_full, "Lookups that passed over a cached block with as many references as there can be."),
 	POOLS(COUNTER, "kvmm_misses", NULL, stat.nr_missed, "reason", misses, "Lookups that ended before the end of their keys, by reason."),

@@ -274,8 +274,9 @@ struct kvmm_range_attr {
  * one with a deadline waits for it.
  *
  * Return: 0; -EINVAL; -ENOSPC too few blocks, or too scattered: nothing was taken, nothing was
- * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -ENOMEM no
- * host memory for the handle; -EIO a copy failed. What compaction had moved before -ENOMEM or -EIO
+ * evicted; -EDQUOT @attr->tenant may not have so many, see <kvmm/tenant.h> (likewise); -EAGAIN it
+ * would have to wait, with KVMM_ALLOC_NOWAIT (likewise); -ENOMEM no host memory for the handle; -EIO
+ * a copy failed. What compaction had moved before -ENOMEM or -EIO
  * stays moved, and what had been evicted before -EIO is.
  */
 KVMM_API int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
@@ -502,7 +503,7 @@ KVMM_API int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *comp
  * @KVMM_MISS_EVICTED: one that was cached: of the names that went last, at least as many as the pool
  *	has blocks are remembered
  * @KVMM_MISS_STAGED: one that is about to be published
- * @KVMM_MISS_TENANT: the key is cached for another tenant
+ * @KVMM_MISS_TENANT: the key is cached for another tenant, after what the request itself has evicted
  * @KVMM_MISS_GROUP: the tenant has the key cached in another group or layout
  * @KVMM_MISS_SHORT: the request has no full block
  *
@@ -534,7 +535,8 @@ enum kvmm_miss {
  * @allocs, @alloc_blocks, @frees: successful calls of either kind, and blocks
  * @fail_nospc: requests that failed for want of blocks
  * @fail_frag: requests that did not fit with enough blocks free: failed, or saved by compaction
- * @evictions, @registered: cache traffic, in blocks
+ * @evictions: cache traffic, in blocks
+ * @registered: likewise; blocks that were rejected as duplicates are counted as well
  * @hit_blocks, @miss_blocks: keys that were looked up and found, or not; those of a request for blocks
  *	when it is admitted, not each time it is refused
  * @duplicates: blocks registered, or rejected, under a name that was taken

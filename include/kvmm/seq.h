@@ -257,7 +257,7 @@ KVMM_API int kvmm_seq_append(struct kvmm_seq *seq, const uint32_t *tokens, uint3
  * kvmm_seq_truncate() - forget all tokens behind the first @nr
  * @nr: 1 to the number of tokens
  *
- * At least the last token left waits for a prefill, and if the cut is in a published block, which
+ * With all tokens nothing changes. Else at least the last token left waits for a prefill, and if the cut is in a published block, which
  * nobody may write to, then all of that block.
  *
  * Return: 0; -EINVAL; -EBUSY refused.
