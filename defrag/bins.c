@@ -50,17 +50,12 @@ static u32 next_full(const struct bins *bins, u32 bin)
 	return word ? i * KV_WORD_BITS + kv_lowest64(word) : KV_NONE;
 }
 
-static bool fits(const struct bins *bins, u32 at, u32 nr)
-{
-	return bins->hole[at].nr >= nr && (at < bins->skip_first || at >= bins->skip_end);
-}
-
 static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 {
 	u32 before = KV_NONE, at;
 
 	for (at = bins->first[bin]; at != KV_NONE; before = at, at = bins->hole[at].next)
-		if (fits(bins, at, nr))
+		if (bins->hole[at].nr >= nr)
 			break;
 	if (at == KV_NONE)
 		return KV_NONE;

@@ -26,7 +26,6 @@ struct bins {
 	u32 nr_holes;
 	u64 full[KV_WORDS(NR_BINS)];	/* a bit a bin: there are some */
 	u32 first[NR_BINS];
-	u32 skip_first, skip_end;	/* no hole of these numbers is taken */
 };
 
 void bins_init(struct bins *bins, struct bin_hole *room);

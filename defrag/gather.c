@@ -87,38 +87,27 @@ static int move_all(struct gathering *g)
 	return 0;
 }
 
-struct layout {
-	size_t part, spare, place, piece, bytes;
-};
-
-static struct layout layout_of(const struct kv_plan_req *req)
+/* How many bytes it takes. */
+static size_t lay_out(struct gathering *g, const struct kv_plan_req *req, char *base)
 {
-	struct layout l = { .bytes = kv_align_up(sizeof(struct gathering), 8) };
+	size_t bytes = kv_align_up(sizeof(*g), 8);
 
-	l.part = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
-	l.spare = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
-	l.place = scratch_part(&l.bytes, req->nr_items, sizeof(u32));
-	l.piece = scratch_part(&l.bytes, req->nr_items, sizeof(struct piece));
-	return l;
+	*g = (struct gathering){ .req = req, .stays = KV_NONE, .start = KV_NONE };
+	parts_lay_out(&g->parts, req, base, &bytes);
+	return bytes;
 }
 
 size_t plan_gather_scratch(const struct kv_plan_req *req)
 {
-	return layout_of(req).bytes;
+	return lay_out(&(struct gathering){ 0 }, req, NULL);
 }
 
 int plan_gather(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch, u32 *nr)
 {
-	struct layout l = layout_of(req);
 	struct gathering *g = scratch;
-	char *base = scratch;
 
-	*g = (struct gathering){
-		.req = req, .plan = plan, .stays = KV_NONE, .start = KV_NONE,
-		.parts = { .req = req, .part = (void *)(base + l.part),
-			   .spare = (void *)(base + l.spare), .piece = (void *)(base + l.piece),
-			   .place = (void *)(base + l.place) },
-	};
+	lay_out(g, req, scratch);
+	g->plan = plan;
 	parts_sort(&g->parts, req->owner);
 	if (g->parts.nr_pieces < 2)
 		return -EALREADY;

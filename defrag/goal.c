@@ -2,7 +2,6 @@
 /* One door to the planners of all goals, and what they share. */
 #include <string.h>
 
-#include "bins.h"
 #include "goal.h"
 
 #define NR_DIGITS	256u
@@ -54,20 +53,6 @@ void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 	plan->cost_ns += copy_price(req, item);
 }
 
-bool plan_place(const struct kv_plan_req *req, struct kv_plan *plan, struct bins *bins,
-		const struct kv_item *item)
-{
-	u32 dst = bins_take(bins, item->nr);
-
-	if (dst != KV_NONE)
-		plan_move(req, plan, item, dst);
-	else if (drop_price(req, item) != NEVER)
-		plan_drop(req, plan, item);
-	else
-		return false;
-	return true;
-}
-
 /* ---- a run ---- */
 
 static bool may_lose(const struct kv_plan_req *req)
@@ -100,7 +85,7 @@ static int plan_run(const struct kv_planner_ops *runs, const struct kv_plan_req 
 {
 	struct kv_plan first;
 	int err = runs->plan(req, plan, scratch);
-	u64 price = err ? NEVER : moves_price(req, plan);
+	u64 price = err ? KV_STAYS : moves_price(req, plan);
 
 	plan->cost_ns = err ? 0 : price;
 	if (!may_evacuate(req, err))

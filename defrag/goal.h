@@ -4,31 +4,24 @@
 #define DEFRAG_GOAL_H
 
 #include <kv/bits.h>
+#include <kv/defrag_cheapest.h>
 
 #include "internal.h"
-
-#define NEVER		(~0ull)
 
 static inline u64 copy_price(const struct kv_plan_req *req, const struct kv_item *item)
 {
 	const struct kv_prices *prices = req->prices;
 
 	if (!item->movable)
-		return NEVER;
+		return KV_STAYS;
 	return prices ? item->nr * prices->copy_ns + prices->move_ns : item->nr;
 }
 
 static inline u64 drop_price(const struct kv_plan_req *req, const struct kv_item *item)
 {
 	if (item->owner || !item->drop || !req->prices)
-		return NEVER;
+		return KV_STAYS;
 	return item->drop * req->prices->drop_ns;
-}
-
-/* The one place that says which of the two is done. */
-static inline bool drop_is_cheaper(const struct kv_plan_req *req, const struct kv_item *item)
-{
-	return drop_price(req, item) < copy_price(req, item);
 }
 
 static inline u64 item_price(const struct kv_plan_req *req, const struct kv_item *item)
@@ -71,19 +64,16 @@ void plan_drop(const struct kv_plan_req *req, struct kv_plan *plan, const struct
 void plan_move(const struct kv_plan_req *req, struct kv_plan *plan, const struct kv_item *item,
 	       u32 dst);
 
-struct bins;
-
-/* Into a hole of @bins, or lost if there is none and it may be; false: neither. */
-bool plan_place(const struct kv_plan_req *req, struct kv_plan *plan, struct bins *bins,
-		const struct kv_item *item);
-
-/* Parts of scratch memory, one behind the other: where the next one begins. */
-static inline size_t scratch_part(size_t *bytes, size_t nr, size_t size)
+/*
+ * The next part of scratch memory at @base, of which @bytes are taken; NULL if @base is: then the
+ * caller only wants to know how many bytes it takes.
+ */
+static inline void *scratch_take(char *base, size_t *bytes, size_t nr, size_t size)
 {
 	size_t at = *bytes;
 
 	*bytes = kv_align_up(at + nr * size, 8);
-	return at;
+	return base ? base + at : NULL;
 }
 
 /* Nothing is planned after all. */

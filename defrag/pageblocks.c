@@ -2,21 +2,18 @@
 /*
  * Empty so many pageblocks: aligned groups of 2^order blocks.
  *
- * The cheapest go first, as in garbage-first collectors: of who lies in one each is copied or lost,
- * whichever costs less. What makes it hard is that an item may lie in several: who moves it for the
- * sake of one has it moved for the others, too. So the price of a pageblock is divided by how many
- * are emptied by the same moves, and it falls when an item of it goes for another's sake: a heap
- * that is updated has the cheapest at its top.
+ * The cheapest go first; each item in one is copied or lost, whichever costs less. What makes it hard
+ * is that an item may lie in several pageblocks: if it moves for the sake of one, it has moved for the
+ * others, too. So the price of a pageblock is divided by how many are emptied by the same moves, and
+ * it falls when an item of it goes for another's sake.
  *
  * What goes has to be placed outside of all that were chosen, so places are only looked for when the
- * choice is made: the longest first, then those that could be lost, the dearest first. An item
- * that fits nowhere and must not be lost bars its pageblocks, and it is chosen anew. After a few
- * rounds what can be emptied without the last ones is the plan.
+ * choice is made. An item that fits nowhere and must not be lost bars its pageblocks, and it is
+ * chosen anew. After a few rounds what can be emptied without the last ones is the plan.
  */
 #include <string.h>
 
-#include "bins.h"
-#include "goal.h"
+#include "clear.h"
 
 #define MAX_ROUNDS	12u
 
@@ -24,82 +21,23 @@
 enum state { OPEN, CHOSEN, BARRED };
 
 struct emptying {
-	const struct kv_plan_req *req;
-	struct kv_plan *plan;
+	struct clearing clear;
+	struct kv_cheapest heap;	/* of pageblocks; a share, see price_of() */
 	u32 size;		/* blocks of one */
 	u32 nr;			/* pageblocks */
 	u32 left;		/* still to be chosen */
 	bool is_tight;		/* places are dearer than anything */
+	bool bar_all;		/* that cannot be placed, not just the first of them */
 	u64 nr_moving;		/* blocks of items that go, and would rather be copied */
 	u64 nr_must;		/* of them: that must not be lost */
 	u64 nr_room;		/* free blocks outside of what is chosen */
-
-	struct bins *bins;
-	u64 *order;		/* of items that are placed: key | item */
-	u64 *spare;
-	u64 *price;		/* by pageblock; a share, see price_of() */
-	u32 *heap;		/* pageblocks, the cheapest at the top */
-	u32 *at;		/* by pageblock: in the heap, or KV_NONE */
-	u32 nr_heap;
 	u8 *state;		/* by pageblock: enum state */
 	bool *goes;		/* by item */
 };
 
 static u32 pageblock_of(const struct emptying *e, u32 block)
 {
-	return block >> e->req->order;
-}
-
-/* ---- the heap ---- */
-
-/* Of equal ones the last: what stays gathers at the bottom of the zone. */
-static bool is_before(const struct emptying *e, u32 a, u32 b)
-{
-	return e->price[a] != e->price[b] ? e->price[a] < e->price[b] : a > b;
-}
-
-static void heap_set(struct emptying *e, u32 i, u32 pageblock)
-{
-	e->heap[i] = pageblock;
-	e->at[pageblock] = i;
-}
-
-static void heap_up(struct emptying *e, u32 i)
-{
-	u32 moved = e->heap[i];
-
-	for (; i && is_before(e, moved, e->heap[(i - 1) / 2]); i = (i - 1) / 2)
-		heap_set(e, i, e->heap[(i - 1) / 2]);
-	heap_set(e, i, moved);
-}
-
-static void heap_down(struct emptying *e, u32 i)
-{
-	u32 moved = e->heap[i], kid;
-
-	for (; (kid = 2 * i + 1) < e->nr_heap; i = kid) {
-		if (kid + 1 < e->nr_heap && is_before(e, e->heap[kid + 1], e->heap[kid]))
-			kid++;
-		if (!is_before(e, e->heap[kid], moved))
-			break;
-		heap_set(e, i, e->heap[kid]);
-	}
-	heap_set(e, i, moved);
-}
-
-static void heap_del(struct emptying *e, u32 pageblock)
-{
-	u32 i = e->at[pageblock], last;
-
-	if (i == KV_NONE)
-		return;
-	e->at[pageblock] = KV_NONE;
-	last = e->heap[--e->nr_heap];
-	if (last == pageblock)
-		return;
-	heap_set(e, i, last);
-	heap_up(e, i);
-	heap_down(e, e->at[last]);
+	return block >> e->clear.req->order;
 }
 
 /* ---- what one costs ---- */
@@ -112,7 +50,7 @@ struct tenants {
 
 static struct tenants tenants_of(const struct emptying *e, u32 pageblock)
 {
-	const struct kv_plan_req *req = e->req;
+	const struct kv_plan_req *req = e->clear.req;
 	u32 start = pageblock << req->order, end = start + e->size;
 	struct tenants t = { .first = item_after(req, start), .lo = pageblock, .hi = pageblock + 1 };
 
@@ -143,48 +81,40 @@ static u32 nr_gained(const struct emptying *e, const struct tenants *t)
 
 static u64 price_in_place(const struct emptying *e, const struct kv_item *item)
 {
-	u64 price = item_price(e->req, item);
+	u64 price = item_price(e->clear.req, item);
 
-	if (e->is_tight && price != NEVER && drop_price(e->req, item) == NEVER)
+	if (e->is_tight && price != KV_STAYS && drop_price(e->clear.req, item) == KV_STAYS)
 		price += item->nr * PLACE_NS;
 	return price;
 }
 
-/* By each pageblock that is gained, in 16ths; NEVER: somebody has to stay. */
-static u64 price_of(const struct emptying *e, u32 pageblock)
+/* By each pageblock that is gained, in 16ths; KV_STAYS: somebody has to stay. */
+static u64 price_of(void *arg, u32 pageblock)
 {
+	const struct emptying *e = arg;
 	struct tenants t = tenants_of(e, pageblock);
 	u64 sum = 0;
 
 	for (u32 i = t.first; i < t.end; i++) {
-		u64 price = price_in_place(e, &e->req->items[i]);
+		u64 price = price_in_place(e, &e->clear.req->items[i]);
 
 		if (e->goes[i])
 			continue;
-		if (price == NEVER)
-			return NEVER;
+		if (price == KV_STAYS)
+			return KV_STAYS;
 		sum += price;
 	}
 	return sum ? sum * 16 / max(nr_gained(e, &t), 1u) : 0;
-}
-
-static void reprice(struct emptying *e, u32 pageblock)
-{
-	if (e->at[pageblock] == KV_NONE)
-		return;
-	e->price[pageblock] = price_of(e, pageblock);
-	heap_up(e, e->at[pageblock]);
-	heap_down(e, e->at[pageblock]);
 }
 
 /* ---- choosing ---- */
 
 static u32 nr_held(const struct emptying *e, u32 pageblock)
 {
-	u32 start = pageblock << e->req->order, end = start + e->size, nr = 0;
+	u32 start = pageblock << e->clear.req->order, end = start + e->size, nr = 0;
 
-	for (u32 i = item_after(e->req, start); i < e->req->nr_items; i++) {
-		const struct kv_item *item = &e->req->items[i];
+	for (u32 i = item_after(e->clear.req, start); i < e->clear.req->nr_items; i++) {
+		const struct kv_item *item = &e->clear.req->items[i];
 
 		if (item->start >= end)
 			break;
@@ -198,88 +128,53 @@ static void choose(struct emptying *e, u32 pageblock)
 	e->state[pageblock] = CHOSEN;
 	e->nr_room -= e->size - nr_held(e, pageblock);
 	e->left--;
-	heap_del(e, pageblock);
+	kv_cheapest_del(&e->heap, pageblock);
 }
 
-struct need {
-	u64 moving;
-	u64 must;
-};
-
-static struct need need_of(const struct emptying *e, const struct tenants *t)
+/* Is there a place outside for @nr_must blocks if what is free in the pageblock is no place? */
+static bool has_room(const struct emptying *e, u32 pageblock, u64 nr_must)
 {
-	struct need need = { e->nr_moving, e->nr_must };
-
-	for (u32 i = t->first; i < t->end; i++) {
-		const struct kv_item *item = &e->req->items[i];
-
-		if (e->goes[i] || drop_is_cheaper(e->req, item))
-			continue;
-		need.moving += item->nr;
-		need.must += drop_price(e->req, item) == NEVER ? item->nr : 0;
-	}
-	return need;
+	return nr_must + e->size - nr_held(e, pageblock) <= e->nr_room;
 }
 
-/* Is there a place for what must not be lost, and does the budget last? */
-static bool is_affordable(const struct emptying *e, u32 pageblock, const struct need *need)
-{
-	u32 max_blocks = e->req->max_blocks;
-
-	return need->must + e->size - nr_held(e, pageblock) <= e->nr_room &&
-	       (!max_blocks || need->moving <= max_blocks);
-}
-
+/* The pageblock, and those that are empty then, unless it is over the budget or the room. */
 static void choose_with(struct emptying *e, u32 pageblock)
 {
+	const struct kv_plan_req *req = e->clear.req;
 	struct tenants t = tenants_of(e, pageblock);
-	struct need need = need_of(e, &t);
+	u64 moving = e->nr_moving, must = e->nr_must;
 
-	if (!is_affordable(e, pageblock, &need)) {
-		heap_del(e, pageblock);
-		return;
+	for (u32 i = t.first; i < t.end; i++) {
+		const struct kv_item *item = &req->items[i];
+
+		if (e->goes[i] || drop_price(req, item) < copy_price(req, item))
+			continue;
+		moving += item->nr;
+		must += drop_price(req, item) == KV_STAYS ? item->nr : 0;
 	}
-	e->nr_moving = need.moving;
-	e->nr_must = need.must;
-	for (u32 i = t.first; i < t.end; i++)
-		e->goes[i] = true;
+	if (!has_room(e, pageblock, must) || (req->max_blocks && moving > req->max_blocks))
+		return;
+	e->nr_moving = moving;
+	e->nr_must = must;
+	memset(e->goes + t.first, true, t.end - t.first);
 	choose(e, pageblock);
 	for (u32 i = t.lo; i < t.hi && e->left; i++)
-		if (e->state[i] == OPEN && e->at[i] != KV_NONE &&
-		    e->nr_must + e->size - nr_held(e, i) <= e->nr_room)
+		if (e->heap.at[i] != KV_NONE && has_room(e, i, must))
 			choose(e, i);
 	if (t.first == t.end)
 		return;
-	reprice(e, pageblock_of(e, e->req->items[t.first].start));
-	if (item_end(&e->req->items[t.end - 1]) <= e->nr << e->req->order)
-		reprice(e, pageblock_of(e, item_end(&e->req->items[t.end - 1]) - 1));
-}
-
-/* A price is never too high, but too low for what would empty more than is still wanted. */
-static void choose_all(struct emptying *e)
-{
-	while (e->left && e->nr_heap) {
-		u32 top = e->heap[0];
-		u64 price = price_of(e, top);
-
-		if (price == NEVER) {
-			heap_del(e, top);
-		} else if (price > e->price[top]) {
-			e->price[top] = price;
-			heap_down(e, 0);
-		} else {
-			choose_with(e, top);
-		}
-	}
+	kv_cheapest_reprice(&e->heap, pageblock_of(e, req->items[t.first].start));
+	if (item_end(&req->items[t.end - 1]) <= e->nr << req->order)
+		kv_cheapest_reprice(&e->heap, pageblock_of(e, item_end(&req->items[t.end - 1]) - 1));
 }
 
 /* ---- one round ---- */
 
 static bool is_hinted(const struct emptying *e, u32 pageblock)
 {
-	const struct kv_hint *hint = e->req->hints ? &e->req->hints[pageblock] : NULL;
+	const struct kv_hint *hint = e->clear.req->hints ? &e->clear.req->hints[pageblock] : NULL;
 
-	return hint && hint->until > e->req->round && nr_held(e, pageblock) >= hint->held;
+	return hint && hint->until > e->clear.req->round && nr_held(e, pageblock) >= hint->held;
 }
 
 static u32 nr_free(const struct kv_plan_req *req)
@@ -291,139 +186,69 @@ static u32 nr_free(const struct kv_plan_req *req)
 	return nr;
 }
 
-static void begin_round(struct emptying *e)
+/* A price is never too high, but too low for what would empty more than is still wanted. */
+static void choose_all(struct emptying *e)
 {
-	e->left = e->req->want;
+	u32 pageblock;
+
+	e->left = e->clear.req->want;
 	e->nr_moving = e->nr_must = 0;
-	e->nr_room = nr_free(e->req);
-	e->nr_heap = 0;
-	memset(e->goes, 0, e->req->nr_items * sizeof(*e->goes));
-	for (u32 i = 0; i < e->nr; i++) {
+	e->nr_room = nr_free(e->clear.req);
+	memset(e->goes, 0, e->clear.req->nr_items * sizeof(*e->goes));
+	kv_cheapest_init(&e->heap, e->nr);
+	for (u32 i = 0; i < e->nr; i++)
 		e->state[i] = e->state[i] == BARRED ? BARRED : OPEN;
-		e->at[i] = KV_NONE;
-	}
-	for (u32 i = 0; i < e->nr; i++) {
-		if (e->state[i] == BARRED)
-			continue;
-		e->price[i] = price_of(e, i);
-		if (e->price[i] == NEVER)
-			continue;
-		heap_set(e, e->nr_heap, i);
-		heap_up(e, e->nr_heap++);
-	}
+	for (u32 i = 0; i < e->nr; i++)
+		if (e->state[i] == OPEN)
+			kv_cheapest_add(&e->heap, i);
+	while (e->left && (pageblock = kv_cheapest_pop(&e->heap)) != KV_NONE)
+		choose_with(e, pageblock);
 }
 
-static bool is_chosen(const struct emptying *e, u32 pageblock)
+/* An item has no place: the pageblocks that it lies in cannot be emptied. */
+static bool bar(void *arg, const struct kv_item *item)
 {
-	return pageblock < e->nr && e->state[pageblock] == CHOSEN;
-}
-
-/* What of a hole lies outside; the last part first, so that the lowest is taken first. */
-static void add_hole(struct emptying *e, u32 start, u32 end)
-{
-	for (u32 at = end; at > start;) {
-		u32 pageblock = pageblock_of(e, at - 1), from = max(pageblock << e->req->order, start);
-
-		if (is_chosen(e, pageblock)) {
-			if (end > at)
-				bins_add(e->bins, at, end - at);
-			end = from;
-		}
-		at = from;
-	}
-	if (end > start)
-		bins_add(e->bins, start, end - start);
-}
-
-static void add_holes(struct emptying *e, struct bin_hole *room)
-{
-	bins_init(e->bins, room);
-	for (u32 i = e->req->nr_items + 1; i-- > 0;)
-		add_hole(e, hole_start(e->req, i), hole_end(e->req, i));
-}
-
-/* Is it in what is chosen? */
-static bool is_in_the_way(const struct emptying *e, const struct kv_item *item)
-{
+	struct emptying *e = arg;
 	u32 last = pageblock_of(e, item_end(item) - 1);
 
-	for (u32 i = pageblock_of(e, item->start); i <= last; i++)
-		if (is_chosen(e, i))
-			return true;
-	return false;
-}
-
-/* First what must not be lost, the longest first; then the dearest. Returns how many. */
-static u32 line_up(struct emptying *e)
-{
-	u32 nr = 0;
-
-	for (u32 i = 0; i < e->req->nr_items; i++) {
-		const struct kv_item *item = &e->req->items[i];
-		u64 drop = drop_price(e->req, item);
-		u32 rank;
-
-		if (!e->goes[i] || !is_in_the_way(e, item))
-			continue;
-		if (drop_is_cheaper(e->req, item)) {
-			plan_drop(e->req, e->plan, item);
-			continue;
-		}
-		rank = drop == NEVER ? BIT(31) | item->nr : min(drop, (u64)BIT(31) - 1);
-		e->order[nr++] = (u64)~rank << 32 | i;
-	}
-	plan_sort(e->order, e->spare, nr);
-	return nr;
-}
-
-static void bar(struct emptying *e, const struct kv_item *item)
-{
-	u32 last = pageblock_of(e, item_end(item) - 1);
-
-	for (u32 i = pageblock_of(e, item->start); i <= last; i++) {
-		if (!is_chosen(e, i))
+	for (u32 i = pageblock_of(e, item->start); i <= last && i < e->nr; i++) {
+		if (e->state[i] != CHOSEN)
 			continue;
 		e->state[i] = BARRED;
-		e->plan->failed[e->plan->nr_failed++] = i;
+		e->clear.plan->failed[e->clear.plan->nr_failed++] = i;
 	}
+	return e->bar_all;
 }
 
-/* False: something fits nowhere, and its pageblocks are barred now; of the first, or of @all. */
-static bool place_all(struct emptying *e, struct bin_hole *room, bool all)
+/* False: some of what was chosen is barred now. */
+static bool clear_chosen(struct emptying *e, bool bar_all)
 {
-	u32 nr, nr_failed = 0;
-
-	plan_forget(e->plan);
-	add_holes(e, room);
-	nr = line_up(e);
-	for (u32 k = 0; k < nr && (all || !nr_failed); k++) {
-		const struct kv_item *item = &e->req->items[(u32)e->order[k]];
-
-		if (plan_place(e->req, e->plan, e->bins, item))
-			continue;
-		bar(e, item);
-		nr_failed++;
-	}
-	return !nr_failed;
+	e->bar_all = bar_all;
+	e->clear.nr_areas = 0;
+	for (u32 i = 0; i < e->nr; i++)
+		if (e->state[i] == CHOSEN)
+			e->clear.area[e->clear.nr_areas++] =
+				(struct kvmm_extent){ i << e->clear.req->order, e->size };
+	return clear_areas(&e->clear, bar, e);
 }
 
 /* ---- the plan ---- */
 
 static int report(struct emptying *e)
 {
-	struct kv_plan *plan = e->plan;
+	struct kv_plan *plan = e->clear.plan;
 
 	for (u32 i = 0; i < e->nr; i++)
 		if (e->state[i] == CHOSEN)
 			plan->pageblocks[plan->nr_pageblocks++] = i;
-	if (plan->nr_pageblocks == e->req->want)
+	if (plan->nr_pageblocks == e->clear.req->want)
 		return plan->nr_moves || plan->nr_drops ? 0 : -EALREADY;
 	return plan->nr_moves || plan->nr_drops ? -EAGAIN : -ENOSPC;
 }
 
 static void give_up(struct emptying *e)
 {
-	plan_forget(e->plan);
+	plan_forget(e->clear.plan);
 	for (u32 i = 0; i < e->nr; i++)
 		e->state[i] = BARRED;
 }
@@ -432,21 +257,20 @@ static void give_up(struct emptying *e)
  * Once the rounds are used up, nothing is chosen for what is barred then: less and less is placed,
  * with more and more room.
  */
-static void search(struct emptying *e, struct bin_hole *room)
+static void search(struct emptying *e)
 {
 	u32 round;
 
 	for (u32 i = 0; i < e->nr; i++)
 		e->state[i] = is_hinted(e, i) ? BARRED : OPEN;
-	e->plan->nr_failed = 0;
+	e->clear.plan->nr_failed = 0;
 	for (round = 0; round < MAX_ROUNDS; round++) {
-		begin_round(e);
 		choose_all(e);
-		if (place_all(e, room, round >= MAX_ROUNDS / 2))
+		if (clear_chosen(e, round >= MAX_ROUNDS / 2))
 			return;
 	}
 	for (round = 0; round < MAX_ROUNDS; round++)
-		if (place_all(e, room, true))
+		if (clear_chosen(e, true))
 			return;
 	give_up(e);
 }
@@ -461,66 +285,55 @@ static u32 nr_chosen(const struct emptying *e)
 }
 
 /* If the cheapest ones are not enough, those that take the fewest places may be. */
-static void search_both(struct emptying *e, struct bin_hole *room)
+static void search_both(struct emptying *e)
 {
 	u32 nr;
 
-	search(e, room);
+	search(e);
 	nr = nr_chosen(e);
-	if (nr == e->req->want)
+	if (nr == e->clear.req->want)
 		return;
 	e->is_tight = true;
-	search(e, room);
+	search(e);
 	if (nr_chosen(e) > nr)
 		return;
 	e->is_tight = false;
-	search(e, room);
+	search(e);
 }
 
-struct layout {
-	size_t bins, room, order, spare, price, heap, at, state, goes, bytes;
-};
-
-/* A hole is cut by each pageblock at most once. */
-static struct layout layout_of(const struct kv_plan_req *req)
+/* How many bytes it takes. */
+static size_t lay_out(struct emptying *e, const struct kv_plan_req *req, char *base)
 {
-	u32 nr = kv_nr_pageblocks(req);
-	struct layout l = { .bytes = kv_align_up(sizeof(struct emptying), 8) };
+	size_t bytes = kv_align_up(sizeof(*e), 8), nr = kv_nr_pageblocks(req);
 
-	l.bins = scratch_part(&l.bytes, 1, sizeof(struct bins));
-	l.room = scratch_part(&l.bytes, (size_t)req->nr_items + nr + 2, sizeof(struct bin_hole));
-	l.order = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
-	l.spare = scratch_part(&l.bytes, req->nr_items, sizeof(u64));
-	l.price = scratch_part(&l.bytes, nr, sizeof(u64));
-	l.heap = scratch_part(&l.bytes, nr, sizeof(u32));
-	l.at = scratch_part(&l.bytes, nr, sizeof(u32));
-	l.state = scratch_part(&l.bytes, nr, sizeof(u8));
-	l.goes = scratch_part(&l.bytes, req->nr_items, sizeof(bool));
-	return l;
+	*e = (struct emptying){ .size = BIT(req->order), .nr = nr };
+	clear_lay_out(&e->clear, req, nr, base, &bytes);
+	e->heap = (struct kv_cheapest){
+		.price_of = price_of, .arg = e,
+		.price = scratch_take(base, &bytes, nr, sizeof(u64)),
+		.heap = scratch_take(base, &bytes, nr, sizeof(u32)),
+		.at = scratch_take(base, &bytes, nr, sizeof(u32)),
+	};
+	e->state = scratch_take(base, &bytes, nr, sizeof(*e->state));
+	e->goes = scratch_take(base, &bytes, req->nr_items, sizeof(*e->goes));
+	return bytes;
 }
 
 size_t plan_pageblocks_scratch(const struct kv_plan_req *req)
 {
-	return layout_of(req).bytes;
+	return lay_out(&(struct emptying){ 0 }, req, NULL);
 }
 
 int plan_pageblocks(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
 {
-	struct layout l = layout_of(req);
 	struct emptying *e = scratch;
-	char *base = scratch;
 
 	if (!req->want)
 		return -EALREADY;
 	if (req->want > kv_nr_pageblocks(req) || plan->max_pageblocks < kv_nr_pageblocks(req))
 		return -ENOSPC;
-	*e = (struct emptying){
-		.req = req, .plan = plan, .size = BIT(req->order), .nr = kv_nr_pageblocks(req),
-		.bins = (void *)(base + l.bins), .order = (void *)(base + l.order),
-		.spare = (void *)(base + l.spare), .price = (void *)(base + l.price),
-		.heap = (void *)(base + l.heap), .at = (void *)(base + l.at),
-		.state = (void *)(base + l.state), .goes = (void *)(base + l.goes),
-	};
-	search_both(e, (void *)(base + l.room));
+	lay_out(e, req, scratch);
+	e->clear.plan = plan;
+	search_both(e);
 	return report(e);
 }

@@ -2,6 +2,17 @@
 /* Pieces of owners; see parts.h. */
 #include "parts.h"
 
+void parts_lay_out(struct parts *parts, const struct kv_plan_req *req, char *base, size_t *bytes)
+{
+	size_t nr = req->nr_items;
+
+	parts->req = req;
+	parts->part = scratch_take(base, bytes, nr, sizeof(*parts->part));
+	parts->spare = scratch_take(base, bytes, nr, sizeof(*parts->spare));
+	parts->place = scratch_take(base, bytes, nr, sizeof(*parts->place));
+	parts->piece = scratch_take(base, bytes, nr, sizeof(*parts->piece));
+}
+
 static void collect(struct parts *parts, u32 owner)
 {
 	const struct kv_plan_req *req = parts->req;

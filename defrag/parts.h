@@ -30,7 +30,9 @@ static inline const struct kv_item *part_item(const struct parts *parts, u32 k)
 	return &parts->req->items[(u32)parts->part[k]];
 }
 
-/* All arrays have room for each item of the picture; of one owner, or of all if that is 0. */
+/* All arrays have room for each item of the picture; see scratch_take(). */
+void parts_lay_out(struct parts *parts, const struct kv_plan_req *req, char *base, size_t *bytes);
+/* Of one owner, or of all if that is 0. */
 void parts_sort(struct parts *parts, u32 owner);
 
 /* All of the piece goes to @dst. */

@@ -25,6 +25,7 @@ struct shortening {
 	struct kv_plan *plan;
 	struct parts parts;
 	struct bins *bins;	/* hole i of the picture is number i */
+	struct bin_hole *room;
 	struct idea *idea;
 	u32 nr_ideas;
 	u64 *order;		/* price of a descriptor | idea */
@@ -192,38 +193,34 @@ static void try_idea(struct shortening *s, const struct idea *idea)
 		go_together(s, idea);
 }
 
-static void add_holes(struct shortening *s, struct bin_hole *room)
+static void add_holes(struct shortening *s)
 {
-	bins_init(s->bins, room);
+	bins_init(s->bins, s->room);
 	for (u32 i = 0; i <= s->req->nr_items; i++)
 		bins_add(s->bins, hole_start(s->req, i), hole_nr(s->req, i));
 }
 
 /* ---- the plan ---- */
 
-struct layout {
-	size_t bins, room, part, place, piece, idea, order, spare, bytes;
-};
-
-static struct layout layout_of(const struct kv_plan_req *req)
+/* How many bytes it takes. */
+static size_t lay_out(struct shortening *s, const struct kv_plan_req *req, char *base)
 {
-	struct layout l = { .bytes = kv_align_up(sizeof(struct shortening), 8) };
-	size_t nr = req->nr_items, nr_ideas = nr * (MAX_JOINED + 1);
+	size_t bytes = kv_align_up(sizeof(*s), 8), nr = req->nr_items;
+	size_t nr_ideas = nr * (MAX_JOINED + 1);
 
-	l.bins = scratch_part(&l.bytes, 1, sizeof(struct bins));
-	l.room = scratch_part(&l.bytes, nr + 1, sizeof(struct bin_hole));
-	l.part = scratch_part(&l.bytes, nr, sizeof(u64));
-	l.place = scratch_part(&l.bytes, nr, sizeof(u32));
-	l.piece = scratch_part(&l.bytes, nr, sizeof(struct piece));
-	l.idea = scratch_part(&l.bytes, nr_ideas, sizeof(struct idea));
-	l.order = scratch_part(&l.bytes, nr_ideas, sizeof(u64));
-	l.spare = scratch_part(&l.bytes, nr_ideas, sizeof(u64));
-	return l;
+	*s = (struct shortening){ .req = req, .parts = { .req = req } };
+	s->bins = scratch_take(base, &bytes, 1, sizeof(*s->bins));
+	s->room = scratch_take(base, &bytes, nr + 1, sizeof(*s->room));
+	s->idea = scratch_take(base, &bytes, nr_ideas, sizeof(*s->idea));
+	s->order = scratch_take(base, &bytes, nr_ideas, sizeof(*s->order));
+	s->spare = scratch_take(base, &bytes, nr_ideas, sizeof(*s->spare));
+	parts_lay_out(&s->parts, req, base, &bytes);
+	return bytes;
 }
 
 size_t plan_shorten_scratch(const struct kv_plan_req *req)
 {
-	return layout_of(req).bytes;
+	return lay_out(&(struct shortening){ 0 }, req, NULL);
 }
 
 static void collect_ideas(struct shortening *s)
@@ -235,20 +232,12 @@ static void collect_ideas(struct shortening *s)
 
 int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch)
 {
-	struct layout l = layout_of(req);
 	struct shortening *s = scratch;
-	char *base = scratch;
 
-	*s = (struct shortening){
-		.req = req, .plan = plan, .bins = (void *)(base + l.bins),
-		.idea = (void *)(base + l.idea), .order = (void *)(base + l.order),
-		.spare = (void *)(base + l.spare),
-		.parts = { .req = req, .part = (void *)(base + l.part),
-			   .spare = (void *)(base + l.spare), .piece = (void *)(base + l.piece),
-			   .place = (void *)(base + l.place) },
-	};
+	lay_out(s, req, scratch);
+	s->plan = plan;
 	parts_sort(&s->parts, 0);
-	add_holes(s, (void *)(base + l.room));
+	add_holes(s);
 	collect_ideas(s);
 	for (u32 k = 0; k < s->nr_ideas && (!req->want || plan->saved < req->want); k++)
 		try_idea(s, &s->idea[(u32)s->order[k]]);
