@@ -92,6 +92,8 @@ void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct 
 	u32 nr = victims->nr;
 
 	order_enter(&pool->order);
+	if (!nr)
+		victims->before = pool->order.mark;
 	for (u32 block = window->start; block < window->start + window->nr; block++) {
 		u32 owner = pool->owner[block], index = owner_index(owner);
 

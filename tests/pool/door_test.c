@@ -479,6 +479,42 @@ Test(door, the_cheaper_of_copy_and_drop_makes_the_run)
 	expect_step(1000, 999, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_NO_EVICT, -ENOSPC, 0, 0);
 }
 
+static u64 order_of(struct kvmm_pool *pool)
+{
+	struct kvmm_digest_info info = { .size = sizeof(info) };
+
+	cr_assert_eq(kvmm_pool_digest(pool, &info), 0);
+	return info.part[KVMM_DIGEST_ORDER].word[0];
+}
+
+/* Of the two in the way block 2 is dropped, and comes back; block 1 is followed by block 5. */
+Test(door, a_run_that_is_not_made_by_dropping_leaves_the_order_as_it_was)
+{
+	struct kvmm_alloc_attr door = { .size = sizeof(door), .costs = { 1000, 999, 0 } };
+	struct kvmm_evict_for room = { .size = sizeof(room), .nr_blocks = 5 };
+	struct kvmm_pool *pool = make_door(11, &door);
+	kvmm_key_t keys[4] = { key_of(1), key_of(2), key_of(3), key_of(4) };
+	kvmm_mut_t mut[11];
+	kvmm_ref_t refs[4];
+	kvmm_range_t got;
+	u64 before;
+
+	cr_assert_eq(kvmm_alloc(pool, 11, mut), 0);
+	cr_assert_eq(kvmm_register(pool, (kvmm_mut_t[]){ mut[1], mut[5], mut[6] }, keys, 3, refs), 0);
+	cr_assert_eq(kvmm_register(pool, &mut[2], &keys[3], 1, &refs[3]), 0);
+	for (u32 i = 0; i < 4; i++)
+		cr_assert_eq(kvmm_put(pool, refs[i]), 0);
+	cr_assert_eq(kvmm_free(pool, (kvmm_mut_t[]){ mut[0], mut[3], mut[8], mut[10] }, 4), 0);
+	cr_assert_eq(kvmm_evict_for(pool, &room), 0);
+	cr_assert_str_eq(picture(pool), ".II.PI.P.P.");
+	before = order_of(pool);
+	cr_expect_eq(kvmm_range_alloc(pool, 4, KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_COMPACT, &got),
+		     -ENOSPC);
+	cr_expect_str_eq(picture(pool), ".II.PI.P.P.");
+	cr_expect_eq(order_of(pool), before);
+	end_pool(pool);
+}
+
 /* Two short ranges are pinned; no run of 4 can be made, but two runs of 2 can. */
 Test(door, where_no_run_can_be_made_several_may_do)
 {
