@@ -2,108 +2,135 @@
 /*
  * Costs of making room; see cost.h.
  *
- * Every answer is one pass over the owners of all blocks: it is asked for only once the zone has
- * refused, and before anything is copied.
+ * An answer about a run is one pass over the owners of all blocks: a request asks for it only once
+ * the zone has refused, and before anything is copied.
  */
 #include "cost.h"
+#include "move/stay.h"
 
-#define NEVER	UINT64_MAX
+static const struct cost_terms copies = { .mode = MOVE_STOPPED, .copies = true };
 
-struct prices {
-	u64 move;	/* of what can be moved; NEVER: it may not */
-	u64 inactive;	/* of a cached block without references */
+static u64 drop_ns(const struct kvmm_pool *pool, u32 index, const struct cost_terms *terms)
+{
+	if (kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_PARKED))
+		return 0;	/* nothing is lost */
+	/* Where tenants have limits the block may be protected. */
+	if (!terms->drops || pool->order.quotas || !entry_is_inactive(pool, index))
+		return KV_STAYS;
+	return pool->door.costs.drop_block_ns;
+}
+
+struct cost cost_of(struct kvmm_pool *pool, struct kvmm_extent run, const struct cost_terms *terms)
+{
+	u32 owner = pool->owner[run.start];
+	struct cost cost = { KV_STAYS, KV_STAYS };
+
+	kv_assert_held(&pool->lock);
+	if (owner_is_free(owner) || owner_kind(owner) == OWNER_RESERVED)
+		return (struct cost){ 0 };
+	if (terms->copies && run_verdict(pool, owner, run, terms->mode).nr == run.nr)
+		cost.copy_ns = run.nr * pool->door.costs.copy_block_ns;
+	if (owner_kind(owner) == OWNER_ENTRY)
+		cost.drop_ns = drop_ns(pool, owner_index(owner), terms);
+	return cost;
+}
+
+/* What lies in memory that is being given back makes no room. */
+static u64 price_of(struct kvmm_pool *pool, u32 block, const struct cost_terms *terms)
+{
+	struct kvmm_extent run = { block, 1 };
+	struct cost cost = cost_of(pool, run, terms);
+
+	return elastic_is_leaving(pool, run) ? KV_STAYS : min(cost.copy_ns, cost.drop_ns);
+}
+
+struct look {
+	struct kvmm_pool *pool;
+	const struct cost_terms *terms;
 };
 
-static bool entry_is_inactive(const struct kvmm_pool *pool, u32 index)
+static struct kv_priced block_item(const void *arg, u32 block)
 {
-	u64 word = READ_ONCE(entry_at(pool, index)->word);
+	const struct look *look = arg;
 
-	return kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word);
+	return (struct kv_priced){ block, 1, price_of(look->pool, block, look->terms) };
 }
 
-static u64 price_of(const struct kvmm_pool *pool, u32 block, const struct prices *prices)
+/* The cheapest one of @nr blocks; its price is KV_STAYS if something stays in each. */
+static struct cost_window cheapest(struct kvmm_pool *pool, u32 nr, const struct cost_terms *terms)
 {
-	u32 owner = pool->owner[block], index = owner_index(owner);
+	const struct look look = { pool, terms };
+	struct kv_window window = { .item = block_item, .arg = &look,
+				    .nr_items = pool->nr_blocks, .want = nr };
+	struct cost_window best = { .nr = nr, .ns = KV_STAYS, .terms = *terms };
 
-	if (elastic_is_leaving(pool, (struct kvmm_extent){ block, 1 }))
-		return NEVER;
-	switch (owner_kind(owner)) {
-	case OWNER_FREE:
-	case OWNER_LEFT:
-	case OWNER_RESERVED:
-		return 0;
-	case OWNER_SLOT:
-		return slot_is_pinned(slot_at(pool, index)) ? NEVER : prices->move;
-	case OWNER_ENTRY:
-		return entry_is_inactive(pool, index) ? prices->inactive : NEVER;
-	default:
-		return NEVER;
-	}
-}
+	for (u32 start = 0; start + nr <= pool->nr_blocks; start++) {
+		u64 ns = kv_window_slide(&window, start);
 
-/* The cheapest row of @nr blocks; false: something that must stay is in each. */
-static bool cheapest(const struct kvmm_pool *pool, u32 nr, const struct prices *prices,
-		     struct cost_window *window)
-{
-	u64 sum = 0;
-	u32 start = 0;
-
-	*window = (struct cost_window){ .nr = nr, .ns = NEVER };
-	for (u32 at = 0; at < pool->nr_blocks; at++) {
-		u64 price = price_of(pool, at, prices);
-
-		if (price == NEVER) {
-			start = at + 1;
-			sum = 0;
+		if (ns >= best.ns)
 			continue;
-		}
-		sum += price;
-		if (at - start + 1 > nr)
-			sum -= price_of(pool, start++, prices);
-		if (at - start + 1 == nr && sum < window->ns) {
-			window->start = start;
-			window->ns = sum;
-		}
+		best.start = start;
+		best.ns = ns;
 	}
-	return window->ns != NEVER;
+	return best;
 }
 
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr)
 {
-	u64 copy = pool->door.costs.copy_block_ns;
-	struct prices prices = { copy, copy };
-	struct cost_window window;
-
-	cheapest(pool, nr, &prices, &window);
-	return window.ns;
+	return cheapest(pool, nr, &copies).ns;
 }
 
-/* Not where tenants have limits: what lies in the way may be protected. */
 bool cost_prefers_drop(struct kvmm_pool *pool, const struct room *room, struct cost_window *window)
 {
-	u64 copy = pool->door.costs.copy_block_ns, drop = pool->door.costs.drop_block_ns;
-	struct prices prices = { room->flags & KVMM_ALLOC_NO_COMPACT ? NEVER : copy, drop };
+	const struct kvmm_alloc_costs *costs = &pool->door.costs;
+	const struct cost_terms terms = { .mode = MOVE_STOPPED, .drops = true,
+					  .copies = !(room->flags & KVMM_ALLOC_NO_COMPACT) };
 
-	return drop < copy && !pool->order.quotas && cheapest(pool, room->nr, &prices, window) && window->ns;
+	if (costs->drop_block_ns >= costs->copy_block_ns || pool->order.quotas)
+		return false;
+	*window = cheapest(pool, room->nr, &terms);
+	return window->ns && window->ns != KV_STAYS;
+}
+
+static bool drop_is_cheaper(struct kvmm_pool *pool, u32 block, const struct cost_terms *terms)
+{
+	struct cost cost = cost_of(pool, (struct kvmm_extent){ block, 1 }, terms);
+
+	return cost.drop_ns < cost.copy_ns;
+}
+
+bool cost_any_to_drop(struct kvmm_pool *pool, const struct cost_window *window)
+{
+	for (u32 block = window->start; block < window->start + window->nr; block++)
+		if (drop_is_cheaper(pool, block, &window->terms))
+			return true;
+	return false;
+}
+
+/* From the end: children tend to lie behind what they follow. */
+void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims)
+{
+	u32 nr = victims->nr;
+
+	kv_assert_held(&pool->order.lock);
+	if (!nr)
+		victims->before = pool->order.mark;
+	for (u32 block = window->start + window->nr; block-- > window->start;) {
+		u32 index = owner_index(pool->owner[block]);
+
+		if (drop_is_cheaper(pool, block, &window->terms) &&
+		    order_has(&pool->order, index) && order_take(&pool->order, index))
+			victims_add(pool, victims, index);
+	}
+	victims_free_blocks(pool, victims, victims->nr - nr);
 }
 
 void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims)
 {
-	u32 nr = victims->nr;
-
 	order_enter(&pool->order);
-	if (!nr)
-		victims->before = pool->order.mark;
-	for (u32 block = window->start; block < window->start + window->nr; block++) {
-		u32 owner = pool->owner[block], index = owner_index(owner);
-
-		if (owner_kind(owner) == OWNER_ENTRY && entry_is_inactive(pool, index) &&
-		    order_has(&pool->order, index) && order_take(&pool->order, index))
-			victims_add(pool, victims, index);
-	}
+	__cost_drop(pool, window, victims);
 	order_leave(&pool->order);
 	reserve_drop_all(pool);
-	victims_free_blocks(pool, victims, victims->nr - nr);
 }
 
 /* Longest first. */
@@ -119,19 +146,17 @@ static void keep_longest(u32 *longest, u32 nr, u32 length)
 	}
 }
 
-/* What a block is to a run of free ones. */
-enum part { IS_FREE, IS_MOVED, IS_END };
-
-static bool fits(const struct kvmm_pool *pool, const struct room *room,
-		 enum part (*look)(const struct kvmm_pool *pool, u32 block))
+/* Do the longest stretches between blocks that stay have enough free blocks? */
+static bool fits(struct kvmm_pool *pool, const struct room *room,
+		 u64 (*price)(struct kvmm_pool *pool, u32 block))
 {
 	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0, nr = max(room->max_runs, 1u);
 
 	for (u32 at = 0; at < pool->nr_blocks; at++) {
-		enum part part = look(pool, at);
+		u64 ns = price(pool, at);
 
-		nr_free += part == IS_FREE;
-		if (part != IS_END)
+		nr_free += !ns;
+		if (ns != KV_STAYS)
 			continue;
 		keep_longest(longest, nr, nr_free);
 		nr_free = 0;
@@ -142,30 +167,25 @@ static bool fits(const struct kvmm_pool *pool, const struct room *room,
 	return sum >= room->nr;
 }
 
-/* What lies between two blocks that stay is one run then. */
-static enum part look_packed(const struct kvmm_pool *pool, u32 block)
+static u64 price_packed(struct kvmm_pool *pool, u32 block)
 {
-	const struct prices prices = { 1, 1 };
-	u64 price = price_of(pool, block, &prices);
-
-	return price == NEVER ? IS_END : price ? IS_MOVED : IS_FREE;
+	return price_of(pool, block, &copies);
 }
 
 bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room)
 {
-	return room->max_runs > 1 && fits(pool, room, look_packed);
+	return room->max_runs > 1 && fits(pool, room, price_packed);
 }
 
-static enum part look_isolated(const struct kvmm_pool *pool, u32 block)
+static u64 price_isolated(struct kvmm_pool *pool, u32 block)
 {
 	u32 owner = pool->owner[block];
 
-	if (owner & OWNER_IS_DST || (!(owner & OWNER_IS_SRC) && !owner_is_free(owner)))
-		return IS_END;
-	return IS_FREE;
+	return owner & OWNER_IS_DST || (!(owner & OWNER_IS_SRC) && !owner_is_free(owner)) ?
+	       KV_STAYS : 0;
 }
 
-bool cost_moves_help(const struct kvmm_pool *pool, const struct room *room)
+bool cost_moves_help(struct kvmm_pool *pool, const struct room *room)
 {
-	return fits(pool, room, look_isolated);
+	return fits(pool, room, price_isolated);
 }

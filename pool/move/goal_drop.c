@@ -7,19 +7,12 @@
  * if that fails they are put back: exactly where they were if nothing has happened to the order
  * meanwhile, else among the next ones. What somebody else evicts just now is gone as well.
  */
+#include "../cost.h"
 #include "goal.h"
 #include "../local.h"
 
 /* With more behind it a block is not lost: it would be a whole prompt. */
 #define MOST_LOST	64u
-
-static bool is_inactive(const struct kvmm_pool *pool, u32 index)
-{
-	u64 word = READ_ONCE(entry_at(pool, index)->word);
-
-	return kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word) &&
-	       !(word & (KV_ENTRY_PINS | KV_ENTRY_MOVING));
-}
 
 /* ---- what it costs ---- */
 
@@ -58,7 +51,7 @@ static void price(struct goal *goal, struct kv_item *item, u32 class)
 	struct kvmm_pool *pool = goal->pool;
 	u32 owner = pool->owner[item->start], index = owner_index(owner), nr;
 
-	if (owner_kind(owner) != OWNER_ENTRY || !is_inactive(pool, index) ||
+	if (owner_kind(owner) != OWNER_ENTRY || !entry_is_inactive(pool, index) ||
 	    !order_has(&pool->order, index) || class_of(pool->order.classes, index) != class)
 		return;
 	nr = nr_lost_with(&pool->order, index);
@@ -99,7 +92,7 @@ static bool claim(struct goal *goal, u32 index)
 	for (u32 nr = 0; nr <= MOST_LOST; nr++) {
 		u32 last = last_of_chain(&pool->order, index);
 
-		if (!is_inactive(pool, last) || !order_take(&pool->order, last))
+		if (!entry_is_inactive(pool, last) || !order_take(&pool->order, last))
 			return false;
 		victims_add(pool, &goal->victims, last);
 		goal->victims.stamp = pool->order.stamp;

@@ -173,11 +173,11 @@ static int alloc_tables(struct kvmm_pool *pool, struct elastic *el)
 	el->state = kv_alloc(el->nr);
 	el->waiting = kv_alloc(el->nr);
 	el->price = kv_alloc_array(el->nr, sizeof(*el->price));
-	el->nr_copied = kv_alloc_array(el->nr, sizeof(*el->nr_copied));
-	el->nr_dropped = kv_alloc_array(el->nr, sizeof(*el->nr_dropped));
+	el->heap = kv_alloc_array(el->nr, sizeof(*el->heap));
+	el->at = kv_alloc_array(el->nr, sizeof(*el->at));
 	el->mark = kv_alloc(el->nr);
 	el->move = kv_alloc_array(LEAVE_MOVES, sizeof(*el->move));
-	return el->state && el->waiting && el->price && el->nr_copied && el->nr_dropped &&
+	return el->state && el->waiting && el->price && el->heap && el->at &&
 	       el->mark && el->move ? 0 : -ENOMEM;
 }
 
@@ -187,8 +187,8 @@ static void free_elastic(struct elastic *el)
 	kv_free(el->state);
 	kv_free(el->waiting);
 	kv_free(el->price);
-	kv_free(el->nr_copied);
-	kv_free(el->nr_dropped);
+	kv_free(el->heap);
+	kv_free(el->at);
 	kv_free(el->mark);
 	kv_free(el->move);
 	kv_free(el);

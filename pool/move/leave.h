@@ -111,10 +111,10 @@ struct elastic {
 	u64 evicted;
 	u64 nr_failed;
 
-	/* Scratch of whoever chooses; compact_lock. */
-	u64 *price;		/* ours; by pageblock: price, then number, so that it sorts */
-	u32 *nr_copied;		/* ours; by pageblock: blocks to be copied */
-	u32 *nr_dropped;	/* ours; by pageblock: blocks to be dropped */
+	/* Scratch of a choice; compact_lock. */
+	u64 *price;		/* ours; by pageblock; this and the next two: see struct kv_cheapest */
+	u32 *heap;		/* ours */
+	u32 *at;		/* ours */
 	u8 *mark;		/* ours; by pageblock; enum leave_mark */
 	struct kv_move *move;	/* ours; LEAVE_MOVES */
 };

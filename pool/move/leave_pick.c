@@ -2,13 +2,12 @@
 /*
  * Which pageblocks leave, and where what is in them goes.
  *
- * A pageblock costs what its blocks cost: nothing for a free one, the lesser of copying and dropping
- * for a cached one that nobody references, copying for what can move. What cannot is in no pageblock
- * that leaves. Among equals the highest goes, so that what stays lies at the bottom. Where all that is
- * held is single blocks the cheapest pageblocks are the best choice there is: each block in them has
- * to go somewhere, and none is copied twice, since places inside are not free any more when the first
- * place is looked for.
+ * A pageblock costs what its blocks cost; see cost.h. Among equals the highest goes, so that what stays
+ * lies at the bottom. Where all that is held is single blocks the cheapest pageblocks are the best
+ * choice there is: each block in them has to go somewhere, and none is copied twice, since places
+ * inside are not free any more when the first place is looked for.
  */
+#include "../cost.h"
 #include "leave.h"
 #include "stay.h"
 
@@ -36,33 +35,10 @@ static struct kvmm_extent run_with(struct kvmm_pool *pool, u32 block)
 	return (struct kvmm_extent){ block, 1 };
 }
 
-static bool may_move(struct kvmm_pool *pool, struct kvmm_extent run, u32 mode)
+static struct cost_terms terms_of(const struct leave_pick *pick)
 {
-	u32 owner = pool->owner[run.start];
-
-	return run_verdict(pool, owner, run, mode).nr == run.nr;
-}
-
-static bool is_inactive(u64 word)
-{
-	return kv_word_is(word, KV_ENTRY_REGISTERED) && !kv_word_refs(word) &&
-	       !(word & KV_ENTRY_MOVING);
-}
-
-/* Parked blocks are empty. Where tenants have limits, what is theirs may be protected. */
-static bool may_drop(const struct kvmm_pool *pool, u32 block, u32 flags)
-{
-	const struct kvmm_alloc_costs *costs = &pool->door.costs;
-	u32 owner = pool->owner[block];
-	u64 word;
-
-	if (owner_kind(owner) != OWNER_ENTRY)
-		return false;
-	word = READ_ONCE(entry_at(pool, owner_index(owner))->word);
-	if (kv_word_is(word, KV_ENTRY_PARKED))
-		return true;
-	return costs->drop_block_ns < costs->copy_block_ns && !pool->order.quotas &&
-	       !(flags & KVMM_SHRINK_NO_EVICT) && is_inactive(word);
+	return (struct cost_terms){ .mode = pick->mode, .copies = true,
+				    .drops = !(pick->flags & KVMM_SHRINK_NO_EVICT) };
 }
 
 /* ---- what a pageblock costs ---- */
@@ -77,86 +53,46 @@ struct bill {
 static bool add_up(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 		   const struct leave_pick *pick, struct bill *bill)
 {
-	const struct kvmm_alloc_costs *costs = &pool->door.costs;
+	const struct cost_terms terms = terms_of(pick);
 	u32 end = pb_end(pool, el, pb);
 	struct kvmm_extent run;
 
 	*bill = (struct bill){ 0 };
 	for (u32 at = pb_start(el, pb); at < end; at = run.start + run.nr) {
+		struct cost cost;
+
 		run = (struct kvmm_extent){ at, 1 };
 		if (owner_is_free(pool->owner[at]))
 			continue;
 		run = run_with(pool, at);
-		if (may_drop(pool, at, pick->flags)) {
-			bill->nr_dropped++;
-			bill->ns += costs->drop_block_ns;
-		} else if (may_move(pool, run, pick->mode)) {
-			bill->nr_copied += run.nr;
-			bill->ns += (u64)run.nr * costs->copy_block_ns;
-		} else {
+		cost = cost_of(pool, run, &terms);
+		if (min(cost.copy_ns, cost.drop_ns) == KV_STAYS)
 			return false;
-		}
+		bill->ns += min(cost.copy_ns, cost.drop_ns);
+		if (cost.drop_ns < cost.copy_ns)
+			bill->nr_dropped += run.nr;
+		else
+			bill->nr_copied += run.nr;
 	}
 	return true;
 }
 
-/* ---- cheapest first ---- */
+struct choice {
+	struct kvmm_pool *pool;
+	struct elastic *el;
+	struct leave_pick *pick;
+	struct bill bill;	/* of the pageblock that was priced last */
+};
 
-#define PB_BITS		24u
-#define MOST_NS		(BIT64(64 - PB_BITS) - 1)
-
-/* Sorts by price, then from the top. */
-static u64 key_of(const struct elastic *el, u32 pb, u64 ns)
+static u64 price_of(void *arg, u32 pb)
 {
-	return min(ns, MOST_NS) << PB_BITS | (el->nr - 1 - pb);
-}
+	struct choice *choice = arg;
+	const struct elastic *el = choice->el;
 
-static u32 pb_of_key(const struct elastic *el, u64 key)
-{
-	return el->nr - 1 - (u32)(key & (BIT(PB_BITS) - 1));
-}
-
-static void sift_down(u64 *heap, u32 nr, u32 at)
-{
-	for (u32 child = 2 * at + 1; child < nr; child = 2 * at + 1) {
-		u64 key = heap[at];
-
-		child += child + 1 < nr && heap[child + 1] < heap[child];
-		if (key <= heap[child])
-			return;
-		heap[at] = heap[child];
-		heap[child] = key;
-		at = child;
-	}
-}
-
-/* What was popped stays behind the end. */
-static u64 pop(u64 *heap, u32 nr)
-{
-	u64 key = heap[0];
-
-	heap[0] = heap[nr - 1];
-	heap[nr - 1] = key;
-	sift_down(heap, nr - 1, 0);
-	return key;
-}
-
-static u32 line_up(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick)
-{
-	struct bill bill;
-	u32 nr = 0;
-
-	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED ||
-		    !add_up(pool, el, pb, pick, &bill))
-			continue;
-		el->nr_copied[pb] = bill.nr_copied;
-		el->nr_dropped[pb] = bill.nr_dropped;
-		el->price[nr++] = key_of(el, pb, bill.ns);
-	}
-	for (u32 at = nr / 2; at-- > 0;)
-		sift_down(el->price, nr, at);
-	return nr;
+	if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED ||
+	    !add_up(choice->pool, el, pb, choice->pick, &choice->bill))
+		return KV_STAYS;
+	return choice->bill.ns;
 }
 
 static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
@@ -164,35 +100,43 @@ static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 	return in_blocks ? pb_nr(pool, el, pb) : units_of_leaving(pool, el, pb);
 }
 
-static bool choose_one(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb)
+/* The pageblock that was priced last, unless there is no room for what lies there. */
+static bool take(struct choice *choice, u32 pb)
 {
-	u64 room = pick->nr_room + pb_nr(pool, el, pb) - el->nr_dropped[pb];
-	u64 moved = pick->nr_moved + el->nr_copied[pb];
+	struct leave_pick *pick = choice->pick;
+	u64 room = pick->nr_room + pb_nr(choice->pool, choice->el, pb) - choice->bill.nr_dropped;
+	u64 moved = pick->nr_moved + choice->bill.nr_copied;
 
 	if (room > pick->max_room || moved > pick->max_moved)
 		return false;
 	pick->nr_room = room;
 	pick->nr_moved = moved;
-	pick->got += worth(pool, el, pb, pick->in_blocks);
+	pick->got += worth(choice->pool, choice->el, pb, pick->in_blocks);
 	return true;
 }
 
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry)
 {
-	u32 nr = line_up(pool, el, pick), left = nr;
+	struct choice choice = { .pool = pool, .el = el, .pick = pick };
+	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .price = el->price,
+					.heap = el->heap, .at = el->at };
+	u32 pb;
 
-	while (left && pick->got < pick->want) {
-		u32 pb = pb_of_key(el, pop(el->price, left--));
-
-		if (!choose_one(pool, el, pick, pb))
+	POOL_BUG_ON(pool, dry && pool->nr_leaving);
+	kv_cheapest_init(&cheapest, el->nr);
+	for (pb = 0; pb < el->nr; pb++)
+		kv_cheapest_add(&cheapest, pb);
+	while (pick->got < pick->want && (pb = kv_cheapest_pop(&cheapest)) != KV_NONE) {
+		if (!take(&choice, pb))
 			continue;
 		if (dry)
 			el->state[pb] = PB_LEAVING;
 		else
 			leave_begin(pool, el, pb);
 	}
-	while (dry && left < nr)
-		el->state[pb_of_key(el, el->price[left++])] = PB_HERE;
+	for (pb = 0; dry && pb < el->nr; pb++)
+		if (el->state[pb] == PB_LEAVING)
+			el->state[pb] = PB_HERE;
 }
 
 /* ---- where to ---- */
@@ -235,7 +179,8 @@ static u32 plan_pageblock(struct kvmm_pool *pool, struct elastic *el, u32 pb, u3
 		run = run_with(pool, at);
 		if (was_seen(el, run, pb))
 			continue;
-		if (may_move(pool, run, mode) && plan_run(pool, run, &el->move[nr]))
+		if (run_verdict(pool, pool->owner[run.start], run, mode).nr == run.nr &&
+		    plan_run(pool, run, &el->move[nr]))
 			nr++;
 		else
 			*bad = pb;
@@ -271,41 +216,25 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 
 /* ---- what is dropped ---- */
 
-/* Who has children in the order stays until they are gone: children tend to lie behind. */
-static void drop_there(struct kvmm_pool *pool, const struct elastic *el, u32 pb, u32 flags,
-		       struct victims *victims)
+static struct cost_window window_of(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
+				    const struct leave_pick *pick)
 {
-	for (u32 at = pb_end(pool, el, pb); at-- > pb_start(el, pb);) {
-		u32 index = owner_index(pool->owner[at]);
+	return (struct cost_window){ .start = pb_start(el, pb), .nr = pb_nr(pool, el, pb),
+				     .terms = terms_of(pick) };
+}
 
-		if (may_drop(pool, at, flags) && order_has(&pool->order, index) &&
-		    order_take(&pool->order, index))
-			victims_add(pool, victims, index);
+static void drop(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick,
+		 struct victims *victims)
+{
+	for (u32 pb = el->nr; pb-- > 0;) {
+		const struct cost_window window = window_of(pool, el, pb, pick);
+
+		if (el->state[pb] == PB_LEAVING)
+			__cost_drop(pool, &window, victims);
 	}
 }
 
-static void drop(struct kvmm_pool *pool, struct elastic *el, u32 flags, struct victims *victims)
-{
-	u32 nr = victims->nr;
-
-	if (!nr)
-		victims->before = pool->order.mark;
-	for (u32 pb = el->nr; pb-- > 0;)
-		if (el->state[pb] == PB_LEAVING)
-			drop_there(pool, el, pb, flags, victims);
-	victims_free_blocks(pool, victims, victims->nr - nr);
-}
-
 /* ---- both ---- */
-
-/* Something there was to be dropped, and is still there. */
-static bool keeps_any(struct kvmm_pool *pool, const struct elastic *el, u32 pb, u32 flags)
-{
-	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
-		if (may_drop(pool, at, flags))
-			return true;
-	return false;
-}
 
 static bool is_short(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
 {
@@ -328,7 +257,9 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
 
 	for (u32 pb = 0; pb < el->nr; pb++) {
-		if (el->state[pb] != PB_LEAVING || !keeps_any(pool, el, pb, pick->flags) ||
+		const struct cost_window window = window_of(pool, el, pb, pick);
+
+		if (el->state[pb] != PB_LEAVING || !cost_any_to_drop(pool, &window) ||
 		    (!is_bounded && !is_short(pool, el, keep)))
 			continue;
 		leave_give_up(pool, el, pick, pb);
@@ -360,7 +291,7 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 			return -ENOSPC;
 		if (!pool->caches)
 			return 0;
-		drop(pool, el, pick->flags, victims);
+		drop(pool, el, pick, victims);
 		if (!give_up_kept(pool, el, pick, keep))
 			return 0;
 	}
