@@ -66,13 +66,9 @@ static bool may_lose(const struct kv_plan_req *req)
 /* Of no use where the zone has not got so many blocks. */
 static bool may_evacuate(const struct kv_plan_req *req, int err)
 {
-	u32 nr_free = 0;
-
 	if (!req->want || (err && err != -ENOSPC) || (!may_lose(req) && !(err && req->apart)))
 		return false;
-	for (u32 i = 0; i <= req->nr_items; i++)
-		nr_free += hole_nr(req, i);
-	return nr_free >= req->want || may_lose(req);
+	return nr_free_blocks(req) >= req->want || may_lose(req);
 }
 
 /*

@@ -29,6 +29,15 @@ static inline u64 item_price(const struct kv_plan_req *req, const struct kv_item
 	return min(copy_price(req, item), drop_price(req, item));
 }
 
+static inline u32 nr_free_blocks(const struct kv_plan_req *req)
+{
+	u32 nr = req->nr_blocks;
+
+	for (u32 i = 0; i < req->nr_items; i++)
+		nr -= req->items[i].nr;
+	return nr;
+}
+
 static inline u32 item_end(const struct kv_item *item)
 {
 	return item->start + item->nr;

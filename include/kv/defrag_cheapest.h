@@ -12,34 +12,33 @@
 
 #define KV_STAYS	(~0ull)	/* as a price: no price is high enough */
 
+struct kv_group {
+	u64 price;
+	u32 group;
+};
+
 /**
  * struct kv_cheapest - groups in a heap, the cheapest at its top
  * @price_of: what it costs to clear a group now, or KV_STAYS
  * @arg: of @price_of
- * @price, @heap, @at: the caller's; room for all groups
- * @nr: in the heap
+ * @heap: the caller's, room for @max
+ * @nr: in use
  *
- * A price that has risen is noticed at the top of the heap. One that falls is not until the caller
- * calls kv_cheapest_reprice(). Of groups that cost the same the last one comes first.
+ * A price that has risen is noticed when it is at the top. A group whose price has fallen is to be put
+ * there once more, and has to be KV_STAYS once it is taken. Of equal prices the last group comes first.
  */
 struct kv_cheapest {
 	u64 (*price_of)(void *arg, u32 group);
 	void *arg;
-	u64 *price;	/* by group */
-	u32 *heap;	/* groups */
-	u32 *at;	/* by group: its place in the heap, or KV_NONE */
+	struct kv_group *heap;
+	u32 max;
 	u32 nr;
 };
 
-/* No group is in the heap; @nr_groups are known. */
-void kv_cheapest_init(struct kv_cheapest *cheapest, u32 nr_groups);
-/* The group enters the heap unless it stays. */
-void kv_cheapest_add(struct kv_cheapest *cheapest, u32 group);
-/* The cheapest group leaves the heap; KV_NONE: the heap is empty. */
+/* Nothing happens if it stays. */
+void kv_cheapest_put(struct kv_cheapest *cheapest, u32 group);
+/* The cheapest group leaves the heap; @price_of was called for it last. KV_NONE: there is none. */
 u32 kv_cheapest_pop(struct kv_cheapest *cheapest);
-/* The next two do nothing if the group is not in the heap. */
-void kv_cheapest_reprice(struct kv_cheapest *cheapest, u32 group);
-void kv_cheapest_del(struct kv_cheapest *cheapest, u32 group);
 
 /**
  * struct kv_priced - one item of a row of items by ascending address

@@ -172,13 +172,10 @@ static int alloc_tables(struct kvmm_pool *pool, struct elastic *el)
 	el->nr = ((pool->nr_blocks - 1) >> el->shift) + 1;
 	el->state = kv_alloc(el->nr);
 	el->waiting = kv_alloc(el->nr);
-	el->price = kv_alloc_array(el->nr, sizeof(*el->price));
 	el->heap = kv_alloc_array(el->nr, sizeof(*el->heap));
-	el->at = kv_alloc_array(el->nr, sizeof(*el->at));
 	el->mark = kv_alloc(el->nr);
 	el->move = kv_alloc_array(LEAVE_MOVES, sizeof(*el->move));
-	return el->state && el->waiting && el->price && el->heap && el->at &&
-	       el->mark && el->move ? 0 : -ENOMEM;
+	return el->state && el->waiting && el->heap && el->mark && el->move ? 0 : -ENOMEM;
 }
 
 static void free_elastic(struct elastic *el)
@@ -186,9 +183,7 @@ static void free_elastic(struct elastic *el)
 	units_exit(el);
 	kv_free(el->state);
 	kv_free(el->waiting);
-	kv_free(el->price);
 	kv_free(el->heap);
-	kv_free(el->at);
 	kv_free(el->mark);
 	kv_free(el->move);
 	kv_free(el);
@@ -283,7 +278,7 @@ static u64 elastic_bytes(struct kvmm_pool *pool)
 
 	if (!el)
 		return 0;
-	bytes = sizeof(*el) + el->nr * (3 + sizeof(*el->price) + 2 * sizeof(u32)) +
+	bytes = sizeof(*el) + el->nr * (3 + sizeof(*el->heap)) +
 		LEAVE_MOVES * sizeof(*el->move);
 	for (u32 i = 0; i < el->nr_spans; i++)
 		bytes += sizeof(*el->span) + 3 * KV_WORDS(el->span[i].nr_units) * sizeof(u64);

@@ -28,6 +28,7 @@
 #ifndef POOL_LEAVE_H
 #define POOL_LEAVE_H
 
+#include <kv/defrag_cheapest.h>
 #include <kv/dev.h>
 #include <kvmm/elastic.h>
 
@@ -112,9 +113,7 @@ struct elastic {
 	u64 nr_failed;
 
 	/* Scratch of a choice; compact_lock. */
-	u64 *price;		/* ours; by pageblock; this and the next two: see struct kv_cheapest */
-	u32 *heap;		/* ours */
-	u32 *at;		/* ours */
+	struct kv_group *heap;	/* ours; ->nr */
 	u8 *mark;		/* ours; by pageblock; enum leave_mark */
 	struct kv_move *move;	/* ours; LEAVE_MOVES */
 };

@@ -118,14 +118,13 @@ static bool take(struct choice *choice, u32 pb)
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry)
 {
 	struct choice choice = { .pool = pool, .el = el, .pick = pick };
-	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .price = el->price,
-					.heap = el->heap, .at = el->at };
+	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .heap = el->heap,
+					.max = el->nr };
 	u32 pb;
 
 	POOL_BUG_ON(pool, dry && pool->nr_leaving);
-	kv_cheapest_init(&cheapest, el->nr);
 	for (pb = 0; pb < el->nr; pb++)
-		kv_cheapest_add(&cheapest, pb);
+		kv_cheapest_put(&cheapest, pb);
 	while (pick->got < pick->want && (pb = kv_cheapest_pop(&cheapest)) != KV_NONE) {
 		if (!take(&choice, pb))
 			continue;
