@@ -51,7 +51,7 @@ static int evict_init(struct kvmm_pool *pool, const struct kvmm_evict_attr *attr
 	if (pageblock_is_bad(&known))
 		return -EINVAL;
 	pool->window.nr = known.run_window;
-	pool->window.pageblocks.size = known.pageblock_blocks;
+	pool->window.size = known.pageblock_blocks;
 	pool->pins.max = known.max_pins;
 	err = classes_create(&known, pool->nr_blocks, &pool->order.classes);
 	if (!err && pool->order.classes && pool->parts.evict->keeps_unnamed)

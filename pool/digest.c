@@ -52,8 +52,8 @@ static void sum_shape(struct sum *sum, struct kvmm_pool *pool)
 		return;
 	sum_text(sum, pool->parts.evict->name);
 	sum_add(sum, pool->window.nr);
-	if (pool->window.pageblocks.size)
-		sum_add(sum, pool->window.pageblocks.size);
+	if (pool->window.size)
+		sum_add(sum, pool->window.size);
 	if (pool->pins.max)
 		sum_add(sum, pool->pins.max);
 	if (pool->order.classes)

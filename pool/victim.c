@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Run-aware victims; see victim.h.
+ * Victims that lie together, or empty pageblocks; see victim.h.
  *
- * Bits by block say who is looked at, so runs are found in the order of addresses without sorting
+ * Bits by block say which are looked at, so runs are found in the order of addresses without sorting
  * anything. A run ends at the first block that is neither looked at, nor taken in any case, nor
  * free: when anything is evicted at all, everything that is free is taken, too. What is to be taken
  * of runs of each length is a sum over all runs; then they are walked again, and taken.
+ *
+ * A block is never evicted before one that follows it in its chain, so a pageblock costs more than
+ * the entries that lie there. The window has them all: entries are looked at in the order of
+ * eviction, and those that follow one came before it. While a pageblock is priced, an entry wanted
+ * for it is neither seen nor chosen, so it is counted once.
  */
+#include <kv/bits.h>
 #include <kv/mem.h>
 
-#include "window.h"
+#include "internal.h"
 
 /* A longer run than this, or one that goes on with what is taken anyhow. */
 #define LONGEST		(WINDOW_LENGTHS - 1)
+
+static inline u32 nr_pageblocks(const struct window *window)
+{
+	return window->size ? window->nr_blocks / window->size : 0;	/* not the rest at the end */
+}
 
 int window_init(struct window *window, u32 nr_blocks)
 {
@@ -25,7 +36,11 @@ int window_init(struct window *window, u32 nr_blocks)
 	window->chosen = kv_alloc_array(KV_WORDS(nr_blocks), sizeof(*window->chosen));
 	if (!window->index || !window->seen || !window->chosen)
 		return -ENOMEM;
-	return pageblocks_init(&window->pageblocks, nr_blocks);
+	if (!window->size)
+		return 0;
+	window->heap = kv_alloc_array((size_t)nr_pageblocks(window) + 1, sizeof(*window->heap));
+	window->wanted = kv_alloc_array(nr_blocks, sizeof(*window->wanted));
+	return window->heap && window->wanted ? 0 : -ENOMEM;
 }
 
 void window_exit(struct window *window)
@@ -33,15 +48,28 @@ void window_exit(struct window *window)
 	kv_free(window->index);
 	kv_free(window->seen);
 	kv_free(window->chosen);
-	pageblocks_exit(&window->pageblocks);
+	kv_free(window->heap);
+	kv_free(window->wanted);
 }
 
 u64 window_bytes(const struct window *window)
 {
-	u64 words = KV_WORDS(window->nr_blocks);
+	u64 words = KV_WORDS(window->nr_blocks), nr_indices = window->size ? 2 : 1;
 
-	return window->nr_blocks * sizeof(*window->index) + 2 * words * sizeof(*window->seen) +
-	       pageblocks_bytes(&window->pageblocks, window->nr_blocks);
+	return window->nr_blocks * nr_indices * sizeof(u32) + 2 * words * sizeof(u64) +
+	       nr_pageblocks(window) * sizeof(*window->heap);
+}
+
+static inline bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
+{
+	/* Relaxed: what an arena takes or frees meanwhile is missed, or not. */
+	return owner_is_free(READ_ONCE(pool->owner[block])) ||
+	       kv_has_bit(pool->window.chosen, block);
+}
+
+static inline u32 block_at(const struct kvmm_pool *pool, u32 index)
+{
+	return entry_block(entry_at(pool, index));
 }
 
 /* ---- runs ---- */
@@ -59,13 +87,13 @@ static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
 	const struct window *window = &pool->window;
 	bool more;
 
-	at = next_bit(window->seen, window->nr_blocks, at);
+	at = kv_next_bit(window->seen, window->nr_blocks, at);
 	if (at == KV_NONE)
 		return false;
 	*run = (struct run){ .start = at };
 	more = at && is_taken_anyhow(pool, at - 1);
 	for (; at < window->nr_blocks; at++) {
-		bool seen = has_bit(window->seen, at);
+		bool seen = kv_has_bit(window->seen, at);
 
 		if (!seen && !is_taken_anyhow(pool, at))
 			break;
@@ -116,10 +144,10 @@ static void ration(struct window *window, u32 nr)
 
 static void choose_one(struct window *window, u32 at, u32 *quota)
 {
-	if (!*quota || !has_bit(window->seen, at))
+	if (!*quota || !kv_has_bit(window->seen, at))
 		return;
-	set_bit(window->chosen, at);
-	clear_bit(window->seen, at);
+	kv_set_bit(window->chosen, at);
+	kv_clear_bit(window->seen, at);
 	--*quota;
 }
 
@@ -152,12 +180,112 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 		choose_in(pool, &run);
 }
 
-/* ---- looking ---- */
+/* ---- pageblocks ---- */
 
-static u32 block_at(const struct kvmm_pool *pool, u32 i)
+/* Who is looked at there; 0: nobody, or somebody else is there, too. */
+static u32 nr_in_the_way(const struct kvmm_pool *pool, u32 start)
 {
-	return entry_block(entry_at(pool, pool->window.index[i]));
+	const struct window *window = &pool->window;
+	u32 end = start + window->size, nr = 0;
+
+	for (u32 at = start; at < end; at++) {
+		bool seen = kv_has_bit(window->seen, at);
+
+		if (!seen && !is_taken_anyhow(pool, at))
+			return 0;
+		nr += seen;
+	}
+	return nr;
 }
+
+static void want(struct window *window, u32 index, u32 block, u32 *nr)
+{
+	kv_clear_bit(window->seen, block);
+	window->wanted[(*nr)++] = index;
+}
+
+/* What follows @parent in its chain. False: these are more than @max. */
+static bool want_children(struct kvmm_pool *pool, u32 parent, u32 max, u32 *nr)
+{
+	struct window *window = &pool->window;
+	const struct order *order = &pool->order;
+	u32 kid = order_child(order, parent, KV_NONE);
+
+	for (; kid != KV_NONE; kid = order_child(order, parent, kid)) {
+		u32 block = block_at(pool, kid);
+
+		if (!kv_has_bit(window->seen, block))
+			continue;	/* chosen, or wanted already */
+		if (*nr == max)
+			return false;
+		want(window, kid, block, nr);
+	}
+	return true;
+}
+
+static void settle(struct kvmm_pool *pool, u32 nr, u64 *bits)
+{
+	for (u32 i = 0; i < nr; i++)
+		kv_set_bit(bits, block_at(pool, pool->window.wanted[i]));
+}
+
+/* All that has to go for the pageblock at @start. How many; 0: it cannot be, or more than @max. */
+static u32 want_all(struct kvmm_pool *pool, u32 start, u32 max)
+{
+	struct window *window = &pool->window;
+	u32 nr_there = nr_in_the_way(pool, start), nr = 0;
+
+	if (!nr_there || nr_there > max)
+		return 0;
+	for (u32 at = start; nr < nr_there; at++)
+		if (kv_has_bit(window->seen, at))
+			want(window, owner_index(pool->owner[at]), at, &nr);
+	for (u32 i = 0; i < nr; i++) {
+		if (want_children(pool, window->wanted[i], max, &nr))
+			continue;
+		settle(pool, nr, window->seen);
+		return 0;
+	}
+	return nr;
+}
+
+/* The cheapest one comes first, of equal ones the lowest: its number in the heap is the last. */
+static u32 start_of(const struct window *window, u32 group)
+{
+	return (nr_pageblocks(window) - 1 - group) * window->size;
+}
+
+static u64 price_of(void *arg, u32 group)
+{
+	struct kvmm_pool *pool = arg;
+	u32 nr = want_all(pool, start_of(&pool->window, group), pool->window.left);
+
+	settle(pool, nr, pool->window.seen);
+	return nr ? nr : KV_STAYS;
+}
+
+/* From ->seen to ->chosen, at most @nr; how many more are to be chosen. */
+static u32 choose_pageblocks(struct kvmm_pool *pool, u32 nr)
+{
+	struct window *window = &pool->window;
+	struct kv_cheapest cheapest = { .price_of = price_of, .arg = pool, .heap = window->heap,
+					.max = nr_pageblocks(window) };
+	u32 end = nr_pageblocks(window) * window->size, at = 0, group;
+
+	window->left = nr;
+	while ((at = kv_next_bit(window->seen, end, at)) != KV_NONE) {
+		kv_cheapest_put(&cheapest, nr_pageblocks(window) - 1 - at / window->size);
+		at = (at / window->size + 1) * window->size;
+	}
+	while (window->left && (group = kv_cheapest_pop(&cheapest)) != KV_NONE) {
+		nr = want_all(pool, start_of(window, group), window->left);
+		settle(pool, nr, window->chosen);
+		window->left -= nr;
+	}
+	return window->left;
+}
+
+/* ---- looking ---- */
 
 /* Not of the class of @last, or the turn of other tenants, whose rank is not @rank. */
 static bool is_above(const struct kvmm_pool *pool, u32 i, u32 last, u32 rank)
@@ -209,7 +337,7 @@ static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 	for (u32 i = 0; i < nr_seen; i++) {
 		bool forced = class_of(classes, window->index[i]) != class || i < window->from;
 
-		set_bit(forced ? window->chosen : window->seen, block_at(pool, i));
+		kv_set_bit(forced ? window->chosen : window->seen, block_at(pool, window->index[i]));
 		nr_forced += forced;
 	}
 	return nr_forced;
@@ -221,11 +349,11 @@ static void take_chosen(struct kvmm_pool *pool, u32 nr_seen, struct victims *vic
 	struct window *window = &pool->window;
 
 	for (u32 i = 0; i < nr_seen; i++) {
-		u32 block = block_at(pool, i);
-		bool chosen = has_bit(window->chosen, block);
+		u32 block = block_at(pool, window->index[i]);
+		bool chosen = kv_has_bit(window->chosen, block);
 
-		clear_bit(window->seen, block);
-		clear_bit(window->chosen, block);
+		kv_clear_bit(window->seen, block);
+		kv_clear_bit(window->chosen, block);
 		if (chosen && order_take(&pool->order, window->index[i]))
 			victims_add(pool, victims, window->index[i]);
 	}
@@ -239,8 +367,8 @@ void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	if (nr_seen <= nr_wanted)
 		return;
 	nr_left = nr_wanted - mark(pool, nr_wanted, nr_seen);
-	if (pool->window.pageblocks.size)
-		nr_left = pageblocks_choose(pool, nr_left);
+	if (pool->window.size)
+		nr_left = choose_pageblocks(pool, nr_left);
 	choose(pool, nr_left);
 	take_chosen(pool, nr_seen, victims);
 }
@@ -253,13 +381,13 @@ void window_sort(struct kvmm_pool *pool, kvmm_mut_t *blocks, u32 nr)
 	u32 at = 0;
 
 	for (u32 i = 0; i < nr; i++)
-		set_bit(window->chosen, entry_block(entry_at(pool, blocks[i].index)));
+		kv_set_bit(window->chosen, block_at(pool, blocks[i].index));
 	for (u32 i = 0; i < nr; i++, at++) {
 		struct kv_handle handle;
 
-		at = next_bit(window->chosen, window->nr_blocks, at);
+		at = kv_next_bit(window->chosen, window->nr_blocks, at);
 		handle = entry_handle(pool, owner_index(pool->owner[at]));
 		blocks[i] = (kvmm_mut_t){ handle.index, handle.gen };
-		clear_bit(window->chosen, at);
+		kv_clear_bit(window->chosen, at);
 	}
 }

@@ -44,6 +44,36 @@ static inline bool kv_is_pow2(u64 n)
 	return n && !(n & (n - 1));
 }
 
+/* Bit @at of an array of words. */
+static inline bool kv_has_bit(const u64 *bits, u32 at)
+{
+	return bits[at / KV_WORD_BITS] & BIT64(at % KV_WORD_BITS);
+}
+
+static inline void kv_set_bit(u64 *bits, u32 at)
+{
+	bits[at / KV_WORD_BITS] |= BIT64(at % KV_WORD_BITS);
+}
+
+static inline void kv_clear_bit(u64 *bits, u32 at)
+{
+	bits[at / KV_WORD_BITS] &= ~BIT64(at % KV_WORD_BITS);
+}
+
+/* The first set bit from @at on of @nr_bits, or KV_NONE. */
+static inline u32 kv_next_bit(const u64 *bits, u32 nr_bits, u32 at)
+{
+	u32 i = at / KV_WORD_BITS, nr = KV_WORDS(nr_bits);
+	u64 word;
+
+	if (at >= nr_bits)
+		return KV_NONE;
+	word = bits[i] & (~0ull << at % KV_WORD_BITS);
+	while (!word && ++i < nr)
+		word = bits[i];
+	return word ? i * KV_WORD_BITS + kv_lowest64(word) : KV_NONE;
+}
+
 static inline u64 kv_align_up(u64 n, u64 align)
 {
 	return (n + align - 1) & ~(align - 1);

@@ -6,10 +6,10 @@
  * the last of the pageblocks in it is away and read by nobody, and has to be there again before any
  * of them comes back.
  */
+#include <kv/bits.h>
 #include <kv/mem.h>
 
 #include "leave.h"
-#include "../window.h"
 
 /* ---- spans ---- */
 
@@ -148,11 +148,11 @@ u64 units_of_leaving(const struct kvmm_pool *pool, const struct elastic *el, u32
 
 static void set_in(u64 *bits, u64 *nr, u32 unit, bool on)
 {
-	*nr += on - (u64)has_bit(bits, unit);
+	*nr += on - (u64)kv_has_bit(bits, unit);
 	if (on)
-		set_bit(bits, unit);
+		kv_set_bit(bits, unit);
 	else
-		clear_bit(bits, unit);
+		kv_clear_bit(bits, unit);
 }
 
 static void set_gone(struct elastic *el, struct span *span, u32 unit, bool gone)
@@ -179,7 +179,7 @@ static int release_one(struct kvmm_pool *pool, struct elastic *el, struct span *
 	if (err == -EIO)
 		err = area_shrink(pool, el, unit, 1);
 	if (err == -EUCLEAN) {
-		set_bit(span->stuck, unit);
+		kv_set_bit(span->stuck, unit);
 		el->nr_stuck++;
 	} else if (!err) {
 		set_gone(el, span, unit, true);
@@ -211,8 +211,8 @@ static u32 release_run(struct kvmm_pool *pool, struct elastic *el, struct span *
 static bool can_go(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
 		   u32 unit)
 {
-	return !has_bit(span->gone, unit) && !has_bit(span->untold, unit) &&
-	       !has_bit(span->stuck, unit) && is_idle(pool, el, span, unit);
+	return !kv_has_bit(span->gone, unit) && !kv_has_bit(span->untold, unit) &&
+	       !kv_has_bit(span->stuck, unit) && is_idle(pool, el, span, unit);
 }
 
 /* The length of the run of units from @unit on, before @end, that can go. */
@@ -252,13 +252,13 @@ static int regain_one(struct kvmm_pool *pool, struct elastic *el, struct span *s
 {
 	int err;
 
-	if (has_bit(span->stuck, unit))
+	if (kv_has_bit(span->stuck, unit))
 		return -ENOSPC;
-	if (has_bit(span->untold, unit)) {
+	if (kv_has_bit(span->untold, unit)) {
 		set_untold(el, span, unit, false);
 		return 1;
 	}
-	if (!has_bit(span->gone, unit))
+	if (!kv_has_bit(span->gone, unit))
 		return 0;
 	if (!pool->area)
 		return -ENOSPC;		/* it is the caller's */
@@ -268,7 +268,7 @@ static int regain_one(struct kvmm_pool *pool, struct elastic *el, struct span *s
 		set_gone(el, span, unit, false);
 	if (err != -EUCLEAN)
 		return err ? err : 1;
-	set_bit(span->stuck, unit);
+	kv_set_bit(span->stuck, unit);
 	el->nr_stuck++;
 	return -ENOSPC;
 }
@@ -301,7 +301,7 @@ static u32 tell_run(struct elastic *el, struct span *span, u32 unit)
 {
 	u32 nr = 0;
 
-	for (; unit + nr < span->nr_units && has_bit(span->untold, unit + nr); nr++) {
+	for (; unit + nr < span->nr_units && kv_has_bit(span->untold, unit + nr); nr++) {
 		set_untold(el, span, unit + nr, false);
 		set_gone(el, span, unit + nr, true);
 	}
@@ -317,7 +317,7 @@ u32 units_tell(struct elastic *el, struct kvmm_mem_range *ranges, u32 room)
 		u32 unit = 0;
 
 		while (nr_ranges < room &&
-		       (unit = next_bit(span->untold, span->nr_units, unit)) != KV_NONE) {
+		       (unit = kv_next_bit(span->untold, span->nr_units, unit)) != KV_NONE) {
 			u32 nr = tell_run(el, span, unit);
 
 			ranges[nr_ranges++] = (struct kvmm_mem_range){
@@ -349,7 +349,7 @@ static bool range_was_told(const struct elastic *el, const struct kvmm_mem_range
 		return false;
 	unit = (range->addr - span->first) / el->unit_bytes;
 	for (u32 i = 0; i < nr; i++)
-		if (!has_bit(span->gone, unit + i))
+		if (!kv_has_bit(span->gone, unit + i))
 			return false;
 	return true;
 }
@@ -386,8 +386,8 @@ int units_check(const struct kvmm_pool *pool, const struct elastic *el)
 		const struct span *span = &el->span[i];
 
 		for (u32 unit = 0; unit < span->nr_units; unit++) {
-			u32 gone = has_bit(span->gone, unit), stuck = has_bit(span->stuck, unit);
-			u32 untold = has_bit(span->untold, unit), sum = gone + stuck + untold;
+			u32 gone = kv_has_bit(span->gone, unit), stuck = kv_has_bit(span->stuck, unit);
+			u32 untold = kv_has_bit(span->untold, unit), sum = gone + stuck + untold;
 
 			if (sum > 1 || (sum && !is_idle(pool, el, span, unit)))
 				return -EUCLEAN;
