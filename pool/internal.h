@@ -654,6 +654,8 @@ void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
 /* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
 void pool_each_run(struct kvmm_pool *pool,
 		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
+/* What moves as a whole: the extent that has the block, or the block alone. ->lock held. */
+struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 /* Extents that have come to lie behind one another are one. */
 void slot_join_extents(struct slot *slot);
 

@@ -77,11 +77,11 @@ static inline u32 block_at(const struct kvmm_pool *pool, u32 index)
 struct run {
 	u32 start;
 	u32 end;
-	u32 nr;		/* who is looked at */
+	u32 nr;		/* blocks that are looked at */
 	u32 length;	/* as in ->quota */
 };
 
-/* The first run with somebody in it from @at on. */
+/* The first run from @at on in which a block is looked at. */
 static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
 {
 	const struct window *window = &pool->window;
@@ -107,48 +107,26 @@ static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
 
 /* ---- choosing ---- */
 
-/* How many blocks there are in runs of each length. */
-static void sum_up(struct kvmm_pool *pool)
-{
-	struct window *window = &pool->window;
-	struct run run;
-
-	memset(window->quota, 0, sizeof(window->quota));
-	for (u32 at = 0; next_run(pool, at, &run); at = run.end)
-		window->quota[run.length] += run.nr;
-}
-
 /*
- * Longest first, until @nr are found. What is left then comes from the shortest run that has so
- * many: cutting a longer one would leave another piece.
+ * Of ->quota, the blocks in runs of each length, @nr: the longest runs go first. What is left then comes
+ * from the shortest run that has so many: cutting a longer one would leave another piece.
  */
 static void ration(struct window *window, u32 nr)
 {
-	u32 length = LONGEST, rest, whole;
+	u32 length = LONGEST, rest = 0, shorter;
 
 	while (length && window->quota[length] <= nr)
 		nr -= window->quota[length--];
-	whole = length < LONGEST - 1 && length ? nr / length * length : nr;
-	rest = nr - whole;
-	for (u32 shorter = rest; rest && shorter < length; shorter++) {
-		if (!window->quota[shorter])
-			continue;
-		memset(window->quota, 0, length * sizeof(*window->quota));
-		window->quota[shorter] = rest;
-		window->quota[length] = whole;
-		return;
-	}
+	if (length && length < LONGEST - 1)
+		rest = nr % length;
+	for (shorter = rest; shorter < length && !window->quota[shorter]; shorter++)
+		;
 	memset(window->quota, 0, length * sizeof(*window->quota));
+	if (rest && shorter < length) {
+		window->quota[shorter] = rest;
+		nr -= rest;
+	}
 	window->quota[length] = nr;
-}
-
-static void choose_one(struct window *window, u32 at, u32 *quota)
-{
-	if (!*quota || !kv_has_bit(window->seen, at))
-		return;
-	kv_set_bit(window->chosen, at);
-	kv_clear_bit(window->seen, at);
-	--*quota;
 }
 
 /*
@@ -158,13 +136,18 @@ static void choose_one(struct window *window, u32 at, u32 *quota)
 static void choose_in(struct kvmm_pool *pool, const struct run *run)
 {
 	struct window *window = &pool->window;
-	u32 *quota = &window->quota[run->length];
+	u32 *quota = &window->quota[run->length], length = run->end - run->start;
 	bool goes_on = run->start && is_taken_anyhow(pool, run->start - 1);
 
-	for (u32 at = run->start; goes_on && at < run->end; at++)
-		choose_one(window, at, quota);
-	for (u32 at = run->end; !goes_on && at-- > run->start;)
-		choose_one(window, at, quota);
+	for (u32 i = 0; i < length && *quota; i++) {
+		u32 at = goes_on ? run->start + i : run->end - 1 - i;
+
+		if (!kv_has_bit(window->seen, at))
+			continue;
+		kv_set_bit(window->chosen, at);
+		kv_clear_bit(window->seen, at);
+		--*quota;
+	}
 }
 
 static void choose(struct kvmm_pool *pool, u32 nr)
@@ -174,7 +157,9 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 
 	if (!nr)
 		return;
-	sum_up(pool);
+	memset(window->quota, 0, sizeof(window->quota));
+	for (u32 at = 0; next_run(pool, at, &run); at = run.end)
+		window->quota[run.length] += run.nr;
 	ration(window, nr);
 	for (u32 at = 0; next_run(pool, at, &run); at = run.end)
 		choose_in(pool, &run);
@@ -182,7 +167,7 @@ static void choose(struct kvmm_pool *pool, u32 nr)
 
 /* ---- pageblocks ---- */
 
-/* Who is looked at there; 0: nobody, or somebody else is there, too. */
+/* Blocks that are looked at there; 0: none, or others are held there, too. */
 static u32 nr_in_the_way(const struct kvmm_pool *pool, u32 start)
 {
 	const struct window *window = &pool->window;

@@ -11,29 +11,7 @@
 #include "leave.h"
 #include "stay.h"
 
-/* ---- what is there ---- */
-
-/* The extent that has the block. */
-static struct kvmm_extent extent_with(struct kvmm_pool *pool, u32 owner, u32 block)
-{
-	struct slot *slot = slot_at(pool, owner_index(owner));
-
-	for (u32 i = 0; i < slot->nr_ext; i++)
-		if (block - slot_ext(slot, i)->start < slot_ext(slot, i)->nr)
-			return *slot_ext(slot, i);
-	POOL_BUG_ON(pool, true);
-	return (struct kvmm_extent){ block, 1 };
-}
-
-/* What moves as a whole, and has the block; its owner is somebody. */
-static struct kvmm_extent run_with(struct kvmm_pool *pool, u32 block)
-{
-	u32 owner = pool->owner[block];
-
-	if (owner_kind(owner) == OWNER_SLOT)
-		return extent_with(pool, owner, block);
-	return (struct kvmm_extent){ block, 1 };
-}
+/* ---- cheapest first ---- */
 
 static struct cost_terms terms_of(const struct leave_pick *pick)
 {
@@ -41,58 +19,42 @@ static struct cost_terms terms_of(const struct leave_pick *pick)
 				    .drops = !(pick->flags & KVMM_SHRINK_NO_EVICT) };
 }
 
-/* ---- what a pageblock costs ---- */
-
-struct bill {
-	u64 ns;
-	u32 nr_copied;
-	u32 nr_dropped;
-};
-
-/* False: something there has to stay. */
-static bool add_up(struct kvmm_pool *pool, const struct elastic *el, u32 pb,
-		   const struct leave_pick *pick, struct bill *bill)
-{
-	const struct cost_terms terms = terms_of(pick);
-	u32 end = pb_end(pool, el, pb);
-	struct kvmm_extent run;
-
-	*bill = (struct bill){ 0 };
-	for (u32 at = pb_start(el, pb); at < end; at = run.start + run.nr) {
-		struct cost cost;
-
-		run = (struct kvmm_extent){ at, 1 };
-		if (owner_is_free(pool->owner[at]))
-			continue;
-		run = run_with(pool, at);
-		cost = cost_of(pool, run, &terms);
-		if (min(cost.copy_ns, cost.drop_ns) == KV_STAYS)
-			return false;
-		bill->ns += min(cost.copy_ns, cost.drop_ns);
-		if (cost.drop_ns < cost.copy_ns)
-			bill->nr_dropped += run.nr;
-		else
-			bill->nr_copied += run.nr;
-	}
-	return true;
-}
-
 struct choice {
 	struct kvmm_pool *pool;
 	struct elastic *el;
 	struct leave_pick *pick;
-	struct bill bill;	/* of the pageblock that was priced last */
+	struct cost_terms terms;
+	u32 nr_copied;		/* blocks of the pageblock that was priced last */
+	u32 nr_dropped;
 };
 
 static u64 price_of(void *arg, u32 pb)
 {
 	struct choice *choice = arg;
+	struct kvmm_pool *pool = choice->pool;
 	const struct elastic *el = choice->el;
+	struct kvmm_extent run;
+	u64 ns = 0;
 
-	if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED ||
-	    !add_up(choice->pool, el, pb, choice->pick, &choice->bill))
+	if (el->state[pb] != PB_HERE || el->mark[pb] & MARK_BARRED)
 		return KV_STAYS;
-	return choice->bill.ns;
+	choice->nr_copied = choice->nr_dropped = 0;
+	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at = run.start + run.nr) {
+		struct cost cost;
+
+		run = pool_run_with(pool, at);
+		if (owner_is_free(pool->owner[at]))
+			continue;
+		cost = cost_of(pool, run, &choice->terms);
+		if (min(cost.copy_ns, cost.drop_ns) == KV_STAYS)
+			return KV_STAYS;
+		ns += min(cost.copy_ns, cost.drop_ns);
+		if (cost.drop_ns < cost.copy_ns)
+			choice->nr_dropped += run.nr;
+		else
+			choice->nr_copied += run.nr;
+	}
+	return ns;
 }
 
 static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb, bool in_blocks)
@@ -104,8 +66,8 @@ static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 static bool take(struct choice *choice, u32 pb)
 {
 	struct leave_pick *pick = choice->pick;
-	u64 room = pick->nr_room + pb_nr(choice->pool, choice->el, pb) - choice->bill.nr_dropped;
-	u64 moved = pick->nr_moved + choice->bill.nr_copied;
+	u64 room = pick->nr_room + pb_nr(choice->pool, choice->el, pb) - choice->nr_dropped;
+	u64 moved = pick->nr_moved + choice->nr_copied;
 
 	if (room > pick->max_room || moved > pick->max_moved)
 		return false;
@@ -117,7 +79,7 @@ static bool take(struct choice *choice, u32 pb)
 
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry)
 {
-	struct choice choice = { .pool = pool, .el = el, .pick = pick };
+	struct choice choice = { .pool = pool, .el = el, .pick = pick, .terms = terms_of(pick) };
 	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .heap = el->heap,
 					.max = el->nr };
 	u32 pb;
@@ -175,7 +137,7 @@ static u32 plan_pageblock(struct kvmm_pool *pool, struct elastic *el, u32 pb, u3
 		run = (struct kvmm_extent){ at, 1 };
 		if (is_nobodys(pool->owner[at]))
 			continue;
-		run = run_with(pool, at);
+		run = pool_run_with(pool, at);
 		if (was_seen(el, run, pb))
 			continue;
 		if (run_verdict(pool, pool->owner[run.start], run, mode).nr == run.nr &&

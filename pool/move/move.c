@@ -37,21 +37,22 @@ static u32 extent_at(struct slot *slot, u32 start)
 	return KV_NONE;
 }
 
-/* What begins at @start, which has an owner. */
-static struct kvmm_extent run_at(struct kvmm_pool *pool, u32 start)
+struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block)
 {
-	u32 owner = pool->owner[start] & ~OWNER_MARKS, i;
+	u32 owner = pool->owner[block] & ~OWNER_MARKS;
 	struct slot *slot;
 
+	kv_assert_held(&pool->lock);
 	if (owner_is_away(owner))
-		return elastic_run(pool, start);
+		return elastic_run(pool, block);
 	if (owner_kind(owner) != OWNER_SLOT)
-		return (struct kvmm_extent){ start, 1 };
+		return (struct kvmm_extent){ block, 1 };
 	slot = slot_at(pool, owner_index(owner));
-	i = extent_at(slot, start);
-	if (POOL_BUG_ON(pool, i == KV_NONE || !is_in_pool(pool, start, slot_ext(slot, i)->nr)))
-		return (struct kvmm_extent){ start, 1 };
-	return *slot_ext(slot, i);
+	for (u32 i = 0; i < slot->nr_ext; i++)
+		if (block - slot_ext(slot, i)->start < slot_ext(slot, i)->nr)
+			return *slot_ext(slot, i);
+	POOL_BUG_ON(pool, true);
+	return (struct kvmm_extent){ block, 1 };
 }
 
 void pool_each_run(struct kvmm_pool *pool,
@@ -66,7 +67,9 @@ void pool_each_run(struct kvmm_pool *pool,
 			at++;
 			continue;
 		}
-		run = run_at(pool, at);
+		run = pool_run_with(pool, at);
+		if (POOL_BUG_ON(pool, run.start != at || !is_in_pool(pool, at, run.nr)))
+			run = (struct kvmm_extent){ at, 1 };
 		fn(arg, pool->owner[at], run);
 		at += run.nr;
 	}
@@ -143,11 +146,9 @@ static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move)
 	owner = pool->owner[move->src];
 	if (owner & OWNER_MARKS)
 		return false;
-	if (owner_kind(owner) == OWNER_SLOT &&
-	    extent_at(slot_at(pool, owner_index(owner)), move->src) == KV_NONE)
-		return false;
-	run = run_at(pool, move->src);
-	return run.nr == move->nr && run_verdict(pool, owner, run, MOVE_STOPPED).nr == run.nr;
+	run = pool_run_with(pool, move->src);
+	return run.start == move->src && run.nr == move->nr &&
+	       run_verdict(pool, owner, run, MOVE_STOPPED).nr == run.nr;
 }
 
 /* Blocks of one move's destination that are free lie in runs; take each as a whole. */
