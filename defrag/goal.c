@@ -121,7 +121,7 @@ static int plan_gathering(const struct kv_planner_ops *runs, const struct kv_pla
 
 static size_t run_scratch(const struct kv_planner_ops *runs, const struct kv_plan_req *req)
 {
-	return max(runs->scratch_bytes(req->nr_items), plan_evacuate_scratch(req));
+	return max(runs->scratch_bytes(req->nr_items), plan_clear_scratch(req));
 }
 
 size_t kv_goal_scratch(const struct kv_planner_ops *runs, const struct kv_plan_req *req)
@@ -130,7 +130,7 @@ size_t kv_goal_scratch(const struct kv_planner_ops *runs, const struct kv_plan_r
 	case KV_GOAL_RUN:
 		return run_scratch(runs, req);
 	case KV_GOAL_PAGEBLOCKS:
-		return plan_pageblocks_scratch(req);
+		return plan_clear_scratch(req);
 	case KV_GOAL_SHORTEN:
 		return plan_shorten_scratch(req);
 	default:

@@ -101,12 +101,11 @@ static inline u64 moves_price(const struct kv_plan_req *req, const struct kv_pla
 			plan->nr_blocks;
 }
 
+/* @req->want pageblocks by clearing them. plan_clear_scratch() bytes. */
 int plan_pageblocks(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
-size_t plan_pageblocks_scratch(const struct kv_plan_req *req);
-
-/* A run of @req->want by clearing one window altogether; only if it costs less than @below. */
+/* A run of @req->want by clearing one window; only if it costs less than @below. As much. */
 int plan_evacuate(const struct kv_plan_req *req, struct kv_plan *plan, u64 below, void *scratch);
-size_t plan_evacuate_scratch(const struct kv_plan_req *req);
+size_t plan_clear_scratch(const struct kv_plan_req *req);
 
 int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scratch);
 size_t plan_shorten_scratch(const struct kv_plan_req *req);

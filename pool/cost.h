@@ -45,8 +45,8 @@ static inline bool entry_is_inactive(const struct kvmm_pool *pool, u32 index)
 struct cost cost_of(struct kvmm_pool *pool, struct kvmm_extent run, const struct cost_terms *terms);
 
 /*
- * Is waiting for @nr blocks to become free cheaper than @cost_ns? Only for a request that may wait, and
- * has not waited that long yet.
+ * Is waiting for @nr blocks to become free cheaper than @cost_ns? Only for a request that may wait,
+ * and has not waited that long yet.
  */
 static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct room *room, u32 nr,
 				  u64 cost_ns)
@@ -57,12 +57,12 @@ static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct roo
 /* Of moving what is in the cheapest window of @nr blocks; KV_STAYS: there is none. ->lock held. */
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr);
 
-/* Cached blocks are cheaper to drop than to move, and some lie in the cheapest window. ->lock held. */
+/* Cached blocks are cheaper to drop than to move, some of the cheapest window. ->lock held. */
 bool cost_prefers_drop(struct kvmm_pool *pool, const struct room *room, struct cost_window *window);
 
 /*
- * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since, or has
- * children outside, stays. ->lock held; __cost_drop(): the order's lock, too.
+ * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since, or
+ * has children outside, stays. ->lock held; __cost_drop(): the order's lock, too.
  */
 void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims);
 void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims);

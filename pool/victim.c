@@ -22,7 +22,8 @@
 
 static inline u32 nr_pageblocks(const struct window *window)
 {
-	return window->size ? window->nr_blocks / window->size : 0;	/* not the rest at the end */
+	/* What is left at the end is none. */
+	return window->size ? window->nr_blocks / window->size : 0;
 }
 
 int window_init(struct window *window, u32 nr_blocks)
@@ -108,8 +109,8 @@ static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
 /* ---- choosing ---- */
 
 /*
- * Of ->quota, the blocks in runs of each length, @nr: the longest runs go first. What is left then comes
- * from the shortest run that has so many: cutting a longer one would leave another piece.
+ * Of ->quota, the blocks in runs of each length, @nr: the longest runs go first. What is left then
+ * comes from the shortest run that has so many: cutting a longer one would leave another piece.
  */
 static void ration(struct window *window, u32 nr)
 {
@@ -322,7 +323,8 @@ static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 	for (u32 i = 0; i < nr_seen; i++) {
 		bool forced = class_of(classes, window->index[i]) != class || i < window->from;
 
-		kv_set_bit(forced ? window->chosen : window->seen, block_at(pool, window->index[i]));
+		kv_set_bit(forced ? window->chosen : window->seen,
+			   block_at(pool, window->index[i]));
 		nr_forced += forced;
 	}
 	return nr_forced;

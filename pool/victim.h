@@ -8,13 +8,14 @@
  * until their neighbours come near the end of the order, too, or until they leave the window at its
  * old end.
  *
- * Before that, and if asked for, those go whose going leaves a pageblock empty, an aligned group of so
- * many blocks, and with them all that follow them in their chains, which have to go before. The
- * cheapest pageblock goes first: what one takes is counted when the window is looked at; what others
- * that were chosen before have taken of it already is not paid again.
+ * Before that, and if asked for, those go whose going leaves a pageblock empty, an aligned group of
+ * so many blocks, and with them all that follow them in their chains, which have to go before. The
+ * cheapest pageblock goes first: what one takes is counted when the window is looked at; what
+ * others that were chosen before have taken of it already is not paid again.
  *
- * Candidates that are not taken return to their place in the order, newest first; then the chosen ones
- * are taken one by one in the order of eviction. So a failed allocation leaves the order as it was.
+ * Candidates that are not taken return to their place in the order, newest first; then the chosen
+ * ones are taken one by one in the order of eviction. So a failed allocation leaves the order as it
+ * was.
  */
 #ifndef POOL_VICTIM_H
 #define POOL_VICTIM_H
@@ -35,7 +36,7 @@ struct victims;
 struct window {
 	u32 nr;			/* fixed at creation: blocks beyond the shortfall; 0: plain order */
 	u32 nr_blocks;		/* fixed at creation */
-	u32 size;		/* fixed at creation: of a pageblock, a power of two; 0: none is asked for */
+	u32 size;		/* fixed at creation: of a pageblock; 0: none is asked for */
 
 	/* The order's lock. */
 	u32 from;		/* of ->index: who comes before goes in any case */
@@ -44,7 +45,7 @@ struct window {
 	u64 *chosen;		/* ours; a bit a block; both are 0 between calls */
 	u32 quota[WINDOW_LENGTHS];	/* blocks to be taken from runs of that length */
 	struct kv_group *heap;	/* ours; of pageblocks, or NULL */
-	u32 *wanted;		/* ours; entries that have to go for the pageblock being priced, or NULL */
+	u32 *wanted;		/* ours; entries that go for the pageblock being priced */
 	u32 left;		/* victims that pageblocks may still take */
 };
 
@@ -53,7 +54,7 @@ int window_init(struct window *window, u32 nr_blocks);
 void window_exit(struct window *window);
 u64 window_bytes(const struct window *window);
 
-/* Up to @nr victims; if some are missing then they may be picked in plain order. The order's lock held. */
+/* Up to @nr victims; what is missing then may be picked in plain order. The order's lock held. */
 void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
 /* By where they lie, lowest first. The order's lock held. */

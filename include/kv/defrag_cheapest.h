@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cheapest blocks to clear: of aligned groups of blocks, and of windows that may begin anywhere.
+ * The cheapest blocks to clear: of aligned groups, and of windows that may begin anywhere.
  *
  * Both know prices only. The caller says what an item or a group costs, KV_STAYS if something in it
  * cannot go, and takes what is cheapest; no pool, zone or plan is known here.
@@ -24,8 +24,9 @@ struct kv_group {
  * @heap: the caller's, room for @max
  * @nr: in use
  *
- * A price that has risen is noticed when it is at the top. A group whose price has fallen is to be put
- * there once more, and has to be KV_STAYS once it is taken. Of equal prices the last group comes first.
+ * A price that has risen is noticed when it is at the top. A group whose price has fallen is to be
+ * put there once more, and has to be KV_STAYS once it is taken. Of equal prices the last group
+ * comes first.
  */
 struct kv_cheapest {
 	u64 (*price_of)(void *arg, u32 group);

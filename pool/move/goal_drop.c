@@ -46,18 +46,6 @@ static u32 nr_lost_with(const struct order *order, u32 top)
 	return nr;
 }
 
-static void price(struct goal *goal, struct kv_item *item, u32 class)
-{
-	struct kvmm_pool *pool = goal->pool;
-	u32 owner = pool->owner[item->start], index = owner_index(owner), nr;
-
-	if (owner_kind(owner) != OWNER_ENTRY || !entry_is_inactive(pool, index) ||
-	    !order_has(&pool->order, index) || class_of(pool->order.classes, index) != class)
-		return;
-	nr = nr_lost_with(&pool->order, index);
-	item->drop = nr <= MOST_LOST ? nr : 0;
-}
-
 void goal_price_drops(struct goal *goal)
 {
 	struct kvmm_pool *pool = goal->pool;
@@ -68,9 +56,17 @@ void goal_price_drops(struct goal *goal)
 	kv_lock(&pool->lock);
 	order_enter(&pool->order);
 	class = class_in_turn(&pool->order);
-	for (u32 i = 0; class != KV_NONE && i < goal->req.nr_items; i++)
-		if (!goal->items[i].owner)
-			price(goal, &goal->items[i], class);
+	for (u32 i = 0; class != KV_NONE && i < goal->req.nr_items; i++) {
+		struct kv_item *item = &goal->items[i];
+		u32 owner = pool->owner[item->start], index = owner_index(owner), nr;
+
+		if (item->owner || owner_kind(owner) != OWNER_ENTRY ||
+		    !entry_is_inactive(pool, index) || !order_has(&pool->order, index) ||
+		    class_of(pool->order.classes, index) != class)
+			continue;
+		nr = nr_lost_with(&pool->order, index);
+		item->drop = nr <= MOST_LOST ? nr : 0;
+	}
 	order_leave(&pool->order);
 	kv_unlock(&pool->lock);
 }

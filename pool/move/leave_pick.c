@@ -2,10 +2,10 @@
 /*
  * Which pageblocks leave, and where what is in them goes.
  *
- * A pageblock costs what its blocks cost; see cost.h. Among equals the highest goes, so that what stays
- * lies at the bottom. Where all that is held is single blocks the cheapest pageblocks are the best
- * choice there is: each block in them has to go somewhere, and none is copied twice, since places
- * inside are not free any more when the first place is looked for.
+ * A pageblock costs what its blocks cost; see cost.h. Among equals the highest goes, so that what
+ * stays lies at the bottom. Where all that is held is single blocks the cheapest pageblocks are the
+ * best choice there is: each block in them has to go somewhere, and none is copied twice, since
+ * places inside are not free any more when the first place is looked for.
  */
 #include "../cost.h"
 #include "leave.h"

@@ -500,7 +500,8 @@ Test(door, a_run_that_is_not_made_by_dropping_leaves_the_order_as_it_was)
 	u64 before;
 
 	cr_assert_eq(kvmm_alloc(pool, 11, mut), 0);
-	cr_assert_eq(kvmm_register(pool, (kvmm_mut_t[]){ mut[1], mut[5], mut[6] }, keys, 3, refs), 0);
+	cr_assert_eq(kvmm_register(pool, (kvmm_mut_t[]){ mut[1], mut[5], mut[6] }, keys, 3, refs),
+		     0);
 	cr_assert_eq(kvmm_register(pool, &mut[2], &keys[3], 1, &refs[3]), 0);
 	for (u32 i = 0; i < 4; i++)
 		cr_assert_eq(kvmm_put(pool, refs[i]), 0);
