@@ -22,7 +22,6 @@ static struct cost_terms terms_of(const struct leave_pick *pick)
 struct choice {
 	struct kvmm_pool *pool;
 	struct elastic *el;
-	struct leave_pick *pick;
 	struct cost_terms terms;
 	u32 nr_copied;		/* blocks of the pageblock that was priced last */
 	u32 nr_dropped;
@@ -62,24 +61,9 @@ static u64 worth(const struct kvmm_pool *pool, const struct elastic *el, u32 pb,
 	return in_blocks ? pb_nr(pool, el, pb) : units_of_leaving(pool, el, pb);
 }
 
-/* The pageblock that was priced last, unless there is no room for what lies there. */
-static bool take(struct choice *choice, u32 pb)
-{
-	struct leave_pick *pick = choice->pick;
-	u64 room = pick->nr_room + pb_nr(choice->pool, choice->el, pb) - choice->nr_dropped;
-	u64 moved = pick->nr_moved + choice->nr_copied;
-
-	if (room > pick->max_room || moved > pick->max_moved)
-		return false;
-	pick->nr_room = room;
-	pick->nr_moved = moved;
-	pick->got += worth(choice->pool, choice->el, pb, pick->in_blocks);
-	return true;
-}
-
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry)
 {
-	struct choice choice = { .pool = pool, .el = el, .pick = pick, .terms = terms_of(pick) };
+	struct choice choice = { .pool = pool, .el = el, .terms = terms_of(pick) };
 	struct kv_cheapest cheapest = { .price_of = price_of, .arg = &choice, .heap = el->heap,
 					.max = el->nr };
 	u32 pb;
@@ -88,8 +72,14 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
 	for (pb = 0; pb < el->nr; pb++)
 		kv_cheapest_put(&cheapest, pb);
 	while (pick->got < pick->want && (pb = kv_cheapest_pop(&cheapest)) != KV_NONE) {
-		if (!take(&choice, pb))
+		u64 room = pick->nr_room + pb_nr(pool, el, pb) - choice.nr_dropped;
+		u64 moved = pick->nr_moved + choice.nr_copied;
+
+		if (room > pick->max_room || moved > pick->max_moved)
 			continue;
+		pick->nr_room = room;
+		pick->nr_moved = moved;
+		pick->got += worth(pool, el, pb, pick->in_blocks);
 		if (dry)
 			el->state[pb] = PB_LEAVING;
 		else
@@ -184,17 +174,6 @@ static struct cost_window window_of(struct kvmm_pool *pool, const struct elastic
 				     .terms = terms_of(pick) };
 }
 
-static void drop(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick,
-		 struct victims *victims)
-{
-	for (u32 pb = el->nr; pb-- > 0;) {
-		const struct cost_window window = window_of(pool, el, pb, pick);
-
-		if (el->state[pb] == PB_LEAVING)
-			__cost_drop(pool, &window, victims);
-	}
-}
-
 /* ---- both ---- */
 
 static bool is_short(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
@@ -252,7 +231,12 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 			return -ENOSPC;
 		if (!pool->caches)
 			return 0;
-		drop(pool, el, pick, victims);
+		for (u32 pb = el->nr; pb-- > 0;) {
+			const struct cost_window window = window_of(pool, el, pb, pick);
+
+			if (el->state[pb] == PB_LEAVING)
+				__cost_drop(pool, &window, victims);
+		}
 		if (!give_up_kept(pool, el, pick, keep))
 			return 0;
 	}

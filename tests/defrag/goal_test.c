@@ -7,37 +7,6 @@
 
 #include "tests/defrag/goal_util.h"
 
-static u32 seed(void)
-{
-	const char *env = getenv("KVMM_SEED");
-	u32 rng = env ? strtoul(env, NULL, 0) : 5;
-
-	printf("seed %u\n", rng);
-	return rng;
-}
-
-/* Letters A.. of up to @longest blocks, with gaps; some pinned; Q.. may be lost. */
-static void random_cells(char *cells, u32 nr, u32 longest, bool cached, u32 *rng)
-{
-	u32 b = 0, letter = 0, lost = 0;
-
-	memset(cells, '.', nr);
-	cells[nr] = '\0';
-	while (b < nr && letter < 16 && lost < 10) {
-		u32 len = 1 + rand_r(rng) % longest;
-
-		b += rand_r(rng) % 4;
-		if (b >= nr)
-			break;
-		if (cached && rand_r(rng) % 2) {
-			cells[b++] = 'Q' + lost++;
-			continue;
-		}
-		for (char c = (rand_r(rng) % 10 ? 'A' : 'a') + letter++; len && b < nr; len--)
-			cells[b++] = c;
-	}
-}
-
 /* ---- a run ---- */
 
 static void expect_run(const char *cells, u32 want, u64 drop_ns, int err, const char *after)
@@ -93,86 +62,23 @@ Test(run, may_take_a_window_of_many_items)
 }
 
 /* The least price of a run that is made by clearing a window, or ~0. */
-struct brute {
-	const struct goal_case *c;
-	u32 lo, hi;			/* the window */
-	u32 hole[PICTURE_MAX];
-	u32 nr_holes;
-	u32 item[PICTURE_MAX];
-	u32 nr_items;
-	u64 best;
-};
-
-static void place_from(struct brute *b, u32 i, u64 cost)
-{
-	const struct kv_item *item;
-
-	if (cost >= b->best)
-		return;
-	if (i == b->nr_items) {
-		b->best = cost;
-		return;
-	}
-	item = &b->c->items[b->item[i]];
-	if (item->drop)
-		place_from(b, i + 1, cost + b->c->prices.drop_ns);
-	for (u32 k = 0; item->movable && k < b->nr_holes; k++) {
-		if (b->hole[k] < item->nr)
-			continue;
-		b->hole[k] -= item->nr;
-		place_from(b, i + 1, cost + item->nr * 10);
-		b->hole[k] += item->nr;
-	}
-}
-
-static void look_at_window(struct brute *b, const char *cells)
-{
-	b->nr_holes = b->nr_items = 0;
-	for (u32 i = 0, nr = 0; i <= b->c->req.nr_blocks; i++) {
-		if (i < b->c->req.nr_blocks && cells[i] == '.' && (i < b->lo || i >= b->hi)) {
-			nr++;
-			continue;
-		}
-		if (nr)
-			b->hole[b->nr_holes++] = nr;
-		nr = 0;
-	}
-	for (u32 i = 0; i < b->c->req.nr_items; i++) {
-		const struct kv_item *item = &b->c->items[i];
-
-		if (item->start < b->hi && item->start + item->nr > b->lo)
-			b->item[b->nr_items++] = i;
-	}
-	place_from(b, 0, 0);
-}
-
 static u64 brute_force_run(const struct goal_case *c, const char *cells, u32 want)
 {
-	struct brute b = { .c = c, .best = ~0ull };
+	bool area[PICTURE_MAX];
+	u64 best = ~0ull;
 
-	for (b.lo = 0; b.lo + want <= c->req.nr_blocks; b.lo++) {
-		b.hi = b.lo + want;
-		look_at_window(&b, cells);
+	for (u32 lo = 0; lo + want <= c->req.nr_blocks; lo++) {
+		for (u32 b = 0; b < c->req.nr_blocks; b++)
+			area[b] = b >= lo && b < lo + want;
+		best = min(best, goal_least(c, cells, area));
 	}
-	return b.best;
-}
-
-static bool has_run(const char *cells, u32 want)
-{
-	u32 nr = 0;
-
-	for (; *cells; cells++) {
-		nr = *cells == '.' ? nr + 1 : 0;
-		if (nr >= want)
-			return true;
-	}
-	return false;
+	return best;
 }
 
 /* Windows are cleared where readers go on; who stays in one is not looked for here. */
 Test(run, costs_hardly_more_than_the_least)
 {
-	u32 rng = seed(), nr = 0, nr_found = 0;
+	u32 rng = picture_seed(5), nr = 0, nr_found = 0;
 	u64 sum = 0, least_sum = 0;
 
 	for (u32 i = 0; i < 4000; i++) {
@@ -182,7 +88,7 @@ Test(run, costs_hardly_more_than_the_least)
 		u64 least;
 		int err;
 
-		random_cells(cells, 18 + rand_r(&rng) % 8, 4, true, &rng);
+		picture_random(cells, 18 + rand_r(&rng) % 8, 4, 2, 10, &rng);
 		goal_init(&c, cells, KV_GOAL_RUN, want, 5 + rand_r(&rng) % 3 * 5);
 		least = brute_force_run(&c, cells, want);
 		err = goal_run(&c);
@@ -193,7 +99,7 @@ Test(run, costs_hardly_more_than_the_least)
 		if (err)
 			continue;
 		nr_found++;
-		cr_assert(has_run(c.after, want), "%s -> %s", cells, c.after);
+		cr_assert(picture_longest(c.after) >= want, "%s -> %s", cells, c.after);
 		cr_assert(c.plan.cost_ns >= least, "%s: cheaper than can be", cells);
 		sum += c.plan.cost_ns;
 		least_sum += least;
@@ -205,12 +111,14 @@ Test(run, costs_hardly_more_than_the_least)
 
 /* ---- fewer descriptors ---- */
 
-static void expect_shorter(const char *cells, const char *letters, u32 want, int err, const char *after)
+static void expect_owner(u32 goal, const char *cells, const char *letters, int err,
+			 const char *after)
 {
 	struct goal_case c;
 
-	goal_init(&c, cells, KV_GOAL_SHORTEN, want, 0);
-	goal_owner(&c, 1, letters);
+	goal_init(&c, cells, goal, 0, 0);
+	goal_owner(&c, 3, letters);
+	c.req.owner = 3;
 	cr_expect_eq(goal_run(&c), err, "%s", cells);
 	cr_expect_str_eq(c.after, after);
 	cr_expect_eq(c.plan.saved, goal_nr_pieces(&c, false) - goal_nr_pieces(&c, true));
@@ -218,17 +126,17 @@ static void expect_shorter(const char *cells, const char *letters, u32 want, int
 
 Test(shorten, a_part_goes_behind_the_one_before_it)
 {
-	expect_shorter("AAA..xBB.", "AB", 0, 0, "AAABBx...");
+	expect_owner(KV_GOAL_SHORTEN, "AAA..xBB.", "AB", 0, "AAABBx...");
 }
 
 Test(shorten, a_part_goes_before_the_one_behind_it)
 {
-	expect_shorter("Axx..BBBBx", "AB", 0, 0, ".xx.ABBBBx");
+	expect_owner(KV_GOAL_SHORTEN, "Axx..BBBBx", "AB", 0, ".xx.ABBBBx");
 }
 
 Test(shorten, several_go_to_one_hole)
 {
-	expect_shorter("AxBxCx...", "ABC", 0, 0, ".x.x.xABC");
+	expect_owner(KV_GOAL_SHORTEN, "AxBxCx...", "ABC", 0, ".x.x.xABC");
 }
 
 Test(shorten, a_part_that_fills_the_hole_between_saves_two)
@@ -256,8 +164,8 @@ Test(shorten, the_cheapest_descriptor_goes_first)
 
 Test(shorten, what_is_pinned_stays_and_may_be_joined)
 {
-	expect_shorter("a.xB", "aB", 0, 0, "aBx.");
-	expect_shorter("axb..", "ab", 0, -EALREADY, "axb..");
+	expect_owner(KV_GOAL_SHORTEN, "a.xB", "aB", 0, "aBx.");
+	expect_owner(KV_GOAL_SHORTEN, "axb..", "ab", -EALREADY, "axb..");
 }
 
 Test(shorten, keeps_to_the_budget)
@@ -349,14 +257,14 @@ static void random_owners(struct goal_case *c, const char *cells, u32 *rng)
 
 Test(shorten, saves_nearly_all_that_can_be_saved)
 {
-	u32 rng = seed(), could = 0, did = 0;
+	u32 rng = picture_seed(5), could = 0, did = 0;
 
 	for (u32 i = 0; i < 1500; i++) {
 		char cells[PICTURE_MAX + 1];
 		struct goal_case c;
 		u32 before;
 
-		random_cells(cells, 10 + rand_r(&rng) % 5, 3, false, &rng);
+		picture_random(cells, 10 + rand_r(&rng) % 5, 3, 0, 10, &rng);
 		goal_init(&c, cells, KV_GOAL_SHORTEN, 0, 0);
 		random_owners(&c, cells, &rng);
 		before = goal_nr_pieces(&c, false);
@@ -373,45 +281,34 @@ Test(shorten, saves_nearly_all_that_can_be_saved)
 
 /* ---- one run ---- */
 
-static void expect_gathered(const char *cells, const char *letters, int err, const char *after)
-{
-	struct goal_case c;
-
-	goal_init(&c, cells, KV_GOAL_GATHER, 0, 0);
-	goal_owner(&c, 3, letters);
-	c.req.owner = 3;
-	cr_expect_eq(goal_run(&c), err, "%s", cells);
-	cr_expect_str_eq(c.after, after);
-}
-
 Test(gather, goes_about_the_longest_part_where_there_is_room)
 {
-	expect_gathered("Ax.BBB.xC", "ABC", 0, ".xABBBCx.");
+	expect_owner(KV_GOAL_GATHER, "Ax.BBB.xC", "ABC", 0, ".xABBBCx.");
 }
 
 Test(gather, goes_to_the_shortest_hole_that_takes_all)
 {
-	expect_gathered("AxBBx....x...", "AB", 0, ".x..x....xABB");
+	expect_owner(KV_GOAL_GATHER, "AxBBx....x...", "AB", 0, ".x..x....xABB");
 }
 
 Test(gather, keeps_the_order_of_the_parts)
 {
-	expect_gathered("BxAx..", "AB", 0, ".x.xAB");
+	expect_owner(KV_GOAL_GATHER, "BxAx..", "AB", 0, ".x.xAB");
 }
 
 Test(gather, that_is_done_is_done)
 {
-	expect_gathered(".ABx", "AB", -EALREADY, ".ABx");
+	expect_owner(KV_GOAL_GATHER, ".ABx", "AB", -EALREADY, ".ABx");
 }
 
 Test(gather, goes_about_what_is_pinned_or_not_at_all)
 {
-	expect_gathered("Bxa.x..", "aB", 0, ".xaBx..");
-	expect_gathered("Bxax...", "aB", -ENOSPC, "Bxax...");
+	expect_owner(KV_GOAL_GATHER, "Bxa.x..", "aB", 0, ".xaBx..");
+	expect_owner(KV_GOAL_GATHER, "Bxax...", "aB", -ENOSPC, "Bxax...");
 }
 
 Test(gather, makes_room_first_where_there_is_none)
 {
-	expect_gathered("AABBx.C..x..", "AB", -EALREADY, "AABBx.C..x..");
-	expect_gathered("BBAAx.C..x.", "AB", -EAGAIN, "BBAAx....xC");
+	expect_owner(KV_GOAL_GATHER, "AABBx.C..x..", "AB", -EALREADY, "AABBx.C..x..");
+	expect_owner(KV_GOAL_GATHER, "BBAAx.C..x.", "AB", -EAGAIN, "BBAAx....xC");
 }

@@ -141,3 +141,61 @@ int goal_run(struct goal_case *c)
 	apply(c);
 	return err;
 }
+
+/* ---- all that could have been done ---- */
+
+struct brute {
+	const struct goal_case *c;
+	u32 hole[PICTURE_MAX];		/* what is left of those outside */
+	u32 nr_holes;
+	u32 item[PICTURE_MAX];		/* in the way */
+	u32 nr_items;
+	u64 best;
+};
+
+static void place_from(struct brute *b, u32 i, u64 cost)
+{
+	const struct kv_item *item;
+
+	if (cost >= b->best)
+		return;
+	if (i == b->nr_items) {
+		b->best = cost;
+		return;
+	}
+	item = &b->c->items[b->item[i]];
+	if (item->drop)
+		place_from(b, i + 1, cost + b->c->prices.drop_ns);
+	for (u32 k = 0; item->movable && k < b->nr_holes; k++) {
+		if (b->hole[k] < item->nr)
+			continue;
+		b->hole[k] -= item->nr;
+		place_from(b, i + 1, cost + item->nr * b->c->prices.copy_ns);
+		b->hole[k] += item->nr;
+	}
+}
+
+u64 goal_least(const struct goal_case *c, const char *cells, const bool *area)
+{
+	struct brute b = { .c = c, .best = ~0ull };
+
+	for (u32 i = 0, nr = 0; i <= c->req.nr_blocks; i++) {
+		if (i < c->req.nr_blocks && cells[i] == '.' && !area[i]) {
+			nr++;
+			continue;
+		}
+		if (nr)
+			b.hole[b.nr_holes++] = nr;
+		nr = 0;
+	}
+	for (u32 i = 0; i < c->req.nr_items; i++) {
+		bool hit = false;
+
+		for (u32 k = 0; k < c->items[i].nr; k++)
+			hit |= area[c->items[i].start + k];
+		if (hit)
+			b.item[b.nr_items++] = i;
+	}
+	place_from(&b, 0, 0);
+	return b.best;
+}

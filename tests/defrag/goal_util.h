@@ -31,4 +31,7 @@ u32 goal_nr_pieces(const struct goal_case *c, bool after);
 /* The plan, on scratch that ends where the planner said; then what holds for every plan. */
 int goal_run(struct goal_case *c);
 
+/* The least that it costs to clear the blocks of @area, or ~0: tries all there is. */
+u64 goal_least(const struct goal_case *c, const char *cells, const bool *area);
+
 #endif /* DEFRAG_GOAL_UTIL_H */

@@ -79,136 +79,44 @@ Test(pageblocks, keep_to_the_budget)
 	cr_expect_eq(c.plan.nr_pageblocks, 3);
 }
 
-Test(pageblocks, what_failed_lately_is_left_out_until_something_is_freed_there)
+static u32 emptied_with(struct kv_hint hint, u32 round)
 {
-	struct kv_hint hints[4] = { [0] = { .held = 1, .until = 5 } };
+	struct kv_hint hints[4] = { hint };
 	struct goal_case c;
 
 	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
 	c.req.hints = hints;
-	c.req.round = 4;
+	c.req.round = round;
 	cr_expect_eq(goal_run(&c), 0);
-	cr_expect_eq(c.pageblocks[0], 2);
+	return c.pageblocks[0];
+}
 
-	hints[0].held = 2;		/* somebody has left since */
-	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
-	c.req.hints = hints;
-	c.req.round = 4;
-	cr_expect_eq(goal_run(&c), 0);
-	cr_expect_eq(c.pageblocks[0], 0);
+Test(pageblocks, what_failed_lately_is_left_out_until_something_is_freed_there)
+{
+	struct kv_hint one = { .held = 1, .until = 5 }, two = { .held = 2, .until = 5 };
 
-	hints[0] = (struct kv_hint){ .held = 1, .until = 5 };
-	goal_init(&c, "A...BBB.CC..DDDD", KV_GOAL_PAGEBLOCKS, 1, 0);
-	c.req.hints = hints;
-	c.req.round = 5;
-	cr_expect_eq(goal_run(&c), 0);
-	cr_expect_eq(c.pageblocks[0], 0);
+	cr_expect_eq(emptied_with(one, 4), 2);
+	cr_expect_eq(emptied_with(two, 4), 0);
+	cr_expect_eq(emptied_with(one, 5), 0);
 }
 
 /* ---- all that could have been done ---- */
 
-struct brute {
-	const struct goal_case *c;
-	u32 subset;			/* pageblocks, a bit each */
-	u32 hole[PICTURE_MAX];		/* what is left of those outside */
-	u32 nr_holes;
-	u32 item[PICTURE_MAX];		/* in the way */
-	u32 nr_items;
-	u64 best;
-};
-
-static bool is_in(const struct brute *b, u32 block)
-{
-	return b->subset >> block / 4 & 1;
-}
-
-static void find_holes(struct brute *b, const char *cells)
-{
-	b->nr_holes = 0;
-	for (u32 i = 0, nr = 0; i <= b->c->req.nr_blocks; i++) {
-		if (i < b->c->req.nr_blocks && cells[i] == '.' && !is_in(b, i)) {
-			nr++;
-			continue;
-		}
-		if (nr)
-			b->hole[b->nr_holes++] = nr;
-		nr = 0;
-	}
-}
-
-/* False: somebody stays. */
-static bool find_items(struct brute *b)
-{
-	b->nr_items = 0;
-	for (u32 i = 0; i < b->c->req.nr_items; i++) {
-		const struct kv_item *item = &b->c->items[i];
-		bool hit = false;
-
-		for (u32 k = 0; k < item->nr; k++)
-			hit |= is_in(b, item->start + k);
-		if (hit && !item->movable)
-			return false;
-		if (hit)
-			b->item[b->nr_items++] = i;
-	}
-	return true;
-}
-
-static void place_from(struct brute *b, u32 i, u64 cost)
-{
-	const struct kv_item *item = &b->c->items[b->item[i]];
-
-	if (cost >= b->best)
-		return;
-	if (i == b->nr_items) {
-		b->best = cost;
-		return;
-	}
-	if (item->drop)
-		place_from(b, i + 1, cost + b->c->prices.drop_ns);
-	for (u32 k = 0; k < b->nr_holes; k++) {
-		if (b->hole[k] < item->nr)
-			continue;
-		b->hole[k] -= item->nr;
-		place_from(b, i + 1, cost + item->nr * 10);
-		b->hole[k] += item->nr;
-	}
-}
-
 /* The least that it costs to have so many empty; ~0: it cannot be. */
 static u64 brute_force(const struct goal_case *c, const char *cells, u32 want)
 {
-	struct brute b = { .c = c, .best = ~0ull };
 	u32 nr = c->req.nr_blocks / 4;
+	bool area[PICTURE_MAX] = { false };
+	u64 best = ~0ull;
 
-	for (b.subset = 0; b.subset < 1u << nr; b.subset++) {
-		if ((u32)__builtin_popcount(b.subset) != want || !find_items(&b))
+	for (u32 subset = 0; subset < 1u << nr; subset++) {
+		if ((u32)__builtin_popcount(subset) != want)
 			continue;
-		find_holes(&b, cells);
-		place_from(&b, 0, 0);
+		for (u32 b = 0; b < 4 * nr; b++)
+			area[b] = subset >> b / 4 & 1;
+		best = min(best, goal_least(c, cells, area));
 	}
-	return b.best;
-}
-
-static void random_cells(char *cells, u32 nr, u32 longest, u32 *rng)
-{
-	u32 b = 0, letter = 0, cached = 0;
-
-	memset(cells, '.', nr);
-	cells[nr] = '\0';
-	while (b < nr && letter < 16 && cached < 10) {
-		u32 len = 1 + rand_r(rng) % longest;
-
-		b += rand_r(rng) % 4;
-		if (b >= nr)
-			break;
-		if (rand_r(rng) % 3 == 0) {
-			cells[b++] = 'Q' + cached++;
-			continue;
-		}
-		for (char c = (rand_r(rng) % 12 ? 'A' : 'a') + letter++; len && b < nr; len--)
-			cells[b++] = c;
-	}
+	return best;
 }
 
 static void expect_all_empty(const struct goal_case *c)
@@ -235,7 +143,7 @@ static void try_picture(struct score *score, u32 longest, u32 *rng)
 	u64 least, drop_ns = rand_r(rng) % 3 * 9;
 	int err;
 
-	random_cells(cells, nr, longest, rng);
+	picture_random(cells, nr, longest, 3, 12, rng);
 	goal_init(&c, cells, KV_GOAL_PAGEBLOCKS, want, drop_ns);
 	least = brute_force(&c, cells, want);
 	err = goal_run(&c);
@@ -258,11 +166,9 @@ static void try_picture(struct score *score, u32 longest, u32 *rng)
 
 static struct score try_pictures(u32 longest)
 {
-	const char *env = getenv("KVMM_SEED");
-	u32 rng = env ? strtoul(env, NULL, 0) : 3;
+	u32 rng = picture_seed(3);
 	struct score score = { 0 };
 
-	printf("seed %u\n", rng);
 	for (u32 i = 0; i < 3000; i++)
 		try_picture(&score, longest, &rng);
 	printf("%u of %u found, cost %.4f of the least, worst %.2f\n", score.found, score.nr,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A zone as a picture: the owner that the mover's tests work for. */
 #include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/defrag/picture.h"
@@ -116,3 +118,48 @@ const struct kv_movable_ops picture_ops = {
 	.copy		= copy,
 	.commit		= commit,
 };
+
+/* ---- random ones ---- */
+
+u32 picture_seed(u32 seed)
+{
+	const char *env = getenv("KVMM_SEED");
+
+	seed = env ? strtoul(env, NULL, 0) : seed;
+	printf("seed %u\n", seed);
+	return seed;
+}
+
+void picture_random(char *cells, u32 nr, u32 longest, u32 lost_in, u32 pinned_in,
+		    u32 *rng)
+{
+	u32 b = 0, letter = 0, lost = 0;
+
+	memset(cells, '.', nr);
+	cells[nr] = '\0';
+	while (b < nr && letter < (lost_in ? 16u : 26u) && lost < 10) {
+		u32 len = 1 + rand_r(rng) % longest;
+
+		b += rand_r(rng) % 4;
+		if (b >= nr)
+			break;
+		if (lost_in && rand_r(rng) % lost_in == 0) {
+			cells[b++] = 'Q' + lost++;
+			continue;
+		}
+		for (char c = (pinned_in && rand_r(rng) % pinned_in == 0 ? 'a' : 'A') + letter++;
+		     len && b < nr; len--)
+			cells[b++] = c;
+	}
+}
+
+u32 picture_longest(const char *cells)
+{
+	u32 nr = 0, longest = 0;
+
+	for (; *cells; cells++) {
+		nr = *cells == '.' ? nr + 1 : 0;
+		longest = max(longest, nr);
+	}
+	return longest;
+}

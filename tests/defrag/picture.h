@@ -34,4 +34,14 @@ u32 picture_items(const char *cells, struct kv_item *items, u32 max);
 /* Execute a plan on the letters alone, move after move. */
 void picture_apply(char *cells, const struct kv_plan *plan);
 
+/* KVMM_SEED, or @seed; printed. */
+u32 picture_seed(u32 seed);
+/*
+ * Letters A.. of up to @longest blocks, with gaps. One in @pinned_in cannot move; one in @lost_in is
+ * a single block from Q on, see goal_util.h. 0: none is.
+ */
+void picture_random(char *cells, u32 nr, u32 longest, u32 lost_in, u32 pinned_in, u32 *rng);
+/* The longest free run. */
+u32 picture_longest(const char *cells);
+
 #endif /* DEFRAG_PICTURE_H */

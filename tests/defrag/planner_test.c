@@ -49,18 +49,6 @@ static int plan(const struct kv_planner_ops *planner, struct case_t *c, const ch
 	return run_planner(planner, &c->req, &c->plan, 0xff);
 }
 
-static u32 longest_gap(const char *cells)
-{
-	u32 b, run = 0, longest = 0;
-
-	for (b = 0; cells[b]; b++) {
-		run = cells[b] == '.' ? run + 1 : 0;
-		if (run > longest)
-			longest = run;
-	}
-	return longest;
-}
-
 static u32 count(const char *cells, char letter)
 {
 	u32 nr = 0;
@@ -68,22 +56,6 @@ static u32 count(const char *cells, char letter)
 	for (; *cells; cells++)
 		nr += *cells == letter;
 	return nr;
-}
-
-/* Letters A.. with random lengths and gaps; every tenth cannot move. */
-static void random_cells(char *cells, u32 nr, u32 *rng, bool pinned)
-{
-	u32 b = 0, letter = 0;
-
-	memset(cells, '.', nr);
-	cells[nr] = '\0';
-	while (b < nr && letter < 26) {
-		u32 gap = rand_r(rng) % 4, len = 1 + rand_r(rng) % 5;
-		char c = (pinned && rand_r(rng) % 10 == 0 ? 'a' : 'A') + letter++;
-
-		for (b += gap; len && b < nr; len--)
-			cells[b++] = c;
-	}
 }
 
 /* Cheapest slide by trying every pair of holes. */
@@ -162,7 +134,7 @@ static void expect_plan_is_good(const struct kv_planner_ops *planner, char *cell
 	int err = plan(planner, &c, cells, want);
 
 	cost = brute_force_slide(&c.req, want);
-	if (longest_gap(cells) >= want) {
+	if (picture_longest(cells) >= want) {
 		cr_assert_eq(err, -EALREADY, "%s has %u", cells, want);
 		return;
 	}
@@ -182,13 +154,11 @@ static void expect_plan_is_good(const struct kv_planner_ops *planner, char *cell
 
 static void expect_good_on_random_pictures(const struct kv_planner_ops *planner)
 {
-	const char *env = getenv("KVMM_SEED");
-	u32 rng = env ? strtoul(env, NULL, 0) : 7, round;
+	u32 rng = picture_seed(7), round;
 	char cells[PICTURE_MAX + 1];
 
-	printf("seed %u\n", rng);
 	for (round = 0; round < test_length(NULL, 20000); round++) {
-		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, round & 1);
+		picture_random(cells, 16 + round % (PICTURE_MAX - 15), 5, 0, round & 1 ? 10 : 0, &rng);
 		expect_plan_is_good(planner, cells, 1 + round % 13);
 	}
 }
@@ -315,18 +285,18 @@ Test(window, packing_never_makes_the_longest_run_shorter)
 	for (round = 0; round < test_length(NULL, 20000); round++) {
 		struct case_t c;
 
-		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, true);
+		picture_random(cells, 16 + round % (PICTURE_MAX - 15), 5, 0, 10, &rng);
 		strcpy(before, cells);
 		case_init(&c, before, 0);
 		c.req.max_blocks = round % 2 ? 0 : 1 + round % 31;
-		most = c.req.max_blocks ? longest_gap(cells) : longest_after_sliding(cells);
+		most = c.req.max_blocks ? picture_longest(cells) : longest_after_sliding(cells);
 		if (run_planner(&kv_planner_window, &c.req, &c.plan, 0))
 			continue;
 		expect_executable(&c, cells);
 		expect_gap_is_free(&c, cells);
 		cr_assert(!c.req.max_blocks || c.plan.nr_blocks <= c.req.max_blocks);
-		cr_assert_geq(longest_gap(cells), most, "%s to %s", before, cells);
-		cr_assert_eq(c.plan.gap.nr, longest_gap(cells), "%s to %s", before, cells);
+		cr_assert_geq(picture_longest(cells), most, "%s to %s", before, cells);
+		cr_assert_eq(c.plan.gap.nr, picture_longest(cells), "%s to %s", before, cells);
 	}
 }
 
@@ -368,7 +338,7 @@ Test(window, keeps_to_the_limits_and_uses_them)
 	u32 rng = 11, round;
 
 	for (round = 0; round < test_length(NULL, 20000); round++) {
-		random_cells(cells, 16 + round % (PICTURE_MAX - 15), &rng, round & 1);
+		picture_random(cells, 16 + round % (PICTURE_MAX - 15), 5, 0, round & 1 ? 10 : 0, &rng);
 		expect_limits_hold(cells, 4 + round % 13, 1 + round % 17,
 				   round % 3 ? PICTURE_MAX : 1 + round % 4);
 	}
