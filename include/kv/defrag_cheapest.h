@@ -57,52 +57,49 @@ struct kv_priced {
  * @item: item number @i of @nr_items
  * @arg: of @item
  * @want: blocks
- * @start, @price: the window now; @first to @end - 1 are the items with a block in it
- * @nr_stay: of them: those that cannot go
+ * @first, @end: items first..end - 1 have a block in the window, or what is below them stays
+ * @open_from: the end of the last item seen that stays
+ * @price: of these items
  */
 struct kv_window {
 	struct kv_priced (*item)(const void *arg, u32 i);
 	const void *arg;
 	u32 nr_items;
 	u32 want;
-	u32 start;
 	u32 first, end;
-	u32 nr_stay;
+	u32 open_from;
 	u64 price;
 };
 
-static inline void kv_window_count(struct kv_window *window, u64 price, int in)
-{
-	if (price == KV_STAYS)
-		window->nr_stay += in;
-	else
-		window->price += in * price;
-}
-
 /*
- * Slide to @start, which is not below where the window is; what it costs to clear it there.
- * Each item is looked at twice in all.
+ * Slide to @start, which is not below where the window is; what it costs to clear it there. Each
+ * item is looked at twice. If it costs something else the second time the sum is wrong, but not
+ * below 0, until the window is empty or an item stays.
  */
 static inline u64 kv_window_slide(struct kv_window *window, u32 start)
 {
-	u32 end = start + window->want;
-
 	for (; window->end < window->nr_items; window->end++) {
 		struct kv_priced item = window->item(window->arg, window->end);
 
-		if (item.start >= end)
+		if (item.start >= start + window->want)
 			break;
-		kv_window_count(window, item.price, 1);
+		window->price += item.price;
+		if (item.price != KV_STAYS)
+			continue;
+		window->first = window->end + 1;
+		window->open_from = item.start + item.nr;
+		window->price = 0;
 	}
 	for (; window->first < window->end; window->first++) {
 		struct kv_priced item = window->item(window->arg, window->first);
 
 		if (item.start + item.nr > start)
 			break;
-		kv_window_count(window, item.price, -1);
+		window->price -= min(window->price, item.price);
 	}
-	window->start = start;
-	return window->nr_stay ? KV_STAYS : window->price;
+	if (window->first == window->end)
+		window->price = 0;
+	return start < window->open_from ? KV_STAYS : window->price;
 }
 
 #endif /* KV_DEFRAG_CHEAPEST_H */

@@ -53,6 +53,17 @@ Test(cheapest, comes_first_though_prices_change)
 	}
 }
 
+Test(cheapest, a_window_forgets_prices_that_change_at_the_next_item_that_stays)
+{
+	struct kv_priced five[] = { { 0, 1, 5 }, { 1, 1, 7 }, { 2, 1, KV_STAYS }, { 3, 1, 4 }, { 4, 1, 3 } };
+	struct kv_window window = { .item = item_of, .arg = five, .nr_items = 5, .want = 2 };
+
+	cr_expect_eq(kv_window_slide(&window, 0), 12);
+	five[0].price = KV_STAYS;
+	cr_expect_eq(kv_window_slide(&window, 1), KV_STAYS);
+	cr_expect_eq(kv_window_slide(&window, 3), 7);
+}
+
 Test(cheapest, a_window_costs_what_lies_in_it)
 {
 	u32 rng = 9;
