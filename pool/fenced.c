@@ -13,7 +13,7 @@
 
 #include "content.h"
 #include "internal.h"
-#include "owned.h"
+#include "lease.h"
 
 /* ---- ranges ---- */
 

@@ -13,7 +13,7 @@
 
 #include "determ.h"
 #include "gang.h"
-#include "owned.h"
+#include "lease.h"
 
 #define DEFAULT_MAX_GANGS	256u
 #define MAX_GANGS		65536u

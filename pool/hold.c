@@ -18,7 +18,7 @@
 
 #include "determ.h"
 #include "hold.h"
-#include "owned.h"
+#include "lease.h"
 
 #define EXPIRE_BLOCKS	1024u	/* that leave the table in one go */
 

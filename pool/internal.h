@@ -326,7 +326,7 @@ struct kvmm_pool {
 	u32				elastic_due;	/* compact_lock; READ_ONCE() as a hint: a tick has work */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
-	struct own_table		*owned;		/* see owned.h; kv_cas() from NULL, once */
+	struct own_table		*owned;		/* see lease.h; kv_cas() from NULL, once */
 	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
 	struct lower			*lower;		/* ->lock; acquire; see tier/tier.h; NULL: no tier */
 	struct token_dir		*tokens;	/* see tokens.c */

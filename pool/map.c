@@ -13,7 +13,7 @@
 #include "arena.h"
 #include "determ.h"
 #include "events/events.h"
-#include "owned.h"
+#include "lease.h"
 
 #include <kvmm/map.h>
 

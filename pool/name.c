@@ -23,7 +23,7 @@ static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, c
 /* ---- stage ---- */
 
 /*
- * How many are PRIVATE again. The others were taken away from their owner meanwhile (owned_end.c), by
+ * How many are PRIVATE again. The others were taken away from their owner meanwhile (lease_end.c), by
  * who has counted them as one STAGED less.
  */
 static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)

@@ -8,7 +8,7 @@
 #include <kv/env.h>
 
 #include "arena.h"
-#include "owned.h"
+#include "lease.h"
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \

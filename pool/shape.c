@@ -4,7 +4,7 @@
  * the extents before or after, by the slot's version.
  */
 #include "internal.h"
-#include "owned.h"
+#include "lease.h"
 
 /* ---- shrinking ---- */
 

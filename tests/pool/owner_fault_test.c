@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "pool/hold.h"
-#include "pool/owned.h"
+#include "pool/lease.h"
 #include "tests/pool/owner_util.h"
 #include "tests/support/fault.h"
 

@@ -9,7 +9,7 @@
 
 #include <kv/sys.h>
 
-#include "pool/owned.h"
+#include "pool/lease.h"
 #include "tests/pool/owner_util.h"
 #include "tests/support/fault.h"
 #include "tests/support/random.h"

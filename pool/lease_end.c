@@ -13,7 +13,7 @@
 
 #include "determ.h"
 #include "hold.h"
-#include "owned.h"
+#include "lease.h"
 
 #define EXPIRE_BATCH	64u
 

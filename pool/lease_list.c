@@ -13,7 +13,7 @@
 #include "arena.h"
 #include "determ.h"
 #include "hold.h"
-#include "owned.h"
+#include "lease.h"
 
 #define WALK_SLOTS	128u	/* that are looked at in one hold of pool->lock */
 #define WALK_ENTRIES	512u	/* in one read section */

@@ -12,7 +12,7 @@
 #include "determ.h"
 #include "hold.h"
 #include "mag.h"
-#include "owned.h"
+#include "lease.h"
 
 #define MIN_BUCKETS		16u
 #define MAX_BUCKETS		BIT(16)

@@ -21,8 +21,8 @@
  * live with ->lock held: the next owner of that index is named later, under the same lock, so
  * nobody overwrites the record of a successor.
  */
-#ifndef POOL_OWNED_H
-#define POOL_OWNED_H
+#ifndef POOL_LEASE_H
+#define POOL_LEASE_H
 
 #include <kv/lock.h>
 #include <kvmm/owner.h>
@@ -103,7 +103,7 @@ struct own_table {
  */
 int own_share_blocks(struct kvmm_pool *pool);
 
-/* ---- owned.c ---- */
+/* ---- lease.c ---- */
 
 /* NULL: there never was an owner. */
 static inline struct own_table *own_table_of(struct kvmm_pool *pool)
@@ -184,11 +184,11 @@ static inline void own_put_range(struct kvmm_pool *pool, const struct slot *slot
 		__own_put_range(pool, slot, index);
 }
 
-/* ---- owned_watch.c ---- */
+/* ---- lease_watch.c ---- */
 
 /* Ask the system about all that are watched. No lock held. */
 void own_ask(struct own_table *table);
 bool own_is_dead(struct own_table *table, u64 owner);
 void own_free_watches(struct own_table *table);
 
-#endif /* POOL_OWNED_H */
+#endif /* POOL_LEASE_H */
