@@ -16,8 +16,7 @@
 	part(arenas) \
 	part(slots) \
 	part(presence) \
-	part(owned) \
-	part(holds) \
+	part(leases) \
 	part(mags) \
 	part(elastic) \
 	part(pin_types) \

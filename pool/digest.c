@@ -17,7 +17,7 @@
 
 #include "determ.h"
 #include "digest.h"
-#include "hold.h"
+#include "lease.h"
 
 static_assert(KV_POOL_NAME <= KVMM_DIGEST_NAME, "a name fits");
 
@@ -240,14 +240,16 @@ static void sum_order(struct sum *sum, struct kvmm_pool *pool)
 
 /* ---- holds ---- */
 
-static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, const struct hold_table *table,
-		     const struct hold *hold)
+static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, u32 gen_base,
+		     const struct lease *lease)
 {
-	sum_add_two(sum, hold->handle.index, hold->handle.gen - table->gen_base);
-	sum_add(sum, hold->owner);
+	const struct hold *hold = lease->hold;
+
+	sum_add_two(sum, hold->index, lease->gen - gen_base);
+	sum_add(sum, lease->owner);
 	sum_add_two(sum, hold->reason, hold->flags);
 	sum_add(sum, kv_domain_word(hold->domain));
-	sum_add(sum, pool->deterministic ? hold->deadline_ns : !!hold->deadline_ns);
+	sum_add(sum, pool->deterministic ? lease->deadline_ns : !!lease->deadline_ns);
 	sum_add_bytes(sum, hold->text, sizeof(hold->text));
 	for (u32 i = 0; i < hold->nr; i++) {
 		sum_add_bytes(sum, &hold->block[i].key, sizeof(hold->block[i].key));
@@ -257,15 +259,18 @@ static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, const struct
 
 static void sum_holds(struct sum *sum, struct kvmm_pool *pool)
 {
-	struct hold_table *table = *pool_hold_table(pool);
+	struct lease_table *table = leases_of(pool);
 
 	sum_add(sum, pool->told_ns);
 	if (!table)
 		return;
 	kv_lock(&table->lock);
-	for (u32 i = 0; i < table->nr_slots; i++)
-		if (hold_slot(table, i)->hold)
-			sum_hold(sum, pool, table, hold_slot(table, i)->hold);
+	for (u32 i = 0; i < nr_hold_slots(table); i++) {
+		const struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, i));
+
+		if (lease->hold)
+			sum_hold(sum, pool, table->gen_base, lease);
+	}
 	kv_unlock(&table->lock);
 }
 
@@ -295,13 +300,17 @@ static void sum_free_entries(struct sum *sum, const struct kvmm_pool *pool, u64 
 
 static void sum_free_holds(struct sum *sum, struct kvmm_pool *pool)
 {
-	struct hold_table *table = *pool_hold_table(pool);
+	struct lease_table *table = leases_of(pool);
 
 	if (!table)
 		return;
 	kv_lock(&table->lock);
-	for (u32 at = table->free; at != KV_NONE; at = hold_slot(table, at)->next)
-		sum_free_handle(sum, at, hold_slot(table, at)->gen - table->gen_base);
+	for (u32 at = table->free; at != KV_NONE;) {
+		const struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, at));
+
+		sum_free_handle(sum, at, lease->gen - table->gen_base);
+		at = lease->next;
+	}
 	kv_unlock(&table->lock);
 }
 

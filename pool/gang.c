@@ -263,7 +263,7 @@ static u32 nr_muts(const struct kvmm_gang_want *want)
 
 static u64 deadline_of(const struct kvmm_gang_attr *attr)
 {
-	return own_deadline(attr->now_ns ? attr->now_ns : kv_clock_ns(), attr->lease_ns);
+	return lease_deadline(attr->now_ns ? attr->now_ns : kv_clock_ns(), attr->lease_ns);
 }
 
 /* NULL: no memory. */

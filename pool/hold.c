@@ -1,56 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Holds come and go.
+ * Holds are made: on cached blocks by key, of references that a caller has, on ranges.
  *
- * A hold is made in this order: memory, a slot, references, and then the table hears of it. Each step
- * can be undone without a trace, and nothing is ever taken with the table's lock held. It goes in the
- * opposite order, so between its leaving the table and the drop of its references the blocks are
- * merely held by nobody in particular.
+ * A hold is made in this order: memory, a place in the table, references, and then the table
+ * hears of it. Each step can be undone without a trace, and nothing is ever taken with the
+ * table's lock held. It goes in the opposite order (lease_end.c), so between its leaving the
+ * table and the drop of its references no lease tells of them.
  *
- * The hard part is that a failure must not cost the blocks a touch: whether all is cached, and may be
- * pinned, is asked first, which takes nothing. What changes between that and the scan makes the
- * difference of one touch, and nothing else: hits and misses are counted once the hold is made.
+ * The hard part is that a failure must not cost the blocks a touch: whether all is cached, and
+ * may be pinned, is asked first, which takes nothing. What changes between that and the scan
+ * makes the difference of one touch, and nothing else: hits and misses are counted once the hold
+ * is made.
  */
 #include <limits.h>
 
-#include <kv/env.h>
 #include <kv/mem.h>
 
 #include "determ.h"
-#include "hold.h"
 #include "lease.h"
 
-#define EXPIRE_BLOCKS	1024u	/* that leave the table in one go */
+/* A hold that is being made: its memory, and its place in the table. */
+struct making {
+	struct hold		*hold;		/* ours */
+	struct lease_table	*table;		/* NULL: no place yet */
+	struct lease		lease;
+	kvmm_hold_t		handle;
+};
 
-/* ---- making one ---- */
-
-int hold_check_attr(const struct kvmm_hold_attr *attr, u32 flags)
+/* 0 or -EINVAL; all but the prefix. @flags: KVMM_HOLD_* that it may have. */
+static int check_common(const struct kvmm_hold_attr *attr, u32 flags)
 {
 	if (attr->flags & ~flags || attr->reason >= KVMM_NR_HOLD_REASONS)
 		return -EINVAL;
 	return attr->text && strnlen(attr->text, KVMM_HOLD_TEXT + 1) > KVMM_HOLD_TEXT ? -EINVAL : 0;
 }
 
-static int check_attr(const struct kvmm_hold_attr *attr)
+/* References have no place in it yet: there may be fewer. 0 or -ENOMEM. */
+static int making_init(struct making *making, struct kvmm_pool *pool,
+		       const struct kvmm_hold_attr *attr, u32 nr)
 {
-	const struct kvmm_prefix *prefix = attr->prefix;
+	struct hold *hold = kv_alloc(sizeof(*hold) +
+				     nr * (sizeof(struct held) + sizeof(kvmm_ref_t)));
+	u64 now_ns = pool_clock_ns(pool);
 
-	if (!prefix || !prefix->nr || !prefix->keys || prefix->nr > INT_MAX)
-		return -EINVAL;
-	return hold_check_attr(attr, KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL | KVMM_HOLD_RECLAIM);
-}
-
-/* References have no place in it yet: there may be fewer. NULL: no memory. */
-struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, u32 nr)
-{
-	size_t bytes = nr * (sizeof(struct held) + sizeof(kvmm_ref_t));
-	struct hold *hold = kv_alloc(sizeof(*hold) + bytes);
-
+	*making = (struct making){ .hold = hold, .lease = {
+		.owner = attr->owner, .since_ns = now_ns,
+		.deadline_ns = lease_deadline(now_ns, attr->lease_ns),
+		.flags = attr->flags & KVMM_HOLD_RECLAIM ? KVMM_OWN_RECLAIM : 0,
+	} };
 	if (!hold)
-		return NULL;
-	hold->owner = attr->owner;
-	hold->since_ns = pool_clock_ns(pool);
-	hold->deadline_ns = own_deadline(hold->since_ns, attr->lease_ns);
+		return -ENOMEM;
 	hold->nr = nr;
 	hold->reason = attr->reason;
 	hold->flags = attr->flags;
@@ -59,8 +58,41 @@ struct hold *hold_new(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
 	if (attr->text)
 		strncpy(hold->text, attr->text, KVMM_HOLD_TEXT);
 	hold->ref = (kvmm_ref_t *)&hold->block[nr];
-	return hold;
+	return 0;
 }
+
+static int making_reserve(struct making *making, struct kvmm_pool *pool)
+{
+	struct lease_table *table;
+	int err = leases_get(pool, &table);
+
+	if (!err)
+		err = hold_reserve(table, &making->handle);
+	if (err)
+		return err;
+	making->table = table;
+	making->hold->index = making->handle.index;
+	making->lease.gen = making->handle.gen;
+	return 0;
+}
+
+/* Nothing came of it: @err. */
+static int making_exit(struct making *making, int err)
+{
+	if (making->table)
+		hold_unreserve(making->table, making->handle);
+	kv_free(making->hold);
+	return err;
+}
+
+/* Once it is in the table another thread may drop it. */
+static void making_done(struct making *making, kvmm_hold_t *handle)
+{
+	*handle = making->handle;
+	hold_insert(making->table, making->hold, making->lease);
+}
+
+/* ---- on blocks, by key ---- */
 
 /* Only what was found stays; the handles move up right behind the blocks. */
 static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
@@ -80,7 +112,10 @@ static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
 	hold->nr = nr_found;
 }
 
-/* Is there what is wanted, and may it be pinned? Asking takes nothing. @scratch has room for a bit a key. */
+/*
+ * Is there what is wanted, and may it be pinned? Asking takes nothing. @scratch has room for a
+ * bit a key.
+ */
 static int probe(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, void *scratch)
 {
 	int nr = kvmm_prefix_probe(pool, attr->prefix, scratch), err;
@@ -120,7 +155,7 @@ static int note_places(struct kvmm_pool *pool, struct hold *hold)
 	return err;
 }
 
-int hold_pin_refs(struct kvmm_pool *pool, struct hold *hold)
+static int pin_refs(struct kvmm_pool *pool, struct hold *hold)
 {
 	int err = kvmm_pin_many_as(pool, hold->ref, hold->nr, hold_pin_type(hold));
 
@@ -142,210 +177,167 @@ static int take_blocks(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
 
 	if (err || !(attr->flags & KVMM_HOLD_PIN))
 		return err;
-	err = hold_pin_refs(pool, hold);
+	err = pin_refs(pool, hold);
 	if (err)
 		kvmm_put_many(pool, hold->ref, hold->nr);
 	return err;
 }
 
-static int make_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *handle)
+int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *handle)
 {
-	struct hold_table *table;
-	struct hold *hold = hold_new(pool, attr, attr->prefix->nr);
+	struct kvmm_hold_attr known = { .prefix = NULL };
+	const struct kvmm_prefix *prefix;
+	struct making making;
 	u32 nr;
-	int err;
-
-	if (!hold)
-		return -ENOMEM;
-	err = probe(pool, attr, hold->ref);
-	if (!err)
-		err = holds_get(pool, &table);
-	if (err)
-		goto out_free_hold;
-	err = hold_reserve(table, &hold->handle);
-	if (err)
-		goto out_free_hold;
-	err = take_blocks(pool, attr, hold);
-	if (err)
-		goto out_unreserve;
-	/* Once it is in the table somebody may drop it. */
-	*handle = hold->handle;
-	nr = hold->nr;
-	hold_insert(table, hold);
-	count_lookup(pool, nr, attr->prefix->nr - nr);
-	return nr;
-
-out_unreserve:
-	hold_unreserve(table, hold->handle);
-out_free_hold:
-	kv_free(hold);
-	return err;
-}
-
-int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_hold_t *hold)
-{
-	struct kvmm_hold_attr known;
 	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !attr || !hold)
+	if (!pool || !attr || !handle)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
+	prefix = known.prefix;
 	if (!err)
-		err = check_attr(&known);
-	return err ? err : make_hold(pool, &known, hold);
-}
-
-/* ---- dropping it ---- */
-
-static int drop_refs(struct kvmm_pool *pool, const struct hold *hold, u32 from, u32 nr)
-{
-	if (hold->flags & KVMM_HOLD_PIN)
-		return kvmm_unpin_many_as(pool, &hold->ref[from], nr, hold_pin_type(hold));
-	return kvmm_put_many(pool, &hold->ref[from], nr);
-}
-
-/* It has left the table. If a caller has dropped what it had of one block, the others go all the same. */
-static int drop_hold(struct kvmm_pool *pool, struct hold *hold)
-{
-	int err = drop_refs(pool, hold, 0, hold->nr);
-
-	for (u32 i = 0; unlikely(err) && i < hold->nr; i++)
-		drop_refs(pool, hold, i, 1);
-	kv_free(hold);
-	return err;
-}
-
-int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t handle)
-{
-	struct hold_table *table;
-	struct hold *hold;
-	int err = hold_enter(pool, handle, &table, &hold);
-	bool is_of_range;
-
+		err = !prefix || !prefix->nr || !prefix->keys || prefix->nr > INT_MAX ? -EINVAL :
+		      check_common(&known, KVMM_HOLD_PIN | KVMM_HOLD_PARTIAL | KVMM_HOLD_RECLAIM);
+	if (!err)
+		err = making_init(&making, pool, &known, prefix->nr);
 	if (err)
 		return err;
-	is_of_range = hold_is_of_range(hold);
-	if (!is_of_range)
-		hold_remove(table, hold);
-	kv_unlock(&table->lock);
-	return is_of_range ? hold_release_range(pool, handle, 0) : drop_hold(pool, hold);
-}
-
-void hold_set_deadline(struct hold_table *table, struct hold *hold, u64 deadline_ns)
-{
-	kv_assert_held(&table->lock);
-	table->deadlines += deadline_ns - hold->deadline_ns;
-	hold->deadline_ns = deadline_ns;
-}
-
-int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
-{
-	u64 deadline_ns = own_deadline(pool ? pool_clock_ns(pool) : 0, lease_ns);
-	struct hold_table *table;
-	struct hold *hold;
-	int err = hold_enter(pool, handle, &table, &hold);
-
+	err = probe(pool, &known, making.hold->ref);
+	if (!err)
+		err = making_reserve(&making, pool);
+	if (!err)
+		err = take_blocks(pool, &known, making.hold);
 	if (err)
-		return err;
-	hold_set_deadline(table, hold, deadline_ns);
-	kv_unlock(&table->lock);
-	return 0;
-}
-
-#define EXPIRE_RANGES	64u	/* holds on ranges that are noted in one go */
-
-/* What has left the table, and what the pool's lock has to be taken for first. */
-struct expired {
-	struct hold	*list;
-	kvmm_hold_t	range[EXPIRE_RANGES];
-	u32		nr_ranges;
-};
-
-/*
- * From slot *@at on, holds whose lease has run out leave the table, or are noted. Some slots and some
- * blocks in one go: the lock is not held longer than that.
- */
-static void take_expired(struct hold_table *table, u32 *at, struct hold_expiry *expiry,
-			 struct expired *expired)
-{
-	u32 to = min(*at + HOLD_WALK, table->nr_slots), nr_blocks = 0;
-
-	*expired = (struct expired){ .nr_ranges = 0 };
-	for (; *at < to && nr_blocks < EXPIRE_BLOCKS && expired->nr_ranges < EXPIRE_RANGES;
-	     (*at)++) {
-		struct hold *hold = hold_slot(table, *at)->hold;
-
-		if (!hold || !hold->deadline_ns || hold->deadline_ns > expiry->now_ns)
-			continue;
-		if ((hold->flags & expiry->flags) != expiry->flags) {
-			expiry->nr_left++;
-			continue;
-		}
-		if (hold_is_of_range(hold)) {
-			expired->range[expired->nr_ranges++] = hold->handle;
-			continue;
-		}
-		hold_remove(table, hold);
-		nr_blocks += hold->nr;
-		hold->next = expired->list;
-		expired->list = hold;
-	}
-}
-
-u32 holds_drop(struct kvmm_pool *pool, struct hold *list)
-{
-	struct hold *hold;
-	u32 nr;
-
-	for (nr = 0; (hold = list); nr++) {
-		list = hold->next;
-		drop_hold(pool, hold);
-	}
+		return making_exit(&making, err);
+	nr = making.hold->nr;
+	making_done(&making, handle);
+	count_lookup(pool, nr, prefix->nr - nr);
 	return nr;
 }
 
-/* Those on ranges may have been renewed, or released, since they were noted. */
-static void drop_expired(struct kvmm_pool *pool, const struct expired *expired,
-			 struct hold_expiry *expiry)
-{
-	expiry->nr_dropped += holds_drop(pool, expired->list);
-	for (u32 i = 0; i < expired->nr_ranges; i++) {
-		int err = hold_release_range(pool, expired->range[i], expiry->now_ns);
+/* ---- of references that a caller has, or on a range ---- */
 
-		expiry->nr_dropped += !err;
-		expiry->nr_busy += err == -EBUSY;
-	}
+/* The attributes, a hold for @nr references, and its place in the table. */
+static int prepare(struct making *making, struct kvmm_pool *pool,
+		   const struct kvmm_hold_attr *attr, u32 nr)
+{
+	struct kvmm_hold_attr known;
+	int err = kv_copy_attr(&known, sizeof(known), attr);
+
+	if (!err)
+		err = known.prefix ? -EINVAL :
+				     check_common(&known, KVMM_HOLD_PIN | KVMM_HOLD_RECLAIM);
+	if (!err)
+		err = pool_refusal(pool);
+	if (!err)
+		err = making_init(making, pool, &known, nr);
+	if (err)
+		return err;
+	err = making_reserve(making, pool);
+	return err ? making_exit(making, err) : 0;
 }
 
-int holds_expire(struct kvmm_pool *pool, struct hold_expiry *expiry)
+/* Names of what is held do not change, and references keep it. */
+static int name_refs(struct kvmm_pool *pool, struct hold *hold)
 {
-	struct hold_table *table;
-	struct expired expired;
-	u32 at = 0, nr_slots;
-	int err = holds_enter(pool, &table);
+	u64 domain = READ_ONCE(entry_at(pool, hold->ref[0].index)->domain);
 
-	if (err || !table)
-		return err;
-	do {
-		kv_lock(&table->lock);
-		take_expired(table, &at, expiry, &expired);
-		nr_slots = table->nr_slots;
-		kv_unlock(&table->lock);
-		drop_expired(pool, &expired, expiry);
-	} while (at < nr_slots);
+	for (u32 i = 0; i < hold->nr; i++) {
+		const struct kv_entry *entry = entry_at(pool, hold->ref[i].index);
+
+		if (READ_ONCE(entry->domain) != domain)
+			return -EINVAL;
+		hold->block[i].hold = hold;
+		hold->block[i].key = kv_entry_key(entry);
+	}
+	hold->domain.tenant = (u32)domain;
+	hold->domain.layout = (u16)(domain >> 32);
+	hold->domain.group = (u16)(domain >> 48);
 	return 0;
 }
 
-int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
+/* Are they references at all? While it is being asked they are the caller's. */
+static int check_refs(struct kvmm_pool *pool, const struct hold *hold)
 {
-	struct hold_expiry expiry = { .flags = 0 };
+	u32 block;
+	int err = 0;
+
+	for (u32 i = 0; i < hold->nr && !err; i++)
+		err = kvmm_blocks_of_refs(pool, &hold->ref[i], 1, &block);
+	return err;
+}
+
+int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
+		   const kvmm_ref_t *refs, uint32_t nr, kvmm_hold_t *handle)
+{
+	struct making making;
+	struct hold *hold;
 	int err;
 
-	if (!pool)
+	if (!pool || !attr || !handle || !refs || !nr || nr > INT32_MAX)
 		return -EINVAL;
-	expiry.now_ns = pool_told_ns(pool, now_ns);
-	err = holds_expire(pool, &expiry);
-	return err ? err : (int)expiry.nr_dropped;
+	if (!pool->caches)
+		return -EOPNOTSUPP;
+	err = prepare(&making, pool, attr, nr);
+	if (err)
+		return err;
+	hold = making.hold;
+	memcpy(hold->ref, refs, nr * sizeof(*refs));
+	err = check_refs(pool, hold);
+	if (!err)
+		err = name_refs(pool, hold);
+	if (!err && !hold_has_refs(pool, making.table, hold))
+		err = -EINVAL;
+	if (!err && hold->flags & KVMM_HOLD_PIN)
+		err = pin_refs(pool, hold);
+	if (err)
+		return making_exit(&making, err);
+	making_done(&making, handle);
+	return 0;
+}
+
+/* The reference, and the pin, and the table hears of it. pool->lock held. */
+static int get_range(struct kvmm_pool *pool, struct slot *slot, struct making *making,
+		     kvmm_hold_t *handle)
+{
+	struct hold *hold = making->hold;
+	int err = lease_reserve(making->table, lease_id(LEASE_RANGE, hold->range.index));
+
+	kv_assert_held(&pool->lock);
+	if (!err && slot->refs == UINT32_MAX)
+		err = -EOVERFLOW;
+	if (!err && hold->flags & KVMM_HOLD_PIN)
+		err = slot_pin(pool, slot, hold_pin_type(hold));
+	if (err)
+		return err;
+	slot->refs++;
+	pool->count.range_refs++;
+	making_done(making, handle);
+	return 0;
+}
+
+int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, kvmm_range_t range,
+		    kvmm_hold_t *handle)
+{
+	struct making making;
+	struct slot *slot;
+	int err;
+
+	if (!pool || !attr || !handle)
+		return -EINVAL;
+	err = prepare(&making, pool, attr, 0);
+	if (err)
+		return err;
+	making.hold->range = range;
+	if (making.hold->flags & KVMM_HOLD_PIN)
+		err = pin_types_need(pool, hold_pin_type(making.hold));
+	if (!err)
+		err = range_enter(pool, range, &slot);
+	if (err)
+		return making_exit(&making, err);
+	err = get_range(pool, slot, &making, handle);
+	pool_leave(pool);
+	return err ? making_exit(&making, err) : 0;
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who holds what, since when, and where it lies: answers about holds, and the addresses of pins. */
+/* Answers about holds: which there are, of which blocks, and the addresses of pinned ones. */
 #include <limits.h>
 
 #include <kv/env.h>
 
 #include "determ.h"
-#include "hold.h"
+#include "lease.h"
+
+#define HOLD_WALK	256u	/* leases that are looked at in one go */
 
 const char *kvmm_hold_reason_name(uint32_t reason)
 {
@@ -21,17 +23,19 @@ const char *kvmm_hold_reason_name(uint32_t reason)
 
 /* ---- one hold ---- */
 
-static void tell(const struct hold *hold, u64 now_ns, struct kvmm_hold_info *info)
+static void tell(const struct lease *lease, u64 now_ns, struct kvmm_hold_info *info)
 {
+	const struct hold *hold = lease->hold;
+
 	*info = (struct kvmm_hold_info){
-		.owner = hold->owner,
-		.since_ns = hold->since_ns,
-		.age_ns = now_ns - min(hold->since_ns, now_ns),
-		.deadline_ns = hold->deadline_ns,
+		.owner = lease->owner,
+		.since_ns = lease->since_ns,
+		.age_ns = now_ns - min(lease->since_ns, now_ns),
+		.deadline_ns = lease->deadline_ns,
 		.reason = hold->reason,
 		.flags = hold->flags,
 		.nr = hold->nr,
-		.hold = hold->handle,
+		.hold = { hold->index, lease->gen },
 		.range = hold->range,
 	};
 	memcpy(info->text, hold->text, sizeof(info->text));
@@ -40,16 +44,16 @@ static void tell(const struct hold *hold, u64 now_ns, struct kvmm_hold_info *inf
 int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_info *info)
 {
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
-	struct hold_table *table;
-	struct hold *hold;
+	struct lease_table *table;
+	struct lease *lease;
 	int err;
 
 	if (!info)
 		return -EINVAL;
-	err = hold_enter(pool, handle, &table, &hold);
+	err = hold_enter(pool, handle, &table, &lease);
 	if (err)
 		return err;
-	tell(hold, now_ns, info);
+	tell(lease, now_ns, info);
 	kv_unlock(&table->lock);
 	return 0;
 }
@@ -57,12 +61,14 @@ int kvmm_hold_info(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_hold_
 int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t handle, kvmm_ref_t *refs, kvmm_key_t *keys,
 		   uint32_t max)
 {
-	struct hold_table *table;
-	struct hold *hold;
-	int nr, err = hold_enter(pool, handle, &table, &hold);
+	struct lease_table *table;
+	struct lease *lease;
+	const struct hold *hold;
+	int nr, err = hold_enter(pool, handle, &table, &lease);
 
 	if (err)
 		return err;
+	hold = lease->hold;
 	nr = hold->nr;
 	for (u32 i = 0; i < min(hold->nr, max); i++) {
 		if (refs)
@@ -76,46 +82,45 @@ int kvmm_hold_refs(struct kvmm_pool *pool, kvmm_hold_t handle, kvmm_ref_t *refs,
 
 /* ---- all of them ---- */
 
-/* First hold from slot *@at on; the lock is held. NULL and false: look again, from *@at on. */
-static struct hold *walk(const struct hold_table *table, u32 *at, bool *is_end)
-{
-	u32 to = min(*at + HOLD_WALK, table->nr_slots);
-	struct hold *hold = NULL;
-
-	while (*at < to && !hold)
-		hold = hold_slot(table, (*at)++)->hold;
-	*is_end = !hold && *at >= table->nr_slots;
-	return hold;
-}
-
 int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_info *info)
 {
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
-	struct hold_table *table;
-	struct hold *hold = NULL;
-	bool is_end = false;
-	int err = cursor && info ? holds_enter(pool, &table) : -EINVAL;
+	struct lease_table *table;
+	bool is_end, has = false;
+	int err = cursor && info ? leases_enter(pool, &table) : -EINVAL;
 
 	if (err)
 		return err;
-	while (table && !hold && !is_end) {
+	for (is_end = !table; !has && !is_end;) {
 		kv_lock(&table->lock);
-		hold = walk(table, cursor, &is_end);
-		if (hold)
-			tell(hold, now_ns, info);
+		for (u32 left = HOLD_WALK; left && !has && *cursor < nr_hold_slots(table); left--) {
+			const struct lease *lease;
+
+			lease = lease_at(table, lease_id(LEASE_HOLD, (*cursor)++));
+			has = lease->hold;
+			if (has)
+				tell(lease, now_ns, info);
+		}
+		is_end = *cursor >= nr_hold_slots(table);
 		kv_unlock(&table->lock);
 	}
-	return hold ? 0 : -ENOENT;
+	return has ? 0 : -ENOENT;
+}
+
+static bool held_is(const struct held *held, const kvmm_key_t *key, const kvmm_domain_t *domain)
+{
+	return kv_key_equal(&held->key, key) &&
+	       kv_domain_word(held->hold->domain) == kv_domain_word(*domain);
 }
 
 int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_domain_t *domain,
 		     struct kvmm_hold_info *infos, uint32_t max)
 {
 	static const kvmm_domain_t domain_0;
-	struct hold_table *table;
+	struct lease_table *table;
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	u32 nr = 0;
-	int err = !key || (max && !infos) ? -EINVAL : holds_enter(pool, &table);
+	int err = !key || (max && !infos) ? -EINVAL : leases_enter(pool, &table);
 
 	if (err || !table)
 		return err;
@@ -124,7 +129,8 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 		if (!held_is(at, key, domain ? domain : &domain_0))
 			continue;
 		if (nr < max)
-			tell(at->hold, now_ns, &infos[nr]);
+			tell(lease_at(table, lease_id(LEASE_HOLD, at->hold->index)), now_ns,
+			     &infos[nr]);
 		nr++;
 	}
 	kv_unlock(&table->lock);
@@ -160,15 +166,17 @@ static int nr_pinned(const struct kvmm_pool *pool, const struct hold *hold)
 int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t handle, struct kvmm_pin_addr *addrs,
 		   uint32_t max)
 {
-	struct hold_table *table;
-	struct hold *hold;
+	struct lease_table *table;
+	const struct hold *hold;
+	struct lease *lease;
 	int nr, err;
 
 	if (max && !addrs)
 		return -EINVAL;
-	err = hold_enter(pool, handle, &table, &hold);
+	err = hold_enter(pool, handle, &table, &lease);
 	if (err)
 		return err;
+	hold = lease->hold;
 	nr = nr_pinned(pool, hold);
 	for (int i = 0; i < nr && i < max; i++)
 		addrs[i] = (struct kvmm_pin_addr){
@@ -191,7 +199,7 @@ static bool is_pinned_there(const struct held *held, const struct kvmm_pin_addr 
 
 int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr)
 {
-	struct hold_table *table;
+	struct lease_table *table;
 	const struct held *at;
 	int err;
 
@@ -199,7 +207,7 @@ int kvmm_pin_check(struct kvmm_pool *pool, const struct kvmm_pin_addr *addr)
 		return -ECHILD;
 	if (!addr || !addr->pool_id || !addr->gen || addr->reserved)
 		return -EINVAL;
-	err = holds_enter(pool, &table);
+	err = leases_enter(pool, &table);
 	if (err)
 		return err;
 	if (!table || table->id != addr->pool_id)

@@ -315,7 +315,6 @@ struct kvmm_pool {
 
 	u64				observed;	/* atomic; parts that are told, by number */
 	struct pool_presence		presence;	/* see there */
-	struct hold_table		*holds;		/* see hold.c */
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
 	struct asked			asked;		/* see background.h */
 	struct background		*background;	/* atomic; fixed once it is there */
@@ -326,7 +325,7 @@ struct kvmm_pool {
 	u32				elastic_due;	/* compact_lock; READ_ONCE() as a hint: a tick has work */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
-	struct own_table		*owned;		/* see lease.h; kv_cas() from NULL, once */
+	struct lease_table		*leases;	/* see lease.h; kv_cas() from NULL, once */
 	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
 	struct lower			*lower;		/* ->lock; acquire; see tier/tier.h; NULL: no tier */
 	struct token_dir		*tokens;	/* see tokens.c */
@@ -385,13 +384,6 @@ static inline void door_put(struct kvmm_pool *pool, u32 nr)
 static inline bool door_reports(int err)
 {
 	return !err || err == -ENOSPC || err == -EAGAIN || err == -ETIMEDOUT || err == -ECANCELED;
-}
-
-/* ---- hold.c ---- */
-
-static inline struct hold_table **pool_hold_table(struct kvmm_pool *pool)
-{
-	return &pool->holds;
 }
 
 /* ---- validate.c ---- */

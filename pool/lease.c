@@ -1,199 +1,250 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table of owners: records, chains, and the check of both.
+ * The table of leases: the leases themselves, chains by owner, holds and their chains by key, and
+ * the check of all of it.
  *
- * Memory comes in pieces of OWN_CHUNK records where there are owners, is taken before the lock, and
- * stays: what a record is about comes back sooner or later.
+ * Memory for leases beside slots and entries comes in pieces of LEASE_CHUNK where there are
+ * owners, is taken before the lock, and stays: what a lease is about comes back sooner or later.
+ * Leases of holds come in chunks that double and stay as well; a call that needs one takes memory
+ * before the lock, and gives it back if another call was faster.
+ *
+ * There are a quarter as many chains by key as the pool has blocks, so a chain is about as long
+ * as there are holds on one block.
  */
 #include <kv/env.h>
 #include <kv/log.h>
 #include <kv/mem.h>
 
 #include "determ.h"
-#include "hold.h"
-#include "mag.h"
 #include "lease.h"
 
 #define MIN_BUCKETS		16u
 #define MAX_BUCKETS		BIT(16)
 #define BLOCKS_PER_BUCKET	8u
+#define MAX_KEYS		BIT(18)
+#define BLOCKS_PER_KEY		4u
+#define HOLD_LOOK		64u	/* blocks of a chain, where the rest may be anything */
 
-/* ---- the table ---- */
-
-static u32 chunks_for(const struct kvmm_pool *pool)
-{
-	/* As many slots as blocks, all in use; they come CHUNK_SLOTS at a time, and some retire. */
-	return (pool->nr_blocks + 2 * CHUNK_SLOTS) / OWN_CHUNK + 1;
-}
-
-static struct own_table *new_table(struct kvmm_pool *pool)
-{
-	u32 nr_buckets = BIT(kv_order(max(pool->nr_blocks / BLOCKS_PER_BUCKET, MIN_BUCKETS)));
-	u32 nr_chunks = chunks_for(pool);
-	struct own_table *table;
-	size_t bytes;
-
-	nr_buckets = min(nr_buckets, MAX_BUCKETS);
-	bytes = sizeof(*table) + nr_buckets * sizeof(table->bucket[0]);
-	table = kv_alloc_lines(1, bytes);
-	if (!table)
-		return NULL;
-	table->chunk[0] = kv_alloc_array(NR_OWN_KINDS * (size_t)nr_chunks, sizeof(table->chunk[0][0]));
-	if (!table->chunk[0]) {
-		kv_free(table);
-		return NULL;
-	}
-	for (u32 i = 1; i < NR_OWN_KINDS; i++)
-		table->chunk[i] = table->chunk[0] + i * nr_chunks;
-	table->nr_buckets = nr_buckets;
-	table->nr_chunks = nr_chunks;
-	table->secret = kv_random();
-	table->bytes = bytes + NR_OWN_KINDS * nr_chunks * sizeof(table->chunk[0][0]);
-	for (u32 i = 0; i < nr_buckets; i++)
-		table->bucket[i] = KV_NONE;
-	kv_lock_init(&table->lock, KV_RANK_LEAF, 1);
-	return table;
-}
-
-static void free_table(struct own_table *table)
-{
-	own_free_watches(table);
-	for (u32 i = 0; i < NR_OWN_KINDS * table->nr_chunks; i++)
-		kv_free(table->chunk[0][i]);
-	kv_free(table->chunk[0]);
-	kv_free(table);
-}
-
-struct own_table *own_table_get(struct kvmm_pool *pool)
-{
-	struct own_table *table = own_table_of(pool), *old = NULL;
-
-	if (likely(table))
-		return table;
-	table = new_table(pool);
-	if (!table)
-		return NULL;
-	/* Pairs with own_table_of(). Two threads may both be first: the slower one's goes. */
-	if (kv_cas(&pool->owned, &old, table))
-		return table;
-	free_table(table);
-	return old;
-}
-
-static void owned_exit(struct kvmm_pool *pool)
-{
-	if (pool->owned)
-		free_table(pool->owned);
-	pool->owned = NULL;
-}
-
-static u64 owned_bytes(struct kvmm_pool *pool)
-{
-	/* Pairs with the swap in own_table_get(), as in own_table_of(). */
-	struct own_table *table = smp_load_acquire(&pool->owned);
-
-	return table ? READ_ONCE(table->bytes) : 0;
-}
-
-int own_reserve(struct own_table *table, u32 id)
-{
-	u32 at = own_id_index(id) >> OWN_CHUNK_ORDER;
-	struct own_rec **place = &table->chunk[own_id_kind(id)][at], *fresh, *old = NULL;
-
-	if (at >= table->nr_chunks)
-		return -ENOMEM;
-	if (smp_load_acquire(place))
-		return 0;
-	fresh = kv_alloc_array(OWN_CHUNK, sizeof(*fresh));
-	if (!fresh)
-		return -ENOMEM;
-	/* Pairs with own_rec(). */
-	if (kv_cas(place, &old, fresh))
-		kv_fetch_add(&table->bytes, OWN_CHUNK * sizeof(*fresh));
-	else
-		kv_free(fresh);
-	return 0;
-}
-
-/* ---- records ---- */
+static u64 next_table = 1;	/* kv_fetch_add(); low bits of ids */
 
 static u64 mix(u64 sum, u64 word)
 {
 	return kv_mul_fold(sum ^ word, 0xa0761d6478bd642full) + word;
 }
 
-/* All that a record says: any flipped bit changes it. */
-static u64 rec_sum(const struct own_rec *rec, u32 id)
-{
-	u64 sum = mix(mix(rec->owner, rec->since_ns), rec->deadline_ns);
+/* ---- the table ---- */
 
-	return mix(mix(sum, (u64)rec->gen << 32 | rec->flags), id);
+static u64 fixed_sum(const struct lease_table *table)
+{
+	u64 sum = mix(mix(table->id, table->secret), (u64)table->gen_base << 32 | table->nr_keys);
+
+	return mix(sum, (u64)table->nr_chunks << 32 | table->nr_buckets);
 }
 
-static u32 *bucket_of(struct own_table *table, u64 owner)
+int leases_enter(struct kvmm_pool *pool, struct lease_table **table)
+{
+	if (unlikely(!pool))
+		return -EINVAL;
+	*table = leases_of(pool);
+	return pool_refusal(pool);
+}
+
+static u32 chunks_for(const struct kvmm_pool *pool)
+{
+	/* As many slots as blocks, all in use; they come CHUNK_SLOTS at a time, and some retire. */
+	return (pool->nr_blocks + 2 * CHUNK_SLOTS) / LEASE_CHUNK + 1;
+}
+
+static u32 nr_chains(const struct kvmm_pool *pool, u32 blocks_each, u32 most)
+{
+	return min(BIT(kv_order(max(pool->nr_blocks / blocks_each, MIN_BUCKETS))), most);
+}
+
+/* Without the leases and holds. */
+static u64 bare_bytes(const struct lease_table *table)
+{
+	return sizeof(*table) + NR_LEASES_BESIDE * table->nr_chunks * sizeof(table->chunk[0]) +
+	       table->nr_keys * sizeof(table->by_key[0]) +
+	       table->nr_buckets * sizeof(table->bucket[0]);
+}
+
+static struct lease_table *new_table(struct kvmm_pool *pool)
+{
+	struct lease_table *table, want = {
+		.id = kv_random() << 32 | (u32)kv_fetch_add(&next_table, 1),
+		.secret = kv_random(),
+		.gen_base = (u32)pool_random(pool) | 1,
+		.nr_buckets = nr_chains(pool, BLOCKS_PER_BUCKET, MAX_BUCKETS),
+		.nr_keys = nr_chains(pool, BLOCKS_PER_KEY, MAX_KEYS),
+		.nr_chunks = chunks_for(pool),
+		.free = KV_NONE,
+	};
+
+	want.bytes = bare_bytes(&want);
+	want.fixed_sum = fixed_sum(&want);
+	table = kv_alloc_lines(1, want.bytes);
+	if (!table)
+		return NULL;
+	*table = want;
+	table->by_key = (struct held **)&table->chunk[NR_LEASES_BESIDE * table->nr_chunks];
+	table->bucket = (u32 *)&table->by_key[table->nr_keys];
+	memset(table->bucket, 0xff, table->nr_buckets * sizeof(table->bucket[0]));
+	kv_lock_init(&table->lock, KV_RANK_LEAF, 0);
+	return table;
+}
+
+int leases_get(struct kvmm_pool *pool, struct lease_table **result)
+{
+	struct lease_table *table, *old = NULL;
+	int err = leases_enter(pool, result);
+
+	if (err || *result)
+		return err;
+	table = new_table(pool);
+	if (!table)
+		return -ENOMEM;
+	/*
+	 * Pairs with leases_of(). Two threads may both be first: the table of the slower one
+	 * goes.
+	 */
+	if (!kv_cas(&pool->leases, &old, table)) {
+		kv_free(table);
+		table = old;
+	}
+	*result = table;
+	return 0;
+}
+
+static void leases_exit(struct kvmm_pool *pool)
+{
+	struct lease_table *table = pool->leases;
+
+	if (!table)
+		return;
+	leases_free_watches(table);
+	for (u32 i = 0; i < nr_hold_slots(table); i++)
+		kv_free(lease_at(table, lease_id(LEASE_HOLD, i))->hold);
+	for (u32 i = 0; i < table->nr_hold_chunks; i++)
+		kv_free(table->holds[i]);
+	for (u32 i = 0; i < NR_LEASES_BESIDE * table->nr_chunks; i++)
+		kv_free(table->chunk[i]);
+	kv_free(table);
+	pool->leases = NULL;
+}
+
+static u64 leases_bytes(struct kvmm_pool *pool)
+{
+	struct lease_table *table = leases_of(pool);
+
+	return table ? READ_ONCE(table->bytes) : 0;
+}
+
+int lease_reserve(struct lease_table *table, u32 id)
+{
+	u32 at = lease_id_index(id) >> LEASE_CHUNK_ORDER;
+	struct lease **place, *fresh, *old = NULL;
+
+	KV_BUG_ON(lease_id_kind(id) >= NR_LEASES_BESIDE);
+	if (at >= table->nr_chunks)
+		return -ENOMEM;
+	place = &table->chunk[lease_id_kind(id) * table->nr_chunks + at];
+	if (smp_load_acquire(place))
+		return 0;
+	fresh = kv_alloc_array(LEASE_CHUNK, sizeof(*fresh));
+	if (!fresh)
+		return -ENOMEM;
+	/* Pairs with lease_at(). */
+	if (kv_cas(place, &old, fresh))
+		kv_fetch_add(&table->bytes, LEASE_CHUNK * sizeof(*fresh));
+	else
+		kv_free(fresh);
+	return 0;
+}
+
+/* ---- leases ---- */
+
+/* All that a lease says: any flipped bit changes it. */
+static u64 lease_sum(const struct lease *lease, u32 id)
+{
+	u64 sum = mix(mix(lease->owner, lease->since_ns), lease->deadline_ns);
+
+	if (!lease->gen)
+		return 0;
+	sum = mix(mix(sum, (u64)lease->gen << 32 | lease->flags), id);
+	if (lease_id_kind(id) == LEASE_HOLD)
+		return mix(sum, lease->hold ? lease->hold->sum : 0);
+	return mix(sum, lease->nr_holds);
+}
+
+static u32 *bucket_of(const struct lease_table *table, u64 owner)
 {
 	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
 
 	return &table->bucket[hash & (table->nr_buckets - 1)];
 }
 
-static void link_rec(struct own_table *table, u32 id)
+static void link_lease(struct lease_table *table, u32 id)
 {
-	struct own_rec *rec = own_rec(table, id);
-	u32 *head = bucket_of(table, rec->owner);
+	struct lease *lease = lease_at(table, id);
+	u32 *head = bucket_of(table, lease->owner);
 
-	rec->next = *head;
-	rec->prev = OWN_FIRST;
-	if (rec->next != KV_NONE)
-		own_rec(table, rec->next)->prev = id;
+	lease->next = *head;
+	lease->prev = LEASE_FIRST;
+	if (lease->next != KV_NONE)
+		lease_at(table, lease->next)->prev = id;
 	*head = id;
 	table->nr++;
-	table->sum += rec_sum(rec, id);
 }
 
-static void unlink_rec(struct own_table *table, u32 id)
+static void unlink_lease(struct lease_table *table, u32 id)
 {
-	const struct own_rec *rec = own_rec(table, id);
+	const struct lease *lease = lease_at(table, id);
 
 	table->nr--;
-	table->sum -= rec_sum(rec, id);
-	if (rec->prev == OWN_FIRST)
-		*bucket_of(table, rec->owner) = rec->next;
+	if (lease->prev == LEASE_FIRST)
+		*bucket_of(table, lease->owner) = lease->next;
 	else
-		own_rec(table, rec->prev)->next = rec->next;
-	if (rec->next != KV_NONE)
-		own_rec(table, rec->next)->prev = rec->prev;
+		lease_at(table, lease->prev)->next = lease->next;
+	if (lease->next != KV_NONE)
+		lease_at(table, lease->next)->prev = lease->prev;
 }
 
-/* It says @rec from here on, or nothing if that has no owner. ->lock held, memory reserved. */
-static void own_write(struct own_table *table, u32 id, struct own_rec rec)
+void lease_replace(struct lease_table *table, u32 id, struct lease lease)
 {
-	struct own_rec *at = own_rec(table, id);
+	struct lease *at = lease_at(table, id);
 
 	kv_assert_held(&table->lock);
+	table->sum -= lease_sum(at, id);
 	if (at->owner)
-		unlink_rec(table, id);
-	if (!rec.owner) {
-		*at = (struct own_rec){ 0 };
-		return;
-	}
-	*at = rec;
-	link_rec(table, id);
+		unlink_lease(table, id);
+	*at = lease;
+	if (at->owner)
+		link_lease(table, id);
+	table->sum += lease_sum(at, id);
 }
 
-void own_clear(struct own_table *table, u32 id)
+void lease_write(struct lease_table *table, u32 id, struct lease lease)
 {
-	own_write(table, id, (struct own_rec){ 0 });
+	const struct lease *at = lease_at(table, id);
+
+	if (at->gen == lease.gen)
+		lease.nr_holds = at->nr_holds;
+	lease_replace(table, id, lease.owner || lease.nr_holds ? lease : (struct lease){ 0 });
 }
 
-void own_set_deadline(struct own_table *table, u32 id, u64 deadline_ns)
+void lease_clear(struct lease_table *table, u32 id)
 {
-	struct own_rec *rec = own_rec(table, id);
+	lease_write(table, id, (struct lease){ .gen = lease_at(table, id)->gen });
+}
+
+void lease_set_deadline(struct lease_table *table, u32 id, u64 deadline_ns)
+{
+	struct lease *lease = lease_at(table, id);
 
 	kv_assert_held(&table->lock);
-	table->sum -= rec_sum(rec, id);
-	rec->deadline_ns = deadline_ns;
-	table->sum += rec_sum(rec, id);
+	table->sum -= lease_sum(lease, id);
+	lease->deadline_ns = deadline_ns;
+	table->sum += lease_sum(lease, id);
 }
 
 static bool range_is_live(const struct kvmm_pool *pool, u32 index, u32 gen)
@@ -224,283 +275,315 @@ static bool block_is_live(const struct kvmm_pool *pool, u32 index, u32 gen)
 					    kv_word_is(word, KV_ENTRY_STAGED));
 }
 
-bool own_is_live(const struct kvmm_pool *pool, u32 id, u32 gen)
+bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen)
 {
-	return own_id_kind(id) == OWN_RANGE ? range_is_live(pool, own_id_index(id), gen) :
-					      block_is_live(pool, own_id_index(id), gen);
+	switch (lease_id_kind(id)) {
+	case LEASE_RANGE:
+		return range_is_live(pool, lease_id_index(id), gen);
+	case LEASE_BLOCK:
+		return block_is_live(pool, lease_id_index(id), gen);
+	default:
+		return true;	/* holds end their lease themselves */
+	}
 }
 
-u32 own_next(const struct kvmm_pool *pool, struct own_table *table, u64 owner, u32 id)
+u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owner, u32 id)
 {
 	u32 next;
 
 	kv_assert_held(&table->lock);
-	id = id == KV_NONE ? *bucket_of(table, owner) : own_rec(table, id)->next;
+	id = id == KV_NONE ? *bucket_of(table, owner) : lease_at(table, id)->next;
 	for (; id != KV_NONE; id = next) {
-		const struct own_rec *rec = own_rec(table, id);
+		const struct lease *lease = lease_at(table, id);
 
-		next = rec->next;
-		if (!own_is_live(pool, id, rec->gen))
-			own_clear(table, id);
-		else if (rec->owner == owner)
+		next = lease->next;
+		if (!lease_is_live(pool, id, lease->gen))
+			lease_clear(table, id);
+		else if (lease->owner == owner)
 			return id;
 	}
 	return KV_NONE;
 }
 
-struct own_rec own_look(struct kvmm_pool *pool, enum own_kind kind, u32 index, u32 gen)
+struct lease lease_look(struct kvmm_pool *pool, enum lease_kind kind, u32 index, u32 gen)
 {
-	struct own_table *table = own_table_of(pool);
-	const struct own_rec *at = table ? own_rec(table, own_id(kind, index)) : NULL;
-	struct own_rec rec = { 0 };
+	struct lease_table *table = leases_of(pool);
+	const struct lease *at = table ? lease_at(table, lease_id(kind, index)) : NULL;
+	struct lease lease = { 0 };
 
 	if (!at)
-		return rec;
+		return lease;
 	kv_lock(&table->lock);
-	if (at->owner && at->gen == gen)
-		rec = *at;
+	if (at->gen == gen)
+		lease = *at;
 	kv_unlock(&table->lock);
-	return rec;
+	return lease;
 }
 
-u64 own_deadline(u64 now_ns, u64 lease_ns)
+u64 holds_on_range(struct kvmm_pool *pool, kvmm_range_t range)
 {
-	return lease_ns ? kv_ns_after(now_ns, lease_ns) : 0;
-}
-
-/* ---- naming owners ---- */
-
-int own_reserve_slot(struct kvmm_pool *pool)
-{
-	struct own_table *table = own_table_get(pool);
-
 	kv_assert_held(&pool->lock);
-	return table ? own_reserve(table, own_id(OWN_RANGE, pool->free_slot)) : -ENOMEM;
+	return lease_look(pool, LEASE_RANGE, range.index, range.gen).nr_holds;
 }
 
-void own_new_range(struct kvmm_pool *pool, kvmm_range_t range, const struct kvmm_range_attr *attr)
+/* One hold more, or less, on a generation of a range; what another generation left behind goes. */
+static void count_on_range(struct lease_table *table, kvmm_range_t range, int sign)
 {
-	struct own_table *table = own_table_of(pool);
-	u64 now_ns = pool_clock_ns(pool);
-	struct own_rec rec = { .owner = attr->owner, .since_ns = now_ns, .gen = range.gen,
-			       .deadline_ns = own_deadline(now_ns, attr->lease_ns),
-			       .flags = attr->own_flags };
+	u32 id = lease_id(LEASE_RANGE, range.index);
+	struct lease *at = lease_at(table, id), lease = *at;
 
+	if (at->gen == range.gen) {
+		lease.nr_holds += sign;
+		table->sum -= lease_sum(at, id);
+		*at = lease.owner || lease.nr_holds ? lease : (struct lease){ 0 };
+		table->sum += lease_sum(at, id);
+	} else if (sign > 0) {
+		lease_replace(table, id, (struct lease){ .gen = range.gen, .nr_holds = 1 });
+	}
+}
+
+/* ---- places for holds ---- */
+
+static struct lease *hold_lease(const struct lease_table *table, u32 index)
+{
+	return lease_at(table, lease_id(LEASE_HOLD, index));
+}
+
+static void push_free(struct lease_table *table, u32 index)
+{
+	hold_lease(table, index)->next = table->free;
+	table->free = index;
+	table->nr_free++;
+}
+
+static void add_chunk(struct lease_table *table, struct lease *chunk)
+{
+	u32 first = nr_hold_slots(table), nr = HOLD_CHUNK << table->nr_hold_chunks;
+
+	table->holds[table->nr_hold_chunks++] = chunk;
+	kv_fetch_add(&table->bytes, nr * sizeof(*chunk));
+	for (u32 i = first + nr; i-- > first;) {
+		chunk[i - first].gen = table->gen_base;
+		table->sum += lease_sum(&chunk[i - first], lease_id(LEASE_HOLD, i));
+		push_free(table, i);
+	}
+}
+
+static bool pop_free(struct lease_table *table, kvmm_hold_t *handle)
+{
+	const struct lease *lease;
+
+	if (table->free == KV_NONE)
+		return false;
+	lease = hold_lease(table, table->free);
+	*handle = (kvmm_hold_t){ table->free, lease->gen };
+	table->free = lease->next;
+	table->nr_free--;
+	table->nr_reserved++;
+	return true;
+}
+
+int hold_reserve(struct lease_table *table, kvmm_hold_t *handle)
+{
+	struct lease *chunk = NULL;
+	u32 nr_chunks = 0;
+	bool got;
+
+	for (;;) {
+		kv_lock(&table->lock);
+		if (chunk && table->free == KV_NONE && table->nr_hold_chunks == nr_chunks) {
+			add_chunk(table, chunk);
+			chunk = NULL;
+		}
+		got = pop_free(table, handle);
+		nr_chunks = table->nr_hold_chunks;
+		kv_unlock(&table->lock);
+		kv_free(chunk);
+		if (got)
+			return 0;
+		chunk = nr_chunks == MAX_HOLD_CHUNKS ? NULL :
+			kv_alloc_array(HOLD_CHUNK << nr_chunks, sizeof(*chunk));
+		if (!chunk)
+			return -ENOMEM;
+	}
+}
+
+void hold_unreserve(struct lease_table *table, kvmm_hold_t handle)
+{
 	kv_lock(&table->lock);
-	own_write(table, own_id(OWN_RANGE, range.index), rec);
+	table->nr_reserved--;
+	push_free(table, handle.index);
 	kv_unlock(&table->lock);
 }
 
-/* The slot that is taken next is the tail's. */
-int __own_reserve_split(struct kvmm_pool *pool)
+/* ---- blocks of holds, by key ---- */
+
+struct held *hold_chain(const struct lease_table *table, const kvmm_key_t *key)
 {
-	return own_reserve(pool->owned, own_id(OWN_RANGE, pool->free_slot));
+	kv_assert_held(&table->lock);
+	return table->by_key[kv_hash_key(key, table->secret) & (table->nr_keys - 1)];
 }
 
-void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
+static void chain_add(struct lease_table *table, struct held *held)
 {
-	struct own_rec rec = own_look(pool, OWN_RANGE, range.index, range.gen);
+	u64 hash = kv_hash_key(&held->key, table->secret);
+	struct held **head = &table->by_key[hash & (table->nr_keys - 1)];
 
-	if (!rec.owner)
-		return;
-	rec.gen = tail.gen;
-	kv_lock(&pool->owned->lock);
-	own_write(pool->owned, own_id(OWN_RANGE, tail.index), rec);
-	kv_unlock(&pool->owned->lock);
+	held->next = *head;
+	held->prev = head;
+	if (held->next)
+		held->next->prev = &held->next;
+	*head = held;
 }
 
-void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
+static void chain_del(struct held *held)
 {
-	struct own_rec rec = own_look(pool, OWN_RANGE, index, slot->gen);
-
-	kv_assert_held(&pool->lock);
-	if (!rec.owner || slot->refs > holds_of_range(pool, slot_handle(slot, index)))
-		return;
-	kv_lock(&pool->owned->lock);
-	own_clear(pool->owned, own_id(OWN_RANGE, index));
-	kv_unlock(&pool->owned->lock);
+	*held->prev = held->next;
+	if (held->next)
+		held->next->prev = held->prev;
 }
 
-/* What is owned, in a batch; handles of all kinds have one layout. */
-struct batch {
-	enum own_kind kind;
-	enum kv_entry_state state;	/* of blocks */
-	const struct kv_handle *handles;
-	u32 nr;
-};
-
-/* Tells made up handles from stale ones. pool->lock held. */
-static int check_ranges(struct kvmm_pool *pool, const struct batch *batch)
+/* How often holds have the block of @held, among the first HOLD_LOOK of its chain. */
+static u32 nr_taken(const struct lease_table *table, const struct held *held)
 {
-	struct slot *slot;
-	int err = 0;
+	const struct held *at = hold_chain(table, &held->key);
+	kvmm_ref_t ref = held_ref(held), own;
+	u32 nr = 0;
 
-	for (u32 i = 0; i < batch->nr && !err; i++) {
-		kvmm_range_t range = { batch->handles[i].index, batch->handles[i].gen };
-
-		err = slot_find(pool, range, &slot);
-		if (!err && slot->refs <= holds_of_range(pool, range))
-			err = -EINVAL;
+	for (u32 left = HOLD_LOOK; at && left; left--, at = at->next) {
+		own = held_ref(at);
+		nr += own.index == ref.index && own.gen == ref.gen;
 	}
-	return err;
+	return nr;
 }
 
-static int check_block(const struct kvmm_pool *pool, struct kv_handle handle,
-		       enum kv_entry_state state)
+bool hold_has_refs(struct kvmm_pool *pool, struct lease_table *table, struct hold *hold)
 {
-	u64 word;
+	bool has = true;
 
-	if (handle.index >= pool->nr_blocks)
-		return -EINVAL;
-	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
-	if (kv_word_gen(word) != handle.gen)
-		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
-	return kv_word_is(word, state) ? 0 : kv_word_refuse(word, state);
-}
-
-static int check_blocks(struct kvmm_pool *pool, const struct batch *batch)
-{
-	int err = cache_begin(pool);
-
-	if (err)
-		return err;
-	for (u32 i = 0; i < batch->nr && !err; i++)
-		err = check_block(pool, batch->handles[i], batch->state);
-	cache_end(pool);
-	return err;
-}
-
-static int reserve_all(struct own_table *table, const struct batch *batch)
-{
-	int err = 0;
-
-	for (u32 i = 0; i < batch->nr && !err; i++)
-		err = own_reserve(table, own_id(batch->kind, batch->handles[i].index));
-	return err;
-}
-
-/* Handles may have become stale since they were checked: then not one of them is written. */
-static int write_all(struct kvmm_pool *pool, struct own_table *table, const struct batch *batch,
-		     struct own_rec rec)
-{
-	for (u32 i = 0; i < batch->nr; i++)
-		if (!own_is_live(pool, own_id(batch->kind, batch->handles[i].index),
-				 batch->handles[i].gen))
-			return -ESTALE;
-	for (u32 i = 0; i < batch->nr; i++) {
-		u32 id = own_id(batch->kind, batch->handles[i].index);
-		const struct own_rec *old = own_rec(table, id);
-		struct own_rec new = rec;
-
-		new.gen = batch->handles[i].gen;
-		if (old->gen == new.gen && old->owner == new.owner)
-			new.since_ns = old->since_ns;
-		own_write(table, id, new);
-	}
-	return 0;
-}
-
-static int read_own(struct kvmm_pool *pool, const struct kvmm_own *own, struct own_rec *rec)
-{
-	u64 now_ns = pool_clock_ns(pool);
-	struct kvmm_own known;
-	int err = kv_copy_attr(&known, sizeof(known), own);
-
-	if (err)
-		return err;
-	if (known.flags & ~KVMM_OWN_RECLAIM || known.reserved ||
-	    (!known.owner && (known.lease_ns || known.flags)))
-		return -EINVAL;
-	*rec = (struct own_rec){ .owner = known.owner, .since_ns = now_ns, .flags = known.flags,
-				 .deadline_ns = own_deadline(now_ns, known.lease_ns) };
-	return 0;
-}
-
-static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct own_rec rec)
-{
-	struct own_table *table = own_table_get(pool);
-	int err;
-
-	if (!table || reserve_all(table, batch))
-		return -ENOMEM;
 	kv_lock(&table->lock);
-	err = write_all(pool, table, batch, rec);
+	for (u32 i = 0; i < hold->nr; i++)
+		chain_add(table, &hold->block[i]);
+	for (u32 i = 0; i < hold->nr && has; i++)
+		has = nr_taken(table, &hold->block[i]) <=
+		      kv_word_refs(READ_ONCE(entry_at(pool, hold->ref[i].index)->word));
+	for (u32 i = 0; i < hold->nr; i++)
+		chain_del(&hold->block[i]);
 	kv_unlock(&table->lock);
-	return err;
+	return has;
 }
 
-int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
-		    const kvmm_range_t *ranges, uint32_t nr)
-{
-	struct batch batch = { .kind = OWN_RANGE, .handles = as_handles(ranges), .nr = nr };
-	struct own_rec rec;
-	int err;
+/* ---- holds ---- */
 
-	if (!pool || !own || (!ranges && nr))
-		return -EINVAL;
-	err = read_own(pool, own, &rec);
-	if (!err)
-		err = pool_enter(pool);
-	if (err)
-		return err;
-	err = check_ranges(pool, &batch);
-	if (!err)
-		err = own_batch(pool, &batch, rec);
-	pool_leave(pool);
-	return err;
+static u64 hold_bytes(const struct hold *hold)
+{
+	return sizeof(*hold) + hold->nr * (sizeof(hold->block[0]) + sizeof(hold->ref[0]));
 }
 
-int own_share_blocks(struct kvmm_pool *pool)
+/* All that a hold says: any flipped bit changes it. */
+static u64 hold_sum(const struct hold *hold)
 {
-	int err;
+	u64 sum = mix((u64)hold->nr << 32 | hold->index, (u64)hold->reason << 32 | hold->flags);
+	u64 word[2];
 
-	/* Pairs with the release below: who finds it done finds the magazines empty. */
-	if (likely(smp_load_acquire(&pool->shares_blocks)))
+	sum = mix(sum, (u64)hold->range.gen << 32 | hold->range.index);
+	sum = mix(sum, kv_domain_word(hold->domain));
+	for (u32 i = 0; i < sizeof(hold->text); i += sizeof(word[0])) {
+		memcpy(word, hold->text + i, sizeof(word[0]));
+		sum = mix(sum, word[0]);
+	}
+	for (u32 i = 0; i < hold->nr; i++) {
+		memcpy(word, &hold->block[i].key, sizeof(word));
+		sum = mix(mix(sum, word[0]), word[1]);
+		sum = mix(sum, (u64)hold->ref[i].gen << 32 | hold->ref[i].index);
+		sum = mix(sum, hold->block[i].block);
+	}
+	return sum;
+}
+
+static void count_hold(struct lease_table *table, const struct hold *hold, int sign)
+{
+	kv_assert_held(&table->lock);
+	table->nr_holds += sign;
+	table->nr_blocks += sign * (s64)hold->nr;
+	kv_fetch_add(&table->bytes, sign * (s64)hold_bytes(hold));
+	if (hold_is_of_range(hold))
+		count_on_range(table, hold->range, sign);
+}
+
+void hold_insert(struct lease_table *table, struct hold *hold, struct lease lease)
+{
+	hold->sum = hold_sum(hold);
+	lease.hold = hold;
+	kv_lock(&table->lock);
+	table->nr_reserved--;
+	lease_replace(table, lease_id(LEASE_HOLD, hold->index), lease);
+	for (u32 i = 0; i < hold->nr; i++)
+		chain_add(table, &hold->block[i]);
+	count_hold(table, hold, 1);
+	kv_unlock(&table->lock);
+}
+
+/* A lease that comes to the generation before the first one is not used again. */
+void hold_remove(struct lease_table *table, struct hold *hold)
+{
+	u32 gen = next_gen(hold_lease(table, hold->index)->gen);
+
+	for (u32 i = 0; i < hold->nr; i++)
+		chain_del(&hold->block[i]);
+	count_hold(table, hold, -1);
+	lease_replace(table, lease_id(LEASE_HOLD, hold->index), (struct lease){ .gen = gen });
+	if (next_gen(gen) == table->gen_base)
+		table->nr_retired++;
+	else
+		push_free(table, hold->index);
+}
+
+static int refuse(const struct lease_table *table, u32 now, u32 gen)
+{
+	kv_count(KV_EV_BAD_HANDLE);
+	return gen && gen - table->gen_base < now - table->gen_base ? -ESTALE : -EINVAL;
+}
+
+/*
+ * The generation of a lease without a hold is the next one's, so a caller that names it made it
+ * up.
+ */
+static int find_hold(const struct lease_table *table, kvmm_hold_t handle, struct lease **lease)
+{
+	if (unlikely(handle.index >= nr_hold_slots(table)))
+		return refuse(table, table->gen_base, handle.gen);
+	*lease = hold_lease(table, handle.index);
+	if (likely((*lease)->gen == handle.gen && (*lease)->hold))
 		return 0;
-	err = pool_enter(pool);
+	return refuse(table, (*lease)->gen, handle.gen);
+}
+
+int hold_enter(struct kvmm_pool *pool, kvmm_hold_t handle, struct lease_table **table,
+	       struct lease **lease)
+{
+	int err = leases_enter(pool, table);
+
+	if (err || !*table)
+		return err ? err : -EINVAL;
+	kv_lock(&(*table)->lock);
+	err = find_hold(*table, handle, lease);
 	if (err)
-		return err;
-	mags_off(pool);
-	/* Pairs with the acquire above. */
-	smp_store_release(&pool->shares_blocks, true);
-	pool_leave(pool);
-	return 0;
-}
-
-/* Staged ones have the handle that they had as private ones. */
-static int own_blocks(struct kvmm_pool *pool, const struct kvmm_own *own,
-		      const struct batch *batch)
-{
-	struct own_rec rec;
-	int err;
-
-	if (!pool || !own || (!batch->handles && batch->nr))
-		return -EINVAL;
-	err = read_own(pool, own, &rec);
-	if (!err)
-		err = check_blocks(pool, batch);
-	if (!err)
-		err = own_share_blocks(pool);
-	return err ? err : own_batch(pool, batch, rec);
-}
-
-int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own, const kvmm_mut_t *muts,
-		  uint32_t nr)
-{
-	struct batch batch = { OWN_BLOCK, KV_ENTRY_PRIVATE, as_handles(muts), nr };
-
-	return own_blocks(pool, own, &batch);
-}
-
-int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
-		    const kvmm_staged_t *staged, uint32_t nr)
-{
-	struct batch batch = { OWN_BLOCK, KV_ENTRY_STAGED, as_handles(staged), nr };
-
-	return own_blocks(pool, own, &batch);
+		kv_unlock(&(*table)->lock);
+	return err;
 }
 
 /* ---- the check ---- */
+
+struct lease_recount {
+	u32 nr;			/* with an owner */
+	u32 nr_holds;
+	u64 nr_blocks;		/* of holds */
+	u64 nr_on_ranges;	/* holds, of generations that there is a lease of */
+	u64 nr_noted;		/* the same, as these leases say */
+	u64 sum;
+	u64 bytes;
+};
 
 static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 {
@@ -508,87 +591,187 @@ static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 	return -EUCLEAN;
 }
 
-static int check_chain(const struct kvmm_pool *pool, struct own_table *table, u32 bucket, u32 *nr)
+static bool is_in_chain(const struct lease_table *table, const struct held *held)
 {
-	u32 id, prev = OWN_FIRST;
+	const struct held *at = hold_chain(table, &held->key);
 
-	for (id = table->bucket[bucket]; id != KV_NONE; prev = id, id = own_rec(table, id)->next) {
-		const struct own_rec *rec = own_id_kind(id) < NR_OWN_KINDS ?
-					    own_rec(table, id) : NULL;
+	for (u64 left = table->nr_blocks; at && left; left--, at = at->next)
+		if (at == held)
+			return *at->prev == at;
+	return false;
+}
 
-		if (!rec || !rec->owner || rec->prev != prev || ++*nr > table->nr ||
-		    bucket_of(table, rec->owner) != &table->bucket[bucket])
+/*
+ * A put, or an unpin, too many may have taken what a hold has: its caller learns that at release,
+ * and it contradicts nothing here.
+ */
+static int check_things(const struct kvmm_pool *pool, const struct hold *hold)
+{
+	if (hold_is_of_range(hold) &&
+	    (!pool->slots || hold->range.index >= dir_nr_slots(pool->slots)))
+		return complain(pool, "a hold has no range", hold->range.index);
+	for (u32 i = 0; i < hold->nr; i++)
+		if (hold->ref[i].index >= pool->nr_blocks)
+			return complain(pool, "a hold has no block", hold->ref[i].index);
+	return 0;
+}
+
+static int check_hold(const struct kvmm_pool *pool, struct lease_table *table, u32 index,
+		      struct lease_recount *re)
+{
+	const struct hold *hold = hold_lease(table, index)->hold;
+	const struct lease *beside = NULL;
+
+	if (hold->index != index)
+		return complain(pool, "a hold has the lease of another one", index);
+	if (hold->nr > table->nr_blocks || !hold->nr != hold_is_of_range(hold) ||
+	    hold->ref != (const void *)&hold->block[hold->nr])
+		return complain(pool, "a hold has another length", index);
+	if (hold->sum != hold_sum(hold))
+		return complain(pool, "a hold says something else", index);
+	for (u32 i = 0; i < hold->nr; i++)
+		if (hold->block[i].hold != hold || !is_in_chain(table, &hold->block[i]))
+			return complain(pool, "a held block is not in its chain", index);
+	if (hold_is_of_range(hold))
+		beside = lease_at(table, lease_id(LEASE_RANGE, hold->range.index));
+	re->nr_on_ranges += beside && beside->gen == hold->range.gen;
+	re->nr_holds++;
+	re->nr_blocks += hold->nr;
+	re->bytes += hold_bytes(hold);
+	return check_things(pool, hold);
+}
+
+static int check_free(const struct kvmm_pool *pool, const struct lease_table *table)
+{
+	u32 nr = 0;
+
+	for (u32 at = table->free; at != KV_NONE; at = hold_lease(table, at)->next, nr++)
+		if (at >= nr_hold_slots(table) || hold_lease(table, at)->hold ||
+		    nr == table->nr_free)
+			return complain(pool, "bad list of free holds", at);
+	return nr == table->nr_free ? 0 : complain(pool, "wrong count of free holds", nr);
+}
+
+/* Each block is in its chain; if there are as many in the chains, nothing else is. */
+static u64 nr_in_chains(const struct lease_table *table)
+{
+	u64 nr = 0;
+
+	for (u32 i = 0; i < table->nr_keys; i++)
+		for (const struct held *at = table->by_key[i]; at; at = at->next)
+			if (nr++ > table->nr_blocks)
+				return nr;
+	return nr;
+}
+
+static int check_bucket(const struct kvmm_pool *pool, const struct lease_table *table, u32 *head,
+			u32 *nr)
+{
+	u32 prev = LEASE_FIRST, id;
+
+	for (id = *head; id != KV_NONE; prev = id, id = lease_at(table, id)->next) {
+		const struct lease *lease = lease_id_kind(id) <= LEASE_HOLD ?
+					    lease_at(table, id) : NULL;
+
+		if (!lease || !lease->owner || lease->prev != prev || ++*nr > table->nr ||
+		    bucket_of(table, lease->owner) != head)
 			return complain(pool, "chain of an owner goes astray", id);
 	}
 	return 0;
 }
 
-static bool is_zero(const struct own_rec *rec)
+/* Leases @first to @first + @nr, of one chunk. */
+static int check_chunk(const struct kvmm_pool *pool, struct lease_table *table, u32 first, u32 nr,
+		       struct lease_recount *re)
 {
-	static const struct own_rec zero;
-
-	return !memcmp(rec, &zero, sizeof(zero));
-}
-
-/* Sum over the records of one piece; *@nr grows by those in use. False: one is half zero. */
-static bool add_chunk(const struct own_table *table, u32 first, u32 *nr, u64 *sum)
-{
-	for (u32 id = first; id < first + OWN_CHUNK; id++) {
-		const struct own_rec *rec = own_rec(table, id);
-
-		if (!rec->owner && !is_zero(rec))
-			return false;
-		*nr += rec->owner != 0;
-		*sum += rec->owner ? rec_sum(rec, id) : 0;
-	}
-	return true;
-}
-
-static int check_table(const struct kvmm_pool *pool, struct own_table *table)
-{
-	u32 nr = 0, nr_linked = 0, nr_chunks = 0;
-	u64 sum = 0, bytes;
+	static const struct lease none;
+	bool is_of_holds = lease_id_kind(first) == LEASE_HOLD;
 	int err = 0;
 
-	if (table->nr_chunks != chunks_for(pool) || !kv_is_pow2(table->nr_buckets))
-		return complain(pool, "bad table of owners", table->nr_chunks);
-	for (u32 i = 0; i < NR_OWN_KINDS * table->nr_chunks; i++) {
-		u32 first = own_id(i / table->nr_chunks, i % table->nr_chunks * OWN_CHUNK);
+	re->bytes += nr * sizeof(none);
+	for (u32 id = first; id < first + nr && !err; id++) {
+		const struct lease *lease = lease_at(table, id);
 
-		if (!table->chunk[0][i])
+		re->nr += lease->owner != 0;
+		re->sum += lease_sum(lease, id);
+		if (is_of_holds) {
+			err = lease->hold ? check_hold(pool, table, lease_id_index(id), re) : 0;
 			continue;
-		nr_chunks++;
-		if (!add_chunk(table, first, &nr, &sum))
-			return complain(pool, "record of no owner", first);
+		}
+		re->nr_noted += lease->nr_holds;
+		if (!lease->owner && !lease->nr_holds && memcmp(lease, &none, sizeof(none)))
+			err = complain(pool, "lease of no owner", id);
 	}
-	for (u32 i = 0; i < table->nr_buckets && !err; i++)
-		err = check_chain(pool, table, i, &nr_linked);
-	if (err)
-		return err;
-	bytes = sizeof(*table) + table->nr_buckets * sizeof(table->bucket[0]) +
-		NR_OWN_KINDS * table->nr_chunks * sizeof(table->chunk[0][0]) +
-		nr_chunks * OWN_CHUNK * sizeof(struct own_rec) +
-		table->nr_watches * sizeof(struct own_watch);
-	if (nr != table->nr || nr_linked != nr || sum != table->sum || bytes != table->bytes)
-		return complain(pool, "counts of owners", nr);
-	return 0;
-}
-
-static int owned_check(struct kvmm_pool *pool, const struct pool_recount *re)
-{
-	int err;
-
-	if (!pool->owned)
-		return 0;
-	kv_lock(&pool->owned->lock);
-	err = check_table(pool, pool->owned);
-	kv_unlock(&pool->owned->lock);
 	return err;
 }
 
-POOL_PART(owned) = {
-	.name	= "owners",
-	.exit	= owned_exit,
-	.bytes	= owned_bytes,
-	.check	= owned_check,
+static int check_counts(const struct kvmm_pool *pool, const struct lease_table *table,
+			const struct lease_recount *re)
+{
+	if (re->nr != table->nr || re->sum != table->sum || re->nr_on_ranges != re->nr_noted)
+		return complain(pool, "wrong count or sum of leases", re->nr);
+	if (re->nr_holds != table->nr_holds || re->nr_blocks != table->nr_blocks ||
+	    re->nr_blocks != nr_in_chains(table))
+		return complain(pool, "wrong count of holds", re->nr_holds);
+	if (re->nr_holds + table->nr_free + table->nr_reserved + table->nr_retired !=
+	    nr_hold_slots(table))
+		return complain(pool, "the lease of a hold is lost", table->nr_free);
+	return re->bytes == table->bytes ? 0 :
+	       complain(pool, "wrong memory of leases", re->nr);
+}
+
+static bool chunks_are_there(const struct kvmm_pool *pool, const struct lease_table *table)
+{
+	if (table->fixed_sum != fixed_sum(table) || table->nr_chunks != chunks_for(pool) ||
+	    table->nr_hold_chunks > MAX_HOLD_CHUNKS)
+		return false;
+	for (u32 i = 0; i < MAX_HOLD_CHUNKS; i++)
+		if (!table->holds[i] != (i >= table->nr_hold_chunks))
+			return false;
+	return true;
+}
+
+static int check_table(const struct kvmm_pool *pool, struct lease_table *table)
+{
+	struct lease_recount re = {
+		.bytes = bare_bytes(table) + table->nr_watches * sizeof(struct lease_watch),
+	};
+	u32 nr_linked = 0;
+	int err = 0;
+
+	for (u32 i = 0; i < NR_LEASES_BESIDE * table->nr_chunks && !err; i++) {
+		u32 id = lease_id(i / table->nr_chunks, i % table->nr_chunks * LEASE_CHUNK);
+
+		err = table->chunk[i] ? check_chunk(pool, table, id, LEASE_CHUNK, &re) : 0;
+	}
+	if (!err)
+		err = check_chunk(pool, table, lease_id(LEASE_HOLD, 0), nr_hold_slots(table), &re);
+	if (!err)
+		err = check_free(pool, table);
+	for (u32 i = 0; i < table->nr_buckets && !err; i++)
+		err = check_bucket(pool, table, &table->bucket[i], &nr_linked);
+	if (!err && nr_linked != table->nr)
+		err = complain(pool, "a lease is not with its owner", nr_linked);
+	return err ? err : check_counts(pool, table, &re);
+}
+
+static int leases_check(struct kvmm_pool *pool, const struct pool_recount *none)
+{
+	struct lease_table *table = leases_of(pool);
+	int err;
+
+	if (!table)
+		return 0;
+	kv_lock(&table->lock);
+	err = chunks_are_there(pool, table) ? check_table(pool, table) :
+	      complain(pool, "bad table of leases", table->nr_chunks);
+	kv_unlock(&table->lock);
+	return err;
+}
+
+POOL_PART(leases) = {
+	.name	= "leases",
+	.exit	= leases_exit,
+	.bytes	= leases_bytes,
+	.check	= leases_check,
 };

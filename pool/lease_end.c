@@ -1,44 +1,176 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Owners lose what they have: all at once, or what they had leased.
+ * Leases end: a hold is released, an owner loses all that it has, or time has run out. And they
+ * are renewed.
  *
- * The owner may well be alive and use its handles at this moment. So each thing is taken by a step
- * that only one can take: a range under pool->lock, a block by its mark, which bars staging, freeing
- * and writing by others, a hold by leaving its table. Leaf locks are held over the looking, not over
- * the giving back.
+ * The owner may well be alive and use its handles at this moment. So each thing is taken by a
+ * step that only one thread can take: a range under pool->lock, a block by its mark, which bars
+ * staging, freeing and writing by others, a hold by leaving the table. The leaf lock is held over
+ * the looking, not over the giving back.
+ *
+ * The last reference of a range cannot be dropped while a pin of another lease or call keeps it.
+ * So whether the lease of a range, or a hold on one, may end is seen under pool->lock, and it
+ * leaves the table there. Holds on blocks never meet that case.
  */
 #include <limits.h>
 
 #include <kv/mem.h>
 
 #include "determ.h"
-#include "hold.h"
 #include "lease.h"
 
-#define EXPIRE_BATCH	64u
+#define EXPIRE_BATCH	64u	/* leases that are looked at in one go */
+#define EXPIRE_BLOCKS	1024u	/* of holds, that leave the table in one go */
 
-/* ---- one thing; pool->lock held ---- */
+/* What has left the table, and is to be given back. */
+struct ended_leases {
+	u32		blocks;		/* claimed, through ->chain */
+	struct hold	*of_ranges;	/* through ->next, as the others */
+	struct hold	*of_blocks;
+	u32		nr;
+};
 
-static kvmm_range_t range_of(u32 id, const struct own_rec *rec)
+#define NOTHING_ENDED	{ .blocks = KV_NONE }
+
+/* ---- one lease leaves the table; pool->lock and ->lock held ---- */
+
+/* References and pins on a range. */
+struct range_share {
+	u32 refs;
+	u32 pins;
+};
+
+/* The range that it is about; gen 0: none. */
+static kvmm_range_t range_of(u32 id, const struct lease *lease)
 {
-	return (kvmm_range_t){ own_id_index(id), rec->gen };
+	if (lease_id_kind(id) == LEASE_HOLD)
+		return lease->hold->range;
+	return (kvmm_range_t){ lease_id_index(id),
+			       lease_id_kind(id) == LEASE_RANGE ? lease->gen : 0 };
+}
+
+static void add_share(struct range_share *share, u32 id, const struct lease *lease)
+{
+	share->refs++;
+	share->pins += lease_id_kind(id) == LEASE_HOLD && lease->hold->flags & KVMM_HOLD_PIN;
+}
+
+static struct range_share share_of(struct kvmm_pool *pool, struct lease_table *table, u64 owner,
+				   kvmm_range_t range)
+{
+	struct range_share share = { 0 };
+
+	for (u32 id = KV_NONE; (id = lease_next(pool, table, owner, id)) != KV_NONE;) {
+		kvmm_range_t own = range_of(id, lease_at(table, id));
+
+		if (own.index == range.index && own.gen == range.gen)
+			add_share(&share, id, lease_at(table, id));
+	}
+	return share;
 }
 
 /*
- * It is ours from here on: 0. -EBUSY: somebody writes to it, or it is being staged or published. -ESTALE:
+ * It is ours from here on: 0. -EBUSY: a thread writes to it, or stages or publishes it. -ESTALE:
  * it is neither private nor staged (now).
  */
 static int claim_block(struct kvmm_pool *pool, u32 id, u32 gen)
 {
-	struct kv_handle handle = { own_id_index(id), gen };
+	struct kv_handle handle = { lease_id_index(id), gen };
 
 	if (!kv_handle_step(&pool->entries, handle, kv_edge_mark_private) ||
 	    !kv_handle_step(&pool->entries, handle, kv_edge_mark))
 		return 0;
-	return own_is_live(pool, id, gen) ? -EBUSY : -ESTALE;
+	return lease_is_live(pool, id, gen) ? -EBUSY : -ESTALE;
 }
 
-/* A list of blocks that were claimed, through ->chain; the order's lock is taken. */
+/*
+ * May it end, with all of @owner's leases, or alone if that is 0? A block is claimed then. 0,
+ * -EBUSY, -ESTALE as claim_block(). What is not there any more may end.
+ */
+static int prepare_end(struct kvmm_pool *pool, struct lease_table *table, u32 id, u64 owner,
+		       struct ended_leases *ended)
+{
+	const struct lease *lease = lease_at(table, id);
+	u32 index = lease_id_index(id);
+	struct range_share share = { 0 };
+	kvmm_range_t range = range_of(id, lease);
+	struct slot *slot;
+	int err;
+
+	kv_assert_held(&pool->lock);
+	kv_assert_held(&table->lock);
+	if (lease_id_kind(id) == LEASE_BLOCK) {
+		err = claim_block(pool, id, lease->gen);
+		if (!err) {
+			WRITE_ONCE(entry_at(pool, index)->chain, ended->blocks);
+			ended->blocks = index;
+		}
+		return err;
+	}
+	if (!range.gen || slot_find(pool, range, &slot))
+		return 0;
+	if (owner)
+		share = share_of(pool, table, owner, range);
+	else
+		add_share(&share, id, lease);
+	return share.refs >= slot->refs && slot->pins > share.pins ? -EBUSY : 0;
+}
+
+/* pool->lock may be missing for a hold on blocks. */
+static void take_out(struct lease_table *table, u32 id, struct ended_leases *ended)
+{
+	struct hold *hold = lease_at(table, id)->hold;
+
+	kv_assert_held(&table->lock);
+	ended->nr++;
+	if (lease_id_kind(id) != LEASE_HOLD) {
+		lease_clear(table, id);
+		return;
+	}
+	hold_remove(table, hold);
+	hold->next = hold_is_of_range(hold) ? ended->of_ranges : ended->of_blocks;
+	*(hold_is_of_range(hold) ? &ended->of_ranges : &ended->of_blocks) = hold;
+}
+
+/* ---- giving back ---- */
+
+/*
+ * A caller may have dropped, or unpinned, what was the hold's: then there is less to do, and it
+ * is told.
+ */
+static int drop_range(struct kvmm_pool *pool, const struct hold *hold)
+{
+	struct slot *slot;
+	int err;
+
+	kv_assert_held(&pool->lock);
+	err = slot_find(pool, hold->range, &slot);
+	if (err)
+		return err;
+	if (hold->flags & KVMM_HOLD_PIN)
+		err = slot_unpin(pool, slot, hold_pin_type(hold));
+	put_slot(pool, slot, hold->range.index);
+	return err;
+}
+
+static int drop_refs(struct kvmm_pool *pool, const struct hold *hold, u32 from, u32 nr)
+{
+	if (hold->flags & KVMM_HOLD_PIN)
+		return kvmm_unpin_many_as(pool, &hold->ref[from], nr, hold_pin_type(hold));
+	return kvmm_put_many(pool, &hold->ref[from], nr);
+}
+
+/* If a caller has dropped what the hold had of one block, the others go all the same. */
+static int drop_blocks(struct kvmm_pool *pool, const struct hold *hold)
+{
+	int err = drop_refs(pool, hold, 0, hold->nr);
+
+	for (u32 i = 0; unlikely(err) && i < hold->nr; i++)
+		drop_refs(pool, hold, i, 1);
+	return err;
+}
+
+/* The order's lock is taken. */
 static void release_blocks(struct kvmm_pool *pool, u32 first)
 {
 	u32 nr_staged = 0;
@@ -64,384 +196,341 @@ static void unclaim_blocks(struct kvmm_pool *pool, u32 first)
 		kv_handle_step(&pool->entries, entry_handle(pool, index), kv_edge_unmark);
 }
 
-static void chain_block(struct kvmm_pool *pool, u32 index, u32 *first)
+/* Ranges and blocks: what wants pool->lock, which is held. 0, or what was missing of a hold. */
+static int give_back(struct kvmm_pool *pool, const struct ended_leases *ended)
 {
-	WRITE_ONCE(entry_at(pool, index)->chain, *first);
-	*first = index;
+	int err = 0;
+
+	for (struct hold *hold = ended->of_ranges; hold; hold = hold->next)
+		err = drop_range(pool, hold);
+	release_blocks(pool, ended->blocks);
+	return err;
+}
+
+/* The rest, and the memory. No lock held. 0, or what was missing of a hold. */
+static int finish(struct kvmm_pool *pool, struct ended_leases *ended)
+{
+	struct hold *hold;
+	int err = 0;
+
+	while ((hold = ended->of_blocks)) {
+		ended->of_blocks = hold->next;
+		err = drop_blocks(pool, hold);
+		kv_free(hold);
+	}
+	while ((hold = ended->of_ranges)) {
+		ended->of_ranges = hold->next;
+		kv_free(hold);
+	}
+	return err;
+}
+
+/* ---- one hold ---- */
+
+static int release_range(struct kvmm_pool *pool, kvmm_hold_t handle)
+{
+	struct ended_leases ended = NOTHING_ENDED;
+	u32 id = lease_id(LEASE_HOLD, handle.index);
+	struct lease_table *table;
+	struct lease *lease;
+	int lost = 0, err = pool_enter(pool);
+
+	if (err)
+		return err;
+	err = hold_enter(pool, handle, &table, &lease);
+	if (!err) {
+		err = prepare_end(pool, table, id, 0, &ended);
+		if (!err)
+			take_out(table, id, &ended);
+		kv_unlock(&table->lock);
+	}
+	if (!err)
+		lost = give_back(pool, &ended);
+	pool_leave(pool);
+	finish(pool, &ended);
+	return err ? err : lost;
+}
+
+int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t handle)
+{
+	struct ended_leases ended = NOTHING_ENDED;
+	struct lease_table *table;
+	struct lease *lease;
+	bool is_of_range;
+	int err = hold_enter(pool, handle, &table, &lease);
+
+	if (err)
+		return err;
+	is_of_range = hold_is_of_range(lease->hold);
+	if (!is_of_range)
+		take_out(table, lease_id(LEASE_HOLD, handle.index), &ended);
+	kv_unlock(&table->lock);
+	return is_of_range ? release_range(pool, handle) : finish(pool, &ended);
+}
+
+int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t handle, uint64_t lease_ns)
+{
+	u64 deadline_ns = lease_deadline(pool ? pool_clock_ns(pool) : 0, lease_ns);
+	struct lease_table *table;
+	struct lease *lease;
+	int err = hold_enter(pool, handle, &table, &lease);
+
+	if (err)
+		return err;
+	lease_set_deadline(table, lease_id(LEASE_HOLD, handle.index), deadline_ns);
+	kv_unlock(&table->lock);
+	return 0;
 }
 
 /* ---- all that an owner has ---- */
 
-struct release {
-	u64			owner;
-	struct hold_table	*holds;		/* may be NULL, as both */
-	struct own_table	*table;
-	u32			blocks;		/* claimed, through ->chain */
-	struct hold		*of_ranges;	/* have left their table, through ->next */
-	struct hold		*of_blocks;
-	u32			nr;
-};
-
-static int check_range(struct kvmm_pool *pool, const struct release *rel, kvmm_range_t range,
-		       bool has_record)
+/*
+ * Everything is checked, claimed and taken in one hold of the lock: no lease is added meanwhile. An
+ * error: nothing is. Ranges stay in the table: pool->lock keeps their leases.
+ */
+static int claim_all(struct kvmm_pool *pool, struct lease_table *table, u64 owner,
+		     struct ended_leases *ended)
 {
-	struct range_share share = { 0 };
-	struct slot *slot;
-
-	if (slot_find(pool, range, &slot))
-		return 0;
-	if (rel->holds)
-		share = holds_share(rel->holds, rel->owner, range);
-	return share_is_barred(slot, share, has_record) ? -EBUSY : 0;
-}
-
-/* Ranges may all go, and blocks are ours now; or an error, and then some may be. */
-static int claim_records(struct kvmm_pool *pool, struct release *rel)
-{
-	u32 id = KV_NONE;
+	u32 id = KV_NONE, next;
 	int err = 0;
 
-	while (!err && (id = own_next(pool, rel->table, rel->owner, id)) != KV_NONE) {
-		const struct own_rec *rec = own_rec(rel->table, id);
-
-		if (own_id_kind(id) == OWN_RANGE) {
-			err = check_range(pool, rel, range_of(id, rec), true);
-			continue;
-		}
-		err = claim_block(pool, id, rec->gen);
-		if (!err)
-			chain_block(pool, own_id_index(id), &rel->blocks);
-		else if (err != -EBUSY)
+	while (!err && (id = lease_next(pool, table, owner, id)) != KV_NONE) {
+		err = prepare_end(pool, table, id, owner, ended);
+		if (err == -ESTALE)
 			err = 0;	/* registered, or freed, just now */
 	}
-	return err;
-}
-
-/* Of ranges that nobody of this name owns otherwise, too. */
-static int check_holds(struct kvmm_pool *pool, const struct release *rel)
-{
-	int err = 0;
-
-	for (struct hold *at = *hold_owner_chain(rel->holds, rel->owner); at && !err;
-	     at = at->owner_next) {
-		struct own_rec *rec;
-
-		if (at->owner != rel->owner || !hold_is_of_range(at))
-			continue;
-		rec = rel->table ? own_rec(rel->table, own_id(OWN_RANGE, at->range.index)) : NULL;
-		err = check_range(pool, rel, at->range,
-				  rec && rec->owner == rel->owner && rec->gen == at->range.gen);
+	if (err) {
+		unclaim_blocks(pool, ended->blocks);
+		return err;
 	}
-	return err;
-}
-
-static void take_holds(struct release *rel)
-{
-	struct hold *next;
-
-	for (struct hold *at = *hold_owner_chain(rel->holds, rel->owner); at; at = next) {
-		struct hold **list = hold_is_of_range(at) ? &rel->of_ranges : &rel->of_blocks;
-
-		next = at->owner_next;
-		if (at->owner != rel->owner)
-			continue;
-		hold_remove(rel->holds, at);
-		at->next = *list;
-		*list = at;
-		rel->nr++;
+	for (u32 at = ended->blocks; at != KV_NONE; at = READ_ONCE(entry_at(pool, at)->chain))
+		take_out(table, lease_id(LEASE_BLOCK, at), ended);
+	for (id = lease_next(pool, table, owner, KV_NONE); id != KV_NONE; id = next) {
+		next = lease_next(pool, table, owner, id);
+		if (lease_id_kind(id) == LEASE_HOLD)
+			take_out(table, id, ended);
 	}
+	return 0;
 }
 
-/* Blocks are released by list; their records are dead then. */
-static u32 forget_blocks(struct kvmm_pool *pool, struct release *rel)
-{
-	u32 nr = 0;
-
-	for (u32 index = rel->blocks; index != KV_NONE;
-	     index = READ_ONCE(entry_at(pool, index)->chain), nr++)
-		own_clear(rel->table, own_id(OWN_BLOCK, index));
-	return nr;
-}
-
-/* Everything is checked and claimed with both leaf locks held: nobody adds a hold meanwhile. */
-static int claim_all(struct kvmm_pool *pool, struct release *rel)
-{
-	int err = 0;
-
-	if (rel->holds)
-		kv_lock(&rel->holds->lock);
-	if (rel->table)
-		kv_lock(&rel->table->lock);
-	if (rel->table)
-		err = claim_records(pool, rel);
-	if (!err && rel->holds)
-		err = check_holds(pool, rel);
-	if (!err && rel->holds)
-		take_holds(rel);
-	if (!err && rel->table)
-		rel->nr += forget_blocks(pool, rel);
-	if (rel->table)
-		kv_unlock(&rel->table->lock);
-	if (rel->holds)
-		kv_unlock(&rel->holds->lock);
-	if (err)
-		unclaim_blocks(pool, rel->blocks);
-	return err;
-}
-
-/* The next range that the owner has; its record goes. */
-static bool take_range(struct kvmm_pool *pool, struct release *rel, kvmm_range_t *range)
+/* The next range that the owner has; its lease goes. */
+static bool take_range(struct kvmm_pool *pool, struct lease_table *table, u64 owner,
+		       kvmm_range_t *range)
 {
 	u32 id = KV_NONE;
 
-	kv_lock(&rel->table->lock);
+	kv_lock(&table->lock);
 	do
-		id = own_next(pool, rel->table, rel->owner, id);
-	while (id != KV_NONE && own_id_kind(id) != OWN_RANGE);
+		id = lease_next(pool, table, owner, id);
+	while (id != KV_NONE && lease_id_kind(id) != LEASE_RANGE);
 	if (id != KV_NONE) {
-		*range = range_of(id, own_rec(rel->table, id));
-		own_clear(rel->table, id);
+		*range = range_of(id, lease_at(table, id));
+		lease_clear(table, id);
 	}
-	kv_unlock(&rel->table->lock);
+	kv_unlock(&table->lock);
 	return id != KV_NONE;
 }
 
-/* What was named this owner's after the check, and is pinned, stays. */
-static void release_ranges(struct kvmm_pool *pool, struct release *rel)
+/* A range that is pinned although all pins of holds went (one was of another type) stays. */
+static void release_ranges(struct kvmm_pool *pool, struct lease_table *table, u64 owner,
+			   struct ended_leases *ended)
 {
 	kvmm_range_t range;
 	struct slot *slot;
 
-	while (rel->table && take_range(pool, rel, &range)) {
+	while (take_range(pool, table, owner, &range)) {
 		if (slot_find(pool, range, &slot) || last_put_is_barred(slot))
 			continue;
 		put_slot(pool, slot, range.index);
-		rel->nr++;
+		ended->nr++;
 	}
-}
-
-static void drop_range_holds(struct kvmm_pool *pool, struct hold *list)
-{
-	for (struct hold *hold = list; hold; hold = hold->next)
-		hold_drop_range(pool, hold);
-}
-
-static void free_holds(struct hold *list)
-{
-	struct hold *hold;
-
-	while ((hold = list)) {
-		list = hold->next;
-		kv_free(hold);
-	}
-}
-
-static int release_owner(struct kvmm_pool *pool, struct release *rel)
-{
-	int err = pool_enter(pool);
-
-	if (err)
-		return err;
-	err = claim_all(pool, rel);
-	if (!err) {
-		drop_range_holds(pool, rel->of_ranges);
-		release_ranges(pool, rel);
-		release_blocks(pool, rel->blocks);
-	}
-	pool_leave(pool);
-	return err;
 }
 
 int kvmm_owner_release(struct kvmm_pool *pool, uint64_t owner)
 {
-	struct release rel = { .owner = owner, .blocks = KV_NONE };
+	struct ended_leases ended = NOTHING_ENDED;
+	struct lease_table *table;
 	int err;
 
 	if (!pool || !owner)
 		return -EINVAL;
-	err = holds_enter(pool, &rel.holds);
+	err = leases_enter(pool, &table);
+	if (err || !table)
+		return err;
+	err = pool_enter(pool);
 	if (err)
 		return err;
-	rel.table = own_table_of(pool);
-	if (!rel.holds && !rel.table)
-		return 0;
-	err = release_owner(pool, &rel);
-	if (err)
-		return err;
-	free_holds(rel.of_ranges);
-	holds_drop(pool, rel.of_blocks);
-	return min(rel.nr, (u32)INT_MAX);
-}
-
-/* ---- leases ---- */
-
-static u32 renew_records(struct kvmm_pool *pool, u64 owner, u64 deadline_ns)
-{
-	struct own_table *table = own_table_of(pool);
-	u32 nr = 0, id = KV_NONE;
-
-	if (!table)
-		return 0;
 	kv_lock(&table->lock);
-	while ((id = own_next(pool, table, owner, id)) != KV_NONE) {
-		own_set_deadline(table, id, deadline_ns);
-		nr++;
-	}
+	err = claim_all(pool, table, owner, &ended);
 	kv_unlock(&table->lock);
-	return nr;
-}
-
-static u32 renew_holds(struct hold_table *table, u64 owner, u64 deadline_ns)
-{
-	u32 nr = 0;
-
-	kv_lock(&table->lock);
-	for (struct hold *at = *hold_owner_chain(table, owner); at; at = at->owner_next) {
-		if (at->owner != owner)
-			continue;
-		hold_set_deadline(table, at, deadline_ns);
-		nr++;
+	if (!err) {
+		give_back(pool, &ended);
+		release_ranges(pool, table, owner, &ended);
 	}
-	kv_unlock(&table->lock);
-	return nr;
+	pool_leave(pool);
+	finish(pool, &ended);
+	return err ? err : (int)min(ended.nr, (u32)INT_MAX);
 }
 
 int kvmm_owner_renew(struct kvmm_pool *pool, uint64_t owner, uint64_t lease_ns)
 {
-	struct hold_table *holds;
+	struct lease_table *table;
+	u32 nr = 0, id = KV_NONE;
 	u64 deadline_ns;
-	u32 nr;
 	int err;
 
 	if (!pool || !owner)
 		return -EINVAL;
-	err = holds_enter(pool, &holds);
-	if (err)
+	err = leases_enter(pool, &table);
+	if (err || !table)
 		return err;
-	deadline_ns = own_deadline(pool_clock_ns(pool), lease_ns);
-	nr = renew_records(pool, owner, deadline_ns);
-	if (holds)
-		nr += renew_holds(holds, owner, deadline_ns);
+	deadline_ns = lease_deadline(pool_clock_ns(pool), lease_ns);
+	kv_lock(&table->lock);
+	while ((id = lease_next(pool, table, owner, id)) != KV_NONE) {
+		lease_set_deadline(table, id, deadline_ns);
+		nr++;
+	}
+	kv_unlock(&table->lock);
 	return min(nr, (u32)INT_MAX);
 }
 
-static bool is_expired(const struct own_rec *rec, u64 now_ns)
+/* ---- what has run out ---- */
+
+struct expiry {
+	u64			now_ns;
+	u32			flags;	/* KVMM_OWN_*: only those that have them end */
+	struct kvmm_expired	found;
+};
+
+static bool is_expired(const struct kvmm_pool *pool, const struct lease *lease, u32 id, u64 now_ns)
 {
-	return rec->owner && rec->deadline_ns && rec->deadline_ns <= now_ns;
+	return lease->deadline_ns && lease->deadline_ns <= now_ns &&
+	       lease_is_live(pool, id, lease->gen);
 }
 
-/* Records of one piece that have expired and may be reclaimed; others are counted. */
-static u32 find_expired(struct kvmm_pool *pool, struct own_table *table, u32 first, u64 now_ns,
-			u32 *ids, u32 *nr_left)
+/*
+ * From *@at to @to: holds on blocks that have expired leave the table, other leases are noted in
+ * @ids, as pool->lock has to be taken for them first. How many are. ->lock held.
+ */
+static u32 find_expired(struct kvmm_pool *pool, struct lease_table *table, u32 *at, u32 to,
+			struct expiry *expiry, u32 *ids, struct ended_leases *ended)
 {
-	u32 nr = 0;
+	u32 nr = 0, nr_blocks = 0;
 
-	kv_lock(&table->lock);
-	for (u32 id = first; id < first + EXPIRE_BATCH; id++) {
-		const struct own_rec *rec = own_rec(table, id);
+	for (; *at < to && nr_blocks < EXPIRE_BLOCKS; ++*at) {
+		const struct lease *lease = lease_at(table, *at);
 
-		if (!is_expired(rec, now_ns) || !own_is_live(pool, id, rec->gen))
+		if (!is_expired(pool, lease, *at, expiry->now_ns))
 			continue;
-		if (rec->flags & KVMM_OWN_RECLAIM)
-			ids[nr++] = id;
-		else
-			++*nr_left;
+		if ((lease->flags & expiry->flags) != expiry->flags) {
+			expiry->found.nr_left++;
+		} else if (lease_id_kind(*at) == LEASE_HOLD && !hold_is_of_range(lease->hold)) {
+			nr_blocks += lease->hold->nr;
+			take_out(table, *at, ended);
+		} else {
+			ids[nr++] = *at;
+		}
 	}
-	kv_unlock(&table->lock);
 	return nr;
 }
 
-/* It may have been renewed, or freed, since it was found. Claimed: 0; else -EBUSY or -EAGAIN. */
-static int claim_expired(struct kvmm_pool *pool, struct own_table *table, u32 id, u64 now_ns,
-			 kvmm_range_t *range)
+/* It may have been renewed, released or freed since it was noted. pool->lock held. */
+static void end_expired(struct kvmm_pool *pool, struct lease_table *table, u32 id,
+			struct expiry *expiry, struct ended_leases *ended)
 {
-	const struct own_rec *rec = own_rec(table, id);
-	struct slot *slot;
+	const struct lease *lease = lease_at(table, id);
+	kvmm_range_t range = { 0, 0 };
 	int err = -EAGAIN;
 
 	kv_lock(&table->lock);
-	if (!is_expired(rec, now_ns) || !(rec->flags & KVMM_OWN_RECLAIM) ||
-	    !own_is_live(pool, id, rec->gen))
-		goto out_unlock;
-	*range = range_of(id, rec);
-	if (own_id_kind(id) == OWN_BLOCK)
-		err = claim_block(pool, id, rec->gen);
-	else if (!slot_find(pool, *range, &slot))
-		err = last_put_is_barred(slot) ? -EBUSY : 0;
-	if (!err)
-		own_clear(table, id);
-out_unlock:
+	if (is_expired(pool, lease, id, expiry->now_ns) &&
+	    (lease->flags & expiry->flags) == expiry->flags)
+		err = prepare_end(pool, table, id, 0, ended);
+	if (!err) {
+		range = range_of(id, lease);
+		take_out(table, id, ended);
+	}
 	kv_unlock(&table->lock);
-	return err;
+	expiry->found.nr_busy += err == -EBUSY;
+	/* At once: the next one may be about the same range. */
+	if (!err && lease_id_kind(id) == LEASE_RANGE)
+		put_slot(pool, slot_at(pool, range.index), range.index);
+	else if (!err && lease_id_kind(id) == LEASE_HOLD)
+		drop_range(pool, ended->of_ranges);
 }
 
-static int reclaim(struct kvmm_pool *pool, struct own_table *table, const u32 *ids, u32 nr,
-		   u64 now_ns, struct kvmm_expired *expired)
+static int end_noted(struct kvmm_pool *pool, struct lease_table *table, const u32 *ids, u32 nr,
+		     struct expiry *expiry, struct ended_leases *ended)
 {
-	u32 blocks = KV_NONE;
 	int err = nr ? pool_enter(pool) : 0;
 
 	if (err || !nr)
 		return err;
-	for (u32 i = 0; i < nr; i++) {
-		kvmm_range_t range;
-
-		err = claim_expired(pool, table, ids[i], now_ns, &range);
-		expired->nr_reclaimed += !err;
-		expired->nr_busy += err == -EBUSY;
-		if (err)
-			continue;
-		if (own_id_kind(ids[i]) == OWN_BLOCK)
-			chain_block(pool, range.index, &blocks);
-		else
-			put_slot(pool, slot_at(pool, range.index), range.index);
-	}
-	release_blocks(pool, blocks);
+	for (u32 i = 0; i < nr; i++)
+		end_expired(pool, table, ids[i], expiry, ended);
+	release_blocks(pool, ended->blocks);
 	pool_leave(pool);
 	return 0;
 }
 
-static int expire_records(struct kvmm_pool *pool, struct own_table *table, u64 now_ns,
-			  struct kvmm_expired *expired)
+/* Some leases of a kind in one go: the lock is not held longer than that. */
+static int expire_kind(struct kvmm_pool *pool, struct lease_table *table, enum lease_kind kind,
+		       struct expiry *expiry)
 {
-	u32 nr_ids = table->nr_chunks << OWN_CHUNK_ORDER, ids[EXPIRE_BATCH];
+	u32 at = lease_id(kind, 0), end, ids[EXPIRE_BATCH];
 	int err = 0;
 
-	static_assert(OWN_CHUNK % EXPIRE_BATCH == 0, "a batch is of one piece");
-	for (u32 kind = 0; kind < NR_OWN_KINDS; kind++)
-		for (u32 i = 0; i < nr_ids && !err; i += EXPIRE_BATCH) {
-			u32 first = own_id(kind, i), nr;
+	static_assert(LEASE_CHUNK % EXPIRE_BATCH == 0, "a batch is of one chunk");
+	do {
+		struct ended_leases ended = NOTHING_ENDED;
+		u32 nr;
 
-			if (!own_rec(table, first))
-				continue;
-			nr = find_expired(pool, table, first, now_ns, ids, &expired->nr_left);
-			err = reclaim(pool, table, ids, nr, now_ns, expired);
+		end = lease_id(kind, table->nr_chunks << LEASE_CHUNK_ORDER);
+		if (kind != LEASE_HOLD && !lease_at(table, at)) {
+			at += EXPIRE_BATCH;
+			continue;
 		}
+		kv_lock(&table->lock);
+		if (kind == LEASE_HOLD)
+			end = lease_id(kind, nr_hold_slots(table));
+		nr = find_expired(pool, table, &at, min(end, at + EXPIRE_BATCH), expiry, ids,
+				  &ended);
+		kv_unlock(&table->lock);
+		err = end_noted(pool, table, ids, nr, expiry, &ended);
+		finish(pool, &ended);
+		expiry->found.nr_reclaimed += ended.nr;
+	} while (at < end && !err);
 	return err;
+}
+
+/* Leases of kinds from @kind on. */
+static int expire(struct kvmm_pool *pool, enum lease_kind kind, u64 now_ns, struct expiry *expiry)
+{
+	struct lease_table *table;
+	int err = leases_enter(pool, &table);
+
+	if (err)
+		return err;
+	expiry->now_ns = pool_told_ns(pool, now_ns);
+	for (; table && kind <= LEASE_HOLD && !err; kind++)
+		err = expire_kind(pool, table, kind, expiry);
+	return err;
+}
+
+int kvmm_hold_expire(struct kvmm_pool *pool, uint64_t now_ns)
+{
+	struct expiry expiry = { .flags = 0 };
+	int err = expire(pool, LEASE_HOLD, now_ns, &expiry);
+
+	return err ? err : (int)expiry.found.nr_reclaimed;
 }
 
 int kvmm_lease_expire(struct kvmm_pool *pool, uint64_t now_ns, struct kvmm_expired *expired)
 {
-	struct hold_expiry holds = { .flags = KVMM_HOLD_RECLAIM };
-	struct kvmm_expired found = { 0 };
-	struct own_table *table;
-	int err;
+	struct expiry expiry = { .flags = KVMM_OWN_RECLAIM };
+	int err = expire(pool, LEASE_RANGE, now_ns, &expiry);
 
-	if (!pool)
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (err)
-		return err;
-	holds.now_ns = pool_told_ns(pool, now_ns);
-	table = own_table_of(pool);
-	if (table)
-		err = expire_records(pool, table, holds.now_ns, &found);
-	if (!err)
-		err = holds_expire(pool, &holds);
-	found.nr_reclaimed += holds.nr_dropped;
-	found.nr_busy += holds.nr_busy;
-	found.nr_left += holds.nr_left;
 	if (expired)
-		*expired = found;
-	return err ? err : (int)found.nr_reclaimed;
+		*expired = expiry.found;
+	return err ? err : (int)expiry.found.nr_reclaimed;
 }

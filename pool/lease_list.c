@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Who has what: a walk over ranges, private and staged blocks, and holds; and what of it may have been
- * forgotten.
+ * Which owner has what: a walk over ranges, private and staged blocks, and holds; and what of it
+ * may have been forgotten.
  *
- * It is things that are walked, not records: so what nobody said an owner of is seen, too, and a record
- * of what is gone is not. Slots want pool->lock, for some of them at a time; entries want none.
+ * The walk goes over things, not leases: so it sees what has no owner, too, and no lease of what
+ * is gone. Slots want pool->lock, for some of them at a time; entries want none.
  */
 #include <limits.h>
 
@@ -12,7 +12,6 @@
 
 #include "arena.h"
 #include "determ.h"
-#include "hold.h"
 #include "lease.h"
 
 #define WALK_SLOTS	128u	/* that are looked at in one hold of pool->lock */
@@ -52,16 +51,16 @@ static void set_age(struct kvmm_owned *row, u64 now_ns)
 	row->age_ns = now_ns - min(row->since_ns, now_ns);
 }
 
-/* What the record says of it, if there is one. */
-static void add_record(const struct walk *walk, enum own_kind kind, struct kvmm_owned *row)
+/* What the lease says of it, if there is one. */
+static void add_lease(const struct walk *walk, enum lease_kind kind, struct kvmm_owned *row)
 {
-	struct own_rec rec = own_look(walk->pool, kind, row->index, row->gen);
+	struct lease lease = lease_look(walk->pool, kind, row->index, row->gen);
 
-	if (rec.owner) {
-		row->owner = rec.owner;
-		row->since_ns = rec.since_ns;
-		row->deadline_ns = rec.deadline_ns;
-		row->flags = rec.flags;
+	if (lease.owner) {
+		row->owner = lease.owner;
+		row->since_ns = lease.since_ns;
+		row->deadline_ns = lease.deadline_ns;
+		row->flags = lease.flags;
 	}
 	set_age(row, walk->now_ns);
 }
@@ -75,7 +74,7 @@ static void add_range(struct walk *walk, const struct slot *slot, u32 index)
 		.kind = KVMM_OWNED_RANGE, .index = index, .gen = slot->gen,
 		.nr = slot->nr, .refs = slot->refs, .pins = slot->pins,
 	};
-	add_record(walk, OWN_RANGE, row);
+	add_lease(walk, LEASE_RANGE, row);
 }
 
 static int walk_ranges(struct walk *walk)
@@ -117,7 +116,7 @@ static void add_block(struct walk *walk, u64 word, u32 index)
 		.kind = kv_word_is(word, KV_ENTRY_STAGED) ? KVMM_OWNED_STAGED : KVMM_OWNED_PRIVATE,
 		.index = index, .gen = kv_word_gen(word), .nr = 1, .refs = 1,
 	};
-	add_record(walk, OWN_BLOCK, row);
+	add_lease(walk, LEASE_BLOCK, row);
 }
 
 static int walk_blocks(struct walk *walk)
@@ -217,44 +216,33 @@ int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned 
 
 /* ---- what is suspicious ---- */
 
-/* Counts to two. */
-static u32 nr_of_owner(struct kvmm_pool *pool, u64 owner)
+static bool has_one_lease(struct kvmm_pool *pool, u64 owner)
 {
-	struct own_table *table = own_table_of(pool);
-	struct hold_table *holds;
-	u32 nr = 0;
+	struct lease_table *table = leases_of(pool);
+	bool is_one;
+	u32 id;
 
-	if (table) {
-		kv_lock(&table->lock);
-		for (u32 id = own_next(pool, table, owner, KV_NONE); id != KV_NONE && nr < 2;
-		     id = own_next(pool, table, owner, id))
-			nr++;
-		kv_unlock(&table->lock);
-	}
-	if (nr > 1 || holds_enter(pool, &holds) || !holds)
-		return nr;
-	kv_lock(&holds->lock);
-	for (const struct hold *at = *hold_owner_chain(holds, owner); at && nr < 2;
-	     at = at->owner_next)
-		nr += at->owner == owner;
-	kv_unlock(&holds->lock);
-	return nr;
+	kv_lock(&table->lock);
+	id = lease_next(pool, table, owner, KV_NONE);
+	is_one = id != KV_NONE && lease_next(pool, table, owner, id) == KV_NONE;
+	kv_unlock(&table->lock);
+	return is_one;
 }
 
 static u32 suspect(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 		   const struct kvmm_owned *row)
 {
-	struct own_table *table = own_table_of(pool);
+	struct lease_table *table = leases_of(pool);
 	u32 why = 0;
 
-	if (row->owner && table && own_is_dead(table, row->owner))
+	if (row->owner && table && lease_owner_is_dead(table, row->owner))
 		why |= KVMM_LEAK_DEAD;
 	if (row->deadline_ns)
 		return row->deadline_ns <= attr->now_ns ? why | KVMM_LEAK_EXPIRED : why;
 	if (attr->older_ns && row->age_ns >= attr->older_ns)
 		why |= KVMM_LEAK_OLD;
 	if (attr->lone_ns && row->owner && row->age_ns >= attr->lone_ns &&
-	    nr_of_owner(pool, row->owner) == 1)
+	    has_one_lease(pool, row->owner))
 		why |= KVMM_LEAK_LONE;
 	return why;
 }
@@ -269,7 +257,7 @@ static int read_attr(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 		     struct kvmm_leak_attr *known)
 {
 	static const struct kvmm_leak_attr usual = KVMM_LEAK_ATTR_INIT;
-	struct own_table *table;
+	struct lease_table *table;
 	int err;
 
 	if (!pool)
@@ -282,9 +270,9 @@ static int read_attr(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 		return err;
 	if (!known->now_ns)
 		known->now_ns = pool_clock_ns(pool);
-	table = own_table_of(pool);
+	table = leases_of(pool);
 	if (table)
-		own_ask(table);
+		leases_ask(table);
 	return 0;
 }
 

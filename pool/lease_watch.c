@@ -2,9 +2,9 @@
 /*
  * Owners that are processes or threads: do they live?
  *
- * A number alone does not tell: the system gives it to another process later. With the time at which
- * it was started it does. Files are read with no lock held, one after the other; who is unwatched
- * meanwhile is not found again, and that is all.
+ * A number alone does not tell: the system gives it to another process later. With the time at
+ * which it was started it does. Files are read with no lock held, one after the other; who is
+ * unwatched meanwhile is not found again, and that is all.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,16 +57,16 @@ static int read_start(s32 pid, s32 tid, u64 *start)
 	return err ? -EOPNOTSUPP : parse_start(text, start);
 }
 
-static struct own_watch **watch_bucket(struct own_table *table, u64 owner)
+static struct lease_watch **watch_bucket(struct lease_table *table, u64 owner)
 {
 	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
 
-	return &table->watch[hash % OWN_WATCH_BUCKETS];
+	return &table->watch[hash % LEASE_WATCH_BUCKETS];
 }
 
-static struct own_watch **find_watch(struct own_table *table, u64 owner)
+static struct lease_watch **find_watch(struct lease_table *table, u64 owner)
 {
-	struct own_watch **at = watch_bucket(table, owner);
+	struct lease_watch **at = watch_bucket(table, owner);
 
 	while (*at && (*at)->owner != owner)
 		at = &(*at)->next;
@@ -74,9 +74,9 @@ static struct own_watch **find_watch(struct own_table *table, u64 owner)
 }
 
 /* Takes @fresh. */
-static int add_watch(struct own_table *table, struct own_watch *fresh)
+static int add_watch(struct lease_table *table, struct lease_watch *fresh)
 {
-	struct own_watch **at;
+	struct lease_watch **at;
 	int err = 0;
 
 	kv_lock(&table->lock);
@@ -106,8 +106,8 @@ static int no_such_task(void)
 
 int kvmm_owner_watch(struct kvmm_pool *pool, uint64_t owner, int32_t pid, int32_t tid)
 {
-	struct own_watch *fresh;
-	struct own_table *table;
+	struct lease_watch *fresh;
+	struct lease_table *table;
 	u64 start;
 	int err;
 
@@ -118,18 +118,20 @@ int kvmm_owner_watch(struct kvmm_pool *pool, uint64_t owner, int32_t pid, int32_
 		err = read_start(pid, tid, &start);
 	if (err)
 		return err == -ESRCH ? no_such_task() : err;
-	table = own_table_get(pool);
-	fresh = table ? kv_alloc(sizeof(*fresh)) : NULL;
+	err = leases_get(pool, &table);
+	if (err)
+		return err;
+	fresh = kv_alloc(sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
-	*fresh = (struct own_watch){ .owner = owner, .start = start, .pid = pid, .tid = tid };
+	*fresh = (struct lease_watch){ .owner = owner, .start = start, .pid = pid, .tid = tid };
 	return add_watch(table, fresh);
 }
 
 int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner)
 {
-	struct own_watch **at, *old = NULL;
-	struct own_table *table;
+	struct lease_watch **at, *old = NULL;
+	struct lease_table *table;
 	int err;
 
 	if (!pool || !owner)
@@ -137,7 +139,7 @@ int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner)
 	err = pool_refusal(pool);
 	if (err)
 		return err;
-	table = own_table_of(pool);
+	table = leases_of(pool);
 	if (!table)
 		return -ENOENT;
 	kv_lock(&table->lock);
@@ -154,9 +156,9 @@ int kvmm_owner_unwatch(struct kvmm_pool *pool, uint64_t owner)
 }
 
 /* Number @i of a bucket. */
-static bool copy_watch(struct own_table *table, u32 bucket, u32 i, struct own_watch *copy)
+static bool copy_watch(struct lease_table *table, u32 bucket, u32 i, struct lease_watch *copy)
 {
-	const struct own_watch *at;
+	const struct lease_watch *at;
 
 	kv_lock(&table->lock);
 	for (at = table->watch[bucket]; at && i; i--)
@@ -168,9 +170,9 @@ static bool copy_watch(struct own_table *table, u32 bucket, u32 i, struct own_wa
 }
 
 /* What cannot be found out is not held against anybody. */
-static void ask_one(struct own_table *table, const struct own_watch *watch)
+static void ask_one(struct lease_table *table, const struct lease_watch *watch)
 {
-	struct own_watch *at;
+	struct lease_watch *at;
 	u64 start = 0;
 	int err;
 
@@ -186,20 +188,20 @@ static void ask_one(struct own_table *table, const struct own_watch *watch)
 	kv_unlock(&table->lock);
 }
 
-void own_ask(struct own_table *table)
+void leases_ask(struct lease_table *table)
 {
-	struct own_watch watch;
+	struct lease_watch watch;
 
 	if (!READ_ONCE(table->nr_watches))
 		return;
-	for (u32 bucket = 0; bucket < OWN_WATCH_BUCKETS; bucket++)
+	for (u32 bucket = 0; bucket < LEASE_WATCH_BUCKETS; bucket++)
 		for (u32 i = 0; copy_watch(table, bucket, i, &watch); i++)
 			ask_one(table, &watch);
 }
 
-bool own_is_dead(struct own_table *table, u64 owner)
+bool lease_owner_is_dead(struct lease_table *table, u64 owner)
 {
-	const struct own_watch *at;
+	const struct lease_watch *at;
 	bool is_dead;
 
 	if (!READ_ONCE(table->nr_watches))
@@ -211,12 +213,12 @@ bool own_is_dead(struct own_table *table, u64 owner)
 	return is_dead;
 }
 
-void own_free_watches(struct own_table *table)
+void leases_free_watches(struct lease_table *table)
 {
-	for (u32 i = 0; i < OWN_WATCH_BUCKETS; i++) {
-		struct own_watch *next;
+	for (u32 i = 0; i < LEASE_WATCH_BUCKETS; i++) {
+		struct lease_watch *next;
 
-		for (struct own_watch *at = table->watch[i]; at; at = next) {
+		for (struct lease_watch *at = table->watch[i]; at; at = next) {
 			next = at->next;
 			kv_free(at);
 		}

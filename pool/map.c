@@ -52,16 +52,16 @@ uint32_t kvmm_map_block_state(uint32_t state)
  * Of a range or a block that is looked at: who looks finds out behind this whether it is the same still. Then the
  * record is its own, since the record of the next one of that index is written later.
  */
-static void add_owner(struct kvmm_pool *pool, enum own_kind kind, struct kvmm_map_run *run)
+static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_map_run *run)
 {
-	const struct own_table *table = own_table_of(pool);
-	const struct own_rec *rec = table ? own_rec(table, own_id(kind, run->index)) : NULL;
+	const struct lease_table *table = leases_of(pool);
+	const struct lease *lease = table ? lease_at(table, lease_id(kind, run->index)) : NULL;
 
-	if (likely(!rec) || kv_peek(&rec->gen) != run->gen)
+	if (likely(!lease) || kv_peek(&lease->gen) != run->gen)
 		return;
-	run->owner = kv_peek(&rec->owner);
+	run->owner = kv_peek(&lease->owner);
 	if (run->owner)
-		run->deadline_ns = kv_peek(&rec->deadline_ns);
+		run->deadline_ns = kv_peek(&lease->deadline_ns);
 }
 
 /* ---- what a slot says ---- */
@@ -98,7 +98,7 @@ static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct k
 	version = kv_seq_read_begin(&slot->version);
 	lives = READ_ONCE(slot->nr_ext);
 	fill_range(slot, index, now_ns, run);
-	add_owner(pool, OWN_RANGE, run);
+	add_owner(pool, LEASE_RANGE, run);
 	return !kv_seq_read_retry(&slot->version, version) && lives;
 }
 
@@ -218,7 +218,7 @@ static bool look_at_entry(struct kvmm_pool *pool, u32 index, u64 now_ns, struct 
 	if (kv_word_is(word, KV_ENTRY_REGISTERED))
 		add_class(pool, index, run);
 	else if (!kv_word_is(word, KV_ENTRY_EVICTING))
-		add_owner(pool, OWN_BLOCK, run);
+		add_owner(pool, LEASE_BLOCK, run);
 	return kv_is_still(&entry->word, word, UINT64_MAX);
 }
 

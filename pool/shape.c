@@ -177,7 +177,7 @@ static int split(struct kvmm_pool *pool, struct slot *slot, kvmm_range_t range, 
 
 	if (cut_is_barred(pool, slot, at))
 		return -EOPNOTSUPP;
-	if (slots_reserve(pool) || own_reserve_split(pool) ||
+	if (slots_reserve(pool) || own_reserve_split(pool, range) ||
 	    slot_reserve_ext(pool, slot_at(pool, pool->free_slot), slot->nr_ext - i))
 		return -ENOMEM;
 	reserve_drop(pool, slot);

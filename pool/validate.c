@@ -389,6 +389,9 @@ static int check_stopped(struct kvmm_pool *pool)
 	err = pool_check(pool);
 	if (pool->caches)
 		order_leave(&pool->order);
+	/* What pool_stop() emptied may have been unsound: then it has closed the pool. */
+	if (!err)
+		err = pool_refusal(pool);
 	if (err)
 		pool_poison(pool);
 	pool_resume(pool);

@@ -18,11 +18,10 @@
 
 #include "alloc/slab.h"
 #include "ctl/control.h"
-#include "pool/hold.h"
+#include "pool/lease.h"
 #include "pool/local.h"
 #include "pool/move/background.h"
 #include "pool/move/step.h"
-#include "pool/lease.h"
 #include "pool/tier/tier.h"
 #include "tests/ctl/fake_zmq.h"
 #include "tests/init/child_below.h"
@@ -294,8 +293,7 @@ static void collect_locks(void)
 	add(&f.pool->arenas->arena[0].lock);
 	add(&f.pool->zone->lock);
 	add(&f.zone->lock);
-	add(&f.pool->holds->lock);
-	add(&f.pool->owned->lock);
+	add(&f.pool->leases->lock);
 	add(&f.pool->door.pressure.lock);
 	add(lock_in(f.gangs, KV_RANK_LEAF));
 	add(lock_in(f.migrate_auto, KV_RANK_TICK));

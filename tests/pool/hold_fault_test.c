@@ -3,11 +3,11 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "pool/hold.h"
+#include "pool/lease.h"
 #include "tests/pool/hold_util.h"
 #include "tests/support/fault.h"
 
-extern const struct pool_part holds_part;
+extern const struct pool_part leases_part;
 
 static struct kvmm_pool *pool;
 
@@ -47,7 +47,7 @@ static u32 hold_until_it_succeeds(u32 flags, kvmm_hold_t *hold)
 		cr_expect_str_eq(picture(pool), before);
 		cr_expect_eq(nr_holds(pool), nr_holds_before);
 		cr_assert_eq(kvmm_validate(pool), 0);
-		cr_assert_eq(holds_part.check(pool, NULL), 0);
+		cr_assert_eq(leases_part.check(pool, NULL), 0);
 	}
 }
 
@@ -65,11 +65,11 @@ Test(hold_fault, the_first_hold_is_made_as_a_whole)
 
 Test(hold_fault, a_full_table_grows_or_stays)
 {
-	kvmm_hold_t hold[8 * HOLD_CHUNK + 1];
+	kvmm_hold_t hold[7 * HOLD_CHUNK + 1];
 
-	for (u32 i = 0; i < 8 * HOLD_CHUNK; i++)
+	for (u32 i = 0; i < 7 * HOLD_CHUNK; i++)
 		hold[i] = hold_keys(pool, 0, 1, 0);
-	cr_expect_eq(hold_until_it_succeeds(0, &hold[8 * HOLD_CHUNK]), 3);
+	cr_expect_eq(hold_until_it_succeeds(0, &hold[7 * HOLD_CHUNK]), 2, "the hold and a chunk");
 	for (u32 i = 0; i < ARRAY_SIZE(hold); i++)
 		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
 }
@@ -93,10 +93,10 @@ static void flip_each_bit(const char *what, void *field, size_t bytes)
 
 	for (u32 bit = 0; bit < 8 * bytes; bit++) {
 		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(holds_part.check(pool, NULL), -EUCLEAN, "%s, bit %u", what, bit);
+		cr_expect_eq(leases_part.check(pool, NULL), -EUCLEAN, "%s, bit %u", what, bit);
 		byte[bit / 8] ^= 1u << bit % 8;
 	}
-	cr_assert_eq(holds_part.check(pool, NULL), 0, "%s", what);
+	cr_assert_eq(leases_part.check(pool, NULL), 0, "%s", what);
 }
 
 #define flip(object, field)	flip_each_bit(#field, &(object)->field, sizeof((object)->field))
@@ -117,18 +117,22 @@ static kvmm_hold_t some_holds(void)
 Test(hold_fault, flips_in_a_hold_are_noticed)
 {
 	kvmm_hold_t pinned = some_holds();
-	struct hold_table *table = *pool_hold_table(pool);
+	struct lease_table *table = pool->leases;
 
 	for (u32 i = 0; i < 4; i++) {
-		struct hold *hold = hold_slot(table, i)->hold;
+		struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, i));
+		struct hold *hold = lease->hold;
 
 		if (!hold)
 			continue;
-		flip(hold, owner);
-		flip(hold, since_ns);
-		flip(hold, deadline_ns);
+		flip(lease, owner);
+		flip(lease, since_ns);
+		flip(lease, deadline_ns);
+		flip(lease, flags);
+		if (lease->owner)
+			flip(lease, prev);
 		flip(hold, sum);
-		flip(hold, handle);
+		flip(hold, index);
 		flip(hold, nr);
 		flip(hold, reason);
 		flip(hold, flags);
@@ -140,36 +144,38 @@ Test(hold_fault, flips_in_a_hold_are_noticed)
 			flip(&hold->block[b], hold);
 		}
 	}
-	flip(&hold_slot(table, pinned.index)->hold->block[1], block);
+	flip(&lease_at(table, lease_id(LEASE_HOLD, pinned.index))->hold->block[1], block);
 }
 
 Test(hold_fault, flips_in_the_table_are_noticed)
 {
-	struct hold_table *table;
+	struct lease_table *table;
 
 	some_holds();
-	table = *pool_hold_table(pool);
+	table = pool->leases;
 	flip(table, id);
 	flip(table, secret);
 	flip(table, gen_base);
 	flip(table, nr_buckets);
+	flip(table, nr_keys);
+	flip(table, nr_chunks);
 	flip(table, fixed_sum);
 	flip(table, free);
-	flip(table, nr_slots);
-	flip(table, max_chunks);
+	flip(table, nr_hold_chunks);
 	flip(table, nr_free);
 	flip(table, nr_reserved);
 	flip(table, nr_retired);
 	flip(table, nr_holds);
 	flip(table, nr_blocks);
 	flip(table, sum);
-	flip(table, deadlines);
-	flip(table, gen_sum);
+	flip(table, nr);
 	flip(table, bytes);
 	for (u32 i = 0; i < HOLD_CHUNK; i++) {
-		flip(hold_slot(table, i), gen);
-		if (!hold_slot(table, i)->hold)
-			flip(hold_slot(table, i), next);
+		struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, i));
+
+		flip(lease, gen);
+		if (!lease->hold)
+			flip(lease, next);
 	}
 }
 
@@ -177,7 +183,7 @@ Test(hold_fault, flips_in_the_table_are_noticed)
 Test(hold_fault, validation_is_of_holds_too)
 {
 	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
-	struct hold_table *table = *pool_hold_table(pool);
+	struct lease_table *table = pool->leases;
 
 	table->nr_holds++;
 	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
@@ -192,6 +198,6 @@ Test(hold_fault, metadata_is_of_holds_too)
 	u64 before = stat_of(pool).metadata_bytes;
 	kvmm_hold_t hold = hold_keys(pool, 1, 2, 0);
 
-	cr_expect_eq(stat_of(pool).metadata_bytes, before + holds_part.bytes(pool));
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + leases_part.bytes(pool));
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }

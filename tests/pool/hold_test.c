@@ -5,11 +5,11 @@
 
 #include <kv/mem.h>
 
-#include "pool/hold.h"
+#include "pool/lease.h"
 #include "tests/pool/hold_util.h"
 #include "tests/support/fault.h"
 
-extern const struct pool_part holds_part;
+extern const struct pool_part leases_part;
 
 static struct kvmm_pool *pool;
 
@@ -31,7 +31,7 @@ static void tear_down(void)
 TestSuite(hold, .init = set_up, .fini = tear_down);
 
 #define expect_picture(want)	cr_expect_str_eq(picture(pool), want)
-#define expect_valid()		cr_expect(!kvmm_validate(pool) && !holds_part.check(pool, NULL))
+#define expect_valid()		cr_expect(!kvmm_validate(pool) && !leases_part.check(pool, NULL))
 
 static struct kvmm_block_info block_info(u32 block)
 {
@@ -614,13 +614,13 @@ Test(hold, made_up_handles_are_refused)
 Test(hold, a_slot_out_of_generations_is_not_used_again)
 {
 	kvmm_hold_t hold = hold_keys(pool, 0, 1, 0), last, next;
-	struct hold_table *table = *pool_hold_table(pool);
-	struct hold_slot *slot = hold_slot(table, hold.index);
+	struct lease_table *table = pool->leases;
+	struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, hold.index));
 	u32 last_gen = table->gen_base - 2;
 
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-	table->gen_sum += (s64)last_gen - slot->gen;
-	slot->gen = last_gen;
+	lease_replace(table, lease_id(LEASE_HOLD, hold.index),
+		      (struct lease){ .gen = last_gen, .next = lease->next });
 	last = hold_keys(pool, 0, 1, 0);
 	cr_assert_eq(last.gen, last_gen);
 	cr_expect_eq(kvmm_hold_release(pool, last), 0);
@@ -641,7 +641,7 @@ Test(hold, there_can_be_many)
 		hold[i] = hold_keys(pool, i % 4, 1, i % 8 < 4 ? KVMM_HOLD_PIN : 0);
 	cr_expect_eq(block_info(0).refs, 375);
 	cr_expect_eq(nr_holds(pool), 1500);
-	cr_expect_geq(holds_part.bytes(pool), 1500 * sizeof(struct hold));
+	cr_expect_geq(leases_part.bytes(pool), 1500 * sizeof(struct hold));
 	expect_valid();
 	for (u32 i = 0; i < 1500; i += 2)
 		cr_expect_eq(kvmm_hold_release(pool, hold[i]), 0);
@@ -690,7 +690,7 @@ Test(hold, many_expire_at_once)
 static void expect_refused_when_full(u32 flags, u32 max)
 {
 	static kvmm_ref_t many[1u << 20];
-	struct hold_table *table;
+	struct lease_table *table;
 	kvmm_hold_t hold = hold_keys(pool, 2, 1, 0);
 
 	cr_assert_eq(kvmm_hold_refs(pool, hold, many, NULL, 1), 1);
@@ -700,7 +700,7 @@ static void expect_refused_when_full(u32 flags, u32 max)
 	cr_expect_lt(try_hold(pool, 0, 4, flags, &hold), 0);
 	expect_picture("IIAI..");
 	expect_valid();
-	table = *pool_hold_table(pool);
+	table = pool->leases;
 	cr_expect_eq(table->nr_reserved, 0);
 	cr_expect_eq(table->nr_holds, 1);
 	cr_assert_eq(flags ? kvmm_unpin_many(pool, many, max) : kvmm_put_many(pool, many, max - 1), 0);
@@ -743,7 +743,7 @@ Test(hold, attributes_that_are_none)
 	cr_expect_eq(kvmm_hold(pool, &good, NULL), -EINVAL);
 	cr_expect_eq(kvmm_hold(NULL, &good, &hold), -EINVAL);
 	cr_expect_eq(kvmm_hold_expire(NULL, 0), -EINVAL);
-	cr_expect_null(*pool_hold_table(pool), "nothing was made for these");
+	cr_expect_null(pool->leases, "nothing was made for these");
 }
 
 Test(hold, a_pool_without_cached_blocks_has_no_holds)

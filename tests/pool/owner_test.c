@@ -174,7 +174,7 @@ Test(owner, arguments_that_are_none)
 	cr_expect_eq(kvmm_leaks(pool, NULL, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_owner_watch(pool, 1, 0, 0), -EINVAL);
 	cr_expect_eq(kvmm_owner_unwatch(pool, 1), -ENOENT);
-	cr_expect_null(pool->owned, "nothing was made for these");
+	cr_expect_null(pool->leases, "nothing was made for these");
 }
 
 Test(owner, pools_without_cache_have_ranges_only)
@@ -294,6 +294,52 @@ Test(owner, a_hold_on_a_range_outlives_its_owner)
 }
 
 /* ---- leases ---- */
+
+/* Each of them may end as long as there is another one: both together may not. */
+Test(owner, leases_of_one_range_that_end_together_leave_what_is_pinned)
+{
+	struct kvmm_hold_attr attr = hold_attr_of(4, 50, KVMM_HOLD_RECLAIM);
+	kvmm_range_t range = take_owned(pool, 1, 'a', 1, 50, RECLAIM);
+	struct kvmm_expired expired;
+	kvmm_hold_t hold[2];
+
+	for (u32 i = 0; i < 2; i++)
+		cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold[i]), 0);
+	cr_assert_eq(kvmm_range_pin(pool, range), 0);
+	fake_env_advance(&fake, 50);
+	cr_expect_eq(kvmm_lease_expire(pool, 0, &expired), 2);
+	cr_expect_eq(expired.nr_busy, 1);
+	expect_picture("a...........");
+	expect_valid();
+	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
+	cr_expect_eq(kvmm_lease_expire(pool, 0, NULL), 1);
+	expect_picture("............");
+	expect_valid();
+}
+
+/* A caller has dropped what was a hold's: the next range of that slot has an owner, and no holds. */
+Test(owner, a_late_hold_is_not_one_on_the_next_range)
+{
+	struct kvmm_hold_attr attr = hold_attr_of(4, 0, 0);
+	kvmm_range_t range = take_owned(pool, 1, 'a', 1, 0, 0), next;
+	kvmm_hold_t hold;
+
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &hold), 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	cr_assert_eq(kvmm_range_free(pool, range), 0);
+	expect_owned("h4");
+	next = take_owned(pool, 1, 'b', 2, 0, 0);
+	cr_assert_eq(next.index, range.index);
+	expect_valid();
+	cr_assert_eq(kvmm_range_get(pool, next), 0);
+	cr_assert_eq(kvmm_range_free(pool, next), 0);
+	expect_owned("r2 h4");
+	cr_expect_eq(kvmm_hold_release(pool, hold), -ESTALE);
+	expect_owned("r2");
+	expect_valid();
+	cr_expect_eq(kvmm_owner_release(pool, 2), 1);
+	expect_picture("............");
+}
 
 Test(owner, leases_that_have_run_out_are_reclaimed_if_they_say_so)
 {

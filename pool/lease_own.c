@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Naming the owners of ranges, private and staged blocks.
+ *
+ * Memory for the leases is reserved before any is written, so a call names all that it was given,
+ * or nothing.
+ */
+#include "determ.h"
+#include "lease.h"
+#include "mag.h"
+
+/* ---- where an owner is named at allocation ---- */
+
+int own_reserve_slot(struct kvmm_pool *pool)
+{
+	struct lease_table *table;
+
+	kv_assert_held(&pool->lock);
+	if (leases_get(pool, &table))
+		return -ENOMEM;
+	return lease_reserve(table, lease_id(LEASE_RANGE, pool->free_slot));
+}
+
+static void write_range(struct kvmm_pool *pool, kvmm_range_t range, struct lease lease)
+{
+	struct lease_table *table = leases_of(pool);
+
+	kv_assert_held(&pool->lock);
+	lease.gen = range.gen;
+	kv_lock(&table->lock);
+	lease_write(table, lease_id(LEASE_RANGE, range.index), lease);
+	kv_unlock(&table->lock);
+}
+
+void own_new_range(struct kvmm_pool *pool, kvmm_range_t range, const struct kvmm_range_attr *attr)
+{
+	u64 now_ns = pool_clock_ns(pool);
+
+	write_range(pool, range, (struct lease){
+		.owner = attr->owner, .since_ns = now_ns, .flags = attr->own_flags,
+		.deadline_ns = lease_deadline(now_ns, attr->lease_ns),
+	});
+}
+
+/* The slot that was taken is the tail's. The holds stay with the head. */
+void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
+{
+	struct lease lease = lease_look(pool, LEASE_RANGE, range.index, range.gen);
+
+	lease.nr_holds = 0;
+	if (lease.owner)
+		write_range(pool, tail, lease);
+}
+
+/* The range is live and pool->lock held, so its lease stays as it is read. */
+void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
+{
+	const struct lease *lease = lease_at(leases_of(pool), lease_id(LEASE_RANGE, index));
+
+	kv_assert_held(&pool->lock);
+	if (!lease || kv_peek(&lease->gen) != slot->gen || !kv_peek(&lease->owner))
+		return;
+	if (slot->refs <= kv_peek(&lease->nr_holds))
+		write_range(pool, slot_handle(slot, index), (struct lease){ 0 });
+}
+
+/* ---- by handle ---- */
+
+/* What is owned, in a batch; handles of all kinds have one layout. */
+struct batch {
+	enum lease_kind kind;
+	enum kv_entry_state state;	/* of blocks */
+	const struct kv_handle *handles;
+	u32 nr;
+};
+
+/* Tells made up handles from stale ones. pool->lock held. */
+static int check_ranges(struct kvmm_pool *pool, const struct batch *batch)
+{
+	struct slot *slot;
+	int err = 0;
+
+	for (u32 i = 0; i < batch->nr && !err; i++) {
+		kvmm_range_t range = { batch->handles[i].index, batch->handles[i].gen };
+
+		err = slot_find(pool, range, &slot);
+		if (!err && slot->refs <= holds_on_range(pool, range))
+			err = -EINVAL;
+	}
+	return err;
+}
+
+static int check_block(const struct kvmm_pool *pool, struct kv_handle handle,
+		       enum kv_entry_state state)
+{
+	u64 word;
+
+	if (handle.index >= pool->nr_blocks)
+		return -EINVAL;
+	word = smp_load_acquire(&entry_at(pool, handle.index)->word);
+	if (kv_word_gen(word) != handle.gen)
+		return kv_handle_refuse(&pool->entries, kv_word_gen(word), handle.gen);
+	return kv_word_is(word, state) ? 0 : kv_word_refuse(word, state);
+}
+
+static int check_blocks(struct kvmm_pool *pool, const struct batch *batch)
+{
+	int err = cache_begin(pool);
+
+	if (err)
+		return err;
+	for (u32 i = 0; i < batch->nr && !err; i++)
+		err = check_block(pool, batch->handles[i], batch->state);
+	cache_end(pool);
+	return err;
+}
+
+/* Handles may have become stale since they were checked: then not one of them is written. */
+static int write_all(struct kvmm_pool *pool, struct lease_table *table, const struct batch *batch,
+		     struct lease lease)
+{
+	u64 now_ns = lease.since_ns;
+
+	for (u32 i = 0; i < batch->nr; i++)
+		if (!lease_is_live(pool, lease_id(batch->kind, batch->handles[i].index),
+				   batch->handles[i].gen))
+			return -ESTALE;
+	for (u32 i = 0; i < batch->nr; i++) {
+		u32 id = lease_id(batch->kind, batch->handles[i].index);
+		const struct lease *old = lease_at(table, id);
+
+		lease.gen = batch->handles[i].gen;
+		lease.since_ns = old->gen == lease.gen && old->owner == lease.owner ?
+				 old->since_ns : now_ns;
+		lease_write(table, id, lease);
+	}
+	return 0;
+}
+
+static int read_own(struct kvmm_pool *pool, const struct kvmm_own *own, struct lease *lease)
+{
+	u64 now_ns = pool_clock_ns(pool);
+	struct kvmm_own known;
+	int err = kv_copy_attr(&known, sizeof(known), own);
+
+	if (err)
+		return err;
+	if (known.flags & ~KVMM_OWN_RECLAIM || known.reserved ||
+	    (!known.owner && (known.lease_ns || known.flags)))
+		return -EINVAL;
+	*lease = (struct lease){ .owner = known.owner, .since_ns = now_ns, .flags = known.flags,
+				 .deadline_ns = lease_deadline(now_ns, known.lease_ns) };
+	return 0;
+}
+
+static int own_batch(struct kvmm_pool *pool, const struct batch *batch, struct lease lease)
+{
+	struct lease_table *table;
+	int err = leases_get(pool, &table);
+
+	for (u32 i = 0; i < batch->nr && !err; i++)
+		err = lease_reserve(table, lease_id(batch->kind, batch->handles[i].index));
+	if (err)
+		return err;
+	kv_lock(&table->lock);
+	err = write_all(pool, table, batch, lease);
+	kv_unlock(&table->lock);
+	return err;
+}
+
+int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
+		    const kvmm_range_t *ranges, uint32_t nr)
+{
+	struct batch batch = { .kind = LEASE_RANGE, .handles = as_handles(ranges), .nr = nr };
+	struct lease lease;
+	int err;
+
+	if (!pool || !own || (!ranges && nr))
+		return -EINVAL;
+	err = read_own(pool, own, &lease);
+	if (!err)
+		err = pool_enter(pool);
+	if (err)
+		return err;
+	err = check_ranges(pool, &batch);
+	if (!err)
+		err = own_batch(pool, &batch, lease);
+	pool_leave(pool);
+	return err;
+}
+
+int own_share_blocks(struct kvmm_pool *pool)
+{
+	int err;
+
+	/* Pairs with the release below: a thread that finds it done finds the magazines empty. */
+	if (likely(smp_load_acquire(&pool->shares_blocks)))
+		return 0;
+	err = pool_enter(pool);
+	if (err)
+		return err;
+	mags_off(pool);
+	/* Pairs with the acquire above. */
+	smp_store_release(&pool->shares_blocks, true);
+	pool_leave(pool);
+	return 0;
+}
+
+/* Staged ones have the handle that they had as private ones. */
+static int own_blocks(struct kvmm_pool *pool, const struct kvmm_own *own,
+		      const struct batch *batch)
+{
+	struct lease lease;
+	int err;
+
+	if (!pool || !own || (!batch->handles && batch->nr))
+		return -EINVAL;
+	err = read_own(pool, own, &lease);
+	if (!err)
+		err = check_blocks(pool, batch);
+	if (!err)
+		err = own_share_blocks(pool);
+	return err ? err : own_batch(pool, batch, lease);
+}
+
+int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own, const kvmm_mut_t *muts,
+		  uint32_t nr)
+{
+	struct batch batch = { LEASE_BLOCK, KV_ENTRY_PRIVATE, as_handles(muts), nr };
+
+	return own_blocks(pool, own, &batch);
+}
+
+int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
+		    const kvmm_staged_t *staged, uint32_t nr)
+{
+	struct batch batch = { LEASE_BLOCK, KV_ENTRY_STAGED, as_handles(staged), nr };
+
+	return own_blocks(pool, own, &batch);
+}
