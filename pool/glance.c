@@ -95,22 +95,6 @@ static void glance_verify(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
 	stat->pending = READ_ONCE(verify->nr_todo);
 }
 
-static void glance_pins(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat *stat)
-{
-	const struct pin_types *types = pin_types_peek(pool);
-
-	stat->ranges[KVMM_PIN_USER] = range_pins;
-	for (u32 type = 0; types && type < KVMM_NR_PIN_TYPES; type++) {
-		stat->blocks[type] = READ_ONCE(types->nr[type]);
-		stat->ranges[type] += kv_peek(&types->nr_range[type]);
-		stat->ranges[KVMM_PIN_USER] -= kv_peek(&types->nr_range[type]);
-	}
-	if ((s64)stat->ranges[KVMM_PIN_USER] < 0)
-		stat->ranges[KVMM_PIN_USER] = 0;	/* of two moments */
-	if (!types && pool->caches)
-		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
-}
-
 static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
 	const struct classes *classes = pool->order.classes;
@@ -139,7 +123,7 @@ static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 	glance_steps(pool, &glance->step, &glance->pace);
 	glance_elastic(pool, &glance->elastic);
 	glance_verify(pool, &glance->verify);
-	glance_pins(pool, kv_peek(&pool->count.range_pins), &glance->pins);
+	pin_stat_peek(pool, kv_peek(&pool->count.range_pins), &glance->pins);
 	glance_classes(pool, glance);
 	if (back)
 		kv_peek_copy(&glance->background, &back->stat, sizeof(back->stat));

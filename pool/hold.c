@@ -303,10 +303,11 @@ static int get_range(struct kvmm_pool *pool, struct slot *slot, struct making *m
 		     kvmm_hold_t *handle)
 {
 	struct hold *hold = making->hold;
-	int err = lease_reserve(making->table, lease_id(LEASE_RANGE, hold->range.index));
+	int err = range_reserve(pool, hold->range.index);
 
 	kv_assert_held(&pool->lock);
-	if (!err && slot->refs == UINT32_MAX)
+	if (!err && (slot->refs == UINT32_MAX ||
+		     (range_kept(pool, hold->range) & KEPT_HOLDS) == KEPT_HOLDS))
 		err = -EOVERFLOW;
 	if (!err && hold->flags & KVMM_HOLD_PIN)
 		err = slot_pin(pool, slot, hold_pin_type(hold));

@@ -173,7 +173,7 @@ static u64 lease_sum(const struct lease *lease, u32 id)
 	sum = mix(mix(sum, (u64)lease->gen << 32 | lease->flags), id);
 	if (lease_id_kind(id) == LEASE_HOLD)
 		return mix(sum, lease->hold ? lease->hold->sum : 0);
-	return mix(sum, lease->nr_holds);
+	return mix(sum, lease->kept);
 }
 
 static u32 *bucket_of(const struct lease_table *table, u64 owner)
@@ -228,8 +228,8 @@ void lease_write(struct lease_table *table, u32 id, struct lease lease)
 	const struct lease *at = lease_at(table, id);
 
 	if (at->gen == lease.gen)
-		lease.nr_holds = at->nr_holds;
-	lease_replace(table, id, lease.owner || lease.nr_holds ? lease : (struct lease){ 0 });
+		lease.kept = at->kept;
+	lease_replace(table, id, lease.owner || lease.kept ? lease : (struct lease){ 0 });
 }
 
 void lease_clear(struct lease_table *table, u32 id)
@@ -320,26 +320,39 @@ struct lease lease_look(struct kvmm_pool *pool, enum lease_kind kind, u32 index,
 	return lease;
 }
 
-u64 holds_on_range(struct kvmm_pool *pool, kvmm_range_t range)
+int range_reserve(struct kvmm_pool *pool, u32 index)
 {
-	kv_assert_held(&pool->lock);
-	return lease_look(pool, LEASE_RANGE, range.index, range.gen).nr_holds;
+	struct lease_table *table;
+	int err = leases_get(pool, &table);
+
+	return err ? err : lease_reserve(table, lease_id(LEASE_RANGE, index));
 }
 
-/* One hold more, or less, on a generation of a range; what another generation left behind goes. */
-static void count_on_range(struct lease_table *table, kvmm_range_t range, int sign)
+/* What another generation left behind goes, and nothing is taken from it any more. */
+static void add_kept(struct lease_table *table, kvmm_range_t range, u64 by, bool is_more)
 {
 	u32 id = lease_id(LEASE_RANGE, range.index);
-	struct lease *at = lease_at(table, id), lease = *at;
+	struct lease *at = lease_at(table, id);
 
 	if (at->gen == range.gen) {
-		lease.nr_holds += sign;
 		table->sum -= lease_sum(at, id);
-		*at = lease.owner || lease.nr_holds ? lease : (struct lease){ 0 };
+		at->kept += by;
+		if (!at->owner && !at->kept)
+			*at = (struct lease){ 0 };
 		table->sum += lease_sum(at, id);
-	} else if (sign > 0) {
-		lease_replace(table, id, (struct lease){ .gen = range.gen, .nr_holds = 1 });
+	} else if (is_more) {
+		lease_replace(table, id, (struct lease){ .gen = range.gen, .kept = by });
 	}
+}
+
+void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by)
+{
+	struct lease_table *table = leases_of(pool);
+
+	kv_assert_held(&pool->lock);
+	kv_lock(&table->lock);
+	add_kept(table, range, by, true);
+	kv_unlock(&table->lock);
 }
 
 /* ---- places for holds ---- */
@@ -508,7 +521,7 @@ static void count_hold(struct lease_table *table, const struct hold *hold, int s
 	table->nr_blocks += sign * (s64)hold->nr;
 	kv_fetch_add(&table->bytes, sign * (s64)hold_bytes(hold));
 	if (hold_is_of_range(hold))
-		count_on_range(table, hold->range, sign);
+		add_kept(table, hold->range, sign, sign > 0);
 }
 
 void hold_insert(struct lease_table *table, struct hold *hold, struct lease lease)
@@ -698,8 +711,8 @@ static int check_chunk(const struct kvmm_pool *pool, struct lease_table *table, 
 			err = lease->hold ? check_hold(pool, table, lease_id_index(id), re) : 0;
 			continue;
 		}
-		re->nr_noted += lease->nr_holds;
-		if (!lease->owner && !lease->nr_holds && memcmp(lease, &none, sizeof(none)))
+		re->nr_noted += lease->kept & KEPT_HOLDS;
+		if (!lease->owner && !lease->kept && memcmp(lease, &none, sizeof(none)))
 			err = complain(pool, "lease of no owner", id);
 	}
 	return err;

@@ -20,9 +20,9 @@
  * Invariants, recomputed by leases_check():
  *
  *  1. A lease with an owner is in the chain of the owner's bucket, once; nothing else is there. A
- *     lease beside a slot or an entry that has neither an owner nor holds is all zero.
+ *     lease beside a slot or an entry that neither has an owner nor is kept is all zero.
  *  2. A live lease of a range stands for one reference, which no hold has, and counts the holds
- *     on that generation of the range.
+ *     on that generation of the range, and its pins by type.
  *  3. The lease of a hold has a hold, or is on the free list, or is reserved for a hold that is
  *     being made, or is out of generations. Each of its generations is used once.
  *  4. Each block of a hold is in the chain of its key, once, and nothing else is there.
@@ -111,9 +111,15 @@ struct lease {
 	u32	prev;		/* an id, or LEASE_FIRST */
 	union {
 		struct hold	*hold;		/* LEASE_HOLD; ours; NULL: there is none */
-		u64		nr_holds;	/* otherwise; on that generation of a range */
+		u64		kept;		/* otherwise; of a range: KEPT_HOLDS and pins */
 	};
 };
+
+/*
+ * What keeps a generation of a range besides its owner: the number of holds, and above it that of pins
+ * by type, but for those of KVMM_PIN_USER (pin.c).
+ */
+#define KEPT_HOLDS		(BIT64(PIN_GEN_BITS + PIN_TYPE_BITS) - 1)
 
 #define LEASE_FIRST		(KV_NONE - 1)
 #define LEASE_CHUNK_ORDER	7u	/* of those beside something */
@@ -209,7 +215,7 @@ bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen);
 
 /* It says @lease from here on, whatever it said before. ->lock held, memory reserved. */
 void lease_replace(struct lease_table *table, u32 id, struct lease lease);
-/* The same beside a range or a block: the holds on a generation of a range stay. */
+/* The same beside a range or a block: what keeps a generation of a range besides stays. */
 void lease_write(struct lease_table *table, u32 id, struct lease lease);
 /* The same has no owner. */
 void lease_clear(struct lease_table *table, u32 id);
@@ -227,6 +233,22 @@ struct lease lease_look(struct kvmm_pool *pool, enum lease_kind kind, u32 index,
 static inline u64 lease_deadline(u64 now_ns, u64 lease_ns)
 {
 	return lease_ns ? kv_ns_after(now_ns, lease_ns) : 0;
+}
+
+/* Memory for what keeps a range, and for its owner: 0; -ENOMEM, or why the pool refuses. */
+int range_reserve(struct kvmm_pool *pool, u32 index);
+
+/* What keeps it, from here on by @by more, modulo 2^64. It is reserved; pool->lock held. */
+void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by);
+
+/* The range is live and pool->lock held, so it stays as it is read. */
+static inline u64 range_kept(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	const struct lease_table *table = leases_of(pool);
+	const struct lease *lease = table ? lease_at(table, lease_id(LEASE_RANGE, range.index)) : NULL;
+
+	kv_assert_held(&pool->lock);
+	return lease && kv_peek(&lease->gen) == range.gen ? kv_peek(&lease->kept) : 0;
 }
 
 /* ---- lease.c: holds in it ---- */
@@ -261,9 +283,6 @@ struct held *hold_chain(const struct lease_table *table, const kvmm_key_t *key);
  * short look: false is certain, unless a caller has put more than its own.
  */
 bool hold_has_refs(struct kvmm_pool *pool, struct lease_table *table, struct hold *hold);
-
-/* How many holds, and so how many of its references, there are on a live range. pool->lock held. */
-u64 holds_on_range(struct kvmm_pool *pool, kvmm_range_t range);
 
 static inline bool hold_is_of_range(const struct hold *hold)
 {

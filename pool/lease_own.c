@@ -13,12 +13,8 @@
 
 int own_reserve_slot(struct kvmm_pool *pool)
 {
-	struct lease_table *table;
-
 	kv_assert_held(&pool->lock);
-	if (leases_get(pool, &table))
-		return -ENOMEM;
-	return lease_reserve(table, lease_id(LEASE_RANGE, pool->free_slot));
+	return range_reserve(pool, pool->free_slot);
 }
 
 static void write_range(struct kvmm_pool *pool, kvmm_range_t range, struct lease lease)
@@ -47,7 +43,7 @@ void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail)
 {
 	struct lease lease = lease_look(pool, LEASE_RANGE, range.index, range.gen);
 
-	lease.nr_holds = 0;
+	lease.kept = 0;
 	if (lease.owner)
 		write_range(pool, tail, lease);
 }
@@ -60,7 +56,7 @@ void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
 	kv_assert_held(&pool->lock);
 	if (!lease || kv_peek(&lease->gen) != slot->gen || !kv_peek(&lease->owner))
 		return;
-	if (slot->refs <= kv_peek(&lease->nr_holds))
+	if (slot->refs <= (kv_peek(&lease->kept) & KEPT_HOLDS))
 		write_range(pool, slot_handle(slot, index), (struct lease){ 0 });
 }
 
@@ -84,7 +80,7 @@ static int check_ranges(struct kvmm_pool *pool, const struct batch *batch)
 		kvmm_range_t range = { batch->handles[i].index, batch->handles[i].gen };
 
 		err = slot_find(pool, range, &slot);
-		if (!err && slot->refs <= holds_on_range(pool, range))
+		if (!err && slot->refs <= (range_kept(pool, range) & KEPT_HOLDS))
 			err = -EINVAL;
 	}
 	return err;

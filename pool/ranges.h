@@ -97,7 +97,7 @@ static inline struct pin_types *pin_types_of(struct kvmm_pool *pool)
 }
 
 /* Those that are not of KVMM_PIN_USER. */
-static inline u32 slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot)
+static inline u32 slot_typed_pins(struct kvmm_pool *pool, const struct slot *slot)
 {
 	return likely(!pool->pin_types) ? 0 : __slot_typed_pins(pool, slot);
 }

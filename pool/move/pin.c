@@ -5,7 +5,7 @@
  */
 #include <kv/mem.h>
 
-#include "../internal.h"
+#include "../lease.h"
 
 static u64 one_of(u32 type)
 {
@@ -22,13 +22,17 @@ static u64 gen_of(struct kv_handle handle)
 	return handle.gen & (BIT(PIN_GEN_BITS) - 1);
 }
 
-static u32 sum_of(u64 word)
+/* All pins in a word; @nr[] grows by those of each type, unless it is NULL. */
+static u32 sum_of(u64 word, u64 *nr)
 {
-	u32 nr = 0;
+	u32 sum = 0;
 
-	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
-		nr += count_of(word, type);
-	return nr;
+	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++) {
+		sum += count_of(word, type);
+		if (nr)
+			nr[type] += count_of(word, type);
+	}
+	return sum;
 }
 
 /* ---- entries ---- */
@@ -82,7 +86,6 @@ static void free_types(struct pin_types *types)
 	if (!types)
 		return;
 	kv_free(types->of);
-	kv_free(types->of_range);
 	kv_free(types);
 }
 
@@ -155,81 +158,56 @@ static void pin_types_exit(struct kvmm_pool *pool)
 	free_types(pool->pin_types);
 }
 
-const struct pin_types *pin_types_peek(const struct kvmm_pool *pool)
-{
-	/* Pairs with publish_types(). */
-	return smp_load_acquire(&pool->pin_types);
-}
-
 static u64 pin_types_bytes(struct kvmm_pool *pool)
 {
-	const struct pin_types *types = pin_types_peek(pool);
+	const struct pin_types *types = pin_types_of(pool);
 
 	if (!types)
 		return 0;
-	return sizeof(*types) + (types->of ? pool->nr_blocks * sizeof(u64) : 0) +
-	       kv_peek(&types->nr_of_range) * sizeof(u64);
+	return sizeof(*types) + (types->of ? pool->nr_blocks * sizeof(u64) : 0);
 }
 
 /* ---- ranges ---- */
 
-static u64 *word_of_slot(const struct kvmm_pool *pool, const struct slot *slot)
+static kvmm_range_t range_of(const struct slot *slot)
 {
-	struct pin_types *types = pool->pin_types;
-
-	return types && slot->grow.index < types->nr_of_range ?
-	       &types->of_range[slot->grow.index] : NULL;
+	return slot_handle(slot, slot->grow.index);
 }
 
-u32 __slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot)
+/* Its lease counts the types of its pins. */
+static u64 word_of_slot(struct kvmm_pool *pool, const struct slot *slot)
 {
-	const u64 *word = word_of_slot(pool, slot);
+	return range_kept(pool, range_of(slot)) & ~KEPT_HOLDS;
+}
 
-	return word ? sum_of(*word) : 0;
+u32 __slot_typed_pins(struct kvmm_pool *pool, const struct slot *slot)
+{
+	return sum_of(word_of_slot(pool, slot), NULL);
 }
 
 void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot)
 {
-	u64 *word = word_of_slot(pool, slot);
+	u64 word = word_of_slot(pool, slot);
 
-	for (u32 type = 0; word && type < KVMM_NR_PIN_TYPES; type++)
-		pool->pin_types->nr_range[type] -= count_of(*word, type);
-	if (word)
-		*word = 0;
-}
-
-/* A count for each slot that there is: 0 or -ENOMEM. */
-static int reserve_slots(struct kvmm_pool *pool, u32 index)
-{
-	struct pin_types *types = pool->pin_types;
-	u32 nr = dir_nr_slots(pool->slots);
-	u64 *of_range;
-
-	if (index < types->nr_of_range)
-		return 0;
-	of_range = kv_alloc_array(nr, sizeof(*of_range));
-	if (!of_range)
-		return -ENOMEM;
-	if (types->nr_of_range)
-		memcpy(of_range, types->of_range, types->nr_of_range * sizeof(*of_range));
-	kv_free(types->of_range);
-	types->of_range = of_range;
-	types->nr_of_range = nr;
-	return 0;
+	if (!word)
+		return;
+	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
+		pool->pin_types->nr_range[type] -= count_of(word, type);
+	range_keep(pool, range_of(slot), -word);
 }
 
 static int add_type(struct kvmm_pool *pool, struct slot *slot, u32 type)
 {
-	u64 *word;
+	int err;
 
 	if (type == KVMM_PIN_USER)
 		return 0;
-	if (reserve_slots(pool, slot->grow.index))
-		return -ENOMEM;
-	word = word_of_slot(pool, slot);
-	if (count_of(*word, type) == BIT(PIN_TYPE_BITS) - 1)
+	err = range_reserve(pool, slot->grow.index);
+	if (err)
+		return err;
+	if (count_of(word_of_slot(pool, slot), type) == BIT(PIN_TYPE_BITS) - 1)
 		return -EOVERFLOW;
-	*word += one_of(type);
+	range_keep(pool, range_of(slot), one_of(type));
 	pool->pin_types->nr_range[type]++;
 	return 0;
 }
@@ -250,15 +228,13 @@ int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 
 int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 {
-	u64 *word = word_of_slot(pool, slot);
-
 	if (type == KVMM_PIN_USER) {
 		if (slot->pins == slot_typed_pins(pool, slot))
 			return -EINVAL;
 	} else {
-		if (!word || !count_of(*word, type))
+		if (!count_of(word_of_slot(pool, slot), type))
 			return -EINVAL;
-		*word -= one_of(type);
+		range_keep(pool, range_of(slot), -one_of(type));
 		pool->pin_types->nr_range[type]--;
 	}
 	slot->pins--;
@@ -330,14 +306,28 @@ u32 pin_type_of_entry(struct kvmm_pool *pool, u32 index)
 
 u32 pin_type_of_slot(struct kvmm_pool *pool, const struct slot *slot)
 {
-	const u64 *word = word_of_slot(pool, slot);
+	return highest_of(word_of_slot(pool, slot));
+}
 
-	return word ? highest_of(*word) : KVMM_PIN_USER;
+void pin_stat_peek(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat *stat)
+{
+	const struct pin_types *types = pin_types_of(pool);
+
+	*stat = (struct kvmm_pin_stat){ .ranges[KVMM_PIN_USER] = range_pins };
+	for (u32 type = 0; types && type < KVMM_NR_PIN_TYPES; type++) {
+		u64 nr = kv_peek(&types->nr_range[type]);
+
+		stat->blocks[type] = READ_ONCE(types->nr[type]);
+		stat->ranges[type] += nr;
+		/* Without ->lock the two may be of two moments. */
+		stat->ranges[KVMM_PIN_USER] -= min(nr, stat->ranges[KVMM_PIN_USER]);
+	}
+	if (!types && pool->caches)
+		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
 }
 
 int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
 {
-	struct pin_types *types;
 	int err;
 
 	if (!stat)
@@ -345,52 +335,34 @@ int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
 	err = pool_enter(pool);
 	if (err)
 		return err;
-	*stat = (struct kvmm_pin_stat){ .ranges[KVMM_PIN_USER] = pool->count.range_pins };
-	types = pool->pin_types;
-	for (u32 type = 0; types && type < KVMM_NR_PIN_TYPES; type++) {
-		stat->blocks[type] = READ_ONCE(types->nr[type]);
-		stat->ranges[type] += types->nr_range[type];
-		stat->ranges[KVMM_PIN_USER] -= types->nr_range[type];
-	}
-	if (!types && pool->caches)
-		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
+	pin_stat_peek(pool, pool->count.range_pins, stat);
 	pool_leave(pool);
 	return 0;
 }
 
 /* ---- checking ---- */
 
-static bool entry_is_sound(struct kvmm_pool *pool, u32 index, u64 nr[KVMM_NR_PIN_TYPES])
-{
-	u64 word = entry_at(pool, index)->word, of = pool->pin_types->of[index];
-
-	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
-		nr[type] += count_of(of, type);
-	return sum_of(of) == (kv_word_is(word, KV_ENTRY_REGISTERED) ? kv_word_pins(word) : 0);
-}
-
-static bool slot_is_sound(struct kvmm_pool *pool, u32 index, u64 nr[KVMM_NR_PIN_TYPES])
-{
-	u64 of = pool->pin_types->of_range[index];
-
-	for (u32 type = 0; type < KVMM_NR_PIN_TYPES; type++)
-		nr[type] += count_of(of, type);
-	return sum_of(of) <= slot_at(pool, index)->pins && !count_of(of, KVMM_PIN_USER);
-}
-
 static int pin_types_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	u64 nr[KVMM_NR_PIN_TYPES] = { 0 }, nr_range[KVMM_NR_PIN_TYPES] = { 0 };
 	const struct pin_types *types = pool->pin_types;
+	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
 
 	if (!types)
 		return 0;
-	for (u32 i = 0; types->of && i < pool->nr_blocks; i++)
-		if (!entry_is_sound(pool, i, nr))
+	for (u32 i = 0; types->of && i < pool->nr_blocks; i++) {
+		u64 word = entry_at(pool, i)->word;
+
+		if (sum_of(types->of[i], nr) !=
+		    (kv_word_is(word, KV_ENTRY_REGISTERED) ? kv_word_pins(word) : 0))
 			return -EUCLEAN;
-	for (u32 i = 0; i < types->nr_of_range; i++)
-		if (!slot_is_sound(pool, i, nr_range))
+	}
+	for (u32 i = 0; i < nr_slots; i++) {
+		const struct slot *slot = slot_at(pool, i);
+
+		if (slot->nr_ext && sum_of(word_of_slot(pool, slot), nr_range) > slot->pins)
 			return -EUCLEAN;
+	}
 	return memcmp(nr, types->nr, sizeof(nr)) ||
 	       memcmp(nr_range, types->nr_range, sizeof(nr_range)) ? -EUCLEAN : 0;
 }

@@ -9,7 +9,7 @@
  *  1. The types of an entry's pins are counted in one word, which is changed in the read section in
  *     which the pins are: after they are made, before they are undone. So a type never has more than
  *     there are pins, and who has stopped the world sees exactly as many.
- *  2. Of a range's pins all but those of KVMM_PIN_USER are counted. ->lock.
+ *  2. Of a range's pins all but those of KVMM_PIN_USER are counted, in its lease. ->lock.
  *  3. Sums by type equal a recount.
  */
 #ifndef POOL_PIN_H
@@ -33,12 +33,11 @@ struct pin_types {
 	u64	nr[KVMM_NR_PIN_TYPES];		/* atomic; pins on entries */
 	u64	*of;				/* ours, or NULL without a policy; atomic; by entry */
 	u64	nr_range[KVMM_NR_PIN_TYPES];	/* pool->lock; of KVMM_PIN_USER 0 */
-	u64	*of_range;			/* ours; pool->lock; by slot */
-	u32	nr_of_range;			/* pool->lock */
 };
 
-/* NULL: there are none. No lock needed; what is not atomic in there may be peeked at. */
-const struct pin_types *pin_types_peek(const struct kvmm_pool *pool);
+/* The statistics, with @range_pins on ranges. ->lock is held, or they are peeked at. */
+struct kvmm_pin_stat;
+void pin_stat_peek(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat *stat);
 
 /* ---- entries; in the read section of the pins, and only if there are types ---- */
 
@@ -49,7 +48,7 @@ bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32
 
 /* ---- ranges; ->lock held ---- */
 
-u32 __slot_typed_pins(const struct kvmm_pool *pool, const struct slot *slot);
+u32 __slot_typed_pins(struct kvmm_pool *pool, const struct slot *slot);
 /* It goes, whoever pinned it. */
 void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot);
 

@@ -188,7 +188,7 @@ Test(owner_fault, flips_are_noticed)
 		flip(lease, gen);
 		flip(lease, flags);
 		flip(lease, prev);
-		flip(lease, nr_holds);
+		flip(lease, kept);
 	}
 	flip(lease_at(table, lease_id(LEASE_BLOCK, 5)), deadline_ns);
 	flip(table, nr);
@@ -214,7 +214,7 @@ Test(owner_fault, flips_in_holds_on_ranges_are_noticed)
 	}
 	cr_assert_eq(leases_part.check(pool, NULL), 0);
 	beside = lease_at(pool->leases, lease_id(LEASE_RANGE, range.index));
-	flip(beside, nr_holds);
+	flip(beside, kept);
 	flip(beside, gen);
 	cr_assert_eq(kvmm_range_unpin(pool, range), 0);
 	cr_expect_eq(leases_part.check(pool, NULL), 0, "an unpin too many costs the hold, not the pool");
