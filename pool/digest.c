@@ -248,7 +248,7 @@ static void sum_hold(struct sum *sum, const struct kvmm_pool *pool, u32 gen_base
 	sum_add_two(sum, hold->index, lease->gen - gen_base);
 	sum_add(sum, lease->owner);
 	sum_add_two(sum, hold->reason, hold->flags);
-	sum_add(sum, kv_domain_word(hold->domain));
+	sum_add(sum, hold->domain);
 	sum_add(sum, pool->deterministic ? lease->deadline_ns : !!lease->deadline_ns);
 	sum_add_bytes(sum, hold->text, sizeof(hold->text));
 	for (u32 i = 0; i < hold->nr; i++) {

@@ -54,7 +54,7 @@ static int making_init(struct making *making, struct kvmm_pool *pool,
 	hold->reason = attr->reason;
 	hold->flags = attr->flags;
 	if (attr->prefix)
-		hold->domain = attr->prefix->domain;
+		hold->domain = kv_domain_word(attr->prefix->domain);
 	if (attr->text)
 		strncpy(hold->text, attr->text, KVMM_HOLD_TEXT);
 	hold->ref = (kvmm_ref_t *)&hold->block[nr];
@@ -145,7 +145,7 @@ static int take_refs(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, 
 	return err;
 }
 
-/* Pinned, so they stay true. */
+/* They stay true for as long as the blocks are pinned. 0, or what is wrong with a reference. */
 static int note_places(struct kvmm_pool *pool, struct hold *hold)
 {
 	int err = 0;
@@ -252,21 +252,8 @@ static int name_refs(struct kvmm_pool *pool, struct hold *hold)
 		hold->block[i].hold = hold;
 		hold->block[i].key = kv_entry_key(entry);
 	}
-	hold->domain.tenant = (u32)domain;
-	hold->domain.layout = (u16)(domain >> 32);
-	hold->domain.group = (u16)(domain >> 48);
+	hold->domain = domain;
 	return 0;
-}
-
-/* Are they references at all? While it is being asked they are the caller's. */
-static int check_refs(struct kvmm_pool *pool, const struct hold *hold)
-{
-	u32 block;
-	int err = 0;
-
-	for (u32 i = 0; i < hold->nr && !err; i++)
-		err = kvmm_blocks_of_refs(pool, &hold->ref[i], 1, &block);
-	return err;
 }
 
 int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
@@ -285,7 +272,8 @@ int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr,
 		return err;
 	hold = making.hold;
 	memcpy(hold->ref, refs, nr * sizeof(*refs));
-	err = check_refs(pool, hold);
+	/* Are they references at all? While it is being asked they are the caller's. */
+	err = note_places(pool, hold);
 	if (!err)
 		err = name_refs(pool, hold);
 	if (!err && !hold_has_refs(pool, making.table, hold))

@@ -107,16 +107,10 @@ int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor, struct kvmm_hold_in
 	return has ? 0 : -ENOENT;
 }
 
-static bool held_is(const struct held *held, const kvmm_key_t *key, const kvmm_domain_t *domain)
-{
-	return kv_key_equal(&held->key, key) &&
-	       kv_domain_word(held->hold->domain) == kv_domain_word(*domain);
-}
-
 int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_domain_t *domain,
 		     struct kvmm_hold_info *infos, uint32_t max)
 {
-	static const kvmm_domain_t domain_0;
+	u64 word = domain ? kv_domain_word(*domain) : 0;
 	struct lease_table *table;
 	u64 now_ns = pool ? pool_clock_ns(pool) : 0;
 	u32 nr = 0;
@@ -126,7 +120,7 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 		return err;
 	kv_lock(&table->lock);
 	for (const struct held *at = hold_chain(table, key); at; at = at->next) {
-		if (!held_is(at, key, domain ? domain : &domain_0))
+		if (at->hold->domain != word || !kv_key_equal(&at->key, key))
 			continue;
 		if (nr < max)
 			tell(lease_at(table, lease_id(LEASE_HOLD, at->hold->index)), now_ns,

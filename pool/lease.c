@@ -500,7 +500,7 @@ static u64 hold_sum(const struct hold *hold)
 	u64 word[2];
 
 	sum = mix(sum, (u64)hold->range.gen << 32 | hold->range.index);
-	sum = mix(sum, kv_domain_word(hold->domain));
+	sum = mix(sum, hold->domain);
 	for (u32 i = 0; i < sizeof(hold->text); i += sizeof(word[0])) {
 		memcpy(word, hold->text + i, sizeof(word[0]));
 		sum = mix(sum, word[0]);

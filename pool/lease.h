@@ -91,7 +91,7 @@ struct hold {
 	u32		nr;
 	u32		reason;
 	u32		flags;		/* KVMM_HOLD_* */
-	kvmm_domain_t	domain;
+	u64		domain;		/* kv_domain_word() */
 	char		text[KVMM_HOLD_TEXT + 1];
 	kvmm_ref_t	*ref;		/* nr; behind the blocks, in the same memory */
 	struct held	block[];	/* nr */
