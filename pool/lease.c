@@ -188,6 +188,7 @@ static void link_lease(struct lease_table *table, u32 id)
 	struct lease *lease = lease_at(table, id);
 	u32 *head = bucket_of(table, lease->owner);
 
+	kv_assert_held(&table->lock);
 	lease->next = *head;
 	lease->prev = LEASE_FIRST;
 	if (lease->next != KV_NONE)
@@ -200,6 +201,7 @@ static void unlink_lease(struct lease_table *table, u32 id)
 {
 	const struct lease *lease = lease_at(table, id);
 
+	kv_assert_held(&table->lock);
 	table->nr--;
 	if (lease->prev == LEASE_FIRST)
 		*bucket_of(table, lease->owner) = lease->next;
@@ -334,6 +336,7 @@ static void add_kept(struct lease_table *table, kvmm_range_t range, u64 by, bool
 	u32 id = lease_id(LEASE_RANGE, range.index);
 	struct lease *at = lease_at(table, id);
 
+	kv_assert_held(&table->lock);
 	if (at->gen == range.gen) {
 		table->sum -= lease_sum(at, id);
 		at->kept += by;
@@ -364,6 +367,7 @@ static struct lease *hold_lease(const struct lease_table *table, u32 index)
 
 static void push_free(struct lease_table *table, u32 index)
 {
+	kv_assert_held(&table->lock);
 	hold_lease(table, index)->next = table->free;
 	table->free = index;
 	table->nr_free++;
@@ -373,6 +377,7 @@ static void add_chunk(struct lease_table *table, struct lease *chunk)
 {
 	u32 first = nr_hold_slots(table), nr = HOLD_CHUNK << table->nr_hold_chunks;
 
+	kv_assert_held(&table->lock);
 	table->holds[table->nr_hold_chunks++] = chunk;
 	kv_fetch_add(&table->bytes, nr * sizeof(*chunk));
 	for (u32 i = first + nr; i-- > first;) {
@@ -386,6 +391,7 @@ static bool pop_free(struct lease_table *table, kvmm_hold_t *handle)
 {
 	const struct lease *lease;
 
+	kv_assert_held(&table->lock);
 	if (table->free == KV_NONE)
 		return false;
 	lease = hold_lease(table, table->free);
@@ -442,6 +448,7 @@ static void chain_add(struct lease_table *table, struct held *held)
 	u64 hash = kv_hash_key(&held->key, table->secret);
 	struct held **head = &table->by_key[hash & (table->nr_keys - 1)];
 
+	kv_assert_held(&table->lock);
 	held->next = *head;
 	held->prev = head;
 	if (held->next)
@@ -526,6 +533,7 @@ static void count_hold(struct lease_table *table, const struct hold *hold, int s
 
 void hold_insert(struct lease_table *table, struct hold *hold, struct lease lease)
 {
+	KV_BUG_ON(!lease.gen || !hold->nr != hold_is_of_range(hold));
 	hold->sum = hold_sum(hold);
 	lease.hold = hold;
 	kv_lock(&table->lock);
@@ -542,6 +550,7 @@ void hold_remove(struct lease_table *table, struct hold *hold)
 {
 	u32 gen = next_gen(hold_lease(table, hold->index)->gen);
 
+	kv_assert_held(&table->lock);
 	for (u32 i = 0; i < hold->nr; i++)
 		chain_del(&hold->block[i]);
 	count_hold(table, hold, -1);
@@ -564,6 +573,7 @@ static int refuse(const struct lease_table *table, u32 now, u32 gen)
  */
 static int find_hold(const struct lease_table *table, kvmm_hold_t handle, struct lease **lease)
 {
+	kv_assert_held(&table->lock);
 	if (unlikely(handle.index >= nr_hold_slots(table)))
 		return refuse(table, table->gen_base, handle.gen);
 	*lease = hold_lease(table, handle.index);
@@ -752,6 +762,7 @@ static int check_table(const struct kvmm_pool *pool, struct lease_table *table)
 	u32 nr_linked = 0;
 	int err = 0;
 
+	kv_assert_held(&table->lock);
 	for (u32 i = 0; i < NR_LEASES_BESIDE * table->nr_chunks && !err; i++) {
 		u32 id = lease_id(i / table->nr_chunks, i % table->nr_chunks * LEASE_CHUNK);
 

@@ -175,6 +175,7 @@ static void release_blocks(struct kvmm_pool *pool, u32 first)
 {
 	u32 nr_staged = 0;
 
+	kv_assert_held(&pool->lock);
 	if (first == KV_NONE)
 		return;
 	order_enter(&pool->order);
@@ -338,6 +339,7 @@ static void release_ranges(struct kvmm_pool *pool, struct lease_table *table, u6
 	kvmm_range_t range;
 	struct slot *slot;
 
+	kv_assert_held(&pool->lock);
 	while (take_range(pool, table, owner, &range)) {
 		if (slot_find(pool, range, &slot) || last_put_is_barred(slot))
 			continue;
@@ -417,6 +419,7 @@ static u32 find_expired(struct kvmm_pool *pool, struct lease_table *table, u32 *
 {
 	u32 nr = 0, nr_blocks = 0;
 
+	kv_assert_held(&table->lock);
 	for (; *at < to && nr_blocks < EXPIRE_BLOCKS; ++*at) {
 		const struct lease *lease = lease_at(table, *at);
 
@@ -442,6 +445,7 @@ static void end_expired(struct kvmm_pool *pool, struct lease_table *table, u32 i
 	kvmm_range_t range = { 0, 0 };
 	int err = -EAGAIN;
 
+	kv_assert_held(&pool->lock);
 	kv_lock(&table->lock);
 	if (is_expired(pool, lease, id, expiry->now_ns) &&
 	    (lease->flags & expiry->flags) == expiry->flags)

@@ -76,6 +76,7 @@ static int check_ranges(struct kvmm_pool *pool, const struct batch *batch)
 	struct slot *slot;
 	int err = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 i = 0; i < batch->nr && !err; i++) {
 		kvmm_range_t range = { batch->handles[i].index, batch->handles[i].gen };
 
@@ -117,6 +118,7 @@ static int write_all(struct kvmm_pool *pool, struct lease_table *table, const st
 {
 	u64 now_ns = lease.since_ns;
 
+	kv_assert_held(&table->lock);
 	for (u32 i = 0; i < batch->nr; i++)
 		if (!lease_is_live(pool, lease_id(batch->kind, batch->handles[i].index),
 				   batch->handles[i].gen))

@@ -68,6 +68,7 @@ static struct lease_watch **find_watch(struct lease_table *table, u64 owner)
 {
 	struct lease_watch **at = watch_bucket(table, owner);
 
+	kv_assert_held(&table->lock);
 	while (*at && (*at)->owner != owner)
 		at = &(*at)->next;
 	return at;

@@ -216,6 +216,7 @@ int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 {
 	int err;
 
+	kv_assert_held(&pool->lock);
 	if (slot->pins == UINT32_MAX)
 		return -EOVERFLOW;
 	err = add_type(pool, slot, type);
@@ -228,6 +229,7 @@ int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 
 int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type)
 {
+	kv_assert_held(&pool->lock);
 	if (type == KVMM_PIN_USER) {
 		if (slot->pins == slot_typed_pins(pool, slot))
 			return -EINVAL;
