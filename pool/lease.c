@@ -176,9 +176,10 @@ static u64 lease_sum(const struct lease *lease, u32 id)
 	return mix(sum, lease->kept);
 }
 
-static u32 *bucket_of(const struct lease_table *table, u64 owner)
+static u32 *bucket_of(const struct lease_table *table, u64 owner, enum lease_kind kind)
 {
-	u64 hash = kv_mul_fold(owner ^ table->secret, 0xe7037ed1a0b428dbull);
+	u64 salt = table->secret + (kind == LEASE_BLOCK);
+	u64 hash = kv_mul_fold(owner ^ salt, 0xe7037ed1a0b428dbull);
 
 	return &table->bucket[hash & (table->nr_buckets - 1)];
 }
@@ -186,7 +187,7 @@ static u32 *bucket_of(const struct lease_table *table, u64 owner)
 static void link_lease(struct lease_table *table, u32 id)
 {
 	struct lease *lease = lease_at(table, id);
-	u32 *head = bucket_of(table, lease->owner);
+	u32 *head = bucket_of(table, lease->owner, lease_id_kind(id));
 
 	kv_assert_held(&table->lock);
 	lease->next = *head;
@@ -204,7 +205,7 @@ static void unlink_lease(struct lease_table *table, u32 id)
 	kv_assert_held(&table->lock);
 	table->nr--;
 	if (lease->prev == LEASE_FIRST)
-		*bucket_of(table, lease->owner) = lease->next;
+		*bucket_of(table, lease->owner, lease_id_kind(id)) = lease->next;
 	else
 		lease_at(table, lease->prev)->next = lease->next;
 	if (lease->next != KV_NONE)
@@ -291,20 +292,28 @@ bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen)
 
 u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owner, u32 id)
 {
-	u32 next;
+	bool is_block = id != KV_NONE && lease_id_kind(id) == LEASE_BLOCK;
+	u32 next = id != KV_NONE ? lease_at(table, id)->next :
+				   *bucket_of(table, owner, LEASE_RANGE);
 
 	kv_assert_held(&table->lock);
-	id = id == KV_NONE ? *bucket_of(table, owner) : lease_at(table, id)->next;
-	for (; id != KV_NONE; id = next) {
-		const struct lease *lease = lease_at(table, id);
+	for (;;) {
+		const struct lease *lease;
 
+		if (next == KV_NONE && !is_block) {
+			is_block = true;
+			next = *bucket_of(table, owner, LEASE_BLOCK);
+		}
+		if (next == KV_NONE)
+			return KV_NONE;
+		id = next;
+		lease = lease_at(table, id);
 		next = lease->next;
 		if (!lease_is_live(pool, id, lease->gen))
 			lease_clear(table, id);
 		else if (lease->owner == owner)
 			return id;
 	}
-	return KV_NONE;
 }
 
 struct lease lease_look(struct kvmm_pool *pool, enum lease_kind kind, u32 index, u32 gen)
@@ -697,7 +706,7 @@ static int check_bucket(const struct kvmm_pool *pool, const struct lease_table *
 					    lease_at(table, id) : NULL;
 
 		if (!lease || !lease->owner || lease->prev != prev || ++*nr > table->nr ||
-		    bucket_of(table, lease->owner) != head)
+		    bucket_of(table, lease->owner, lease_id_kind(id)) != head)
 			return complain(pool, "chain of an owner goes astray", id);
 	}
 	return 0;

@@ -9,6 +9,9 @@
  *
  *	bucket[hash(owner)] -> lease <-> lease <-> lease	of several owners; live or dead
  *
+ * Blocks have buckets of their own, as an owner may have many, and only the others are looked
+ * through again and again.
+ *
  * A lease beside a slot or an entry is for one generation of it. The calls that free a range or a
  * block do not tell the table: the generation moves on, and the lease is dead from then on. A
  * dead lease goes when the next owner of that index is named, or when a walk meets it. So freeing
@@ -223,7 +226,7 @@ void lease_set_deadline(struct lease_table *table, u32 id, u64 deadline_ns);
 
 /*
  * The first live lease of @owner behind @id, or of all if that is KV_NONE; else KV_NONE. Dead ones
- * on the way go. ->lock held.
+ * on the way go. Blocks come last. ->lock held.
  */
 u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owner, u32 id);
 

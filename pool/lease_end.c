@@ -63,6 +63,8 @@ static struct range_share share_of(struct kvmm_pool *pool, struct lease_table *t
 	for (u32 id = KV_NONE; (id = lease_next(pool, table, owner, id)) != KV_NONE;) {
 		kvmm_range_t own = range_of(id, lease_at(table, id));
 
+		if (lease_id_kind(id) == LEASE_BLOCK)
+			break;
 		if (own.index == range.index && own.gen == range.gen)
 			add_share(&share, id, lease_at(table, id));
 	}
@@ -107,9 +109,9 @@ static int prepare_end(struct kvmm_pool *pool, struct lease_table *table, u32 id
 		}
 		return err;
 	}
-	if (!range.gen || slot_find(pool, range, &slot))
+	if (!range.gen || slot_find(pool, range, &slot) || !slot->pins)
 		return 0;
-	if (owner)
+	if (owner && range_kept(pool, range) & KEPT_HOLDS)
 		share = share_of(pool, table, owner, range);
 	else
 		add_share(&share, id, lease);
