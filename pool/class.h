@@ -58,6 +58,19 @@ struct class_link {
 	u32 prev;
 };
 
+static inline void class_ring_add(struct class_link *ring, u32 index, u32 after)
+{
+	ring[index] = (struct class_link){ ring[after].next, after };
+	ring[ring[after].next].prev = index;
+	ring[after].next = index;
+}
+
+static inline void class_ring_del(struct class_link *ring, u32 index)
+{
+	ring[ring[index].prev].next = ring[index].next;
+	ring[ring[index].next].prev = ring[index].prev;
+}
+
 #define OWNER_SHARED	UINT64_MAX
 #define CLASS_EVENTS	256u
 

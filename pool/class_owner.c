@@ -42,24 +42,6 @@ static bool is_listed(const struct classes *classes, u32 index)
 	return classes->owner[index] && classes->owner[index] != OWNER_SHARED;
 }
 
-static void list_add(struct classes *classes, u32 index)
-{
-	struct class_link *owned = classes->owned;
-	u32 head = head_of(classes, classes->owner[index]);
-
-	owned[index] = (struct class_link){ owned[head].next, head };
-	owned[owned[head].next].prev = index;
-	owned[head].next = index;
-}
-
-static void list_del(struct classes *classes, u32 index)
-{
-	struct class_link *owned = classes->owned;
-
-	owned[owned[index].prev].next = owned[index].next;
-	owned[owned[index].next].prev = owned[index].prev;
-}
-
 void owner_set(struct classes *classes, u32 index, u64 owner)
 {
 	u64 *now = &classes->owner[index];
@@ -67,18 +49,18 @@ void owner_set(struct classes *classes, u32 index, u64 owner)
 	if (*now == owner || *now == OWNER_SHARED)
 		return;
 	if (*now) {
-		list_del(classes, index);
+		class_ring_del(classes->owned, index);
 		*now = OWNER_SHARED;
 		return;
 	}
 	*now = owner;
-	list_add(classes, index);
+	class_ring_add(classes->owned, index, head_of(classes, owner));
 }
 
 void owner_forget(struct classes *classes, u32 index)
 {
 	if (is_listed(classes, index))
-		list_del(classes, index);
+		class_ring_del(classes->owned, index);
 	classes->owner[index] = 0;
 }
 

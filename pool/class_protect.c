@@ -34,11 +34,8 @@ static bool is_guarded(const struct classes *classes, u32 index)
 
 void protect_forget(struct classes *classes, u32 index)
 {
-	struct class_link *guarded = classes->guarded;
-
 	if (is_guarded(classes, index)) {
-		guarded[guarded[index].prev].next = guarded[index].next;
-		guarded[guarded[index].next].prev = guarded[index].prev;
+		class_ring_del(classes->guarded, index);
 		classes->nr_protected--;
 	}
 	classes->priority[index] = 0;
@@ -46,16 +43,11 @@ void protect_forget(struct classes *classes, u32 index)
 
 void protect_set(struct classes *classes, u32 index, u32 priority)
 {
-	struct class_link *guarded = classes->guarded;
-	u32 head = classes->nr_blocks;
-
 	protect_forget(classes, index);
 	classes->priority[index] = priority + 1;
 	if (!is_guarded(classes, index))
 		return;
-	guarded[index] = (struct class_link){ head, guarded[head].prev };
-	guarded[guarded[head].prev].next = index;
-	guarded[head].prev = index;
+	class_ring_add(classes->guarded, index, classes->guarded[classes->nr_blocks].prev);
 	classes->nr_protected++;
 }
 

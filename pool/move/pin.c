@@ -264,16 +264,13 @@ int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
 int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type)
 {
 	struct slot *slot;
-	int err;
+	int err = type < KVMM_NR_PIN_TYPES ? range_enter(pool, range, &slot) : -EINVAL;
 
-	if (type >= KVMM_NR_PIN_TYPES)
-		return -EINVAL;
-	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
 	err = slot_unpin(pool, slot, type);
 	if (!err)
-		door_gained(pool, 1);	/* it may be moved out of somebody's way */
+		door_gained(pool, 1);	/* it may be moved out of another request's way */
 	pool_leave(pool);
 	return err;
 }
