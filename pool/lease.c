@@ -215,13 +215,18 @@ static void unlink_lease(struct lease_table *table, u32 id)
 void lease_replace(struct lease_table *table, u32 id, struct lease lease)
 {
 	struct lease *at = lease_at(table, id);
+	bool moves = at->owner != lease.owner;
 
 	kv_assert_held(&table->lock);
+	if (lease_id_kind(id) != LEASE_HOLD && !lease.owner && !lease.kept)
+		lease = (struct lease){ 0 };
 	table->sum -= lease_sum(at, id);
-	if (at->owner)
+	if (moves && at->owner)
 		unlink_lease(table, id);
+	lease.next = moves ? 0 : at->next;
+	lease.prev = moves ? 0 : at->prev;
 	*at = lease;
-	if (at->owner)
+	if (moves && at->owner)
 		link_lease(table, id);
 	table->sum += lease_sum(at, id);
 }
@@ -230,9 +235,8 @@ void lease_write(struct lease_table *table, u32 id, struct lease lease)
 {
 	const struct lease *at = lease_at(table, id);
 
-	if (at->gen == lease.gen)
-		lease.kept = at->kept;
-	lease_replace(table, id, lease.owner || lease.kept ? lease : (struct lease){ 0 });
+	lease.kept = at->gen == lease.gen ? at->kept : 0;
+	lease_replace(table, id, lease);
 }
 
 void lease_clear(struct lease_table *table, u32 id)
@@ -242,12 +246,10 @@ void lease_clear(struct lease_table *table, u32 id)
 
 void lease_set_deadline(struct lease_table *table, u32 id, u64 deadline_ns)
 {
-	struct lease *lease = lease_at(table, id);
+	struct lease lease = *lease_at(table, id);
 
-	kv_assert_held(&table->lock);
-	table->sum -= lease_sum(lease, id);
-	lease->deadline_ns = deadline_ns;
-	table->sum += lease_sum(lease, id);
+	lease.deadline_ns = deadline_ns;
+	lease_replace(table, id, lease);
 }
 
 static bool range_is_live(const struct kvmm_pool *pool, u32 index, u32 gen)
@@ -343,18 +345,15 @@ int range_reserve(struct kvmm_pool *pool, u32 index)
 static void add_kept(struct lease_table *table, kvmm_range_t range, u64 by, bool is_more)
 {
 	u32 id = lease_id(LEASE_RANGE, range.index);
-	struct lease *at = lease_at(table, id);
+	struct lease lease = *lease_at(table, id);
 
-	kv_assert_held(&table->lock);
-	if (at->gen == range.gen) {
-		table->sum -= lease_sum(at, id);
-		at->kept += by;
-		if (!at->owner && !at->kept)
-			*at = (struct lease){ 0 };
-		table->sum += lease_sum(at, id);
-	} else if (is_more) {
-		lease_replace(table, id, (struct lease){ .gen = range.gen, .kept = by });
+	if (lease.gen != range.gen) {
+		if (!is_more)
+			return;
+		lease = (struct lease){ .gen = range.gen };
 	}
+	lease.kept += by;
+	lease_replace(table, id, lease);
 }
 
 void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by)

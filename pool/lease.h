@@ -119,8 +119,8 @@ struct lease {
 };
 
 /*
- * What keeps a generation of a range besides its owner: the number of holds, and above it that of pins
- * by type, but for those of KVMM_PIN_USER (pin.c).
+ * What keeps a generation of a range besides its owner: the number of holds, and above it that of
+ * pins by type, but for those of KVMM_PIN_USER (pin.c).
  */
 #define KEPT_HOLDS		(BIT64(PIN_GEN_BITS + PIN_TYPE_BITS) - 1)
 
@@ -216,7 +216,10 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 /* Its thing has that generation, and is something that has an owner. Any lock. */
 bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen);
 
-/* It says @lease from here on, whatever it said before. ->lock held, memory reserved. */
+/*
+ * It says @lease from here on, whatever it said before; in the chain it stays where it is as long
+ * as the owner does. ->lock held, memory reserved.
+ */
 void lease_replace(struct lease_table *table, u32 id, struct lease lease);
 /* The same beside a range or a block: what keeps a generation of a range besides stays. */
 void lease_write(struct lease_table *table, u32 id, struct lease lease);
@@ -248,9 +251,11 @@ void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by);
 static inline u64 range_kept(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	const struct lease_table *table = leases_of(pool);
-	const struct lease *lease = table ? lease_at(table, lease_id(LEASE_RANGE, range.index)) : NULL;
+	const struct lease *lease = NULL;
 
 	kv_assert_held(&pool->lock);
+	if (table)
+		lease = lease_at(table, lease_id(LEASE_RANGE, range.index));
 	return lease && kv_peek(&lease->gen) == range.gen ? kv_peek(&lease->kept) : 0;
 }
 

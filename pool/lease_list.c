@@ -263,9 +263,10 @@ static int read_attr(struct kvmm_pool *pool, const struct kvmm_leak_attr *attr,
 	if (!pool)
 		return -EINVAL;
 	err = kv_copy_attr(known, sizeof(*known), attr ? attr : &usual);
+	if (!err && (known->kinds >= BIT(KVMM_NR_OWNED_KINDS) || known->reserved))
+		err = -EINVAL;
 	if (!err)
-		err = known->kinds >= BIT(KVMM_NR_OWNED_KINDS) || known->reserved ? -EINVAL :
-										  pool_refusal(pool);
+		err = pool_refusal(pool);
 	if (err)
 		return err;
 	if (!known->now_ns)

@@ -110,7 +110,9 @@ static void adopt_pins(struct kvmm_pool *pool, struct pin_types *types)
 		struct kv_handle handle = entry_handle(pool, i);
 		u64 word = READ_ONCE(entry_at(pool, i)->word);
 
-		for (u32 k = 0; kv_word_is(word, KV_ENTRY_REGISTERED) && k < kv_word_pins(word); k++)
+		u32 nr = kv_word_is(word, KV_ENTRY_REGISTERED) ? kv_word_pins(word) : 0;
+
+		while (nr-- > 0)
 			pin_types_add(types, &handle, 1, KVMM_PIN_USER);
 	}
 }

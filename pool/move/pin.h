@@ -2,13 +2,13 @@
 /*
  * Pins by type.
  *
- * Nothing of this is there until somebody pins by a type other than KVMM_PIN_USER: until then the
+ * Nothing of this is there until a caller pins by a type other than KVMM_PIN_USER: until then the
  * counts of pins (in the word of an entry, in a slot) say all. It is made with the world stopped,
  * and from then on:
  *
- *  1. The types of an entry's pins are counted in one word, which is changed in the read section in
- *     which the pins are: after they are made, before they are undone. So a type never has more than
- *     there are pins, and who has stopped the world sees exactly as many.
+ *  1. The types of an entry's pins are counted in one word, which is changed in the read section
+ *     in which the pins are: after they are made, before they are undone. So a type never has
+ *     more than there are pins, and who has stopped the world sees exactly as many.
  *  2. Of a range's pins all but those of KVMM_PIN_USER are counted, in its lease. ->lock.
  *  3. Sums by type equal a recount.
  */
@@ -31,7 +31,7 @@ static_assert(PIN_GEN_BITS + KVMM_NR_PIN_TYPES * PIN_TYPE_BITS <= 64, "a word fo
 
 struct pin_types {
 	u64	nr[KVMM_NR_PIN_TYPES];		/* atomic; pins on entries */
-	u64	*of;				/* ours, or NULL without a policy; atomic; by entry */
+	u64	*of;				/* ours, NULL without a policy; atomic; by entry */
 	u64	nr_range[KVMM_NR_PIN_TYPES];	/* pool->lock; of KVMM_PIN_USER 0 */
 };
 

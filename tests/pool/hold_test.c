@@ -615,12 +615,12 @@ Test(hold, a_slot_out_of_generations_is_not_used_again)
 {
 	kvmm_hold_t hold = hold_keys(pool, 0, 1, 0), last, next;
 	struct lease_table *table = pool->leases;
-	struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, hold.index));
 	u32 last_gen = table->gen_base - 2;
 
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
-	lease_replace(table, lease_id(LEASE_HOLD, hold.index),
-		      (struct lease){ .gen = last_gen, .next = lease->next });
+	kv_lock(&table->lock);
+	lease_replace(table, lease_id(LEASE_HOLD, hold.index), (struct lease){ .gen = last_gen });
+	kv_unlock(&table->lock);
 	last = hold_keys(pool, 0, 1, 0);
 	cr_assert_eq(last.gen, last_gen);
 	cr_expect_eq(kvmm_hold_release(pool, last), 0);
