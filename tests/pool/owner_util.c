@@ -5,7 +5,7 @@
 
 #include "owner_util.h"
 
-#define MAX_ROWS	64u
+#define MAX_ROWS	512u
 
 kvmm_range_t take_owned(struct kvmm_pool *pool, u32 nr, char seq, u64 owner, u64 lease_ns,
 			u32 flags)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Owners when host memory runs out, and when a bit of their records flips. */
+/* Leases of all kinds when host memory runs out, and when a bit of them flips. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "pool/lease.h"
+#include "tests/pool/hold_util.h"
 #include "tests/pool/owner_util.h"
 #include "tests/support/fault.h"
 
@@ -26,6 +27,15 @@ static void tear_down(void)
 
 TestSuite(owner_fault, .init = set_up, .fini = tear_down);
 
+static void set_up_cached(void)
+{
+	fault_begin();
+	pool = make_cache(8, "lru");
+	cache_keys(pool, 0, 6);
+}
+
+TestSuite(hold_fault, .init = set_up_cached, .fini = tear_down);
+
 /* What is tried: 0 or -ENOMEM. */
 typedef int (*attempt)(void);
 
@@ -37,7 +47,7 @@ static kvmm_hold_t hold;
 /* Returns after how many failures it succeeded; each left everything as it was. */
 static u32 until_it_succeeds(attempt try)
 {
-	char before[16], owners[256];
+	char before[16], owners[4096];
 
 	strcpy(before, picture(pool));
 	strcpy(owners, owned(pool));
@@ -92,6 +102,23 @@ static int try_hold_refs(void)
 	struct kvmm_hold_attr attr = hold_attr_of(5, 0, KVMM_HOLD_PIN);
 
 	return kvmm_hold_take(pool, &attr, refs, 2, &hold);
+}
+
+static int try_keys(u32 flags)
+{
+	int ret = try_hold(pool, 1, 4, flags, &hold);
+
+	return ret == 4 ? 0 : ret;
+}
+
+static int try_hold_keys(void)
+{
+	return try_keys(0);
+}
+
+static int try_pin_keys(void)
+{
+	return try_keys(KVMM_HOLD_PIN);
 }
 
 static int try_watch(void)
@@ -154,6 +181,38 @@ Test(owner_fault, release_and_expiry_want_no_memory)
 	cr_expect_str_eq(owned(pool), "");
 }
 
+Test(hold_fault, the_first_hold_is_made_as_a_whole)
+{
+	cr_expect_eq(until_it_succeeds(try_pin_keys), 3,
+		     "the hold, the table, which stays, and a chunk");
+	cr_expect_str_eq(picture(pool), "IAAAAI..");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	cr_expect_eq(until_it_succeeds(try_hold_keys), 1, "just the hold");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+Test(hold_fault, a_full_table_grows_or_stays)
+{
+	kvmm_hold_t made[7 * HOLD_CHUNK];
+
+	for (u32 i = 0; i < 7 * HOLD_CHUNK; i++)
+		made[i] = hold_keys(pool, 0, 1, 0);
+	cr_expect_eq(until_it_succeeds(try_hold_keys), 2, "the hold and a chunk");
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(made); i++)
+		cr_expect_eq(kvmm_hold_release(pool, made[i]), 0);
+}
+
+Test(hold_fault, a_failure_is_no_use_of_the_blocks)
+{
+	u32 order[8];
+
+	fake_env_fail(&fake, 1, false);
+	cr_expect_eq(try_hold(pool, 5, 1, 0, &hold), -ENOMEM);
+	cr_assert_eq(eviction_order(pool, order, 8), 6);
+	cr_expect_eq(order[0], 5);
+}
+
 /* ---- flipped bits ---- */
 
 static void flip_each_bit(const char *what, void *field, size_t bytes)
@@ -205,14 +264,7 @@ Test(owner_fault, flips_in_holds_on_ranges_are_noticed)
 	range = take_seq(pool, 2, 0, 'a');
 	cr_assert_eq(try_hold_range(), 0);
 	made = lease_at(pool->leases, lease_id(LEASE_HOLD, hold.index))->hold;
-	for (u32 bit = 0; bit < 64; bit++) {
-		u8 *byte = (u8 *)&made->range;
-
-		byte[bit / 8] ^= 1u << bit % 8;
-		cr_expect_eq(leases_part.check(pool, NULL), -EUCLEAN, "bit %u", bit);
-		byte[bit / 8] ^= 1u << bit % 8;
-	}
-	cr_assert_eq(leases_part.check(pool, NULL), 0);
+	flip(made, range);
 	beside = lease_at(pool->leases, lease_id(LEASE_RANGE, range.index));
 	flip(beside, kept);
 	flip(beside, gen);
@@ -235,4 +287,97 @@ Test(owner_fault, metadata_is_of_records_too)
 	cr_expect_eq(kvmm_owner_release(pool, 6), -EUCLEAN);
 	pool->leases->nr--;
 	pool->gate = 0;
+}
+
+/* Some holds of each kind, and free slots between them. */
+static kvmm_hold_t some_holds(void)
+{
+	kvmm_hold_t made[6];
+
+	for (u32 i = 0; i < 6; i++)
+		made[i] = hold_keys(pool, i / 2, 2, i % 2 ? KVMM_HOLD_PIN : 0);
+	kvmm_hold_release(pool, made[2]);
+	lease_keys(pool, 3, 2, 100);
+	kvmm_hold_release(pool, made[4]);
+	return made[3];
+}
+
+Test(hold_fault, flips_in_a_hold_are_noticed)
+{
+	kvmm_hold_t pinned = some_holds();
+	struct lease_table *table = pool->leases;
+
+	for (u32 i = 0; i < 4; i++) {
+		struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, i));
+		struct hold *of = lease->hold;
+
+		if (!of)
+			continue;
+		flip(lease, owner);
+		flip(lease, since_ns);
+		flip(lease, deadline_ns);
+		flip(lease, flags);
+		if (lease->owner)
+			flip(lease, prev);
+		flip(of, sum);
+		flip(of, index);
+		flip(of, nr);
+		flip(of, reason);
+		flip(of, flags);
+		flip(of, domain);
+		flip(of, text);
+		for (u32 b = 0; b < of->nr; b++) {
+			flip(of, ref[b]);
+			flip(&of->block[b], key);
+			flip(&of->block[b], hold);
+		}
+	}
+	flip(&lease_at(table, lease_id(LEASE_HOLD, pinned.index))->hold->block[1], block);
+}
+
+Test(hold_fault, flips_in_the_table_are_noticed)
+{
+	struct lease_table *table;
+
+	some_holds();
+	table = pool->leases;
+	flip(table, id);
+	flip(table, secret);
+	flip(table, gen_base);
+	flip(table, nr_buckets);
+	flip(table, nr_keys);
+	flip(table, nr_chunks);
+	flip(table, fixed_sum);
+	flip(table, free);
+	flip(table, nr_hold_chunks);
+	flip(table, nr_free);
+	flip(table, nr_reserved);
+	flip(table, nr_retired);
+	flip(table, nr_holds);
+	flip(table, nr_blocks);
+	flip(table, sum);
+	flip(table, nr);
+	flip(table, bytes);
+	for (u32 i = 0; i < HOLD_CHUNK; i++) {
+		struct lease *lease = lease_at(table, lease_id(LEASE_HOLD, i));
+
+		flip(lease, gen);
+		if (!lease->hold)
+			flip(lease, next);
+	}
+}
+
+/* The pool asks its holds, and closes. */
+Test(hold_fault, validation_and_metadata_are_of_holds_too)
+{
+	u64 before = stat_of(pool).metadata_bytes;
+
+	hold = hold_keys(pool, 1, 2, 0);
+	cr_expect_eq(stat_of(pool).metadata_bytes, before + leases_part.bytes(pool));
+	pool->leases->nr_holds++;
+	cr_expect_eq(kvmm_validate(pool), -EUCLEAN);
+	cr_expect_eq(kvmm_hold_release(pool, hold), -EUCLEAN);
+	pool->leases->nr_holds--;
+	pool->gate = 0;
+	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
 }
