@@ -271,7 +271,7 @@ static noinline void poison(struct kvmm_pool *pool)
 {
 	kv_lock(&pool->lock);
 	pool_poison(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /*

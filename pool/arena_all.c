@@ -238,14 +238,14 @@ void arenas_bar(struct kvmm_pool *pool)
 	kv_lock(&pool->lock);
 	pool->arenas_barred++;
 	arenas_rest(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 void arenas_unbar(struct kvmm_pool *pool)
 {
 	kv_lock(&pool->lock);
 	pool->arenas_barred--;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /*

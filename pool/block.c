@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Blocks: who owns them, and their content.
+ * Blocks: who owns them, where they go that lose their owner, and their content.
  *
- * The owner array has one word a block. Content is copied through the device's ops with
- * compact_lock held, so that no compaction moves a block under a copy.
+ * The owner array has one word a block. As a rule a block without an owner is free in the zone. Three
+ * things may be in the way: a copy still reads it, a blind device may still write it, its memory is
+ * about to be given back. blocks_free() looks at all three, under ->lock.
+ *
+ * A request that waits must not hear of each block: it would wake for the first of many, and for
+ * blocks that another request only moves about. So blocks_free() posts how many became free, and
+ * pool_leave() settles the sum once. A request that makes room takes back what it posted.
+ *
+ * Content is copied through the device's ops with compact_lock held, so that no compaction moves a
+ * block under a copy.
  */
 #include <kv/env.h>
 #include <kv/sys.h>
 
 #include "arena.h"
 #include "content.h"
+#include "move/flight.h"
 
 static noinline void record(struct kvmm_pool *pool, enum history_mark mark, u32 start, u32 nr,
 			    u32 owner)
@@ -36,22 +45,85 @@ void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr)
 	memset(pool->owner + start, 0, nr * sizeof(*pool->owner));
 }
 
-void blocks_free_here(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+/* ---- where a block goes that lost its owner ---- */
+
+enum place {
+	PLACE_ZONE,
+	PLACE_COPIED,		/* dark until its copy has ended */
+	PLACE_UNSEEN,		/* until the device sees again */
+	PLACE_OFFLINE,		/* goes with the memory behind it */
+};
+
+static enum place place_of(const struct kvmm_pool *pool, u32 block)
 {
-	for (u32 i = 0; i < nr_ext; i++)
-		owner_clear(pool, ext[i].start, ext[i].nr);
-	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
-		pool_poison(pool);
-	door_freed(pool, ext, nr_ext);
+	if (pool->nr_flying && is_flying(pool->steps, block))
+		return PLACE_COPIED;
+	if (pool->blind)
+		return PLACE_UNSEEN;
+	if (elastic_is_leaving(pool, (struct kvmm_extent){ block, 1 }))
+		return PLACE_OFFLINE;
+	return PLACE_ZONE;
 }
 
-void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+static void free_in_zone(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
 {
-	if (likely(!pool->nr_leaving))
-		blocks_free_here(pool, ext, nr_ext);
-	else
-		elastic_free(pool, ext, nr_ext);
+	u32 nr = 0;
+
+	for (u32 i = 0; i < nr_ext; i++) {
+		owner_clear(pool, ext[i].start, ext[i].nr);
+		nr += ext[i].nr;
+	}
+	if (unlikely(kv_free_runs(pool->zone, ext, nr_ext)))
+		pool_poison(pool);
+	release_post(pool, nr);
 }
+
+static void free_run(struct kvmm_pool *pool, struct kvmm_extent run, enum place place)
+{
+	switch (place) {
+	case PLACE_ZONE:
+		free_in_zone(pool, &run, 1);
+		break;
+	case PLACE_COPIED:
+		for (u32 b = run.start; b < run.start + run.nr; b++)
+			pool->owner[b] = dark;
+		pool->steps->nr_dark += run.nr;
+		break;
+	case PLACE_UNSEEN:
+		owner_fill(pool, run.start, run.nr, make_owner(OWNER_UNSEEN, 0));
+		WRITE_ONCE(pool->nr_unseen, pool->nr_unseen + run.nr);
+		break;
+	case PLACE_OFFLINE:
+		elastic_free(pool, run);
+		break;
+	}
+}
+
+static noinline void free_by_place(struct kvmm_pool *pool, struct kvmm_extent ext)
+{
+	u32 at = ext.start, end = at + ext.nr;
+
+	for (u32 nr; at < end; at += nr) {
+		enum place place = place_of(pool, at);
+
+		for (nr = 1; at + nr < end && place_of(pool, at + nr) == place; nr++)
+			;
+		free_run(pool, (struct kvmm_extent){ at, nr }, place);
+	}
+}
+
+void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+{
+	if (likely(!(pool->nr_flying | pool->blind | pool->nr_leaving))) {
+		free_in_zone(pool, ext, nr_ext);
+		return;
+	}
+	kv_assert_held(&pool->lock);
+	for (u32 i = 0; i < nr_ext; i++)
+		free_by_place(pool, ext[i]);
+}
+
+/* ---- what is known of a block ---- */
 
 static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
 {

@@ -156,7 +156,7 @@ void entry_release(struct kvmm_pool *pool, struct kv_handle handle)
 	POOL_BUG_ON(pool, kv_entry_park(&pool->entries, handle));
 	pool->count.nr_parked++;
 	order_park(&pool->order, handle.index);
-	door_gained(pool, 1);
+	release_post(pool, 1);
 }
 
 static __always_inline void own(struct kvmm_pool *pool, u32 index, u32 block)

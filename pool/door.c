@@ -162,7 +162,7 @@ int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *ma
 		return err;
 	pool->door.marks = *marks;
 	door_set_guard(pool, GUARD_MARKS, marks->low != 0);
-	door_gained(pool, pool->nr_blocks);	/* it may be less that has to be left */
+	release_post(pool, pool->nr_blocks);	/* it may be less that has to be left */
 	pool_leave(pool);
 	return 0;
 }

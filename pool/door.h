@@ -7,10 +7,10 @@
  * these. It is written under ->lock. Rules for whoever hands out or takes back blocks:
  *
  *  1. Under ->lock: leave door_keep() free blocks behind, and none may be taken if that is DOOR_SHUT.
- *     Blocks that become free go through blocks_free(), which calls door_gained().
+ *     Blocks that become free go through blocks_free(), which posts them.
  *  2. Without ->lock: look at READ_ONCE(pool->guard) first. If it is not 0 take the way under the
  *     lock. Who sets the guard drains what threads keep aside afterwards, under ->lock.
- *  3. A cached block that can be evicted from now on: door_put(), after the order has been told.
+ *  3. A cached block that can be evicted from now on: release_put(), after the order has been told.
  *
  * Invariants, recomputed by door_check():
  *
@@ -95,7 +95,6 @@ struct door {
 	u32			nr_inside;	/* threads that have a waiter on their stack */
 	u32			lack;		/* blocks, until the head is worth waking */
 	u32			nr_events;	/* times that blocks became free while somebody waited */
-	bool			muted;		/* what becomes free is but moved about */
 
 	u64			taken[KVMM_NR_STEPS];
 	u64			skipped[KVMM_NR_STEPS];
@@ -155,8 +154,6 @@ bool door_may_wait(const struct kvmm_pool *pool, const struct wait *wait);
 int door_wait(struct kvmm_pool *pool, struct wait *wait);
 /* All who wait are turned away, and gone on return. */
 void door_close(struct kvmm_pool *pool);
-void __door_gained(struct kvmm_pool *pool, u32 nr);
-void __door_put(struct kvmm_pool *pool, u32 nr);
 bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask);
 int queue_check(const struct kvmm_pool *pool);
 

@@ -184,7 +184,7 @@ static int reset_stopped(struct kvmm_pool *pool)
 	kv_lock(&pool->lock);
 	ret = reset_if_idle(pool);
 	if (ret >= 0) {
-		kv_unlock(&pool->lock);
+		pool_leave(pool);
 		err = reset_below(pool);
 		kv_lock(&pool->lock);
 	}

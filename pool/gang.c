@@ -104,7 +104,7 @@ static void unlock_pools(struct kvmm_gangs *gangs, u32 pools, u32 nr)
 {
 	while (nr--)
 		if (pools & BIT(gangs->by_id[nr]))
-			kv_unlock(&gangs->pool[gangs->by_id[nr]]->lock);
+			pool_leave(gangs->pool[gangs->by_id[nr]]);
 }
 
 /* The first one whose gate is closed, in the order of locking; or all are locked, and NULL. */

@@ -302,6 +302,7 @@ struct kvmm_pool {
 	u32				nr_leaving;	/* ->lock; pageblocks; see leave.h */
 	u32				blind;		/* ->lock; see unseen.h; READ_ONCE() as a hint */
 	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
+	u32				posted;		/* ->lock; freed since it was taken; see block.c */
 	struct slot_dir			*slots;		/* ->lock; RCU */
 	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
 	u32				nr_buckets;	/* ->lock; a power of two */
@@ -355,29 +356,6 @@ static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct ask *a
 static __always_inline bool door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
 {
 	return likely(!pool->guard) || __door_lets(pool, ask, nr);
-}
-
-/* @nr blocks have become free, or may be for others. ->lock held; order.lock may be. */
-static inline void door_gained(struct kvmm_pool *pool, u32 nr)
-{
-	if (unlikely(pool->guard & GUARD_QUEUE))
-		__door_gained(pool, nr);
-}
-
-static inline void door_freed(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
-{
-	if (likely(!(pool->guard & GUARD_QUEUE)))
-		return;
-	for (u32 i = 0; i < nr_ext; i++)
-		__door_gained(pool, ext[i].nr);
-}
-
-/* @nr blocks can be evicted from now on; the order has been told. No lock held, no read section. */
-static inline void door_put(struct kvmm_pool *pool, u32 nr)
-{
-	/* Pairs with door_set_guard() through the lock of the log: see ordering.rst. */
-	if (unlikely(READ_ONCE(pool->guard) & GUARD_QUEUE))
-		__door_put(pool, nr);
 }
 
 /* Is @err an end of a request that its report is written for? */
@@ -441,9 +419,43 @@ static __always_inline int pool_enter(struct kvmm_pool *pool)
 	return __pool_enter_slow(pool);
 }
 
+/* ---- block.c and queue.c: release ---- */
+
+/* @nr blocks have become free, or may be for others. ->lock held; order.lock may be. */
+static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
+{
+	pool->posted += nr;
+}
+
+void __release_settle(struct kvmm_pool *pool);
+
+/*
+ * Drop the lock, and settle what was posted. A plain kv_unlock() is for the middle of what goes on
+ * with the gate closed: the lock is taken again, and left later.
+ */
 static __always_inline void pool_leave(struct kvmm_pool *pool)
 {
+	if (unlikely(pool->guard & GUARD_QUEUE))
+		__release_settle(pool);
 	kv_unlock(&pool->lock);
+}
+
+void __release_put(struct kvmm_pool *pool, u32 nr);
+
+/* @nr blocks can be evicted from now on; the order has been told. No lock held, no read section. */
+static inline void release_put(struct kvmm_pool *pool, u32 nr)
+{
+	/* Pairs with door_set_guard() through the lock of the log: see ordering.rst. */
+	if (unlikely(READ_ONCE(pool->guard) & GUARD_QUEUE))
+		__release_put(pool, nr);
+}
+
+/* They are nobody's from here on, and free as soon as nothing is in the way of that. ->lock held. */
+void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+
+static inline void block_free(struct kvmm_pool *pool, u32 block)
+{
+	blocks_free(pool, &(struct kvmm_extent){ block, 1 }, 1);
 }
 
 /* 1, 2, ...; never 0, so that a zeroed handle is none. */
@@ -565,25 +577,6 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 
 void owner_fill(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner);
 void owner_clear(struct kvmm_pool *pool, u32 start, u32 nr);
-/* Nobody's from here on, and free in the zone; if that says otherwise the pool is poisoned. */
-void blocks_free_here(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
-/* The same, but what lies in a pageblock that is leaving is not free, but away. */
-void blocks_free_now(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
-
-/* The same, but what is being copied, or may be written, waits for the end of that. */
-static inline void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
-{
-	if (likely(!(pool->nr_flying | pool->blind)))
-		blocks_free_now(pool, ext, nr_ext);
-	else
-		blocks_free_later(pool, ext, nr_ext);
-}
-
-static inline void block_free(struct kvmm_pool *pool, u32 block)
-{
-	blocks_free(pool, &(struct kvmm_extent){ block, 1 }, 1);
-}
-
 /* Zero the content: 0 or -EIO. No lock held; the blocks are the caller's and do not move. */
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 

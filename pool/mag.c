@@ -423,7 +423,7 @@ static void give_back(struct kvmm_pool *pool, struct mag *mag)
 		spill(pool, mag, mag->nr);
 	}
 	mag->patience = 0;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 static void thread_exit(u32 slot)

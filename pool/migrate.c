@@ -107,7 +107,7 @@ static void add_hold(struct kvmm_pool *pool, struct slot *slot)
 static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 {
 	slot_unpin_own(pool, slot);	/* unless somebody has dropped more than his own */
-	door_gained(pool, 1);
+	release_post(pool, 1);
 }
 
 int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind)

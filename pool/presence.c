@@ -151,7 +151,7 @@ static u32 take_gone(struct kvmm_pool *pool, struct kv_radix_name *names)
 						    .position = gone->position };
 		WRITE_ONCE(presence->nr_gone, presence->nr_gone - 1);
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	return nr;
 }
 

@@ -233,7 +233,7 @@ int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t handle)
 		promise->gen = next_gen(promise->gen);
 		promise->next = door->free_promise;
 		door->free_promise = handle.index;
-		door_gained(pool, ret);
+		release_post(pool, ret);
 	}
 	pool_leave(pool);
 	return ret;

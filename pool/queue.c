@@ -57,6 +57,7 @@ static void queue_add(struct kvmm_pool *pool, struct waiter *w)
 		door->head = w;
 	door->nr_waiting++;
 	door->lack = prev ? door->lack : 0;
+	pool->posted = 0;	/* of before, when there was no queue to hear of it */
 	pressure_change(&door->pressure, 1, 0);
 	door_set_guard(pool, GUARD_QUEUE, true);
 }
@@ -134,11 +135,15 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask)
 	return door->head && door->head->prio >= ask->prio;
 }
 
-noinline void __door_gained(struct kvmm_pool *pool, u32 nr)
+/* What the head lacks is counted down; the block that it lacked last wakes it. */
+noinline void __release_settle(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
+	u32 nr = pool->posted;
 
-	if (door->muted)
+	kv_assert_held(&pool->lock);
+	pool->posted = 0;
+	if (!nr || !door->head)
 		return;
 	door->nr_events++;
 	if (door->lack > nr) {
@@ -150,11 +155,11 @@ noinline void __door_gained(struct kvmm_pool *pool, u32 nr)
 	wake(door->head);
 }
 
-noinline void __door_put(struct kvmm_pool *pool, u32 nr)
+noinline void __release_put(struct kvmm_pool *pool, u32 nr)
 {
 	if (pool_enter(pool))
 		return;
-	door_gained(pool, nr);
+	release_post(pool, nr);
 	pool_leave(pool);
 }
 
@@ -229,7 +234,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
 		WRITE_ONCE(w->word, 0);
 		nr_events = pool->door.nr_events;
 		wait->patient = kv_clock_ns() < patient_until(pool, w, wait->nr);
-		kv_unlock(&pool->lock);
+		pool_leave(pool);
 		err = wait->try(pool, wait);
 		kv_lock(&pool->lock);
 		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, wait, nr_events))
@@ -288,7 +293,7 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *
 			return -ETIMEDOUT;
 		}
 		ns = sleep_ns(pool, w, wait);
-		kv_unlock(&pool->lock);
+		pool_leave(pool);
 		if (ns)
 			env->wait(env->ctx, &w->word, 0, ns);
 		kv_lock(&pool->lock);
@@ -367,10 +372,10 @@ void door_close(struct kvmm_pool *pool)
 	door_set_guard(pool, GUARD_CLOSED, true);
 	queue_refuse(pool, -ESHUTDOWN);
 	while (pool->door.nr_inside) {
-		kv_unlock(&pool->lock);
+		pool_leave(pool);
 		env->wait(env->ctx, &word, 0, 100000);	/* nobody wakes us: they are on their way out */
 		kv_lock(&pool->lock);
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	tickets_exit(pool);
 }

@@ -209,7 +209,7 @@ static int drop_many(struct kvmm_pool *pool, const void *refs, u32 nr, bool unpi
 		left -= err ? 0 : batch;
 	}
 	if (likely(!err)) {
-		door_put(pool, nr);
+		release_put(pool, nr);
 		return evict_gone(pool, gone.first);
 	}
 	take_back(pool, as_handles(refs) + left, nr - left, unpin, type, &gone);

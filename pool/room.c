@@ -376,12 +376,11 @@ static int try_harder(struct kvmm_pool *pool, struct effort *e)
 int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
 {
 	struct effort e = { .room = room, .victims = *victims };
-	bool muted = pool->door.muted;
+	u32 posted = pool->posted;
 	int err;
 
-	pool->door.muted = true;	/* see door_gained() */
 	err = try_harder(pool, &e);
-	pool->door.muted = muted;
+	pool->posted = posted;
 	*victims = e.victims;
 	return err;
 }
@@ -390,6 +389,7 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 {
 	struct victims victims = NO_VICTIMS;
 	u64 since_ns = kv_clock_ns(), target;
+	u32 posted;
 	int err;
 
 	pressure_change(&pool->door.pressure, 0, 1);
@@ -398,11 +398,11 @@ int pool_get_room(struct kvmm_pool *pool, struct room *room)
 	target = elastic_relent(pool, room);
 	err = pool_enter(pool);
 	if (!err) {
-		pool->door.muted = true;	/* see door_gained() */
+		posted = pool->posted;
 		err = (room->try ? room->try : room_try)(pool, room, &victims);
 		/* A copy that failed may have gone half-way, to where a victim was. */
 		victims_end(pool, &victims, err && err != -EIO, room);
-		pool->door.muted = false;
+		pool->posted = posted;
 		pool_leave(pool);
 	}
 	if (unlikely(err))
@@ -435,20 +435,19 @@ static int what_would_help(struct kvmm_pool *pool, const struct room *room)
 
 static int unpark_and_take(struct kvmm_pool *pool, struct effort *e)
 {
-	u32 keep = door_keep(pool, &e->room->ask);
+	u32 keep = door_keep(pool, &e->room->ask), posted = pool->posted;
 	int err = -ENOSPC;
 
 	e->nr_free = pool_nr_free(pool);
 	e->want = (u64)e->room->nr + keep;
 	if (keep == DOOR_SHUT || e->nr_free >= e->want)
 		return -ENOSPC;
-	pool->door.muted = true;	/* see door_gained() */
 	e->room->victims = &e->victims;
 	if (!evict_shortfall(pool, e))
 		err = take_after(pool, e, KVMM_STEP_DRAIN, e->want - e->nr_free);
 	e->room->victims = NULL;
 	victims_end(pool, &e->victims, err, e->room);
-	pool->door.muted = false;
+	pool->posted = posted;
 	return err;
 }
 

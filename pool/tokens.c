@@ -47,7 +47,7 @@ static void count_bytes(struct kvmm_pool *pool, size_t bytes)
 {
 	kv_lock(&pool->lock);
 	pool->metadata_bytes += bytes;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /* Put @fresh into *@place unless somebody was faster, and then free it. Takes @fresh. */

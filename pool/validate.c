@@ -418,7 +418,7 @@ static void close_pool(struct kvmm_pool *pool)
 {
 	kv_lock(&pool->lock);
 	pool_poison(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 int kvmm_validate(struct kvmm_pool *pool)

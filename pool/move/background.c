@@ -62,7 +62,7 @@ static u32 length_to_look_at(struct kvmm_pool *pool, const struct kvmm_backgroun
 		return how->request_blocks;
 	kv_lock(&pool->lock);
 	nr = asked_median(&pool->asked);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	return min(nr, pool->nr_usable);
 }
 

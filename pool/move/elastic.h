@@ -10,8 +10,8 @@
 struct elastic;
 struct sum;
 
-/* blocks_free_now() while pageblocks are leaving. ->lock held. */
-void elastic_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
+/* The run lost its owner in a pageblock that is leaving: it is away. ->lock held. */
+void elastic_free(struct kvmm_pool *pool, struct kvmm_extent run);
 /*
  * victim_left() and victim_return() where the block is in a pageblock that is leaving. The latter leaves it
  * free, and left by @index, if it was left by that. ->lock held.

@@ -333,7 +333,7 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	settle_legs(pool, flight, good);
 	join_legs(pool, flight);
 	count_settled(pool, &steps->stat, flight, good);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	flight->state = FLIGHT_PUBLISHED;
 	if (!good)
 		return;
@@ -354,7 +354,7 @@ static void flight_land(struct kvmm_pool *pool, struct flight *flight)
 		free_dark(pool, flight->move[i].src, flight->move[i].nr);
 		pool->steps->stat.limbo_blocks -= flight->move[i].nr;
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /* ---- what fails ---- */
@@ -636,14 +636,6 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 			pool->parts.dev->wait(pool->dev, steps->oldest->fence);
 		flight_del(steps, &steps->oldest);
 	}
-}
-
-/* ---- giving back what is copied ---- */
-
-void flight_keep(struct kvmm_pool *pool, u32 block)
-{
-	pool->owner[block] = dark;
-	pool->steps->nr_dark++;
 }
 
 /* ---- taking off, all of it ---- */

@@ -50,8 +50,6 @@ int flight_lift(struct kvmm_pool *pool, struct flight *flight);
 int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight);
 /* An entry is not MOVING any more. pool->lock and the order's held. */
 void entry_moved(struct kvmm_pool *pool, u32 index, u32 gen);
-/* A block that is being copied was given back: it waits for the end of that. ->lock held. */
-void flight_keep(struct kvmm_pool *pool, u32 block);
 /* The copy is over: if @good, legs get their new places, and an epoch begins. steps->lock held. */
 void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good);
 

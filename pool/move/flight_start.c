@@ -73,7 +73,7 @@ static int isolate(void *arg, const struct kv_move *moves, u32 nr)
 		if (start->goal)
 			goal_claimed(start->goal, !err);
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	if (err || !nr) {
 		let_owners_go(start);
 		flight_free(start->flight);

@@ -199,7 +199,7 @@ static u64 most_beside_promises(struct kvmm_pool *pool)
 	kv_lock(&pool->lock);
 	nr_free = pool_nr_free(pool);
 	nr_promised = pool->door.nr_promised;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	/* Nothing can be moved: if nothing needs to be, that is still a plan. */
 	return nr_promised && nr_free > nr_promised ? nr_free - nr_promised : KV_NONE;
 }
@@ -361,7 +361,7 @@ static void clear_for_run(struct goal *goal)
 	kv_lock(&pool->lock);
 	if (!kvmm_zone_stat(pool->zone, &zone) && zone.largest < goal->req.want)
 		reserve_drop_all(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 static void begin(struct goal *goal)

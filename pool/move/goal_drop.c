@@ -68,7 +68,7 @@ void goal_price_drops(struct goal *goal)
 		item->drop = nr <= MOST_LOST ? nr : 0;
 	}
 	order_leave(&pool->order);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /* ---- claiming ---- */

@@ -79,7 +79,7 @@ void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 		if (!nr)
 			continue;
 		run_is_back(pool, el, at, nr);
-		door_gained(pool, nr);
+		release_post(pool, nr);
 	}
 }
 
@@ -98,23 +98,9 @@ bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 
 /* ---- what others ask ---- */
 
-void elastic_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
+void elastic_free(struct kvmm_pool *pool, struct kvmm_extent run)
 {
-	struct elastic *el = pool->elastic;
-
-	for (u32 i = 0; i < nr_ext; i++) {
-		u32 at = ext[i].start, end = at + ext[i].nr;
-
-		for (u32 nr; at < end; at += nr) {
-			u32 pb = at >> el->shift;
-
-			nr = min(pb_end(pool, el, pb), end) - at;
-			if (el->state[pb] == PB_LEAVING)
-				run_away(pool, el, at, nr);
-			else
-				blocks_free_here(pool, &(struct kvmm_extent){ at, nr }, 1);
-		}
-	}
+	run_away(pool, pool->elastic, run.start, run.nr);
 }
 
 void elastic_victim_left(struct kvmm_pool *pool, u32 block, u32 index)

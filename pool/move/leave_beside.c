@@ -30,7 +30,7 @@ static void undo_leaving(struct kvmm_pool *pool, struct elastic *el)
 	for (u32 pb = 0; pb < el->nr; pb++)
 		if (el->state[pb] == PB_LEAVING)
 			leave_undo(pool, el, pb);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 static void job_end(struct kvmm_pool *pool, struct elastic *el, int end)
@@ -68,7 +68,7 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 		if (leave_settle(pool, el, pb))
 			set_waiting(el, pb, WAIT_EMPTY);
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /* ---- until nobody can read it ---- */
@@ -118,7 +118,7 @@ static void mark_passed(struct kvmm_pool *pool, struct elastic *el)
 		set_waiting(el, pb, WAIT_NO);
 		el->mark[pb] = MARK_FRESH;
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	el->wait.on = false;
 }
 
@@ -193,7 +193,7 @@ static int move_some(struct kvmm_pool *pool, struct elastic *el)
 	nr = bound_moves(el, nr, &nr_blocks);
 	if (!nr && bad != KV_NONE && !steps_of(pool)->nr_flights)
 		replace(pool, el, bad);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	el->job.out.plan_ns += kv_ns_since(begin_ns);
 	if (!nr)
 		return 0;
@@ -296,7 +296,7 @@ static int check_start(struct kvmm_pool *pool, const struct elastic *el, u32 mod
 int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shrink *req, u32 mode)
 {
 	struct leave_pick pick = { .mode = mode };
-	u32 nr_evicted = 0;
+	u32 nr_evicted = 0, posted;
 	u64 least;
 	int err = check_start(pool, el, mode);
 
@@ -309,11 +309,11 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 	arenas_bar(pool);
 	err = pool_enter(pool);
 	if (!err) {
-		pool->door.muted = true;
+		posted = pool->posted;
 		pool_drain_local(pool);
 		reserve_drop_all(pool);
 		err = choose_for_job(pool, el, &pick, least, &nr_evicted);
-		pool->door.muted = false;
+		pool->posted = posted;	/* it was free, or could be evicted, before */
 		pool_leave(pool);
 	}
 	if (err) {

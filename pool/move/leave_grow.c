@@ -61,7 +61,7 @@ static void regain_show(struct kvmm_pool *pool, struct elastic *el)
 		el->waiting[pb] = WAIT_NO;
 		leave_undo(pool, el, pb);
 	}
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 /* Lowest first. Why it was not all, if nothing else than that it is not away. */
@@ -318,7 +318,7 @@ static u64 nr_lacking(struct kvmm_pool *pool, const struct room *room)
 	nr_free = pool_nr_free(pool);
 	if (keep != DOOR_SHUT && want > nr_free && may_fit(pool, room, want))
 		nr = want - nr_free;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	return nr;
 }
 

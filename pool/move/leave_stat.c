@@ -32,7 +32,7 @@ static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct k
 	kv_lock(&pool->lock);
 	stat->away_blocks = el->nr_away;
 	stat->leaving_blocks = leave_nr_held(pool, el);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)

@@ -100,6 +100,7 @@ struct stop {
 	struct leave_pick pick;
 	u64 least;
 	struct victims victims;
+	u32 posted;		/* the pool's, before anything was freed */
 };
 
 static int choose_first(struct stop *stop)
@@ -259,7 +260,6 @@ static int shrink_stopped(struct stop *stop)
 
 	memset(stop->el->mark, MARK_NONE, stop->el->nr);
 	kv_lock(&pool->lock);
-	pool->door.muted = true;	/* as in room.c */
 	reserve_drop_all(pool);
 	err = choose_first(stop);
 	kv_unlock(&pool->lock);
@@ -278,7 +278,7 @@ static void end_victims(struct stop *stop, int err)
 	struct room room = { 0 };
 
 	victims_end(stop->pool, &stop->victims, err && err != -EIO, &room);
-	stop->pool->door.muted = false;
+	stop->pool->posted = stop->posted;
 	stop->req->evicted = room.evicted;
 	stop->el->evicted += room.evicted;
 	stop->el->moved += stop->req->moved;
@@ -293,6 +293,7 @@ static int shrink_between(struct stop *stop)
 
 	if (max_moved == UINT32_MAX)
 		max_moved = 0;
+	stop->posted = pool->posted;
 	pool_stop(pool);
 	err = steps_stand_still(pool, &max_moved);
 	if (!err) {

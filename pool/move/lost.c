@@ -64,7 +64,7 @@ void lose_end(struct kvmm_pool *pool, bool closed)
 		order_leave(&pool->order);
 	if (!closed)
 		pool_resume(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 POOL_PART(lost) = {

@@ -272,7 +272,7 @@ int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t typ
 		return err;
 	err = slot_unpin(pool, slot, type);
 	if (!err)
-		door_gained(pool, 1);	/* it may be moved out of another request's way */
+		release_post(pool, 1);	/* it may be moved out of another request's way */
 	pool_leave(pool);
 	return err;
 }

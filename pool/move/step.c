@@ -613,7 +613,7 @@ int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
 	*stat = steps->stat;
 	stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
 	stat->is_blind = READ_ONCE(pool->blind) != 0;
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	count_streams(steps, stat);
 	kv_unlock(&steps->lock);
 	return 0;

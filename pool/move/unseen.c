@@ -41,33 +41,7 @@ void device_failed(struct kvmm_pool *pool)
 	WRITE_ONCE(pool->blind, pool->blind + 1);
 	if (pool->blind == 1)
 		begin(pool);
-	kv_unlock(&pool->lock);
-}
-
-/* ---- given back meanwhile ---- */
-
-static void keep(struct kvmm_pool *pool, u32 block)
-{
-	owner_fill(pool, block, 1, make_owner(OWNER_UNSEEN, 0));
-	WRITE_ONCE(pool->nr_unseen, pool->nr_unseen + 1);
-}
-
-static void free_later(struct kvmm_pool *pool, u32 block)
-{
-	if (pool->nr_flying && is_flying(pool->steps, block))
-		flight_keep(pool, block);
-	else if (pool->blind)
-		keep(pool, block);
-	else
-		blocks_free_now(pool, &(struct kvmm_extent){ block, 1 }, 1);
-}
-
-void blocks_free_later(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)
-{
-	kv_assert_held(&pool->lock);
-	for (u32 i = 0; i < nr_ext; i++)
-		for (u32 b = ext[i].start; b < ext[i].start + ext[i].nr; b++)
-			free_later(pool, b);
+	pool_leave(pool);
 }
 
 /* ---- the end of it ---- */
@@ -93,7 +67,7 @@ void __device_look(struct kvmm_pool *pool)
 	kv_lock(&pool->lock);
 	if (pool->blind == blind && blind)
 		end(pool);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 static int unseen_check(struct kvmm_pool *pool, const struct pool_recount *re)

@@ -36,7 +36,4 @@ void __device_look(struct kvmm_pool *pool);
 			__device_look(pool);				\
 	} while (0)
 
-/* blocks_free(), while something is copied or the device is blind. ->lock held. */
-void blocks_free_later(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
-
 #endif /* POOL_UNSEEN_H */

@@ -164,7 +164,7 @@ static void release_job(struct kvmm_pool *pool, struct verify_job *job)
 	order_leave(&pool->order);
 	job->nr = 0;
 	WRITE_ONCE(job->on_device, false);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 }
 
 static void redo_job(struct kvmm_pool *pool, struct verify *verify)
@@ -192,7 +192,7 @@ static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs
 
 	kv_lock(&pool->lock);
 	collect(pool, verify, scrubs);
-	kv_unlock(&pool->lock);
+	pool_leave(pool);
 	if (!job->nr)
 		return;
 	kv_lock(&steps->lock);

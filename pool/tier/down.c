@@ -97,7 +97,7 @@ static void unpin_all(struct kvmm_pool *pool, struct lower *lower, const struct 
 		unpin(pool, lower->item[batch->item[i]].entry, batch->error[i] > 0);
 	order_leave(&pool->order);
 	cache_leave(pool);
-	door_put(pool, nr_free);
+	release_put(pool, nr_free);
 }
 
 /* ---- beginning ---- */
