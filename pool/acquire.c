@@ -20,24 +20,23 @@ static bool acquire_is_bad(const struct kvmm_acquire *req)
 	       (req->nr_blocks && !req->fresh);
 }
 
-/* What was matched. */
-struct hits {
-	struct kv_handle *refs;
-	u32 nr;
-	u32 nr_first;		/* nobody referenced them: they are in the order of eviction */
+/* A request, and what was matched for it. */
+struct acquiring {
+	struct alloc_ctx	ctx;
+	struct kvmm_acquire	*req;
 };
 
-static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire *req, struct hits *hits)
+static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire *req, struct alloc_ctx *ctx)
 {
 	struct kv_query query = { req->keys, min(req->nr_keys, req->max_hits), req->domain };
 	int err = cache_begin(pool);
 
 	if (err)
 		return err;
-	hits->refs = (struct kv_handle *)req->hits;
-	hits->nr = match_refs(pool, &query, hits->refs, &hits->nr_first);
-	tally_add(pool, TALLY_REFS, hits->nr);
-	tally_add(pool, TALLY_ACTIVE, hits->nr_first);
+	ctx->hits = as_handles(req->hits);
+	ctx->nr_hits = match_refs(pool, &query, (struct kv_handle *)req->hits, &ctx->nr_idle);
+	tally_add(pool, TALLY_REFS, ctx->nr_hits);
+	tally_add(pool, TALLY_ACTIVE, ctx->nr_idle);
 	cache_end(pool);
 	return 0;
 }
@@ -63,100 +62,96 @@ void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 	entry_release(pool, ref);
 }
 
-static void undo_hits(struct kvmm_pool *pool, const struct hits *hits)
-{
-	for (u32 i = hits->nr; i-- > 0;)
-		undo_hit(pool, hits->refs[i]);
-}
-
 /*
  * Hits that are counted as available. Not those that are about to enter the order: whoever put them
  * last has not noted it yet.
  */
-static u32 nr_in_order(struct kvmm_pool *pool, const struct hits *hits)
+static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 nr = 0;
 
-	for (u32 i = 0; i < hits->nr && nr < hits->nr_first; i++)
-		nr += order_has(&pool->order, hits->refs[i].index);
+	for (u32 i = 0; i < ctx->nr_hits && nr < ctx->nr_idle; i++)
+		nr += order_has(&pool->order, ctx->hits[i].index);
 	return nr;
 }
 
-static const struct ask normal_ask;
-
-static int check_quota(struct kvmm_pool *pool, const struct kvmm_acquire *req,
-		       const struct hits *hits)
+int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	struct quota_want want = {
-		.tenant = req->domain.tenant, .nr = req->nr_blocks - hits->nr,
-		.reserve = (u64)req->reserve + door_keep(pool, &normal_ask),
-		.hits = hits->refs, .nr_hits = hits->nr,
-	};
+	u32 keep = door_keep(pool, ctx), nr;
+	u64 want = (u64)ctx->nr + ctx->reserve + keep;
+	bool fits;
 
-	return quota_check_fit(pool, &want);
-}
-
-/* What is left besides the hits, once they have left the order. */
-static int check_fit(struct kvmm_pool *pool, const struct kvmm_acquire *req,
-		     const struct hits *hits)
-{
-	u64 nr_fresh = req->nr_blocks - hits->nr, nr;
-
-	if (req->nr_blocks < hits->nr)
-		return -EINVAL;
-	if (unlikely(pool->order.quotas != NULL))
-		return check_quota(pool, req, hits);
-	nr = nr_fresh + req->reserve + door_keep(pool, &normal_ask);
-	if (likely(!nr_fresh || nr + hits->nr_first <= cache_nr_available(pool)))
+	if (!ctx->nr)
 		return 0;
-	nr += nr_in_order(pool, hits);
-	pool_drain_local(pool);
-	return nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
+	if (unlikely(keep == DOOR_SHUT))
+		return -ENOSPC;
+	if (unlikely(pool->order.quotas != NULL))
+		return quota_check_fit(pool, ctx, keep);
+	if (likely(want + ctx->nr_idle <= cache_nr_available(pool)))
+		return 0;
+	want += nr_in_order(pool, ctx);
+	nr = pool_drain_local(pool);
+	fits = want <= cache_nr_available(pool);
+	step_count(&pool->door, KVMM_STEP_DRAIN, nr, fits);
+	return fits ? 0 : -ENOSPC;
 }
 
-static void keep_hits(struct kvmm_pool *pool, const struct hits *hits)
+static void keep_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	u32 now = hits->nr ? mags_tick(pool) : 0;
+	u32 now = ctx->nr_hits ? mags_tick(pool) : 0;
 
-	for (u32 i = 0; i < hits->nr; i++) {
-		order_apply(&pool->order, NOTE_HIT, hits->refs[i]);
-		WRITE_ONCE(entry_at(pool, hits->refs[i].index)->vtime, now);
+	for (u32 i = 0; i < ctx->nr_hits; i++) {
+		order_apply(&pool->order, NOTE_HIT, ctx->hits[i]);
+		WRITE_ONCE(entry_at(pool, ctx->hits[i].index)->vtime, now);
 	}
 }
 
-static int take_rest(struct kvmm_pool *pool, struct kvmm_acquire *req, const struct hits *hits)
+static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct kvmm_acquire *req)
 {
-	struct take take = { .nr = req->nr_blocks - hits->nr, .blocks = req->fresh,
-			     .evicted = req->evicted, .max_evicted = req->nr_blocks,
-			     .tenant = req->domain.tenant };
-	int err;
+	int err = req->nr_blocks < ctx->nr_hits ? -EINVAL : alloc_fits(pool, ctx);
 
-	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
-	keep_hits(pool, hits);
-	err = cache_take(pool, &take);
 	if (err)
 		return err;
-	req->nr_hits = hits->nr;
-	req->nr_fresh = take.nr;
-	req->nr_evicted = req->evicted ? min(take.nr_evicted, req->nr_blocks) : take.nr_evicted;
-	req->nr_untold = take.nr_evicted - req->nr_evicted;
-	pool_tell(pool, hit, hits->refs, hits->nr);
-	if (take.nr)
-		kv_probe3(alloc, pool, take.nr, take.tenant);
+	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
+	keep_hits(pool, ctx);
+	err = cache_take(pool, ctx);
+	if (err)
+		return err;
+	pool_tell(pool, hit, ctx->hits, ctx->nr_hits);
+	if (ctx->nr)
+		kv_probe3(alloc, pool, ctx->nr, ctx->tenant);
 	return 0;
 }
 
-/* Both locks held. */
-static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req, const struct hits *hits)
+/* What was hit is put back at once, so it is tried only once. */
+static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = check_fit(pool, req, hits);
+	int err;
 
-	if (!err)
-		err = take_rest(pool, req, hits);
-	if (err)
-		undo_hits(pool, hits);
-	pool->count.fail_nospc += err == -ENOSPC;
+	order_enter(&pool->order);
+	err = take_rest(pool, ctx, container_of(ctx, struct acquiring, ctx)->req);
+	for (u32 i = ctx->nr_hits; err && i-- > 0;)
+		undo_hit(pool, ctx->hits[i]);
+	order_leave(&pool->order);
 	return err;
+}
+
+static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req, struct alloc_ctx *ctx)
+{
+	u32 nr = req->nr_blocks - ctx->nr_hits;
+	int err;
+
+	steps_settle(pool);
+	ctx->nr = nr;
+	err = alloc_enter(pool, ctx);
+	if (err)
+		return err;
+	req->nr_hits = ctx->nr_hits;
+	req->nr_fresh = nr;
+	req->nr_evicted = min(ctx->evicted, req->evicted ? req->nr_blocks : UINT32_MAX);
+	req->nr_untold = ctx->evicted - req->nr_evicted;
+	pool_tell(pool, touched, ctx->hits, ctx->nr_hits);
+	return 0;
 }
 
 /* The content of new blocks could not be zeroed. */
@@ -170,24 +165,19 @@ static int give_back(struct kvmm_pool *pool, struct kvmm_acquire *req)
 
 int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req)
 {
-	struct hits hits = { 0 };
+	struct acquiring a = { .req = req, .ctx.take = take_acquired, .ctx.in_place = true };
 	int err;
 
 	if (acquire_is_bad(req))
 		return -EINVAL;
-	err = take_hits(pool, req, &hits);
-	if (err)
-		return err;
-	steps_settle(pool);
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	order_enter(&pool->order);
-	err = acquire(pool, req, &hits);
-	order_leave(&pool->order);
-	cache_leave(pool);
+	a.ctx.tenant = req->domain.tenant;
+	a.ctx.reserve = req->reserve;
+	a.ctx.blocks = req->fresh;
+	a.ctx.keys = req->evicted;
+	a.ctx.max_keys = req->nr_blocks;
+	err = take_hits(pool, req, &a.ctx);
 	if (!err)
-		pool_tell(pool, touched, hits.refs, hits.nr);
+		err = acquire(pool, req, &a.ctx);
 	if (!err && tenant_take_muts(pool, req->fresh, req->nr_fresh, req->domain.tenant))
 		err = give_back(pool, req);
 	return err;
@@ -209,49 +199,38 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 
 /* ---- without keys ---- */
 
-static int check_take(struct kvmm_pool *pool, const struct take *take)
+int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 keep = door_keep(pool, &take->ask);
-	struct quota_want want = { .tenant = take->tenant, .nr = take->nr, .reserve = keep };
-	u64 nr = (u64)take->nr + keep;
+	int err = promise_find(pool, ctx, ctx->nr);
 
-	if (unlikely(keep == DOOR_SHUT))
-		return -ENOSPC;
-	if (unlikely(pool->order.quotas != NULL))
-		return quota_check_fit(pool, &want);
-	if (likely(nr <= cache_nr_available(pool)))
-		return 0;
-	return pool_drain_local(pool) && nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
-}
-
-int private_take(struct kvmm_pool *pool, struct take *take)
-{
-	int err;
-
-	order_enter(&pool->order);
-	err = check_take(pool, take);
 	if (likely(!err))
-		err = cache_take(pool, take);
+		err = class_admit(pool, ctx->cls, ctx->nr);
+	if (unlikely(err))
+		return err;
+	order_enter(&pool->order);
+	err = alloc_fits(pool, ctx);
+	if (likely(!err))
+		err = cache_take(pool, ctx);
 	order_leave(&pool->order);
-	pool->count.fail_nospc += err == -ENOSPC && !take->ask.waits;
-	return err;
+	if (unlikely(err))
+		return err;
+	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
+	promise_take(pool, ctx, ctx->nr);
+	if (!ctx->promise.gen)
+		mag_fill(pool, ctx->nr);
+	return 0;
 }
 
-static int alloc_locked(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
+static int alloc_any(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
 {
-	struct take take = { .nr = nr, .blocks = blocks, .tenant = tenant };
-	int err;
+	struct alloc_ctx ctx = { .take = take_in_place, .in_place = true, .nr = nr,
+				 .blocks = blocks, .tenant = tenant };
 
+	if (!pool->caches)
+		return -EOPNOTSUPP;
 	mag_make(pool, nr);
 	steps_settle(pool);
-	err = cache_enter(pool);
-	if (err)
-		return err;
-	err = private_take(pool, &take);
-	if (!err)
-		mag_fill(pool, nr);
-	cache_leave(pool);
-	return err;
+	return alloc_enter(pool, &ctx);
 }
 
 static noinline int zero_content(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
@@ -281,7 +260,7 @@ static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_
 	if (!nr)
 		return alloc_none(pool);
 	if (!mag_alloc_some(pool, nr, blocks))
-		err = alloc_locked(pool, nr, tenant, blocks);
+		err = alloc_any(pool, nr, tenant, blocks);
 	if (!err)
 		err = zero_content(pool, nr, tenant, blocks);
 	if (!err)

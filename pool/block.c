@@ -2,9 +2,9 @@
 /*
  * Blocks: who owns them, where they go that lose their owner, and their content.
  *
- * The owner array has one word a block. As a rule a block without an owner is free in the zone. Three
- * things may be in the way: a copy still reads it, a blind device may still write it, its memory is
- * about to be given back. blocks_free() looks at all three, under ->lock.
+ * The owner array has one word a block. As a rule a block without an owner is free in the zone.
+ * Three things may be in the way: a copy still reads it, a blind device may still write it, its
+ * memory is about to be given back. blocks_free() looks at all three, under ->lock.
  *
  * A request that waits must not hear of each block: it would wake for the first of many, and for
  * blocks that another request only moves about. So blocks_free() posts how many became free, and

@@ -448,16 +448,15 @@ static u32 nr_named(const struct kvmm_pool *pool, const struct victims *victims)
 }
 
 /* Keys of all victims that have one, oldest first. */
-static void tell_keys(const struct kvmm_pool *pool, const struct victims *victims,
-		      struct take *take)
+static void tell_keys(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	u32 left = take->evicted ? nr_named(pool, victims) : 0;
+	u32 left = ctx->keys ? nr_named(pool, &ctx->victims) : 0;
 
-	for (u32 at = victims->newest; left; at = entry_at(pool, at)->chain) {
+	for (u32 at = ctx->victims.newest; left; at = entry_at(pool, at)->chain) {
 		const struct kv_entry *entry = entry_at(pool, at);
 
-		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < take->max_evicted)
-			take->evicted[left] = kv_entry_key(entry);
+		if (!(READ_ONCE(entry->word) & KV_ENTRY_MARK) && --left < ctx->max_keys)
+			ctx->keys[left] = kv_entry_key(entry);
 	}
 }
 
@@ -465,9 +464,9 @@ static void tell_keys(const struct kvmm_pool *pool, const struct victims *victim
  * Victims are used again from the newest to the oldest, so that after an error the others can be put
  * back. If no error is possible, all names are forgotten beforehand, in batches.
  */
-static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mut_t *blocks,
-			struct take *take)
+static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	struct victims *victims = &ctx->victims;
 	bool forgotten = victims_are_fresh(pool, victims);
 	u32 nr = forgotten ? victims_forget(pool, victims) : 0, at = 0;
 
@@ -477,25 +476,24 @@ static int take_victims(struct kvmm_pool *pool, struct victims *victims, kvmm_mu
 		victims->newest = entry_at(pool, index)->chain;
 		if (unlikely(!forgotten))
 			nr += entry_forget(pool, index);
-		at = victims->nr - 1;
-		if (unlikely(reuse_entry(pool, index, &blocks[at])))
+		at = ctx->nr_free + victims->nr - 1;
+		if (unlikely(reuse_entry(pool, index, &ctx->blocks[at])))
 			break;
 	}
 	count_evictions(pool, nr);
-	take->nr_evicted += nr;
+	ctx->evicted += nr;
 	return victims->nr ? (int)(at + 1) : 0;
 }
 
 /* An entry could not be used again: blocks that were taken are freed; those evicted stay evicted. */
-static int untake(struct kvmm_pool *pool, struct take *take, u32 nr_free, u32 from,
-		  struct victims *victims)
+static int untake(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 from)
 {
-	victims->nr--;
-	for (u32 i = nr_free + from; i < take->nr; i++)
-		entry_release(pool, mut_handle(take->blocks[i]));
-	for (u32 i = 0; i < nr_free; i++)
-		entry_release(pool, mut_handle(take->blocks[i]));
-	victims_unpick(pool, victims);
+	ctx->victims.nr--;
+	for (u32 i = from; i < ctx->nr; i++)
+		entry_release(pool, mut_handle(ctx->blocks[i]));
+	for (u32 i = 0; i < ctx->nr_free; i++)
+		entry_release(pool, mut_handle(ctx->blocks[i]));
+	victims_unpick(pool, &ctx->victims);
 	return -ENOSPC;
 }
 
@@ -507,38 +505,41 @@ struct share {
 };
 
 /* False if the watermarks refuse the request, or if it needs an eviction and must not evict. */
-static bool share_out(struct kvmm_pool *pool, const struct take *take, struct share *share)
+static bool share_out(struct kvmm_pool *pool, const struct alloc_ctx *ctx, struct share *share)
 {
-	u32 keep = door_keep(pool, &take->ask), nr_free = pool_nr_free(pool);
-	u64 want = (u64)take->nr + keep;
+	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool), nr = 0;
+	u64 want = (u64)ctx->nr + keep;
 
 	if (unlikely(keep == DOOR_SHUT))
 		return false;
 	if (nr_free < want)
-		nr_free += pool_drain_local(pool);
+		nr = pool_drain_local(pool);
+	nr_free += nr;
+	step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr_free >= want);
 	share->nr_victims = nr_free < want ? want - nr_free : 0;
 	share->nr_refill = nr_free < keep ? keep - nr_free : 0;
-	share->nr_free = take->nr - min(share->nr_victims - share->nr_refill, take->nr);
+	share->nr_free = ctx->nr - min(share->nr_victims - share->nr_refill, ctx->nr);
 	pool_steal_shortfall(pool, share->nr_free);
-	return !take->no_evict || share->nr_victims <= pool_nr_parked(pool);
+	return !(ctx->flags & KVMM_ALLOC_NO_EVICT) || share->nr_victims <= pool_nr_parked(pool);
 }
 
 /* The tenant may have to give up more blocks than are missing: then fewer are taken from the zone. */
-static int pick_for(struct kvmm_pool *pool, const struct take *take, struct share *share,
-		    struct victims *victims)
+static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct share *share)
 {
+	u32 nr = share->nr_victims;
 	int err;
 
 	if (likely(!pool->order.quotas)) {
-		if (likely(!take->no_evict) ? victims_pick(pool, share->nr_victims, victims) :
-					      victims_pick_parked(pool, share->nr_victims, victims))
+		if (likely(!(ctx->flags & KVMM_ALLOC_NO_EVICT)) ?
+		    victims_pick(pool, nr, &ctx->victims) :
+		    victims_pick_parked(pool, nr, &ctx->victims))
 			return 0;
-		victims_unpick(pool, victims);
+		victims_unpick(pool, &ctx->victims);
 		return -ENOSPC;
 	}
-	err = quota_pick(pool, take, share->nr_victims, victims);
+	err = quota_pick(pool, ctx, nr);
 	if (!err)
-		share->nr_free = take->nr - min(take->nr, victims->nr - share->nr_refill);
+		share->nr_free = ctx->nr - min(ctx->nr, ctx->victims.nr - share->nr_refill);
 	return err;
 }
 
@@ -557,73 +558,67 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 	return victims_evict(pool, &extra);
 }
 
-int cache_take_begin(struct kvmm_pool *pool, struct take *take, struct taken *taken)
+int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct share share;
 	int err;
 
-	taken->victims = NO_VICTIMS;
-	if (!share_out(pool, take, &share))
+	ctx->victims = NO_VICTIMS;
+	if (!share_out(pool, ctx, &share))
 		return -ENOSPC;
-	err = pick_for(pool, take, &share, &taken->victims);
+	err = pick_for(pool, ctx, &share);
 	if (err)
 		return err;
-	taken->nr_free = share.nr_free;
-	if (!take_free(pool, taken->nr_free, take->blocks))
+	ctx->nr_free = share.nr_free;
+	if (!take_free(pool, ctx->nr_free, ctx->blocks))
 		return 0;
-	victims_unpick(pool, &taken->victims);
+	victims_unpick(pool, &ctx->victims);
 	return -ENOSPC;
 }
 
-int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *taken)
+int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 nr = take->nr - taken->nr_free;
+	u32 nr = ctx->nr - ctx->nr_free;
 	int err;
 
-	tell_keys(pool, &taken->victims, take);
-	if (unlikely(taken->victims.nr > nr))
-		take->nr_evicted = evict_beyond(pool, nr, &taken->victims);
-	err = take_victims(pool, &taken->victims, take->blocks + taken->nr_free, take);
+	tell_keys(pool, ctx);
+	step_count(&pool->door, KVMM_STEP_EVICT, ctx->victims.nr, true);
+	if (unlikely(ctx->victims.nr > nr))
+		ctx->evicted += evict_beyond(pool, nr, &ctx->victims);
+	err = take_victims(pool, ctx);
 	if (unlikely(err))
-		return untake(pool, take, taken->nr_free, err, &taken->victims);
+		return untake(pool, ctx, err);
 	if (unlikely(pool->window.nr))
-		window_sort(pool, take->blocks, take->nr);
-	for (u32 i = 0, now = mags_tick(pool); i < take->nr; i++)
-		WRITE_ONCE(entry_at(pool, take->blocks[i].index)->vtime, now);
+		window_sort(pool, ctx->blocks, ctx->nr);
+	for (u32 i = 0, now = mags_tick(pool); i < ctx->nr; i++)
+		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);
 	pool->count.allocs++;
-	pool->count.alloc_blocks += take->nr;
+	pool->count.alloc_blocks += ctx->nr;
 	return 0;
 }
 
-void cache_untake_free(struct kvmm_pool *pool, const struct take *take, const struct taken *taken)
+void cache_untake_free(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	for (u32 i = 0; i < taken->nr_free; i++) {
-		u32 index = take->blocks[i].index;
+	for (u32 i = 0; i < ctx->nr_free; i++) {
+		u32 index = ctx->blocks[i].index;
 
 		block_free(pool, entry_block(entry_at(pool, index)));
 		quota_uncharge_entry(pool->order.quotas, index);
 		pool->count.nr_held--;
 	}
-	kv_entries_untake(&pool->entries, taken->nr_free, (struct kv_handle *)take->blocks);
+	kv_entries_untake(&pool->entries, ctx->nr_free, (struct kv_handle *)ctx->blocks);
 }
 
-static int take_blocks(struct kvmm_pool *pool, struct take *take)
-{
-	struct taken taken;
-	int err = cache_take_begin(pool, take, &taken);
-
-	return err ? err : cache_take_end(pool, take, &taken);
-}
-
-int cache_take(struct kvmm_pool *pool, struct take *take)
+int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct quotas *quotas = pool->order.quotas;
 	int err;
 
-	take->nr_evicted = 0;
-	if (!take->nr)
+	if (!ctx->nr)
 		return 0;
-	err = take_blocks(pool, take);
+	err = cache_take_begin(pool, ctx);
+	if (likely(!err))
+		err = cache_take_end(pool, ctx);
 	if (unlikely(quotas != NULL)) {
 		if (!err)
 			quota_took(quotas, quotas->who);

@@ -184,16 +184,6 @@ static inline void count_evictions(struct kvmm_pool *pool, u32 nr)
 		class_end(pool->order.classes);
 }
 
-/* Entries that were claimed to be used otherwise, newest first, through ->chain. ->lock. */
-struct victims {
-	u32 newest;
-	u32 nr;
-	struct order_mark before;	/* the order's, when there was none */
-	u64 stamp;			/* the order's, when the newest was picked */
-};
-
-#define NO_VICTIMS	((struct victims){ .newest = KV_NONE })
-
 /* Pick until there are @nr, or no more: the next ones, or those near them that lie together. The
  * order's lock held. */
 bool victims_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
@@ -235,49 +225,20 @@ int evict_gone(struct kvmm_pool *pool, u32 first);
 /* Free blocks and those that could be evicted. The order's lock held. */
 u32 cache_nr_available(struct kvmm_pool *pool);
 
-/**
- * struct take - private blocks to be taken
- * @nr: how many
- * @blocks: out
- * @evicted: NULL, or out: keys that lost their block, the first @max_evicted of them
- * @max_evicted: its room
- * @nr_evicted: out: all of them, those that went beyond @nr for watermarks or limits included
- * @tenant: who is charged
- * @ask: what it may have
- * @no_evict: free blocks only, those that the policy hands out included
+/*
+ * Private blocks for @ctx, which become its own as they are: free ones, and victims. 0; -ENOSPC, or
+ * -EDQUOT, and nothing has changed. Both locks held, as for the next.
  */
-struct take {
-	u32 nr;
-	kvmm_mut_t *blocks;
-	kvmm_key_t *evicted;
-	u32 max_evicted;
-	u32 nr_evicted;
-	u32 tenant;
-	struct ask ask;
-	bool no_evict;
-};
-
-/* 0; -ENOSPC, or -EDQUOT, and nothing has changed. Both locks held. */
-int cache_take(struct kvmm_pool *pool, struct take *take);
-
-/**
- * struct taken - blocks of struct take, half-way
- * @nr_free: the first so many of @take->blocks, which were free and are private now
- * @victims: who is claimed for the others, and still has name and block
+int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/* The first half of it: ->nr_free blocks are private, and ->victims claimed; the same errors. */
+int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/*
+ * The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back, and
+ * what was evicted is.
  */
-struct taken {
-	u32 nr_free;
-	struct victims victims;
-};
-
-/* The first half of it, after which nothing is lost; the same errors. Both locks held. */
-int cache_take_begin(struct kvmm_pool *pool, struct take *take, struct taken *taken);
-/* The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back, and
- * what was evicted is. Both locks held. */
-int cache_take_end(struct kvmm_pool *pool, struct take *take, struct taken *taken);
-/* Instead: free blocks are free again, exactly. Both locks held. */
-void cache_untake_free(struct kvmm_pool *pool, const struct take *take,
-		       const struct taken *taken);
+int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/* Instead: free blocks are free again, exactly. */
+void cache_untake_free(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 
 /* ---- match.c ---- */
 
@@ -333,8 +294,10 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- acquire.c ---- */
 
-/* Private blocks as kvmm_alloc() takes them: 0 or -ENOSPC. ->lock held. */
-int private_take(struct kvmm_pool *pool, struct take *take);
+/* ->take() of private blocks that are evicted in place. ->lock held. */
+int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+/* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */
+int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
 /* kvmm_acquire() of blocks for a request that was counted before. */
 int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);

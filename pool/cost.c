@@ -80,7 +80,7 @@ u64 cost_of_run(struct kvmm_pool *pool, u32 nr)
 	return cheapest(pool, nr, &copies).ns;
 }
 
-bool cost_prefers_drop(struct kvmm_pool *pool, const struct room *room, struct cost_window *window)
+bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room, struct cost_window *window)
 {
 	const struct kvmm_alloc_costs *costs = &pool->door.costs;
 	const struct cost_terms terms = { .mode = MOVE_STOPPED, .drops = true,
@@ -147,7 +147,7 @@ static void keep_longest(u32 *longest, u32 nr, u32 length)
 }
 
 /* Do the longest stretches between blocks that stay have enough free blocks? */
-static bool fits(struct kvmm_pool *pool, const struct room *room,
+static bool fits(struct kvmm_pool *pool, const struct alloc_ctx *room,
 		 u64 (*price)(struct kvmm_pool *pool, u32 block))
 {
 	u32 longest[KVMM_MAX_RUNS] = { 0 }, nr_free = 0, sum = 0, nr = max(room->max_runs, 1u);
@@ -172,7 +172,7 @@ static u64 price_packed(struct kvmm_pool *pool, u32 block)
 	return price_of(pool, block, &copies);
 }
 
-bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room)
+bool cost_packing_helps(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
 	return room->max_runs > 1 && fits(pool, room, price_packed);
 }
@@ -185,7 +185,7 @@ static u64 price_isolated(struct kvmm_pool *pool, u32 block)
 	       KV_STAYS : 0;
 }
 
-bool cost_moves_help(struct kvmm_pool *pool, const struct room *room)
+bool cost_moves_help(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
 	return fits(pool, room, price_isolated);
 }

@@ -48,8 +48,8 @@ struct cost cost_of(struct kvmm_pool *pool, struct kvmm_extent run, const struct
  * Is waiting for @nr blocks to become free cheaper than @cost_ns? Only for a request that may wait,
  * and has not waited that long yet.
  */
-static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct room *room, u32 nr,
-				  u64 cost_ns)
+static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct alloc_ctx *room,
+				  u32 nr, u64 cost_ns)
 {
 	return unlikely(room->patient) && nr * pool->door.costs.wait_block_ns < cost_ns;
 }
@@ -58,7 +58,7 @@ static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct roo
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr);
 
 /* Cached blocks are cheaper to drop than to move, some of the cheapest window. ->lock held. */
-bool cost_prefers_drop(struct kvmm_pool *pool, const struct room *room, struct cost_window *window);
+bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room, struct cost_window *window);
 
 /*
  * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since, or
@@ -70,9 +70,9 @@ void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struc
 bool cost_any_to_drop(struct kvmm_pool *pool, const struct cost_window *window);
 
 /* Would the request fit if all that can move lay together? ->lock held. */
-bool cost_packing_helps(struct kvmm_pool *pool, const struct room *room);
+bool cost_packing_helps(struct kvmm_pool *pool, const struct alloc_ctx *room);
 
 /* Does it fit once all that is isolated has moved? ->lock held. */
-bool cost_moves_help(struct kvmm_pool *pool, const struct room *room);
+bool cost_moves_help(struct kvmm_pool *pool, const struct alloc_ctx *room);
 
 #endif /* POOL_COST_H */

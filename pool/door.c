@@ -125,26 +125,26 @@ static u32 floor_of(const struct door *door, u32 prio)
 	return prio == KVMM_PRIO_HIGH ? door->marks.min : 0;
 }
 
-bool door_may_wait(const struct kvmm_pool *pool, const struct wait *wait)
+bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	return (u64)wait->nr + floor_of(&pool->door, wait->ask.prio) <= pool->nr_usable;
+	return (u64)ctx->nr + floor_of(&pool->door, ctx->prio) <= pool->nr_usable;
 }
 
 /* Promised blocks are free for the one they were promised to, whatever else there is. */
-noinline u32 __door_keep(struct kvmm_pool *pool, const struct ask *ask)
+noinline u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	struct door *door = &pool->door;
 
-	if (ask->promised)
-		return door->nr_promised - ask->promised;
-	if (pool->guard & GUARD_CLOSED || door_is_shut_by_queue(pool, ask))
+	if (ctx->promised)
+		return door->nr_promised - ctx->promised;
+	if (pool->guard & GUARD_CLOSED || door_is_shut_by_queue(pool, ctx))
 		return DOOR_SHUT;
-	return door->nr_promised + floor_of(door, ask->prio);
+	return door->nr_promised + floor_of(door, ctx->prio);
 }
 
-noinline bool __door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+noinline bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
-	u32 keep = __door_keep(pool, ask);
+	u32 keep = __door_keep(pool, ctx);
 
 	return keep != DOOR_SHUT && pool_nr_free(pool) >= (u64)nr + keep;
 }

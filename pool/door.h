@@ -34,6 +34,7 @@
 
 #include "pressure.h"
 
+struct alloc_ctx;
 struct kvmm_pool;
 struct promise;
 struct ticket;
@@ -59,16 +60,6 @@ struct waiter {
 	u32		word;		/* atomic; 1: it is worth trying again */
 	int		result;		/* why it left the queue without blocks; 0: it has not */
 	bool		queued;
-};
-
-/* What a request may have. Zeroed: of normal priority, waiting for nothing. */
-struct ask {
-	u32			prio;
-	u32			promised;	/* of its promise, to be taken by it */
-	const struct waiter	*self;		/* its place in the queue; NULL: none */
-	kvmm_promise_t		promise;
-	bool			waits;		/* it has a deadline: failing once is no failure */
-	bool			inside;		/* what has blocks and wants more: past the queue */
 };
 
 struct promise {
@@ -110,8 +101,8 @@ struct door {
 /* Bits of the guard that are new: what threads keep aside is drained. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
 
-u32 __door_keep(struct kvmm_pool *pool, const struct ask *ask);
-bool __door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr);
+u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
+bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
 
 /* KVMM_ALLOC_* and a priority into one: 0, or -EINVAL if they contradict each other. */
 int door_read_flags(const struct kvmm_pool *pool, u32 flags, u32 *prio, u64 deadline_ns);
@@ -127,34 +118,20 @@ static inline void step_count(struct door *door, enum kvmm_step step, u32 nr, bo
 /* ---- promise.c ---- */
 
 /* Fill in ->promised: 0, -ESTALE, or -EINVAL it has not so many left. ->lock held. */
-int promise_find(struct kvmm_pool *pool, struct ask *ask, u32 nr);
+int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 /* @nr blocks that were promised are taken. ->lock held. */
-void promise_take(struct kvmm_pool *pool, const struct ask *ask, u32 nr);
+void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
 int promises_check(const struct kvmm_pool *pool);
 
 /* ---- queue.c ---- */
 
-/* What waits, in whatever way: try() until it does not say -ENOSPC. */
-struct wait {
-	int		(*try)(struct kvmm_pool *pool, struct wait *wait);
-	struct ask	ask;
-	u32		nr;
-	u32		flags;
-	u64		seq;
-	u64		deadline_ns;	/* absolute; 0: do not wait */
-	u64		waited_ns;	/* out */
-	bool		patient;	/* waiting is cheaper than what can be done: only what is free */
-};
-
-/* Try as things are. No lock held. */
-int door_try(struct kvmm_pool *pool, struct wait *wait);
 /* Could it ever fit? ->lock held. */
-bool door_may_wait(const struct kvmm_pool *pool, const struct wait *wait);
-/* Try, and wait if there is a deadline. No lock held. */
-int door_wait(struct kvmm_pool *pool, struct wait *wait);
+bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
+/* Wait for its turn, until its deadline. ->lock held; dropped and retaken. */
+int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* All who wait are turned away, and gone on return. */
 void door_close(struct kvmm_pool *pool);
-bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask);
+bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 int queue_check(const struct kvmm_pool *pool);
 
 #endif /* POOL_DOOR_H */

@@ -287,7 +287,7 @@ static struct gang *new_gang(const struct kvmm_gangs *gangs, const struct kvmm_g
 
 		part->want = attr->wants[i];
 		part->pool = gangs->pool[part->want.pool];
-		part->muts = muts;
+		part->req.ctx.blocks = muts;
 		muts += nr_muts(&part->want);
 		gang->pools |= BIT(part->want.pool);
 	}
@@ -336,16 +336,14 @@ static void sum_gang(struct kvmm_gangs *gangs, const struct gang *gang, int err,
 }
 
 static int take_once(struct kvmm_gangs *gangs, struct gang *gang, struct sum *sum,
-		     struct part **scattered)
+		     struct part **failed, bool *scattered)
 {
-	struct part *failed = NULL;
 	int err = lock_pools(gangs, gang->pools);
 
 	if (err)
 		return err;
-	err = take_parts(gang, &failed);
-	if (err == -ENOSPC && part_is_scattered(failed))
-		*scattered = failed;
+	err = take_parts(gang, failed);
+	*scattered = err == -ENOSPC && part_is_scattered(*failed);
 	sum_gang(gangs, gang, err, sum);
 	leave_pools(gangs, gang->pools);
 	return err;
@@ -360,21 +358,33 @@ static int make_run(struct part *part)
 	return kvmm_pool_compact(part->pool, &goal);
 }
 
+/* Once, however often the gang was tried: where a part was not to be had, or not at once. */
+static void count_answer(struct part *part, bool was_scattered, int err)
+{
+	kv_lock(&part->pool->lock);
+	part->req.ctx.scattered |= was_scattered;
+	alloc_count(part->pool, &part->req.ctx, err);
+	pool_leave(part->pool);
+}
+
 static int take_gang(struct kvmm_gangs *gangs, struct gang *gang, struct sum *sum)
 {
 	struct sum begin = *sum;
+	struct part *failed = NULL;
+	bool scattered = false, was_scattered = false;
 	int err = 0;
 
 	for (u32 tries = 0; tries <= gang->nr; tries++) {
-		struct part *scattered = NULL;
-
 		*sum = begin;
-		err = take_once(gangs, gang, sum, &scattered);
+		err = take_once(gangs, gang, sum, &failed, &scattered);
 		if (err != -ENOSPC || !scattered || tries == gang->nr)
 			break;
-		if (make_run(scattered))
+		was_scattered = true;
+		if (make_run(failed))
 			break;
 	}
+	if (failed)
+		count_answer(failed, was_scattered, err);
 	return err;
 }
 
@@ -503,9 +513,9 @@ static void give_back(struct gang *gang, u32 nr)
 		struct part *part = &gang->part[i];
 
 		if (part->want.kind == KVMM_GANG_BLOCKS)
-			kvmm_free(part->pool, part->muts, part->want.nr);
-		else if (part->range.gen)
-			kvmm_range_free(part->pool, part->range);
+			kvmm_free(part->pool, part->req.ctx.blocks, part->want.nr);
+		else if (part->req.range.gen)
+			kvmm_range_free(part->pool, part->req.range);
 	}
 }
 
@@ -522,10 +532,10 @@ static int zero_part(struct part *part)
 	if (!is_zeroed(part))
 		return 0;
 	if (part->want.kind == KVMM_GANG_BLOCKS)
-		return tenant_take_muts(part->pool, part->muts, part->want.nr, part->want.tenant);
-	err = range_zero(part->pool, part->range);
+		return tenant_take_muts(part->pool, part->req.ctx.blocks, part->want.nr, part->want.tenant);
+	err = range_zero(part->pool, part->req.range);
 	if (err)
-		part->range.gen = 0;
+		part->req.range.gen = 0;
 	return err;
 }
 
@@ -569,7 +579,7 @@ static int commit_gang(struct kvmm_gangs *gangs, struct gang *gang)
 	leave_pools(gangs, gang->pools);
 	for (u32 i = 0; i < nr && err; i++)
 		if (gang->part[i].want.kind == KVMM_GANG_RANGE && is_zeroed(&gang->part[i]))
-			kvmm_range_unpin(gang->part[i].pool, gang->part[i].range);
+			kvmm_range_unpin(gang->part[i].pool, gang->part[i].req.range);
 	if (err)
 		give_back(gang, nr);
 	return err ? err : zero_gang(gang);
@@ -581,10 +591,10 @@ static void hand_out(const struct gang *gang, kvmm_mut_t *blocks, kvmm_range_t *
 		const struct part *part = &gang->part[i];
 
 		if (part->want.kind == KVMM_GANG_RANGE) {
-			*ranges++ = part->range;
+			*ranges++ = part->req.range;
 			continue;
 		}
-		memcpy(blocks, part->muts, part->want.nr * sizeof(*blocks));
+		memcpy(blocks, part->req.ctx.blocks, part->want.nr * sizeof(*blocks));
 		blocks += part->want.nr;
 	}
 }

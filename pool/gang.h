@@ -22,10 +22,7 @@ struct part {
 	struct kvmm_gang_want	want;
 
 	u32			forgets;	/* of the pool, when it was taken */
-	u32			account;	/* the same: who is charged */
-	struct taken		taken;		/* ->nr_free of blocks only */
-	kvmm_mut_t		*muts;		/* ->want.nr of blocks; in the gang's memory */
-	kvmm_range_t		range;
+	struct range_request	req;		/* ->ctx of blocks as well; its blocks: the gang's */
 };
 
 struct gang {

@@ -110,7 +110,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 	if (likely(!part->pool->door.nr_promised))
 		return;
 	for_each_lender(gang, part, lender)
-		for_each_victim(part->pool, &lender->taken.victims, at, i)
+		for_each_victim(part->pool, &lender->req.ctx.victims, at, i)
 			lend_on(part->pool, at);
 }
 
@@ -118,7 +118,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 static void blocks_left(const struct gang *gang, const struct part *part)
 {
 	for_each_lender(gang, part, lender)
-		for_each_victim(part->pool, &lender->taken.victims, at, i)
+		for_each_victim(part->pool, &lender->req.ctx.victims, at, i)
 			if (is_lent(part->pool, at, false))
 				victim_left(part->pool, at);
 }
@@ -168,7 +168,7 @@ static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
 static void victims_return(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct victims *victims = &part->taken.victims;
+	struct victims *victims = &part->req.ctx.victims;
 	bool forget = part->forgets != pool->claims.forgets;
 	bool exact = victims->nr && victims->stamp == pool->order.stamp;
 	u32 nr_evicted = 0;
@@ -197,74 +197,49 @@ static void victims_return(struct part *part)
  */
 static void charge_due(struct part *part, int sign)
 {
-	s64 nr = sign * (s64)(part->want.nr - part->taken.nr_free);
+	s64 nr = sign * (s64)(part->want.nr - part->req.ctx.nr_free);
 
 	part->pool->claims.nr_due += nr;
-	quota_due(part->pool->order.quotas, part->account, nr);
-}
-
-static struct take take_of(const struct part *part)
-{
-	return (struct take){ .nr = part->want.nr, .blocks = part->muts,
-			      .tenant = part->want.tenant };
-}
-
-static int check_blocks(struct kvmm_pool *pool, const struct kvmm_gang_want *want,
-			const struct take *take)
-{
-	u32 keep = door_keep(pool, &take->ask);
-	struct quota_want limited = { .tenant = want->tenant, .nr = want->nr,
-				      .reserve = want->reserve + keep };
-	u64 nr = (u64)want->nr + want->reserve + keep;
-
-	if (keep == DOOR_SHUT)
-		return -ENOSPC;
-	if (pool->order.quotas)
-		return quota_check_fit(pool, &limited);
-	if (nr <= cache_nr_available(pool))
-		return 0;
-	return pool_drain_local(pool) && nr <= cache_nr_available(pool) ? 0 : -ENOSPC;
+	quota_due(part->pool->order.quotas, part->req.ctx.account, nr);
 }
 
 static int take_blocks(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct take take = take_of(part);
+	struct alloc_ctx *ctx = &part->req.ctx;
 	int err;
 
 	order_enter(&pool->order);
-	err = check_blocks(pool, &part->want, &take);
+	err = alloc_fits(pool, ctx);
 	if (!err) {
-		err = cache_take_begin(pool, &take, &part->taken);
+		err = cache_take_begin(pool, ctx);
 		quota_end(pool->order.quotas);
 	}
 	if (!err) {
-		victims_wait(pool, &part->taken.victims);
+		victims_wait(pool, &ctx->victims);
 		charge_due(part, 1);
-		quota_took(pool->order.quotas, part->account);
+		quota_took(pool->order.quotas, ctx->account);
 	}
 	order_leave(&pool->order);
-	pool->count.fail_nospc += err == -ENOSPC;
 	return err;
 }
 
 static void undo_blocks(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct take take = take_of(part);
 
 	order_enter(&pool->order);
-	cache_untake_free(pool, &take, &part->taken);
+	cache_untake_free(pool, &part->req.ctx);
 	blocks_left(gang, part);
 	charge_due(part, -1);
-	victims_wake(pool, &part->taken.victims);
+	victims_wake(pool, &part->req.ctx.victims);
 	victims_return(part);
 	order_leave(&pool->order);
 }
 
 static void begin_charge(struct part *part)
 {
-	quota_begin(part->pool->order.quotas, part->account, QUOTA_FOR_WHO);
+	quota_begin(part->pool->order.quotas, part->req.ctx.account, QUOTA_FOR_WHO);
 }
 
 static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
@@ -278,11 +253,10 @@ static void enter_history(struct kvmm_pool *pool, u32 start, u32 nr, u32 owner)
 static int commit_blocks(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct take take = take_of(part);
 	int err;
 
-	for (u32 i = 0; i < part->taken.nr_free; i++) {
-		u32 index = part->muts[i].index;
+	for (u32 i = 0; i < part->req.ctx.nr_free; i++) {
+		u32 index = part->req.ctx.blocks[i].index;
 
 		enter_history(pool, entry_block(entry_at(pool, index)), 1,
 			      make_owner(OWNER_ENTRY, index));
@@ -290,8 +264,8 @@ static int commit_blocks(struct part *part)
 	order_enter(&pool->order);
 	begin_charge(part);
 	charge_due(part, -1);
-	victims_wake(pool, &part->taken.victims);
-	err = cache_take_end(pool, &take, &part->taken);
+	victims_wake(pool, &part->req.ctx.victims);
+	err = cache_take_end(pool, &part->req.ctx);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
 	return err;
@@ -299,36 +273,11 @@ static int commit_blocks(struct part *part)
 
 /* ---- ranges ---- */
 
-struct range_room {
-	struct room room;
-	struct kvmm_range_attr attr;
-	kvmm_range_t range;
-};
-
-static int take_room(struct kvmm_pool *pool, struct room *room)
-{
-	struct range_room *req = container_of(room, struct range_room, room);
-
-	return range_take(pool, &req->attr, room, &req->range);
-}
-
-/* Its sequence finds it from the commit on. */
-static struct range_room range_room(const struct kvmm_gang_want *want)
-{
-	return (struct range_room){
-		.room = { .take = take_room, .nr = want->nr,
-			  .flags = want->flags | KVMM_ALLOC_NO_COMPACT },
-		.attr = { .size = sizeof(struct kvmm_range_attr), .nr = want->nr,
-			  .max_runs = want->max_runs, .prio = want->prio, .flags = want->flags,
-			  .tenant = want->tenant },
-	};
-}
-
 /* Under pool->lock all the while, so the order keeps what has been picked. */
 static void lend_all(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct victims *victims = &part->taken.victims;
+	struct victims *victims = &part->req.ctx.victims;
 
 	if (!victims->nr)
 		return;
@@ -339,25 +288,33 @@ static void lend_all(struct part *part)
 	order_leave(&pool->order);
 }
 
+/* Its sequence finds it from the commit on. */
 static int take_range(struct part *part)
 {
+	const struct kvmm_gang_want *want = &part->want;
 	struct kvmm_pool *pool = part->pool;
-	struct range_room req = range_room(&part->want);
-	int err = range_check_attr(pool, &req.attr);
+	struct alloc_ctx *ctx = &part->req.ctx;
+	int err;
 
+	part->req.attr = (struct kvmm_range_attr){
+		.size = sizeof(part->req.attr), .nr = want->nr, .max_runs = want->max_runs,
+		.prio = want->prio, .flags = want->flags, .tenant = want->tenant,
+	};
+	err = range_check_attr(pool, &part->req.attr);
 	if (err)
 		return err;
-	req.room.max_runs = req.attr.max_runs;
-	req.room.ask.prio = req.attr.prio;
-	err = req.room.take(pool, &req.room);
+	ctx->take = range_take;
+	ctx->flags = want->flags | KVMM_ALLOC_NO_COMPACT;
+	ctx->max_runs = part->req.attr.max_runs;
+	ctx->prio = part->req.attr.prio;
+	err = range_take(pool, ctx);
 	if (err == -ENOSPC)
-		err = room_try(pool, &req.room, &part->taken.victims);
+		err = alloc_reclaim(pool, ctx);
 	if (err) {
-		victims_end(pool, &part->taken.victims, true, &req.room);
+		victims_end(pool, &ctx->victims, true);
 		return err;
 	}
-	part->range = req.range;
-	range_hide(pool, part->range);
+	range_hide(pool, part->req.range);
 	lend_all(part);
 	return 0;
 }
@@ -366,12 +323,12 @@ static void undo_range(const struct gang *gang, struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
 
-	range_untake(pool, part->range);
+	range_untake(pool, part->req.range);
 	blocks_left(gang, part);
-	if (!part->taken.victims.nr)
+	if (!part->req.ctx.victims.nr)
 		return;
 	order_enter(&pool->order);
-	victims_wake(pool, &part->taken.victims);
+	victims_wake(pool, &part->req.ctx.victims);
 	victims_return(part);
 	order_leave(&pool->order);
 }
@@ -379,7 +336,7 @@ static void undo_range(const struct gang *gang, struct part *part)
 static void evict_all(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct victims *victims = &part->taken.victims;
+	struct victims *victims = &part->req.ctx.victims;
 	u32 nr = 0;
 
 	if (!victims->nr)
@@ -400,33 +357,39 @@ static void evict_all(struct part *part)
 static int commit_range(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
-	struct slot *slot = slot_at(pool, part->range.index);
+	struct slot *slot = slot_at(pool, part->req.range.index);
 
 	for (u32 i = 0; i < slot->nr_ext; i++)
 		enter_history(pool, slot_ext(slot, i)->start, slot_ext(slot, i)->nr,
-			      make_owner(OWNER_SLOT, part->range.index));
+			      make_owner(OWNER_SLOT, part->req.range.index));
 	evict_all(part);
-	range_show(pool, part->range, part->want.seq,
+	range_show(pool, part->req.range, part->want.seq,
 		   pool->zero || part->want.flags & KVMM_ALLOC_ZERO);
 	return 0;
 }
 
 /* ---- either ---- */
 
-/* What is taken and undone is not in the history. */
+/* What is taken and undone is not in the history, and no news for waiters. */
 int part_take(const struct gang *gang, struct part *part)
 {
+	const struct kvmm_gang_want *want = &part->want;
 	struct sum history = part->pool->history;
+	u32 posted = part->pool->posted;
 	int err;
 
 	kv_assert_held(&part->pool->lock);
 	part->forgets = part->pool->claims.forgets;
-	part->account = quota_account(part->pool, part->want.tenant);
-	part->taken = (struct taken){ 0, NO_VICTIMS };
-	err = part->want.kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
+	part->req.ctx = (struct alloc_ctx){
+		.nr = want->nr, .tenant = want->tenant, .reserve = want->reserve,
+		.blocks = part->req.ctx.blocks, .victims = NO_VICTIMS,
+		.account = quota_account(part->pool, want->tenant),
+	};
+	err = want->kind == KVMM_GANG_RANGE ? take_range(part) : take_blocks(part);
 	if (!err)
 		lend_on_all(gang, part);
 	part->pool->history = history;
+	part->pool->posted = posted;
 	return err;
 }
 
@@ -466,14 +429,14 @@ void part_sum(const struct part *part, struct sum *sum)
 	const struct kvmm_pool *pool = part->pool;
 	struct slot *slot;
 
-	for (u32 i = 0; i < part->taken.nr_free; i++)
-		sum_mut(pool, part->muts[i].index, sum);
-	for_each_victim(pool, &part->taken.victims, at, i)
+	for (u32 i = 0; i < part->req.ctx.nr_free; i++)
+		sum_mut(pool, part->req.ctx.blocks[i].index, sum);
+	for_each_victim(pool, &part->req.ctx.victims, at, i)
 		sum_mut(pool, at, sum);
 	if (part->want.kind != KVMM_GANG_RANGE)
 		return;
-	slot = slot_at(pool, part->range.index);
-	sum_add(sum, part->range.index);
+	slot = slot_at(pool, part->req.range.index);
+	sum_add(sum, part->req.range.index);
 	for (u32 i = 0; i < slot->nr_ext; i++)
 		sum_add_two(sum, slot_ext(slot, i)->start, slot_ext(slot, i)->nr);
 }

@@ -43,15 +43,15 @@ struct need {
 	u32 nr_idle[KVMM_MAX_GROUPS];
 };
 
-static int check_pool(struct kvmm_pool *pool, const struct quota_want *want, bool is_held)
+static int check_pool(struct kvmm_pool *pool, const struct alloc_ctx *ctx, bool is_held)
 {
-	u64 nr = want->nr + want->reserve + (is_held ? 0 : want->nr_idle);
+	u64 nr = (u64)ctx->nr + ctx->reserve + (is_held ? 0 : ctx->nr_idle);
 	struct kvmm_pool_stat stat;
 	int err = kvmm_pool_stat(pool, &stat);
 
 	if (err)
 		return err;
-	return nr > stat.nr_available ? -ENOSPC : pool_check_room(pool, want);
+	return nr > stat.nr_available ? -ENOSPC : pool_check_room(pool, ctx);
 }
 
 /* 0, -ENOSPC, -EDQUOT, or what a pool says. Most steps of a decode want nothing. */
@@ -61,15 +61,15 @@ static int check_fit(const struct kvmm_groups *groups, const struct need *need)
 	u32 end;
 
 	for (u32 i = 0; i < groups->nr && !err; i = end) {
-		struct quota_want want = { .tenant = need->tenant, .reserve = need->reserve };
+		struct alloc_ctx ctx = { .tenant = need->tenant, .reserve = need->reserve };
 
 		end = groups_end_of_pool(groups, i);
 		for (u32 k = i; k < end; k++) {
-			want.nr += need->nr_new[groups->order[k]];
-			want.nr_idle += need->nr_idle[groups->order[k]];
+			ctx.nr += need->nr_new[groups->order[k]];
+			ctx.nr_idle += need->nr_idle[groups->order[k]];
 		}
-		if (want.nr || (want.nr_idle && !need->is_held))
-			err = check_pool(group_in_order(groups, i)->pool, &want, need->is_held);
+		if (ctx.nr || (ctx.nr_idle && !need->is_held))
+			err = check_pool(group_in_order(groups, i)->pool, &ctx, need->is_held);
 	}
 	return err;
 }

@@ -290,27 +290,29 @@ void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect)
 /* ---- one range ---- */
 
 /* The range may be gone since the last try: it is looked up anew. */
-int growth_take(struct kvmm_pool *pool, struct room *room)
+int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct range_growth *growth = container_of(room, struct range_growth, room);
+	struct range_growth *growth = container_of(ctx, struct range_growth, ctx);
 	struct slot *slot;
 	int err;
 
 	err = slot_find(pool, growth->range, &slot);
 	if (unlikely(err))
 		return err;
-	room->flags = slot->flags | (growth->in_batch ? KVMM_ALLOC_NO_COMPACT : 0);
-	err = quota_admit(pool, slot->account, room);
+	ctx->flags = slot->flags & GROWTH_FLAGS;
+	if (growth->in_batch)
+		ctx->flags |= KVMM_ALLOC_NO_COMPACT;
+	err = quota_admit(pool, slot->account, ctx);
 	if (likely(!err))
-		err = class_admit(pool, slot->cls, room->nr);
+		err = class_admit(pool, slot->cls, ctx->nr);
 	if (unlikely(err))
 		return err;
-	room->ask = (struct ask){ .prio = slot->prio, .inside = true };
-	if (unlikely(!door_lets(pool, &room->ask, room->nr)))
+	ctx->prio = slot->prio;
+	if (unlikely(!door_lets(pool, ctx, ctx->nr)))
 		return -ENOSPC;
 	growth->from = slot->nr;
-	err = grow_slot(pool, slot, growth->range.index, room->nr, room->scatter);
-	growth->reaps = slot->nr_ext > KVMM_MAX_RUNS;
+	err = grow_slot(pool, slot, growth->range.index, ctx->nr, ctx->scatter);
+	ctx->reaps |= slot->nr_ext > KVMM_MAX_RUNS;
 	if (unlikely(err))
 		return err;
 	if (unlikely(pool->zero)) {	/* until growth_end() */
@@ -326,7 +328,7 @@ int growth_take(struct kvmm_pool *pool, struct room *room)
 static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struct range_growth *growth)
 {
 	struct kvmm_extent ext = *slot_ext(slot, i);
-	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->room.nr);
+	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->ctx.nr);
 
 	return (struct kvmm_extent){ ext.start + lo - at, lo < hi ? hi - lo : 0 };
 }
@@ -334,7 +336,7 @@ static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struc
 /* The range is pinned, so extents do not go away or move while the lock is dropped. */
 int growth_zero(struct kvmm_pool *pool, struct range_growth *growth)
 {
-	u32 end = growth->from + growth->room.nr;
+	u32 end = growth->from + growth->ctx.nr;
 	int err = 0;
 
 	for (u32 i = 0, at = 0, tenant; at < end && !err; i++) {
@@ -364,7 +366,7 @@ int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool u
 	if (err)
 		return err;
 	slot_unpin_own(pool, slot);
-	if (undo && !grow_undo(pool, slot, growth->from, growth->room.nr) && !growth->zeroed)
+	if (undo && !grow_undo(pool, slot, growth->from, growth->ctx.nr) && !growth->zeroed)
 		slot_lose(pool, slot);	/* the engine is not told of blocks that are not zero */
 	pool_leave(pool);
 	return 0;
@@ -381,20 +383,13 @@ static int zero_growth(struct kvmm_pool *pool, struct range_growth *growth)
 int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 {
 	struct range_growth growth = {
-		.room = { .take = growth_take, .nr = nr, .scatters = true }, .range = range,
+		.ctx = { .take = growth_take, .nr = nr, .scatters = true, .inside = true },
+		.range = range,
 	};
 	int err;
 
 	if (!pool || !nr || nr > pool->nr_usable)
 		return -EINVAL;
-	err = pool_enter(pool);
-	if (unlikely(err))
-		return err;
-	err = growth_take(pool, &growth.room);
-	pool_leave(pool);
-	if (unlikely(err == -ENOSPC))
-		err = pool_get_room(pool, &growth.room);
-	if (unlikely(growth.reaps))
-		kv_rcu_reap();
+	err = alloc_enter(pool, &growth.ctx);
 	return unlikely(!err && pool->zero) ? zero_growth(pool, &growth) : err;
 }

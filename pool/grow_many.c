@@ -13,12 +13,11 @@
 #include "internal.h"
 
 struct batch {
-	struct room		room;
+	struct alloc_ctx	ctx;
 	const kvmm_range_t	*ranges;
 	u32			nr;
 	u32			by;
-	bool			reaps;
-	struct range_growth		*growth;	/* by range, if they grow in turn */
+	struct range_growth	*growth;	/* by range, if they grow in turn */
 };
 
 /* Each is charged while the next one is looked at: classes have their quotas over the whole batch. */
@@ -45,22 +44,22 @@ static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
  */
 static int find_all(struct kvmm_pool *pool, struct batch *batch)
 {
-	struct room *room = &batch->room;
+	struct alloc_ctx *ctx = &batch->ctx;
 	struct slot *slot;
 
-	room->flags = 0;
-	room->ask = (struct ask){ .prio = KVMM_PRIO_URGENT, .inside = true };
+	ctx->flags = 0;
+	ctx->prio = KVMM_PRIO_URGENT;
 	for (u32 i = 0; i < batch->nr; i++) {
 		int err = slot_find(pool, batch->ranges[i], &slot);
 
 		if (unlikely(err))
 			return err;
-		room->flags |= slot->flags;
-		room->ask.prio = min(room->ask.prio, (u32)slot->prio);
+		ctx->flags |= slot->flags & GROWTH_FLAGS;
+		ctx->prio = min(ctx->prio, (u32)slot->prio);
 	}
 	if (unlikely(pool->order.classes && admit_all(pool, batch)))
 		return -EDQUOT;
-	return likely(door_lets(pool, &room->ask, room->nr)) ? 0 : -ENOSPC;
+	return likely(door_lets(pool, ctx, ctx->nr)) ? 0 : -ENOSPC;
 }
 
 static void undo(struct kvmm_pool *pool, const struct batch *batch, u32 nr_grown)
@@ -79,17 +78,17 @@ static void all_took(struct kvmm_pool *pool, const struct batch *batch)
 		grow_took(pool, slot_at(pool, batch->ranges[i].index));
 }
 
-static int take_batch(struct kvmm_pool *pool, struct room *room)
+static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct batch *batch = container_of(room, struct batch, room);
+	struct batch *batch = container_of(ctx, struct batch, ctx);
 	int err = find_all(pool, batch);
 
 	for (u32 i = 0; i < batch->nr && !err; i++) {
 		u32 index = batch->ranges[i].index;
 		struct slot *slot = slot_at(pool, index);
 
-		err = grow_slot(pool, slot, index, batch->by, room->scatter);
-		batch->reaps |= slot->nr_ext > KVMM_MAX_RUNS;
+		err = grow_slot(pool, slot, index, batch->by, ctx->scatter);
+		ctx->reaps |= slot->nr_ext > KVMM_MAX_RUNS;
 		if (unlikely(err))
 			undo(pool, batch, i);
 	}
@@ -98,33 +97,22 @@ static int take_batch(struct kvmm_pool *pool, struct room *room)
 	return err;
 }
 
-static int grow_at_once(struct kvmm_pool *pool, struct batch *batch)
-{
-	int err;
-
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	err = take_batch(pool, &batch->room);
-	pool_leave(pool);
-	if (unlikely(err == -ENOSPC))
-		err = pool_get_room(pool, &batch->room);
-	if (unlikely(batch->reaps))
-		kv_rcu_reap();
-	return err;
-}
-
-/* The lock is held from the first one to the last. @victims: NULL, or room is made. */
-static int take_all(struct kvmm_pool *pool, struct batch *batch, struct victims *victims)
+/*
+ * The lock is held from the first one to the last. @reclaims: room is made for each, and its victims
+ * are the batch's.
+ */
+static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 {
 	int err = 0;
 	u32 i;
 
 	for (i = 0; i < batch->nr && !err; i++) {
-		struct room *room = &batch->growth[i].room;
+		struct alloc_ctx *ctx = &batch->growth[i].ctx;
 
-		err = victims ? room_try(pool, room, victims) : room->take(pool, room);
-		batch->reaps |= batch->growth[i].reaps;
+		ctx->victims = batch->ctx.victims;
+		err = reclaims ? alloc_reclaim(pool, ctx) : ctx->take(pool, ctx);
+		batch->ctx.victims = ctx->victims;
+		batch->ctx.reaps |= ctx->reaps;
 	}
 	if (likely(!err)) {
 		all_took(pool, batch);
@@ -136,17 +124,17 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, struct victims 
 	return err;
 }
 
-static int take_in_turn(struct kvmm_pool *pool, struct room *room)
+static int take_in_turn(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	return take_all(pool, container_of(room, struct batch, room), NULL);
+	return take_all(pool, container_of(ctx, struct batch, ctx), false);
 }
 
-static int try_in_turn(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+static int reclaim_in_turn(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = take_all(pool, container_of(room, struct batch, room), victims);
+	int err = take_all(pool, container_of(ctx, struct batch, ctx), true);
 
 	if (err)
-		victims_still_left(pool, victims);
+		victims_still_left(pool, &ctx->victims);
 	return err;
 }
 
@@ -174,14 +162,13 @@ static int grow_in_turn(struct kvmm_pool *pool, struct batch *batch)
 		return -ENOMEM;
 	for (u32 i = 0; i < batch->nr; i++)
 		batch->growth[i] = (struct range_growth){
-			.room = { .take = growth_take, .nr = batch->by, .scatters = true },
+			.ctx = { .take = growth_take, .nr = batch->by, .scatters = true,
+				 .inside = true },
 			.range = batch->ranges[i], .in_batch = true,
 		};
-	batch->room.take = take_in_turn;
-	batch->room.try = try_in_turn;
-	err = pool_take_room(pool, &batch->room);
-	if (unlikely(batch->reaps))
-		kv_rcu_reap();
+	batch->ctx.take = take_in_turn;
+	batch->ctx.reclaim = reclaim_in_turn;
+	err = alloc_enter(pool, &batch->ctx);
 	if (!err && pool->zero)
 		err = zero_all(pool, batch);
 	kv_free(batch->growth);
@@ -192,7 +179,7 @@ int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uin
 			 uint32_t by)
 {
 	struct batch batch = {
-		.room = { .take = take_batch, .nr = nr * by, .scatters = true },
+		.ctx = { .take = take_batch, .nr = nr * by, .scatters = true, .inside = true },
 		.ranges = ranges, .nr = nr, .by = by,
 	};
 
@@ -204,5 +191,5 @@ int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uin
 		return -ENOSPC;
 	if (pool->zero || pool->order.quotas)
 		return grow_in_turn(pool, &batch);
-	return grow_at_once(pool, &batch);
+	return alloc_enter(pool, &batch.ctx);
 }

@@ -50,6 +50,7 @@
 #include <kv/zone.h>
 
 #include "move/background.h"
+#include "alloc_ctx.h"
 #include "claims.h"
 #include "door.h"
 #include "grow.h"
@@ -347,21 +348,15 @@ struct kvmm_pool {
 /* ---- door.c ---- */
 
 /* Free blocks that a request leaves behind, or DOOR_SHUT. ->lock held. */
-static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct ask *ask)
+static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	return likely(!pool->guard) ? 0 : __door_keep(pool, ask);
+	return likely(!pool->guard) ? 0 : __door_keep(pool, ctx);
 }
 
 /* May it take @nr of what is free? ->lock held. */
-static __always_inline bool door_lets(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
-	return likely(!pool->guard) || __door_lets(pool, ask, nr);
-}
-
-/* Is @err an end of a request that its report is written for? */
-static inline bool door_reports(int err)
-{
-	return !err || err == -ENOSPC || err == -EAGAIN || err == -ETIMEDOUT || err == -ECANCELED;
+	return likely(!pool->guard) || __door_lets(pool, ctx, nr);
 }
 
 /* ---- validate.c ---- */
@@ -450,7 +445,7 @@ static inline void release_put(struct kvmm_pool *pool, u32 nr)
 		__release_put(pool, nr);
 }
 
-/* They are nobody's from here on, and free as soon as nothing is in the way of that. ->lock held. */
+/* They lose their owner, and are free as soon as nothing is in the way of that. ->lock held. */
 void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
 static inline void block_free(struct kvmm_pool *pool, u32 block)
@@ -471,39 +466,15 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
 
 /* ---- room.c ---- */
 
-/**
- * struct room - an allocation that may have to wait until there is room
- * @take: take the blocks, under the lock: 0, -ENOSPC (then room is made), or another error
- * @try: NULL, or instead of room_try()
- * @nr: blocks
- * @flags: KVMM_ALLOC_*
- * @max_runs: most runs that it may lie in; 0: one
- * @ask: what it may have; @take looks at it
- * @squeezed: its tenant's own blocks have been evicted as its limits want
- * @account: set by @take: who is charged
- * @scatter: the last try, with enough blocks free: in as many pieces as it takes, if @scatters
- * @patient: it would rather wait than do what costs more
- * @victims: NULL, or who has been picked for it so far
- * @barred: out: an open step kept it from moving blocks
- * @evicted, @moved: out
- */
-struct room {
-	int (*take)(struct kvmm_pool *pool, struct room *room);
-	int (*try)(struct kvmm_pool *pool, struct room *room, struct victims *victims);
-	u32 nr;
-	u32 flags;
-	u32 max_runs;
-	struct ask ask;
-	bool squeezed;
-	u32 account;
-	bool scatters;
-	bool scatter;
-	bool patient;
-	bool barred;
-	struct victims *victims;
-	u32 evicted;
-	u32 moved;
-};
+static __always_inline int alloc_locked(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = ctx->take(pool, ctx);
+
+	if (unlikely(err == -ENOSPC))
+		return alloc_slow(pool, ctx);
+	pool_leave(pool);
+	return err;
+}
 
 /* The account of @tenant, or QUOTA_REST. ->lock held. */
 static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
@@ -515,60 +486,32 @@ static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
 }
 
 /* quota_take.c; one branch where nobody has limits. */
-static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct room *room)
+static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx)
 {
-	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, room);
+	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, ctx);
 }
 
-static inline bool quota_bars(struct kvmm_pool *pool, const struct room *room)
+static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, room);
+	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, ctx);
 }
-
-static inline int quota_squeeze(struct kvmm_pool *pool, struct room *room,
-				struct victims *victims)
-{
-	return likely(!pool->order.quotas) ? 0 : __quota_squeeze(pool, room, victims);
-}
-
-/*
- * The steps of that, with @room->take(): 0, or why not. Blocks of @victims are in the zone then, or
- * taken from there. ->lock held; without KVMM_ALLOC_NO_COMPACT compact_lock, too, and ->lock is
- * dropped and retaken.
- */
-struct victims;
-int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims);
-/*
- * As kv_entries_take(). Victims keep their entries until it is sure that they go: if there are too few
- * others, it is now, and nothing else may be missing. Both locks held.
- */
-int room_take_entries(struct kvmm_pool *pool, struct room *room, struct kv_handle *handles);
-/* Evict them for good, or put them back where they were. ->lock held. */
-void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
-		 struct room *room);
-/* They were picked later than those that are there. */
-void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more);
-/* What was taken in vain has not been written to. */
-void victims_still_left(struct kvmm_pool *pool, const struct victims *victims);
-/* @room->take() until it succeeds: as it is, after eviction, after compaction. No lock held. */
-int pool_get_room(struct kvmm_pool *pool, struct room *room);
-/* The same, but first as things are; with KVMM_ALLOC_NOWAIT that is all. No lock held. */
-int pool_take_room(struct kvmm_pool *pool, struct room *room);
 
 /* ---- grow.c ---- */
 
+/* What a range was allocated with, and holds for its growth as well: not NOWAIT, not a place. */
+#define GROWTH_FLAGS	(KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)
+
 /* One range that grows, alone or in a batch. */
 struct range_growth {
-	struct room	room;
+	struct alloc_ctx ctx;
 	kvmm_range_t	range;
 	u32		from;		/* blocks that the range had */
-	bool		reaps;		/* its table of extents may have been replaced */
 	bool		in_batch;	/* grow_took() comes later, and nothing is moved */
 	bool		zeroed;
 };
 
 /* ->take() of it. With a zero policy the range is pinned until growth_end(). */
-int growth_take(struct kvmm_pool *pool, struct room *room);
+int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* 0 or -EIO. No lock held, as for the next. */
 int growth_zero(struct kvmm_pool *pool, struct range_growth *growth);
 int growth_end(struct kvmm_pool *pool, const struct range_growth *growth, bool undo);
@@ -645,10 +588,10 @@ struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 void slot_join_extents(struct slot *slot);
 
 /*
- * Compact with the gate closed, for @room or NULL: -ENOSPC and nothing has moved if that does not fit
- * afterwards. compact_lock and lock held; drops and retakes lock.
+ * Compact with the gate closed, for @ctx or NULL: -ENOSPC and nothing has moved if that does not
+ * fit afterwards. compact_lock and lock held; drops and retakes lock.
  */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct room *room);
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *ctx);
 
 /*
  * Close the gate and wait until nobody is inside; open it again. compact_lock and lock held; the

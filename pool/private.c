@@ -1,197 +1,161 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Private blocks for those who say more than how many: kvmm_alloc_ctl().
+ * Private blocks of a certain kind: kvmm_alloc_ctl().
  *
- * What is asked for plainly is taken as kvmm_alloc() does: evicted blocks are handed on with their
- * entries. A run, or a place, can only be had from the zone: then room.c makes room there first, as
- * it does for ranges.
+ * What is asked for plainly is taken in place, as kvmm_alloc() does: evicted blocks are handed on
+ * with their entries. A run, or a place, can only be had from the zone: then room.c makes room there
+ * first, as it does for ranges.
  */
 #include <kv/env.h>
 
 #include "local.h"
-#include "private.h"
+#include "queue.h"
 
 #define PRIVATE_FLAGS	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
 			 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_NOWAIT | \
 			 KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | KVMM_ALLOC_MOVABLE | \
 			 KVMM_ALLOC_CONTIG | KVMM_ALLOC_RELATIVE)
-#define FROM_ZONE	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_CONTIG | \
-			 KVMM_ALLOC_NOWAIT)
+#define PLACES		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_CONTIG)
 
 /* Any free block will do, and none is promised: so will those that the thread keeps aside. */
-static bool is_plain(const struct private_req *req)
+static bool is_plain(const struct alloc_ctx *ctx)
 {
-	const u32 places = KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_CONTIG;
-
-	return !(req->ctl.flags & places) && !req->ctl.promise.gen;
+	return !(ctx->flags & PLACES) && !ctx->promise.gen;
 }
 
 /* ---- from the zone ---- */
 
-static struct private_req *req_of(struct room *room)
-{
-	return container_of(room, struct private_req, room);
-}
-
-static int take_run(struct kvmm_pool *pool, struct private_req *req)
+static int take_run(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct kvmm_extent run;
-	int nr_ext = kv_alloc_runs(pool->zone, range_placement(req->ctl.flags), req->ctl.nr, 1, &run);
+	int nr_ext = kv_alloc_runs(pool->zone, range_placement(ctx->flags), ctx->nr, 1, &run);
 
 	if (nr_ext < 0)
 		return nr_ext;
-	if (room_take_entries(pool, &req->room, (struct kv_handle *)req->blocks)) {
+	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks)) {
 		blocks_free(pool, &run, 1);
 		return -ENOSPC;
 	}
 	for (u32 i = 0; i < run.nr; i++)
-		entry_own(pool, req->blocks[i].index, run.start + i);
+		entry_own(pool, ctx->blocks[i].index, run.start + i);
 	return 0;
 }
 
 /* One by one: so many are free, and the lock is held. */
-static int take_singles(struct kvmm_pool *pool, struct private_req *req)
+static int take_singles(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	enum kv_placement place = range_placement(req->ctl.flags);
+	enum kv_placement place = range_placement(ctx->flags);
 	struct kvmm_extent one;
 
-	if (room_take_entries(pool, &req->room, (struct kv_handle *)req->blocks))
+	if (room_take_entries(pool, ctx, (struct kv_handle *)ctx->blocks))
 		return -ENOSPC;
-	for (u32 i = 0; i < req->ctl.nr; i++) {
+	for (u32 i = 0; i < ctx->nr; i++) {
 		if (POOL_BUG_ON(pool, kv_alloc_runs(pool->zone, place, 1, 1, &one) != 1))
 			return -EUCLEAN;
-		entry_own(pool, req->blocks[i].index, one.start);
+		entry_own(pool, ctx->blocks[i].index, one.start);
 	}
 	return 0;
 }
 
-static int take_from_zone(struct kvmm_pool *pool, struct room *room)
+/* A run, or a place, or what waits rather than evicts. */
+static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct private_req *req = req_of(room);
 	struct quotas *quotas = pool->order.quotas;
-	u32 account = quota_account(pool, req->ctl.tenant);
-	int err = promise_find(pool, &room->ask, room->nr);
+	u32 account = quota_account(pool, ctx->tenant);
+	int err = promise_find(pool, ctx, ctx->nr);
 
 	if (!err)
-		err = quota_admit(pool, account, room);
+		err = quota_admit(pool, account, ctx);
 	if (!err)
-		err = class_admit(pool, req->ctl.cls, room->nr);
+		err = class_admit(pool, ctx->cls, ctx->nr);
 	if (err)
 		return err;
-	pool_steal_shortfall(pool, room->nr);
-	if (kv_zone_nr_free(pool->zone) < room->nr || !door_lets(pool, &room->ask, room->nr))
+	pool_steal_shortfall(pool, ctx->nr);
+	if (kv_zone_nr_free(pool->zone) < ctx->nr || !door_lets(pool, ctx, ctx->nr))
 		return -ENOSPC;
 	order_enter(&pool->order);
 	quota_begin(quotas, account, QUOTA_FOR_WHO);
-	err = req->ctl.flags & KVMM_ALLOC_CONTIG ? take_run(pool, req) : take_singles(pool, req);
+	err = ctx->flags & KVMM_ALLOC_CONTIG ? take_run(pool, ctx) : take_singles(pool, ctx);
 	quota_end(quotas);
 	order_leave(&pool->order);
 	if (err)
 		return err;
 	quota_took(quotas, account);
-	room->evicted += class_take(pool, req->ctl.cls, req->blocks, room->nr);
-	for (u32 i = 0, now = mags_tick(pool); i < room->nr; i++)
-		WRITE_ONCE(entry_at(pool, req->blocks[i].index)->vtime, now);
-	promise_take(pool, &room->ask, room->nr);
+	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
+	for (u32 i = 0, now = mags_tick(pool); i < ctx->nr; i++)
+		WRITE_ONCE(entry_at(pool, ctx->blocks[i].index)->vtime, now);
+	promise_take(pool, ctx, ctx->nr);
 	pool->count.allocs++;
-	pool->count.alloc_blocks += room->nr;
-	if (is_plain(req))
-		mag_fill(pool, room->nr);
+	pool->count.alloc_blocks += ctx->nr;
+	if (is_plain(ctx))
+		mag_fill(pool, ctx->nr);
 	return 0;
 }
 
-/* ---- or as kvmm_alloc() does ---- */
-
-static int take_plainly(struct kvmm_pool *pool, struct private_req *req)
+static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct take take = { .nr = req->ctl.nr, .blocks = req->blocks, .ask = req->wait.ask,
-			     .tenant = req->ctl.tenant,
-			     .no_evict = req->ctl.flags & KVMM_ALLOC_NO_EVICT };
-	int err = cache_enter(pool);
-
-	if (err)
-		return err;
-	err = promise_find(pool, &take.ask, take.nr);
-	if (!err)
-		err = class_admit(pool, req->ctl.cls, take.nr);
-	if (!err)
-		err = private_take(pool, &take);
-	if (!err) {
-		req->room.evicted += class_take(pool, req->ctl.cls, take.blocks, take.nr);
-		req->room.evicted += take.nr_evicted;
-		promise_take(pool, &take.ask, take.nr);
-		if (is_plain(req))
-			mag_fill(pool, take.nr);
-	}
-	cache_leave(pool);
-	return err;
-}
-
-static int try_private(struct kvmm_pool *pool, struct wait *wait)
-{
-	struct private_req *req = container_of(wait, struct private_req, wait);
-
-	if (!(req->ctl.flags & FROM_ZONE) && !wait->patient)
-		return take_plainly(pool, req);
-	req->room.ask = wait->ask;
-	req->room.patient = wait->patient;
-	req->room.squeezed = false;
-	return pool_take_room(pool, &req->room);
+	if (ctx->in_place && !ctx->patient)
+		return take_in_place(pool, ctx);
+	return take_from_zone(pool, ctx);
 }
 
 /* ---- the call ---- */
 
-static int check(const struct kvmm_pool *pool, struct kvmm_alloc_ctl *ctl)
+int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
+		   struct alloc_ctx *ctx)
 {
+	*ctx = (struct alloc_ctx){
+		.nr = ctl->nr, .flags = ctl->flags, .prio = ctl->prio, .seq = ctl->seq,
+		.tenant = ctl->tenant, .cls = ctl->cls, .promise = ctl->promise,
+		.deadline_ns = door_deadline(ctl->flags, ctl->deadline_ns),
+		.report = ctl->report, .report_bytes = sizeof(*ctl->report),
+	};
 	if (ctl->cls && class_is_none(pool, ctl->cls))
 		return -EINVAL;
-	if (ctl->flags & ~PRIVATE_FLAGS || (ctl->flags & KVMM_ALLOC_ZERO && !pool->nr_planes))
-		return -EINVAL;
-	if (ctl->flags & KVMM_ALLOC_CONTIG && ctl->nr > 1 && pool->rounds)
-		return -EOPNOTSUPP;
-	return door_read_flags(pool, ctl->flags, &ctl->prio, ctl->deadline_ns);
+	return door_read_flags(pool, ctl->flags, &ctx->prio, ctl->deadline_ns);
 }
 
-int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
-		  struct private_req *req)
+static int check(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl)
 {
+	if (ctl->flags & ~PRIVATE_FLAGS || (ctl->flags & KVMM_ALLOC_ZERO && !pool->nr_planes))
+		return -EINVAL;
+	return ctl->flags & KVMM_ALLOC_CONTIG && ctl->nr > 1 && pool->rounds ? -EOPNOTSUPP : 0;
+}
+
+int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, kvmm_mut_t *blocks,
+		  struct alloc_ctx *ctx)
+{
+	struct kvmm_alloc_ctl ctl;
 	int err;
 
-	if (!pool || !ctl || (!blocks && ctl->nr))
+	if (!pool || !src || (!blocks && src->nr))
 		return -EINVAL;
 	if (!pool->caches)
 		return -EOPNOTSUPP;
-	*req = (struct private_req){ .blocks = blocks };
-	err = kv_copy_attr(&req->ctl, sizeof(req->ctl), ctl);
+	err = kv_copy_attr(&ctl, sizeof(ctl), src);
 	if (!err)
-		err = check(pool, &req->ctl);
+		err = check(pool, &ctl);
+	if (!err)
+		err = alloc_read_ctl(pool, &ctl, ctx);
 	if (err)
 		return err;
-	ctl = &req->ctl;
-	req->wait = (struct wait){
-		.try = try_private, .nr = ctl->nr, .flags = ctl->flags, .seq = ctl->seq,
-		.deadline_ns = door_deadline(ctl->flags, ctl->deadline_ns),
-		.ask = { .prio = ctl->prio, .promise = ctl->promise },
-	};
-	req->room = (struct room){ .take = take_from_zone, .nr = ctl->nr, .flags = ctl->flags };
-	if (!ctl->report)
-		return 0;
-	req->begin_ns = kv_clock_ns();
-	req->fragmentation_ppm = kvmm_zone_unusable(pool->zone, ctl->flags & KVMM_ALLOC_CONTIG ?
-						    max(ctl->nr, 1u) : 1);
+	ctx->take = take_private;
+	ctx->blocks = blocks;
+	ctx->in_place = !(ctl.flags & (PLACES | KVMM_ALLOC_NOWAIT));
+	alloc_report_begin(pool, ctx, ctl.flags & KVMM_ALLOC_CONTIG ? max(ctl.nr, 1u) : 1);
 	return 0;
 }
 
 /* They do not move meanwhile; see __tenant_take_muts(). */
-static int zero_asked(struct kvmm_pool *pool, const struct private_req *req)
+static int zero_asked(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	int err = 0;
 
-	if (!(req->ctl.flags & KVMM_ALLOC_ZERO))
+	if (!(ctx->flags & KVMM_ALLOC_ZERO))
 		return 0;
 	kv_lock(&pool->compact_lock);
-	for (u32 i = 0; i < req->ctl.nr && !err; i++) {
-		u32 block = entry_block(entry_at(pool, req->blocks[i].index));
+	for (u32 i = 0; i < ctx->nr && !err; i++) {
+		u32 block = entry_block(entry_at(pool, ctx->blocks[i].index));
 
 		err = blocks_zero(pool, &(struct kvmm_extent){ block, 1 }, 1);
 	}
@@ -200,44 +164,37 @@ static int zero_asked(struct kvmm_pool *pool, const struct private_req *req)
 }
 
 /* All of it, or none is the caller's. */
-static int fill_content(struct kvmm_pool *pool, const struct private_req *req)
+static int fill_content(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	const struct kvmm_alloc_ctl *ctl = &req->ctl;
-	int err = zero_asked(pool, req);
+	int err = zero_asked(pool, ctx);
 
 	if (!err)
-		err = tenant_take_muts(pool, req->blocks, ctl->nr, ctl->tenant);
+		err = tenant_take_muts(pool, ctx->blocks, ctx->nr, ctx->tenant);
 	if (!err)
 		return 0;
-	kvmm_free(pool, req->blocks, ctl->nr);
+	kvmm_free(pool, ctx->blocks, ctx->nr);
 	return -EIO;
 }
 
-int private_end(struct kvmm_pool *pool, struct private_req *req, int err)
+int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err)
 {
 	if (!err)
-		err = fill_content(pool, req);
+		err = fill_content(pool, ctx);
 	if (!err)
-		kv_probe3(alloc, pool, req->ctl.nr, req->ctl.tenant);
-	if (!req->ctl.report || !door_reports(err))
-		return err;
-	*req->ctl.report = (struct kvmm_alloc_report){
-		.time_ns = kv_ns_since(req->begin_ns), .evicted = req->room.evicted,
-		.moved = req->room.moved, .fragmentation_ppm = req->fragmentation_ppm,
-		.waited_ns = req->wait.waited_ns,
-	};
+		kv_probe3(alloc, pool, ctx->nr, ctx->tenant);
+	alloc_report_end(ctx, err);
 	return err;
 }
 
 int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks)
 {
-	struct private_req req;
-	int err = private_begin(pool, ctl, blocks, &req);
+	struct alloc_ctx ctx;
+	int err = private_begin(pool, ctl, blocks, &ctx);
 
 	if (err)
 		return err;
-	if (!req.ctl.nr || (is_plain(&req) && mag_alloc_some(pool, req.ctl.nr, req.blocks)))
-		return private_end(pool, &req, 0);
-	mag_make(pool, req.ctl.nr);
-	return private_end(pool, &req, door_wait(pool, &req.wait));
+	if (!ctx.nr || (is_plain(&ctx) && mag_alloc_some(pool, ctx.nr, ctx.blocks)))
+		return private_end(pool, &ctx, 0);
+	mag_make(pool, ctx.nr);
+	return private_end(pool, &ctx, alloc_enter(pool, &ctx));
 }

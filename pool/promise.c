@@ -62,28 +62,28 @@ static void set_promised(struct kvmm_pool *pool, u32 nr)
 	door_set_guard(pool, GUARD_PROMISES, nr != 0);
 }
 
-int promise_find(struct kvmm_pool *pool, struct ask *ask, u32 nr)
+int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	struct promise *promise;
 	int err;
 
-	ask->promised = 0;
-	if (likely(!ask->promise.gen))
+	ctx->promised = 0;
+	if (likely(!ctx->promise.gen))
 		return 0;
-	promise = find(pool, ask->promise, &err);
+	promise = find(pool, ctx->promise, &err);
 	if (!promise)
 		return err;
 	if (nr > promise->left)
 		return -EINVAL;
-	ask->promised = nr;
+	ctx->promised = nr;
 	return 0;
 }
 
-void promise_take(struct kvmm_pool *pool, const struct ask *ask, u32 nr)
+void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
-	if (likely(!ask->promised))
+	if (likely(!ctx->promised))
 		return;
-	pool->door.promise[ask->promise.index].left -= nr;
+	pool->door.promise[ctx->promise.index].left -= nr;
 	set_promised(pool, pool->door.nr_promised - nr);
 }
 
@@ -108,24 +108,22 @@ int promises_check(const struct kvmm_pool *pool)
 /* ---- making one ---- */
 
 struct making {
-	struct room	room;
-	struct wait	wait;
-	kvmm_promise_t	made;
-	u32		cls;
+	struct alloc_ctx	ctx;
+	kvmm_promise_t		made;
 };
 
 /* Room has been made: it stays. */
-static int take_promise(struct kvmm_pool *pool, struct room *room)
+static int take_promise(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct making *making = container_of(room, struct making, room);
+	struct making *making = container_of(ctx, struct making, ctx);
 	struct door *door = &pool->door;
 	struct promise *promise;
 	u32 index;
-	int err = class_admit(pool, making->cls, room->nr);
+	int err = class_admit(pool, ctx->cls, ctx->nr);
 
 	if (err)
 		return err;
-	if (pool_nr_free(pool) < (u64)room->nr + door_keep(pool, &room->ask))
+	if (pool_nr_free(pool) < (u64)ctx->nr + door_keep(pool, ctx))
 		return -ENOSPC;
 	if (promises_reserve(pool))
 		return -ENOMEM;
@@ -133,70 +131,38 @@ static int take_promise(struct kvmm_pool *pool, struct room *room)
 	promise = &door->promise[index];
 	door->free_promise = promise->next;
 	promise->next = IS_TAKEN;
-	promise->left = room->nr;
-	set_promised(pool, door->nr_promised + room->nr);
+	promise->left = ctx->nr;
+	set_promised(pool, door->nr_promised + ctx->nr);
 	making->made = (kvmm_promise_t){ index, promise->gen };
 	return 0;
-}
-
-static int try_promise(struct kvmm_pool *pool, struct wait *wait)
-{
-	struct making *making = container_of(wait, struct making, wait);
-
-	making->room.ask = wait->ask;
-	making->room.patient = wait->patient;
-	return pool_take_room(pool, &making->room);
 }
 
 #define PROMISE_FLAGS	(KVMM_ALLOC_NOWAIT | KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | \
 			 KVMM_ALLOC_RELATIVE | KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)
 
-static int fill(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src, struct making *making,
-		struct kvmm_alloc_report **report)
+int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src,
+		      kvmm_promise_t *promise)
 {
 	struct kvmm_alloc_ctl ctl;
-	int err = kv_copy_attr(&ctl, sizeof(ctl), src);
+	struct making making;
+	int err;
 
+	if (!pool || !src || !promise)
+		return -EINVAL;
+	err = kv_copy_attr(&ctl, sizeof(ctl), src);
 	if (err)
 		return err;
 	if (ctl.flags & ~PROMISE_FLAGS || !ctl.nr || ctl.nr > pool->nr_usable || ctl.promise.gen)
 		return -EINVAL;
-	if (ctl.cls && class_is_none(pool, ctl.cls))
-		return -EINVAL;
-	err = door_read_flags(pool, ctl.flags, &ctl.prio, ctl.deadline_ns);
-	making->cls = ctl.cls;
-	making->wait = (struct wait){
-		.try = try_promise, .ask = { .prio = ctl.prio }, .nr = ctl.nr,
-		.flags = ctl.flags, .seq = ctl.seq,
-		.deadline_ns = door_deadline(ctl.flags, ctl.deadline_ns),
-	};
-	/* Where they lie does not matter yet: nothing is moved for it. */
-	making->room = (struct room){ .take = take_promise, .nr = ctl.nr,
-				      .flags = ctl.flags | KVMM_ALLOC_NO_COMPACT };
-	*report = ctl.report;
-	return err;
-}
-
-int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
-		      kvmm_promise_t *promise)
-{
-	struct kvmm_alloc_report *report;
-	struct making making;
-	u64 begin_ns;
-	int err;
-
-	if (!pool || !ctl || !promise)
-		return -EINVAL;
-	err = fill(pool, ctl, &making, &report);
+	err = alloc_read_ctl(pool, &ctl, &making.ctx);
 	if (err)
 		return err;
-	begin_ns = report ? kv_clock_ns() : 0;
-	err = door_wait(pool, &making.wait);
-	if (report && door_reports(err))
-		*report = (struct kvmm_alloc_report){
-			.time_ns = kv_ns_since(begin_ns), .evicted = making.room.evicted,
-			.waited_ns = making.wait.waited_ns,
-		};
+	making.ctx.take = take_promise;
+	/* Where they lie does not matter yet: nothing is moved for it. */
+	making.ctx.flags |= KVMM_ALLOC_NO_COMPACT;
+	alloc_report_begin(pool, &making.ctx, 0);
+	err = alloc_enter(pool, &making.ctx);
+	alloc_report_end(&making.ctx, err);
 	if (!err)
 		*promise = making.made;
 	return err;

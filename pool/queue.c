@@ -104,7 +104,6 @@ void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result)
 {
 	pool->door.nr_timed_out += result == -ETIMEDOUT;
 	pool->door.nr_cancelled += result == -ECANCELED;
-	pool->count.fail_nospc += result == -ETIMEDOUT;
 	w->result = result;
 	queue_del(pool, w);
 	wake(w);
@@ -124,15 +123,15 @@ void queue_expire(struct kvmm_pool *pool)
 		waiter_refuse(pool, door->head, -ETIMEDOUT);
 }
 
-bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct ask *ask)
+bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	const struct door *door = &pool->door;
 
-	if (!door->head || ask->inside || ask->self == door->head)
+	if (!door->head || ctx->inside || ctx->self == door->head)
 		return false;
-	if (!ask->self)
+	if (!ctx->self)
 		queue_expire(pool);
-	return door->head && door->head->prio >= ask->prio;
+	return door->head && door->head->prio >= ctx->prio;
 }
 
 /* What the head lacks is counted down; the block that it lacked last wakes it. */
@@ -180,13 +179,12 @@ int queue_check(const struct kvmm_pool *pool)
 
 /* ---- one that waits ---- */
 
-void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 {
-	*w = (struct waiter){ .seq = wait->seq, .deadline_ns = wait->deadline_ns,
-			      .since_ns = kv_clock_ns(), .prio = wait->ask.prio,
+	*w = (struct waiter){ .seq = ctx->seq, .deadline_ns = ctx->deadline_ns,
+			      .since_ns = kv_clock_ns(), .prio = ctx->prio,
 			      .ticket = w->ticket };
-	wait->ask.self = w;
-	wait->ask.waits = true;
+	ctx->self = w;
 	queue_add(pool, w);
 }
 
@@ -200,11 +198,11 @@ static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u
 	return kv_ns_after(w->since_ns, ns);
 }
 
-static u32 nr_in_reach(struct kvmm_pool *pool, const struct wait *wait)
+static u32 nr_in_reach(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 nr;
 
-	if (!pool->caches || wait->flags & KVMM_ALLOC_NO_EVICT)
+	if (!pool->caches || ctx->flags & KVMM_ALLOC_NO_EVICT)
 		return pool_nr_free(pool);
 	order_enter(&pool->order);
 	nr = cache_nr_available(pool);
@@ -213,10 +211,10 @@ static u32 nr_in_reach(struct kvmm_pool *pool, const struct wait *wait)
 }
 
 /* Note what it lacks; true: something came while it tried. ->lock held. */
-static bool came_meanwhile(struct kvmm_pool *pool, struct wait *wait, u32 nr_events)
+static bool came_meanwhile(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr_events)
 {
-	u64 want = (u64)wait->nr + door_keep(pool, &wait->ask);
-	u32 nr = nr_in_reach(pool, wait);
+	u64 want = (u64)ctx->nr + door_keep(pool, ctx);
+	u32 nr = nr_in_reach(pool, ctx);
 
 	pool->door.lack = want > nr ? want - nr : 1;
 	return want <= nr && pool->door.nr_events != nr_events;
@@ -225,7 +223,7 @@ static bool came_meanwhile(struct kvmm_pool *pool, struct wait *wait, u32 nr_eve
 /*
  * The turn of @w, if it is the head: -ENOSPC, or the end. ->lock held; dropped and retaken.
  */
-int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 {
 	u32 nr_events, tries = MAX_TRIES;
 	int err = -ENOSPC;
@@ -233,21 +231,18 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
 	while (err == -ENOSPC && !w->result && pool->door.head == w && tries--) {
 		WRITE_ONCE(w->word, 0);
 		nr_events = pool->door.nr_events;
-		wait->patient = kv_clock_ns() < patient_until(pool, w, wait->nr);
-		pool_leave(pool);
-		err = wait->try(pool, wait);
-		kv_lock(&pool->lock);
-		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, wait, nr_events))
+		ctx->patient = kv_clock_ns() < patient_until(pool, w, ctx->nr);
+		err = alloc_try(pool, ctx);
+		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, ctx, nr_events))
 			break;
 	}
 	return err;
 }
 
-void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, int err)
+void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx, int err)
 {
-	wait->waited_ns = kv_ns_since(w->since_ns);
-	pool->door.taken[KVMM_STEP_WAIT]++;
-	pool->door.saved[KVMM_STEP_WAIT] += !err;
+	ctx->waited_ns = kv_ns_since(w->since_ns);
+	step_count(&pool->door, KVMM_STEP_WAIT, 1, !err);
 	queue_del(pool, w);
 }
 
@@ -256,14 +251,14 @@ void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct wait *wait, i
 #define LOOK_NS		1000000ull
 
 /* How long to sleep at most; 0: the deadline has passed. ->lock held. */
-static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct wait *wait)
+static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct alloc_ctx *ctx)
 {
 	u64 now = kv_clock_ns(), until = w->deadline_ns;
 
 	if (pool->door.head != w)
 		until = min(until, pool->door.head->deadline_ns);
-	else if (wait->patient)
-		until = min(until, patient_until(pool, w, wait->nr));
+	else if (ctx->patient)
+		until = min(until, patient_until(pool, w, ctx->nr));
 	/* Moves for it may be under way, and nobody else may look when they have ended. */
 	if (pool->door.head == w && unlikely(flights_are_there(pool)))
 		until = min(until, now + LOOK_NS);
@@ -272,9 +267,9 @@ static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct
 
 /*
  * ->lock held; dropped and retaken. Without regard to the gate: the queue is nobody's business who
- * moves blocks, and who is closed out hears of it from try().
+ * moves blocks, and who is closed out hears of it from alloc_try().
  */
-static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *wait)
+static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 {
 	const struct kv_env_ops *env = kv_env();
 
@@ -283,7 +278,7 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *
 		int err;
 
 		queue_expire(pool);
-		err = waiter_try(pool, w, wait);
+		err = waiter_try(pool, w, ctx);
 		if (err != -ENOSPC)
 			return err;
 		if (w->result)
@@ -292,7 +287,7 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *
 			waiter_refuse(pool, w, -ETIMEDOUT);
 			return -ETIMEDOUT;
 		}
-		ns = sleep_ns(pool, w, wait);
+		ns = sleep_ns(pool, w, ctx);
 		pool_leave(pool);
 		if (ns)
 			env->wait(env->ctx, &w->word, 0, ns);
@@ -300,45 +295,28 @@ static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct wait *
 	}
 }
 
-/* A pool that is being destroyed waits until nr_inside is 0, and its memory for a grace period. */
-static int queue_up(struct kvmm_pool *pool, struct wait *wait)
+/*
+ * A pool that is being destroyed waits until nr_inside is 0, and its memory for a grace period: the
+ * caller leaves it in a read section.
+ */
+int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct waiter w = { 0 };
 	int err;
 
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	err = pool->guard & GUARD_CLOSED ? -ESHUTDOWN : 0;
-	if (err || !door_may_wait(pool, wait)) {
-		pool_leave(pool);
-		return err ? err : -ENOSPC;
-	}
+	if (pool->guard & GUARD_CLOSED)
+		return -ESHUTDOWN;
+	if (!door_may_wait(pool, ctx))
+		return -ENOSPC;
+	if (ctx->ticket)
+		return ticket_queue(pool, ctx);
 	pool->door.nr_inside++;
-	waiter_enter(pool, &w, wait);
-	err = wait_in_queue(pool, &w, wait);
-	waiter_leave(pool, &w, wait, err);
-	kv_rcu_read_lock();
+	waiter_enter(pool, &w, ctx);
+	err = wait_in_queue(pool, &w, ctx);
+	waiter_leave(pool, &w, ctx, err);
+	ctx->self = NULL;
 	pool->door.nr_inside--;
-	pool_leave(pool);
-	kv_rcu_read_unlock();
 	return err;
-}
-
-int door_try(struct kvmm_pool *pool, struct wait *wait)
-{
-	wait->ask.waits = wait->deadline_ns != 0;
-	wait->patient = wait->ask.waits && pool->door.costs.wait_block_ns;
-	return wait->try(pool, wait);
-}
-
-int door_wait(struct kvmm_pool *pool, struct wait *wait)
-{
-	int err = door_try(pool, wait);
-
-	if (err != -ENOSPC || !wait->deadline_ns)
-		return err;
-	return queue_up(pool, wait);
 }
 
 /* ---- turned away ---- */

@@ -37,8 +37,7 @@ struct kv_handle;
 struct kvmm_pool;
 struct order;
 struct slot;
-struct room;
-struct take;
+struct alloc_ctx;
 struct victims;
 
 /* ---- accounts ---- */
@@ -282,31 +281,22 @@ static inline void quota_peak(struct quotas *quotas, u32 i)
 
 /* ---- quota_take.c ---- */
 
-struct quota_want {
-	u32 tenant;
-	u64 nr;				/* blocks */
-	u64 reserve;			/* to stay available besides */
-	const struct kv_handle *hits;	/* referenced, and perhaps still in the order */
-	u32 nr_hits;
-	u32 nr_idle;			/* besides: how many more of the tenant's are so */
-};
-
-/* 0, -EDQUOT, or -ENOSPC; changes nothing but events. Both locks held. */
-int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want);
+/* 0, -EDQUOT, or -ENOSPC; changes nothing but events. @keep: to stay free. Both locks held. */
+int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep);
 /* The same, if anybody has limits, else 0. No lock held. */
-int pool_check_room(struct kvmm_pool *pool, const struct quota_want *want);
-/* @nr victims for @take, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
-int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct victims *victims);
+int pool_check_room(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
+/* @nr victims for @ctx, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
+int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 
 /*
  * May a range of @account get so many blocks as they are? 0; -ENOSPC: not yet, the tenant's own
  * blocks come first; -EDQUOT. ->lock held.
  */
-int __quota_admit(struct kvmm_pool *pool, u32 account, struct room *room);
+int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
 /* Will its tenant's limits refuse it, with any number of free blocks? Nothing is counted. ->lock and the order's held. */
-bool __quota_bars(struct kvmm_pool *pool, const struct room *room);
+bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
-int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims);
+int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Evict up to @nr of one account's. How many. Both locks held. */
 u32 quota_reclaim(struct kvmm_pool *pool, u32 account, u32 nr);
 

@@ -65,14 +65,15 @@ static u64 nr_unprotected(const struct account *account, u32 nr)
 }
 
 /* Who was hit is in the order still, and must not be counted on. */
-static void count_hits(struct kvmm_pool *pool, const struct quota_want *want)
+static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 own)
 {
 	struct quotas *quotas = pool->order.quotas;
 
-	for (u32 i = 0; i < want->nr_hits; i++)
-		if (order_has(&pool->order, want->hits[i].index))
-			quotas->account[quota_of(quotas, want->hits[i].index)]->nr_hits++;
-	quotas->account[find_account(quotas, want->tenant)]->nr_hits += want->nr_idle;
+	for (u32 i = 0; i < ctx->nr_hits; i++)
+		if (order_has(&pool->order, ctx->hits[i].index))
+			quotas->account[quota_of(quotas, ctx->hits[i].index)]->nr_hits++;
+	if (!ctx->hits)
+		quotas->account[own]->nr_hits += ctx->nr_idle;
 }
 
 /* Of @own, and what is available in all; uncounts the hits. */
@@ -94,32 +95,31 @@ static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 	return sum;
 }
 
-int quota_check_fit(struct kvmm_pool *pool, const struct quota_want *want)
+int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep)
 {
 	struct quotas *quotas = pool->order.quotas;
-	u32 own = find_account(quotas, want->tenant), nr_own = 0;
-	struct excess excess = excess_of(quotas->account[own], want->nr);
-	u64 nr_available;
+	u32 own = find_account(quotas, ctx->tenant), nr_own = 0;
+	struct excess excess = excess_of(quotas->account[own], ctx->nr);
+	u64 nr_available, want = (u64)ctx->nr + ctx->reserve + keep;
 
 	kv_assert_held(&pool->lock);
-	if (!want->nr ||
-	    (!excess.max && want->nr + want->reserve <= kv_zone_nr_free(pool->zone)))
+	if (!ctx->nr || (!excess.max && want <= kv_zone_nr_free(pool->zone)))
 		return 0;
-	count_hits(pool, want);
+	count_hits(pool, ctx, own);
 	nr_available = sum_up(pool, own, &nr_own);
 	if (excess.max > nr_own)
 		return refuse(quotas->account[own], &excess);
-	return want->nr + want->reserve <= nr_available ? 0 : -ENOSPC;
+	return want <= nr_available ? 0 : -ENOSPC;
 }
 
-int pool_check_room(struct kvmm_pool *pool, const struct quota_want *want)
+int pool_check_room(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	int err = cache_enter(pool);
 
 	if (err)
 		return err;
 	order_enter(&pool->order);
-	err = pool->order.quotas ? quota_check_fit(pool, want) : 0;
+	err = pool->order.quotas ? quota_check_fit(pool, ctx, 0) : 0;
 	order_leave(&pool->order);
 	cache_leave(pool);
 	return err;
@@ -141,16 +141,17 @@ static int pick_own(struct kvmm_pool *pool, u32 own, const struct excess *excess
 	return refuse(quotas->account[own], excess);
 }
 
-int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct victims *victims)
+int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	struct quotas *quotas = pool->order.quotas;
-	u32 own = find_account(quotas, take->tenant);
-	struct excess excess = excess_of(quotas->account[own], take->nr);
+	u32 own = find_account(quotas, ctx->tenant);
+	struct excess excess = excess_of(quotas->account[own], ctx->nr);
+	struct victims *victims = &ctx->victims;
 	int err = 0;
 
 	kv_assert_held(&pool->lock);
 	note_excess(quotas->account[own], &excess);
-	if (take->no_evict)
+	if (ctx->flags & KVMM_ALLOC_NO_EVICT)
 		err = excess.max ? refuse(quotas->account[own], &excess) : 0;
 	else if (excess.max || excess.high)
 		err = pick_own(pool, own, &excess, victims);
@@ -166,49 +167,49 @@ int quota_pick(struct kvmm_pool *pool, const struct take *take, u32 nr, struct v
 
 /* ---- ranges ---- */
 
-static bool may_reclaim(const struct kvmm_pool *pool, const struct room *room)
+static bool may_reclaim(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
+	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
-int __quota_admit(struct kvmm_pool *pool, u32 i, struct room *room)
+int __quota_admit(struct kvmm_pool *pool, u32 i, struct alloc_ctx *ctx)
 {
 	struct account *account = pool->order.quotas->account[i];
-	struct excess excess = excess_of(account, room->nr);
+	struct excess excess = excess_of(account, ctx->nr);
 
-	room->account = i;
-	if (room->squeezed)
+	ctx->account = i;
+	if (ctx->squeezed)
 		return excess.max ? refuse(account, &excess) : 0;
 	note_excess(account, &excess);
 	return excess.max || excess.high ? -ENOSPC : 0;
 }
 
-bool __quota_bars(struct kvmm_pool *pool, const struct room *room)
+bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	const struct account *account = pool->order.quotas->account[room->account];
+	const struct account *account = pool->order.quotas->account[ctx->account];
 
-	return excess_of(account, room->nr).max >
-	       (may_reclaim(pool, room) ? nr_inactive(pool, account) : 0);
+	return excess_of(account, ctx->nr).max >
+	       (may_reclaim(pool, ctx) ? nr_inactive(pool, account) : 0);
 }
 
-int __quota_squeeze(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct account *account = pool->order.quotas->account[room->account];
-	struct excess excess = excess_of(account, room->nr);
+	struct account *account = pool->order.quotas->account[ctx->account];
+	struct excess excess = excess_of(account, ctx->nr);
 	struct victims own = NO_VICTIMS;
 	int err;
 
-	room->squeezed = true;
+	ctx->squeezed = true;
 	if (!excess.max && !excess.high)
 		return 0;
-	if (!may_reclaim(pool, room))
+	if (!may_reclaim(pool, ctx))
 		return excess.max ? refuse(account, &excess) : 0;
 	order_enter(&pool->order);
-	err = pick_own(pool, room->account, &excess, &own);
+	err = pick_own(pool, ctx->account, &excess, &own);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
 	victims_free_blocks(pool, &own, own.nr);
-	victims_join(pool, victims, &own);
+	victims_join(pool, &ctx->victims, &own);
 	return err;
 }
 

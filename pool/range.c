@@ -16,18 +16,8 @@
 				 KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | KVMM_ALLOC_MOVABLE | \
 				 KVMM_ALLOC_CONTIG | KVMM_ALLOC_RELATIVE | KVMM_ALLOC_GROWS)
 
-/* What callers have who do not know of waiting. */
+/* Size of the report for callers that were built before it had waited_ns. */
 #define OLD_REPORT		offsetof(struct kvmm_alloc_report, reserved)
-
-/* A request on its way: what is asked for, and what it became. */
-struct request {
-	struct room		room;
-	struct kvmm_range_attr	attr;
-	struct wait		wait;
-	kvmm_range_t		range;
-	bool			old_report;	/* the caller's has no waited_ns */
-	bool			grew;	/* the table of ranges did: its old directory waits */
-};
 
 int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 {
@@ -128,26 +118,32 @@ static void untake(struct kvmm_pool *pool, struct kvmm_extent *ext, int nr_ext, 
 	blocks_free(pool, ext, nr_ext);
 }
 
-/* The blocks first: who fails for want of them has not grown the table. */
-int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct room *room,
-	       kvmm_range_t *range)
+static struct range_request *request_of(struct alloc_ctx *ctx)
 {
+	return container_of(ctx, struct range_request, ctx);
+}
+
+/* The blocks first: who fails for want of them has not grown the table. */
+int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	const struct kvmm_range_attr *attr = &request_of(ctx)->attr;
+	kvmm_range_t *range = &request_of(ctx)->range;
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
 	u32 account = quota_account(pool, attr->tenant);
 	u32 spare = 0;
 	int nr_ext, err;
 
-	err = quota_admit(pool, account, room);
+	err = quota_admit(pool, account, ctx);
 	if (likely(!err))
 		err = class_admit(pool, attr->cls, attr->nr);
 	if (unlikely(err))
 		return err;
-	if (unlikely(room->ask.promise.gen)) {
-		err = promise_find(pool, &room->ask, attr->nr);
+	if (unlikely(ctx->promise.gen)) {
+		err = promise_find(pool, ctx, attr->nr);
 		if (err)
 			return err;
 	}
-	if (unlikely(!door_lets(pool, &room->ask, attr->nr)))
+	if (unlikely(!door_lets(pool, ctx, attr->nr)))
 		return -ENOSPC;
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		nr_ext = grow_alloc(pool, attr, ext, &spare);
@@ -160,15 +156,16 @@ int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 			untake(pool, ext, nr_ext, spare);
 			return -ENOMEM;
 		}
+		ctx->reaps = true;	/* the old directory */
 	}
 	if (unlikely(attr->owner && own_reserve_slot(pool))) {
 		untake(pool, ext, nr_ext, spare);
 		return -ENOMEM;
 	}
-	promise_take(pool, &room->ask, attr->nr);
+	promise_take(pool, ctx, attr->nr);
 	*range = range_add(pool, attr, ext, nr_ext, account);
 	quota_took(pool->order.quotas, account);
-	room->evicted += class_took(pool, attr->cls);
+	ctx->evicted += class_took(pool, attr->cls);
 	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
 		grow_adopt(pool, range->index, spare, attr->expect);
 	if (unlikely(attr->owner))
@@ -185,62 +182,36 @@ static void pin_slot(struct kvmm_pool *pool, u32 index)
 	pool->count.range_pins++;
 }
 
-static int take_range(struct kvmm_pool *pool, struct room *room)
+static int take_range(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct request *req = container_of(room, struct request, room);
-	bool is_full = pool->free_slot == KV_NONE;
-	int err = range_take(pool, &req->attr, room, &req->range);
+	int err = range_take(pool, ctx);
 
 	if (unlikely(err))
 		return err;
-	req->grew |= is_full;
-	if (unlikely(is_zeroed(pool, req->attr.flags)))		/* until range_zero() is done */
-		pin_slot(pool, req->range.index);
+	if (unlikely(is_zeroed(pool, ctx->flags)))	/* until range_zero() is done */
+		pin_slot(pool, request_of(ctx)->range.index);
 	return 0;
 }
 
-static int get_range(struct kvmm_pool *pool, struct request *req)
+static int get_range(struct kvmm_pool *pool, struct range_request *req)
 {
 	int err;
 
+	if (unlikely(req->ctx.deadline_ns || req->ctx.flags & KVMM_ALLOC_NOWAIT))
+		return alloc_enter(pool, &req->ctx);
 	if (arena_alloc(pool, &req->attr, &req->range))
 		return 0;
 	err = arena_pool_enter(pool);
 	if (unlikely(err))
 		return err;
-	err = take_range(pool, &req->room);
-	pool_leave(pool);
+	err = take_range(pool, &req->ctx);
 	if (unlikely(err == -ENOSPC))
-		err = pool_get_room(pool, &req->room);
-	if (unlikely(req->grew))
+		err = alloc_slow(pool, &req->ctx);
+	else
+		pool_leave(pool);
+	if (unlikely(req->ctx.reaps))
 		kv_rcu_reap();
 	return err;
-}
-
-static int try_range(struct kvmm_pool *pool, struct wait *wait)
-{
-	struct request *req = container_of(wait, struct request, wait);
-	int err;
-
-	req->room.ask = wait->ask;
-	req->room.patient = wait->patient;
-	req->room.squeezed = false;
-	err = pool_take_room(pool, &req->room);
-	if (req->grew)
-		kv_rcu_reap();
-	return err;
-}
-
-/* For those who do not want to wait, or want to wait for longer. */
-static noinline int wait_for_range(struct kvmm_pool *pool, struct request *req)
-{
-	const struct kvmm_range_attr *attr = &req->attr;
-
-	req->wait = (struct wait){
-		.try = try_range, .ask = req->room.ask, .nr = attr->nr, .flags = attr->flags,
-		.seq = attr->seq, .deadline_ns = door_deadline(attr->flags, attr->deadline_ns),
-	};
-	return door_wait(pool, &req->wait);
 }
 
 /* The last reference of a range that nobody pins is dropped. */
@@ -334,71 +305,47 @@ int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
 	return failed;
 }
 
-static int fill_request(struct kvmm_pool *pool, struct request *req,
-			const struct kvmm_range_attr *attr)
+static int fill_request(struct kvmm_pool *pool, struct range_request *req,
+			const struct kvmm_range_attr *src)
 {
+	const struct kvmm_range_attr *attr = &req->attr;
 	int err;
 
-	if (unlikely(!pool || !attr))
-		return -EINVAL;
-	err = read_attr(&req->attr, attr);
-	req->old_report = attr->size <= offsetof(struct kvmm_range_attr, deadline_ns);
+	err = read_attr(&req->attr, src);
 	if (!err)
 		err = range_check_attr(pool, &req->attr);
-	req->room = (struct room){ .take = take_range, .nr = req->attr.nr,
-				   .flags = req->attr.flags, .max_runs = req->attr.max_runs,
-				   .ask.prio = req->attr.prio, .ask.promise = req->attr.promise };
-	req->grew = false;
-	req->wait.waited_ns = 0;
-	return err;
-}
-
-static int get_content(struct kvmm_pool *pool, struct request *req)
-{
-	int err;
-
-	if (unlikely(req->attr.deadline_ns || req->attr.flags & KVMM_ALLOC_NOWAIT))
-		err = wait_for_range(pool, req);
-	else
-		err = get_range(pool, req);
-	if (unlikely(!err && is_zeroed(pool, req->attr.flags)))
-		err = range_zero(pool, req->range);
-	return err;
-}
-
-/* For those who ask: two clock readings and a look at the zone. */
-static noinline int get_reported(struct kvmm_pool *pool, struct request *req)
-{
-	struct kvmm_alloc_report *report = req->attr.report;
-	struct kvmm_alloc_report full;
-	u64 begin_ns = kv_clock_ns();
-	int ppm, err;
-
-	ppm = kvmm_zone_unusable(pool->zone, req->attr.nr);
-	err = get_content(pool, req);
-	if (!door_reports(err))
+	if (unlikely(err))
 		return err;
-	full = (struct kvmm_alloc_report){
-		.time_ns = kv_ns_since(begin_ns), .evicted = req->room.evicted,
-		.moved = req->room.moved, .fragmentation_ppm = max(ppm, 0),
-		.waited_ns = req->wait.waited_ns,
+	req->ctx = (struct alloc_ctx){
+		.take = take_range, .nr = attr->nr, .flags = attr->flags,
+		.max_runs = attr->max_runs, .prio = attr->prio, .promise = attr->promise,
+		.report = attr->report,
 	};
-	memcpy(report, &full, req->old_report ? OLD_REPORT : sizeof(full));
-	return err;
+	if (likely(!(attr->deadline_ns || attr->report)))
+		return 0;
+	req->ctx.seq = attr->seq;
+	req->ctx.deadline_ns = door_deadline(attr->flags, attr->deadline_ns);
+	req->ctx.report_bytes = src->size <= offsetof(struct kvmm_range_attr, deadline_ns) ?
+				OLD_REPORT : sizeof(*attr->report);
+	return 0;
 }
 
 int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			  kvmm_range_t *range)
 {
-	struct request req;
+	struct range_request req;
 	int err;
 
-	if (unlikely(!range))
+	if (unlikely(!pool || !attr || !range))
 		return -EINVAL;
 	err = fill_request(pool, &req, attr);
 	if (unlikely(err))
 		return err;
-	err = req.attr.report ? get_reported(pool, &req) : get_content(pool, &req);
+	alloc_report_begin(pool, &req.ctx, req.ctx.nr);
+	err = get_range(pool, &req);
+	if (unlikely(!err && is_zeroed(pool, req.ctx.flags)))
+		err = range_zero(pool, req.range);
+	alloc_report_end(&req.ctx, err);
 	if (unlikely(err))
 		return err;
 	*range = req.range;

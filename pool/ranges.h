@@ -284,10 +284,15 @@ int range_enter(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 enum kv_placement range_placement(u32 flags);
 /* 0 and defaults filled in, or -EINVAL. */
 int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr);
-struct room;
-/* One attempt: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
-int range_take(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct room *room,
-	       kvmm_range_t *range);
+
+struct range_request {
+	struct alloc_ctx	ctx;
+	struct kvmm_range_attr	attr;
+	kvmm_range_t		range;	/* out */
+};
+
+/* ->take() of it: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
+int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Nobody has been given that range: pinned until range_show(), or as if it had never been. */
 void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
 void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);

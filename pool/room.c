@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Making room: what an allocation does when the zone says no.
+ * The slow path: what a request does when there are no blocks for it as things are.
  *
- * In this order: what others keep aside, what its tenant's limits want evicted, exactly the
- * shortfall of cached blocks, then a run: by dropping what lies in its way where that is cheaper
- * than moving it, else by moving. What a step would cost is weighed by cost.c. The hard part is
- * that failing must leave no trace, the order of eviction included. So victims keep their
- * entries and keys until the allocation has succeeded; only their blocks go to the zone, and
- * come back from there if it fails. The gate is closed while the lock is dropped for the copies,
- * so nobody sees, or takes, what is under way.
+ * One loop over a table of reclaimers, and the request is tried again after each: drain, steal,
+ * evict, drop, compact; then it waits for its turn (queue.c). What a reclaimer would cost is
+ * weighed by cost.c. The hard part is that failing must leave no trace, the order of eviction
+ * included. So victims keep their entries and keys until the request has succeeded; only their
+ * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
+ * dropped for the copies, so no other thread sees, or takes, what is under way.
  *
- * All of it runs with compact_lock held: one caller at a time makes room.
+ * All of it runs with compact_lock held: one thread at a time makes room. A request that takes any
+ * blocks in place evicts under ->lock alone, in its ->take(), and needs the table for memory that a
+ * balloon has only.
  */
+#include <kv/env.h>
 
 #include "cost.h"
 #include "local.h"
@@ -64,29 +66,26 @@ void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct 
 	victims->nr += more->nr;
 }
 
-static bool may_evict(const struct kvmm_pool *pool, const struct room *room)
+static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	return pool->caches && !(room->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
+	return pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT) && likely(!pool->blind);
 }
 
-static bool evict_more(struct kvmm_pool *pool, const struct room *room, u32 nr,
-		       struct victims *victims)
+static bool evict_more(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
 	struct victims more = NO_VICTIMS;
 	bool enough;
 
-	if (!pool->caches || unlikely(pool->blind))	/* there is nothing, or it does not become free */
-		return false;
 	order_enter(&pool->order);
-	quota_begin(pool->order.quotas, room->account, QUOTA_FOR_WHO);
-	enough = may_evict(pool, room) ? victims_pick(pool, nr, &more) :
-					 victims_pick_parked(pool, nr, &more);
+	quota_begin(pool->order.quotas, ctx->account, QUOTA_FOR_WHO);
+	enough = may_evict(pool, ctx) ? victims_pick(pool, nr, &more) :
+					victims_pick_parked(pool, nr, &more);
 	if (!enough)
 		victims_unpick(pool, &more);
 	quota_end(pool->order.quotas);
 	order_leave(&pool->order);
 	victims_free_blocks(pool, &more, more.nr);
-	victims_join(pool, victims, &more);
+	victims_join(pool, &ctx->victims, &more);
 	return enough;
 }
 
@@ -103,8 +102,7 @@ static bool victim_restore(struct kvmm_pool *pool, u32 index, bool late)
 }
 
 /* The order's lock held. */
-static void end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore,
-			struct room *room)
+static u32 end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore)
 {
 	bool lost = false;
 	u32 nr = 0;
@@ -122,17 +120,19 @@ static void end_victims(struct kvmm_pool *pool, struct victims *victims, bool re
 		entry_free(pool, entry_handle(pool, index));
 	}
 	count_evictions(pool, nr);
-	room->evicted += nr;	/* of all tries of one that waits */
+	return nr;
 }
 
-void victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore,
-		 struct room *room)
+u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore)
 {
+	u32 nr;
+
 	if (!victims->nr)
-		return;
+		return 0;
 	order_enter(&pool->order);
-	end_victims(pool, victims, restore, room);
+	nr = end_victims(pool, victims, restore);
 	order_leave(&pool->order);
+	return nr;
 }
 
 /* Those that are not in their last generation: they can be used again. */
@@ -145,24 +145,15 @@ static u32 nr_entries_of(const struct kvmm_pool *pool, const struct victims *vic
 	return nr;
 }
 
-int room_take_entries(struct kvmm_pool *pool, struct room *room, struct kv_handle *handles)
+int room_take_entries(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct kv_handle *handles)
 {
-	if (likely(!kv_entries_take(&pool->entries, room->nr, handles)))
+	if (likely(!kv_entries_take(&pool->entries, ctx->nr, handles)))
 		return 0;
-	if (!room->victims ||
-	    pool->entries.nr_free + nr_entries_of(pool, room->victims) < room->nr)
+	if (pool->entries.nr_free + nr_entries_of(pool, &ctx->victims) < ctx->nr)
 		return -ENOSPC;
-	end_victims(pool, room->victims, false, room);
-	return kv_entries_take(&pool->entries, room->nr, handles);
+	ctx->evicted += end_victims(pool, &ctx->victims, false);
+	return kv_entries_take(&pool->entries, ctx->nr, handles);
 }
-
-/* What a step needs to know: how many blocks must be free, so that what has to stay stays. */
-struct effort {
-	struct room	*room;
-	struct victims	victims;
-	u64		want;
-	u32		nr_free;
-};
 
 void victims_still_left(struct kvmm_pool *pool, const struct victims *victims)
 {
@@ -173,77 +164,120 @@ void victims_still_left(struct kvmm_pool *pool, const struct victims *victims)
 			victim_left(pool, at);
 }
 
-static int try_to_take(struct kvmm_pool *pool, struct effort *e)
+static int try_to_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = e->room->take(pool, e->room);
+	int err = ctx->take(pool, ctx);
 
 	if (err)
-		victims_still_left(pool, &e->victims);
+		victims_still_left(pool, &ctx->victims);
 	return err;
 }
 
-/* Done, and did it help? */
-static int take_after(struct kvmm_pool *pool, struct effort *e, enum kvmm_step step, u32 nr)
-{
-	int err = try_to_take(pool, e);
+/* ---- reclaimers ---- */
 
-	step_count(&pool->door, step, nr, !err);
-	return err;
+/* Free blocks that are missing; KV_NONE: it is not the turn of this request. */
+static u32 nr_missing(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool);
+	u64 want = (u64)ctx->nr + keep;
+
+	if (keep == DOOR_SHUT)
+		return KV_NONE;
+	return want > nr_free ? want - nr_free : 0;
 }
 
-/* Free blocks that threads keep aside: it costs nobody's time. */
-static int drain_and_take(struct kvmm_pool *pool, struct effort *e)
+/* Free blocks that threads keep aside: it costs no thread's time. */
+static int drain(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 nr = pool_drain_local(pool);
+	return pool_drain_local(pool);
+}
 
-	return take_after(pool, e, KVMM_STEP_DRAIN, nr);	/* somebody may have freed some, too */
+static bool is_limited(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	return pool->order.quotas && !(ctx->flags & KVMM_ALLOC_NOWAIT);
+}
+
+/* Refused for now: perhaps because its tenant has to give something up first. */
+static int squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	u32 nr = ctx->victims.nr;
+	int err = quota_squeeze(pool, ctx);
+
+	return err ? err : (int)(ctx->victims.nr - nr);
+}
+
+static bool can_steal(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	return pool->grow.nr_reserved && kv_zone_nr_free(pool->zone) < ctx->nr &&
+	       !nr_missing(pool, ctx);
 }
 
 /* There are enough, but for those that are reserved softly: they are needed in the zone. */
-static int steal_and_take(struct kvmm_pool *pool, struct effort *e, u32 nr_evicted)
+static int steal(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 nr_free = kv_zone_nr_free(pool->zone), nr = 0;
+	return pool_steal_reserved(pool, ctx->nr - kv_zone_nr_free(pool->zone));
+}
 
-	if (nr_free < e->room->nr)
-		nr = pool_steal_reserved(pool, e->room->nr - nr_free);
-	if (!nr && !nr_evicted)
-		return -ENOSPC;
-	if (!nr_evicted)
-		return take_after(pool, e, KVMM_STEP_STEAL, nr);
-	step_count(&pool->door, KVMM_STEP_STEAL, nr, false);
-	return take_after(pool, e, KVMM_STEP_EVICT, nr_evicted);
+/* What a blind device has is not free once it is evicted. */
+static bool can_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	u32 nr = nr_missing(pool, ctx);
+
+	return nr && nr != KV_NONE && pool->caches && likely(!pool->blind);
+}
+
+static u64 cost_of_evicting(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr)
+{
+	*nr = nr_missing(pool, ctx);
+	return may_evict(pool, ctx) ? *nr * pool->door.costs.drop_block_ns : 0;
 }
 
 /*
  * Free exactly so many cached blocks as are missing, if there are so many; or, where nothing may be
- * evicted, free blocks that the policy has. What lay where memory is going has gone there with it, and
- * others make up for that.
+ * evicted, free blocks that the policy has. What lay where memory is going has gone there with it,
+ * and others make up for that.
  */
-static int evict_shortfall(struct kvmm_pool *pool, struct effort *e)
+static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 shortfall = e->want - e->nr_free, nr_free = e->nr_free;
+	u32 before = ctx->victims.nr;
 
-	if (may_evict(pool, e->room) &&
-	    cost_says_wait(pool, e->room, shortfall, shortfall * pool->door.costs.drop_block_ns)) {
-		pool->door.skipped[KVMM_STEP_EVICT]++;
-		return -ENOSPC;
-	}
-	for (; nr_free < e->want; nr_free = pool_nr_free(pool))
-		if (!evict_more(pool, e->room, e->want - nr_free, &e->victims))
+	for (u32 nr; (nr = nr_missing(pool, ctx));)
+		if (!evict_more(pool, ctx, nr))
 			return -ENOSPC;
-	return 0;
+	if (can_steal(pool, ctx))
+		step_count(&pool->door, KVMM_STEP_STEAL, steal(pool, ctx), false);
+	return ctx->victims.nr - before;
+}
+
+/* From here on there are enough, but not together. */
+static bool can_drop(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	return !nr_missing(pool, ctx) && may_evict(pool, ctx);
 }
 
 /* Cached blocks in the way of the cheapest run, if losing them costs less than moving them. */
-static int drop_window(struct kvmm_pool *pool, struct effort *e)
+static int drop(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct cost_window window;
-	u32 nr = e->victims.nr;
+	u32 nr = ctx->victims.nr;
 
-	if (!may_evict(pool, e->room) || !cost_prefers_drop(pool, e->room, &window))
+	if (!cost_prefers_drop(pool, ctx, &window))
 		return -ENOSPC;
-	cost_drop(pool, &window, &e->victims);
-	return take_after(pool, e, KVMM_STEP_DROP, e->victims.nr - nr);
+	cost_drop(pool, &window, &ctx->victims);
+	return ctx->victims.nr - nr;
+}
+
+/* In vain where the engine may not take the run that it makes, or no old place becomes free. */
+static bool can_compact(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	return !(ctx->flags & KVMM_ALLOC_NO_COMPACT) && kv_zone_takes_any_run(pool->zone) &&
+	       likely(!pool->blind) && !nr_missing(pool, ctx);
+}
+
+static u64 cost_of_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr)
+{
+	*nr = ctx->nr;
+	return cost_of_run(pool, ctx->nr);
 }
 
 /* Places that something has been moved to are not what they were, even if it is moved on. */
@@ -259,169 +293,167 @@ static void victims_overrun(struct kvmm_pool *pool, const struct victims *victim
 	}
 }
 
-static int compact(struct kvmm_pool *pool, struct effort *e, u32 want_run)
+static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_run)
 {
 	struct kvmm_compact goal = { .size = sizeof(goal), .want_run = want_run,
 				     .max_blocks = pool->compact_max_blocks };
-	u32 max_runs = want_run ? 1 : e->room->max_runs;
+	u32 max_runs = want_run ? 1 : ctx->max_runs;
 	int err;
 
-	if (useless_again(pool, e->room->nr, max_runs)) {
+	if (useless_again(pool, ctx->nr, max_runs)) {
 		pool->door.skipped[KVMM_STEP_COMPACT]++;
 		return -ENOSPC;
 	}
-	err = pool_compact(pool, &goal, e->room);
+	err = pool_compact(pool, &goal, ctx);
 	if (err == -ENOSPC)
-		useless_note(pool, e->room->nr, max_runs);
-	e->room->moved += goal.moved;
-	e->room->barred |= err == -EBUSY;
+		useless_note(pool, ctx->nr, max_runs);
+	ctx->moved += goal.moved;
+	ctx->barred |= err == -EBUSY;
 	if (!goal.moved && err != -EIO)
-		victims_still_left(pool, &e->victims);
-	victims_overrun(pool, &e->victims);
+		victims_still_left(pool, &ctx->victims);
+	victims_overrun(pool, &ctx->victims);
 	if (!err)
-		return take_after(pool, e, KVMM_STEP_COMPACT, 1);
+		return 1;
 	kv_count(KV_EV_COMPACT_FAIL);
 	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
 }
 
-/*
- * Moving is for nothing where the engine may not take the run that it makes, or no old place becomes
- * free. If what is pinned leaves no place for one run, there may still be enough in a few, once all
- * lies together.
+/* Where what is pinned leaves no place for one run, a few may do, once all lies together. */
+static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int ret = compact_to(pool, ctx, ctx->nr);
+
+	if (ret == -ENOSPC && cost_packing_helps(pool, ctx))
+		ret = compact_to(pool, ctx, 0);
+	return ret;
+}
+
+/**
+ * struct reclaimer - one way to make room for a request
+ * @step: what it is counted as
+ * @helps: could it help as things are? NULL: always
+ * @cost: NULL, or what it costs, in ns, and how many blocks a patient request would wait for
+ * @scan: do it: how many blocks became free, and the request is tried again; -ENOSPC: it was no
+ *	help; another error is the answer
  */
-static int compact_and_take(struct kvmm_pool *pool, struct effort *e)
-{
-	int err;
+struct reclaimer {
+	enum kvmm_step step;
+	bool (*helps)(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
+	u64 (*cost)(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 *nr);
+	int (*scan)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
+};
 
-	if (e->room->flags & KVMM_ALLOC_NO_COMPACT || !kv_zone_takes_any_run(pool->zone) ||
-	    unlikely(pool->blind))
+/* Cheapest first. A request in place wants the first one only. */
+static const struct reclaimer reclaimers[] = {
+	{ KVMM_STEP_DRAIN,   NULL,	  NULL,		    drain },
+	{ KVMM_STEP_EVICT,   is_limited,  NULL,		    squeeze },
+	{ KVMM_STEP_STEAL,   can_steal,   NULL,		    steal },
+	{ KVMM_STEP_EVICT,   can_evict,   cost_of_evicting, evict },
+	{ KVMM_STEP_DROP,    can_drop,    NULL,		    drop },
+	{ KVMM_STEP_COMPACT, can_compact, cost_of_moving,   compact },
+};
+
+static bool is_in_place(const struct alloc_ctx *ctx)
+{
+	return ctx->in_place && !ctx->patient;
+}
+
+/* It would rather wait. */
+static bool is_too_dear(struct kvmm_pool *pool, const struct alloc_ctx *ctx,
+			const struct reclaimer *r)
+{
+	u64 cost_ns;
+	u32 nr;
+
+	if (likely(!ctx->patient) || !r->cost)
+		return false;
+	cost_ns = r->cost(pool, ctx, &nr);
+	if (!cost_says_wait(pool, ctx, nr, cost_ns))
+		return false;
+	pool->door.skipped[r->step]++;
+	return true;
+}
+
+static int use(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct reclaimer *r)
+{
+	int err, nr;
+
+	if ((r->helps && !r->helps(pool, ctx)) || is_too_dear(pool, ctx, r))
 		return -ENOSPC;
-	if (e->room->patient &&
-	    cost_says_wait(pool, e->room, e->room->nr, cost_of_run(pool, e->room->nr))) {
-		pool->door.skipped[KVMM_STEP_COMPACT]++;
-		return -ENOSPC;
-	}
-	err = compact(pool, e, e->room->nr);
-	if (err != -ENOSPC || !cost_packing_helps(pool, e->room))
-		return err;
-	return compact(pool, e, 0);
-}
-
-/* Who waits has not failed yet. */
-static int fail(struct kvmm_pool *pool, const struct effort *e)
-{
-	if (e->room->ask.waits)
-		return -ENOSPC;
-	if (e->nr_free < e->want)
-		pool->count.fail_nospc++;
-	else
-		pool->count.fail_frag++;
-	return -ENOSPC;
-}
-
-/* Refused for now: perhaps because its tenant has to give something up first. */
-static int squeeze_and_take(struct kvmm_pool *pool, struct effort *e)
-{
-	u32 nr = e->victims.nr;
-	int err = quota_squeeze(pool, e->room, &e->victims);
-
-	return err ? err : take_after(pool, e, KVMM_STEP_EVICT, e->victims.nr - nr);
-}
-
-static int make_room(struct kvmm_pool *pool, struct effort *e)
-{
-	struct room *room = e->room;
-	u32 keep, shortfall = 0;
-	int err;
-
-	err = drain_and_take(pool, e);
-	if (err == -ENOSPC && unlikely(pool->order.quotas != NULL))
-		err = squeeze_and_take(pool, e);
-	if (err != -ENOSPC)
-		return err;
-	keep = door_keep(pool, &room->ask);
-	e->nr_free = pool_nr_free(pool);
-	e->want = (u64)room->nr + keep;
-	if (keep == DOOR_SHUT)
-		return fail(pool, e);
-	if (e->nr_free < e->want) {
-		shortfall = e->want - e->nr_free;
-		if (evict_shortfall(pool, e))
-			return fail(pool, e);
-		e->nr_free = e->want;
-	}
-	err = steal_and_take(pool, e, shortfall);
-	if (err != -ENOSPC)
-		return err;
-	fail(pool, e);
-	err = drop_window(pool, e);
-	if (err == -ENOSPC)
-		err = compact_and_take(pool, e);
-	if (err != -ENOSPC || !room->scatters)
-		return err;
-	room->scatter = true;
-	return try_to_take(pool, e);
-}
-
-static int try_harder(struct kvmm_pool *pool, struct effort *e)
-{
-	int err;
-
-	e->room->victims = &e->victims;
-	err = make_room(pool, e);
-	e->room->victims = NULL;
+	nr = r->scan(pool, ctx);
+	if (nr < 0)
+		return nr;
+	err = try_to_take(pool, ctx);
+	step_count(&pool->door, r->step, nr, !err);
 	return err;
 }
 
-int room_try(struct kvmm_pool *pool, struct room *room, struct victims *victims)
+int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct effort e = { .room = room, .victims = *victims };
+	u32 nr = is_in_place(ctx) ? 1 : ARRAY_SIZE(reclaimers);
+	int err = -ENOSPC;
+
+	for (u32 i = 0; i < nr && err == -ENOSPC; i++) {
+		if (reclaimers[i].step == KVMM_STEP_DROP)
+			ctx->scattered = !nr_missing(pool, ctx);
+		err = use(pool, ctx, &reclaimers[i]);
+	}
+	if (err != -ENOSPC || !ctx->scatters || !ctx->scattered)
+		return err;
+	ctx->scatter = true;
+	return try_to_take(pool, ctx);
+}
+
+/* ---- the way of a request ---- */
+
+/* Victims go for good, or back; not back where a copy failed that may have gone half-way. */
+static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
 	u32 posted = pool->posted;
 	int err;
 
-	err = try_harder(pool, &e);
+	ctx->victims = NO_VICTIMS;
+	ctx->scattered = false;
+	err = (ctx->reclaim ? ctx->reclaim : alloc_reclaim)(pool, ctx);
+	ctx->evicted += victims_end(pool, &ctx->victims, err && err != -EIO);
 	pool->posted = posted;
-	*victims = e.victims;
 	return err;
 }
 
-int pool_get_room(struct kvmm_pool *pool, struct room *room)
+/* ->lock held; dropped and retaken. */
+static int make_room(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	struct victims victims = NO_VICTIMS;
 	u64 since_ns = kv_clock_ns(), target;
-	u32 posted;
 	int err;
 
+	if (is_in_place(ctx) && !(ctx->prio && pool->elastic))
+		return -ENOSPC;
+	pool_leave(pool);
 	pressure_change(&pool->door.pressure, 0, 1);
 	kv_lock(&pool->compact_lock);
 	flights_poll(pool);
-	target = elastic_relent(pool, room);
+	target = elastic_relent(pool, ctx);
 	err = pool_enter(pool);
 	if (!err) {
-		posted = pool->posted;
-		err = (room->try ? room->try : room_try)(pool, room, &victims);
-		/* A copy that failed may have gone half-way, to where a victim was. */
-		victims_end(pool, &victims, err && err != -EIO, room);
-		pool->posted = posted;
+		err = reclaim(pool, ctx);
 		pool_leave(pool);
 	}
 	if (unlikely(err))
 		elastic_unrelent(pool, target);
-	if (err == -ENOSPC && room->barred)
-		flights_make_run(pool, room->nr);
+	if (err == -ENOSPC && ctx->barred)
+		flights_make_run(pool, ctx->nr);
 	kv_unlock(&pool->compact_lock);
 	pressure_over(&pool->door.pressure, DELAY_ROOM, since_ns);
 	cache_after(pool);
+	kv_lock(&pool->lock);
 	return err;
 }
 
-/* ---- without waiting ---- */
-
-/* Is there anything that would help if the caller could wait? */
-static int what_would_help(struct kvmm_pool *pool, const struct room *room)
+/* Would anything help if the caller could wait? */
+static int what_would_help(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	u32 keep = door_keep(pool, &room->ask);
-	u64 nr = pool_nr_free(pool), want = (u64)room->nr + keep;
+	u32 keep = door_keep(pool, ctx);
+	u64 nr = pool_nr_free(pool);
 
 	if (keep == DOOR_SHUT)
 		return -ENOSPC;
@@ -430,65 +462,106 @@ static int what_would_help(struct kvmm_pool *pool, const struct room *room)
 		nr = cache_nr_available(pool);
 		order_leave(&pool->order);
 	}
-	return nr < want ? -ENOSPC : -EAGAIN;
+	return nr < (u64)ctx->nr + keep ? -ENOSPC : -EAGAIN;
 }
 
-static int unpark_and_take(struct kvmm_pool *pool, struct effort *e)
+int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	u32 keep = door_keep(pool, &e->room->ask), posted = pool->posted;
-	int err = -ENOSPC;
-
-	e->nr_free = pool_nr_free(pool);
-	e->want = (u64)e->room->nr + keep;
-	if (keep == DOOR_SHUT || e->nr_free >= e->want)
-		return -ENOSPC;
-	e->room->victims = &e->victims;
-	if (!evict_shortfall(pool, e))
-		err = take_after(pool, e, KVMM_STEP_DRAIN, e->want - e->nr_free);
-	e->room->victims = NULL;
-	victims_end(pool, &e->victims, err, e->room);
-	pool->posted = posted;
-	return err;
-}
-
-static int take_now(struct kvmm_pool *pool, struct room *room)
-{
-	struct effort e = { .room = room, .victims = NO_VICTIMS };
 	int err;
 
-	if (unlikely(!pool))
-		return -EINVAL;
-	kv_lock(&pool->lock);
-	room->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
-	err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);
-	if (unlikely(err)) {
-		pool_leave(pool);
+	pool_leave(pool);
+	ctx->squeezed = false;
+	err = pool_enter(pool);
+	if (err) {
+		kv_lock(&pool->lock);
 		return err;
 	}
-	err = room->take(pool, room);
-	if (err == -ENOSPC)
-		err = drain_and_take(pool, &e);
-	if (err == -ENOSPC && pool_nr_free(pool) >= (u64)room->nr + door_keep(pool, &room->ask))
-		err = steal_and_take(pool, &e, 0);
-	if (err == -ENOSPC && unlikely(pool_nr_parked(pool)))
-		err = unpark_and_take(pool, &e);
-	if (err == -ENOSPC)
-		err = what_would_help(pool, room);
-	pool->count.fail_nospc += err == -ENOSPC;
-	pool_leave(pool);
-	return err;
+	err = ctx->take(pool, ctx);
+	return err == -ENOSPC ? make_room(pool, ctx) : err;
 }
 
-int pool_take_room(struct kvmm_pool *pool, struct room *room)
+/* The one place where an answer is counted; see struct kvmm_pool_stat. */
+void alloc_count(struct kvmm_pool *pool, const struct alloc_ctx *ctx, int err)
+{
+	kv_assert_held(&pool->lock);
+	if (ctx->scattered && (!err || err == -ENOSPC))
+		pool->count.fail_frag++;
+	else if (err == -ENOSPC || err == -ETIMEDOUT)
+		pool->count.fail_nospc++;
+}
+
+/* ->take() has said -ENOSPC. ->lock held; it is not on return. */
+noinline int alloc_slow(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;
 
-	if (unlikely(room->flags & KVMM_ALLOC_NOWAIT))
-		return take_now(pool, room);
-	err = pool_enter(pool);
+	if (ctx->flags & KVMM_ALLOC_NOWAIT) {
+		err = reclaim(pool, ctx);
+		if (err == -ENOSPC)
+			err = what_would_help(pool, ctx);
+	} else {
+		err = make_room(pool, ctx);
+		if (err == -ENOSPC && ctx->deadline_ns)
+			err = queue_wait(pool, ctx);
+	}
+	alloc_count(pool, ctx, err);
+	/* A request that waited is the last to be in a pool that goes; see queue_wait(). */
+	kv_rcu_read_lock();
+	pool_leave(pool);
+	kv_rcu_read_unlock();
+	return err;
+}
+
+static int enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err;
+
+	if (likely(!(ctx->flags & KVMM_ALLOC_NOWAIT)))
+		return pool_enter(pool);
+	ctx->flags |= KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT;
+	kv_lock(&pool->lock);
+	err = pool->gate & GATE_STOPPED ? -EAGAIN : gate_refusal(pool->gate);
+	if (unlikely(err))
+		pool_leave(pool);
+	return err;
+}
+
+int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = enter(pool, ctx);
+
 	if (unlikely(err))
 		return err;
-	err = room->take(pool, room);
-	pool_leave(pool);
-	return unlikely(err == -ENOSPC) ? pool_get_room(pool, room) : err;
+	ctx->patient = ctx->deadline_ns && pool->door.costs.wait_block_ns;
+	err = alloc_locked(pool, ctx);
+	if (unlikely(ctx->reaps))
+		kv_rcu_reap();
+	if (likely(!err || !ctx->deadline_ns))	/* else the pool may be gone */
+		cache_after(pool);
+	return err;
+}
+
+/* ---- reports ---- */
+
+void alloc_report_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
+{
+	if (likely(!ctx->report))
+		return;
+	ctx->begin_ns = kv_clock_ns();
+	ctx->fragmentation_ppm = nr ? max(kvmm_zone_unusable(pool->zone, nr), 0) : 0;
+}
+
+void alloc_report_end(const struct alloc_ctx *ctx, int err)
+{
+	struct kvmm_alloc_report full;
+
+	if (likely(!ctx->report) || (err && err != -ENOSPC && err != -EAGAIN &&
+				     err != -ETIMEDOUT && err != -ECANCELED))
+		return;
+	full = (struct kvmm_alloc_report){
+		.time_ns = kv_ns_since(ctx->begin_ns), .evicted = ctx->evicted,
+		.moved = ctx->moved, .fragmentation_ppm = ctx->fragmentation_ppm,
+		.waited_ns = ctx->waited_ns,
+	};
+	memcpy(ctx->report, &full, ctx->report_bytes);
 }

@@ -9,7 +9,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "private.h"
+#include "queue.h"
 
 /* NULL: there is none. ->lock held. */
 static struct ticket **find(struct kvmm_pool *pool, kvmm_ticket_t ticket)
@@ -21,51 +21,51 @@ static struct ticket **find(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	return *at ? at : NULL;
 }
 
-static int queue_ticket(struct kvmm_pool *pool, struct ticket *t, kvmm_ticket_t *ticket)
+int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = pool_enter(pool);
+	struct ticket *t = ctx->ticket;
+
+	t->waiter.ticket = ++pool->door.last_ticket;
+	t->name->id = t->waiter.ticket;
+	t->next = pool->door.tickets;
+	pool->door.tickets = t;
+	waiter_enter(pool, &t->waiter, ctx);
+	WRITE_ONCE(t->waiter.word, 1);	/* it has not been tried in its place */
+	return -EINPROGRESS;
+}
+
+static int submit(struct kvmm_pool *pool, struct ticket *t, const struct kvmm_alloc_ctl *ctl,
+		  kvmm_mut_t *blocks, kvmm_ticket_t *ticket)
+{
+	int err = private_begin(pool, ctl, blocks, &t->ctx);
 
 	if (err)
 		return err;
-	if (!door_may_wait(pool, &t->req.wait)) {
-		pool_leave(pool);
-		return -ENOSPC;
-	}
-	t->waiter.ticket = ++pool->door.last_ticket;
-	t->next = pool->door.tickets;
-	pool->door.tickets = t;
-	waiter_enter(pool, &t->waiter, &t->req.wait);
-	WRITE_ONCE(t->waiter.word, 1);	/* it has not been tried in its place */
-	ticket->id = t->waiter.ticket;
-	pool_leave(pool);
-	return -EINPROGRESS;
+	if (!t->ctx.deadline_ns)
+		return -EINVAL;
+	t->ctx.ticket = t;
+	t->name = ticket;
+	err = t->ctx.nr ? alloc_enter(pool, &t->ctx) : 0;
+	return err == -EINPROGRESS ? err : private_end(pool, &t->ctx, err);
 }
 
 int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
 		      kvmm_ticket_t *ticket)
 {
-	struct private_req req;
 	struct ticket *t;
-	int err = ticket ? private_begin(pool, ctl, blocks, &req) : -EINVAL;
+	int err;
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (err)
-		return err;
-	if (!req.wait.deadline_ns)
+	if (!ticket)
 		return -EINVAL;
-	err = req.ctl.nr ? door_try(pool, &req.wait) : 0;
-	if (err != -ENOSPC)
-		return private_end(pool, &req, err);
 	t = kv_alloc(sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->req = req;
-	err = queue_ticket(pool, t, ticket);
-	if (err == -EINPROGRESS)
-		return err;
-	kv_free(t);
-	return private_end(pool, &req, err);
+	err = submit(pool, t, ctl, blocks, ticket);
+	if (err != -EINPROGRESS)
+		kv_free(t);
+	return err;
 }
 
 /* ->lock held; dropped and retaken. */
@@ -79,9 +79,9 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 		waiter_refuse(pool, w, -ETIMEDOUT);
 	if (w->result)
 		return w->result;
-	if (READ_ONCE(w->word) || t->req.wait.patient) {
+	if (READ_ONCE(w->word) || t->ctx.patient) {
 		t->busy = true;
-		err = waiter_try(pool, w, &t->req.wait);
+		err = waiter_try(pool, w, &t->ctx);
 		t->busy = false;
 	}
 	if (err != -ENOSPC)
@@ -108,9 +108,10 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 		return err;
 	}
 	*find(pool, ticket) = t->next;
-	waiter_leave(pool, &t->waiter, &t->req.wait, err);
+	waiter_leave(pool, &t->waiter, &t->ctx, err);
+	alloc_count(pool, &t->ctx, err);
 	pool_leave(pool);
-	err = private_end(pool, &t->req, err);
+	err = private_end(pool, &t->ctx, err);
 	kv_free(t);
 	return err;
 }
@@ -131,7 +132,7 @@ int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 		t = *at;
 	if (t) {
 		*at = t->next;
-		waiter_leave(pool, &t->waiter, &t->req.wait, -ECANCELED);
+		waiter_leave(pool, &t->waiter, &t->ctx, -ECANCELED);
 	}
 	pool_leave(pool);
 	kv_free(t);

@@ -34,7 +34,7 @@ static inline bool elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_
 u32 elastic_nr_away(const struct kvmm_pool *pool);
 
 int __elastic_tick(struct kvmm_pool *pool);
-u64 __elastic_relent(struct kvmm_pool *pool, const struct room *room);
+u64 __elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room);
 void __elastic_unrelent(struct kvmm_pool *pool, u64 target);
 
 /* What is due of a shrink beside steps, or of the balloon. No lock held. */
@@ -48,9 +48,9 @@ static inline void elastic_tick(struct kvmm_pool *pool)
  * The request does not fit as things are: what the balloon has, it may have. Returns the target that
  * the balloon had, or 0 if it has not left anything. compact_lock held.
  */
-static inline u64 elastic_relent(struct kvmm_pool *pool, const struct room *room)
+static inline u64 elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
-	return unlikely(room->ask.prio && pool->elastic) ? __elastic_relent(pool, room) : 0;
+	return unlikely(room->prio && pool->elastic) ? __elastic_relent(pool, room) : 0;
 }
 
 /* The request was refused all the same: by ticks the balloon comes to @target again. compact_lock held. */

@@ -167,7 +167,7 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 				   .in_blocks = job->in_blocks, .want = job->want,
 				   .max_moved = UINT64_MAX, .got = job->got };
 	struct victims victims = NO_VICTIMS;
-	struct room room = { 0 };
+	u32 nr;
 
 	leave_give_up(pool, el, &pick, bad);
 	if (pool->caches)
@@ -175,9 +175,9 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 	leave_choose_and_drop(pool, el, &pick, 0, &victims);
 	if (pool->caches)
 		order_leave(&pool->order);
-	victims_end(pool, &victims, false, &room);
-	job->out.evicted += room.evicted;
-	el->evicted += room.evicted;
+	nr = victims_end(pool, &victims, false);
+	job->out.evicted += nr;
+	el->evicted += nr;
 	job->got = pick.got;
 }
 
@@ -264,7 +264,6 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 			  u32 *nr_evicted)
 {
 	struct victims victims = NO_VICTIMS;
-	struct room room = { 0 };
 	int err;
 
 	if (pool->caches)
@@ -277,8 +276,7 @@ static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct lea
 	for (u32 pb = 0; err && pb < el->nr; pb++)
 		if (el->state[pb] == PB_LEAVING)
 			leave_undo(pool, el, pb);
-	victims_end(pool, &victims, err, &room);
-	*nr_evicted = room.evicted;
+	*nr_evicted = victims_end(pool, &victims, err);
 	return err;
 }
 

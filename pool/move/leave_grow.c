@@ -292,7 +292,7 @@ int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
 /* ---- left for a request ---- */
 
 /* Could it be served if all that is away were free? What is left in small runs is not looked at. */
-static bool may_fit(struct kvmm_pool *pool, const struct room *room, u64 want)
+static bool may_fit(struct kvmm_pool *pool, const struct alloc_ctx *room, u64 want)
 {
 	u64 nr = pool_nr_free(pool) + pool->elastic->nr_away;
 	bool fits;
@@ -306,14 +306,14 @@ static bool may_fit(struct kvmm_pool *pool, const struct room *room, u64 want)
 }
 
 /* 0 also if the request will be refused for another reason than the balloon. */
-static u64 nr_lacking(struct kvmm_pool *pool, const struct room *room)
+static u64 nr_lacking(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
 	u64 want, nr_free, nr = 0;
 	u32 keep;
 
 	kv_lock(&pool->lock);
 	pool_drain_local(pool);
-	keep = door_keep(pool, &room->ask);
+	keep = door_keep(pool, room);
 	want = (u64)room->nr + keep;
 	nr_free = pool_nr_free(pool);
 	if (keep != DOOR_SHUT && want > nr_free && may_fit(pool, room, want))
@@ -322,7 +322,7 @@ static u64 nr_lacking(struct kvmm_pool *pool, const struct room *room)
 	return nr;
 }
 
-u64 __elastic_relent(struct kvmm_pool *pool, const struct room *room)
+u64 __elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room)
 {
 	struct kvmm_regain req = { .size = sizeof(req), .min_blocks = 1 };
 	struct elastic *el = pool->elastic;

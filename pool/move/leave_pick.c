@@ -219,7 +219,7 @@ u64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
 int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
 			  struct victims *victims)
 {
-	u32 keep = door_keep(pool, &(struct ask){ .prio = KVMM_PRIO_NORMAL });
+	u32 keep = door_keep(pool, &(struct alloc_ctx){ .prio = KVMM_PRIO_NORMAL });
 
 	if (keep == DOOR_SHUT)
 		return pick->got < least ? -ENOSPC : 0;

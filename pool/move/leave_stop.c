@@ -75,7 +75,7 @@ static u64 count_room(struct kvmm_pool *pool, struct elastic *el, const struct l
 int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 		     struct victims *victims)
 {
-	const struct ask ask = { .prio = KVMM_PRIO_NORMAL };
+	const struct alloc_ctx ask = { .prio = KVMM_PRIO_NORMAL };
 	u32 keep = door_keep(pool, &ask);
 	u64 want;
 
@@ -275,12 +275,11 @@ static int shrink_stopped(struct stop *stop)
 /* ->lock held. Places of victims may be anything by now if something has failed half-way. */
 static void end_victims(struct stop *stop, int err)
 {
-	struct room room = { 0 };
+	u32 nr = victims_end(stop->pool, &stop->victims, err && err != -EIO);
 
-	victims_end(stop->pool, &stop->victims, err && err != -EIO, &room);
 	stop->pool->posted = stop->posted;
-	stop->req->evicted = room.evicted;
-	stop->el->evicted += room.evicted;
+	stop->req->evicted = nr;
+	stop->el->evicted += nr;
 	stop->el->moved += stop->req->moved;
 }
 

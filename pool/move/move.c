@@ -117,7 +117,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 struct mover {
 	struct kvmm_pool *pool;
 	struct picture picture;
-	const struct room *room;	/* what for; NULL: whatever comes of it */
+	const struct alloc_ctx *room;	/* what for; NULL: whatever comes of it */
 };
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
@@ -435,7 +435,7 @@ void pool_resume(struct kvmm_pool *pool)
 
 /* -EBUSY: the engine is in the middle of a step, or has not read where blocks are by now. */
 static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
-			   const struct room *room)
+			   const struct alloc_ctx *room)
 {
 	struct mover mover = { pool, { .pool = pool, .mode = MOVE_STOPPED }, room };
 	u32 max_blocks = goal->max_blocks;
@@ -451,7 +451,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 }
 
 /* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
-int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct room *room)
+int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *room)
 {
 	int err;
 

@@ -271,6 +271,31 @@ Test(door, the_short_calls_are_normal_requests)
 	end_pool(pool);
 }
 
+/* What is evicted for a call without flags is a step as well, and a refusal is counted once. */
+Test(door, the_short_calls_are_counted_by_step_and_answer)
+{
+	struct kvmm_pool *pool = make_door(8, NULL);
+	struct kvmm_acquire req = { .nr_blocks = 2 };
+	kvmm_mut_t mut[9];
+
+	cache_keys(pool, 0, 8);
+	cr_expect_eq(kvmm_alloc(pool, 2, mut), 0);
+	cr_expect_eq(door_stat(pool).taken[KVMM_STEP_EVICT], 1);
+	req.fresh = mut + 2;
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(ask_for(pool, 2, 0, 0, mut + 4), 0);
+	cr_expect_eq(door_stat(pool).taken[KVMM_STEP_EVICT], 3);
+	cr_expect_eq(door_stat(pool).saved[KVMM_STEP_EVICT], 3);
+	cr_expect_eq(kvmm_acquire(pool, &req), 0);
+	cr_expect_eq(stat_of(pool).fail_nospc, 0);
+	expect_refused(pool, kvmm_alloc(pool, 1, mut + 8), -ENOSPC);
+	cr_expect_eq(stat_of(pool).fail_nospc, 1);
+	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_RELATIVE, 10000, mut + 8), -ETIMEDOUT);
+	cr_expect_eq(stat_of(pool).fail_nospc, 2);
+	cr_expect_eq(stat_of(pool).evictions, 8);
+	end_pool(pool);
+}
+
 /* Free blocks stay at the mark: what is needed comes from the cache. */
 Test(door, below_the_low_mark_normal_requests_evict)
 {

@@ -295,8 +295,11 @@ Test(gang, a_scattered_pool_is_compacted)
 	wants[1].flags = KVMM_ALLOC_NO_COMPACT;
 	cr_expect_eq(reserve(gangs, wants, 2, &gang), -ENOSPC);
 	expect_pictures("........", "a.b.c.d.");
+	cr_expect_eq(stat_of(pool[1]).fail_frag, 1);
 	wants[1].flags = 0;
 	cr_assert_eq(reserve(gangs, wants, 2, &gang), 0);
+	cr_expect_eq(stat_of(pool[1]).fail_frag, 2, "tried twice, and saved by moving");
+	cr_expect_eq(stat_of(pool[1]).fail_nospc, 0);
 	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, ranges), 0);
 	cr_expect_str_eq(picture(pool[0]), "xx......");
 	cr_expect_not_null(strstr(picture(pool[1]), "yyyy"));
