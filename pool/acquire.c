@@ -141,7 +141,6 @@ static int acquire(struct kvmm_pool *pool, struct kvmm_acquire *req, struct allo
 	u32 nr = req->nr_blocks - ctx->nr_hits;
 	int err;
 
-	steps_settle(pool);
 	ctx->nr = nr;
 	err = alloc_enter(pool, ctx);
 	if (err)
@@ -195,85 +194,4 @@ int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req)
 		      req->nr_blocks);
 	tally_add(pool, TALLY_SHORT, !req->nr_keys && req->nr_blocks);
 	return 0;
-}
-
-/* ---- without keys ---- */
-
-int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	int err = promise_find(pool, ctx, ctx->nr);
-
-	if (likely(!err))
-		err = class_admit(pool, ctx->cls, ctx->nr);
-	if (unlikely(err))
-		return err;
-	order_enter(&pool->order);
-	err = alloc_fits(pool, ctx);
-	if (likely(!err))
-		err = cache_take(pool, ctx);
-	order_leave(&pool->order);
-	if (unlikely(err))
-		return err;
-	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
-	promise_take(pool, ctx, ctx->nr);
-	if (!ctx->promise.gen)
-		mag_fill(pool, ctx->nr);
-	return 0;
-}
-
-static int alloc_any(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
-{
-	struct alloc_ctx ctx = { .take = take_in_place, .in_place = true, .nr = nr,
-				 .blocks = blocks, .tenant = tenant };
-
-	if (!pool->caches)
-		return -EOPNOTSUPP;
-	mag_make(pool, nr);
-	steps_settle(pool);
-	return alloc_enter(pool, &ctx);
-}
-
-static noinline int zero_content(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
-{
-	if (!tenant_take_muts(pool, blocks, nr, tenant))
-		return 0;
-	kvmm_free(pool, blocks, nr);
-	return -EIO;
-}
-
-/* Nothing is had whatever has to stay free, or waits; pools that refuse calls refuse this one. */
-static int alloc_none(struct kvmm_pool *pool)
-{
-	int err = cache_enter(pool);
-
-	if (!err)
-		cache_leave(pool);
-	return err;
-}
-
-static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
-{
-	int err = 0;
-
-	if (!pool || (!blocks && nr))
-		return -EINVAL;
-	if (!nr)
-		return alloc_none(pool);
-	if (!mag_alloc_some(pool, nr, blocks))
-		err = alloc_any(pool, nr, tenant, blocks);
-	if (!err)
-		err = zero_content(pool, nr, tenant, blocks);
-	if (!err)
-		kv_probe3(alloc, pool, nr, tenant);
-	return err;
-}
-
-int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
-{
-	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
-	    likely(mag_alloc_one(pool, blocks))) {
-		kv_probe3_hot(alloc, pool, 1u, tenant);
-		return 0;
-	}
-	return alloc_some(pool, nr, tenant, blocks);
 }

@@ -294,8 +294,6 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- acquire.c ---- */
 
-/* ->take() of private blocks that are evicted in place. ->lock held. */
-int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */
 int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */

@@ -92,6 +92,30 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
+/* ---- or any blocks, with what is evicted taken as it is ---- */
+
+static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = promise_find(pool, ctx, ctx->nr);
+
+	if (likely(!err))
+		err = class_admit(pool, ctx->cls, ctx->nr);
+	if (unlikely(err))
+		return err;
+	order_enter(&pool->order);
+	err = alloc_fits(pool, ctx);
+	if (likely(!err))
+		err = cache_take(pool, ctx);
+	order_leave(&pool->order);
+	if (unlikely(err))
+		return err;
+	ctx->evicted += class_take(pool, ctx->cls, ctx->blocks, ctx->nr);
+	promise_take(pool, ctx, ctx->nr);
+	if (!ctx->promise.gen)
+		mag_fill(pool, ctx->nr);
+	return 0;
+}
+
 static int take_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	if (ctx->in_place && !ctx->patient)
@@ -151,8 +175,6 @@ static int zero_asked(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	int err = 0;
 
-	if (!(ctx->flags & KVMM_ALLOC_ZERO))
-		return 0;
 	kv_lock(&pool->compact_lock);
 	for (u32 i = 0; i < ctx->nr && !err; i++) {
 		u32 block = entry_block(entry_at(pool, ctx->blocks[i].index));
@@ -164,9 +186,9 @@ static int zero_asked(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 }
 
 /* All of it, or none is the caller's. */
-static int fill_content(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+static noinline int fill_content(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	int err = zero_asked(pool, ctx);
+	int err = ctx->flags & KVMM_ALLOC_ZERO ? zero_asked(pool, ctx) : 0;
 
 	if (!err)
 		err = tenant_take_muts(pool, ctx->blocks, ctx->nr, ctx->tenant);
@@ -176,14 +198,32 @@ static int fill_content(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return -EIO;
 }
 
-int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err)
+static __always_inline int give(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
-	if (!err)
+	int err = 0;
+
+	if (unlikely(ctx->flags & KVMM_ALLOC_ZERO || pool->zero))
 		err = fill_content(pool, ctx);
 	if (!err)
 		kv_probe3(alloc, pool, ctx->nr, ctx->tenant);
+	return err;
+}
+
+int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err)
+{
+	if (!err)
+		err = give(pool, ctx);
 	alloc_report_end(ctx, err);
 	return err;
+}
+
+/* From what the thread keeps aside, or from the pool. Pools that refuse calls refuse 0 blocks, too. */
+static __always_inline int get_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	if (ctx->nr && is_plain(ctx) && mag_alloc_some(pool, ctx->nr, ctx->blocks))
+		return 0;
+	mag_make(pool, ctx->nr);
+	return alloc_enter(pool, ctx);
 }
 
 int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks)
@@ -191,10 +231,28 @@ int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvm
 	struct alloc_ctx ctx;
 	int err = private_begin(pool, ctl, blocks, &ctx);
 
-	if (err)
-		return err;
-	if (!ctx.nr || (is_plain(&ctx) && mag_alloc_some(pool, ctx.nr, ctx.blocks)))
-		return private_end(pool, &ctx, 0);
-	mag_make(pool, ctx.nr);
-	return private_end(pool, &ctx, alloc_enter(pool, &ctx));
+	return err ? err : private_end(pool, &ctx, get_private(pool, &ctx));
+}
+
+static noinline int alloc_some(struct kvmm_pool *pool, u32 nr, u32 tenant, kvmm_mut_t *blocks)
+{
+	struct alloc_ctx ctx = { .take = take_in_place, .in_place = true, .nr = nr,
+				 .blocks = blocks, .tenant = tenant };
+
+	int err;
+
+	if (!pool || (!blocks && nr))
+		return -EINVAL;
+	err = pool->caches ? get_private(pool, &ctx) : -EOPNOTSUPP;
+	return err ? err : give(pool, &ctx);
+}
+
+int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant, kvmm_mut_t *blocks)
+{
+	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
+	    likely(mag_alloc_one(pool, blocks))) {
+		kv_probe3_hot(alloc, pool, 1u, tenant);
+		return 0;
+	}
+	return alloc_some(pool, nr, tenant, blocks);
 }

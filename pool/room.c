@@ -528,8 +528,11 @@ static int enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = enter(pool, ctx);
+	int err;
 
+	if (ctx->in_place)	/* what has landed may be had */
+		steps_settle(pool);
+	err = enter(pool, ctx);
 	if (unlikely(err))
 		return err;
 	ctx->patient = ctx->deadline_ns && pool->door.costs.wait_block_ns;
