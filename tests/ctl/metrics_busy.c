@@ -235,12 +235,9 @@ static void wait_for_room(void)
 
 static void wait_for_hours(void)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_WANTED, .seq = 1,
+				      .flags = KVMM_ALLOC_RELATIVE, .deadline_ns = 100 * FAR_NS };
 
-	ctl.nr = NR_WANTED;
-	ctl.seq = 1;
-	ctl.flags = KVMM_ALLOC_RELATIVE;
-	ctl.deadline_ns = 100 * FAR_NS;
 	see_stall(nr_waiting);
 	queued_ns[nr_waiting] = now();
 	if (kvmm_alloc_submit(pool, &ctl, waiting_mut[nr_waiting], &waiting[nr_waiting]) == -EINPROGRESS)

@@ -302,7 +302,7 @@ Test(digest, watermarks_and_promises_are_in_it)
 {
 	struct kvmm_pool *a = rank_pool("lru", NULL), *b = rank_pool("lru", NULL);
 	const struct kvmm_watermarks marks = { 1, 2, 3 }, none = { 0, 0, 0 };
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2 };
 	kvmm_promise_t promise;
 
 	cr_assert_eq(kvmm_watermarks_set(a, &marks), 0);
@@ -311,7 +311,6 @@ Test(digest, watermarks_and_promises_are_in_it)
 	cr_expect_str_eq(difference(a, b), "");
 	cr_assert_eq(kvmm_watermarks_set(a, &none), 0);
 	cr_assert_eq(kvmm_watermarks_set(b, &none), 0);
-	ctl.nr = 2;
 	cr_assert_eq(kvmm_promise_make(a, &ctl, &promise), 0);
 	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_FREE));
 	cr_assert_eq(kvmm_promise_end(a, promise), 2);

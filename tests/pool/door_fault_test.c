@@ -16,20 +16,17 @@ static kvmm_range_t range;
 
 static int make_promise(struct kvmm_pool *pool)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2 };
 
-	ctl.nr = 2;
 	return kvmm_promise_make(pool, &ctl, &promise);
 }
 
 static int submit(struct kvmm_pool *pool)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
-	int err;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 8,
+				      .deadline_ns = fake.now_ns + 1000 };
+	int err = kvmm_alloc_submit(pool, &ctl, mut, &ticket);
 
-	ctl.nr = 8;
-	ctl.deadline_ns = fake.now_ns + 1000;
-	err = kvmm_alloc_submit(pool, &ctl, mut, &ticket);
 	return err == -EINPROGRESS ? 0 : err;
 }
 

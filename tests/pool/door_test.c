@@ -58,13 +58,11 @@ Test(door, flags_that_contradict_each_other_are_refused)
 
 Test(door, a_priority_is_said_once)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .flags = KVMM_ALLOC_HIGH,
+				      .prio = KVMM_PRIO_URGENT };
 	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_mut_t mut[1];
 
-	ctl.nr = 1;
-	ctl.flags = KVMM_ALLOC_HIGH;
-	ctl.prio = KVMM_PRIO_URGENT;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -EINVAL);
 	ctl.prio = KVMM_PRIO_URGENT + 1;
 	ctl.flags = 0;
@@ -110,15 +108,14 @@ Test(door, places_and_runs_are_where_they_were_asked_for)
 Test(door, a_run_of_private_blocks_is_made_by_moving)
 {
 	struct kvmm_alloc_report report;
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4,
+				      .flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_COMPACT,
+				      .report = &report };
 	struct kvmm_pool *pool = make_door(8, NULL);
 	kvmm_range_t range[26];
 	kvmm_mut_t run[4];
 
 	paint(pool, "a.b.c.d.", range);
-	ctl.nr = 4;
-	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NO_COMPACT;
-	ctl.report = &report;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -ENOSPC);
 	ctl.flags = KVMM_ALLOC_CONTIG | KVMM_ALLOC_NOWAIT;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, run), -EAGAIN);
@@ -408,20 +405,17 @@ Test(door, reclaim_evicts_up_to_the_high_mark_within_its_budget)
 
 static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr };
 	kvmm_promise_t promise = { 0, 0 };
 
-	ctl.nr = nr;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	return promise;
 }
 
 static int take_promised(struct kvmm_pool *pool, kvmm_promise_t promise, u32 nr, kvmm_mut_t *mut)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .promise = promise };
 
-	ctl.nr = nr;
-	ctl.promise = promise;
 	return kvmm_alloc_ctl(pool, &ctl, mut);
 }
 
@@ -612,12 +606,10 @@ Test(door, placed_blocks_are_had_where_every_block_is_cached)
 
 	for (u32 i = 0; i < 3; i++) {
 		struct kvmm_pool *pool = make_cache(8, "lru");
-		struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+		struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 5, .flags = places[i] };
 		kvmm_mut_t mut[8];
 
 		cache_keys(pool, 0, 8);
-		ctl.nr = 5;
-		ctl.flags = places[i];
 		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 		cr_expect_eq(stat_of(pool).nr_inactive, 3);
 		ctl.nr = 4;

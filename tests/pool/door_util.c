@@ -75,11 +75,9 @@ struct kvmm_pool *make_door(u32 nr_blocks, const struct kvmm_alloc_attr *door)
 
 int ask_for(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut_t *blocks)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .flags = flags,
+				      .deadline_ns = deadline_ns };
 
-	ctl.nr = nr;
-	ctl.flags = flags;
-	ctl.deadline_ns = deadline_ns;
 	return kvmm_alloc_ctl(pool, &ctl, blocks);
 }
 

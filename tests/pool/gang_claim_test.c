@@ -120,7 +120,7 @@ Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 /* Three cached blocks, and before them one that is free, and promised. */
 static struct kvmm_gangs *make_promised(struct kvmm_pool **pool, kvmm_promise_t *promise)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1 };
 	struct kvmm_gangs *gangs = make_gangs(pool, 1, 4, "lru");
 	kvmm_range_t range = take(*pool, 1, 0);
 
@@ -128,7 +128,6 @@ static struct kvmm_gangs *make_promised(struct kvmm_pool **pool, kvmm_promise_t 
 		cache_keys(*pool, i, 1);
 	cr_assert_eq(kvmm_range_free(*pool, range), 0);
 	cr_assert_str_eq(picture(*pool), ".III");
-	ctl.nr = 1;
 	cr_assert_eq(kvmm_promise_make(*pool, &ctl, promise), 0);
 	return gangs;
 }

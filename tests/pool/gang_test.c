@@ -466,7 +466,7 @@ static struct kvmm_gangs *gang_beside_promise(struct kvmm_pool **pools, kvmm_pro
 {
 	struct kvmm_gangs *gangs = make_gangs(pools, 1, 16, "lru");
 	struct kvmm_gang_want want = want_range(0, 4, 1, 'a');
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4 };
 	kvmm_ref_t ref;
 
 	for (u32 i = 0; i < 12; i++)
@@ -477,7 +477,6 @@ static struct kvmm_gangs *gang_beside_promise(struct kvmm_pool **pools, kvmm_pro
 		cr_assert_eq(kvmm_match(pools[0], &key, 1, &ref), 1);
 		cr_assert_eq(kvmm_put(pools[0], ref), 0);
 	}
-	ctl.nr = 4;
 	cr_assert_eq(kvmm_promise_make(pools[0], &ctl, promise), 0);
 	cr_assert_str_eq(picture(pools[0]), "IIIIIIIIIIII....");
 	cr_assert_eq(reserve(gangs, &want, 1, gang), 0);

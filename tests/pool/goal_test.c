@@ -194,13 +194,12 @@ Test(goal, where_a_run_is_out_of_reach_the_longest_one_is_made_if_that_will_do)
 Test(goal, promises_make_plans_smaller)
 {
 	struct kvmm_compact_goal ask = goal_for(KVMM_GOAL_SHORTEN, 0);
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4 };
 	struct kvmm_compact_plan plan;
 	kvmm_range_t range[26] = { 0 };
 	struct kvmm_pool *pool = painted("aa..b.aacc..d.cc", range);
 	kvmm_promise_t promise;
 
-	ctl.nr = 4;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	cr_expect_eq(reach(pool, &ask, &plan), 0);
 	cr_expect_eq(plan.saved_extents, 1);

@@ -55,20 +55,6 @@ static struct kvmm_growth_stat growth_of(struct kvmm_pool *pool)
 	return stat;
 }
 
-/* How it was allocated says nothing of how it grows. */
-Test(grow, a_range_that_was_not_to_wait_grows_by_what_is_cached)
-{
-	struct kvmm_pool *pool = make_cache(8, "lru");
-	kvmm_range_t range;
-
-	cr_assert_eq(kvmm_range_alloc(pool, 2, KVMM_ALLOC_NOWAIT, &range), 0);
-	cache_keys(pool, 0, 6);
-	grow(pool, range, 1);
-	cr_expect_eq(kvmm_range_grow_many(pool, &range, 1, 1), 0);
-	cr_expect_eq(stat_of(pool).evictions, 2);
-	end_pool(pool);
-}
-
 Test(grow, the_second_time_room_is_kept)
 {
 	struct kvmm_pool *pool = make_pool(32);

@@ -154,13 +154,11 @@ Test(mag, requests_with_flags_do_without_the_lock_too)
 /* A place in the zone is not to be had from a magazine. */
 Test(mag, a_run_comes_from_the_zone)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 4, .flags = KVMM_ALLOC_CONTIG };
 	kvmm_mut_t mut[4];
 
 	pool = pool_with(0);
 	load_one(pool);
-	ctl.nr = 4;
-	ctl.flags = KVMM_ALLOC_CONTIG;
 	cr_assert_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(own(pool)->nr, MAG_ROUNDS + 1);
 	for (u32 i = 1; i < 4; i++)
@@ -528,13 +526,12 @@ Test(mag, nobody_keeps_blocks_aside_behind_watermarks)
 Test(mag, what_is_kept_aside_costs_no_wait)
 {
 	static kvmm_mut_t mut[NR_BLOCKS];
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = NR_BLOCKS,
+				      .flags = KVMM_ALLOC_NOWAIT };
 	struct other other;
 
 	pool = pool_with(0);
 	start_other(&other);
-	ctl.nr = NR_BLOCKS;
-	ctl.flags = KVMM_ALLOC_NOWAIT;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(kvmm_free(pool, mut, NR_BLOCKS), 0);
 	end_other(&other);

@@ -56,13 +56,11 @@ Test(queue, a_request_waits_until_enough_is_freed)
 		{ 12 * US, free_one, &held[2] },
 	};
 	struct kvmm_alloc_report report;
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 3, .deadline_ns = 20 * US,
+				      .report = &report };
 	kvmm_mut_t mut[3];
 
 	others_do(pool, deeds, 3);
-	ctl.nr = 3;
-	ctl.deadline_ns = 20 * US;
-	ctl.report = &report;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), 0);
 	cr_expect_eq(fake.now_ns, 12 * US);
 	cr_expect_eq(report.waited_ns, 11 * US);
@@ -141,13 +139,11 @@ Test(queue, cancelled_requests_have_taken_nothing)
 {
 	struct kvmm_pool *pool = make_full(8);
 	const struct deed deeds[] = { { 5 * US, cancel, (void *)77 } };
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 1, .seq = 77,
+				      .deadline_ns = 20 * US };
 	kvmm_mut_t mut[1];
 
 	others_do(pool, deeds, 1);
-	ctl.nr = 1;
-	ctl.seq = 77;
-	ctl.deadline_ns = 20 * US;
 	cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, mut), -ECANCELED);
 	cr_expect_eq(fake.now_ns, 5 * US);
 	cr_expect_eq(door_stat(pool).nr_cancelled, 1);
@@ -161,12 +157,9 @@ Test(queue, cancelled_requests_have_taken_nothing)
 static int submit(struct kvmm_pool *pool, u32 nr, u32 flags, u64 deadline_ns, kvmm_mut_t *blocks,
 		  kvmm_ticket_t *ticket)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr, .flags = flags,
+				      .deadline_ns = deadline_ns, .seq = 5 };
 
-	ctl.nr = nr;
-	ctl.flags = flags;
-	ctl.deadline_ns = deadline_ns;
-	ctl.seq = 5;
 	return kvmm_alloc_submit(pool, &ctl, blocks, ticket);
 }
 
@@ -269,12 +262,11 @@ Test(queue, who_withdraws_makes_place_for_the_next)
 Test(queue, a_promise_is_past_the_queue)
 {
 	struct kvmm_pool *pool = make_door(8, NULL);
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 2 };
 	kvmm_mut_t mut[8], one[1];
 	kvmm_ticket_t ticket;
 	kvmm_promise_t promise;
 
-	ctl.nr = 2;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	cr_expect_eq(submit(pool, 7, 0, 90 * US, mut, &ticket), -EINPROGRESS);
 	ctl.nr = 1;

@@ -271,10 +271,9 @@ Test(shrink, what_has_to_stay_free_stays)
 
 static kvmm_promise_t promise_of(struct kvmm_pool *pool, u32 nr)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = nr };
 	kvmm_promise_t promise;
 
-	ctl.nr = nr;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	return promise;
 }

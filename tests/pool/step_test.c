@@ -584,12 +584,11 @@ Test(step, a_pool_that_could_not_be_made_quiescent_is_as_before)
 /* A move has two places until it has landed. */
 Test(step, moves_leave_what_is_promised)
 {
-	struct kvmm_alloc_ctl ctl = KVMM_ALLOC_CTL_INIT;
+	struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .nr = 7 };
 	kvmm_range_t range[26];
 	struct kvmm_pool *pool = scattered(range);
 	kvmm_promise_t promise;
 
-	ctl.nr = 7;
 	cr_assert_eq(kvmm_promise_make(pool, &ctl, &promise), 0);
 	cr_expect_eq(start(pool, 4, KVMM_MOVE_BESIDE), -ENOSPC);
 	cr_expect_str_eq(picture(pool), "aa..bb..cc..dd..");
