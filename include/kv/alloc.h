@@ -46,9 +46,9 @@ void kv_reserved_used(u32 nr);
 /* ---- lend.c ---- */
 
 /*
- * What is free in [lo, hi) of one zone is free in another one from now on, in which it was held: parts
- * of a pool may be looked after elsewhere. No events are counted. Returns how many blocks. If the
- * zones contradict each other a block may end up free in neither: a recount finds that.
+ * Blocks that are free in [lo, hi) of one zone are free in another one from now on, in which they
+ * were held: parts of a pool may be looked after elsewhere. No events are counted. Returns how many
+ * blocks. If the zones contradict each other a block may be free in neither: a recount finds it.
  */
 u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi);
 

@@ -27,7 +27,7 @@
 /* Nothing passes it in either direction. */
 #define kv_fence_full()		__atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-/* As much for who calls kv_fence_all(), and nothing for anybody else: it only holds the compiler. */
+/* As much for a thread that calls kv_fence_all(), nothing for others: only holds the compiler. */
 #define kv_fence_light()	__atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 /* Writer of a sequence counter: the caller holds the lock that serialises writers. */
@@ -40,7 +40,7 @@ static inline void kv_seq_write_begin(u32 *seq)
 
 static inline void kv_seq_write_end(u32 *seq)
 {
-	/* Pairs with kv_seq_read_begin(): whoever sees even sees the data whole. */
+	/* Pairs with kv_seq_read_begin(): a reader that sees even sees the data whole. */
 	smp_store_release(seq, READ_ONCE(*seq) + 1);
 }
 
@@ -81,9 +81,9 @@ static inline bool kv_seq_trylock(u32 *seq)
 #define kv_seq_unlock(seq)	kv_seq_write_end(seq)
 
 /*
- * What others write under a lock that the reader does not hold: whole, for it is one aligned word, but of
- * any time. To be looked at, never to decide by. Writers keep plain stores, which compilers make vectors
- * of; so ThreadSanitizer must be told that this race is meant.
+ * Reads a word that others write under a lock which the reader does not hold: whole, for it is one
+ * aligned word, but of any time. To be looked at, never to decide by. Writers keep plain stores,
+ * which compilers make vectors of; so ThreadSanitizer must be told that this race is meant.
  */
 #define kv_peek(p)								\
 	((__typeof__(*(p)))(sizeof(*(p)) == 8 ? __kv_peek64(p) :		\
@@ -102,7 +102,7 @@ __KV_PEEK(16)
 __KV_PEEK(32)
 __KV_PEEK(64)
 
-/* kv_peek() of a structure of numbers: each of its own moment. Words of it are of 4 or 8 bytes, or bools. */
+/* kv_peek() of a structure of numbers, each of its own moment. Words of 4 or 8 bytes, or bools. */
 __attribute__((no_sanitize("thread")))
 static inline void kv_peek_copy(void *copy, const void *from, size_t bytes)
 {

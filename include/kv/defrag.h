@@ -3,8 +3,8 @@
  * Compaction: planners say what to move where, the mover does it through its owner's hands.
  *
  * A planner is a pure function of a picture of the zone: it takes nothing, copies nothing and can
- * be asked what it would do. The mover drives snapshot, plan, isolate, copy, commit; who owns the
- * blocks (the pool) implements each step in struct kv_movable_ops.
+ * be asked what it would do. The mover drives snapshot, plan, isolate, copy, commit; the owner of
+ * the blocks (the pool) implements each step in struct kv_movable_ops.
  */
 #ifndef KV_DEFRAG_H
 #define KV_DEFRAG_H
@@ -15,7 +15,7 @@
 /**
  * enum kv_goal - what a plan is for
  * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack, as much free in as few runs as can be
- * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks with nobody in them
+ * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks without any item in them
  * @KV_GOAL_SHORTEN: @want descriptors fewer, 0 = as many as can be: extents of one owner join
  * @KV_GOAL_GATHER: all parts of @owner in one run, in their order
  */
@@ -31,10 +31,10 @@ enum kv_goal {
  * struct kv_item - a run of held blocks that moves as one piece, is lost as one, or stays
  * @start, @nr: where it lies
  * @movable: or why not:
- * @stay: the owner's reason, for who counts them
+ * @stay: the owner's reason, to be counted
  * @part: with an @owner: which of its parts this is; they need not be numbered without holes
  * @drop: without: blocks that are lost with it, itself included; 0 = it must not be lost
- * @owner: who has several items that better lie together; 0 = it is alone
+ * @owner: of several items that better lie together; 0 = it is alone
  */
 struct kv_item {
 	u32 start;
@@ -83,8 +83,8 @@ struct kv_hint {
  *	always is but for KV_GOAL_RUN
  * @goal: enum kv_goal
  * @order: KV_GOAL_PAGEBLOCKS: of one
- * @owner: KV_GOAL_GATHER: whose parts
- * @prices: what is weighed; NULL: a block is a block, and nothing is lost
+ * @owner: KV_GOAL_GATHER: the owner of the parts
+ * @prices: the prices to weigh; NULL: a block is a block, and nothing is lost
  * @hints: by pageblock, or NULL
  * @round: see struct kv_hint
  */
@@ -111,8 +111,8 @@ struct kv_plan_req {
  * @gap: out: the free run that will be there (KV_GOAL_RUN, want > 0)
  * @drops: room for @max_drops: items that are lost, before anything moves
  * @nr_drops: out
- * @pageblocks: KV_GOAL_PAGEBLOCKS: by number, ascending; all that is in them has been moved or lost,
- *	or they were empty before. Room for @max_pageblocks, which is kv_nr_pageblocks() or more
+ * @pageblocks: KV_GOAL_PAGEBLOCKS: by number, ascending; all that is in them has been moved or
+ *	lost, or they were empty before. Room for @max_pageblocks, at least kv_nr_pageblocks()
  * @nr_pageblocks: out
  * @failed: the same room: those that were tried in vain, for hints; no order
  * @nr_failed: out
@@ -159,7 +159,7 @@ extern const struct kv_planner_ops kv_planner_slide;	/* "slide": cheapest slide 
  * @runs: the planner for KV_GOAL_RUN
  * @scratch: kv_goal_scratch() bytes
  *
- * All goals but KV_GOAL_RUN end with what is within reach: then it is -EAGAIN, and the plan holds that.
+ * All goals but KV_GOAL_RUN end with what is within reach: then it is -EAGAIN, with that plan.
  *
  * Return: 0; -EALREADY nothing is to be done; -EAGAIN a part of the goal; -ENOSPC no allowed moves
  * get any nearer to it. Deterministic.
@@ -174,14 +174,14 @@ static inline u32 kv_nr_pageblocks(const struct kv_plan_req *req)
 }
 
 /**
- * struct kv_movable_ops - whose blocks they are
+ * struct kv_movable_ops - steps of the owner of the blocks
  * @snapshot: fill @items (room for @max), sorted by address; returns how many there are, which
  *	may be more than @max (then the content is undefined: come back with more room)
  * @isolate: mark the owners of all sources as moving and take the destinations: 0, -EAGAIN the
  *	picture is out of date, -ENOSPC these moves do not help (nothing done)
  * @copy: copy the content of so many moves and wait for it: 0, -EIO (all their destinations are
- *	unreadable). Either one move, which may overlap itself, or several whose destinations meet
- *	no source
+ *	unreadable). Either one move, which may overlap itself, or several without a destination
+ *	that meets a source
  * @commit: the first @nr_done moves succeeded: publish the new places, give the old ones back;
  *	undo isolate for the rest. @lost: the content of move @nr_done was destroyed on its way
  *	(it overlapped itself): its owner must say -EIO from now on

@@ -2,7 +2,7 @@
 /*
  * The seam to devices: memory that the host may not touch, and copies that finish later.
  *
- * Declared here, below everybody, implemented in cuda/, chosen in init/. Three rules hold for
+ * Declared here, below all users, implemented in cuda/, chosen in init/. Three rules hold for
  * every implementation: a completion has a status, and a failed one leaves its destination
  * unreadable; no copy starts before the fence it was told to wait for; nothing here creates or
  * resets a device context.
@@ -45,7 +45,7 @@ enum kv_copy_dir {
 	KV_NR_COPY_DIRS,
 };
 
-/* How bytes are moved. AUTO: whatever is expected to be fastest. */
+/* How bytes are moved. AUTO: the way that is expected to be fastest. */
 enum kv_copy_path {
 	KV_PATH_AUTO,
 	KV_PATH_KERNEL,			/* one launch for many pieces */
@@ -79,9 +79,9 @@ enum kv_fallback {
  * @flags: KV_COPY_*
  * @peer: the device of @dst for KV_COPY_TO_PEER, of the same ops
  * @after: nothing is read or written before it is complete
- * @sums: NULL, or memory of host_alloc for a checksum of each block, in the order of @moves, of what
- *	was read: there when the fence is. Not for KV_COPY_LOCAL. -EOPNOTSUPP: it takes less time to
- *	copy first and to sum then, or cannot be done otherwise
+ * @sums: NULL, or memory of host_alloc for a checksum of each block, in the order of @moves, of
+ *	what was read: there when the fence is. Not for KV_COPY_LOCAL. -EOPNOTSUPP: it takes less
+ *	time to copy first and to sum then, or cannot be done otherwise
  */
 struct kv_copy {
 	struct kv_planes src;
@@ -111,7 +111,7 @@ struct kv_host_mem {
 	u32 nr_chunks;
 };
 
-/* What an area's memory can be exported as: bits of exports. */
+/* The forms in which an area's memory can be exported: bits of exports. */
 #define KV_EXPORT_FD		(1u << 0)	/* a file descriptor of this host */
 #define KV_EXPORT_FABRIC	(1u << 1)	/* 64 bytes, for hosts of one fabric */
 #define KV_FABRIC_BYTES		64u
@@ -157,7 +157,7 @@ struct kv_area;
 /**
  * struct kv_dev_stat - counts since the device was opened
  * @path: by enum kv_copy_path: submissions, driver calls, pieces, bytes, host time to submit
- * @done_bytes: copied in fences that somebody waited for ...
+ * @done_bytes: copied in fences that a thread waited for ...
  * @busy_ns: ... and the time from submission, or from the end of the one before, to completion
  * @fallback: by enum kv_fallback
  * @nr_copies: calls of copy_blocks and move_blocks that did not fail
@@ -222,21 +222,21 @@ enum kv_knob {
  * @sum_blocks: checksums of @nr blocks from @first on, see kernel.h; complete on return, @after
  *	has been waited for: 0, -EIO
  *
- * @sum_start: checksums of the blocks @runs[i].dst to .dst + .nr, KV_SUM_MOST in all, after @after; .src
- *	is not looked at. 0 and *@fence; -EBUSY those before were not fetched; -EOPNOTSUPP the device
- *	cannot do it on its own; -EINVAL; -EIO. May be NULL, with @sum_fetch
- * @sum_fetch: when that is complete: @nr of them, in order. Or NULL and 0: nobody wants them. 0, -EIO
+ * @sum_start: checksums of the blocks @runs[i].dst to .dst + .nr, KV_SUM_MOST in all, after @after;
+ *	.src is not looked at. 0 and *@fence; -EBUSY those before were not fetched; -EOPNOTSUPP the
+ *	device cannot do it on its own; -EINVAL; -EIO. May be NULL, with @sum_fetch
+ * @sum_fetch: when that is complete: @nr of them, in order. Or NULL and 0: not wanted. 0, -EIO
  *
  * @signal: *@fence := all that @stream, one of the caller's, has been given so far: 0; -EBUSY it is
  *	capturing; -EINVAL a default stream
  * @stall: what @stream is given from now on starts after @fence: 0; as signal; -EIO it has failed
  * @join: *@fence := all of @fences: 0; -EIO one has failed
- * @poll: status of @fence: 0; -EAGAIN it is not complete; -EIO; -EINVAL nobody gave out that one
+ * @poll: status of @fence: 0; -EAGAIN it is not complete; -EIO; -EINVAL no device gave that one out
  * @wait: until @fence is complete: its status, 0 or -EIO
  * @wait_until: the same, but at most until @deadline_ns of kv_clock_ns(): also -ETIMEDOUT
  *
- * @sees_end: may a fence that failed be of work that still runs? 0: no, all has come to its end; -EAGAIN:
- *	it cannot be seen now; -EIO: never again, the device is lost. Does not wait. NULL: 0
+ * @sees_end: may a fence that failed be of work that still runs? 0: no, all has come to its end;
+ *	-EAGAIN: it cannot be seen now; -EIO: never again, the device is lost. No wait. NULL: 0
  *
  * @write: host memory to device memory, complete on return: 0, -EIO
  * @read: device memory to host memory, complete on return: 0, -EIO
@@ -252,10 +252,10 @@ enum kv_knob {
  *	-EIO the driver failed half-way: what is gone is gone, area_info tells how much
  * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: an int, or KV_FABRIC_BYTES.
  *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
- * @area_import: an area of one unit, which is what @handle, exported as @kind by any process of this
- *	host, or of this fabric, stands for: @bytes of memory of any device of the driver. The handle
- *	stays the caller's. 0; -EOPNOTSUPP this device cannot; -EINVAL it is none of that size;
- *	-ENOMEM; -EIO
+ * @area_import: an area of one unit, which is what @handle, exported as @kind by any process of
+ *	this host, or of this fabric, stands for: @bytes of memory of any device of the driver. The
+ *	handle stays the caller's. 0; -EOPNOTSUPP this device cannot; -EINVAL it is none of that
+ *	size; -ENOMEM; -EIO
  *
  * @tune: 0; -EINVAL
  * @stat: a snapshot

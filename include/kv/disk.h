@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is on the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
+ * The format of the disk, to the byte. Little endian; drawn in Documentation/disk.rst.
  *
  *	file	 super A | B | C | marks A | B | C | segment 0 | segment 1 | ...
  *	segment	 head | record | record | ... | (unused) | headers again | footer
  *	record	 header | payload | zeros up to a whole page
  *
- * Everything begins at a page. Whoever reads any of this trusts nothing: magic, version, store, place
- * and checksum have to be right, or it is as if there were nothing.
+ * Everything begins at a page. A reader trusts nothing: unless magic, version, store, place and
+ * checksum are right, it is as if there were nothing.
  */
 #ifndef KV_DISK_H
 #define KV_DISK_H
@@ -20,7 +20,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "written as it is in me
 #define KV_DISK_PAGE		KVMM_DISK_PAGE
 #define KV_DISK_VERSION		3u
 #define KV_DISK_FILE		"store"
-#define KV_DISK_NR_COPIES	3u		/* of superblock and marks: any two may be bad or old */
+#define KV_DISK_NR_COPIES	3u	/* of superblock and marks: any two may be bad or old */
 #define KV_DISK_SUPER_BYTES	(KV_DISK_NR_COPIES * KV_DISK_PAGE)
 #define KV_DISK_MAX_MARK_PAGES	4096u		/* in each copy */
 /* Up to segment 0, of the smallest stores: with one page of marks in each copy. */
@@ -38,7 +38,7 @@ struct kv_disk_super {
 	u32	version;
 	u32	page_bytes;
 	u64	uuid[2];
-	u64	epoch;		/* how often a superblock was written; KVMM_DISK_RESET goes on from there */
+	u64	epoch;		/* superblocks written so far; KVMM_DISK_RESET goes on from there */
 	u32	segment_bytes;
 	u32	nr_segments;
 	u64	oldest;		/* segments' uses before that one are void */
@@ -89,8 +89,8 @@ struct kv_disk_footer {
 	u64	uuid[2];
 	u64	seq;
 	/*
-	 * XXH64 of nr_records headers, one after the other. No CRC: each of them ends in its own, so that
-	 * of all of them would be the same number whatever they are.
+	 * XXH64 of nr_records headers, one after the other. No CRC: each of them ends in its own,
+	 * so that the CRC of all of them would be the same number for any headers.
 	 */
 	u64	headers_sum;
 	u8	zero[12];
@@ -106,8 +106,8 @@ struct kv_disk_mark {
 #define KV_DISK_NR_MARKS	252u
 
 /*
- * A page of each copy of the marks; the one with the highest count counts. All 0: it was never written.
- * Name n stands in page (n >> 32) * mark_pages >> 32.
+ * A page of each copy of the marks; the one with the highest count counts. All 0: it was never
+ * written. Name n stands in page (n >> 32) * mark_pages >> 32.
  */
 struct kv_disk_marks {
 	u64	magic;
@@ -139,7 +139,8 @@ u32 kv_disk_crc(const void *data, size_t bytes);
 u64 kv_disk_sum(const void *data, size_t bytes);
 
 /* Seals a structure that ends in its crc. */
-#define kv_disk_seal(thing)	((thing)->crc = kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
+#define kv_disk_seal(thing) \
+	((thing)->crc = kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
 #define kv_disk_is_sealed(thing) \
 	((thing)->crc == kv_disk_crc((thing), sizeof(*(thing)) - sizeof(u32)))
 
@@ -149,8 +150,8 @@ struct kvmm_disk_stat;
 void kv_disk_glance(const struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
 
 /*
- * Names, of stores that remember them: KVMM_DISK_NAMES. Client @number of a tier is told of what is of
- * @layout, all that is there included; @feed NULL: no longer. Takes the store's lock.
+ * Names, of stores that remember them: KVMM_DISK_NAMES. Client @number of a tier is told of what is
+ * of @layout, all that is there included; @feed NULL: no longer. Takes the store's lock.
  */
 struct kv_feed;
 struct kv_tier_name;

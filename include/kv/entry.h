@@ -3,8 +3,8 @@
  * Entries: what is known of one cached block, in one cache line.
  *
  * A table of entries never frees one: a pointer to an entry is a pointer to *some* entry for as
- * long as the table lives, so readers need neither lock nor grace period to look at one. What they
- * may believe is decided by a single word:
+ * long as the table lives, so readers need neither lock nor grace period to look at one. A single
+ * word decides how much of it they may believe:
  *
  *	63        36 35   33 32   28 27  20 19         0
  *	| generation | state | flags | pins | references |
@@ -22,29 +22,29 @@
  *  1. FREE, RETIRED, PARKED and EVICTING have no references, but for the tag of pocketed ones.
  *     PRIVATE and STAGED have one, their
  *     owner's.
- *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers, and
- *     while there are any it is neither freed nor staged. Writers that outlive a call are counted in
- *     ->nr_written.
+ *  2. Pins are references, too: pins <= references. Those of PRIVATE are none: they are writers,
+ *     and while there are any it is neither freed nor staged. Writers that outlive a call are
+ *     counted in ->nr_written.
  *  3. MOVING excludes pins and eviction; it does not exclude references. HIDDEN without references
  *     is MOVING, too: else it would have gone with the last one. EVICTING has that bit for LENT.
  *  4. A generation of an entry is used once. It changes exactly when the block behind a handle is
  *     gone: on the way out of PRIVATE, STAGED or EVICTING to FREE (or, recycled, to PRIVATE).
  *     An entry out of generations is RETIRED and never used again.
  *  5. Name and place are written by the owner while PRIVATE only; the place, besides, by a mover:
- *     while MOVING, or while the pool stands still for it. While a generation is REGISTERED its name
- *     does not change.
+ *     while MOVING, or while the pool stands still for it. While a generation is REGISTERED its
+ *     name does not change.
  *
- * From 4 and 5: who reads the word (acquire), then the name, and then swaps that very word for one
- * with a reference more, has read the name of the block it holds now. There is nothing to check
- * again afterwards, and no ABA: a word with the same generation and REGISTERED is the same block.
+ * From 4 and 5: a thread that reads the word (acquire), then the name, and then swaps that very
+ * word for one with a reference more, has read the name of the block it holds now. There is nothing
+ * to check again afterwards, and no ABA: the same generation and REGISTERED is the same block.
  *
- * Each swap is acquire and release: what was done with the block before a step is visible to who
- * takes a later one. The pairs are spelled out in Documentation/ordering.rst.
+ * Each swap is acquire and release: changes to the block before a step are visible to the thread
+ * that takes a later one. The pairs are spelled out in Documentation/ordering.rst.
  *
  * Handles are {index, generation}. A generation has 28 bits and starts at random in each table:
  * an entry lives 2^28 - 1 times (evicted ten times a second: 310 days) and is then retired, so an
- * old handle is refused for ever; a made-up or foreign one is taken for good once in 2^28. The entry
- * that was freed last is taken first, since its line is in the cache of the core, but every
+ * old handle is refused for ever; a made-up or foreign one is taken for good once in 2^28. The
+ * entry that was freed last is taken first, since its line is in the cache of the core, but every
  * KV_ENTRY_STINT lives it rests until all other free entries have lived as often.
  *
  * Keys are 16 bytes. Longer or shorter keys of an engine are hashed down to that before they come
@@ -74,7 +74,7 @@
 #define KV_ENTRY_MOVING		BIT64(29)	/* a mover copies the content */
 #define KV_ENTRY_HIDDEN		BIT64(30)	/* its name is forgotten while it is still held */
 #define KV_ENTRY_RESET		BIT64(31)	/* not to be cached beyond its last reference */
-/* PRIVATE, STAGED: seen in the batch that is being checked. EVICTING: was PARKED. FREE: pocketed. */
+/* PRIVATE, STAGED: seen in the batch being checked. EVICTING: was PARKED. FREE: pocketed. */
 #define KV_ENTRY_MARK		BIT64(32)
 /* EVICTING only: other owners have its block; with RESET, too: for good. */
 #define KV_ENTRY_LENT		KV_ENTRY_MOVING
@@ -89,7 +89,7 @@
 enum kv_entry_state {
 	KV_ENTRY_FREE,		/* on the free list; no block */
 	KV_ENTRY_PRIVATE,	/* mutable, its owner's alone; no name */
-	KV_ENTRY_STAGED,	/* named and complete, but nobody finds it */
+	KV_ENTRY_STAGED,	/* named and complete, but no look-up finds it */
 	KV_ENTRY_REGISTERED,	/* active with references, inactive without */
 	KV_ENTRY_EVICTING,	/* claimed: can neither be found nor referenced any more */
 	KV_ENTRY_RETIRED,	/* out of generations */
@@ -137,7 +137,7 @@ static inline u64 kv_domain_word(kvmm_domain_t domain)
 	return domain.tenant | (u64)domain.layout << 32 | (u64)domain.group << 48;
 }
 
-/* What a block is called. */
+/* The name of a block. */
 struct kv_name {
 	kvmm_key_t key;
 	kvmm_domain_t domain;
@@ -146,21 +146,21 @@ struct kv_name {
 };
 
 /*
- * One entry. Everything but the word may be read by anybody at any time, so all of it is read by
- * READ_ONCE() and written by WRITE_ONCE(); the comment says who may write.
+ * One entry. Any thread may read everything but the word at any time, so all of it is read by
+ * READ_ONCE() and written by WRITE_ONCE(); the comment names the writer.
  */
 struct kv_entry {
 	u64 word;		/* kv_edge_*() only */
 	u64 key[2];		/* owner, while PRIVATE */
 	u64 domain;		/* owner, while PRIVATE; kv_domain_word() */
-	u32 place;		/* block of the pool; owner, while PRIVATE; the mover: invariant 5 */
+	u32 place;		/* block of the pool; owner, while PRIVATE; mover: invariant 5 */
 	u32 parent;		/* owner, while PRIVATE */
 	u32 position;		/* owner, while PRIVATE */
-	u32 vtime;		/* anybody; last touch in ticks of the policy */
+	u32 vtime;		/* any thread; last touch in ticks of the policy */
 	u32 dup_next;		/* bucket lock: next younger of this name, or KV_NONE */
 	u32 dup_prev;		/* bucket lock: next older; of the oldest: the youngest */
-	u32 link;		/* FREE: free list. DUP that holds its elder: that one. Else KV_NONE */
-	u32 chain;		/* who has claimed it: next of those it has claimed */
+	u32 link;		/* FREE: free list. DUP that holds its elder: it. Else KV_NONE */
+	u32 chain;		/* the claimer: next of the entries it has claimed */
 } __cacheline_aligned;
 
 static_assert(sizeof(struct kv_entry) == KV_CACHELINE, "an entry is one line");
@@ -175,7 +175,7 @@ struct kv_handle {
 
 /*
  * One step: from @old to *@new. 0 or more and the swap may be done, or a negative errno. 1 tells
- * whoever took the step that something is its job now; see each.
+ * the thread that took the step that something is its job now; see each.
  */
 typedef int (*kv_edge)(u64 old, u64 *new);
 
@@ -189,9 +189,9 @@ static inline bool kv_word_is(u64 word, enum kv_entry_state state)
 /* ---- pockets ---- */
 
 /*
- * An entry that somebody has put in the pocket is FREE, but not on the free list, and keeps its
- * block. Whose pocket that is stands where references would be. Its handle has been stale since it
- * was freed: who takes it from the pocket hands out the generation that it has.
+ * An entry that a thread has put in the pocket is FREE, but not on the free list, and keeps its
+ * block. The number of the pocket stands where references would be. Its handle has been stale since
+ * it was freed: the thread that takes it from the pocket hands out the generation that it has.
  */
 static inline u64 kv_pocket_stamp(u32 tag)
 {
@@ -207,13 +207,13 @@ static inline u64 kv_word_life(u64 word)
 	return word & (KV_WORD_GEN - 1);
 }
 
-/* What a handle of the right generation gets that comes too late for @wanted, or too early. */
+/* The error of a handle of the right generation that comes too late for @wanted, or too early. */
 static inline int kv_word_refuse(u64 word, enum kv_entry_state wanted)
 {
 	return kv_word_state(word) > wanted ? -ESTALE : -EINVAL;
 }
 
-/* What an owner gets whose PRIVATE block is not his to hand on: it is written to, or claimed. */
+/* The error of an owner that cannot hand its PRIVATE block on: it is written to, or claimed. */
 static inline int kv_word_refuse_owner(u64 word)
 {
 	if (!kv_word_is(word, KV_ENTRY_PRIVATE))
@@ -221,7 +221,7 @@ static inline int kv_word_refuse_owner(u64 word)
 	return word & KV_ENTRY_PINS ? -EBUSY : -EINVAL;
 }
 
-/* PRIVATE, neither written to nor claimed by who frees it. */
+/* PRIVATE, neither written to nor claimed by the thread that frees it. */
 static inline bool kv_word_is_idle(u64 word)
 {
 	return (word & (KV_ENTRY_STATE | KV_ENTRY_PINS | KV_ENTRY_MARK)) ==
@@ -237,7 +237,7 @@ static inline int kv_edge_unstage(u64 old, u64 *new)
 	return likely(!(old & KV_ENTRY_MARK)) ? 0 : -EINVAL;
 }
 
-/* Back, by who has just taken that step, whoever has begun to write meanwhile. */
+/* Back, by the thread that has just taken that step, even if writers have begun meanwhile. */
 static inline int kv_edge_restage(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_STAGED);
@@ -259,7 +259,7 @@ static inline int kv_edge_mark_private(u64 old, u64 *new)
 	return likely(kv_word_is_idle(old)) ? 0 : kv_word_refuse_owner(old);
 }
 
-/* PRIVATE stays so until kv_edge_written(), by who copies into it: pins without references. */
+/* PRIVATE stays so until kv_edge_written(), by the copier into it: pins without references. */
 static inline int kv_edge_write(u64 old, u64 *new)
 {
 	*new = old + KV_ENTRY_PIN;
@@ -308,8 +308,8 @@ static inline int kv_edge_promote(u64 old, u64 *new)
 }
 
 /*
- * PRIVATE or STAGED -> PARKED, by the owner, who gives it back; or EVICTING -> PARKED, by the evictor,
- * once no registry has it. The block stays with the entry, and the order of eviction gets it.
+ * PRIVATE or STAGED -> PARKED, by the owner, which gives it back; or EVICTING -> PARKED, by the
+ * evictor, once no registry has it. The entry keeps the block, and the order of eviction gets it.
  */
 static inline int kv_edge_park(u64 old, u64 *new)
 {
@@ -320,7 +320,7 @@ static inline int kv_edge_park(u64 old, u64 *new)
 	return kv_word_refuse(old, KV_ENTRY_EVICTING);
 }
 
-/* One reference more, whatever there is. 1: the first. */
+/* One reference more, even if there are none. 1: the first. */
 static inline int kv_edge_add_ref(u64 old, u64 *new)
 {
 	*new = old + KV_ENTRY_REF;
@@ -331,7 +331,7 @@ static inline int kv_edge_add_ref(u64 old, u64 *new)
 	return !kv_word_refs(old);
 }
 
-/* One more, by anybody: found in a registry, or an upgraded weak one. 1: the first. */
+/* One more, by any thread: found in a registry, or an upgraded weak one. 1: the first. */
 static inline int kv_edge_try_get(u64 old, u64 *new)
 {
 	int ret = kv_edge_add_ref(old, new);
@@ -339,7 +339,7 @@ static inline int kv_edge_try_get(u64 old, u64 *new)
 	return unlikely(old & KV_ENTRY_HIDDEN) ? -ESTALE : ret;
 }
 
-/* One more, by who has one. */
+/* One more, by a holder of one. */
 static inline int kv_edge_get(u64 old, u64 *new)
 {
 	int ret = kv_edge_add_ref(old, new);
@@ -347,7 +347,7 @@ static inline int kv_edge_get(u64 old, u64 *new)
 	return likely(ret != 1) ? ret : -ESTALE;
 }
 
-/* What becomes of a REGISTERED block, its references counted down; see kv_edge_put(). */
+/* The next state of a REGISTERED block, its references counted down; see kv_edge_put(). */
 static inline int kv_edge_dropped(u64 word, u64 *new)
 {
 	*new = word;
@@ -359,7 +359,7 @@ static inline int kv_edge_dropped(u64 word, u64 *new)
 	return 2;
 }
 
-/* What a put gets that has nothing to put. */
+/* The error of a put without anything to put. */
 static inline int kv_word_refuse_put(u64 word)
 {
 	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
@@ -368,7 +368,7 @@ static inline int kv_word_refuse_put(u64 word)
 }
 
 /*
- * One less, by who has one. 1: it was the last, and the block is inactive: the caller tells the
+ * One less, by a holder. 1: it was the last, and the block is inactive: the caller tells the
  * order of eviction. 2: it was RESET and is EVICTING: the caller evicts it. The order may have it.
  */
 static inline int kv_edge_put(u64 old, u64 *new)
@@ -395,7 +395,7 @@ static inline int kv_edge_pin(u64 old, u64 *new)
 	return ret;
 }
 
-/* The same, by who has a reference. */
+/* The same, by a holder of a reference. */
 static inline int kv_edge_pin_held(u64 old, u64 *new)
 {
 	int ret = kv_edge_pin(old, new);
@@ -414,7 +414,7 @@ static inline int kv_edge_unpin(u64 old, u64 *new)
 	return kv_edge_dropped(old - KV_ENTRY_PIN - KV_ENTRY_REF, new);
 }
 
-/* Is it somebody's? */
+/* Does it have an owner or a holder? */
 static inline int kv_edge_held(u64 old)
 {
 	if (unlikely(!kv_word_is(old, KV_ENTRY_REGISTERED)))
@@ -422,7 +422,7 @@ static inline int kv_edge_held(u64 old)
 	return likely(kv_word_refs(old)) ? 0 : -ESTALE;
 }
 
-/* Not to be cached beyond the last reference, by who has one. */
+/* Not to be cached beyond the last reference, by a holder of one. */
 static inline int kv_edge_set_reset(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_RESET;
@@ -437,17 +437,18 @@ static inline int kv_edge_clear_reset(u64 old, u64 *new)
 }
 
 /*
- * Its name is forgotten: nobody finds it any more, and it goes with its last reference, or with the
+ * Its name is forgotten: no look-up finds it any more; it goes with its last reference, or with the
  * end of its move.
  */
 static inline int kv_edge_hide(u64 old, u64 *new)
 {
 	*new = old | KV_ENTRY_HIDDEN | KV_ENTRY_RESET;
-	return kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MOVING ? 0 : kv_edge_held(old);
+	return kv_word_is(old, KV_ENTRY_REGISTERED) && old & KV_ENTRY_MOVING ? 0 :
+	       kv_edge_held(old);
 }
 
 /*
- * REGISTERED without references, or PARKED -> EVICTING, by the evictor, whose it is from here on.
+ * REGISTERED without references, or PARKED -> EVICTING, by the evictor, which owns it from here on.
  * -EBUSY: referenced or being moved.
  */
 static inline int kv_edge_claim(u64 old, u64 *new)
@@ -487,15 +488,16 @@ static inline bool kv_word_is_lent(u64 word)
 	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_LENT;
 }
 
-/* EVICTING with its last reference: what was claimed has been REGISTERED or PARKED, and may be again. */
+/* EVICTING with its last reference: claimed entries were REGISTERED or PARKED, and may be again. */
 static inline bool kv_word_is_going(u64 word)
 {
-	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_RESET && !(word & KV_ENTRY_LENT);
+	return kv_word_is(word, KV_ENTRY_EVICTING) && word & KV_ENTRY_RESET &&
+	       !(word & KV_ENTRY_LENT);
 }
 
 /*
- * What it was before kv_edge_claim(), by who claimed it, while a registry still has it: the room was
- * not needed. The order of eviction gets it back.
+ * Back to its state before kv_edge_claim(), by the claimer, while a registry still has it: the room
+ * was not needed. The order of eviction gets it back.
  */
 static inline int kv_edge_unclaim(u64 old, u64 *new)
 {
@@ -504,7 +506,7 @@ static inline int kv_edge_unclaim(u64 old, u64 *new)
 	return likely(kv_word_is(old, KV_ENTRY_EVICTING) && !(old & KV_ENTRY_LENT)) ? 0 : -EINVAL;
 }
 
-/* What it was before the last reference was dropped, by who did that and takes it again now. */
+/* Back, by the thread that dropped the last reference and takes it again now. */
 static inline int kv_edge_undrop(u64 old, u64 *new)
 {
 	*new = kv_word_with_state(old, KV_ENTRY_REGISTERED);
@@ -543,8 +545,8 @@ struct kv_entries {
 	u32 gen_first;		/* secret enough to refuse a foreign handle */
 	u32 gen_last;		/* of each entry; then it is retired */
 
-	/* Bounced by who takes and frees. */
-	u64 free[2] __cacheline_aligned;	/* atomic; heads of lists: count of changes | index */
+	/* Bounced by threads that take and free. */
+	u64 free[2] __cacheline_aligned;	/* atomic; list heads: count of changes | index */
 	u32 turn;			/* atomic; the list to take from; the others rest */
 	u32 nr_free;			/* atomic; lags */
 	u32 nr_retired;			/* atomic; lags */
@@ -583,13 +585,14 @@ static inline bool kv_entry_tires(const struct kv_entries *entries, u32 gen)
  */
 int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handles);
 
-/* PRIVATE, and just taken -> pocketed; the other way back to the free list. By who has them. */
-void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr, u64 stamp);
+/* PRIVATE, and just taken -> pocketed; the other way back to the free list. By the owner. */
+void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr,
+		       u64 stamp);
 void kv_entries_unpocket(struct kv_entries *entries, const u32 *indexes, u32 nr);
 
 /*
- * As if kv_entries_take() had not been, the generations included: nobody else has seen the handles.
- * The list of free entries is as it was, too, if nothing was taken or freed in between.
+ * As if kv_entries_take() had not been, the generations included: no other thread has seen the
+ * handles. The list of free entries is as it was, too, if nothing was taken or freed in between.
  */
 void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handle *handles);
 
@@ -608,9 +611,9 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 		     struct kv_handle *fresh);
 
 /*
- * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the name is
- * written, so that of two threads that stage one handle, or of which one frees it, one is refused. With
- * @stays_marked it is marked until kv_edge_unmark().
+ * PRIVATE -> STAGED with this name: 0, -ESTALE, -EINVAL, -EBUSY. The entry is marked before the
+ * name is written, so that of two threads that stage one handle, or of which one frees it, one is
+ * refused. With @stays_marked it is marked until kv_edge_unmark().
  */
 int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 		   const struct kv_name *name, bool stays_marked);
@@ -656,7 +659,7 @@ int kv_entries_check_put(const struct kv_entries *entries, const struct kv_put *
 /* -ESTALE if @gen was given out by this table before @now, else -EINVAL: made up, or foreign. */
 int kv_handle_refuse(const struct kv_entries *entries, u32 now, u32 gen);
 
-/* Everything that one entry can say of itself, and the free list: 0 or -EUCLEAN. Nobody writes. */
+/* Checks each entry for itself, and the free list: 0 or -EUCLEAN. No thread writes meanwhile. */
 int kv_entries_check(const struct kv_entries *entries);
 
 /* Entries by state; a snapshot without a moment. */
@@ -702,7 +705,7 @@ static __always_inline int kv_handle_step(const struct kv_entries *entries,
 	return kv_entry_step(entry, handle.gen, edge);
 }
 
-/* The entry is stepped soon, if the handle has any: who has a batch asks some steps before. */
+/* The entry is stepped soon, if the handle has any: callers with a batch ask some steps before. */
 static inline void kv_handle_prefetch(const struct kv_entries *entries, struct kv_handle handle)
 {
 	if (likely(handle.index < entries->nr))
@@ -732,7 +735,7 @@ static inline int kv_entry_put(const struct kv_entries *entries, struct kv_handl
 
 /*
  * A PRIVATE block is written by a copy that goes on when the call has returned: 0, or as
- * kv_edge_write(). Whoever checks the table keeps these two out, by a read section of the caller's.
+ * kv_edge_write(). A check of the table keeps these two out, by a read section of the caller's.
  */
 static inline int kv_entry_write_begin(struct kv_entries *entries, struct kv_handle handle)
 {

@@ -16,7 +16,7 @@
  * @free: give back what alloc returned; @bytes as asked for
  * @clock_ns: monotonic time in nanoseconds
  * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds
- * @wake: wake all who wait on @word
+ * @wake: wake all threads that wait on @word
  * @log: one line of text for the operator; may be called from any thread; NULL = silent
  * @random: 64 unpredictable bits
  * @cpu: number of the processor that the caller runs on, or ran on a moment ago; NULL: it is 0

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Eviction order of the blocks that nobody references.
+ * Eviction order of the blocks without references.
  *
- * A policy sees block indexes and keeps whatever order it likes in its own side memory, sized at
+ * A policy sees block indexes and keeps any order it likes in its own side memory, sized at
  * creation. It is told of hits and puts in their order, but late: so it may pick a block that has
  * been referenced since, which is then simply out of the order.
  */
@@ -12,9 +12,9 @@
 #include <kv/types.h>
 #include <kvmm/types.h>
 
-/* What the owner of a block may say of it. Each is forgotten with the block's content. */
+/* Advice of a block's owner. Each is forgotten with the block's content. */
 enum kv_evict_advice {
-	KV_ADVISE_PRIORITY,	/* 0 to KV_MAX_PRIORITY, more is kept longer; KV_NO_PRIORITY if unsaid */
+	KV_ADVISE_PRIORITY,	/* 0 to KV_MAX_PRIORITY, more is kept longer; or KV_NO_PRIORITY */
 	KV_ADVISE_TTL,		/* worth keeping for so long from now, in the policy's time */
 	KV_ADVISE_COST,		/* what it would cost to make again, in any unit; 1 if unsaid */
 };
@@ -33,8 +33,8 @@ enum kv_evict_advice {
  *	of going back to the zone
  * @bytes: side memory for @nr_blocks blocks
  * @init: zeroed memory of that size; nothing is in the order
- * @setup: what stands behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init. NULL:
- *	nothing may stand there
+ * @setup: what stands behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init.
+ *	NULL: nothing may stand there
  * @exit: free what @seen allocated; may be NULL
  * @seen: a request named these keys, resident or not; once a request; may be NULL
  * @fill: the block got content and a key; may be NULL
@@ -47,12 +47,12 @@ enum kv_evict_advice {
  * @leave: the block was hit again or freed
  * @pick: next victim, already out of the order, or KV_NONE
  * @take: this block out of the order, as if it had been picked
- * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest first. If
- *	others have come or gone since, the block is among the first to be picked again
+ * @unpick: undo the last pick or take exactly (a failed allocation); victims come back newest
+ *	first. If others have come or gone since, the block is among the first to be picked again
  * @expect: the block is about to enter or leave, and then once more, @soon: ask for the memory that
  *	it takes. Changes nothing; may be NULL
- * @ahead: which block may be picked some picks after this one, or KV_NONE: a guess, so that its memory
- *	can be asked for in time; may be NULL
+ * @ahead: which block may be picked some picks after this one, or KV_NONE: a guess, so that its
+ *	memory can be asked for in time; may be NULL
  * @has: is the block in the order?
  * @nr: blocks in the order
  * @check: 0 or -EUCLEAN; recomputes everything
@@ -82,14 +82,14 @@ struct kv_evict_ops {
 	int (*check)(const void *policy);
 };
 
-extern const struct kv_evict_ops kv_evict_lrfu;		/* "lrfu": LRU and LFU as the load wants it */
+extern const struct kv_evict_ops kv_evict_lrfu;		/* "lrfu": between LRU and LFU, by load */
 extern const struct kv_evict_ops kv_evict_lru;		/* "lru": vLLM's order of today */
 extern const struct kv_evict_ops kv_evict_lru_classic;	/* "lru-classic": its older order */
 extern const struct kv_evict_ops kv_evict_slru;		/* "slru" */
 
 extern const struct kv_evict_ops kv_evict_fifo;		/* "fifo" */
 extern const struct kv_evict_ops kv_evict_multilru;	/* "multilru", "multilru:2,4,8" */
-extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, longest ago first */
+extern const struct kv_evict_ops kv_evict_lineage;	/* "lineage": leaves only, oldest first */
 extern const struct kv_evict_ops kv_evict_lineage_fifo;	/* "lineage-fifo": since they are leaves */
 extern const struct kv_evict_ops kv_evict_priority;	/* "priority" */
 extern const struct kv_evict_ops kv_evict_ttl;		/* "ttl": time to live, next use */

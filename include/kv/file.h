@@ -3,10 +3,10 @@
  * The seam to files: what the disk tier asks of the system.
  *
  * Apart from kv_sys_ops because it is no start-up code, and because a test puts a whole disk below
- * it: one that remembers each write, loses power between any two of them, and fails where it is told.
+ * it: one that remembers each write, loses power between any two of them, and fails on demand.
  *
- * Single calls wait. The queue is for whoever must not: requests go in, and come out when they are
- * done. A system may have no queue (a kernel without io_uring, a container that forbids it).
+ * Single calls wait. The queue is for threads that must not: requests go in, and come out when they
+ * are done. A system may have no queue (a kernel without io_uring, a container that forbids it).
  */
 #ifndef KV_FILE_H
 #define KV_FILE_H
@@ -26,7 +26,7 @@ struct kv_iov {
 enum {
 	KV_FILE_WRITE	= 1 << 0,	/* else for reading only */
 	KV_FILE_CREATE	= 1 << 1,	/* if it is not there */
-	KV_FILE_DIRECT	= 1 << 2,	/* past the page cache; -EINVAL where that is not possible */
+	KV_FILE_DIRECT	= 1 << 2,	/* past the page cache; -EINVAL where not possible */
 };
 
 struct kv_file_stat {
@@ -69,7 +69,7 @@ struct kv_file_io {
  * @open_at: a file of that folder: a number or -errno
  * @close: of either
  * @stat: 0 or -errno
- * @lock: keep others from locking this file: 0; -EWOULDBLOCK: somebody has
+ * @lock: keep others from locking this file: 0; -EWOULDBLOCK: another process has
  * @unlock: let them again; so does the end of the process, once all its requests are done
  * @preadv: bytes read, fewer at the end of the file or if interrupted, or -errno
  * @pwritev: bytes written, or -errno
@@ -120,10 +120,11 @@ const struct kv_file_ops *kv_file(void);
 void kv_file_set(const struct kv_file_ops *ops);	/* NULL: back to kv_file_system */
 
 /*
- * All of @nr parts, from or to @offset on: what was interrupted or came in pieces is carried on with.
- * @iov is used up. 0; -EIO: the file ends before, or takes no more; or -errno.
+ * All of @nr parts, from or to @offset on: what was interrupted or came in pieces is carried on
+ * with. @iov is used up. 0; -EIO: the file ends before, or takes no more; or -errno.
  */
-int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr, u64 offset);
+int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr,
+		     u64 offset);
 int kv_file_write_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr,
 		      u64 offset);
 

@@ -5,18 +5,18 @@
  * fork() copies all memory and one thread. Other threads leave what they were in the middle of half
  * done in the child. So a child has an epoch of its own, which tells three things there:
  *
- * - a lock that was held at the fork is held by no thread of the child: kv_lock() takes it (kv/lock.h);
+ * - a lock held at the fork is held by no thread of the child: kv_lock() takes it (kv/lock.h);
  * - an object that was made before the fork may be half changed: calls on it are refused, see
  *   kv_inherited() in kv/mem.h;
  * - a list of the library's own may be, too, and is begun anew: kv_fork_passed().
  *
- * Objects that are asked without a lock are on a list besides: when a child gets its epoch each is told,
- * and closes itself.
+ * Objects that are asked without a lock are on a list besides: when a child gets its epoch each is
+ * told, and closes itself.
  *
- * The epoch is alone on a page that the kernel clears in each child, so a child knows that it is one from
- * its first instruction on, in fork handlers that run before ours, too. Its first call comes by
- * kv_fork_look() and begins the next epoch, because it takes a lock, allocates, or is made by a thread
- * without a row: a thread that forks has none from our first handler to our last.
+ * The epoch is alone on a page that the kernel clears in each child, so a child knows that it is
+ * one from its first instruction on, in fork handlers that run before ours, too. Its first call
+ * comes by kv_fork_look() and begins the next epoch, because it takes a lock, allocates, or is made
+ * by a thread without a row: a thread that forks has none from our first handler to our last.
  */
 #ifndef KV_FORK_H
 #define KV_FORK_H
@@ -32,7 +32,7 @@
 #endif
 
 extern struct kv_epoch_page {
-	u32 epoch;	/* 1 in the first process, one more in each child; 0: a child that has none yet */
+	u32 epoch;	/* 1 in the first process, one more in each child; 0: child not numbered */
 	u32 begun;	/* atomic; 1: a thread gives it one */
 } __attribute__((aligned(KV_EPOCH_PAGE))) kv_epoch_page;
 
@@ -59,7 +59,7 @@ static inline bool kv_fork_passed(u32 *epoch)
 
 /**
  * struct kv_fork_node - an object that closes itself in children
- * @next: the list's; a child follows it, whatever thread was changing the list at the fork
+ * @next: the list's; a child follows it, even if a thread was changing the list at the fork
  * @prev: the list's; guarded by its lock
  * @in_child: it may neither allocate nor free, nor take a lock; fixed while on the list
  */

@@ -2,7 +2,7 @@
 /*
  * Where a key goes in a table.
  *
- * Keys come from outside, so whoever chooses them must not be able to choose the bucket too: both
+ * Keys come from outside, and a tenant that chooses keys must not choose the bucket too: both
  * halves are mixed with secrets before the first multiplication. With a known factor there, a key
  * that makes it zero would send any other half to the same place.
  */

@@ -208,7 +208,7 @@ enum kcu_jit {
 /* ---- Results ---- */
 
 /*
- * What a result means for who called; see kcu_class_of().
+ * The meaning of a result for the caller; see kcu_class_of().
  *	OK		done
  *	SOFT		this call failed, the device is as before: a wrong argument, a lost race
  *	RETRY		the same call may succeed later or smaller: not ready, full, capturing
@@ -219,8 +219,8 @@ enum kcu_class { KCU_OK, KCU_SOFT, KCU_RETRY, KCU_UNSUPPORTED, KCU_FATAL };
 
 /*
  * X(name, value, class, errno), by value. CUDA_ERROR_<name>, but for CUDA_SUCCESS. -ENODEV in
- * the last column: no device to be had, or none left. A code that is not here counts as fatal. What the
- * driver finds wrong with our arguments is -EIO: -EINVAL is for those of the library's caller.
+ * the last column: no device to be had, or none left. A code that is not here counts as fatal. What
+ * the driver finds wrong with our arguments is -EIO: -EINVAL is for those of the library's caller.
  */
 #define KCU_ERRORS(X)								\
 	X(SUCCESS,				0, OK,		0)		\
@@ -583,7 +583,7 @@ static_assert(0 KCU_ALL(KCU_COUNT_ONE) == KCU_NR_ALL, "all calls");
 #undef KCU_COUNT_ONE
 
 /*
- * What there is beyond the required calls. IPC_FD and FABRIC have no calls of their own: they say
+ * Abilities beyond the required calls. IPC_FD and FABRIC have no calls of their own: they say
  * that a device can export VMM memory that way, and are found per device.
  */
 enum kcu_feature {

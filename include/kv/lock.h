@@ -2,7 +2,7 @@
 /*
  * Locks with ranks.
  *
- * A thread may only take a lock whose rank is higher than that of every lock it holds (outermost
+ * A thread may only take a lock of a higher rank than that of every lock it holds (outermost
  * is lowest; zones among themselves in id order). Debug builds check it on every acquisition.
  *
  * The uncontended path is one exchange to lock and one plain store to unlock, about half a
@@ -10,9 +10,9 @@
  * sleep in the kernel; a wake-up lost to the missing fence in unlock costs at most the sleep's
  * time-out (see lib/lock.c).
  *
- * A lock that is held says in which process (kv/fork.h). In a child a lock of an older process is held
- * by a thread that the child does not have, so the next thread takes it; the thread of the child that
- * has forked may still let go of it.
+ * A lock that is held says in which process (kv/fork.h). In a child a lock of an older process is
+ * held by a thread that the child does not have, so the next thread takes it; the thread of the
+ * child that has forked may still let go of it.
  */
 #ifndef KV_LOCK_H
 #define KV_LOCK_H
@@ -40,7 +40,7 @@ enum kv_lock_rank {
 
 struct kv_lock {
 	u32	held;		/* 0, or the kv_epoch of the holder; the lock itself */
-	u32	waiters;	/* 1: somebody may sleep. A hint, see lib/lock.c; atomic */
+	u32	waiters;	/* 1: a thread may sleep. A hint, see lib/lock.c; atomic */
 	u32	rank;		/* enum kv_lock_rank; fixed at creation */
 	u32	id;		/* order among locks of one rank; fixed at creation */
 };
@@ -85,7 +85,7 @@ static __always_inline void kv_lock(struct kv_lock *lock)
 static __always_inline bool kv_trylock(struct kv_lock *lock)
 {
 	kv_fork_look();
-	/* Acquire as in kv_lock(). The look before saves the line from those who fail. */
+	/* Acquire as in kv_lock(). The look before saves the line from threads that fail. */
 	if (kv_lock_is_held(lock) || kv_xchg_acquire(&lock->held, READ_ONCE(kv_epoch)) == kv_epoch)
 		return false;
 	kv_rank_acquire(lock);

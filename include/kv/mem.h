@@ -32,13 +32,14 @@ static inline void *kv_alloc(size_t bytes)
 void kv_free(void *ptr);
 
 /*
- * Was the object, which kv_alloc() and its like returned, made before this process was forked? Other
- * threads may then have left it half changed, and what it holds besides memory is the parent's: public
- * calls refuse it with -ECHILD, and those that end it do nothing. Takes NULL: no.
+ * Was the object, which kv_alloc() and its like returned, made before this process was forked?
+ * Other threads may then have left it half changed, and what it holds besides memory is the
+ * parent's: public calls refuse it with -ECHILD, and those that end it do nothing. Takes NULL: no.
  */
 static inline bool kv_inherited(const void *ptr)
 {
-	return unlikely(ptr && ((const struct kv_mem_header *)ptr)[-1].epoch != (u16)READ_ONCE(kv_epoch));
+	return unlikely(ptr &&
+			((const struct kv_mem_header *)ptr)[-1].epoch != (u16)READ_ONCE(kv_epoch));
 }
 
 /* Bytes held by all of the library at present, as asked for; equals a recount. */

@@ -14,7 +14,7 @@
 #define KV_POOL_NAME	64u
 
 /**
- * struct kv_pool_parts - who does what for a pool; all borrowed for ever
+ * struct kv_pool_parts - the parts below a pool; all borrowed for ever
  * @dev, @dev_number: where the blocks lie
  * @map: from names to cached blocks
  * @evict: order of eviction; NULL = no cached blocks
@@ -40,8 +40,8 @@ int kv_pool_create(const struct kvmm_pool_attr *attr, const struct kv_pool_parts
 		   struct kvmm_pool **pool);
 
 /*
- * For tests: @nr arenas, a power of two, which are in use from now on whoever meets whom, and
- * whatever the pool's size. 0; -EINVAL; -EOPNOTSUPP not in this pool; -ENOMEM.
+ * For tests: @nr arenas, a power of two, which are in use from now on with and without contention,
+ * for any size of the pool. 0; -EINVAL; -EOPNOTSUPP not in this pool; -ENOMEM.
  */
 int kv_pool_force_arenas(struct kvmm_pool *pool, u32 nr);
 
@@ -53,8 +53,8 @@ void kv_pool_set_name(struct kvmm_pool *pool, const char *name);
 const char *kv_pool_name(const struct kvmm_pool *pool);
 
 /*
- * Copy @src, whose first field is its size, to @dst of @bytes. What an older caller does not
- * know yet is 0; -EINVAL if a newer one asks for what we do not know.
+ * Copy @src, with its size in the first field, to @dst of @bytes. Fields that an older caller does
+ * not know yet are 0; -EINVAL if a newer one asks for fields that we do not know.
  */
 int kv_copy_attr(void *dst, size_t bytes, const void *src);
 

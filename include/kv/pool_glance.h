@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All statistics of a pool as seen in passing: no lock is taken that who allocates, looks up, moves or
- * copies could ever wait for. Each number is of its own moment, and counts of events never go down.
+ * All statistics of a pool as seen in passing: no lock is taken that an allocation, look-up, move
+ * or copy could wait for. Each number is of its own moment, and counts of events never go down.
  */
 #ifndef KV_POOL_GLANCE_H
 #define KV_POOL_GLANCE_H
@@ -59,9 +59,9 @@ struct kv_pool_glance {
 };
 
 /*
- * 0, -EUCLEAN or -ECHILD. Of a pool that is closed there is what is fixed, the sizes of @stat included, and
- * no other number. The lock of the pool's pressure is taken for some 100 ns, for which only who
- * waits for blocks anyhow waits.
+ * 0, -EUCLEAN or -ECHILD. Of a pool that is closed there is what is fixed, the sizes of @stat
+ * included, and no other number. The lock of the pool's pressure is taken for some 100 ns, for
+ * which only threads that wait for blocks anyhow wait.
  */
 int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance);
 

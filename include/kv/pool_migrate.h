@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What those who carry content between pools need of one, besides what <kvmm/...> offers to all.
+ * Carriers of content between pools need these calls, besides those that <kvmm/...> offers to all.
  *
- * Blocks of ranges and cached blocks are named as callers name them; that nobody changes or moves
- * them meanwhile is a matter of references and pins, which are taken here and by kvmm_pin_many().
+ * Blocks of ranges and cached blocks are named as callers name them; that no thread changes or
+ * moves them meanwhile is a matter of references and pins, taken here and by kvmm_pin_many().
  */
 #ifndef KV_POOL_MIGRATE_H
 #define KV_POOL_MIGRATE_H
@@ -35,11 +35,11 @@ struct kv_pool_view {
 
 void kv_pool_view(const struct kvmm_pool *pool, struct kv_pool_view *view);
 
-/* Work on its device has failed: call it before what was to be written is given back, which is not
- * given to anybody as long as the device may still be at it. No lock held. */
+/* Work on its device has failed: call it before its destination is given back, which the pool gives
+ * to no caller as long as the device may still be at it. No lock held. */
 void kv_pool_device_failed(struct kvmm_pool *pool);
 
-/* 0; -EUCLEAN, -ECHILD: nobody gets in any more. */
+/* 0; -EUCLEAN, -ECHILD: no caller gets in any more. */
 int kv_pool_refusal(const struct kvmm_pool *pool);
 
 /* The name of a cached block, and what is known of its place in a prompt. */
@@ -60,7 +60,7 @@ void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 int kv_pool_keep_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr);
 void kv_pool_let_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr);
 
-/* What of a range has to be known to make one like it. */
+/* All that must be known of a range to make one like it. */
 struct kv_range_kind {
 	u64 seq;
 	u32 nr;
@@ -72,8 +72,8 @@ struct kv_range_kind {
 };
 
 /*
- * One more reference on a range that one caller alone has, and a pin. 0; -EBUSY somebody else has a
- * reference or a pin, or the range may not move; -EIO its content is lost; -ESTALE, -EINVAL.
+ * One more reference on a range that one caller alone has, and a pin. 0; -EBUSY another caller has
+ * a reference or a pin, or the range may not move; -EIO its content is lost; -ESTALE, -EINVAL.
  */
 int kv_pool_hold_range(struct kvmm_pool *pool, kvmm_range_t range, struct kv_range_kind *kind);
 
@@ -88,16 +88,16 @@ int kv_pool_end_range(struct kvmm_pool *pool, kvmm_range_t range);
 int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 sealed);
 
 /*
- * Steps that begin from now on are not of the epochs before the one that is returned: 0 if there are
- * no steps, else an epoch to ask for.
+ * Steps that begin from now on are not of the epochs before the one that is returned: 0 if there
+ * are no steps, else an epoch to ask for.
  */
 u64 kv_pool_epoch_begin(struct kvmm_pool *pool);
 
 /* Are all steps of earlier epochs through on the device? Never waits. */
 bool kv_pool_epoch_passed(struct kvmm_pool *pool, u64 epoch);
 
-/* *@fence := all that the engine's streams have been given so far. 0; -EBUSY one is capturing; -EIO,
- * -ENOMEM. */
+/* *@fence := all work that the engine's streams have been given so far. 0; -EBUSY one is capturing;
+ * -EIO, -ENOMEM. */
 int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence);
 
 /*

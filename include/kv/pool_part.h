@@ -2,9 +2,9 @@
 /*
  * Parts: all that hangs at a pool, and that the pool knows by this table only.
  *
- * A part keeps its state in struct kvmm_pool or in memory that a field there points to. Parts are made in
- * the order of the table and end in reverse. Most are made when they are first wanted, so init is
- * often NULL; what was not made yet is 0, and each function copes with that.
+ * A part keeps its state in struct kvmm_pool or in memory that a field there points to. Parts are
+ * made in the order of the table and end in reverse. Most are made when they are first wanted, so
+ * init is often NULL; what was not made yet is 0, and each function copes with that.
  */
 #ifndef KV_POOL_PART_H
 #define KV_POOL_PART_H
@@ -20,14 +20,14 @@ struct pool_recount;
  * struct pool_part - a part of each pool
  * @name: as it is called where kvmm_validate() found it unsound
  * @init: with the pool; its block map, memory and zone are there: 0 or an errno
- * @exit: with the pool, whose memory and zone are still there
+ * @exit: with the pool, while its memory and zone are still there
  * @forked: in a child, which has no other threads; takes no lock
  * @bytes: host memory that pool->metadata_bytes does not count; takes no lock
  * @observer: what it is told from pool_observe() on; see pool/observer.h
  * @check_open: 0 or -EUCLEAN; pool->lock held, while blocks are handed out without it
  * @check_base: the world has stopped, and the recount will rely on this part; both locks held
  * @check: the world has stopped; @re is what pool->owner[], slots and entries say; both locks held
- * @check_apart: of a part whose locks come before pool->lock; compact_lock held alone
+ * @check_apart: of a part with locks that come before pool->lock; compact_lock held alone
  */
 struct pool_part {
 	const char *name;

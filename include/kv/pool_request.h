@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is built on a pool takes of it besides its public calls: requests that look up and may be refused. */
+/* Calls for users built on a pool, besides public ones: requests to look up that may be refused. */
 #ifndef KV_POOL_REQUEST_H
 #define KV_POOL_REQUEST_H
 
@@ -13,8 +13,8 @@ u32 kv_pool_block_tokens(const struct kvmm_pool *pool);
 int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
 
 /*
- * A request of @nr_blocks is admitted, or @query was a look-up of its own (0). Of @query's keys the first
- * @nr_hits were hits, and the others misses, with reasons up to @max_hits. No lock held.
+ * A request of @nr_blocks is admitted, or @query was a look-up of its own (0). Of @query's keys the
+ * first @nr_hits were hits, and the others misses, with reasons up to @max_hits. No lock held.
  */
 void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits,
 		   u32 nr_blocks);

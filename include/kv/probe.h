@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Static probes for bpftrace, perf and SystemTap: a nop each, and a note in the library that says where it
- * is and where its arguments are. They take numbers that are at hand anyhow: nothing is computed for the
- * sake of a probe. Documentation/observability.rst lists them.
+ * Static probes for bpftrace, perf and SystemTap: a nop each, and a note in the library that says
+ * where it is and where its arguments are. They take numbers that are at hand anyhow: nothing is
+ * computed for the sake of a probe. Documentation/observability.rst lists them.
  *
  * Off where CONFIG_USDT is, or <sys/sdt.h> is not there; KV_USDT is the Makefile's.
  */
@@ -13,9 +13,9 @@
 #include <sys/sdt.h>
 
 /*
- * perf leaves out an argument that is a constant; then the kernel refuses the place, since all that go by
- * one name must have the same arguments, and of the same types. So constants go by a register, but for
- * the hot ones: a single block by a magazine would pay 2 % for that.
+ * perf leaves out an argument that is a constant; then the kernel refuses the place, since all that
+ * go by one name must have the same arguments, and of the same types. So constants go by a
+ * register, but for the hot ones: a single block by a magazine would pay 2 % for that.
  */
 #define kv_probe_arg(x) ({						\
 	__auto_type __arg = (x);					\

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Read-copy-update: readers neither wait nor register, which callers of a library never do. Frees are
- * deferred to a list that the next caller who may wait drains: no thread of ours runs in the background.
+ * Read-copy-update: readers neither wait nor register, which callers of a library never do. Frees
+ * are deferred to a list that the next caller which may wait drains: no thread of ours runs in the
+ * background.
  *
- * Each thread numbers its read sections in its row of event counters (kv/stat.h): 16 bits of nesting, the
- * number above them. A grace period ends when each section that was seen open has changed its number.
- * Of a reader's fence and the updater's one is kv_fence_all(), as for magazines:
+ * Each thread numbers its read sections in its row of event counters (kv/stat.h): 16 bits of
+ * nesting, the number above them. A grace period ends when each section that was seen open has
+ * changed its number. Of the fences of reader and updater one is kv_fence_all(), as for magazines:
  *
  *	reader					kv_rcu_synchronize()
  *
@@ -17,8 +18,8 @@
  *
  * Either the updater sees the section, or the reader does not find the object.
  *
- * liburcu does the same, but its state is the process's: its fork handlers have to be bracketed exactly
- * once, which a library cannot know of an engine, nor of a second copy of itself.
+ * liburcu does the same, but its state is the process's: its fork handlers have to be bracketed
+ * exactly once, which a library cannot know of an engine, nor of a second copy of itself.
  */
 #ifndef KV_RCU_H
 #define KV_RCU_H
@@ -72,7 +73,7 @@ static __always_inline void kv_rcu_read_unlock(void)
 		smp_store_release(&row->section, row->section - 1);
 }
 
-/* Publish: everything written before is visible to who gets @v by kv_rcu_dereference(). */
+/* Publish: a reader that gets @v by kv_rcu_dereference() sees everything written before. */
 #define kv_rcu_assign(p, v)	__atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
 /* Pairs with kv_rcu_assign(); inside a read section. Acquire rather than consume: free on x86. */
 #define kv_rcu_dereference(p)	__atomic_load_n(&(p), __ATOMIC_ACQUIRE)
@@ -84,8 +85,8 @@ void kv_rcu_defer(struct kv_rcu_head *head, void (*free)(struct kv_rcu_head *hea
 void kv_rcu_reap(void);
 
 /*
- * Wait until every read section that has begun by now has ended. The caller is in none, and holds no
- * lock that one may wait for.
+ * Wait until every read section that has begun by now has ended. The caller is in none, and holds
+ * no lock that one may wait for.
  */
 void kv_rcu_synchronize(void);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A feed: what a pool tells of its names, as records in a ring. See <kvmm/event.h> for what they mean.
+ * A feed: what a pool tells of its names, as records in a ring. Their meanings: <kvmm/event.h>.
  *
- * Whoever makes a name appear or disappear writes the record, under the lock by which that is decided
- * (a bucket's, a tier's), and after it has been done:
+ * The thread that makes a name appear or disappear writes the record, under the lock by which that
+ * is decided (a bucket's, a tier's), and after it has been done:
  *
  *  - so records of one name in one medium are in the order in which they happened;
- *  - so whoever reads the head of the ring first, and then looks whether a name is there, has seen
- *    all that is told of by records below the head. Together with the records from there on it knows
- *    the name's state: that is how snapshots are made while everybody goes on.
+ *  - so a reader that reads the head of the ring first, and then looks whether a name is there, has
+ *    seen all that records below the head tell of. Together with the records from there on it
+ *    knows the name's state: that is how snapshots are made while all threads go on.
  */
 #ifndef KV_REGISTRY_FEED_H
 #define KV_REGISTRY_FEED_H
@@ -17,8 +17,8 @@
 #include <kv/ring.h>
 
 /*
- * Records besides those of <kvmm/event.h>. KEPT: a block has lost a name that another one still has.
- * Only who makes a snapshot wants to know: he may have passed the other one before it came.
+ * Records besides those of <kvmm/event.h>. KEPT: a block has lost a name that another one still
+ * has. Only a maker of a snapshot needs it: it may have passed the other one before it came.
  */
 #define KV_FEED_KEPT		15u
 
@@ -33,7 +33,7 @@ struct kv_feed {
 	struct kv_ring		ring;
 	struct kv_feed_parent	*parent;	/* ours; by entry */
 
-	u32			kinds;		/* atomic; bits: somebody reads these */
+	u32			kinds;		/* atomic; bits: a consumer reads these */
 };
 
 /* The sixth word: position, and kind, medium and flags of <kvmm/event.h>. */
@@ -47,7 +47,7 @@ static inline u64 kv_feed_info(u32 position, u32 kind, u32 medium, u32 flags)
 	       (u64)flags << KV_FEED_FLAGS_SHIFT;
 }
 
-/* If somebody reads; else NULL. @at is written once. */
+/* If there is a consumer; else NULL. @at is written once. */
 static __always_inline struct kv_feed *kv_feed_of(struct kv_feed *const *at)
 {
 	/* Pairs with publish_feed() and kv_tier_tell(): what it points to is made. */
@@ -68,7 +68,7 @@ struct kv_feed_name {
 
 void kv_feed_name(struct kv_feed *feed, u32 kind, u32 medium, const struct kv_feed_name *name);
 
-/* The owner of entry @index, which is PRIVATE or STAGED, says what comes before; NULL: nobody knows. */
+/* The owner of entry @index, PRIVATE or STAGED, says which comes before; NULL: not known. */
 void kv_feed_set_parent(struct kv_feed *feed, u32 index, const kvmm_key_t *parent);
 
 #endif /* KV_REGISTRY_FEED_H */

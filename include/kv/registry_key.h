@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users of keys ask of a context. */
+/* Calls on a context for users of keys. */
 #ifndef KV_REGISTRY_KEY_H
 #define KV_REGISTRY_KEY_H
 

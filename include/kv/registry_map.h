@@ -2,16 +2,16 @@
 /*
  * Maps: from a name (key, tenant, layout, group) to the entry of the block that has it.
  *
- * Readers take no lock and write nothing but the reference that they ask for. What they find is
- * decided by the entry's word and the name in it, never by the map: a map that lags can make
- * somebody look again, it cannot make him take the wrong block.
+ * Readers take no lock and write nothing but the reference that they ask for. The entry's word and
+ * the name in it decide what they find, never the map: a map that lags can make a reader look
+ * again, it cannot make it take the wrong block.
  *
  * Guarantees, each with its test in tests/registry/map_test.c and tests/stress/:
  *
- *  1. A block is found from the return of insert() until somebody claims it for eviction, under any
- *     load of insertions, removals, and resizes.
+ *  1. A block is found from the return of insert() until an evictor claims it, under any load of
+ *     insertions, removals, and resizes.
  *  2. Of several blocks of one name the oldest that is still registered is found.
- *  3. What is found had the name asked for, in all of its parts, when the reference was taken.
+ *  3. A block found had the name asked for, in all of its parts, when the reference was taken.
  *  4. insert() takes all blocks or none.
  *  5. Looking for names that are not there leaves memory as it was.
  */
@@ -24,10 +24,10 @@
 struct kv_feed;
 struct kv_map;
 
-/* What becomes of a block whose name is taken. */
+/* The fate of a block with a name that is taken. */
 enum kv_dup_policy {
 	KV_DUP_ALLOW,		/* registered as well, to be found when its elders are gone */
-	KV_DUP_HOLD,		/* the same, with a reference on the one that is found; see ->link */
+	KV_DUP_HOLD,		/* the same, with a reference on the one found; see ->link */
 	KV_DUP_REJECT,		/* stays STAGED; a reference on the one that is found instead */
 	KV_NR_DUP_POLICIES,
 };
@@ -61,7 +61,7 @@ struct kv_query {
  * @policy: enum kv_dup_policy
  * @found: out: the block that serves the name now: the same handle, or with KV_DUP_REJECT that of
  *	an elder, with a reference. May be @handles, if nothing is rejected
- * @nr_dups: out: blocks whose name was taken
+ * @nr_dups: out: blocks with a name that was taken
  * @nr_first: out: references taken on elders that had none (KV_DUP_HOLD, KV_DUP_REJECT)
  */
 struct kv_insert {
@@ -75,10 +75,10 @@ struct kv_insert {
 
 /**
  * struct kv_map_attr - a map to be made
- * @entries: whose blocks are registered; borrowed, outlives the map
+ * @entries: the blocks that are registered; borrowed, outlives the map
  * @nr_entries: expected; may be exceeded, up to all of @entries, at the price of speed
  * @seed: secret; where a name goes cannot be told without it
- * @prefix_closed: whoever uses it registers a block only after the one before it, and evicts it
+ * @prefix_closed: the user registers a block only after the one before it, and evicts it
  *	first: lengths may be found by bisection
  */
 struct kv_map_attr {
@@ -95,7 +95,7 @@ struct kv_map_attr {
  *
  * @name: for the log
  * @create: 0 or -ENOMEM
- * @destroy: nobody uses it any more. May wait for a grace period
+ * @destroy: it has no user any more. May wait for a grace period
  * @match: the longest prefix of the query, a reference on each block. *@nr_first: how many of them
  *	had none before. Returns the length
  * @length: the same without references; an answer of one moment between call and return, each
@@ -106,13 +106,13 @@ struct kv_map_attr {
  * @insert: STAGED -> REGISTERED. 0; -ENOMEM, -ESTALE, -EINVAL: nothing was registered
  * @staged: these blocks are STAGED: misses of their names are counted as such. A hint
  * @remove: forget EVICTING blocks. 0; -ENOENT, -ESTALE, -EINVAL: those before *@nr are gone
- * @hide: forget the name of a block that is held, or being moved: it is marked, and nobody finds it.
- *	0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
+ * @hide: forget the name of a block that is held, or being moved: it is marked, and no look-up
+ *	finds it. 0; -EBUSY, -ESTALE, -EINVAL: as kv_edge_hide()
  * @expect: these entries, which are claimed, will be removed soon: their places are asked for. A
  *	hint; may be NULL
- * @resize: make it fit for so many entries, and choose another seed. Everybody goes on meanwhile.
+ * @resize: make it fit for so many entries, and choose another seed. All threads go on meanwhile.
  *	One at a time. 0 or -ENOMEM. May wait for a grace period: no lock of a pool held
- * @check: 0 or -EUCLEAN; *@nr: entries in it. Nobody else uses it
+ * @check: 0 or -EUCLEAN; *@nr: entries in it. No other thread uses it
  * @bytes: memory held
  * @missed: a match of this query ended before key @at, and is to be counted
  * @nr_missed: of those, by reason
@@ -144,7 +144,7 @@ struct kv_map {
 	const struct kv_map_ops *ops;	/* fixed at creation */
 	struct kv_entries *entries;	/* fixed at creation; borrowed */
 	bool prefix_closed;		/* fixed at creation */
-	struct kv_feed *feed;		/* atomic; who is told, fixed once it is there; see kv_feed_of() */
+	struct kv_feed *feed;	/* atomic; the listener, fixed once it is there; see kv_feed_of() */
 };
 
 extern const struct kv_map_ops kv_map_flat;	/* the default */

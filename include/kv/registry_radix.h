@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pool says to a registry of prefixes (<kvmm/registry.h>) whose tier it is.
+ * Calls of a pool to a registry of prefixes (<kvmm/registry.h>) that has the pool as a tier.
  *
  * A pool must not fail after it has published, so memory comes first:
  *
@@ -16,7 +16,7 @@
 #include <kv/types.h>
 #include <kvmm/registry.h>
 
-/* A block's name, and that of the block before it, if anybody knows. */
+/* A block's name, and that of the block before it, if known. */
 struct kv_radix_name {
 	kvmm_key_t key;
 	kvmm_key_t parent;		/* if ->has_parent */
@@ -35,18 +35,18 @@ void kv_radix_unreserve(struct kvmm_registry *reg, u32 nr);
 void kv_radix_present(struct kvmm_registry *reg, u32 tier, const struct kv_radix_name *names,
 		      u32 nr);
 
-/* @tier has one block less of each, last first. Returns how many it had. Never allocates or waits. */
+/* @tier has one block less of each, last first. Returns how many it had. No allocation, no wait. */
 u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_name *names, u32 nr);
 
 /* They are used. They are not looked up: the pool knows that it has them. */
 void kv_radix_touch(struct kvmm_registry *reg, const struct kv_radix_name *names, u32 nr);
 
-/* Does anybody listen to touches? If not, there is no need to gather names. */
+/* Does a consumer listen to touches? If not, there is no need to gather names. */
 bool kv_radix_wants_touches(const struct kvmm_registry *reg);
 
 /*
- * Nodes at this position, of all domains, youngest first: how many were given, at most @max; -EINVAL.
- * @nodes may be NULL if @max is 0.
+ * Nodes at this position, of all domains, youngest first: how many were given, at most @max;
+ * -EINVAL. @nodes may be NULL if @max is 0.
  */
 int kv_radix_at(struct kvmm_registry *reg, u32 position, kvmm_node_t *nodes, u32 max);
 

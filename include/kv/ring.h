@@ -11,13 +11,13 @@
  * Guarantees, each with its test in tests/lib/ring.c or tests/stress/ring_torture.c:
  *
  *  1. Records are read whole, each as it was written, in the order of their positions.
- *  2. Positions are in the order of their reservations: who reserves after something happened, of
- *     which another thread reserves later, comes before that.
- *  3. What a reader does not get it is told of, by number.
+ *  2. Positions are in the order of their reservations: a writer that reserves after something
+ *     happened, of which another thread reserves later, comes before that.
+ *  3. A reader is told, by number, of the records that it does not get.
  *
- * A writer that sleeps in the middle of a record holds up readers at that position, until it goes on
- * or the ring has come round. If it has, whoever finds the slot still being written gives its own
- * record up, and says so in ->broken.
+ * A writer that sleeps in the middle of a record holds up readers at that position, until it goes
+ * on or the ring has come round. If it has, the writer that finds the slot still being written
+ * gives its own record up, and says so in ->broken.
  */
 #ifndef KV_RING_H
 #define KV_RING_H
@@ -29,7 +29,7 @@
 
 struct kv_ring_slot {
 	u64 stamp;			/* atomic; see above */
-	u64 word[KV_RING_WORDS];	/* atomic; whoever made ->stamp odd */
+	u64 word[KV_RING_WORDS];	/* atomic; the writer that made ->stamp odd */
 } __cacheline_aligned;
 
 static_assert(sizeof(struct kv_ring_slot) == KV_CACHELINE, "a record is one line");
@@ -62,7 +62,7 @@ static inline u64 kv_ring_head(const struct kv_ring *ring)
 static inline void kv_ring_put(struct kv_ring *ring, const u64 word[KV_RING_WORDS])
 {
 	/*
-	 * Release pairs with kv_ring_head(), see there; acquire with the release of who reserved
+	 * Release pairs with kv_ring_head(), see there; acquire with the release of the reservation
 	 * before, so that this holds of all reservations below a head.
 	 */
 	u64 pos = __atomic_fetch_add(&ring->head, 1, __ATOMIC_ACQ_REL);
@@ -77,7 +77,7 @@ static inline void kv_ring_put(struct kv_ring *ring, const u64 word[KV_RING_WORD
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	for (u32 i = 0; i < KV_RING_WORDS; i++)
 		WRITE_ONCE(slot->word[i], word[i]);
-	/* Pairs with kv_ring_get(): whoever sees the stamp sees the words. */
+	/* Pairs with kv_ring_get(): a reader that sees the stamp sees the words. */
 	smp_store_release(&slot->stamp, 2 * pos + 2);
 }
 

@@ -3,9 +3,9 @@
  * The seam to other processes of this machine: sockets with a path, descriptors that are passed on,
  * memory that several processes have.
  *
- * Nothing here waits but watch_wait(), and listen() and unlink() for others that do the same in that folder.
- * Descriptors are the system's, and closed over exec(). Tests put their own table in place, which passes on
- * to the system's what it does not spoil.
+ * Nothing here waits but watch_wait(), and listen() and unlink() for others that do the same in
+ * that folder. Descriptors are the system's, and closed over exec(). Tests put their own table in
+ * place, which passes on to the system's what it does not spoil.
  */
 #ifndef KV_SOCK_H
 #define KV_SOCK_H
@@ -15,10 +15,10 @@
 /** Most descriptors that come with one message. */
 #define KV_SOCK_FDS	4u
 
-/** What a descriptor is watched for, and is ready for. */
+/** Events that a descriptor is watched for, and is ready for. */
 #define KV_SOCK_IN	(1u << 0)
 #define KV_SOCK_OUT	(1u << 1)
-#define KV_SOCK_GONE	(1u << 2)	/* nobody is at the other end; told whether asked for or not */
+#define KV_SOCK_GONE	(1u << 2)	/* the other end is gone; told whether asked for or not */
 
 struct kv_sock_ready {
 	int fd;
@@ -27,34 +27,35 @@ struct kv_sock_ready {
 
 /**
  * struct kv_sock_ops - what is needed of the system
- * @listen: a socket at @path: it, or -EPERM the folder is not the user's alone (mode 0700, and his);
- *	-EADDRINUSE somebody listens there; -ENAMETOOLONG; -EAGAIN somebody has had the folder locked
- *	for a second; -errno. What is left of a process that has died there is replaced
- * @unlink: the path again, unless somebody listens there: close yours first
- * @accept: who has come: a socket; -EAGAIN nobody; -EPERM another user has, and was sent away; -errno
- * @connect: a socket to who listens there: it, or -EAGAIN too many want to; -EPERM another user does,
- *	or the folder is not the user's alone; -ECONNREFUSED, -ENOENT; -errno
+ * @listen: a socket at @path: it, or -EPERM the folder is not the user's alone (mode 0700, and
+ *	his); -EADDRINUSE a process listens there; -ENAMETOOLONG; -EAGAIN another has had the folder
+ *	locked for a second; -errno. The remains of a process that has died there are replaced
+ * @unlink: the path again, unless a process listens there: close yours first
+ * @accept: the next client: a socket; -EAGAIN none; -EPERM one of another user was sent away;
+ *	-errno
+ * @connect: a socket to the listener there: it, or -EAGAIN too many want to; -EPERM another user
+ *	does, or the folder is not the user's alone; -ECONNREFUSED, -ENOENT; -errno
  * @close: also of memory
  * @send: how many of @bytes were sent, @fds with the first of them; -EAGAIN; -EPIPE; -errno
  * @recv: how many came, 0 no more will; and *@nr_fds descriptors, of at most KV_SOCK_FDS. -EAGAIN;
  *	-errno. With -EPROTO descriptors were too many, and have been closed
  * @watch: one descriptor that can be read when one of others can, which watch_add() adds. It, or
- *	-errno. Who is closed is no longer watched
+ *	-errno. A descriptor that is closed is no longer watched
  * @watch_add: 0 or -errno
- * @mem_make: memory of that size, all zero, that nobody can make smaller; a descriptor or -errno
+ * @mem_make: memory of that size, all zero, that cannot be made smaller; a descriptor or -errno
  * @mem_map: where it is: 0 and *@ptr, or -EPERM it can be made smaller, or is; -errno
  * @mem_unmap: no longer
  * @admit: as accept, but root gets in as well
  * @folder: there is a folder at @path, or one of the user's alone is made: 0 or -errno
- * @watch_set: from now on @fd is watched for KV_SOCK_*, maybe for none; @is_new: for the first time.
- *	0 or -errno
+ * @watch_set: from now on @fd is watched for KV_SOCK_*, maybe for none; @is_new: for the first
+ *	time. 0 or -errno
  * @watch_del: no longer; before it is closed, since a forked child may have it open for ever
- * @watch_wait: which are ready, of those that watch_set() was told of, at most @max; it waits at most
- *	@timeout_ms for the first of them. How many, 0 also if a signal came; -errno
+ * @watch_wait: which are ready, of those that watch_set() was told of, at most @max; it waits at
+ *	most @timeout_ms for the first of them. How many, 0 also if a signal came; -errno
  * @bell: something that can be watched, and that is ready for ever once it was rung; or -errno
  * @ring: ring it
- * @timer: something that can be watched, and that is ready @ns from now, once; 0: never. @timer: which,
- *	or -1: a new one. It, or -errno
+ * @timer: something that can be watched, and that is ready @ns from now, once; 0: never. @timer:
+ *	which, or -1: a new one. It, or -errno
  * @hang_up: the other end hears that it is over, though a forked child may have @fd open for ever
  */
 struct kv_sock_ops {
@@ -74,7 +75,8 @@ struct kv_sock_ops {
 	int (*folder)(void *ctx, const char *path);
 	int (*watch_set)(void *ctx, int watch, int fd, u32 events, bool is_new);
 	void (*watch_del)(void *ctx, int watch, int fd);
-	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max, int timeout_ms);
+	int (*watch_wait)(void *ctx, int watch, struct kv_sock_ready *ready, u32 max,
+			  int timeout_ms);
 	int (*bell)(void *ctx);
 	void (*ring)(void *ctx, int bell);
 	int (*timer)(void *ctx, int timer, u64 ns);

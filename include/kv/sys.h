@@ -2,7 +2,7 @@
 /*
  * The other seam to the operating system: what start-up code asks of it, never a hot path.
  *
- * Apart from kv_env_ops because hardly anybody needs it: the environment, libraries opened at run
+ * Apart from kv_env_ops because few users need it: the environment, libraries opened at run
  * time, small files of the kernel, threads, and forks. Tests put their own
  * table in place and thereby decide which libraries there are and which symbols those lack.
  */
@@ -58,10 +58,10 @@ void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
  * @arg: borrowed, for @fn
  * @nr_parts: number of parts; a few for each CPU even the load out
  *
- * The caller does parts as well, so that it all gets done where no thread can be had: on one CPU, or
- * where the system refuses. All parts are done on return, what they wrote is seen by the caller, and
- * no thread is left. The other threads run on the caller's CPUs and take none of its signals but
- * faults of their own.
+ * The caller does parts as well, so that it all gets done where no thread can be had: on one CPU,
+ * or where the system refuses. All parts are done on return, what they wrote is seen by the caller,
+ * and no thread is left. The other threads run on the caller's CPUs and take none of its signals
+ * but faults of their own.
  *
  * Context: may sleep; no lock is held. Not a point of cancellation.
  */
@@ -70,17 +70,17 @@ void kv_parallel(kv_part_fn *fn, void *arg, u32 nr_parts);
 /**
  * kv_fence_all() - a full fence in each thread of this process, somewhere in its program order
  *
- * One side of an asymmetric pair: who calls this pays a system call, so that the others need
- * kv_fence_light() of kv/atomic.h only. Each of them has passed its fence on return. Any lock may be held.
+ * One side of an asymmetric pair: the caller pays a system call, so that the others need
+ * kv_fence_light() of kv/atomic.h only. Each has passed its fence on return. Any lock may be held.
  *
  * Return: 0; -ENOSYS, -EPERM: the system has none, or not for us; both sides need a fence.
  */
 int kv_fence_all(void);
 
 /*
- * A thread that is cancelled must not leave a lock behind that it holds, nor a block that it has just
- * taken. Locking and allocating are no points of cancellation; drivers, grace periods and functions of
- * the engine may have some. So between these two none has an effect: they come in pairs, and nest.
+ * A thread that is cancelled must leave no lock behind that it holds, nor a block that it has just
+ * taken. Locking and allocating are no points of cancellation; drivers, grace periods and functions
+ * of the engine may have some. Between these two none has an effect: they come in pairs, and nest.
  */
 int kv_cancel_off(void);	/* what to give to the other */
 void kv_cancel_restore(int before);

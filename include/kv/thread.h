@@ -32,8 +32,8 @@ static inline u32 kv_thread_claim_slot(void)
 }
 
 /*
- * @hook is called in each thread that has a number and ends, with that, and while it still has it; no
- * lock is held. From now on, for ever; one a process.
+ * @hook is called in each thread that has a number and ends, with that, and while it still has it;
+ * no lock is held. From now on, for ever; one a process.
  */
 void kv_thread_at_exit(void (*hook)(u32 slot));
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tiers inside the tree: the host tier as pools see it, copies between it and devices, and the ops
- * table of whatever lies below it (a disk).
+ * table of the store below it (a disk).
  *
  * A *slot* is a block of the host tier, named by its first unit and a generation. Its states:
  *
  *	FREE -> WRITING -> READY -> FREE
  *	           |         |
- *	           |         +-> DOOMED -> FREE	  nobody finds it; somebody reads it still
+ *	           |         +-> DOOMED -> FREE	  no look-up finds it; a reader reads it still
  *	           +-> FREE			  the copy failed
  *
  * Invariants, recomputed by kv_tier_check():
  *
- *  1. A slot is WRITING for exactly one writer, and found by nobody; READY: found by name, with so
+ *  1. A slot is WRITING for exactly one writer, and not found; READY: found by name, with so
  *     many readers; in its client's order of eviction if and only if it is READY without readers.
  *  2. Of one name there is at most one slot that is WRITING or READY.
  *  3. The units of slots that are not FREE are taken in the zones of their portions, and no others.
@@ -35,13 +35,13 @@
 
 struct kv_feed;
 struct kv_tier_client;
-
-/* What a block is called below the device, wherever it was made. */
+/* The name of a block below the device, made on any device. */
+/* The name of a block below the device, in all of them. */
 struct kv_tier_name {
 	kvmm_key_t key;
 	kvmm_key_t parent;		/* of the block before, if ->has_parent */
 	kvmm_domain_t domain;
-	u64 layout;			/* fingerprint of all that makes bytes mean something else */
+	u64 layout;		/* fingerprint of all that makes bytes mean something else */
 	u32 position;			/* in blocks from the start of the prompt */
 	bool has_parent;
 };
@@ -62,8 +62,8 @@ struct kv_tier_slot {
  * @has_sum: there is one
  * @error: out: 0; -ENOENT it is not there (any more); -EIO; -ECANCELED; -EBADMSG something else
  *	stood there
- * @next: whoever has it
- * @ended_ns: out: when it ended, by the clock of the tier, if @has_ended; else when poll returned it
+ * @next: the holder's
+ * @ended_ns: out: when it ended, by the tier's clock, if @has_ended; else when poll returned it
  * @was_there: put, out: the store had it already, and has written nothing
  */
 struct kv_tier_io {
@@ -84,10 +84,10 @@ struct kv_tier_io {
  *
  * Calls may come from any thread. None waits for the medium but close, forget for good, and reset.
  *
- * A codec (quantised or compressed copies) is such a store with another one below it: put encodes into
- * memory of its own and hands that on under the same name, poll decodes into @buf of what was asked for.
- * Its format belongs into the layout of the name that it hands on. tests/tier/proof_test.c
- * has one.
+ * A codec (quantised or compressed copies) is such a store with another one below it: put encodes
+ * into memory of its own and hands that on under the same name, poll decodes into @buf of what was
+ * asked for. Its format belongs into the layout of the name that it hands on.
+ * tests/tier/proof_test.c has one.
  *
  * @name: "disk"
  * @close: everything under way has ended, or never will
@@ -95,19 +95,20 @@ struct kv_tier_io {
  * @put: begin to write; 0, or -EAGAIN too much is under way, -ENOSPC, -EIO: nothing happened
  * @get: begin to read; 0, or -EAGAIN, -ENOENT, -EIO: nothing happened
  * @cancel: it is not wanted any more; it comes back by poll nevertheless, soon if that can be had
- * @forget: look-ups miss these names from now on, and puts that are not through are void; @for_good: nor after
- *	a restart; @had[i] is set where it was there; may be NULL. 0 or -errno: it may be found again then
+ * @forget: look-ups miss these names from now on, and puts that are not through are void;
+ *	@for_good: nor after a restart; @had[i] is set where it was there; may be NULL. 0 or -errno:
+ *	it may be found again then
  * @reset: the same of every name there is, for good
  * @poll: up to @max that have ended
  * @eventfd: readable when poll has something to say; or -EOPNOTSUPP
  * @check: 0 or -EUCLEAN; may wait
  * @glance: its numbers in passing, without a lock; NULL: it has none to tell
- * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: nobody knows
- * @count: blocks that are there, and that had to go for others. NULL: nobody counts
- * @tell: client @number, whose blocks are of @layout, is told there of what comes and goes, as soon as it
- *	is decided; @feed NULL: no longer. NULL: nobody is told
- * @next_name: one of @layout that is there, from *@cursor on, which begins with 0; false: no more. NULL:
- *	nobody knows
+ * @due: when the next transfer ends: 0, or -ENOENT there is none. NULL: not known
+ * @count: blocks that are there, and that had to go for others. NULL: not counted
+ * @tell: client @number, with blocks of @layout, is told there of blocks that come and go, as
+ *	soon as it is decided; @feed NULL: no longer. NULL: the store tells nothing
+ * @next_name: one of @layout that is there, from *@cursor on, which begins with 0; false: no more.
+ *	NULL: not known
  */
 struct kv_tier_ops {
 	const char *name;
@@ -116,7 +117,8 @@ struct kv_tier_ops {
 	int (*put)(void *store, struct kv_tier_io *io);
 	int (*get)(void *store, struct kv_tier_io *io);
 	void (*cancel)(void *store, struct kv_tier_io *io);
-	int (*forget)(void *store, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had);
+	int (*forget)(void *store, const struct kv_tier_name *names, u32 nr, bool for_good,
+		      u8 *had);
 	int (*reset)(void *store);
 	u32 (*poll)(void *store, struct kv_tier_io **done, u32 max);
 	int (*eventfd)(void *store);
@@ -131,10 +133,10 @@ struct kv_tier_ops {
 /* ---- the host tier ---- */
 
 /**
- * struct kv_tier_parts - who does what for a tier; borrowed for ever
- * @dev, @dev_number: whose driver pins the memory
+ * struct kv_tier_parts - the parts of a tier; borrowed for ever
+ * @dev, @dev_number: the driver that pins the memory
  * @host: the host as a device: for checksums of what lies in host memory
- * @evict, @evict_args: who goes when it is full
+ * @evict, @evict_args: the order of eviction when it is full
  */
 struct kv_tier_parts {
 	const struct kv_dev_ops *host;
@@ -180,7 +182,7 @@ u64 kv_tier_record_bytes(const struct kvmm_tier *tier, u64 block_bytes);
 /* 0; -EINVAL, -EOPNOTSUPP, -EUSERS, -ENOMEM, -ECHILD. */
 int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 		 struct kv_tier_client **client);
-/* None of its slots is WRITING, and it reads none. Its blocks stay, as nobody's. */
+/* None of its slots is WRITING, and it reads none. Its blocks stay, without a client. */
 void kv_tier_leave(struct kv_tier_client *client);
 
 /* ---- slots ---- */
@@ -197,9 +199,9 @@ enum kvmm_tier_answer kv_tier_find(struct kv_tier_client *client, const kvmm_key
 				   struct kv_tier_slot *slot);
 
 /*
- * A slot that @client writes from now on, which may take others' places: 0; -EEXIST there is one, in
- * *@slot; -EALREADY somebody writes it; -ENOSPC everything is being read or written, or reserved for
- * others; -EDQUOT as much of its own.
+ * A slot that @client writes from now on, which may take others' places: 0; -EEXIST there is one,
+ * in *@slot; -EALREADY it is being written; -ENOSPC everything is being read or written, or
+ * reserved for others; -EDQUOT as much of its own.
  */
 int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *name,
 		    struct kv_tier_slot *slot);
@@ -212,21 +214,22 @@ void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot slot);
 
 /* A reader less. */
 void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot);
-/* The same, and its content is not to be trusted: nobody finds it any more. */
+/* The same, and its content is not to be trusted: no look-up finds it any more. */
 void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 		     const struct kv_tier_name *name);
 /*
- * Look-ups miss these from now on, here and below, after a restart too; what is being written is not found
- * when it has been. How many were in either; -ENOMEM, -EIO, ...: not all of them are gone for good. No lock held.
+ * Look-ups miss these from now on, here and below, after a restart too; what is being written is
+ * not found when it has been. How many were in either; -ENOMEM, -EIO, ...: not all of them are gone
+ * for good. No lock held.
  */
 int kv_tier_forget(struct kv_tier_client *client, const struct kvmm_prefix *prefix);
-/* The same of all names of the client's layout, and of all that the store below has. 0 or -errno. */
+/* The same of all names of the client's layout, and of all in the store below. 0 or -errno. */
 int kv_tier_reset(struct kv_tier_client *client);
 
-/* How somebody has a slot. */
+/* How a client has a slot. */
 enum kv_tier_holds { KV_TIER_READS, KV_TIER_WRITES };
 
-/* May somebody have it so, for what that name says? */
+/* May a client have it so, for what that name says? */
 bool kv_tier_may_hold(struct kv_tier_client *client, struct kv_tier_slot slot,
 		      const struct kv_tier_name *name, enum kv_tier_holds how);
 /* Is the slot of that generation READY? */
@@ -238,9 +241,9 @@ u64 kv_tier_hit(struct kv_tier_client *client, struct kv_tier_slot slot);
 
 /* Up to @max names of the client that have gone from the tier; how many. */
 u32 kv_tier_take_gone(struct kv_tier_client *client, struct kv_tier_name *names, u32 max);
-/* What becomes of its names is told there from now on, until it leaves. */
+/* The fate of its names is told there from now on, until it leaves. */
 void kv_tier_tell(struct kv_tier_client *client, struct kv_feed *feed);
-/* One that is there, from slot *@at on, which moves on; false: no more. For who leaves. */
+/* One that is there, from slot *@at on, which moves on; false: no more. For clients that leave. */
 bool kv_tier_next_name(struct kv_tier_client *client, u32 *at, struct kv_tier_name *name);
 
 /* The same of the store below; *@cursor begins with 0. No lock held. */
@@ -276,7 +279,7 @@ int kv_tier_check(struct kvmm_tier *tier);
 
 struct below_io;
 
-/* A block that is read from there into a slot. Whose item it is for. */
+/* A block that is read from there into a slot. Guarded by the item it is for. */
 struct kv_tier_fetch {
 	struct below_io *io;
 	struct kv_tier_slot slot;	/* WRITING */
@@ -296,10 +299,10 @@ int kv_tier_fetch(struct kv_tier_client *client, const struct kv_tier_name *name
 		  struct kv_tier_fetch *fetch);
 /* -EAGAIN; 0: it is there, to be committed; or it failed, and the slot is gone. */
 int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
-/* Somebody waits for its end who turns no clock: a simulated one ends now. */
+/* The waiter for its end turns no clock: a simulated one ends now. */
 void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fetch);
 bool kv_tier_has_below(const struct kvmm_tier *tier);
-/* When the next transfer there or back ends: 0; -ENOENT there is none, or nobody knows. */
+/* When the next transfer there or back ends: 0; -ENOENT there is none, or it is not known. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
 /* End what is there or back: was there much? */
 bool kv_tier_end_below(struct kvmm_tier *tier);
@@ -310,7 +313,7 @@ bool kv_tier_work(struct kvmm_tier *tier);
 
 /* ---- copies between a device and slots ---- */
 
-/* Guard of all of it: whoever has submitted it. */
+/* Guard of all of it: the submitter. */
 struct kv_xfer {
 	/* in */
 	struct kv_tier_client *client;
@@ -321,7 +324,7 @@ struct kv_xfer {
 	u32 nr;
 	bool is_up;			/* to the device */
 	struct kv_fence after;
-	u64 *sums;			/* NULL, or kv_copy.sums for all blocks; NULL again: there are none */
+	u64 *sums;		/* NULL, or kv_copy.sums for all blocks; NULL again: none */
 
 	/* inside */
 	struct kv_move *move;		/* room for ->nr; the caller's */

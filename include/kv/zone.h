@@ -2,7 +2,7 @@
 /*
  * Zones inside the tree: the lock, the engines behind one ops table, and the free map's walkers.
  *
- * A zone is an engine (who knows which blocks are free) plus what all engines share: argument
+ * A zone is an engine (it knows which blocks are free) plus what all engines share: argument
  * checks, the lock, pageblock classes, statistics. The engine never sees a bad argument.
  */
 #ifndef KV_ZONE_H
@@ -23,7 +23,7 @@
  * @metadata_bytes: host memory for @nr_blocks blocks
  * @init: all blocks free
  * @take: one run of req->nr blocks inside [req->lo, req->hi), req->align >= 1: its start, or
- *	KV_NONE. What is held may be more (rounding engines)
+ *	KV_NONE. More may be held (rounding engines)
  * @take_best: take() of so many blocks, best fit from the bottom, nothing else asked: the hot
  *	path. NULL: take()
  * @take_at: exactly [start, start + nr): 0, -EBUSY, or -EOPNOTSUPP
@@ -41,8 +41,8 @@
  * @usable: free blocks in pieces that can hold @nr blocks; @pieces gets their number
  * @kth_largest: lengths of the @k longest free pieces, longest first; how many there are
  * @check: recompute everything; 0 or -EUCLEAN
- * @peek: 64 blocks of the free map from block 64 * @word on, as they are just now: called without the
- *	lock, while others write
+ * @peek: 64 blocks of the free map from block 64 * @word on, as they are just now: called without
+ *	the lock, while others write
  */
 struct kv_zone_ops {
 	const char *name;
@@ -92,12 +92,12 @@ u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req)
 int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 
-/* kvmm_zone_alloc() for those who know where else to ask: a refusal is no event. KV_NONE: none. */
+/* kvmm_zone_alloc() for callers that may ask elsewhere: a refusal is no event. KV_NONE: none. */
 u32 kv_zone_try(struct kvmm_zone *zone, u32 nr);
 
 /**
  * struct kv_zone_glance - a zone as seen in passing
- * @nr_free, @nr_runs, @largest: as in struct kvmm_zone_stat; runs are maximal, whatever the engine
+ * @nr_free, @nr_runs, @largest: as in struct kvmm_zone_stat; runs are maximal, with any engine
  * @free: as kvmm_zone_buddyinfo() has it
  * @nr_pageblocks: by class
  * @pageblock_order: log2 of the blocks of one
@@ -112,20 +112,20 @@ struct kv_zone_glance {
 };
 
 /*
- * Reads the whole map, a bit a block, without the zone's lock: true if nothing changes meanwhile, else
- * of no single moment.
+ * Reads the whole map, a bit a block, without the zone's lock: true if nothing changes meanwhile,
+ * else of no single moment.
  */
 void kv_zone_glance(struct kvmm_zone *zone, struct kv_zone_glance *glance);
 
-/* What Linux calls "Node %d, zone %8s". */
+/* The name that Linux prints as "Node %d, zone %8s". */
 struct kv_zone_label {
 	int node;
 	const char *name;
 };
 
 /*
- * "buddyinfo" or "pagetypeinfo" of that. Length of the whole text without NUL, which may be @len or more
- * (then it was cut), or -ENOENT: there is no such text.
+ * "buddyinfo" or "pagetypeinfo" of that. Length of the whole text without NUL, which may be @len or
+ * more (then it was cut), or -ENOENT: there is no such text.
  */
 int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 		        struct kv_zone_label label, char *buf, size_t len);
