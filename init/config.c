@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Settings from a file and from the environment. All of it is applied to copies, which replace what the
- * caller has at the very end: a mistake in the last line leaves the first one without effect.
+ * Settings from a file and from the environment. All of it is applied to copies, which replace what
+ * the caller has at the very end: a mistake in the last line leaves the first one without effect.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,8 @@ struct key {
 };
 
 #define KEY(_name, _part, _type, _field, _kind, _min, _max, _words)				\
-	{ _name, _part, _kind, offsetof(struct _type, _field), sizeof(((struct _type *)0)->_field),	\
+	{ _name, _part, _kind, offsetof(struct _type, _field),					\
+	  sizeof(((struct _type *)0)->_field),							\
 	  _min, _max, _words }
 #define HOST_KEY(name, field, kind, min, max) \
 	KEY("host_" name, HOST, kvmm_tier_attr, field, kind, min, max, NULL)
@@ -147,7 +148,8 @@ static void *part_of(struct stage *stage, u32 part, size_t *bytes)
 
 /* ---- messages ---- */
 
-static __attribute__((format(printf, 2, 3))) int complain(struct stage *stage, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) int complain(struct stage *stage, const char *format,
+							   ...)
 {
 	struct kvmm_config *config = stage->config;
 	va_list args;
@@ -174,7 +176,8 @@ static int set_string(struct stage *stage, const struct key *key, void *field, c
 	size_t bytes = strlen(text) + 1;
 	const char *name;
 
-	if (bytes < 2 || bytes - 1 > (size_t)key->max || bytes > sizeof(stage->names) - stage->names_bytes)
+	if (bytes < 2 || bytes - 1 > (size_t)key->max ||
+	    bytes > sizeof(stage->names) - stage->names_bytes)
 		return -ERANGE;
 	memcpy(stage->names + stage->names_bytes, text, bytes);
 	/* Where it will be: the caller's room is not written to before all is well. */

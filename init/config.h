@@ -18,11 +18,11 @@ enum config_kind {
 	CONFIG_STRING,
 };
 
-/* What a value must look like, for messages. */
+/* The form that a value must have, for messages. */
 const char *config_kind_name(enum config_kind kind);
 
 /*
- * The value of @text; of CONFIG_WORD the place in @words, which ends with NULL. 0; -EINVAL it is none;
+ * The value of @text; of CONFIG_WORD the place in @words, which ends with NULL. 0; -EINVAL none;
  * -ERANGE it does not fit 63 bits, or has parts of a unit that do not exist. Not for CONFIG_STRING.
  */
 int config_value(enum config_kind kind, const char *text, const char *const *words, s64 *value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Values of settings. Decimals are kept as an integer and a power of ten, so that 1.5GiB is exact, and
- * what is not exact is refused: nobody gets another number than the one that stands there.
+ * Values of settings. Decimals are kept as an integer and a power of ten, so that 1.5GiB is exact,
+ * and an inexact value is refused: no setting gets another number than the one that stands there.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const struct unit byte_units[] = {
 	{ NULL, 0 },
 };
 
-/* Without a unit nothing but 0 is a time: nobody has to guess which one is meant. */
+/* Without a unit nothing but 0 is a time: the reader has not to guess which one is meant. */
 static const struct unit time_units[] = {
 	{ "ns", 1 }, { "us", 1000ull }, { "ms", 1000000ull }, { "s", 1000000000ull },
 	{ "min", 60000000000ull }, { NULL, 0 },
@@ -60,12 +60,13 @@ static bool is_digit(char c)
 
 static int add_digit(u64 *number, u64 base, u32 digit)
 {
-	if (kv_mul_overflows(*number, base, number) || kv_add_overflows(*number, (u64)digit, number))
+	if (kv_mul_overflows(*number, base, number) ||
+	    kv_add_overflows(*number, (u64)digit, number))
 		return -ERANGE;
 	return 0;
 }
 
-/* Digits, and perhaps a point and more digits: *@number / 10 ^ *@nr_decimals. What is behind in *@end. */
+/* Digits, and perhaps a point and more digits: *@number / 10 ^ *@nr_decimals. The rest in *@end. */
 static int decimal(const char *text, u64 *number, u32 *nr_decimals, const char **end)
 {
 	bool is_fraction = false;

@@ -9,7 +9,7 @@
 
 #include "internal.h"
 
-#define MAX_INFO_BYTES	65536u		/* more is no size, but whatever lay on the stack */
+#define MAX_INFO_BYTES	65536u		/* more is no size, but garbage of the stack */
 #define LOG_PREFIX	"kvmm: "
 #define NO_SUCH_NAME	"no device of that name: host, cuda:0 to cuda:9, soft:0 to soft:9"
 

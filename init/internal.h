@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the composition root share. */
+/* Shared by the files of the composition root. */
 #ifndef KV_INIT_INTERNAL_H
 #define KV_INIT_INTERNAL_H
 

@@ -124,7 +124,7 @@ static struct kvmm_pool **free_place(void)
 	return &new->pool[nr];
 }
 
-/* "pool", "pool1", "pool2", ...: the first that nobody has. */
+/* "pool", "pool1", "pool2", ...: the first that no pool has. */
 static void number_pool(struct kvmm_pool *pool)
 {
 	char name[KV_POOL_NAME] = "pool";
@@ -135,8 +135,8 @@ static void number_pool(struct kvmm_pool *pool)
 }
 
 /*
- * What the parent had has no name here, and cannot be destroyed: it may be half changed, and has
- * other references. The table stays behind with it.
+ * The parent's pools have no names here, and cannot be destroyed: they may be half changed, and
+ * have other references. The table stays behind with them.
  */
 static void forget_in_child(struct kv_fork_node *node)
 {
@@ -235,7 +235,7 @@ static void destroy_pool(struct kvmm_pool *pool)
 	if (!pool || !unpublish_pool(pool))
 		return;
 	kv_pool_destroy(pool);
-	/* Also for those who watch memory: what was the pool's is back on return. */
+	/* Also for watchers of memory: the pool's is back on return. */
 	kv_rcu_barrier();
 }
 

@@ -4,8 +4,8 @@
  *
  * A host is asked about time, random numbers and whether memory is to be had, but never for the
  * memory itself: what was allocated before a host came, or under it, can be freed at any time. The
- * table is set before anybody can see it and is left alone afterwards; who still uses it when the
- * host goes has broken kvmm_testing_set_host()'s rule.
+ * table is set before any thread can see it and is left alone afterwards; a thread that still uses
+ * it when the host goes has broken kvmm_testing_set_host()'s rule.
  */
 #include <string.h>
 
@@ -35,7 +35,7 @@ static u64 host_clock_ns(void *ctx)
 }
 
 /*
- * Really waits, so that whoever is waited for gets on. A waiter that was woken, or found that there
+ * Really waits, so that the thread waited for gets on. A waiter that was woken, or found that there
  * is nothing to wait for, has not used its time up.
  */
 static void host_wait(void *ctx, u32 *word, u32 old, u64 ns)
@@ -69,7 +69,7 @@ static void fill_ops(void)
 		host_ops.log = host_log;
 }
 
-/* In place of the system only: a table that somebody else has put there stays. */
+/* In place of the system only: a table that another host has put there stays. */
 static int install(const struct kvmm_testing_host *new)
 {
 	int err = kv_env() != &kv_env_system ? -EBUSY : kv_copy_attr(&host, sizeof(host), new);

@@ -16,7 +16,7 @@ void kv_buf_printf(struct kv_buf *buf, const char *fmt, ...)
 	va_end(args);
 }
 
-/* Of a character that begins with @first: how many bytes it has, and the smallest number in so many. */
+/* Of a character that begins with @first: its bytes, and the smallest number in so many. */
 static u32 length_of(u8 first, u32 *least)
 {
 	u32 nr = first >= 0xf8 ? 0 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 0;
@@ -56,10 +56,13 @@ bool kv_name_is_good(const char *what, const char *name, size_t room)
 	while ((nr = kv_char(at)))
 		at += nr;
 	if (*at)
-		kv_log(KV_LOG_WARN, "kvmm: name of a %s: byte %zu, 0x%02x, is of no printable character of UTF-8",
+		kv_log(KV_LOG_WARN,
+		       "kvmm: name of a %s: byte %zu, 0x%02x, is of no printable character of "
+		       "UTF-8",
 		       what, at - name, (u8)*at);
 	else if (at == name || (size_t)(at - name) >= room)
-		kv_log(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, not 1 to %zu", what, at - name, room - 1);
+		kv_log(KV_LOG_WARN, "kvmm: name of a %s: %zu bytes, not 1 to %zu", what, at - name,
+		       room - 1);
 	else
 		return true;
 	return false;

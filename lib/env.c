@@ -37,7 +37,7 @@ extern int mallctl(const char *name, void *old, size_t *old_len, void *new, size
 #define JE_NO_TCACHE		0x100
 #define JE_ARENA(arena)		((int)((arena) + 1) << 20)
 
-/* What malloc() aligns to anyway. */
+/* The alignment of malloc() anyway. */
 #define MALLOC_ALIGN		_Alignof(max_align_t)
 
 /* Zero until the arena exists; then its number + 1. Set once, any thread. */
@@ -68,8 +68,8 @@ static int arena_flag(void)
 #define HUGE_PAGE		((uintptr_t)2 << 20)
 
 /*
- * What has no room for two of them would waste more than it saves. Before it is touched; advice only.
- * Whoever looks something up in a table that large would miss the TLB as often as the caches.
+ * Memory without room for two of them would waste more than it saves. Before it is touched; advice
+ * only. Look-ups in a table that large would miss the TLB as often as the caches.
  */
 static void prefer_huge_pages(void *ptr, size_t bytes)
 {
@@ -135,7 +135,7 @@ static u64 system_clock_ns(void *ctx)
 	return now.tv_sec * NS_PER_SEC + now.tv_nsec;
 }
 
-/* May return early for any reason: who waits looks again. */
+/* May return early for any reason: the waiter looks again. */
 static void system_wait(void *ctx, u32 *word, u32 old, u64 ns)
 {
 	struct timespec timeout = { .tv_sec = ns / NS_PER_SEC, .tv_nsec = ns % NS_PER_SEC };
@@ -168,7 +168,7 @@ static u64 system_random(void *ctx)
 	return bits;
 }
 
-/* No log: whoever wants to hear the library puts a table with a log function in place. */
+/* No log: a program that wants to hear the library puts a table with a log function in place. */
 const struct kv_env_ops kv_env_system = {
 	.alloc		= system_alloc,
 	.free		= system_free,
@@ -183,7 +183,7 @@ static const struct kv_env_ops *env_in_force = &kv_env_system;
 
 const struct kv_env_ops *kv_env(void)
 {
-	/* Pairs with kv_env_set(): whoever sees the table sees what it was filled with. */
+	/* Pairs with kv_env_set(): a reader that sees the table sees its contents. */
 	return smp_load_acquire(&env_in_force);
 }
 

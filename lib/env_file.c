@@ -2,8 +2,8 @@
 /*
  * The system behind the seam for files.
  *
- * Names are looked up in a folder that is open, and never through a symbolic link: whoever can write
- * to the folder above cannot send what is written here somewhere else.
+ * Names are looked up in a folder that is open, and never through a symbolic link: a process that
+ * can write to the folder above cannot send what is written here somewhere else.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -30,8 +30,8 @@ static_assert(sizeof(struct kv_iov) == sizeof(struct iovec) &&
 static_assert(KV_FILE_MAX_IOV <= IOV_MAX, "as many as the system takes");
 
 /*
- * Most of these calls are points of cancellation, and whoever makes them may hold locks and requests: so
- * none has an effect between these two. errno stays as it was, too.
+ * Most of these calls are points of cancellation, and their callers may hold locks and requests:
+ * so none has an effect between these two. errno stays as it was, too.
  */
 struct before {
 	int	err;
@@ -43,7 +43,7 @@ static struct before enter(void)
 	return (struct before){ errno, kv_cancel_off() };
 }
 
-/* What a system call returned, as the library says it. */
+/* The result of a system call, as the library says it. */
 static s64 leave(struct before before, s64 ret)
 {
 	if (ret < 0)
@@ -58,7 +58,7 @@ static int system_open_dir(void *ctx, const char *path, bool create)
 	struct before before = enter();
 
 	if (create)
-		mkdir(path, 0700);	/* whatever is wrong with it, open() says better */
+		mkdir(path, 0700);	/* open() says better what is wrong with it */
 	return leave(before, open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
@@ -212,7 +212,7 @@ static const struct kv_file_ops *file_in_force = &kv_file_system;
 
 const struct kv_file_ops *kv_file(void)
 {
-	/* Pairs with kv_file_set(): whoever sees the table sees what it was filled with. */
+	/* Pairs with kv_file_set(): a reader that sees the table sees its contents. */
 	return smp_load_acquire(&file_in_force);
 }
 
@@ -259,7 +259,8 @@ static int transfer_all(const struct kv_file_ops *ops, transfer_fn *transfer, in
 	return 0;
 }
 
-int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr, u64 offset)
+int kv_file_read_all(const struct kv_file_ops *ops, int file, struct kv_iov *iov, u32 nr,
+		     u64 offset)
 {
 	return transfer_all(ops, ops->preadv, file, iov, nr, offset);
 }

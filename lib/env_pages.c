@@ -56,7 +56,7 @@ static const struct kv_pages_ops *pages_in_force = &kv_pages_system;
 
 const struct kv_pages_ops *kv_pages(void)
 {
-	/* Pairs with kv_pages_set(): whoever sees the table sees what it was filled with. */
+	/* Pairs with kv_pages_set(): a reader that sees the table sees its contents. */
 	return smp_load_acquire(&pages_in_force);
 }
 

@@ -2,9 +2,9 @@
 /*
  * The system behind the seam to other processes.
  *
- * A socket in the file system is as private as the folder that it is in, whatever the umask; so that
- * is looked at, and the user of who is at the other end, too. Memory is sealed: who shares it cannot
- * take it away from under us.
+ * A socket in the file system is as private as the folder that it is in, with any umask; so the
+ * folder is looked at, and the user at the other end, too. Memory is sealed: a process that shares
+ * it cannot take it away from under us.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define BACKLOG		128
 #define SEALS		(F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* What the last call says, and errno as it was before. */
+/* The result of the last call, and errno as it was before. */
 static int result(int ret, int saved)
 {
 	int err = ret < 0 ? -errno : ret;
@@ -49,8 +49,8 @@ static int address_of(const char *path, struct sockaddr_un *addr)
 }
 
 /*
- * The folder of it: open, or -EPERM: it is not the user's, or others get in, or it is a link, which one
- * with a slash behind it is no less.
+ * The folder of it: open, or -EPERM: it is not the user's, or others get in, or it is a link, which
+ * one with a slash behind it is no less.
  */
 static int open_folder(const struct sockaddr_un *addr)
 {
@@ -88,9 +88,9 @@ static int check_folder(const struct sockaddr_un *addr)
 }
 
 /*
- * For as long as it is open, nobody else puts a socket there, or takes one away: two that find what a
- * dead one has left would each take the place of the other. Nobody has it for longer than some calls,
- * so who has to wait for a second waits for somebody who was stopped.
+ * For as long as it is open, no other process puts a socket there, or takes one away: two that find
+ * the remains of a dead one would each take the place of the other. A process has it for no longer
+ * than some calls, so one that has to wait for a second waits for another that was stopped.
  */
 static int lock_folder(const struct sockaddr_un *addr)
 {
@@ -141,7 +141,7 @@ static int connect_to(const struct sockaddr_un *addr)
 	return err;
 }
 
-/* A socket at which nobody listens is what a process that died has left. */
+/* A socket without a listener is left by a process that died. */
 static bool is_dead(const struct sockaddr_un *addr)
 {
 	int other = connect_to(addr);
@@ -243,7 +243,7 @@ static int system_admit(void *ctx, int fd)
 	return accept_one(fd, true);
 }
 
-/* Whose it is, and who else gets in, is looked at when something listens there. */
+/* Its owner and its access rights are looked at when a server listens there. */
 static int system_folder(void *ctx, const char *path)
 {
 	int saved = errno, err = 0;
@@ -462,7 +462,7 @@ static int system_mem_make(void *ctx, u64 bytes)
 	return err ? err : fd;
 }
 
-/* A page that is not there kills the reader: so nobody must be able to take it away. */
+/* A page that is not there kills the reader: so no process must be able to take it away. */
 static int check_mem(int fd, u64 bytes)
 {
 	int seals = fcntl(fd, F_GET_SEALS);
@@ -527,7 +527,7 @@ static const struct kv_sock_ops *sock_in_force = &kv_sock_system;
 
 const struct kv_sock_ops *kv_sock(void)
 {
-	/* Pairs with kv_sock_set(): whoever sees the table sees what it was filled with. */
+	/* Pairs with kv_sock_set(): a reader that sees the table sees its contents. */
 	return smp_load_acquire(&sock_in_force);
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The system behind the seam for start-up code, threads that end with the call, and who is a forked
- * child.
+ * The system behind the seam for start-up code, threads that end with the call, forked children.
  *
  * Threads of a library get in the way of its process: they catch signals meant for others, and one
  * that is still there at the end of the process, or after dlclose(), runs into what is gone. Ours
- * catch none, and are joined before the call returns, even if the caller is cancelled meanwhile; the
- * one that the engine may ask for is joined when it asks for it no more.
+ * catch none, and are joined before the call returns, even if the caller is cancelled meanwhile;
+ * the one that the engine may ask for is joined when it asks for it no more.
  *
  * A driver's state does not survive a fork, yet its calls remain callable in the child and may
  * hang there. The child's hook runs before anything else of the child, so a plain flag tells.
@@ -172,7 +171,7 @@ static int membarrier(int command)
 	return err;
 }
 
-/* Who has not asked for it before, a forked child among others, is refused until it has. */
+/* A process that has not asked before, a forked child for one, is refused until it has. */
 static int system_fence_all(void *ctx)
 {
 	int err = membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -262,7 +261,7 @@ static const struct kv_sys_ops *sys_in_force = &kv_sys_system;
 
 const struct kv_sys_ops *kv_sys(void)
 {
-	/* Pairs with kv_sys_set(): whoever sees the table sees what it was filled with. */
+	/* Pairs with kv_sys_set(): a reader that sees the table sees its contents. */
 	return smp_load_acquire(&sys_in_force);
 }
 

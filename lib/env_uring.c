@@ -2,12 +2,12 @@
 /*
  * A queue of file requests on io_uring.
  *
- * liburing is opened at run time, never linked: engines whose image lacks it must still load the
- * library, and kernels and containers that forbid io_uring must still get a disk tier. Whoever built
- * the library without liburing's header has no queue either. What the header has inline is used as it
- * is; what it declares comes out of the library.
+ * liburing is opened at run time, never linked: engines with an image that lacks it must still load
+ * the library, and kernels and containers that forbid io_uring must still get a disk tier. A
+ * library built without liburing's header has no queue either. Inline functions of the header are
+ * used as they are; the functions that it declares come out of the library.
  *
- * The header's rings are shared with the kernel, so nobody else may be in a call of the same queue:
+ * The header's rings are shared with the kernel, so no two threads may be in calls of one queue:
  * its user sees to that.
  */
 #include <kv/file.h>
@@ -108,8 +108,8 @@ static void fill(struct io_uring_sqe *sqe, struct kv_file_io *io)
 }
 
 /*
- * What is in the ring stays in it even if the system does not take it now: it goes along with the
- * next call, and counts as taken. So this only fails before anything is put in.
+ * Requests in the ring stay in it even if the system does not take them now: they go along with the
+ * next call, and count as taken. So this only fails before anything is put in.
  */
 int kv_uring_submit(void *ctx, void *queue, struct kv_file_io *const *ios, u32 nr)
 {

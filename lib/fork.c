@@ -3,10 +3,10 @@
  * Forks: the epoch of this process, and the list of objects that are told of one.
  *
  * No lock is held over a fork, so that handlers which run inside ours can use the library: those of
- * libraries that registered theirs before ours was loaded. A lock of the parent is free in a child, and
- * the list can be followed there at any moment: one store adds a node or takes it off.
+ * libraries that registered theirs before ours was loaded. A lock of the parent is free in a child,
+ * and the list can be followed there at any moment: one store adds a node or takes it off.
  *
- * A kernel that does not clear the page leaves the parent's epoch in the child until our handler runs.
+ * A kernel that does not clear the page leaves a child the parent's epoch until our handler runs.
  */
 #include <pthread.h>
 
@@ -94,7 +94,8 @@ void kv_fork_wipe(void)
 {
 	const struct kv_sys_ops *ops = kv_sys();
 
-	is_wiped = ops->wipe_on_fork && !ops->wipe_on_fork(ops->ctx, &kv_epoch_page, sizeof(kv_epoch_page));
+	is_wiped = ops->wipe_on_fork && !ops->wipe_on_fork(ops->ctx, &kv_epoch_page,
+							   sizeof(kv_epoch_page));
 }
 
 /* If this fails (out of memory at start-up), a child is not known where the page is not cleared. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of lib/ share. */
+/* Shared by the files of lib/. */
 #ifndef LIB_INTERNAL_H
 #define LIB_INTERNAL_H
 

@@ -43,7 +43,7 @@ void kv_latency_add(struct kvmm_latency_stat *stat, u64 ns)
 {
 	u32 i = bucket_of(bounds, KVMM_LATENCY_BOUNDS, ns);
 
-	/* Whoever glances reads them without the lock. */
+	/* Glances read them without the lock. */
 	WRITE_ONCE(stat->bucket[i], stat->bucket[i] + 1);
 	WRITE_ONCE(stat->sum_ns, stat->sum_ns + ns);
 }

@@ -2,10 +2,11 @@
 /*
  * The slow half of locking, and the rank checker of debug builds.
  *
- * Who is about to sleep says so in lock->waiters. kv_unlock() stores 0 into lock->held and then
+ * A thread about to sleep says so in lock->waiters. kv_unlock() stores 0 into lock->held and then
  * looks there. Nothing orders these two: the load may be done while the store still sits in the
  * store buffer. (E: the epoch of this process.) A fence
- * would cost as much as the exchange in kv_lock(), on every unlock, for an event that is rare. So a wake-up may get lost, like this:
+ * would cost as much as the exchange in kv_lock(), on every unlock, for an event that is rare. So a
+ * wake-up may get lost, like this:
  *
  *	kv_unlock()				__kv_lock_slow()
  *
@@ -14,7 +15,7 @@
  *						xchg(held, E) == E
  *						wait(held, E): still 1, sleeps
  *	held = 0 (store, drains)
- *	returns, wakes nobody
+ *	returns, wakes no thread
  *						time-out: xchg(held, E) == 0
  *
  * It may also get lost when a third thread takes the lock meanwhile:
@@ -27,19 +28,19 @@
  *						xchg(held, E) == E: the third thread
  *	wake()
  *						wait(held, E): sleeps, and the third
- *						thread's kv_unlock() wakes nobody
+ *						thread's kv_unlock() wakes no thread
  *						time-out: xchg(held, E) == 0
  *
  * Sleepers have a time-out for that reason: a lost wake-up costs at most LOCK_SLEEP_NS, and no
- * lock is ever lost. What the lock guards is ordered by the release store and the acquire
+ * lock is ever lost. The data that the lock guards is ordered by the release store and the acquire
  * exchange alone; lock->waiters orders nothing.
  *
  * It is a flag that the waker takes down, and no count, because woken threads may need long to
  * get a core: with a count every unlock until then made a useless system call (8 threads on 2
  * cores: 18 ns an operation with the count, 5 to 10 with the flag, pthread mutex 11).
  *
- * Waiters do not queue: who comes at the right moment goes first. Sections are shorter than a
- * switch of threads, and handing a lock to a thread that sleeps would leave it idle meanwhile.
+ * Waiters do not queue: the thread that comes at the right moment goes first. Sections are shorter
+ * than a switch of threads, and a lock handed to a sleeping thread would be idle meanwhile.
  */
 #include <kv/env.h>
 #include <kv/lock.h>
@@ -72,8 +73,8 @@ static bool lock_by_spinning(struct kv_lock *lock)
 }
 
 /*
- * The exchange of kv_lock() found @was: of another process, and the lock is taken, or of this one. 0: this
- * is a child that had no epoch to exchange.
+ * The exchange of kv_lock() found @was: of another process, and the lock is taken, or of this one.
+ * 0: this is a child that had no epoch to exchange.
  */
 noinline void __kv_lock_slow(struct kv_lock *lock, u32 was)
 {
@@ -100,7 +101,7 @@ noinline void __kv_unlock_wake(struct kv_lock *lock)
 {
 	const struct kv_env_ops *env = kv_env();
 
-	/* Before the wake-up: those who are woken set it again if they have to sleep again. */
+	/* Before the wake-up: the threads that wake set it again if they have to sleep again. */
 	WRITE_ONCE(lock->waiters, 0);
 	env->wake(env->ctx, &lock->held);
 }

@@ -3,7 +3,7 @@
  * Host memory for metadata.
  *
  * Each object has a header right before it, so that kv_free() knows its size, and can tell an
- * object from a stray pointer. In front of the header is whatever alignment asks for:
+ * object from a stray pointer. In front of the header is the padding that alignment asks for:
  *
  *	base         ptr - 16   ptr
  *	 | (padding) | header   | bytes as asked for |

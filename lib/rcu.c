@@ -2,17 +2,17 @@
 /*
  * Grace periods, and the list of deferred frees.
  *
- * The problem is who pays for grace periods when no thread runs in the background. Deferring
+ * The problem is which thread pays for grace periods when none runs in the background. Deferring
  * only links the object into the limbo list. A caller that may wait calls kv_rcu_reap() now and
  * then: once enough has piled up, it takes the whole list, waits for one grace period on behalf
  * of all of it, and frees.
  *
- * More threads than rows share two counts of open sections: new sections are counted in the one that
- * is not waited for, so that a grace period ends, however many there are.
+ * More threads than rows share two counts of open sections: new sections are counted in the one
+ * that is not waited for, so that a grace period ends, however many there are.
  *
- * Waiting for a grace period is no point of cancellation: a thread that ended there would keep its locks.
+ * Grace periods are no points of cancellation: a thread that ended in one would keep its locks.
  *
- * Locks: drain_lock serialises those who free, so that kv_rcu_barrier() also waits for a list
+ * Locks: drain_lock serialises threads that free, so that kv_rcu_barrier() also waits for a list
  * that another thread has taken already; it is held over the grace period. limbo.lock guards the
  * list; it is the last of all locks, because any may be held around kv_rcu_defer().
  */
@@ -42,7 +42,7 @@ static struct kv_lock drain_lock = { .rank = KV_RANK_CONFIG };
 #define SECTION_SPINS	200u
 #define SECTION_SLEEP_NS	50000ull
 
-/* Until stores of readers that had no fence are visible, when the system has taken kv_fence_all() away. */
+/* Until stores of readers without a fence are visible, once the system refuses kv_fence_all(). */
 #define FENCE_LOST_NS	10000000ull
 
 u32 kv_rcu_fenced;
@@ -162,7 +162,7 @@ void kv_rcu_defer(struct kv_rcu_head *head, void (*free)(struct kv_rcu_head *hea
 	head->free = free;
 	kv_lock(&limbo.lock);
 	head->next = limbo.first;
-	/* Pairs with take_limbo() of a child, which may find the list without its lock: it is whole. */
+	/* Pairs with take_limbo() of a child, which may find the list without its lock: whole. */
 	smp_store_release(&limbo.first, head);
 	WRITE_ONCE(limbo.nr, limbo.nr + 1);
 	kv_unlock(&limbo.lock);
@@ -221,7 +221,7 @@ void kv_rcu_barrier(void)
 
 /* ---- forks ---- */
 
-/* Only sections of this thread are open here; stat_forked() has ended those of threads with a row. */
+/* Only sections of this thread are open here; stat_forked() has ended those of rows. */
 void rcu_forked(void)
 {
 	spare.nr[0] = spare.nr[1] = 0;

@@ -26,7 +26,7 @@ int kv_ring_check(const struct kv_ring *ring)
 	u64 broken;
 
 	for (u64 i = 0; i <= ring->mask; i++) {
-		/* Pairs with both stores of kv_ring_put(): the head is beyond what was reserved for it. */
+		/* Pairs with both stores of kv_ring_put(): the head is beyond its reservation. */
 		u64 stamp = smp_load_acquire(&ring->slot[i].stamp);
 		u64 pos = (stamp - 1) / 2;
 
@@ -78,7 +78,7 @@ enum kv_ring_answer kv_ring_get(const struct kv_ring *ring, u64 pos, u64 word[KV
 		return not_there(ring, pos, next);
 	for (u32 i = 0; i < KV_RING_WORDS; i++)
 		word[i] = READ_ONCE(slot->word[i]);
-	/* Nobody has begun to write there since: pairs with the release fence of kv_ring_put(). */
+	/* No writer has begun there since: pairs with the release fence of kv_ring_put(). */
 	return likely(kv_is_still(&slot->stamp, stamp, ~0ull)) ? KV_RING_GOT :
 	       not_there(ring, pos, next);
 }

@@ -20,7 +20,7 @@
 
 static struct kv_stat_row rows[KV_STAT_ROWS];
 static struct kv_stat_row overflow_row;		/* atomic */
-static u32 nr_rows;				/* atomic; the highest that was ever claimed, and one */
+static u32 nr_rows;				/* atomic; one more than the highest ever claimed */
 
 __thread struct kv_stat_row *kv_stat_row;	/* owner thread */
 static __thread u32 nr_until_retry;		/* owner thread */
@@ -55,7 +55,7 @@ static void make_key(void)
 	have_row_key = !pthread_key_create(&row_key, give_row_back);
 }
 
-/* The fence is the one of a section's beginning that kv_fence_all() may come too late for: see rcu.c. */
+/* The fence of a section's beginning that kv_fence_all() may come too late for: see rcu.c. */
 static void count_row(u32 i)
 {
 	u32 nr = READ_ONCE(nr_rows);
@@ -171,6 +171,6 @@ void stat_forked(void)
 
 void kv_thread_at_exit(void (*hook)(u32 slot))
 {
-	/* Pairs with give_row_back(): who calls it sees what it looks at. */
+	/* Pairs with give_row_back(): the caller sees all that it looks at. */
 	smp_store_release(&exit_hook, hook);
 }
