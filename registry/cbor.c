@@ -45,7 +45,7 @@ void kv_cbor_null(struct digest *digest)
 }
 
 /*
- * Without branches, since nobody foresees whether the next token takes three bytes or five: 16 of
+ * Without branches, since no predictor foresees whether a token takes three bytes or five: 16 of
  * them would cost half as much again as their hash. Writes five bytes and counts those that are
  * meant.
  */

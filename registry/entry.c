@@ -8,8 +8,8 @@
  * on the way may be nonsense, but then the head has changed and its swap fails.
  *
  * There are two such lists, so that one entry that is taken and freed over and over does not use up
- * its generations while the others have theirs: entries that tire go to the list that rests. When the
- * other one is too short, all that were in it have tired as well, and the two change places.
+ * its generations while the others have theirs: entries that tire go to the list that rests. When
+ * the other one is too short, all that were in it have tired as well, and the two change places.
  */
 #include <kv/entry.h>
 #include <kv/env.h>
@@ -78,7 +78,7 @@ static u64 *free_list(struct kv_entries *entries, bool rests)
 	return &entries->free[READ_ONCE(entries->turn) ^ rests];
 }
 
-/* The list is too short: take from the one that has rested, and if that is short as well, from both. */
+/* The list is too short: take from the one that has rested, and if that is short too, from both. */
 static noinline u32 pop_rested(struct kv_entries *entries, u32 nr)
 {
 	u32 turn = READ_ONCE(entries->turn), nr_more = nr, first, last;
@@ -173,7 +173,7 @@ static struct kv_handle make_private(struct kv_entries *entries, u32 index)
 
 	KV_BUG_ON(!kv_word_is(word, KV_ENTRY_FREE));
 	WRITE_ONCE(entry->link, KV_NONE);
-	/* Nobody else changes a FREE word: the swap of the list's head has made it ours. */
+	/* No other thread changes a FREE word: the swap of the list's head has made it ours. */
 	smp_store_release(&entry->word,
 			  kv_word_make(kv_word_gen(word), KV_ENTRY_PRIVATE, KV_ENTRY_REF));
 	return kv_handle_of(index, word);
@@ -199,7 +199,8 @@ int kv_entries_take(struct kv_entries *entries, u32 nr, struct kv_handle *handle
 	return 0;
 }
 
-void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr, u64 stamp)
+void kv_entries_pocket(struct kv_entries *entries, const struct kv_handle *handles, u32 nr,
+		       u64 stamp)
 {
 	for (u32 i = 0; i < nr; i++)
 		smp_store_release(&entries->entry[handles[i].index].word,
@@ -230,7 +231,7 @@ void kv_entries_untake(struct kv_entries *entries, u32 nr, const struct kv_handl
 		KV_BUG_ON(READ_ONCE(entry->word) != kv_word_make(handles[i].gen, KV_ENTRY_PRIVATE,
 								 KV_ENTRY_REF));
 		WRITE_ONCE(entry->link, i + 1 < nr ? handles[i + 1].index : KV_NONE);
-		/* Pairs with who takes it next: make_private() finds it FREE. */
+		/* Pairs with the next taker: make_private() finds it FREE. */
 		smp_store_release(&entry->word,
 				  kv_word_make(handles[i].gen, KV_ENTRY_FREE, 0));
 	}
@@ -253,7 +254,7 @@ static bool may_be_freed(u64 word)
 	       kv_word_is(word, KV_ENTRY_EVICTING);
 }
 
-/* Leave this generation. *@word is the entry's new one: FREE, or PRIVATE if recycled, or RETIRED. */
+/* Leave this generation. *@word: the entry's new one: FREE, or PRIVATE if recycled, or RETIRED. */
 static int end_generation(struct kv_entries *entries, struct kv_handle handle, bool recycle,
 			  u64 *word)
 {
@@ -307,10 +308,10 @@ int kv_entry_recycle(struct kv_entries *entries, struct kv_handle handle,
 /* ---- dropping references ---- */
 
 /*
- * Lines that are asked for at once. Swaps overlap with little, so all of a batch has to be under way
- * while it is checked: nanoseconds a block of 1 Mi, 64 and 1024 in a batch, with 16: 19, 15; with
- * 64: 11.6, 9.9; with 128: 11.6, 9.3. Checked from the first to the last, as the handles lie in
- * memory; from the last it would be 14.
+ * Lines that are asked for at once. Swaps overlap with little, so all of a batch has to be under
+ * way while it is checked: nanoseconds a block of 1 Mi, 64 and 1024 in a batch, with 16: 19, 15;
+ * with 64: 11.6, 9.9; with 128: 11.6, 9.3. Checked from the first to the last, as the handles lie
+ * in memory; from the last it would be 14.
  */
 #define AHEAD	128u
 
@@ -365,7 +366,7 @@ u32 kv_entries_take_again(const struct kv_entries *entries, const struct kv_hand
 	return nr_taken;
 }
 
-/* The first @left are still there. What was RESET and is EVICTING now is ours. */
+/* The first @left are still there. Those that were RESET and are EVICTING now are ours. */
 static noinline void take_again(const struct kv_entries *entries, struct kv_put *put, u32 left)
 {
 	u32 nr = put->nr - left;
@@ -445,8 +446,8 @@ int kv_entry_stage(struct kv_entries *entries, struct kv_handle handle,
 	write_name(entry, name);
 	word = kv_word_with_state(READ_ONCE(entry->word), KV_ENTRY_STAGED);
 	/*
-	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after it,
-	 * see the name: see kv_entry_has_name().
+	 * No other thread changes a word that is marked. Threads that see STAGED, or any word after
+	 * it, see the name: see kv_entry_has_name().
 	 */
 	smp_store_release(&entry->word, stays_marked ? word : word & ~KV_ENTRY_MARK);
 	return 0;
@@ -465,7 +466,7 @@ void kv_entries_count(const struct kv_entries *entries, u32 nr[KV_NR_ENTRY_STATE
 	}
 }
 
-/* Who is HIDDEN, or RESET without a mover, does not outlive its references. */
+/* An entry that is HIDDEN, or RESET without a mover, does not outlive its references. */
 static bool registered_is_sound(u32 refs, u32 pins, u64 flags)
 {
 	if (pins > refs || flags & KV_ENTRY_MARK || (pins && flags & KV_ENTRY_MOVING))
@@ -543,7 +544,8 @@ int kv_entries_check(const struct kv_entries *entries)
 	kv_entries_count(entries, nr);
 	nr_listed = free_list_len(entries, entries->free[0], 0);
 	nr_listed = free_list_len(entries, entries->free[1], nr_listed);
-	if (entries->turn > 1 || nr_listed != nr[KV_ENTRY_FREE] || entries->nr_free != nr[KV_ENTRY_FREE] ||
+	if (entries->turn > 1 || nr_listed != nr[KV_ENTRY_FREE] ||
+	    entries->nr_free != nr[KV_ENTRY_FREE] ||
 	    entries->nr_retired != nr[KV_ENTRY_RETIRED] || entries->nr_written != nr_written)
 		return -EUCLEAN;
 	return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The flat map: who changes it, and what it is made of. Those who look are in flat_find.c.
+ * The flat map: its structure and its writers. Its readers are in flat_find.c.
  *
  * A writer holds the lock of one bucket, that of the home of the name at hand, for all blocks of
- * that name: who is the oldest of them, and who follows, is decided there.
+ * that name: which is the oldest of them, and which follows, is decided there.
  *
  * Resizing, one at a time by resize_lock, moves bucket by bucket; it holds one in the old table and
- * one in the new, in this order. Nobody else ever holds two.
+ * one in the new, in this order. No other thread ever holds two.
  */
 #include <kv/env.h>
 #include <kv/err.h>
@@ -44,7 +44,7 @@ static void unlock_home(struct spot spot)
 /* ---- blocks on their way ---- */
 
 /*
- * What writers do to a block waits for its bucket, and swaps that overlap with nothing; so they
+ * A writer's work on a block waits for its bucket, and swaps that overlap with nothing; so writers
  * find out where it goes, and ask for that, so many blocks before.
  */
 #define QUEUE_AHEAD	24u
@@ -120,7 +120,7 @@ static void dups_unlink(const struct flat *flat, u32 head, struct kv_entry *entr
 		WRITE_ONCE(entry_at(flat, head)->dup_prev, entry->dup_prev);
 }
 
-/* Can anybody be found in this list? A block is hidden under the home's lock only. */
+/* Can a reader find any entry of this list? A block is hidden under the home's lock only. */
 static bool dups_visible(const struct flat *flat, u32 head)
 {
 	for (u32 index = head; index != KV_NONE; index = entry_at(flat, index)->dup_next)
@@ -131,7 +131,7 @@ static bool dups_visible(const struct flat *flat, u32 head)
 
 /* ---- what is told: under the home's lock, when it is done ---- */
 
-/* Whoever could be found of this list cannot be any more; the others are the list from @head on. */
+/* No entry of this list can be found any more; the other entries are the list from @head on. */
 static void tell_lost(struct flat *flat, const struct kv_entry *entry, u32 index, u32 head)
 {
 	struct kv_feed *feed = kv_feed_of(&flat->map.feed);
@@ -222,7 +222,7 @@ static void insert_arrive(struct flat *flat, struct queue *queue, struct kv_hand
 	queue->trace[i % QUEUE_SIZE] = trace_arrive(&flat->trace, entry_at(flat, handle.index));
 }
 
-/* All of them are marked: nobody else changes their names. */
+/* All of them are marked: no other thread changes their names. */
 static void insert_all(struct flat *flat, struct kv_insert *insert)
 {
 	struct queue queue;
@@ -233,9 +233,11 @@ static void insert_all(struct flat *flat, struct kv_insert *insert)
 		insert_arrive(flat, &queue, insert->handles[i], i);
 	for (u32 i = 0; i < nr; i++) {
 		if (i + QUEUE_AHEAD < nr)
-			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD], i + QUEUE_AHEAD);
+			insert_arrive(flat, &queue, insert->handles[i + QUEUE_AHEAD],
+				      i + QUEUE_AHEAD);
 		insert_one(flat, insert, i, queue.spot[i % QUEUE_SIZE]);
-		trace_registered(&flat->trace, queue.trace[i % QUEUE_SIZE], insert->handles[i].index);
+		trace_registered(&flat->trace, queue.trace[i % QUEUE_SIZE],
+				 insert->handles[i].index);
 	}
 }
 
@@ -351,7 +353,7 @@ static int remove_one(struct flat *flat, struct kv_handle handle, struct spot sp
 	return err;
 }
 
-/* What is no handle is refused when its turn comes; here it is just not followed. */
+/* A value that is no handle is refused when its turn comes; here it is just not followed. */
 static void remove_arrive(struct queue *queue, const struct kv_handle *handles, u32 i, u32 nr)
 {
 	const struct kv_entries *entries = queue->table->entries;
@@ -406,7 +408,7 @@ static void flat_expect(struct kv_map *map, const u32 *indexes, u32 nr)
 
 /* ---- resize ---- */
 
-/* Nobody else can lock @spot's table out of order: writers hold one bucket at a time. */
+/* No other thread can lock @spot's table out of order: writers hold one bucket at a time. */
 static void move_slot(struct slot slot, struct table *to)
 {
 	u32 index = slot_index(slot);
@@ -418,8 +420,8 @@ static void move_slot(struct slot slot, struct table *to)
 }
 
 /*
- * Until the lock is free again writers wait, and readers find what has not moved and what has, in
- * the old place. Then the version has changed, and who found nothing there goes on to the new one.
+ * Until the lock is free again writers wait, and readers find entries in the old place, moved or
+ * not. Then the version has changed, and a reader that found nothing there goes on to the new one.
  */
 static void move_bucket(struct table *from, u32 home, struct table *to)
 {
@@ -430,7 +432,7 @@ static void move_bucket(struct table *from, u32 home, struct table *to)
 	for_each_slot(spot, slot)
 		if (flat_slot_tag(slot))
 			move_slot(slot, to);
-	/* Pairs with find_slowly(): who sees it sees ->successor, and what was copied. */
+	/* Pairs with find_slowly(): a reader that sees it sees ->successor and the copies. */
 	smp_store_release(&spot_home(spot)->next, NEXT_MOVED);
 	spot_unlock(spot);
 }
@@ -449,7 +451,7 @@ static int flat_resize(struct kv_map *map, u32 nr_entries, u64 seed)
 	from = flat->table;
 	to = flat_table_create(map->entries, nr_entries, seed, from->rank.id + 1);
 	if (to) {
-		/* Pairs with kv_rcu_dereference() by whoever meets a bucket that has moved. */
+		/* Pairs with kv_rcu_dereference() by readers that meet a bucket that has moved. */
 		kv_rcu_assign(from->successor, to);
 		for (u32 home = 0; home < from->nr_homes; home++)
 			move_bucket(from, home, to);

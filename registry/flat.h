@@ -15,8 +15,8 @@
  * whole chain. Writers hold it; readers look again if it has changed and they found nothing.
  *
  * While a table is being replaced, its buckets move to ->successor one by one. One that has moved
- * says so in ->next. It is not cleared: what its slots name is still there, and entries say
- * themselves who they are. So readers must look in the successor only for what they do not find.
+ * says so in ->next. It is not cleared: the entries that its slots name are still there, and say
+ * their names themselves. So readers look in the successor only for names that they do not find.
  */
 #ifndef REGISTRY_FLAT_H
 #define REGISTRY_FLAT_H
@@ -50,7 +50,7 @@ struct table {
 	u32 nr_homes;
 	u32 nr_buckets;
 	u64 seed;
-	struct kv_lock rank;		/* never taken: stands for all bucket locks; ->id counts up */
+	struct kv_lock rank;	/* never taken: stands for all bucket locks; ->id counts up */
 	struct kv_entries *entries;	/* borrowed */
 
 	struct table *successor;	/* RCU; NULL but while this one is being replaced */
@@ -171,7 +171,7 @@ static __always_inline u32 slot_like_tag_words(const struct bucket *bucket, u64 
 
 	low = (low - EACH_BYTE) & ~low & (EACH_BYTE << 7);
 	high = (high - EACH_BYTE_32) & ~high & 0x808080;
-	/* Bit 8 * nr for the lower slots, one more for the upper ones; the last lower one if none. */
+	/* Bit 8 * nr for lower slots, one more for upper ones; the last lower one if none. */
 	equal = low >> 7 | high >> 6 | 1ull << 8 * (LOW_TAGS - 1);
 	bit = kv_lowest64(equal);
 	return bit / 8 + bit % 2 * LOW_TAGS;
@@ -276,7 +276,7 @@ u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present);
 
 /* ---- check ---- */
 
-/* Structure only; *@nr grows by the slots in use. Nobody writes. */
+/* Structure only; *@nr grows by the slots in use. No thread writes meanwhile. */
 bool flat_table_is_sound(const struct table *table, u32 *nr);
 
 #endif /* REGISTRY_FLAT_H */

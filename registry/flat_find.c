@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The flat map: who looks for blocks. No lock, and nothing written but references; only who has
+ * The flat map: its readers. No lock, and nothing written but references; only a reader that has
  * found nothing in a bucket that changed each time, PATIENCE times over, takes its lock.
  *
- * What it takes to find a block in memory much larger than the caches is two lines: the bucket and
+ * To find a block in memory much larger than the caches takes two lines: the bucket and
  * the entry. The time goes into waiting for them, so keys go through a line of three steps: hash
  * the key and ask for the bucket; compare tags and ask for the entry; compare the name and take the
  * reference. Each turn of the loop does one step for each of three keys, DISTANCE apart.
  *
- * A compare-and-swap takes 20 cycles whatever it meets. Work of the other steps disappears in its
+ * A compare-and-swap takes 20 cycles in any case. Work of the other steps disappears in its
  * shadow as far as the processor looks ahead, but only work that does not wait for it: nothing on
  * the fast path may go through memory that was written after the last swap, so what it needs is
  * passed by value and stays in registers. With everything in the second-level cache a block takes
@@ -33,7 +33,7 @@
 /* State and generation: another block, or one that is no longer there, has others. */
 #define WORD_IDENTITY		(~0ull << KV_ENTRY_STATE_SHIFT)
 
-/* What is looked for, and what is to be done with it. */
+/* The name that is looked for, and how it is taken. */
 struct wanted {
 	struct table *table;	/* the one to begin with, and what is needed of it: */
 	struct bucket *bucket;
@@ -60,7 +60,8 @@ static __always_inline bool try_take(const struct wanted *wanted, struct kv_entr
 	u64 old = smp_load_acquire(&entry->word);
 
 	do {
-		if (unlikely((old & mask) != state || !kv_entry_has_name(entry, key, wanted->domain)))
+		if (unlikely((old & mask) != state ||
+			     !kv_entry_has_name(entry, key, wanted->domain)))
 			return false;
 		if (unlikely(kv_word_refs(old) == KV_ENTRY_REFS)) {
 			kv_entries_note_full(wanted->table->entries);
@@ -171,7 +172,7 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 	return try_locked(wanted, spot, key, found);
 }
 
-/* What was looked at did not have the name, or changed meanwhile. Not found: a word of 0. */
+/* The entry did not have the name, or changed meanwhile. Not found: a word of 0. */
 static noinline struct found __find_slowly(const struct wanted *wanted, const kvmm_key_t *key)
 {
 	struct table *table = wanted->table;
@@ -255,7 +256,7 @@ static __always_inline bool is_good(u64 word)
 /*
  * Step 3. The acquire load of the word pairs with the swap that made it REGISTERED
  * (kv_edge_publish): the name is visible. The swap succeeds only on the word that was there before
- * the name was read; who takes nothing looks whether the word still is that one.
+ * the name was read; a reader that takes nothing looks whether the word still is that one.
  */
 static __always_inline struct found line_take(struct wanted wanted, const struct line *line, u32 j)
 {
@@ -292,8 +293,8 @@ static __always_inline struct found line_turn(struct wanted wanted, struct line 
 }
 
 /*
- * All keys, or those up to the first miss, unless @through. What is found goes to @refs, if that is
- * anywhere. Returns how many.
+ * All keys, or those up to the first miss, unless @through. Blocks found go to @refs, unless
+ * it is NULL. Returns how many.
  */
 static __always_inline u32 line_run(struct wanted wanted, struct kv_handle *refs, u32 *nr_first,
 				    bool through)
@@ -384,9 +385,9 @@ u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
 
 /*
  * Keys before @lo are there, the one at @hi is not. Where the map is closed under prefixes, a key
- * that is there says the same of all before it; so a round, DISTANCE keys spread evenly, the last one
- * among them, divides what is left by DISTANCE: a prompt of 1024 that is all there takes one round
- * of two misses, any other one three.
+ * that is there says the same of all before it; so a round, DISTANCE keys spread evenly, the last
+ * one among them, divides what is left by DISTANCE: a prompt of 1024 that is all there takes one
+ * round of two misses, any other one three.
  */
 static noinline u32 length_bisect(struct wanted wanted)
 {

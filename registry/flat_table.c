@@ -36,7 +36,7 @@ struct table *flat_table_create(struct kv_entries *entries, u32 nr_entries, u64 
 	if (!table)
 		return NULL;
 	table->nr_homes = nr_homes_for(min(nr_entries, entries->nr));
-	/* Whatever the hash does: as many chains as there are, or one with all entries. */
+	/* For any hash: as many chains as there are, or one with all entries. */
 	table->nr_buckets = table->nr_homes + entries->nr / NR_SLOTS + 1;
 	table->top_over = table->nr_homes;
 	table->seed = seed;
@@ -74,7 +74,7 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* Nobody wakes a sleeper: sections are a few stores long, and there are as many locks as buckets. */
+/* Sleepers are not woken: sections are a few stores long, and each bucket has its own lock. */
 noinline void flat_lock_slow(struct bucket *home)
 {
 	const struct kv_env_ops *env = kv_env();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the maps share: how a name is hashed, large memory, why a match ended. */
+/* Shared by the maps: how a name is hashed, large memory, why a match ended. */
 #ifndef REGISTRY_INTERNAL_H
 #define REGISTRY_INTERNAL_H
 

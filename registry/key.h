@@ -45,7 +45,7 @@ struct key_walk {
 	const struct kvmm_key_ctx *ctx;
 	const struct kvmm_key_seq *seq;
 	const void *parent;			/* NULL: the block is the first of its sequence */
-	s64 first;				/* token of the block, as in &kvmm_key_extra.start */
+	s64 first;			/* token of the block, as in &kvmm_key_extra.start */
 	size_t next[KVMM_KEY_NR_KINDS];		/* first extra of a kind that does not end before */
 	size_t end[KVMM_KEY_NR_KINDS];		/* one past the last extra of a kind */
 	u8 result[DIGEST_BYTES];		/* of the last block */

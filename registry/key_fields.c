@@ -3,7 +3,7 @@
  * The library's own formats, "sha256" and "siphash": fields with a tag and a length.
  *
  * Documentation/keys.rst says what is hashed, byte by byte; tests/registry/keys.py computes it from
- * there. Whatever changes here changes every key: then FORMAT_NAME must change as well.
+ * there. Any change here changes every key: then FORMAT_NAME must change as well.
  *
  * A context's attributes are hashed once, by SHA-256, into its *domain* D. For "sha256" D and
  * zeros are the first chunk of each block's message, absorbed in advance; for "siphash" half of D

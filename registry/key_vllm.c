@@ -7,7 +7,7 @@
  * Extra keys are, in this order: the LoRA's name, an [identifier, offset in the block] for each
  * multimodal item, in the first block the salt, the hash of the prompt's embeddings. There are no
  * tags: in a first block a LoRA's name and the same text as salt are one key. That cannot be mended
- * without becoming another format; whoever needs better takes "sha256".
+ * without becoming another format; a user that needs better takes "sha256".
  */
 #include "cbor.h"
 #include "key.h"

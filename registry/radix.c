@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The registry of prefixes: made, counted, ended. What it is made of: radix.h. */
+/* The registry of prefixes: made, counted, ended. Its structure: radix.h. */
 #include <kv/env.h>
 #include <kv/err.h>
 

@@ -15,9 +15,9 @@
  *	position of N
  *	.first = ...        --> .pos_next = ...
  *
- * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use; so
- * is membership in lists: what enters a list enters it once, and leaves it once, for good, with its
- * own link left as it was. A slot is used again after a grace period. Hence readers, in a read
+ * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use;
+ * so is membership in lists: what enters a list enters it once, and leaves it once, for good, with
+ * its own link left as it was. A slot is used again after a grace period. Hence readers, in a read
  * section, may follow any link from anything they stand on, and it leads to what was in that
  * list while they were under way.
  *
@@ -32,9 +32,9 @@
  * Invariants, recomputed by kvmm_registry_check():
  *  1. A node has a tier, or a hold. Bit t of .tiers is set if and only if .count[t] is not 0.
  *  2. A record has at least one node in its list, and .nr of them.
- *  3. .up of a node is the family of the name before; if it is 0 nobody has said which that is.
+ *  3. .up of a node is the family of the name before; if it is 0 that name was never given.
  *  4. .down of a node is the family of its own name, if there is one, and that one's .last is the
- *     node. .last of a family whose name is not registered is 0 or marked DEAD.
+ *     node. .last of a family without a registered name is 0 or marked DEAD.
  *  5. .gen is odd while a slot is in use, and changes at both ends.
  *  6. Slots in use, in graves and free ones add up.
  */
@@ -118,13 +118,13 @@ struct record {
 
 static_assert(sizeof(struct record) == KV_CACHELINE, "a record is one line");
 
-/* ---- slabs: slots in segments; the first has 2^shift, each later one as many as all before ---- */
+/* ---- slabs: slots in segments; the first has 2^shift, each later as many as all before ---- */
 
 #define NR_SEGMENTS	28u
 #define MAX_SLOTS	BIT(31)
 
 struct slab {
-	/* Read by all; a segment is there before anybody has an index into it. */
+	/* Read by all; a segment is there before any thread has an index into it. */
 	uintptr_t bias[NR_SEGMENTS];	/* address of slot 0, were it in that segment */
 	u32 stride;		/* fixed at creation */
 	u32 shift;		/* fixed at creation */
@@ -142,7 +142,7 @@ int radix_slab_init(struct slab *slab, u32 nr, u32 stride, u32 id);
 void radix_slab_exit(struct slab *slab);
 /* 0, and *@nr_segments there were before; or -ENOMEM. */
 int radix_slab_reserve(struct slab *slab, u32 nr, u32 *nr_segments);
-/* Also gives back what nobody has ever used of segments beyond that number. */
+/* Also gives back all that was never used of segments beyond that number. */
 void radix_slab_unreserve(struct slab *slab, u32 nr, u32 nr_segments);
 /* @nr reserved slots; their content is that of their last lives, or zero. */
 void radix_slab_take(struct slab *slab, u32 nr, u32 *slots);
@@ -184,7 +184,7 @@ struct table {
 
 struct stripe {
 	struct kv_lock lock;
-	struct table *table;	/* ->lock; like all below. What writers look things up in */
+	struct table *table;	/* ->lock; like all below. Writers look things up in it */
 	struct table *next;	/* NULL, or the one that takes its place: kept up to date, too */
 	u32 nr_nodes;
 	u32 nr_positions;
@@ -223,7 +223,7 @@ struct kvmm_registry {
 	u32 gen_base;			/* even; where slots begin: foreign handles fail */
 	bool prefix_closed;
 
-	struct table *table;		/* RCU; who grows it writes it */
+	struct table *table;		/* RCU; written by the writer that grows it */
 	struct slab slab[NR_SLOT_KINDS];
 	struct stripe stripe[NR_STRIPES];
 
@@ -271,7 +271,7 @@ struct item {
 	u64 position_hash;
 };
 
-/* What a batch is made of: a prefix, or the names of a pool. */
+/* The items of a batch: a prefix, or the names of a pool. */
 struct batch {
 	const struct kvmm_prefix *prefix;	/* or NULL */
 	const struct kv_radix_name *names;
@@ -393,7 +393,7 @@ struct supply {
 	u32 slot[NR_SLOT_KINDS][2 * CHUNK];
 };
 
-/* Those who went in one call. */
+/* The nodes that went in one call. */
 struct dead {
 	u32 node, record;	/* chains */
 	u32 nr;
@@ -416,7 +416,7 @@ static inline bool node_lives(const struct node *node, u32 gen)
 	return smp_load_acquire(&node->gen) == gen;
 }
 
-/* What a handle gets that is not of this life. */
+/* The error of a handle that is not of this life. */
 int radix_refuse(const struct kvmm_registry *reg, kvmm_node_t handle);
 
 static inline struct node *node_of(const struct kvmm_registry *reg, kvmm_node_t handle)
@@ -441,7 +441,7 @@ static inline kvmm_node_t handle_of(const struct kvmm_registry *reg, u32 index)
 /* ---- radix_attach.c ---- */
 
 void radix_attach_init(struct kvmm_registry *reg);
-/* All values of a node that is nobody's any more. */
+/* All values of a node that no thread has any more. */
 void radix_attach_destroy(struct kvmm_registry *reg, u32 index);
 bool radix_attach_is_sound(const struct kvmm_registry *reg, const struct node *node, u32 *nr_keeps);
 

@@ -4,11 +4,11 @@
  *
  * The values of a node are a list, in the order of their arrival, under a lock that the node shares
  * with others (by its slot's number). A node that goes gets another generation first, and loses its
- * values under that lock later: so whoever holds the lock and sees the generation he asked for has
- * the values of that life.
+ * values under that lock later: so a thread that holds the lock and sees the generation it asked
+ * for has the values of that life.
  *
- * Who attaches holds the node meanwhile, so that it does not go between the check and the change.
- * Destructors run without any lock.
+ * A thread that attaches holds the node meanwhile, so that it does not go between the check and the
+ * change. Destructors run without any lock.
  */
 #include <stdio.h>
 
@@ -126,7 +126,7 @@ static void attachment_free(struct kvmm_registry *reg, struct attachment *attach
 	kv_free(attachment);
 }
 
-/* All of @list, which is nobody else's. Returns how many. */
+/* All of @list, which no other thread has. Returns how many. */
 static u32 destroy_list(struct kvmm_registry *reg, struct attachment *list)
 {
 	u32 nr = 0;
@@ -159,8 +159,8 @@ void radix_attach_destroy(struct kvmm_registry *reg, u32 index)
 /* ---- attach, detach ---- */
 
 /*
- * In place of the only value, or behind the others. What is left over comes back: the former value,
- * or nothing.
+ * In place of the only value, or behind the others. The one that is left over comes back: the
+ * former value, or nothing.
  */
 static struct attachment *put_in(struct node *node, struct attachment *fresh, bool is_unique)
 {

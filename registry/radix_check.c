@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The check of the registry of prefixes: all that is kept twice is recomputed; nobody writes.
+ * The check of the registry of prefixes: all that is kept twice is recomputed; no thread writes.
  *
- * Each slot that was ever used is in the table, in a grave, or free. Who is in the table is found
- * by going through all chains; lists are followed from their records, and each node must be met in
- * just the lists that it should be in.
+ * Each slot that was ever used is in the table, in a grave, or free. The slots in the table are
+ * found by going through all chains; lists are followed from their records, and each node must be
+ * met in just the lists that it should be in.
  */
 #include <kv/bits.h>
 #include <kv/err.h>
 
 #include "radix.h"
 
-/* What has been met of a slot. */
+/* Where a slot has been met. */
 #define IN_TABLE	BIT(0)
 #define IS_FREE		BIT(1)
 #define IN_FAMILY	BIT(2)
@@ -229,7 +229,7 @@ static bool stripes_add_up(const struct check *check)
 	       !memcmp(nr_names, check->nr_names, sizeof(nr_names));
 }
 
-/* Nobody is under way, so nothing is reserved; what is neither found nor free waits in a grave. */
+/* No writer is under way, so nothing is reserved; a slot neither found nor free is in a grave. */
 static bool slots_add_up(const struct check *check)
 {
 	const struct kvmm_registry *reg = check->reg;

@@ -2,10 +2,10 @@
 /*
  * The registry of prefixes: which names are there, in which tiers. No lock, nothing written.
  *
- * What it takes is two lines a name, the head of its chain and its node, and the time goes into
+ * A look-up takes two lines a name, the head of its chain and its node, and the time goes into
  * waiting for them. So names are worked on in groups, in three steps: hash them all and ask for the
  * heads, ask for the first node of each chain, compare names. Groups follow each other at a
- * distance of one step. What comes after the first of a chain is rarely needed: see the table.
+ * distance of one step. Nodes after the first of a chain are rarely needed: see the table.
  */
 #include <kv/err.h>
 
@@ -14,7 +14,7 @@
 /* About as many lines as a core can wait for. Two rounds of it bisect 1024. */
 #define GROUP		32u
 
-/* What is looked for, and where. */
+/* The names that are looked for, and where. */
 struct look {
 	const struct kvmm_registry *reg;
 	const struct table *table;
@@ -210,7 +210,7 @@ int kvmm_registry_len(struct kvmm_registry *reg, const struct kvmm_prefix *prefi
 
 /* ---- all names ---- */
 
-/* What becomes of name @i, whose node is @index, or 0. Returns what is to be added up. */
+/* The result for name @i, with node @index, or 0. Returns the number to be added up. */
 typedef u32 each_fn(const struct look *look, u32 i, u32 index, void *out);
 
 static u32 each_name(struct kvmm_registry *reg, const struct kvmm_prefix *prefix, each_fn *fn,

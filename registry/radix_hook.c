@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Who is told what happens in a registry of prefixes: touches, and what tiers have.
+ * Hooks that listen to a registry of prefixes: touches, and nodes that tiers get and lose.
  *
  * Hooks are called by the thread that does it, after it, without a lock and outside read sections,
- * so that they may call whatever they like. A hook's word counts who is inside, so that whoever
- * takes it away can tell when nobody is. There is no waiting for that: a hook may take itself away.
+ * so that they may call anything. A hook's word counts the threads inside: so the thread that takes
+ * it away can tell when it is empty. It does not wait for that: a hook may take itself away.
  */
 #include <kv/bits.h>
 #include <kv/err.h>
@@ -18,7 +18,7 @@
 static struct hook *free_hook(struct kvmm_registry *reg)
 {
 	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++)
-		/* Pairs with hook_leave(): whoever was inside is done with it. */
+		/* Pairs with hook_leave(): the threads that were inside are done with it. */
 		if (!smp_load_acquire(&reg->hook[i].word))
 			return &reg->hook[i];
 	return NULL;

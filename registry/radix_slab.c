@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Slots of the registry of prefixes: memory that never moves and is never given back before the
- * end, so that a number leads to a slot whoever has it, and however old it is.
+ * end, so that a number leads to a slot in any hands, and however old it is.
  *
- * Who needs slots reserves them first, where failure does no harm, and takes them later, where it
- * would. What is reserved is a number, not slots: free ones are the last that became free, whose
- * lines may still be in the cache. The stack of free slots lies in the segments themselves, so that
- * freeing needs no memory, and one allocation is all that growth takes.
+ * A writer that needs slots reserves them first, where failure does no harm, and takes them later,
+ * where it would. It reserves a number, not slots: free ones are the last that became free, with
+ * lines that may still be in the cache. The stack of free slots lies in the segments themselves,
+ * so that freeing needs no memory, and one allocation is all that growth takes.
  */
 #include <kv/bits.h>
 #include <kv/err.h>
@@ -64,7 +64,7 @@ static void install(struct slab *slab, u8 *memory)
 	WRITE_ONCE(slab->capacity, slab->capacity + size);
 }
 
-/* One segment more than @nr_segments, by us or by somebody else. */
+/* One segment more than @nr_segments, by us or by another thread. */
 static int grow(struct slab *slab, u32 nr_segments)
 {
 	u64 bytes = segment_bytes(slab, nr_segments);

@@ -4,11 +4,11 @@
  *
  * Everything has two links for chains, of which a table uses one. So while a larger table takes the
  * place of one, all is in both, stripe by stripe: readers go on in the old one, writers change
- * both. Then readers are sent to the new one, then writers leave the old one alone; it is freed after a
- * grace period, and only then may the table grow again, for that takes the link which it has used.
+ * both. Then readers are sent to the new one, then writers leave the old one alone; it is freed
+ * after a grace period, and only then may the table grow again: growth takes the link it used.
  *
- * Who still looks into the old one may meet a node that has gone from the new one, and misses one
- * that has come: both changes were made while he was under way.
+ * A reader that still looks into the old one may meet a node that has gone from the new one, and
+ * misses one that has come: both changes were made while it was under way.
  */
 #include <kv/err.h>
 
@@ -22,9 +22,9 @@ static u64 table_bytes(u32 nr_chains)
 }
 
 /*
- * Two for each node, so that what is looked for is the first of its chain as a rule; the table grows
- * when there is less than one. With one, and all in memory, registering takes 25 % longer and a
- * look-up twice as long.
+ * Two for each node, so that what is looked for is the first of its chain as a rule; the table
+ * grows when there is less than one. With one, and all in memory, registering takes 25 % longer and
+ * a look-up twice as long.
  */
 static u32 nr_chains_for(u32 nr)
 {
@@ -124,7 +124,7 @@ static void del_from(struct kvmm_registry *reg, struct table *table, enum slot_k
 		link = &named_at(reg, kind, *link)->hash_next[table->parity];
 	if (KV_BUG_ON(!*link))
 		return;
-	/* What comes after has been visible for long. Release as any link that readers follow. */
+	/* The rest of the chain has long been visible. Release as any link that readers follow. */
 	smp_store_release(link, named_at(reg, kind, index)->hash_next[table->parity]);
 }
 
@@ -275,7 +275,7 @@ static void replace(struct kvmm_registry *reg, struct table *to)
 
 /*
  * Before a batch enters: its names would else stand in the few chains of a small table, behind each
- * other. The smaller table is slower, not wrong: no memory is no error. One at a time, by ->growing.
+ * other. The smaller table is slower, not wrong: no memory is no error. One at a time: ->growing.
  */
 void radix_table_grow(struct kvmm_registry *reg)
 {

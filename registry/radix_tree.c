@@ -110,7 +110,7 @@ static u32 record_add(struct kvmm_registry *reg, const struct record *fresh, str
 	return index;
 }
 
-/* Nobody finds it any more; who is in it already goes on. */
+/* No look-up finds it any more; a reader that is in it already goes on. */
 static void record_del(struct kvmm_registry *reg, u32 index, struct dead *dead)
 {
 	struct record *record = record_at(reg, index);
@@ -206,7 +206,7 @@ static void family_enter(struct kvmm_registry *reg, u32 family_index, u32 index)
 	WRITE_ONCE(node->sib_next, family->first);
 	if (family->first)
 		node_at(reg, family->first)->sib_prev = index;
-	/* Pairs with the loads of ->up by those who look for a parent: the family is visible. */
+	/* Pairs with loads of ->up by threads that look for a parent: the family is visible. */
 	smp_store_release(&node->up, family_index);
 	/* Pairs with the walkers' loads of ->first: the node is visible. */
 	smp_store_release(&family->first, index);
@@ -232,8 +232,8 @@ static void family_leave(struct kvmm_registry *reg, const struct node *node, str
 }
 
 /*
- * A number larger than any before. The swap is a release: who has read it, or a later one, also
- * sees that the life before has gone; pairs with walk_from().
+ * A number larger than any before. The swap is a release: a thread that has read it, or a later
+ * one, also sees that the life before has gone; pairs with walk_from().
  */
 static u64 next_birth(struct kvmm_registry *reg)
 {
@@ -263,13 +263,13 @@ static void family_adopt(struct kvmm_registry *reg, const struct item *item, u32
 		node->last_life = family->last & ~DEAD;
 		node->birth = next_birth(reg);
 	}
-	/* Pairs with climb() and with those who look for a parent: the node is visible. */
+	/* Pairs with climb() and with threads that look for a parent: the node is visible. */
 	smp_store_release(&family->last, index);
 }
 
 /* ---- nodes ---- */
 
-/* What the slot says of its last life is overwritten, but for the count of its lives. */
+/* The slot's record of its last life is overwritten, but for the count of its lives. */
 static void node_fill(struct node *node, const struct item *item)
 {
 	node->name = (struct named){
@@ -298,7 +298,7 @@ struct node *radix_node_add(struct kvmm_registry *reg, const struct item *item,
 	node_fill(node, item);
 	for (u32 tier = MIN_COUNTS; tier < reg->nr_tiers; tier++)
 		node->count[tier] = 0;
-	/* Pairs with node_lives(): whoever has a handle of this life sees what it is of. */
+	/* Pairs with node_lives(): a holder of a handle of this life sees its contents. */
 	smp_store_release(&node->gen, (node->gen ? node->gen : reg->gen_base) + 1);
 	family_adopt(reg, item, slot);
 	radix_chain_add(reg, NODE, item->hash, slot);

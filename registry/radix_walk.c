@@ -186,7 +186,7 @@ static void walk_on(struct walk *walk)
 
 static int walk_from(const struct kvmm_registry *reg, u32 root, kvmm_walk_fn *fn, void *ctx)
 {
-	/* Pairs with next_birth(): of whoever was numbered up to here, the life before has gone. */
+	/* Pairs with next_birth(): of all slots numbered up to here, the life before has gone. */
 	struct walk walk = { reg, smp_load_acquire(&reg->births), root, 0 };
 	int ret = 0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What tiers have got and lost, and who holds nodes.
+ * The nodes that tiers have got and lost, and holds on nodes.
  *
  * Batches are worked on in chunks: hash all names of one and ask for their lines, look them up
  * without a lock, then do one after the other. The look without a lock is a guess at how many
@@ -18,8 +18,8 @@
 #define NO_TIER		KVMM_MAX_TIERS
 
 /*
- * Nodes in graves that are worth a grace period: a fraction of all, but not a few, since it may take
- * milliseconds if readers lose their cores; nor so many that slots are cold when they come back.
+ * Nodes in graves that are worth a grace period: a fraction of all, but not a few, since it may
+ * take milliseconds if readers lose their cores; nor so many that slots come back cold.
  */
 #define MIN_GRAVES	1024u
 #define MAX_GRAVES	16384u
@@ -90,7 +90,7 @@ static void supply_fill(struct kvmm_registry *reg, struct supply *supply, u32 nr
 	}
 }
 
-/* What was not needed is nobody's now: the reservation is used up. */
+/* Slots that were not needed go back: the reservation is used up. */
 static void supply_drain(struct kvmm_registry *reg, struct supply *supply)
 {
 	for (u32 kind = 0; kind < NR_SLOT_KINDS; kind++)
@@ -208,7 +208,7 @@ static void items_fill(const struct call *call, struct item *items, u32 first, u
 
 /*
  * Asks for what comes first in each chain, which as a rule is the right one; the nodes come back in
- * @index. A record is looked for in any case: somebody may wait for a new name.
+ * @index. A record is looked for in any case: a hook may wait for a new name.
  */
 static void ask_for_slots(const struct call *call, const struct item *items, u32 nr, u32 *index)
 {
@@ -229,7 +229,7 @@ static void ask_for_slots(const struct call *call, const struct item *items, u32
 	}
 }
 
-/* What those who go are linked with. */
+/* Asks for the neighbours of the nodes that go. */
 static void ask_for_neighbours(const struct kvmm_registry *reg, const u32 *index, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++) {
@@ -399,7 +399,7 @@ static void leave_chunk(struct call *call, u32 end, u32 nr)
 	kv_rcu_read_unlock();
 }
 
-/* What a transfer has brought is told before what it has taken: at no time neither has it. */
+/* A transfer's arrivals are told before its departures: at no time neither has it. */
 static void tell_loss(struct call *call, u32 room)
 {
 	if (max(call->news.nr, call->news_to.nr) + room <= KVMM_REGISTRY_BATCH)
@@ -478,7 +478,7 @@ u32 kv_radix_absent(struct kvmm_registry *reg, u32 tier, const struct kv_radix_n
 	return leave_batch(reg, tier, NO_TIER, batch_of_names(names, nr));
 }
 
-/* ---- what everybody calls ---- */
+/* ---- the public calls ---- */
 
 int kvmm_registry_present(struct kvmm_registry *reg, uint32_t tier,
 			  const struct kvmm_prefix *prefix)
@@ -543,7 +543,7 @@ int kvmm_registry_hold(struct kvmm_registry *reg, const struct kvmm_prefix *pref
 	return call.err;
 }
 
-/* What is done to a node under its lock. */
+/* The work on a node under its lock. */
 typedef int locked_fn(struct node *node, u32 arg);
 
 static int with_lock(struct kvmm_registry *reg, kvmm_node_t handle, locked_fn *fn, u32 arg)

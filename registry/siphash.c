@@ -2,8 +2,8 @@
 /*
  * SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein, 2012).
  *
- * A keyed pseudorandom function: without the key nobody can tell two messages of one hash, let
- * alone make them. With the key anybody can, so the key must be a secret.
+ * A keyed pseudorandom function: without the key no attacker can tell two messages of one hash, let
+ * alone make them. A holder of the key can, so it must be a secret.
  */
 #include <kv/bits.h>
 

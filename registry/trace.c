@@ -2,7 +2,7 @@
 /*
  * Why a name was not found.
  *
- * There: which entries are staged or registered, by key alone, whatever the domain. Sets of 16
+ * There: which entries are staged or registered, by key alone, for any domain. Sets of 16
  * words, a cache line each; a word stands in the first of its key's NR_CHOICES sets that had room:
  *
  *	31       30             0
@@ -10,9 +10,9 @@
  *
  * The entry itself says its name and state, so no reason is guessed; the bits of the hash that the
  * index leaves room for spare a look at most others. Two thirds of the words are in use when all
- * entries are registered: the sets of two keys in a million are full then, and their entries are left
- * out. Staged entries that leave are not removed: a word with that mark makes room for others once
- * its entry is not staged under this name any more.
+ * entries are registered: the sets of two keys in a million are full then, and their entries are
+ * left out. Staged entries that leave are not removed: a word with that mark makes room for others
+ * once its entry is not staged under this name any more.
  *
  * Gone: the names that were removed last, in a ring of filters for a fourth as many names as there
  * are entries each. One filter is being filled and the next one emptied, line by line, so that the
@@ -257,7 +257,7 @@ static bool is_gone(const struct trace *trace, u64 hash, u64 domain)
 
 static_assert(KV_EV_MISS_GROUP - KV_EV_MISS_NEVER == KV_MISS_GROUP, "events in the same order");
 
-/* What this entry says of the name; KV_MISS_NEVER: nothing. */
+/* This entry's answer for the name; KV_MISS_NEVER: nothing. */
 static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 domain)
 {
 	u64 word = smp_load_acquire(&entry->word), other = READ_ONCE(entry->domain);
@@ -268,7 +268,7 @@ static enum kv_miss told_by(const struct kv_entry *entry, const u64 key[2], u64 
 		return other == domain ? KV_MISS_STAGED : KV_MISS_NEVER;
 	if (!kv_word_is(word, KV_ENTRY_REGISTERED))
 		return KV_MISS_NEVER;
-	if (other == domain)	/* hidden by now, without room for a reference, or registered since */
+	if (other == domain)	/* hidden by now, no room for a reference, or registered since */
 		return word & KV_ENTRY_HIDDEN || (word & KV_ENTRY_REFS) == KV_ENTRY_REFS ?
 		       KV_MISS_EVICTED : KV_MISS_STAGED;
 	return (u32)other == (u32)domain ? KV_MISS_GROUP : KV_MISS_TENANT;
