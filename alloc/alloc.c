@@ -2,7 +2,7 @@
 /*
  * From "what is it for" to "where does it go".
  *
- * What cannot move gathers at the bottom, what is gone soon at the top, and everything else fills
+ * Blocks that cannot move gather at the bottom, blocks soon gone at the top, and all others fill
  * the smallest hole in between that it fits: so the long runs in the middle survive.
  */
 #include <kv/alloc.h>

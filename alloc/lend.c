@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Two zones of the same blocks: what is free in one is held in the other.
+ * Two zones of the same blocks: a block that is free in one is held in the other.
  *
- * So the free blocks of a part can be looked after under a lock of their own, and who has taken a
- * block need not know from which of the two: it may be freed in either.
+ * So the free blocks of a part can be looked after under a lock of their own, and the holder of a
+ * block need not know from which of the two it came: it may be freed in either.
  */
 #include <kv/alloc.h>
 #include <kv/err.h>

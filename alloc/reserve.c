@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Blocks set aside in the zone for somebody who may never use them.
+ * Blocks set aside in the zone for a caller that may never use them.
  *
  * They are taken there and counted nowhere: setting aside is no allocation, and giving back is no
  * free. Once they are used, kv_reserved_used() counts what an allocation would have. Engines that

@@ -210,7 +210,7 @@ static inline int alloc_objects(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab
 	return err;
 }
 
-/* What any cache of the zone keeps empty goes back first. */
+/* Slabs that any cache of the zone keeps empty go back first. */
 static noinline int __alloc_objects_slow(struct kvmm_slab_cache *cache, u32 nr,
 					 kvmm_slab_obj_t *objs)
 {
@@ -236,7 +236,7 @@ int kvmm_slab_alloc(struct kvmm_slab_cache *cache, u32 nr, kvmm_slab_obj_t *objs
 
 /* ---- handles ---- */
 
-/* What it names if it were good. */
+/* The object it names if it were good. */
 static inline struct slab *slab_of(const struct kvmm_slab_cache *cache, kvmm_slab_obj_t obj,
 				   u32 *i)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the slab caches share.
+ * Shared by the files of the slab caches.
  *
  * Invariants, all checked by kvmm_slab_cache_check():
  *
@@ -13,7 +13,7 @@
  * 5. The current slab, if it has room, is at least as full as any other was when it was chosen.
  *
  * Lock: cache->lock, of rank KV_RANK_POOL. The zone's lock is taken inside it, and host memory is
- * allocated under it. Nobody holds two of them, or one and a pool's: neither knows of the other.
+ * allocated under it. No thread holds two of them, or one and a pool's: neither knows of the other.
  */
 #ifndef ALLOC_SLAB_H
 #define ALLOC_SLAB_H

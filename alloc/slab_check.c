@@ -7,7 +7,7 @@
 
 #include "slab.h"
 
-/* What the records say, to be compared with what the cache says. */
+/* Numbers of the records, to be compared with those of the cache. */
 struct recount {
 	u64	*taken;		/* a bit for each block of the zone */
 	u64	nr_live;
@@ -44,7 +44,7 @@ static bool all_are_dead(const struct kvmm_slab_cache *cache, const struct slab 
 	return true;
 }
 
-/* 1: taken from the zone, and by nobody else of ours. */
+/* 1: taken from the zone, and by no other of our slabs. */
 static bool run_is_sound(const struct kvmm_slab_cache *cache, const struct slab *slab,
 			 struct recount *now)
 {

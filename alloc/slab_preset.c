@@ -3,8 +3,8 @@
  * Hybrid models, as what one request needs of each size.
  *
  * Each is set against uniform pages: one size of page for the whole model, as engines without
- * slabs have. What that means differs by model and is said there. Blocks are of 16 tokens, numbers
- * of two bytes but for states, which are kept in four. The arithmetic is in
+ * slabs have. The meaning of that differs by model and is said there. Blocks are of 16 tokens,
+ * numbers of two bytes but for states, which are kept in four. The arithmetic is in
  * Documentation/slab.rst, and is done once more, from the models' dimensions, by the tests.
  */
 #include "slab.h"

@@ -13,7 +13,7 @@
 #include "slab.h"
 
 static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG };
-static struct kvmm_slab_cache *list;	/* list_lock; of this process, the latest cache comes first */
+static struct kvmm_slab_cache *list;	/* list_lock; of this process, the latest cache first */
 static u32 list_epoch;			/* list_lock */
 
 static void list_enter(void)
@@ -215,7 +215,7 @@ int kv_slab_next(const struct kvmm_zone *zone, uint32_t *cursor, struct kv_slab_
 
 #define SHOWN_NAME	(KVMM_SLAB_NAME_BYTES + 12u)
 
-/* Whoever reads this takes a name for one cache: the second one of a name is "name#1". */
+/* A reader of this takes a name for one cache: the second one of a name is "name#1". */
 static void shown_name(const struct kvmm_slab_cache *cache, const struct kvmm_zone *zone,
 		       char name[SHOWN_NAME])
 {
@@ -238,7 +238,8 @@ static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache, const ch
 	    (unsigned long)stat.nr_slots, (unsigned long)cache->shape.stride,
 	    cache->shape.nr_objects, cache->shape.nr_blocks);
 	kv_buf_printf(buf, " : tunables %4u %4u %4u", 0, 0, 0);
-	kv_buf_printf(buf, " : slabdata %6lu %6lu %6lu\n", (unsigned long)(stat.nr_slabs - stat.nr_empty),
+	kv_buf_printf(buf, " : slabdata %6lu %6lu %6lu\n",
+	    (unsigned long)(stat.nr_slabs - stat.nr_empty),
 	    (unsigned long)stat.nr_slabs, 0ul);
 }
 

@@ -5,14 +5,14 @@
  * Records lie in chunks, each twice as long as the one before, and never move: a handle finds its
  * record by arithmetic. The generations of a slab's objects outlive the slab in its record.
  *
- * What a batch has made is unmade in the reverse order if the batch fails, from the end of the list
+ * The work of a batch is undone in the reverse order if the batch fails, from the end of the list
  * of empty slabs and back onto that of records: so nothing remains of it.
  */
 #include <kv/mem.h>
 
 #include "slab.h"
 
-/* Allocates host memory under cache->lock, whose rank allows that. */
+/* Allocates host memory under cache->lock; its rank allows that. */
 static int add_chunk(struct kvmm_slab_cache *cache)
 {
 	u32 nr = BIT(SLAB_FIRST_LOG2 + cache->nr_chunks);
@@ -30,7 +30,7 @@ static int add_chunk(struct kvmm_slab_cache *cache)
 	return 0;
 }
 
-/* Nobody has a handle of an object there. */
+/* No caller has a handle of an object there. */
 void slab_drop_chunks(struct kvmm_slab_cache *cache, u32 nr_keep)
 {
 	while (cache->nr_chunks > nr_keep) {
@@ -62,7 +62,7 @@ static struct slab *take_record(struct kvmm_slab_cache *cache)
 	return slab_at(cache, cache->nr_records++);
 }
 
-/* A record whose objects never lived is forgotten: only the last one can be that. */
+/* A record without objects that ever lived is forgotten: only the last one can be that. */
 static void put_record(struct kvmm_slab_cache *cache, struct slab *slab)
 {
 	if (slab->index == cache->nr_records - 1 && !slab->fresh && !slab->objs[0].gen) {
@@ -104,7 +104,7 @@ static void enter_slab(struct kvmm_slab_cache *cache, struct slab *slab, u32 sta
 	slab_order_add(cache, slab);
 }
 
-/* The run first: who fails for want of blocks has not grown the table. */
+/* The run first: a call that fails for want of blocks has not grown the table. */
 int slab_make(struct kvmm_slab_cache *cache)
 {
 	struct slab *slab;
@@ -136,7 +136,7 @@ static void leave_slab(struct kvmm_slab_cache *cache, struct slab *slab)
 	put_record(cache, slab);
 }
 
-/* The slab that was made last, of which nobody has heard yet. */
+/* The slab that was made last, of which no other thread has heard yet. */
 void slab_unmake(struct kvmm_slab_cache *cache)
 {
 	struct slab *slab = slab_at(cache, cache->order.last_empty);

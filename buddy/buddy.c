@@ -9,7 +9,7 @@
  * Hard part: "lowest address of the smallest order" must be exact, so free lists in the order of
  * their history will not do. Each order has a bitmap with summaries instead: finding the lowest
  * block costs one word per level, and the buddy test of a merge is a bit test. Since free buddies
- * always merge, the free state is a function of what is allocated, whatever the history.
+ * always merge, the free state is a function of what is allocated, with any history.
  *
  * Metadata: 2 bits a block for the maps (1/63 of that for summaries), and for the classic engine
  * one byte a block: 1.3 bytes a block, or 0.3 with trimming. All under the zone's lock.
@@ -35,7 +35,7 @@ struct buddy {
 	/* Fixed by init. */
 	u32			nr_blocks;
 	u32			max_order;
-	u8			*held_order;	/* classic: order + 1 at an allocation's head, else 0 */
+	u8			*held_order;	/* classic: order + 1 at a held head, else 0 */
 
 	u32			nr_free;	/* blocks */
 	u32			nonempty;	/* bit o: area[o] has a block */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engines share: where a request fits in a hole. */
+/* Shared by the engines: where a request fits in a hole. */
 #ifndef BUDDY_INTERNAL_H
 #define BUDDY_INTERNAL_H
 
@@ -45,7 +45,7 @@ static inline u32 nr_pageblocks(const struct kvmm_zone *zone)
 /* buddyinfo's counts of one run, added to @counts; seen as of one moment if the lock is held. */
 void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts);
 
-/* First free buddy block that ends after @from, or .nr = 0. For tests: tells blocks of a run apart. */
+/* First free buddy block that ends after @from, or .nr = 0. For tests: splits a run in blocks. */
 struct kvmm_extent kv_buddy_next_block(const void *engine, u32 from);
 
 #endif /* BUDDY_INTERNAL_H */

@@ -3,8 +3,8 @@
  * Bitmaps for the engines: a flat map, and a map with summaries.
  *
  * A bitree is a bitmap with a bit above each of its words, and so on up to a single word: the
- * lowest set bit, or the next one in either direction, costs one word a level whatever the map
- * looks like. Four levels reach KVMM_MAX_BLOCKS. Lock rules: the zone's lock guards everything.
+ * lowest set bit, or the next one in either direction, costs one word a level for any map.
+ * Four levels reach KVMM_MAX_BLOCKS. Lock rules: the zone's lock guards everything.
  */
 #ifndef BUDDY_MAP_H
 #define BUDDY_MAP_H

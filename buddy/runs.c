@@ -2,7 +2,7 @@
 /*
  * Run index: exact best fit over maximal free runs, see runs.h.
  *
- * What makes it hard is that a whole pair of calls has about 100 cycles, as
+ * It is hard because a whole pair of calls has about 100 cycles, as
  * much as a handful of mispredicted branches or one miss of the cache. Best fit
  * refills its holes, so "no free neighbour" and "no remainder" are predictable
  * and branch; "the class got empty", for it eats small classes up all the time,
@@ -652,7 +652,7 @@ static u32 take_of_shortest(struct kv_runs *runs, u32 n, u32 *start)
  * @ids:  out: n blocks
  * @n:    blocks wanted
  *
- * Whole runs, the shortest first, so that long runs stay for those who need
+ * Whole runs, the shortest first, so that long runs stay for calls that need
  * them.
  * Context: the lock of the zone is held.
  * Return: 0; -ENOSPC if fewer than n blocks are free; -EINVAL if n is 0.

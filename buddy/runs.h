@@ -5,11 +5,11 @@
  *
  * The truth is one bit a block. Everything else is an index over the maximal
  * free runs that the map spells out, kept so that exact best fit with the
- * lowest address among equals costs a handful of loads whatever the number of
+ * lowest address among equals costs a handful of loads for any number of
  * runs, and so that the memory needed is fixed when the zone is made.
  *
  * Lengths 1..1023 have a class each; above that there are 64 bins to a
- * doubling. A class whose lengths lie in [2^k, 2^(k+1)) owns a row of bits, one
+ * doubling. A class of lengths in [2^k, 2^(k+1)) owns a row of bits, one
  * for each aligned group of 2^k blocks: set iff a run of the class starts in
  * the group. Two runs that long cannot start in one group, and the run covers
  * the last block of the group, so the bit names the run: its start is the end
@@ -32,7 +32,7 @@
  *  I7  nr_free is the number of bits set in map, nr_runs of its maximal runs.
  *  I8  big is a maximal free run of at least KV_RUNS_EXACT blocks, or big.len is
  *      0. It is the last one that was cut or joined: an empty zone is carved
- *      from one run, whose ends are far to seek.
+ *      from one run, with ends that are far to seek.
  *  I9  A call that returns an error has changed nothing.
  *
  * Nothing in here takes a lock: the caller holds the lock of the zone, for
@@ -88,7 +88,7 @@ struct kv_runs {
 #define KV_RUNS_FIRST		(1u << 1)
 
 /*
- * What to look for. A run qualifies if n blocks from a multiple of align on fit
+ * The request. A run qualifies if n blocks from a multiple of align on fit
  * into that part of it that lies in [lo, hi).
  */
 struct kv_runs_req {

@@ -152,7 +152,7 @@ static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
  * @req:   what is wanted
  * @start: out: first block
  *
- * Best fit by the length of the whole run, whatever the window shows of it;
+ * Best fit by the length of the whole run, however much the window shows of it;
  * first fit by address; equals by address. Costs
  * one search in each class that may hold the answer; with an alignment, also
  * the runs shorter than n + align - 1 that fail it.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the run index share: words and windows of the map, the ends
+ * Shared by the files of the run index: words and windows of the map, the ends
  * of runs, classes and the groups of their rows. Nothing in here writes.
  */
 #ifndef BUDDY_RUNS_INTERNAL_H

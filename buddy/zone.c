@@ -6,9 +6,9 @@
  * lock and never sees a bad argument; events are counted after it. Failing calls change nothing:
  * they are refused before the first step, or what was done is undone.
  *
- * Pageblock classes: a pageblock that was wholly free takes the class of whoever comes first. The
- * hot path only compares one byte. It is enough to look at pageblocks whose class differs, after
- * the fact: one was empty before if and only if all that is used in it now is ours.
+ * Pageblock classes: a pageblock that was wholly free takes the class of the request that comes
+ * first. The hot path only compares one byte. It is enough to look at pageblocks of another class,
+ * after the fact: one was empty before if and only if all that is used in it now is ours.
  */
 #include <string.h>
 
@@ -165,7 +165,7 @@ static inline void adopt_class(struct kvmm_zone *zone, u32 start, u32 nr, u8 cla
 		__adopt_class_slow(zone, start, nr, class);
 }
 
-/* After a batch: one visit for each stretch of ids in one pageblock, so cheap if they are sorted. */
+/* After a batch: one visit for each stretch of ids in one pageblock, so cheap if sorted. */
 static noinline void __adopt_class_many_slow(struct kvmm_zone *zone, const u32 *ids, u32 nr)
 {
 	u32 size = BIT(zone->pageblock_order), done = KV_NONE;

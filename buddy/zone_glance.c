@@ -2,9 +2,9 @@
 /*
  * A zone as seen in passing: everything that the free map says, read word by word without the lock.
  *
- * Whoever watches must not keep anybody waiting: a watcher that loses its core while it has the lock
- * would stop all who allocate. So what is shown is made from the map alone, which has a fixed place,
- * and not from the engine's index, in which a reader without the lock could get lost.
+ * A watcher must keep no thread waiting: one that loses its core while it has the lock would stop
+ * all that allocate. So the glance is made from the map alone, which has a fixed place, and not
+ * from the engine's index, in which a reader without the lock could get lost.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a zone says about itself: counts, Linux's two fragmentation indices, the buddy view.
+ * A zone's statistics: counts, Linux's two fragmentation indices, the buddy view.
  *
  * Each answer is taken under the zone's lock and of one moment, but for buddyinfo, which walks the
  * map in slices. The check walks all of it in one hold; everything else is as fast as the engine's
@@ -129,7 +129,7 @@ static void count_run(u32 lo, u32 hi, u64 *count)
 
 static_assert(COUNT_SLICE % BIT(KVMM_NR_ORDERS - 1) == 0, "no block across the edge of a slice");
 
-/* Cuts a run where the class of the pageblocks changes. The lock may not be held: kv_zone_glance(). */
+/* Cuts a run where the class of the pageblocks changes. Lock not needed: kv_zone_glance(). */
 void kv_zone_count_run(const struct kvmm_zone *zone, struct kvmm_extent run, u64 *counts)
 {
 	unsigned int shift = zone->pageblock_order;

@@ -22,7 +22,7 @@ static const struct {
 
 static_assert(ARRAY_SIZE(types) == KVMM_NR_MOBILITY, "a line for each class");
 
-/* What is shown, and what it is called. */
+/* The view that is shown, and its name. */
 struct view {
 	const struct kv_zone_glance *glance;
 	struct kv_zone_label label;
@@ -50,8 +50,8 @@ static void add_free_by_type(struct kv_buf *buf, const struct view *view)
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++) {
 		const u64 *nr = &view->glance->free[types[i].mobility * KVMM_NR_ORDERS];
 
-		kv_buf_printf(buf, "Node %4d, zone %8s, type %12s ", view->label.node, view->label.name,
-		    types[i].name);
+		kv_buf_printf(buf, "Node %4d, zone %8s, type %12s ", view->label.node,
+		    view->label.name, types[i].name);
 		for (unsigned int order = 0; order < KVMM_NR_ORDERS; order++)
 			kv_buf_printf(buf, "%6lu ", (unsigned long)nr[order]);
 		kv_buf_printf(buf, "\n");
@@ -65,7 +65,8 @@ static void add_pageblocks_by_type(struct kv_buf *buf, const struct view *view)
 		kv_buf_printf(buf, "%12s ", types[i].name);
 	kv_buf_printf(buf, "\nNode %d, zone %8s ", view->label.node, view->label.name);
 	for (unsigned int i = 0; i < ARRAY_SIZE(types); i++)
-		kv_buf_printf(buf, "%12lu ", (unsigned long)view->glance->nr_pageblocks[types[i].mobility]);
+		kv_buf_printf(buf, "%12lu ",
+		    (unsigned long)view->glance->nr_pageblocks[types[i].mobility]);
 	kv_buf_printf(buf, "\n");
 }
 

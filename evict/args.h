@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands behind the colon of a policy's name. */
+/* The words behind the colon of a policy's name. */
 #ifndef EVICT_ARGS_H
 #define EVICT_ARGS_H
 

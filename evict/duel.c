@@ -11,13 +11,13 @@
 /* Hits, in sizes of the pool, after which older ones count half. */
 #define MAX_SIZES	64u
 
-/* What may be lost against LRU: a few hits, and one of 4,096. */
+/* Hits that may be lost against LRU: a few, and one of 4,096. */
 #define MAY_LOSE	8
 #define MAY_LOSE_SHIFT	12u
-/* What was won is no licence to lose it all: an eighth of what LRU had at most. */
+/* Hits that were won are no licence to lose them all: an eighth of LRU's at most. */
 #define MAY_WIN_SHIFT	3u
 
-/* And one of so many hits that were promised while it was lost: to try again, more and more seldom. */
+/* And one of so many hits that were promised while it was lost: to try again, ever more seldom. */
 #define HOPE_PARTS	64u
 
 /* Blocks are evicted before others are named: what fits is not fewer for that. */
@@ -58,7 +58,7 @@ u64 duel_add(struct duel *duel)
 	return turn;
 }
 
-/* What ghosts take for another may have been counted otherwise. */
+/* Hits that ghosts take for another key's may have been counted otherwise. */
 static void del(struct duel *duel, u64 turn)
 {
 	u64 bucket = turn >> duel->shift;

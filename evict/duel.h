@@ -3,14 +3,14 @@
  * A duel with LRU: does an order hit more often than LRU would have, in the same pool?
  *
  * Nothing is sampled, so that a thousandth shows: LRU has the keys that were used last, as many as
- * fit. Each use, and each put-back, is a turn; so it is enough to count keys by their last turn, and
- * to keep a floor such that as many are above it as fit: LRU would have hit whoever is used again and
- * lies above. Who is used must say which turn was its last; of blocks that are gone, ghosts know.
+ * fit. Each use, and each put-back, is a turn; so it is enough to count keys by their last turn,
+ * and to keep a floor such that as many are above it as fit: LRU would have hit each key that is
+ * used again and lies above. The caller gives a key's last turn; of blocks that are gone, ghosts.
  *
  * If the window of buckets gets too short, they are made twice as wide. The floor never sinks.
  *
- * Who is behind LRU by more than a little has lost, until it could not be worse than LRU any more,
- * or promises to win much more than it lost: some orders lose at first what they win later.
+ * An order behind LRU by more than a little has lost, until it could not be worse than LRU any
+ * more, or promises to win much more than it lost: some orders lose at first what they win later.
  *
  * Guarded by the order's lock.
  */
@@ -27,7 +27,7 @@ struct duel {
 	u64 turn;		/* the last one */
 	u32 shift;		/* turns a bucket, as a power of two */
 	u32 nr_above;		/* keys above the floor */
-	u64 floor;		/* bucket: whose last turn was in it, or later, is there */
+	u64 floor;		/* bucket: keys with their last turn in it, or later, are there */
 	u32 fit;		/* keys that fit; sinks slowly */
 	u32 now;		/* of ->count in use */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is still known of blocks that were evicted: credit and last use, 8 bytes each.
+ * Remains of blocks that were evicted: credit and last use, 8 bytes each.
  *
  * Sets of 8 on one cache line; the one used longest ago makes room. Two keys of one set are taken
  * for each other once in 2^20: the order gets worse by a little, nothing else happens. Ages come in
@@ -23,7 +23,7 @@ struct ghost {
 	u64 turn	: 24;	/* in units */
 };
 
-/* What a ghost tells; @turn is any number that grows, as that of duel.h. */
+/* A ghost's record; @turn is any number that grows, as that of duel.h. */
 struct ghost_past {
 	u32 credit;
 	u64 last;	/* tick of the last use, or a bit later */

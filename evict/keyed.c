@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What policies share that are one function; see keyed.h. */
+/* Shared by policies that are one function; see keyed.h. */
 #include <kv/atomic.h>
 #include <kv/bits.h>
 #include <kv/err.h>

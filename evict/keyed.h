@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What policies share that are one function: from what is known of a block to a bucket of virtual
+ * Shared by policies that are one function: from the record of a block to a bucket of virtual
  * time (vtime.h). Time passes as blocks are filled.
  *
  * Everything is guarded by the order's lock.
@@ -12,7 +12,7 @@
 
 #include "vtime.h"
 
-/* What is known of a block; the policy's, but for ->unnamed. */
+/* The record of a block; the policy's, but for ->unnamed. */
 struct keyed_block {
 	u64 hash;		/* of its key */
 	u32 filled;		/* tick of its fill */

@@ -2,7 +2,7 @@
 /*
  * lineage: only blocks that have no child in the order are evicted.
  *
- *	lineage		the one that was put back longest ago; a block whose last child has gone has
+ *	lineage		the one that was put back longest ago; a block that lost its last child has
  *			its old place, so a chain is peeled from its end before younger ones
  *	lineage-fifo	the one that has been without children longest: chains are peeled in turns
  *
@@ -160,7 +160,7 @@ static void lose_kid(struct lineage *lineage, struct node *parent)
 
 /* ---- calls ---- */
 
-/* What is picked can no longer come back to exactly where it was. */
+/* A picked block can no longer come back to exactly where it was. */
 static void begin_change(struct lineage *lineage)
 {
 	lineage->order->nr_picked = 0;

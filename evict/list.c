@@ -330,7 +330,7 @@ static void slru_hit(void *policy, u32 block)
 		lists->link[block].reused = 1;
 }
 
-/* What falls out of SECOND gets a last chance behind all of FIRST. */
+/* A block that falls out of SECOND gets a last chance behind all of FIRST. */
 static void limit_second(struct lists *lists)
 {
 	u32 oldest = lists->link[head_of(lists, SECOND)].next;

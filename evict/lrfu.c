@@ -31,7 +31,7 @@
 #define PAST_BUCKETS	(VTIME_BUCKETS / 4)
 /* Blocks that get a new place at each fill, while there are such. */
 #define SWEEP		4u
-/* The same in each run: who chooses keys to fit it makes the order worse, no more. */
+/* The same in each run: a tenant that chooses keys to fit it makes the order worse, no more. */
 #define SEED		0x5bd1e9955bd1e995ull
 
 struct lrfu_block {
@@ -117,7 +117,7 @@ static u64 last_use(const struct lrfu *lrfu, const struct lrfu_block *state)
 	return lrfu->now - (u32)((u32)lrfu->now - state->last);
 }
 
-/* Who has lost against LRU for now is LRU. */
+/* While the duel against LRU is lost, the order is LRU. */
 static u64 bucket_of(const struct lrfu *lrfu, const struct lrfu_block *state)
 {
 	u64 tick = last_use(lrfu, state);
@@ -165,7 +165,7 @@ static void count_use(struct lrfu *lrfu, u64 hash, bool hit, bool lru_hit)
 
 /* ---- calls ---- */
 
-/* The former content is gone now at the latest: here it becomes a ghost, so picks are easily undone. */
+/* The former content is gone now at the latest: here it becomes a ghost, so picks undo easily. */
 static void bury(struct lrfu *lrfu, struct lrfu_block *state)
 {
 	struct ghost_past past = { state->credit, last_use(lrfu, state), last_turn(lrfu, state) };
@@ -203,7 +203,7 @@ static void lrfu_fill(void *policy, u32 block, const kvmm_key_t *key)
 	count_use(lrfu, state->hash, false, lru_hit);
 }
 
-/* What was held all the time any order would have. */
+/* Hits on blocks that were held all the time: any order would have them. */
 static void lrfu_hit(void *policy, u32 block)
 {
 	struct lrfu *lrfu = policy;

@@ -83,7 +83,7 @@ static u64 ttl_bucket(const struct keyed *keyed, const struct keyed_block *state
 {
 	s32 left = state->level ? (s32)(state->value - (u32)keyed->now) : 0;
 
-	/* What has lived too long goes before what never had a limit: both before their time. */
+	/* Blocks that outlived their limit go before those without one: both before their time. */
 	return keyed_bucket(keyed, left < 0 ? keyed->now - min((u64)-left, keyed->now) :
 					      keyed->now + (u32)left);
 }

@@ -3,13 +3,13 @@
  * How often was a key used, about? A count-min sketch of counters of 4 bits, halved now and then.
  *
  * A key has four counters, each chosen by bits of its hash that choose nothing else: all counters
- * of all words are in use. Only the smallest of the four are raised, and the answer is the smallest,
- * so it is never too low, but for the ceiling of 15, for halvings, and for threads that add one key
- * at the same moment: they may count once.
+ * of all words are in use. Only the smallest of the four are raised, and the answer is the
+ * smallest, so it is never too low, but for the ceiling of 15, for halvings, and for threads that
+ * add one key at the same moment: they may count once.
  *
  * Any number of threads, no lock. Each notes keys in a batch of its own, which is added when it is
- * full: one swap for each counter raised. A note costs a store, 1 to 2 ns; whoever adds a batch also
- * halves the few words that are due, so nobody ever halves them all at once.
+ * full: one swap for each counter raised. A note costs a store, 1 to 2 ns; the thread that adds a
+ * batch also halves the few words that are due, so no thread ever halves them all at once.
  */
 #ifndef EVICT_SKETCH_H
 #define EVICT_SKETCH_H

@@ -14,7 +14,7 @@
 #define EPOCHS_A_FIT	4u
 /* ...but not so short that chance decides; and each melts a quarter of the score away. */
 #define MIN_EPOCH	1250u
-/* What another candidate must be better by: 1/256 and a few hits. */
+/* The lead that another candidate must have: 1/256 and a few hits. */
 #define LEAD_SHIFT	8u
 #define LEAD_MIN	(4 * TRIAL_HIT)
 
@@ -111,7 +111,7 @@ static bool uncount(struct candidate *candidate, u64 bucket)
 
 	if (bucket < candidate->floor)
 		return false;
-	/* What was beyond the window when it came was counted as nearer: that one is lost. */
+	/* A hit beyond the window when it came was counted as nearer: that one is lost. */
 	count = count_at(candidate, bucket);
 	if (unlikely(!*count))
 		return false;

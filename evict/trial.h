@@ -2,9 +2,9 @@
 /*
  * Trials: which half-life would have hit most often?
  *
- * Several half-lives are tried side by side on a sample of the keys, on no blocks at all. A block is
- * evicted when its key (see vtime.h) is among the smallest, so for each candidate it is enough to
- * count the sampled keys by bucket, and to keep a floor such that as many are above it as a pool
+ * Several half-lives are tried side by side on a sample of the keys, on no blocks at all. A block
+ * is evicted when its key (see vtime.h) is among the smallest, so for each candidate it is enough
+ * to count the sampled keys by bucket, and to keep a floor such that as many are above it as a pool
  * would hold: a use of what is above the floor would have been a hit. The floor never sinks.
  *
  * On the conversation trace the counts are within 2 % of those of real pools.
@@ -75,15 +75,15 @@ static inline u64 trial_more(const struct trial *trial, u32 sixteenths)
 }
 
 /*
- * What the best one may lose at first. It had its blocks all the time, whereas who changes to it has
- * LRU's: so what is not far ahead is no promise.
+ * Hits that the best one may lose at first. It had its blocks all the time, whereas an order that
+ * changes to it has LRU's: so a lead that is not large is no promise.
  */
 static inline u64 trial_promise(const struct trial *trial)
 {
 	return 2 * trial_more(trial, 24);
 }
 
-/* What it had more in the epoch that has just ended: of the sums a part melts in each. */
+/* Its lead in the epoch that has just ended: of the sums a part melts in each. */
 static inline u64 trial_news(const struct trial *trial)
 {
 	return trial_more(trial, 16) >> TRIAL_MELT_SHIFT;

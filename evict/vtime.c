@@ -119,7 +119,7 @@ static u32 slot_of(const struct vtime *vtime, u64 bucket)
 	return min(inside, vtime->base + VTIME_BUCKETS - 1) & SLOT_MASK;
 }
 
-/* Whoever came VTIME_AHEAD before is told. */
+/* The block that came VTIME_AHEAD before is told. */
 static void remember(struct vtime *vtime, u32 block)
 {
 	u32 *before = &vtime->last[vtime->nr_entered++ % VTIME_AHEAD];

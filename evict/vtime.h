@@ -3,9 +3,9 @@
  * Blocks ordered by virtual time: what most policies are built on.
  *
  * A policy maps each block to a bucket, a number that may grow for ever; smaller ones are evicted
- * first, within a bucket the block that came first. The window of VTIME_BUCKETS buckets from @base on
- * is a ring of intrusive lists, and two levels of bits name the lists that are not empty: so every
- * call takes constant time. A bucket outside the window counts as the nearest one inside.
+ * first, within a bucket the block that came first. The window of VTIME_BUCKETS buckets from @base
+ * on is a ring of intrusive lists, and two levels of bits name the lists that are not empty: so
+ * every call takes constant time. A bucket outside the window counts as the nearest one inside.
  *
  * A picked block keeps its links, and they are good again once everything that was done after has
  * been undone: so unpick is exact, from wherever the block was taken.
@@ -26,9 +26,9 @@
 #define VTIME_WORDS	(VTIME_BUCKETS / 64)
 
 /*
- * All that a call needs of a block is on one cache line. Who follows the links finds out where the
- * next one is when it has this one, so each waits for memory in full; ->ahead names the one that came
- * VTIME_AHEAD blocks later, and is likely to be picked so many later.
+ * All that a call needs of a block is on one cache line. A thread that follows the links finds out
+ * where the next one is when it has this one, so each waits for memory in full; ->ahead names the
+ * one that came VTIME_AHEAD blocks later, and is likely to be picked so many later.
  */
 struct vtime_link {
 	u32 next;
@@ -50,7 +50,7 @@ struct vtime {
 	u64 base;			/* first bucket of the window */
 	u64 words;			/* words of ->bits that are not 0 */
 	u64 bits[VTIME_WORDS];		/* by bucket, modulo VTIME_BUCKETS */
-	struct vtime_link link[];	/* by block; heads by bucket; the head of what comes first */
+	struct vtime_link link[];	/* by block; heads by bucket; the head of the first */
 };
 
 size_t vtime_bytes(u32 nr_blocks);
@@ -76,7 +76,7 @@ void vtime_take(struct vtime *vtime, u32 block);
 /* Newest first. If others have come or gone since, the block goes before all others. */
 void vtime_unpick(struct vtime *vtime, u32 block);
 
-/* The window begins at @base now, if it did not later: whatever is older counts as of @base. */
+/* The window begins at @base now, if it did not later: older blocks count as of @base. */
 void vtime_advance(struct vtime *vtime, u64 base);
 
 /* The block is about to enter or leave; see kv_evict_ops. */
