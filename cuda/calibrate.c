@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What each path costs on this device, measured once.
+ * The cost of each path on this device, measured once.
  *
  * Two figures a path and direction, the time that a call or a piece takes and the rate of large
  * pieces, are enough to choose by: where they cross depends on the card, its link and the driver,
@@ -132,7 +132,7 @@ static struct kvmm_plane side(const struct bench *bench, bool is_host, u64 offse
 	return (struct kvmm_plane){ base, bytes, bytes };
 }
 
-/* The shortest of NR_TRIES runs after the first one, or 0: who is interrupted takes longer. */
+/* The shortest of NR_TRIES runs after the first one, or 0: interrupted runs take longer. */
 static u64 run_ns(struct bench *bench, u32 dir, u64 piece_bytes, u32 nr)
 {
 	struct kvmm_plane from = side(bench, dir == KV_COPY_TO_DEVICE, 0, piece_bytes);

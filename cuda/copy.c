@@ -4,7 +4,7 @@
  *
  * A request is cut into waves (wave.c); each goes by the path that is expected to take the least
  * time, or if that fails by the next one: the moves of a wave are independent, so a wave that was
- * queued by half may be queued again as a whole. What was not queued in the end is the request's
+ * queued by half may be queued again as a whole. Failure to queue the rest is the request's
  * error as long as nothing of it was queued; after that only its fence can say so.
  */
 #include <kv/env.h>
@@ -159,8 +159,8 @@ static void count_refusal(struct job *job, u32 path, int err)
 }
 
 /*
- * By one path after the other; whatever stops the device stops this. A path in @tried that refused a
- * wave is not asked for the next ones: another refusal would put those in doubt.
+ * By one path after the other; any stop of the device stops this. A path in @tried that refused
+ * a wave is not asked for the next ones: another refusal would put those in doubt.
  */
 static int submit_wave(struct job *job, u32 *tried)
 {

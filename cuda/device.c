@@ -33,9 +33,10 @@ static bool is_news(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 }
 
 /*
- * By ordinal: pools open a device each for itself, and share its context. Devices whose ordinals share a
- * number doubt each other's work. A failure is not seen that a call of the engine was told, nor, for the
- * moment until it is counted, one that a call was told which may sleep (kv_gpu_call_sleeps()).
+ * By ordinal: pools open a device each for itself, and share its context. Devices with ordinals
+ * that share a number doubt each other's work. A failure is not seen that a call of the engine was
+ * told, nor, for the moment until it is counted, one that a call was told which may sleep
+ * (kv_gpu_call_sleeps()).
  */
 static struct {
 	u64	nr_doubts;	/* atomic */
@@ -61,7 +62,7 @@ u32 *kv_gpu_enter_call(const struct kv_gpu *gpu)
 {
 	u32 i = gpu->ordinal % KV_GPU_DOUBTS, *nr = &told[i].nr_calls[READ_ONCE(told[i].now)];
 
-	/* Seen by those who are not told of a failure because this call was: the driver has a lock. */
+	/* Seen by threads not told of a failure because this call was: the driver has a lock. */
 	kv_fetch_add(nr, 1);
 	return nr;
 }
@@ -82,9 +83,9 @@ void kv_gpu_settle_calls(const struct kv_gpu *gpu)
 }
 
 /*
- * Is it about this call, whatever other work does? NOT_READY is what queries are for. Work that runs
- * fails with codes of its own (launches, addresses, hardware): want of memory is found out by the call
- * that asks for some. Of other calls it may be their work's, so it counts as any code there.
+ * Is it about this call, in spite of other work? NOT_READY is the answer of queries. Work that
+ * runs fails with codes of its own (launches, addresses, hardware): want of memory is found out by
+ * the call that asks for some. Of other calls it may be their work's, so it counts as any code.
  */
 static bool is_own(enum kcu_call call, kcu_result result)
 {
@@ -137,8 +138,8 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result)
 /* ---- contexts and captures ---- */
 
 /*
- * Past the latch: what was changed is the caller's thread, which outlives the device. A failure here
- * is no use to the caller, but may be that of earlier work. A child has no driver to tell.
+ * Past the latch: what was changed is the caller's thread, which outlives the device. A failure
+ * here is no use to the caller, but may be that of earlier work. A child has no driver to tell.
  */
 void kv_gpu_leave(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 {
@@ -202,7 +203,7 @@ int kv_gpu_enter_relaxed(struct kv_gpu *gpu, struct kv_gpu_scope *scope)
 	return err ? err : relax(gpu, scope);
 }
 
-/* Invalidated is capturing, too: until its owner ends it, whatever is added fails. */
+/* Invalidated is capturing, too: until its owner ends it, additions to it fail. */
 int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
 {
 	kcu_capture_status status = KCU_CAPTURE_NONE;
@@ -218,7 +219,7 @@ int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
 
 /* ---- what the device is ---- */
 
-/* @otherwise as well for attributes that this driver has not heard of, which is not worth a line. */
+/* @otherwise as well for attributes that this driver does not know, which is not worth a line. */
 static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int otherwise)
 {
 	kcu_result result;
@@ -231,7 +232,7 @@ static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int 
 	return otherwise;
 }
 
-/* What cannot be asked for cannot be done. */
+/* A feature that cannot be asked for is absent. */
 static int attribute(struct kv_gpu *gpu, enum kcu_device_attribute attr)
 {
 	return attribute_or(gpu, attr, 0);
@@ -302,7 +303,7 @@ static int find_numa_node(struct kv_gpu *gpu)
 	return attribute_or(gpu, KCU_ATTR_HOST_NUMA_ID, -1);
 }
 
-/* A device whose granule is unknown, or no power of two, gets no VMM. */
+/* A device with an unknown granule, or one that is no power of two, gets no VMM. */
 static void read_granules(struct kv_gpu *gpu)
 {
 	kcu_mem_prop prop = {

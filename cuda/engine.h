@@ -7,7 +7,7 @@
  * struct kv_dev expect its context to be entered, unless they say otherwise; kv_dev_begin() does
  * that and takes the lock.
  *
- * Work is ordered by events alone. What was submitted in part is never an error of the call: it
+ * Work is ordered by events alone. Work submitted in part is never an error of the call: it
  * gets a fence like all other work, and that fence has failed.
  */
 #ifndef KV_CUDA_ENGINE_H
@@ -63,7 +63,7 @@ enum kernel_id {
 	KERNEL_FILL, KERNEL_FILL_LIST, KERNEL_SUM, KERNEL_MOVE_SUM, NR_KERNELS,
 };
 
-/* What one kind of copy costs. */
+/* Costs of one kind of copy. */
 struct cost {
 	u32 call_ns;			/* each call, or each piece of a batch */
 	u32 mib_per_s;
@@ -99,16 +99,16 @@ struct kv_dev {
 	struct batch_room *batch;	/* content: ->lock */
 	u8 *lists_host;			/* pinned; NULL: no lists */
 	u8 *read_room;			/* content: ->read_lock, and the device */
-	kcu_deviceptr lists;		/* their images, and KV_NR_SUM_BUFFERS of KV_SUM_BYTES; see sum.c */
+	kcu_deviceptr lists;		/* images, and KV_NR_SUM_BUFFERS of KV_SUM_BYTES: sum.c */
 	struct costs costs;
 
 	struct kv_lock sum_lock;	/* one round of checksums at a time */
 	struct kv_lock read_lock;	/* one part of a read at a time */
-	bool is_summing;		/* ->lock; the second buffer has sums that were not fetched */
+	bool is_summing;		/* ->lock; the second buffer has sums not fetched */
 	struct kv_lock lock;
 	struct fence fence[KV_NR_FENCES];	/* by id % KV_NR_FENCES */
 	u64 last_id;			/* ->lock; of the fence given out last */
-	u64 lost_id;			/* ->lock; last failed fence whose slot was reused */
+	u64 lost_id;			/* ->lock; last failed fence with a reused slot */
 	u64 last_done_ns;		/* ->lock */
 	u64 doubts;			/* ->lock; of the fence reserved last */
 	bool is_tied;			/* ->lock; what it depends on was queued: ->doubts stays */
@@ -118,14 +118,14 @@ struct kv_dev {
 	u32 refused_paths;		/* ->lock; bits: the driver will not do it at all */
 	struct kv_dev_stat count;	/* ->lock */
 
-	/* Work may be under way whose end cannot be seen any more: then nothing new is begun. */
+	/* Work may be under way, with an end that cannot be seen any more: nothing new is begun. */
 	u32 is_blind;			/* atomic */
 };
 
 /* ---- gpu_dev.c ---- */
 
 /*
- * Enter the context, trying more than once: for those who are to give back, or to see the end of
+ * Enter the context, trying more than once: for callers that are to give back, or to see the end of
  * work, and cannot fail.
  */
 int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope);
@@ -143,7 +143,7 @@ int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes);
 
 /* ---- fence.c; all but the ops with dev->lock held ---- */
 
-/* Room for one more fence, whatever has to be waited for. NULL: -EIO. */
+/* Room for one more fence, after any wait that it takes. NULL: -EIO. */
 struct fence *kv_fence_reserve(struct kv_dev *dev);
 
 /*
@@ -153,7 +153,7 @@ struct fence *kv_fence_reserve(struct kv_dev *dev);
 struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stream stream,
 				int status, u64 bytes);
 
-/* What @stream is given from now on starts after @after: 0; -EINVAL; -EIO. */
+/* Work that @stream is given from now on starts after @after: 0; -EINVAL; -EIO. */
 int kv_fence_order(struct kv_dev *dev, kcu_stream stream, struct kv_fence after);
 
 /*
@@ -261,7 +261,7 @@ int kv_sum_start(struct kv_dev *dev, const struct kv_planes *planes, const struc
 		 u32 nr, struct kv_fence after, struct kv_fence *fence);
 int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr);
 
-/* With dev->lock held: a copy that has ->sums, on job->stream; -EOPNOTSUPP and nothing was queued. */
+/* With dev->lock held: a copy with ->sums, on job->stream; -EOPNOTSUPP and nothing was queued. */
 int kv_sum_copy(struct job *job);
 
 /* ---- calibrate.c ---- */

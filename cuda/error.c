@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the driver's results are called and what they mean.
+ * Names and meanings of the driver's results.
  *
  * The driver can name its codes itself, but not when it matters most: the toolkit's stub of it
  * fails at that too, and a driver that could not be loaded has nothing to ask.
@@ -20,7 +20,7 @@ const char *kcu_error_name(kcu_result result)
 	return "unknown CUDA error";
 }
 
-/* What a newer driver may tell us, and we do not know, can well be the loss of the context. */
+/* A result of a newer driver that we do not know can well be the loss of the context. */
 enum kcu_class kcu_class_of(kcu_result result)
 {
 	switch (result) {

@@ -9,11 +9,11 @@
  * A fence is a number; its event and status live in a ring. A slot is reused when its work is
  * done, and then only one bit of news can be lost: that it had failed. So the highest number among
  * those is kept, and every fence up to it that has left the ring counts as failed. That is unfair
- * to some, and never wrong: nobody reads what may be garbage.
+ * to some, and never wrong: no caller reads what may be garbage.
  *
  * The driver can fail to record an event, or to tell about it. Then the stream is waited for; if
- * not even that works then nobody knows what the device still does, the device is blind, and no
- * memory that it may be writing to can be used again: until somebody who wants to give memory back
+ * if not even that works then the work of the device is unknown, the device is blind, and no
+ * memory that it may be writing to can be used again: until a thread that wants to give memory back
  * manages to wait for all there is, nothing is begun and nothing given back.
  */
 #include <kv/env.h>
@@ -28,7 +28,7 @@
 
 static void go_blind(struct kv_dev *dev)
 {
-	/* Of a lost device everybody has been told. */
+	/* All have been told of a lost device. */
 	if (kv_xchg_acquire(&dev->is_blind, 1) || kv_gpu_ready(dev->gpu))
 		return;
 	kv_log(KV_LOG_ERR, "kvmm: gpu %d: cannot see the end of work, no more is begun",
@@ -43,8 +43,8 @@ static void nap(u64 ns)
 }
 
 /*
- * The end is asked for again and again. A call that slept until it is there may be told of other work while
- * that is looked at, and would not have counted it yet.
+ * The end is asked for again and again. A call that slept until it is there may be told of other
+ * work while that is looked at, and would not have counted it yet.
  */
 static void nap_between(u32 nr_asked)
 {
@@ -70,7 +70,7 @@ static int wait_for_event(struct kv_dev *dev, kcu_event event)
 	return err;
 }
 
-/* More than once: it may be other work that fails, and what the device writes to is the caller's. */
+/* More than once: other work may fail, and the memory that the device writes to is the caller's. */
 int kv_stream_settle(struct kv_dev *dev, kcu_stream stream)
 {
 	for (u32 i = 0; i < SETTLE_TRIES && !kv_gpu_ready(dev->gpu); i++)
@@ -88,8 +88,8 @@ int kv_event_settle(struct kv_dev *dev, kcu_event event, kcu_stream stream)
 }
 
 /*
- * Streams of the engine are not ours to wait for, and may be gone: each event whose end was not seen is
- * asked. While the device is blind no new ones are given out, but by who has reserved one before.
+ * Streams of the engine are not ours to wait for, and may be gone: each event without a seen end
+ * is asked. While the device is blind new ones are only given to callers that have reserved them.
  */
 static bool events_are_over(struct kv_dev *dev)
 {
@@ -105,7 +105,7 @@ static bool events_are_over(struct kv_dev *dev)
 }
 
 /*
- * Whether all that we submitted has come to its end: only then may memory go to somebody else. The
+ * Whether all that we submitted has come to its end: only then may memory get another owner. The
  * device is not blind any more if all that we were asked to watch has, too.
  */
 bool kv_dev_sees_end(struct kv_dev *dev)
@@ -389,7 +389,7 @@ static int watch(struct kv_dev *dev, u64 id, struct watched *watched)
 	return status;
 }
 
-/* What was watched has ended with @err. */
+/* The work that was watched has ended with @err. */
 static int conclude(struct kv_dev *dev, u64 id, int err)
 {
 	struct fence *slot;

@@ -181,7 +181,8 @@ static void create_lists(struct kv_dev *dev)
 	err = kv_gpu_call(dev->gpu, mem_host_alloc, &host, bytes, KCU_HOST_ALLOC_PORTABLE);
 	if (!err) {
 		dev->lists_host = host;
-		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists, bytes + KV_NR_SUM_BUFFERS * KV_SUM_BYTES);
+		err = kv_gpu_call(dev->gpu, mem_alloc, &dev->lists,
+				  bytes + KV_NR_SUM_BUFFERS * KV_SUM_BYTES);
 	}
 	if (!err)
 		err = create_list_events(dev);
@@ -385,13 +386,13 @@ static int submit_transfer(struct kv_dev *dev, const struct transfer *t, struct 
 	err = slot ? call_transfer(dev, t) : -EIO;
 	if (!err)
 		*fence = kv_fence_commit(dev, slot, dev->gpu->transfer, 0, 0);
-	else if (slot)		/* perhaps other work has failed, and this one is queued all the same */
+	else if (slot)		/* perhaps other work has failed, and this one is queued */
 		kv_stream_settle(dev, dev->gpu->transfer);
 	kv_dev_end(dev, &scope);
 	return err;
 }
 
-/* What the driver refuses is our caller's mistake as little as the device's failure is. */
+/* A refusal by the driver is our caller's mistake as little as the device's failure is. */
 static int transfer(struct kv_dev *dev, const struct transfer *t)
 {
 	struct kv_fence fence;
@@ -428,7 +429,7 @@ static int read_part(struct kv_dev *dev, u64 addr, void *buf, u32 bytes)
 	return err;
 }
 
-/* By way of a room of ours: a copy whose end is not seen may write later, when @buf is something else. */
+/* Through our own room: a copy without a seen end may write later, when @buf is something else. */
 int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
 {
 	u64 end;
@@ -437,7 +438,8 @@ int kv_dev_read(struct kv_dev *dev, u64 addr, void *buf, u64 bytes)
 	if (bytes && (!buf || !addr || kv_add_overflows(addr, bytes, &end)))
 		return -EINVAL;
 	for (u64 at = 0; at < bytes && !err; at += KV_READ_BYTES)
-		err = read_part(dev, addr + at, (u8 *)buf + at, min(bytes - at, (u64)KV_READ_BYTES));
+		err = read_part(dev, addr + at, (u8 *)buf + at,
+				min(bytes - at, (u64)KV_READ_BYTES));
 	return err;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a GPU is and can do, in the words of kvmm/device.h. */
+/* A GPU's properties and abilities, in the words of kvmm/device.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -21,7 +21,7 @@
 
 #define PAGE_BYTES	4096ull
 
-/* Device 0 is the only one; nobody looks inside. */
+/* Device 0 is the only one; no caller looks inside. */
 struct kv_dev {
 	char unused;
 };
@@ -55,7 +55,7 @@ static bool is_memory(u64 addr, u64 bytes)
 
 /*
  * Aligned here rather than by kv_alloc_lines(): aligned memory must be zeroed by hand where there
- * is no jemalloc, which would touch all of a large pool before anybody uses it. The byte in front
+ * is no jemalloc, which would touch all of a large pool before its first use. The byte in front
  * of the block says how far it is from the start of the allocation.
  */
 static int host_alloc(struct kv_dev *dev, u64 bytes, u64 *addr)
@@ -177,7 +177,7 @@ static void copy_and_sum_all(const struct kv_copy *copy)
 			*sum++ = copy_and_sum(copy, copy->moves[i].src + k, copy->moves[i].dst + k);
 }
 
-/* All memory is the host's, whatever the direction. */
+/* All memory is the host's, for any direction. */
 static int host_copy_blocks(struct kv_dev *dev, const struct kv_copy *copy,
 			    struct kv_fence *fence)
 {
@@ -265,7 +265,7 @@ static int host_wait_until(struct kv_dev *dev, struct kv_fence fence, u64 deadli
 	return host_wait(dev, fence);
 }
 
-/* There are no streams: whatever the caller did is done. */
+/* There are no streams: all work of the caller is done. */
 static int host_signal(struct kv_dev *dev, void *stream, struct kv_fence *fence)
 {
 	fence->id = 0;

@@ -3,11 +3,11 @@
  * Host memory that the device copies from and to at full speed.
  *
  * It is mapped by us, bound to the node next to the device, touched by several threads, since the
- * kernel clears each page on the CPU that touches it, and then registered with the driver, whose own
- * allocator has no say in the node. Registering locks pages, which takes long and can be refused (a
- * container's limits, a driver that may not); it goes in chunks so that no single call blocks the
- * driver for seconds. All of it is pinned or nothing: half of it would make each copy ask which half
- * it is in. Pageable memory is slower, not wrong.
+ * kernel clears each page on the CPU that touches it, and then registered with the driver; the
+ * driver's own allocator has no say in the node. Registering locks pages, which takes long and can
+ * be refused (a container's limits, a driver that may not); it goes in chunks so that no single
+ * call blocks the driver for seconds. All of it is pinned or nothing: half of it would make each
+ * copy ask which half it is in. Pageable memory is slower, not wrong.
  *
  * No locks: a struct kv_host_mem has one owner.
  */
@@ -32,7 +32,7 @@ static void *chunk_at(const struct kv_host_mem *mem, u32 chunk)
 	return (u8 *)mem->ptr + chunk * CHUNK_BYTES;
 }
 
-/* A load would map the page of zeros, which is nobody's. */
+/* A load would map the shared page of zeros. */
 static void touch_part(void *arg, u32 part, u32 nr_parts)
 {
 	const struct kv_host_mem *mem = arg;
@@ -134,7 +134,7 @@ int kv_hostmem_alloc(struct kv_dev *dev, u64 bytes, int node, struct kv_host_mem
 	return 0;
 }
 
-/* What the device may still write to stays ours, and stays registered. */
+/* Memory that the device may still write to stays ours, and stays registered. */
 static bool unpin(struct kv_dev *dev, struct kv_host_mem *mem)
 {
 	struct kv_gpu_scope scope;

@@ -4,7 +4,7 @@
  *
  * 1. No call is made in a forked child (-ECHILD) or after the device was lost (-EIO): not even
  *    calls that free. kv_gpu_call() sees to both.
- * 2. The first fatal result is latched; it says where the loss was observed, not who caused it.
+ * 2. The first fatal result is latched; it says where the loss was observed, not where it began.
  * 3. A context is the caller's or the primary one, never created, reset or synchronised here.
  *    It is current between kv_gpu_enter() and kv_gpu_leave(), and each thread gets back the
  *    context that it came with.
@@ -12,8 +12,8 @@
  *    never to the default streams, never to one that is capturing.
  * 5. Nothing happens in destructors or at exit: by then the driver may be gone.
  * 6. Work may fail without loss of the device. The driver tells that once, to the call that comes
- *    next, which may have nothing to do with it. So a failed call, any, of any thread, puts all work
- *    on the device in doubt whose end was not seen before: kv_gpu_doubts().
+ *    next, which may have nothing to do with it. So a failed call, any, of any thread, puts all
+ *    work on the device in doubt that was not seen to end before: kv_gpu_doubts().
  */
 #ifndef KV_CUDA_INTERNAL_H
 #define KV_CUDA_INTERNAL_H
@@ -58,7 +58,7 @@ struct kv_gpu {
 	char pci_id[KV_GPU_PCI_ID];	/* "0000:0a:00.0", lower case */
 
 	/* The latch. */
-	u32 latching;			/* atomic: 1: somebody found it lost first, and writes ... */
+	u32 latching;			/* atomic: 1: a thread found it lost first, writes ... */
 	kcu_result fatal;		/* ... the code; READ_ONCE(), KCU_E_SUCCESS: alive */
 
 	/* Which (call, result) has had its line in the log. */
@@ -97,16 +97,16 @@ static inline int kv_gpu_ready(const struct kv_gpu *gpu)
 
 /*
  * How many calls have failed on this device, by any user of it in the process. Work is good if its
- * end was seen, and the number is the same afterwards as it was before the work was queued. Calls for
- * virtual memory do not count: they are not of a context and are not told of its work. Nor does want of
- * memory of a call that asks for some.
+ * end was seen, and the number is the same afterwards as it was before the work was queued. Calls
+ * for virtual memory do not count: they are not of a context and are not told of its work. Nor does
+ * want of memory of a call that asks for some.
  */
 u64 kv_gpu_doubts(const struct kv_gpu *gpu);
 
 /*
- * A call that is told of a failure counts it before it is over, and work is believed only when each call is
- * over that was under way when its end was seen. Those that may sleep until work is done are not waited
- * for: they allocate, free and load. So the end of work is asked for, and not slept for.
+ * A call that is told of a failure counts it before it is over, and work is believed only when each
+ * call is over that was under way when its end was seen. Those that may sleep until work is done
+ * are not waited for: they allocate, free and load. So the end of work is asked, not slept, for.
  */
 static __always_inline bool kv_gpu_call_sleeps(enum kcu_call call)
 {
@@ -151,7 +151,8 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);
 /* Past the latch: the errno of what it says. */
 #define kv_gpu_call_anyway(gpu, field, ...)						\
 	({										\
-		u32 *__nr = kv_gpu_call_sleeps(KCU_CALL_##field) ? NULL : kv_gpu_enter_call(gpu);	\
+		u32 *__nr = kv_gpu_call_sleeps(KCU_CALL_##field) ?			\
+			    NULL : kv_gpu_enter_call(gpu);				\
 		kcu_result __result = (gpu)->cu->field(__VA_ARGS__);			\
 		int __errno = unlikely(__result) ?					\
 			      __kv_gpu_failed(gpu, KCU_CALL_##field, __result) : 0;	\
@@ -179,7 +180,7 @@ int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);
 		__err;									\
 	})
 
-/* What a thread brought along. Filled by enter, used up by leave. */
+/* State that a thread brought along. Filled by enter, used up by leave. */
 struct kv_gpu_scope {
 	bool pushed;			/* another context was current */
 	bool relaxed;			/* another capture mode was in force ... */

@@ -82,7 +82,7 @@ static void *newest_until(const struct driver *driver, const char *base, int ver
 	return fn;
 }
 
-/* What was there a version earlier is a call of another signature. */
+/* A function of a version earlier has another signature. */
 static void *ask_driver(const struct driver *driver, const struct symbol *symbol)
 {
 	char base[MAX_NAME];
@@ -157,7 +157,7 @@ static int open_driver(struct driver *driver, const char *path)
 	return 0;
 }
 
-/* What later only means that one call is not to be had means here that there is no device. */
+/* Results that later only mean that one call is not to be had mean here that there is no device. */
 static int refusal(const struct driver *driver, enum kcu_call call, kcu_result result)
 {
 	kv_log(KV_LOG_WARN, "kvmm: %s: %s: %s (%d), no device", driver->path,

@@ -167,7 +167,7 @@ static int launch_runs(struct kv_dev *dev, const struct kv_planes *planes,
 	return err;
 }
 
-/* dev->lock held. What was queued in part ends with a fence that has failed. */
+/* dev->lock held. Work queued in part ends with a fence that has failed. */
 static int start_sums(struct kv_dev *dev, const struct kv_planes *planes,
 		      const struct kv_move *runs, u32 nr, struct kv_fence after,
 		      struct kv_fence *fence)
@@ -239,7 +239,7 @@ static kcu_deviceptr third_buffer(const struct kv_dev *dev)
 
 /*
  * A launch that copies and sums reads memory once. But engines for copies may be faster than that
- * by more than it takes to sum the blocks where they lie, which is what a copy of them takes at most.
+ * by more than it takes to sum the blocks in place, which is at most what a copy of them takes.
  */
 static bool is_worth_it(const struct job *job)
 {

@@ -7,8 +7,8 @@
  * is by far the most expensive step, so some are kept for the next time. Access is set once for a
  * run of new units, not for each.
  *
- * What can be wrong about a unit is kept with it, and nowhere else: one that the driver would not
- * unmap is stuck for good, and the rest works on. A unit that was exported is somebody else's
+ * Faults of a unit are kept with it, and nowhere else: one that the driver would not
+ * unmap is stuck for good, and the rest works on. A unit that was exported is another process's
  * business, too: it stays.
  *
  * Where the driver has no such memory, an area is one plain allocation that stays as it is.
@@ -539,12 +539,12 @@ static int import_handle(struct kv_area *area, u32 kind, const void *handle, kcu
 	kcu_handle_kind type = kind == KV_EXPORT_FD ? KCU_HANDLE_POSIX_FD : KCU_HANDLE_FABRIC;
 	void *shared = (void *)handle;
 
-	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, in the clothes of a pointer */
+	if (kind == KV_EXPORT_FD)	/* the driver takes it by value, as a pointer */
 		shared = (void *)(intptr_t)*(const int *)handle;
 	return kv_gpu_call(area->dev->gpu, mem_import, mem, shared, type);
 }
 
-/* One unit, which is whatever was exported. */
+/* One unit, which is the one that was exported. */
 static int map_import(struct kv_area *area, kcu_mem_handle handle)
 {
 	struct kv_gpu *gpu = area->dev->gpu;

@@ -2,9 +2,9 @@
 /*
  * Cutting a list of moves into waves: moves that may run in any order, and at the same time.
  *
- * What a launch does has no order, but a list of moves has one. Moves depend on each other where a
- * block that one writes is read or written by another. Lists of planners mostly have no such pair,
- * so that is what is checked first, by sorting: as many moves as fit, and only if that fails the
+ * The work of a launch has no order, but a list of moves has one. Moves depend on each other where
+ * a block that one writes is read or written by another. Lists of planners mostly have no such
+ * pair, so that is checked first, by sorting: as many moves as fit, and only if that fails the
  * longest start of them that has none, by bisection.
  *
  * A run that is moved by less than its length depends on itself. It goes in steps of that distance,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the host and the kernels of move.c share: parameters, limits, the checksum.
+ * Shared by the host and the kernels of move.c: parameters, limits, the checksum.
  *
  * Read by two compilers: clang, which takes move.c for OpenCL C and makes PTX of it, and gcc, for
  * which a kernel is a function that is called once for each thread. Nothing here depends on more
@@ -127,7 +127,7 @@ struct kv_sum_args {
 };
 
 /**
- * struct kv_move_sum_args - the parameters of kv_move_sum, which moves vectors and sums what it reads
+ * struct kv_move_sum_args - parameters of kv_move_sum, which moves vectors and sums what it reads
  * @head: as for kv_move16_list
  * @sums: address of one u64 for each block, in the order of the moves; as in struct kv_sum_args
  * @first: address of one u64 for each plane: the number of its first word
@@ -166,7 +166,7 @@ kv_kernel_inline u64 kv_sum_word(u64 word, u64 pos)
  *
  * So the order in which words are read makes no difference, and if pieces are whole words then
  * neither does how the block is divided into them: a copy of it in one stretch of memory has the
- * same sum. kv_sum_piece() is the share of one piece whose first word is number @pos.
+ * same sum. kv_sum_piece() is the share of one piece with number @pos as its first word.
  */
 static inline u64 kv_sum_piece(const void *piece, u64 bytes, u64 pos)
 {
@@ -205,8 +205,8 @@ static inline void kv_copy_piece(void *dst, const void *piece, u64 bytes)
 }
 
 /*
- * Copies a piece, and is its kv_sum_piece(): of what was read, so a copy whose source changes at the
- * same time has the sum of what it became. @dst and @piece are disjoint.
+ * Copies a piece, and is its kv_sum_piece(): of the bytes read, so a copy of a source that changes
+ * at the same time has the sum of what it became. @dst and @piece are disjoint.
  */
 static inline u64 kv_copy_sum_piece(void *dst, const void *piece, u64 bytes, u64 pos)
 {

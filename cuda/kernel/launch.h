@@ -87,7 +87,7 @@ u32 kv_launch_list(struct kv_move_head *head, u32 *words, const struct kv_move *
 /* Groups for a launch: one for each chunk, but at most @cap. Not 0, unless there is nothing. */
 u32 kv_launch_groups(const struct kv_move_head *head, u32 cap);
 
-/* For kv_move_sum, whose threads add to a sum at the end of each chunk: longer ones, and so fewer. */
+/* Fewer and longer chunks for kv_move_sum: its threads add to a sum at the end of each. */
 void kv_launch_longer_chunks(struct kv_move_head *head);
 
 /*

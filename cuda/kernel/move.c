@@ -3,9 +3,9 @@
  * The kernels: move blocks, fill them, sum them up.
  *
  * The work of a move is blocks x planes x chunks, all of one size but for the ends of pieces;
- * groups of threads take the chunks in turn. What is hard is to keep enough bytes under way: each
+ * groups of threads take the chunks in turn. It is hard to keep enough bytes under way: each
  * thread loads four vectors before it stores the first. A chunk is that for all threads of a group,
- * and whoever runs with fewer threads goes around more often.
+ * and a group of fewer threads goes around more often.
  *
  * Where chunk number n lies would take divisions, which cost more than the rest of a round; so each
  * thread divides once at its start, and from then on counts with carry. 64 bits are used for
@@ -299,7 +299,7 @@ kv_kernel_inline u64 word_of_bytes(u64 piece, u32 at, u32 bytes)
 	return word;
 }
 
-/* This thread's share of a piece whose first word is number @pos. */
+/* This thread's share of a piece with number @pos as its first word. */
 kv_kernel_inline u64 sum_piece(const struct kv_thread *self, u64 piece, u32 bytes, u64 pos)
 {
 	u32 whole = piece % VEC_BYTES ? 0 : bytes / VEC_BYTES * VEC_BYTES;
@@ -349,7 +349,7 @@ kv_kernel_inline void sum_body(const struct kv_thread *self, const struct kv_sum
 
 KERNEL(kv_sum, kv_sum_args, sum_body)
 
-/* This thread's share of a chunk, vectors all of it, whose first word is number @pos. */
+/* This thread's share of a chunk, vectors all of it, with number @pos as its first word. */
 kv_kernel_inline u64 copy_sum16(const struct kv_thread *self, struct job job, u64 pos)
 {
 	u32 step = self->nr_threads * VEC_BYTES;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What move.c says differently to its two compilers: entry points, memory, who am I.
+ * Differences of move.c for its two compilers: entry points, memory, thread numbers.
  *
  * On the device, memory is read and written once: "cs" asks the caches not to keep it, so that the
  * engine's own data stays there. The statements are volatile, which keeps them in the order of the
@@ -126,7 +126,7 @@ static inline void add8(u64 addr, u64 value)
 	kv_fetch_add((u64 *)(uintptr_t)addr, value);
 }
 
-/* A group of one thread, as the software device makes them, copies and sums all of a piece in vectors. */
+/* A group of one thread, as on the software device, copies and sums all of a piece in vectors. */
 static inline bool is_alone(const struct kv_thread *self)
 {
 	return self->nr_threads == 1;

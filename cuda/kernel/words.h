@@ -5,8 +5,8 @@
  * The sum is the same however it is made, so a processor does it as well as it can: with AVX-512
  * there is a multiplication of 64-bit lanes, with AVX2 the compiler makes one of three of 32 bits.
  * The processor is asked at each piece, which is a load and a branch; nothing is set up before.
- * Four vectors at a time, since a multiplication takes longer than the loads do. A copy that sums what
- * it reads goes through memory once, and takes no longer than one that does not: both go past caches.
+ * Four vectors at a time, since a multiplication takes longer than the loads do. A copy that sums
+ * what it reads goes through memory once, as fast as one that does not: both go past caches.
  *
  * Included by kernel.h alone.
  */
@@ -14,8 +14,8 @@
 #define KV_KERNEL_WORDS_H
 
 /*
- * Words at @byte, the first of which is number @pos; returns how many: whole rounds only. What is read
- * goes to put(@dst) as well.
+ * Words at @byte, the first of which is number @pos; returns how many: whole rounds only. The words
+ * read go to put(@dst) as well.
  */
 #define DEFINE_ROUNDS(name, isa, lanes, put)					\
 __attribute__((target(isa)))							\
@@ -65,10 +65,10 @@ static inline u64 name(u8 *dst, const u8 *byte, u64 nr)				\
 	return done;								\
 }
 
-/* What is copied in one go is not kept in caches: its destination need not be read before. */
+/* Words copied in one go are not kept in caches: their destination need not be read before. */
 #define KV_STREAM_BYTES		4096u
 
-#if defined(__x86_64__) && !defined(__CHECKER__)	/* sparse knows no __builtin_cpu_supports() */
+#if defined(__x86_64__) && !defined(__CHECKER__)	/* sparse: no __builtin_cpu_supports() */
 
 #include <immintrin.h>
 
