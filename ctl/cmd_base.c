@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What there is: commands, pools, and the numbers of a pool. */
+/* Lists: commands, pools, and the numbers of a pool. */
 #include <string.h>
 
 #include <kvmm/pool.h>
@@ -17,7 +17,8 @@ static int cmd_help(struct kv_control_call *call)
 			if (!call->nr_args || !strcmp(call->arg[0], command->name))
 				kv_text_printf(call->text, "%s\t%s\t%u\t%s\n", command->name,
 					       *command->args ? command->args : "-",
-					       !!(command->flags & KV_COMMAND_STEERS), command->help);
+					       !!(command->flags & KV_COMMAND_STEERS),
+					       command->help);
 	return 0;
 }
 
@@ -74,7 +75,8 @@ static int write_stat(struct kv_control_call *call, struct kv_control_pool *entr
 	kv_text_puts(call->text, entry->name);
 	write_state(call->text, &glance->stat);
 	write_events(call->text, &glance->stat);
-	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%u\n", glance->alloc.nr_waiting,
+	kv_text_printf(call->text, "\t%u\t%llu\t%llu\t%llu\t%u\t%u\t%llu\t%u\n",
+		       glance->alloc.nr_waiting,
 		       (llu)glance->step.steps, (llu)glance->step.published_blocks,
 		       (llu)glance->step.published_moves, glance->step.copying_blocks,
 		       glance->step.limbo_blocks, (llu)glance->stat.stagings,

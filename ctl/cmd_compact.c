@@ -2,9 +2,8 @@
 /*
  * Compaction from outside: planned, begun, watched, called off.
  *
- * A command that begins it does not wait for it. Moves are published by the engine's steps, and here,
- * whenever the socket is polled; when none is left, the run is over, and what it brought stays to be
- * asked for.
+ * A command that begins it does not wait for it. Moves are published by the engine's steps, and
+ * here, whenever the socket is polled; when none is left, the run is over, and its result stays.
  */
 #include <string.h>
 
@@ -36,7 +35,7 @@ struct run {
 	u64				ended_ns;
 	u32				length;		/* that unusable is about */
 	u32				unusable_after;
-	u32				nr_left;	/* moves whose old places are not free yet */
+	u32				nr_left;	/* moves with old places not free yet */
 };
 
 /* ---- what is asked for ---- */
@@ -106,7 +105,8 @@ static int take_number(struct kv_control_call *call, u32 i, struct kvmm_compact_
 			memcpy((char *)goal + numeric->offset, &narrow, sizeof(narrow));
 		return err;
 	}
-	return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help compact-plan", call->arg[i]);
+	return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help compact-plan",
+			     call->arg[i]);
 }
 
 static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goal)
@@ -130,20 +130,22 @@ static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goa
 static void write_plan(struct kv_text *text, const struct kvmm_compact_goal *goal,
 		       const struct kvmm_compact_plan *plan)
 {
-	kv_text_puts(text, "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
+	kv_text_puts(text,
+		     "#goal:s\twant\tpartial\tmoves\tblocks\tbytes\tdrops\tempty\tsaved_extents\t"
 		     "run_start\trun_blocks\tcopy_ns\tplan_ns\tlargest_before\tlargest_after\t"
 		     "unusable_ppm_before\tunusable_ppm_after\textents_before\textents_after\n");
-	kv_text_printf(text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t", kvmm_goal_name(goal->goal),
+	kv_text_printf(text, "%s\t%u\t%u\t%u\t%u\t%llu\t%u\t%u\t%u\t%u\t%u\t",
+		       kvmm_goal_name(goal->goal),
 		       goal->want, plan->is_partial, plan->nr_moves, plan->moved_blocks,
 		       (llu)plan->moved_bytes, plan->nr_drops, plan->nr_empty, plan->saved_extents,
 		       plan->run.start, plan->run.nr);
 	kv_text_printf(text, "%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\n", (llu)plan->copy_ns,
 		       (llu)plan->plan_ns, plan->before.largest, plan->after.largest,
-		       plan->before.unusable_ppm, plan->after.unusable_ppm, (llu)plan->before.extents,
-		       (llu)plan->after.extents);
+		       plan->before.unusable_ppm, plan->after.unusable_ppm,
+		       (llu)plan->before.extents, (llu)plan->after.extents);
 }
 
-/* Why a plan could not be made, in the words of whoever asks for it. */
+/* Why a plan could not be made, in the words of the request. */
 static int explain(struct kv_control_call *call, const struct kvmm_compact_goal *goal, int err)
 {
 	static const char *const needs[] = {
@@ -157,8 +159,8 @@ static int explain(struct kv_control_call *call, const struct kvmm_compact_goal 
 	if (err == -ENOSPC)
 		return kv_call_error(call, err, "no allowed moves get any nearer to that goal");
 	if (err == -EBUSY)
-		return kv_call_error(call, err, "a step is open, too much moves already, or nothing may "
-				     "move at present");
+		return kv_call_error(call, err, "a step is open, too much moves already, or "
+				     "nothing may move at present");
 	if (err == -EINVAL)
 		return kv_call_error(call, err, "goal %s needs %s", kvmm_goal_name(goal->goal),
 				     needs[goal->goal]);
@@ -234,8 +236,10 @@ static void write_run(struct kv_text *text, const struct run *run)
 	u64 end = max(run->state == RUN_MOVES ? kv_clock_ns() : run->ended_ns, run->began_ns);
 	const struct kvmm_compact_plan *plan = &run->plan;
 
-	kv_text_puts(text, "#state:s\tgoal:s\twant\tpartial\tmoves\tleft\tblocks\tbytes\tdrops\tns\tplan_ns\t"
-		     "largest_before\tlargest_after\tunusable_ppm_before\tunusable_ppm_after\n");
+	kv_text_puts(text,
+		     "#state:s\tgoal:s\twant\tpartial\tmoves\tleft\tblocks\tbytes\tdrops\tns\t"
+		     "plan_ns\tlargest_before\tlargest_after\tunusable_ppm_before\t"
+		     "unusable_ppm_after\n");
 	kv_text_printf(text, "%s\t%s\t%u\t%u\t%u\t%u\t%u\t%llu\t%u\t%llu\t%llu\t%u\t%u\t%u\t",
 		       state_names[run->state], kvmm_goal_name(run->goal.goal), run->goal.want,
 		       plan->is_partial, plan->nr_moves, run->nr_left, plan->moved_blocks,
@@ -257,7 +261,8 @@ static int cmd_run(struct kv_control_call *call)
 	if (!run)
 		return -ENOMEM;
 	if (run->state == RUN_MOVES)
-		return kv_call_error(call, -EALREADY, "the last one has not ended; see compact-status");
+		return kv_call_error(call, -EALREADY,
+				     "the last one has not ended; see compact-status");
 	err = read_goal(call, &new.goal);
 	if (err)
 		return err;
@@ -301,10 +306,12 @@ static void pool_exit(struct kv_control_pool *entry, void **state)
 static const struct kv_command commands[] = {
 	{ "compact-plan", "POOL [goal=run|pageblocks|shorten|gather] [want=N] [pageblock=N] "
 	  "[max_blocks=N] [max_us=N] [max_bytes=N] [seq=N] [drop] [calm] [best] [between]",
-	  "what would be moved; planning waits for moves under way", KV_COMMAND_POOL, 0, 16, cmd_plan },
+	  "what would be moved; planning waits for moves under way",
+	  KV_COMMAND_POOL, 0, 16, cmd_plan },
 	{ "compact-run", "POOL, and as compact-plan", "begin to move it",
 	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 0, 16, cmd_run },
-	{ "compact-status", "POOL", "how far the last one has come", KV_COMMAND_POOL, 0, 0, cmd_status },
+	{ "compact-status", "POOL", "how far the last one has come",
+	  KV_COMMAND_POOL, 0, 0, cmd_status },
 	{ "compact-cancel", "POOL", "what is not published stays where it is",
 	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 0, 0, cmd_cancel },
 	{ 0 },

@@ -2,9 +2,9 @@
 /*
  * Events through the socket: a client says how far it has read, and gets what came since.
  *
- * All clients of a pool share one consumer, which is moved to where the one stands who asks; it is made by
- * the first, and goes when nobody has asked for a while. So a client that dies leaves nothing behind,
- * and a slow one holds nobody up: what it was too slow for is told to be lost.
+ * All clients of a pool share one consumer, which is moved to where the client stands that asks; it
+ * is made by the first, and goes when no client has asked for a while. So a client that dies leaves
+ * nothing behind, and a slow one holds none up: it is told of the events that it lost.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ typedef unsigned long long llu;
 struct feed {
 	struct kvmm_events	*events;	/* ours */
 	u32			flags;		/* of events */
-	u64			used_ns;	/* when somebody asked last */
+	u64			used_ns;	/* when a client asked last */
 };
 
 static const struct { const char *name; u32 flags; } wishes[] = {
@@ -51,7 +51,7 @@ static int open_events(struct kvmm_pool *pool, struct feed *feed, u32 flags)
 	return 0;
 }
 
-/* The pool's, for who wants these as well. */
+/* The pool's, for a caller that wants these as well. */
 static int get_feed(struct kv_control_call *call, u32 flags, struct feed **result)
 {
 	struct feed *feed = *call->state;
@@ -93,8 +93,8 @@ static u32 tick(struct kv_control_pool *entry, void **state)
 /* One that is no event: how far this goes, or how many are missing. */
 static void write_mark(struct kv_text *text, u64 seq, const char *kind, u64 nr)
 {
-	kv_text_printf(text, "%llu\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%llu\n", (llu)seq,
-		       kind, (llu)nr);
+	kv_text_printf(text, "%llu\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t-\t%llu\n",
+		       (llu)seq, kind, (llu)nr);
 }
 
 static bool is_wanted(const struct kvmm_event *event, u32 flags)
@@ -213,7 +213,8 @@ static int cmd_names(struct kv_control_call *call)
 			return nr;
 		write_events(call->text, buf, nr, 0);
 	}
-	kv_text_printf(call->text, "%llu\t%s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t%llu\t-\t-\t-\t-\t-\t-\n",
+	kv_text_printf(call->text,
+		       "%llu\t%s\t-\t-\t-\t-\t-\t-\t%u\t-\t%u\t%llu\t-\t-\t-\t-\t-\t-\n",
 		       (llu)snap.watermark, nr ? "more" : "end", snap.at, snap.medium,
 		       (llu)snap.cursor);
 	return 0;
@@ -223,7 +224,8 @@ static const struct kv_command commands[] = {
 	{ "events", "POOL CURSOR MAX [names|requests|lookups|all]",
 	  "what came since CURSOR (or new), and the next one", KV_COMMAND_POOL, 2, 3, cmd_events },
 	{ "names", "POOL MAX [WATERMARK MEDIUM AT CURSOR]",
-	  "all that is cached, in portions: go on with seq, block, position, request of the last row",
+	  "all that is cached, in portions: go on with seq, block, position, request of the last "
+	  "row",
 	  KV_COMMAND_POOL, 1, 5, cmd_names },
 	{ 0 },
 };

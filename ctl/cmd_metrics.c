@@ -49,7 +49,7 @@ void control_forget_views(struct kvmm_control *control)
 	control->views = NULL;
 }
 
-/* What a client is shown: views that are the control's, and if it wants one pool, that one alone. */
+/* Views that a client is shown: the control's, and if it wants one pool, that one alone. */
 struct shown {
 	struct views views;
 	struct pool_view pool;
@@ -131,7 +131,8 @@ static int cmd_kernel(struct kv_control_call *call)
 
 	if (err)
 		return err;
-	return metrics_write_kernel(&shown.views, strcmp(what, "pressure-text") ? what : "pressure/memory",
+	return metrics_write_kernel(&shown.views,
+				    strcmp(what, "pressure-text") ? what : "pressure/memory",
 				    call->text);
 }
 
@@ -139,8 +140,10 @@ static const struct kv_command commands[] = {
 	{ "metrics", "[openmetrics|prometheus [POOL]]",
 	  "what Prometheus scrapes, of all pools or of one; no table", 0, 0, 2, cmd_metrics },
 	{ "metrics-families", "", "the families there are", 0, 0, 0, cmd_families },
-	{ "buddyinfo", "[POOL]", "free blocks by order, in the layout of Linux", 0, 0, 1, cmd_kernel },
-	{ "pagetypeinfo", "[POOL]", "the same by class, in the layout of Linux", 0, 0, 1, cmd_kernel },
+	{ "buddyinfo", "[POOL]", "free blocks by order, in the layout of Linux", 0, 0, 1,
+	  cmd_kernel },
+	{ "pagetypeinfo", "[POOL]", "the same by class, in the layout of Linux", 0, 0, 1,
+	  cmd_kernel },
 	{ "slabinfo", "", "slab caches, in the layout of Linux", 0, 0, 0, cmd_kernel },
 	{ "vmstat", "[POOL]", "counts, in the layout of Linux", 0, 0, 1, cmd_kernel },
 	{ "pressure-text", "[POOL]", "pressure stall information, in the layout of Linux", 0, 0, 1,

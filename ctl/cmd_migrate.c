@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Migration from outside: sequences go from one pool to another one of this socket, or to a process that
- * serves its pool (kvmm_migrate_serve()).
+ * Migration from outside: sequences go from one pool to another one of this socket, or to a process
+ * that serves its pool (kvmm_migrate_serve()).
  *
- * A job is carried on whenever the socket is polled, and cancelled where the other process says nothing for
- * half a minute: what it moves is pinned. What becomes of the engine's idea of the sequence is the engine's
- * matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only sequences that nobody else
- * has a hand in go at all, and others are refused.
+ * A job is carried on whenever the socket is polled, and cancelled where the other process says
+ * nothing for half a minute: its blocks are pinned. The engine's idea of the sequence is the
+ * engine's matter: it finds the ranges by kvmm_range_find_seq() in the other pool. So only
+ * sequences without any other user go at all, and others are refused.
  */
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void end_job(struct job *job)
 	job->dst = NULL;
 }
 
-/* It is the other process's turn, and has been for too long: nobody here would notice for ever. */
+/* It is the other process's turn, and has been for too long: no event would ever tell of that. */
 static bool is_stuck(const struct job *job)
 {
 	u32 phase = job->status.phase;
@@ -139,7 +139,9 @@ static int take_flags(struct kv_control_call *call, struct kvmm_migrate_attr *at
 		else if (!strcmp(call->arg[i], "no_evict"))
 			attr->flags |= KVMM_MIGRATE_NO_EVICT;
 		else
-			return kv_call_error(call, -EINVAL, "unknown word '%.64s'; try help migrate-start", call->arg[i]);
+			return kv_call_error(call, -EINVAL,
+					     "unknown word '%.64s'; try help migrate-start",
+					     call->arg[i]);
 	}
 	return 0;
 }
@@ -173,7 +175,8 @@ static int start_job(struct kv_control_call *call, struct job *job)
 /* ---- tell ---- */
 
 static const char head[] =
-	"#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\tbytes\t"
+	"#id\tseq\ttarget:s\tcopy\tphase:s\terror\tpath:s\tblocks\tpresent\tcopied\tverified\t"
+	"bytes\t"
 	"src_runs\tdst_runs\tdescriptors\tattempts\tin_doubt\tns\n";
 
 static void write_job(struct kv_text *text, const struct job *job)
@@ -201,7 +204,8 @@ static int cmd_start(struct kv_control_call *call)
 	if (!jobs)
 		return -ENOMEM;
 	if (!place)
-		return kv_call_error(call, -EAGAIN, "%u migrations of this pool run already", NR_JOBS);
+		return kv_call_error(call, -EAGAIN, "%u migrations of this pool run already",
+				     NR_JOBS);
 	err = start_job(call, &new);
 	if (err) {
 		end_job(&new);
@@ -292,9 +296,10 @@ static const struct kv_command commands[] = {
 	{ "migrate-start", "POOL TARGET SEQ [copy] [background] [no_evict]",
 	  "a sequence goes to another pool, or to the socket of a process that takes it",
 	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 5, cmd_start },
-	{ "migrate-status", "POOL", "the last migrations from there", KV_COMMAND_POOL, 0, 0, cmd_status },
-	{ "migrate-cancel", "POOL ID", "unless it is committed", KV_COMMAND_POOL | KV_COMMAND_STEERS,
-	  1, 1, cmd_cancel },
+	{ "migrate-status", "POOL", "the last migrations from there",
+	  KV_COMMAND_POOL, 0, 0, cmd_status },
+	{ "migrate-cancel", "POOL ID", "unless it is committed",
+	  KV_COMMAND_POOL | KV_COMMAND_STEERS, 1, 1, cmd_cancel },
 	{ 0 },
 };
 

@@ -2,8 +2,8 @@
 /*
  * Settings that can be changed while the engine runs: a table, and nothing that is not in it.
  *
- * Settings that are set together by one call are a group: to change one its group is read, changed and
- * set. Who sets the same group from inside of the process at the same time may be undone by that.
+ * Settings that are set together by one call are a group: to change one its group is read, changed
+ * and set. That may undo what a thread inside of the process sets of the group at the same time.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 typedef unsigned long long llu;
 
-/* What a group is read into. */
+/* The values of a group. */
 union group {
 	struct kvmm_watermarks marks;
 	struct kvmm_background background;
@@ -35,7 +35,8 @@ union group {
  * @store: 0 or -errno, and nothing has changed
  */
 struct group_ops {
-	int (*load)(struct kvmm_pool *pool, const struct kv_pool_glance *glance, union group *group);
+	int (*load)(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
+		    union group *group);
 	int (*store)(struct kvmm_pool *pool, const union group *group);
 };
 
@@ -69,7 +70,8 @@ static int load_background(struct kvmm_pool *pool, const struct kv_pool_glance *
 
 static int store_background(struct kvmm_pool *pool, const union group *group)
 {
-	return kvmm_background_set(pool, group->background.threshold_pm ? &group->background : NULL);
+	return kvmm_background_set(pool, group->background.threshold_pm ? &group->background :
+									  NULL);
 }
 
 static const struct group_ops background_ops = { load_background, store_background };
@@ -165,7 +167,8 @@ static const struct setting settings[] = {
 	SETTING("watermark_high", marks_ops, marks.high, 0, KVMM_MAX_BLOCKS,
 		"free blocks up to which is reclaimed"),
 	SETTING("background_threshold_pm", background_ops, background.threshold_pm, 0, 1000,
-		"unusable share of the free blocks from which on blocks are moved, per mille; 0 = off"),
+		"unusable share of the free blocks from which on blocks are moved, per mille; "
+		"0 = off"),
 	SETTING("background_interval_ms", background_ops, background.interval_ms, 1, MAX_MS,
 		"milliseconds between two looks"),
 	SETTING("background_request_blocks", background_ops, background.request_blocks, 0,
@@ -265,7 +268,7 @@ static const struct setting *find_setting(const char *name)
 	return NULL;
 }
 
-/* What it was, and what it is now. */
+/* The old value, and the new one. */
 static int cmd_set(struct kv_control_call *call)
 {
 	const struct setting *setting = find_setting(call->arg[0]);
@@ -297,7 +300,8 @@ static int cmd_set(struct kv_control_call *call)
 static const struct kv_command commands[] = {
 	{ "config", "POOL [NAME]", "settings that can be changed live", KV_COMMAND_POOL, 0, 1,
 	  cmd_config },
-	{ "set", "POOL NAME VALUE", "change one", KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 2, cmd_set },
+	{ "set", "POOL NAME VALUE", "change one", KV_COMMAND_POOL | KV_COMMAND_STEERS, 2, 2,
+	  cmd_set },
 	{ 0 },
 };
 

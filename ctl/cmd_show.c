@@ -39,8 +39,10 @@ static int write_device(struct kv_control_call *call, struct kv_control_pool *en
 
 static int cmd_devices(struct kv_control_call *call)
 {
-	kv_text_puts(call->text, "#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\tbytes\t"
-		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\tblocks\tblock_tokens\tclosed\n");
+	kv_text_puts(call->text,
+		     "#pool:s\tdevice:s\tnumber\tallocator:s\tpolicy:s\tblock_bytes\tbytes\t"
+		     "given_bytes\tballoon_bytes\tmetadata_bytes\tstreams\tblocks\tblock_tokens\t"
+		     "closed\n");
 	return kv_call_each(call, write_device);
 }
 
@@ -49,7 +51,8 @@ static void write_host(struct kv_text *text, const char *pool, const struct kv_t
 {
 	kv_text_printf(text, "%s\thost\t", pool);
 	kv_text_word(text, tier->name);
-	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\n",
+	kv_text_printf(text, "\t%llu\t%llu\t%u\t%u\t%u\t%u\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t"
+		       "%llu\t%llu\t%llu\n",
 		       (llu)(tier->stat.units * tier->stat.unit_bytes),
 		       (llu)(tier->stat.units_used * tier->stat.unit_bytes), below->blocks,
 		       below->writing, below->queued, below->loading, (llu)below->offloads,
@@ -60,7 +63,8 @@ static void write_host(struct kv_text *text, const char *pool, const struct kv_t
 
 static void write_disk(struct kv_text *text, const char *pool, const struct kvmm_disk_stat *disk)
 {
-	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t%llu\t-\n",
+	kv_text_printf(text, "%s\tdisk\t-\t%llu\t%llu\t%llu\t%llu\t-\t-\t%llu\t%llu\t%llu\t%llu\t"
+		       "%llu\t%llu\t%llu\t%llu\t-\n",
 		       pool, (llu)disk->max_bytes, (llu)disk->record_bytes, (llu)disk->nr_records,
 		       (llu)disk->nr_pending, (llu)disk->nr_put, (llu)disk->nr_got,
 		       (llu)disk->put_bytes, (llu)disk->got_bytes, (llu)disk->nr_got,
@@ -87,7 +91,8 @@ static int write_tiers(struct kv_control_call *call, struct kv_control_pool *ent
 
 static int cmd_tiers(struct kv_control_call *call)
 {
-	kv_text_puts(call->text, "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\t"
+	kv_text_puts(call->text,
+		     "#pool:s\ttier:s\tname:s\tmax_bytes\tbytes\tblocks\twriting\tqueued\t"
 		     "loading\tstored\tloaded\tstored_bytes\tloaded_bytes\thits\tmisses\tevicted\t"
 		     "failed\tfrom_disk\n");
 	return kv_call_each(call, write_tiers);
@@ -152,7 +157,8 @@ static void write_times(struct kv_text *text, const char *pool, const char *what
 
 static int write_latencies(struct kv_control_call *call, struct kv_control_pool *entry)
 {
-	static const char *const kept[KVMM_NR_RESIDENCY_KINDS] = { "lifetime", "idle", "reuse", "hit_age" };
+	static const char *const kept[KVMM_NR_RESIDENCY_KINDS] = { "lifetime", "idle", "reuse",
+								   "hit_age" };
 	const struct kv_pool_glance *glance = &entry->glance;
 	const struct {
 		const char *what;
@@ -243,14 +249,18 @@ static int cmd_leaks(struct kv_control_call *call)
 }
 
 static const struct kv_command commands[] = {
-	{ "devices", "[POOL]", "where pools lie, and which of them are closed since they contradict themselves", 0, 0, 1, cmd_devices },
-	{ "tiers", "[POOL]", "what is below pools: a row for host memory, and one for a disk below that",
+	{ "devices", "[POOL]",
+	  "where pools lie, and which of them are closed since they contradict themselves",
+	  0, 0, 1, cmd_devices },
+	{ "tiers", "[POOL]",
+	  "what is below pools: a row for host memory, and one for a disk below that",
 	  0, 0, 1, cmd_tiers },
-	{ "pressure", "[POOL]", "time lost waiting for blocks: percent of the last 10, 60 and 300 s",
+	{ "pressure", "[POOL]",
+	  "time lost waiting for blocks: percent of the last 10, 60 and 300 s",
 	  0, 0, 1, cmd_pressure },
 	{ "latencies", "[POOL]",
-	  "histograms since the pool was made: waiting in the queue, making room, copies down and up, reads "
-	  "from the disk; sampled blocks", 0, 0, 1, cmd_latencies },
+	  "histograms since the pool was made: waiting in the queue, making room, copies down and "
+	  "up, reads from the disk; sampled blocks", 0, 0, 1, cmd_latencies },
 	{ "leaks", "POOL [OLDER_MS [LONE_MS]]",
 	  "leases that have run out, what dead owners have left, and what is older than that",
 	  KV_COMMAND_POOL, 0, 2, cmd_leaks },

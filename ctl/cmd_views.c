@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Views of memory: the map of a pool, who has what of it, prefixes, slab caches.
+ * Views of memory: the map of a pool, parts of it by owner, prefixes, slab caches.
  *
- * The map is read without a lock (<kvmm/map.h>), a portion a call: whoever wants all of a large pool asks
- * again, from where the last row ended. Sums by owner and by sequence are taken over one walk of the map:
- * some ten milliseconds for a million blocks, in the thread that polls, and in nobody else's way.
+ * The map is read without a lock (<kvmm/map.h>), a portion a call: a client that wants all of a
+ * large pool asks again, from where the last row ended. Sums by owner and by sequence are taken
+ * over one walk of the map: some ten milliseconds for a million blocks, in the thread that polls,
+ * and in the way of no other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void write_map_row(struct kv_text *text, const struct kvmm_map_run *run,
 static const char snapshot_head[] =
 	"\tgroup\tlayout\tposition\tprio\tdeadline_ns\tkey:s\tparent:s\tindex\tgen\ttiers";
 
-/* Which tiers have that name; -1 if nobody knows. */
+/* Which tiers have that name; -1 if not known. */
 static s64 tiers_of(struct kvmm_registry *reg, const struct kvmm_map_run *run)
 {
 	struct kvmm_prefix prefix = { &run->key, 1, run->position, NULL, run->domain };
@@ -180,7 +181,8 @@ static int cmd_map(struct kv_control_call *call)
 	if (call->nr_args > 2 && !strcmp(call->arg[2], "coarse"))
 		how = KVMM_MAP_COARSE;
 	else if (call->nr_args > 2 && strcmp(call->arg[2], "fine"))
-		return kv_call_error(call, -EINVAL, "'%.32s' is neither coarse nor fine", call->arg[2]);
+		return kv_call_error(call, -EINVAL, "'%.32s' is neither coarse nor fine",
+				     call->arg[2]);
 	kv_text_printf(call->text, "%s\n", map_head);
 	return write_runs(call, first, max, how, write_map_row);
 }
@@ -198,7 +200,7 @@ static int cmd_snapshot(struct kv_control_call *call)
 
 /* ---- sums over the map ---- */
 
-/* What one owner, or one sequence, has. */
+/* The share of one owner, or of one sequence. */
 struct group {
 	u64 id;
 	u64 age_ns;		/* of the oldest */
@@ -253,7 +255,7 @@ static void add_run(struct group *group, const struct kvmm_map_run *run)
 		group->deadline_ns = run->deadline_ns;
 }
 
-/* Whose, or which sequence's; false: not of interest. */
+/* Of which owner, or which sequence; false: not of interest. */
 static bool id_of(const struct kvmm_map_run *run, bool by_seq, u64 *id)
 {
 	*id = by_seq ? run->seq : run->owner;
@@ -347,7 +349,7 @@ static int read_max(struct kv_control_call *call, u64 *max)
 	return call->nr_args ? kv_call_number(call, 0, 1, MAX_GROUPS, max) : 0;
 }
 
-/* What the groups are told by. */
+/* How the groups are told. */
 struct grouping {
 	const char *head;
 	bool by_seq;		/* else by owner, with what each holds */
@@ -463,7 +465,8 @@ static int cmd_prefixes(struct kv_control_call *call)
 		return err;
 	if (!reg)
 		return kv_call_error(call, -EOPNOTSUPP, "the pool has no registry of prefixes");
-	kv_text_puts(call->text, "#position\tkey:s\tparent:s\ttiers\tchildren\ttenant\tgroup\tlayout\n");
+	kv_text_puts(call->text,
+		     "#position\tkey:s\tparent:s\ttiers\tchildren\ttenant\tgroup\tlayout\n");
 	return write_nodes(call->text, reg, position, max);
 }
 
@@ -492,9 +495,9 @@ static int cmd_slabs(struct kv_control_call *call)
 	int err;
 
 	kv_text_puts(call->text,
-		     "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\tslabs\t"
-		     "full\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\tallocs\tfrees\t"
-		     "fail_nospc\n");
+		     "#name:s\tobjects\tslots\tobject_bytes\tobjects_per_slab\tblocks_per_slab\t"
+		     "slabs\tfull\tpartial\tempty\tblocks\theld_bytes\tlive_bytes\twaste_pm\t"
+		     "allocs\tfrees\tfail_nospc\n");
 	while (!(err = kv_slab_next(NULL, &at, &row)))
 		write_slab(call->text, &row);
 	return err == -ENOENT ? 0 : err;

@@ -2,8 +2,8 @@
 /*
  * The table of commands, and how a line becomes a call of one of them.
  *
- * The line comes from outside. It is cut at blanks, there is no quoting, and whatever is not printable
- * was refused before.
+ * The line comes from outside. It is cut at blanks, there is no quoting, and all that is not
+ * printable was refused before.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,7 +203,8 @@ int kv_command_run(struct kvmm_control *control, char *line, struct kv_text *tex
 		err = kv_call_error(&call, text->err, text->err == -EFBIG ?
 				    "the answer is too long for this socket" : "no memory");
 	if (err == -EUCLEAN && call.entry && !call.has_said)
-		kv_call_error(&call, err, "the pool '%s' contradicts itself and is closed", call.entry->name);
+		kv_call_error(&call, err, "the pool '%s' contradicts itself and is closed",
+			      call.entry->name);
 	if (err && !call.has_said)
 		kv_call_error(&call, err, "%s", kvmm_strerror(err));
 	return err;

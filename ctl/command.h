@@ -2,14 +2,14 @@
 /*
  * Commands of the control socket: one table, of which each ctl/cmd_*.c contributes a set.
  *
- * A command writes its answer as text, and returns 0 or why not. It runs in the thread that polls, with
- * control->lock held: so the pool stays, and nothing else does anything with it here. It may not wait:
- * what takes long is begun by one command and asked for by another. What only shows something takes no
- * lock that an allocation takes.
+ * A command writes its answer as text, and returns 0 or why not. It runs in the thread that polls,
+ * with control->lock held: so the pool stays, and nothing else does anything with it here. It may
+ * not wait: one command begins long work and another asks for it. A command that only shows
+ * something takes no lock that an allocation takes.
  *
- * Unless its help says otherwise the answer is a table: fields with tabs between them, a line a row, the
- * first line '#' and the names of the columns. A name that ends with ":s" says that the column is text
- * even where it looks like a number. Cells without a value are "-".
+ * Unless its help says otherwise the answer is a table: fields with tabs between them, a line a
+ * row, the first line '#' and the names of the columns. A name that ends with ":s" says that the
+ * column is text even where it looks like a number. Cells without a value are "-".
  */
 #ifndef CTL_COMMAND_H
 #define CTL_COMMAND_H
@@ -26,7 +26,7 @@
  * Changes something. With KVMM_CONTROL_READ_ONLY it is refused.
  */
 #define KV_COMMAND_STEERS	(1u << 0)
-/* The first argument names a pool: call->pool. "-", or no arguments at all: the only one that there is. */
+/* The first argument names a pool: call->pool. "-", or no arguments at all: the only one. */
 #define KV_COMMAND_POOL		(1u << 1)
 
 /* A pool that clients see. */
@@ -36,8 +36,8 @@ struct kv_control_pool {
 	char			name[KVMM_CONTROL_NAME];	/* fixed */
 	struct kv_pool_glance	glance;		/* control->lock; see kv_control_glance() */
 	u64			glanced_ns;	/* control->lock; ->has_glance */
-	bool			has_glance;	/* control->lock; it is not out of date but for its age */
-	/* What each set of commands keeps for the pool; control->lock. NULL at first; see pool_exit. */
+	bool			has_glance;	/* control->lock; out of date by its age only */
+	/* State of each command set for the pool; control->lock. NULL at first; see pool_exit. */
 	void			*state[KV_CONTROL_SETS];
 };
 
@@ -88,8 +88,8 @@ struct kv_command {
  * @pool_exit: the pool is removed: free *@state, which is not NULL; may be NULL
  * @other_exit: the pool @gone is removed, and *@state, which is another pool's, may not know it any
  *	more; may be NULL
- * @tick: go on with what was begun, without waiting; *@state is not NULL. Milliseconds after which to
- *	come again, at most; may be NULL
+ * @tick: go on with what was begun, without waiting; *@state is not NULL. Milliseconds after which
+ *	to come again, at most; may be NULL
  */
 struct kv_command_set {
 	const struct kv_command *commands;
@@ -113,8 +113,8 @@ extern const struct kv_command_set *const kv_command_sets[];
 extern const u32 kv_nr_command_sets;
 
 /*
- * Carry out one line, which is cut into words: 0, and @text is the answer, or -errno, and @text says why.
- * control->lock held.
+ * Carry out one line, which is cut into words: 0, and @text is the answer, or -errno, and @text
+ * says why. control->lock held.
  */
 int kv_command_run(struct kvmm_control *control, char *line, struct kv_text *text);
 
@@ -125,14 +125,14 @@ int kv_call_error(struct kv_control_call *call, int err, const char *format, ...
 int kv_call_number(struct kv_control_call *call, u32 i, u64 from, u64 to, u64 *number);
 
 /*
- * entry->glance is that of the last millisecond, however often it is asked for: 0, -EUCLEAN or -ECHILD. A
- * command that steers makes it a new one for whoever asks next.
+ * entry->glance is that of the last millisecond, however often it is asked for: 0, -EUCLEAN or
+ * -ECHILD. A command that steers makes it a new one for the next that asks.
  */
 int kv_control_glance(struct kv_control_pool *entry);
 
 /*
- * For commands that show one pool, which the only argument names, or all of them if there is none: @fn for
- * each, until one fails. One that is closed is left out of all, and an error by name.
+ * For commands that show one pool, which the only argument names, or all of them if there is none:
+ * @fn for each, until one fails. One that is closed is left out of all, and an error by name.
  */
 int kv_call_each(struct kv_control_call *call,
 		 int (*fn)(struct kv_control_call *call, struct kv_control_pool *entry));

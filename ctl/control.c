@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The server of a control socket: who comes, who is served, who is sent away.
+ * The server of a control socket: clients come, are served, are sent away.
  *
- * One loop, by one thread at a time, in which nothing waits for a client. Two locks: that of who polls,
- * which is only tried, and that of the pools, which is held while a command writes into memory, and never
- * while something is sent. So whoever is stuck at the other end holds his own place here and nothing else.
+ * One loop, by one thread at a time, in which nothing waits for a client. Two locks: the poller's,
+ * which is only tried, and that of the pools, which is held while a command writes into memory, and
+ * never while something is sent. So a client that is stuck holds its own place and nothing else.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +22,11 @@
 #define NR_READY	64u
 #define NR_ACCEPTS	64u		/* a round */
 #define ROUND_MS	1000u		/* the longest between two */
-#define GRACE_NS	1000000000ull	/* who has not asked for anything by then may have to go */
+#define GRACE_NS	1000000000ull	/* a client that asked for nothing by then may have to go */
 #define SECOND_NS	1000000000ull
-#define COST_SHARE	8u		/* a client has the thread for at most so much of the time: 1/8 */
+#define COST_SHARE	8u		/* a client has the thread for at most 1/8 of the time */
 #define COST_MAX_NS	50000000ull	/* more is not the answer's doing: the thread did not run */
-#define SHUT_NS		100000000ull	/* nobody is let in, where none could be */
+#define SHUT_NS		100000000ull	/* no client is let in, where none could be */
 #define MAX_CLIENTS	1024u
 #define MAX_RATE	1000000u
 #define MIN_ANSWER	4096u
@@ -38,7 +38,7 @@ bool control_is_read_only(const struct kvmm_control *control)
 
 static void count(u64 *what, u64 nr)
 {
-	/* Who polls is the only writer. */
+	/* The poller is the only writer. */
 	WRITE_ONCE(*what, *what + nr);
 }
 
@@ -49,7 +49,7 @@ static int is_refused(const struct kvmm_control *control)
 	return kv_inherited(control) ? -ECHILD : 0;
 }
 
-/* ---- who comes and goes ---- */
+/* ---- clients come and go ---- */
 
 static void drop(struct kvmm_control *control, u32 place)
 {
@@ -62,7 +62,7 @@ static void drop(struct kvmm_control *control, u32 place)
 	count(&control->stat.clients, -1);
 }
 
-/* A place, maybe of somebody who has had time to ask for something and did not; or NULL. */
+/* A place, maybe of a client that has had time to ask for something and did not; or NULL. */
 static struct kv_peer **find_place(struct kvmm_control *control, u64 now)
 {
 	u32 nr = control->attr.max_clients, oldest = nr;
@@ -131,7 +131,7 @@ static int watch_door(const struct kvmm_control *control, bool on)
 	return ops->watch_set(ops->ctx, control->watch, control->fd, on ? KV_SOCK_IN : 0, false);
 }
 
-/* Where descriptors or memory are short, whoever has come stays at the door, which would call for ever. */
+/* Short of descriptors or memory, a client that came stays at the door, which would call on. */
 static void let_all_in(struct kvmm_control *control, u64 now)
 {
 	const struct kv_sock_ops *ops = kv_sock();
@@ -174,7 +174,7 @@ static u64 until_due(const struct kv_peer *peer, u64 now)
 	return peer->due_ns > now + SECOND_NS ? peer->due_ns - now - SECOND_NS : 0;
 }
 
-/* By number, and by the time that the answer took: who asks for long ones gets fewer. */
+/* By number, and by the time that the answer took: a client that asks for long ones gets fewer. */
 static void charge(const struct kvmm_control *control, struct kv_peer *peer, u64 now)
 {
 	u64 took = min(kv_ns_since(now), COST_MAX_NS);
@@ -203,7 +203,7 @@ static void answer(struct kvmm_control *control, struct kv_peer *peer, u64 now)
 	count(&control->stat.errors, !!err);
 }
 
-/* The buffer is full, and has no end of line: whatever comes next cannot be told from it. */
+/* The buffer is full, and has no end of line: the next bytes cannot be told from it. */
 static bool is_too_long(const struct kv_peer *peer)
 {
 	return peer->nr_in == sizeof(peer->in) && !peer->nr_line;
@@ -260,7 +260,7 @@ static int watch(struct kvmm_control *control, struct kv_peer *peer)
 	return err;
 }
 
-/* Nanoseconds until there is something to do for it that nobody will tell of. */
+/* Nanoseconds until there is something to do for it that no event will tell of. */
 static u64 peer_due(const struct kvmm_control *control, const struct kv_peer *peer, u64 now)
 {
 	u64 end = time_out_at(control, peer), rest = end > now ? end - now : 0;
@@ -277,7 +277,7 @@ static void note_ready(struct kvmm_control *control, const struct kv_sock_ready 
 			control->peer[i]->ready = ready->events;
 }
 
-/* Whoever stands first is served first the next time, too, unless others get a turn. */
+/* The client that stands first is served first the next time, too, unless others get a turn. */
 static u64 serve_all(struct kvmm_control *control, u64 now)
 {
 	u32 nr = control->attr.max_clients;
@@ -298,7 +298,7 @@ static u64 serve_all(struct kvmm_control *control, u64 now)
 	return rest;
 }
 
-/* What commands have begun goes on. */
+/* Work that commands have begun goes on. */
 static u32 tick_all(struct kvmm_control *control)
 {
 	u32 rest = ROUND_MS;
@@ -371,12 +371,12 @@ static void in_child(struct kv_fork_node *node)
 {
 	struct kvmm_control *control = container_of(node, struct kvmm_control, fork_node);
 
-	/* Else it would seem to be served, where nobody does, once the parent has ended. */
+	/* Else it would seem to be served, without a server, once the parent has ended. */
 	kv_sock()->close(kv_sock()->ctx, control->fd);
 	control->fd = -1;
 }
 
-/* It is no longer on the list; those that are may have something to do with it. ->lock held, or the end. */
+/* It is off the list; those that are on it may use it still. ->lock held, or the end. */
 static void end_pool(struct kvmm_control *control, struct kv_control_pool *entry)
 {
 	for (struct kv_control_pool *other = control->pools; other; other = other->next)
@@ -576,7 +576,8 @@ struct kv_control_pool *kv_control_find(const struct kvmm_control *control, cons
 /* Clients have to be able to say it. */
 static bool name_is_bad(const char *name)
 {
-	return !kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") || strchr(name, ' ');
+	return !kv_name_is_good("pool", name, KVMM_CONTROL_NAME) || !strcmp(name, "-") ||
+	       strchr(name, ' ');
 }
 
 /* Where it belongs, or NULL: that name or that pool is there already. */

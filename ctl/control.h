@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the control socket share. */
+/* Shared by the files of the control socket. */
 #ifndef CTL_CONTROL_H
 #define CTL_CONTROL_H
 
@@ -17,22 +17,22 @@ struct kvmm_control {
 	char				path[108];
 	int				fd;		/* ours; listens; -1 in a child */
 	int				watch;		/* ours */
-	int				bell;		/* ours; rung to end the thread; -1: there is none */
+	int				bell;		/* ours; ends the thread; -1: none */
 	void				*thread;	/* NULL: there is none */
 
 	/* Which pools, and what was begun with them. Held while a command is carried out. */
 	struct kv_lock			lock;
 	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
-	struct views			*views;		/* ->lock; ours; of all of them, or NULL; ... */
-	u64				viewed_ns;	/* ->lock; ...since then; see cmd_metrics.c */
+	struct views			*views;		/* ->lock; ours; of all, or NULL; ... */
+	u64				viewed_ns;	/* ->lock; ...since then: cmd_metrics.c */
 
-	/* Who polls; only tried. All that follows, but for what is atomic, is his. */
+	/* The poller's; only tried. Guards all that follows, but for what is atomic. */
 	struct kv_lock			poll_lock;
 	struct kv_peer			**peer;		/* ours; attr.max_clients, or NULL each */
-	u32				turn;		/* who is served first */
-	bool				is_shut;	/* nobody is let in for a while... */
+	u32				turn;		/* the peer that is served first */
+	bool				is_shut;	/* no client is let in for a while... */
 	u64				shut_ns;	/* ...since then */
-	struct kvmm_control_stat	stat;		/* atomic; he writes */
+	struct kvmm_control_stat	stat;		/* atomic; the poller writes */
 
 	u32				stop;		/* atomic; set by kvmm_control_close() */
 	struct kv_fork_node		fork_node;	/* its list's */
@@ -45,7 +45,7 @@ void control_forget_views(struct kvmm_control *control);
 
 bool control_is_read_only(const struct kvmm_control *control);
 
-/* One round: wait at most @timeout_ms, then serve. Milliseconds until the next one. ->poll_lock held. */
+/* One round: wait at most @timeout_ms, then serve. Milliseconds to the next. ->poll_lock held. */
 u32 control_round(struct kvmm_control *control, int timeout_ms);
 
 /* A socket and its folder, as the attributes say: 0, or -errno and nothing is left. In socket.c. */

@@ -2,8 +2,8 @@
 /*
  * Events as lines of text, and back: what the control socket answers, tools print, and files keep.
  *
- * All kinds have the same columns, separated by tabs; what a kind does not have is "-". So whoever can
- * cut lines can read them, and no event needs another to be understood.
+ * All kinds have the same columns, separated by tabs; "-" stands for a column that a kind has not.
+ * So any reader that can cut lines can read them, and no event needs another to be understood.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include <kvmm/event.h>
 
 enum column {
-	SEQ, KIND, MEDIUM, KEY, PARENT, TENANT, LAYOUT, GROUP, POSITION, TOKENS, BLOCK, REQUEST, TIME,
-	INPUT, OUTPUT, KEYS, HITS, BLOCKS, NR_COLUMNS,
+	SEQ, KIND, MEDIUM, KEY, PARENT, TENANT, LAYOUT, GROUP, POSITION, TOKENS, BLOCK, REQUEST,
+	TIME, INPUT, OUTPUT, KEYS, HITS, BLOCKS, NR_COLUMNS,
 };
 
 static const struct kind {
@@ -32,9 +32,11 @@ static const struct kind {
 	[KVMM_EVENT_REMOVED] = { "removed", NAME | BIT(MEDIUM) | BIT(PARENT) | BIT(BLOCK),
 				 BIT(PARENT) | BIT(BLOCK) },
 	[KVMM_EVENT_CLEARED] = { "cleared", 0, 0 },
-	[KVMM_EVENT_REQUEST] = { "request", WHEN | DOMAIN | BIT(INPUT) | BIT(OUTPUT) | BIT(KEYS), 0 },
+	[KVMM_EVENT_REQUEST] = { "request", WHEN | DOMAIN | BIT(INPUT) | BIT(OUTPUT) | BIT(KEYS),
+				 0 },
 	[KVMM_EVENT_REQUEST_KEYS] = { "request_keys", SOME, BIT(PARENT) },
-	[KVMM_EVENT_REQUEST_END] = { "request_end", WHEN | BIT(INPUT) | BIT(OUTPUT) | BIT(HITS), 0 },
+	[KVMM_EVENT_REQUEST_END] = { "request_end", WHEN | BIT(INPUT) | BIT(OUTPUT) | BIT(HITS),
+				     0 },
 	[KVMM_EVENT_LOOKUP] = { "lookup", WHEN | DOMAIN | BIT(KEYS) | BIT(HITS) | BIT(BLOCKS), 0 },
 	[KVMM_EVENT_LOOKUP_KEYS] = { "lookup_keys", SOME, BIT(PARENT) },
 };

@@ -2,8 +2,8 @@
 /*
  * Metrics as text: OpenMetrics 1.0, and Prometheus' text format 0.0.4.
  *
- * They differ in this: OpenMetrics calls a family of counters by its name without "_total", has units
- * and the type "info", and ends with "# EOF".
+ * They differ in this: OpenMetrics calls a family of counters by its name without "_total", has
+ * units and the type "info", and ends with "# EOF".
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ struct writer {
 
 /* ---- the head ---- */
 
-/* What is behind the name of a family, and of its samples. */
+/* The text behind the name of a family, and of its samples. */
 static const char *family_suffix(const struct writer *w)
 {
 	if (w->metric->type == METRIC_COUNTER)
@@ -62,7 +62,7 @@ static void write_head(const struct writer *w)
 
 /* ---- labels ---- */
 
-/* Whatever would end the value: backslash, quote and end of line; what is no character goes as '?'. */
+/* Escapes the ends of a value: backslash, quote, end of line; bytes of no character go as '?'. */
 static void write_escaped(struct kv_text *text, const char *value)
 {
 	while (*value) {
@@ -100,7 +100,7 @@ static void write_pool_labels(const struct writer *w, const struct pool_view *vi
 	write_label(w, "device", device, true);
 }
 
-/* Whose sample it is: a pool and maybe one of its classes or tenants, or a tier. */
+/* The owner of a sample: a pool and maybe one of its classes or tenants, or a tier. */
 struct whose {
 	const struct pool_view *view;	/* NULL: a tier alone */
 	const char *label;		/* besides; NULL: none */
@@ -141,7 +141,8 @@ static u64 read_number(const struct metric *metric, const void *base, u32 i)
 
 static void write_fraction(struct kv_text *text, u64 number, u64 unit, u32 digits)
 {
-	kv_text_printf(text, "%llu.%0*llu", (llu)(number / unit), (int)digits, (llu)(number % unit));
+	kv_text_printf(text, "%llu.%0*llu", (llu)(number / unit), (int)digits,
+		       (llu)(number % unit));
 }
 
 static void write_number(struct kv_text *text, enum metric_scale scale, u64 number)
@@ -238,7 +239,7 @@ static void write_samples(const struct writer *w, const struct whose *whose)
 	}
 }
 
-/* ---- whose ---- */
+/* ---- the owners ---- */
 
 static void write_classes(const struct writer *w, const struct pool_view *view)
 {
@@ -392,7 +393,8 @@ void metrics_write(const struct views *views, enum kvmm_metrics_format format, s
 void metrics_write_table(struct kv_text *text)
 {
 	static const char *const labels[NR_SCOPES] = {
-		[SCOPE_ANY_POOL] = "pool,device", [SCOPE_POOL] = "pool,device", [SCOPE_CLASS] = "pool,device,class",
+		[SCOPE_ANY_POOL] = "pool,device", [SCOPE_POOL] = "pool,device",
+		[SCOPE_CLASS] = "pool,device,class",
 		[SCOPE_TENANT] = "pool,device,tenant", [SCOPE_BELOW] = "pool,device,tier",
 		[SCOPE_TIER] = "tier", [SCOPE_DISK] = "tier", [SCOPE_SLAB] = "cache",
 		[SCOPE_PUBLISHER] = "pool,device,endpoint",
@@ -413,7 +415,7 @@ void metrics_write_table(struct kv_text *text)
 
 /* ---- the calls ---- */
 
-/* What fits, and how long it is; the end of @text. */
+/* As much as fits, and how long it is; the end of @text. */
 static int give(struct kv_text *text, int err, char *buf, size_t len)
 {
 	u32 nr = text->len;
@@ -470,7 +472,8 @@ int kvmm_metrics_table(char *buf, size_t len)
 	return give(&text, 0, buf, len);
 }
 
-int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf, size_t len)
+int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf,
+			size_t len)
 {
 	struct kvmm_metrics_attr known;
 	struct kv_text text;

@@ -2,8 +2,8 @@
 /*
  * Metrics: one table of families, what they are read from, and how they are written.
  *
- * First all pools are looked at, then the text is made, family by family, since all samples of one have
- * to stand together.
+ * First all pools are looked at, then the text is made, family by family, since all samples of one
+ * have to stand together.
  */
 #ifndef CTL_METRICS_H
 #define CTL_METRICS_H
@@ -17,7 +17,7 @@
 #include "publisher.h"
 #include "text.h"
 
-/* What one sample of a family is of: its labels, and where its number lies. */
+/* The owner of one sample of a family: its labels, and where its number lies. */
 enum metric_scope {
 	SCOPE_ANY_POOL,		/* struct pool_view, closed ones, too */
 	SCOPE_POOL,		/* struct pool_view */
@@ -36,7 +36,7 @@ enum metric_type {
 	METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM, METRIC_LATENCY, METRIC_INFO, NR_METRIC_TYPES
 };
 
-/* What is stored, of what is shown. */
+/* The form in which a number is stored. */
 enum metric_scale {
 	SCALE_ONE,
 	SCALE_NS,		/* nanoseconds; shown: seconds */
@@ -81,11 +81,11 @@ struct pool_view {
 	struct kv_pool_glance glance;
 	u64 order_free[KVMM_NR_ORDERS];		/* of all classes */
 	u64 unusable_ppm[KVMM_NR_ORDERS];	/* free memory that is no use for 2^order blocks */
-	u32 nr_tenants;				/* in ->tenant; "others" is the last one, if there are */
+	u32 nr_tenants;				/* in ->tenant; "others", if any, is the last one */
 	bool has_others;
 	struct kvmm_tenant_stat *tenant;	/* ours */
 	u32 tier;				/* in views, or KV_NONE */
-	u32 is_closed;				/* it contradicts itself: nothing else is said of it */
+	u32 is_closed;				/* it contradicts itself: no more is said of it */
 };
 
 struct views {
@@ -107,7 +107,8 @@ void views_drop(struct views *views);
 /* A caller's attributes, checked: 0 or -EINVAL. */
 int metrics_attr(const struct kvmm_metrics_attr *from, struct kvmm_metrics_attr *attr);
 
-void metrics_write(const struct views *views, enum kvmm_metrics_format format, struct kv_text *text);
+void metrics_write(const struct views *views, enum kvmm_metrics_format format,
+		   struct kv_text *text);
 void metrics_write_table(struct kv_text *text);
 /* 0 or -ENOENT. */
 int metrics_write_kernel(const struct views *views, const char *what, struct kv_text *text);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the kernel says of its memory, said of pools in the same layouts, so that node-exporter, atop and
- * scripts that read /proc read this.
+ * The kernel's reports on its memory, made of pools in the same layouts, so that node-exporter,
+ * atop and scripts that read /proc read this.
  *
- * A pool is a zone. In vmstat a name of the kernel stands only where it means the same; what it has no
- * name for begins with "kvmm_".
+ * A pool is a zone. In vmstat a name of the kernel stands only where it means the same; what it has
+ * no name for begins with "kvmm_".
  */
 #include <string.h>
 
@@ -31,7 +31,8 @@ static u64 sum_of(const struct views *views, u32 offset, u32 bytes)
 }
 
 #define LINE(name, field) \
-	{ name, offsetof(struct pool_view, glance.field), sizeof(((struct pool_view *)0)->glance.field) }
+	{ name, offsetof(struct pool_view, glance.field), \
+	  sizeof(((struct pool_view *)0)->glance.field) }
 
 static const struct {
 	const char *name;
@@ -102,7 +103,7 @@ static void write_pressure(const struct views *views, struct kv_text *text)
 
 #define ZONE_TEXT	4096u
 
-/* One word: whoever reads this goes by blanks. */
+/* One word: readers of this go by blanks. */
 static void copy_word(char *to, size_t room, const char *from)
 {
 	while (*from && room > 4) {

@@ -38,7 +38,7 @@ static void count_orders(struct pool_view *view)
 	}
 }
 
-/* Nobody can say how many there will be: room for all. */
+/* There may be any number of them: room for all. */
 static int take_tenants(struct kvmm_pool *pool, u32 max, struct pool_view *view)
 {
 	struct kvmm_tenant_stat rest;
@@ -55,7 +55,7 @@ static int take_tenants(struct kvmm_pool *pool, u32 max, struct pool_view *view)
 	view->has_others = nr > max;
 	if (!view->has_others)
 		return 0;
-	rest.min = rest.low = rest.high = rest.max = UINT32_MAX;	/* a sum of limits is none */
+	rest.min = rest.low = rest.high = rest.max = UINT32_MAX; /* a sum of limits is none */
 	view->tenant[view->nr_tenants++] = rest;
 	return 0;
 }

@@ -30,7 +30,7 @@ static void put_number(struct pack *pack, u8 tag, u64 value, u32 nr)
 	put_bytes(pack, buf, 1 + nr);
 }
 
-/* The shortest of lengths of 1, 2 and 4 bytes, whose tags follow one another. */
+/* The shortest of lengths of 1, 2 and 4 bytes, with tags that follow one another. */
 static void put_length(struct pack *pack, u8 tag, u32 nr)
 {
 	if (nr <= UINT8_MAX)

@@ -29,7 +29,7 @@ void peer_free(struct kv_peer *peer)
 	kv_free(peer);
 }
 
-/* Nobody has anything to pass on to us: it is closed again. */
+/* No client has anything to pass on to us: it is closed again. */
 static void close_all(const int *fds, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++)

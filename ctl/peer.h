@@ -7,8 +7,8 @@
  *	   ^                                          |
  *	   +------------------------------------------+ all sent
  *
- * While it talks nothing is read: who does not take his answer is not asked what he wants next. So a
- * client costs a request, an answer, and its place in the table, whatever it does.
+ * While it talks nothing is read: a client that does not take its answer is not asked for more. So
+ * a client costs a request, an answer, and its place in the table, at most.
  */
 #ifndef CTL_PEER_H
 #define CTL_PEER_H
@@ -28,7 +28,7 @@ struct kv_peer {
 
 	char		in[KVMM_CONTROL_REQUEST_BYTES];
 	u32		nr_in;
-	u32		nr_line;		/* of these, the first line with its end; 0: none yet */
+	u32		nr_line;		/* of these, the first line with its end; 0: none */
 
 	char		head[PEER_HEAD];	/* of the answer, or the greeting */
 	u32		nr_head;
@@ -39,7 +39,7 @@ struct kv_peer {
 	u64		came_ns;
 	u64		heard_ns;		/* when it came, or of the end of the last answer */
 	u64		took_ns;		/* when it last took something of an answer */
-	u64		due_ns;			/* the next request may come then, less a second's worth */
+	u64		due_ns;			/* next request may come, less a second's worth */
 };
 
 /* Takes @fd. NULL: no memory, and the caller's. */
@@ -66,7 +66,7 @@ static inline bool peer_asks(const struct kv_peer *peer)
 /* The line as a string; it is no longer in the buffer. NULL: it is no text. */
 char *peer_take_line(struct kv_peer *peer, char line[KVMM_CONTROL_REQUEST_BYTES]);
 
-/* What it should be watched for. */
+/* The events it should be watched for. */
 u32 peer_wants(const struct kv_peer *peer);
 
 #endif /* CTL_PEER_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A publisher: one thread that reads events, encodes batches, sends them, and answers requests in
- * between. It takes no lock of the pool's; what it is too slow for is overwritten in the ring, and then
- * it publishes everything anew: a sequence number is left out, so that whoever counts knows, then
- * AllBlocksCleared and a snapshot, so that whoever does not is right again as well.
+ * between. It takes no lock of the pool's; events that it is too slow for are overwritten in the
+ * ring, and then it publishes everything anew: it leaves out a sequence number, for subscribers
+ * that count, and sends AllBlocksCleared and a snapshot, so that the others are right as well.
  */
 #include <errno.h>
 #include <string.h>
@@ -29,7 +29,7 @@
 #define IDLE_NS		1000000ull
 #define DOOR_NS		50000000ull		/* how often descriptors are looked for, */
 #define SHUT_NS		500000000ull		/* and for that many more, taken for a moment */
-#define SCARCE		4u			/* descriptors; with fewer no subscriber is let in */
+#define SCARCE		4u		/* descriptors; with fewer no subscriber is let in */
 #define AMPLE		16u			/* libzmq makes sockets with that many */
 #define MAX_TOPIC	255u
 #define ASK_SNAPSHOT	"kvmm-snapshot"
@@ -51,7 +51,7 @@ struct kvmm_publisher {
 	void			*context;	/* ours */
 	void			*pub;		/* ours; the thread's, as all that follows */
 	void			*router;	/* ours; NULL: none */
-	char			door[2][ZMQ_ENDPOINT_BYTES];	/* where they listen; "": see zmq_door() */
+	char			door[2][ZMQ_ENDPOINT_BYTES];	/* open ones; "": see zmq_door() */
 	bool			is_shut[2];	/* one does not, for want of descriptors */
 	u64			door_ns;	/* when that is looked at again */
 	void			*thread;
@@ -70,7 +70,7 @@ struct kvmm_publisher {
 };
 
 static struct kv_lock list_lock = { .rank = KV_RANK_LEAF };
-static struct kvmm_publisher *list;	/* list_lock; those that run in this process, for who watches */
+static struct kvmm_publisher *list;	/* list_lock; those that run in this process, to watch */
 static u32 list_epoch;			/* list_lock */
 
 static void list_enter(void)
@@ -101,7 +101,7 @@ static double wall_seconds(void)
 	return (sys->wall_ns ? sys->wall_ns(sys->ctx) : kv_clock_ns()) / 1e9;
 }
 
-/* Copies, since whoever tells more may take their places. */
+/* Copies, since a thread that tells more may take their places. */
 static void find_tokens(struct kvmm_publisher *publisher, u32 nr)
 {
 	for (u32 i = 0; publisher->token && i < nr; i++) {
@@ -125,7 +125,7 @@ static size_t encode(struct kvmm_publisher *publisher, u32 nr)
 	return pack.len;
 }
 
-/* ->buf has @nr events. Subscribers that do not keep up lose the batch, and see it by the number. */
+/* ->buf has @nr events. Subscribers too slow for it lose the batch, and see it by the number. */
 static void publish(struct kvmm_publisher *publisher, u32 nr)
 {
 	struct zmq_part part[3] = { { publisher->topic, strlen(publisher->topic) } };
@@ -160,7 +160,7 @@ static void resync(struct kvmm_publisher *publisher, u64 nr_lost)
 	while ((nr = kvmm_snapshot_read(publisher->events, &snap, publisher->buf,
 					publisher->batch_max)) > 0)
 		publish(publisher, nr);
-	/* What has been overwritten since is the next gap. */
+	/* Events overwritten since are the next gap. */
 	kvmm_events_seek(publisher->events, snap.watermark);
 }
 
@@ -219,8 +219,8 @@ static void answer_replay(struct kvmm_publisher *publisher, const struct zmq_req
 }
 
 /*
- * Numbered with that of the next batch, from which on batches are to be applied. Its events begin where
- * our cursor stands, which is not behind the watermark: what is applied twice does no harm.
+ * Numbered with that of the next batch, from which on batches are to be applied. Its events begin
+ * where our cursor stands, which is not behind the watermark: what is applied twice does no harm.
  */
 static void answer_snapshot(struct kvmm_publisher *publisher, const struct zmq_request *request)
 {
@@ -273,8 +273,9 @@ static u32 room(u32 max)
 }
 
 /*
- * Shut while descriptors are too few for subscribers that come; those that are there stay connected. A
- * door that does not open, for want of them or since another process has taken its address, is tried again.
+ * Shut while descriptors are too few for subscribers that come; those that are there stay
+ * connected. A door that does not open, for want of them or since another process has taken its
+ * address, is tried again.
  */
 static void mind_the_doors(struct kvmm_publisher *publisher)
 {
@@ -339,8 +340,9 @@ static int read_attr(const struct kvmm_publisher_attr *from, struct kvmm_publish
 	if (err)
 		return err;
 	if (!attr->endpoint || !kv_name_is_good("publisher", attr->endpoint, SIZE_MAX) ||
-	    (attr->replay_endpoint && !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) ||
-	    !attr->topic || (*attr->topic && !kv_name_is_good("topic", attr->topic, MAX_TOPIC + 1)) ||
+	    (attr->replay_endpoint &&
+	     !kv_name_is_good("replay", attr->replay_endpoint, SIZE_MAX)) || !attr->topic ||
+	    (*attr->topic && !kv_name_is_good("topic", attr->topic, MAX_TOPIC + 1)) ||
 	    !attr->high_water || attr->high_water > 1u << 30 || attr->reserved)
 		return -EINVAL;
 	return 0;
@@ -499,7 +501,8 @@ int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_att
 	if (!err)
 		err = open_sockets(publisher, &known);
 	if (!err)
-		err = kv_sys()->spawn(kv_sys()->ctx, run, publisher, &publisher->thread) ? -EAGAIN : 0;
+		err = kv_sys()->spawn(kv_sys()->ctx, run, publisher, &publisher->thread) ?
+		      -EAGAIN : 0;
 	if (err) {
 		free_publisher(publisher);
 		return err;
@@ -559,7 +562,7 @@ u32 publishers_look(struct publisher_view *views, u32 max)
 	return nr;
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 int kvmm_publisher_stat(const struct kvmm_publisher *publisher, struct kvmm_publisher_stat *stat)
 {
 	struct kvmm_publisher_stat known;

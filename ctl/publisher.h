@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is seen of publishers in passing. */
+/* Publishers as seen in passing. */
 #ifndef CTL_PUBLISHER_H
 #define CTL_PUBLISHER_H
 

@@ -58,7 +58,8 @@ void replay_keep(struct replay *replay, u64 seq, const void *bytes, u32 nr)
 
 const struct replay_batch *replay_at(const struct replay *replay, u32 i, const void **bytes)
 {
-	const struct replay_batch *batch = &replay->batch[(replay->first + i) % replay->max_batches];
+	const struct replay_batch *batch =
+		&replay->batch[(replay->first + i) % replay->max_batches];
 
 	*bytes = replay->bytes + batch->at % replay->max_bytes;
 	return batch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Where a control socket is. The folder decides who gets in, so it has to be the user's alone; the
- * name is a file name and nothing else.
+ * Where a control socket is. The folder decides which users get in, so it has to be the user's
+ * alone; the name is a file name and nothing else.
  */
 #include <stdio.h>
 #include <string.h>

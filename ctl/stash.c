@@ -120,7 +120,7 @@ static u32 place_for(struct stash *stash, const kvmm_key_t *key)
 	return index;
 }
 
-/* What is told again is the newest again. */
+/* A block that is told again is the newest again. */
 static void put_one(struct stash *stash, const kvmm_key_t *key, const u32 *token)
 {
 	u32 index = place_for(stash, key);

@@ -3,8 +3,8 @@
  * The tokens of the blocks that were told of last, by key: routers that hash tokens themselves want
  * them in events, and a pool knows keys only.
  *
- * Bounded: the newest take the places of the oldest. Threads that register put, the publisher's gets;
- * one lock, which nobody holds for more than the copy of a block.
+ * Bounded: the newest take the places of the oldest. Threads that register put, the publisher's
+ * gets; one lock, which no thread holds for more than the copy of a block.
  */
 #ifndef CTL_STASH_H
 #define CTL_STASH_H

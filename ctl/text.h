@@ -2,8 +2,8 @@
 /*
  * A text that grows, up to a limit.
  *
- * What does not fit, or for which there is no memory, is not written, and neither is what comes behind
- * it: ->err says so once, at the end, so that writers need not ask at each step.
+ * Text that does not fit, or for which there is no memory, is not written, and neither is what
+ * comes behind it: ->err says so once, at the end, so that writers need not ask at each step.
  */
 #ifndef CTL_TEXT_H
 #define CTL_TEXT_H
@@ -29,8 +29,8 @@ void kv_text_puts(struct kv_text *text, const char *string);
 void kv_text_printf(struct kv_text *text, const char *format, ...) __printf(2, 3);
 
 /*
- * One field of a table: whatever would be taken for its end, or for the end of the line, or is no
- * character, is written as \xNN. An empty one is "-".
+ * One field of a table: bytes that would be taken for its end, or for the end of the line, or are
+ * no character, are written as \xNN. An empty one is "-".
  */
 void kv_text_word(struct kv_text *text, const char *string);
 

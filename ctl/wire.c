@@ -88,7 +88,7 @@ static bool has_tokens(const u32 *const *tokens, u32 i)
 	return tokens && tokens[i];
 }
 
-/* All of the blocks', or none: a reader cannot tell whose are missing; see run_of(). */
+/* All of the blocks', or none: a reader cannot tell which are missing; see run_of(). */
 static void write_tokens(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
 			 const u32 *const *tokens, struct pack *pack)
 {
@@ -120,7 +120,7 @@ static void write_group(const struct kvmm_wire *wire, const struct kvmm_event *e
 
 /* ---- events ---- */
 
-/* What an array has in its first place stands in a map under "type". */
+/* The first element of an array stands in a map under "type". */
 static void begin_event(const struct kvmm_wire *wire, const char *type, u32 nr_fields,
 			struct pack *pack)
 {
@@ -137,7 +137,7 @@ static bool says_kind(const struct kvmm_wire *wire, const struct kvmm_event *eve
 	return wire->spec_kind && !event->domain.group;
 }
 
-/* What vLLM has and SGLang has not. In maps, what is nothing is left out. */
+/* Fields that vLLM has and SGLang has not. In maps, an empty field is left out. */
 static void write_stored_rest(const struct kvmm_wire *wire, const struct kvmm_event *event, u32 nr,
 			      struct pack *pack)
 {
@@ -212,7 +212,7 @@ static bool follows(const struct kvmm_wire *wire, const struct kvmm_event *a,
 	       b->flags & KVMM_EVENT_HAS_PARENT && !memcmp(&b->parent, &a->key, sizeof(a->key));
 }
 
-/* How many, from the first on, are one event. What has tokens is not one with what has none. */
+/* How many, from the first on, are one event. Blocks with tokens and without are never one. */
 static u32 run_of(const struct kvmm_wire *wire, const struct kvmm_event *events, u32 nr,
 		  const u32 *const *tokens)
 {

@@ -54,8 +54,8 @@ struct wire_batch {
 };
 
 /*
- * Maps and arrays, of any age; events of unknown kinds are left out. 0; -EBADMSG: it is none. Fields
- * that are too many are passed over.
+ * Maps and arrays, of any age; events of unknown kinds are left out. 0; -EBADMSG: it is none.
+ * Fields that are too many are passed over.
  */
 int wire_read(const void *bytes, size_t nr, struct wire_batch *batch);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Batches of events are read: whatever bytes come; see wire.h. */
+/* Batches of events are read, of any bytes; see wire.h. */
 #include <errno.h>
 #include <string.h>
 

@@ -46,7 +46,7 @@ int zmq_open(struct zmq *zmq)
 	return 0;
 }
 
-/* Its own numbers, from 156384712 on, are of no use to anybody. */
+/* Its own numbers, from 156384712 on, are of no use to callers. */
 static int error_of(const struct zmq *zmq)
 {
 	int err = zmq->err();

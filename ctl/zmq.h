@@ -48,10 +48,10 @@ int zmq_start(const struct zmq *zmq, void *context, int type, const char *endpoi
 #define ZMQ_ENDPOINT_BYTES	256u
 
 /*
- * Where a socket of zmq_start() listens, as zmq_unbind() wants to hear it; "": nowhere, or where it must
- * stay. libzmq tries to accept for ever while descriptors are short: it is unbound meanwhile. That takes no
- * descriptor. To bind takes some, and libzmq aborts where it has none to look for an interface of that name:
- * it does not look for one for ipc:// and all addresses, and answers -EMFILE.
+ * Where a socket of zmq_start() listens, as zmq_unbind() wants to hear it; "": nowhere, or where it
+ * must stay. libzmq tries to accept for ever while descriptors are short: it is unbound meanwhile.
+ * That takes no descriptor. To bind takes some, and libzmq aborts without one to look for an
+ * interface of that name: it looks for none for ipc:// and all addresses, and answers -EMFILE.
  */
 void zmq_door(const struct zmq *zmq, void *socket, int type, const char *endpoint,
 	      char door[ZMQ_ENDPOINT_BYTES]);
