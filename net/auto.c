@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Low memory: what nobody uses leaves for another pool before somebody needs its blocks.
+ * Low memory: blocks that are not used leave for another pool before requests need them.
  *
- * One portion at a time, and it is the only one that knows the source: cached blocks by references of
- * its own, sequences by the word of the engine that they are idle. An engine that wants one back is
- * told where it is, and until it has been told, neither this nor it touches the sequence.
+ * One portion at a time, and it is the only one that knows the source: cached blocks by references
+ * of its own, sequences by the word of the engine that they are idle. An engine that wants one back
+ * is told where it is, and until it has been told, neither this nor it touches the sequence.
  *
- * Lock: ->lock guards everything; it is held over copies and checksums, so whoever only looks waits for
- * a portion at most. It is outside those of pools.
+ * Lock: ->lock guards everything; it is held over copies and checksums, so a thread that only looks
+ * waits for a portion at most. It is outside those of pools.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@
 #include "job.h"
 
 #define MAX_IDLE	4096u
-#define MAX_COLD	1024u		/* of a portion: the order of eviction is locked meanwhile */
+#define MAX_COLD	1024u	/* of a portion: the order of eviction is locked meanwhile */
 #define NS_PER_MS	1000000ull
 #define BUSY_NS		(NS_PER_MS / 5)	/* between looks while something is under way */
 #define DEFER_NS	(1000 * NS_PER_MS)	/* after a failure */
@@ -205,7 +205,7 @@ int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 		return -ECHILD;
 	if (!watch)
 		return -EINVAL;
-	if (!kv_trylock(&watch->lock))	/* somebody is at it */
+	if (!kv_trylock(&watch->lock))	/* another thread is at it */
 		return 1;
 	tick(watch);
 	busy = watch->job != NULL;
@@ -234,7 +234,7 @@ int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
 	return err;
 }
 
-/* What is not committed comes to nothing; what is has only its grace to wait for. */
+/* Jobs not committed come to nothing; those committed have only their grace to wait for. */
 static void stop_job(struct kvmm_migrate_auto *watch)
 {
 	struct kvmm_migrate_status status;
@@ -380,7 +380,8 @@ int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 	kv_lock_init(&watch->lock, KV_RANK_TICK, 0);
 	err = alloc_tables(watch);
 	if (!err && known.flags & KVMM_MIGRATE_AUTO_THREAD)
-		err = kv_sys()->spawn(kv_sys()->ctx, run_thread, watch, &watch->thread) ? -EAGAIN : 0;
+		err = kv_sys()->spawn(kv_sys()->ctx, run_thread, watch, &watch->thread) ?
+		      -EAGAIN : 0;
 	if (err)
 		free_watch(watch);
 	else

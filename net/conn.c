@@ -2,8 +2,8 @@
 /*
  * Messages over a socket: put together from pieces of any length, sent in pieces of any length.
  *
- * Both buffers are bounded: who does not read is not written to, and who writes more than is handled
- * waits in his own socket.
+ * Both buffers are bounded: a peer that does not read is not written to, and one that writes more
+ * than is handled waits in its own socket.
  */
 #include <string.h>
 

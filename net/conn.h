@@ -2,8 +2,8 @@
 /*
  * A connection: whole messages in and out of a socket that does not wait.
  *
- * What breaks it is kept, and is the answer to everything from then on. No lock: it belongs to one link,
- * or one session.
+ * An error that breaks it is kept, and is the answer to everything from then on. No lock: it
+ * belongs to one link, or one session.
  */
 #ifndef NET_CONN_H
 #define NET_CONN_H
@@ -19,12 +19,12 @@ struct conn {
 	int err;			/* why it is broken; or 0 */
 	u8 *in;				/* ours; room for CONN_BYTES */
 	u32 nr_in;
-	u32 nr_used;			/* of these, of the message that conn_next() has given out */
+	u32 nr_used;			/* of these, of the message given out by conn_next() */
 	u8 *out;			/* ours; room for twice CONN_BYTES */
 	u32 nr_out;
 	u32 nr_sent;
-	int out_fd;			/* goes with the first byte that is left; -1: none; the sender's */
-	int fds[KV_SOCK_FDS];		/* ours; that came, and nobody has taken */
+	int out_fd;			/* goes with the first byte left; -1: none; the sender's */
+	int fds[KV_SOCK_FDS];		/* ours; that came, and are not taken */
 	u32 nr_fds;
 };
 

@@ -3,10 +3,10 @@
  * The source of a migration: found, held, given back.
  *
  * A cached block is held by a pin, which is a reference as well: it stays where it is and keeps its
- * name, and is a hit for everybody meanwhile. A range is held by a reference and a pin; only one that
- * nobody else shares may leave, since nobody could tell the others. When the source is given back,
- * blocks lose their names first and the pins are dropped then, so that there is no moment at which a
- * block could be found that is about to go.
+ * name, and is a hit for all requests meanwhile. A range is held by a reference and a pin; only one
+ * that no other request shares may leave, since the others could not be told. When the source is
+ * given back, blocks lose their names first and the pins are dropped then, so that there is no
+ * moment at which a block could be found that is about to go.
  */
 #include <string.h>
 
@@ -335,7 +335,7 @@ static int find_goods(struct goods *goods, const struct kvmm_migrate_attr *attr,
 	return -EINVAL;
 }
 
-/* Who is being moved is not there for a moment; a range that is busy stays so. */
+/* Blocks being moved are out of reach for a moment; a range that is busy stays so. */
 static bool may_wait(const struct goods *goods, int err)
 {
 	return err == -EBUSY && !goods->nr_ranges;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What leaves a pool: cached blocks and ranges, held so that they stay what and where they are.
+ * Goods leave a pool: cached blocks and ranges, held so that neither content nor place changes.
  *
  * No lock: goods belong to a job, and that to one thread.
  */
@@ -33,12 +33,12 @@ struct goods {
 int goods_init(struct goods *goods, const struct kvmm_migrate_attr *attr);
 void goods_exit(struct goods *goods);
 
-/* What is not held any more, or not yet: 0; -EBUSY a block is being moved; -ESTALE it is gone; as
+/* Blocks not held any more, or not yet: 0; -EBUSY one is being moved; -ESTALE it is gone; as
  * kvmm_migrate_start(). */
 int goods_hold(struct goods *goods);
 /* As if it had never been held. */
 void goods_drop(struct goods *goods);
-/* It is elsewhere: give the source back, or with KVMM_MIGRATE_COPY, drop it. 0; -EBUSY a range stays. */
+/* It is elsewhere: give the source back, or with KVMM_MIGRATE_COPY, drop it. 0; -EBUSY: not all. */
 int goods_end(struct goods *goods);
 
 /* No block of it may be written any more. */

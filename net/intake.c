@@ -118,7 +118,7 @@ static void fill_lists(struct intake *intake)
 	}
 }
 
-/* What the streams were given before the blocks became ours has ended. */
+/* The work that streams were given before the blocks became ours has ended. */
 int intake_settle(struct intake *intake)
 {
 	struct store *store = &intake->store;

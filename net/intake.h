@@ -4,9 +4,9 @@
  *
  *	GATHER --all is named--> SETTLE --reserved, quiet--> POUR --all is here--> CHECK --> CHECKED
  *
- * It outlives the link on which it was offered: what is reserved by then waits, for a while, for the
- * same migration to be offered again, and goes on from there. Whatever ends it but publication gives
- * the blocks back, once no copy into them is under way.
+ * It outlives the link on which it was offered: what is reserved by then waits, for a while, for
+ * the same migration to be offered again, and goes on from there. Any end of it but publication
+ * gives the blocks back, once no copy into them is under way.
  */
 #ifndef NET_INTAKE_H
 #define NET_INTAKE_H
@@ -44,7 +44,7 @@ struct intake {
 	u32 nr_checked;
 };
 
-/* What was offered, within bounds: 0 or -ENOMEM. */
+/* The blocks that were offered, within bounds: 0 or -ENOMEM. */
 int intake_make(struct kvmm_pool *pool, const struct wire_msg *msg, struct intake **intake);
 /* No copy into it is under way. Takes NULL. */
 void intake_free(struct intake *intake);

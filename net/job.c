@@ -6,7 +6,7 @@
  *	   |         |        |          |        |
  *	   +---------+--------+----------+--------+--> CANCELLING -> CANCELLED, FAILED
  *
- * Up to COMMIT the source is what it was and the destination is nobody's; from then on the
+ * Up to COMMIT the source is what it was and the destination is hidden; from then on the
  * destination is good, and the source is only waited for. A poll does one phase after the other
  * until one of them has to wait.
  */
@@ -27,8 +27,8 @@
 				 KVMM_MIGRATE_NO_EVICT | KVMM_MIGRATE_IDLE_ONLY)
 
 static const char *const phase_names[] = {
-	"prepare", "wait", "copying", "verify", "commit", "grace", "done", "cancelling", "cancelled",
-	"failed",
+	"prepare", "wait", "copying", "verify", "commit", "grace", "done", "cancelling",
+	"cancelled", "failed",
 };
 
 static const char *const path_names[] = {
@@ -125,7 +125,7 @@ static int do_commit(struct kvmm_migrate *job)
 	return job->ops->commit(job);
 }
 
-/* What goes wrong here does not make the destination worse. */
+/* Failures here do not make the destination worse. */
 static int do_grace(struct kvmm_migrate *job)
 {
 	if (!(job->goods.flags & KVMM_MIGRATE_COPY) && !steps_have_ended(job))

@@ -19,8 +19,8 @@
  * @wait: the source may be read: may the destination be written? The same
  * @copy: the same
  * @verify: the same
- * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt says otherwise
- * @undo: as if it had never been; 0 or -EINPROGRESS; called until it is 0, in any phase before the end
+ * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt
+ * @undo: as if it had never been; 0 or -EINPROGRESS; called until 0, in any phase before the end
  * @resume: the other end of a link may be another one: 0 or why not; may be NULL
  * @free: waits for what is on its way, undoes what is not committed, frees all
  * @status: fill in what it knows
@@ -52,7 +52,7 @@ struct kvmm_migrate {
 	int err;			/* why it ends otherwise */
 	u32 attempts;
 	bool in_doubt;			/* the destination may be published */
-	u64 epoch;			/* of the source: whom WAIT or GRACE is for */
+	u64 epoch;			/* of the source: WAIT or GRACE is until it has passed */
 	bool has_epoch;
 	bool has_fence;
 	struct kv_fence fence;		/* of the source's streams */
@@ -60,8 +60,8 @@ struct kvmm_migrate {
 	u64 phase_ns[KVMM_NR_MIGRATE_PHASES];
 };
 
-/* A fence behind what the streams of @pool were given, which is asked for until it is there: 0 it has
- * passed; -EINPROGRESS; -EIO. */
+/* A fence behind the work that streams of @pool were given, which is asked for until it is there: 0
+ * it has passed; -EINPROGRESS; -EIO. */
 int quiet_poll(struct kvmm_pool *pool, const struct kv_pool_view *view, struct kv_fence *fence,
 	       bool *has_fence);
 

@@ -2,8 +2,8 @@
 /*
  * Links: how a giver meets a taker.
  *
- * The window is offered by the taker; a giver whose device cannot map it says so, and is offered host
- * memory then.
+ * The window is offered by the taker; a giver with a device that cannot map it says so, and is
+ * offered host memory then.
  */
 #include <string.h>
 
@@ -30,14 +30,15 @@ static int hear_hello(const struct kvmm_migrate_link *link, const struct wire_ms
 
 	if (wire_get_hello(msg, &hello))
 		return -EPROTO;
-	if (hello.block_bytes != link->view.block_bytes || hello.nr_planes != link->view.planes.nr ||
+	if (hello.block_bytes != link->view.block_bytes ||
+	    hello.nr_planes != link->view.planes.nr ||
 	    hello.block_tokens != link->view.block_tokens ||
 	    hello.layout != wire_layout(&link->view.planes))
 		return -EMEDIUMTYPE;
 	return 0;
 }
 
-/* What it has become: WINDOW_NONE asks for another one. */
+/* The kind it has become: WINDOW_NONE asks for another one. */
 static void send_window(struct kvmm_migrate_link *link, u32 kind)
 {
 	const struct wire_window answer = { .kind = kind };
@@ -117,7 +118,8 @@ int link_next(struct kvmm_migrate_link *link, const struct wire_id *id, u32 gen,
 
 /* ---- the calls ---- */
 
-int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path, struct kvmm_migrate_link **result)
+int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path,
+			 struct kvmm_migrate_link **result)
 {
 	const struct kv_sock_ops *ops = kv_sock();
 	struct kvmm_migrate_link *link;

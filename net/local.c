@@ -197,8 +197,8 @@ static bool cannot_see(const struct kv_pool_view *view)
 }
 
 /*
- * It may be either side's device that writes. The destination's own keeps the blocks as its pool does;
- * for the other one's sake they stay ours, until it sees.
+ * It may be either side's device that writes. The destination's own keeps the blocks as its pool
+ * does; for the other one's sake they stay ours, until it sees.
  */
 static bool may_be_written(struct kvmm_migrate *job)
 {

@@ -2,8 +2,8 @@
 /*
  * Copies in bounded parts, directly or by way of pinned host memory.
  *
- * Whatever goes wrong, nothing is reported before all that was submitted has ended: who is told of
- * an error may give the destination to somebody else.
+ * On any failure, nothing is reported before all that was submitted has ended: a caller that is
+ * told of an error may give the destination to another owner.
  */
 #include <string.h>
 
@@ -130,7 +130,8 @@ u32 moves_make(const u32 *src, const u32 *dst, u32 first, u32 nr, struct kv_move
 	u32 nr_moves = 0;
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 from = block_at(src, src ? first + i : i), to = block_at(dst, dst ? first + i : i);
+		u32 from = block_at(src, src ? first + i : i),
+		    to = block_at(dst, dst ? first + i : i);
 		struct kv_move *last = nr_moves ? &move[nr_moves - 1] : NULL;
 
 		if (last && from == last->src + last->nr && to == last->dst + last->nr)
@@ -211,7 +212,7 @@ static void begin(struct mover *mover, struct lane *lane)
 	lane->state = LANE_OUT;
 }
 
-/* What was read is where it was; whoever wanted it does not any more. */
+/* The content that was read is where it was; the caller does not want it any more. */
 static void pass_on(struct mover *mover, struct lane *lane)
 {
 	struct end stage = stage_of(mover, lane);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Content from one list of blocks to another, on whatever two devices, a bounded part at a time.
+ * Content from one list of blocks to another, on any two devices, a bounded part at a time.
  *
  * Two lanes, so that one is filled while the other is emptied. Directly, a lane is one copy:
  *
@@ -19,7 +19,7 @@
 #include <kv/types.h>
 #include <kvmm/migrate.h>
 
-/* One side: blocks of a pool, or memory that is nobody's pool. Borrowed. */
+/* One side: blocks of a pool, or memory without a pool. Borrowed. */
 struct end {
 	const struct kv_dev_ops *ops;	/* NULL: host memory */
 	struct kv_dev *dev;

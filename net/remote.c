@@ -4,10 +4,10 @@
  *
  *	TALLY --> OFFER --> ANSWER --> POUR --> (verify) --> (commit)
  *
- * From the moment at which COMMIT may have left this process until ACK is here the job is in doubt: the
- * taker may have published, or may have died before. The source is then kept, held, whatever happens;
- * what the taker says when the migration is offered to it again, by the same identifier, ends the
- * doubt. Until then there may be two copies of the same bytes, which hurts nobody.
+ * From the moment at which COMMIT may have left this process until ACK is here the job is in doubt:
+ * the taker may have published, or may have died before. The source is then kept, held, in any
+ * case; the taker's answer when the migration is offered to it again, by the same identifier,
+ * ends the doubt. Until then there may be two copies of the same bytes, which does no harm.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 enum remote_state { TALLY, OFFER, ANSWER, POUR };
 
-/* What a slot of the window is doing, as far as the giver knows. */
+/* The state of a slot of the window, as far as the giver knows. */
 enum slot_state { SLOT_EMPTY, SLOT_FILLING, SLOT_FULL, SLOT_SENT };
 
 struct remote {
@@ -161,7 +161,8 @@ static bool send_table(struct remote *remote, const struct table *table)
 	u32 most = (WIRE_MAX_BYTES - sizeof(struct wire_part)) / table->size;
 
 	while (*table->nr_sent < table->total && conn_has_room(&remote->link->conn)) {
-		struct wire_part part = { *table->nr_sent, min(table->total - *table->nr_sent, most) };
+		struct wire_part part = { *table->nr_sent,
+					  min(table->total - *table->nr_sent, most) };
 		struct conn_out out = message(remote, table->type);
 
 		out.fixed = &part;
@@ -345,7 +346,8 @@ static bool is_next(const struct remote *remote, u32 slot)
 	const struct window *window = &remote->link->window;
 
 	for (u32 i = 0; i < WINDOW_SLOTS; i++)
-		if (i != slot && (remote->slot[i] == SLOT_FILLING || remote->slot[i] == SLOT_FULL) &&
+		if (i != slot &&
+		    (remote->slot[i] == SLOT_FILLING || remote->slot[i] == SLOT_FULL) &&
 		    window->copy[i].first < window->copy[slot].first)
 			return false;
 	return true;
@@ -453,7 +455,7 @@ static void let_go(struct remote *remote)
 	remote->link = NULL;
 }
 
-/* The slots it leaves may be read by the taker still: it waits for that before it takes an offer. */
+/* The taker may still read the slots it leaves: it waits for that before it takes an offer. */
 static int remote_undo(struct kvmm_migrate *job)
 {
 	struct remote *remote = job->remote;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Takers: who listens, who comes, what is kept of whom.
+ * Takers: the listener, the givers that come, the migrations that are remembered.
  *
- * What was committed is remembered by its identifier, so that a giver that did not hear of it can be
- * told again. That list is bounded: should one be forgotten, its cached blocks are found to be there
- * already, and its ranges come twice.
+ * A committed migration is remembered by its identifier, so that a giver that did not hear of it
+ * can be told again. That list is bounded: should one be forgotten, its cached blocks are found to
+ * be there already, and its ranges come twice.
  */
 #include <string.h>
 
@@ -133,7 +133,7 @@ static void expire(struct kvmm_migrate_server *server)
 	}
 }
 
-/* ---- who comes ---- */
+/* ---- givers that come ---- */
 
 static struct session **free_place(struct kvmm_migrate_server *server)
 {
@@ -143,7 +143,7 @@ static struct session **free_place(struct kvmm_migrate_server *server)
 	return NULL;
 }
 
-/* Descriptors or memory are short: a giver at the door would call for ever, and cannot be let in. */
+/* Descriptors or memory are short: a giver at the door would call for ever, and cannot get in. */
 static void shut_for_a_while(struct kvmm_migrate_server *server)
 {
 	const struct kv_sock_ops *ops = kv_sock();

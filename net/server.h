@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A taker: who listens, its sessions, and what it remembers of them.
+ * A taker: its listener, its sessions, and what it remembers of them.
  *
  * All of it belongs to the thread that ticks.
  */
@@ -60,7 +60,7 @@ struct kvmm_migrate_server {
 
 /* Takes @fd. NULL: no memory. */
 struct session *session_make(int fd);
-/* What it is about to do; whether it is over, and can be freed. */
+/* Its next work; returns whether it is over, and can be freed. */
 bool session_tick(struct kvmm_migrate_server *server, struct session *session);
 /* Waits for copies. */
 void session_free(struct kvmm_migrate_server *server, struct session *session);
@@ -69,9 +69,9 @@ void session_free(struct kvmm_migrate_server *server, struct session *session);
 
 /* Was it committed? */
 bool server_knows(const struct kvmm_migrate_server *server, const struct wire_id *id);
-/* It is: told to whoever asks. */
+/* It is: told to givers that ask. */
 void server_committed(struct kvmm_migrate_server *server, struct intake *intake);
-/* What there is of the same migration, on a link that broke or will now; or NULL. It is the caller's. */
+/* The record of the same migration, on a link that broke or will now; or NULL. The caller's. */
 struct intake *server_resume(struct kvmm_migrate_server *server, const struct intake *offered);
 /* Its link is gone; no copy is under way. Takes it. */
 void server_keep(struct kvmm_migrate_server *server, struct intake *intake);

@@ -2,9 +2,9 @@
 /*
  * One giver, as its taker sees it.
  *
- * A message is handled when it is its time, and a link that sends one at another time is cut: there is
- * nothing to be learnt from who does not keep to the protocol. What cannot be done is answered with a
- * status, and the link goes on.
+ * A message is handled when it is its time, and a link that sends one at another time is cut: there
+ * is nothing to be learnt from a peer that does not keep to the protocol. A request that fails is
+ * answered with a status, and the link goes on.
  */
 #include <string.h>
 
@@ -396,7 +396,7 @@ static int hear(struct kvmm_migrate_server *server, struct session *session,
 
 /* ---- ticking ---- */
 
-/* What the record is up to by itself. */
+/* Work of the record that no message asks for. */
 static void step_intake(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;
@@ -418,7 +418,7 @@ static int hear_all(struct kvmm_migrate_server *server, struct session *session)
 	struct wire_msg msg;
 	int ret = 0;
 
-	/* What came before the end is still heard. */
+	/* Messages before the end are still heard. */
 	while (!session->dropping && (session->conn.err || conn_has_room(&session->conn)) &&
 	       (ret = conn_next(&session->conn, &msg)) > 0) {
 		ret = hear(server, session, &msg);

@@ -2,9 +2,9 @@
 /*
  * The destination of a migration: reserved all or nothing, published all or nothing.
  *
- * Blocks whose name the pool has already are referenced instead of reserved, so that they cannot be
- * evicted before the source is given back. Should somebody register a name after we looked, ours is
- * the newcomer, and is rejected in favour of the one that is there.
+ * Blocks with names that the pool has already are referenced instead of reserved, so that they
+ * cannot be evicted before the source is given back. Should a thread register a name after we
+ * looked, ours is the newcomer, and is rejected in favour of the one that is there.
  */
 #include <kv/err.h>
 #include <kv/mem.h>
@@ -148,7 +148,8 @@ static void let_muts(struct store *store)
 
 static int reserve_tenant(struct store *store, kvmm_mut_t *muts, u32 first, u32 nr, u32 nr_absent)
 {
-	int err = nr_absent ? alloc_muts(store, nr_absent, store->name[first].domain.tenant, muts) : 0;
+	int err = nr_absent ? alloc_muts(store, nr_absent, store->name[first].domain.tenant, muts) :
+			      0;
 
 	for (u32 i = first, k = 0; i < first + nr && !err; i++)
 		if (!store->present[i])
@@ -200,7 +201,7 @@ static void free_ranges(struct store *store, u32 nr)
 	}
 }
 
-/* Of no sequence yet, and nobody moves it. */
+/* Of no sequence yet, and no thread moves it. */
 static int reserve_range(struct store *store, u32 i)
 {
 	const struct kv_range_kind *kind = &store->kind[i];
@@ -348,8 +349,7 @@ static void relist_refs(struct store *store)
 	kvmm_blocks_of_refs(store->pool, store->ref, store->nr_refs, store->block);
 }
 
-/* What can fail comes first. A range that was released by force meanwhile is nobody's loss but its
- * owner's. */
+/* Steps that can fail come first. A range released by force meanwhile is its owner's loss alone. */
 int store_publish(struct store *store)
 {
 	int err = store->nr_refs ? publish_refs(store) : kv_pool_refusal(store->pool);

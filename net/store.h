@@ -27,11 +27,11 @@ struct store {
 
 	u32 nr_refs;
 	const struct kv_block_name *name;	/* borrowed */
-	kvmm_ref_t *ref;			/* ours; references, unless RESERVED says otherwise */
+	kvmm_ref_t *ref;			/* ours; references, unless RESERVED says else */
 	bool *present;				/* ours; it was cached already: not to be copied */
 	u32 nr_present;
-	u32 nr_kept;				/* the first so many of the others stay where they are */
-	bool taken;				/* references are somebody else's by now */
+	u32 nr_kept;				/* the first so many of the others stay in place */
+	bool taken;				/* references belong to another owner by now */
 
 	u32 nr_ranges;
 	const struct kv_range_kind *kind;	/* borrowed */
@@ -41,7 +41,7 @@ struct store {
 	u32 *block;				/* ours; in the order of the source's */
 };
 
-/* What is to come; @name and @kind live as long as the store. 0, -ENOMEM. */
+/* The blocks to come; @name and @kind live as long as the store. 0, -ENOMEM. */
 int store_init(struct store *store, u32 nr_refs, const struct kv_block_name *name, u32 nr_ranges,
 	       const struct kv_range_kind *kind);
 void store_exit(struct store *store);
@@ -50,9 +50,9 @@ void store_exit(struct store *store);
 int store_reserve(struct store *store);
 /* Nothing writes there any more: it is free again. */
 void store_release(struct store *store);
-/* Something may write there, and nobody will be told of the end: its blocks stay nobody's. */
+/* A copy may write there, and no thread will be told of the end: its blocks stay unused. */
 void store_abandon(struct store *store);
-/* What it holds is good: found from here on. 0, or nothing was published: -ENOMEM, -EUCLEAN. */
+/* Its content is good: found from here on. 0, or nothing was published: -ENOMEM, -EUCLEAN. */
 int store_publish(struct store *store);
 
 #endif /* NET_STORE_H */

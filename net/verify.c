@@ -36,7 +36,8 @@ int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums)
 		const u32 *block = end->block + first + i;
 
 		run = run_length(block, nr - i);
-		err = end->ops->sum_blocks(end->dev, &end->planes, block[0], run, at_once, sums + i);
+		err = end->ops->sum_blocks(end->dev, &end->planes, block[0], run, at_once,
+					   sums + i);
 	}
 	return err;
 }

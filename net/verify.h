@@ -12,8 +12,8 @@
 u32 sum_portion(u64 block_bytes);
 
 /*
- * @sums[i] := checksum of block @first + i of @end, for @nr of them. Pools of ids only have none: 0.
- * 0; -EIO; -ENOMEM. @end is a pool's.
+ * @sums[i] := checksum of block @first + i of @end, for @nr of them. Pools of ids only have none:
+ * 0. 0; -EIO; -ENOMEM. @end is a pool's.
  */
 int sum_list(const struct end *end, u32 first, u32 nr, u64 *sums);
 

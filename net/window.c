@@ -2,8 +2,8 @@
 /*
  * Windows: in device memory where the driver passes that on, else in host memory.
  *
- * A window in device memory is one unit of an area of its own. What the other side maps is up to its
- * driver: it may be a device that cannot, and then host memory is what is left.
+ * A window in device memory is one unit of an area of its own. The other side maps it as far as its
+ * driver can: it may be a device that cannot, and then host memory is left.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void shape_for(struct wire_window *shape, const struct kv_pool_view *view
 	shape->bytes = WINDOW_SLOTS * shape->slot_bytes;
 }
 
-/* What the other side says must hold what this side will write. */
+/* The window named by the other side must hold all that this side will write. */
 static bool shape_fits(const struct wire_window *shape, const struct kv_pool_view *view)
 {
 	return shape->slot_bytes >= stage_bytes(&view->planes, shape->slot_blocks) &&

@@ -2,8 +2,8 @@
 /*
  * Bytes from another process, taken apart.
  *
- * All that can be wrong with a message by itself is found here, before anything is allocated for it:
- * whoever handles it has to ask only whether it is the time for it.
+ * All that can be wrong with a message by itself is found here, before anything is allocated for
+ * it: its handler has to ask only whether it is the time for it.
  */
 #include <string.h>
 
@@ -107,7 +107,8 @@ static bool offer_is_good(const struct wire_offer *offer, const struct kv_range_
 	return nr && nr == offer->nr && nr <= KVMM_MIGRATE_MAX_BLOCKS;
 }
 
-int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer, struct kv_range_kind *kinds)
+int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,
+		   struct kv_range_kind *kinds)
 {
 	u64 more;
 
@@ -149,7 +150,7 @@ int wire_get_fill(const struct wire_msg *msg, struct wire_fill *fill)
 	return 0;
 }
 
-/* What is no errno of ours must not become one. */
+/* A number that is no errno of ours must not become one. */
 int wire_get_status(const struct wire_msg *msg, s32 *status)
 {
 	struct wire_status what;

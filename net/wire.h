@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two processes of one machine say to each other: framed, versioned, bounded.
+ * The protocol of two processes of one machine: framed, versioned, bounded.
  *
  *	giver			taker
  *	HELLO	------------->		how blocks are made
@@ -145,7 +145,8 @@ int wire_parse(const u8 *buf, u32 bytes, struct wire_msg *msg);
 /* The payload, if it is one of that type: 0 or -EPROTO. */
 int wire_get_hello(const struct wire_msg *msg, struct wire_hello *hello);
 int wire_get_window(const struct wire_msg *msg, struct wire_window *window);
-int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer, struct kv_range_kind *kinds);
+int wire_get_offer(const struct wire_msg *msg, struct wire_offer *offer,
+		   struct kv_range_kind *kinds);
 int wire_get_part(const struct wire_msg *msg, u32 size, struct wire_part *part, const u8 **items);
 int wire_get_accept(const struct wire_msg *msg, struct wire_accept *accept, const u8 **bits);
 int wire_get_fill(const struct wire_msg *msg, struct wire_fill *fill);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of sequences share; see <kvmm/seq.h> for what a sequence is.
+ * Shared by the files of sequences; see <kvmm/seq.h> for what a sequence is.
  *
  * Invariants, between calls:
  *
@@ -10,7 +10,7 @@
  *  3. nr_computed <= nr_tokens <= nr_prompt + max_output.
  *  4. If is_prefilled, exactly one token waits for its K/V, or none and no output is left;
  *     otherwise at least one does.
- *  5. keys[] are right for the first nr_keys blocks, all of whose tokens are verified.
+ *  5. keys[] are right for the first nr_keys blocks, all with verified tokens only.
  *  6. A sequence that is idle has nr_taken and nr_drafts 0.
  *
  * A sequence knows the pool by its public calls only, and has no lock: it is one thread's at a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What grows with the tokens of a sequence: their memory, and the names of their blocks.
+ * All that grows with the tokens of a sequence: their memory, and the names of their blocks.
  *
  * Names are computed once, in order, each from the one before; cutting tokens off forgets those
  * behind. Extras are kept with starts relative to the first token that still has no name, which is

@@ -79,7 +79,7 @@ static int init_seq(struct kvmm_seq *seq, struct kvmm_pool *pool, const struct k
 	return 0;
 }
 
-/* What a trace has of it. Without its keys it is of no use for one. */
+/* The trace's part of it. Without its keys it is of no use for one. */
 static void note(struct kvmm_seq *seq, bool is_end)
 {
 	u32 nr_output = seq->nr_tokens - min(seq->nr_tokens, seq->nr_prompt);

@@ -124,7 +124,7 @@ int kvmm_seq_match(struct kvmm_seq *seq)
 	return take_hits(seq, nr);
 }
 
-/* What was missing, as near as can be said: others may come and go. */
+/* The resource that was missing, as near as can be said: others may come and go. */
 static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acquire *req)
 {
 	struct kvmm_prefix prefix = { .keys = req->keys, .nr = req->nr_keys,
@@ -190,7 +190,7 @@ int kvmm_seq_drop_unassigned(struct kvmm_seq *seq, uint32_t nr)
 	return err ? err : (int)nr;
 }
 
-/* What is left to compute is never in a published block: nobody may write there. */
+/* Tokens left to compute are never in a published block: no thread may write there. */
 int kvmm_seq_truncate(struct kvmm_seq *seq, uint32_t nr)
 {
 	u32 keep, block;
