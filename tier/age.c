@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Who goes when a host tier is full.
+ * The order in which slots go when a host tier is full.
  *
  * Each client's slots are in an order of their own, an instance of the tier's policy, and so are
- * those that clients have left behind. The next to go is the first one of that order whose first
- * one was used longest ago, among those that may be taken from: so without limits LRU is that of
- * the whole tier, and whoever has no more than it is guaranteed keeps that.
+ * those that clients have left behind. The next to go is the first one of an order: of those that
+ * may be taken from, the order with the first one used longest ago. So without limits LRU is that
+ * of the whole tier, and a client that has no more than it is guaranteed keeps that.
  */
 #include <kv/mem.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What lies below the host tier: a store, to which the coldest blocks are written before they
+ * Below the host tier: a store, to which the coldest blocks are written before they
  * have to go, and from which blocks come back.
  *
  * A slot that is being written stays where it is in the order of eviction, and readable; only its
  * memory is kept until the store is through (SLOT_BUSY). So a block that is evicted when its turn
- * comes mostly has a copy below already, and nobody waits for a disk. What comes back is read
- * into a slot that is WRITING, by one who waits for it.
+ * comes mostly has a copy below already, and no thread waits for a disk. A block that comes back is
+ * read into a slot that is WRITING, by a thread that waits for it.
  *
  * The chain of checksums is not broken: before a block is written the host's memory is compared
  * with the checksum that the block had in the device, the store has its own, and what was read
@@ -81,7 +81,7 @@ static struct kv_tier_name name_of_slot(const struct tslot *slot)
 	return name;
 }
 
-/* Of a block in so many units; where there is no memory, what its client says that it would have. */
+/* Of a block in so many units; without memory, the size that its client says it would have. */
 static u64 bytes_of(const struct kvmm_tier *tier, u32 owner, u32 nr_units)
 {
 	return tier->unit_bytes ? (u64)nr_units * tier->unit_bytes : tier->owner[owner].block_bytes;
@@ -119,11 +119,11 @@ static bool is_wanted(const struct tslot *slot)
 }
 
 /*
- * How far to look; 0: not at all. Victims that the last long look went through have copies below, or get
- * them, and are still the first to go, but for who has come since. So a long look waits until one in
- * LOOK_STEPS of them may be gone; before that a short one goes through the first LOOK_STEPS for each that
- * has come or gone: with some policies whoever comes is among the next to go. So either takes a bounded
- * number of steps for each of them, however many have copies.
+ * How far to look; 0: not at all. Victims that the last long look went through have copies below,
+ * or get them, and are still the first to go, but for slots that came since. So a long look waits
+ * until one in LOOK_STEPS of them may be gone; before that a short one goes through the first
+ * LOOK_STEPS for each that has come or gone: with some policies a new slot is among the next to
+ * go. So either takes a bounded number of steps for each of them, however many have copies.
  */
 static u32 how_far(const struct kvmm_tier *tier, const struct below_look *last)
 {
@@ -132,7 +132,7 @@ static u32 how_far(const struct kvmm_tier *tier, const struct below_look *last)
 	return (u32)min(LOOK_STEPS * (tier->news - last->news), (u64)LOOK_MAX);
 }
 
-/* The next ones to go, who stay where they are: those without a copy below are queued. */
+/* The next ones to go, which stay where they are: those without a copy below are queued. */
 static void look(struct kvmm_tier *tier)
 {
 	struct below_look *look = &tier->below->look;
@@ -209,7 +209,7 @@ static struct below_io *begin_put(struct kvmm_tier *tier)
 	return io;
 }
 
-/* ->lock held, or nobody else has it. */
+/* ->lock held, or no other thread has it. */
 static void count_io(struct below *below, const struct below_io *io)
 {
 	below->bytes[io->kind] += io->io.bytes;
@@ -242,7 +242,7 @@ static void end_put(struct kvmm_tier *tier, struct below_io *io, int error)
 	kv_unlock(&tier->lock);
 }
 
-/* What has changed in memory since it came from the device is not written, nor found any more. */
+/* Content changed in memory since it came from the device is not written, nor found any more. */
 static bool is_whole(struct kvmm_tier *tier, const struct below_io *io)
 {
 	const struct kv_tier_client *client = &tier->owner[io->owner];
@@ -378,9 +378,9 @@ void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fe
 /* ---- both ---- */
 
 /*
- * At once: the store has just seen that it is right, and from here on the block's own checksum is what
- * says so. Who made it when somebody asks for the block would take a bit that has flipped meanwhile for
- * the block's. Its client waits for it.
+ * At once: the store has just seen that it is right, and from here on the block's own checksum says
+ * so. A checksum made when a request comes for the block would take a bit that has flipped
+ * meanwhile for the block's. Its client waits for it.
  */
 static void sum_what_came(struct kvmm_tier *tier, struct below_io *io)
 {
@@ -406,7 +406,7 @@ static void end(struct kvmm_tier *tier, struct kv_tier_io *done)
 	smp_store_release(&io->is_done, 1);
 }
 
-/* What the store is through with; how many. No lock held. */
+/* Transfers that the store is through with; how many. No lock held. */
 static u32 below_poll(struct kvmm_tier *tier)
 {
 	struct kv_tier_io *done[POLL_BATCH];
@@ -503,7 +503,7 @@ void below_exit(struct kvmm_tier *tier)
 
 	if (!below)
 		return;
-	/* Without memory nobody reads any, and a simulated disk may have no time to end in. */
+	/* Without memory no thread reads any, and a simulated disk may have no time to end in. */
 	while (tier->unit_bytes && below->nr_used[BELOW_PUT])
 		if (!below_poll(tier))
 			kv_env()->wait(kv_env()->ctx, &word, 0, LOOK_NS);

@@ -7,18 +7,18 @@
 
 enum below_kind { BELOW_FREE, BELOW_PUT, BELOW_GET, NR_BELOW_KINDS };
 
-/* Most pieces of a block whose checksum is made in host memory. */
+/* Most pieces of a block with a checksum made in host memory. */
 #define MAX_SUM_PLANES	256u
 #define LOOK_MAX	1024u	/* victims that one look goes through */
 #define LOOK_STEPS	8u	/* for each slot that has come into the order, or left it, since */
 
-/* Guard: tier->lock while free; else whoever has taken it, and the store. */
+/* Guard: tier->lock while free; else the thread that has taken it, and the store. */
 struct below_io {
 	struct kv_tier_io	io;
-	struct kv_tier_slot	slot;		/* BELOW_PUT: SLOT_BUSY for it; BELOW_GET: WRITING */
+	struct kv_tier_slot	slot;		/* BELOW_PUT: SLOT_BUSY; BELOW_GET: WRITING */
 	struct below_io		*next;		/* free */
 	u32			kind;		/* enum below_kind */
-	u32			is_done;	/* BELOW_GET: the store is through; release, acquire */
+	u32			is_done;	/* BELOW_GET: it has come; release, acquire */
 	bool			is_given;	/* tier->lock; BELOW_PUT: the store knows of it */
 	u32			owner;		/* of the slot, when it began */
 	u64			begin_ns;
@@ -29,10 +29,10 @@ struct below_io {
 struct below_look {
 	u64			news;		/* tier's, at the last one */
 	u64			long_news;	/* at the last long one */
-	u32			nr;		/* victims that went through; 0: the next one is long, too */
-	u32			at;		/* first in the queue that has not been dealt with */
+	u32			nr;		/* victims that went through; 0: next one is long */
+	u32			at;		/* first in the queue not dealt with */
 	u32			nr_queued;
-	struct kv_tier_slot	queue[LOOK_MAX];	/* had no copy below then; next to go first */
+	struct kv_tier_slot	queue[LOOK_MAX];	/* without a copy then; next to go first */
 };
 
 struct below {
@@ -44,7 +44,7 @@ struct below {
 	u32			max_get;
 	struct below_io		*io;		/* ours */
 
-	u32			*busy;		/* tier->lock; ours; evict_one()'s: max_put of them */
+	u32			*busy;		/* tier->lock; ours; for evict_one(): max_put */
 	struct below_look	look;		/* tier->lock */
 	struct below_io		*free;		/* tier->lock */
 	u32			nr_used[NR_BELOW_KINDS];	/* tier->lock */
@@ -57,7 +57,7 @@ struct below {
 
 /* Waits for what is being written. */
 void below_exit(struct kvmm_tier *tier);
-/* Until the store knows of every put whose slot is DOOMED. No lock held. */
+/* Until the store knows of every put of a DOOMED slot. No lock held. */
 void below_wait_given(struct kvmm_tier *tier);
 
 #endif /* TIER_BELOW_H */

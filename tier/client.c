@@ -4,7 +4,7 @@
  *
  * A client that is told of names that are gone takes them from a list of its own, when it calls
  * next. There is room for each unit once, and for what its threads commit while one of them
- * fetches: whoever commits fetches first, so nothing else can have come since.
+ * fetches: a thread that commits fetches first, so nothing else can have come since.
  */
 #include <kv/mem.h>
 
@@ -131,7 +131,7 @@ int kv_tier_join(struct kvmm_tier *tier, const struct kv_tier_client_attr *attr,
 	return err;
 }
 
-/* ---- who is told at once ---- */
+/* ---- the feed that is told at once ---- */
 
 /* No lock held. */
 static void tell_below(const struct kv_tier_client *client, struct kv_feed *feed)

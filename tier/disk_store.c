@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A disk store as what lies below a host tier. Transfers are told apart by their address, so nobody
- * else may submit anything to the same store.
+ * A disk store below a host tier. Transfers are told apart by their address, so no other user may
+ * submit anything to the same store.
  */
 #include <kv/disk.h>
 #include <kv/mem.h>
@@ -86,7 +86,7 @@ static int reset(void *store)
 	return ret < 0 ? (int)ret : 0;
 }
 
-/* What is there already need not be written; what has another length is something else. */
+/* A record that is there already need not be written; one of another length is another record. */
 static int error_of(const struct kv_tier_io *io, const struct kvmm_disk_done *done)
 {
 	if (done->is_put && done->status == -EEXIST)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is seen of a host tier, and of the disk below it, in passing: without their locks. */
+/* A host tier, and the disk below it, as seen in passing: without their locks. */
 #include <kv/atomic.h>
 
 #include "below.h"

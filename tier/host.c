@@ -2,7 +2,7 @@
 /*
  * A host tier's birth and death, and its memory, which comes in portions.
  *
- * Pinning is slow, so a tier is there with its first portion, and grows by one whenever somebody
+ * Pinning is slow, so a tier is there with its first portion, and grows by one whenever a thread
  * has the time for it. Each portion is a zone of its own: portions do not lie behind one another,
  * so no block may lie across their borders.
  */
@@ -183,7 +183,7 @@ static int make_memory(struct kvmm_tier *tier)
 	return err < 0 ? err : 0;
 }
 
-/* What was not made yet is 0. */
+/* Parts that were not made yet are 0. */
 static void free_tier(struct kvmm_tier *tier)
 {
 	below_exit(tier);
@@ -243,7 +243,7 @@ void tier_unuse(struct kvmm_tier *tier)
 {
 	u32 nr = READ_ONCE(tier->nr_users);
 
-	/* Release and acquire: whoever frees it comes behind all that the others did with it. */
+	/* Release and acquire: the thread that frees it comes behind the others' work with it. */
 	while (!kv_cas(&tier->nr_users, &nr, nr - 1))
 		;
 	if (nr > 1)

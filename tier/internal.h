@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of tier/ share: a host tier, its portions of memory, its slots and its clients. See
- * <kv/tier.h> for the states of a slot and the numbered invariants.
+ * Shared by the files of tier/: a host tier, its portions of memory, its slots and its clients.
+ * See <kv/tier.h> for the states of a slot and the numbered invariants.
  *
- * Locks: grow_lock (who adds a portion), then lock (all else), then those of the zones.
+ * Locks: grow_lock (to add a portion), then lock (all else), then those of the zones.
  */
 #ifndef TIER_INTERNAL_H
 #define TIER_INTERNAL_H
@@ -48,7 +48,7 @@ struct tslot {
 	u16	nr_units;
 	u8	state;		/* enum slot_state */
 	u8	flags;		/* SLOT_* */
-	u8	owner;		/* number of its client, or NOBODY */
+	u8	owner;		/* number of its client, or 0 */
 };
 
 /* A portion of memory. Fixed once it is there. */
@@ -57,7 +57,7 @@ struct chunk {
 	struct kv_host_mem	mem;	/* .ptr NULL: ids only */
 };
 
-/* What clients that have left behind belongs to. */
+/* The owner of slots that clients have left behind. */
 #define NOBODY		0u
 #define NR_OWNERS	(KVMM_TIER_CLIENTS + 1)
 
@@ -71,7 +71,7 @@ struct gone_name {
 struct kv_tier_client {
 	/* Fixed while it is there. */
 	struct kvmm_tier	*tier;
-	u32			number;		/* NOBODY: a place that is free */
+	u32			number;		/* 0: a place that is free */
 	u32			nr_planes;
 	const struct kvmm_plane	*plane;		/* borrowed */
 	struct kvmm_plane	*host;		/* ours: the same pieces behind one another */
@@ -91,7 +91,7 @@ struct kv_tier_client {
 	u32			nr_gone;
 	struct gone_name	*gone;		/* ours; NULL: it does not want to know */
 	u32			gone_room;	/* fixed */
-	struct kv_feed		*feed;		/* borrowed; NULL: nobody is told */
+	struct kv_feed		*feed;		/* borrowed; NULL: none */
 };
 
 /* Copies that are only simulated, one after the other. */
@@ -124,7 +124,7 @@ struct kvmm_tier {
 	u64			metadata_bytes;	/* ->lock */
 
 	u64			told_ns;	/* atomic */
-	struct kv_lock		grow_lock;	/* who adds a portion */
+	struct kv_lock		grow_lock;	/* to add a portion */
 
 	struct kv_lock		lock __cacheline_aligned;
 	u32			nr_chunks;	/* ->lock; only grows */
@@ -143,9 +143,9 @@ struct kvmm_tier {
 	u64			lost;		/* ->lock; evicted, and no store has a copy */
 	struct kvmm_residency_stat hit_age;	/* ->lock */
 	struct kvmm_residency_stat evict_age;	/* ->lock; as many as ->evicted */
-	struct below		*below;		/* see below.h; fixed before there are clients; NULL: none */
+	struct below		*below;		/* fixed before there are clients; NULL: none */
 	struct link		link[2];	/* down, up */
-	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is nobody */
+	struct kv_tier_client	owner[NR_OWNERS];	/* ->lock; the first one is no client */
 };
 
 static inline struct tslot *slot_at(struct kvmm_tier *tier, u32 index)
@@ -161,10 +161,10 @@ static inline u32 chunk_nr(const struct kvmm_tier *tier, u32 i)
 
 /* ---- host.c ---- */
 
-/* Somebody is done with it: the last one frees it. No lock held. */
+/* A user is done with it: the last one frees it. No lock held. */
 void tier_unuse(struct kvmm_tier *tier);
 
-/* ---- age.c: who goes next; tier->lock held ---- */
+/* ---- age.c: the next to go; tier->lock held ---- */
 
 size_t age_bytes(const struct kvmm_tier *tier);
 /* A policy, or NULL; free it by age_free(). No lock held. */
@@ -175,23 +175,23 @@ void age_add(struct kvmm_tier *tier, u32 index);
 void age_del(struct kvmm_tier *tier, u32 index);
 void age_filled(struct kvmm_tier *tier, u32 index);
 void age_hit(struct kvmm_tier *tier, u32 index);
-/* Of whom @client may take a place; out of the order. KV_NONE: of nobody. */
+/* The slot that @client may take the place of; out of the order. KV_NONE: none. */
 u32 age_pick(struct kvmm_tier *tier, const struct kv_tier_client *client, bool own_only);
 /* Back to where it was; newest first. */
 void age_unpick(struct kvmm_tier *tier, u32 index);
-/* All that @client has is nobody's. */
+/* All slots of @client lose their owner. */
 void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client);
 
 /* ---- disk_store.c ---- */
 
-/* What is asked for, or usual (NULL): 0 or -EINVAL. */
+/* The attributes asked for, or usual ones (NULL): 0 or -EINVAL. */
 int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr);
 
 /* ---- slot.c ---- */
 
-/* DOOMED, and nobody reads it, nor does the store: it is free. */
+/* DOOMED, and no client reads it, nor does the store: it is free. */
 void tslot_bury(struct kvmm_tier *tier, u32 index);
-/* READY: nobody finds it any more; free if nobody reads it. */
+/* READY: no look-up finds it any more; free without readers. */
 void tslot_doom(struct kvmm_tier *tier, u32 index);
 struct tslot *tslot_of(struct kvmm_tier *tier, struct kv_tier_slot slot);
 u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2]);

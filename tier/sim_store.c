@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A disk that is only simulated, below a host tier that has no memory: it keeps names, and time goes
- * by. What it does with names is what a store of <kvmm/disk.h> does: it is written round and round, the
+ * A disk that is only simulated, below a host tier that has no memory: it keeps names, and time
+ * goes by. It treats names as a store of <kvmm/disk.h> does: it is written round and round, the
  * oldest goes first, and what was read meanwhile stays for another round, one for three that go.
  *
- * Bytes of one direction come one after the other; the latency of a transfer goes by beside others'.
+ * Bytes of one direction come one after the other; latencies of transfers pass at the same time.
  */
 #include <kv/mem.h>
 
@@ -14,7 +14,7 @@
 #define LOCK_ID		0x7f000000u
 
 #define GO_FOR_STAY	3u	/* that have to go for one that stays, */
-#define MAX_CREDIT	48u	/* and who went counts for 16 of them at most */
+#define MAX_CREDIT	48u	/* and one that went counts for 16 of them at most */
 
 enum sim_state { SIM_FREE, SIM_WRITING, SIM_THERE, SIM_DEAD };
 
@@ -25,11 +25,11 @@ struct sim_record {
 	u64	layout;
 	u32	next;		/* in the chain of its bucket, or KV_NONE */
 	u32	readers;
-	u8	state;		/* enum sim_state; DEAD: nobody finds it, a transfer has it still */
+	u8	state;		/* enum sim_state; DEAD: not found; a transfer has it still */
 	u8	value;		/* reads, less those that it has stayed for */
 };
 
-/* Transfers are in the order in which they end; those at once have nothing to do, or are called off. */
+/* Transfers are in the order in which they end; those at once have no work, or are called off. */
 enum sim_list { SIM_PUT, SIM_GET, SIM_AT_ONCE, NR_SIM_LISTS };
 
 /* Guard: store->lock. */
@@ -43,7 +43,7 @@ struct sim_flight {
 
 struct sim_store {
 	/* Fixed at creation. */
-	struct kvmm_tier	*tier;		/* whose clock it has; it has us */
+	struct kvmm_tier	*tier;		/* it has the clock; it has us */
 	struct kvmm_tier_link	link[2];	/* put, get */
 	u32			nr;		/* records */
 	u32			nr_buckets;	/* a power of two */
@@ -102,7 +102,7 @@ static void hash(struct sim_store *store, u32 i, const struct kv_tier_name *name
 	*head = i;
 }
 
-/* Nobody finds it any more; it is free when no transfer has it. */
+/* No look-up finds it any more; it is free when no transfer has it. */
 static void bury(struct sim_store *store, u32 i)
 {
 	struct sim_record *record = &store->record[i];
@@ -126,7 +126,7 @@ static bool stays(struct sim_store *store, struct sim_record *record)
 	return true;
 }
 
-/* A free record, which somebody may have had to leave; or KV_NONE: transfers have all of them. */
+/* A free record, for which another may have had to go; or KV_NONE: transfers have all of them. */
 static u32 take_place(struct sim_store *store)
 {
 	for (u32 n = 0; n < store->nr; n++) {
@@ -158,7 +158,7 @@ static void enqueue(struct sim_store *store, enum sim_list list, u32 flight)
 	store->last[list] = flight;
 }
 
-/* A flight there is: who has asked has looked. */
+/* A flight there is: the caller has looked. */
 static void begin(struct sim_store *store, enum sim_list list, struct kv_tier_io *io, u32 record)
 {
 	u64 now = kv_tier_now(store->tier);
@@ -410,7 +410,7 @@ struct recount {
 	u32 nr_there;
 	u32 nr_named;		/* in chains */
 	u32 nr_found;		/* that should be */
-	u32 nr_writing;		/* or nobody finds it, and nobody reads it */
+	u32 nr_writing;		/* or not found, and not read */
 	u32 nr_writers;		/* transfers */
 	u64 nr_readers;
 	u64 nr_reads;		/* transfers */

@@ -2,8 +2,8 @@
 /*
  * Slots: found by name, written, read, evicted.
  *
- * A chained hash table over all of them. Whoever reads or writes one is counted in it, so eviction
- * need not ask anybody: who is read is not in the order, and who is written is not either.
+ * A chained hash table over all of them. A reader or writer of one is counted in it, so eviction
+ * need not ask: slots that are read are not in the order, nor those that are written.
  */
 #include <kv/mem.h>
 
@@ -24,7 +24,7 @@ u32 tslot_bucket(const struct kvmm_tier *tier, const u64 key[2])
 	return kv_hash_key(&bytes, tier->secret) & (tier->nr_buckets - 1);
 }
 
-/* What is looked for. */
+/* The name that is looked for. */
 struct wanted {
 	u64 key[2];
 	u64 domain;
@@ -112,7 +112,7 @@ static void give_units(struct kvmm_tier *tier, u32 index, u32 nr)
 	KV_BUG_ON(kvmm_zone_free(chunk->zone, index % tier->chunk_units, nr));
 }
 
-/* A slot that nobody can find any more, writes, or reads. tier->lock held. */
+/* A slot that no look-up can find any more, without writer or readers. tier->lock held. */
 static void tslot_free(struct kvmm_tier *tier, u32 index)
 {
 	struct tslot *slot = slot_at(tier, index);
@@ -143,7 +143,7 @@ static void evict(struct kvmm_tier *tier, u32 index)
 	tslot_free(tier, index);
 }
 
-/* Whose memory a store reads is passed over, and stays where it is: at most max_put of them. */
+/* A slot with memory that a store reads is passed over, and stays where it is: at most max_put. */
 static bool evict_one(struct kvmm_tier *tier, struct kv_tier_client *client, bool own_only)
 {
 	u32 *busy = tier->below ? tier->below->busy : NULL;
@@ -362,7 +362,7 @@ void tslot_doom(struct kvmm_tier *tier, u32 index)
 		tslot_bury(tier, index);
 }
 
-/* A reader less; @doom: nobody finds it any more. */
+/* A reader less; @doom: no look-up finds it any more. */
 static void drop_reader(struct kvmm_tier *tier, u32 index, bool doom)
 {
 	struct tslot *slot = slot_at(tier, index);
@@ -422,7 +422,8 @@ static bool forget_slot(struct kvmm_tier *tier, u32 index)
 	return true;
 }
 
-static bool forget_names(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr, u8 *had)
+static bool forget_names(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr,
+			 u8 *had)
 {
 	struct kvmm_tier *tier = client->tier;
 	bool any = false;
@@ -455,10 +456,11 @@ static bool forget_layout(struct kv_tier_client *client)
 }
 
 /*
- * Here first, or the store would get it again; and here again, for what has come from the store meanwhile.
- * The store does not find any more what it was given before that.
+ * Here first, or the store would get it again; and here again, for what has come from the store
+ * meanwhile. The store does not find any more what it was given before that.
  */
-static int forget_some(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr, u8 *had)
+static int forget_some(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr,
+		       u8 *had)
 {
 	const struct below *below = client->tier->below;
 	int err = 0;
@@ -524,7 +526,8 @@ bool kv_tier_may_hold(struct kv_tier_client *client, struct kv_tier_slot handle,
 
 	kv_lock(&tier->lock);
 	slot = tslot_of(tier, handle);
-	may = slot && is_wanted(slot, &wanted) && (slot->state == SLOT_WRITING) == (how == KV_TIER_WRITES) &&
+	may = slot && is_wanted(slot, &wanted) &&
+	      (slot->state == SLOT_WRITING) == (how == KV_TIER_WRITES) &&
 	      (how == KV_TIER_WRITES || slot->readers);
 	kv_unlock(&tier->lock);
 	return may;

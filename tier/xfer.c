@@ -2,9 +2,9 @@
 /*
  * Copies between a device and slots, in extents; or, where there is no content, time that goes by.
  *
- * A piece of a block lies at the same offset of each slot, so slots of one portion whose first
- * units differ by whole blocks are one set of planes, and go in one submission: mostly all of a
- * copy do. A copy of which part could not be submitted has failed, but is over only when the rest
+ * A piece of a block lies at the same offset of each slot, so slots of one portion with first units
+ * that differ by whole blocks are one set of planes, and go in one submission: mostly all of a
+ * copy do. A copy that could be submitted only in part has failed, but is over only when the rest
  * is.
  */
 #include <kv/env.h>
@@ -115,7 +115,7 @@ static u32 end_of_set(const struct kv_xfer *xfer, u32 from)
 	return i;
 }
 
-/* The device may still be at it, whatever has failed: neither end of the copy is anybody's yet. */
+/* The device may still be at it, after any failure: neither end of the copy has an owner yet. */
 static bool is_unseen(const struct kv_xfer *xfer)
 {
 	return xfer->ops->sees_end && xfer->ops->sees_end(xfer->dev) == -EAGAIN;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is on disk, made and checked. A structure is good only if it is whole, of this version, of this
- * store, and where it says that it is: what lies around from before is none of these.
+ * The structures on disk, made and checked. One is good only if it is whole, of this version, of
+ * this store, and where it says that it is: remains of before are none of these.
  */
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool is_segment_size(u32 bytes)
 	       !(bytes & (bytes - 1));
 }
 
-/* Of whatever version; what comes after the version is that version's. */
+/* Of any version; the bytes after the version are that version's. */
 bool disk_super_is_good(const struct kv_disk_super *super)
 {
 	if (super->magic != KV_DISK_SUPER_MAGIC || !kv_disk_is_sealed(super))
@@ -65,7 +65,8 @@ bool disk_head_is_good(const struct disk_shape *shape, u32 segment, const struct
 {
 	return head->magic == KV_DISK_HEAD_MAGIC && kv_disk_is_sealed(head) &&
 	       head->version == KV_DISK_VERSION && same_uuid(head->uuid, shape) &&
-	       head->segment == segment && head->segment_bytes == shape->segment_bytes && head->seq &&
+	       head->segment == segment && head->segment_bytes == shape->segment_bytes &&
+	       head->seq &&
 	       head->seq < DISK_MAX_SEQ;
 }
 
@@ -81,7 +82,8 @@ void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_d
 }
 
 /* The headers have to fit between the head and the footer. */
-bool disk_footer_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_footer *footer)
+bool disk_footer_is_good(const struct disk_shape *shape, u64 seq,
+			 const struct kv_disk_footer *footer)
 {
 	return footer->magic == KV_DISK_FOOTER_MAGIC && kv_disk_is_sealed(footer) &&
 	       footer->version == KV_DISK_VERSION && same_uuid(footer->uuid, shape) &&
@@ -109,7 +111,8 @@ bool disk_name_is_good(const struct kvmm_disk_name *name)
 	return true;
 }
 
-bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record)
+bool disk_record_is_good(const struct disk_shape *shape, u64 seq,
+			 const struct kv_disk_record *record)
 {
 	return record->magic == KV_DISK_RECORD_MAGIC && record->version == KV_DISK_VERSION &&
 	       record->seq == seq && same_uuid(record->uuid, shape) && kv_disk_is_sealed(record) &&
@@ -118,7 +121,8 @@ bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct k
 	       record->parent_bytes <= KVMM_DISK_MAX_KEY && disk_name_is_good(&record->name);
 }
 
-void disk_entry_of_record(const struct kv_disk_record *record, u32 segment, struct kvmm_disk_entry *entry)
+void disk_entry_of_record(const struct kv_disk_record *record, u32 segment,
+			  struct kvmm_disk_entry *entry)
 {
 	*entry = (struct kvmm_disk_entry){
 		.name = record->name, .position = record->position,

@@ -2,9 +2,9 @@
 /*
  * Reading records.
  *
- * What the index says is where a record most likely is. Header and payload are read together, and are a
- * hit only if the header is whole, of this store, this use of the segment and this place, has the very
- * name that was asked for, and the payload has the checksum that the header says.
+ * The index says where a record most likely is. Header and payload are read together, and
+ * are a hit only if the header is whole, of this store, this use of the segment and this place, has
+ * the very name that was asked for, and the payload has the checksum that the header says.
  */
 #include <string.h>
 
@@ -109,7 +109,7 @@ static int overtaken(struct kvmm_disk *disk)
 	return -ENOENT;
 }
 
-/* What came of it, for the index and the caller. A record that is no good is dropped. */
+/* The outcome of a read, for the index and the caller. A record that is no good is dropped. */
 static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 {
 	struct disk_entry *entry = disk_entry_of(disk, rec);
@@ -156,7 +156,8 @@ static void split(struct kvmm_disk *disk, struct disk_io *io)
 	disk_io_pump(disk);
 }
 
-static void finish(struct kvmm_disk *disk, struct disk_rec *rec, const int *status, u32 nr, bool failed)
+static void finish(struct kvmm_disk *disk, struct disk_rec *rec, const int *status, u32 nr,
+		   bool failed)
 {
 	kv_lock(&disk->lock);
 	disk->count.nr_read_errors += failed;
@@ -223,7 +224,8 @@ int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *get
 	return 0;
 }
 
-int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr, int32_t *status)
+int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
+		  int32_t *status)
 {
 	int err = check_gets(disk, gets, nr), nr_good = 0;
 	struct disk_req *req;

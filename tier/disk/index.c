@@ -2,12 +2,12 @@
 /*
  * Names in memory: a flat table of 24 bytes a name, between three and nine tenths full.
  *
- * A name of 96 bytes is told by 128 bits that nobody outside can foresee: two hashes with secrets of
- * this process. That is enough to say where a record most likely is; the record itself says whether it
- * is. Layout, group and length are kept apart, since most records share them.
+ * A name of 96 bytes is told by 128 bits that none outside can foresee: two hashes with secrets
+ * of this process. That is enough to say where a record most likely is; the record itself says
+ * whether it is. Layout, group and length are kept apart, since most records share them.
  *
- * The table grows by a fifth at a time: with 0.75 as the least filling after growing, a record takes at
- * most 32 bytes. Nothing is marked deleted: what stands behind moves up.
+ * The table grows by a fifth at a time: with 0.75 as the least filling after growing, a record
+ * takes at most 32 bytes. Nothing is marked deleted: what stands behind moves up.
  */
 #include <string.h>
 
@@ -129,7 +129,8 @@ int disk_index_reserve(struct disk_index *index, u32 nr)
 	return nr_slots > UINT32_MAX ? -ENOMEM : resize(index, nr_slots);
 }
 
-static bool is_of_class(const struct disk_class *class, const struct kvmm_disk_name *name, u32 bytes)
+static bool is_of_class(const struct disk_class *class, const struct kvmm_disk_name *name,
+			u32 bytes)
 {
 	return class->nr && class->bytes == bytes && class->group == name->group &&
 	       !memcmp(class->layout, name->layout, sizeof(class->layout));
@@ -197,7 +198,7 @@ static u32 distance(const struct disk_index *index, u32 from, u32 to)
 	return to >= from ? to - from : to + index->nr_slots - from;
 }
 
-/* Whoever stands behind the hole and would rather stand in it moves there, and leaves the next one. */
+/* An entry behind the hole that would rather stand in it moves there, and leaves the next one. */
 void disk_index_del(struct disk_index *index, struct disk_entry *entry)
 {
 	u32 hole = entry - index->entry, slot = after(index, hole);

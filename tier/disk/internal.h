@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of tier/disk/ share.
+ * Shared by the files of tier/disk/.
  *
  *	index.c		names in memory: fingerprint -> place
  *	format.c	what is on disk, made and checked
@@ -15,10 +15,10 @@
  *	store.c		the calls that are no transfers
  *	view.c		looking without opening
  *
- * One lock guards all that is in memory; no transfer and no checksum is under it, but for the 4 KiB at
- * the head of a segment. A second one serialises calls of the system's queue. Neither is taken inside
- * the other. A third one, outside of both, serialises the threads that wipe or reset: it is held while
- * they write marks and superblocks.
+ * One lock guards all that is in memory; no transfer and no checksum is under it, but for the 4 KiB
+ * at the head of a segment. A second one serialises calls of the system's queue. Neither is taken
+ * inside the other. A third one, outside of both, serialises the threads that wipe or reset: it is
+ * held while they write marks and superblocks.
  */
 #ifndef TIER_DISK_INTERNAL_H
 #define TIER_DISK_INTERNAL_H
@@ -73,7 +73,7 @@ struct disk_entry {
 
 static_assert(sizeof(struct disk_entry) == 24, "24 / 0.75 = 32 bytes a record");
 
-/* What many records have in common. */
+/* The part that many records have in common. */
 struct disk_class {
 	u8	layout[16];
 	u32	bytes;
@@ -119,7 +119,8 @@ int disk_names_init(struct disk_index *index);
 /* Room for so many slots, if names are kept; else NULL. */
 struct disk_known *disk_names_resized(const struct disk_index *index, u32 nr_slots);
 /* @to NULL: they are not. */
-void disk_name_move(struct disk_known *to, u32 to_slot, const struct disk_known *from, u32 from_slot);
+void disk_name_move(struct disk_known *to, u32 to_slot, const struct disk_known *from,
+		    u32 from_slot);
 u64 disk_names_bytes(const struct disk_index *index);
 /* Is each the name of its fingerprint? */
 bool disk_names_are_sound(const struct disk_index *index);
@@ -144,7 +145,7 @@ enum disk_seg_state {
 /* All under the store's lock. */
 struct disk_seg {
 	u64			seq;
-	u64			since_ns;	/* when this use of it began; or the store was opened */
+	u64			since_ns;	/* when this use of it, or of the store, began */
 	u32			state;		/* enum disk_seg_state */
 	u32			used_pages;	/* the head included; while open */
 	u32			nr_entries;	/* in the index */
@@ -215,7 +216,7 @@ struct disk_req {
 	u32			kind;		/* enum disk_kind */
 	u32			flags;
 	u32			nr;
-	u32			nr_left;	/* ->lock; records whose completion is not delivered */
+	u32			nr_left;	/* ->lock; records with completions not delivered */
 	u32			nr_ios;
 	u32			segment;	/* of a footer or a flush */
 	u32			old_segment;	/* of a copy: where it was read */
@@ -244,7 +245,7 @@ struct disk_drain {
 
 /* A pool that is told of names. */
 struct disk_listener {
-	struct kv_feed		*feed;		/* borrowed; NULL: nobody */
+	struct kv_feed		*feed;		/* borrowed; NULL: none */
 	u64			layout;		/* of records that it can find */
 };
 
@@ -284,7 +285,7 @@ struct kvmm_disk {
 	int			event;		/* -1: none */
 	bool			is_direct;
 	bool			is_locked;
-	void			*queue;		/* NULL: whoever polls does it */
+	void			*queue;		/* NULL: pollers do its work */
 	u32			depth;
 	u64			max_bytes;
 	struct disk_shape	shape;
@@ -307,7 +308,7 @@ struct kvmm_disk {
 	struct disk_io		**waiting_end;	/* ->lock */
 	struct disk_rec		*done;		/* ->lock */
 	struct disk_rec		**done_end;	/* ->lock */
-	u32			nr_active;	/* ->lock; transfers not finished, waiting ones too */
+	u32			nr_active;	/* ->lock; transfers not finished, or waiting */
 	struct disk_counts	count;		/* ->lock */
 	struct disk_listener	listener[KVMM_TIER_CLIENTS];	/* ->lock */
 
@@ -322,15 +323,20 @@ u64 disk_offset(const struct disk_shape *shape, u32 segment, u32 page);
 bool disk_super_is_good(const struct kv_disk_super *super);
 u64 disk_front_bytes(u32 mark_pages);
 struct disk_shape disk_shape_of(const struct kv_disk_super *super);
-void disk_head_fill(const struct disk_shape *shape, u32 segment, u64 seq, struct kv_disk_head *head);
-bool disk_head_is_good(const struct disk_shape *shape, u32 segment, const struct kv_disk_head *head);
+void disk_head_fill(const struct disk_shape *shape, u32 segment, u64 seq,
+		    struct kv_disk_head *head);
+bool disk_head_is_good(const struct disk_shape *shape, u32 segment,
+		       const struct kv_disk_head *head);
 void disk_footer_fill(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *records,
 		      u32 nr, struct kv_disk_footer *footer);
-bool disk_footer_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_footer *footer);
+bool disk_footer_is_good(const struct disk_shape *shape, u64 seq,
+			 const struct kv_disk_footer *footer);
 /* Is it one of this store, use and place, and all inside its segment? */
-bool disk_record_is_good(const struct disk_shape *shape, u64 seq, const struct kv_disk_record *record);
+bool disk_record_is_good(const struct disk_shape *shape, u64 seq,
+			 const struct kv_disk_record *record);
 bool disk_name_is_good(const struct kvmm_disk_name *name);
-void disk_entry_of_record(const struct kv_disk_record *record, u32 segment, struct kvmm_disk_entry *entry);
+void disk_entry_of_record(const struct kv_disk_record *record, u32 segment,
+			  struct kvmm_disk_entry *entry);
 /* Pages that a footer of @nr headers takes. */
 u32 disk_footer_pages(u32 nr);
 /* Most payload of one record. */
@@ -380,8 +386,8 @@ void *disk_alloc_pages(size_t bytes, void **base);
 
 /*
  * A place for a record of @rec->bytes: fills in segment, page, slot and seq, and counts the room as
- * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the next
- * segment, which waits.
+ * used, and the write as under way. 0; -EAGAIN, -EROFS, -ENOMEM, -ENOSPC, -EIO, ... May open the
+ * next segment, which waits.
  */
 int disk_place(struct kvmm_disk *disk, struct disk_rec *rec);
 /* That many writes to it are over, as one: it may be sealed now. */
@@ -448,7 +454,7 @@ void disk_put_over(struct kvmm_disk *disk, struct disk_io *io);
 void disk_get_over(struct kvmm_disk *disk, struct disk_io *io);
 /* Under the lock: a transfer that never started. */
 void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io);
-/* What was read for @rec: 0, -EBADMSG, or -ENOENT if it is dead. */
+/* The result of the read for @rec: 0, -EBADMSG, or -ENOENT if it is dead. */
 int disk_rec_verify(const struct kvmm_disk *disk, const struct disk_rec *rec);
 
 /* ---- recover.c ---- */
@@ -466,12 +472,12 @@ u32 disk_drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names, 
 
 int disk_marks_init(struct disk_marks *marks, const struct disk_shape *shape);
 void disk_marks_exit(struct disk_marks *marks, const struct disk_shape *shape);
-/* From the disk; copies that differ are dirty. What is in no copy is void up to the last use. */
+/* From the disk; copies that differ are dirty. A page in no copy is void up to the last use. */
 int disk_marks_load(struct disk_marks *marks, struct disk_scan *scan, u64 file_bytes);
 /* Is the record of that name there void? */
 bool disk_marks_has(const struct disk_marks *marks, const struct disk_shape *shape,
 		    const struct kv_disk_record *record);
-/* What is dirty, in all copies: 0, or why it is not on disk. */
+/* Dirty pages, in all copies: 0, or why they are not on disk. */
 int disk_marks_write(struct kvmm_disk *disk);
 /* kvmm_disk_forget() with KVMM_DISK_WIPE. No lock held. */
 int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);

@@ -2,9 +2,9 @@
 /*
  * Transfers: waiting, under way, done.
  *
- * With a queue of the system's, whoever comes along hands on what waits and finishes what is done.
- * Without one, or if it takes nothing, whoever polls does the transfers, one at a time each. No lock of
- * the store's is held meanwhile, but for the one that serialises calls of the queue.
+ * With a queue of the system's, any caller hands on transfers that wait and finishes those that are
+ * done. Without one, or if it takes nothing, callers that poll do the transfers, one each at a
+ * time. They hold no lock of the store's, but for the one that serialises calls of the queue.
  */
 #include <kv/env.h>
 
@@ -145,7 +145,7 @@ static void finish(struct kvmm_disk *disk, struct disk_io *io)
 		disk_io_queue(disk, io);
 	disk->nr_active--;
 	kv_unlock(&disk->lock);
-	/* Statistic-like: who waits looks at the lists under the lock, and sleeps for a moment only. */
+	/* Statistic-like: waiters look at the lists under the lock, and sleep for a moment only. */
 	kv_fetch_add(&disk->tick, 1);
 	env->wake(env->ctx, &disk->tick);
 }

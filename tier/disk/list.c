@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What can be hit, listed by segment. Names are on disk only: of a segment that is not sealed they are in
- * its table, of others in the footer. Those whose place is not the one in the index are left out.
+ * Records that can be hit, listed by segment. Names are on disk only: of a segment that is not
+ * sealed in its table, of others in the footer. Those not in the index's place are left out.
  */
 #include <kv/mem.h>
 
@@ -34,7 +34,8 @@ static u32 list_table(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
 	return nr;
 }
 
-static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan, struct kvmm_disk_cursor *cursor,
+static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan,
+		     struct kvmm_disk_cursor *cursor,
 		     struct kvmm_disk_entry *entries, u32 max)
 {
 	struct kv_disk_record record;
@@ -57,7 +58,8 @@ static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan, struct kvmm
 }
 
 /* Some of the segment at @cursor. A table that has become a footer has no holes: from the start. */
-static u32 list_some(struct kvmm_disk *disk, struct disk_scan *scan, struct kvmm_disk_cursor *cursor,
+static u32 list_some(struct kvmm_disk *disk, struct disk_scan *scan,
+		     struct kvmm_disk_cursor *cursor,
 		     struct kvmm_disk_entry *entries, u32 max)
 {
 	const struct disk_seg *seg;

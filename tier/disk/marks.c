@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What was wiped.
+ * Marks: names that were wiped.
  *
- * A mark is a name, as a hash of 64 bits, and a place: records of that name before it are void, wherever
- * in the store they are, known to the index or not. Places are in the order in which they are given out,
- * by number of use and page, so the next one that will be given out covers all that was put, all that is
- * under way and all copies that go along; what is put afterwards is not concerned.
+ * A mark is a name, as a hash of 64 bits, and a place: records of that name before it are void,
+ * wherever in the store they are, known to the index or not. Places are in the order in which they
+ * are given out, by number of use and page, so the next one that will be given out covers all that
+ * was put, all that is under way and all copies that go along, but nothing that is put afterwards.
  *
- * The pages of marks stand in front of the segments, each of them three times. The copies are written one
- * after the other with a flush behind each, so at any time two of them are whole, and when a call is over
- * each of them is enough: one may be torn by a loss of power and another be an old one. Where all are bad
- * all names of that page are void. No record, head or footer says anything of what was wiped.
+ * The pages of marks stand in front of the segments, each of them three times. The copies are
+ * written one after the other with a flush behind each, so at any time two of them are whole, and
+ * when a call is over each of them is enough: one may be torn by a loss of power and another be an
+ * old one. Where all are bad all names of that page are void. No record, head or footer says
+ * anything of what was wiped.
  *
- * A full page forgets the mark with the lowest place: all names of that page are void before that place.
- * That costs hits of records as old as that; mostly there are none, as their segments were used again.
- * Two names of one hash cost a hit at the next opening, too.
+ * A full page forgets the mark with the lowest place: all names of that page are void before that
+ * place. That costs hits of records as old as that; mostly there are none, as their segments were
+ * used again. Two names of one hash cost a hit at the next opening, too.
  */
 #include <string.h>
 
@@ -102,8 +103,8 @@ static void note_last(struct disk_marks *marks, const struct kv_disk_marks *page
 }
 
 /*
- * Copy i was read to @read[i * @nr]. One that is bad and others that were never written: power was lost
- * in the first write. 0 or -ENOMEM.
+ * Copy i was read to @read[i * @nr]. One that is bad and others that were never written: power was
+ * lost in the first write. 0 or -ENOMEM.
  */
 static int take_page(struct disk_marks *marks, const struct disk_shape *shape, u32 number,
 		     const struct kv_disk_marks *read, u32 nr)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Names as they were given, beside the fingerprints, and who is told of them.
+ * Names as they were given, beside the fingerprints, and the listeners that are told of them.
  *
- * The index alone does not know what a record is called. With KVMM_DISK_NAMES it does, for 32 bytes a
- * slot, and says so when a record becomes readable, and when it can be found no more: under the store's
- * lock, by which that was decided, so what is told of one name is in order. Walks go by the fingerprint,
- * which has the same order as the slots but does not move when others do.
+ * The index alone does not know what a record is called. With KVMM_DISK_NAMES it does, for 32 bytes
+ * a slot, and says so when a record becomes readable, and when it can be found no more: under the
+ * store's lock, by which that was decided, so what is told of one name is in order. Walks go by the
+ * fingerprint, which has the same order as the slots but does not move when others do.
  */
 #include <string.h>
 
@@ -39,7 +39,8 @@ struct disk_known *disk_names_resized(const struct disk_index *index, u32 nr_slo
 	return index->known ? kv_alloc_array(nr_slots, sizeof(*index->known)) : NULL;
 }
 
-void disk_name_move(struct disk_known *to, u32 to_slot, const struct disk_known *from, u32 from_slot)
+void disk_name_move(struct disk_known *to, u32 to_slot, const struct disk_known *from,
+		    u32 from_slot)
 {
 	if (to)
 		to[to_slot] = from[from_slot];
@@ -90,7 +91,7 @@ bool disk_names_are_sound(const struct disk_index *index)
 
 /* ---- telling ---- */
 
-/* As disk_store.c packs it: the fingerprint of all that makes bytes mean something else, and the domain's. */
+/* As disk_store.c packs it: the fingerprint of all that gives bytes a meaning, and the domain's. */
 static u64 layout_of(const struct disk_class *class)
 {
 	u64 layout;
@@ -131,7 +132,7 @@ void __disk_tell(struct kvmm_disk *disk, const struct disk_entry *entry, u32 kin
 	}
 }
 
-/* Somebody comes or goes, for whom all of them appear or disappear. */
+/* A listener comes or goes: for it all of them appear or disappear. */
 static void tell_all(struct kvmm_disk *disk, struct kv_feed *feed, u64 layout, u32 kind)
 {
 	const struct disk_index *index = &disk->index;
@@ -168,10 +169,10 @@ static u32 home_of(const struct disk_index *index, u64 word)
 }
 
 /*
- * The entry with the lowest fingerprint from @from on. Behind a slot that is empty stand only those with
- * higher ones, so the first gap ends it; but those that found no room at the end of the table stand at
- * its beginning, and count as behind the end. Two with the same first word would be taken for one: that
- * has a chance of 2^-64 for each pair.
+ * The entry with the lowest fingerprint from @from on. Behind a slot that is empty stand only those
+ * with higher ones, so the first gap ends it; but those that found no room at the end of the table
+ * stand at its beginning, and count as behind the end. Two with the same first word would be taken
+ * for one: that has a chance of 2^-64 for each pair.
  */
 static const struct disk_entry *next_entry(const struct disk_index *index, u64 from)
 {

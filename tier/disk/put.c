@@ -2,11 +2,11 @@
 /*
  * Writing records.
  *
- * Checksums and copies first, under no lock; then places for all of them at one go, so that a run of
- * records lies in one piece; then the headers, which have the places in them; then the transfers. A
- * record has an entry from the moment it has a place, but is a hit only once it is written. Whoever
- * forgets it in between takes the entry away: what was written is then marked dead, or a restart would
- * find it again.
+ * Checksums and copies first, under no lock; then places for all of them at one go, so that a run
+ * of records lies in one piece; then the headers, which have the places in them; then the
+ * transfers. A record has an entry from the moment it has a place, but is a hit only once it is
+ * written. A call that forgets it in between takes the entry away: the record is then marked
+ * dead, or a restart would find it again.
  */
 #include <string.h>
 
@@ -199,7 +199,7 @@ static void settle(struct kvmm_disk *disk, struct disk_io *io, struct disk_rec *
 	disk->count.put_bytes += rec->bytes;
 }
 
-/* Its slot in the table stays a hole; where there will be no footer the header says that it is dead. */
+/* Its slot in the table stays a hole; where no footer will be the header says that it is dead. */
 static int bury(struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	struct kv_iov iov = { rec->header, KV_DISK_PAGE };
@@ -257,7 +257,8 @@ void disk_put_cancel(struct kvmm_disk *disk, struct disk_io *io)
 
 /* ---- calls ---- */
 
-static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *puts, u32 nr, u32 flags)
+static int check_puts(const struct kvmm_disk *disk, const struct kvmm_disk_put *puts, u32 nr,
+		      u32 flags)
 {
 	if (!disk || !puts || !nr || nr > KVMM_DISK_MAX_BATCH || flags & ~KVMM_DISK_REPLACE)
 		return -EINVAL;
@@ -309,7 +310,8 @@ static int put_and_wait(struct kvmm_disk *disk, const struct kvmm_disk_put *puts
 }
 
 /* Segments that are being sealed are finished some time, or count as failed. */
-static int put_again(struct kvmm_disk *disk, const struct kvmm_disk_put *put, u32 flags, s32 *status)
+static int put_again(struct kvmm_disk *disk, const struct kvmm_disk_put *put, u32 flags,
+		     s32 *status)
 {
 	int err = 0;
 
@@ -320,8 +322,8 @@ static int put_again(struct kvmm_disk *disk, const struct kvmm_disk_put *put, u3
 	return err;
 }
 
-int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr, uint32_t flags,
-		  int32_t *status)
+int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
+		  uint32_t flags, int32_t *status)
 {
 	int err = check_puts(disk, puts, nr, flags), nr_good = 0;
 	s32 *seen;

@@ -2,16 +2,16 @@
 /*
  * Opening: the superblock, the footers of sealed segments, a scan of the others.
  *
- * Segments are gone through from the oldest to the youngest, so that of two records with one name the
- * younger one is found. The youngest is carried on with if it has no footer; others without one get
- * theirs now. Payload is read only where there is no footer: there a crash may have left records whose
- * header is on disk and whose payload is not.
+ * Segments are gone through from the oldest to the youngest, so that of two records with one name
+ * the younger one is found. The youngest is carried on with if it has no footer; others without one
+ * get theirs now. Payload is read only where there is no footer: there a crash may have left
+ * records with their headers on disk and their payload not.
  *
- * Whatever is in the file, the work is bounded by its length, and memory by the number of records.
+ * For any file, the work is bounded by its length, and memory by the number of records.
  *
- * Uses of segments before the number in the superblock were reset; records that a mark speaks of were
- * wiped: neither depends on what can be read of a segment. A head that is lost may have had any number
- * that its store could have given out, so those are not given out again: numbers jump at each opening.
+ * Uses of segments before the number in the superblock were reset; records that a mark speaks of
+ * were wiped: neither depends on what can be read of a segment. A head that is lost may have had
+ * any number that its store could have given out, so none is used again: numbers jump at openings.
  */
 #include <string.h>
 
@@ -39,8 +39,8 @@ static int read_super(struct kvmm_disk *disk, void *page, u32 nr, struct kv_disk
 }
 
 /*
- * The good one with the highest epoch; -EBADMSG: there is none. Where one cannot be read and the others
- * are no good it might have been, and nothing may be written over.
+ * The good one with the highest epoch; -EBADMSG: there is none. Where one cannot be read and the
+ * others are no good it might have been, and nothing may be written over.
  */
 static int newest_super(struct kvmm_disk *disk, void *page, struct kv_disk_super *super)
 {
@@ -110,8 +110,8 @@ static u32 default_segment(u64 max_bytes)
 }
 
 /*
- * A new store; its number cannot be guessed from payload. Its epochs go on from those of @super, what was
- * there before: an old copy of a superblock is an old one still.
+ * A new store; its number cannot be guessed from payload. Its epochs go on from those of @super,
+ * what was there before: an old copy of a superblock is an old one still.
  */
 static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
 {
@@ -124,7 +124,8 @@ static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *s
 		.magic = KV_DISK_SUPER_MAGIC, .version = KV_DISK_VERSION,
 		.page_bytes = KV_DISK_PAGE, .uuid = { kv_random(), kv_random() },
 		.epoch = super->epoch,
-		.segment_bytes = attr->segment_bytes ? attr->segment_bytes : default_segment(max_bytes),
+		.segment_bytes = attr->segment_bytes ? attr->segment_bytes :
+						       default_segment(max_bytes),
 		.mark_pages = mark_pages_of(max_bytes),
 	};
 	super->nr_segments = segments_of(max_bytes, super->segment_bytes, super->mark_pages);
@@ -169,7 +170,8 @@ static u32 nr_present(const struct kvmm_disk *disk)
 	return min(nr, (u64)disk->shape.nr_segments);
 }
 
-static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page, bool *is_new)
+static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr, void *page,
+		      bool *is_new)
 {
 	struct kv_disk_super *super = &disk->super;
 	int err = newest_super(disk, page, super);
@@ -192,8 +194,8 @@ static int open_super(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr,
 #define MANY_USES	(1ull << 20)
 
 /*
- * The numbers of all segments that are whole: a piece of one was never flushed. One without a good head
- * is free: its write was lost, with all that came behind it, or it was damaged since.
+ * The numbers of all segments that are whole: a piece of one was never flushed. One without a good
+ * head is free: its write was lost, with all that came behind it, or it was damaged since.
  */
 static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan)
 {
@@ -315,8 +317,8 @@ static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan, bool 
 		disk_close_segment(disk);
 }
 
-static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment, bool is_youngest,
-			const struct kvmm_disk_attr *attr)
+static int scan_segment(struct kvmm_disk *disk, struct disk_scan *scan, u32 segment,
+			bool is_youngest, const struct kvmm_disk_attr *attr)
 {
 	struct kv_disk_record record;
 	int err = disk_scan_begin(scan, segment);
@@ -352,7 +354,8 @@ static void sort_by_seq(const struct kvmm_disk *disk, u32 *order, u32 nr)
 	}
 }
 
-static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan, const struct kvmm_disk_attr *attr)
+static int scan_all(struct kvmm_disk *disk, struct disk_scan *scan,
+		    const struct kvmm_disk_attr *attr)
 {
 	u32 nr = nr_present(disk), *order = kv_alloc_array(max(nr, 1u), sizeof(*order));
 	int err = order ? 0 : -ENOMEM;

@@ -2,10 +2,10 @@
 /*
  * Records that go along when their segment is used again.
  *
- * They are those of the next segment to go that were read more often than half of all records, the most
- * often read ones first, in at most a quarter of a segment. They are read and appended one at a time
- * while the current segment is being filled; who is not done by then stays behind. A record that went
- * along has half its value, or it would stay for ever.
+ * They are those of the next segment to go that were read more often than half of all records, the
+ * most often read ones first, in at most a quarter of a segment. They are read and appended one at
+ * a time while the current segment is being filled; records not done by then stay behind. A record
+ * that went along has half its value, or it would stay for ever.
  */
 #include <string.h>
 
@@ -66,7 +66,7 @@ static bool is_chosen(const struct kvmm_disk *disk, const struct disk_entry *ent
 	return true;
 }
 
-/* In the order in which they lie, so that what belongs together stays so. Shell's sort: no memory. */
+/* In the order in which they lie, so that neighbours stay together. Shell's sort: no memory. */
 static void sort_by_page(struct disk_entry *entry, u32 nr)
 {
 	for (u32 gap = nr / 2; gap; gap /= 2) {
@@ -276,7 +276,7 @@ static void move_entry(struct kvmm_disk *disk, struct disk_req *req)
 	disk->count.nr_reinserted++;
 }
 
-/* Where the record was wiped meanwhile, the mark covers the new place, too: it was given out before. */
+/* If the record was wiped meanwhile, the mark covers the new place, too, given out before. */
 void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_req *req = io->req;

@@ -2,10 +2,10 @@
 /*
  * Submissions and completions.
  *
- * A request has all the memory that its records need, so that nothing can fail for lack of it later. It
- * lives until the last of its completions was handed out, or until whoever waits for it has seen them.
- * Records that lie one behind the other share a transfer, up to 1 MiB: fewer calls, and still several
- * of them under way.
+ * A request has all the memory that its records need, so that nothing can fail for lack of it
+ * later. It lives until the last of its completions was handed out, or until the thread that waits
+ * for it has seen them. Records that lie one behind the other share a transfer, up to 1 MiB: fewer
+ * calls, and still several of them under way.
  */
 #include <string.h>
 
@@ -31,7 +31,8 @@ struct disk_req *disk_req_alloc(u32 kind, u32 nr)
 	}
 	for (u32 i = 0; i < nr; i++) {
 		req->rec[i].req = req;
-		req->rec[i].header = (struct kv_disk_record *)(void *)(req->pages + i * KV_DISK_PAGE);
+		req->rec[i].header =
+			(struct kv_disk_record *)(void *)(req->pages + i * KV_DISK_PAGE);
 	}
 	return req;
 }
@@ -182,7 +183,7 @@ static void tell_one(struct disk_rec *rec, struct kvmm_disk_done *done)
 	};
 }
 
-/* Requests whose last record this was are left in *@over. */
+/* Requests with this as their last record are left in *@over. */
 static u32 take_done(struct kvmm_disk *disk, struct kvmm_disk_done *done, u32 max,
 		     struct disk_req **over)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The records of one segment: from its footer where there is a good one, else by looking for them. What
- * a writer does meanwhile, or did at a crash, leaves some out, or gives headers whose payload does not
- * verify; nothing is read twice but headers, so it takes as long as the segment is.
+ * The records of one segment: from its footer where there is a good one, else by looking for them.
+ * The work of a writer meanwhile, or at a crash, leaves some out, or gives headers with payload
+ * that does not verify; nothing is read twice but headers, so it takes as long as the segment is.
  */
 #include <string.h>
 
@@ -133,7 +133,7 @@ static int read_ahead(struct disk_scan *scan, u32 page)
 	return err;
 }
 
-/* A page of what was read ahead. Where that fails they are read one by one: it may be about payload. */
+/* A page that was read ahead. If that failed they are read one by one: it may be about payload. */
 static const void *page_ahead(struct disk_scan *scan, u32 page)
 {
 	if (page < scan->ahead_first || page >= scan->ahead_first + scan->ahead_nr) {
@@ -147,8 +147,8 @@ static const void *page_ahead(struct disk_scan *scan, u32 page)
 }
 
 /*
- * Writes that were lost, or taken back, leave holes: the next record is looked for page by page. None
- * can be found inside another one's payload, unless that knew the number of the store.
+ * Writes that were lost, or taken back, leave holes: the next record is looked for page by page.
+ * None can be found inside another one's payload, unless that knew the number of the store.
  */
 static int next_of_pages(struct disk_scan *scan, struct kv_disk_record *record)
 {

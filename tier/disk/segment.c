@@ -4,14 +4,14 @@
  *
  *	ABSENT, FREE -> OPEN -> SEALING -> FOOTER -> SEALED -> OPEN -> ...
  *
- * One segment is open, and records are appended to it. When the next one does not fit any more with the
- * footer, or when a write failed, it waits for its writes, gets the footer and a flush, and is sealed.
- * The next one is a new one as long as the limit and the file system allow, then the oldest that is
- * sealed; its entries go, and what lies in it is void with the new head, since no record of it has the
- * new number. Readers that are still at it find records that are not theirs, and miss.
+ * One segment is open, and records are appended to it. When the next one does not fit any more with
+ * the footer, or when a write failed, it waits for its writes, gets the footer and a flush, and is
+ * sealed. The next one is a new one as long as the limit and the file system allow, then the oldest
+ * that is sealed; its entries go, and what lies in it is void with the new head, since no record of
+ * it has the new number. Readers that are still at it find records that are not theirs, and miss.
  *
- * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its segment
- * is valid again: hits more, since what was wiped or reset does not depend on heads; see marks.c.
+ * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its
+ * segment is valid again: hits more, as wiping and resetting do not depend on heads; see marks.c.
  *
  * Opening a segment waits for the disk under the lock: 4 KiB, and the allocation of a new one.
  */
@@ -103,7 +103,8 @@ static void sealed(struct kvmm_disk *disk, struct disk_seg *seg, bool has_footer
 }
 
 /* The good headers of the table, and the footer behind them. */
-static void fill_footer(struct kvmm_disk *disk, const struct disk_seg *seg, char *pages, u32 nr_pages)
+static void fill_footer(struct kvmm_disk *disk, const struct disk_seg *seg, char *pages,
+			u32 nr_pages)
 {
 	struct kv_disk_record *header = (struct kv_disk_record *)(void *)pages;
 	struct kv_disk_footer footer;
@@ -125,7 +126,7 @@ static u32 nr_good(const struct disk_seg *seg)
 	return nr;
 }
 
-/* What cannot have a footer is read record by record at the next opening. */
+/* A segment that cannot have a footer is read record by record at the next opening. */
 static void start_footer(struct kvmm_disk *disk, u32 segment)
 {
 	struct disk_seg *seg = &disk->seg[segment];
@@ -242,10 +243,11 @@ static bool is_sealing(const struct kvmm_disk *disk)
 	       first_in_state(disk, SEG_FOOTER) != KV_NONE;
 }
 
-/* With the last free segment in use the oldest is the next: what is worth it goes along until then. */
+/* With the last free segment in use the oldest is next: its best records go along until then. */
 static void choose_next(struct kvmm_disk *disk)
 {
-	if (first_in_state(disk, SEG_ABSENT) == KV_NONE && first_in_state(disk, SEG_FREE) == KV_NONE)
+	if (first_in_state(disk, SEG_ABSENT) == KV_NONE &&
+	    first_in_state(disk, SEG_FREE) == KV_NONE)
 		disk_drain_begin(disk, oldest_sealed(disk));
 }
 

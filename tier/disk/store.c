@@ -2,8 +2,8 @@
 /*
  * Stores: opening and closing, and the calls that are no transfers.
  *
- * The file is locked for as long as it is open, so there is one writer. In a forked child the store is
- * dead: its queue and its place in the file are the parent's.
+ * The file is locked for as long as it is open, so there is one writer. In a forked child the store
+ * is dead: its queue and its place in the file are the parent's.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@
 #define LOCK_TRIES	100u
 #define LOCK_NAP_NS	5000000u
 
-/* Innermost of its rank, so that whoever calls may hold locks of the tier's. */
+/* Innermost of its rank, so that callers may hold locks of the tier's. */
 #define LOCK_ID		(1u << 30)
 
 /* ---- files ---- */
@@ -53,8 +53,8 @@ static int open_file(struct kvmm_disk *disk, u32 flags)
 }
 
 /*
- * The system's queue of a process that was killed is taken apart a moment after the process is gone, and
- * has the file until then: no reason to fail the process that comes after it.
+ * The system's queue of a process that was killed is taken apart a moment after the process is
+ * gone, and has the file until then: no reason to fail the process that comes after it.
  */
 static int lock_file(struct kvmm_disk *disk)
 {
@@ -145,7 +145,7 @@ static void init(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 	kv_lock_init(&disk->queue_lock, KV_RANK_TIER, LOCK_ID + 2);
 }
 
-/* Requests that nobody polled for. */
+/* Requests that no caller polled for. */
 static void free_reqs(struct kvmm_disk *disk)
 {
 	struct disk_req *req, *next;

@@ -3,8 +3,8 @@
  * Checksums of what is on disk: CRC-32C for headers, XXH64 for payload. Against accidents, not
  * against people; both are common, so that a file can be checked by other programs.
  *
- * Payload comes by the gigabyte: XXH64 keeps four sums apart, each of 8 bytes in 32, and is as fast as
- * memory. It is carried on with in pieces of whole stripes, so that nobody has to hold all of it.
+ * Payload comes by the gigabyte: XXH64 keeps four sums apart, each of 8 bytes in 32, and is as fast
+ * as memory. It goes on in pieces of whole stripes, so that no caller has to hold all of it.
  */
 #include <string.h>
 
@@ -113,7 +113,7 @@ void disk_sum_add(struct disk_sum *sum, const void *data, size_t bytes)
 	*sum = (struct disk_sum){ { a, b, c, d }, sum->bytes + bytes };
 }
 
-/* What four sums come to, once there was a stripe. */
+/* The sum of four sums, once there was a stripe. */
 static u64 merged(const struct disk_sum *sum)
 {
 	u64 all;

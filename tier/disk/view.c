@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Looking at a store without opening it: for tools, also while somebody writes to it. Nothing is locked,
- * so a segment may be used again in the middle: its head is looked at again with each record.
+ * Looking at a store without opening it: for tools, also while a process writes to it. Nothing is
+ * locked, so a segment may be used again in the middle: each record looks at its head again.
  */
 #include <string.h>
 
