@@ -44,7 +44,7 @@ int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 m
 	return nr_ext;
 }
 
-/* For a range and what is to be kept free behind it: see reserve.c. */
+/* For a range and the blocks to be kept free behind it: see reserve.c. */
 u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start)
 {
 	struct kvmm_zone_req req = placements[place];

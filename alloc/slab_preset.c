@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Hybrid models, as what one request needs of each size.
+ * Hybrid models, by the objects of each size that one request needs.
  *
  * Each is set against uniform pages: one size of page for the whole model, as engines without
  * slabs have. The meaning of that differs by model and is said there. Blocks are of 16 tokens,

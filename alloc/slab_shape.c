@@ -21,7 +21,7 @@ static bool attr_is_good(const struct kvmm_slab_attr *attr)
 	return attr->colour_bytes <= KVMM_SLAB_MAX_BYTES && !(attr->colour_bytes & (align - 1));
 }
 
-/* Its first block is a multiple of what base blocks leave of the alignment. */
+/* Its first block is a multiple of the alignment that base blocks leave. */
 static u64 block_align(u64 align, u64 base_block_bytes)
 {
 	u64 by_itself = base_block_bytes & -base_block_bytes;

@@ -8,7 +8,7 @@
 #include <kv/types.h>
 #include <kv/zone.h>
 
-/* No window, no direction, nothing but a length: what the fast paths serve. */
+/* No window, no direction, nothing but a length: a request of the fast paths. */
 static inline bool req_is_plain(const struct kvmm_zone_req *req, u32 nr_blocks, u32 align)
 {
 	return !(req->lo | req->topdown | req->fit) && req->hi == nr_blocks &&

@@ -59,7 +59,7 @@ static inline size_t bitree_words(u32 nr_bits)
 	return words;
 }
 
-/* Lays the tree out in zeroed @mem and returns what follows it. */
+/* Lays the tree out in zeroed @mem and returns the address behind it. */
 static inline u64 *bitree_init(struct bitree *tree, u64 *mem, u32 nr_bits)
 {
 	tree->nr_levels = 0;

@@ -548,7 +548,7 @@ static __always_inline int free_near(struct kv_runs *runs, u32 start, u32 n)
  * @start: first block
  * @n:     blocks
  *
- * Any part of what was allocated may be given back, down to single blocks.
+ * Any part of an allocation may be given back, down to single blocks.
  * Context: the lock of the zone is held.
  * Return: 0; -EINVAL if the range is empty, not inside, or a block is free.
  */

@@ -2,7 +2,7 @@
 /*
  * Run index: searching under conditions (window, alignment, direction, first
  * fit), walks over runs, and statistics. Nothing in here writes, but for
- * kv_runs_alloc_req(), which claims what kv_runs_find() found.
+ * kv_runs_alloc_req(), which claims the run that kv_runs_find() found.
  *
  * A window cuts at most two runs. Those are looked at by hand, after which the
  * window is shrunk to the runs that lie inside it whole, and the classes, which
@@ -43,7 +43,7 @@ static bool is_better(const struct search *s, u32 len, u32 place)
 	return (place < s->place) ^ !!(s->req.flags & KV_RUNS_TOPDOWN);
 }
 
-/* @inside is what the window shows of a run of @len blocks. */
+/* @inside: the part of a run of @len blocks in the window. */
 static bool consider(struct search *s, struct kv_run inside, u32 len)
 {
 	u32 place = place_in(&s->req, inside);
@@ -57,7 +57,7 @@ static bool consider(struct search *s, struct kv_run inside, u32 len)
 	return true;
 }
 
-/* Runs cut by an edge of the window: what lies inside must do; shrink to the rest. */
+/* Runs cut by an edge of the window: the part inside must do; shrink to the rest. */
 static void consider_edges(const struct kv_runs *runs, struct search *s, u32 *lo, u32 *hi)
 {
 	u32 outside = free_before(runs, *lo), after;
@@ -149,7 +149,7 @@ static bool fill_defaults(const struct kv_runs *runs, struct kv_runs_req *req)
 /**
  * kv_runs_find() - where a request would go, without taking it
  * @runs:  the index
- * @req:   what is wanted
+ * @req:   the request
  * @start: out: first block
  *
  * Best fit by the length of the whole run, however much the window shows of it;
@@ -181,7 +181,7 @@ static int kv_runs_find(const struct kv_runs *runs, const struct kv_runs_req *re
 /**
  * kv_runs_alloc_req() - find a place and take it
  * @runs:  the index
- * @req:   what is wanted
+ * @req:   the request
  * @start: out: first block
  *
  * Context: the lock of the zone is held.
@@ -264,7 +264,7 @@ struct kv_run kv_runs_largest(const struct kv_runs *runs)
 	return run;
 }
 
-/* Insert into an array sorted by falling length; what falls out at the end is lost. */
+/* Insert into an array sorted by falling length; the one that falls out at the end is lost. */
 static u32 top_insert(struct kv_run *out, u32 nr, u32 max, struct kv_run run)
 {
 	u32 i = nr < max ? nr++ : max;

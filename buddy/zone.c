@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The zone layer: what all engines have in common.
+ * The zone layer: shared by all engines.
  *
  * Arguments are checked here, in 64 bits, before the lock is taken; the engine is called under the
  * lock and never sees a bad argument; events are counted after it. Failing calls change nothing:
- * they are refused before the first step, or what was done is undone.
+ * they are refused before the first step, or their steps are undone.
  *
  * Pageblock classes: a pageblock that was wholly free takes the class of the request that comes
  * first. The hot path only compares one byte. It is enough to look at pageblocks of another class,

@@ -99,7 +99,7 @@ int kvmm_zone_next_free(struct kvmm_zone *zone, u32 from, struct kvmm_extent *ru
 
 /*
  * Maximal aligned blocks of [lo, hi): upwards while the start's low bits demand small ones, whole
- * top-order blocks, downwards by the bits of what is left.
+ * top-order blocks, downwards by the bits of the rest.
  */
 static void count_run(u32 lo, u32 hi, u64 *count)
 {

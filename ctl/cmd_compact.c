@@ -38,7 +38,7 @@ struct run {
 	u32				nr_left;	/* moves with old places not free yet */
 };
 
-/* ---- what is asked for ---- */
+/* ---- the request ---- */
 
 static int take_goal(struct kv_control_call *call, const char *value,
 		     struct kvmm_compact_goal *goal)
@@ -125,7 +125,7 @@ static int read_goal(struct kv_control_call *call, struct kvmm_compact_goal *goa
 	return err;
 }
 
-/* ---- what is told ---- */
+/* ---- the answer ---- */
 
 static void write_plan(struct kv_text *text, const struct kvmm_compact_goal *goal,
 		       const struct kvmm_compact_plan *plan)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events through the socket: a client says how far it has read, and gets what came since.
+ * Events through the socket: a client says how far it has read, and gets the events since.
  *
  * All clients of a pool share one consumer, which is moved to where the client stands that asks; it
  * is made by the first, and goes when no client has asked for a while. So a client that dies leaves

@@ -54,7 +54,7 @@ static int store_marks(struct kvmm_pool *pool, const union group *group)
 
 static const struct group_ops marks_ops = { load_marks, store_marks };
 
-/* Off is a threshold of 0; the rest is what it would begin with. */
+/* Off is a threshold of 0; the rest are initial values. */
 static int load_background(struct kvmm_pool *pool, const struct kv_pool_glance *glance,
 		union group *group)
 {
@@ -140,7 +140,7 @@ static const struct group_ops tier_ops = { load_tier, store_tier };
  * @help: with the unit
  * @ops: its group
  * @offset, @bytes: of it in the group: 4 or 8
- * @min, @max: what is taken; calls may refuse more
+ * @min, @max: the values accepted; calls may refuse more
  */
 struct setting {
 	const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Where a pool lies, what is below it, and what it suffers from. */
+/* Where a pool lies, the tiers below it, and its troubles. */
 #include <string.h>
 
 #include <kvmm/alloc.h>

@@ -352,7 +352,7 @@ static int read_max(struct kv_control_call *call, u64 *max)
 /* How the groups are told. */
 struct grouping {
 	const char *head;
-	bool by_seq;		/* else by owner, with what each holds */
+	bool by_seq;		/* else by owner, with the holdings of each */
 	void (*write)(struct kv_text *text, const struct group *group);
 };
 

@@ -83,12 +83,12 @@ struct kv_command {
 };
 
 /**
- * struct kv_command_set - what a ctl/cmd_*.c contributes
+ * struct kv_command_set - the contribution of a ctl/cmd_*.c
  * @commands: ends with one without a name
  * @pool_exit: the pool is removed: free *@state, which is not NULL; may be NULL
  * @other_exit: the pool @gone is removed, and *@state, which is another pool's, may not know it any
  *	more; may be NULL
- * @tick: go on with what was begun, without waiting; *@state is not NULL. Milliseconds after which
+ * @tick: go on with work, without waiting; *@state is not NULL. Milliseconds after which
  *	to come again, at most; may be NULL
  */
 struct kv_command_set {

@@ -20,13 +20,13 @@ struct kvmm_control {
 	int				bell;		/* ours; ends the thread; -1: none */
 	void				*thread;	/* NULL: there is none */
 
-	/* Which pools, and what was begun with them. Held while a command is carried out. */
+	/* The pools, and the work begun with them. Held while a command is carried out. */
 	struct kv_lock			lock;
 	struct kv_control_pool		*pools;		/* ->lock; ours; in the order of names */
 	struct views			*views;		/* ->lock; ours; of all, or NULL; ... */
 	u64				viewed_ns;	/* ->lock; ...since then: cmd_metrics.c */
 
-	/* The poller's; only tried. Guards all that follows, but for what is atomic. */
+	/* The poller's; only tried. Guards all that follows, but for atomic fields. */
 	struct kv_lock			poll_lock;
 	struct kv_peer			**peer;		/* ours; attr.max_clients, or NULL each */
 	u32				turn;		/* the peer that is served first */
@@ -38,7 +38,7 @@ struct kvmm_control {
 	struct kv_fork_node		fork_node;	/* its list's */
 };
 
-#define CONTROL_GLANCE_NS	1000000ull	/* what was seen counts for so long */
+#define CONTROL_GLANCE_NS	1000000ull	/* a glance counts for so long */
 
 /* Pools came or went, or something is steered: look anew. ->lock held, or the end. */
 void control_forget_views(struct kvmm_control *control);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Events as lines of text, and back: what the control socket answers, tools print, and files keep.
+ * Events as lines of text, and back: as the control socket, tools and files have them.
  *
  * All kinds have the same columns, separated by tabs; "-" stands for a column that a kind has not.
  * So any reader that can cut lines can read them, and no event needs another to be understood.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics: one table of families, what they are read from, and how they are written.
+ * Metrics: one table of families, their sources, and their form.
  *
  * First all pools are looked at, then the text is made, family by family, since all samples of one
  * have to stand together.

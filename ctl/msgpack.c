@@ -20,7 +20,7 @@ static void put_bytes(struct pack *pack, const void *bytes, size_t nr)
 	pack->len += nr;
 }
 
-/* A byte that says what it is, and @nr bytes of a number, highest first. */
+/* A byte of type, and @nr bytes of a number, highest first. */
 static void put_number(struct pack *pack, u8 tag, u64 value, u32 nr)
 {
 	u8 buf[9] = { tag };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * MessagePack, as much of it as events need: a writer into memory of the caller's, and a reader
- * that believes nothing. Both are bounded by what they were given; numbers take the fewest bytes.
+ * that believes nothing. Both are bounded by the memory given; numbers take the fewest bytes.
  */
 #ifndef CTL_MSGPACK_H
 #define CTL_MSGPACK_H

@@ -69,7 +69,7 @@ static int receive(struct kv_peer *peer)
 	return 0;
 }
 
-/* One part of what is to be sent: how much of it went, or -errno. */
+/* Sends one part of the output: how much of it went, or -errno. */
 static s64 send_part(struct kv_peer *peer)
 {
 	const struct kv_sock_ops *ops = kv_sock();

@@ -51,7 +51,7 @@ static inline bool peer_talks(const struct kv_peer *peer)
 	return peer->nr_sent < peer->nr_head + peer->body.len;
 }
 
-/* Read and write what can be. 0, or -errno: it is to be closed. */
+/* Read and write without waiting. 0, or -errno: it is to be closed. */
 int peer_move(struct kv_peer *peer, u64 now_ns, u64 *nr_bytes);
 
 /* Head and body of an answer; @peer->body is there. */

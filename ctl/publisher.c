@@ -220,7 +220,7 @@ static void answer_replay(struct kvmm_publisher *publisher, const struct zmq_req
 
 /*
  * Numbered with that of the next batch, from which on batches are to be applied. Its events begin
- * where our cursor stands, which is not behind the watermark: what is applied twice does no harm.
+ * where our cursor stands, which is not behind the watermark: an event applied twice does no harm.
  */
 static void answer_snapshot(struct kvmm_publisher *publisher, const struct zmq_request *request)
 {
@@ -318,7 +318,7 @@ static void run(void *arg)
 {
 	struct kvmm_publisher *publisher = arg;
 
-	/* Pairs with kvmm_publisher_stop(): what has happened before is published. */
+	/* Pairs with kvmm_publisher_stop(): events from before are published. */
 	while (!smp_load_acquire(&publisher->stop)) {
 		bool busy = pump(publisher);
 

@@ -2,7 +2,7 @@
 /*
  * A text that grows, up to a limit.
  *
- * Text that does not fit, or for which there is no memory, is not written, and neither is what
+ * Text that does not fit, or for which there is no memory, is not written, nor is any that
  * comes behind it: ->err says so once, at the end, so that writers need not ask at each step.
  */
 #ifndef CTL_TEXT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of events as bytes; what is written is in Documentation/events.rst. */
+/* Batches of events as bytes; their format is in Documentation/events.rst. */
 #ifndef CTL_WIRE_H
 #define CTL_WIRE_H
 

@@ -4,8 +4,8 @@
  *
  * Two figures a path and direction, the time that a call or a piece takes and the rate of large
  * pieces, are enough to choose by: where they cross depends on the card, its link and the driver,
- * and published crossovers differ by factors. Measuring ends after BUDGET_NS; what was not measured
- * by then keeps a cautious default. Results are kept for the life of the process, for each uuid and
+ * and published crossovers differ by factors. Measuring ends after BUDGET_NS; paths not measured by
+ * then keep a cautious default. Results are kept for the life of the process, for each uuid and
  * version of the driver.
  */
 #include <string.h>

@@ -113,7 +113,7 @@ static void count_fallback(struct kv_dev *dev, u32 refusal)
 }
 
 /*
- * The kernel is what a copy within the device wants, and a batch what others do; that it cannot be
+ * The kernel is best for a copy within the device, and a batch for others; that it cannot be
  * had is worth counting.
  */
 static void count_missing(const struct job *job)
@@ -195,7 +195,7 @@ static u64 blocks_of(const struct kv_move *moves, u32 nr)
 	return sum;
 }
 
-/* Returns whether anything was queued, and what of it went wrong. */
+/* Returns whether anything was queued, and its error. */
 static bool submit_waves(struct kv_dev *dev, const struct kv_copy *copy, kcu_stream stream,
 			 u64 *bytes, int *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * One GPU: finding out what it is, entering its context, and what happens when it fails.
+ * One GPU: finding out its properties, entering its context, and what happens when it fails.
  *
  * An engine shares the device with us. It has contexts current on its threads, captures graphs,
  * forks helpers, and is the likelier cause of a fault that we are the first to see. The rules that
@@ -217,7 +217,7 @@ int kv_gpu_check_stream(struct kv_gpu *gpu, kcu_stream stream)
 	return status == KCU_CAPTURE_NONE ? 0 : -EBUSY;
 }
 
-/* ---- what the device is ---- */
+/* ---- the device's properties ---- */
 
 /* @otherwise as well for attributes that this driver does not know, which is not worth a line. */
 static int attribute_or(struct kv_gpu *gpu, enum kcu_device_attribute attr, int otherwise)

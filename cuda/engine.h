@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine above the driver's table: what "soft" and "cuda" devices are made of.
+ * The engine above the driver's table: the body of "soft" and "cuda" devices.
  *
  * dev->lock serialises submissions: it is held while work is queued, never until work is done
  * (but for room in one of the two rings, which is counted as a stall). Functions that take a
@@ -29,8 +29,8 @@
 #define KV_BACKGROUND_GROUPS	16u
 
 /*
- * Locks are of the rank KV_RANK_TIER, so that tiers can call in with theirs, and no lock of what is
- * below a pool is held across a driver call; among themselves in this order.
+ * Locks are of the rank KV_RANK_TIER, so that tiers can call in with theirs, and no lock below a
+ * pool is held across a driver call; among themselves in this order.
  */
 #define KV_AREA_LOCK_ID		0x100000u
 #define KV_SUM_LOCK_ID		0x200000u
@@ -111,7 +111,7 @@ struct kv_dev {
 	u64 lost_id;			/* ->lock; last failed fence with a reused slot */
 	u64 last_done_ns;		/* ->lock */
 	u64 doubts;			/* ->lock; of the fence reserved last */
-	bool is_tied;			/* ->lock; what it depends on was queued: ->doubts stays */
+	bool is_tied;			/* ->lock; its dependencies were queued: ->doubts stays */
 	struct list list[KV_NR_LISTS];	/* ->lock */
 	u32 next_list;			/* ->lock */
 	u64 knob[KV_NR_KNOBS];		/* ->lock */
@@ -131,7 +131,7 @@ struct kv_dev {
 int kv_dev_enter_surely(struct kv_dev *dev, struct kv_gpu_scope *scope);
 
 /*
- * Enter the context and take the lock: 0, -ECHILD, -EIO, or what the driver says. Relaxed, since to
+ * Enter the context and take the lock: 0, -ECHILD, -EIO, or the driver's error. Relaxed, since to
  * ask for the end of work would end the captures of others, too.
  */
 int kv_dev_begin(struct kv_dev *dev, struct kv_gpu_scope *scope);
@@ -148,7 +148,7 @@ struct fence *kv_fence_reserve(struct kv_dev *dev);
 
 /*
  * All that was put on @stream since kv_fence_reserve() ends with @slot. @status: -EIO if it is not
- * all that should be there. Cannot fail: what cannot be recorded is waited for.
+ * all that should be there. Cannot fail: work that cannot be recorded is waited for.
  */
 struct kv_fence kv_fence_commit(struct kv_dev *dev, struct fence *slot, kcu_stream stream,
 				int status, u64 bytes);
@@ -266,7 +266,7 @@ int kv_sum_copy(struct job *job);
 
 /* ---- calibrate.c ---- */
 
-/* Without the lock; never fails: what cannot be measured is taken from a table. */
+/* Without the lock; never fails: costs that cannot be measured are from a table. */
 void kv_calibrate(struct kv_dev *dev);
 u64 kv_cost_ns(const struct kv_dev *dev, u32 dir, u32 path, u64 calls, u64 bytes);
 

@@ -205,7 +205,7 @@ void kv_fence_again(struct kv_dev *dev)
 		dev->doubts = kv_gpu_doubts(dev->gpu);
 }
 
-/* A slot of its own for what was recorded, or is about to be. */
+/* A slot of its own for work that was recorded, or is about to be. */
 static struct kv_fence give_out(struct kv_dev *dev, struct fence *slot, kcu_stream stream)
 {
 	kv_assert_held(&dev->lock);
@@ -369,7 +369,7 @@ int kv_fence_join(struct kv_dev *dev, const struct kv_fence *fences, u32 nr,
 
 /*
  * The event is looked at without the lock. If the slot is reused meanwhile then its former work was
- * done, and to wait for what took its place is only late.
+ * done, and a wait for its successor in the slot is only late.
  */
 struct watched {
 	kcu_event event;

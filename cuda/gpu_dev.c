@@ -224,7 +224,7 @@ static bool end_engine(struct kv_dev *dev)
 	return is_over;
 }
 
-/* A lost device writes nothing any more; what another one may still write to stays behind. */
+/* A lost device writes nothing any more; memory that another one may still write to stays. */
 static void close_engine(struct kv_dev *dev)
 {
 	if (!end_engine(dev) && !kv_gpu_ready(dev->gpu))

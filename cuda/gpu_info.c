@@ -68,7 +68,7 @@ static void put_costs(const struct kv_dev *dev, struct kvmm_device_info *info)
 	}
 }
 
-/* By the rule that copies go by: what is expected to be fastest; see copy.c. */
+/* By the rule that copies go by: the path expected to be fastest; see copy.c. */
 static u32 fastest(const struct kv_dev *dev, u32 paths, u32 dir, u64 piece_bytes)
 {
 	u64 best_ns = UINT64_MAX;

@@ -130,7 +130,7 @@ static void move_pieces(const struct kvmm_plane *src, const struct kvmm_plane *d
 	}
 }
 
-/* Between a pool and what is below it, which are apart: as a copy that sums. */
+/* Between a pool and the tier below it, which are apart: as a copy that sums. */
 static void copy_pieces(const struct kvmm_plane *src, const struct kvmm_plane *dst,
 			const struct kv_move *move)
 {

@@ -46,7 +46,7 @@ struct kv_gpu {
 
 	u64 total_bytes;
 	u64 granule_bytes;		/* of VMM, minimum; 0 without VMM */
-	u64 good_granule_bytes;		/* what the driver recommends; 0 without VMM */
+	u64 good_granule_bytes;		/* as the driver recommends; 0 without VMM */
 	int nr_sms;
 	int nr_copy_engines;
 	int l2_bytes;
@@ -138,7 +138,7 @@ u32 *kv_gpu_enter_call(const struct kv_gpu *gpu);
 
 static __always_inline void kv_gpu_leave_call(u32 *nr)
 {
-	/* Pairs with kv_gpu_settle_calls(): what the call was told is counted. */
+	/* Pairs with kv_gpu_settle_calls(): the call's failure is counted. */
 	kv_fetch_sub_release(nr, 1);
 }
 
@@ -148,7 +148,7 @@ void kv_gpu_settle_calls(const struct kv_gpu *gpu);
 /* Classify, latch, log: the errno of a result that is not success. */
 int __kv_gpu_failed(struct kv_gpu *gpu, enum kcu_call call, kcu_result result);
 
-/* Past the latch: the errno of what it says. */
+/* Past the latch: the errno of its result. */
 #define kv_gpu_call_anyway(gpu, field, ...)						\
 	({										\
 		u32 *__nr = kv_gpu_call_sleeps(KCU_CALL_##field) ?			\

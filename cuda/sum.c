@@ -229,7 +229,7 @@ int kv_sum_fetch(struct kv_dev *dev, u64 *sums, u32 nr)
 	return err ? -EIO : 0;
 }
 
-/* ---- of what is copied ---- */
+/* ---- of blocks that are copied ---- */
 
 /* One after the other on the stream of transfers, so one buffer is enough. */
 static kcu_deviceptr third_buffer(const struct kv_dev *dev)

@@ -6,7 +6,7 @@
 
 #include "args.h"
 
-/* The number that @args begins with, and in @args what follows; above @limit: none does. */
+/* The number that @args begins with, and in @args the rest; above @limit: none does. */
 static u64 take_number(const char **args, u32 limit)
 {
 	const char *at = *args;

@@ -20,7 +20,7 @@
 /* And one of so many hits that were promised while it was lost: to try again, ever more seldom. */
 #define HOPE_PARTS	64u
 
-/* Blocks are evicted before others are named: what fits is not fewer for that. */
+/* Blocks are evicted before others are named: no fewer fit for that. */
 #define FIT_TURNS	32u
 
 void duel_init(struct duel *duel, u32 nr_blocks)

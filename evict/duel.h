@@ -34,7 +34,7 @@ struct duel {
 	s64 lead;		/* hits more than LRU had */
 	u64 lru_hits;		/* of LRU */
 	bool lost;		/* LRU's order is to be followed */
-	u64 hope;		/* in parts of a hit: what has been promised since then */
+	u64 hope;		/* in parts of a hit: promised since then */
 	u32 count[2][DUEL_BUCKETS];	/* by bucket from floor on, modulo DUEL_BUCKETS */
 };
 

@@ -7,8 +7,8 @@
 #include "ghost.h"
 
 /*
- * Enough for four times the pool; for small pools more, since what is worth keeping there is what
- * comes back after many times the pool's size.
+ * Enough for four times the pool; for small pools more, since keys worth keeping there come back
+ * after many times the pool's size.
  */
 #define GHOSTS_A_BLOCK		4u
 #define SMALL_GHOSTS_A_BLOCK	64u

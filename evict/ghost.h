@@ -4,7 +4,7 @@
  *
  * Sets of 8 on one cache line; the one used longest ago makes room. Two keys of one set are taken
  * for each other once in 2^20: the order gets worse by a little, nothing else happens. Ages come in
- * 16,384 steps, turns in 2^24, and wrap: what is older than that seems young, if it has not been
+ * 16,384 steps, turns in 2^24, and wrap: older ones seem young, if it has not been
  * displaced by then, as nearly all will.
  *
  * Guarded by the order's lock.
@@ -44,7 +44,7 @@ void ghosts_init(struct ghosts *ghosts, u32 nr_blocks);
 /* Bits of a key hash that matter. */
 #define GHOST_HASH_BITS	48u
 
-/* Keep what is known of a block of key hash @hash; it is tick @now. */
+/* Keep the record of a block of key hash @hash; it is tick @now. */
 void ghost_put(struct ghosts *ghosts, u64 hash, const struct ghost_past *past, u64 now);
 
 /* Is it known? Then it is forgotten here. In: @past->last and @past->turn are those of now. */

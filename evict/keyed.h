@@ -17,7 +17,7 @@ struct keyed_block {
 	u64 hash;		/* of its key */
 	u32 filled;		/* tick of its fill */
 	u32 position;		/* in its chain */
-	u32 value;		/* what it was advised, 0 if nothing */
+	u32 value;		/* the advice, 0 if none */
 	u8 uses;		/* since it was filled, up to 255 */
 	u8 level;		/* list that it belongs to */
 	bool unnamed;		/* in the order without key */

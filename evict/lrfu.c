@@ -4,7 +4,7 @@
  *
  * A block's place in virtual time is that of its last use, and later by one half-life for each
  * doubling of its uses, recent ones counting most (credit.h). Time passes as blocks are filled, so
- * it is measured in sizes of the pool: plain LRU evicts what is one size old. Evicted blocks leave
+ * it is measured in sizes of the pool: plain LRU evicts blocks one size old. Evicted blocks leave
  * ghosts, so that a block that comes back has its credit. With a short half-life the order is that
  * of LRU, with a long one nearly that of LFU; trials (trial.h) tell which one this load wants.
  *

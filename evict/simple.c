@@ -6,8 +6,8 @@
  *	priority	its put-back, and 8 sizes of the pool later at priority 100 than at 0
  *	ttl		the end of its time to live; without one, its put-back
  *
- * Nothing is kept for ever by what it was advised: time goes on, and what is not used again has its
- * turn. Advice is forgotten with the content.
+ * No advice keeps a block for ever: time goes on, and a block that is not used again has its turn.
+ * Advice is forgotten with the content.
  *
  * Everything is guarded by the order's lock.
  */

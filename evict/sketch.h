@@ -41,7 +41,7 @@ void sketch_init(struct sketch *sketch, u32 capacity);
 
 void sketch_flush(struct sketch *sketch, struct sketch_batch *batch);
 
-/* 0 to SKETCH_MAX, without what waits in batches. */
+/* 0 to SKETCH_MAX, without notes that wait in batches. */
 u32 sketch_estimate(const struct sketch *sketch, u64 hash);
 
 static inline void sketch_note(struct sketch *sketch, struct sketch_batch *batch, u64 hash)

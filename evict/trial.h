@@ -5,7 +5,7 @@
  * Several half-lives are tried side by side on a sample of the keys, on no blocks at all. A block
  * is evicted when its key (see vtime.h) is among the smallest, so for each candidate it is enough
  * to count the sampled keys by bucket, and to keep a floor such that as many are above it as a pool
- * would hold: a use of what is above the floor would have been a hit. The floor never sinks.
+ * would hold: a use of a key above the floor would have been a hit. The floor never sinks.
  *
  * On the conversation trace the counts are within 2 % of those of real pools.
  *
@@ -32,7 +32,7 @@ struct trial_key {
 /* One half-life. */
 struct candidate {
 	struct half_life half;		/* fixed at creation */
-	u64 floor;			/* bucket: what is in it or above is there */
+	u64 floor;			/* bucket: keys in it or above are there */
 	u32 nr_above;			/* at most ->nr_fit between two uses */
 	u32 score;			/* hits, older ones count less */
 	u16 count[TRIAL_BUCKETS];	/* by bucket from floor on, modulo TRIAL_BUCKETS */

@@ -65,7 +65,7 @@ static u32 first_slot(const struct vtime *vtime)
 
 /* ---- links ---- */
 
-/* Between @prev and what follows it. */
+/* Between @prev and its successor. */
 static void link_add(struct vtime *vtime, u32 prev, u32 block)
 {
 	struct vtime_link *link = &vtime->link[block];

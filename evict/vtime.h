@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks ordered by virtual time: what most policies are built on.
+ * Blocks ordered by virtual time: the base of most policies.
  *
  * A policy maps each block to a bucket, a number that may grow for ever; smaller ones are evicted
  * first, within a bucket the block that came first. The window of VTIME_BUCKETS buckets from @base

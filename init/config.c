@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Settings from a file and from the environment. All of it is applied to copies, which replace what
- * the caller has at the very end: a mistake in the last line leaves the first one without effect.
+ * Settings from a file and from the environment. All of it is applied to copies, which replace the
+ * caller's at the very end: a mistake in the last line leaves the first one without effect.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices by name, and what they are. */
+/* Devices by name, and their properties. */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ int kvmm_device_info(const char *device, struct kvmm_device_info *info)
 
 	if (!device || !info)
 		return -EINVAL;
-	/* As kv_copy_attr() has it, but that what lies behind the size is not ours to read. */
+	/* As kv_copy_attr() has it, but that memory behind the size is not ours to read. */
 	size = info->size;
 	if (size < sizeof(size) || size > MAX_INFO_BYTES || size % sizeof(size))
 		return -EINVAL;

@@ -3,7 +3,7 @@
  * The public end of the env seam: <kvmm/testing.h> puts a host of the test behind it.
  *
  * A host is asked about time, random numbers and whether memory is to be had, but never for the
- * memory itself: what was allocated before a host came, or under it, can be freed at any time. The
+ * memory itself: memory allocated before a host came, or under it, can be freed at any time. The
  * table is set before any thread can see it and is left alone afterwards; a thread that still uses
  * it when the host goes has broken kvmm_testing_set_host()'s rule.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Text into a buffer that may be too small for it, and what may be in a text. */
+/* Text into a buffer that may be too small for it, and the characters allowed in one. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -58,7 +58,7 @@ static int system_open_dir(void *ctx, const char *path, bool create)
 	struct before before = enter();
 
 	if (create)
-		mkdir(path, 0700);	/* open() says better what is wrong with it */
+		mkdir(path, 0700);	/* open() gives a better error */
 	return leave(before, open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 

@@ -22,7 +22,7 @@
 
 struct kv_epoch_page kv_epoch_page;
 
-static u32 newest;			/* what was given last; the thread that has set ->begun */
+static u32 newest;			/* the last one given; the thread that set ->begun */
 static bool is_wiped;			/* children find the page cleared */
 
 static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG, .id = UINT32_MAX };

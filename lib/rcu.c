@@ -119,7 +119,7 @@ static void fence_readers(void)
 
 static void wait_for_section(const struct kv_stat_row *row)
 {
-	/* Acquire pairs with kv_rcu_read_unlock(): what was read there is not freed before. */
+	/* Acquire pairs with kv_rcu_read_unlock(): objects read there are not freed before. */
 	u64 seen = smp_load_acquire(&row->section), now = seen;
 
 	for (u32 i = 0; now & KV_RCU_NESTING && !((now ^ seen) & ~KV_RCU_NESTING); i++) {
@@ -202,7 +202,7 @@ static void drain(void)
 
 void kv_rcu_reap(void)
 {
-	/* Both are hints. If a thread drains already, what came since can wait for the next. */
+	/* Both are hints. If a thread drains already, later ones can wait for the next. */
 	if (READ_ONCE(limbo.nr) >= REAP_AT && !kv_lock_is_held(&drain_lock))
 		drain();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The reading side of rings, and what writers do when they meet one another; see kv/ring.h. */
+/* The reading side of rings, and writers that meet one another; see kv/ring.h. */
 #include <errno.h>
 
 #include <kv/bits.h>

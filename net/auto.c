@@ -51,7 +51,7 @@ struct kvmm_migrate_auto {
 	struct kvmm_migrate_auto_stat stat;	/* ->lock */
 };
 
-/* ---- what goes ---- */
+/* ---- blocks that go ---- */
 
 static struct kvmm_migrate_attr attr_of(const struct kvmm_migrate_auto *watch)
 {
@@ -213,7 +213,7 @@ int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch)
 	return busy;
 }
 
-/* ---- what the engine says ---- */
+/* ---- calls of the engine ---- */
 
 int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t seq)
 {

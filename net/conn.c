@@ -140,7 +140,7 @@ static void pump_in(struct conn *conn)
 		if (take_fds(conn, fds, nr < 0 ? 0 : nr_fds) || nr == -EPROTO)
 			conn_break(conn, -EPROTO);
 		else if (nr <= 0)
-			conn->err = -ECONNRESET;	/* what came before is still handled */
+			conn->err = -ECONNRESET;	/* earlier messages are still handled */
 		else
 			conn->nr_in += nr;
 	}

@@ -61,7 +61,7 @@ struct conn_out {
 /* conn_has_room() has said so: it will be sent. */
 void conn_send(struct conn *conn, const struct conn_out *out);
 
-/* Send and receive what can be without waiting. */
+/* Send and receive without waiting. */
 void conn_pump(struct conn *conn);
 
 /* The next whole message, until the next call: 1; 0 none yet; or why it is broken. */

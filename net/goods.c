@@ -124,7 +124,7 @@ static void drop_ranges(struct goods *goods, u32 nr)
 		kv_pool_drop_range(goods->pool, goods->range[--nr]);
 }
 
-/* It must be what it was when it was first held: the other side knows of that. */
+/* It must be the same as when it was first held: the other side knows of that. */
 static int hold_range(struct goods *goods, u32 i)
 {
 	struct kv_range_kind kind;

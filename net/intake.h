@@ -4,7 +4,7 @@
  *
  *	GATHER --all is named--> SETTLE --reserved, quiet--> POUR --all is here--> CHECK --> CHECKED
  *
- * It outlives the link on which it was offered: what is reserved by then waits, for a while, for
+ * It outlives the link on which it was offered: blocks reserved by then wait, for a while, for
  * the same migration to be offered again, and goes on from there. Any end of it but publication
  * gives the blocks back, once no copy into them is under way.
  */
@@ -53,7 +53,7 @@ void intake_free(struct intake *intake);
 int intake_names(struct intake *intake, const struct wire_msg *msg);
 int intake_sums(struct intake *intake, const struct wire_msg *msg);
 bool intake_is_whole(const struct intake *intake);
-/* Is that what was offered before? */
+/* Is that the same as was offered before? */
 bool intake_is_same(const struct intake *a, const struct intake *b);
 
 /* 0 it can be poured into; -EINPROGRESS; or why not. */

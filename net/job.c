@@ -6,7 +6,7 @@
  *	   |         |        |          |        |
  *	   +---------+--------+----------+--------+--> CANCELLING -> CANCELLED, FAILED
  *
- * Up to COMMIT the source is what it was and the destination is hidden; from then on the
+ * Up to COMMIT the source is as it was and the destination is hidden; from then on the
  * destination is good, and the source is only waited for. A poll does one phase after the other
  * until one of them has to wait.
  */

@@ -22,8 +22,8 @@
  * @commit: the same; an error leaves the destination unpublished, unless job->in_doubt
  * @undo: as if it had never been; 0 or -EINPROGRESS; called until 0, in any phase before the end
  * @resume: the other end of a link may be another one: 0 or why not; may be NULL
- * @free: waits for what is on its way, undoes what is not committed, frees all
- * @status: fill in what it knows
+ * @free: waits for copies on their way, undoes all but a commit, frees all
+ * @status: fill in all it knows
  */
 struct carrier_ops {
 	int (*prepare)(struct kvmm_migrate *job);

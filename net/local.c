@@ -70,7 +70,7 @@ static int alloc_lists(struct kvmm_migrate *job, struct local *local)
 	return local->from && local->to && local->sum ? 0 : -ENOMEM;
 }
 
-/* All but what is there already. */
+/* All but the blocks that are there already. */
 static void fill_lists(struct kvmm_migrate *job, struct local *local)
 {
 	const struct store *store = &local->store;

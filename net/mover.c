@@ -12,7 +12,7 @@
 
 #include "mover.h"
 
-#define STAGE_ALIGN	256ull		/* what any kernel wants of a piece */
+#define STAGE_ALIGN	256ull		/* enough for any kernel's pieces */
 
 /* ---- memory to stage in ---- */
 

@@ -90,7 +90,7 @@ struct mover_attr {
 
 /* 0, -ENOMEM. Memory to stage in is had when it is needed. */
 int mover_init(struct mover *mover, const struct mover_attr *attr);
-/* Waits for what is on its way. */
+/* Waits for copies on their way. */
 void mover_exit(struct mover *mover);
 
 /* Get on: 0 all is copied; -EINPROGRESS; or an error, and nothing is on its way any more. */

@@ -224,7 +224,7 @@ static int hear_accept(struct kvmm_migrate *job, struct remote *remote, const st
 	return 0;
 }
 
-/* ---- what comes ---- */
+/* ---- messages that come ---- */
 
 static int hear_drain(struct remote *remote, const struct wire_msg *msg)
 {

@@ -24,7 +24,7 @@
 /* How long the door stays shut where descriptors or memory are short. */
 #define SHUT_NS			50000000ull
 
-/* ---- what was committed ---- */
+/* ---- committed migrations ---- */
 
 bool server_knows(const struct kvmm_migrate_server *server, const struct wire_id *id)
 {
@@ -60,7 +60,7 @@ void server_committed(struct kvmm_migrate_server *server, struct intake *intake)
 		push_arrival(server, intake, intake->store.range[i], &intake->kind[i]);
 }
 
-/* ---- what waits for its giver ---- */
+/* ---- intakes that wait for their giver ---- */
 
 static void give_up(struct kvmm_migrate_server *server, struct intake **at)
 {

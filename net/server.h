@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A taker: its listener, its sessions, and what it remembers of them.
+ * A taker: its listener, its sessions, and its memory of them.
  *
  * All of it belongs to the thread that ticks.
  */

@@ -271,7 +271,7 @@ static int hear_fill(struct kvmm_migrate_server *server, struct session *session
 	return 0;
 }
 
-/* In order: what is done is done up to there. */
+/* In order: all parts up to there are done. */
 static bool drain_next(struct kvmm_migrate_server *server, struct session *session)
 {
 	struct intake *intake = session->intake;

@@ -2,8 +2,8 @@
 /*
  * Checksums of blocks wherever they lie: each device sums up its own, by the same formula.
  *
- * The destination's are taken from there, after the copy has ended: what a device says that it has
- * written is not what is believed.
+ * The destination's are taken from there, after the copy has ended: a device's word for what it has
+ * written is not believed.
  */
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Memory that giver and taker both have: two slots that content goes through.
  *
  * It is the taker's, and no part of a pool: a giver that writes to it late, or wrongly, can spoil
- * what is in it, which a checksum finds, and nothing else.
+ * its content, which a checksum finds, and nothing else.
  */
 #ifndef NET_WINDOW_H
 #define NET_WINDOW_H

@@ -8,7 +8,7 @@
  *		<-------------	WINDOW + descriptor		memory that both have
  *	WINDOW	------------->		mapped, or not: then another one is offered
  *	OFFER, NAMES, SUMS --->
- *		<-------------	ACCEPT	reserved; what is there already; how far it had come
+ *		<-------------	ACCEPT	reserved; blocks there already; how far it had come
  *	FILL	------------->		a slot of the window is full
  *		<-------------	DRAIN	it is empty again
  *		<-------------	VERIFIED	all checksums agree

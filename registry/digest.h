@@ -30,7 +30,7 @@ struct digest;
  * struct digest_ops - one algorithm, one way to compute it
  * @bytes: length of the result, at most DIGEST_BYTES
  * @absorb: take in @nr chunks
- * @finish: take in what is left in @digest->buf, write the result; @digest is spent
+ * @finish: take in the rest in @digest->buf, write the result; @digest is spent
  */
 struct digest_ops {
 	u32 bytes;
@@ -71,7 +71,7 @@ static inline void kv_digest_begin(struct digest *digest, const struct digest_op
 	digest->fill = 0;
 }
 
-/* Room for @bytes more, at most DIGEST_CHUNK; the caller adds to ->fill what it has written. */
+/* Room for @bytes more, at most DIGEST_CHUNK; the caller adds the bytes written to ->fill. */
 static inline u8 *kv_digest_room(struct digest *digest, u32 bytes)
 {
 	if (unlikely(digest->fill + bytes > DIGEST_BUF))

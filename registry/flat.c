@@ -129,7 +129,7 @@ static bool dups_visible(const struct flat *flat, u32 head)
 	return false;
 }
 
-/* ---- what is told: under the home's lock, when it is done ---- */
+/* ---- records for the feed: under the home's lock, when it is done ---- */
 
 /* No entry of this list can be found any more; the other entries are the list from @head on. */
 static void tell_lost(struct flat *flat, const struct kv_entry *entry, u32 index, u32 head)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of the flat map: buckets of one cache line, and what writers do to them.
+ * The table of the flat map: buckets of one cache line, and their writers' steps.
  *
  *	0        8        12    16     20                                  64
  *	| 8 tags | 3 tags | seq | next | index 0 | index 1 | ... | index 10 |
@@ -225,7 +225,7 @@ static inline void flat_rank_release(const struct table *table) {}
 static inline void spot_lock(struct spot spot)
 {
 	flat_rank_acquire(spot.table);
-	/* Pairs with spot_unlock(): what the last writer of this chain did is visible. */
+	/* Pairs with spot_unlock(): the writes of this chain's last writer are visible. */
 	if (unlikely(!kv_seq_trylock(&spot_home(spot)->seq)))
 		flat_lock_slow(spot_home(spot));
 }

@@ -10,8 +10,8 @@
  *
  * A compare-and-swap takes 20 cycles in any case. Work of the other steps disappears in its
  * shadow as far as the processor looks ahead, but only work that does not wait for it: nothing on
- * the fast path may go through memory that was written after the last swap, so what it needs is
- * passed by value and stays in registers. With everything in the second-level cache a block takes
+ * the fast path may go through memory that was written after the last swap, so its inputs are
+ * passed by value and stay in registers. With everything in the second-level cache a block takes
  * 8 ns, of which 4.7 are the swap; doing one step for a group of keys, then the next, took 12.
  *
  * Each key goes down one of two paths. The fast one looks at the first slot with the right tag, in
@@ -160,7 +160,7 @@ static bool try_table(const struct wanted *wanted, struct spot spot, const u64 k
 		      struct found *found)
 {
 	for (u32 tries = 0; tries < PATIENCE; tries++) {
-		/* Pairs with spot_unlock(): what writers did before is visible. */
+		/* Pairs with spot_unlock(): earlier writers' changes are visible. */
 		u32 seq = kv_seq_read_begin(&spot_home(spot)->seq);
 
 		if (try_chain(wanted, spot, key, found))
@@ -186,7 +186,7 @@ static noinline struct found __find_slowly(const struct wanted *wanted, const kv
 
 		if (try_table(wanted, spot, words, &found))
 			return found;
-		/* Pairs with move_bucket(): the successor is visible, and what was copied there. */
+		/* Pairs with move_bucket(): the successor and the copies there are visible. */
 		if (smp_load_acquire(&spot_home(spot)->next) != NEXT_MOVED)
 			return (struct found){ 0 };
 		table = kv_rcu_dereference(table->successor);
@@ -386,7 +386,7 @@ u32 flat_probe(struct kv_map *map, const struct kv_query *query, u64 *present)
 /*
  * Keys before @lo are there, the one at @hi is not. Where the map is closed under prefixes, a key
  * that is there says the same of all before it; so a round, DISTANCE keys spread evenly, the last
- * one among them, divides what is left by DISTANCE: a prompt of 1024 that is all there takes one
+ * one among them, divides the rest by DISTANCE: a prompt of 1024 that is all there takes one
  * round of two misses, any other one three.
  */
 static noinline u32 length_bisect(struct wanted wanted)

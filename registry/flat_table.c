@@ -269,7 +269,7 @@ static bool slots_are_clear_or_used(const struct bucket *bucket)
 	return true;
 }
 
-/* One chain: *@nr_slots and *@nr_over grow by what is in it. */
+/* One chain: *@nr_slots and *@nr_over grow by its slots. */
 static bool chain_is_sound(const struct table *table, u32 home, u32 *nr_slots, u32 *nr_over)
 {
 	const struct bucket *bucket = &table->bucket[home], *next;

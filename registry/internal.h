@@ -82,7 +82,7 @@ void trace_removed(struct trace *trace, const struct kv_entry *entry, u32 index)
 void trace_miss(const struct trace *trace, const struct kv_query *query, u32 at);
 u64 trace_nr_missed(const struct trace *trace, enum kv_miss why);
 
-/* ---- batch.c: what maps do with a batch before and after ---- */
+/* ---- batch.c: the maps' work on a batch before and after ---- */
 
 /* All of them STAGED, no handle twice, all marked; or nothing is: -ESTALE, -EINVAL. */
 int batch_mark(const struct kv_map *map, const struct kv_insert *insert);

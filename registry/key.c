@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Keys of prefix blocks: contexts, the checks of what callers pass, the walk along a sequence.
+ * Keys of prefix blocks: contexts, the checks of callers' arguments, the walk along a sequence.
  *
  * All checks come first, so that a call that fails has written nothing. Extras are sorted, which
  * makes the order in which they are hashed the only one possible, and lets a cursor for each kind
@@ -107,7 +107,7 @@ bool kv_key_has_digests(const struct kvmm_key_ctx *ctx)
 	return ctx->format->parent_bytes == sizeof(kvmm_digest_t);
 }
 
-/* ---- what callers pass ---- */
+/* ---- callers' arguments ---- */
 
 static bool extra_is_sound(const struct kvmm_key_extra *extra)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the calls that compute keys (key.c) and the formats of what is hashed. */
+/* Between the calls that compute keys (key.c) and the formats that they hash. */
 #ifndef REGISTRY_KEY_H
 #define REGISTRY_KEY_H
 
@@ -10,11 +10,11 @@
 struct key_walk;
 
 /**
- * struct key_format - what is hashed for each block
+ * struct key_format - the bytes that are hashed for each block
  * @name: as in &kvmm_key_attr.algo
  * @parent_bytes: how much of a block's result enters the next block's hash; 16 or 32
  * @check: an attribute that is wrong for this format: -EINVAL; those of all formats are checked
- * @init: set ->digest and what else the format needs of @ctx; lora and salt are set already
+ * @init: set ->digest and all else the format needs of @ctx; lora and salt are set already
  * @takes: is this extra, which is sound in itself, one that the format has room for?
  * @put_block: everything about the block that @walk is at
  */
@@ -62,7 +62,7 @@ static inline const u32 *kv_key_tokens(const struct key_walk *walk)
 	return walk->seq->tokens + walk->first;
 }
 
-/* Also what the compiler believes to be dead: secrets do not stay behind on the stack. */
+/* Also memory that the compiler believes to be dead: secrets do not stay behind on the stack. */
 static inline void kv_wipe(void *data, size_t bytes)
 {
 	memset(data, 0, bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registry of prefixes: what it is made of, and the rules that hold.
+ * The registry of prefixes: its structure, and the rules that hold.
  *
  * A *node* is a registered name. A *family* is the children of one name, whether that name is
  * registered or not: children hang on the family, not on the parent, so that parents may come and
@@ -16,10 +16,10 @@
  *	.first = ...        --> .pos_next = ...
  *
  * All are found through one hash table, by chains. Name and hash are fixed while a slot is in use;
- * so is membership in lists: what enters a list enters it once, and leaves it once, for good, with
- * its own link left as it was. A slot is used again after a grace period. Hence readers, in a read
- * section, may follow any link from anything they stand on, and it leads to what was in that
- * list while they were under way.
+ * so is membership in lists: a node enters a list once, and leaves it once, for good, with its own
+ * link left as it was. A slot is used again after a grace period. Hence readers, in a read section,
+ * may follow any link from anything they stand on, and it leads to members that the list had while
+ * they were under way.
  *
  * Locks: hashes fall into NR_STRIPES stripes, and stripes do not depend on the size of the table.
  * The lock of a stripe guards the chains of its hashes, and of each name in it:
@@ -335,7 +335,7 @@ static __always_inline bool has_name(const struct named *name, const u64 key[2],
 	       name->position == position;
 }
 
-/* The node of this name among @index and what follows it in its chain; 0: none. In a section. */
+/* The node of this name from @index on in its chain; 0: none. In a section. */
 static __always_inline u32 chain_find(const struct kvmm_registry *reg, u32 parity, u32 index,
 				      const u64 key[2], u64 domain, u32 position)
 {
@@ -344,7 +344,7 @@ static __always_inline u32 chain_find(const struct kvmm_registry *reg, u32 parit
 
 		if (likely(has_name(name, key, domain, position)))
 			break;
-		/* Pairs with chain_add(): what the link leads to has its name. */
+		/* Pairs with chain_add(): the node the link leads to has its name. */
 		index = smp_load_acquire(&name->hash_next[parity]);
 	}
 	return index;
@@ -412,7 +412,7 @@ void radix_bury(struct kvmm_registry *reg, struct dead *dead);
 
 static inline bool node_lives(const struct node *node, u32 gen)
 {
-	/* Pairs with radix_node_add(): what the node says is of this life or a later one. */
+	/* Pairs with radix_node_add(): the node's fields are of this life or a later one. */
 	return smp_load_acquire(&node->gen) == gen;
 }
 

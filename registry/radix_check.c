@@ -39,7 +39,7 @@ static bool has_seen(const struct check *check, enum slot_kind kind, u32 index, 
 	return index && index <= check->reg->slab[kind].top && check->seen[kind][index] & what;
 }
 
-/* ---- what is where ---- */
+/* ---- places of slots ---- */
 
 static bool see_free(struct check *check, enum slot_kind kind)
 {
@@ -119,7 +119,7 @@ static bool list_is_sound(struct check *check, u32 index)
 	return nr && nr == record->nr;
 }
 
-/* ->last and ->down agree with what the table says of the name. */
+/* ->last and ->down agree with the table's entry for the name. */
 static bool parent_is_sound(struct check *check, u32 index)
 {
 	struct kvmm_registry *reg = check->reg;

@@ -86,7 +86,7 @@ static int unhook_locked(struct kvmm_registry *reg, u32 id)
 			continue;
 		if (turn_off(hook))
 			WRITE_ONCE(reg->nr_hooks[hook->kind], reg->nr_hooks[hook->kind] - 1);
-		/* Pairs with hook_leave(): what was done inside is visible. */
+		/* Pairs with hook_leave(): writes inside are visible. */
 		return smp_load_acquire(&hook->word) ? -EBUSY : 0;
 	}
 	return 0;
@@ -124,7 +124,7 @@ static void hook_leave(struct hook *hook)
 {
 	u64 word = READ_ONCE(hook->word);
 
-	/* Pairs with unhook_locked() and free_hook(): what we did is visible. */
+	/* Pairs with unhook_locked() and free_hook(): our writes are visible. */
 	while (!kv_cas(&hook->word, &word, word - 1))
 		;
 }

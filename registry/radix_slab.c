@@ -13,7 +13,7 @@
 
 #include "radix.h"
 
-/* Below that, segments would be smaller than what the allocator adds to them. */
+/* Below that, segments would be smaller than the allocator's own data. */
 #define MIN_SHIFT	4u
 
 static u32 segment_size(const struct slab *slab, u32 segment)
@@ -88,7 +88,7 @@ static int grow(struct slab *slab, u32 nr_segments)
 
 /*
  * The segments above @nr_segments are not needed after all. Those that have ever been used stay,
- * and so does what others have reserved meanwhile.
+ * and so do slots that others have reserved meanwhile.
  */
 static void trim(struct slab *slab, u32 nr_segments)
 {

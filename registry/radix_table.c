@@ -22,7 +22,7 @@ static u64 table_bytes(u32 nr_chains)
 }
 
 /*
- * Two for each node, so that what is looked for is the first of its chain as a rule; the table
+ * Two for each node, so that a wanted node is the first of its chain as a rule; the table
  * grows when there is less than one. With one, and all in memory, registering takes 25 % longer and
  * a look-up twice as long.
  */
@@ -90,7 +90,7 @@ u64 radix_table_bytes(const struct kvmm_registry *reg)
 /* ---- chains ---- */
 
 /*
- * At the head, where what is new is soon looked for; but positions, which are always looked for,
+ * At the head, where new nodes are soon looked for; but positions, which are always looked for,
  * stay before families.
  */
 static u32 *place_for(struct kvmm_registry *reg, struct table *table, enum slot_kind kind, u64 hash,

@@ -379,7 +379,7 @@ static u32 drop_used_up(struct kvmm_registry *reg, u32 first)
 	return first;
 }
 
-/* The grave is on one of those in it, in place of what a node in use counts. */
+/* The grave is on one of those in it, in place of the count of a node in use. */
 void radix_bury(struct kvmm_registry *reg, struct dead *dead)
 {
 	struct node *holder;

@@ -59,7 +59,7 @@ static u32 climb(const struct kvmm_registry *reg, u32 index, u64 start)
 	return parent;
 }
 
-/* ---- what is asked of one node ---- */
+/* ---- questions about one node ---- */
 
 int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_node_info *info)
 {

@@ -7,7 +7,7 @@
  * stripes it takes: one if the node is there and stays, three if it comes or goes. Under the locks
  * everything is looked up again.
  *
- * All is told and buried after the read section: hooks and destructors may do what they like.
+ * All is told and buried after the read section: hooks and destructors may do anything.
  */
 #include <kv/env.h>
 #include <kv/err.h>
@@ -30,7 +30,7 @@ struct call {
 	u32 tier;		/* or NO_TIER */
 	u32 to;			/* of a transfer, or NO_TIER */
 	struct batch batch;
-	kvmm_node_t *nodes;	/* NO_TIER: handles of what is held now */
+	kvmm_node_t *nodes;	/* NO_TIER: handles of the nodes held now */
 	u32 nr_done;
 	int err;		/* of NO_TIER: -EOVERFLOW */
 	struct dead dead;
@@ -207,7 +207,7 @@ static void items_fill(const struct call *call, struct item *items, u32 first, u
 }
 
 /*
- * Asks for what comes first in each chain, which as a rule is the right one; the nodes come back in
+ * Asks for the first node of each chain, which as a rule is the right one; the nodes come back in
  * @index. A record is looked for in any case: a hook may wait for a new name.
  */
 static void ask_for_slots(const struct call *call, const struct item *items, u32 nr, u32 *index)
@@ -420,7 +420,7 @@ static u32 leave_all(struct call *call)
 	return call->nr_done;
 }
 
-/* ---- what pools call ---- */
+/* ---- the calls of pools ---- */
 
 /* Field by field: the room for news is large, and left as it is. */
 static void call_init(struct call *call, struct kvmm_registry *reg, u32 tier, u32 to,

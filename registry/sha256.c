@@ -2,7 +2,7 @@
 /*
  * SHA-256 (FIPS 180-4), in C and with the SHA extensions of x86.
  *
- * Which one is decided when a context is made, by what the processor says of itself: the library
+ * Which one is decided when a context is made, by the processor's own word: the library
  * is built for any x86-64. The extensions use SSE registers only, so it does not take the
  * operating system's consent.
  */

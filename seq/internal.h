@@ -40,7 +40,7 @@ struct seq_room {
 	kvmm_digest_t	*digests;	/* room for none unless has_digests */
 };
 
-/* Guard: the owner's thread, but for what is fixed at creation. */
+/* Guard: the owner's thread, but for fields fixed at creation. */
 struct kvmm_seq {
 	/* Fixed at creation. */
 	struct kvmm_pool		*pool;		/* borrowed */
@@ -99,7 +99,7 @@ static inline int request_refuse(struct kvmm_seq *seq, enum kvmm_seq_error why)
 	return kvmm_seq_errno(why);
 }
 
-/* ---- keys.c: what grows with the tokens ---- */
+/* ---- keys.c: memory that grows with the tokens ---- */
 
 /* Room for so many tokens, and for their blocks. 0, or -ENOMEM and nothing has changed. */
 int request_reserve(struct kvmm_seq *seq, u32 nr_tokens);

@@ -4,7 +4,7 @@
  *
  * Names are computed once, in order, each from the one before; cutting tokens off forgets those
  * behind. Extras are kept with starts relative to the first token that still has no name, which is
- * what the calls that compute keys want.
+ * right for the calls that compute keys.
  */
 #include <string.h>
 

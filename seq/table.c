@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The block table of a sequence: what fills it, what empties it, what it says.
+ * The block table of a sequence: filled, emptied, asked.
  *
  * Blocks leave it from its end only, so that of a prompt that is given back the tail is the first
  * to be evicted. The pool refuses handles of ours only if it has found that it contradicts itself;

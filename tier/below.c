@@ -9,8 +9,8 @@
  * read into a slot that is WRITING, by a thread that waits for it.
  *
  * The chain of checksums is not broken: before a block is written the host's memory is compared
- * with the checksum that the block had in the device, the store has its own, and what was read
- * gets one that the device's memory is compared with after the next copy.
+ * with the checksum that the block had in the device, the store has its own, and a block that was
+ * read gets one that the device's memory is compared with after the next copy.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -349,7 +349,7 @@ int kv_tier_fetch_poll(struct kv_tier_client *client, struct kv_tier_fetch *fetc
 	struct below_io *io = fetch->io;
 	int err;
 
-	/* Pairs with end(): what was read is there. */
+	/* Pairs with end(): the bytes read are there. */
 	if (!smp_load_acquire(&io->is_done))
 		return -EAGAIN;
 	err = io->io.error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store below a host tier, and what is on its way there and back. */
+/* The store below a host tier, and transfers there and back. */
 #ifndef TIER_BELOW_H
 #define TIER_BELOW_H
 
@@ -52,10 +52,10 @@ struct below {
 	u64			promoted;	/* tier->lock */
 	u64			failed;		/* tier->lock */
 	u64			bytes[NR_BELOW_KINDS];	/* tier->lock; of those that ended well; */
-	u64			ns[NR_BELOW_KINDS];	/* tier->lock; what each took, added up */
+	u64			ns[NR_BELOW_KINDS];	/* tier->lock; time of each, added up */
 };
 
-/* Waits for what is being written. */
+/* Waits for blocks being written. */
 void below_exit(struct kvmm_tier *tier);
 /* Until the store knows of every put of a DOOMED slot. No lock held. */
 void below_wait_given(struct kvmm_tier *tier);

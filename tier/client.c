@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Pools that share a host tier: how they come, what they are told, and how they go.
+ * Pools that share a host tier: how they come, are told of changes, and go.
  *
  * A client that is told of names that are gone takes them from a list of its own, when it calls
  * next. There is room for each unit once, and for what its threads commit while one of them
@@ -229,7 +229,7 @@ void kv_tier_client_glance(const struct kv_tier_client *client, struct kvmm_tier
 	stat->evicted = kv_peek(&client->evicted);
 }
 
-/* ---- what is gone ---- */
+/* ---- names that are gone ---- */
 
 void client_lost(struct kvmm_tier *tier, const struct tslot *slot)
 {

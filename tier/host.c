@@ -119,7 +119,7 @@ int kvmm_tier_clock(struct kvmm_tier *tier, uint64_t now_ns)
 
 /* ---- set-up ---- */
 
-/* Units in the end and of a portion, from what is given; 0 units: it makes no sense. */
+/* Units in the end and of a portion, from the attributes; 0 units: they make no sense. */
 static void measure(struct kvmm_tier *tier, const struct kvmm_tier_attr *attr)
 {
 	u64 nr = attr->capacity_blocks, chunk_bytes = attr->chunk_bytes;

@@ -2,7 +2,7 @@
 /*
  * A disk that is only simulated, below a host tier that has no memory: it keeps names, and time
  * goes by. It treats names as a store of <kvmm/disk.h> does: it is written round and round, the
- * oldest goes first, and what was read meanwhile stays for another round, one for three that go.
+ * oldest goes first, and a name read meanwhile stays for another round, one for three that go.
  *
  * Bytes of one direction come one after the other; latencies of transfers pass at the same time.
  */
@@ -245,7 +245,7 @@ static struct kv_tier_io *end_one(struct sim_store *store, enum sim_list list, u
 	return flight->io;
 }
 
-/* ---- what the tier asks for: struct kv_tier_ops ---- */
+/* ---- calls of the tier: struct kv_tier_ops ---- */
 
 static void lookup(void *arg, const struct kv_tier_name *names, u32 nr, u8 *answers)
 {

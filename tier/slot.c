@@ -456,8 +456,8 @@ static bool forget_layout(struct kv_tier_client *client)
 }
 
 /*
- * Here first, or the store would get it again; and here again, for what has come from the store
- * meanwhile. The store does not find any more what it was given before that.
+ * Here first, or the store would get it again; and here again, for names that came from the store
+ * meanwhile. The store does not find names any more that it was given before.
  */
 static int forget_some(struct kv_tier_client *client, const struct kv_tier_name *names, u32 nr,
 		       u8 *had)

@@ -85,7 +85,7 @@ static int submit_set(struct kv_xfer *xfer, u32 from, u32 end, struct kv_fence *
 	return xfer->ops->copy_blocks(xfer->dev, &copy, fence);
 }
 
-/* One fence for what was submitted so far and @fence; if that cannot be had, wait for both. */
+/* One fence for all submitted so far and @fence; if that cannot be had, wait for both. */
 static void join(struct kv_xfer *xfer, struct kv_fence fence)
 {
 	struct kv_fence both[2] = { xfer->fence, fence };

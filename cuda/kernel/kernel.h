@@ -47,8 +47,8 @@ struct kv_kernel_plane {
 };
 
 /*
- * A kernel's parameters have room in 4 KiB on every driver, so that is what a launch with its moves
- * by value takes: the planes and the moves share @word.
+ * A kernel's parameters have room in 4 KiB on every driver, so a launch with its moves by value
+ * takes that much: the planes and the moves share @word.
  *
  * Moves are words: {src, dst} each if all of them are single blocks, else {src, dst, first}, where
  * first is the sum of the lengths of the moves before. Sources and destinations of a launch are
@@ -71,7 +71,7 @@ struct kv_kernel_plane {
  * @nr_blocks: sum of the lengths, at least 1; below 2^31
  * @move_words: KV_KERNEL_SINGLE or KV_KERNEL_RUN
  * @nr_chunks: of the longest piece, at least 1
- * @chunk_bytes: what a group copies at a time; a multiple of 16
+ * @chunk_bytes: that a group copies at a time; a multiple of 16
  * @dst_plane: see @dst_planes
  * @first_word: where in @word of this launch the moves begin
  * @fill: for the fill kernels: the byte, four times
@@ -240,7 +240,7 @@ static_assert(sizeof(struct kv_move_args) == KV_KERNEL_ARGS_BYTES, "as in the PT
 static_assert(sizeof(struct kv_sum_args) == 48, "as in the PTX");
 static_assert(sizeof(struct kv_move_sum_args) == 80, "as in the PTX");
 
-/* A kernel compiled for the host: what one of its threads does. @args: its struct, as launched. */
+/* A kernel compiled for the host: the work of one thread. @args: its struct, as launched. */
 typedef void (*kv_kernel_fn)(const struct kv_thread *self, const void *args);
 
 struct kv_kernel {

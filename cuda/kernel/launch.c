@@ -2,9 +2,9 @@
 /*
  * Parameters and grids of the kernels.
  *
- * The one decision here is how large a chunk is: what all threads of a group have under way at a
- * time. Small pieces get small groups, since threads behind the end of a piece do nothing. The rest
- * is counting, in a way that 32 bits are enough for the kernels.
+ * The one decision here is how large a chunk is: the bytes that all threads of a group have under
+ * way at a time. Small pieces get small groups, since threads behind the end of a piece do nothing.
+ * The rest is counting, in a way that 32 bits are enough for the kernels.
  *
  * No locks, no state.
  */

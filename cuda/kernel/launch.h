@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From moves and planes to parameters and grids: what the copy engine puts into a launch.
+ * From moves and planes to parameters and grids: a launch of the copy engine.
  *
  * Nothing here talks to a driver. A launch takes its planes by value, or as the address of a table
  * that the device can read, which costs no room; then its moves by value, as many as fit, or all of

@@ -15,7 +15,7 @@
 enum kv_placement {
 	KV_PLACE_MOVABLE,	/* best fit, bottom-up */
 	KV_PLACE_PINNED,	/* first fit from the bottom: immovable blocks stay together */
-	KV_PLACE_TOPDOWN,	/* best fit from the top: what is short-lived stays apart */
+	KV_PLACE_TOPDOWN,	/* best fit from the top: short-lived blocks stay apart */
 	KV_NR_PLACEMENTS,
 };
 

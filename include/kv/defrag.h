@@ -13,7 +13,7 @@
 #include <kv/types.h>
 
 /**
- * enum kv_goal - what a plan is for
+ * enum kv_goal - the purpose of a plan
  * @KV_GOAL_RUN: a free run of @want blocks; 0 = pack, as much free in as few runs as can be
  * @KV_GOAL_PAGEBLOCKS: @want aligned groups of 2^@order blocks without any item in them
  * @KV_GOAL_SHORTEN: @want descriptors fewer, 0 = as many as can be: extents of one owner join
@@ -104,7 +104,7 @@ struct kv_plan_req {
 };
 
 /**
- * struct kv_plan - what to do, in an order that can be executed one move after the other
+ * struct kv_plan - moves in an order that can be executed one after the other
  * @moves: room for @max_moves; one move an item at most
  * @nr_moves: out
  * @nr_blocks: out: sum of their lengths
@@ -170,7 +170,7 @@ size_t kv_goal_scratch(const struct kv_planner_ops *runs, const struct kv_plan_r
 
 static inline u32 kv_nr_pageblocks(const struct kv_plan_req *req)
 {
-	return req->nr_blocks >> req->order;	/* without what is left at the end */
+	return req->nr_blocks >> req->order;	/* without the rest at the end */
 }
 
 /**
@@ -194,7 +194,7 @@ struct kv_movable_ops {
 };
 
 /**
- * kv_compact() - one compaction by @planner of what @owner has
+ * kv_compact() - one compaction by @planner of @owner's blocks
  * @compact: goal and budgets in, results out, as in kvmm_pool_compact()
  *
  * Context: the owner's compaction lock held, none below it. Allocates host memory.

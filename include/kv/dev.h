@@ -30,7 +30,7 @@ struct kv_planes {
 };
 
 /*
- * Completion of what was submitted. 0 = nothing to wait for. A fence has a status: what its work
+ * Completion of submitted work. 0 = nothing to wait for. A fence has a status: what its work
  * was to write must not be read unless that is 0.
  */
 struct kv_fence {
@@ -131,7 +131,7 @@ struct kv_area_attr {
 };
 
 /**
- * struct kv_area_info - what became of it
+ * struct kv_area_info - its present state
  * @addr: where it begins; fixed
  * @max_bytes: as asked for, in whole units; fixed
  * @unit_bytes: all offsets and lengths are multiples of it; fixed
@@ -199,14 +199,14 @@ enum kv_knob {
 };
 
 /**
- * struct kv_dev_ops - what kvmm needs of a device
+ * struct kv_dev_ops - the calls that kvmm needs of a device
  *
  * Calls may come from any thread. A call that returns an error has done nothing, unless it says
  * otherwise. After -EIO from a lost device everything is -EIO; in a forked child, -ECHILD.
  *
  * @name: "host", "soft", "cuda"
  * @open: the device of that number: 0, -ENODEV, -ENOMEM, -EIO
- * @close: takes NULL; waits for what was submitted
+ * @close: takes NULL; waits for submitted work
  *
  * @alloc: @bytes of device memory at *@addr, content undefined: 0, -ENOMEM, -EINVAL
  * @free: give it back; nothing submitted may still use it
@@ -244,12 +244,12 @@ enum kv_knob {
  *
  * @area_create: 0; -EINVAL; -ENOMEM no addresses, or no memory where it is not elastic
  * @area_destroy: takes NULL; nothing submitted may still use it
- * @area_info: what there is
+ * @area_info: the area's state
  * @area_grow: memory behind [@offset, @offset + @bytes), content undefined; what is there already
  *	stays: 0, -ENOMEM, -EINVAL; -EUCLEAN part of it is stuck
  * @area_shrink: no memory behind it any more. The caller sees to it that nothing on the device can
  *	touch it, now or later. 0; -EINVAL; -EBUSY part of it was exported; -EOPNOTSUPP not elastic;
- *	-EIO the driver failed half-way: what is gone is gone, area_info tells how much
+ *	-EIO the driver failed half-way: the part that is gone is gone, see area_info
  * @area_export: the unit at @offset; @kind one KV_EXPORT_*; @handle: an int, or KV_FABRIC_BYTES.
  *	It cannot be shrunk from then on. 0; -EOPNOTSUPP; -EINVAL; -ENXIO no memory there
  * @area_import: an area of one unit, which is what @handle, exported as @kind by any process of
@@ -259,7 +259,7 @@ enum kv_knob {
  *
  * @tune: 0; -EINVAL
  * @stat: a snapshot
- * @info: what the device is, into zeroed memory; size, device and driver are the caller's: 0, -EIO
+ * @info: properties, into zeroed memory; size, device and driver are the caller's: 0, -EIO
  */
 struct kv_dev_ops {
 	const char *name;

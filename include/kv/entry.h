@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries: what is known of one cached block, in one cache line.
+ * Entries: all that is known of one cached block, in one cache line.
  *
  * A table of entries never frees one: a pointer to an entry is a pointer to *some* entry for as
  * long as the table lives, so readers need neither lock nor grace period to look at one. A single
@@ -429,7 +429,7 @@ static inline int kv_edge_set_reset(u64 old, u64 *new)
 	return kv_edge_held(old);
 }
 
-/* Or after all; what is HIDDEN goes. */
+/* Or after all; a HIDDEN one goes. */
 static inline int kv_edge_clear_reset(u64 old, u64 *new)
 {
 	*new = old & KV_ENTRY_HIDDEN ? old : old & ~KV_ENTRY_RESET;
@@ -717,7 +717,7 @@ static inline struct kv_handle kv_handle_of(u32 index, u64 word)
 	return (struct kv_handle){ index, kv_word_gen(word) };
 }
 
-/* Upgrade a weak reference, or take one for what was found: one load and one swap. */
+/* Upgrade a weak reference, or take one for a found entry: one load and one swap. */
 static inline int kv_entry_try_get(const struct kv_entries *entries, struct kv_handle handle)
 {
 	return kv_handle_step(entries, handle, kv_edge_try_get);

@@ -11,9 +11,9 @@
 #include <kv/types.h>
 
 /**
- * struct kv_env_ops - what the library needs of its host
+ * struct kv_env_ops - calls that the library needs of its host
  * @alloc: @bytes of host memory aligned to @align (a power of two), zeroed, or NULL
- * @free: give back what alloc returned; @bytes as asked for
+ * @free: give back memory of alloc; @bytes as asked for
  * @clock_ns: monotonic time in nanoseconds
  * @wait: sleep until *@word differs from @old, until woken, or for @ns nanoseconds
  * @wake: wake all threads that wait on @word

@@ -16,7 +16,7 @@
 enum kv_evict_advice {
 	KV_ADVISE_PRIORITY,	/* 0 to KV_MAX_PRIORITY, more is kept longer; or KV_NO_PRIORITY */
 	KV_ADVISE_TTL,		/* worth keeping for so long from now, in the policy's time */
-	KV_ADVISE_COST,		/* what it would cost to make again, in any unit; 1 if unsaid */
+	KV_ADVISE_COST,		/* the cost to make it again, in any unit; 1 if unsaid */
 };
 
 #define KV_MAX_PRIORITY		100u
@@ -33,9 +33,9 @@ enum kv_evict_advice {
  *	of going back to the zone
  * @bytes: side memory for @nr_blocks blocks
  * @init: zeroed memory of that size; nothing is in the order
- * @setup: what stands behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init.
+ * @setup: the text behind the colon of the name, or NULL: 0, or -EINVAL. Once, after @init.
  *	NULL: nothing may stand there
- * @exit: free what @seen allocated; may be NULL
+ * @exit: free memory of @seen; may be NULL
  * @seen: a request named these keys, resident or not; once a request; may be NULL
  * @fill: the block got content and a key; may be NULL
  * @place: after @fill: the block's position in its chain, and the block before it if that is known,
@@ -95,7 +95,7 @@ extern const struct kv_evict_ops kv_evict_priority;	/* "priority" */
 extern const struct kv_evict_ops kv_evict_ttl;		/* "ttl": time to live, next use */
 
 /*
- * The policy of a name, and in @args what stands behind its colon, or NULL; NULL if there is none.
+ * The policy of a name, and in @args the text behind its colon, or NULL; NULL if there is none.
  * @args are checked by ->setup only.
  */
 const struct kv_evict_ops *kv_evict_find(const char *name, const char **args);

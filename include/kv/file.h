@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The seam to files: what the disk tier asks of the system.
+ * The seam to files: calls of the disk tier to the system.
  *
  * Apart from kv_sys_ops because it is no start-up code, and because a test puts a whole disk below
  * it: one that remembers each write, loses power between any two of them, and fails on demand.
@@ -76,7 +76,7 @@ struct kv_file_io {
  * @allocate: @bytes from @offset on have room on the disk, and the file is at least that long:
  *	0 or -errno
  * @truncate: cut the file to @bytes, or make it that long: 0 or -errno
- * @datasync: what was written before survives a loss of power on return of 0; -errno
+ * @datasync: all that was written before survives a loss of power on return of 0; -errno
  * @rename_at: within the folder: 0 or -errno
  * @unlink_at: 0 or -errno
  * @event_open: something that can be polled for: a file descriptor, or -errno; may be NULL

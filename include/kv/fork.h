@@ -2,8 +2,8 @@
 /*
  * Forked children.
  *
- * fork() copies all memory and one thread. Other threads leave what they were in the middle of half
- * done in the child. So a child has an epoch of its own, which tells three things there:
+ * fork() copies all memory and one thread. Other threads leave their work half done in the child.
+ * So a child has an epoch of its own, which tells three things there:
  *
  * - a lock held at the fork is held by no thread of the child: kv_lock() takes it (kv/lock.h);
  * - an object that was made before the fork may be half changed: calls on it are refused, see
@@ -48,7 +48,7 @@ static __always_inline void kv_fork_look(void)
 		__kv_fork_begin();
 }
 
-/* True once in a process, for what *@epoch stands for; a lock guards it. */
+/* True once in a process, for the act that *@epoch stands for; a lock guards it. */
 static inline bool kv_fork_passed(u32 *epoch)
 {
 	bool passed = *epoch != READ_ONCE(kv_epoch);

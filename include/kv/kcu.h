@@ -144,7 +144,7 @@ enum kcu_range_flag	{ KCU_RANGE_DMA_BUF_PCIE = 1 };
 #define KCU_STREAM_LEGACY	((kcu_stream)1)
 #define KCU_STREAM_PER_THREAD	((kcu_stream)2)
 
-/* Lower is more urgent; the driver brings what is out of range down to its lowest priority. */
+/* Lower is more urgent; the driver takes numbers out of range for its lowest priority. */
 #define KCU_PRIORITY_LOWEST	1000
 
 enum kcu_device_attribute {
@@ -602,7 +602,7 @@ enum kcu_feature {
 #define KCU_FIELD(field, name, type, version)	type field;
 struct kcu {
 	KCU_ALL(KCU_FIELD)	/* fixed by kcu_load() */
-	u32 features;		/* enum kcu_feature, what the symbols allow; fixed by kcu_load() */
+	u32 features;		/* enum kcu_feature, as the symbols allow; fixed by kcu_load() */
 	int driver_version;	/* 1000 * major + 10 * minor; fixed by kcu_load() */
 	int nr_devices;		/* fixed by kcu_load() */
 };
@@ -611,7 +611,7 @@ struct kcu {
 /**
  * kcu_load() - open a driver, fill the table, start the driver
  * @cu: filled on success, zeroed on failure
- * @path: the driver library; NULL: what KVMM_CUDA_DRIVER names, else libcuda.so.1
+ * @path: the driver library; NULL: the one KVMM_CUDA_DRIVER names, else libcuda.so.1
  *
  * The library stays loaded for the life of the process. Calls of the table may be made from any
  * thread; the rules about contexts, capture and forks are kept by struct kv_gpu, not here.

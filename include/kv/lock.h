@@ -76,7 +76,7 @@ static __always_inline void kv_lock(struct kv_lock *lock)
 	u32 epoch = READ_ONCE(kv_epoch), was = 0;
 
 	kv_rank_acquire(lock);
-	/* Acquire pairs with the release in kv_unlock(): what the last holder did is visible. */
+	/* Acquire pairs with the release in kv_unlock(): the last holder's writes are visible. */
 	if (unlikely(!epoch) || unlikely(was = kv_xchg_acquire(&lock->held, epoch)))
 		__kv_lock_slow(lock, was);
 }

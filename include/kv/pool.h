@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools inside the tree: what the composition root needs to build one from parts. */
+/* Pools inside the tree: built from parts by the composition root. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -18,9 +18,9 @@
  * @dev, @dev_number: where the blocks lie
  * @map: from names to cached blocks
  * @evict: order of eviction; NULL = no cached blocks
- * @evict_args: what its name has behind a colon, or NULL; looked at by kv_pool_create() only
- * @planner: what to move; NULL = blocks are never moved
- * @all: what hangs at a pool, up to a NULL
+ * @evict_args: the text behind its name's colon, or NULL; looked at by kv_pool_create() only
+ * @planner: it chooses moves; NULL = blocks are never moved
+ * @all: all that hangs at a pool, up to a NULL
  */
 struct kv_pool_parts {
 	const struct kv_dev_ops *dev;

@@ -59,9 +59,9 @@ struct kv_pool_glance {
 };
 
 /*
- * 0, -EUCLEAN or -ECHILD. Of a pool that is closed there is what is fixed, the sizes of @stat
- * included, and no other number. The lock of the pool's pressure is taken for some 100 ns, for
- * which only threads that wait for blocks anyhow wait.
+ * 0, -EUCLEAN or -ECHILD. Of a closed pool there are the fixed numbers, the sizes of @stat
+ * included, and no others. The lock of the pool's pressure is taken for some 100 ns, for which only
+ * threads that wait for blocks anyhow wait.
  */
 int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance);
 

@@ -12,7 +12,7 @@
 #include <kvmm/pool.h>
 
 /**
- * struct kv_pool_view - what a pool is made of; all fixed at creation and borrowed
+ * struct kv_pool_view - the parts of a pool; all fixed at creation and borrowed
  * @ops: its device's
  * @dev: NULL: ids only
  * @dev_number: as it was opened
@@ -42,7 +42,7 @@ void kv_pool_device_failed(struct kvmm_pool *pool);
 /* 0; -EUCLEAN, -ECHILD: no caller gets in any more. */
 int kv_pool_refusal(const struct kvmm_pool *pool);
 
-/* The name of a cached block, and what is known of its place in a prompt. */
+/* The name of a cached block, and its place in a prompt, as far as known. */
 struct kv_block_name {
 	kvmm_key_t key;
 	kvmm_key_t parent;	/* all 0 without one */
@@ -84,7 +84,7 @@ void kv_pool_drop_range(struct kvmm_pool *pool, kvmm_range_t range);
  * and nothing was done. */
 int kv_pool_end_range(struct kvmm_pool *pool, kvmm_range_t range);
 
-/* A range that was allocated without a sequence gets one, and what is sealed of it. */
+/* A range that was allocated without a sequence gets one, and its sealed part. */
 int kv_pool_name_range(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, u32 sealed);
 
 /*

@@ -4,7 +4,7 @@
  *
  * A part keeps its state in struct kvmm_pool or in memory that a field there points to. Parts are
  * made in the order of the table and end in reverse. Most are made when they are first wanted, so
- * init is often NULL; what was not made yet is 0, and each function copes with that.
+ * init is often NULL; a part not made yet is 0, and each function copes with that.
  */
 #ifndef KV_POOL_PART_H
 #define KV_POOL_PART_H
@@ -23,7 +23,7 @@ struct pool_recount;
  * @exit: with the pool, while its memory and zone are still there
  * @forked: in a child, which has no other threads; takes no lock
  * @bytes: host memory that pool->metadata_bytes does not count; takes no lock
- * @observer: what it is told from pool_observe() on; see pool/observer.h
+ * @observer: its news from pool_observe() on; see pool/observer.h
  * @check_open: 0 or -EUCLEAN; pool->lock held, while blocks are handed out without it
  * @check_base: the world has stopped, and the recount will rely on this part; both locks held
  * @check: the world has stopped; @re is what pool->owner[], slots and entries say; both locks held

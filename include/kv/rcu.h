@@ -55,7 +55,7 @@ static __always_inline void kv_rcu_read_lock(void)
 		return;
 	}
 	WRITE_ONCE(row->section, section + KV_RCU_NESTING + 2);
-	/* Pairs with fence_readers(): one of us sees what the other has written. */
+	/* Pairs with fence_readers(): one of us sees the other's write. */
 	if (unlikely(READ_ONCE(kv_rcu_fenced)))
 		kv_fence_full();
 	else
@@ -69,7 +69,7 @@ static __always_inline void kv_rcu_read_unlock(void)
 	if (unlikely(!row || !(row->section & KV_RCU_NESTING)))
 		__kv_rcu_read_unlock_slow();
 	else
-		/* Pairs with wait_for_section(): what was read here was read before it is freed. */
+		/* Pairs with wait_for_section(): objects read here are freed later. */
 		smp_store_release(&row->section, row->section - 1);
 }
 

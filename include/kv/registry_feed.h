@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A feed: what a pool tells of its names, as records in a ring. Their meanings: <kvmm/event.h>.
+ * A feed: news of a pool's names, as records in a ring. Their meanings: <kvmm/event.h>.
  *
  * The thread that makes a name appear or disappear writes the record, under the lock by which that
  * is decided (a bucket's, a tier's), and after it has been done:
@@ -50,7 +50,7 @@ static inline u64 kv_feed_info(u32 position, u32 kind, u32 medium, u32 flags)
 /* If there is a consumer; else NULL. @at is written once. */
 static __always_inline struct kv_feed *kv_feed_of(struct kv_feed *const *at)
 {
-	/* Pairs with publish_feed() and kv_tier_tell(): what it points to is made. */
+	/* Pairs with publish_feed() and kv_tier_tell(): its target is made. */
 	struct kv_feed *feed = smp_load_acquire(at);
 
 	return likely(!feed) || !READ_ONCE(feed->kinds) ? NULL : feed;

@@ -28,7 +28,7 @@ struct kv_radix_name {
 /* Memory for @nr more presents: 0 or -ENOMEM. May wait for a grace period: no read section. */
 int kv_radix_reserve(struct kvmm_registry *reg, u32 nr);
 
-/* Give back what was reserved and is not needed. */
+/* Give back reserved slots that are not needed. */
 void kv_radix_unreserve(struct kvmm_registry *reg, u32 nr);
 
 /* @tier has one block more of each; @nr were reserved. Never allocates or waits. */

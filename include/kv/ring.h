@@ -55,7 +55,7 @@ void __kv_ring_break(struct kv_ring *ring, u64 pos);
 
 static inline u64 kv_ring_head(const struct kv_ring *ring)
 {
-	/* Pairs with kv_ring_put(): what happened before a reservation below it is visible. */
+	/* Pairs with kv_ring_put(): writes before a reservation below it are visible. */
 	return smp_load_acquire(&ring->head);
 }
 

@@ -5,7 +5,7 @@
  *
  * Nothing here waits but watch_wait(), and listen() and unlink() for others that do the same in
  * that folder. Descriptors are the system's, and closed over exec(). Tests put their own table in
- * place, which passes on to the system's what it does not spoil.
+ * place, which passes on to the system's the calls that it does not spoil.
  */
 #ifndef KV_SOCK_H
 #define KV_SOCK_H
@@ -26,7 +26,7 @@ struct kv_sock_ready {
 };
 
 /**
- * struct kv_sock_ops - what is needed of the system
+ * struct kv_sock_ops - the calls that are needed of the system
  * @listen: a socket at @path: it, or -EPERM the folder is not the user's alone (mode 0700, and
  *	his); -EADDRINUSE a process listens there; -ENAMETOOLONG; -EAGAIN another has had the folder
  *	locked for a second; -errno. The remains of a process that has died there are replaced

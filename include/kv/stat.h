@@ -71,7 +71,7 @@ static inline void kv_count(enum kv_event ev)
 	kv_count_add(ev, 1);
 }
 
-/* One more @call, and @nr of what it was about: two counts for the price of one look-up. */
+/* One more @call, and @nr of its objects: two counts for the price of one look-up. */
 static inline void kv_count_call(enum kv_event call, enum kv_event what, u64 nr)
 {
 	struct kv_stat_row *row = kv_stat_row;

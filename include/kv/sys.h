@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The other seam to the operating system: what start-up code asks of it, never a hot path.
+ * The other seam to the operating system: for start-up code, never a hot path.
  *
  * Apart from kv_env_ops because few users need it: the environment, libraries opened at run
  * time, small files of the kernel, threads, and forks. Tests put their own
@@ -12,11 +12,11 @@
 #include <kv/fork.h>
 #include <kv/types.h>
 
-/* Does part @part of @nr_parts. It touches what is of that part alone, and calls no driver. */
+/* Does part @part of @nr_parts. It touches that part's data alone, and calls no driver. */
 typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
 
 /**
- * struct kv_sys_ops - what start-up code needs of the system
+ * struct kv_sys_ops - calls that start-up code needs of the system
  * @getenv: value of a variable of the environment, or NULL; NULL as well in programs that run
  *	with more rights than their user, since our variables name code to load
  * @open_library: handle of a shared library, or NULL and *@why; it is never closed
@@ -24,8 +24,8 @@ typedef void kv_part_fn(void *arg, u32 part, u32 nr_parts);
  * @read_file: up to @bytes - 1 bytes of a small file as a string: 0 or -errno;
  *	-EILSEQ there is a zero among them
  * @own_folder: the folder of the file that this code was loaded from: 0 or -ENOENT; may be NULL
- * @parallel: what kv_parallel() does; may be NULL
- * @fence_all: what kv_fence_all() does: 0 or -errno; may be NULL
+ * @parallel: the work of kv_parallel(); may be NULL
+ * @fence_all: the work of kv_fence_all(): 0 or -errno; may be NULL
  * @spawn: a thread that runs @fn(@arg) once, and takes none of the engine's signals: 0, or -EAGAIN
  * @join: wait for its end
  * @wall_ns: time of day, in nanoseconds since 1970; may be NULL
@@ -59,7 +59,7 @@ void kv_sys_set(const struct kv_sys_ops *ops);	/* NULL: back to kv_sys_system */
  * @nr_parts: number of parts; a few for each CPU even the load out
  *
  * The caller does parts as well, so that it all gets done where no thread can be had: on one CPU,
- * or where the system refuses. All parts are done on return, what they wrote is seen by the caller,
+ * or where the system refuses. All parts are done on return, the caller sees their writes,
  * and no thread is left. The other threads run on the caller's CPUs and take none of its signals
  * but faults of their own.
  *
@@ -82,7 +82,7 @@ int kv_fence_all(void);
  * taken. Locking and allocating are no points of cancellation; drivers, grace periods and functions
  * of the engine may have some. Between these two none has an effect: they come in pairs, and nest.
  */
-int kv_cancel_off(void);	/* what to give to the other */
+int kv_cancel_off(void);	/* the argument for the other */
 void kv_cancel_restore(int before);
 
 /*

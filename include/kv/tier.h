@@ -51,11 +51,11 @@ struct kv_tier_slot {
 	u32 gen;			/* 0: no slot */
 };
 
-/* ---- what lies below the host tier ---- */
+/* ---- the store below the host tier ---- */
 
 /**
  * struct kv_tier_io - one block on its way between host memory and a lower tier
- * @name: what it is called; get: what must stand in the record, all of it
+ * @name: its name; get: all of it must stand in the record
  * @buf: host memory, aligned to pages where the unit is; the store's until ->poll() has returned it
  * @bytes: exactly so many
  * @sum: checksum of the block as kv_dev_ops.sum_blocks has it; put: kept; get: out
@@ -135,7 +135,7 @@ struct kv_tier_ops {
 /**
  * struct kv_tier_parts - the parts of a tier; borrowed for ever
  * @dev, @dev_number: the driver that pins the memory
- * @host: the host as a device: for checksums of what lies in host memory
+ * @host: the host as a device: for checksums of host memory
  * @evict, @evict_args: the order of eviction when it is full
  */
 struct kv_tier_parts {
@@ -162,7 +162,7 @@ bool kv_tier_is_told(const struct kvmm_tier *tier);
  * @block_bytes: of a block
  * @layout: as in struct kv_tier_name: of all its blocks
  * @min_units, @max_units: as in struct kvmm_tier_client_attr
- * @is_told: it wants to know what is evicted: kv_tier_take_gone(), before it commits more
+ * @is_told: it wants the names that are evicted: kv_tier_take_gone(), before it commits more
  * @nr_late: most that it commits nevertheless between two of these, in other threads
  */
 struct kv_tier_client_attr {
@@ -207,7 +207,7 @@ int kv_tier_reserve(struct kv_tier_client *client, const struct kv_tier_name *na
 		    struct kv_tier_slot *slot);
 /* The content is there: found from now on. */
 void kv_tier_commit(struct kv_tier_client *client, struct kv_tier_slot slot, const u64 *sum);
-/* The same for what came from the store below, and the caller reads it. */
+/* The same for a block from the store below, which the caller reads. */
 void kv_tier_commit_read(struct kv_tier_client *client, struct kv_tier_slot slot, const u64 *sum);
 /* It is not. */
 void kv_tier_cancel(struct kv_tier_client *client, struct kv_tier_slot slot);
@@ -218,9 +218,9 @@ void kv_tier_put(struct kv_tier_client *client, struct kv_tier_slot slot);
 void kv_tier_put_bad(struct kv_tier_client *client, struct kv_tier_slot slot,
 		     const struct kv_tier_name *name);
 /*
- * Look-ups miss these from now on, here and below, after a restart too; what is being written is
- * not found when it has been. How many were in either; -ENOMEM, -EIO, ...: not all of them are gone
- * for good. No lock held.
+ * Look-ups miss these from now on, here and below, after a restart too; a block being written is
+ * not found afterwards. How many were in either; -ENOMEM, -EIO, ...: not all of them are gone for
+ * good. No lock held.
  */
 int kv_tier_forget(struct kv_tier_client *client, const struct kvmm_prefix *prefix);
 /* The same of all names of the client's layout, and of all in the store below. 0 or -errno. */
@@ -284,7 +284,7 @@ struct kv_tier_fetch {
 	struct below_io *io;
 	struct kv_tier_slot slot;	/* WRITING */
 	u64 took_ns;			/* when it is over: how long it took */
-	u64 sum;			/* of what came, if has_sum; when it is there */
+	u64 sum;			/* of the content, if has_sum; when it is there */
 	bool has_sum;
 };
 
@@ -304,9 +304,9 @@ void kv_tier_fetch_hurry(struct kv_tier_client *client, struct kv_tier_fetch *fe
 bool kv_tier_has_below(const struct kvmm_tier *tier);
 /* When the next transfer there or back ends: 0; -ENOENT there is none, or it is not known. */
 int kv_tier_due_below(struct kvmm_tier *tier, u64 *due_ns);
-/* End what is there or back: was there much? */
+/* End transfers that are done: were there many? */
 bool kv_tier_end_below(struct kvmm_tier *tier);
-/* Begin to write what is due: was there anything? */
+/* Begin to write blocks that are due: were there any? */
 bool kv_tier_begin_below(struct kvmm_tier *tier);
 /* Both, in this order. */
 bool kv_tier_work(struct kvmm_tier *tier);

@@ -133,7 +133,7 @@ static int settle(struct kvmm_disk *disk, struct disk_rec *rec, int err)
 	return 0;
 }
 
-/* One bad sector is no reason to lose what lies beside it: each record once more, alone. */
+/* One bad sector is no reason to lose its neighbours: each record once more, alone. */
 static void split(struct kvmm_disk *disk, struct disk_io *io)
 {
 	struct disk_req *req = io->req;

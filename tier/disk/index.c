@@ -7,7 +7,7 @@
  * whether it is. Layout, group and length are kept apart, since most records share them.
  *
  * The table grows by a fifth at a time: with 0.75 as the least filling after growing, a record
- * takes at most 32 bytes. Nothing is marked deleted: what stands behind moves up.
+ * takes at most 32 bytes. Nothing is marked deleted: entries behind move up.
  */
 #include <string.h>
 
@@ -237,7 +237,7 @@ static int broken(const char *what)
 	return -EUCLEAN;
 }
 
-/* A recount of what the counters say; @classes has DISK_MAX_CLASSES numbers, all 0. */
+/* A recount for the counters; @classes has DISK_MAX_CLASSES numbers, all 0. */
 static int recount(const struct disk_index *index, u32 *classes)
 {
 	struct disk_index seen = { .class = index->class };

@@ -3,7 +3,7 @@
  * Shared by the files of tier/disk/.
  *
  *	index.c		names in memory: fingerprint -> place
- *	format.c	what is on disk, made and checked
+ *	format.c	structures on disk, made and checked
  *	scan.c		the records of one segment, from its footer or one by one
  *	segment.c	where the next record goes; sealing, and using segments again
  *	reinsert.c	records that go along when their segment is used again
@@ -11,7 +11,7 @@
  *	request.c	submissions, and the completions of their records
  *	put.c, get.c	the two kinds of them
  *	recover.c	opening
- *	marks.c		what was wiped
+ *	marks.c		names that were wiped
  *	store.c		the calls that are no transfers
  *	view.c		looking without opening
  *
@@ -113,7 +113,7 @@ void disk_index_set_value(struct disk_index *index, struct disk_entry *entry, u3
 u32 disk_index_median(const struct disk_index *index);
 int disk_index_check(const struct disk_index *index);
 
-/* ---- names.c; what it says there ---- */
+/* ---- names.c; as it says there ---- */
 
 int disk_names_init(struct disk_index *index);
 /* Room for so many slots, if names are kept; else NULL. */
@@ -178,7 +178,7 @@ enum disk_kind {
 struct disk_rec {
 	struct disk_rec		*next;		/* ->lock, in the list of those that are done */
 	struct disk_req		*req;
-	struct kvmm_disk_name	name;		/* get: what has to be found there */
+	struct kvmm_disk_name	name;		/* get: the one that has to be found there */
 	struct disk_fp		fp;
 	u64			seq;		/* of the segment when the place was looked up */
 	u64			since_ns;	/* get: the same */
@@ -376,7 +376,7 @@ int disk_scan_head(struct disk_scan *scan, u32 segment);
 int disk_scan_begin(struct disk_scan *scan, u32 segment);
 /* 1, or 0 at the end. */
 int disk_scan_next(struct disk_scan *scan, struct kv_disk_record *record);
-/* Is the payload what the header says? 0, -EBADMSG, or -errno. */
+/* Is the payload the header's? 0, -EBADMSG, or -errno. */
 int disk_scan_verify(struct disk_scan *scan, const struct kv_disk_record *record);
 
 /* @bytes, zeroed, from a page border on; *@base is for kv_free(). */
@@ -408,7 +408,7 @@ int disk_segments_check(struct kvmm_disk *disk);
 
 /* ---- reinsert.c ---- */
 
-/* Under the lock: choose what goes along of a segment that will be used again. */
+/* Under the lock: choose the records that go along of a segment that will be used again. */
 void disk_drain_begin(struct kvmm_disk *disk, u32 segment);
 void disk_drain_end(struct kvmm_disk *disk);
 /* Start the next record, unless one is under way. Takes the lock. */
@@ -421,7 +421,7 @@ void disk_copy_written(struct kvmm_disk *disk, struct disk_io *io);
 
 /* To the end of those that wait. Under the lock. */
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io);
-/* Hand on what waits. No lock held. */
+/* Hand on transfers that wait. No lock held. */
 void disk_io_pump(struct kvmm_disk *disk);
 /* Finish some transfers, waiting for one if @wait: were there any? No lock held. */
 bool disk_io_progress(struct kvmm_disk *disk, bool wait);

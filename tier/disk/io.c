@@ -12,7 +12,7 @@
 
 #define BATCH		32u
 #define MAX_RETRIES	64u
-#define NAP_NS		100000u		/* while another thread finishes what is waited for */
+#define NAP_NS		100000u		/* while another thread finishes the transfer */
 
 void disk_io_queue(struct kvmm_disk *disk, struct disk_io *io)
 {

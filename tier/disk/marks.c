@@ -137,7 +137,7 @@ static int take_page(struct disk_marks *marks, const struct disk_shape *shape, u
 	return 0;
 }
 
-/* Some of one copy; what cannot be read is no good. */
+/* Some of one copy; a page that cannot be read is no good. */
 static void read_copy(struct disk_scan *scan, u32 copy, u32 first, u32 nr,
 		      struct kv_disk_marks *to)
 {

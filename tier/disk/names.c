@@ -2,9 +2,9 @@
 /*
  * Names as they were given, beside the fingerprints, and the listeners that are told of them.
  *
- * The index alone does not know what a record is called. With KVMM_DISK_NAMES it does, for 32 bytes
+ * The index alone does not know the name of a record. With KVMM_DISK_NAMES it does, for 32 bytes
  * a slot, and says so when a record becomes readable, and when it can be found no more: under the
- * store's lock, by which that was decided, so what is told of one name is in order. Walks go by the
+ * store's lock, by which that was decided, so news of one name are in order. Walks go by the
  * fingerprint, which has the same order as the slots but does not move when others do.
  */
 #include <string.h>

@@ -101,7 +101,7 @@ static int place_unless_there(struct kvmm_disk *disk, struct disk_rec *rec)
 	return place(disk, rec);
 }
 
-/* Transfers for what has a place; the rest is done already. How many transfers there are. */
+/* Transfers for records with a place; the others are done already. How many transfers there are. */
 static u32 make_ios(struct kvmm_disk *disk, struct disk_req *req)
 {
 	u32 nr, nr_ios = 0;

@@ -111,7 +111,7 @@ static u32 default_segment(u64 max_bytes)
 
 /*
  * A new store; its number cannot be guessed from payload. Its epochs go on from those of @super,
- * what was there before: an old copy of a superblock is an old one still.
+ * the one there before: an old copy of a superblock is an old one still.
  */
 static void new_super(const struct kvmm_disk_attr *attr, struct kv_disk_super *super)
 {
@@ -160,7 +160,7 @@ static int take_shape(struct kvmm_disk *disk, const struct kvmm_disk_attr *attr)
 	return disk_marks_init(&disk->marks, &disk->shape);
 }
 
-/* Segments that are whole, and wanted: what lies beyond is cut off. */
+/* Segments that are whole, and wanted: the file beyond is cut off. */
 static u32 nr_present(const struct kvmm_disk *disk)
 {
 	u64 bytes = disk->file_bytes;
@@ -211,7 +211,7 @@ static void read_heads(struct kvmm_disk *disk, struct disk_scan *scan)
 	disk->seq = max(disk->seq, max(disk->super.oldest, disk->marks.last_seq)) + MANY_USES;
 }
 
-/* The marks of a new store are what a file has where nothing was written. */
+/* The marks of a new store are the zeros of a file where nothing was written. */
 static int empty_file(struct kvmm_disk *disk)
 {
 	int err = disk->ops->truncate(disk->ops->ctx, disk->file, KV_DISK_SUPER_BYTES);
@@ -304,7 +304,7 @@ static int scan_record(struct kvmm_disk *disk, struct disk_scan *scan,
 	return add_record(disk, scan->segment, record);
 }
 
-/* A footer has to have room behind what was found, as it has behind what is written. */
+/* A footer has to have room behind records found, as it has behind those written. */
 static void carry_on(struct kvmm_disk *disk, const struct disk_scan *scan, bool is_youngest)
 {
 	struct disk_seg *seg = &disk->seg[scan->segment];

@@ -188,7 +188,7 @@ void disk_drain_step(struct kvmm_disk *disk)
 	kv_unlock(&disk->lock);
 }
 
-/* The name is the record's own: that it is the right one is what its fingerprint says. */
+/* The name is the record's own: its fingerprint says that it is the right one. */
 static bool is_good_copy(const struct kvmm_disk *disk, struct disk_rec *rec)
 {
 	struct disk_fp fp;

@@ -44,7 +44,7 @@ static int read_pages(struct disk_scan *scan, u32 page, void *to, u32 nr)
 				disk_offset(scan->shape, scan->segment, page));
 }
 
-/* -ENOENT if the footer is none, or its headers are not what it says. */
+/* -ENOENT if the footer is none, or its headers are others than it says. */
 static int read_headers(struct disk_scan *scan, const struct kv_disk_footer *footer)
 {
 	u32 nr = footer->nr_records, pages = disk_footer_pages(nr) - 1;

@@ -7,7 +7,7 @@
  * One segment is open, and records are appended to it. When the next one does not fit any more with
  * the footer, or when a write failed, it waits for its writes, gets the footer and a flush, and is
  * sealed. The next one is a new one as long as the limit and the file system allow, then the oldest
- * that is sealed; its entries go, and what lies in it is void with the new head, since no record of
+ * that is sealed; its entries go, and its records are void with the new head, since no record of
  * it has the new number. Readers that are still at it find records that are not theirs, and miss.
  *
  * Heads are not flushed one by one, so a loss of power may take one back, and the former use of its

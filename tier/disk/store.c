@@ -181,7 +181,7 @@ static void destroy(struct kvmm_disk *disk)
 	kv_free(disk);
 }
 
-/* Callers built with a shorter struct have zeros in what they do not know. */
+/* Callers built with a shorter struct have zeros in fields that they do not know. */
 static int copy_attr(const struct kvmm_disk_attr *attr, struct kvmm_disk_attr *own)
 {
 	if (!attr || attr->size < offsetof(struct kvmm_disk_attr, io))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Checksums of what is on disk: CRC-32C for headers, XXH64 for payload. Against accidents, not
+ * Checksums of data on disk: CRC-32C for headers, XXH64 for payload. Against accidents, not
  * against people; both are common, so that a file can be checked by other programs.
  *
  * Payload comes by the gigabyte: XXH64 keeps four sums apart, each of 8 bytes in 32, and is as fast
