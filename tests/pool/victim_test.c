@@ -85,44 +85,48 @@ static void give_back(kvmm_mut_t *mut, u32 nr)
 	cr_assert_eq(kvmm_free(pool, mut, nr), 0);
 }
 
+/* The blocks that are had are the ones marked in @after, by address. */
+static void expect_taken(u32 nr, const char *after)
+{
+	kvmm_mut_t mut[32];
+	u32 runs = 0;
+
+	for (u32 i = 0; after[i]; i++)
+		runs += after[i] == '*' && after[i + 1] != '*';
+	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
+	cr_expect_str_eq(layout(), after);
+	cr_expect_eq(nr_runs(mut, nr), runs);
+	cr_expect_eq(kvmm_validate(pool), 0);
+	give_back(mut, nr);
+}
+
 Test(victim, neighbours_go_together)
 {
-	kvmm_mut_t mut[4];
 	kvmm_ref_t ref[16];
 
 	make_window(16, 4, false);
 	/* Looked at are a i c e b d m: a to e are one run. */
 	lay_out("abcdefghijklmnop", "aicebdmpgkfhjlno", ref);
-	cr_assert_eq(kvmm_alloc(pool, 3, mut), 0);
-	cr_expect_str_eq(layout(), "ab***fghijklmnop");
-	cr_expect_eq(nr_runs(mut, 3), 1);
-	give_back(mut, 3);
+	expect_taken(3, "ab***fghijklmnop");
 }
 
 Test(victim, the_longest_run_goes_first_and_the_rest_is_cut_from_the_shortest_that_fits)
 {
-	kvmm_mut_t mut[5];
 	kvmm_ref_t ref[20];
 
 	make_window(20, 5, false);
 	/* Looked at are f, h, klm, opqr and t, and one more. */
 	lay_out("abcdefghijklmnopqrst", "fhklmopqrtabcdegijns", ref);
-	cr_assert_eq(kvmm_alloc(pool, 5, mut), 0);
-	cr_expect_str_eq(layout(), "abcde*ghijklmn****st");
-	cr_expect_eq(nr_runs(mut, 5), 2);
-	give_back(mut, 5);
+	expect_taken(5, "abcde*ghijklmn****st");
 }
 
 Test(victim, who_is_beyond_the_window_stays)
 {
-	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[12];
 
 	make_window(12, 2, false);
 	lay_out("abcdefghijkl", "adgjefhikbcl", ref);	/* e and f are fifth and sixth */
-	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
-	cr_expect_str_eq(layout(), "*bc*efghijkl");
-	give_back(mut, 2);
+	expect_taken(2, "*bc*efghijkl");
 }
 
 Test(victim, without_a_window_the_order_is_plain)
@@ -140,9 +144,8 @@ Test(victim, without_a_window_the_order_is_plain)
 
 Test(victim, a_free_block_draws_its_neighbours)
 {
-	kvmm_mut_t mut[3];
 	kvmm_ref_t ref[12];
-	kvmm_mut_t free_one;
+	kvmm_mut_t mut[4], free_one;
 
 	make_window(12, 3, false);
 	lay_out("abcdef", "", ref);
@@ -247,7 +250,6 @@ Test(victim, a_range_too_is_cut_from_neighbours)
 
 Test(victim, no_higher_class_is_touched_for_a_run)
 {
-	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[8];
 
 	make_window(8, 2, true);
@@ -256,15 +258,12 @@ Test(victim, no_higher_class_is_touched_for_a_run)
 	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
 	for (u32 i = 0; i < 8; i++)
 		drop(pool, ref[i]);
-	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
-	cr_expect_str_eq(layout(), "*bcd*fgh");
-	give_back(mut, 2);
+	expect_taken(2, "*bcd*fgh");
 }
 
 /* All of the class below has to go; runs are looked for in the one above. */
 Test(victim, what_is_left_of_a_class_is_completed_by_its_neighbours)
 {
-	kvmm_mut_t mut[2];
 	kvmm_ref_t ref[8];
 
 	make_window(8, 2, true);
@@ -272,9 +271,7 @@ Test(victim, what_is_left_of_a_class_is_completed_by_its_neighbours)
 	cr_assert_eq(kvmm_class_set(pool, &ref[4], 1, LOW), 0);
 	for (u32 i = 0; i < 8; i++)
 		drop(pool, ref[(i * 3) % 8]);	/* a d g b(e) h c f */
-	cr_assert_eq(kvmm_alloc(pool, 2, mut), 0);
-	cr_expect_str_eq(layout(), "abc**fgh");
-	give_back(mut, 2);
+	expect_taken(2, "abc**fgh");
 }
 
 /* Its beginning lies next to a free block, but is not evicted before its end. */
@@ -326,16 +323,6 @@ static void make_free(const char *letters)
 
 		cr_assert_eq(kvmm_evict_blocks(pool, &block, 1), 1);
 	}
-}
-
-static void expect_taken(u32 nr, const char *result)
-{
-	kvmm_mut_t mut[32];
-
-	cr_assert_eq(kvmm_alloc(pool, nr, mut), 0);
-	cr_expect_str_eq(layout(), result);
-	cr_expect_eq(kvmm_validate(pool), 0);
-	give_back(mut, nr);
 }
 
 Test(victim, a_pageblock_is_emptied_rather_than_a_longer_run)
