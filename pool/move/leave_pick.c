@@ -68,6 +68,7 @@ void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick 
 					.max = el->nr };
 	u32 pb;
 
+	kv_assert_held(&pool->lock);
 	POOL_BUG_ON(pool, dry && pool->nr_leaving);
 	for (pb = 0; pb < el->nr; pb++)
 		kv_cheapest_put(&cheapest, pb);
@@ -158,11 +159,17 @@ u64 leave_nr_held(struct kvmm_pool *pool, const struct elastic *el)
 {
 	u64 nr = 0;
 
+	kv_assert_held(&pool->lock);
 	for (u32 pb = 0; pb < el->nr; pb++)
 		for (u32 at = pb_start(el, pb);
 		     el->state[pb] == PB_LEAVING && at < pb_end(pool, el, pb); at++)
 			nr += !is_nobodys(pool->owner[at]);
 	return nr;
+}
+
+s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
+{
+	return pool_nr_free(pool) - (s64)keep - (s64)leave_nr_held(pool, el);
 }
 
 /* ---- what is dropped ---- */
@@ -175,11 +182,6 @@ static struct cost_window window_of(struct kvmm_pool *pool, const struct elastic
 }
 
 /* ---- both ---- */
-
-static bool is_short(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
-{
-	return pool_nr_free(pool) < keep + leave_nr_held(pool, el);
-}
 
 void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb)
 {
@@ -200,19 +202,12 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 		const struct cost_window window = window_of(pool, el, pb, pick);
 
 		if (el->state[pb] != PB_LEAVING || !cost_any_to_drop(pool, &window) ||
-		    (!is_bounded && !is_short(pool, el, keep)))
+		    (!is_bounded && leave_room(pool, el, keep) >= 0))
 			continue;
 		leave_give_up(pool, el, pick, pb);
 		any = true;
 	}
 	return any;
-}
-
-u64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep)
-{
-	u64 nr = pool_nr_free(pool), held = leave_nr_held(pool, el);
-
-	return nr > keep + held ? nr - keep - held : 0;
 }
 
 /* Each round but the last one bars a pageblock. */
@@ -225,7 +220,7 @@ int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct lea
 		return pick->got < least ? -ENOSPC : 0;
 	for (;;) {
 		pick->nr_room = 0;
-		pick->max_room = leave_room(pool, el, keep);
+		pick->max_room = max(leave_room(pool, el, keep), (s64)0);
 		leave_choose(pool, el, pick, false);
 		if (pick->got < least)
 			return -ENOSPC;
