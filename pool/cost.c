@@ -35,13 +35,15 @@ struct cost cost_of(struct kvmm_pool *pool, struct kvmm_extent run, const struct
 	return cost;
 }
 
-/* What lies in memory that is being given back makes no room. */
+/* What lies in memory that is being given back makes no room. A move takes empty blocks along. */
 static u64 price_of(struct kvmm_pool *pool, u32 block, const struct cost_terms *terms)
 {
 	struct kvmm_extent run = { block, 1 };
 	struct cost cost = cost_of(pool, run, terms);
 
-	return elastic_is_leaving(pool, run) ? KV_STAYS : min(cost.copy_ns, cost.drop_ns);
+	if (elastic_is_leaving(pool, run))
+		return KV_STAYS;
+	return terms->drops ? min(cost.copy_ns, cost.drop_ns) : cost.copy_ns;
 }
 
 struct look {
