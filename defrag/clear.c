@@ -284,17 +284,18 @@ static struct tenants tenants_of(const struct clearing *c, u32 pageblock)
 	u32 start = pageblock << req->order, end = start + c->size;
 	struct tenants t = { .first = item_after(req, start), .lo = pageblock, .hi = pageblock + 1,
 			     .nr_free = c->size };
+	u32 lo, hi;
 
 	for (t.end = t.first; t.end < req->nr_items && req->items[t.end].start < end; t.end++)
-		t.nr_free -= min(item_end(&req->items[t.end]), end) -
-			     max(req->items[t.end].start, start);
+		t.nr_free -= req->items[t.end].nr;
 	if (t.first == t.end)
 		return t;
 	/* They lie there and beyond, and so may others. */
-	t.lo = max(pageblock_of(c, req->items[t.first].start),
-		   pageblock_of(c, hole_start(req, t.first) + c->size - 1));
-	t.hi = min(pageblock_of(c, item_end(&req->items[t.end - 1]) + c->size - 1),
-		   pageblock_of(c, hole_end(req, t.end)));
+	lo = req->items[t.first].start;
+	hi = item_end(&req->items[t.end - 1]);
+	t.nr_free += max(start, lo) - lo + hi - min(hi, end);
+	t.lo = max(pageblock_of(c, lo), pageblock_of(c, hole_start(req, t.first) + c->size - 1));
+	t.hi = min(pageblock_of(c, hi + c->size - 1), pageblock_of(c, hole_end(req, t.end)));
 	t.hi = min(t.hi, c->nr);
 	return t;
 }
@@ -324,11 +325,12 @@ static u64 price_in_place(const struct clearing *c, const struct kv_item *item)
 static u64 price_of(void *arg, u32 pageblock)
 {
 	const struct clearing *c = arg;
-	struct tenants t = tenants_of(c, pageblock);
+	struct tenants t;
 	u64 sum = 0;
 
 	if (c->state[pageblock] != OPEN)
 		return KV_STAYS;
+	t = tenants_of(c, pageblock);
 	for (u32 i = t.first; i < t.end; i++) {
 		u64 price = price_in_place(c, &c->req->items[i]);
 

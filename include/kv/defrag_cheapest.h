@@ -58,8 +58,9 @@ struct kv_priced {
  * @arg: of @item
  * @want: blocks
  * @first, @end: items first..end - 1 have a block in the window, or what is below them stays
+ * @low, @next: items @first and @end, as they were when the window came to them
  * @open_from: the end of the last item seen that stays
- * @price: of these items
+ * @price: of the items in the window
  */
 struct kv_window {
 	struct kv_priced (*item)(const void *arg, u32 i);
@@ -67,9 +68,16 @@ struct kv_window {
 	u32 nr_items;
 	u32 want;
 	u32 first, end;
+	struct kv_priced low, next;
 	u32 open_from;
 	u64 price;
 };
+
+static inline struct kv_priced kv_window_item(const struct kv_window *window, u32 i)
+{
+	return i < window->nr_items ? window->item(window->arg, i) :
+				      (struct kv_priced){ .start = KV_NONE };
+}
 
 /*
  * Slide to @start, which is not below where the window is; what it costs to clear it there. Each
@@ -78,24 +86,23 @@ struct kv_window {
  */
 static inline u64 kv_window_slide(struct kv_window *window, u32 start)
 {
-	for (; window->end < window->nr_items; window->end++) {
-		struct kv_priced item = window->item(window->arg, window->end);
+	if (!window->end)
+		window->low = window->next = kv_window_item(window, 0);
+	while (window->next.start < start + window->want) {
+		struct kv_priced in = window->next;
 
-		if (item.start >= start + window->want)
-			break;
-		window->price += item.price;
-		if (item.price != KV_STAYS)
+		window->next = kv_window_item(window, ++window->end);
+		window->price += in.price;
+		if (in.price != KV_STAYS)
 			continue;
-		window->first = window->end + 1;
-		window->open_from = item.start + item.nr;
+		window->first = window->end;
+		window->low = window->next;
+		window->open_from = in.start + in.nr;
 		window->price = 0;
 	}
-	for (; window->first < window->end; window->first++) {
-		struct kv_priced item = window->item(window->arg, window->first);
-
-		if (item.start + item.nr > start)
-			break;
-		window->price -= min(window->price, item.price);
+	while (window->first < window->end && window->low.start + window->low.nr <= start) {
+		window->price -= min(window->price, window->low.price);
+		window->low = kv_window_item(window, ++window->first);
 	}
 	if (window->first == window->end)
 		window->price = 0;
