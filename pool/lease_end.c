@@ -443,12 +443,13 @@ static u32 find_expired(struct kvmm_pool *pool, struct lease_table *table, u32 *
 static void end_expired(struct kvmm_pool *pool, struct lease_table *table, u32 id,
 			struct expiry *expiry, struct ended_leases *ended)
 {
-	const struct lease *lease = lease_at(table, id);
 	kvmm_range_t range = { 0, 0 };
+	const struct lease *lease;
 	int err = -EAGAIN;
 
 	kv_assert_held(&pool->lock);
 	kv_lock(&table->lock);
+	lease = lease_at(table, id);
 	if (is_expired(pool, lease, id, expiry->now_ns) &&
 	    (lease->flags & expiry->flags) == expiry->flags)
 		err = prepare_end(pool, table, id, 0, ended);
