@@ -81,7 +81,7 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u64 want = (u64)ctx->nr + ctx->reserve + keep;
 	bool fits;
 
-	if (!ctx->nr)
+	if (!ctx->nr && (ctx->hits || !ctx->nr_idle))
 		return 0;
 	if (unlikely(keep == DOOR_SHUT))
 		return -ENOSPC;
@@ -89,11 +89,24 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 		return quota_check_fit(pool, ctx, keep);
 	if (likely(want + ctx->nr_idle <= cache_nr_available(pool)))
 		return 0;
-	want += nr_in_order(pool, ctx);
+	want += ctx->hits ? nr_in_order(pool, ctx) : ctx->nr_idle;
 	nr = pool_drain_local(pool);
 	fits = want <= cache_nr_available(pool);
 	step_count(&pool->door, KVMM_STEP_DRAIN, nr, fits);
 	return fits ? 0 : -ENOSPC;
+}
+
+int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
+{
+	int err = cache_enter(pool);
+
+	if (err)
+		return err;
+	order_enter(&pool->order);
+	err = alloc_fits(pool, ctx);
+	order_leave(&pool->order);
+	cache_leave(pool);
+	return err;
 }
 
 static void keep_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)

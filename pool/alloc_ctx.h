@@ -45,7 +45,6 @@ struct alloc_ctx {
 	u32		tenant;
 	u32		cls;
 	struct kvmm_alloc_report *report;	/* the caller's, or NULL */
-	size_t		report_bytes;	/* as far as the caller knows it */
 	kvmm_mut_t	*blocks;	/* out: private blocks, or NULL */
 	kvmm_key_t	*keys;		/* out: of evicted blocks, the first @max_keys; or NULL */
 	u32		max_keys;
@@ -54,9 +53,6 @@ struct alloc_ctx {
 	u32		nr_hits;
 	u32		nr_idle;	/* of these, or besides: so many that were not referenced */
 	struct ticket	*ticket;	/* it waits without a thread; or NULL */
-	bool		inside;		/* it has blocks and wants more: past the queue */
-	bool		scatters;	/* it may lie in as many pieces as it takes, in the end */
-	bool		in_place;	/* any block will do: victims are taken as they are */
 
 	/* How far it has come. */
 	const struct waiter *self;	/* its place in the queue; NULL: none */
@@ -64,6 +60,12 @@ struct alloc_ctx {
 	u32		account;	/* set by ->take(): who is charged */
 	struct victims	victims;	/* picked for it so far; of a take, or the slow path */
 	u32		nr_free;	/* the first so many of ->blocks were free */
+	u32		report_bytes;	/* of ->report, as far as the caller knows it */
+
+	/* Asked for as well, and then how far it has come: small ones together. */
+	bool		inside;		/* it has blocks and wants more: past the queue */
+	bool		scatters;	/* it may lie in as many pieces as it takes, in the end */
+	bool		in_place;	/* any block will do: victims are taken as they are */
 	bool		patient;	/* it would rather wait than do what costs more */
 	bool		squeezed;	/* its tenant has given up what its limits want */
 	bool		scatter;	/* this is the end */

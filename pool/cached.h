@@ -296,6 +296,8 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */
 int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
+/* The same, of a pool that is asked before anything is taken. No lock held. */
+int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* A hit that the order has not been told of is put back without a trace. Both locks held. */
 /* kvmm_acquire() of blocks for a request that was counted before. */
 int acquire_uncounted(struct kvmm_pool *pool, struct kvmm_acquire *req);

@@ -31,7 +31,7 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
  * struct need - what is asked of the pools, by group
  * @tenant: who would be charged for what is new
  * @reserve: to stay available beside it, in each pool
- * @is_held: the hits are referenced
+ * @is_held: the hits are referenced; alone they are no request
  * @nr_new: blocks
  * @nr_idle: hits that nobody else references
  */
@@ -42,17 +42,6 @@ struct need {
 	u32 nr_new[KVMM_MAX_GROUPS];
 	u32 nr_idle[KVMM_MAX_GROUPS];
 };
-
-static int check_pool(struct kvmm_pool *pool, const struct alloc_ctx *ctx, bool is_held)
-{
-	u64 nr = (u64)ctx->nr + ctx->reserve + (is_held ? 0 : ctx->nr_idle);
-	struct kvmm_pool_stat stat;
-	int err = kvmm_pool_stat(pool, &stat);
-
-	if (err)
-		return err;
-	return nr > stat.nr_available ? -ENOSPC : pool_check_room(pool, ctx);
-}
 
 /* 0, -ENOSPC, -EDQUOT, or what a pool says. Most steps of a decode want nothing. */
 static int check_fit(const struct kvmm_groups *groups, const struct need *need)
@@ -69,7 +58,7 @@ static int check_fit(const struct kvmm_groups *groups, const struct need *need)
 			ctx.nr_idle += need->nr_idle[groups->order[k]];
 		}
 		if (ctx.nr || (ctx.nr_idle && !need->is_held))
-			err = check_pool(group_in_order(groups, i)->pool, &ctx, need->is_held);
+			err = pool_fits(group_in_order(groups, i)->pool, &ctx);
 	}
 	return err;
 }

@@ -96,7 +96,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
-	int err = promise_find(pool, ctx, ctx->nr);
+	int err = ctx->promise.gen ? promise_find(pool, ctx, ctx->nr) : 0;
 
 	if (likely(!err))
 		err = class_admit(pool, ctx->cls, ctx->nr);

@@ -283,8 +283,6 @@ static inline void quota_peak(struct quotas *quotas, u32 i)
 
 /* 0, -EDQUOT, or -ENOSPC; changes nothing but events. @keep: to stay free. Both locks held. */
 int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 keep);
-/* The same, if anybody has limits, else 0. No lock held. */
-int pool_check_room(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* @nr victims for @ctx, its tenant's own first: 0, -EDQUOT, or -ENOSPC and nothing has changed. */
 int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 

@@ -72,7 +72,7 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 	for (u32 i = 0; i < ctx->nr_hits; i++)
 		if (order_has(&pool->order, ctx->hits[i].index))
 			quotas->account[quota_of(quotas, ctx->hits[i].index)]->nr_hits++;
-	if (!ctx->hits)
+	if (!ctx->hits)	/* of many groups: which they are is not said */
 		quotas->account[own]->nr_hits += ctx->nr_idle;
 }
 
@@ -110,19 +110,6 @@ int quota_check_fit(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 kee
 	if (excess.max > nr_own)
 		return refuse(quotas->account[own], &excess);
 	return want <= nr_available ? 0 : -ENOSPC;
-}
-
-int pool_check_room(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	int err = cache_enter(pool);
-
-	if (err)
-		return err;
-	order_enter(&pool->order);
-	err = pool->order.quotas ? quota_check_fit(pool, ctx, 0) : 0;
-	order_leave(&pool->order);
-	cache_leave(pool);
-	return err;
 }
 
 /* ---- single blocks ---- */
