@@ -497,50 +497,49 @@ static int untake(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 from)
 	return -ENOSPC;
 }
 
-/* Where the blocks come from. More victims than are taken fill up what has to stay free. */
-struct share {
-	u32 nr_free;		/* to be taken from the zone */
-	u32 nr_victims;		/* to be picked */
-	u32 nr_refill;		/* of these: for the zone */
-};
-
-/* False if the watermarks refuse the request, or if it needs an eviction and must not evict. */
-static bool share_out(struct kvmm_pool *pool, const struct alloc_ctx *ctx, struct share *share)
+static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr)
 {
-	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool), nr = 0;
-	u64 want = (u64)ctx->nr + keep;
+	bool parked = ctx->flags & KVMM_ALLOC_NO_EVICT;
 
+	if (unlikely(pool->order.quotas != NULL))
+		return quota_pick(pool, ctx, nr);
+	if (likely(!parked) ? victims_pick(pool, nr, &ctx->victims) :
+			      victims_pick_parked(pool, nr, &ctx->victims))
+		return 0;
+	victims_unpick(pool, &ctx->victims);
+	return -ENOSPC;
+}
+
+/*
+ * Victims make up for what is missing of the request, and, @nr_refill, of what has to stay free. Its
+ * tenant may have to give up more than that: then fewer are taken from the zone.
+ */
+int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	u32 keep = door_keep(pool, ctx), nr_free = pool_nr_free(pool), nr = 0, nr_refill;
+	u64 want = (u64)ctx->nr + keep;
+	int err;
+
+	ctx->victims = NO_VICTIMS;
 	if (unlikely(keep == DOOR_SHUT))
-		return false;
+		return -ENOSPC;
 	if (nr_free < want)
 		nr = pool_drain_local(pool);
 	nr_free += nr;
 	step_count(&pool->door, KVMM_STEP_DRAIN, nr, nr_free >= want);
-	share->nr_victims = nr_free < want ? want - nr_free : 0;
-	share->nr_refill = nr_free < keep ? keep - nr_free : 0;
-	share->nr_free = ctx->nr - min(share->nr_victims - share->nr_refill, ctx->nr);
-	pool_steal_shortfall(pool, share->nr_free);
-	return !(ctx->flags & KVMM_ALLOC_NO_EVICT) || share->nr_victims <= pool_nr_parked(pool);
-}
-
-/* The tenant may have to give up more blocks than are missing: then fewer are taken from the zone. */
-static int pick_for(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct share *share)
-{
-	u32 nr = share->nr_victims;
-	int err;
-
-	if (likely(!pool->order.quotas)) {
-		if (likely(!(ctx->flags & KVMM_ALLOC_NO_EVICT)) ?
-		    victims_pick(pool, nr, &ctx->victims) :
-		    victims_pick_parked(pool, nr, &ctx->victims))
-			return 0;
-		victims_unpick(pool, &ctx->victims);
+	nr = nr_free < want ? want - nr_free : 0;
+	if (ctx->flags & KVMM_ALLOC_NO_EVICT && nr > pool_nr_parked(pool))
 		return -ENOSPC;
-	}
-	err = quota_pick(pool, ctx, nr);
-	if (!err)
-		share->nr_free = ctx->nr - min(ctx->nr, ctx->victims.nr - share->nr_refill);
-	return err;
+	err = pick_for(pool, ctx, nr);
+	if (err)
+		return err;
+	nr_refill = nr_free < keep ? keep - nr_free : 0;
+	ctx->nr_free = ctx->nr - min(ctx->nr, ctx->victims.nr - nr_refill);
+	pool_steal_shortfall(pool, ctx->nr_free);
+	if (!take_free(pool, ctx->nr_free, ctx->blocks))
+		return 0;
+	victims_unpick(pool, &ctx->victims);
+	return -ENOSPC;
 }
 
 /* Evict all but @nr: those that the tenant has to give up beyond its request, and @nr_refill. */
@@ -556,24 +555,6 @@ static u32 evict_beyond(struct kvmm_pool *pool, u32 nr, struct victims *victims)
 		victims_add(pool, &extra, index);
 	}
 	return victims_evict(pool, &extra);
-}
-
-int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx)
-{
-	struct share share;
-	int err;
-
-	ctx->victims = NO_VICTIMS;
-	if (!share_out(pool, ctx, &share))
-		return -ENOSPC;
-	err = pick_for(pool, ctx, &share);
-	if (err)
-		return err;
-	ctx->nr_free = share.nr_free;
-	if (!take_free(pool, ctx->nr_free, ctx->blocks))
-		return 0;
-	victims_unpick(pool, &ctx->victims);
-	return -ENOSPC;
 }
 
 int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx)

@@ -113,6 +113,7 @@ static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 		err = reclaims ? alloc_reclaim(pool, ctx) : ctx->take(pool, ctx);
 		batch->ctx.victims = ctx->victims;
 		batch->ctx.reaps |= ctx->reaps;
+		batch->ctx.scattered |= ctx->scattered;
 	}
 	if (likely(!err)) {
 		all_took(pool, batch);
