@@ -123,6 +123,20 @@ void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_e
 		free_by_place(pool, ext[i]);
 }
 
+u32 blocks_free_of(struct kvmm_pool *pool, u32 owner, struct kvmm_extent within)
+{
+	u32 end = within.start + within.nr, sum = 0;
+
+	for (u32 b = within.start, nr; b < end; b += max(nr, 1u)) {
+		for (nr = 0; b + nr < end && pool->owner[b + nr] == owner; nr++)
+			;
+		if (nr)
+			blocks_free(pool, &(struct kvmm_extent){ b, nr }, 1);
+		sum += nr;
+	}
+	return sum;
+}
+
 /* ---- what is known of a block ---- */
 
 static void slot_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)

@@ -448,6 +448,9 @@ static inline void release_put(struct kvmm_pool *pool, u32 nr)
 /* They lose their owner, and are free as soon as nothing is in the way of that. ->lock held. */
 void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
+/* The same of all blocks in a place that have that very owner. How many. ->lock held. */
+u32 blocks_free_of(struct kvmm_pool *pool, u32 owner, struct kvmm_extent within);
+
 static inline void block_free(struct kvmm_pool *pool, u32 block)
 {
 	blocks_free(pool, &(struct kvmm_extent){ block, 1 }, 1);

@@ -153,12 +153,8 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 /* Blocks of a run that are nobody's, and nobody reads. */
 static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 {
-	for (u32 b = start; b < start + nr; b++) {
-		if (pool->owner[b] != dark)
-			continue;
-		pool->steps->nr_dark--;
-		blocks_free(pool, &(struct kvmm_extent){ b, 1 }, 1);
-	}
+	nr = blocks_free_of(pool, dark, (struct kvmm_extent){ start, nr });
+	pool->steps->nr_dark -= nr;
 }
 
 /* It was moved in vain, or has been moved. Both locks held. */

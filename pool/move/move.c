@@ -180,26 +180,13 @@ static void clear_marks(struct kvmm_pool *pool, const struct kv_move *moves, u32
 			pool->owner[moves[i].src + b] &= ~OWNER_MARKS;
 }
 
-/* Runs of OWNER_MOVE in [start, start + nr) are free now. */
-static void give_back_run(struct kvmm_pool *pool, u32 start, u32 nr)
-{
-	const u32 moving = make_owner(OWNER_MOVE, 0);
-	u32 end = start + nr;
-
-	for (u32 b = start; b < end; b += max(nr, 1u)) {
-		for (nr = 0; b + nr < end && pool->owner[b + nr] == moving; nr++)
-			;
-		if (!nr)
-			continue;
-		blocks_free(pool, &(struct kvmm_extent){ b, nr }, 1);
-	}
-}
-
 static void give_back(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
 {
+	const u32 moving = make_owner(OWNER_MOVE, 0);
+
 	for (u32 i = 0; i < nr; i++) {
-		give_back_run(pool, moves[i].src, moves[i].nr);
-		give_back_run(pool, moves[i].dst, moves[i].nr);
+		blocks_free_of(pool, moving, (struct kvmm_extent){ moves[i].src, moves[i].nr });
+		blocks_free_of(pool, moving, (struct kvmm_extent){ moves[i].dst, moves[i].nr });
 	}
 }
 

@@ -50,12 +50,10 @@ static void end(struct kvmm_pool *pool)
 {
 	WRITE_ONCE(pool->blind, 0);
 	pool->arenas_barred--;
-	for (u32 b = 0; b < pool->nr_blocks && pool->nr_unseen; b++) {
-		if (owner_kind(pool->owner[b]) != OWNER_UNSEEN)
-			continue;
-		WRITE_ONCE(pool->nr_unseen, pool->nr_unseen - 1);
-		block_free(pool, b);
-	}
+	if (pool->nr_unseen)
+		blocks_free_of(pool, make_owner(OWNER_UNSEEN, 0),
+			       (struct kvmm_extent){ 0, pool->nr_blocks });
+	WRITE_ONCE(pool->nr_unseen, 0);
 }
 
 void __device_look(struct kvmm_pool *pool)
