@@ -110,7 +110,7 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	*find(pool, ticket) = t->next;
 	waiter_leave(pool, &t->waiter, &t->ctx, err);
 	alloc_count(pool, &t->ctx, err);
-	pool_leave(pool);
+	cache_leave(pool);
 	err = private_end(pool, &t->ctx, err);
 	kv_free(t);
 	return err;
