@@ -17,8 +17,7 @@
 #ifndef BENCH_CHURN_H
 #define BENCH_CHURN_H
 
-#include "harness.h"
-#include "sizes.h"
+#include "pools.h"
 
 /* What is held: two words that only the contender understands, and its length. */
 struct live {
@@ -28,7 +27,10 @@ struct live {
 
 #define CHURN_AHEAD	16u
 
+struct contender;
+
 struct churn {
+	const struct contender *contender;
 	void *heap;			/* the contender's */
 	const struct sizes *sizes;
 	struct live *live;
@@ -163,8 +165,8 @@ struct contender {
 			churn_drop(churn, prefix##_free, false);			\
 	}
 
-#define CONTENDER_CALLS(prefix)								\
-	.open = prefix##_open, .close = prefix##_close, .empty = prefix##_empty,	\
+#define CONTENDER_CALLS(prefix, how_to_close)						\
+	.open = prefix##_open, .close = how_to_close, .empty = prefix##_empty,	\
 	.step = prefix##_step, .timed = prefix##_timed
 
 /** contenders() - all of them. Return: how many. */
@@ -188,31 +190,24 @@ struct load {
 
 /** churn_open() - a contender filled, and churned until it has forgotten how it was filled */
 bool churn_open(struct churn *churn, const struct contender *contender, const struct load *load);
-void churn_close(struct churn *churn, const struct contender *contender);
+void churn_close(struct churn *churn);
 
-/** churn_start() - the same with @churn->heap set already; it may be shared */
-void churn_start(struct churn *churn, const struct contender *contender, const struct load *load);
+/** churn_start() - the same in @heap, which may be shared */
+void churn_start(struct churn *churn, const struct contender *contender, void *heap,
+		 const struct load *load);
 /** churn_end() - give everything back */
-void churn_end(struct churn *churn, const struct contender *contender);
+void churn_end(struct churn *churn);
 
-/** bench_two_threads() - each contender with one thread and with two, and a mutex; 0 or -errno */
-int bench_two_threads(struct bench *bench, const struct contender *all, unsigned int nr_all);
-
-/** bench_pool - ranges of a pool; @heap is the pool */
-extern const struct contender bench_pool;
+/** contender_pool - ranges of a pool; contender_mutex - of a zone behind one mutex */
+extern const struct contender contender_pool, contender_mutex;
 
 /** churn_forget() - count failures and occupancy from now on */
 void churn_forget(struct churn *churn);
 
-/** churn_task() - nr requests of it; @churning must live as long as the task */
-struct churning {
-	const struct contender *contender;
-	struct churn *churn;
-};
-
-struct task churn_task(struct churning *churning);
+/** churn_step() - requests of it; @arg is a struct churn */
+void churn_step(void *arg, u32 nr);
 
 /** churn_pair_ns() - one more measurement of a request: its allocation and a release */
-double churn_pair_ns(struct churn *churn, const struct contender *contender);
+double churn_pair_ns(struct churn *churn);
 
 #endif /* BENCH_CHURN_H */

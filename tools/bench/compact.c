@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "pools.h"
 
 #define MAX_RANGE	16u	/* makes over 20,000 free runs of 2^20 blocks */
 
@@ -18,21 +18,38 @@ struct planner {
 	u32 want_run;		/* 0: pack everything */
 };
 
-/* A compactor that is not there leaves its series empty. */
-static int open_scattered(struct bench *bench, struct scattered *s,
-			  const struct kvmm_pool_attr *attr, u64 seed)
-{
-	int err = scatter_open(s, attr, MAX_RANGE, seed);
+/* Pools that turns are about, and what is found of each planner, or goal. */
+#define MAX_ROWS	8u
 
+struct turn {
+	struct kvmm_pool_attr attr;
+	struct series *series[MAX_ROWS];
+};
+
+/* A compactor that is not there leaves its series empty. */
+static int open_scattered(struct bench *bench, struct scattered *s, struct kvmm_pool_attr *attr,
+			  const char *compactor)
+{
+	int err;
+
+	attr->compactor = compactor;
+	err = scatter_open(s, attr, MAX_RANGE, bench->seed + bench->run);
 	if (err == -ENOENT)
-		bench_skip(bench, attr->compactor, "not there");
+		bench_skip(bench, compactor, "not there");
 	return err;
 }
 
 /* ---- planning ---- */
 
-struct plan_figures {
-	struct series *plan, *moved, *walk, *runs;
+enum { PLAN_US, MOVED, WALK_US, FREE_RUNS };
+
+static const struct metric plan_metrics[] = {
+	[PLAN_US] = { "plan_us", "us", "walk", WALK_US }, [MOVED] = { "moved", "blocks", ALONE },
+	[WALK_US] = { "walk_us", "us", ALONE }, [FREE_RUNS] = { "free_runs", "runs", ALONE },
+};
+
+static const struct planner planners[] = {
+	{ "window", 512 }, { "window", 4096 }, { "slide", 512 }, { "slide", 4096 }, { "slide", 0 },
 };
 
 static double walk_us(struct kvmm_zone *zone)
@@ -45,67 +62,56 @@ static double walk_us(struct kvmm_zone *zone)
 	return (now_ns() - begin) / 1e3;
 }
 
-static int plan_once(struct bench *bench, const struct planner *planner, struct plan_figures *f,
-		     u32 nr_blocks, u64 seed)
+static int plan_once(struct bench *bench, struct turn *turn, const struct planner *planner,
+		     struct series *series)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = planner->want_run };
 	struct kvmm_pool_stat stat;
 	struct scattered s;
-	int err;
+	int err = open_scattered(bench, &s, &turn->attr, planner->name);
 
-	attr.nr_blocks = nr_blocks;
-	attr.compactor = planner->name;
-	err = open_scattered(bench, &s, &attr, seed);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	kvmm_pool_stat(s.pool, &stat);
-	series_add(f->runs, stat.nr_runs);
-	series_add(f->walk, walk_us(kvmm_pool_zone(s.pool)));
+	series_add(&series[FREE_RUNS], stat.nr_runs);
+	series_add(&series[WALK_US], walk_us(kvmm_pool_zone(s.pool)));
 	err = kvmm_pool_compact(s.pool, &compact);
 	if (!err) {
-		series_add(f->plan, compact.plan_ns / 1e3);
-		series_add(f->moved, compact.moved);
+		series_add(&series[PLAN_US], compact.plan_ns / 1e3);
+		series_add(&series[MOVED], compact.moved);
 	}
 	scatter_close(&s);
 	return err;
 }
 
-static int run_planning(struct bench *bench, u32 nr_blocks)
+static int plan_turn(struct bench *bench, void *arg)
 {
-	static const struct planner planners[] = {
-		{ "window", 512 }, { "window", 4096 }, { "slide", 512 }, { "slide", 4096 },
-		{ "slide", 0 },
-	};
-	struct plan_figures f[ARRAY_SIZE(planners)];
+	struct turn *turn = arg;
 	int err = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(planners); i++) {
-#define PLAN_SERIES(metric, unit)							\
-	bench_series(bench, metric, unit, "planner=%s want=%u nr=%u", planners[i].name,	\
-		     planners[i].want_run, nr_blocks)
-		f[i].plan = PLAN_SERIES("plan_us", "us");
-		f[i].moved = PLAN_SERIES("moved", "blocks");
-		f[i].walk = PLAN_SERIES("walk_us", "us");
-		f[i].runs = PLAN_SERIES("free_runs", "runs");
-#undef PLAN_SERIES
-		series_against(f[i].plan, "walk", f[i].walk);
-	}
-	series_against(f[0].moved, "slide", f[2].moved);
-	series_against(f[1].moved, "slide", f[3].moved);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		for (size_t i = 0; !err && i < ARRAY_SIZE(planners); i++)
-			err = plan_once(bench, &planners[i], &f[i], nr_blocks,
-					bench->seed + run);
-	}
-	bench_report(bench);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(planners); i++)
+		err = plan_once(bench, turn, &planners[i], turn->series[i]);
 	return err;
+}
+
+static int run_planning(struct bench *bench, u32 nr_blocks)
+{
+	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
+
+	turn.attr.nr_blocks = nr_blocks;
+	for (size_t i = 0; i < ARRAY_SIZE(planners); i++)
+		turn.series[i] = bench_set(bench, SET(plan_metrics), "planner=%s want=%u nr=%u",
+					   planners[i].name, planners[i].want_run, nr_blocks);
+	series_against(&turn.series[0][MOVED], "slide", &turn.series[2][MOVED]);
+	series_against(&turn.series[1][MOVED], "slide", &turn.series[3][MOVED]);
+	return bench_turns(bench, plan_turn, &turn);
 }
 
 /* ---- goals ---- */
 
 /* A sixteenth of the pool's pageblocks of 64 blocks; all extents that can be joined; one range. */
-static int plan_goal(struct kvmm_pool *pool, u32 goal, u32 nr_blocks, struct kvmm_compact_plan *plan)
+static int plan_goal(struct kvmm_pool *pool, u32 goal, u32 nr_blocks,
+		     struct kvmm_compact_plan *plan)
 {
 	struct kvmm_compact_goal ask = KVMM_COMPACT_GOAL_INIT;
 	struct kvmm_range_info info;
@@ -123,22 +129,20 @@ static int plan_goal(struct kvmm_pool *pool, u32 goal, u32 nr_blocks, struct kvm
 	return kvmm_compact_plan(pool, &ask, plan);
 }
 
-static int goal_once(struct bench *bench, struct series *times[KVMM_NR_GOALS], u32 nr_blocks, u64 seed)
+static int goal_turn(struct bench *bench, void *arg)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct turn *turn = arg;
 	struct scattered s;
-	int err;
+	int err = open_scattered(bench, &s, &turn->attr, NULL);
 
-	attr.nr_blocks = nr_blocks;
-	err = open_scattered(bench, &s, &attr, seed);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	for (u32 goal = 0; !err && goal < KVMM_NR_GOALS; goal++) {
 		struct kvmm_compact_plan plan = KVMM_COMPACT_PLAN_INIT;
 
-		err = plan_goal(s.pool, goal, nr_blocks, &plan);
+		err = plan_goal(s.pool, goal, turn->attr.nr_blocks, &plan);
 		if (!err)
-			series_add(times[goal], plan.plan_ns / 1e3);
+			series_add(&bench->series[goal], plan.plan_ns / 1e3);
 		err = err == -ENOSPC ? 0 : err;
 	}
 	scatter_close(&s);
@@ -147,16 +151,13 @@ static int goal_once(struct bench *bench, struct series *times[KVMM_NR_GOALS], u
 
 static int run_goals(struct bench *bench, u32 nr_blocks)
 {
-	struct series *times[KVMM_NR_GOALS];
-	int err = 0;
+	static const struct metric metric[] = { { "plan_us", "us", ALONE } };
+	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
 
+	turn.attr.nr_blocks = nr_blocks;
 	for (u32 goal = 0; goal < KVMM_NR_GOALS; goal++)
-		times[goal] = bench_series(bench, "plan_us", "us", "goal=%s nr=%u",
-					   kvmm_goal_name(goal), nr_blocks);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++)
-		err = goal_once(bench, times, nr_blocks, bench->seed + run);
-	bench_report(bench);
-	return err;
+		bench_set(bench, SET(metric), "goal=%s nr=%u", kvmm_goal_name(goal), nr_blocks);
+	return bench_turns(bench, goal_turn, &turn);
 }
 
 /* ---- copying ---- */
@@ -164,9 +165,13 @@ static int run_goals(struct bench *bench, u32 nr_blocks)
 #define BLOCK_BYTES	65536u
 #define NR_BLOCKS	2048u	/* half are freed: about 1000 blocks move when packed */
 
-struct copy_figures {
-	struct series *plan, *bandwidth, *moved, *total, *memcpy;
+static const struct metric copy_metrics[] = {
+	{ "moved", "blocks", ALONE }, { "plan_us", "us", "compact", 2 },
+	{ "compact_us", "us", ALONE },
+	{ "copy_rate", "GB/s", "memcpy", 4 }, { "memcpy_rate", "GB/s", ALONE },
 };
+
+static const struct planner copiers[] = { { "slide", 0 }, { "window", 512 } };
 
 static int write_blocks(struct kvmm_pool *pool)
 {
@@ -200,19 +205,14 @@ static double memcpy_rate(size_t bytes)
 	return rate;
 }
 
-static int copy_once(struct bench *bench, const struct planner *planner, struct copy_figures *f,
-		     u64 seed)
+static int copy_once(struct bench *bench, struct turn *turn, const struct planner *planner,
+		     struct series *series)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_compact compact = { .size = sizeof(compact), .want_run = planner->want_run };
 	struct scattered s;
 	double bytes;
-	int err;
+	int err = open_scattered(bench, &s, &turn->attr, planner->name);
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.block_bytes = BLOCK_BYTES;
-	attr.compactor = planner->name;
-	err = open_scattered(bench, &s, &attr, seed);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	err = write_blocks(s.pool);
@@ -222,42 +222,36 @@ static int copy_once(struct bench *bench, const struct planner *planner, struct 
 	if (err)
 		return err;
 	bytes = (double)compact.moved * BLOCK_BYTES;
-	series_add(f->plan, compact.plan_ns / 1e3);
-	series_add(f->moved, compact.moved);
-	series_add(f->total, (compact.plan_ns + compact.copy_ns) / 1e3);
-	series_add(f->bandwidth, bytes / compact.copy_ns);
-	series_add(f->memcpy, memcpy_rate(bytes));
+	series_add_all(series, (double[]){ compact.moved, compact.plan_ns / 1e3,
+		       (compact.plan_ns + compact.copy_ns) / 1e3, bytes / compact.copy_ns,
+		       memcpy_rate(bytes) }, ARRAY_SIZE(copy_metrics));
 	return 0;
+}
+
+static int copy_turn(struct bench *bench, void *arg)
+{
+	struct turn *turn = arg;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < ARRAY_SIZE(copiers); i++)
+		err = copy_once(bench, turn, &copiers[i], turn->series[i]);
+	return err;
 }
 
 static int run_copying(struct bench *bench)
 {
-	static const struct planner planners[] = { { "slide", 0 }, { "window", 512 } };
-	struct copy_figures f[ARRAY_SIZE(planners)];
-	int err = 0;
+	struct turn turn = { .attr = KVMM_POOL_ATTR_INIT };
 
-	for (size_t i = 0; i < ARRAY_SIZE(planners); i++) {
-#define COPY_SERIES(metric, unit)							\
-	bench_series(bench, metric, unit, "planner=%s want=%u nr=%u block_bytes=%u",	\
-		     planners[i].name, planners[i].want_run, NR_BLOCKS, BLOCK_BYTES)
-		f[i].moved = COPY_SERIES("moved", "blocks");
-		f[i].plan = COPY_SERIES("plan_us", "us");
-		f[i].total = COPY_SERIES("compact_us", "us");
-		f[i].bandwidth = COPY_SERIES("copy_rate", "GB/s");
-		f[i].memcpy = COPY_SERIES("memcpy_rate", "GB/s");
-#undef COPY_SERIES
-		series_against(f[i].bandwidth, "memcpy", f[i].memcpy);
-		series_against(f[i].plan, "compact", f[i].total);
-	}
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		for (size_t i = 0; !err && i < ARRAY_SIZE(planners); i++)
-			err = copy_once(bench, &planners[i], &f[i], bench->seed + run);
-	}
-	bench_report(bench);
-	return err;
+	turn.attr.nr_blocks = NR_BLOCKS;
+	turn.attr.block_bytes = BLOCK_BYTES;
+	for (size_t i = 0; i < ARRAY_SIZE(copiers); i++)
+		turn.series[i] = bench_set(bench, SET(copy_metrics),
+					   "planner=%s want=%u nr=%u block_bytes=%u", copiers[i].name,
+					   copiers[i].want_run, NR_BLOCKS, BLOCK_BYTES);
+	return bench_turns(bench, copy_turn, &turn);
 }
 
-static int run(struct bench *bench)
+int bench_compact(struct bench *bench)
 {
 	static const u32 nr_blocks[] = { 1u << 14, 1u << 18, 1u << 20 };
 	int err = run_copying(bench);
@@ -268,9 +262,3 @@ static int run(struct bench *bench)
 		err = run_goals(bench, nr_blocks[i]);
 	return err;
 }
-
-const struct bench_kind bench_compact = {
-	.name = "compact",
-	.what = "compaction of pools in pieces: planning, copying, blocks moved",
-	.run = run,
-};

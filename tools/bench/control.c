@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a storm at the control socket does to who allocates: a thousand clients in another process, of
- * which some ask without end, some never read what they are told, some send half a line or bytes that are
- * nothing, and some come and go. The bar: the 99th percentile of an allocation changes by less than 10 %.
+ * What a storm at the control socket does to a thread that allocates: a thousand clients in another
+ * process, of which some ask without end, some never read what they are told, some send half a line
+ * or bytes that are nothing, and some come and go. The bar: the 99th percentile of an allocation
+ * changes by less than 10 %.
  *
  * Quiet and storm by turns, in the same run, on the same pool; the ratio counts.
  */
@@ -20,25 +21,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define NR_BLOCKS	16384u
 #define NR_CLIENTS	1000u
 #define NR_SAMPLES	400000u
 #define NR_ROUNDS	3u		/* quiet and storm, by turns, in a run */
 #define NR_LIVE		256u
-#define MAX_NS		(1u << 16)	/* longer ones count as that */
 
-/* ---- who allocates ---- */
+/* ---- the thread that allocates ---- */
 
-static u32 histogram[2][2][MAX_NS];	/* call, storm */
-
-static void note(u32 *counts, u64 ns)
-{
-	counts[ns < MAX_NS ? ns : MAX_NS - 1]++;
-}
+static struct histogram spent[2][2];	/* call, storm */
 
 /* Single blocks, which a thread keeps aside, and ranges, which go through the pool's lock. */
 static void sample(struct kvmm_pool *pool, u32 storm, u32 nr)
@@ -53,31 +46,19 @@ static void sample(struct kvmm_pool *pool, u32 storm, u32 nr)
 
 		if (live[at].index | live[at].gen)
 			kvmm_range_free(pool, live[at]);
-		t0 = now_ns();
+		t0 = ticks_begin();
 		kvmm_range_alloc(pool, 1 + (random >> 8) % 32, 0, &live[at]);
-		t1 = now_ns();
+		t1 = ticks_end();
 		if (!kvmm_alloc(pool, 1, &mut))
 			kvmm_free(pool, &mut, 1);
-		t2 = now_ns();
-		note(histogram[0][storm], t1 - t0);
-		note(histogram[1][storm], t2 - t1);
+		t2 = ticks_end();
+		histogram_add(&spent[0][storm], t1 - t0);
+		histogram_add(&spent[1][storm], t2 - t1);
 	}
 	for (u32 i = 0; i < NR_LIVE; i++)
 		if (live[i].index | live[i].gen)
 			kvmm_range_free(pool, live[i]);
 	memset(live, 0, sizeof(live));
-}
-
-static double percentile(const u32 *counts, double share)
-{
-	u64 sum = 0, seen = 0;
-	u32 ns = 0;
-
-	for (u32 i = 0; i < MAX_NS; i++)
-		sum += counts[i];
-	while (ns < MAX_NS - 1 && (double)(seen += counts[ns]) < share * (double)sum)
-		ns++;
-	return ns;
 }
 
 /* ---- the storm: a process of its own ---- */
@@ -179,40 +160,34 @@ struct place {
 
 static int open_place(struct place *place)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_control_attr how = KVMM_CONTROL_ATTR_INIT;
 	struct rlimit files = { 4096, 4096 };
-	int err, home = bench_cpu();
+	int err = make_folder(place->dir, sizeof(place->dir), "/tmp");
 
-	strcpy(place->dir, "/tmp/kvmm-bench-XXXXXX");
-	if (!mkdtemp(place->dir))
-		return -errno;
+	if (err)
+		return err;
 	setrlimit(RLIMIT_NOFILE, &files);
-	attr.nr_blocks = NR_BLOCKS;
-	attr.policy = "lru";
-	err = kvmm_pool_create(&attr, &place->pool);
+	err = open_pool(&place->pool, NR_BLOCKS, "lru", 0);
 	how.name = "bench";
 	how.dir = place->dir;
 	how.flags = KVMM_CONTROL_THREAD;
 	how.max_clients = 1024;
 	/* Its thread is where this one is not. */
 	bench_pin(bench_other_cpu());
-	if (!err)
-		err = kvmm_control_open(&how, &place->control);
-	bench_pin(home);
+	err = err ? err : kvmm_control_open(&how, &place->control);
+	bench_pin(bench_cpu());
 	return err ? err : kvmm_control_add_pool(place->control, "kv", place->pool);
 }
 
-static void close_place(struct place *place)
+static int control_turn(struct bench *bench, void *arg)
 {
-	kvmm_control_close(place->control);
-	kvmm_pool_destroy(place->pool);
-	rmdir(place->dir);
-}
+	struct kvmm_control_stat stat = { .size = sizeof(stat) };
+	struct place *place = arg;
+	u64 before;
 
-static void measure(struct place *place)
-{
-	memset(histogram, 0, sizeof(histogram));
+	kvmm_control_stat(place->control, &stat);
+	before = stat.requests;
+	memset(spent, 0, sizeof(spent));
 	for (u32 i = 0; i < NR_ROUNDS; i++) {
 		pid_t pid;
 
@@ -221,53 +196,33 @@ static void measure(struct place *place)
 		sample(place->pool, 1, NR_SAMPLES / NR_ROUNDS);
 		end_storm(pid);
 	}
+	kvmm_control_stat(place->control, &stat);
+	series_add(&bench->series[0], (double)(stat.requests - before));
+	for (u32 i = 0; i < 4; i++)
+		series_add(&bench->series[1 + i], histogram_ns(&spent[i / 2][i % 2], 0.99));
+	return 0;
 }
 
-static const char *const calls[2] = { "range", "single" };
-
-static void add_run(struct series *(*p99)[2], struct series *requests, struct place *place)
+int bench_control(struct bench *bench)
 {
-	struct kvmm_control_stat stat = { .size = sizeof(stat) };
-	u64 before;
-
-	kvmm_control_stat(place->control, &stat);
-	before = stat.requests;
-	measure(place);
-	kvmm_control_stat(place->control, &stat);
-	series_add(requests, (double)(stat.requests - before));
-	for (u32 call = 0; call < 2; call++) {
-		for (u32 when = 0; when < 2; when++)
-			series_add(p99[call][when], percentile(histogram[call][when], 0.99));
-		series_against(p99[call][1], "quiet", p99[call][0]);
-	}
-}
-
-static int run(struct bench *bench)
-{
-	struct series *p99[2][2], *requests;
+	static const struct metric requests[] = { { "requests", "n", ALONE } },
+		p99[] = { { "p99_ns", "ns", ALONE } };
+	static const char *const calls[] = { "range", "single" };
 	struct place place = { .pool = NULL };
 	int err;
 
-	if (bench_other_cpu() < 0) {
-		bench_skip(bench, "a storm at the control socket", "there is one core only");
+	if (!bench_has_two_cores(bench, "a storm at the control socket"))
 		return 0;
-	}
+	bench_set(bench, SET(requests), "clients=%u", NR_CLIENTS);
+	for (u32 i = 0; i < 4; i++)
+		bench_set(bench, SET(p99), "call=%s when=%s", calls[i / 2],
+			  i % 2 ? "storm" : "quiet");
+	series_against(&bench->series[2], "quiet", &bench->series[1]);
+	series_against(&bench->series[4], "quiet", &bench->series[3]);
 	err = open_place(&place);
-	requests = bench_series(bench, "requests", "n", "clients=%u", NR_CLIENTS);
-	for (u32 call = 0; call < 2; call++)
-		for (u32 when = 0; when < 2; when++)
-			p99[call][when] = bench_series(bench, "p99_ns", "ns", "call=%s when=%s",
-						       calls[call], when ? "storm" : "quiet");
-	for (unsigned int n = 0; !err && n < bench->nr_runs; n++)
-		add_run(p99, requests, &place);
-	close_place(&place);
-	if (!err)
-		bench_report(bench);
+	err = err ? err : bench_turns(bench, control_turn, &place);
+	kvmm_control_close(place.control);
+	kvmm_pool_destroy(place.pool);
+	rmdir(place.dir);
 	return err;
 }
-
-const struct bench_kind bench_control = {
-	.name = "control",
-	.what = "allocation during a storm of 1,000 clients at the control socket",
-	.run = run,
-};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Pools on a device. Blocks of several sizes are scattered, compacted, and read back: what has
- * moved must hold what was written before. Beside it, in the same run and by the same calls, one long run
- * of blocks moves, which is the best that the device can do for a pool.
+ * moved must hold what was written before. Beside it, in the same run and by the same calls, one
+ * long run of blocks moves, which is the best that the device can do for a pool.
  *
  * Also what a call costs that has to wait for the device: a block written, a block read.
  */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scatter.h"
+#include "pools.h"
 
 #define CALLS		64u
 
@@ -20,8 +20,16 @@ struct size {
 	u32 nr_blocks;
 };
 
-struct figures {
-	struct series *rate, *peak, *plan, *total, *each, *write, *read;
+enum { MOVE_RATE, RUN_RATE, COMPACT_US, PLAN_US, MOVE_US, WRITE_US, READ_US };
+
+static const struct metric metrics[] = {
+	[MOVE_RATE]	= { "move_rate", "GB/s", "run", RUN_RATE },
+	[RUN_RATE]	= { "run_rate", "GB/s", ALONE },
+	[COMPACT_US]	= { "compact_us", "us", ALONE },
+	[PLAN_US]	= { "plan_us", "us", "compact", COMPACT_US },
+	[MOVE_US]	= { "move_us_each", "us", ALONE },
+	[WRITE_US]	= { "write_us", "us", ALONE },
+	[READ_US]	= { "read_us", "us", ALONE },
 };
 
 static u64 word_of(u32 number, u32 i)
@@ -112,13 +120,12 @@ static struct kvmm_pool_attr attr_of(const struct bench *bench, const struct siz
 }
 
 /* Single blocks without system, packed. */
-static int move_scattered(struct bench *bench, const struct size *size, struct figures *f,
-			  u64 *block, u64 seed)
+static int move_scattered(struct bench *bench, const struct size *size, u64 *block)
 {
 	struct kvmm_compact compact = { .size = sizeof(compact) };
 	struct kvmm_pool_attr attr = attr_of(bench, size);
 	struct scattered s;
-	int err = scatter_open(&s, &attr, 1, seed);
+	int err = scatter_open(&s, &attr, 1, bench->seed + bench->run);
 
 	if (err)
 		return err;
@@ -132,16 +139,16 @@ static int move_scattered(struct bench *bench, const struct size *size, struct f
 	scatter_close(&s);
 	if (err || !compact.moved)
 		return err;
-	series_add(f->plan, compact.plan_ns / 1e3);
-	series_add(f->total, (compact.plan_ns + compact.copy_ns) / 1e3);
-	series_add(f->each, compact.copy_ns / 1e3 / compact.nr_moves);
-	series_add(f->rate, (double)compact.moved * size->block_bytes / compact.copy_ns);
+	series_add(&bench->series[PLAN_US], compact.plan_ns / 1e3);
+	series_add(&bench->series[COMPACT_US], (compact.plan_ns + compact.copy_ns) / 1e3);
+	series_add(&bench->series[MOVE_US], compact.copy_ns / 1e3 / compact.nr_moves);
+	series_add(&bench->series[MOVE_RATE],
+		   (double)compact.moved * size->block_bytes / compact.copy_ns);
 	return 0;
 }
 
 /* The upper half of a pool goes to the lower one, all in one piece. */
-static int move_one_run(struct bench *bench, const struct size *size, struct figures *f,
-			const u64 *block)
+static int move_one_run(struct bench *bench, const struct size *size, const u64 *block)
 {
 	struct kvmm_compact compact = { .size = sizeof(compact) };
 	struct kvmm_pool_attr attr = attr_of(bench, size);
@@ -163,11 +170,12 @@ static int move_one_run(struct bench *bench, const struct size *size, struct fig
 		err = kvmm_pool_compact(pool, &compact);
 	kvmm_pool_destroy(pool);
 	if (!err && compact.moved)
-		series_add(f->peak, (double)compact.moved * size->block_bytes / compact.copy_ns);
+		series_add(&bench->series[RUN_RATE],
+			   (double)compact.moved * size->block_bytes / compact.copy_ns);
 	return err;
 }
 
-static int time_calls(struct bench *bench, const struct size *size, struct figures *f, u64 *block)
+static int time_calls(struct bench *bench, const struct size *size, u64 *block)
 {
 	struct kvmm_pool_attr attr = attr_of(bench, size);
 	struct kvmm_pool *pool;
@@ -184,47 +192,22 @@ static int time_calls(struct bench *bench, const struct size *size, struct figur
 	for (u32 i = 0; !err && i < CALLS; i++)
 		err = kvmm_block_read(pool, i % size->nr_blocks, 0, block, size->block_bytes);
 	if (!err) {
-		series_add(f->write, (middle - begin) / 1e3 / CALLS);
-		series_add(f->read, (now_ns() - middle) / 1e3 / CALLS);
+		series_add(&bench->series[WRITE_US], (middle - begin) / 1e3 / CALLS);
+		series_add(&bench->series[READ_US], (now_ns() - middle) / 1e3 / CALLS);
 	}
 	kvmm_pool_destroy(pool);
 	return err;
 }
 
-static void make_series(struct bench *bench, const struct size *size, struct figures *f)
+static int turn(struct bench *bench, void *arg)
 {
-#define DEVICE_SERIES(metric, unit)							\
-	bench_series(bench, metric, unit, "device=%s block_bytes=%u nr=%u",		\
-		     bench->device, size->block_bytes, size->nr_blocks)
-	f->rate = DEVICE_SERIES("move_rate", "GB/s");
-	f->peak = DEVICE_SERIES("run_rate", "GB/s");
-	f->total = DEVICE_SERIES("compact_us", "us");
-	f->plan = DEVICE_SERIES("plan_us", "us");
-	f->each = DEVICE_SERIES("move_us_each", "us");
-	f->write = DEVICE_SERIES("write_us", "us");
-	f->read = DEVICE_SERIES("read_us", "us");
-#undef DEVICE_SERIES
-	series_against(f->rate, "run", f->peak);
-	series_against(f->plan, "compact", f->total);
-}
-
-static int run_size(struct bench *bench, const struct size *size)
-{
+	const struct size *size = arg;
 	u64 *block = must_alloc(size->block_bytes);
-	struct figures f;
-	int err = 0;
+	int err = move_scattered(bench, size, block);
 
-	make_series(bench, size, &f);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		err = move_scattered(bench, size, &f, block, bench->seed + run);
-		if (!err)
-			err = move_one_run(bench, size, &f, block);
-		if (!err)
-			err = time_calls(bench, size, &f, block);
-	}
+	err = err ? err : move_one_run(bench, size, block);
+	err = err ? err : time_calls(bench, size, block);
 	free(block);
-	if (!err)
-		bench_report(bench);
 	return err;
 }
 
@@ -234,28 +217,21 @@ static bool wants_large(const struct bench *bench)
 	return !strncmp(bench->device, "cuda", 4) && bench->nr_runs == BENCH_MAX_RUNS;
 }
 
-static int run(struct bench *bench)
+int bench_device(struct bench *bench)
 {
-	static const struct size sizes[] = {
+	static struct size sizes[] = {
 		{ 4096, 2048 }, { 16384, 2048 }, { 65536, 2048 }, { 262144, 512 }, { 2097152, 64 },
 		{ 65536, 256 }, { 65536, 64 },
+		/* the large ones */
+		{ 16384, 32768 }, { 65536, 16384 }, { 2097152, 1024 },
 	};
-	static const struct size large[] = { { 16384, 32768 }, { 65536, 16384 }, { 2097152, 1024 } };
+	size_t nr = wants_large(bench) ? ARRAY_SIZE(sizes) : ARRAY_SIZE(sizes) - 3;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < ARRAY_SIZE(sizes); i++)
-		err = run_size(bench, &sizes[i]);
-	for (size_t i = 0; !err && wants_large(bench) && i < ARRAY_SIZE(large); i++)
-		err = run_size(bench, &large[i]);
-	if (err == -ENODEV || err == -ENOENT) {
-		bench_skip(bench, bench->device, "no such device here");
-		err = bench->device_is_chosen ? err : 0;
+	for (size_t i = 0; !err && i < nr; i++) {
+		bench_set(bench, SET(metrics), "device=%s block_bytes=%u nr=%u", bench->device,
+			  sizes[i].block_bytes, sizes[i].nr_blocks);
+		err = bench_turns(bench, turn, &sizes[i]);
 	}
-	return err;
+	return bench_device_result(bench, err, "no such device here");
 }
-
-const struct bench_kind bench_device = {
-	.name = "device",
-	.what = "pools on a device (--device): scattered blocks packed, beside one long run",
-	.run = run,
-};

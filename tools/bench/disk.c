@@ -1,21 +1,122 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The disk tier, from front to end: records put and got again, with a few MiB under way at a time,
- * against a plain file of the same size on the same file system in the same run. Writes end in a flush.
+ * against a plain file of the same size on the same file system in the same run. Writes end in a
+ * flush.
  *
  * In the folder that KVMM_BENCH_DIR names, else TMPDIR, else /var/tmp; half a GiB is needed there.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <kvmm/kvmm.h>
+#include "pools.h"
 
-#include "disk_raw.h"
-#include "harness.h"
+/*
+ * ---- the baseline ----
+ *
+ * A preallocated file, written or read from front to end in large pieces, several at a time. As a
+ * benchmark of disks does it, and with nothing else to do.
+ */
+
+/**
+ * struct raw - what a disk does by itself: one file from front to end
+ * @path: of the file; made anew, and allocated, by raw_open()
+ * @bytes: of the file
+ * @chunk: bytes of a transfer
+ * @depth: transfers at a time, each of a thread
+ * @direct: past the page cache
+ * @memory: @depth * @chunk bytes, aligned to pages
+ */
+struct raw {
+	const char *path;
+	u64 bytes;
+	u32 chunk;
+	u32 depth;
+	bool direct;
+	char *memory;
+	int file;
+	u64 next;	/* chunk; atomic */
+	int err;	/* atomic */
+	bool write;
+};
+
+#define MAX_THREADS	16u
+
+static int raw_open(struct raw *raw)
+{
+	int how = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | (raw->direct ? O_DIRECT : 0);
+
+	raw->file = open(raw->path, how, 0600);
+	if (raw->file < 0)
+		return -errno;
+	return -posix_fallocate(raw->file, 0, raw->bytes);
+}
+
+static void raw_close(struct raw *raw)
+{
+	close(raw->file);
+	unlink(raw->path);
+}
+
+static void one_chunk(struct raw *raw, u64 chunk, char *memory)
+{
+	u64 offset = chunk * raw->chunk;
+	ssize_t done = raw->write ? pwrite(raw->file, memory, raw->chunk, offset) :
+				    pread(raw->file, memory, raw->chunk, offset);
+
+	if (done != raw->chunk)
+		__atomic_store_n(&raw->err, done < 0 ? -errno : -EIO, __ATOMIC_RELAXED);
+}
+
+struct raw_thread {
+	struct raw *raw;
+	char *memory;
+	pthread_t thread;
+};
+
+static void *work(void *arg)
+{
+	struct raw_thread *worker = arg;
+	struct raw *raw = worker->raw;
+	u64 chunk;
+
+	while ((chunk = __atomic_fetch_add(&raw->next, 1,
+					   __ATOMIC_RELAXED)) < raw->bytes / raw->chunk)
+		one_chunk(raw, chunk, worker->memory);
+	return NULL;
+}
+
+/* All of the file, and if @write a flush: nanoseconds; -errno. */
+static int64_t raw_run(struct raw *raw, bool write)
+{
+	struct raw_thread worker[MAX_THREADS];
+	u64 start = now_ns();
+	u32 nr = 0;
+
+	raw->write = write;
+	raw->next = 0;
+	raw->err = 0;
+	for (; nr < raw->depth && nr < MAX_THREADS; nr++) {
+		worker[nr] = (struct raw_thread){ raw, raw->memory + (size_t)nr * raw->chunk, 0 };
+		if (pthread_create(&worker[nr].thread, NULL, work, &worker[nr]))
+			break;
+	}
+	if (!nr)
+		return -EAGAIN;
+	while (nr)
+		pthread_join(worker[--nr].thread, NULL);
+	if (write && fdatasync(raw->file))
+		raw->err = -errno;
+	return raw->err ? raw->err : (int64_t)(now_ns() - start);
+}
+
+/* ---- the store ---- */
 
 #define TOTAL_BYTES	(128ull << 20)
 #define SEGMENT_BYTES	(64u << 20)
@@ -33,6 +134,7 @@ struct place {
 };
 
 struct run {
+	struct place place;
 	struct kvmm_disk *disk;
 	char *memory;		/* IN_FLIGHT */
 	u32 bytes;		/* of a record */
@@ -44,11 +146,12 @@ struct run {
 static int make_place(struct place *place)
 {
 	const char *dir = getenv("KVMM_BENCH_DIR");
+	int err;
 
 	dir = dir ? dir : getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
-	snprintf(place->root, sizeof(place->root), "%s/kvmm-bench-XXXXXX", dir);
-	if (!mkdtemp(place->root))
-		return -errno;
+	err = make_folder(place->root, sizeof(place->root), dir);
+	if (err)
+		return err;
 	snprintf(place->store, sizeof(place->store), "%s/store", place->root);
 	snprintf(place->raw, sizeof(place->raw), "%s/raw", place->root);
 	snprintf(place->file, sizeof(place->file), "%s/store", place->store);
@@ -126,105 +229,81 @@ static double go_through(struct run *run, bool put)
 	return (now_ns() - start) / 1e9;
 }
 
-static int open_store(struct run *run, const struct place *place, bool reset)
+static int open_store(struct run *run)
 {
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
 
-	attr.path = place->store;
+	attr.path = run->place.store;
 	attr.max_bytes = MAX_BYTES;
 	attr.segment_bytes = SEGMENT_BYTES;
-	attr.flags |= reset ? KVMM_DISK_RESET : 0;
+	attr.flags |= KVMM_DISK_RESET;
 	return kvmm_disk_open(&attr, &run->disk);
 }
 
-struct figures {
-	struct series *put, *get, *raw_write, *raw_read;
+enum { PUT, GET, RAW_WRITE, RAW_READ };
+
+static const struct metric metrics[] = {
+	[PUT] = { "put", "MiB/s", "raw_write", RAW_WRITE },
+	[GET] = { "get", "MiB/s", "raw_read", RAW_READ },
+	[RAW_WRITE] = { "raw_write", "MiB/s", ALONE }, [RAW_READ] = { "raw_read", "MiB/s", ALONE },
 };
 
-static int measure_raw(struct bench *bench, const struct place *place, bool direct, char *memory,
-		       const struct figures *figures)
+static int measure_raw(struct bench *bench, struct run *run, bool direct)
 {
-	struct raw raw = { .path = place->raw, .bytes = TOTAL_BYTES, .chunk = 1 << 20, .depth = 8,
-			   .direct = direct, .memory = memory };
+	struct raw raw = { .path = run->place.raw, .bytes = TOTAL_BYTES, .chunk = 1 << 20,
+			   .depth = 8,
+			   .direct = direct, .memory = run->memory };
 	int64_t ns = raw_open(&raw);
 
 	for (u32 write = 1; ns >= 0 && write < 2; write--) {
 		ns = raw_run(&raw, write);
 		if (ns > 0)
-			series_add(write ? figures->raw_write : figures->raw_read,
+			series_add(&bench->series[write ? RAW_WRITE : RAW_READ],
 				   TOTAL_BYTES / MIB / (ns / 1e9));
 	}
 	raw_close(&raw);
 	return ns < 0 ? ns : 0;
 }
 
-static int measure_store(struct run *run, const struct figures *figures)
-{
-	double total = (double)run->nr * run->bytes / MIB;
-
-	series_add(figures->put, total / go_through(run, true));
-	if (!run->err)
-		series_add(figures->get, total / go_through(run, false));
-	return run->err;
-}
-
-static int measure(struct bench *bench, const struct place *place, struct run *run,
-		   const struct figures *figures)
+static int turn(struct bench *bench, void *arg)
 {
 	struct kvmm_disk_stat stat = { .size = sizeof(stat) };
-	int err = open_store(run, place, true);
+	struct run *run = arg;
+	double total = (double)run->nr * run->bytes / MIB;
+	int err = open_store(run);
 
 	if (err)
 		return err;
 	kvmm_disk_stat(run->disk, &stat);
-	err = measure_store(run, figures);
+	series_add(&bench->series[PUT], total / go_through(run, true));
+	if (!run->err)
+		series_add(&bench->series[GET], total / go_through(run, false));
 	kvmm_disk_close(run->disk);
-	unlink(place->file);
-	return err ? err : measure_raw(bench, place, stat.is_direct, run->memory, figures);
+	unlink(run->place.file);
+	return run->err ? run->err : measure_raw(bench, run, stat.is_direct);
 }
 
-static int run_size(struct bench *bench, const struct place *place, char *memory, u32 bytes)
-{
-	struct run run = { .memory = memory, .bytes = bytes, .nr = TOTAL_BYTES / bytes,
-			   .group = IN_FLIGHT / NR_GROUPS / bytes };
-	struct figures figures = {
-		bench_series(bench, "put", "MiB/s", "record_kib=%u", bytes >> 10),
-		bench_series(bench, "get", "MiB/s", "record_kib=%u", bytes >> 10),
-		bench_series(bench, "raw_write", "MiB/s", "record_kib=%u", bytes >> 10),
-		bench_series(bench, "raw_read", "MiB/s", "record_kib=%u", bytes >> 10),
-	};
-	int err = 0;
-
-	for (u32 i = 0; !err && i < bench->nr_runs; i++)
-		err = measure(bench, place, &run, &figures);
-	series_against(figures.put, "raw_write", figures.raw_write);
-	series_against(figures.get, "raw_read", figures.raw_read);
-	if (!err)
-		bench_report(bench);
-	return err;
-}
-
-static int run_all(struct bench *bench)
+int bench_disk(struct bench *bench)
 {
 	static const u32 sizes[] = { 256 << 10, 1 << 20 };
-	char *memory = aligned_alloc(4096, IN_FLIGHT);
-	struct place place;
-	int err = memory ? make_place(&place) : -ENOMEM;
+	static struct run run;
+	int err;
 
+	run.memory = aligned_alloc(4096, IN_FLIGHT);
+	err = run.memory ? make_place(&run.place) : -ENOMEM;
 	if (err) {
-		free(memory);
+		free(run.memory);
 		return err;
 	}
-	memset(memory, 'k', IN_FLIGHT);
-	for (u32 i = 0; !err && i < ARRAY_SIZE(sizes); i++)
-		err = run_size(bench, &place, memory, sizes[i]);
-	remove_place(&place);
-	free(memory);
+	memset(run.memory, 'k', IN_FLIGHT);
+	for (u32 i = 0; !err && i < ARRAY_SIZE(sizes); i++) {
+		run.bytes = sizes[i];
+		run.nr = TOTAL_BYTES / sizes[i];
+		run.group = IN_FLIGHT / NR_GROUPS / sizes[i];
+		bench_set(bench, SET(metrics), "record_kib=%u", sizes[i] >> 10);
+		err = bench_turns(bench, turn, &run);
+	}
+	remove_place(&run.place);
+	free(run.memory);
 	return err;
 }
-
-const struct bench_kind bench_disk = {
-	.name = "disk",
-	.what = "disk tier: records put and got, against a plain file, MiB/s",
-	.run = run_all,
-};

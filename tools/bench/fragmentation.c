@@ -6,10 +6,10 @@
  * so the spread says how much is chance.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "churn.h"
-#include "scatter.h"
 
 #define NR_BLOCKS	10000u
 
@@ -18,30 +18,28 @@ static const char *const engines[] = { "zone", "lists", "buddy" };
 #define NR_ENGINES	ARRAY_SIZE(engines)
 #define BUDDY		(NR_ENGINES - 1)
 
-/* One figure for each engine; the buddy is the baseline of the others. */
-struct row {
+/* What an engine has; the buddy's are the baselines of the others. */
+struct rows {
 	struct series *of[NR_ENGINES];
 };
 
-#define MAKE_ROW(row, metric, unit, ...)						\
-	do {										\
-		for (size_t i_ = 0; i_ < NR_ENGINES; i_++)				\
-			(row)->of[i_] = bench_series(bench, metric, unit,		\
-						     "engine=%s " __VA_ARGS__);		\
-		for (size_t i_ = 0; i_ < BUDDY; i_++)					\
-			series_against((row)->of[i_], "buddy", (row)->of[BUDDY]);	\
-	} while (0)
+static struct rows make_rows(struct bench *bench, const struct metric *metrics, u32 nr,
+			     const char *params)
+{
+	struct rows rows;
 
-/* The engine of this row comes first in each list of parameters. */
-#define EACH_ENGINE	engines[i_]
+	for (size_t i = 0; i < NR_ENGINES; i++)
+		rows.of[i] = bench_set(bench, metrics, nr, "engine=%s %s", engines[i], params);
+	for (size_t i = 0; i < BUDDY; i++)
+		for (u32 m = 0; m < nr; m++)
+			if (!metrics[m].against)
+				series_against(&rows.of[i][m], "buddy", &rows.of[BUDDY][m]);
+	return rows;
+}
 
 /* ---- requests of 10 blocks ---- */
 
 #define TEN	10u
-
-struct ten_rows {
-	struct row filled, refused, alloc, free;
-};
 
 /* As many as fit; nanoseconds each. */
 static u32 fill_tens(struct kvmm_zone *zone, u32 *start, u32 nr_most, double *ns)
@@ -64,66 +62,41 @@ static double free_tens(struct kvmm_zone *zone, const u32 *start, u32 nr)
 	return nr ? (double)(now_ns() - begin) / nr : 0;
 }
 
-static void shuffle(u32 *start, u32 nr, u64 *seed)
+static void tens(struct series *series, const char *engine, u64 seed)
 {
-	for (u32 i = nr; i > 1; i--) {
-		u32 other = random_below(seed, i), kept = start[i - 1];
-
-		start[i - 1] = start[other];
-		start[other] = kept;
-	}
-}
-
-static void tens(struct ten_rows *rows, size_t engine, u64 seed)
-{
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
 	u32 start[NR_BLOCKS / TEN], nr, again;
 	struct kvmm_zone *zone;
 	double alloc_ns, free_ns;
 
-	attr.nr_blocks = NR_BLOCKS;
-	attr.engine = engines[engine];
-	if (kvmm_zone_create(&attr, &zone))
+	if (open_zone(&zone, NR_BLOCKS, engine))
 		return;
 	nr = fill_tens(zone, start, NR_BLOCKS / TEN, &alloc_ns);
-	shuffle(start, nr, &seed);
+	shuffle(start, nr, sizeof(*start), &seed);
 	free_ns = free_tens(zone, start, nr / 2);
 	again = fill_tens(zone, start, nr / 2, &alloc_ns);
-	series_add(rows->filled.of[engine], 100.0 * nr * TEN / NR_BLOCKS);
-	series_add(rows->refused.of[engine], nr / 2 - again);
-	series_add(rows->alloc.of[engine], alloc_ns);
-	series_add(rows->free.of[engine], free_ns);
+	series_add_all(series, (double[]){ 100.0 * nr * TEN / NR_BLOCKS, nr / 2 - again, alloc_ns,
+					   free_ns },
+		       4);
 	kvmm_zone_destroy(zone);
 }
 
-static void run_tens(struct bench *bench)
+static int tens_turn(struct bench *bench, void *arg)
 {
-	struct ten_rows rows;
+	struct rows *rows = arg;
 
-	MAKE_ROW(&rows.filled, "filled", "%", "scene=ten nr=%u", EACH_ENGINE, NR_BLOCKS);
-	MAKE_ROW(&rows.refused, "refused", "of 500", "scene=ten nr=%u", EACH_ENGINE, NR_BLOCKS);
-	MAKE_ROW(&rows.alloc, "alloc_ns", "ns", "scene=ten nr=%u", EACH_ENGINE, NR_BLOCKS);
-	MAKE_ROW(&rows.free, "free_ns", "ns", "scene=ten nr=%u", EACH_ENGINE, NR_BLOCKS);
-	for (unsigned int run = 0; run < bench->nr_runs; run++) {
-		const struct series *mutex_pair = bench_mutex_pair(bench);
-
-		for (size_t i = 0; i < NR_ENGINES; i++) {
-			tens(&rows, i, bench->seed + run);
-			series_against(rows.alloc.of[i], "mutex_pair", mutex_pair);
-			series_against(rows.free.of[i], "mutex_pair", mutex_pair);
-		}
-	}
-	bench_report(bench);
+	for (size_t i = 0; i < NR_ENGINES; i++)
+		tens(rows->of[i], engines[i], bench->seed + bench->run);
+	return 0;
 }
 
 /* ---- half freed, then defragmented ---- */
 
-struct half_rows {
-	struct row unusable, scattered;
-	struct series *moved, *live, *time;
+struct half {
+	struct rows rows;
+	struct series *packed;
 };
 
-static int look_at_half(struct half_rows *rows, size_t engine, u64 seed)
+static int look_at_half(struct series *series, const char *engine, u64 seed)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_zone_stat stat;
@@ -131,20 +104,18 @@ static int look_at_half(struct half_rows *rows, size_t engine, u64 seed)
 	int err;
 
 	attr.nr_blocks = NR_BLOCKS;
-	attr.allocator = engines[engine];
+	attr.allocator = engine;
 	err = scatter_open(&s, &attr, 32, seed);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	kvmm_zone_stat(kvmm_pool_zone(s.pool), &stat);
-	series_add(rows->unusable.of[engine],
-		   kvmm_zone_unusable(kvmm_pool_zone(s.pool), 32) / 1e4);
-	series_add(rows->scattered.of[engine],
-		   100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
+	series_add(&series[0], kvmm_zone_unusable(kvmm_pool_zone(s.pool), 32) / 1e4);
+	series_add(&series[1], 100.0 * (stat.nr_free - stat.largest) / stat.nr_free);
 	scatter_close(&s);
 	return 0;
 }
 
-static int defragment_half(struct half_rows *rows, u64 seed)
+static int defragment_half(struct series *series, u64 seed)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
 	struct kvmm_compact compact = { .size = sizeof(compact) };
@@ -160,58 +131,50 @@ static int defragment_half(struct half_rows *rows, u64 seed)
 	begin = now_ns();
 	err = kvmm_pool_compact(s.pool, &compact);
 	if (!err) {
-		series_add(rows->time, (now_ns() - begin) / 1e3);
-		series_add(rows->moved, compact.moved);
+		series_add(&series[2], (now_ns() - begin) / 1e3);
+		series_add(&series[0], compact.moved);
 		kvmm_pool_stat(s.pool, &stat);
-		series_add(rows->live, stat.nr_blocks - stat.nr_free);
+		series_add(&series[1], stat.nr_blocks - stat.nr_free);
 	}
 	scatter_close(&s);
 	return err;
 }
 
-static int run_half(struct bench *bench)
+static int half_turn(struct bench *bench, void *arg)
 {
-	struct half_rows rows;
+	struct half *half = arg;
+	u64 seed = bench->seed + bench->run;
 	int err = 0;
 
-	MAKE_ROW(&rows.unusable, "unusable_32", "%", "scene=half nr=%u", EACH_ENGINE, NR_BLOCKS);
-	MAKE_ROW(&rows.scattered, "not_in_largest", "%", "scene=half nr=%u", EACH_ENGINE,
-		 NR_BLOCKS);
-	rows.moved = bench_series(bench, "moved", "blocks", "scene=defragment nr=%u", NR_BLOCKS);
-	rows.live = bench_series(bench, "live", "blocks", "scene=defragment nr=%u", NR_BLOCKS);
-	rows.time = bench_series(bench, "defragment_us", "us", "scene=defragment nr=%u ids=only",
-				 NR_BLOCKS);
-	series_against(rows.moved, "live", rows.live);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		for (size_t i = 0; !err && i < NR_ENGINES; i++)
-			err = look_at_half(&rows, i, bench->seed + run);
-		if (!err)
-			err = defragment_half(&rows, bench->seed + run);
-	}
-	bench_report(bench);
-	return err;
+	for (size_t i = 0; !err && i < NR_ENGINES; i++)
+		err = look_at_half(half->rows.of[i], engines[i], seed);
+	return err ? err : defragment_half(half->packed, seed);
+}
+
+static int run_half(struct bench *bench)
+{
+	static const struct metric of_engine[] = { { "unusable_32", "%", ALONE },
+						   { "not_in_largest", "%", ALONE } },
+		of_pool[] = { { "moved", "blocks", "live", 1 }, { "live", "blocks", ALONE } },
+		time[] = { { "defragment_us", "us", ALONE } };
+	struct half half;
+
+	half.rows = make_rows(bench, SET(of_engine), "scene=half nr=10000");
+	half.packed = bench_set(bench, SET(of_pool), "scene=defragment nr=%u", NR_BLOCKS);
+	bench_set(bench, SET(time), "scene=defragment nr=%u ids=only", NR_BLOCKS);
+	return bench_turns(bench, half_turn, &half);
 }
 
 /* ---- traffic ---- */
 
 #define COUNT_REQUESTS	20000u
 
-struct load_rows {
-	struct row failures, occupancy;
+struct traffic {
+	struct rows rows;
+	bool requests;
+	bool rises;
+	u32 percent;
 };
-
-static void hold_load(struct load_rows *rows, size_t engine, const struct load *load)
-{
-	const struct contender *contender = contender_find(engines[engine]);
-	struct churn churn;
-
-	if (!churn_open(&churn, contender, load))
-		return;
-	contender->step(&churn, COUNT_REQUESTS);
-	series_add(rows->failures.of[engine], 1e6 * churn.failures / churn.requests);
-	series_add(rows->occupancy.of[engine], 100.0 * churn.held / churn.requests / NR_BLOCKS);
-	churn_close(&churn, contender);
-}
 
 static void draw_sizes(struct sizes *sizes, bool requests, u64 seed)
 {
@@ -221,84 +184,81 @@ static void draw_sizes(struct sizes *sizes, bool requests, u64 seed)
 		sizes_uniform(sizes, 32, seed);
 }
 
-static void run_load(struct bench *bench, bool requests, u32 percent)
-{
-	struct load_rows rows;
-	struct sizes sizes;
-	struct load load = { &sizes, NR_BLOCKS, percent, true, 0 };
-
-	draw_sizes(&sizes, requests, 1);
-	MAKE_ROW(&rows.failures, "frag_failures", "ppm", "scene=traffic sizes=%s load=%u",
-		 EACH_ENGINE, sizes.name, percent);
-	MAKE_ROW(&rows.occupancy, "occupancy", "%", "scene=traffic sizes=%s load=%u",
-		 EACH_ENGINE, sizes.name, percent);
-	sizes_exit(&sizes);
-	for (unsigned int run = 0; run < bench->nr_runs; run++) {
-		load.seed = bench->seed + run;
-		draw_sizes(&sizes, requests, load.seed);
-		for (size_t i = 0; i < NR_ENGINES; i++)
-			hold_load(&rows, i, &load);
-		sizes_exit(&sizes);
-	}
-	bench_report(bench);
-}
-
 /* Everything that lives is replaced about once at each percent. */
-static double first_failure(struct churn *churn, const struct contender *contender)
+static double first_failure(struct churn *churn)
 {
 	for (u32 permille = 500; permille <= 1000; permille += 5) {
 		churn->limit = (u64)NR_BLOCKS * permille / 1000;
-		contender->step(churn, 1 + churn->nr_live / 2);
+		churn_step(churn, 1 + churn->nr_live / 2);
 		if (churn->failures)
 			return permille / 10.0;
 	}
 	return 100;
 }
 
-static void run_rising(struct bench *bench, bool requests)
+static int traffic_turn(struct bench *bench, void *arg)
 {
+	struct traffic *traffic = arg;
 	struct sizes sizes;
-	struct load load = { &sizes, NR_BLOCKS, 50, true, 0 };
-	struct row row;
+	struct load load = { &sizes, NR_BLOCKS, traffic->percent, true, bench->seed + bench->run };
+
+	draw_sizes(&sizes, traffic->requests, load.seed);
+	for (size_t i = 0; i < NR_ENGINES; i++) {
+		struct series *series = traffic->rows.of[i];
+		struct churn churn;
+
+		if (!churn_open(&churn, contender_find(engines[i]), &load))
+			continue;
+		if (traffic->rises) {
+			series_add(series, first_failure(&churn));
+		} else {
+			churn_step(&churn, COUNT_REQUESTS);
+			series_add(&series[0], 1e6 * churn.failures / churn.requests);
+			series_add(&series[1], 100.0 * churn.held / churn.requests / NR_BLOCKS);
+		}
+		churn_close(&churn);
+	}
+	sizes_exit(&sizes);
+	return 0;
+}
+
+/* At @percent, or, where that is 0, from 50 on until the first request fails. */
+static int run_traffic(struct bench *bench, bool requests, u32 percent)
+{
+	static const struct metric held[] = { { "frag_failures", "ppm", ALONE },
+					      { "occupancy", "%", ALONE } },
+		rising[] = { { "first_failure", "%", ALONE } };
+	struct traffic traffic = { .requests = requests, .rises = !percent,
+				   .percent = percent ? percent : 50 };
+	struct sizes sizes;
+	char params[80];
 
 	draw_sizes(&sizes, requests, 1);
-	MAKE_ROW(&row, "first_failure", "%", "scene=rising sizes=%s nr=%u", EACH_ENGINE,
-		 sizes.name, NR_BLOCKS);
+	if (percent)
+		snprintf(params, sizeof(params), "scene=traffic sizes=%s load=%u", sizes.name,
+			 percent);
+	else
+		snprintf(params, sizeof(params), "scene=rising sizes=%s nr=%u", sizes.name,
+			 NR_BLOCKS);
 	sizes_exit(&sizes);
-	for (unsigned int run = 0; run < bench->nr_runs; run++) {
-		load.seed = bench->seed + run;
-		draw_sizes(&sizes, requests, load.seed);
-		for (size_t i = 0; i < NR_ENGINES; i++) {
-			const struct contender *contender = contender_find(engines[i]);
-			struct churn churn;
-
-			if (!churn_open(&churn, contender, &load))
-				continue;
-			series_add(row.of[i], first_failure(&churn, contender));
-			churn_close(&churn, contender);
-		}
-		sizes_exit(&sizes);
-	}
-	bench_report(bench);
+	traffic.rows = percent ? make_rows(bench, SET(held), params) :
+				 make_rows(bench, SET(rising), params);
+	return bench_turns(bench, traffic_turn, &traffic);
 }
 
-static int run(struct bench *bench)
+int bench_fragmentation(struct bench *bench)
 {
-	static const u32 percent[] = { 80, 90, 95 };
-	int err;
+	static const struct metric ten[] = {
+		{ "filled", "%", ALONE }, { "refused", "of 500", ALONE },
+		{ "alloc_ns", "ns", VS_MUTEX },
+		{ "free_ns", "ns", VS_MUTEX },
+	};
+	static const u32 percent[] = { 0, 80, 90, 95 };
+	struct rows rows = make_rows(bench, SET(ten), "scene=ten nr=10000");
+	int err = bench_turns(bench, tens_turn, &rows);
 
-	run_tens(bench);
-	err = run_half(bench);
-	for (u32 requests = 0; !err && requests < 2; requests++) {
-		run_rising(bench, requests);
-		for (size_t i = 0; i < ARRAY_SIZE(percent); i++)
-			run_load(bench, requests, percent[i]);
-	}
+	err = err ? err : run_half(bench);
+	for (size_t i = 0; !err && i < 2 * ARRAY_SIZE(percent); i++)
+		err = run_traffic(bench, i / ARRAY_SIZE(percent), percent[i % ARRAY_SIZE(percent)]);
 	return err;
 }
-
-const struct bench_kind bench_fragmentation = {
-	.name = "fragmentation",
-	.what = "10,000 blocks: what fits, what fails though it would fit, what must be moved",
-	.run = run,
-};

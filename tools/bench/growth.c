@@ -3,19 +3,17 @@
  * Sequences that grow block by block, as decoding makes them: a prompt, then one block a step
  * until a random end. How many pieces is a finished one in, and what does a step cost?
  *
- * Ways to hold them: ranges of a pool that have said that they will grow, without and with compaction,
- * one by one and a batch at once; ranges that have not said so; ranges that the engine lets grow by
- * ever larger chunks, which it pays for; single blocks, the next one taken if it is free; a stack of
- * free blocks, as paged allocators have it. The load is what sequences hold of the zone when one is
- * admitted.
+ * Ways to hold them: ranges of a pool that have said that they will grow, without and with
+ * compaction, one by one and a batch at once; ranges that have not said so; ranges that the engine
+ * lets grow by ever larger chunks, which it pays for; single blocks, the next one taken if it is
+ * free; a stack of free blocks, as paged allocators have it. The load is what sequences hold of the
+ * zone when one is admitted.
  */
 #include <errno.h>
-#include <kvmm/kvmm.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "harness.h"
-#include "sizes.h"
+#include "pools.h"
 
 #define NR_BLOCKS	(1u << 14)
 #define MAX_DECODE	1000u
@@ -38,58 +36,40 @@ struct sequence {
 };
 
 struct holder;
+struct kind;
 
 /* One way to hold sequences; grow() and start() return 0 or -ENOSPC and change nothing then. */
 struct way {
-	const char *name;
 	int (*open)(struct holder *holder);
 	void (*close)(struct holder *holder);
 	int (*start)(struct holder *holder, struct sequence *seq, u32 nr);
-	int (*grow)(struct holder *holder, struct sequence *seq);	/* NULL: all at once */
+	int (*grow)(struct holder *holder, struct sequence *seq);
 	void (*end)(struct holder *holder, struct sequence *seq);
 	u32 (*extents)(struct holder *holder, const struct sequence *seq);
 };
 
 struct holder {
-	const struct way *way;
+	const struct kind *kind;
 	struct kvmm_pool *pool;
 	struct kvmm_zone *zone;
 	u32 *stack;		/* free ids */
 	u32 nr_stack;
+};
+
+/* A way as it is measured. */
+struct kind {
+	const char *name;
+	const struct way *way;
 	u32 flags;		/* of ranges */
 	u32 max_chunk;		/* blocks a range grows by */
+	bool batch;		/* all that run grow at once */
 };
 
 /* ---- ranges ---- */
 
-static int open_pool(struct holder *holder, u32 flags, u32 max_chunk)
+static int range_open(struct holder *holder)
 {
-	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-
-	attr.nr_blocks = NR_BLOCKS;
-	holder->flags = KVMM_RUNS(KVMM_MAX_RUNS) | flags;
-	holder->max_chunk = max_chunk;
-	return kvmm_pool_create(&attr, &holder->pool);
-}
-
-static int quiet_open(struct holder *holder)
-{
-	return open_pool(holder, KVMM_ALLOC_NO_COMPACT, 1);
-}
-
-static int grows_open(struct holder *holder)
-{
-	return open_pool(holder, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1);
-}
-
-static int chunk_open(struct holder *holder)
-{
-	return open_pool(holder, KVMM_ALLOC_NO_COMPACT, MAX_CHUNK);
-}
-
-static int moving_open(struct holder *holder)
-{
-	return open_pool(holder, KVMM_ALLOC_GROWS, 1);
+	return open_pool(&holder->pool, NR_BLOCKS, NULL, 0);
 }
 
 static void range_close(struct holder *holder)
@@ -102,7 +82,8 @@ static int range_start(struct holder *holder, struct sequence *seq, u32 nr)
 	seq->nr_ranges = 1;
 	seq->spare = 0;
 	seq->chunk = 1;
-	return kvmm_range_alloc(holder->pool, nr, holder->flags, &seq->ranges[0]);
+	return kvmm_range_alloc(holder->pool, nr, KVMM_RUNS(KVMM_MAX_RUNS) | holder->kind->flags,
+				&seq->ranges[0]);
 }
 
 static int range_extend(struct holder *holder, struct sequence *seq, u32 nr)
@@ -111,7 +92,8 @@ static int range_extend(struct holder *holder, struct sequence *seq, u32 nr)
 
 	if (!err || seq->nr_ranges == MAX_RANGES)
 		return err;
-	err = kvmm_range_alloc(holder->pool, nr, holder->flags, &seq->ranges[seq->nr_ranges]);
+	err = kvmm_range_alloc(holder->pool, nr, KVMM_RUNS(KVMM_MAX_RUNS) | holder->kind->flags,
+			       &seq->ranges[seq->nr_ranges]);
 	seq->nr_ranges += !err;
 	return err;
 }
@@ -123,14 +105,14 @@ static int range_grow(struct holder *holder, struct sequence *seq)
 		seq->spare--;
 		return 0;
 	}
-	if (seq->chunk < holder->max_chunk)
+	if (seq->chunk < holder->kind->max_chunk)
 		seq->chunk *= 2;
 	if (!range_extend(holder, seq, seq->chunk)) {
 		seq->spare = seq->chunk - 1;
 		return 0;
 	}
 	seq->chunk = 1;
-	return holder->max_chunk == 1 ? -ENOSPC : range_extend(holder, seq, 1);
+	return holder->kind->max_chunk == 1 ? -ENOSPC : range_extend(holder, seq, 1);
 }
 
 static void range_end(struct holder *holder, struct sequence *seq)
@@ -152,10 +134,7 @@ static u32 range_extents(struct holder *holder, const struct sequence *seq)
 
 static int next_open(struct holder *holder)
 {
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
-
-	attr.nr_blocks = NR_BLOCKS;
-	return kvmm_zone_create(&attr, &holder->zone);
+	return open_zone(&holder->zone, NR_BLOCKS, NULL);
 }
 
 static void next_close(struct holder *holder)
@@ -235,19 +214,23 @@ static void stack_end(struct holder *holder, struct sequence *seq)
 		holder->stack[holder->nr_stack++] = seq->ids[i - 1];
 }
 
-static const struct way ways[] = {
-	{ "grows", grows_open, range_close, range_start, range_grow, range_end, range_extents },
-	{ "grows-batch", grows_open, range_close, range_start, NULL, range_end, range_extents },
-	{ "grows+compact", moving_open, range_close, range_start, range_grow, range_end,
-	  range_extents },
-	{ "unsaid", quiet_open, range_close, range_start, range_grow, range_end, range_extents },
-	{ "chunks", chunk_open, range_close, range_start, range_grow, range_end, range_extents },
-	{ "next-if-free", next_open, next_close, next_start, next_grow, next_end, ids_extents },
-	{ "stack", stack_open, stack_close, stack_start, stack_grow, stack_end, ids_extents },
+static const struct way
+	ranges = { range_open, range_close, range_start, range_grow, range_end, range_extents },
+	next_if_free = { next_open, next_close, next_start, next_grow, next_end, ids_extents },
+	stack = { stack_open, stack_close, stack_start, stack_grow, stack_end, ids_extents };
+
+static const struct kind kinds[] = {
+	{ "grows", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1, false },
+	{ "grows-batch", &ranges, KVMM_ALLOC_NO_COMPACT | KVMM_ALLOC_GROWS, 1, true },
+	{ "grows+compact", &ranges, KVMM_ALLOC_GROWS, 1, false },
+	{ "unsaid", &ranges, KVMM_ALLOC_NO_COMPACT, 1, false },
+	{ "chunks", &ranges, KVMM_ALLOC_NO_COMPACT, MAX_CHUNK, false },
+	{ "next-if-free", &next_if_free, 0, 1, false },
+	{ "stack", &stack, 0, 1, false },
 };
 
-#define NR_WAYS		ARRAY_SIZE(ways)
-#define STACK		(NR_WAYS - 1)
+#define NR_KINDS	ARRAY_SIZE(kinds)
+#define STACK		(NR_KINDS - 1)
 
 /* ---- the engine around it ---- */
 
@@ -265,9 +248,9 @@ struct engine {
 	u64 steps, held;			/* occupancy is held / steps */
 };
 
-static void engine_init(struct engine *engine, const struct way *way, u32 percent)
+static void engine_init(struct engine *engine, const struct kind *kind, u32 percent)
 {
-	engine->holder.way = way;
+	engine->holder.kind = kind;
 	engine->limit = (u64)NR_BLOCKS * percent / 100;
 	for (u32 i = 0; i < NR_LIVE; i++) {
 		engine->live[i] = must_alloc(sizeof(struct sequence));
@@ -290,7 +273,7 @@ static void remove_sequence(struct engine *engine, u32 i)
 {
 	struct sequence *seq = engine->live[i];
 
-	engine->holder.way->end(&engine->holder, seq);
+	engine->holder.kind->way->end(&engine->holder, seq);
 	engine->used -= seq->nr;
 	engine->spare -= seq->spare;
 	engine->live[i] = engine->live[--engine->nr_live];
@@ -304,7 +287,7 @@ static void admit(struct engine *engine)
 		struct sequence *seq = engine->live[engine->nr_live];
 
 		if (engine->used + engine->spare + nr > engine->limit ||
-		    engine->holder.way->start(&engine->holder, seq, nr))
+		    engine->holder.kind->way->start(&engine->holder, seq, nr))
 			return;
 		seq->nr = nr;
 		seq->left = engine->decodes[engine->at++ & (NR_DRAWN - 1)];
@@ -338,9 +321,9 @@ static void grow_batch(struct engine *engine)
 /* One block more for each; those that get none have a mark left for the sweep. */
 static void grow_all(struct engine *engine)
 {
-	const struct way *way = engine->holder.way;
+	const struct way *way = engine->holder.kind->way;
 
-	if (!way->grow) {
+	if (engine->holder.kind->batch) {
 		grow_batch(engine);
 		return;
 	}
@@ -371,7 +354,7 @@ static void sweep(struct engine *engine)
 		if (seq->left) {
 			engine->preempted++;
 		} else {
-			u32 nr = engine->holder.way->extents(&engine->holder, seq);
+			u32 nr = engine->holder.kind->way->extents(&engine->holder, seq);
 
 			engine->finished++;
 			engine->extents += nr;
@@ -383,13 +366,6 @@ static void sweep(struct engine *engine)
 }
 
 #define MAX_STEPS	20000u
-
-static int compare_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 /*
  * Until enough have finished; the nanoseconds of one growth, median over the steps, and of the step
@@ -412,33 +388,26 @@ static double run_steps(struct engine *engine, double *p99)
 		engine->steps++;
 		sweep(engine);
 	}
-	qsort(ns, nr, sizeof(ns[0]), compare_double);
-	*p99 = ns[nr * 99 / 100];
-	return ns[nr / 2];
+	*p99 = quantile_of(ns, nr, 0.99);
+	return quantile_of(ns, nr, 0.5);
 }
 
 /* ---- measuring ---- */
 
-struct figures {
-	struct series *extents, *longest, *grow, *p99, *preempted, *occupancy;
+enum { EXTENTS, MOST_EXTENTS, GROW, GROW_P99, PREEMPTED, OCCUPANCY };
+
+static const struct metric metrics[] = {
+	[EXTENTS]	= { "extents", "/seq", ALONE },
+	[MOST_EXTENTS]	= { "most_extents", "", ALONE },
+	[GROW]		= { "grow_ns", "ns", VS_MUTEX },
+	[GROW_P99]	= { "grow_p99_ns", "ns", VS_MUTEX },
+	[PREEMPTED]	= { "preempted", "ppm", ALONE },
+	[OCCUPANCY]	= { "occupancy", "%", ALONE },
 };
 
-static void make_series(struct bench *bench, struct figures *f, const char *name, u32 percent)
+static int measure(struct series *series, struct engine *engine)
 {
-#define GROWTH_SERIES(metric, unit)						\
-	bench_series(bench, metric, unit, "holder=%s nr=%u load=%u", name, NR_BLOCKS, percent)
-	f->extents = GROWTH_SERIES("extents", "/seq");
-	f->longest = GROWTH_SERIES("most_extents", "");
-	f->grow = GROWTH_SERIES("grow_ns", "ns");
-	f->p99 = GROWTH_SERIES("grow_p99_ns", "ns");
-	f->preempted = GROWTH_SERIES("preempted", "ppm");
-	f->occupancy = GROWTH_SERIES("occupancy", "%");
-#undef GROWTH_SERIES
-}
-
-static int measure(struct bench *bench, struct figures *f, const struct way *way,
-		   struct engine *engine)
-{
+	const struct way *way = engine->holder.kind->way;
 	int err = way->open(&engine->holder);
 	double ns, p99;
 
@@ -448,12 +417,14 @@ static int measure(struct bench *bench, struct figures *f, const struct way *way
 	engine->finished = engine->preempted = engine->extents = engine->longest = 0;
 	engine->steps = engine->held = 0;
 	ns = run_steps(engine, &p99);
-	series_add(f->grow, ns);
-	series_add(f->p99, p99);
-	series_add(f->longest, engine->longest);
-	series_add(f->extents, (double)engine->extents / engine->finished);
-	series_add(f->preempted, 1e6 * engine->preempted / engine->finished);
-	series_add(f->occupancy, 100.0 * engine->held / engine->steps / NR_BLOCKS);
+	series_add_all(series, (double[]){
+		[EXTENTS]	= (double)engine->extents / engine->finished,
+		[MOST_EXTENTS]	= engine->longest,
+		[GROW]		= ns,
+		[GROW_P99]	= p99,
+		[PREEMPTED]	= 1e6 * engine->preempted / engine->finished,
+		[OCCUPANCY]	= 100.0 * engine->held / engine->steps / NR_BLOCKS,
+	}, ARRAY_SIZE(metrics));
 	while (engine->nr_live)
 		remove_sequence(engine, engine->nr_live - 1);
 	way->close(&engine->holder);
@@ -464,71 +435,59 @@ static int measure(struct bench *bench, struct figures *f, const struct way *way
 static void draw_decodes(u16 *decodes, u64 seed)
 {
 	for (u32 i = 0; i < NR_DRAWN; i++) {
-		double unit = ((random_next(&seed) >> 11) + 0.5) / 9007199254740992.0;
-		double steps = 1 + floor(log(unit) / log(1 - 1 / MEAN_DECODE));
+		double steps = 1 + floor(log(random_unit(&seed)) / log(1 - 1 / MEAN_DECODE));
 
 		decodes[i] = steps > MAX_DECODE ? MAX_DECODE : steps;
 	}
 }
 
-static int measure_ways(struct bench *bench, struct figures *f, u32 percent, u64 seed)
+struct turn {
+	struct series *of[NR_KINDS];
+	u32 percent;
+};
+
+static int turn(struct bench *bench, void *arg)
 {
 	static u16 decodes[NR_DRAWN];
+	struct turn *turn = arg;
 	struct sizes prompts;
 	int err = 0;
 
-	sizes_requests(&prompts, seed);
-	draw_decodes(decodes, seed);
-	for (size_t i = 0; !err && i < NR_WAYS; i++) {
+	sizes_requests(&prompts, bench->seed + bench->run);
+	draw_decodes(decodes, bench->seed + bench->run);
+	for (size_t i = 0; !err && i < NR_KINDS; i++) {
 		struct engine *engine = must_alloc(sizeof(*engine));
 
-		engine_init(engine, &ways[i], percent);
+		engine_init(engine, &kinds[i], turn->percent);
 		engine->prompts = &prompts;
 		engine->decodes = decodes;
-		err = measure(bench, &f[i], &ways[i], engine);
+		err = measure(turn->of[i], engine);
 		engine_exit(engine);
 	}
 	sizes_exit(&prompts);
 	return err;
 }
 
-static int run_load(struct bench *bench, u32 percent)
+int bench_growth(struct bench *bench)
 {
-	struct figures f[NR_WAYS];
+	static const u32 percents[] = { 50, 60, 70, 80, 90, 95 },
+		compared[] = { EXTENTS, PREEMPTED, OCCUPANCY };
 	int err = 0;
 
-	for (size_t i = 0; i < NR_WAYS; i++)
-		make_series(bench, &f[i], ways[i].name, percent);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		const struct series *mutex_pair = bench_mutex_pair(bench);
+	for (size_t p = 0; !err && p < ARRAY_SIZE(percents); p++) {
+		struct turn each = { .percent = percents[p] };
 
-		err = measure_ways(bench, f, percent, bench->seed + run);
-		for (size_t i = 0; i < NR_WAYS; i++) {
-			series_against(f[i].grow, "mutex_pair", mutex_pair);
-			series_against(f[i].p99, "mutex_pair", mutex_pair);
+		for (size_t i = 0; i < NR_KINDS; i++)
+			each.of[i] = bench_set(bench, SET(metrics), "holder=%s nr=%u load=%u",
+					       kinds[i].name,
+					       NR_BLOCKS, percents[p]);
+		for (size_t i = 0; i < STACK * ARRAY_SIZE(compared); i++) {
+			u32 metric = compared[i % ARRAY_SIZE(compared)];
+
+			series_against(&each.of[i / ARRAY_SIZE(compared)][metric], "stack",
+				       &each.of[STACK][metric]);
 		}
+		err = bench_turns(bench, turn, &each);
 	}
-	for (size_t i = 0; i < STACK; i++) {
-		series_against(f[i].extents, "stack", f[STACK].extents);
-		series_against(f[i].preempted, "stack", f[STACK].preempted);
-		series_against(f[i].occupancy, "stack", f[STACK].occupancy);
-	}
-	bench_report(bench);
 	return err;
 }
-
-static int run(struct bench *bench)
-{
-	static const u32 percent[] = { 50, 60, 70, 80, 90, 95 };
-	int err = 0;
-
-	for (size_t i = 0; !err && i < ARRAY_SIZE(percent); i++)
-		err = run_load(bench, percent[i]);
-	return err;
-}
-
-const struct bench_kind bench_growth = {
-	.name = "growth",
-	.what = "sequences that grow block by block: pieces when finished, cost of a step",
-	.run = run,
-};

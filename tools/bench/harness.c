@@ -10,7 +10,6 @@
 #include <kvmm/kvmm.h>
 #include <pthread.h>
 #include <sched.h>
-#include <kvmm/kvmm.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +51,25 @@ u64 random_next(u64 *state)
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
 	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
 	return x ^ x >> 31;
+}
+
+void shuffle(void *items, u32 nr, size_t bytes, u64 *seed)
+{
+	char kept[16], *at = items;
+
+	for (u32 i = nr; i > 1; i--) {
+		char *last = at + (i - 1) * bytes, *other = at + random_below(seed, i) * bytes;
+
+		memcpy(kept, last, bytes);
+		memmove(last, other, bytes);
+		memcpy(other, kept, bytes);
+	}
+}
+
+int make_folder(char *path, size_t room, const char *where)
+{
+	snprintf(path, room, "%s/kvmm-bench-XXXXXX", where);
+	return mkdtemp(path) ? 0 : -errno;
 }
 
 /* ---- the place to measure in ---- */
@@ -165,23 +183,28 @@ int bench_open(void)
 
 /* ---- series ---- */
 
-struct series *bench_series(struct bench *bench, const char *metric, const char *unit,
-			    const char *params, ...)
+struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 nr,
+			 const char *params, ...)
 {
-	struct series *series = &bench->series[bench->nr_series++];
+	struct series *set = &bench->series[bench->nr_series];
 	va_list args;
 
+	bench->nr_series += nr;
 	if (bench->nr_series > BENCH_MAX_SERIES) {
 		fprintf(stderr, "kvmm-bench: %s: too many series\n", bench->kind->name);
 		exit(1);
 	}
-	memset(series, 0, sizeof(*series));
-	series->metric = metric;
-	series->unit = unit;
-	va_start(args, params);
-	vsnprintf(series->params, sizeof(series->params), params, args);
-	va_end(args);
-	return series;
+	for (u32 i = 0; i < nr; i++) {
+		const struct series *ref = &bench->mutex;
+
+		if (metrics[i].ref != BENCH_MUTEX)
+			ref = &set[metrics[i].ref];
+		set[i] = (struct series){ .metric = metrics[i], .ref = metrics[i].against ? ref : NULL };
+		va_start(args, params);
+		vsnprintf(set[i].params, sizeof(set[i].params), params, args);
+		va_end(args);
+	}
+	return set;
 }
 
 void series_add(struct series *series, double value)
@@ -190,9 +213,15 @@ void series_add(struct series *series, double value)
 		series->value[series->nr++] = value;
 }
 
+void series_add_all(struct series *series, const double *value, u32 nr)
+{
+	for (u32 i = 0; i < nr; i++)
+		series_add(&series[i], value[i]);
+}
+
 void series_against(struct series *series, const char *name, const struct series *ref)
 {
-	series->ref_name = name;
+	series->metric.against = name;
 	series->ref = ref;
 }
 
@@ -207,6 +236,12 @@ double median_of(double *value, unsigned int nr)
 {
 	qsort(value, nr, sizeof(*value), compare_doubles);
 	return nr % 2 ? value[nr / 2] : (value[nr / 2 - 1] + value[nr / 2]) / 2;
+}
+
+double quantile_of(double *value, unsigned int nr, double part)
+{
+	qsort(value, nr, sizeof(*value), compare_doubles);
+	return value[(unsigned int)(nr * part)];
 }
 
 static double series_median(const struct series *series)
@@ -258,10 +293,10 @@ static void print_json(const struct bench *bench, const struct series *series)
 
 	printf("{\"bench\": \"%s\", \"params\": ", bench->kind->name);
 	print_params(series->params);
-	printf(", \"metric\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"", series->metric, value,
-	       series->unit);
+	printf(", \"metric\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"", series->metric.name,
+	       value, series->metric.unit);
 	if (series->ref)
-		printf(", \"ref\": \"%s\", \"ref_value\": %.6g", series->ref_name, ref);
+		printf(", \"ref\": \"%s\", \"ref_value\": %.6g", series->metric.against, ref);
 	else
 		printf(", \"ref\": null, \"ref_value\": null");
 	if (ref)
@@ -275,10 +310,10 @@ static void print_row(const struct series *series, int width)
 {
 	double value = series_median(series), ref = series->ref ? series_median(series->ref) : 0;
 
-	printf("  %-17s %-*s %10.5g %-7s ", series->metric, width, series->params, value,
-	       series->unit);
+	printf("  %-17s %-*s %10.5g %-7s ", series->metric.name, width, series->params,
+	       value, series->metric.unit);
 	if (series->ref)
-		printf("%-12s %10.5g ", series->ref_name, ref);
+		printf("%-12s %10.5g ", series->metric.against, ref);
 	else
 		printf("%-12s %10s ", "-", "");
 	if (ref)
@@ -310,12 +345,6 @@ static void print_title(struct bench *bench, int width)
 	       "value", "unit", "against", "its value", "ratio", "spread");
 }
 
-/* A series that only serves as a baseline is seen beside what it is compared with. */
-static bool is_baseline(const struct bench *bench, const struct series *series)
-{
-	return series == bench->mutex_pair;
-}
-
 /* Groups of one benchmark are set apart by an empty line. */
 void bench_report(struct bench *bench)
 {
@@ -326,7 +355,7 @@ void bench_report(struct bench *bench)
 	for (unsigned int i = 0; i < bench->nr_series; i++) {
 		const struct series *series = &bench->series[i];
 
-		if (!series->nr || is_baseline(bench, series))
+		if (!series->nr)
 			continue;
 		if (bench->json)
 			print_json(bench, series);
@@ -337,8 +366,42 @@ void bench_report(struct bench *bench)
 		putchar('\n');
 	fflush(stdout);
 	bench->nr_series = 0;
-	bench->mutex_pair = NULL;
+	bench->mutex.nr = 0;
 }
+
+/* Only what takes a lock is compared with one. */
+static void time_mutex(struct bench *bench)
+{
+	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	bool wanted = false;
+
+	for (unsigned int i = 0; i < bench->nr_series; i++)
+		wanted |= bench->series[i].ref == &bench->mutex;
+	if (wanted)
+		series_add(&bench->mutex, step_ns(mutex_step, &mutex, 4096));
+}
+
+int bench_runs(struct bench *bench, turn_fn *turn, void *arg)
+{
+	int err = 0;
+
+	for (bench->run = 0; !err && bench->run < bench->nr_runs; bench->run++) {
+		time_mutex(bench);
+		err = turn(bench, arg);
+	}
+	return err;
+}
+
+int bench_turns(struct bench *bench, turn_fn *turn, void *arg)
+{
+	int err = bench_runs(bench, turn, arg);
+
+	if (!err)
+		bench_report(bench);
+	return err;
+}
+
+#define BENCH_MAX_POLICIES	64u
 
 int bench_policies(struct bench *bench, int (*run)(struct bench *bench, const char *policy))
 {
@@ -363,21 +426,36 @@ void bench_skip(struct bench *bench, const char *what, const char *why)
 	fprintf(stderr, "kvmm-bench: %s: %s left out: %s\n", bench->kind->name, what, why);
 }
 
+bool bench_has_two_cores(struct bench *bench, const char *what)
+{
+	if (bench_other_cpu() < 0)
+		bench_skip(bench, what, "there is only one core");
+	return bench_other_cpu() >= 0;
+}
+
+int bench_device_result(struct bench *bench, int err, const char *why)
+{
+	if (err != -ENODEV && err != -ENOENT && err != -EOPNOTSUPP)
+		return err;
+	bench_skip(bench, bench->device, why);
+	return bench->device_is_chosen ? err : 0;
+}
+
 /* ---- time ---- */
 
 #define WARM_SLICES	3u
 
-double task_ns(const struct task *task)
+double step_ns(step_fn *step, void *arg, u32 nr)
 {
 	double slice[BENCH_SLICES];
 
 	for (u32 i = 0; i < WARM_SLICES; i++)
-		task->step(task->arg, task->nr);
+		step(arg, nr);
 	for (u32 i = 0; i < BENCH_SLICES; i++) {
 		u64 begin = now_ns();
 
-		task->step(task->arg, task->nr);
-		slice[i] = (double)(now_ns() - begin) / task->nr;
+		step(arg, nr);
+		slice[i] = (double)(now_ns() - begin) / nr;
 	}
 	return median_of(slice, BENCH_SLICES);
 }
@@ -392,24 +470,62 @@ void mutex_step(void *arg, u32 nr)
 	}
 }
 
-const struct series *bench_mutex_pair(struct bench *bench)
+double thread_ns(void)
 {
-	static pthread_mutex_t mutex;
-	const struct task task = { mutex_step, &mutex, 4096 };
+	struct timespec ts;
 
-	pthread_mutex_init(&mutex, NULL);
-	if (!bench->mutex_pair)
-		bench->mutex_pair = bench_series(bench, "mutex_pair", "ns", "%s", "");
-	series_add(bench->mutex_pair, task_ns(&task));
-	return bench->mutex_pair;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1e9 + ts.tv_nsec;
+}
+
+/* ---- threads ---- */
+
+/* Relaxed, all: a flag that is seen some time, and only that a thread has begun matters. */
+static void work(struct worker *w)
+{
+	u64 begin = now_ns(), done = 0;
+	double on_core = thread_ns();
+
+	__atomic_store_n(&w->running, true, __ATOMIC_RELAXED);
+	do {
+		w->step(w->arg, w->nr);
+		done += w->nr;
+	} while (w->stop ? !__atomic_load_n(w->stop, __ATOMIC_RELAXED) :
+			   now_ns() - begin < w->window_ns);
+	w->rate = 1000.0 * done / (w->on_core ? thread_ns() - on_core : now_ns() - begin);
+}
+
+static void *work_along(void *worker)
+{
+	bench_pin(bench_other_cpu());
+	work(worker);
+	return NULL;
+}
+
+int bench_beside(struct worker *workers, u32 nr, u64 window_ns)
+{
+	bool stop = false;
+	pthread_t thread;
+	int err;
+
+	workers[0].window_ns = window_ns;
+	if (nr == 1) {
+		work(&workers[0]);
+		return 0;
+	}
+	workers[1].stop = &stop;
+	err = -pthread_create(&thread, NULL, work_along, &workers[1]);
+	if (err)
+		return err;
+	while (!__atomic_load_n(&workers[1].running, __ATOMIC_RELAXED))
+		;
+	work(&workers[0]);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	return 0;
 }
 
 /* ---- single operations ---- */
-
-void histogram_clear(struct histogram *histogram)
-{
-	memset(histogram, 0, sizeof(*histogram));
-}
 
 double ticks_ns(u64 ticks, u64 nr)
 {

@@ -9,19 +9,61 @@
 #include "../tool.h"
 #include "harness.h"
 
-static const struct bench_kind *const kinds[] = {
-	&bench_alloc_range,   &bench_alloc_request, &bench_alloc_single,
-	&bench_alloc_batch,   &bench_alloc_mt,      &bench_growth,
-	&bench_fragmentation, &bench_compact,       &bench_blockpool,
-	&bench_range,         &bench_range_mt,      &bench_overhead,      &bench_device,
-	&bench_keys,	      &bench_registry,	    &bench_kvbm,
-	&bench_prefixes,     &bench_evict,	    &bench_touch,
-	&bench_slab,	     &bench_magazine,     &bench_door,
-	&bench_shrink,	     &bench_disk,	    &bench_migrate,
-	&bench_tier,
-	&bench_events,
-	&bench_publisher,
-	&bench_control,
+static const struct bench_kind kinds[] = {
+	{ "alloc-range", "ranges of 1..32 blocks, random order, through the locked zone call",
+	  bench_alloc_range },
+	{ "alloc-request", "ranges as long as chat requests, through the locked zone call",
+	  bench_alloc_request },
+	{ "alloc-single", "single blocks, last in first out and in random order",
+	  bench_alloc_single },
+	{ "alloc-batch", "single blocks, 1 to 512 a call: allocating and freeing each of them",
+	  bench_alloc_batch },
+	{ "alloc-mt", "two threads on one zone: what the second one adds to the throughput",
+	  bench_alloc_mt },
+	{ "growth", "sequences that grow block by block: pieces when finished, cost of a step",
+	  bench_growth },
+	{ "fragmentation",
+	  "10,000 blocks: what fits, what fails though it would fit, what must be moved",
+	  bench_fragmentation },
+	{ "compact", "compaction of pools in pieces: planning, copying, blocks moved",
+	  bench_compact },
+	{ "blockpool", "match, evict, register and release 85 blocks at a time, by policy",
+	  bench_blockpool },
+	{ "range", "kvmm_range_alloc() and kvmm_range_free() in a pool, against the zone alone",
+	  bench_range },
+	{ "range-mt", "kvmm_range_alloc() and kvmm_range_free() for two threads, against one",
+	  bench_range_mt },
+	{ "overhead", "calls that read statistics, and host memory of a pool", bench_overhead },
+	{ "device", "pools on a device (--device): scattered blocks packed, beside one long run",
+	  bench_device },
+	{ "keys", "keys of prefix blocks, nanoseconds a block", bench_keys },
+	{ "registry",
+	  "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
+	  bench_registry },
+	{ "kvbm", "match and drop prefixes of 8, 32 and 128 blocks, by policy, in Dynamo's shape",
+	  bench_kvbm },
+	{ "prefixes", "the registry of prefixes: lengths, presence, two threads", bench_prefixes },
+	{ "evict", "evict 64 of 5,000 to 1,000,000 blocks, by policy", bench_evict },
+	{ "touch", "say that 64 held blocks were used, with and without the order hearing of it",
+	  bench_touch },
+	{ "slab", "objects of slab caches, nanoseconds a pair; waste of hybrid models",
+	  bench_slab },
+	{ "magazine", "single private blocks, one and two threads, with magazines and without",
+	  bench_magazine },
+	{ "door", "ranges of 8 and batches of 128 blocks, with and without watermarks",
+	  bench_door },
+	{ "shrink", "memory given back by a half full pool (--device), beside the fewest copies",
+	  bench_shrink },
+	{ "disk", "disk tier: records put and got, against a plain file, MiB/s", bench_disk },
+	{ "migrate", "from pool to pool: bytes a second, descriptors a job", bench_migrate },
+	{ "tier", "blocks that go to host memory and back (--device), beside plain copies",
+	  bench_tier },
+	{ "events", "what an event costs who makes it, and who reads it", bench_events },
+	{ "publisher",
+	  "events by a socket to a subscriber beside who makes them, a million blocks a second and more",
+	  bench_publisher },
+	{ "control", "allocation during a storm of 1,000 clients at the control socket",
+	  bench_control },
 };
 
 struct options {
@@ -63,7 +105,7 @@ static void add_name(struct options *opt, struct argp_state *state, const char *
 
 	opt->list |= !strcmp(name, "list");
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		if (all || !strcmp(name, kinds[i]->name))
+		if (all || !strcmp(name, kinds[i].name))
 			found = opt->wanted[i] = true;
 	}
 	if (!found)
@@ -111,7 +153,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static void list_kinds(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		printf("%-14s %s\n", kinds[i]->name, kinds[i]->what);
+		printf("%-14s %s\n", kinds[i].name, kinds[i].what);
 }
 
 static int run_kind(const struct bench_kind *kind, const struct options *opt)
@@ -141,7 +183,7 @@ static int run_wanted(const struct options *opt)
 		return complain(EXIT_WRONG, "no thread pinned and parked: %s", strerror(-err));
 	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		if (opt->wanted[i])
-			failed |= !!run_kind(kinds[i], opt);
+			failed |= !!run_kind(&kinds[i], opt);
 	}
 	return failed;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Migration between pools of plain memory: bytes a second of whole jobs, against one memcpy() of as many
- * bytes between the same two buffers in the same run; and runs given to the device, a job.
+ * Migration between pools of plain memory: bytes a second of whole jobs, against one memcpy() of as
+ * many bytes between the same two buffers in the same run; and runs given to the device, a job.
  *
- * A job reads the source twice and the destination once more than the copy does: for the checksums of
- * both sides. Over a link, both ends are in this thread, and content goes through the window: one copy
- * more.
+ * A job reads the source twice and the destination once more than the copy does: for the checksums
+ * of both sides. Over a link, both ends are in this thread, and content goes through the window:
+ * one copy more.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,9 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define BLOCK_BYTES	65536u
 #define NR_BLOCKS	2048u
@@ -26,6 +24,15 @@
 struct two {
 	unsigned char *memory[2];
 	struct kvmm_pool *pool[2];
+	u32 runs;		/* that the range is in */
+	const char *path;	/* of the link; NULL: within the process */
+};
+
+enum { MEMCPY, MIGRATE, DESCRIPTORS };
+
+static const struct metric metrics[] = {
+	[MEMCPY] = { "memcpy", "GB/s", ALONE }, [MIGRATE] = { "migrate", "GB/s", "memcpy", MEMCPY },
+	[DESCRIPTORS] = { "descriptors", "copies", ALONE },
 };
 
 static int open_two(struct two *two)
@@ -72,44 +79,40 @@ static int take(struct kvmm_pool *pool, u32 runs, kvmm_range_t *range)
 	return err;
 }
 
-struct figures {
-	struct series *gbps, *memcpy_gbps, *descriptors;
-};
-
 static double gbps(u64 ns)
 {
 	return (double)RANGE_BLOCKS * BLOCK_BYTES / ns;
 }
 
-static void copy_plainly(struct two *two, struct figures *f)
+static void copy_plainly(struct two *two, struct series *series)
 {
 	u64 begin = now_ns();
 
 	memcpy(two->memory[1], two->memory[0], (size_t)RANGE_BLOCKS * BLOCK_BYTES);
-	series_add(f->memcpy_gbps, gbps(now_ns() - begin));
+	series_add(&series[MEMCPY], gbps(now_ns() - begin));
 }
 
-static int end_job(struct kvmm_migrate *job, struct figures *f, u64 begin)
+static int end_job(struct kvmm_migrate *job, struct series *series, u64 begin)
 {
 	struct kvmm_migrate_status status;
 
-	series_add(f->gbps, gbps(now_ns() - begin));
+	series_add(&series[MIGRATE], gbps(now_ns() - begin));
 	kvmm_migrate_status(job, &status);
-	series_add(f->descriptors, status.nr_descriptors);
+	series_add(&series[DESCRIPTORS], status.nr_descriptors);
 	kvmm_migrate_free(job);
 	return 0;
 }
 
-static int local_once(struct two *two, struct figures *f, u32 runs)
+static int local_once(struct two *two, struct series *series)
 {
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
 	struct kvmm_migrate *job;
 	u64 begin;
-	int err = take(two->pool[0], runs, &attr.range);
+	int err = take(two->pool[0], two->runs, &attr.range);
 
 	if (err)
 		return err;
-	copy_plainly(two, f);
+	copy_plainly(two, series);
 	attr.src = two->pool[0];
 	attr.dst = two->pool[1];
 	begin = now_ns();
@@ -118,11 +121,11 @@ static int local_once(struct two *two, struct figures *f, u32 runs)
 		return err;
 	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS)
 		;
-	return err ? err : end_job(job, f, begin);
+	return err ? err : end_job(job, series, begin);
 }
 
 /* Its giver and its taker take turns. */
-static int linked_once(struct two *two, struct figures *f, const char *path)
+static int linked_once(struct two *two, struct series *series)
 {
 	struct kvmm_migrate_serve_attr serve = KVMM_MIGRATE_SERVE_INIT;
 	struct kvmm_migrate_attr attr = KVMM_MIGRATE_ATTR_INIT;
@@ -132,14 +135,14 @@ static int linked_once(struct two *two, struct figures *f, const char *path)
 	int err = take(two->pool[0], 1, &attr.range);
 
 	serve.pool = two->pool[1];
-	serve.path = path;
+	serve.path = two->path;
 	if (!err)
 		err = kvmm_migrate_serve(&serve, &server);
 	if (!err)
-		err = kvmm_migrate_connect(two->pool[0], path, &attr.link);
+		err = kvmm_migrate_connect(two->pool[0], two->path, &attr.link);
 	if (err)
 		return err;
-	copy_plainly(two, f);
+	copy_plainly(two, series);
 	attr.src = two->pool[0];
 	begin = now_ns();
 	err = kvmm_migrate_start(&attr, &job);
@@ -150,72 +153,36 @@ static int linked_once(struct two *two, struct figures *f, const char *path)
 			break;
 	}
 	if (!err)
-		end_job(job, f, begin);
+		end_job(job, series, begin);
 	kvmm_migrate_disconnect(attr.link);
 	kvmm_migrate_serve_end(server);
 	return err;
 }
 
-static struct figures make_figures(struct bench *bench, const char *how, u32 runs)
+static int turn(struct bench *bench, void *arg)
 {
-	struct figures f = {
-		.memcpy_gbps = bench_series(bench, "memcpy", "GB/s", "how=%s runs=%u", how, runs),
-		.gbps = bench_series(bench, "migrate", "GB/s", "how=%s runs=%u", how, runs),
-		.descriptors = bench_series(bench, "descriptors", "copies", "how=%s runs=%u", how, runs),
-	};
-
-	series_against(f.gbps, "memcpy", f.memcpy_gbps);
-	return f;
-}
-
-static int run_local(struct bench *bench, u32 runs)
-{
-	struct figures f = make_figures(bench, "local", runs);
-	int err = 0;
-
-	for (u32 i = 0; i < bench->nr_runs && !err; i++) {
-		struct two two;
-
-		err = open_two(&two);
-		if (!err)
-			err = local_once(&two, &f, runs);
-		close_two(&two);
-	}
-	bench_report(bench);
-	return err;
-}
-
-static int run_linked(struct bench *bench)
-{
-	struct figures f = make_figures(bench, "link", 1);
-	char folder[] = "/tmp/kvmm-bench-XXXXXX", path[64];
-	int err = mkdtemp(folder) ? 0 : -errno;
-
-	snprintf(path, sizeof(path), "%s/s", folder);
-	for (u32 i = 0; i < bench->nr_runs && !err; i++) {
-		struct two two;
-
-		err = open_two(&two);
-		if (!err)
-			err = linked_once(&two, &f, path);
-		close_two(&two);
-	}
-	rmdir(folder);
-	bench_report(bench);
-	return err;
-}
-
-static int run(struct bench *bench)
-{
-	int err = run_local(bench, 1);
+	struct two *two = arg;
+	int err = open_two(two);
 
 	if (!err)
-		err = run_local(bench, 64);
-	return err ? err : run_linked(bench);
+		err = two->path ? linked_once(two, bench->series) : local_once(two, bench->series);
+	close_two(two);
+	return err;
 }
 
-const struct bench_kind bench_migrate = {
-	.name	= "migrate",
-	.what	= "from pool to pool: bytes a second, descriptors a job",
-	.run	= run,
-};
+int bench_migrate(struct bench *bench)
+{
+	static const u32 runs[] = { 1, 64, 1 };
+	char folder[32], path[64];
+	int err = make_folder(folder, sizeof(folder), "/tmp");
+
+	snprintf(path, sizeof(path), "%s/s", folder);
+	for (size_t i = 0; !err && i < ARRAY_SIZE(runs); i++) {
+		struct two two = { .runs = runs[i], .path = i < 2 ? NULL : path };
+
+		bench_set(bench, SET(metrics), "how=%s runs=%u", i < 2 ? "local" : "link", runs[i]);
+		err = bench_turns(bench, turn, &two);
+	}
+	rmdir(folder);
+	return err;
+}

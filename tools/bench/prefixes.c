@@ -7,16 +7,10 @@
  * hold: heads of chains and nodes come from memory. Changes, and threads, are measured by the time
  * that they had a core.
  */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define NR_NODES	(1u << 20)
 #define PROMPT		1024u
@@ -37,27 +31,9 @@ struct prefixes {
 	bool wrong;
 };
 
-/* Waiting for a core is not what a call costs. */
-static double thread_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return ts.tv_sec * 1e9 + ts.tv_nsec;
-}
-
 static struct kvmm_prefix prompt_of(const struct prefixes *p, u32 nr, u32 len)
 {
 	return (struct kvmm_prefix){ p->keys + (size_t)nr * PROMPT, len, 0, NULL, { 1, 0, 0 } };
-}
-
-static void keys_fill(kvmm_key_t *keys, u64 seed)
-{
-	for (u32 i = 0; i < NR_NODES; i++) {
-		u64 word[2] = { random_next(&seed), random_next(&seed) };
-
-		memcpy(&keys[i], word, sizeof(word));
-	}
 }
 
 static int prefixes_open(struct prefixes *p, kvmm_key_t *keys, u32 flags, u64 seed)
@@ -94,14 +70,6 @@ static void len_step(void *arg, u32 nr)
 
 static const u32 lens[] = { 1, 64, 1024 };
 
-static void measure_len(struct prefixes *p, u32 len, struct series *series)
-{
-	struct task task = { len_step, p, 1 + SLICE_BLOCKS / len };
-
-	p->len = len;
-	series_add(series, task_ns(&task));
-}
-
 /* ---- presence ---- */
 
 /* @tier loses the first @len names of some prompts and gets them back, or the other way round. */
@@ -131,8 +99,7 @@ static void draw_prompts(struct prefixes *p, u32 *prompt, u32 nr)
 		prompt[i] = (first + i * step) % NR_PROMPTS;
 }
 
-static void measure_change(struct prefixes *p, u32 tier, u32 len, struct series *present,
-			   struct series *absent)
+static void measure_change(struct prefixes *p, u32 tier, u32 len, struct series *series)
 {
 	double up[BENCH_SLICES], down[BENCH_SLICES];
 	u32 prompt[SLICE_BLOCKS / 64], nr = SLICE_BLOCKS / len;
@@ -148,8 +115,8 @@ static void measure_change(struct prefixes *p, u32 tier, u32 len, struct series 
 		if (!tier)
 			time_change(p, tier, len, true, prompt, nr, &up[slice]);
 	}
-	series_add(present, median_of(up, BENCH_SLICES));
-	series_add(absent, median_of(down, BENCH_SLICES));
+	series_add(&series[0], median_of(up, BENCH_SLICES));
+	series_add(&series[1], median_of(down, BENCH_SLICES));
 }
 
 static const struct change {
@@ -167,161 +134,135 @@ static const struct change {
 
 enum { LINEAR, BISECT, NR_SEARCHES };
 
+struct single {
+	struct prefixes *by_search;
+	struct series *len[ARRAY_SIZE(lens)];		/* linear, bisect */
+	struct series *change[ARRAY_SIZE(changes)];	/* present, absent */
+};
+
+static int single_turn(struct bench *bench, void *arg)
+{
+	struct single *single = arg;
+
+	for (u32 i = 0; i < NR_SEARCHES * ARRAY_SIZE(lens); i++) {
+		struct prefixes *p = &single->by_search[i % NR_SEARCHES];
+
+		p->len = lens[i / NR_SEARCHES];
+		series_add(&single->len[i / NR_SEARCHES][i % NR_SEARCHES],
+			   step_ns(len_step, p, 1 + SLICE_BLOCKS / p->len));
+	}
+	for (u32 c = 0; c < ARRAY_SIZE(changes); c++)
+		measure_change(&single->by_search[LINEAR], changes[c].tier, changes[c].len,
+			       single->change[c]);
+	return single->by_search[LINEAR].wrong || single->by_search[BISECT].wrong ? -EUCLEAN : 0;
+}
+
 static int run_single(struct bench *bench, struct prefixes *by_search)
 {
 	static const char *const name[NR_SEARCHES] = { "linear", "bisect" };
-	struct series *len[NR_SEARCHES][ARRAY_SIZE(lens)];
-	struct series *present[ARRAY_SIZE(changes)], *absent[ARRAY_SIZE(changes)];
+	static const struct metric len[] = { { "len_ns", "ns", ALONE } }, change[] = {
+		{ "present_block_ns", "ns", ALONE }, { "absent_block_ns", "ns", ALONE },
+	};
+	struct single single = { .by_search = by_search };
 
 	for (u32 l = 0; l < ARRAY_SIZE(lens); l++) {
 		for (u32 s = 0; s < NR_SEARCHES; s++)
-			len[s][l] = bench_series(bench, "len_ns", "ns",
-						 "search=%s nodes=%u names=%u", name[s], NR_NODES,
-						 lens[l]);
-		series_against(len[BISECT][l], "linear", len[LINEAR][l]);
+			single.len[l] = bench_set(bench, SET(len), "search=%s nodes=%u names=%u",
+						  name[s],
+						  NR_NODES, lens[l]) - s;
+		series_against(&single.len[l][BISECT], "linear", &single.len[l][LINEAR]);
 	}
-	for (u32 c = 0; c < ARRAY_SIZE(changes); c++) {
-		present[c] = bench_series(bench, "present_block_ns", "ns", "nodes=%u %s", NR_NODES,
-					  changes[c].what);
-		absent[c] = bench_series(bench, "absent_block_ns", "ns", "nodes=%u %s", NR_NODES,
-					 changes[c].what);
-	}
-	for (unsigned int run = 0; run < bench->nr_runs; run++) {
-		for (u32 i = 0; i < NR_SEARCHES * ARRAY_SIZE(lens); i++)
-			measure_len(&by_search[i % NR_SEARCHES], lens[i / NR_SEARCHES],
-				    len[i % NR_SEARCHES][i / NR_SEARCHES]);
-		for (u32 c = 0; c < ARRAY_SIZE(changes); c++)
-			measure_change(&by_search[LINEAR], changes[c].tier, changes[c].len,
-				       present[c], absent[c]);
-	}
-	bench_report(bench);
-	return by_search[LINEAR].wrong || by_search[BISECT].wrong ? -EUCLEAN : 0;
+	for (u32 c = 0; c < ARRAY_SIZE(changes); c++)
+		single.change[c] = bench_set(bench, SET(change), "nodes=%u %s", NR_NODES,
+					     changes[c].what);
+	return bench_turns(bench, single_turn, &single);
 }
 
-/* ---- two threads ---- */
+/* ---- two threads: readers have the first half of the prompts, the writer the second ---- */
 
-struct worker {
-	struct prefixes p;
-	pthread_t thread;
-	int cpu;
-	bool writes;
-	const bool *stop;	/* atomic */
-	u64 calls;
-	double ns;
-};
-
-/* Readers have the first half of the prompts, the writer the second. */
-static void work_once(struct worker *w)
+static void read_step(void *arg, u32 nr)
 {
-	u32 nr = random_below(&w->p.seed, NR_PROMPTS / 2);
-	struct kvmm_prefix prefix = prompt_of(&w->p, nr + (w->writes ? NR_PROMPTS / 2 : 0),
-					      MT_PROMPT);
+	struct prefixes *p = arg;
 
-	w->calls++;
-	if (!w->writes) {
-		w->p.wrong |= kvmm_registry_len(w->p.reg, &prefix, ALL_TIERS) != MT_PROMPT;
-		return;
+	for (u32 i = 0; i < nr; i++) {
+		struct kvmm_prefix prefix = prompt_of(p, random_below(&p->seed, NR_PROMPTS / 2),
+						      MT_PROMPT);
+
+		p->wrong |= kvmm_registry_len(p->reg, &prefix, ALL_TIERS) != MT_PROMPT;
 	}
-	w->p.wrong |= kvmm_registry_absent(w->p.reg, 0, &prefix) != MT_PROMPT;
-	w->p.wrong |= kvmm_registry_present(w->p.reg, 0, &prefix) != 0;
 }
 
-static void *work(void *arg)
+static void write_step(void *arg, u32 nr)
 {
-	struct worker *w = arg;
-	double begin;
+	struct prefixes *p = arg;
 
-	bench_pin(w->cpu);
-	begin = thread_ns();
-	while (!__atomic_load_n(w->stop, __ATOMIC_RELAXED))
-		work_once(w);
-	w->ns = thread_ns() - begin;
-	return NULL;
-}
+	for (u32 i = 0; i < nr; i++) {
+		u32 prompt = NR_PROMPTS / 2 + random_below(&p->seed, NR_PROMPTS / 2);
+		struct kvmm_prefix prefix = prompt_of(p, prompt, MT_PROMPT);
 
-/* Thousands of calls a second of the readers among them. */
-static int work_together(struct worker *workers, u32 nr, double *rate)
-{
-	static bool stop;
-	struct timespec pause = { .tv_nsec = MT_NS };
-	u32 started = 0;
-
-	*rate = 0;
-	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
-	for (; started < nr; started++) {
-		workers[started].stop = &stop;
-		if (pthread_create(&workers[started].thread, NULL, work, &workers[started]))
-			break;
+		p->wrong |= kvmm_registry_absent(p->reg, 0, &prefix) != MT_PROMPT;
+		p->wrong |= kvmm_registry_present(p->reg, 0, &prefix) != 0;
 	}
-	nanosleep(&pause, NULL);
-	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (u32 i = 0; i < started; i++) {
-		pthread_join(workers[i].thread, NULL);
-		if (!workers[i].writes && workers[i].ns)
-			*rate += workers[i].calls * 1e6 / workers[i].ns;
-		if (workers[i].p.wrong)
-			return -EUCLEAN;
-	}
-	return started < nr ? -EAGAIN : 0;
 }
 
 static const struct pair {
 	const char *what;
-	u32 nr;
-	bool writes;		/* the second one */
+	step_fn *second;	/* thread; NULL: there is none */
 } pairs[] = {
-	{ "readers=1", 1, false },
-	{ "readers=2", 2, false },
-	{ "readers=1 writer=1", 2, true },
+	{ "readers=1", NULL },
+	{ "readers=2", read_step },
+	{ "readers=1 writer=1", write_step },
 };
 
-static int measure_pair(const struct prefixes *p, const struct pair *pair, struct series *series)
+/* Thousands of calls a second of the readers. */
+static int threads_turn(struct bench *bench, void *arg)
 {
-	struct worker workers[2] = {
-		{ .p = *p, .cpu = bench_cpu() },
-		{ .p = *p, .cpu = bench_other_cpu(), .writes = pair->writes },
-	};
-	double rate;
-	int err;
+	int err = 0;
 
-	workers[1].p.seed ^= 0x5bd1e995;
-	err = work_together(workers, pair->nr, &rate);
-	series_add(series, rate);
+	for (u32 i = 0; !err && i < ARRAY_SIZE(pairs); i++) {
+		const struct prefixes *p = arg;
+		struct prefixes both[2] = { *p, *p };
+		struct worker workers[2] = {
+			{ .step = read_step, .arg = &both[0], .nr = 1, .on_core = true },
+			{ .step = pairs[i].second, .arg = &both[1], .nr = 1, .on_core = true },
+		};
+
+		both[1].seed ^= 0x5bd1e995;
+		err = bench_beside(workers, pairs[i].second ? 2 : 1, MT_NS);
+		series_add(&bench->series[i], 1000 * (workers[0].rate +
+			   (pairs[i].second == read_step ? workers[1].rate : 0)));
+		if (both[0].wrong || both[1].wrong)
+			err = -EUCLEAN;
+	}
 	return err;
 }
 
-static int run_threads(struct bench *bench, const struct prefixes *p)
+static int run_threads(struct bench *bench, struct prefixes *p)
 {
-	struct series *series[ARRAY_SIZE(pairs)];
-	int err = 0;
+	static const struct metric metric[] = { { "len_rate", "k/s", ALONE } };
 
-	if (bench_other_cpu() < 0) {
-		bench_skip(bench, "two threads", "there is one core");
+	if (!bench_has_two_cores(bench, "two threads"))
 		return 0;
-	}
 	for (u32 i = 0; i < ARRAY_SIZE(pairs); i++) {
-		series[i] = bench_series(bench, "len_rate", "k/s",
-					 "search=bisect nodes=%u names=%u %s", NR_NODES, MT_PROMPT,
-					 pairs[i].what);
+		bench_set(bench, SET(metric), "search=bisect nodes=%u names=%u %s", NR_NODES,
+			  MT_PROMPT,
+			  pairs[i].what);
 		if (i)
-			series_against(series[i], "one reader", series[0]);
+			series_against(&bench->series[i], "one reader", &bench->series[0]);
 	}
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++)
-		for (u32 i = 0; !err && i < ARRAY_SIZE(pairs); i++)
-			err = measure_pair(p, &pairs[i], series[i]);
-	bench_report(bench);
-	return err;
+	return bench_turns(bench, threads_turn, p);
 }
 
 /* ---- all ---- */
 
-static int run(struct bench *bench)
+int bench_prefixes(struct bench *bench)
 {
 	kvmm_key_t *keys = must_alloc(NR_NODES * sizeof(*keys));
 	struct prefixes by_search[NR_SEARCHES] = { { .reg = NULL } };
+	u64 seed = bench->seed;
 	int err;
 
-	keys_fill(keys, bench->seed);
+	random_keys(keys, NR_NODES, &seed);
 	err = prefixes_open(&by_search[LINEAR], keys, 0, bench->seed + 1);
 	err = err ? err : prefixes_open(&by_search[BISECT], keys, KVMM_REGISTRY_PREFIX_CLOSED,
 					bench->seed + 2);
@@ -332,9 +273,3 @@ static int run(struct bench *bench)
 	free(keys);
 	return err;
 }
-
-const struct bench_kind bench_prefixes = {
-	.name = "prefixes",
-	.what = "the registry of prefixes: lengths, presence, two threads",
-	.run = run,
-};

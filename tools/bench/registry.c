@@ -10,43 +10,31 @@
  * "held" blocks have a reference already. The first reference on a block, and the last, are noted
  * for the order of eviction; that is in the time of who takes and drops them.
  */
-#define _GNU_SOURCE
 #include <errno.h>
-#include <kvmm/kvmm.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness.h"
-#include "registry.h"
+#include "pools.h"
 
-/* ---- a full pool ---- */
+#define NR_INDEXES	2u
+#define REGISTER_BATCH	64u
+#define SLICE_BLOCKS	8192u		/* timed at once */
 
-const char *const registry_index[NR_INDEXES] = { "flat", "lfht" };
+static const char *const indexes[NR_INDEXES] = { "flat", "lfht" };
 
-static void draw_keys(kvmm_key_t *keys, u32 nr, u64 seed)
-{
-	for (u32 i = 0; i < nr; i++) {
-		u64 word[2] = { random_next(&seed), i };
+/* A pool full of cached blocks. */
+struct cached {
+	struct kvmm_pool *pool;
+	u32 nr;
+	u64 seed;
+	kvmm_key_t *keys;	/* prompts, one after the other */
+	kvmm_ref_t *refs;	/* by key; private blocks before they are registered */
+};
 
-		memcpy(&keys[i], word, sizeof(word));
-	}
-}
-
-static void shuffle(kvmm_mut_t *blocks, u32 nr, u64 *seed)
-{
-	for (u32 i = nr; i > 1; i--) {
-		u32 j = random_below(seed, i);
-		kvmm_mut_t swap = blocks[i - 1];
-
-		blocks[i - 1] = blocks[j];
-		blocks[j] = swap;
-	}
-}
-
-int cached_open(struct cached *cached, const char *index, u32 nr, u64 seed)
+/* @nr private blocks in random order. */
+static int cached_open(struct cached *cached, const char *index, u32 nr, u64 seed)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	kvmm_mut_t *blocks;
 	int err;
 
 	*cached = (struct cached){ .nr = nr, .seed = seed };
@@ -59,23 +47,21 @@ int cached_open(struct cached *cached, const char *index, u32 nr, u64 seed)
 		return err;
 	cached->keys = must_alloc(nr * sizeof(*cached->keys));
 	cached->refs = must_alloc(nr * sizeof(*cached->refs));
-	draw_keys(cached->keys, nr, seed);
-	blocks = (kvmm_mut_t *)cached->refs;
-	err = kvmm_alloc(cached->pool, nr, blocks);
-	if (!err)
-		shuffle(blocks, nr, &cached->seed);
+	random_keys(cached->keys, nr, &seed);
+	err = kvmm_alloc(cached->pool, nr, (kvmm_mut_t *)cached->refs);
+	shuffle(cached->refs, nr, sizeof(*cached->refs), &cached->seed);
 	return err;
 }
 
-void cached_close(struct cached *cached)
+static void cached_close(struct cached *cached)
 {
 	kvmm_pool_destroy(cached->pool);
 	free(cached->keys);
 	free(cached->refs);
-	cached->pool = NULL;
 }
 
-int cached_register(struct cached *cached, u32 first, u32 nr)
+/* A multiple of REGISTER_BATCH. */
+static int cached_register(struct cached *cached, u32 first, u32 nr)
 {
 	int err = 0;
 
@@ -102,7 +88,8 @@ struct slice {
 	u32 nr;				/* prompts */
 	u32 prompt[SLICE_BLOCKS];	/* random ones */
 	kvmm_ref_t refs[SLICE_BLOCKS];
-	bool held;
+	struct cached *all;		/* by index */
+	struct series *series[NR_INDEXES];
 };
 
 static int do_match(struct slice *slice, u32 i)
@@ -139,95 +126,80 @@ static int do_upgrade(struct slice *slice, u32 i)
 				 refs) != (int)slice->len;
 }
 
-static const struct deed {
-	const char *metric;
-	const char *unit;
-	int (*run)(struct slice *slice, u32 i);
-	bool by_prompt;		/* microseconds a prompt rather than nanoseconds a block */
-} deeds[] = {
-	{ "length_us", "us", do_length, true },
-	{ "match_ns", "ns/blk", do_match, false },
-	{ "touch_ns", "ns/blk", do_touch, false },
-	{ "put_ns", "ns/blk", do_put, false },
-	{ "upgrade_ns", "ns/blk", do_upgrade, false },
-	{ NULL, NULL, do_put, false },
+/* Nanoseconds a block; microseconds a prompt for the length. */
+static const struct metric deed_metrics[] = {
+	{ "length_us", "us", ALONE }, { "match_ns", "ns/blk", ALONE },
+	{ "touch_ns", "ns/blk", ALONE },
+	{ "put_ns", "ns/blk", ALONE }, { "upgrade_ns", "ns/blk", ALONE },
 };
 
+/* The last one only undoes the one before. */
+static int (*const deeds[])(struct slice *slice, u32 i) = {
+	do_length, do_match, do_touch, do_put, do_upgrade, do_put,
+};
+
+#define NR_METRICS	ARRAY_SIZE(deed_metrics)
 #define NR_DEEDS	ARRAY_SIZE(deeds)
 #define NR_SLICES	32u
 
-static void draw_prompts(struct slice *slice)
-{
-	slice->nr = SLICE_BLOCKS / slice->len;
-	for (u32 i = 0; i < slice->nr; i++)
-		slice->prompt[i] = random_below(&slice->cached->seed,
-						slice->cached->nr / slice->len);
-}
-
-static double time_deed(struct slice *slice, const struct deed *deed, int *err)
+static double time_deed(struct slice *slice, u32 deed, int *err)
 {
 	u64 begin = now_ns();
 	double ns;
 
 	for (u32 i = 0; i < slice->nr; i++)
-		*err |= deed->run(slice, i);
+		*err |= deeds[deed](slice, i);
 	ns = now_ns() - begin;
-	return deed->by_prompt ? ns / slice->nr / 1000 : ns / slice->nr / slice->len;
+	return deed ? ns / slice->nr / slice->len : ns / slice->nr / 1000;
 }
 
 /* The median of the slices of each deed: one in which the thread lost its core says nothing. */
-static int measure_deeds(struct slice *slice, struct series *const *series)
+static int measure_deeds(struct slice *slice, struct series *series)
 {
 	double value[NR_DEEDS][NR_SLICES];
+	struct cached *cached = slice->cached;
 	int err = 0;
 
+	slice->nr = SLICE_BLOCKS / slice->len;
 	for (u32 s = 0; s < NR_SLICES; s++) {
-		draw_prompts(slice);
-		for (size_t d = 0; d < NR_DEEDS; d++)
-			value[d][s] = time_deed(slice, &deeds[d], &err);
+		for (u32 i = 0; i < slice->nr; i++)
+			slice->prompt[i] = random_below(&cached->seed, cached->nr / slice->len);
+		for (u32 d = 0; d < NR_DEEDS; d++)
+			value[d][s] = time_deed(slice, d, &err);
 	}
-	for (size_t d = 0; d < NR_DEEDS && series; d++)
-		if (deeds[d].metric)
-			series_add(series[d], median_of(value[d], NR_SLICES));
+	for (size_t d = 0; series && d < NR_METRICS; d++)
+		series_add(&series[d], median_of(value[d], NR_SLICES));
 	return err ? -EUCLEAN : 0;
+}
+
+static int deeds_turn(struct bench *bench, void *arg)
+{
+	struct slice *slice = arg;
+	int err = 0;
+
+	/* In the first run once for nothing: memory, caches, clock. */
+	for (u32 counts = bench->run != 0; !err && counts < 2; counts++)
+		for (u32 x = 0; !err && x < NR_INDEXES; x++) {
+			slice->cached = &slice->all[x];
+			err = measure_deeds(slice, counts ? slice->series[x] : NULL);
+		}
+	return err;
 }
 
 /* ---- sizes ---- */
 
-static void make_series(struct bench *bench, const struct slice *slice,
-			struct series *series[NR_INDEXES][NR_DEEDS])
-{
-	for (u32 x = 0; x < NR_INDEXES; x++) {
-		for (size_t d = 0; d < NR_DEEDS; d++) {
-			if (!deeds[d].metric)
-				continue;
-			series[x][d] = bench_series(bench, deeds[d].metric, deeds[d].unit,
-						    "index=%s entries=%u blocks=%u held=%u",
-						    registry_index[x], slice->cached->nr,
-						    slice->len, slice->held);
-			if (x)
-				series_against(series[0][d], registry_index[x], series[x][d]);
-		}
-	}
-}
-
 static int run_prompts(struct bench *bench, struct cached *cached, u32 len, bool held)
 {
-	struct series *series[NR_INDEXES][NR_DEEDS];
 	static struct slice slice;
-	int err = 0;
 
-	slice = (struct slice){ .cached = cached, .len = len, .held = held };
-	make_series(bench, &slice, series);
-	/* Once for nothing: memory, caches, clock. */
-	for (unsigned int run = 0; !err && run <= bench->nr_runs; run++) {
-		for (u32 x = 0; !err && x < NR_INDEXES; x++) {
-			slice.cached = &cached[x];
-			err = measure_deeds(&slice, run ? series[x] : NULL);
-		}
-	}
-	bench_report(bench);
-	return err;
+	slice = (struct slice){ .all = cached, .len = len };
+	for (u32 x = 0; x < NR_INDEXES; x++)
+		slice.series[x] = bench_set(bench, SET(deed_metrics),
+					    "index=%s entries=%u blocks=%u held=%u", indexes[x],
+					    cached->nr, len, held);
+	for (size_t d = 0; d < NR_METRICS; d++)
+		series_against(&slice.series[0][d], indexes[1], &slice.series[1][d]);
+	return bench_turns(bench, deeds_turn, &slice);
 }
 
 /* Everything gets a holder. */
@@ -256,12 +228,11 @@ static int run_size(struct bench *bench, u32 nr, const u32 *lens)
 	int err = 0;
 
 	for (u32 x = 0; !err && x < NR_INDEXES; x++)
-		err = cached_fill(&cached[x], registry_index[x], nr, bench->seed);
+		err = cached_fill(&cached[x], indexes[x], nr, bench->seed);
 	err = err ? err : run_lens(bench, cached, lens, false);
 	err = err ? err : run_lens(bench, cached, lens, true);
 	for (u32 x = 0; x < NR_INDEXES; x++)
-		if (cached[x].pool)
-			cached_close(&cached[x]);
+		cached_close(&cached[x]);
 	return err;
 }
 
@@ -286,43 +257,164 @@ static int time_slices(struct cached *cached, double *ns)
 	return err;
 }
 
-static int time_naming(struct bench *bench, const char *index, double *ns)
+static int naming_turn(struct bench *bench, void *unused)
 {
-	struct cached cached;
-	int err = cached_open(&cached, index, NAME_BLOCKS, bench->seed);
+	int err = 0;
 
-	err = err ? err : time_slices(&cached, ns);
-	if (cached.pool)
+	for (u32 x = 0; !err && x < NR_INDEXES; x++) {
+		struct cached cached;
+		double ns;
+
+		err = cached_open(&cached, indexes[x], NAME_BLOCKS, bench->seed);
+		err = err ? err : time_slices(&cached, &ns);
+		if (!err)
+			series_add(&bench->series[x], ns);
 		cached_close(&cached);
+	}
 	return err;
 }
 
 static int run_naming(struct bench *bench)
 {
-	struct series *series[NR_INDEXES];
-	int err = 0;
+	static const struct metric metric[] = { { "register_ns", "ns/blk", ALONE } };
 
 	for (u32 x = 0; x < NR_INDEXES; x++)
-		series[x] = bench_series(bench, "register_ns", "ns/blk",
-					 "index=%s entries=%u batch=%u", registry_index[x],
-					 NAME_BLOCKS, REGISTER_BATCH);
-	series_against(series[0], registry_index[1], series[1]);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++) {
-		for (u32 x = 0; !err && x < NR_INDEXES; x++) {
-			double ns;
+		bench_set(bench, SET(metric), "index=%s entries=%u batch=%u", indexes[x],
+			  NAME_BLOCKS,
+			  REGISTER_BATCH);
+	series_against(&bench->series[0], indexes[1], &bench->series[1]);
+	return bench_turns(bench, naming_turn, NULL);
+}
 
-			err = time_naming(bench, registry_index[x], &ns);
-			if (!err)
-				series_add(series[x], ns);
-		}
+/*
+ * ---- two threads: readers of one pool on two cores, and one beside a writer that evicts and
+ * registers ----
+ *
+ * What a thread did is divided by the time that it had a core: others may use it, too.
+ */
+
+#define MT_ENTRIES	(1u << 20)
+#define MT_PROMPT	64u
+#define MT_NS		200000000u
+
+struct peer {
+	struct cached *cached;
+	u64 seed;
+	bool held;		/* it reads what is held */
+	bool wrong;
+};
+
+/* Readers look at the first half of the keys, a quarter of which is held. */
+static int read_one(struct peer *p)
+{
+	u32 nr_prompts = MT_ENTRIES / MT_PROMPT / 4;
+	u32 prompt = random_below(&p->seed, nr_prompts) + (p->held ? 0 : nr_prompts);
+	kvmm_ref_t refs[MT_PROMPT];
+
+	if (kvmm_match(p->cached->pool, &p->cached->keys[prompt * MT_PROMPT], MT_PROMPT,
+		       refs) != MT_PROMPT)
+		return -EUCLEAN;
+	return kvmm_put_many(p->cached->pool, refs, MT_PROMPT);
+}
+
+/* A block of the second half is forgotten, taken again, and registered again. */
+static int churn_one(struct peer *p)
+{
+	u32 i = MT_ENTRIES / 2 + random_below(&p->seed, MT_ENTRIES / 2);
+	struct cached *cached = p->cached;
+	kvmm_weak_t weak = kvmm_weak_of(cached->refs[i]);
+	kvmm_mut_t block;
+	u32 id;
+	int err;
+
+	if (kvmm_upgrade_many(cached->pool, &weak, 1, &cached->refs[i]) != 1)
+		return -EUCLEAN;
+	err = kvmm_blocks_of_refs(cached->pool, &cached->refs[i], 1, &id);
+	err = err ? err : kvmm_put_many(cached->pool, &cached->refs[i], 1);
+	if (err || kvmm_evict_blocks(cached->pool, &id, 1) != 1)
+		return err ? err : -EUCLEAN;
+	err = kvmm_alloc(cached->pool, 1, &block);
+	err = err ? err : kvmm_register(cached->pool, &block, &cached->keys[i], 1,
+					&cached->refs[i]);
+	return err ? err : kvmm_put_many(cached->pool, &cached->refs[i], 1);
+}
+
+static void read_step(void *arg, u32 nr)
+{
+	struct peer *p = arg;
+
+	for (u32 i = 0; i < nr; i += MT_PROMPT)
+		p->wrong = p->wrong || read_one(p);
+}
+
+static void churn_step(void *arg, u32 nr)
+{
+	struct peer *p = arg;
+
+	for (u32 i = 0; i < nr; i++)
+		p->wrong = p->wrong || churn_one(p);
+}
+
+static const struct row {
+	const char *what;
+	bool held;
+	step_fn *other;		/* of a second thread; NULL: there is none */
+} rows[] = {
+	{ "readers=1 held=1", true, NULL },
+	{ "readers=2 held=1", true, read_step },
+	{ "readers=1 held=1 writer=1", true, churn_step },
+	{ "readers=1 held=0", false, NULL },
+	{ "readers=2 held=0", false, read_step },
+	{ "readers=1 held=0 writer=1", false, churn_step },
+};
+
+/* Millions of blocks a second of all readers. */
+static int threads_turn(struct bench *bench, void *cached)
+{
+	int err = 0;
+
+	for (size_t r = 0; !err && r < ARRAY_SIZE(rows); r++) {
+		struct peer peer[2] = { { cached, 1, rows[r].held, false },
+					{ cached, 2, rows[r].held, false } };
+		struct worker workers[2] = {
+			{ .step = read_step, .arg = &peer[0], .nr = MT_PROMPT, .on_core = true },
+			{ .step = rows[r].other, .arg = &peer[1], .nr = MT_PROMPT,
+			  .on_core = true },
+		};
+
+		err = bench_beside(workers, rows[r].other ? 2 : 1, MT_NS);
+		series_add(&bench->series[r], workers[0].rate +
+			   (rows[r].other == read_step ? workers[1].rate : 0));
+		if (peer[0].wrong || peer[1].wrong)
+			err = -EUCLEAN;
 	}
-	bench_report(bench);
 	return err;
 }
 
-/* ---- all ---- */
+static int run_threads(struct bench *bench)
+{
+	static const struct metric metric[] = { { "match_put_rate", "M/s", ALONE } };
+	struct cached cached;
+	int err;
 
-static int run(struct bench *bench)
+	if (!bench_has_two_cores(bench, "two threads"))
+		return 0;
+	for (size_t r = 0; r < ARRAY_SIZE(rows); r++) {
+		bench_set(bench, SET(metric), "index=flat entries=%u %s", MT_ENTRIES, rows[r].what);
+		if (r % 3)
+			series_against(&bench->series[r], "one reader", &bench->series[r / 3 * 3]);
+	}
+	err = cached_open(&cached, indexes[0], MT_ENTRIES, bench->seed);
+	err = err ? err : cached_register(&cached, 0, MT_ENTRIES);
+	/* The first quarter stays held. */
+	err = err ? err : kvmm_put_many(cached.pool, cached.refs + MT_ENTRIES / 4,
+					MT_ENTRIES / 4 * 3);
+	err = err ? err : bench_turns(bench, threads_turn, &cached);
+	cached_close(&cached);
+	return err;
+}
+
+int bench_registry(struct bench *bench)
 {
 	static const u32 small[] = { 85, 0 }, large[] = { 64, 1024, 0 };
 	int err = run_size(bench, 100u << 10, small);
@@ -330,11 +422,5 @@ static int run(struct bench *bench)
 	err = err ? err : run_size(bench, 1u << 20, large);
 	err = err ? err : run_size(bench, 4u << 20, large);
 	err = err ? err : run_naming(bench);
-	return err ? err : registry_run_threads(bench);
+	return err ? err : run_threads(bench);
 }
-
-const struct bench_kind bench_registry = {
-	.name = "registry",
-	.what = "match, length, touch, put, upgrade, register; two threads; against liburcu's table",
-	.run = run,
-};

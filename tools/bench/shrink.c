@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Giving memory back: a pool half full of scattered cached blocks of 64 KiB, of which a part is to go.
+ * Giving memory back: a pool half full of scattered cached blocks of 64 KiB, of which a part is to
+ * go.
  *
  * Copies are held against the fewest that any choice of pageblocks takes, which is what lies in the
- * emptiest ones; time against that of all copies alone. On the software driver mapping is mmap(), so
- * a GPU's figures for that are others.
+ * emptiest ones; time against that of all copies alone. On the software driver mapping is mmap(),
+ * so a GPU's figures for that are others.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define BLOCK_BYTES	65536u
 #define NR_BLOCKS	2048u
@@ -20,8 +19,11 @@
 #define PER_UNIT	(UNIT_BYTES / BLOCK_BYTES)
 #define BATCH		64u
 
-struct figures {
-	struct series *given, *moved, *bound, *plan, *copy, *unmap, *total, *map;
+static const struct metric metrics[] = {
+	{ "given_back", "%", ALONE }, { "copied", "bytes/byte", "bound", 2 },
+	{ "bound", "bytes/byte", ALONE },
+	{ "plan", "ms/GiB", ALONE }, { "copy", "ms/GiB", ALONE }, { "unmap", "ms/GiB", ALONE },
+	{ "shrink", "ms/GiB", "copy", 4 }, { "grow", "ms/GiB", ALONE },
 };
 
 /* All of them cached, each full of its number; then half, chosen by chance, is evicted. */
@@ -81,7 +83,7 @@ static u32 lower_bound(const u32 *ids, u32 nr)
 	return sum;
 }
 
-static int give_back(struct kvmm_pool *pool, u32 percent, struct figures *f, const u32 *ids)
+static int give_back(struct kvmm_pool *pool, u32 percent, struct series *series, const u32 *ids)
 {
 	const u64 all = (u64)NR_BLOCKS * BLOCK_BYTES;
 	u32 nr_units = (NR_BLOCKS / PER_UNIT * percent + 99) / 100;
@@ -98,21 +100,20 @@ static int give_back(struct kvmm_pool *pool, u32 percent, struct figures *f, con
 	if (err)
 		return err;
 	gib = (double)req.given_bytes / (1 << 30);
-	series_add(f->given, 100.0 * req.given_bytes / all);
-	series_add(f->moved, (double)req.moved * BLOCK_BYTES / req.given_bytes);
-	series_add(f->bound, (double)lower_bound(ids, nr_units) * BLOCK_BYTES / req.given_bytes);
-	series_add(f->plan, req.plan_ns / 1e6 / gib);
-	series_add(f->copy, req.copy_ns / 1e6 / gib);
-	series_add(f->unmap, req.unmap_ns / 1e6 / gib);
-	series_add(f->total, (middle - begin) / 1e6 / gib);
-	series_add(f->map, (now_ns() - middle) / 1e6 / gib);
+	series_add_all(series, (double[]){
+		100.0 * req.given_bytes / all,
+		(double)req.moved * BLOCK_BYTES / req.given_bytes,
+		(double)lower_bound(ids, nr_units) * BLOCK_BYTES / req.given_bytes,
+		req.plan_ns / 1e6 / gib, req.copy_ns / 1e6 / gib, req.unmap_ns / 1e6 / gib,
+		(middle - begin) / 1e6 / gib, (now_ns() - middle) / 1e6 / gib,
+	}, ARRAY_SIZE(metrics));
 	return 0;
 }
 
-static int once(struct bench *bench, u32 percent, struct figures *f, u64 seed)
+static int turn(struct bench *bench, void *arg)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
-	u32 *ids = must_alloc(NR_BLOCKS * sizeof(*ids));
+	u32 *percent = arg, *ids = must_alloc(NR_BLOCKS * sizeof(*ids));
 	void *block = must_alloc(BLOCK_BYTES);
 	struct kvmm_pool *pool;
 	int err;
@@ -125,9 +126,9 @@ static int once(struct bench *bench, u32 percent, struct figures *f, u64 seed)
 	attr.policy = "lru";
 	err = kvmm_pool_create(&attr, &pool);
 	if (!err) {
-		err = fill(pool, seed, ids, block);
+		err = fill(pool, bench->seed + bench->run, ids, block);
 		if (!err)
-			err = give_back(pool, percent, f, ids);
+			err = give_back(pool, *percent, bench->series, ids);
 		kvmm_pool_destroy(pool);
 	}
 	free(block);
@@ -135,46 +136,14 @@ static int once(struct bench *bench, u32 percent, struct figures *f, u64 seed)
 	return err;
 }
 
-static void make_series(struct bench *bench, u32 percent, struct figures *f)
+int bench_shrink(struct bench *bench)
 {
-#define SHRINK_SERIES(metric, unit)						\
-	bench_series(bench, metric, unit, "device=%s wanted=%u", bench->device, percent)
-	f->given = SHRINK_SERIES("given_back", "%");
-	f->moved = SHRINK_SERIES("copied", "bytes/byte");
-	f->bound = SHRINK_SERIES("bound", "bytes/byte");
-	f->plan = SHRINK_SERIES("plan", "ms/GiB");
-	f->copy = SHRINK_SERIES("copy", "ms/GiB");
-	f->unmap = SHRINK_SERIES("unmap", "ms/GiB");
-	f->total = SHRINK_SERIES("shrink", "ms/GiB");
-	f->map = SHRINK_SERIES("grow", "ms/GiB");
-#undef SHRINK_SERIES
-	series_against(f->moved, "bound", f->bound);
-	series_against(f->total, "copy", f->copy);
-}
-
-static int run(struct bench *bench)
-{
-	static const u32 percents[] = { 10, 25, 45, 50 };
+	u32 percents[] = { 10, 25, 45, 50 };
 	int err = 0;
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(percents); i++) {
-		struct figures f;
-
-		make_series(bench, percents[i], &f);
-		for (unsigned int n = 0; !err && n < bench->nr_runs; n++)
-			err = once(bench, percents[i], &f, bench->seed + n);
-		if (!err)
-			bench_report(bench);
+		bench_set(bench, SET(metrics), "device=%s wanted=%u", bench->device, percents[i]);
+		err = bench_turns(bench, turn, &percents[i]);
 	}
-	if (err == -ENODEV || err == -ENOENT || err == -EOPNOTSUPP) {
-		bench_skip(bench, bench->device, "no such device here, or memory that stays");
-		err = bench->device_is_chosen ? err : 0;
-	}
-	return err;
+	return bench_device_result(bench, err, "no such device here, or memory that stays");
 }
-
-const struct bench_kind bench_shrink = {
-	.name = "shrink",
-	.what = "memory given back by a half full pool (--device), beside the fewest copies",
-	.run = run,
-};

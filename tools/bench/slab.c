@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define OBJECT_BYTES	(560u << 10)	/* a state: 4 in 35 blocks */
 #define BLOCK_BYTES	(64u << 10)
@@ -52,14 +50,6 @@ static void random_step(void *arg, u32 nr)
 	}
 }
 
-static int open_zone(u32 nr_blocks, struct kvmm_zone **zone)
-{
-	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
-
-	attr.nr_blocks = nr_blocks;
-	return kvmm_zone_create(&attr, zone);
-}
-
 static int open_cache(struct load *load)
 {
 	struct kvmm_slab_attr attr = KVMM_SLAB_ATTR_INIT;
@@ -74,8 +64,9 @@ static int open_cache(struct load *load)
 	err = kvmm_slab_shape(NULL, &attr, &shape);
 	if (err)
 		return err;
-	err = open_zone((LOAD_OBJECTS + MAX_BATCH) / shape.nr_objects * shape.nr_blocks +
-			shape.nr_blocks, &load->zone);
+	err = open_zone(&load->zone,
+			(LOAD_OBJECTS + MAX_BATCH) / shape.nr_objects * shape.nr_blocks +
+			shape.nr_blocks, NULL);
 	if (err)
 		return err;
 	return kvmm_slab_cache_create(load->zone, &attr, &load->cache);
@@ -103,31 +94,36 @@ static int load_open(struct load *load, u32 batch, u32 keep_empty, u64 seed)
 	return err;
 }
 
+struct turn {
+	struct load load;
+	struct series *lifo, *random;
+};
+
+static int turn(struct bench *bench, void *arg)
+{
+	struct turn *turn = arg;
+
+	series_add(turn->lifo, step_ns(lifo_step, &turn->load, SLICE_PAIRS));
+	series_add(turn->random, step_ns(random_step, &turn->load, SLICE_PAIRS));
+	return 0;
+}
+
 /* An empty slab goes at once, or enough of them stay for the next batch. */
 static int run_batch(struct bench *bench, u32 batch, u32 keep)
 {
-	struct series *lifo, *random;
-	struct load load;
-	int err = load_open(&load, batch, keep, bench->seed);
+	static const struct metric lifo[] = { { "lifo_pair_ns", "ns", VS_MUTEX } },
+		random[] = { { "random_pair_ns", "ns", VS_MUTEX } };
+	struct turn each;
+	int err = load_open(&each.load, batch, keep, bench->seed);
 
 	if (err)
 		return err;
-	lifo = bench_series(bench, "lifo_pair_ns", "ns", "batch=%u keep=%u", batch, keep);
-	random = bench_series(bench, "random_pair_ns", "ns", "batch=%u keep=%u live=%u", batch,
-			      keep, LOAD_OBJECTS);
-	for (unsigned int run = 0; run < bench->nr_runs; run++) {
-		const struct series *mutex_pair = bench_mutex_pair(bench);
-		const struct task lifo_task = { lifo_step, &load, SLICE_PAIRS };
-		const struct task random_task = { random_step, &load, SLICE_PAIRS };
-
-		series_add(lifo, task_ns(&lifo_task));
-		series_add(random, task_ns(&random_task));
-		series_against(lifo, "mutex_pair", mutex_pair);
-		series_against(random, "mutex_pair", mutex_pair);
-	}
-	load_close(&load);
-	bench_report(bench);
-	return 0;
+	each.lifo = bench_set(bench, SET(lifo), "batch=%u keep=%u", batch, keep);
+	each.random = bench_set(bench, SET(random), "batch=%u keep=%u live=%u", batch, keep,
+				LOAD_OBJECTS);
+	err = bench_turns(bench, turn, &each);
+	load_close(&each.load);
+	return err;
 }
 
 /* ---- waste ---- */
@@ -170,7 +166,7 @@ static int measure_waste(const struct kvmm_slab_preset *preset, double *percent)
 	u64 blocks = NR_REQUESTS * needed(preset) / preset->base_block_bytes;
 	struct kvmm_slab_stat total;
 	struct kvmm_zone *zone;
-	int err = open_zone(blocks + blocks / 50, &zone);
+	int err = open_zone(&zone, blocks + blocks / 50, NULL);
 
 	if (err)
 		return err;
@@ -186,28 +182,29 @@ static int measure_waste(const struct kvmm_slab_preset *preset, double *percent)
 
 static int run_presets(struct bench *bench)
 {
+	static const struct metric waste[] = {
+		{ "waste", "%", "uniform", 1 }, { "uniform_waste", "%", ALONE },
+	};
 	u32 nr;
 	const struct kvmm_slab_preset *all = kvmm_slab_presets(&nr);
 
 	for (u32 i = 0; i < nr; i++) {
-		struct series *slabs, *pages;
+		struct series *series;
 		double percent;
 		int err = measure_waste(&all[i], &percent);
 
 		if (err)
 			return err;
-		slabs = bench_series(bench, "waste", "%", "preset=%s", all[i].name);
-		pages = bench_series(bench, "uniform_waste", "%", "preset=%s", all[i].name);
-		series_add(slabs, percent);
-		series_add(pages, 100 - 100.0 * needed(&all[i]) /
+		series = bench_set(bench, SET(waste), "preset=%s", all[i].name);
+		series_add(&series[0], percent);
+		series_add(&series[1], 100 - 100.0 * needed(&all[i]) /
 			   (all[i].uniform_pages * all[i].uniform_page_bytes));
-		series_against(slabs, "uniform", pages);
 	}
 	bench_report(bench);
 	return 0;
 }
 
-static int run(struct bench *bench)
+int bench_slab(struct bench *bench)
 {
 	static const u32 batches[] = { 1, 8, 64 };
 	int err = 0;
@@ -216,9 +213,3 @@ static int run(struct bench *bench)
 		err = run_batch(bench, batches[i / 2], i % 2 ? MAX_BATCH : 0);
 	return err ? err : run_presets(bench);
 }
-
-const struct bench_kind bench_slab = {
-	.name = "slab",
-	.what = "objects of slab caches, nanoseconds a pair; waste of hybrid models",
-	.run = run,
-};

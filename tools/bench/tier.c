@@ -3,8 +3,8 @@
  * Blocks of a pool on a device go down to host memory, and come back: bytes moved in both
  * directions in the time of both, everything included that a pool does for it. Beside it, by turns
  * in the same run, one memcpy() a block moves as many bytes between two buffers of the same sizes,
- * down and up. A run is the median of ROUNDS of either, since whoever else uses the machine's memory
- * does so for longer than one of them takes.
+ * down and up. A run is the median of ROUNDS of either, since other users of the machine's memory
+ * use it for longer than one of them takes.
  *
  * With checksums it may be faster than memcpy(): a copy that sums goes past the caches, as memcpy()
  * does with lengths far beyond a block's, and so need not read what it overwrites.
@@ -14,9 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvmm/kvmm.h>
-
-#include "harness.h"
+#include "pools.h"
 
 #define BATCH		256u
 #define ROUNDS		15u
@@ -167,7 +165,7 @@ static int round_trip(struct world *w, double *rate, double *plain)
 	return err;
 }
 
-static int measure(struct world *w, struct series *rate, struct series *plain)
+static int measure(struct bench *bench, struct world *w)
 {
 	double rates[ROUNDS], plains[ROUNDS];
 	int err = fill(w);
@@ -179,20 +177,21 @@ static int measure(struct world *w, struct series *rate, struct series *plain)
 		err = round_trip(w, &rates[i], &plains[i]);
 	if (err)
 		return err;
-	series_add(rate, median_of(rates, ROUNDS));
-	series_add(plain, median_of(plains, ROUNDS));
+	series_add(&bench->series[0], median_of(rates, ROUNDS));
+	series_add(&bench->series[1], median_of(plains, ROUNDS));
 	return 0;
 }
 
-static int run_once(struct bench *bench, struct world *w, struct series *rate, struct series *plain)
+static int turn(struct bench *bench, void *arg)
 {
+	struct world *w = arg;
 	int err = make_tier(bench, w->size, &w->tier);
 
 	if (err)
 		return err;
 	err = make_pool(bench, w->size, w->tier, &w->pool);
 	if (!err) {
-		err = measure(w, rate, plain);
+		err = measure(bench, w);
 		kvmm_pool_destroy(w->pool);
 	}
 	kvmm_tier_destroy(w->tier);
@@ -201,36 +200,29 @@ static int run_once(struct bench *bench, struct world *w, struct series *rate, s
 
 static int run_size(struct bench *bench, const struct size *size)
 {
+	static const struct metric metrics[] = {
+		{ "down_up_rate", "GB/s", "memcpy", 1 }, { "memcpy_rate", "GB/s", ALONE },
+	};
 	struct world w = { .size = size };
-	struct series *rate, *plain;
-	int err = 0;
+	int err;
 
 	w.keys = must_alloc(size->nr_blocks * sizeof(*w.keys));
-	memset(w.keys, 0, size->nr_blocks * sizeof(*w.keys));
 	w.refs = must_alloc(size->nr_blocks * sizeof(*w.refs));
 	w.muts = must_alloc(size->nr_blocks * sizeof(*w.muts));
 	for (u32 i = 0; i < 2; i++)
 		w.buffer[i] = must_alloc((size_t)size->block_bytes * size->nr_blocks);
-#define TIER_SERIES(metric)								\
-	bench_series(bench, metric, "GB/s", "device=%s block_bytes=%u nr=%u verify=%u",	\
-		     bench->device, size->block_bytes, size->nr_blocks, size->verify_every)
-	rate = TIER_SERIES("down_up_rate");
-	plain = TIER_SERIES("memcpy_rate");
-#undef TIER_SERIES
-	series_against(rate, "memcpy", plain);
-	for (unsigned int run = 0; !err && run < bench->nr_runs; run++)
-		err = run_once(bench, &w, rate, plain);
+	bench_set(bench, SET(metrics), "device=%s block_bytes=%u nr=%u verify=%u", bench->device,
+		  size->block_bytes, size->nr_blocks, size->verify_every);
+	err = bench_turns(bench, turn, &w);
 	for (u32 i = 0; i < 2; i++)
 		free(w.buffer[i]);
 	free(w.muts);
 	free(w.refs);
 	free(w.keys);
-	if (!err)
-		bench_report(bench);
 	return err;
 }
 
-static int run(struct bench *bench)
+int bench_tier(struct bench *bench)
 {
 	static const struct size sizes[] = {
 		{ 65536, 1024, 0 }, { 65536, 1024, 16 }, { 65536, 1024, 1 },
@@ -240,15 +232,5 @@ static int run(struct bench *bench)
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(sizes); i++)
 		err = run_size(bench, &sizes[i]);
-	if (err == -ENODEV || err == -ENOENT) {
-		bench_skip(bench, bench->device, "no such device here");
-		err = bench->device_is_chosen ? err : 0;
-	}
-	return err;
+	return bench_device_result(bench, err, "no such device here");
 }
-
-const struct bench_kind bench_tier = {
-	.name = "tier",
-	.what = "blocks that go to host memory and back (--device), beside plain copies",
-	.run = run,
-};

@@ -1,10 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lengths of requests: uniform, from a trace, or from a distribution that was fitted to it. */
+/*
+ * Zones, pools, keys; lengths: uniform, from a trace, or from a distribution that was fitted to it.
+ */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "sizes.h"
+#include "pools.h"
+
+int open_zone(struct kvmm_zone **zone, u32 nr_blocks, const char *engine)
+{
+	struct kvmm_zone_attr attr = KVMM_ZONE_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.engine = engine;
+	*zone = NULL;
+	return kvmm_zone_create(&attr, zone);
+}
+
+int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 flags)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+
+	attr.nr_blocks = nr_blocks;
+	attr.policy = policy;
+	attr.flags = flags;
+	*pool = NULL;
+	return kvmm_pool_create(&attr, pool);
+}
+
+void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed)
+{
+	for (u32 i = 0; i < nr; i++) {
+		u64 word[2] = { random_next(seed), random_next(seed) };
+
+		memcpy(&keys[i], word, sizeof(word));
+	}
+}
+
+/* ---- lengths ---- */
 
 #define NR_SIZES	65536u
 #define TOKENS		16u
@@ -39,7 +75,7 @@ void sizes_uniform(struct sizes *sizes, u32 max, u64 seed)
 	set_mean(sizes);
 }
 
-static double random_unit(u64 *seed)
+double random_unit(u64 *seed)
 {
 	return ((random_next(seed) >> 11) + 0.5) / 9007199254740992.0;
 }
@@ -104,4 +140,49 @@ void sizes_requests(struct sizes *sizes, u64 seed)
 		draw_requests(sizes, seed);
 	}
 	set_mean(sizes);
+}
+
+/* ---- in pieces ---- */
+
+#define FLAGS	(KVMM_RUNS(1) | KVMM_ALLOC_NO_COMPACT)
+
+/* Until not even one block is left. */
+static int fill(struct scattered *s, u32 max_nr, u64 *seed)
+{
+	int err;
+
+	do {
+		err = kvmm_range_alloc(s->pool, 1 + random_below(seed, max_nr), FLAGS,
+				       &s->ranges[s->nr_ranges]);
+		if (err == -ENOSPC)
+			err = kvmm_range_alloc(s->pool, 1, FLAGS, &s->ranges[s->nr_ranges]);
+		s->nr_ranges += !err;
+	} while (!err);
+	return err == -ENOSPC ? 0 : err;
+}
+
+int scatter_open(struct scattered *s, const struct kvmm_pool_attr *attr, u32 max_nr, u64 seed)
+{
+	u32 kept;
+	int err = kvmm_pool_create(attr, &s->pool);
+
+	s->nr_ranges = 0;
+	s->ranges = NULL;
+	if (err)
+		return err;
+	s->ranges = must_alloc((attr->nr_blocks + 1) * sizeof(*s->ranges));
+	err = fill(s, max_nr, &seed);
+	shuffle(s->ranges, s->nr_ranges, sizeof(*s->ranges), &seed);
+	kept = s->nr_ranges / 2;
+	while (!err && s->nr_ranges > kept)
+		err = kvmm_range_free(s->pool, s->ranges[--s->nr_ranges]);
+	if (err)
+		scatter_close(s);
+	return err;
+}
+
+void scatter_close(struct scattered *s)
+{
+	kvmm_pool_destroy(s->pool);
+	free(s->ranges);
 }
