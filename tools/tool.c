@@ -210,17 +210,11 @@ unsigned int option_word(struct argp_state *state, const char *name, const char 
 	return i;
 }
 
-bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
-		int key, const char *arg)
+static void set_field(struct argp_state *state, const struct option_field *field, void *base,
+		      const char *arg)
 {
-	const struct option_field *field = fields, *end = fields + nr;
-	void *to;
+	void *to = (char *)base + field->offset;
 
-	while (field < end && field->key != key)
-		field++;
-	if (field == end)
-		return false;
-	to = (char *)base + field->offset;
 	if (field->is_text)
 		*(const char **)to = arg;
 	else if (field->words)
@@ -229,5 +223,48 @@ bool option_set(struct argp_state *state, const struct option_field *fields, siz
 		*(uint32_t *)to = (uint32_t)option_number(state, field->name, arg, field->min, field->max);
 	else
 		*(bool *)to = true;
-	return true;
+}
+
+bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
+		int key, const char *arg)
+{
+	const struct option_field *field = fields, *end = fields + nr;
+
+	while (field < end && field->key != key)
+		field++;
+	if (field < end)
+		set_field(state, field, base, arg);
+	return field < end;
+}
+
+static int row_key(const struct option_row *rows, size_t i, int first)
+{
+	return rows[i].key ? rows[i].key : first + (int)i;
+}
+
+void option_rows(const struct option_row *rows, size_t nr, int first, struct argp_option *options)
+{
+	for (size_t i = 0; i < nr; i++)
+		options[i] = (struct argp_option){
+			.name	= rows[i].name,
+			.key	= rows[i].name ? row_key(rows, i, first) : 0,
+			.arg	= rows[i].arg,
+			.doc	= rows[i].help,
+			.group	= rows[i].name ? 0 : rows[i].key,
+		};
+	options[nr] = (struct argp_option){ 0 };
+}
+
+bool option_row_set(struct argp_state *state, const struct option_row *rows, size_t nr, int first,
+		    void *base, int key, const char *arg)
+{
+	size_t i = 0;
+
+	while (i < nr && !(rows[i].name && row_key(rows, i, first) == key))
+		i++;
+	if (i < nr && rows[i].take)
+		rows[i].take(state, base, arg);
+	else if (i < nr)
+		set_field(state, &rows[i].field, base, arg);
+	return i < nr;
 }

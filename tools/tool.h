@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 struct argp;
+struct argp_option;
 struct argp_state;
 
 /* What the process says at its end; argp says EXIT_INPUT, too. */
@@ -97,6 +98,7 @@ struct option_field {
 	bool is_text;
 };
 
+#define OPTION_NONE	{ 0, NULL, 0, 0, 0, NULL, false }
 #define OPTION_NUMBER(key, name, type, field, min, max) \
 	{ key, name, offsetof(type, field), min, max, NULL, false }
 #define OPTION_WORD(key, name, type, field, words)	{ key, name, offsetof(type, field), 0, 0, words, false }
@@ -106,5 +108,40 @@ struct option_field {
 /* Put it where it belongs, in the struct at @base; false: @key is none of @fields. */
 bool option_set(struct argp_state *state, const struct option_field *fields, size_t nr, void *base,
 		int key, const char *arg);
+
+/**
+ * struct option_row - an option as one row of a table: what --help says, and where its value goes
+ * @name: NULL: @help is the heading of group @key
+ * @key: its letter; 0: it has none
+ * @arg: what --help calls its argument; NULL: it takes none
+ * @take: what is done with it, in the struct at @base; NULL: it goes into @field
+ */
+struct option_row {
+	const char *name;
+	int key;
+	const char *arg;
+	const char *help;
+	void (*take)(struct argp_state *state, void *base, const char *arg);
+	struct option_field field;
+};
+
+#define ROW_HEAD(group, help) \
+	{ NULL, group, NULL, help, NULL, OPTION_NONE }
+#define ROW_NUMBER(name, key, arg, type, field, min, max, help) \
+	{ name, key, arg, help, NULL, OPTION_NUMBER(0, name, type, field, min, max) }
+#define ROW_WORD(name, key, arg, type, field, words, help) \
+	{ name, key, arg, help, NULL, OPTION_WORD(0, name, type, field, words) }
+#define ROW_FLAG(name, key, type, field, help) \
+	{ name, key, NULL, help, NULL, OPTION_FLAG(0, type, field) }
+#define ROW_TEXT(name, key, arg, type, field, help) \
+	{ name, key, arg, help, NULL, OPTION_TEXT(0, type, field) }
+#define ROW_TAKE(name, key, arg, take, help)	{ name, key, arg, help, take, OPTION_NONE }
+
+/* The rows as argp wants them: @options has one more, which ends them. Keys are those or, from @first on, made. */
+void option_rows(const struct option_row *rows, size_t nr, int first, struct argp_option *options);
+
+/* As option_set(). */
+bool option_row_set(struct argp_state *state, const struct option_row *rows, size_t nr, int first,
+		    void *base, int key, const char *arg);
 
 #endif /* TOOLS_TOOL_H */

@@ -6,14 +6,8 @@
 #include "frag.h"
 #include "readers.h"
 
-static const char *const compact_names[] = {
-	[COMPACT_OFF]		= "off",
-	[COMPACT_SLIDE]		= "slide",
-	[COMPACT_DIRECT]	= "direct",
-	[COMPACT_BACKGROUND]	= "background",
-	[COMPACT_BESIDE]	= "beside",
-	[COMPACT_BETWEEN]	= "between",
-};
+const char *const compact_modes[] = { "off", "slide", "direct", "background", "beside", "between",
+				      NULL };
 
 static void paint(const struct frag *frag, struct recorder *rec)
 {
@@ -86,7 +80,7 @@ static void describe_setup(const struct frag *frag)
 	results_num(results, "max_runs", opt->max_runs);
 	results_num(results, "pinned", opt->pinned);
 	results_bool(results, "compact", opt->compact != COMPACT_OFF);
-	results_str(results, "compactor", compact_names[opt->compact]);
+	results_str(results, "compactor", compact_modes[opt->compact]);
 	results_num(results, "requests", frag->run->trace->nr);
 }
 
@@ -151,7 +145,7 @@ static void say_setup(const struct frag *frag)
 	results_say(results, "pool", "%s blocks of %u tokens, allocator %s, mark %u %%",
 		    format_grouped(opt->nr_blocks, a), opt->block_tokens, opt->alloc, opt->mark);
 	results_say(results, "placement", "at most %u run%s a request, compaction %s",
-		    opt->max_runs, opt->max_runs > 1 ? "s" : "", compact_names[opt->compact]);
+		    opt->max_runs, opt->max_runs > 1 ? "s" : "", compact_modes[opt->compact]);
 	if (opt->pinned)
 		results_say(results, "pinned", "%u %% of the requests", opt->pinned);
 }

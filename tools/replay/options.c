@@ -20,153 +20,6 @@ static const struct mode modes[] = {
 	{ "generate", "a made-up trace on standard output", NULL, run_generate },
 };
 
-enum option_key {
-	KEY_BLOCKS = 'n', KEY_BLOCK_TOKENS = 't', KEY_KEYS = 'k', KEY_POLICY = 'p',
-	KEY_ALLOC = 'a', KEY_MAX_RUNS = 'r', KEY_MARK = 'm', KEY_COMPACT = 'c',
-	KEY_SEED = 's', KEY_JSON = 'j', KEY_VERIFY = 'v', KEY_DEVICE = 'd',
-	KEY_ARRIVALS = 256, KEY_BLOCK_BYTES, KEY_PROGRESS, KEY_NO_PROGRESS, KEY_REPORT,
-	KEY_REQUESTS, KEY_PINNED, KEY_GENERATE, KEY_AGES, KEY_POLICIES, KEY_MODE, KEY_JOBS,
-	KEY_RUN_WINDOW, KEY_DIGEST, KEY_EVENTS, KEY_FLOOD, KEY_LIMITS, KEY_FLOOD_LIMITS,
-	KEY_PAGEBLOCK, KEY_EMPTY_PAGEBLOCKS, KEY_STREAMS, KEY_STEP_US, KEY_THRESHOLD,
-	KEY_INTERVAL, KEY_AHEAD, KEY_TRANSFERS,
-	KEY_HOST_BLOCKS, KEY_HOST_POLICY, KEY_WRITE_POLICY, KEY_TOUCHES, KEY_OFFLOAD_THRESHOLD,
-	KEY_TRANSFER_BANDWIDTH, KEY_TRANSFER_LATENCY, KEY_TOKEN_BYTES, KEY_RELOAD_WINDOW,
-	KEY_FIXED, KEY_CONFIG, KEY_RECORD_STATE, KEY_RECORD_EVERY, KEY_RECORD_CALLS,
-	KEY_DISK_BLOCKS, KEY_DISK_BANDWIDTH, KEY_DISK_LATENCY,
-	KEY_GROW, KEY_WRITE_POLICIES, KEY_ANSWERS,
-};
-
-static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "The pool:", 1 },
-	{ "blocks", KEY_BLOCKS, "N", 0,
-	  "Usable blocks [room for 2,560,000 tokens; frag: 8192]; compare: N,N,...", 0 },
-	{ "block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens a block [512; frag, waste: 16]", 0 },
-	{ "device", KEY_DEVICE, "NAME", 0,
-	  "none: ids without memory; host: plain memory; others as the library knows them "
-	  "[none; with --verify host]", 0 },
-	{ "block-bytes", KEY_BLOCK_BYTES, "N", 0, "Content of a block [0; with --verify 64]", 0 },
-	{ "verify", KEY_VERIFY, NULL, 0,
-	  "Write a pattern into each block; check it at every hit, move and free", 0 },
-
-	{ NULL, 0, NULL, 0, "Prefix caching (seq, conc, compare):", 2 },
-	{ "policy", KEY_POLICY, "NAME", 0,
-	  "Who is evicted: a policy of the library, with parameters as in multilru:3,8,15, or min "
-	  "(knows the future); seq also: bound (no policy hits more), infinite (nothing is "
-	  "evicted) [lru]", 0 },
-	{ "ages", KEY_AGES, NULL, 0,
-	  "Count how long blocks were idle when they hit and when they were evicted, and how soon "
-	  "what was evicted came back", 0 },
-	{ "events", KEY_EVENTS, "FILE", 0,
-	  "Write all that the pool tells, and the requests, to FILE: see kvmm-events and kvmm-trace", 0 },
-	{ "digest", KEY_DIGEST, NULL, 0,
-	  "Make the pool deterministic, and say the digests of its history and of what it is in the "
-	  "end: the same in every run", 0 },
-	{ "run-window", KEY_RUN_WINDOW, "N", 0,
-	  "Hand new blocks out lowest first (1), and evict blocks that lie together, from among "
-	  "those needed and the next N (2 and more) [0: plain order]", 0 },
-	{ "pageblock", KEY_PAGEBLOCK, "N", 0,
-	  "Count the aligned groups of N blocks, a power of two, that requests got as a whole once "
-	  "blocks were evicted [0: do not]", 0 },
-	{ "empty-pageblocks", KEY_EMPTY_PAGEBLOCKS, NULL, 0,
-	  "Of --run-window's blocks those go first that empty such a group", 0 },
-	{ "transfers", KEY_TRANSFERS, NULL, 0,
-	  "Count the descriptors, one a run, that sending the blocks of each prompt would take, and "
-	  "those of a plain pool with one queue of free blocks. Compares with policy lru only", 0 },
-	{ "flood", KEY_FLOOD, "N", 0,
-	  "seq: after each request another tenant asks for N blocks that never come back [0]", 0 },
-	{ "limits", KEY_LIMITS, "LIST", 0,
-	  "seq: min=N,low=N,high=N,max=N, or some of these: blocks of the trace's tenant", 0 },
-	{ "flood-limits", KEY_FLOOD_LIMITS, "LIST", 0, "The same of the other one", 0 },
-	{ "keys", KEY_KEYS, "ids|vllm", 0,
-	  "ids: each block number of the trace is one block, of as many tokens as it stands for; vllm: full "
-	  "blocks of any size, the last token is always computed [ids for 512]", 0 },
-
-	{ "grow", KEY_GROW, NULL, 0,
-	  "conc: answers take their blocks as they grow; where there is none, the request that was "
-	  "admitted last is preempted, and computed again", 0 },
-
-	{ "answers", KEY_ANSWERS, NULL, 0,
-	  "seq: answers take their blocks, too, one after the other, and full ones stay cached: as part "
-	  "of the prompt of the next turn, where the trace has one", 0 },
-
-	{ NULL, 0, NULL, 0, "Tiers below the pool, simulated (seq, conc, compare):", 2 },
-	{ "host-blocks", KEY_HOST_BLOCKS, "N", 0, "Blocks of the host's; 0: there is none [0]", 0 },
-	{ "host-policy", KEY_HOST_POLICY, "NAME", 0, "Who goes when it is full [lru]", 0 },
-	{ "disk-blocks", KEY_DISK_BLOCKS, "N", 0,
-	  "Blocks of a disk below that; 0: there is none [0]", 0 },
-	{ "disk-bandwidth", KEY_DISK_BANDWIDTH, "MB/S", 0,
-	  "Of the disk, to write and to read; 0: bytes take no time [5000]", 0 },
-	{ "disk-latency", KEY_DISK_LATENCY, "US", 0, "Of each write and read [100]", 0 },
-	{ "write-policy", KEY_WRITE_POLICY, "NAME", 0,
-	  "When blocks are copied there: selective (used again), through (at once), back (before they "
-	  "are evicted), threshold (the same, and they are free then), explicit (never here) "
-	  "[selective]", 0 },
-	{ "touches", KEY_TOUCHES, "N", 0, "selective: uses that make a copy worth it, 1 to 15 [2]", 0 },
-	{ "offload-threshold", KEY_OFFLOAD_THRESHOLD, "F", 0,
-	  "back, threshold: share of the device's blocks in use or cached above which they act, down to "
-	  "0.1 below [0.9]", 0 },
-	{ "transfer-bandwidth", KEY_TRANSFER_BANDWIDTH, "MB/S", 0,
-	  "Of the link in each direction; 0: copies take no time besides the latency [50000]", 0 },
-	{ "transfer-latency", KEY_TRANSFER_LATENCY, "US", 0, "Of each copy [0]", 0 },
-	{ "token-bytes", KEY_TOKEN_BYTES, "N", 0, "Content of a token [131072]", 0 },
-	{ "reload-window", KEY_RELOAD_WINDOW, "MS", 0,
-	  "Blocks that come back so soon after they went count as thrashing [10000]", 0 },
-	{ "fixed", KEY_FIXED, NULL, 0, "Nothing adapts to what thrashes", 0 },
-	{ "config", KEY_CONFIG, "FILE", 0,
-	  "Take these from a configuration file (and the environment, KVMM_TIER_...), as if they stood "
-	  "here; what comes behind goes first", 0 },
-
-	{ NULL, 0, NULL, 0, "Comparing (compare):", 3 },
-	{ "policies", KEY_POLICIES, "LIST", 0,
-	  "Names with commas between; lru, min, bound and infinite are always there [all]", 0 },
-	{ "write-policies", KEY_WRITE_POLICIES, "LIST", 0,
-	  "With --host-blocks: each policy with each of these [the one of --write-policy]", 0 },
-	{ "mode", KEY_MODE, "seq|conc", 0, "How requests come [seq]", 0 },
-	{ "jobs", KEY_JOBS, "N", 0, "Runs at a time; the output is the same for any number [1]", 0 },
-
-	{ NULL, 0, NULL, 0, "Contiguous runs (frag):", 4 },
-	{ "alloc", KEY_ALLOC, "NAME", 0, "Allocator: an engine of the library [zone]", 0 },
-	{ "max-runs", KEY_MAX_RUNS, "K", 0, "Most runs a request may hold, 1 to 8 [1]", 0 },
-	{ "mark", KEY_MARK, "PCT", 0, "Admit up to this share of the pool, 1 to 100 [100]", 0 },
-	{ "arrivals", KEY_ARRIVALS, "sat|ts", 0,
-	  "sat: all requests wait from the start; ts: they come as recorded [sat]", 0 },
-	{ "pinned", KEY_PINNED, "PCT", 0, "Requests that no compaction may move, 0 to 100 [0]", 0 },
-	{ "compact", KEY_COMPACT, "HOW", 0,
-	  "off; slide: on failure, the cheapest slide; direct: on failure, the cheapest window; "
-	  "beside, between: on failure, beside or between the engine's steps; background: beside "
-	  "them, before anybody fails [off]", 0 },
-	{ "streams", KEY_STREAMS, "N", 0,
-	  "Streams of the engine whose steps read the requests' blocks, 1 to 32, on ids or on the "
-	  "host only; 0: nobody reads [4 for beside and background, 1 for between, else 0]", 0 },
-	{ "step-us", KEY_STEP_US, "N", 0, "Time of a step of a full pool [20000]", 0 },
-	{ "threshold", KEY_THRESHOLD, "PM", 0,
-	  "background: begin where so much of the free blocks is unusable, per mille [200]", 0 },
-	{ "interval", KEY_INTERVAL, "MS", 0, "background: look so often [60000]", 0 },
-	{ "ahead", KEY_AHEAD, "PCT", 0,
-	  "beside, background: make a run for the next request before it is admitted, if that moves no "
-	  "more than so much of it [50 for background, else 0]", 0 },
-
-	{ NULL, 0, NULL, 0, "Workload made up when no TRACE is given:", 5 },
-	{ "generate", KEY_GENERATE, "SPEC", 0,
-	  "KIND or KIND:name=value,... of chat, agent, zipf, scan, phase, mix; kvmm-replay generate "
-	  "says what they take [chat]", 0 },
-	{ "requests", KEY_REQUESTS, "N", 0, "Number of requests [12000]", 0 },
-	{ "seed", KEY_SEED, "S", 0, "Seed of the workload and of patterns [1]", 0 },
-
-	{ NULL, 0, NULL, 0, "Output:", 6 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object a run on standard output", 0 },
-	{ "report", KEY_REPORT, "FILE.html", 0, "Also write a page: memory over time", 0 },
-	{ "record-state", KEY_RECORD_STATE, "FILE", 0,
-	  "Also write a recording of it, for kvmm-dump report", 0 },
-	{ "record-every", KEY_RECORD_EVERY, "S", 0,
-	  "A moment of it each S seconds of the simulation; seq: each S requests [about 1,200 in all]", 0 },
-	{ "record-calls", KEY_RECORD_CALLS, NULL, 0,
-	  "Measure calls of the library, too: then no two recordings are the same", 0 },
-	{ "progress", KEY_PROGRESS, NULL, 0, "Progress bar on stderr [on a terminal]", 0 },
-	{ "no-progress", KEY_NO_PROGRESS, NULL, 0, "No progress bar", 0 },
-	{ 0 }
-};
-
 static const char doc[] =
 	"Replay a trace of LLM requests on the real library and say how well memory was used.\v"
 	"Modes:\n"
@@ -191,27 +44,6 @@ static const char doc[] =
 	"trace (the message has file and line).";
 
 /* ---- values ---- */
-
-static bool is_one_of(const char *arg, const char *const *names, unsigned int nr)
-{
-	for (unsigned int i = 0; i < nr; i++)
-		if (!strcmp(arg, names[i]))
-			return true;
-	return false;
-}
-
-/* Fail with the names that could have been given. */
-static void refuse_name(struct argp_state *state, const char *name, const char *arg,
-			const char *const *names, unsigned int nr, const char *more)
-{
-	char list[512] = "";
-
-	for (unsigned int i = 0; i < nr; i++) {
-		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
-		strncat(list, i + 1 < nr ? ", " : "", sizeof(list) - strlen(list) - 1);
-	}
-	bad_option(state, "--%s: there is no '%s', only %s%s", name, arg, list, more);
-}
 
 static void refuse_policy(struct argp_state *state, const char *option, const char *policy,
 			  int err)
@@ -256,29 +88,34 @@ static void check_policies(struct argp_state *state, const struct options *opt)
 
 static void check_alloc(struct argp_state *state, const struct options *opt)
 {
-	const char *names[64];
-	unsigned int nr = (unsigned int)min_u64(kvmm_zone_engines(names, 64), 64);
+	const char *names[64 + 1];
 
-	if (!is_one_of(opt->alloc, names, nr))
-		refuse_name(state, "alloc", opt->alloc, names, nr, "");
+	names[min_u64(kvmm_zone_engines(names, 64), 64)] = NULL;
+	option_word(state, "alloc", opt->alloc, names);
 }
 
 /* ---- the whole ---- */
 
-static bool is_cache(const struct options *opt)
+static bool is_pooled(const struct options *opt)
 {
-	return opt->mode->run == run_seq || opt->mode->run == run_conc ||
-	       opt->mode->whole == run_compare;
+	return opt->mode->run == run_seq || opt->mode->run == run_conc;
+}
+
+static bool is_compare(const struct options *opt)
+{
+	return opt->mode->whole == run_compare;
 }
 
 static void set_defaults(struct options *opt, bool keys_given)
 {
+	bool is_cache = is_pooled(opt) || is_compare(opt);
+
 	if (!opt->block_tokens)
-		opt->block_tokens = is_cache(opt) ? TRACE_ID_TOKENS : 16;
+		opt->block_tokens = is_cache ? TRACE_ID_TOKENS : 16;
 	if (!opt->nr_blocks)
-		opt->nr_blocks = is_cache(opt) ? 2560000 / opt->block_tokens : 8192;
-	if (!keys_given || !is_cache(opt))
-		opt->keys = is_cache(opt) && opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
+		opt->nr_blocks = is_cache ? 2560000 / opt->block_tokens : 8192;
+	if (!keys_given || !is_cache)
+		opt->keys = is_cache && opt->block_tokens == TRACE_ID_TOKENS ? KEYS_IDS : KEYS_VLLM;
 	if (opt->streams == U32_NONE)
 		opt->streams = opt->compact == COMPACT_BETWEEN ? 1 :
 			       opt->compact >= COMPACT_BACKGROUND ? 4 : 0;
@@ -290,9 +127,9 @@ static void set_defaults(struct options *opt, bool keys_given)
 		opt->device = "host";
 }
 
-static void check_sources(struct argp_state *state, struct options *opt, bool many)
+static void check_sources(struct argp_state *state, struct options *opt)
 {
-	if (opt->nr_sources > 1 && !many)
+	if (opt->nr_sources > 1 && !is_compare(opt))
 		bad_option(state, "unexpected argument '%s': one trace at a time",
 			   opt->source[1].path ? opt->source[1].path : opt->source[1].spec);
 	for (u32 i = 0; i < opt->nr_sources; i++) {
@@ -306,47 +143,6 @@ static void check_sources(struct argp_state *state, struct options *opt, bool ma
 		    workload_parse(&source->work, source->spec, why))
 			bad_option(state, "--generate: %s", why);
 	}
-}
-
-static void check_limits(struct argp_state *state, const struct options *opt)
-{
-	const char *limits[] = { opt->limits, opt->flood_limits };
-	struct kvmm_tenant_attr attr;
-
-	if ((opt->flood || opt->limits || opt->flood_limits) &&
-	    (opt->mode->run != run_seq || limit_is(opt->policy)))
-		bad_option(state, "--flood, --limits: in mode seq only, and with a policy");
-	if (opt->flood && opt->ages)
-		bad_option(state, "--ages: not with --flood, whose blocks have no age");
-	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
-		if (limits[i] && limits_parse(&attr, limits[i]))
-			bad_option(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
-				   limits[i]);
-}
-
-static void check_events(struct argp_state *state, const struct options *opt)
-{
-	if (opt->events_path && ((opt->mode->run != run_seq && opt->mode->run != run_conc) ||
-				 limit_is(opt->policy)))
-		bad_option(state, "--events: in modes seq and conc only, and with a policy");
-}
-
-static void check_transfers(struct argp_state *state, const struct options *opt)
-{
-	if (!opt->transfers)
-		return;
-	if ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy))
-		bad_option(state, "--transfers: in modes seq and conc only, and with a policy");
-	if (opt->flood || opt->limits)
-		bad_option(state, "--transfers: not with --flood or --limits");
-}
-
-static void check_pageblock(struct argp_state *state, const struct options *opt)
-{
-	if (opt->pageblock & (opt->pageblock - 1))
-		bad_option(state, "--pageblock: %u is not a power of two", opt->pageblock);
-	if (opt->empty_pageblocks && (opt->pageblock < 2 || opt->run_window < 2))
-		bad_option(state, "--empty-pageblocks: needs --pageblock and --run-window");
 }
 
 /* Capacities in bytes, whole blocks of them. */
@@ -364,51 +160,6 @@ static void count_blocks(struct argp_state *state, struct options *opt)
 		opt->disk_blocks = (u32)disk;
 }
 
-static void check_tiers(struct argp_state *state, const struct options *opt)
-{
-	if (opt->low_pm != U32_NONE && opt->low_pm > opt->offload_pm)
-		bad_option(state, "--offload-threshold: below the low mark of --config");
-	if (opt->disk_blocks && !opt->host_blocks)
-		bad_option(state, "--disk-blocks: needs --host-blocks, through which blocks go");
-	if (opt->nr_writes && (!opt->host_blocks || opt->mode->whole != run_compare))
-		bad_option(state, "--write-policies: in mode compare only, and with --host-blocks");
-	if (!opt->host_blocks)
-		return;
-	if (opt->mode->whole != run_compare &&
-	    ((opt->mode->run != run_seq && opt->mode->run != run_conc) || limit_is(opt->policy) ||
-	     !strcmp(opt->policy, "min")))
-		bad_option(state, "--host-blocks: in modes seq, conc and compare only, and with a "
-			   "policy of the library");
-	if (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device)
-		bad_option(state, "--host-blocks: not with --flood, --limits, --ages, --transfers, "
-			   "--verify, --device or --block-bytes");
-	if (policy_check(opt->host_policy))
-		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
-}
-
-static void check_grow(struct argp_state *state, const struct options *opt)
-{
-	if (!opt->grow)
-		return;
-	if (opt->mode->run != run_conc || !strcmp(opt->policy, "min"))
-		bad_option(state, "--grow: in mode conc only, and with a policy of the library");
-	if (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->events_path)
-		bad_option(state, "--grow: not with --ages, --transfers, --pageblock, --events, "
-			   "--verify, --device or --block-bytes");
-}
-
-static void check_answers(struct argp_state *state, const struct options *opt)
-{
-	if (!opt->answers)
-		return;
-	if (opt->mode->run != run_seq || limit_is(opt->policy) || !strcmp(opt->policy, "min"))
-		bad_option(state, "--answers: in mode seq only, and with a policy of the library");
-	if (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->host_blocks ||
-	    opt->flood || opt->limits)
-		bad_option(state, "--answers: not with --ages, --transfers, --pageblock, --host-blocks, "
-			   "--flood, --limits, --verify, --device or --block-bytes");
-}
-
 /* The steps are a model of time: there is no work on a device that could be a step's. */
 static bool has_steps(const char *device)
 {
@@ -416,26 +167,61 @@ static bool has_steps(const char *device)
 	       (!strncmp(device, "host", 4) && (!device[4] || device[4] == ':'));
 }
 
+/* What does not go together: the first one that holds is said. */
+struct rule {
+	bool broken;
+	const char *why;
+};
+
+static void check_rules(struct argp_state *state, const struct rule *rules, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		if (rules[i].broken)
+			bad_option(state, "%s", rules[i].why);
+}
+
+static void check_limits(struct argp_state *state, const struct options *opt)
+{
+	const char *limits[] = { opt->limits, opt->flood_limits };
+	const struct rule rules[] = {
+		{ (opt->flood || opt->limits || opt->flood_limits) &&
+		  (opt->mode->run != run_seq || limit_is(opt->policy)),
+		  "--flood, --limits: in mode seq only, and with a policy" },
+		{ opt->flood && opt->ages, "--ages: not with --flood, whose blocks have no age" },
+	};
+	struct kvmm_tenant_attr attr;
+
+	check_rules(state, rules, ARRAY_SIZE(rules));
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		if (limits[i] && limits_parse(&attr, limits[i]))
+			bad_option(state, "'%s' are no limits: min=N,low=N,high=N,max=N",
+				   limits[i]);
+}
+
 static void check_streams(struct argp_state *state, const struct options *opt)
 {
-	if (opt->compact == COMPACT_SLIDE && opt->streams)
-		bad_option(state, "--streams: not with --compact slide, which is a reference");
-	if (opt->compact >= COMPACT_BACKGROUND && !opt->streams)
-		bad_option(state, "--streams 0: there are no steps to move blocks beside");
+	const struct rule rules[] = {
+		{ opt->compact == COMPACT_SLIDE && opt->streams,
+		  "--streams: not with --compact slide, which is a reference" },
+		{ opt->compact >= COMPACT_BACKGROUND && !opt->streams,
+		  "--streams 0: there are no steps to move blocks beside" },
+	};
+
+	check_rules(state, rules, ARRAY_SIZE(rules));
 	if (opt->mode->run == run_frag && opt->streams && !has_steps(opt->device))
 		bad_option(state, "--streams %u: its steps are a model, for --device none or host, "
 			   "not '%s'", opt->streams, opt->device);
 }
 
-static void check(struct argp_state *state, struct options *opt)
+static void check_pool(struct argp_state *state, struct options *opt)
 {
 	bool none = opt->device && !strcmp(opt->device, "none");
 
 	if (opt->block_tokens & (opt->block_tokens - 1))
 		bad_option(state, "--block-tokens: %u is not a power of two", opt->block_tokens);
-	if (opt->mode->whole == run_compare)
+	if (is_compare(opt))
 		check_policies(state, opt);
-	else if (is_cache(opt))
+	else if (is_pooled(opt))
 		check_policy(state, opt);
 	check_limits(state, opt);
 	if (opt->mode->run == run_frag)
@@ -445,24 +231,57 @@ static void check(struct argp_state *state, struct options *opt)
 		bad_option(state, "--device none has no memory for --verify or --block-bytes");
 	if (none)
 		opt->device = NULL;
+	if (opt->pageblock & (opt->pageblock - 1))
+		bad_option(state, "--pageblock: %u is not a power of two", opt->pageblock);
 }
 
-/* What the parser has to remember. */
+static void check_rest(struct argp_state *state, const struct options *opt)
+{
+	bool limited = limit_is(opt->policy), is_min = !strcmp(opt->policy, "min");
+	const struct rule rules[] = {
+		{ opt->empty_pageblocks && (opt->pageblock < 2 || opt->run_window < 2),
+		  "--empty-pageblocks: needs --pageblock and --run-window" },
+		{ opt->events_path && (!is_pooled(opt) || limited),
+		  "--events: in modes seq and conc only, and with a policy" },
+		{ opt->transfers && (!is_pooled(opt) || limited),
+		  "--transfers: in modes seq and conc only, and with a policy" },
+		{ opt->transfers && (opt->flood || opt->limits),
+		  "--transfers: not with --flood or --limits" },
+		{ opt->low_pm != U32_NONE && opt->low_pm > opt->offload_pm,
+		  "--offload-threshold: below the low mark of --config" },
+		{ opt->disk_blocks && !opt->host_blocks,
+		  "--disk-blocks: needs --host-blocks, through which blocks go" },
+		{ opt->nr_writes && (!opt->host_blocks || !is_compare(opt)),
+		  "--write-policies: in mode compare only, and with --host-blocks" },
+		{ opt->host_blocks && !is_compare(opt) && (!is_pooled(opt) || limited || is_min),
+		  "--host-blocks: in modes seq, conc and compare only, and with a policy of the library" },
+		{ opt->host_blocks && (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device),
+		  "--host-blocks: not with --flood, --limits, --ages, --transfers, --verify, --device or "
+		  "--block-bytes" },
+		{ opt->grow && (opt->mode->run != run_conc || is_min),
+		  "--grow: in mode conc only, and with a policy of the library" },
+		{ opt->grow && (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->events_path),
+		  "--grow: not with --ages, --transfers, --pageblock, --events, --verify, --device or "
+		  "--block-bytes" },
+		{ opt->answers && (opt->mode->run != run_seq || limited || is_min),
+		  "--answers: in mode seq only, and with a policy of the library" },
+		{ opt->answers && (opt->ages || opt->transfers || opt->device || opt->pageblock ||
+				   opt->host_blocks || opt->flood || opt->limits),
+		  "--answers: not with --ages, --transfers, --pageblock, --host-blocks, --flood, --limits, "
+		  "--verify, --device or --block-bytes" },
+	};
+
+	check_rules(state, rules, ARRAY_SIZE(rules));
+	if (opt->host_blocks && policy_check(opt->host_policy))
+		refuse_policy(state, "host-policy", opt->host_policy, policy_check(opt->host_policy));
+}
+
+/* What the parser has to remember, behind the options. */
 struct parse {
-	struct options *opt;
+	struct options opt;
 	const char *blocks;	/* a number or, for compare, a list */
 	bool keys_given;
 };
-
-static void parse_mode(struct argp_state *state, struct options *opt, const char *arg)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
-		if (!strcmp(arg, modes[i].name))
-			opt->mode = &modes[i];
-	if (!opt->mode)
-		bad_option(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
-			   "generate", arg);
-}
 
 static void add_source(struct argp_state *state, struct options *opt, const char *path,
 		       const char *spec)
@@ -475,236 +294,365 @@ static void add_source(struct argp_state *state, struct options *opt, const char
 
 static void parse_arg(struct argp_state *state, struct options *opt, const char *arg)
 {
+	if (opt->mode) {
+		bool is_spec = opt->mode->whole == run_generate;
+
+		add_source(state, opt, is_spec ? NULL : arg, is_spec ? arg : NULL);
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		if (!strcmp(arg, modes[i].name))
+			opt->mode = &modes[i];
 	if (!opt->mode)
-		parse_mode(state, opt, arg);
-	else if (opt->mode->whole == run_generate)
-		add_source(state, opt, NULL, arg);
-	else
-		add_source(state, opt, arg, NULL);
+		bad_option(state, "there is no mode '%s', only seq, conc, frag, waste, compare, "
+			   "generate", arg);
+}
+
+/* The next of a list with commas between, in @text; false: that was the last. */
+static bool next_of(struct argp_state *state, const char *name, const char *what, const char **list,
+		    u32 nr, u32 max, char text[16])
+{
+	size_t n = strcspn(*list, ",");
+
+	if (nr == max || n >= 16)
+		bad_option(state, "--%s: '%s' is not a list of at most %u %s", name, *list, max, what);
+	memcpy(text, *list, n);
+	text[n] = '\0';
+	*list += n + 1;
+	return (*list)[-1];
 }
 
 static void parse_sizes(struct argp_state *state, struct options *opt, const char *list)
 {
 	char text[16];
-	size_t n;
+	bool more = true;
 
-	for (;; list += n + 1) {
-		n = strcspn(list, ",");
-		if (opt->nr_sizes == MAX_SIZES || n >= sizeof(text))
-			bad_option(state, "--blocks: '%s' is not a list of at most %u numbers",
-				   list, MAX_SIZES);
-		memcpy(text, list, n);
-		text[n] = '\0';
+	while (more) {
+		more = next_of(state, "blocks", "numbers", &list, opt->nr_sizes, MAX_SIZES, text);
 		opt->size[opt->nr_sizes++] = option_number(state, "blocks", text, 1, KVMM_MAX_BLOCKS);
-		if (!list[n])
-			return;
 	}
 }
 
 /* What could not be read before the mode was known. */
 static void finish(struct argp_state *state, struct parse *parse)
 {
-	struct options *opt = parse->opt;
+	struct options *opt = &parse->opt;
 
 	if (!opt->mode)
 		bad_option(state, "which mode? seq, conc, frag, waste, compare or generate");
-	if (parse->blocks && opt->mode->whole == run_compare)
+	if (parse->blocks && is_compare(opt))
 		parse_sizes(state, opt, parse->blocks);
 	else if (parse->blocks)
 		opt->nr_blocks = option_number(state, "blocks", parse->blocks, 1, KVMM_MAX_BLOCKS);
 	if (!opt->nr_sources && opt->mode->whole != run_generate)
 		add_source(state, opt, NULL, NULL);
-	check_sources(state, opt, opt->mode->whole == run_compare);
+	check_sources(state, opt);
 	if (opt->record_path && opt->mode->whole)
 		bad_option(state, "--record-state: of one run, not in mode %s", opt->mode->name);
 	set_defaults(opt, parse->keys_given);
-	check(state, opt);
-	check_pageblock(state, opt);
-	check_events(state, opt);
-	check_transfers(state, opt);
+	check_pool(state, opt);
 	count_blocks(state, opt);
-	check_tiers(state, opt);
-	check_grow(state, opt);
-	check_answers(state, opt);
+	check_rest(state, opt);
 }
 
-#define NUMBER(key, name, field, min, max)	OPTION_NUMBER(key, name, struct options, field, min, max)
-#define WORD(key, name, field, words)		OPTION_WORD(key, name, struct options, field, words)
-#define FLAG(key, field)			OPTION_FLAG(key, struct options, field)
-#define TEXT(key, field)			OPTION_TEXT(key, struct options, field)
+/* ---- options that are more than a field ---- */
+
+#define TAKER(name)	static void take_##name(struct argp_state *state, void *base, const char *arg)
 
 const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
 				       NULL };
-static const char *const compact_modes[] = { "off", "slide", "direct", "background", "beside",
-					     "between", NULL };
 
-/* Those that go where they belong as they are. */
-static const struct option_field fields[] = {
-	NUMBER(KEY_BLOCK_TOKENS, "block-tokens", block_tokens, 1, 1024),
-	NUMBER(KEY_BLOCK_BYTES, "block-bytes", block_bytes, 0, 1u << 30),
-	TEXT(KEY_DEVICE, device),
-	FLAG(KEY_VERIFY, verify),
+TAKER(blocks)
+{
+	((struct parse *)base)->blocks = arg;
+}
 
-	TEXT(KEY_ALLOC, alloc),
-	NUMBER(KEY_MAX_RUNS, "max-runs", max_runs, 1, KVMM_MAX_RUNS),
-	NUMBER(KEY_MARK, "mark", mark, 1, 100),
-	NUMBER(KEY_PINNED, "pinned", pinned, 0, 100),
-	WORD(KEY_COMPACT, "compact", compact, compact_modes),
-	NUMBER(KEY_STREAMS, "streams", streams, 0, KVMM_MAX_STREAMS),
-	NUMBER(KEY_STEP_US, "step-us", step_us, 1, 10000000),
-	NUMBER(KEY_THRESHOLD, "threshold", threshold_pm, 1, 1000),
-	NUMBER(KEY_AHEAD, "ahead", ahead, 0, 1000),
-	NUMBER(KEY_INTERVAL, "interval", interval_ms, 1, 100000000),
+TAKER(keys)
+{
+	static const char *const keys[] = { "ids", "vllm", NULL };
+	struct parse *parse = base;
 
-	TEXT(KEY_POLICY, policy),
-	TEXT(KEY_POLICIES, policies),
-	FLAG(KEY_AGES, ages),
-	TEXT(KEY_EVENTS, events_path),
-	FLAG(KEY_GROW, grow),
-	FLAG(KEY_ANSWERS, answers),
-	FLAG(KEY_DIGEST, digest),
-	NUMBER(KEY_RUN_WINDOW, "run-window", run_window, 0, KVMM_MAX_BLOCKS),
-	NUMBER(KEY_PAGEBLOCK, "pageblock", pageblock, 0, KVMM_MAX_BLOCKS),
-	FLAG(KEY_EMPTY_PAGEBLOCKS, empty_pageblocks),
-	FLAG(KEY_TRANSFERS, transfers),
-	NUMBER(KEY_FLOOD, "flood", flood, 0, KVMM_MAX_BLOCKS),
-	TEXT(KEY_LIMITS, limits),
-	TEXT(KEY_FLOOD_LIMITS, flood_limits),
-	NUMBER(KEY_JOBS, "jobs", jobs, 1, MAX_JOBS),
+	parse->opt.keys = option_word(state, "keys", arg, keys);
+	parse->keys_given = true;
+}
 
-	TEXT(KEY_HOST_POLICY, host_policy),
-	WORD(KEY_WRITE_POLICY, "write-policy", write_policy, write_policies),
-	NUMBER(KEY_TOUCHES, "touches", touches, 1, 15),
-	NUMBER(KEY_TOKEN_BYTES, "token-bytes", token_bytes, 1, 1u << 30),
-	NUMBER(KEY_DISK_BANDWIDTH, "disk-bandwidth", disk_mb_s, 0, 100000000),
-	NUMBER(KEY_DISK_LATENCY, "disk-latency", disk_latency_us, 0, 1000000000),
-	FLAG(KEY_FIXED, fixed),
-	NUMBER(KEY_RELOAD_WINDOW, "reload-window", reload_ms, 0, 1000000000),
+TAKER(arrivals)
+{
+	static const char *const arrivals[] = { "sat", "ts", NULL };
 
-	NUMBER(KEY_REQUESTS, "requests", nr_requests, 1, 1u << 20),
-	FLAG(KEY_JSON, json),
-	TEXT(KEY_REPORT, report_path),
-	TEXT(KEY_RECORD_STATE, record_path),
-	FLAG(KEY_RECORD_CALLS, record_calls),
-};
+	((struct options *)base)->by_time = option_word(state, "arrivals", arg, arrivals);
+}
+
+TAKER(mode)
+{
+	static const char *const names[] = { "seq", "conc", NULL };
+
+	((struct options *)base)->conc = option_word(state, "mode", arg, names);
+}
+
+TAKER(generate)
+{
+	add_source(state, base, NULL, arg);
+}
+
+TAKER(seed)
+{
+	((struct options *)base)->seed = option_number(state, "seed", arg, 0, UINT64_MAX);
+}
 
 /* A number above 0 with at most three digits behind the point, times 1,000. */
-static u64 thousandths(struct argp_state *state, const char *name, const char *arg)
+TAKER(record_every)
 {
 	char *end;
 	double value = strtod(arg, &end);
 
 	if (*arg < '0' || *arg > '9' || *end || !(value >= 0.001 && value <= 1e9))
-		bad_option(state, "--%s: '%s' is not a number from 0.001 to 1e9", name, arg);
-	return (u64)(value * 1000 + 0.5);
+		bad_option(state, "--record-every: '%s' is not a number from 0.001 to 1e9", arg);
+	((struct options *)base)->record_every_ms = (u64)(value * 1000 + 0.5);
 }
 
-/* A share with at most three digits behind the point, per mille. */
-static u32 permille(struct argp_state *state, const char *name, const char *arg)
+TAKER(progress)
 {
-	char *end;
-	double share = strtod(arg, &end);
-	u32 pm = share >= 0 && share <= 1 ? (u32)(share * 1000 + 0.5) : U32_NONE;
-
-	if (*arg < '0' || *arg > '9' || *end || pm == U32_NONE)
-		bad_option(state, "--%s: '%s' is not a share from 0 to 1", name, arg);
-	return pm;
+	((struct options *)base)->progress = PROGRESS_ON;
 }
 
-static void parse_writes(struct argp_state *state, struct options *opt, const char *list)
+TAKER(no_progress)
 {
+	((struct options *)base)->progress = PROGRESS_OFF;
+}
+
+TAKER(host_blocks)
+{
+	struct options *opt = base;
+
+	opt->host_bytes = 0;
+	opt->host_blocks = option_number(state, "host-blocks", arg, 0, KVMM_MAX_BLOCKS);
+}
+
+TAKER(disk_blocks)
+{
+	struct options *opt = base;
+
+	opt->disk_bytes = 0;
+	opt->disk_blocks = option_number(state, "disk-blocks", arg, 0, KVMM_MAX_BLOCKS);
+}
+
+TAKER(write_policies)
+{
+	struct options *opt = base;
+	bool more = true;
 	char text[16];
-	size_t n;
 
-	for (opt->nr_writes = 0;; list += n + 1) {
-		n = strcspn(list, ",");
-		if (opt->nr_writes == KVMM_NR_TIER_WRITES || n >= sizeof(text))
-			bad_option(state, "--write-policies: '%s' is not a list of at most %u names",
-				   list, KVMM_NR_TIER_WRITES);
-		memcpy(text, list, n);
-		text[n] = '\0';
-		opt->write[opt->nr_writes++] = option_word(state, "write-policies", text, write_policies);
-		if (!list[n])
-			return;
+	for (opt->nr_writes = 0; more; opt->nr_writes++) {
+		more = next_of(state, "write-policies", "names", &arg, opt->nr_writes,
+			       KVMM_NR_TIER_WRITES, text);
+		opt->write[opt->nr_writes] = option_word(state, "write-policies", text, write_policies);
 	}
 }
 
-static void parse_tiers(struct argp_state *state, struct options *opt, int key, const char *arg)
+/* A share with at most three digits behind the point, per mille. */
+TAKER(offload_threshold)
 {
-	if (key == KEY_HOST_BLOCKS)
-		opt->host_bytes = 0, opt->host_blocks = option_number(state, "host-blocks", arg, 0,
-							       KVMM_MAX_BLOCKS);
-	else if (key == KEY_WRITE_POLICIES)
-		parse_writes(state, opt, arg);
-	else if (key == KEY_OFFLOAD_THRESHOLD)
-		opt->offload_pm = permille(state, "offload-threshold", arg);
-	else if (key == KEY_TRANSFER_BANDWIDTH)
-		opt->down.bytes_per_s = opt->up.bytes_per_s =
-			1000000 * option_number(state, "transfer-bandwidth", arg, 0, 100000000);
-	else if (key == KEY_TRANSFER_LATENCY)
-		opt->down.latency_ns = opt->up.latency_ns =
-			1000 * option_number(state, "transfer-latency", arg, 0, 1000000000);
-	else if (key == KEY_CONFIG)
-		parse_config(state, opt, arg);
-	else
-		opt->disk_bytes = 0, opt->disk_blocks = option_number(state, "disk-blocks", arg, 0,
-							       KVMM_MAX_BLOCKS);
+	char *end;
+	double share = strtod(arg, &end);
+
+	if (*arg < '0' || *arg > '9' || *end || !(share >= 0 && share <= 1))
+		bad_option(state, "--offload-threshold: '%s' is not a share from 0 to 1", arg);
+	((struct options *)base)->offload_pm = (u32)(share * 1000 + 0.5);
 }
 
-static void parse_rest(struct argp_state *state, struct parse *parse, int key, const char *arg)
+TAKER(bandwidth)
 {
-	static const char *const arrivals[] = { "sat", "ts", NULL };
-	static const char *const keys[] = { "ids", "vllm", NULL };
-	static const char *const modes_of_compare[] = { "seq", "conc", NULL };
-	struct options *opt = parse->opt;
+	struct options *opt = base;
 
-	if (key == KEY_BLOCKS)
-		parse->blocks = arg;
-	else if (key == KEY_ARRIVALS)
-		opt->by_time = option_word(state, "arrivals", arg, arrivals);
-	else if (key == KEY_MODE)
-		opt->conc = option_word(state, "mode", arg, modes_of_compare);
-	else if (key == KEY_GENERATE)
-		add_source(state, opt, NULL, arg);
-	else if (key == KEY_SEED)
-		opt->seed = option_number(state, "seed", arg, 0, UINT64_MAX);
-	else if (key == KEY_RECORD_EVERY)
-		opt->record_every_ms = thousandths(state, "record-every", arg);
-	else if (key == KEY_PROGRESS || key == KEY_NO_PROGRESS)
-		opt->progress = key == KEY_PROGRESS ? PROGRESS_ON : PROGRESS_OFF;
-	else
-		opt->keys = option_word(state, "keys", arg, keys), parse->keys_given = true;
+	opt->down.bytes_per_s = opt->up.bytes_per_s =
+		1000000 * option_number(state, "transfer-bandwidth", arg, 0, 100000000);
 }
+
+TAKER(latency)
+{
+	struct options *opt = base;
+
+	opt->down.latency_ns = opt->up.latency_ns =
+		1000 * option_number(state, "transfer-latency", arg, 0, 1000000000);
+}
+
+TAKER(config)
+{
+	parse_config(state, base, arg);
+}
+
+#define HEAD				ROW_HEAD
+#define TAKE				ROW_TAKE
+#define NUMBER(name, key, arg, field, min, max, help) \
+	ROW_NUMBER(name, key, arg, struct options, field, min, max, help)
+#define WORD(name, key, arg, field, words, help) \
+	ROW_WORD(name, key, arg, struct options, field, words, help)
+#define FLAG(name, key, field, help)		ROW_FLAG(name, key, struct options, field, help)
+#define TEXT(name, key, arg, field, help)	ROW_TEXT(name, key, arg, struct options, field, help)
+
+static const struct option_row rows[] = {
+	HEAD(1, "The pool:"),
+	TAKE("blocks", 'n', "N", take_blocks,
+		"Usable blocks [room for 2,560,000 tokens; frag: 8192]; compare: N,N,..."),
+	NUMBER("block-tokens", 't', "N", block_tokens, 1, 1024,
+		"Tokens a block [512; frag, waste: 16]"),
+	TEXT("device", 'd', "NAME", device,
+		"none: ids without memory; host: plain memory; others as the library knows them "
+		"[none; with --verify host]"),
+	NUMBER("block-bytes", 0, "N", block_bytes, 0, 1u << 30,
+		"Content of a block [0; with --verify 64]"),
+	FLAG("verify", 'v', verify,
+		"Write a pattern into each block; check it at every hit, move and free"),
+
+	HEAD(2, "Prefix caching (seq, conc, compare):"),
+	TEXT("policy", 'p', "NAME", policy,
+		"Who is evicted: a policy of the library, with parameters as in multilru:3,8,15, "
+		"or min (knows the future); seq also: bound (no policy hits more), infinite "
+		"(nothing is evicted) [lru]"),
+	FLAG("ages", 0, ages,
+		"Count how long blocks were idle when they hit and when they were evicted, and "
+		"how soon what was evicted came back"),
+	TEXT("events", 0, "FILE", events_path,
+		"Write all that the pool tells, and the requests, to FILE: see kvmm-events and "
+		"kvmm-trace"),
+	FLAG("digest", 0, digest,
+		"Make the pool deterministic, and say the digests of its history and of what it "
+		"is in the end: the same in every run"),
+	NUMBER("run-window", 0, "N", run_window, 0, KVMM_MAX_BLOCKS,
+		"Hand new blocks out lowest first (1), and evict blocks that lie together, from "
+		"among those needed and the next N (2 and more) [0: plain order]"),
+	NUMBER("pageblock", 0, "N", pageblock, 0, KVMM_MAX_BLOCKS,
+		"Count the aligned groups of N blocks, a power of two, that requests got as a "
+		"whole once blocks were evicted [0: do not]"),
+	FLAG("empty-pageblocks", 0, empty_pageblocks,
+		"Of --run-window's blocks those go first that empty such a group"),
+	FLAG("transfers", 0, transfers,
+		"Count the descriptors, one a run, that sending the blocks of each prompt would "
+		"take, and those of a plain pool with one queue of free blocks. Compares with "
+		"policy lru only"),
+	NUMBER("flood", 0, "N", flood, 0, KVMM_MAX_BLOCKS,
+		"seq: after each request another tenant asks for N blocks that never come back [0]"),
+	TEXT("limits", 0, "LIST", limits,
+		"seq: min=N,low=N,high=N,max=N, or some of these: blocks of the trace's tenant"),
+	TEXT("flood-limits", 0, "LIST", flood_limits, "The same of the other one"),
+	TAKE("keys", 'k', "ids|vllm", take_keys,
+		"ids: each block number of the trace is one block, of as many tokens as it stands "
+		"for; vllm: full blocks of any size, the last token is always computed [ids for "
+		"512]"),
+	FLAG("grow", 0, grow,
+		"conc: answers take their blocks as they grow; where there is none, the request "
+		"that was admitted last is preempted, and computed again"),
+	FLAG("answers", 0, answers,
+		"seq: answers take their blocks, too, one after the other, and full ones stay "
+		"cached: as part of the prompt of the next turn, where the trace has one"),
+
+	HEAD(2, "Tiers below the pool, simulated (seq, conc, compare):"),
+	TAKE("host-blocks", 0, "N", take_host_blocks, "Blocks of the host's; 0: there is none [0]"),
+	TEXT("host-policy", 0, "NAME", host_policy, "Who goes when it is full [lru]"),
+	TAKE("disk-blocks", 0, "N", take_disk_blocks,
+		"Blocks of a disk below that; 0: there is none [0]"),
+	NUMBER("disk-bandwidth", 0, "MB/S", disk_mb_s, 0, 100000000,
+		"Of the disk, to write and to read; 0: bytes take no time [5000]"),
+	NUMBER("disk-latency", 0, "US", disk_latency_us, 0, 1000000000,
+		"Of each write and read [100]"),
+	WORD("write-policy", 0, "NAME", write_policy, write_policies,
+		"When blocks are copied there: selective (used again), through (at once), back "
+		"(before they are evicted), threshold (the same, and they are free then), "
+		"explicit (never here) [selective]"),
+	NUMBER("touches", 0, "N", touches, 1, 15,
+		"selective: uses that make a copy worth it, 1 to 15 [2]"),
+	TAKE("offload-threshold", 0, "F", take_offload_threshold,
+		"back, threshold: share of the device's blocks in use or cached above which they "
+		"act, down to 0.1 below [0.9]"),
+	TAKE("transfer-bandwidth", 0, "MB/S", take_bandwidth,
+		"Of the link in each direction; 0: copies take no time besides the latency [50000]"),
+	TAKE("transfer-latency", 0, "US", take_latency, "Of each copy [0]"),
+	NUMBER("token-bytes", 0, "N", token_bytes, 1, 1u << 30, "Content of a token [131072]"),
+	NUMBER("reload-window", 0, "MS", reload_ms, 0, 1000000000,
+		"Blocks that come back so soon after they went count as thrashing [10000]"),
+	FLAG("fixed", 0, fixed, "Nothing adapts to what thrashes"),
+	TAKE("config", 0, "FILE", take_config,
+		"Take these from a configuration file (and the environment, KVMM_TIER_...), as if "
+		"they stood here; what comes behind goes first"),
+
+	HEAD(3, "Comparing (compare):"),
+	TEXT("policies", 0, "LIST", policies,
+		"Names with commas between; lru, min, bound and infinite are always there [all]"),
+	TAKE("write-policies", 0, "LIST", take_write_policies,
+		"With --host-blocks: each policy with each of these [the one of --write-policy]"),
+	TAKE("mode", 0, "seq|conc", take_mode, "How requests come [seq]"),
+	NUMBER("jobs", 0, "N", jobs, 1, MAX_JOBS,
+		"Runs at a time; the output is the same for any number [1]"),
+
+	HEAD(4, "Contiguous runs (frag):"),
+	TEXT("alloc", 'a', "NAME", alloc, "Allocator: an engine of the library [zone]"),
+	NUMBER("max-runs", 'r', "K", max_runs, 1, KVMM_MAX_RUNS,
+		"Most runs a request may hold, 1 to 8 [1]"),
+	NUMBER("mark", 'm', "PCT", mark, 1, 100,
+		"Admit up to this share of the pool, 1 to 100 [100]"),
+	TAKE("arrivals", 0, "sat|ts", take_arrivals,
+		"sat: all requests wait from the start; ts: they come as recorded [sat]"),
+	NUMBER("pinned", 0, "PCT", pinned, 0, 100,
+		"Requests that no compaction may move, 0 to 100 [0]"),
+	WORD("compact", 'c', "HOW", compact, compact_modes,
+		"off; slide: on failure, the cheapest slide; direct: on failure, the cheapest "
+		"window; beside, between: on failure, beside or between the engine's steps; "
+		"background: beside them, before anybody fails [off]"),
+	NUMBER("streams", 0, "N", streams, 0, KVMM_MAX_STREAMS,
+		"Streams of the engine whose steps read the requests' blocks, 1 to 32, on ids or "
+		"on the host only; 0: nobody reads [4 for beside and background, 1 for between, "
+		"else 0]"),
+	NUMBER("step-us", 0, "N", step_us, 1, 10000000, "Time of a step of a full pool [20000]"),
+	NUMBER("threshold", 0, "PM", threshold_pm, 1, 1000,
+		"background: begin where so much of the free blocks is unusable, per mille [200]"),
+	NUMBER("interval", 0, "MS", interval_ms, 1, 100000000, "background: look so often [60000]"),
+	NUMBER("ahead", 0, "PCT", ahead, 0, 1000,
+		"beside, background: make a run for the next request before it is admitted, if "
+		"that moves no more than so much of it [50 for background, else 0]"),
+
+	HEAD(5, "Workload made up when no TRACE is given:"),
+	TAKE("generate", 0, "SPEC", take_generate,
+		"KIND or KIND:name=value,... of chat, agent, zipf, scan, phase, mix; kvmm-replay "
+		"generate says what they take [chat]"),
+	NUMBER("requests", 0, "N", nr_requests, 1, 1u << 20, "Number of requests [12000]"),
+	TAKE("seed", 's', "S", take_seed, "Seed of the workload and of patterns [1]"),
+
+	HEAD(6, "Output:"),
+	FLAG("json", 'j', json, "One JSON object a run on standard output"),
+	TEXT("report", 0, "FILE.html", report_path, "Also write a page: memory over time"),
+	TEXT("record-state", 0, "FILE", record_path,
+		"Also write a recording of it, for kvmm-dump report"),
+	TAKE("record-every", 0, "S", take_record_every,
+		"A moment of it each S seconds of the simulation; seq: each S requests [about "
+		"1,200 in all]"),
+	FLAG("record-calls", 0, record_calls,
+		"Measure calls of the library, too: then no two recordings are the same"),
+	TAKE("progress", 0, NULL, take_progress, "Progress bar on stderr [on a terminal]"),
+	TAKE("no-progress", 0, NULL, take_no_progress, "No progress bar"),
+};
+
+#define FIRST_KEY	256
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct parse *parse = state->input;
 
-	if (option_set(state, fields, ARRAY_SIZE(fields), parse->opt, key, arg))
+	if (option_row_set(state, rows, ARRAY_SIZE(rows), FIRST_KEY, &parse->opt, key, arg))
 		return 0;
-	switch (key) {
-	case KEY_HOST_BLOCKS: case KEY_WRITE_POLICIES: case KEY_OFFLOAD_THRESHOLD:
-	case KEY_TRANSFER_BANDWIDTH: case KEY_TRANSFER_LATENCY: case KEY_CONFIG: case KEY_DISK_BLOCKS:
-		parse_tiers(state, parse->opt, key, arg);
-		return 0;
-	case KEY_BLOCKS: case KEY_ARRIVALS: case KEY_MODE: case KEY_GENERATE: case KEY_SEED:
-	case KEY_RECORD_EVERY: case KEY_PROGRESS: case KEY_NO_PROGRESS: case KEY_KEYS:
-		parse_rest(state, parse, key, arg);
-		return 0;
-	case ARGP_KEY_ARG:
-		parse_arg(state, parse->opt, arg);
-		return 0;
-	case ARGP_KEY_END:
+	if (key == ARGP_KEY_ARG)
+		parse_arg(state, &parse->opt, arg);
+	else if (key == ARGP_KEY_END)
 		finish(state, parse);
-		return 0;
-	default:
+	else
 		return ARGP_ERR_UNKNOWN;
-	}
+	return 0;
 }
 
 void options_parse(struct options *opt, int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &live_argp, 0, NULL, 0 }, { 0 } };
+	static struct argp_option options[ARRAY_SIZE(rows) + 1];
 	static const struct argp argp = {
 		.children	= children,
 		.options	= options,
@@ -712,9 +660,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.args_doc	= "MODE [TRACE...]",
 		.doc		= doc,
 	};
-	struct parse parse = { .opt = opt };
-
-	*opt = (struct options){
+	struct parse parse = { .opt = {
 		.policy		= "lru",
 		.alloc		= "zone",
 		.seed		= 1,
@@ -739,6 +685,9 @@ void options_parse(struct options *opt, int argc, char **argv)
 		.reload_ms	= 10000,
 		.disk_mb_s	= 5000,
 		.disk_latency_us = 100,
-	};
+	} };
+
+	option_rows(rows, ARRAY_SIZE(rows), FIRST_KEY, options);
 	read_options(&argp, argc, argv, ARGP_IN_ORDER, &parse);	/* traces are in order */
+	*opt = parse.opt;
 }

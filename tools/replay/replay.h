@@ -148,6 +148,9 @@ struct options {
 /* Names of enum kvmm_tier_write, in its order; ends with NULL. */
 extern const char *const write_policies[];
 
+/* Of enum compact_mode; likewise. */
+extern const char *const compact_modes[];
+
 struct ages;
 struct meter;
 struct record;
