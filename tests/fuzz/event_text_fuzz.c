@@ -10,8 +10,6 @@
 
 #include "tools/replay/idmap.c"
 #include "tools/replay/trace.c"
-#include "tools/replay/trace_csv.c"
-#include "tools/replay/trace_json.c"
 #include "tools/plain.c"
 
 #include "tools/trace/collect.c"

@@ -11,8 +11,6 @@
 
 #include "tools/replay/idmap.c"
 #include "tools/replay/trace.c"
-#include "tools/replay/trace_csv.c"
-#include "tools/replay/trace_json.c"
 #include "tools/plain.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -8,8 +8,6 @@
 #include "tools/plain.c"
 #include "tools/replay/ages.c"
 #include "tools/replay/generate.c"
-#include "tools/replay/generate_docs.c"
-#include "tools/replay/generate_talks.c"
 #include "tools/replay/heap.c"
 #include "tools/replay/idmap.c"
 #include "tools/replay/layout.c"
@@ -17,8 +15,6 @@
 #include "tools/replay/policies.c"
 #include "tools/replay/results.c"
 #include "tools/replay/trace.c"
-#include "tools/replay/trace_csv.c"
-#include "tools/replay/trace_json.c"
 
 char complaint[256];
 

@@ -1,16 +1,247 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Acquire, fill, register, release: one request after the other or many at a time. */
+/*
+ * Acquire, fill, register, release: one request after the other or many at a time; requests that grow;
+ * and what all of them put into the recording.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ages.h"
 #include "cache.h"
-#include "follow.h"
+#include "idmap.h"
 #include "live.h"
 #include "record.h"
+#include "replay.h"
+#include "shape.h"
 #include "tell.h"
 #include "tiers.h"
 #include "transfer.h"
+
+/*
+ * ---- which request goes on where another one ended: the next turn of the same talk ----
+ *
+ * Its prompt has the answer in it, and so the numbers of its blocks, which the trace does not say of
+ * answers. Names of blocks stand for all that is before them: so the last full one of a prompt names
+ * its end.
+ */
+
+struct follow {
+	const struct options *opt;
+	const struct trace *trace;
+	u32 *next;
+	struct idmap ends;	/* by name: the latest request that ends there, and 1; 0: none */
+	u32 step;		/* keys of as many tokens as a name, or a block, has */
+};
+
+/* Keys of blocks that are full, and would be in any prompt that goes on. */
+static u32 nr_full(const struct follow *follow, u32 q)
+{
+	u32 tokens = (u32)max_u64(follow->trace->id_tokens, follow->opt->block_tokens);
+
+	return follow->trace->req[q].input / tokens * follow->step;
+}
+
+static u64 name_before(const struct follow *follow, u32 q, u32 nr_keys)
+{
+	return key_name(follow->opt, follow->trace, &follow->trace->req[q], nr_keys - 1);
+}
+
+static bool goes_on(const struct follow *follow, u32 q, u32 from)
+{
+	const struct trace_request *before = &follow->trace->req[from];
+
+	return follow->next[from] == U32_NONE &&
+	       (u64)before->input + before->output <= follow->trace->req[q].input;
+}
+
+static int add_request(struct follow *follow, u32 q)
+{
+	u32 nr = nr_full(follow, q), *at;
+	bool found;
+
+	for (u32 i = nr; i; i -= follow->step) {
+		u32 from = idmap_find(&follow->ends, name_before(follow, q, i));
+
+		if (!from || !goes_on(follow, q, from - 1))
+			continue;
+		follow->next[from - 1] = q;
+		break;
+	}
+	if (!nr)
+		return 0;
+	at = idmap_get(&follow->ends, name_before(follow, q, nr), &found);
+	if (!at)
+		return -ENOMEM;
+	*at = q + 1;
+	return 0;
+}
+
+/*
+ * For each request the one that goes on with it, or U32_NONE; the caller frees it
+ *
+ * That begins with all of its full blocks, and is at least as long as it and its answer. Of several such
+ * ends a prompt goes on with the longest, of equal ones with the latest: each request is
+ * followed once, and is no such end any more. Prompts without a full block are not known again.
+ *
+ * Return: NULL if there is no memory.
+ */
+static u32 *follow_find(const struct options *opt, const struct trace *trace)
+{
+	struct follow follow = {
+		.opt = opt, .trace = trace, .next = malloc(trace->nr * sizeof(*follow.next)),
+		.step = (u32)max_u64(trace->id_tokens / opt->block_tokens, 1),
+	};
+	int err = follow.next ? 0 : -ENOMEM;
+
+	if (follow.next)
+		memset(follow.next, 0xff, trace->nr * sizeof(*follow.next));
+	for (u32 q = 0; !err && q < trace->nr; q++)
+		err = add_request(&follow, q);
+	idmap_exit(&follow.ends);
+	if (!err)
+		return follow.next;
+	free(follow.next);
+	return NULL;
+}
+
+/*
+ * ---- requests that grow: their shape at some moment, and the blocks that come one by one ----
+ *
+ * A block that an answer has filled gets the key that it has in the prompt of the next turn, if that is
+ * known; else one that is the request's alone: traces have no numbers for answers, but a request that is
+ * preempted and comes back finds its own again.
+ */
+
+static struct shape shape_with(const struct cache *cache, u32 q, u32 said)
+{
+	const struct options *opt = cache->run->opt;
+	const struct trace_request *req = &cache->run->trace->req[q];
+	struct shape shape = shape_of(opt, req);
+	u64 tokens = (u64)req->input + said;
+
+	if (!said)
+		return shape;
+	shape.prompt = (u32)max_u64(shape.prompt, blocks_of(opt, tokens));
+	shape.nr_keys = (u32)max_u64(shape.nr_keys, tokens / opt->block_tokens);
+	shape.max_hits = opt->keys == KEYS_IDS ? shape.nr_keys :
+						 (u32)((tokens - 1) / opt->block_tokens);
+	return shape;
+}
+
+struct shape cache_shape(const struct cache *cache, u32 q)
+{
+	return shape_with(cache, q, cache->done ? cache->done[q] : 0);
+}
+
+struct shape cache_last_shape(const struct cache *cache, u32 q)
+{
+	u32 output = cache->run->trace->req[q].output;
+
+	if (cache->next)
+		output -= output != 0;
+	return shape_with(cache, q, cache->done ? output : 0);
+}
+
+kvmm_key_t cache_key(const struct cache *cache, u32 q, u32 i)
+{
+	const struct run *run = cache->run;
+	const struct trace_request *req = &run->trace->req[q];
+
+	if (i >= shape_of(run->opt, req).nr_keys && cache->next && cache->next[q] != U32_NONE)
+		req = &run->trace->req[cache->next[q]];
+	if (i < shape_of(run->opt, req).nr_keys)
+		return key_of(key_name(run->opt, run->trace, req, i));
+	return key_of(1ull << 63 | (u64)q << 32 | i);
+}
+
+enum exit_code cache_grow(struct cache *cache, struct held *held, bool *got)
+{
+	kvmm_mut_t *mut = &held->muts[held->nr_muts];
+	struct kvmm_acquire acquire = { .nr_blocks = 1, .fresh = mut };
+	int err = kvmm_acquire(cache->pool, &acquire);
+
+	*got = !err;
+	if (err)
+		return err == -ENOSPC ? EXIT_GOOD : complain_of(err, "grow request %u", held->q);
+	held->nr_muts++;
+	cache->evictions += acquire.nr_evicted;
+	cache->resident -= acquire.nr_evicted;
+	tiers_recount(cache, 0);
+	if (cache->filled_by)
+		cache->filled_by[kvmm_block_of_mut(cache->pool, *mut)] = held->q;
+	return EXIT_GOOD;
+}
+
+enum exit_code cache_keep(struct cache *cache, struct held *held)
+{
+	u32 from = held->nr_refs, nr = cache_shape(cache, held->q).nr_keys - from;
+	struct kvmm_prefix prefix = { .keys = cache->keys, .nr = nr, .position = from };
+	kvmm_key_t parent;
+	int err;
+
+	if (!nr)
+		return EXIT_GOOD;
+	for (u32 i = 0; i < nr; i++)
+		cache->keys[i] = cache_key(cache, held->q, from + i);
+	cache->keys_of = U32_NONE;
+	if (from) {
+		parent = cache_key(cache, held->q, from - 1);
+		prefix.parent = &parent;
+	}
+	err = kvmm_prefix_register(cache->pool, &prefix, held->muts, held->refs + from);
+	if (err)
+		return complain_of(err, "register the answer of request %u", held->q);
+	held->nr_refs += nr;
+	held->nr_muts -= nr;
+	held->muts += nr;
+	cache->registered += nr;
+	cache->resident += nr;
+	tiers_recount(cache, 0);
+	return EXIT_GOOD;
+}
+
+enum exit_code cache_preempt(struct cache *cache, struct held *held)
+{
+	u32 nr_missing = held->nr_lower && !held->is_loaded ? held->nr_lower : 0, behind;
+	enum exit_code code = tiers_preempt(cache, held);
+	int err;
+
+	/* What has not come is behind what the device had. */
+	behind = held->nr_device + nr_missing;
+	if (code || !nr_missing)
+		return code ? code : cache_release(cache, held);
+	err = kvmm_free(cache->pool, held->muts, held->nr_muts);
+	if (!err)
+		err = kvmm_put_many(cache->pool, held->refs + behind, held->nr_refs - behind);
+	if (!err)
+		err = kvmm_put_many(cache->pool, held->refs, held->nr_device);
+	free(held);
+	return err ? complain_of(err, "preempt a request") : EXIT_GOOD;
+}
+
+enum exit_code cache_answer(struct cache *cache, struct held *held)
+{
+	const struct trace_request *req = &cache->run->trace->req[held->q];
+	u32 nr_tokens = cache->run->opt->block_tokens, last = req->output - (req->output != 0);
+	u32 nr = held->nr_refs + held->nr_muts, total = cache_last_shape(cache, held->q).prompt;
+	enum exit_code code = EXIT_GOOD;
+	bool got = true;
+
+	for (; !code && got && nr < total; nr++) {
+		cache->done[held->q] = (u32)((u64)nr * nr_tokens - req->input);
+		code = cache_keep(cache, held);
+		if (!code)
+			code = cache_grow(cache, held, &got);
+		cache->answer_blocks += !code && got;
+	}
+	if (!code && !got)
+		return complain(EXIT_WRONG, "the answer of request %u does not fit", held->q);
+	cache->peak_held = (u32)max_u64(cache->peak_held, total);
+	cache->done[held->q] = last;
+	return code ? code : cache_keep(cache, held);
+}
+
+/* ---- beginning and end ---- */
 
 static int make_pool(struct cache *cache)
 {
@@ -557,4 +788,81 @@ void cache_say(const struct cache *cache)
 	if (opt->verify)
 		results_say(results, "verified", "%s blocks read back, all as written",
 			    format_grouped(cache->pattern.nr_checked, a));
+}
+
+/* ---- the recording ---- */
+
+int cache_record_begin(struct cache *cache, bool timed)
+{
+	const struct run *run = cache->run;
+	unsigned int columns = IN_CACHE | (timed ? IN_TIME : 0) | (cache->tiers ? IN_TIERS : 0) |
+			       (cache->transfer ? IN_TRANSFERS : 0);
+
+	return record_begin(run->record, timed ? "us" : "requests",
+			    timed ? record_span(run->trace) : run->trace->nr, columns);
+}
+
+void cache_own(struct cache *cache, u32 q, const kvmm_ref_t *refs, u32 nr)
+{
+	for (u32 i = 0; cache->filled_by && i < nr; i++) {
+		int block = kvmm_block_of_ref(cache->pool, refs[i]);
+
+		if (block >= 0)
+			cache->filled_by[block] = q;
+	}
+}
+
+static struct cell cell_of(struct cache *cache, u32 block)
+{
+	struct kvmm_block_info info;
+
+	if (kvmm_block_info(cache->pool, block, &info) || info.state == KVMM_BLOCK_FREE)
+		return (struct cell){ U32_NONE, CELL_FREE };
+	return (struct cell){ cache->filled_by[block],
+			      info.state == KVMM_BLOCK_INACTIVE ? CELL_CACHED : CELL_ACTIVE };
+}
+
+static void paint(struct cache *cache, struct recorder *rec)
+{
+	for (u32 i = 0; i < rec->nr_cells; i++)
+		rec->row[i] = cell_of(cache, recorder_block(rec, i));
+}
+
+static void add_tiers(struct cache *cache, struct sample *sample)
+{
+	struct kvmm_tier_client_stat client;
+
+	sample->hits_device = cache->hits;
+	if (!cache->tiers || kvmm_tier_client_stat(cache->pool, &client, sizeof(client)))
+		return;
+	sample->hits_device = cache->tiers->device_hits;
+	sample->hits_host = cache->tiers->host_hits;
+	sample->hits_disk = cache->tiers->disk_hits;
+	sample->offloaded = client.offloads;
+	sample->loaded = client.loads;
+}
+
+void cache_record(struct cache *cache, u64 x, u32 q, u32 nr_running)
+{
+	struct record *record = cache->run->record;
+	struct kvmm_pool_stat stat;
+	struct sample sample;
+
+	if (!record_due(record, x, q) || kvmm_pool_stat(cache->pool, &stat))
+		return;
+	paint(cache, &record->rec);
+	sample = (struct sample){
+		.cached		= stat.nr_inactive,
+		.held		= stat.nr_blocks - stat.nr_available,
+		.largest	= stat.largest,
+		.free_runs	= stat.nr_runs,
+		.running	= nr_running,
+		.requests	= cache->admitted,
+		.runs		= cache->fresh_runs,
+		.descriptors	= cache->transfer ? cache->transfer->ours.in_order : 0,
+		.accesses	= cache->accesses,
+		.evicted	= cache->evictions,
+	};
+	add_tiers(cache, &sample);
+	record_add(record, x, q, &sample);
 }

@@ -51,7 +51,7 @@ struct transfer;
  * @tiers: for --host-blocks: see tiers.h; else NULL
  * @tell: for --events: see tell.h; else NULL
  * @done: for --grow and --answers: by request: tokens of the answer that have been said; else NULL
- * @next: for --answers: see follow.h; else NULL
+ * @next: for --answers: by request, the one that goes on with it, or U32_NONE; else NULL
  * @resumed: the request that is being admitted was preempted before, so it counts for the two below:
  * @resumed_hits, @resumed_blocks: of hits and accesses
  * @lookups: keys of admitted requests: accesses, but for blocks without a key
@@ -101,7 +101,7 @@ struct cache {
 
 	u64 answer_blocks;	/* that answers took */
 
-	u64 flood_blocks;	/* see flood.h */
+	u64 flood_blocks;	/* for --flood */
 	u32 flood_refused;
 };
 
@@ -122,7 +122,7 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys);
  */
 enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct held **held);
 
-/* ---- cache_grow.c: requests whose answers have blocks; else the first three are as traced ---- */
+/* ---- requests whose answers have blocks; else the first three are as traced ---- */
 
 /* With what it has said so far as part of the prompt, and with all that it will say. */
 struct shape cache_shape(const struct cache *cache, u32 q);

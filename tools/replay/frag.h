@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mode frag, shared by the simulation (frag.c) and its output (frag_report.c). */
+/* Mode frag: the simulation, for readers.c and for tools that look at a pool in its middle. */
 #ifndef REPLAY_FRAG_H
 #define REPLAY_FRAG_H
 
@@ -205,7 +205,7 @@ bool frag_has_stopped(const struct frag *frag);
 enum exit_code frag_follow_moves(struct frag *frag);
 void frag_close(struct frag *frag);
 
+/* Keep this moment for the report. */
 void frag_record(struct frag *frag);
-void frag_report(const struct frag *frag);
 
 #endif /* REPLAY_FRAG_H */

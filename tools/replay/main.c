@@ -1,14 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmm-replay: read a trace, replay it, say what was found. */
+/* kvmm-replay: read a trace, replay it, say what was found; and the modes that need no pool. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <kvmm/types.h>
 
+#include "../report/page.h"
 #include "ages.h"
 #include "record.h"
-#include "report.h"
+#include "replay.h"
 #include "shape.h"
+
+int report_write(FILE *in, const char *name, const char *path)
+{
+	struct recording recording;
+	struct page page;
+	int err = page_begin(&page, path);
+
+	if (err)
+		return err;
+	rewind(in);
+	return page_finish(&page, page_add(&page, in, name, &recording));
+}
+
+/* ---- mode waste: tokens of room that the last block of each request leaves empty ---- */
+
+enum exit_code run_waste(const struct run *run)
+{
+	struct results *results = run->results;
+	u64 blocks = 0, tokens = 0, waste;
+	char a[32], b[32];
+
+	for (u32 q = 0; q < run->trace->nr; q++) {
+		u64 n = (u64)run->trace->req[q].input + run->trace->req[q].output;
+
+		blocks += blocks_of(run->opt, n);
+		tokens += n;
+	}
+	waste = blocks * run->opt->block_tokens - tokens;
+
+	results_str(results, "trace", run->trace->name);
+	results_str(results, "kind", "waste");
+	results_num(results, "bs", run->opt->block_tokens);
+	results_num(results, "requests", run->trace->nr);
+	results_num(results, "blocks", blocks);
+	results_num(results, "tokens", tokens);
+	results_num(results, "waste", waste);
+
+	results_tile(results, "of the room is empty", "%.2f %%",
+		     100 * share(waste, (u128)blocks * run->opt->block_tokens));
+	results_say(results, "trace", "%s, %s requests", run->trace->name,
+		    format_grouped(run->trace->nr, a));
+	results_say(results, "blocks", "%s of %u tokens", format_grouped(blocks, a),
+		    run->opt->block_tokens);
+	results_say(results, "empty", "%s of %s tokens: %.2f %%", format_grouped(waste, a),
+		    format_grouped(blocks * run->opt->block_tokens, b),
+		    100 * share(waste, (u128)blocks * run->opt->block_tokens));
+	return EXIT_GOOD;
+}
+
+/* ---- mode generate: a made-up workload as a trace that this tool and others can read ---- */
+
+static void print_request(const struct trace *trace, const struct trace_request *req)
+{
+	printf("{\"timestamp\": %" PRIu64 ", \"input_length\": %u, \"output_length\": %u, "
+	       "\"hash_ids\": [", req->arrival_us / 1000, req->input, req->output);
+	for (u32 i = 0; i < req->nr_ids; i++)
+		printf("%s%" PRIu64, i ? ", " : "", trace_id(trace, req, i));
+	puts("]}");
+}
+
+enum exit_code run_generate(const struct options *opt)
+{
+	struct trace trace = { 0 };
+	enum exit_code code;
+
+	if (!opt->nr_sources) {
+		workload_print_help();
+		return EXIT_GOOD;
+	}
+	code = load(&opt->source[0], &trace);
+	for (u32 q = 0; !code && q < trace.nr; q++)
+		print_request(&trace, &trace.req[q]);
+	trace_close(&trace);
+	return finish_output(code);
+}
+
+/* ---- the others ---- */
 
 static enum exit_code write_record(const struct run *run)
 {

@@ -6,7 +6,6 @@
 
 #include <kvmm/kvmm.h>
 
-#include "flood.h"
 #include "live.h"
 #include "policies.h"
 #include "replay.h"

@@ -38,26 +38,6 @@ void readers_exit(struct frag *frag);
 /** readers_run() - all requests, from the first to the last */
 enum exit_code readers_run(struct frag *frag);
 
-/* ---- readers_move.c ---- */
-
-/* The pool is there, and its streams. */
-enum exit_code readers_begin(struct frag *frag);
-
-/* Make room for the head, if that is due. */
-enum exit_code readers_move(struct frag *frag);
-
-/* The same, now that no step is open, as was asked for with @hold. */
-enum exit_code readers_move_held(struct frag *frag);
-
-/* Have moves begun, or landed? */
-void readers_watch(struct frag *frag);
-
-/* So much time goes by. */
-void readers_let_go_by(struct frag *frag, u64 us);
-
-/* All requests are through. */
-void readers_end(struct frag *frag);
-
 void readers_describe(const struct frag *frag);
 void readers_say(const struct frag *frag);
 

@@ -45,7 +45,7 @@ struct source {
  * @block_bytes: content of a block; 0: ids only
  * @mark: percent of the blocks that may be asked for at a time
  * @pinned: percent of the requests that must not be moved
- * @flood: seq: blocks that another tenant asks for after each request; see flood.h
+ * @flood: seq: blocks that another tenant asks for after each request; see seq.c
  * @limits, @flood_limits: of the trace and of that one, or NULL
  * @transfers: seq, conc: count descriptors, and those of a plain pool; see transfer.h
  * @streams: frag: of the engine, each with its steps; 0: nobody reads, and time jumps
@@ -68,7 +68,7 @@ struct source {
  * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
  * @record_calls: and how long calls of the library took
  * @write, @nr_writes: compare: values of @write_policy; none: that one
- * @grow: conc: blocks for answers come as they are needed; see conc.h
+ * @grow: conc: blocks for answers come as they are needed; see conc.c
  * @answers: seq: answers have blocks; see cache_answer()
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
@@ -211,9 +211,17 @@ enum exit_code run_generate(const struct options *opt);
 /* Read or make up a trace. */
 enum exit_code load(const struct source *source, struct trace *trace);
 
+struct kvmm_tenant_attr;
+
+/* --limits and --flood-limits: "min=N,low=N,high=N,max=N" or some of that. 0 or -EINVAL. */
+int limits_parse(struct kvmm_tenant_attr *attr, const char *text);
+
 /* Policies that need the whole future and no pool: seq and compare offer them. */
 bool limit_is(const char *policy);
 enum exit_code run_limit(const struct run *run);
+
+/** report_write() - --report: the recording in @in, from its beginning, as a page. Return: 0; -errno. */
+int report_write(FILE *in, const char *name, const char *path);
 
 void options_parse(struct options *opt, int argc, char **argv);
 

@@ -11,13 +11,94 @@
 #include <unistd.h>
 
 #include "../plain.h"
-#include "trace_parse.h"
+#include "idmap.h"
+#include "trace.h"
 
-static const struct trace_format *const formats[] = {
-	&trace_format_mooncake, &trace_format_azure, &trace_format_lengths,
+/* What is left of a line. */
+struct cursor {
+	const char *at;
+	const char *end;
 };
 
-int trace_fail(struct trace_parser *parser, const char *format, ...)
+struct trace_parser;
+
+/**
+ * struct trace_format - one format
+ * @detect: does the first line look like it?
+ * @header: the first line is not a request: read this from it; may be NULL
+ * @line: read one request
+ */
+struct trace_format {
+	bool (*detect)(struct cursor line);
+	int (*header)(struct trace_parser *parser, struct cursor line);
+	int (*line)(struct trace_parser *parser, struct cursor line);
+};
+
+/* What a CSV column means to us. */
+enum csv_column { CSV_ARRIVAL, CSV_INPUT, CSV_OUTPUT, CSV_NR_COLUMNS };
+
+/**
+ * struct trace_parser - the state between two lines
+ * @last_arrival_us: to see time going back
+ * @id_tokens: a bit for each size that block numbers may have, by all lines so far
+ * @has_chats: Bailian's
+ * @known: Bailian: which number an id has; and which one that has behind the number before it
+ * @column: CSV: where each of ours is, or U32_NONE
+ * @nr_columns: CSV: fields of the header
+ * @first_tick: Azure: the first arrival in 100 ns since 1970
+ */
+struct trace_parser {
+	struct trace *trace;
+	struct trace_error *error;
+	const struct trace_format *format;
+	u64 last_arrival_us;
+	u32 id_tokens;
+	bool has_chats;
+	struct idmap known[2];
+	u32 column[CSV_NR_COLUMNS];
+	u32 nr_columns;
+	u64 first_tick;
+	bool has_first_tick;
+	u32 nr_empty;		/* lines in a row, by now */
+};
+
+static inline bool cursor_done(const struct cursor *c)
+{
+	return c->at == c->end;
+}
+
+/* The next character, or NUL at the end (lines hold no NUL). */
+static inline char cursor_peek(const struct cursor *c)
+{
+	return cursor_done(c) ? '\0' : *c->at;
+}
+
+static inline bool cursor_take(struct cursor *c, char wanted)
+{
+	if (cursor_done(c) || *c->at != wanted)
+		return false;
+	c->at++;
+	return true;
+}
+
+static inline void cursor_skip_space(struct cursor *c)
+{
+	while (!cursor_done(c) && (*c->at == ' ' || *c->at == '\t'))
+		c->at++;
+}
+
+static inline size_t cursor_left(const struct cursor *c)
+{
+	return (size_t)(c->end - c->at);
+}
+
+static inline bool cursor_is(const struct cursor *c, const char *text)
+{
+	return cursor_left(c) == strlen(text) && !memcmp(c->at, text, strlen(text));
+}
+
+/* Note what is wrong with the line. Return: -EINVAL. */
+static int trace_fail(struct trace_parser *parser, const char *format, ...)
 {
 	va_list args;
 
@@ -27,7 +108,8 @@ int trace_fail(struct trace_parser *parser, const char *format, ...)
 	return -EINVAL;
 }
 
-int cursor_number(struct cursor *c, u64 max, u64 *value)
+/* Decimal digits up to @max, nothing else consumed: 0, -EINVAL none, -ERANGE too large. */
+static int cursor_number(struct cursor *c, u64 max, u64 *value)
 {
 	const char *start = c->at;
 	bool too_large = false;
@@ -130,7 +212,8 @@ static u32 choose_size(u32 sizes)
 	return sizes & TRACE_ID_TOKENS ? TRACE_ID_TOKENS : sizes;
 }
 
-int trace_accept(struct trace_parser *parser, struct trace_request *req)
+/* Check the numbers of a request and add it; its ids are in the trace already. */
+static int trace_accept(struct trace_parser *parser, struct trace_request *req)
 {
 	int err;
 
@@ -149,7 +232,623 @@ int trace_accept(struct trace_parser *parser, struct trace_request *req)
 	return err;
 }
 
+/*
+ * ---- Mooncake's format ----
+ *
+ * One JSON object a line, of which four members matter. Others are checked for
+ * being JSON and skipped.
+ *
+ * Bailian's is the same with "chat_id", times in seconds, and numbers that stand for their own tokens,
+ * whatever is before them: they become numbers of whole prefixes here.
+ */
+
+#define MAX_DEPTH	32	/* of values that are skipped */
+
+enum member { TIMESTAMP, INPUT, OUTPUT, IDS, NR_NEEDED, CHAT = NR_NEEDED, NR_MEMBERS };
+
+/* The second names are those of other tools that write this format. */
+static const struct {
+	const char *name;
+	enum member member;
+	u64 max;
+} members[] = {
+	{ "timestamp",		TIMESTAMP,	TRACE_MAX_MS },
+	{ "created_time",	TIMESTAMP,	TRACE_MAX_MS },
+	{ "input_length",	INPUT,		TRACE_MAX_TOKENS },
+	{ "input_tokens",	INPUT,		TRACE_MAX_TOKENS },
+	{ "output_length",	OUTPUT,		TRACE_MAX_TOKENS },
+	{ "output_tokens",	OUTPUT,		TRACE_MAX_TOKENS },
+	{ "hash_ids",		IDS,		0 },
+	{ "chat_id",		CHAT,		0 },
+};
+
+/* The request that a line is becoming. */
+struct object {
+	struct trace_request req;
+	u64 time;		/* the whole part */
+	u32 micro;		/* and millionths */
+	bool is_whole;
+	bool has[NR_MEMBERS];
+};
+
+static bool json_detect(struct cursor line)
+{
+	return cursor_peek(&line) == '{';
+}
+
+/* @text gets what is between the quotes, escapes as they are. */
+static int parse_string(struct trace_parser *parser, struct cursor *c, struct cursor *text)
+{
+	if (!cursor_take(c, '"'))
+		return trace_fail(parser, "a string is missing");
+	text->at = c->at;
+	for (; !cursor_done(c) && *c->at != '"'; c->at++) {
+		if ((u8)*c->at < 0x20)
+			return trace_fail(parser, "a control character in a string");
+		if (*c->at == '\\' && ++c->at == c->end)
+			break;
+	}
+	text->end = c->at;
+	if (!cursor_take(c, '"'))
+		return trace_fail(parser, "a string does not end");
+	return 0;
+}
+
+/* ---- values that nobody asked for ---- */
+
+static bool skip_digits(struct cursor *c)
+{
+	const char *start = c->at;
+
+	while (cursor_peek(c) >= '0' && cursor_peek(c) <= '9')
+		c->at++;
+	return c->at != start;
+}
+
+static bool skip_number(struct cursor *c)
+{
+	cursor_take(c, '-');
+	if (!skip_digits(c))
+		return false;
+	if (cursor_take(c, '.') && !skip_digits(c))
+		return false;
+	if (cursor_take(c, 'e') || cursor_take(c, 'E')) {
+		if (!cursor_take(c, '-'))
+			cursor_take(c, '+');
+		return skip_digits(c);
+	}
+	return true;
+}
+
+static bool skip_word(struct cursor *c)
+{
+	static const char *const words[] = { "true", "false", "null" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
+		size_t n = strlen(words[i]);
+
+		if (cursor_left(c) >= n && !memcmp(c->at, words[i], n)) {
+			c->at += n;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int skip_value(struct trace_parser *parser, struct cursor *c, int depth);
+
+/* The inside of an array or an object, up to and with @close. */
+static int skip_items(struct trace_parser *parser, struct cursor *c, char close, int depth)
+{
+	struct cursor name;
+	int err = 0;
+
+	cursor_skip_space(c);
+	if (cursor_take(c, close))
+		return 0;
+	do {
+		cursor_skip_space(c);
+		if (close == '}') {
+			err = parse_string(parser, c, &name);
+			cursor_skip_space(c);
+			if (!err && !cursor_take(c, ':'))
+				err = trace_fail(parser, "a colon is missing");
+		}
+		if (!err)
+			err = skip_value(parser, c, depth);
+		cursor_skip_space(c);
+	} while (!err && cursor_take(c, ','));
+	if (err)
+		return err;
+	return cursor_take(c, close) ? 0 : trace_fail(parser, "'%c' is missing", close);
+}
+
+static int skip_value(struct trace_parser *parser, struct cursor *c, int depth)
+{
+	struct cursor text;
+
+	if (depth == MAX_DEPTH)
+		return trace_fail(parser, "more than %d levels of nesting", MAX_DEPTH);
+	cursor_skip_space(c);
+	if (cursor_peek(c) == '"')
+		return parse_string(parser, c, &text);
+	if (cursor_take(c, '['))
+		return skip_items(parser, c, ']', depth + 1);
+	if (cursor_take(c, '{'))
+		return skip_items(parser, c, '}', depth + 1);
+	if (skip_word(c) || skip_number(c))
+		return 0;
+	return trace_fail(parser, "a value is missing or is not JSON");
+}
+
+/* ---- the four members ---- */
+
+static int parse_number(struct trace_parser *parser, struct cursor *c, const char *name, u64 max,
+			u64 *value)
+{
+	int err = cursor_number(c, max, value);
+	char next = cursor_peek(c);
+
+	if (err == -ERANGE)
+		return trace_fail(parser, "%s is larger than %llu", name, (unsigned long long)max);
+	if (err || next == '.' || next == 'e' || next == 'E')
+		return trace_fail(parser, "%s is not a whole number of 0 or more", name);
+	return 0;
+}
+
+static int parse_ids(struct trace_parser *parser, struct cursor *c, struct trace_request *req)
+{
+	struct trace *trace = parser->trace;
+	int err = 0;
+	u64 id;
+
+	if (!cursor_take(c, '['))
+		return trace_fail(parser, "hash_ids is not an array");
+	req->first_id = trace->nr_ids;
+	cursor_skip_space(c);
+	if (cursor_take(c, ']'))
+		return 0;
+	do {
+		cursor_skip_space(c);
+		err = parse_number(parser, c, "a number in hash_ids", TRACE_MAX_ID, &id);
+		if (!err)
+			err = trace_add_id(trace, id);
+		cursor_skip_space(c);
+	} while (!err && cursor_take(c, ','));
+	if (err == -E2BIG)
+		return trace_fail(parser, "more than %u hash_ids in all", TRACE_MAX_IDS);
+	if (err)
+		return err;
+	req->nr_ids = (u32)(trace->nr_ids - req->first_id);
+	return cursor_take(c, ']') ? 0 : trace_fail(parser, "hash_ids does not end");
+}
+
+static void object_set(struct object *object, enum member member, u64 value)
+{
+	if (member == INPUT)
+		object->req.input = (u32)value;
+	else
+		object->req.output = (u32)value;
+}
+
+/* Six digits behind the point count. */
+static int parse_time(struct trace_parser *parser, struct cursor *c, struct object *object)
+{
+	u32 unit = 100000;
+	int err;
+
+	err = cursor_number(c, TRACE_MAX_MS, &object->time);
+	if (err == -ERANGE)
+		return trace_fail(parser, "timestamp is larger than %llu", TRACE_MAX_MS);
+	object->is_whole = !err && !cursor_take(c, '.');
+	for (; !err && !object->is_whole && cursor_peek(c) >= '0' && cursor_peek(c) <= '9'; c->at++) {
+		object->micro += (u32)(*c->at - '0') * unit;
+		unit /= 10;
+	}
+	if (err || cursor_peek(c) == 'e' || cursor_peek(c) == 'E')
+		return trace_fail(parser, "timestamp is not a number of 0 or more");
+	return 0;
+}
+
+/* In milliseconds, or in seconds of a Bailian trace. */
+static int settle_time(struct trace_parser *parser, struct object *object)
+{
+	bool has_chats = object->has[CHAT];
+
+	if (parser->trace->nr && parser->has_chats != has_chats)
+		return trace_fail(parser, "chat_id is in some lines only");
+	parser->has_chats = has_chats;
+	if (!has_chats && !object->is_whole)
+		return trace_fail(parser, "timestamp is not a whole number of milliseconds");
+	if (has_chats && object->time > TRACE_MAX_MS / 1000 - 1)
+		return trace_fail(parser, "timestamp is larger than %llu s", TRACE_MAX_MS / 1000 - 1);
+	object->req.arrival_us = has_chats ? object->time * 1000000 + object->micro : object->time * 1000;
+	return 0;
+}
+
+/* The number of @name: those before it, for a new one. */
+static int dense_number(struct idmap *map, u64 name, u32 *number)
+{
+	bool found;
+	u32 *value = idmap_get(map, name, &found);
+
+	if (!value)
+		return -ENOMEM;
+	if (!found)
+		*value = (u32)map->nr - 1;
+	*number = *value;
+	return 0;
+}
+
+/* Equal numbers become equal prefixes. */
+static int chain_ids(struct trace_parser *parser, const struct trace_request *req)
+{
+	u64 *id = parser->trace->ids + req->first_id;
+	u32 own, chained = U32_NONE;
+	int err = 0;
+
+	for (u32 i = 0; !err && i < req->nr_ids; i++) {
+		err = dense_number(&parser->known[0], id[i], &own);
+		if (!err)
+			err = dense_number(&parser->known[1], (u64)chained << 32 | own, &chained);
+		id[i] = chained;
+	}
+	return err;
+}
+
+static size_t find_member(const struct cursor *name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(members); i++)
+		if (cursor_is(name, members[i].name))
+			break;
+	return i;
+}
+
+static int parse_member(struct trace_parser *parser, struct cursor *c, struct object *object)
+{
+	struct cursor name;
+	enum member member;
+	u64 value = 0;
+	size_t i;
+	int err;
+
+	err = parse_string(parser, c, &name);
+	if (err)
+		return err;
+	cursor_skip_space(c);
+	if (!cursor_take(c, ':'))
+		return trace_fail(parser, "a colon is missing");
+	cursor_skip_space(c);
+
+	i = find_member(&name);
+	if (i == ARRAY_SIZE(members))
+		return skip_value(parser, c, 0);
+	member = members[i].member;
+	if (object->has[member])
+		return trace_fail(parser, "%s is there twice", members[i].name);
+	object->has[member] = true;
+	if (member == IDS)
+		return parse_ids(parser, c, &object->req);
+	if (member == CHAT)
+		return skip_value(parser, c, 0);
+	if (member == TIMESTAMP)
+		return parse_time(parser, c, object);
+	err = parse_number(parser, c, members[i].name, members[i].max, &value);
+	if (!err)
+		object_set(object, member, value);
+	return err;
+}
+
+static int parse_object(struct trace_parser *parser, struct cursor *c, struct object *object)
+{
+	int err;
+
+	if (!cursor_take(c, '{'))
+		return trace_fail(parser, "a line that is not a JSON object");
+	do {
+		cursor_skip_space(c);
+		err = parse_member(parser, c, object);
+		cursor_skip_space(c);
+	} while (!err && cursor_take(c, ','));
+	if (err)
+		return err;
+	if (!cursor_take(c, '}'))
+		return trace_fail(parser, "the object does not end");
+	cursor_skip_space(c);
+	return cursor_done(c) ? 0 : trace_fail(parser, "something follows the object");
+}
+
+static int json_line(struct trace_parser *parser, struct cursor line)
+{
+	static const char *const names[] = { "timestamp", "input_length", "output_length",
+					     "hash_ids" };
+	struct object object = { 0 };
+	int err;
+
+	err = parse_object(parser, &line, &object);
+	if (err)
+		return err;
+	for (size_t i = 0; i < NR_NEEDED; i++)
+		if (!object.has[i])
+			return trace_fail(parser, "%s is missing", names[i]);
+	if (!object.req.nr_ids)
+		return trace_fail(parser, "hash_ids is empty");
+	err = settle_time(parser, &object);
+	if (!err && object.has[CHAT])
+		err = chain_ids(parser, &object.req);
+	if (err)
+		return err;
+	parser->trace->has_arrivals = true;
+	return trace_accept(parser, &object.req);
+}
+
+static const struct trace_format trace_format_mooncake = {
+	.detect	= json_detect,
+	.line	= json_line,
+};
+
+/*
+ * ---- the two CSV formats ----
+ *
+ * Columns are found by the names in the header, so that others may stand
+ * between them; nothing is quoted in these files.
+ */
+
+#define TICKS_PER_S	10000000u	/* Azure writes 100 ns */
+
+static const char *const azure_names[CSV_NR_COLUMNS] = {
+	[CSV_ARRIVAL]	= "TIMESTAMP",
+	[CSV_INPUT]	= "ContextTokens",
+	[CSV_OUTPUT]	= "GeneratedTokens",
+};
+
+static const char *const lengths_names[CSV_NR_COLUMNS] = {
+	[CSV_INPUT]	= "num_prefill_tokens",
+	[CSV_OUTPUT]	= "num_decode_tokens",
+};
+
+/* Cut the next field off, without the spaces around it. False: there was none. */
+static bool next_field(struct cursor *line, bool *more, struct cursor *field)
+{
+	const char *comma;
+
+	if (!*more)
+		return false;
+	comma = memchr(line->at, ',', cursor_left(line));
+	field->at = line->at;
+	field->end = comma ? comma : line->end;
+	line->at = comma ? comma + 1 : line->end;
+	*more = comma;
+
+	cursor_skip_space(field);
+	while (!cursor_done(field) && (field->end[-1] == ' ' || field->end[-1] == '\t'))
+		field->end--;
+	return true;
+}
+
+static u32 find_column(struct cursor line, const char *name)
+{
+	struct cursor field;
+	bool more = true;
+
+	for (u32 i = 0; next_field(&line, &more, &field); i++)
+		if (cursor_is(&field, name))
+			return i;
+	return U32_NONE;
+}
+
+static bool detect_by(struct cursor line, const char *const *names)
+{
+	return find_column(line, names[CSV_INPUT]) != U32_NONE;
+}
+
+static int parse_header(struct trace_parser *parser, struct cursor line,
+			const char *const *names)
+{
+	struct cursor field;
+	bool more = true;
+
+	for (size_t i = 0; i < CSV_NR_COLUMNS; i++) {
+		parser->column[i] = names[i] ? find_column(line, names[i]) : U32_NONE;
+		if (names[i] && parser->column[i] == U32_NONE)
+			return trace_fail(parser, "there is no column %s", names[i]);
+	}
+	while (next_field(&line, &more, &field))
+		parser->nr_columns++;
+	return 0;
+}
+
+static int parse_count(struct trace_parser *parser, struct cursor field, const char *name,
+		       u32 *count)
+{
+	u64 value = 0;
+	int err = cursor_number(&field, TRACE_MAX_TOKENS, &value);
+
+	if (err == -ERANGE)
+		return trace_fail(parser, "%s is larger than %u", name, TRACE_MAX_TOKENS);
+	if (err || !cursor_done(&field))
+		return trace_fail(parser, "%s is not a whole number of 0 or more", name);
+	*count = (u32)value;
+	return 0;
+}
+
+/* ---- time ---- */
+
+/* Exactly @digits digits and then @after (NUL: nothing is taken). */
+static bool take_part(struct cursor *c, unsigned int digits, char after, u32 *value)
+{
+	for (*value = 0; digits; digits--, c->at++) {
+		if (cursor_peek(c) < '0' || cursor_peek(c) > '9')
+			return false;
+		*value = *value * 10 + (u32)(*c->at - '0');
+	}
+	return !after || cursor_take(c, after);
+}
+
+static bool is_leap(u32 year)
+{
+	return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+}
+
+static u32 days_of_month(u32 year, u32 month)
+{
+	static const u8 days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+
+	return days[month - 1] + (month == 2 && is_leap(year));
+}
+
+static u64 days_since_1970(u32 year, u32 month, u32 day)
+{
+	u64 y = year - 1;
+	u64 days = y * 365 + y / 4 - y / 100 + y / 400 - 719162;
+
+	for (u32 m = 1; m < month; m++)
+		days += days_of_month(year, m);
+	return days + day - 1;
+}
+
+static bool take_date(struct cursor *c, u64 *days)
+{
+	u32 year, month, day;
+
+	if (!take_part(c, 4, '-', &year) || !take_part(c, 2, '-', &month) ||
+	    !take_part(c, 2, '\0', &day))
+		return false;
+	if (year < 1970 || month < 1 || month > 12 || day < 1 || day > days_of_month(year, month))
+		return false;
+	*days = days_since_1970(year, month, day);
+	return true;
+}
+
+/* Up to nine decimals; what is finer than a tick is cut off. */
+static bool take_fraction(struct cursor *c, u64 *ticks)
+{
+	u64 unit = TICKS_PER_S;
+	unsigned int digits = 0;
+
+	for (; cursor_peek(c) >= '0' && cursor_peek(c) <= '9' && digits < 9; digits++) {
+		unit /= 10;
+		*ticks += unit * (u64)(*c->at++ - '0');
+	}
+	return digits > 0;
+}
+
+static bool take_ticks(struct cursor *c, u64 *ticks)
+{
+	u32 hour, minute, second;
+	u64 days;
+
+	if (!take_date(c, &days) || !(cursor_take(c, ' ') || cursor_take(c, 'T')))
+		return false;
+	if (!take_part(c, 2, ':', &hour) || !take_part(c, 2, ':', &minute) ||
+	    !take_part(c, 2, '\0', &second) || hour > 23 || minute > 59 || second > 60)
+		return false;
+	*ticks = (((days * 24 + hour) * 60 + minute) * 60 + second) * TICKS_PER_S;
+	return !cursor_take(c, '.') || take_fraction(c, ticks);
+}
+
+static int parse_arrival(struct trace_parser *parser, struct cursor field, u64 *arrival_us)
+{
+	u64 ticks;
+
+	if (!take_ticks(&field, &ticks))
+		return trace_fail(parser, "TIMESTAMP is not YYYY-MM-DD HH:MM:SS.fffffff");
+	if (!cursor_done(&field) && !cursor_is(&field, "Z") && !cursor_is(&field, "+00:00"))
+		return trace_fail(parser, "something follows the TIMESTAMP");
+	if (!parser->has_first_tick)
+		parser->first_tick = ticks;
+	parser->has_first_tick = true;
+	if (ticks < parser->first_tick)
+		return trace_fail(parser, "arrives before the first request");
+	*arrival_us = (ticks - parser->first_tick) / 10;
+	if (*arrival_us > TRACE_MAX_MS * 1000)
+		return trace_fail(parser, "arrives more than 34 years after the first request");
+	return 0;
+}
+
+/* ---- rows ---- */
+
+static int parse_field(struct trace_parser *parser, struct cursor field, u32 column,
+		       const char *const *names, struct trace_request *req)
+{
+	if (column == parser->column[CSV_ARRIVAL])
+		return parse_arrival(parser, field, &req->arrival_us);
+	if (column == parser->column[CSV_INPUT])
+		return parse_count(parser, field, names[CSV_INPUT], &req->input);
+	if (column == parser->column[CSV_OUTPUT])
+		return parse_count(parser, field, names[CSV_OUTPUT], &req->output);
+	return 0;
+}
+
+static int parse_row(struct trace_parser *parser, struct cursor line, const char *const *names)
+{
+	struct trace_request req = { 0 };
+	struct cursor field;
+	bool more = true;
+	u32 n = 0;
+	int err;
+
+	for (; next_field(&line, &more, &field); n++) {
+		err = parse_field(parser, field, n, names, &req);
+		if (err)
+			return err;
+	}
+	if (n != parser->nr_columns)
+		return trace_fail(parser, "%u fields, but the header has %u", n,
+				  parser->nr_columns);
+	return trace_accept(parser, &req);
+}
+
+static bool azure_detect(struct cursor line)
+{
+	return detect_by(line, azure_names);
+}
+
+static int azure_header(struct trace_parser *parser, struct cursor line)
+{
+	parser->trace->has_arrivals = true;
+	return parse_header(parser, line, azure_names);
+}
+
+static int azure_line(struct trace_parser *parser, struct cursor line)
+{
+	return parse_row(parser, line, azure_names);
+}
+
+static const struct trace_format trace_format_azure = {
+	.detect	= azure_detect,
+	.header	= azure_header,
+	.line	= azure_line,
+};
+
+static bool lengths_detect(struct cursor line)
+{
+	return detect_by(line, lengths_names);
+}
+
+static int lengths_header(struct trace_parser *parser, struct cursor line)
+{
+	return parse_header(parser, line, lengths_names);
+}
+
+static int lengths_line(struct trace_parser *parser, struct cursor line)
+{
+	return parse_row(parser, line, lengths_names);
+}
+
+static const struct trace_format trace_format_lengths = {
+	.detect	= lengths_detect,
+	.header	= lengths_header,
+	.line	= lengths_line,
+};
+
 /* ---- lines ---- */
+
+static const struct trace_format *const formats[] = {
+	&trace_format_mooncake, &trace_format_azure, &trace_format_lengths,
+};
 
 static int parse_first_line(struct trace_parser *parser, struct cursor line)
 {
@@ -327,3 +1026,4 @@ void trace_set_name(struct trace *trace, const char *path)
 		*cut = '\0';
 	make_plain_word(trace->name);
 }
+

@@ -5,13 +5,34 @@
  * consecutive blocks, in the order of the prompt; *sorted*: in any order, as where the other side
  * takes blocks by number.
  *
- * The same requests go to a plain pool (plain.h) of the same size. It must hit as the library does.
+ * The same requests go to a plain pool of the same size. It must hit as the library does.
  */
 #ifndef REPLAY_TRANSFER_H
 #define REPLAY_TRANSFER_H
 
 #include "cache.h"
-#include "plain.h"
+
+/*
+ * A plain pool of blocks, to compare with: one queue of free blocks in the order of their last use,
+ * a table of names, and nothing that looks at where blocks lie. It follows the rules of policy lru
+ * of the replay's contract, as vLLM's pool does; so its hits are those of kvmm's lru, request by
+ * request, and what differs is the places.
+ */
+struct plain_block {
+	u64 name;
+	u32 next_of_name;	/* younger blocks in the same bucket */
+	u32 prev, next;		/* in the free queue, while @refs is 0 */
+	u32 refs;
+	bool named;
+};
+
+struct plain {
+	struct plain_block *block;	/* the last one is the ends of the queue */
+	u32 *bucket;
+	u32 mask;
+	u32 nr;
+	u32 nr_free;
+};
 
 struct descriptors {
 	u64 in_order;

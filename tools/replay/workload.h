@@ -70,11 +70,4 @@ int workload_generate(struct trace *trace, const struct workload *work);
 /** workload_print_help() - the kinds and what they take */
 void workload_print_help(void);
 
-/* The kinds, for workload_generate(); @trace is empty. */
-int generate_talks(struct trace *trace, const struct workload *work);
-int generate_docs(struct trace *trace, const struct workload *work);
-
-/* Add @nr new block numbers from *@next on. */
-int generate_ids(struct trace *trace, u64 *next, u32 nr);
-
 #endif /* REPLAY_WORKLOAD_H */
