@@ -33,17 +33,6 @@ u64 now_ns(void)
 	return (u64)ts.tv_sec * 1000000000u + ts.tv_nsec;
 }
 
-void *must_alloc(size_t bytes)
-{
-	void *mem = calloc(1, bytes ? bytes : 1);
-
-	if (!mem) {
-		fprintf(stderr, "kvmm-bench: out of memory (%zu bytes)\n", bytes);
-		exit(1);
-	}
-	return mem;
-}
-
 u64 random_next(u64 *state)
 {
 	u64 x = *state += 0x9e3779b97f4a7c15u;

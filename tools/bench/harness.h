@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../must.h"
+
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
@@ -261,10 +263,6 @@ static inline u32 random_below(u64 *state, u32 limit)
 
 /** shuffle() - @nr items of @bytes each, 16 at most */
 void shuffle(void *items, u32 nr, size_t bytes, u64 *seed);
-
-/* ---- memory and folders: without them a benchmark ends ---- */
-
-void *must_alloc(size_t bytes);
 
 /* A new folder in @where. Return: 0; -errno. */
 int make_folder(char *path, size_t room, const char *where);

@@ -71,33 +71,20 @@ static struct life *life_of(struct ages *ages, const kvmm_key_t *key)
 
 	memcpy(&name, key, sizeof(name));
 	at = idmap_get(&ages->index, name, &found);
-	if (!at)
-		return NULL;
 	if (found)
 		return &ages->life[*at];
 	if (ages->nr == ages->cap) {
-		u32 cap = ages->cap ? ages->cap * 2 : 1024;
-		void *p = realloc(ages->life, cap * sizeof(*ages->life));
-
-		if (!p)
-			return NULL;
-		ages->life = p;
-		ages->cap = cap;
+		ages->cap = ages->cap ? ages->cap * 2 : 1024;
+		ages->life = must_resize(ages->life, ages->cap * sizeof(*ages->life));
 	}
 	*at = ages->nr++;
 	return memset(&ages->life[*at], 0, sizeof(*ages->life));
 }
 
-/*
- * Names that hit, go or return were filled before: no memory is needed for them. A name that is
- * missed is filled next, which says if there is none.
- */
 void ages_hit(struct ages *ages, const kvmm_key_t *key)
 {
 	struct life *life = life_of(ages, key);
 
-	if (!life)
-		return;
 	histogram_add(&ages->idle_at_hit, ages->now - life->last);
 	life->last = ages->now;
 	life->used = true;
@@ -107,15 +94,12 @@ void ages_miss(struct ages *ages, const kvmm_key_t *key)
 {
 	const struct life *life = key ? life_of(ages, key) : NULL;
 
-	ages->nr_ended[!key ? END_WHOLE : life && life->was_evicted ? END_EVICTED : END_NEVER]++;
+	ages->nr_ended[!key ? END_WHOLE : life->was_evicted ? END_EVICTED : END_NEVER]++;
 }
 
 void ages_release(struct ages *ages, const kvmm_key_t *key)
 {
-	struct life *life = life_of(ages, key);
-
-	if (life)
-		life->last = ages->now;
+	life_of(ages, key)->last = ages->now;
 }
 
 void ages_evict(struct ages *ages, const kvmm_key_t *key)
@@ -123,8 +107,6 @@ void ages_evict(struct ages *ages, const kvmm_key_t *key)
 	struct life *life = life_of(ages, key);
 
 	ages->nr_evictions++;
-	if (!life)
-		return;
 	histogram_add(&ages->idle_at_eviction, ages->now - life->last);
 	histogram_add(&ages->age_at_eviction, ages->now - life->filled);
 	ages->nr_unused += !life->used;
@@ -133,29 +115,21 @@ void ages_evict(struct ages *ages, const kvmm_key_t *key)
 	life->evicted_at = ages->nr_evictions;
 }
 
-static void count_refault(struct ages *ages, const struct life *life)
-{
-	u64 distance = ages->nr_evictions - life->evicted_at;
-
-	histogram_add(&ages->refault, distance);
-	ages->nr_near += distance < ages->nr_blocks;
-}
-
-int ages_fill(struct ages *ages, const kvmm_key_t *key)
+void ages_fill(struct ages *ages, const kvmm_key_t *key)
 {
 	struct life *life = life_of(ages, key);
+	u64 distance = ages->nr_evictions - life->evicted_at;
 
-	if (!life)
-		return -ENOMEM;
-	if (!life->copies && life->was_evicted)
-		count_refault(ages, life);
+	if (!life->copies && life->was_evicted) {
+		histogram_add(&ages->refault, distance);
+		ages->nr_near += distance < ages->nr_blocks;
+	}
 	if (!life->copies) {
 		life->filled = ages->now;
 		life->used = false;
 	}
 	life->copies++;
 	life->last = ages->now;
-	return 0;
 }
 
 /* ---- results ---- */

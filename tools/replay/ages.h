@@ -72,8 +72,7 @@ void ages_release(struct ages *ages, const kvmm_key_t *key);
 /** ages_evict() - before what it was evicted for is filled */
 void ages_evict(struct ages *ages, const kvmm_key_t *key);
 
-/** ages_fill() - Return: 0; -ENOMEM. */
-int ages_fill(struct ages *ages, const kvmm_key_t *key);
+void ages_fill(struct ages *ages, const kvmm_key_t *key);
 
 /** ages_end() - the run is over: only the counts are kept */
 void ages_end(struct ages *ages);

@@ -54,9 +54,9 @@ static bool goes_on(const struct follow *follow, u32 q, u32 from)
 	       (u64)before->input + before->output <= follow->trace->req[q].input;
 }
 
-static int add_request(struct follow *follow, u32 q)
+static void add_request(struct follow *follow, u32 q)
 {
-	u32 nr = nr_full(follow, q), *at;
+	u32 nr = nr_full(follow, q);
 	bool found;
 
 	for (u32 i = nr; i; i -= follow->step) {
@@ -67,13 +67,8 @@ static int add_request(struct follow *follow, u32 q)
 		follow->next[from - 1] = q;
 		break;
 	}
-	if (!nr)
-		return 0;
-	at = idmap_get(&follow->ends, name_before(follow, q, nr), &found);
-	if (!at)
-		return -ENOMEM;
-	*at = q + 1;
-	return 0;
+	if (nr)
+		*idmap_get(&follow->ends, name_before(follow, q, nr), &found) = q + 1;
 }
 
 /*
@@ -82,26 +77,19 @@ static int add_request(struct follow *follow, u32 q)
  * That begins with all of its full blocks, and is at least as long as it and its answer. Of several such
  * ends a prompt goes on with the longest, of equal ones with the latest: each request is
  * followed once, and is no such end any more. Prompts without a full block are not known again.
- *
- * Return: NULL if there is no memory.
  */
 static u32 *follow_find(const struct options *opt, const struct trace *trace)
 {
 	struct follow follow = {
-		.opt = opt, .trace = trace, .next = malloc(trace->nr * sizeof(*follow.next)),
+		.opt = opt, .trace = trace, .next = must_alloc(trace->nr * sizeof(*follow.next)),
 		.step = (u32)max_u64(trace->id_tokens / opt->block_tokens, 1),
 	};
-	int err = follow.next ? 0 : -ENOMEM;
 
-	if (follow.next)
-		memset(follow.next, 0xff, trace->nr * sizeof(*follow.next));
-	for (u32 q = 0; !err && q < trace->nr; q++)
-		err = add_request(&follow, q);
+	memset(follow.next, 0xff, trace->nr * sizeof(*follow.next));
+	for (u32 q = 0; q < trace->nr; q++)
+		add_request(&follow, q);
 	idmap_exit(&follow.ends);
-	if (!err)
-		return follow.next;
-	free(follow.next);
-	return NULL;
+	return follow.next;
 }
 
 /*
@@ -265,33 +253,30 @@ static int make_pool(struct cache *cache)
 	return err ? err : live_add(cache->run, cache->pool);
 }
 
-static int make_room(struct cache *cache)
+static void make_room(struct cache *cache)
 {
 	const struct run *run = cache->run;
+	const struct options *opt = run->opt;
 	size_t nr_keys = 1;
 
-	if (run->opt->answers)
-		cache->next = follow_find(run->opt, run->trace);
-	if (run->opt->grow || run->opt->answers)
-		cache->done = calloc(run->trace->nr, sizeof(*cache->done));
+	if (opt->answers)
+		cache->next = follow_find(opt, run->trace);
+	if (opt->grow || opt->answers)
+		cache->done = must_alloc(run->trace->nr * sizeof(*cache->done));
 	for (u32 q = 0; q < run->trace->nr; q++)
 		nr_keys = max_u64(nr_keys, cache_last_shape(cache, q).nr_keys);
-	cache->keys = malloc(nr_keys * sizeof(*cache->keys));
-	cache->when = malloc(nr_keys * sizeof(*cache->when));
-	if (run->record)
-		cache->filled_by = calloc(run->opt->nr_blocks, sizeof(*cache->filled_by));
-	if (run->opt->pageblock)
-		cache->in_pageblock = calloc(run->opt->nr_blocks / run->opt->pageblock + 1,
-					     sizeof(*cache->in_pageblock));
-	if (run->ages)
-		cache->evicted = malloc(run->opt->nr_blocks * sizeof(*cache->evicted));
-	if (!cache->keys || !cache->when || (run->opt->grow && !cache->done) ||
-	    (run->opt->answers && (!cache->done || !cache->next)) ||
-	    (run->record && !cache->filled_by) ||
-	    (run->opt->pageblock && !cache->in_pageblock) || (run->ages && !cache->evicted))
-		return -ENOMEM;
 	cache->nr_keys = nr_keys;
-	return cache->hints ? future_init(&cache->future, run->opt, run->trace) : 0;
+	cache->keys = must_alloc(nr_keys * sizeof(*cache->keys));
+	cache->when = must_alloc(nr_keys * sizeof(*cache->when));
+	if (run->record)
+		cache->filled_by = must_alloc(opt->nr_blocks * sizeof(*cache->filled_by));
+	if (opt->pageblock)
+		cache->in_pageblock = must_alloc((opt->nr_blocks / opt->pageblock + 1) *
+						 sizeof(*cache->in_pageblock));
+	if (run->ages)
+		cache->evicted = must_alloc(opt->nr_blocks * sizeof(*cache->evicted));
+	if (cache->hints)
+		future_init(&cache->future, opt, run->trace);
 }
 
 enum exit_code cache_init(struct cache *cache, const struct run *run, const char *time_unit)
@@ -308,14 +293,12 @@ enum exit_code cache_init(struct cache *cache, const struct run *run, const char
 		return complain_of(err, "a pool of %u blocks, policy '%s', device '%s'",
 				   run->opt->nr_blocks, run->opt->policy,
 				   run->opt->device ? run->opt->device : "none");
-	err = make_room(cache);
-	if (!err)
-		err = pattern_init(&cache->pattern, run->opt, cache->pool);
-	if (err)
-		return complain_of(err, "start");
+	make_room(cache);
+	pattern_init(&cache->pattern, run->opt, cache->pool);
 	if (tell_begin(cache))
 		return EXIT_INPUT;
-	return has_tiers(run->opt) ? tiers_begin(cache, cache->nr_keys) : transfer_begin(cache);
+	transfer_begin(cache);
+	return tiers_begin(cache, cache->nr_keys);
 }
 
 void cache_exit(struct cache *cache)
@@ -363,12 +346,9 @@ const kvmm_key_t *cache_keys(struct cache *cache, u32 q, u32 *nr_keys)
 static struct held *held_alloc(u32 q, const struct shape *shape, u32 nr_blocks)
 {
 	size_t nr_refs = (size_t)shape->nr_keys, nr_muts = nr_blocks;
-	struct held *held = malloc(sizeof(*held) + nr_refs * sizeof(kvmm_ref_t) +
-				   nr_muts * sizeof(kvmm_mut_t));
+	struct held *held = must_alloc(sizeof(*held) + nr_refs * sizeof(kvmm_ref_t) +
+				       nr_muts * sizeof(kvmm_mut_t));
 
-	if (!held)
-		return NULL;
-	memset(held, 0, sizeof(*held));
 	held->q = q;
 	held->refs = (kvmm_ref_t *)(held + 1);
 	held->muts = (kvmm_mut_t *)(held->refs + nr_refs);
@@ -529,23 +509,21 @@ static void count_pageblocks(struct cache *cache, const struct held *held, u32 n
 }
 
 /* Hits first: what is evicted for a request was not among them. */
-static int note_ages(struct cache *cache, const struct held *held, u32 nr_evicted,
+static void note_ages(struct cache *cache, const struct held *held, u32 nr_evicted,
 		     const struct shape *shape)
 {
 	bool whole = held->nr_hits == min_u64(shape->nr_keys, shape->max_hits);
 	struct ages *ages = cache->run->ages;
-	int err = 0;
 
 	if (!ages)
-		return 0;
+		return;
 	for (u32 i = 0; i < held->nr_hits; i++)
 		ages_hit(ages, &cache->keys[i]);
 	ages_miss(ages, whole ? NULL : &cache->keys[held->nr_hits]);
 	for (u32 i = 0; i < nr_evicted; i++)
 		ages_evict(ages, &cache->evicted[i]);
-	for (u32 i = held->nr_hits; !err && i < shape->nr_keys; i++)
-		err = ages_fill(ages, &cache->keys[i]);
-	return err;
+	for (u32 i = held->nr_hits; i < shape->nr_keys; i++)
+		ages_fill(ages, &cache->keys[i]);
 }
 
 static void note_release(struct cache *cache, const struct held *held)
@@ -586,7 +564,7 @@ static enum exit_code settle(struct cache *cache, struct held *held, const struc
 	if (!err)
 		err = hint(cache, held);
 	if (!err)
-		err = note_ages(cache, held, got->nr_evicted, shape);
+		note_ages(cache, held, got->nr_evicted, shape);
 	return err ? complain_of(err, "register blocks of request %u", held->q) : EXIT_GOOD;
 }
 
@@ -601,8 +579,6 @@ enum exit_code cache_admit(struct cache *cache, u32 q, u32 nr_blocks, struct hel
 	int err;
 
 	*held = NULL;
-	if (!new)
-		return complain_of(-ENOMEM, "admit request %u", q);
 	make_keys(cache, q, shape.nr_keys);
 	acquire.keys = cache->keys;
 	acquire.nr_keys = shape.nr_keys;
@@ -792,14 +768,15 @@ void cache_say(const struct cache *cache)
 
 /* ---- the recording ---- */
 
-int cache_record_begin(struct cache *cache, bool timed)
+enum exit_code cache_record_begin(struct cache *cache, bool timed)
 {
 	const struct run *run = cache->run;
 	unsigned int columns = IN_CACHE | (timed ? IN_TIME : 0) | (cache->tiers ? IN_TIERS : 0) |
 			       (cache->transfer ? IN_TRANSFERS : 0);
+	int err = record_begin(run->record, timed ? "us" : "requests",
+			       timed ? record_span(run->trace) : run->trace->nr, columns);
 
-	return record_begin(run->record, timed ? "us" : "requests",
-			    timed ? record_span(run->trace) : run->trace->nr, columns);
+	return err ? complain_of(err, "record") : EXIT_GOOD;
 }
 
 void cache_own(struct cache *cache, u32 q, const kvmm_ref_t *refs, u32 nr)

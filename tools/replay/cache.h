@@ -151,8 +151,8 @@ enum exit_code cache_release(struct cache *cache, struct held *held);
 /** cache_finish() - do the library's own counts agree with what was seen from here? */
 enum exit_code cache_finish(struct cache *cache);
 
-/** cache_record_begin() - for the report; @timed: mode conc. Return: 0; -ENOMEM. */
-int cache_record_begin(struct cache *cache, bool timed);
+/** cache_record_begin() - for the report; @timed: mode conc */
+enum exit_code cache_record_begin(struct cache *cache, bool timed);
 
 /* Request @q has brought these blocks into the device. */
 void cache_own(struct cache *cache, u32 q, const kvmm_ref_t *refs, u32 nr);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../must.h"
+
 typedef uint8_t u8;
 typedef uint32_t u32;
 typedef int64_t s64;

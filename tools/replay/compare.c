@@ -685,19 +685,14 @@ static void set_up_job(struct board *board, u32 trace, u32 row, u32 column)
 		job->run.ages = &job->ages;
 }
 
-static int set_up_jobs(struct board *board)
+static void set_up_jobs(struct board *board)
 {
-	u32 nr = board->nr_traces * board->row.nr * board->nr_sizes;
-
-	board->job = calloc(nr, sizeof(*board->job));
-	if (!board->job)
-		return -ENOMEM;
-	board->nr_jobs = nr;
+	board->nr_jobs = board->nr_traces * board->row.nr * board->nr_sizes;
+	board->job = must_alloc(board->nr_jobs * sizeof(*board->job));
 	for (u32 t = 0; t < board->nr_traces; t++)
 		for (u32 row = 0; row < board->row.nr; row++)
 			for (u32 column = 0; column < board->nr_sizes; column++)
 				set_up_job(board, t, row, column);
-	return 0;
 }
 
 static enum exit_code set_up(struct board *board)
@@ -710,8 +705,8 @@ static enum exit_code set_up(struct board *board)
 				MAX_POLICIES - NR_REFS - 1);
 	add_sizes(board);
 	code = add_traces(board);
-	if (!code && set_up_jobs(board))
-		code = complain_of(-ENOMEM, "start");
+	if (!code)
+		set_up_jobs(board);
 	return code;
 }
 
@@ -743,11 +738,9 @@ static enum exit_code print(const struct board *board)
 
 enum exit_code run_compare(const struct options *opt)
 {
-	struct board *board = calloc(1, sizeof(*board));
+	struct board *board = must_alloc(sizeof(*board));
 	enum exit_code code;
 
-	if (!board)
-		return complain_of(-ENOMEM, "start");
 	board->opt = opt;
 	code = set_up(board);
 	if (!code)

@@ -93,19 +93,14 @@ struct grow {
 	u128 waited_us;
 };
 
-/* Return: 0; -ENOMEM. */
-static int grow_begin(struct conc *conc)
+static void grow_begin(struct conc *conc)
 {
 	u32 nr = conc->cache.run->trace->nr;
-	struct grow *grow = calloc(1, sizeof(*grow));
+	struct grow *grow = conc->grow = must_alloc(sizeof(*grow));
 
-	conc->grow = grow;
-	if (!grow)
-		return -ENOMEM;
-	grow->of = calloc(nr, sizeof(*grow->of));
-	grow->order = calloc(nr, sizeof(*grow->order));
-	grow->again = calloc(nr, sizeof(*grow->again));
-	return grow->of && grow->order && grow->again ? 0 : -ENOMEM;
+	grow->of = must_alloc(nr * sizeof(*grow->of));
+	grow->order = must_alloc(nr * sizeof(*grow->order));
+	grow->again = must_alloc(nr * sizeof(*grow->again));
 }
 
 static void grow_end(struct conc *conc)
@@ -160,7 +155,7 @@ static void grow_admitted(struct conc *conc, const struct held *held)
 /* ---- events ---- */
 
 /* From @now on it goes on talking, until its blocks are full, or it is done. */
-static enum exit_code go_on(struct conc *conc, struct held *held, u64 now)
+static void go_on(struct conc *conc, struct held *held, u64 now)
 {
 	const struct trace_request *req = &conc->cache.run->trace->req[held->q];
 	struct growing *of = &conc->grow->of[held->q];
@@ -170,14 +165,7 @@ static enum exit_code go_on(struct conc *conc, struct held *held, u64 now)
 	of->said_us = now;
 	of->event_said = (u32)min_u64(req->output, room - req->input);
 	of->event_us = now + (u64)(of->event_said - of->said) * US_PER_OUTPUT_TOKEN;
-	return heap_push(&conc->finish, of->event_us, held->q) ?
-	       complain_of(-ENOMEM, "run request %u", held->q) : EXIT_GOOD;
-}
-
-/* Its hits are there, and so its prompt will be. */
-static enum exit_code grow_run(struct conc *conc, struct held *held)
-{
-	return go_on(conc, held, conc->now + cache_prefill_us(&conc->cache, held));
+	heap_push(&conc->finish, of->event_us, held->q);
 }
 
 static void forget_loading(struct conc *conc, u32 q)
@@ -245,7 +233,9 @@ static enum exit_code grow(struct conc *conc, struct held *held)
 			return code;
 	}
 	grow->grown_blocks += got;
-	return code ? code : go_on(conc, held, conc->now);
+	if (!code)
+		go_on(conc, held, conc->now);
+	return code;
 }
 
 static enum exit_code finish(struct conc *conc, struct held *held)
@@ -359,16 +349,12 @@ static u32 blocks_wanted(const struct run *run, const struct trace_request *req)
 }
 
 /* Its hits are there, so it runs. */
-static enum exit_code run_request(struct conc *conc, struct held *held)
+static void run_request(struct conc *conc, struct held *held)
 {
-	u64 us;
-
 	if (conc->grow)
-		return grow_run(conc, held);
-	us = cache_service_us(&conc->cache, held);
-	if (heap_push(&conc->finish, conc->now + us, held->q))
-		return complain_of(-ENOMEM, "start request %u", held->q);
-	return EXIT_GOOD;
+		go_on(conc, held, conc->now + cache_prefill_us(&conc->cache, held));
+	else
+		heap_push(&conc->finish, conc->now + cache_service_us(&conc->cache, held), held->q);
 }
 
 static void note_start(struct conc *conc, const struct held *held)
@@ -386,14 +372,14 @@ static void note_start(struct conc *conc, const struct held *held)
 	record_latency(cache->run->record, RECORD_WAIT, conc->now - req->arrival_us);
 }
 
-static enum exit_code start(struct conc *conc, struct held *held)
+static void start(struct conc *conc, struct held *held)
 {
 	conc->running[held->q] = held;
 	note_start(conc, held);
-	if (!held->nr_lower)
-		return run_request(conc, held);
-	conc->loading[conc->nr_loading++] = held->q;
-	return EXIT_GOOD;
+	if (held->nr_lower)
+		conc->loading[conc->nr_loading++] = held->q;
+	else
+		run_request(conc, held);
 }
 
 /* Those whose hits have arrived run from now on. */
@@ -409,7 +395,7 @@ static enum exit_code fetch_loaded(struct conc *conc)
 		if (!code)
 			code = tiers_fetch(&conc->cache, held, &done);
 		if (!code && done)
-			code = run_request(conc, held);
+			run_request(conc, held);
 		if (!done)
 			conc->loading[kept++] = held->q;
 	}
@@ -454,8 +440,9 @@ static enum exit_code admit_one(struct conc *conc, u32 q, u32 nr_blocks, struct 
 		return code;
 	}
 	if (!code)
-		return start(conc, *held);
-	free(*held);
+		start(conc, *held);
+	else
+		free(*held);
 	return code;
 }
 
@@ -608,21 +595,18 @@ enum exit_code run_conc(const struct run *run)
 	if (!run->trace->has_arrivals)
 		return complain(EXIT_INPUT, "the trace has no arrival times; conc needs them");
 	code = cache_init(&conc.cache, run, "us");
-	conc.running = calloc(run->trace->nr, sizeof(*conc.running));
-	if (!code && conc.cache.tiers)
-		conc.loading = calloc(run->trace->nr, sizeof(*conc.loading));
-	if (!code && run->opt->grow && grow_begin(&conc))
-		code = complain_of(-ENOMEM, "start");
-	if (!code && (!conc.running || (conc.cache.tiers && !conc.loading)))
-		code = complain_of(-ENOMEM, "start");
-	if (!code && cache_record_begin(&conc.cache, true))
-		code = complain_of(-ENOMEM, "record");
+	conc.running = must_alloc(run->trace->nr * sizeof(*conc.running));
+	conc.loading = must_alloc(run->trace->nr * sizeof(*conc.loading));
+	if (!code && run->opt->grow)
+		grow_begin(&conc);
+	if (!code)
+		code = cache_record_begin(&conc.cache, true);
 	if (!code)
 		code = simulate(&conc);
 	if (!code)
 		report(&conc);
 
-	for (u32 q = 0; conc.running && q < run->trace->nr; q++)
+	for (u32 q = 0; q < run->trace->nr; q++)
 		free(conc.running[q]);
 	grow_end(&conc);
 	heap_exit(&conc.finish);

@@ -113,36 +113,32 @@ enum exit_code frag_follow_moves(struct frag *frag)
 
 /* ---- one attempt ---- */
 
-static int read_layout(struct frag *frag)
+static void read_layout(struct frag *frag)
 {
-	int err = layout_holes(&frag->layout, frag->zone);
-
+	layout_holes(&frag->layout, frag->zone);
 	layout_clear_runs(&frag->layout);
 	for (u32 i = 0; i < frag->nr_running; i++) {
 		const struct live *live = frag->live[frag->running[i]];
 
-		for (u32 e = 0; !err && e < live->nr_ext; e++)
-			err = layout_add_run(&frag->layout, live->ext[e].start);
+		for (u32 e = 0; e < live->nr_ext; e++)
+			layout_add_run(&frag->layout, live->ext[e].start);
 	}
 	layout_sort_runs(&frag->layout, frag->run->opt->nr_blocks);
-	return err;
 }
 
-enum exit_code frag_count_failure(struct frag *frag, u32 nr, u32 nr_free)
+void frag_count_failure(struct frag *frag, u32 nr, u32 nr_free)
 {
 	struct frag_count *count = &frag->count;
 
 	if (nr_free < nr) {
 		count->fail_capacity++;
-		return EXIT_GOOD;
+		return;
 	}
 	count->fail_frag++;
-	if (read_layout(frag))
-		return complain_of(-ENOMEM, "read the layout");
+	read_layout(frag);
 	count->fail_but_extent += layout_longest_hole(&frag->layout) >= nr;
 	count->slide_blocks += layout_slide_cost(&frag->layout, nr);
 	count->bound_blocks += layout_bound_cost(&frag->layout, frag->run->opt->nr_blocks, nr);
-	return EXIT_GOOD;
 }
 
 void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
@@ -202,8 +198,8 @@ static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, i
 	if (*err != -ENOSPC)
 		return *err ? complain_of(*err, "allocate %u blocks", nr) : EXIT_GOOD;
 	if (first)
-		code = frag_count_failure(frag, nr, stat.nr_free);
-	if (!code && stat.nr_free >= nr &&
+		frag_count_failure(frag, nr, stat.nr_free);
+	if (stat.nr_free >= nr &&
 	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT))
 		code = compact_and_allocate(frag, nr, range, err);
 	if (!code && *err && *err != -ENOSPC)
@@ -233,17 +229,16 @@ static void update_window(struct frag *frag)
 		close_window(frag);
 }
 
-static int update_curve(struct frag *frag)
+static void update_curve(struct frag *frag)
 {
 	u32 step = frag->run->trace->nr / FRAG_CURVE_ROWS, n = (u32)frag->count.admitted;
 	struct kvmm_zone_stat stat = frag_zone_stat(frag);
 	struct curve_row *row;
-	int err;
 
 	if (!step || n % step || frag->nr_curve == FRAG_CURVE_ROWS)
-		return 0;
+		return;
 	row = &frag->curve[frag->nr_curve++];
-	err = layout_holes(&frag->layout, frag->zone);
+	layout_holes(&frag->layout, frag->zone);
 	*row = (struct curve_row){
 		.now		= frag->now,
 		.admitted	= n,
@@ -253,7 +248,7 @@ static int update_curve(struct frag *frag)
 		.largest	= stat.largest,
 		.nr_holes	= frag->layout.nr_holes,
 	};
-	return err ? err : kvmm_pool_map(frag->pool, row->map, FRAG_MAP_WIDTH);
+	kvmm_pool_map(frag->pool, row->map, FRAG_MAP_WIDTH);
 }
 
 static void count_admission(struct frag *frag, const struct live *live, u32 held)
@@ -281,26 +276,23 @@ enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 hel
 {
 	const struct trace_request *req = &frag->run->trace->req[frag->head];
 	u64 us = service_us(req);
-	struct live *live = calloc(1, sizeof(*live));
+	struct live *live = must_alloc(sizeof(*live));
 	u32 q = frag->head;
 	bool moved;
-	int err = -ENOMEM;
+	int err;
 
-	if (live) {
-		*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running,
-				       .ends = frag->now + us };
-		frag->live[q] = live;
-		frag->running[frag->nr_running++] = q;
-		err = frag_look_up(frag, q, &moved);
-	}
-	if (!err && !frag->readers.nr)	/* with steps a request ends with one */
-		err = heap_push(&frag->finish, live->ends, q);
+	*live = (struct live){ .range = range, .nr = nr, .at = frag->nr_running,
+			       .ends = frag->now + us };
+	frag->live[q] = live;
+	frag->running[frag->nr_running++] = q;
+	err = frag_look_up(frag, q, &moved);
 	if (err)
 		return complain_of(err, "start request %u", q);
+	if (!frag->readers.nr)	/* with steps a request ends with one */
+		heap_push(&frag->finish, live->ends, q);
 	count_admission(frag, live, held);
 	update_window(frag);
-	if (update_curve(frag))
-		return complain_of(-ENOMEM, "read the layout");
+	update_curve(frag);
 	return for_each_block(frag, q, NULL);
 }
 
@@ -779,12 +771,12 @@ static enum exit_code frag_init(struct frag *frag)
 				   "device '%s'", opt->nr_blocks, opt->alloc,
 				   compactors[opt->compact], opt->device ? opt->device : "none");
 	frag->limit = (u64)opt->nr_blocks * opt->mark / 100;
-	frag->live = calloc(nr, sizeof(*frag->live));
-	frag->running = calloc(nr, sizeof(*frag->running));
-	if (!frag->live || !frag->running ||
-	    frag_begin_record(frag) ||
-	    pattern_init(&frag->pattern, opt, frag->pool))
-		return complain_of(-ENOMEM, "start");
+	frag->live = must_alloc(nr * sizeof(*frag->live));
+	frag->running = must_alloc(nr * sizeof(*frag->running));
+	err = frag_begin_record(frag);
+	if (err)
+		return complain_of(err, "start");
+	pattern_init(&frag->pattern, opt, frag->pool);
 	find_median(frag);
 	return readers_init(frag);
 }

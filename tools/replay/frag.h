@@ -182,7 +182,7 @@ u32 frag_blocks_wanted(const struct frag *frag, u32 q);
 u32 frag_nr_free(const struct frag *frag);
 /* Ask for @nr blocks for the head. *@err: 0, -ENOSPC, or others that were said. */
 int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range);
-enum exit_code frag_count_failure(struct frag *frag, u32 nr, u32 nr_free);
+void frag_count_failure(struct frag *frag, u32 nr, u32 nr_free);
 void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat);
 /* The head has got @range, and @held blocks with it. */
 enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held);

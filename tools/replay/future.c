@@ -10,7 +10,7 @@
  * A key that a request names twice must not become its own successor: the request's answers are
  * all read before it enters itself.
  */
-static int walk_request(struct future *future, const struct run *run, struct idmap *seen, u32 q)
+static void walk_request(struct future *future, const struct run *run, struct idmap *seen, u32 q)
 {
 	const struct trace_request *req = &run->trace->req[q];
 	u32 nr = shape_of(run->opt, req).nr_keys;
@@ -20,45 +20,33 @@ static int walk_request(struct future *future, const struct run *run, struct idm
 	for (u32 i = 0; i < nr; i++) {
 		u32 *at = idmap_get(seen, key_name(run->opt, run->trace, req, i), &found);
 
-		if (!at)
-			return -ENOMEM;
 		if (!found)
 			*at = run->trace->nr;
 		next[i] = *at;
 	}
 	for (u32 i = 0; i < nr; i++)
 		*idmap_get(seen, key_name(run->opt, run->trace, req, i), &found) = q;
-	return 0;
 }
 
-int future_init(struct future *future, const struct options *opt, const struct trace *trace)
+void future_init(struct future *future, const struct options *opt, const struct trace *trace)
 {
 	const struct run run = { .opt = opt, .trace = trace };
 	struct idmap seen = { 0 };
-	int err = 0;
 	u64 nr = 0;
 
-	future->first = malloc(trace->nr * sizeof(*future->first));
-	for (u32 q = 0; future->first && q < trace->nr; q++) {
+	future->first = must_alloc(trace->nr * sizeof(*future->first));
+	for (u32 q = 0; q < trace->nr; q++) {
 		future->first[q] = nr;
 		nr += shape_of(opt, &trace->req[q]).nr_keys;
 	}
-	future->next = malloc(max_u64(nr, 1) * sizeof(*future->next));
-	if (!future->first || !future->next)
-		err = -ENOMEM;
-	for (u32 q = trace->nr; !err && q--; )
-		err = walk_request(future, &run, &seen, q);
-
+	future->next = must_alloc(nr * sizeof(*future->next));
+	for (u32 q = trace->nr; q--; )
+		walk_request(future, &run, &seen, q);
 	idmap_exit(&seen);
-	if (err)
-		future_exit(future);
-	return err;
 }
 
 void future_exit(struct future *future)
 {
 	free(future->next);
 	free(future->first);
-	future->next = NULL;
-	future->first = NULL;
 }

@@ -15,8 +15,7 @@ struct future {
 	u64 *first;
 };
 
-/** future_init() - Return: 0; -ENOMEM (nothing to undo). */
-int future_init(struct future *future, const struct options *opt, const struct trace *trace);
+void future_init(struct future *future, const struct options *opt, const struct trace *trace);
 
 void future_exit(struct future *future);
 

@@ -71,20 +71,17 @@ static void rank_documents(struct library *library)
 		library->cdf[i] /= sum;
 }
 
-static int library_init(struct library *library, const struct workload *work)
+static void library_init(struct library *library, const struct workload *work)
 {
 	library->work = work;
 	library->rng.state = mix64(work->seed);
 	library->nr_ranked = (u32)work->docs;
 	library->nr = library->nr_ranked + (work->kind == WORKLOAD_SCAN ? (u32)work->loop : 0);
-	library->first_id = malloc((library->nr + 1) * sizeof(*library->first_id));
-	library->cdf = malloc(library->nr_ranked * sizeof(*library->cdf));
-	library->by_rank = malloc(library->nr_ranked * sizeof(*library->by_rank));
-	if (!library->first_id || !library->cdf || !library->by_rank)
-		return -ENOMEM;
+	library->first_id = must_alloc((library->nr + 1) * sizeof(*library->first_id));
+	library->cdf = must_alloc(library->nr_ranked * sizeof(*library->cdf));
+	library->by_rank = must_alloc(library->nr_ranked * sizeof(*library->by_rank));
 	number_documents(library);
 	rank_documents(library);
-	return 0;
 }
 
 static void library_exit(struct library *library)
@@ -157,8 +154,9 @@ static int generate_docs(struct trace *trace, const struct workload *work)
 {
 	double gap_ms = work->span * 1000 / work->requests, at_ms = 0;
 	struct library library = { 0 };
-	int err = library_init(&library, work);
+	int err = 0;
 
+	library_init(&library, work);
 	for (u32 q = 0; !err && q < (u32)work->requests; q++) {
 		u32 doc = choose(&library, q);
 
@@ -356,18 +354,15 @@ static u64 block_id(struct generator *gen, const struct talk *talk, u32 i)
 }
 
 /* Room for @nr_ids blocks; a fork gets its past when it first speaks: its parent has spoken. */
-static int talk_grow(struct generator *gen, struct talk *talk, u32 nr_ids)
+static void talk_grow(struct generator *gen, struct talk *talk, u32 nr_ids)
 {
-	u64 *id = realloc(talk->id, nr_ids * sizeof(*id));
+	u64 *id = must_resize(talk->id, nr_ids * sizeof(*id));
 
-	if (!id)
-		return -ENOMEM;
 	if (!talk->id && talk->nr_shared) {
 		memcpy(id, gen->talk[talk->parent].id, talk->nr_shared * sizeof(*id));
 		talk->nr_full = talk->nr_shared;
 	}
 	talk->id = id;
-	return 0;
 }
 
 static int add_request(struct generator *gen, struct trace *trace, const struct turn *turn)
@@ -380,8 +375,9 @@ static int add_request(struct generator *gen, struct trace *trace, const struct 
 		.output		= turn->output,
 		.nr_ids		= DIV_ROUND_UP(turn->input, TRACE_ID_TOKENS),
 	};
-	int err = talk_grow(gen, talk, req.nr_ids);
+	int err = 0;
 
+	talk_grow(gen, talk, req.nr_ids);
 	for (u32 i = 0; !err && i < req.nr_ids; i++) {
 		talk->id[i] = block_id(gen, talk, i);
 		err = trace_add_id(trace, talk->id[i]);
@@ -435,13 +431,12 @@ static int generate_talks(struct trace *trace, const struct workload *work)
 		.nr_wanted	= (u32)work->requests,
 		.span_s		= work->span,
 	};
-	int err = -ENOMEM;
+	int err;
 
-	gen.turn = calloc(gen.nr_wanted, sizeof(*gen.turn));
-	gen.talk = calloc(gen.nr_wanted, sizeof(*gen.talk));
-	if (gen.turn && gen.talk)
-		err = generate(&gen, trace);
-	for (u32 i = 0; gen.talk && i < gen.nr_talks; i++)
+	gen.turn = must_alloc(gen.nr_wanted * sizeof(*gen.turn));
+	gen.talk = must_alloc(gen.nr_wanted * sizeof(*gen.talk));
+	err = generate(&gen, trace);
+	for (u32 i = 0; i < gen.nr_talks; i++)
 		free(gen.talk[i].id);
 	free(gen.talk);
 	free(gen.turn);

@@ -10,28 +10,15 @@ static bool before(struct event a, struct event b)
 	return a.time < b.time || (a.time == b.time && a.index < b.index);
 }
 
-static int heap_grow(struct heap *heap)
-{
-	u32 cap = heap->cap ? heap->cap * 2 : 256;
-	struct event *p;
-
-	if (heap->cap > UINT32_MAX / 2)
-		return -ENOMEM;
-	p = realloc(heap->event, cap * sizeof(*p));
-	if (!p)
-		return -ENOMEM;
-	heap->event = p;
-	heap->cap = cap;
-	return 0;
-}
-
-int heap_push(struct heap *heap, u64 time, u32 index)
+void heap_push(struct heap *heap, u64 time, u32 index)
 {
 	struct event event = { time, index };
 	u32 i, parent;
 
-	if (heap->nr == heap->cap && heap_grow(heap))
-		return -ENOMEM;
+	if (heap->nr == heap->cap) {
+		heap->cap = heap->cap ? heap->cap * 2 : 256;
+		heap->event = must_resize(heap->event, heap->cap * sizeof(event));
+	}
 	for (i = heap->nr++; i; i = parent) {
 		parent = (i - 1) / 2;
 		if (!before(event, heap->event[parent]))
@@ -39,7 +26,6 @@ int heap_push(struct heap *heap, u64 time, u32 index)
 		heap->event[i] = heap->event[parent];
 	}
 	heap->event[i] = event;
-	return 0;
 }
 
 struct event heap_pop(struct heap *heap)

@@ -16,8 +16,7 @@ struct heap {
 	u32 cap;
 };
 
-/** heap_push() - Return: 0; -ENOMEM. */
-int heap_push(struct heap *heap, u64 time, u32 index);
+void heap_push(struct heap *heap, u64 time, u32 index);
 
 /** heap_pop() - remove the first; there must be one */
 struct event heap_pop(struct heap *heap);

@@ -14,28 +14,25 @@ static struct idmap_slot *probe(struct idmap_slot *slot, u64 mask, u64 name)
 	return &slot[i];
 }
 
-static int idmap_grow(struct idmap *map)
+static void idmap_grow(struct idmap *map)
 {
 	u64 cap = map->slot ? (map->mask + 1) * 2 : 1024;
-	struct idmap_slot *slot = calloc(cap, sizeof(*slot));
+	struct idmap_slot *slot = must_alloc(cap * sizeof(*slot));
 
-	if (!slot)
-		return -ENOMEM;
 	for (u64 i = 0; map->slot && i <= map->mask; i++)
 		if (map->slot[i].used)
 			*probe(slot, cap - 1, map->slot[i].name) = map->slot[i];
 	free(map->slot);
 	map->slot = slot;
 	map->mask = cap - 1;
-	return 0;
 }
 
 u32 *idmap_get(struct idmap *map, u64 name, bool *found)
 {
 	struct idmap_slot *slot;
 
-	if ((!map->slot || map->nr * 2 > map->mask) && idmap_grow(map))
-		return NULL;
+	if (!map->slot || map->nr * 2 > map->mask)
+		idmap_grow(map);
 	slot = probe(map->slot, map->mask, name);
 	*found = slot->used;
 	if (!slot->used) {

@@ -20,8 +20,6 @@ struct idmap {
 /**
  * idmap_get() - where the value of @name is kept, until the next call
  * @found: was it there? If not it is now, with value 0.
- *
- * Return: NULL if there is no memory.
  */
 u32 *idmap_get(struct idmap *map, u64 name, bool *found);
 

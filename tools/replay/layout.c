@@ -5,30 +5,22 @@
 
 #include "layout.h"
 
-static int add(struct kvmm_extent **array, u32 *nr, u32 *cap, struct kvmm_extent extent)
+static void add(struct kvmm_extent **array, u32 *nr, u32 *cap, struct kvmm_extent extent)
 {
 	if (*nr == *cap) {
-		u32 more = *cap ? *cap * 2 : 256;
-		struct kvmm_extent *p = realloc(*array, more * sizeof(*p));
-
-		if (!p)
-			return -ENOMEM;
-		*array = p;
-		*cap = more;
+		*cap = *cap ? *cap * 2 : 256;
+		*array = must_resize(*array, *cap * sizeof(extent));
 	}
 	(*array)[(*nr)++] = extent;
-	return 0;
 }
 
-int layout_holes(struct layout *layout, struct kvmm_zone *zone)
+void layout_holes(struct layout *layout, struct kvmm_zone *zone)
 {
 	struct kvmm_extent hole = { 0, 0 };
-	int err = 0;
 
 	layout->nr_holes = 0;
-	while (!err && !kvmm_zone_next_free(zone, hole.start + hole.nr, &hole))
-		err = add(&layout->hole, &layout->nr_holes, &layout->cap_holes, hole);
-	return err;
+	while (!kvmm_zone_next_free(zone, hole.start + hole.nr, &hole))
+		add(&layout->hole, &layout->nr_holes, &layout->cap_holes, hole);
 }
 
 void layout_clear_runs(struct layout *layout)
@@ -36,10 +28,9 @@ void layout_clear_runs(struct layout *layout)
 	layout->nr_runs = 0;
 }
 
-int layout_add_run(struct layout *layout, u32 start)
+void layout_add_run(struct layout *layout, u32 start)
 {
-	return add(&layout->run, &layout->nr_runs, &layout->cap_runs,
-		   (struct kvmm_extent){ start, 0 });
+	add(&layout->run, &layout->nr_runs, &layout->cap_runs, (struct kvmm_extent){ start, 0 });
 }
 
 static int compare_starts(const void *a, const void *b)

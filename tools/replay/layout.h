@@ -20,12 +20,12 @@ struct layout {
 	u32 cap_runs;
 };
 
-/** layout_holes() - read the holes of @zone. Return: 0; -ENOMEM. */
-int layout_holes(struct layout *layout, struct kvmm_zone *zone);
+/** layout_holes() - read the holes of @zone */
+void layout_holes(struct layout *layout, struct kvmm_zone *zone);
 
 /** layout_clear_runs(), layout_add_run(), layout_sort_runs() - collect the runs; holes are read */
 void layout_clear_runs(struct layout *layout);
-int layout_add_run(struct layout *layout, u32 start);
+void layout_add_run(struct layout *layout, u32 start);
 void layout_sort_runs(struct layout *layout, u32 nr_blocks);
 
 void layout_exit(struct layout *layout);

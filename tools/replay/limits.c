@@ -56,7 +56,7 @@ static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 /* ---- infinite ---- */
 
 /* How many leading keys were there already; afterwards all are. */
-static int look_up(struct limit *limit, struct idmap *seen, u32 q, const struct shape *shape)
+static void look_up(struct limit *limit, struct idmap *seen, u32 q, const struct shape *shape)
 {
 	const struct run *run = limit->run;
 	const struct trace_request *req = &run->trace->req[q];
@@ -64,40 +64,34 @@ static int look_up(struct limit *limit, struct idmap *seen, u32 q, const struct 
 	u32 hits = 0;
 
 	for (u32 i = 0; i < shape->nr_keys; i++) {
-		if (!idmap_get(seen, key_name(run->opt, run->trace, req, i), &found))
-			return -ENOMEM;
+		idmap_get(seen, key_name(run->opt, run->trace, req, i), &found);
 		all = all && found && i < shape->max_hits;
 		hits += all;
 	}
 	limit->hits += hits;
 	limit->hit_tokens += min_u64((u64)hits * run->opt->block_tokens, req->input);
 	limit->fp = fold(limit->fp, hits);
-	return 0;
 }
 
-static int infinite(struct limit *limit)
+static void infinite(struct limit *limit)
 {
 	const struct run *run = limit->run;
 	struct idmap seen = { 0 };
-	int err = 0;
 
-	for (u32 q = 0; !err && q < run->trace->nr; q++) {
+	for (u32 q = 0; q < run->trace->nr; q++) {
 		struct shape shape = shape_of(run->opt, &run->trace->req[q]);
 
 		limit->accesses += shape.prompt;
 		limit->input_tokens += run->trace->req[q].input;
-		err = look_up(limit, &seen, q, &shape);
+		look_up(limit, &seen, q, &shape);
 		progress_step(run, q);
 	}
-	if (!err) {
-		describe(limit, "inf", 0);
-		results_num(run->results, "distinct", seen.nr);
-		results_num(run->results, "hit_tokens", limit->hit_tokens);
-		results_num(run->results, "input_tokens", limit->input_tokens);
-		results_hex(run->results, "fp", limit->fp);
-	}
+	describe(limit, "inf", 0);
+	results_num(run->results, "distinct", seen.nr);
+	results_num(run->results, "hit_tokens", limit->hit_tokens);
+	results_num(run->results, "input_tokens", limit->input_tokens);
+	results_hex(run->results, "fp", limit->fp);
 	idmap_exit(&seen);
-	return err;
 }
 
 /* ---- bound ---- */
@@ -119,7 +113,7 @@ struct belady {
 	struct heap farthest;
 };
 
-static int number_keys(struct belady *belady, struct limit *limit)
+static void number_keys(struct belady *belady, struct limit *limit)
 {
 	const struct run *run = limit->run;
 	struct idmap numbers = { 0 };
@@ -131,35 +125,26 @@ static int number_keys(struct belady *belady, struct limit *limit)
 		u32 nr_keys = shape_of(run->opt, req).nr_keys;
 
 		for (u32 i = 0; i < nr_keys; i++) {
-			u32 *n = idmap_get(&numbers, key_name(run->opt, run->trace, req, i),
-					   &found);
+			u32 *n = idmap_get(&numbers, key_name(run->opt, run->trace, req, i), &found);
 
-			if (!n) {
-				idmap_exit(&numbers);
-				return -ENOMEM;
-			}
 			if (!found)
 				*n = belady->nr_keys++;
 			belady->flat[at++] = *n;
 		}
 	}
 	idmap_exit(&numbers);
-	return 0;
 }
 
 /* @due serves as "last position seen" here and is all U32_NONE again afterwards. */
-static int link_accesses(struct belady *belady)
+static void link_accesses(struct belady *belady)
 {
-	belady->due = malloc(max_u64(1, belady->nr_keys) * sizeof(u32));
-	if (!belady->due)
-		return -ENOMEM;
+	belady->due = must_alloc(belady->nr_keys * sizeof(u32));
 	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
 	for (u64 at = belady->nr; at--; ) {
 		belady->next[at] = (u32)min_u64(belady->due[belady->flat[at]], belady->nr);
 		belady->due[belady->flat[at]] = (u32)at;
 	}
 	memset(belady->due, 0xff, belady->nr_keys * sizeof(u32));
-	return 0;
 }
 
 static void evict_farthest(struct belady *belady)
@@ -173,7 +158,7 @@ static void evict_farthest(struct belady *belady)
 	belady->nr_resident--;
 }
 
-static int walk(struct belady *belady, struct limit *limit)
+static void walk(struct belady *belady, struct limit *limit)
 {
 	for (u64 at = 0; at < belady->nr; at++) {
 		u32 key = belady->flat[at];
@@ -186,17 +171,14 @@ static int walk(struct belady *belady, struct limit *limit)
 			belady->nr_resident++;
 		}
 		belady->due[key] = belady->next[at];
-		if (heap_push(&belady->farthest, ~(u64)belady->next[at], key))
-			return -ENOMEM;
+		heap_push(&belady->farthest, ~(u64)belady->next[at], key);
 	}
-	return 0;
 }
 
-static int bound(struct limit *limit)
+static enum exit_code bound(struct limit *limit)
 {
 	const struct run *run = limit->run;
 	struct belady belady = { 0 };
-	int err = -ENOMEM;
 
 	for (u32 q = 0; q < run->trace->nr; q++) {
 		struct shape shape = shape_of(run->opt, &run->trace->req[q]);
@@ -204,30 +186,31 @@ static int bound(struct limit *limit)
 		limit->accesses += shape.prompt;
 		belady.nr += shape.nr_keys;
 	}
-	belady.flat = malloc(max_u64(1, belady.nr) * sizeof(u32));
-	belady.next = malloc(max_u64(1, belady.nr) * sizeof(u32));
-	if (belady.flat && belady.next && belady.nr < U32_NONE)
-		err = number_keys(&belady, limit);
-	if (!err)
-		err = link_accesses(&belady);
-	if (!err)
-		err = walk(&belady, limit);
-	if (!err)
-		describe(limit, "bound", run->opt->nr_blocks);
+	if (belady.nr >= U32_NONE)
+		return complain(EXIT_WRONG, "policy bound: too many blocks");
+	belady.flat = must_alloc(belady.nr * sizeof(u32));
+	belady.next = must_alloc(belady.nr * sizeof(u32));
+	number_keys(&belady, limit);
+	link_accesses(&belady);
+	walk(&belady, limit);
+	describe(limit, "bound", run->opt->nr_blocks);
 	heap_exit(&belady.farthest);
 	free(belady.flat);
 	free(belady.next);
 	free(belady.due);
-	return err;
+	return EXIT_GOOD;
 }
 
 enum exit_code run_limit(const struct run *run)
 {
 	struct limit limit = { .run = run };
-	int err;
+	enum exit_code code = EXIT_GOOD;
 
 	progress_start(run, run->opt->policy, run->trace->nr);
-	err = strcmp(run->opt->policy, "bound") ? infinite(&limit) : bound(&limit);
+	if (strcmp(run->opt->policy, "bound"))
+		infinite(&limit);
+	else
+		code = bound(&limit);
 	progress_stop(run);
-	return err ? complain_of(err, "policy %s", run->opt->policy) : EXIT_GOOD;
+	return code;
 }

@@ -43,8 +43,6 @@ enum exit_code load(const struct source *source, struct trace *trace)
 		return complain(EXIT_INPUT, "%s: more than %u requests or %u blocks",
 				source->spec ? source->spec : "chat", TRACE_MAX_REQUESTS,
 				TRACE_MAX_IDS);
-	if (err)
-		return complain(EXIT_WRONG, "no memory for %.0f requests", source->work.requests);
 	if (source->spec)
 		snprintf(trace->name, sizeof(trace->name), "%s", source->spec);
 	make_plain_word(trace->name);

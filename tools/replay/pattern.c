@@ -5,22 +5,18 @@
 
 #include "pattern.h"
 
-int pattern_init(struct pattern *pattern, const struct options *opt, struct kvmm_pool *pool)
+void pattern_init(struct pattern *pattern, const struct options *opt, struct kvmm_pool *pool)
 {
 	size_t words = DIV_ROUND_UP((size_t)opt->block_bytes, sizeof(u64));
 
 	memset(pattern, 0, sizeof(*pattern));
 	if (!opt->verify)
-		return 0;
+		return;
 	pattern->pool = pool;
 	pattern->seed = opt->seed;
 	pattern->bytes = opt->block_bytes;
-	pattern->want = calloc(words, sizeof(u64));
-	pattern->got = calloc(words, sizeof(u64));
-	if (pattern->want && pattern->got)
-		return 0;
-	pattern_exit(pattern);
-	return -ENOMEM;
+	pattern->want = must_alloc(words * sizeof(u64));
+	pattern->got = must_alloc(words * sizeof(u64));
 }
 
 void pattern_exit(struct pattern *pattern)

@@ -32,8 +32,7 @@ static inline u64 pattern_of_request(u32 q, u32 ordinal)
 	return mix64(~((u64)q << 32 | ordinal));
 }
 
-/** pattern_init() - Return: 0; -ENOMEM. */
-int pattern_init(struct pattern *pattern, const struct options *opt, struct kvmm_pool *pool);
+void pattern_init(struct pattern *pattern, const struct options *opt, struct kvmm_pool *pool);
 
 void pattern_exit(struct pattern *pattern);
 

@@ -296,10 +296,8 @@ enum exit_code readers_init(struct frag *frag)
 	if (!readers->nr)
 		return EXIT_GOOD;
 	readers->rng.state = frag->run->opt->seed;
-	readers->reader = calloc(readers->nr, sizeof(*readers->reader));
-	readers->reading = calloc(frag->run->opt->nr_blocks, sizeof(*readers->reading));
-	if (!readers->reader || !readers->reading)
-		return complain_of(-ENOMEM, "start");
+	readers->reader = must_alloc(readers->nr * sizeof(*readers->reader));
+	readers->reading = must_alloc(frag->run->opt->nr_blocks * sizeof(*readers->reading));
 	for (u32 i = 0; !err && i < readers->nr; i++)
 		err = kvmm_stream_add(frag->pool, NULL, 0, &readers->reader[i].id);
 	return err ? complain_of(err, "add a stream") : readers_begin(frag);
@@ -496,7 +494,8 @@ static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, i
 	if (!*err || !first)
 		return EXIT_GOOD;
 	frag->head_failed = frag->now;
-	return frag_count_failure(frag, nr, frag_nr_free(frag));
+	frag_count_failure(frag, nr, frag_nr_free(frag));
+	return EXIT_GOOD;
 }
 
 static enum exit_code take_head(struct frag *frag, u32 nr)

@@ -89,16 +89,15 @@ static enum exit_code flood_begin(struct cache *cache)
 
 static int publish(struct cache *cache, const kvmm_mut_t *muts, u32 nr)
 {
-	kvmm_key_t *keys = malloc(nr * sizeof(*keys));
-	kvmm_ref_t *refs = malloc(nr * sizeof(*refs));
+	kvmm_key_t *keys = must_alloc(nr * sizeof(*keys));
+	kvmm_ref_t *refs = must_alloc(nr * sizeof(*refs));
 	struct kvmm_prefix prefix = { .keys = keys, .nr = nr,
 				      .domain = { .tenant = TENANT_OF_FLOOD } };
-	int err = keys && refs ? 0 : -ENOMEM;
+	int err;
 
-	for (u32 i = 0; i < nr && !err; i++)
+	for (u32 i = 0; i < nr; i++)
 		keys[i] = key_of(cache->flood_blocks + i);
-	if (!err)
-		err = kvmm_prefix_register(cache->pool, &prefix, muts, refs);
+	err = kvmm_prefix_register(cache->pool, &prefix, muts, refs);
 	if (!err)
 		err = kvmm_put_many(cache->pool, refs, nr);
 	free(keys);
@@ -135,14 +134,9 @@ static int request(struct cache *cache, kvmm_mut_t *muts, u32 nr)
 static enum exit_code flood_step(struct cache *cache)
 {
 	u32 nr = cache->run->opt->flood;
-	kvmm_mut_t *muts;
-	int err = -ENOMEM;
+	kvmm_mut_t *muts = must_alloc(nr * sizeof(*muts));
+	int err = nr ? request(cache, muts, nr) : 0;
 
-	if (!nr)
-		return EXIT_GOOD;
-	muts = malloc(nr * sizeof(*muts));
-	if (muts)
-		err = request(cache, muts, nr);
 	free(muts);
 	return err ? complain_of(err, "a request of the neighbour") : EXIT_GOOD;
 }
@@ -298,8 +292,8 @@ enum exit_code run_seq(const struct run *run)
 	code = cache_init(&cache, run, "requests");
 	if (!code)
 		code = flood_begin(&cache);
-	if (!code && cache_record_begin(&cache, false))
-		code = complain_of(-ENOMEM, "record");
+	if (!code)
+		code = cache_record_begin(&cache, false);
 	progress_start(run, "seq", run->trace->nr);
 	for (u32 q = 0; !code && q < run->trace->nr; q++) {
 		code = replay_request(&cache, q);

@@ -27,9 +27,7 @@ enum exit_code tell_begin(struct cache *cache)
 
 	if (!path)
 		return EXIT_GOOD;
-	cache->tell = calloc(1, sizeof(*cache->tell));
-	if (!cache->tell)
-		return complain_of(-ENOMEM, "write events");
+	cache->tell = must_alloc(sizeof(*cache->tell));
 	attr.flags = KVMM_EVENTS_REQUESTS;
 	attr.ring = 1u << 20;
 	err = kvmm_events_open(cache->pool, &attr, &cache->tell->events);

@@ -83,14 +83,11 @@ enum exit_code tiers_begin(struct cache *cache, size_t nr_keys)
 
 	if (!has_tiers(opt))
 		return EXIT_GOOD;
-	tiers = calloc(1, sizeof(*tiers));
-	cache->tiers = tiers;
-	if (!tiers)
-		return complain_of(-ENOMEM, "start");
-	tiers->refs = malloc(nr_keys * sizeof(*tiers->refs));
-	tiers->levels = malloc(nr_keys);
-	tiers->answers = malloc(nr_keys);
-	err = tiers->refs && tiers->levels && tiers->answers ? make_host(cache, tiers) : -ENOMEM;
+	cache->tiers = tiers = must_alloc(sizeof(*tiers));
+	tiers->refs = must_alloc(nr_keys * sizeof(*tiers->refs));
+	tiers->levels = must_alloc(nr_keys);
+	tiers->answers = must_alloc(nr_keys);
+	err = make_host(cache, tiers);
 	if (!err)
 		err = make_disk(cache, tiers);
 	if (!err)

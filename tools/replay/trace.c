@@ -131,43 +131,26 @@ static int cursor_number(struct cursor *c, u64 max, u64 *value)
 
 /* ---- the trace as a container ---- */
 
-static int grow(void **array, size_t *cap, size_t item, size_t max)
-{
-	size_t more = min_u64(max, *cap ? *cap * 2 : 1024);
-	void *p;
-
-	if (*cap >= max)
-		return -E2BIG;
-	p = realloc(*array, more * item);
-	if (!p)
-		return -ENOMEM;
-	*array = p;
-	*cap = more;
-	return 0;
-}
-
 int trace_add(struct trace *trace, const struct trace_request *req)
 {
-	size_t cap = trace->cap;
-	int err = 0;
-
-	if (trace->nr == cap)
-		err = grow((void **)&trace->req, &cap, sizeof(*req), TRACE_MAX_REQUESTS);
-	if (err)
-		return err;
-	trace->cap = (u32)cap;
+	if (trace->nr == TRACE_MAX_REQUESTS)
+		return -E2BIG;
+	if (trace->nr == trace->cap) {
+		trace->cap = trace->cap ? trace->cap * 2 : 1024;
+		trace->req = must_resize(trace->req, trace->cap * sizeof(*req));
+	}
 	trace->req[trace->nr++] = *req;
 	return 0;
 }
 
 int trace_add_id(struct trace *trace, u64 id)
 {
-	int err = 0;
-
-	if (trace->nr_ids == trace->cap_ids)
-		err = grow((void **)&trace->ids, &trace->cap_ids, sizeof(id), TRACE_MAX_IDS);
-	if (err)
-		return err;
+	if (trace->nr_ids == TRACE_MAX_IDS)
+		return -E2BIG;
+	if (trace->nr_ids == trace->cap_ids) {
+		trace->cap_ids = trace->cap_ids ? trace->cap_ids * 2 : 1024;
+		trace->ids = must_resize(trace->ids, trace->cap_ids * sizeof(id));
+	}
 	trace->ids[trace->nr_ids++] = id;
 	return 0;
 }
@@ -467,33 +450,28 @@ static int settle_time(struct trace_parser *parser, struct object *object)
 }
 
 /* The number of @name: those before it, for a new one. */
-static int dense_number(struct idmap *map, u64 name, u32 *number)
+static u32 dense_number(struct idmap *map, u64 name)
 {
 	bool found;
 	u32 *value = idmap_get(map, name, &found);
 
-	if (!value)
-		return -ENOMEM;
 	if (!found)
 		*value = (u32)map->nr - 1;
-	*number = *value;
-	return 0;
+	return *value;
 }
 
 /* Equal numbers become equal prefixes. */
-static int chain_ids(struct trace_parser *parser, const struct trace_request *req)
+static void chain_ids(struct trace_parser *parser, const struct trace_request *req)
 {
 	u64 *id = parser->trace->ids + req->first_id;
-	u32 own, chained = U32_NONE;
-	int err = 0;
+	u32 chained = U32_NONE;
 
-	for (u32 i = 0; !err && i < req->nr_ids; i++) {
-		err = dense_number(&parser->known[0], id[i], &own);
-		if (!err)
-			err = dense_number(&parser->known[1], (u64)chained << 32 | own, &chained);
+	for (u32 i = 0; i < req->nr_ids; i++) {
+		u32 own = dense_number(&parser->known[0], id[i]);
+
+		chained = dense_number(&parser->known[1], (u64)chained << 32 | own);
 		id[i] = chained;
 	}
-	return err;
 }
 
 static size_t find_member(const struct cursor *name)
@@ -576,10 +554,10 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	if (!object.req.nr_ids)
 		return trace_fail(parser, "hash_ids is empty");
 	err = settle_time(parser, &object);
-	if (!err && object.has[CHAT])
-		err = chain_ids(parser, &object.req);
 	if (err)
 		return err;
+	if (object.has[CHAT])
+		chain_ids(parser, &object.req);
 	parser->trace->has_arrivals = true;
 	return trace_accept(parser, &object.req);
 }
@@ -919,8 +897,6 @@ static int parser_finish(struct trace_parser *parser, int err)
 	parser->trace->id_tokens = choose_size(parser->id_tokens);
 	if (!err && !parser->trace->nr)
 		err = trace_fail(parser, "no request in it");
-	if (err == -ENOMEM)
-		trace_fail(parser, "out of memory");
 	if (err)
 		trace_close(parser->trace);
 	else if (!parser->trace->ids)
@@ -998,11 +974,11 @@ int trace_read(struct trace *trace, int fd, struct trace_error *error)
 {
 	size_t cap = TRACE_MAX_LINE + 2;	/* CR and LF */
 	struct trace_parser parser;
-	char *buf = malloc(cap);
+	char *buf = must_alloc(cap);
 	int err;
 
 	parser_init(&parser, trace, error);
-	err = buf ? read_lines(&parser, fd, buf, cap) : -ENOMEM;
+	err = read_lines(&parser, fd, buf, cap);
 	free(buf);
 	return parser_finish(&parser, err);
 }

@@ -60,7 +60,7 @@ struct trace_error {
 	char what[120];
 };
 
-/** trace_read() - from a file descriptor. Return: 0; -EINVAL, -EIO, -ENOMEM: see @error. */
+/** trace_read() - from a file descriptor. Return: 0; -EINVAL, -EIO: see @error. */
 int trace_read(struct trace *trace, int fd, struct trace_error *error);
 
 /** trace_parse() - from memory; same returns. */
@@ -72,7 +72,7 @@ void trace_set_name(struct trace *trace, const char *path);
 /** trace_close() - free what a trace holds; a zeroed one is fine */
 void trace_close(struct trace *trace);
 
-/* One more request, or id: 0, -ENOMEM, -E2BIG beyond the limits. */
+/* One more request, or id: 0, -E2BIG beyond the limits. */
 int trace_add(struct trace *trace, const struct trace_request *req);
 int trace_add_id(struct trace *trace, u64 id);
 

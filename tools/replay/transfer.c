@@ -149,32 +149,19 @@ static void plain_release(struct plain *plain, const u32 *blocks, u32 nr)
 
 /* ---- beginning and end ---- */
 
-static void plain_exit(struct plain *plain)
-{
-	free(plain->block);
-	free(plain->bucket);
-	*plain = (struct plain){ .nr = 0 };
-}
-
-/* Return: 0; -ENOMEM. */
-static int plain_init(struct plain *plain, u32 nr)
+static void plain_init(struct plain *plain, u32 nr)
 {
 	u32 nr_buckets = 1024;
 
 	while (nr_buckets < nr)
 		nr_buckets *= 2;
 	*plain = (struct plain){ .nr = nr, .mask = nr_buckets - 1 };
-	plain->block = calloc((size_t)nr + 1, sizeof(*plain->block));
-	plain->bucket = malloc(nr_buckets * sizeof(*plain->bucket));
-	if (!plain->block || !plain->bucket) {
-		plain_exit(plain);
-		return -ENOMEM;
-	}
+	plain->block = must_alloc(((size_t)nr + 1) * sizeof(*plain->block));
+	plain->bucket = must_alloc(nr_buckets * sizeof(*plain->bucket));
 	memset(plain->bucket, 0xff, nr_buckets * sizeof(*plain->bucket));
 	plain->block[nr].prev = plain->block[nr].next = nr;
 	for (u32 b = 0; b < nr; b++)
 		queue_put(plain, b, nr);
-	return 0;
 }
 
 /* ---- descriptors ---- */
@@ -192,24 +179,19 @@ static u32 longest_request(const struct run *run)
 	return (u32)nr;
 }
 
-enum exit_code transfer_begin(struct cache *cache)
+void transfer_begin(struct cache *cache)
 {
 	struct transfer *transfer;
 	u32 nr;
 
 	if (!cache->run->opt->transfers)
-		return EXIT_GOOD;
+		return;
 	nr = longest_request(cache->run);
-	cache->transfer = transfer = calloc(1, sizeof(*transfer));
-	if (!transfer)
-		return complain_of(-ENOMEM, "start");
-	transfer->names = malloc(nr * sizeof(*transfer->names));
-	transfer->blocks = malloc(nr * sizeof(*transfer->blocks));
-	transfer->sorted = malloc(nr * sizeof(*transfer->sorted));
-	if (!transfer->names || !transfer->blocks || !transfer->sorted ||
-	    plain_init(&transfer->plain, cache->run->opt->nr_blocks))
-		return complain_of(-ENOMEM, "start");
-	return EXIT_GOOD;
+	cache->transfer = transfer = must_alloc(sizeof(*transfer));
+	transfer->names = must_alloc(nr * sizeof(*transfer->names));
+	transfer->blocks = must_alloc(nr * sizeof(*transfer->blocks));
+	transfer->sorted = must_alloc(nr * sizeof(*transfer->sorted));
+	plain_init(&transfer->plain, cache->run->opt->nr_blocks);
 }
 
 void transfer_end(struct cache *cache)
@@ -218,7 +200,8 @@ void transfer_end(struct cache *cache)
 
 	if (!transfer)
 		return;
-	plain_exit(&transfer->plain);
+	free(transfer->plain.block);
+	free(transfer->plain.bucket);
 	free(transfer->names);
 	free(transfer->blocks);
 	free(transfer->sorted);
@@ -281,10 +264,7 @@ static enum exit_code note_theirs(struct cache *cache, struct held *held,
 	struct plain_ask ask = { .names = transfer->names, .nr_names = shape->nr_keys,
 				 .max_hits = shape->max_hits, .nr = nr_blocks };
 
-	ask.blocks = malloc(nr_blocks * sizeof(*ask.blocks));
-	if (!ask.blocks)
-		return complain_of(-ENOMEM, "admit request %u", held->q);
-	held->plain = ask.blocks;
+	held->plain = ask.blocks = must_alloc(nr_blocks * sizeof(*ask.blocks));
 	held->nr_plain = nr_blocks;
 	for (u32 i = 0; i < shape->nr_keys; i++)
 		transfer->names[i] = key_name(run->opt, run->trace, &run->trace->req[held->q], i);

@@ -51,8 +51,8 @@ struct transfer {
 	struct descriptors theirs;
 };
 
-/** transfer_begin() - Return: EXIT_GOOD, or it was said why not; nothing without --transfers. */
-enum exit_code transfer_begin(struct cache *cache);
+/** transfer_begin() - nothing without --transfers */
+void transfer_begin(struct cache *cache);
 
 void transfer_end(struct cache *cache);
 

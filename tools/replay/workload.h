@@ -64,7 +64,7 @@ void workload_init(struct workload *work, enum workload_kind kind);
  */
 int workload_parse(struct workload *work, const char *text, char why[160]);
 
-/** workload_generate() - Return: 0; -ENOMEM; -E2BIG more blocks than a trace may have. */
+/** workload_generate() - Return: 0; -E2BIG more blocks than a trace may have. */
 int workload_generate(struct trace *trace, const struct workload *work);
 
 /** workload_print_help() - the kinds and what they take */
