@@ -235,7 +235,7 @@ static int kvbm_turn(struct bench *bench, void *arg)
 
 	for (u32 l = 0; !err && l < NR_LENS; l++) {
 		for (u32 s = 0; s < BENCH_SLICES; s++) {
-			p->first = random_below(&p->seed,
+			p->first = rng_below(&p->seed,
 						KVBM_BLOCKS / SLICE_BLOCKS) * SLICE_BLOCKS;
 			for (u32 step = 0; step < NR_KVBM_STEPS; step++)
 				value[step][s] = time_kvbm(p, step, kvbm_lens[l], &err);
@@ -404,7 +404,7 @@ static int share(struct cache *cache, struct request *req, struct samples *sampl
 
 static int cycle(struct cache *cache, struct samples *samples)
 {
-	struct request *req = &cache->live[random_below(&cache->seed, NR_LIVE)];
+	struct request *req = &cache->live[rng_below(&cache->seed, NR_LIVE)];
 	int err = share(cache, req, samples);
 	u64 begin = ticks_begin();
 	double sum = 0;

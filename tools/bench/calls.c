@@ -160,7 +160,7 @@ static int prompt_init(struct prompt *p, const char *algo, u32 block_tokens, u64
 		p->attr.vllm_seed = (struct kvmm_key_bytes){ "0", 1 };
 	}
 	for (u32 i = 0; i < MAX_TOKENS; i++)
-		p->tokens[i] = random_below(&seed, VOCABULARY);
+		p->tokens[i] = rng_below(&seed, VOCABULARY);
 	p->seq = (struct kvmm_key_seq)KVMM_KEY_SEQ_INIT;
 	p->seq.tokens = p->tokens;
 	p->seq.nr_tokens = block_tokens * KEYS;
@@ -320,7 +320,7 @@ struct batches {
 
 static u32 *some_group(struct batches *b)
 {
-	return &b->ids[random_below(&b->seed, b->nr_groups) * b->batch];
+	return &b->ids[rng_below(&b->seed, b->nr_groups) * b->batch];
 }
 
 static void batch_step(void *arg, u32 nr)
@@ -434,7 +434,7 @@ static void random_step(void *arg, u32 nr)
 	struct work *work = arg;
 
 	for (u32 i = 0; i < nr; i++) {
-		kvmm_mut_t *mut = &work->live[random_below(&work->seed, NR_LIVE)];
+		kvmm_mut_t *mut = &work->live[rng_below(&work->seed, NR_LIVE)];
 
 		kvmm_free(work->pool, mut, 1);
 		kvmm_alloc(work->pool, 1, mut);

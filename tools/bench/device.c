@@ -36,7 +36,7 @@ static u64 word_of(u32 number, u32 i)
 {
 	u64 state = (u64)number << 32 | i;
 
-	return random_next(&state);
+	return rng_next(&state);
 }
 
 static void fill_block(u64 *block, u32 bytes, u32 number)

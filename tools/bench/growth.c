@@ -435,7 +435,7 @@ static int measure(struct series *series, struct engine *engine)
 static void draw_decodes(u16 *decodes, u64 seed)
 {
 	for (u32 i = 0; i < NR_DRAWN; i++) {
-		double steps = 1 + floor(log(random_unit(&seed)) / log(1 - 1 / MEAN_DECODE));
+		double steps = 1 + floor(log(rng_unit(&seed)) / log(1 - 1 / MEAN_DECODE));
 
 		decodes[i] = steps > MAX_DECODE ? MAX_DECODE : steps;
 	}

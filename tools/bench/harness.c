@@ -33,21 +33,12 @@ u64 now_ns(void)
 	return (u64)ts.tv_sec * 1000000000u + ts.tv_nsec;
 }
 
-u64 random_next(u64 *state)
-{
-	u64 x = *state += 0x9e3779b97f4a7c15u;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-	return x ^ x >> 31;
-}
-
 void shuffle(void *items, u32 nr, size_t bytes, u64 *seed)
 {
 	char kept[16], *at = items;
 
 	for (u32 i = nr; i > 1; i--) {
-		char *last = at + (i - 1) * bytes, *other = at + random_below(seed, i) * bytes;
+		char *last = at + (i - 1) * bytes, *other = at + rng_below(seed, i) * bytes;
 
 		memcpy(kept, last, bytes);
 		memmove(last, other, bytes);

@@ -10,17 +10,10 @@
 #ifndef BENCH_HARNESS_H
 #define BENCH_HARNESS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "../must.h"
+#include "../replay/rng.h"
 
 typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
 
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #ifndef __always_inline
 #define __always_inline	inline __attribute__((__always_inline__))
 #endif
@@ -250,16 +243,6 @@ double histogram_ns(const struct histogram *histogram, double part);
 
 /** ticks_ns() - the same conversion for a sum of @nr durations. */
 double ticks_ns(u64 ticks, u64 nr);
-
-/* ---- chance ---- */
-
-/** random_next() - 64 bits; the same for the same start. */
-u64 random_next(u64 *state);
-
-static inline u32 random_below(u64 *state, u32 limit)
-{
-	return (u32)(((random_next(state) >> 32) * limit) >> 32);
-}
 
 /** shuffle() - @nr items of @bytes each, 16 at most */
 void shuffle(void *items, u32 nr, size_t bytes, u64 *seed);

@@ -34,7 +34,7 @@ int open_pool(struct kvmm_pool **pool, u32 nr_blocks, const char *policy, u32 fl
 void random_keys(kvmm_key_t *keys, u32 nr, u64 *seed)
 {
 	for (u32 i = 0; i < nr; i++) {
-		u64 word[2] = { random_next(seed), random_next(seed) };
+		u64 word[2] = { rng_next(seed), rng_next(seed) };
 
 		memcpy(&keys[i], word, sizeof(word));
 	}
@@ -71,13 +71,8 @@ void sizes_uniform(struct sizes *sizes, u32 max, u64 seed)
 {
 	sizes_init(sizes, "uniform");
 	for (u32 i = 0; i < sizes->nr; i++)
-		sizes->at[i] = 1 + random_below(&seed, max);
+		sizes->at[i] = 1 + rng_below(&seed, max);
 	set_mean(sizes);
-}
-
-double random_unit(u64 *seed)
-{
-	return ((random_next(seed) >> 11) + 0.5) / 9007199254740992.0;
 }
 
 /* Mean and standard deviation of ln(blocks) over the 19,366 requests of the trace. */
@@ -86,12 +81,8 @@ double random_unit(u64 *seed)
 
 static void draw_requests(struct sizes *sizes, u64 seed)
 {
-	const double pi = 3.14159265358979323846;
-
 	for (u32 i = 0; i < sizes->nr; i++) {
-		double radius = sqrt(-2 * log(random_unit(&seed)));
-		double normal = radius * cos(2 * pi * random_unit(&seed));
-		double blocks = ceil(exp(LOG_MEAN + LOG_DEVIATION * normal));
+		double blocks = ceil(exp(LOG_MEAN + LOG_DEVIATION * rng_normal(&seed)));
 
 		sizes->at[i] = blocks > SIZES_MAX ? SIZES_MAX : blocks;
 	}
@@ -135,7 +126,7 @@ void sizes_requests(struct sizes *sizes, u64 seed)
 	sizes_init(sizes, nr ? "azure-conv" : "log-normal");
 	if (nr) {
 		for (u32 i = 0; i < sizes->nr; i++)
-			sizes->at[i] = blocks[random_below(&seed, nr)];
+			sizes->at[i] = blocks[rng_below(&seed, nr)];
 	} else {
 		draw_requests(sizes, seed);
 	}
@@ -152,7 +143,7 @@ static int fill(struct scattered *s, u32 max_nr, u64 *seed)
 	int err;
 
 	do {
-		err = kvmm_range_alloc(s->pool, 1 + random_below(seed, max_nr), FLAGS,
+		err = kvmm_range_alloc(s->pool, 1 + rng_below(seed, max_nr), FLAGS,
 				       &s->ranges[s->nr_ranges]);
 		if (err == -ENOSPC)
 			err = kvmm_range_alloc(s->pool, 1, FLAGS, &s->ranges[s->nr_ranges]);

@@ -61,7 +61,7 @@ static void len_step(void *arg, u32 nr)
 	struct prefixes *p = arg;
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 prompt = random_below(&p->seed, NR_PROMPTS);
+		u32 prompt = rng_below(&p->seed, NR_PROMPTS);
 		struct kvmm_prefix prefix = prompt_of(p, prompt, p->len);
 
 		p->wrong |= kvmm_registry_len(p->reg, &prefix, ALL_TIERS) != (int)p->len;
@@ -92,8 +92,8 @@ static void time_change(struct prefixes *p, u32 tier, u32 len, bool present, con
 /* Different ones, somewhere. */
 static void draw_prompts(struct prefixes *p, u32 *prompt, u32 nr)
 {
-	u32 first = random_below(&p->seed, NR_PROMPTS);
-	u32 step = random_below(&p->seed, NR_PROMPTS) | 1;
+	u32 first = rng_below(&p->seed, NR_PROMPTS);
+	u32 step = rng_below(&p->seed, NR_PROMPTS) | 1;
 
 	for (u32 i = 0; i < nr; i++)
 		prompt[i] = (first + i * step) % NR_PROMPTS;
@@ -185,7 +185,7 @@ static void read_step(void *arg, u32 nr)
 	struct prefixes *p = arg;
 
 	for (u32 i = 0; i < nr; i++) {
-		struct kvmm_prefix prefix = prompt_of(p, random_below(&p->seed, NR_PROMPTS / 2),
+		struct kvmm_prefix prefix = prompt_of(p, rng_below(&p->seed, NR_PROMPTS / 2),
 						      MT_PROMPT);
 
 		p->wrong |= kvmm_registry_len(p->reg, &prefix, ALL_TIERS) != MT_PROMPT;
@@ -197,7 +197,7 @@ static void write_step(void *arg, u32 nr)
 	struct prefixes *p = arg;
 
 	for (u32 i = 0; i < nr; i++) {
-		u32 prompt = NR_PROMPTS / 2 + random_below(&p->seed, NR_PROMPTS / 2);
+		u32 prompt = NR_PROMPTS / 2 + rng_below(&p->seed, NR_PROMPTS / 2);
 		struct kvmm_prefix prefix = prompt_of(p, prompt, MT_PROMPT);
 
 		p->wrong |= kvmm_registry_absent(p->reg, 0, &prefix) != MT_PROMPT;

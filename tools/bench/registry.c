@@ -163,7 +163,7 @@ static int measure_deeds(struct slice *slice, struct series *series)
 	slice->nr = SLICE_BLOCKS / slice->len;
 	for (u32 s = 0; s < NR_SLICES; s++) {
 		for (u32 i = 0; i < slice->nr; i++)
-			slice->prompt[i] = random_below(&cached->seed, cached->nr / slice->len);
+			slice->prompt[i] = rng_below(&cached->seed, cached->nr / slice->len);
 		for (u32 d = 0; d < NR_DEEDS; d++)
 			value[d][s] = time_deed(slice, d, &err);
 	}
@@ -308,7 +308,7 @@ struct peer {
 static int read_one(struct peer *p)
 {
 	u32 nr_prompts = MT_ENTRIES / MT_PROMPT / 4;
-	u32 prompt = random_below(&p->seed, nr_prompts) + (p->held ? 0 : nr_prompts);
+	u32 prompt = rng_below(&p->seed, nr_prompts) + (p->held ? 0 : nr_prompts);
 	kvmm_ref_t refs[MT_PROMPT];
 
 	if (kvmm_match(p->cached->pool, &p->cached->keys[prompt * MT_PROMPT], MT_PROMPT,
@@ -320,7 +320,7 @@ static int read_one(struct peer *p)
 /* A block of the second half is forgotten, taken again, and registered again. */
 static int churn_one(struct peer *p)
 {
-	u32 i = MT_ENTRIES / 2 + random_below(&p->seed, MT_ENTRIES / 2);
+	u32 i = MT_ENTRIES / 2 + rng_below(&p->seed, MT_ENTRIES / 2);
 	struct cached *cached = p->cached;
 	kvmm_weak_t weak = kvmm_weak_of(cached->refs[i]);
 	kvmm_mut_t block;

@@ -55,7 +55,7 @@ static int fill(struct kvmm_pool *pool, u64 seed, u32 *ids, void *block)
 	for (u32 i = 0; i < NR_BLOCKS; i++)
 		ids[i] = i;
 	for (u32 i = 0; i < NR_BLOCKS / 2; i++) {
-		u32 k = i + random_below(&seed, NR_BLOCKS - i), id = ids[k];
+		u32 k = i + rng_below(&seed, NR_BLOCKS - i), id = ids[k];
 
 		ids[k] = ids[i];
 		ids[i] = id;
@@ -65,11 +65,6 @@ static int fill(struct kvmm_pool *pool, u64 seed, u32 *ids, void *block)
 	return err;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	return (int)*(const u32 *)a - (int)*(const u32 *)b;
-}
-
 /* What is in the emptiest @nr pageblocks; the last half of @ids is what is held. */
 static u32 lower_bound(const u32 *ids, u32 nr)
 {
@@ -77,7 +72,7 @@ static u32 lower_bound(const u32 *ids, u32 nr)
 
 	for (u32 i = NR_BLOCKS / 2; i < NR_BLOCKS; i++)
 		held[ids[i] / PER_UNIT]++;
-	qsort(held, ARRAY_SIZE(held), sizeof(*held), by_number);
+	qsort(held, ARRAY_SIZE(held), sizeof(*held), compare_u32);
 	for (u32 i = 0; i < nr; i++)
 		sum += held[i];
 	return sum;

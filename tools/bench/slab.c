@@ -42,7 +42,7 @@ static void random_step(void *arg, u32 nr)
 	struct load *load = arg;
 
 	for (u32 i = 0; i < nr; i += load->batch) {
-		u32 group = random_below(&load->seed, LOAD_OBJECTS / load->batch);
+		u32 group = rng_below(&load->seed, LOAD_OBJECTS / load->batch);
 		kvmm_slab_obj_t *objs = &load->objs[group * load->batch];
 
 		kvmm_slab_free(load->cache, load->batch, objs);

@@ -47,4 +47,12 @@ static inline u64 fold(u64 fp, u64 value)
 	return fp * 1000003u + value;
 }
 
+/* For qsort(): upwards. */
+static inline int compare_u32(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return (x > y) - (x < y);
+}
+
 #endif /* REPLAY_COMMON_H */

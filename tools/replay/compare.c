@@ -126,23 +126,32 @@ static const struct ages *ages_at(const struct board *board, u32 trace, u32 row,
 
 /**
  * struct table - one table of a trace
- * @title: what the numbers are
+ * @title: what the numbers are; %s: the unit of times
  * @cell: text of a field
- * @nr_rows: how many of the rows it is about
+ * @offset: of a number in struct tally, or in struct ages, if @cell is about one
+ * @scale: what it is divided by
+ * @digits: behind the point
  */
 struct table {
 	const char *title;
-	void (*cell)(const struct board *board, u32 trace, u32 row, u32 column, char text[16]);
-	u32 nr_rows;
+	void (*cell)(const struct board *board, const struct table *table, u32 trace, u32 row,
+		     u32 column, char text[16]);
+	size_t offset;
+	double scale;
+	int digits;
 };
 
-static void rate_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+#define CELL(name)									\
+	static void name##_cell(const struct board *board, const struct table *table,	\
+				u32 trace, u32 row, u32 column, char text[16])
+
+CELL(rate)
 {
 	snprintf(text, 16, "%.2f%c", rate_at(board, trace, row, column),
 		 is_best(board, trace, row, column) ? '*' : ' ');
 }
 
-static void gap_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+CELL(gap)
 {
 	s64 ppm;
 
@@ -154,86 +163,63 @@ static void gap_cell(const struct board *board, u32 trace, u32 row, u32 column, 
 		strcpy(text, "- ");
 }
 
-static void hit_age_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+/* Half of a histogram of struct ages. */
+CELL(age)
 {
-	const struct ages *ages = ages_at(board, trace, row, column);
+	const char *ages = (const char *)ages_at(board, trace, row, column);
 
-	snprintf(text, 16, "%llu ",
-		 (unsigned long long)histogram_within(&ages->idle_at_hit, 50));
+	snprintf(text, 16, "%llu ", (unsigned long long)histogram_within(
+			 (const struct histogram *)(ages + table->offset), 50));
 }
 
-static void eviction_age_cell(const struct board *board, u32 trace, u32 row, u32 column,
-			      char text[16])
-{
-	const struct ages *ages = ages_at(board, trace, row, column);
-
-	snprintf(text, 16, "%llu ",
-		 (unsigned long long)histogram_within(&ages->idle_at_eviction, 50));
-}
-
-static void near_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+CELL(near)
 {
 	const struct ages *ages = ages_at(board, trace, row, column);
 
 	snprintf(text, 16, "%.2f ", 100 * share(ages->nr_near, board->nr_blocks[trace]));
 }
 
-static void unused_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
+CELL(unused)
 {
 	const struct ages *ages = ages_at(board, trace, row, column);
 
 	snprintf(text, 16, "%.1f ", 100 * share(ages->nr_unused, ages->nr_evictions));
 }
 
-static const struct tally *tally_at(const struct board *board, u32 trace, u32 row, u32 column)
+/* A number of struct tally; without a scale, a share of the prompt blocks. */
+CELL(tally)
 {
-	return &job_at(board, trace, row, column)->tally;
+	const char *tally = (const char *)&job_at(board, trace, row, column)->tally;
+	u64 value;
+
+	memcpy(&value, tally + table->offset, sizeof(value));
+	snprintf(text, 16, "%.*f ", table->digits, table->scale ? (double)value / table->scale :
+		 100 * share(value, board->nr_blocks[trace]));
 }
 
-static void share_cell(const struct board *board, u32 trace, u64 hits, char text[16])
-{
-	snprintf(text, 16, "%.2f ", 100 * share(hits, board->nr_blocks[trace]));
-}
+#define AGES(field)			age_cell, offsetof(struct ages, field), 0, 0
+#define TALLY(field, scale, digits)	tally_cell, offsetof(struct tally, field), scale, digits
 
-static void device_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	share_cell(board, trace, tally_at(board, trace, row, column)->device_hits, text);
-}
-
-static void host_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	share_cell(board, trace, tally_at(board, trace, row, column)->host_hits, text);
-}
-
-static void disk_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	share_cell(board, trace, tally_at(board, trace, row, column)->disk_hits, text);
-}
-
-static void down_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->down_bytes / 1e9);
-}
-
-static void up_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->up_bytes / 1e9);
-}
-
-static void write_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->write_bytes / 1e9);
-}
-
-static void read_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	snprintf(text, 16, "%.1f ", (double)tally_at(board, trace, row, column)->read_bytes / 1e9);
-}
-
-static void stall_cell(const struct board *board, u32 trace, u32 row, u32 column, char text[16])
-{
-	snprintf(text, 16, "%.3f ", (double)tally_at(board, trace, row, column)->stall_us / 1e6);
-}
+static const struct table rates = {
+	"hits, %% of the prompt blocks (* best policy)", rate_cell, 0, 0, 0,
+}, gaps = {
+	"closed of the gap from lru to min, %%", gap_cell, 0, 0, 0,
+}, of_ages[] = {
+	{ "half of the hits: idle for at most, %s", AGES(idle_at_hit) },
+	{ "half of the evictions: idle for at most, %s", AGES(idle_at_eviction) },
+	{ "refilled within one pool's worth of evictions, %% of the prompt blocks", near_cell, 0, 0, 0 },
+	{ "evicted without a hit, %% of the evictions", unused_cell, 0, 0, 0 },
+}, of_tiers[] = {
+	{ "hits in the device, %% of the prompt blocks", TALLY(device_hits, 0, 2) },
+	{ "hits on the host, %%", TALLY(host_hits, 0, 2) },
+	{ "device to host, GB", TALLY(down_bytes, 1e9, 1) },
+	{ "host to device, GB", TALLY(up_bytes, 1e9, 1) },
+	{ "stalls, s", TALLY(stall_us, 1e6, 3) },
+}, of_disk[] = {
+	{ "hits on disk, %% of the prompt blocks", TALLY(disk_hits, 0, 2) },
+	{ "host to disk, GB", TALLY(write_bytes, 1e9, 1) },
+	{ "disk to host, GB", TALLY(read_bytes, 1e9, 1) },
+};
 
 static int name_width(const struct board *board)
 {
@@ -244,22 +230,28 @@ static int name_width(const struct board *board)
 	return (int)width;
 }
 
-static void print_table(const struct board *board, u32 trace, const struct table *table, FILE *out)
+/* The first @nr_rows of the board. */
+static void print_tables(const struct board *board, u32 trace, const struct table *tables, size_t nr,
+			 u32 nr_rows, FILE *out)
 {
 	int width = name_width(board);
 	char text[32];
 
-	fprintf(out, "\n%s\n%-*s", table->title, width, "blocks");
-	for (u32 column = 0; column < board->nr_sizes; column++)
-		fprintf(out, " %8s ", format_grouped(board->size[column], text));
-	putc('\n', out);
-	for (u32 row = 0; row < table->nr_rows; row++) {
-		fprintf(out, "%-*s", width, board->row.name[row]);
-		for (u32 column = 0; column < board->nr_sizes; column++) {
-			table->cell(board, trace, row, column, text);
-			fprintf(out, " %9s", text);
-		}
+	for (const struct table *table = tables; table < tables + nr; table++) {
 		putc('\n', out);
+		fprintf(out, table->title, board->opt->conc ? "us" : "requests");
+		fprintf(out, "\n%-*s", width, "blocks");
+		for (u32 column = 0; column < board->nr_sizes; column++)
+			fprintf(out, " %8s ", format_grouped(board->size[column], text));
+		putc('\n', out);
+		for (u32 row = 0; row < nr_rows; row++) {
+			fprintf(out, "%-*s", width, board->row.name[row]);
+			for (u32 column = 0; column < board->nr_sizes; column++) {
+				table->cell(board, table, trace, row, column, text);
+				fprintf(out, " %9s", text);
+			}
+			putc('\n', out);
+		}
 	}
 }
 
@@ -276,56 +268,10 @@ static void print_rejected(const struct board *board, u32 trace, FILE *out)
 	}
 }
 
-static void print_ages(const struct board *board, u32 trace, FILE *out)
-{
-	u32 nr = first_reference(board) + REF_MIN + 1;
-	bool conc = board->opt->conc;
-	const struct table tables[] = {
-		{ conc ? "half of the hits: idle for at most, us" :
-			 "half of the hits: idle for at most, requests", hit_age_cell, nr },
-		{ conc ? "half of the evictions: idle for at most, us" :
-			 "half of the evictions: idle for at most, requests",
-		  eviction_age_cell, nr },
-		{ "refilled within one pool's worth of evictions, % of the prompt blocks",
-		  near_cell, nr },
-		{ "evicted without a hit, % of the evictions", unused_cell, nr },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-		print_table(board, trace, &tables[i], out);
-}
-
-static void print_tiers(const struct board *board, u32 trace, FILE *out)
-{
-	const struct options *opt = board->opt;
-	u32 nr = first_reference(board);
-	const struct table tables[] = {
-		{ "hits in the device, % of the prompt blocks", device_cell, nr },
-		{ "hits on the host, %", host_cell, nr },
-		{ "device to host, GB", down_cell, nr },
-		{ "host to device, GB", up_cell, nr },
-		{ "stalls, s", stall_cell, nr },
-		{ "hits on disk, % of the prompt blocks", disk_cell, nr },
-		{ "host to disk, GB", write_cell, nr },
-		{ "disk to host, GB", read_cell, nr },
-	};
-	char a[32], b[32];
-
-	fprintf(out, "\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
-		format_grouped(opt->host_blocks, a), format_grouped(opt->disk_blocks, b));
-	for (size_t i = 0; i < (opt->disk_blocks ? ARRAY_SIZE(tables) : 5); i++)
-		print_table(board, trace, &tables[i], out);
-}
-
 static void print_trace(const struct board *board, u32 trace, FILE *out)
 {
 	const struct options *opt = board->opt;
-	const struct table rates = {
-		"hits, % of the prompt blocks (* best policy)", rate_cell, board->row.nr,
-	};
-	const struct table gaps = {
-		"closed of the gap from lru to min, %", gap_cell, first_reference(board),
-	};
+	u32 nr = first_reference(board);
 	char a[32], b[32];
 
 	fprintf(out, "%s: %s requests, %s prompt blocks of %u tokens, %s\n",
@@ -335,12 +281,17 @@ static void print_trace(const struct board *board, u32 trace, FILE *out)
 	if (!board->trace[trace].ids)
 		fputs("no block numbers in it: every prompt is new\n", out);
 	print_rejected(board, trace, out);
-	print_table(board, trace, &rates, out);
-	print_table(board, trace, &gaps, out);
-	if (opt->host_blocks)
-		print_tiers(board, trace, out);
+	print_tables(board, trace, &rates, 1, board->row.nr, out);
+	print_tables(board, trace, &gaps, 1, nr, out);
+	if (opt->host_blocks) {
+		fprintf(out, "\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
+			format_grouped(opt->host_blocks, a), format_grouped(opt->disk_blocks, b));
+		print_tables(board, trace, of_tiers, ARRAY_SIZE(of_tiers), nr, out);
+	}
+	if (opt->disk_blocks)
+		print_tables(board, trace, of_disk, ARRAY_SIZE(of_disk), nr, out);
 	if (opt->ages)
-		print_ages(board, trace, out);
+		print_tables(board, trace, of_ages, ARRAY_SIZE(of_ages), nr + REF_MIN + 1, out);
 }
 
 static void compare_print_text(const struct board *board, FILE *out)
@@ -615,13 +566,6 @@ static int add_rows(struct board *board)
 	return err;
 }
 
-static int compare_sizes(const void *a, const void *b)
-{
-	u32 x = *(const u32 *)a, y = *(const u32 *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* In order, each once. */
 static void add_sizes(struct board *board)
 {
@@ -632,7 +576,7 @@ static void add_sizes(struct board *board)
 	memcpy(size, opt->size, sizeof(size));
 	for (; !opt->nr_sizes && nr < ARRAY_SIZE(usual); nr++)
 		size[nr] = usual[nr] * (u32)max_u64(1, TRACE_ID_TOKENS / opt->block_tokens);
-	qsort(size, nr, sizeof(*size), compare_sizes);
+	qsort(size, nr, sizeof(*size), compare_u32);
 	for (u32 i = 0; i < nr; i++)
 		if (!i || size[i] != size[i - 1])
 			board->size[board->nr_sizes++] = size[i];

@@ -696,13 +696,6 @@ static void report(const struct frag *frag)
 
 /* ---- beginning and end ---- */
 
-static int compare_u32(const void *a, const void *b)
-{
-	u32 x = *(const u32 *)a, y = *(const u32 *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void find_median(struct frag *frag)
 {
 	u32 nr = frag->run->trace->nr;

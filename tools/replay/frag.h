@@ -89,7 +89,7 @@ struct readers {
 	u32 *reading;
 	u32 nr;
 	u32 nr_open;
-	struct rng rng;
+	u64 rng;
 	bool hold;
 	bool under_way;
 	u64 since;

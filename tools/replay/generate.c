@@ -38,7 +38,7 @@ static int generate_ids(struct trace *trace, u64 *next, u32 nr)
  */
 struct library {
 	const struct workload *work;
-	struct rng rng;
+	u64 rng;
 	u64 *first_id;
 	double *cdf;
 	u32 *by_rank;
@@ -74,7 +74,7 @@ static void rank_documents(struct library *library)
 static void library_init(struct library *library, const struct workload *work)
 {
 	library->work = work;
-	library->rng.state = mix64(work->seed);
+	library->rng = mix64(work->seed);
 	library->nr_ranked = (u32)work->docs;
 	library->nr = library->nr_ranked + (work->kind == WORKLOAD_SCAN ? (u32)work->loop : 0);
 	library->first_id = must_alloc((library->nr + 1) * sizeof(*library->first_id));
@@ -232,7 +232,7 @@ struct talk {
 
 struct generator {
 	struct style style;
-	struct rng rng;
+	u64 rng;
 	struct turn *turn;
 	struct talk *talk;
 	u64 app_id[NR_APPS];
@@ -260,13 +260,13 @@ static const struct style agent = {
 	.rest		= 0.03,
 };
 
-static u32 draw(struct rng *rng, struct spread spread, u32 min, u32 max)
+static u32 draw(u64 *rng, struct spread spread, u32 min, u32 max)
 {
 	return rng_lognormal(rng, spread.median, spread.sigma, min, max);
 }
 
 /* App 0 has half of the conversations, app 1 a quarter, and so on. */
-static u32 choose_app(struct rng *rng)
+static u32 choose_app(u64 *rng)
 {
 	u32 app = 0;
 
@@ -290,7 +290,7 @@ static void add_fork(struct generator *gen, const struct turn *turn, u32 depth);
 static void add_turns(struct generator *gen, u32 id, u64 at, u32 input, u32 depth)
 {
 	const struct style *style = &gen->style;
-	struct rng *rng = &gen->rng;
+	u64 *rng = &gen->rng;
 
 	for (u32 n = 0; gen->nr_turns < gen->nr_wanted; n++) {
 		u32 output = draw(rng, style->answer, 1, MAX_ANSWER);
@@ -325,7 +325,7 @@ static void add_fork(struct generator *gen, const struct turn *turn, u32 depth)
 static void add_conversation(struct generator *gen)
 {
 	const struct style *style = &gen->style;
-	struct rng *rng = &gen->rng;
+	u64 *rng = &gen->rng;
 	u32 id = gen->nr_talks++, app = choose_app(rng);
 	u64 at = (u64)(rng_unit(rng) * gen->span_s * 1000);
 	u32 floor = max_u64(MIN_PROMPT, (style->app_blocks[app] + 1) * TRACE_ID_TOKENS);
@@ -427,7 +427,7 @@ static int generate_talks(struct trace *trace, const struct workload *work)
 {
 	struct generator gen = {
 		.style		= style_of(work),
-		.rng.state	= mix64(work->seed),
+		.rng	= mix64(work->seed),
 		.nr_wanted	= (u32)work->requests,
 		.span_s		= work->span,
 	};

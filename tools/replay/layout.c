@@ -33,19 +33,12 @@ void layout_add_run(struct layout *layout, u32 start)
 	add(&layout->run, &layout->nr_runs, &layout->cap_runs, (struct kvmm_extent){ start, 0 });
 }
 
-static int compare_starts(const void *a, const void *b)
-{
-	u32 x = ((const struct kvmm_extent *)a)->start, y = ((const struct kvmm_extent *)b)->start;
-
-	return x < y ? -1 : x > y;
-}
-
 /* What an engine holds for a run ends where the next run or a hole begins. */
 void layout_sort_runs(struct layout *layout, u32 nr_blocks)
 {
 	u32 h = 0;
 
-	qsort(layout->run, layout->nr_runs, sizeof(*layout->run), compare_starts);
+	qsort(layout->run, layout->nr_runs, sizeof(*layout->run), compare_u32);	/* by ->start */
 	for (u32 i = 0; i < layout->nr_runs; i++) {
 		struct kvmm_extent *run = &layout->run[i];
 		u64 end = i + 1 < layout->nr_runs ? run[1].start : nr_blocks;

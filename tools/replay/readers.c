@@ -295,7 +295,7 @@ enum exit_code readers_init(struct frag *frag)
 
 	if (!readers->nr)
 		return EXIT_GOOD;
-	readers->rng.state = frag->run->opt->seed;
+	readers->rng = frag->run->opt->seed;
 	readers->reader = must_alloc(readers->nr * sizeof(*readers->reader));
 	readers->reading = must_alloc(frag->run->opt->nr_blocks * sizeof(*readers->reading));
 	for (u32 i = 0; !err && i < readers->nr; i++)

@@ -22,20 +22,22 @@ struct cursor {
 
 struct trace_parser;
 
+/* What a CSV column means to us. */
+enum csv_column { CSV_ARRIVAL, CSV_INPUT, CSV_OUTPUT, CSV_NR_COLUMNS };
+
 /**
  * struct trace_format - one format
  * @detect: does the first line look like it?
  * @header: the first line is not a request: read this from it; may be NULL
  * @line: read one request
+ * @columns: CSV: what they are called, or NULL
  */
 struct trace_format {
-	bool (*detect)(struct cursor line);
+	bool (*detect)(const struct trace_format *format, struct cursor line);
 	int (*header)(struct trace_parser *parser, struct cursor line);
 	int (*line)(struct trace_parser *parser, struct cursor line);
+	const char *columns[CSV_NR_COLUMNS];
 };
-
-/* What a CSV column means to us. */
-enum csv_column { CSV_ARRIVAL, CSV_INPUT, CSV_OUTPUT, CSV_NR_COLUMNS };
 
 /**
  * struct trace_parser - the state between two lines
@@ -254,7 +256,7 @@ struct object {
 	bool has[NR_MEMBERS];
 };
 
-static bool json_detect(struct cursor line)
+static bool json_detect(const struct trace_format *format, struct cursor line)
 {
 	return cursor_peek(&line) == '{';
 }
@@ -562,11 +564,6 @@ static int json_line(struct trace_parser *parser, struct cursor line)
 	return trace_accept(parser, &object.req);
 }
 
-static const struct trace_format trace_format_mooncake = {
-	.detect	= json_detect,
-	.line	= json_line,
-};
-
 /*
  * ---- the two CSV formats ----
  *
@@ -575,17 +572,6 @@ static const struct trace_format trace_format_mooncake = {
  */
 
 #define TICKS_PER_S	10000000u	/* Azure writes 100 ns */
-
-static const char *const azure_names[CSV_NR_COLUMNS] = {
-	[CSV_ARRIVAL]	= "TIMESTAMP",
-	[CSV_INPUT]	= "ContextTokens",
-	[CSV_OUTPUT]	= "GeneratedTokens",
-};
-
-static const char *const lengths_names[CSV_NR_COLUMNS] = {
-	[CSV_INPUT]	= "num_prefill_tokens",
-	[CSV_OUTPUT]	= "num_decode_tokens",
-};
 
 /* Cut the next field off, without the spaces around it. False: there was none. */
 static bool next_field(struct cursor *line, bool *more, struct cursor *field)
@@ -617,14 +603,14 @@ static u32 find_column(struct cursor line, const char *name)
 	return U32_NONE;
 }
 
-static bool detect_by(struct cursor line, const char *const *names)
+static bool csv_detect(const struct trace_format *format, struct cursor line)
 {
-	return find_column(line, names[CSV_INPUT]) != U32_NONE;
+	return find_column(line, format->columns[CSV_INPUT]) != U32_NONE;
 }
 
-static int parse_header(struct trace_parser *parser, struct cursor line,
-			const char *const *names)
+static int csv_header(struct trace_parser *parser, struct cursor line)
 {
+	const char *const *names = parser->format->columns;
 	struct cursor field;
 	bool more = true;
 
@@ -635,6 +621,7 @@ static int parse_header(struct trace_parser *parser, struct cursor line,
 	}
 	while (next_field(&line, &more, &field))
 		parser->nr_columns++;
+	parser->trace->has_arrivals = names[CSV_ARRIVAL];
 	return 0;
 }
 
@@ -749,8 +736,10 @@ static int parse_arrival(struct trace_parser *parser, struct cursor field, u64 *
 /* ---- rows ---- */
 
 static int parse_field(struct trace_parser *parser, struct cursor field, u32 column,
-		       const char *const *names, struct trace_request *req)
+		       struct trace_request *req)
 {
+	const char *const *names = parser->format->columns;
+
 	if (column == parser->column[CSV_ARRIVAL])
 		return parse_arrival(parser, field, &req->arrival_us);
 	if (column == parser->column[CSV_INPUT])
@@ -760,7 +749,7 @@ static int parse_field(struct trace_parser *parser, struct cursor field, u32 col
 	return 0;
 }
 
-static int parse_row(struct trace_parser *parser, struct cursor line, const char *const *names)
+static int csv_line(struct trace_parser *parser, struct cursor line)
 {
 	struct trace_request req = { 0 };
 	struct cursor field;
@@ -769,7 +758,7 @@ static int parse_row(struct trace_parser *parser, struct cursor line, const char
 	int err;
 
 	for (; next_field(&line, &more, &field); n++) {
-		err = parse_field(parser, field, n, names, &req);
+		err = parse_field(parser, field, n, &req);
 		if (err)
 			return err;
 	}
@@ -779,63 +768,24 @@ static int parse_row(struct trace_parser *parser, struct cursor line, const char
 	return trace_accept(parser, &req);
 }
 
-static bool azure_detect(struct cursor line)
-{
-	return detect_by(line, azure_names);
-}
-
-static int azure_header(struct trace_parser *parser, struct cursor line)
-{
-	parser->trace->has_arrivals = true;
-	return parse_header(parser, line, azure_names);
-}
-
-static int azure_line(struct trace_parser *parser, struct cursor line)
-{
-	return parse_row(parser, line, azure_names);
-}
-
-static const struct trace_format trace_format_azure = {
-	.detect	= azure_detect,
-	.header	= azure_header,
-	.line	= azure_line,
-};
-
-static bool lengths_detect(struct cursor line)
-{
-	return detect_by(line, lengths_names);
-}
-
-static int lengths_header(struct trace_parser *parser, struct cursor line)
-{
-	return parse_header(parser, line, lengths_names);
-}
-
-static int lengths_line(struct trace_parser *parser, struct cursor line)
-{
-	return parse_row(parser, line, lengths_names);
-}
-
-static const struct trace_format trace_format_lengths = {
-	.detect	= lengths_detect,
-	.header	= lengths_header,
-	.line	= lengths_line,
-};
-
 /* ---- lines ---- */
 
-static const struct trace_format *const formats[] = {
-	&trace_format_mooncake, &trace_format_azure, &trace_format_lengths,
+static const struct trace_format formats[] = {
+	{ .detect = json_detect, .line = json_line },	/* Mooncake, Bailian */
+	{ csv_detect, csv_header, csv_line, {		/* Azure */
+	  [CSV_ARRIVAL] = "TIMESTAMP", [CSV_INPUT] = "ContextTokens",
+	  [CSV_OUTPUT] = "GeneratedTokens" } },
+	{ csv_detect, csv_header, csv_line, {
+	  [CSV_INPUT] = "num_prefill_tokens", [CSV_OUTPUT] = "num_decode_tokens" } },
 };
 
 static int parse_first_line(struct trace_parser *parser, struct cursor line)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
-		if (!formats[i]->detect(line))
+		if (!formats[i].detect(&formats[i], line))
 			continue;
-		parser->format = formats[i];
-		return formats[i]->header ? formats[i]->header(parser, line) :
-					    formats[i]->line(parser, line);
+		parser->format = &formats[i];
+		return (formats[i].header ? formats[i].header : formats[i].line)(parser, line);
 	}
 	return trace_fail(parser, "no known format: expected Mooncake JSONL, Azure CSV, or CSV "
 			  "with num_prefill_tokens,num_decode_tokens");

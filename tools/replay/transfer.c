@@ -210,13 +210,6 @@ void transfer_end(struct cache *cache)
 
 /* ---- counting ---- */
 
-static int compare_u32(const void *a, const void *b)
-{
-	u32 x = *(const u32 *)a, y = *(const u32 *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static u32 nr_runs(const u32 *blocks, u32 nr)
 {
 	u32 runs = nr != 0;
