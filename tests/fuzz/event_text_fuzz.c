@@ -8,7 +8,7 @@
 
 #include <kvmm/publisher.h>
 
-#include "tools/replay/idmap.c"
+#include "tools/replay/maps.c"
 #include "tools/replay/trace.c"
 #include "tools/plain.c"
 

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tools/replay/idmap.c"
+#include "tools/replay/maps.c"
 #include "tools/replay/trace.c"
 #include "tools/plain.c"
 

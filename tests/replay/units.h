@@ -3,7 +3,7 @@
 #define TESTS_REPLAY_UNITS_H
 
 #include "tools/replay/ages.h"
-#include "tools/replay/heap.h"
+#include "tools/replay/maps.h"
 #include "tools/replay/layout.h"
 #include "tools/replay/pattern.h"
 #include "tools/replay/policies.h"

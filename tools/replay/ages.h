@@ -10,7 +10,7 @@
 
 #include <kvmm/types.h>
 
-#include "idmap.h"
+#include "maps.h"
 #include "results.h"
 
 #define HISTOGRAM_BUCKETS	65

@@ -8,9 +8,18 @@
 
 #include <kvmm/kvmm.h>
 
-#include "future.h"
 #include "pattern.h"
 #include "shape.h"
+
+/**
+ * struct future - for each key of each request, the next request with that key
+ * @next: all keys, request after request; "never" is the number of requests
+ * @first: index of each request's first key
+ */
+struct future {
+	u32 *next;
+	u64 *first;
+};
 
 /* What a running request has: hits and registered blocks, then blocks without key. */
 struct held {
@@ -49,7 +58,7 @@ struct transfer;
  * @keys: keys of request @keys_of
  * @transfer: for --transfers: see transfer.h; else NULL
  * @tiers: for --host-blocks: see tiers.h; else NULL
- * @tell: for --events: see tell.h; else NULL
+ * @tell: for --events: see tell.c; else NULL
  * @done: for --grow and --answers: by request: tokens of the answer that have been said; else NULL
  * @next: for --answers: by request, the one that goes on with it, or U32_NONE; else NULL
  * @resumed: the request that is being admitted was preempted before, so it counts for the two below:
@@ -166,5 +175,24 @@ u32 cache_available(struct cache *cache);
 /* Fields and lines that both modes print. */
 void cache_describe(const struct cache *cache, const char *kind);
 void cache_say(const struct cache *cache);
+
+/*
+ * ---- tell.c ----
+ *
+ * Requests are noted for a tool that makes traces of a pool's events; and with --events FILE all events of
+ * the run are written down, none is lost.
+ */
+
+/** tell_begin() - the pool is there. Return: EXIT_GOOD, or it was said why not. */
+enum exit_code tell_begin(struct cache *cache);
+
+/** tell_request() - request @q has come. */
+enum exit_code tell_request(struct cache *cache, u32 q);
+
+/** tell_over() - it is over, after @nr_hits hits; the same returns. */
+enum exit_code tell_over(struct cache *cache, u32 q, u32 nr_hits);
+
+/** tell_end() - no more comes; the same returns. The pool is still there. */
+enum exit_code tell_end(struct cache *cache);
 
 #endif /* REPLAY_CACHE_H */

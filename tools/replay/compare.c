@@ -14,8 +14,8 @@
 #include <time.h>
 
 #include "ages.h"
+#include "live.h"
 #include "policies.h"
-#include "progress.h"
 #include "shape.h"
 
 /* The rows at the end, in this order. */

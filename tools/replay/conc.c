@@ -16,10 +16,9 @@
 #include <string.h>
 
 #include "cache.h"
-#include "heap.h"
-#include "progress.h"
+#include "live.h"
+#include "maps.h"
 #include "record.h"
-#include "tell.h"
 #include "tiers.h"
 
 struct grow;

@@ -9,7 +9,6 @@
 
 #include "frag.h"
 #include "live.h"
-#include "progress.h"
 #include "readers.h"
 
 #define US_PER_INPUT_TOKEN	125u

@@ -6,8 +6,8 @@
 #include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
 
-#include "heap.h"
 #include "layout.h"
+#include "maps.h"
 #include "pattern.h"
 #include "record.h"
 #include "replay.h"

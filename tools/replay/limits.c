@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap.h"
-#include "idmap.h"
-#include "progress.h"
+#include "live.h"
+#include "maps.h"
 #include "shape.h"
 
 struct limit {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A replay that can be looked at while it goes on: --control, --publish and --slow. One process, one socket.
+ * What is seen of a replay while it goes on. --control, --publish and --slow. One process, one socket.
  */
 #ifndef REPLAY_LIVE_H
 #define REPLAY_LIVE_H
@@ -21,7 +21,31 @@ int live_add(const struct run *run, struct kvmm_pool *pool);
 /* It goes; NULL, or one that was never seen, does nothing. */
 void live_remove(const struct run *run, struct kvmm_pool *pool);
 
-/* Between two requests. */
-void live_step(void);
+/*
+ * ---- a bar on stderr while a run takes its time ----
+ *
+ * A run that is one of many adds what it has done to their sum, which its owner shows; others have a
+ * bar of their own.
+ */
+
+/* What one of many runs has done; *@sum is shared by threads. */
+struct meter {
+	u64 *sum;
+	u64 done;
+};
+
+/** progress_start() - begin the bar of @run, of @total steps, if it is to have one */
+void progress_start(const struct run *run, const char *what, u64 total);
+
+/** progress_step() - @done steps are done; cheap enough for each request */
+void progress_step(const struct run *run, u64 done);
+
+/** progress_stop() - wipe the bar of @run */
+void progress_stop(const struct run *run);
+
+/* The same for the owner of many runs; main thread only. */
+void bar_start(enum progress_wish wish, const char *what, u64 total);
+void bar_step(u64 done);
+void bar_stop(void);
 
 #endif /* REPLAY_LIVE_H */

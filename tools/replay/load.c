@@ -11,7 +11,7 @@
 #include <kvmm/types.h>
 
 #include "../plain.h"
-#include "progress.h"
+#include "live.h"
 
 static enum exit_code load_file(const char *path, struct trace *trace)
 {

@@ -12,7 +12,7 @@
 
 #include <kvmm/testing.h>
 
-#include "progress.h"
+#include "live.h"
 #include "readers.h"
 
 /* ---- when blocks may move, and what is counted ---- */

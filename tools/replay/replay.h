@@ -72,7 +72,7 @@ struct source {
  * @answers: seq: answers have blocks; see cache_answer()
  * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
  * @disk_mb_s, @disk_latency_us: of it, in each direction
- * @events_path: seq, conc: file for the events of the run, or NULL; see tell.h
+ * @events_path: seq, conc: file for the events of the run, or NULL; see cache.h
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
@@ -224,11 +224,6 @@ enum exit_code run_limit(const struct run *run);
 int report_write(FILE *in, const char *name, const char *path);
 
 void options_parse(struct options *opt, int argc, char **argv);
-
-struct argp_state;
-
-/** parse_config() - take what a configuration file says of the host tier; does not return on a mistake */
-void parse_config(struct argp_state *state, struct options *opt, const char *path);
 
 /* Blocks for @tokens. */
 static inline u32 blocks_of(const struct options *opt, u64 tokens)

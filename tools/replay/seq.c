@@ -10,9 +10,8 @@
 #include <string.h>
 
 #include "cache.h"
-#include "progress.h"
+#include "live.h"
 #include "record.h"
-#include "tell.h"
 #include "tiers.h"
 
 #define TENANT_OF_TRACE	0u

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a run tells of itself; see tell.h. */
+/* What a run tells of itself; see cache.h. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache.h"
 #include "live.h"
-#include "tell.h"
 
 #define BATCH	256
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "../plain.h"
-#include "idmap.h"
+#include "maps.h"
 #include "trace.h"
 
 /* What is left of a line. */
