@@ -14,7 +14,8 @@ static inline void *must_resize(void *mem, size_t bytes)
 {
 	mem = realloc(mem, bytes ? bytes : 1);
 	if (!mem) {
-		fprintf(stderr, "%s: out of memory (%zu bytes)\n", program_invocation_short_name, bytes);
+		fprintf(stderr, "%s: out of memory (%zu bytes)\n", program_invocation_short_name,
+			bytes);
 		exit(1);
 	}
 	return mem;

@@ -137,7 +137,10 @@ struct option_row {
 	{ name, key, arg, help, NULL, OPTION_TEXT(0, type, field) }
 #define ROW_TAKE(name, key, arg, take, help)	{ name, key, arg, help, take, OPTION_NONE }
 
-/* The rows as argp wants them: @options has one more, which ends them. Keys are those or, from @first on, made. */
+/*
+ * The rows as argp wants them: @options has one more, which ends them. Keys are those or, from
+ * @first on, made.
+ */
 void option_rows(const struct option_row *rows, size_t nr, int first, struct argp_option *options);
 
 /* As option_set(). */

@@ -179,7 +179,8 @@ struct series *bench_set(struct bench *bench, const struct metric *metrics, u32 
 
 		if (metrics[i].ref != BENCH_MUTEX)
 			ref = &set[metrics[i].ref];
-		set[i] = (struct series){ .metric = metrics[i], .ref = metrics[i].against ? ref : NULL };
+		set[i] = (struct series){ .metric = metrics[i],
+					  .ref = metrics[i].against ? ref : NULL };
 		va_start(args, params);
 		vsnprintf(set[i].params, sizeof(set[i].params), params, args);
 		va_end(args);

@@ -75,17 +75,6 @@ struct options {
 	const char *device;	/* NULL: not chosen */
 };
 
-enum { KEY_QUICK = 'q', KEY_JSON = 'j', KEY_SEED = 's', KEY_DEVICE = 'd' };
-
-static const struct argp_option argp_options[] = {
-	{ "quick", KEY_QUICK, NULL, 0, "3 runs instead of 7", 0 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object a line", 0 },
-	{ "seed", KEY_SEED, "N", 0, "Start of the random numbers (default 1)", 0 },
-	{ "device", KEY_DEVICE, "NAME", 0, "For the benchmark \"device\": cuda:0, soft:0, host "
-	  "(default soft:0)", 0 },
-	{ 0 },
-};
-
 static const char doc[] =
 	"Measure kvmm: time, packing, compaction, each beside a baseline of the same runs.\v"
 	"Each figure is a median of several runs; with it come the least and the most of them, and its ratio "
@@ -112,42 +101,34 @@ static void add_name(struct options *opt, struct argp_state *state, const char *
 		bad_option(state, "no benchmark '%s'; see '%s list'", name, state->name);
 }
 
-static u64 parse_seed(struct argp_state *state, const char *arg)
+static void take_seed(struct argp_state *state, void *base, const char *arg)
 {
 	char *end;
-	u64 seed = strtoull(arg, &end, 0);
 
+	((struct options *)base)->seed = strtoull(arg, &end, 0);
 	if (!*arg || *end)
 		bad_option(state, "'%s' is not a number", arg);
-	return seed;
 }
+
+static const struct option_row rows[] = {
+	ROW_FLAG("quick", 'q', struct options, quick, "3 runs instead of 7"),
+	ROW_FLAG("json", 'j', struct options, json, "One JSON object a line"),
+	ROW_TAKE("seed", 's', "N", take_seed, "Start of the random numbers (default 1)"),
+	ROW_TEXT("device", 'd', "NAME", struct options, device,
+		"For the benchmark \"device\": cuda:0, soft:0, host (default soft:0)"),
+};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct options *opt = state->input;
-
-	switch (key) {
-	case KEY_QUICK:
-		opt->quick = true;
+	if (option_row_set(state, rows, ARRAY_SIZE(rows), 0, state->input, key, arg))
 		return 0;
-	case KEY_JSON:
-		opt->json = true;
-		return 0;
-	case KEY_SEED:
-		opt->seed = parse_seed(state, arg);
-		return 0;
-	case KEY_DEVICE:
-		opt->device = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		add_name(opt, state, arg);
-		return 0;
-	case ARGP_KEY_NO_ARGS:
+	if (key == ARGP_KEY_ARG)
+		add_name(state->input, state, arg);
+	else if (key == ARGP_KEY_NO_ARGS)
 		argp_usage(state);
-		return 0;
-	default:
+	else
 		return ARGP_ERR_UNKNOWN;
-	}
+	return 0;
 }
 
 static void list_kinds(void)
@@ -190,11 +171,13 @@ static int run_wanted(const struct options *opt)
 
 int main(int argc, char **argv)
 {
+	static struct argp_option options[ARRAY_SIZE(rows) + 1];
 	static const struct argp argp = {
-		argp_options, parse, "list\nall\nNAME...", doc, NULL, NULL, NULL,
+		options, parse, "list\nall\nNAME...", doc, NULL, NULL, NULL,
 	};
 	struct options opt = { .seed = 1 };
 
+	option_rows(rows, ARRAY_SIZE(rows), 0, options);
 	read_options(&argp, argc, argv, 0, &opt);
 	if (opt.list) {
 		list_kinds();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Acquire, fill, register, release: one request after the other or many at a time; requests that grow;
- * and what all of them put into the recording.
+ * Acquire, fill, register, release: one request after the other or many at a time; requests that
+ * grow; and what all of them put into the recording.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +71,9 @@ static void future_exit(struct future *future)
 /*
  * ---- which request goes on where another one ended: the next turn of the same talk ----
  *
- * Its prompt has the answer in it, and so the numbers of its blocks, which the trace does not say of
- * answers. Names of blocks stand for all that is before them: so the last full one of a prompt names
- * its end.
+ * Its prompt has the answer in it, and so the numbers of its blocks, which the trace does not say
+ * of answers. Names of blocks stand for all that is before them: so the last full one of a prompt
+ * names its end.
  */
 
 struct follow {
@@ -732,16 +732,7 @@ void cache_describe(const struct cache *cache, const char *kind)
 	const struct options *opt = cache->run->opt;
 	struct results *results = cache->run->results;
 
-	results_str(results, "trace", cache->run->trace->name);
-	results_str(results, "kind", kind);
-	results_str(results, "policy", opt->policy);
-	results_num(results, "n", opt->nr_blocks);
-	results_num(results, "bs", opt->block_tokens);
-	results_str(results, "mode", opt->keys == KEYS_IDS ? "ids" : "vllm");
-	results_num(results, "requests", cache->run->trace->nr);
-	results_num(results, "accesses", cache->accesses);
-	results_num(results, "hits", cache->hits);
-	results_num(results, "misses", cache->accesses - cache->hits);
+	describe_hits(cache->run, kind, opt->nr_blocks, cache->hits, cache->accesses);
 	results_num(results, "evictions", cache->evictions);
 	results_num(results, "fresh_blocks", cache->fresh_blocks);
 	results_num(results, "fresh_runs", cache->fresh_runs);

@@ -179,8 +179,8 @@ void cache_say(const struct cache *cache);
 /*
  * ---- tell.c ----
  *
- * Requests are noted for a tool that makes traces of a pool's events; and with --events FILE all events of
- * the run are written down, none is lost.
+ * Requests are noted for a tool that makes traces of a pool's events; and with --events FILE all
+ * events of the run are written down, none is lost.
  */
 
 /** tell_begin() - the pool is there. Return: EXIT_GOOD, or it was said why not. */

@@ -3,8 +3,8 @@
  * Mode compare: a board of traces, rows (policies, then what no policy can know) and columns
  * (sizes). Each field is one run of seq or conc, exactly as it would be alone.
  *
- * Threads take jobs from a list; a job writes to itself alone and output is made in the order of the
- * list when all is done, so it does not matter how many threads there are.
+ * Threads take jobs from a list; a job writes to itself alone and output is made in the order of
+ * the list when all is done, so it does not matter how many threads there are.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -207,7 +207,8 @@ static const struct table rates = {
 }, of_ages[] = {
 	{ "half of the hits: idle for at most, %s", AGES(idle_at_hit) },
 	{ "half of the evictions: idle for at most, %s", AGES(idle_at_eviction) },
-	{ "refilled within one pool's worth of evictions, %% of the prompt blocks", near_cell, 0, 0, 0 },
+	{ "refilled within one pool's worth of evictions, %% of the prompt blocks",
+	  near_cell, 0, 0, 0 },
 	{ "evicted without a hit, %% of the evictions", unused_cell, 0, 0, 0 },
 }, of_tiers[] = {
 	{ "hits in the device, %% of the prompt blocks", TALLY(device_hits, 0, 2) },
@@ -231,8 +232,8 @@ static int name_width(const struct board *board)
 }
 
 /* The first @nr_rows of the board. */
-static void print_tables(const struct board *board, u32 trace, const struct table *tables, size_t nr,
-			 u32 nr_rows, FILE *out)
+static void print_tables(const struct board *board, u32 trace, const struct table *tables,
+			 size_t nr, u32 nr_rows, FILE *out)
 {
 	int width = name_width(board);
 	char text[32];
@@ -284,7 +285,8 @@ static void print_trace(const struct board *board, u32 trace, FILE *out)
 	print_tables(board, trace, &rates, 1, board->row.nr, out);
 	print_tables(board, trace, &gaps, 1, nr, out);
 	if (opt->host_blocks) {
-		fprintf(out, "\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
+		fprintf(out,
+			"\nhost of %s blocks, disk of %s; min, bound, infinite: one tier of as many\n",
 			format_grouped(opt->host_blocks, a), format_grouped(opt->disk_blocks, b));
 		print_tables(board, trace, of_tiers, ARRAY_SIZE(of_tiers), nr, out);
 	}

@@ -4,13 +4,15 @@
  * its misses and its answer take. First come, first served: the head of the queue waits until its
  * blocks fit and all requests behind it wait too.
  *
- * --grow: a request is admitted with blocks for its prompt alone, and takes another one whenever its
- * answer has filled those it has. Where there is none, the request that was admitted last gives up all
- * that it has, and goes to the front of the queue; what it has said is part of its prompt from then on.
- * Full blocks of answers get keys of their own, so a request finds again what is left of it.
+ * --grow: a request is admitted with blocks for its prompt alone, and takes another one whenever
+ * its answer has filled those it has. Where there is none, the request that was admitted last gives
+ * up all that it has, and goes to the front of the queue; what it has said is part of its prompt
+ * from then on. Full blocks of answers get keys of their own, so a request finds again what is left
+ * of it.
  *
  * A growing request has one event at a time: the moment when its blocks are full, or its answer is
- * complete. A request that is preempted leaves an event behind that is no longer the one noted for it.
+ * complete. A request that is preempted leaves an event behind that is no longer the one noted for
+ * it.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -22,8 +22,8 @@ static int generate_ids(struct trace *trace, u64 *next, u32 nr)
  * ---- questions about documents ----
  *
  * A prompt is a document and then a question that was
- * never asked before. Which document, tells the kind: popular ones (zipf); or the next one of a loop
- * that does not fit into the cache (scan); or popular ones until the fashion changes (phase).
+ * never asked before. Which document, tells the kind: popular ones (zipf); or the next one of a
+ * loop that does not fit into the cache (scan); or popular ones until the fashion changes (phase).
  */
 
 #define MAX_DOC		240u	/* blocks */

@@ -24,23 +24,28 @@ bool limit_is(const char *policy)
 	return !strcmp(policy, "bound") || !strcmp(policy, "infinite");
 }
 
+void describe_hits(const struct run *run, const char *kind, u32 nr_blocks, u64 hits, u64 accesses)
+{
+	struct results *results = run->results;
+
+	results_str(results, "trace", run->trace->name);
+	results_str(results, "kind", kind);
+	results_str(results, "policy", run->opt->policy);
+	results_num(results, "n", nr_blocks);
+	results_num(results, "bs", run->opt->block_tokens);
+	results_str(results, "mode", run->opt->keys == KEYS_IDS ? "ids" : "vllm");
+	results_num(results, "requests", run->trace->nr);
+	results_num(results, "accesses", accesses);
+	results_num(results, "hits", hits);
+	results_num(results, "misses", accesses - hits);
+}
+
 static void describe(const struct limit *limit, const char *kind, u32 nr_blocks)
 {
-	const struct options *opt = limit->run->opt;
 	struct results *results = limit->run->results;
 	char a[32], b[32];
 
-	results_str(results, "trace", limit->run->trace->name);
-	results_str(results, "kind", kind);
-	results_str(results, "policy", opt->policy);
-	results_num(results, "n", nr_blocks);
-	results_num(results, "bs", opt->block_tokens);
-	results_str(results, "mode", opt->keys == KEYS_IDS ? "ids" : "vllm");
-	results_num(results, "requests", limit->run->trace->nr);
-	results_num(results, "accesses", limit->accesses);
-	results_num(results, "hits", limit->hits);
-	results_num(results, "misses", limit->accesses - limit->hits);
-
+	describe_hits(limit->run, kind, nr_blocks, limit->hits, limit->accesses);
 	if (limit->run->tally)
 		*limit->run->tally = (struct tally){ .hits = limit->hits, .accesses = limit->accesses };
 	results_tile(results, "of prompt blocks can hit", "%.2f %%",
@@ -124,7 +129,8 @@ static void number_keys(struct belady *belady, struct limit *limit)
 		u32 nr_keys = shape_of(run->opt, req).nr_keys;
 
 		for (u32 i = 0; i < nr_keys; i++) {
-			u32 *n = idmap_get(&numbers, key_name(run->opt, run->trace, req, i), &found);
+			u32 *n = idmap_get(&numbers, key_name(run->opt, run->trace, req, i),
+					   &found);
 
 			if (!found)
 				*n = belady->nr_keys++;

@@ -15,8 +15,6 @@
 
 #include "live.h"
 
-enum { KEY_CONTROL = 0x1000, KEY_SLOW, KEY_PUBLISH };
-
 static struct {
 	const char *dir;
 	struct kvmm_control *control;
@@ -26,32 +24,21 @@ static struct {
 	u32 slow_us;
 } live;
 
-static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "While it goes on:", 90 },
-	{ "control", KEY_CONTROL, "DIR", 0,
-	  "Serve a control socket, DIR/replay.sock: kvmm-stat and others look at the replay there", 0 },
-	{ "publish", KEY_PUBLISH, "PUB[,ROUTER]", 0,
-	  "Publish events of the cache at an endpoint of ZeroMQ, as tcp://127.0.0.1:5557, with replay and "
-	  "snapshots at a second one; not in mode frag", 0 },
-	{ "slow", KEY_SLOW, "US", 0, "Rest for US microseconds behind each request [0]", 0 },
-	{ 0 },
-};
-
 static void stop(void)
 {
 	kvmm_control_close(live.control);
 	live.control = NULL;
 }
 
-static void start(const char *dir)
+static void take_control(struct argp_state *state, void *base, const char *arg)
 {
-	live.dir = dir;
+	live.dir = arg;
 	atexit(stop);
 }
 
-static void take_endpoints(char *arg)
+static void take_publish(struct argp_state *state, void *base, const char *arg)
 {
-	char *comma = strchr(arg, ',');
+	char *comma = strchr((char *)arg, ',');	/* argv may be written to */
 
 	if (comma)
 		*comma = '\0';
@@ -59,28 +46,37 @@ static void take_endpoints(char *arg)
 	live.replay_endpoint = comma ? comma + 1 : NULL;
 }
 
-static error_t parse(int key, char *arg, struct argp_state *state)
+static void take_slow(struct argp_state *state, void *base, const char *arg)
 {
-	char *end;
-
-	switch (key) {
-	case KEY_CONTROL:
-		start(arg);
-		return 0;
-	case KEY_PUBLISH:
-		take_endpoints(arg);
-		return 0;
-	case KEY_SLOW:
-		live.slow_us = (u32)strtoul(arg, &end, 10);
-		if (*arg < '0' || *arg > '9' || *end || live.slow_us > 60000000)
-			bad_option(state, "--slow: '%s' is not a number from 0 to 60000000", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
+	live.slow_us = (u32)option_number(state, "slow", arg, 0, 60000000);
 }
 
-const struct argp live_argp = { .options = options, .parser = parse };
+static const struct option_row rows[] = {
+	ROW_HEAD(90, "While it goes on:"),
+	ROW_TAKE("control", 0, "DIR", take_control,
+		"Serve a control socket, DIR/replay.sock: kvmm-stat and others look at the replay there"),
+	ROW_TAKE("publish", 0, "PUB[,ROUTER]", take_publish,
+		"Publish events of the cache at an endpoint of ZeroMQ, as tcp://127.0.0.1:5557, with "
+		"replay and snapshots at a second one; not in mode frag"),
+	ROW_TAKE("slow", 0, "US", take_slow, "Rest for US microseconds behind each request [0]"),
+};
+
+#define FIRST_KEY	0x1000
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	return option_row_set(state, rows, ARRAY_SIZE(rows), FIRST_KEY, NULL, key, arg) ? 0 :
+	       ARGP_ERR_UNKNOWN;
+}
+
+const struct argp *live_argp(void)
+{
+	static struct argp_option options[ARRAY_SIZE(rows) + 1];
+	static const struct argp argp = { .options = options, .parser = parse };
+
+	option_rows(rows, ARRAY_SIZE(rows), FIRST_KEY, options);
+	return &argp;
+}
 
 bool live_is_on(void)
 {

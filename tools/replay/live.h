@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is seen of a replay while it goes on. --control, --publish and --slow. One process, one socket.
+ * What is seen of a replay while it goes on. --control, --publish and --slow. One process, one
+ * socket.
  */
 #ifndef REPLAY_LIVE_H
 #define REPLAY_LIVE_H
@@ -12,7 +13,7 @@
 struct kvmm_pool;
 
 /* Takes these options; the socket is there from the first pool on. */
-extern const struct argp live_argp;
+const struct argp *live_argp(void);
 
 bool live_is_on(void);
 
@@ -24,8 +25,8 @@ void live_remove(const struct run *run, struct kvmm_pool *pool);
 /*
  * ---- a bar on stderr while a run takes its time ----
  *
- * A run that is one of many adds what it has done to their sum, which its owner shows; others have a
- * bar of their own.
+ * A run that is one of many adds what it has done to their sum, which its owner shows; others have
+ * a bar of their own.
  */
 
 /* What one of many runs has done; *@sum is shared by threads. */

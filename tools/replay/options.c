@@ -368,12 +368,14 @@ static void check_rest(struct argp_state *state, const struct options *opt)
 		  "--write-policies: in mode compare only, and with --host-blocks" },
 		{ opt->host_blocks && !is_compare(opt) && (!is_pooled(opt) || limited || is_min),
 		  "--host-blocks: in modes seq, conc and compare only, and with a policy of the library" },
-		{ opt->host_blocks && (opt->flood || opt->limits || opt->ages || opt->transfers || opt->device),
+		{ opt->host_blocks && (opt->flood || opt->limits || opt->ages || opt->transfers ||
+				       opt->device),
 		  "--host-blocks: not with --flood, --limits, --ages, --transfers, --verify, --device or "
 		  "--block-bytes" },
 		{ opt->grow && (opt->mode->run != run_conc || is_min),
 		  "--grow: in mode conc only, and with a policy of the library" },
-		{ opt->grow && (opt->ages || opt->transfers || opt->device || opt->pageblock || opt->events_path),
+		{ opt->grow && (opt->ages || opt->transfers || opt->device || opt->pageblock ||
+				opt->events_path),
 		  "--grow: not with --ages, --transfers, --pageblock, --events, --verify, --device or "
 		  "--block-bytes" },
 		{ opt->answers && (opt->mode->run != run_seq || limited || is_min),
@@ -428,7 +430,8 @@ static bool next_of(struct argp_state *state, const char *name, const char *what
 	size_t n = strcspn(*list, ",");
 
 	if (nr == max || n >= 16)
-		bad_option(state, "--%s: '%s' is not a list of at most %u %s", name, *list, max, what);
+		bad_option(state, "--%s: '%s' is not a list of at most %u %s", name, *list, max,
+			   what);
 	memcpy(text, *list, n);
 	text[n] = '\0';
 	*list += n + 1;
@@ -470,7 +473,8 @@ static void finish(struct argp_state *state, struct parse *parse)
 
 /* ---- options that are more than a field ---- */
 
-#define TAKER(name)	static void take_##name(struct argp_state *state, void *base, const char *arg)
+#define TAKER(name) \
+	static void take_##name(struct argp_state *state, void *base, const char *arg)
 
 const char *const write_policies[] = { "selective", "explicit", "through", "back", "threshold",
 				       NULL };
@@ -559,7 +563,8 @@ TAKER(write_policies)
 	for (opt->nr_writes = 0; more; opt->nr_writes++) {
 		more = next_of(state, "write-policies", "names", &arg, opt->nr_writes,
 			       KVMM_NR_TIER_WRITES, text);
-		opt->write[opt->nr_writes] = option_word(state, "write-policies", text, write_policies);
+		opt->write[opt->nr_writes] = option_word(state, "write-policies", text,
+							 write_policies);
 	}
 }
 
@@ -602,7 +607,8 @@ TAKER(config)
 #define WORD(name, key, arg, field, words, help) \
 	ROW_WORD(name, key, arg, struct options, field, words, help)
 #define FLAG(name, key, field, help)		ROW_FLAG(name, key, struct options, field, help)
-#define TEXT(name, key, arg, field, help)	ROW_TEXT(name, key, arg, struct options, field, help)
+#define TEXT(name, key, arg, field, help) \
+	ROW_TEXT(name, key, arg, struct options, field, help)
 
 static const struct option_row rows[] = {
 	HEAD(1, "The pool:"),
@@ -764,9 +770,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 void options_parse(struct options *opt, int argc, char **argv)
 {
-	static const struct argp_child children[] = { { &live_argp, 0, NULL, 0 }, { 0 } };
+	struct argp_child children[] = { { live_argp(), 0, NULL, 0 }, { 0 } };
 	static struct argp_option options[ARRAY_SIZE(rows) + 1];
-	static const struct argp argp = {
+	const struct argp argp = {
 		.children	= children,
 		.options	= options,
 		.parser		= parse_option,

@@ -220,6 +220,9 @@ int limits_parse(struct kvmm_tenant_attr *attr, const char *text);
 bool limit_is(const char *policy);
 enum exit_code run_limit(const struct run *run);
 
+/* The first fields of seq, conc and of these. */
+void describe_hits(const struct run *run, const char *kind, u32 nr_blocks, u64 hits, u64 accesses);
+
 /** report_write() - --report: the recording in @in, from its beginning, as a page. Return: 0; -errno. */
 int report_write(FILE *in, const char *name, const char *path);
 

@@ -2,9 +2,9 @@
 /*
  * Mode seq: one request after the other, each finished before the next: cache hits and no time.
  *
- * --flood: a neighbour of the trace, in the same pool: another tenant, whose requests never come back.
- * What it caches is worth nothing, and pushes out what the trace would have hit, unless limits say how
- * much either of them may have.
+ * --flood: a neighbour of the trace, in the same pool: another tenant, whose requests never come
+ * back. What it caches is worth nothing, and pushes out what the trace would have hit, unless
+ * limits say how much either of them may have.
  */
 #include <stdlib.h>
 #include <string.h>

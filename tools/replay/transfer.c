@@ -134,7 +134,10 @@ static int plain_admit(struct plain *plain, struct plain_ask *ask)
 	return 0;
 }
 
-/* The request that has these blocks is over: the last block first; those without a name go before all others, in that order. */
+/*
+ * The request that has these blocks is over: the last block first; those without a name go before
+ * all others, in that order.
+ */
 static void plain_release(struct plain *plain, const u32 *blocks, u32 nr)
 {
 	u32 head = plain->block[plain->nr].next;
