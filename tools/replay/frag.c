@@ -125,7 +125,7 @@ static void read_layout(struct frag *frag)
 	layout_sort_runs(&frag->layout, frag->run->opt->nr_blocks);
 }
 
-void frag_count_failure(struct frag *frag, u32 nr, u32 nr_free)
+static void count_failure(struct frag *frag, u32 nr, u32 nr_free)
 {
 	struct frag_count *count = &frag->count;
 
@@ -140,7 +140,7 @@ void frag_count_failure(struct frag *frag, u32 nr, u32 nr_free)
 	count->bound_blocks += layout_bound_cost(&frag->layout, frag->run->opt->nr_blocks, nr);
 }
 
-void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
+static void count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat)
 {
 	if (frag->head_tried) {
 		frag->count.retries++;
@@ -151,7 +151,7 @@ void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat
 	frag->count.unusable_ppm += (u64)kvmm_zone_unusable(frag->zone, nr);
 }
 
-int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
+static int allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 {
 	u32 q = frag->head;
 	struct kvmm_alloc_report report = { 0 };
@@ -174,7 +174,7 @@ int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range)
 
 static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
 {
-	*err = frag_allocate(frag, nr, 0, range);
+	*err = allocate(frag, nr, 0, range);
 	if (*err == -ENOSPC)
 		frag->count.fail_compacted++;
 	return frag_follow_moves(frag);
@@ -182,7 +182,8 @@ static enum exit_code compact_and_allocate(struct frag *frag, u32 nr, kvmm_range
 
 /*
  * Try to place the head. First without moving anything, so that a failure can be looked at; then,
- * if it is one of fragmentation and the user wants it, with compaction. *@err says how it went.
+ * if it is one of fragmentation and the user wants it, with compaction; with steps blocks are moved
+ * beside them. *@err says how it went.
  */
 static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
 {
@@ -191,14 +192,16 @@ static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, i
 	bool first = !frag->head_tried;
 	enum exit_code code = EXIT_GOOD;
 
-	frag_count_try(frag, nr, &stat);
+	count_try(frag, nr, &stat);
 	frag->head_tried = true;
-	*err = frag_allocate(frag, nr, KVMM_ALLOC_NO_COMPACT, range);
+	*err = allocate(frag, nr, KVMM_ALLOC_NO_COMPACT, range);
 	if (*err != -ENOSPC)
 		return *err ? complain_of(*err, "allocate %u blocks", nr) : EXIT_GOOD;
-	if (first)
-		frag_count_failure(frag, nr, stat.nr_free);
-	if (stat.nr_free >= nr &&
+	if (first) {
+		frag->head_failed = frag->now;
+		count_failure(frag, nr, frag_nr_free(frag));
+	}
+	if (stat.nr_free >= nr && !frag->readers.nr &&
 	    (opt->compact == COMPACT_SLIDE || opt->compact == COMPACT_DIRECT))
 		code = compact_and_allocate(frag, nr, range, err);
 	if (!code && *err && *err != -ENOSPC)
@@ -271,7 +274,7 @@ static u64 service_us(const struct trace_request *req)
 	return (u64)req->input * US_PER_INPUT_TOKEN + (u64)req->output * US_PER_OUTPUT_TOKEN;
 }
 
-enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
+static enum exit_code start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
 {
 	const struct trace_request *req = &frag->run->trace->req[frag->head];
 	u64 us = service_us(req);
@@ -295,24 +298,38 @@ enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 hel
 	return for_each_block(frag, q, NULL);
 }
 
-void frag_next_head(struct frag *frag)
+static void next_head(struct frag *frag)
 {
 	frag->head++;
 	frag->head_tried = false;
 }
 
-static enum exit_code admit(struct frag *frag)
+/* The head has got @range, and @held blocks with it. */
+static enum exit_code take_head(struct frag *frag, kvmm_range_t range, u32 nr, u32 held)
+{
+	enum exit_code code;
+	u32 q = frag->head;
+
+	if (frag->head_failed != UINT64_MAX)
+		frag->count.stall_us += frag->now - frag->head_failed;
+	frag->head_failed = UINT64_MAX;
+	code = start(frag, range, nr, held);
+	next_head(frag);
+	return code || !frag->readers.nr ? code : readers_join(frag, q);
+}
+
+enum exit_code frag_admit(struct frag *frag)
 {
 	enum exit_code code = EXIT_GOOD;
 
 	while (!code && !frag->stuck && frag->head < frag->arrived) {
-		u32 nr = frag_blocks_wanted(frag, frag->head), before;
+		u32 nr = frag_blocks_wanted(frag, frag->head), before, held;
 		kvmm_range_t range;
 		int err;
 
 		if (nr > frag->limit) {
 			frag->count.rejected++;
-			frag_next_head(frag);
+			next_head(frag);
 			continue;
 		}
 		if (frag->asked + nr > frag->limit)
@@ -320,10 +337,10 @@ static enum exit_code admit(struct frag *frag)
 		before = frag_zone_stat(frag).nr_free;
 		code = try_head(frag, nr, &range, &err);
 		frag->stuck = err != 0;
-		if (!code && !err) {
-			code = frag_start(frag, range, nr, before - frag_zone_stat(frag).nr_free);
-			frag_next_head(frag);
-		}
+		/* Beside moves blocks come back meanwhile: then the rounding is not seen. */
+		held = frag->readers.nr ? nr : before - frag_zone_stat(frag).nr_free;
+		if (!code && !err)
+			code = take_head(frag, range, nr, held);
 	}
 	return code;
 }
@@ -408,7 +425,7 @@ static enum exit_code do_events(struct frag *frag)
 
 	frag_arrive(frag);
 	if (!code)
-		code = admit(frag);
+		code = frag_admit(frag);
 	frag_record(frag);
 	progress_step(frag->run, frag->head);
 	return code;
@@ -789,7 +806,7 @@ void frag_close(struct frag *frag)
 
 enum exit_code frag_open(struct frag *frag, const struct run *run)
 {
-	*frag = (struct frag){ .run = run };
+	*frag = (struct frag){ .run = run, .head_failed = UINT64_MAX };
 	if (run->opt->by_time && !run->trace->has_arrivals)
 		return complain(EXIT_INPUT, "the trace has no arrival times; use --arrivals sat");
 	return frag_init(frag);

@@ -180,13 +180,8 @@ bool frag_is_pinned(const struct frag *frag, u32 q);
 u32 frag_blocks_wanted(const struct frag *frag, u32 q);
 /* Blocks that no request holds, be they on their way or not. */
 u32 frag_nr_free(const struct frag *frag);
-/* Ask for @nr blocks for the head. *@err: 0, -ENOSPC, or others that were said. */
-int frag_allocate(struct frag *frag, u32 nr, u32 flags, kvmm_range_t *range);
-void frag_count_failure(struct frag *frag, u32 nr, u32 nr_free);
-void frag_count_try(struct frag *frag, u32 nr, const struct kvmm_zone_stat *stat);
-/* The head has got @range, and @held blocks with it. */
-enum exit_code frag_start(struct frag *frag, kvmm_range_t range, u32 nr, u32 held);
-void frag_next_head(struct frag *frag);
+/* Requests get their blocks, from the head of the queue until one does not fit. */
+enum exit_code frag_admit(struct frag *frag);
 enum exit_code frag_finish(struct frag *frag, u32 q);
 void frag_arrive(struct frag *frag);
 void frag_integrate(struct frag *frag, u64 us);

@@ -469,7 +469,7 @@ static enum exit_code check_unread(const struct frag *frag, const struct live *l
 	return EXIT_GOOD;
 }
 
-static enum exit_code join(struct frag *frag, u32 q)
+enum exit_code readers_join(struct frag *frag, u32 q)
 {
 	struct live *live = frag->live[q];
 	int err = kvmm_range_seal(frag->pool, live->range, live->nr);
@@ -479,62 +479,6 @@ static enum exit_code join(struct frag *frag, u32 q)
 	live->stream = least_busy(&frag->readers);
 	frag->readers.reader[live->stream].blocks += live->nr;
 	return check_unread(frag, live, q);
-}
-
-static enum exit_code try_head(struct frag *frag, u32 nr, kvmm_range_t *range, int *err)
-{
-	struct kvmm_zone_stat stat = frag_zone_stat(frag);
-	bool first = !frag->head_tried;
-
-	frag_count_try(frag, nr, &stat);
-	frag->head_tried = true;
-	*err = frag_allocate(frag, nr, KVMM_ALLOC_NO_COMPACT, range);
-	if (*err && *err != -ENOSPC)
-		return complain_of(*err, "allocate %u blocks", nr);
-	if (!*err || !first)
-		return EXIT_GOOD;
-	frag->head_failed = frag->now;
-	frag_count_failure(frag, nr, frag_nr_free(frag));
-	return EXIT_GOOD;
-}
-
-static enum exit_code take_head(struct frag *frag, u32 nr)
-{
-	enum exit_code code;
-	kvmm_range_t range;
-	u32 q = frag->head;
-	int err;
-
-	code = try_head(frag, nr, &range, &err);
-	frag->stuck = err != 0;
-	if (code || err)
-		return code;
-	if (frag->head_failed != UINT64_MAX)
-		frag->count.stall_us += frag->now - frag->head_failed;
-	frag->head_failed = UINT64_MAX;
-	code = frag_start(frag, range, nr, nr);
-	frag_next_head(frag);
-	return code ? code : join(frag, q);
-}
-
-static enum exit_code admit(struct frag *frag)
-{
-	enum exit_code code = EXIT_GOOD;
-
-	frag->stuck = false;
-	while (!code && !frag->stuck && frag->head < frag->arrived) {
-		u32 nr = frag_blocks_wanted(frag, frag->head);
-
-		if (nr > frag->limit) {
-			frag->count.rejected++;
-			frag_next_head(frag);
-		} else if (frag->asked + nr > frag->limit) {
-			break;
-		} else {
-			code = take_head(frag, nr);
-		}
-	}
-	return code;
 }
 
 /* ---- time ---- */
@@ -581,15 +525,18 @@ static enum exit_code do_moment(struct frag *frag)
 	enum exit_code code = end_steps(frag);
 
 	frag_arrive(frag);
+	frag->stuck = false;
 	if (!code)
-		code = admit(frag);
+		code = frag_admit(frag);
 	if (!code)
 		code = readers_move(frag);
 	if (!code && frag->readers.hold && !frag->readers.nr_open)
 		code = readers_move_held(frag);
 	readers_watch(frag);
-	if (!code && frag->stuck)
-		code = admit(frag);
+	if (!code && frag->stuck) {
+		frag->stuck = false;
+		code = frag_admit(frag);
+	}
 	return code ? code : begin_steps(frag);
 }
 
@@ -598,7 +545,6 @@ enum exit_code readers_run(struct frag *frag)
 	enum exit_code code;
 	u64 next;
 
-	frag->head_failed = UINT64_MAX;
 	do {
 		code = do_moment(frag);
 		frag_record(frag);

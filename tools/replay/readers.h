@@ -35,6 +35,9 @@ enum exit_code readers_init(struct frag *frag);
 
 void readers_exit(struct frag *frag);
 
+/** readers_join() - request @q has been admitted: a stream works on it from now on */
+enum exit_code readers_join(struct frag *frag, u32 q);
+
 /** readers_run() - all requests, from the first to the last */
 enum exit_code readers_run(struct frag *frag);
 

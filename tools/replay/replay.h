@@ -37,42 +37,19 @@ struct source {
 
 /**
  * struct options - the command line, checked; strings are borrowed from argv
- * @policies: compare: names; NULL: all
+ *
+ * Its row in options.c says what an option means; here is what a field has besides.
+ *
  * @size, @nr_sizes: compare: blocks of the pools; none: a default set
- * @jobs: compare: runs at a time
- * @conc: compare: requests side by side
- * @ages: also count how old blocks are when they hit and when they are evicted
- * @block_bytes: content of a block; 0: ids only
- * @mark: percent of the blocks that may be asked for at a time
- * @pinned: percent of the requests that must not be moved
- * @flood: seq: blocks that another tenant asks for after each request; see seq.c
- * @limits, @flood_limits: of the trace and of that one, or NULL
- * @transfers: seq, conc: count descriptors, and those of a plain pool; see transfer.h
- * @streams: frag: of the engine, each with its steps; 0: nobody reads, and time jumps
- * @step_us: of a step in the mean
- * @threshold_pm, @interval_ms: of kvmm_background_set()
- * @ahead: most moves for a run that nobody needs yet, percent of the run
- * @host_blocks: seq, conc: of a tier below the pool; 0: there is none. See tiers.h, as for the others:
- * @host_policy: who goes when it is full
- * @write_policy: enum kvmm_tier_write
- * @touches: of the selective one; 0: the library's
- * @offload_pm: high mark, per mille of the device's blocks
- * @low_pm: low mark; U32_NONE: 0.1 below the high one
+ * @streams: 0: nothing reads, and time jumps
+ * @touches: 0: the library's
+ * @low_pm: low mark of the tier; U32_NONE: 0.1 below the high one, @offload_pm
  * @down, @up: links
- * @host_bytes, @disk_bytes: of a configuration file, as long as the bytes of a block are not known; 0: none
+ * @host_bytes, @disk_bytes: of a configuration file, as long as the bytes of a block are not known;
+ *	0: none
  * @client, @knobs, @disk_use: what else such a file says; what has an option stands there
- * @token_bytes: content of a token, which is only counted
- * @reload_ms: what comes back so soon is thrashing
- * @fixed: nothing adapts
- * @record_path: of the recording, or NULL; see record.h
- * @record_every_ms: between two moments; in requests, times 1,000, where there is no time; 0: as fits
- * @record_calls: and how long calls of the library took
+ * @record_every_ms: in requests, times 1,000, where there is no time; 0: as fits
  * @write, @nr_writes: compare: values of @write_policy; none: that one
- * @grow: conc: blocks for answers come as they are needed; see conc.c
- * @answers: seq: answers have blocks; see cache_answer()
- * @disk_blocks: seq, conc: of a disk below the host tier; 0: there is none
- * @disk_mb_s, @disk_latency_us: of it, in each direction
- * @events_path: seq, conc: file for the events of the run, or NULL; see cache.h
  * @by_time: requests arrive when the trace says so, not all at once
  */
 struct options {
