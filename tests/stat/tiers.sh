@@ -18,7 +18,7 @@ bytes=$(tools/kvmm-dump tier -j "$dir/a" | jq '[.segments[].records[].bytes] | a
 layouts=$(tools/kvmm-dump tier -j "$dir/a" | jq '[.segments[].records[].layout] | unique | length')
 
 expect "records" 0 "^records      30, $bytes bytes" $tool tiers "$dir/a"
-expect "capacity" 0 "^capacity     4210688 bytes, .* opened [0-9]* times" $tool tiers "$dir/a"
+expect "capacity" 0 "^capacity     4218880 bytes, .* superblocks written [0-9]* times" $tool tiers "$dir/a"
 expect "segments" 0 "^segments     .* of 65536 bytes; uses 1 to " $tool tiers "$dir/a"
 expect "layouts" 0 "^$layouts\$" sh -c "$tool tiers '$dir/a' | grep -c ^layout"
 expect "generations" 0 '^generations  ' $tool tiers "$dir/a"

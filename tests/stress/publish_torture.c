@@ -37,7 +37,7 @@
 #define BYTES		4096u
 #define TOKENS		16u
 #define SEGMENT		(64u << 10)
-#define DISK_BYTES	(8 * SEGMENT + 16384)
+#define DISK_BYTES	(8 * SEGMENT + 24576)
 #define BATCH		64u
 
 /* Of one pool: what its publisher has said. Its thread's; when that has ended, main()'s. */

@@ -18,7 +18,7 @@
 #include "tier/internal.h"
 
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(8 * SEGMENT + 16384)
+#define MAX_BYTES	(8 * SEGMENT + 24576)
 #define FIRST_BYTES	8192u		/* superblocks: nobody reads them again */
 
 static struct sim_disk sim;

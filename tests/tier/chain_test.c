@@ -11,7 +11,7 @@
 
 #define BYTES		4096u
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(16 * SEGMENT + 16384)
+#define MAX_BYTES	(16 * SEGMENT + 24576)
 
 static struct sim_disk sim;
 static struct kvmm_disk *disk;

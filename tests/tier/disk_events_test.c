@@ -11,7 +11,7 @@
 
 #define BYTES		4096u
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(8 * SEGMENT + 16384)
+#define MAX_BYTES	(8 * SEGMENT + 24576)
 #define MAX_NUMBER	4096u
 
 static struct sim_disk sim;

@@ -22,7 +22,7 @@
 #define NR_UNITS	4u
 #define BYTES		4096u
 #define SEGMENT		(64u << 10)
-#define MAX_BYTES	(16 * SEGMENT + 16384)
+#define MAX_BYTES	(16 * SEGMENT + 24576)
 
 struct chain {
 	struct kvmm_disk *disk;

@@ -63,7 +63,7 @@ static int open_disk(struct kvmm_disk **disk)
 	struct kvmm_disk_attr attr = KVMM_DISK_ATTR_INIT;
 
 	attr.path = path;
-	attr.max_bytes = 16 * SEGMENT + 16384;
+	attr.max_bytes = 16 * SEGMENT + 24576;
 	attr.segment_bytes = SEGMENT;
 	return kvmm_disk_open(&attr, disk);
 }

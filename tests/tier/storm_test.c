@@ -170,7 +170,7 @@ Test(tier_storm, after_a_minute_of_aborts_all_capacity_is_back)
 /* ---- above a disk ---- */
 
 #define SEGMENT		(256u << 10)
-#define DISK_BYTES	(8 * SEGMENT + 16384)
+#define DISK_BYTES	(8 * SEGMENT + 24576)
 #define NR_STEPS	6000u
 
 static struct kvmm_pool *make_chain(struct kvmm_disk *disk, struct kvmm_tier **tier)

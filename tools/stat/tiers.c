@@ -85,7 +85,7 @@ static int look_at(struct tier_seen *seen)
 	err = kvmm_disk_view_info(view, &info);
 	seen->max_bytes = info.max_bytes;
 	seen->file_bytes = info.file_bytes;
-	seen->opened = info.epoch;
+	seen->written = info.epoch;
 	seen->segment_bytes = info.segment_bytes;
 	for (uint32_t i = 0; i < info.nr_segments && !err; i++)
 		err = look_at_segment(view, i, seen);
@@ -112,10 +112,10 @@ static void print_table(const struct tier_seen *seen, bool first)
 		printf("             %s\n", kvmm_strerror(seen->err));
 		return;
 	}
-	printf("capacity     %llu bytes, %llu in the file, opened %llu times\n"
+	printf("capacity     %llu bytes, %llu in the file, superblocks written %llu times\n"
 	       "records      %llu, %llu bytes\n"
 	       "segments     %u sealed, %u open, %u empty, of %u bytes; uses %llu to %llu\n",
-	       U64(seen->max_bytes), U64(seen->file_bytes), U64(seen->opened), U64(seen->nr_records),
+	       U64(seen->max_bytes), U64(seen->file_bytes), U64(seen->written), U64(seen->nr_records),
 	       U64(seen->bytes), seen->nr_sealed, seen->nr_open, seen->nr_empty, seen->segment_bytes,
 	       U64(seen->first_use), U64(seen->last_use));
 	if (seen->nr_records)
@@ -156,9 +156,9 @@ static void print_json(const struct tier_seen *seen, bool first)
 		putchar('}');
 		return;
 	}
-	printf(", \"max_bytes\": %llu, \"file_bytes\": %llu, \"opened\": %llu, \"records\": %llu, "
+	printf(", \"max_bytes\": %llu, \"file_bytes\": %llu, \"written\": %llu, \"records\": %llu, "
 	       "\"bytes\": %llu, \"segment_bytes\": %u, \"sealed\": %u, \"open\": %u, \"empty\": %u, "
-	       "\"reused\": %u", U64(seen->max_bytes), U64(seen->file_bytes), U64(seen->opened),
+	       "\"reused\": %u", U64(seen->max_bytes), U64(seen->file_bytes), U64(seen->written),
 	       U64(seen->nr_records), U64(seen->bytes), seen->segment_bytes, seen->nr_sealed,
 	       seen->nr_open, seen->nr_empty, seen->nr_reused);
 	printf(", \"first_use\": %llu, \"last_use\": %llu, \"first_generation\": %llu, "

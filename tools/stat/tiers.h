@@ -20,7 +20,7 @@ struct tier_seen {
 	int err;			/* 0: it could be read */
 	uint64_t max_bytes;
 	uint64_t file_bytes;
-	uint64_t opened;		/* times */
+	uint64_t written;		/* times */
 	uint64_t nr_records;
 	uint64_t bytes;			/* payload */
 	uint64_t first_generation;	/* of names; if there are records */
