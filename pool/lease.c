@@ -308,12 +308,13 @@ u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owne
 		}
 		if (next == KV_NONE)
 			return KV_NONE;
+		/* The two may be one bucket: the second time it is looked through for blocks only. */
 		id = next;
 		lease = lease_at(table, id);
 		next = lease->next;
 		if (!lease_is_live(pool, id, lease->gen))
 			lease_clear(table, id);
-		else if (lease->owner == owner)
+		else if (lease->owner == owner && (lease_id_kind(id) == LEASE_BLOCK) == is_block)
 			return id;
 	}
 }
