@@ -308,7 +308,7 @@ u32 lease_next(const struct kvmm_pool *pool, struct lease_table *table, u64 owne
 		}
 		if (next == KV_NONE)
 			return KV_NONE;
-		/* The two may be one bucket: the second time it is looked through for blocks only. */
+		/* The two may be one bucket: each pass takes its own kinds. */
 		id = next;
 		lease = lease_at(table, id);
 		next = lease->next;
