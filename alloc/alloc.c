@@ -10,20 +10,20 @@
 #include <kv/lock.h>
 #include <kv/zone.h>
 
-static const struct kvmm_zone_req placements[KV_NR_PLACEMENTS] = {
-	[KV_PLACE_MOVABLE] = { .fit = KVMM_FIT_BEST, .mobility = KVMM_MOVABLE },
-	[KV_PLACE_PINNED]  = { .fit = KVMM_FIT_FIRST, .mobility = KVMM_UNMOVABLE },
-	[KV_PLACE_TOPDOWN] = { .fit = KVMM_FIT_BEST, .mobility = KVMM_RECLAIMABLE, .topdown = 1 },
+static const struct kv_zone_req placements[KV_NR_PLACEMENTS] = {
+	[KV_PLACE_MOVABLE] = { .fit = KV_FIT_BEST, .mobility = KVMM_MOVABLE },
+	[KV_PLACE_PINNED]  = { .fit = KV_FIT_FIRST, .mobility = KVMM_UNMOVABLE },
+	[KV_PLACE_TOPDOWN] = { .fit = KV_FIT_BEST, .mobility = KVMM_RECLAIMABLE, .topdown = 1 },
 };
 
 static int alloc_one_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr,
 			 struct kvmm_extent *ext)
 {
-	struct kvmm_zone_req req = placements[place];
+	struct kv_zone_req req = placements[place];
 	int err;
 
 	req.nr = nr;
-	err = kvmm_zone_alloc_req(zone, &req, &ext->start);
+	err = kv_zone_alloc_req(zone, &req, &ext->start);
 	if (err)
 		return err;
 	ext->nr = nr;
@@ -37,17 +37,17 @@ int kv_alloc_runs(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 m
 	int nr_ext;
 
 	if (place == KV_PLACE_MOVABLE && max_runs > 1)
-		return kvmm_zone_alloc_runs(zone, nr, max_runs, ext);
+		return kv_zone_alloc_runs(zone, nr, max_runs, ext);
 	nr_ext = alloc_one_run(zone, place, nr, ext);
 	if (nr_ext == -ENOSPC && max_runs > 1)
-		return kvmm_zone_alloc_runs(zone, nr, max_runs, ext);
+		return kv_zone_alloc_runs(zone, nr, max_runs, ext);
 	return nr_ext;
 }
 
 /* For a range and the blocks to be kept free behind it: see reserve.c. */
 u32 kv_reserve_run(struct kvmm_zone *zone, enum kv_placement place, u32 nr, u32 most, u32 *start)
 {
-	struct kvmm_zone_req req = placements[place];
+	struct kv_zone_req req = placements[place];
 
 	req.align = 1;
 	req.hi = zone->nr_blocks;

@@ -48,8 +48,8 @@ u32 kv_pass_free(struct kvmm_zone *from, struct kvmm_zone *to, u32 lo, u32 hi)
 /* Where it would go is where it goes, for a moment. */
 u32 kv_find_free(struct kvmm_zone *zone, u32 nr, u32 lo)
 {
-	struct kvmm_zone_req req = { .nr = nr, .align = 1, .lo = lo, .hi = zone->nr_blocks,
-				     .fit = KVMM_FIT_FIRST };
+	struct kv_zone_req req = { .nr = nr, .align = 1, .lo = lo, .hi = zone->nr_blocks,
+				     .fit = KV_FIT_FIRST };
 	u32 start;
 
 	kv_lock(&zone->lock);

@@ -2,7 +2,7 @@
 /*
  * Shared by the files of the slab caches.
  *
- * Invariants, all checked by kvmm_slab_cache_check():
+ * Invariants, all checked by kv_slab_cache_check():
  *
  * 1. A record is in use (start != KV_NONE) exactly as long as its run is taken from the zone.
  * 2. The generation of an object is odd while it lives and only ever grows, also over the time
@@ -18,6 +18,7 @@
 #ifndef ALLOC_SLAB_H
 #define ALLOC_SLAB_H
 
+#include <kv/alloc.h>
 #include <kv/bits.h>
 #include <kv/err.h>
 #include <kv/lock.h>

@@ -151,7 +151,7 @@ static bool cache_is_sound(const struct kvmm_slab_cache *cache, struct recount *
 	       order_is_sound(cache, now->nr_listed);
 }
 
-int kvmm_slab_cache_check(struct kvmm_slab_cache *cache)
+int kv_slab_cache_check(struct kvmm_slab_cache *cache)
 {
 	struct recount now = { .taken = NULL };
 	int err = 0;

@@ -9,6 +9,7 @@
  * of empty slabs and back onto that of records: so nothing remains of it.
  */
 #include <kv/mem.h>
+#include <kv/zone.h>
 
 #include "slab.h"
 
@@ -75,12 +76,12 @@ static void put_record(struct kvmm_slab_cache *cache, struct slab *slab)
 
 static int take_run(struct kvmm_slab_cache *cache, u32 *start)
 {
-	const struct kvmm_zone_req req = {
+	const struct kv_zone_req req = {
 		.nr = cache->shape.nr_blocks, .align = cache->shape.block_align,
 		.mobility = KVMM_UNMOVABLE,
 	};
 
-	return kvmm_zone_alloc_req(cache->zone, &req, start);
+	return kv_zone_alloc_req(cache->zone, &req, start);
 }
 
 static void give_run(struct kvmm_slab_cache *cache, struct slab *slab)

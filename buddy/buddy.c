@@ -167,7 +167,7 @@ static bool any_block_free(const struct buddy *b, u32 start, u32 end)
  * that are aligned fail only at the window's two edges; others are skipped an alignment at a time.
  */
 static u32 place_in_order(const struct buddy *b, unsigned int order,
-			  const struct kvmm_zone_req *req)
+			  const struct kv_zone_req *req)
 {
 	const struct bitree *map = &b->area[order].map;
 	u32 step = req->align > BIT(order) ? req->align >> order : 1;
@@ -190,7 +190,7 @@ static u32 place_in_order(const struct buddy *b, unsigned int order,
 }
 
 /* Smallest order that serves; with first fit, the order that serves at the lowest address. */
-static u32 search_orders(const struct buddy *b, unsigned int low, const struct kvmm_zone_req *req,
+static u32 search_orders(const struct buddy *b, unsigned int low, const struct kv_zone_req *req,
 			 unsigned int *high)
 {
 	u32 best = KV_NONE;
@@ -205,7 +205,7 @@ static u32 search_orders(const struct buddy *b, unsigned int low, const struct k
 			best = at;
 			*high = order;
 		}
-		if (req->fit == KVMM_FIT_BEST)
+		if (req->fit == KV_FIT_BEST)
 			break;
 	}
 	return best;
@@ -215,7 +215,7 @@ static u32 search_orders(const struct buddy *b, unsigned int low, const struct k
  * Take a block of 2^order for @req, of which at least @held blocks must lie in the window.
  * Returns its head or KV_NONE.
  */
-static u32 take_block(struct buddy *b, const struct kvmm_zone_req *req, unsigned int order,
+static u32 take_block(struct buddy *b, const struct kv_zone_req *req, unsigned int order,
 		      u32 held)
 {
 	u32 avail = b->nonempty >> order, at;
@@ -227,7 +227,7 @@ static u32 take_block(struct buddy *b, const struct kvmm_zone_req *req, unsigned
 		high += kv_lowest64(avail);
 		at = bitree_lowest(&b->area[high].map) << high;
 	} else {
-		struct kvmm_zone_req aligned = *req;
+		struct kv_zone_req aligned = *req;
 
 		aligned.nr = held;
 		aligned.align = max(req->align, BIT(order));
@@ -241,7 +241,7 @@ static u32 take_block(struct buddy *b, const struct kvmm_zone_req *req, unsigned
 
 /* The classic engine. */
 
-static u32 classic_take(void *engine, const struct kvmm_zone_req *req)
+static u32 classic_take(void *engine, const struct kv_zone_req *req)
 {
 	struct buddy *b = engine;
 	unsigned int order = kv_order(req->nr);
@@ -288,7 +288,7 @@ static u32 classic_held(u32 nr)
 
 /* The trimming engine. */
 
-static u32 trim_take(void *engine, const struct kvmm_zone_req *req)
+static u32 trim_take(void *engine, const struct kv_zone_req *req)
 {
 	struct buddy *b = engine;
 	unsigned int order = kv_order(req->nr);

@@ -9,14 +9,14 @@
 #include <kv/zone.h>
 
 /* No window, no direction, nothing but a length: a request of the fast paths. */
-static inline bool req_is_plain(const struct kvmm_zone_req *req, u32 nr_blocks, u32 align)
+static inline bool req_is_plain(const struct kv_zone_req *req, u32 nr_blocks, u32 align)
 {
 	return !(req->lo | req->topdown | req->fit) && req->hi == nr_blocks &&
 	       req->align <= align;
 }
 
 /* Where the request would lie in this hole, or KV_NONE. */
-static inline u32 place_in_hole(struct kvmm_extent hole, const struct kvmm_zone_req *req)
+static inline u32 place_in_hole(struct kvmm_extent hole, const struct kv_zone_req *req)
 {
 	u64 lo = max(hole.start, req->lo);
 	u64 hi = min(hole.start + hole.nr, req->hi);

@@ -230,7 +230,7 @@ static __always_inline int finish_take(struct kvmm_zone *zone, u32 at, u32 nr, u
 	return 0;
 }
 
-static int take_run(struct kvmm_zone *zone, const struct kvmm_zone_req *req, u32 *start)
+static int take_run(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start)
 {
 	kv_lock(&zone->lock);
 	return finish_take(zone, zone->ops->take(zone->engine, req), req->nr, req->mobility, start);
@@ -239,7 +239,7 @@ static int take_run(struct kvmm_zone *zone, const struct kvmm_zone_req *req, u32
 /* Engines without a hot path of their own. */
 static noinline int __alloc_slow(struct kvmm_zone *zone, u32 nr, u32 *start)
 {
-	struct kvmm_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
+	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
 
 	return take_run(zone, &req, start);
 }
@@ -261,7 +261,7 @@ int kvmm_zone_alloc(struct kvmm_zone *zone, u32 nr, u32 *start)
 
 u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
 {
-	struct kvmm_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
+	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = zone->nr_blocks };
 	u32 at;
 
 	kv_lock(&zone->lock);
@@ -275,9 +275,9 @@ u32 kv_zone_try(struct kvmm_zone *zone, u32 nr)
 	return at;
 }
 
-int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *asked, u32 *start)
+int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *asked, u32 *start)
 {
-	struct kvmm_zone_req req;
+	struct kv_zone_req req;
 
 	if (kv_inherited(zone))
 		return -ECHILD;
@@ -290,7 +290,7 @@ int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *aske
 		req.hi = zone->nr_blocks;
 	if (!kv_is_pow2(req.align) || req.lo >= req.hi || req.hi > zone->nr_blocks)
 		return -EINVAL;
-	if (req.fit > KVMM_FIT_FIRST || req.mobility >= KVMM_NR_MOBILITY)
+	if (req.fit > KV_FIT_FIRST || req.mobility >= KVMM_NR_MOBILITY)
 		return -EINVAL;
 	return take_run(zone, &req, start);
 }
@@ -325,7 +325,7 @@ int kvmm_zone_alloc_at(struct kvmm_zone *zone, u32 start, u32 nr)
 	return err;
 }
 
-u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req)
+u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kv_zone_req *req)
 {
 	u32 start;
 
@@ -359,7 +359,7 @@ static bool longest_hold(const struct kvmm_zone *zone, u32 nr, unsigned int k)
 /* Take @nr blocks that longest_hold() has promised; number of extents. */
 static int take_runs(struct kvmm_zone *zone, u32 nr, struct kvmm_extent *ext)
 {
-	struct kvmm_zone_req req = { .align = 1, .hi = zone->nr_blocks };
+	struct kv_zone_req req = { .align = 1, .hi = zone->nr_blocks };
 	int i;
 
 	for (i = 0; nr; i++) {
@@ -381,7 +381,7 @@ out_give:
 	return -EUCLEAN;
 }
 
-int kvmm_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
+int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 			 struct kvmm_extent *ext)
 {
 	struct kvmm_extent taken[KVMM_MAX_RUNS];
@@ -410,7 +410,7 @@ int kvmm_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 /* @nr single blocks, which the zone has. */
 static void take_singles(struct kvmm_zone *zone, u32 nr, u32 *ids)
 {
-	struct kvmm_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
+	struct kv_zone_req req = { .nr = 1, .align = 1, .hi = zone->nr_blocks };
 
 	if (zone->ops->take_many) {
 		zone->ops->take_many(zone->engine, nr, ids);

@@ -21,20 +21,20 @@ static void runs_init(void *engine, u32 nr_blocks)
 	KV_BUG_ON(kv_runs_free(engine, 0, nr_blocks));
 }
 
-static noinline u32 __runs_take_slow(struct kv_runs *runs, const struct kvmm_zone_req *zone_req)
+static noinline u32 __runs_take_slow(struct kv_runs *runs, const struct kv_zone_req *zone_req)
 {
 	struct kv_runs_req req = {
 		.n = zone_req->nr, .align = zone_req->align,
 		.lo = zone_req->lo, .hi = zone_req->hi,
 		.flags = (zone_req->topdown ? KV_RUNS_TOPDOWN : 0) |
-			 (zone_req->fit == KVMM_FIT_FIRST ? KV_RUNS_FIRST : 0),
+			 (zone_req->fit == KV_FIT_FIRST ? KV_RUNS_FIRST : 0),
 	};
 	u32 start;
 
 	return kv_runs_alloc_req(runs, &req, &start) ? KV_NONE : start;
 }
 
-static u32 runs_take(void *engine, const struct kvmm_zone_req *req)
+static u32 runs_take(void *engine, const struct kv_zone_req *req)
 {
 	struct kv_runs *runs = engine;
 

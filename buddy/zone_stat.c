@@ -227,7 +227,7 @@ static int check_locked(const struct kvmm_zone *zone)
 	return err ? err : recount(zone);
 }
 
-int kvmm_zone_check(struct kvmm_zone *zone)
+int kv_zone_check(struct kvmm_zone *zone)
 {
 	int err;
 

@@ -43,7 +43,7 @@ static int check_runs(const struct kvmm_pool *pool, const struct arenas *arenas,
 	u32 at, nr = 0;
 	int err = 0;
 
-	if (arena->zone && kvmm_zone_check(arena->zone))
+	if (arena->zone && kv_zone_check(arena->zone))
 		return complain(pool, "zone of an arena", number);
 	for (at = 0; arena->zone && !err && !kvmm_zone_next_free(arena->zone, at, &run);
 	     at = run.start + run.nr) {

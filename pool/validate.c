@@ -322,7 +322,7 @@ static int check_zone(const struct kvmm_pool *pool, const struct pool_recount *r
 	struct kvmm_extent run;
 	u32 at, nr_free = 0;
 
-	if (kvmm_zone_check(pool->zone))
+	if (kv_zone_check(pool->zone))
 		return complain(pool, "zone", 0);
 	for (at = 0; !kvmm_zone_next_free(pool->zone, at, &run); at = run.start + run.nr) {
 		if (!extent_is_free(pool, &run))

@@ -29,7 +29,7 @@
  * A node comes and goes under three stripes, its own, its family's and its position's, taken in the
  * order of their numbers. Nothing is allocated under a lock: slots come from a reserve.
  *
- * Invariants, recomputed by kvmm_registry_check():
+ * Invariants, recomputed by kv_radix_check():
  *  1. A node has a tier, or a hold. Bit t of .tiers is set if and only if .count[t] is not 0.
  *  2. A record has at least one node in its list, and .nr of them.
  *  3. .up of a node is the family of the name before; if it is 0 that name was never given.

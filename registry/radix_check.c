@@ -252,7 +252,7 @@ static bool is_sound(struct check *check)
 	       slots_are_sound(check) && stripes_add_up(check) && slots_add_up(check);
 }
 
-int kvmm_registry_check(struct kvmm_registry *reg)
+int kv_radix_check(struct kvmm_registry *reg)
 {
 	struct check check = { .reg = reg };
 	int err = -ENOMEM;

@@ -645,7 +645,7 @@ static int read_count(struct node *node, u32 tier)
 	return min(node->count[tier], (u32)INT32_MAX);
 }
 
-int kvmm_node_count(struct kvmm_registry *reg, kvmm_node_t handle, uint32_t tier)
+int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t handle, uint32_t tier)
 {
 	return tier < reg->nr_tiers ? with_lock(reg, handle, read_count, tier) : -EINVAL;
 }

@@ -143,7 +143,7 @@ static int check_zones(const struct kvmm_tier *tier, const struct recount *re)
 	for (u32 i = 0; i < tier->nr_chunks; i++) {
 		struct kvmm_zone_stat stat;
 
-		if (kvmm_zone_check(tier->chunk[i].zone) ||
+		if (kv_zone_check(tier->chunk[i].zone) ||
 		    kvmm_zone_stat(tier->chunk[i].zone, &stat))
 			return complain(tier, "zone", i);
 		nr_used += stat.nr_blocks - stat.nr_free;

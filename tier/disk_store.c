@@ -27,11 +27,11 @@ static void lookup(void *store, const struct kv_tier_name *names, u32 nr, u8 *an
 {
 	for (u32 i = 0; i < nr; i++) {
 		struct kvmm_disk_name name = disk_name(&names[i]);
-		u8 answer = KVMM_DISK_MISS;
+		u8 answer = KV_DISK_MISS;
 
-		kvmm_disk_lookup(store, &name, 1, &answer, NULL);
-		answers[i] = answer == KVMM_DISK_HIT ? KVMM_TIER_HIT :
-			     answer == KVMM_DISK_PENDING ? KVMM_TIER_RETRY : KVMM_TIER_MISS;
+		kv_disk_lookup(store, &name, 1, &answer, NULL);
+		answers[i] = answer == KV_DISK_HIT ? KVMM_TIER_HIT :
+			     answer == KV_DISK_PENDING ? KVMM_TIER_RETRY : KVMM_TIER_MISS;
 	}
 }
 
@@ -57,7 +57,7 @@ static int get(void *store, struct kv_tier_io *io)
 
 static void cancel(void *store, struct kv_tier_io *io)
 {
-	kvmm_disk_abort(store, (uintptr_t)io);
+	kv_disk_abort(store, (uintptr_t)io);
 }
 
 static int forget(void *store, const struct kv_tier_name *names, u32 nr, bool for_good, u8 *had)
@@ -71,9 +71,9 @@ static int forget(void *store, const struct kv_tier_name *names, u32 nr, bool fo
 		disk[i] = disk_name(&names[i]);
 		/* One by one: a name that stands twice is there once. */
 		if (had)
-			had[i] |= kvmm_disk_forget(store, &disk[i], 1, 0) > 0;
+			had[i] |= kv_disk_forget(store, &disk[i], 1, 0) > 0;
 	}
-	ret = kvmm_disk_forget(store, disk, nr, for_good ? KVMM_DISK_WIPE : 0);
+	ret = kv_disk_forget(store, disk, nr, for_good ? KV_DISK_WIPE : 0);
 	if (disk != &one)
 		kv_free(disk);
 	return min(ret, 0);
@@ -111,12 +111,12 @@ static u32 poll(void *store, struct kv_tier_io **result, u32 max)
 
 static int event(void *store)
 {
-	return kvmm_disk_event(store);
+	return kv_disk_event(store);
 }
 
 static int check(void *store)
 {
-	return kvmm_disk_check(store);
+	return kv_disk_check(store);
 }
 
 static void tell(void *store, u32 number, u64 layout, struct kv_feed *feed)

@@ -87,4 +87,11 @@ struct kv_slab_row {
  */
 int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
 
+/**
+ * kv_slab_cache_check() - recompute everything
+ *
+ * Return: 0; -EUCLEAN it contradicts itself, and refuses further calls; -ENOMEM; -EINVAL.
+ */
+int kv_slab_cache_check(struct kvmm_slab_cache *cache);
+
 #endif /* KV_ALLOC_H */

@@ -159,4 +159,105 @@ void kv_disk_listen(struct kvmm_disk *disk, u32 number, u64 layout, struct kv_fe
 /* One that is there, from *@cursor on, which moves on; false: no more. Takes the store's lock. */
 bool kv_disk_next_name(struct kvmm_disk *disk, u64 layout, u64 *cursor, struct kv_tier_name *name);
 
+/** What kv_disk_lookup() says. */
+enum kv_disk_answer {
+	KV_DISK_MISS,
+	KV_DISK_HIT,		/**< a read will most likely succeed */
+	KV_DISK_PENDING,	/**< is being written: ask again later */
+};
+
+/** For kv_disk_forget(). */
+enum {
+	KV_DISK_WIPE = 1u << 0,	/**< for good: it is not there after an opening, either */
+};
+
+/** Where a listing is; all 0 to begin with. */
+struct kv_disk_cursor {
+	uint32_t segment;
+	uint32_t record;
+	uint64_t seq;
+};
+
+/**
+ * kv_disk_check() - recount everything that is in memory
+ * @disk: the store
+ *
+ * Return: 0; -EUCLEAN a counter, a place or a name in the index is wrong, and the log says which.
+ */
+int kv_disk_check(struct kvmm_disk *disk);
+
+/**
+ * kv_disk_abort() - take submissions back
+ * @disk: the store
+ * @tag: all of this one
+ *
+ * Their completions still come, with -ECANCELED unless they are on their way to the caller already;
+ * until then buffers are in use. Nothing that was aborted is a hit.
+ *
+ * Context: any thread; does not wait for the disk.
+ * Return: the number of records concerned.
+ */
+int kv_disk_abort(struct kvmm_disk *disk, uint64_t tag);
+
+/**
+ * kv_disk_event() - something to sleep on
+ * @disk: the store
+ *
+ * Return: an eventfd that can be read when polling may be of use; it stays the store's, and
+ * kvmm_disk_poll() clears it. -EOPNOTSUPP.
+ */
+int kv_disk_event(struct kvmm_disk *disk);
+
+/**
+ * kv_disk_list() - the records that can be hit, some at a time
+ * @disk: the store
+ * @cursor: all 0 at first, carried on with
+ * @entries: filled in
+ * @max: room in @entries
+ *
+ * A record that is there all the time is listed once; others may be or not.
+ *
+ * Context: any thread; waits for the disk.
+ * Return: the number of @entries, 0 at the end; -ENOMEM, -EINVAL.
+ */
+int kv_disk_list(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
+		 struct kvmm_disk_entry *entries, u32 max);
+
+/**
+ * kv_disk_lookup() - is it there?
+ * @disk: the store
+ * @names: what to look for
+ * @nr: number of @names
+ * @answers: filled in, one for each: enum kv_disk_answer
+ * @bytes: filled in, the length of each one that is there; may be NULL
+ *
+ * From memory, by a keyed fingerprint of 128 bits: a hit is not verified before it is read.
+ *
+ * Context: any thread; does not wait for the disk.
+ * Return: how many of @names from the first one on are hits; -EINVAL.
+ */
+int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr,
+		   u8 *answers, u32 *bytes);
+
+/**
+ * kv_disk_forget() - drop records
+ * @disk: the store
+ * @names: those
+ * @nr: number of @names
+ * @flags: KV_DISK_WIPE: no record of that name which was put before the call is ever a hit again,
+ *	known to the index or not: not after an opening, a loss of power, with less room, or with any
+ *	one page of the file damaged. Without it, what is still on disk at the next opening is a hit
+ *
+ * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
+ * back with the segment, and until then the bytes stay in the file.
+ *
+ * All names of a call are wiped with two flushes of the disk. The store remembers 252 names for each
+ * 4 MiB it was made with (a million at most); beyond that the next opening may miss records, the oldest.
+ *
+ * Context: any thread; with KV_DISK_WIPE waits for the disk, no kvmm lock held.
+ * Return: how many of them were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
+ * there, but any may be after the next opening. Wipe them again.
+ */
+int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u32 flags);
+
 #endif /* KV_DISK_H */

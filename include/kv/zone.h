@@ -12,6 +12,32 @@
 #include <kv/types.h>
 #include <kvmm/zone.h>
 
+/** enum kv_fit - which free run to take when several would do */
+enum kv_fit {
+	KV_FIT_BEST,		/* the shortest that fits; lowest address among equals */
+	KV_FIT_FIRST,		/* the lowest address that fits */
+};
+
+/**
+ * struct kv_zone_req - one request for a run, in full
+ * @nr: blocks wanted, at least 1
+ * @align: the first block's id is a multiple of this power of two; 0 or 1 = anywhere
+ * @lo: first block that may be used
+ * @hi: one past the last block that may be used; 0 = the zone's end
+ * @fit: enum kv_fit
+ * @topdown: non-zero to mirror the search: highest address first, taken from the end of a run
+ * @mobility: enum kvmm_mobility; decides the class of a pageblock that was empty so far
+ */
+struct kv_zone_req {
+	uint32_t nr;
+	uint32_t align;
+	uint32_t lo;
+	uint32_t hi;
+	uint8_t fit;
+	uint8_t topdown;
+	uint8_t mobility;
+};
+
 /**
  * struct kv_zone_ops - one way of keeping the free blocks of a zone
  *
@@ -49,7 +75,7 @@ struct kv_zone_ops {
 	bool aligned;
 	size_t (*metadata_bytes)(u32 nr_blocks);
 	void (*init)(void *engine, u32 nr_blocks);
-	u32 (*take)(void *engine, const struct kvmm_zone_req *req);
+	u32 (*take)(void *engine, const struct kv_zone_req *req);
 	u32 (*take_best)(void *engine, u32 nr);
 	int (*take_at)(void *engine, u32 start, u32 nr);
 	void (*take_many)(void *engine, u32 nr, u32 *ids);
@@ -88,7 +114,7 @@ struct kvmm_zone {
 };
 
 /* For callers that hold the zone's lock over several steps (compaction). */
-u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kvmm_zone_req *req);
+u32 kv_zone_take_locked(struct kvmm_zone *zone, const struct kv_zone_req *req);
 int kv_zone_take_at_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 int kv_zone_give_locked(struct kvmm_zone *zone, u32 start, u32 nr);
 
@@ -132,5 +158,22 @@ int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 
 /* Is the block free at this moment? */
 bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);
+
+/** kv_zone_alloc_req() - the same with alignment, window, direction and class; same returns. */
+int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start);
+
+/**
+ * kv_zone_alloc_runs() - take @nr blocks in at most @max_runs runs
+ * @ext: room for @max_runs extents; untouched on failure
+ *
+ * Best fit if one hole suffices; else the largest hole entirely, and so on with the rest.
+ *
+ * Return: number of extents; -EINVAL; -ENOSPC the @max_runs largest holes are too small together.
+ */
+int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
+		       struct kvmm_extent *ext);
+
+/** kv_zone_check() - recompute everything. Return: 0; -EUCLEAN the zone contradicts itself. */
+int kv_zone_check(struct kvmm_zone *zone);
 
 #endif /* KV_ZONE_H */

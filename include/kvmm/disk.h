@@ -140,29 +140,6 @@ KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk 
  */
 KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
 
-/** What kvmm_disk_lookup() says. */
-enum kvmm_disk_answer {
-	KVMM_DISK_MISS,
-	KVMM_DISK_HIT,		/**< a read will most likely succeed */
-	KVMM_DISK_PENDING,	/**< is being written: ask again later */
-};
-
-/**
- * kvmm_disk_lookup() - is it there?
- * @disk: the store
- * @names: what to look for
- * @nr: number of @names
- * @answers: filled in, one for each: enum kvmm_disk_answer
- * @bytes: filled in, the length of each one that is there; may be NULL
- *
- * From memory, by a keyed fingerprint of 128 bits: a hit is not verified before it is read.
- *
- * Context: any thread; does not wait for the disk.
- * Return: how many of @names from the first one on are hits; -EINVAL.
- */
-KVMM_API int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
-			      uint8_t *answers, uint32_t *bytes);
-
 /**
  * struct kvmm_disk_put - something to write
  * @name: its name
@@ -270,28 +247,6 @@ struct kvmm_disk_done {
 KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t max);
 
 /**
- * kvmm_disk_event() - something to sleep on
- * @disk: the store
- *
- * Return: an eventfd that can be read when polling may be of use; it stays the store's, and
- * kvmm_disk_poll() clears it. -EOPNOTSUPP.
- */
-KVMM_API int kvmm_disk_event(struct kvmm_disk *disk);
-
-/**
- * kvmm_disk_abort() - take submissions back
- * @disk: the store
- * @tag: all of this one
- *
- * Their completions still come, with -ECANCELED unless they are on their way to the caller already;
- * until then buffers are in use. Nothing that was aborted is a hit.
- *
- * Context: any thread; does not wait for the disk.
- * Return: the number of records concerned.
- */
-KVMM_API int kvmm_disk_abort(struct kvmm_disk *disk, uint64_t tag);
-
-/**
  * kvmm_disk_put() - write records, and wait for it
  * @disk: the store
  * @puts: as for kvmm_disk_submit_put()
@@ -318,39 +273,12 @@ KVMM_API int kvmm_disk_put(struct kvmm_disk *disk, const struct kvmm_disk_put *p
 KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
 			   int32_t *status);
 
-/** For kvmm_disk_forget(). */
-enum {
-	KVMM_DISK_WIPE = 1u << 0,	/**< for good: it is not there after an opening, either */
-};
-
-/**
- * kvmm_disk_forget() - drop records
- * @disk: the store
- * @names: those
- * @nr: number of @names
- * @flags: KVMM_DISK_WIPE: no record of that name which was put before the call is ever a hit again,
- *	known to the index or not: not after an opening, a loss of power, with less room, or with any
- *	two pages of the file damaged. Without it, what is still on disk at the next opening is a hit
- *
- * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
- * back with the segment, and until then the bytes stay in the file.
- *
- * All names of a call are wiped with two flushes of the disk. The store remembers 252 names for each
- * 4 MiB it was made with (a million at most); beyond that the next opening may miss records, the oldest.
- *
- * Context: any thread; with KVMM_DISK_WIPE waits for the disk, no kvmm lock held.
- * Return: how many of them were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
- * there, but any may be after the next opening. Wipe them again.
- */
-KVMM_API int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
-			      uint32_t flags);
-
 /**
  * kvmm_disk_reset() - drop all records, for good
  * @disk: the store
  *
- * One number in the superblock, in all three copies: however much is in the store, and as firmly as with
- * KVMM_DISK_WIPE. Records that are being written are dropped, too, and their completions say -ECANCELED.
+ * One number in the superblock, in all three copies: however much is in the store. Records that are
+ * being written are dropped, too, and their completions say -ECANCELED.
  *
  * Context: any thread; waits for the disk, no kvmm lock held.
  * Return: how many there were; -EINVAL; -EIO, ...: nothing is there, but what was may be after the next
@@ -363,7 +291,7 @@ KVMM_API int64_t kvmm_disk_reset(struct kvmm_disk *disk);
  * @disk: the store
  * @layout: that one; NULL: of every layout
  *
- * From memory: as kvmm_disk_forget() without KVMM_DISK_WIPE.
+ * From memory: what is still on disk at the next opening is a hit.
  *
  * Context: any thread.
  * Return: how many there were.
@@ -406,28 +334,6 @@ struct kvmm_disk_entry {
 	uint64_t seq;
 	int32_t status;
 };
-
-/** Where a listing is; all 0 to begin with. */
-struct kvmm_disk_cursor {
-	uint32_t segment;
-	uint32_t record;
-	uint64_t seq;
-};
-
-/**
- * kvmm_disk_list() - the records that can be hit, some at a time
- * @disk: the store
- * @cursor: all 0 at first, carried on with
- * @entries: filled in
- * @max: room in @entries
- *
- * A record that is there all the time is listed once; others may be or not.
- *
- * Context: any thread; waits for the disk.
- * Return: the number of @entries, 0 at the end; -ENOMEM, -EINVAL.
- */
-KVMM_API int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
-			    struct kvmm_disk_entry *entries, uint32_t max);
 
 /**
  * struct kvmm_disk_stat - a store in numbers
@@ -513,14 +419,6 @@ struct kvmm_disk_stat {
 
 /** kvmm_disk_stat() - numbers of a store. Context: any thread. Return: 0; -EINVAL. */
 KVMM_API int kvmm_disk_stat(struct kvmm_disk *disk, struct kvmm_disk_stat *stat);
-
-/**
- * kvmm_disk_check() - recount everything that is in memory
- * @disk: the store
- *
- * Return: 0; -EUCLEAN a counter, a place or a name in the index is wrong, and the log says which.
- */
-KVMM_API int kvmm_disk_check(struct kvmm_disk *disk);
 
 /* ---- looking at a store without opening it ---- */
 

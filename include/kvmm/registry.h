@@ -213,14 +213,6 @@ struct kvmm_registry_stat {
 /** kvmm_registry_stat() - sums over parts that may be of different moments. */
 KVMM_API void kvmm_registry_stat(struct kvmm_registry *reg, struct kvmm_registry_stat *stat);
 
-/**
- * kvmm_registry_check() - recompute all that is kept twice
- *
- * Context: nobody changes the registry meanwhile.
- * Return: 0; -EUCLEAN it contradicts itself; -ENOMEM.
- */
-KVMM_API int kvmm_registry_check(struct kvmm_registry *reg);
-
 /* ---- nodes ---- */
 
 /**
@@ -260,10 +252,6 @@ struct kvmm_node_info {
 /** kvmm_node_info() - Return: 0; -ESTALE, -EINVAL. */
 KVMM_API int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
 			    struct kvmm_node_info *info);
-
-/** kvmm_node_count() - blocks of this name in @tier; takes the node's lock. Return: as it says;
- * -ESTALE, -EINVAL. */
-KVMM_API int kvmm_node_count(struct kvmm_registry *reg, kvmm_node_t node, uint32_t tier);
 
 /** kvmm_node_parent() - the node before. Return: 0; -ENOENT not known or not registered; -ESTALE,
  * -EINVAL. */

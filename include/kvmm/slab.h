@@ -240,13 +240,6 @@ KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat
  */
 KVMM_API int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 
-/**
- * kvmm_slab_cache_check() - recompute everything
- *
- * Return: 0; -EUCLEAN it contradicts itself, and refuses further calls; -ENOMEM; -EINVAL.
- */
-KVMM_API int kvmm_slab_cache_check(struct kvmm_slab_cache *cache);
-
 /** Most sizes of objects a preset has. */
 #define KVMM_SLAB_PRESET_SIZES	2u
 

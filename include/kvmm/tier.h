@@ -615,9 +615,9 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
  * @prefix: the names
  *
  * When the call is over look-ups miss these names in the host tier and on the disk, also after the
- * disk was opened again, whatever happened to the process, the power or any page of the file (see
- * KVMM_DISK_WIPE). Copies that are under way are not found when they are complete, and loads of this pool
- * that are end with -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks()
+ * disk was opened again, whatever happened to the process, the power or any page of the file. Copies
+ * that are under way are not found when they are complete, and loads of this pool that are end with
+ * -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks()
  * first. So does what another pool above the same tier has, or is loading: it does the same.
  *
  * Context: waits for the disk below, twice for each 1024 names; no kvmm lock held.

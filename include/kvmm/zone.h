@@ -32,32 +32,6 @@ struct kvmm_zone_attr {
 
 #define KVMM_ZONE_ATTR_INIT { sizeof(struct kvmm_zone_attr), 0, 0, NULL }
 
-/** enum kvmm_fit - which free run to take when several would do */
-enum kvmm_fit {
-	KVMM_FIT_BEST,		/* the shortest that fits; lowest address among equals */
-	KVMM_FIT_FIRST,		/* the lowest address that fits */
-};
-
-/**
- * struct kvmm_zone_req - one request for a run, in full
- * @nr: blocks wanted, at least 1
- * @align: the first block's id is a multiple of this power of two; 0 or 1 = anywhere
- * @lo: first block that may be used
- * @hi: one past the last block that may be used; 0 = the zone's end
- * @fit: enum kvmm_fit
- * @topdown: non-zero to mirror the search: highest address first, taken from the end of a run
- * @mobility: enum kvmm_mobility; decides the class of a pageblock that was empty so far
- */
-struct kvmm_zone_req {
-	uint32_t nr;
-	uint32_t align;
-	uint32_t lo;
-	uint32_t hi;
-	uint8_t fit;
-	uint8_t topdown;
-	uint8_t mobility;
-};
-
 /**
  * struct kvmm_zone_stat - one coherent snapshot of a zone
  * @nr_blocks: size of the zone
@@ -109,10 +83,6 @@ KVMM_API void kvmm_zone_destroy(struct kvmm_zone *zone);
  */
 KVMM_API int kvmm_zone_alloc(struct kvmm_zone *zone, uint32_t nr, uint32_t *start);
 
-/** kvmm_zone_alloc_req() - the same with alignment, window, direction and class; same returns. */
-KVMM_API int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_req *req,
-				 uint32_t *start);
-
 /**
  * kvmm_zone_alloc_at() - claim exactly the blocks [@start, @start + @nr)
  *
@@ -122,17 +92,6 @@ KVMM_API int kvmm_zone_alloc_req(struct kvmm_zone *zone, const struct kvmm_zone_
  * cannot hold such a run ("buddy": anything but an aligned power of two).
  */
 KVMM_API int kvmm_zone_alloc_at(struct kvmm_zone *zone, uint32_t start, uint32_t nr);
-
-/**
- * kvmm_zone_alloc_runs() - take @nr blocks in at most @max_runs runs
- * @ext: room for @max_runs extents; untouched on failure
- *
- * Best fit if one hole suffices; else the largest hole entirely, and so on with the rest.
- *
- * Return: number of extents; -EINVAL; -ENOSPC the @max_runs largest holes are too small together.
- */
-KVMM_API int kvmm_zone_alloc_runs(struct kvmm_zone *zone, uint32_t nr, unsigned int max_runs,
-				  struct kvmm_extent *ext);
 
 /**
  * kvmm_zone_alloc_many() - take @nr single blocks, wherever breaking up free runs hurts least
@@ -196,9 +155,6 @@ KVMM_API int kvmm_zone_next_free(struct kvmm_zone *zone, uint32_t from, struct k
  */
 KVMM_API int kvmm_zone_buddyinfo(struct kvmm_zone *zone,
 				 uint64_t counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS]);
-
-/** kvmm_zone_check() - recompute everything. Return: 0; -EUCLEAN the zone contradicts itself. */
-KVMM_API int kvmm_zone_check(struct kvmm_zone *zone);
 
 #ifdef __cplusplus
 }

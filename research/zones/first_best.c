@@ -103,7 +103,7 @@ static void carve(struct holes *h, u32 i, u32 start, u32 nr)
 	}
 }
 
-static u32 best_take(void *engine, const struct kvmm_zone_req *req)
+static u32 best_take(void *engine, const struct kv_zone_req *req)
 {
 	struct holes *h = engine;
 	struct pick best = PICK_NONE;
@@ -116,11 +116,11 @@ static u32 best_take(void *engine, const struct kvmm_zone_req *req)
 	return best.start;
 }
 
-static u32 first_take(void *engine, const struct kvmm_zone_req *req)
+static u32 first_take(void *engine, const struct kv_zone_req *req)
 {
-	struct kvmm_zone_req first = *req;
+	struct kv_zone_req first = *req;
 
-	first.fit = KVMM_FIT_FIRST;
+	first.fit = KV_FIT_FIRST;
 	return best_take(engine, &first);
 }
 

@@ -3,6 +3,7 @@
 #ifndef RESEARCH_ZONES_HOLES_H
 #define RESEARCH_ZONES_HOLES_H
 
+#include <kv/zone.h>
 #include "buddy/internal.h"
 #include "buddy/map.h"
 
@@ -19,7 +20,7 @@ struct pick {
 #define PICK_NONE ((struct pick){ KV_NONE, 0 })
 
 static inline void pick_offer(struct pick *best, struct kvmm_extent hole,
-			      const struct kvmm_zone_req *req)
+			      const struct kv_zone_req *req)
 {
 	u32 start = place_in_hole(hole, req);
 	bool better;
@@ -28,7 +29,7 @@ static inline void pick_offer(struct pick *best, struct kvmm_extent hole,
 		return;
 	if (best->start == KV_NONE)
 		better = true;
-	else if (req->fit == KVMM_FIT_BEST && hole.nr != best->hole)
+	else if (req->fit == KV_FIT_BEST && hole.nr != best->hole)
 		better = hole.nr < best->hole;
 	else
 		better = req->topdown ? start > best->start : start < best->start;

@@ -145,7 +145,7 @@ static inline u32 find_run(const struct lists *l, u32 nr)
 }
 
 /* Windows, directions, alignment: all runs are looked at, in no special order. */
-static noinline struct pick find_place_slow(const struct lists *l, const struct kvmm_zone_req *req)
+static noinline struct pick find_place_slow(const struct lists *l, const struct kv_zone_req *req)
 {
 	struct pick best = PICK_NONE;
 	u32 at;
@@ -153,7 +153,7 @@ static noinline struct pick find_place_slow(const struct lists *l, const struct 
 	for (u32 bin = next_bin(l, bin_of(req->nr)); bin != KV_NONE; bin = next_bin(l, bin + 1)) {
 		for_each_run(l, at, bin)
 			pick_offer(&best, (struct kvmm_extent){ at, l->tag[at].nr }, req);
-		if (best.start != KV_NONE && req->fit == KVMM_FIT_BEST)
+		if (best.start != KV_NONE && req->fit == KV_FIT_BEST)
 			break;			/* later bins have longer runs only */
 	}
 	return best;
@@ -199,7 +199,7 @@ static inline void carve_front(struct lists *l, u32 at, u32 nr)
 		l->nr_runs--;
 }
 
-static u32 lists_take(void *engine, const struct kvmm_zone_req *req)
+static u32 lists_take(void *engine, const struct kv_zone_req *req)
 {
 	struct lists *l = engine;
 	struct pick place;

@@ -249,7 +249,7 @@ static void compare(void)
 	for (u32 c = 0; c < NR_CACHES; c++) {
 		struct kvmm_slab_stat stat;
 
-		cr_assert_eq(kvmm_slab_cache_check(model[c].cache), 0);
+		cr_assert_eq(kv_slab_cache_check(model[c].cache), 0);
 		cr_assert_eq(kvmm_slab_cache_stat(model[c].cache, &stat), 0);
 		cr_assert_eq(stat.nr_objects, model[c].nr_live);
 		cr_assert_eq(stat.nr_slots - stat.nr_objects, room_of(&model[c]));

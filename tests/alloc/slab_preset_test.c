@@ -101,7 +101,7 @@ static void fill(struct kvmm_slab_cache *cache, u32 nr)
 
 	for (u32 i = 0; i < NR_REQUESTS; i++)
 		cr_assert_eq(kvmm_slab_alloc(cache, nr, objs), 0);
-	cr_assert_eq(kvmm_slab_cache_check(cache), 0);
+	cr_assert_eq(kv_slab_cache_check(cache), 0);
 	free(objs);
 }
 

@@ -247,8 +247,8 @@ Test(slab, kept_slabs_go_back_when_another_cache_would_fail)
 	cr_expect_eq(kvmm_slab_alloc(w, 1, wide + 4), -ENOSPC);
 	cr_assert_eq(kvmm_slab_cache_stat(w, &stat), 0);
 	cr_expect_eq(stat.fail_nospc, 1);
-	cr_expect_eq(kvmm_slab_cache_check(x), 0);
-	cr_expect_eq(kvmm_slab_cache_check(w), 0);
+	cr_expect_eq(kv_slab_cache_check(x), 0);
+	cr_expect_eq(kv_slab_cache_check(w), 0);
 	kvmm_slab_cache_destroy(w);
 	end(zone, x);
 }
@@ -369,7 +369,7 @@ Test(slab, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_slab_cache_shape(NULL, NULL), -EINVAL);
 	cr_expect_eq(kvmm_slab_total(zone, NULL), -EINVAL);
 	cr_expect_eq(kvmm_slab_info(zone, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_slab_cache_check(NULL), -EINVAL);
+	cr_expect_eq(kv_slab_cache_check(NULL), -EINVAL);
 	expect_picture("____", x);
 	end(zone, x);
 }
@@ -478,13 +478,13 @@ Test(slab, each_failing_host_allocation_leaves_no_trace)
 		err = kvmm_slab_alloc(x, 100, obj);
 		cr_assert(!err || (err == -ENOMEM && fake.nr_live == live));
 		fake_env_fail(&fake, 0, false);
-		cr_assert_eq(kvmm_slab_cache_check(x), 0);
+		cr_assert_eq(kv_slab_cache_check(x), 0);
 		cr_assert_eq(x->nr_slabs, err ? 0 : 100);
 	} while (err);
 	cr_expect_eq(nr_create, 3);
 	cr_expect_eq(nr_alloc, 5);	/* chunks of 8, 16, 32 and 64 records */
 	fake_env_fail(&fake, 1, false);
-	cr_expect_eq(kvmm_slab_cache_check(x), -ENOMEM);
+	cr_expect_eq(kv_slab_cache_check(x), -ENOMEM);
 	fake_env_fail(&fake, 0, false);
 	kvmm_slab_cache_destroy(x);
 	kvmm_zone_destroy(zone);
@@ -521,10 +521,10 @@ Test(slab, a_batch_that_does_not_fit_leaves_no_trace)
 	do {									\
 		__typeof__(field) __old = (field);				\
 		(field) = (value);						\
-		cr_expect_eq(kvmm_slab_cache_check(cache), -EUCLEAN, #field);	\
+		cr_expect_eq(kv_slab_cache_check(cache), -EUCLEAN, #field);	\
 		(field) = __old;						\
 		(cache)->broken = false;					\
-		cr_assert_eq(kvmm_slab_cache_check(cache), 0, #field);		\
+		cr_assert_eq(kv_slab_cache_check(cache), 0, #field);		\
 	} while (0)
 
 Test(slab, check_sees_what_contradicts_itself)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <kv/alloc.h>
 #include <kv/atomic.h>
 #include <kvmm/slab.h>
 #include <kvmm/zone.h>
@@ -110,7 +111,7 @@ static void *look(void *arg)
 		expect(!kvmm_slab_total(zone, &stat) && stat.nr_caches == 2);
 		expect(stat.held_bytes == stat.live_bytes + stat.slack_bytes + stat.unused_bytes);
 		expect(kvmm_slab_info(zone, text, sizeof(text)) > 0);
-		expect(!kvmm_slab_cache_check(caches[stat.nr_objects & 1]));
+		expect(!kv_slab_cache_check(caches[stat.nr_objects & 1]));
 		expect(kvmm_slab_shrink(caches[0]) >= 0);
 	}
 	return NULL;
@@ -151,7 +152,7 @@ int main(void)
 	WRITE_ONCE(stop, 1);
 	pthread_join(looker, NULL);
 	for (u32 i = 0; i < 2; i++) {
-		expect(!kvmm_slab_cache_check(caches[i]));
+		expect(!kv_slab_cache_check(caches[i]));
 		kvmm_slab_cache_destroy(caches[i]);
 	}
 	expect(!kvmm_zone_stat(zone, &stat) && stat.nr_free == NR_BLOCKS);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
+#include <kv/alloc.h>
 #include <kv/zone.h>
 
 #include "alloc/slab.h"
@@ -103,7 +104,7 @@ const char *slab_str(struct kvmm_slab_cache *const *caches, u32 nr)
 	char *to = str;
 
 	for (u32 c = 0; c < nr; c++)
-		cr_assert_eq(kvmm_slab_cache_check(caches[c]), 0);
+		cr_assert_eq(kv_slab_cache_check(caches[c]), 0);
 	for (u32 block = 0; block < caches[0]->zone->nr_blocks;)
 		block += draw_at(&to, caches, nr, block);
 	*to = '\0';

@@ -3,6 +3,7 @@
 #ifndef SLAB_UTIL_H
 #define SLAB_UTIL_H
 
+#include <kv/alloc.h>
 #include <kv/types.h>
 #include <kvmm/slab.h>
 #include <kvmm/zone.h>

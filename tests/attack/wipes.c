@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <kv/atomic.h>
+#include <kv/disk.h>
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
@@ -197,7 +198,7 @@ static void end_process(void)
 	expect(!kvmm_validate(pool) && !kvmm_tier_validate(tier));
 	kvmm_pool_destroy(pool);
 	kvmm_tier_destroy(tier);
-	expect(!kvmm_disk_check(disk));
+	expect(!kv_disk_check(disk));
 	kvmm_disk_close(disk);
 }
 

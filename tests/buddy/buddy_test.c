@@ -4,6 +4,7 @@
 
 #include <kv/bits.h>
 #include <kv/types.h>
+#include <kv/zone.h>
 #include <kvmm/zone.h>
 
 #include "tests/support/zone_picture.h"
@@ -154,10 +155,10 @@ Test(buddy, claims_aligned_blocks_only)
 	kvmm_zone_destroy(zone);
 }
 
-static u32 alloc_req(struct kvmm_zone *zone, struct kvmm_zone_req req)
+static u32 alloc_req(struct kvmm_zone *zone, struct kv_zone_req req)
 {
 	u32 start = KV_NONE;
-	int err = kvmm_zone_alloc_req(zone, &req, &start);
+	int err = kv_zone_alloc_req(zone, &req, &start);
 
 	cr_expect(err == 0 || err == -ENOSPC);
 	zone_check(zone);
@@ -168,9 +169,9 @@ Test(buddy, topdown_takes_the_highest_address)
 {
 	struct kvmm_zone *zone = zone_from("buddy", "........");
 
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 1, .topdown = 1 }), 7);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 1, .topdown = 1 }), 7);
 	expect_picture(zone, "[....][..].#");
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 2, .topdown = 1 }), 4);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 2, .topdown = 1 }), 4);
 	expect_picture(zone, "[....]##.#");
 	kvmm_zone_destroy(zone);
 }
@@ -179,8 +180,8 @@ Test(buddy, windows_are_kept)
 {
 	struct kvmm_zone *zone = zone_from("buddy", "................");
 
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 2, .lo = 5 }), 6);
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 2, .lo = 5, .hi = 9 }), KV_NONE);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 2, .lo = 5 }), 6);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 2, .lo = 5, .hi = 9 }), KV_NONE);
 	expect_picture(zone, "[....][..]##[........]");
 	kvmm_zone_destroy(zone);
 }
@@ -190,7 +191,7 @@ Test(buddy, held_blocks_stay_in_the_window)
 	struct kvmm_zone *zone = zone_from("buddy", "........");
 
 	/* Five would fit, the eight that would be held do not. */
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 5, .hi = 6 }), KV_NONE);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 5, .hi = 6 }), KV_NONE);
 	expect_picture(zone, "[........]");
 	kvmm_zone_destroy(zone);
 }
@@ -199,7 +200,7 @@ Test(buddy, first_fit_prefers_address_to_order)
 {
 	struct kvmm_zone *zone = zone_from("buddy", "[....]AAB.");
 
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 1, .fit = KVMM_FIT_FIRST }), 0);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 1, .fit = KV_FIT_FIRST }), 0);
 	expect_picture(zone, "#.[..]AAB.");
 	kvmm_zone_destroy(zone);
 }
@@ -208,10 +209,10 @@ Test(buddy, alignment_beyond_the_order_uses_a_larger_block)
 {
 	struct kvmm_zone *zone = zone_from("buddy", "A.B.........");
 
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 1, .align = 4 }), 4);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 1, .align = 4 }), 4);
 	expect_picture(zone, "A.B.#.[..][....]");
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 1, .align = 8 }), 8);
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 1, .align = 1u << 31 }), KV_NONE);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 1, .align = 8 }), 8);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 1, .align = 1u << 31 }), KV_NONE);
 	kvmm_zone_destroy(zone);
 }
 
@@ -276,8 +277,8 @@ Test(buddy_trim, topdown_with_alignment)
 {
 	struct kvmm_zone *zone = zone_from("buddy-trim", "................");
 
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 3, .topdown = 1 }), 12);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 3, .topdown = 1 }), 12);
 	expect_picture(zone, "[........][....]###.");
-	cr_expect_eq(alloc_req(zone, (struct kvmm_zone_req){ .nr = 3, .topdown = 1, .align = 8 }), 8);
+	cr_expect_eq(alloc_req(zone, (struct kv_zone_req){ .nr = 3, .topdown = 1, .align = 8 }), 8);
 	kvmm_zone_destroy(zone);
 }

@@ -169,7 +169,7 @@ static void reached(struct run *run, state_t next)
 
 static void try_take(struct run *run, state_t state, u32 nr)
 {
-	struct kvmm_zone_req req = { .nr = nr, .align = 1, .hi = run->nr };
+	struct kv_zone_req req = { .nr = nr, .align = 1, .hi = run->nr };
 	unsigned int order = kv_order(nr);
 	u32 want = model_take(free_blocks(state, run->nr), run->nr, order);
 	u32 got = run->ops->take(run->engine, &req);

@@ -78,10 +78,10 @@ static void compare(struct run *run, int err, const char *what)
 	restore(run);
 }
 
-static void try_req(struct run *run, const struct kvmm_zone_req *req)
+static void try_req(struct run *run, const struct kv_zone_req *req)
 {
 	u32 want = zone_model_place(&run->model, req), got = KV_NONE;
-	int err = kvmm_zone_alloc_req(run->zone, req, &got);
+	int err = kv_zone_alloc_req(run->zone, req, &got);
 
 	expect(run, err == (want == KV_NONE ? -ENOSPC : 0),
 	       "nr %u align %u [%u, %u) fit %u topdown %u is %d", req->nr, req->align, req->lo,
@@ -96,7 +96,7 @@ static void try_req(struct run *run, const struct kvmm_zone_req *req)
 	compare(run, err, "alloc_req");
 }
 
-static void try_windows(struct run *run, struct kvmm_zone_req req)
+static void try_windows(struct run *run, struct kv_zone_req req)
 {
 	u32 nr = run->zone->nr_blocks;
 
@@ -107,11 +107,11 @@ static void try_windows(struct run *run, struct kvmm_zone_req req)
 
 static void try_all_requests(struct run *run)
 {
-	struct kvmm_zone_req req = { 0 };
+	struct kv_zone_req req = { 0 };
 
 	for (req.nr = 1; req.nr <= run->zone->nr_blocks; req.nr++)
 		for (req.align = 1; req.align <= 8; req.align *= 2)
-			for (req.fit = KVMM_FIT_BEST; req.fit <= KVMM_FIT_FIRST; req.fit++)
+			for (req.fit = KV_FIT_BEST; req.fit <= KV_FIT_FIRST; req.fit++)
 				for (req.topdown = 0; req.topdown <= 1; req.topdown++)
 					try_windows(run, req);
 }
@@ -140,14 +140,14 @@ static void try_runs(struct run *run, u32 nr, unsigned int max_runs)
 	u32 len[KVMM_MAX_RUNS], sum = 0, left = nr;
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
 	unsigned int have = zone_model_longest(&run->model, len, max_runs);
-	int nr_ext = kvmm_zone_alloc_runs(run->zone, nr, max_runs, ext);
+	int nr_ext = kv_zone_alloc_runs(run->zone, nr, max_runs, ext);
 
 	for (unsigned int i = 0; i < have; i++)
 		sum += len[i];
 	expect(run, (nr_ext == -ENOSPC) == (sum < nr), "%u in %u runs is %d", nr, max_runs, nr_ext);
 	for (int i = 0; i < nr_ext; i++) {
 		u32 longest = zone_model_count(&run->model, 1).largest;
-		struct kvmm_zone_req req = { .nr = min(left, longest), .align = 1,
+		struct kv_zone_req req = { .nr = min(left, longest), .align = 1,
 					     .hi = run->zone->nr_blocks };
 
 		expect(run, ext[i].nr == req.nr, "%u in %u runs: %u+%u", nr, max_runs,

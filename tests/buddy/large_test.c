@@ -32,7 +32,7 @@ static struct kvmm_zone *make_full_zone(u32 nr_blocks, const char *engine)
 	return zone;
 }
 
-#define expect_sound(zone, ...)		cr_expect_eq(kvmm_zone_check(zone), 0, __VA_ARGS__)
+#define expect_sound(zone, ...)		cr_expect_eq(kv_zone_check(zone), 0, __VA_ARGS__)
 
 /* NR_RUNS free runs of one length, spread from the first block to the very last. */
 static u32 place_of(u32 nr_blocks, u32 len, u32 i)
@@ -62,11 +62,11 @@ static void expect_runs_upward(struct kvmm_zone *zone, u32 len)
 
 static void expect_runs_downward(struct kvmm_zone *zone, u32 len)
 {
-	struct kvmm_zone_req req = { .nr = len, .topdown = 1 };
+	struct kv_zone_req req = { .nr = len, .topdown = 1 };
 	u32 start = KV_NONE;
 
 	for (u32 i = NR_RUNS; i-- > 0;) {
-		cr_assert_eq(kvmm_zone_alloc_req(zone, &req, &start), 0);
+		cr_assert_eq(kv_zone_alloc_req(zone, &req, &start), 0);
 		cr_assert_eq(start, place_of(zone->nr_blocks, len, i), "%u is not %u: length %u, %s", start,
 			     place_of(zone->nr_blocks, len, i), len, zone->ops->name);
 	}
@@ -176,15 +176,15 @@ Test(large, check_notices_each_bit_of_the_guards)
 
 	for (u32 bit = 0; bit < 64; bit++) {
 		runs->map[-1] ^= BIT64(bit);
-		cr_expect_eq(kvmm_zone_check(zone), -EUCLEAN);
+		cr_expect_eq(kv_zone_check(zone), -EUCLEAN);
 		runs->map[-1] ^= BIT64(bit);
 		runs->map[1000 / 64 + 1] ^= BIT64(bit);
-		cr_expect_eq(kvmm_zone_check(zone), -EUCLEAN);
+		cr_expect_eq(kv_zone_check(zone), -EUCLEAN);
 		runs->map[1000 / 64 + 1] ^= BIT64(bit);
 	}
 	for (u32 bit = 1000 % 64; bit < 64; bit++) {
 		runs->map[1000 / 64] ^= BIT64(bit);
-		cr_expect_eq(kvmm_zone_check(zone), -EUCLEAN);
+		cr_expect_eq(kv_zone_check(zone), -EUCLEAN);
 		runs->map[1000 / 64] ^= BIT64(bit);
 	}
 	expect_sound(zone, "in the end");

@@ -29,7 +29,7 @@
 #define MAX_ENGINES	16u
 #define MAX_BATCH	24u
 #define OPS_PER_ZONE	20000u
-#define OPS_PER_CHECK	2048u		/* whole map, all counts, kvmm_zone_check() */
+#define OPS_PER_CHECK	2048u		/* whole map, all counts, kv_zone_check() */
 
 struct run {
 	struct kvmm_zone *zone;
@@ -63,7 +63,7 @@ static u32 below(struct run *run, u32 nr)
 	} while (0)
 
 /* A place that the engine chose; KV_NONE if it failed. */
-static void compare_place(struct run *run, const struct kvmm_zone_req *req, u32 got)
+static void compare_place(struct run *run, const struct kv_zone_req *req, u32 got)
 {
 	u32 want = zone_model_place(&run->model, req);
 
@@ -82,7 +82,7 @@ static void compare_place(struct run *run, const struct kvmm_zone_req *req, u32 
 
 static void do_alloc(struct run *run)
 {
-	struct kvmm_zone_req req = { .nr = 1 + below(run, run->max_len), .align = 1,
+	struct kv_zone_req req = { .nr = 1 + below(run, run->max_len), .align = 1,
 				     .hi = run->model.nr };
 	u32 got = KV_NONE;
 	int err = kvmm_zone_alloc(run->zone, req.nr, &got);
@@ -94,7 +94,7 @@ static void do_alloc(struct run *run)
 static void do_alloc_req(struct run *run)
 {
 	u32 dice = next_random(run);
-	struct kvmm_zone_req req = {
+	struct kv_zone_req req = {
 		.nr = 1 + below(run, run->max_len),
 		.align = BIT(dice & dice >> 2 & 3),
 		.fit = dice >> 4 & 1,
@@ -109,7 +109,7 @@ static void do_alloc_req(struct run *run)
 		req.lo = below(run, run->model.nr);
 		req.hi = req.lo + 1 + below(run, run->model.nr - req.lo);
 	}
-	err = kvmm_zone_alloc_req(run->zone, &req, &got);
+	err = kv_zone_alloc_req(run->zone, &req, &got);
 	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc_req is %d", err);
 	compare_place(run, &req, got);
 }
@@ -117,9 +117,9 @@ static void do_alloc_req(struct run *run)
 static void do_alloc_order(struct run *run)
 {
 	unsigned int order = below(run, kv_log2(run->max_len) + 1);
-	struct kvmm_zone_req req = { .nr = BIT(order), .align = BIT(order), .hi = run->model.nr };
+	struct kv_zone_req req = { .nr = BIT(order), .align = BIT(order), .hi = run->model.nr };
 	u32 got = KV_NONE;
-	int err = kvmm_zone_alloc_req(run->zone, &req, &got);
+	int err = kv_zone_alloc_req(run->zone, &req, &got);
 
 	expect(run, err == (got == KV_NONE ? -ENOSPC : 0), "alloc_order is %d", err);
 	compare_place(run, &req, got);
@@ -187,7 +187,7 @@ static void do_alloc_runs(struct run *run)
 	u32 len[KVMM_MAX_RUNS];
 	unsigned int have = zone_model_longest(&run->model, len, max_runs);
 	struct kvmm_extent ext[KVMM_MAX_RUNS];
-	int nr_ext = kvmm_zone_alloc_runs(run->zone, nr, max_runs, ext);
+	int nr_ext = kv_zone_alloc_runs(run->zone, nr, max_runs, ext);
 
 	for (unsigned int i = 0; i < have; i++)
 		sum += len[i];
@@ -195,7 +195,7 @@ static void do_alloc_runs(struct run *run)
 	       "%u in %u runs is %d", nr, max_runs, nr_ext);
 	for (int i = 0; i < nr_ext; i++) {
 		u32 longest = zone_model_count(&run->model, 1).largest;
-		struct kvmm_zone_req req = { .nr = min(left, longest), .align = 1,
+		struct kv_zone_req req = { .nr = min(left, longest), .align = 1,
 					     .hi = run->model.nr };
 
 		expect(run, ext[i].nr == req.nr, "run of %u, not %u", ext[i].nr, req.nr);

@@ -56,24 +56,24 @@ static bool is_buddy(const char *engine)
 			  (zone)->ops->name);						\
 	} while (0)
 
-static int alloc_req(struct kvmm_zone *zone, struct kvmm_zone_req req, u32 *start)
+static int alloc_req(struct kvmm_zone *zone, struct kv_zone_req req, u32 *start)
 {
-	return kvmm_zone_alloc_req(zone, &req, start);
+	return kv_zone_alloc_req(zone, &req, start);
 }
 
 /* 2^@order blocks whose first id is a multiple of 2^@order. */
 static int alloc_order(struct kvmm_zone *zone, unsigned int order, u32 *start)
 {
-	struct kvmm_zone_req req = { .nr = BIT(order), .align = BIT(order) };
+	struct kv_zone_req req = { .nr = BIT(order), .align = BIT(order) };
 
-	return kvmm_zone_alloc_req(zone, &req, start);
+	return kv_zone_alloc_req(zone, &req, start);
 }
 
-static u32 start_of(struct kvmm_zone *zone, struct kvmm_zone_req req)
+static u32 start_of(struct kvmm_zone *zone, struct kv_zone_req req)
 {
 	u32 start = KV_NONE;
 
-	cr_expect_eq(kvmm_zone_alloc_req(zone, &req, &start), 0, "%s", zone->ops->name);
+	cr_expect_eq(kv_zone_alloc_req(zone, &req, &start), 0, "%s", zone->ops->name);
 	zone_check(zone);
 	return start;
 }
@@ -194,11 +194,11 @@ Test(zone, each_engine_refuses_bad_lengths)
 		expect_no_change(zone, kvmm_zone_alloc(zone, 9, &start), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc(zone, UINT32_MAX, &start), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc(zone, 1, NULL), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 0, 4, ext), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 9, 4, ext), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 2, 0, ext), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 2, 9, ext), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 2, 4, NULL), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 0, 4, ext), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 9, 4, ext), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 0, ext), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 9, ext), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 2, 4, NULL), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_many(zone, 0, ids), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_many(zone, 9, ids), -EINVAL);
 		expect_no_change(zone, kvmm_zone_alloc_many(zone, 2, NULL), -EINVAL);
@@ -237,11 +237,11 @@ Test(zone, each_engine_refuses_bad_requests)
 
 	for_each_engine(engine) {
 		struct kvmm_zone *zone = zone_from(engine, "AABB....");
-		struct kvmm_zone_req good = { .nr = 2 }, bad;
+		struct kv_zone_req good = { .nr = 2 }, bad;
 		u32 start;
 
-		expect_no_change(zone, kvmm_zone_alloc_req(zone, NULL, &start), -EINVAL);
-		expect_no_change(zone, kvmm_zone_alloc_req(zone, &good, NULL), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_req(zone, NULL, &start), -EINVAL);
+		expect_no_change(zone, kv_zone_alloc_req(zone, &good, NULL), -EINVAL);
 		bad = good, bad.nr = 0;
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
 		bad = good, bad.align = 3;
@@ -252,7 +252,7 @@ Test(zone, each_engine_refuses_bad_requests)
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
 		bad = good, bad.hi = 9;
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
-		bad = good, bad.fit = KVMM_FIT_FIRST + 1;
+		bad = good, bad.fit = KV_FIT_FIRST + 1;
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
 		bad = good, bad.mobility = KVMM_NR_MOBILITY;
 		expect_no_change(zone, alloc_req(zone, bad, &start), -EINVAL);
@@ -264,15 +264,15 @@ Test(zone, calls_without_a_zone_are_refused)
 {
 	struct kvmm_zone *zone = zone_from(NULL, "....");
 	u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
-	struct kvmm_zone_req req = { .nr = 1 };
+	struct kv_zone_req req = { .nr = 1 };
 	struct kvmm_zone_stat stat;
 	struct kvmm_extent ext;
 	u32 start = 0;
 
 	cr_expect_eq(kvmm_zone_alloc(NULL, 1, &start), -EINVAL);
-	cr_expect_eq(kvmm_zone_alloc_req(NULL, &req, &start), -EINVAL);
+	cr_expect_eq(kv_zone_alloc_req(NULL, &req, &start), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_at(NULL, 0, 1), -EINVAL);
-	cr_expect_eq(kvmm_zone_alloc_runs(NULL, 1, 1, &ext), -EINVAL);
+	cr_expect_eq(kv_zone_alloc_runs(NULL, 1, 1, &ext), -EINVAL);
 	cr_expect_eq(kvmm_zone_alloc_many(NULL, 1, &start), -EINVAL);
 	cr_expect_eq(kvmm_zone_free(NULL, 0, 1), -EINVAL);
 	cr_expect_eq(kvmm_zone_free_many(NULL, &start, 1), -EINVAL);
@@ -285,7 +285,7 @@ Test(zone, calls_without_a_zone_are_refused)
 	cr_expect_eq(kvmm_zone_next_free(zone, 5, &ext), -EINVAL);
 	cr_expect_eq(kvmm_zone_buddyinfo(NULL, counts), -EINVAL);
 	cr_expect_eq(kvmm_zone_buddyinfo(zone, NULL), -EINVAL);
-	cr_expect_eq(kvmm_zone_check(NULL), -EINVAL);
+	cr_expect_eq(kv_zone_check(NULL), -EINVAL);
 	cr_expect_not(kv_zone_is_free(NULL, 0));
 	cr_expect_not(kv_zone_is_free(zone, 4));
 	cr_expect(kv_zone_is_free(zone, 3));
@@ -304,10 +304,10 @@ Test(zone, each_engine_fails_without_a_trace_when_full_or_scattered)
 
 		expect_no_change(zone, kvmm_zone_alloc(zone, 2, &start), -ENOSPC);
 		expect_no_change(zone, alloc_order(zone, 1, &start), -ENOSPC);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 3, 2, ext), -ENOSPC);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 3, 2, ext), -ENOSPC);
 		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_FRAG), frag + 3);
 		expect_no_change(zone, kvmm_zone_alloc(zone, 4, &start), -ENOSPC);
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 4, 8, ext), -ENOSPC);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 8, ext), -ENOSPC);
 		expect_no_change(zone, kvmm_zone_alloc_many(zone, 4, ids), -ENOSPC);
 		cr_expect_eq(kv_stat_sum(KV_EV_FAIL_NOSPC), nospc + 3);
 		zone_check(zone);
@@ -405,10 +405,10 @@ Test(zone, best_fit_takes_the_shortest_run_and_the_lowest_of_equals)
 		if (!strcmp(engine, "first"))
 			continue;
 		zone = zone_from(engine, "....A..B...C..D.");
-		cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 1 }), 15);
-		cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 3 }), 8);
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1 }), 15);
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 3 }), 8);
 		if (strcmp(engine, "lists"))	/* equals in order of their history there */
-			cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 2 }), 5);
+			cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2 }), 5);
 		kvmm_zone_destroy(zone);
 	}
 }
@@ -419,7 +419,7 @@ Test(zone, first_fit_takes_the_lowest_run)
 
 	for_each_exact_engine(engine) {
 		struct kvmm_zone *zone = zone_from(engine, "A.B....C..D...E.");
-		struct kvmm_zone_req req = { .nr = 2, .fit = KVMM_FIT_FIRST };
+		struct kv_zone_req req = { .nr = 2, .fit = KV_FIT_FIRST };
 
 		cr_expect_eq(start_of(zone, req), 3);
 		cr_expect_eq(start_of(zone, req), 5);
@@ -437,7 +437,7 @@ Test(zone, topdown_mirrors_the_search)
 
 	for_each_exact_engine(engine) {
 		struct kvmm_zone *zone = zone_from(engine, "...A...B.....C..");
-		struct kvmm_zone_req req = { .nr = 3, .topdown = 1 };
+		struct kv_zone_req req = { .nr = 3, .topdown = 1 };
 
 		if (strcmp(engine, "first")) {
 			cr_expect_eq(start_of(zone, req), 4);
@@ -456,15 +456,15 @@ Test(zone, windows_and_alignment_are_kept)
 		struct kvmm_zone *zone = zone_from(engine, "................");
 		u32 start;
 
-		cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 2, .lo = 4, .hi = 6 }), 4);
-		expect_no_change(zone, alloc_req(zone, (struct kvmm_zone_req){
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 2, .lo = 4, .hi = 6 }), 4);
+		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
 				 .nr = 2, .lo = 4, .hi = 7 }, &start), -ENOSPC);
-		cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 1, .lo = 5, .align = 4 }), 8);
-		expect_no_change(zone, alloc_req(zone, (struct kvmm_zone_req){
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .lo = 5, .align = 4 }), 8);
+		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
 				 .nr = 1, .lo = 1, .align = 16 }, &start), -ENOSPC);
-		expect_no_change(zone, alloc_req(zone, (struct kvmm_zone_req){
+		expect_no_change(zone, alloc_req(zone, (struct kv_zone_req){
 				 .nr = 1, .lo = 1, .align = 1u << 31 }, &start), -ENOSPC);
-		cr_expect_eq(start_of(zone, (struct kvmm_zone_req){ .nr = 1, .align = 1u << 31 }), 0);
+		cr_expect_eq(start_of(zone, (struct kv_zone_req){ .nr = 1, .align = 1u << 31 }), 0);
 		kvmm_zone_destroy(zone);
 	}
 }
@@ -495,7 +495,7 @@ Test(zone, runs_are_one_hole_if_one_suffices)
 		struct kvmm_zone *zone = zone_from(engine, "..A....B.....");
 		struct kvmm_extent ext[4];
 
-		cr_expect_eq(kvmm_zone_alloc_runs(zone, 5, 4, ext), 1);
+		cr_expect_eq(kv_zone_alloc_runs(zone, 5, 4, ext), 1);
 		cr_expect_eq(ext[0].start, 8);
 		cr_expect_eq(ext[0].nr, 5);
 		zone_check(zone);
@@ -512,7 +512,7 @@ Test(zone, runs_are_the_largest_holes_entirely_then_best_fit)
 		struct kvmm_extent ext[4];
 
 		/* 5 + 4 entirely; the last 2 fit the run of 2 exactly. */
-		cr_expect_eq(kvmm_zone_alloc_runs(zone, 11, 4, ext), 3);
+		cr_expect_eq(kv_zone_alloc_runs(zone, 11, 4, ext), 3);
 		cr_expect_eq(ext[0].start, 8);
 		cr_expect_eq(ext[1].start, 3);
 		if (strcmp(engine, "first"))
@@ -530,8 +530,8 @@ Test(zone, each_engine_takes_runs_up_to_the_very_last_block)
 		struct kvmm_zone *zone = zone_from(engine, "A.B.CC..");
 		struct kvmm_extent ext[KVMM_MAX_RUNS];
 
-		expect_no_change(zone, kvmm_zone_alloc_runs(zone, 4, 2, ext), -ENOSPC);
-		cr_expect_eq(kvmm_zone_alloc_runs(zone, 4, 3, ext), 3);
+		expect_no_change(zone, kv_zone_alloc_runs(zone, 4, 2, ext), -ENOSPC);
+		cr_expect_eq(kv_zone_alloc_runs(zone, 4, 3, ext), 3);
 		expect_picture(zone, "A#B#CC##");
 		kvmm_zone_destroy(zone);
 	}
@@ -682,16 +682,16 @@ Test(zone, empty_pageblocks_take_the_class_of_the_first_request)
 		struct kvmm_zone *zone = zone_from_pageblocks(engine, "................", 2);
 		u32 start;
 
-		start = start_of(zone, (struct kvmm_zone_req){ .nr = 1, .lo = 4, .hi = 8,
+		start = start_of(zone, (struct kv_zone_req){ .nr = 1, .lo = 4, .hi = 8,
 				 .mobility = KVMM_UNMOVABLE });
 		cr_expect_eq(zone->block_class[1], KVMM_UNMOVABLE, "%s", engine);
-		start_of(zone, (struct kvmm_zone_req){ .nr = 1, .lo = 4, .hi = 8,
+		start_of(zone, (struct kv_zone_req){ .nr = 1, .lo = 4, .hi = 8,
 			 .mobility = KVMM_RECLAIMABLE });
 		cr_expect_eq(zone->block_class[1], KVMM_UNMOVABLE, "%s: not empty", engine);
 		cr_expect_eq(zone->block_class[2], KVMM_MOVABLE, "%s", engine);
 
 		/* Runs over a border: each pageblock by itself. */
-		start_of(zone, (struct kvmm_zone_req){ .nr = 8, .lo = 8, .mobility = KVMM_RECLAIMABLE });
+		start_of(zone, (struct kv_zone_req){ .nr = 8, .lo = 8, .mobility = KVMM_RECLAIMABLE });
 		cr_expect_eq(zone->block_class[2], KVMM_RECLAIMABLE, "%s", engine);
 		cr_expect_eq(zone->block_class[3], KVMM_RECLAIMABLE, "%s", engine);
 
@@ -710,9 +710,9 @@ Test(zone, rounding_counts_as_the_requests_own)
 {
 	struct kvmm_zone *zone = zone_from_pageblocks("buddy", "................", 2);
 
-	start_of(zone, (struct kvmm_zone_req){ .nr = 3, .mobility = KVMM_UNMOVABLE });
+	start_of(zone, (struct kv_zone_req){ .nr = 3, .mobility = KVMM_UNMOVABLE });
 	cr_expect_eq(zone->block_class[0], KVMM_UNMOVABLE);
-	start_of(zone, (struct kvmm_zone_req){ .nr = 5, .mobility = KVMM_UNMOVABLE });
+	start_of(zone, (struct kv_zone_req){ .nr = 5, .mobility = KVMM_UNMOVABLE });
 	cr_expect_eq(zone->block_class[2], KVMM_UNMOVABLE);
 	cr_expect_eq(zone->block_class[3], KVMM_UNMOVABLE);
 	cr_expect_eq(zone->block_class[1], KVMM_MOVABLE);
@@ -727,10 +727,10 @@ Test(zone, batches_set_classes_as_single_calls_do)
 		struct kvmm_zone *zone = zone_from_pageblocks(engine, "................", 2);
 		u32 ids[16], start;
 
-		start = start_of(zone, (struct kvmm_zone_req){ .nr = 8, .mobility = KVMM_UNMOVABLE });
+		start = start_of(zone, (struct kv_zone_req){ .nr = 8, .mobility = KVMM_UNMOVABLE });
 		cr_expect_eq(start, 0);
 		cr_expect_eq(kvmm_zone_free(zone, 0, 8), 0);
-		start_of(zone, (struct kvmm_zone_req){ .nr = 1, .hi = 4, .mobility = KVMM_UNMOVABLE });
+		start_of(zone, (struct kv_zone_req){ .nr = 1, .hi = 4, .mobility = KVMM_UNMOVABLE });
 		cr_expect_eq(kvmm_zone_alloc_many(zone, 15, ids), 0);
 		cr_expect_eq(zone->block_class[0], KVMM_UNMOVABLE, "%s", engine);
 		cr_expect_eq(zone->block_class[1], KVMM_MOVABLE, "%s", engine);
@@ -772,7 +772,7 @@ Test(zone, buddyinfo_is_cut_where_the_class_changes)
 		u64 counts[KVMM_NR_MOBILITY * KVMM_NR_ORDERS];
 		u32 start;
 
-		start = start_of(zone, (struct kvmm_zone_req){ .nr = 4, .lo = 4, .hi = 8,
+		start = start_of(zone, (struct kv_zone_req){ .nr = 4, .lo = 4, .hi = 8,
 				 .mobility = KVMM_UNMOVABLE });
 		cr_expect_eq(kvmm_zone_free(zone, start, 4), 0);
 		cr_expect_eq(kvmm_zone_buddyinfo(zone, counts), 0);
@@ -848,7 +848,7 @@ Test(zone, pagetypeinfo_text_has_the_layout_of_linux)
 	char text[2048];
 	int len;
 
-	start_of(zone, (struct kvmm_zone_req){ .nr = 1, .mobility = KVMM_UNMOVABLE });
+	start_of(zone, (struct kv_zone_req){ .nr = 1, .mobility = KVMM_UNMOVABLE });
 	len = text_of(zone, "pagetypeinfo", text, sizeof(text));
 	cr_expect_str_eq(text, want);
 	cr_expect_eq(len, sizeof(want) - 1);
@@ -877,7 +877,7 @@ Test(zone, check_notices_a_class_that_does_not_exist)
 	struct kvmm_zone *zone = zone_from(NULL, "A.B.");
 
 	zone->block_class[0] = KVMM_NR_MOBILITY;
-	cr_expect_eq(kvmm_zone_check(zone), -EUCLEAN);
+	cr_expect_eq(kv_zone_check(zone), -EUCLEAN);
 	zone->block_class[0] = KVMM_MOVABLE;
 	zone_check(zone);
 	kvmm_zone_destroy(zone);
@@ -901,7 +901,7 @@ static void expect_each_byte_matters(struct kvmm_zone *zone, u32 nr)
 		if (saved == (u8)before.data[i])
 			continue;
 		now[i] = before.data[i];
-		cr_expect_eq(kvmm_zone_check(zone), -EUCLEAN, "%s: byte %zu", zone->ops->name, i);
+		cr_expect_eq(kv_zone_check(zone), -EUCLEAN, "%s: byte %zu", zone->ops->name, i);
 		now[i] = saved;
 		nr_changed++;
 	}

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <kv/disk.h>
 
 #include "metrics_files.h"
 #include "metrics_run.h"
@@ -258,13 +259,13 @@ static void hold_all(u32 first, u32 nr)
 
 static u64 look_at_disk(u64 *bytes)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[32];
 	u64 nr = 0;
 	int got;
 
 	*bytes = 0;
-	while ((got = kvmm_disk_list(disk, &cursor, entry, 32)) > 0) {
+	while ((got = kv_disk_list(disk, &cursor, entry, 32)) > 0) {
 		nr += got;
 		for (int i = 0; i < got; i++)
 			*bytes += entry[i].bytes;
@@ -275,10 +276,10 @@ static u64 look_at_disk(u64 *bytes)
 
 static bool disk_has(const kvmm_key_t *key)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry;
 
-	while (kvmm_disk_list(disk, &cursor, &entry, 1) > 0)
+	while (kv_disk_list(disk, &cursor, &entry, 1) > 0)
 		if (!memcmp(entry.name.key, key, sizeof(*key)))
 			return true;
 	return false;

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <kv/disk.h>
 
 #include "metrics_files.h"
 #include "metrics_run.h"
@@ -47,13 +48,13 @@ static struct kvmm_disk_name name_of(u32 n)
 
 static void list(struct place *now)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[32];
 	int nr;
 	u32 n;
 
 	memset(now, 0, NR_NAMES * sizeof(*now));
-	while ((nr = kvmm_disk_list(disk, &cursor, entry, 32)) > 0) {
+	while ((nr = kv_disk_list(disk, &cursor, entry, 32)) > 0) {
 		for (int i = 0; i < nr; i++) {
 			memcpy(&n, entry[i].name.key, sizeof(n));
 			now[n] = (struct place){ true, entry[i].segment, entry[i].offset, entry[i].seq };

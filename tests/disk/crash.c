@@ -88,12 +88,12 @@ static u32 number_of(const struct kvmm_disk_entry *entry)
 static void take_mark(struct kvmm_disk *disk, const bool *wiped)
 {
 	struct mark *mark = &run.mark[run.nr_marks++];
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry;
 
 	*mark = (struct mark){ .nr_steps = run.sim.nr_steps };
 	memcpy(mark->wiped, wiped, sizeof(mark->wiped));
-	while (kvmm_disk_list(disk, &cursor, &entry, 1) == 1)
+	while (kv_disk_list(disk, &cursor, &entry, 1) == 1)
 		mark->place[number_of(&entry)] = entry.seq << 20 | entry.offset;
 }
 
@@ -129,7 +129,7 @@ static void one_op(struct kvmm_disk **disk, bool *wiped)
 	} else if (what < 13) {
 		/* Whether it was there or not: there may be one that the index does not know of. */
 		if (any(8)) {
-			disk_test_forget(*disk, n, KVMM_DISK_WIPE);
+			disk_test_forget(*disk, n, KV_DISK_WIPE);
 			wiped[n] = true;
 		} else {
 			kvmm_disk_reset(*disk);
@@ -217,7 +217,7 @@ static void check_records(struct kvmm_disk *disk, const struct sim_crash *crash)
 		if (!status && first != KV_NONE && must_be_gone(n, first, last))
 			fail(crash, "a wiped record is back", n);
 	}
-	if (kvmm_disk_check(disk))
+	if (kv_disk_check(disk))
 		fail(crash, "the store is inconsistent", 0);
 }
 
@@ -230,7 +230,7 @@ static void use_on(struct kvmm_disk **disk, const struct sim_crash *crash)
 	for (u32 n = 0; n < NR_NAMES; n++)
 		if (disk_test_read(*disk, n) == 1)
 			fail(crash, "wrong bytes after using it on", n);
-	if (kvmm_disk_check(*disk))
+	if (kv_disk_check(*disk))
 		fail(crash, "inconsistent after using it on", 0);
 }
 

@@ -47,7 +47,7 @@ static void begin_polled(void)
 static void end(void)
 {
 	if (disk)
-		cr_expect_eq(kvmm_disk_check(disk), 0);
+		cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	cr_expect_leq(sim.most_bytes, MAX_BYTES, "the file grew past its limit");
 	cr_expect_eq(kv_mem_bytes(), 0, "%llu bytes left", (unsigned long long)kv_mem_bytes());
@@ -105,9 +105,9 @@ Test(disk, a_name_that_differs_in_anything_is_another_one)
 	for (u32 bit = 0; bit < 8 * sizeof(name); bit++) {
 		memcpy(&other, &name, sizeof(name));
 		((u8 *)&other)[bit / 8] ^= 1 << bit % 8;
-		cr_expect_eq(kvmm_disk_lookup(disk, &other, 1, &answer, NULL), 0, "bit %u", bit);
+		cr_expect_eq(kv_disk_lookup(disk, &other, 1, &answer, NULL), 0, "bit %u", bit);
 	}
-	cr_expect_eq(kvmm_disk_lookup(disk, &name, 1, &answer, NULL), 1);
+	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, NULL), 1);
 }
 
 /* The index is told lies: the record itself has another name. */
@@ -229,8 +229,8 @@ Test(disk, what_is_forgotten_comes_back_unless_it_was_wiped)
 {
 	write_all(0, 4);
 	cr_expect_eq(disk_test_forget(disk, 0, 0), 1);
-	cr_expect_eq(disk_test_forget(disk, 1, KVMM_DISK_WIPE), 1);
-	cr_expect_eq(disk_test_forget(disk, 9, KVMM_DISK_WIPE), 0);
+	cr_expect_eq(disk_test_forget(disk, 1, KV_DISK_WIPE), 1);
+	cr_expect_eq(disk_test_forget(disk, 9, KV_DISK_WIPE), 0);
 	cr_expect_eq(disk_test_read(disk, 0), -ENOENT);
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 	reopen();
@@ -242,7 +242,7 @@ Test(disk, what_is_forgotten_comes_back_unless_it_was_wiped)
 Test(disk, what_was_wiped_in_a_sealed_segment_does_not_come_back)
 {
 	write_all(0, 24);
-	cr_expect_eq(disk_test_forget(disk, 1, KVMM_DISK_WIPE), 1);
+	cr_expect_eq(disk_test_forget(disk, 1, KV_DISK_WIPE), 1);
 	reopen();
 	cr_expect_eq(disk_test_read(disk, 1), -ENOENT);
 	cr_expect_eq(nr_readable(2, 22), 22);
@@ -253,7 +253,7 @@ static void replace_and_wipe(u32 n)
 {
 	cr_assert_neq(disk->open, 0);
 	cr_assert_eq(disk_test_write(disk, n, KVMM_DISK_REPLACE), 0);
-	cr_expect_eq(disk_test_forget(disk, n, KVMM_DISK_WIPE), 1);
+	cr_expect_eq(disk_test_forget(disk, n, KV_DISK_WIPE), 1);
 }
 
 Test(disk, an_older_record_of_what_was_wiped_does_not_come_back)
@@ -442,7 +442,7 @@ Test(disk, any_byte_may_be_wrong_and_none_of_them_is_believed)
 		sim.content[at] ^= 1 << at % 8;
 		cr_assert_eq(open_again(), 0);
 		nr_right += nr_readable(0, 22);
-		cr_assert_eq(kvmm_disk_check(disk), 0);
+		cr_assert_eq(kv_disk_check(disk), 0);
 		kvmm_disk_close(disk);
 	}
 	cr_expect_gt(nr_right, 0);
@@ -537,7 +537,7 @@ Test(disk, without_direct_access_it_goes_through_the_page_cache)
 
 Test(disk, the_list_has_what_can_be_hit_and_what_came_before_it)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[3];
 	u32 nr = 0, seen[40] = { 0 }, n, parent;
 	u64 bytes = 0;
@@ -545,7 +545,7 @@ Test(disk, the_list_has_what_can_be_hit_and_what_came_before_it)
 
 	write_all(0, 22);
 	disk_test_forget(disk, 7, 0);
-	while ((got = kvmm_disk_list(disk, &cursor, entry, 3)) > 0) {
+	while ((got = kv_disk_list(disk, &cursor, entry, 3)) > 0) {
 		for (int i = 0; i < got; i++, nr++) {
 			memcpy(&n, entry[i].name.key, sizeof(n));
 			memcpy(&parent, entry[i].parent, sizeof(parent));
@@ -633,9 +633,9 @@ Test(disk, who_recounts_notices_what_is_wrong)
 	do {									\
 		__typeof__(field) was = (field);				\
 		(field) change;							\
-		cr_expect_eq(kvmm_disk_check(disk), -EUCLEAN, #field);		\
+		cr_expect_eq(kv_disk_check(disk), -EUCLEAN, #field);		\
 		(field) = was;							\
-		cr_expect_eq(kvmm_disk_check(disk), 0, #field " restored");	\
+		cr_expect_eq(kv_disk_check(disk), 0, #field " restored");	\
 	} while (0)
 	NOTICED(disk->index.nr, ++);
 	NOTICED(disk->index.nr_live, --);
@@ -750,12 +750,12 @@ Test(disk_poll, what_is_being_written_is_pending)
 	u8 answer;
 	u32 bytes;
 
-	cr_expect_eq(kvmm_disk_lookup(disk, &name, 1, &answer, &bytes), 0);
-	cr_expect_eq(answer, KVMM_DISK_PENDING);
+	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, &bytes), 0);
+	cr_expect_eq(answer, KV_DISK_PENDING);
 	cr_expect_eq(bytes, disk_test_bytes(1));
 	cr_expect_eq(disk_test_stat(disk).nr_pending, 2);
 	cr_assert_eq(poll_all(2), 2);
-	cr_expect_eq(kvmm_disk_lookup(disk, &name, 1, &answer, NULL), 1);
+	cr_expect_eq(kv_disk_lookup(disk, &name, 1, &answer, NULL), 1);
 	free(data);
 }
 
@@ -763,8 +763,8 @@ Test(disk_poll, what_is_aborted_is_no_hit_and_its_buffers_come_back)
 {
 	char *data = submit_puts(0, 4, 1), *kept = submit_puts(10, 2, 2);
 
-	cr_expect_eq(kvmm_disk_abort(disk, 1), 4);
-	cr_expect_eq(kvmm_disk_abort(disk, 5), 0);
+	cr_expect_eq(kv_disk_abort(disk, 1), 4);
+	cr_expect_eq(kv_disk_abort(disk, 5), 0);
 	cr_assert_eq(poll_all(6), 6);
 	for (u32 i = 0; i < 4; i++) {
 		cr_expect_eq(done_of(1, i)->status, -ECANCELED);
@@ -857,7 +857,7 @@ Test(disk, what_is_under_way_can_be_aborted)
 	struct kvmm_disk_get get = { disk_test_name(10), data, DISK_TEST_MAX_BYTES };
 
 	cr_assert_null(disk->waiting);
-	cr_expect_eq(kvmm_disk_abort(disk, 1), 4);
+	cr_expect_eq(kv_disk_abort(disk, 1), 4);
 	cr_assert_eq(poll_all(4), 4);
 	for (u32 i = 0; i < 4; i++) {
 		cr_expect_eq(done_of(1, i)->status, -ECANCELED);
@@ -865,7 +865,7 @@ Test(disk, what_is_under_way_can_be_aborted)
 	}
 	write_all(10, 1);
 	cr_assert_eq(kvmm_disk_submit_get(disk, &get, 1, 2), 0);
-	cr_expect_eq(kvmm_disk_abort(disk, 2), 1);
+	cr_expect_eq(kv_disk_abort(disk, 2), 1);
 	cr_assert_eq(poll_all(1), 1);
 	cr_expect_eq(done_of(2, 0)->status, -ECANCELED);
 	reopen();
@@ -898,7 +898,7 @@ Test(disk, payload_that_is_not_the_headers_is_found_at_opening_where_there_is_no
 Test(disk, what_was_wiped_before_its_segment_was_sealed_is_dead_in_the_footer)
 {
 	write_all(0, 3);
-	cr_expect_eq(disk_test_forget(disk, 1, KVMM_DISK_WIPE), 1);
+	cr_expect_eq(disk_test_forget(disk, 1, KV_DISK_WIPE), 1);
 	write_all(10, 6);
 	cr_assert_neq(disk->open, 0);
 	reopen();

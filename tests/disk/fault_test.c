@@ -39,7 +39,7 @@ static int open_store(struct kvmm_disk **disk)
 
 static void check(struct kvmm_disk *disk)
 {
-	int err = kvmm_disk_check(disk);
+	int err = kv_disk_check(disk);
 
 	cr_assert(!err || err == -ENOMEM, "inconsistent");
 	cr_assert_leq(sim.most_bytes, MAX_BYTES);
@@ -74,10 +74,10 @@ static void put_some(struct kvmm_disk *disk, u32 first, u32 nr)
 
 static void list_all(struct kvmm_disk *disk)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[4];
 
-	while (kvmm_disk_list(disk, &cursor, entry, 4) > 0)
+	while (kv_disk_list(disk, &cursor, entry, 4) > 0)
 		;
 }
 
@@ -88,7 +88,7 @@ static void use(struct kvmm_disk *disk)
 	for (u32 i = 0; i < 3; i++)
 		read_some(disk, 0, 2);
 	put_some(disk, 6, 8);
-	is_gone[3] = disk_test_forget(disk, 3, KVMM_DISK_WIPE) >= 0;
+	is_gone[3] = disk_test_forget(disk, 3, KV_DISK_WIPE) >= 0;
 	check(disk);
 	put_some(disk, 14, 6);
 	kvmm_disk_sync(disk);

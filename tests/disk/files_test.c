@@ -70,7 +70,7 @@ static void use_it(void)
 	for (u32 again = 0; again < 2; again++) {
 		for (u32 i = 300; i < 400; i++)
 			cr_expect_eq(disk_test_read(disk, i), 0);
-		cr_expect_eq(kvmm_disk_check(disk), 0);
+		cr_expect_eq(kv_disk_check(disk), 0);
 		reopen();
 	}
 }
@@ -249,7 +249,7 @@ Test(disk_files, its_event_can_be_slept_on)
 
 	disk_test_fill(0, data);
 	cr_assert_eq(open_it(), 0);
-	fd = (struct pollfd){ kvmm_disk_event(disk), POLLIN, 0 };
+	fd = (struct pollfd){ kv_disk_event(disk), POLLIN, 0 };
 	cr_assert_geq(fd.fd, 0);
 	cr_expect_eq(kvmm_disk_poll(disk, &done, 1), 0);
 	cr_expect_eq(poll(&fd, 1, 0), 0, "nothing to do");
@@ -341,7 +341,7 @@ Test(disk_files, a_thread_that_is_cancelled_leaves_nothing_behind, .timeout = 60
 		usleep(i * 37 % 1500);
 		pthread_cancel(thread);
 		pthread_join(thread, NULL);
-		cr_assert_eq(kvmm_disk_check(disk), 0);
+		cr_assert_eq(kv_disk_check(disk), 0);
 	}
 	cr_expect_eq(disk_test_write(disk, 50, 0), 0);
 	cr_expect_eq(disk_test_read(disk, 50), 0);

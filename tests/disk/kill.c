@@ -62,7 +62,7 @@ static void wipe(struct kvmm_disk *disk, u32 n)
 	for (u32 i = 0; i < NR_LAST; i++)
 		if (shared->last[i] == n)
 			WRITE_ONCE(shared->last[i], KV_NONE);
-	disk_test_forget(disk, n, KVMM_DISK_WIPE);
+	disk_test_forget(disk, n, KV_DISK_WIPE);
 }
 
 static void live(u32 round)
@@ -118,7 +118,7 @@ static int verify(u32 round)
 		else if (status && must_be_there(n))
 			failed += fail(round, n, "it was written, and is gone");
 	}
-	if (kvmm_disk_check(disk))
+	if (kv_disk_check(disk))
 		failed += fail(round, 0, "inconsistent");
 	if (disk_test_stat(disk).file_bytes > MAX_BYTES)
 		failed += fail(round, 0, "too long");

@@ -199,7 +199,7 @@ static void poll_some(u32 max)
 static void abort_one(void)
 {
 	struct slot *slot = &m.slot[any(NR_SLOTS)];
-	u32 nr = kvmm_disk_abort(m.disk, slot - m.slot + 1);
+	u32 nr = kv_disk_abort(m.disk, slot - m.slot + 1);
 
 	require(nr == (slot->busy ? slot->nr_left : 0));
 }
@@ -233,7 +233,7 @@ static void read_one(void)
 
 static void forget_one(void)
 {
-	u32 n = any(NR_NAMES), flags = any(2) ? KVMM_DISK_WIPE : 0;
+	u32 n = any(NR_NAMES), flags = any(2) ? KV_DISK_WIPE : 0;
 
 	require(disk_test_forget(m.disk, n, flags) >= 0);
 	forget_sure(n);
@@ -291,7 +291,7 @@ static void check_all(void)
 {
 	struct kvmm_disk_stat stat;
 
-	require(!kvmm_disk_check(m.disk));
+	require(!kv_disk_check(m.disk));
 	look_for_reclaim();
 	for (u32 n = 0; n < NR_NAMES; n++) {
 		require(!m.sure[n] || disk_test_has(m.disk, n));

@@ -41,7 +41,7 @@ static void begin(void)
 static void end(void)
 {
 	sim_disk_install(&sim);
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	cr_expect_eq(kv_mem_bytes(), 0);
 	sim_disk_remove();
@@ -120,7 +120,7 @@ Test(disk_power, a_dead_record_is_there_until_the_older_ones_of_its_name_are_gon
 	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
 	fill_up_to(1);
 	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
-	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 	fill_up_to(3);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 	from = sim.nr_steps;
@@ -160,7 +160,7 @@ Test(disk_power, what_is_wiped_while_it_goes_along_does_not_come_back_from_its_n
 	u32 from;
 
 	begin_to_copy(WIPED);
-	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 	from = sim.nr_steps;
 	disk_io_drain(disk);
@@ -178,7 +178,7 @@ static void wipe_in(u32 segment)
 	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
 	fill_up_to(segment);
 	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
-	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 }
 
@@ -186,7 +186,7 @@ static void open_again(void)
 {
 	kvmm_disk_close(disk);
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 }
 
 /* Now, and when everything can be read again; and what is put from now on stays. */
@@ -371,7 +371,7 @@ static void wipe_often(u8 *old)
 {
 	for (u32 i = 0; i < 6; i++) {
 		cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
-		cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+		cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 		open_again();
 	}
 	kvmm_disk_close(disk);
@@ -383,7 +383,7 @@ static void put_and_wipe(void)
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
 	cr_assert_eq(disk_test_write(disk, 0, KVMM_DISK_REPLACE), 0);
 	cr_assert_eq(disk_test_write(disk, WIPED, KVMM_DISK_REPLACE), 0);
-	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 	kvmm_disk_close(disk);
 }
 
@@ -446,7 +446,7 @@ Test(disk_power, what_was_wiped_does_not_come_back_with_one_page_torn_and_one_ol
 	u8 old[KV_DISK_FRONT_BYTES];
 
 	cr_assert_eq(disk_test_write(disk, 2, 0), 0);
-	cr_assert_eq(disk_test_forget(disk, 2, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, 2, KV_DISK_WIPE), 1);
 	kvmm_disk_close(disk);
 	memcpy(old, sim.content, sizeof(old));
 	put_and_wipe();
@@ -475,7 +475,7 @@ Test(disk_power, more_names_are_wiped_than_there_are_marks)
 	cr_assert_eq(disk->shape.mark_pages, 1);
 	for (u32 n = first; n < first + nr_names; n++) {
 		cr_assert_eq(disk_test_write(disk, n, 0), 0);
-		cr_assert_eq(disk_test_forget(disk, n, KVMM_DISK_WIPE), 1);
+		cr_assert_eq(disk_test_forget(disk, n, KV_DISK_WIPE), 1);
 	}
 	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
 	open_again();
@@ -490,7 +490,7 @@ Test(disk_power, what_was_forgotten_before_can_be_wiped)
 	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 	cr_assert_eq(disk_test_forget(disk, WIPED, 0), 1);
-	cr_expect_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 0, "it was not there");
+	cr_expect_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 0, "it was not there");
 	open_again();
 	cr_expect_eq(disk_test_read(disk, WIPED), -ENOENT);
 }
@@ -500,7 +500,7 @@ Test(disk_power, what_was_wiped_is_gone_when_the_call_says_so)
 {
 	cr_assert_eq(disk_test_write(disk, WIPED, 0), 0);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
-	cr_assert_eq(disk_test_forget(disk, WIPED, KVMM_DISK_WIPE), 1);
+	cr_assert_eq(disk_test_forget(disk, WIPED, KV_DISK_WIPE), 1);
 	for (u64 seed = 1; seed < 65; seed++) {
 		sim_disk_crash(&after, &sim, &(struct sim_crash){ sim.nr_steps, 512, seed });
 		cr_expect_eq(read_after_crash(WIPED), -ENOENT, "seed %llu", (unsigned long long)seed);

@@ -104,7 +104,7 @@ int disk_test_forget(struct kvmm_disk *disk, u32 n, u32 flags)
 {
 	struct kvmm_disk_name name = disk_test_name(n);
 
-	return kvmm_disk_forget(disk, &name, 1, flags);
+	return kv_disk_forget(disk, &name, 1, flags);
 }
 
 bool disk_test_has(struct kvmm_disk *disk, u32 n)
@@ -112,7 +112,7 @@ bool disk_test_has(struct kvmm_disk *disk, u32 n)
 	struct kvmm_disk_name name = disk_test_name(n);
 	u8 answer;
 
-	return kvmm_disk_lookup(disk, &name, 1, &answer, NULL) == 1;
+	return kv_disk_lookup(disk, &name, 1, &answer, NULL) == 1;
 }
 
 struct kvmm_disk_stat disk_test_stat(struct kvmm_disk *disk)

@@ -157,12 +157,12 @@ static void read_entry(struct kvmm_disk *disk, const struct kvmm_disk_entry *ent
 
 static void use(struct kvmm_disk *disk)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[4];
 	int nr;
 
-	require(!kvmm_disk_check(disk));
-	while ((nr = kvmm_disk_list(disk, &cursor, entry, 4)) > 0)
+	require(!kv_disk_check(disk));
+	while ((nr = kv_disk_list(disk, &cursor, entry, 4)) > 0)
 		for (int i = 0; i < nr; i++)
 			read_entry(disk, &entry[i]);
 	for (u32 i = 0; i < 12; i++)
@@ -170,7 +170,7 @@ static void use(struct kvmm_disk *disk)
 	for (u32 i = 100; i < 110; i++)
 		require(!disk_test_write(disk, i, 0));
 	require(!disk_test_read(disk, 109));
-	require(!kvmm_disk_check(disk));
+	require(!kv_disk_check(disk));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -214,7 +214,7 @@ static int look_at_node(void)
 	int err = checked(held, kvmm_node_info(f.reg, node, &info));
 
 	for (u32 t = 0; !err && t < NR_TIERS; t++)
-		require(kvmm_node_count(f.reg, node, t) ==
+		require(kv_radix_count(f.reg, node, t) ==
 			(int)f.count[t][number_of_key(&info.name.key)]);
 	(void)checked(held, kvmm_node_children(f.reg, node, more, any(5)));
 	(void)checked(held, kvmm_node_lineage(f.reg, node, more, any(5)));
@@ -317,7 +317,7 @@ static int (*const calls[])(void) = {
 static void check_counts(void)
 {
 	struct kvmm_registry_stat stat;
-	int err = kvmm_registry_check(f.reg);
+	int err = kv_radix_check(f.reg);
 
 	expect(err, 0, -ENOMEM);
 	kvmm_registry_stat(f.reg, &stat);
@@ -355,7 +355,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		}
 		fake_env_fail(&fuzz.env, 0, false);
 		require(!kvmm_node_put(f.reg, f.held, f.nr_held));
-		require(!kvmm_registry_check(f.reg));
+		require(!kv_radix_check(f.reg));
 		kvmm_registry_destroy(f.reg);
 		require(f.nr_destroyed == f.nr_values);
 	}

@@ -9,6 +9,7 @@
 
 #include <kv/mem.h>
 #include <kv/rcu.h>
+#include <kv/registry_radix.h>
 #include <kvmm/registry.h>
 
 #include "tests/pool/util.h"
@@ -333,5 +334,5 @@ Test(presence_fault, without_memory_nothing_is_published)
 	cr_expect_geq(nr_failed, 1);
 	cr_expect_eq(kvmm_put_many(large, ref, 2048), 0);
 	kvmm_pool_destroy(large);
-	cr_expect_eq(kvmm_registry_check(reg), 0);
+	cr_expect_eq(kv_radix_check(reg), 0);
 }

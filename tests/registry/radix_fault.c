@@ -28,7 +28,7 @@ static void take_picture(struct picture *pic)
 {
 	memset(pic, 0, sizeof(*pic));
 	kv_rcu_barrier();
-	cr_assert_eq(kvmm_registry_check(reg), 0);
+	cr_assert_eq(kv_radix_check(reg), 0);
 	kvmm_registry_stat(reg, &pic->stat);
 	pic->bytes = kv_mem_bytes();
 	pic->nr_live = fake.nr_live;

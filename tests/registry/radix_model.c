@@ -341,7 +341,7 @@ static void expect_names(void)
 
 			cr_assert_eq(m.news[tier][nr], count != 0, "news of name %u", nr);
 			if (name->there)
-				cr_assert_eq(kvmm_node_count(m.reg, name->node, tier), count);
+				cr_assert_eq(kv_radix_count(m.reg, name->node, tier), count);
 		}
 	}
 	cr_assert_eq(m.nr_wrong_news, 0);
@@ -475,7 +475,7 @@ static void expect_stat(void)
 
 static void expect_equal(void)
 {
-	cr_assert_eq(kvmm_registry_check(m.reg), 0);
+	cr_assert_eq(kv_radix_check(m.reg), 0);
 	expect_names();
 	expect_trees();
 	expect_length();

@@ -78,7 +78,7 @@ Test(radix, a_tier_has_a_name_until_its_last_block_goes)
 	name = name_at(&chain, 2);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
 	cr_assert_eq(kvmm_registry_present(reg, 1, &chain.prefix), 0);
-	cr_expect_eq(kvmm_node_count(reg, node_at_name(reg, &chain, 2), 1), 2);
+	cr_expect_eq(kv_radix_count(reg, node_at_name(reg, &chain, 2), 1), 2);
 	cr_expect_eq(kvmm_registry_absent(reg, 1, &chain.prefix), 3);
 	cr_expect(kvmm_registry_has_block(reg, &name, 1));
 	cr_expect_not(kvmm_registry_has_block(reg, &name, 0));
@@ -107,7 +107,7 @@ Test(radix, sixteen_tiers_are_counted_apart)
 		cr_expect_eq(tiers[3], (2u << tier) - 1);
 	}
 	for (u32 tier = 0; tier < KVMM_MAX_TIERS; tier++)
-		cr_expect_eq(kvmm_node_count(reg, node_at_name(reg, &chain, 1), tier), tier + 1);
+		cr_expect_eq(kv_radix_count(reg, node_at_name(reg, &chain, 1), tier), tier + 1);
 	expect_sound(reg, 4);
 	end_registry(reg);
 }
@@ -431,7 +431,7 @@ static void *go_deep(void *arg)
 	cr_assert_eq(kvmm_registry_find(deep->reg, &prefix, deep->nodes), DEEP);
 	cr_assert_eq(kvmm_node_walk(deep->reg, deep->nodes[0], count_visit, deep), 0);
 	deep->lineage = kvmm_node_lineage(deep->reg, deep->nodes[DEEP - 1], deep->nodes, DEEP);
-	cr_assert_eq(kvmm_registry_check(deep->reg), 0);
+	cr_assert_eq(kv_radix_check(deep->reg), 0);
 	cr_assert_eq(kvmm_registry_absent(deep->reg, 0, &prefix), DEEP);
 	return NULL;
 }
@@ -673,7 +673,7 @@ static u32 nr_noticed(struct kvmm_registry *reg, void *field, u32 bits)
 
 	for (u32 bit = 0; bit < bits; bit++) {
 		byte[bit / 8] ^= BIT(bit % 8);
-		nr += kvmm_registry_check(reg) == -EUCLEAN;
+		nr += kv_radix_check(reg) == -EUCLEAN;
 		byte[bit / 8] ^= BIT(bit % 8);
 	}
 	return nr;
@@ -716,7 +716,7 @@ Test(radix, check_notices_flipped_bits)
 	u32 nr = 0;
 
 	grow_tree(reg);
-	cr_assert_eq(kvmm_registry_check(reg), 0);
+	cr_assert_eq(kv_radix_check(reg), 0);
 	for (u32 i = 1; i <= reg->slab[NODE].top; i++)
 		nr += flip_node(reg, node_at(reg, i));
 	cr_expect_geq(nr, reg->slab[NODE].top * 224 * 98 / 100, "%u", nr);

@@ -22,7 +22,7 @@ struct kvmm_registry *make_registry(u32 capacity, u32 nr_tiers, u32 flags)
 
 void end_registry(struct kvmm_registry *reg)
 {
-	cr_expect_eq(kvmm_registry_check(reg), 0);
+	cr_expect_eq(kv_radix_check(reg), 0);
 	kvmm_registry_destroy(reg);
 	cr_expect_eq(kv_mem_bytes(), 0);
 }
@@ -70,7 +70,7 @@ void expect_sound(struct kvmm_registry *reg, u32 nr_nodes)
 
 	kvmm_registry_stat(reg, &stat);
 	cr_expect_eq(stat.nodes, nr_nodes, "%u nodes, not %u", stat.nodes, nr_nodes);
-	cr_expect_eq(kvmm_registry_check(reg), 0);
+	cr_expect_eq(kv_radix_check(reg), 0);
 }
 
 bool same_node(kvmm_node_t a, kvmm_node_t b)

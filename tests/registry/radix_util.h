@@ -13,6 +13,7 @@
 #ifndef RADIX_UTIL_H
 #define RADIX_UTIL_H
 
+#include <kv/registry_radix.h>
 #include <kv/types.h>
 #include <kvmm/registry.h>
 

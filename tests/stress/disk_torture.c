@@ -94,7 +94,7 @@ static void submit(u64 *seed)
 	expect(!err, "a submission was refused");
 	/* Its address may be another one's by now: that one is aborted then, which is as good. */
 	if (!any(seed, 8))
-		kvmm_disk_abort(disk, (uintptr_t)job);
+		kv_disk_abort(disk, (uintptr_t)job);
 }
 
 static void one_done(const struct kvmm_disk_done *done)
@@ -117,16 +117,16 @@ static void one_done(const struct kvmm_disk_done *done)
 
 static void other_calls(u64 *seed)
 {
-	struct kvmm_disk_cursor cursor = { 0 };
+	struct kv_disk_cursor cursor = { 0 };
 	struct kvmm_disk_entry entry[8];
 	u32 n = any(seed, NR_NAMES);
 
 	switch (any(seed, 24)) {
 	case 0:
-		disk_test_forget(disk, n, any(seed, 2) ? KVMM_DISK_WIPE : 0);
+		disk_test_forget(disk, n, any(seed, 2) ? KV_DISK_WIPE : 0);
 		break;
 	case 1:
-		kvmm_disk_list(disk, &cursor, entry, 8);
+		kv_disk_list(disk, &cursor, entry, 8);
 		break;
 	case 2:
 		expect(disk_test_write(disk, n, 0) != -EIO || fails, "a write failed");
@@ -135,7 +135,7 @@ static void other_calls(u64 *seed)
 		expect(disk_test_read(disk, n) != 1, "wrong bytes");
 		break;
 	case 4:
-		expect(!kvmm_disk_check(disk), "inconsistent");
+		expect(!kv_disk_check(disk), "inconsistent");
 		break;
 	default:
 		disk_test_has(disk, n);
@@ -195,7 +195,7 @@ static void torture(u32 io)
 	expect(nr_done == nr_due, "completions that came twice");
 	sim_disk_fail(&sim, 0, 0, false);
 	expect(!disk_test_stat(disk).nr_pending, "something is pending");
-	expect(!kvmm_disk_check(disk), "inconsistent");
+	expect(!kv_disk_check(disk), "inconsistent");
 	kvmm_disk_close(disk);
 	expect(!kvmm_disk_open(&attr, &disk), "it does not open again");
 	expect(!disk_test_write(disk, NR_NAMES, KVMM_DISK_REPLACE), "it takes nothing any more");

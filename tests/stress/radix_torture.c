@@ -547,7 +547,7 @@ static u64 check_and_end(void)
 {
 	u32 expected = 2 * DEPTH + 1 + 2 * NR_STEADY;
 	struct kvmm_registry_stat stat;
-	u64 bad = kvmm_registry_check(reg) != 0;
+	u64 bad = kv_radix_check(reg) != 0;
 
 	kvmm_registry_stat(reg, &stat);
 	bad += stat.nodes != expected;

@@ -127,13 +127,13 @@ static struct kvmm_extent piece_from(const struct zone_model *model, u32 from)
 	     piece = piece_from(model, piece.start + piece.nr))
 
 /* The request as the engine's kind sees it. */
-static struct kvmm_zone_req effective(const struct zone_model *model,
-				      const struct kvmm_zone_req *req)
+static struct kv_zone_req effective(const struct zone_model *model,
+				      const struct kv_zone_req *req)
 {
-	struct kvmm_zone_req eff = *req;
+	struct kv_zone_req eff = *req;
 
 	if (model->kind == ZONE_FIRST)
-		eff.fit = KVMM_FIT_FIRST;
+		eff.fit = KV_FIT_FIRST;
 	if (is_buddy(model))
 		eff.align = max(eff.align, BIT(kv_order(eff.nr)));
 	if (model->kind == ZONE_BUDDY)
@@ -142,7 +142,7 @@ static struct kvmm_zone_req effective(const struct zone_model *model,
 }
 
 /* First, or with topdown last, place inside the piece. */
-static u32 place_in(struct kvmm_extent piece, const struct kvmm_zone_req *req)
+static u32 place_in(struct kvmm_extent piece, const struct kv_zone_req *req)
 {
 	s64 lo = max(piece.start, req->lo), hi = min(piece.start + piece.nr, req->hi);
 	s64 start, align = req->align;
@@ -154,15 +154,15 @@ static u32 place_in(struct kvmm_extent piece, const struct kvmm_zone_req *req)
 	return hi - (s64)req->nr >= lo && start >= lo && start + req->nr <= hi ? start : KV_NONE;
 }
 
-u32 zone_model_place(const struct zone_model *model, const struct kvmm_zone_req *asked)
+u32 zone_model_place(const struct zone_model *model, const struct kv_zone_req *asked)
 {
-	struct kvmm_zone_req req = effective(model, asked);
+	struct kv_zone_req req = effective(model, asked);
 	u32 need = is_buddy(model) ? BIT(kv_order(req.nr)) : req.nr;
 	u32 best = KV_NONE, best_len = KV_NONE;
 	struct kvmm_extent piece;
 
 	for_each_piece(piece, model) {
-		u32 len = req.fit == KVMM_FIT_FIRST ? 0 : piece.nr, start;
+		u32 len = req.fit == KV_FIT_FIRST ? 0 : piece.nr, start;
 
 		/* Pieces ascend: a later one wins only if it is shorter, or as short from the top. */
 		if (piece.nr < need || len > best_len || (len == best_len && !req.topdown))
@@ -178,9 +178,9 @@ u32 zone_model_place(const struct zone_model *model, const struct kvmm_zone_req 
 	return best;
 }
 
-bool zone_model_serves(const struct zone_model *model, const struct kvmm_zone_req *asked, u32 start)
+bool zone_model_serves(const struct zone_model *model, const struct kv_zone_req *asked, u32 start)
 {
-	struct kvmm_zone_req req = effective(model, asked);
+	struct kv_zone_req req = effective(model, asked);
 
 	return start >= req.lo && (u64)start + req.nr <= req.hi && !(start & (req.align - 1)) &&
 	       zone_model_all_free(model, start, req.nr);
@@ -288,5 +288,5 @@ bool zone_model_agrees(const struct zone_model *model, struct kvmm_zone *zone)
 			return false;
 		at = want.start + want.nr;
 	} while (want.nr);
-	return counts_agree(model, zone) && !kvmm_zone_check(zone);
+	return counts_agree(model, zone) && !kv_zone_check(zone);
 }

@@ -10,6 +10,7 @@
 #define ZONE_MODEL_H
 
 #include <kv/types.h>
+#include <kv/zone.h>
 #include <kvmm/zone.h>
 
 /* What an engine promises. */
@@ -46,10 +47,10 @@ struct kvmm_extent zone_model_next(const struct zone_model *model, u32 from);
  * Where a request of that kind must go, or KV_NONE; align and hi must not be 0. For ZONE_ANY_FIT
  * only whether it is KV_NONE binds the engine.
  */
-u32 zone_model_place(const struct zone_model *model, const struct kvmm_zone_req *req);
+u32 zone_model_place(const struct zone_model *model, const struct kv_zone_req *req);
 
 /* Does a run that begins at @start serve the request? */
-bool zone_model_serves(const struct zone_model *model, const struct kvmm_zone_req *req, u32 start);
+bool zone_model_serves(const struct zone_model *model, const struct kv_zone_req *req, u32 start);
 
 /* What a successful call does: @nr as asked for. */
 void zone_model_take(struct zone_model *model, u32 start, u32 nr);
@@ -72,7 +73,7 @@ struct zone_model_counts zone_model_count(const struct zone_model *model, u32 nr
 /* The @k longest pieces, longest first; how many there are. */
 unsigned int zone_model_longest(const struct zone_model *model, u32 *len, unsigned int k);
 
-/* The free map as the zone tells it, against the model's; also all counts, and kvmm_zone_check(). */
+/* The free map as the zone tells it, against the model's; also all counts, and kv_zone_check(). */
 bool zone_model_agrees(const struct zone_model *model, struct kvmm_zone *zone);
 
 #endif /* ZONE_MODEL_H */

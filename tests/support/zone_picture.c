@@ -93,7 +93,7 @@ const char *zone_str(struct kvmm_zone *zone)
 
 void zone_check(struct kvmm_zone *zone)
 {
-	cr_assert_eq(kvmm_zone_check(zone), 0);
+	cr_assert_eq(kv_zone_check(zone), 0);
 }
 
 struct zone_image zone_image(const struct kvmm_zone *zone)

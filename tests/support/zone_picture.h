@@ -11,6 +11,7 @@
 #define ZONE_PICTURE_H
 
 #include <kv/types.h>
+#include <kv/zone.h>
 #include <kvmm/zone.h>
 
 #define ZONE_PICTURE_MAX	256u
@@ -23,7 +24,7 @@ struct kvmm_zone *zone_from(const char *engine, const char *picture);
 /* The picture of what zone_from() made last, as it is now. Valid until the next call. */
 const char *zone_str(struct kvmm_zone *zone);
 
-/* kvmm_zone_check() must agree; recounts every list and counter. */
+/* kv_zone_check() must agree; recounts every list and counter. */
 void zone_check(struct kvmm_zone *zone);
 
 /* Everything that the zone knows, to be compared with memcmp() after a call that must fail. */

@@ -44,7 +44,7 @@ static void close_disk(void)
 
 	cr_assert_eq(kvmm_disk_stat(disk, &stat), 0);
 	cr_expect_gt(stat.nr_got, 0, "the disk was of use");
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	sim_disk_remove();
 	sim_disk_exit(&sim);

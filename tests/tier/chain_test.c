@@ -69,7 +69,7 @@ static void begin(void)
 
 static void end(void)
 {
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	sim_disk_remove();
 	sim_disk_exit(&sim);

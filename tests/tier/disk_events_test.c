@@ -63,7 +63,7 @@ static void begin(void)
 
 static void end(void)
 {
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	sim_disk_remove();
 	sim_disk_exit(&sim);
@@ -293,7 +293,7 @@ Test(disk_events, mirror_is_right_after_random_calls)
 			continue;
 		cr_assert_eq(snapshot(events, now), nr_records(), "seed %lu, call %u", seed, i);
 		cr_assert(!memcmp(has, now, sizeof(has)), "seed %lu, call %u", seed, i);
-		cr_assert_eq(kvmm_disk_check(disk), 0);
+		cr_assert_eq(kv_disk_check(disk), 0);
 	}
 	for (u32 i = 1; i < 200; i += 4)
 		nr_dropped += !has[i];

@@ -94,7 +94,7 @@ static void end_chain(void)
 		cr_expect_eq(kvmm_tier_validate(c.tier), 0);
 	kvmm_tier_destroy(c.tier);
 	if (c.disk)
-		cr_expect_eq(kvmm_disk_check(c.disk), 0);
+		cr_expect_eq(kv_disk_check(c.disk), 0);
 	kvmm_disk_close(c.disk);
 	memset(&c, 0, sizeof(c));
 }
@@ -211,7 +211,7 @@ static int child_is_refused(void)
 	    kvmm_tier_config(c.pool, &config) != -ECHILD || kvmm_tier_detach(c.pool) != -ECHILD ||
 	    kvmm_tier_set_disk(c.tier, c.disk, NULL) != -ECHILD)
 		return 1;
-	kvmm_disk_lookup(c.disk, &(struct kvmm_disk_name){ .key_bytes = 8 }, 1, &answer, NULL);
+	kv_disk_lookup(c.disk, &(struct kvmm_disk_name){ .key_bytes = 8 }, 1, &answer, NULL);
 	kvmm_pool_destroy(c.pool);
 	kvmm_tier_destroy(c.tier);
 	kvmm_disk_close(c.disk);

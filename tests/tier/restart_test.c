@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kv/disk.h>
 #include <kvmm/kvmm.h>
 
 #define NR_BLOCKS	8u
@@ -99,7 +100,7 @@ static void tear_down(struct stack *stack)
 	must(!kvmm_validate(stack->pool) && !kvmm_tier_validate(stack->tier));
 	kvmm_pool_destroy(stack->pool);
 	kvmm_tier_destroy(stack->tier);
-	must(!kvmm_disk_check(stack->disk));
+	must(!kv_disk_check(stack->disk));
 	kvmm_disk_close(stack->disk);
 }
 

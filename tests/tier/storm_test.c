@@ -239,7 +239,7 @@ Test(tier_storm, above_a_disk_that_fails_nothing_is_held_either)
 		kvmm_tier_tick(s.tier);
 	cr_expect_eq(tier_of(s.tier).units_used, 0, "and all of the host");
 	end_both(s.pool, s.tier);
-	cr_expect_eq(kvmm_disk_check(disk), 0);
+	cr_expect_eq(kv_disk_check(disk), 0);
 	kvmm_disk_close(disk);
 	sim_disk_remove();
 	sim_disk_exit(&sim);

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <string.h>
+#include <kv/registry_radix.h>
 
 #include "tier/internal.h"
 #include "util.h"
@@ -225,7 +226,7 @@ void tier_flip(struct kvmm_tier *tier, u32 unit)
 void tiers_of(struct kvmm_registry *reg, u32 first, u32 nr, u16 *masks)
 {
 	cr_assert_geq(kvmm_registry_presence(reg, prefix_of(first, nr), masks), 0);
-	cr_expect_eq(kvmm_registry_check(reg), 0);
+	cr_expect_eq(kv_radix_check(reg), 0);
 }
 
 int load_keys_raw(struct kvmm_pool *pool, const kvmm_key_t *keys, u32 nr, kvmm_ref_t *refs)

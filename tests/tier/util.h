@@ -3,6 +3,7 @@
 #ifndef TIER_TEST_UTIL_H
 #define TIER_TEST_UTIL_H
 
+#include <kv/disk.h>
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 

@@ -479,7 +479,7 @@ bool disk_marks_has(const struct disk_marks *marks, const struct disk_shape *sha
 		    const struct kv_disk_record *record);
 /* Dirty pages, in all copies: 0, or why they are not on disk. */
 int disk_marks_write(struct kvmm_disk *disk);
-/* kvmm_disk_forget() with KVMM_DISK_WIPE. No lock held. */
+/* kv_disk_forget() with KV_DISK_WIPE. No lock held. */
 int disk_wipe(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr);
 
 /* ---- names.c, under the lock where not said otherwise ---- */

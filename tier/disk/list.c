@@ -19,7 +19,7 @@ static bool can_be_hit(struct kvmm_disk *disk, u32 segment, const struct kv_disk
 }
 
 /* Of a segment with a table. */
-static u32 list_table(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
+static u32 list_table(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
 		      struct kvmm_disk_entry *entries, u32 max)
 {
 	const struct disk_seg *seg = &disk->seg[cursor->segment];
@@ -34,8 +34,7 @@ static u32 list_table(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
 	return nr;
 }
 
-static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan,
-		     struct kvmm_disk_cursor *cursor,
+static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan, struct kv_disk_cursor *cursor,
 		     struct kvmm_disk_entry *entries, u32 max)
 {
 	struct kv_disk_record record;
@@ -58,8 +57,7 @@ static u32 list_scan(struct kvmm_disk *disk, struct disk_scan *scan,
 }
 
 /* Some of the segment at @cursor. A table that has become a footer has no holes: from the start. */
-static u32 list_some(struct kvmm_disk *disk, struct disk_scan *scan,
-		     struct kvmm_disk_cursor *cursor,
+static u32 list_some(struct kvmm_disk *disk, struct disk_scan *scan, struct kv_disk_cursor *cursor,
 		     struct kvmm_disk_entry *entries, u32 max)
 {
 	const struct disk_seg *seg;
@@ -80,7 +78,7 @@ static u32 list_some(struct kvmm_disk *disk, struct disk_scan *scan,
 	return nr;
 }
 
-int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
+int kv_disk_list(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
 		   struct kvmm_disk_entry *entries, uint32_t max)
 {
 	struct disk_scan scan;
@@ -96,7 +94,7 @@ int kvmm_disk_list(struct kvmm_disk *disk, struct kvmm_disk_cursor *cursor,
 		nr += list_some(disk, &scan, cursor, entries + nr, max - nr);
 		if (nr == max)
 			break;
-		*cursor = (struct kvmm_disk_cursor){ .segment = cursor->segment + 1 };
+		*cursor = (struct kv_disk_cursor){ .segment = cursor->segment + 1 };
 	}
 	disk_scan_exit(&scan);
 	return nr;

@@ -249,7 +249,7 @@ int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done, uint32_t
 	return nr;
 }
 
-int kvmm_disk_event(struct kvmm_disk *disk)
+int kv_disk_event(struct kvmm_disk *disk)
 {
 	if (kv_inherited(disk))
 		return -ECHILD;
@@ -316,7 +316,7 @@ static void cancel_waiting(struct kvmm_disk *disk)
 	}
 }
 
-int kvmm_disk_abort(struct kvmm_disk *disk, uint64_t tag)
+int kv_disk_abort(struct kvmm_disk *disk, uint64_t tag)
 {
 	u32 nr;
 

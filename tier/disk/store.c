@@ -241,11 +241,11 @@ static u32 answer(const struct kvmm_disk *disk, const struct kvmm_disk_name *nam
 
 	*bytes = entry ? disk_entry_bytes(&disk->index, entry) : 0;
 	if (!entry)
-		return KVMM_DISK_MISS;
-	return entry->state == DISK_LIVE ? KVMM_DISK_HIT : KVMM_DISK_PENDING;
+		return KV_DISK_MISS;
+	return entry->state == DISK_LIVE ? KV_DISK_HIT : KV_DISK_PENDING;
 }
 
-int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
 		     uint8_t *answers, uint32_t *bytes)
 {
 	u32 nr_hits = 0, unused;
@@ -257,7 +257,7 @@ int kvmm_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names,
 	kv_lock(&disk->lock);
 	for (u32 i = 0; i < nr; i++) {
 		answers[i] = answer(disk, &names[i], bytes ? &bytes[i] : &unused);
-		nr_hits += nr_hits == i && answers[i] == KVMM_DISK_HIT;
+		nr_hits += nr_hits == i && answers[i] == KV_DISK_HIT;
 	}
 	kv_unlock(&disk->lock);
 	return nr_hits;
@@ -341,14 +341,14 @@ static int drop_names(struct kvmm_disk *disk, const struct kvmm_disk_name *names
 	return nr_found;
 }
 
-int kvmm_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
+int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, uint32_t nr,
 		     uint32_t flags)
 {
-	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KVMM_DISK_WIPE)
+	if (!disk || (nr && !names) || nr > INT32_MAX || flags & ~KV_DISK_WIPE)
 		return -EINVAL;
 	if (disk_is_dead(disk))
 		return -ECHILD;
-	if (!(flags & KVMM_DISK_WIPE))
+	if (!(flags & KV_DISK_WIPE))
 		return drop_names(disk, names, nr);
 	return counted(disk, disk_wipe(disk, names, nr));
 }
@@ -393,7 +393,7 @@ int kvmm_disk_sync(struct kvmm_disk *disk)
 	return err;
 }
 
-int kvmm_disk_check(struct kvmm_disk *disk)
+int kv_disk_check(struct kvmm_disk *disk)
 {
 	int err;
 
