@@ -132,27 +132,30 @@ static int read_wish(struct kv_control_call *call, u32 i, u32 *flags)
 
 static int write_since(struct kv_text *text, struct kvmm_events *events, u32 max, u32 flags)
 {
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	struct kvmm_event buf[BATCH];
-	u64 at, nr_lost;
+	u64 nr_lost;
 	int nr = 0;
 
 	for (u32 left = max; left; left -= nr) {
-		at = kvmm_events_cursor(events);
+		kvmm_events_stat(events, &stat);
 		nr = kvmm_events_read(events, buf, min(left, BATCH), &nr_lost);
 		if (nr < 0)
 			return nr;
 		if (nr_lost)
-			write_mark(text, at, "lost", nr_lost);
+			write_mark(text, stat.cursor, "lost", nr_lost);
 		write_events(text, buf, nr, flags);
 		if (!nr && !nr_lost)
 			break;
 	}
-	write_mark(text, kvmm_events_cursor(events), "next", 0);
+	kvmm_events_stat(events, &stat);
+	write_mark(text, stat.cursor, "next", 0);
 	return 0;
 }
 
 static int cmd_events(struct kv_control_call *call)
 {
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	bool is_new = !strcmp(call->arg[0], "new");
 	u64 cursor = 0, max;
 	struct feed *feed;
@@ -167,7 +170,8 @@ static int cmd_events(struct kv_control_call *call)
 		err = get_feed(call, flags, &feed);
 	if (err)
 		return err;
-	if (kvmm_events_seek(feed->events, is_new ? kvmm_events_head(feed->events) : cursor))
+	kvmm_events_stat(feed->events, &stat);
+	if (kvmm_events_seek(feed->events, is_new ? stat.happened : cursor))
 		return kv_call_error(call, -EINVAL, "no event has that number yet");
 	kv_text_puts(call->text, KVMM_EVENT_COLUMNS "\n");
 	return write_since(call->text, feed->events, max, flags);

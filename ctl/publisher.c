@@ -307,11 +307,17 @@ static void mind_the_doors(struct kvmm_publisher *publisher)
 /* All that has happened before we were told to stop. */
 static void publish_rest(struct kvmm_publisher *publisher)
 {
-	u64 end = kvmm_events_head(publisher->events);
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
+	u64 end;
 
-	do
+	kvmm_events_stat(publisher->events, &stat);
+	end = stat.happened;
+	while (stat.cursor < end) {
 		kvmm_events_flush(publisher->events);
-	while (kvmm_events_cursor(publisher->events) < end && pump(publisher));
+		if (!pump(publisher))
+			break;
+		kvmm_events_stat(publisher->events, &stat);
+	}
 }
 
 static void run(void *arg)

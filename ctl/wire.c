@@ -277,9 +277,3 @@ int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
 	wire_write(&known, seconds, events, nr, &of, &pack);
 	return pack.full ? -ENOSPC : (int64_t)pack.len;
 }
-
-int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
-			 const struct kvmm_event *events, uint32_t nr, void *buf, size_t bytes)
-{
-	return kvmm_wire_encode_tokens(wire, seconds, events, nr, NULL, buf, bytes);
-}

@@ -181,12 +181,6 @@ KVMM_API int kvmm_events_read(struct kvmm_events *events, struct kvmm_event *buf
  * Later events do, and nothing stays armed when there are none. Context: the thread that reads. */
 KVMM_API void kvmm_events_flush(struct kvmm_events *events);
 
-/** kvmm_events_cursor() - sequence number of the next event to be read. */
-KVMM_API uint64_t kvmm_events_cursor(const struct kvmm_events *events);
-
-/** kvmm_events_head() - that of the next event to happen. */
-KVMM_API uint64_t kvmm_events_head(const struct kvmm_events *events);
-
 /** kvmm_events_seek() - read on from @seq, which has happened, or is the next one to. What is no
  * longer in the ring is reported lost. Return: 0; -EINVAL. */
 KVMM_API int kvmm_events_seek(struct kvmm_events *events, uint64_t seq);
@@ -304,7 +298,7 @@ struct kvmm_snapshot {
  * kvmm_snapshot_begin() - start a snapshot of all names that the consumer would be told of
  *
  * The walk takes no lock of the pool's, and all goes on beside it. What it gives is of no single
- * moment; but once the events from @snap->watermark up to kvmm_events_head() as of its end were
+ * moment; but once the events from @snap->watermark up to &kvmm_events_stat.happened as of its end were
  * applied to it, it is what is cached as of the last of these, exactly. A consumer that has lost events
  * begins one, forgets what it knew, reads it to its end, and goes on from the watermark by
  * kvmm_events_seek(). It is all the same if it reads events in between.
@@ -321,11 +315,12 @@ KVMM_API int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot
 /**
  * struct kvmm_events_stat - numbers of a consumer
  * @size: sizeof(struct kvmm_events_stat); set it before the call
- * @happened: events of the pool since its first consumer
+ * @happened: events of the pool since its first consumer: the sequence number of the next to happen
  * @read: given to this one
  * @skipped: that this one did not want
  * @lost: reported lost to it
  * @bytes: host memory of ring and parents
+ * @cursor: sequence number of the next event to be read
  */
 struct kvmm_events_stat {
 	size_t size;
@@ -334,6 +329,7 @@ struct kvmm_events_stat {
 	uint64_t skipped;
 	uint64_t lost;
 	uint64_t bytes;
+	uint64_t cursor;
 };
 
 /** kvmm_events_stat() - Context: the thread that reads. Return: 0; -EINVAL. */

@@ -57,35 +57,33 @@ struct kvmm_wire {
 /** Bytes that are enough for a batch of @nr events. */
 #define KVMM_WIRE_BYTES_FOR(nr)	(64 + (size_t)(nr) * 320)
 
-/**
- * kvmm_wire_encode() - events as one batch
- * @seconds: time stamp of the batch
- * @buf: room for @bytes
- *
- * Neighbours that follow one another in a prompt become one event.
- *
- * Return: bytes written; -EINVAL; -ENOSPC.
- */
-KVMM_API int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
-				  const struct kvmm_event *events, uint32_t nr, void *buf,
-				  size_t bytes);
-
 /** The same for kvmm_wire_encode_tokens(): @tokens in each block. */
 #define KVMM_WIRE_BYTES_FOR_TOKENS(nr, tokens) \
 	(KVMM_WIRE_BYTES_FOR(nr) + (size_t)(nr) * (tokens) * 5)
 
 /**
- * kvmm_wire_encode_tokens() - the same, with what stands in the blocks
+ * kvmm_wire_encode_tokens() - events as one batch
+ * @seconds: time stamp of the batch
  * @tokens: by event: as many as its ->tokens says, or NULL: not known, and its token_ids are empty.
  *	NULL: so are all
+ * @buf: room for @bytes
  *
- * What has tokens and what has none do not become one event.
+ * Neighbours that follow one another in a prompt become one event; one with tokens and one without
+ * do not.
  *
- * Return: as kvmm_wire_encode().
+ * Return: bytes written; -EINVAL; -ENOSPC.
  */
 KVMM_API int64_t kvmm_wire_encode_tokens(const struct kvmm_wire *wire, double seconds,
 					 const struct kvmm_event *events, uint32_t nr,
 					 const uint32_t *const *tokens, void *buf, size_t bytes);
+
+/** kvmm_wire_encode() - the same without tokens. */
+static inline int64_t kvmm_wire_encode(const struct kvmm_wire *wire, double seconds,
+				       const struct kvmm_event *events, uint32_t nr, void *buf,
+				       size_t bytes)
+{
+	return kvmm_wire_encode_tokens(wire, seconds, events, nr, NULL, buf, bytes);
+}
 
 /* ---- reading ---- */
 

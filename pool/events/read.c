@@ -179,21 +179,11 @@ void kvmm_events_flush(struct kvmm_events *events)
 		events->flushed = kv_ring_head(ring_of(events));
 }
 
-uint64_t kvmm_events_cursor(const struct kvmm_events *events)
-{
-	return events ? events->cursor : 0;
-}
-
-uint64_t kvmm_events_head(const struct kvmm_events *events)
-{
-	return events ? kv_ring_head(ring_of(events)) : 0;
-}
-
 int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
 {
 	if (kv_inherited(events))
 		return -ECHILD;
-	if (!events || seq > kvmm_events_head(events))
+	if (!events || seq > kv_ring_head(ring_of(events)))
 		return -EINVAL;
 	events->cursor = seq;
 	events->flushed = 0;
@@ -213,8 +203,9 @@ int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *
 		return -EINVAL;
 	size = stat->size;
 	known = (struct kvmm_events_stat){
-		.size = size, .happened = kvmm_events_head(events), .read = events->read,
+		.size = size, .happened = kv_ring_head(ring_of(events)), .read = events->read,
 		.skipped = events->skipped, .lost = events->lost, .bytes = events->of->bytes,
+		.cursor = events->cursor,
 	};
 	memcpy(stat, &known, min(size, sizeof(known)));
 	return 0;

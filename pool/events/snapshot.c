@@ -53,7 +53,7 @@ int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap)
 	if (pool_refusal(events->pool) == -ECHILD)
 		return -ECHILD;
 	events->settle = UINT64_MAX;
-	*snap = (struct kvmm_snapshot){ .watermark = kvmm_events_head(events) };
+	*snap = (struct kvmm_snapshot){ .watermark = kv_ring_head(ring_of(events)) };
 	return 0;
 }
 
@@ -124,6 +124,6 @@ int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,
 		nr += events_wants(events, buf[nr].kind, buf[nr].medium, buf[nr].position);
 	}
 	if (!nr)
-		events->settle = kvmm_events_head(events);
+		events->settle = kv_ring_head(ring_of(events));
 	return nr;
 }

@@ -261,12 +261,14 @@ static void change_names(u32 nr_times)
 static void publish_use(void)
 {
 	static const enum ask asks[] = { ASK_NOTHING, ASK_REPLAY, ASK_SNAPSHOT, ASK_RUBBISH };
+	struct kvmm_events_stat stat = { .size = sizeof(stat) };
 	enum ask ask = asks[any(4)];
 	u64 before = count.happened, nr;
 
 	change_names(any(3) ? any(3) : 12 + any(12));
 	nr = count.happened - before;
-	if (kvmm_events_head(watcher) != count.happened)
+	kvmm_events_stat(watcher, &stat);
+	if (stat.happened != count.happened)
 		must(-1, "as many events as names came and went");
 	/* Who was lapped goes on with the younger half of the ring. */
 	count.lost += nr > RING ? nr - RING / 2 : 0;
