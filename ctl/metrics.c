@@ -456,34 +456,12 @@ int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t le
 	if (err)
 		return err;
 	kv_text_init(&text, MAX_TEXT);
-	metrics_write(&views, known.format, &text);
-	views_drop(&views);
-	return give(&text, 0, buf, len);
-}
-
-int kvmm_metrics_table(char *buf, size_t len)
-{
-	struct kv_text text;
-
-	if (len && !buf)
-		return -EINVAL;
-	kv_text_init(&text, MAX_TEXT);
-	metrics_write_table(&text);
-	return give(&text, 0, buf, len);
-}
-
-int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf,
-			size_t len)
-{
-	struct kvmm_metrics_attr known;
-	struct kv_text text;
-	struct views views;
-	int err = look(what ? attr : NULL, &known, &views, buf, len);
-
-	if (err)
-		return err;
-	kv_text_init(&text, MAX_TEXT);
-	err = metrics_write_kernel(&views, what, &text);
+	if (!known.what)
+		metrics_write(&views, known.format, &text);
+	else if (!strcmp(known.what, "table"))
+		metrics_write_table(&text);
+	else
+		err = metrics_write_kernel(&views, known.what, &text);
 	views_drop(&views);
 	return give(&text, err, buf, len);
 }

@@ -44,6 +44,14 @@ enum kvmm_metrics_format {
  * @max_tenants: so many tenants of each pool are shown, those that got limits first; what others have
  *	is summed up as "others"
  * @reserved: 0
+ * @what: NULL: metrics. "table": the families there are, a line each, fields with tabs between them: name,
+ *	type, unit or "-", labels, what it is; the first line begins with '#' and names the columns. Or what
+ *	the kernel says of its memory, said of pools: "buddyinfo", "pagetypeinfo", "vmstat",
+ *	"pressure/memory", or "slabinfo", of the slab caches of all zones
+ *
+ * Texts of the kernel are in the layouts of Linux, so that what reads /proc reads them. Each pool is a
+ * zone of node 0, 1, ... In vmstat, of all pools together, names of the kernel stand where they mean the
+ * same. For slabinfo the lock of each slab cache is taken, one at a time.
  */
 struct kvmm_metrics_attr {
 	size_t size;
@@ -53,45 +61,21 @@ struct kvmm_metrics_attr {
 	uint32_t format;
 	uint32_t max_tenants;
 	uint32_t reserved;
+	const char *what;
 };
 
-#define KVMM_METRICS_ATTR_INIT { sizeof(struct kvmm_metrics_attr), NULL, NULL, 0, 0, 64, 0 }
+#define KVMM_METRICS_ATTR_INIT { sizeof(struct kvmm_metrics_attr), NULL, NULL, 0, 0, 64, 0, NULL }
 
 /**
- * kvmm_metrics_text() - all of it
+ * kvmm_metrics_text() - all of it, or the text that @attr->what names
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
  * Context: may allocate host memory. Reads a bit a block of each pool.
  * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL;
- * -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) has no sample but
+ * -ENOENT no such text; -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) has no sample but
  * that of kvmm_pool_closed, and is left out of the other texts.
  */
 KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t bytes);
-
-/**
- * kvmm_metrics_table() - the families there are
- *
- * A line a family, fields with tabs between them: name, type, unit or "-", labels, what it is. The first
- * line begins with '#' and names the columns.
- *
- * Return: as kvmm_metrics_text().
- */
-KVMM_API int kvmm_metrics_table(char *buf, size_t bytes);
-
-/**
- * kvmm_metrics_kernel() - what the kernel says of its memory, said of pools
- * @attr: pools; the rest is not looked at
- * @what: "buddyinfo", "pagetypeinfo", "vmstat", "pressure/memory", or "slabinfo", of the slab caches
- *	of all zones
- *
- * In the layouts of Linux, so that what reads /proc reads this. Each pool is a zone of node 0, 1, ...
- * In vmstat, of all pools together, names of the kernel stand where they mean the same.
- *
- * Context: as kvmm_metrics_text(). For slabinfo the lock of each slab cache is taken, one at a time.
- * Return: as kvmm_metrics_text(); -ENOENT no such text.
- */
-KVMM_API int kvmm_metrics_kernel(const struct kvmm_metrics_attr *attr, const char *what, char *buf,
-				 size_t bytes);
 
 #ifdef __cplusplus
 }

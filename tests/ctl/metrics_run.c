@@ -491,12 +491,8 @@ static int show(const char *what)
 	attr.names = names;
 	attr.nr_pools = nr_pools;
 	attr.format = !strcmp(what, "prometheus");
-	if (!strcmp(what, "table"))
-		len = kvmm_metrics_table(text, sizeof(text));
-	else if (attr.format || !strcmp(what, "openmetrics"))
-		len = kvmm_metrics_text(&attr, text, sizeof(text));
-	else
-		len = kvmm_metrics_kernel(&attr, what, text, sizeof(text));
+	attr.what = attr.format || !strcmp(what, "openmetrics") ? NULL : what;
+	len = kvmm_metrics_text(&attr, text, sizeof(text));
 	must(len, what);
 	fputs(text, stdout);
 	return len >= (int)sizeof(text);

@@ -24,6 +24,12 @@ static struct kvmm_metrics_attr of(struct kvmm_pool **pool)
 	return attr;
 }
 
+static int write_text(struct kvmm_metrics_attr *attr, const char *what, char *buf, size_t bytes)
+{
+	attr->what = what;
+	return kvmm_metrics_text(attr, buf, bytes);
+}
+
 Test(metrics, refuses_nonsense)
 {
 	struct kvmm_pool *pool = make_pool(8), *none = NULL;
@@ -31,9 +37,8 @@ Test(metrics, refuses_nonsense)
 
 	cr_expect_eq(kvmm_metrics_text(NULL, text, TEXT), -EINVAL);
 	cr_expect_eq(kvmm_metrics_text(&attr, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_metrics_table(NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_metrics_kernel(&attr, NULL, text, TEXT), -EINVAL);
-	cr_expect_eq(kvmm_metrics_kernel(&attr, "meminfo", text, TEXT), -ENOENT);
+	cr_expect_eq(write_text(&attr, "table", NULL, 1), -EINVAL);
+	cr_expect_eq(write_text(&attr, "meminfo", text, TEXT), -ENOENT);
 	attr.format = KVMM_NR_METRICS_FORMATS;
 	cr_expect_eq(kvmm_metrics_text(&attr, text, TEXT), -EINVAL);
 	attr = of(&none);
@@ -59,13 +64,12 @@ Test(metrics, nothing_is_in_the_buffer_after_an_error)
 	cr_expect_eq(kvmm_metrics_text(NULL, text, TEXT), -EINVAL);
 	cr_expect_str_empty(text);
 	strcpy(text, "before");
-	cr_expect_eq(kvmm_metrics_kernel(&attr, NULL, text, TEXT), -EINVAL);
+	attr.reserved = 1;
+	cr_expect_eq(write_text(&attr, "vmstat", text, TEXT), -EINVAL);
 	cr_expect_str_empty(text);
+	attr.reserved = 0;
 	strcpy(text, "before");
-	cr_expect_eq(kvmm_metrics_kernel(NULL, "vmstat", text, TEXT), -EINVAL);
-	cr_expect_str_empty(text);
-	strcpy(text, "before");
-	cr_expect_eq(kvmm_metrics_kernel(&attr, "meminfo", text, TEXT), -ENOENT);
+	cr_expect_eq(write_text(&attr, "meminfo", text, TEXT), -ENOENT);
 	cr_expect_str_empty(text);
 	end_pool(pool);
 }
@@ -80,7 +84,7 @@ Test(metrics, a_pool_is_a_node)
 	attr.nr_pools = 2;
 	attr.names = names;
 	for (u32 i = 0; i < 2; i++) {
-		cr_assert_gt(kvmm_metrics_kernel(&attr, i ? "pagetypeinfo" : "buddyinfo", text, TEXT), 0);
+		cr_assert_gt(write_text(&attr, i ? "pagetypeinfo" : "buddyinfo", text, TEXT), 0);
 		cr_expect_not_null(strstr(text, i ? "Node    0, zone      one" : "Node 0, zone      one"), "%s", text);
 		cr_expect_not_null(strstr(text, i ? "Node    1, zone      two" : "Node 1, zone      two"), "%s", text);
 	}
@@ -235,7 +239,7 @@ Test(metrics, a_name_is_a_word_where_readers_go_by_blanks)
 	const char *name = "a b\nNode 7\xc3\xa9\xff";
 
 	attr.names = &name;
-	cr_assert_gt(kvmm_metrics_kernel(&attr, "buddyinfo", text, TEXT), 0);
+	cr_assert_gt(write_text(&attr, "buddyinfo", text, TEXT), 0);
 	cr_expect_eq(strncmp(text, "Node 0, zone a_b_Node_7\xc3\xa9_ ", 27), 0, "%s", text);
 	cr_expect_eq(strchr(text, '\n')[1], '\0');
 	end_pool(pool);
@@ -261,9 +265,9 @@ Test(metrics, a_closed_pool_is_left_out_and_said_to_be_closed)
 	for (const char *at = text; (at = strstr(at, "pool=\"closed\"")); at++)
 		nr++;
 	cr_expect_eq(nr, 1);
-	cr_assert_gt(kvmm_metrics_kernel(&attr, "vmstat", text, TEXT), 0);
+	cr_assert_gt(write_text(&attr, "vmstat", text, TEXT), 0);
 	cr_expect_not_null(strstr(text, "nr_free_pages 8\n"));
-	cr_assert_gt(kvmm_metrics_kernel(&attr, "buddyinfo", text, TEXT), 0);
+	cr_assert_gt(write_text(&attr, "buddyinfo", text, TEXT), 0);
 	cr_expect_null(strstr(text, "zone closed"));
 	cr_expect_not_null(strstr(text, "Node 1, zone"));
 	for (u32 i = 0; i < 2; i++)
@@ -288,8 +292,7 @@ static void fail_each(const char *what)
 	for (u64 n = 1;; n++) {
 		fake_env_fail(&fake, n, false);
 		strcpy(text, "before");
-		ret = what ? kvmm_metrics_kernel(&attr, what, text, TEXT) :
-			     kvmm_metrics_text(&attr, text, TEXT);
+		ret = write_text(&attr, what, text, TEXT);
 		cr_expect_eq(fake.nr_live, nr_live, "%s: allocation %llu", what, (unsigned long long)n);
 		if (!fake_env_failed(&fake))
 			break;
@@ -313,12 +316,13 @@ Test(metrics, no_memory_leaves_nothing)
 
 Test(metrics, without_memory_the_table_is_empty)
 {
+	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
 	struct fake_env fake;
 
 	fake_env_install(&fake);
 	fake_env_fail(&fake, 1, false);
 	strcpy(text, "before");
-	cr_expect_eq(kvmm_metrics_table(text, TEXT), -ENOMEM);
+	cr_expect_eq(write_text(&attr, "table", text, TEXT), -ENOMEM);
 	cr_expect_str_empty(text);
 	fake_env_fail(&fake, 0, false);
 	cr_expect_eq(fake.nr_live, 0);
