@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include <kv/pool.h>
 #include <kvmm/alloc.h>
 #include <kvmm/background.h>
 #include <kvmm/compact.h>
@@ -62,7 +63,7 @@ static int load_background(struct kvmm_pool *pool, const struct kv_pool_glance *
 	int err;
 
 	group->background = preset;
-	err = kvmm_background_get(pool, &group->background);
+	err = kv_background_get(pool, &group->background);
 	if (err == -ENOENT)
 		group->background.threshold_pm = 0;
 	return err == -ENOENT ? 0 : err;

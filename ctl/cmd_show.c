@@ -2,6 +2,7 @@
 /* Where a pool lies, the tiers below it, and its troubles. */
 #include <string.h>
 
+#include <kv/pool.h>
 #include <kvmm/alloc.h>
 #include <kvmm/map.h>
 #include <kvmm/owner.h>
@@ -33,7 +34,7 @@ static int write_device(struct kv_control_call *call, struct kv_control_pool *en
 		       (llu)stat->block_bytes, (llu)(stat->block_bytes * stat->nr_blocks),
 		       (llu)glance->elastic.given_bytes, (llu)glance->elastic.target_bytes,
 		       (llu)stat->metadata_bytes, glance->step.nr_streams,
-		       kvmm_pool_blocks(entry->pool), stat->block_tokens, err == -EUCLEAN);
+		       kv_pool_nr_blocks(entry->pool), stat->block_tokens, err == -EUCLEAN);
 	return 0;
 }
 

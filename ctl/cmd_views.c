@@ -13,6 +13,7 @@
 #include <kv/alloc.h>
 #include <kv/err.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/registry_radix.h>
 #include <kvmm/hold.h>
 #include <kvmm/map.h>
@@ -142,8 +143,8 @@ typedef void (*write_fn)(struct kv_text *text, const struct kvmm_map_run *run,
 /* At most @max rows from block @at on. */
 static int write_runs(struct kv_control_call *call, u32 at, u32 max, u32 how, write_fn write)
 {
-	struct kvmm_registry *reg = kvmm_pool_registry(call->pool);
-	u32 end = kvmm_pool_blocks(call->pool);
+	struct kvmm_registry *reg = kv_pool_registry(call->pool);
+	u32 end = kv_pool_nr_blocks(call->pool);
 	struct kvmm_map_run runs[RUNS];
 
 	while (max && at < end) {
@@ -457,7 +458,7 @@ static int write_nodes(struct kv_text *text, struct kvmm_registry *reg, u32 posi
 
 static int cmd_prefixes(struct kv_control_call *call)
 {
-	struct kvmm_registry *reg = kvmm_pool_registry(call->pool);
+	struct kvmm_registry *reg = kv_pool_registry(call->pool);
 	u64 position, max = 1000;
 	int err = read_place(call, &position, &max);
 

@@ -192,4 +192,8 @@ void protect_set(struct classes *classes, u32 index, u32 priority);
 void protect_forget(struct classes *classes, u32 index);
 int protect_check(const struct classes *classes);
 
+/** kv_nr_protected() - blocks that a priority protects. Return: how many; -EINVAL; -EOPNOTSUPP
+ * the pool has no limit for them, and does not count. */
+int kv_nr_protected(struct kvmm_pool *pool);
+
 #endif /* POOL_CLASS_H */

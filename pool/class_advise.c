@@ -135,7 +135,7 @@ int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t wh
 	return err;
 }
 
-int kvmm_nr_protected(struct kvmm_pool *pool)
+int kv_nr_protected(struct kvmm_pool *pool)
 {
 	int ret = cache_enter(pool);
 

@@ -358,7 +358,7 @@ static const struct {
 
 static_assert(sizeof(parts) / sizeof(parts[0]) == KVMM_NR_DIGEST_PARTS, "each part has its sum");
 
-const char *kvmm_digest_part_name(uint32_t part)
+const char *kv_digest_part_name(uint32_t part)
 {
 	return part < KVMM_NR_DIGEST_PARTS ? parts[part].name : "?";
 }
@@ -477,6 +477,6 @@ int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t byte
 	if (!diff || (bytes && !buf))
 		return -EINVAL;
 	kv_buf_printf(&text, "pool %u '%.*s': %s", diff->pool, (int)sizeof(diff->name), diff->name,
-		      kvmm_digest_part_name(diff->part));
+		      kv_digest_part_name(diff->part));
 	return text.len;
 }

@@ -195,13 +195,12 @@ const char *kvmm_step_name(uint32_t step)
 	return step < KVMM_NR_STEPS ? name[step] : "?";
 }
 
-int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
+int alloc_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_alloc_stat *stat = out;
 	const struct door *door;
 	int err;
 
-	if (!stat)
-		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;

@@ -111,11 +111,6 @@ int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *held)
 	return ret;
 }
 
-int kvmm_reset_inactive(struct kvmm_pool *pool)
-{
-	return kvmm_reset_inactive_held(pool, NULL);
-}
-
 /* A holder keeps the block; without one it is free. False: it has no name. */
 static bool forget_entry(struct kvmm_pool *pool, u32 index)
 {

@@ -58,34 +58,27 @@ static void count_live(const struct kvmm_pool *pool, struct kvmm_growth_stat *st
 	}
 }
 
-int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+int growth_stat_read(struct kvmm_pool *pool, void *out)
 {
-	struct kvmm_growth_stat now;
+	struct kvmm_growth_stat *stat = out;
 	const struct pool_grow *grow;
-	int err;
+	int err = pool_enter(pool);
 
-	if (!pool || !stat)
-		return -EINVAL;
-	err = kv_copy_attr(&now, sizeof(now), stat);
-	if (err)
-		return err;
-	err = pool_enter(pool);
 	if (err)
 		return err;
 	grow = &pool->grow;
-	now = (struct kvmm_growth_stat){
-		.size = stat->size, .nr_reserved = grow->nr_reserved,
+	*stat = (struct kvmm_growth_stat){
+		.size = sizeof(*stat), .nr_reserved = grow->nr_reserved,
 		.nr_reservations = grow->nr_lists, .finished_ext = grow->finished_ext,
 		.finished_max = grow->finished_max, .in_place = grow->in_place,
 		.elsewhere = grow->elsewhere, .steals = grow->steals,
 		.stolen_blocks = grow->stolen_blocks,
 	};
-	memcpy(now.finished, grow->finished, sizeof(now.finished));
+	memcpy(stat->finished, grow->finished, sizeof(stat->finished));
 	arenas_lock(pool);
-	count_arenas(pool, &now);
-	count_live(pool, &now);
+	count_arenas(pool, stat);
+	count_live(pool, stat);
 	arenas_unlock(pool);
 	pool_leave(pool);
-	memcpy(stat, &now, min(stat->size, sizeof(now)));
 	return 0;
 }

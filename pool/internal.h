@@ -609,6 +609,22 @@ void pool_resume(struct kvmm_pool *pool);
  */
 int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done);
 
+/* ---- kvmm_pool_stat_of(), by kind: *@stat is zeroed ---- */
+
+int alloc_stat_read(struct kvmm_pool *pool, void *stat);
+int pressure_stat_read(struct kvmm_pool *pool, void *stat);
+int growth_stat_read(struct kvmm_pool *pool, void *stat);
+int pin_stat_read(struct kvmm_pool *pool, void *stat);
+int step_stat_read(struct kvmm_pool *pool, void *stat);
+int pace_stat_read(struct kvmm_pool *pool, void *stat);
+int verify_stat_read(struct kvmm_pool *pool, void *stat);
+int background_stat_read(struct kvmm_pool *pool, void *stat);
+int elastic_stat_read(struct kvmm_pool *pool, void *stat);
+int tier_stat_read(struct kvmm_pool *pool, void *stat);
+
 #include "move/elastic.h"
+
+/** kv_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
+int kv_residency_sampled(const kvmm_key_t *key, u32 ppm);
 
 #endif /* POOL_INTERNAL_H */

@@ -378,12 +378,12 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 	return walk.nr;
 }
 
-uint32_t kvmm_pool_blocks(const struct kvmm_pool *pool)
+uint32_t kv_pool_nr_blocks(const struct kvmm_pool *pool)
 {
 	return pool ? pool->nr_blocks : 0;
 }
 
-struct kvmm_registry *kvmm_pool_registry(const struct kvmm_pool *pool)
+struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool)
 {
 	return pool ? pool->presence.reg : NULL;
 }

@@ -2,7 +2,6 @@
 /* Pressure stall information; see pressure.h. Constants and rounding are those of Linux. */
 #include <string.h>
 
-#include <kv/buf.h>
 #include <kv/env.h>
 #include <kv/latency.h>
 
@@ -145,53 +144,15 @@ void pressure_read(struct pressure *p, struct kvmm_pressure *out)
 }
 
 /* In a child after fork() the lock may be held for ever: pool_enter() says so first. */
-int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
+int pressure_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_pressure *stat = out;
 	int err;
 
-	if (!pressure)
-		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;
 	pool_leave(pool);
-	pressure_read(&pool->door.pressure, pressure);
+	pressure_read(&pool->door.pressure, stat);
 	return 0;
-}
-
-static u32 whole(u32 avg)
-{
-	return avg >> FIXED_SHIFT;
-}
-
-static u32 hundredths(u32 avg)
-{
-	return (avg & (FIXED_1 - 1)) * 100 >> FIXED_SHIFT;
-}
-
-static void add_line(struct kv_buf *buf, const char *name, const struct kvmm_pressure_line *line)
-{
-	static const u32 seconds[KVMM_NR_AVGS] = { 10, 60, 300 };
-
-	kv_buf_printf(buf, "%s", name);
-	for (u32 i = 0; i < KVMM_NR_AVGS; i++)
-		kv_buf_printf(buf, " avg%u=%u.%02u", seconds[i], whole(line->avg[i]),
-		    hundredths(line->avg[i]));
-	kv_buf_printf(buf, " total=%llu\n", (unsigned long long)line->total_us);
-}
-
-int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t bytes)
-{
-	struct kv_buf text = { buf, bytes, 0 };
-	struct kvmm_pressure pressure;
-	int err;
-
-	if (!buf && bytes)
-		return -EINVAL;
-	err = kvmm_pressure(pool, &pressure);
-	if (err)
-		return err;
-	add_line(&text, "some", &pressure.some);
-	add_line(&text, "full", &pressure.full);
-	return text.len;
 }

@@ -226,11 +226,6 @@ int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t 
 	return type < KVMM_NR_PIN_TYPES ? drop_many(pool, refs, nr, true, type) : -EINVAL;
 }
 
-int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
-{
-	return drop_many(pool, refs, nr, true, KVMM_PIN_USER);
-}
-
 /* ---- steps that can be undone, on a whole batch ---- */
 
 typedef int (*step_fn)(const struct kv_entries *entries, struct kv_handle handle);
@@ -310,13 +305,6 @@ int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr
 		return -EOPNOTSUPP;
 	err = pin_types_need(pool, type);
 	return err ? err : ref_many(pool, refs, nr, &type);
-}
-
-int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
-{
-	const u32 type = KVMM_PIN_USER;
-
-	return ref_many(pool, refs, nr, &type);
 }
 
 /* ---- weak references ---- */

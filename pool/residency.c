@@ -50,7 +50,7 @@ static bool is_sampled(u64 key0, u64 key1, u32 ppm)
 	return (mixed >> 32) * PPM >> 32 < ppm;
 }
 
-int kvmm_residency_sampled(const kvmm_key_t *key, uint32_t ppm)
+int kv_residency_sampled(const kvmm_key_t *key, uint32_t ppm)
 {
 	u64 word[2];
 

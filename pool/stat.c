@@ -208,16 +208,66 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	return 0;
 }
 
-int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+static int peek_stat_read(struct kvmm_pool *pool, void *stat)
 {
 	struct kv_zone_glance zone;
+	int err = pool_refusal(pool);
 
-	if (!pool || !stat)
-		return -EINVAL;
-	if (pool_refusal(pool))
-		return pool_refusal(pool);
+	if (err)
+		return err;
 	kv_zone_glance(pool->zone, &zone);
 	return pool_peek(pool, &zone, stat);
+}
+
+/* ---- statistics by kind ---- */
+
+union any_stat {
+	struct kvmm_pool_stat peek;
+	struct kvmm_alloc_stat alloc;
+	struct kvmm_pressure pressure;
+	struct kvmm_growth_stat growth;
+	struct kvmm_pin_stat pin;
+	struct kvmm_step_stat step;
+	struct kvmm_pace_stat pace;
+	struct kvmm_verify_stat verify;
+	struct kvmm_background_stat background;
+	struct kvmm_elastic_stat elastic;
+	struct kvmm_tier_client_stat tier;
+};
+
+static const struct {
+	size_t size;
+	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
+} kinds[KVMM_NR_STATS] = {
+	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), peek_stat_read },
+	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), alloc_stat_read },
+	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
+	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read },
+	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
+	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
+	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), pace_stat_read },
+	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), verify_stat_read },
+	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), background_stat_read },
+	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), elastic_stat_read },
+	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), tier_stat_read },
+};
+
+int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat, size_t size)
+{
+	union any_stat now = { 0 };
+	int err;
+
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || size < sizeof(u64) || size % sizeof(u64))
+		return -EINVAL;
+	err = kinds[kind].read(pool, &now);
+	if (err)
+		return err;
+	if (size > kinds[kind].size)
+		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
+	memcpy(stat, &now, min(size, kinds[kind].size));
+	return 0;
 }
 
 /* ---- the map ---- */

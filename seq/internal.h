@@ -92,11 +92,14 @@ static inline u32 seq_nr_remaining(const struct kvmm_seq *seq)
 	return seq->nr_prompt + seq->max_output - seq->nr_tokens;
 }
 
+/** kv_seq_errno() - the errno of a refusal, negative; 0 for KVMM_SEQ_OK and what is no refusal. */
+int kv_seq_errno(enum kvmm_seq_error why);
+
 /* Remember the refusal; returns its errno. */
 static inline int request_refuse(struct kvmm_seq *seq, enum kvmm_seq_error why)
 {
 	seq->why = why;
-	return kvmm_seq_errno(why);
+	return kv_seq_errno(why);
 }
 
 /* ---- keys.c: memory that grows with the tokens ---- */

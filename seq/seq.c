@@ -32,7 +32,7 @@ static const struct {
 	[KVMM_SEQ_NO_QUOTA] = { -EDQUOT, "the tenant may not have so many blocks" },
 };
 
-int kvmm_seq_errno(enum kvmm_seq_error why)
+int kv_seq_errno(enum kvmm_seq_error why)
 {
 	return (unsigned int)why < KVMM_NR_SEQ_ERRORS ? refusals[why].err : 0;
 }

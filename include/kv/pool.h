@@ -8,6 +8,7 @@
 #include <kv/evict.h>
 #include <kv/pool_part.h>
 #include <kv/registry_map.h>
+#include <kvmm/background.h>
 #include <kvmm/pool.h>
 
 /** Room for a pool's name, NUL included. */
@@ -57,5 +58,15 @@ const char *kv_pool_name(const struct kvmm_pool *pool);
  * not know yet are 0; -EINVAL if a newer one asks for fields that we do not know.
  */
 int kv_copy_attr(void *dst, size_t bytes, const void *src);
+
+/** kv_pool_nr_blocks() - how many blocks it has, the null block included; 0 if NULL. Lock-free. */
+u32 kv_pool_nr_blocks(const struct kvmm_pool *pool);
+
+/** kv_pool_registry() - the registry that it was made with, or NULL; it stays its creator's. */
+struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool);
+
+/** kv_background_get() - as it was set; @how->size is set by the caller. Return: 0; -ENOENT it is off;
+ * -EINVAL. */
+int kv_background_get(struct kvmm_pool *pool, struct kvmm_background *how);
 
 #endif /* KV_POOL_H */

@@ -275,8 +275,11 @@ struct kvmm_alloc_stat {
 	struct kvmm_alloc_costs costs;
 };
 
-/** kvmm_alloc_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat);
+/** kvmm_alloc_stat() - kvmm_pool_stat_of() of KVMM_STAT_ALLOC. */
+static inline int kvmm_alloc_stat(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_ALLOC, stat, sizeof(*stat));
+}
 
 /* ---- pressure ---- */
 
@@ -312,16 +315,11 @@ struct kvmm_pressure {
 	struct kvmm_latency_stat room;
 };
 
-/** kvmm_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. Return: 0; -EINVAL. */
-KVMM_API int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure);
-
-/**
- * kvmm_pressure_text() - the same in the layout of Linux: a line for "some", a line for "full"
- * @buf: room for @bytes, NUL included; always terminated if there is any
- *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
- */
-KVMM_API int kvmm_pressure_text(struct kvmm_pool *pool, char *buf, size_t bytes);
+/** kvmm_pressure() - as Linux's /proc/pressure has it, sampled every 2 s. */
+static inline int kvmm_pressure(struct kvmm_pool *pool, struct kvmm_pressure *pressure)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_PRESSURE, pressure, sizeof(*pressure));
+}
 
 #ifdef __cplusplus
 }

@@ -69,10 +69,6 @@ struct kvmm_background {
  */
 KVMM_API int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how);
 
-/** kvmm_background_get() - as it was set; @how->size is set by the caller. Return: 0; -ENOENT it is off;
- * -EINVAL. */
-KVMM_API int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how);
-
 /**
  * kvmm_background_tick() - do what is due
  *
@@ -110,8 +106,11 @@ struct kvmm_background_stat {
 	uint64_t verified;
 };
 
-/** kvmm_background_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat);
+/** kvmm_background_stat() - kvmm_pool_stat_of() of KVMM_STAT_BACKGROUND. */
+static inline int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_BACKGROUND, stat, sizeof(*stat));
+}
 
 #ifdef __cplusplus
 }

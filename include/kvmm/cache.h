@@ -293,15 +293,31 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 			       kvmm_ref_t *refs);
 
 /**
- * kvmm_pin_many() - a reference that keeps the block where it is, too
+ * kvmm_pin_many_as() - a reference that keeps the block where it is, too
+ * @type: enum kvmm_pin_type: the pin is undone by that type only, see <kvmm/pin.h>
  *
  * Return: 0; -EBUSY one is being moved; -E2BIG the pool would have more pins than it may, see
- * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW (none was pinned).
+ * struct kvmm_evict_attr; -ESTALE, -EINVAL, -EOVERFLOW, -ENOMEM (none was pinned).
  */
-KVMM_API int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+			      uint32_t type);
 
-/** kvmm_unpin_many() - undo kvmm_pin_many(), last of @refs first. Return: 0; -ESTALE, -EINVAL. */
-KVMM_API int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr);
+/** kvmm_unpin_many_as() - undo it, all or nothing, last of @refs first. Return: 0; -ESTALE; -EINVAL,
+ * also if one of them has no pin of @type. */
+KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
+				uint32_t type);
+
+/** kvmm_pin_many() - kvmm_pin_many_as() of KVMM_PIN_USER. */
+static inline int kvmm_pin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return kvmm_pin_many_as(pool, refs, nr, KVMM_PIN_USER);
+}
+
+/** kvmm_unpin_many() - kvmm_unpin_many_as() of KVMM_PIN_USER. */
+static inline int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr)
+{
+	return kvmm_unpin_many_as(pool, refs, nr, KVMM_PIN_USER);
+}
 
 /**
  * kvmm_set_reset() - should these blocks go with their last reference, rather than stay cached?
@@ -421,7 +437,10 @@ KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, u
 KVMM_API int kvmm_reset_inactive_held(struct kvmm_pool *pool, uint32_t *nr_held);
 
 /** kvmm_reset_inactive() - the same, and does not say what is held. */
-KVMM_API int kvmm_reset_inactive(struct kvmm_pool *pool);
+static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
+{
+	return kvmm_reset_inactive_held(pool, NULL);
+}
 
 /**
  * kvmm_reset_cache() - forget every cached block, in every tier: for a change of weights

@@ -62,9 +62,6 @@ enum kvmm_digest_part {
 	KVMM_NR_DIGEST_PARTS,
 };
 
-/** kvmm_digest_part_name() - "free blocks", "order of eviction", ...; "?" if there is no such part. */
-KVMM_API const char *kvmm_digest_part_name(uint32_t part);
-
 /** Room for a pool's name in a digest, NUL included. */
 #define KVMM_DIGEST_NAME	64u
 

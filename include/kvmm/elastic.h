@@ -249,8 +249,11 @@ struct kvmm_elastic_stat {
 	uint64_t nr_failed;
 };
 
-/** kvmm_pool_elastic_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat);
+/** kvmm_pool_elastic_stat() - kvmm_pool_stat_of() of KVMM_STAT_ELASTIC. */
+static inline int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_ELASTIC, stat, sizeof(*stat));
+}
 
 #ifdef __cplusplus
 }

@@ -276,10 +276,6 @@ enum kvmm_advice {
 KVMM_API int kvmm_advise_many(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t what,
 			      const uint64_t *values, uint32_t nr);
 
-/** kvmm_nr_protected() - blocks that a priority protects. Return: how many; -EINVAL; -EOPNOTSUPP
- * the pool has no limit for them, and does not count. */
-KVMM_API int kvmm_nr_protected(struct kvmm_pool *pool);
-
 #ifdef __cplusplus
 }
 #endif

@@ -94,8 +94,11 @@ struct kvmm_growth_stat {
 	uint64_t stolen_blocks;
 };
 
-/** kvmm_growth_stat() - walks all ranges under the pool's lock. Return: 0; -EINVAL. */
-KVMM_API int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat);
+/** kvmm_growth_stat() - kvmm_pool_stat_of() of KVMM_STAT_GROWTH. */
+static inline int kvmm_growth_stat(struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_GROWTH, stat, stat ? stat->size : 0);
+}
 
 #ifdef __cplusplus
 }

@@ -143,12 +143,6 @@ struct kvmm_map_run {
 KVMM_API int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
 			   struct kvmm_map_run *runs, uint32_t max);
 
-/** kvmm_pool_blocks() - how many blocks it has, the null block included; 0 if NULL. Lock-free. */
-KVMM_API uint32_t kvmm_pool_blocks(const struct kvmm_pool *pool);
-
-/** kvmm_pool_registry() - the registry that it was made with, or NULL; it stays its creator's. */
-KVMM_API struct kvmm_registry *kvmm_pool_registry(const struct kvmm_pool *pool);
-
 #ifdef __cplusplus
 }
 #endif

@@ -4,7 +4,7 @@
  *
  * A pin says who was told an address. It is taken and undone by type, so that whoever unpins what
  * somebody else has pinned is refused. Pins without a type (kvmm_pin_many(), kvmm_range_pin()) are
- * of KVMM_PIN_USER. Holds with KVMM_HOLD_PIN pin by their reason (<kvmm/hold.h>).
+ * of KVMM_PIN_USER; the calls are in <kvmm/cache.h> and <kvmm/pool.h>. Holds with KVMM_HOLD_PIN pin by their reason (<kvmm/hold.h>).
  *
  * By rule: who keeps a bare block id beyond a step, without asking again and without relocations,
  * pins the block first. kvmm cannot know of it.
@@ -20,41 +20,6 @@ extern "C" {
 #endif
 
 /**
- * enum kvmm_pin_type - who was told the address
- * @KVMM_PIN_USER: the engine, for reasons of its own
- * @KVMM_PIN_RDMA: a remote side reads or writes there
- * @KVMM_PIN_GDS: storage does
- * @KVMM_PIN_IPC: another process has it mapped
- * @KVMM_PIN_COPY: a copy of the engine's own is under way
- * @KVMM_PIN_GRAPH: a captured graph has it inside
- */
-enum kvmm_pin_type {
-	KVMM_PIN_USER,
-	KVMM_PIN_RDMA,
-	KVMM_PIN_GDS,
-	KVMM_PIN_IPC,
-	KVMM_PIN_COPY,
-	KVMM_PIN_GRAPH,
-	KVMM_NR_PIN_TYPES,
-};
-
-/** kvmm_pin_many_as() - kvmm_pin_many() of a type. Return: also -ENOMEM. */
-KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-			      uint32_t type);
-
-/** kvmm_unpin_many_as() - undo it, all or nothing. Return: as kvmm_unpin_many(); -EINVAL also if one
- * of them has no pin of @type. */
-KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
-				uint32_t type);
-
-/** kvmm_range_pin_as() - kvmm_range_pin() of a type; at most 255 of a type other than
- * KVMM_PIN_USER. Return: also -ENOMEM. */
-KVMM_API int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
-
-/** kvmm_range_unpin_as() - undo one. Return: 0; -EINVAL no pin of @type is held; -ESTALE. */
-KVMM_API int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
-
-/**
  * struct kvmm_pin_stat - pins held at present, by enum kvmm_pin_type
  * @blocks: on cached blocks
  * @ranges: on ranges
@@ -64,8 +29,11 @@ struct kvmm_pin_stat {
 	uint64_t ranges[KVMM_NR_PIN_TYPES];
 };
 
-/** kvmm_pin_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat);
+/** kvmm_pin_stat() - kvmm_pool_stat_of() of KVMM_STAT_PIN. */
+static inline int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_PIN, stat, sizeof(*stat));
+}
 
 /**
  * enum kvmm_stay_reason - why a block does not move
@@ -118,15 +86,8 @@ struct kvmm_stay {
 	uint32_t blocks[KVMM_NR_STAY_REASONS];
 };
 
-/** kvmm_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or
- * KVMM_NR_MOVE_MODES: as kvmm_pool_compact() does it. Return: 0; -EINVAL. */
-KVMM_API int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay);
-
 /** kvmm_stay_last() - as the last compaction saw it; zeros before the first. Return: 0; -EINVAL. */
 KVMM_API int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay);
-
-/** kvmm_stay_name() - "pin_user", "private", ...; "?" if there is no such reason. */
-KVMM_API const char *kvmm_stay_name(uint32_t reason);
 
 /**
  * kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met

@@ -357,12 +357,24 @@ KVMM_API int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range,
 KVMM_API int kvmm_range_split(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 			      kvmm_range_t *tail);
 
-/** kvmm_range_pin() - keep the blocks where they are. Counted. Return: 0; -ESTALE; -EINVAL;
- * -EOVERFLOW. */
-KVMM_API int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range);
+/** kvmm_range_pin_as() - keep the blocks where they are. Counted; at most 255 of a @type (enum
+ * kvmm_pin_type) other than KVMM_PIN_USER. Return: 0; -ESTALE; -EINVAL; -EOVERFLOW; -ENOMEM. */
+KVMM_API int kvmm_range_pin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
 
-/** kvmm_range_unpin() - undo one kvmm_range_pin(). Return: 0; -EINVAL no pin is held; -ESTALE. */
-KVMM_API int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range);
+/** kvmm_range_unpin_as() - undo one. Return: 0; -EINVAL no pin of @type is held; -ESTALE. */
+KVMM_API int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t type);
+
+/** kvmm_range_pin() - kvmm_range_pin_as() of KVMM_PIN_USER. */
+static inline int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_pin_as(pool, range, KVMM_PIN_USER);
+}
+
+/** kvmm_range_unpin() - kvmm_range_unpin_as() of KVMM_PIN_USER. */
+static inline int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	return kvmm_range_unpin_as(pool, range, KVMM_PIN_USER);
+}
 
 /**
  * struct kvmm_range_info - one range, as of one moment
@@ -588,16 +600,58 @@ struct kvmm_pool_stat {
 KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
 
 /**
- * kvmm_pool_peek() - the same in passing: without any lock
+ * enum kvmm_stat_kind - statistics of a pool besides struct kvmm_pool_stat
+ * @KVMM_STAT_PEEK: struct kvmm_pool_stat, see kvmm_pool_peek()
+ * @KVMM_STAT_ALLOC: struct kvmm_alloc_stat
+ * @KVMM_STAT_PRESSURE: struct kvmm_pressure
+ * @KVMM_STAT_GROWTH: struct kvmm_growth_stat; walks all ranges under the pool's lock
+ * @KVMM_STAT_PIN: struct kvmm_pin_stat
+ * @KVMM_STAT_STEP: struct kvmm_step_stat
+ * @KVMM_STAT_PACE: struct kvmm_pace_stat
+ * @KVMM_STAT_VERIFY: struct kvmm_verify_stat
+ * @KVMM_STAT_BACKGROUND: struct kvmm_background_stat
+ * @KVMM_STAT_ELASTIC: struct kvmm_elastic_stat
+ * @KVMM_STAT_TIER: struct kvmm_tier_client_stat; -EOPNOTSUPP without a tier
+ */
+enum kvmm_stat_kind {
+	KVMM_STAT_PEEK,
+	KVMM_STAT_ALLOC,
+	KVMM_STAT_PRESSURE,
+	KVMM_STAT_GROWTH,
+	KVMM_STAT_PIN,
+	KVMM_STAT_STEP,
+	KVMM_STAT_PACE,
+	KVMM_STAT_VERIFY,
+	KVMM_STAT_BACKGROUND,
+	KVMM_STAT_ELASTIC,
+	KVMM_STAT_TIER,
+	KVMM_NR_STATS,
+};
+
+/**
+ * kvmm_pool_stat_of() - numbers of one kind, as of one moment but for those of KVMM_STAT_PEEK
+ * @stat: the struct of that kind; not changed on failure
+ * @size: its size, as the caller knows it: of a shorter one the rest is left out, of a longer one it is 0
+ *
+ * Each kind has an inline call of its own, beside its struct.
+ *
+ * Return: 0; -EINVAL; -EOPNOTSUPP; -EUCLEAN; -ECHILD.
+ */
+KVMM_API int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat,
+			       size_t size);
+
+/**
+ * kvmm_pool_peek() - struct kvmm_pool_stat in passing: without any lock
  *
  * For who watches: he keeps nobody waiting, and waits for nobody, blocks being moved included. Each
  * number is of its own moment; all are exact once nobody changes anything. Counts of events never go
  * down. @nr_runs and @largest are of maximal runs, whatever the engine. Reads the map of the zone, a
  * bit a block.
- *
- * Return: 0; -EINVAL; -EUCLEAN; -ECHILD.
  */
-KVMM_API int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
+static inline int kvmm_pool_peek(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_PEEK, stat, sizeof(*stat));
+}
 
 /** kvmm_pool_zone() - the pool's zone, for its statistics; do not allocate or free there. NULL in a
  * forked child. */

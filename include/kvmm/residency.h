@@ -63,9 +63,6 @@ struct kvmm_residency_stat {
  */
 KVMM_API int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm);
 
-/** kvmm_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
-KVMM_API int kvmm_residency_sampled(const kvmm_key_t *key, uint32_t ppm);
-
 /** kvmm_residency_stat() - a histogram, without a lock; all 0 if it never was on. Return: 0; -EINVAL. */
 KVMM_API int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
 				 struct kvmm_residency_stat *stat);

@@ -85,9 +85,6 @@ enum kvmm_seq_error {
 	KVMM_NR_SEQ_ERRORS,
 };
 
-/** kvmm_seq_errno() - the errno of a refusal, negative; 0 for KVMM_SEQ_OK and what is no refusal. */
-KVMM_API int kvmm_seq_errno(enum kvmm_seq_error why);
-
 /**
  * kvmm_seq_strerror() - one line of English for what a kvmm_seq_ call returned
  *

@@ -43,6 +43,7 @@
 
 #include <kvmm/cache.h>
 #include <kvmm/latency.h>
+#include <kvmm/pool.h>
 #include <kvmm/residency.h>
 
 #ifdef __cplusplus
@@ -704,10 +705,12 @@ struct kvmm_tier_client_stat {
 	struct kvmm_latency_stat disk_took;
 };
 
-/** kvmm_tier_client_stat() - @size: of *@stat; of a larger one the rest is 0. Return: 0; -EINVAL;
- * -EOPNOTSUPP. */
-KVMM_API int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat,
-				   size_t size);
+/** kvmm_tier_client_stat() - kvmm_pool_stat_of() of KVMM_STAT_TIER. */
+static inline int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat,
+					size_t size)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_TIER, stat, size);
+}
 
 /**
  * struct kvmm_tier_stat - one host tier

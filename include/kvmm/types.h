@@ -114,6 +114,25 @@ enum kvmm_mobility {
 	KVMM_NR_MOBILITY,
 };
 
+/**
+ * enum kvmm_pin_type - who was told the address
+ * @KVMM_PIN_USER: the engine, for reasons of its own
+ * @KVMM_PIN_RDMA: a remote side reads or writes there
+ * @KVMM_PIN_GDS: storage does
+ * @KVMM_PIN_IPC: another process has it mapped
+ * @KVMM_PIN_COPY: a copy of the engine's own is under way
+ * @KVMM_PIN_GRAPH: a captured graph has it inside
+ */
+enum kvmm_pin_type {
+	KVMM_PIN_USER,
+	KVMM_PIN_RDMA,
+	KVMM_PIN_GDS,
+	KVMM_PIN_IPC,
+	KVMM_PIN_COPY,
+	KVMM_PIN_GRAPH,
+	KVMM_NR_PIN_TYPES,
+};
+
 /** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
 KVMM_API const char *kvmm_version(void);
 

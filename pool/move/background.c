@@ -396,7 +396,7 @@ int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *ho
 	return err ? err : change(pool, background_of(pool), how ? &copy : NULL);
 }
 
-int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how)
+int kv_background_get(struct kvmm_pool *pool, struct kvmm_background *how)
 {
 	struct background *back;
 	size_t size;
@@ -420,15 +420,11 @@ int kvmm_background_get(struct kvmm_pool *pool, struct kvmm_background *how)
 	return on ? 0 : -ENOENT;
 }
 
-int kvmm_background_stat(struct kvmm_pool *pool, struct kvmm_background_stat *stat)
+int background_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_background_stat *stat = out;
 	struct background *back;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat)
-		return -EINVAL;
-	*stat = (struct kvmm_background_stat){ 0 };
 	back = background_of(pool);
 	if (!back)
 		return 0;

@@ -35,13 +35,9 @@ static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct k
 	pool_leave(pool);
 }
 
-int kvmm_pool_elastic_stat(struct kvmm_pool *pool, struct kvmm_elastic_stat *stat)
+int elastic_stat_read(struct kvmm_pool *pool, void *out)
 {
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat)
-		return -EINVAL;
-	*stat = (struct kvmm_elastic_stat){ 0 };
+	struct kvmm_elastic_stat *stat = out;
 	kv_lock(&pool->compact_lock);
 	if (pool->elastic)
 		fill_stat(pool, pool->elastic, stat);

@@ -124,15 +124,11 @@ int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how)
 	return err;
 }
 
-int kvmm_pace_stat(struct kvmm_pool *pool, struct kvmm_pace_stat *stat)
+int pace_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_pace_stat *stat = out;
 	struct steps *steps;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat)
-		return -EINVAL;
-	*stat = (struct kvmm_pace_stat){ 0 };
 	steps = steps_of(pool);
 	if (!steps)
 		return 0;

@@ -277,16 +277,6 @@ int kvmm_range_unpin_as(struct kvmm_pool *pool, kvmm_range_t range, uint32_t typ
 	return err;
 }
 
-int kvmm_range_pin(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	return kvmm_range_pin_as(pool, range, KVMM_PIN_USER);
-}
-
-int kvmm_range_unpin(struct kvmm_pool *pool, kvmm_range_t range)
-{
-	return kvmm_range_unpin_as(pool, range, KVMM_PIN_USER);
-}
-
 /* ---- what is said of them ---- */
 
 static u32 highest_of(u64 word)
@@ -327,16 +317,14 @@ void pin_stat_peek(struct kvmm_pool *pool, u64 range_pins, struct kvmm_pin_stat 
 		stat->blocks[KVMM_PIN_USER] = tally_sum(pool, TALLY_PINS);
 }
 
-int kvmm_pin_stat(struct kvmm_pool *pool, struct kvmm_pin_stat *stat)
+int pin_stat_read(struct kvmm_pool *pool, void *out)
 {
 	int err;
 
-	if (!stat)
-		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;
-	pin_stat_peek(pool, pool->count.range_pins, stat);
+	pin_stat_peek(pool, pool->count.range_pins, out);
 	pool_leave(pool);
 	return 0;
 }

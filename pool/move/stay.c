@@ -187,7 +187,7 @@ static void all_stay(struct kvmm_stay *stay, enum kvmm_stay_reason why)
 	stay->blocks[why] = nr;
 }
 
-int kvmm_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay)
+int kv_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay)
 {
 	struct look look = { pool, stay, mode };
 	struct steps *steps;
@@ -225,7 +225,7 @@ int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
 
 /* ---- text ---- */
 
-const char *kvmm_stay_name(uint32_t reason)
+const char *kv_stay_name(uint32_t reason)
 {
 	static const char *const names[KVMM_NR_STAY_REASONS] = {
 		[KVMM_STAY_PIN_USER] = "pin_user", [KVMM_STAY_PIN_RDMA] = "pin_rdma",
@@ -251,6 +251,6 @@ int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes)
 	kv_buf_printf(&text, "movable %u\n", stay->movable);
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		if (stay->blocks[i])
-			kv_buf_printf(&text, "%s %u\n", kvmm_stay_name(i), stay->blocks[i]);
+			kv_buf_printf(&text, "%s %u\n", kv_stay_name(i), stay->blocks[i]);
 	return text.len;
 }

@@ -593,15 +593,11 @@ static void count_streams(const struct steps *steps, struct kvmm_step_stat *stat
 		stat->nr_open += steps->stream[i].used && steps->stream[i].open;
 }
 
-int kvmm_step_stat(struct kvmm_pool *pool, struct kvmm_step_stat *stat)
+int step_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_step_stat *stat = out;
 	struct steps *steps;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat)
-		return -EINVAL;
-	*stat = (struct kvmm_step_stat){ 0 };
 	steps = steps_of(pool);
 	if (!steps) {
 		stat->unseen_blocks = READ_ONCE(pool->nr_unseen);

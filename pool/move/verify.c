@@ -593,15 +593,11 @@ static u32 nr_summed(struct kvmm_pool *pool, const struct verify *verify)
 	return nr;
 }
 
-int kvmm_verify_stat(struct kvmm_pool *pool, struct kvmm_verify_stat *stat)
+int verify_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_verify_stat *stat = out;
 	struct verify *verify;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat)
-		return -EINVAL;
-	*stat = (struct kvmm_verify_stat){ 0 };
 	verify = verify_of(pool);
 	if (!verify)
 		return 0;

@@ -491,19 +491,15 @@ static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
 	kv_unlock(&lower->lock);
 }
 
-int kvmm_tier_client_stat(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat, size_t size)
+int tier_stat_read(struct kvmm_pool *pool, void *out)
 {
-	struct kvmm_tier_client_stat full = { 0 };
+	struct kvmm_tier_client_stat *stat = out;
 	struct lower *lower;
 	int err = lower_enter(pool, &lower);
 
 	if (err)
 		return err;
-	if (!stat)
-		return -EINVAL;
-	fill_stat(pool, lower, &full);
-	memset(stat, 0, size);
-	memcpy(stat, &full, min(size, sizeof(full)));
+	fill_stat(pool, lower, stat);
 	return 0;
 }
 

@@ -38,8 +38,8 @@
 #define CALLS(X)								\
 	X(kvmm_pool_create) X(kvmm_pool_destroy) X(kvmm_pool_stat) X(kvmm_validate)	\
 	X(kvmm_alloc_for) X(kvmm_free) X(kvmm_prefix_register) X(kvmm_prefix_match) X(kvmm_put_many)	\
-	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_reset_inactive) X(kvmm_stream_add)		\
-	X(kvmm_stream_del) X(kvmm_step_begin) X(kvmm_step_end) X(kvmm_step_stat) X(kvmm_pace_stat)	\
+	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_reset_inactive_held) X(kvmm_stream_add)		\
+	X(kvmm_stream_del) X(kvmm_step_begin) X(kvmm_step_end) X(kvmm_pool_stat_of)			\
 	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_quiesce)		\
 	X(kvmm_pool_resume) X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
 	X(kvmm_zone_create) X(kvmm_zone_destroy) X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy)	\
@@ -154,7 +154,7 @@ static void use_step(struct copy *copy, struct kvmm_pool *pool, kvmm_stream_t st
 
 	if (!copy->kvmm_step_begin(pool, stream, &epoch))
 		copy->kvmm_step_end(pool, stream, epoch);
-	copy->kvmm_step_stat(pool, &stat);
+	copy->kvmm_pool_stat_of(pool, KVMM_STAT_STEP, &stat, sizeof(stat));
 	copy->kvmm_compact_poll(pool);
 }
 
@@ -211,7 +211,7 @@ static void *work(void *arg)
 			use_slab(copy);
 			break;
 		case 3:
-			copy->kvmm_reset_inactive(copy->pool);
+			copy->kvmm_reset_inactive_held(copy->pool, NULL);
 			break;
 		case 4 ... 7:
 			use_step(copy, copy->pool, copy->stream);
@@ -255,8 +255,8 @@ static void try_parents(struct copy *copy)
 	refused(copy->kvmm_stream_add(pool, NULL, 0, &stream));
 	refused(copy->kvmm_stream_del(pool, copy->stream));
 	refused(copy->kvmm_step_begin(pool, copy->stream, &epoch));
-	refused(copy->kvmm_step_stat(pool, &steps));
-	refused(copy->kvmm_pace_stat(pool, &pace));
+	refused(copy->kvmm_pool_stat_of(pool, KVMM_STAT_STEP, &steps, sizeof(steps)));
+	refused(copy->kvmm_pool_stat_of(pool, KVMM_STAT_PACE, &pace, sizeof(pace)));
 	refused(copy->kvmm_relocations(pool, copy->stream, moves, 4));
 	refused(copy->kvmm_compact_poll(pool));
 	refused(copy->kvmm_compact_cancel(pool));

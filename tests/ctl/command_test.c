@@ -343,14 +343,14 @@ Test(command, a_setting_is_what_the_pool_goes_by)
 	cr_expect_eq(marks.high, 8);
 	has(ask(control, fd, "config alpha watermark_low"), "\nwatermark_low\t4\t0\t");
 
-	cr_expect_eq(kvmm_background_get(alpha, &how), -ENOENT);
+	cr_expect_eq(kv_background_get(alpha, &how), -ENOENT);
 	has(ask(control, fd, "set alpha background_threshold_pm 300"), "\t0\t300\n");
 	has(ask(control, fd, "set alpha background_interval_ms 50"), "\t60000\t50\n");
-	cr_assert_eq(kvmm_background_get(alpha, &how), 0);
+	cr_assert_eq(kv_background_get(alpha, &how), 0);
 	cr_expect_eq(how.threshold_pm, 300);
 	cr_expect_eq(how.interval_ms, 50);
 	has(ask(control, fd, "set alpha background_threshold_pm 0"), "\t300\t0\n");
-	cr_expect_eq(kvmm_background_get(alpha, &how), -ENOENT);
+	cr_expect_eq(kv_background_get(alpha, &how), -ENOENT);
 
 	has(ask(control, fd, "set alpha pace_bytes_per_ms 4096"), "\t0\t4096\n");
 	cr_assert_eq(kvmm_pace_stat(alpha, &pace), 0);

@@ -13,6 +13,7 @@
 
 #include <kvmm/kvmm.h>
 
+#include "pool/move/stay.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	96u
@@ -565,7 +566,7 @@ static int look(void)
 
 	require(!kvmm_pool_elastic_stat(f.pool, &elastic));
 	require(!kvmm_background_stat(f.pool, &back));
-	expect(kvmm_stay_now(f.pool, any(KVMM_NR_MOVE_MODES + 2), &stay), 0, -EINVAL);
+	expect(kv_stay_now(f.pool, any(KVMM_NR_MOVE_MODES + 2), &stay), 0, -EINVAL);
 	require(!kvmm_stay_last(f.pool, &stay));
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		sum += stay.blocks[i];

@@ -13,6 +13,7 @@
 
 #include <kvmm/kvmm.h>
 
+#include "pool/class.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MAX_BLOCKS	96u
@@ -730,7 +731,7 @@ static int look_at_classes(void)
 
 	require(ret == -EOPNOTSUPP || (ret >= 0 && ret <= 4));
 	expect(kvmm_class_stat(f.pool, any(6), &stat), 0, -EINVAL, -EOPNOTSUPP);
-	require(kvmm_nr_protected(f.pool) >= 0 || kvmm_nr_protected(f.pool) == -EOPNOTSUPP);
+	require(kv_nr_protected(f.pool) >= 0 || kv_nr_protected(f.pool) == -EOPNOTSUPP);
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/digest.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
@@ -61,7 +62,7 @@ static const char *difference(struct kvmm_pool *a, struct kvmm_pool *b)
 	if (!kvmm_digest_diff(&x, &y, 1, &diff))
 		return "";
 	cr_assert_gt(kvmm_digest_text(&diff, text, sizeof(text)), 0);
-	return kvmm_digest_part_name(diff.part);
+	return kv_digest_part_name(diff.part);
 }
 
 /* ---- called alike ---- */
@@ -306,15 +307,15 @@ Test(digest, watermarks_and_promises_are_in_it)
 	kvmm_promise_t promise;
 
 	cr_assert_eq(kvmm_watermarks_set(a, &marks), 0);
-	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_FREE));
+	cr_expect_str_eq(difference(a, b), kv_digest_part_name(KVMM_DIGEST_FREE));
 	cr_assert_eq(kvmm_watermarks_set(b, &marks), 0);
 	cr_expect_str_eq(difference(a, b), "");
 	cr_assert_eq(kvmm_watermarks_set(a, &none), 0);
 	cr_assert_eq(kvmm_watermarks_set(b, &none), 0);
 	cr_assert_eq(kvmm_promise_make(a, &ctl, &promise), 0);
-	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_FREE));
+	cr_expect_str_eq(difference(a, b), kv_digest_part_name(KVMM_DIGEST_FREE));
 	cr_assert_eq(kvmm_promise_end(a, promise), 2);
-	cr_expect_str_eq(difference(a, b), kvmm_digest_part_name(KVMM_DIGEST_HANDLES));
+	cr_expect_str_eq(difference(a, b), kv_digest_part_name(KVMM_DIGEST_HANDLES));
 	cr_assert_eq(kvmm_promise_make(b, &ctl, &promise), 0);
 	cr_assert_eq(kvmm_promise_end(b, promise), 2);
 	cr_expect_str_eq(difference(a, b), "");
@@ -382,7 +383,7 @@ static bool same_but_history(const struct kvmm_digest_info *a, const struct kvmm
 {
 	/* Room that ranges keep behind them is taken first, and not given back. */
 	for (u32 i = KVMM_DIGEST_BLOCKS; i < KVMM_DIGEST_HISTORY; i++) {
-		*part = kvmm_digest_part_name(i);
+		*part = kv_digest_part_name(i);
 		if (!kvmm_sum_equal(&a->part[i], &b->part[i]))
 			return false;
 	}
@@ -484,6 +485,6 @@ Test(digest, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_digest_diff(&good, &good, 1, NULL), -EINVAL);
 	cr_expect_eq(kvmm_digest_text(&diff, NULL, 4), -EINVAL);
 	cr_expect_eq(kvmm_digest_text(NULL, text, 4), -EINVAL);
-	cr_expect_str_eq(kvmm_digest_part_name(KVMM_NR_DIGEST_PARTS), "?");
+	cr_expect_str_eq(kv_digest_part_name(KVMM_NR_DIGEST_PARTS), "?");
 	end_pool(pool);
 }

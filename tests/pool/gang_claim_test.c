@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "gang_util.h"
+#include "pool/class.h"
 #include "tests/pool/class_util.h"
 
 static struct kvmm_gangs *gangs_of(struct kvmm_pool **pool)
@@ -105,11 +106,11 @@ Test(gang_claim, what_is_claimed_loses_its_protection_as_any_other)
 	cr_assert_eq(reserve(gangs, &want, 1, &gang), 0);
 	cr_assert_eq(kvmm_free(pool, muts, 2), 0);
 	fill_protected(pool, "cd");
-	cr_expect_eq(kvmm_nr_protected(pool), 2);
+	cr_expect_eq(kv_nr_protected(pool), 2);
 	cr_assert_eq(kvmm_validate(pool), 0);
 	cr_assert_eq(kvmm_gang_abort(gangs, gang), 0);
 	cr_assert_eq(kvmm_validate(pool), 0);
-	cr_expect_eq(kvmm_nr_protected(pool), 2);
+	cr_expect_eq(kv_nr_protected(pool), 2);
 	cr_expect_str_eq(evicted(pool), "abcd");
 	kvmm_gangs_destroy(gangs);
 	end_pool(pool);

@@ -62,7 +62,7 @@ static const char *runs_of(struct kvmm_pool *of, u32 how, u32 max)
 		cr_assert_eq(at, next);
 	}
 	cr_assert_eq(nr, 0);
-	cr_assert_eq(next, kvmm_pool_blocks(of));
+	cr_assert_eq(next, kv_pool_nr_blocks(of));
 	return text;
 }
 
@@ -478,9 +478,9 @@ Test(map, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 1), 0);
 	at = UINT32_MAX;
 	cr_expect_eq(kvmm_map_read(pool, &at, 0, &run, 1), 0);
-	cr_expect_eq(kvmm_pool_blocks(NULL), 0);
-	cr_expect_null(kvmm_pool_registry(NULL));
-	cr_expect_null(kvmm_pool_registry(pool));
+	cr_expect_eq(kv_pool_nr_blocks(NULL), 0);
+	cr_expect_null(kv_pool_registry(NULL));
+	cr_expect_null(kv_pool_registry(pool));
 }
 
 /* ---- against a recount ---- */

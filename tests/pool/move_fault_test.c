@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "pool/move/stay.h"
 #include "tests/pool/util.h"
 #include "tests/support/fault.h"
 
@@ -106,7 +107,7 @@ static int look_at_stays(struct scene *scene)
 {
 	struct kvmm_stay stay;
 
-	return kvmm_stay_now(scene->pool, KVMM_MOVE_BESIDE, &stay);
+	return kv_stay_now(scene->pool, KVMM_MOVE_BESIDE, &stay);
 }
 
 /* ---- each allocation of each of them ---- */

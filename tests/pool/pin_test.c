@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "pool/move/stay.h"
 #include "tests/pool/util.h"
 
 static struct kvmm_pin_stat pins_of(struct kvmm_pool *pool)
@@ -18,7 +19,7 @@ static struct kvmm_stay stay_of(struct kvmm_pool *pool, u32 mode)
 	struct kvmm_stay stay;
 	u32 sum = 0;
 
-	cr_assert_eq(kvmm_stay_now(pool, mode, &stay), 0);
+	cr_assert_eq(kv_stay_now(pool, mode, &stay), 0);
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
 		sum += stay.blocks[i];
 	cr_expect_eq(sum, stay.staying);
@@ -199,7 +200,7 @@ Test(stay, each_block_that_does_not_move_has_a_reason)
 	cr_expect_eq(kvmm_pool_quiesce(pool), 0);
 	stay = stay_of(pool, KVMM_MOVE_BESIDE);
 	cr_expect_eq(stay.blocks[KVMM_STAY_QUIESCENT], 13);
-	cr_expect_eq(kvmm_stay_now(pool, KVMM_NR_MOVE_MODES + 1, &stay), -EINVAL);
+	cr_expect_eq(kv_stay_now(pool, KVMM_NR_MOVE_MODES + 1, &stay), -EINVAL);
 	end_pool(pool);
 }
 
@@ -236,9 +237,9 @@ Test(stay, text_has_a_line_for_each_reason_met)
 	cr_expect_str_eq(buf, "movable 7\np");
 	cr_expect_eq(kvmm_stay_text(&stay, NULL, 0), 30);
 	cr_expect_eq(kvmm_stay_text(&stay, NULL, 1), -EINVAL);
-	cr_expect_str_eq(kvmm_stay_name(KVMM_NR_STAY_REASONS), "?");
+	cr_expect_str_eq(kv_stay_name(KVMM_NR_STAY_REASONS), "?");
 	for (u32 i = 0; i < KVMM_NR_STAY_REASONS; i++)
-		cr_expect_str_neq(kvmm_stay_name(i), "?");
+		cr_expect_str_neq(kv_stay_name(i), "?");
 }
 
 /* ---- packing ---- */

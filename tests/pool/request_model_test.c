@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "request_util.h"
+#include "seq/internal.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
 
@@ -252,8 +253,8 @@ static void new_seq(struct plain *p)
 static bool went_well(struct plain *p, int got, enum kvmm_seq_error want)
 {
 	if (want) {
-		cr_assert_eq(got, kvmm_seq_errno(want), "%d (%s) instead of: %s", got,
-			     kvmm_seq_strerror(got), kvmm_seq_strerror(kvmm_seq_errno(want)));
+		cr_assert_eq(got, kv_seq_errno(want), "%d (%s) instead of: %s", got,
+			     kvmm_seq_strerror(got), kvmm_seq_strerror(kv_seq_errno(want)));
 		cr_assert_eq(info_of(p->seq).why, want);
 		m.nr_refused[want]++;
 		return false;
@@ -635,7 +636,7 @@ static void run_model(u32 nr_blocks, enum kvmm_dup dup, u64 seed, u64 nr_ops)
 		cr_expect(m.nr_refused[i] || nr_ops < 5000 ||
 			  i == KVMM_SEQ_NO_QUOTA ||
 			  (i == KVMM_SEQ_NO_BLOCKS && nr_blocks == MAX_BLOCKS),
-			  "never refused: %s", kvmm_seq_strerror(kvmm_seq_errno(i)));
+			  "never refused: %s", kvmm_seq_strerror(kv_seq_errno(i)));
 	kvmm_key_ctx_destroy(m.ctx);
 }
 

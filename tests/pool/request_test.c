@@ -9,6 +9,7 @@
 #include <kvmm/tenant.h>
 
 #include "request_util.h"
+#include "seq/internal.h"
 
 static struct kvmm_pool *pool;
 static struct kvmm_key_ctx *ctx;
@@ -39,7 +40,7 @@ TestSuite(request, .init = set_up, .fini = tear_down);
 	do {								\
 		char before[64], after[64];				\
 		strcpy(before, table_picture(seq));			\
-		cr_expect_eq(call, kvmm_seq_errno(why_not));		\
+		cr_expect_eq(call, kv_seq_errno(why_not));		\
 		cr_expect_eq(info_of(seq).why, why_not);		\
 		strcpy(after, table_picture(seq));			\
 		cr_expect_str_eq(after, before);			\
@@ -312,7 +313,7 @@ Test(request, a_tenant_s_limit_is_told_from_a_full_pool)
 	attr.max_output = 5;
 	attr.domain.tenant = 7;
 	cr_assert_eq(kvmm_seq_create(pool, &attr, &seq), 0);
-	cr_expect_eq(kvmm_seq_errno(KVMM_SEQ_NO_QUOTA), -EDQUOT);
+	cr_expect_eq(kv_seq_errno(KVMM_SEQ_NO_QUOTA), -EDQUOT);
 	expect_refusal(kvmm_seq_acquire(seq), KVMM_SEQ_NO_QUOTA);
 	cr_expect_eq(info_of(seq).nr_missing, 3);
 	expect_refusal(kvmm_seq_schedule_prefill(seq, 12), KVMM_SEQ_NO_QUOTA);
@@ -327,12 +328,12 @@ Test(request, a_tenant_s_limit_is_told_from_a_full_pool)
 Test(request, each_refusal_has_an_errno_and_words_of_its_own)
 {
 	for (u32 i = 1; i < KVMM_NR_SEQ_ERRORS; i++) {
-		int err = kvmm_seq_errno(i);
+		int err = kv_seq_errno(i);
 
 		cr_expect_lt(err, 0);
 		for (u32 k = 1; k < i; k++) {
-			cr_expect_neq(err, kvmm_seq_errno(k), "%u and %u", i, k);
-			cr_expect_str_neq(kvmm_seq_strerror(err), kvmm_seq_strerror(kvmm_seq_errno(k)));
+			cr_expect_neq(err, kv_seq_errno(k), "%u and %u", i, k);
+			cr_expect_str_neq(kvmm_seq_strerror(err), kvmm_seq_strerror(kv_seq_errno(k)));
 		}
 	}
 	cr_expect(strstr(kvmm_seq_strerror(-EDQUOT), "tenant"));
@@ -570,14 +571,14 @@ Test(request, appended_tokens_wait_for_a_prefill)
 Test(request, each_refusal_has_its_errno_and_its_words)
 {
 	for (u32 a = 1; a < KVMM_NR_SEQ_ERRORS; a++) {
-		cr_expect_lt(kvmm_seq_errno(a), 0);
+		cr_expect_lt(kv_seq_errno(a), 0);
 		for (u32 b = 0; b < a; b++)
-			cr_expect_neq(kvmm_seq_errno(a), kvmm_seq_errno(b));
-		cr_expect_str_neq(kvmm_seq_strerror(kvmm_seq_errno(a)), "unknown error");
-		cr_expect_neq(kvmm_seq_errno(a), -EINVAL);
-		cr_expect_neq(kvmm_seq_errno(a), -ENOMEM);
+			cr_expect_neq(kv_seq_errno(a), kv_seq_errno(b));
+		cr_expect_str_neq(kvmm_seq_strerror(kv_seq_errno(a)), "unknown error");
+		cr_expect_neq(kv_seq_errno(a), -EINVAL);
+		cr_expect_neq(kv_seq_errno(a), -ENOMEM);
 	}
-	cr_expect_eq(kvmm_seq_errno(KVMM_NR_SEQ_ERRORS), 0);
+	cr_expect_eq(kv_seq_errno(KVMM_NR_SEQ_ERRORS), 0);
 	cr_expect_str_eq(kvmm_seq_strerror(0), "success");
 	cr_expect_str_eq(kvmm_seq_strerror(-EINVAL), "invalid argument");
 }

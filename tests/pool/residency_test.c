@@ -73,7 +73,7 @@ static void use(struct kvmm_pool *pool, struct model *m, u32 number, u32 ppm, u6
 	if (!req.nr_hits) {
 		cr_assert_eq(kvmm_register(pool, &mut, &key, 1, &ref), 0);
 		m->born[number] = m->used[number] = now;
-		m->followed[number] = kvmm_residency_sampled(&key, ppm) == 1;
+		m->followed[number] = kv_residency_sampled(&key, ppm) == 1;
 	}
 	cr_assert_eq(kvmm_put(pool, ref), 0);
 }
@@ -135,10 +135,10 @@ Test(residency, samples_what_it_says)
 		kvmm_key_t key = { { 0 } };
 
 		memcpy(&key.byte[0], &i, sizeof(i));
-		nr += kvmm_residency_sampled(&key, 10000);
+		nr += kv_residency_sampled(&key, 10000);
 		word = word * 6364136223846793005ull + 1442695040888963407ull;
 		memcpy(&key.byte[8], &word, sizeof(word));
-		nr_odd += kvmm_residency_sampled(&key, 10000);
+		nr_odd += kv_residency_sampled(&key, 10000);
 	}
 	cr_expect(nr > 9500 && nr < 10500, "%u of a row", nr);
 	cr_expect(nr_odd > 9500 && nr_odd < 10500, "%u of hashes", nr_odd);
@@ -229,13 +229,13 @@ Test(residency, refuses_nonsense)
 	cr_expect_eq(kvmm_residency_set(plain, 1), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_residency_stat(pool, KVMM_NR_RESIDENCY_KINDS, &stat), -EINVAL);
 	cr_expect_eq(kvmm_residency_stat(pool, 0, NULL), -EINVAL);
-	cr_expect_eq(kvmm_residency_sampled(NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_residency_sampled(&key, 1000001), -EINVAL);
-	cr_expect_eq(kvmm_residency_sampled(&key, 0), 0);
-	cr_expect_eq(kvmm_residency_sampled(&key, 1000000), 1);
+	cr_expect_eq(kv_residency_sampled(NULL, 1), -EINVAL);
+	cr_expect_eq(kv_residency_sampled(&key, 1000001), -EINVAL);
+	cr_expect_eq(kv_residency_sampled(&key, 0), 0);
+	cr_expect_eq(kv_residency_sampled(&key, 1000000), 1);
 	memset(&key, 0, sizeof(key));		/* whose hash is the lowest that there is */
-	cr_expect_eq(kvmm_residency_sampled(&key, 0), 0);
-	cr_expect_eq(kvmm_residency_sampled(&key, 1), 1);
+	cr_expect_eq(kv_residency_sampled(&key, 0), 0);
+	cr_expect_eq(kv_residency_sampled(&key, 1), 1);
 	cr_expect_eq(kvmm_residency_bound_ns(0), MS);
 	cr_expect_eq(kvmm_residency_bound_ns(KVMM_RESIDENCY_BOUNDS), UINT64_MAX);
 	end_pool(pool);

@@ -19,6 +19,7 @@
 #include <kv/atomic.h>
 #include <kvmm/kvmm.h>
 
+#include "pool/move/stay.h"
 #include "tests/support/random.h"
 
 #define NR_BLOCKS	192u
@@ -272,7 +273,7 @@ static void look(u64 *random)
 
 	expect(!kvmm_background_stat(pool, &background) && !kvmm_verify_stat(pool, &verify));
 	expect(!kvmm_pace_stat(pool, &pace) && !kvmm_pin_stat(pool, &pins));
-	expect(!kvmm_stay_now(pool, KVMM_MOVE_BESIDE, &stay));
+	expect(!kv_stay_now(pool, KVMM_MOVE_BESIDE, &stay));
 	expect(!verify.bad_blocks && !verify.bad_copies);
 	expect(any_of(random, 8) || !kvmm_validate(pool));
 }
