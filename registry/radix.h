@@ -202,16 +202,13 @@ struct attach_type {
 	kvmm_attach_dtor *dtor;
 };
 
-enum hook_kind { TOUCH_HOOK = 1, PRESENCE_HOOK };
+enum hook_kind { TOUCH_HOOK, PRESENCE_HOOK, NR_HOOK_KINDS };
 
 /* In use as long as its word is not 0: HOOK_ON, and how many threads are inside. */
 struct hook {
 	u64 word;		/* atomic */
 	u32 id;			/* ->config_lock */
-	enum hook_kind kind;	/* fixed while in use, like all below */
-	kvmm_touch_fn *touch;
-	void *ctx;
-	struct kvmm_delegate delegate;
+	struct kvmm_delegate delegate;	/* fixed while in use */
 };
 
 /* ---- the registry ---- */
@@ -236,7 +233,7 @@ struct kvmm_registry {
 	struct attach_type type[KVMM_REGISTRY_TYPES];	/* fixed below ->nr_types */
 	struct hook hook[KVMM_REGISTRY_HOOKS];
 	u32 last_hook;			/* ->config_lock; id */
-	u32 nr_hooks[PRESENCE_HOOK + 1];	/* ->config_lock; READ_ONCE() as a hint */
+	u32 nr_hooks[NR_HOOK_KINDS];	/* ->config_lock; READ_ONCE() as a hint */
 	u64 attach_bytes;		/* atomic */
 	struct kv_lock attach_lock[NR_ATTACH_LOCKS];
 };

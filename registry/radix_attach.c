@@ -270,8 +270,8 @@ static struct attachment *lock_values(struct kvmm_registry *reg, kvmm_node_t han
 	return NULL;
 }
 
-int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t handle, int type,
-		       kvmm_attach_mut_fn *fn, void *ctx)
+int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t handle, int type, kvmm_attach_fn *fn,
+		   void *ctx)
 {
 	struct attachment *list;
 	bool lives, stop = false;
@@ -295,26 +295,6 @@ int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t handle, int type,
 }
 
 /* The same, but that the callback is told to keep its hands off. */
-struct reader {
-	kvmm_attach_fn *fn;
-	void *ctx;
-};
-
-static int read_value(void *ctx, int type, void **value)
-{
-	const struct reader *reader = ctx;
-
-	return reader->fn(reader->ctx, type, value);
-}
-
-int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t handle, int type, kvmm_attach_fn *fn,
-		   void *ctx)
-{
-	struct reader reader = { fn, ctx };
-
-	return fn ? kvmm_node_with_mut(reg, handle, type, read_value, &reader) : -EINVAL;
-}
-
 /* ---- check ---- */
 
 bool radix_attach_is_sound(const struct kvmm_registry *reg, const struct node *node, u32 *nr_keeps)

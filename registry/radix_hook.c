@@ -24,47 +24,39 @@ static struct hook *free_hook(struct kvmm_registry *reg)
 	return NULL;
 }
 
-static int hook_add(struct kvmm_registry *reg, const struct hook *fresh)
+/* ->config_lock held: as many more or fewer hooks of each kind that @hook is of. */
+static void count_hook(struct kvmm_registry *reg, const struct hook *hook, u32 more)
+{
+	const struct kvmm_delegate *d = &hook->delegate;
+
+	if (d->on_touch)
+		WRITE_ONCE(reg->nr_hooks[TOUCH_HOOK], reg->nr_hooks[TOUCH_HOOK] + more);
+	if (d->on_present || d->on_absent)
+		WRITE_ONCE(reg->nr_hooks[PRESENCE_HOOK], reg->nr_hooks[PRESENCE_HOOK] + more);
+}
+
+int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate *delegate)
 {
 	struct hook *hook;
 	int id = -ENOSPC;
 
+	if (kv_inherited(reg))
+		return -ECHILD;
+	if (!reg || !delegate ||
+	    (!delegate->on_present && !delegate->on_absent && !delegate->on_touch))
+		return -EINVAL;
 	kv_lock(&reg->config_lock);
 	hook = free_hook(reg);
 	if (hook && reg->last_hook < INT32_MAX) {
 		id = reg->last_hook++;
 		hook->id = id;
-		hook->kind = fresh->kind;
-		hook->touch = fresh->touch;
-		hook->ctx = fresh->ctx;
-		hook->delegate = fresh->delegate;
+		hook->delegate = *delegate;
 		/* Pairs with hook_enter(). */
 		smp_store_release(&hook->word, HOOK_ON);
-		WRITE_ONCE(reg->nr_hooks[fresh->kind], reg->nr_hooks[fresh->kind] + 1);
+		count_hook(reg, hook, 1);
 	}
 	kv_unlock(&reg->config_lock);
 	return id;
-}
-
-int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)
-{
-	struct hook hook = { .kind = TOUCH_HOOK, .touch = fn, .ctx = ctx };
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	return reg && fn ? hook_add(reg, &hook) : -EINVAL;
-}
-
-int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate *delegate)
-{
-	struct hook hook = { .kind = PRESENCE_HOOK };
-
-	if (kv_inherited(reg))
-		return -ECHILD;
-	if (!reg || !delegate || (!delegate->on_present && !delegate->on_absent))
-		return -EINVAL;
-	hook.delegate = *delegate;
-	return hook_add(reg, &hook);
 }
 
 static bool turn_off(struct hook *hook)
@@ -85,7 +77,7 @@ static int unhook_locked(struct kvmm_registry *reg, u32 id)
 		if (hook->id != id)
 			continue;
 		if (turn_off(hook))
-			WRITE_ONCE(reg->nr_hooks[hook->kind], reg->nr_hooks[hook->kind] - 1);
+			count_hook(reg, hook, -1);
 		/* Pairs with hook_leave(): writes inside are visible. */
 		return smp_load_acquire(&hook->word) ? -EBUSY : 0;
 	}
@@ -114,7 +106,7 @@ static bool hook_enter(struct hook *hook)
 	u64 word = READ_ONCE(hook->word);
 
 	while (word & HOOK_ON)
-		/* Pairs with hook_add(): function and context are written. */
+		/* Pairs with kvmm_registry_delegate(): function and context are written. */
 		if (kv_cas(&hook->word, &word, word + 1))
 			return true;
 	return false;
@@ -148,8 +140,7 @@ void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct new
 
 		if (!hook_enter(hook))
 			continue;
-		if (hook->kind == PRESENCE_HOOK)
-			tell_delegate(&hook->delegate, tier, is_present, news);
+		tell_delegate(&hook->delegate, tier, is_present, news);
 		hook_leave(hook);
 	}
 	news->nr = 0;
@@ -164,8 +155,8 @@ static void radix_tell_touch(struct kvmm_registry *reg, const struct kvmm_name *
 
 		if (!hook_enter(hook))
 			continue;
-		if (hook->kind == TOUCH_HOOK)
-			hook->touch(hook->ctx, names, nr);
+		if (hook->delegate.on_touch)
+			hook->delegate.on_touch(hook->delegate.ctx, names, nr);
 		hook_leave(hook);
 	}
 }
@@ -237,7 +228,7 @@ int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *pre
 	return nr;
 }
 
-int kvmm_node_touch(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
+int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr)
 {
 	struct news news;
 

@@ -68,4 +68,7 @@ int kv_radix_check(struct kvmm_registry *reg);
  * -ESTALE, -EINVAL. */
 int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t node, u32 tier);
 
+/** kv_radix_touch_nodes() - these nodes are used. Return: 0; -ESTALE, -EINVAL (none was touched). */
+int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr);
+
 #endif /* KV_REGISTRY_RADIX_H */

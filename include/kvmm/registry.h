@@ -345,12 +345,9 @@ KVMM_API int kvmm_node_attach(struct kvmm_registry *reg, kvmm_node_t node, int t
 /** kvmm_node_detach() - destroy all values of @type. Return: how many; -ESTALE, -EINVAL. */
 KVMM_API int kvmm_node_detach(struct kvmm_registry *reg, kvmm_node_t node, int type);
 
-/** Sees a value under the lock of the node; not 0 ends the visit. It calls nothing of the registry's
- * and does not wait. */
-typedef int kvmm_attach_fn(void *ctx, int type, void *const *value);
-
-/** The same, and may put another value in its place; the former is the callback's then. */
-typedef int kvmm_attach_mut_fn(void *ctx, int type, void **value);
+/** Sees a value under the lock of the node, and may put another one in its place: the former is the
+ * callback's then. Not 0 ends the visit. It calls nothing of the registry's and does not wait. */
+typedef int kvmm_attach_fn(void *ctx, int type, void **value);
 
 /**
  * kvmm_node_with() - visit the values of @type, in the order of their arrival
@@ -361,10 +358,6 @@ typedef int kvmm_attach_mut_fn(void *ctx, int type, void **value);
 KVMM_API int kvmm_node_with(struct kvmm_registry *reg, kvmm_node_t node, int type,
 			    kvmm_attach_fn *fn, void *ctx);
 
-/** kvmm_node_with_mut() - the same, and values may be changed. */
-KVMM_API int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t node, int type,
-				kvmm_attach_mut_fn *fn, void *ctx);
-
 /* ---- hooks: who is told ---- */
 
 /** These names were touched. Called with the batch, by the thread that touched them, without a
@@ -372,10 +365,11 @@ KVMM_API int kvmm_node_with_mut(struct kvmm_registry *reg, kvmm_node_t node, int
 typedef void kvmm_touch_fn(void *ctx, const struct kvmm_name *names, uint32_t nr);
 
 /**
- * struct kvmm_delegate - who is told what tiers have
+ * struct kvmm_delegate - who is told what tiers have, and what is used
  * @on_present: @tier had none of these names and has them now; may be NULL
  * @on_absent: @tier has lost the last block of each; may be NULL
  * @ctx: passed on
+ * @on_touch: these names were touched; may be NULL
  *
  * Called with batches, by the thread that makes the change, after it, without a lock: calls of two
  * threads about one name may come in any order.
@@ -384,14 +378,21 @@ struct kvmm_delegate {
 	void (*on_present)(void *ctx, uint32_t tier, const struct kvmm_name *names, uint32_t nr);
 	void (*on_absent)(void *ctx, uint32_t tier, const struct kvmm_name *names, uint32_t nr);
 	void *ctx;
+	kvmm_touch_fn *on_touch;
 };
 
-/** kvmm_registry_on_touch() - be called for touches. Return: id of the hook; -ENOSPC; -EINVAL. */
-KVMM_API int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx);
-
-/** kvmm_registry_delegate() - be called for presence. Return: id of the hook; -ENOSPC; -EINVAL. */
+/** kvmm_registry_delegate() - be called. Return: id of the hook; -ENOSPC; -EINVAL, also if it has no
+ * function. */
 KVMM_API int kvmm_registry_delegate(struct kvmm_registry *reg,
 				    const struct kvmm_delegate *delegate);
+
+/** kvmm_registry_on_touch() - be called for touches only. */
+static inline int kvmm_registry_on_touch(struct kvmm_registry *reg, kvmm_touch_fn *fn, void *ctx)
+{
+	struct kvmm_delegate delegate = { NULL, NULL, ctx, fn };
+
+	return kvmm_registry_delegate(reg, &delegate);
+}
 
 /**
  * kvmm_registry_unhook() - be called no more
@@ -404,9 +405,6 @@ KVMM_API int kvmm_registry_unhook(struct kvmm_registry *reg, int hook);
 /** kvmm_registry_touch() - those of these names that are registered are used. Return: how many;
  * -EINVAL. */
 KVMM_API int kvmm_registry_touch(struct kvmm_registry *reg, const struct kvmm_prefix *prefix);
-
-/** kvmm_node_touch() - these nodes are used. Return: 0; -ESTALE, -EINVAL (none was touched). */
-KVMM_API int kvmm_node_touch(struct kvmm_registry *reg, const kvmm_node_t *nodes, uint32_t nr);
 
 #ifdef __cplusplus
 }

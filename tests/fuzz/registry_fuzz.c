@@ -240,7 +240,7 @@ static int attach(void)
 	return err;
 }
 
-static int count_values(void *ctx, int type, void *const *value)
+static int count_values(void *ctx, int type, void **value)
 {
 	(void)type;
 	require(*value == &f.nr_values);
@@ -291,7 +291,7 @@ static int hooks(void)
 	if (any(2))
 		require(kvmm_registry_touch(f.reg, &prefix) >= 0);
 	else
-		(void)checked(held, kvmm_node_touch(f.reg, &node, 1));
+		(void)checked(held, kv_radix_touch_nodes(f.reg, &node, 1));
 	if (f.hook < 0) {
 		f.hook = kvmm_registry_on_touch(f.reg, touched, &f);
 		require(f.hook >= 0 || f.hook == -ENOMEM);

@@ -43,7 +43,7 @@ static void tear_down(void)
 TestSuite(radix_attach, .init = set_up, .fini = tear_down);
 TestSuite(radix_hook, .init = set_up, .fini = tear_down);
 
-static int sum_up(void *ctx, int type, void *const *value)
+static int sum_up(void *ctx, int type, void **value)
 {
 	int *sum = ctx;
 
@@ -132,7 +132,7 @@ Test(radix_attach, values_can_be_changed_in_place)
 
 	cr_assert_eq(kvmm_node_attach(reg, node, type, KVMM_ATTACH_MULTIPLE, &value[0]), 0);
 	cr_assert_eq(kvmm_node_attach(reg, node, type, KVMM_ATTACH_MULTIPLE, &value[1]), 0);
-	cr_expect_eq(kvmm_node_with_mut(reg, node, type, replace, &value[2]), 1);
+	cr_expect_eq(kvmm_node_with(reg, node, type, replace, &value[2]), 1);
 	cr_expect_eq(digits(node, type), 32);
 	cr_expect_eq(nr_destroyed, 0);
 	cr_expect_eq(kvmm_node_detach(reg, node, type), 2);
@@ -214,7 +214,7 @@ static void hear_touch(void *ctx, const struct kvmm_name *names, u32 nr)
 	hear(names, nr, KVMM_MAX_TIERS, true);
 }
 
-static const struct kvmm_delegate delegate = { hear_present, hear_absent, NULL };
+static const struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, NULL };
 
 Test(radix_hook, delegates_are_told_of_first_and_last_blocks_only)
 {
@@ -301,9 +301,9 @@ Test(radix_hook, touches_come_as_a_batch_of_what_is_registered)
 	cr_expect_eq(heard.nr_calls, 1);
 	cr_expect_eq(heard.nr, 8);
 	cr_expect_eq(kvmm_registry_find(reg, &chain.prefix, nodes), 8);
-	cr_expect_eq(kvmm_node_touch(reg, nodes, 9), -EINVAL);
+	cr_expect_eq(kv_radix_touch_nodes(reg, nodes, 9), -EINVAL);
 	cr_expect_eq(heard.nr_calls, 1);
-	cr_expect_eq(kvmm_node_touch(reg, nodes, 8), 0);
+	cr_expect_eq(kv_radix_touch_nodes(reg, nodes, 8), 0);
 	cr_expect_eq(heard.nr_calls, 2);
 	kv_radix_touch(reg, &name, 1);
 	cr_expect_eq(heard.nr, 17);

@@ -487,7 +487,7 @@ static void expect_equal(void)
 
 Test(radix_model, does_what_the_model_does)
 {
-	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL };
+	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, NULL };
 	u64 seed = test_number("KVMM_SEED", kv_random() | 1), nr_ops;
 
 	nr_ops = test_length("KVMM_RADIX_OPS", 4000);

@@ -299,7 +299,7 @@ Test(radix, handles_that_are_stale_or_made_up_are_refused)
 		cr_expect_eq(kvmm_node_info(reg, bad[i], &info), -EINVAL);
 		cr_expect_eq(kvmm_node_get(reg, &bad[i], 1), -EINVAL);
 		cr_expect_eq(kvmm_node_put(reg, &bad[i], 1), -EINVAL);
-		cr_expect_eq(kvmm_node_touch(reg, &bad[i], 1), -EINVAL);
+		cr_expect_eq(kv_radix_touch_nodes(reg, &bad[i], 1), -EINVAL);
 	}
 	cr_expect_neq(kvmm_node_info(other, node, &info), 0);
 	/* A hundred lives later it is still refused. */

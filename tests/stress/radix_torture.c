@@ -287,7 +287,7 @@ struct sight {
 	u32 position;
 };
 
-static int look_at_value(void *ctx, int type, void *const *value)
+static int look_at_value(void *ctx, int type, void **value)
 {
 	const struct value *seen = *value;
 	const struct sight *sight = ctx;
@@ -318,7 +318,7 @@ static void look_at_values(struct worker *worker)
 		if (dice(worker, 4))
 			kvmm_node_with(reg, nodes[i], value_type, look_at_value, &sight);
 		else
-			kvmm_node_with_mut(reg, nodes[i], -1, change_value, worker);
+			kvmm_node_with(reg, nodes[i], -1, change_value, worker);
 	}
 }
 
@@ -486,7 +486,7 @@ static void count_absent(void *ctx, u32 tier, const struct kvmm_name *names, u32
 /* What a hook was given is freed as soon as nobody is inside. */
 static void hooks_come_and_go(struct worker *worker, u32 step)
 {
-	struct kvmm_delegate delegate = { NULL, count_absent, calloc(1, sizeof(u64)) };
+	struct kvmm_delegate delegate = { NULL, count_absent, calloc(1, sizeof(u64)), NULL };
 	u64 *touches = calloc(1, sizeof(u64));
 	int touch_hook, hook;
 
@@ -495,7 +495,7 @@ static void hooks_come_and_go(struct worker *worker, u32 step)
 	hook = kvmm_registry_delegate(reg, &delegate);
 	if (touch_hook < 0 || hook < 0)
 		wrong(worker, "a hook that could not be had");
-	if (kvmm_node_touch(reg, fixed_node, DEPTH))
+	if (kv_radix_touch_nodes(reg, fixed_node, DEPTH))
 		wrong(worker, "nodes that could not be touched");
 	while (kvmm_registry_unhook(reg, touch_hook) == -EBUSY)
 		;
@@ -530,7 +530,7 @@ static void *run(void *arg)
 static void make_registry(void)
 {
 	struct kvmm_registry_attr attr = KVMM_REGISTRY_ATTR_INIT;
-	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL };
+	struct kvmm_delegate delegate = { hear_present, hear_absent, NULL, NULL };
 
 	attr.capacity = 16;
 	attr.nr_tiers = NR_TIERS;
