@@ -201,24 +201,18 @@ int kvmm_seq_info(const struct kvmm_seq *seq, struct kvmm_seq_info *info)
 	return 0;
 }
 
-int kvmm_seq_keys(const struct kvmm_seq *seq, kvmm_key_t *keys, uint32_t max)
+int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, kvmm_key_t *keys, uint32_t max)
 {
-	if (kv_inherited(seq))
-		return -ECHILD;
-	if (!seq || (!keys && max))
-		return -EINVAL;
-	if (max)
-		memcpy(keys, seq->room.keys, min(seq->nr_refs, max) * sizeof(*keys));
-	return seq->nr_refs;
-}
+	u32 nr;
 
-int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, uint32_t max)
-{
 	if (kv_inherited(seq))
 		return -ECHILD;
-	if (!seq || (!refs && max))
+	if (!seq || (!refs && !keys && max))
 		return -EINVAL;
-	if (max)
-		memcpy(refs, seq->room.refs, min(seq->nr_refs, max) * sizeof(*refs));
+	nr = min(seq->nr_refs, max);
+	if (nr && refs)
+		memcpy(refs, seq->room.refs, nr * sizeof(*refs));
+	if (nr && keys)
+		memcpy(keys, seq->room.keys, nr * sizeof(*keys));
 	return seq->nr_refs;
 }

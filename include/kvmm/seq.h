@@ -311,11 +311,15 @@ KVMM_API int kvmm_seq_block_table(struct kvmm_seq *seq, uint32_t *ids, uint32_t 
 KVMM_API int kvmm_seq_tokens(const struct kvmm_seq *seq, uint32_t from, uint32_t *tokens,
 			     uint32_t max);
 
-/** kvmm_seq_keys() - names of the published blocks. Return: how many, maybe more than @max; -EINVAL. */
-KVMM_API int kvmm_seq_keys(const struct kvmm_seq *seq, kvmm_key_t *keys, uint32_t max);
-
-/** kvmm_seq_refs() - the published blocks; the references stay the sequence's. Same return. */
-KVMM_API int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, uint32_t max);
+/**
+ * kvmm_seq_refs() - the published blocks
+ * @refs: NULL, or room for @max; the references stay the sequence's
+ * @keys: NULL, or room for @max: their names
+ *
+ * Return: how many, maybe more than @max; -EINVAL.
+ */
+KVMM_API int kvmm_seq_refs(const struct kvmm_seq *seq, kvmm_ref_t *refs, kvmm_key_t *keys,
+			   uint32_t max);
 
 #ifdef __cplusplus
 }

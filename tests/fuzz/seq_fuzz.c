@@ -111,8 +111,8 @@ static u64 look_at_seq(struct kvmm_seq *seq)
 	require(info.nr_computed <= info.nr_tokens && info.nr_published <= info.nr_blocks);
 	require(info.nr_hits <= info.nr_published && info.state < KVMM_NR_SEQ_STATES);
 	require(kvmm_seq_block_table(seq, ids, 4) == (int)info.nr_blocks);
-	require(kvmm_seq_keys(seq, keys, 4) == (int)info.nr_published);
-	require(kvmm_seq_refs(seq, refs, 4) == (int)info.nr_published);
+	require(kvmm_seq_refs(seq, NULL, keys, 4) == (int)info.nr_published);
+	require(kvmm_seq_refs(seq, refs, NULL, 4) == (int)info.nr_published);
 	nr = kvmm_seq_tokens(seq, 0, tokens, ARRAY_SIZE(tokens));
 	require(nr == (int)info.nr_tokens);
 	for (u32 i = 0; i < (u32)nr && i < ARRAY_SIZE(tokens); i++)

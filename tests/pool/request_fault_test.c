@@ -70,7 +70,7 @@ static void take_trace(struct kvmm_seq *seq, struct trace *t)
 	strcpy(t->table, table_picture(seq));
 	cr_assert_geq(kvmm_seq_block_table(seq, t->ids, NR_BLOCKS), 0);
 	cr_assert_geq(kvmm_seq_tokens(seq, 0, t->tokens, 128), 0);
-	cr_assert_geq(kvmm_seq_keys(seq, t->keys, NR_BLOCKS), 0);
+	cr_assert_geq(kvmm_seq_refs(seq, NULL, t->keys, NR_BLOCKS), 0);
 	t->info = info_of(seq);
 	t->info.why = KVMM_SEQ_OK;	/* these two are allowed to say what happened */
 	t->info.nr_missing = 0;
@@ -275,7 +275,7 @@ Test(request_fault, a_step_that_could_not_be_published_is_applied_again)
 	what.tokens = tokens;
 	what.nr_tokens = 16;
 	cr_assert_eq(kvmm_key_chain(ctx, &what, want, 4), 4);
-	cr_assert_eq(kvmm_seq_keys(seq, got, 4), 4);
+	cr_assert_eq(kvmm_seq_refs(seq, NULL, got, 4), 4);
 	cr_expect_arr_eq(got, want, sizeof(want));
 	kvmm_seq_destroy(seq);
 }

@@ -538,11 +538,11 @@ Test(request, names_follow_the_tokens_after_a_cut)
 	expect_table(seq, "P 4/9");
 	prefill(seq, 100);
 	expect_table(seq, "PPp 9/10");
-	cr_expect_eq(kvmm_seq_keys(seq, key[0], 4), 2);
+	cr_expect_eq(kvmm_seq_refs(seq, NULL, key[0], 4), 2);
 
 	other = make_seq(pool, ctx, 0, 10, 20);
 	prefill(other, 100);
-	cr_expect_eq(kvmm_seq_keys(other, key[1], 4), 2);
+	cr_expect_eq(kvmm_seq_refs(other, NULL, key[1], 4), 2);
 	cr_expect_arr_eq(&key[0][0], &key[1][0], sizeof(kvmm_key_t));
 	cr_expect_arr_neq(&key[0][1], &key[1][1], sizeof(kvmm_key_t));
 	kvmm_seq_destroy(other);
@@ -688,8 +688,7 @@ Test(request, bad_arguments_of_calls_are_refused)
 	cr_expect_eq(kvmm_seq_tokens(seq, 0, NULL, 1), -EINVAL);
 	cr_expect_eq(kvmm_seq_block_table(NULL, NULL, 0), -EINVAL);
 	cr_expect_eq(kvmm_seq_block_table(seq, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_seq_keys(seq, NULL, 1), -EINVAL);
-	cr_expect_eq(kvmm_seq_refs(seq, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_seq_refs(seq, NULL, NULL, 1), -EINVAL);
 	kvmm_seq_destroy(seq);
 	kvmm_seq_destroy(NULL);
 }
@@ -722,7 +721,7 @@ static void compare_keys(const char *algo, const struct kvmm_key_extra *extras, 
 		decode(seq, tokens[i]);
 	cr_expect_eq(kvmm_seq_schedule_speculative(seq, tokens + 12, 8), 8);
 	cr_expect_eq(kvmm_seq_accept(seq, 8, 0), 3);
-	cr_expect_eq(kvmm_seq_keys(seq, got, 5), 5);
+	cr_expect_eq(kvmm_seq_refs(seq, NULL, got, 5), 5);
 	cr_expect_arr_eq(got, want, sizeof(want), "%s", algo);
 	kvmm_seq_destroy(seq);
 	kvmm_key_ctx_destroy(own);
