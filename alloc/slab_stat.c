@@ -133,16 +133,6 @@ int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *s
 	return 0;
 }
 
-int kvmm_slab_cache_shape(struct kvmm_slab_cache *cache, struct kvmm_slab_shape *shape)
-{
-	if (kv_inherited(cache))
-		return -ECHILD;
-	if (!cache || !shape)
-		return -EINVAL;
-	*shape = cache->shape;
-	return 0;
-}
-
 static void add_stat(struct kvmm_slab_stat *sum, const struct kvmm_slab_stat *stat)
 {
 	sum->nr_caches += stat->nr_caches;
@@ -243,7 +233,7 @@ static void add_line(struct kv_buf *buf, struct kvmm_slab_cache *cache, const ch
 	    (unsigned long)stat.nr_slabs, 0ul);
 }
 
-int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
+int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes)
 {
 	struct kv_buf text = { buf, bytes, 0 };
 	char name[SHOWN_NAME];

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include <kv/alloc.h>
 #include <kv/buf.h>
 #include <kv/mem.h>
 #include <kvmm/slab.h>
@@ -156,7 +157,7 @@ static void write_pagetypeinfo(const struct views *views, struct kv_text *text)
 /* Caches may come and go between asking how long it is and reading it. */
 static void write_slabinfo(const struct views *views, struct kv_text *text)
 {
-	int len = kvmm_slab_info(NULL, NULL, 0), nr;
+	int len = kv_slab_info(NULL, NULL, 0), nr;
 	u32 room = len + 1024;
 	char *buf = kv_alloc(room);
 
@@ -164,7 +165,7 @@ static void write_slabinfo(const struct views *views, struct kv_text *text)
 		text->err = -ENOMEM;
 		return;
 	}
-	nr = kvmm_slab_info(NULL, buf, room);
+	nr = kv_slab_info(NULL, buf, room);
 	kv_text_bytes(text, buf, min((u32)nr, room - 1));
 	kv_free(buf);
 }

@@ -298,7 +298,7 @@ int content_copy(struct kvmm_pool *pool, u32 block, const struct content *conten
 	return -EIO;
 }
 
-static int access_block(struct kvmm_pool *pool, u32 block, const struct content *content)
+int block_access(struct kvmm_pool *pool, u32 block, const struct content *content)
 {
 	int err = content_check(pool, content), cancel;
 
@@ -308,26 +308,6 @@ static int access_block(struct kvmm_pool *pool, u32 block, const struct content 
 	err = elastic_is_away(pool, block) ? -ENXIO : content_copy(pool, block, content);
 	content_end(pool, cancel);
 	return err;
-}
-
-int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset, const void *buf,
-		     size_t bytes)
-{
-	struct content content = { (void *)buf, offset, bytes, true };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return access_block(pool, block, &content);
-}
-
-int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
-		    size_t bytes)
-{
-	struct content content = { buf, offset, bytes, false };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return access_block(pool, block, &content);
 }
 
 int blocks_zero(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext)

@@ -14,6 +14,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "determ.h"
 #include "local.h"
@@ -679,7 +680,7 @@ int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 	return free_some(pool, blocks, nr);
 }
 
-int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
+int kv_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr)
 {
 	return free_owned(pool, staged, nr, kv_edge_mark);
 }

@@ -26,4 +26,7 @@ void content_end(struct kvmm_pool *pool, int cancel);
 /* 0 or -EIO. Between the two; the block is kept from being given to anybody else. */
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content);
 
+/* Of a block by its id; as kvmm_content_write(). */
+int block_access(struct kvmm_pool *pool, u32 block, const struct content *content);
+
 #endif /* POOL_CONTENT_H */

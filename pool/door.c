@@ -151,11 +151,12 @@ noinline bool __door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u
 
 /* ---- watermarks ---- */
 
-int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks)
+int watermarks_set(struct kvmm_pool *pool, const void *value)
 {
+	const struct kvmm_watermarks *marks = value;
 	int err;
 
-	if (!pool || !marks || !marks_are_good(pool, marks))
+	if (!marks || !marks_are_good(pool, marks))
 		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
@@ -167,33 +168,7 @@ int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *ma
 	return 0;
 }
 
-int kvmm_watermarks(struct kvmm_pool *pool, struct kvmm_watermarks *marks)
-{
-	int err;
-
-	if (!marks)
-		return -EINVAL;
-	err = pool_enter(pool);
-	if (err)
-		return err;
-	*marks = pool->door.marks;
-	pool_leave(pool);
-	return 0;
-}
-
 /* ---- statistics ---- */
-
-const char *kvmm_step_name(uint32_t step)
-{
-	static const char *const name[KVMM_NR_STEPS] = {
-		[KVMM_STEP_DRAIN]   = "drain",	 [KVMM_STEP_STEAL]   = "steal",
-		[KVMM_STEP_EVICT]   = "evict",	 [KVMM_STEP_DROP]    = "drop",
-		[KVMM_STEP_COMPACT] = "compact", [KVMM_STEP_OFFLOAD] = "offload",
-		[KVMM_STEP_WAIT]    = "wait",
-	};
-
-	return step < KVMM_NR_STEPS ? name[step] : "?";
-}
 
 int alloc_stat_read(struct kvmm_pool *pool, void *out)
 {

@@ -82,26 +82,6 @@ static int range_access(struct kvmm_pool *pool, kvmm_range_t range, u32 at,
 	return err;
 }
 
-int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, uint64_t offset,
-		     const void *buf, size_t bytes)
-{
-	struct content content = { (void *)buf, offset, bytes, true };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return range_access(pool, range, at, &content);
-}
-
-int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at, uint64_t offset,
-		    void *buf, size_t bytes)
-{
-	struct content content = { buf, offset, bytes, false };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return range_access(pool, range, at, &content);
-}
-
 /* ---- private blocks ---- */
 
 static int keep_mut(struct kvmm_pool *pool, struct kv_handle handle)
@@ -138,36 +118,14 @@ static int mut_access(struct kvmm_pool *pool, kvmm_mut_t mut, const struct conte
 	return err;
 }
 
-int kvmm_mut_write(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, const void *buf,
-		   size_t bytes)
-{
-	struct content content = { (void *)buf, offset, bytes, true };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return mut_access(pool, mut, &content);
-}
-
-int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, void *buf, size_t bytes)
-{
-	struct content content = { buf, offset, bytes, false };
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return mut_access(pool, mut, &content);
-}
-
 /* ---- registered blocks ---- */
 
 /* The reference is a second one, so the caller's last put meanwhile is not the last. */
-int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset, void *buf, size_t bytes)
+static int ref_access(struct kvmm_pool *pool, kvmm_ref_t ref, const struct content *content)
 {
-	struct content content = { buf, offset, bytes, false };
-	int err = content_check(pool, &content), cancel;
+	int err = content_check(pool, content), cancel;
 	u32 block;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
 	if (err)
 		return err;
 	cancel = kv_cancel_off();
@@ -177,10 +135,48 @@ int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset, void 
 
 		err = kvmm_blocks_of_refs(pool, &ref, 1, &block);
 		if (!err)
-			err = content_copy(pool, block, &content);
+			err = content_copy(pool, block, content);
 		content_end(pool, inner);
 		kvmm_put_many(pool, &ref, 1);
 	}
 	kv_cancel_restore(cancel);
 	return err;
+}
+
+/* ---- the calls ---- */
+
+static int access_content(struct kvmm_pool *pool, const struct kvmm_content *where,
+			  const struct content *content)
+{
+	if (kv_inherited(pool))
+		return -ECHILD;
+	switch (where->of) {
+	case KVMM_CONTENT_BLOCK:
+		return block_access(pool, where->index, content);
+	case KVMM_CONTENT_RANGE:
+		return range_access(pool, (kvmm_range_t){ where->index, where->gen }, where->at,
+				    content);
+	case KVMM_CONTENT_MUT:
+		return mut_access(pool, (kvmm_mut_t){ where->index, where->gen }, content);
+	case KVMM_CONTENT_REF:
+		return content->is_write ? -EINVAL :
+		       ref_access(pool, (kvmm_ref_t){ where->index, where->gen }, content);
+	}
+	return -EINVAL;
+}
+
+int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where, const void *buf,
+		       size_t bytes)
+{
+	struct content content = { (void *)buf, where ? where->offset : 0, bytes, true };
+
+	return where ? access_content(pool, where, &content) : -EINVAL;
+}
+
+int kvmm_content_read(struct kvmm_pool *pool, const struct kvmm_content *where, void *buf,
+		      size_t bytes)
+{
+	struct content content = { buf, where ? where->offset : 0, bytes, false };
+
+	return where ? access_content(pool, where, &content) : -EINVAL;
 }

@@ -10,6 +10,7 @@
  * with none of them held, from the start again.
  */
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "determ.h"
 #include "gang.h"
@@ -35,7 +36,7 @@ struct kvmm_gangs {
 
 	struct kv_lock		lock;
 	u32			free;		/* ->lock; KV_NONE: none */
-	struct kvmm_gang_stat	stat;		/* ->lock */
+	struct kv_gang_stat	stat;		/* ->lock */
 	struct gang_slot	slot[];		/* ->lock */
 };
 
@@ -637,7 +638,7 @@ int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t handle, kvmm_mut_t *b
 
 /* ---- looking ---- */
 
-int kvmm_gang_stat(struct kvmm_gangs *gangs, struct kvmm_gang_stat *stat)
+int kv_gang_read_stat(struct kvmm_gangs *gangs, struct kv_gang_stat *stat)
 {
 	if (kv_inherited(gangs))
 		return -ECHILD;
@@ -649,7 +650,7 @@ int kvmm_gang_stat(struct kvmm_gangs *gangs, struct kvmm_gang_stat *stat)
 	return 0;
 }
 
-int kvmm_gangs_digest(struct kvmm_gangs *gangs, struct kvmm_digest_info *infos, uint32_t max)
+int kv_gangs_digest(struct kvmm_gangs *gangs, struct kvmm_digest_info *infos, uint32_t max)
 {
 	if (!gangs || (max && !infos))
 		return -EINVAL;

@@ -79,16 +79,6 @@ static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefi
 	return err ? : (int)tokens;
 }
 
-int kvmm_groups_hit_len(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
-			uint32_t max_tokens)
-{
-	int err = prompt_check(groups, prompt);
-
-	if (kv_inherited(groups))
-		return -ECHILD;
-	return err ? : groups_look(groups, prompt, max_tokens);
-}
-
 /* ---- taking references ---- */
 
 /* The next @nr blocks of a group, all of them: 0, -EAGAIN one is gone, or what the pool says. */
@@ -251,12 +241,14 @@ int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix
 		      uint32_t max_tokens, struct kvmm_tables **tables)
 {
 	struct kvmm_tables *made;
-	int err = tables ? prompt_check(groups, prompt) : -EINVAL;
+	int err = prompt_check(groups, prompt);
 
 	if (kv_inherited(groups))
 		return -ECHILD;
 	if (err)
 		return err;
+	if (!tables)
+		return groups_look(groups, prompt, max_tokens);
 	made = tables_create(groups, prompt, min(max_tokens, prompt->nr * groups->granule));
 	if (!made)
 		return -ENOMEM;

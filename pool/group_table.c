@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "group.h"
 
@@ -179,7 +180,7 @@ int kvmm_groups_abort(struct kvmm_tables *tables)
 
 /* ---- asking ---- */
 
-uint32_t kvmm_groups_hit_tokens(const struct kvmm_tables *tables)
+uint32_t kv_groups_hit_tokens(const struct kvmm_tables *tables)
 {
 	return tables ? tables->hit_tokens : 0;
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is told of growth, of one range and of all. */
+#include <kv/pool.h>
 #include <kvmm/grow.h>
 
 #include "arena.h"
 
 static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");
 
-int kvmm_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_growth *growth)
+int kv_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kv_growth *growth)
 {
-	struct kvmm_growth now = { 0 };
+	struct kv_growth now = { 0 };
 	struct slot *slot;
 	int err;
 
@@ -20,7 +21,7 @@ int kvmm_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kvmm_gr
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	now = (struct kvmm_growth){ .size = growth->size, .nr_ext = slot->nr_ext };
+	now = (struct kv_growth){ .size = growth->size, .nr_ext = slot->nr_ext };
 	if (slot->flags & SLOT_GREW) {
 		now.reserved = slot->grow.res.nr ? slot->grow.res : now.reserved;
 		now.chunk = slot->grow.chunk;

@@ -9,18 +9,6 @@
 
 #define HOLD_WALK	256u	/* leases that are looked at in one go */
 
-const char *kvmm_hold_reason_name(uint32_t reason)
-{
-	static const char *const names[KVMM_NR_HOLD_REASONS] = {
-		[KVMM_HOLD_USER] = "user", [KVMM_HOLD_REQUEST] = "request",
-		[KVMM_HOLD_TRANSFER] = "transfer", [KVMM_HOLD_RDMA] = "rdma",
-		[KVMM_HOLD_GDS] = "gds", [KVMM_HOLD_IPC] = "ipc", [KVMM_HOLD_COPY] = "copy",
-		[KVMM_HOLD_GRAPH] = "graph",
-	};
-
-	return reason < KVMM_NR_HOLD_REASONS ? names[reason] : "?";
-}
-
 /* ---- one hold ---- */
 
 static void tell(const struct lease *lease, u64 now_ns, struct kvmm_hold_info *info)

@@ -615,12 +615,23 @@ int alloc_stat_read(struct kvmm_pool *pool, void *stat);
 int pressure_stat_read(struct kvmm_pool *pool, void *stat);
 int growth_stat_read(struct kvmm_pool *pool, void *stat);
 int pin_stat_read(struct kvmm_pool *pool, void *stat);
+int stay_stat_read(struct kvmm_pool *pool, void *stat);
 int step_stat_read(struct kvmm_pool *pool, void *stat);
 int pace_stat_read(struct kvmm_pool *pool, void *stat);
 int verify_stat_read(struct kvmm_pool *pool, void *stat);
 int background_stat_read(struct kvmm_pool *pool, void *stat);
 int elastic_stat_read(struct kvmm_pool *pool, void *stat);
 int tier_stat_read(struct kvmm_pool *pool, void *stat);
+
+/* ---- kvmm_pool_set(), by setting ---- */
+
+int watermarks_set(struct kvmm_pool *pool, const void *value);
+int pace_set(struct kvmm_pool *pool, const void *value);
+int background_set(struct kvmm_pool *pool, const void *value);
+int verify_set(struct kvmm_pool *pool, const void *value);
+int residency_set(struct kvmm_pool *pool, const void *value);
+int balloon_set_bytes(struct kvmm_pool *pool, const void *value);
+int tier_configure(struct kvmm_pool *pool, const void *value);
 
 #include "move/elastic.h"
 

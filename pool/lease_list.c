@@ -30,17 +30,6 @@ struct walk {
 	u32			nr;
 };
 
-const char *kvmm_owned_kind_name(uint32_t kind)
-{
-	static const char *const names[KVMM_NR_OWNED_KINDS] = {
-		[KVMM_OWNED_RANGE] = "range", [KVMM_OWNED_PRIVATE] = "private",
-		[KVMM_OWNED_STAGED] = "staged", [KVMM_OWNED_HOLD] = "hold",
-		[KVMM_OWNED_PIN] = "pin",
-	};
-
-	return kind < KVMM_NR_OWNED_KINDS ? names[kind] : "?";
-}
-
 static u64 make_cursor(enum stage stage, u32 index)
 {
 	return (u64)stage << 32 | index;

@@ -22,29 +22,8 @@
 
 #define MAP_MODES	(KVMM_MAP_EACH | KVMM_MAP_COARSE)
 
-const char *kvmm_map_state_name(uint32_t state)
-{
-	static const char *const names[KVMM_NR_MAP_STATES] = {
-		[KVMM_MAP_FREE] = "free", [KVMM_MAP_NULL] = "null", [KVMM_MAP_RANGE] = "range",
-		[KVMM_MAP_PRIVATE] = "private", [KVMM_MAP_STAGED] = "staged",
-		[KVMM_MAP_ACTIVE] = "active", [KVMM_MAP_CACHED] = "cached",
-		[KVMM_MAP_AWAY] = "away", [KVMM_MAP_RESERVED] = "reserved",
-		[KVMM_MAP_ASIDE] = "aside", [KVMM_MAP_CLAIMED] = "claimed",
-		[KVMM_MAP_MOVING] = "moving", [KVMM_MAP_LIMBO] = "limbo",
-	};
-
-	return state < KVMM_NR_MAP_STATES ? names[state] : "?";
-}
-
 static_assert(KVMM_MAP_AWAY == (int)KVMM_BLOCK_AWAY &&
 	      KVMM_MAP_CACHED == (int)KVMM_BLOCK_INACTIVE, "one number, two names");
-
-uint32_t kvmm_map_block_state(uint32_t state)
-{
-	if (state <= KVMM_MAP_AWAY)
-		return state;
-	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_PRIVATE : KVMM_BLOCK_FREE;
-}
 
 /* ---- whose it is ---- */
 

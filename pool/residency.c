@@ -169,12 +169,13 @@ static int get(struct kvmm_pool *pool, struct residency **res)
 	return 0;
 }
 
-int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
+int residency_set(struct kvmm_pool *pool, const void *value)
 {
+	u32 ppm = value ? *(const u32 *)value : UINT32_MAX;
 	struct residency *res;
 	int err;
 
-	if (!pool || ppm > PPM)
+	if (ppm > PPM)
 		return -EINVAL;
 	if (!pool->caches)
 		return -EOPNOTSUPP;

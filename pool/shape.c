@@ -114,32 +114,23 @@ static int cut(struct kvmm_pool *pool, struct slot *slot, u32 nr, bool front)
 	return 0;
 }
 
-static int shrink(struct kvmm_pool *pool, kvmm_range_t range, u32 nr, bool front)
+int kvmm_range_cut(struct kvmm_pool *pool, kvmm_range_t range, uint32_t front, uint32_t back)
 {
+	u32 nr = front ? front : back;
 	struct slot *slot;
 	int err;
 
 	err = range_enter(pool, range, &slot);
 	if (err)
 		return err;
-	if (!nr || nr >= slot->nr)
+	if (!nr || nr >= slot->nr || (front && back))
 		err = -EINVAL;
 	else if (slot_is_barred(slot))
 		err = -EBUSY;
 	else
-		err = cut(pool, slot, nr, front);
+		err = cut(pool, slot, nr, front != 0);
 	pool_leave(pool);
 	return err;
-}
-
-int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
-{
-	return shrink(pool, range, nr, false);
-}
-
-int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
-{
-	return shrink(pool, range, nr, true);
 }
 
 /* ---- splitting ---- */

@@ -227,6 +227,7 @@ union any_stat {
 	struct kvmm_pressure pressure;
 	struct kvmm_growth_stat growth;
 	struct kvmm_pin_stat pin;
+	struct kvmm_stay stay;
 	struct kvmm_step_stat step;
 	struct kvmm_pace_stat pace;
 	struct kvmm_verify_stat verify;
@@ -244,6 +245,7 @@ static const struct {
 	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
 	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read },
 	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
+	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), stay_stat_read },
 	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
 	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), pace_stat_read },
 	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), verify_stat_read },
@@ -268,6 +270,22 @@ int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *st
 		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
 	memcpy(stat, &now, min(size, kinds[kind].size));
 	return 0;
+}
+
+/* ---- settings ---- */
+
+int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *value)
+{
+	static int (*const set[KVMM_NR_SETTINGS])(struct kvmm_pool *pool, const void *value) = {
+		[KVMM_SET_WATERMARKS] = watermarks_set, [KVMM_SET_PACE] = pace_set,
+		[KVMM_SET_BACKGROUND] = background_set, [KVMM_SET_VERIFY] = verify_set,
+		[KVMM_SET_RESIDENCY] = residency_set, [KVMM_SET_BALLOON] = balloon_set_bytes,
+		[KVMM_SET_TIER] = tier_configure,
+	};
+
+	if (kv_inherited(pool))
+		return -ECHILD;
+	return pool && (u32)what < KVMM_NR_SETTINGS ? set[what](pool, value) : -EINVAL;
 }
 
 /* ---- the map ---- */

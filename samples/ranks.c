@@ -60,8 +60,10 @@ static void say_difference(void)
 	char text[128] = "nothing";
 	int rank;
 
-	for (rank = 0; rank < NR_RANKS; rank++)
-		kvmm_gangs_digest(set[rank], &info[rank], 1);
+	for (rank = 0; rank < NR_RANKS; rank++) {
+		info[rank].size = sizeof(info[rank]);
+		kvmm_pool_digest(pool[rank], &info[rank]);
+	}
 	if (kvmm_digest_diff(&info[0], &info[1], 1, &diff) == 1)
 		kvmm_digest_text(&diff, text, sizeof(text));
 	printf("the ranks differ in: %s\n", text);

@@ -81,7 +81,7 @@ static int forget(void *store, const struct kv_tier_name *names, u32 nr, bool fo
 
 static int reset(void *store)
 {
-	int64_t ret = kvmm_disk_reset(store);
+	int64_t ret = kv_disk_reset(store);
 
 	return ret < 0 ? (int)ret : 0;
 }

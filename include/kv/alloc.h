@@ -94,4 +94,17 @@ int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *
  */
 int kv_slab_cache_check(struct kvmm_slab_cache *cache);
 
+/**
+ * kv_slab_info() - the caches of a zone, or all if it is NULL, as Linux shows /proc/slabinfo
+ * @zone: whose caches
+ * @buf: room for @bytes, NUL included; always terminated if there is any
+ *
+ * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty. Of zones
+ * that have caches of one name the second is "name#1", as in metrics.
+ *
+ * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
+ * -EINVAL.
+ */
+int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
+
 #endif /* KV_ALLOC_H */

@@ -260,4 +260,29 @@ int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
  */
 int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u32 flags);
 
+/**
+ * kv_disk_reset() - drop all records, for good
+ * @disk: the store
+ *
+ * One number in the superblock, in all three copies: however much is in the store. Records that are
+ * being written are dropped, too, and their completions say -ECANCELED.
+ *
+ * Context: any thread; waits for the disk, no kvmm lock held.
+ * Return: how many there were; -EINVAL; -EIO, ...: nothing is there, but what was may be after the next
+ * opening. Reset it again, or open it with KVMM_DISK_RESET.
+ */
+int64_t kv_disk_reset(struct kvmm_disk *disk);
+
+/**
+ * kv_disk_drop_layout() - drop all records of a layout
+ * @disk: the store
+ * @layout: that one; NULL: of every layout
+ *
+ * From memory: what is still on disk at the next opening is a hit.
+ *
+ * Context: any thread.
+ * Return: how many there were.
+ */
+int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const u8 layout[16]);
+
 #endif /* KV_DISK_H */

@@ -9,6 +9,9 @@
 #include <kv/pool_part.h>
 #include <kv/registry_map.h>
 #include <kvmm/background.h>
+#include <kvmm/digest.h>
+#include <kvmm/gang.h>
+#include <kvmm/group.h>
 #include <kvmm/pool.h>
 
 /** Room for a pool's name, NUL included. */
@@ -68,5 +71,62 @@ struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool);
 /** kv_background_get() - as it was set; @how->size is set by the caller. Return: 0; -ENOENT it is off;
  * -EINVAL. */
 int kv_background_get(struct kvmm_pool *pool, struct kvmm_background *how);
+
+/** kv_free_staged() - as kvmm_free(). */
+int kv_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, u32 nr);
+
+/**
+ * struct kv_growth - what is known of one range's growth
+ * @size: sizeof(struct kv_growth)
+ * @reserved: free blocks kept behind its end, maybe none
+ * @chunk: how many were asked for the last time
+ * @expect: as in struct kvmm_range_attr
+ * @in_place: times that it became longer where it was
+ * @elsewhere: times that it went on in a further extent
+ * @nr_ext: its extents now
+ */
+struct kv_growth {
+	size_t size;
+	struct kvmm_extent reserved;
+	uint32_t chunk;
+	uint32_t expect;
+	uint32_t in_place;
+	uint32_t elsewhere;
+	uint32_t nr_ext;
+	uint32_t reserved0;
+};
+
+/** kv_range_growth() - Return: 0; -ESTALE; -EINVAL. */
+int kv_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kv_growth *growth);
+
+/**
+ * struct kv_gang_stat - a set, since it was made; digests have @epoch in them
+ * @epoch: calls of kvmm_gang_reserve() that were no -EINVAL
+ * @committed, @aborted, @expired: gangs
+ * @refused: reservations that failed
+ * @nr_reserved: gangs now
+ */
+struct kv_gang_stat {
+	uint64_t epoch;
+	uint64_t committed;
+	uint64_t aborted;
+	uint64_t expired;
+	uint64_t refused;
+	uint32_t nr_reserved;
+	uint32_t reserved;
+};
+
+/** kv_gang_read_stat() - Return: 0; -EINVAL. */
+int kv_gang_read_stat(struct kvmm_gangs *gangs, struct kv_gang_stat *stat);
+
+/** kv_balloon_tick() - a portion. Return: 1 there is more to do; 0; -EINVAL. */
+int kv_balloon_tick(struct kvmm_pool *pool);
+
+/** kv_groups_hit_tokens() - how long the hit was that these tables began with. */
+u32 kv_groups_hit_tokens(const struct kvmm_tables *tables);
+
+/* kvmm_pool_digest() of each pool of the set, one after the other. Number of pools, which may be more than
+ * @max; -EUCLEAN; -EINVAL. */
+int kv_gangs_digest(struct kvmm_gangs *gangs, struct kvmm_digest_info *infos, u32 max);
 
 #endif /* KV_POOL_H */

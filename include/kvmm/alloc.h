@@ -142,10 +142,10 @@ struct kvmm_watermarks {
 };
 
 /** kvmm_watermarks_set() - from now on. Return: 0; -EINVAL not in that order, or too high. */
-KVMM_API int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks);
-
-/** kvmm_watermarks() - what they are. Return: 0; -EINVAL. */
-KVMM_API int kvmm_watermarks(struct kvmm_pool *pool, struct kvmm_watermarks *marks);
+static inline int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks)
+{
+	return kvmm_pool_set(pool, KVMM_SET_WATERMARKS, marks);
+}
 
 /**
  * struct kvmm_reclaim - budget and result of one reclaim
@@ -250,7 +250,10 @@ enum kvmm_step {
 };
 
 /** kvmm_step_name() - "drain" and so on; "?" if there is no such step. */
-KVMM_API const char *kvmm_step_name(uint32_t step);
+static inline const char *kvmm_step_name(uint32_t step)
+{
+	return kvmm_name(KVMM_NAME_STEP, step);
+}
 
 /**
  * struct kvmm_alloc_stat - the front door, as of one moment; counts are since creation

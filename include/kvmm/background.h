@@ -67,7 +67,10 @@ struct kvmm_background {
  * Return: 0; -EINVAL; -ENOMEM; -EAGAIN no thread was to be had: everything is as it was;
  * -EOPNOTSUPP as kvmm_pool_compact(), or the pool has KVMM_POOL_DETERMINISTIC.
  */
-KVMM_API int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how);
+static inline int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)
+{
+	return kvmm_pool_set(pool, KVMM_SET_BACKGROUND, how);
+}
 
 /**
  * kvmm_background_tick() - do what is due

@@ -198,9 +198,6 @@ KVMM_API int kvmm_stage(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr,
 			  kvmm_mut_t *blocks);
 
-/** kvmm_free_staged() - as kvmm_free(). */
-KVMM_API int kvmm_free_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t nr);
-
 /**
  * enum kvmm_dup - what becomes of a block whose name is taken
  * @KVMM_DUP_POOL: as struct kvmm_pool_attr says
@@ -449,7 +446,7 @@ static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
  * What the engine calls between the last step with the old weights and the first one with the new ones, on
  * each pool that has K/V of them. Afterwards no copy that was made before is found or loaded: not on the
  * device, not in the host tier, where copies of the pool's layout go, whichever pool made them, and not on
- * the disk below, which is emptied as a whole, other layouts included, for good (kvmm_disk_reset()). Copies
+ * the disk below, which is emptied as a whole, other layouts included, for good. Copies
  * that are under way between host tier and disk are not found when they are complete. Moves and a look of
  * kvmm_verify_tick() end first, as in kvmm_reset_inactive_held().
  *

@@ -38,7 +38,10 @@ enum kvmm_goal {
 };
 
 /** kvmm_goal_name() - "run", "pageblocks", "shorten", "gather"; "?" if there is no such goal. */
-KVMM_API const char *kvmm_goal_name(uint32_t goal);
+static inline const char *kvmm_goal_name(uint32_t goal)
+{
+	return kvmm_name(KVMM_NAME_GOAL, goal);
+}
 
 /**
  * Cached blocks that nobody references may be lost, with all that follow them in their chains: where that

@@ -274,31 +274,6 @@ KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *g
 			   int32_t *status);
 
 /**
- * kvmm_disk_reset() - drop all records, for good
- * @disk: the store
- *
- * One number in the superblock, in all three copies: however much is in the store. Records that are
- * being written are dropped, too, and their completions say -ECANCELED.
- *
- * Context: any thread; waits for the disk, no kvmm lock held.
- * Return: how many there were; -EINVAL; -EIO, ...: nothing is there, but what was may be after the next
- * opening. Reset it again, or open it with KVMM_DISK_RESET.
- */
-KVMM_API int64_t kvmm_disk_reset(struct kvmm_disk *disk);
-
-/**
- * kvmm_disk_drop_layout() - drop all records of a layout
- * @disk: the store
- * @layout: that one; NULL: of every layout
- *
- * From memory: what is still on disk at the next opening is a hit.
- *
- * Context: any thread.
- * Return: how many there were.
- */
-KVMM_API int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16]);
-
-/**
  * kvmm_disk_sync() - what was written so far survives a loss of power
  * @disk: the store
  *

@@ -198,7 +198,7 @@ KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
  * kvmm_balloon_set() - so many bytes are to be away, from now on
  * @target_bytes: 0: none
  *
- * kvmm_step_begin(), kvmm_background_tick() and kvmm_balloon_tick() do a portion each, beside steps,
+ * kvmm_step_begin() and kvmm_background_tick() do a portion each, beside steps,
  * dropping and copying as kvmm_pool_shrink_start(). Above the target memory comes back, also in
  * portions; memory of the caller only as far as he was not told of it.
  *
@@ -210,10 +210,10 @@ KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
  *
  * Return: 0; -EOPNOTSUPP as kvmm_pool_shrink_start(), or a pool of ids only; -ENOMEM; -EINVAL.
  */
-KVMM_API int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes);
-
-/** kvmm_balloon_tick() - a portion. Return: 1 there is more to do; 0; -EINVAL. */
-KVMM_API int kvmm_balloon_tick(struct kvmm_pool *pool);
+static inline int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
+{
+	return kvmm_pool_set(pool, KVMM_SET_BALLOON, &target_bytes);
+}
 
 /**
  * struct kvmm_elastic_stat - one coherent snapshot

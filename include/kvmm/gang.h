@@ -177,35 +177,6 @@ KVMM_API int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t gang);
  */
 KVMM_API int kvmm_gang_expire(struct kvmm_gangs *gangs, uint64_t now_ns);
 
-/**
- * struct kvmm_gang_stat - a set, since it was made; digests have @epoch in them
- * @epoch: calls of kvmm_gang_reserve() that were no -EINVAL
- * @committed, @aborted, @expired: gangs
- * @refused: reservations that failed
- * @nr_reserved: gangs now
- */
-struct kvmm_gang_stat {
-	uint64_t epoch;
-	uint64_t committed;
-	uint64_t aborted;
-	uint64_t expired;
-	uint64_t refused;
-	uint32_t nr_reserved;
-	uint32_t reserved;
-};
-
-/** kvmm_gang_stat() - Return: 0; -EINVAL. */
-KVMM_API int kvmm_gang_stat(struct kvmm_gangs *gangs, struct kvmm_gang_stat *stat);
-
-/**
- * kvmm_gangs_digest() - kvmm_pool_digest() of each pool of the set
- * @infos: room for @max; ->size is set
- *
- * One pool after the other. Return: number of pools, which may be more than @max; -EUCLEAN; -EINVAL.
- */
-KVMM_API int kvmm_gangs_digest(struct kvmm_gangs *gangs, struct kvmm_digest_info *infos,
-			       uint32_t max);
-
 #ifdef __cplusplus
 }
 #endif

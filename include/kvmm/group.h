@@ -129,22 +129,14 @@ KVMM_API uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups);
 /* ---- hits ---- */
 
 /**
- * kvmm_groups_hit_len() - the longest prefix that hits in all groups, in tokens
+ * kvmm_groups_match() - the longest prefix that hits in all groups, in tokens
  * @prompt: one key for each full granule, from the start (@prompt->position is 0);
  *	@prompt->domain.group is not looked at
  * @max_tokens: the hit ends here at most; engines give the length less 1, since they have to
  *	compute the last token in any case
- *
- * Takes no references and changes nothing. True for as long as nobody evicts.
- *
- * Return: tokens, 0 or more; -EINVAL.
- */
-KVMM_API int kvmm_groups_hit_len(const struct kvmm_groups *groups,
-				 const struct kvmm_prefix *prompt, uint32_t max_tokens);
-
-/**
- * kvmm_groups_match() - the same, with a reference on each block that is needed, and on no other
- * @tables: set on success, if it is a hit or not; the caller's, until kvmm_groups_release()
+ * @tables: set on success, if it is a hit or not, with a reference on each block that is needed, and on
+ *	no other; the caller's, until kvmm_groups_release(). NULL: takes no references and changes
+ *	nothing, and the answer is true for as long as no block is evicted
  *
  * If a block is evicted between look and reference it looks again; each time after the fourth the
  * hit is at most half as long as what it was about to take.
@@ -153,6 +145,13 @@ KVMM_API int kvmm_groups_hit_len(const struct kvmm_groups *groups,
  */
 KVMM_API int kvmm_groups_match(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
 			       uint32_t max_tokens, struct kvmm_tables **tables);
+
+/** kvmm_groups_hit_len() - kvmm_groups_match() without references. */
+static inline int kvmm_groups_hit_len(const struct kvmm_groups *groups,
+				      const struct kvmm_prefix *prompt, uint32_t max_tokens)
+{
+	return kvmm_groups_match(groups, prompt, max_tokens, NULL);
+}
 
 /**
  * kvmm_groups_mask() - which blocks of a group can ever be part of a hit
@@ -244,9 +243,6 @@ KVMM_API int kvmm_groups_trim(struct kvmm_tables *tables, uint32_t nr_tokens);
 /** kvmm_groups_release() - give all blocks back, group by group, last first; and the tables. Takes
  * NULL. Registered blocks stay cached. */
 KVMM_API void kvmm_groups_release(struct kvmm_tables *tables);
-
-/** kvmm_groups_hit_tokens() - how long the hit was that these tables began with. */
-KVMM_API uint32_t kvmm_groups_hit_tokens(const struct kvmm_tables *tables);
 
 /**
  * kvmm_groups_block_table() - block ids of a group, by position

@@ -39,31 +39,6 @@ extern "C" {
 KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ranges, uint32_t nr,
 				  uint32_t by);
 
-/**
- * struct kvmm_growth - what is known of one range's growth
- * @size: sizeof(struct kvmm_growth)
- * @reserved: free blocks kept behind its end, maybe none
- * @chunk: how many were asked for the last time
- * @expect: as in struct kvmm_range_attr
- * @in_place: times that it became longer where it was
- * @elsewhere: times that it went on in a further extent
- * @nr_ext: its extents now
- */
-struct kvmm_growth {
-	size_t size;
-	struct kvmm_extent reserved;
-	uint32_t chunk;
-	uint32_t expect;
-	uint32_t in_place;
-	uint32_t elsewhere;
-	uint32_t nr_ext;
-	uint32_t reserved0;
-};
-
-/** kvmm_range_growth() - Return: 0; -ESTALE; -EINVAL. */
-KVMM_API int kvmm_range_growth(struct kvmm_pool *pool, kvmm_range_t range,
-			       struct kvmm_growth *growth);
-
 /** Ranges of 1, 2, 3 to 4, 5 to 8, ... 33 to 64, and more extents. */
 #define KVMM_GROWTH_HIST	8u
 

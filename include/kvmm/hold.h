@@ -72,7 +72,10 @@ enum kvmm_hold_reason {
 };
 
 /** kvmm_hold_reason_name() - "user", "request", ...; "?" if there is no such reason. */
-KVMM_API const char *kvmm_hold_reason_name(uint32_t reason);
+static inline const char *kvmm_hold_reason_name(uint32_t reason)
+{
+	return kvmm_name(KVMM_NAME_HOLD_REASON, reason);
+}
 
 #define KVMM_HOLD_PIN		(1u << 0)	/* the blocks stay where they are, too */
 #define KVMM_HOLD_PARTIAL	(1u << 1)	/* those that are cached, if at least one is */

@@ -24,6 +24,7 @@
 #ifndef KVMM_MAP_H
 #define KVMM_MAP_H
 
+#include <kvmm/pool.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -68,10 +69,18 @@ enum kvmm_map_state {
 };
 
 /** kvmm_map_state_name() - "free", "range", "cached", ...; "?" if there is no such state. */
-KVMM_API const char *kvmm_map_state_name(uint32_t state);
+static inline const char *kvmm_map_state_name(uint32_t state)
+{
+	return kvmm_name(KVMM_NAME_MAP_STATE, state);
+}
 
 /** kvmm_map_block_state() - what kvmm_block_info() calls that state: enum kvmm_block_state. */
-KVMM_API uint32_t kvmm_map_block_state(uint32_t state);
+static inline uint32_t kvmm_map_block_state(uint32_t state)
+{
+	if (state <= KVMM_MAP_AWAY)
+		return state;
+	return state == KVMM_MAP_CLAIMED ? KVMM_BLOCK_PRIVATE : KVMM_BLOCK_FREE;
+}
 
 #define KVMM_MAP_PINNED		(1u << 0)	/* stays where it is */
 #define KVMM_MAP_IN_FLIGHT	(1u << 1)	/* is being copied to elsewhere */

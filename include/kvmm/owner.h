@@ -39,6 +39,7 @@
 #define KVMM_OWNER_H
 
 #include <kvmm/hold.h>
+#include <kvmm/pool.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -160,7 +161,10 @@ enum kvmm_owned_kind {
 };
 
 /** kvmm_owned_kind_name() - "range", "private", ...; "?" if there is no such kind. */
-KVMM_API const char *kvmm_owned_kind_name(uint32_t kind);
+static inline const char *kvmm_owned_kind_name(uint32_t kind)
+{
+	return kvmm_name(KVMM_NAME_OWNED_KIND, kind);
+}
 
 #define KVMM_LEAK_EXPIRED	(1u << 0)	/* its lease has run out */
 #define KVMM_LEAK_OLD		(1u << 1)	/* it has no lease and is older than asked for */
@@ -273,12 +277,22 @@ KVMM_API int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr
  *
  * Return: 0; -ESTALE; -EINVAL no such block, outside of it, or a pool of ids only; -EIO; -EOVERFLOW.
  */
-KVMM_API int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
-			      uint64_t offset, const void *buf, size_t bytes);
+static inline int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
+				   uint64_t offset, const void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_RANGE, range.index, range.gen, at };
+
+	return kvmm_content_write(pool, &where, buf, bytes);
+}
 
 /** kvmm_range_read() - the other way round; same returns. */
-KVMM_API int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
-			     uint64_t offset, void *buf, size_t bytes);
+static inline int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
+				  uint64_t offset, void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_RANGE, range.index, range.gen, at };
+
+	return kvmm_content_read(pool, &where, buf, bytes);
+}
 
 /**
  * kvmm_mut_write() - the same with a private block
@@ -289,17 +303,32 @@ KVMM_API int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, uint32_
  * Return: 0; -ESTALE it was freed, or staged; -EINVAL; -EIO; -EOVERFLOW too many writers;
  * -EOPNOTSUPP the pool has no policy.
  */
-KVMM_API int kvmm_mut_write(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset,
-			    const void *buf, size_t bytes);
+static inline int kvmm_mut_write(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset,
+				 const void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_MUT, mut.index, mut.gen, 0 };
+
+	return kvmm_content_write(pool, &where, buf, bytes);
+}
 
 /** kvmm_mut_read() - the other way round; same returns. */
-KVMM_API int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset, void *buf,
-			   size_t bytes);
+static inline int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t offset,
+				void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_MUT, mut.index, mut.gen, 0 };
+
+	return kvmm_content_read(pool, &where, buf, bytes);
+}
 
 /** kvmm_ref_read() - content of a registered block, by who has a reference. Returns as
  * kvmm_mut_write(). */
-KVMM_API int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset, void *buf,
-			   size_t bytes);
+static inline int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset,
+				void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_REF, ref.index, ref.gen, 0 };
+
+	return kvmm_content_read(pool, &where, buf, bytes);
+}
 
 #ifdef __cplusplus
 }

@@ -86,8 +86,11 @@ struct kvmm_stay {
 	uint32_t blocks[KVMM_NR_STAY_REASONS];
 };
 
-/** kvmm_stay_last() - as the last compaction saw it; zeros before the first. Return: 0; -EINVAL. */
-KVMM_API int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay);
+/** kvmm_stay_last() - as the last compaction saw it; zeros before the first. */
+static inline int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_STAY, stay, sizeof(*stay));
+}
 
 /**
  * kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met

@@ -343,13 +343,23 @@ KVMM_API int kvmm_range_extents(struct kvmm_pool *pool, kvmm_range_t range,
  */
 KVMM_API int kvmm_range_grow(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
-/** kvmm_range_shrink() - give the last @nr blocks back. Return: 0; -EINVAL @nr is not less than
- * the range's length; -ESTALE; -EBUSY pinned or shared: other owners may use them;
- * -EOPNOTSUPP allocator "buddy" cannot cut. */
-KVMM_API int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+/** kvmm_range_cut() - give the first @front, or the last @back blocks back. Return: 0; -EINVAL not less
+ * than the range's length, or not exactly one of them is 0; -ESTALE; -EBUSY pinned or shared: other
+ * owners may use them; -EOPNOTSUPP allocator "buddy" cannot cut. */
+KVMM_API int kvmm_range_cut(struct kvmm_pool *pool, kvmm_range_t range, uint32_t front,
+			    uint32_t back);
+
+/** kvmm_range_shrink() - give the last @nr blocks back. */
+static inline int kvmm_range_shrink(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
+{
+	return kvmm_range_cut(pool, range, 0, nr);
+}
 
 /** kvmm_range_shrink_front() - the same with the first @nr blocks (sliding windows). */
-KVMM_API int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
+static inline int kvmm_range_shrink_front(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
+{
+	return kvmm_range_cut(pool, range, nr, 0);
+}
 
 /** kvmm_range_split() - blocks from @at on become a range of their own, @tail, same sequence.
  * Return: 0; -EINVAL @at is 0 or not inside; -ESTALE; -EBUSY pinned or shared; -ENOMEM;
@@ -450,18 +460,67 @@ KVMM_API int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
 			     struct kvmm_block_info *info);
 
 /**
- * kvmm_block_write() - copy from host memory into a block
- * @offset: in bytes, counted through the planes one after the other
- *
- * Waits until the copy is done. Return: 0; -EINVAL outside the block, or a pool of ids only; -ENXIO
- * the block is away, see <kvmm/elastic.h>; -EIO.
+ * enum kvmm_content_of - what is named by a struct kvmm_content
+ * @KVMM_CONTENT_BLOCK: a block id (@index)
+ * @KVMM_CONTENT_RANGE: block @at of a kvmm_range_t
+ * @KVMM_CONTENT_MUT: a kvmm_mut_t
+ * @KVMM_CONTENT_REF: a kvmm_ref_t; can be read only
  */
-KVMM_API int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset,
-			      const void *buf, size_t bytes);
+enum kvmm_content_of {
+	KVMM_CONTENT_BLOCK,
+	KVMM_CONTENT_RANGE,
+	KVMM_CONTENT_MUT,
+	KVMM_CONTENT_REF,
+};
 
-/** kvmm_block_read() - the other way round; same returns. */
-KVMM_API int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
-			     size_t bytes);
+/**
+ * struct kvmm_content - bytes of a block
+ * @offset: in bytes, counted through the planes one after the other
+ * @of: enum kvmm_content_of
+ * @index, @gen: its handle, or the id of the block
+ * @at: of a range: which of its blocks, from 0 on
+ */
+struct kvmm_content {
+	uint64_t offset;
+	uint32_t of;
+	uint32_t index;
+	uint32_t gen;
+	uint32_t at;
+};
+
+/**
+ * kvmm_content_write() - copy from host memory into a block
+ *
+ * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and the other
+ * inline forms in <kvmm/owner.h>.
+ *
+ * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block is
+ * away, see <kvmm/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
+ */
+KVMM_API int kvmm_content_write(struct kvmm_pool *pool, const struct kvmm_content *where,
+				const void *buf, size_t bytes);
+
+/** kvmm_content_read() - the other way round; same returns. */
+KVMM_API int kvmm_content_read(struct kvmm_pool *pool, const struct kvmm_content *where, void *buf,
+			       size_t bytes);
+
+/** kvmm_block_write() - kvmm_content_write() of a block id. */
+static inline int kvmm_block_write(struct kvmm_pool *pool, uint32_t block, uint64_t offset,
+				   const void *buf, size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_BLOCK, block, 0, 0 };
+
+	return kvmm_content_write(pool, &where, buf, bytes);
+}
+
+/** kvmm_block_read() - the other way round. */
+static inline int kvmm_block_read(struct kvmm_pool *pool, uint32_t block, uint64_t offset, void *buf,
+				  size_t bytes)
+{
+	struct kvmm_content where = { offset, KVMM_CONTENT_BLOCK, block, 0, 0 };
+
+	return kvmm_content_read(pool, &where, buf, bytes);
+}
 
 /* ---- compaction ---- */
 
@@ -606,6 +665,7 @@ KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
  * @KVMM_STAT_PRESSURE: struct kvmm_pressure
  * @KVMM_STAT_GROWTH: struct kvmm_growth_stat; walks all ranges under the pool's lock
  * @KVMM_STAT_PIN: struct kvmm_pin_stat
+ * @KVMM_STAT_STAY: struct kvmm_stay: what did not move, as the last compaction saw it
  * @KVMM_STAT_STEP: struct kvmm_step_stat
  * @KVMM_STAT_PACE: struct kvmm_pace_stat
  * @KVMM_STAT_VERIFY: struct kvmm_verify_stat
@@ -619,6 +679,7 @@ enum kvmm_stat_kind {
 	KVMM_STAT_PRESSURE,
 	KVMM_STAT_GROWTH,
 	KVMM_STAT_PIN,
+	KVMM_STAT_STAY,
 	KVMM_STAT_STEP,
 	KVMM_STAT_PACE,
 	KVMM_STAT_VERIFY,
@@ -639,6 +700,39 @@ enum kvmm_stat_kind {
  */
 KVMM_API int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat,
 			       size_t size);
+
+/**
+ * enum kvmm_setting - what can be set of a pool while it is used
+ * @KVMM_SET_WATERMARKS: struct kvmm_watermarks
+ * @KVMM_SET_PACE: struct kvmm_pace
+ * @KVMM_SET_BACKGROUND: struct kvmm_background; NULL: off
+ * @KVMM_SET_VERIFY: struct kvmm_verify_attr
+ * @KVMM_SET_RESIDENCY: uint32_t, names of a million that are sampled
+ * @KVMM_SET_BALLOON: uint64_t, bytes that are to be away
+ * @KVMM_SET_TIER: struct kvmm_tier_config
+ */
+enum kvmm_setting {
+	KVMM_SET_WATERMARKS,
+	KVMM_SET_PACE,
+	KVMM_SET_BACKGROUND,
+	KVMM_SET_VERIFY,
+	KVMM_SET_RESIDENCY,
+	KVMM_SET_BALLOON,
+	KVMM_SET_TIER,
+	KVMM_NR_SETTINGS,
+};
+
+/**
+ * kvmm_pool_set() - from now on
+ * @value: borrowed during the call; structs that have a size of their own begin with it
+ *
+ * Each setting has an inline call of its own, which says more: kvmm_watermarks_set(), kvmm_pace_set(),
+ * kvmm_background_set(), kvmm_verify_set(), kvmm_residency_set(), kvmm_balloon_set(),
+ * kvmm_tier_configure().
+ *
+ * Return: 0; errors of that call; -EINVAL no such setting.
+ */
+KVMM_API int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *value);
 
 /**
  * kvmm_pool_peek() - struct kvmm_pool_stat in passing: without any lock

@@ -11,6 +11,7 @@
 #ifndef KVMM_RESIDENCY_H
 #define KVMM_RESIDENCY_H
 
+#include <kvmm/pool.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -61,7 +62,10 @@ struct kvmm_residency_stat {
  *
  * Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP the pool caches nothing; -EUCLEAN, -ECHILD.
  */
-KVMM_API int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm);
+static inline int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
+{
+	return kvmm_pool_set(pool, KVMM_SET_RESIDENCY, &ppm);
+}
 
 /** kvmm_residency_stat() - a histogram, without a lock; all 0 if it never was on. Return: 0; -EINVAL. */
 KVMM_API int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,

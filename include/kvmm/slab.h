@@ -215,9 +215,6 @@ struct kvmm_slab_stat {
 /** kvmm_slab_cache_stat() - Return: 0; -EINVAL. */
 KVMM_API int kvmm_slab_cache_stat(struct kvmm_slab_cache *cache, struct kvmm_slab_stat *stat);
 
-/** kvmm_slab_cache_shape() - what its slabs look like. Return: 0; -EINVAL. */
-KVMM_API int kvmm_slab_cache_shape(struct kvmm_slab_cache *cache, struct kvmm_slab_shape *shape);
-
 /**
  * kvmm_slab_total() - the sum over the caches of a zone, or over all if it is NULL
  *
@@ -226,19 +223,6 @@ KVMM_API int kvmm_slab_cache_shape(struct kvmm_slab_cache *cache, struct kvmm_sl
  * Return: 0; -EINVAL.
  */
 KVMM_API int kvmm_slab_total(const struct kvmm_zone *zone, struct kvmm_slab_stat *stat);
-
-/**
- * kvmm_slab_info() - the caches of a zone, or all if it is NULL, as Linux shows /proc/slabinfo
- * @zone: whose caches
- * @buf: room for @bytes, NUL included; always terminated if there is any
- *
- * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty. Of zones
- * that have caches of one name the second is "name#1", as in metrics.
- *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
- * -EINVAL.
- */
-KVMM_API int kvmm_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 
 /** Most sizes of objects a preset has. */
 #define KVMM_SLAB_PRESET_SIZES	2u

@@ -224,7 +224,10 @@ struct kvmm_pace {
 };
 
 /** kvmm_pace_set() - from now on, moves under way included. Return: 0; -EINVAL; -ENOMEM. */
-KVMM_API int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how);
+static inline int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how)
+{
+	return kvmm_pool_set(pool, KVMM_SET_PACE, how);
+}
 
 /**
  * struct kvmm_pace_stat - what became of it

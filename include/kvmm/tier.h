@@ -311,6 +311,7 @@ struct kvmm_tier_client_attr {
 
 /**
  * kvmm_tier_attach() - @tier is below @pool from now on
+ * @tier: NULL: see kvmm_tier_detach()
  * @attr: borrowed during the call
  *
  * A pool without a tier is what it was before there were tiers. Destroying a pool detaches it.
@@ -330,11 +331,17 @@ KVMM_API int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
  * Return: 0; -EBUSY copies are under way: poll, or abort, and try again; -EOPNOTSUPP it has none;
  * -EINVAL, -ECHILD.
  */
-KVMM_API int kvmm_tier_detach(struct kvmm_pool *pool);
+static inline int kvmm_tier_detach(struct kvmm_pool *pool)
+{
+	return kvmm_tier_attach(pool, NULL, NULL);
+}
 
 /** kvmm_tier_configure() - turn knobs; what is under way is not changed. Return: 0; -EINVAL;
  * -EOPNOTSUPP the pool has no tier. */
-KVMM_API int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_tier_config *config);
+static inline int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_tier_config *config)
+{
+	return kvmm_pool_set(pool, KVMM_SET_TIER, config);
+}
 
 /** kvmm_tier_config() - how they stand; @config->size is set by the caller. Return: as before. */
 KVMM_API int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config);
@@ -422,7 +429,7 @@ struct kvmm_tier_load {
 
 /**
  * kvmm_tier_load() - begin to bring all of @load->prefix into the device, or nothing
- * @op: set on success only
+ * @op: set on success only; NULL: see kvmm_tier_prefetch()
  *
  * Keys that the device has are referenced; what others are loading already is waited for; the rest is
  * copied into blocks that are allocated, as by kvmm_alloc_for(). Until the result is fetched the
@@ -437,6 +444,24 @@ struct kvmm_tier_load {
  */
 KVMM_API int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
 			    kvmm_tier_op_t *op);
+
+/**
+ * kvmm_tier_prefetch() - begin to load what can be, from the first key on, for nobody yet
+ * @reserve: blocks that must stay available: a prefetch has no right to what requests need
+ *
+ * For hints and for prompts that wait in a queue. Stops at the first key that is a miss below; keys
+ * that the device has, or that are on their way, are passed over. What arrives is cached, inactive.
+ *
+ * Return: how many blocks are on their way because of it, no more than @max_up lets; -ENOSPC and other
+ * errors as kvmm_tier_load().
+ */
+static inline int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+				     uint32_t reserve)
+{
+	struct kvmm_tier_load load = { sizeof(load), prefix, 0, reserve };
+
+	return kvmm_tier_load(pool, &load, NULL);
+}
 
 /** The device blocks are free when they have been copied, unless somebody references them. */
 #define KVMM_TIER_DROP		(1u << 0)
@@ -466,19 +491,6 @@ struct kvmm_tier_plan {
  * Return: 0; -EINVAL; -EOPNOTSUPP; -ECHILD, -EUCLEAN.
  */
 KVMM_API int kvmm_tier_plan(struct kvmm_pool *pool, struct kvmm_tier_plan *plan);
-
-/**
- * kvmm_tier_prefetch() - begin to load what can be, from the first key on, for nobody yet
- * @reserve: blocks that must stay available: a prefetch has no right to what requests need
- *
- * For hints and for prompts that wait in a queue. Stops at the first key that is a miss below; keys
- * that the device has, or that are on their way, are passed over. What arrives is cached, inactive.
- *
- * Return: how many blocks are on their way because of it, no more than @max_up lets; -ENOSPC and other
- * errors as kvmm_tier_load().
- */
-KVMM_API int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-				uint32_t reserve);
 
 /** Most priorities of copies down. */
 #define KVMM_TIER_PRIORITIES	256u
@@ -587,6 +599,7 @@ KVMM_API int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t op, uint64_t 
 
 /**
  * kvmm_tier_abort() - the caller does not want it any more, whatever has become of it
+ * @op: index and generation UINT32_MAX: see kvmm_tier_abort_all()
  *
  * At any time; never waits. What nobody else waits for is not registered; blocks and copies that a
  * device may still write are given back when it is through.
@@ -597,7 +610,12 @@ KVMM_API int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t op);
 
 /** kvmm_tier_abort_all() - kvmm_tier_abort() for all, and nothing is queued any more. Return: how many
  * operations; -EINVAL; -EOPNOTSUPP. */
-KVMM_API int kvmm_tier_abort_all(struct kvmm_pool *pool);
+static inline int kvmm_tier_abort_all(struct kvmm_pool *pool)
+{
+	kvmm_tier_op_t all = { UINT32_MAX, UINT32_MAX };
+
+	return kvmm_tier_abort(pool, all);
+}
 
 /**
  * kvmm_tier_eventfd() - a descriptor that is readable while an operation is over and not fetched

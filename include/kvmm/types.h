@@ -133,6 +133,19 @@ enum kvmm_pin_type {
 	KVMM_NR_PIN_TYPES,
 };
 
+/** enum kvmm_name_of - enums whose numbers have names: see the inline calls beside each of them */
+enum kvmm_name_of {
+	KVMM_NAME_STEP,		/* enum kvmm_step */
+	KVMM_NAME_GOAL,		/* enum kvmm_goal */
+	KVMM_NAME_MAP_STATE,	/* enum kvmm_map_state */
+	KVMM_NAME_HOLD_REASON,	/* enum kvmm_hold_reason */
+	KVMM_NAME_OWNED_KIND,	/* enum kvmm_owned_kind */
+	KVMM_NR_NAMES,
+};
+
+/** kvmm_name() - in a word; "?" if there is no such number. A static string. */
+KVMM_API const char *kvmm_name(enum kvmm_name_of what, uint32_t number);
+
 /** kvmm_version() - version of the library that is linked, as "major.minor.patch". */
 KVMM_API const char *kvmm_version(void);
 

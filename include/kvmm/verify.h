@@ -42,7 +42,10 @@ struct kvmm_verify_attr {
 
 /** kvmm_verify_set() - for blocks registered from now on. Return: 0; -EINVAL; -ENOMEM; -EOPNOTSUPP
  * the pool has no memory, or no policy. */
-KVMM_API int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr);
+static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
+{
+	return kvmm_pool_set(pool, KVMM_SET_VERIFY, attr);
+}
 
 /**
  * kvmm_verify_tick() - look at some blocks

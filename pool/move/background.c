@@ -375,15 +375,12 @@ static int check_how(const struct kvmm_pool *pool, const struct kvmm_background 
 	return pool->parts.planner && !pool->rounds && !pool->deterministic ? 0 : -EOPNOTSUPP;
 }
 
-int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_background *how)
+int background_set(struct kvmm_pool *pool, const void *value)
 {
+	const struct kvmm_background *how = value;
 	struct kvmm_background copy;
 	int err = 0;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return -EINVAL;
 	if (how)
 		err = kv_copy_attr(&copy, sizeof(copy), how);
 	if (how && !err)

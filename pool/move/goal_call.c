@@ -2,16 +2,6 @@
 /* The calls of <kvmm/compact.h>. */
 #include "goal.h"
 
-const char *kvmm_goal_name(uint32_t goal)
-{
-	static const char *const names[KVMM_NR_GOALS] = {
-		[KVMM_GOAL_RUN] = "run", [KVMM_GOAL_PAGEBLOCKS] = "pageblocks",
-		[KVMM_GOAL_SHORTEN] = "shorten", [KVMM_GOAL_GATHER] = "gather",
-	};
-
-	return goal < KVMM_NR_GOALS ? names[goal] : "?";
-}
-
 #define ALL_FLAGS	(KVMM_GOAL_DROP | KVMM_GOAL_CALM | KVMM_GOAL_BEST)
 
 static bool is_good(const struct kvmm_pool *pool, const struct kvmm_compact_goal *ask)

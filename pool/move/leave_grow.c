@@ -7,6 +7,7 @@
  * It goes by whole pageblocks and by what they have of blocks: half a pageblock too much would make it
  * come and go for ever.
  */
+#include <kv/pool.h>
 #include "leave.h"
 
 #define PORTION		8u	/* pageblocks a tick */
@@ -244,7 +245,7 @@ int __elastic_tick(struct kvmm_pool *pool)
 	return ret;
 }
 
-int kvmm_balloon_tick(struct kvmm_pool *pool)
+int kv_balloon_tick(struct kvmm_pool *pool)
 {
 	if (kv_inherited(pool))
 		return -ECHILD;
@@ -273,18 +274,18 @@ static int balloon_set(struct kvmm_pool *pool, u64 target)
 	return 0;
 }
 
-int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes)
+int balloon_set_bytes(struct kvmm_pool *pool, const void *value)
 {
 	int err;
 
-	if (!pool)
+	if (!value)
 		return -EINVAL;
 	if (pool->deterministic)
 		return -EOPNOTSUPP;
 	kv_lock(&pool->compact_lock);
 	err = pool_refusal(pool);
 	if (!err)
-		err = balloon_set(pool, target_bytes);
+		err = balloon_set(pool, *(const u64 *)value);
 	kv_unlock(&pool->compact_lock);
 	return err;
 }

@@ -95,15 +95,14 @@ static void change_pace(struct pace *pace, const struct kvmm_pace *how)
 		pace->step_credit = how->bytes_per_step;
 }
 
-int kvmm_pace_set(struct kvmm_pool *pool, const struct kvmm_pace *how)
+int pace_set(struct kvmm_pool *pool, const void *value)
 {
+	const struct kvmm_pace *how = value;
 	struct kvmm_pace known;
 	struct steps *steps;
 	int err;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !how)
+	if (!how)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), how);
 	if (err)

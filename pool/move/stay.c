@@ -211,14 +211,10 @@ int kv_stay_now(struct kvmm_pool *pool, uint32_t mode, struct kvmm_stay *stay)
 	return err;
 }
 
-int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
+int stay_stat_read(struct kvmm_pool *pool, void *stat)
 {
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stay)
-		return -EINVAL;
 	kv_lock(&pool->compact_lock);
-	*stay = pool->stay;
+	memcpy(stat, &pool->stay, sizeof(pool->stay));
 	kv_unlock(&pool->compact_lock);
 	return 0;
 }

@@ -545,14 +545,13 @@ static int set_locked(struct kvmm_pool *pool, u32 sample_pm)
 	return 0;
 }
 
-int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_verify_attr *attr)
+int verify_set(struct kvmm_pool *pool, const void *value)
 {
+	const struct kvmm_verify_attr *attr = value;
 	struct kvmm_verify_attr known;
 	int err;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !attr)
+	if (!attr)
 		return -EINVAL;
 	err = kv_copy_attr(&known, sizeof(known), attr);
 	if (err)

@@ -44,8 +44,9 @@ static int read_config(const struct kvmm_tier_config *from, struct kvmm_tier_con
 	return 0;
 }
 
-int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_tier_config *config)
+int tier_configure(struct kvmm_pool *pool, const void *value)
 {
+	const struct kvmm_tier_config *config = value;
 	struct kvmm_tier_config new;
 	struct lower *lower;
 	int err = lower_enter(pool, &lower);
@@ -295,41 +296,6 @@ static bool is_undetermined(const struct kvmm_pool *pool, const struct kvmm_tier
 	return pool->dev ? strcmp(pool->parts.dev->name, "host") != 0 : !kv_tier_is_told(tier);
 }
 
-int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
-		     const struct kvmm_tier_client_attr *attr)
-{
-	struct kvmm_tier_client_attr known;
-	struct lower *lower;
-	int err;
-
-	if (!pool || !tier)
-		return -EINVAL;
-	err = pool_refusal(pool);
-	if (err)
-		return err;
-	if (!pool->caches || is_undetermined(pool, tier))
-		return -EOPNOTSUPP;
-	err = read_attr(pool, attr, &known);
-	if (err)
-		return err;
-	lower = make_lower(pool, tier, &known);
-	if (!lower)
-		return -ENOMEM;
-	err = read_config(known.config, &lower->config);
-	if (!err)
-		err = join(pool, lower, &known);
-	if (!err) {
-		err = publish(pool, lower);
-		if (err)
-			kv_tier_leave(lower->client);
-	}
-	if (err)
-		free_lower(pool, lower);
-	else
-		pool_tell(pool, attached);
-	return err;
-}
-
 /* ---- going on ---- */
 
 static u32 nr_under_way(struct lower *lower)
@@ -375,7 +341,7 @@ static void let_go(struct kvmm_pool *pool, struct lower *lower)
 	free_lower(pool, lower);
 }
 
-int kvmm_tier_detach(struct kvmm_pool *pool)
+static int detach(struct kvmm_pool *pool)
 {
 	struct lower *lower;
 	int err = lower_enter(pool, &lower);
@@ -394,6 +360,43 @@ int kvmm_tier_detach(struct kvmm_pool *pool)
 	kv_rcu_synchronize();
 	let_go(pool, lower);
 	return 0;
+}
+
+int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
+		     const struct kvmm_tier_client_attr *attr)
+{
+	struct kvmm_tier_client_attr known;
+	struct lower *lower;
+	int err;
+
+	if (!tier)
+		return detach(pool);
+	if (!pool)
+		return -EINVAL;
+	err = pool_refusal(pool);
+	if (err)
+		return err;
+	if (!pool->caches || is_undetermined(pool, tier))
+		return -EOPNOTSUPP;
+	err = read_attr(pool, attr, &known);
+	if (err)
+		return err;
+	lower = make_lower(pool, tier, &known);
+	if (!lower)
+		return -ENOMEM;
+	err = read_config(known.config, &lower->config);
+	if (!err)
+		err = join(pool, lower, &known);
+	if (!err) {
+		err = publish(pool, lower);
+		if (err)
+			kv_tier_leave(lower->client);
+	}
+	if (err)
+		free_lower(pool, lower);
+	else
+		pool_tell(pool, attached);
+	return err;
 }
 
 /* The device does not write any more, so both ends of the copy are free. */

@@ -276,28 +276,6 @@ int kvmm_tier_wait(struct kvmm_pool *pool, kvmm_tier_op_t handle, uint64_t timeo
 
 /* ---- giving up ---- */
 
-int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t handle)
-{
-	struct lower *lower;
-	struct tier_op *op;
-	int err = lower_enter(pool, &lower);
-
-	if (err)
-		return err;
-	kv_lock(&lower->lock);
-	err = op_find(lower, handle, &op);
-	if (!err) {
-		op_unpublish(lower, op);
-		op_unhang(op);
-		unsignal(lower);
-		lower->stat.aborted++;
-	}
-	kv_unlock(&lower->lock);
-	if (!err)
-		op_drop(pool, op);
-	return err;
-}
-
 static struct tier_op *take_any(struct lower *lower)
 {
 	struct tier_op *op = NULL;
@@ -316,7 +294,7 @@ static struct tier_op *take_any(struct lower *lower)
 	return op;
 }
 
-int kvmm_tier_abort_all(struct kvmm_pool *pool)
+static int abort_all(struct kvmm_pool *pool)
 {
 	struct lower *lower;
 	struct tier_op *op;
@@ -332,6 +310,31 @@ int kvmm_tier_abort_all(struct kvmm_pool *pool)
 	for (op = take_any(lower); op; op = take_any(lower), nr++)
 		op_drop(pool, op);
 	return nr;
+}
+
+int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t handle)
+{
+	struct lower *lower;
+	struct tier_op *op;
+	int err;
+
+	if (handle.index == UINT32_MAX && handle.gen == UINT32_MAX)
+		return abort_all(pool);
+	err = lower_enter(pool, &lower);
+	if (err)
+		return err;
+	kv_lock(&lower->lock);
+	err = op_find(lower, handle, &op);
+	if (!err) {
+		op_unpublish(lower, op);
+		op_unhang(op);
+		unsignal(lower);
+		lower->stat.aborted++;
+	}
+	kv_unlock(&lower->lock);
+	if (!err)
+		op_drop(pool, op);
+	return err;
 }
 
 /* ---- the descriptor ---- */

@@ -11,6 +11,7 @@
 #include <limits.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/sys.h>
 
 #include "tier.h"
@@ -350,35 +351,6 @@ static int check_load(struct kvmm_pool *pool, const struct lower *lower,
 	return prefix->nr > lower->max_up ? -E2BIG : 0;
 }
 
-int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
-		   kvmm_tier_op_t *handle)
-{
-	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
-	struct kvmm_tier_load req;
-	int err = lower_enter(pool, &loading.lower), cancel;
-
-	if (err)
-		return err;
-	if (!load || !handle || kv_copy_attr(&req, sizeof(req), load))
-		return -EINVAL;
-	err = check_load(pool, loading.lower, &req);
-	if (err)
-		return err == -E2BIG ? too_much(loading.lower) : err;
-	loading.prefix = req.prefix;
-	loading.op = op_make(req.prefix->nr, true);
-	if (!loading.op)
-		return -ENOMEM;
-	cancel = kv_cancel_off();
-	err = begin_load(&loading, req.reserve, handle);
-	if (err)
-		op_drop(pool, loading.op);
-	else
-		up_begin(pool, loading.lower);
-	told_flush(pool, loading.lower);
-	kv_cancel_restore(cancel);
-	return err;
-}
-
 /* ---- for nobody ---- */
 
 /* Up to the first that is a miss, or more than may be on its way. In a read section. */
@@ -400,15 +372,14 @@ static void want_some(struct loading *loading)
 	kv_unlock(&loading->lower->lock);
 }
 
-int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint32_t reserve)
+static int prefetch(struct kvmm_pool *pool, const struct kvmm_tier_load *req)
 {
-	struct loading loading = { .pool = pool, .prefix = prefix, .first = KV_NONE,
+	struct loading loading = { .pool = pool, .prefix = req->prefix, .first = KV_NONE,
 				   .last = KV_NONE };
-	struct kvmm_tier_load req = { .prefix = prefix };
 	int err = lower_enter(pool, &loading.lower), cancel;
 
 	if (!err)
-		err = check_load(pool, loading.lower, &req);
+		err = check_load(pool, loading.lower, req);
 	if (err == -E2BIG)
 		err = 0;	/* as much as may be */
 	if (!err)
@@ -419,11 +390,44 @@ int kvmm_tier_prefetch(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 	want_some(&loading);
 	cache_end(pool);
 	if (loading.nr_new)
-		err = get_blocks(&loading, reserve);
+		err = get_blocks(&loading, req->reserve);
 	if (!err)
 		up_begin(pool, loading.lower);
 	kv_cancel_restore(cancel);
 	return err ? err : (int)loading.nr_new;
+}
+
+/* ---- the call ---- */
+
+int kvmm_tier_load(struct kvmm_pool *pool, const struct kvmm_tier_load *load,
+		   kvmm_tier_op_t *handle)
+{
+	struct loading loading = { .pool = pool, .first = KV_NONE, .last = KV_NONE };
+	struct kvmm_tier_load req;
+	int err = lower_enter(pool, &loading.lower), cancel;
+
+	if (err)
+		return err;
+	if (!load || kv_copy_attr(&req, sizeof(req), load))
+		return -EINVAL;
+	if (!handle)
+		return prefetch(pool, &req);
+	err = check_load(pool, loading.lower, &req);
+	if (err)
+		return err == -E2BIG ? too_much(loading.lower) : err;
+	loading.prefix = req.prefix;
+	loading.op = op_make(req.prefix->nr, true);
+	if (!loading.op)
+		return -ENOMEM;
+	cancel = kv_cancel_off();
+	err = begin_load(&loading, req.reserve, handle);
+	if (err)
+		op_drop(pool, loading.op);
+	else
+		up_begin(pool, loading.lower);
+	told_flush(pool, loading.lower);
+	kv_cancel_restore(cancel);
+	return err;
 }
 
 /* ---- the copy ---- */
@@ -527,7 +531,7 @@ static int publish(struct kvmm_pool *pool, const struct item *item, struct kv_ha
 	}
 	err = kvmm_publish(pool, &req);
 	if (err)
-		kvmm_free_staged(pool, &staged, 1);
+		kv_free_staged(pool, &staged, 1);
 	return err;
 }
 

@@ -284,7 +284,7 @@ static void open_caches(void)
 		model[c] = (struct model_cache){ .cache = slab_cache_of(zone, &attr),
 						 .align = attr.align,
 						 .keep_empty = attr.keep_empty };
-		cr_assert_eq(kvmm_slab_cache_shape(model[c].cache, &model[c].shape), 0);
+		cr_assert_eq(kvmm_slab_shape(zone, &attr, &model[c].shape), 0);
 	}
 }
 

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <kv/alloc.h>
 #include <kv/mem.h>
 #include <kv/stat.h>
 #include <kv/zone.h>
@@ -366,9 +367,8 @@ Test(slab, bad_arguments_are_refused)
 	cr_expect_eq(kvmm_slab_free(NULL, 1, &obj), -EINVAL);
 	cr_expect_eq(kvmm_slab_places(x, 1, &obj, NULL), -EINVAL);
 	cr_expect_eq(kvmm_slab_cache_stat(x, NULL), -EINVAL);
-	cr_expect_eq(kvmm_slab_cache_shape(NULL, NULL), -EINVAL);
 	cr_expect_eq(kvmm_slab_total(zone, NULL), -EINVAL);
-	cr_expect_eq(kvmm_slab_info(zone, NULL, 1), -EINVAL);
+	cr_expect_eq(kv_slab_info(zone, NULL, 1), -EINVAL);
 	cr_expect_eq(kv_slab_cache_check(NULL), -EINVAL);
 	expect_picture("____", x);
 	end(zone, x);
@@ -427,11 +427,11 @@ Test(slab, slabinfo_looks_as_linux_writes_it)
 	char buf[512], cut[12];
 
 	slab_take(x);
-	cr_expect_eq(kvmm_slab_info(zone, buf, sizeof(buf)), sizeof(want) - 1);
+	cr_expect_eq(kv_slab_info(zone, buf, sizeof(buf)), sizeof(want) - 1);
 	cr_expect_str_eq(buf, want);
-	cr_expect_eq(kvmm_slab_info(zone, cut, sizeof(cut)), sizeof(want) - 1);
+	cr_expect_eq(kv_slab_info(zone, cut, sizeof(cut)), sizeof(want) - 1);
 	cr_expect_str_eq(cut, "slabinfo - ");
-	cr_expect_eq(kvmm_slab_info(NULL, NULL, 0), sizeof(want) - 1);
+	cr_expect_eq(kv_slab_info(NULL, NULL, 0), sizeof(want) - 1);
 	end(zone, x);
 }
 
@@ -441,9 +441,9 @@ Test(slab, caches_of_one_name_in_two_zones_are_told_apart_in_slabinfo)
 	struct kvmm_slab_cache *x = slab_cache(a, "latent", 16), *y = slab_cache(b, "latent", 16);
 	char buf[1024];
 
-	cr_assert(kvmm_slab_info(NULL, buf, sizeof(buf)) > 0);
+	cr_assert(kv_slab_info(NULL, buf, sizeof(buf)) > 0);
 	cr_expect(strstr(buf, "\nlatent  ") && strstr(buf, "\nlatent#1  "), "%s", buf);
-	cr_assert(kvmm_slab_info(b, buf, sizeof(buf)) > 0);
+	cr_assert(kv_slab_info(b, buf, sizeof(buf)) > 0);
 	cr_expect(strstr(buf, "\nlatent  ") && !strstr(buf, "#1"), "%s", buf);
 	kvmm_slab_cache_destroy(x);
 	kvmm_slab_cache_destroy(y);

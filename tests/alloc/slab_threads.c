@@ -110,7 +110,7 @@ static void *look(void *arg)
 	while (!READ_ONCE(stop)) {
 		expect(!kvmm_slab_total(zone, &stat) && stat.nr_caches == 2);
 		expect(stat.held_bytes == stat.live_bytes + stat.slack_bytes + stat.unused_bytes);
-		expect(kvmm_slab_info(zone, text, sizeof(text)) > 0);
+		expect(kv_slab_info(zone, text, sizeof(text)) > 0);
 		expect(!kv_slab_cache_check(caches[stat.nr_objects & 1]));
 		expect(kvmm_slab_shrink(caches[0]) >= 0);
 	}

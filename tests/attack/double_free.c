@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #define NR_BLOCKS	1024u
@@ -113,9 +114,9 @@ static int do_deed(enum deed deed, uint32_t who)
 		return kvmm_free(pool, round_of.mut, round_of.nr);
 	case STAGE:
 		err = kvmm_stage(pool, &prefix, round_of.mut, &staged);
-		return err ? err : kvmm_free_staged(pool, &staged, 1);
+		return err ? err : kv_free_staged(pool, &staged, 1);
 	case FREE_STAGED:
-		return kvmm_free_staged(pool, &staged, 1);
+		return kv_free_staged(pool, &staged, 1);
 	case FREE_RANGE:
 		return kvmm_range_free(pool, round_of.range);
 	case REGISTER:

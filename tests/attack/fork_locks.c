@@ -43,7 +43,7 @@
 	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_quiesce)		\
 	X(kvmm_pool_resume) X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
 	X(kvmm_zone_create) X(kvmm_zone_destroy) X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy)	\
-	X(kvmm_slab_info) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
+	X(kvmm_slab_total) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
 
 struct copy {
 #define X(call) __typeof__(call) *call;
@@ -165,13 +165,13 @@ static void use_slab(struct copy *copy)
 				       .object_bytes = 64, .base_block_bytes = 4096 };
 	struct kvmm_zone *zone;
 	struct kvmm_slab_cache *cache;
-	char text[4096];
+	struct kvmm_slab_stat total;
 
 	zone_attr.nr_blocks = 64;
 	if (copy->kvmm_zone_create(&zone_attr, &zone))
 		return;
 	if (!copy->kvmm_slab_cache_create(zone, &attr, &cache)) {
-		expect(copy->kvmm_slab_info(zone, text, sizeof(text)) >= 0);
+		expect(!copy->kvmm_slab_total(zone, &total));
 		copy->kvmm_slab_cache_destroy(cache);
 	}
 	copy->kvmm_zone_destroy(zone);
@@ -185,7 +185,8 @@ static void look(struct copy *copy)
 	attr.pools = &copy->pool;
 	attr.nr_pools = 1;
 	copy->kvmm_metrics_text(&attr, text, sizeof(text));
-	copy->kvmm_slab_info(NULL, text, sizeof(text));
+	attr.what = "slabinfo";
+	copy->kvmm_metrics_text(&attr, text, sizeof(text));
 }
 
 static void make_another(struct copy *copy)

@@ -494,7 +494,7 @@ static void one_op(void)
 	else if (what < 91)
 		kvmm_disk_sync(disk);
 	else if (what < 92)
-		kvmm_disk_drop_layout(disk, NULL);
+		kv_disk_drop_layout(disk, NULL);
 	else if (what < 94 && !has_worker)
 		sim_disk_fail(sim, 1 + any(20), any(SIM_NR_FAULTS), any(2));
 	else if (what < 95)

@@ -333,14 +333,14 @@ Test(command, all_leaks_are_told)
 Test(command, a_setting_is_what_the_pool_goes_by)
 {
 	struct kvmm_background how = KVMM_BACKGROUND_INIT;
-	struct kvmm_watermarks marks;
+	struct kvmm_alloc_stat door;
 	struct kvmm_pace_stat pace;
 
 	has(ask(control, fd, "set alpha watermark_high 8"), "\nwatermark_high\t0\t8\n");
 	has(ask(control, fd, "set alpha watermark_low 4"), "ok ");
-	cr_assert_eq(kvmm_watermarks(alpha, &marks), 0);
-	cr_expect_eq(marks.low, 4);
-	cr_expect_eq(marks.high, 8);
+	cr_assert_eq(kvmm_alloc_stat(alpha, &door), 0);
+	cr_expect_eq(door.marks.low, 4);
+	cr_expect_eq(door.marks.high, 8);
 	has(ask(control, fd, "config alpha watermark_low"), "\nwatermark_low\t4\t0\t");
 
 	cr_expect_eq(kv_background_get(alpha, &how), -ENOENT);
@@ -364,7 +364,7 @@ Test(command, a_setting_is_what_the_pool_goes_by)
 
 Test(command, settings_are_refused_that_are_none_or_out_of_range)
 {
-	struct kvmm_watermarks marks;
+	struct kvmm_alloc_stat door;
 
 	has(ask(control, fd, "set alpha speed 3"), "there is no setting 'speed'; try config");
 	has(ask(control, fd, "set alpha background_threshold_pm 1001"), "is no number from 0 to 1000");
@@ -373,8 +373,8 @@ Test(command, settings_are_refused_that_are_none_or_out_of_range)
 	has(ask(control, fd, "set alpha watermark_low 9"), "err 22 ");	/* above high */
 	has(ask(control, fd, "set alpha tier_touches 3"), "err 95 ");
 	has(ask(control, fd, "set alpha watermark_low"), "usage: set POOL NAME VALUE");
-	cr_assert_eq(kvmm_watermarks(alpha, &marks), 0);
-	cr_expect_eq(marks.low, 0);
+	cr_assert_eq(kvmm_alloc_stat(alpha, &door), 0);
+	cr_expect_eq(door.marks.low, 0);
 }
 
 Test(command, every_setting_can_be_read_and_set_to_what_it_is)
@@ -467,7 +467,7 @@ Test(command, words_are_cut_at_blanks_and_counted)
 Test(command, numbers_are_those_of_the_last_millisecond)
 {
 	const struct kvmm_watermarks direct = { 1, 2, 9 };
-	struct kvmm_watermarks now;
+	struct kvmm_alloc_stat now;
 
 	fake_env_advance(&fake, 1000000);
 	has(ask(control, fd, "stat alpha"), "\nalpha\t16\t16\t");
@@ -478,10 +478,10 @@ Test(command, numbers_are_those_of_the_last_millisecond)
 	/* A command that steers looks anew, and its effect is shown at once. */
 	cr_assert_eq(kvmm_watermarks_set(alpha, &direct), 0);
 	has(ask(control, fd, "set alpha watermark_low 3"), "watermark_low\t2\t3\n");
-	cr_assert_eq(kvmm_watermarks(alpha, &now), 0);
-	cr_expect_eq(now.min, 1);
-	cr_expect_eq(now.low, 3);
-	cr_expect_eq(now.high, 9);
+	cr_assert_eq(kvmm_alloc_stat(alpha, &now), 0);
+	cr_expect_eq(now.marks.min, 1);
+	cr_expect_eq(now.marks.low, 3);
+	cr_expect_eq(now.marks.high, 9);
 	has(ask(control, fd, "config alpha watermark_low"), "watermark_low\t3\t");
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "metrics_run.h"
 
@@ -335,11 +336,11 @@ static void expect_stalls(void)
 
 static u64 nr_reserved(void)
 {
-	struct kvmm_growth growth = { .size = sizeof(growth) };
+	struct kv_growth growth = { .size = sizeof(growth) };
 	u64 nr = 0;
 
 	for (u32 i = 0; i < nr_ranges; i++) {
-		must(kvmm_range_growth(pool, held[i].range, &growth), "growth");
+		must(kv_range_growth(pool, held[i].range, &growth), "growth");
 		nr += growth.reserved.nr;
 	}
 	return nr;

@@ -4,6 +4,7 @@
  * looks at its own holes now and then, told from where its free blocks lie when it does.
  */
 #include <string.h>
+#include <kv/pool.h>
 
 #include "metrics_run.h"
 
@@ -97,7 +98,7 @@ static void blow_up(u64 bytes)
 	target = bytes;
 	must(kvmm_balloon_set(lent.pool, target), "balloon");
 	for (u32 i = 0; i < 8; i++) {
-		must(kvmm_balloon_tick(lent.pool), "tick");
+		must(kv_balloon_tick(lent.pool), "tick");
 		see_freed();
 	}
 }

@@ -5,6 +5,7 @@
  * pools: in one, moving a block is cheaper than dropping it, in the other it is the other way round.
  */
 #include <string.h>
+#include <kv/pool.h>
 
 #include "metrics_run.h"
 
@@ -45,9 +46,9 @@ struct sight {
 
 static u32 reserved_behind(u32 i)
 {
-	struct kvmm_growth growth = { .size = sizeof(growth) };
+	struct kv_growth growth = { .size = sizeof(growth) };
 
-	must(kvmm_range_growth(room->pool, room->range[i], &growth), "growth");
+	must(kv_range_growth(room->pool, room->range[i], &growth), "growth");
 	return growth.reserved.nr;
 }
 

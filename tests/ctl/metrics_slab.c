@@ -157,7 +157,7 @@ static void make_cache(u32 i)
 	of[i].metadata_bytes = -kv_mem_bytes();
 	must(kvmm_slab_cache_create(of[i].zone, &attr, &of[i].cache), "slab cache");
 	of[i].metadata_bytes += kv_mem_bytes();
-	must(kvmm_slab_cache_shape(of[i].cache, &of[i].shape), "shape");
+	must(kvmm_slab_shape(of[i].zone, &attr, &of[i].shape), "shape");
 }
 
 static struct kvmm_pool *slab_make(const char *dir)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <kv/disk.h>
 
 #include "util.h"
 #include "tests/support/length.h"
@@ -132,7 +133,7 @@ static void one_op(struct kvmm_disk **disk, bool *wiped)
 			disk_test_forget(*disk, n, KV_DISK_WIPE);
 			wiped[n] = true;
 		} else {
-			kvmm_disk_reset(*disk);
+			kv_disk_reset(*disk);
 			memset(wiped, true, NR_NAMES * sizeof(*wiped));
 		}
 	} else if (what < 15) {

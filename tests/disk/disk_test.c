@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/disk.h>
 #include <kv/env.h>
 #include <kv/mem.h>
 
@@ -292,10 +293,10 @@ Test(disk, layouts_are_dropped_as_a_whole)
 	static const u8 odd[16] = { 2 };
 
 	write_all(0, 20);
-	cr_expect_eq(kvmm_disk_drop_layout(disk, odd), 10);
+	cr_expect_eq(kv_disk_drop_layout(disk, odd), 10);
 	for (u32 i = 0; i < 20; i++)
 		cr_expect_eq(disk_test_has(disk, i), i % 2 == 0);
-	cr_expect_eq(kvmm_disk_drop_layout(disk, NULL), 10);
+	cr_expect_eq(kv_disk_drop_layout(disk, NULL), 10);
 	cr_expect_eq(disk_test_stat(disk).record_bytes, 0);
 }
 

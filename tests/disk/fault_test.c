@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/disk.h>
 #include <kv/mem.h>
 
 #include "util.h"
@@ -104,7 +105,7 @@ static void run(void)
 		if (open_store(&disk))
 			continue;
 		use(disk);
-		if (i && kvmm_disk_reset(disk) >= 0)
+		if (i && kv_disk_reset(disk) >= 0)
 			memset(is_gone, true, sizeof(is_gone));
 		check(disk);
 		kvmm_disk_close(disk);

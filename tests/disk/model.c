@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/disk.h>
 #include <kv/mem.h>
 
 #include "util.h"
@@ -243,7 +244,7 @@ static void forget_one(void)
 
 static void reset(void)
 {
-	require(kvmm_disk_reset(m.disk) >= 0);
+	require(kv_disk_reset(m.disk) >= 0);
 	memset(m.sure, 0, sizeof(m.sure));
 	memset(m.gone, true, sizeof(m.gone));
 }
@@ -252,7 +253,7 @@ static void drop_layout(void)
 {
 	u8 layout[16] = { 1 + any(2) };
 
-	require(kvmm_disk_drop_layout(m.disk, layout) >= 0);
+	require(kv_disk_drop_layout(m.disk, layout) >= 0);
 	for (u32 n = 0; n < NR_NAMES; n++)
 		if (disk_test_name(n).layout[0] == layout[0])
 			forget_sure(n);

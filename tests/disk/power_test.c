@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/disk.h>
 #include <kv/mem.h>
 
 #include "util.h"
@@ -461,7 +462,7 @@ Test(disk_power, what_was_reset_does_not_come_back_with_one_page_torn_and_one_ol
 	kvmm_disk_close(disk);
 	memcpy(old, sim.content, sizeof(old));
 	cr_assert_eq(kvmm_disk_open(&attr, &disk), 0);
-	cr_assert_eq(kvmm_disk_reset(disk), 1);
+	cr_assert_eq(kv_disk_reset(disk), 1);
 	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
 	kvmm_disk_close(disk);
 	expect_gone_with_two_pages_wrong(old);
@@ -516,7 +517,7 @@ Test(disk_power, what_was_reset_is_gone_when_the_call_says_so)
 	fill_up_to(2);
 	cr_assert_eq(kvmm_disk_sync(disk), 0);
 	nr = disk->index.nr_live;
-	cr_expect_eq(kvmm_disk_reset(disk), nr);
+	cr_expect_eq(kv_disk_reset(disk), nr);
 	cr_expect_eq(disk->index.nr, 0);
 	from = sim.nr_steps;
 	cr_assert_eq(disk_test_write(disk, 0, 0), 0);
@@ -538,9 +539,9 @@ Test(disk_power, a_reset_that_fails_says_so_and_can_be_had_again)
 		cr_assert_eq(disk_test_write(disk, i, 0), 0);
 		disk_io_drain(disk);
 		sim_disk_fail(&sim, i, SIM_EIO, false);
-		cr_expect_eq(kvmm_disk_reset(disk), -EIO, "call %u", i);
+		cr_expect_eq(kv_disk_reset(disk), -EIO, "call %u", i);
 		cr_expect_eq(disk_test_read(disk, i), -ENOENT);
-		cr_expect_eq(kvmm_disk_reset(disk), 0);
+		cr_expect_eq(kv_disk_reset(disk), 0);
 		open_again();
 		cr_expect_eq(disk_test_read(disk, i), -ENOENT);
 	}
@@ -558,7 +559,7 @@ Test(disk_power, puts_under_way_are_reset_too)
 	disk_test_fill(3, data);
 	put = disk_test_put(3, data);
 	cr_assert_eq(kvmm_disk_submit_put(disk, &put, 1, 0, 7), 0);
-	cr_expect_eq(kvmm_disk_reset(disk), 1);
+	cr_expect_eq(kv_disk_reset(disk), 1);
 	while (!kvmm_disk_poll(disk, &done, 1))
 		;
 	cr_expect_eq(done.status, -ECANCELED);

@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include <kv/pool.h>
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 
@@ -213,7 +214,7 @@ static int give_back(void)
 	enum kind kind = any(2) ? MUT : STAGED;
 	struct batch batch = any_batch(kind);
 	int err = kind == MUT ? kvmm_free(f.pool, (kvmm_mut_t *)batch.handle, batch.nr) :
-		  kvmm_free_staged(f.pool, (kvmm_staged_t *)batch.handle, batch.nr);
+		  kv_free_staged(f.pool, (kvmm_staged_t *)batch.handle, batch.nr);
 
 	if (!batch.good || batch.doubled)
 		return refused(err);
@@ -567,7 +568,7 @@ static void give_all_back(void)
 
 	fake_env_fail(&fuzz.env, 0, false);
 	require(!kvmm_free(f.pool, (kvmm_mut_t *)f.held[MUT].handle, f.held[MUT].nr));
-	require(!kvmm_free_staged(f.pool, (kvmm_staged_t *)f.held[STAGED].handle,
+	require(!kv_free_staged(f.pool, (kvmm_staged_t *)f.held[STAGED].handle,
 				  f.held[STAGED].nr));
 	require(!kvmm_unpin_many(f.pool, (kvmm_ref_t *)f.held[PIN].handle, f.held[PIN].nr));
 	require(!kvmm_put_many(f.pool, (kvmm_ref_t *)f.held[REF].handle, f.held[REF].nr));

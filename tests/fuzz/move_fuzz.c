@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "pool/move/stay.h"
@@ -499,7 +500,7 @@ static int balloon(void)
 		expect(kvmm_pool_shrink_cancel(f.pool), 0, -EINVAL);
 		break;
 	default:
-		expect(kvmm_balloon_tick(f.pool), 0, 1);
+		expect(kv_balloon_tick(f.pool), 0, 1);
 	}
 	return err;
 }

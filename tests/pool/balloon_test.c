@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The balloon, and flips in what a pool knows of memory that is away; part of shrink_test. */
 #include <string.h>
+#include <kv/pool.h>
 
 #include "pool/move/leave.h"
 #include "tests/pool/shrink_util.h"
 
 static void tick_until_done(struct kvmm_pool *pool)
 {
-	for (u32 i = 0; i < 256 && kvmm_balloon_tick(pool) == 1; i++)
+	for (u32 i = 0; i < 256 && kv_balloon_tick(pool) == 1; i++)
 		;
 }
 

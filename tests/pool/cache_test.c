@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
@@ -495,7 +496,7 @@ Test(cache, says_why_a_match_ended)
 	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 2);
 	expect_missed(pool, 1, 0, 1, 1, 1, 0);
 	cr_expect_eq(kvmm_put_many(pool, ref, 2), 0);
-	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_reset_inactive(pool), 2);
 	cr_expect_eq(kvmm_prefix_match(pool, &prefix, ref), 0);
 	expect_missed(pool, 1, 1, 1, 1, 1, 0);

@@ -209,7 +209,7 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 	static const struct kvmm_watermarks bad[] = { { 3, 2, 4 }, { 1, 3, 2 }, { 1, 2, 9 } };
 	const struct kvmm_watermarks good = { 1, 2, 8 };
 	struct kvmm_pool *pool = make_door(8, NULL), *none;
-	struct kvmm_watermarks now;
+	struct kvmm_alloc_stat now;
 
 	for (u32 i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct kvmm_alloc_attr door = marks(bad[i].min, bad[i].low, bad[i].high);
@@ -221,8 +221,8 @@ Test(door, watermarks_are_in_order_and_inside_the_pool)
 		cr_expect_eq(kvmm_watermarks_set(pool, &bad[i]), -EINVAL);
 	}
 	cr_expect_eq(kvmm_watermarks_set(pool, &good), 0);
-	cr_expect_eq(kvmm_watermarks(pool, &now), 0);
-	cr_expect_eq(memcmp(&now, &good, sizeof(now)), 0);
+	cr_expect_eq(kvmm_alloc_stat(pool, &now), 0);
+	cr_expect_eq(memcmp(&now.marks, &good, sizeof(good)), 0);
 	end_pool(pool);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 
@@ -164,7 +165,7 @@ static void do_register(void)
 		return;
 	cr_assert_eq(kvmm_stage(m.pool, &prefix, muts, staged), 0);
 	if (!any(8)) {
-		cr_assert_eq(kvmm_free_staged(m.pool, staged, prefix.nr), 0);
+		cr_assert_eq(kv_free_staged(m.pool, staged, prefix.nr), 0);
 		return;
 	}
 	cr_assert_eq(kvmm_publish(m.pool, &publish), 0);

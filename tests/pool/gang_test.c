@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "pool/internal.h"
 #include "tests/pool/gang_util.h"
@@ -311,7 +312,7 @@ Test(gang, leases_run_out)
 	struct kvmm_gangs *gangs = make_gangs(pool, 1, 8, "lru");
 	struct kvmm_gang_want want = want_blocks(0, 4);
 	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
-	struct kvmm_gang_stat stat;
+	struct kv_gang_stat stat;
 	kvmm_gang_t gang[2];
 
 	attr.wants = &want;
@@ -329,7 +330,7 @@ Test(gang, leases_run_out)
 	expect_pictures("....PPPP");
 	cr_expect_eq(kvmm_gang_commit(gangs, gang[0], (kvmm_mut_t[4]){ 0 }, NULL), -ESTALE);
 	cr_expect_eq(kvmm_gang_expire(gangs, UINT64_MAX), 0);
-	cr_assert_eq(kvmm_gang_stat(gangs, &stat), 0);
+	cr_assert_eq(kv_gang_read_stat(gangs, &stat), 0);
 	cr_expect_eq(stat.epoch, 2);
 	cr_expect_eq(stat.expired, 1);
 	cr_expect_eq(stat.nr_reserved, 1);

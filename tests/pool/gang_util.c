@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
+#include <kv/pool.h>
 
 #include "gang_util.h"
 
@@ -34,9 +35,9 @@ void end_gangs(struct kvmm_gangs *gangs, struct kvmm_pool **pools, u32 nr)
 struct digests digests_of(struct kvmm_gangs *gangs)
 {
 	struct digests d;
-	int nr = kvmm_gangs_digest(gangs, d.info, GANG_POOLS);
+	int nr = kv_gangs_digest(gangs, d.info, GANG_POOLS);
 
-	cr_assert(nr > 0 && nr <= (int)GANG_POOLS, "kvmm_gangs_digest: %d", nr);
+	cr_assert(nr > 0 && nr <= (int)GANG_POOLS, "kv_gangs_digest: %d", nr);
 	d.nr = nr;
 	return d;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/rcu.h>
 
 #include "pool/group.h"
@@ -187,12 +188,12 @@ Test(group_fault, a_request_goes_on_or_is_as_it_was)
 	w.nr_tokens = 420;
 	cr_expect_eq(expect_all_or_nothing(need), 2);
 	cr_expect_eq(expect_all_or_nothing(match), 2);
-	cr_expect_eq(kvmm_groups_hit_tokens(w.tables), 400);
+	cr_expect_eq(kv_groups_hit_tokens(w.tables), 400);
 	w.nr_tokens = 500;
 	cr_expect_eq(expect_all_or_nothing(reserve), 1);
 	release();
 	cr_expect_eq(expect_all_or_nothing(acquire), 2);
-	cr_expect_eq(kvmm_groups_hit_tokens(w.tables), 400);
+	cr_expect_eq(kv_groups_hit_tokens(w.tables), 400);
 	release();
 	end_world();
 }

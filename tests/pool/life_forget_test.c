@@ -2,6 +2,7 @@
 /* Forgetting keys: by block id, all that nobody holds, everything. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "tests/pool/life_util.h"
 
@@ -31,7 +32,7 @@ Test(life_forget, each_kind_of_block_by_its_id)
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 	cr_expect_str_eq(picture(pool), "NPS...##........");
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
-	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	end_pool(pool);
 }
@@ -167,7 +168,7 @@ Test(life_forget, everything_is_forgotten_only_if_nothing_is_held)
 	cr_assert_eq(kvmm_free(pool, &mut, 1), 0);
 	make_staged(pool, 0, 1, &staged);
 	expect_busy(pool);
-	cr_assert_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_assert_eq(kv_free_staged(pool, &staged, 1), 0);
 	range = take(pool, 1, 0);
 	expect_busy(pool);
 	cr_assert_eq(kvmm_range_free(pool, range), 0);
@@ -431,7 +432,7 @@ Test(life_forget, a_closed_pool_refuses_every_call)
 	expect_closed(kvmm_prefix_probe(pool, &prefix, &present));
 	expect_closed(kvmm_stage(pool, &prefix, mut, staged));
 	expect_closed(kvmm_unstage(pool, staged, 2, mut));
-	expect_closed(kvmm_free_staged(pool, staged, 2));
+	expect_closed(kv_free_staged(pool, staged, 2));
 	expect_closed(kvmm_publish(pool, &publish));
 	expect_closed(kvmm_publish(pool, &reject));
 	expect_closed(kvmm_prefix_register(pool, &prefix, mut, got));

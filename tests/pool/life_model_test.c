@@ -12,6 +12,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
@@ -329,7 +330,7 @@ static void op_unstage(void)
 	u32 chosen[MAX_BATCH], nr = choose(STAGED, chosen, staged);
 	bool free = any(2);
 
-	cr_assert_eq(free ? kvmm_free_staged(m.pool, staged, nr) :
+	cr_assert_eq(free ? kv_free_staged(m.pool, staged, nr) :
 			    kvmm_unstage(m.pool, staged, nr, mut), 0);
 	for (u32 i = 0; i < nr; i++)
 		m.block[chosen[i]].state = free ? GONE : PRIVATE;

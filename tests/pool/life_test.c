@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "tests/pool/life_util.h"
 
@@ -42,7 +43,7 @@ Test(life, who_regrets_a_name_has_a_private_block_again)
 	make_staged(pool, 0, 4, staged);
 	cr_expect_eq(kvmm_unstage(pool, staged + 2, 2, mut), 0);
 	cr_expect_str_eq(picture(pool), "SSPP....");
-	cr_expect_eq(kvmm_free_staged(pool, staged, 2), 0);
+	cr_expect_eq(kv_free_staged(pool, staged, 2), 0);
 	cr_expect_str_eq(picture(pool), "..PP....");
 	cr_expect_eq(kvmm_register(pool, mut, keys_from(9, 2), 2, (kvmm_ref_t *)mut), 0);
 	cr_expect_str_eq(picture(pool), "..AA....");
@@ -96,7 +97,7 @@ static void refuse_staged(struct kvmm_pool *pool, const kvmm_staged_t *staged, i
 		expect_refused(pool, kvmm_publish(pool, &req), err);
 	}
 	expect_refused(pool, kvmm_unstage(pool, staged, 4, mut), err);
-	expect_refused(pool, kvmm_free_staged(pool, staged, 4), err);
+	expect_refused(pool, kv_free_staged(pool, staged, 4), err);
 }
 
 Test(life, one_bad_handle_and_the_whole_batch_stays_staged)
@@ -124,7 +125,7 @@ Test(life, one_bad_handle_and_the_whole_batch_stays_staged)
 		spoilt[at] = staged[(at + 1) % 4];
 		refuse_staged(pool, spoilt, -EINVAL);
 	}
-	cr_expect_eq(kvmm_free_staged(pool, staged, 4), 0);
+	cr_expect_eq(kv_free_staged(pool, staged, 4), 0);
 	cr_expect_eq(kvmm_free(pool, &mut, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_pool(pool);
@@ -173,7 +174,7 @@ Test(life, one_bad_handle_and_the_whole_batch_stays_private)
 	spoilt[0] = spoilt[1];
 	refuse_private(pool, spoilt, -EINVAL);
 	cr_expect_eq(kvmm_free(pool, mut, 4), 0);
-	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_put_many(pool, &ref, 1), 0);
 	end_pool(pool);
 }
@@ -201,7 +202,7 @@ Test(life, a_refused_name_is_no_use_of_the_block_before)
 		cr_expect_eq(kvmm_stage(pool, &prefix, mut, staged), 0);
 		cr_expect_eq(entry_at(pool, staged[0].index)->parent, 0);
 		cr_expect_eq(entry_at(pool, staged[1].index)->parent, staged[0].index);
-		cr_expect_eq(kvmm_free_staged(pool, staged, 2), 0);
+		cr_expect_eq(kv_free_staged(pool, staged, 2), 0);
 		end_pool(pool);
 	}
 }
@@ -228,7 +229,7 @@ Test(life, each_refused_call_is_counted_once)
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
 	kvmm_unstage(pool, staged, 2, mut);
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
-	kvmm_free_staged(pool, staged, 2);
+	kv_free_staged(pool, staged, 2);
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
 	kvmm_put_many(pool, ref, 2);
 	cr_expect_eq(kv_stat_sum(KV_EV_BAD_HANDLE), ++nr);
@@ -260,7 +261,7 @@ Test(life, takes_null_for_an_error_unless_it_is_for_nothing)
 	expect_refused(pool, kvmm_publish(pool, &odd), -EINVAL);
 	expect_refused(pool, kvmm_unstage(pool, NULL, 1, &mut), -EINVAL);
 	expect_refused(pool, kvmm_unstage(pool, &staged, 1, NULL), -EINVAL);
-	expect_refused(pool, kvmm_free_staged(pool, NULL, 1), -EINVAL);
+	expect_refused(pool, kv_free_staged(pool, NULL, 1), -EINVAL);
 	expect_refused(pool, kvmm_prefix_scan(pool, &keyless, &ref), -EINVAL);
 	expect_refused(pool, kvmm_prefix_scan(pool, NULL, &ref), -EINVAL);
 	expect_refused(pool, kvmm_prefix_probe(pool, &keyless, &present), -EINVAL);
@@ -269,7 +270,7 @@ Test(life, takes_null_for_an_error_unless_it_is_for_nothing)
 	expect_refused(pool, kvmm_stage(pool, &none, NULL, NULL), 0);
 	expect_refused(pool, kvmm_publish(pool, &nothing), 0);
 	expect_refused(pool, kvmm_unstage(pool, NULL, 0, NULL), 0);
-	expect_refused(pool, kvmm_free_staged(pool, NULL, 0), 0);
+	expect_refused(pool, kv_free_staged(pool, NULL, 0), 0);
 	expect_refused(pool, kvmm_prefix_scan(pool, &none, NULL), 0);
 	expect_refused(pool, kvmm_prefix_probe(pool, &none, NULL), 0);
 	expect_refused(pool, kvmm_get_many(pool, NULL, 0), 0);
@@ -291,7 +292,7 @@ Test(life, a_pool_without_policy_has_no_cached_blocks)
 
 	cr_expect_eq(kvmm_stage(pool, &none, NULL, NULL), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_unstage(pool, NULL, 0, NULL), -EOPNOTSUPP);
-	cr_expect_eq(kvmm_free_staged(pool, NULL, 0), -EOPNOTSUPP);
+	cr_expect_eq(kv_free_staged(pool, NULL, 0), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_publish(pool, &nothing), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_prefix_scan(pool, &none, NULL), -EOPNOTSUPP);
 	cr_expect_eq(kvmm_prefix_probe(pool, &none, NULL), -EOPNOTSUPP);
@@ -535,7 +536,7 @@ Test(life, a_block_twice_in_a_large_batch_is_noticed)
 
 		expect_refused(pool, kvmm_publish(pool, &req), -EINVAL);
 	}
-	expect_refused(pool, kvmm_free_staged(pool, staged, 200), -EINVAL);
+	expect_refused(pool, kv_free_staged(pool, staged, 200), -EINVAL);
 	end_pool(pool);
 }
 

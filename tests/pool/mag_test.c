@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 #include <kvmm/alloc.h>
@@ -294,7 +295,7 @@ Test(mag, wrong_frees_are_refused_as_ever)
 	expect_refused(kvmm_free(pool, bad, 4), -ESTALE);
 	cr_assert_eq(kvmm_stage(pool, &prefix, mut, &staged), 0);
 	expect_refused(kvmm_free(pool, mut, 1), -ESTALE);
-	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(kvmm_free(pool, mut + 1, 2), 0);
 	expect_refused(kvmm_free(pool, NULL, 1), -EINVAL);
 	expect_refused(kvmm_alloc(pool, 1, NULL), -EINVAL);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Random calls on single blocks: private ones, and what is cached under names. */
+#include <kv/pool.h>
 #include "tests/pool/mix_model.h"
 
 /* ---- private blocks ---- */
@@ -124,7 +125,7 @@ void do_staged(void)
 	staged = (kvmm_staged_t){ held.mut.index, held.mut.gen };
 	switch (any(4)) {
 	case 0:
-		must(!kvmm_free_staged(m.pool, &staged, 1));
+		must(!kv_free_staged(m.pool, &staged, 1));
 		break;
 	case 1:
 		must(!kvmm_unstage(m.pool, &staged, 1, &held.mut));

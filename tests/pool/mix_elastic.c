@@ -4,6 +4,7 @@
  * shrink or by the balloon. There is less room meanwhile; nothing else may be noticed.
  */
 #include <string.h>
+#include <kv/pool.h>
 
 #include "tests/pool/mix_model.h"
 
@@ -76,7 +77,7 @@ static void begin_leaving(void)
 
 static void go_on_leaving(void)
 {
-	int err = any(2) ? kvmm_pool_shrink_poll(m.pool, NULL) : kvmm_balloon_tick(m.pool);
+	int err = any(2) ? kvmm_pool_shrink_poll(m.pool, NULL) : kv_balloon_tick(m.pool);
 
 	must(err == 0 || err == 1 || err == -ENOSPC, "%d", err);
 	hear();

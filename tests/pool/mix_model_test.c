@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "pool/arena.h"
 #include "tests/pool/mix_model.h"
@@ -445,7 +446,7 @@ static void give_all_back(void)
 		struct held_block *held = &m.staged[--m.nr_staged];
 		kvmm_staged_t staged = { held->mut.index, held->mut.gen };
 
-		must(!kvmm_free_staged(m.pool, &staged, 1));
+		must(!kv_free_staged(m.pool, &staged, 1));
 	}
 	for (u32 i = 0; i < m.nr_ranges; i++) {
 		for (; m.range[i].pins; m.range[i].pins--)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <kv/bits.h>
+#include <kv/pool.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/owner_util.h"
@@ -259,7 +260,7 @@ static void step_block(void)
 		cr_assert_eq(kvmm_unstage(pool, &staged, 1, &mut), 0);
 		thing->kind = KVMM_OWNED_PRIVATE;
 	} else if (any(2)) {
-		cr_assert_eq(kvmm_free_staged(pool, &staged, 1), 0);
+		cr_assert_eq(kv_free_staged(pool, &staged, 1), 0);
 		thing->live = false;
 	} else {
 		struct kvmm_publish req = { .staged = &staged, .nr = 1, .refs = &ref };

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kv/pool.h>
 #include <kv/sys.h>
 
 #include "pool/lease.h"
@@ -237,7 +238,7 @@ Test(owner, release_gives_back_everything_at_once)
 
 	cr_expect_eq(kvmm_range_free(pool, range), -ESTALE, "the owner comes late");
 	cr_expect_eq(kvmm_free(pool, &muts[1], 1), -ESTALE);
-	cr_expect_eq(kvmm_free_staged(pool, staged, 1), -ESTALE);
+	cr_expect_eq(kv_free_staged(pool, staged, 1), -ESTALE);
 	cr_expect_eq(kvmm_put_many(pool, refs, 1), -ESTALE);
 }
 

@@ -4,6 +4,7 @@
  * letters are tenant 1's blocks, capitals tenant 2's, digits tenant 3's.
  */
 #include <criterion/criterion.h>
+#include <kv/pool.h>
 
 #include "tests/pool/quota_util.h"
 
@@ -80,7 +81,7 @@ Test(quota, a_staged_block_that_is_given_back_is_charged_no_more)
 	cr_assert_eq(kvmm_alloc_for(pool, 1, 1, &mut), 0);
 	cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged), 0);
 	cr_expect_eq(usage(pool, 1), 1);
-	cr_assert_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_assert_eq(kv_free_staged(pool, &staged, 1), 0);
 	cr_expect_eq(usage(pool, 1), 0);
 }
 

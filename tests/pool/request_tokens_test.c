@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kvmm/owner.h>
 #include <kvmm/tokens.h>
@@ -226,7 +227,7 @@ static void name_one_by_one(const char *algo)
 	what.nr_tokens = 12;
 	cr_assert_eq(kvmm_key_chain(own, &what, want, 3), 3);
 	cr_expect_arr_eq(keys, want, sizeof(want), "%s", algo);
-	cr_expect_eq(kvmm_free_staged(pool, staged, 3), 0);
+	cr_expect_eq(kv_free_staged(pool, staged, 3), 0);
 	kvmm_key_ctx_destroy(own);
 }
 

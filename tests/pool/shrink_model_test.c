@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
@@ -353,7 +354,7 @@ static void step(void)
 static void balloon(void)
 {
 	if (any(4))
-		kvmm_balloon_tick(m.pool);
+		kv_balloon_tick(m.pool);
 	else
 		cr_assert_eq(kvmm_balloon_set(m.pool, any(8 * UNIT)), 0);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <kv/atomic.h>
+#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "tests/support/random.h"
@@ -150,7 +151,7 @@ static void go_and_come(u64 *random)
 		break;
 	default:
 		kvmm_balloon_set(pool, any_of(random, 32 * UNIT));
-		for (u32 i = 0; i < 50 && kvmm_balloon_tick(pool) == 1; i++)
+		for (u32 i = 0; i < 50 && kv_balloon_tick(pool) == 1; i++)
 			sched_yield();
 		kvmm_balloon_set(pool, 0);
 	}

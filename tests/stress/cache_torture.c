@@ -22,6 +22,7 @@
 
 #include <kv/atomic.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/stat.h>
 #include <kvmm/kvmm.h>
@@ -304,7 +305,7 @@ static bool stage_and_regret(struct worker *worker, const struct kvmm_prefix *pr
 		expect(!kvmm_unstage(pool, staged, prefix->nr, fresh));
 		return true;
 	}
-	expect(!kvmm_free_staged(pool, staged, prefix->nr));
+	expect(!kv_free_staged(pool, staged, prefix->nr));
 	return false;
 }
 

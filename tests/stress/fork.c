@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <kv/atomic.h>
+#include <kv/pool.h>
 #include <kvmm/hold.h>
 #include <kvmm/kvmm.h>
 
@@ -178,7 +179,7 @@ static void try_cache(void)
 	refused(kvmm_alloc(pool, 1, &mut));
 	refused(kvmm_free(pool, &mut, 1));
 	refused(kvmm_stage(pool, &prefix, &mut, &staged));
-	refused(kvmm_free_staged(pool, &staged, 1));
+	refused(kv_free_staged(pool, &staged, 1));
 	refused(kvmm_register(pool, &mut, &key, 1, &ref));
 	refused(kvmm_prefix_match(pool, &prefix, &ref));
 	refused(kvmm_prefix_scan(pool, &prefix, &ref));

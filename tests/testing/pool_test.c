@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 #include <kvmm/testing.h>
 
@@ -215,7 +216,7 @@ Test(builder, staged_blocks_have_a_letter)
 	cr_assert_eq(kvmm_stage(pool, &prefix, &mut, &staged), 0);
 	expect_picture(pool, "S..");
 	cr_expect_eq(kvmm_testing_expect_unheld(t, pool), -EBADMSG);
-	cr_expect_eq(kvmm_free_staged(pool, &staged, 1), 0);
+	cr_expect_eq(kv_free_staged(pool, &staged, 1), 0);
 	end_with_failures();
 }
 

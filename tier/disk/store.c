@@ -290,7 +290,7 @@ static int64_t drop_layout(struct kvmm_disk *disk, const u8 *layout)
 	return nr;
 }
 
-int64_t kvmm_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
+int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const uint8_t layout[16])
 {
 	int64_t nr;
 
@@ -353,7 +353,7 @@ int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
 	return counted(disk, disk_wipe(disk, names, nr));
 }
 
-int64_t kvmm_disk_reset(struct kvmm_disk *disk)
+int64_t kv_disk_reset(struct kvmm_disk *disk)
 {
 	int64_t nr;
 	int err;
