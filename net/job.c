@@ -342,29 +342,15 @@ static int committed_store(const struct kvmm_migrate *job, struct store **store)
 	return (*store)->state == STORE_PUBLISHED ? 0 : -EAGAIN;
 }
 
-int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t max)
+static int give_ranges(const struct store *store, kvmm_range_t *ranges, u32 max)
 {
-	struct store *store;
-	int err = committed_store(job, &store);
-
-	if (kv_inherited(job))
-		return -ECHILD;
-	if (err)
-		return err;
 	for (u32 i = 0; i < store->nr_ranges && i < max && ranges; i++)
 		ranges[i] = store->range[i];
 	return store->nr_ranges;
 }
 
-int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max)
+static int give_refs(struct store *store, kvmm_ref_t *refs, u32 max)
 {
-	struct store *store;
-	int err = committed_store(job, &store);
-
-	if (kv_inherited(job))
-		return -ECHILD;
-	if (err)
-		return err;
 	if (!refs || !store->nr_refs)
 		return store->nr_refs;
 	if (max < store->nr_refs)
@@ -389,22 +375,37 @@ static u32 next_move(const struct goods *goods, const struct store *store, u32 a
 	return nr;
 }
 
-int kvmm_migrate_relocations(const struct kvmm_migrate *job, struct kvmm_relocation *moves,
-			     uint32_t max)
+static int give_moves(const struct kvmm_migrate *job, struct store *store,
+		      struct kvmm_relocation *moves, u32 max)
 {
 	struct kvmm_relocation move;
-	struct store *store;
 	u32 nr = 0;
-	int err = committed_store(job, &store);
 
-	if (kv_inherited(job))
-		return -ECHILD;
-	if (err)
-		return err;
 	for (u32 at = 0; at < job->goods.nr; nr++) {
 		at += next_move(&job->goods, store, at, &move);
 		if (nr < max && moves)
 			moves[nr] = move;
 	}
 	return nr;
+}
+
+int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, void *out,
+			uint32_t max)
+{
+	struct store *store;
+	int err = committed_store(job, &store);
+
+	if (kv_inherited(job))
+		return -ECHILD;
+	if (err)
+		return err;
+	switch (what) {
+	case KVMM_MIGRATE_GOT_RANGES:
+		return give_ranges(store, out, max);
+	case KVMM_MIGRATE_GOT_REFS:
+		return give_refs(store, out, max);
+	case KVMM_MIGRATE_GOT_MOVES:
+		return give_moves(job, store, out, max);
+	}
+	return -EINVAL;
 }

@@ -243,32 +243,43 @@ struct kvmm_migrate_status {
 KVMM_API int kvmm_migrate_status(const struct kvmm_migrate *job,
 				 struct kvmm_migrate_status *status);
 
+/** enum kvmm_migrate_got - what there is at the destination: see the inline calls */
+enum kvmm_migrate_got {
+	KVMM_MIGRATE_GOT_RANGES,	/* kvmm_range_t */
+	KVMM_MIGRATE_GOT_REFS,		/* kvmm_ref_t */
+	KVMM_MIGRATE_GOT_MOVES,		/* struct kvmm_relocation */
+};
+
 /**
- * kvmm_migrate_ranges() - the ranges of the destination, which are the caller's
- * @ranges: room for @max, in the order of the source's
+ * kvmm_migrate_result() - what has become of it
+ * @what: enum kvmm_migrate_got
+ * @out: room for @max of that type, in the order of the source's
  *
  * Return: how many there are; -EINVAL; -EAGAIN it is not committed; -EREMOTE the other process has
- * them.
+ * them; -EALREADY references that were taken.
  */
-KVMM_API int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t max);
+KVMM_API int kvmm_migrate_result(struct kvmm_migrate *job, enum kvmm_migrate_got what, void *out,
+				 uint32_t max);
 
-/**
- * kvmm_migrate_refs() - references on the cached blocks of the destination, in the order of the
- * source's; the caller's from then on
- * @refs: room for all, or NULL: how many are there?
- *
- * Return: how many; -EALREADY they were taken; otherwise as kvmm_migrate_ranges().
- */
-KVMM_API int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max);
+/** kvmm_migrate_ranges() - the ranges of the destination, which are the caller's. */
+static inline int kvmm_migrate_ranges(struct kvmm_migrate *job, kvmm_range_t *ranges, uint32_t max)
+{
+	return kvmm_migrate_result(job, KVMM_MIGRATE_GOT_RANGES, ranges, max);
+}
 
-/**
- * kvmm_migrate_relocations() - which block of the source is which of the destination
- * @moves: room for @max, in the order of the source's blocks
- *
- * Return: how many there are; as kvmm_migrate_ranges().
- */
-KVMM_API int kvmm_migrate_relocations(const struct kvmm_migrate *job,
-				      struct kvmm_relocation *moves, uint32_t max);
+/** kvmm_migrate_refs() - references on the cached blocks there; the caller's from then on.
+ * @refs: room for all, or NULL: how many are there? */
+static inline int kvmm_migrate_refs(struct kvmm_migrate *job, kvmm_ref_t *refs, uint32_t max)
+{
+	return kvmm_migrate_result(job, KVMM_MIGRATE_GOT_REFS, refs, max);
+}
+
+/** kvmm_migrate_relocations() - which block of the source is which of the destination. */
+static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm_relocation *moves,
+					   uint32_t max)
+{
+	return kvmm_migrate_result(job, KVMM_MIGRATE_GOT_MOVES, moves, max);
+}
 
 /* ---- between two processes ---- */
 
