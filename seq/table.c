@@ -107,14 +107,11 @@ static int take_hits(struct kvmm_seq *seq, u32 nr)
 	return nr;
 }
 
-int kvmm_seq_match(struct kvmm_seq *seq)
+static int take_cached(struct kvmm_seq *seq)
 {
 	struct kvmm_prefix prefix;
 	int nr;
 
-	nr = begin_match(seq);
-	if (nr)
-		return nr;
 	prefix = (struct kvmm_prefix){ .keys = seq->room.keys, .nr = most_hits(seq),
 				       .domain = seq->domain };
 	nr = kv_match_uncounted(seq->pool, &prefix, seq->room.refs);
@@ -134,14 +131,11 @@ static int refuse_acquire(struct kvmm_seq *seq, int err, const struct kvmm_acqui
 	return refuse_blocks(seq, err, req->nr_blocks - max(nr, 0));
 }
 
-int kvmm_seq_acquire(struct kvmm_seq *seq)
+static int take_whole(struct kvmm_seq *seq)
 {
 	struct kvmm_acquire req = { 0 };
 	int err;
 
-	err = begin_match(seq);
-	if (err)
-		return err;
 	req.keys = seq->room.keys;
 	req.nr_keys = req.max_hits = most_hits(seq);
 	req.nr_blocks = seq_blocks_of(seq, seq->nr_tokens);
@@ -154,6 +148,15 @@ int kvmm_seq_acquire(struct kvmm_seq *seq)
 	seq->nr_muts = req.nr_fresh;
 	seq->is_counted = true;
 	return take_hits(seq, req.nr_hits);
+}
+
+int kvmm_seq_take(struct kvmm_seq *seq, int whole)
+{
+	int err = begin_match(seq);
+
+	if (err)
+		return err;
+	return whole ? take_whole(seq) : take_cached(seq);
 }
 
 /* ---- giving back ---- */

@@ -138,24 +138,28 @@ KVMM_API void kvmm_seq_destroy(struct kvmm_seq *seq);
 /* ---- blocks for what is known ---- */
 
 /**
- * kvmm_seq_match() - take the longest cached prefix
+ * kvmm_seq_take() - take the longest cached prefix
+ * @whole: not 0: and private blocks for all other tokens that are known, all or nothing
  *
  * The sequence is idle and has no blocks. At least its last token is left to be computed, for the
  * model's answer to it. Not needed: without it all is computed.
  *
- * Return: number of blocks; -EBUSY, -EEXIST refused.
+ * Return: number of blocks that were cached; -EBUSY, -EEXIST refused; @whole also -ENOSPC, -EDQUOT.
  */
-KVMM_API int kvmm_seq_match(struct kvmm_seq *seq);
+KVMM_API int kvmm_seq_take(struct kvmm_seq *seq, int whole);
 
-/**
- * kvmm_seq_acquire() - the same, and private blocks for all other tokens that are known
- *
- * For engines that admit a request only if its whole prompt fits. Later chunks of the prefill find
- * their blocks there. All or nothing.
- *
- * Return: number of blocks that were cached; -ENOSPC, -EDQUOT, -EBUSY, -EEXIST refused.
- */
-KVMM_API int kvmm_seq_acquire(struct kvmm_seq *seq);
+/** kvmm_seq_match() - kvmm_seq_take() of what is cached. */
+static inline int kvmm_seq_match(struct kvmm_seq *seq)
+{
+	return kvmm_seq_take(seq, 0);
+}
+
+/** kvmm_seq_acquire() - kvmm_seq_take() of the whole: for engines that admit a request only if its
+ * prompt fits. Later chunks of the prefill find their blocks there. */
+static inline int kvmm_seq_acquire(struct kvmm_seq *seq)
+{
+	return kvmm_seq_take(seq, 1);
+}
 
 /**
  * kvmm_seq_release() - give all blocks back, the last first
