@@ -20,14 +20,11 @@ static const u64 ages[KVMM_RESIDENCY_BOUNDS] = {
 	1800 * S,
 };
 
-uint64_t kvmm_latency_bound_ns(uint32_t i)
+uint64_t kvmm_bucket_bound_ns(int of_ages, uint32_t i)
 {
-	return i < KVMM_LATENCY_BOUNDS ? bounds[i] : UINT64_MAX;
-}
-
-uint64_t kvmm_residency_bound_ns(uint32_t i)
-{
-	return i < KVMM_RESIDENCY_BOUNDS ? ages[i] : UINT64_MAX;
+	if (i >= (of_ages ? KVMM_RESIDENCY_BOUNDS : KVMM_LATENCY_BOUNDS))
+		return UINT64_MAX;
+	return of_ages ? ages[i] : bounds[i];
 }
 
 static u32 bucket_of(const u64 *bound, u32 nr, u64 ns)

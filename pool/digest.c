@@ -415,13 +415,12 @@ int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *info)
 	return err;
 }
 
-int kvmm_pool_history(struct kvmm_pool *pool, kvmm_sum_t *digest)
+int history_read(struct kvmm_pool *pool, void *out)
 {
+	kvmm_sum_t *digest = out;
 	struct sum sum = { { 0 } };
 	int err;
 
-	if (!digest)
-		return -EINVAL;
 	err = pool_enter(pool);
 	if (err)
 		return err;

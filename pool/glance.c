@@ -220,3 +220,68 @@ u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tena
 	kv_rcu_read_unlock();
 	return nr;
 }
+
+/* ---- by kind: exact, under the locks of what is counted ---- */
+
+/* ---- statistics by kind ---- */
+
+#define MAX_STAT	2048u
+
+static_assert(sizeof(struct kvmm_tier_client_stat) <= MAX_STAT, "the largest");
+
+static const struct {
+	size_t size;
+	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
+} kinds[KVMM_NR_STATS] = {
+	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), peek_stat_read },
+	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), alloc_stat_read },
+	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
+	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read },
+	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
+	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), stay_stat_read },
+	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
+	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), pace_stat_read },
+	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), verify_stat_read },
+	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), background_stat_read },
+	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), elastic_stat_read },
+	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), tier_stat_read },
+	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), tier_config_read },
+	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
+				    residency_stat_read },
+	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), history_read },
+};
+
+int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat, size_t size)
+{
+	u64 now[MAX_STAT / sizeof(u64)] = { 0 };
+	int err;
+
+	if (kv_inherited(pool))
+		return -ECHILD;
+	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || !size || size % sizeof(u64))
+		return -EINVAL;
+	err = kinds[kind].read(pool, now);
+	if (err)
+		return err;
+	if (size > kinds[kind].size)
+		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
+	memcpy(stat, now, min(size, kinds[kind].size));
+	return 0;
+}
+
+/* ---- settings ---- */
+
+int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *value)
+{
+	static int (*const set[KVMM_NR_SETTINGS])(struct kvmm_pool *pool, const void *value) = {
+		[KVMM_SET_WATERMARKS] = watermarks_set, [KVMM_SET_PACE] = pace_set,
+		[KVMM_SET_BACKGROUND] = background_set, [KVMM_SET_VERIFY] = verify_set,
+		[KVMM_SET_RESIDENCY] = residency_set, [KVMM_SET_BALLOON] = balloon_set_bytes,
+		[KVMM_SET_TIER] = tier_configure, [KVMM_SET_ELASTIC] = elastic_setup,
+		[KVMM_SET_QUIESCENT] = quiescent_set,
+	};
+
+	if (kv_inherited(pool))
+		return -ECHILD;
+	return pool && (u32)what < KVMM_NR_SETTINGS ? set[what](pool, value) : -EINVAL;
+}

@@ -156,14 +156,11 @@ void kvmm_groups_destroy(struct kvmm_groups *groups)
 		kv_free(groups);
 }
 
-uint32_t kvmm_groups_granule(const struct kvmm_groups *groups)
+uint32_t kvmm_groups_tokens(const struct kvmm_groups *groups, int of_hit)
 {
-	return groups ? groups->granule : 0;
-}
-
-uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups)
-{
-	return groups ? groups->align : 0;
+	if (!groups)
+		return 0;
+	return of_hit ? groups->align : groups->granule;
 }
 
 int kvmm_groups_mask(const struct kvmm_groups *groups, uint32_t group, uint32_t first, uint32_t nr,

@@ -34,35 +34,12 @@ int kv_range_growth(struct kvmm_pool *pool, kvmm_range_t range, struct kv_growth
 	return 0;
 }
 
-/* Ranges that an arena frees have one extent. */
-static void count_arenas(const struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
-{
-	u64 nr = pool_counts(pool).frees - pool->count.frees;
-
-	stat->finished[0] += nr;
-	stat->finished_ext += nr;
-	stat->finished_max = max(stat->finished_max, (u32)!!nr);
-}
-
-static void count_live(const struct kvmm_pool *pool, struct kvmm_growth_stat *stat)
-{
-	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
-
-	for (u32 i = 0; i < nr_slots; i++) {
-		u32 nr_ext = slot_at(pool, i)->nr_ext;
-
-		if (!nr_ext)
-			continue;
-		stat->live[grow_bucket(nr_ext)]++;
-		stat->live_ext += nr_ext;
-		stat->live_max = max(stat->live_max, nr_ext);
-	}
-}
-
 int growth_stat_read(struct kvmm_pool *pool, void *out)
 {
 	struct kvmm_growth_stat *stat = out;
 	const struct pool_grow *grow;
+	u32 nr_slots, nr_ext;
+	u64 nr_by_arenas;
 	int err = pool_enter(pool);
 
 	if (err)
@@ -77,8 +54,20 @@ int growth_stat_read(struct kvmm_pool *pool, void *out)
 	};
 	memcpy(stat->finished, grow->finished, sizeof(stat->finished));
 	arenas_lock(pool);
-	count_arenas(pool, stat);
-	count_live(pool, stat);
+	/* Ranges that an arena frees have one extent. */
+	nr_by_arenas = pool_counts(pool).frees - pool->count.frees;
+	stat->finished[0] += nr_by_arenas;
+	stat->finished_ext += nr_by_arenas;
+	stat->finished_max = max(stat->finished_max, (u32)!!nr_by_arenas);
+	nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0;
+	for (u32 i = 0; i < nr_slots; i++) {
+		nr_ext = slot_at(pool, i)->nr_ext;
+		if (!nr_ext)
+			continue;
+		stat->live[grow_bucket(nr_ext)]++;
+		stat->live_ext += nr_ext;
+		stat->live_max = max(stat->live_max, nr_ext);
+	}
 	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;

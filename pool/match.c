@@ -122,27 +122,16 @@ int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, k
 	return nr;
 }
 
-int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
-{
-	struct kv_query query;
-	int err = lookup_begin(pool, prefix, prefix, &query), len;
-
-	if (err)
-		return err;
-	len = prefix->nr ? pool->map->ops->length(pool->map, &query) : 0;
-	cache_end(pool);
-	return len;
-}
-
 int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, uint64_t *present)
 {
 	struct kv_query query;
-	int err = lookup_begin(pool, prefix, present, &query), nr = 0;
+	int err = lookup_begin(pool, prefix, prefix, &query), nr = 0;
 
 	if (err)
 		return err;
 	if (prefix->nr)
-		nr = pool->map->ops->probe(pool->map, &query, present);
+		nr = present ? pool->map->ops->probe(pool->map, &query, present) :
+			       pool->map->ops->length(pool->map, &query);
 	cache_end(pool);
 	return nr;
 }

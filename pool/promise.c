@@ -8,6 +8,7 @@
  */
 #include <kv/env.h>
 #include <kv/mem.h>
+#include <kv/pool.h>
 
 #include "local.h"
 
@@ -168,7 +169,7 @@ int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *src,
 	return err;
 }
 
-int kvmm_promise_left(struct kvmm_pool *pool, kvmm_promise_t handle)
+int kv_promise_left(struct kvmm_pool *pool, kvmm_promise_t handle)
 {
 	struct promise *promise;
 	int ret = pool_enter(pool);

@@ -162,29 +162,6 @@ static int check_set(const struct kvmm_pool *pool, const struct setting *set)
 	return pool->caches && pool->parts.evict->keeps_unnamed ? -EOPNOTSUPP : 0;
 }
 
-static int set_limits(struct kvmm_pool *pool, struct setting *set)
-{
-	int err;
-
-	kv_lock(&pool->compact_lock);
-	err = bring(pool, set);
-	if (!err)
-		err = pool->order.quotas ? set_more(pool, set) : set_first(pool, set);
-	throw_away(pool, set);
-	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	return err;
-}
-
-int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
-			 const struct kvmm_tenant_attr *attrs, uint32_t nr)
-{
-	struct setting set = { .tenants = tenants, .attrs = attrs, .nr = nr };
-	int err = check_set(pool, &set);
-
-	return err ? err : set_limits(pool, &set);
-}
-
 /* ---- one account ---- */
 
 /* ->lock, and if there is a policy the order's; or an error. */
@@ -227,19 +204,32 @@ static int del(struct kvmm_pool *pool, u32 tenant, struct account **gone)
 	return err;
 }
 
-int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
+int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
+			 const struct kvmm_tenant_attr *attrs, uint32_t nr)
 {
+	struct setting set = { .tenants = tenants, .attrs = attrs, .nr = nr };
 	struct account *gone = NULL;
 	int err;
 
-	if (!pool || tenant == KVMM_TENANT_REST)
-		return -EINVAL;
+	if (pool && tenants && !attrs && nr == 1 && *tenants != KVMM_TENANT_REST) {
+		kv_lock(&pool->compact_lock);
+		err = del(pool, *tenants, &gone);
+		if (gone)
+			kv_rcu_synchronize();	/* who looks in passing: glance_tenants() */
+		account_free(&pool->order, gone);
+		kv_unlock(&pool->compact_lock);
+		return err;
+	}
+	err = check_set(pool, &set);
+	if (err)
+		return err;
 	kv_lock(&pool->compact_lock);
-	err = del(pool, tenant, &gone);
-	if (gone)
-		kv_rcu_synchronize();	/* who looks in passing: glance_tenants() */
-	account_free(&pool->order, gone);
+	err = bring(pool, &set);
+	if (!err)
+		err = pool->order.quotas ? set_more(pool, &set) : set_first(pool, &set);
+	throw_away(pool, &set);
 	kv_unlock(&pool->compact_lock);
+	cache_after(pool);
 	return err;
 }
 

@@ -196,19 +196,13 @@ static void read_hist(const struct kvmm_residency_stat *hist, struct kvmm_reside
 	stat->sum_ns = READ_ONCE(hist->sum_ns);
 }
 
-int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
-			struct kvmm_residency_stat *stat)
+int residency_stat_read(struct kvmm_pool *pool, void *out)
 {
-	const struct residency *res;
+	const struct residency *res = residency_of(pool);
+	struct kvmm_residency_stat *stat = out;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat || kind >= KVMM_NR_RESIDENCY_KINDS)
-		return -EINVAL;
-	*stat = (struct kvmm_residency_stat){ 0 };
-	res = residency_of(pool);
-	if (res)
-		read_hist(&res->hist[kind], stat);
+	for (u32 kind = 0; res && kind < KVMM_NR_RESIDENCY_KINDS; kind++)
+		read_hist(&res->hist[kind], &stat[kind]);
 	return 0;
 }
 

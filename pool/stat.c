@@ -6,6 +6,10 @@
  * keep anybody waiting.
  */
 
+#include <kvmm/compact.h>
+#include <kvmm/map.h>
+#include <kvmm/owner.h>
+
 #include "glance.h"
 #include "move/leave.h"
 #include "local.h"
@@ -122,19 +126,6 @@ static u64 bytes_beside(struct kvmm_pool *pool)
 	return bytes;
 }
 
-/* ->lock and those of arenas held. */
-static void look(struct kvmm_pool *pool, struct raw *raw)
-{
-	*raw = (struct raw){
-		.count = pool_counts(pool), .claims = pool->claims, .nr_mags = mags_nr(pool),
-		.nr_arenas = arenas_nr_free(pool), .nr_reserved = pool_nr_reserved(pool),
-		.nr_away = elastic_nr_away(pool),
-		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
-	};
-	mags_count(pool, &raw->count);
-	kvmm_zone_stat(pool->zone, &raw->zone);
-}
-
 int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 {
 	struct raw raw;
@@ -146,7 +137,14 @@ int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat)
 	if (err)
 		return err;
 	arenas_lock(pool);
-	look(pool, &raw);
+	raw = (struct raw){
+		.count = pool_counts(pool), .claims = pool->claims, .nr_mags = mags_nr(pool),
+		.nr_arenas = arenas_nr_free(pool), .nr_reserved = pool_nr_reserved(pool),
+		.nr_away = elastic_nr_away(pool),
+		.metadata_bytes = pool->metadata_bytes + bytes_beside(pool),
+	};
+	mags_count(pool, &raw.count);
+	kvmm_zone_stat(pool->zone, &raw.zone);
 	fill_stat(pool, &raw, stat);
 	arenas_unlock(pool);
 	pool_leave(pool);
@@ -179,36 +177,30 @@ static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
 	} while (kv_seq_read_retry(&pool->fold_seq, seq));
 }
 
-static void peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone, struct raw *raw)
+int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
+	      struct kvmm_pool_stat *stat)
 {
 	const struct elastic *el = elastic_of(pool);
+	struct raw raw;
+	int err = pool_refusal(pool);
 
-	*raw = (struct raw){
+	if (err)
+		return err;
+	raw = (struct raw){
 		.zone = { .nr_free = zone->nr_free, .nr_runs = zone->nr_runs,
 			  .largest = zone->largest },
 		.nr_reserved = kv_peek(&pool->grow.nr_reserved),
 		.nr_away = el ? kv_peek(&el->nr_away) : 0,
 		.metadata_bytes = kv_peek(&pool->metadata_bytes) + bytes_beside(pool),
 	};
-	kv_peek_copy(&raw->claims, &pool->claims, sizeof(raw->claims));
-	peek_counts(pool, raw);
-	add_arenas(pool, raw);
-}
-
-int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
-	      struct kvmm_pool_stat *stat)
-{
-	struct raw raw;
-	int err = pool_refusal(pool);
-
-	if (err)
-		return err;
-	peek(pool, zone, &raw);
+	kv_peek_copy(&raw.claims, &pool->claims, sizeof(raw.claims));
+	peek_counts(pool, &raw);
+	add_arenas(pool, &raw);
 	fill_stat(pool, &raw, stat);
 	return 0;
 }
 
-static int peek_stat_read(struct kvmm_pool *pool, void *stat)
+int peek_stat_read(struct kvmm_pool *pool, void *stat)
 {
 	struct kv_zone_glance zone;
 	int err = pool_refusal(pool);
@@ -217,75 +209,6 @@ static int peek_stat_read(struct kvmm_pool *pool, void *stat)
 		return err;
 	kv_zone_glance(pool->zone, &zone);
 	return pool_peek(pool, &zone, stat);
-}
-
-/* ---- statistics by kind ---- */
-
-union any_stat {
-	struct kvmm_pool_stat peek;
-	struct kvmm_alloc_stat alloc;
-	struct kvmm_pressure pressure;
-	struct kvmm_growth_stat growth;
-	struct kvmm_pin_stat pin;
-	struct kvmm_stay stay;
-	struct kvmm_step_stat step;
-	struct kvmm_pace_stat pace;
-	struct kvmm_verify_stat verify;
-	struct kvmm_background_stat background;
-	struct kvmm_elastic_stat elastic;
-	struct kvmm_tier_client_stat tier;
-};
-
-static const struct {
-	size_t size;
-	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
-} kinds[KVMM_NR_STATS] = {
-	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), peek_stat_read },
-	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), alloc_stat_read },
-	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
-	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read },
-	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
-	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), stay_stat_read },
-	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
-	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), pace_stat_read },
-	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), verify_stat_read },
-	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), background_stat_read },
-	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), elastic_stat_read },
-	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), tier_stat_read },
-};
-
-int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat, size_t size)
-{
-	union any_stat now = { 0 };
-	int err;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || size < sizeof(u64) || size % sizeof(u64))
-		return -EINVAL;
-	err = kinds[kind].read(pool, &now);
-	if (err)
-		return err;
-	if (size > kinds[kind].size)
-		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
-	memcpy(stat, &now, min(size, kinds[kind].size));
-	return 0;
-}
-
-/* ---- settings ---- */
-
-int kvmm_pool_set(struct kvmm_pool *pool, enum kvmm_setting what, const void *value)
-{
-	static int (*const set[KVMM_NR_SETTINGS])(struct kvmm_pool *pool, const void *value) = {
-		[KVMM_SET_WATERMARKS] = watermarks_set, [KVMM_SET_PACE] = pace_set,
-		[KVMM_SET_BACKGROUND] = background_set, [KVMM_SET_VERIFY] = verify_set,
-		[KVMM_SET_RESIDENCY] = residency_set, [KVMM_SET_BALLOON] = balloon_set_bytes,
-		[KVMM_SET_TIER] = tier_configure,
-	};
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	return pool && (u32)what < KVMM_NR_SETTINGS ? set[what](pool, value) : -EINVAL;
 }
 
 /* ---- the map ---- */
@@ -366,4 +289,58 @@ int kvmm_pool_map(struct kvmm_pool *pool, char *buf, unsigned int width)
 	arenas_unlock(pool);
 	pool_leave(pool);
 	return 0;
+}
+
+/* ---- words for numbers ---- */
+
+static const char *const steps[KVMM_NR_STEPS] = {
+	[KVMM_STEP_DRAIN]   = "drain",	 [KVMM_STEP_STEAL]   = "steal",
+	[KVMM_STEP_EVICT]   = "evict",	 [KVMM_STEP_DROP]    = "drop",
+	[KVMM_STEP_COMPACT] = "compact", [KVMM_STEP_OFFLOAD] = "offload",
+	[KVMM_STEP_WAIT]    = "wait",
+};
+
+static const char *const goals[KVMM_NR_GOALS] = {
+	[KVMM_GOAL_RUN] = "run", [KVMM_GOAL_PAGEBLOCKS] = "pageblocks",
+	[KVMM_GOAL_SHORTEN] = "shorten", [KVMM_GOAL_GATHER] = "gather",
+};
+
+static const char *const map_states[KVMM_NR_MAP_STATES] = {
+	[KVMM_MAP_FREE] = "free", [KVMM_MAP_NULL] = "null", [KVMM_MAP_RANGE] = "range",
+	[KVMM_MAP_PRIVATE] = "private", [KVMM_MAP_STAGED] = "staged",
+	[KVMM_MAP_ACTIVE] = "active", [KVMM_MAP_CACHED] = "cached",
+	[KVMM_MAP_AWAY] = "away", [KVMM_MAP_RESERVED] = "reserved",
+	[KVMM_MAP_ASIDE] = "aside", [KVMM_MAP_CLAIMED] = "claimed",
+	[KVMM_MAP_MOVING] = "moving", [KVMM_MAP_LIMBO] = "limbo",
+};
+
+static const char *const hold_reasons[KVMM_NR_HOLD_REASONS] = {
+	[KVMM_HOLD_USER] = "user", [KVMM_HOLD_REQUEST] = "request",
+	[KVMM_HOLD_TRANSFER] = "transfer", [KVMM_HOLD_RDMA] = "rdma",
+	[KVMM_HOLD_GDS] = "gds", [KVMM_HOLD_IPC] = "ipc", [KVMM_HOLD_COPY] = "copy",
+	[KVMM_HOLD_GRAPH] = "graph",
+};
+
+static const char *const owned_kinds[KVMM_NR_OWNED_KINDS] = {
+	[KVMM_OWNED_RANGE] = "range", [KVMM_OWNED_PRIVATE] = "private",
+	[KVMM_OWNED_STAGED] = "staged", [KVMM_OWNED_HOLD] = "hold",
+	[KVMM_OWNED_PIN] = "pin",
+};
+
+static const struct {
+	const char *const *name;
+	u32 nr;
+} names[KVMM_NR_NAMES] = {
+	[KVMM_NAME_STEP] = { steps, KVMM_NR_STEPS },
+	[KVMM_NAME_GOAL] = { goals, KVMM_NR_GOALS },
+	[KVMM_NAME_MAP_STATE] = { map_states, KVMM_NR_MAP_STATES },
+	[KVMM_NAME_HOLD_REASON] = { hold_reasons, KVMM_NR_HOLD_REASONS },
+	[KVMM_NAME_OWNED_KIND] = { owned_kinds, KVMM_NR_OWNED_KINDS },
+};
+
+const char *kvmm_name(enum kvmm_name_of what, uint32_t number)
+{
+	if ((u32)what >= KVMM_NR_NAMES || number >= names[what].nr)
+		return "?";
+	return names[what].name[number];
 }

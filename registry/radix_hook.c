@@ -15,15 +15,6 @@
 
 /* ---- coming and going of hooks ---- */
 
-static struct hook *free_hook(struct kvmm_registry *reg)
-{
-	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++)
-		/* Pairs with hook_leave(): the threads that were inside are done with it. */
-		if (!smp_load_acquire(&reg->hook[i].word))
-			return &reg->hook[i];
-	return NULL;
-}
-
 /* ->config_lock held: as many more or fewer hooks of each kind that @hook is of. */
 static void count_hook(struct kvmm_registry *reg, const struct hook *hook, u32 more)
 {
@@ -46,8 +37,11 @@ int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate
 	    (!delegate->on_present && !delegate->on_absent && !delegate->on_touch))
 		return -EINVAL;
 	kv_lock(&reg->config_lock);
-	hook = free_hook(reg);
-	if (hook && reg->last_hook < INT32_MAX) {
+	hook = reg->hook;
+	/* Pairs with hook_leave(): whichever thread was inside is done with it. */
+	while (hook < reg->hook + KVMM_REGISTRY_HOOKS && smp_load_acquire(&hook->word))
+		hook++;
+	if (hook < reg->hook + KVMM_REGISTRY_HOOKS && reg->last_hook < INT32_MAX) {
 		id = reg->last_hook++;
 		hook->id = id;
 		hook->delegate = *delegate;
@@ -59,42 +53,31 @@ int kvmm_registry_delegate(struct kvmm_registry *reg, const struct kvmm_delegate
 	return id;
 }
 
-static bool turn_off(struct hook *hook)
+int kvmm_registry_unhook(struct kvmm_registry *reg, int id)
 {
-	u64 word = READ_ONCE(hook->word);
-
-	while (word & HOOK_ON)
-		if (kv_cas(&hook->word, &word, word & ~HOOK_ON))
-			return true;
-	return false;
-}
-
-static int unhook_locked(struct kvmm_registry *reg, u32 id)
-{
-	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
-		struct hook *hook = &reg->hook[i];
-
-		if (hook->id != id)
-			continue;
-		if (turn_off(hook))
-			count_hook(reg, hook, -1);
-		/* Pairs with hook_leave(): writes inside are visible. */
-		return smp_load_acquire(&hook->word) ? -EBUSY : 0;
-	}
-	return 0;
-}
-
-int kvmm_registry_unhook(struct kvmm_registry *reg, int hook)
-{
-	int err = -EINVAL;
+	int err = 0;
 
 	if (kv_inherited(reg))
 		return -ECHILD;
 	if (!reg)
 		return -EINVAL;
 	kv_lock(&reg->config_lock);
-	if (hook >= 0 && (u32)hook < reg->last_hook)
-		err = unhook_locked(reg, hook);
+	if (id < 0 || (u32)id >= reg->last_hook)
+		err = -EINVAL;
+	for (u32 i = 0; !err && i < KVMM_REGISTRY_HOOKS; i++) {
+		struct hook *hook = &reg->hook[i];
+		u64 word = READ_ONCE(hook->word);
+
+		if (hook->id != (u32)id)
+			continue;
+		while (word & HOOK_ON && !kv_cas(&hook->word, &word, word & ~HOOK_ON))
+			;
+		if (word & HOOK_ON)
+			count_hook(reg, hook, -1);
+		/* Pairs with hook_leave(): what was done inside is visible. */
+		err = smp_load_acquire(&hook->word) ? -EBUSY : 0;
+		break;
+	}
 	kv_unlock(&reg->config_lock);
 	return err;
 }
@@ -116,18 +99,9 @@ static void hook_leave(struct hook *hook)
 {
 	u64 word = READ_ONCE(hook->word);
 
-	/* Pairs with unhook_locked() and free_hook(): our writes are visible. */
+	/* Pairs with kvmm_registry_unhook() and _delegate(): our writes are visible. */
 	while (!kv_cas(&hook->word, &word, word - 1))
 		;
-}
-
-static void tell_delegate(const struct kvmm_delegate *delegate, u32 tier, bool is_present,
-			  const struct news *news)
-{
-	if (is_present && delegate->on_present)
-		delegate->on_present(delegate->ctx, tier, news->name, news->nr);
-	if (!is_present && delegate->on_absent)
-		delegate->on_absent(delegate->ctx, tier, news->name, news->nr);
 }
 
 /* No news are left. */
@@ -136,11 +110,15 @@ void radix_tell(struct kvmm_registry *reg, u32 tier, bool is_present, struct new
 	if (!news->nr)
 		return;
 	for (u32 i = 0; i < KVMM_REGISTRY_HOOKS; i++) {
+		const struct kvmm_delegate *d = &reg->hook[i].delegate;
 		struct hook *hook = &reg->hook[i];
 
 		if (!hook_enter(hook))
 			continue;
-		tell_delegate(&hook->delegate, tier, is_present, news);
+		if (is_present && d->on_present)
+			d->on_present(d->ctx, tier, news->name, news->nr);
+		if (!is_present && d->on_absent)
+			d->on_absent(d->ctx, tier, news->name, news->nr);
 		hook_leave(hook);
 	}
 	news->nr = 0;

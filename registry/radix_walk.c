@@ -78,23 +78,6 @@ int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t handle, struct kvmm_no
 	return node ? 0 : radix_refuse(reg, handle);
 }
 
-int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *parent)
-{
-	const struct node *node;
-	int err = 0;
-
-	kv_rcu_read_lock();
-	node = node_of(reg, handle);
-	if (node) {
-		u32 index = parent_of(reg, node);
-
-		*parent = index ? handle_of(reg, index) : (kvmm_node_t){ 0, 0 };
-		err = parent->gen ? 0 : -ENOENT;
-	}
-	kv_rcu_read_unlock();
-	return node ? err : radix_refuse(reg, handle);
-}
-
 static u32 list_children(const struct kvmm_registry *reg, const struct node *node,
 			 kvmm_node_t *nodes, u32 max)
 {
@@ -124,19 +107,6 @@ int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_
 	return node ? (int)nr : radix_refuse(reg, handle);
 }
 
-static u32 list_lineage(const struct kvmm_registry *reg, u32 index, kvmm_node_t *nodes, u32 max)
-{
-	u32 nr = 0;
-
-	for (; index && nr < max; index = parent_of(reg, node_at(reg, index))) {
-		nodes[nr] = handle_of(reg, index);
-		if (!nodes[nr].gen)
-			break;
-		nr++;
-	}
-	return nr;
-}
-
 int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t *nodes,
 		      uint32_t max)
 {
@@ -147,8 +117,12 @@ int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t handle, kvmm_node_t
 		return -EINVAL;
 	kv_rcu_read_lock();
 	node = node_of(reg, handle);
-	if (node)
-		nr = list_lineage(reg, handle.index, nodes, max);
+	for (u32 i = node ? handle.index : 0; i && nr < max; i = parent_of(reg, node_at(reg, i))) {
+		nodes[nr] = handle_of(reg, i);
+		if (!nodes[nr].gen)
+			break;
+		nr++;
+	}
 	kv_rcu_read_unlock();
 	return node ? (int)nr : radix_refuse(reg, handle);
 }

@@ -87,23 +87,12 @@ struct kv_slab_row {
  */
 int kv_slab_next(const struct kvmm_zone *zone, u32 *cursor, struct kv_slab_row *row);
 
-/**
- * kv_slab_cache_check() - recompute everything
- *
- * Return: 0; -EUCLEAN it contradicts itself, and refuses further calls; -ENOMEM; -EINVAL.
- */
+/* Recompute everything: 0; -EUCLEAN it refuses further calls; -ENOMEM; -EINVAL. */
 int kv_slab_cache_check(struct kvmm_slab_cache *cache);
 
-/**
- * kv_slab_info() - the caches of a zone, or all if it is NULL, as Linux shows /proc/slabinfo
- * @zone: whose caches
- * @buf: room for @bytes, NUL included; always terminated if there is any
- *
- * "Pages" there are base blocks. What Linux calls active slabs are those that are not empty. Of zones
- * that have caches of one name the second is "name#1", as in metrics.
- *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut);
- * -EINVAL.
+/*
+ * The caches of a zone, or all if it is NULL, as /proc/slabinfo has them; "pages" are base blocks. Of
+ * zones that have caches of one name the second is "name#1". Length of the whole text; -EINVAL.
  */
 int kv_slab_info(const struct kvmm_zone *zone, char *buf, size_t bytes);
 

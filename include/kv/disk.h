@@ -178,111 +178,42 @@ struct kv_disk_cursor {
 	uint64_t seq;
 };
 
-/**
- * kv_disk_check() - recount everything that is in memory
- * @disk: the store
- *
- * Return: 0; -EUCLEAN a counter, a place or a name in the index is wrong, and the log says which.
- */
+/* Recount everything that is in memory: 0; -EUCLEAN, and the log says what is wrong. */
 int kv_disk_check(struct kvmm_disk *disk);
 
-/**
- * kv_disk_abort() - take submissions back
- * @disk: the store
- * @tag: all of this one
- *
- * Their completions still come, with -ECANCELED unless they are on their way to the caller already;
- * until then buffers are in use. Nothing that was aborted is a hit.
- *
- * Context: any thread; does not wait for the disk.
- * Return: the number of records concerned.
+/*
+ * Take all submissions of @tag back; how many records. Their completions still come, with -ECANCELED
+ * unless they are on their way to the caller already; until then buffers are in use.
  */
-int kv_disk_abort(struct kvmm_disk *disk, uint64_t tag);
+int kv_disk_abort(struct kvmm_disk *disk, u64 tag);
 
-/**
- * kv_disk_event() - something to sleep on
- * @disk: the store
- *
- * Return: an eventfd that can be read when polling may be of use; it stays the store's, and
- * kvmm_disk_poll() clears it. -EOPNOTSUPP.
- */
+/* An eventfd of the store's: can be read when kvmm_disk_poll() may be of use; -EOPNOTSUPP. */
 int kv_disk_event(struct kvmm_disk *disk);
 
-/**
- * kv_disk_list() - the records that can be hit, some at a time
- * @disk: the store
- * @cursor: all 0 at first, carried on with
- * @entries: filled in
- * @max: room in @entries
- *
- * A record that is there all the time is listed once; others may be or not.
- *
- * Context: any thread; waits for the disk.
- * Return: the number of @entries, 0 at the end; -ENOMEM, -EINVAL.
- */
+/* Up to @max records that can be hit; how many, 0 at the end; -ENOMEM, -EINVAL. Waits for it. */
 int kv_disk_list(struct kvmm_disk *disk, struct kv_disk_cursor *cursor,
 		 struct kvmm_disk_entry *entries, u32 max);
 
-/**
- * kv_disk_lookup() - is it there?
- * @disk: the store
- * @names: what to look for
- * @nr: number of @names
- * @answers: filled in, one for each: enum kv_disk_answer
- * @bytes: filled in, the length of each one that is there; may be NULL
- *
- * From memory, by a keyed fingerprint of 128 bits: a hit is not verified before it is read.
- *
- * Context: any thread; does not wait for the disk.
- * Return: how many of @names from the first one on are hits; -EINVAL.
- */
-int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr,
-		   u8 *answers, u32 *bytes);
+/* By fingerprint, from memory: answers, lengths (or NULL); how many are hits from the first on. */
+int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u8 *answers,
+		   u32 *bytes);
 
-/**
- * kv_disk_forget() - drop records
- * @disk: the store
- * @names: those
- * @nr: number of @names
- * @flags: KV_DISK_WIPE: no record of that name which was put before the call is ever a hit again,
- *	known to the index or not: not after an opening, a loss of power, with less room, or with any
- *	one page of the file damaged. Without it, what is still on disk at the next opening is a hit
- *
- * A record that is being written is dropped as well, and its completion says -ECANCELED. Room comes
- * back with the segment, and until then the bytes stay in the file.
- *
- * All names of a call are wiped with two flushes of the disk. The store remembers 252 names for each
- * 4 MiB it was made with (a million at most); beyond that the next opening may miss records, the oldest.
- *
- * Context: any thread; with KV_DISK_WIPE waits for the disk, no kvmm lock held.
- * Return: how many of them were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
- * there, but any may be after the next opening. Wipe them again.
+/*
+ * Drop records: how many were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
+ * there, but any may be after the next opening. KV_DISK_WIPE: none put before the call is a hit again,
+ * whatever happens to process, power or one page of the file; two flushes for all names of a call. The
+ * store remembers 252 names for each 4 MiB (a million at most); beyond that the next opening may
+ * miss records, the oldest. Without it, what is still on disk at the next opening is a hit.
  */
 int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u32 flags);
 
-/**
- * kv_disk_reset() - drop all records, for good
- * @disk: the store
- *
- * One number in the superblock, in all three copies: however much is in the store. Records that are
- * being written are dropped, too, and their completions say -ECANCELED.
- *
- * Context: any thread; waits for the disk, no kvmm lock held.
- * Return: how many there were; -EINVAL; -EIO, ...: nothing is there, but what was may be after the next
- * opening. Reset it again, or open it with KVMM_DISK_RESET.
+/*
+ * Drop all records for good, by one number in the superblock: how many there were; -EIO, ...: nothing
+ * is there, but what was may be after the next opening. Writes under way end with -ECANCELED.
  */
 int64_t kv_disk_reset(struct kvmm_disk *disk);
 
-/**
- * kv_disk_drop_layout() - drop all records of a layout
- * @disk: the store
- * @layout: that one; NULL: of every layout
- *
- * From memory: what is still on disk at the next opening is a hit.
- *
- * Context: any thread.
- * Return: how many there were.
- */
+/* Those of a layout (NULL: of all), as kv_disk_forget() without KV_DISK_WIPE; how many. */
 int64_t kv_disk_drop_layout(struct kvmm_disk *disk, const u8 layout[16]);
 
 #endif /* KV_DISK_H */

@@ -68,8 +68,7 @@ u32 kv_pool_nr_blocks(const struct kvmm_pool *pool);
 /** kv_pool_registry() - the registry that it was made with, or NULL; it stays its creator's. */
 struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool);
 
-/** kv_background_get() - as it was set; @how->size is set by the caller. Return: 0; -ENOENT it is off;
- * -EINVAL. */
+/* As it was set; @how->size is the caller's. -ENOENT it is off; -EINVAL. */
 int kv_background_get(struct kvmm_pool *pool, struct kvmm_background *how);
 
 /** kv_free_staged() - as kvmm_free(). */
@@ -125,8 +124,10 @@ int kv_balloon_tick(struct kvmm_pool *pool);
 /** kv_groups_hit_tokens() - how long the hit was that these tables began with. */
 u32 kv_groups_hit_tokens(const struct kvmm_tables *tables);
 
-/* kvmm_pool_digest() of each pool of the set, one after the other. Number of pools, which may be more than
- * @max; -EUCLEAN; -EINVAL. */
+/* kvmm_pool_digest() of each pool of the set: how many there are; -EUCLEAN; -EINVAL. */
 int kv_gangs_digest(struct kvmm_gangs *gangs, struct kvmm_digest_info *infos, u32 max);
+
+/** kv_promise_left() - blocks not taken yet. Return: how many; -ESTALE; -EINVAL. */
+int kv_promise_left(struct kvmm_pool *pool, kvmm_promise_t promise);
 
 #endif /* KV_POOL_H */

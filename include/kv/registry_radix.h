@@ -56,19 +56,13 @@ u32 kv_radix_nr_at(struct kvmm_registry *reg, u32 position);
 /* Is @tier one of the registry's? */
 bool kv_radix_has_tier(const struct kvmm_registry *reg, u32 tier);
 
-/**
- * kv_radix_check() - recompute all that is kept twice
- *
- * Context: nobody changes the registry meanwhile.
- * Return: 0; -EUCLEAN it contradicts itself; -ENOMEM.
- */
+/* Recompute all that is kept twice, while it does not change: 0; -EUCLEAN; -ENOMEM. */
 int kv_radix_check(struct kvmm_registry *reg);
 
-/** kv_radix_count() - blocks of this name in @tier; takes the node's lock. Return: as it says;
- * -ESTALE, -EINVAL. */
+/* Blocks of this name in @tier; takes the node's lock. -ESTALE, -EINVAL. */
 int kv_radix_count(struct kvmm_registry *reg, kvmm_node_t node, u32 tier);
 
-/** kv_radix_touch_nodes() - these nodes are used. Return: 0; -ESTALE, -EINVAL (none was touched). */
+/* These nodes are used: 0; -ESTALE, -EINVAL (none was touched). */
 int kv_radix_touch_nodes(struct kvmm_registry *reg, const kvmm_node_t *nodes, u32 nr);
 
 #endif /* KV_REGISTRY_RADIX_H */

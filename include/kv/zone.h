@@ -159,21 +159,17 @@ int kv_zone_glance_text(const struct kv_zone_glance *glance, const char *what,
 /* Is the block free at this moment? */
 bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);
 
-/** kv_zone_alloc_req() - the same with alignment, window, direction and class; same returns. */
+/* kvmm_zone_alloc() with alignment, window, direction and class. */
 int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start);
 
-/**
- * kv_zone_alloc_runs() - take @nr blocks in at most @max_runs runs
- * @ext: room for @max_runs extents; untouched on failure
- *
- * Best fit if one hole suffices; else the largest hole entirely, and so on with the rest.
- *
- * Return: number of extents; -EINVAL; -ENOSPC the @max_runs largest holes are too small together.
+/*
+ * @nr blocks in at most @max_runs runs: the best fit if one hole suffices, else the largest hole, and so
+ * on with the rest. Number of extents; -EINVAL; -ENOSPC; @ext is untouched then.
  */
 int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 		       struct kvmm_extent *ext);
 
-/** kv_zone_check() - recompute everything. Return: 0; -EUCLEAN the zone contradicts itself. */
+/* Recompute everything: 0; -EUCLEAN the zone contradicts itself. */
 int kv_zone_check(struct kvmm_zone *zone);
 
 #endif /* KV_ZONE_H */

@@ -194,9 +194,6 @@ KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
 KVMM_API int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			       kvmm_promise_t *promise);
 
-/** kvmm_promise_left() - blocks not taken yet. Return: how many; -ESTALE; -EINVAL. */
-KVMM_API int kvmm_promise_left(struct kvmm_pool *pool, kvmm_promise_t promise);
-
 /** kvmm_promise_end() - what is left is anybody's. Return: how many that were; -ESTALE; -EINVAL. */
 KVMM_API int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promise);
 

@@ -82,17 +82,21 @@ KVMM_API int kvmm_prefix_match(struct kvmm_pool *pool, const struct kvmm_prefix 
 KVMM_API int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			      kvmm_ref_t *refs);
 
-/** kvmm_prefix_len() - how many leading keys are cached; takes nothing, changes nothing. */
-KVMM_API int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix);
-
 /**
  * kvmm_prefix_probe() - which keys are cached; takes nothing, changes nothing
- * @present: room for (@prefix->nr + 63) / 64 words; bit i % 64 of word i / 64 is key i
+ * @present: room for (@prefix->nr + 63) / 64 words; bit i % 64 of word i / 64 is key i. NULL: stops at
+ *	the first one that is not
  *
  * Return: how many; -EINVAL; -EOPNOTSUPP.
  */
 KVMM_API int kvmm_prefix_probe(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			       uint64_t *present);
+
+/** kvmm_prefix_len() - how many leading keys are cached; takes nothing, changes nothing. */
+static inline int kvmm_prefix_len(struct kvmm_pool *pool, const struct kvmm_prefix *prefix)
+{
+	return kvmm_prefix_probe(pool, prefix, NULL);
+}
 
 /** kvmm_match() - kvmm_prefix_match() in the domain 0. */
 static inline int kvmm_match(struct kvmm_pool *pool, const kvmm_key_t *keys, uint32_t nr,

@@ -25,6 +25,7 @@
 #ifndef KVMM_DIGEST_H
 #define KVMM_DIGEST_H
 
+#include <kvmm/pool.h>
 #include <kvmm/types.h>
 
 #ifdef __cplusplus
@@ -97,7 +98,10 @@ KVMM_API int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *i
  *
  * Return: 0; -EOPNOTSUPP the pool has no KVMM_POOL_DETERMINISTIC; -EINVAL; -EUCLEAN.
  */
-KVMM_API int kvmm_pool_history(struct kvmm_pool *pool, kvmm_sum_t *digest);
+static inline int kvmm_pool_history(struct kvmm_pool *pool, kvmm_sum_t *digest)
+{
+	return kvmm_pool_stat_of(pool, KVMM_STAT_HISTORY, digest, sizeof(*digest));
+}
 
 static inline int kvmm_sum_equal(const kvmm_sum_t *a, const kvmm_sum_t *b)
 {

@@ -61,7 +61,11 @@ struct kvmm_elastic_attr {
  * memory of its own that the device does not take back in parts (no KVMM_POOL_ELASTIC, or a device
  * without such memory), planes with gaps that somebody else may use, or allocator "buddy".
  */
-KVMM_API int kvmm_pool_elastic_setup(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr);
+static inline int kvmm_pool_elastic_setup(struct kvmm_pool *pool,
+					  const struct kvmm_elastic_attr *attr)
+{
+	return kvmm_pool_set(pool, KVMM_SET_ELASTIC, attr);
+}
 
 /** Nothing that is cached is dropped: it all has to fit into what is left. */
 #define KVMM_SHRINK_NO_EVICT	(1u << 0)

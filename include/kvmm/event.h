@@ -298,8 +298,8 @@ struct kvmm_snapshot {
  * kvmm_snapshot_begin() - start a snapshot of all names that the consumer would be told of
  *
  * The walk takes no lock of the pool's, and all goes on beside it. What it gives is of no single
- * moment; but once the events from @snap->watermark up to &kvmm_events_stat.happened as of its end were
- * applied to it, it is what is cached as of the last of these, exactly. A consumer that has lost events
+ * moment; but once the events from @snap->watermark up to &kvmm_events_stat.happened as of its end
+ * were applied to it, it is what is cached as of the last of these, exactly. A consumer that has lost events
  * begins one, forgets what it knew, reads it to its end, and goes on from the watermark by
  * kvmm_events_seek(). It is all the same if it reads events in between.
  *

@@ -120,11 +120,20 @@ KVMM_API int kvmm_groups_create(const struct kvmm_groups_attr *attr, struct kvmm
 /** kvmm_groups_destroy() - takes NULL. All tables must have been released; pools stay. */
 KVMM_API void kvmm_groups_destroy(struct kvmm_groups *groups);
 
+/** kvmm_groups_tokens() - tokens that a hit is a multiple of, if @of_hit; else tokens a key. */
+KVMM_API uint32_t kvmm_groups_tokens(const struct kvmm_groups *groups, int of_hit);
+
 /** kvmm_groups_granule() - tokens a key: one key for each so many tokens of a prompt. */
-KVMM_API uint32_t kvmm_groups_granule(const struct kvmm_groups *groups);
+static inline uint32_t kvmm_groups_granule(const struct kvmm_groups *groups)
+{
+	return kvmm_groups_tokens(groups, 0);
+}
 
 /** kvmm_groups_alignment() - tokens that the length of a hit is a multiple of. */
-KVMM_API uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups);
+static inline uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups)
+{
+	return kvmm_groups_tokens(groups, 1);
+}
 
 /* ---- hits ---- */
 

@@ -4,7 +4,8 @@
  *
  * A pin says who was told an address. It is taken and undone by type, so that whoever unpins what
  * somebody else has pinned is refused. Pins without a type (kvmm_pin_many(), kvmm_range_pin()) are
- * of KVMM_PIN_USER; the calls are in <kvmm/cache.h> and <kvmm/pool.h>. Holds with KVMM_HOLD_PIN pin by their reason (<kvmm/hold.h>).
+ * of KVMM_PIN_USER; the calls are in <kvmm/cache.h> and <kvmm/pool.h>. Holds with KVMM_HOLD_PIN pin
+ * by their reason (<kvmm/hold.h>).
  *
  * By rule: who keeps a bare block id beyond a step, without asking again and without relocations,
  * pins the block first. kvmm cannot know of it.

@@ -459,18 +459,12 @@ struct kvmm_block_info {
 KVMM_API int kvmm_block_info(struct kvmm_pool *pool, uint32_t block,
 			     struct kvmm_block_info *info);
 
-/**
- * enum kvmm_content_of - what is named by a struct kvmm_content
- * @KVMM_CONTENT_BLOCK: a block id (@index)
- * @KVMM_CONTENT_RANGE: block @at of a kvmm_range_t
- * @KVMM_CONTENT_MUT: a kvmm_mut_t
- * @KVMM_CONTENT_REF: a kvmm_ref_t; can be read only
- */
+/** enum kvmm_content_of - what is named by a struct kvmm_content */
 enum kvmm_content_of {
-	KVMM_CONTENT_BLOCK,
-	KVMM_CONTENT_RANGE,
-	KVMM_CONTENT_MUT,
-	KVMM_CONTENT_REF,
+	KVMM_CONTENT_BLOCK,	/* a block id (@index) */
+	KVMM_CONTENT_RANGE,	/* block @at of a kvmm_range_t */
+	KVMM_CONTENT_MUT,	/* a kvmm_mut_t */
+	KVMM_CONTENT_REF,	/* a kvmm_ref_t; can be read only */
 };
 
 /**
@@ -491,8 +485,8 @@ struct kvmm_content {
 /**
  * kvmm_content_write() - copy from host memory into a block
  *
- * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and the other
- * inline forms in <kvmm/owner.h>.
+ * Waits until the copy is done. By handle it never hits a new owner; see kvmm_range_write() and others
+ * in <kvmm/owner.h>.
  *
  * Return: 0; -EINVAL outside the block, a pool of ids only, or a registered block; -ENXIO the block is
  * away, see <kvmm/elastic.h>; -EIO; of handles also -ESTALE, -EOVERFLOW, -EOPNOTSUPP.
@@ -658,41 +652,30 @@ struct kvmm_pool_stat {
 /** kvmm_pool_stat() - Return: 0; -EINVAL. */
 KVMM_API int kvmm_pool_stat(struct kvmm_pool *pool, struct kvmm_pool_stat *stat);
 
-/**
- * enum kvmm_stat_kind - statistics of a pool besides struct kvmm_pool_stat
- * @KVMM_STAT_PEEK: struct kvmm_pool_stat, see kvmm_pool_peek()
- * @KVMM_STAT_ALLOC: struct kvmm_alloc_stat
- * @KVMM_STAT_PRESSURE: struct kvmm_pressure
- * @KVMM_STAT_GROWTH: struct kvmm_growth_stat; walks all ranges under the pool's lock
- * @KVMM_STAT_PIN: struct kvmm_pin_stat
- * @KVMM_STAT_STAY: struct kvmm_stay: what did not move, as the last compaction saw it
- * @KVMM_STAT_STEP: struct kvmm_step_stat
- * @KVMM_STAT_PACE: struct kvmm_pace_stat
- * @KVMM_STAT_VERIFY: struct kvmm_verify_stat
- * @KVMM_STAT_BACKGROUND: struct kvmm_background_stat
- * @KVMM_STAT_ELASTIC: struct kvmm_elastic_stat
- * @KVMM_STAT_TIER: struct kvmm_tier_client_stat; -EOPNOTSUPP without a tier
- */
+/** enum kvmm_stat_kind - statistics of a pool besides struct kvmm_pool_stat, and their structs */
 enum kvmm_stat_kind {
-	KVMM_STAT_PEEK,
-	KVMM_STAT_ALLOC,
-	KVMM_STAT_PRESSURE,
-	KVMM_STAT_GROWTH,
-	KVMM_STAT_PIN,
-	KVMM_STAT_STAY,
-	KVMM_STAT_STEP,
-	KVMM_STAT_PACE,
-	KVMM_STAT_VERIFY,
-	KVMM_STAT_BACKGROUND,
-	KVMM_STAT_ELASTIC,
-	KVMM_STAT_TIER,
+	KVMM_STAT_PEEK,		/* struct kvmm_pool_stat, see kvmm_pool_peek() */
+	KVMM_STAT_ALLOC,	/* struct kvmm_alloc_stat */
+	KVMM_STAT_PRESSURE,	/* struct kvmm_pressure */
+	KVMM_STAT_GROWTH,	/* struct kvmm_growth_stat; walks all ranges under the lock */
+	KVMM_STAT_PIN,		/* struct kvmm_pin_stat */
+	KVMM_STAT_STAY,		/* struct kvmm_stay, of the last compaction */
+	KVMM_STAT_STEP,		/* struct kvmm_step_stat */
+	KVMM_STAT_PACE,		/* struct kvmm_pace_stat */
+	KVMM_STAT_VERIFY,	/* struct kvmm_verify_stat */
+	KVMM_STAT_BACKGROUND,	/* struct kvmm_background_stat */
+	KVMM_STAT_ELASTIC,	/* struct kvmm_elastic_stat */
+	KVMM_STAT_TIER,		/* struct kvmm_tier_client_stat; -EOPNOTSUPP without a tier */
+	KVMM_STAT_TIER_CONFIG,	/* struct kvmm_tier_config; likewise */
+	KVMM_STAT_RESIDENCY,	/* struct kvmm_residency_stat, by enum kvmm_residency_kind */
+	KVMM_STAT_HISTORY,	/* kvmm_sum_t, see kvmm_pool_history() */
 	KVMM_NR_STATS,
 };
 
 /**
  * kvmm_pool_stat_of() - numbers of one kind, as of one moment but for those of KVMM_STAT_PEEK
  * @stat: the struct of that kind; not changed on failure
- * @size: its size, as the caller knows it: of a shorter one the rest is left out, of a longer one it is 0
+ * @size: its size, as the caller knows it: a shorter one is cut, of a longer one the rest is 0
  *
  * Each kind has an inline call of its own, beside its struct.
  *
@@ -701,24 +684,17 @@ enum kvmm_stat_kind {
 KVMM_API int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat,
 			       size_t size);
 
-/**
- * enum kvmm_setting - what can be set of a pool while it is used
- * @KVMM_SET_WATERMARKS: struct kvmm_watermarks
- * @KVMM_SET_PACE: struct kvmm_pace
- * @KVMM_SET_BACKGROUND: struct kvmm_background; NULL: off
- * @KVMM_SET_VERIFY: struct kvmm_verify_attr
- * @KVMM_SET_RESIDENCY: uint32_t, names of a million that are sampled
- * @KVMM_SET_BALLOON: uint64_t, bytes that are to be away
- * @KVMM_SET_TIER: struct kvmm_tier_config
- */
+/** enum kvmm_setting - what can be set of a pool while it is used, and by which type */
 enum kvmm_setting {
-	KVMM_SET_WATERMARKS,
-	KVMM_SET_PACE,
-	KVMM_SET_BACKGROUND,
-	KVMM_SET_VERIFY,
-	KVMM_SET_RESIDENCY,
-	KVMM_SET_BALLOON,
-	KVMM_SET_TIER,
+	KVMM_SET_WATERMARKS,	/* struct kvmm_watermarks */
+	KVMM_SET_PACE,		/* struct kvmm_pace */
+	KVMM_SET_BACKGROUND,	/* struct kvmm_background; NULL: off */
+	KVMM_SET_VERIFY,	/* struct kvmm_verify_attr */
+	KVMM_SET_RESIDENCY,	/* uint32_t: names of a million that are sampled */
+	KVMM_SET_BALLOON,	/* uint64_t: bytes that are to be away */
+	KVMM_SET_TIER,		/* struct kvmm_tier_config */
+	KVMM_SET_ELASTIC,	/* struct kvmm_elastic_attr, once */
+	KVMM_SET_QUIESCENT,	/* uint32_t: not 0: no block moves, counted; 0 undoes one */
 	KVMM_NR_SETTINGS,
 };
 
@@ -726,9 +702,7 @@ enum kvmm_setting {
  * kvmm_pool_set() - from now on
  * @value: borrowed during the call; structs that have a size of their own begin with it
  *
- * Each setting has an inline call of its own, which says more: kvmm_watermarks_set(), kvmm_pace_set(),
- * kvmm_background_set(), kvmm_verify_set(), kvmm_residency_set(), kvmm_balloon_set(),
- * kvmm_tier_configure().
+ * Each setting has an inline call of its own, beside its type, which says more.
  *
  * Return: 0; errors of that call; -EINVAL no such setting.
  */

@@ -253,10 +253,6 @@ struct kvmm_node_info {
 KVMM_API int kvmm_node_info(struct kvmm_registry *reg, kvmm_node_t node,
 			    struct kvmm_node_info *info);
 
-/** kvmm_node_parent() - the node before. Return: 0; -ENOENT not known or not registered; -ESTALE,
- * -EINVAL. */
-KVMM_API int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *parent);
-
 /**
  * kvmm_node_children() - registered nodes that follow, youngest first
  * @nodes: room for @max
@@ -274,6 +270,18 @@ KVMM_API int kvmm_node_children(struct kvmm_registry *reg, kvmm_node_t node, kvm
  */
 KVMM_API int kvmm_node_lineage(struct kvmm_registry *reg, kvmm_node_t node, kvmm_node_t *nodes,
 			       uint32_t max);
+
+/** kvmm_node_parent() - the node before. Return: 0; -ENOENT not known or not registered; -ESTALE,
+ * -EINVAL. */
+static inline int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node,
+				   kvmm_node_t *parent)
+{
+	kvmm_node_t line[2] = { { 0, 0 }, { 0, 0 } };
+	int nr = kvmm_node_lineage(reg, node, line, 2);
+
+	*parent = line[1];
+	return nr < 0 ? nr : nr == 2 ? 0 : -2 /* ENOENT */;
+}
 
 /** What a walk calls for each node; not 0 ends it. It must not wait for other threads, nor call
  * what may wait for a grace period. */

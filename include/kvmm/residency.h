@@ -11,6 +11,7 @@
 #ifndef KVMM_RESIDENCY_H
 #define KVMM_RESIDENCY_H
 
+#include <kvmm/latency.h>
 #include <kvmm/pool.h>
 #include <kvmm/types.h>
 
@@ -41,7 +42,10 @@ enum kvmm_residency_kind {
 
 /** kvmm_residency_bound_ns() - upper bound of bucket @i, included; UINT64_MAX from
  * KVMM_RESIDENCY_BOUNDS on. From 1 ms to 1800 s. */
-KVMM_API uint64_t kvmm_residency_bound_ns(uint32_t i);
+static inline uint64_t kvmm_residency_bound_ns(uint32_t i)
+{
+	return kvmm_bucket_bound_ns(1, i);
+}
 
 /**
  * struct kvmm_residency_stat - one histogram
@@ -68,8 +72,17 @@ static inline int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
 }
 
 /** kvmm_residency_stat() - a histogram, without a lock; all 0 if it never was on. Return: 0; -EINVAL. */
-KVMM_API int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
-				 struct kvmm_residency_stat *stat);
+static inline int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
+				      struct kvmm_residency_stat *stat)
+{
+	struct kvmm_residency_stat all[KVMM_NR_RESIDENCY_KINDS];
+	int err = stat && kind < KVMM_NR_RESIDENCY_KINDS ?
+		  kvmm_pool_stat_of(pool, KVMM_STAT_RESIDENCY, all, sizeof(all)) : -22 /* EINVAL */;
+
+	if (!err)
+		*stat = all[kind];
+	return err;
+}
 
 #ifdef __cplusplus
 }

@@ -164,10 +164,20 @@ KVMM_API int kvmm_compact_cancel(struct kvmm_pool *pool);
  * Return: 0; -ENOMEM, never for a pool that has had a stream, or -EOVERFLOW: it is not counted, and
  * blocks move as before; -EINVAL.
  */
-KVMM_API int kvmm_pool_quiesce(struct kvmm_pool *pool);
+static inline int kvmm_pool_quiesce(struct kvmm_pool *pool)
+{
+	uint32_t on = 1;
+
+	return kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &on);
+}
 
 /** kvmm_pool_resume() - undo one kvmm_pool_quiesce(). Return: 0; -EINVAL there is none to undo. */
-KVMM_API int kvmm_pool_resume(struct kvmm_pool *pool);
+static inline int kvmm_pool_resume(struct kvmm_pool *pool)
+{
+	uint32_t on = 0;
+
+	return kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &on);
+}
 
 /**
  * struct kvmm_step_stat - since the pool's creation, but for the first four

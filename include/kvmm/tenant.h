@@ -97,7 +97,7 @@ struct kvmm_tenant_stat {
 /**
  * kvmm_tenant_set_many() - give tenants limits, or change them
  * @tenants: who
- * @attrs: limits, one for each
+ * @attrs: limits, one for each; NULL, of one tenant only: see kvmm_tenant_del()
  *
  * What a tenant has beyond its new @high or @max is reclaimed at once as far as nobody uses it. Less
  * than it uses is allowed: then it is refused everything until it has given enough back. A tenant that
@@ -131,7 +131,10 @@ static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
  * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); or may be again, when a gang
  * is aborted; -ENOENT it has no limits; -EINVAL.
  */
-KVMM_API int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant);
+static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
+{
+	return kvmm_tenant_set_many(pool, &tenant, NULL, 1);
+}
 
 /**
  * kvmm_tenant_reclaim() - evict so many inactive blocks of a tenant

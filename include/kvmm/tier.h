@@ -344,7 +344,16 @@ static inline int kvmm_tier_configure(struct kvmm_pool *pool, const struct kvmm_
 }
 
 /** kvmm_tier_config() - how they stand; @config->size is set by the caller. Return: as before. */
-KVMM_API int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config);
+static inline int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
+{
+	size_t size = config ? config->size : 0;
+	int err = size > sizeof(*config) ? -22 /* EINVAL */ :
+		  kvmm_pool_stat_of(pool, KVMM_STAT_TIER_CONFIG, config, size);
+
+	if (!err)
+		config->size = size;
+	return err;
+}
 
 /* ---- looking up ---- */
 

@@ -103,9 +103,9 @@ static void sleep_for(struct background *back, u64 nr_intervals)
 
 static bool must_wait(struct kvmm_pool *pool, const struct background *back)
 {
-	struct kvmm_step_stat steps;
+	struct kvmm_step_stat steps = { 0 };
 
-	kvmm_step_stat(pool, &steps);
+	step_stat_read(pool, &steps);
 	return (back->how.flags & KVMM_BACKGROUND_IDLE_ONLY && steps.nr_open) ||
 	       steps.copying_blocks + steps.limbo_blocks >= back->how.max_blocks;
 }

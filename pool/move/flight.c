@@ -710,45 +710,26 @@ int kvmm_compact_cancel(struct kvmm_pool *pool)
 	return nr;
 }
 
-int kvmm_pool_quiesce(struct kvmm_pool *pool)
+int quiescent_set(struct kvmm_pool *pool, const void *value)
 {
+	bool on = value && *(const u32 *)value;
 	struct steps *steps;
 	int err = 0;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
+	if (!value)
 		return -EINVAL;
 	kv_lock(&pool->compact_lock);
-	steps = steps_get(pool);
-	if (!steps)
-		err = -ENOMEM;
-	else if (steps->nr_quiet == UINT32_MAX)
+	steps = on ? steps_get(pool) : steps_of(pool);
+	if (on ? !steps : !steps || !steps->nr_quiet)
+		err = on ? -ENOMEM : -EINVAL;
+	else if (on && steps->nr_quiet == UINT32_MAX)
 		err = -EOVERFLOW;
 	else
-		steps->nr_quiet++;
-	if (!err)
+		steps->nr_quiet += on ? 1 : -1;
+	if (on && !err)
 		flights_cancel(pool);
 	kv_unlock(&pool->compact_lock);
-	cache_after(pool);
-	return err;
-}
-
-int kvmm_pool_resume(struct kvmm_pool *pool)
-{
-	struct steps *steps;
-	int err = -EINVAL;
-
-	if (kv_inherited(pool))
-		return -ECHILD;
-	if (!pool)
-		return -EINVAL;
-	kv_lock(&pool->compact_lock);
-	steps = steps_of(pool);
-	if (steps && steps->nr_quiet) {
-		steps->nr_quiet--;
-		err = 0;
-	}
-	kv_unlock(&pool->compact_lock);
+	if (on)
+		cache_after(pool);
 	return err;
 }

@@ -271,13 +271,13 @@ static u64 elastic_bytes(struct kvmm_pool *pool)
 	return bytes;
 }
 
-int kvmm_pool_elastic_setup(struct kvmm_pool *pool, const struct kvmm_elastic_attr *src)
+int elastic_setup(struct kvmm_pool *pool, const void *src)
 {
 	struct kvmm_elastic_attr attr;
 	struct elastic *el;
 	int err;
 
-	if (!pool || !src)
+	if (!src)
 		return -EINVAL;
 	err = kv_copy_attr(&attr, sizeof(attr), src);
 	if (err || attr.reserved || (attr.unit_bytes && !kv_is_pow2(attr.unit_bytes)) ||

@@ -11,8 +11,17 @@ static u64 nr_units(const struct elastic *el)
 	return nr;
 }
 
-static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct kvmm_elastic_stat *stat)
+int elastic_stat_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_elastic_stat *stat = out;
+	const struct elastic *el;
+
+	kv_lock(&pool->compact_lock);
+	el = pool->elastic;
+	if (!el) {
+		kv_unlock(&pool->compact_lock);
+		return 0;
+	}
 	*stat = (struct kvmm_elastic_stat){
 		.unit_bytes = el->unit_bytes,
 		.total_bytes = nr_units(el) * el->unit_bytes,
@@ -32,15 +41,7 @@ static void fill_stat(struct kvmm_pool *pool, const struct elastic *el, struct k
 	kv_lock(&pool->lock);
 	stat->away_blocks = el->nr_away;
 	stat->leaving_blocks = leave_nr_held(pool, el);
-	pool_leave(pool);
-}
-
-int elastic_stat_read(struct kvmm_pool *pool, void *out)
-{
-	struct kvmm_elastic_stat *stat = out;
-	kv_lock(&pool->compact_lock);
-	if (pool->elastic)
-		fill_stat(pool, pool->elastic, stat);
+	kv_unlock(&pool->lock);
 	kv_unlock(&pool->compact_lock);
 	return 0;
 }

@@ -585,14 +585,6 @@ int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr)
 	return err;
 }
 
-static void count_streams(const struct steps *steps, struct kvmm_step_stat *stat)
-{
-	stat->nr_streams = steps->nr_streams;
-	stat->steps = steps->nr_steps;
-	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
-		stat->nr_open += steps->stream[i].used && steps->stream[i].open;
-}
-
 int step_stat_read(struct kvmm_pool *pool, void *out)
 {
 	struct kvmm_step_stat *stat = out;
@@ -609,8 +601,11 @@ int step_stat_read(struct kvmm_pool *pool, void *out)
 	*stat = steps->stat;
 	stat->unseen_blocks = READ_ONCE(pool->nr_unseen);
 	stat->is_blind = READ_ONCE(pool->blind) != 0;
-	pool_leave(pool);
-	count_streams(steps, stat);
+	kv_unlock(&pool->lock);
+	stat->nr_streams = steps->nr_streams;
+	stat->steps = steps->nr_steps;
+	for (u32 i = 0; i < KVMM_MAX_STREAMS; i++)
+		stat->nr_open += steps->stream[i].used && steps->stream[i].open;
 	kv_unlock(&steps->lock);
 	return 0;
 }

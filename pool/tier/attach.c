@@ -64,21 +64,17 @@ int tier_configure(struct kvmm_pool *pool, const void *value)
 	return 0;
 }
 
-int kvmm_tier_config(struct kvmm_pool *pool, struct kvmm_tier_config *config)
+int tier_config_read(struct kvmm_pool *pool, void *out)
 {
+	struct kvmm_tier_config *config = out;
 	struct lower *lower;
-	size_t size;
 	int err = lower_enter(pool, &lower);
 
 	if (err)
 		return err;
-	if (!config || config->size < sizeof(size) || config->size > sizeof(*config))
-		return -EINVAL;
-	size = config->size;
 	kv_lock(&lower->lock);
-	memcpy(config, &lower->config, size);
+	*config = lower->config;
 	kv_unlock(&lower->lock);
-	config->size = size;
 	return 0;
 }
 
@@ -478,11 +474,16 @@ static u32 count_clean(struct kvmm_pool *pool, struct lower *lower)
 	return nr;
 }
 
-static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
-		      struct kvmm_tier_client_stat *stat)
+int tier_stat_read(struct kvmm_pool *pool, void *out)
 {
-	u32 nr_clean = count_clean(pool, lower);
+	struct kvmm_tier_client_stat *stat = out;
+	struct lower *lower;
+	u32 nr_clean;
+	int err = lower_enter(pool, &lower);
 
+	if (err)
+		return err;
+	nr_clean = count_clean(pool, lower);
 	kv_lock(&lower->lock);
 	*stat = lower->stat;
 	stat->queued = lower->nr_heap;
@@ -492,17 +493,6 @@ static void fill_stat(struct kvmm_pool *pool, struct lower *lower,
 	kv_tier_client_count(lower->client, stat);
 	thrash_count(lower, stat);
 	kv_unlock(&lower->lock);
-}
-
-int tier_stat_read(struct kvmm_pool *pool, void *out)
-{
-	struct kvmm_tier_client_stat *stat = out;
-	struct lower *lower;
-	int err = lower_enter(pool, &lower);
-
-	if (err)
-		return err;
-	fill_stat(pool, lower, stat);
 	return 0;
 }
 

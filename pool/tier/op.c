@@ -294,8 +294,9 @@ static struct tier_op *take_any(struct lower *lower)
 	return op;
 }
 
-static int abort_all(struct kvmm_pool *pool)
+int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t handle)
 {
+	bool all = handle.index == UINT32_MAX && handle.gen == UINT32_MAX;
 	struct lower *lower;
 	struct tier_op *op;
 	int err = lower_enter(pool, &lower), nr = 0;
@@ -303,27 +304,15 @@ static int abort_all(struct kvmm_pool *pool)
 	if (err)
 		return err;
 	kv_lock(&lower->lock);
-	below_clear(lower, -ECANCELED);
-	for (u32 i = 0; i < lower->nr_items; i++)
-		lower->item[i].is_kept = false;
-	kv_unlock(&lower->lock);
-	for (op = take_any(lower); op; op = take_any(lower), nr++)
-		op_drop(pool, op);
-	return nr;
-}
-
-int kvmm_tier_abort(struct kvmm_pool *pool, kvmm_tier_op_t handle)
-{
-	struct lower *lower;
-	struct tier_op *op;
-	int err;
-
-	if (handle.index == UINT32_MAX && handle.gen == UINT32_MAX)
-		return abort_all(pool);
-	err = lower_enter(pool, &lower);
-	if (err)
-		return err;
-	kv_lock(&lower->lock);
+	if (all) {
+		below_clear(lower, -ECANCELED);
+		for (u32 i = 0; i < lower->nr_items; i++)
+			lower->item[i].is_kept = false;
+		kv_unlock(&lower->lock);
+		for (op = take_any(lower); op; op = take_any(lower), nr++)
+			op_drop(pool, op);
+		return nr;
+	}
 	err = op_find(lower, handle, &op);
 	if (!err) {
 		op_unpublish(lower, op);

@@ -11,7 +11,6 @@
 
 #include <kv/alloc.h>
 #include <kv/atomic.h>
-#include <kvmm/slab.h>
 #include <kvmm/zone.h>
 
 #define NR_WORKERS	2u

@@ -5,7 +5,6 @@
 
 #include <kv/alloc.h>
 #include <kv/types.h>
-#include <kvmm/slab.h>
 #include <kvmm/zone.h>
 
 struct kvmm_zone *slab_zone(u32 nr_blocks);

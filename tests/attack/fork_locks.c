@@ -40,8 +40,8 @@
 	X(kvmm_alloc_for) X(kvmm_free) X(kvmm_prefix_register) X(kvmm_prefix_match) X(kvmm_put_many)	\
 	X(kvmm_range_alloc_attr) X(kvmm_range_free) X(kvmm_reset_inactive_held) X(kvmm_stream_add)		\
 	X(kvmm_stream_del) X(kvmm_step_begin) X(kvmm_step_end) X(kvmm_pool_stat_of)			\
-	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_quiesce)		\
-	X(kvmm_pool_resume) X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
+	X(kvmm_relocations) X(kvmm_compact_poll) X(kvmm_compact_cancel) X(kvmm_pool_set)			\
+	X(kvmm_verify_tick) X(kvmm_background_tick) X(kvmm_metrics_text)		\
 	X(kvmm_zone_create) X(kvmm_zone_destroy) X(kvmm_slab_cache_create) X(kvmm_slab_cache_destroy)	\
 	X(kvmm_slab_total) X(kvmm_slab_alloc) X(kvmm_pool_zone) X(kvmm_pool_map)
 
@@ -261,8 +261,7 @@ static void try_parents(struct copy *copy)
 	refused(copy->kvmm_relocations(pool, copy->stream, moves, 4));
 	refused(copy->kvmm_compact_poll(pool));
 	refused(copy->kvmm_compact_cancel(pool));
-	refused(copy->kvmm_pool_quiesce(pool));
-	refused(copy->kvmm_pool_resume(pool));
+	refused(copy->kvmm_pool_set(pool, KVMM_SET_QUIESCENT, &(uint32_t){ 1 }));
 	refused(copy->kvmm_verify_tick(pool));
 	refused(copy->kvmm_validate(pool));
 	look(copy);

@@ -5,7 +5,6 @@
 #include <kv/bits.h>
 #include <kv/types.h>
 #include <kv/zone.h>
-#include <kvmm/zone.h>
 
 #include "tests/support/zone_picture.h"
 

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "metrics_run.h"
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <kv/disk.h>
 
 #include "metrics_files.h"
 #include "metrics_run.h"

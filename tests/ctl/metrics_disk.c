@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <kv/disk.h>
 
 #include "metrics_files.h"
 #include "metrics_run.h"

@@ -4,7 +4,6 @@
  * looks at its own holes now and then, told from where its free blocks lie when it does.
  */
 #include <string.h>
-#include <kv/pool.h>
 
 #include "metrics_run.h"
 

@@ -5,7 +5,6 @@
  * pools: in one, moving a block is cheaper than dropping it, in the other it is the other way round.
  */
 #include <string.h>
-#include <kv/pool.h>
 
 #include "metrics_run.h"
 

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include <kv/types.h>
+#include <kv/disk.h>
+#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 typedef unsigned long long llu;

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <kv/disk.h>
 
 #include "util.h"
 #include "tests/support/length.h"

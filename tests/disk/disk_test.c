@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/disk.h>
 #include <kv/env.h>
 #include <kv/mem.h>
 

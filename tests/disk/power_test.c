@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kv/disk.h>
 #include <kv/mem.h>
 
 #include "util.h"

@@ -10,7 +10,6 @@
  */
 #include <string.h>
 
-#include <kv/pool.h>
 #include <kv/types.h>
 #include <kvmm/kvmm.h>
 

@@ -12,7 +12,7 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include <kv/types.h>
+#include <kv/pool.h>
 
 #include "tests/support/fake_env.h"
 

@@ -11,7 +11,6 @@
  */
 #include <string.h>
 
-#include <kv/pool.h>
 #include <kvmm/kvmm.h>
 
 #include "pool/move/stay.h"

@@ -805,7 +805,7 @@ static int promise(void)
 	}
 	handle = some(PROMISE, &at);
 	if (any(2))
-		return done(at, kvmm_promise_left(f.pool, AS(kvmm_promise_t, handle)));
+		return done(at, kv_promise_left(f.pool, AS(kvmm_promise_t, handle)));
 	err = done(at, kvmm_promise_end(f.pool, AS(kvmm_promise_t, handle)));
 	if (!err)
 		drop(PROMISE, at);

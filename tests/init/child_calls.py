@@ -30,7 +30,7 @@ FIELDS = {
     "kvmm_migrate_auto_attr": ".src = f.pool, .dst = f.other, .low = 1, .high = 2",
 }
 # Calls whose objects come in a structure.
-ASK_IN_STRUCT = """kvmm_metrics_text kvmm_metrics_kernel kvmm_gangs_create kvmm_groups_create
+ASK_IN_STRUCT = """kvmm_metrics_text kvmm_gangs_create kvmm_groups_create
 kvmm_migrate_start kvmm_migrate_serve kvmm_migrate_auto_start""".split()
 # Calls about nothing that the parent had, or that answer otherwise, and why.
 ANSWERS = {

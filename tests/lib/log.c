@@ -178,8 +178,8 @@ Test(strerror, each_error_that_a_header_names_has_words_of_its_own)
 			nr += expect_words_in(line, texts);
 		fclose(file);
 	}
+	cr_expect_gt(nr, 20 * headers.gl_pathc, "the headers were read");
 	globfree(&headers);
-	cr_expect_gt(nr, 1000);
 }
 
 Test(strerror, knows_what_it_does_not_know)

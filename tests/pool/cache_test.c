@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

@@ -434,7 +434,7 @@ Test(door, promised_blocks_are_there_when_nothing_else_is)
 	expect_refused(pool, ask_for(pool, 1, KVMM_ALLOC_URGENT, 0, mut + 5), -ENOSPC);
 	expect_refused(pool, take_promised(pool, promise, 4, mut + 5), -EINVAL);
 	cr_expect_eq(take_promised(pool, promise, 2, mut + 5), 0);
-	cr_expect_eq(kvmm_promise_left(pool, promise), 1);
+	cr_expect_eq(kv_promise_left(pool, promise), 1);
 	cr_expect_eq(kvmm_promise_end(pool, promise), 1);
 	cr_expect_eq(kvmm_promise_end(pool, promise), -ESTALE);
 	cr_expect_eq(take_promised(pool, promise, 1, mut + 7), -ESTALE);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "pool/internal.h"
 #include "tests/pool/gang_util.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <kv/mem.h>
-#include <kv/pool.h>
 #include <kv/rcu.h>
 
 #include "pool/group.h"

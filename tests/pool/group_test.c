@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "tests/pool/util.h"
 

@@ -5,7 +5,6 @@
  */
 #include <criterion/criterion.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "pool/internal.h"
 #include "tests/pool/util.h"

@@ -2,7 +2,6 @@
 /* Forgetting keys: by block id, all that nobody holds, everything. */
 #include <criterion/criterion.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "tests/pool/life_util.h"
 

@@ -5,7 +5,6 @@
  */
 #include <criterion/criterion.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "tests/pool/life_util.h"
 

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <kv/mem.h>
-#include <kv/pool.h>
 #include <kv/rcu.h>
 #include <kv/sys.h>
 #include <kvmm/alloc.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Random calls on single blocks: private ones, and what is cached under names. */
-#include <kv/pool.h>
 #include "tests/pool/mix_model.h"
 
 /* ---- private blocks ---- */

@@ -4,7 +4,6 @@
  * shrink or by the balloon. There is less room meanwhile; nothing else may be noticed.
  */
 #include <string.h>
-#include <kv/pool.h>
 
 #include "tests/pool/mix_model.h"
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <kv/pool.h>
 
 #include "pool/arena.h"
 #include "tests/pool/mix_model.h"
@@ -62,7 +61,7 @@ static void do_promise(void)
 
 	m.what = "promise";
 	if (m.promise.gen) {
-		nr = any(3) ? kvmm_promise_left(m.pool, m.promise) : -1;
+		nr = any(3) ? kv_promise_left(m.pool, m.promise) : -1;
 		must(nr < 0 || nr == (int)m.nr_promised, "%d, not %u", nr, m.nr_promised);
 		if (nr >= 0)
 			return;

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include <kv/bits.h>
-#include <kv/pool.h>
 #include <kv/rcu.h>
 
 #include "tests/pool/owner_util.h"

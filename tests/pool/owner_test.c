@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kv/pool.h>
 #include <kv/sys.h>
 
 #include "pool/lease.h"

@@ -10,7 +10,6 @@
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
-#include <kvmm/registry.h>
 
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

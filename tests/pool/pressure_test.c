@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kvmm/metrics.h>
-
 #include "pool/pressure.h"
 #include "tests/pool/door_util.h"
 #include "tests/pool/util.h"
@@ -205,32 +203,6 @@ Test(pressure, who_waits_in_vain_is_counted_as_well)
 	cr_assert_eq(kvmm_pressure(pool, &out), 0);
 	cr_expect_eq(out.queue.bucket[KVMM_LATENCY_BOUNDS - 1], 1);
 	cr_expect_eq(out.queue.sum_ns, 4 * SECOND);
-	cr_expect_eq(kvmm_free(pool, mut, 8), 0);
-	end_pool(pool);
-}
-
-Test(pressure, the_text_is_laid_out_as_linux_s)
-{
-	struct kvmm_metrics_attr attr = KVMM_METRICS_ATTR_INIT;
-	struct kvmm_pool *pool = make_door(8, NULL);
-	const char *want = "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
-			   "full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
-	kvmm_mut_t mut[8], more[1];
-	char text[256];
-
-	attr.pools = &pool;
-	attr.nr_pools = 1;
-	attr.what = "pressure/memory";
-	cr_expect_eq(kvmm_metrics_text(&attr, text, sizeof(text)), (int)strlen(want));
-	cr_expect_str_eq(text, want);
-	cr_assert_eq(kvmm_alloc(pool, 8, mut), 0);
-	cr_expect_eq(ask_for(pool, 1, KVMM_ALLOC_RELATIVE, 5 * SECOND, more), -ETIMEDOUT);
-	cr_expect_gt(kvmm_metrics_text(&attr, text, sizeof(text)), 0);
-	cr_expect_str_eq(text, "some avg10=32.94 avg60=6.43 avg300=1.36 total=5000000\n"
-			       "full avg10=32.94 avg60=6.43 avg300=1.36 total=5000000\n");
-	cr_expect_eq(kvmm_metrics_text(&attr, text, 5), (int)strlen("some avg10=32.94 avg60=6.43 "
-		     "avg300=1.36 total=5000000\n") * 2);
-	cr_expect_str_eq(text, "some");
 	cr_expect_eq(kvmm_free(pool, mut, 8), 0);
 	end_pool(pool);
 }

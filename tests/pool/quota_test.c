@@ -4,7 +4,6 @@
  * letters are tenant 1's blocks, capitals tenant 2's, digits tenant 3's.
  */
 #include <criterion/criterion.h>
-#include <kv/pool.h>
 
 #include "tests/pool/quota_util.h"
 
@@ -555,7 +554,7 @@ Test(quota, bad_arguments_are_refused)
 	make(4);
 	cr_expect_eq(kvmm_tenant_set_many(NULL, &tenant, &attr, 1), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, NULL, &attr, 1), -EINVAL);
-	cr_expect_eq(kvmm_tenant_set_many(pool, &tenant, NULL, 1), -EINVAL);
+	cr_expect_eq(kvmm_tenant_set_many(pool, (u32[]){ 1, 2 }, NULL, 2), -EINVAL);
 	cr_expect_eq(kvmm_tenant_set_many(pool, &tenant, &attr, 0), -EINVAL);
 	cr_expect_eq(kvmm_tenant_stat(pool, 1, NULL), -EINVAL);
 	cr_expect_eq(kvmm_tenant_stat(pool, 1, &stat), -EINVAL);

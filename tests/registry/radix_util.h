@@ -15,7 +15,6 @@
 
 #include <kv/registry_radix.h>
 #include <kv/types.h>
-#include <kvmm/registry.h>
 
 #define MAX_CHAIN	64u
 

@@ -28,7 +28,6 @@
 #include <kv/rcu.h>
 #include <kv/registry_radix.h>
 #include <kv/stat.h>
-#include <kvmm/registry.h>
 
 #define NR_READERS	2u
 #define NR_WRITERS	2u

@@ -11,7 +11,6 @@
 
 #include <kv/types.h>
 #include <kv/zone.h>
-#include <kvmm/zone.h>
 
 /* What an engine promises. */
 enum zone_kind {

@@ -12,7 +12,6 @@
 
 #include <kv/types.h>
 #include <kv/zone.h>
-#include <kvmm/zone.h>
 
 #define ZONE_PICTURE_MAX	256u
 

@@ -9,8 +9,6 @@
  */
 #include <string.h>
 
-#include <kvmm/disk.h>
-
 #include "tests/cuda/soft.h"
 #include "tests/support/sim_disk.h"
 #include "tests/tier/model.h"

@@ -3,8 +3,6 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include <kvmm/disk.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/model.h"
 #include "tests/tier/util.h"

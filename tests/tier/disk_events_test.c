@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kvmm/disk.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 

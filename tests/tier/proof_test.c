@@ -11,7 +11,6 @@
 
 #include <kv/mem.h>
 #include <kv/rcu.h>
-#include <kvmm/disk.h>
 
 #include "tests/support/fake_env.h"
 #include "tests/support/sim_disk.h"

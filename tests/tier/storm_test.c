@@ -6,8 +6,6 @@
  */
 #include <criterion/criterion.h>
 
-#include <kvmm/disk.h>
-
 #include "tests/support/sim_disk.h"
 #include "tests/tier/util.h"
 
