@@ -10,6 +10,7 @@
 
 #define BLOCK_BYTES	4096
 #define SEQ		42
+#define SECOND_NS	1000000000ull
 
 static int fail(const char *what, int err)
 {
@@ -28,21 +29,29 @@ static int make(const char *device, struct kvmm_pool **pool)
 	return kvmm_pool_create(&attr, pool);
 }
 
-/* To its end; an engine does other things between two polls. */
+/* To its end; an engine polls it instead, and does other things in between. */
 static int run(const struct kvmm_migrate_attr *attr)
 {
 	struct kvmm_migrate_status status;
 	struct kvmm_migrate *job;
+	struct kvmm_relocation move;
+	kvmm_range_t range;
+	kvmm_ref_t refs[20];
 	int err = kvmm_migrate_start(attr, &job);
 
 	if (err)
 		return err;
-	while ((err = kvmm_migrate_poll(job)) == -EINPROGRESS)
-		;
+	err = kvmm_migrate_wait(job, 10 * SECOND_NS);
 	kvmm_migrate_status(job, &status);
 	printf("%s: %u blocks in %u copies, by path %s, %u verified\n",
 	       kvmm_migrate_phase_name(status.phase), status.nr_copied, status.nr_descriptors,
 	       kvmm_migrate_path_name(status.path), status.nr_verified);
+	if (!err)
+		printf("%d range and %d cached blocks there; %d runs have moved\n",
+		       kvmm_migrate_ranges(job, &range, 1), kvmm_migrate_refs(job, NULL, 0),
+		       kvmm_migrate_relocations(job, &move, 1));
+	if (!err && kvmm_migrate_refs(job, refs, 20) > 0)
+		kvmm_put_many(attr->dst, refs, 20);	/* nobody reads them yet */
 	kvmm_migrate_free(job);
 	return err;
 }

@@ -9,6 +9,27 @@ static int fail(const char *what, int err)
 	return 1;
 }
 
+/* Two beams share a prompt, go apart, and end together with the request that they are of. */
+static int beams(struct kvmm_pool *pool)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 64, .seq = 42 };
+	kvmm_range_t first, second;
+	int err = kvmm_range_alloc_attr(pool, &attr, &first);
+
+	if (!err)
+		err = kvmm_range_get(pool, first);		/* the second beam reads it, too */
+	if (!err)
+		err = kvmm_range_free(pool, first);		/* ... and ends */
+	if (!err)
+		err = kvmm_range_split(pool, first, 40, &second);	/* the last 24 blocks, by themselves */
+	if (!err)
+		err = kvmm_range_shrink(pool, second, 4);
+	if (err)
+		return err;
+	printf("sequence 42: %d ranges given back\n", kvmm_range_free_seq(pool, 42));
+	return 0;
+}
+
 int main(void)
 {
 	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
@@ -37,6 +58,9 @@ int main(void)
 	kvmm_range_free(pool, range);
 	err = kvmm_range_free(pool, range);
 	printf("a second free: %s\n", kvmm_strerror(err));
+	err = beams(pool);
+	if (err)
+		return fail("beams", err);
 	kvmm_pool_destroy(pool);
 	return 0;
 }

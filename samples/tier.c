@@ -7,6 +7,7 @@
  * Two prompts take turns in a pool that holds one of them. Without the tier each would be computed
  * anew each time; with it the second round is loaded.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,12 +60,16 @@ static int load(const struct kvmm_prefix *rest, kvmm_ref_t *refs)
 {
 	struct kvmm_tier_load load = { .size = sizeof(load), .prefix = rest };
 	struct kvmm_tier_result result = { .size = sizeof(result), .nr = rest->nr, .refs = refs };
+	struct pollfd fd = { .events = POLLIN };
 	kvmm_tier_op_t op;
 	int err = kvmm_tier_load(pool, &load, &op);
 
 	if (err)
 		return err;
-	/* An engine goes on with other requests, and polls once a step. */
+	/* An engine goes on with other requests, and polls once a step, or sleeps until one is over. */
+	fd.fd = kvmm_tier_eventfd(pool);
+	while (kvmm_tier_poll(pool) > 0)
+		poll(&fd, fd.fd >= 0, 1);
 	err = kvmm_tier_wait(pool, op, SECOND_NS);
 	return err ? err : kvmm_tier_result(pool, op, &result);
 }

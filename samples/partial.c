@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * An engine that fills blocks token by token and lets the pool remember what is in them: a block is named by
+ * its own tokens when it is full, and two beams share what they have in common.
+ */
+#include <errno.h>
+#include <kvmm/kvmm.h>
+#include <stdio.h>
+
+#define BLOCK_TOKENS	4
+
+static struct kvmm_pool *pool;
+static struct kvmm_key_ctx *ctx;
+
+/* Drafts are appended, and those that the model does not confirm taken back. */
+static int decode(kvmm_mut_t block)
+{
+	const uint32_t draft[] = { 1, 2, 9 }, model[] = { 3, 4 };
+	uint32_t tokens[BLOCK_TOKENS];
+	int nr = kvmm_block_append_tokens(pool, block, draft, 3);
+
+	if (nr == 3)
+		nr = kvmm_block_pop_tokens(pool, block, 1);
+	if (nr == 2)
+		nr = kvmm_block_append_tokens(pool, block, model, 2);
+	if (nr != BLOCK_TOKENS || kvmm_block_tokens(pool, block, tokens, BLOCK_TOKENS) != nr)
+		return nr < 0 ? nr : -EPROTO;
+	printf("tokens: %u %u %u %u\n", tokens[0], tokens[1], tokens[2], tokens[3]);
+	return 0;
+}
+
+static int name(kvmm_mut_t block, kvmm_key_t *key, kvmm_ref_t *ref)
+{
+	kvmm_staged_t staged;
+	struct kvmm_stage_tokens stage = { .blocks = &block, .nr = 1, .ctx = ctx, .staged = &staged,
+					   .keys = key };
+	struct kvmm_publish publish = { .staged = &staged, .nr = 1, .refs = ref };
+	int err = kvmm_stage_tokens(pool, &stage);	/* -ENODATA: it is not full */
+
+	return err ? err : kvmm_publish(pool, &publish);
+}
+
+static int run(void)
+{
+	struct kvmm_prefix prefix = { .nr = 2 };
+	uint64_t present = 0;
+	kvmm_key_t key[2];
+	kvmm_mut_t block;
+	kvmm_ref_t ref;
+	int err = kvmm_alloc(pool, 1, &block);
+
+	if (!err)
+		err = decode(block);
+	if (!err)
+		err = name(block, &key[0], &ref);
+	if (!err)
+		err = kvmm_get(pool, ref);	/* a second beam goes on from here */
+	/* What has a name of another kind: an image, say, that the engine knows by a path. */
+	if (!err)
+		err = kvmm_key_of_bytes("s3://bucket/image-7", 19, NULL, &key[1]);
+	if (err)
+		return err;
+	prefix.keys = key;
+	err = kvmm_prefix_probe(pool, &prefix, &present);
+	printf("cached: %s, %s\n", present & 1 ? "the tokens" : "-", present & 2 ? "the image" : "-");
+	kvmm_put(pool, ref);
+	kvmm_put(pool, ref);
+	return err == 1 ? 0 : -EPROTO;
+}
+
+int main(void)
+{
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	struct kvmm_key_attr key_attr = KVMM_KEY_ATTR_INIT;
+	int err;
+
+	attr.nr_blocks = 16;
+	attr.block_tokens = key_attr.block_tokens = BLOCK_TOKENS;
+	attr.policy = "lru";
+	err = kvmm_key_ctx_create(&key_attr, &ctx);
+	if (!err)
+		err = kvmm_pool_create(&attr, &pool);
+	if (!err)
+		err = run();
+	if (err)
+		fprintf(stderr, "%s\n", kvmm_strerror(err));
+	kvmm_pool_destroy(pool);
+	kvmm_key_ctx_destroy(ctx);
+	return err != 0;
+}

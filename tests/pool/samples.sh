@@ -1,0 +1,53 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Samples end well, and print what they should: two users share what a hybrid model has cached, and a
+# window holds no more than 48 blocks; a reverted step leaves nothing, and drafts are accepted up to the
+# first wrong one; a deadline that is too short ends with nothing, a longer one gets what is given back.
+#
+# usage: samples.sh	prints "N passed, N failed"
+set -u
+
+passed=0 failed=0
+
+result() {
+	if [ "$1" -eq 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $2"
+	fi
+}
+
+run() {
+	out=$(timeout 60 samples/$1)
+	result $? "samples/$1: exit code $?"
+	echo "== $1"
+	echo "$out"
+}
+
+says() {
+	grep -q "$1" <<<"$out"
+	result $? "$2"
+}
+
+for sample in admit chat handover lend owners partial phases promise ranks router slab spill tenants watch; do
+	run $sample
+done
+run hybrid
+says '^user 0: 0 of 2000 tokens reused$' "the first user reused something"
+says '^user 1: 1600 of 2000 tokens reused$' "the second user did not reuse the common prompt"
+[ "$(awk '/held$/ && $5 > most { most = $5 } END { print most + 0 }' <<<"$out")" = 48 ]
+result $? "a window holds more, or less, than 48 blocks at most"
+run decode
+says '^reverted *40 tokens, *0 computed, 0 blocks, 0 published$' "a reverted step left something"
+[ "$(awk '/^decoded/ { print $2 }' <<<"$out" | xargs)" = "41 45 46 50 51 52" ]
+result $? "other numbers of tokens were accepted"
+awk '/^decoded/ && ($4 != $2 - 1 || $8 != int($4 / 16)) { exit 1 }' <<<"$out"
+result $? "computed or published are wrong"
+run wait
+says '^within *5 ms: took too long$' "the short wait did not end in time"
+says '^within *1000 ms: got it$' "the long wait got nothing"
+says '^by ticket: got it$' "the ticket got nothing"
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
