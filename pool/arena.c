@@ -4,12 +4,12 @@
  *
  * The ordinary case is one hold of the arena's lock: best fit in its zone, a slot of its stock, the
  * blocks' owner noted. If either runs out the pool lends more of both in one hold of its lock; if
- * the pool has none the caller goes on as if there were no arenas, and whoever finds that nothing is
- * left anywhere takes everything back first (pool_drain_local()). So nobody is refused for what
- * an arena keeps aside.
+ * the pool has none the caller goes on as if there were no arenas, and a caller that finds nothing
+ * left anywhere takes everything back first (pool_drain_local()). So no request is refused for
+ * blocks that an arena keeps aside.
  *
- * The gate, and the guard of the front door, are looked at under the arena's lock. Who closes them
- * drains the arenas afterwards, and so has held each of their locks:
+ * The gate, and the guard of the front door, are looked at under the arena's lock. The thread that
+ * closes them drains the arenas afterwards, and so has held each of their locks:
  *
  *	pool_stop()				__arena_alloc(), __arena_free()
  *
@@ -44,10 +44,12 @@ static void own_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 owner)
 		WRITE_ONCE(pool->owner[run.start + i], owner);
 }
 
-/* Blocks are being moved; or there are watermarks or waiters, which are looked at under pool->lock. */
+/* Blocks are moving; or there are watermarks or waiters, looked at under pool->lock. */
 static bool gate_is_closed(const struct kvmm_pool *pool)
 {
-	/* Pairs with pool_resume(): who finds it open again sees what was done meanwhile. */
+	/*
+	 * Pairs with pool_resume(): a thread that finds it open again sees the work done meanwhile.
+	 */
 	return unlikely(smp_load_acquire(&pool->gate) || READ_ONCE(pool->guard));
 }
 
@@ -110,7 +112,7 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 	return 0;
 }
 
-/* What is free there changes over, and what is freed there follows. Both locks held. */
+/* Blocks free there change over, and those freed there follow. Both locks held. */
 static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 region)
 {
 	u32 lo = region << arenas->region_order;
@@ -121,7 +123,7 @@ static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct ar
 		   arena->nr_free + kv_pass_free(pool->zone, arena->zone, lo, hi));
 }
 
-/* From that of @start on, as far as they are nobody else's: until there is enough. */
+/* From that of @start on, as far as no other arena has them: until there is enough. */
 static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 start)
 {
 	u32 region = start >> arenas->region_order, id = arena_id(arenas, arena);
@@ -166,7 +168,7 @@ static void lend_slots(struct kvmm_pool *pool, struct arenas *arenas, struct are
 	}
 }
 
-/* Take it from what the pool lends now. */
+/* Take it from the blocks that the pool lends now. */
 static int borrow_and_take(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
 			   const struct kvmm_range_attr *attr, kvmm_range_t *range)
 {
@@ -210,8 +212,8 @@ static bool visit(struct kvmm_pool *pool, struct arenas *arenas, const struct kv
 }
 
 /*
- * An arena that is busy is not waited for: its owner of the moment may have lost the processor, which
- * is how the caller came to be here.
+ * An arena that is busy is not waited for: its owner of the moment may have lost the processor,
+ * which is how the caller came to be here.
  */
 noinline bool __arena_alloc(struct kvmm_pool *pool, struct arenas *arenas,
 			    const struct kvmm_range_attr *attr, kvmm_range_t *range)
@@ -275,8 +277,8 @@ static noinline void poison(struct kvmm_pool *pool)
 }
 
 /*
- * Blocks of a region that is lent to somebody else by now, the last generation of a slot, and whatever
- * is wrong: the pool's business. ->lock held.
+ * Blocks of a region that is lent to another arena by now, the last generation of a slot, and any
+ * error: the pool's business. ->lock held.
  */
 static bool is_ours_to_free(const struct kvmm_pool *pool, const struct arenas *arenas,
 			    const struct slot *slot, u32 gen)
@@ -357,8 +359,8 @@ noinline void __arena_blocks_free(struct kvmm_pool *pool, struct arenas *arenas,
 /* ---- ranges change over ---- */
 
 /*
- * The range of a slot that an arena has is the pool's from now on, if it is the one of generation *@gen;
- * else false, and *@gen is the slot's now. pool->lock held.
+ * The range of a slot that an arena has is the pool's from now on, if it is the one of generation
+ * *@gen; else false, and *@gen is the slot's now. pool->lock held.
  */
 bool arena_adopt(struct kvmm_pool *pool, struct slot *slot, u32 *gen)
 {

@@ -3,21 +3,21 @@
  * Arenas: ranges of few blocks for threads that would wait for the pool's lock.
  *
  * An arena is a lock, a zone over the pool's blocks in which only those are free that the pool has
- * lent it, and a stock of slots. A block is free in the pool's zone, or free in that of one arena, or
- * somebody's; who has it does not matter to the zones, so nothing has to be moved when a range
+ * lent it, and a stock of slots. A block is free in the pool's zone, or free in that of one arena,
+ * or in use; its owner does not matter to the zones, so nothing has to be moved when a range
  * changes over from an arena to the pool.
  *
- * The pool lends regions: what is free there, and what will be freed there. Free blocks next to
- * each other are thus in one zone, and become one run, whoever had them. (Lending the longest
- * free runs was tried: what was freed beside them stayed behind, and at a load of 90 % nobody had a
- * run of 32 blocks after some thousand calls.)
+ * The pool lends regions: blocks that are free there, and those that will be freed there. Free
+ * blocks next to each other are thus in one zone, and become one run, whichever owner had them.
+ * (Lending the longest free runs was tried: what was freed beside them stayed behind, and at a load
+ * of 90 % no arena had a run of 32 blocks after some thousand calls.)
  *
- * A slot says whose it is (slot->arena). That is read under either lock and written under both.
- * Ranges of an arena are the plain ones: no sequence, no pins, one reference, one extent. Whoever
- * wants more of one enters the pool, and slot_find() has it change over first ("adopted").
+ * A slot names its arena (slot->arena). That is read under either lock and written under both.
+ * Ranges of an arena are the plain ones: no sequence, no pins, one reference, one extent. A caller
+ * that wants more of one enters the pool, and slot_find() has it change over first ("adopted").
  *
- * Arenas come into use when threads meet at the pool's lock, and go out of use when only one of them
- * is busy, or when what they keep aside is asked for too often: see arena_all.c.
+ * Arenas come into use when threads meet at the pool's lock, and go out of use when only one of
+ * them is busy, or when what they keep aside is asked for too often: see arena_all.c.
  *
  * Locks go pool->lock, order.lock, arena->lock by number, zone->lock.
  */
@@ -37,16 +37,16 @@ struct arena {
 	u32 nr_free;			/* ->lock; READ_ONCE() as a hint */
 	u32 nr_stock;			/* ->lock; free slots */
 	struct kvmm_zone *zone;		/* ours; set once, under both locks; the content: ->lock */
-	struct pool_count count;	/* ->lock; what is to be added to the pool's */
-	u64 seen_allocs;		/* both locks; when somebody looked around */
+	struct pool_count count;	/* ->lock; to be added to the pool's */
+	u64 seen_allocs;		/* both locks; at the latest look around */
 	u32 at;				/* pool->lock; where it looks for the next region */
 };
 
 struct arenas {
 	/* Read by all, seldom written. */
 	u32 nr;				/* fixed at creation; a power of two */
-	u32 region_order;		/* fixed at creation; log2 of its blocks, at least ARENA_MAX_NR */
-	u8 *region;			/* ours; whose: number + 1, or 0; pool->lock and that arena's */
+	u32 region_order;		/* fixed at creation; log2 of blocks, >= ARENA_MAX_NR */
+	u8 *region;			/* ours; arena's number + 1, or 0; both locks */
 	u32 on;				/* pool->lock; READ_ONCE() as a hint */
 	u32 limit;			/* pool->lock; READ_ONCE() as a hint: free blocks of each */
 	bool forced;			/* pool->lock; for tests: they stay in use */
@@ -88,11 +88,11 @@ void arena_count_add(const struct pool_count *count, struct pool_count *sum);
 u32 __arenas_nr_stock(const struct arenas *arenas);
 int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas);
 
-/* ---- for everybody ---- */
+/* ---- for all files of pool/ ---- */
 
 static inline struct arenas *pool_arenas(const struct kvmm_pool *pool)
 {
-	/* Pairs with arenas_start(): who sees them sees what they were filled with. */
+	/* Pairs with arenas_start(): a thread that sees them sees what they were filled with. */
 	return smp_load_acquire(&pool->arenas);
 }
 
@@ -107,7 +107,7 @@ static inline u32 region_of(const struct arenas *arenas, u32 block)
 	return READ_ONCE(arenas->region[block >> arenas->region_order]);
 }
 
-/* NULL unless they are in use. No lock needed: who is late does it the other way. */
+/* NULL unless they are in use. No lock needed: a late reader does it the other way. */
 static inline struct arenas *arenas_in_use(const struct kvmm_pool *pool)
 {
 	struct arenas *arenas = pool_arenas(pool);
@@ -160,7 +160,7 @@ static inline bool arena_free(struct kvmm_pool *pool, kvmm_range_t range)
 	return unlikely(arenas != NULL) && __arena_free(pool, arenas, range);
 }
 
-/* blocks_free() of a range: to whom its regions are lent. ->lock held. */
+/* blocks_free() of a range: to the arenas that its regions are lent to. ->lock held. */
 static inline void arena_blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext,
 				     u32 nr_ext)
 {

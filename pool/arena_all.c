@@ -5,10 +5,11 @@
  *
  * They cost what they keep aside, so they are in use only while threads would wait for each other.
  * A lock of the pool that was found taken counts WARM, one that was free takes 1 off again, so that
- * one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: who finds it
- * taken may sleep, and the other one gets a thousand calls done meanwhile.) They go out of use
- * when one of them finds that no other was busy while it served LOOK_EVERY allocations, or when
- * memory is so short that all of it is asked for before DRAIN_EVERY allocations were served.
+ * one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: a thread
+ * that finds it taken may sleep, and the other one gets a thousand calls done meanwhile.) They go
+ * out of use when one of them finds that no other was busy while it served LOOK_EVERY allocations,
+ * or when memory is so short that all of it is asked for before DRAIN_EVERY allocations were
+ * served.
  */
 #include <kv/mem.h>
 
@@ -30,9 +31,9 @@ static bool something_flies(const struct kvmm_pool *pool)
 }
 
 /*
- * Blocks must not depend on who meets whom, engines must take any part of a run back, content that is
- * made zero is pinned meanwhile, and tenants and classes are charged under ->lock. A mover that runs
- * beside allocations looks at ranges under ->lock only.
+ * Blocks must not depend on which threads meet, engines must take any part of a run back, content
+ * that is made zero is pinned meanwhile, and tenants and classes are charged under ->lock. A mover
+ * that runs beside allocations looks at ranges under ->lock only.
  */
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
@@ -53,7 +54,7 @@ static u64 arenas_bytes(const struct kvmm_pool *pool, const struct arenas *arena
 	       nr_regions(pool, arenas->region_order);
 }
 
-/* A region is small beside what is there, and no range lies across more than two. */
+/* A region is small beside the whole pool, and no range lies across more than two. */
 static u32 region_order_for(const struct kvmm_pool *pool)
 {
 	u32 nr = max(pool->nr_blocks / REGIONS, ARENA_MAX_NR);
@@ -97,7 +98,7 @@ int arenas_start(struct kvmm_pool *pool, u32 nr)
 			return -ENOMEM;
 		pool->metadata_bytes += arenas_bytes(pool, arenas);
 		arenas_share(pool, arenas);
-		/* Pairs with pool_arenas(): who sees them sees them filled. */
+		/* Pairs with pool_arenas(): a thread that sees them sees them filled. */
 		smp_store_release(&pool->arenas, arenas);
 	}
 	WRITE_ONCE(arenas->on, true);
@@ -156,7 +157,7 @@ static void arenas_forked(struct kvmm_pool *pool)
 		WRITE_ONCE(pool->arenas->on, false);
 }
 
-/* Those that have a zone share what may be kept aside. ->lock held. */
+/* Those that have a zone share the blocks that may be kept aside. ->lock held. */
 void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 {
 	u32 nr = 0;
@@ -166,7 +167,7 @@ void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 	WRITE_ONCE(arenas->limit, pool->nr_usable / ARENAS_PART / max(nr, 1u));
 }
 
-/* ---- what is kept aside goes back ---- */
+/* ---- blocks kept aside go back ---- */
 
 /* Both locks held. */
 void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 region)
@@ -249,8 +250,8 @@ void arenas_unbar(struct kvmm_pool *pool)
 }
 
 /*
- * With the gate closed, or a guard, each arena's lock is taken, even if there is nothing in it: whoever
- * is still inside is waited for.
+ * With the gate closed, or a guard, each arena's lock is taken, even if there is nothing in it, to
+ * wait for the threads that are still inside.
  */
 noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 {
@@ -268,8 +269,8 @@ noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 }
 
 /*
- * Who has served nobody lately keeps nothing. Nor does the only one who has, from then on: its
- * thread meets nobody. No lock held.
+ * An arena without recent allocations keeps nothing. Nor does the only one that has had some, from
+ * then on: its thread meets no other. No lock held.
  */
 noinline void arenas_look(struct kvmm_pool *pool, struct arenas *arenas)
 {
@@ -315,7 +316,7 @@ void __arenas_unlock(struct arenas *arenas)
 		kv_unlock(&arenas->arena[i].lock);
 }
 
-/* Nobody has a sequence or a pin there. */
+/* No range there has a sequence or a pin. */
 void arena_count_add(const struct pool_count *count, struct pool_count *sum)
 {
 	sum->nr_ranges += count->nr_ranges;

@@ -60,14 +60,14 @@ static inline void class_tell(struct kvmm_pool *pool)
 		__class_tell(pool);
 }
 
-/* Blocks were registered: whoever exceeds its quota now. No lock held. */
+/* Blocks were registered: trim the classes that exceed their quota now. No lock held. */
 static inline void class_trim(struct kvmm_pool *pool)
 {
 	if (unlikely(pool->order.classes && pool->order.classes->has_quotas))
 		__class_trim(pool);
 }
 
-/* What a caller does who has evicted, when no lock is held any more. */
+/* To be called after an eviction, when no lock is held any more. */
 static inline void cache_after(struct kvmm_pool *pool)
 {
 	pool_tell(pool, settle);
@@ -108,8 +108,9 @@ static __always_inline int cache_begin(struct kvmm_pool *pool)
 		return -EOPNOTSUPP;
 	kv_rcu_read_lock();
 	/*
-	 * Pairs with the grace period of pool_stop(): who misses that the gate was closed is waited
-	 * for. Acquire pairs with pool_resume(): who finds it open again sees what was done meanwhile.
+	 * Pairs with the grace period of pool_stop(): a thread that misses the closed gate is
+	 * waited for. Acquire pairs with pool_resume(): a thread that finds it open again sees what
+	 * was done meanwhile.
 	 */
 	if (likely(!smp_load_acquire(&pool->gate)))
 		return 0;
@@ -126,7 +127,7 @@ static inline struct kv_entry *entry_at(const struct kvmm_pool *pool, u32 index)
 	return &pool->entries.entry[index];
 }
 
-/* A duplicate with a reference on its elder, registered so: it is not cached beyond its own last one. */
+/* A duplicate registered with a reference on its elder: not cached beyond its own last one. */
 static inline bool entry_holds_elder(const struct kv_entry *entry)
 {
 	return READ_ONCE(entry->link) != KV_NONE;
@@ -138,9 +139,9 @@ static inline u32 entry_block(const struct kv_entry *entry)
 }
 
 /*
- * The same for who goes there without a lock: what a mover has copied there is seen with the place. Pairs
- * with entry_publish(). Without it a step that is told a place while it is published could find there what
- * was before the copy.
+ * The same for readers without a lock: content that a mover has copied there is seen with the
+ * place. Pairs with entry_publish(). Without it a step that is told a place while it is published
+ * could find there what was before the copy.
  */
 static inline u32 entry_block_told(const struct kv_entry *entry)
 {
@@ -153,7 +154,7 @@ static inline struct kv_handle entry_handle(const struct kvmm_pool *pool, u32 in
 	return kv_handle_of(index, READ_ONCE(entry_at(pool, index)->word));
 }
 
-/* A step of the evictor's, on what it has claimed. */
+/* A step of the evictor's, on an entry that it has claimed. */
 static inline void claimed_step(struct kvmm_pool *pool, u32 index, kv_edge edge)
 {
 	POOL_BUG_ON(pool, kv_handle_step(&pool->entries, entry_handle(pool, index), edge));
@@ -164,7 +165,7 @@ static inline struct kv_handle mut_handle(kvmm_mut_t mut)
 	return (struct kv_handle){ mut.index, mut.gen };
 }
 
-/* Arrays of any kind of handle: they differ by their names only, to tell apart what they stand for. */
+/* Arrays of any kind of handle: their names alone tell apart what they stand for. */
 static inline const struct kv_handle *as_handles(const void *array)
 {
 	return array;
@@ -199,26 +200,26 @@ bool victims_pick_parked(struct kvmm_pool *pool, u32 nr, struct victims *victims
 
 /* Blocks of the @nr newest go to the zone, but they keep their entries. ->lock held. */
 void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr);
-/* Its block is free now, and may become its own again, as long as nobody has written there. */
+/* Its block is free now, and may become its own again, as long as nothing has written there. */
 void victim_left(struct kvmm_pool *pool, u32 index);
-/* It has it again; false: somebody has, or had it, and there may be anything. */
+/* It has it again; false: another owner has, or had it, and there may be anything. */
 bool victim_return(struct kvmm_pool *pool, u32 index);
 /* For good, and their blocks go to the zone. How many had a name. Both locks held. */
 u32 victims_evict(struct kvmm_pool *pool, struct victims *victims);
 /* Where they were. The order's lock held. */
 void victims_unpick(struct kvmm_pool *pool, struct victims *victims);
 
-/* What is claimed loses its name. Then it may be freed, or recycled. The order's lock held. */
+/* A claimed entry loses its name. Then it may be freed, or recycled. The order's lock held. */
 bool entry_forget(struct kvmm_pool *pool, u32 index);
-/* What is claimed, or private, gives its entry back, but not its block. */
+/* A claimed or private entry is given back, but not its block. */
 void entry_free(struct kvmm_pool *pool, struct kv_handle handle);
 /* Its block is @block from now on. */
 void entry_own(struct kvmm_pool *pool, u32 index, u32 block);
 /* And its block. The order's lock held. */
 void entry_release(struct kvmm_pool *pool, struct kv_handle handle);
 /*
- * Those that went EVICTING with their last reference, in a list through ->chain that ends in KV_NONE:
- * their blocks are free. No lock held.
+ * Those that went EVICTING with their last reference, in a list through ->chain that ends in
+ * KV_NONE: their blocks are free. No lock held.
  */
 int evict_gone(struct kvmm_pool *pool, u32 first);
 
@@ -233,8 +234,8 @@ int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* The first half of it: ->nr_free blocks are private, and ->victims claimed; the same errors. */
 int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /*
- * The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back, and
- * what was evicted is.
+ * The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back,
+ * and what was evicted is.
  */
 int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Instead: free blocks are free again, exactly. */
@@ -260,7 +261,7 @@ static inline void flights_await(struct kvmm_pool *pool)
 		__flights_await(pool);
 }
 
-/* The same with compact_lock held, before an owner is looked up: one whose copy failed is told. */
+/* The same with compact_lock held, before an owner is looked up: one with a failed copy is told. */
 static inline void flights_look(struct kvmm_pool *pool)
 {
 	if (unlikely(READ_ONCE(pool->steps)))
@@ -269,7 +270,7 @@ static inline void flights_look(struct kvmm_pool *pool)
 
 /* ---- step.c ---- */
 
-/* What is under way is settled as far as it is finished. No lock held; @pool may be NULL. */
+/* Work under way is settled as far as it is finished. No lock held; @pool may be NULL. */
 static inline void steps_settle(struct kvmm_pool *pool)
 {
 	if (unlikely(pool && READ_ONCE(pool->steps)))
@@ -286,10 +287,10 @@ static inline int lost_check(struct kvmm_pool *pool, const struct kv_handle *han
 	return likely(!READ_ONCE(pool->any_lost)) ? 0 : __lost_check(pool, handles, nr);
 }
 
-/* Both locks, and nobody is inside, between these two; see there. */
+/* Both locks, and no thread is inside, between these two; see there. */
 bool lose_begin(struct kvmm_pool *pool);
 void lose_end(struct kvmm_pool *pool, bool closed);
-/* Nobody finds it any more, and who has it is told; no matter if it is gone. Between those. */
+/* No look-up finds it any more, and its holder is told; no matter if it is gone. Between those. */
 void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- acquire.c ---- */

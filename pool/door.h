@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front door: who may take free blocks, who has to leave some, and who waits for them.
+ * The front door: which requests may take free blocks, leave some, or wait for them.
  *
  * One word, pool->guard, says whether there is anything to look at: it is 0 as long as there are no
  * watermarks, no promises and no waiters, and then allocation costs what it did without all of
- * these. It is written under ->lock. Rules for whoever hands out or takes back blocks:
+ * these. It is written under ->lock. Rules for code that hands out or takes back blocks:
  *
- *  1. Under ->lock: leave door_keep() free blocks behind, and none may be taken if that is DOOR_SHUT.
+ *  1. Under ->lock: leave door_keep() free blocks behind; none may be taken if that is DOOR_SHUT.
  *     Blocks that become free go through blocks_free(), which posts them.
  *  2. Without ->lock: look at READ_ONCE(pool->guard) first. If it is not 0 take the way under the
- *     lock. Who sets the guard drains what threads keep aside afterwards, under ->lock.
+ *     lock. A thread that sets the guard drains the blocks kept aside afterwards, under ->lock.
  *  3. A cached block that can be evicted from now on: release_put(), after the order has been told.
  *
  * Invariants, recomputed by door_check():
  *
- *  1. guard has a bit if and only if there is what it stands for.
+ *  1. guard has a bit if and only if the thing it stands for exists.
  *  2. min <= low <= high <= usable blocks.
  *  3. nr_promised is the sum over all promises, and at least so many blocks are free.
- *  4. The queue is sorted: by priority, then by time of arrival. Who is in it has no result yet.
+ *  4. The queue is sorted: by priority, then by time of arrival. A request in it has no result yet.
  *
  * The queue: its head alone may take blocks, of all requests of its priority and below; it tries in
  * its own thread, with all that a request may do to make room. So a large request gets its turn,
- * and smaller ones behind it wait even if they would fit. What the head lacked when it tried last is
- * counted down by what becomes free, and it is not woken before that.
+ * and smaller ones behind it wait even if they would fit. Blocks that become free are counted down
+ * from those the head lacked when it tried last, and it is not woken before that.
  */
 #ifndef POOL_DOOR_H
 #define POOL_DOOR_H
@@ -85,7 +85,7 @@ struct door {
 	u32			nr_waiting;
 	u32			nr_inside;	/* threads that have a waiter on their stack */
 	u32			lack;		/* blocks, until the head is worth waking */
-	u32			nr_events;	/* times that blocks became free while somebody waited */
+	u32			nr_events;	/* times that blocks became free beside a waiter */
 
 	u64			taken[KVMM_NR_STEPS];
 	u64			skipped[KVMM_NR_STEPS];
@@ -98,7 +98,7 @@ struct door {
 
 /* ---- door.c ---- */
 
-/* Bits of the guard that are new: what threads keep aside is drained. ->lock held. */
+/* Bits of the guard that are new: drain the blocks that threads keep aside. ->lock held. */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on);
 
 u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
@@ -129,7 +129,7 @@ int promises_check(const struct kvmm_pool *pool);
 bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Wait for its turn, until its deadline. ->lock held; dropped and retaken. */
 int queue_wait(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-/* All who wait are turned away, and gone on return. */
+/* All waiting requests are turned away, and gone on return. */
 void door_close(struct kvmm_pool *pool);
 bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 int queue_check(const struct kvmm_pool *pool);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of pool/ share: the pool, its tables, and who may touch what.
+ * What the files of pool/ share: the pool, its tables, and which lock guards what.
  *
  * Invariants, recomputed by kvmm_validate():
  *
@@ -11,19 +11,18 @@
  *  3. A slot is live if and only if it has extents; otherwise it is on the free list. Its
  *     generation is never used twice.
  *  4. An entry has a block if and only if it is neither FREE nor RETIRED. It is in the map if it is
- *     REGISTERED, and in the order of eviction, once the log is applied, if it is REGISTERED without
- *     references, or PARKED.
- *     It is in the policy of its class; see class.h for what is known of classes.
+ *     REGISTERED, and in the order of eviction, once the log is applied, if it is REGISTERED
+ *     without references, or PARKED. It is in the policy of its class; see class.h for what is
+ *     known of classes.
  *  5. Every count in struct pool_count, and every sum of struct tally, equals a recount.
  *
- * Locks, outermost first: compact_lock (whoever moves blocks, or touches their content), lock
- * (everything else here), order.lock, order.log_lock, those of arenas, then those of zone, map and
- * device. The
+ * Locks, outermost first: compact_lock (to move blocks, or touch their content), lock (everything
+ * else here), order.lock, order.log_lock, those of arenas, then those of zone, map and device. The
  * content of blocks is copied with compact_lock held and lock not.
  *
  * Lookups and references of cached blocks take none of these: cache_begin() opens a read section
- * if the gate is open. Who closes the gate waits for a grace period: from then on the world has
- * stopped, all of it.
+ * if the gate is open. The thread that closes the gate waits for a grace period: from then on the
+ * world has stopped, all of it.
  */
 #ifndef POOL_INTERNAL_H
 #define POOL_INTERNAL_H
@@ -76,9 +75,9 @@ enum owner_kind {
 	OWNER_RESERVED,		/* behind the end of a slot's range; counts as free */
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
 	OWNER_AWAY,		/* given back, or about to be; see leave.h */
-	OWNER_LEFT,		/* free, and nobody has written there since an entry lost it */
+	OWNER_LEFT,		/* free, and not written since an entry lost it */
 	OWNER_UNSEEN,		/* given back, and maybe still being written; see unseen.h */
-	OWNER_LEFT_AWAY,	/* what OWNER_LEFT is, but about to be given back */
+	OWNER_LEFT_AWAY,	/* as OWNER_LEFT, but about to be given back */
 	NR_OWNERS,
 };
 
@@ -117,8 +116,8 @@ static inline bool owner_is_away(u32 owner)
 
 /*
  * One range, or none. Type-stable: the memory stays a slot until the pool is destroyed, so a
- * reader without the lock may look at it at any time; it believes what it saw if the version
- * says that nobody wrote meanwhile. What it needs of an ordinary range is on the first line.
+ * reader without the lock may look at it at any time; it believes what it saw if the version says
+ * that no thread wrote meanwhile. What it needs of an ordinary range is on the first line.
  *
  * Guard: pool->lock, or the lock of the arena that has it (see arena.h). Those marked * are read
  * without it and written inside version only.
@@ -134,13 +133,13 @@ struct slot {
 	u16			nr_ext;		/* * 0: free */
 	u8			lost;		/* * a failed copy destroyed the content */
 	u8			prio;
-	u32			next;		/* in the chain of its sequence, or in the free list */
+	u32			next;		/* in the chain of its sequence, or in free list */
 	u32			prev;		/* in the chain; KV_NONE: the first */
 	struct kvmm_extent	ext[KVMM_MAX_RUNS];	/* * the first ones; see slot_ext() */
 	u32			tenant;
 	u16			account;	/* of @tenant, when it was allocated */
 	u8			cls;		/* KVMM_IN_CLASS() */
-	u8			arena;		/* whose: number + 1, or 0: the pool's; to write: both locks */
+	u8			arena;		/* arena + 1, or 0: the pool's; write: both locks */
 	u32			sealed;		/* blocks that are not written any more */
 	u32			flags;		/* KVMM_ALLOC_*, SLOT_* */
 	struct grow		grow __cacheline_aligned;	/* see there */
@@ -185,7 +184,7 @@ static inline struct slot *dir_slot(const struct slot_dir *dir, u32 index)
 
 /* ---- cached blocks ---- */
 
-/* What is counted without the pool's lock, in rows as in kv/stat.h. Only sums mean anything. */
+/* Counted without the pool's lock, in rows as in kv/stat.h. Only sums mean anything. */
 enum tally {
 	/* State. */
 	TALLY_STAGED,
@@ -211,7 +210,7 @@ struct tally_row {
 
 /* ---- the pool ---- */
 
-/* Counts, all under pool->lock. Sums of what has no second copy let a recount find a flip. */
+/* Counts, all under pool->lock. Sums of numbers without a second copy let a recount find a flip. */
 struct pool_count {
 	/* State. */
 	u32 nr_ranges;
@@ -242,13 +241,13 @@ struct pool_count {
 /* Why pool->gate is closed to callers. */
 #define GATE_STOPPED	BIT(0)	/* blocks are being moved: wait for compact_lock */
 #define GATE_POISONED	BIT(1)	/* for ever */
-#define GATE_FORKED	BIT(2)	/* for ever: a child's copy, of which nothing else is to be touched */
+#define GATE_FORKED	BIT(2)	/* for ever: a child's copy: touch nothing else of it */
 
 /* See presence.c. */
 struct pool_presence {
-	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: there is none */
+	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: none */
 	u32			tier;		/* fixed at creation */
-	kvmm_key_t		*parent;	/* by entry: the block before; owner, while PRIVATE */
+	kvmm_key_t		*parent;	/* by entry: the block before; owner, if PRIVATE */
 	bool			*has_parent;	/* by entry; the same */
 	struct gone		*gone;		/* ->lock */
 	u32			nr_gone;	/* ->lock; READ_ONCE() as a hint */
@@ -268,13 +267,14 @@ struct kvmm_pool {
 	u32				gen_base;	/* first generation of everything here */
 	bool				deterministic;	/* KVMM_POOL_DETERMINISTIC; see determ.h */
 	bool				has_null;
-	bool				rounds;		/* the engine holds more than was asked for */
-	u64				seed;		/* of what would be random, if deterministic */
-	u32				nth_unseeded;	/* its number among those with seed 0; see pool_random() */
+	bool				rounds;		/* the engine holds more than requested */
+	u64				seed;		/* of random choices, if deterministic */
+	/* number among those of seed 0; see pool_random() */
+	u32				nth_unseeded;
 	u64				block_bytes;
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
-	struct kv_area			*area;		/* ours; what it is part of, or NULL */
+	struct kv_area			*area;		/* ours; the area it is part of, or NULL */
 	u32				*owner;		/* by block; the content: ->lock */
 	u32				zero;		/* enum kvmm_zero */
 	u32				*tenant;	/* by block: of its content; see tenant.c */
@@ -286,11 +286,11 @@ struct kvmm_pool {
 	struct tally_row		*tally;		/* KV_TALLY_ROWS */
 	bool				no_mags;	/* KVMM_POOL_NO_MAGAZINES */
 	struct mags			*mags;		/* ours; see mag.h; NULL: there are none */
-	struct arenas			*arenas;	/* ours; set once, ->lock; see pool_arenas() */
+	struct arenas			*arenas;	/* ours; set once, ->lock; pool_arenas() */
 	char				name[KV_POOL_NAME];
 	struct kv_rcu_head		rcu;		/* kv_pool_destroy() */
 
-	/* Whoever moves blocks or touches their content. */
+	/* To move blocks or touch their content. */
 	struct kv_lock			compact_lock __cacheline_aligned;
 
 	/* The hot lines. */
@@ -301,18 +301,21 @@ struct kvmm_pool {
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
 	u32				nr_leaving;	/* ->lock; pageblocks; see leave.h */
-	u32				blind;		/* ->lock; see unseen.h; READ_ONCE() as a hint */
+	/* ->lock; unseen.h; READ_ONCE() as a hint */
+	u32				blind;
 	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
-	u32				posted;		/* ->lock; freed since it was taken; see block.c */
+	/* ->lock; freed since the take; see block.c */
+	u32				posted;
 	struct slot_dir			*slots;		/* ->lock; RCU */
-	u32				*bucket;	/* ->lock; by hash of seq: a slot, or KV_NONE */
+	/* ->lock; by hash of seq: slot or KV_NONE */
+	u32				*bucket;
 	u32				nr_buckets;	/* ->lock; a power of two */
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
 	struct pool_count		count;		/* ->lock; see pool_counts() */
 	struct pool_grow		grow;		/* ->lock */
 	u32				arena_heat;	/* ->lock; see __arena_warm() */
-	u32				fold_seq;	/* counter, written under ->lock; see peek_counts() */
+	u32				fold_seq;	/* counter, ->lock; see peek_counts() */
 	u32				arenas_barred;	/* ->lock; not 0: none may come into use */
 
 	u64				observed;	/* atomic; parts that are told, by number */
@@ -320,27 +323,29 @@ struct kvmm_pool {
 	u64				told_ns;	/* atomic; see pool_clock_ns() */
 	struct asked			asked;		/* see background.h */
 	struct background		*background;	/* atomic; fixed once it is there */
-	struct steps			*steps;		/* atomic; fixed once it is there; see step.h */
+	struct steps			*steps;		/* atomic; fixed once there; see step.h */
 	struct useless			useless;	/* ->lock; see there */
-	struct goals			*goals;		/* compact_lock; fixed once it is there; see goal.h */
-	struct elastic			*elastic;	/* atomic; fixed once it is there; see leave.h */
-	u32				elastic_due;	/* compact_lock; READ_ONCE() as a hint: a tick has work */
+	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
+	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
+	/* compact_lock; READ_ONCE(), hint: tick has work */
+	u32				elastic_due;
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct lease_table		*leases;	/* see lease.h; kv_cas() from NULL, once */
-	bool				shares_blocks;	/* ->lock; acquire; see own_share_blocks() */
-	struct lower			*lower;		/* ->lock; acquire; see tier/tier.h; NULL: no tier */
+	bool				shares_blocks;	/* ->lock; acquire; own_share_blocks() */
+	struct lower			*lower;		/* ->lock; acquire; tier/tier.h; or NULL */
 	struct token_dir		*tokens;	/* see tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */
 	struct window			window;		/* see victim.h */
 	struct pin_limit		pins;		/* see pins.h */
-	struct verify			*verify;	/* atomic; fixed once it is there; see verify.h */
-	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; see lost.c */
+	struct verify			*verify;	/* atomic; fixed once there; see verify.h */
+	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
-	struct pin_types		*pin_types;	/* atomic; fixed once it is there; see pin.h */
-	struct residency		*residency;	/* atomic; fixed once it is there; see residency.c */
-	struct pool_events		*events;	/* atomic; fixed once it is there; see events/events.h */
+	struct pin_types		*pin_types;	/* atomic; fixed once there; see pin.h */
+	struct residency		*residency;	/* atomic; fixed once there; residency.c */
+	/* atomic; fixed once there; events/events.h */
+	struct pool_events		*events;
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };
@@ -353,7 +358,7 @@ static __always_inline u32 door_keep(struct kvmm_pool *pool, const struct alloc_
 	return likely(!pool->guard) ? 0 : __door_keep(pool, ctx);
 }
 
-/* May it take @nr of what is free? ->lock held. */
+/* May it take @nr of the free blocks? ->lock held. */
 static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 {
 	return likely(!pool->guard) || __door_lets(pool, ctx, nr);
@@ -380,7 +385,7 @@ struct pool_recount {
 int __pool_enter_slow(struct kvmm_pool *pool);
 void pool_poison(struct kvmm_pool *pool);
 
-/* For who does not wait at the gate: 0, or why nobody gets in any more. */
+/* For callers that do not wait at the gate: 0, or why it lets no thread in any more. */
 static inline int gate_refusal(u32 gate)
 {
 	if (likely(!(gate & (GATE_POISONED | GATE_FORKED))))
@@ -403,7 +408,7 @@ static inline int pool_refusal(const struct kvmm_pool *pool)
 		__bad;				\
 	})
 
-/* Take the lock. Waits while blocks are being moved: whoever is in sees a whole picture. */
+/* Take the lock. Waits while blocks are being moved: a thread inside sees a whole picture. */
 static __always_inline int pool_enter(struct kvmm_pool *pool)
 {
 	if (unlikely(!pool))
@@ -488,7 +493,7 @@ static inline u32 quota_account(const struct kvmm_pool *pool, u32 tenant)
 	return find_account(pool->order.quotas, tenant);
 }
 
-/* quota_take.c; one branch where nobody has limits. */
+/* quota_take.c; one branch where no tenant has limits. */
 static inline int quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx)
 {
 	return likely(!pool->order.quotas) ? 0 : __quota_admit(pool, account, ctx);
@@ -501,7 +506,7 @@ static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ct
 
 /* ---- grow.c ---- */
 
-/* What a range was allocated with, and holds for its growth as well: not NOWAIT, not a place. */
+/* Flags of a range's allocation that hold for its growth as well: not NOWAIT, not a place. */
 #define GROWTH_FLAGS	(KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)
 
 /* One range that grows, alone or in a batch. */
@@ -577,7 +582,7 @@ static inline int tokens_check(struct kvmm_pool *pool, const struct kv_handle *h
 
 /* ---- forget.c ---- */
 
-/* Its content is undefined: nobody finds it any more. Both locks held. */
+/* Its content is undefined: no look-up finds it any more. Both locks held. */
 void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
 
 /* ---- move.c ---- */
@@ -585,7 +590,7 @@ void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle);
 /* All that is not free, by address: whole extents of ranges, else single blocks. ->lock held. */
 void pool_each_run(struct kvmm_pool *pool,
 		   void (*fn)(void *arg, u32 owner, struct kvmm_extent run), void *arg);
-/* What moves as a whole: the extent that has the block, or the block alone. ->lock held. */
+/* The run that moves as a whole: the extent with the block, or the block alone. ->lock held. */
 struct kvmm_extent pool_run_with(struct kvmm_pool *pool, u32 block);
 /* Extents that have come to lie behind one another are one. */
 void slot_join_extents(struct slot *slot);
@@ -597,15 +602,16 @@ void slot_join_extents(struct slot *slot);
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *ctx);
 
 /*
- * Close the gate and wait until nobody is inside; open it again. compact_lock and lock held; the
+ * Close the gate and wait until no thread is inside; open it again. compact_lock and lock held; the
  * former drops lock, the latter wants it.
  */
 void pool_stop(struct kvmm_pool *pool);
 void pool_resume(struct kvmm_pool *pool);
 
 /*
- * Moves to free places, each of them one apart from all others: how many could be copied in *@nr_done,
- * and why it was not all of them. As long as the world has stopped, and steps stand still.
+ * Moves to free places, each of them one apart from all others: how many could be copied in
+ * *@nr_done, and why it was not all of them. As long as the world has stopped, and steps stand
+ * still.
  */
 int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *nr_done);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Magazines: free blocks, with their entries, that each thread keeps aside for single private blocks.
+ * Magazines: free blocks, with entries, that each thread keeps aside for single private blocks.
  *
  *	  kvmm_alloc            mag->entry[]                     the zone, under ->lock
  *	 <----------- [nr - 1] ............ [0] <-- 64 when empty, 64 of the oldest when full -->
  *	 ----------->
  *	  kvmm_free
  *
- * Two magazines of 64, one behind the other: whoever has just come from the lock can allocate 64
- * blocks, or free 64, before it needs that again. A block in there is free: its entry is FREE with
- * KV_ENTRY_MARK and the magazine's tag (kv_pocket_stamp()), it is in no free list, and the zone
- * believes it taken. No line of another thread is touched, and a free has one locked instruction.
+ * Two magazines of 64, one behind the other: a thread that has just come from the lock can allocate
+ * 64 blocks, or free 64, before it needs that again. A block in there is free: its entry is FREE
+ * with KV_ENTRY_MARK and the magazine's tag (kv_pocket_stamp()), it is in no free list, and the
+ * zone believes it taken. No line of another thread is touched, and a free has one locked
+ * instruction.
  *
  * A magazine is its thread's while it is *armed*. That begins and ends under ->lock; from then on
- * the owner needs the lock, too. Who disarms one may be another thread, so the owner says when it
- * is inside:
+ * the owner needs the lock, too. Another thread may disarm it, so the owner says when it is inside:
  *
  *	owner: mag_enter()			mags_drain()
  *
@@ -27,13 +27,13 @@
  * One of the two sees what the other one wrote: either the owner finds itself disarmed, or it is
  * waited for. Where the system has no kv_fence_all() both have a full fence instead.
  *
- * Under pressure, when the zone has few free blocks, nobody is armed: single blocks then go through
- * the lock, and nothing has to be drained. Off altogether where pool->mags is NULL.
+ * Under pressure, when the zone has few free blocks, no magazine is armed: single blocks then go
+ * through the lock, and nothing has to be drained. Off altogether where pool->mags is NULL.
  *
- * What is wrong in a call is found before anything is written, and such a call is left to the path
- * with the lock: it refuses as ever. A free swaps the entry's word, so of two frees of one handle at
- * the same moment one is refused. An entry without the magazine's tag is therefore a contradiction:
- * it is not handed out, and the pool is closed.
+ * Errors in a call are found before anything is written, and such a call is left to the path with
+ * the lock: it refuses as ever. A free swaps the entry's word, so of two frees of one handle at the
+ * same moment one is refused. An entry without the magazine's tag is therefore a contradiction: it
+ * is not handed out, and the pool is closed.
  */
 #ifndef POOL_MAG_H
 #define POOL_MAG_H
@@ -59,8 +59,8 @@ struct mag {
 	u32		busy;		/* owner thread */
 	u32		armed;		/* ->lock; owner: acquire; MAG_* */
 	u32		nr;		/* READ_ONCE() as a hint */
-	u32		patience;	/* ->lock, of the owner: calls until it asks for blocks again */
-	u64		stamp;		/* fixed at creation: of the words of what is in here */
+	u32		patience;	/* ->lock, of the owner: calls until it asks again */
+	u64		stamp;		/* fixed at creation: of the words of entries here */
 	struct mag	*next;		/* ->lock; armed, too */
 
 	/* To be added to pool->count, by fold(). READ_ONCE() as a hint. */
@@ -85,7 +85,7 @@ struct mags {
 	struct mag		*armed;		/* pool->lock */
 	bool			off;		/* pool->lock; never again false */
 
-	u32			tick __cacheline_aligned;	/* anybody; the pool's latest */
+	u32			tick __cacheline_aligned;	/* any thread; the pool's latest */
 
 	struct mag		*mag[KV_THREAD_SLOTS] __cacheline_aligned;	/* that thread */
 };
@@ -95,14 +95,14 @@ u32 mags_nr(const struct kvmm_pool *pool);
 void __mag_make(struct kvmm_pool *pool);
 void __mag_fill(struct kvmm_pool *pool);
 void __mag_spill(struct kvmm_pool *pool);
-/* What the magazines have not told yet. ->lock held. */
+/* Counts that the magazines have not told yet. ->lock held. */
 void mags_count(const struct kvmm_pool *pool, struct pool_count *count);
-/* The same without the lock, and how many free blocks there are; inside a read of pool->fold_seq. */
+/* The same without the lock, and the number of free blocks; inside a read of pool->fold_seq. */
 u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count);
 /* None from now on. ->lock held. */
 void mags_off(struct kvmm_pool *pool);
 
-/* The pool is closed: let nobody past the gate. ->lock held. */
+/* The pool is closed: let no thread past the gate. ->lock held. */
 static inline void mags_disarm(struct kvmm_pool *pool)
 {
 	for (struct mag *mag = pool->mags ? pool->mags->armed : NULL; mag; mag = mag->next)
@@ -150,7 +150,7 @@ static inline u32 mags_tick(struct kvmm_pool *pool)
 
 static __always_inline void mag_leave(struct mag *mag)
 {
-	/* Pairs with wait_for_owner(): who drains sees what we did. */
+	/* Pairs with wait_for_owner(): a thread that drains sees what we did. */
 	smp_store_release(&mag->busy, 0);
 }
 
@@ -168,7 +168,7 @@ static __always_inline bool mag_enter(struct mag *mag)
 	WRITE_ONCE(mag->busy, 1);
 	/* Pairs with fence_owners(): one of us sees the other's word. */
 	kv_fence_light();
-	/* Acquire pairs with arm(): what others did with the content meanwhile is visible. */
+	/* Acquire pairs with arm(): changes of the content by others are visible. */
 	if (likely(smp_load_acquire(&mag->armed) == MAG_ARMED))
 		return true;
 	mag_leave(mag);
@@ -185,9 +185,9 @@ static __always_inline bool mag_take_entry(struct kvmm_pool *pool, const struct 
 	if (unlikely(kv_word_life(word) != mag->stamp))
 		return false;
 	WRITE_ONCE(entry->vtime, tick);
-	/* Nobody else changes the word of what is ours; release as any step of it. */
+	/* No other thread changes the word of our entry; release as any step of it. */
 	smp_store_release(&entry->word, word - mag->stamp + KV_WORD_PRIVATE);
-	/* One by one: packed in a vector they come late to whom reads them at once. */
+	/* One by one: packed in a vector they come late to a caller that reads them at once. */
 	WRITE_ONCE(mut->index, index);
 	WRITE_ONCE(mut->gen, kv_word_gen(word));
 	return true;
@@ -214,7 +214,7 @@ static __always_inline bool mag_alloc_one(struct kvmm_pool *pool, kvmm_mut_t *mu
 	return done;
 }
 
-/* PRIVATE -> pocketed, of the next generation. False: it is not, or has to rest, or to be retired. */
+/* PRIVATE -> pocketed, of the next generation. False: not PRIVATE, or to rest or be retired. */
 static __always_inline bool mag_give_entry(struct kvmm_pool *pool, const struct mag *mag,
 					   u32 index, u32 gen)
 {

@@ -6,7 +6,7 @@
 
 #include "order.h"
 
-/* Entries whose lines are asked for ahead of their notes. */
+/* Entries with lines asked for ahead of their notes. */
 #define AHEAD		16u
 
 /* How often a hit tries to get at the log before it is forgotten. */
@@ -121,7 +121,7 @@ static noinline void record_note(struct order *order, enum order_note note,
 	sum_add_two(&order->history, READ_ONCE(entry->parent), READ_ONCE(entry->position));
 }
 
-/* Who has been claimed since has left the order, or is about to. */
+/* An entry that was claimed since has left the order, or is about to. */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle)
 {
 	const struct kv_entry *entry = entry_at(order, handle.index);
@@ -230,7 +230,7 @@ static bool make_room(struct order *order, bool may_wait)
 	return true;
 }
 
-/* When a log is applied depends on who looks at the pool, and blocks change until then. */
+/* The time of applying a log depends on the threads that look, and blocks change until then. */
 static noinline void apply_now(struct order *order, enum order_note note,
 			       const struct kv_handle *handles, u32 nr)
 {
@@ -300,7 +300,7 @@ void order_note_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u3
 
 /* ---- the rest ---- */
 
-/* It follows nobody, whatever it followed when it had a name. */
+/* It follows no block, though it may have followed one when it had a name. */
 void order_park(struct order *order, u32 index)
 {
 	order_changed(order);
@@ -308,7 +308,7 @@ void order_park(struct order *order, u32 index)
 	family_add(&order->family, index, KV_NONE);
 }
 
-/* Children of what was there before are none, nor are those of another class, or account. */
+/* Children of an earlier entry there are none, nor are those of another class, or account. */
 static bool is_child(const struct order *order, u32 parent, u32 kid)
 {
 	return READ_ONCE(entry_at(order, kid)->position) ==
@@ -354,7 +354,7 @@ static u32 take_leaf(struct order *order, u32 top)
 	return leaf;
 }
 
-/* Who exceeds its quota, then the lowest. */
+/* The lowest class that exceeds its quota, then the lowest. */
 static u32 next_class(const struct order *order)
 {
 	u32 class;
@@ -376,7 +376,7 @@ static void *next_policy(struct order *order)
 	return order->policies[likely(!order->classes) ? 0 : next_class(order)];
 }
 
-/* Victims that the policy is asked for ahead, while what is known of them comes into the cache. */
+/* Victims that the policy is asked for ahead, while their data come into the cache. */
 struct picked {
 	u32 nr;
 	u32 index[ORDER_PICKS];
@@ -437,7 +437,7 @@ static void unpick(struct order *order, u32 index)
 	order->ops->unpick(order_policy(order, index), index);
 }
 
-/* It has children, so a leaf below goes first: whoever was picked behind it is to be picked again. */
+/* It has children, so a leaf below goes first: victims picked behind it are to be picked again. */
 static void replace(struct order *order, struct picked *picked, u32 at)
 {
 	u32 top = picked->index[at];
@@ -450,7 +450,7 @@ static void replace(struct order *order, struct picked *picked, u32 at)
 }
 
 /*
- * What is referenced is out of the order now, for good, and comes back with its last put. Then the
+ * A referenced block is out of the order now, for good, and comes back with its last put. Then the
  * policy cannot put back what it picked before to where it was.
  */
 static bool claim(struct order *order, u32 index)
@@ -496,7 +496,7 @@ u32 order_peek(struct order *order)
 	return picked.index[0];
 }
 
-/* To its place among the children of its parent, or of what has come to be there since. */
+/* To its place among the children of its parent, or of the entry that is there since. */
 static void put_back(struct order *order, u32 index)
 {
 	u32 parent = READ_ONCE(entry_at(order, index)->parent), elder;
@@ -534,7 +534,7 @@ void order_unpick(struct order *order, u32 index)
 	order_unpeek(order, index);
 }
 
-/* Whoever comes and goes makes the policy forget what it could undo exactly. */
+/* An entry that comes and goes makes the policy forget what it could undo exactly. */
 void order_unpick_late(struct order *order, u32 index)
 {
 	const struct kv_entry *entry = entry_at(order, index);

@@ -2,24 +2,24 @@
 /*
  * The order of eviction of one pool: a policy, its lock, and a log of what it has not heard of yet.
  *
- * Who matches or puts a block only notes it in the log, a batch at a time. Who needs the order
- * applies the log first, so in one thread the policy sees exactly what it would have seen without;
- * between threads it sees the notes in the order in which they were made. Since a reference is
- * noted before it can be put, the last put of a block comes behind all of its hits.
+ * A thread that matches or puts a block only notes it in the log, a batch at a time. A thread that
+ * needs the order applies the log first, so in one thread the policy sees exactly what it would
+ * have seen without; between threads it sees the notes in the order in which they were made. Since
+ * a reference is noted before it can be put, the last put of a block comes behind all of its hits.
  *
  * A note of a hit may be lost if the log is full and its lock is busy. The block is then in the
- * order while it is referenced; it is dropped from there when it is met, and its put brings it back.
- * Notes of puts are never lost. In deterministic pools notes are applied at once: the time at which
- * a log is applied depends on who looks at the pool.
+ * order while it is referenced; it is dropped from there when it is met, and its put brings it
+ * back. Notes of puts are never lost. In deterministic pools notes are applied at once: the time at
+ * which a log is applied depends on which threads look at the pool.
  *
- * Leaf first: whatever the policy, no block is evicted before a block that follows it in its chain
- * and is in the order, too. If the policy picks one that has such children, it gets that back, and a
- * leaf below goes instead. Who was picked once and where one has come to below is remembered, so a
- * chain is walked down once, however many blocks of it are evicted.
+ * Leaf first: under any policy no block is evicted before a block that follows it in its chain and
+ * is in the order, too. If the policy picks one that has such children, it gets that back, and a
+ * leaf below goes instead. The block picked once and the place below it that was reached are
+ * remembered, so a chain is walked down once, however many blocks of it are evicted.
  *
- * With classes each has a policy of its own, and is an order of its own: who is picked comes from
- * the class that next_class() says, and leaf first holds inside a class. With quotas the same is so
- * for each tenant that has an account, and quota_next() says who; see quota.h.
+ * With classes each has a policy of its own, and is an order of its own: the victim comes from the
+ * class that next_class() says, and leaf first holds inside a class. With quotas the same is so for
+ * each tenant that has an account, and quota_next() names it; see quota.h.
  */
 #ifndef POOL_ORDER_H
 #define POOL_ORDER_H
@@ -59,12 +59,12 @@ struct order {
 	void *policies[KVMM_MAX_CLASSES];	/* ours; by class; the content: ->lock */
 	char *args;			/* ours; of each policy, or NULL */
 
-	struct quotas *quotas;		/* see there; ours; NULL: nobody has limits */
+	struct quotas *quotas;		/* see there; ours; NULL: no tenant has limits */
 	u32 nr_vain;			/* ->lock; picks in vain, one after the other */
 
 	struct kv_lock lock __cacheline_aligned;
 	struct family family;		/* ours; ->lock: children in the order */
-	struct order_mark mark;		/* ->lock; who gives back all that was picked restores it */
+	struct order_mark mark;		/* ->lock; giving back all victims restores it */
 	struct sum history;		/* ->lock; see digest.h */
 	u64 stamp;			/* ->lock; see order_changed() */
 	u64 applied[ORDER_LOG];		/* ->lock */
@@ -75,8 +75,8 @@ struct order {
 };
 
 /*
- * 0; -ENOMEM; -EINVAL: @args are not what the policy takes. @args: what stands behind the colon of
- * its name, or NULL. @id: of the pool. @order->classes is set, or NULL.
+ * 0; -ENOMEM; -EINVAL: the policy does not take @args. @args: the text behind the colon of its
+ * name, or NULL. @id: of the pool. @order->classes is set, or NULL.
  */
 int order_init(struct order *order, const struct kv_evict_ops *ops, const char *args,
 	       struct kv_entries *entries, u32 id);
@@ -98,9 +98,9 @@ static inline void order_leave(struct order *order)
 	kv_unlock(&order->lock);
 }
 
-/* Apply what has been noted since. */
+/* Apply the notes made since. */
 void order_catch_up(struct order *order);
-/* As if it had been noted. Who drops a last reference so catches up in between. */
+/* As if it had been noted. A put of a last reference by this way catches up in between. */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
 /* As order_note_seen(). */
 void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);
@@ -109,15 +109,15 @@ void order_reclass(struct order *order, u32 index, u32 class);
 /* A parked block waits in the order, too. */
 void order_park(struct order *order, u32 index);
 /*
- * Up to @nr victims, at most ORDER_PICKS, which are claimed, and out of the order. Returns how many:
- * fewer than there are, even none, if others were found referenced; see order_is_spent().
+ * Up to @nr victims, at most ORDER_PICKS, which are claimed, and out of the order. Returns how
+ * many: fewer than there are, even none, if others were found referenced; see order_is_spent().
  */
 u32 order_pick(struct order *order, u32 nr, u32 *victims);
 /* Give it back to where it was. Newest first. */
 void order_unpick(struct order *order, u32 index);
 /* The same when something else has happened since: among the first to be picked again. */
 void order_unpick_late(struct order *order, u32 index);
-/* The same without a claim: only to see who would be next. */
+/* The same without a claim: only to see the next victim. */
 u32 order_peek(struct order *order);
 void order_unpeek(struct order *order, u32 index);
 /*
@@ -125,14 +125,14 @@ void order_unpeek(struct order *order, u32 index);
  * drops it from there.
  */
 bool order_take(struct order *order, u32 index);
-/* In the order, what follows @parent in its chain, behind @after or KV_NONE; or KV_NONE. */
+/* In the order, the child of @parent in its chain behind @after or KV_NONE; or KV_NONE. */
 u32 order_child(const struct order *order, u32 parent, u32 after);
 /* 0 or -EUCLEAN. */
 int order_check(const struct order *order);
 /* It is gone. The order need not have it. */
 void order_forget(struct order *order, u32 index);
 
-/* One more instance of the policy: 0 or -ENOMEM. What is in *@policy then has to be freed. */
+/* One more instance of the policy: 0 or -ENOMEM. The caller has to free the one in *@policy. */
 int order_make_policy(const struct order *order, void **policy);
 
 static inline u64 order_policy_bytes(const struct order *order)
@@ -166,9 +166,9 @@ static inline bool order_wants_fill(const struct order *order)
 }
 
 /*
- * What is picked can be put back exactly as long as nothing else has happened but picks that were undone,
- * newest first: then ->stamp is what it was after the pick. Who keeps victims for longer than a call
- * compares it. ->lock held.
+ * A victim can be put back exactly as long as nothing else has happened but picks that were undone,
+ * newest first: then ->stamp is what it was after the pick. A caller that keeps victims for longer
+ * than a call compares it. ->lock held.
  */
 static inline void order_changed(struct order *order)
 {
@@ -201,8 +201,9 @@ static inline u32 order_nr(const struct order *order)
 }
 
 /*
- * Is there no block left that may be picked? After a pick in vain. Each of those takes a block out of the
- * order that is referenced: a policy that goes on like that for longer is broken. Both locks held.
+ * Is there no block left that may be picked? After a pick in vain. Each of those takes a block out
+ * of the order that is referenced: a policy that goes on like that for longer is broken. Both locks
+ * held.
  */
 static inline bool order_is_spent(struct order *order)
 {

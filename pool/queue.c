@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Those who wait for blocks: one queue a pool, sorted by priority, then by time of arrival.
+ * Requests that wait for blocks: one queue a pool, sorted by priority, then by time of arrival.
  *
- * The head tries, in its own thread and without the lock, as any request does; everybody else of its
- * priority or below is shut out meanwhile (door_keep()), so nobody overtakes it, however small. When
- * it has failed it notes what it lacks and sleeps on a word of its own. What becomes free is counted
- * against that, and who frees the last missing block wakes it.
+ * The head tries, in its own thread and without the lock, as any request does; all other requests
+ * of its priority or below are shut out meanwhile (door_keep()), so none overtakes it, however
+ * small. When it has failed it notes what it lacks and sleeps on a word of its own. What becomes
+ * free is counted against that, and the thread that frees the last missing block wakes it.
  *
- * The hard part is not to lose a wake-up. What is given back under ->lock is counted there, and what
- * came while the head was trying is in nr_events. A cached block that is put goes to the order of
- * eviction without ->lock:
+ * The hard part is not to lose a wake-up. Blocks given back under ->lock are counted there, and
+ * those that came while the head was trying are in nr_events. A cached block that is put goes to
+ * the order of eviction without ->lock:
  *
  *	put				head
  *
@@ -17,10 +17,10 @@
  *	load guard: QUEUE?		log_lock: apply the notes
  *
  * Whichever section of log_lock is second sees what was done before the first: either the head has
- * the block, or who put it sees the guard, takes ->lock, and counts.
+ * the block, or the thread that put it sees the guard, takes ->lock, and counts.
  *
- * A request in a ticket has no thread: it is tried when it is polled. A deadline that has passed is
- * noticed by whoever looks at the queue, so it holds up nobody for longer.
+ * A request in a ticket has no thread: it is tried when it is polled. The next thread that looks at
+ * the queue notices a deadline that has passed, so such a request holds up none for longer.
  */
 #include <kv/env.h>
 
@@ -31,7 +31,7 @@ u64 kvmm_clock_ns(void)
 	return kv_clock_ns();
 }
 
-/* What came while the head tried may be gone again; then it sleeps all the same. */
+/* Blocks that came while the head tried may be gone again; then it sleeps all the same. */
 #define MAX_TRIES	8u
 
 /* ---- the queue ---- */
@@ -134,7 +134,7 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return door->head && door->head->prio >= ctx->prio;
 }
 
-/* What the head lacks is counted down; the block that it lacked last wakes it. */
+/* Count down what the head lacks; the block that it lacked last wakes it. */
 noinline void __release_settle(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
@@ -259,15 +259,15 @@ static u64 sleep_ns(struct kvmm_pool *pool, const struct waiter *w, const struct
 		until = min(until, pool->door.head->deadline_ns);
 	else if (ctx->patient)
 		until = min(until, patient_until(pool, w, ctx->nr));
-	/* Moves for it may be under way, and nobody else may look when they have ended. */
+	/* Moves for it may be under way, and no other thread may look when they have ended. */
 	if (pool->door.head == w && unlikely(flights_are_there(pool)))
 		until = min(until, now + LOOK_NS);
 	return until > now ? until - now : 0;
 }
 
 /*
- * ->lock held; dropped and retaken. Without regard to the gate: the queue is nobody's business who
- * moves blocks, and who is closed out hears of it from alloc_try().
+ * ->lock held; dropped and retaken. Without regard to the gate: a thread that moves blocks has no
+ * say in the queue, and a request that is closed out hears of it from alloc_try().
  */
 static int wait_in_queue(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 {
@@ -351,7 +351,7 @@ void door_close(struct kvmm_pool *pool)
 	queue_refuse(pool, -ESHUTDOWN);
 	while (pool->door.nr_inside) {
 		pool_leave(pool);
-		env->wait(env->ctx, &word, 0, 100000);	/* nobody wakes us: they are on their way out */
+		env->wait(env->ctx, &word, 0, 100000);	/* no wake-up comes: they are leaving */
 		kv_lock(&pool->lock);
 	}
 	pool_leave(pool);

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of tenants: who is charged for which block, and whose turn it is when room is needed.
+ * Limits of tenants: which account pays for a block, and which one gives up a block for another.
  *
  * An *account* is a tenant that limits were given to; the first one is of all others together. Each
- * has an order of eviction of its own, an instance of the policy (with classes: one a class), so the
- * next victim of a given tenant is found as the next one of a pool is, and what one tenant does
- * cannot be seen in another one's order. Between tenants that are equally entitled it is by age: who
- * came into the order longest ago. With "lru" that is the order of the pool as a whole.
+ * has an order of eviction of its own, an instance of the policy (with classes: one a class), so
+ * the next victim of a given tenant is found as the next one of a pool is, and no tenant can see in
+ * its order what another one does. Between tenants that are equally entitled age decides: the block
+ * that came into its order first goes. With "lru" that is the order of the pool as a whole.
  *
  * Invariants, recomputed by quotas_check():
  *
- *  1. ->usage of an account is the number of entries with a block whose ->of is that account, plus the
- *     blocks of ranges with that ->account. All of them together are what the pool has handed out.
- *     What a gang that is reserved has claimed is charged to who gets it (->nr_due of entries, or by its
- *     range), and not to who had it (->nr_claimed): he can neither use nor evict it.
- *  2. ->of of an entry without a block is 0. Marks stand on claimed entries only, and ->nr_picked is
- *     their number; 0 between calls.
+ *  1. ->usage of an account is the number of entries with a block whose ->of is that account, plus
+ *     the blocks of ranges with that ->account. All of them together are what the pool has handed
+ *     out. Victims that a reserved gang has claimed are charged to the account that gets them
+ *     (->nr_due of entries, or by its range), not to the one that had them (->nr_claimed): that one
+ *     can neither use nor evict them.
+ *  2. ->of of an entry without a block is 0. Marks stand on claimed entries only, and ->nr_picked
+ *     is their number; 0 between calls.
  *  3. An entry is in the order of its account and class, or in none.
- *  4. ->next is unknown, or who ->pick of that instance would return.
+ *  4. ->next is unknown, or the victim that ->pick of that instance would return.
  *  5. A tenant has one account at most, and find_account() finds it.
  *
- * Locks: limits, usage and events are pool->lock's. Who is charged for an entry, and the orders, are
- * order.lock's, too: they are written with both, so either will do for reading. Accounts come and go
- * with compact_lock and both of these held.
+ * Locks: limits, usage and events are pool->lock's. The account of an entry, and the orders, are
+ * order.lock's, too: they are written with both, so either will do for reading. Accounts come and
+ * go with compact_lock and both of these held.
  */
 #ifndef POOL_QUOTA_H
 #define POOL_QUOTA_H
@@ -42,7 +43,7 @@ struct victims;
 
 /* ---- accounts ---- */
 
-/* Who is charged for an entry, in 16 bits: an account, and why it was claimed, if it is. */
+/* The account that pays for an entry, in 16 bits, and why the entry was claimed, if it is. */
 #define QUOTA_ACCOUNT	0x3ffu
 #define QUOTA_PICKED	BIT(15)
 #define QUOTA_LOW	BIT(14)	/* although it was protected by ->low */
@@ -58,11 +59,11 @@ static_assert(MAX_ACCOUNTS == QUOTA_ACCOUNT + 1, "an account fits its bits");
 
 static_assert(QUOTA_SLOTS == 2 * MAX_ACCOUNTS, "at most half full");
 
-/* What an allocation would have exceeded. It is counted when it has succeeded, or for that. */
+/* Limits that an allocation would have exceeded. Counted when it has succeeded, or for that. */
 #define BEYOND_HIGH		BIT(0)
 #define BEYOND_MAX		BIT(1)
 
-/* The account of whoever has none. */
+/* The account of tenants without one. */
 #define QUOTA_REST	0u
 
 struct account {
@@ -87,14 +88,14 @@ struct account {
 
 /* What may be picked. */
 enum quota_mode {
-	QUOTA_FOR_WHO,	/* room for ->who, or for nobody in particular */
-	QUOTA_OF_WHO,	/* only what ->who has, without regard to its protection */
+	QUOTA_FOR_WHO,	/* room for ->who, or for no tenant in particular */
+	QUOTA_OF_WHO,	/* only blocks of ->who, without regard to its protection */
 	QUOTA_ANY,	/* everything goes */
 };
 
 #define QUOTA_NOBODY	UINT32_MAX
 
-/* One instance of the policy that has somebody, and what it is worth; see quota_order.c. */
+/* One instance of the policy that has blocks, and what it is worth; see quota_order.c. */
 struct turn {
 	u32 account;
 	u32 class;
@@ -117,7 +118,7 @@ struct quotas {
 	u32 clock;
 	u32 who;			/* QUOTA_NOBODY between calls */
 	enum quota_mode mode;		/* QUOTA_FOR_WHO between calls */
-	struct turn turn;		/* of who was picked last */
+	struct turn turn;		/* of the last victim */
 	bool goes_on;			/* ->turn may hold again: nothing but picking since */
 };
 
@@ -174,7 +175,7 @@ static inline void quota_entered(struct quotas *quotas, u32 index)
 		quotas->entered[index] = quotas->clock++;
 }
 
-/* Who is next is to be found out anew. */
+/* The next victim is to be found anew. */
 static inline void quota_restart(struct quotas *quotas)
 {
 	if (unlikely(quotas != NULL))
@@ -215,14 +216,14 @@ static inline void quota_end(struct quotas *quotas)
 void __quota_charge_entry(struct quotas *quotas, u32 index);
 void __quota_uncharge_entry(struct quotas *quotas, u32 index);
 
-/* It gets a block, for whom quota_begin() has named. Both locks held. */
+/* It gets a block, for the tenant that quota_begin() has named. Both locks held. */
 static inline void quota_charge_entry(struct quotas *quotas, u32 index)
 {
 	if (unlikely(quotas != NULL))
 		__quota_charge_entry(quotas, index);
 }
 
-/* It loses its block, or what was in it. Both locks held. */
+/* It loses its block, or its content. Both locks held. */
 static inline void quota_uncharge_entry(struct quotas *quotas, u32 index)
 {
 	if (unlikely(quotas != NULL))
@@ -248,7 +249,7 @@ static inline void quota_took(struct quotas *quotas, u32 account)
 void __quota_lend(struct quotas *quotas, u32 index);
 void __quota_unlend(struct quotas *quotas, u32 index);
 
-/* A victim waits, claimed by a gang: it is nobody's turn and charged to nobody. Both locks held. */
+/* A victim waits, claimed by a gang: no account's turn, and charged to none. Both locks held. */
 static inline void quota_lend(struct quotas *quotas, u32 index)
 {
 	if (unlikely(quotas != NULL))
@@ -262,7 +263,9 @@ static inline void quota_unlend(struct quotas *quotas, u32 index)
 		__quota_unlend(quotas, index);
 }
 
-/* @nr victims that wait are to be entries of @account, or, if that is negative, are not. ->lock held. */
+/*
+ * @nr waiting victims will be entries of @account, or, if that is negative, will not. ->lock held.
+ */
 static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
 {
 	if (unlikely(quotas != NULL)) {
@@ -291,7 +294,10 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
  * blocks come first; -EDQUOT. ->lock held.
  */
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
-/* Will its tenant's limits refuse it, with any number of free blocks? Nothing is counted. ->lock and the order's held. */
+/*
+ * Will its tenant's limits refuse it, however many blocks are free? Counts nothing. Both locks
+ * held.
+ */
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx);

@@ -2,14 +2,16 @@
 /*
  * Moves beside or between steps: planned, copied, published, landed.
  *
- * What has an owner may change while it is copied: a range grows or goes, somebody pins. Nothing is
- * held up by a copy; whoever publishes looks whether the run still is what it was, and if not the
- * move is void and the copy forgotten. So cancelling is nothing but publishing without looking.
+ * An owner may change its blocks while they are copied: a range grows or goes, a caller pins. No
+ * caller is held up by a copy; the thread that publishes looks whether the run still is what it
+ * was, and if not the move is void and the copy forgotten. So cancelling is nothing but publishing
+ * without looking.
  *
  * The copy begins behind everything that the engine's streams were given: their last writes are in
  * it, and what they read at the destination, before it was freed, has been read. It is complete
  * before its places are published, or the streams wait for it: their next reads find it. And an old
- * place is given to nobody until steps of earlier epochs are through: their reads are still of it.
+ * place is given to no owner until steps of earlier epochs are through: their reads are still of
+ * it.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -89,7 +91,7 @@ static u32 extent_of(struct slot *slot, const struct kv_move *move)
 	return KV_NONE;
 }
 
-/* It is what the planner was shown, and may still move. */
+/* The run is as the planner saw it, and may still move. */
 static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move, u32 mode,
 			   struct leg *leg)
 {
@@ -112,7 +114,7 @@ static bool source_is_good(struct kvmm_pool *pool, const struct kv_move *move, u
 	return run_verdict(pool, owner, run, mode).nr == move->nr;
 }
 
-/* Private and staged blocks need no mark: nobody is inside until they have their new places. */
+/* Private and staged blocks need no mark: no caller enters until they have their new places. */
 static int mark_entry(struct kvmm_pool *pool, struct leg *leg)
 {
 	struct kv_handle handle = { owner_index(leg->owner), leg->gen };
@@ -150,7 +152,7 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 
 /* ---- landing ---- */
 
-/* Blocks of a run that are nobody's, and nobody reads. */
+/* Blocks of a run that have no owner and no reader. */
 static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 {
 	nr = blocks_free_of(pool, dark, (struct kvmm_extent){ start, nr });
@@ -211,7 +213,7 @@ static u32 leg_extent(struct kvmm_pool *pool, struct slot *slot, const struct kv
 		return KV_NONE;
 	if (slot_ext(slot, i)->nr == move->nr)
 		return i;
-	/* What was to move as a whole has grown meanwhile: it does not go to pieces for us. */
+	/* The extent that was to move as a whole has grown: it does not go to pieces for us. */
 	return leg->cuts && !slot_cut_extent(pool, slot, i, move->nr) ? i : KV_NONE;
 }
 
@@ -231,7 +233,7 @@ static bool slot_publish(struct kvmm_pool *pool, const struct kv_move *move, con
 	return true;
 }
 
-/* Nobody can have pinned or evicted it. */
+/* No caller can have pinned or evicted it. */
 static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
 {
 	struct kv_entry *entry = entry_at(pool, owner_index(leg->owner));
@@ -340,7 +342,7 @@ void flight_settle(struct kvmm_pool *pool, struct flight *flight, bool good)
 	flight->epoch = ++steps->epoch;
 }
 
-/* Nobody reads the old places any more. */
+/* No step reads the old places any more. */
 static void flight_land(struct kvmm_pool *pool, struct flight *flight)
 {
 	kv_lock(&pool->lock);
@@ -353,11 +355,11 @@ static void flight_land(struct kvmm_pool *pool, struct flight *flight)
 	pool_leave(pool);
 }
 
-/* ---- what fails ---- */
+/* ---- copies that fail ---- */
 
 /*
- * The streams have gone on in new places that a failed copy has left undefined. As a rule the device
- * is lost, and all of this is only for the books.
+ * The streams have gone on in new places that a failed copy has left undefined. As a rule the
+ * device is lost, and all of this is only for the books.
  */
 static void leg_lose(struct kvmm_pool *pool, const struct kv_move *move, const struct leg *leg)
 {
@@ -427,7 +429,7 @@ static int submit_moves(struct kvmm_pool *pool, struct flight *flight, const str
 	return pool->nr_planes ? pool->parts.dev->copy_blocks(pool->dev, &copy, &flight->fence) : 0;
 }
 
-/* All of it in one go where nothing limits it. 0 also if there is no credit; or the device's error. */
+/* All in one go where nothing limits it. 0 also without a credit; or the device's error. */
 int flight_submit(struct kvmm_pool *pool, struct steps *steps, struct flight *flight)
 {
 	struct kv_move moves[PORTION_MOVES];
@@ -512,8 +514,8 @@ static bool has_arrived(struct kvmm_pool *pool, struct flight *flight)
 }
 
 /*
- * Its old places are free: also if the copy has failed, then they never were used for it. Not while the
- * device is blind: steps that read there may have ended as little as the copy.
+ * Its old places are free: also if the copy has failed, then they never were used for it. Not while
+ * the device is blind: steps that read there may have ended as little as the copy.
  */
 static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight *flight, u64 oldest)
 {
@@ -525,7 +527,7 @@ static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight 
 	return true;
 }
 
-/* Streams wait for a copy between steps, but do not fail with it. A copy of its new place has to. */
+/* Streams wait for a copy between steps, but do not fail with it; one of its new place does. */
 int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence)
 {
 	int err = 0;
@@ -636,7 +638,7 @@ void flights_exit(struct kvmm_pool *pool, struct steps *steps)
 
 /* ---- taking off, all of it ---- */
 
-/* What was lifted stays where it is. */
+/* Lifted runs stay where they are. */
 static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
 {
 	if (pool->caches)
@@ -647,7 +649,7 @@ static void unlift(struct kvmm_pool *pool, struct flight *flight, u32 nr)
 		order_leave(&pool->order);
 }
 
-/* Until they have landed, moves have two places: the second one must not be promised to anybody. */
+/* Until they have landed, moves have two places: the second must be promised to no request. */
 int flight_lift(struct kvmm_pool *pool, struct flight *flight)
 {
 	if (pool_nr_free(pool) < (u64)flight->nr_blocks + pool->door.nr_promised)

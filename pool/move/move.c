@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The pool's side of compaction: what there is, what may move, and where it lies afterwards.
+ * The pool's side of compaction: its runs, which of them may move, and where they lie afterwards.
  *
  * The gate is closed all the while, so nothing changes but what is done here; isolate checks the
- * plan against the owners nevertheless, since a wrong move destroys somebody's content. A block
- * may be a source once and a destination once, and a destination must be free or the source of the
- * same or an earlier move: the marks in owner[] say which is which.
+ * plan against the owners nevertheless, since a wrong move destroys an owner's content. A block may
+ * be a source once and a destination once, and a destination must be free or the source of the same
+ * or an earlier move: the marks in owner[] say which is which.
  *
  * Destinations that were free belong to OWNER_MOVE from isolate on. A move that succeeded turns its
- * source into OWNER_MOVE and its destination into the range's or the entry's. Whatever is left of
- * OWNER_MOVE in the end is free.
+ * source into OWNER_MOVE and its destination into the range's or the entry's. Blocks left to
+ * OWNER_MOVE in the end are free.
  */
 #include <kv/sys.h>
 
@@ -106,7 +106,8 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	picture->nr = 0;
 	picture->stay = (struct kvmm_stay){ 0 };
 	kv_lock(&pool->lock);
-	if (picture->mode == MOVE_STOPPED)	/* others give up those in the way; see goal_claim() */
+	/* others give up the ones in the way; see goal_claim() */
+	if (picture->mode == MOVE_STOPPED)
 		reserve_drop_all(pool);
 	pool_each_run(pool, add_run, picture);
 	kv_unlock(&pool->lock);
@@ -117,7 +118,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 struct mover {
 	struct kvmm_pool *pool;
 	struct picture picture;
-	const struct alloc_ctx *room;	/* what for; NULL: whatever comes of it */
+	const struct alloc_ctx *room;	/* the request; NULL: any result is fine */
 };
 
 static u32 snapshot(void *arg, struct kv_item *items, u32 max)
@@ -267,7 +268,7 @@ static void move_extent(struct kvmm_pool *pool, struct slot *slot, u32 src, u32 
 	slot_write_end(slot);
 }
 
-/* Nobody has our old blocks yet: isolate saw to it that only later moves may want them. */
+/* Our old blocks have no new owner yet: isolate let only later moves want them. */
 static void commit_move(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	u32 owner = pool->owner[move->src];
@@ -310,7 +311,7 @@ static void join_moved(struct kvmm_pool *pool, const struct kv_move *moves, u32 
 	}
 }
 
-/* Only what overlaps itself can be lost, and that is never a single block. */
+/* Only a run that overlaps itself can be lost, and that is never a single block. */
 static void lose_content(struct kvmm_pool *pool, const struct kv_move *move)
 {
 	u32 owner = pool->owner[move->src];
@@ -380,7 +381,7 @@ static const struct kv_movable_ops movable_ops = {
 	.commit		= commit,
 };
 
-/* ---- for others who plan ---- */
+/* ---- for other planners ---- */
 
 #define MOVE_BATCH	256u
 
@@ -404,7 +405,7 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 
 /* ---- entry ---- */
 
-/* Who is in a read section found the gate open: they are waited for. */
+/* A thread in a read section found the gate open: wait for it. */
 void pool_stop(struct kvmm_pool *pool)
 {
 	WRITE_ONCE(pool->gate, pool->gate | GATE_STOPPED);
@@ -416,7 +417,7 @@ void pool_stop(struct kvmm_pool *pool)
 
 void pool_resume(struct kvmm_pool *pool)
 {
-	/* Pairs with cache_begin(): who gets in sees where everything lies now. */
+	/* Pairs with cache_begin(): a thread that gets in sees where everything lies now. */
 	smp_store_release(&pool->gate, pool->gate & ~GATE_STOPPED);
 }
 
@@ -437,7 +438,7 @@ static int compact_between(struct kvmm_pool *pool, struct kvmm_compact *goal,
 	return err;
 }
 
-/* Drops and retakes the lock; the gate keeps everybody else out meanwhile. */
+/* Drops and retakes the lock; the gate keeps all other threads out meanwhile. */
 int pool_compact(struct kvmm_pool *pool, struct kvmm_compact *goal, const struct alloc_ctx *room)
 {
 	int err;
@@ -467,7 +468,7 @@ static int compact_pool(struct kvmm_pool *pool, struct kvmm_compact *goal)
 	return err;
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 int kvmm_pool_compact(struct kvmm_pool *pool, struct kvmm_compact *compact)
 {
 	struct kvmm_compact goal;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps of the engine, and what moves beside or between them.
+ * Steps of the engine, and the moves beside or between them.
  *
  * Each publication of new places begins an epoch. A step belongs to the epoch in which it began:
  * it may have been told any place of that epoch, and of later ones while it is open. Old places of
  * epoch E are free when no step of an epoch before E can run any more on the device.
  *
  * A *flight* is a batch of moves: copying, then published, then landed when its old places are
- * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so nobody
- * is given either. While content is copied out of a block of a range, its bit in flying[] keeps
- * it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries are
- * MOVING meanwhile, which says the same.
+ * free. Destinations belong to OWNER_MOVE until the publication, old places from then on; so no
+ * owner is given either. While content is copied out of a block of a range, its bit in flying[]
+ * keeps it from being used again, even if the range is gone (it is OWNER_MOVE then, too). Entries
+ * are MOVING meanwhile, which says the same.
  *
  * Locks: compact_lock for flights, ->lock for streams and epochs, pool->lock for places.
  */
@@ -47,7 +47,7 @@ struct stream {
 	struct ended ended[NR_ENDED];	/* oldest first */
 };
 
-/* Relocations that somebody has not acknowledged. */
+/* Relocations that a reader has not acknowledged. */
 #define NR_RELOCATIONS	4096u	/* a power of two */
 
 struct relocation {
@@ -56,7 +56,7 @@ struct relocation {
 	bool between;		/* no step may begin before it is acknowledged */
 };
 
-/* Who a run of blocks belonged to when its move began. */
+/* The owner that a run of blocks had when its move began. */
 struct leg {
 	u32 owner;
 	u32 gen;
@@ -68,7 +68,7 @@ struct leg {
 	bool bad;		/* ... and is wrong */
 };
 
-/* Guard: compact_lock; what it does to places, pool->lock as well. */
+/* Guard: compact_lock; for its effect on places, pool->lock as well. */
 enum flight_state { FLIGHT_COPYING, FLIGHT_PUBLISHED };
 
 struct flight {
@@ -76,9 +76,9 @@ struct flight {
 	enum flight_state state;
 	u32 mode;			/* enum kvmm_move_mode */
 	u64 epoch;			/* begun by its publication */
-	struct kv_fence after;		/* what the copy waits for */
+	struct kv_fence after;		/* before the copy */
 	struct kv_fence fence;		/* of the copy, or of its last portion */
-	bool summing;			/* ->fence is of checksums of what was copied */
+	bool summing;			/* ->fence is of checksums of the copies */
 	bool is_lost;			/* its copy has failed, and its owners know */
 	u32 at;				/* the move that is to be submitted next ... */
 	u32 at_block;			/* ... from its block of that number on */
@@ -95,7 +95,7 @@ struct steps {
 	struct flight *oldest;
 	u32 nr_flights;			/* READ_ONCE() as a hint */
 	u32 nr_quiet;
-	u32 nr_useless;			/* runs that could not be made for somebody, one after the other */
+	u32 nr_useless;			/* runs that could not be made, one after the other */
 	u32 nr_skip;			/* requests for one that are not listened to */
 
 	struct kv_lock lock;
@@ -118,10 +118,10 @@ struct steps {
 
 /* ---- step.c ---- */
 
-/* Places that nobody reads any more are free, if that can be known without waiting. No lock held. */
+/* Free the places that no step reads any more, if known without waiting. No lock held. */
 void __steps_settle(struct kvmm_pool *pool);
 
-/* They are there, or NULL: nobody has asked for any. */
+/* They are there, or NULL: no caller has asked for any. */
 struct steps *steps_of(struct kvmm_pool *pool);
 /* They are there from now on, or NULL: no memory. No lock held below compact_lock. */
 struct steps *steps_get(struct kvmm_pool *pool);
@@ -134,14 +134,14 @@ u64 steps_oldest(struct kvmm_pool *pool, struct steps *steps);
 int steps_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 /* The engine's streams go on after @fence only. ->lock held. 0 or -EIO. */
 int steps_stall(struct kvmm_pool *pool, struct steps *steps, struct kv_fence fence);
-/* Room for @nr relocations, where somebody reads them? ->lock held. */
+/* Room for @nr relocations, if a reader keeps tables? ->lock held. */
 bool steps_have_room(const struct steps *steps, u32 nr);
-/* Tell those who keep tables; of the epoch that begins next. ->lock held. */
+/* Tell readers that keep tables; of the epoch that begins next. ->lock held. */
 void steps_relocated(struct steps *steps, const struct kv_move *move, bool between);
 
 /*
- * The engine stands still, or -EBUSY: wait for what it has given the device. On success no step can
- * begin until steps_let_go(), and so many blocks can move as there is room to tell of; 0 = any
+ * The engine stands still, or -EBUSY: wait for the work it has given the device. On success no step
+ * can begin until steps_let_go(), and so many blocks can move as there is room to tell of; 0 = any
  * number. compact_lock held.
  */
 int steps_stand_still(struct kvmm_pool *pool, u32 *max_blocks);
@@ -149,9 +149,9 @@ void steps_let_go(struct kvmm_pool *pool);
 
 /* ---- flight.c ---- */
 
-/* Publish and land what can be. compact_lock held. */
+/* Publish and land flights that are ready. compact_lock held. */
 void flights_poll(struct kvmm_pool *pool);
-/* Somebody failed for want of a run, and a step is open: it may have one later. compact_lock held. */
+/* A request found no run while a step was open: one may come later. compact_lock held. */
 void flights_make_run(struct kvmm_pool *pool, u32 nr);
 /* Is anything under way? A hint. */
 bool flights_are_there(struct kvmm_pool *pool);
@@ -159,15 +159,17 @@ bool flights_are_there(struct kvmm_pool *pool);
 u32 flights_cancel(struct kvmm_pool *pool);
 /* So that the host may touch content: copies that are published, but not complete, are waited for.
  * No lock held below compact_lock. */
-/* @fence comes behind copies that are published as well; -EIO one of them has failed. ->lock held. */
+/* @fence comes behind published copies as well; -EIO one of them failed. ->lock held. */
 int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence);
 void __flights_await(struct kvmm_pool *pool);
 void __flights_look(struct kvmm_pool *pool);
-/* Content of a block changes: copies of it that are under way come to nothing. compact_lock held. */
+/* Content of a block changes: its copies under way come to nothing. compact_lock held. */
 void flights_void(struct kvmm_pool *pool, u32 block);
 void flights_exit(struct kvmm_pool *pool, struct steps *steps);
-/* Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed, -EBUSY,
- * -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held. */
+/*
+ * Moves to free places that were planned elsewhere take off: 0, -EAGAIN something has changed,
+ * -EBUSY, -ENOSPC, -EIO, -ENOMEM, and nothing moves. compact_lock held.
+ */
 int flights_start(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 mode);
 
 #endif /* POOL_STEP_H */

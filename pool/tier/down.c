@@ -2,9 +2,8 @@
 /*
  * Down: from the queue to a copy below.
  *
- * A block is pinned while it is copied, so it is neither evicted nor moved; who looks at the
- * order of eviction finds it where it was, unless somebody who wanted to evict it has met it
- * meanwhile.
+ * A block is pinned while it is copied, so it is neither evicted nor moved; it keeps its place in
+ * the order of eviction, unless a caller that wanted to evict it has met it meanwhile.
  */
 #include <limits.h>
 
@@ -43,7 +42,7 @@ static int pin(struct kvmm_pool *pool, struct kv_handle handle)
 	return 0;
 }
 
-/* Nobody holds it, and it has a copy below. Both locks held. */
+/* No caller holds it, and it has a copy below. Both locks held. */
 static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	if (kv_entry_claim(&pool->entries, handle))
@@ -53,7 +52,7 @@ static void drop_entry(struct kvmm_pool *pool, struct kv_handle handle)
 	entry_release(pool, handle);
 }
 
-/* It was the last reference. Who is in the order is where it was. Both locks held. */
+/* It was the last reference. An entry in the order is where it was. Both locks held. */
 static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, bool drop)
 {
 	if (ret == 1 && drop) {
@@ -69,14 +68,14 @@ static void let_go(struct kvmm_pool *pool, struct kv_handle handle, int ret, boo
 	}
 }
 
-/* Under ->lock nobody stops the world, as in a read section. */
+/* Under ->lock no thread stops the world, as in a read section. */
 static void unpin(struct kvmm_pool *pool, struct kv_handle handle, bool drop)
 {
 	int ret;
 
 	count_type(pool, handle, false);
 	ret = kv_entry_unpin(&pool->entries, handle);
-	if (unlikely(ret < 0))	/* somebody has unpinned what was not his */
+	if (unlikely(ret < 0))	/* a caller has dropped a reference it did not own */
 		return;
 	pins_give_back(&pool->pins, 1);
 	tally_add(pool, TALLY_REFS, -1);
@@ -179,7 +178,7 @@ static struct batch *fill(struct kvmm_pool *pool, struct lower *lower, u32 *budg
 	return batch;
 }
 
-/* By place in the device, so that what lies together there does so below. Few: by insertion. */
+/* By place in the device, so that neighbours there are neighbours below. Few: by insertion. */
 static void sort_by_block(struct batch *batch)
 {
 	for (u32 i = 1; i < batch->nr; i++) {
@@ -212,8 +211,8 @@ static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struc
 }
 
 /*
- * A name that is forgotten on the device first, and below then, meets the slot there, or is seen to be
- * forgotten here.
+ * A name that is forgotten on the device first, and below then, meets the slot there, or is seen to
+ * be forgotten here.
  */
 static int reserve_slot(struct kvmm_pool *pool, struct lower *lower, struct item *item)
 {
@@ -285,7 +284,7 @@ static void leave(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	kv_unlock(&lower->lock);
 }
 
-/* Readable from now on; it is told first, so that whoever evicts it is told later. */
+/* Readable from now on; it is told first, so that an evictor of it is told later. */
 static void commit(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, u32 i)
 {
 	struct item *item = &lower->item[batch->item[i]];
@@ -333,7 +332,7 @@ void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, 
 
 /* ---- all of it ---- */
 
-/* What needs no copy is done; so is what gets none. */
+/* Items that need no copy are done; so are those that get none. */
 static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *batch)
 {
 	int err = 0;
@@ -343,7 +342,7 @@ static void start(struct kvmm_pool *pool, struct lower *lower, struct batch *bat
 	choose_sums(pool, lower, batch);
 	if (batch->nr_copy) {
 		err = batch_submit(pool, lower, batch);
-		if (!err)	/* another thread may have ended it by now: it is not ours to look at */
+		if (!err)	/* another thread may have ended it by now: not ours */
 			return;
 	}
 	if (err)

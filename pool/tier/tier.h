@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pool's side of its tiers: what is queued to go down, what is on its way, who waits for it.
+ * The pool's side of its tiers: blocks queued to go down, blocks on their way, and their waiters.
  *
- * An *item* is a block on its way: pinned in the device and written below, or read below and private
- * in the device. Items travel in *batches*, one copy each. An *operation* is what a caller waits for:
- * for each of its blocks there is a *want*, which hangs at what has to happen first.
+ * An *item* is a block on its way: pinned in the device and written below, or read below and
+ * private in the device. Items travel in *batches*, one copy each. An *operation* is what a caller
+ * waits for: for each of its blocks there is a *want*, which hangs at what has to happen first.
  *
  *	op.want[0] ---> item (up): key, slot below, private block, batch
  *	op.want[1] ---> below[entry]: QUEUED, then FLYING with an item (down)
@@ -12,21 +12,22 @@
  *
  * Invariants, recomputed by lower_check():
  *
- *  1. An item is free, or in exactly one of: the list of those that are ready, that of those that the
- *     store below reads, one batch, the hands of one thread (state TAKEN).
+ *  1. An item is free, or in exactly one of: the list of those that are ready, that of those that
+ *     the store below reads, one batch, the hands of one thread (state TAKEN).
  *  2. Items on their way up are in the table of names, each name once, until their end is decided.
  *     Each reads a slot below, or waits for one; those that are ready or in a batch have a private
  *     block that is marked as being written.
- *  3. An item on its way down writes a slot below, and its entry is pinned once for it; below[entry]
- *     is FLYING, of that generation.
+ *  3. An item on its way down writes a slot below, and its entry is pinned once for it;
+ *     below[entry] is FLYING, of that generation.
  *  4. below[i] is in the heap if and only if it is QUEUED; the heap is one.
- *  5. An operation is over if and only if none of its wants hangs anywhere. nr_left says how many do.
+ *  5. An operation is over if and only if none of its wants hangs anywhere. nr_left counts those
+ *     that do.
  *  6. Every count equals a recount.
  *
- * Locks: ->lock guards all of it that is not said to be somebody's. Read sections and steps->lock are
+ * Locks: ->lock guards all fields that name no other guard. Read sections and steps->lock are
  * outside, order.lock and the tier's inside; pool->lock is not taken under it. A batch that is
- * FILLING or ENDING, and what is in it, is that of one thread, which holds no lock while it speaks to
- * the device.
+ * FILLING or ENDING belongs, with its content, to one thread, which holds no lock while it speaks
+ * to the device.
  */
 #ifndef POOL_TIER_H
 #define POOL_TIER_H
@@ -37,7 +38,7 @@
 #include "../internal.h"
 #include "thrash.h"
 
-/* ---- what is known of an entry's copy below ---- */
+/* ---- an entry's copy below ---- */
 
 enum below_state {
 	BELOW_NONE,
@@ -62,20 +63,21 @@ struct below {
 /* Guard: ->lock. */
 struct want {
 	struct tier_op	*op;		/* fixed */
-	struct want	*next;		/* who waits for the same; */
-	struct want	**at;		/* in that list: what points here; NULL: it hangs nowhere */
+	struct want	*next;		/* the next one that waits for the same */
+	/* in that list: the pointer to here; NULL: it hangs nowhere */
+	struct want	**at;
 };
 
 struct tier_op {
 	u32		index;		/* fixed; of its place in the table */
 	u32		nr;		/* fixed */
 	bool		is_load;	/* fixed */
-	bool		is_busy;	/* ->lock; who makes it is not done yet: nobody else's */
+	bool		is_busy;	/* ->lock; its maker is not done yet: no other thread's */
 	u32		nr_left;	/* ->lock */
 	u32		nr_failed;	/* ->lock */
 	s32		error;		/* ->lock; of the first block that failed */
 	struct want	*want;		/* ours; by block */
-	struct kv_handle *ref;		/* ours; loads: one reference each where there is a gen; ->lock */
+	struct kv_handle *ref;		/* ours; loads: one each where there is a gen; ->lock */
 	s32		*block_error;	/* ours; ->lock */
 };
 
@@ -88,23 +90,23 @@ struct op_place {
 
 enum item_state { ITEM_FREE, ITEM_TAKEN, ITEM_READY, ITEM_BATCH, ITEM_FETCH };
 
-/* Guard: ->lock; of those that are TAKEN or in a batch, but for ->wants and ->next_name: that thread. */
+/* Guard: ->lock; but TAKEN or in a batch: that thread, except ->wants, ->next_name. */
 struct item {
 	struct kv_tier_name	name;
 	struct kv_tier_slot	slot;		/* gen 0: none yet */
 	struct kv_tier_fetch	fetch;		/* up: from the store below; .io NULL: no */
 	struct kv_handle	entry;		/* down: pinned; up: private; gen 0: none yet */
 	struct want		*wants;		/* up */
-	u64			sum;		/* up: what the block had when it went down */
+	u64			sum;		/* up: the block's sum when it went down */
 	u32			next;		/* free, or ready */
 	u32			next_name;	/* up: in its chain */
 	u8			state;		/* enum item_state */
 	bool			is_up;		/* fixed */
 	bool			is_named;	/* up: in the table of names */
-	bool			is_kept;	/* up: to be cached though nobody waits */
+	bool			is_kept;	/* up: to be cached though no caller waits */
 	bool			has_sum;	/* its checksum is to be kept, or compared */
 	bool			is_fetched;	/* up: the store below had it, not the host tier */
-	bool			is_publishing;	/* up: it is right, and wanted: it is being registered */
+	bool			is_publishing;	/* up: right, wanted and being registered */
 };
 
 enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
@@ -115,7 +117,7 @@ enum batch_state { BATCH_FREE, BATCH_FILLING, BATCH_COPYING, BATCH_ENDING };
 
 struct batch {
 	u32			state;		/* ->lock; enum batch_state */
-	bool			is_up;		/* who has it, as of all that follows */
+	bool			is_up;		/* the thread that has it, as of all that follows */
 	u32			nr;
 	u32			nr_copy;	/* the first so many are copied */
 	struct kv_xfer		xfer;
@@ -132,7 +134,7 @@ struct batch {
 struct look {
 	u64			stamp;		/* of the order, at the last one */
 	u64			long_stamp;	/* at the last long one */
-	u32			nr;		/* victims that went through; 0: the next one is long, too */
+	u32			nr;		/* victims that went through; 0: next is long too */
 	u32			max;		/* that were wanted then */
 };
 
@@ -168,7 +170,7 @@ struct lower {
 	u32			*heap;		/* ->lock; entries */
 	u32			*seen;		/* ours; atomic; by entry: generation and uses */
 	u32			nr_heap;	/* ->lock; READ_ONCE() as a hint */
-	u64			nr_queued;	/* ->lock; since the creation: who comes first */
+	u64			nr_queued;	/* ->lock; since the creation: order of arrival */
 	struct op_place		*op;		/* ->lock */
 	u32			nr_ops;		/* ->lock */
 	u32			nr_over;	/* ->lock; operations to be fetched */
@@ -176,12 +178,12 @@ struct lower {
 	struct kvmm_tier_client_stat stat;	/* ->lock; events only */
 	struct thrash		thrash;		/* see there */
 	struct look		look;		/* order.lock; the last one */
-	u64			load_ns_taken;	/* ->lock; of load_ns and disk_load_ns, told already */
+	u64			load_ns_taken;	/* ->lock; of those, told already */
 };
 
 static inline struct lower *lower_of(struct kvmm_pool *pool)
 {
-	/* Pairs with kvmm_tier_attach(): what it points to is made. */
+	/* Pairs with kvmm_tier_attach(): the struct behind the pointer is complete. */
 	return smp_load_acquire(&pool->lower);
 }
 
@@ -195,18 +197,18 @@ struct tier_op *op_make(u32 nr, bool is_load);
 void op_free(struct tier_op *op);
 /* 0 or -EAGAIN. */
 int op_publish(struct lower *lower, struct tier_op *op, kvmm_tier_op_t *handle);
-/* Out of the table; whoever has the handle is refused from then on. */
+/* Out of the table; a caller that has the handle is refused from then on. */
 void op_unpublish(struct lower *lower, struct tier_op *op);
 /* Block @i waits at @list. */
 void op_hang(struct tier_op *op, u32 i, struct want **list);
 /* No block of it waits any more. */
 void op_unhang(struct tier_op *op);
-/* What this want waited for has happened. */
+/* The event that this want waited for has happened. */
 void want_end(struct lower *lower, struct want *want, int error);
 void wants_end(struct lower *lower, struct want **list, int error);
 /* It is complete: others may find it from now on; it may be over already. */
 void op_open(struct lower *lower, struct tier_op *op);
-/* Put what it has, and free it. No lock held. */
+/* Put its references, and free it. No lock held. */
 void op_drop(struct kvmm_pool *pool, struct tier_op *op);
 
 /* ---- item.c; ->lock held ---- */
@@ -223,17 +225,17 @@ u32 item_pop_ready(struct lower *lower);
 
 /* Of this generation. */
 struct below *below_of(struct lower *lower, struct kv_handle handle);
-/* To go down; what was queued is so with the higher priority of the two. */
+/* To go down; a block already queued keeps the higher priority of the two. */
 struct below *below_queue(struct lower *lower, struct kv_handle handle, u32 priority);
 /* The first one, out of the queue, and FLYING; or NULL. */
 struct below *below_pop(struct lower *lower, struct kv_handle *handle);
-/* None is queued; who waits for one is told. How many. */
+/* None is queued; waiters are told. Returns how many. */
 u32 below_clear(struct lower *lower, int error);
 bool heap_is_sound(const struct lower *lower);
 
 /* ---- batch.c; no lock held ---- */
 
-/* Is it known what work the engine's streams were given so far? */
+/* Is it known which work the engine's streams were given so far? */
 bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower);
 struct batch *batch_get(struct lower *lower, bool is_up);
 void batch_put(struct lower *lower, struct batch *batch);
@@ -250,16 +252,16 @@ void down_begin(struct kvmm_pool *pool, struct lower *lower);
 void down_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
 void up_begin(struct kvmm_pool *pool, struct lower *lower);
 void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, int error);
-/* What has come from the store below is ready, or has failed. */
+/* Reads of the store below that ended are ready, or have failed. */
 void up_fetched(struct kvmm_pool *pool, struct lower *lower);
-/* Loads of these names that are under way bring nothing; those that are being registered are waited for. */
+/* Loads of these names under way bring nothing; those being registered are waited for. */
 void up_forget(struct lower *lower, const struct kvmm_prefix *prefix);
-/* The same of all names, of a pool that has stopped and holds no block: none is being registered. */
+/* The same of all names, of a stopped pool that holds no block: none is being registered. */
 void up_forget_all(struct lower *lower);
 
 /* ---- policy.c; no lock held ---- */
 
-/* What the fullness of the pool calls for is queued. */
+/* Queue the blocks that the fullness of the pool calls for. */
 void policy_look(struct kvmm_pool *pool, struct lower *lower);
 
 /* ---- told.c; no lock held ---- */

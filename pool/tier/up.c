@@ -2,11 +2,11 @@
 /*
  * Up: blocks that are found below, into private blocks that are registered when they are right.
  *
- * In this order: under ->lock each key is looked for in the device, among what is on its way, and
- * below, where a reader keeps it; the items of what is to be loaded are named, so whoever comes
- * next waits for them. Then blocks are allocated, without the lock. Then they are ready, and a
- * batch takes them. What arrived and is right is published, and only then the name is given up:
- * nobody can look in between and load it twice.
+ * In this order: under ->lock each key is looked for in the device, among the blocks on their way,
+ * and below, where a reader keeps it; the items to be loaded are named, so the next caller waits
+ * for them. Then blocks are allocated, without the lock. Then they are ready, and a batch takes
+ * them. A block that arrived and is right is published, and only then the name is given up: no
+ * caller can look in between and load it twice.
  */
 #include <limits.h>
 
@@ -16,14 +16,14 @@
 
 #include "tier.h"
 
-/* ---- what is to be loaded ---- */
+/* ---- blocks to be loaded ---- */
 
 /* A load that is being put together. */
 struct loading {
 	struct kvmm_pool *pool;
 	struct lower *lower;
 	const struct kvmm_prefix *prefix;
-	struct tier_op *op;	/* NULL: for nobody */
+	struct tier_op *op;	/* NULL: for no caller */
 	u32 first;		/* item, through ->next; KV_NONE */
 	u32 last;
 	u32 nr_new;		/* of those */
@@ -43,7 +43,7 @@ static void name_item(struct loading *loading, struct item *item, u32 i)
 		item->name.parent = *parent;
 }
 
-/* What the host tier has is held on to before room is made there for what lies below. */
+/* Blocks of the host tier are held on to before room is made there for those that lie below. */
 enum pass { HOST_ONLY, ALL_TIERS };
 
 /* From the host tier, or from below that. */
@@ -97,7 +97,7 @@ static int add_item(struct loading *loading, u32 i, enum pass pass)
 	return 0;
 }
 
-/* The device has it, somebody loads it, or it is loaded now. */
+/* The device has it, another operation loads it, or it is loaded now. */
 static int want_key(struct loading *loading, u32 i, enum pass pass)
 {
 	const struct kvmm_prefix *prefix = loading->prefix;
@@ -123,7 +123,7 @@ static void wait_for_fetch(struct lower *lower, u32 index)
 	WRITE_ONCE(lower->first_fetch, index);
 }
 
-/* It has no name any more, and no block: only what it reads is left. */
+/* It has no name any more, and no block: only the slot that it reads is left. */
 static void let_go(struct lower *lower, u32 index)
 {
 	if (lower->item[index].fetch.io) {
@@ -134,7 +134,7 @@ static void let_go(struct lower *lower, u32 index)
 	item_free(lower, index);
 }
 
-/* What has been taken for it goes back. ->lock held. */
+/* References and slots taken for it go back. ->lock held. */
 static void unwant(struct loading *loading)
 {
 	struct lower *lower = loading->lower;
@@ -158,7 +158,7 @@ static int check_amount(const struct loading *loading)
 	return 0;
 }
 
-/* In a read section: references on what the device has; the order is told. */
+/* In a read section: references on blocks in the device; the order is told. */
 static void take_those_there(struct loading *loading)
 {
 	struct kvmm_pool *pool = loading->pool;
@@ -170,7 +170,7 @@ static void take_those_there(struct loading *loading)
 	note_found(pool, loading->op->ref, prefix->nr, nr_first);
 }
 
-/* Where there is something below the host tier. What it has not is looked for there afterwards. */
+/* With a tier below the host tier. Keys that the host lacks are looked for there afterwards. */
 static int want_host(struct loading *loading)
 {
 	int err = 0;
@@ -249,7 +249,7 @@ static void call_off(struct loading *loading, int error)
 	kv_unlock(&lower->lock);
 }
 
-/* In the order of places, so that what lies together below comes to lie together. */
+/* In the order of places, so that neighbours below come to be neighbours. */
 static void sort_muts(struct kvmm_pool *pool, kvmm_mut_t *muts, u32 nr)
 {
 	for (u32 gap = nr / 2; gap; gap /= 2) {
@@ -299,7 +299,7 @@ static int give_blocks(struct loading *loading, kvmm_mut_t *muts)
 
 /* ---- the call ---- */
 
-/* What has been named gets its blocks, or is called off. */
+/* The named items get their blocks, or are called off. */
 static int get_blocks(struct loading *loading, u32 reserve)
 {
 	kvmm_mut_t few[64], *muts = few;
@@ -496,7 +496,7 @@ static void verify(struct kvmm_pool *pool, struct lower *lower, struct batch *ba
 
 /* ---- the end of one block ---- */
 
-/* Nobody wants it, or nobody may have it: its name is given up, if that is so. True: it is. */
+/* No caller wants it, or none may have it: its name is given up, if that is so. True: it is. */
 static bool renounce(struct lower *lower, struct item *item, u32 index, int error)
 {
 	bool is_over;
@@ -562,7 +562,7 @@ static void count_up(struct lower *lower, const struct item *item)
 	kv_probe3(load, lower->client, 1u, lower->block_bytes);
 	lower->stat.loads++;
 	lower->stat.load_bytes += lower->block_bytes;
-	/* What comes from further below has been in the host tier for a moment only. */
+	/* A block from further below has been in the host tier for a moment only. */
 	if (!item->is_fetched)
 		lower->stat.reloads += kv_tier_hit(lower->client, item->slot) <
 				       lower->config.reload_ns;
@@ -641,7 +641,7 @@ void up_end(struct kvmm_pool *pool, struct lower *lower, struct batch *batch, in
 		end_one(pool, lower, batch->item[i], batch->error[i]);
 }
 
-/* ---- what is forgotten meanwhile ---- */
+/* ---- names forgotten meanwhile ---- */
 
 /* As if no caller had asked for it. ->lock held. */
 static void void_item(struct lower *lower, u32 index)
