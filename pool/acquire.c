@@ -20,7 +20,7 @@ static bool acquire_is_bad(const struct kvmm_acquire *req)
 	       (req->nr_blocks && !req->fresh);
 }
 
-/* A request, and what was matched for it. */
+/* A request, and the blocks matched for it. */
 struct acquiring {
 	struct alloc_ctx	ctx;
 	struct kvmm_acquire	*req;
@@ -41,12 +41,12 @@ static int take_hits(struct kvmm_pool *pool, const struct kvmm_acquire *req, str
 	return 0;
 }
 
-/* Who is in the order is where it was; who is not was dropped from there, and comes back. */
+/* An entry in the order is where it was; another one was dropped from there, and comes back. */
 void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 {
 	int ret = kv_entry_put(&pool->entries, ref);
 
-	if (unlikely(ret < 0))	/* somebody has put what was not his */
+	if (unlikely(ret < 0))	/* a caller has put a reference it did not own */
 		return;
 	tally_add(pool, TALLY_REFS, -1);
 	tally_add(pool, TALLY_ACTIVE, ret > 0 ? -1 : 0);
@@ -63,8 +63,8 @@ void undo_hit(struct kvmm_pool *pool, struct kv_handle ref)
 }
 
 /*
- * Hits that are counted as available. Not those that are about to enter the order: whoever put them
- * last has not noted it yet.
+ * Hits that are counted as available. Not those that are about to enter the order: the thread that
+ * put them last has not noted it yet.
  */
 static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
@@ -136,7 +136,7 @@ static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct
 	return 0;
 }
 
-/* What was hit is put back at once, so it is tried only once. */
+/* Hits are put back at once, so it is tried only once. */
 static int take_acquired(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;

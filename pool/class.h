@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Classes of cached blocks, above the policy: who is of which, quotas, owners, what they are told.
+ * Classes of cached blocks, above the policy: members, quotas, owners, and owners' events.
  *
  * Invariants, recomputed by classes_check():
  *
  *  1. The marks of an entry are 0 unless it is registered, or claimed from there, or GIVEN. COUNTED
  *     is set when the order hears that it was filled, and goes with the name.
  *  2. nr of a class is the number of COUNTED marks of that class, nr_picked that of PICKED ones:
- *     who is claimed and not yet forgotten. nr_outside is that of GIVEN ones, and the blocks of its
- *     ranges.
+ *     entries that are claimed and not yet forgotten. nr_outside is that of GIVEN ones, and the
+ *     blocks of its ranges.
  *  3. An entry is in the list of its owner if that is neither 0 nor OWNER_SHARED, and only while
  *     COUNTED; and in the list of the protected if its priority is above the limit.
  *
@@ -26,7 +26,7 @@
 
 #define CLASS_MASK	7u
 #define CLASS_COUNTED	BIT(3)
-#define CLASS_SET	BIT(4)	/* was said by somebody: only downward from here */
+#define CLASS_SET	BIT(4)	/* was set by a call: only downward from here */
 #define CLASS_PICKED	BIT(5)
 #define CLASS_GIVEN	BIT(6)	/* private or staged, allocated in this class */
 
@@ -92,7 +92,7 @@ struct classes {
 	struct class class[KVMM_MAX_CLASSES];
 	u8 *mark;			/* ours; by entry */
 	u8 *priority;			/* ours; by entry; 1 more than was said, 0: nothing was */
-	u64 *owner;			/* ours; by entry; 0: nobody */
+	u64 *owner;			/* ours; by entry; 0: no owner */
 	struct class_link *owned;	/* ours; by entry, then heads by hash of owner */
 	struct class_link *guarded;	/* ours; by entry, then one head; longest first */
 
@@ -167,7 +167,7 @@ bool class_filled(struct classes *classes, u32 index);
 void class_change(struct classes *classes, u32 index, u32 class);
 /* Its content is forgotten. */
 void class_gone(struct classes *classes, u32 index);
-/* A call has evicted what it wanted. */
+/* A call has evicted all that it wanted. */
 void class_end(struct classes *classes);
 
 /* ---- class_owner.c ---- */
@@ -185,7 +185,7 @@ int owners_check(const struct classes *classes);
 
 int protect_init(struct classes *classes);
 void protect_exit(struct classes *classes);
-/* Who has been protected longest, or KV_NONE. */
+/* The block protected longest, or KV_NONE. */
 u32 protect_oldest(const struct classes *classes);
 /* It is the youngest now. */
 void protect_set(struct classes *classes, u32 index, u32 priority);

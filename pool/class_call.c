@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls about classes: who is of which, who owns what, what owners are told.
+ * Calls about classes: the class and the owner of a block, and the events that owners are told.
  *
- * All of them hold both locks: blocks may be evicted in the end, and what the order has been told
- * of before is applied first, so a block that is registered is counted.
+ * All of them hold both locks: blocks may be evicted in the end, and notes of the order made before
+ * are applied first, so a block that is registered is counted.
  */
 #include <limits.h>
 
@@ -84,7 +84,7 @@ static int enter_with(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bo
 
 /* ---- evicting ---- */
 
-/* Over its quota, as long as it has somebody whom nobody references. */
+/* Over its quota, as long as it has a block without references. */
 static bool any_is_over(struct kvmm_pool *pool)
 {
 	const struct classes *classes = pool->order.classes;
@@ -192,7 +192,7 @@ static void change(struct kvmm_pool *pool, u32 index, u32 class)
 					KV_ADVISE_PRIORITY, priority - 1);
 }
 
-/* May these held blocks be of @class? Those of a class that shares its quota are counted already. */
+/* May these held blocks be of @class? Those of a class with a shared quota are counted already. */
 static int admit_refs(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		      const struct class *class)
 {

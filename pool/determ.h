@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a deterministic pool does instead of asking the machine it runs on.
+ * How a deterministic pool decides without asking the machine it runs on.
  *
  * A *choice* is anything that a caller, or another pool that is fed the same calls, can tell: which
- * block, which handle, who is evicted, who expires. Rules for whoever adds one:
+ * block, which handle, which victim, which expiry. Rules for new choices:
  *
- *  1. It depends on the pool's attributes, its calls, and nothing else. Not on time, addresses, thread
- *     or processor numbers, the state of a lock that others may hold, or kv_random().
- *  2. What may depend on those all the same, since it is faster, is off where ->deterministic is set.
- *  3. Secrets of hash tables stay secret (keys are not to be trusted), and so must not be seen:
- *     nobody walks such a table in its own order and chooses by that.
- *  4. What is chosen goes into the history: see digest.h.
+ *  1. It depends on the pool's attributes, its calls, and nothing else. Not on time, addresses,
+ *     thread or processor numbers, the state of a lock that others may hold, or kv_random().
+ *  2. Faster ways that may depend on those all the same are off where ->deterministic is set.
+ *  3. Secrets of hash tables stay secret (keys are not to be trusted), and so must not be seen: no
+ *     code walks such a table in its own order and chooses by that.
+ *  4. Each choice goes into the history: see digest.h.
  */
 #ifndef POOL_DETERM_H
 #define POOL_DETERM_H
@@ -42,7 +42,7 @@ static inline u64 pool_clock_ns(const struct kvmm_pool *pool)
 	return likely(!pool->deterministic) ? kv_clock_ns() : READ_ONCE(pool->told_ns);
 }
 
-/* It is @now_ns, or if that is 0 whatever it is. */
+/* It is @now_ns, or if that is 0 the latest time told. */
 static inline u64 pool_told_ns(struct kvmm_pool *pool, u64 now_ns)
 {
 	if (likely(!pool->deterministic))

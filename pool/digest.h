@@ -3,12 +3,12 @@
  * The history of a deterministic pool: a sum over its decisions, in two parts, each under the lock
  * that the decision is made under.
  *
- *	->history		lock: which blocks went to whom, and came back
- *	->order.history		order.lock: what the order of eviction was told, and who was evicted
+ *	->history		lock: which blocks went to which owner, and came back
+ *	->order.history		order.lock: notes to the order of eviction, and its victims
  *
- * Any choice ends in one of the two: whoever takes or frees blocks goes through owner_fill() and
- * blocks_free(), whoever evicts through entry_forget(). What the order is told is in it as well, since
- * it decides on later victims.
+ * Any choice ends in one of the two: all takes and frees of blocks go through owner_fill() and
+ * blocks_free(), all evictions through entry_forget(). Notes to the order are in it as well, since
+ * they decide on later victims.
  */
 #ifndef POOL_DIGEST_H
 #define POOL_DIGEST_H
@@ -22,7 +22,7 @@ enum history_mark {
 	HISTORY_EVICTED,
 	HISTORY_RECLASSED,
 	HISTORY_SEEN,
-	HISTORY_ADVISED,	/* and what was advised */
+	HISTORY_ADVISED,	/* and the advice */
 };
 
 static inline u64 history_word(u32 mark, u32 high, u32 low)

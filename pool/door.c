@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Who may take how many free blocks: flags, watermarks, and what they add up to; see door.h.
+ * Which request may take how many free blocks: flags, watermarks, and their sum; see door.h.
  *
  * Everything here is under ->lock and looks at counts only; waiting is in queue.c, promises are in
  * promise.c, and room is made in room.c.
@@ -59,8 +59,8 @@ static u64 door_bytes(struct kvmm_pool *pool)
 }
 
 /*
- * Who hands out or takes back blocks without the lock looks at the guard first; who had looked
- * before it was set is met by the drain.
+ * A thread that hands out or takes back blocks without the lock looks at the guard first; one that
+ * had looked before it was set is met by the drain.
  */
 void door_set_guard(struct kvmm_pool *pool, u32 bit, bool on)
 {
@@ -86,7 +86,7 @@ static bool is_one_bit_or_none(u32 bits)
 	return !(bits & (bits - 1));
 }
 
-/* What is slow anyway cannot be had without waiting. */
+/* Slow work cannot be had without waiting. */
 static bool time_is_contradictory(const struct kvmm_pool *pool, u32 flags, u64 deadline_ns)
 {
 	if (flags & KVMM_ALLOC_NOWAIT)
@@ -116,7 +116,7 @@ u64 door_deadline(u32 flags, u64 deadline_ns)
 	return flags & KVMM_ALLOC_RELATIVE ? kv_ns_after(kv_clock_ns(), deadline_ns) : deadline_ns;
 }
 
-/* ---- what a request has to leave ---- */
+/* ---- blocks that a request has to leave ---- */
 
 static u32 floor_of(const struct door *door, u32 prio)
 {
@@ -130,7 +130,7 @@ bool door_may_wait(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return (u64)ctx->nr + floor_of(&pool->door, ctx->prio) <= pool->nr_usable;
 }
 
-/* Promised blocks are free for the one they were promised to, whatever else there is. */
+/* Promised blocks are free for the request they were promised to, in any case. */
 noinline u32 __door_keep(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	struct door *door = &pool->door;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Content by handle: a late writer is refused, and never hits who has the block now.
+ * Content by handle: a late writer is refused, and never hits the block's new owner.
  *
  * In this order: compact_lock, so that nothing moves; then the generation is looked at in the very
- * step that keeps the block from being given to anybody else; then the copy; then that ends. What
- * keeps it is a reference and a pin for a range (its owner's last put is not the last one, and what
- * somebody puts too often is refused), a writer's mark in the word of a private block (neither freed
- * nor staged), and a reference on a registered one.
+ * step that keeps the block from being given to another owner; then the copy; then that ends. A
+ * range is kept by a reference and a pin (its owner's last put is not the last one, and one put too
+ * many is refused), a private block by a writer's mark in its word (neither freed nor staged), and
+ * a registered one by a reference.
  */
 #include <kv/sys.h>
 #include <kvmm/owner.h>
@@ -51,7 +51,7 @@ static int keep_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u32 *b
 	return err;
 }
 
-/* Nobody else can have dropped what was ours: the last reference was pinned. */
+/* No other caller can have dropped ours: the last reference was pinned. */
 static void let_range_go(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	struct slot *slot;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Forgetting keys because somebody says so: by block id, all that nobody holds, or everything. */
+/* Forgetting keys on request: by block id, all without references, or everything. */
 #include <limits.h>
 
 #include "local.h"
@@ -23,7 +23,7 @@ static bool forget_idle(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-/* A policy that is broken does not hand out all of them: what is left, as far as it has no references. */
+/* A broken policy does not hand out all of them: the rest, as far as it has no references. */
 static u32 forget_left(struct kvmm_pool *pool)
 {
 	s64 left = nr_named(pool) - tally_sum(pool, TALLY_ACTIVE);
@@ -34,7 +34,9 @@ static u32 forget_left(struct kvmm_pool *pool)
 	return nr;
 }
 
-/* Blocks without references, oldest first, so that those without key keep their order. Both locks held. */
+/*
+ * Blocks without references, oldest first, so those without key keep their order. Both locks held.
+ */
 static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_picked;
@@ -59,7 +61,7 @@ static u32 forget_inactive(struct kvmm_pool *pool)
 	return nr;
 }
 
-/* Blocks without key that a policy orders, too, are free: the order counts them. Both locks held. */
+/* Blocks without key in the order are free, too: the order counts them. Both locks held. */
 static u32 nr_held(struct kvmm_pool *pool)
 {
 	struct pool_count count = pool_counts(pool);
@@ -67,7 +69,7 @@ static u32 nr_held(struct kvmm_pool *pool)
 	return count.range_blocks + count.nr_held - mags_nr(pool) - order_nr(&pool->order);
 }
 
-/* compact_lock is held from here on: no move begins, and no look, that a block would be held for. */
+/* compact_lock is held from here on: no move begins, and no look that would hold a block. */
 static int reset_begin(struct kvmm_pool *pool)
 {
 	if (kv_inherited(pool))
@@ -125,7 +127,7 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 		if (!pool->map->ops->hide(pool->map, handle))
 			return true;
 		if (kv_entry_claim(&pool->entries, handle))
-			continue;	/* somebody took a reference in between */
+			continue;	/* another thread took a reference in between */
 		order_forget(&pool->order, index);
 		entry_forget(pool, index);
 		entry_release(pool, handle);
@@ -135,7 +137,7 @@ static bool forget_entry(struct kvmm_pool *pool, u32 index)
 
 /* ---- everything ---- */
 
-/* The world has stopped: counts are exact, and the order may still have what is held. */
+/* The world has stopped: counts are exact, and the order may still have referenced blocks. */
 static bool is_idle(struct kvmm_pool *pool)
 {
 	return !pool_counts(pool).nr_ranges &&
@@ -170,7 +172,7 @@ static int reset_below(struct kvmm_pool *pool)
 	return err;
 }
 
-/* The gate is closed all the time: no load brings to the device what is not gone below yet. */
+/* The gate is closed all the time: no load brings back a block with a copy below yet. */
 static int reset_stopped(struct kvmm_pool *pool)
 {
 	int ret, err = 0;
@@ -204,7 +206,7 @@ int kvmm_reset_cache(struct kvmm_pool *pool)
 
 /* ---- by block id ---- */
 
-/* Who holds it keeps it, and learns of it from the device. */
+/* Its holder keeps it, and learns of it from the device. */
 void forget_lost_entry(struct kvmm_pool *pool, struct kv_handle handle)
 {
 	if (entry_handle(pool, handle.index).gen == handle.gen)
@@ -230,7 +232,7 @@ int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, uint32_t n
 		return err;
 	order_enter(&pool->order);
 	for (u32 i = 0; i < nr; i++) {
-		/* Relaxed: what an arena writes there meanwhile is no entry. */
+		/* Relaxed: a word that an arena writes there meanwhile is no entry's. */
 		u32 owner = READ_ONCE(pool->owner[blocks[i]]);
 
 		if (owner_kind(owner) == OWNER_ENTRY)

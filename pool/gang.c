@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Gangs: the set of pools, its table of what is reserved, and the two phases.
+ * Gangs: the set of pools, its table of reservations, and the two phases.
  *
- * A reservation is made outside of the table, with the pools locked, and put there last. Whoever
- * commits, aborts or expires it takes it out of the table first: so only one of them does it, and
- * the set's lock is never held with another one.
+ * A reservation is made outside of the table, with the pools locked, and put there last. The thread
+ * that commits, aborts or expires it takes it out of the table first: so only one of them does it,
+ * and the set's lock is never held with another one.
  *
- * All pools of a gang are locked in the order of their ids. One whose gate is closed is waited for
+ * All pools of a gang are locked in the order of their ids. A pool with a closed gate is waited for
  * with none of them held, from the start again.
  */
 #include <kv/mem.h>
@@ -32,7 +32,7 @@ struct kvmm_gangs {
 	u32			nr_slots;
 	bool			deterministic;	/* one of the pools is */
 	struct kvmm_pool	*pool[KVMM_GANG_MAX_POOLS];	/* borrowed */
-	u8			by_id[KVMM_GANG_MAX_POOLS];	/* numbers, in the order of locking */
+	u8			by_id[KVMM_GANG_MAX_POOLS];	/* numbers, in the order of locks */
 
 	struct kv_lock		lock;
 	u32			free;		/* ->lock; KV_NONE: none */
@@ -108,7 +108,7 @@ static void unlock_pools(struct kvmm_gangs *gangs, u32 pools, u32 nr)
 			pool_leave(gangs->pool[gangs->by_id[nr]]);
 }
 
-/* The first one whose gate is closed, in the order of locking; or all are locked, and NULL. */
+/* The first pool with a closed gate, in the order of locking; or all are locked, and NULL. */
 static struct kvmm_pool *try_lock_pools(struct kvmm_gangs *gangs, u32 pools)
 {
 	for (u32 i = 0; i < gangs->nr_pools; i++) {
@@ -324,7 +324,7 @@ static void sum_gang(struct kvmm_gangs *gangs, const struct gang *gang, int err,
 		if (!(gang->pools & BIT(i)) || !pool->deterministic)
 			continue;
 		sum_add_sum(sum, &pool->history);
-		/* Under ->lock the order goes on being told of puts, but not by who calls alike. */
+		/* Under ->lock the order still hears of puts, but not from callers of this kind. */
 		if (pool->caches) {
 			order_enter(&pool->order);
 			sum_add_sum(sum, &pool->order.history);
@@ -389,7 +389,7 @@ static int take_gang(struct kvmm_gangs *gangs, struct gang *gang, struct sum *su
 	return err;
 }
 
-/* @handle is the gang's from here on, or nobody's. */
+/* @handle is the gang's from here on, or none's. */
 static int reserve(struct kvmm_gangs *gangs, const struct kvmm_gang_attr *attr,
 		   kvmm_gang_t handle, struct sum *sum)
 {
@@ -554,7 +554,7 @@ static int zero_gang(struct gang *gang)
 	return err ? -EIO : 0;
 }
 
-/* The pools are locked. How many parts were committed: all, or *@err is set and the rest is undone. */
+/* The pools are locked. How many parts were committed: all, or *@err, and the rest is undone. */
 static u32 commit_parts(struct gang *gang, int *err)
 {
 	u32 nr = 0;
@@ -600,7 +600,7 @@ static void hand_out(const struct gang *gang, kvmm_mut_t *blocks, kvmm_range_t *
 	}
 }
 
-/* Has it what there is no room for? Who asks has a handle, which may be stale. */
+/* Is an array missing for its handles? The caller has a handle, which may be stale. */
 static bool room_is_missing(struct kvmm_gangs *gangs, kvmm_gang_t handle, const void *blocks,
 			    const void *ranges)
 {

@@ -2,12 +2,13 @@
 /*
  * One part of a gang: taken, and then committed or undone.
  *
- * Victims stay claimed until the commit, with their names; see claims.h. Those of single blocks keep
- * their blocks as well, those of a range lend them to it. All that the pool says of them elsewhere
- * (which are picked, for whose limits) is taken back meanwhile, since it is to be 0 between calls, and
- * said again before they go, or go back.
+ * Victims stay claimed until the commit, with their names; see claims.h. Those of single blocks
+ * keep their blocks as well, those of a range lend them to it. All that the pool notes of them
+ * elsewhere (which are picked, for which account) is taken back meanwhile, since it is to be 0
+ * between calls, and noted again before they go, or go back.
  *
- * What is reserved and undone leaves no trace in the history either: only a commit enters it.
+ * A part that is reserved and undone leaves no trace in the history either: only a commit enters
+ * it.
  */
 #include "digest.h"
 #include "gang.h"
@@ -54,8 +55,8 @@ static bool all_are_promised(struct kvmm_pool *pool)
 }
 
 /*
- * The block is in the range from now on, or, where the engine cannot take it back, or it has made up
- * for promised ones that the range has, nobody's.
+ * The block is in the range from now on, or, where the engine cannot take it back, or it has made
+ * up for promised ones that the range has, without an owner.
  */
 static void lend(struct kvmm_pool *pool, u32 index)
 {
@@ -81,7 +82,7 @@ static bool unlend(struct kvmm_pool *pool, u32 index)
 	return true;
 }
 
-/* To a part of its gang, or, @aside, to nobody: free for others. */
+/* To a part of its gang, or, @aside, to none: free for others. */
 static bool is_lent(const struct kvmm_pool *pool, u32 index, bool aside)
 {
 	u64 word = READ_ONCE(entry_at(pool, index)->word);
@@ -114,7 +115,7 @@ static void lend_on_all(const struct gang *gang, const struct part *part)
 			lend_on(part->pool, at);
 }
 
-/* What the part had is free, and not written to: parts before it may have lent it. */
+/* The part's blocks are free, and not written to: parts before it may have lent them. */
 static void blocks_left(const struct gang *gang, const struct part *part)
 {
 	for_each_lender(gang, part, lender)
@@ -130,7 +131,7 @@ static bool get_back(struct kvmm_pool *pool, u32 index)
 	return !all_are_promised(pool) && victim_return(pool, index);
 }
 
-/* For good. @has_block: else the range has it, or nobody. */
+/* For good. @has_block: else the range has the block, or no owner. */
 static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 {
 	u32 block = entry_block(entry_at(pool, index));
@@ -142,7 +143,7 @@ static u32 evict_one(struct kvmm_pool *pool, u32 index, bool has_block)
 	return nr;
 }
 
-/* Who had it may have got others for it, and has more now than ever. */
+/* Its tenant may have got other blocks for it, and has more now than ever. */
 static void put_back(struct kvmm_pool *pool, u32 index, bool exact)
 {
 	struct quotas *quotas = pool->order.quotas;
@@ -164,7 +165,7 @@ static u32 next_victim(struct kvmm_pool *pool, struct victims *victims)
 	return index;
 }
 
-/* Newest first, to where they were. Who was to be forgotten meanwhile is. */
+/* Newest first, to where they were. An entry that was to be forgotten meanwhile is. */
 static void victims_return(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
@@ -192,7 +193,7 @@ static void victims_return(struct part *part)
 /* ---- blocks ---- */
 
 /*
- * What it gets is charged from the reservation on, to the account that its tenant had then: nothing
+ * Its blocks are charged from the reservation on, to the account that its tenant had then: nothing
  * can be too much when it is committed.
  */
 static void charge_due(struct part *part, int sign)
@@ -273,7 +274,7 @@ static int commit_blocks(struct part *part)
 
 /* ---- ranges ---- */
 
-/* Under pool->lock all the while, so the order keeps what has been picked. */
+/* Under pool->lock all the while, so the order keeps its picks. */
 static void lend_all(struct part *part)
 {
 	struct kvmm_pool *pool = part->pool;
@@ -370,7 +371,7 @@ static int commit_range(struct part *part)
 
 /* ---- either ---- */
 
-/* What is taken and undone is not in the history, and no news for waiters. */
+/* A part taken and undone is not in the history, and no news for waiters. */
 int part_take(const struct gang *gang, struct part *part)
 {
 	const struct kvmm_gang_want *want = &part->want;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Groups inside pool/: rules, which know neither pools nor keys, and what applies them to pools.
+ * Groups inside pool/: rules, which know neither pools nor keys, and how they apply to pools.
  *
  * A rule is an interval: to go on at token n, a group needs blocks [rule_first(n), n / block). It
  * never moves left as n grows. All else follows from that: the longest hit, what a request keeps
@@ -11,7 +11,8 @@
  *  1. Slots of a table below ->low and from ->nr on hold nothing: they are 0.
  *  2. Any other slot holds one reference (SLOT_REF), one private block, or nothing.
  *  3. Private blocks below ->done, which commits do not look at again, are those that no hit can
- *     need, and states that a step went past. ->done is at most what ->committed tokens fill.
+ *     need, and states that a step went past. ->done is at most the blocks that ->committed tokens
+ *     fill.
  *  4. No group has less than rule_end(->committed) slots.
  */
 #ifndef POOL_GROUP_H
@@ -44,7 +45,9 @@ static inline u32 rule_end(const struct group_rule *rule, u32 tokens)
 /* May a hit, which is a multiple of @align tokens, ever need this block? */
 bool rule_is_useful(const struct group_rule *rule, u32 align, u32 block);
 
-/* Most blocks held at a time by a request that computes @step tokens a step and trims after each. */
+/*
+ * Most blocks held at a time by a request that computes @step tokens a step, trimming after each.
+ */
 u32 rule_cap(const struct group_rule *rule, u32 step);
 
 /**
@@ -58,13 +61,13 @@ struct presence {
 /**
  * struct look - one group's part in the search for the longest hit
  *
- * Asks for each block once at most, and for few: where a window misses its first block, nobody asks
- * for the others.
+ * Asks for each block once at most, and for few: where a window misses its first block, the others
+ * are not asked for.
  *
- * @rule, @presence, @group: whose; set by the caller, and so is
+ * @rule, @presence, @group: of the group; set by the caller, and so is
  * @nr: blocks that have a key
- * @low: what was asked for so far lies at or behind this block, and what is still of interest of
- *	it is cached
+ * @low: blocks asked for so far lie at or behind this one, and those still of interest among them
+ *	are cached
  */
 struct look {
 	const struct group_rule *rule;
@@ -82,7 +85,7 @@ u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens);
 /**
  * struct group - one group; all fixed at creation
  * @stride: keys a block
- * @pad: what a block table says where there is no block
+ * @pad: entry of a block table where there is no block
  */
 struct group {
 	struct group_rule rule;
@@ -138,7 +141,7 @@ struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_pre
 
 /* ---- name.c ---- */
 
-/* kvmm_stage() is both. What may still fail stages first, and counts when it has not. */
+/* kvmm_stage() is both. Callers that may still fail stage first, and count when they have not. */
 int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
 void stage_count(struct kvmm_pool *pool, u32 nr);
@@ -146,8 +149,8 @@ void stage_count(struct kvmm_pool *pool, u32 nr);
 /* ---- group_hit.c ---- */
 
 /*
- * Quiet references on all that the longest hit needs, in empty tables with room for it: 0, or what
- * a pool says. Then either of the others.
+ * Quiet references on all that the longest hit needs, in empty tables with room for it: 0, or a
+ * pool's errno. Then either of the others.
  */
 int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens);
 void hit_keep(struct kvmm_tables *tables);
@@ -169,7 +172,7 @@ static_assert(KVMM_MAX_BLOCKS <= SLOT_REF, "an index leaves room for the bit");
  * @nr: slots in use: blocks [0, @nr)
  * @low: nothing is held below
  * @done: full blocks below were considered for registration
- * @nr_idle: hits that nobody referenced before
+ * @nr_idle: hits that had no reference before
  */
 struct table {
 	u32 base;
@@ -220,9 +223,9 @@ struct kvmm_tables *tables_create(const struct kvmm_groups *groups,
 				  const struct kvmm_prefix *prompt, u32 nr_tokens);
 /* Room for @nr_tokens: 0 or -ENOMEM. */
 int tables_grow(struct kvmm_tables *tables, u32 nr_tokens);
-/* Give back blocks [@from, @to) of a group, last first: 0 or what the pool says. */
+/* Give back blocks [@from, @to) of a group, last first: 0 or the pool's errno. */
 int table_drop(struct kvmm_tables *tables, u32 group, u32 from, u32 to);
-/* Forget all slots; what was in them is not given back. */
+/* Forget all slots without giving back their references and blocks. */
 void tables_clear(struct kvmm_tables *tables);
 /* The invariants above: 0 or -EUCLEAN. */
 int tables_check(const struct kvmm_tables *tables);
@@ -233,11 +236,10 @@ int tables_check(const struct kvmm_tables *tables);
 bool pool_takes_gaps(const struct kvmm_pool *pool);
 
 /*
- * References that the order of eviction has not heard of: dropped again, nobody can tell that they
- * were there.
+ * References that the order of eviction has not heard of: dropped again, they leave no trace.
  */
 
-/* All of @prefix: how many nobody referenced; -EAGAIN one is not cached (then none is taken). */
+/* All of @prefix: how many had no reference; -EAGAIN one is not cached (then none is taken). */
 int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);
 /* They stay: from here on they are as any others. @was_idle: some of them may have been. */
 void quiet_keep(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr, bool was_idle);

@@ -2,17 +2,17 @@
 /*
  * Room for tokens: how many blocks that takes, and taking them in all groups or in none.
  *
- * What a pool can give is asked before anything is taken, while the references on the hits are not
- * yet known to the order of eviction: hits that nobody else references count as needed. So what
- * does not fit fails without a trace. Between asking and taking another thread may be faster; then
- * what was taken goes back, and what was evicted for it is gone.
+ * The pools are asked for room before anything is taken, while the references on the hits are not
+ * yet known to the order of eviction: hits without other references count as needed. So a request
+ * that does not fit fails without a trace. Between asking and taking another thread may be faster;
+ * then the blocks taken go back, and the victims evicted for them are gone.
  */
 #include "internal.h"
 
 #include "group.h"
 #include "quota.h"
 
-/* New blocks of a group, so that it has room for @nr_tokens: from *@from to what is returned. */
+/* New blocks of a group, so that it has room for @nr_tokens: from *@from to the result. */
 static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 *from)
 {
 	const struct group_rule *rule = &tables->groups->group[group].rule;
@@ -28,12 +28,12 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
 /* ---- does it fit? ---- */
 
 /**
- * struct need - what is asked of the pools, by group
- * @tenant: who would be charged for what is new
+ * struct need - demand on the pools, by group
+ * @tenant: pays for the new blocks
  * @reserve: to stay available beside it, in each pool
  * @is_held: the hits are referenced; alone they are no request
  * @nr_new: blocks
- * @nr_idle: hits that nobody else references
+ * @nr_idle: hits without other references
  */
 struct need {
 	u32 tenant;
@@ -80,7 +80,7 @@ static int take_new(struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 re
 	return err;
 }
 
-/* Back to @nr slots each; what is behind was just taken. */
+/* Back to @nr slots each; those behind were just taken. */
 static void undo_new(struct kvmm_tables *tables, const u32 *nr)
 {
 	for (u32 i = 0; i < tables->groups->nr; i++) {
@@ -104,7 +104,7 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 	return err;
 }
 
-/* Does it fit beside the hits? Those are not available to anybody, though the order has them. */
+/* Does it fit beside the hits? No request can have those, though the order does. */
 static int check_room(const struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
 {
 	struct need need = { .tenant = tables->domain.tenant, .reserve = reserve,
@@ -198,7 +198,7 @@ int kvmm_groups_acquire(const struct kvmm_groups *groups, struct kvmm_groups_acq
 
 /* ---- admission ---- */
 
-/* Blocks that a group would take out of what is available; its hits are quiet. */
+/* Blocks that a group would take of the available ones; its hits are quiet. */
 static u32 nr_needed(const struct kvmm_tables *tables, u32 group,
 		     const struct kvmm_groups_need *need)
 {

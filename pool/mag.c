@@ -24,7 +24,7 @@
 #define OWNER_SPINS	200u
 #define OWNER_SLEEP_NS	50000ull
 
-/* For what is in flight when the system has taken kv_fence_all() away. */
+/* For owners in flight when the system has taken kv_fence_all() away. */
 #define FENCE_LOST_NS	10000000ull
 
 static struct kv_lock list_lock = { .rank = KV_RANK_CONFIG, .id = 3 };
@@ -58,7 +58,7 @@ static noinline void lose_fence(struct mags *mags)
 		sleep_on(&mags->fenced, 1, FENCE_LOST_NS);
 }
 
-/* Pairs with mag_enter() and enter(): who is inside is seen inside, and who comes sees that it is disarmed. */
+/* Pairs with mag_enter() and enter(): an owner inside is seen, one that comes sees it disarmed. */
 static void fence_owners(struct mags *mags)
 {
 	if (mags->fenced)
@@ -69,7 +69,7 @@ static void fence_owners(struct mags *mags)
 
 static void wait_for_owner(struct mag *mag)
 {
-	/* Acquire pairs with mag_leave(): what the owner did with the content is visible. */
+	/* Acquire pairs with mag_leave(): the owner's changes of the content are visible. */
 	for (u32 i = 0; smp_load_acquire(&mag->busy); i++)
 		if (i >= OWNER_SPINS)
 			sleep_on(&mag->busy, 1, OWNER_SLEEP_NS);
@@ -89,7 +89,7 @@ static void arm(struct mags *mags, struct mag *mag)
 		return;
 	mag->next = mags->armed;
 	mags->armed = mag;
-	/* Pairs with mag_enter() and enter(): what is in there, and where it lies. */
+	/* Pairs with mag_enter() and enter(): the blocks in there, and where they lie. */
 	smp_store_release(&mag->armed, mags->fenced || mags->pool->zero ? MAG_ARMED_CALL :
 									  MAG_ARMED);
 }
@@ -116,7 +116,7 @@ static struct mag *enter(struct mags *mags, u32 nr)
 	return NULL;
 }
 
-/* As it was, by who has just taken it, or given it. */
+/* As it was, by the caller that has just taken it, or given it. */
 static void retake(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u64 life)
 {
 	for (u32 i = 0; i < nr; i++)
@@ -191,7 +191,7 @@ bool mag_free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, u32 nr)
 
 /* ---- to the zone ---- */
 
-/* What was counted here counts there. */
+/* Numbers counted here count there. */
 static void fold(struct kvmm_pool *pool, struct mag *mag)
 {
 	kv_seq_write_begin(&pool->fold_seq);
@@ -206,7 +206,7 @@ static void fold(struct kvmm_pool *pool, struct mag *mag)
 	kv_seq_write_end(&pool->fold_seq);
 }
 
-/* The oldest @nr. An entry without the tag is no block of the magazine: the pool is closed, it stays. */
+/* The oldest @nr. An entry without the tag is not the magazine's: it stays, the pool is closed. */
 static u32 spill(struct kvmm_pool *pool, struct mag *mag, u32 nr)
 {
 	u32 index[MAG_ENTRIES], block[MAG_ENTRIES], nr_good = 0;
@@ -275,7 +275,7 @@ u32 mags_peek(const struct kvmm_pool *pool, struct pool_count *count)
 	u32 nr = 0;
 
 	for (u32 slot = 0; pool->mags && slot < KV_THREAD_SLOTS; slot++) {
-		/* Pairs with __mag_make(): what it points to is made. */
+		/* Pairs with __mag_make(): the magazine behind the pointer is complete. */
 		const struct mag *mag = smp_load_acquire(&pool->mags->mag[slot]);
 		u64 allocs;
 
@@ -315,7 +315,7 @@ void __mag_make(struct kvmm_pool *pool)
 	if (!mag)
 		return;
 	mag->stamp = kv_pocket_stamp(slot + 1);
-	/* Pairs with mags_peek(): who sees it sees that it is empty. */
+	/* Pairs with mags_peek(): a reader that sees it sees that it is empty. */
 	smp_store_release(&mags->mag[slot], mag);
 }
 
@@ -366,7 +366,7 @@ static void load(struct kvmm_pool *pool, struct mag *mag)
 	WRITE_ONCE(mag->nr, mag->nr + nr);
 }
 
-/* Is what would be handed out next the magazine's? */
+/* Is the block to be handed out next the magazine's? */
 static bool top_is_sound(const struct kvmm_pool *pool, const struct mag *mag)
 {
 	const struct kv_entry *top;
@@ -413,7 +413,7 @@ static void unlink_armed(struct mags *mags, const struct mag *mag)
 		*at = mag->next;
 }
 
-/* It is in nobody's hands any more but ours. */
+/* It is in no other hands any more but ours. */
 static void give_back(struct kvmm_pool *pool, struct mag *mag)
 {
 	kv_lock(&pool->lock);
@@ -445,7 +445,7 @@ static void mags_forked(struct kvmm_pool *pool)
 
 /* ---- set-up ---- */
 
-/* Where it matters which block is next, the zone alone says; private blocks of classes are counted. */
+/* Where the next block matters, the zone alone says it; private blocks of classes are counted. */
 static bool has_mags(const struct kvmm_pool *pool)
 {
 	return pool->caches && !pool->no_mags && !pool->deterministic && !pool->window.nr &&

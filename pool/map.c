@@ -2,13 +2,14 @@
 /*
  * The map of blocks, without a lock.
  *
- * A block is looked at like this: its owner, what the owner says of it, and its owner again. If that is
- * the same, and so is the word of the entry, or the version of the slot, all of it was true at one
- * moment between. Otherwise it is looked at again, a few times; then the last look counts, since who
- * allocates without end must not keep anybody here. Either way the block is told of once.
+ * A block is looked at like this: its owner, the record of the owner, and its owner again. If that
+ * is the same, and so is the word of the entry, or the version of the slot, all of it was true at
+ * one moment between. Otherwise it is looked at again, a few times; then the last look counts,
+ * since a thread that allocates without end must not keep a reader here. Either way the block is
+ * told of once.
  *
- * Words of ->owner, and fields of slots, classes and records of owners, are written under locks, and
- * read here without: by kv_peek(), each of them whole, but maybe old.
+ * Words of ->owner, and fields of slots, classes and records of owners, are written under locks,
+ * and read here without: by kv_peek(), each of them whole, but maybe old.
  */
 #include "arena.h"
 #include "determ.h"
@@ -28,8 +29,9 @@ static_assert(KVMM_MAP_AWAY == (int)KVMM_BLOCK_AWAY &&
 /* ---- whose it is ---- */
 
 /*
- * Of a range or a block that is looked at: who looks finds out behind this whether it is the same still. Then the
- * record is its own, since the record of the next one of that index is written later.
+ * Of a range or a block that is looked at: the reader finds out behind this whether it is the same
+ * still. Then the record is its own, since the record of the next one of that index is written
+ * later.
  */
 static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_map_run *run)
 {
@@ -43,7 +45,7 @@ static void add_owner(struct kvmm_pool *pool, enum lease_kind kind, struct kvmm_
 		run->deadline_ns = kv_peek(&lease->deadline_ns);
 }
 
-/* ---- what a slot says ---- */
+/* ---- the record of a slot ---- */
 
 static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kvmm_map_run *run)
 {
@@ -64,7 +66,7 @@ static void fill_range(const struct slot *slot, u32 index, u64 now_ns, struct kv
 		run->flags |= KVMM_MAP_LOST;
 }
 
-/* What is not marked in the slot was written before it came to life, and will be when it has died. */
+/* Fields not marked in the slot were written before it came to life, or will be after its death. */
 static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct kvmm_map_run *run)
 {
 	const struct slot *slot = slot_peek(pool, index);
@@ -81,7 +83,7 @@ static bool look_at_slot(struct kvmm_pool *pool, u32 index, u64 now_ns, struct k
 	return !kv_seq_read_retry(&slot->version, version) && lives;
 }
 
-/* ---- what an entry says ---- */
+/* ---- the record of an entry ---- */
 
 static const u8 state_of[KV_NR_ENTRY_STATES] = {
 	[KV_ENTRY_FREE]	      = KVMM_MAP_ASIDE,	  [KV_ENTRY_PARKED]  = KVMM_MAP_ASIDE,
@@ -100,7 +102,7 @@ static kvmm_key_t peek_key(const kvmm_key_t *from)
 	return key;
 }
 
-/* By those who keep the names of parents: a stream of events, or a registry of prefixes. */
+/* By keepers of the names of parents: a stream of events, or a registry of prefixes. */
 static bool parent_kept(struct kvmm_pool *pool, u32 index, kvmm_key_t *key)
 {
 	const struct pool_events *events = smp_load_acquire(&pool->events);
@@ -236,7 +238,7 @@ static bool look_once(struct kvmm_pool *pool, u32 owner, u64 now_ns, struct kvmm
 	}
 }
 
-/* What the owner was, in the end. */
+/* The owner, as last seen. */
 static u32 look_at(struct kvmm_pool *pool, u32 block, u64 now_ns, struct kvmm_map_run *run)
 {
 	u32 owner;
@@ -295,7 +297,7 @@ struct walk {
 	u32			owner;		/* of the last block */
 };
 
-/* More of the same range, or of what nobody has: there is nothing more to be said of it. */
+/* More of the same range, or of blocks without an owner: there is nothing more to say of it. */
 static bool goes_on(const struct walk *walk, u32 block)
 {
 	return walk->nr && owner_kind(walk->owner) != OWNER_ENTRY &&

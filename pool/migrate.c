@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A pool as seen by those who carry its content elsewhere; see kv/pool_migrate.h.
+ * A pool as seen by migrations of its content to elsewhere; see kv/pool_migrate.h.
  *
  * Nothing here waits and nothing is kept: a migration is known to the pool by the references and
  * pins that it holds, like any other caller's.
@@ -47,7 +47,7 @@ static void fill_name(const struct kvmm_pool *pool, u32 index, struct kv_block_n
 	name->parent = presence->parent[index];
 }
 
-/* Registered and referenced: nobody writes these fields. */
+/* Registered and referenced: no thread writes these fields. */
 void kv_pool_names(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr,
 		   struct kv_block_name *names)
 {
@@ -106,7 +106,7 @@ static void add_hold(struct kvmm_pool *pool, struct slot *slot)
 
 static void del_pin(struct kvmm_pool *pool, struct slot *slot)
 {
-	slot_unpin_own(pool, slot);	/* unless somebody has dropped more than his own */
+	slot_unpin_own(pool, slot);	/* unless a caller has dropped more than its own */
 	release_post(pool, 1);
 }
 
@@ -221,7 +221,7 @@ int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence)
 	return err;
 }
 
-/* ---- who goes next ---- */
+/* ---- next victims ---- */
 
 /* Newest first in the list, so from the end. */
 static u32 list_victims(struct kvmm_pool *pool, const struct victims *victims, kvmm_weak_t *weak)

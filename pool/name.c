@@ -23,8 +23,8 @@ static int prefix_is_bad(const struct kvmm_prefix *prefix, const void *blocks, c
 /* ---- stage ---- */
 
 /*
- * How many are PRIVATE again. The others were taken away from their owner meanwhile (lease_end.c), by
- * who has counted them as one STAGED less.
+ * How many are PRIVATE again. The others were taken away from their owner meanwhile (lease_end.c),
+ * which has counted them as one STAGED less.
  */
 static u32 unstage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
@@ -48,8 +48,8 @@ static bool is_private(const struct kvmm_pool *pool, struct kv_handle handle)
 
 /*
  * Tell the first block of a batch which entry has the block before it, for the order of eviction.
- * Mostly somebody holds that, who has just matched it; else it counts as put back now. After the
- * batch was found to be good: what is refused leaves the order as it was.
+ * Mostly the caller that has just matched it holds that; else it counts as put back now. After the
+ * batch was found to be good: a refused one leaves the order as it was.
  */
 static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 			struct kv_handle first)
@@ -73,8 +73,8 @@ static void link_parent(struct kvmm_pool *pool, const struct kvmm_prefix *prefix
 }
 
 /*
- * Where blocks have owners, another thread may take a block away from its owner at any moment: the batch
- * stays marked until all of it is staged and told.
+ * Where blocks have owners, another thread may take a block away from its owner at any moment: the
+ * batch stays marked until all of it is staged and told.
  */
 static bool stage_marks(struct kvmm_pool *pool)
 {
@@ -203,7 +203,7 @@ int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, uint32_t n
 
 /* ---- publish ---- */
 
-/* What has become of a batch. */
+/* The result of a batch. */
 struct outcome {
 	u32 nr_new;		/* registered */
 	u32 nr_refs;		/* references taken on elders */
@@ -255,7 +255,7 @@ static void count_published(struct kvmm_pool *pool, const struct kv_insert *inse
 	tally_add(pool, TALLY_REFS, out->nr_new + out->nr_refs);
 }
 
-/* @handles are what was inserted; ->found is what serves the names now. */
+/* @handles were inserted; ->found serve the names now. */
 static void account(struct kvmm_pool *pool, const struct kv_insert *insert,
 		    const struct kv_handle *handles)
 {
@@ -327,7 +327,7 @@ static int publish_or_reject(struct kvmm_pool *pool, struct kv_insert *insert)
 	return err;
 }
 
-/* What is rejected must be known after its place has been taken by what was found. */
+/* Rejected blocks must be known after the found ones have taken their places. */
 static int publish_rejecting(struct kvmm_pool *pool, struct kv_insert *insert)
 {
 	struct kv_handle few[REJECT_FEW], *copy = few;
@@ -395,7 +395,7 @@ int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req)
 	return err;
 }
 
-/* What was staged here and could not be published is private again. */
+/* Blocks that were staged here and could not be published are private again. */
 static void undo_stage(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr)
 {
 	if (cache_begin(pool))

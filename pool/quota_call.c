@@ -2,9 +2,9 @@
 /*
  * Calls about tenants.
  *
- * Who adds or deletes accounts holds compact_lock from before it has looked to after it has done, so
- * memory is allocated without the locks of the pool. The first call of all closes the gate: from
- * then on nobody takes or frees blocks without those.
+ * A call that adds or deletes accounts holds compact_lock from before it has looked to after it has
+ * done, so memory is allocated without the locks of the pool. The first call of all closes the
+ * gate: from then on no thread takes or frees blocks without those.
  */
 #include "arena.h"
 #include "mag.h"
@@ -12,7 +12,7 @@
 
 /* ---- setting ---- */
 
-/* What a call brings along, so that nothing can fail once it has begun. */
+/* Memory that a call brings along, so that nothing can fail once it has begun. */
 struct setting {
 	const u32 *tenants;
 	const struct kvmm_tenant_attr *attrs;
@@ -69,12 +69,12 @@ static void throw_away(const struct kvmm_pool *pool, struct setting *set)
 	quotas_free(&pool->order, set->quotas);
 }
 
-/* The world has stopped: what was handed out so far is counted, all of it the rest's. */
+/* The world has stopped: blocks handed out so far are counted, all of them as the rest's. */
 static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 {
 	struct account *rest = set->quotas->account[QUOTA_REST];
 
-	mags_off(pool);		/* who takes from there is not seen */
+	mags_off(pool);		/* takes from there are not seen */
 	arenas_rest(pool);
 	rest->nr_claimed = pool->claims.nr;
 	rest->nr_due = pool->claims.nr_due;
@@ -82,7 +82,7 @@ static void begin_quotas(struct kvmm_pool *pool, struct setting *set)
 		      rest->nr_due - rest->nr_claimed;
 	rest->peak = rest->usage;
 	pool->metadata_bytes += quotas_bytes(set->quotas);
-	/* Pairs with kv_pool_glance_tenants(): what it points to is made. */
+	/* Pairs with kv_pool_glance_tenants(): the struct behind the pointer is complete. */
 	smp_store_release(&pool->order.quotas, set->quotas);
 	set->quotas = NULL;
 }
@@ -186,7 +186,7 @@ static void tenant_leave(struct kvmm_pool *pool)
 	cache_leave(pool);
 }
 
-/* compact_lock held. In *@gone what is to be freed. */
+/* compact_lock held. In *@gone the account to be freed. */
 static int del(struct kvmm_pool *pool, u32 tenant, struct account **gone)
 {
 	u32 i;

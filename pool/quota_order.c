@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Whose turn it is to lose a block.
+ * Which tenant is the next to lose a block.
  *
  * Rank by rank: a class that exceeds its quota, since that is asked of the pool as a whole; tenants
- * over ->high; those above ->low; those above ->min; and who asks for room, if it has nothing better
- * to offer than what ->min protects from others. Inside a rank the lowest class, and then whoever
- * has waited in the order longest. That costs a look at each account, however many blocks any of them
- * has; then it stays the same one's turn until it comes into another rank, or somebody else has
- * waited longer.
+ * over ->high; those above ->low; those above ->min; and the tenant that asks for room, if it has
+ * nothing better to offer than what ->min protects from others. Inside a rank the lowest class, and
+ * then the tenant with the block that has waited in the order longest. That costs a look at each
+ * account, however many blocks any of them has; then it stays the same one's turn until it comes
+ * into another rank, or a block of another tenant has waited longer.
  *
- * To compare ages one must know who would be next. Policies only tell by picking, which is undone at
- * once; what they said is remembered until something is changed in that instance.
+ * To compare ages one must know the next victim of each. Policies only tell by picking, which is
+ * undone at once; their answer is remembered until something is changed in that instance.
  */
 #include <kv/err.h>
 
@@ -40,7 +40,7 @@ static enum level level_of(const struct quotas *quotas, u32 i)
 	return usage > account->limit.low ? LEVEL_PLAIN : LEVEL_LOW;
 }
 
-/* ---- who is next ---- */
+/* ---- the next victim ---- */
 
 #define NO_TURN		((struct turn){ .rank = KV_NONE })
 

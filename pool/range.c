@@ -123,7 +123,7 @@ static struct range_request *request_of(struct alloc_ctx *ctx)
 	return container_of(ctx, struct range_request, ctx);
 }
 
-/* The blocks first: who fails for want of them has not grown the table. */
+/* The blocks first: a request that fails for want of them has not grown the table. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	const struct kvmm_range_attr *attr = &request_of(ctx)->attr;
@@ -214,7 +214,7 @@ static int get_range(struct kvmm_pool *pool, struct range_request *req)
 	return err;
 }
 
-/* The last reference of a range that nobody pins is dropped. */
+/* The last reference of a range without pins is dropped. */
 static void range_del(struct kvmm_pool *pool, u32 index)
 {
 	struct slot *slot = slot_at(pool, index);
@@ -230,7 +230,7 @@ static void range_del(struct kvmm_pool *pool, u32 index)
 	pool->count.frees++;
 }
 
-/* ---- ranges that nobody has been given yet ---- */
+/* ---- ranges that no caller has been given yet ---- */
 
 void range_hide(struct kvmm_pool *pool, kvmm_range_t range)
 {
@@ -266,9 +266,9 @@ void range_untake(struct kvmm_pool *pool, kvmm_range_t range)
 }
 
 /*
- * Nobody has the handle yet, but the walks can find the range: its first pin keeps it alive, and
- * where it is, until the content is zero. New extents are in the slot; if somebody lets it grow
- * meanwhile, that is zeroed once more.
+ * No caller has the handle yet, but the walks can find the range: its first pin keeps it alive, and
+ * where it is, until the content is zero. New extents are in the slot; if another thread lets it
+ * grow meanwhile, that is zeroed once more.
  */
 static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files about ranges tell the others: the table of ranges, growth, reservations, sequences.
+ * For the other files, from those about ranges: table, growth, reservations, sequences.
  *
  * Part of internal.h, and included by that alone.
  */
@@ -20,13 +20,13 @@ int slots_reserve(struct kvmm_pool *pool);
 u32 slot_take(struct kvmm_pool *pool);
 /* The range is gone: its handles are stale from here on. */
 void slot_put(struct kvmm_pool *pool, u32 index);
-/* It has never been: nobody has seen a handle. */
+/* It has never been: no caller has seen a handle. */
 void slot_unput(struct kvmm_pool *pool, u32 index);
-/* Its handles are stale from here on; it is nobody's yet. */
+/* Its handles are stale from here on; it has no owner yet. */
 void slot_close(struct kvmm_pool *pool, struct slot *slot, struct pool_count *count);
-/* NULL, or the slot of that number; no lock held, and so whatever it is just now. */
+/* NULL, or the slot of that number; no lock held, so it may change at any moment. */
 struct slot *slot_peek(const struct kvmm_pool *pool, u32 index);
-/* 0 and *@slot, -ESTALE or -EINVAL. What an arena has is the pool's from here on. */
+/* 0 and *@slot, -ESTALE or -EINVAL. A range of an arena is the pool's from here on. */
 int slot_find(struct kvmm_pool *pool, kvmm_range_t range, struct slot **slot);
 
 static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
@@ -36,7 +36,7 @@ static inline kvmm_range_t slot_handle(const struct slot *slot, u32 index)
 
 /* Room for @nr extents: 0 or -ENOMEM. The caller reaps. */
 int slot_reserve_ext(struct kvmm_pool *pool, struct slot *slot, u32 nr);
-/* All blocks of the slot are nobody's from here on. */
+/* All blocks of the slot have no owner from here on. */
 void slot_free_blocks(struct kvmm_pool *pool, struct slot *slot);
 
 /* Extents of a slot change between these two only. */
@@ -64,7 +64,7 @@ static inline u32 slot_nr_inline(const struct slot *slot)
 	return min(slot->nr_ext, (u16)KVMM_MAX_RUNS);
 }
 
-/* What a recount can only find by a sum. */
+/* Attributes that a recount can only check by a sum. */
 static inline u64 slot_attrs(const struct slot *slot)
 {
 	return slot->prio | (u64)slot->flags << 8 | (u64)slot->lost << 40 |
@@ -83,7 +83,7 @@ static inline void slot_lose(struct kvmm_pool *pool, struct slot *slot)
 
 /* ---- pin.c; ->lock held ---- */
 
-/* One pin of @type more: 0, -EOVERFLOW, -ENOMEM; pin_types_need() before. Or less: 0, -EINVAL none. */
+/* One pin more of @type: 0, -EOVERFLOW, -ENOMEM; pin_types_need() before. Less: 0, -EINVAL none. */
 int slot_pin(struct kvmm_pool *pool, struct slot *slot, u32 type);
 int slot_unpin(struct kvmm_pool *pool, struct slot *slot, u32 type);
 /* So that there can be types other than KVMM_PIN_USER: 0, -ENOMEM, ... No lock held. */
@@ -102,7 +102,7 @@ static inline u32 slot_typed_pins(struct kvmm_pool *pool, const struct slot *slo
 	return likely(!pool->pin_types) ? 0 : __slot_typed_pins(pool, slot);
 }
 
-/* Our own pin, which who unpins too often may have taken. */
+/* Our own pin, which a caller that unpins too often may have taken. */
 static inline void slot_unpin_own(struct kvmm_pool *pool, struct slot *slot)
 {
 	slot_unpin(pool, slot, KVMM_PIN_USER);
@@ -161,8 +161,9 @@ static inline u32 pool_nr_free(struct kvmm_pool *pool)
 }
 
 /*
- * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range that
- * grew longest ago first. Returns how many. ->lock held. One untaken branch where nothing is reserved.
+ * Give at least @nr reserved blocks back to the zone, or all that there are: those of the range
+ * that grew longest ago first. Returns how many. ->lock held. One untaken branch without
+ * reservations.
  */
 static inline u32 pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 {
@@ -181,7 +182,7 @@ static inline void pool_steal_shortfall(struct kvmm_pool *pool, u32 nr)
 		__pool_steal_reserved(pool, nr - nr_free);
 }
 
-/* kv_alloc_runs() for @attr; where that scatters, or fails, it takes what is reserved. ->lock held. */
+/* kv_alloc_runs() for @attr; where it scatters or fails, reserved blocks go. ->lock held. */
 static inline int alloc_runs(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
 			     struct kvmm_extent *ext)
 {
@@ -215,11 +216,11 @@ int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struc
 /* They are the new range's. */
 void grow_adopt(struct kvmm_pool *pool, u32 index, u32 spare, u32 expect);
 
-/* By @nr blocks, in one piece or a few, if @scatter in as many as it takes: 0, -ENOSPC or -ENOMEM. */
+/* By @nr blocks, in one piece or a few, with @scatter in any number: 0, -ENOSPC or -ENOMEM. */
 int grow_slot(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter);
 /* It stays: limits and classes hear of it. */
 void grow_took(struct kvmm_pool *pool, const struct slot *slot);
-/* That was in vain: @nr blocks from number @from on. False: another owner has added some behind them. */
+/* In vain: undo @nr blocks from number @from on. False: another owner has added some behind. */
 bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr);
 
 static inline u32 grow_bucket(u32 nr_ext)
@@ -293,7 +294,7 @@ struct range_request {
 
 /* ->take() of it: 0; -ENOSPC, -EDQUOT; -ENOMEM no memory for a slot. ->lock held. */
 int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-/* Nobody has been given that range: pinned until range_show(), or as if it had never been. */
+/* No caller has that range yet: pinned until range_show(), or as if it had never been. */
 void range_hide(struct kvmm_pool *pool, kvmm_range_t range);
 void range_show(struct kvmm_pool *pool, kvmm_range_t range, u64 seq, bool keep_pin);
 void range_untake(struct kvmm_pool *pool, kvmm_range_t range);

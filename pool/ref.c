@@ -3,7 +3,7 @@
  * References on cached blocks, by handle: taken, dropped, upgraded, and pins. No lock is taken but
  * for blocks that go with their last reference.
  *
- * Batches are all or nothing: what cannot be undone is checked before, what can be is undone.
+ * Batches are all or nothing: steps that cannot be undone are checked before, the others undone.
  */
 #include <limits.h>
 
@@ -13,9 +13,9 @@
 
 #define PUT_BATCH	128u
 
-/* ---- what others have to know ---- */
+/* ---- to be told to other parts ---- */
 
-/* By who holds them. */
+/* By their holders. */
 static void note_hits(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {
 	if (nr && pool->parts.evict->hit)
@@ -152,8 +152,8 @@ static u32 take_again(struct kvmm_pool *pool, const struct kv_handle *refs, u32 
 }
 
 /*
- * Earlier batches of a call that is refused after all. Nobody has evicted them yet, but for who
- * came in between.
+ * Earlier batches of a call that is refused after all. No thread has evicted them yet, but for
+ * callers that came in between.
  */
 static void take_back(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr, bool unpin,
 		      u32 type, const struct gone *gone)
@@ -337,7 +337,7 @@ int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, uint32_t 
 	return nr_found;
 }
 
-/* ---- what is said of blocks that are held ---- */
+/* ---- marks of referenced blocks ---- */
 
 static u64 word_of(const struct kvmm_pool *pool, struct kv_handle handle)
 {
@@ -380,8 +380,8 @@ static int begin_held(struct kvmm_pool *pool, const void *handles, u32 nr,
 }
 
 /*
- * A touch takes no reference: if somebody drops the last one meanwhile, which he should not, his
- * put may have been noted before our hit, and the order would lose the block.
+ * A touch takes no reference: if a caller drops the last one meanwhile, against the rules, its put
+ * may have been noted before our hit, and the order would lose the block.
  */
 static void note_put_meanwhile(struct kvmm_pool *pool, const struct kv_handle *refs, u32 nr)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the pool says about itself: counts as of one moment, and a picture.
+ * The statistics of a pool: counts as of one moment, and a picture.
  *
- * Read under the lock, blocks being moved are waited for; or in passing, by who watches and must not
- * keep anybody waiting.
+ * Read under the lock, blocks being moved are waited for; or in passing, by a reader that watches
+ * and must not keep a thread waiting.
  */
 
 #include <kvmm/compact.h>
@@ -20,7 +20,7 @@ static u32 as_counted(u64 nr, u32 most)
 	return (s64)nr < 0 ? 0 : min(nr, (u64)most);
 }
 
-/* What the counts are made of. */
+/* The numbers that the counts are made of. */
 struct raw {
 	struct pool_count	count;		/* that of arenas and magazines included */
 	struct claims		claims;
@@ -38,8 +38,8 @@ static u32 nr_parked_of(const struct raw *raw)
 }
 
 /*
- * An engine that rounds up holds blocks that nobody owns: they count as free by state, since they
- * hold nothing, but not in nr_free, since nobody can have them.
+ * An engine that rounds up holds blocks without an owner: they count as free by state, since they
+ * hold nothing, but not in nr_free, since no request can have them.
  */
 static void count_states(const struct kvmm_pool *pool, const struct raw *raw,
 			 struct kvmm_pool_stat *stat)
@@ -165,7 +165,7 @@ static void add_arenas(const struct kvmm_pool *pool, struct raw *raw)
 	}
 }
 
-/* What is counted in magazines comes to the pool's own counts now and then: never seen in both. */
+/* Counts of magazines come to the pool's own counts now and then: never seen in both. */
 static void peek_counts(const struct kvmm_pool *pool, struct raw *raw)
 {
 	u32 seq;

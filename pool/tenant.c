@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Who had a block last, and whether its content must be zero before another one gets it.
+ * The last tenant of a block, and whether its content must be zero before another one gets it.
  *
- * One word a block, of its last tenant. It goes with the content: a move copies it, and freeing does
- * not touch it. A block belongs to whoever was given it while its word is looked at and written, so
- * there is no lock; it has come to him through one.
+ * One word a block, of its last tenant. It goes with the content: a move copies it, and freeing
+ * does not touch it. While its word is looked at and written a block belongs to the caller that it
+ * was given to, so there is no lock; it has come to that caller through one.
  */
 #include <kv/mem.h>
 
 #include "internal.h"
 
-/* Nobody's: the content is of unknown origin, and zeroed for everybody. */
+/* No tenant's: the content is of unknown origin, and zeroed for each. */
 #define TENANT_UNKNOWN	KV_NONE
 
 static int tenant_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
@@ -69,8 +69,8 @@ int __tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant
 }
 
 /*
- * They have their owner by now, who has not been told of them: nobody knows better than to move them
- * between steps, and what is zeroed behind a copy is not zero where they lie then.
+ * They have their owner by now, which has not been told of them: a mover would not know better than
+ * to move them between steps, and blocks zeroed behind a copy are not zero where they lie then.
  */
 int __tenant_take_muts(struct kvmm_pool *pool, const kvmm_mut_t *muts, u32 nr, u32 tenant)
 {

@@ -15,7 +15,7 @@ static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 	return -EUCLEAN;
 }
 
-/* 0, or what @check of the first part says that is not sound. */
+/* 0, or the fault that @check of the first part names. */
 #define check_parts(pool, check, ...)						\
 	({									\
 		int __err = 0;							\
@@ -150,7 +150,7 @@ static bool has_block(enum kv_entry_state state)
 	return state != KV_ENTRY_FREE && state != KV_ENTRY_RETIRED;
 }
 
-/* It is in the order if it must be, and not if it must not. Who is held may be there still. */
+/* It is in the order if it must be, and not if it must not. A referenced one may be there still. */
 static bool is_in_its_place(const struct kvmm_pool *pool, u32 index, struct pool_recount *re)
 {
 	u64 word = entry_at(pool, index)->word;
@@ -176,7 +176,7 @@ static void count_entry(const struct kv_entry *entry, struct pool_recount *re)
 	re->nr_lent += kv_word_is_lent(entry->word);
 	re->nr_claimed += state == KV_ENTRY_EVICTING;
 	re->count.nr_held += has_block(state) && !kv_word_is_lent(entry->word);
-	/* Who was parked when a gang claimed it counts so until it is forgotten. */
+	/* An entry that was parked when a gang claimed it counts so until it is forgotten. */
 	re->count.nr_parked += state == KV_ENTRY_PARKED ||
 			       (state == KV_ENTRY_EVICTING && entry->word & KV_ENTRY_MARK);
 	re->count.entry_gens += kv_word_gen(entry->word);
@@ -215,7 +215,7 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_reco
 	return 0;
 }
 
-/* Before anything is looked up in it. Who goes with its last reference may be on its way out. */
+/* Before any look-up in it. An entry that goes with its last reference may be on its way out. */
 static int check_map(const struct kvmm_pool *pool, struct pool_recount *re)
 {
 	u32 nr;
@@ -293,8 +293,8 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct pool_reco
 }
 
 /*
- * Slots and entries were checked to own what they name. If there are no more owned blocks than
- * they name together, then no block is owned twice or by nobody.
+ * Slots and entries were checked to own the blocks they name. If there are no more owned blocks
+ * than they name together, then each block has one owner.
  */
 static int check_partition(const struct kvmm_pool *pool, struct pool_recount *re)
 {
@@ -346,7 +346,7 @@ static int check_counts(const struct kvmm_pool *pool, const struct pool_recount 
 	    a->range_gens != b->range_gens || a->range_seqs != b->range_seqs ||
 	    a->range_attrs != b->range_attrs)
 		return complain(pool, "counts of ranges", b->nr_ranges);
-	/* Who goes with its last reference is on its way out, besides. */
+	/* Entries that go with their last reference are on their way out, besides. */
 	if (pool->claims.nr > re->nr_claimed || pool->claims.nr_lent != re->nr_lent ||
 	    pool->claims.nr_named > pool->claims.nr)
 		return complain(pool, "claims of gangs", re->nr_claimed);
@@ -389,7 +389,7 @@ static int check_stopped(struct kvmm_pool *pool)
 	err = pool_check(pool);
 	if (pool->caches)
 		order_leave(&pool->order);
-	/* What pool_stop() emptied may have been unsound: then it has closed the pool. */
+	/* Blocks that pool_stop() took back may have been unsound: then it has closed the pool. */
 	if (!err)
 		err = pool_refusal(pool);
 	if (err)

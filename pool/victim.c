@@ -2,10 +2,10 @@
 /*
  * Victims that lie together, or empty pageblocks; see victim.h.
  *
- * Bits by block say which are looked at, so runs are found in the order of addresses without sorting
- * anything. A run ends at the first block that is neither looked at, nor taken in any case, nor
- * free: when anything is evicted at all, everything that is free is taken, too. What is to be taken
- * of runs of each length is a sum over all runs; then they are walked again, and taken.
+ * Bits by block say which are looked at, so runs are found in the order of addresses without
+ * sorting anything. A run ends at the first block that is neither looked at, nor taken in any case,
+ * nor free: when anything is evicted at all, everything that is free is taken, too. The number to
+ * be taken of runs of each length is a sum over all runs; then they are walked again, and taken.
  *
  * A block is never evicted before one that follows it in its chain, so a pageblock costs more than
  * the entries that lie there. The window has them all: entries are looked at in the order of
@@ -17,12 +17,12 @@
 
 #include "internal.h"
 
-/* A longer run than this, or one that goes on with what is taken anyhow. */
+/* A longer run than this, or one that continues blocks taken anyhow. */
 #define LONGEST		(WINDOW_LENGTHS - 1)
 
 static inline u32 nr_pageblocks(const struct window *window)
 {
-	/* What is left at the end is none. */
+	/* The part of a size at the end is none. */
 	return window->size ? window->nr_blocks / window->size : 0;
 }
 
@@ -63,7 +63,7 @@ u64 window_bytes(const struct window *window)
 
 static inline bool is_taken_anyhow(const struct kvmm_pool *pool, u32 block)
 {
-	/* Relaxed: what an arena takes or frees meanwhile is missed, or not. */
+	/* Relaxed: blocks that an arena takes or frees meanwhile are missed, or not. */
 	return owner_is_free(READ_ONCE(pool->owner[block])) ||
 	       kv_has_bit(pool->window.chosen, block);
 }
@@ -109,7 +109,7 @@ static bool next_run(const struct kvmm_pool *pool, u32 at, struct run *run)
 /* ---- choosing ---- */
 
 /*
- * Of ->quota, the blocks in runs of each length, @nr: the longest runs go first. What is left then
+ * Of ->quota, the blocks in runs of each length, @nr: the longest runs go first. The rest then
  * comes from the shortest run that has so many: cutting a longer one would leave another piece.
  */
 static void ration(struct window *window, u32 nr)
@@ -131,8 +131,8 @@ static void ration(struct window *window, u32 nr)
 }
 
 /*
- * What has to be cut is cut from its end: that is mostly the end of a chain, too. But what is taken
- * anyhow is continued.
+ * A run that has to be cut is cut from its end: that is mostly the end of a chain, too. But a run
+ * of blocks that are taken anyhow is continued.
  */
 static void choose_in(struct kvmm_pool *pool, const struct run *run)
 {
@@ -190,7 +190,7 @@ static void want(struct window *window, u32 index, u32 block, u32 *nr)
 	window->wanted[(*nr)++] = index;
 }
 
-/* What follows @parent in its chain. False: these are more than @max. */
+/* Children of @parent in its chain. False: these are more than @max. */
 static bool want_children(struct kvmm_pool *pool, u32 parent, u32 max, u32 *nr)
 {
 	struct window *window = &pool->window;
@@ -273,7 +273,7 @@ static u32 choose_pageblocks(struct kvmm_pool *pool, u32 nr)
 
 /* ---- looking ---- */
 
-/* Not of the class of @last, or the turn of other tenants, whose rank is not @rank. */
+/* Not of the class of @last, or of tenants in turn of another rank than @rank. */
 static bool is_above(const struct kvmm_pool *pool, u32 i, u32 last, u32 rank)
 {
 	const u32 *index = pool->window.index;
@@ -284,9 +284,8 @@ static bool is_above(const struct kvmm_pool *pool, u32 i, u32 last, u32 rank)
 }
 
 /*
- * @nr, and more of the class of the last of them, and of tenants of its rank: nobody above is
- * touched for the sake of runs.
- * Who is referenced meanwhile is noticed when it is taken.
+ * @nr, and more of the class of the last of them, and of tenants of its rank: no entry above is
+ * touched for the sake of runs. An entry referenced meanwhile is noticed when it is taken.
  */
 static u32 look(struct kvmm_pool *pool, u32 nr)
 {
@@ -313,7 +312,7 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 	return i;
 }
 
-/* Who is of a class below, or whose turn comes before, has to go in any case. How many. */
+/* Entries of a class below, or of a tenant whose turn comes before, go in any case. How many. */
 static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 {
 	const struct classes *classes = pool->order.classes;
@@ -330,7 +329,7 @@ static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 	return nr_forced;
 }
 
-/* In the order of eviction, so who has children that stay is noticed, and stays. */
+/* In the order of eviction, so an entry with children that stay is noticed, and stays. */
 static void take_chosen(struct kvmm_pool *pool, u32 nr_seen, struct victims *victims)
 {
 	struct window *window = &pool->window;

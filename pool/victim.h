@@ -2,16 +2,16 @@
 /*
  * Victims that lie together: of the next ones, those next to each other or to free blocks.
  *
- * In plain order what is evicted for one request was filled by several, and lies in pieces; so does
- * the request's content then, and copying it takes a descriptor a piece. Here some blocks beyond
- * the shortfall are looked at, and the longest runs among all of them are taken. Short pieces stay
+ * In plain order the victims of one request were filled by several, and lie in pieces; so does the
+ * request's content then, and copying it takes a descriptor a piece. Here some blocks beyond the
+ * shortfall are looked at, and the longest runs among all of them are taken. Short pieces stay
  * until their neighbours come near the end of the order, too, or until they leave the window at its
  * old end.
  *
  * Before that, and if asked for, those go whose going leaves a pageblock empty, an aligned group of
  * so many blocks, and with them all that follow them in their chains, which have to go before. The
- * cheapest pageblock goes first: what one takes is counted when the window is looked at; what
- * others that were chosen before have taken of it already is not paid again.
+ * cheapest pageblock goes first: the victims that one takes are counted when the window is looked
+ * at; those of them that others chosen before have taken already are not paid again.
  *
  * Candidates that are not taken return to their place in the order, newest first; then the chosen
  * ones are taken one by one in the order of eviction. So a failed allocation leaves the order as it
@@ -39,9 +39,9 @@ struct window {
 	u32 size;		/* fixed at creation: of a pageblock; 0: none is asked for */
 
 	/* The order's lock. */
-	u32 from;		/* of ->index: who comes before goes in any case */
-	u32 *index;		/* ours; who is looked at, in the order of eviction */
-	u64 *seen;		/* ours; a bit a block: who is looked at, and may be left */
+	u32 from;		/* of ->index: those before go in any case */
+	u32 *index;		/* ours; the candidates, in the order of eviction */
+	u64 *seen;		/* ours; a bit a block: candidates that may be left */
 	u64 *chosen;		/* ours; a bit a block; both are 0 between calls */
 	u32 quota[WINDOW_LENGTHS];	/* blocks to be taken from runs of that length */
 	struct kv_group *heap;	/* ours; of pageblocks, or NULL */
@@ -54,7 +54,7 @@ int window_init(struct window *window, u32 nr_blocks);
 void window_exit(struct window *window);
 u64 window_bytes(const struct window *window);
 
-/* Up to @nr victims; what is missing then may be picked in plain order. The order's lock held. */
+/* Up to @nr victims; the missing ones may be picked in plain order. The order's lock held. */
 void window_pick(struct kvmm_pool *pool, u32 nr, struct victims *victims);
 
 /* By where they lie, lowest first. The order's lock held. */

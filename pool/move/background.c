@@ -5,8 +5,8 @@
  *
  * Between two looks nothing is done but reading the clock. Once above the threshold it goes on at
  * each tick until the index is down to half of it, so that it does not stop and start around one
- * value. When no allowed moves are found, the next 2, 4, ... 64 looks are left out: what is in the
- * way does not go away so fast.
+ * value. When no allowed moves are found, the next 2, 4, ... 64 looks are left out: the runs in the
+ * way do not go away so fast.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -23,7 +23,7 @@
 /* and so often whether there are blocks without checksums. */
 #define VERIFY_NS	(10 * NS_PER_MS)
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 void asked_age(struct asked *asked)
 {
@@ -66,7 +66,7 @@ static u32 length_to_look_at(struct kvmm_pool *pool, const struct kvmm_backgroun
 	return min(nr, pool->nr_usable);
 }
 
-/* Nothing that is free is unusable; nobody has asked for ranges: no index. */
+/* No free block is unusable; or no caller has asked for ranges: no index. */
 static u32 score(struct kvmm_pool *pool, u32 nr)
 {
 	struct kvmm_zone_stat zone;
@@ -119,7 +119,7 @@ static void defer(struct background *back)
 	sleep_for(back, BIT(back->defer_shift));
 }
 
-/* A hole where there is none yet, or a longer one: it takes what is about it, a request's length more. */
+/* A hole where there is none yet, or a longer one: with a request's length more around it. */
 static u32 next_goal(struct kvmm_pool *pool, u32 nr)
 {
 	struct kvmm_zone_stat zone;
@@ -145,7 +145,7 @@ static int begin(struct kvmm_pool *pool, struct background *back, u32 goal, u32 
 	return kvmm_compact_goal_start(pool, &ask, plan);
 }
 
-/* 1, 0, or an error that somebody should know of. */
+/* 1, 0, or an error to be reported. */
 static int start(struct kvmm_pool *pool, struct background *back)
 {
 	struct kvmm_compact_plan plan;
@@ -191,7 +191,7 @@ static bool verify_is_due(struct kvmm_pool *pool, const struct background *back,
 	       (now >= READ_ONCE(back->retry_ns) && verify_is_pending(pool));
 }
 
-/* What is left is pinned, or moves: it is asked again after 1, 2, ... 64 ms. */
+/* The rest is pinned, or moves: it is asked again after 1, 2, ... 64 ms. */
 static void try_later(struct background *back, u64 now)
 {
 	WRITE_ONCE(back->retry_ns, now + (NS_PER_MS << back->retry_shift));
@@ -214,7 +214,7 @@ static void verify(struct kvmm_pool *pool, struct background *back, u64 now)
 		try_later(back, now);
 }
 
-/* ---- whatever is due ---- */
+/* ---- all work that is due ---- */
 
 static bool is_due(struct kvmm_pool *pool, const struct background *back, u64 now)
 {
@@ -261,7 +261,7 @@ int kvmm_background_tick(struct kvmm_pool *pool)
 	back = background_of(pool);
 	if (!back || !is_due(pool, back, kv_clock_ns()))
 		return 0;
-	if (!kv_trylock(&back->lock))	/* somebody is at it */
+	if (!kv_trylock(&back->lock))	/* another thread is at it */
 		return 0;
 	ret = tick(pool, back);
 	kv_unlock(&back->lock);

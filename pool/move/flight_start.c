@@ -2,8 +2,8 @@
 /*
  * How moves beside or between steps begin: planned from a picture, isolated, given to the device.
  *
- * The picture may be out of date when its plan is carried out: whoever isolates looks again, and
- * the planner tries again.
+ * The picture may be out of date when its plan is carried out: isolate looks again, and the planner
+ * tries again.
  */
 #include <kv/env.h>
 
@@ -15,7 +15,7 @@
 struct start {
 	struct kvmm_pool *pool;
 	struct steps *steps;
-	struct goal *goal;	/* what for */
+	struct goal *goal;	/* purpose */
 	struct flight *flight;	/* out; NULL: nothing moves */
 	struct picture picture;
 	u32 mode;
@@ -30,9 +30,9 @@ static u32 snapshot(void *arg, struct kv_item *items, u32 max)
 }
 
 /*
- * Between steps private and staged blocks move, too. Nothing in their words keeps owners from giving
- * them away, and threads from handing them on; so nobody is inside until they have new places. That
- * is not for long: the device gets its work meanwhile, and nobody waits for it.
+ * Between steps private and staged blocks move, too. Nothing in their words keeps owners from
+ * giving them away, and threads from handing them on; so no thread is inside until they have new
+ * places. That is not for long: the device gets its work meanwhile, and no thread waits for it.
  */
 static void stop_owners(struct start *start)
 {
@@ -161,7 +161,7 @@ static void report(struct start *start)
 	stay_report(start->pool, stay, NULL);
 }
 
-/* compact_lock held: nothing else moves blocks, and the gate is not closed by anybody else. */
+/* compact_lock held: nothing else moves blocks, and no other thread closes the gate. */
 static int start_moves(struct start *start)
 {
 	struct kvmm_pool *pool = start->pool;
@@ -227,7 +227,7 @@ static int start_run(struct kvmm_pool *pool, struct kvmm_compact *compact, u32 m
 	return err == -EALREADY ? 0 : err;
 }
 
-/* What has failed is not planned again for each request: the next 1, 3, 7, ... 63 are left out. */
+/* A failed plan is not made again for each request: the next 1, 3, 7, ... 63 are left out. */
 #define MOST_USELESS	6u
 
 void flights_make_run(struct kvmm_pool *pool, u32 nr)

@@ -2,13 +2,13 @@
 /*
  * Moves for a goal: from the picture of a pool to a plan, and to blocks that are claimed for it.
  *
- * A goal lives in one call. flight_start.c makes the picture and carries the moves out; goal.c says
- * what items cost and whose they are, has a plan made, and claims what it needs: growth
- * reservations in its way are given up, and what is to be lost is claimed before anything is
+ * A goal lives in one call. flight_start.c makes the picture and carries the moves out; goal.c
+ * gives each item its price and its owner, has a plan made, and claims the blocks it needs: growth
+ * reservations in its way are given up, and blocks to be lost are claimed before anything is
  * lifted, and evicted once all is.
  *
- * What has moved lately, and which pageblocks could not be emptied, is remembered in struct goals, by
- * the number of the plan. It is a hint: who moves, frees or allocates blocks does not know of it.
+ * Runs that moved lately, and pageblocks that could not be emptied, are remembered in struct goals,
+ * by the number of the plan. It is a hint: moves, frees and allocations do not know of it.
  */
 #ifndef POOL_GOAL_H
 #define POOL_GOAL_H
@@ -18,7 +18,7 @@
 
 #include "../internal.h"
 
-/* Of a pool, once somebody has asked for KVMM_GOAL_CALM. Guard: compact_lock. */
+/* Of a pool, once a caller has asked for KVMM_GOAL_CALM. Guard: compact_lock. */
 struct goals {
 	u8 *moved;		/* ours; by block: ->tick when it came there, 0: long ago */
 	u32 tick;		/* of plans, 1 to 255 */
@@ -33,7 +33,7 @@ struct goal {
 	const struct kvmm_compact_goal *ask;	/* borrowed; checked */
 	bool go;		/* carry it out */
 
-	/* The picture, and what is planned on it; see goal_plan(). */
+	/* The picture, and the plan made on it; see goal_plan(). */
 	struct kv_item *items;	/* ours */
 	u32 max_items;
 	struct kv_plan_req req;
@@ -49,22 +49,22 @@ struct goal {
 };
 
 /*
- * A picture by @ops->snapshot, a plan, and if ->go what @ops->isolate says; again while that is -EAGAIN.
- * 0; -EALREADY; errors of kvmm_compact_goal_start(). compact_lock held, none below.
+ * A picture by @ops->snapshot, a plan, and if ->go the result of @ops->isolate; again while that is
+ * -EAGAIN. 0; -EALREADY; errors of kvmm_compact_goal_start(). compact_lock held, none below.
  */
 int goal_plan(struct goal *goal, const struct kv_movable_ops *ops, void *owner);
 void goal_exit(struct goal *goal);
 
 /*
- * For isolate: what the plan needs besides its moves is claimed: 0, or -EAGAIN and nothing is. Then
- * goal_claimed() says how the rest went. ->lock held.
+ * For isolate: claim the blocks that the plan needs besides its moves: 0, or -EAGAIN and none is.
+ * Then goal_claimed() says how the rest went. ->lock held.
  */
 int goal_claim(struct goal *goal);
 void goal_claimed(struct goal *goal, bool good);
 
 /* The longest free run of the picture. */
 u32 goal_largest(const struct goal *goal);
-/* What it is to copy so much, in so many runs. */
+/* The price of copying so much, in so many runs. */
 u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks);
 /* Free blocks now, or after the plan; extents are not looked at. -ENOMEM. */
 int goal_state(const struct goal *goal, bool after, struct kvmm_compact_state *state);
@@ -76,7 +76,7 @@ void goal_price_drops(struct goal *goal);
 
 /* ---- goal_calm.c ---- */
 
-/* What has moved lately stays; hints for the planner. 0 or -ENOMEM. */
+/* Runs that moved lately stay; hints for the planner. 0 or -ENOMEM. */
 int goal_calm(struct goal *goal);
 /* It has been carried out, as far as that is up to us: to be left alone for a while. */
 void goal_remember(struct goal *goal);
@@ -84,8 +84,8 @@ void goal_remember(struct goal *goal);
 /* ---- flight_start.c ---- */
 
 /*
- * Plan, and if @goal->go let the moves begin: as kvmm_compact_goal_start(). compact_lock held; goal_exit()
- * is the caller's.
+ * Plan, and if @goal->go let the moves begin: as kvmm_compact_goal_start(). compact_lock held;
+ * goal_exit() is the caller's.
  */
 int flights_start_goal(struct kvmm_pool *pool, struct goal *goal);
 

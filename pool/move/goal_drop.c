@@ -2,10 +2,10 @@
 /*
  * Cached blocks that are lost rather than moved: which may be, and their eviction.
  *
- * A block is never evicted before those that follow it in its chain, so these go with it, wherever they
- * lie, and are paid for. All are claimed as victims, in that order, before anything is lifted;
+ * A block is never evicted before those that follow it in its chain, so these go with it, wherever
+ * they lie, and are paid for. All are claimed as victims, in that order, before anything is lifted;
  * if that fails they are put back: exactly where they were if nothing has happened to the order
- * meanwhile, else among the next ones. What somebody else evicts just now is gone as well.
+ * meanwhile, else among the next ones. Blocks that another thread evicts just now are gone as well.
  */
 #include "../cost.h"
 #include "goal.h"
@@ -14,9 +14,9 @@
 /* With more behind it a block is not lost: it would be a whole prompt. */
 #define MOST_LOST	64u
 
-/* ---- what it costs ---- */
+/* ---- the price ---- */
 
-/* The class whose turn it is; others are above it. KV_NONE: there is nobody. */
+/* The class whose turn it is; others are above it. KV_NONE: there are no victims. */
 static u32 class_in_turn(struct order *order)
 {
 	u32 index = order_peek(order), class;
@@ -108,7 +108,7 @@ static bool claim_block(struct goal *goal, u32 block)
 	if (owner_kind(owner) != OWNER_ENTRY)
 		return false;
 	if (kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_EVICTING))
-		return true;	/* with another one, or by somebody else */
+		return true;	/* with another one, or evicted by another thread */
 	return claim(goal, index);
 }
 
@@ -129,7 +129,7 @@ static void put_back(struct goal *goal)
 	}
 }
 
-/* Who has a reservation loses all of it. */
+/* A range with a reservation loses all of it. */
 static void clear_run(struct kvmm_pool *pool, u32 start, u32 nr)
 {
 	for (u32 b = start; b < start + nr && pool->grow.nr_reserved; b++)

@@ -6,10 +6,11 @@
  *	  ^		    |		      |
  *	  +----give up------+------grow-------+
  *
- * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks at
- * pool->nr_leaving. In the zone they are taken, so nobody is given one, and no count of free blocks
- * has them. What threads keep aside for themselves is drained before, and at each poll. What a victim has
- * left is OWNER_LEFT_AWAY as long as its pageblock is LEAVING: if the request fails it has it back.
+ * Blocks of a pageblock that is leaving go to OWNER_AWAY as they become free: blocks_free() looks
+ * at pool->nr_leaving. In the zone they are taken, so no request gets one, and no count of free
+ * blocks has them. Blocks that threads keep aside are drained before, and at each poll. The block
+ * of a victim is OWNER_LEFT_AWAY as long as its pageblock is LEAVING: if the request fails the
+ * victim has it back.
  *
  * Planes are merged into *spans*: stretches of memory in which every byte is a block's. Units are
  * numbered by span. A unit's bit in ->gone says that it is not ours at the moment: unmapped, or the
@@ -17,10 +18,10 @@
  *
  * Invariants, recomputed by elastic_check():
  *
- *  1. A block of a pageblock that is HERE is not away; all blocks of one that is AWAY are OWNER_AWAY.
+ *  1. A block of a pageblock that is HERE is not away; all blocks of an AWAY one are OWNER_AWAY.
  *  2. nr_away and pool->nr_leaving equal a recount; so does nr_gone.
- *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by nobody, and
- *     is only one of these.
+ *  3. A unit that is gone, untold or stuck lies in pageblocks that are AWAY and read by no step,
+ *     and is only one of these.
  *
  * Guard: states and counts are written with compact_lock and pool->lock held, so one is enough to
  * read; the rest as it says.
@@ -41,10 +42,10 @@ enum leave_mark {
 	MARK_NONE,
 	MARK_BARRED = 1,	/* cannot be emptied */
 	MARK_FRESH = 2,		/* goes with this call */
-	MARK_BACK = 4,		/* comes with this call: its units are there, though it is AWAY still */
+	MARK_BACK = 4,		/* comes with this call: units there, though still AWAY */
 };
 
-/* Of a pageblock that is AWAY: read by nobody; empty; an epoch has begun since. */
+/* Of a pageblock that is AWAY: read by no step; empty; an epoch has begun since. */
 enum wait_state { WAIT_NO, WAIT_EMPTY, WAIT_EPOCH };
 
 struct span {
@@ -62,16 +63,16 @@ struct span {
 /* A shrink beside steps. Guard: compact_lock. */
 struct leave_job {
 	bool active;
-	bool balloon;		/* nobody waits for its end */
+	bool balloon;		/* no caller waits for its end */
 	u32 mode;
 	u32 flags;
-	bool in_blocks;		/* what the next three are; else units */
+	bool in_blocks;		/* the next three count blocks; else units */
 	u64 want;
 	u64 least;
 	u64 got;		/* chosen, and not given up */
 	u64 done;		/* of it: given back */
 	u32 max_moved;
-	int end;		/* what a poll says of the last one */
+	int end;		/* that a poll reports for the last one */
 	struct kvmm_shrink out;
 };
 
@@ -100,7 +101,7 @@ struct elastic {
 	u64 nr_stuck;
 	struct leave_job job;
 	struct leave_wait wait;
-	u8 *waiting;		/* ours; by pageblock: AWAY, and a step may read there; enum wait_state */
+	u8 *waiting;		/* ours; by pageblock: AWAY, still read; enum wait_state */
 	u64 target;		/* of the balloon, in bytes */
 	bool balloon_on;	/* it has not come near that yet */
 	u32 nr_deferred;	/* ticks that are left out */
@@ -125,7 +126,7 @@ struct elastic {
 
 static inline struct elastic *elastic_of(const struct kvmm_pool *pool)
 {
-	/* Pairs with elastic_make(): what it points to is made. */
+	/* Pairs with elastic_make(): the struct behind the pointer is complete. */
 	return smp_load_acquire(&pool->elastic);
 }
 
@@ -152,9 +153,9 @@ int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
 
 /* The calls below: compact_lock and pool->lock held. */
 
-/* LEAVING from here on, and what is free there is AWAY. */
+/* LEAVING from here on, and its free blocks are AWAY. */
 void leave_begin(struct kvmm_pool *pool, struct elastic *el, u32 pb);
-/* The same for what has become free behind our back: threads kept it aside. */
+/* The same for blocks that threads kept aside and have freed since. */
 void leave_claim(struct kvmm_pool *pool, struct elastic *el, u32 pb);
 /* HERE again, with all that is free in it. */
 void leave_undo(struct kvmm_pool *pool, struct elastic *el, u32 pb);
@@ -169,11 +170,11 @@ void units_exit(struct elastic *el);
 /* Units that can be given back once this pageblock is AWAY, too, and all that are LEAVING are. */
 u64 units_of_leaving(const struct kvmm_pool *pool, const struct elastic *el, u32 pb);
 /*
- * Units that nobody can touch any more go back to the device: how many, and *@err says if some did not.
- * Memory of the caller stays until he is told. @pb has come to be AWAY.
+ * Units that no step can touch any more go back to the device: how many, and *@err says if some did
+ * not. Memory of the caller stays until it is told. @pb has come to be AWAY.
  */
 u64 units_release(struct kvmm_pool *pool, struct elastic *el, u32 pb, int *err);
-/* All units of the pageblock are there: 0 and how many came; or as before, -ENOMEM, -ENOSPC, -EIO. */
+/* All units of the pageblock are there: 0, how many came; or as before, -ENOMEM, -ENOSPC, -EIO. */
 int units_regain(struct kvmm_pool *pool, struct elastic *el, u32 pb, u64 *nr);
 /* Ranges that the caller was not told of; how many. */
 u32 units_tell(struct elastic *el, struct kvmm_mem_range *ranges, u32 max);
@@ -192,7 +193,7 @@ int units_check(const struct kvmm_pool *pool, const struct elastic *el);
  * @want: in the end; no more pageblocks than that takes
  * @max_room: so many free blocks may be used up, at most; see leave_room()
  * @max_moved: so many may be copied, at most
- * @got, @nr_room, @nr_moved: in; and out, with what was chosen
+ * @got, @nr_room, @nr_moved: in; and out, with the chosen pageblocks
  */
 struct leave_pick {
 	u32 mode;
@@ -209,7 +210,7 @@ struct leave_pick {
 /* Those that were chosen are LEAVING, or, if @dry, HERE as before. Both locks held. */
 void leave_choose(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, bool dry);
 /*
- * Moves of what is in pageblocks that are LEAVING to free places elsewhere, into el->move: how many.
+ * Moves of runs in pageblocks that are LEAVING to free places elsewhere, into el->move: how many.
  * *@bad := a pageblock that cannot be emptied, or KV_NONE. Both locks held.
  */
 u32 leave_plan(struct kvmm_pool *pool, struct elastic *el, u32 mode, u32 *bad);
@@ -223,9 +224,9 @@ s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep);
 /* It cannot be emptied after all: HERE again, and barred. Both locks held. */
 void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb);
 /*
- * leave_choose() with the room that there is now; then blocks whose loss costs less than their copy are
- * claimed, and free. 0; -ENOSPC @pick->got is below @least. Both locks held, and where the pool caches,
- * its order.
+ * leave_choose() with the room that there is now; then blocks whose loss costs less than their copy
+ * are claimed, and free. 0; -ENOSPC @pick->got is below @least. Both locks held, and where the pool
+ * caches, its order.
  */
 int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
 			  struct victims *victims);
@@ -239,7 +240,7 @@ void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req);
 int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
 		u64 *least);
 /*
- * Victims, claimed and their blocks free, so that what @pick wants may go. 0; -EAGAIN. Both locks held.
+ * Victims, claimed and their blocks free, to make way for @pick. 0; -EAGAIN. Both locks held.
  */
 int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 		     struct victims *victims);

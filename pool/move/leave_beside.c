@@ -2,10 +2,10 @@
 /*
  * Giving memory back beside running steps.
  *
- * Nobody is waited for. Each call goes on as far as things are: what became free in a pageblock that
- * leaves is set aside, what may move is given a flight, and a pageblock that is empty waits until all
- * steps of today have ended on the device: what its owner has freed may be read by one that began
- * before. So
+ * No thread is waited for. Each call goes on as far as things are: blocks that became free in a
+ * pageblock that leaves are set aside, blocks that may move are given a flight, and a pageblock
+ * that is empty waits until all steps of today have ended on the device: blocks that their owner
+ * has freed may be read by one that began before. So
  *
  *	every block is OWNER_AWAY | an epoch begins | no step of an older one is left: unmap
  *
@@ -48,7 +48,7 @@ void job_cancel(struct kvmm_pool *pool, struct elastic *el)
 		job_end(pool, el, 0);
 }
 
-/* ---- what is empty ---- */
+/* ---- empty pageblocks ---- */
 
 static void set_waiting(struct elastic *el, u32 pb, enum wait_state state)
 {
@@ -71,7 +71,7 @@ static void settle_leaving(struct kvmm_pool *pool, struct elastic *el)
 	pool_leave(pool);
 }
 
-/* ---- until nobody can read it ---- */
+/* ---- until no step can read it ---- */
 
 static bool any_is_empty(const struct elastic *el)
 {
@@ -96,7 +96,7 @@ static void begin_wait(struct kvmm_pool *pool, struct elastic *el)
 			el->waiting[pb] = WAIT_EPOCH;
 }
 
-/* Steps of the epoch and later ones began when nobody could be told of these blocks. */
+/* Steps of the epoch and later ones began when no engine could be told of these blocks. */
 static bool wait_is_over(struct kvmm_pool *pool, const struct elastic *el)
 {
 	struct steps *steps = steps_of(pool);
@@ -128,7 +128,7 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 	struct leave_job *job = &el->job;
 	int err = 0;
 
-	/* While the device is blind, nobody knows of the steps either. */
+	/* While the device is blind, the ends of steps are unknown, too. */
 	if (!el->wait.on || !wait_is_over(pool, el) || READ_ONCE(pool->blind))
 		return 0;
 	mark_passed(pool, el);
@@ -147,7 +147,7 @@ static int release_passed(struct kvmm_pool *pool, struct elastic *el)
 	return err;
 }
 
-/* ---- what has to move ---- */
+/* ---- runs that have to move ---- */
 
 static u32 bound_moves(const struct elastic *el, u32 nr, u32 *nr_blocks)
 {
@@ -159,7 +159,7 @@ static u32 bound_moves(const struct elastic *el, u32 nr, u32 *nr_blocks)
 	return i;
 }
 
-/* Another one instead, if there is one, with what is free now. ->lock held. */
+/* Another one instead, if there is one, with the blocks free now. ->lock held. */
 static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 {
 	struct leave_job *job = &el->job;
@@ -352,7 +352,7 @@ int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_shrink *src
 	return err;
 }
 
-/* What was asked for is kept; what there is room for is the caller's word of today. */
+/* The request is kept; room for results is the caller's word of today. */
 static int write_results(struct kvmm_pool *pool, struct elastic *el, struct kvmm_shrink *dst)
 {
 	struct kvmm_shrink now, out = el->job.out;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Single blocks whose content was destroyed, or found to be wrong: nobody finds them any more, and
- * who has one is told.
+ * Single blocks whose content was destroyed, or found to be wrong: no look-up finds them any more,
+ * and their holders are told.
  *
  * A block is lost as long as its entry has the generation that is noted here: when it is given back
- * the note says nothing any more. Notes are made while the gate is closed. So who stages or publishes
- * has either done it before, and the name is forgotten here, or sees the note.
+ * the note says nothing any more. Notes are made while the gate is closed. So a thread that stages
+ * or publishes has either done it before, and the name is forgotten here, or sees the note.
  */
 #include "flight.h"
 
@@ -20,7 +20,7 @@ int __lost_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 nr
 	return 0;
 }
 
-/* Who looks at any_lost alone misses none. */
+/* A reader of any_lost alone misses none. */
 static int lost_notes_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct steps *steps = steps_of(pool);
@@ -41,7 +41,7 @@ void entry_lose(struct kvmm_pool *pool, struct kv_handle handle)
 	forget_lost_entry(pool, handle);
 }
 
-/* Whoever is inside is waited for, unless the gate is closed already. compact_lock held, ->lock not. */
+/* Waits for threads inside, unless the gate is closed already. compact_lock held, ->lock not. */
 bool lose_begin(struct kvmm_pool *pool)
 {
 	bool closed;

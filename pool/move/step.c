@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Streams of the engine, their steps, and what they were told.
+ * Streams of the engine, their steps, and the relocations they were told.
  *
  * A step is given the epoch in which it begins. When it ends, an event is recorded behind its work;
  * events of one stream pass in order, so a stream keeps a short list of {epoch, event}, and when
@@ -19,7 +19,7 @@
 
 struct steps *steps_of(struct kvmm_pool *pool)
 {
-	/* Pairs with steps_get(): what it points to is made. */
+	/* Pairs with steps_get(): the struct behind the pointer is complete. */
 	return smp_load_acquire(&pool->steps);
 }
 
@@ -68,7 +68,7 @@ static u64 steps_bytes(struct kvmm_pool *pool)
 	       (pool->caches ? pool->nr_blocks * sizeof(u32) : 0);
 }
 
-/* ---- what is in use ---- */
+/* ---- places in use ---- */
 
 static bool has_unread(const struct steps *steps, const struct stream *stream)
 {
@@ -88,7 +88,7 @@ static u64 epoch_of(const struct steps *steps, const struct stream *stream)
 	return steps->epoch;
 }
 
-/* What may still read keeps its places because the device is blind then. */
+/* Steps that may still read keep their places because the device is blind then. */
 static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
 {
 	int err = pool->dev ? pool->parts.dev->poll(pool->dev, ended->fence) : 0;
@@ -98,7 +98,7 @@ static bool has_ended(struct kvmm_pool *pool, const struct ended *ended)
 	return err != -EAGAIN;
 }
 
-/* Forget what the device has passed. */
+/* Forget the events that the device has passed. */
 static void catch_up(struct kvmm_pool *pool, struct stream *stream)
 {
 	u32 nr = 0;
@@ -342,7 +342,7 @@ static bool may_settle(struct kvmm_pool *pool)
 	return READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind) || verify_is_on_device(pool);
 }
 
-/* Whoever moves blocks at the moment publishes what is finished. */
+/* A thread that moves blocks at the moment publishes the finished flights. */
 void __steps_settle(struct kvmm_pool *pool)
 {
 	if (likely(!may_settle(pool)) || !kv_trylock(&pool->compact_lock))
@@ -403,9 +403,9 @@ static void add_ended(struct stream *stream, struct kv_fence fence)
 }
 
 /*
- * -EBUSY, -ENOMEM, -EAGAIN: nothing can be recorded there now. Otherwise the step is over: only what
- * is recorded keeps old places from being used again while the step's work reads them, and on a lost
- * device none is.
+ * -EBUSY, -ENOMEM, -EAGAIN: nothing can be recorded there now. Otherwise the step is over: only a
+ * recorded event keeps old places from being used again while the step's work reads them, and on a
+ * lost device none is.
  */
 static int end_step(struct kvmm_pool *pool, struct stream *stream)
 {
@@ -520,7 +520,7 @@ static int bound_moves(const struct steps *steps, u32 *max_blocks)
 	return room ? 0 : -EBUSY;
 }
 
-/* What is under way is not cancelled for somebody who is refused anyway. */
+/* Work under way is not cancelled for a caller that is refused anyway. */
 static bool somebody_works(struct steps *steps)
 {
 	bool open;

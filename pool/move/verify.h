@@ -3,7 +3,7 @@
  * Checksums of content: see <kvmm/verify.h>.
  *
  *  1. An entry has a checksum as long as gen[] has its generation; 0 is none.
- *  2. Entries of the job are MOVING: they stay where they are, and are nobody else's.
+ *  2. Entries of the job are MOVING: they stay where they are, and have no other owner.
  */
 #ifndef POOL_VERIFY_H
 #define POOL_VERIFY_H
@@ -14,19 +14,19 @@
 
 #define VERIFY_BATCH	64u
 
-/* What a job does with an entry. */
+/* The job's work on an entry. */
 enum verify_why { VERIFY_SUM, VERIFY_CHECK };
 
 struct verify_job {
 	u32			nr;		/* 0: there is none */
-	bool			on_device;	/* READ_ONCE(); sums are to be fetched; else they have yet to be taken */
+	bool			on_device;	/* READ_ONCE(); fetch the sums; else take them */
 	struct kv_fence		fence;
 	struct kv_handle	handle[VERIFY_BATCH];
 	struct kv_move		run[VERIFY_BATCH];	/* .dst: where it lies; .nr 1 */
 	u8			why[VERIFY_BATCH];	/* enum verify_why */
 };
 
-/* Guard of all but what is marked: compact_lock. */
+/* Guard of all fields without a mark: compact_lock. */
 struct verify {
 	u32			sample_pm;	/* READ_ONCE() */
 	u32			cursor;		/* of the next entry to be looked at */
@@ -40,14 +40,14 @@ struct verify {
 
 static inline struct verify *verify_of(struct kvmm_pool *pool)
 {
-	/* Pairs with kvmm_verify_set(): what it points to is made. */
+	/* Pairs with kvmm_verify_set(): the struct behind the pointer is complete. */
 	return smp_load_acquire(&pool->verify);
 }
 
 void __verify_moved(struct kvmm_pool *pool, u32 index);
 u32 __verify_nr_moving(const struct kvmm_pool *pool);
 
-/* An entry has another place, and nobody has looked what is there. compact_lock held. */
+/* An entry has another place, and no job has looked there yet. compact_lock held. */
 static inline void verify_moved(struct kvmm_pool *pool, u32 index)
 {
 	if (unlikely(pool->verify))
@@ -55,8 +55,8 @@ static inline void verify_moved(struct kvmm_pool *pool, u32 index)
 }
 
 /*
- * kvmm_verify_tick(), which without @scrubs leaves alone what it need not look at. @is_under_way: a job
- * waits for the device. No lock held but that of the background.
+ * kvmm_verify_tick(), which without @scrubs leaves alone the blocks it need not look at.
+ * @is_under_way: a job waits for the device. No lock held but that of the background.
  */
 u32 verify_look(struct kvmm_pool *pool, bool scrubs, bool *is_under_way);
 /* There are blocks to be summed, or to be checked after a move. A hint. */
@@ -72,7 +72,7 @@ static inline bool verify_is_on_device(struct kvmm_pool *pool)
 
 void __verify_poll(struct kvmm_pool *pool);
 
-/* A job that has ended keeps nobody in place. compact_lock held. */
+/* A job that has ended keeps no block in place. compact_lock held. */
 static inline void verify_poll(struct kvmm_pool *pool)
 {
 	if (unlikely(pool->verify))
@@ -81,7 +81,7 @@ static inline void verify_poll(struct kvmm_pool *pool)
 
 void __verify_cancel(struct kvmm_pool *pool);
 
-/* No job keeps a block in place any more: what the device sums is waited for. compact_lock held. */
+/* No job keeps a block in place any more: waits for sums of the device. compact_lock held. */
 static inline void verify_cancel(struct kvmm_pool *pool)
 {
 	if (unlikely(pool->verify))
@@ -95,8 +95,8 @@ static inline u32 verify_nr_moving(const struct kvmm_pool *pool)
 }
 
 /*
- * The copy of @flight is complete. 0: what is wrong of it has ->bad; -EAGAIN: the device is at it, and
- * ->fence is that. Both locks of flights held.
+ * The copy of @flight is complete. 0: wrong moves of it have ->bad; -EAGAIN: the device is at it,
+ * and ->fence is that. Both locks of flights held.
  */
 int verify_flight(struct kvmm_pool *pool, struct flight *flight);
 /* It ends otherwise. */

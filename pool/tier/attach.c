@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A pool gets a tier, has it configured, goes on with what is under way, and lets go of it. */
+/* A pool gets a tier, has it configured, goes on with work under way, and lets go of it. */
 #include <limits.h>
 
 #include <kv/env.h>
@@ -304,7 +304,7 @@ static u32 nr_under_way(struct lower *lower)
 	return nr;
 }
 
-/* What a device does at once is over at once. */
+/* A copy that a device does at once is over at once. */
 int kvmm_tier_poll(struct kvmm_pool *pool)
 {
 	struct lower *lower;
@@ -320,7 +320,8 @@ int kvmm_tier_poll(struct kvmm_pool *pool)
 	policy_look(pool, lower);
 	down_begin(pool, lower);
 	batches_poll(pool, lower);
-	kv_tier_begin_below(lower->tier);	/* what has come just now may go on at once */
+	/* blocks that have come just now may go on at once */
+	kv_tier_begin_below(lower->tier);
 	told_flush(pool, lower);
 	kv_cancel_restore(cancel);
 	return min(nr_under_way(lower), (u32)INT_MAX);
@@ -352,7 +353,7 @@ static int detach(struct kvmm_pool *pool)
 	pool->metadata_bytes -= lower->metadata_bytes;
 	WRITE_ONCE(pool->lower, NULL);
 	pool_leave(pool);
-	/* Whoever has found it in a read section is through then. */
+	/* A reader that has found it in a read section is through then. */
 	kv_rcu_synchronize();
 	let_go(pool, lower);
 	return 0;
@@ -413,7 +414,7 @@ static void end_batch(struct lower *lower, struct batch *batch)
 
 #define LOOK_NS		100000u
 
-/* Nobody wants it any more, but the store may still write to its slot. */
+/* No operation wants it any more, but the store may still write to its slot. */
 static void end_fetch(struct lower *lower, struct item *item)
 {
 	u32 word = 0;
@@ -427,7 +428,7 @@ static void end_fetch(struct lower *lower, struct item *item)
 		kv_tier_cancel(lower->client, item->fetch.slot);
 }
 
-/* Nobody else calls; what the pool itself holds goes with it. */
+/* No other caller is left; references of the pool itself go with it. */
 static void lower_exit(struct kvmm_pool *pool)
 {
 	struct lower *lower = pool->lower;
@@ -459,7 +460,7 @@ static bool is_clean(struct kvmm_pool *pool, struct lower *lower, u32 entry)
 
 #define CLEAN_PORTION	256u
 
-/* Nobody who loads or copies down waits for all of them to be looked at. */
+/* Loads and copies down do not wait for all of them to be looked at. */
 static u32 count_clean(struct kvmm_pool *pool, struct lower *lower)
 {
 	u32 nr = 0;

@@ -2,8 +2,8 @@
 /*
  * When a block is copied down without being asked for, and whether loading is worth its time.
  *
- * Uses are counted where blocks are hit, without a lock and so that a count may be lost: who misses
- * the moment at which a block becomes worth a copy finds it at the next use. The same line
+ * Uses are counted where blocks are hit, without a lock and so that a count may be lost: a hit that
+ * misses the moment at which a block becomes worth a copy leaves it to the next use. The same line
  * remembers blocks whose copy may have been evicted meanwhile: they are looked at again every few
  * uses.
  */
@@ -29,7 +29,7 @@ static u32 seen_more(u32 *word, u32 gen, bool *was_loaded)
 	return nr;
 }
 
-/* Nobody waits for a hit: if the lock is taken the next use does it. */
+/* No hit waits: if the lock is taken the next use does it. */
 static void seen_not(u32 *word)
 {
 	WRITE_ONCE(*word, READ_ONCE(*word) - 1);
@@ -45,7 +45,7 @@ static void want_copy(struct lower *lower, struct kv_handle handle)
 		below_queue(lower, handle, 0);
 }
 
-/* It is the caller's; a ghost has to know what it would be worth. */
+/* It is the caller's; a ghost has to know its worth. */
 static void note_use(struct kvmm_pool *pool, struct lower *lower, struct kv_handle ref, u32 uses)
 {
 	const struct kv_entry *entry = entry_at(pool, ref.index);
@@ -173,14 +173,14 @@ static u32 news_since(const struct order *order, u64 stamp)
 
 /*
  * How far to look; 0: not at all. Victims of the last long look have their copies, or get them, and
- * those that are left of them are still the first to go, but for who has come since. So a long look
- * waits until one in LOOK_STEPS of them may be gone, or as many more are wanted; evictions find the
- * others meanwhile. Before that a short one goes through the first LOOK_STEPS for each of the news:
- * with some policies whoever comes is among the next to go. So either takes a bounded number of steps
- * for each block that has come or gone, however many are clean. Order's lock held.
+ * those that are left of them are still the first to go, but for blocks that came since. So a long
+ * look waits until one in LOOK_STEPS of them may be gone, or as many more are wanted; evictions
+ * find the others meanwhile. Before that a short one goes through the first LOOK_STEPS for each of
+ * the news: with some policies a newcomer is among the next to go. So either takes a bounded number
+ * of steps for each block that has come or gone, however many are clean. Order's lock held.
  *
- * With 2 steps, prompts in bursts and "lrfu" find 96 % of what a look through all of them at each poll
- * lets them find; with 4, 98 %; with 8, 99.5 %.
+ * With 2 steps, prompts in bursts and "lrfu" find 96 % of what a look through all of them at each
+ * poll lets them find; with 4, 98 %; with 8, 99.5 %.
  */
 static u32 how_far(const struct order *order, const struct look *last, u32 max)
 {
@@ -192,7 +192,7 @@ static u32 how_far(const struct order *order, const struct look *last, u32 max)
 	return min(LOOK_STEPS * (u64)news_since(order, last->stamp), max);
 }
 
-/* The next victims, who stay where they are: at most @wanted, first to last. Both locks held. */
+/* The next victims, which stay where they are: at most @wanted, in order. Both locks held. */
 static u32 peek_victims(struct kvmm_pool *pool, struct look *look, struct kv_handle *handles,
 			u32 wanted)
 {
@@ -296,7 +296,7 @@ void policy_look(struct kvmm_pool *pool, struct lower *lower)
 #define NS_PER_S	1000000000ull
 
 struct costs {
-	u64 wait_ns;		/* for what is on its way already */
+	u64 wait_ns;		/* for blocks already on their way */
 	u64 latency_ns;
 	u64 block_ns;		/* to load one */
 	u64 compute_ns;		/* one */
