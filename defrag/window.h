@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the three files of the window planner share.
+ * Shared by the three files of the window planner.
  *
  * A window is a row of neighbouring items with every hole before, between and behind them. The
  * work is divided so: window.c picks windows, window_place.c finds places for the items of one,
- * window_holes.c knows the room there is outside. No function here is called by anyone else.
+ * window_holes.c knows the room there is outside. No function here is called from elsewhere.
  */
 #ifndef DEFRAG_WINDOW_H
 #define DEFRAG_WINDOW_H
@@ -20,7 +20,7 @@
 #define MAX_RUNS	KV_WORD_BITS
 #define MAX_MOVES	(MAX_RUNS + 1)	/* and the one that steps aside */
 #define MAX_RESTS	(MAX_RUNS + 1)	/* each move opens one at most */
-#define MAX_TAKEN	(MAX_RUNS + 2)	/* who steps aside gives up the holes on both sides */
+#define MAX_TAKEN	(MAX_RUNS + 2)	/* the item aside gives up the holes on both sides */
 
 /* A hole in the index by length; @idx as in hole_start(). Empty ones are left out. */
 struct hole {
@@ -28,7 +28,7 @@ struct hole {
 	u32 idx;
 };
 
-/* What is left of a hole that something went into, and how long its neighbours are now. */
+/* The rest of a hole that something went into, and how long its neighbours are now. */
 struct rest {
 	u32 start;
 	u32 nr;
@@ -46,7 +46,7 @@ struct room {
 struct window {
 	u32 first;	/* items first..last, holes first..last + 1 */
 	u32 last;
-	u32 live;	/* blocks of the items: what it costs to clear it */
+	u32 live;	/* blocks of the items: the price of clearing it */
 	u32 total;	/* blocks of the items and the holes */
 };
 
@@ -65,7 +65,7 @@ struct proposal {
 	struct kv_move moves[MAX_MOVES];
 };
 
-/* The scratch of one call; whoever calls the planner owns it. */
+/* The scratch of one call; owned by the planner's caller. */
 struct search {
 	const struct kv_plan_req *req;
 	u32 max_moves;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The room outside a window: an index of the slice's holes, and what a trial takes from it.
+ * The room outside a window: an index of the slice's holes, and the parts that a trial takes.
  *
  * Hundreds of windows are tried for one plan. So the index is sorted once and never changed; a
- * trial notes which holes it has used and what is left of them, and forgetting those two short
- * lists undoes it.
+ * trial notes which holes it has used and the rest of them, and forgetting those two short lists
+ * undoes it.
  */
 #include "window.h"
 
@@ -46,9 +46,9 @@ void holes_index(struct search *s)
 }
 
 /*
- * What a hole is worth later on. Ten holes of three blocks serve nobody where requests take a
- * hundred, so it is convex: near nothing for what is much shorter than a usual item, near its
- * length for what is much longer.
+ * The later worth of a hole. Ten holes of three blocks serve no request where requests take a
+ * hundred, so it is convex: near nothing for one much shorter than a usual item, near its length
+ * for a much longer one.
  */
 s64 hole_worth(const struct search *s, u64 nr)
 {
@@ -137,8 +137,8 @@ static struct room open_hole(struct search *s, u32 hole)
 
 /*
  * Take @nr blocks of the room and return their address. They go beside the longer neighbour, so
- * that what is left lies beside the shorter one: that is the one which is cheaper to move when
- * somebody wants the rest to grow.
+ * that the rest lies beside the shorter one: that is the one which is cheaper to move when the rest
+ * is to grow.
  */
 u32 room_take(struct search *s, struct room room, u32 nr)
 {

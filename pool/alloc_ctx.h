@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request for blocks on its way: what is asked for, how far it has come, what it cost.
+ * A request for blocks on its way: its demand, how far it has come, its price.
  *
- * Every request is one of these, whatever it is for: a range, private blocks, a promise, growth, a
- * part of a gang. Its ->take() takes the blocks as things are; the slow path in room.c makes room
- * for it, step by step, and calls ->take() again after each; queue.c lets it wait for its turn.
- * The answer is counted once, when the request leaves alloc_slow().
+ * Every request is one of these, be it for a range, private blocks, a promise, growth, a part of a
+ * gang. Its ->take() takes the blocks as things are; the slow path in room.c makes room for it,
+ * step by step, and calls ->take() again after each; queue.c lets it wait for its turn. The answer
+ * is counted once, when the request leaves alloc_slow().
  */
 #ifndef POOL_ALLOC_CTX_H
 #define POOL_ALLOC_CTX_H
@@ -31,7 +31,7 @@ struct victims {
 
 /* Guard: the thread that brings the request on; while it waits, ->lock. */
 struct alloc_ctx {
-	/* What is asked for. */
+	/* The demand. */
 	/* Both with ->lock held. ->reclaim(): NULL, or instead of alloc_reclaim(). */
 	int		(*take)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 	int		(*reclaim)(struct kvmm_pool *pool, struct alloc_ctx *ctx);
@@ -57,7 +57,7 @@ struct alloc_ctx {
 	/* How far it has come. */
 	const struct waiter *self;	/* its place in the queue; NULL: none */
 	u32		promised;	/* of its promise, to be taken by it */
-	u32		account;	/* set by ->take(): who is charged */
+	u32		account;	/* set by ->take(): it is charged */
 	struct victims	victims;	/* picked for it so far; of a take, or the slow path */
 	u32		nr_free;	/* the first so many of ->blocks were free */
 	u32		report_bytes;	/* of ->report, as far as the caller knows it */
@@ -73,7 +73,7 @@ struct alloc_ctx {
 	bool		barred;		/* an open step kept it from moving blocks */
 	bool		reaps;		/* a table that readers may look at was replaced */
 
-	/* What it cost. */
+	/* The price. */
 	u32		evicted;
 	u32		moved;
 	u32		fragmentation_ppm;	/* before, if there is a report */
@@ -98,7 +98,7 @@ int alloc_reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* One try of a request that waits: -ENOSPC, or its end. ->lock held; dropped and retaken. */
 int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 
-/* What @ctl asks for, and all else from zero: 0 or -EINVAL. */
+/* The request in @ctl, and all else from zero: 0 or -EINVAL. */
 int alloc_read_ctl(const struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 		   struct alloc_ctx *ctx);
 /* Count the answer @err, which is the last one. ->lock held. */
@@ -118,7 +118,7 @@ int room_take_entries(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct kv_h
 u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore);
 /* They were picked later than those that are there. */
 void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more);
-/* What was taken in vain has not been written to. */
+/* Blocks taken in vain have not been written to. */
 void victims_still_left(struct kvmm_pool *pool, const struct victims *victims);
 
 #endif /* POOL_ALLOC_CTX_H */

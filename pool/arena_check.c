@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Does it add up what arenas have? Each block is free in the pool's zone, free in that of one arena, or
- * owned; each arena's counts are those of its slots, which are plain; its stock is its own.
+ * Do the counts of arenas add up? Each block is free in the pool's zone, free in that of one arena,
+ * or owned; each arena's counts are those of its slots, which are plain; its stock is its own.
  */
 #include <kv/log.h>
 
@@ -21,7 +21,7 @@ static bool is_free_in(struct kvmm_zone *zone, const struct kvmm_extent *run)
 	       next.start < run->start + run->nr;
 }
 
-/* Nobody's, and in no other zone: that of the pool, or of an arena after this one. */
+/* Without an owner, and in no other zone: that of the pool, or of an arena after this one. */
 static int check_run(const struct kvmm_pool *pool, const struct arenas *arenas, u32 number,
 		     const struct kvmm_extent *run)
 {
@@ -93,7 +93,7 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 	       complain(pool, "free slots of an arena", nr);
 }
 
-/* Lent to somebody who can have it, and only while they are in use. */
+/* Lent to an arena that can have it, and only while they are in use. */
 static int check_regions(const struct kvmm_pool *pool, const struct arenas *arenas)
 {
 	for (u32 i = 0; i < nr_regions(pool, arenas->region_order); i++) {

@@ -2,9 +2,9 @@
 /*
  * Digests of a pool; see <kvmm/digest.h>.
  *
- * The walk looks at what decides on later calls and at what callers can see, and at nothing else:
- * generations count from the first one of their table, which may be random, and tables that are
- * hashed with a secret are walked by index.
+ * The walk looks at state that decides on later calls and at state that callers can see, and at
+ * nothing else: generations count from the first one of their table, which may be random, and
+ * tables that are hashed with a secret are walked by index.
  *
  * The order of eviction is known to policies only, so all blocks are picked, and given back newest
  * first, which is to leave no trace. They are chained through ->chain meanwhile: the world has
@@ -88,7 +88,7 @@ static void sum_free(struct sum *sum, struct kvmm_pool *pool)
 
 /* ---- ranges ---- */
 
-/* What it keeps behind its end, and what it will ask for next. */
+/* The blocks it keeps behind its end, and its next reservation. */
 static void sum_grow(struct sum *sum, const struct kvmm_pool *pool, const struct grow *grow)
 {
 	sum_add_two(sum, grow->res.start, grow->res.nr);
@@ -187,7 +187,7 @@ static void sum_class_marks(struct sum *sum, const struct kvmm_pool *pool)
 	sum_add_two(sum, classes->nr_protected, classes->nr_events);
 }
 
-/* Who has limits, how near to them, and since when each block waits. */
+/* The tenants with limits, how near to them, and since when each block waits. */
 static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
 {
 	const struct quotas *quotas = pool->order.quotas;
@@ -209,7 +209,7 @@ static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
 			sum_add_two(sum, quotas->of[i], quotas->clock - quotas->entered[i]);
 }
 
-/* Who follows whom decides which leaf goes instead of its parent. */
+/* The order of children decides which leaf goes instead of its parent. */
 static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 {
 	const struct order *order = &pool->order;

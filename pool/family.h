@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which blocks of an order of eviction follow which: lists of children, 12 bytes a block.
+ * Parents and children in an order of eviction: lists of children, 12 bytes a block.
  *
  * Only blocks in the order are in them. A child names its parent by index, and the parent may be
- * another block by now: who walks down compares positions, which also ends every walk.
+ * another block by now: a walk down compares positions, which also ends every walk.
  *
  * Guarded by the order's lock.
  */
@@ -38,7 +38,7 @@ void family_exit(struct family *family);
 void family_add(struct family *family, u32 index, u32 parent);
 /*
  * As if family_del() had not been: exactly, if calls are undone newest first. @parent: the one that
- * family_add() was given, as far as it was in a list. @elder_stays: whom it was behind is still a
+ * family_add() was given, as far as it was in a list. @elder_stays: the child before it is still a
  * child of that.
  */
 void family_undel(struct family *family, u32 index, u32 parent, bool elder_stays);
@@ -61,7 +61,7 @@ static inline bool family_was_in(const struct family *family, u32 index)
 	return !family_has(family, index) && family->kin[index].next != KV_NONE;
 }
 
-/* Then: whom it was behind, or KV_NONE if it was the first. */
+/* Then: the child before it, or KV_NONE if it was the first. */
 static inline u32 family_elder(const struct family *family, u32 index)
 {
 	u32 prev = family->kin[index].next;

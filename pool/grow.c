@@ -3,18 +3,18 @@
  * Ranges that grow, a few blocks at a time.
  *
  * The ordinary case is a reservation with room: the last extent becomes longer, and the zone is not
- * asked. When it is used up, what is free behind it is reserved, twice as much as the last time; where
- * nothing is, the range goes on elsewhere, with a run to grow into, if need be the far half of another
- * range's reservation. The hard part is that this may never fail, or cost anybody else anything, as
- * long as enough blocks are free: so a range may have more extents than an allocation gives, and
- * whoever needs reserved blocks gets them.
+ * asked. When it is used up, the free blocks behind it are reserved, twice as many as the last
+ * time; where there are none, the range goes on elsewhere, with a run to grow into, if need be the
+ * far half of another range's reservation. The hard part is that this may never fail, or cost
+ * another owner anything, as long as enough blocks are free: so a range may have more extents than
+ * an allocation gives, and a request that needs reserved blocks gets them.
  */
 #include "internal.h"
 
 #define MIN_CHUNK	8u
 #define FIRST_CHUNK	16u	/* of ranges that say that they will grow */
 #define MAX_CHUNK	64u
-#define MAX_EXPECTED	256u	/* most that is reserved on somebody's word */
+#define MAX_EXPECTED	256u	/* most that is reserved on a caller's word */
 #define MAX_PIECES	4u	/* extents that one call adds rather than have blocks moved */
 
 /* ---- how much to reserve ---- */
@@ -45,7 +45,7 @@ static void grow_clear(struct grow *grow, u32 expect)
 	grow->expect = expect;
 }
 
-/* It has grown, or says that it will: what it asks for next depends on that. */
+/* It has grown, or says that it will: its next reservation depends on that. */
 static void grow_count(struct kvmm_pool *pool, struct slot *slot)
 {
 	slot->grow.calls++;
@@ -155,7 +155,7 @@ static void count_piece(struct kvmm_pool *pool, struct slot *slot, bool in_place
 	*(in_place ? &pool->grow.in_place : &pool->grow.elsewhere) += sign;
 }
 
-/* Extents say what the blocks from number @from on came as, so undoing finds what was counted. */
+/* Extents say how the blocks from number @from on came, so undoing finds the counted pieces. */
 static void count_pieces(struct kvmm_pool *pool, struct slot *slot, u32 from, int sign)
 {
 	for (u32 i = slot->nr_ext, at = slot->nr; i-- > 0 && at > from;) {

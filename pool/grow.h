@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranges that grow have besides extents: blocks reserved behind their end.
+ * Blocks reserved behind the end of ranges that grow.
  *
- * A reservation is soft. Its blocks are taken in the zone, so that nobody gets them by accident, and
- * belong to OWNER_RESERVED with the range's index; but they count as free everywhere, and whoever
- * would refuse, evict, move or scatter for want of free blocks takes them first. The range itself has
- * no right to them.
+ * A reservation is soft. Its blocks are taken in the zone, so that no request gets them by
+ * accident, and belong to OWNER_RESERVED with the range's index; but they count as free everywhere,
+ * and code that would refuse, evict, move or scatter for want of free blocks takes them first. The
+ * range itself has no right to them.
  *
- *  1. A reservation begins right behind the last extent of its range, and is in the list of its pool
- *     if and only if it has a block.
+ *  1. A reservation begins right behind the last extent of its range, and is in the list of its
+ *     pool if and only if it has a block.
  *  2. The list is in the order of last use: growth into it, or its making. clock counts growths.
  *  3. nr_reserved is the number of blocks of kind OWNER_RESERVED, and the sum of the list.
  *
@@ -35,10 +35,12 @@ struct grow {
 	struct grow		*older, *newer;	/* in the list, while res.nr */
 	struct kvmm_extent	res;		/* reserved; .nr 0: nothing */
 	u64			used;		/* clock at the last use */
-	u16			chunk;		/* what was reserved last */
+	u16			chunk;		/* the last reservation's blocks */
 	u16			chunk_before;	/* the same before it grew the last time */
-	u32			expect;		/* blocks the range will have in the end; 0: who knows */
-	u32			calls;		/* times the range has grown, or said that it will: not 0 */
+	/* blocks the range will have in the end; 0: unknown */
+	u32			expect;
+	/* growths of the range, and announced ones: not 0 */
+	u32			calls;
 	u32			index;		/* of the slot; fixed at creation */
 	u32			in_place;	/* times the range grew behind its end */
 	u32			elsewhere;	/* ... by a further extent */

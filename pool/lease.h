@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Leases: which owner has what, what for, since when, and until when at most.
+ * Leases: which owner has which block or range, its purpose, since when, and until when at most.
  *
  * A lease is about a range (it stands beside the slot of the same index), about a private or
  * staged block (beside the entry), or it is a hold: references and pins on cached blocks, or on a
@@ -31,8 +31,8 @@
  *  4. Each block of a hold is in the chain of its key, once, and nothing else is there.
  *  5. It is a block of the pool. Unless a caller has put or unpinned more than its own, it is
  *     REGISTERED, of the generation of its reference, and referenced; if the hold is pinned the
- *     block is pinned, at the place that the hold has noted. The check cannot tell whose mistake
- *     it finds, so it does not recompute this.
+ *     block is pinned, at the place that the hold has noted. The check cannot tell which caller
+ *     made the mistake, so it does not recompute this.
  *  6. A hold on a range has no blocks; the range is live, referenced, and pinned if the hold is,
  *     with the same exception. Such a hold enters and leaves the table with pool->lock held, for
  *     only then is it known whether it may.
@@ -80,7 +80,7 @@ static inline u32 lease_id_index(u32 id)
 struct held {
 	kvmm_key_t	key;
 	struct held	*next;		/* in the chain of the key */
-	struct held	**prev;		/* what points to it */
+	struct held	**prev;		/* the pointer to it */
 	struct hold	*hold;
 	u32		block;		/* place, if the hold is pinned */
 };
@@ -119,8 +119,8 @@ struct lease {
 };
 
 /*
- * What keeps a generation of a range besides its owner: the number of holds, and above it that of
- * pins by type, but for those of KVMM_PIN_USER (pin.c).
+ * References to a generation of a range besides its owner's: the number of holds, and above it that
+ * of pins by type, but for those of KVMM_PIN_USER (pin.c).
  */
 #define KEPT_HOLDS		(BIT64(PIN_GEN_BITS + PIN_TYPE_BITS) - 1)
 
@@ -165,7 +165,7 @@ struct lease_table {
 	u64			sum;		/* ->lock; over all leases */
 	u64			bytes;		/* atomic; host memory */
 	u32			free;		/* ->lock; first free hold, KV_NONE */
-	u32			nr_free;	/* ->lock; of holds, as what follows */
+	u32			nr_free;	/* ->lock; of holds, as the next ones */
 	u32			nr_reserved;	/* ->lock */
 	u32			nr_retired;	/* ->lock */
 	u32			nr_hold_chunks;	/* ->lock */
@@ -206,7 +206,7 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 	if (index >> LEASE_CHUNK_ORDER >= table->nr_chunks)
 		return NULL;
 	/*
-	 * Pairs with the swap in lease_reserve(): it is all zero, or what was written under
+	 * Pairs with the swap in lease_reserve(): the chunk is all zero, or as written under
 	 * ->lock.
 	 */
 	chunk = smp_load_acquire(&table->chunk[at]);
@@ -217,11 +217,11 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 bool lease_is_live(const struct kvmm_pool *pool, u32 id, u32 gen);
 
 /*
- * It says @lease from here on, whatever it said before; in the chain it stays where it is as long
+ * It says @lease from here on, in place of a former one; in the chain it stays where it is as long
  * as the owner does. ->lock held, memory reserved.
  */
 void lease_replace(struct lease_table *table, u32 id, struct lease lease);
-/* The same beside a range or a block: what keeps a generation of a range besides stays. */
+/* The same beside a range or a block: references to a generation besides the owner's stay. */
 void lease_write(struct lease_table *table, u32 id, struct lease lease);
 /* The same has no owner. */
 void lease_clear(struct lease_table *table, u32 id);
@@ -241,10 +241,10 @@ static inline u64 lease_deadline(u64 now_ns, u64 lease_ns)
 	return lease_ns ? kv_ns_after(now_ns, lease_ns) : 0;
 }
 
-/* Memory for what keeps a range, and for its owner: 0; -ENOMEM, or why the pool refuses. */
+/* Memory for the count of a range, and for its owner: 0; -ENOMEM, or why the pool refuses. */
 int range_reserve(struct kvmm_pool *pool, u32 index);
 
-/* What keeps it, from here on by @by more, modulo 2^64. It is reserved; pool->lock held. */
+/* Its count besides the owner's goes up by @by, modulo 2^64. It is reserved; pool->lock held. */
 void range_keep(struct kvmm_pool *pool, kvmm_range_t range, u64 by);
 
 /* The range is live and pool->lock held, so it stays as it is read. */
@@ -302,7 +302,7 @@ static inline kvmm_ref_t held_ref(const struct held *held)
 	return held->hold->ref[held - held->hold->block];
 }
 
-/* What its pins are, if it has any. */
+/* The type of its pins, if it has any. */
 static inline u32 hold_pin_type(const struct hold *hold)
 {
 	static const u8 type[KVMM_NR_HOLD_REASONS] = {
@@ -330,8 +330,7 @@ void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail);
 void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index);
 
 /*
- * A range is to be split, and was: the new one has the same owner. pool->lock held, as in what
- * follows.
+ * A range is to be split, and was: the new one has the same owner. pool->lock held, as below.
  */
 static inline int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
 {

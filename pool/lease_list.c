@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which owner has what: a walk over ranges, private and staged blocks, and holds; and what of it
- * may have been forgotten.
+ * Owners of blocks: a walk over ranges, private and staged blocks, and holds; and those of them
+ * that may have been forgotten.
  *
- * The walk goes over things, not leases: so it sees what has no owner, too, and no lease of what
- * is gone. Slots want pool->lock, for some of them at a time; entries want none.
+ * The walk goes over things, not leases: so it sees those without an owner, too, and no lease of
+ * things that are gone. Slots want pool->lock, for some of them at a time; entries want none.
  */
 #include <limits.h>
 
@@ -20,7 +20,7 @@
 
 enum stage { WALK_RANGES, WALK_BLOCKS, WALK_HOLDS };
 
-/* Where a walk is, and what it has found: cursor = stage, index. */
+/* The place of a walk, and its findings: cursor = stage, index. */
 struct walk {
 	struct kvmm_pool	*pool;
 	u64			now_ns;
@@ -40,7 +40,7 @@ static void set_age(struct kvmm_owned *row, u64 now_ns)
 	row->age_ns = now_ns - min(row->since_ns, now_ns);
 }
 
-/* What the lease says of it, if there is one. */
+/* The row of a lease, if there is one. */
 static void add_lease(const struct walk *walk, enum lease_kind kind, struct kvmm_owned *row)
 {
 	struct lease lease = lease_look(walk->pool, kind, row->index, row->gen);
@@ -86,7 +86,7 @@ static int walk_ranges(struct walk *walk)
 	return 0;
 }
 
-/* Nobody's: claimed by who frees it. */
+/* Without an owner: claimed by the thread that frees it. */
 static bool is_owned(u64 word)
 {
 	return (kv_word_is(word, KV_ENTRY_PRIVATE) || kv_word_is(word, KV_ENTRY_STAGED)) &&
@@ -203,7 +203,7 @@ int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kvmm_owned 
 	return err;
 }
 
-/* ---- what is suspicious ---- */
+/* ---- suspicious leases ---- */
 
 static bool has_one_lease(struct kvmm_pool *pool, u64 owner)
 {

@@ -3,8 +3,8 @@
  * Owners that are processes or threads: do they live?
  *
  * A number alone does not tell: the system gives it to another process later. With the time at
- * which it was started it does. Files are read with no lock held, one after the other; who is
- * unwatched meanwhile is not found again, and that is all.
+ * which it was started it does. Files are read with no lock held, one after the other; an owner
+ * that is unwatched meanwhile is not found again, and that is all.
  */
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static int add_watch(struct lease_table *table, struct lease_watch *fresh)
 	return err;
 }
 
-/* Is there a /proc at all? Then who is not there is not. */
+/* Is there a /proc at all? Then a task that is not there does not live. */
 static int no_such_task(void)
 {
 	const struct kv_sys_ops *sys = kv_sys();
@@ -170,7 +170,7 @@ static bool copy_watch(struct lease_table *table, u32 bucket, u32 i, struct leas
 	return at != NULL;
 }
 
-/* What cannot be found out is not held against anybody. */
+/* An owner whose state cannot be found out is not taken for dead. */
 static void ask_one(struct lease_table *table, const struct lease_watch *watch)
 {
 	struct lease_watch *at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Free blocks that threads keep aside: they are in no free area of the zone, and are free
- * nevertheless. Who is about to refuse, to evict or to move for want of free blocks calls
- * pool_drain_local() first; who shows how many are free adds pool_nr_local().
+ * nevertheless. A caller that is about to refuse, to evict or to move for want of free blocks calls
+ * pool_drain_local() first; one that shows how many are free adds pool_nr_local().
  */
 #ifndef POOL_LOCAL_H
 #define POOL_LOCAL_H
@@ -11,8 +11,8 @@
 #include "mag.h"
 
 /*
- * All of them go back to the zone, and none is kept aside before ->lock is dropped. Returns how many.
- * ->lock held; order.lock may be. One untaken branch where nothing is kept aside.
+ * All of them go back to the zone, and none is kept aside before ->lock is dropped. Returns how
+ * many. ->lock held; order.lock may be. One untaken branch where nothing is kept aside.
  */
 static inline u32 pool_drain_local(struct kvmm_pool *pool)
 {
@@ -20,15 +20,15 @@ static inline u32 pool_drain_local(struct kvmm_pool *pool)
 }
 
 /*
- * Free blocks that a policy hands out itself: those that no gang has claimed. They are to be picked as
- * victims are, and nothing is lost then. 0 with any other policy. ->lock held.
+ * Free blocks that a policy hands out itself: those that no gang has claimed. They are to be picked
+ * as victims are, and nothing is lost then. 0 with any other policy. ->lock held.
  */
 static inline u32 pool_nr_parked(const struct kvmm_pool *pool)
 {
 	return pool->count.nr_parked - (pool->claims.nr - pool->claims.nr_named);
 }
 
-/* How many there are. Exact while nobody allocates or frees. ->lock held. */
+/* How many there are. Exact while no thread allocates or frees. ->lock held. */
 static inline u32 pool_nr_local(const struct kvmm_pool *pool)
 {
 	return arenas_nr_free(pool) + mags_nr(pool);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Reservations: made, used, stolen, given up. See grow.h for what they are.
+ * Reservations: made, used, stolen, given up; see grow.h.
  *
- * Who steals a few blocks takes them from the far end: a range that goes on growing then loses the
- * part that it needs last. Of a range that has not grown while all others have it takes everything.
+ * A request that steals a few blocks takes them from the far end: a range that goes on growing then
+ * loses the part that it needs last. Of a range that has not grown while all others have it takes
+ * everything.
  */
 #include "internal.h"
 
@@ -39,7 +40,7 @@ static inline u32 res_end(const struct grow *grow)
 
 /* ---- one reservation ---- */
 
-/* What follows it, or begins it, is taken in the zone, and has no owner. */
+/* Blocks that follow it, or begin it, are taken in the zone, and have no owner. */
 void reserve_extend(struct kvmm_pool *pool, struct grow *grow, u32 start, u32 nr)
 {
 	if (!nr)
@@ -65,7 +66,7 @@ static void shorten(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 	pool->grow.nr_lists--;
 }
 
-/* The range grows by the first @nr blocks, whose owner the caller sets. */
+/* The range grows by the first @nr blocks; the caller sets their owner. */
 void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
 	shorten(pool, grow, nr);
@@ -78,7 +79,7 @@ void reserve_use(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 	list_add(&pool->grow, grow);
 }
 
-/* The last @nr blocks are anybody's. */
+/* The last @nr blocks are free for all. */
 static void cut(struct kvmm_pool *pool, struct grow *grow, u32 nr)
 {
 	shorten(pool, grow, nr);
@@ -136,7 +137,7 @@ u32 __pool_steal_reserved(struct kvmm_pool *pool, u32 nr)
 
 #define MAX_LOOKS	32u	/* reservations that one search looks at */
 
-/* A reservation, and what is free behind it. */
+/* A reservation, and the free blocks behind it. */
 struct stretch {
 	struct grow *grow;
 	u32 nr;
@@ -201,7 +202,7 @@ u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 n
 	return nr;
 }
 
-/* What was taken in several runs, or could not be, in one that reservations are part of. */
+/* Blocks that came in several runs, or not at all, in one that reservations are part of. */
 static bool alloc_stretch(struct kvmm_pool *pool, u32 nr, struct kvmm_extent *ext, int nr_ext)
 {
 	struct stretch stretch = find_stretch(pool, nr);

@@ -2,9 +2,9 @@
 /*
  * Requests that wait without a thread.
  *
- * A ticket stands in the queue like anybody, and is tried by whoever polls it. It is ours from the
- * time it is queued until it is polled for the last time, or withdrawn, so what others may do to it
- * meanwhile is no more than to take it out of the queue, with a result.
+ * A ticket stands in the queue like any request, and is tried by the thread that polls it. It is
+ * ours from the time it is queued until it is polled for the last time, or withdrawn, so other
+ * threads may do no more to it meanwhile than to take it out of the queue, with a result.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -127,7 +127,7 @@ int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	if (!at)
 		err = -ESTALE;
 	else if ((*at)->busy)
-		waiter_refuse(pool, &(*at)->waiter, -ECANCELED);	/* who polls it hears of it */
+		waiter_refuse(pool, &(*at)->waiter, -ECANCELED);	/* its poller hears of it */
 	else
 		t = *at;
 	if (t) {

@@ -2,12 +2,13 @@
 /*
  * Partial blocks: the tokens of private blocks, in a table beside the entries.
  *
- * A row says which generation of its entry the tokens are of, so nobody has to clear it when a block
- * is freed: to the next owner a row of another generation is empty. A row is its block's from the first
- * token that is appended on: of a block without one the pool knows nothing, and it may be named. Rows come in chunks, made at
- * first use, and are found without a lock; a row is read and written under its chunk's, a leaf.
- * Under that lock the handle is looked at again: who still holds the block then is the row's only
- * owner, and a stale handle cannot empty the row of a later one.
+ * A row says which generation of its entry the tokens are of, so no code has to clear it when a
+ * block is freed: to the next owner a row of another generation is empty. A row is its block's from
+ * the first token that is appended on: of a block without one the pool knows nothing, and it may be
+ * named. Rows come in chunks, made at first use, and are found without a lock; a row is read and
+ * written under its chunk's, a leaf. Under that lock the handle is looked at again: a caller that
+ * still holds the block then is the row's only owner, and a stale handle cannot empty the row of a
+ * later one.
  */
 #include <string.h>
 
@@ -50,7 +51,7 @@ static void count_bytes(struct kvmm_pool *pool, size_t bytes)
 	pool_leave(pool);
 }
 
-/* Put @fresh into *@place unless somebody was faster, and then free it. Takes @fresh. */
+/* Put @fresh into *@place unless another thread was faster, and then free it. Takes @fresh. */
 #define install(pool, place, fresh, bytes)				\
 	({								\
 		__typeof__(fresh) __none = NULL;			\
@@ -114,7 +115,7 @@ static void tokens_exit(struct kvmm_pool *pool)
 
 /* ---- rows ---- */
 
-/* Says what is wrong with a handle, and waits while the pool's gate is closed: no lock held. */
+/* The fault of a handle, if any; waits while the pool's gate is closed: no lock held. */
 static int check_block(struct kvmm_pool *pool, kvmm_mut_t block)
 {
 	u32 id;
@@ -257,7 +258,7 @@ int __tokens_check(struct kvmm_pool *pool, const struct kv_handle *handles, u32 
 	return is_partial ? -ENODATA : 0;
 }
 
-/* What is computed before anything is named. */
+/* Keys, computed before anything is named. */
 struct names {
 	u32 *tokens;		/* of all blocks; the one allocation begins here */
 	kvmm_key_t *keys;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pool's side of its events: the feed that maps and tiers write to, and who consumes it.
+ * The pool's side of its events: the feed that maps and tiers write to, and its consumers.
  *
  * The feed is made by the first consumer and stays. It comes into use in this order: the pool, its
- * map and its tier point to it; ->kinds says that somebody reads; a grace period; then the consumer
- * starts at the head. So whoever changed a name without telling had done so before the consumer began,
- * and a snapshot of the consumer's sees it.
+ * map and its tier point to it; ->kinds says that there is a reader; a grace period; then the
+ * consumer starts at the head. So a thread that changed a name without telling had done so before
+ * the consumer began, and a snapshot of the consumer's sees it.
  *
  * Invariants, recomputed by events_check():
  *
@@ -51,7 +51,7 @@ struct pool_events {
 	u32			nr_ring;	/* fixed at creation */
 	struct kvmm_events	*first;		/* compact_lock */
 	u64			nr_lookups;	/* atomic; that consumers were told of */
-	bool			clears;		/* both locks; all names go, and one event says so */
+	bool			clears;		/* both locks; all names go, in one event */
 };
 
 static inline struct kv_ring *ring_of(const struct kvmm_events *events)

@@ -65,7 +65,7 @@ static void events_attached(struct kvmm_pool *pool)
 	struct pool_events *of = smp_load_acquire(&pool->events);
 	struct lower *lower;
 
-	/* Pairs with kvmm_tier_detach(), which waits for us between taking it away and freeing it. */
+	/* Pairs with kvmm_tier_detach(), which waits for us between taking away and freeing it. */
 	kv_rcu_read_lock();
 	lower = lower_of(pool);
 	if (of && lower)
@@ -112,7 +112,7 @@ static int read_attr(const struct kvmm_events_attr *from, struct kvmm_events_att
 	return attr->flags & FOR_TRACES && attr->flags & KVMM_EVENTS_SORTED ? -EINVAL : 0;
 }
 
-/* What the ring has to have. */
+/* The kinds of events that the ring has to have. */
 static u32 kinds_of(const struct kvmm_events_attr *attr)
 {
 	u32 kinds = attr->kinds | BIT(KV_FEED_KEPT);
@@ -124,7 +124,7 @@ static u32 kinds_of(const struct kvmm_events_attr *attr)
 	return kinds;
 }
 
-/* What is read by anybody is written. compact_lock held. */
+/* Kinds read by any consumer are written. compact_lock held. */
 static void recount_kinds(struct pool_events *of)
 {
 	u32 kinds = 0;
@@ -143,7 +143,7 @@ static int add(struct kvmm_pool *pool, struct kvmm_events *events)
 	events->next = events->of->first;
 	events->of->first = events;
 	recount_kinds(events->of);
-	/* Who did not see that somebody reads has done what it did; see events.h. */
+	/* A writer that did not see the new reader has done its change; see events.h. */
 	kv_rcu_synchronize();
 	events->cursor = kv_ring_head(ring_of(events));
 	return 0;

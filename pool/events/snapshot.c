@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is cached, name by name, while all goes on beside.
+ * The cached blocks, name by name, while all goes on beside.
  *
- * The head of the ring is read first; a name that is looked at later is seen at least as it was then,
- * because whoever changes it makes the record afterwards. Two things could slip through, and do not:
+ * The head of the ring is read first; a name that is looked at later is seen at least as it was
+ * then, because a thread that changes it makes the record afterwards. Two things could slip
+ * through, and do not:
  *
  *  - a block that is claimed for eviction is in the map still, and may come back without a word: so
- *    what counts is whether it is in the map, not whether it can be found at this moment;
- *  - a name may go from a block that was not looked at yet to one that was: whoever removes the former
- *    writes a record of the kind KEPT, which means STORED to who was making a snapshot then.
+ *    its place in the map counts, not whether it can be found at this moment;
+ *  - a name may go from a block that was not looked at yet to one that was: the remover of the
+ *    former writes a record of the kind KEPT, which means STORED to a reader that was making a
+ *    snapshot then.
  */
 #include <kv/rcu.h>
 #include <kv/tier.h>
@@ -42,7 +44,10 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	};
 	if (event->flags)
 		memcpy(&event->parent, before, sizeof(event->parent));
-	/* All of it is of one generation, or the block has gone meanwhile, of which there is a record. */
+	/*
+	 * All of it is of one generation, or the block has gone since, and there is a record of
+	 * that.
+	 */
 	return kv_is_still(&entry->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compaction that nobody asked for: when, and on which thread. */
+/* Compaction without a request: when, and on which thread. */
 #ifndef POOL_BACKGROUND_H
 #define POOL_BACKGROUND_H
 
@@ -12,7 +12,7 @@ struct kvmm_pool;
 /* Requests by length: each length of its own up to here, then by powers of two. */
 #define ASKED_EXACT	64u
 #define NR_ASKED	(ASKED_EXACT + 1 + 32)
-/* Then all counts are halved: what was asked for lately is what counts. */
+/* Then all counts are halved: the requests of late count. */
 #define ASKED_MOST	4096u
 
 /* Lengths of ranges; see background.c. */
@@ -29,19 +29,19 @@ struct background {
 	u32 defer_shift;		/* ->lock */
 	bool on;			/* ->lock; READ_ONCE() as a hint */
 
-	bool verifies;			/* ->lock; READ_ONCE() as a hint: on, and it was asked for */
-	bool awaits;			/* ->lock; READ_ONCE() as a hint: the device is at a batch */
-	u64 scrub_ns;			/* ->lock; READ_ONCE() as a hint: the next batch that need not be */
-	u64 retry_ns;			/* ->lock; READ_ONCE() as a hint: not before, what was in vain */
+	bool verifies;			/* ->lock; READ_ONCE() as a hint: on, and asked for */
+	bool awaits;			/* ->lock; READ_ONCE() hint: the device is at a batch */
+	u64 scrub_ns;			/* ->lock; READ_ONCE() as a hint: next optional batch */
+	u64 retry_ns;			/* ->lock; READ_ONCE() as a hint: no vain retry before */
 	u32 retry_shift;		/* ->lock */
 
-	struct kv_lock thread_lock;	/* who starts and stops it */
+	struct kv_lock thread_lock;	/* to start and stop it */
 	void *thread;			/* ->thread_lock */
 	u32 stop;			/* atomic; slept on */
 };
 
 void asked_age(struct asked *asked);
-/* The median length; 0: nobody has asked for any. pool->lock held. */
+/* The median length; 0: no caller has asked for any. pool->lock held. */
 u32 asked_median(const struct asked *asked);
 
 static inline u32 asked_slot(u32 nr)

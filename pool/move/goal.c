@@ -2,9 +2,10 @@
 /*
  * From a goal to a plan: the picture with owners and prices, budgets, and trying again.
  *
- * A picture says where items lie and whether they may move. Whose parts they are is looked up from the
+ * A picture says where items lie and whether they may move. Their owners are looked up from the
  * ranges' side, so that a range of many extents is walked once. Between the picture and this the
- * pool goes on: what is not where the picture has it is left out, and whoever isolates looks again.
+ * pool goes on: items that are not where the picture has them are left out, and isolate looks
+ * again.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -16,7 +17,7 @@
 /* How often a picture may be out of date by the time that its plan is made. */
 #define MAX_TRIES	8u
 
-/* What planning is predicted to take of a budget, for each item: measured, and rounded up. */
+/* Time that planning is predicted to take of a budget, by item: measured, and rounded up. */
 #define PLAN_ITEM_NS	40u
 
 /* So often a plan that takes too long is made anew with less. */
@@ -164,7 +165,7 @@ static int see(struct goal *goal, const struct kv_movable_ops *ops, void *owner)
 
 /* ---- budgets ---- */
 
-/* What is measured, in the cheapest way that the device has; 0: nothing is. */
+/* The measured price, in the cheapest way that the device has; 0: nothing is measured. */
 static u64 measured_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks)
 {
 	struct kv_dev_stat stat = { 0 };
@@ -191,7 +192,7 @@ u64 goal_copy_ns(const struct kvmm_pool *pool, u32 nr_moves, u64 nr_blocks)
 	return ns ? ns : nr_blocks * pool->door.costs.copy_block_ns;
 }
 
-/* Moves have two places until they have landed, and what is promised is not for the second one. */
+/* Moves have two places until they have landed; promised blocks are not for the second one. */
 static u64 most_beside_promises(struct kvmm_pool *pool)
 {
 	u64 nr_free, nr_promised;
@@ -278,7 +279,7 @@ static int plan_once(struct goal *goal, void *scratch)
 	return err == -EAGAIN ? 0 : err;
 }
 
-/* One that takes too long is made again with as much as there is time for, and a little less each time. */
+/* A plan that takes too long is made again for the time there is, a little less each time. */
 static int plan_in_time(struct goal *goal, void *scratch)
 {
 	int err = plan_once(goal, scratch);
@@ -305,8 +306,9 @@ static int plan_run_of(struct goal *goal, u32 nr, void *scratch)
 }
 
 /*
- * The longest run that there is a way to, by bisection of lengths between what there is and what there
- * is no way to. Planners are no oracles: a longer one may be within reach although this one was not.
+ * The longest run that there is a way to, by bisection of lengths between the longest there is and
+ * one there is no way to. Planners are no oracles: a longer one may be within reach although this
+ * one was not.
  */
 static int plan_longest(struct goal *goal, void *scratch)
 {
@@ -350,7 +352,7 @@ static int make_plan(struct goal *goal)
 	return err;
 }
 
-/* Nothing is to be moved, but what is reserved softly may lie in such a run. */
+/* Nothing is to be moved, but softly reserved blocks may lie in such a run. */
 static void clear_for_run(struct goal *goal)
 {
 	struct kvmm_pool *pool = goal->pool;

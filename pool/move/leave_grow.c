@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Having memory again: mapped first, all of it, and only then are blocks free. So whoever is given one
- * finds memory behind it, and a driver that has not enough leaves nothing behind.
+ * Having memory again: mapped first, all of it, and only then are blocks free. So a request finds
+ * memory behind each block, and a driver that has not enough leaves nothing behind.
  *
- * A balloon is pageblocks that leave and come back by ticks, so that what is away comes near a target.
- * It goes by whole pageblocks and by what they have of blocks: half a pageblock too much would make it
- * come and go for ever.
+ * A balloon is pageblocks that leave and come back by ticks, so that the memory away comes near a
+ * target. It goes by whole pageblocks and by the blocks in them: half a pageblock too much would
+ * make it come and go for ever.
  */
 #include <kv/pool.h>
 #include "leave.h"
@@ -121,7 +121,7 @@ static int regain_read(const struct kvmm_pool *pool, const struct kvmm_regain *s
 	return 0;
 }
 
-/* The caller has memory again behind what he hands back, whatever comes of it. */
+/* The caller has memory again behind the blocks it hands back, whether this succeeds or not. */
 static int hand_back(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_regain *req)
 {
 	if (!req->nr_ranges)
@@ -232,7 +232,7 @@ static int tick_locked(struct kvmm_pool *pool, struct elastic *el)
 	return ret && pool->elastic_due;
 }
 
-/* Whoever moves blocks at the moment does not wait for us, nor we for him. */
+/* A thread that moves blocks at the moment does not wait for us, nor we for it. */
 int __elastic_tick(struct kvmm_pool *pool)
 {
 	int ret;
@@ -292,7 +292,7 @@ int balloon_set_bytes(struct kvmm_pool *pool, const void *value)
 
 /* ---- left for a request ---- */
 
-/* Could it be served if all that is away were free? What is left in small runs is not looked at. */
+/* Could it be served if all blocks away were free? Those left in small runs are not looked at. */
 static bool may_fit(struct kvmm_pool *pool, const struct alloc_ctx *room, u64 want)
 {
 	u64 nr = pool_nr_free(pool) + pool->elastic->nr_away;

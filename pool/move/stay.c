@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What may move, and why the rest does not: the one place that decides.
+ * May a block move, and if not why: the one place that decides.
  *
- * Readers go on where nobody writes: registered blocks, and what is sealed. Between steps what may
- * be written moves as well, if we are told: the engine asks anew for its next step. Private and
- * staged blocks have no mark that keeps their owner from giving them away while they are moved, so
- * they do only while the gate is closed (flight_start.c). With the world stopped nobody asks anew:
- * there a reference keeps a block in place.
+ * Readers go on where no thread writes: registered blocks, and sealed ones. Between steps blocks
+ * that may be written move as well, if we are told: the engine asks anew for its next step. Private
+ * and staged blocks have no mark that keeps their owner from giving them away while they are moved,
+ * so they do only while the gate is closed (flight_start.c). With the world stopped no engine asks
+ * anew: there a reference keeps a block in place.
  */
 
 #include <kv/buf.h>

@@ -2,15 +2,16 @@
 /*
  * A device that cannot see the end of its work.
  *
- * A copy has failed, and the driver cannot say that nothing writes to its destination any more. What
- * goes wrong comes back to the pool in many ways: by moves, loads, migrations, by callers who give up
- * what they could not fill. So as long as the device is blind, whatever is given back is nobody's:
+ * A copy has failed, and the driver cannot say that nothing writes to its destination any more.
+ * Failed work comes back to the pool in many ways: by moves, loads, migrations, by callers that
+ * give up blocks they could not fill. So as long as the device is blind, blocks given back have no
+ * owner:
  *
  *  1. While ->blind is not 0, no block becomes free: it is OWNER_UNSEEN. No old place of a move
  *     becomes free either, since the end of steps may not be seen.
- *  2. The device says that all has ended: all of them are free. It is lost: they stay until the pool
- *     is destroyed.
- *  3. ->blind is set before anything is given back of what failed.
+ *  2. The device says that all has ended: all of them are free. It is lost: they stay until the
+ *     pool is destroyed.
+ *  3. ->blind is set before any block of the failed copy is given back.
  */
 #ifndef POOL_UNSEEN_H
 #define POOL_UNSEEN_H
@@ -24,8 +25,10 @@ struct kvmm_pool;
 /* The device will never say anything again. */
 bool device_is_lost(const struct kvmm_pool *pool);
 
-/* Work of the pool's on its device has failed: call it before the destination is given back. No lock
- * held at or below pool->lock. */
+/*
+ * Work of the pool's on its device has failed: call it before the destination is given back. No
+ * lock held at or below pool->lock.
+ */
 void device_failed(struct kvmm_pool *pool);
 
 void __device_look(struct kvmm_pool *pool);

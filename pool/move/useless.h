@@ -2,10 +2,11 @@
 /*
  * Compaction that was in vain is not tried again until something has changed.
  *
- * Who asks for room and is refused asks again, and again it would take a picture of the whole pool to
- * find out that it cannot be had. Whatever could make a difference changes a count: blocks taken,
- * given back, evicted or moved, references, pins. As long as none has, the answer is known. So
- * nothing is refused that could be had: that is for background.c, where nobody waits.
+ * A caller that asks for room and is refused asks again, and again it would take a picture of the
+ * whole pool to find out that it cannot be had. Any change that could make a difference changes a
+ * count: blocks taken, given back, evicted or moved, references, pins. As long as none has, the
+ * answer is known. So nothing is refused that could be had: that is for background.c, where no
+ * caller waits.
  */
 #ifndef POOL_USELESS_H
 #define POOL_USELESS_H
@@ -17,7 +18,7 @@ struct kvmm_pool;
 struct useless {
 	u64 stamp;		/* of the counts then */
 	u32 want;		/* so many blocks */
-	u32 max_runs;		/* in so many runs; 1: as long a run, else all was to be packed for them */
+	u32 max_runs;		/* in so many runs; 1: as long a run, else packed */
 	bool known;
 };
 

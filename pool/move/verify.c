@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Checksums of content, taken and compared beside everybody else.
+ * Checksums of content, taken and compared beside all other work.
  *
  * A job is a few entries that are MOVING meanwhile, so neither their places nor their generations
- * change, and a fence. Where the device cannot sum on its own it is waited for the engine's work, by
- * looking again, and then for the sums: those are of a few blocks.
+ * change, and a fence. Where the device cannot sum on its own the engine's work is waited for, by
+ * looking again, and then the sums: those are of a few blocks.
  */
 #include <kv/log.h>
 #include <kv/mem.h>
@@ -12,7 +12,7 @@
 #include "flight.h"
 #include "verify.h"
 
-/* ---- what is to be done ---- */
+/* ---- work to be done ---- */
 
 static void set_todo(struct verify *verify, u32 index)
 {
@@ -115,7 +115,7 @@ static bool job_add(struct kvmm_pool *pool, struct verify *verify, u32 index)
 	return true;
 }
 
-/* Somebody has pinned it, or moves it: later. What is gone needs no look. */
+/* A caller has pinned it, or moves it: later. A block that is gone needs no look. */
 static bool is_busy(struct kvmm_pool *pool, u32 index)
 {
 	return kv_word_is(READ_ONCE(entry_at(pool, index)->word), KV_ENTRY_REGISTERED);
@@ -140,7 +140,7 @@ static u32 nr_not_todo(const struct kvmm_pool *pool, const struct verify *verify
 	return min(nr, pool->nr_blocks - index);
 }
 
-/* What has to be looked at first; else those that have a checksum, in turns. ->lock held. */
+/* Blocks that have to be looked at; else those with a checksum, in turns. ->lock held. */
 static void collect(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
 	u32 step;
@@ -182,7 +182,7 @@ static void drop_job(struct kvmm_pool *pool, struct verify *verify)
 	redo_job(pool, verify);
 }
 
-/* The device lets it start behind what the engine has given it so far. */
+/* The device lets it start behind the work that the engine has given it so far. */
 static void start_job(struct kvmm_pool *pool, struct verify *verify, bool scrubs)
 {
 	struct steps *steps = pool->steps;
@@ -223,7 +223,7 @@ static void complain_of(struct kvmm_pool *pool, struct verify *verify, u32 block
 	       block);
 }
 
-/* True: it is what it was. */
+/* True: its content is as it was. */
 static bool compare(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
 		    u32 block, u64 sum)
 {
@@ -392,7 +392,7 @@ static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const st
 	}
 }
 
-/* What the device could not say is no better than a copy that failed. */
+/* A copy that the device could not sum is no better than one that failed. */
 static void condemn(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs, u32 nr)
 {
 	for (u32 i = 0; i < nr; i++) {
@@ -442,7 +442,9 @@ void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
 
 /* ---- now ---- */
 
-/* The caller has a reference, and nothing moves: 1, 0 it has no checksum; -EIO. compact_lock held. */
+/*
+ * The caller has a reference, and nothing moves: 1, 0 without a checksum; -EIO. compact_lock held.
+ */
 static int verify_one(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
 		      u32 block)
 {
@@ -580,7 +582,7 @@ static u64 verify_bytes(struct kvmm_pool *pool)
 			      KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
 }
 
-/* ---- what is said of it ---- */
+/* ---- results ---- */
 
 static u32 nr_summed(struct kvmm_pool *pool, const struct verify *verify)
 {

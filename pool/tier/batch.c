@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Batches: what is copied together, from being filled to its end.
+ * Batches: blocks copied together, from filling to the end.
  *
- * Whoever fills or ends a batch has it alone, and holds no lock: the device is spoken to, checksums
- * are made, and the pool takes blocks back. The copy begins behind all that the engine's streams
- * were given before: their last writes are in what goes down, and what goes up overwrites nothing
- * that they still use.
+ * The thread that fills or ends a batch has it alone, and holds no lock: the device is spoken to,
+ * checksums are made, and the pool takes blocks back. The copy begins behind all that the engine's
+ * streams were given before: their last writes are in the blocks that go down, and those that go up
+ * overwrite nothing that they still use.
  */
 #include "tier.h"
 
@@ -23,7 +23,7 @@ bool lower_is_ordered(struct kvmm_pool *pool, const struct lower *lower)
 	return !lower->has_streams || lower->flags & KVMM_TIER_COMPLETE || has_known_streams(pool);
 }
 
-/* All work that the engine's streams were given so far; -EINVAL nobody knows. */
+/* All work that the engine's streams were given so far; -EINVAL it is not known. */
 static int lower_fence(struct kvmm_pool *pool, struct lower *lower, struct kv_fence *fence)
 {
 	struct steps *steps = steps_of(pool);
@@ -163,7 +163,7 @@ void batches_poll(struct kvmm_pool *pool, struct lower *lower)
 
 /* ---- checksums ---- */
 
-/* What the copy did not sum: by the device on its own, with one wait for all; results in order. */
+/* Blocks that the copy did not sum: by the device, with one wait for all; results in order. */
 static int sum_together(struct kvmm_pool *pool, struct batch *batch, u32 nr_runs, u32 nr)
 {
 	struct kv_planes planes = { pool->plane, pool->nr_planes };

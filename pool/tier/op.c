@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Operations: what callers wait for, how it ends, and how it is given up.
+ * Operations: how callers wait for them, how they end, and how they are given up.
  *
- * Giving up takes the operation's wants from wherever they hang; what they waited for goes on
- * until it is over, and finds that nobody wants it.
+ * Giving up takes the operation's wants from wherever they hang; loads and copies that they waited
+ * for go on until they are over, and find no waiter.
  */
 #include <kv/env.h>
 #include <kv/file.h>
@@ -166,7 +166,7 @@ void op_drop(struct kvmm_pool *pool, struct tier_op *op)
 
 /* ---- results ---- */
 
-/* Whoever waits for the descriptor looks again as long as there is something to fetch. */
+/* A caller that waits for the descriptor looks again while there is an operation to fetch. */
 static void unsignal(struct lower *lower)
 {
 	if (lower->event >= 0 && !lower->nr_over)
