@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holes by length: who needs @nr blocks gets them from a hole that is hardly longer.
+ * Holes by length: an item of @nr blocks gets them from a hole that is hardly longer.
  *
  * Lengths up to BIN_EXACT have a bin each, longer ones eight for each power of two, as in TLSF. So
  * taking and putting back what is left are a few instructions, however many holes there are. Of
@@ -29,7 +29,7 @@ struct bins {
 };
 
 void bins_init(struct bins *bins, struct bin_hole *room);
-/* Its number is that of those before it. @nr may be 0: then nobody finds it. */
+/* Its number is that of those before it. @nr may be 0: then no search finds it. */
 void bins_add(struct bins *bins, u32 start, u32 nr);
 /* The first of @nr blocks, which are no hole any more; KV_NONE: no hole is so long. */
 u32 bins_take(struct bins *bins, u32 nr);

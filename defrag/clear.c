@@ -12,8 +12,8 @@
  * must not be lost has the least choice and goes first; then those that may be lost, the dearest
  * first: if no hole is left they are lost. If an item that must not be lost has no place the next
  * window is tried, or its pageblocks are barred and others are chosen; after a few rounds the plan
- * is what can be emptied without the last ones.
- */
+ * window is tried, or its pageblocks are barred and others are chosen; after a few rounds the plan
+ * is made of the areas that can be emptied without the last ones. */
 #include <string.h>
 
 #include "bins.h"
@@ -32,7 +32,7 @@ struct row {
 	u64 price;
 };
 
-/* What has been chosen is of the plan; what is barred, is not, whatever it would cost. */
+/* A chosen area is of the plan; a barred one is not, at any price. */
 enum state { OPEN, CHOSEN, BARRED };
 
 struct clearing {
@@ -48,7 +48,7 @@ struct clearing {
 	u64 *spare;
 
 	/* A run. */
-	u64 below;			/* what costs as much or more is of no use */
+	u64 below;			/* a price of as much or more is of no use */
 	struct row row[MAX_WINDOWS];	/* the cheapest first */
 	u32 nr_rows;
 
@@ -61,7 +61,7 @@ struct clearing {
 	bool bar_all;			/* that cannot be placed, not just the first of them */
 	u64 nr_moving;			/* blocks of items that go, and would rather be copied */
 	u64 nr_must;			/* of them: that must not be lost */
-	u64 nr_room;			/* free blocks outside of what is chosen */
+	u64 nr_room;			/* free blocks outside of the chosen areas */
 	u8 *state;			/* by pageblock: enum state */
 	bool *goes;			/* by item */
 };
@@ -212,7 +212,7 @@ static void keep(struct clearing *c, u32 start, u64 price)
 	c->nr_rows = min(c->nr_rows + 1, MAX_WINDOWS);
 }
 
-/* What an item costs: the lesser of its copy and its loss. */
+/* The price of an item: the lesser of its copy and its loss. */
 static struct kv_priced priced_item(const void *arg, u32 i)
 {
 	const struct kv_plan_req *req = arg;
@@ -238,7 +238,7 @@ static void find_rows(struct clearing *c)
 	}
 }
 
-/* Most plans are of the first row; what a failed one took is put back by beginning anew. */
+/* Most plans are of the first row; items that a failed one took are put back by beginning anew. */
 static bool try_row(struct clearing *c, const struct row *row)
 {
 	const struct kv_plan_req *req = c->req;
@@ -350,7 +350,7 @@ static void choose(struct clearing *c, u32 pageblock)
 	c->left--;
 }
 
-/* Is there a place outside for @nr_must blocks if what is free in the pageblock is no place? */
+/* Is there a place outside for @nr_must blocks, without the free ones in the pageblock? */
 static bool has_room(const struct clearing *c, u32 pageblock, u64 nr_must)
 {
 	return nr_must + tenants_of(c, pageblock).nr_free <= c->nr_room;
@@ -395,7 +395,7 @@ static bool is_hinted(const struct clearing *c, u32 pageblock)
 	       c->size - tenants_of(c, pageblock).nr_free >= hint->held;
 }
 
-/* A price is never too high, but too low for what would empty more than is still wanted. */
+/* A price is never too high, but too low for one that would empty more than is still wanted. */
 static void choose_all(struct clearing *c)
 {
 	u32 pageblock;
@@ -413,7 +413,7 @@ static void choose_all(struct clearing *c)
 		choose_with(c, pageblock);
 }
 
-/* False: some of what was chosen is barred now. */
+/* False: some of the chosen areas are barred now. */
 static bool clear_chosen(struct clearing *c, bool bar_all)
 {
 	c->bar_all = bar_all;
@@ -426,7 +426,7 @@ static bool clear_chosen(struct clearing *c, bool bar_all)
 }
 
 /*
- * Once the rounds are used up, nothing is chosen for what is barred then: less and less is placed,
+ * Once the rounds are used up, nothing is chosen for areas barred then: less and less is placed,
  * with more and more room. Returns how many pageblocks are emptied by the plan.
  */
 static u32 search(struct clearing *c, bool is_tight)

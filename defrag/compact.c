@@ -4,8 +4,8 @@
  *
  * The hard part is to stop half-way without a trace: a copy may fail, the time may run out, the
  * picture may be out of date. So nothing is published before its copy is done, moves are copied
- * together only if none can harm another, and whatever was not reached is handed back to its owner
- * as it was.
+ * together only if none can harm another, and the moves not reached are handed back to the owner as
+ * they were.
  *
  * The owner's compaction lock is held throughout and serialises everything here; no other lock is
  * held across a copy.
@@ -42,7 +42,7 @@ static u32 largest_hole(const struct kv_plan_req *req)
 	return largest;
 }
 
-/* The owner goes on working: what it has may have grown between asking and filling. */
+/* The owner goes on working: its items may have become more between asking and filling. */
 static int take_picture(struct compaction *c)
 {
 	for (;;) {
@@ -166,7 +166,7 @@ static int execute(struct compaction *c, struct kvmm_compact *goal)
 	return err;
 }
 
-/* A plan whose sources and destinations are ours to use. */
+/* A plan with sources and destinations that are ours to use. */
 static int plan_and_isolate(struct compaction *c, struct kvmm_compact *goal)
 {
 	int err, tries = MAX_TRIES;

@@ -2,13 +2,14 @@
 /*
  * Packing: as much as can be free in as few runs as can be.
  *
- * A *stretch* is what lies between two items that cannot move. If each stretch is packed for itself its
- * free blocks come to lie behind its items, a run of half a stretch in a zone that is half full. So
- * items are carried over the pins first: from the longest stretches, last item first, to holes of the
- * shortest. Then what is left slides down within its stretch.
+ * A *stretch* is the space between two items that cannot move. If each stretch is packed for itself
+ * its free blocks come to lie behind its items, a run of half a stretch in a zone that is half
+ * full. So items are carried over the pins first: from the longest stretches, last item first, to
+ * holes of the shortest. Then the rest slides down within its stretch.
  *
  * Items of many sizes may not fit where they should, so carrying may take more from one run than it
- * adds to another. A plan whose longest run is shorter than sliding alone makes is not made.
+ * adds to another. A plan is not made if its longest run is shorter than the one that sliding alone
+ * makes.
  */
 #include <string.h>
 
@@ -125,7 +126,7 @@ static u32 slide_item(struct packing *p, const struct kv_item *item, u32 dst)
 	return dst + item->nr;
 }
 
-/* All that was not carried away, up to what was carried there. */
+/* All items that were not carried away, up to those carried there. */
 static void slide_down(struct packing *p)
 {
 	const struct kv_plan_req *req = p->req;

@@ -6,7 +6,7 @@
  *	1. goes into the shortest hole outside that holds it; else
  *	2. stays, as long as the window is longer than wanted by that much; else
  *	3. once for each window, goes where a shorter item outside was that can step aside.
- * What stays is packed to the two ends. If all stay this is a slide, if none, an evacuation;
+ * Items that stay are packed to the two ends. If all stay this is a slide, if none, an evacuation;
  * most plans that win are neither. Moves that must keep apart are evacuations: 2 and 3 are not for
  * them.
  */
@@ -19,7 +19,7 @@
 #define OVERLAP_WEIGHT	BIT64(32)
 
 /*
- * What a block written onto a source costs beyond its copy, in sixteenths: such a move has to
+ * The price of a block written onto a source beyond its copy, in sixteenths: such a move has to
  * wait for another one. Half a block takes a third of them away on the Azure trace at 95 %, fewer
  * at 97 %, a whole one no more than that, and neither costs copies.
  */
@@ -41,7 +41,7 @@ static void propose_move(struct search *s, u32 i, u32 dst)
 
 /* ---- stepping aside ---- */
 
-/* What item @i and the holes beside it make up, less what belongs to the window. */
+/* Item @i and the holes beside it, less the part that belongs to the window. */
 static struct rest span_of(const struct search *s, u32 i)
 {
 	const struct kv_plan_req *req = s->req;
@@ -84,7 +84,7 @@ static u32 next_outside(const struct search *s, u32 i)
 	return i == s->to ? s->from : i;
 }
 
-/* The shortest item of less than @below blocks whose going makes room for @nr, or KV_NONE. */
+/* The shortest item of less than @below blocks that makes room for @nr by going, or KV_NONE. */
 static u32 find_who_steps_aside(struct search *s, u32 nr, u32 below)
 {
 	u32 nr_outside = s->to - s->from - (s->window.last - s->window.first + 1);
@@ -184,7 +184,7 @@ static bool place_all(struct search *s)
 	return true;
 }
 
-/* ---- packing what stays ---- */
+/* ---- packing the items that stay ---- */
 
 struct packing {
 	u32 item[MAX_RUNS];	/* by address */
@@ -248,7 +248,7 @@ static void choose_cut(const struct search *s, struct packing *pack)
 }
 
 /*
- * The order makes each destination free when its turn comes: what goes elsewhere has left, and
+ * The order makes each destination free when its turn comes: items that go elsewhere have left, and
  * each group starts with the item at its end of the window.
  */
 static void pack_staying(struct search *s)
@@ -307,8 +307,8 @@ static void open_window(struct search *s, const struct window *w)
 }
 
 /*
- * The score of a plan is what it moves, less what the holes are better for it. Without the second
- * part each plan is as cheap as can be and leaves crumbs that the next one pays for.
+ * The score of a plan is the blocks it moves, less the gain in the holes. Without the second part
+ * each plan is as cheap as can be and leaves crumbs that the next one pays for.
  */
 bool window_place(struct search *s, const struct window *w)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Blocks: who owns them, where they go that lose their owner, and their content.
+ * Blocks: their owners, their way when they lose the owner, and their content.
  *
  * The owner array has one word a block. As a rule a block without an owner is free in the zone.
  * Three things may be in the way: a copy still reads it, a blind device may still write it, its
@@ -160,7 +160,7 @@ u64 ns_of_tick(u32 tick)
 	return (age <= now ? now - age : now) << TICK_SHIFT;
 }
 
-/* As count_states() counts: what is claimed is its gang's, what goes with its last reference not gone. */
+/* As count_states(): a claimed entry is its gang's, one going with its last put is not gone. */
 static void entry_info(const struct kvmm_pool *pool, u32 index, struct kvmm_block_info *info)
 {
 	static const u8 state_of[KV_NR_ENTRY_STATES] = {

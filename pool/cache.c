@@ -9,8 +9,8 @@
  * Everything between PRIVATE and EVICTING happens without that lock; see match.c, ref.c, name.c.
  *
  * Policy and map know entries by index and never see a block id, so a block may be moved without
- * them. Victims are claimed before anything else is done: whoever is referenced meanwhile is none,
- * and if there are too few, those that were claimed are put back.
+ * them. Victims are claimed before anything else is done: a block referenced meanwhile is none, and
+ * if there are too few, those that were claimed are put back.
  */
 #include <kv/env.h>
 #include <kv/mem.h>
@@ -206,7 +206,7 @@ static u32 forget_name(struct kvmm_pool *pool, u32 index)
 	return elder;
 }
 
-/* A caller that puts once too often drops the duplicate's reference: the elder may be gone by now. */
+/* A caller that puts once too often drops the duplicate's reference: its elder may be gone. */
 static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 {
 	const struct kv_entry *entry = entry_at(pool, dup);
@@ -215,7 +215,7 @@ static bool elder_is_gone(struct kvmm_pool *pool, u32 elder, u32 dup)
 }
 
 /*
- * A reference that duplicate @dup held on @elder. Whoever was kept by that only goes, too. Hits by
+ * A reference that duplicate @dup held on @elder. An elder kept by that only goes, too. Hits by
  * references that were dropped before are in the log by now, and come first.
  */
 static void release_elder(struct kvmm_pool *pool, u32 elder, u32 dup)
@@ -462,8 +462,8 @@ static void tell_keys(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 }
 
 /*
- * Victims are used again from the newest to the oldest, so that after an error the others can be put
- * back. If no error is possible, all names are forgotten beforehand, in batches.
+ * Victims are used again from the newest to the oldest, so that after an error the others can be
+ * put back. If no error is possible, all names are forgotten beforehand, in batches.
  */
 static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -486,7 +486,7 @@ static int take_victims(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return victims->nr ? (int)(at + 1) : 0;
 }
 
-/* An entry could not be used again: blocks that were taken are freed; those evicted stay evicted. */
+/* An entry could not be used again: blocks taken are freed; those evicted stay evicted. */
 static int untake(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 from)
 {
 	ctx->victims.nr--;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Classes: what is counted of them, and what owners are told.
+ * Classes: their counts, and the events of owners.
  *
- * The order of eviction calls in here at each of its own steps; nothing here calls back. What is
- * counted is what the order has heard of: who registers or drops references does not come here.
+ * The order of eviction calls in here at each of its own steps; nothing here calls back. Counts are
+ * of events the order has heard of: a caller that registers or drops does not come here.
  */
 #include <string.h>
 
@@ -186,7 +186,7 @@ void class_change(struct classes *classes, u32 index, u32 class)
 	class_at(classes, index)->nr++;
 }
 
-/* ---- what owners are told ---- */
+/* ---- events of owners ---- */
 
 static struct kvmm_class_event *last_event(struct classes *classes)
 {

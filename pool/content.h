@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between host memory and the content of a block, for those who keep it where it is. */
+/* Copies between host memory and a block's content, for callers that keep it where it is. */
 #ifndef POOL_CONTENT_H
 #define POOL_CONTENT_H
 
@@ -23,7 +23,7 @@ int content_check(const struct kvmm_pool *pool, const struct content *content);
 int content_begin(struct kvmm_pool *pool);
 void content_end(struct kvmm_pool *pool, int cancel);
 
-/* 0 or -EIO. Between the two; the block is kept from being given to anybody else. */
+/* 0 or -EIO. Between the two; the block is kept from being given to another owner. */
 int content_copy(struct kvmm_pool *pool, u32 block, const struct content *content);
 
 /* Of a block by its id; as kvmm_content_write(). */

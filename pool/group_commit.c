@@ -5,7 +5,7 @@
  * First all blocks of all groups are staged, which can be undone; then those of one pool are
  * published in one call, which is all or nothing. A block is registered if a hit can ever need it,
  * and a state if it was computed up to the very end of its block: the engine overwrites a state at
- * each step, so a block that a step went past holds what nobody asked for.
+ * each step, so a block that a step went past holds a state that no request asked for.
  */
 #include <kv/mem.h>
 
@@ -79,7 +79,7 @@ static void unstage(struct kvmm_tables *tables, struct batch *batch, u32 from)
 				     &tables->slot[batch->slot[from]]);
 }
 
-/* A row of blocks whose names follow each other. */
+/* A row of blocks with successive names. */
 static int stage_row(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
 		     const struct kvmm_extent *row, struct batch *batch)
 {

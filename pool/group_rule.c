@@ -3,10 +3,10 @@
  * Rules of groups: which blocks are needed to go on at some token, and so how long a hit is.
  *
  * The longest hit in all groups is a fixed point. A group takes the length that the others allow,
- * and if it misses a block in the interval that it needs there, no length does between that and
- * the one whose interval ends before the block: intervals do not move left as lengths grow, so
- * all lengths between need that very block. So each miss makes the length smaller, no hit is
- * jumped over, and it ends at 0, which needs nothing.
+ * and if it misses a block in the interval that it needs there, no length does between that and the
+ * one with the interval that ends before the block: intervals do not move left as lengths grow, so
+ * all lengths between need that very block. So each miss makes the length smaller, no hit is jumped
+ * over, and it ends at 0, which needs nothing.
  *
  * Intervals are asked for from the left: the first miss is the one that makes the length smallest.
  */
@@ -99,7 +99,7 @@ u32 looks_longest(struct look *look, u32 nr, u32 align, u32 tokens)
 {
 	u32 before;
 
-	/* Whatever is shorter hits there, too: once is enough. */
+	/* A shorter length hits there, too: once is enough. */
 	for (u32 i = 0; i < nr; i++) {
 		look[i].low = KV_NONE;
 		if (look[i].rule->kind == KVMM_GROUP_FULL)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a registry of prefixes is told of this pool, which is one of its tiers.
+ * News of this pool for a registry of prefixes, of which it is one of the tiers.
  *
  * The registry calls hooks of the engine's, so it is told when no lock is held. Blocks are present
- * from kvmm_publish() on: whoever publishes has a reference until it returns, so a block cannot be
- * gone before it was present. Names that are forgotten under the pool's lock wait in ->gone until
- * that has been given back. There is room for every block twice: what waits from before, and what
- * one caller forgets.
+ * from kvmm_publish() on: its caller has a reference until it returns, so a block cannot be gone
+ * before it was present. Names that are forgotten under the pool's lock wait in ->gone until that
+ * has been given back. There is room for every block twice: for names that wait from before, and
+ * for those that one caller forgets.
  */
 #include <kv/mem.h>
 
@@ -119,7 +119,9 @@ static void gone(struct kvmm_pool *pool, u32 index)
 	const struct kv_entry *entry = entry_at(pool, index);
 
 	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
-		/* Others forgot as many and have not told yet: better under a lock than not at all. */
+		/*
+		 * Others forgot as many and have not told yet: better under a lock than not at all.
+		 */
 		struct kv_radix_name name = name_of(pool, index);
 
 		kv_radix_absent(presence->reg, presence->tier, &name, 1);

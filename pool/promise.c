@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Promises: blocks that are kept free for somebody who takes them later.
+ * Promises: blocks that are kept free for a caller that takes them later.
  *
- * A promise is a count, not a set of blocks: whichever are free serve it, compaction may move things
- * about as ever. It can be kept since it is backed by free blocks alone: those that could be evicted
- * may be hit, without any lock, and would be gone. So making a promise evicts what is missing.
+ * A promise is a count, not a set of blocks: whichever are free serve it, compaction may move
+ * things about as ever. It can be kept since it is backed by free blocks alone: those that could be
+ * evicted may be hit, without any lock, and would be gone. So making a promise evicts the missing
+ * blocks.
  */
 #include <kv/env.h>
 #include <kv/mem.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What threads that wait and tickets have in common; see queue.c. ->lock held for all of it. */
+/* Shared by threads that wait and tickets; see queue.c. ->lock held for all of it. */
 #ifndef POOL_QUEUE_H
 #define POOL_QUEUE_H
 
@@ -8,14 +8,14 @@
 struct ticket {
 	struct ticket		*next;		/* ->lock */
 	struct waiter		waiter;		/* see there */
-	struct alloc_ctx	ctx;		/* whoever polls */
+	struct alloc_ctx	ctx;		/* the polling thread */
 	kvmm_ticket_t		*name;		/* the submitter's, until it is queued */
 	bool			busy;		/* ->lock; it is being tried */
 };
 
 /* Into the queue. ->ticket is set, the rest is filled in. */
 void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx);
-/* -ENOSPC it is not its turn, or there is not enough; else how it ends. Drops and retakes ->lock. */
+/* -ENOSPC not its turn, or not enough; else how it ends. Drops and retakes ->lock. */
 int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx);
 /* Out of the queue, if it still is there, with @err. */
 void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx, int err);

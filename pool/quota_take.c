@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Allocations of tenants: what their limits want before they get anything.
+ * Allocations of tenants: the blocks that their limits want before they get anything.
  *
- * An allocation that would go beyond ->max or ->high is paid for by the tenant's own inactive blocks,
- * exactly as many as it would be beyond; what is missing then is looked for among all tenants, as
+ * An allocation that would go beyond ->max or ->high is paid for by the tenant's own inactive
+ * blocks, exactly as many as it would be beyond; the rest is looked for among all tenants, as
  * quota_order.c says. Nothing is evicted before it is known that all of it succeeds.
  */
 #include "quota_call.h"
@@ -58,13 +58,13 @@ static int refuse(struct account *account, const struct excess *excess)
 
 /* ---- does it fit? ---- */
 
-/* What others may take from @account. */
+/* Blocks that other tenants may take from @account. */
 static u64 nr_unprotected(const struct account *account, u32 nr)
 {
 	return min((u64)nr, beyond(account->usage, account->limit.min));
 }
 
-/* Who was hit is in the order still, and must not be counted on. */
+/* Blocks that were hit are in the order still, and must not be counted on. */
 static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 own)
 {
 	struct quotas *quotas = pool->order.quotas;
@@ -76,7 +76,7 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 		quotas->account[own]->nr_hits += ctx->nr_idle;
 }
 
-/* Of @own, and what is available in all; uncounts the hits. */
+/* Of @own, and of all, the available blocks; uncounts the hits. */
 static u64 sum_up(struct kvmm_pool *pool, u32 own, u32 *nr_own)
 {
 	struct quotas *quotas = pool->order.quotas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The slow path: what a request does when there are no blocks for it as things are.
+ * The slow path of a request when there are no blocks for it as things are.
  *
  * One loop over a table of reclaimers, and the request is tried again after each: drain, steal,
  * evict, drop, compact; then it waits for its turn (queue.c). What a reclaimer would cost is
@@ -28,7 +28,7 @@ void victim_left(struct kvmm_pool *pool, u32 index)
 		elastic_victim_left(pool, block, index);
 }
 
-/* Whoever takes a block in between names himself as its owner. */
+/* A thread that takes a block in between writes itself as its owner. */
 bool victim_return(struct kvmm_pool *pool, u32 index)
 {
 	u32 block = entry_block(entry_at(pool, index));
@@ -218,7 +218,7 @@ static int steal(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return pool_steal_reserved(pool, ctx->nr - kv_zone_nr_free(pool->zone));
 }
 
-/* What a blind device has is not free once it is evicted. */
+/* Blocks of a blind device are not free once they are evicted. */
 static bool can_evict(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {
 	u32 nr = nr_missing(pool, ctx);
@@ -234,7 +234,7 @@ static u64 cost_of_evicting(struct kvmm_pool *pool, const struct alloc_ctx *ctx,
 
 /*
  * Free exactly so many cached blocks as are missing, if there are so many; or, where nothing may be
- * evicted, free blocks that the policy has. What lay where memory is going has gone there with it,
+ * evicted, free blocks that the policy has. Blocks where memory is going have gone there with it,
  * and others make up for that.
  */
 static int evict(struct kvmm_pool *pool, struct alloc_ctx *ctx)
@@ -280,7 +280,7 @@ static u64 cost_of_moving(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u
 	return cost_of_run(pool, ctx->nr);
 }
 
-/* Places that something has been moved to are not what they were, even if it is moved on. */
+/* Places that something has been moved to are not as they were, even if it is moved on. */
 static void victims_overrun(struct kvmm_pool *pool, const struct victims *victims)
 {
 	u32 at = victims->newest;
@@ -318,7 +318,7 @@ static int compact_to(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 want_ru
 	return err == -EIO || err == -ENOMEM ? err : -ENOSPC;
 }
 
-/* Where what is pinned leaves no place for one run, a few may do, once all lies together. */
+/* Where pinned blocks leave no place for one run, a few may do, once all lies together. */
 static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int ret = compact_to(pool, ctx, ctx->nr);
@@ -330,9 +330,9 @@ static int compact(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 /**
  * struct reclaimer - one way to make room for a request
- * @step: what it is counted as
+ * @step: the counter of it
  * @helps: could it help as things are? NULL: always
- * @cost: NULL, or what it costs, in ns, and how many blocks a patient request would wait for
+ * @cost: NULL, or the price, in ns, and how many blocks a patient request would wait for
  * @scan: do it: how many blocks became free, and the request is tried again; -ENOSPC: it was no
  *	help; another error is the answer
  */
@@ -530,7 +530,7 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	int err;
 
-	if (ctx->in_place)	/* what has landed may be had */
+	if (ctx->in_place)	/* blocks that have landed may be had */
 		steps_settle(pool);
 	err = enter(pool, ctx);
 	if (unlikely(err))

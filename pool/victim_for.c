@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Room that somebody asks for without taking it: exactly the blocks that are missing are evicted. */
+/* Room for a request that does not take it: exactly the missing blocks are evicted. */
 
 #include "local.h"
 
@@ -26,7 +26,7 @@ static void count_by_class(const struct kvmm_pool *pool, const struct victims *v
 			!(READ_ONCE(entry_at(pool, at)->word) & KV_ENTRY_MARK);
 }
 
-/* Those whose blocks become free; the others' go with the memory that is being given back. */
+/* Those with blocks that become free; the others' go with the memory that is given back. */
 static u32 nr_useful(const struct kvmm_pool *pool, const struct victims *victims)
 {
 	u32 at = victims->newest, nr = 0;

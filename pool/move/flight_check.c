@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Flights, recounted: whose places are whose, and how many. */
+/* Flights, recounted: their places, the owners of these, and how many. */
 #include "flight.h"
 #include "verify.h"
 

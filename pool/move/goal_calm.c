@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is left alone for a while: blocks that have moved, pageblocks that could not be emptied.
+ * Left alone for a while: blocks that have moved, pageblocks that could not be emptied.
  *
- * Plans that nobody waits for are made again and again. Without this a block that was put beside a hole in
- * one would be moved out of the way in the next, and the same pinned neighbour found in a pageblock
- * each time. Time is the number of such plans, so a pool in which nothing happens forgets nothing.
+ * Plans that no caller waits for are made again and again. Without this a block that was put beside
+ * a hole in one would be moved out of the way in the next, and the same pinned neighbour found in a
+ * pageblock each time. Time is the number of such plans, so a pool in which nothing happens forgets
+ * nothing.
  */
 #include <kv/mem.h>
 
@@ -76,7 +77,7 @@ static void keep_recent(struct goal *goal, const struct goals *goals)
 	}
 }
 
-/* Hints are for one size: who asks for another begins anew. */
+/* Hints are for one size: a request for another begins anew. */
 static int need_hints(struct goals *goals, const struct kv_plan_req *req)
 {
 	if (goals->hints && goals->hint_order == req->order)

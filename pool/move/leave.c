@@ -15,7 +15,7 @@ static const u32 away = (u32)OWNER_AWAY << OWNER_INDEX_BITS;
 
 /* ---- blocks ---- */
 
-/* What an entry has left there is still there. */
+/* The content left there by an entry is still there. */
 static void run_away(struct kvmm_pool *pool, struct elastic *el, u32 start, u32 nr)
 {
 	for (u32 at = start; at < start + nr; at++) {
@@ -29,7 +29,7 @@ static void run_away(struct kvmm_pool *pool, struct elastic *el, u32 start, u32 
 	el->nr_away += nr;
 }
 
-/* What others keep aside in the zone is not free there, and comes to us later. */
+/* Blocks that others keep aside in the zone are not free there, and come to us later. */
 void leave_claim(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 {
 	u32 at = pb_start(el, pb), end = pb_end(pool, el, pb);
@@ -88,7 +88,7 @@ bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
 		if (!owner_is_away(pool->owner[at]))
 			return false;
-	/* What was left there goes with the memory. */
+	/* Content left there goes with the memory. */
 	for (u32 at = pb_start(el, pb); at < pb_end(pool, el, pb); at++)
 		pool->owner[at] = away;
 	el->state[pb] = PB_AWAY;
@@ -96,7 +96,7 @@ bool leave_settle(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 	return true;
 }
 
-/* ---- what others ask ---- */
+/* ---- questions of other files ---- */
 
 void elastic_free(struct kvmm_pool *pool, struct kvmm_extent run)
 {
@@ -238,7 +238,7 @@ int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
 		return err;
 	}
 	*result = el;
-	/* Pairs with elastic_of(): who sees it sees what it was filled with. */
+	/* Pairs with elastic_of(): a thread that sees it sees it filled. */
 	smp_store_release(&pool->elastic, el);
 	return 0;
 }

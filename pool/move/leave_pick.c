@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Which pageblocks leave, and where what is in them goes.
+ * Which pageblocks leave, and where the runs in them go.
  *
- * A pageblock costs what its blocks cost; see cost.h. Among equals the highest goes, so that what
- * stays lies at the bottom. Where all that is held is single blocks the cheapest pageblocks are the
+ * A pageblock costs as much as its blocks do; see cost.h. Among equals the highest goes, so that
+ * the rest lies at the bottom. Where only single blocks are held the cheapest pageblocks are the
  * best choice there is: each block in them has to go somewhere, and none is copied twice, since
  * places inside are not free any more when the first place is looked for.
  */
@@ -102,7 +102,7 @@ static bool was_seen(const struct elastic *el, struct kvmm_extent run, u32 pb)
 	return false;
 }
 
-/* A place for it, which is nobody else's until the plan is ready. */
+/* A place for it, given to no other run until the plan is ready. */
 static bool plan_run(struct kvmm_pool *pool, struct kvmm_extent run, struct kv_move *move)
 {
 	u32 dst;
@@ -191,8 +191,9 @@ void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick
 }
 
 /*
- * What was to be dropped and has to stay, having children, would be copied, and neither that nor the
- * place it takes has been counted. Where there is no place to spare the pageblock stays.
+ * A block that was to be dropped and has to stay, having children, would be copied, and neither
+ * that nor the place it takes has been counted. Where there is no place to spare the pageblock
+ * stays.
  */
 static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 keep)
 {

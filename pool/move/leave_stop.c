@@ -3,9 +3,9 @@
  * Giving memory back with the world stopped.
  *
  * The hard part is to fail without a trace. Victims keep their entries until memory has gone, as in
- * room.c; pageblocks that have been emptied come back with all of their blocks free, and what was
- * copied stays where it is by then. Only what a driver has unmapped and will not map again is lost,
- * and that is free memory.
+ * room.c; pageblocks that have been emptied come back with all of their blocks free, and copied
+ * runs stay where they are by then. Only units that a driver has unmapped and will not map again
+ * are lost, and that is free memory.
  */
 #include <kv/env.h>
 
@@ -34,7 +34,7 @@ int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src, str
 	return 0;
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req)
 {
 	struct kvmm_shrink copy = *req;
@@ -61,7 +61,7 @@ int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct 
 	return 0;
 }
 
-/* ---- room for what is there ---- */
+/* ---- room for the runs that are there ---- */
 
 static u64 count_room(struct kvmm_pool *pool, struct elastic *el, const struct leave_pick *pick)
 {
@@ -79,7 +79,7 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	u32 keep = door_keep(pool, &ask);
 	u64 want;
 
-	if (keep == DOOR_SHUT || pool->blind)	/* what is given back is not free */
+	if (keep == DOOR_SHUT || pool->blind)	/* freed blocks are not free then */
 		return -EAGAIN;
 	pick->nr_room = 0;
 	want = count_room(pool, el, pick);
@@ -179,7 +179,7 @@ static int empty_all(struct stop *stop)
 	}
 }
 
-/* ->lock held: what was emptied is away, what was not is here again. */
+/* ->lock held: emptied pageblocks are away, the others are here again. */
 static void settle_all(struct stop *stop, bool keep)
 {
 	struct elastic *el = stop->el;
@@ -251,7 +251,7 @@ static int release(struct stop *stop)
 	return err;
 }
 
-/* @max_moved: more cannot be told to those who keep tables. */
+/* @max_moved: more cannot be told to readers that keep tables. */
 static int shrink_stopped(struct stop *stop)
 {
 	struct kvmm_pool *pool = stop->pool;

@@ -2,9 +2,9 @@
 /*
  * Units of memory behind pageblocks; see leave.h.
  *
- * Strides need not be powers of two, so units and pageblocks need not end together: a unit goes when
- * the last of the pageblocks in it is away and read by nobody, and has to be there again before any
- * of them comes back.
+ * Strides need not be powers of two, so units and pageblocks need not end together: a unit goes
+ * when the last of the pageblocks in it is away and read by no step, and has to be there again
+ * before any of them comes back.
  */
 #include <kv/bits.h>
 #include <kv/mem.h>
@@ -13,7 +13,7 @@
 
 /* ---- spans ---- */
 
-/* Do planes from this one on fill a stride without a gap? Who interleaves them has them so. */
+/* Do planes from this one on fill a stride without a gap? Interleaved planes do. */
 static bool begins_span(const struct kvmm_pool *pool, const struct kvmm_plane *lead)
 {
 	u64 sum = 0;

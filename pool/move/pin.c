@@ -41,7 +41,7 @@ static void add_one(struct pin_types *types, struct kv_handle handle, u32 type)
 {
 	u64 *word = &types->of[handle.index], old = READ_ONCE(*word), new;
 
-	/* What another generation left behind is 0. */
+	/* The count of another generation is 0. */
 	do {
 		new = (old & ~(BIT64(PIN_GEN_BITS) - 1)) | gen_of(handle);
 		new += one_of(type);
@@ -117,7 +117,7 @@ static void adopt_pins(struct kvmm_pool *pool, struct pin_types *types)
 	}
 }
 
-/* compact_lock held, so nobody else makes it. */
+/* compact_lock held, so no other thread makes it. */
 static int publish_types(struct kvmm_pool *pool)
 {
 	struct pin_types *types;

@@ -8,7 +8,7 @@
  *
  *  1. The types of an entry's pins are counted in one word, which is changed in the read section
  *     in which the pins are: after they are made, before they are undone. So a type never has
- *     more than there are pins, and who has stopped the world sees exactly as many.
+ *     more than there are pins, and a thread that has stopped the world sees exactly as many.
  *  2. Of a range's pins all but those of KVMM_PIN_USER are counted, in its lease. ->lock.
  *  3. Sums by type equal a recount.
  */
@@ -49,7 +49,7 @@ bool pin_types_del(struct pin_types *types, const struct kv_handle *handles, u32
 /* ---- ranges; ->lock held ---- */
 
 u32 __slot_typed_pins(struct kvmm_pool *pool, const struct slot *slot);
-/* It goes, whoever pinned it. */
+/* It goes, with the pins of all callers. */
 void __slot_forget_pins(struct kvmm_pool *pool, struct slot *slot);
 
 /* The highest type that pins it, or KVMM_PIN_USER. For reports: of an entry just a hint. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may move, and why the rest does not. */
+/* May a block move, and if not why. */
 #ifndef POOL_STAY_H
 #define POOL_STAY_H
 
@@ -14,15 +14,17 @@ struct verdict {
 	enum kvmm_stay_reason why;
 };
 
-/* @run is a whole extent, or the block of an entry, or one of what else is not free. ->lock held. */
+/* @run: a whole extent, an entry's block, or one of others that are not free. ->lock held. */
 struct verdict run_verdict(struct kvmm_pool *pool, u32 owner, struct kvmm_extent run, u32 mode);
 
 /* The same, counted. */
 struct verdict stay_look(struct kvmm_pool *pool, struct kvmm_stay *stay, u32 owner,
 			 struct kvmm_extent run, u32 mode);
 
-/* What a compaction has met; it is the last one from now on. @goal: who wants to know, or NULL.
- * compact_lock held. */
+/*
+ * The findings of a compaction, the last ones from now on. @goal: to be told, or NULL. compact_lock
+ * held.
+ */
 void stay_report(struct kvmm_pool *pool, const struct kvmm_stay *stay, struct kvmm_compact *goal);
 
 /** kv_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or

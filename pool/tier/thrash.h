@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does what goes down come back, and what comes up stay? And what follows from that.
+ * Do blocks that go down come back, and those that come up stay? And the consequences.
  *
- * *Ghosts* remember names that the device may have no more: how often each was used, and when last, in
- * blocks filled since. A *refault* is a name that is filled again; its distance is that time. A cache
- * of more blocks than that would have had it.
+ * *Ghosts* remember names that the device may have no more: how often each was used, and when last,
+ * in blocks filled since. A *refault* is a name that is filled again; its distance is that time. A
+ * cache of more blocks than that would have had it.
  *
- *	ghost:	 63    37   36   35  32 31     0    the eight words of a line are a set: names of one
- *		|  tag   | drop | uses | fills |    part of the hashes, the oldest goes
+ *	ghost:	 63    37   36   35  32 31     0    the eight words of a line are a set: names of
+ *		|  tag   | drop | uses | fills |    one part of the hashes, the oldest goes
  *
  * Three things adapt, each with one mark for on and a lower one for off:
  *
  *  *Admission*. Of names that reach ->touches uses, how many are used once more? Below a quarter
  *  copies are made in vain: one use more is asked for, until it is three eighths.
  *
- *  *Drops*. Of blocks that went down and were dropped, how many are back before the device would have
- *  evicted them anyway? Above a quarter it needs all it has, and KVMM_TIER_THRESHOLD drops what is used: it
- *  only copies then, for a pause that doubles each time a trial behind it fails, and prefetches get half
- *  of ->max_up.
+ *  *Drops*. Of blocks that went down and were dropped, how many are back before the device would
+ *  have evicted them anyway? Above a quarter it needs all it has, and KVMM_TIER_THRESHOLD drops
+ *  blocks in use: it only copies then, for a pause that doubles each time a trial behind it fails,
+ *  and prefetches get half of ->max_up.
  *
- *  *Loads*. Of blocks that are loaded, how many were loaded before, not used, and evicted, while the device
- *  was filled less than twice? Above a half it is a loop that does not fit: LRU evicts just what comes
- *  next. Then every second block that is loaded leaves when it has been used, down to a quarter, so that
- *  the others stay, and hit.
+ *  *Loads*. Of blocks that are loaded, how many were loaded before, not used, and evicted, while
+ *  the device was filled less than twice? Above a half it is a loop that does not fit: LRU evicts
+ *  just the block that comes next. Then every second block that is loaded leaves when it has been
+ *  used, down to a quarter, so that the others stay, and hit.
  *
  * Statistics that are written without a lock may lose one another's.
  */
@@ -64,7 +64,7 @@ struct thrash {
 	u64	pause_ns;	/* of the last episode; 0: there was none */
 	u32	nr_looped;	/* loads while it loops */
 	u32	nr_leaving;	/* READ_ONCE() as a hint */
-	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when nobody uses them */
+	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when without references */
 	u64	nr_episodes;
 	u64	nr_spared;	/* times that nothing was dropped because of it */
 };
