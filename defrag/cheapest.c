@@ -3,8 +3,8 @@
  * The cheapest groups first, as in garbage-first collectors; see kv/defrag_cheapest.h.
  *
  * A binary heap of prices as they were when they were asked for. A price that is out of date is
- * found at the top, and a group whose price fell is there a second time, so that no entry is ever
- * looked for.
+ * found at the top, and a group with a fallen price is there a second time, so that no entry is
+ * ever looked for.
  */
 #include <kv/defrag_cheapest.h>
 #include <kv/err.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* One door to the planners of all goals, and what they share. */
+/* One door to the planners of all goals, and their shared parts. */
 #include <string.h>
 
 #include "goal.h"
@@ -72,9 +72,9 @@ static bool may_evacuate(const struct kv_plan_req *req, int err)
 }
 
 /*
- * The planner of runs knows copies only, and looks at windows of 64 items at most. So it may be cheaper to
- * clear another window, some of it by losing what is there, or it is the only way. What it plans is
- * the price to be beaten.
+ * The planner of runs knows copies only, and looks at windows of 64 items at most. So it may be
+ * cheaper to clear another window, some of it by losing the blocks there, or it is the only way.
+ * The plan it makes is the price to be beaten.
  */
 static int plan_run(const struct kv_planner_ops *runs, const struct kv_plan_req *req,
 		    struct kv_plan *plan, void *scratch)

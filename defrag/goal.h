@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What planners of goals other than one run share; see kv/defrag.h for what the goals are. */
+/* Shared by planners of goals other than one run; see kv/defrag.h for the goals. */
 #ifndef DEFRAG_GOAL_H
 #define DEFRAG_GOAL_H
 
@@ -62,8 +62,8 @@ static inline u32 item_after(const struct kv_plan_req *req, u32 block)
 }
 
 /*
- * Ascending by their upper halves; equal ones stay in order. @spare is as long. Bytes in which all are
- * alike cost nothing.
+ * Ascending by their upper halves; equal ones stay in order. @spare is as long. Bytes in which all
+ * are alike cost nothing.
  */
 void plan_sort(u64 *words, u64 *spare, u32 nr);
 
@@ -92,7 +92,7 @@ static inline void plan_forget(struct kv_plan *plan)
 	plan->cost_ns = 0;
 }
 
-/* What a plan of another planner costs. */
+/* The price of another planner's plan. */
 static inline u64 moves_price(const struct kv_plan_req *req, const struct kv_plan *plan)
 {
 	const struct kv_prices *prices = req->prices;

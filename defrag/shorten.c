@@ -2,10 +2,11 @@
 /*
  * Fewer descriptors: pieces of one owner come to lie behind one another.
  *
- * Three things help: a piece goes right behind the one before it, or right before the one behind it,
- * where there is a hole; or some that follow each other go to a hole that takes all of them. Each
- * saves so many descriptors for so many blocks, and they are done from the cheapest a descriptor
- * up, as long as they meet neither each other nor the budget. Nothing is moved for less than one.
+ * Three things help: a piece goes right behind the one before it, or right before the one behind
+ * it, where there is a hole; or some that follow each other go to a hole that takes all of them.
+ * Each saves so many descriptors for so many blocks, and they are done from the cheapest a
+ * descriptor up, as long as they meet neither each other nor the budget. Nothing is moved for less
+ * than one.
  */
 #include "bins.h"
 #include "parts.h"
@@ -32,7 +33,7 @@ struct shortening {
 	u64 *spare;
 };
 
-/* ---- what could be done ---- */
+/* ---- possible moves ---- */
 
 static u32 last_item(const struct shortening *s, const struct piece *piece)
 {
@@ -241,7 +242,7 @@ int plan_shorten(const struct kv_plan_req *req, struct kv_plan *plan, void *scra
 	collect_ideas(s);
 	for (u32 k = 0; k < s->nr_ideas && (!req->want || plan->saved < req->want); k++)
 		try_idea(s, &s->idea[(u32)s->order[k]]);
-	/* What comes to lie behind another part by chance counts, too. */
+	/* Pieces that come to lie behind another part by chance count, too. */
 	plan->saved = s->parts.nr_pieces - parts_nr_pieces(&s->parts);
 	if (!plan->saved)
 		return s->nr_ideas ? -ENOSPC : -EALREADY;

@@ -3,7 +3,7 @@
  * "window": the cheapest row of neighbouring items that can be cleared to make one hole.
  *
  * To get a hole, every item of some window has to give way; which one, and where to, is a packing
- * problem that nobody solves exactly in microseconds. What is hard is not to find a plan, but to
+ * problem that no planner solves exactly in microseconds. It is not hard to find a plan, but to
  * stop: the cost of a window is known before it is tried, so windows are tried from the cheapest
  * up, in bands of cost, and the search ends a little above the first plan that works. "A little"
  * matters: among plans of about the same cost the one that leaves better holes behind saves more
@@ -131,7 +131,7 @@ static void sort_candidates(struct search *s, const struct band *band)
 
 /* ---- trying them ---- */
 
-/* Keep the current proposal if it is better; what is much dearer is of no use from now on. */
+/* Keep the current proposal if it is better; a much dearer one is of no use from now on. */
 static void consider(struct search *s)
 {
 	struct proposal *p = s->current;

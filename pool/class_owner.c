@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Owners of cached blocks: rings of blocks by the hash of their owner. Owners with one hash share a
- * ring, so who walks it compares.
+ * ring, so a walk compares.
  */
 #include <kv/err.h>
 #include <kv/mem.h>

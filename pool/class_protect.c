@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Blocks that a priority protects: one ring, longest first. There is a ring only where there is a
- * limit; priorities are remembered in any case, for who changes its class.
+ * limit; priorities are remembered in any case, for a change of class.
  */
 #include <kv/err.h>
 #include <kv/mem.h>

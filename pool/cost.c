@@ -109,7 +109,7 @@ bool cost_any_to_drop(struct kvmm_pool *pool, const struct cost_window *window)
 	return false;
 }
 
-/* From the end: children tend to lie behind what they follow. */
+/* From the end: children tend to lie behind their parents. */
 void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims)
 {
 	u32 nr = victims->nr;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What clearing blocks costs: the one place where copying, dropping and waiting are compared.
+ * The price of clearing blocks: the one place where copying, dropping and waiting are compared.
  *
  * A block that is free costs nothing, a cached one without references the lesser of copying and
- * dropping, what can move its copy. defrag/cheapest.c finds what is cheapest by these prices.
+ * dropping, a movable one its copy. defrag/cheapest.c finds the cheapest by these prices.
  */
 #ifndef POOL_COST_H
 #define POOL_COST_H
@@ -12,7 +12,7 @@
 
 #include "internal.h"
 
-/* What may be done to clear blocks. */
+/* The ways to clear blocks. */
 struct cost_terms {
 	u32 mode;	/* of moves: enum kvmm_move_mode or MOVE_STOPPED */
 	bool copies;
@@ -54,15 +54,15 @@ static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct all
 	return unlikely(room->patient) && nr * pool->door.costs.wait_block_ns < cost_ns;
 }
 
-/* Of moving what is in the cheapest window of @nr blocks; KV_STAYS: there is none. ->lock held. */
+/* Of moving the runs in the cheapest window of @nr blocks; KV_STAYS: none. ->lock held. */
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr);
 
 /* Cached blocks are cheaper to drop than to move, some of the cheapest window. ->lock held. */
 bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room, struct cost_window *window);
 
 /*
- * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since, or
- * has children outside, stays. ->lock held; __cost_drop(): the order's lock, too.
+ * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since,
+ * or has children outside, stays. ->lock held; __cost_drop(): the order's lock, too.
  */
 void cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims);
 void __cost_drop(struct kvmm_pool *pool, const struct cost_window *window, struct victims *victims);

@@ -3,8 +3,8 @@
  * Gangs inside pool/: the parts of a gang, each in one pool, and the set that gangs are of.
  *
  * All pools of a gang are locked at once, in the order of their ids, so a gang is taken as a whole
- * before another one looks. A gang belongs to one thread from when it has left the set's table, under
- * the set's lock, which is a leaf; only then its pools are locked.
+ * before another one looks. A gang belongs to one thread from when it has left the set's table,
+ * under the set's lock, which is a leaf; only then its pools are locked.
  */
 #ifndef POOL_GANG_H
 #define POOL_GANG_H
@@ -15,14 +15,14 @@
 #include "internal.h"
 #include "sum.h"
 
-/* One want, and what it got. Guard: the pool's lock, while it is taken. */
+/* One want, and its blocks. Guard: the pool's lock, while it is taken. */
 struct part {
 	/* Fixed. */
 	struct kvmm_pool	*pool;		/* borrowed */
 	struct kvmm_gang_want	want;
 
 	u32			forgets;	/* of the pool, when it was taken */
-	struct range_request	req;		/* ->ctx of blocks as well; its blocks: the gang's */
+	struct range_request	req;		/* ->ctx of blocks as well; the gang's blocks */
 };
 
 struct gang {
@@ -37,15 +37,15 @@ static_assert(KVMM_GANG_MAX_POOLS <= 32, "a pool fits a bit");
 
 /* ---- gang_take.c; the pool's lock is held ---- */
 
-/* 0, or what the calls of that kind say; and nothing has changed. */
+/* 0, or the errno of calls of that kind; and nothing has changed. */
 int part_take(const struct gang *gang, struct part *part);
 /* As if it had not been. Those behind it in @gang are undone. */
 void part_undo(const struct gang *gang, struct part *part);
-/* 0, or -ENOSPC and it is undone, but for what was evicted. */
+/* 0, or -ENOSPC and it is undone, but for evicted blocks. */
 int part_commit(struct part *part);
 /* Would it fit if free blocks were moved? */
 bool part_is_scattered(const struct part *part);
-/* What it has got. */
+/* Its handles, into @sum. */
 void part_sum(const struct part *part, struct sum *sum);
 
 #endif /* POOL_GANG_H */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What is seen of a pool in passing.
+ * A pool, seen in passing.
  *
- * Statistics that others write under their locks are copied word by word, without: see kv_peek(). What
- * they lie in stays where it is as long as the pool lives, but for accounts of tenants, which go after
- * a grace period.
+ * Statistics that others write under their locks are copied word by word, without: see kv_peek().
+ * The structs around them stay where they are as long as the pool lives, but for accounts of
+ * tenants, which go after a grace period.
  */
 #include "glance.h"
 #include "move/leave.h"
@@ -115,7 +115,7 @@ static void glance_classes(struct kvmm_pool *pool, struct kv_pool_glance *glance
 
 static void glance_rest(struct kvmm_pool *pool, struct kv_pool_glance *glance)
 {
-	/* Pairs with kvmm_background_set(): what it points to is made. */
+	/* Pairs with kvmm_background_set(): the struct behind the pointer is complete. */
 	const struct background *back = smp_load_acquire(&pool->background);
 
 	glance_door(pool, &glance->alloc);
@@ -191,7 +191,7 @@ static u32 glance_tenants(const struct quotas *quotas, struct kvmm_tenant_stat *
 	u32 nr = 0;
 
 	for (u32 i = 0; i < MAX_ACCOUNTS; i++) {
-		/* Pairs with account_add(): what it points to is made. */
+		/* Pairs with account_add(): the account behind the pointer is complete. */
 		const struct account *account = smp_load_acquire(&quotas->account[i]);
 
 		if (!account)

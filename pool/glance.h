@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is seen of a pool in passing; see <kv/pool_glance.h>. */
+/* A pool, seen in passing; see <kv/pool_glance.h>. */
 #ifndef POOL_GLANCE_H
 #define POOL_GLANCE_H
 
@@ -7,7 +7,7 @@
 
 #include "internal.h"
 
-/* kvmm_pool_peek() of a pool whose zone has been looked at. */
+/* kvmm_pool_peek() of a pool with its zone looked at already. */
 int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 	      struct kvmm_pool_stat *stat);
 

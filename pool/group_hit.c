@@ -20,7 +20,7 @@
 
 /* ---- looking ---- */
 
-/* A prompt, seen by the rules; @err is what a pool said that cannot answer. */
+/* A prompt, seen by the rules; @err is the errno of a pool that cannot answer. */
 struct prompt_presence {
 	struct presence presence;
 	const struct kvmm_groups *groups;
@@ -81,7 +81,7 @@ static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefi
 
 /* ---- taking references ---- */
 
-/* The next @nr blocks of a group, all of them: 0, -EAGAIN one is gone, or what the pool says. */
+/* The next @nr blocks of a group, all of them: 0, -EAGAIN one is gone, or the pool's errno. */
 static int get_batch(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
 		     u32 nr)
 {
@@ -211,7 +211,7 @@ static void count_reason(const struct kvmm_tables *tables, const struct kvmm_pre
 	g->pool->map->ops->missed(g->pool->map, &query, 0);
 }
 
-/* Blocks in the hit, and those that would have been in one of the first @nr blocks of the prompt. */
+/* Blocks in the hit, and those that would have been in one of the prompt's first @nr blocks. */
 static void count_group(const struct kvmm_tables *tables, u32 group, u32 nr)
 {
 	const struct group *g = &tables->groups->group[group];

@@ -4,7 +4,7 @@
  *
  * kvmm_prefix_match() tells the order of eviction at once; a block that is put back is then the
  * youngest. Here the order hears of a reference when it is kept. Until then the block is in the
- * order while it is referenced, as after a note that was lost (see order.h): whoever meets it
+ * order while it is referenced, as after a note that was lost (see order.h): a pick that meets it
  * there drops it from the order, and quiet_put() brings it back.
  */
 #include "internal.h"

@@ -130,7 +130,7 @@ void kvmm_groups_release(struct kvmm_tables *tables)
 {
 	if (!tables || kv_inherited(tables))
 		return;
-	/* A pool that is poisoned says so to whoever calls it next. */
+	/* A pool that is poisoned says so to its next caller. */
 	for (u32 i = 0; i < tables->groups->nr; i++)
 		table_drop(tables, i, tables->table[i].low, tables->table[i].nr);
 	kv_free(tables->slot);

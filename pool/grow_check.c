@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Is what is known of growth true? The invariants of grow.h, recomputed.
+ * Are the records of growth true? The invariants of grow.h, recomputed.
  *
- * Reservations are found from their slots first. Then the list must have as many, and no others: its
- * pointers are compared with those of the slots before they are followed.
+ * Reservations are found from their slots first. Then the list must have as many, and no others:
+ * its pointers are compared with those of the slots before they are followed.
  */
 #include <kv/log.h>
 

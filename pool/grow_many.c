@@ -3,9 +3,10 @@
  * One step of a whole batch: many ranges grow by the same, or none does.
  *
  * Ranges that had grown before one failed are cut back: the engine has not been told of the new
- * blocks. Where a tenant's limit may refuse one range alone, or content has to be zeroed without the
- * lock, room is made for one after the other, under one lock hold: all victims wait until the last
- * range has grown, and nothing is moved, since a place that content was moved to is lost to its victim.
+ * blocks. Where a tenant's limit may refuse one range alone, or content has to be zeroed without
+ * the lock, room is made for one after the other, under one lock hold: all victims wait until the
+ * last range has grown, and nothing is moved, since a place that content was moved to is lost to
+ * its victim.
  */
 #include <kv/mem.h>
 #include <kvmm/grow.h>
@@ -20,7 +21,7 @@ struct batch {
 	struct range_growth	*growth;	/* by range, if they grow in turn */
 };
 
-/* Each is charged while the next one is looked at: classes have their quotas over the whole batch. */
+/* Each is charged before the next is looked at: classes have their quotas over the whole batch. */
 static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
 {
 	struct classes *classes = pool->order.classes;
@@ -39,8 +40,8 @@ static int admit_all(struct kvmm_pool *pool, const struct batch *batch)
 }
 
 /*
- * Bad handles are found before anything has changed. What is forbidden to one is forbidden to all, and
- * they are as urgent as the least of them.
+ * Bad handles are found before anything has changed. A thing forbidden to one is forbidden to all,
+ * and they are as urgent as the least of them.
  */
 static int find_all(struct kvmm_pool *pool, struct batch *batch)
 {
@@ -98,8 +99,8 @@ static int take_batch(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 }
 
 /*
- * The lock is held from the first one to the last. @reclaims: room is made for each, and its victims
- * are the batch's.
+ * The lock is held from the first one to the last. @reclaims: room is made for each, and its
+ * victims are the batch's.
  */
 static int take_all(struct kvmm_pool *pool, struct batch *batch, bool reclaims)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Observers: parts that are told what happens to names and cached blocks, and that the callers do not
+ * Observers: parts that are told of events of names and cached blocks, and that the callers do not
  * know. While no part observes, telling is the test of one word.
  *
  * Included by internal.h alone.
@@ -13,15 +13,15 @@
 struct kv_query;
 
 /**
- * struct pool_observer - what a part is told; NULL: it does not care
+ * struct pool_observer - a part's calls; NULL: it does not care
  * @staged: private blocks are being named, and cannot be found yet; in a read section
  * @registered: they can be found where @found is the same; in a read section
  * @published: the same, but no lock and no read section; the caller has references
- * @hit: blocks were hit where @refs have a gen, and are referenced; in a read section, or ->lock held
+ * @hit: where @refs have a gen blocks were hit, and are referenced; read section, or ->lock held
  * @touched: the same, but no lock and no read section
  * @looked_up: keys were looked up for a request of @nr_blocks; no lock held
  * @removed: names are about to leave the map; ->lock held
- * @settle: what was put off because a lock was held; no lock held
+ * @settle: work that was put off because a lock was held; no lock held
  * @clear_begin, @clear_end: between these all names go; the world has stopped, both locks held
  * @reset: nothing below the device is found any more: 0, or why it may be after a restart; the
  *	world has stopped, compact_lock held
@@ -46,13 +46,13 @@ struct pool_observer {
 	void (*attached)(struct kvmm_pool *pool);
 };
 
-/* From now on @part is told; what it is told with is there. A lock of the part is held. */
+/* From now on @part is told; its own state is there. A lock of the part is held. */
 void pool_observe(struct kvmm_pool *pool, const struct pool_part *part);
 
 /* Each part that cares for @event is told of it. */
 #define pool_tell(pool, event, ...)							\
 	do {										\
-		/* Pairs with pool_observe(): what the part is told with is there. */	\
+		/* Pairs with pool_observe(): the part's own state is there. */		\
 		u64 __on = smp_load_acquire(&(pool)->observed);				\
 											\
 		for (; unlikely(__on); __on &= __on - 1) {				\

@@ -4,9 +4,10 @@
  *
  * A pin is counted before it is made, all of a call's at once, and given back after it is gone or
  * if it could not be made: so there are never more than are counted, and two calls cannot get the
- * same part of the limit. Both happen in a read section, so who has stopped the pool sees exactly
- * as many as there are. Pins are limited, not blocks: a block that is pinned twice counts twice,
- * and no more blocks are pinned than the limit says. Only where there is a limit, there is a count.
+ * same part of the limit. Both happen in a read section, so a thread that has stopped the pool sees
+ * exactly as many as there are. Pins are limited, not blocks: a block that is pinned twice counts
+ * twice, and no more blocks are pinned than the limit says. Only where there is a limit, there is a
+ * count.
  */
 #ifndef POOL_PINS_H
 #define POOL_PINS_H

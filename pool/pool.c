@@ -282,7 +282,7 @@ static void exit_memory(struct kvmm_pool *pool)
 		ops->close(pool->dev);
 }
 
-/* Takes a pool that is half made, too: what was not made yet is 0. */
+/* Takes a pool that is half made, too: fields that were not made yet are 0. */
 static void exit_fields(struct kvmm_pool *pool)
 {
 	const struct pool_part *const *part = pool->parts.all;
@@ -318,7 +318,7 @@ void pool_observe(struct kvmm_pool *pool, const struct pool_part *part)
 		kv_fetch_add(&pool->observed, BIT64(i));
 }
 
-/* What other threads were changing may be half changed: no call gets past the gate to look at it. */
+/* Changes of other threads may be half done: no call gets past the gate to look at them. */
 static void close_in_child(struct kv_fork_node *node)
 {
 	struct kvmm_pool *pool = container_of(node, struct kvmm_pool, fork_node);

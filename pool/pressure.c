@@ -74,8 +74,8 @@ static void end_period(struct pressure *p)
 }
 
 /*
- * Whole periods in one state that need no sample of their own: the averages settle in those that are
- * left. Now is the beginning of a period.
+ * Whole periods in one state that need no sample of their own: the averages settle in those that
+ * are left. Now is the beginning of a period.
  */
 static void skip_periods(struct pressure *p, u64 now)
 {

@@ -2,10 +2,10 @@
 /*
  * Pressure stall information, in the arithmetic of Linux (kernel/sched/psi.c).
  *
- * Linux samples every 2 s from a worker. There is no worker here: whoever changes the state, or
- * reads it, first brings the averages up to now, period by period. Since the state did not change in
- * between, the time lost in each of these periods is known exactly, and the result is that of a
- * worker that was never late.
+ * Linux samples every 2 s from a worker. There is no worker here: a thread that changes the state,
+ * or reads it, first brings the averages up to now, period by period. Since the state did not
+ * change in between, the time lost in each of these periods is known exactly, and the result is
+ * that of a worker that was never late.
  */
 #ifndef POOL_PRESSURE_H
 #define POOL_PRESSURE_H
@@ -16,7 +16,7 @@
 
 enum stall { STALL_SOME, STALL_FULL, NR_STALLS };
 
-/* What a request is held up by: its turn in the queue, or room that is made for it. */
+/* A request is held up by its turn in the queue, or by room that is made for it. */
 enum delay { DELAY_QUEUE, DELAY_ROOM, NR_DELAYS };
 
 struct pressure {

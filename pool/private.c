@@ -2,9 +2,9 @@
 /*
  * Private blocks of a certain kind: kvmm_alloc_ctl().
  *
- * What is asked for plainly is taken in place, as kvmm_alloc() does: evicted blocks are handed on
- * with their entries. A run, or a place, can only be had from the zone: then room.c makes room there
- * first, as it does for ranges.
+ * A plain request is taken in place, as kvmm_alloc() does: evicted blocks are handed on with their
+ * entries. A run, or a place, can only be had from the zone: then room.c makes room there first, as
+ * it does for ranges.
  */
 #include <kv/env.h>
 
@@ -57,7 +57,7 @@ static int take_singles(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-/* A run, or a place, or what waits rather than evicts. */
+/* A run, or a place, or a request that waits rather than evicts. */
 static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	struct quotas *quotas = pool->order.quotas;
@@ -92,7 +92,7 @@ static int take_from_zone(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	return 0;
 }
 
-/* ---- or any blocks, with what is evicted taken as it is ---- */
+/* ---- or any blocks, with evicted ones taken as they are ---- */
 
 static int take_in_place(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -217,7 +217,7 @@ int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err)
 	return err;
 }
 
-/* From what the thread keeps aside, or from the pool. Pools that refuse calls refuse 0 blocks, too. */
+/* From those the thread keeps aside, or the pool. Pools that refuse calls refuse 0 blocks, too. */
 static __always_inline int get_private(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
 	if (ctx->nr && is_plain(ctx) && mag_alloc_some(pool, ctx->nr, ctx->blocks))

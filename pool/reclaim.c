@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Up to the high watermark: blocks are evicted before anybody has to wait for it. */
+/* Up to the high watermark: blocks are evicted before a request has to wait for it. */
 #include <kv/env.h>
 
 #include "local.h"
@@ -52,7 +52,7 @@ static int reclaim(struct kvmm_pool *pool, struct progress *p)
 	return err;
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *req)
 {
 	struct kvmm_reclaim known;

@@ -3,12 +3,12 @@
  * Times of sampled blocks; see <kvmm/residency.h>.
  *
  * A record belongs to an entry, for one generation. Registering the block writes it, hits read and
- * write it, and forgetting the name ends it, under the locks for that: hits have references, so none of
- * them is under way then. Two hits at a time may both measure from the same use.
+ * write it, and forgetting the name ends it, under the locks for that: hits have references, so
+ * none of them is under way then. Two hits at a time may both measure from the same use.
  *
- * Invariant, recomputed by residency_check(): no more records are of an entry that is registered now
- * than have begun, less those that have ended. There may be fewer: a name that another thread forgets
- * while it is being registered never ends, and its record is dead with the generation.
+ * Invariant, recomputed by residency_check(): no more records are of an entry that is registered
+ * now than have begun, less those that have ended. There may be fewer: a name that another thread
+ * forgets while it is being registered never ends, and its record is dead with the generation.
  */
 #include <kv/env.h>
 #include <kv/latency.h>
@@ -30,7 +30,7 @@ struct residency_rec {
 struct residency {
 	u32			ppm;		/* atomic; of names registered from now on */
 	u32			ppm_max;	/* atomic; the most there ever was */
-	u64			nr_begun;	/* atomic, as what follows */
+	u64			nr_begun;	/* atomic, as those below */
 	u64			nr_ended;
 	struct kvmm_residency_stat hist[KVMM_NR_RESIDENCY_KINDS];
 	struct residency_rec	rec[];		/* by entry */
@@ -38,11 +38,11 @@ struct residency {
 
 static struct residency *residency_of(const struct kvmm_pool *pool)
 {
-	/* Pairs with kvmm_residency_set(): what it points to is made. */
+	/* Pairs with kvmm_residency_set(): the struct behind the pointer is complete. */
 	return smp_load_acquire(&pool->residency);
 }
 
-/* Keys are hashes, or numbers one after the other: the upper half of the product is spread in both. */
+/* Keys are hashes, or successive numbers: the upper half of the product is spread in both. */
 static bool is_sampled(u64 key0, u64 key1, u32 ppm)
 {
 	u64 mixed = (key0 ^ (key1 << 32 | key1 >> 32)) * 0x9e3779b97f4a7c15ull;
@@ -94,7 +94,7 @@ static void residency_registered(struct kvmm_pool *pool, const struct kv_handle 
 		WRITE_ONCE(rec->born_ns, now);
 		WRITE_ONCE(rec->used_ns, now);
 		kv_fetch_add(&res->nr_begun, 1);
-		/* Pairs with is_of(): who sees that it is the entry's sees the times. */
+		/* Pairs with is_of(): a thread that sees that it is the entry's sees the times. */
 		smp_store_release(&rec->gen, handles[i].gen);
 	}
 }

@@ -8,7 +8,7 @@
 
 /* ---- shrinking ---- */
 
-/* The extent of @slot with its block number @at, which there is, and how many lie before it there. */
+/* The extent of @slot with its block number @at, which exists, and how many lie before it there. */
 static u32 find_block(struct slot *slot, u32 at, u32 *inside)
 {
 	u32 i;
@@ -30,7 +30,7 @@ static bool cut_is_barred(const struct kvmm_pool *pool, struct slot *slot, u32 a
 	return inside;
 }
 
-/* Extents from number @i on are not the slot's any more, nor is what lies behind @inside there. */
+/* Extents from number @i on are not the slot's any more, nor are blocks behind @inside there. */
 static void publish_head(struct slot *slot, u32 i, u32 inside)
 {
 	slot_write_begin(slot);
@@ -40,7 +40,7 @@ static void publish_head(struct slot *slot, u32 i, u32 inside)
 	slot_write_end(slot);
 }
 
-/* What is not published any more is still in the table, but for the extent that was cut. */
+/* Extents not published any more are still in the table, but for the one that was cut. */
 void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	u32 inside, i = find_block(slot, slot->nr - nr, &inside), nr_ext = slot->nr_ext;
@@ -72,7 +72,7 @@ static void publish_tail(struct slot *slot, u32 nr, u32 inside)
 	slot_write_end(slot);
 }
 
-/* A few extents at a time: what they were is kept here until others cannot find it any more. */
+/* A few extents at a time: copies are kept here until others cannot find them any more. */
 static void slot_cut_front(struct kvmm_pool *pool, struct slot *slot, u32 nr)
 {
 	struct kvmm_extent gone[KVMM_MAX_RUNS];

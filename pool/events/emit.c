@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the pool itself has to say, or to remember for its map. */
+/* Events of the pool itself, and notes for its map. */
 #include "events.h"
 
 void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
@@ -13,8 +13,8 @@ void events_staged(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 }
 
 /*
- * All names go in one event instead of one each, unless consumers are told of other media, or victims
- * of gangs may come back.
+ * All names go in one event instead of one each, unless consumers are told of other media, or
+ * victims of gangs may come back.
  */
 void events_clear_begin(struct kvmm_pool *pool)
 {
@@ -37,7 +37,7 @@ void events_clear_end(struct kvmm_pool *pool)
 	for (const struct kvmm_events *at = of->first; at; at = at->next)
 		WRITE_ONCE(of->feed.kinds, of->feed.kinds | at->kinds);
 	kv_ring_put(&of->feed.ring, word);
-	/* None as far as we know; but what is there has to be told. */
+	/* None as far as we know; but those that are there have to be told. */
 	for (u32 i = 0; i < pool->nr_blocks; i++)
 		if (events_entry(pool, i, &left))
 			kv_feed_entry(&of->feed, KVMM_EVENT_STORED, entry_at(pool, i), i);

@@ -80,7 +80,7 @@ static bool ends_batch(const struct kvmm_events *events, const struct kvmm_event
 	       (last->kind != next->kind || last->medium != next->medium);
 }
 
-/* Fills @buf up to the next gap, or the end of what is there. */
+/* Fills @buf up to the next gap, or the last event. */
 static u32 fill(struct kvmm_events *events, struct kvmm_event *buf, u32 max, u64 *nr_lost)
 {
 	u64 end = kv_ring_head(ring_of(events)), next;
@@ -191,7 +191,7 @@ int kvmm_events_seek(struct kvmm_events *events, uint64_t seq)
 	return 0;
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 int kvmm_events_stat(const struct kvmm_events *events, struct kvmm_events_stat *stat)
 {
 	struct kvmm_events_stat known;

@@ -8,8 +8,9 @@
  *	lookup	number	time	hits | blocks << 32	keys	domain	info	-
  *	keys	first key	second key			number	info	-
  *
- * The records of one request are in order, but others' may stand in between: so each has the number,
- * and the head says how many keys there are. Nothing is decided by them, so no lock is held.
+ * The records of one request are in order, but others' may stand in between: so each has the
+ * number, and the head says how many keys there are. Nothing is decided by them, so no lock is
+ * held.
  */
 #include <limits.h>
 
@@ -39,7 +40,7 @@ static void put_keys(struct kv_feed *feed, u32 kind, u64 number, const kvmm_key_
 	}
 }
 
-/* ---- what the pool itself sees ---- */
+/* ---- requests that the pool itself sees ---- */
 
 void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 nr_hits,
 		      u32 nr_blocks)
@@ -61,7 +62,7 @@ void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 
 	put_keys(feed, KVMM_EVENT_LOOKUP_KEYS, word[0], query->keys, query->nr);
 }
 
-/* ---- what the engine says ---- */
+/* ---- requests that the engine reports ---- */
 
 bool kv_requests_are_read(struct kvmm_pool *pool)
 {
@@ -142,7 +143,7 @@ static void read_head(const struct kvmm_event *event, struct kvmm_event_request 
 		request->nr_keys = word[3];
 }
 
-/* What an older caller has no room for is not written. */
+/* Fields that an older caller has no room for are not written. */
 int kvmm_event_request(const struct kvmm_event *event, struct kvmm_event_request *request)
 {
 	struct kvmm_event_request known = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the rest of the pool knows of memory that was given back; see leave.h.
+ * Calls of the rest of the pool about memory that was given back; see leave.h.
  *
  * Part of internal.h, and included by that alone. One untaken branch each where nothing is away.
  */
@@ -13,8 +13,8 @@ struct sum;
 /* The run lost its owner in a pageblock that is leaving: it is away. ->lock held. */
 void elastic_free(struct kvmm_pool *pool, struct kvmm_extent run);
 /*
- * victim_left() and victim_return() where the block is in a pageblock that is leaving. The latter leaves it
- * free, and left by @index, if it was left by that. ->lock held.
+ * victim_left() and victim_return() where the block is in a pageblock that is leaving. The latter
+ * leaves it free, and left by @index, if it was left by that. ->lock held.
  */
 void elastic_victim_left(struct kvmm_pool *pool, u32 block, u32 index);
 void elastic_victim_return(struct kvmm_pool *pool, u32 block, u32 index);
@@ -24,7 +24,7 @@ struct kvmm_extent elastic_run(const struct kvmm_pool *pool, u32 start);
 bool elastic_is_away(const struct kvmm_pool *pool, u32 block);
 bool __elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_extent run);
 
-/* What lies there goes with the memory, or to another place, as soon as may be; no room comes of it. */
+/* Its content goes with the memory, or to another place, as soon as may be; it makes no room. */
 static inline bool elastic_is_leaving(const struct kvmm_pool *pool, struct kvmm_extent run)
 {
 	return unlikely(pool->nr_leaving) && __elastic_is_leaving(pool, run);
@@ -37,7 +37,7 @@ int __elastic_tick(struct kvmm_pool *pool);
 u64 __elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room);
 void __elastic_unrelent(struct kvmm_pool *pool, u64 target);
 
-/* What is due of a shrink beside steps, or of the balloon. No lock held. */
+/* Work that is due of a shrink beside steps, or of the balloon. No lock held. */
 static inline void elastic_tick(struct kvmm_pool *pool)
 {
 	if (unlikely(READ_ONCE(pool->elastic_due)))
@@ -45,7 +45,7 @@ static inline void elastic_tick(struct kvmm_pool *pool)
 }
 
 /*
- * The request does not fit as things are: what the balloon has, it may have. Returns the target that
+ * The request does not fit as things are: it may have the balloon's memory. Returns the target that
  * the balloon had, or 0 if it has not left anything. compact_lock held.
  */
 static inline u64 elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx *room)
@@ -53,7 +53,7 @@ static inline u64 elastic_relent(struct kvmm_pool *pool, const struct alloc_ctx 
 	return unlikely(room->prio && pool->elastic) ? __elastic_relent(pool, room) : 0;
 }
 
-/* The request was refused all the same: by ticks the balloon comes to @target again. compact_lock held. */
+/* Refused all the same: by ticks the balloon comes to @target again. compact_lock held. */
 static inline void elastic_unrelent(struct kvmm_pool *pool, u64 target)
 {
 	if (unlikely(target))

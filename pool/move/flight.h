@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files about flights tell each other; see step.h for what a flight is. */
+/* Shared by the files about flights; see step.h for flights. */
 #ifndef POOL_FLIGHT_H
 #define POOL_FLIGHT_H
 
@@ -7,7 +7,7 @@
 
 #include "../internal.h"
 
-/* A block that is nobody's, and cannot be had. */
+/* A block that has no owner, and cannot be had. */
 static const u32 dark = (u32)OWNER_MOVE << OWNER_INDEX_BITS;
 
 /* Its content is being copied from there. ->lock held. */
@@ -18,7 +18,7 @@ static inline bool is_flying(const struct steps *steps, u32 block)
 
 /* ---- move.c ---- */
 
-/* What planners look at; made anew by each pool_snapshot(). */
+/* The picture that planners look at; made anew by each pool_snapshot(). */
 struct picture {
 	/* The caller's: */
 	struct kvmm_pool	*pool;

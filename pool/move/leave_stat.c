@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is away, and what the caller was not told of. */
+/* Memory that is away, and units that the caller was not told of. */
 #include "leave.h"
 
 static u64 nr_units(const struct elastic *el)

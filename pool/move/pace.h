@@ -3,8 +3,8 @@
  * How fast copies beside steps go: in portions, each submitted when the one before is complete and
  * there is credit for it. Guard of all: steps->lock.
  *
- * Credit comes with time, up to what a millisecond is worth, and with steps; it may go below zero by
- * the last block that was paid from it. While no step is open nobody is disturbed, and a limit per
+ * Credit comes with time, up to a millisecond's worth, and with steps; it may go below zero by the
+ * last block that was paid from it. While no step is open no work is disturbed, and a limit per
  * step does not count.
  */
 #ifndef POOL_PACE_H

@@ -2,8 +2,8 @@
 /*
  * Blocks that the device may still be writing; see unseen.h.
  *
- * ->blind counts failures, so who asks the device without the lock, and is told that all has ended,
- * finds out whether something else has failed meanwhile.
+ * ->blind counts failures, so a thread that asks the device without the lock, and is told that all
+ * has ended, finds out whether something else has failed meanwhile.
  */
 #include <kv/log.h>
 
@@ -23,7 +23,7 @@ bool device_is_lost(const struct kvmm_pool *pool)
 	return sees_end(pool) == -EIO;
 }
 
-/* What threads keep aside would not come by here. */
+/* Blocks that threads keep aside would not come by here. */
 static void begin(struct kvmm_pool *pool)
 {
 	pool->arenas_barred++;

@@ -2,7 +2,7 @@
 /*
  * Recompute everything: the numbered invariants of tier.h.
  *
- * Threads may be in the middle of filling or ending batches: what is theirs is counted, and not
+ * Threads may be in the middle of filling or ending batches: their items are counted, and not
  * looked into.
  */
 #include <kv/log.h>
@@ -29,7 +29,7 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 	return nr + lower->nr_used[is_up] == max ? 0 : complain(pool, "items lost", nr);
 }
 
-/* What the store below reads is written to the slot of the fetch. */
+/* Blocks that the store below reads are written to the slot of the fetch. */
 static bool slot_is_held(const struct lower *lower, const struct item *item)
 {
 	if (item->state == ITEM_FETCH)

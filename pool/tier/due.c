@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Time, for who simulates: when the next copy ends, and how long those up took since it was asked
- * last.
+ * Time, for simulators: when the next copy ends, and how long those up took since the last call.
  */
 #include "tier.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is seen of a pool's tier in passing; see glance.h. */
+/* A pool's tier, seen in passing; see glance.h. */
 #include "../glance.h"
 #include "tier.h"
 
@@ -18,7 +18,7 @@ static void glance_thrash(const struct lower *lower, struct kvmm_tier_client_sta
 	stat->spared = kv_peek(&thrash->nr_spared);
 }
 
-/* A pool is detached while nobody else calls, so what this sees stays. */
+/* A pool is detached while no other thread calls, so what this sees stays. */
 struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat)
 {
 	const struct lower *lower = lower_of(pool);

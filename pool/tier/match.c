@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A match that goes on below: device first, then whatever can be loaded.
+ * A match that goes on below: device first, then all blocks that can be loaded.
  *
  * Below the device keys are asked for up to the first that cannot be had, one kind of place after
  * the other: those that are on their way, then the device again, where blocks behind a hole may

@@ -60,7 +60,7 @@ static void heap_del(struct lower *lower, u32 pos)
 	sift_down(lower, lower->below[last].pos);
 }
 
-/* Whoever waits for a block of an older generation waits in vain. */
+/* A want for a block of an older generation waits in vain. */
 struct below *below_of(struct lower *lower, struct kv_handle handle)
 {
 	struct below *below = &lower->below[handle.index];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Ghosts, refaults, and what adapts to them: see thrash.h.
+ * Ghosts, refaults, and the settings that adapt to them: see thrash.h.
  *
  * A name that has been used, evicted and filled again is worth a copy as much as one that was hit:
  * counting uses of blocks only sees no second one wherever the device is small, and that is where a
@@ -61,7 +61,7 @@ static u64 *find_ghost(const struct thrash *thrash, u64 hash, bool *found)
 	return oldest;
 }
 
-/* What was dropped would have gone anyway, when the blocks that are kept free had been filled. */
+/* Dropped blocks would have gone anyway, when the blocks kept free had been filled. */
 static u32 nr_kept_free(const struct lower *lower)
 {
 	return (u64)lower->thrash.capacity[KVMM_TIER_DEVICE] *
@@ -82,7 +82,7 @@ static void count_refault(struct lower *lower, u64 ghost, u32 fills)
 
 /* ---- admission ---- */
 
-#define ADMIT_WINDOW	2048u	/* names that reach the threshold; half of them were in the last one */
+#define ADMIT_WINDOW	2048u	/* names that reach the threshold; half were in the last one */
 #define RAISE_BELOW	4u	/* eighths of these, halved: a quarter */
 #define LOWER_ABOVE	6u	/* the same: three eighths */
 
@@ -107,7 +107,7 @@ static void end_window(struct thrash *thrash)
 	}
 }
 
-/* A name has now so many uses: each number is reached once, but for what is forgotten. */
+/* A name has now so many uses: each number is reached once, but for forgotten ones. */
 static void note_uses(struct lower *lower, u32 uses)
 {
 	struct thrash *thrash = &lower->thrash;
