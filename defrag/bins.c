@@ -71,7 +71,8 @@ static u32 pop_from(struct bins *bins, u32 bin, u32 nr)
 /* One of at least @nr blocks leaves its bin; KV_NONE: no hole is so long. */
 static u32 bins_pop(struct bins *bins, u32 nr)
 {
-	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE; bin = next_full(bins, bin + 1)) {
+	for (u32 bin = next_full(bins, bin_of(nr)); bin != KV_NONE;
+	     bin = next_full(bins, bin + 1)) {
 		u32 at = pop_from(bins, bin, nr);
 
 		if (at != KV_NONE)

@@ -36,7 +36,8 @@ void parts_lay_out(struct parts *parts, const struct kv_plan_req *req, char *bas
 void parts_sort(struct parts *parts, u32 owner);
 
 /* All of the piece goes to @dst. */
-void piece_move(const struct parts *parts, struct kv_plan *plan, const struct piece *piece, u32 dst);
+void piece_move(const struct parts *parts, struct kv_plan *plan, const struct piece *piece,
+		u32 dst);
 /* How many pieces there will be. */
 u32 parts_nr_pieces(const struct parts *parts);
 

@@ -60,7 +60,8 @@ static bool is_owners(const struct shortening *s, u32 i, u32 owner)
 	return i < s->parts.nr_pieces && s->parts.piece[i].owner == owner;
 }
 
-static void suggest(struct shortening *s, u32 first, u32 last, enum way way, u32 nr_blocks, u32 saved)
+static void suggest(struct shortening *s, u32 first, u32 last, enum way way, u32 nr_blocks,
+		    u32 saved)
 {
 	u32 key = min((u64)nr_blocks * 256 / saved, (u64)UINT32_MAX);
 

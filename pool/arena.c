@@ -47,9 +47,7 @@ static void own_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 owner)
 /* Blocks are moving; or there are watermarks or waiters, looked at under pool->lock. */
 static bool gate_is_closed(const struct kvmm_pool *pool)
 {
-	/*
-	 * Pairs with pool_resume(): a thread that finds it open again sees the work done meanwhile.
-	 */
+	/* Pairs with pool_resume(): a thread that finds it open sees the work done meanwhile. */
 	return unlikely(smp_load_acquire(&pool->gate) || READ_ONCE(pool->guard));
 }
 
@@ -113,7 +111,8 @@ static int make_zone(struct kvmm_pool *pool, struct arenas *arenas, struct arena
 }
 
 /* Blocks free there change over, and those freed there follow. Both locks held. */
-static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 region)
+static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
+			u32 region)
 {
 	u32 lo = region << arenas->region_order;
 	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
@@ -124,7 +123,8 @@ static void lend_region(struct kvmm_pool *pool, struct arenas *arenas, struct ar
 }
 
 /* From that of @start on, as far as no other arena has them: until there is enough. */
-static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 start)
+static void lend_regions(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
+			 u32 start)
 {
 	u32 region = start >> arenas->region_order, id = arena_id(arenas, arena);
 	u32 end = min(region + LEND_REGIONS, nr_regions(pool, arenas->region_order));
@@ -305,7 +305,8 @@ noinline bool __arena_free(struct kvmm_pool *pool, struct arenas *arenas, kvmm_r
 	done = READ_ONCE(slot->arena) == id && is_ours_to_free(pool, arenas, slot, range.gen);
 	if (likely(done))
 		err = give(pool, arena, slot, range.index);
-	is_full = arena->nr_free > READ_ONCE(arenas->limit) + (SLACK_REGIONS << arenas->region_order);
+	is_full = arena->nr_free > READ_ONCE(arenas->limit) +
+				   (SLACK_REGIONS << arenas->region_order);
 	kv_unlock(&arena->lock);
 	if (unlikely(err))
 		poison(pool);

@@ -37,9 +37,9 @@ static bool something_flies(const struct kvmm_pool *pool)
  */
 static bool arenas_are_barred(const struct kvmm_pool *pool)
 {
-	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas || pool->order.classes ||
-	       pool->arenas_barred || pool->guard || something_flies(pool) ||
-	       !kv_zone_takes_any_run(pool->zone);
+	return pool->deterministic || pool->rounds || pool->zero || pool->order.quotas ||
+	       pool->order.classes || pool->arenas_barred || pool->guard ||
+	       something_flies(pool) || !kv_zone_takes_any_run(pool->zone);
 }
 
 static void free_arenas(struct arenas *arenas)
@@ -170,7 +170,8 @@ void arenas_share(struct kvmm_pool *pool, struct arenas *arenas)
 /* ---- blocks kept aside go back ---- */
 
 /* Both locks held. */
-void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena, u32 region)
+void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena,
+			 u32 region)
 {
 	u32 lo = region << arenas->region_order;
 	u32 hi = min(lo + BIT(arenas->region_order), pool->nr_blocks);
@@ -262,7 +263,8 @@ noinline u32 __arenas_drain(struct kvmm_pool *pool, struct arenas *arenas)
 	if (!pool->gate && !pool->guard && !__arenas_nr_free(arenas))
 		return 0;
 	nr = drain_all(pool, arenas, &allocs);
-	if (!pool->gate && !pool->guard && !arenas->forced && allocs - arenas->drained_allocs < DRAIN_EVERY)
+	if (!pool->gate && !pool->guard && !arenas->forced &&
+	    allocs - arenas->drained_allocs < DRAIN_EVERY)
 		turn_off(pool, arenas);
 	arenas->drained_allocs = allocs;
 	return nr;

@@ -82,7 +82,8 @@ static int check_stock(const struct kvmm_pool *pool, const struct arenas *arenas
 {
 	u32 nr_slots = pool->slots ? dir_nr_slots(pool->slots) : 0, nr = 0;
 
-	for (u32 at = arenas->arena[number].free_slot; at != KV_NONE; at = slot_at(pool, at)->next) {
+	for (u32 at = arenas->arena[number].free_slot; at != KV_NONE;
+	     at = slot_at(pool, at)->next) {
 		if (at >= nr_slots || slot_at(pool, at)->arena != number + 1 ||
 		    slot_at(pool, at)->nr_ext)
 			return complain(pool, "slot in the stock of the wrong arena", at);

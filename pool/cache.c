@@ -673,7 +673,8 @@ static noinline int free_some(struct kvmm_pool *pool, const kvmm_mut_t *blocks, 
 
 int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_t nr)
 {
-	if (likely(nr == 1) && likely(pool) && likely(blocks) && likely(mag_free_one(pool, blocks))) {
+	if (likely(nr == 1) && likely(pool) && likely(blocks) &&
+	    likely(mag_free_one(pool, blocks))) {
 		kv_probe2_hot(free, pool, 1u);
 		return 0;
 	}

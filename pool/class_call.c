@@ -398,7 +398,8 @@ int kvmm_class_stat(struct kvmm_pool *pool, uint32_t cls, struct kvmm_class_stat
 			.nr_inactive = order_nr_in(&pool->order, cls), .evicted = class->evicted,
 			.demoted = class->demoted, .reached = class->reached,
 			.nr_outside = READ_ONCE(class->nr_outside),
-			.bytes = ((u64)class->nr + READ_ONCE(class->nr_outside)) * pool->block_bytes,
+			.bytes = ((u64)class->nr + READ_ONCE(class->nr_outside)) *
+				 pool->block_bytes,
 		};
 	} else {
 		err = -EINVAL;

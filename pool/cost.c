@@ -82,7 +82,8 @@ u64 cost_of_run(struct kvmm_pool *pool, u32 nr)
 	return cheapest(pool, nr, &copies).ns;
 }
 
-bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room, struct cost_window *window)
+bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room,
+		       struct cost_window *window)
 {
 	const struct kvmm_alloc_costs *costs = &pool->door.costs;
 	const struct cost_terms terms = { .mode = MOVE_STOPPED, .drops = true,

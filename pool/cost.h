@@ -58,7 +58,8 @@ static inline bool cost_says_wait(const struct kvmm_pool *pool, const struct all
 u64 cost_of_run(struct kvmm_pool *pool, u32 nr);
 
 /* Cached blocks are cheaper to drop than to move, some of the cheapest window. ->lock held. */
-bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room, struct cost_window *window);
+bool cost_prefers_drop(struct kvmm_pool *pool, const struct alloc_ctx *room,
+		       struct cost_window *window);
 
 /*
  * Free the cached blocks in @window that are cheaper to drop; one that has been referenced since,

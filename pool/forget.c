@@ -34,9 +34,7 @@ static u32 forget_left(struct kvmm_pool *pool)
 	return nr;
 }
 
-/*
- * Blocks without references, oldest first, so those without key keep their order. Both locks held.
- */
+/* Blocks without references, oldest first: so those without key keep order. Both locks held. */
 static u32 forget_inactive(struct kvmm_pool *pool)
 {
 	u32 nr = 0, nr_picked;

@@ -94,7 +94,8 @@ int kvmm_gangs_create(const struct kvmm_gangs_attr *attr, struct kvmm_gangs **re
 		add_pool(gangs, known.pools[i]);
 	gangs->nr_slots = nr;
 	for (u32 i = 0; i < nr; i++)
-		gangs->slot[i] = (struct gang_slot){ .gen = 1, .next = i + 1 < nr ? i + 1 : KV_NONE };
+		gangs->slot[i] = (struct gang_slot){ .gen = 1,
+						     .next = i + 1 < nr ? i + 1 : KV_NONE };
 	*result = gangs;
 	return 0;
 }
@@ -533,7 +534,8 @@ static int zero_part(struct part *part)
 	if (!is_zeroed(part))
 		return 0;
 	if (part->want.kind == KVMM_GANG_BLOCKS)
-		return tenant_take_muts(part->pool, part->req.ctx.blocks, part->want.nr, part->want.tenant);
+		return tenant_take_muts(part->pool, part->req.ctx.blocks, part->want.nr,
+					part->want.tenant);
 	err = range_zero(part->pool, part->req.range);
 	if (err)
 		part->req.range.gen = 0;

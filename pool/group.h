@@ -45,9 +45,7 @@ static inline u32 rule_end(const struct group_rule *rule, u32 tokens)
 /* May a hit, which is a multiple of @align tokens, ever need this block? */
 bool rule_is_useful(const struct group_rule *rule, u32 align, u32 block);
 
-/*
- * Most blocks held at a time by a request that computes @step tokens a step, trimming after each.
- */
+/* Most blocks that a request holds: it computes @step tokens a step, and trims after each. */
 u32 rule_cap(const struct group_rule *rule, u32 step);
 
 /**
@@ -235,9 +233,7 @@ int tables_check(const struct kvmm_tables *tables);
 /* Names need not be registered one after the other in this pool. */
 bool pool_takes_gaps(const struct kvmm_pool *pool);
 
-/*
- * References that the order of eviction has not heard of: dropped again, they leave no trace.
- */
+/* References unknown to the order of eviction: dropped again, they leave no trace. */
 
 /* All of @prefix: how many had no reference; -EAGAIN one is not cached (then none is taken). */
 int quiet_get(struct kvmm_pool *pool, const struct kvmm_prefix *prefix, kvmm_ref_t *refs);

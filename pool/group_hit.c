@@ -61,7 +61,8 @@ static u32 run_in_pool(const struct presence *presence, u32 group, u32 first, u3
 }
 
 /* Length of the hit, or -EUCLEAN and so on, if a pool says that. */
-static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens)
+static int groups_look(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt,
+		       u32 max_tokens)
 {
 	int err = 0;
 	struct prompt_presence p = { .presence.run = run_in_pool, .groups = groups,
@@ -189,8 +190,8 @@ int hit_get(struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 ma
 /* ---- counting ---- */
 
 /* One step of the alignment more would have been a hit, but for a block of this group? */
-static void count_reason(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 group,
-			 u32 tokens)
+static void count_reason(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
+			 u32 group, u32 tokens)
 {
 	const struct group *g = &tables->groups->group[group];
 	u32 next = tables->hit_tokens + tables->groups->align, end, at;
@@ -232,7 +233,8 @@ void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *promp
 	for (u32 i = 0; i < groups->nr; i++) {
 		const struct group *g = &groups->group[i];
 
-		count_group(tables, i, min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens));
+		count_group(tables, i,
+			    min(prompt->nr / g->stride, nr_tokens / g->rule.block_tokens));
 		count_reason(tables, prompt, i, tokens);
 	}
 }

@@ -175,9 +175,11 @@ static u32 most_pieces(const struct slot *slot, u32 nr, bool scatter)
 }
 
 /* Enough blocks are free, but not in one run. Returns how many, or -ENOMEM. */
-static int grow_scattered(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr, bool scatter)
+static int grow_scattered(struct kvmm_pool *pool, struct slot *slot, u32 index, u32 nr,
+			  bool scatter)
 {
-	u32 most = most_pieces(slot, nr, scatter), done = grow_in_place(pool, slot, index, nr, true);
+	u32 most = most_pieces(slot, nr, scatter),
+	    done = grow_in_place(pool, slot, index, nr, true);
 
 	while (done < nr && most--) {
 		int got = grow_elsewhere(pool, slot, index, nr - done, true);
@@ -325,7 +327,8 @@ int growth_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 }
 
 /* Which part of extent @i is among the new blocks; @at: number of the first block of the extent. */
-static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at, const struct range_growth *growth)
+static struct kvmm_extent new_part(struct slot *slot, u32 i, u32 at,
+				   const struct range_growth *growth)
 {
 	struct kvmm_extent ext = *slot_ext(slot, i);
 	u32 lo = max(at, growth->from), hi = min(at + ext.nr, growth->from + growth->ctx.nr);

@@ -37,10 +37,8 @@ struct grow {
 	u64			used;		/* clock at the last use */
 	u16			chunk;		/* the last reservation's blocks */
 	u16			chunk_before;	/* the same before it grew the last time */
-	/* blocks the range will have in the end; 0: unknown */
-	u32			expect;
-	/* growths of the range, and announced ones: not 0 */
-	u32			calls;
+	u32			expect;		/* blocks of the range in the end; 0: unknown */
+	u32			calls;		/* growths of the range, or announced: not 0 */
 	u32			index;		/* of the slot; fixed at creation */
 	u32			in_place;	/* times the range grew behind its end */
 	u32			elsewhere;	/* ... by a further extent */

@@ -55,7 +55,8 @@ static int check_record(const struct kvmm_pool *pool, u32 index)
 		return complain(pool, "reservation behind no range", index);
 	if (!reserved_is_owned(pool, grow))
 		return complain(pool, "range does not own what is reserved", index);
-	return is_in_list(pool, grow) ? 0 : complain(pool, "reservation missing in the list", index);
+	return is_in_list(pool, grow) ? 0 :
+	       complain(pool, "reservation missing in the list", index);
 }
 
 /* Slots, extents and owners have been checked. @nr_owned: blocks that owners say are reserved. */

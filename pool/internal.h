@@ -269,8 +269,7 @@ struct kvmm_pool {
 	bool				has_null;
 	bool				rounds;		/* the engine holds more than requested */
 	u64				seed;		/* of random choices, if deterministic */
-	/* number among those of seed 0; see pool_random() */
-	u32				nth_unseeded;
+	u32				nth_unseeded;	/* number with seed 0; pool_random() */
 	u64				block_bytes;
 	u64				own_addr;	/* device memory of ours, or 0 */
 	u64				own_bytes;
@@ -301,14 +300,11 @@ struct kvmm_pool {
 	u32				nr_retired;	/* ->lock; slots out of generations */
 	u32				nr_flying;	/* ->lock; runs of ranges that are copied */
 	u32				nr_leaving;	/* ->lock; pageblocks; see leave.h */
-	/* ->lock; unseen.h; READ_ONCE() as a hint */
-	u32				blind;
+	u32				blind;		/* ->lock; READ_ONCE() hint; unseen.h */
 	u32				nr_unseen;	/* ->lock; blocks of OWNER_UNSEEN */
-	/* ->lock; freed since the take; see block.c */
-	u32				posted;
+	u32				posted;		/* ->lock; freed since taken; block.c */
 	struct slot_dir			*slots;		/* ->lock; RCU */
-	/* ->lock; by hash of seq: slot or KV_NONE */
-	u32				*bucket;
+	u32				*bucket;	/* ->lock; by hash of seq: slot, KV_NONE */
 	u32				nr_buckets;	/* ->lock; a power of two */
 	u64				seq_secret;	/* fixed at creation */
 	u64				metadata_bytes;	/* ->lock */
@@ -327,8 +323,7 @@ struct kvmm_pool {
 	struct useless			useless;	/* ->lock; see there */
 	struct goals			*goals;		/* compact_lock; fixed once there; goal.h */
 	struct elastic			*elastic;	/* atomic; fixed once there; see leave.h */
-	/* compact_lock; READ_ONCE(), hint: tick has work */
-	u32				elastic_due;
+	u32				elastic_due;	/* compact_lock; READ_ONCE() hint: work */
 	struct sum			history;	/* ->lock; see digest.h */
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct lease_table		*leases;	/* see lease.h; kv_cas() from NULL, once */
@@ -344,8 +339,7 @@ struct kvmm_pool {
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once there; see pin.h */
 	struct residency		*residency;	/* atomic; fixed once there; residency.c */
-	/* atomic; fixed once there; events/events.h */
-	struct pool_events		*events;
+	struct pool_events		*events;	/* atomic; fixed once there; events.h */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };

@@ -205,10 +205,7 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 	at = lease_id_kind(id) * table->nr_chunks + (index >> LEASE_CHUNK_ORDER);
 	if (index >> LEASE_CHUNK_ORDER >= table->nr_chunks)
 		return NULL;
-	/*
-	 * Pairs with the swap in lease_reserve(): the chunk is all zero, or as written under
-	 * ->lock.
-	 */
+	/* Pairs with the swap in lease_reserve(): all zero, or as written under ->lock. */
 	chunk = smp_load_acquire(&table->chunk[at]);
 	return chunk ? &chunk[index & (LEASE_CHUNK - 1)] : NULL;
 }
@@ -329,9 +326,7 @@ void own_new_range(struct kvmm_pool *pool, kvmm_range_t range, const struct kvmm
 void __own_split(struct kvmm_pool *pool, kvmm_range_t range, kvmm_range_t tail);
 void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index);
 
-/*
- * A range is to be split, and was: the new one has the same owner. pool->lock held, as below.
- */
+/* A range is to be split, and was: the new one has its owner. pool->lock held, as below. */
 static inline int own_reserve_split(struct kvmm_pool *pool, kvmm_range_t range)
 {
 	if (likely(!pool->leases) || !lease_look(pool, LEASE_RANGE, range.index, range.gen).owner)

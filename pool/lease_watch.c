@@ -170,7 +170,7 @@ static bool copy_watch(struct lease_table *table, u32 bucket, u32 i, struct leas
 	return at != NULL;
 }
 
-/* An owner whose state cannot be found out is not taken for dead. */
+/* An owner is not taken for dead if its state cannot be found out. */
 static void ask_one(struct lease_table *table, const struct lease_watch *watch)
 {
 	struct lease_watch *at;

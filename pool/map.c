@@ -343,7 +343,8 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 	u32 block, end, next;
 	int err;
 
-	if (!pool || !at || !runs || !max || max > INT32_MAX || how & ~MAP_MODES || how == MAP_MODES)
+	if (!pool || !at || !runs || !max || max > INT32_MAX ||
+	    how & ~MAP_MODES || how == MAP_MODES)
 		return -EINVAL;
 	err = pool_refusal(pool);
 	if (err == -ECHILD)

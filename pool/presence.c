@@ -119,9 +119,7 @@ static void gone(struct kvmm_pool *pool, u32 index)
 	const struct kv_entry *entry = entry_at(pool, index);
 
 	if (unlikely(presence->nr_gone == 2 * pool->nr_blocks)) {
-		/*
-		 * Others forgot as many and have not told yet: better under a lock than not at all.
-		 */
+		/* Others forgot as many, not told yet: better under a lock than not at all. */
 		struct kv_radix_name name = name_of(pool, index);
 
 		kv_radix_absent(presence->reg, presence->tier, &name, 1);

@@ -24,7 +24,7 @@ void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result);
 /* All of them. */
 void queue_refuse(struct kvmm_pool *pool, int result);
 
-/* Heads whose deadline has passed leave. */
+/* Heads leave when their deadline has passed. */
 void queue_expire(struct kvmm_pool *pool);
 
 /* ---- private.c ---- */

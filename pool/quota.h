@@ -263,9 +263,7 @@ static inline void quota_unlend(struct quotas *quotas, u32 index)
 		__quota_unlend(quotas, index);
 }
 
-/*
- * @nr waiting victims will be entries of @account, or, if that is negative, will not. ->lock held.
- */
+/* @nr waiting victims will be entries of @account, or, if negative, will not. ->lock held. */
 static inline void quota_due(struct quotas *quotas, u32 account, s64 nr)
 {
 	if (unlikely(quotas != NULL)) {
@@ -294,10 +292,7 @@ int quota_pick(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
  * blocks come first; -EDQUOT. ->lock held.
  */
 int __quota_admit(struct kvmm_pool *pool, u32 account, struct alloc_ctx *ctx);
-/*
- * Will its tenant's limits refuse it, however many blocks are free? Counts nothing. Both locks
- * held.
- */
+/* Will its tenant's limits refuse it, though blocks are free? Counts nothing. Both locks held. */
 bool __quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ctx);
 /* Make the tenant's own blocks free, as far as its limits want that. 0 or -EDQUOT. ->lock held. */
 int quota_squeeze(struct kvmm_pool *pool, struct alloc_ctx *ctx);

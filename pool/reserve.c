@@ -191,7 +191,8 @@ static u32 take_stretch(struct kvmm_pool *pool, const struct stretch *stretch, u
 	return end - nr;
 }
 
-u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most, u32 *start)
+u32 reserve_steal_run(struct kvmm_pool *pool, const struct grow *for_whom, u32 nr, u32 most,
+		      u32 *start)
 {
 	struct stretch stretch = longest_stretch(pool, for_whom);
 

@@ -246,7 +246,8 @@ static int residency_check(struct kvmm_pool *pool, const struct pool_recount *re
 			return -EUCLEAN;
 		nr++;
 	}
-	return res && (nr > res->nr_begun - res->nr_ended || res->ppm > res->ppm_max) ? -EUCLEAN : 0;
+	return res && (nr > res->nr_begun - res->nr_ended ||
+		       res->ppm > res->ppm_max) ? -EUCLEAN : 0;
 }
 
 static const struct pool_observer observer = {

@@ -207,7 +207,8 @@ static int check_entry(const struct kvmm_pool *pool, u32 index, struct pool_reco
 	if (!has_block(kv_word_state(entry->word)))
 		return 0;
 	if (kv_word_is_lent(entry->word))
-		return block < pool->nr_blocks ? 0 : complain(pool, "lent entry has no block", index);
+		return block < pool->nr_blocks ? 0 :
+		       complain(pool, "lent entry has no block", index);
 	re->nr_moving += !!(entry->word & KV_ENTRY_MOVING);
 	if (is_marked(entry->word) || block >= pool->nr_blocks ||
 	    pool->owner[block] != make_owner(OWNER_ENTRY, index))

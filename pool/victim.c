@@ -312,7 +312,7 @@ static u32 look(struct kvmm_pool *pool, u32 nr)
 	return i;
 }
 
-/* Entries of a class below, or of a tenant whose turn comes before, go in any case. How many. */
+/* Entries of a class below, or of a tenant with an earlier turn, go in any case. How many. */
 static u32 mark(struct kvmm_pool *pool, u32 nr, u32 nr_seen)
 {
 	const struct classes *classes = pool->order.classes;

@@ -8,8 +8,8 @@
  * until their neighbours come near the end of the order, too, or until they leave the window at its
  * old end.
  *
- * Before that, and if asked for, those go whose going leaves a pageblock empty, an aligned group of
- * so many blocks, and with them all that follow them in their chains, which have to go before. The
+ * Before that, and if asked for, those go that leave a pageblock empty by going, an aligned group
+ * of so many blocks, and with them all that follow them in their chains, which have to go before. The
  * cheapest pageblock goes first: the victims that one takes are counted when the window is looked
  * at; those of them that others chosen before have taken already are not paid again.
  *

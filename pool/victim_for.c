@@ -32,7 +32,8 @@ static u32 nr_useful(const struct kvmm_pool *pool, const struct victims *victims
 	u32 at = victims->newest, nr = 0;
 
 	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
-		nr += !elastic_is_leaving(pool, (struct kvmm_extent){ entry_block(entry_at(pool, at)), 1 });
+		nr += !elastic_is_leaving(pool, (struct kvmm_extent){
+						entry_block(entry_at(pool, at)), 1 });
 	return nr;
 }
 

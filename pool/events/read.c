@@ -61,7 +61,8 @@ static bool is_due(struct kvmm_events *events)
 	u64 nr = kv_ring_head(ring_of(events)) - events->cursor;
 	u64 now;
 
-	if (!events->attr.batch_us || nr >= events->attr.batch_max || events->cursor < events->flushed)
+	if (!events->attr.batch_us || nr >= events->attr.batch_max ||
+	    events->cursor < events->flushed)
 		return true;
 	if (!nr)
 		return false;

@@ -44,10 +44,7 @@ bool events_entry(const struct kvmm_pool *pool, u32 index, struct kvmm_event *ev
 	};
 	if (event->flags)
 		memcpy(&event->parent, before, sizeof(event->parent));
-	/*
-	 * All of it is of one generation, or the block has gone since, and there is a record of
-	 * that.
-	 */
+	/* All of it is of one generation, or the block has gone since, with a record of that. */
 	return kv_is_still(&entry->word, word, (u64)KV_ENTRY_GEN_MASK << KV_ENTRY_GEN_SHIFT);
 }
 

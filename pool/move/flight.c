@@ -245,12 +245,14 @@ static bool entry_publish(struct kvmm_pool *pool, const struct kv_move *move, co
 }
 
 /* The copy of one leg is over, and good if @good. Both locks held. */
-static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struct leg *leg, bool good)
+static void leg_settle(struct kvmm_pool *pool, const struct kv_move *move, struct leg *leg,
+		       bool good)
 {
 	bool is_slot = owner_kind(leg->owner) == OWNER_SLOT;
 
 	if (good && !leg->bad)
-		leg->done = is_slot ? slot_publish(pool, move, leg) : entry_publish(pool, move, leg);
+		leg->done = is_slot ? slot_publish(pool, move, leg) :
+				      entry_publish(pool, move, leg);
 	if (is_slot) {
 		set_flying(pool->steps, move, false);
 		pool->nr_flying--;

@@ -16,7 +16,7 @@
 
 /* ---- the price ---- */
 
-/* The class whose turn it is; others are above it. KV_NONE: there are no victims. */
+/* The class in turn; others are above it. KV_NONE: there are no victims. */
 static u32 class_in_turn(struct order *order)
 {
 	u32 index = order_peek(order), class;

@@ -40,7 +40,8 @@ void leave_claim(struct kvmm_pool *pool, struct elastic *el, u32 pb)
 	     at = run.start + run.nr) {
 		u32 lo = max(run.start, at), hi = min(run.start + run.nr, end);
 
-		if (POOL_BUG_ON(pool, kv_reserve_behind(pool->zone, lo, hi - lo, hi - lo) != hi - lo))
+		if (POOL_BUG_ON(pool, kv_reserve_behind(pool->zone, lo, hi - lo, hi - lo) !=
+				hi - lo))
 			return;
 		run_away(pool, el, lo, hi - lo);
 	}
@@ -178,7 +179,8 @@ static void free_elastic(struct elastic *el)
 /* Below this a pageblock covers less than a unit, or wastes more than an eighth at its ends. */
 static u32 size_for_span(const struct elastic *el, const struct span *span)
 {
-	u64 exact = el->unit_bytes >> min((u64)kv_lowest64(span->stride), (u64)kv_log2(el->unit_bytes));
+	u64 exact = el->unit_bytes >> min((u64)kv_lowest64(span->stride),
+					  (u64)kv_log2(el->unit_bytes));
 	u64 size = 1;
 
 	while (size < exact && size * span->stride < 8 * el->unit_bytes)
@@ -220,7 +222,8 @@ static int fill(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_el
 	return alloc_tables(pool, el);
 }
 
-int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr, struct elastic **result)
+int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
+		   struct elastic **result)
 {
 	struct elastic *el = pool->elastic;
 	int err;

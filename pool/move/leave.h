@@ -149,7 +149,8 @@ static inline u32 pb_nr(const struct kvmm_pool *pool, const struct elastic *el, 
 
 /* It is there from now on: 0, -ENOMEM, -EOPNOTSUPP. compact_lock held. */
 int elastic_get(struct kvmm_pool *pool, struct elastic **el);
-int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr, struct elastic **el);
+int elastic_get_as(struct kvmm_pool *pool, const struct kvmm_elastic_attr *attr,
+		   struct elastic **el);
 
 /* The calls below: compact_lock and pool->lock held. */
 
@@ -224,12 +225,12 @@ s64 leave_room(struct kvmm_pool *pool, const struct elastic *el, u32 keep);
 /* It cannot be emptied after all: HERE again, and barred. Both locks held. */
 void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 pb);
 /*
- * leave_choose() with the room that there is now; then blocks whose loss costs less than their copy
+ * leave_choose() with the room that there is now; then blocks that cost less to lose than to copy
  * are claimed, and free. 0; -ENOSPC @pick->got is below @least. Both locks held, and where the pool
  * caches, its order.
  */
-int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
-			  struct victims *victims);
+int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+			  u64 least, struct victims *victims);
 
 /* ---- leave_stop.c ---- */
 
@@ -239,9 +240,7 @@ void shrink_write(struct kvmm_shrink *dst, const struct kvmm_shrink *req);
 /* -EINVAL or -EOPNOTSUPP where it says nothing that can be done. */
 int shrink_goal(const struct elastic *el, const struct kvmm_shrink *req, struct leave_pick *pick,
 		u64 *least);
-/*
- * Victims, claimed and their blocks free, to make way for @pick. 0; -EAGAIN. Both locks held.
- */
+/* Victims, claimed, their blocks free, to make way for @pick. 0; -EAGAIN. Both locks held. */
 int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
 		     struct victims *victims);
 

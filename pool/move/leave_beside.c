@@ -260,8 +260,8 @@ static void job_fill(struct leave_job *job, const struct kvmm_shrink *req,
 }
 
 /* Pageblocks that leave, and victims that are gone for good; or nothing. ->lock held. */
-static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
-			  u32 *nr_evicted)
+static int choose_for_job(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+			  u64 least, u32 *nr_evicted)
 {
 	struct victims victims = NO_VICTIMS;
 	int err;

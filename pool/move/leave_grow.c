@@ -25,7 +25,8 @@ static u64 block_bytes(const struct elastic *el)
 }
 
 /* Blocks. */
-static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, u64 *want, u64 *least)
+static int regain_goal(const struct elastic *el, const struct kvmm_regain *req, u64 *want,
+		       u64 *least)
 {
 	u64 bytes = block_bytes(el);
 
@@ -66,7 +67,8 @@ static void regain_show(struct kvmm_pool *pool, struct elastic *el)
 }
 
 /* Lowest first. Why it was not all, if nothing else than that it is not away. */
-static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u64 *got, u64 *nr_units)
+static int regain_units(struct kvmm_pool *pool, struct elastic *el, u64 want, u64 *got,
+			u64 *nr_units)
 {
 	int err = 0;
 

@@ -195,7 +195,8 @@ void leave_give_up(struct kvmm_pool *pool, struct elastic *el, struct leave_pick
  * that nor the place it takes has been counted. Where there is no place to spare the pageblock
  * stays.
  */
-static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u32 keep)
+static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+			 u32 keep)
 {
 	bool is_bounded = pick->max_moved != UINT64_MAX, any = false;
 
@@ -212,8 +213,8 @@ static bool give_up_kept(struct kvmm_pool *pool, struct elastic *el, struct leav
 }
 
 /* Each round but the last one bars a pageblock. */
-int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick, u64 least,
-			  struct victims *victims)
+int leave_choose_and_drop(struct kvmm_pool *pool, struct elastic *el, struct leave_pick *pick,
+			  u64 least, struct victims *victims)
 {
 	u32 keep = door_keep(pool, &(struct alloc_ctx){ .prio = KVMM_PRIO_NORMAL });
 

@@ -16,7 +16,8 @@
 
 #define SHRINK_FLAGS	KVMM_SHRINK_NO_EVICT
 
-int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src, struct kvmm_shrink *req)
+int shrink_read(const struct kvmm_pool *pool, const struct kvmm_shrink *src,
+		struct kvmm_shrink *req)
 {
 	int err;
 
@@ -85,7 +86,8 @@ int shrink_make_room(struct kvmm_pool *pool, struct elastic *el, struct leave_pi
 	want = count_room(pool, el, pick);
 	if (leave_room(pool, el, keep) < (s64)want && pool->caches &&
 	    !(pick->flags & KVMM_SHRINK_NO_EVICT)) {
-		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)), victims);
+		victims_pick(pool, want + keep - min(pool_nr_free(pool), (u32)(want + keep)),
+			     victims);
 		victims_free_blocks(pool, victims, victims->nr);
 	}
 	return 0;

@@ -189,8 +189,8 @@ static int release_one(struct kvmm_pool *pool, struct elastic *el, struct span *
 }
 
 /* As many of them as can be. */
-static u32 release_run(struct kvmm_pool *pool, struct elastic *el, struct span *span, u32 unit, u32 nr,
-		       int *err)
+static u32 release_run(struct kvmm_pool *pool, struct elastic *el, struct span *span, u32 unit,
+		       u32 nr, int *err)
 {
 	bool all = !area_shrink(pool, el, unit, nr);
 	u32 nr_gone = 0;
@@ -216,8 +216,8 @@ static bool can_go(const struct kvmm_pool *pool, const struct elastic *el, const
 }
 
 /* The length of the run of units from @unit on, before @end, that can go. */
-static u32 run_to_go(const struct kvmm_pool *pool, const struct elastic *el, const struct span *span,
-		     u32 unit, u32 end)
+static u32 run_to_go(const struct kvmm_pool *pool, const struct elastic *el,
+		     const struct span *span, u32 unit, u32 end)
 {
 	u32 nr = 0;
 
@@ -386,7 +386,8 @@ int units_check(const struct kvmm_pool *pool, const struct elastic *el)
 		const struct span *span = &el->span[i];
 
 		for (u32 unit = 0; unit < span->nr_units; unit++) {
-			u32 gone = kv_has_bit(span->gone, unit), stuck = kv_has_bit(span->stuck, unit);
+			u32 gone = kv_has_bit(span->gone, unit),
+			    stuck = kv_has_bit(span->stuck, unit);
 			u32 untold = kv_has_bit(span->untold, unit), sum = gone + stuck + untold;
 
 			if (sum > 1 || (sum && !is_idle(pool, el, span, unit)))

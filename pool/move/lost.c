@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Single blocks whose content was destroyed, or found to be wrong: no look-up finds them any more,
- * and their holders are told.
+ * Single blocks with content that was destroyed, or found to be wrong: no look-up finds them any
+ * more, and their holders are told.
  *
  * A block is lost as long as its entry has the generation that is noted here: when it is given back
  * the note says nothing any more. Notes are made while the gate is closed. So a thread that stages

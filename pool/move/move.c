@@ -88,7 +88,8 @@ static void picture_add(struct picture *picture, const struct kv_item *item)
 static void add_run(void *arg, u32 owner, struct kvmm_extent run)
 {
 	struct picture *picture = arg;
-	struct verdict verdict = stay_look(picture->pool, &picture->stay, owner, run, picture->mode);
+	struct verdict verdict = stay_look(picture->pool, &picture->stay, owner, run,
+					   picture->mode);
 	struct kv_item moves = { .start = run.start, .nr = verdict.nr, .movable = true };
 	struct kv_item stays = { .start = run.start + verdict.nr, .nr = run.nr - verdict.nr,
 				 .stay = verdict.why };
@@ -106,8 +107,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	picture->nr = 0;
 	picture->stay = (struct kvmm_stay){ 0 };
 	kv_lock(&pool->lock);
-	/* others give up the ones in the way; see goal_claim() */
-	if (picture->mode == MOVE_STOPPED)
+	if (picture->mode == MOVE_STOPPED)	/* other modes: see goal_claim() */
 		reserve_drop_all(pool);
 	pool_each_run(pool, add_run, picture);
 	kv_unlock(&pool->lock);

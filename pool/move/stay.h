@@ -21,10 +21,7 @@ struct verdict run_verdict(struct kvmm_pool *pool, u32 owner, struct kvmm_extent
 struct verdict stay_look(struct kvmm_pool *pool, struct kvmm_stay *stay, u32 owner,
 			 struct kvmm_extent run, u32 mode);
 
-/*
- * The findings of a compaction, the last ones from now on. @goal: to be told, or NULL. compact_lock
- * held.
- */
+/* A compaction's findings, now the last ones. @goal: to be told, or NULL. compact_lock held. */
 void stay_report(struct kvmm_pool *pool, const struct kvmm_stay *stay, struct kvmm_compact *goal);
 
 /** kv_stay_now() - as if something were to be moved now; @mode as in kvmm_compact_start(), or

@@ -339,7 +339,8 @@ int kvmm_stream_del(struct kvmm_pool *pool, kvmm_stream_t id)
 
 static bool may_settle(struct kvmm_pool *pool)
 {
-	return READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind) || verify_is_on_device(pool);
+	return READ_ONCE(steps_of(pool)->nr_flights) | READ_ONCE(pool->blind) ||
+	       verify_is_on_device(pool);
 }
 
 /* A thread that moves blocks at the moment publishes the finished flights. */

@@ -29,8 +29,8 @@ static void begin(struct kvmm_pool *pool)
 	pool->arenas_barred++;
 	arenas_rest(pool);
 	pool_drain_local(pool);
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: its device cannot see the end of a copy; what is given back "
-	       "is not used until it does", pool->name);
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: its device cannot see the end of a copy; what is given "
+	       "back is not used until it does", pool->name);
 }
 
 void device_failed(struct kvmm_pool *pool)

@@ -219,8 +219,8 @@ static int sums_of_job(struct kvmm_pool *pool, struct verify_job *job, u64 *sums
 static void complain_of(struct kvmm_pool *pool, struct verify *verify, u32 block)
 {
 	verify->stat.bad_blocks++;
-	kv_log(KV_LOG_ERR, "kvmm: pool %s: content of block %u is not what was registered", pool->name,
-	       block);
+	kv_log(KV_LOG_ERR, "kvmm: pool %s: content of block %u is not what was registered",
+	       pool->name, block);
 }
 
 /* True: its content is as it was. */
@@ -369,7 +369,8 @@ static u32 runs_of(struct kvmm_pool *pool, struct flight *flight, struct kv_move
 		struct leg *leg = &flight->leg[i];
 
 		if (!leg->seen && (flight->summing ? leg->asked : wants_look(pool, leg)))
-			runs[nr++] = (struct kv_move){ .src = i, .dst = flight->move[i].dst, .nr = 1 };
+			runs[nr++] = (struct kv_move){ .src = i, .dst = flight->move[i].dst,
+						       .nr = 1 };
 	}
 	return nr;
 }
@@ -393,7 +394,8 @@ static void compare_legs(struct kvmm_pool *pool, struct flight *flight, const st
 }
 
 /* A copy that the device could not sum is no better than one that failed. */
-static void condemn(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs, u32 nr)
+static void condemn(struct kvmm_pool *pool, struct flight *flight, const struct kv_move *runs,
+		    u32 nr)
 {
 	for (u32 i = 0; i < nr; i++) {
 		flight->leg[runs[i].src].seen = flight->leg[runs[i].src].bad = true;
@@ -442,9 +444,7 @@ void verify_drop_flight(struct kvmm_pool *pool, struct flight *flight)
 
 /* ---- now ---- */
 
-/*
- * The caller has a reference, and nothing moves: 1, 0 without a checksum; -EIO. compact_lock held.
- */
+/* The caller has a reference; nothing moves: 1, 0 without checksum; -EIO. compact_lock held. */
 static int verify_one(struct kvmm_pool *pool, struct verify *verify, struct kv_handle handle,
 		      u32 block)
 {
@@ -578,8 +578,9 @@ static void verify_exit(struct kvmm_pool *pool)
 
 static u64 verify_bytes(struct kvmm_pool *pool)
 {
-	return READ_ONCE(pool->verify) ? sizeof(*pool->verify) + pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
-			      KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
+	return READ_ONCE(pool->verify) ? sizeof(*pool->verify) +
+					 pool->nr_blocks * (sizeof(u64) + sizeof(u32)) +
+					 KV_WORDS(pool->nr_blocks) * sizeof(u64) : 0;
 }
 
 /* ---- results ---- */

@@ -149,7 +149,8 @@ static int make_sums(struct kvmm_pool *pool, struct lower *lower)
 
 	if (!pool->dev)
 		return 0;
-	err = pool->parts.dev->host_alloc(pool->dev, NR_BATCHES * nr * sizeof(u64), -1, &lower->sums);
+	err = pool->parts.dev->host_alloc(pool->dev, NR_BATCHES * nr * sizeof(u64), -1,
+					  &lower->sums);
 	for (u32 i = 0; i < NR_BATCHES && !err; i++)
 		lower->batch[i].sum = (u64 *)lower->sums.ptr + i * nr;
 	return err;
@@ -179,8 +180,9 @@ static u64 lower_bytes(const struct kvmm_pool *pool, const struct lower *lower)
 			sizeof(*batch->move) + sizeof(*batch->sum) + sizeof(*batch->error)) +
 		       max(pool->nr_planes, 1u) * sizeof(*batch->plane);
 
-	return sizeof(*lower) + NR_BATCHES * of_batch + thrash_bytes(&lower->thrash) + lower->nr_items * sizeof(*lower->item) +
-	       lower->nr_names * sizeof(*lower->name) + KVMM_TIER_OPS * sizeof(*lower->op) +
+	return sizeof(*lower) + NR_BATCHES * of_batch + thrash_bytes(&lower->thrash) +
+	       lower->nr_items * sizeof(*lower->item) + lower->nr_names * sizeof(*lower->name) +
+	       KVMM_TIER_OPS * sizeof(*lower->op) +
 	       (u64)pool->nr_blocks * (sizeof(*lower->below) + sizeof(*lower->heap) +
 				       sizeof(*lower->seen));
 }
@@ -320,8 +322,7 @@ int kvmm_tier_poll(struct kvmm_pool *pool)
 	policy_look(pool, lower);
 	down_begin(pool, lower);
 	batches_poll(pool, lower);
-	/* blocks that have come just now may go on at once */
-	kv_tier_begin_below(lower->tier);
+	kv_tier_begin_below(lower->tier);	/* blocks that came just now may go on at once */
 	told_flush(pool, lower);
 	kv_cancel_restore(cancel);
 	return min(nr_under_way(lower), (u32)INT_MAX);

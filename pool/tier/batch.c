@@ -208,7 +208,8 @@ static u32 find_runs(const struct lower *lower, struct batch *batch, u32 *nr)
 		if (last && last->dst + last->nr == batch->block[i])
 			last->nr++;
 		else
-			batch->move[nr_runs++] = (struct kv_move){ .dst = batch->block[i], .nr = 1 };
+			batch->move[nr_runs++] = (struct kv_move){ .dst = batch->block[i],
+								   .nr = 1 };
 	}
 	return nr_runs;
 }

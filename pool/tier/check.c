@@ -33,7 +33,8 @@ static int check_free(const struct kvmm_pool *pool, const struct lower *lower, b
 static bool slot_is_held(const struct lower *lower, const struct item *item)
 {
 	if (item->state == ITEM_FETCH)
-		return kv_tier_may_hold(lower->client, item->fetch.slot, &item->name, KV_TIER_WRITES);
+		return kv_tier_may_hold(lower->client, item->fetch.slot, &item->name,
+					KV_TIER_WRITES);
 	return kv_tier_may_hold(lower->client, item->slot, &item->name,
 				item->is_up ? KV_TIER_READS : KV_TIER_WRITES);
 }

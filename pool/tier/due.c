@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * Time, for simulators: when the next copy ends, and how long those up took since the last call.
- */
+/* Time, for simulators: the end of the next copy, and the time of those up since the last call. */
 #include "tier.h"
 
 /* The earliest end of a simulated copy that is under way. ->lock held. */

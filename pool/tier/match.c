@@ -88,7 +88,8 @@ static bool match_is_bad(const struct kvmm_tier_match *match)
 	const struct kvmm_prefix *prefix = match->prefix;
 
 	return !prefix || prefix->nr > INT_MAX ||
-	       match->flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) || (prefix->nr && (!prefix->keys || !match->refs));
+	       match->flags & ~(KVMM_TIER_ACQUIRED | KVMM_TIER_AGAIN) ||
+	       (prefix->nr && (!prefix->keys || !match->refs));
 }
 
 static int match_all(struct kvmm_pool *pool, struct kvmm_tier_match *match)

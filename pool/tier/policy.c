@@ -4,8 +4,8 @@
  *
  * Uses are counted where blocks are hit, without a lock and so that a count may be lost: a hit that
  * misses the moment at which a block becomes worth a copy leaves it to the next use. The same line
- * remembers blocks whose copy may have been evicted meanwhile: they are looked at again every few
- * uses.
+ * remembers blocks with copies that may have been evicted meanwhile: they are looked at again every
+ * few uses.
  */
 #include "tier.h"
 
@@ -111,7 +111,8 @@ static bool is_loaded(struct lower *lower, const kvmm_key_t *key, kvmm_domain_t 
 }
 
 /* Its uses so far, before it was evicted, too: is it worth a copy? The caller has a reference. */
-static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_handle handle, u32 write)
+static bool is_wanted(struct kvmm_pool *pool, struct lower *lower, struct kv_handle handle,
+		      u32 write)
 {
 	const struct kv_entry *entry = entry_at(pool, handle.index);
 	kvmm_key_t key = kv_entry_key(entry);

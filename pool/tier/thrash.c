@@ -125,7 +125,8 @@ u32 thrash_touches(const struct lower *lower)
 {
 	u32 touches = READ_ONCE(lower->config.touches);
 
-	return touches + (is_fixed(lower) || touches == USES_MAX ? 0 : READ_ONCE(lower->thrash.more));
+	return touches + (is_fixed(lower) || touches == USES_MAX ? 0 :
+			  READ_ONCE(lower->thrash.more));
 }
 
 /* ---- loops ---- */

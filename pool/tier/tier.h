@@ -64,8 +64,7 @@ struct below {
 struct want {
 	struct tier_op	*op;		/* fixed */
 	struct want	*next;		/* the next one that waits for the same */
-	/* in that list: the pointer to here; NULL: it hangs nowhere */
-	struct want	**at;
+	struct want	**at;		/* in that list: the pointer to here; NULL: hangs nowhere */
 };
 
 struct tier_op {
