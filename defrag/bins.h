@@ -3,7 +3,7 @@
  * Holes by length: an item of @nr blocks gets them from a hole that is hardly longer.
  *
  * Lengths up to BIN_EXACT have a bin each, longer ones eight for each power of two, as in TLSF. So
- * taking and putting back what is left are a few instructions, however many holes there are. Of
+ * taking and putting back the rest are a few instructions, however many holes there are. Of
  * holes of one bin the one that was put there last is taken.
  */
 #ifndef DEFRAG_BINS_H

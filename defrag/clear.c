@@ -3,17 +3,17 @@
  * Areas that are cleared altogether: one window for a run, or pageblocks, aligned groups of
  * 2^order blocks. Each item in them is copied to a hole outside, or lost, whichever costs less.
  *
- * The cheapest areas are known by prices. What makes it hard for pageblocks is that an item may lie
- * in several: if it moves for the sake of one, it has moved for the others, too. So the price of a
- * pageblock is divided by how many are emptied by the same moves, and it falls when an item of it
- * goes for another's sake.
+ * The cheapest areas are known by prices. Pageblocks are hard because an item may lie in several:
+ * if it moves for the sake of one, it has moved for the others, too. So the price of a pageblock is
+ * divided by how many are emptied by the same moves, and it falls when an item of it goes for
+ * another's sake.
  *
  * Whether all that goes has a place is only known when places are looked for. The longest item that
  * must not be lost has the least choice and goes first; then those that may be lost, the dearest
  * first: if no hole is left they are lost. If an item that must not be lost has no place the next
  * window is tried, or its pageblocks are barred and others are chosen; after a few rounds the plan
- * window is tried, or its pageblocks are barred and others are chosen; after a few rounds the plan
- * is made of the areas that can be emptied without the last ones. */
+ * is made of the areas that can be emptied without the last ones.
+ */
 #include <string.h>
 
 #include "bins.h"

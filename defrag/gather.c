@@ -2,7 +2,7 @@
 /*
  * All parts of one owner in one run, in their order.
  *
- * One piece may stay if the holes about it take what comes before and behind it; else all go to a
+ * One piece may stay if the holes about it take those before and behind it; else all go to a
  * hole. Where there is neither, a run has to be made first: the caller plans that, and comes
  * again once it is there.
  */

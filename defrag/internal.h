@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What planners share: the holes between the items of a picture, and packing. */
+/* Shared by planners: the holes between the items of a picture, and packing. */
 #ifndef DEFRAG_INTERNAL_H
 #define DEFRAG_INTERNAL_H
 
@@ -26,7 +26,7 @@ static inline u32 hole_nr(const struct kv_plan_req *req, u32 i)
 /* Append one move; false if it would go over the budget or the room. */
 bool plan_add(const struct kv_plan_req *req, struct kv_plan *plan, u32 src, u32 dst, u32 nr);
 
-/* The holes first..last and what lies between them, which can all move. */
+/* The holes first..last and the items between them, which can all move. */
 struct stretch {
 	u32 first;	/* KV_NONE: there is none */
 	u32 last;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * "slide": the cheapest way to join neighbouring holes by sliding what lies between them.
+ * "slide": the cheapest way to join neighbouring holes by sliding the items between them.
  *
  * This is what one gets without looking for other places: every run between hole i and hole j
  * moves down a little, and usually overlaps itself while it does. It always works where enough
@@ -77,7 +77,7 @@ static int slide_plan(const struct kv_plan_req *req, struct kv_plan *plan, void 
 		return req->apart ? -ENOSPC : plan_pack(req, plan, scratch);
 
 	cheapest = plan_cheapest_stretch(req);
-	if (req->apart && cheapest.cost)	/* what slides comes to lie where others lay */
+	if (req->apart && cheapest.cost)	/* the items come to lie where others lay */
 		return -ENOSPC;
 	return cheapest.cost ? plan_slide(req, plan, &cheapest) : -EALREADY;
 }

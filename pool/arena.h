@@ -9,7 +9,7 @@
  *
  * The pool lends regions: blocks that are free there, and those that will be freed there. Free
  * blocks next to each other are thus in one zone, and become one run, whichever owner had them.
- * (Lending the longest free runs was tried: what was freed beside them stayed behind, and at a load
+ * (Lending the longest free runs was tried: blocks freed beside them stayed behind, and at a load
  * of 90 % no arena had a run of 32 blocks after some thousand calls.)
  *
  * A slot names its arena (slot->arena). That is read under either lock and written under both.
@@ -92,7 +92,7 @@ int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas);
 
 static inline struct arenas *pool_arenas(const struct kvmm_pool *pool)
 {
-	/* Pairs with arenas_start(): a thread that sees them sees what they were filled with. */
+	/* Pairs with arenas_start(): a thread that sees them sees them filled. */
 	return smp_load_acquire(&pool->arenas);
 }
 

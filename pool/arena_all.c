@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * All arenas of a pool: when they come into use and go out of it, what they have together, whether
- * that adds up.
+ * All arenas of a pool: when they come into use and go out of it, their sums, and whether that adds
+ * up.
  *
- * They cost what they keep aside, so they are in use only while threads would wait for each other.
- * A lock of the pool that was found taken counts WARM, one that was free takes 1 off again, so that
- * one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: a thread
- * that finds it taken may sleep, and the other one gets a thousand calls done meanwhile.) They go
- * out of use when one of them finds that no other was busy while it served LOOK_EVERY allocations,
- * or when memory is so short that all of it is asked for before DRAIN_EVERY allocations were
- * served.
+ * They cost the blocks they keep aside, so they are in use only while threads would wait for each
+ * other. A lock of the pool that was found taken counts WARM, one that was free takes 1 off again,
+ * so that one in WARM is where the line is; at HOT they come into use. (One in 32 was too many: a
+ * thread that finds it taken may sleep, and the other one gets a thousand calls done meanwhile.)
+ * They go out of use when one of them finds that no other was busy while it served LOOK_EVERY
+ * allocations, or when memory is so short that all of it is asked for before DRAIN_EVERY
+ * allocations were served.
  */
 #include <kv/mem.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files about cached blocks tell the others: entries, references, names, victims.
+ * Shared by the files about cached blocks: entries, references, names, victims.
  *
  * Part of internal.h, and included by that alone.
  */
@@ -28,7 +28,7 @@ static inline void presence_unreserve(struct kvmm_pool *pool, u32 nr)
 void __class_tell(struct kvmm_pool *pool);
 void __class_trim(struct kvmm_pool *pool);
 
-/* Owners are told of what was evicted. No lock held. */
+/* Owners are told of evicted blocks. No lock held. */
 /* Is KVMM_IN_CLASS() @cls no class of the pool? */
 bool class_is_none(const struct kvmm_pool *pool, u32 cls);
 int __class_admit(struct kvmm_pool *pool, u32 cls, u32 nr);
@@ -141,7 +141,7 @@ static inline u32 entry_block(const struct kv_entry *entry)
 /*
  * The same for readers without a lock: content that a mover has copied there is seen with the
  * place. Pairs with entry_publish(). Without it a step that is told a place while it is published
- * could find there what was before the copy.
+ * could find there the content before the copy.
  */
 static inline u32 entry_block_told(const struct kv_entry *entry)
 {
@@ -165,7 +165,7 @@ static inline struct kv_handle mut_handle(kvmm_mut_t mut)
 	return (struct kv_handle){ mut.index, mut.gen };
 }
 
-/* Arrays of any kind of handle: their names alone tell apart what they stand for. */
+/* Arrays of any kind of handle: they differ by their names only, to tell them apart. */
 static inline const struct kv_handle *as_handles(const void *array)
 {
 	return array;
@@ -235,7 +235,7 @@ int cache_take(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 int cache_take_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /*
  * The second half: 0, or -ENOSPC an entry has used up its generations; then all of it goes back,
- * and what was evicted is.
+ * and the evicted entries stay evicted.
  */
 int cache_take_end(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 /* Instead: free blocks are free again, exactly. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Advice: what owners say of their blocks goes to the policy, and priorities are remembered, so
+ * Advice: hints of owners about their blocks go to the policy, and priorities are remembered, so
  * that no more than a part of the pool is protected by them.
  *
  * Pins count, too: pinned blocks are protected better than any. The more are pinned, the fewer a

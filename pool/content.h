@@ -18,7 +18,7 @@ int content_check(const struct kvmm_pool *pool, const struct content *content);
 
 /*
  * Before the block is looked up: takes compact_lock, and no copy that would change it is under way.
- * Returns what content_end() takes.
+ * Returns the argument of content_end().
  */
 int content_begin(struct kvmm_pool *pool);
 void content_end(struct kvmm_pool *pool, int cancel);

@@ -209,7 +209,7 @@ static void sum_quotas(struct sum *sum, struct kvmm_pool *pool)
 			sum_add_two(sum, quotas->of[i], quotas->clock - quotas->entered[i]);
 }
 
-/* The order of children decides which leaf goes instead of its parent. */
+/* Parents and children: they decide which leaf goes instead of its parent. */
 static void sum_families(struct sum *sum, const struct kvmm_pool *pool)
 {
 	const struct order *order = &pool->order;

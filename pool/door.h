@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front door: which requests may take free blocks, leave some, or wait for them.
+ * The front door: which requests may take free blocks, have to leave some, or wait for them.
  *
  * One word, pool->guard, says whether there is anything to look at: it is 0 as long as there are no
  * watermarks, no promises and no waiters, and then allocation costs what it did without all of

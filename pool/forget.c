@@ -170,7 +170,7 @@ static int reset_below(struct kvmm_pool *pool)
 	return err;
 }
 
-/* The gate is closed all the time: no load brings back a block with a copy below yet. */
+/* The gate is closed all the time: no load brings back a block not gone below yet. */
 static int reset_stopped(struct kvmm_pool *pool)
 {
 	int ret, err = 0;

@@ -325,7 +325,7 @@ static void sum_gang(struct kvmm_gangs *gangs, const struct gang *gang, int err,
 		if (!(gang->pools & BIT(i)) || !pool->deterministic)
 			continue;
 		sum_add_sum(sum, &pool->history);
-		/* Under ->lock the order still hears of puts, but not from callers of this kind. */
+		/* Under ->lock the order still hears of puts, but not by callers that act alike. */
 		if (pool->caches) {
 			order_enter(&pool->order);
 			sum_add_sum(sum, &pool->order.history);

@@ -22,7 +22,7 @@ struct part {
 	struct kvmm_gang_want	want;
 
 	u32			forgets;	/* of the pool, when it was taken */
-	struct range_request	req;		/* ->ctx of blocks as well; the gang's blocks */
+	struct range_request	req;		/* ->ctx of blocks as well; blocks: the gang's */
 };
 
 struct gang {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Groups: what they are, what they have in common, and what their blocks are called.
+ * Groups: their rules, their common parts, and the names of their blocks.
  */
 #include <kv/mem.h>
 #include <kv/pool.h>

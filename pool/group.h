@@ -3,8 +3,8 @@
  * Groups inside pool/: rules, which know neither pools nor keys, and how they apply to pools.
  *
  * A rule is an interval: to go on at token n, a group needs blocks [rule_first(n), n / block). It
- * never moves left as n grows. All else follows from that: the longest hit, what a request keeps
- * and may give back, which blocks are worth registering, and how many it holds at a time.
+ * never moves left as n grows. All else follows from that: the longest hit, the blocks that a
+ * request keeps and may give back, those worth registering, and how many it holds at a time.
  *
  * Invariants of tables:
  *

@@ -3,9 +3,9 @@
  * Hits over pools: how long one is, and references on exactly the blocks that it needs.
  *
  * Looking takes no reference, so that blocks which turn out not to be needed keep their place in
- * the order of eviction. What was seen may be gone by the time the references are taken: each is
- * taken by name, and one that misses means looking again. The order hears of the references when
- * it is sure that they stay.
+ * the order of eviction. A block that was seen may be gone by the time the references are taken:
+ * each is taken by name, and one that misses means looking again. The order hears of the references
+ * when it is sure that they stay.
  */
 #include <string.h>
 

@@ -66,7 +66,7 @@ u32 rule_cap(const struct group_rule *rule, u32 step)
 
 /*
  * First block of [@first, @end) that is not cached, or @end. From call to call @first does not
- * grow, and @end is at most the miss. So of what was asked for before, [->low, @end) is cached.
+ * grow, and @end is at most the miss. So of the blocks asked for before, [->low, @end) is cached.
  */
 static u32 first_miss(struct look *look, u32 first, u32 end)
 {

@@ -104,7 +104,7 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 	return err;
 }
 
-/* Does it fit beside the hits? No request can have those, though the order does. */
+/* Does it fit beside the hits? No request can have those, though the order has them. */
 static int check_room(const struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
 {
 	struct need need = { .tenant = tables->domain.tenant, .reserve = reserve,

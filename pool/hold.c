@@ -8,7 +8,7 @@
  * table and the drop of its references no lease tells of them.
  *
  * The hard part is that a failure must not cost the blocks a touch: whether all is cached, and
- * may be pinned, is asked first, which takes nothing. What changes between that and the scan
+ * may be pinned, is asked first, which takes nothing. A change between that and the scan
  * makes the difference of one touch, and nothing else: hits and misses are counted once the hold
  * is made.
  */
@@ -94,7 +94,7 @@ static void making_done(struct making *making, kvmm_hold_t *handle)
 
 /* ---- on blocks, by key ---- */
 
-/* Only what was found stays; the handles move up right behind the blocks. */
+/* Only the blocks found stay; the handles move up right behind the blocks. */
 static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
 {
 	kvmm_ref_t *ref = (kvmm_ref_t *)&hold->block[nr_found], *from = hold->ref;
@@ -113,8 +113,8 @@ static void keep_found(struct hold *hold, const kvmm_key_t *keys, u32 nr_found)
 }
 
 /*
- * Is there what is wanted, and may it be pinned? Asking takes nothing. @scratch has room for a
- * bit a key.
+ * Are the wanted blocks there, and may they be pinned? Asking takes nothing. @scratch has room for
+ * a bit a key.
  */
 static int probe(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, void *scratch)
 {
@@ -131,7 +131,7 @@ static int probe(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, void
 	return err;
 }
 
-/* References on what is wanted, in @hold, or an error and none. */
+/* References on the wanted blocks, in @hold, or an error and none. */
 static int take_refs(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, struct hold *hold)
 {
 	int err, nr = scan_uncounted(pool, attr->prefix, hold->ref);
@@ -145,7 +145,7 @@ static int take_refs(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr, 
 	return err;
 }
 
-/* They stay true for as long as the blocks are pinned. 0, or what is wrong with a reference. */
+/* They stay true for as long as the blocks are pinned. 0, or the error of a reference. */
 static int note_places(struct kvmm_pool *pool, struct hold *hold)
 {
 	int err = 0;
@@ -239,7 +239,7 @@ static int prepare(struct making *making, struct kvmm_pool *pool,
 	return err ? making_exit(making, err) : 0;
 }
 
-/* Names of what is held do not change, and references keep it. */
+/* Names of held blocks do not change, and references keep them. */
 static int name_refs(struct kvmm_pool *pool, struct hold *hold)
 {
 	u64 domain = READ_ONCE(entry_at(pool, hold->ref[0].index)->domain);

@@ -123,7 +123,7 @@ int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key, const kvmm_d
 
 static_assert(sizeof(struct kvmm_pin_addr) == 40, "an address has no gaps");
 
-/* What has a pin does not move: unless one was undone that was the hold's, it lies there. */
+/* A pinned block does not move: unless one pin was undone that was the hold's, it lies there. */
 static bool is_pinned(const struct kvmm_pool *pool, const struct held *held)
 {
 	kvmm_ref_t ref = held_ref(held);

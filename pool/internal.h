@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of pool/ share: the pool, its tables, and which lock guards what.
+ * Shared by the files of pool/: the pool, its tables, and which lock guards what.
  *
  * Invariants, recomputed by kvmm_validate():
  *
@@ -360,7 +360,7 @@ static __always_inline bool door_lets(struct kvmm_pool *pool, const struct alloc
 
 /* ---- validate.c ---- */
 
-/* What pool->owner[], slots and entries say, for the checks of parts. */
+/* Sums of pool->owner[], slots and entries, for the checks of parts. */
 struct pool_recount {
 	u32 nr_slots;			/* in the table */
 	u32 nr_free_slots;
@@ -424,8 +424,8 @@ static __always_inline void release_post(struct kvmm_pool *pool, u32 nr)
 void __release_settle(struct kvmm_pool *pool);
 
 /*
- * Drop the lock, and settle what was posted. A plain kv_unlock() is for the middle of what goes on
- * with the gate closed: the lock is taken again, and left later.
+ * Drop the lock, and settle posted blocks. A plain kv_unlock() is for the middle of work with the
+ * gate closed: the lock is taken again, and left later.
  */
 static __always_inline void pool_leave(struct kvmm_pool *pool)
 {
@@ -548,8 +548,8 @@ static inline void tenant_move(struct kvmm_pool *pool, u32 src, u32 dst, u32 nr)
 }
 
 /*
- * Blocks are handed out: zero what has to be. 0 or -EIO. No lock held; they are the caller's, and
- * do not move.
+ * Blocks are handed out: zero those that have to be. 0 or -EIO. No lock held; they are the
+ * caller's, and do not move.
  */
 static inline int tenant_take_run(struct kvmm_pool *pool, struct kvmm_extent run, u32 tenant)
 {

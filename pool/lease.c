@@ -4,7 +4,7 @@
  * the check of all of it.
  *
  * Memory for leases beside slots and entries comes in pieces of LEASE_CHUNK where there are
- * owners, is taken before the lock, and stays: what a lease is about comes back sooner or later.
+ * owners, is taken before the lock, and stays: a slot or an entry comes back sooner or later.
  * Leases of holds come in chunks that double and stay as well; a call that needs one takes memory
  * before the lock, and gives it back if another call was faster.
  *
@@ -342,7 +342,7 @@ int range_reserve(struct kvmm_pool *pool, u32 index)
 	return err ? err : lease_reserve(table, lease_id(LEASE_RANGE, index));
 }
 
-/* What another generation left behind goes, and nothing is taken from it any more. */
+/* The lease of another generation goes, and nothing is taken from it any more. */
 static void add_kept(struct lease_table *table, kvmm_range_t range, u64 by, bool is_more)
 {
 	u32 id = lease_id(LEASE_RANGE, range.index);
@@ -634,8 +634,8 @@ static bool is_in_chain(const struct lease_table *table, const struct held *held
 }
 
 /*
- * A put, or an unpin, too many may have taken what a hold has: its caller learns that at release,
- * and it contradicts nothing here.
+ * A put, or an unpin, too many may have taken a reference or pin of a hold: its caller learns that
+ * at release, and it contradicts nothing here.
  */
 static int check_things(const struct kvmm_pool *pool, const struct hold *hold)
 {

@@ -22,7 +22,7 @@
 #define EXPIRE_BATCH	64u	/* leases that are looked at in one go */
 #define EXPIRE_BLOCKS	1024u	/* of holds, that leave the table in one go */
 
-/* What has left the table, and is to be given back. */
+/* Leases that have left the table, and are to be given back. */
 struct ended_leases {
 	u32		blocks;		/* claimed, through ->chain */
 	struct hold	*of_ranges;	/* through ->next, as the others */
@@ -87,7 +87,7 @@ static int claim_block(struct kvmm_pool *pool, u32 id, u32 gen)
 
 /*
  * May it end, with all of @owner's leases, or alone if that is 0? A block is claimed then. 0,
- * -EBUSY, -ESTALE as claim_block(). What is not there any more may end.
+ * -EBUSY, -ESTALE as claim_block(). A lease of a thing that is gone may end.
  */
 static int prepare_end(struct kvmm_pool *pool, struct lease_table *table, u32 id, u64 owner,
 		       struct ended_leases *ended)
@@ -137,8 +137,7 @@ static void take_out(struct lease_table *table, u32 id, struct ended_leases *end
 /* ---- giving back ---- */
 
 /*
- * A caller may have dropped, or unpinned, what was the hold's: then there is less to do, and it
- * is told.
+ * A caller may have dropped, or unpinned, for the hold: then there is less to do, and it is told.
  */
 static int drop_range(struct kvmm_pool *pool, const struct hold *hold)
 {
@@ -162,7 +161,7 @@ static int drop_refs(struct kvmm_pool *pool, const struct hold *hold, u32 from, 
 	return kvmm_put_many(pool, &hold->ref[from], nr);
 }
 
-/* If a caller has dropped what the hold had of one block, the others go all the same. */
+/* If a caller has dropped the hold's reference on one block, the others go all the same. */
 static int drop_blocks(struct kvmm_pool *pool, const struct hold *hold)
 {
 	int err = drop_refs(pool, hold, 0, hold->nr);
@@ -199,7 +198,7 @@ static void unclaim_blocks(struct kvmm_pool *pool, u32 first)
 		kv_handle_step(&pool->entries, entry_handle(pool, index), kv_edge_unmark);
 }
 
-/* Ranges and blocks: what wants pool->lock, which is held. 0, or what was missing of a hold. */
+/* Ranges and blocks: the part that wants pool->lock, held. 0, or the error of a hold. */
 static int give_back(struct kvmm_pool *pool, const struct ended_leases *ended)
 {
 	int err = 0;
@@ -210,7 +209,7 @@ static int give_back(struct kvmm_pool *pool, const struct ended_leases *ended)
 	return err;
 }
 
-/* The rest, and the memory. No lock held. 0, or what was missing of a hold. */
+/* The rest, and the memory. No lock held. 0, or the error of a hold. */
 static int finish(struct kvmm_pool *pool, struct ended_leases *ended)
 {
 	struct hold *hold;
@@ -398,7 +397,7 @@ int kvmm_owner_renew(struct kvmm_pool *pool, uint64_t owner, uint64_t lease_ns)
 	return min(nr, (u32)INT_MAX);
 }
 
-/* ---- what has run out ---- */
+/* ---- expired leases ---- */
 
 struct expiry {
 	u64			now_ns;

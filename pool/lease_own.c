@@ -62,7 +62,7 @@ void __own_put_range(struct kvmm_pool *pool, const struct slot *slot, u32 index)
 
 /* ---- by handle ---- */
 
-/* What is owned, in a batch; handles of all kinds have one layout. */
+/* The owned things of a batch; handles of all kinds have one layout. */
 struct batch {
 	enum lease_kind kind;
 	enum kv_entry_state state;	/* of blocks */

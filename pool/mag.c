@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Magazines, as seen from under the pool's lock: filled, emptied, given back by threads that end.
- * What their owners do without a lock is in mag.h.
+ * Their owners' way without a lock is in mag.h.
  *
  * A magazine belongs to a thread's number (kv/thread.h), so the next thread of that number finds it
  * made. Pools that have some are in one list, for threads that end; list_lock guards it, and comes

@@ -308,7 +308,7 @@ void order_park(struct order *order, u32 index)
 	family_add(&order->family, index, KV_NONE);
 }
 
-/* Children of an earlier entry there are none, nor are those of another class, or account. */
+/* An earlier entry's children do not count, nor do those of another class, or account. */
 static bool is_child(const struct order *order, u32 parent, u32 kid)
 {
 	return READ_ONCE(entry_at(order, kid)->position) ==
@@ -534,7 +534,7 @@ void order_unpick(struct order *order, u32 index)
 	order_unpeek(order, index);
 }
 
-/* An entry that comes and goes makes the policy forget what it could undo exactly. */
+/* An entry that comes and goes makes the policy forget how to undo exactly. */
 void order_unpick_late(struct order *order, u32 index)
 {
 	const struct kv_entry *entry = entry_at(order, index);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of eviction of one pool: a policy, its lock, and a log of what it has not heard of yet.
+ * The order of eviction of one pool: a policy, its lock, and a log of notes it has not heard of
+ * yet.
  *
  * A thread that matches or puts a block only notes it in the log, a batch at a time. A thread that
  * needs the order applies the log first, so in one thread the policy sees exactly what it would
@@ -100,7 +101,7 @@ static inline void order_leave(struct order *order)
 
 /* Apply the notes made since. */
 void order_catch_up(struct order *order);
-/* As if it had been noted. A put of a last reference by this way catches up in between. */
+/* As if it had been noted. A thread that drops a last reference so catches up in between. */
 void order_apply(struct order *order, enum order_note note, struct kv_handle handle);
 /* As order_note_seen(). */
 void order_seen(struct order *order, u32 tenant, const kvmm_key_t *keys, u32 nr);

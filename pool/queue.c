@@ -4,8 +4,8 @@
  *
  * The head tries, in its own thread and without the lock, as any request does; all other requests
  * of its priority or below are shut out meanwhile (door_keep()), so none overtakes it, however
- * small. When it has failed it notes what it lacks and sleeps on a word of its own. What becomes
- * free is counted against that, and the thread that frees the last missing block wakes it.
+ * small. When it has failed it notes what it lacks and sleeps on a word of its own. Each block that
+ * becomes free is counted against that, and the thread that frees the last missing block wakes it.
  *
  * The hard part is not to lose a wake-up. Blocks given back under ->lock are counted there, and
  * those that came while the head was trying are in nr_events. A cached block that is put goes to
@@ -134,7 +134,7 @@ bool door_is_shut_by_queue(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return door->head && door->head->prio >= ctx->prio;
 }
 
-/* Count down what the head lacks; the block that it lacked last wakes it. */
+/* Count down the blocks the head lacks; the block that it lacked last wakes it. */
 noinline void __release_settle(struct kvmm_pool *pool)
 {
 	struct door *door = &pool->door;
@@ -188,7 +188,7 @@ void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ct
 	queue_add(pool, w);
 }
 
-/* Until when it is patient: later it pays for what it could not wait for. */
+/* The end of its patience: later it pays for the blocks it could not wait for. */
 static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u32 nr)
 {
 	u64 ns;
@@ -210,7 +210,7 @@ static u32 nr_in_reach(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return nr;
 }
 
-/* Note what it lacks; true: something came while it tried. ->lock held. */
+/* Note the blocks it lacks; true: something came while it tried. ->lock held. */
 static bool came_meanwhile(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr_events)
 {
 	u64 want = (u64)ctx->nr + door_keep(pool, ctx);

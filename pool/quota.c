@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Accounts of tenants: finding them, what they are charged, and whether it is right. */
+/* Accounts of tenants: finding them, their charges, and whether these are right. */
 #include <kv/mem.h>
 
 #include "quota_call.h"
@@ -109,7 +109,7 @@ void account_add(struct quotas *quotas, struct account *account)
 
 	while (quotas->account[i])
 		i++;
-	/* Pairs with glance_tenants(): what it points to is made. */
+	/* Pairs with glance_tenants(): the account behind the pointer is complete. */
 	smp_store_release(&quotas->account[i], account);
 	quotas->live[quotas->nr++] = i;
 	quotas->limits += limits_of(account);
@@ -242,7 +242,7 @@ void __quota_took(struct quotas *quotas, u32 i)
 
 /* ---- check ---- */
 
-/* Sums of what is charged, by account. */
+/* Sums of charges, by account. */
 struct recount {
 	u32 usage[MAX_ACCOUNTS];
 	u32 nr_claimed[MAX_ACCOUNTS];	/* of them: by gangs, or on their way out */

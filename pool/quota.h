@@ -72,11 +72,11 @@ struct account {
 	u32 peak;			/* ->lock */
 	u32 nr_picked;			/* both locks; claimed and not yet forgotten */
 	u32 nr_claimed;			/* ->lock; of its entries, by gangs that are reserved */
-	u32 nr_due;			/* ->lock; what it gets of the claimed, as entries */
+	u32 nr_due;			/* ->lock; its part of the claimed, as entries */
 	u32 nr_hits;			/* both locks; scratch of quota_check_fit(), else 0 */
 	u32 beyond;			/* ->lock; of the allocation under way: BEYOND_* */
 	struct kvmm_tenant_attr limit;	/* ->lock */
-	u64 nr_low;			/* ->lock, as what follows */
+	u64 nr_low;			/* ->lock, as those below */
 	u64 nr_high;
 	u64 nr_max;
 	u64 nr_oom;
@@ -86,7 +86,7 @@ struct account {
 	void *policy[KVMM_MAX_CLASSES];	/* ours, but those of QUOTA_REST, which are the order's */
 };
 
-/* What may be picked. */
+/* The blocks that may be picked. */
 enum quota_mode {
 	QUOTA_FOR_WHO,	/* room for ->who, or for no tenant in particular */
 	QUOTA_OF_WHO,	/* only blocks of ->who, without regard to its protection */
@@ -95,7 +95,7 @@ enum quota_mode {
 
 #define QUOTA_NOBODY	UINT32_MAX
 
-/* One instance of the policy that has blocks, and what it is worth; see quota_order.c. */
+/* One instance of the policy that has blocks, and its worth; see quota_order.c. */
 struct turn {
 	u32 account;
 	u32 class;

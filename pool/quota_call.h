@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of quotas share, besides quota.h. */
+/* Shared by the files of quotas, besides quota.h. */
 #ifndef POOL_QUOTA_CALL_H
 #define POOL_QUOTA_CALL_H
 
 #include "internal.h"
 
-/* Nothing is done with NULL. Fixed at creation: what they need of @order. */
+/* Nothing is done with NULL. Fixed at creation: the fields they need of @order. */
 struct quotas *quotas_make(const struct kvmm_pool *pool);
 void quotas_free(const struct order *order, struct quotas *quotas);
 u64 quotas_bytes(const struct quotas *quotas);
@@ -17,7 +17,7 @@ u64 account_bytes(const struct order *order);
 
 /* compact_lock and both locks held. There is a place; takes @account. */
 void account_add(struct quotas *quotas, struct account *account);
-/* Nothing is charged to it. Returns what is to be freed. */
+/* Nothing is charged to it. Returns the account to be freed. */
 struct account *account_del(struct quotas *quotas, u32 i);
 /* ->lock held. */
 void account_set(struct quotas *quotas, u32 i, const struct kvmm_tenant_attr *limit);

@@ -4,10 +4,10 @@
  *
  * Rank by rank: a class that exceeds its quota, since that is asked of the pool as a whole; tenants
  * over ->high; those above ->low; those above ->min; and the tenant that asks for room, if it has
- * nothing better to offer than what ->min protects from others. Inside a rank the lowest class, and
- * then the tenant with the block that has waited in the order longest. That costs a look at each
- * account, however many blocks any of them has; then it stays the same one's turn until it comes
- * into another rank, or a block of another tenant has waited longer.
+ * nothing better to offer than blocks that ->min protects from others. Inside a rank the lowest
+ * class, and then the tenant with the block that has waited in the order longest. That costs a look
+ * at each account, however many blocks any of them has; then it stays the same one's turn until it
+ * comes into another rank, or a block of another tenant has waited longer.
  *
  * To compare ages one must know the next victim of each. Policies only tell by picking, which is
  * undone at once; their answer is remembered until something is changed in that instance.

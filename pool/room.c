@@ -3,11 +3,11 @@
  * The slow path of a request when there are no blocks for it as things are.
  *
  * One loop over a table of reclaimers, and the request is tried again after each: drain, steal,
- * evict, drop, compact; then it waits for its turn (queue.c). What a reclaimer would cost is
+ * evict, drop, compact; then it waits for its turn (queue.c). The price of a reclaimer is
  * weighed by cost.c. The hard part is that failing must leave no trace, the order of eviction
  * included. So victims keep their entries and keys until the request has succeeded; only their
  * blocks go to the zone, and come back from there if it fails. The gate is closed while the lock is
- * dropped for the copies, so no other thread sees, or takes, what is under way.
+ * dropped for the copies, so no other thread sees, or takes, blocks under way.
  *
  * All of it runs with compact_lock held: one thread at a time makes room. A request that takes any
  * blocks in place evicts under ->lock alone, in its ->take(), and needs the table for memory that a

@@ -220,7 +220,7 @@ static noinline int __slot_reserve_more(struct kvmm_pool *pool, struct slot *slo
 	if (old)
 		memcpy(more->ext, old->ext, old->nr_room * sizeof(old->ext[0]));
 	pool->metadata_bytes += more_bytes(nr_room) - (old ? more_bytes(old->nr_room) : 0);
-	/* Pairs with copy_more(): what was copied is there. */
+	/* Pairs with copy_more(): the copied extents are there. */
 	kv_rcu_assign(slot->grow.more, more);
 	if (old)
 		kv_rcu_defer(&old->rcu, free_more);
@@ -251,19 +251,19 @@ static void copy_some(const struct kvmm_extent *from, struct kvmm_extent *ext, u
 }
 
 /*
- * What is missing here was added to a slot that has changed since its version was read: the reader
- * will try again.
+ * An extent missing here was added to a slot that has changed since its version was read: the
+ * reader will try again.
  */
 static noinline void copy_more(const struct slot *slot, struct kvmm_extent *ext, u32 nr)
 {
-	/* Pairs with __slot_reserve_more(): nr_room is set, and what was there before is there. */
+	/* Pairs with __slot_reserve_more(): nr_room is set, and earlier extents are there. */
 	const struct more_extents *more = kv_rcu_dereference(slot->grow.more);
 
 	if (more)
 		copy_some(more->ext, ext, min(nr, more->nr_room));
 }
 
-/* Copy what a reader wants; the version says later whether it was one moment's. */
+/* Copy the fields a reader wants; the version says later whether it was one moment's. */
 static int copy_extents(const struct slot *slot, u32 gen, struct kvmm_extent *ext, u32 max)
 {
 	u32 nr = READ_ONCE(slot->nr_ext);

@@ -34,7 +34,7 @@ static inline void sum_add_sum(struct sum *sum, const struct sum *other)
 	sum_add(sum, other->lane[1]);
 }
 
-/* @bytes of @data; what is missing of the last word is 0. */
+/* @bytes of @data; bytes missing of the last word are 0. */
 static inline void sum_add_bytes(struct sum *sum, const void *data, size_t bytes)
 {
 	for (size_t at = 0; at < bytes; at += sizeof(u64)) {

@@ -9,9 +9,9 @@
  * old end.
  *
  * Before that, and if asked for, those go that leave a pageblock empty by going, an aligned group
- * of so many blocks, and with them all that follow them in their chains, which have to go before. The
- * cheapest pageblock goes first: the victims that one takes are counted when the window is looked
- * at; those of them that others chosen before have taken already are not paid again.
+ * of so many blocks, and with them all that follow them in their chains, which have to go before.
+ * The cheapest pageblock goes first: the victims that one takes are counted when the window is
+ * looked at; those of them that others chosen before have taken already are not paid again.
  *
  * Candidates that are not taken return to their place in the order, newest first; then the chosen
  * ones are taken one by one in the order of eviction. So a failed allocation leaves the order as it

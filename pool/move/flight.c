@@ -529,7 +529,7 @@ static bool try_land(struct kvmm_pool *pool, struct steps *steps, struct flight 
 	return true;
 }
 
-/* Streams wait for a copy between steps, but do not fail with it; one of its new place does. */
+/* Streams wait for a copy between steps, but do not fail with it; one of its new place has to. */
 int flights_signal(struct kvmm_pool *pool, struct steps *steps, struct kv_fence *fence)
 {
 	int err = 0;

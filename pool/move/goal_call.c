@@ -34,7 +34,7 @@ static int check(const struct kvmm_pool *pool, const struct kvmm_compact_goal *a
 	return ask->max_bytes && !pool->block_bytes ? -EOPNOTSUPP : 0;
 }
 
-/* ---- what is told ---- */
+/* ---- reports ---- */
 
 /* The caller's lists, and the rest of @out from zero. */
 static void keep_lists(struct kvmm_compact_plan *out)
@@ -84,7 +84,7 @@ static int tell(const struct goal *goal, struct kvmm_compact_plan *out)
 
 /* ---- the calls ---- */
 
-/* What cannot be told is missing in @out, but has been begun: that is no error. */
+/* Moves that cannot be told are missing in @out, but have begun: that is no error. */
 static int run(struct kvmm_pool *pool, const struct kvmm_compact_goal *ask, bool go,
 	       struct kvmm_compact_plan *out)
 {

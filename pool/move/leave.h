@@ -72,7 +72,7 @@ struct leave_job {
 	u64 got;		/* chosen, and not given up */
 	u64 done;		/* of it: given back */
 	u32 max_moved;
-	int end;		/* that a poll reports for the last one */
+	int end;		/* a poll's result for the last one */
 	struct kvmm_shrink out;
 };
 

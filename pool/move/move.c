@@ -107,7 +107,7 @@ u32 pool_snapshot(struct picture *picture, struct kv_item *items, u32 max)
 	picture->nr = 0;
 	picture->stay = (struct kvmm_stay){ 0 };
 	kv_lock(&pool->lock);
-	if (picture->mode == MOVE_STOPPED)	/* other modes: see goal_claim() */
+	if (picture->mode == MOVE_STOPPED)	/* others drop those in the way: goal_claim() */
 		reserve_drop_all(pool);
 	pool_each_run(pool, add_run, picture);
 	kv_unlock(&pool->lock);

@@ -66,7 +66,7 @@ static int check_credit(const struct kvmm_pool *pool, const struct pace *pace)
 
 	if (pace->how.bytes_per_ms && (pace->credit < least || pace->credit > most))
 		return -EUCLEAN;
-	/* What is copied while no step is open is paid as well, and not asked for. */
+	/* Copies made while no step is open are paid as well, and not asked for. */
 	return pace->how.bytes_per_step && pace->step_credit > (s64)pace->how.bytes_per_step ?
 	       -EUCLEAN : 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Pins by type: see pin.h. Calls about references are in ref.c, which counts types where there are
- * any; here is what it counts with, and pins on ranges.
+ * any; here are the counters, and pins on ranges.
  */
 #include <kv/mem.h>
 

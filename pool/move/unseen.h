@@ -11,7 +11,7 @@
  *     becomes free either, since the end of steps may not be seen.
  *  2. The device says that all has ended: all of them are free. It is lost: they stay until the
  *     pool is destroyed.
- *  3. ->blind is set before any block of the failed copy is given back.
+ *  3. ->blind is set before any block of failed work is given back.
  */
 #ifndef POOL_UNSEEN_H
 #define POOL_UNSEEN_H

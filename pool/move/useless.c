@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is known to be in vain; see useless.h. */
+/* Requests known to be in vain; see useless.h. */
 #include "../arena.h"
 #include "useless.h"
 

@@ -210,7 +210,7 @@ static void choose_sums(struct kvmm_pool *pool, struct lower *lower, const struc
 	}
 }
 
-/* A name forgotten on the device, then below, meets the slot there, or is seen here. */
+/* A name forgotten on the device, then below, meets the slot there, or is seen gone here. */
 static int reserve_slot(struct kvmm_pool *pool, struct lower *lower, struct item *item)
 {
 	int err = kv_tier_reserve(lower->client, &item->name, &item->slot);

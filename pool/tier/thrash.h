@@ -16,8 +16,8 @@
  *
  *  *Drops*. Of blocks that went down and were dropped, how many are back before the device would
  *  have evicted them anyway? Above a quarter it needs all it has, and KVMM_TIER_THRESHOLD drops
- *  blocks in use: it only copies then, for a pause that doubles each time a trial behind it fails,
- *  and prefetches get half of ->max_up.
+ *  blocks that are used: it only copies then, for a pause that doubles each time a trial behind it
+ *  fails, and prefetches get half of ->max_up.
  *
  *  *Loads*. Of blocks that are loaded, how many were loaded before, not used, and evicted, while
  *  the device was filled less than twice? Above a half it is a loop that does not fit: LRU evicts
@@ -64,7 +64,7 @@ struct thrash {
 	u64	pause_ns;	/* of the last episode; 0: there was none */
 	u32	nr_looped;	/* loads while it loops */
 	u32	nr_leaving;	/* READ_ONCE() as a hint */
-	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when without references */
+	struct kv_handle leaving[LEAVING_MAX];	/* to be dropped when no caller uses them */
 	u64	nr_episodes;
 	u64	nr_spared;	/* times that nothing was dropped because of it */
 };

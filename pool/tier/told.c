@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a registry of prefixes is told of the tier below: as presence.c does for the device. Memory
- * comes before a copy is made readable, and what is gone is told when no lock is held.
+ * News of the tier below for a registry of prefixes: as presence.c does for the device. Memory
+ * comes before a copy is made readable, and a copy that is gone is told when no lock is held.
  */
 #include "tier.h"
 
