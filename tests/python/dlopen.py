@@ -59,7 +59,7 @@ def use_zone(lib, problems):
 
 def use_zones_in_threads(lib):
     """Threads of the interpreter: the library's own per-thread data comes and goes."""
-    for name in ("create", "alloc", "free", "check", "destroy"):
+    for name in ("create", "alloc", "free", "destroy"):
         getattr(lib, "kvmm_zone_" + name).argtypes = {
             "create": [ctypes.c_void_p, ctypes.c_void_p],
             "alloc": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
