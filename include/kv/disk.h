@@ -201,7 +201,7 @@ int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
 /*
  * Drop records: how many were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
  * there, but any may be after the next opening. KV_DISK_WIPE: none put before the call is a hit again,
- * whatever happens to process, power or one page of the file; two flushes for all names of a call. The
+ * whatever happens to process, power or any page of the file; three flushes for all names of a call. The
  * store remembers 252 names for each 4 MiB (a million at most); beyond that the next opening may
  * miss records, the oldest. Without it, what is still on disk at the next opening is a hit.
  */

@@ -648,7 +648,7 @@ KVMM_API int kvmm_tier_eventfd(struct kvmm_pool *pool);
  * -ESTALE. What the device has stays, and may be copied down again: kvmm_evict_blocks()
  * first. So does what another pool above the same tier has, or is loading: it does the same.
  *
- * Context: waits for the disk below, twice for each 1024 names; no kvmm lock held.
+ * Context: waits for the disk below, three times for each 1024 names; no kvmm lock held.
  * Return: how many of the names, each counted once, had a copy in either tier; -EINVAL; -EOPNOTSUPP;
  * -EUCLEAN, -ECHILD; -ENOMEM, -EIO, ...: not all of them are gone for good. Call it again.
  */
