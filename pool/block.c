@@ -123,12 +123,14 @@ void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_e
 		free_by_place(pool, ext[i]);
 }
 
+/* An engine that rounds has blocks back one by one: two together are no run that it gave. */
 u32 blocks_free_of(struct kvmm_pool *pool, u32 owner, struct kvmm_extent within)
 {
+	u32 most = pool->rounds ? 1 : UINT32_MAX;
 	u32 end = within.start + within.nr, sum = 0;
 
 	for (u32 b = within.start, nr; b < end; b += max(nr, 1u)) {
-		for (nr = 0; b + nr < end && pool->owner[b + nr] == owner; nr++)
+		for (nr = 0; nr < most && b + nr < end && pool->owner[b + nr] == owner; nr++)
 			;
 		if (nr)
 			blocks_free(pool, &(struct kvmm_extent){ b, nr }, 1);

@@ -221,22 +221,22 @@ u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tena
 	return nr;
 }
 
-/* ---- by kind: exact, under the locks of what is counted ---- */
-
-/* ---- statistics by kind ---- */
+/* ---- by kind: under the locks of what is counted, but for KVMM_STAT_PEEK ---- */
 
 #define MAX_STAT	2048u
+#define MAX_SIZE	4096u	/* a larger one is garbage, and not of a newer caller */
 
 static_assert(sizeof(struct kvmm_tier_client_stat) <= MAX_STAT, "the largest");
 
 static const struct {
 	size_t size;
 	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
+	bool is_sized;		/* it begins with the size that the caller knows */
 } kinds[KVMM_NR_STATS] = {
 	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), peek_stat_read },
 	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), alloc_stat_read },
 	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
-	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read },
+	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read, true },
 	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
 	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), stay_stat_read },
 	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
@@ -245,7 +245,7 @@ static const struct {
 	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), background_stat_read },
 	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), elastic_stat_read },
 	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), tier_stat_read },
-	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), tier_config_read },
+	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), tier_config_read, true },
 	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
 				    residency_stat_read },
 	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), history_read },
@@ -258,11 +258,14 @@ int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *st
 
 	if (kv_inherited(pool))
 		return -ECHILD;
-	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || !size || size % sizeof(u64))
+	if (!pool || !stat || (u32)kind >= KVMM_NR_STATS || !size ||
+	    size % sizeof(u64) || size > MAX_SIZE)
 		return -EINVAL;
 	err = kinds[kind].read(pool, now);
 	if (err)
 		return err;
+	if (kinds[kind].is_sized)
+		now[0] = size;
 	if (size > kinds[kind].size)
 		memset((u8 *)stat + kinds[kind].size, 0, size - kinds[kind].size);
 	memcpy(stat, now, min(size, kinds[kind].size));

@@ -86,6 +86,7 @@ static struct lease_table *new_table(struct kvmm_pool *pool)
 	if (!table)
 		return NULL;
 	*table = want;
+	memset(table->chunk, 0, NR_LEASES_BESIDE * want.nr_chunks * sizeof(table->chunk[0]));
 	table->by_key = (struct held **)&table->chunk[NR_LEASES_BESIDE * table->nr_chunks];
 	table->bucket = (u32 *)&table->by_key[table->nr_keys];
 	memset(table->bucket, 0xff, table->nr_buckets * sizeof(table->bucket[0]));

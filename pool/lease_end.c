@@ -461,7 +461,7 @@ static void end_expired(struct kvmm_pool *pool, struct lease_table *table, u32 i
 	/* At once: the next one may be about the same range. */
 	if (!err && lease_id_kind(id) == LEASE_RANGE)
 		put_slot(pool, slot_at(pool, range.index), range.index);
-	else if (!err && lease_id_kind(id) == LEASE_HOLD)
+	else if (!err && range.gen)	/* else a hold on blocks has the id by now */
 		drop_range(pool, ended->of_ranges);
 }
 

@@ -222,6 +222,8 @@ static __always_inline int get_private(struct kvmm_pool *pool, struct alloc_ctx 
 {
 	if (ctx->nr && is_plain(ctx) && mag_alloc_some(pool, ctx->nr, ctx->blocks))
 		return 0;
+	if (!ctx->nr)
+		return pool_refusal(pool);
 	mag_make(pool, ctx->nr);
 	return alloc_enter(pool, ctx);
 }

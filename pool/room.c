@@ -528,6 +528,7 @@ static int enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
+	u64 deadline_ns = ctx->deadline_ns;
 	int err;
 
 	if (ctx->in_place)	/* blocks that have landed may be had */
@@ -535,11 +536,12 @@ int alloc_enter(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	err = enter(pool, ctx);
 	if (unlikely(err))
 		return err;
-	ctx->patient = ctx->deadline_ns && pool->door.costs.wait_block_ns;
+	ctx->patient = deadline_ns && pool->door.costs.wait_block_ns;
 	err = alloc_locked(pool, ctx);
-	if (unlikely(ctx->reaps))
+	/* A ticket in the queue may have been polled, and freed, by another thread. */
+	if (unlikely(err != -EINPROGRESS && ctx->reaps))
 		kv_rcu_reap();
-	if (likely(!err || !ctx->deadline_ns))	/* else the pool may be gone */
+	if (likely(!err || !deadline_ns))	/* else the pool may be gone */
 		cache_after(pool);
 	return err;
 }

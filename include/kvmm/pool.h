@@ -675,7 +675,8 @@ enum kvmm_stat_kind {
 /**
  * kvmm_pool_stat_of() - numbers of one kind, as of one moment but for those of KVMM_STAT_PEEK
  * @stat: the struct of that kind; not changed on failure
- * @size: its size, as the caller knows it: a shorter one is cut, of a longer one the rest is 0
+ * @size: its size, as the caller knows it: a multiple of 8, at most 4096.
+ *	A shorter one is cut, of a longer one the rest is 0
  *
  * Each kind has an inline call of its own, beside its struct.
  *

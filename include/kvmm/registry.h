@@ -279,7 +279,8 @@ static inline int kvmm_node_parent(struct kvmm_registry *reg, kvmm_node_t node,
 	kvmm_node_t line[2] = { { 0, 0 }, { 0, 0 } };
 	int nr = kvmm_node_lineage(reg, node, line, 2);
 
-	*parent = line[1];
+	if (nr == 2)
+		*parent = line[1];
 	return nr < 0 ? nr : nr == 2 ? 0 : -2 /* ENOENT */;
 }
 

@@ -119,7 +119,7 @@ KVMM_API int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenant
 static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
 				  const struct kvmm_tenant_attr *attr)
 {
-	return kvmm_tenant_set_many(pool, &tenant, attr, 1);
+	return attr ? kvmm_tenant_set_many(pool, &tenant, attr, 1) : -22 /* EINVAL */;
 }
 
 /**

@@ -368,7 +368,7 @@ int kvmm_tier_attach(struct kvmm_pool *pool, struct kvmm_tier *tier,
 	int err;
 
 	if (!tier)
-		return detach(pool);
+		return attr ? -EINVAL : detach(pool);
 	if (!pool)
 		return -EINVAL;
 	err = pool_refusal(pool);

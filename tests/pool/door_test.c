@@ -618,3 +618,20 @@ Test(door, placed_blocks_are_had_where_every_block_is_cached)
 		end_pool(pool);
 	}
 }
+
+/* No block is free, and none is wanted. */
+Test(door, no_blocks_are_had_whatever_else_is_asked_for)
+{
+	const u32 flags[] = { 0, KVMM_ALLOC_CONTIG, KVMM_ALLOC_NOWAIT, KVMM_ALLOC_TOPDOWN };
+	struct kvmm_pool *pool = make_cache(2, "lru");
+	kvmm_mut_t all[2];
+
+	cr_assert_eq(kvmm_alloc(pool, 2, all), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(flags); i++) {
+		struct kvmm_alloc_ctl ctl = { .size = sizeof(ctl), .flags = flags[i] };
+
+		cr_expect_eq(kvmm_alloc_ctl(pool, &ctl, all), 0, "%u", i);
+	}
+	cr_assert_eq(kvmm_free(pool, all, 2), 0);
+	end_pool(pool);
+}

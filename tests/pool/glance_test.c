@@ -381,3 +381,43 @@ Test(glance, refuses_what_is_no_pool)
 	cr_expect_eq(kvmm_pool_peek(pool, &stat), -EUCLEAN);
 	kvmm_pool_destroy(pool);
 }
+
+/* What a caller of another version asks with: its struct is shorter, or longer, or garbage. */
+static void expect_sizes(struct kvmm_pool *pool, u32 kind)
+{
+	u64 whole[512], part[512];
+
+	memset(whole, 0xa5, sizeof(whole));
+	cr_assert_eq(kvmm_pool_stat_of(pool, kind, whole, sizeof(whole)), 0, "kind %u", kind);
+	for (size_t size = 0; size <= sizeof(part); size += 4) {
+		bool good = size && !(size % 8);
+
+		memset(part, 0xa5, sizeof(part));
+		cr_expect_eq(kvmm_pool_stat_of(pool, kind, part, size), good ? 0 : -EINVAL, "kind %u",
+			     kind);
+		if (size + 8 <= sizeof(part))
+			cr_expect_eq(part[(size + 7) / 8], 0xa5a5a5a5a5a5a5a5ull, "kind %u, %zu", kind, size);
+		if (!good)
+			cr_expect_eq(part[0], 0xa5a5a5a5a5a5a5a5ull, "kind %u", kind);
+	}
+	cr_expect_eq(whole[511], 0, "kind %u", kind);
+	cr_expect_eq(kvmm_pool_stat_of(pool, kind, whole, sizeof(whole) + 8), -EINVAL);
+}
+
+Test(glance, numbers_of_each_kind_are_as_long_as_the_caller_says)
+{
+	struct kvmm_pool *pool = make_cache(16, "lru");
+	struct kvmm_growth_stat stat = { .size = 16 };
+	u64 byte = 1;
+
+	for (u32 kind = 0; kind < KVMM_NR_STATS; kind++)
+		if (kind != KVMM_STAT_TIER && kind != KVMM_STAT_TIER_CONFIG && kind != KVMM_STAT_HISTORY)
+			expect_sizes(pool, kind);
+	cr_expect_eq(kvmm_pool_stat_of(pool, KVMM_STAT_TIER, &byte, 8), -EOPNOTSUPP);
+	cr_expect_eq(kvmm_pool_stat_of(pool, KVMM_NR_STATS, &byte, 8), -EINVAL);
+	cr_expect_eq(byte, 1);
+	cr_expect_eq(kvmm_growth_stat(pool, &stat), 0);
+	cr_expect_eq(stat.size, 16, "what the caller has room for stays what it was");
+	cr_expect_eq(kvmm_pool_set(pool, KVMM_NR_SETTINGS, &byte), -EINVAL);
+	end_pool(pool);
+}

@@ -355,6 +355,8 @@ Test(tier, what_is_attached_can_be_detached_and_found_again)
 
 	attach(pool, tier);
 	cr_expect_eq(kvmm_tier_attach(pool, tier, NULL), -EBUSY);
+	cr_expect_eq(kvmm_tier_attach(pool, NULL, &(struct kvmm_tier_client_attr)KVMM_TIER_CLIENT_ATTR_INIT),
+		     -EINVAL, "how to attach nothing");
 	cr_expect_gt(stat_of(pool).metadata_bytes, before);
 	cache_blocks(pool, 1, 3);
 	offload_keys(pool, 1, 3, KVMM_TIER_DROP);
