@@ -105,7 +105,7 @@ struct kvmm_relocation {
  *
  * A run may move more than once: apply them in order, and before the places of what was allocated
  * since. Steps that begin before the acknowledgement may go on using the old places, which keep their
- * content.
+ * content, and are no room for other blocks: a stream without work still reads, or is deleted.
  *
  * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES; -ESTALE.
  */

@@ -41,12 +41,19 @@ int lane_open(struct engine *engine, uint32_t number, struct lane *lane)
 	return err ? err : kvmm_stream_add(engine->pool, lane->stream, flags, &lane->id);
 }
 
+/* It reads no more of moves, and old places need not wait until it does. */
+static void end_steps(struct lane *lane)
+{
+	if (lane->id.gen)
+		kvmm_stream_del(lane->engine->pool, lane->id);
+	lane->id.gen = 0;
+}
+
 void lane_close(struct lane *lane)
 {
 	struct device *device = lane->engine->device;
 
-	if (lane->id.gen)
-		kvmm_stream_del(lane->engine->pool, lane->id);
+	end_steps(lane);
 	if (lane->stream) {
 		device->wait(device, lane->stream);
 		device->end_stream(device, lane->stream);
@@ -308,9 +315,15 @@ int lane_turn(struct lane *lane)
 	int err = collect(lane);
 
 	tier_turn(lane->engine);
-	if (err || is_finished(lane))
-		return err;
-	err = choose(lane);
+	if (!err && is_finished(lane)) {
+		end_steps(lane);
+		return 0;
+	}
+	/* Also without a step to begin: what it has not read is room that it waits for. */
+	if (!err && lane->is_told)
+		err = follow_moves(lane);
+	if (!err)
+		err = choose(lane);
 	if (!err && lane->nr_active)
 		err = submit(lane);
 	return err ? err : 1;
