@@ -230,25 +230,25 @@ static_assert(sizeof(struct kvmm_tier_client_stat) <= MAX_STAT, "the largest");
 
 static const struct {
 	size_t size;
-	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
 	bool is_sized;		/* it begins with the size that the caller knows */
+	int (*read)(struct kvmm_pool *pool, void *stat);	/* into one that is zeroed */
 } kinds[KVMM_NR_STATS] = {
-	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), peek_stat_read },
-	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), alloc_stat_read },
-	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), pressure_stat_read },
-	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), growth_stat_read, true },
-	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), pin_stat_read },
-	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), stay_stat_read },
-	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), step_stat_read },
-	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), pace_stat_read },
-	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), verify_stat_read },
-	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), background_stat_read },
-	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), elastic_stat_read },
-	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), tier_stat_read },
-	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), tier_config_read, true },
+	[KVMM_STAT_PEEK]	= { sizeof(struct kvmm_pool_stat), false, peek_stat_read },
+	[KVMM_STAT_ALLOC]	= { sizeof(struct kvmm_alloc_stat), false, alloc_stat_read },
+	[KVMM_STAT_PRESSURE]	= { sizeof(struct kvmm_pressure), false, pressure_stat_read },
+	[KVMM_STAT_GROWTH]	= { sizeof(struct kvmm_growth_stat), true, growth_stat_read },
+	[KVMM_STAT_PIN]		= { sizeof(struct kvmm_pin_stat), false, pin_stat_read },
+	[KVMM_STAT_STAY]	= { sizeof(struct kvmm_stay), false, stay_stat_read },
+	[KVMM_STAT_STEP]	= { sizeof(struct kvmm_step_stat), false, step_stat_read },
+	[KVMM_STAT_PACE]	= { sizeof(struct kvmm_pace_stat), false, pace_stat_read },
+	[KVMM_STAT_VERIFY]	= { sizeof(struct kvmm_verify_stat), false, verify_stat_read },
+	[KVMM_STAT_BACKGROUND]	= { sizeof(struct kvmm_background_stat), false, background_stat_read },
+	[KVMM_STAT_ELASTIC]	= { sizeof(struct kvmm_elastic_stat), false, elastic_stat_read },
+	[KVMM_STAT_TIER]	= { sizeof(struct kvmm_tier_client_stat), false, tier_stat_read },
+	[KVMM_STAT_TIER_CONFIG]	= { sizeof(struct kvmm_tier_config), true, tier_config_read },
 	[KVMM_STAT_RESIDENCY]	= { sizeof(struct kvmm_residency_stat) * KVMM_NR_RESIDENCY_KINDS,
-				    residency_stat_read },
-	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), history_read },
+				    false, residency_stat_read },
+	[KVMM_STAT_HISTORY]	= { sizeof(kvmm_sum_t), false, history_read },
 };
 
 int kvmm_pool_stat_of(struct kvmm_pool *pool, enum kvmm_stat_kind kind, void *stat, size_t size)

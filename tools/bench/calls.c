@@ -382,7 +382,7 @@ int bench_alloc_batch(struct bench *bench)
 	int err = 0;
 
 	for (u32 batch = 1; !err && batch <= 512; batch *= 8) {
-		struct batches b[2] = { { NULL } };
+		struct batches b[2] = { { .ids = NULL } };
 
 		for (u32 i = 0; !err && i < 2; i++)
 			err = batches_open(&b[i], batch, bench->seed);
