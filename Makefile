@@ -43,6 +43,7 @@ include $(srctree)/scripts/Makefile.lib
 
 lib-folders	:= $(shell sed -n 's/^folder \([a-z]*\):.*/\1/p' \
 			$(srctree)/Documentation/layers.txt)
+room-folders	:= $(shell sed -n 's/^house [a-z]*: *//p' $(srctree)/Documentation/layers.txt)
 prog-folders	:= tools samples tests swcuda testing
 
 # ---------------------------------------------------------------------------

@@ -109,6 +109,18 @@ test_layercheck() {
 	refuses "layercheck: internal.h of another folder" "own folder" scripts/layercheck .
 
 	fresh_tree
+	echo '#include "lib/internal.h"' >>buddy/high.c
+	refuses "layercheck: the same by way of an -I" "own folder" scripts/layercheck .
+
+	fresh_tree
+	echo '#include <lib/internal.h>' >>buddy/high.c
+	refuses "layercheck: no room of that house" "reaches into a folder" scripts/layercheck .
+	echo 'house kvmm: lib buddy' >>Documentation/layers.txt
+	accepts "layercheck: a room above" scripts/layercheck .
+	echo '#include <buddy/internal.h>' >>lib/low.c
+	refuses "layercheck: a room below" "lib/low.c:4" scripts/layercheck .
+
+	fresh_tree
 	echo '#include <kv/lib.h>' >>tools/tool.c
 	refuses "layercheck: tool uses kv" "tools sees only" scripts/layercheck .
 
