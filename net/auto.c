@@ -167,8 +167,9 @@ static void poll_job(struct kvmm_migrate_auto *watch)
 
 static void look(struct kvmm_migrate_auto *watch)
 {
-	u32 nr_free = kv_pool_nr_free(watch->attr.src);
-	int err;
+	struct kvmm_pool_stat stat;
+	int err = kvmm_pool_stat(watch->attr.src, &stat);
+	u32 nr_free = err ? 0 : stat.nr_free;
 
 	if (nr_free < watch->attr.low)
 		watch->is_active = true;

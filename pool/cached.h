@@ -293,6 +293,13 @@ void lose_end(struct kvmm_pool *pool, bool closed);
 /* No look-up finds it any more, and its holder is told; no matter if it is gone. Between those. */
 void entry_lose(struct kvmm_pool *pool, struct kv_handle handle);
 
+/* ---- name.c ---- */
+
+/* kvmm_stage() is both. Callers that may still fail stage first, and count when they have not. */
+int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
+		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
+void stage_count(struct kvmm_pool *pool, u32 nr);
+
 /* ---- acquire.c ---- */
 
 /* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */

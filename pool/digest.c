@@ -17,6 +17,7 @@
 
 #include "determ.h"
 #include "digest.h"
+#include "glance.h"
 #include "lease.h"
 
 static_assert(KV_POOL_NAME <= KVMM_DIGEST_NAME, "a name fits");

@@ -30,7 +30,4 @@ static inline u64 history_word(u32 mark, u32 high, u32 low)
 	return (u64)mark << 56 | (u64)high << 28 | low;
 }
 
-/* "free blocks", "order of eviction", ...; "?" if there is no such part. */
-const char *kv_digest_part_name(u32 part);
-
 #endif /* POOL_DIGEST_H */

@@ -9,6 +9,7 @@
 #include "glance.h"
 #include "move/leave.h"
 #include "move/verify.h"
+#include "tier/tier.h"
 
 static void glance_door(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
 {

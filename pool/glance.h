@@ -13,7 +13,15 @@ int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
 
 void glance_residency(const struct kvmm_pool *pool, struct kv_pool_glance *glance);
 
-/* Its tier, or NULL. */
-struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat);
+int peek_stat_read(struct kvmm_pool *pool, void *stat);
+int residency_stat_read(struct kvmm_pool *pool, void *stat);
+int residency_set(struct kvmm_pool *pool, const void *value);
+int history_read(struct kvmm_pool *pool, void *stat);
+
+/** kv_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
+int kv_residency_sampled(const kvmm_key_t *key, u32 ppm);
+
+/* "free blocks", "order of eviction", ...; "?" if there is no such part. */
+const char *kv_digest_part_name(u32 part);
 
 #endif /* POOL_GLANCE_H */

@@ -137,13 +137,6 @@ struct group_keys {
 struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_prefix *prompt,
 				u32 block, u32 nr, struct group_keys *keys);
 
-/* ---- name.c ---- */
-
-/* kvmm_stage() is both. Callers that may still fail stage first, and count when they have not. */
-int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
-		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
-void stage_count(struct kvmm_pool *pool, u32 nr);
-
 /* ---- group_hit.c ---- */
 
 /*

@@ -10,6 +10,7 @@
 #include <kv/mem.h>
 
 #include "group.h"
+#include "internal.h"
 
 /**
  * struct batch - blocks to be registered, in ->order of their groups

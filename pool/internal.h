@@ -611,7 +611,6 @@ int pool_move(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr, u32 *
 
 /* ---- kvmm_pool_stat_of(), by kind: *@stat is zeroed ---- */
 
-int peek_stat_read(struct kvmm_pool *pool, void *stat);
 int alloc_stat_read(struct kvmm_pool *pool, void *stat);
 int pressure_stat_read(struct kvmm_pool *pool, void *stat);
 int growth_stat_read(struct kvmm_pool *pool, void *stat);
@@ -624,8 +623,6 @@ int background_stat_read(struct kvmm_pool *pool, void *stat);
 int elastic_stat_read(struct kvmm_pool *pool, void *stat);
 int tier_stat_read(struct kvmm_pool *pool, void *stat);
 int tier_config_read(struct kvmm_pool *pool, void *stat);
-int residency_stat_read(struct kvmm_pool *pool, void *stat);
-int history_read(struct kvmm_pool *pool, void *stat);
 
 /* ---- kvmm_pool_set(), by setting ---- */
 
@@ -633,15 +630,11 @@ int watermarks_set(struct kvmm_pool *pool, const void *value);
 int pace_set(struct kvmm_pool *pool, const void *value);
 int background_set(struct kvmm_pool *pool, const void *value);
 int verify_set(struct kvmm_pool *pool, const void *value);
-int residency_set(struct kvmm_pool *pool, const void *value);
 int balloon_set_bytes(struct kvmm_pool *pool, const void *value);
 int tier_configure(struct kvmm_pool *pool, const void *value);
 int elastic_setup(struct kvmm_pool *pool, const void *value);
 int quiescent_set(struct kvmm_pool *pool, const void *value);
 
 #include "move/elastic.h"
-
-/** kv_residency_sampled() - is this name sampled at @ppm? Return: 1 or 0; -EINVAL. */
-int kv_residency_sampled(const kvmm_key_t *key, u32 ppm);
 
 #endif /* POOL_INTERNAL_H */

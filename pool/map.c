@@ -359,13 +359,3 @@ int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how, struct kvm
 	*at = next;
 	return walk.nr;
 }
-
-uint32_t kv_pool_nr_blocks(const struct kvmm_pool *pool)
-{
-	return pool ? pool->nr_blocks : 0;
-}
-
-struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool)
-{
-	return pool ? pool->presence.reg : NULL;
-}

@@ -252,10 +252,3 @@ int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak)
 	cache_leave(pool);
 	return found;
 }
-
-u32 kv_pool_nr_free(struct kvmm_pool *pool)
-{
-	struct kvmm_pool_stat stat;
-
-	return kvmm_pool_stat(pool, &stat) ? 0 : stat.nr_free;
-}

@@ -5,7 +5,6 @@
  */
 #include <kv/mem.h>
 
-#include "group.h"
 #include "move/verify.h"
 
 /* Newcomers that can be rejected without host memory. */

@@ -387,6 +387,16 @@ u32 kv_pool_block_tokens(const struct kvmm_pool *pool)
 	return pool->block_tokens;
 }
 
+u32 kv_pool_nr_blocks(const struct kvmm_pool *pool)
+{
+	return pool ? pool->nr_blocks : 0;
+}
+
+struct kvmm_registry *kv_pool_registry(const struct kvmm_pool *pool)
+{
+	return pool ? pool->presence.reg : NULL;
+}
+
 struct kvmm_zone *kvmm_pool_zone(struct kvmm_pool *pool)
 {
 	return pool && pool_refusal(pool) != -ECHILD ? pool->zone : NULL;

@@ -15,7 +15,6 @@
 #include <kv/mem.h>
 
 #include "glance.h"
-#include "internal.h"
 
 #define PPM		1000000u
 

@@ -5,6 +5,7 @@
 
 #include <kv/mem.h>
 #include <kv/pool.h>
+#include <kv/pool_glance.h>
 #include <kvmm/event.h>
 
 #include "internal.h"

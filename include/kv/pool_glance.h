@@ -72,4 +72,7 @@ int kv_pool_glance(struct kvmm_pool *pool, struct kv_pool_glance *glance);
 u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tenants, u32 max,
 			   struct kvmm_tenant_stat *rest);
 
+/* Does a consumer of events read news of requests? A note is made for those only. */
+bool kv_requests_are_read(struct kvmm_pool *pool);
+
 #endif /* KV_POOL_GLANCE_H */

@@ -106,7 +106,4 @@ int kv_pool_signal(struct kvmm_pool *pool, struct kv_fence *fence);
  */
 int kv_pool_coldest(struct kvmm_pool *pool, u32 nr, kvmm_weak_t *weak);
 
-/* Free blocks, wherever they are; a hint. */
-u32 kv_pool_nr_free(struct kvmm_pool *pool);
-
 #endif /* KV_POOL_MIGRATE_H */

@@ -19,7 +19,4 @@ int kv_match_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 void kv_lookup_end(struct kvmm_pool *pool, const struct kv_query *query, u32 max_hits, u32 nr_hits,
 		   u32 nr_blocks);
 
-/* Does a consumer of events read news of requests? A note is made for those only. */
-bool kv_requests_are_read(struct kvmm_pool *pool);
-
 #endif /* KV_POOL_REQUEST_H */

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A pool's tier, seen in passing; see glance.h. */
-#include "../glance.h"
+/* A pool's tier, seen in passing. */
 #include "tier.h"
 
 static void glance_thrash(const struct lower *lower, struct kvmm_tier_client_stat *stat)

@@ -279,4 +279,7 @@ void lower_filled(struct kvmm_pool *pool, const struct kv_handle *handles,
 		  const struct kv_handle *found, u32 nr);
 int lower_reset(struct kvmm_pool *pool);
 
+/* Its tier, seen in passing, or NULL. */
+struct kvmm_tier *lower_glance(struct kvmm_pool *pool, struct kvmm_tier_client_stat *stat);
+
 #endif /* POOL_TIER_H */
