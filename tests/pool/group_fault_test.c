@@ -9,7 +9,7 @@
 #include <kv/mem.h>
 #include <kv/rcu.h>
 
-#include "pool/group.h"
+#include "group/internal.h"
 #include "pool/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

@@ -14,7 +14,7 @@
 
 #include <kv/mem.h>
 
-#include "pool/group.h"
+#include "group/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "pool/group.h"
+#include "group/internal.h"
 #include "tests/support/length.h"
 #include "tests/support/random.h"
 

@@ -7,9 +7,9 @@
  * order while it is referenced, as after a note that was lost (see order.h): a pick that meets it
  * there drops it from the order, and quiet_put() brings it back.
  */
-#include "internal.h"
+#include <pool/internal.h>
 
-#include "group.h"
+#include "internal.h"
 
 bool pool_takes_gaps(const struct kvmm_pool *pool)
 {

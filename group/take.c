@@ -7,10 +7,10 @@
  * that does not fit fails without a trace. Between asking and taking another thread may be faster;
  * then the blocks taken go back, and the victims evicted for them are gone.
  */
-#include "internal.h"
+#include <pool/internal.h>
+#include <pool/quota.h>
 
-#include "group.h"
-#include "quota.h"
+#include "internal.h"
 
 /* New blocks of a group, so that it has room for @nr_tokens: from *@from to the result. */
 static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens, u32 *from)

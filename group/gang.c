@@ -12,9 +12,10 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 
-#include "determ.h"
+#include <pool/determ.h>
+#include <pool/lease.h>
+
 #include "gang.h"
-#include "lease.h"
 
 #define DEFAULT_MAX_GANGS	256u
 #define MAX_GANGS		65536u

@@ -10,7 +10,7 @@
  *
  * Intervals are asked for from the left: the first miss is the one that makes the length smallest.
  */
-#include "group.h"
+#include "internal.h"
 
 u32 rule_first(const struct group_rule *rule, u32 tokens)
 {

@@ -11,9 +11,9 @@
 
 #include <kv/err.h>
 
-#include "internal.h"
+#include <pool/internal.h>
 
-#include "group.h"
+#include "internal.h"
 
 /* After so many the hit gets shorter each time, so that it ends. */
 #define NR_TRIES	4u

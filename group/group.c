@@ -5,7 +5,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 
-#include "group.h"
+#include "internal.h"
 
 #define MAX_BLOCK_TOKENS	65536u
 #define MAX_ALIGN		BIT(20)

@@ -15,8 +15,8 @@
  *     fill.
  *  4. No group has less than rule_end(->committed) slots.
  */
-#ifndef POOL_GROUP_H
-#define POOL_GROUP_H
+#ifndef GROUP_INTERNAL_H
+#define GROUP_INTERNAL_H
 
 #include <kv/bits.h>
 #include <kv/mem.h>
@@ -24,7 +24,7 @@
 #include <kvmm/group.h>
 #include <kvmm/pool.h>
 
-/* ---- group_rule.c ---- */
+/* ---- rule.c ---- */
 
 struct group_rule {
 	u32 kind;		/* enum kvmm_group_kind */
@@ -137,7 +137,7 @@ struct group_keys {
 struct kvmm_prefix group_prefix(const struct group *group, const struct kvmm_prefix *prompt,
 				u32 block, u32 nr, struct group_keys *keys);
 
-/* ---- group_hit.c ---- */
+/* ---- hit.c ---- */
 
 /*
  * Quiet references on all that the longest hit needs, in empty tables with room for it: 0, or a
@@ -150,7 +150,7 @@ void hit_put(struct kvmm_tables *tables);
 void hit_count(const struct kvmm_tables *tables, const struct kvmm_prefix *prompt, u32 max_tokens,
 	       u32 nr_tokens);
 
-/* ---- group_table.c ---- */
+/* ---- table.c ---- */
 
 /* A slot is a handle; this bit of its index says that it is a reference. */
 #define SLOT_REF	BIT(31)
@@ -221,7 +221,7 @@ void tables_clear(struct kvmm_tables *tables);
 /* The invariants above: 0 or -EUCLEAN. */
 int tables_check(const struct kvmm_tables *tables);
 
-/* ---- group_quiet.c ---- */
+/* ---- quiet.c ---- */
 
 /* Names need not be registered one after the other in this pool. */
 bool pool_takes_gaps(const struct kvmm_pool *pool);
@@ -237,4 +237,4 @@ void quiet_put(struct kvmm_pool *pool, const kvmm_ref_t *refs, u32 nr);
 /* A request asks for these names, cached or not. */
 void quiet_seen(const struct kvmm_groups *groups, const struct kvmm_prefix *prompt, u32 max_tokens);
 
-#endif /* POOL_GROUP_H */
+#endif /* GROUP_INTERNAL_H */

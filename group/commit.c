@@ -9,7 +9,8 @@
  */
 #include <kv/mem.h>
 
-#include "group.h"
+#include <pool/internal.h>
+
 #include "internal.h"
 
 /**

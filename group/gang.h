@@ -6,14 +6,14 @@
  * before another one looks. A gang belongs to one thread from when it has left the set's table,
  * under the set's lock, which is a leaf; only then its pools are locked.
  */
-#ifndef POOL_GANG_H
-#define POOL_GANG_H
+#ifndef GROUP_GANG_H
+#define GROUP_GANG_H
 
 #include <kv/lock.h>
 #include <kvmm/gang.h>
 
-#include "internal.h"
-#include "sum.h"
+#include <pool/internal.h>
+#include <pool/sum.h>
 
 /* One want, and its blocks. Guard: the pool's lock, while it is taken. */
 struct part {
@@ -48,4 +48,4 @@ bool part_is_scattered(const struct part *part);
 /* Its handles, into @sum. */
 void part_sum(const struct part *part, struct sum *sum);
 
-#endif /* POOL_GANG_H */
+#endif /* GROUP_GANG_H */

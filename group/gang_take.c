@@ -10,9 +10,10 @@
  * A part that is reserved and undone leaves no trace in the history either: only a commit enters
  * it.
  */
-#include "digest.h"
+#include <pool/digest.h>
+#include <pool/local.h>
+
 #include "gang.h"
-#include "local.h"
 
 /* ---- victims that wait ---- */
 

@@ -11,7 +11,7 @@
 #include <kv/mem.h>
 #include <kv/pool.h>
 
-#include "group.h"
+#include "internal.h"
 
 /* ---- memory ---- */
 
