@@ -14,7 +14,7 @@
 #ifndef CTL_COMMAND_H
 #define CTL_COMMAND_H
 
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 #include <kvmm/control.h>
 
 #include "text.h"

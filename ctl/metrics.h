@@ -9,7 +9,7 @@
 #define CTL_METRICS_H
 
 #include <kv/alloc.h>
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 #include <kv/tier.h>
 #include <kvmm/metrics.h>
 #include <kvmm/slab.h>

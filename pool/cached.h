@@ -9,7 +9,7 @@
 
 #include "observer.h"
 
-/* ---- presence.c ---- */
+/* ---- feed/presence.c ---- */
 
 /* Memory to tell of @nr blocks: 0 or -ENOMEM. No lock held, no read section. */
 static inline int presence_reserve(struct kvmm_pool *pool, u32 nr)

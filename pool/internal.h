@@ -243,7 +243,7 @@ struct pool_count {
 #define GATE_POISONED	BIT(1)	/* for ever */
 #define GATE_FORKED	BIT(2)	/* for ever: a child's copy: touch nothing else of it */
 
-/* See presence.c. */
+/* See feed/presence.c. */
 struct pool_presence {
 	struct kvmm_registry	*reg;		/* fixed at creation; borrowed; NULL: none */
 	u32			tier;		/* fixed at creation */
@@ -338,8 +338,8 @@ struct kvmm_pool {
 	bool				any_lost;	/* ->lock; READ_ONCE() as a hint; lost.c */
 	struct kvmm_stay		stay;		/* compact_lock; see kvmm_stay_last() */
 	struct pin_types		*pin_types;	/* atomic; fixed once there; see pin.h */
-	struct residency		*residency;	/* atomic; fixed once there; residency.c */
-	struct pool_events		*events;	/* atomic; fixed once there; events.h */
+	struct residency		*residency;	/* atomic; fixed once there; feed/ */
+	struct pool_events		*events;	/* atomic; fixed once there; feed/ */
 	struct kv_fork_node		fork_node;	/* its list's */
 	struct door			door;		/* see there */
 };

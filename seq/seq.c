@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <string.h>
 
+#include <kv/feed.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
-#include <kv/pool_glance.h>
 #include <kvmm/event.h>
 
 #include "internal.h"

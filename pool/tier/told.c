@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * News of the tier below for a registry of prefixes: as presence.c does for the device. Memory
+ * News of the tier below for a registry of prefixes: as feed/presence.c does for the device. Memory
  * comes before a copy is made readable, and a copy that is gone is told when no lock is held.
  */
 #include "tier.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/glance.h"
+#include "feed/internal.h"
 #include "tests/pool/drive.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"

@@ -11,7 +11,7 @@
 
 #include <kv/mem.h>
 
-#include "pool/events/events.h"
+#include "feed/events/events.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 

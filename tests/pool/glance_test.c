@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 
 #include "pool/internal.h"
 #include "pool/move/leave.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pool/glance.h"
+#include "feed/internal.h"
 #include "tests/pool/util.h"
 #include "tests/support/fake_env.h"
 

@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include <kv/atomic.h>
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 #include <kvmm/kvmm.h>
 
 #define NR_BLOCKS	2048u

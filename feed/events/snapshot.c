@@ -15,7 +15,8 @@
 #include <kv/rcu.h>
 #include <kv/tier.h>
 
-#include "../tier/tier.h"
+#include <pool/tier/tier.h>
+
 #include "events.h"
 
 static bool is_named(const struct kv_entry *entry, u64 word)

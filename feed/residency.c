@@ -14,7 +14,7 @@
 #include <kv/latency.h>
 #include <kv/mem.h>
 
-#include "glance.h"
+#include "internal.h"
 
 #define PPM		1000000u
 

@@ -6,10 +6,11 @@
  * The structs around them stay where they are as long as the pool lives, but for accounts of
  * tenants, which go after a grace period.
  */
-#include "glance.h"
-#include "move/leave.h"
-#include "move/verify.h"
-#include "tier/tier.h"
+#include <pool/move/leave.h>
+#include <pool/move/verify.h>
+#include <pool/tier/tier.h>
+
+#include "internal.h"
 
 static void glance_door(struct kvmm_pool *pool, struct kvmm_alloc_stat *stat)
 {

@@ -10,7 +10,7 @@
  */
 #include <kv/mem.h>
 
-#include "internal.h"
+#include <pool/internal.h>
 
 #define BATCH	32u
 

@@ -15,7 +15,7 @@
 #include <limits.h>
 
 #include <kv/env.h>
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 
 #include "events.h"
 

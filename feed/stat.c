@@ -10,9 +10,10 @@
 #include <kvmm/map.h>
 #include <kvmm/owner.h>
 
-#include "glance.h"
-#include "move/leave.h"
-#include "local.h"
+#include <pool/local.h>
+#include <pool/move/leave.h>
+
+#include "internal.h"
 
 /* Between 0 and @most: counts that are kept without the lock may lag behind those under it. */
 static u32 as_counted(u64 nr, u32 most)

@@ -5,7 +5,8 @@
 #include <kv/rcu.h>
 #include <kv/tier.h>
 
-#include "../tier/tier.h"
+#include <pool/tier/tier.h>
+
 #include "events.h"
 
 #define MIN_RING	16u

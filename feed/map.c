@@ -11,12 +11,13 @@
  * Words of ->owner, and fields of slots, classes and records of owners, are written under locks,
  * and read here without: by kv_peek(), each of them whole, but maybe old.
  */
-#include "arena.h"
-#include "determ.h"
-#include "events/events.h"
-#include "lease.h"
-
 #include <kvmm/map.h>
+
+#include <pool/arena.h>
+#include <pool/determ.h>
+#include <pool/lease.h>
+
+#include "events/events.h"
 
 #define LOOKS		8u	/* at a block that changes all the time */
 #define SECTION		1024u	/* blocks that one read section looks at */

@@ -3,8 +3,8 @@
  * All statistics of a pool as seen in passing: no lock is taken that an allocation, look-up, move
  * or copy could wait for. Each number is of its own moment, and counts of events never go down.
  */
-#ifndef KV_POOL_GLANCE_H
-#define KV_POOL_GLANCE_H
+#ifndef KV_FEED_H
+#define KV_FEED_H
 
 #include <kv/types.h>
 #include <kv/zone.h>
@@ -75,4 +75,4 @@ u32 kv_pool_glance_tenants(struct kvmm_pool *pool, struct kvmm_tenant_stat *tena
 /* Does a consumer of events read news of requests? A note is made for those only. */
 bool kv_requests_are_read(struct kvmm_pool *pool);
 
-#endif /* KV_POOL_GLANCE_H */
+#endif /* KV_FEED_H */

@@ -15,10 +15,11 @@
 #include <kv/zone.h>
 #include <kvmm/digest.h>
 
-#include "determ.h"
-#include "digest.h"
-#include "glance.h"
-#include "lease.h"
+#include <pool/determ.h>
+#include <pool/digest.h>
+#include <pool/lease.h>
+
+#include "internal.h"
 
 static_assert(KV_POOL_NAME <= KVMM_DIGEST_NAME, "a name fits");
 

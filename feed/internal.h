@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pool, seen in passing; see <kv/pool_glance.h>. */
-#ifndef POOL_GLANCE_H
-#define POOL_GLANCE_H
+/* A pool, seen in passing; see <kv/feed.h>. */
+#ifndef FEED_INTERNAL_H
+#define FEED_INTERNAL_H
 
-#include <kv/pool_glance.h>
+#include <kv/feed.h>
 
-#include "internal.h"
+#include <pool/internal.h>
 
 /* kvmm_pool_peek() of a pool with its zone looked at already. */
 int pool_peek(struct kvmm_pool *pool, const struct kv_zone_glance *zone,
@@ -24,4 +24,4 @@ int kv_residency_sampled(const kvmm_key_t *key, u32 ppm);
 /* "free blocks", "order of eviction", ...; "?" if there is no such part. */
 const char *kv_digest_part_name(u32 part);
 
-#endif /* POOL_GLANCE_H */
+#endif /* FEED_INTERNAL_H */

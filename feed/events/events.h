@@ -13,13 +13,13 @@
  *  2. ->kinds is all that consumers read, and KEPT if there are any; 0 without.
  *  3. Stamps of the ring are such as its slots can have.
  */
-#ifndef POOL_EVENTS_H
-#define POOL_EVENTS_H
+#ifndef FEED_EVENTS_H
+#define FEED_EVENTS_H
 
 #include <kv/registry_feed.h>
 #include <kvmm/event.h>
 
-#include "../internal.h"
+#include <pool/internal.h>
 
 #define EVENTS_REQUEST_KINDS \
 	(BIT(KVMM_EVENT_REQUEST) | BIT(KVMM_EVENT_REQUEST_KEYS) | BIT(KVMM_EVENT_REQUEST_END))
@@ -73,4 +73,4 @@ void events_looked_up(struct kvmm_pool *pool, const struct kv_query *query, u32 
 void events_clear_begin(struct kvmm_pool *pool);
 void events_clear_end(struct kvmm_pool *pool);
 
-#endif /* POOL_EVENTS_H */
+#endif /* FEED_EVENTS_H */
