@@ -464,6 +464,22 @@ static void free_below(struct below *below)
 	kv_free(below);
 }
 
+#define DEFAULT_MAX	64u
+#define MAX_IOS		4096u
+
+int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr)
+{
+	const struct kvmm_tier_disk_attr preset = KVMM_TIER_DISK_ATTR_INIT;
+
+	*attr = from ? *from : preset;
+	if (attr->size != sizeof(*attr) || attr->high_pm > 1000 || attr->max_put > MAX_IOS ||
+	    attr->max_get > MAX_IOS || attr->reserved)
+		return -EINVAL;
+	attr->max_put = attr->max_put ? attr->max_put : DEFAULT_MAX;
+	attr->max_get = attr->max_get ? attr->max_get : DEFAULT_MAX;
+	return 0;
+}
+
 int kv_tier_set_below(struct kvmm_tier *tier, const struct kv_tier_ops *ops, void *store,
 		      const struct kvmm_tier_disk_attr *attr)
 {

@@ -156,22 +156,6 @@ static const struct kv_tier_ops disk_ops = {
 	.next_name	= next_name,
 };
 
-#define DEFAULT_MAX	64u
-#define MAX_IOS		4096u
-
-int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr)
-{
-	const struct kvmm_tier_disk_attr preset = KVMM_TIER_DISK_ATTR_INIT;
-
-	*attr = from ? *from : preset;
-	if (attr->size != sizeof(*attr) || attr->high_pm > 1000 || attr->max_put > MAX_IOS ||
-	    attr->max_get > MAX_IOS || attr->reserved)
-		return -EINVAL;
-	attr->max_put = attr->max_put ? attr->max_put : DEFAULT_MAX;
-	attr->max_get = attr->max_get ? attr->max_get : DEFAULT_MAX;
-	return 0;
-}
-
 int kvmm_tier_set_disk(struct kvmm_tier *tier, struct kvmm_disk *disk,
 		       const struct kvmm_tier_disk_attr *attr)
 {

@@ -182,7 +182,7 @@ void age_unpick(struct kvmm_tier *tier, u32 index);
 /* All slots of @client lose their owner. */
 void age_disown(struct kvmm_tier *tier, struct kv_tier_client *client);
 
-/* ---- disk_store.c ---- */
+/* ---- below.c ---- */
 
 /* The attributes asked for, or usual ones (NULL): 0 or -EINVAL. */
 int tier_disk_attr(const struct kvmm_tier_disk_attr *from, struct kvmm_tier_disk_attr *attr);
