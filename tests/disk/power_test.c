@@ -12,7 +12,7 @@
 
 #include "util.h"
 #include "tests/support/sim_disk.h"
-#include "tier/disk/internal.h"
+#include "disk/internal.h"
 
 #define SEGMENT		(64u << 10)
 #define NR_SEGMENTS	4u

@@ -3,7 +3,7 @@
 #include "tests/init/child_below.h"
 
 #include "registry/radix.h"
-#include "tier/disk/internal.h"
+#include "disk/internal.h"
 #include "tier/internal.h"
 
 void child_locks_below(struct kvmm_tier *tier, struct kvmm_disk *disk, struct kvmm_registry *reg,

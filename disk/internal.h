@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the files of tier/disk/.
+ * Shared by the files of disk/.
  *
  *	index.c		names in memory: fingerprint -> place
  *	format.c	structures on disk, made and checked
@@ -20,8 +20,8 @@
  * inside the other. A third one, outside of both, serialises the threads that wipe or reset: it is
  * held while they write marks and superblocks.
  */
-#ifndef TIER_DISK_INTERNAL_H
-#define TIER_DISK_INTERNAL_H
+#ifndef DISK_INTERNAL_H
+#define DISK_INTERNAL_H
 
 #include <kv/disk.h>
 #include <kv/file.h>
@@ -508,4 +508,4 @@ static inline bool disk_is_dead(const struct kvmm_disk *disk)
 	return kv_inherited(disk);
 }
 
-#endif /* TIER_DISK_INTERNAL_H */
+#endif /* DISK_INTERNAL_H */

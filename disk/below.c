@@ -7,7 +7,7 @@
 #include <kv/mem.h>
 #include <kvmm/disk.h>
 
-#include "internal.h"
+#include <tier/internal.h>
 
 #define POLL_MAX	16u
 

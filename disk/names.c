@@ -91,7 +91,7 @@ bool disk_names_are_sound(const struct disk_index *index)
 
 /* ---- telling ---- */
 
-/* As disk_store.c packs it: the fingerprint of all that gives bytes a meaning, and the domain's. */
+/* As below.c packs it: the fingerprint of all that gives bytes a meaning, and the domain's. */
 static u64 layout_of(const struct disk_class *class)
 {
 	u64 layout;
