@@ -8,7 +8,7 @@
  */
 #include <pool/move/leave.h>
 #include <pool/move/verify.h>
-#include <pool/tier/tier.h>
+#include <tier/pool/tier.h>
 
 #include "internal.h"
 

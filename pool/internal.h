@@ -328,7 +328,7 @@ struct kvmm_pool {
 	struct claims			claims;		/* ->lock; see claims.h */
 	struct lease_table		*leases;	/* see lease.h; kv_cas() from NULL, once */
 	bool				shares_blocks;	/* ->lock; acquire; own_share_blocks() */
-	struct lower			*lower;		/* ->lock; acquire; tier/tier.h; or NULL */
+	struct lower			*lower;		/* ->lock; acquire; tier/pool/; or NULL */
 	struct token_dir		*tokens;	/* see tokens.c */
 	struct kv_entries		entries;	/* see there */
 	struct order			order;		/* see there */

@@ -5,7 +5,7 @@
 #include <kv/rcu.h>
 #include <kv/tier.h>
 
-#include <pool/tier/tier.h>
+#include <tier/pool/tier.h>
 
 #include "events.h"
 

@@ -22,7 +22,7 @@
 #include "pool/local.h"
 #include "pool/move/background.h"
 #include "pool/move/step.h"
-#include "pool/tier/tier.h"
+#include "tier/pool/tier.h"
 #include "tests/ctl/fake_zmq.h"
 #include "tests/init/child_below.h"
 #include "tests/pool/util.h"

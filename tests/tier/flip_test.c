@@ -2,7 +2,7 @@
 /* A bit of what a pool knows of its tiers flips: the check notices, and the pool closes. */
 #include <criterion/criterion.h>
 
-#include "pool/tier/tier.h"
+#include "tier/pool/tier.h"
 #include "tests/tier/util.h"
 
 static struct kvmm_pool *pool;

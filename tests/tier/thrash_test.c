@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "pool/tier/tier.h"
+#include "tier/pool/tier.h"
 #include "util.h"
 
 #define SECOND		1000000000ull

@@ -35,7 +35,8 @@
 #include <kv/latency.h>
 #include <kv/tier.h>
 
-#include "../internal.h"
+#include <pool/internal.h>
+
 #include "thrash.h"
 
 /* ---- an entry's copy below ---- */
