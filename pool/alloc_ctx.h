@@ -109,6 +109,8 @@ void alloc_report_begin(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 /* It has ended with @err. */
 void alloc_report_end(const struct alloc_ctx *ctx, int err);
 
+/* ---- victims.c ---- */
+
 /*
  * As kv_entries_take(). Victims keep their entries until it is sure that they go: if there are too
  * few others, it is now, and nothing else may be missing. Both locks held.

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The victims of a request under way. Their blocks are in the zone, and they keep their entries and
+ * keys until the request has succeeded; if it fails they have their blocks again, and their places
+ * in the order of eviction. So a request that fails leaves no trace.
+ */
+#include "internal.h"
+
+void victim_left(struct kvmm_pool *pool, u32 index)
+{
+	u32 block = entry_block(entry_at(pool, index));
+
+	if (pool->owner[block] == OWNER_FREE)
+		pool->owner[block] = make_owner(OWNER_LEFT, index);
+	else if (unlikely(pool->nr_leaving))
+		elastic_victim_left(pool, block, index);
+}
+
+/* A thread that takes a block in between writes itself as its owner. */
+bool victim_return(struct kvmm_pool *pool, u32 index)
+{
+	u32 block = entry_block(entry_at(pool, index));
+
+	if (unlikely(pool->nr_leaving))
+		elastic_victim_return(pool, block, index);
+	if (pool->owner[block] != make_owner(OWNER_LEFT, index) ||
+	    kvmm_zone_alloc_at(pool->zone, block, 1))
+		return false;
+	owner_fill(pool, block, 1, make_owner(OWNER_ENTRY, index));
+	return true;
+}
+
+void victims_free_blocks(struct kvmm_pool *pool, const struct victims *victims, u32 nr)
+{
+	for (u32 at = victims->newest, i = 0; i < nr; i++, at = entry_at(pool, at)->chain) {
+		block_free(pool, entry_block(entry_at(pool, at)));
+		victim_left(pool, at);
+	}
+}
+
+void victims_join(struct kvmm_pool *pool, struct victims *victims, const struct victims *more)
+{
+	u32 at = more->newest;
+
+	if (!more->nr)
+		return;
+	if (!victims->nr)
+		victims->before = more->before;
+	victims->stamp = more->stamp;
+	for (u32 i = 1; i < more->nr; i++)
+		at = entry_at(pool, at)->chain;
+	WRITE_ONCE(entry_at(pool, at)->chain, victims->newest);
+	victims->newest = more->newest;
+	victims->nr += more->nr;
+}
+
+/* Something may have been moved to its place, and on again; then it is gone after all. */
+static bool victim_restore(struct kvmm_pool *pool, u32 index, bool late)
+{
+	if (!victim_return(pool, index))
+		return false;
+	if (late)
+		order_unpick_late(&pool->order, index);
+	else
+		order_unpick(&pool->order, index);
+	return true;
+}
+
+/* The order's lock held. */
+static u32 end_victims(struct kvmm_pool *pool, struct victims *victims, bool restore)
+{
+	bool lost = false;
+	u32 nr = 0;
+
+	if (restore)
+		pool->order.mark = victims->before;
+	for (; victims->nr; victims->nr--) {
+		u32 index = victims->newest;
+
+		victims->newest = entry_at(pool, index)->chain;
+		if (restore && victim_restore(pool, index, lost))
+			continue;
+		lost = true;	/* picks are not undone one by one any more */
+		nr += entry_forget(pool, index);
+		entry_free(pool, entry_handle(pool, index));
+	}
+	count_evictions(pool, nr);
+	return nr;
+}
+
+u32 victims_end(struct kvmm_pool *pool, struct victims *victims, bool restore)
+{
+	u32 nr;
+
+	if (!victims->nr)
+		return 0;
+	order_enter(&pool->order);
+	nr = end_victims(pool, victims, restore);
+	order_leave(&pool->order);
+	return nr;
+}
+
+/* Those that are not in their last generation: they can be used again. */
+static u32 nr_entries_of(const struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 nr = 0, at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		nr += entry_handle(pool, at).gen != pool->entries.gen_last;
+	return nr;
+}
+
+int room_take_entries(struct kvmm_pool *pool, struct alloc_ctx *ctx, struct kv_handle *handles)
+{
+	if (likely(!kv_entries_take(&pool->entries, ctx->nr, handles)))
+		return 0;
+	if (pool->entries.nr_free + nr_entries_of(pool, &ctx->victims) < ctx->nr)
+		return -ENOSPC;
+	ctx->evicted += end_victims(pool, &ctx->victims, false);
+	return kv_entries_take(&pool->entries, ctx->nr, handles);
+}
+
+void victims_still_left(struct kvmm_pool *pool, const struct victims *victims)
+{
+	u32 at = victims->newest;
+
+	for (u32 i = 0; i < victims->nr; i++, at = entry_at(pool, at)->chain)
+		if (!kv_word_is_lent(READ_ONCE(entry_at(pool, at)->word)))
+			victim_left(pool, at);
+}
