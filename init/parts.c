@@ -8,6 +8,8 @@
 
 #define PARTS(part)	\
 	part(door) \
+	part(promises) \
+	part(tickets) \
 	part(tenant) \
 	part(tokens) \
 	part(events) \

@@ -7,7 +7,6 @@
  */
 #include <kv/env.h>
 #include <kv/log.h>
-#include <kv/mem.h>
 
 #include "local.h"
 
@@ -46,16 +45,6 @@ static int door_init(struct kvmm_pool *pool, const struct kvmm_pool_attr *attr)
 	pool->guard = known.marks.low ? GUARD_MARKS : 0;
 	pressure_init(&pool->door.pressure, pool->lock.id);
 	return 0;
-}
-
-static void door_exit(struct kvmm_pool *pool)
-{
-	kv_free(pool->door.promise);
-}
-
-static u64 door_bytes(struct kvmm_pool *pool)
-{
-	return kv_peek(&pool->door.nr_promises) * sizeof(struct promise);
 }
 
 /*
@@ -216,8 +205,6 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 		return complain(pool, "watermarks", door->marks.low);
 	if (!door->costs.copy_block_ns || !door->costs.drop_block_ns)
 		return complain(pool, "costs", 0);
-	if (promises_check(pool))
-		return complain(pool, "promises", door->nr_promised);
 	if (pool_nr_free(pool) + (u64)pool_nr_local(pool) < door->nr_promised)
 		return complain(pool, "promised blocks are not there", door->nr_promised);
 	return queue_check(pool) ? complain(pool, "queue of requests", door->nr_waiting) : 0;
@@ -226,7 +213,5 @@ static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 POOL_PART(door) = {
 	.name	= "door",
 	.init	= door_init,
-	.exit	= door_exit,
-	.bytes	= door_bytes,
 	.check	= door_check,
 };

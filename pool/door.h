@@ -121,7 +121,6 @@ static inline void step_count(struct door *door, enum kvmm_step step, u32 nr, bo
 int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);
 /* @nr blocks that were promised are taken. ->lock held. */
 void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr);
-int promises_check(const struct kvmm_pool *pool);
 
 /* ---- queue.c ---- */
 

@@ -89,7 +89,17 @@ void promise_take(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 nr)
 	set_promised(pool, pool->door.nr_promised - nr);
 }
 
-int promises_check(const struct kvmm_pool *pool)
+static void promises_exit(struct kvmm_pool *pool)
+{
+	kv_free(pool->door.promise);
+}
+
+static u64 promises_bytes(struct kvmm_pool *pool)
+{
+	return kv_peek(&pool->door.nr_promises) * sizeof(struct promise);
+}
+
+static int promises_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct door *door = &pool->door;
 	u64 sum = 0;
@@ -106,6 +116,13 @@ int promises_check(const struct kvmm_pool *pool)
 			return -EUCLEAN;
 	return sum == door->nr_promised && nr_free + nr_taken == door->nr_promises ? 0 : -EUCLEAN;
 }
+
+POOL_PART(promises) = {
+	.name	= "promises",
+	.exit	= promises_exit,
+	.bytes	= promises_bytes,
+	.check	= promises_check,
+};
 
 /* ---- making one ---- */
 

@@ -355,5 +355,4 @@ void door_close(struct kvmm_pool *pool)
 		kv_lock(&pool->lock);
 	}
 	pool_leave(pool);
-	tickets_exit(pool);
 }

@@ -39,6 +39,5 @@ int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err);
 
 /* The request of a ticket stands in the queue from here on: -EINPROGRESS. */
 int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx);
-void tickets_exit(struct kvmm_pool *pool);
 
 #endif /* POOL_QUEUE_H */

@@ -139,7 +139,7 @@ int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	return err;
 }
 
-void tickets_exit(struct kvmm_pool *pool)
+static void tickets_exit(struct kvmm_pool *pool)
 {
 	struct ticket *t, *next;
 
@@ -147,5 +147,9 @@ void tickets_exit(struct kvmm_pool *pool)
 		next = t->next;
 		kv_free(t);
 	}
-	pool->door.tickets = NULL;
 }
+
+POOL_PART(tickets) = {
+	.name	= "tickets",
+	.exit	= tickets_exit,
+};
