@@ -9,7 +9,7 @@
 #include <kv/env.h>
 
 #include "local.h"
-#include "queue.h"
+#include "wait.h"
 
 #define PRIVATE_FLAGS	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
 			 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_NOWAIT | \

@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by threads that wait and tickets; see queue.c. ->lock held for all of it. */
+/* The queue itself; see queue.c. ->lock held for all of it. */
 #ifndef POOL_QUEUE_H
 #define POOL_QUEUE_H
 
 #include "internal.h"
 
-struct ticket {
-	struct ticket		*next;		/* ->lock */
-	struct waiter		waiter;		/* see there */
-	struct alloc_ctx	ctx;		/* the polling thread */
-	kvmm_ticket_t		*name;		/* the submitter's, until it is queued */
-	bool			busy;		/* ->lock; it is being tried */
-};
-
-/* Into the queue. ->ticket is set, the rest is filled in. */
-void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx);
-/* -ENOSPC not its turn, or not enough; else how it ends. Drops and retakes ->lock. */
-int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx);
-/* Out of the queue, if it still is there, with @err. */
-void waiter_leave(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx, int err);
+/* Behind all of its priority. */
+void queue_add(struct kvmm_pool *pool, struct waiter *w);
+/* The next one may have its turn now. */
+void queue_del(struct kvmm_pool *pool, struct waiter *w);
 /* Out of the queue without blocks. */
 void waiter_refuse(struct kvmm_pool *pool, struct waiter *w, int result);
 /* All of them. */
@@ -26,18 +16,5 @@ void queue_refuse(struct kvmm_pool *pool, int result);
 
 /* Heads leave when their deadline has passed. */
 void queue_expire(struct kvmm_pool *pool);
-
-/* ---- private.c ---- */
-
-/* A request for private blocks: read, checked, and the time noted: 0, or why not. */
-int private_begin(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl, kvmm_mut_t *blocks,
-		  struct alloc_ctx *ctx);
-/* It has ended with @err: zero the content, write the report. No lock held. Returns the end. */
-int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err);
-
-/* ---- ticket.c ---- */
-
-/* The request of a ticket stands in the queue from here on: -EINPROGRESS. */
-int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 
 #endif /* POOL_QUEUE_H */

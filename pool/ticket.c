@@ -9,7 +9,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 
-#include "queue.h"
+#include "wait.h"
 
 /* NULL: there is none. ->lock held. */
 static struct ticket **find(struct kvmm_pool *pool, kvmm_ticket_t ticket)
