@@ -274,8 +274,26 @@ static inline void uncount_slot(struct pool_count *count, const struct slot *slo
 }
 
 /* A new range in a free slot. */
-void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
-	       const struct kvmm_extent *ext, u32 nr_ext, u32 account);
+static inline void slot_fill(struct slot *slot, const struct kvmm_range_attr *attr,
+			     const struct kvmm_extent *ext, u32 nr_ext, u32 account)
+{
+	slot->refs = 1;
+	slot->last_access_ns = kv_clock_ns();
+	slot->pins = 0;
+	slot->seq = attr->seq;
+	slot->tenant = attr->tenant;
+	slot->account = account;
+	slot->prio = attr->prio;
+	slot->cls = attr->cls;
+	slot->flags = attr->flags;
+	slot->nr = attr->nr;
+	slot->sealed = 0;
+	slot_write_begin(slot);
+	for (u32 i = 0; i < nr_ext; i++)
+		slot_set_ext(slot, i, ext[i].start, ext[i].nr);
+	WRITE_ONCE(slot->nr_ext, nr_ext);
+	slot_write_end(slot);
+}
 
 /* A new range of @attr's kind over @ext, charged to @account; there is a free slot. Its handle. */
 kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
@@ -303,5 +321,7 @@ int range_zero(struct kvmm_pool *pool, kvmm_range_t range);
 /* One less, which last_put_is_barred() does not bar. ->lock held, for both. */
 void put_slot(struct kvmm_pool *pool, struct slot *slot, u32 index);
 bool last_put_is_barred(const struct slot *slot);
+/* The last reference of a range without pins is dropped. ->lock held. */
+void range_del(struct kvmm_pool *pool, u32 index);
 
 #endif /* POOL_RANGES_H */

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ranges are taken.
+ *
+ * The ordinary allocation is one pass under pool->lock: blocks from the zone, a slot from the free
+ * list, their owner noted. Everything else goes through room.c.
+ */
+#include <kv/env.h>
+
+#include "arena.h"
+#include "lease.h"
+
+#define DEFAULT_MAX_RUNS	4u
+#define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \
+				 KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_ZERO | KVMM_ALLOC_NOWAIT | \
+				 KVMM_ALLOC_HIGH | KVMM_ALLOC_URGENT | KVMM_ALLOC_MOVABLE | \
+				 KVMM_ALLOC_CONTIG | KVMM_ALLOC_RELATIVE | KVMM_ALLOC_GROWS)
+
+/* Size of the report for callers that were built before it had waited_ns. */
+#define OLD_REPORT		offsetof(struct kvmm_alloc_report, reserved)
+
+int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
+{
+	if (!attr->nr || attr->nr > pool->nr_usable)
+		return -EINVAL;
+	if (attr->flags & KVMM_ALLOC_CONTIG && attr->max_runs > 1)
+		return -EINVAL;
+	if (!attr->max_runs)
+		attr->max_runs = attr->flags & KVMM_ALLOC_CONTIG ? 1 : DEFAULT_MAX_RUNS;
+	if (attr->max_runs > KVMM_MAX_RUNS || attr->flags & ~ALLOC_FLAGS)
+		return -EINVAL;
+	if (attr->flags & KVMM_ALLOC_ZERO && !pool->nr_planes)
+		return -EINVAL;
+	if (unlikely(attr->owner | attr->lease_ns | attr->own_flags) && own_attr_is_bad(attr))
+		return -EINVAL;
+	if (unlikely(attr->cls) && class_is_none(pool, attr->cls))
+		return -EINVAL;
+	if (likely(!(attr->flags | attr->prio | attr->deadline_ns)))
+		return 0;
+	return door_read_flags(pool, attr->flags, &attr->prio, attr->deadline_ns);
+}
+
+static int read_attr(struct kvmm_range_attr *dst, const struct kvmm_range_attr *src)
+{
+	if (unlikely(src->size != sizeof(*src)))
+		return kv_copy_attr(dst, sizeof(*dst), src);
+	*dst = *src;
+	return 0;
+}
+
+static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
+{
+	count_slot(&pool->count, slot);
+	quota_charge_range(pool->order.quotas, slot->account, slot->nr);
+	class_charge(pool->order.classes, slot->cls, slot->nr);
+}
+
+kvmm_range_t range_add(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+		       const struct kvmm_extent *ext, u32 nr_ext, u32 account)
+{
+	u32 index = slot_take(pool);
+	struct slot *slot = slot_at(pool, index);
+
+	slot_fill(slot, attr, ext, nr_ext, account);
+	for (u32 i = 0; i < nr_ext; i++)
+		owner_fill(pool, ext[i].start, ext[i].nr, make_owner(OWNER_SLOT, index));
+	seq_add(pool, index);
+	count_range_add(pool, slot);
+	return slot_handle(slot, index);
+}
+
+static bool is_zeroed(const struct kvmm_pool *pool, u32 flags)
+{
+	return flags & KVMM_ALLOC_ZERO || pool->zero;
+}
+
+static void untake(struct kvmm_pool *pool, struct kvmm_extent *ext, int nr_ext, u32 spare)
+{
+	const struct kvmm_extent *last = &ext[nr_ext - 1];
+
+	if (spare && kv_unreserve(pool->zone, last->start + last->nr, spare))
+		pool_poison(pool);
+	blocks_free(pool, ext, nr_ext);
+}
+
+static struct range_request *request_of(struct alloc_ctx *ctx)
+{
+	return container_of(ctx, struct range_request, ctx);
+}
+
+/* The blocks first: a request that fails for want of them has not grown the table. */
+int range_take(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	const struct kvmm_range_attr *attr = &request_of(ctx)->attr;
+	kvmm_range_t *range = &request_of(ctx)->range;
+	struct kvmm_extent ext[KVMM_MAX_RUNS];
+	u32 account = quota_account(pool, attr->tenant);
+	u32 spare = 0;
+	int nr_ext, err;
+
+	err = quota_admit(pool, account, ctx);
+	if (likely(!err))
+		err = class_admit(pool, attr->cls, attr->nr);
+	if (unlikely(err))
+		return err;
+	if (unlikely(ctx->promise.gen)) {
+		err = promise_find(pool, ctx, attr->nr);
+		if (err)
+			return err;
+	}
+	if (unlikely(!door_lets(pool, ctx, attr->nr)))
+		return -ENOSPC;
+	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
+		nr_ext = grow_alloc(pool, attr, ext, &spare);
+	else
+		nr_ext = alloc_runs(pool, attr, ext);
+	if (unlikely(nr_ext < 0))
+		return nr_ext;
+	if (unlikely(pool->free_slot == KV_NONE)) {
+		if (slots_reserve(pool)) {
+			untake(pool, ext, nr_ext, spare);
+			return -ENOMEM;
+		}
+		ctx->reaps = true;	/* the old directory */
+	}
+	if (unlikely(attr->owner && own_reserve_slot(pool))) {
+		untake(pool, ext, nr_ext, spare);
+		return -ENOMEM;
+	}
+	promise_take(pool, ctx, attr->nr);
+	*range = range_add(pool, attr, ext, nr_ext, account);
+	quota_took(pool->order.quotas, account);
+	ctx->evicted += class_took(pool, attr->cls);
+	if (unlikely(attr->flags & KVMM_ALLOC_GROWS))
+		grow_adopt(pool, range->index, spare, attr->expect);
+	if (unlikely(attr->owner))
+		own_new_range(pool, *range, attr);
+	asked_for(&pool->asked, attr->nr);
+	pool->count.allocs++;
+	pool->count.alloc_blocks += attr->nr;
+	return 0;
+}
+
+static int take_range(struct kvmm_pool *pool, struct alloc_ctx *ctx)
+{
+	int err = range_take(pool, ctx);
+
+	if (unlikely(err))
+		return err;
+	if (unlikely(is_zeroed(pool, ctx->flags)))	/* until range_zero() is done */
+		range_hide(pool, request_of(ctx)->range);
+	return 0;
+}
+
+static int get_range(struct kvmm_pool *pool, struct range_request *req)
+{
+	int err;
+
+	if (unlikely(req->ctx.deadline_ns || req->ctx.flags & KVMM_ALLOC_NOWAIT))
+		return alloc_enter(pool, &req->ctx);
+	if (arena_alloc(pool, &req->attr, &req->range))
+		return 0;
+	err = arena_pool_enter(pool);
+	if (unlikely(err))
+		return err;
+	err = take_range(pool, &req->ctx);
+	if (unlikely(err == -ENOSPC))
+		err = alloc_slow(pool, &req->ctx);
+	else
+		pool_leave(pool);
+	if (unlikely(req->ctx.reaps))
+		kv_rcu_reap();
+	return err;
+}
+
+/*
+ * No caller has the handle yet, but the walks can find the range: its first pin keeps it alive, and
+ * where it is, until the content is zero. New extents are in the slot; if another thread lets it
+ * grow meanwhile, that is zeroed once more.
+ */
+static int zero_blocks(struct kvmm_pool *pool, const struct slot *slot)
+{
+	u32 nr_ext = slot_nr_inline(slot);
+	int err = 0;
+
+	if (slot->flags & KVMM_ALLOC_ZERO)
+		err = blocks_zero(pool, slot->ext, nr_ext);
+	for (u32 i = 0; i < nr_ext && !err; i++)
+		err = tenant_take_run(pool, slot->ext[i], slot->tenant);
+	return err;
+}
+
+int range_zero(struct kvmm_pool *pool, kvmm_range_t range)
+{
+	struct slot copy, *slot;
+	int err, failed;
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	copy = *slot;
+	pool_leave(pool);
+
+	failed = zero_blocks(pool, &copy);
+
+	err = range_enter(pool, range, &slot);
+	if (err)
+		return err;
+	slot_unpin_own(pool, slot);
+	if (failed)
+		range_del(pool, range.index);
+	pool_leave(pool);
+	return failed;
+}
+
+static int fill_request(struct kvmm_pool *pool, struct range_request *req,
+			const struct kvmm_range_attr *src)
+{
+	const struct kvmm_range_attr *attr = &req->attr;
+	int err;
+
+	err = read_attr(&req->attr, src);
+	if (!err)
+		err = range_check_attr(pool, &req->attr);
+	if (unlikely(err))
+		return err;
+	req->ctx = (struct alloc_ctx){
+		.take = take_range, .nr = attr->nr, .flags = attr->flags,
+		.max_runs = attr->max_runs, .prio = attr->prio, .promise = attr->promise,
+		.report = attr->report,
+	};
+	if (likely(!(attr->deadline_ns || attr->report)))
+		return 0;
+	req->ctx.seq = attr->seq;
+	req->ctx.deadline_ns = door_deadline(attr->flags, attr->deadline_ns);
+	req->ctx.report_bytes = src->size <= offsetof(struct kvmm_range_attr, deadline_ns) ?
+				OLD_REPORT : sizeof(*attr->report);
+	return 0;
+}
+
+int kvmm_range_alloc_attr(struct kvmm_pool *pool, const struct kvmm_range_attr *attr,
+			  kvmm_range_t *range)
+{
+	struct range_request req;
+	int err;
+
+	if (unlikely(!pool || !attr || !range))
+		return -EINVAL;
+	err = fill_request(pool, &req, attr);
+	if (unlikely(err))
+		return err;
+	alloc_report_begin(pool, &req.ctx, req.ctx.nr);
+	err = get_range(pool, &req);
+	if (unlikely(!err && is_zeroed(pool, req.ctx.flags)))
+		err = range_zero(pool, req.range);
+	alloc_report_end(&req.ctx, err);
+	if (unlikely(err))
+		return err;
+	*range = req.range;
+	kv_probe3(alloc, pool, req.attr.nr, req.attr.tenant);
+	return 0;
+}
