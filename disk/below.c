@@ -6,7 +6,6 @@
 #include <kv/disk.h>
 #include <kv/mem.h>
 #include <kvmm/disk.h>
-
 #include <tier/internal.h>
 
 #define POLL_MAX	16u

@@ -14,7 +14,6 @@
 #include <kv/buf.h>
 #include <kv/zone.h>
 #include <kvmm/digest.h>
-
 #include <pool/determ.h>
 #include <pool/digest.h>
 #include <pool/lease.h>

@@ -4,7 +4,6 @@
 #define FEED_INTERNAL_H
 
 #include <kv/feed.h>
-
 #include <pool/internal.h>
 
 /* kvmm_pool_peek() of a pool with its zone looked at already. */

@@ -12,7 +12,6 @@
  * and read here without: by kv_peek(), each of them whole, but maybe old.
  */
 #include <kvmm/map.h>
-
 #include <pool/arena.h>
 #include <pool/determ.h>
 #include <pool/lease.h>

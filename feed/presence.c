@@ -9,7 +9,6 @@
  * for those that one caller forgets.
  */
 #include <kv/mem.h>
-
 #include <pool/internal.h>
 
 #define BATCH	32u

@@ -9,7 +9,6 @@
 #include <kvmm/compact.h>
 #include <kvmm/map.h>
 #include <kvmm/owner.h>
-
 #include <pool/local.h>
 #include <pool/move/leave.h>
 

@@ -8,7 +8,6 @@
  * each step, so a block that a step went past holds a state that no request asked for.
  */
 #include <kv/mem.h>
-
 #include <pool/internal.h>
 
 #include "internal.h"

@@ -11,7 +11,6 @@
  */
 #include <kv/mem.h>
 #include <kv/pool.h>
-
 #include <pool/determ.h>
 #include <pool/lease.h>
 

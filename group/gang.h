@@ -11,7 +11,6 @@
 
 #include <kv/lock.h>
 #include <kvmm/gang.h>
-
 #include <pool/internal.h>
 #include <pool/sum.h>
 

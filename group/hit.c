@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include <kv/err.h>
-
 #include <pool/internal.h>
 
 #include "internal.h"

@@ -81,7 +81,7 @@ struct alloc_ctx {
 	u64		waited_ns;
 };
 
-/* ---- room.c ---- */
+/* ---- request/room.c ---- */
 
 int alloc_slow(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 

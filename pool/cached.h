@@ -300,7 +300,7 @@ int stage_uncounted(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 		    const kvmm_mut_t *blocks, kvmm_staged_t *staged);
 void stage_count(struct kvmm_pool *pool, u32 nr);
 
-/* ---- acquire.c ---- */
+/* ---- request/acquire.c ---- */
 
 /* Will there be so many, once hits have left the order? 0, -ENOSPC, -EDQUOT. Both locks held. */
 int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx);

@@ -115,7 +115,7 @@ static inline void step_count(struct door *door, enum kvmm_step step, u32 nr, bo
 	door->saved[step] += nr && saved;
 }
 
-/* ---- promise.c ---- */
+/* ---- request/promise.c ---- */
 
 /* Fill in ->promised: 0, -ESTALE, or -EINVAL it has not so many left. ->lock held. */
 int promise_find(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr);

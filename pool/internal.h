@@ -466,7 +466,7 @@ int refuse_handle(const struct kvmm_pool *pool, u32 now, u32 gen);
 
 #include "ranges.h"
 
-/* ---- room.c ---- */
+/* ---- request/room.c ---- */
 
 static __always_inline int alloc_locked(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 {
@@ -498,7 +498,7 @@ static inline bool quota_bars(struct kvmm_pool *pool, const struct alloc_ctx *ct
 	return unlikely(pool->order.quotas != NULL) && __quota_bars(pool, ctx);
 }
 
-/* ---- grow.c ---- */
+/* ---- request/grow.c ---- */
 
 /* Flags of a range's allocation that hold for its growth as well: not NOWAIT, not a place. */
 #define GROWTH_FLAGS	(KVMM_ALLOC_NO_EVICT | KVMM_ALLOC_NO_COMPACT)

@@ -129,7 +129,7 @@ static inline u32 slot_end(struct slot *slot)
 	return last->start + last->nr;
 }
 
-/* ---- shape.c ---- */
+/* ---- request/shape.c ---- */
 
 /* Fewer blocks than it has, from the end. */
 void slot_cut_back(struct kvmm_pool *pool, struct slot *slot, u32 nr);
@@ -208,7 +208,7 @@ static inline void reserve_drop_all(struct kvmm_pool *pool)
 		__reserve_drop_all(pool);
 }
 
-/* ---- grow.c ---- */
+/* ---- request/grow.c ---- */
 
 /* kv_alloc_runs() for a range that will grow: @spare blocks behind its end are set aside. */
 int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct kvmm_extent *ext,

@@ -18,7 +18,6 @@
 
 #include <kv/registry_feed.h>
 #include <kvmm/event.h>
-
 #include <pool/internal.h>
 
 #define EVENTS_REQUEST_KINDS \

@@ -4,7 +4,6 @@
 #include <kv/mem.h>
 #include <kv/rcu.h>
 #include <kv/tier.h>
-
 #include <tier/pool/tier.h>
 
 #include "events.h"

@@ -14,7 +14,6 @@
  */
 #include <kv/rcu.h>
 #include <kv/tier.h>
-
 #include <tier/pool/tier.h>
 
 #include "events.h"

@@ -34,7 +34,6 @@
 
 #include <kv/latency.h>
 #include <kv/tier.h>
-
 #include <pool/internal.h>
 
 #include "thrash.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Up to the high watermark: blocks are evicted before a request has to wait for it. */
 #include <kv/env.h>
-
-#include "local.h"
+#include <pool/local.h>
 
 #define BATCH	64u
 

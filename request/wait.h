@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by requests that wait, with a thread or in a ticket. ->lock held where nothing is said. */
-#ifndef POOL_WAIT_H
-#define POOL_WAIT_H
+#ifndef REQUEST_WAIT_H
+#define REQUEST_WAIT_H
 
-#include "queue.h"
+#include <pool/queue.h>
 
 struct ticket {
 	struct ticket		*next;		/* ->lock */
@@ -33,4 +33,4 @@ int private_end(struct kvmm_pool *pool, struct alloc_ctx *ctx, int err);
 /* The request of a ticket stands in the queue from here on: -EINPROGRESS. */
 int ticket_queue(struct kvmm_pool *pool, struct alloc_ctx *ctx);
 
-#endif /* POOL_WAIT_H */
+#endif /* REQUEST_WAIT_H */

@@ -6,8 +6,7 @@
  * its pointers are compared with those of the slots before they are followed.
  */
 #include <kv/log.h>
-
-#include "internal.h"
+#include <pool/internal.h>
 
 static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 {

@@ -6,9 +6,8 @@
  * list, their owner noted. Everything else goes through room.c.
  */
 #include <kv/env.h>
-
-#include "arena.h"
-#include "lease.h"
+#include <pool/arena.h>
+#include <pool/lease.h>
 
 #define DEFAULT_MAX_RUNS	4u
 #define ALLOC_FLAGS		(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Room for a request that does not take it: exactly the missing blocks are evicted. */
 
-#include "local.h"
+#include <pool/local.h>
 
 static int read_req(struct kvmm_pool *pool, struct kvmm_evict_for *req, u64 *nr_blocks)
 {

@@ -14,9 +14,8 @@
  * balloon has only.
  */
 #include <kv/env.h>
-
-#include "cost.h"
-#include "local.h"
+#include <pool/cost.h>
+#include <pool/local.h>
 
 static bool may_evict(const struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 {

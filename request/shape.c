@@ -3,8 +3,8 @@
  * Ranges that shrink and split in place. All under pool->lock; readers without the lock see
  * the extents before or after, by the slot's version.
  */
-#include "internal.h"
-#include "lease.h"
+#include <pool/internal.h>
+#include <pool/lease.h>
 
 /* ---- shrinking ---- */
 

@@ -6,8 +6,7 @@
  * order of eviction until it is sure that the rest fits: undoing then leaves no trace there.
  */
 #include <kv/env.h>
-
-#include "local.h"
+#include <pool/local.h>
 
 static bool acquire_is_bad(const struct kvmm_acquire *req)
 {

@@ -7,8 +7,8 @@
  * it does for ranges.
  */
 #include <kv/env.h>
+#include <pool/local.h>
 
-#include "local.h"
 #include "wait.h"
 
 #define PRIVATE_FLAGS	(KVMM_ALLOC_PINNED | KVMM_ALLOC_TOPDOWN | KVMM_ALLOC_NO_COMPACT | \

@@ -2,8 +2,7 @@
 /* What is told of growth, of one range and of all. */
 #include <kv/pool.h>
 #include <kvmm/grow.h>
-
-#include "arena.h"
+#include <pool/arena.h>
 
 static_assert(KVMM_GROWTH_HIST == GROW_HIST, "one histogram");
 

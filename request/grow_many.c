@@ -10,8 +10,7 @@
  */
 #include <kv/mem.h>
 #include <kvmm/grow.h>
-
-#include "internal.h"
+#include <pool/internal.h>
 
 struct batch {
 	struct alloc_ctx	ctx;

@@ -9,7 +9,7 @@
  * another owner anything, as long as enough blocks are free: so a range may have more extents than
  * an allocation gives, and a request that needs reserved blocks gets them.
  */
-#include "internal.h"
+#include <pool/internal.h>
 
 #define MIN_CHUNK	8u
 #define FIRST_CHUNK	16u	/* of ranges that say that they will grow */

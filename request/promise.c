@@ -10,8 +10,7 @@
 #include <kv/env.h>
 #include <kv/mem.h>
 #include <kv/pool.h>
-
-#include "local.h"
+#include <pool/local.h>
 
 #define MIN_PROMISES	8u
 #define MAX_PROMISES	BIT(20)
