@@ -3,10 +3,12 @@
  * Waiting: who gets blocks when, and who does not. One thread; see door_util.h for the others.
  */
 #include <criterion/criterion.h>
+#include <sys/mman.h>
 
 #include "pool/queue.h"
 #include "tests/pool/door_util.h"
 #include "tests/pool/life_util.h"
+#include "tests/support/between.h"
 
 extern const struct pool_part door_part;
 
@@ -373,6 +375,80 @@ Test(queue, who_waits_for_a_pool_that_goes_is_told)
 	cr_expect_eq(ask_for(pool, 1, 0, 20 * US, mut), -ESHUTDOWN);
 	cr_expect_eq(fake.now_ns, 5 * US);
 	end_full(pool, NULL, 0);
+}
+
+#define TICKET_ROOM	4096u
+
+static struct {
+	void *(*alloc)(void *ctx, size_t bytes, size_t align);
+	void (*free)(void *ctx, void *ptr, size_t bytes);
+	void *room;		/* of the first object, which has pages of its own */
+	bool is_gone;		/* they cannot be touched any more */
+} ticket_memory;
+
+static void *alloc_ticket(void *ctx, size_t bytes, size_t align)
+{
+	if (ticket_memory.room)
+		return ticket_memory.alloc(ctx, bytes, align);
+	cr_assert_leq(bytes, TICKET_ROOM);
+	ticket_memory.room = mmap(NULL, TICKET_ROOM, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq(ticket_memory.room, MAP_FAILED);
+	return ticket_memory.room;
+}
+
+static void free_ticket(void *ctx, void *ptr, size_t bytes)
+{
+	if (ptr != ticket_memory.room) {
+		ticket_memory.free(ctx, ptr, bytes);
+		return;
+	}
+	cr_assert_eq(mprotect(ptr, TICKET_ROOM, PROT_NONE), 0);
+	ticket_memory.is_gone = true;
+}
+
+struct submitted {
+	struct kvmm_pool *pool;
+	kvmm_ticket_t ticket;	/* none until it is in the queue */
+	int (*end)(struct kvmm_pool *pool, kvmm_ticket_t ticket);
+};
+
+static bool end_ticket(void *arg)
+{
+	struct submitted *s = arg;
+
+	if (!s->ticket.id)
+		return false;
+	free_one(s->pool, held);
+	cr_expect_eq(s->end(s->pool, s->ticket), 0);
+	return true;
+}
+
+/* The lock is free before the submitter has returned: its ticket may be gone by then. */
+static void expect_submitter_looks_away(int (*end)(struct kvmm_pool *pool, kvmm_ticket_t ticket))
+{
+	struct submitted s = { .pool = make_full(4), .end = end };
+	kvmm_mut_t mut;
+
+	ticket_memory.alloc = fake.ops.alloc;
+	ticket_memory.free = fake.ops.free;
+	fake.ops.alloc = alloc_ticket;
+	fake.ops.free = free_ticket;
+	between_arm(&fake, &s.pool->lock, end_ticket, &s);
+	cr_expect_eq(submit(s.pool, 1, 0, 90 * US, &mut, &s.ticket), -EINPROGRESS);
+	cr_expect(between_is_done() && ticket_memory.is_gone);
+	cr_expect_eq(kvmm_alloc_poll(s.pool, s.ticket), -ESTALE);
+	end_full(s.pool, &mut, end == kvmm_alloc_poll);
+}
+
+Test(queue, a_ticket_may_be_served_before_its_submitter_returns)
+{
+	expect_submitter_looks_away(kvmm_alloc_poll);
+}
+
+Test(queue, a_ticket_may_be_withdrawn_before_its_submitter_returns)
+{
+	expect_submitter_looks_away(kvmm_alloc_withdraw);
 }
 
 Test(queue, tickets_go_with_their_pool)
