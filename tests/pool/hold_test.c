@@ -7,6 +7,7 @@
 
 #include "pool/lease.h"
 #include "tests/pool/hold_util.h"
+#include "tests/support/between.h"
 #include "tests/support/fault.h"
 
 extern const struct pool_part leases_part;
@@ -395,6 +396,43 @@ Test(hold, pins_expire_like_references)
 	cr_assert_eq(kvmm_hold(pool, &attr, &hold), 1);
 	cr_expect_eq(kvmm_hold_expire(pool, 1010), 1);
 	cr_expect_eq(block_info(2).pins, 0);
+	expect_picture("IIII..");
+}
+
+struct takeover {
+	kvmm_hold_t of_range, of_blocks;
+};
+
+static bool take_over(void *arg)
+{
+	struct takeover *t = arg;
+
+	cr_expect_eq(kvmm_hold_release(pool, t->of_range), 0);
+	t->of_blocks = lease_keys(pool, 0, 2, 50);
+	cr_expect_eq(t->of_blocks.index, t->of_range.index);
+	return true;
+}
+
+/* The thread that ends holds on ranges looks for them first, and takes the pool's lock then. */
+Test(hold, an_expired_hold_on_a_range_may_have_made_room_for_one_on_blocks)
+{
+	kvmm_range_t range = take(pool, 2, 0);
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	struct takeover t;
+	kvmm_hold_t other;
+
+	attr.lease_ns = 50;
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &other), 0);
+	cr_assert_eq(kvmm_hold_range(pool, &attr, range, &t.of_range), 0);
+	between_arm(&fake, &pool->leases->lock, take_over, &t);
+	cr_expect_eq(kvmm_hold_expire(pool, 2000), 2);
+	cr_expect(between_is_done());
+	cr_expect_eq(kvmm_hold_release(pool, other), -ESTALE);
+	cr_expect_eq(kvmm_hold_release(pool, t.of_blocks), -ESTALE);
+	expect_picture("IIII##");
+	expect_valid();
+	cr_expect_eq(stat_of(pool).nr_ranges, 1);
+	cr_expect_eq(kvmm_range_free(pool, range), 0);
 	expect_picture("IIII..");
 }
 
