@@ -90,7 +90,7 @@ static void free_run(struct kvmm_pool *pool, struct kvmm_extent run, enum place 
 		pool->steps->nr_dark += run.nr;
 		break;
 	case PLACE_UNSEEN:
-		owner_fill(pool, run.start, run.nr, make_owner(OWNER_UNSEEN, 0));
+		owner_fill(pool, run.start, run.nr, make_owner(OWNER_UNSEEN, run.start));
 		WRITE_ONCE(pool->nr_unseen, pool->nr_unseen + run.nr);
 		break;
 	case PLACE_OFFLINE:
@@ -123,14 +123,15 @@ void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_e
 		free_by_place(pool, ext[i]);
 }
 
-/* An engine that rounds has blocks back one by one: two together are no run that it gave. */
-u32 blocks_free_of(struct kvmm_pool *pool, u32 owner, struct kvmm_extent within)
+u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_extent within)
 {
-	u32 most = pool->rounds ? 1 : UINT32_MAX;
 	u32 end = within.start + within.nr, sum = 0;
 
 	for (u32 b = within.start, nr; b < end; b += max(nr, 1u)) {
-		for (nr = 0; nr < most && b + nr < end && pool->owner[b + nr] == owner; nr++)
+		u32 owner = pool->owner[b];
+
+		for (nr = 0; owner_kind(owner) == kind && b + nr < end &&
+			     pool->owner[b + nr] == owner; nr++)
 			;
 		if (nr)
 			blocks_free(pool, &(struct kvmm_extent){ b, nr }, 1);

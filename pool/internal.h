@@ -76,7 +76,7 @@ enum owner_kind {
 	OWNER_MOVE,		/* taken by a compaction under way, or left by one of its moves */
 	OWNER_AWAY,		/* given back, or about to be; see leave.h */
 	OWNER_LEFT,		/* free, and not written since an entry lost it */
-	OWNER_UNSEEN,		/* given back, and maybe still being written; see unseen.h */
+	OWNER_UNSEEN,		/* given back as a run from the index on; see unseen.h */
 	OWNER_LEFT_AWAY,	/* as OWNER_LEFT, but about to be given back */
 	NR_OWNERS,
 };
@@ -447,8 +447,8 @@ static inline void release_put(struct kvmm_pool *pool, u32 nr)
 /* They lose their owner, and are free as soon as nothing is in the way of that. ->lock held. */
 void blocks_free(struct kvmm_pool *pool, const struct kvmm_extent *ext, u32 nr_ext);
 
-/* The same of all blocks in a place that have that very owner. How many. ->lock held. */
-u32 blocks_free_of(struct kvmm_pool *pool, u32 owner, struct kvmm_extent within);
+/* The same of all blocks in a place with owners of that kind, by owner. How many. ->lock held. */
+u32 blocks_free_of(struct kvmm_pool *pool, enum owner_kind kind, struct kvmm_extent within);
 
 static inline void block_free(struct kvmm_pool *pool, u32 block)
 {

@@ -282,7 +282,7 @@ static int check_owner(const struct kvmm_pool *pool, u32 block, struct pool_reco
 	u32 kind = owner_kind(pool->owner[block]), index = owner_index(pool->owner[block]);
 	bool is_null = block == 0 && pool->has_null;
 	bool has_index = kind == OWNER_SLOT || kind == OWNER_ENTRY || kind == OWNER_RESERVED ||
-			 kind == OWNER_LEFT || kind == OWNER_LEFT_AWAY;
+			 kind == OWNER_LEFT || kind == OWNER_LEFT_AWAY || kind == OWNER_UNSEEN;
 
 	if (kind >= NR_OWNERS || (!has_index && index))
 		return complain(pool, "block of no known owner", block);

@@ -155,7 +155,7 @@ static int leg_lift(struct kvmm_pool *pool, struct flight *flight, u32 i)
 /* Blocks of a run that have no owner and no reader. */
 static void free_dark(struct kvmm_pool *pool, u32 start, u32 nr)
 {
-	nr = blocks_free_of(pool, dark, (struct kvmm_extent){ start, nr });
+	nr = blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ start, nr });
 	pool->steps->nr_dark -= nr;
 }
 

@@ -183,11 +183,9 @@ static void clear_marks(struct kvmm_pool *pool, const struct kv_move *moves, u32
 
 static void give_back(struct kvmm_pool *pool, const struct kv_move *moves, u32 nr)
 {
-	const u32 moving = make_owner(OWNER_MOVE, 0);
-
 	for (u32 i = 0; i < nr; i++) {
-		blocks_free_of(pool, moving, (struct kvmm_extent){ moves[i].src, moves[i].nr });
-		blocks_free_of(pool, moving, (struct kvmm_extent){ moves[i].dst, moves[i].nr });
+		blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ moves[i].src, moves[i].nr });
+		blocks_free_of(pool, OWNER_MOVE, (struct kvmm_extent){ moves[i].dst, moves[i].nr });
 	}
 }
 

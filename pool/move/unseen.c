@@ -51,8 +51,7 @@ static void end(struct kvmm_pool *pool)
 	WRITE_ONCE(pool->blind, 0);
 	pool->arenas_barred--;
 	if (pool->nr_unseen)
-		blocks_free_of(pool, make_owner(OWNER_UNSEEN, 0),
-			       (struct kvmm_extent){ 0, pool->nr_blocks });
+		blocks_free_of(pool, OWNER_UNSEEN, (struct kvmm_extent){ 0, pool->nr_blocks });
 	WRITE_ONCE(pool->nr_unseen, 0);
 }
 

@@ -5,7 +5,7 @@
  * A copy has failed, and the driver cannot say that nothing writes to its destination any more.
  * Failed work comes back to the pool in many ways: by moves, loads, migrations, by callers that
  * give up blocks they could not fill. So as long as the device is blind, blocks given back have no
- * owner:
+ * owner but the first block of their run, since an engine that rounds wants runs as it gave them:
  *
  *  1. While ->blind is not 0, no block becomes free: it is OWNER_UNSEEN. No old place of a move
  *     becomes free either, since the end of steps may not be seen.

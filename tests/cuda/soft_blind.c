@@ -289,6 +289,43 @@ Test(blind, of_a_lost_device_nothing_comes_back)
 	ctl->reset("");
 }
 
+/*
+ * Neighbours that such an engine gave one by one, some with blocks behind them that they only round
+ * up to: together they are no allocation of it, nor is a part of one.
+ */
+Test(blind, an_engine_that_rounds_up_gets_back_what_it_gave)
+{
+	static const u32 lens[] = { 4, 1, 1, 2, 3, 2 };
+	struct kvmm_pool_attr attr = KVMM_POOL_ATTR_INIT;
+	kvmm_range_t range[ARRAY_SIZE(lens)], all;
+	struct scene scene = { 0 };
+	kvmm_mut_t mut[2];
+	u8 buf[BYTES];
+
+	start("");
+	attr.device = "soft:0";
+	attr.nr_blocks = NR_BLOCKS;
+	attr.block_bytes = BYTES;
+	attr.allocator = "buddy";
+	attr.policy = "lru";
+	cr_assert_eq(kvmm_pool_create(&attr, &scene.pool), 0);
+	for (u32 i = 0; i < ARRAY_SIZE(lens); i++)
+		cr_assert_eq(kvmm_range_alloc(scene.pool, lens[i], KVMM_RUNS(1), &range[i]), 0);
+	cr_assert_eq(kvmm_alloc(scene.pool, 2, mut), 0);
+	blindfold();
+	cr_assert_eq(kvmm_block_read(scene.pool, 0, 0, buf, BYTES), -EIO);
+	for (u32 i = 0; i < ARRAY_SIZE(lens); i++)
+		cr_assert_eq(kvmm_range_free(scene.pool, range[i]), 0);
+	cr_assert_eq(kvmm_free(scene.pool, mut, 2), 0);
+	cr_expect_eq(kvmm_validate(scene.pool), 0);
+	cr_expect_eq(steps_of_pool(scene.pool).unseen_blocks, 15);
+	ctl->fail_none();
+	ctl->run();
+	cr_expect_eq(kvmm_range_alloc(scene.pool, NR_BLOCKS, KVMM_RUNS(1), &all), 0);
+	expect_free(scene.pool, 0, 0);
+	scene_end(&scene);
+}
+
 /* The copy is queued, and runs when the caller has been told that it failed and uses the buffer otherwise. */
 Test(blind, nothing_is_written_into_a_buffer_whose_read_has_failed)
 {
