@@ -24,7 +24,6 @@
 #define LEND_NR		256u	/* free blocks at a time */
 #define LEND_REGIONS	16u	/* in so many regions at most */
 #define SLACK_REGIONS	2u	/* above the limit, before any goes back */
-#define LEND_SLOTS	64u
 #define LOOK_EVERY	65536u	/* allocations of one arena: some milliseconds */
 
 static struct arena *arena_of(struct arenas *arenas, const struct slot *slot)

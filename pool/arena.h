@@ -28,6 +28,8 @@
 
 #define ARENA_MAX_NR	64u	/* blocks of a range */
 #define MAX_ARENAS	16u
+#define LEND_SLOTS	64u	/* to an arena that has none */
+#define MAX_STOCK	(MAX_ARENAS * LEND_SLOTS)
 
 static_assert(MAX_ARENAS < UINT8_MAX, "a number + 1 fits arenas->region[]");
 
@@ -86,6 +88,8 @@ void arena_count_add(const struct pool_count *count, struct pool_count *sum);
 /* ---- arena_check.c ---- */
 
 u32 __arenas_nr_stock(const struct arenas *arenas);
+/* Arenas that keep more than MAX_STOCK free slots give them back. ->lock held; no arena's. */
+bool __arenas_return_slots(struct kvmm_pool *pool, struct arenas *arenas);
 int __arenas_check(struct kvmm_pool *pool, struct arenas *arenas);
 
 /* ---- for all files of pool/ ---- */

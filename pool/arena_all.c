@@ -181,14 +181,11 @@ void arena_return_region(struct kvmm_pool *pool, struct arenas *arenas, struct a
 		   arena->nr_free - kv_pass_free(arena->zone, pool->zone, lo, hi));
 }
 
-/* Regions and free slots; how many blocks. Both locks held. */
-static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
+/* Both locks held. */
+static void return_slots(struct kvmm_pool *pool, struct arena *arena)
 {
-	u32 id = arena - arenas->arena + 1, nr = arena->nr_free, index;
+	u32 index;
 
-	for (u32 i = 0; arena->zone && i < nr_regions(pool, arenas->region_order); i++)
-		if (arenas->region[i] == id)
-			arena_return_region(pool, arenas, arena, i);
 	while ((index = arena->free_slot) != KV_NONE) {
 		struct slot *slot = slot_at(pool, index);
 
@@ -198,6 +195,30 @@ static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *ar
 		slot->next = pool->free_slot;
 		pool->free_slot = index;
 	}
+}
+
+noinline bool __arenas_return_slots(struct kvmm_pool *pool, struct arenas *arenas)
+{
+	bool is_much;
+
+	kv_assert_held(&pool->lock);
+	__arenas_lock(arenas);
+	is_much = __arenas_nr_stock(arenas) > MAX_STOCK;
+	for (u32 i = 0; is_much && i < arenas->nr; i++)
+		return_slots(pool, &arenas->arena[i]);
+	__arenas_unlock(arenas);
+	return is_much;
+}
+
+/* Regions and free slots; how many blocks. Both locks held. */
+static u32 drain(struct kvmm_pool *pool, struct arenas *arenas, struct arena *arena)
+{
+	u32 id = arena - arenas->arena + 1, nr = arena->nr_free;
+
+	for (u32 i = 0; arena->zone && i < nr_regions(pool, arenas->region_order); i++)
+		if (arenas->region[i] == id)
+			arena_return_region(pool, arenas, arena, i);
+	return_slots(pool, arena);
 	return nr;
 }
 

@@ -15,6 +15,7 @@
 #include <kv/log.h>
 #include <kv/mem.h>
 
+#include "arena.h"
 #include "determ.h"
 #include "lease.h"
 
@@ -51,8 +52,8 @@ int leases_enter(struct kvmm_pool *pool, struct lease_table **table)
 
 static u32 chunks_for(const struct kvmm_pool *pool)
 {
-	/* As many slots as blocks, all in use; they come CHUNK_SLOTS at a time, and some retire. */
-	return (pool->nr_blocks + 2 * CHUNK_SLOTS) / LEASE_CHUNK + 1;
+	/* As many slots in use as blocks; they come CHUNK_SLOTS at a time, and some retire. */
+	return (pool->nr_blocks + 2 * CHUNK_SLOTS + MAX_STOCK) / LEASE_CHUNK + 1;
 }
 
 static u32 nr_chains(const struct kvmm_pool *pool, u32 blocks_each, u32 most)

@@ -91,6 +91,9 @@ static noinline int __slots_reserve_slow(struct kvmm_pool *pool)
 {
 	struct slot_dir *dir;
 
+	/* So slots are made only where all but MAX_STOCK are in use. */
+	if (pool->arenas && __arenas_return_slots(pool, pool->arenas))
+		return 0;
 	if (pool->slots && pool->slots->nr_chunks == MAX_CHUNKS)
 		return -ENOMEM;
 	dir = longer_dir(pool->slots);

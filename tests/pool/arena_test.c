@@ -12,6 +12,7 @@
 
 #include <kv/env.h>
 #include <kv/rcu.h>
+#include <kvmm/hold.h>
 
 #include "pool/arena.h"
 #include "tests/pool/util.h"
@@ -405,6 +406,29 @@ static void meet(struct kvmm_pool *pool)
 	kv_lock(&pool->lock);
 	__arena_warm(pool);
 	kv_unlock(&pool->lock);
+}
+
+/* Each processor in turn has as many ranges as there are; then any range can be held. */
+Test(arena, slots_that_arenas_keep_are_used_before_more_are_made)
+{
+	struct kvmm_pool *pool = pool_with_arenas(16);
+	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
+	kvmm_range_t range[NR_BLOCKS];
+	kvmm_hold_t hold[NR_BLOCKS];
+
+	for (u32 i = 0; i < 17; i++) {
+		for (u32 k = 0; k < NR_BLOCKS; k++)
+			range[k] = take_on(i % 16, pool, 1);
+		for (u32 k = 0; k < NR_BLOCKS && i < 16; k++)
+			cr_assert_eq(kvmm_range_free(pool, range[k]), 0);
+	}
+	cr_expect_leq(dir_nr_slots(pool->slots), NR_BLOCKS + MAX_STOCK + CHUNK_SLOTS);
+	for (u32 k = 0; k < NR_BLOCKS; k++)
+		cr_expect_eq(kvmm_hold_range(pool, &attr, range[k], &hold[k]), 0, "slot %u",
+			     range[k].index);
+	for (u32 k = 0; k < NR_BLOCKS; k++)
+		cr_expect_eq(kvmm_hold_release(pool, hold[k]), 0);
+	end_pool(pool);
 }
 
 Test(arena, who_meets_often_gets_arenas)
