@@ -31,17 +31,39 @@ static u32 new_blocks(const struct kvmm_tables *tables, u32 group, u32 nr_tokens
  * struct need - demand on the pools, by group
  * @tenant: pays for the new blocks
  * @reserve: to stay available beside it, in each pool
- * @is_held: the hits are referenced; alone they are no request
+ * @held: has references on the hits, which alone are no request; NULL: they have been put
  * @nr_new: blocks
  * @nr_idle: hits without other references
  */
 struct need {
 	u32 tenant;
 	u32 reserve;
-	bool is_held;
+	const struct kvmm_tables *held;
 	u32 nr_new[KVMM_MAX_GROUPS];
 	u32 nr_idle[KVMM_MAX_GROUPS];
 };
+
+/* The demand on one pool: of the groups from @first on in groups->order. */
+struct fit {
+	struct alloc_ctx ctx;
+	const struct kvmm_tables *tables;
+	u32 first;
+};
+
+/* Other threads that look for victims drop some of the hits from the order: each is asked about. */
+static u32 hit_at(const struct alloc_ctx *ctx, u32 i)
+{
+	const struct fit *fit = container_of(ctx, const struct fit, ctx);
+
+	for (u32 k = fit->first;; k++) {
+		u32 group = fit->tables->groups->order[k];
+		const struct table *table = &fit->tables->table[group];
+
+		if (i < table->nr - table->low)
+			return ref_of_slot(*table_slot(fit->tables, group, table->low + i)).index;
+		i -= table->nr - table->low;
+	}
+}
 
 /* 0, -ENOSPC, -EDQUOT, or what a pool says. Most steps of a decode want nothing. */
 static int check_fit(const struct kvmm_groups *groups, const struct need *need)
@@ -50,15 +72,24 @@ static int check_fit(const struct kvmm_groups *groups, const struct need *need)
 	u32 end;
 
 	for (u32 i = 0; i < groups->nr && !err; i = end) {
-		struct alloc_ctx ctx = { .tenant = need->tenant, .reserve = need->reserve };
+		struct fit fit = { .ctx = { .tenant = need->tenant, .reserve = need->reserve,
+					    .hit_at = hit_at },
+				   .tables = need->held, .first = i };
+		struct alloc_ctx *ctx = &fit.ctx;
+		u32 nr_hits = 0;
 
 		end = groups_end_of_pool(groups, i);
 		for (u32 k = i; k < end; k++) {
-			ctx.nr += need->nr_new[groups->order[k]];
-			ctx.nr_idle += need->nr_idle[groups->order[k]];
+			u32 group = groups->order[k];
+			const struct table *table = need->held ? &need->held->table[group] : NULL;
+
+			ctx->nr += need->nr_new[group];
+			ctx->nr_idle += need->nr_idle[group];
+			nr_hits += table ? table->nr - table->low : 0;
 		}
-		if (ctx.nr || (ctx.nr_idle && !need->is_held))
-			err = pool_fits(group_in_order(groups, i)->pool, &ctx);
+		ctx->nr_hits = ctx->nr_idle ? nr_hits : 0;
+		if (ctx->nr || (ctx->nr_idle && !need->held))
+			err = pool_fits(group_in_order(groups, i)->pool, ctx);
 	}
 	return err;
 }
@@ -108,7 +139,7 @@ static int reserve_blocks(struct kvmm_tables *tables, u32 nr_tokens, u32 reserve
 static int check_room(const struct kvmm_tables *tables, u32 nr_tokens, u32 reserve)
 {
 	struct need need = { .tenant = tables->domain.tenant, .reserve = reserve,
-			     .is_held = true };
+			     .held = tables };
 
 	for (u32 i = 0; i < tables->groups->nr; i++) {
 		u32 from, end = new_blocks(tables, i, nr_tokens, &from);

@@ -50,6 +50,7 @@ struct alloc_ctx {
 	u32		max_keys;
 	u32		reserve;	/* to stay available besides */
 	const struct kv_handle *hits;	/* referenced, and perhaps still in the order */
+	u32		(*hit_at)(const struct alloc_ctx *ctx, u32 i);	/* or: entry of the i-th */
 	u32		nr_hits;
 	u32		nr_idle;	/* of these, or besides: so many that were not referenced */
 	struct ticket	*ticket;	/* it waits without a thread; or NULL */
@@ -80,6 +81,11 @@ struct alloc_ctx {
 	u64		begin_ns;		/* the same */
 	u64		waited_ns;
 };
+
+static inline u32 alloc_hit(const struct alloc_ctx *ctx, u32 i)
+{
+	return ctx->hit_at ? ctx->hit_at(ctx, i) : ctx->hits[i].index;
+}
 
 /* ---- request/room.c ---- */
 

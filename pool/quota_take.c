@@ -70,9 +70,9 @@ static void count_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx, u32 
 	struct quotas *quotas = pool->order.quotas;
 
 	for (u32 i = 0; i < ctx->nr_hits; i++)
-		if (order_has(&pool->order, ctx->hits[i].index))
-			quotas->account[quota_of(quotas, ctx->hits[i].index)]->nr_hits++;
-	if (!ctx->hits)	/* of many groups: which they are is not said */
+		if (order_has(&pool->order, alloc_hit(ctx, i)))
+			quotas->account[quota_of(quotas, alloc_hit(ctx, i))]->nr_hits++;
+	if (!ctx->nr_hits)	/* none is held: which they are is not said */
 		quotas->account[own]->nr_hits += ctx->nr_idle;
 }
 

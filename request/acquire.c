@@ -70,7 +70,7 @@ static u32 nr_in_order(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u32 nr = 0;
 
 	for (u32 i = 0; i < ctx->nr_hits && nr < ctx->nr_idle; i++)
-		nr += order_has(&pool->order, ctx->hits[i].index);
+		nr += order_has(&pool->order, alloc_hit(ctx, i));
 	return nr;
 }
 
@@ -80,7 +80,7 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	u64 want = (u64)ctx->nr + ctx->reserve + keep;
 	bool fits;
 
-	if (!ctx->nr && (ctx->hits || !ctx->nr_idle))
+	if (!ctx->nr && (ctx->nr_hits || !ctx->nr_idle))
 		return 0;
 	if (unlikely(keep == DOOR_SHUT))
 		return -ENOSPC;
@@ -88,7 +88,7 @@ int alloc_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 		return quota_check_fit(pool, ctx, keep);
 	if (likely(want + ctx->nr_idle <= cache_nr_available(pool)))
 		return 0;
-	want += ctx->hits ? nr_in_order(pool, ctx) : ctx->nr_idle;
+	want += ctx->nr_hits ? nr_in_order(pool, ctx) : ctx->nr_idle;
 	nr = pool_drain_local(pool);
 	fits = want <= cache_nr_available(pool);
 	step_count(&pool->door, KVMM_STEP_DRAIN, nr, fits);

@@ -12,7 +12,7 @@
 #include "group/internal.h"
 #include "pool/internal.h"
 #include "tests/pool/util.h"
-#include "tests/support/fake_env.h"
+#include "tests/support/between.h"
 
 #define NR_KEYS	128u
 
@@ -542,4 +542,70 @@ Test(group_fault, policies_hear_of_all_keys_asked_for)
 	cr_expect_eq(acquire(), -ENOSPC);
 	cr_expect_eq(nr_seen, 2 * (9 + 5));
 	end_world();
+}
+
+/* ---- another thread looks for victims ---- */
+
+/* The hits are referenced, and the order of eviction hears of that by a pick in vain. */
+static bool pick_in_vain(void *arg)
+{
+	struct kvmm_pool *pool = arg;
+	kvmm_mut_t mut[5];
+
+	if (stat_of(pool).nr_state[KVMM_BLOCK_ACTIVE] != 4)
+		return false;
+	cr_expect_eq(kvmm_alloc(pool, 5, mut), -ENOSPC);
+	return true;
+}
+
+/* Two pools of 16: the request hits 4 blocks of each, and wants 3 that are free, and 1 cached. */
+static void expect_room_beside_hits(const struct kvmm_tenant_attr *limits)
+{
+	struct kvmm_groups_attr attr = KVMM_GROUPS_ATTR_INIT;
+	struct kvmm_groups_acquire req = { .prompt = w.prompt, .max_hit_tokens = 16 };
+	struct kvmm_pool *pool[2];
+	struct kvmm_group_attr group[2];
+	struct kvmm_groups *groups;
+	struct kvmm_tables *tables;
+	kvmm_mut_t mut[8];
+
+	for (u32 i = 0; i < 2; i++) {
+		pool[i] = make_cache(16, "lru");
+		group[i] = (struct kvmm_group_attr){ pool[i], KVMM_GROUP_FULL, 4, 0, 0 };
+		if (limits)
+			cr_assert_eq(kvmm_tenant_set(pool[i], 0, limits), 0);
+	}
+	attr.group = group;
+	attr.nr = 2;
+	cr_assert_eq(kvmm_groups_create(&attr, &groups), 0);
+	req.nr_tokens = 16;
+	cr_assert_eq(kvmm_groups_acquire(groups, &req, &tables), 0);
+	cr_assert_eq(kvmm_groups_commit(tables, &w.prompt, 16), 0);
+	kvmm_groups_release(tables);
+	cr_assert_eq(kvmm_alloc(pool[1], 8, mut), 0);
+	cache_keys(pool[1], 1000, 1);
+	between_arm(&fake, &pool[0]->lock, pick_in_vain, pool[1]);
+	req.nr_tokens = 32;
+	cr_expect_eq(kvmm_groups_acquire(groups, &req, &tables), 0);
+	cr_expect(between_is_done());
+	cr_expect_eq(req.hit_tokens, 16);
+	cr_expect_eq(stat_of(pool[1]).nr_free, 0);
+	kvmm_groups_release(tables);
+	kvmm_groups_destroy(groups);
+	end_pool(pool[0]);
+	end_pool(pool[1]);
+	end_world();
+}
+
+Test(group_fault, hits_that_the_order_has_lost_leave_no_less_room)
+{
+	expect_room_beside_hits(NULL);
+}
+
+Test(group_fault, nor_where_tenants_have_limits)
+{
+	struct kvmm_tenant_attr limits = KVMM_TENANT_ATTR_INIT;
+
+	limits.max = 20;
+	expect_room_beside_hits(&limits);
 }
