@@ -170,6 +170,7 @@ static void replace(struct kvmm_pool *pool, struct elastic *el, u32 bad)
 	u32 nr;
 
 	leave_give_up(pool, el, &pick, bad);
+	reserve_drop_all(pool);		/* ranges may have grown since the job began */
 	if (pool->caches)
 		order_enter(&pool->order);
 	leave_choose_and_drop(pool, el, &pick, 0, &victims);

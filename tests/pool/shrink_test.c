@@ -775,6 +775,35 @@ Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
 	end_pool(pool);
 }
 
+/* A range that came meanwhile has all of the pageblock that is left reserved, and grows all the same. */
+Test(shrink, what_is_reserved_meanwhile_goes)
+{
+	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4, .expect = 8,
+					.flags = KVMM_ALLOC_GROWS };
+	kvmm_range_t range[26], grows;
+	struct kvmm_pool *pool = of_ids(16, NULL);
+	kvmm_stream_t id = add_stream(pool);
+	uint64_t epoch;
+	int ret = 1;
+
+	paint(pool, "aaa.ccccbbb.d...", range);
+	cr_assert_eq(kvmm_range_seal(pool, range[3], 1), 0);
+	cr_assert_eq(kvmm_step_begin(pool, id, &epoch), 0);
+	cr_expect_eq(start_blocks(pool, 4, 0), 0);
+	cr_assert_eq(kvmm_range_free(pool, range[2]), 0);
+	cr_assert_eq(kvmm_range_free(pool, range[1]), 0);
+	cr_assert_eq(kvmm_range_alloc_attr(pool, &attr, &grows), 0);
+	cr_expect_eq(pool->grow.nr_reserved, 4);
+	cr_assert_eq(kvmm_range_pin(pool, range[3]), 0);
+	cr_assert_eq(kvmm_step_end(pool, id, epoch), 0);
+	for (u32 i = 0; i < 16 && ret == 1; i++)
+		ret = kvmm_pool_shrink_poll(pool, NULL);
+	cr_expect_eq(ret, 0, "%d", ret);
+	cr_expect_str_eq(picture(pool), "aaa.####----d...");
+	cr_assert_eq(kvmm_range_grow(pool, grows, 1), 0);
+	end_pool(pool);
+}
+
 Test(shrink, one_that_is_cancelled_keeps_what_has_left_and_frees_the_rest)
 {
 	kvmm_range_t range[26];
