@@ -144,7 +144,7 @@ static u64 leases_bytes(struct kvmm_pool *pool)
 int lease_reserve(struct lease_table *table, u32 id)
 {
 	u32 at = lease_id_index(id) >> LEASE_CHUNK_ORDER;
-	struct lease **place, *fresh, *old = NULL;
+	struct lease **place, *fresh;
 
 	KV_BUG_ON(lease_id_kind(id) >= NR_LEASES_BESIDE);
 	if (at >= table->nr_chunks)
@@ -155,11 +155,15 @@ int lease_reserve(struct lease_table *table, u32 id)
 	fresh = kv_alloc_array(LEASE_CHUNK, sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
-	/* Pairs with lease_at(). */
-	if (kv_cas(place, &old, fresh))
+	kv_lock(&table->lock);
+	if (!*place) {
+		/* Pairs with lease_at(). The check, under the lock, sees both or neither. */
+		smp_store_release(place, fresh);
 		kv_fetch_add(&table->bytes, LEASE_CHUNK * sizeof(*fresh));
-	else
-		kv_free(fresh);
+		fresh = NULL;
+	}
+	kv_unlock(&table->lock);
+	kv_free(fresh);
 	return 0;
 }
 

@@ -163,7 +163,7 @@ struct lease_table {
 	u32			nr_holds;	/* ->lock */
 	u64			nr_blocks;	/* ->lock; of all holds */
 	u64			sum;		/* ->lock; over all leases */
-	u64			bytes;		/* atomic; host memory */
+	u64			bytes;		/* ->lock; READ_ONCE() as a hint; host memory */
 	u32			free;		/* ->lock; first free hold, KV_NONE */
 	u32			nr_free;	/* ->lock; of holds, as the next ones */
 	u32			nr_reserved;	/* ->lock */
@@ -171,7 +171,7 @@ struct lease_table {
 	u32			nr_hold_chunks;	/* ->lock */
 	struct lease		*holds[MAX_HOLD_CHUNKS];	/* ->lock; ours; never move */
 	struct lease_watch	*watch[LEASE_WATCH_BUCKETS];	/* ->lock; ours */
-	struct lease		*chunk[];	/* ours; from NULL once, kv_cas(), for good */
+	struct lease		*chunk[];	/* ours; from NULL once, under ->lock, for good */
 };
 
 /* ---- lease.c: the table ---- */
@@ -205,7 +205,7 @@ static inline struct lease *lease_at(const struct lease_table *table, u32 id)
 	at = lease_id_kind(id) * table->nr_chunks + (index >> LEASE_CHUNK_ORDER);
 	if (index >> LEASE_CHUNK_ORDER >= table->nr_chunks)
 		return NULL;
-	/* Pairs with the swap in lease_reserve(): all zero, or as written under ->lock. */
+	/* Pairs with the release in lease_reserve(): all zero, or as written under ->lock. */
 	chunk = smp_load_acquire(&table->chunk[at]);
 	return chunk ? &chunk[index & (LEASE_CHUNK - 1)] : NULL;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Leases of all kinds when host memory runs out, and when a bit of them flips. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -380,4 +381,47 @@ Test(hold_fault, validation_and_metadata_are_of_holds_too)
 	pool->leases->nr_holds--;
 	pool->gate = 0;
 	cr_expect_eq(kvmm_hold_release(pool, hold), 0);
+}
+
+/* ---- another thread looks ---- */
+
+#define NR_CHUNKS	64u
+
+struct naming {
+	struct kvmm_pool *pool;
+	kvmm_mut_t muts[NR_CHUNKS * LEASE_CHUNK];
+	bool is_done;		/* atomic */
+};
+
+/* Each block is in a chunk of its own, so that memory is taken for it. */
+static void *name_blocks(void *arg)
+{
+	struct kvmm_own own = { .size = sizeof(own), .owner = 7 };
+	struct naming *naming = arg;
+
+	for (u32 i = 0; i < NR_CHUNKS; i++)
+		cr_expect_eq(kvmm_own_muts(naming->pool, &own, &naming->muts[i * LEASE_CHUNK], 1),
+			     0);
+	WRITE_ONCE(naming->is_done, true);
+	return NULL;
+}
+
+Test(owner_fault, the_table_is_sound_while_memory_for_more_of_it_is_taken)
+{
+	static struct naming naming;
+	u32 nr_bad = 0;
+
+	for (u32 round = 0; round < 10; round++) {
+		pthread_t thread;
+
+		naming.pool = make_cache(ARRAY_SIZE(naming.muts), "lru");
+		naming.is_done = false;
+		cr_assert_eq(kvmm_alloc(naming.pool, ARRAY_SIZE(naming.muts), naming.muts), 0);
+		pthread_create(&thread, NULL, name_blocks, &naming);
+		while (!READ_ONCE(naming.is_done))
+			nr_bad += leases_part.check(naming.pool, NULL) != 0;
+		pthread_join(thread, NULL);
+		end_pool(naming.pool);
+	}
+	cr_expect_eq(nr_bad, 0, "%u", nr_bad);
 }
