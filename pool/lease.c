@@ -617,11 +617,17 @@ struct lease_recount {
 	u32 nr;			/* with an owner */
 	u32 nr_holds;
 	u64 nr_blocks;		/* of holds */
-	u64 nr_on_ranges;	/* holds, of generations that there is a lease of */
-	u64 nr_noted;		/* the same, as these leases say */
+	u64 on_ranges;		/* range_word() by hold, of generations that there is a lease of */
+	u64 noted;		/* the same, as these leases count holds */
 	u64 sum;
 	u64 bytes;
 };
+
+/* Sums of these are equal only if each range has as many holds as its lease says. */
+static u64 range_word(const struct lease_table *table, u32 index, u32 gen)
+{
+	return mix(table->secret, (u64)gen << 32 | index);
+}
 
 static int complain(const struct kvmm_pool *pool, const char *what, u32 index)
 {
@@ -672,7 +678,8 @@ static int check_hold(const struct kvmm_pool *pool, struct lease_table *table, u
 			return complain(pool, "a held block is not in its chain", index);
 	if (hold_is_of_range(hold))
 		beside = lease_at(table, lease_id(LEASE_RANGE, hold->range.index));
-	re->nr_on_ranges += beside && beside->gen == hold->range.gen;
+	if (beside && beside->gen == hold->range.gen)
+		re->on_ranges += range_word(table, hold->range.index, hold->range.gen);
 	re->nr_holds++;
 	re->nr_blocks += hold->nr;
 	re->bytes += hold_bytes(hold);
@@ -736,9 +743,14 @@ static int check_chunk(const struct kvmm_pool *pool, struct lease_table *table, 
 			err = lease->hold ? check_hold(pool, table, lease_id_index(id), re) : 0;
 			continue;
 		}
-		re->nr_noted += lease->kept & KEPT_HOLDS;
+		re->noted += (lease->kept & KEPT_HOLDS) *
+			     range_word(table, lease_id_index(id), lease->gen);
 		if (!lease->owner && !lease->kept && memcmp(lease, &none, sizeof(none)))
 			err = complain(pool, "lease of no owner", id);
+		if (lease->kept > KEPT_HOLDS &&
+		    (lease_id_kind(id) != LEASE_RANGE || !pool->pin_types ||
+		     !lease_is_live(pool, id, lease->gen)))
+			err = complain(pool, "pins that no range has", id);
 	}
 	return err;
 }
@@ -746,7 +758,7 @@ static int check_chunk(const struct kvmm_pool *pool, struct lease_table *table, 
 static int check_counts(const struct kvmm_pool *pool, const struct lease_table *table,
 			const struct lease_recount *re)
 {
-	if (re->nr != table->nr || re->sum != table->sum || re->nr_on_ranges != re->nr_noted)
+	if (re->nr != table->nr || re->sum != table->sum || re->on_ranges != re->noted)
 		return complain(pool, "wrong count or sum of leases", re->nr);
 	if (re->nr_holds != table->nr_holds || re->nr_blocks != table->nr_blocks ||
 	    re->nr_blocks != nr_in_chains(table))

@@ -275,6 +275,48 @@ Test(owner_fault, flips_in_holds_on_ranges_are_noticed)
 	cr_expect_eq(leases_part.check(pool, NULL), 0);
 }
 
+static void keep(kvmm_range_t of, u64 by)
+{
+	kv_lock(&pool->lock);
+	range_keep(pool, of, by);
+	kv_unlock(&pool->lock);
+}
+
+static void expect_unsound(const char *why)
+{
+	cr_expect_eq(leases_part.check(pool, NULL), -EUCLEAN, "%s", why);
+}
+
+/* Counts that are wrong and agree with each other. */
+Test(owner_fault, what_holds_keep_of_each_range_is_counted_again)
+{
+	kvmm_range_t other = take(pool, 2, 0);
+	const u64 pin = KEPT_HOLDS + 1;
+
+	range = take_seq(pool, 2, 0, 'a');
+	cr_assert_eq(try_hold_range(), 0);
+	cr_assert_eq(try_hold_range(), 0);
+	cr_assert_eq(range_reserve(pool, other.index), 0);
+	keep(range, -1);
+	keep(other, 1);
+	expect_unsound("one of two holds on a range is counted for another range");
+	keep(other, -1);
+	keep(range, 1);
+	cr_expect_eq(leases_part.check(pool, NULL), 0);
+	keep(other, pin);
+	expect_unsound("a pin with a type where no pin has one");
+	keep(other, -pin);
+	cr_assert_eq(kvmm_range_pin_as(pool, other, KVMM_PIN_RDMA), 0);
+	cr_expect_eq(leases_part.check(pool, NULL), 0);
+	cr_assert_eq(kvmm_range_unpin_as(pool, other, KVMM_PIN_RDMA), 0);
+	cr_assert_eq(kvmm_range_free(pool, other), 0);
+	cr_expect_eq(leases_part.check(pool, NULL), 0);
+	keep(other, pin);
+	expect_unsound("a pin on a range that is gone");
+	keep(other, -pin);
+	cr_expect_eq(leases_part.check(pool, NULL), 0);
+}
+
 Test(owner_fault, metadata_is_of_records_too)
 {
 	u64 before = stat_of(pool).metadata_bytes;
