@@ -347,6 +347,8 @@ int alloc_try(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 
 	pool_leave(pool);
 	ctx->squeezed = false;
+	if (ctx->in_place)	/* make_room() does not look for it */
+		steps_settle(pool);
 	err = pool_enter(pool);
 	if (err) {
 		kv_lock(&pool->lock);

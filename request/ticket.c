@@ -92,8 +92,12 @@ static int poll_ticket(struct kvmm_pool *pool, struct ticket *t)
 int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 {
 	struct ticket **at, *t;
-	int err = pool_enter(pool);
+	int err;
 
+	if (kv_inherited(pool))
+		return -ECHILD;
+	steps_settle(pool);	/* blocks that have landed may be the ones that it lacks */
+	err = pool_enter(pool);
 	if (err)
 		return err;
 	at = find(pool, ticket);

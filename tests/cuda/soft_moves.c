@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kv/env.h>
 #include <kvmm/kvmm.h>
 
 #include "soft.h"
@@ -54,9 +55,9 @@ static void expect_range(struct kvmm_pool *pool, kvmm_range_t range, u32 at, u8 
 }
 
 /* "....aa..#...": a sealed range between holes, and one that stays. */
-static struct kvmm_pool *one_range(kvmm_range_t *range)
+static struct kvmm_pool *one_range_of(const char *policy, kvmm_range_t *range)
 {
-	struct kvmm_pool *pool = make(12, NULL);
+	struct kvmm_pool *pool = make(12, policy);
 	kvmm_range_t hole[2], last;
 
 	cr_assert_eq(kvmm_range_alloc(pool, 4, KVMM_RUNS(1), &hole[0]), 0);
@@ -70,6 +71,11 @@ static struct kvmm_pool *one_range(kvmm_range_t *range)
 		write_range(pool, *range, i, 1 + i);
 	cr_assert_eq(kvmm_range_seal(pool, *range, 2), 0);
 	return pool;
+}
+
+static struct kvmm_pool *one_range(kvmm_range_t *range)
+{
+	return one_range_of(NULL, range);
 }
 
 static void end(struct kvmm_pool *pool)
@@ -562,4 +568,62 @@ Test(moves, any_call_may_be_refused_once_while_content_is_verified)
 
 	while (nth < 120)
 		sum_with_failure(nth++);
+}
+
+/* ---- places that moves have left, for requests that take any blocks ---- */
+
+/* All is taken but the old places of two blocks that are being moved. */
+static struct kvmm_pool *full_but_for_moves(void)
+{
+	struct kvmm_pool *pool;
+	kvmm_range_t range;
+	kvmm_mut_t mut[7];
+
+	start("");
+	pool = one_range_of("lru", &range);
+	cr_assert_eq(start_moves(pool, 8, KVMM_MOVE_BESIDE), 0);
+	cr_assert_eq(ctl->fail("cuEventQuery", 1, KCU_E_NOT_READY, true, false), 0);
+	cr_assert_eq(kvmm_alloc(pool, 7, mut), 0);
+	return pool;
+}
+
+static void end_copies(void)
+{
+	ctl->fail_none();
+	ctl->run();
+}
+
+static void end_copies_and_wait(void *ctx, u32 *word, u32 old, u64 ns)
+{
+	end_copies();
+	kv_env_system.wait(ctx, word, old, ns);
+}
+
+Test(moves, a_thread_that_waits_has_the_places_once_the_copies_have_ended)
+{
+	struct kvmm_pool *pool = full_but_for_moves();
+	struct kvmm_alloc_ctl want = { .size = sizeof(want), .nr = 2, .flags = KVMM_ALLOC_RELATIVE,
+				       .deadline_ns = 200000000ull };
+	struct kv_env_ops env = kv_env_system;
+	kvmm_mut_t mut[2];
+
+	env.wait = end_copies_and_wait;
+	kv_env_set(&env);
+	cr_expect_eq(kvmm_alloc_ctl(pool, &want, mut), 0);
+	kv_env_set(NULL);
+	end(pool);
+}
+
+Test(moves, a_ticket_has_the_places_once_the_copies_have_ended)
+{
+	struct kvmm_pool *pool = full_but_for_moves();
+	struct kvmm_alloc_ctl want = { .size = sizeof(want), .nr = 2, .deadline_ns = UINT64_MAX };
+	kvmm_ticket_t ticket;
+	kvmm_mut_t mut[2];
+
+	cr_assert_eq(kvmm_alloc_submit(pool, &want, mut, &ticket), -EINPROGRESS);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	end_copies();
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	end(pool);
 }
