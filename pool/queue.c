@@ -54,7 +54,8 @@ void queue_add(struct kvmm_pool *pool, struct waiter *w)
 		door->head = w;
 	door->nr_waiting++;
 	door->lack = prev ? door->lack : 0;
-	pool->posted = 0;	/* of before, when there was no queue to hear of it */
+	if (door->nr_waiting == 1)
+		pool->posted = 0;	/* of before, when there was no queue to hear of it */
 	pressure_change(&door->pressure, 1, 0);
 	door_set_guard(pool, GUARD_QUEUE, true);
 }

@@ -377,6 +377,28 @@ Test(queue, who_waits_for_a_pool_that_goes_is_told)
 	end_full(pool, NULL, 0);
 }
 
+/* ---- what the head lacks ---- */
+
+/* A thread that has stopped the world frees blocks, and lets go of the lock in the middle of that. */
+Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
+{
+	struct kvmm_pool *pool = make_full(4);
+	kvmm_ticket_t first, second;
+	kvmm_mut_t mut[2];
+
+	cr_assert_eq(submit(pool, 1, 0, 90 * US, &mut[0], &first), -EINPROGRESS);
+	cr_assert_eq(kvmm_alloc_poll(pool, first), -EINPROGRESS);
+	cr_expect_eq(READ_ONCE(pool->door.head->word), 0);
+	kv_lock(&pool->lock);
+	release_post(pool, 1);
+	kv_unlock(&pool->lock);
+	cr_assert_eq(submit(pool, 1, 0, 90 * US, &mut[1], &second), -EINPROGRESS);
+	cr_expect_eq(READ_ONCE(pool->door.head->word), 1);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, second), 0);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, first), 0);
+	end_full(pool, NULL, 0);
+}
+
 #define TICKET_ROOM	4096u
 
 static struct {
