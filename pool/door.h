@@ -60,6 +60,7 @@ struct waiter {
 	u32		word;		/* atomic; 1: it is worth trying again */
 	int		result;		/* why it left the queue without blocks; 0: it has not */
 	bool		queued;
+	bool		no_evict;	/* fixed */
 };
 
 struct promise {

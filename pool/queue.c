@@ -152,6 +152,15 @@ noinline void __release_settle(struct kvmm_pool *pool)
 	wake(door->head);
 }
 
+/* More may have been evicted than taken; only a head that may not evict had not counted these. */
+void release_take_back(struct kvmm_pool *pool, u32 posted, int err)
+{
+	kv_assert_held(&pool->lock);
+	pool->posted = posted;
+	if (!err && pool->door.head && pool->door.head->no_evict)
+		wake(pool->door.head);
+}
+
 noinline void __release_put(struct kvmm_pool *pool, u32 nr)
 {
 	if (pool_enter(pool))
@@ -174,7 +183,6 @@ int queue_check(const struct kvmm_pool *pool)
 	}
 	return prev == door->tail && nr == door->nr_waiting ? 0 : -EUCLEAN;
 }
-
 /* ---- turned away ---- */
 
 int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)

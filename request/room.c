@@ -292,7 +292,7 @@ static int reclaim(struct kvmm_pool *pool, struct alloc_ctx *ctx)
 	ctx->scattered = false;
 	err = (ctx->reclaim ? ctx->reclaim : alloc_reclaim)(pool, ctx);
 	ctx->evicted += victims_end(pool, &ctx->victims, err && err != -EIO);
-	pool->posted = posted;
+	release_take_back(pool, posted, err);
 	return err;
 }
 

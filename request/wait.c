@@ -16,7 +16,8 @@ void waiter_enter(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ct
 {
 	*w = (struct waiter){ .seq = ctx->seq, .deadline_ns = ctx->deadline_ns,
 			      .since_ns = kv_clock_ns(), .prio = ctx->prio,
-			      .ticket = w->ticket };
+			      .ticket = w->ticket,
+			      .no_evict = ctx->flags & KVMM_ALLOC_NO_EVICT };
 	ctx->self = w;
 	queue_add(pool, w);
 }

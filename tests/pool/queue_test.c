@@ -399,6 +399,30 @@ Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
 	end_full(pool, NULL, 0);
 }
 
+/*
+ * A request of a higher priority evicts 3 blocks, takes 1 and leaves 2: these were in reach of most
+ * requests before, but not of one that may not evict.
+ */
+Test(queue, one_that_may_not_evict_hears_of_what_is_evicted)
+{
+	const struct kvmm_watermarks marks = { 2, 2, 2 };
+	struct kvmm_pool *pool = make_door(8, NULL);
+	kvmm_mut_t high, mut;
+	kvmm_ticket_t ticket;
+
+	cr_assert_eq(kvmm_alloc(pool, 4, held), 0);
+	cache_keys(pool, 0, 4);
+	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
+	cr_assert_eq(submit(pool, 1, KVMM_ALLOC_NO_EVICT, 90 * US, &mut, &ticket), -EINPROGRESS);
+	cr_assert_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_assert_eq(ask_for(pool, 1, KVMM_ALLOC_HIGH | KVMM_ALLOC_TOPDOWN, 0, &high), 0);
+	cr_expect_eq(stat_of(pool).nr_free, 2);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
+	cr_assert_eq(kvmm_free(pool, held, 1), 0);
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	end_full(pool, &mut, 1);
+}
+
 #define TICKET_ROOM	4096u
 
 static struct {
