@@ -183,6 +183,7 @@ int queue_check(const struct kvmm_pool *pool)
 	}
 	return prev == door->tail && nr == door->nr_waiting ? 0 : -EUCLEAN;
 }
+
 /* ---- turned away ---- */
 
 int kvmm_alloc_cancel(struct kvmm_pool *pool, uint64_t seq)

@@ -45,11 +45,15 @@ static u32 nr_in_reach(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 }
 
 /* Note the blocks it lacks; true: something came while it tried. ->lock held. */
-static bool came_meanwhile(struct kvmm_pool *pool, struct alloc_ctx *ctx, u32 nr_events)
+static bool came_meanwhile(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx,
+			   u32 nr_events)
 {
 	u64 want = (u64)ctx->nr + door_keep(pool, ctx);
 	u32 nr = nr_in_reach(pool, ctx);
 
+	/* The thread that has stopped the world has taken blocks that it gives back unheard. */
+	if (unlikely(pool->gate & GATE_STOPPED))
+		WRITE_ONCE(w->word, 1);
 	pool->door.lack = want > nr ? want - nr : 1;
 	return want <= nr && pool->door.nr_events != nr_events;
 }
@@ -67,7 +71,7 @@ int waiter_try(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx)
 		nr_events = pool->door.nr_events;
 		ctx->patient = kv_clock_ns() < patient_until(pool, w, ctx->nr);
 		err = alloc_try(pool, ctx);
-		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, ctx, nr_events))
+		if (err == -ENOSPC && !w->result && !came_meanwhile(pool, w, ctx, nr_events))
 			break;
 	}
 	return err;

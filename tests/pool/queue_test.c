@@ -423,6 +423,52 @@ Test(queue, one_that_may_not_evict_hears_of_what_is_evicted)
 	end_full(pool, &mut, 1);
 }
 
+/* Work that stops the world has the free block for now; giving that back is no news. */
+static u32 borrowed;
+
+static bool stop_world(void *arg)
+{
+	struct kvmm_pool *pool = arg;
+
+	if (!pool->door.head)
+		return false;
+	kv_lock(&pool->compact_lock);
+	kv_lock(&pool->lock);
+	pool_stop(pool);
+	kv_lock(&pool->lock);
+	cr_assert_eq(kvmm_zone_alloc_many(pool->zone, 1, &borrowed), 0);
+	kv_unlock(&pool->lock);
+	return true;
+}
+
+static void resume_world(struct kvmm_pool *pool, void *none)
+{
+	kv_lock(&pool->lock);
+	cr_assert_eq(kvmm_zone_free(pool->zone, borrowed, 1), 0);
+	pool_resume(pool);
+	pool_leave(pool);
+	kv_unlock(&pool->compact_lock);
+}
+
+Test(queue, the_head_counts_what_it_lacks_when_the_world_goes_on)
+{
+	struct kvmm_pool *pool = make_full(4);
+	const struct deed deeds[] = {
+		{ 10 * US, resume_world, NULL }, { 20 * US, free_one, &held[1] },
+	};
+	struct kvmm_range_attr want = { .size = sizeof(want), .nr = 2, .max_runs = 2,
+					.deadline_ns = 90 * US };
+	kvmm_range_t range;
+
+	free_one(pool, &held[0]);
+	others_do(pool, deeds, 2);
+	between_arm(&fake, &pool->compact_lock, stop_world, pool);
+	cr_expect_eq(kvmm_range_alloc_attr(pool, &want, &range), 0);
+	cr_expect(between_is_done());
+	cr_expect_eq(fake.now_ns, 20 * US);
+	end_full(pool, NULL, 0);
+}
+
 #define TICKET_ROOM	4096u
 
 static struct {
