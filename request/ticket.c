@@ -137,6 +137,7 @@ int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	if (t) {
 		*at = t->next;
 		waiter_leave(pool, &t->waiter, &t->ctx, -ECANCELED);
+		alloc_count(pool, &t->ctx, t->waiter.result ?: -ECANCELED);
 	}
 	pool_leave(pool);
 	kv_free(t);

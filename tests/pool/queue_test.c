@@ -261,6 +261,26 @@ Test(queue, who_withdraws_makes_place_for_the_next)
 	end_full(pool, one, 1);
 }
 
+/* Polled or withdrawn: its time had run out for want of blocks. */
+Test(queue, a_ticket_that_was_too_late_has_failed_however_it_ends)
+{
+	struct kvmm_pool *pool = make_full(4);
+	kvmm_ticket_t ticket[3];
+	kvmm_mut_t mut[3];
+
+	for (u32 i = 0; i < 3; i++)
+		cr_assert_eq(submit(pool, 1, 0, (20 + 10 * (i == 2)) * US, &mut[i], &ticket[i]),
+			     -EINPROGRESS);
+	fake.now_ns = 25 * US;
+	cr_expect_eq(kvmm_alloc_poll(pool, ticket[0]), -ETIMEDOUT);
+	cr_expect_eq(stat_of(pool).fail_nospc, 1);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket[1]), 0);
+	cr_expect_eq(kvmm_alloc_withdraw(pool, ticket[2]), 0);
+	cr_expect_eq(door_stat(pool).nr_timed_out, 2);
+	cr_expect_eq(stat_of(pool).fail_nospc, 2);
+	end_full(pool, NULL, 0);
+}
+
 Test(queue, a_promise_is_past_the_queue)
 {
 	struct kvmm_pool *pool = make_door(8, NULL);
