@@ -94,8 +94,6 @@ int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket)
 	struct ticket **at, *t;
 	int err;
 
-	if (kv_inherited(pool))
-		return -ECHILD;
 	steps_settle(pool);	/* blocks that have landed may be the ones that it lacks */
 	err = pool_enter(pool);
 	if (err)

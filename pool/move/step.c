@@ -346,7 +346,7 @@ static bool may_settle(struct kvmm_pool *pool)
 /* A thread that moves blocks at the moment publishes the finished flights. */
 void __steps_settle(struct kvmm_pool *pool)
 {
-	if (likely(!may_settle(pool)) || !kv_trylock(&pool->compact_lock))
+	if (likely(!may_settle(pool)) || kv_inherited(pool) || !kv_trylock(&pool->compact_lock))
 		return;
 	flights_poll(pool);
 	kv_unlock(&pool->compact_lock);

@@ -2,10 +2,13 @@
 /* Moves on a device that takes its time: what the host does meanwhile, and what the driver refuses. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kv/env.h>
 #include <kvmm/kvmm.h>
 
+#include "pool/internal.h"
 #include "soft.h"
 
 #define BYTES	256u
@@ -625,5 +628,26 @@ Test(moves, a_ticket_has_the_places_once_the_copies_have_ended)
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
 	end_copies();
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
+	end(pool);
+}
+
+/* The driver is the parent's: no call in the child asks it anything. */
+Test(moves, a_child_leaves_the_copies_of_its_parent_alone)
+{
+	struct kvmm_pool *pool = full_but_for_moves();
+	int status;
+	pid_t child;
+
+	end_copies();
+	child = fork();
+	cr_assert_geq(child, 0);
+	if (!child) {
+		kvmm_mut_t mut[2];
+		bool refused = kvmm_alloc(pool, 2, mut) == -ECHILD;
+
+		_exit(refused && !pool->blind ? 0 : 1);
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_expect(WIFEXITED(status) && !WEXITSTATUS(status));
 	end(pool);
 }
