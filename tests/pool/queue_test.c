@@ -423,24 +423,61 @@ Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
  * A request of a higher priority evicts 3 blocks, takes 1 and leaves 2: these were in reach of most
  * requests before, but not of one that may not evict.
  */
-Test(queue, one_that_may_not_evict_hears_of_what_is_evicted)
+static void expect_heard(void (*request)(struct kvmm_pool *pool))
 {
 	const struct kvmm_watermarks marks = { 2, 2, 2 };
 	struct kvmm_pool *pool = make_door(8, NULL);
-	kvmm_mut_t high, mut;
 	kvmm_ticket_t ticket;
+	kvmm_mut_t mut;
 
 	cr_assert_eq(kvmm_alloc(pool, 4, held), 0);
 	cache_keys(pool, 0, 4);
 	cr_assert_eq(kvmm_watermarks_set(pool, &marks), 0);
 	cr_assert_eq(submit(pool, 1, KVMM_ALLOC_NO_EVICT, 90 * US, &mut, &ticket), -EINPROGRESS);
 	cr_assert_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
-	cr_assert_eq(ask_for(pool, 1, KVMM_ALLOC_HIGH | KVMM_ALLOC_TOPDOWN, 0, &high), 0);
+	request(pool);
 	cr_expect_eq(stat_of(pool).nr_free, 2);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), -EINPROGRESS);
 	cr_assert_eq(kvmm_free(pool, held, 1), 0);
 	cr_expect_eq(kvmm_alloc_poll(pool, ticket), 0);
 	end_full(pool, &mut, 1);
+}
+
+static void take_at_the_top(struct kvmm_pool *pool)
+{
+	kvmm_mut_t mut;
+
+	cr_assert_eq(ask_for(pool, 1, KVMM_ALLOC_HIGH | KVMM_ALLOC_TOPDOWN, 0, &mut), 0);
+}
+
+Test(queue, one_that_may_not_evict_hears_of_what_is_evicted)
+{
+	expect_heard(take_at_the_top);
+}
+
+static void take_in_a_gang(struct kvmm_pool *pool)
+{
+	struct kvmm_gang_want want = { .kind = KVMM_GANG_RANGE, .nr = 1, .seq = 1, .max_runs = 1,
+				       .prio = KVMM_PRIO_HIGH };
+	struct kvmm_gangs_attr set = KVMM_GANGS_ATTR_INIT;
+	struct kvmm_gang_attr attr = KVMM_GANG_ATTR_INIT;
+	struct kvmm_gangs *gangs;
+	kvmm_range_t range;
+	kvmm_gang_t gang;
+
+	set.pools = &pool;
+	set.nr_pools = 1;
+	attr.wants = &want;
+	attr.nr = 1;
+	cr_assert_eq(kvmm_gangs_create(&set, &gangs), 0);
+	cr_assert_eq(kvmm_gang_reserve(gangs, &attr, &gang, NULL), 0);
+	cr_assert_eq(kvmm_gang_commit(gangs, gang, NULL, &range), 0);
+	kvmm_gangs_destroy(gangs);
+}
+
+Test(queue, and_of_what_a_gang_has_evicted)
+{
+	expect_heard(take_in_a_gang);
 }
 
 /* Work that stops the world has the free block for now; giving that back is no news. */
