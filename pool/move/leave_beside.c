@@ -312,7 +312,8 @@ int job_start(struct kvmm_pool *pool, struct elastic *el, const struct kvmm_shri
 		pool_drain_local(pool);
 		reserve_drop_all(pool);
 		err = choose_for_job(pool, el, &pick, least, &nr_evicted);
-		release_take_back(pool, posted, err);	/* it was free, or could be evicted, before */
+		/* It was free, or could be evicted, before. */
+		release_take_back(pool, posted, err);
 		pool_leave(pool);
 	}
 	if (err) {

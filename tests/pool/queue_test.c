@@ -399,7 +399,7 @@ Test(queue, who_waits_for_a_pool_that_goes_is_told)
 
 /* ---- what the head lacks ---- */
 
-/* A thread that has stopped the world frees blocks, and lets go of the lock in the middle of that. */
+/* A thread that has stopped the world frees blocks, and lets go of the lock in between. */
 Test(queue, one_that_comes_takes_nothing_from_the_news_of_the_head)
 {
 	struct kvmm_pool *pool = make_full(4);

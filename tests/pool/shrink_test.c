@@ -775,7 +775,7 @@ Test(shrink, who_is_pinned_meanwhile_keeps_its_pageblock_and_another_one_goes)
 	end_pool(pool);
 }
 
-/* A range that came meanwhile has all of the pageblock that is left reserved, and grows all the same. */
+/* A range that came meanwhile has the pageblock that is left reserved, and grows all the same. */
 Test(shrink, what_is_reserved_meanwhile_goes)
 {
 	struct kvmm_range_attr attr = { .size = sizeof(attr), .nr = 4, .expect = 8,
