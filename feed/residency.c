@@ -145,12 +145,6 @@ static void residency_removed(struct kvmm_pool *pool, const struct kv_handle *ha
 
 extern const struct pool_part residency_part;
 
-static struct residency *make(const struct kvmm_pool *pool)
-{
-	return kv_alloc(sizeof(struct residency) +
-			pool->nr_blocks * sizeof(struct residency_rec));
-}
-
 /* Made once; compact_lock held. */
 static int get(struct kvmm_pool *pool, struct residency **res)
 {
@@ -159,7 +153,7 @@ static int get(struct kvmm_pool *pool, struct residency **res)
 	*res = residency_of(pool);
 	if (err || *res)
 		return err;
-	*res = make(pool);
+	*res = kv_alloc(sizeof(**res) + pool->nr_blocks * sizeof(struct residency_rec));
 	if (!*res)
 		return -ENOMEM;
 	/* Pairs with residency_of(). */

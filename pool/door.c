@@ -189,17 +189,13 @@ static int complain(const struct kvmm_pool *pool, const char *what, u32 nr)
 	return -EUCLEAN;
 }
 
-static u32 guard_of(const struct door *door)
-{
-	return (door->marks.low ? GUARD_MARKS : 0) | (door->nr_promised ? GUARD_PROMISES : 0) |
-	       (door->head ? GUARD_QUEUE : 0);
-}
-
 static int door_check(struct kvmm_pool *pool, const struct pool_recount *re)
 {
 	const struct door *door = &pool->door;
+	u32 guard = (door->marks.low ? GUARD_MARKS : 0) |
+		    (door->nr_promised ? GUARD_PROMISES : 0) | (door->head ? GUARD_QUEUE : 0);
 
-	if ((pool->guard & ~GUARD_CLOSED) != guard_of(door))
+	if ((pool->guard & ~GUARD_CLOSED) != guard)
 		return complain(pool, "guard of the door", pool->guard);
 	if (!marks_are_good(pool, &door->marks))
 		return complain(pool, "watermarks", door->marks.low);

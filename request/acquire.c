@@ -108,24 +108,19 @@ int pool_fits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
 	return err;
 }
 
-static void keep_hits(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	u32 now = ctx->nr_hits ? mags_tick(pool) : 0;
-
-	for (u32 i = 0; i < ctx->nr_hits; i++) {
-		order_apply(&pool->order, NOTE_HIT, ctx->hits[i]);
-		WRITE_ONCE(entry_at(pool, ctx->hits[i].index)->vtime, now);
-	}
-}
-
 static int take_rest(struct kvmm_pool *pool, struct alloc_ctx *ctx, const struct kvmm_acquire *req)
 {
 	int err = req->nr_blocks < ctx->nr_hits ? -EINVAL : alloc_fits(pool, ctx);
+	u32 now;
 
 	if (err)
 		return err;
 	order_seen(&pool->order, req->domain.tenant, req->keys, req->nr_keys);
-	keep_hits(pool, ctx);
+	now = ctx->nr_hits ? mags_tick(pool) : 0;
+	for (u32 i = 0; i < ctx->nr_hits; i++) {
+		order_apply(&pool->order, NOTE_HIT, ctx->hits[i]);
+		WRITE_ONCE(entry_at(pool, ctx->hits[i].index)->vtime, now);
+	}
 	err = cache_take(pool, ctx);
 	if (err)
 		return err;

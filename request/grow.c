@@ -19,17 +19,12 @@
 
 /* ---- how much to reserve ---- */
 
-static u32 clamp_chunk(u32 nr)
-{
-	return min(max(nr, MIN_CHUNK), MAX_CHUNK);
-}
-
 /* For a range of @nr blocks, that is to have @expect. */
 static u32 chunk_for(u32 nr, u32 expect, u32 last)
 {
 	if (expect > nr)
 		return min(expect - nr, MAX_EXPECTED);
-	return clamp_chunk(2 * last);
+	return min(max(2 * last, MIN_CHUNK), MAX_CHUNK);
 }
 
 static void set_grew(struct kvmm_pool *pool, struct slot *slot, bool grew)
@@ -252,16 +247,12 @@ bool grow_undo(struct kvmm_pool *pool, struct slot *slot, u32 from, u32 nr)
 
 /* ---- a new range ---- */
 
-static u32 first_chunk(const struct kvmm_pool *pool, const struct kvmm_range_attr *attr)
-{
-	return pool->rounds ? 0 : chunk_for(attr->nr, attr->expect, FIRST_CHUNK / 2);
-}
-
 int grow_alloc(struct kvmm_pool *pool, const struct kvmm_range_attr *attr, struct kvmm_extent *ext,
 	       u32 *spare)
 {
 	enum kv_placement place = range_placement(attr->flags);
-	u32 chunk = first_chunk(pool, attr), start, got;
+	u32 chunk = pool->rounds ? 0 : chunk_for(attr->nr, attr->expect, FIRST_CHUNK / 2);
+	u32 start, got;
 	const struct kvmm_extent *last;
 	int nr_ext;
 

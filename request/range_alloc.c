@@ -39,14 +39,6 @@ int range_check_attr(const struct kvmm_pool *pool, struct kvmm_range_attr *attr)
 	return door_read_flags(pool, attr->flags, &attr->prio, attr->deadline_ns);
 }
 
-static int read_attr(struct kvmm_range_attr *dst, const struct kvmm_range_attr *src)
-{
-	if (unlikely(src->size != sizeof(*src)))
-		return kv_copy_attr(dst, sizeof(*dst), src);
-	*dst = *src;
-	return 0;
-}
-
 static void count_range_add(struct kvmm_pool *pool, const struct slot *slot)
 {
 	count_slot(&pool->count, slot);
@@ -216,9 +208,12 @@ static int fill_request(struct kvmm_pool *pool, struct range_request *req,
 			const struct kvmm_range_attr *src)
 {
 	const struct kvmm_range_attr *attr = &req->attr;
-	int err;
+	int err = 0;
 
-	err = read_attr(&req->attr, src);
+	if (unlikely(src->size != sizeof(*src)))
+		err = kv_copy_attr(&req->attr, sizeof(req->attr), src);
+	else
+		req->attr = *src;
 	if (!err)
 		err = range_check_attr(pool, &req->attr);
 	if (unlikely(err))

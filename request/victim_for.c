@@ -3,18 +3,6 @@
 
 #include <pool/local.h>
 
-static int read_req(struct kvmm_pool *pool, struct kvmm_evict_for *req, u64 *nr_blocks)
-{
-	if (!pool || !req || req->size != sizeof(*req))
-		return -EINVAL;
-	if (req->bytes && !pool->block_bytes)
-		return -EOPNOTSUPP;
-	*nr_blocks = req->nr_blocks;
-	if (req->bytes)
-		*nr_blocks = max(*nr_blocks, (req->bytes - 1) / pool->block_bytes + 1);
-	return *nr_blocks <= pool->nr_usable ? 0 : -ENOSPC;
-}
-
 static void count_by_class(const struct kvmm_pool *pool, const struct victims *victims,
 			   struct kvmm_evict_for *req)
 {
@@ -74,9 +62,15 @@ int kvmm_evict_for(struct kvmm_pool *pool, struct kvmm_evict_for *req)
 	u64 nr_blocks;
 	int err;
 
-	err = read_req(pool, req, &nr_blocks);
-	if (err)
-		return err;
+	if (!pool || !req || req->size != sizeof(*req))
+		return -EINVAL;
+	if (req->bytes && !pool->block_bytes)
+		return -EOPNOTSUPP;
+	nr_blocks = req->nr_blocks;
+	if (req->bytes)
+		nr_blocks = max(nr_blocks, (req->bytes - 1) / pool->block_bytes + 1);
+	if (nr_blocks > pool->nr_usable)
+		return -ENOSPC;
 	err = cache_enter(pool);
 	if (err)
 		return err;

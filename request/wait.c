@@ -32,28 +32,21 @@ static u64 patient_until(const struct kvmm_pool *pool, const struct waiter *w, u
 	return kv_ns_after(w->since_ns, ns);
 }
 
-static u32 nr_in_reach(struct kvmm_pool *pool, const struct alloc_ctx *ctx)
-{
-	u32 nr;
-
-	if (!pool->caches || ctx->flags & KVMM_ALLOC_NO_EVICT)
-		return pool_nr_free(pool);
-	order_enter(&pool->order);
-	nr = cache_nr_available(pool);
-	order_leave(&pool->order);
-	return nr;
-}
-
 /* Note the blocks it lacks; true: something came while it tried. ->lock held. */
 static bool came_meanwhile(struct kvmm_pool *pool, struct waiter *w, struct alloc_ctx *ctx,
 			   u32 nr_events)
 {
 	u64 want = (u64)ctx->nr + door_keep(pool, ctx);
-	u32 nr = nr_in_reach(pool, ctx);
+	u32 nr = pool_nr_free(pool);
 
 	/* The thread that has stopped the world has taken blocks that it gives back unheard. */
 	if (unlikely(pool->gate & GATE_STOPPED))
 		WRITE_ONCE(w->word, 1);
+	if (pool->caches && !(ctx->flags & KVMM_ALLOC_NO_EVICT)) {
+		order_enter(&pool->order);
+		nr = cache_nr_available(pool);
+		order_leave(&pool->order);
+	}
 	pool->door.lack = want > nr ? want - nr : 1;
 	return want <= nr && pool->door.nr_events != nr_events;
 }
