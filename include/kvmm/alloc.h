@@ -36,10 +36,10 @@ KVMM_API uint64_t kvmm_clock_ns(void);
  * @nr: blocks; 0 is success
  * @flags: KVMM_ALLOC_*
  * @prio: enum kvmm_priority; KVMM_ALLOC_HIGH and KVMM_ALLOC_URGENT say the same
- * @tenant: whose they are; see enum kvmm_zero
+ * @tenant: the tenant that is charged for the blocks; see enum kvmm_zero
  * @seq: the engine's name of the request, for kvmm_alloc_cancel(); 0 = none
- * @deadline_ns: wait until then, on kvmm's clock (with KVMM_ALLOC_RELATIVE: for so long); 0 = do not
- *	wait. Not in pools with KVMM_POOL_DETERMINISTIC: -EINVAL
+ * @deadline_ns: wait until this time of kvmm's clock (with KVMM_ALLOC_RELATIVE: for so long); 0 =
+ *	do not wait. -EINVAL in pools with KVMM_POOL_DETERMINISTIC
  * @promise: blocks promised before, to be taken from; see kvmm_promise_make()
  * @report: NULL, or filled on success and on -ENOSPC, -EAGAIN, -ETIMEDOUT and -ECANCELED
  * @cls: KVMM_IN_CLASS(), see struct kvmm_class; 0 = none
@@ -58,23 +58,24 @@ struct kvmm_alloc_ctl {
 	uint32_t reserved;
 };
 
-#define KVMM_ALLOC_CTL_INIT { sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL, 0, 0 }
+#define KVMM_ALLOC_CTL_INIT \
+	{ sizeof(struct kvmm_alloc_ctl), 0, 0, 0, 0, 0, 0, { 0, 0 }, NULL, 0, 0 }
 
 /**
- * kvmm_alloc_ctl() - @ctl->nr private blocks, all or none
+ * kvmm_alloc_ctl() - take @ctl->nr private blocks, all or none
  * @blocks: room for @ctl->nr; untouched on failure
  *
- * With KVMM_ALLOC_CONTIG they are one run, first block first. If enough are free but scattered,
- * blocks are moved to make the run, unless told not to.
+ * With KVMM_ALLOC_CONTIG the blocks are one run, by address. If enough blocks are free but
+ * scattered, the pool moves others to make the run, unless KVMM_ALLOC_NO_COMPACT forbids it.
  *
- * Context: may sleep if there is a deadline, and while blocks are moved; with KVMM_ALLOC_NOWAIT
- * never.
- * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks for
- * a request of this priority, or others wait already; -EDQUOT @ctl->tenant may not have so many, see
- * <kvmm/tenant.h>, or @ctl->cls, see KVMM_CLASS_REFUSE: no request waits for that; -EAGAIN KVMM_ALLOC_NOWAIT, and there is something to be
- * done first (evict, move, or a compaction is going on); -ETIMEDOUT the deadline has passed;
- * -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being destroyed; -EOPNOTSUPP the
- * pool has no policy; -ENOMEM, -EIO, -EUCLEAN as kvmm_range_alloc_attr().
+ * Context: may sleep until the deadline, and while blocks move; never with KVMM_ALLOC_NOWAIT.
+ * Return: 0; -EINVAL a bad argument, or flags that contradict each other; -ENOSPC too few blocks
+ * for a request of this priority, or others wait already; -EDQUOT @ctl->tenant (<kvmm/tenant.h>) or
+ * @ctl->cls (KVMM_CLASS_REFUSE) may not have so many: no request waits for that; -EAGAIN with
+ * KVMM_ALLOC_NOWAIT: room has to be made first (by eviction or moves), or a compaction is going on;
+ * -ETIMEDOUT the deadline has passed; -ECANCELED kvmm_alloc_cancel(); -ESHUTDOWN the pool is being
+ * destroyed; -EOPNOTSUPP the pool has no policy; -ENOMEM, -EIO, -EUCLEAN as
+ * kvmm_range_alloc_attr().
  */
 KVMM_API int kvmm_alloc_ctl(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			    kvmm_mut_t *blocks);
@@ -101,8 +102,8 @@ typedef struct {
  * @blocks: room for @ctl->nr, until the ticket is gone; @ctl->report likewise
  * @ticket: set on -EINPROGRESS only
  *
- * Its place in the queue is as good as that of a thread that sleeps. Who is first holds up all
- * others of its priority until it is polled, or its deadline passes.
+ * The request queues like a thread that sleeps. While it is first, it holds up all others of its
+ * priority until the caller polls it or its deadline passes.
  *
  * Return: 0 done; -EINPROGRESS see kvmm_alloc_poll(); -ENOMEM; or as kvmm_alloc_ctl().
  */
@@ -110,16 +111,16 @@ KVMM_API int kvmm_alloc_submit(struct kvmm_pool *pool, const struct kvmm_alloc_c
 			       kvmm_mut_t *blocks, kvmm_ticket_t *ticket);
 
 /**
- * kvmm_alloc_poll() - are they there?
+ * kvmm_alloc_poll() - take the blocks of a ticket, if they are there
  *
- * Cheap while nothing has been freed. By one thread at a time.
+ * Cheap while no block has been freed. One thread at a time polls a ticket.
  *
  * Return: 0 done, the blocks are the caller's; -EINPROGRESS not yet; -ESTALE no such ticket; else
- * what kvmm_alloc_ctl() would have returned. The ticket is gone but for -EINPROGRESS.
+ * what kvmm_alloc_ctl() would have returned. Any answer but -EINPROGRESS ends the ticket.
  */
 KVMM_API int kvmm_alloc_poll(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 
-/** kvmm_alloc_withdraw() - the ticket is given back; nothing was taken. Return: 0; -ESTALE. */
+/** kvmm_alloc_withdraw() - give up a ticket; it took no blocks. Return: 0; -ESTALE. */
 KVMM_API int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
 
 /* ---- watermarks ---- */
@@ -132,8 +133,8 @@ KVMM_API int kvmm_alloc_withdraw(struct kvmm_pool *pool, kvmm_ticket_t ticket);
  *
  * @min <= @low <= @high <= blocks of the pool. All 0: off, and nothing is looked at.
  *
- * Evictable blocks are not free in this sense: a normal request takes free blocks down to @low and
- * evicts for the rest, so that an urgent one finds blocks that nothing has to be done for.
+ * Evictable blocks are not free in this sense. A normal request takes free blocks down to @low and
+ * evicts for the rest, so that an urgent one finds blocks that need no eviction.
  */
 struct kvmm_watermarks {
 	uint32_t min;
@@ -141,7 +142,7 @@ struct kvmm_watermarks {
 	uint32_t high;
 };
 
-/** kvmm_watermarks_set() - from now on. Return: 0; -EINVAL not in that order, or too high. */
+/** kvmm_watermarks_set() - set them. Return: 0; -EINVAL not in that order, or too high. */
 static inline int kvmm_watermarks_set(struct kvmm_pool *pool, const struct kvmm_watermarks *marks)
 {
 	return kvmm_pool_set(pool, KVMM_SET_WATERMARKS, marks);
@@ -164,13 +165,13 @@ struct kvmm_reclaim {
 };
 
 /**
- * kvmm_reclaim() - evict until the high watermark is free; for between steps, or a thread of its own
+ * kvmm_reclaim() - evict until the high watermark is free; between steps, or in a thread of its own
  *
- * The pool's lock is dropped every 64 blocks. Blocks that are being copied (<kvmm/step.h>) or looked at
- * (<kvmm/verify.h>) are passed over: it neither waits for a look nor makes it begin anew.
+ * Drops the pool's lock every 64 blocks. Passes over blocks that are being copied (<kvmm/step.h>)
+ * or verified (<kvmm/verify.h>): it neither waits for a verification nor restarts it.
  *
- * Return: 0 so many are free; -EAGAIN the budget is used up; -ENOSPC nothing more can be evicted;
- * -EINVAL; -EOPNOTSUPP the pool has no policy.
+ * Return: 0 the high watermark is free; -EAGAIN the budget is used up; -ENOSPC nothing more can be
+ * evicted; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
 KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
 
@@ -182,28 +183,28 @@ KVMM_API int kvmm_reclaim(struct kvmm_pool *pool, struct kvmm_reclaim *reclaim);
  *	given when a request like that would succeed. KVMM_ALLOC_ZERO, KVMM_ALLOC_CONTIG and
  *	placements are for when they are taken: -EINVAL here
  *
- * With @cls no more is promised than the class takes now (KVMM_CLASS_REFUSE: -EDQUOT); its quota, as
- * limits of tenants, holds when they are taken.
+ * With @cls no more is promised than the class takes now (KVMM_CLASS_REFUSE: -EDQUOT); its quota,
+ * as limits of tenants, holds when they are taken.
  *
- * So many blocks are kept free from now on, whichever they are. Requests with @promise take from
- * them, past watermarks and queue: private blocks never fail for want of room then, nor do ranges,
- * but for one thing: that so many blocks lie in so few runs is not promised.
+ * The pool keeps so many blocks free from now on, not particular ones. Requests with @promise take
+ * from them, past watermarks and queue. Requests for private blocks then never fail for want of
+ * room; nor do ranges, except that no number of runs is promised.
  *
  * Return: as kvmm_alloc_ctl().
  */
 KVMM_API int kvmm_promise_make(struct kvmm_pool *pool, const struct kvmm_alloc_ctl *ctl,
 			       kvmm_promise_t *promise);
 
-/** kvmm_promise_end() - what is left is anybody's. Return: how many that were; -ESTALE; -EINVAL. */
+/** kvmm_promise_end() - unpromise the blocks left. Return: how many; -ESTALE; -EINVAL. */
 KVMM_API int kvmm_promise_end(struct kvmm_pool *pool, kvmm_promise_t promise);
 
 /* ---- what room costs ---- */
 
 /**
- * struct kvmm_alloc_costs - what the slow path weighs, in nanoseconds of anybody's time
+ * struct kvmm_alloc_costs - what the slow path weighs, in nanoseconds
  * @copy_block_ns: to move a block; 0 = 2,000
- * @drop_block_ns: to lose a cached block: computing it again, times the chance that it is asked for;
- *	0 = 200,000
+ * @drop_block_ns: to lose a cached block: computing it again, times the chance that it is asked
+ *	for; 0 = 200,000
  * @wait_block_ns: to wait until a block becomes free by itself; 0 = waiting is dearer than anything
  */
 struct kvmm_alloc_costs {
@@ -303,8 +304,8 @@ struct kvmm_pressure_line {
 /**
  * struct kvmm_pressure - pressure stall information of a pool
  * @some: at least one request waited in the queue, or for room to be made
- * @full: requests waited, and for none of them was room being made: nobody inside got anywhere.
- *	Requests that take blocks without waiting are too short to be seen, and do not count as progress
+ * @full: requests waited, and the pool made room for none of them. Requests that take blocks
+ *	without waiting are too short to be sampled: they do not count as progress
  * @queue: how long each of them waited in the queue, whether it got its blocks or not
  * @room: how long it took each time to make room, or to find that there is none
  */

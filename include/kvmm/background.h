@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Background compaction: keep holes long enough before somebody needs them.
+ * Background compaction: keep holes long enough before a request needs them.
  *
  * The measure is the unusable free index at the length that requests ask for: the share of the free
  * blocks that lie in holes too short for that. Above the threshold moves are started, as
- * kvmm_compact_start() does, until the index has come down to half of it. Nothing moves that has moved
- * lately (KVMM_GOAL_CALM of <kvmm/compact.h>).
+ * kvmm_compact_start() does, until the index has come down to half of it. Nothing moves that has
+ * moved lately (KVMM_GOAL_CALM of <kvmm/compact.h>).
  *
- * Who does the work is the engine's choice: it calls kvmm_background_tick() when it has a moment,
- * or it lets kvmm have a thread for it. Such a thread calls no function of the engine.
+ * The engine chooses which thread works: it calls kvmm_background_tick() when it has a moment, or
+ * lets kvmm start a thread. Such a thread calls no function of the engine.
  */
 #ifndef KVMM_BACKGROUND_H
 #define KVMM_BACKGROUND_H
@@ -19,19 +19,20 @@
 extern "C" {
 #endif
 
-/** A thread of kvmm's does the work. Without it, whoever calls kvmm_background_tick(). */
+/** A thread of kvmm's does the work. Without it, callers of kvmm_background_tick() do. */
 #define KVMM_BACKGROUND_THREAD		(1u << 0)
 
 /** Moves are started only while no step is open. */
 #define KVMM_BACKGROUND_IDLE_ONLY	(1u << 1)
 
-/** While holes are long enough, extents of ranges are joined; as KVMM_GOAL_SHORTEN of <kvmm/compact.h>. */
+/** While holes are long enough, extents of ranges are joined; as KVMM_GOAL_SHORTEN of
+ * <kvmm/compact.h>. */
 #define KVMM_BACKGROUND_SHORTEN		(1u << 2)
 
 /**
- * Checksums are taken and compared as well, where kvmm_verify_set() of <kvmm/verify.h> asks for them:
- * what is new or has moved as soon as may be (a thread looks every 10 ms), and a batch of others, in
- * turns, each interval. Nobody need call kvmm_verify_tick() then.
+ * The work takes and compares checksums too, where kvmm_verify_set() of <kvmm/verify.h> asks for
+ * them: of new and moved blocks as soon as possible (the thread looks every 10 ms), of a batch of
+ * others, in turns, each interval. Then no thread need call kvmm_verify_tick().
  */
 #define KVMM_BACKGROUND_VERIFY		(1u << 3)
 
@@ -75,8 +76,8 @@ static inline int kvmm_background_set(struct kvmm_pool *pool, const struct kvmm_
 /**
  * kvmm_background_tick() - do what is due
  *
- * Cheap while nothing is: a clock reading. Never waits for the device, but for checksums that it cannot
- * take alone (KVMM_BACKGROUND_VERIFY).
+ * Cheap while nothing is: a clock reading. Never waits for the device, but for checksums that it
+ * cannot take alone (KVMM_BACKGROUND_VERIFY).
  *
  * Return: 1 moves were started; 0 nothing was due or to be done; -EINVAL; errors of
  * kvmm_compact_start() that are not a matter of course.

@@ -2,10 +2,10 @@
 /*
  * Ranges that grow as a sequence decodes.
  *
- * Behind a range that grows a run of free blocks is kept for it, so that the next blocks lie where
- * the last ones end. Such a reservation is soft: its blocks count as free, everybody who would
- * otherwise fail, evict, move or scatter gets them, and it is gone when the range is freed, shrunk at
- * its end, split or moved. It begins with the second kvmm_range_grow(), or with the range if that was
+ * The pool keeps a run of free blocks behind a range that grows, so that the next blocks lie where
+ * the last ones end. Such a reservation is soft. Its blocks count as free; a request that would
+ * otherwise fail, evict, move or scatter gets them. It ends when the range is freed, shrunk at its
+ * end, split or moved. It begins with the second kvmm_range_grow(), or with the range if that was
  * allocated with KVMM_ALLOC_GROWS, and is made twice as long each time that it is used up.
  *
  * A range that grows may have more extents than KVMM_MAX_RUNS: kvmm_range_extents() says how many.
@@ -29,8 +29,8 @@ extern "C" {
  * All or nothing: if one of them cannot grow none does, and -ENOSPC or -EDQUOT has evicted nothing.
  * One lock hold where blocks are free. In a pool with limits of tenants or a zero policy memory is
  * allocated for each call, and nothing is moved to make a run. Within a call that fails
- * kvmm_range_extents() may see a range longer for a moment; after -EIO for good if another owner has
- * let it grow in that moment.
+ * kvmm_range_extents() may see a range longer for a moment; after -EIO for good if another owner
+ * has let it grow in that moment.
  *
  * Return: 0, also for no ranges; -ENOSPC; -EDQUOT a tenant's limit, or the quota of a class with
  * KVMM_CLASS_REFUSE, over the whole batch; -ESTALE or -EINVAL one of the
@@ -49,9 +49,9 @@ KVMM_API int kvmm_range_grow_many(struct kvmm_pool *pool, const kvmm_range_t *ra
  *	nr_free of struct kvmm_pool_stat
  * @live, @live_ext, @live_max: ranges there are, by their extents; extents of all of them; of the
  *	one that has most
- * @finished, @finished_ext, @finished_max: the same of those that were freed, since the pool was made
+ * @finished, @finished_ext, @finished_max: the same of those freed since the pool was made
  * @in_place, @elsewhere: pieces that ranges grew by, behind their end and as a further extent
- * @steals, @stolen_blocks: times that somebody took reserved blocks, and how many
+ * @steals, @stolen_blocks: times that other requests took reserved blocks, and how many
  */
 struct kvmm_growth_stat {
 	size_t size;
