@@ -10,7 +10,7 @@
  *	  +-------------------evict------------------------ no references: a hit, or evictable
  *
  * - *mutable* (kvmm_mut_t): the caller's alone, has no key;
- * - *complete* (kvmm_staged_t): full and named, but nobody finds it yet;
+ * - *complete* (kvmm_staged_t): full and named, but no look-up finds it yet;
  * - *immutable* (kvmm_ref_t): registered; one reference. *Active* with references, *inactive*
  *   without: still a hit, until its memory is needed;
  * - *weak* (kvmm_weak_t): no reference. Does not keep the block; can be upgraded while it exists.
@@ -39,7 +39,7 @@ extern "C" {
  * @keys: first to last
  * @nr: how many
  * @position: of the first, in blocks from the start of the prompt; with @nr below 2^32
- * @parent: key of the block before the first; NULL if it is the first, or nobody knows
+ * @parent: key of the block before the first; NULL if it is the first, or unknown
  * @domain: who may share them: a block is a hit only if tenant, layout and group are equal
  *
  * Lookups do not look at @position and @parent. They tell a registry of prefixes, and tools, what
@@ -84,8 +84,8 @@ KVMM_API int kvmm_prefix_scan(struct kvmm_pool *pool, const struct kvmm_prefix *
 
 /**
  * kvmm_prefix_probe() - which keys are cached; takes nothing, changes nothing
- * @present: room for (@prefix->nr + 63) / 64 words; bit i % 64 of word i / 64 is key i. NULL: stops at
- *	the first one that is not
+ * @present: room for (@prefix->nr + 63) / 64 words; bit i % 64 of word i / 64 is key i. NULL: stops
+ *	at the first one that is not
  *
  * Return: how many; -EINVAL; -EOPNOTSUPP.
  */
@@ -129,8 +129,8 @@ static inline int kvmm_match_len(struct kvmm_pool *pool, const kvmm_key_t *keys,
  * @nr_evicted: out: keys in @evicted; without that how many lost their block
  * @domain: who may share the hits; new blocks are for @domain.tenant
  * @reserve: blocks that must stay available beside these, for requests under way (a watermark)
- * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks, promises,
- *	or limits of the tenant that were lowered; <kvmm/event.h> names them
+ * @nr_untold: out: keys that lost their block beyond the room of @evicted, for watermarks,
+ *	promises, or limits of the tenant that were lowered; <kvmm/event.h> names them
  */
 struct kvmm_acquire {
 	const kvmm_key_t *keys;
@@ -151,7 +151,7 @@ struct kvmm_acquire {
 /**
  * kvmm_acquire() - match and allocate in one step
  *
- * Hits that nobody references count as needed: they can no longer be evicted for the rest.
+ * Unreferenced hits count as needed: they can no longer be evicted for the rest.
  *
  * Return: 0; -ENOSPC the rest does not fit besides the hits (nothing changed, order of eviction
  * included); -EDQUOT @domain.tenant may not have so many, see <kvmm/tenant.h> (likewise);
@@ -162,8 +162,8 @@ KVMM_API int kvmm_acquire(struct kvmm_pool *pool, struct kvmm_acquire *req);
 
 /* ---- private blocks ---- */
 
-/** kvmm_alloc_for() - @nr private blocks for @tenant: free ones first, then evicted ones; @nr = 0 is
- * success. Return: 0; -ENOSPC; -EDQUOT; -EINVAL; -EOPNOTSUPP; -EIO as kvmm_acquire(). */
+/** kvmm_alloc_for() - @nr private blocks for @tenant: free ones first, then evicted ones; @nr = 0
+ * is success. Return: 0; -ENOSPC; -EDQUOT; -EINVAL; -EOPNOTSUPP; -EIO as kvmm_acquire(). */
 KVMM_API int kvmm_alloc_for(struct kvmm_pool *pool, uint32_t nr, uint32_t tenant,
 			    kvmm_mut_t *blocks);
 
@@ -176,9 +176,9 @@ static inline int kvmm_alloc(struct kvmm_pool *pool, uint32_t nr, kvmm_mut_t *bl
 /**
  * kvmm_free() - give private blocks back, last of @blocks first
  *
- * Up to 64 of them the thread may keep aside for its next kvmm_alloc(): without a lock, and free for
- * all nevertheless (Documentation/magazines.rst). Of two threads that free, stage or register one handle
- * at the same moment one is refused.
+ * Up to 64 of them the thread may keep aside for its next kvmm_alloc(): without a lock, and free
+ * for all nevertheless (Documentation/magazines.rst). Of two threads that free, stage or register
+ * one handle at the same moment one is refused.
  *
  * Return: 0; -ESTALE, -EINVAL (none was freed).
  */
@@ -187,7 +187,7 @@ KVMM_API int kvmm_free(struct kvmm_pool *pool, const kvmm_mut_t *blocks, uint32_
 /* ---- naming and publishing ---- */
 
 /**
- * kvmm_stage() - name full blocks; nobody finds them yet
+ * kvmm_stage() - name full blocks; no look-up finds them yet
  * @blocks: private blocks, one for each key of @prefix; taken on success
  * @staged: out; may be the memory of @blocks
  *
@@ -208,8 +208,8 @@ KVMM_API int kvmm_unstage(struct kvmm_pool *pool, const kvmm_staged_t *staged, u
  * @KVMM_DUP_ALLOW: cached as well, and found when its elders are gone: block tables stay
  *	append-only (vLLM)
  * @KVMM_DUP_HOLD: registered as well, for its holders only: it has a reference on the one that is
- *	found, and with its own last reference it is freed and gives that back, so it pins nothing in
- *	an idle pool (Dynamo's "allow")
+ *	found, and with its own last reference it is freed and gives that back, so it pins nothing
+ *	in an idle pool (Dynamo's "allow")
  * @KVMM_DUP_REJECT: the newcomer is freed, and the caller gets a reference on the one that is found
  */
 enum kvmm_dup { KVMM_DUP_POOL, KVMM_DUP_ALLOW, KVMM_DUP_HOLD, KVMM_DUP_REJECT, KVMM_NR_DUPS };
@@ -240,8 +240,8 @@ KVMM_API int kvmm_publish(struct kvmm_pool *pool, struct kvmm_publish *req);
  * @blocks: private blocks of the caller; taken on success
  * @refs: one reference for each, on success; may be the memory of @blocks
  *
- * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private; -ENODATA, -EIO
- * as kvmm_stage().
+ * Return: 0; -ESTALE, -EINVAL, -ENOMEM: the blocks are still the caller's, and private; -ENODATA,
+ * -EIO as kvmm_stage().
  */
 KVMM_API int kvmm_prefix_register(struct kvmm_pool *pool, const struct kvmm_prefix *prefix,
 				  const kvmm_mut_t *blocks, kvmm_ref_t *refs);
@@ -303,8 +303,8 @@ KVMM_API int kvmm_upgrade_many(struct kvmm_pool *pool, const kvmm_weak_t *weak, 
 KVMM_API int kvmm_pin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 			      uint32_t type);
 
-/** kvmm_unpin_many_as() - undo it, all or nothing, last of @refs first. Return: 0; -ESTALE; -EINVAL,
- * also if one of them has no pin of @type. */
+/** kvmm_unpin_many_as() - undo it, all or nothing, last of @refs first. Return: 0; -ESTALE;
+ * -EINVAL, also if one of them has no pin of @type. */
 KVMM_API int kvmm_unpin_many_as(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 				uint32_t type);
 
@@ -323,8 +323,8 @@ static inline int kvmm_unpin_many(struct kvmm_pool *pool, const kvmm_ref_t *refs
 /**
  * kvmm_set_reset() - should these blocks go with their last reference, rather than stay cached?
  *
- * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that holds
- * another block (KVMM_DUP_HOLD) goes in any case.
+ * The last writer wins. A new block starts as KVMM_POOL_RESET_ON_RELEASE says; a duplicate that
+ * holds another block (KVMM_DUP_HOLD) goes in any case.
  *
  * Return: 0; -ESTALE, -EINVAL (none was changed).
  */
@@ -418,8 +418,8 @@ static inline int kvmm_block_of_mut(struct kvmm_pool *pool, kvmm_mut_t mut)
  * kvmm_evict_blocks() - forget the keys of these blocks
  * @blocks: block ids
  *
- * Who holds a reference keeps it, and the block, but nobody finds it any more; it is free with its
- * last reference. Inactive blocks are free at once. Blocks without key are left as they are.
+ * References stay valid, but no look-up finds the block any more; its last reference frees it.
+ * Inactive blocks are free at once. Blocks without a key stay as they are.
  *
  * Return: how many lost their key; -EINVAL one of them is no block (none did).
  */
@@ -429,8 +429,8 @@ KVMM_API int kvmm_evict_blocks(struct kvmm_pool *pool, const uint32_t *blocks, u
  * kvmm_reset_inactive_held() - forget every cached block of the device without references
  * @nr_held: NULL, or out: blocks in use after that: private, staged or referenced ones, and ranges
  *
- * Copies in tiers below stay. Moves under way are cancelled, and a look of kvmm_verify_tick() ends, so that
- * none keeps its block.
+ * Copies in tiers below stay. Moves under way are cancelled, and a look of kvmm_verify_tick() ends,
+ * so that none keeps its block.
  *
  * Context: waits for the device where it copies, or sums, blocks of the pool.
  * Return: how many were forgotten; -EOPNOTSUPP; -EINVAL.
@@ -447,24 +447,25 @@ static inline int kvmm_reset_inactive(struct kvmm_pool *pool)
  * kvmm_reset_cache() - forget every cached block, in every tier: for a change of weights
  * @pool: nothing of it is held: no private, staged or active block, no range
  *
- * What the engine calls between the last step with the old weights and the first one with the new ones, on
- * each pool that has K/V of them. Afterwards no copy that was made before is found or loaded: not on the
- * device, not in the host tier, where copies of the pool's layout go, whichever pool made them, and not on
- * the disk below, which is emptied as a whole, other layouts included, for good. Copies
- * that are under way between host tier and disk are not found when they are complete. Moves and a look of
- * kvmm_verify_tick() end first, as in kvmm_reset_inactive_held().
+ * What the engine calls between the last step with the old weights and the first one with the new
+ * ones, on each pool that has K/V of them. Afterwards no copy that was made before is found or
+ * loaded: not on the device, not in the host tier, where copies of the pool's layout go, whichever
+ * pool made them, and not on the disk below, which is emptied as a whole, other layouts included,
+ * for good. Copies that are under way between host tier and disk are not found when they are
+ * complete. Moves and a look of kvmm_verify_tick() end first, as in kvmm_reset_inactive_held().
  *
- * The pool's own copies to and from the host tier hold their blocks: -EBUSY. kvmm_tier_abort_all(), and
- * kvmm_tier_poll() between two attempts until one works. So do a migration that reads the pool, or writes to
- * it, and a gang. Another pool above the same tiers that goes on with old weights, or loads meanwhile, has old
- * content, fills the tiers with it, and gives it to where it migrates: stop all of them, reset all of them, the
- * destination of a migration last, before any of them goes on.
+ * The pool's own copies to and from the host tier hold their blocks: -EBUSY. kvmm_tier_abort_all(),
+ * and kvmm_tier_poll() between two attempts until one works. So do a migration that reads the pool,
+ * or writes to it, and a gang. Another pool above the same tiers that goes on with old weights, or
+ * loads meanwhile, fills the tiers with old content and migrates it: stop all these pools, then
+ * reset all of them, the destination of a migration last, before any goes on.
  *
- * Context: with a disk below it waits for two writes and flushes, and for the device where it copies, or sums,
- * blocks of the pool; no kvmm lock held.
- * Return: how many blocks the device had; -EBUSY something is held: nothing was forgotten, in no tier;
- * -EIO, -ENOMEM, ...: of the disk, which is the only one that can fail: nothing is found any more, but what
- * the disk has may be after it was opened again. Call it again, or open the disk with KVMM_DISK_RESET.
+ * Context: with a disk below it waits for two writes and flushes, and for the device where it
+ * copies, or sums, blocks of the pool; no kvmm lock held.
+ * Return: how many blocks the device had; -EBUSY something is held: nothing was forgotten, in no
+ * tier; -EIO, -ENOMEM, ...: of the disk, which is the only one that can fail: nothing is found any
+ * more, but what the disk has may be after it was opened again. Call it again, or open the disk
+ * with KVMM_DISK_RESET.
  */
 KVMM_API int kvmm_reset_cache(struct kvmm_pool *pool);
 

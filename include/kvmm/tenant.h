@@ -2,21 +2,21 @@
 /*
  * How much of a pool each tenant may have, as a memory cgroup says it of processes.
  *
- * A block is charged to the tenant that it was handed out to (struct kvmm_acquire, kvmm_alloc_for(),
- * struct kvmm_range_attr), from then on until it is free again or handed out anew: while it is
- * private, cached, cached and referenced by nobody, or part of a range. Nobody else can hit it, so
- * nothing is shared between tenants.
+ * A block is charged to the tenant that it was handed out to (struct kvmm_acquire,
+ * kvmm_alloc_for(), struct kvmm_range_attr), from then on until it is free again or handed out
+ * anew: while it is private, cached (referenced or not), or part of a range. Other tenants cannot
+ * hit it, so they share nothing.
  *
  *	max	never exceeded: what does not fit is made room for among the tenant's own inactive
  *		blocks, else the call is refused with -EDQUOT
- *	high	exceeded only by what is in use: who allocates beyond loses inactive blocks of its own,
- *		and when others need room it is the first to lose some
- *	low	at or below, it loses inactive blocks to others only when nobody else has any
+ *	high	exceeded only by blocks in use: allocation beyond it takes the tenant's own inactive
+ *		blocks, and when others need room it is the first to lose some
+ *	low	at or below, it loses inactive blocks to others only when these have none left
  *	min	at or below, it loses none to others, even if that means that they are refused
  *
- * Tenants that nothing was said of are one together: KVMM_TENANT_REST. Like any other it can be given
- * limits. So what a pool keeps is bounded by how many tenants were named here, not by how many
- * identifiers come along. A pool where this was never called has no memory or time for it.
+ * Tenants that nothing was said of are one together: KVMM_TENANT_REST. Like any other it can be
+ * given limits. So what a pool keeps is bounded by how many tenants were named here, not by how
+ * many identifiers come along. A pool where this was never called has no memory or time for it.
  *
  * Documentation/tenants.rst has the rules, and what they cost.
  */
@@ -31,7 +31,8 @@ extern "C" {
 
 struct kvmm_pool;
 
-/** All tenants that have no limits of their own, together. No tenant should have this identifier. */
+/** All tenants that have no limits of their own, together. No tenant should have this
+ * identifier. */
 #define KVMM_TENANT_REST	UINT32_MAX
 
 /** So many tenants of a pool can have limits, besides KVMM_TENANT_REST. */
@@ -64,11 +65,11 @@ struct kvmm_tenant_attr {
 /**
  * struct kvmm_tenant_stat - one tenant
  * @size: sizeof(struct kvmm_tenant_stat), by the caller
- * @tenant: who
+ * @tenant: its number
  * @min, @low, @high, @max: its limits, in blocks
  * @usage: blocks charged to it
  * @peak: the most there were after any allocation
- * @nr_inactive: of @usage: cached, and nobody is known to reference them
+ * @nr_inactive: of @usage: cached, and without known references
  * @nr_low: blocks it lost to others though it was at or below @low
  * @nr_high: allocations that went beyond @high, or would have
  * @nr_max: allocations that would have gone beyond @max
@@ -96,21 +97,20 @@ struct kvmm_tenant_stat {
 
 /**
  * kvmm_tenant_set_many() - give tenants limits, or change them
- * @tenants: who
+ * @tenants: their numbers
  * @attrs: limits, one for each; NULL, of one tenant only: see kvmm_tenant_del()
  *
- * What a tenant has beyond its new @high or @max is reclaimed at once as far as nobody uses it. Less
- * than it uses is allowed: then it is refused everything until it has given enough back. A tenant that
- * is named here for the first time is charged for what it is given from now on; what it had before
- * stays with KVMM_TENANT_REST until it is given back.
+ * What a tenant has beyond its new @high or @max is reclaimed at once, as far as it is not in use.
+ * Less than it uses is allowed: then it is refused everything until it has given enough back. A
+ * tenant that is named here for the first time is charged for what it is given from now on; what it
+ * had before stays with KVMM_TENANT_REST until it is given back.
  *
- * The first call on a pool waits until no other call is under way in it. Each tenant that gets
- * limits of its own has an instance of the pool's policy of its own: host memory by the size of the
- * pool.
+ * The first call on a pool waits until no other call is under way in it. Each tenant with limits of
+ * its own has its own instance of the pool's policy: host memory by the size of the pool.
  *
  * Context: takes locks that are held while blocks are moved. Allocates host memory.
- * Return: 0; -EINVAL; -ENOMEM; -EUSERS more than KVMM_MAX_TENANTS; -EOPNOTSUPP the policy keeps free
- * blocks itself ("lru-classic"). Then nothing was changed.
+ * Return: 0; -EINVAL; -ENOMEM; -EUSERS more than KVMM_MAX_TENANTS; -EOPNOTSUPP the policy keeps
+ * free blocks itself ("lru-classic"). Then nothing was changed.
  */
 KVMM_API int kvmm_tenant_set_many(struct kvmm_pool *pool, const uint32_t *tenants,
 				  const struct kvmm_tenant_attr *attrs, uint32_t nr);
@@ -128,8 +128,8 @@ static inline int kvmm_tenant_set(struct kvmm_pool *pool, uint32_t tenant,
  * From then on it is part of KVMM_TENANT_REST, which cannot be deleted.
  *
  * Context: as kvmm_tenant_set_many().
- * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); or may be again, when a gang
- * is aborted; -ENOENT it has no limits; -EINVAL.
+ * Return: 0; -EBUSY blocks are charged to it: see kvmm_tenant_reclaim(); or may be again, when a
+ * gang is aborted; -ENOENT it has no limits; -EINVAL.
  */
 static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
 {
@@ -142,8 +142,7 @@ static inline int kvmm_tenant_del(struct kvmm_pool *pool, uint32_t tenant)
  *
  * Passes over what kvmm_reclaim() does.
  *
- * Return: how many were evicted; -ENOENT it has no limits; -EINVAL; -EOPNOTSUPP the pool has no
- * policy.
+ * Return: how many were evicted; -ENOENT no limits; -EINVAL; -EOPNOTSUPP the pool has no policy.
  */
 KVMM_API int kvmm_tenant_reclaim(struct kvmm_pool *pool, uint32_t tenant, uint32_t nr);
 
@@ -161,7 +160,7 @@ KVMM_API int kvmm_tenant_stat(struct kvmm_pool *pool, uint32_t tenant,
  * @cursor: 0 for the first; advanced
  * @stat: as kvmm_tenant_stat()
  *
- * Who is added or deleted meanwhile may be seen or not; nobody is seen twice.
+ * A tenant added or deleted meanwhile may be seen or not; none is seen twice.
  *
  * Return: 0; -ENOENT there are no more; -EINVAL.
  */

@@ -12,8 +12,8 @@
  *	kvmm_publish(pool, &publish);
  *
  * A block to which tokens were appended can be named only while it is full, by any call: else
- * kvmm_stage() and kvmm_register() say -ENODATA, too. Of others the pool knows nothing, and takes the
- * engine's word.
+ * kvmm_stage() and kvmm_register() say -ENODATA, too. Of others the pool knows nothing, and takes
+ * the engine's word.
  *
  * A block's tokens are its owner's, as the block is. Any thread; no lock is held on return.
  */
@@ -38,12 +38,12 @@ extern "C" {
 KVMM_API int kvmm_block_append_tokens(struct kvmm_pool *pool, kvmm_mut_t block,
 				      const uint32_t *tokens, uint32_t nr);
 
-/** kvmm_block_pop_tokens() - forget the last @nr. Return: how many are left; -ERANGE there are not so
- * many, and none was forgotten; -ESTALE, -EINVAL. */
+/** kvmm_block_pop_tokens() - forget the last @nr. Return: how many are left; -ERANGE there are not
+ * so many, and none was forgotten; -ESTALE, -EINVAL. */
 KVMM_API int kvmm_block_pop_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t nr);
 
-/** kvmm_block_tokens() - what is in the block. Return: how many, which may be more than @max; -ESTALE,
- * -EINVAL. */
+/** kvmm_block_tokens() - what is in the block. Return: how many, which may be more than @max;
+ * -ESTALE, -EINVAL. */
 KVMM_API int kvmm_block_tokens(struct kvmm_pool *pool, kvmm_mut_t block, uint32_t *tokens,
 			       uint32_t max);
 
