@@ -2,13 +2,12 @@
 /*
  * Compaction for a purpose: what blocks are moved for, what it may cost, what it would do.
  *
- * kvmm_pool_compact() and kvmm_compact_start() make a free run. There are other reasons to move blocks,
- * and other ways to get rid of one that is in the way: a cached block that nobody references can be
- * lost, where that costs less than copying it. A goal says what for and how much; a plan says what
- * would be done for it, and what would be there then.
+ * kvmm_pool_compact() and kvmm_compact_start() make a free run. There are other reasons to move
+ * blocks, and other ways to get rid of one that is in the way: the pool can drop an unreferenced
+ * cached block where that costs less than copying it. A goal says what to reach; a plan says what
+ * would be done for it, and what it would give.
  *
- * Nothing that is planned is certain: while it is carried out blocks change hands, and whoever
- * does so first is right.
+ * A plan is not certain: blocks change hands while it is carried out, and such changes win.
  */
 #ifndef KVMM_COMPACT_H
 #define KVMM_COMPACT_H
@@ -22,12 +21,12 @@ extern "C" {
 /**
  * enum kvmm_goal - what for
  * @KVMM_GOAL_RUN: a free run of @want blocks
- * @KVMM_GOAL_PAGEBLOCKS: @want pageblocks, aligned groups of @pageblock_blocks blocks, with nobody in
- *	them; those that are empty already count
- * @KVMM_GOAL_SHORTEN: @want extents of ranges fewer, 0 = as many as can be: extents of one range come
- *	to lie behind one another
- * @KVMM_GOAL_GATHER: one range, or all ranges of a sequence, oldest first, in one run. Where there is no
- *	hole for it a run is made first, and @is_partial: try again once that is there
+ * @KVMM_GOAL_PAGEBLOCKS: @want pageblocks, aligned groups of @pageblock_blocks blocks, empty; those
+ *	that are empty already count
+ * @KVMM_GOAL_SHORTEN: @want extents of ranges fewer, 0 = as many as can be: extents of one range
+ *	come to lie behind one another
+ * @KVMM_GOAL_GATHER: one range, or all ranges of a sequence, oldest first, in one run. Where there
+ *	is no hole for it a run is made first, and @is_partial: try again once that is there
  */
 enum kvmm_goal {
 	KVMM_GOAL_RUN,
@@ -44,22 +43,23 @@ static inline const char *kvmm_goal_name(uint32_t goal)
 }
 
 /**
- * Cached blocks that nobody references may be lost, with all that follow them in their chains: where that
- * costs less than copying (struct kvmm_alloc_costs), or where there is no place for them. Only of the
- * class that is evicted from next; never where tenants have limits.
+ * Unreferenced cached blocks may be dropped, with all that follow them in their chains: where that
+ * costs less than copying (struct kvmm_alloc_costs), or where there is no place for them. Only of
+ * the class that is evicted next; never where tenants have limits.
  */
 #define KVMM_GOAL_DROP		(1u << 0)
 
 /**
- * Nothing is urgent: what has moved in one of the last KVMM_CALM_PLANS plans stays, and pageblocks that
- * could not be emptied lately are left out until something in them is freed, or so many plans later.
+ * Nothing is urgent: blocks moved by one of the last KVMM_CALM_PLANS plans stay. Pageblocks that
+ * could not be emptied lately are left out for so many plans, or until something in them is freed.
  */
 #define KVMM_GOAL_CALM		(1u << 1)
 #define KVMM_CALM_PLANS		8u
 
 /**
- * KVMM_GOAL_RUN: where there is no way to @want, budgets included, the longest run that there is one to,
- * if it is longer than what there is; @is_partial says so. The other goals do as much as they can anyway.
+ * KVMM_GOAL_RUN: where there is no way to @want, budgets included, the longest run that there is
+ * one to, if it is longer than what there is; @is_partial says so. The other goals do as much as
+ * they can anyway.
  */
 #define KVMM_GOAL_BEST		(1u << 2)
 
@@ -92,14 +92,14 @@ struct kvmm_compact_goal {
 	uint64_t seq;
 };
 
-#define KVMM_COMPACT_GOAL_INIT { sizeof(struct kvmm_compact_goal), KVMM_GOAL_RUN, KVMM_MOVE_BESIDE, \
-				 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0 }
+#define KVMM_COMPACT_GOAL_INIT { sizeof(struct kvmm_compact_goal), KVMM_GOAL_RUN, \
+				 KVMM_MOVE_BESIDE, 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0 }
 
 /**
  * struct kvmm_compact_state - how the free blocks lie
  * @largest: the longest run of them
- * @unusable_ppm: kvmm_zone_unusable() at the length that the goal is about: a run, a pageblock, else what
- *	the median range has asked for
+ * @unusable_ppm: kvmm_zone_unusable() at the length that the goal is about: a run, a pageblock,
+ *	else what the median range has asked for
  * @extents: of all ranges
  */
 struct kvmm_compact_state {
@@ -150,8 +150,8 @@ struct kvmm_compact_plan {
 	struct kvmm_compact_state after;
 };
 
-#define KVMM_COMPACT_PLAN_INIT { sizeof(struct kvmm_compact_plan), NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, \
-				 0, 0, 0, 0, 0, { 0, 0 }, 0, 0, { 0, 0, 0 }, { 0, 0, 0 } }
+#define KVMM_COMPACT_PLAN_INIT { sizeof(struct kvmm_compact_plan), NULL, NULL, NULL, 0, 0, 0, 0, \
+				 0, 0, 0, 0, 0, 0, 0, { 0, 0 }, 0, 0, { 0, 0, 0 }, { 0, 0, 0 } }
 
 /**
  * kvmm_compact_plan() - what would be done, without doing it
@@ -159,10 +159,10 @@ struct kvmm_compact_plan {
  *
  * What stays where it is, and why, is in kvmm_stay_last() afterwards.
  *
- * Return: 0, with nothing in the plan if the goal is reached already; -ENOSPC no allowed moves get any
- * nearer to it; -EAGAIN only some that take longer than @goal->max_us do; -ENOMEM; -EOPNOTSUPP as
- * kvmm_pool_compact(), @goal->max_bytes in a pool of ids, or the pool has KVMM_POOL_DETERMINISTIC;
- * -ESTALE, -EINVAL.
+ * Return: 0, with nothing in the plan if the goal is reached already; -ENOSPC no allowed moves get
+ * any nearer to it; -EAGAIN only some that take longer than @goal->max_us do; -ENOMEM; -EOPNOTSUPP
+ * as kvmm_pool_compact(), @goal->max_bytes in a pool of ids, or the pool has
+ * KVMM_POOL_DETERMINISTIC; -ESTALE, -EINVAL.
  */
 KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 			       struct kvmm_compact_plan *plan);
@@ -173,9 +173,9 @@ KVMM_API int kvmm_compact_plan(struct kvmm_pool *pool, const struct kvmm_compact
  *
  * As kvmm_compact_start(). What is lost is evicted before the copies begin, and counted as such.
  *
- * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: the blocks changed
- * hands all the while it was planned. After an error nothing was begun, but for -EIO and -EBUSY: then
- * what was to be lost is.
+ * Return: as kvmm_compact_plan(); -EBUSY, -EIO as kvmm_compact_start(); -EAGAIN also: the blocks
+ * changed hands all the while it was planned. After an error nothing was begun, but for -EIO and
+ * -EBUSY: then what was to be lost is.
  */
 KVMM_API int kvmm_compact_goal_start(struct kvmm_pool *pool, const struct kvmm_compact_goal *goal,
 				     struct kvmm_compact_plan *plan);

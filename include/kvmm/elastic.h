@@ -5,23 +5,23 @@
  * Memory comes and goes in *units* (2 MiB as a rule), blocks do in *pageblocks*: aligned groups of
  * so many blocks that they cover units. To give memory back, pageblocks are emptied: what is cheap
  * to drop is dropped, the rest is copied elsewhere, what is pinned stays. Blocks of an empty
- * pageblock are *away*: nobody is given one. A unit is given back when all blocks in it are away.
+ * pageblock are *away*: no request gets one. A unit is given back when all blocks in it are away.
  *
  *	pageblocks  [a.b.][....][c.dd][ee.e]	give back half:
  *		    [away][away][cadd][eebe]
  *
- * Whose memory it is decides what giving back means:
+ * The owner of the memory decides what giving back means:
  *
  * - a pool with KVMM_POOL_ELASTIC has its memory from the device, and unmaps it; kvmm_pool_grow()
  *   maps it again;
- * - memory of the caller (&struct kvmm_pool_attr.planes) is not ours to unmap: he is told of address
- *   ranges, each once, that the pool does not use any more, and hands them back with
+ * - memory of the caller (&struct kvmm_pool_attr.planes) is not ours to unmap: he is told of
+ *   address ranges, each once, that the pool does not use any more, and hands them back with
  *   kvmm_pool_grow();
  * - a pool of ids only counts in blocks.
  *
- * Two ways, as for compaction: kvmm_pool_shrink() stops the world between steps and is done on return;
- * kvmm_pool_shrink_start() works beside the engine's steps (<kvmm/step.h>) and is polled: places
- * that a step may still read are given back when the device has passed it.
+ * Two ways, as for compaction: kvmm_pool_shrink() stops the world between steps and is done on
+ * return; kvmm_pool_shrink_start() works beside the engine's steps (<kvmm/step.h>) and is polled:
+ * places that a step may still read are given back when the device has passed it.
  *
  * A *balloon* is a target: so many bytes are to be away. It is approached a portion at a time.
  */
@@ -55,11 +55,11 @@ struct kvmm_elastic_attr {
 };
 
 /**
- * kvmm_pool_elastic_setup() - say so, before anything else here is called; who does not, gets defaults
+ * kvmm_pool_elastic_setup() - set this up, before any other call of this header; else defaults hold
  *
  * Return: 0; -EINVAL; -EBUSY it is too late; -ENOMEM; -EOPNOTSUPP the pool cannot give memory back:
  * memory of its own that the device does not take back in parts (no KVMM_POOL_ELASTIC, or a device
- * without such memory), planes with gaps that somebody else may use, or allocator "buddy".
+ * without such memory), planes with gaps that others may use, or allocator "buddy".
  */
 static inline int kvmm_pool_elastic_setup(struct kvmm_pool *pool,
 					  const struct kvmm_elastic_attr *attr)
@@ -110,19 +110,19 @@ struct kvmm_shrink {
  * kvmm_pool_shrink() - give memory back, now
  *
  * Stops the world, as kvmm_pool_compact(): nothing may read or write the pool's blocks on the
- * device meanwhile. The pageblocks that are cheapest to empty go: a free block costs nothing, others
- * what copying or dropping costs, whichever is less (struct kvmm_alloc_costs). If too little is free
- * the shortfall is evicted first, in the order of eviction. What is promised, and the low watermark,
- * stay free.
+ * device meanwhile. The pageblocks that are cheapest to empty go: a free block costs nothing,
+ * others what copying or dropping costs, whichever is less (struct kvmm_alloc_costs). If too little
+ * is free the shortfall is evicted first, in the order of eviction. What is promised, and the low
+ * watermark, stay free.
  *
  * All or nothing, down to @min_bytes: a call that fails gives nothing back and evicts nothing; what
  * was copied stays where it is by then.
  *
  * Return: 0; -ENOSPC not so much can be had: too much is held, or what is pinned is everywhere;
  * -EAGAIN requests wait for blocks; -EBUSY a step is open, the pool is quiescent, or another shrink
- * is under way; -EIO a copy or the driver failed: what could not be undone is in @given_bytes and in
- * kvmm_pool_elastic_stat(); -EOPNOTSUPP as kvmm_pool_elastic_setup(), or bytes of a pool of ids only;
- * -ENOMEM; -EINVAL.
+ * is under way; -EIO a copy or the driver failed: what could not be undone is in @given_bytes and
+ * in kvmm_pool_elastic_stat(); -EOPNOTSUPP as kvmm_pool_elastic_setup(), or bytes of a pool of ids
+ * only; -ENOMEM; -EINVAL.
  */
 KVMM_API int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *req);
 
@@ -130,10 +130,10 @@ KVMM_API int kvmm_pool_shrink(struct kvmm_pool *pool, struct kvmm_shrink *req);
  * kvmm_pool_shrink_start() - give memory back beside running steps
  * @mode: enum kvmm_move_mode
  *
- * Chooses pageblocks, evicts the shortfall, keeps what is free there from others, and begins to move
- * the rest. What may not move when its turn comes, or is pinned meanwhile, has its pageblock left
- * alone and another one chosen. Each pageblock is given back as soon as it is empty and no step can
- * read it any more.
+ * Chooses pageblocks, evicts the shortfall, keeps what is free there from others, and begins to
+ * move the rest. What may not move when its turn comes, or is pinned meanwhile, has its pageblock
+ * left alone and another one chosen. Each pageblock is given back as soon as it is empty and no
+ * step can read it any more.
  *
  * Return: 0; as kvmm_pool_shrink(), then nothing has been begun; -EOPNOTSUPP also
  * KVMM_POOL_DETERMINISTIC.
@@ -143,8 +143,8 @@ KVMM_API int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_sh
 
 /**
  * kvmm_pool_shrink_poll() - go on with it; never waits for the device
- * @req: out, or NULL: results so far, ranges as kvmm_pool_shrink(); only the fields that are room for
- *	something are read
+ * @req: out, or NULL: results so far, ranges as kvmm_pool_shrink(); only the fields that are room
+ *	for something are read
  *
  * kvmm_step_begin() and kvmm_background_tick() do the same.
  *
@@ -153,7 +153,7 @@ KVMM_API int kvmm_pool_shrink_start(struct kvmm_pool *pool, const struct kvmm_sh
  */
 KVMM_API int kvmm_pool_shrink_poll(struct kvmm_pool *pool, struct kvmm_shrink *req);
 
-/** kvmm_pool_shrink_cancel() - no more of it. What is given back stays given back. Waits for copies.
+/** kvmm_pool_shrink_cancel() - end it. Units given back stay so. Waits for copies.
  * Return: 0; -EINVAL there is none. */
 KVMM_API int kvmm_pool_shrink_cancel(struct kvmm_pool *pool);
 
@@ -189,12 +189,12 @@ struct kvmm_regain {
 /**
  * kvmm_pool_grow() - have memory again that was given back; its content is undefined
  *
- * Of memory of the caller those pageblocks can be used whose units have all been handed back.
+ * Of the caller's memory, a pageblock can be used once all of its units have been handed back.
  *
  * Return: 0; -ENOMEM the device has not so much; -ENOSPC not so much is away, or what is was not
- * handed back; -EINVAL ranges that were not told of; -EBUSY a shrink is under way; -EIO the device is
- * lost; -EOPNOTSUPP. With -ENOMEM and -ENOSPC the ranges are handed back; else a call that fails has
- * done nothing.
+ * handed back; -EINVAL ranges that were not told of; -EBUSY a shrink is under way; -EIO the device
+ * is lost; -EOPNOTSUPP. With -ENOMEM and -ENOSPC the ranges are handed back; else a call that fails
+ * has done nothing.
  */
 KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
 
@@ -207,10 +207,10 @@ KVMM_API int kvmm_pool_grow(struct kvmm_pool *pool, struct kvmm_regain *req);
  * portions; memory of the caller only as far as he was not told of it.
  *
  * A request of KVMM_PRIO_HIGH or more that does not fit as things are is served from the balloon
- * before anything is evicted for it: what is on its way out stays, what is away comes back as far as
- * it is needed, and the target is no more than what is still away. It stays so until it is set again.
- * If the request is refused the target is as before; where that can be told from counts and the limits
- * of its tenant, nothing comes back at all.
+ * before anything is evicted for it: what is on its way out stays, what is away comes back as far
+ * as it is needed, and the target is no more than what is still away. It stays so until it is set
+ * again. If the request is refused the target is as before; where that can be told from counts and
+ * the limits of its tenant, nothing comes back at all.
  *
  * Return: 0; -EOPNOTSUPP as kvmm_pool_shrink_start(), or a pool of ids only; -ENOMEM; -EINVAL.
  */
@@ -227,8 +227,8 @@ static inline int kvmm_balloon_set(struct kvmm_pool *pool, uint64_t target_bytes
  * @untold_bytes: of the caller's: see kvmm_pool_freed()
  * @stuck_bytes: the driver would neither unmap nor map it: lost until the pool is destroyed
  * @target_bytes: of the balloon
- * @away_blocks: nobody is given one of them, for whatever reason here
- * @leaving_blocks: still held by somebody, in pageblocks that are to be emptied
+ * @away_blocks: blocks that no request gets, for any of the reasons of this header
+ * @leaving_blocks: still held, in pageblocks that are to be emptied
  * @is_active: a shrink is under way
  * @nr_relents: requests that the balloon made room for
  * @shrunk_bytes, @grown_bytes, @moved_blocks, @evicted_blocks: since creation

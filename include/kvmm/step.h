@@ -3,16 +3,16 @@
  * Steps: blocks that move while the engine works on them.
  *
  * An engine works in steps: it asks where blocks lie, gives the device its work on a stream, and
- * asks anew for the next step. That is enough to move blocks without stopping anybody, as RCU does
- * for host memory: copy, publish the new place, and use the old one again when every step that may
- * have been told of it has ended on the device.
+ * asks anew for the next step. That is enough to move blocks without stopping any thread, as RCU
+ * does for host memory: copy, publish the new place, and use the old one again when every step that
+ * may have been told of it has ended on the device.
  *
  *	stream	[ step 1 ] [ step 2    ] [ step 3 ]
  *	kvmm	     [ copy ]| publish   ^ the old place is free
  *	                       step 2 goes on reading there; step 3 is told the new one
  *
  * Two modes. *Beside the engine*: the copy runs on a stream of kvmm's own, slowly, while steps are
- * under way; only blocks that nobody writes move: registered ones, and sealed parts of ranges.
+ * under way; only blocks without writers move: registered ones, and sealed parts of ranges.
  * *Between steps*: no step is open, so everything that is not pinned may move; the engine's streams
  * wait for the copy on the device, the host does not.
  *
@@ -20,8 +20,8 @@
  *
  *	- each stream on which blocks are read or written is added; work on blocks is given to it
  *	  between kvmm_step_begin() and kvmm_step_end() only;
- *	- where blocks lie is asked after kvmm_step_begin() and believed until kvmm_step_end(); or the
- *	  engine keeps block tables, applies kvmm_relocations() to them, and acknowledges that;
+ *	- the engine asks where blocks lie after kvmm_step_begin() and relies on it until
+ *	  kvmm_step_end(); or it keeps block tables, applies kvmm_relocations(), acknowledges;
  *	- what must stay where it is, is pinned.
  *
  * Pools of ids only, and device "host", have no streams: there NULL is one, and a step has ended
@@ -103,9 +103,9 @@ struct kvmm_relocation {
  * kvmm_relocations() - what this stream's engine has not acknowledged, oldest first
  * @moves: room for @max
  *
- * A run may move more than once: apply them in order, and before the places of what was allocated
- * since. Steps that begin before the acknowledgement may go on using the old places, which keep their
- * content, and are no room for other blocks: a stream without work still reads, or is deleted.
+ * A run may move more than once: apply them in order, and before the places of later allocations.
+ * Steps that begin before the acknowledgement may go on using the old places, which keep their
+ * content and take no other blocks: a stream without work still reads, or is deleted.
  *
  * Return: how many were written; -EINVAL not a stream of KVMM_STREAM_TABLES; -ESTALE.
  */
@@ -117,7 +117,8 @@ KVMM_API int kvmm_relocations(struct kvmm_pool *pool, kvmm_stream_t id,
 KVMM_API int kvmm_relocations_ack(struct kvmm_pool *pool, kvmm_stream_t id, uint32_t nr);
 
 /** kvmm_range_seal() - the first @nr blocks of the range are not written any more, by any of its
- * owners: they may move beside running steps. Never takes back. Return: 0; -EINVAL more than there are; -ESTALE. */
+ * owners: they may move beside running steps. Never takes back. Return: 0; -EINVAL more than there
+ * are; -ESTALE. */
 KVMM_API int kvmm_range_seal(struct kvmm_pool *pool, kvmm_range_t range, uint32_t nr);
 
 /** enum kvmm_move_mode - when blocks move; see the head of this file */
@@ -135,25 +136,24 @@ enum kvmm_move_mode {
  *
  * The run is free when the moves have been published and all steps that were told of the old places
  * have ended: later calls of kvmm_step_begin(), kvmm_step_end() and kvmm_compact_poll() see to it.
- * Until then neither old nor new places are given to anybody.
+ * Until then no request gets the old or the new places.
  *
- * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the goal,
- * or their new places are promised to somebody;
- * -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on its way, or the pool is quiescent;
- * -EAGAIN the blocks changed hands all the while it was planned, or a budget ended it; -EIO, -ENOMEM;
- * -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
+ * Return: 0 (nothing is on its way if there is such a run); -ENOSPC no allowed moves reach the
+ * goal, or their new places are promised; -EBUSY a step is open (KVMM_MOVE_BETWEEN), too much is on
+ * its way, or the pool is quiescent; -EAGAIN the blocks changed hands all the while it was planned,
+ * or a budget ended it; -EIO, -ENOMEM; -EOPNOTSUPP as kvmm_pool_compact(); -EINVAL.
  */
 KVMM_API int kvmm_compact_start(struct kvmm_pool *pool, struct kvmm_compact *goal, uint32_t mode);
 
-/** kvmm_compact_poll() - publish what is finished, free what nobody reads any more, or writes: see
+/** kvmm_compact_poll() - publish what is finished, free blocks without readers and writers: see
  * unseen_blocks of struct kvmm_step_stat. Never waits.
- * Return: moves whose old places are not free yet, which goes down to 0 once steps end and the device
- * is not blind (is_blind of struct kvmm_step_stat); -EIO the device is lost: there are such places, and
- * they stay until the pool is destroyed; -EINVAL. */
+ * Return: moves whose old places are not free yet, which goes down to 0 once steps end and the
+ * device is not blind (is_blind of struct kvmm_step_stat); -EIO the device is lost: there are such
+ * places, and they stay until the pool is destroyed; -EINVAL. */
 KVMM_API int kvmm_compact_poll(struct kvmm_pool *pool);
 
-/** kvmm_compact_cancel() - whatever is not published does not move. Waits for copies that run; a
- * step is not waited for. Return: blocks that stay; -EINVAL. */
+/** kvmm_compact_cancel() - unpublished moves do not happen. Waits for running copies, not for
+ * steps. Return: blocks that stay; -EINVAL. */
 KVMM_API int kvmm_compact_cancel(struct kvmm_pool *pool);
 
 /**
@@ -189,11 +189,11 @@ static inline int kvmm_pool_resume(struct kvmm_pool *pool)
  * @void_moves: given up because their owner changed meanwhile
  * @failed_moves: copies that failed; the blocks stayed, or, between steps, are lost
  * @cancelled_moves: by kvmm_compact_cancel()
- * @lost_blocks: whose content a failed copy between steps destroyed
- * @unseen_blocks: now; given back since the device could not see the end of a copy that failed, and
- *	nobody's until it can. Of a lost device: until the pool is destroyed
- * @is_blind: now; the device cannot see whether a copy that failed has ended, so no old place becomes
- *	free. It is asked again by each call that publishes
+ * @lost_blocks: blocks that lost their content by a failed copy between steps
+ * @unseen_blocks: now: given back, but no request gets them until the device sees the end of a
+ *	failed copy. Of a lost device: until the pool is destroyed
+ * @is_blind: now; the device cannot see whether a copy that failed has ended, so no old place
+ *	becomes free. It is asked again by each call that publishes
  */
 struct kvmm_step_stat {
 	uint32_t nr_streams;
@@ -222,8 +222,8 @@ struct kvmm_step_stat {
  *
  * With a limit, moves are copied in portions: the next one is given to the device when the last one
  * is complete, so it is not for the device to have long queues of copies. A portion is one block at
- * least. Calls that publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the next
- * portion: fewer calls make it slower. Moves between steps are not limited.
+ * least. Calls that publish (kvmm_step_begin(), kvmm_step_end(), kvmm_compact_poll()) submit the
+ * next portion: fewer calls make it slower. Moves between steps are not limited.
  */
 struct kvmm_pace {
 	size_t size;
