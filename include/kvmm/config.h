@@ -12,8 +12,9 @@
  *	if (err)
  *		say("%s", config.error);	// /etc/engine/kv.conf:3: no key 'host_byte'
  *
- * A line is "key = value", empty, or a comment, which begins with # at the start of the line or behind
- * a blank. What is not named keeps the value that it had. Keys, units and ranges: Documentation/tiers.rst.
+ * A line is "key = value", empty, or a comment, which begins with # at the start of the line or
+ * behind a blank. What is not named keeps the value that it had. Keys, units and ranges:
+ * Documentation/tiers.rst.
  */
 #ifndef KVMM_CONFIG_H
 #define KVMM_CONFIG_H
@@ -35,8 +36,8 @@ extern "C" {
 /**
  * struct kvmm_config - what is to be set
  * @size: sizeof(struct kvmm_config); set by KVMM_CONFIG_INIT
- * @host, @client, @knobs, @disk, @disk_use: filled in before, each with its size set; changed on success
- *	only. NULL: keys for it are checked all the same
+ * @host, @client, @knobs, @disk, @disk_use: filled in before, each with its size set; changed on
+ *	success only. NULL: keys for it are checked all the same
  * @nr_set: out: values that were set
  * @line: out: of the error, from 1 on; 0: no line is to blame
  * @error: out: a sentence, empty on success
@@ -68,13 +69,13 @@ struct kvmm_config {
  * @config: what to set; lives as long as what it has filled in is used, as do its strings
  * @path: the file; NULL: the environment only
  *
- * Of the environment: the key in capitals behind KVMM_TIER_, as in KVMM_TIER_HOST_BYTES=64GiB. Programs
- * that run with more rights than their user have no environment here.
+ * Of the environment: the key in capitals behind KVMM_TIER_, as in KVMM_TIER_HOST_BYTES=64GiB.
+ * Programs that run with more rights than their user have no environment here.
  *
  * Context: reads a file; any thread.
- * Return: 0; -EINVAL an unknown key, a value that is none, a key twice, or too much text: @config->error
- * says where, and nothing was set; -ENOENT, -EACCES, ... the file cannot be read; -EILSEQ it has a
- * zero byte; -EFBIG it has KVMM_CONFIG_MAX_BYTES or more; -ENOMEM. Nothing was set then, either.
+ * Return: 0; -EINVAL an unknown key, a value that is none, a key twice, or too much text:
+ * @config->error says where; -ENOENT, -EACCES, ... the file cannot be read; -EILSEQ it has a zero
+ * byte; -EFBIG it has KVMM_CONFIG_MAX_BYTES or more; -ENOMEM. A failed call sets nothing.
  */
 KVMM_API int kvmm_config_load(struct kvmm_config *config, const char *path);
 

@@ -6,15 +6,16 @@
  *
  *	attr.name  = "engine";
  *	attr.flags = KVMM_CONTROL_THREAD;
- *	err = kvmm_control_open(&attr, &control);	// engine.sock, in a folder of the user's alone
+ *	err = kvmm_control_open(&attr, &control);	// engine.sock, in the user's own folder
  *	err = kvmm_control_add_pool(control, NULL, pool);
  *	...						// kvmm-stat, kvmm-top, kvmm-defrag, ...
  *	kvmm_control_remove_pool(control, pool);	// before the pool is destroyed
  *	kvmm_control_close(control);
  *
- * Nothing happens unless it is opened. Either a thread of kvmm's serves it, or the engine's own loop does,
- * by kvmm_control_fd() and kvmm_control_poll(). Processes of the same user get in, and root. What clients
- * may cost is bounded: see struct kvmm_control_attr. Protocol and commands: Documentation/control.rst.
+ * Nothing happens unless it is opened. Either a thread of kvmm's serves it, or the engine's own
+ * loop does, by kvmm_control_fd() and kvmm_control_poll(). Processes of the same user get in, and
+ * root. What clients may cost is bounded: see struct kvmm_control_attr. Protocol and commands:
+ * Documentation/control.rst.
  */
 #ifndef KVMM_CONTROL_H
 #define KVMM_CONTROL_H
@@ -34,7 +35,7 @@ struct kvmm_pool;
 /** Longest name of a socket, and of a pool at one. */
 #define KVMM_CONTROL_NAME		64u
 
-/** A thread of kvmm's serves it. Without it, whoever calls kvmm_control_poll(). */
+/** A thread of kvmm's serves the socket. Without it, callers of kvmm_control_poll() do. */
 #define KVMM_CONTROL_THREAD		(1u << 0)
 
 /** Commands that change something are refused. */
@@ -45,11 +46,11 @@ struct kvmm_pool;
  * @size: sizeof(struct kvmm_control_attr); set by KVMM_CONTROL_ATTR_INIT
  * @name: of the socket, to which ".sock" is added: letters, digits, '.', '_' and '-', at most
  *	KVMM_CONTROL_NAME - 1; NULL: "kvmm-" and the number of the process
- * @dir: folder that it is in, made if it is not there; NULL: KVMM_SOCKET_DIR of the environment, else
- *	kvmm in XDG_RUNTIME_DIR, else /run/kvmm; printable UTF-8
+ * @dir: folder that it is in, made if it is not there; NULL: KVMM_SOCKET_DIR of the environment,
+ *	else kvmm in XDG_RUNTIME_DIR, else /run/kvmm; printable UTF-8
  * @flags: KVMM_CONTROL_*
  * @max_clients: at a time, 1 to 1024; more are told so, and closed
- * @max_rate: requests a second of each client, 1 to 1,000,000; who asks for more waits
+ * @max_rate: requests a second of each client, 1 to 1,000,000; a client that asks for more waits
  * @idle_ms: a client that says nothing, or not all of a request, for so long is closed
  * @output_ms: so is one that takes nothing of its answer for so long
  * @max_answer_bytes: longest answer; a longer one is an error
@@ -76,12 +77,12 @@ struct kvmm_control_attr {
  * @attr: borrowed during the call; NULL = KVMM_CONTROL_ATTR_INIT
  * @control: set on success only
  *
- * A socket of that name that nobody listens at any more is replaced.
+ * Replaces a socket of that name on which no process listens any more.
  *
  * Context: starts a thread if asked to.
- * Return: 0; -EINVAL; -EADDRINUSE somebody listens there; -EPERM the folder is not the user's, or others
- * get in there, or it is a link; -ENOENT, -EACCES, -errno the folder cannot be made; -ENAMETOOLONG;
- * -ENOMEM; -EMFILE; -EAGAIN no thread, or somebody has had a lock (flock) on the folder for a second.
+ * Return: 0; -EINVAL; -EADDRINUSE a process listens there; -EPERM the folder is a link, not the
+ * user's, or open to others; -ENOENT, -EACCES, -errno the folder cannot be made; -ENAMETOOLONG;
+ * -ENOMEM; -EMFILE; -EAGAIN no thread to be had, or the folder stayed locked (flock) for a second.
  */
 KVMM_API int kvmm_control_open(const struct kvmm_control_attr *attr, struct kvmm_control **control);
 
@@ -99,33 +100,33 @@ KVMM_API int kvmm_control_add_pool(struct kvmm_control *control, const char *nam
 /**
  * kvmm_control_remove_pool() - no longer; what clients have begun with it ends
  *
- * Migrations that a client has begun are cancelled, and their copies waited for. Also before the pool's
- * tier is detached.
+ * Migrations that a client has begun are cancelled, and their copies waited for. Also before the
+ * pool's tier is detached.
  *
  * Context: as kvmm_control_add_pool().
  * Return: 0; -ENOENT; -EINVAL; -ECHILD.
  */
 KVMM_API int kvmm_control_remove_pool(struct kvmm_control *control, struct kvmm_pool *pool);
 
-/** kvmm_control_close() - take the socket away, with all clients; takes NULL. Waits for the thread. If
- * another engine has put its own there meanwhile, that stays. Does nothing in a forked child. */
+/** kvmm_control_close() - take the socket away, with all clients; takes NULL. Waits for the thread.
+ * If another engine has put its own there meanwhile, that stays. Does nothing in a forked child. */
 KVMM_API void kvmm_control_close(struct kvmm_control *control);
 
-/** kvmm_control_path() - where it listens; the control's, until it is closed. NULL: there is none. */
+/** kvmm_control_path() - where it listens; valid until the control is closed. NULL: nowhere. */
 KVMM_API const char *kvmm_control_path(const struct kvmm_control *control);
 
-/** kvmm_control_fd() - can be read when there is a reason to poll. Return: a descriptor of the control's;
- * -EBUSY it has a thread; -EINVAL. */
+/** kvmm_control_fd() - can be read when there is a reason to poll. Return: a descriptor of the
+ * control's; -EBUSY it has a thread; -EINVAL. */
 KVMM_API int kvmm_control_fd(const struct kvmm_control *control);
 
 /**
- * kvmm_control_poll() - serve who has come, and who has asked
+ * kvmm_control_poll() - accept new clients, and answer requests
  *
  * Never waits for a client. Of each client one request is answered at most.
  *
  * Context: one thread at a time; commands that steer do what the call of that name does.
- * Return: milliseconds after which to call it again at the latest, 0 to 1000; -EBUSY it has a thread, or
- * another thread is in it; -ECHILD; -EINVAL.
+ * Return: milliseconds after which to call it again at the latest, 0 to 1000; -EBUSY it has a
+ * thread, or another thread is in it; -ECHILD; -EINVAL.
  */
 KVMM_API int kvmm_control_poll(struct kvmm_control *control);
 

@@ -9,10 +9,10 @@
  *	attr.nr_pools = 1;
  *	len = kvmm_metrics_text(&attr, buf, sizeof(buf));	// once every 15 s, say
  *
- * No lock is taken that who allocates, looks up or moves blocks could wait for, and nothing is counted
- * for the sake of this: it shows what pools count anyhow. Slab caches and publishers of the process are
- * shown by themselves; of the former the lock of each is taken for the length of a copy. The families are
- * in Documentation/metrics.rst.
+ * Takes no lock that a thread which allocates, looks up or moves blocks could wait for, and shows
+ * only what pools count anyhow. Shows slab caches and publishers of the process by themselves;
+ * holds the lock of each slab cache for the length of a copy. The families are in
+ * Documentation/metrics.rst.
  */
 #ifndef KVMM_METRICS_H
 #define KVMM_METRICS_H
@@ -41,17 +41,17 @@ enum kvmm_metrics_format {
  * @names: NULL, or what each is called; NULL among them: by its own name. No two alike
  * @nr_pools: up to 1024
  * @format: enum kvmm_metrics_format
- * @max_tenants: so many tenants of each pool are shown, those that got limits first; what others have
- *	is summed up as "others"
+ * @max_tenants: so many tenants of each pool are shown, those that got limits first; what others
+ *	have is summed up as "others"
  * @reserved: 0
- * @what: NULL: metrics. "table": the families there are, a line each, fields with tabs between them: name,
- *	type, unit or "-", labels, what it is; the first line begins with '#' and names the columns. Or what
- *	the kernel says of its memory, said of pools: "buddyinfo", "pagetypeinfo", "vmstat",
- *	"pressure/memory", or "slabinfo", of the slab caches of all zones
+ * @what: NULL: metrics. "table": the families there are, a line each, fields with tabs between
+ *	them: name, type, unit or "-", labels, what it is; the first line begins with '#' and names
+ *	the columns. Or what the kernel says of its memory, said of pools: "buddyinfo",
+ *	"pagetypeinfo", "vmstat", "pressure/memory", or "slabinfo", of the slab caches of all zones
  *
- * Texts of the kernel are in the layouts of Linux, so that what reads /proc reads them. Each pool is a
- * zone of node 0, 1, ... In vmstat, of all pools together, names of the kernel stand where they mean the
- * same. For slabinfo the lock of each slab cache is taken, one at a time.
+ * Texts of the kernel are in the layouts of Linux, so that what reads /proc reads them. Each pool
+ * is a zone of node 0, 1, ... In vmstat, of all pools together, names of the kernel stand where
+ * they mean the same. For slabinfo the lock of each slab cache is taken, one at a time.
  */
 struct kvmm_metrics_attr {
 	size_t size;
@@ -71,9 +71,9 @@ struct kvmm_metrics_attr {
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
  * Context: may allocate host memory. Reads a bit a block of each pool.
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL;
- * -ENOENT no such text; -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) has no sample but
- * that of kvmm_pool_closed, and is left out of the other texts.
+ * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL;
+ * -ENOENT no such text; -ENOMEM; -EFBIG more than 64 MiB; -ECHILD. A closed pool (-EUCLEAN
+ * elsewhere) has only the sample kvmm_pool_closed, and is not in the other texts.
  */
 KVMM_API int kvmm_metrics_text(const struct kvmm_metrics_attr *attr, char *buf, size_t bytes);
 
