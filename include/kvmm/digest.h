@@ -5,13 +5,12 @@
  * There are two, for pools with KVMM_POOL_DETERMINISTIC:
  *
  *	kvmm_pool_history()	of all that the pool has decided so far. Cheap enough for each step
- *	kvmm_pool_digest()	of all that the pool is now, part by part, by a walk over it; of any pool
+ *	kvmm_pool_digest()	of all that the pool is now, by parts, in a walk; for any pool
  *
- * Ranks exchange the former, 16 bytes, and the latter once those differ: kvmm_digest_diff() then says
- * in which pool and in what. Neither depends on addresses, time, secrets, threads, or host memory.
+ * Ranks exchange the former, 16 bytes, and the latter once those differ: kvmm_digest_diff() then
+ * names the pool and the part. Neither depends on addresses, time, secrets, threads or host memory.
  *
- * They are checks against accidents, not against forgery: anybody can make two histories of one
- * digest who wants to.
+ * They detect accidents, not forgery: two histories of one digest are easy to make.
  *
  *	kvmm_pool_history(pool, &mine);
  *	all_gather(&mine, sizeof(mine));		// the engine's
@@ -41,11 +40,11 @@ typedef struct {
  * enum kvmm_digest_part - what of a pool, in the order in which differences are looked for
  * @KVMM_DIGEST_SHAPE: how it was made: lengths, policy, engine, flags, seed, classes
  * @KVMM_DIGEST_FREE: which blocks are free in the zone; watermarks and promises
- * @KVMM_DIGEST_RANGES: ranges: where they lie, whose they are, references, pins
+ * @KVMM_DIGEST_RANGES: ranges: where they lie, tenants, references, pins
  * @KVMM_DIGEST_BLOCKS: cached and private blocks: state, key, place, references
- * @KVMM_DIGEST_ORDER: order of eviction: every victim in its turn, classes, who follows whom
+ * @KVMM_DIGEST_ORDER: order of eviction: each victim in its turn, classes, chains of blocks
  * @KVMM_DIGEST_HOLDS: holds and their leases
- * @KVMM_DIGEST_TENANTS: whose content is in each block, where that is known
+ * @KVMM_DIGEST_TENANTS: the tenant of the content of each block, where known
  * @KVMM_DIGEST_HANDLES: which handles will be given out next
  * @KVMM_DIGEST_HISTORY: kvmm_pool_history(), 0 in other pools. If it alone differs, the pools were
  *	called differently, and have come to the same; or a policy counts differently
@@ -67,7 +66,7 @@ enum kvmm_digest_part {
 #define KVMM_DIGEST_NAME	64u
 
 /**
- * struct kvmm_digest_info - one pool; plain bytes, may be sent to another machine of this byte order
+ * struct kvmm_digest_info - one pool; plain bytes, fit to send to machines of this byte order
  * @size: sizeof(struct kvmm_digest_info), set by the caller
  * @part: out: by enum kvmm_digest_part
  * @all: out: of all parts
@@ -94,7 +93,7 @@ KVMM_API int kvmm_pool_digest(struct kvmm_pool *pool, struct kvmm_digest_info *i
 /**
  * kvmm_pool_history() - of every decision so far, and of what the order of eviction was told
  *
- * Two short locks. Calls that failed count as far as they were noticed: ranks that fail alike agree.
+ * Two short locks. Failed calls count as far as they were noticed: ranks that fail alike agree.
  *
  * Return: 0; -EOPNOTSUPP the pool has no KVMM_POOL_DETERMINISTIC; -EINVAL; -EUCLEAN.
  */
@@ -134,7 +133,7 @@ KVMM_API int kvmm_digest_diff(const struct kvmm_digest_info *a, const struct kvm
  * kvmm_digest_text() - "pool 2 'kv1': order of eviction"
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
+ * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL.
  */
 KVMM_API int kvmm_digest_text(const struct kvmm_digest_diff *diff, char *buf, size_t bytes);
 

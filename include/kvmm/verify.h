@@ -2,21 +2,21 @@
 /*
  * Verified content: checksums of registered blocks, kept beside them and compared when they move.
  *
- * Off unless asked for. Of the blocks that are registered while it is on, those are sampled whose
- * name says so: the same ones each time. Registering waits for nothing. The checksum is taken on the
- * device, behind all that the engine's streams had been given by then (so add them, <kvmm/step.h>),
- * by the next calls of kvmm_verify_tick(): the content counts from that moment. A block that moves
+ * Off unless asked for. The name of a block that is registered while it is on decides whether it is
+ * sampled: the same ones each time. Registering waits for nothing. The next calls of
+ * kvmm_verify_tick() take the checksum on the device, behind all work that the engine's streams had
+ * by then (so add them, <kvmm/step.h>): the content counts from that moment. A block that moves
  * before is summed where it comes to lie.
  *
  * It is compared again
  *
- *	- in each copy beside steps, before the new place is published: if the copy is wrong, the block
- *	  stays where it is, and that is checked as well;
+ *	- in each copy beside steps, before the new place is published: after a wrong copy the block
+ *	  stays where it is, and is checked there as well;
  *	- after other moves, by the next kvmm_verify_tick();
  *	- one block after the other, by kvmm_verify_tick() when there is nothing else to do;
  *	- by kvmm_verify_blocks().
  *
- * A block whose content is wrong is lost: nobody finds it any more, and who holds it is told -EIO.
+ * A block with wrong content is lost: no look-up finds it any more, and its holders get -EIO.
  */
 #ifndef KVMM_VERIFY_H
 #define KVMM_VERIFY_H
@@ -51,13 +51,13 @@ static inline int kvmm_verify_set(struct kvmm_pool *pool, const struct kvmm_veri
  * kvmm_verify_tick() - look at some blocks
  *
  * At most 128. It ends what an earlier call has begun, and begins anew; it does not wait for the
- * engine's work. A block that is being looked at cannot be pinned, copied to a tier or evicted until then
- * (-EBUSY, -ENOSPC). Looks that are finished are ended by kvmm_compact_poll(), and, where the device sums on
- * its own, by each call that publishes moves (<kvmm/step.h>) and by kvmm_alloc(), kvmm_acquire() and
- * kvmm_tier_offload(); kvmm_migrate_poll() ends those that it waits for. kvmm_reset_cache(),
+ * engine's work. A block being verified cannot be pinned, copied to a tier or evicted until then
+ * (-EBUSY, -ENOSPC). kvmm_compact_poll() ends finished verifications; where the device sums on its
+ * own, so do each call that publishes moves (<kvmm/step.h>), kvmm_alloc(), kvmm_acquire() and
+ * kvmm_tier_offload(). kvmm_migrate_poll() ends those that it waits for. kvmm_reset_cache(),
  * kvmm_reset_inactive() and kvmm_pool_quiesce() leave none under way.
  *
- * Return: blocks whose checksum was taken or compared; -EINVAL.
+ * Return: blocks with a checksum taken or compared; -EINVAL.
  */
 KVMM_API int kvmm_verify_tick(struct kvmm_pool *pool);
 
