@@ -182,8 +182,8 @@ struct kv_disk_cursor {
 int kv_disk_check(struct kvmm_disk *disk);
 
 /*
- * Take all submissions of @tag back; how many records. Their completions still come, with -ECANCELED
- * unless they are on their way to the caller already; until then buffers are in use.
+ * Take all submissions of @tag back; how many records. Their completions still come, with
+ * -ECANCELED unless they are on their way to the caller already; until then buffers are in use.
  */
 int kv_disk_abort(struct kvmm_disk *disk, u64 tag);
 
@@ -200,16 +200,18 @@ int kv_disk_lookup(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u
 
 /*
  * Drop records: how many were there; -EINVAL; -ENOMEM nothing was done; -EIO, ...: none of them is
- * there, but any may be after the next opening. KV_DISK_WIPE: none put before the call is a hit again,
- * whatever happens to process, power or any page of the file; three flushes for all names of a call. The
- * store remembers 252 names for each 4 MiB (a million at most); beyond that the next opening may
- * miss records, the oldest. Without it, what is still on disk at the next opening is a hit.
+ * there, but any may be after the next opening. KV_DISK_WIPE: no record put before the call is a
+ * hit again, even if the process, the power or any page of the file fails; three flushes for all
+ * names of a call. The store remembers 252 names for each 4 MiB (a million at most); beyond that
+ * the next opening may miss records, the oldest. Without it, what is still on disk at the next
+ * opening is a hit.
  */
 int kv_disk_forget(struct kvmm_disk *disk, const struct kvmm_disk_name *names, u32 nr, u32 flags);
 
 /*
- * Drop all records for good, by one number in the superblock: how many there were; -EIO, ...: nothing
- * is there, but what was may be after the next opening. Writes under way end with -ECANCELED.
+ * Drop all records for good, by one number in the superblock: how many there were; -EIO, ...:
+ * nothing is there, but what was may be after the next opening. Writes under way end with
+ * -ECANCELED.
  */
 int64_t kv_disk_reset(struct kvmm_disk *disk);
 

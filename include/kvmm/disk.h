@@ -5,16 +5,16 @@
  * A store is a folder with one file of bounded size. Records (a name and the bytes that go with it)
  * are appended to segments; when all segments are full the oldest one is used again, and of its
  * records those go along that were read more than most. A lookup may miss at any time; what a read
- * returns with status 0 is what was put under that very name: the whole name stands in the record, and
- * both have checksums. After a crash the store opens in bounded time with all records of segments that
- * were full, and with those of the last ones as far as they got onto the disk.
+ * returns with status 0 is what was put under that very name: the whole name stands in the record,
+ * and both have checksums. After a crash the store opens in bounded time with all records of
+ * segments that were full, and with those of the last ones as far as they got onto the disk.
  *
- * Equal names mean equal bytes: names are of content, not of places. Whatever tells contents apart
+ * Equal names mean equal bytes: names are of content, not of places. All that tells contents apart
  * has to be in the name.
  *
- * Reads and writes are submitted and polled for. Any thread may call anything at any time, except for
- * closing. Nothing but the calls named so waits for the disk, apart from opening the next segment,
- * which writes 4 KiB (once in so many MiB).
+ * Reads and writes are submitted and polled for. Any thread may call anything at any time, except
+ * for closing. Nothing but the calls named so waits for the disk, apart from opening the next
+ * segment, which writes 4 KiB (once in so many MiB).
  *
  * The format of the file is in Documentation/disk.rst, to the byte.
  */
@@ -43,7 +43,7 @@ extern "C" {
 #define KVMM_DISK_MAX_BATCH	4096u
 
 /**
- * struct kvmm_disk_name - who may use a record for what: all of it is compared
+ * struct kvmm_disk_name - name of a record; all fields are compared
  * @layout: fingerprint of how the bytes are laid out: model, data type, order of dimensions, rank
  * @generation: of the content, where a key may come to mean something else; else 0
  * @tenant: isolation domain
@@ -63,7 +63,7 @@ struct kvmm_disk_name {
 /**
  * enum kvmm_disk_io - how the disk is reached
  * @KVMM_DISK_IO_AUTO: io_uring where it is possible, else as KVMM_DISK_IO_POLL
- * @KVMM_DISK_IO_POLL: plain reads and writes, done by whoever polls
+ * @KVMM_DISK_IO_POLL: plain reads and writes, done by the polling thread
  */
 enum kvmm_disk_io {
 	KVMM_DISK_IO_AUTO,
@@ -74,10 +74,10 @@ enum kvmm_disk_io {
 /** For &kvmm_disk_attr.flags. */
 enum {
 	KVMM_DISK_CREATE = 1u << 0,	/**< make the folder and the store if they are not there */
-	KVMM_DISK_RESET = 1u << 1,	/**< forget what is in it for good, whatever it is */
-	KVMM_DISK_BUFFERED = 1u << 2,	/**< through the page cache even where O_DIRECT is possible */
-	KVMM_DISK_NAMES = 1u << 3,	/**< remember names: events tell of records, see <kvmm/event.h>.
-					 *   32 bytes more for each slot of the index */
+	KVMM_DISK_RESET = 1u << 1,	/**< forget all that the store holds, for good */
+	KVMM_DISK_BUFFERED = 1u << 2,	/**< never by O_DIRECT: through the page cache */
+	KVMM_DISK_NAMES = 1u << 3,	/**< remember names, for events: 32 bytes more for each
+					 *   slot of the index; see <kvmm/event.h> */
 };
 
 /**
@@ -86,12 +86,13 @@ enum {
  * @path: its folder: of this user, and of mode 0700; printable UTF-8
  * @flags: KVMM_DISK_CREATE, ...
  * @io: enum kvmm_disk_io
- * @max_bytes: no more than this on disk, all included. At least two segments and 24 KiB. 0: as it was,
- *	with KVMM_DISK_RESET too: -EINVAL if this cannot be told (no store, or one of another version).
- *	A store that is opened with fewer than before loses its last segments
- * @segment_bytes: of a new store; 0: 128 MiB, or less so that there are 8. An existing one keeps its own
+ * @max_bytes: no more than this on disk, all included. At least two segments and 24 KiB. 0: as it
+ *	was, with KVMM_DISK_RESET too: -EINVAL if this cannot be told (no store, or one of another
+ *	version). A store that is opened with fewer than before loses its last segments
+ * @segment_bytes: of a new store; 0: 128 MiB, or less, to have 8 of them. An existing store keeps
+ *	its own
  * @depth: requests at a time; 0: 64
- * @layouts: if @nr_layouts: records of other layouts are left out at opening. Borrowed during the call
+ * @layouts: if @nr_layouts: opening leaves out records of other layouts. Borrowed during the call
  * @nr_layouts: number of @layouts
  */
 struct kvmm_disk_attr {
@@ -121,20 +122,19 @@ struct kvmm_disk;
  *
  * Context: waits for the disk; no kvmm lock held.
  * Return: 0; -EINVAL bad @attr; -EBUSY another store object, maybe of another process, has it open,
- * and still has after half a second;
- * -EPERM folder or file belong to somebody else, or others can get at them, or there are more names for
- * the file; -ELOOP, -ENOTDIR: a symbolic link, or no folder; -ENOENT it is not there and may not be
- * made; -EPROTONOSUPPORT made by another version, earlier ones included, and left alone: KVMM_DISK_RESET
- * begins anew; -ENOMEM; -ENOSPC, -EIO, ... of the system.
+ * and still has after half a second; -EPERM folder or file belong to another user, or others can
+ * get at them, or the file has more names; -ELOOP, -ENOTDIR: a symbolic link, or no folder; -ENOENT
+ * it is not there and may not be made; -EPROTONOSUPPORT made by another version, earlier ones
+ * included, and left alone: KVMM_DISK_RESET begins anew; -ENOMEM; -ENOSPC, -EIO, ... of the system.
  */
 KVMM_API int kvmm_disk_open(const struct kvmm_disk_attr *attr, struct kvmm_disk **disk);
 
 /**
  * kvmm_disk_close() - wait for what is under way, and close
- * @disk: nobody uses it any more; NULL is fine
+ * @disk: no thread uses it any more; NULL is fine
  *
- * Completions that nobody polled for are lost; the buffers are free on return. What was put is there
- * after the next opening.
+ * Completions not polled for are lost; the buffers are free on return. Records that were put are
+ * there after the next opening.
  *
  * Context: waits for the disk; no kvmm lock held.
  */
@@ -143,12 +143,12 @@ KVMM_API void kvmm_disk_close(struct kvmm_disk *disk);
 /**
  * struct kvmm_disk_put - something to write
  * @name: its name
- * @data: borrowed until its completion; written without a copy if it is aligned to KVMM_DISK_PAGE, and
- *	@bytes are whole pages
+ * @data: borrowed until its completion; written without a copy if it is aligned to KVMM_DISK_PAGE,
+ *	and @bytes are whole pages
  * @bytes: length of @data: 1 to kvmm_disk_stat.max_record_bytes
  * @parent_bytes: of @parent; 0: none
  * @value: how often it was of use before: reads add to it
- * @parent: name of the block before, for whoever lists the store
+ * @parent: name of the block before, for listings of the store
  * @position: of the block in its sequence, likewise
  */
 struct kvmm_disk_put {
@@ -174,22 +174,22 @@ enum {
  * @flags: KVMM_DISK_REPLACE
  * @tag: comes back in the completions
  *
- * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST it, or one
- * that is being written, is there already; -EAGAIN the last segments are not finished yet, put it again
- * later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten meanwhile; -EIO, -ENOSPC,
- * ... of the system; -E2BIG too many different lengths and layouts (1024) at a time.
+ * Each record gets a completion, with status 0 when it was written and can be read; -EEXIST it, or
+ * one that is being written, is there already; -EAGAIN the last segments are not finished yet, put
+ * it again later; -EROFS too many writes failed; -ECANCELED it was aborted, or forgotten meanwhile;
+ * -EIO, -ENOSPC, ... of the system; -E2BIG too many different lengths and layouts (1024) at a time.
  *
  * Context: any thread.
  * Return: 0; -EINVAL bad @puts, nothing was done; -ENOMEM likewise.
  */
-KVMM_API int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts, uint32_t nr,
-				  uint32_t flags, uint64_t tag);
+KVMM_API int kvmm_disk_submit_put(struct kvmm_disk *disk, const struct kvmm_disk_put *puts,
+				  uint32_t nr, uint32_t flags, uint64_t tag);
 
 /**
  * struct kvmm_disk_get - something to read
  * @name: its name
  * @data: where to; borrowed until its completion. Read without a copy if it is aligned to
- *	KVMM_DISK_PAGE, and @room is enough for whole pages. What is in it is of no use after a failure
+ *	KVMM_DISK_PAGE, and @room is enough for whole pages. Undefined after a failure
  * @room: bytes at @data, all of which may be written to
  */
 struct kvmm_disk_get {
@@ -205,16 +205,16 @@ struct kvmm_disk_get {
  * @nr: 1 to KVMM_DISK_MAX_BATCH
  * @tag: comes back in the completions
  *
- * Each record gets a completion, with status 0 when all of it was read and verified; -ENOENT it is not
- * there, or not any more; -EAGAIN it is being written; -ENOBUFS @room is too small; -EBADMSG what was
- * read is not what was written (the record is dropped); -ECANCELED it was aborted; -EIO, ... of the
- * system (the record is dropped).
+ * Each record gets a completion, with status 0 when all of it was read and verified; -ENOENT it is
+ * not there, or not any more; -EAGAIN it is being written; -ENOBUFS @room is too small; -EBADMSG
+ * what was read is not what was written (the record is dropped); -ECANCELED it was aborted; -EIO,
+ * ... of the system (the record is dropped).
  *
  * Context: any thread; does not wait for the disk.
  * Return: 0; -EINVAL bad @gets, nothing was done; -ENOMEM likewise.
  */
-KVMM_API int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets, uint32_t nr,
-				  uint64_t tag);
+KVMM_API int kvmm_disk_submit_get(struct kvmm_disk *disk, const struct kvmm_disk_get *gets,
+				  uint32_t nr, uint64_t tag);
 
 /**
  * struct kvmm_disk_done - what became of one record
@@ -238,8 +238,8 @@ struct kvmm_disk_done {
  * @done: filled in, in no order
  * @max: room in @done
  *
- * Without io_uring this is what reads and writes, and waits for the disk while there is something to
- * do; it returns once there is something to tell. With it, checksums are computed here.
+ * Without io_uring this is what reads and writes, and waits for the disk while there is something
+ * to do; it returns once there is something to tell. With it, checksums are computed here.
  *
  * Context: any thread, no kvmm lock held.
  * Return: the number of @done.
@@ -252,7 +252,7 @@ KVMM_API int kvmm_disk_poll(struct kvmm_disk *disk, struct kvmm_disk_done *done,
  * @puts: as for kvmm_disk_submit_put()
  * @nr: likewise
  * @flags: likewise
- * @status: filled in, one for each; may be NULL. As in completions, except that -EAGAIN is waited out
+ * @status: filled in, one for each; may be NULL. As in completions, but waits -EAGAIN out
  *
  * Context: waits for the disk; no kvmm lock held.
  * Return: the number of records written or there already; -EINVAL, -ENOMEM.
@@ -277,7 +277,7 @@ KVMM_API int kvmm_disk_get(struct kvmm_disk *disk, const struct kvmm_disk_get *g
  * kvmm_disk_sync() - what was written so far survives a loss of power
  * @disk: the store
  *
- * Whose completion was not there before the call may or may not be among it.
+ * Records whose completion came later than the call may or may not survive.
  *
  * Context: waits for the disk; no kvmm lock held.
  * Return: 0; -EIO, ....
@@ -347,8 +347,8 @@ struct kvmm_disk_entry {
  * @read_only: too many writes failed: nothing is written any more
  * @has_ring: io_uring is in use
  * @is_direct: O_DIRECT is in use
- * @hit_age: of each record that was read: how long ago its segment was begun, or the store was opened if
- *	the segment is older than that
+ * @hit_age: of each record that was read: how long ago its segment was begun, or the store was
+ *	opened if the segment is older than that
  * @evict_age: the same of each record that was lost when its segment was used again
  */
 struct kvmm_disk_stat {
@@ -443,12 +443,12 @@ struct kvmm_disk_segment {
 };
 
 /**
- * kvmm_disk_view_open() - look at a store that somebody else may have open
+ * kvmm_disk_view_open() - look at a store that may be open elsewhere
  * @path: its folder
  * @view: filled in on success
  *
- * Nothing is written, locked or kept: what is listed is what is on disk at that moment, records that
- * were forgotten or replaced included, wiped ones not, and a segment may be used again meanwhile.
+ * Nothing is written, locked or kept: listings show what is on disk at that moment, forgotten and
+ * replaced records included, wiped ones not. A segment may be used again meanwhile.
  *
  * Context: waits for the disk.
  * Return: 0; -ENOENT, -ELOOP, -ENOTDIR, -EACCES; -EBADMSG no superblock can be read;
@@ -459,7 +459,7 @@ KVMM_API int kvmm_disk_view_open(const char *path, struct kvmm_disk_view **view)
 /** kvmm_disk_view_close() - or NULL. */
 KVMM_API void kvmm_disk_view_close(struct kvmm_disk_view *view);
 
-/** kvmm_disk_view_info() - what the store is; @info->size is set by the caller. Return: 0; -EINVAL. */
+/** kvmm_disk_view_info() - what the store is; the caller sets @info->size. Return: 0; -EINVAL. */
 KVMM_API int kvmm_disk_view_info(struct kvmm_disk_view *view, struct kvmm_disk_view_info *info);
 
 /**
@@ -481,7 +481,8 @@ KVMM_API int kvmm_disk_view_segment(struct kvmm_disk_view *view, uint32_t number
  *
  * Return: 1; 0 at the end; -ESTALE the segment is being used again.
  */
-KVMM_API int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify, struct kvmm_disk_entry *entry);
+KVMM_API int kvmm_disk_view_next(struct kvmm_disk_view *view, int verify,
+				 struct kvmm_disk_entry *entry);
 
 #ifdef __cplusplus
 }
