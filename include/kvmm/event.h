@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events: what a pool has cached, and what it has lost, in order, for whoever mirrors it.
+ * Events: what a pool has cached, and what it has lost, in order, for programs that mirror it.
  *
  *	kvmm_events_open(pool, &attr, &events);
  *	...
@@ -8,17 +8,16 @@
  *	if (nr_lost)
  *		...						// forget all; take a snapshot
  *
- * The pool writes events into a ring, without a lock and without waiting for anybody; the oldest are
- * overwritten. Each consumer has a cursor of its own and misses nothing that others have read. A
- * consumer that was too slow is told how many events it has missed, at the place where they are
- * missing.
+ * The pool writes events into a ring, without locks or waits, and overwrites the oldest. Each
+ * consumer has a cursor of its own and misses nothing that others have read. A consumer that was
+ * too slow learns how many events it has missed, at the place where they are missing.
  *
- * A *name* (key, domain) is stored in a medium when the first block of that name can be found there,
- * and removed when none can be found any more. What is told of one name and medium is told in the
- * order in which it happened, whichever threads did it. A name may be told to be stored though it is
- * already: apply events to a set.
+ * A *name* (key, domain) is stored in a medium when the first block of that name can be found
+ * there, and removed when none can be found any more. What is told of one name and medium is told
+ * in the order in which it happened, whichever threads did it. A name may be told to be stored
+ * though it is already: apply events to a set.
  *
- * While nobody consumes, a pool pays one untaken branch where names come and go.
+ * While no consumer is open, a pool pays one untaken branch where names come and go.
  */
 #ifndef KVMM_EVENT_H
 #define KVMM_EVENT_H
@@ -45,8 +44,8 @@ enum kvmm_event_kind {
 };
 
 /**
- * enum kvmm_request_kind - further kinds, for traces: only to who asks by KVMM_EVENTS_REQUESTS or
- * KVMM_EVENTS_LOOKUPS
+ * enum kvmm_request_kind - further kinds, for traces: only to consumers that ask by
+ * KVMM_EVENTS_REQUESTS or KVMM_EVENTS_LOOKUPS
  * @KVMM_EVENT_REQUEST: a request has come; kvmm_note_request() said so
  * @KVMM_EVENT_REQUEST_KEYS: one or two of its keys; all of them follow, in their order, but other
  *	events may stand in between
@@ -84,7 +83,7 @@ enum kvmm_medium {
  * @seq: its place in the ring: 0, 1, ...; of events from a snapshot: its watermark
  * @key, @domain: the name
  * @parent: key of the block before, with KVMM_EVENT_HAS_PARENT: stored in the device only, and only
- *	if whoever named the block has said it, and somebody consumed events by then
+ *	if the caller that named the block gave it while a consumer was open
  * @position: in blocks from the start of the prompt
  * @tokens: in the block
  * @block: where it lay in the device at that moment, or KVMM_EVENT_NO_BLOCK
@@ -106,12 +105,12 @@ struct kvmm_event {
 	uint16_t flags;
 };
 
-/** Only names at positions that are powers of two from 16 to 65536: enough to find how long a prefix
- * is, to a factor of two, for a hundredth of the events. */
+/** Only names at positions that are powers of two from 16 to 65536: enough to find how long a
+ * prefix is, to a factor of two, for a hundredth of the events. */
 #define KVMM_EVENTS_POW2	(1u << 0)
 
-/** Each batch is of one kind and medium: what was stored by position from the start of prompts, what
- * was removed from their ends. */
+/** Each batch is of one kind and medium: what was stored by position from the start of prompts,
+ * what was removed from their ends. */
 #define KVMM_EVENTS_SORTED	(1u << 1)
 
 /** Requests as well, as kvmm_note_request() tells of them. Not with KVMM_EVENTS_SORTED. */
@@ -128,8 +127,8 @@ struct kvmm_event {
  * @flags: KVMM_EVENTS_*
  * @kinds: mask of 1 << enum kvmm_event_kind; may be 0 with KVMM_EVENTS_REQUESTS or _LOOKUPS
  * @media: mask of 1 << enum kvmm_medium
- * @batch_max: most events of a batch, that is of one kvmm_events_read(); so many make one before its
- *	time
+ * @batch_max: most events of a batch, that is of one kvmm_events_read(); so many end @batch_us
+ *	early
  * @batch_us: kvmm_events_read() gives nothing until so many microseconds after it first saw that
  *	there is something; 0 = at once
  */
@@ -151,8 +150,8 @@ struct kvmm_events_attr {
  * @attr: NULL = KVMM_EVENTS_ATTR_INIT
  *
  * What is cached already is not told; see kvmm_snapshot_begin(). The first consumer makes the ring:
- * 64 bytes an event, and 24 bytes a block; they stay until the pool is destroyed. Close all consumers
- * before that.
+ * 64 bytes an event, and 24 bytes a block; they stay until the pool is destroyed. Close all
+ * consumers before that.
  *
  * Context: may wait for blocks that are being moved, and for a grace period; no kvmm lock held.
  * Return: 0; -EINVAL; -EOPNOTSUPP the pool caches nothing; -ENOMEM; -ECHILD; -EUCLEAN.
@@ -160,7 +159,8 @@ struct kvmm_events_attr {
 KVMM_API int kvmm_events_open(struct kvmm_pool *pool, const struct kvmm_events_attr *attr,
 			      struct kvmm_events **events);
 
-/** kvmm_events_close() - the end; takes NULL. Nobody else uses @events. May wait, as opening. */
+/** kvmm_events_close() - end a consumer; takes NULL. No other thread uses it. May wait, as
+ * opening. */
 KVMM_API void kvmm_events_close(struct kvmm_events *events);
 
 /**
@@ -217,10 +217,10 @@ struct kvmm_request_note {
 };
 
 /**
- * kvmm_note_request() - a request has come, or is over: an event for who makes traces of them
+ * kvmm_note_request() - a request has come, or is over: an event for traces
  *
- * Nothing else depends on it. Costs two branches while nobody asks; else one event, and one for each
- * two keys.
+ * Nothing else depends on it. Costs two branches while no consumer asks; else one event, and one
+ * for each two keys.
  *
  * Context: lock-free; any thread.
  * Return: 0; -EINVAL; -ECHILD.
@@ -255,7 +255,7 @@ struct kvmm_event_request {
 	kvmm_key_t key[2];
 };
 
-/** kvmm_event_request() - read an event of enum kvmm_request_kind. Return: 0; -EINVAL it is none. */
+/** kvmm_event_request() - read a request event. Return: 0; -EINVAL it is none. */
 KVMM_API int kvmm_event_request(const struct kvmm_event *event,
 				struct kvmm_event_request *request);
 
@@ -279,7 +279,7 @@ KVMM_API int kvmm_event_request(const struct kvmm_event *event,
  */
 KVMM_API int kvmm_event_text(const struct kvmm_event *event, char *buf, size_t bytes);
 
-/** kvmm_event_parse() - an event from @bytes of such a line. Return: 0; -EINVAL; -EBADMSG it is none. */
+/** kvmm_event_parse() - read such a line of @bytes. Return: 0; -EINVAL; -EBADMSG it is none. */
 KVMM_API int kvmm_event_parse(const char *text, size_t bytes, struct kvmm_event *event);
 
 /**
@@ -299,16 +299,16 @@ struct kvmm_snapshot {
  *
  * The walk takes no lock of the pool's, and all goes on beside it. What it gives is of no single
  * moment; but once the events from @snap->watermark up to &kvmm_events_stat.happened as of its end
- * were applied to it, it is what is cached as of the last of these, exactly. A consumer that has lost events
- * begins one, forgets what it knew, reads it to its end, and goes on from the watermark by
- * kvmm_events_seek(). It is all the same if it reads events in between.
+ * were applied to it, it is what is cached as of the last of these, exactly. A consumer that has
+ * lost events begins one, forgets what it knew, reads it to its end, and goes on from the watermark
+ * by kvmm_events_seek(). It is all the same if it reads events in between.
  *
  * Context: the thread that reads. Return: 0; -EINVAL; -ECHILD.
  */
 KVMM_API int kvmm_snapshot_begin(struct kvmm_events *events, struct kvmm_snapshot *snap);
 
-/** kvmm_snapshot_read() - the next names, as KVMM_EVENT_STORED. Context: as above. Return: how many;
- * 0 that was all; -EINVAL; -ECHILD. */
+/** kvmm_snapshot_read() - the next names, as KVMM_EVENT_STORED. Context: as above. Return: how
+ * many; 0 that was all; -EINVAL; -ECHILD. */
 KVMM_API int kvmm_snapshot_read(struct kvmm_events *events, struct kvmm_snapshot *snap,
 				struct kvmm_event *buf, uint32_t max);
 

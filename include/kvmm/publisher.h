@@ -7,8 +7,8 @@
  *	err = kvmm_publisher_start(pool, &attr, &publisher);
  *
  * It has one thread, which the caller starts and stops by these calls, and speaks ZeroMQ by libzmq,
- * which is opened then and not before: the library does not depend on it. Who has a transport of his
- * own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
+ * which is opened then and not before: the library does not depend on it. An engine with a
+ * transport of its own encodes by kvmm_wire_encode() instead. Formats: Documentation/events.rst.
  */
 #ifndef KVMM_PUBLISHER_H
 #define KVMM_PUBLISHER_H
@@ -68,8 +68,7 @@ struct kvmm_wire {
  *	NULL: so are all
  * @buf: room for @bytes
  *
- * Neighbours that follow one another in a prompt become one event; one with tokens and one without
- * do not.
+ * Consecutive blocks of a prompt become one event; one with tokens and one without do not.
  *
  * Return: bytes written; -EINVAL; -ENOSPC.
  */
@@ -140,7 +139,7 @@ struct kvmm_wire_batch {
 };
 
 /**
- * kvmm_wire_decode() - read a batch in any of the formats, whoever wrote it
+ * kvmm_wire_decode() - read a batch in any of the formats
  * @bytes: the batch, which may be anything; what stands behind it is not looked at
  *
  * Events of unknown kinds are left out, fields that are too many are passed over.
@@ -153,19 +152,20 @@ KVMM_API int64_t kvmm_wire_decode(const void *bytes, size_t nr, struct kvmm_wire
 /**
  * struct kvmm_publisher_attr - a publisher
  * @size: sizeof(struct kvmm_publisher_attr); set by KVMM_PUBLISHER_ATTR_INIT
- * @endpoint: of the PUB socket. Bound if it has a '*' or "::" in it or starts with ipc:// or inproc://
- *	or tcp://127., else connected to. Printable UTF-8. Borrowed during the call, as the next ones
- * @replay_endpoint: of the ROUTER socket, bound; as @endpoint; NULL: no replay, no snapshots. Whoever can
- *	connect to it may ask, and who asks and does not read costs memory for an answer, up to
- *	@high_water messages
+ * @endpoint: of the PUB socket. Bound if it has a '*' or "::" in it or starts with ipc:// or
+ *	inproc:// or tcp://127., else connected to. Printable UTF-8. Borrowed for the call, as the
+ *	next
+ * @replay_endpoint: of the ROUTER socket, bound; as @endpoint; NULL: no replay, no snapshots. All
+ *	that can connect may ask; a client that asks and does not read costs memory for an answer,
+ *	up to @high_water messages
  * @topic: first frame of each message: up to 255 bytes of printable UTF-8
  * @wire: how to encode; NULL = KVMM_WIRE_INIT
  * @events: what to publish; NULL = all, with a ring of 2^17, in batches of 512 or 1 ms
  * @replay_batches: batches kept for replay
  * @replay_bytes: bytes kept for replay, at most
  * @high_water: messages that libzmq keeps for a subscriber that does not read; more are dropped
- * @token_blocks: blocks whose tokens are kept for events, those told of last; 0: events have none.
- *	A block takes 4 bytes a token and 36 more. See kvmm_publisher_tokens()
+ * @token_blocks: number of blocks with tokens kept for events, those told of last; 0: events have
+ *	none. A block takes 4 bytes a token and 36 more. See kvmm_publisher_tokens()
  * @reserved: 0
  */
 struct kvmm_publisher_attr {
@@ -189,21 +189,21 @@ struct kvmm_publisher_attr {
 /**
  * kvmm_publisher_start() - publish from now on
  *
- * Stop it before the pool is destroyed. What is cached already is not published, but part of snapshots.
+ * Stop it before the pool is destroyed. Snapshots tell what is cached already, events do not.
  *
  * Its threads may run where the caller's may: one that is bound to a core should not start it.
  *
- * libzmq ends the process where it finds no descriptor for its threads, and for the address where it binds,
- * unless that is ipc:// or all addresses (tcp://\*:PORT). So it is started only where 16 descriptors could be
- * opened right before. Where fewer than 4 can be, those endpoints do not listen until 16 can: that is tried
- * every 50 ms, every 500 ms meanwhile, and takes as many for microseconds. Other addresses are never bound
- * anew, and listen all the time: if descriptors are short while a subscriber waits there, a thread of
- * libzmq's spins until they are not.
+ * libzmq ends the process where it finds no descriptor for its threads, and for the address where
+ * it binds, unless that is ipc:// or all addresses (tcp://\*:PORT). So it is started only where 16
+ * descriptors could be opened right before. Where fewer than 4 can be, those endpoints do not
+ * listen until 16 can: that is tried every 50 ms, every 500 ms meanwhile, and takes as many for
+ * microseconds. Other addresses are never bound anew, and listen all the time: if descriptors are
+ * short while a subscriber waits there, a thread of libzmq's spins until they are not.
  *
  * Context: as kvmm_events_open(); starts a thread, and libzmq others.
  * Return: 0; -EINVAL; -ENOENT there is no libzmq, or not all of it; -EADDRINUSE, -EACCES and others
- * that libzmq has for an endpoint; -ENOMEM; -EMFILE fewer than 16 descriptors could be opened; -EAGAIN
- * no thread; as kvmm_events_open().
+ * that libzmq has for an endpoint; -ENOMEM; -EMFILE fewer than 16 descriptors could be opened;
+ * -EAGAIN no thread; as kvmm_events_open().
  */
 KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publisher_attr *attr,
 				  struct kvmm_publisher **publisher);
@@ -213,18 +213,18 @@ KVMM_API int kvmm_publisher_start(struct kvmm_pool *pool, const struct kvmm_publ
  * @keys: their names; a key stands for the same tokens in all domains
  * @tokens: as many as the pool's blocks have, of each of @nr blocks
  *
- * Say it before the blocks are registered, or their events may be on their way without tokens. It is
- * remembered until that of @token_blocks others was said later: for events of all media, and snapshots.
- * If the publisher falls behind by more, events go without.
+ * Say it before the blocks are registered, or their events may be on their way without tokens. It
+ * is remembered until that of @token_blocks others was said later: for events of all media, and
+ * snapshots. If the publisher falls behind by more, events go without.
  *
- * Context: any thread; takes a lock that nobody holds for longer than the copy of a block.
+ * Context: any thread; takes a lock that no thread holds for longer than the copy of a block.
  * Return: 0; -EINVAL; -EOPNOTSUPP the publisher keeps none; -ECHILD this is a forked child.
  */
 KVMM_API int kvmm_publisher_tokens(struct kvmm_publisher *publisher, const kvmm_key_t *keys,
 				   uint32_t nr, const uint32_t *tokens);
 
-/** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the thread. Does
- * nothing in a forked child. */
+/** kvmm_publisher_stop() - publish what has happened so far, and end; takes NULL. Waits for the
+ * thread. Does nothing in a forked child. */
 KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
 
 /**
@@ -235,10 +235,10 @@ KVMM_API void kvmm_publisher_stop(struct kvmm_publisher *publisher);
  * @resyncs: how often it has published everything anew because of that
  * @replays, @snapshots: asked for and answered
  * @refused: requests that were none
- * @unsent: of @batches, those that libzmq did not take; what it drops for a subscriber that does not read
- *	only that one can know, by the number that is missing
- * @shut: so often descriptors were short: until 16 can be opened it does not listen for new subscribers,
- *	see kvmm_publisher_start()
+ * @unsent: of @batches, those that libzmq did not take; what it drops for a subscriber that does
+ *	not read only that one can know, by the number that is missing
+ * @shut: so often descriptors were short: until 16 can be opened it does not listen for new
+ *	subscribers, see kvmm_publisher_start()
  */
 struct kvmm_publisher_stat {
 	size_t size;

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Residency: how long cached blocks stay, how long they lie idle before they go, how soon they are used
- * again.
+ * Residency: how long cached blocks stay, how long idle before they go, how soon used again.
  *
- * Off unless asked for. Of the names that are registered while it is on, those are sampled whose hash
- * says so: the same ones in each run and in each process, so a name that is sampled in one tier or
- * engine is sampled in all. Costs a clock read for each event of a sampled block; of others, a hash of
- * the key.
+ * Off unless asked for. The hash of a name that is registered while it is on decides whether it is
+ * sampled: the same names in each run, process, tier and engine. An event of a sampled block costs
+ * a clock read; of another, a hash of the key.
  */
 #ifndef KVMM_RESIDENCY_H
 #define KVMM_RESIDENCY_H
@@ -24,7 +22,7 @@ extern "C" {
 
 /**
  * enum kvmm_residency_kind - what is measured of a sampled block
- * @KVMM_RESIDENCY_LIFETIME: from its registration until its name is forgotten: evicted, or otherwise
+ * @KVMM_RESIDENCY_LIFETIME: from its registration until it loses its name: evicted, or otherwise
  * @KVMM_RESIDENCY_IDLE: from its last use until then; the registration is a use
  * @KVMM_RESIDENCY_REUSE: from one use to the next
  * @KVMM_RESIDENCY_HIT_AGE: from its registration to each hit
@@ -49,7 +47,7 @@ static inline uint64_t kvmm_residency_bound_ns(uint32_t i)
 
 /**
  * struct kvmm_residency_stat - one histogram
- * @bucket: times up to kvmm_residency_bound_ns() of the same number, and above that of the one before
+ * @bucket: times up to kvmm_residency_bound_ns() of this number, above that of the one before
  * @sum_ns: of all of them
  */
 struct kvmm_residency_stat {
@@ -59,8 +57,7 @@ struct kvmm_residency_stat {
 
 /**
  * kvmm_residency_set() - sample names from now on
- * @ppm: of a million names, so many, at most 1000000; 0 = none. What is sampled already is followed to
- *	its end
+ * @ppm: of a million names, so many, at most 1000000; 0 = none. Running samples go on to their end
  *
  * The first call takes 24 bytes of host memory a block, until the pool is destroyed.
  *
@@ -71,7 +68,7 @@ static inline int kvmm_residency_set(struct kvmm_pool *pool, uint32_t ppm)
 	return kvmm_pool_set(pool, KVMM_SET_RESIDENCY, &ppm);
 }
 
-/** kvmm_residency_stat() - a histogram, without a lock; all 0 if it never was on. Return: 0; -EINVAL. */
+/** kvmm_residency_stat() - a histogram, lock-free; all 0 if never on. Return: 0; -EINVAL. */
 static inline int kvmm_residency_stat(struct kvmm_pool *pool, enum kvmm_residency_kind kind,
 				      struct kvmm_residency_stat *stat)
 {
