@@ -3,11 +3,10 @@
  * Which cached blocks go first: classes above the policy, advice to the policy, and which of the
  * next victims are taken so that new blocks lie together.
  *
- * Classes are ordered. While a lower one has a block that nobody references, no block of a higher
- * one is evicted; inside a class the pool's policy decides, and each class has an instance of it. A
- * block is of the pool's default class when it is registered. kvmm_class_set() says it once; from
- * then on it only goes down, and using it changes nothing. All is forgotten with the block's
- * content.
+ * Classes are ordered. While a lower class has an unreferenced block, no block of a higher one is
+ * evicted. Inside a class the pool's policy decides; each class has an instance of it. A block has
+ * the pool's default class when it is registered. kvmm_class_set() sets its class once; from then
+ * on it only goes down, and use changes nothing. It ends with the block's content.
  *
  * Calls on a pool that was made without classes are answered with -EOPNOTSUPP, and such a pool has
  * no memory or time for them.
@@ -23,12 +22,12 @@ extern "C" {
 
 #define KVMM_MAX_CLASSES	8u
 
-/** Who owns blocks of this class is told when one of them is evicted: kvmm_class_events(). */
+/** Owners of blocks of this class can learn which were evicted: kvmm_class_events(). */
 #define KVMM_CLASS_TELL		(1u << 0)
-/** The quota of the class before this one is for both of them together, and for more such classes. */
+/** This class shares the quota of the class before it, as do further such classes. */
 #define KVMM_CLASS_JOINED	(1u << 1)
-/** An allocation in this class, growth of a range, a promise, or kvmm_class_set(), that would exceed the
- * quota even when all blocks of it that are inactive were evicted is refused: -EDQUOT. */
+/** The pool refuses what would exceed the quota even if all its inactive blocks were evicted, with
+ * -EDQUOT: an allocation in this class, growth of a range, a promise, or kvmm_class_set(). */
 #define KVMM_CLASS_REFUSE	(1u << 2)
 
 /** A class as an allocation names it; 0: none. */
@@ -46,8 +45,8 @@ extern "C" {
  * allocates in it, or registers or demotes blocks into it. Without KVMM_CLASS_REFUSE nothing is
  * refused: blocks that are in use may exceed it.
  *
- * struct kvmm_alloc_ctl and struct kvmm_range_attr name a class (@cls). A private block keeps it when
- * it is registered; the blocks of a range are of it until they are given back.
+ * struct kvmm_alloc_ctl and struct kvmm_range_attr name a class (@cls). A private block keeps it
+ * when it is registered; the blocks of a range are of it until they are given back.
  */
 struct kvmm_class {
 	const char *name;
@@ -85,7 +84,7 @@ enum kvmm_phase {
 
 /**
  * struct kvmm_class_event - blocks of a class with KVMM_CLASS_TELL were evicted
- * @owner: whose they were, see kvmm_set_owner(); 0 = nobody's, or shared
+ * @owner: their owner, see kvmm_set_owner(); 0 = none, or shared
  * @cls: of which class
  * @nr: how many, since the owner was told last
  */
@@ -109,8 +108,8 @@ typedef void (*kvmm_class_hook)(void *arg, const struct kvmm_class_event *events
  *	how many blocks beyond those needed are looked at, too, to find victims that lie together,
  *	at most a fourth of the pool. See Documentation/classes.rst for what it is good for
  * @protect_above: blocks with a priority above this are protected
- * @protect_permille: most of the pool that may be; 0 = no limit. Who is protected longest is so no
- *	more
+ * @protect_permille: most of the pool that may be; 0 = no limit. Beyond it the block protected
+ *	longest loses its protection
  * @hook: NULL, or told of what kvmm_class_events() would return
  * @hook_arg: for @hook
  * @pageblock_blocks: of the blocks that @run_window looks at, those go first that empty an aligned
@@ -139,19 +138,18 @@ struct kvmm_evict_attr {
  * kvmm_class_set() - these blocks are of class @cls
  * @refs: referenced by the caller
  *
- * Return: 0; -EPERM one of them was set or demoted to a lower class before; -EDQUOT with these, which
- * are in use, a class with KVMM_CLASS_REFUSE would exceed its quota; -ESTALE; -EINVAL; -EOPNOTSUPP.
- * Then none was changed.
+ * Return: 0; -EPERM one of them was set or demoted to a lower class before; -EDQUOT with these,
+ * which are in use, a class with KVMM_CLASS_REFUSE would exceed its quota; -ESTALE; -EINVAL;
+ * -EOPNOTSUPP. Then none was changed.
  */
 KVMM_API int kvmm_class_set(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr,
 			    uint32_t cls);
 
 /**
- * kvmm_demote() - down to class @cls; who is there, or below, stays
+ * kvmm_demote() - down to class @cls; blocks there, or below, stay
  * @refs: registered blocks; the caller need not hold references any more
  *
- * Return: how many were demoted; -ESTALE one of them is gone (none was demoted); -EINVAL;
- * -EOPNOTSUPP.
+ * Return: how many were demoted; -ESTALE one is gone (none was demoted); -EINVAL; -EOPNOTSUPP.
  */
 KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_t nr, uint32_t cls);
 
@@ -160,7 +158,7 @@ KVMM_API int kvmm_demote(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint32_
  * @refs: referenced by the caller
  * @owner: any number but 0
  *
- * A block that two owners claim is shared: nobody's, until its content is forgotten.
+ * A block that two owners claim is shared: it has no owner until its content is forgotten.
  *
  * Return: 0; -ESTALE, -EINVAL, -EOPNOTSUPP (none was changed).
  */
@@ -168,10 +166,9 @@ KVMM_API int kvmm_set_owner(struct kvmm_pool *pool, const kvmm_ref_t *refs, uint
 			    uint64_t owner);
 
 /**
- * kvmm_demote_owner() - all that @owner has and nobody shares, in time proportional to that
+ * kvmm_demote_owner() - all unshared blocks of @owner, in time proportional to their number
  *
- * What a reserved gang is about to evict is passed over: it is of its class again if the gang is
- * aborted.
+ * Passes over what a reserved gang is about to evict: that keeps its class if the gang is aborted.
  *
  * Return: as kvmm_demote(), but never -ESTALE.
  */
@@ -180,7 +177,7 @@ KVMM_API int kvmm_demote_owner(struct kvmm_pool *pool, uint64_t owner, uint32_t 
 /**
  * kvmm_class_events() - what owners have to be told
  * @events: room for @max; oldest first
- * @nr_lost: NULL, or out: blocks whose eviction was not kept, because nobody had asked for long
+ * @nr_lost: NULL, or out: evictions not recorded, since no call asked for long
  *
  * Return: how many; -EINVAL; -EOPNOTSUPP.
  */

@@ -2,11 +2,10 @@
 /*
  * Gangs: memory of several pools, all of it or none, for ranks that must decide alike.
  *
- * A model that is spread over devices needs blocks on each of them for the same request, and the
- * groups of a hybrid model blocks of each kind. A *gang* is a set of such wants. It is taken in two
- * phases:
+ * A request of a model spread over devices needs blocks on each of them, and of a hybrid model
+ * blocks of each group. A *gang* is a set of such wants. It is taken in two phases:
  *
- *	reserve	 everything is taken out of the pools, or nothing is; nobody has seen it yet
+ *	reserve	 all blocks are taken out of the pools, or none; no call shows them yet
  *	commit	 handles are given out, and what was evicted for it is gone
  *	abort	 instead of that: all pools are as before, the order of eviction included
  *
@@ -20,13 +19,13 @@
  *	else if (!err)
  *		kvmm_gang_abort(set, gang);
  *
- * The digest covers the number of the gang, its name, what is wanted, how it ended, and in pools with
- * KVMM_POOL_DETERMINISTIC also which blocks it got and all that these pools have decided before. So
- * ranks whose digests are equal do the same, whether that is success or failure. A rank that fails
- * alone, for want of host memory say, has the digest of nobody else; then all abort, and are alike
- * again, if nobody has called these pools in between.
+ * The digest covers the number of the gang, its name, what is wanted, how it ended, and in pools
+ * with KVMM_POOL_DETERMINISTIC also which blocks it got and all that these pools have decided
+ * before. So ranks whose digests are equal do the same, whether that is success or failure. A rank
+ * that fails alone, for want of host memory say, has a digest unlike all others; then all ranks
+ * abort, and are alike again, if no other call to these pools came in between.
  *
- * A gang may have a lease: who reserves and dies does not keep the memory for ever.
+ * A gang may have a lease: an engine that reserves and dies does not keep the memory for ever.
  */
 #ifndef KVMM_GANG_H
 #define KVMM_GANG_H
@@ -69,7 +68,7 @@ struct kvmm_gangs_attr {
 /** kvmm_gangs_create() - @gangs is set on success only. Return: 0; -EINVAL; -ENOMEM. */
 KVMM_API int kvmm_gangs_create(const struct kvmm_gangs_attr *attr, struct kvmm_gangs **gangs);
 
-/** kvmm_gangs_destroy() - takes NULL. What is still reserved is aborted. Nobody uses it any more. */
+/** kvmm_gangs_destroy() - takes NULL. Aborts what is reserved. No other thread uses @gangs. */
 KVMM_API void kvmm_gangs_destroy(struct kvmm_gangs *gangs);
 
 /**
@@ -87,7 +86,7 @@ enum kvmm_gang_kind { KVMM_GANG_BLOCKS, KVMM_GANG_RANGE, KVMM_NR_GANG_KINDS };
  * @reserve: KVMM_GANG_BLOCKS: blocks that must stay available in the pool besides
  * @max_runs, @prio, @flags, @seq: KVMM_GANG_RANGE: as in struct kvmm_range_attr, but without
  *	KVMM_ALLOC_GROWS; else 0
- * @tenant: whose they are
+ * @tenant: the tenant that is charged
  */
 struct kvmm_gang_want {
 	uint32_t pool;
@@ -129,9 +128,9 @@ struct kvmm_gang_attr {
  * @digest: NULL, or out: to be compared between ranks; also after failures other than -EINVAL
  *
  * All pools of the gang are locked together, so of two gangs that want the same one gets all of it.
- * Blocks are evicted as by the calls of the same kind; those are no longer hits, but not gone before
- * the commit. If a range does not fit with enough blocks free, and may be compacted for, its pool is
- * compacted, and everything tried again; what that has moved stays moved.
+ * Blocks are evicted as by the calls of the same kind; those are no longer hits, but not gone
+ * before the commit. If a range does not fit with enough blocks free, and may be compacted for, its
+ * pool is compacted, and everything tried again; what that has moved stays moved.
  *
  * Until the commit, calls on these pools see blocks that are private and ranges that are pinned.
  *
@@ -160,15 +159,15 @@ KVMM_API int kvmm_gang_commit(struct kvmm_gangs *gangs, kvmm_gang_t gang, kvmm_m
  *
  * Exactly so, handles to come and history included, if these pools were not called in between; else
  * what was to be evicted is among the next victims again, unless its key was to be forgotten
- * meanwhile. Then it is. Room that ranges which grow keep behind them goes to whoever asks, and does
- * not come back.
+ * meanwhile. Then it is. Free blocks that growing ranges keep behind them go to the first request,
+ * and do not come back.
  *
  * Return: 0; -ESTALE; -EINVAL; -EUCLEAN.
  */
 KVMM_API int kvmm_gang_abort(struct kvmm_gangs *gangs, kvmm_gang_t gang);
 
 /**
- * kvmm_gang_expire() - abort the gangs whose lease has run out
+ * kvmm_gang_expire() - abort the gangs with a lease that has run out
  * @now_ns: by which time; 0 = now, on kvmm's clock
  *
  * In the order of their handles. All ranks say the same time.

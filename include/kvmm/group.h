@@ -18,7 +18,7 @@
  *
  *	kvmm_groups_acquire()	references on the blocks that hit, new blocks for the next step
  *	  kvmm_groups_block_table()	... compute ...
- *	kvmm_groups_commit()	tokens are computed: full blocks are registered, if they can ever hit
+ *	kvmm_groups_commit()	registers the full blocks of computed tokens, if they can ever hit
  *	kvmm_groups_trim()	what no later token reads goes back at once
  *	kvmm_groups_reserve()	blocks for the next step; kvmm_groups_abort() undoes that
  *	kvmm_groups_release()	the end
@@ -67,10 +67,10 @@ enum kvmm_group_kind {
 };
 
 /**
- * The block behind the hit must be cached as well, and end within max_tokens, since nothing behind that
- * is looked at; it is not used, though. So a hit in such a group is at least a block shorter than
- * max_tokens, as in vLLM. For layers of a drafter (Eagle): what they keep of a token depends on the next
- * one, too.
+ * The block behind the hit must be cached as well, and end within max_tokens, since nothing behind
+ * that is looked at; it is not used, though. So a hit in such a group is at least a block shorter
+ * than max_tokens, as in vLLM. For layers of a drafter (Eagle): what they keep of a token depends
+ * on the next one, too.
  */
 #define KVMM_GROUP_DROP_LAST	(1u << 0)
 
@@ -143,9 +143,9 @@ static inline uint32_t kvmm_groups_alignment(const struct kvmm_groups *groups)
  *	@prompt->domain.group is not looked at
  * @max_tokens: the hit ends here at most; engines give the length less 1, since they have to
  *	compute the last token in any case
- * @tables: set on success, if it is a hit or not, with a reference on each block that is needed, and on
- *	no other; the caller's, until kvmm_groups_release(). NULL: takes no references and changes
- *	nothing, and the answer is true for as long as no block is evicted
+ * @tables: set on success, if it is a hit or not, with a reference on each block that is needed,
+ *	and on no other; the caller's, until kvmm_groups_release(). NULL: takes no references and
+ *	changes nothing, and the answer is true for as long as no block is evicted
  *
  * If a block is evicted between look and reference it looks again; each time after the fourth the
  * hit is at most half as long as what it was about to take.
@@ -214,8 +214,7 @@ KVMM_API int kvmm_groups_acquire(const struct kvmm_groups *groups,
  * kvmm_groups_reserve() - private blocks, so that there is room for @nr_tokens in all
  * @reserve: blocks that must stay available in each pool
  *
- * Nothing is published. Return: 0; -ENOSPC, -ENOMEM, -EIO, -EUCLEAN as kvmm_groups_acquire();
- * -EINVAL.
+ * Publishes nothing. Return: 0; -ENOSPC, -ENOMEM, -EIO, -EUCLEAN as kvmm_groups_acquire(); -EINVAL.
  */
 KVMM_API int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens,
 				 uint32_t reserve);
@@ -237,7 +236,7 @@ KVMM_API int kvmm_groups_reserve(struct kvmm_tables *tables, uint32_t nr_tokens,
 KVMM_API int kvmm_groups_commit(struct kvmm_tables *tables, const struct kvmm_prefix *prompt,
 				uint32_t nr_tokens);
 
-/** kvmm_groups_abort() - give back what was reserved since the last commit. Return: 0; -EINVAL;
+/** kvmm_groups_abort() - give back blocks reserved since the commit. Return: 0; -EINVAL;
  * -EUCLEAN. */
 KVMM_API int kvmm_groups_abort(struct kvmm_tables *tables);
 
@@ -283,8 +282,8 @@ KVMM_API int kvmm_groups_refs(const struct kvmm_tables *tables, uint32_t group, 
  * @step_tokens: most tokens of one step, if kvmm_groups_trim() follows each; 0 = all in one step
  * @reserve: blocks that must stay available in each pool
  * @hit_tokens: out
- * @blocks: out, by group: blocks that would no longer be available to others: new ones, and hits
- *	that nobody references. For windows, chunks and states not more than are held at a time
+ * @blocks: out, by group: blocks that would no longer be available to others: new ones, and
+ *	unreferenced hits. For windows, chunks and states not more than are held at a time
  * @total: out: their sum
  */
 struct kvmm_groups_need {
@@ -303,9 +302,9 @@ struct kvmm_groups_need {
  *
  * Engines that admit a request only if the needs of all running ones fit cannot deadlock.
  *
- * Takes references for a moment; nobody can tell afterwards.
+ * Takes references for a moment, without a trace.
  *
- * Return: 0 they are there; -ENOSPC they are not (@need is filled in, too); -EINVAL; -ENOMEM;
+ * Return: 0 enough are there; -ENOSPC too few (@need is filled in, too); -EINVAL; -ENOMEM;
  * -EUCLEAN.
  */
 KVMM_API int kvmm_groups_blocks_needed(const struct kvmm_groups *groups,
