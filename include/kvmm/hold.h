@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holds: cached blocks that somebody keeps, with a name to it.
+ * Holds: references on cached blocks that have an owner, a reason and a time.
  *
- * A reference says that a block is in use, but not by whom. A hold is references on the blocks of a
- * prefix that can be listed: who has them, what for, since when, and until when at most.
+ * A reference says that a block is in use, but no more. A hold is references on the blocks of a
+ * prefix that can be listed: owner, reason, since when, and until when at most.
  *
  *	struct kvmm_hold_attr attr = KVMM_HOLD_ATTR_INIT;
  *
@@ -18,16 +18,16 @@
  *	kvmm_hold_release(pool, hold);		// or, if that never comes:
  *	kvmm_hold_expire(pool, 0);		// now and then
  *
- * A *lease* is a deadline by which the owner has said that it will be done. kvmm never drops a hold by
- * itself: whoever knows that late owners cannot do harm calls kvmm_hold_expire(). Leases run by
+ * A *lease* is a deadline by which the owner has said that it will be done. kvmm never drops a hold
+ * by itself: the engine calls kvmm_hold_expire() once late owners can do no harm. Leases run by
  * kvmm's monotonic clock.
  *
  * Blocks that are held with KVMM_HOLD_PIN stay where they are and have *addresses* (struct
- * kvmm_pin_addr) that other components can be given, and can check later: an address is good exactly
- * as long as a pin on that very block is held.
+ * kvmm_pin_addr) that other components can be given, and can check later: an address is good
+ * exactly as long as a pin on that very block is held.
  *
- * Any thread; the order of eviction is touched as by a match. Finding, renewing and releasing a hold
- * takes one short lock of its own and no time that depends on how many holds there are.
+ * Any thread; the order of eviction is touched as by a match. Finding, renewing and releasing a
+ * hold takes one short lock of its own and no time that depends on how many holds there are.
  */
 #ifndef KVMM_HOLD_H
 #define KVMM_HOLD_H
@@ -79,13 +79,13 @@ static inline const char *kvmm_hold_reason_name(uint32_t reason)
 
 #define KVMM_HOLD_PIN		(1u << 0)	/* the blocks stay where they are, too */
 #define KVMM_HOLD_PARTIAL	(1u << 1)	/* those that are cached, if at least one is */
-#define KVMM_HOLD_RECLAIM	(1u << 2)	/* kvmm_lease_expire() may drop it, see <kvmm/owner.h> */
+#define KVMM_HOLD_RECLAIM	(1u << 2)	/* kvmm_lease_expire() may drop it (owner.h) */
 
 /**
- * struct kvmm_hold_attr - what to hold, and for whom
+ * struct kvmm_hold_attr - what to hold, and for which owner
  * @size: sizeof(struct kvmm_hold_attr); set by KVMM_HOLD_ATTR_INIT
- * @prefix: of kvmm_hold(): the blocks; any keys, in any order; one that stands there twice is held twice
- * @owner: the engine's name of who holds them
+ * @prefix: of kvmm_hold(): the blocks; any keys, in any order; a key given twice is held twice
+ * @owner: the engine's name of the owner
  * @text: NULL, or up to KVMM_HOLD_TEXT bytes more about it; copied
  * @lease_ns: the owner is done within that time; 0 = no lease
  * @reason: enum kvmm_hold_reason
@@ -119,7 +119,7 @@ KVMM_API int kvmm_hold(struct kvmm_pool *pool, const struct kvmm_hold_attr *attr
 		       kvmm_hold_t *hold);
 
 /**
- * kvmm_hold_take() - what are references of nobody in particular becomes a hold
+ * kvmm_hold_take() - make a hold of references that have no owner
  * @attr: its prefix is NULL
  * @refs: @nr references of the caller, of blocks of one domain: the hold's from then on
  * @hold: set on success only
@@ -138,7 +138,7 @@ KVMM_API int kvmm_hold_take(struct kvmm_pool *pool, const struct kvmm_hold_attr 
  * @attr: its prefix is NULL
  * @hold: set on success only
  *
- * It is released as others are; -EBUSY if the range would go with it while somebody else has a pin.
+ * It is released as others are; -EBUSY if the range would go with it while others pin it.
  *
  * Return: 0; -ESTALE; -ENOMEM; -EINVAL; -EOVERFLOW.
  */
@@ -148,25 +148,25 @@ KVMM_API int kvmm_hold_range(struct kvmm_pool *pool, const struct kvmm_hold_attr
 /**
  * kvmm_hold_release() - drop it and its references
  *
- * If a put or an unpin too many has taken what the hold had of a block, what is left of it is dropped,
- * the handle is stale, and the call says so.
+ * If a put or an unpin too many has taken what the hold had of a block, what is left of it is
+ * dropped, the handle is stale, and the call says so.
  *
- * Return: 0; -ESTALE it was released, or has expired, or lost a block; -EINVAL it is none, or lost a
- * reference or a pin; -EBUSY see kvmm_hold_range().
+ * Return: 0; -ESTALE it was released, or has expired, or lost a block; -EINVAL it is none, or lost
+ * a reference or a pin; -EBUSY see kvmm_hold_range().
  */
 KVMM_API int kvmm_hold_release(struct kvmm_pool *pool, kvmm_hold_t hold);
 
 /**
  * kvmm_hold_renew() - the lease ends @lease_ns from now; 0 = no lease any more
  *
- * A hold whose lease has run out can be renewed as long as nobody has dropped it.
+ * An expired hold can be renewed until a call drops it.
  *
  * Return: 0; -ESTALE; -EINVAL.
  */
 KVMM_API int kvmm_hold_renew(struct kvmm_pool *pool, kvmm_hold_t hold, uint64_t lease_ns);
 
 /**
- * kvmm_hold_expire() - drop the holds whose lease has run out
+ * kvmm_hold_expire() - drop the holds with a lease that has run out
  * @now_ns: by which time, on kvmm's clock; 0 = now
  *
  * In a pool with KVMM_POOL_DETERMINISTIC there is no other clock than @now_ns: "now" is the latest
@@ -222,13 +222,13 @@ KVMM_API int kvmm_hold_next(struct kvmm_pool *pool, uint32_t *cursor,
 			    struct kvmm_hold_info *info);
 
 /**
- * kvmm_block_holds() - who holds the block of a key
+ * kvmm_block_holds() - list the holds on the block of a key
  * @domain: of the key; NULL = domain 0
  * @infos: room for @max; a hold that has the key twice is there twice
  *
- * Also of a block that nobody finds by this key any more, as long as it is held under it.
+ * Also of a block that look-ups of this key miss by now, as long as it is held under it.
  *
- * Return: how many there are, which may be more than @max; 0 nobody does; -EINVAL.
+ * Return: how many there are, which may be more than @max; 0 none; -EINVAL.
  */
 KVMM_API int kvmm_block_holds(struct kvmm_pool *pool, const kvmm_key_t *key,
 			      const kvmm_domain_t *domain, struct kvmm_hold_info *infos,
@@ -278,8 +278,8 @@ KVMM_API int kvmm_pin_addrs(struct kvmm_pool *pool, kvmm_hold_t hold, struct kvm
 /**
  * kvmm_pin_check() - is that block still pinned at that place?
  *
- * Yes, as long as any hold pins it, not only the one that the address is from. The block is asked, too:
- * an unpin too many may have taken what the hold had.
+ * Yes, as long as any hold pins it, not only the one that the address is from. The block is asked,
+ * too: an unpin too many may have taken what the hold had.
  *
  * Return: 0; -ESTALE no longer; -EXDEV it is an address of another pool; -EINVAL.
  */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owners: whose memory is it, since when, and until when at most?
+ * Owners: to which request or worker does memory belong, since when, and until when at most?
  *
- * An engine can lose ranges, private and staged blocks, references and pins: a request is aborted on
- * some path that nobody has thought of, a worker dies. What was given an *owner* (any 64 bits that
- * are not 0: a request, a worker, a connection) can be listed, taken back, and found by its age or by
- * the death of its owner:
+ * An engine can lose ranges, private and staged blocks, references and pins: a request aborts on an
+ * unforeseen path, a worker dies. What was given an *owner* (64 bits, not all 0: a request, a
+ * worker, a connection) can be listed, taken back, and found by its age or its owner's death:
  *
  *	attr.owner    = request_id;			// of struct kvmm_range_attr
  *	attr.lease_ns = 30 * SECOND;
@@ -21,19 +20,19 @@
  * references and pins with an owner (<kvmm/hold.h>). A range or a block has one owner at a time; a
  * hold is for one owner, and there may be any number of holds on a thing.
  *
- * A *lease* is a deadline by which the owner has said that it will be done. What happens when it runs
- * out is decided by whoever calls kvmm_lease_expire(): it gives back what was leased with
+ * A *lease* is a deadline by which the owner has said that it will be done. When it runs out
+ * nothing happens until the engine calls kvmm_lease_expire(): that gives back what was leased with
  * KVMM_OWN_RECLAIM or KVMM_HOLD_RECLAIM, and only counts the rest.
  *
- * Giving back by force is safe for whoever comes next, since handles carry generations: all later
- * calls of the former owner say -ESTALE, and writes through kvmm_range_write() and kvmm_mut_write()
- * cannot hit what belongs to somebody else by then.
+ * Giving back by force is safe for the next owner, since handles carry generations: all later calls
+ * of the former owner say -ESTALE, and writes through kvmm_range_write() and kvmm_mut_write()
+ * cannot hit what belongs to another by then.
  *
- * Records are kept beside ranges and blocks and cost nothing where no owner was ever named: memory for
- * them is allocated in pieces, for the blocks that are owned. From the first private block on that has
- * an owner, or that kvmm_mut_write() is used for, a pool keeps no blocks aside for its threads, since
- * these are allocated and freed on the word of their owner alone. Records say nothing about a thing that is
- * gone, so nobody has to clear them: freeing does not know of them.
+ * Records are kept beside ranges and blocks and cost nothing where no owner was ever named: memory
+ * for them is allocated in pieces, for the blocks that are owned. From the first private block on
+ * that has an owner, or that kvmm_mut_write() is used for, a pool keeps no blocks aside for its
+ * threads, since these are allocated and freed on the word of their owner alone. Records say
+ * nothing about a thing that is gone, so freeing neither knows nor clears them.
  */
 #ifndef KVMM_OWNER_H
 #define KVMM_OWNER_H
@@ -49,9 +48,9 @@ extern "C" {
 #define KVMM_OWN_RECLAIM	(1u << 0)	/* kvmm_lease_expire() may give it back */
 
 /**
- * struct kvmm_own - whose it is from now on
+ * struct kvmm_own - an owner to name
  * @size: sizeof(struct kvmm_own); set by KVMM_OWN_INIT
- * @owner: not 0; or 0: nobody's
+ * @owner: not 0; or 0: no owner any more
  * @lease_ns: the owner is done within that time; 0 = no lease
  * @flags: KVMM_OWN_*
  */
@@ -69,10 +68,10 @@ struct kvmm_own {
  * kvmm_own_ranges() - name the owner of ranges, or renew the lease of one's own
  * @own: the same for all of them; replaces what was said before
  *
- * One reference of each is the owner's from then on: that is the one that kvmm_owner_release() drops.
+ * From then on the owner has one reference of each, which kvmm_owner_release() drops.
  *
- * Return: 0; -ESTALE, -EINVAL one of them is no range (any more); -ENOMEM. On failure nothing has
- * changed.
+ * Return: 0; -ESTALE, -EINVAL one of them is no range (any more); -ENOMEM. A failed call changes
+ * nothing.
  */
 KVMM_API int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
 			     const kvmm_range_t *ranges, uint32_t nr);
@@ -82,15 +81,16 @@ KVMM_API int kvmm_own_ranges(struct kvmm_pool *pool, const struct kvmm_own *own,
 KVMM_API int kvmm_own_muts(struct kvmm_pool *pool, const struct kvmm_own *own,
 			   const kvmm_mut_t *muts, uint32_t nr);
 
-/** kvmm_own_staged() - the same for staged blocks. Who is registered has no owner: see kvmm_hold(). */
+/** kvmm_own_staged() - the same for staged blocks. Registered blocks have no owner: see
+ * kvmm_hold(). */
 KVMM_API int kvmm_own_staged(struct kvmm_pool *pool, const struct kvmm_own *own,
 			     const kvmm_staged_t *staged, uint32_t nr);
 
 /**
  * kvmm_owner_renew() - all leases of an owner end @lease_ns from now; 0 = no lease any more
  *
- * Also what had none has one then, holds included. Takes time for what the owner has, not for what
- * there is.
+ * Things without a lease get one, holds included. Takes time for what the owner has, not for the
+ * pool.
  *
  * Return: number of ranges, blocks and holds; -EINVAL @owner is 0.
  */
@@ -99,9 +99,9 @@ KVMM_API int kvmm_owner_renew(struct kvmm_pool *pool, uint64_t owner, uint64_t l
 /**
  * kvmm_owner_release() - give back everything that an owner has
  *
- * Its holds are dropped, its ranges lose one reference each, its private and staged blocks are freed:
- * in one go, so that nobody sees half of it. If somebody else pins a range that would have to go, or
- * a block is being written to, staged or published at this moment, nothing is done.
+ * Its holds are dropped, its ranges lose one reference each, its private and staged blocks are
+ * freed: in one go, so that no call sees half of it. If others pin a range that would have to go,
+ * or a block is being written to, staged or published at this moment, nothing is done.
  *
  * Return: number of ranges, blocks and holds; -EBUSY; -EINVAL @owner is 0.
  */
@@ -110,7 +110,7 @@ KVMM_API int kvmm_owner_release(struct kvmm_pool *pool, uint64_t owner);
 /**
  * struct kvmm_expired - what kvmm_lease_expire() has found and done
  * @nr_reclaimed: ranges, blocks and holds that were given back
- * @nr_busy: that should have been, but somebody else pins them: next time
+ * @nr_busy: that should have been, but others pin them: next time
  * @nr_left: expired, too, but to be reported only
  * @reserved: 0
  */
@@ -168,21 +168,20 @@ static inline const char *kvmm_owned_kind_name(uint32_t kind)
 
 #define KVMM_LEAK_EXPIRED	(1u << 0)	/* its lease has run out */
 #define KVMM_LEAK_OLD		(1u << 1)	/* it has no lease and is older than asked for */
-#define KVMM_LEAK_LONE		(1u << 2)	/* no lease, and it is the last thing its owner has */
+#define KVMM_LEAK_LONE		(1u << 2)	/* it has no lease and is all that its owner has */
 #define KVMM_LEAK_DEAD		(1u << 3)	/* its owner's process or thread is gone */
 
 /**
- * struct kvmm_owned - one thing that somebody has, as of one moment
- * @owner: 0 = nobody said
+ * struct kvmm_owned - one thing that is held, as of one moment
+ * @owner: 0 = none named
  * @since_ns: kvmm's clock when it was given that owner; without one, when it was allocated
  * @age_ns: since then
  * @deadline_ns: end of the lease on that clock; 0 = no lease
  * @bytes: of its blocks
  * @kind: enum kvmm_owned_kind
- * @index, @gen: its handle, of the type that @kind says: kvmm_range_t, kvmm_mut_t, kvmm_staged_t,
- *	kvmm_hold_t
+ * @index, @gen: its handle, typed by @kind: kvmm_range_t, kvmm_mut_t, kvmm_staged_t, kvmm_hold_t
  * @nr: blocks; of a hold on a range 0
- * @refs, @pins: of ranges: held by anybody
+ * @refs, @pins: of ranges: of all owners
  * @flags: KVMM_OWN_*, or KVMM_HOLD_*
  * @reason: of holds: enum kvmm_hold_reason
  * @suspect: why it is listed by kvmm_leaks(): KVMM_LEAK_*
@@ -208,11 +207,11 @@ struct kvmm_owned {
 };
 
 /**
- * kvmm_owned_next() - walk everything that somebody has, owners named or not
+ * kvmm_owned_next() - walk everything that is held, owners named or not
  * @cursor: 0 at first; moved on by each call
  *
- * First ranges, then private and staged blocks, then holds. What comes and goes meanwhile may or may
- * not be seen. The pool's lock is held for some hundred ranges at a time, and for nothing else.
+ * First ranges, then private and staged blocks, then holds. What comes and goes meanwhile may or
+ * may not be seen. The pool's lock is held for some hundred ranges at a time, and for nothing else.
  *
  * Return: 0; -ENOENT that was all; -EINVAL.
  */
@@ -222,8 +221,8 @@ KVMM_API int kvmm_owned_next(struct kvmm_pool *pool, uint64_t *cursor, struct kv
  * struct kvmm_leak_attr - what is suspicious
  * @size: sizeof(struct kvmm_leak_attr); set by KVMM_LEAK_ATTR_INIT
  * @older_ns: what has no lease and is of that age; 0 = that is fine
- * @lone_ns: what has no lease, is of that age, and is all that its owner (still) has; 0 = that is fine.
- *	A hint: who owns one thing only may well be alive
+ * @lone_ns: what has no lease, is of that age, and is all that its owner (still) has; 0 = that is
+ *	fine. A hint: an owner of one thing may well be alive
  * @now_ns: on kvmm's clock; 0 = now
  * @owner: things of that owner only; 0 = of all
  * @kinds: BIT(enum kvmm_owned_kind) of those that are wanted; 0 = all
@@ -244,7 +243,7 @@ struct kvmm_leak_attr {
 #define KVMM_LEAK_ATTR_INIT { sizeof(struct kvmm_leak_attr), 0, 0, 0, 0, 0, 0 }
 
 /**
- * kvmm_leaks() - what somebody may have forgotten
+ * kvmm_leaks() - list what may have been forgotten
  * @attr: NULL: leases that have run out, and what dead owners have left
  * @rows: room for @max
  *
@@ -271,11 +270,11 @@ KVMM_API int kvmm_leaks_next(struct kvmm_pool *pool, const struct kvmm_leak_attr
  * @at: which of its blocks, from 0 on
  * @offset: in bytes, counted through the planes one after the other
  *
- * The generation is looked at once the range can neither be moved nor given to somebody else, and
- * that lasts until the copy is done: a late writer gets -ESTALE, and never hits a new owner. If the
+ * The call looks at the generation once the range can neither move nor change its owner, and that
+ * lasts until the copy is done: a late writer gets -ESTALE, and never hits a new owner. If the
  * range is freed meanwhile it goes when the copy is done.
  *
- * Return: 0; -ESTALE; -EINVAL no such block, outside of it, or a pool of ids only; -EIO; -EOVERFLOW.
+ * Return: 0; -ESTALE; -EINVAL no such block, outside it, or a pool of ids only; -EIO; -EOVERFLOW.
  */
 static inline int kvmm_range_write(struct kvmm_pool *pool, kvmm_range_t range, uint32_t at,
 				   uint64_t offset, const void *buf, size_t bytes)
@@ -297,8 +296,8 @@ static inline int kvmm_range_read(struct kvmm_pool *pool, kvmm_range_t range, ui
 /**
  * kvmm_mut_write() - the same with a private block
  *
- * While the copy runs the block can neither be freed nor staged: those calls say -EBUSY. A staged or
- * registered block is complete, and not written any more.
+ * While the copy runs the block can neither be freed nor staged: those calls say -EBUSY. A staged
+ * or registered block is complete, and not written any more.
  *
  * Return: 0; -ESTALE it was freed, or staged; -EINVAL; -EIO; -EOVERFLOW too many writers;
  * -EOPNOTSUPP the pool has no policy.
@@ -320,7 +319,7 @@ static inline int kvmm_mut_read(struct kvmm_pool *pool, kvmm_mut_t mut, uint64_t
 	return kvmm_content_read(pool, &where, buf, bytes);
 }
 
-/** kvmm_ref_read() - content of a registered block, by who has a reference. Returns as
+/** kvmm_ref_read() - content of a registered block, for holders of a reference. Returns as
  * kvmm_mut_write(). */
 static inline int kvmm_ref_read(struct kvmm_pool *pool, kvmm_ref_t ref, uint64_t offset,
 				void *buf, size_t bytes)

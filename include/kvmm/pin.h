@@ -2,13 +2,13 @@
 /*
  * What does not move, and why: pins by type, and the reasons that a compaction met.
  *
- * A pin says who was told an address. It is taken and undone by type, so that whoever unpins what
- * somebody else has pinned is refused. Pins without a type (kvmm_pin_many(), kvmm_range_pin()) are
- * of KVMM_PIN_USER; the calls are in <kvmm/cache.h> and <kvmm/pool.h>. Holds with KVMM_HOLD_PIN pin
- * by their reason (<kvmm/hold.h>).
+ * A pin says which part of the engine knows an address. It is taken and undone by type, so that a
+ * caller cannot undo pins of another type. Pins without a type (kvmm_pin_many(), kvmm_range_pin())
+ * are of KVMM_PIN_USER; the calls are in <kvmm/cache.h> and <kvmm/pool.h>. Holds with KVMM_HOLD_PIN
+ * pin by their reason (<kvmm/hold.h>).
  *
- * By rule: who keeps a bare block id beyond a step, without asking again and without relocations,
- * pins the block first. kvmm cannot know of it.
+ * By rule: an engine that keeps a bare block id beyond a step, without asking again and without
+ * relocations, pins the block first. kvmm cannot know of it.
  */
 #ifndef KVMM_PIN_H
 #define KVMM_PIN_H
@@ -97,7 +97,7 @@ static inline int kvmm_stay_last(struct kvmm_pool *pool, struct kvmm_stay *stay)
  * kvmm_stay_text() - a line "name blocks" for movable and for each reason that was met
  * @buf: room for @bytes, NUL included; always terminated if there is any
  *
- * Return: length of the whole text without NUL, which may be @bytes or more (then it was cut); -EINVAL.
+ * Return: length of the whole text without NUL (it was cut if that is @bytes or more); -EINVAL.
  */
 KVMM_API int kvmm_stay_text(const struct kvmm_stay *stay, char *buf, size_t bytes);
 
