@@ -163,8 +163,8 @@ bool kv_zone_is_free(struct kvmm_zone *zone, u32 block);
 int kv_zone_alloc_req(struct kvmm_zone *zone, const struct kv_zone_req *req, u32 *start);
 
 /*
- * @nr blocks in at most @max_runs runs: the best fit if one hole suffices, else the largest hole, and so
- * on with the rest. Number of extents; -EINVAL; -ENOSPC; @ext is untouched then.
+ * @nr blocks in at most @max_runs runs: the best fit if one hole suffices, else the largest hole,
+ * and so on with the rest. Number of extents; -EINVAL; -ENOSPC; @ext is untouched then.
  */
 int kv_zone_alloc_runs(struct kvmm_zone *zone, u32 nr, unsigned int max_runs,
 		       struct kvmm_extent *ext);

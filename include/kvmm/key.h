@@ -61,11 +61,10 @@ struct kvmm_key_bytes {
  * @algo: "sha256" (the default, if NULL), "siphash", "vllm-sha256-cbor"; see kvmm_key_algos()
  * @block_tokens: tokens a block, 1 to KVMM_KEY_MAX_BLOCK_TOKENS; 16 if 0
  * @group: KV group
- * @secret: all zero = none. "siphash" must have one; with one nobody else can compute keys of
- *	"sha256", and so nobody can search for two prompts of one key. Processes that exchange keys
- *	share it
- * @layout_id: whatever tells apart blocks that hold other bytes for the same tokens: model, data
- *	type, order of dimensions, layers, rank
+ * @secret: all zero = none. "siphash" must have one. With one, others cannot compute keys of
+ *	"sha256", nor search for two prompts of one key. Processes that exchange keys share it
+ * @layout_id: tells apart blocks that hold other bytes for the same tokens: model, data type, order
+ *	of dimensions, layers, rank
  * @tenant: isolation domain
  * @lora: name of the adapter
  * @salt: of the request or its user
@@ -114,8 +113,7 @@ enum kvmm_key_kind {
  * @kind: enum kvmm_key_kind
  * @bytes: length of @data, at most KVMM_KEY_MAX_BYTES
  * @data: what it is; borrowed during the call
- * @start: first token that it is about, counted from the first one of the call; negative if it
- *	began before
+ * @start: its first token, counted from the first one of the call; negative if it began before
  * @nr: tokens that it is about, at least 1
  *
  * It enters the key of each block that has one of those tokens, with the place of its first token
@@ -188,8 +186,7 @@ KVMM_API void kvmm_key_ctx_destroy(struct kvmm_key_ctx *ctx);
  *
  * Context: any thread, no lock, no allocation, does not sleep.
  * Return: number of keys, which is nr_tokens / block_tokens; -EINVAL that is more than @max, an
- * extra is out of order or of a kind that the algorithm has no room for, or a parent of the wrong
- * type.
+ * extra is out of order or of a kind unknown to the algorithm, or a parent of the wrong type.
  */
 KVMM_API int kvmm_key_chain(const struct kvmm_key_ctx *ctx, const struct kvmm_key_seq *seq,
 			    kvmm_key_t *keys, uint32_t max);
@@ -207,12 +204,12 @@ KVMM_API int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_
  * kvmm_key_of_bytes() - the key of a block that the engine names by bytes of its own
  * @name: opaque
  * @bytes: KVMM_KEY_MIN_NAME to KVMM_KEY_MAX_NAME
- * @secret: KVMM_KEY_SECRET_BYTES that nobody else knows, or NULL: anybody can compute such keys
+ * @secret: KVMM_KEY_SECRET_BYTES that others do not know, or NULL: others can compute such keys
  * @key: set on success only
  *
- * First half of a SHA-256 over a tag, the secret, the length and all of the name: names are never cut.
- * Whoever has 16 bytes that are a strong hash already may use them as a kvmm_key_t as they are, but
- * not beside keys of this call.
+ * First half of a SHA-256 over a tag, the secret, the length and all of the name: names are never
+ * cut. 16 bytes that are a strong hash already may serve as a kvmm_key_t as they are, but not
+ * beside keys of this call.
  *
  * Context: any thread, no lock, no allocation, does not sleep.
  * Return: 0; -EINVAL.
@@ -220,7 +217,7 @@ KVMM_API int kvmm_key_digests(const struct kvmm_key_ctx *ctx, const struct kvmm_
 KVMM_API int kvmm_key_of_bytes(const void *name, size_t bytes, const uint8_t *secret,
 			       kvmm_key_t *key);
 
-/** kvmm_key_of_digest() - the key of a block whose digest is known: its first 16 bytes. */
+/** kvmm_key_of_digest() - the key of a block with this digest: its first 16 bytes. */
 static inline kvmm_key_t kvmm_key_of_digest(const kvmm_digest_t *digest)
 {
 	kvmm_key_t key;

@@ -14,12 +14,12 @@
  * - a block is told as it was at some moment during the call: what is said of it belongs together,
  *   except that counts of references and pins of ranges may lag behind. Of blocks of one range that
  *   lie side by side it is the first that is looked at;
- * - each block is in exactly one run, and runs come by address: the sum of their lengths is the number
- *   of blocks, whatever happens meanwhile. What moves may be met at both places, or at neither;
- * - of a pool that stands still the map is exact: it says of each block what kvmm_block_info() says.
+ * - each block is in exactly one run, and runs come by address: the sum of their lengths is the
+ *   number of blocks, also during changes. A moving block may be met at both places, or at neither;
+ * - the map of a pool that stands still is exact: for each block it agrees with kvmm_block_info().
  *
- * No lock of the pool is taken, nothing is waited for, no host memory is allocated: who looks can
- * delay nobody. That is why this is what tools look through.
+ * A reader takes no lock of the pool, waits for nothing and allocates no host memory, so it delays
+ * no other thread. Tools look through this.
  */
 #ifndef KVMM_MAP_H
 #define KVMM_MAP_H
@@ -44,8 +44,8 @@ struct kvmm_registry;
  * @KVMM_MAP_AWAY: given back to the device, see <kvmm/elastic.h>
  * @KVMM_MAP_RESERVED: free, kept behind the end of a range that grows
  * @KVMM_MAP_ASIDE: free, kept by a thread, or with the entry that it had last
- * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: no lookup finds it, and
- *	it counts as private
+ * @KVMM_MAP_CLAIMED: cached, but promised to a gang, or about to be evicted: no lookup finds it,
+ *	and it counts as private
  * @KVMM_MAP_MOVING: where something is being copied to, or an old place that may still be read
  * @KVMM_MAP_LIMBO: given back, and the device may still be writing there
  *
@@ -86,16 +86,16 @@ static inline uint32_t kvmm_map_block_state(uint32_t state)
 #define KVMM_MAP_IN_FLIGHT	(1u << 1)	/* is being copied to elsewhere */
 #define KVMM_MAP_HIDDEN		(1u << 2)	/* its name is forgotten while it is still held */
 #define KVMM_MAP_DUP		(1u << 3)	/* an older block has the same name */
-#define KVMM_MAP_LOST		(1u << 4)	/* a failed copy has destroyed the content of the range */
+#define KVMM_MAP_LOST		(1u << 4)	/* a failed copy destroyed the range's content */
 #define KVMM_MAP_HAS_KEY	(1u << 5)	/* ->key, ->domain, ->position say something */
 #define KVMM_MAP_HAS_PARENT	(1u << 6)	/* ->parent does */
 #define KVMM_MAP_HAS_CLASS	(1u << 7)	/* ->cls does: the pool has classes */
 
 /**
  * struct kvmm_map_run - blocks side by side that are of one kind
- * @owner: who was named as the owner (<kvmm/owner.h>, kvmm_set_owner()); 0: nobody
+ * @owner: the owner named (<kvmm/owner.h>, kvmm_set_owner()); 0: none
  * @seq: of ranges: their sequence
- * @age_ns: since the block that nobody has touched for longest was; of what is not in use 0
+ * @age_ns: since the last touch of the block untouched for longest; 0 for what is not in use
  * @deadline_ns: end of the owner's lease, on kvmm's clock; 0: no lease
  * @key, @parent: names of the first block, and of the one before it in its prompt
  * @domain: of the first block
@@ -106,7 +106,8 @@ static inline uint32_t kvmm_map_block_state(uint32_t state)
  * @position: of the first block in its prompt, in blocks
  * @cls: eviction class
  * @prio: of ranges: enum kvmm_priority
- * @index, @gen: handle of what has the first block: a range, or a block's of the state's type; 0, 0: none
+ * @index, @gen: handle of the range at the first block, or of the block, typed by the state; 0, 0:
+ *	none
  */
 struct kvmm_map_run {
 	uint64_t owner;
@@ -130,7 +131,7 @@ struct kvmm_map_run {
 };
 
 /* How blocks become runs. */
-#define KVMM_MAP_EACH	(1u << 0)	/* what has a name, and private blocks: each of them is a run */
+#define KVMM_MAP_EACH	(1u << 0)	/* each named or private block is a run by itself */
 #define KVMM_MAP_COARSE	(1u << 1)	/* only state and KVMM_MAP_PINNED tell runs apart */
 
 /** Most blocks that one call looks at: some ten milliseconds. */
@@ -139,15 +140,15 @@ struct kvmm_map_run {
 /**
  * kvmm_map_read() - the next runs, by address
  * @at: 0, or the block to start with; moved on to the first one that was not told of
- * @how: KVMM_MAP_EACH or KVMM_MAP_COARSE, or 0: runs have one owner, sequence, domain and class, and
- *	the same references and pins
+ * @how: KVMM_MAP_EACH or KVMM_MAP_COARSE, or 0: runs have one owner, sequence, domain and class,
+ *	and the same references and pins
  * @runs: room for @max, at least 1
  *
  * A run ends at the last block that a call looks at, though the next call may find more of it.
  *
  * Context: any thread; lock-free.
- * Return: how many, 0 = that was all; -EINVAL; -ECHILD. A pool that is closed (-EUCLEAN elsewhere) can be
- * read, to see what became of it; blocks whose words make no sense are "free".
+ * Return: how many, 0 = that was all; -EINVAL; -ECHILD. A pool that is closed (-EUCLEAN elsewhere)
+ * can be read, to see what became of it; blocks with senseless words are "free".
  */
 KVMM_API int kvmm_map_read(struct kvmm_pool *pool, uint32_t *at, uint32_t how,
 			   struct kvmm_map_run *runs, uint32_t max);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A zone: the block ids 0 .. nr-1 of one memory, and who may have which run of them.
+ * A zone: the block ids 0 .. nr-1 of one memory, and the runs of them that are allocated.
  *
  * This is the allocator alone, for engines that keep their own tables. It knows nothing of
  * requests, content or caching: see <kvmm/pool.h> for those. All calls are thread safe (one lock
@@ -53,8 +53,8 @@ struct kvmm_zone_stat {
  * @names: room for @max pointers to static strings
  * @max: length of @names
  *
- * "zone" is the default. "buddy" is the classic power-of-two buddy, fastest where only powers of two
- * are asked for; "buddy-trim" gives back what such a block has beyond the request.
+ * "zone" is the default. "buddy" is the classic power-of-two buddy, fastest where only powers of
+ * two are asked for; "buddy-trim" gives back what such a block has beyond the request.
  *
  * Return: how many engines there are, which may be more than @max.
  */
@@ -70,7 +70,7 @@ KVMM_API unsigned int kvmm_zone_engines(const char **names, unsigned int max);
  */
 KVMM_API int kvmm_zone_create(const struct kvmm_zone_attr *attr, struct kvmm_zone **zone);
 
-/** kvmm_zone_destroy() - free a zone, or NULL; nobody may use it any more. Cannot fail. */
+/** kvmm_zone_destroy() - free a zone, or NULL; no thread may use it any more. Cannot fail. */
 KVMM_API void kvmm_zone_destroy(struct kvmm_zone *zone);
 
 /**
