@@ -17,8 +17,8 @@
  *		kvmm_migrate_ranges(job, &range, 1);	// of pool1
  *	kvmm_migrate_free(job);
  *
- * Between two processes of one machine the one serves its pool, and the other one has a link to it in
- * the place of &kvmm_migrate_attr.dst; see the second half of this file.
+ * Between two processes of one machine the one serves its pool, and the other one has a link to it
+ * in the place of &kvmm_migrate_attr.dst; see the second half of this file.
  *
  *	PREPARE  the source is pinned, the destination reserved: all of it or nothing
  *	WAIT     what the engine's streams have been given before is through
@@ -29,10 +29,10 @@
  *	DONE     ... or FAILED, CANCELLED: the destination is free again, the source is as it was
  *
  * Registered blocks and sealed parts of ranges are copied while steps of either pool are open. What
- * else a range has is copied when the steps that were open at the start have ended; those that begin
- * later do not write to it, since the sequence is on its way.
+ * else a range has is copied when the steps that were open at the start have ended; those that
+ * begin later do not write to it, since the sequence is on its way.
  *
- * A job belongs to one thread at a time. It calls nobody back and has no thread of its own: it gets on
+ * A job belongs to one thread at a time. It has no callbacks and no thread of its own: it gets on
  * when it is polled. Pools outlive their jobs, links and servers. In a forked child, -ECHILD.
  */
 #ifndef KVMM_MIGRATE_H
@@ -58,7 +58,7 @@ struct kvmm_migrate_auto;
 
 /**
  * enum kvmm_migrate_what - what goes
- * @KVMM_MIGRATE_RANGE: one range, which nobody else has a reference or a pin on
+ * @KVMM_MIGRATE_RANGE: one range, without references or pins of others
  * @KVMM_MIGRATE_SEQ: all ranges of a sequence, likewise
  * @KVMM_MIGRATE_REFS: registered blocks that the caller has references on, which remain his
  * @KVMM_MIGRATE_KEYS: registered blocks by name: those of a prefix that are cached, at least one
@@ -77,7 +77,7 @@ enum kvmm_migrate_what {
 #define KVMM_MIGRATE_BACKGROUND		(1u << 1)
 /** Nothing is evicted at the destination. */
 #define KVMM_MIGRATE_NO_EVICT		(1u << 2)
-/** Cached blocks that somebody has come to use meanwhile stay at the source as well. */
+/** Cached blocks that came into use meanwhile stay at the source as well. */
 #define KVMM_MIGRATE_IDLE_ONLY		(1u << 3)
 
 /**
@@ -114,8 +114,8 @@ struct kvmm_migrate_attr {
 	uint64_t reserved;
 };
 
-#define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, { 0, 0 }, \
-				 0, NULL, 0, 0, NULL, 0, 0 }
+#define KVMM_MIGRATE_ATTR_INIT { sizeof(struct kvmm_migrate_attr), NULL, NULL, NULL, 0, 0, \
+				 { 0, 0 }, 0, NULL, 0, 0, NULL, 0, 0 }
 
 /**
  * kvmm_migrate_start() - a job that has its source: pinned, and with a reference
@@ -123,22 +123,22 @@ struct kvmm_migrate_attr {
  *
  * Return: 0; -EINVAL; -EMEDIUMTYPE blocks of the two pools are not made alike: number or lengths of
  * planes, or tokens a block; -EBUSY a range that others hold, or pin; -ENOENT nothing of that name;
- * -ESTALE; -EIO a range without content; -ENOMEM; -EOPNOTSUPP cached blocks, and one of the pools has
- * no policy; -E2BIG more blocks or ranges than a migration may have; -ECHILD, -EUCLEAN.
+ * -ESTALE; -EIO a range without content; -ENOMEM; -EOPNOTSUPP cached blocks, and one of the pools
+ * has no policy; -E2BIG more blocks or ranges than a migration may have; -ECHILD, -EUCLEAN.
  */
 KVMM_API int kvmm_migrate_start(const struct kvmm_migrate_attr *attr, struct kvmm_migrate **job);
 
 /**
  * kvmm_migrate_poll() - get on with it
  *
- * Waits for nothing but the device's answer about the checksums of at most 16 MiB.
- * A migration inside one process that fails does not end while the device that copies cannot see whether it
+ * Waits for nothing but the device's answer about the checksums of at most 16 MiB. A migration
+ * inside one process that fails does not end while the device that copies cannot see whether it
  * still does: the places at the destination are not given back before.
  *
  * Return: -EINPROGRESS; 0 done; -ECANCELED; else why it has failed: -ENOSPC, -EDQUOT no room at the
- * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others have
- * come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the link is
- * broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
+ * destination; -EIO a copy failed, or a device is lost; -EBADMSG checksums differ; -EBUSY others
+ * have come to hold the range (it is there twice then: the destination's is good); -ECONNRESET the
+ * link is broken; -EPROTO the other side does not keep to the protocol; -ENOMEM; -EUCLEAN, -ECHILD.
  */
 KVMM_API int kvmm_migrate_poll(struct kvmm_migrate *job);
 
@@ -149,8 +149,8 @@ KVMM_API int kvmm_migrate_wait(struct kvmm_migrate *job, uint64_t timeout_ns);
 /**
  * kvmm_migrate_cancel() - from any phase before COMMIT; ends when copies under way have
  *
- * Return: 0 (poll says -ECANCELED in the end); -EALREADY it is committed, or has ended; -EINPROGRESS
- * the other process has been told to commit, and has not answered; -EINVAL.
+ * Return: 0 (poll says -ECANCELED in the end); -EALREADY it is committed, or has ended;
+ * -EINPROGRESS the other process has been told to commit, and has not answered; -EINVAL.
  */
 KVMM_API int kvmm_migrate_cancel(struct kvmm_migrate *job);
 
@@ -168,9 +168,9 @@ KVMM_API int kvmm_migrate_resume(struct kvmm_migrate *job, struct kvmm_migrate_l
 /**
  * kvmm_migrate_free() - free a job, or NULL, in any phase
  *
- * Cancels what is not committed, and waits for copies that run. In phase GRACE the source is given back
- * at once: then no step that reads it may be open. If the other process was told to commit and has not
- * answered, the source stays. References that were not taken are dropped; ranges stay in their pool.
+ * Cancels what is not committed, and waits for running copies. In phase GRACE it gives the source
+ * back at once: then no step that reads it may be open. If the other process was told to commit and
+ * has not answered, the source stays. Drops references not taken; ranges stay in their pool.
  */
 KVMM_API void kvmm_migrate_free(struct kvmm_migrate *job);
 
@@ -215,7 +215,7 @@ KVMM_API const char *kvmm_migrate_path_name(uint32_t path);
  * @nr_blocks: of the source
  * @nr_present: of these, blocks that were at the destination already, under their names
  * @nr_copied: blocks that were copied
- * @nr_verified: blocks whose checksums agree
+ * @nr_verified: blocks with equal checksums at both ends
  * @nr_src_runs, @nr_dst_runs: runs that the copied blocks lie in
  * @nr_descriptors: runs that copies were given to the device in
  * @in_doubt: not 0: the other process was told to commit, and has not answered
@@ -289,8 +289,9 @@ static inline int kvmm_migrate_relocations(struct kvmm_migrate *job, struct kvmm
  *
  * Never waits: whether the pools are made alike shows in the first migration.
  *
- * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -ENOENT, -ECONNREFUSED nobody serves there;
- * -EPERM another user does, or others may write to that folder; -EAGAIN try again; -ENOMEM; -errno.
+ * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -ENOENT, -ECONNREFUSED no process serves
+ * there; -EPERM another user does, or others may write the folder; -EAGAIN try again; -ENOMEM;
+ * -errno.
  */
 KVMM_API int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path,
 				  struct kvmm_migrate_link **link);
@@ -298,8 +299,8 @@ KVMM_API int kvmm_migrate_connect(struct kvmm_pool *pool, const char *path,
 /** kvmm_migrate_disconnect() - or NULL. A job on it fails with -ECONNRESET. */
 KVMM_API void kvmm_migrate_disconnect(struct kvmm_migrate_link *link);
 
-/** kvmm_migrate_link_fd() - can be read when there is a reason to poll the job, besides copies of its
- * own. Return: a descriptor of the link's; -ECONNRESET; -EINVAL. */
+/** kvmm_migrate_link_fd() - can be read when there is a reason to poll the job, besides copies of
+ * its own. Return: a descriptor of the link's; -ECONNRESET; -EINVAL. */
 KVMM_API int kvmm_migrate_link_fd(const struct kvmm_migrate_link *link);
 
 /** Host memory is used even where the device's could be. */
@@ -333,17 +334,17 @@ struct kvmm_migrate_serve_attr {
  * Only processes of the same user get in.
  *
  * Return: 0; -EINVAL; -EOPNOTSUPP a pool of ids only; -EPERM others may write to that folder;
- * -EADDRINUSE somebody serves there; -ENAMETOOLONG; -ENOMEM; -errno.
+ * -EADDRINUSE a process serves there; -ENAMETOOLONG; -ENOMEM; -errno.
  */
 KVMM_API int kvmm_migrate_serve(const struct kvmm_migrate_serve_attr *attr,
 				struct kvmm_migrate_server **server);
 
-/** kvmm_migrate_serve_end() - no longer; or NULL. What is not committed is given up; waits for copies
- * that run. */
+/** kvmm_migrate_serve_end() - no longer; or NULL. What is not committed is given up; waits for
+ * copies that run. */
 KVMM_API void kvmm_migrate_serve_end(struct kvmm_migrate_server *server);
 
-/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way: not
- * while a giver waits for one of max_links to end.
+/** kvmm_migrate_serve_fd() - can be read when there is a reason to tick, besides copies under way:
+ * not while a giver waits for one of max_links to end.
  * Return: a descriptor of the server's; -EINVAL. */
 KVMM_API int kvmm_migrate_serve_fd(const struct kvmm_migrate_server *server);
 
@@ -373,19 +374,19 @@ struct kvmm_migrate_arrival {
 	uint32_t reserved;
 };
 
-/** kvmm_migrate_arrived() - the next one, oldest first. Of more than 256 that nobody asked for the
- * oldest are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT; -EINVAL. */
+/** kvmm_migrate_arrived() - the next one, oldest first. Beyond 256 that no call fetched the oldest
+ * are forgotten; kvmm_range_find_seq() finds those as well. Return: 0; -ENOENT; -EINVAL. */
 KVMM_API int kvmm_migrate_arrived(struct kvmm_migrate_server *server,
 				  struct kvmm_migrate_arrival *arrival);
 
 /**
  * struct kvmm_migrate_serve_stat - counts since it began, but for the first two
  * @nr_links: links
- * @nr_waiting: migrations whose link broke, and that may be resumed
+ * @nr_waiting: migrations that may be resumed, since their link broke
  * @offers, @commits: migrations that were offered, and committed
  * @resumed: that went on from where their link had broken
  * @repeated: that were offered again after they had been committed
- * @failed: that were given up, for whatever reason
+ * @failed: that were given up, for any reason
  * @refused: links of other users, and such that did not keep to the protocol
  * @bytes: that were copied
  * @shut: givers could not be let in for want of descriptors or memory: the server looks again 50 ms
@@ -410,7 +411,7 @@ KVMM_API int kvmm_migrate_serve_stat(const struct kvmm_migrate_server *server,
 
 /* ---- low memory ---- */
 
-/** A thread of kvmm's does the work. Without it, whoever calls kvmm_migrate_auto_tick(). */
+/** A thread of kvmm's does the work. Without it, callers of kvmm_migrate_auto_tick() do. */
 #define KVMM_MIGRATE_AUTO_THREAD	(1u << 0)
 
 /**
@@ -437,14 +438,14 @@ struct kvmm_migrate_auto_attr {
 	uint32_t migrate_flags;
 };
 
-#define KVMM_MIGRATE_AUTO_INIT { sizeof(struct kvmm_migrate_auto_attr), NULL, NULL, 0, 0, 256, 100, \
-				 0, KVMM_MIGRATE_NO_EVICT }
+#define KVMM_MIGRATE_AUTO_INIT { sizeof(struct kvmm_migrate_auto_attr), NULL, NULL, 0, 0, 256, \
+				 100, 0, KVMM_MIGRATE_NO_EVICT }
 
 /**
  * kvmm_migrate_auto_start() - watch a pool
  *
- * First go cached blocks that nobody uses, in the order in which they would be evicted; then the
- * sequences that kvmm_migrate_auto_idle() was told of, the one first that was idle first.
+ * First go unused cached blocks, in the order in which they would be evicted; then the sequences
+ * that kvmm_migrate_auto_idle() was told of, the one first that was idle first.
  *
  * Return: 0; -EINVAL; -EMEDIUMTYPE; -EOPNOTSUPP a pool has no policy; -ENOMEM; -EAGAIN no thread.
  */
@@ -454,7 +455,7 @@ KVMM_API int kvmm_migrate_auto_start(const struct kvmm_migrate_auto_attr *attr,
 /** kvmm_migrate_auto_stop() - no longer; or NULL. What is on its way does not go. */
 KVMM_API void kvmm_migrate_auto_stop(struct kvmm_migrate_auto *watch);
 
-/** kvmm_migrate_auto_tick() - do what is due; any thread. Return: 1 something is on its way; 0;
+/** kvmm_migrate_auto_tick() - do what is due; any thread. Return: 1 a job is on its way; 0;
  * -EINVAL. */
 KVMM_API int kvmm_migrate_auto_tick(struct kvmm_migrate_auto *watch);
 
@@ -472,8 +473,8 @@ KVMM_API int kvmm_migrate_auto_idle(struct kvmm_migrate_auto *watch, uint64_t se
  *
  * If it is on its way, that is cancelled, or waited for if it is too late.
  *
- * Return: 0 it is where it was; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it was
- * not idle; -EINVAL.
+ * Return: 0 it is where it was; 1 it is in the other pool: kvmm_range_find_seq() there; -ENOENT it
+ * was not idle; -EINVAL.
  */
 KVMM_API int kvmm_migrate_auto_busy(struct kvmm_migrate_auto *watch, uint64_t seq);
 
